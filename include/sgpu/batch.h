@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The batch and the response, sgpu-batch(5): a strict ustar stream of an index (batch.json or response.json),
+ * manifest.json, then segments/<segment_id> for each payload carried inline, in the order of the index.
+ */
+#ifndef SGPU_BATCH_H
+#define SGPU_BATCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <sgpu/crypto.h>
+#include <sgpu/json.h>
+#include <sgpu/manifest.h>
+#include <sgpu/seal.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+	SGPU_BATCH_VERSION = 1,
+	SGPU_BATCH_ID_SIZE = 16,
+	SGPU_INDEX_SIZE_MAX = 64 << 20,  /* bytes of batch.json or response.json */
+	SGPU_RECIPIENTS_MAX = 256,
+	SGPU_REGION_ID_TEXT = 32,        /* hex digits of a region id */
+	SGPU_TAR_BLOCK = 512,
+};
+
+/* ---- tar, POSIX ustar with base-256 sizes: regular files only, strict ---- */
+struct sgpu_tar_reader;
+/* Reads from fd, in order, a block at a time. `name` is for messages. Close does not close fd. */
+SGPU_MUST_CHECK int sgpu_tar_open(int fd, const char *name, struct sgpu_tar_reader **reader,
+				  struct sgpu_error *error);
+void sgpu_tar_close(struct sgpu_tar_reader **reader);
+/* The next member, skipping what is left of the one before. *member is NULL at the end of the archive, whose two
+ * zero blocks have then been read and at most 1 MiB of zeros behind them. The name lives until the next call.
+ * Errors: SGPU_EINVALID (a bad header, an archive cut short), SGPU_ESYSTEM. */
+SGPU_MUST_CHECK int sgpu_tar_next(struct sgpu_tar_reader *reader, const char **member, uint64_t *size,
+				  struct sgpu_error *error);
+/* Exactly `size` bytes of the current member. Errors: SGPU_EINVALID when the member or the archive ends first. */
+SGPU_MUST_CHECK int sgpu_tar_read(struct sgpu_tar_reader *reader, void *data, size_t size,
+				  struct sgpu_error *error);
+/* The descriptor to read the current member's payload from directly (exactly its size; then call
+ * sgpu_tar_consumed), and a stream offset when it is a regular file. For bulk work. */
+int sgpu_tar_fd(const struct sgpu_tar_reader *reader);
+void sgpu_tar_consumed(struct sgpu_tar_reader *reader, uint64_t bytes);
+
+/* Writing: a header, then exactly `size` bytes of payload by the caller to the same fd, then the padding. */
+SGPU_MUST_CHECK int sgpu_tar_header(int fd, const char *name, const char *member, uint64_t size,
+				    struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_tar_padding(int fd, const char *name, uint64_t size, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_tar_end(int fd, const char *name, struct sgpu_error *error);
+
+/* ---- the index ---- */
+enum sgpu_masking { SGPU_MASKING_NONE, SGPU_MASKING_AES_GCM };
+/* SGPU_LOCATION_NONE: no payload travels (an output of a batch, a failed segment of a response). */
+enum sgpu_location_kind { SGPU_LOCATION_NONE, SGPU_LOCATION_INLINE, SGPU_LOCATION_FILE, SGPU_LOCATION_REGION };
+
+struct sgpu_location {
+	enum sgpu_location_kind kind;
+	char *file;                              /* FILE: a path */
+	char region[SGPU_REGION_ID_TEXT + 1];    /* REGION */
+	uint64_t offset;                         /* FILE, REGION: bytes */
+};
+
+struct sgpu_batch_segment {
+	char *id;
+	enum sgpu_masking masking;
+	uint64_t size;            /* plaintext bytes; for an output of a batch the largest that it may have */
+	bool sealed;              /* MASKING_AES_GCM with a sealed_size: the location holds ciphertext. A batch before
+	                             sealing names the plaintext's file instead and has no sealed_size. */
+	uint64_t sealed_size;
+	struct sgpu_location location;
+	bool has_sha256;          /* MASKING_NONE payloads: digest of the payload */
+	uint8_t sha256[SGPU_SHA256_SIZE];
+	/* responses only */
+	int status;               /* SGPU_OK, or the code of what failed */
+	uint64_t actual_size;     /* actual_output_data_size_bytes */
+	char *error_text;         /* or NULL */
+};
+
+/* A batch (response false) or a response. All memory belongs to the struct. */
+struct sgpu_batch {
+	bool response;
+	uint8_t id[SGPU_BATCH_ID_SIZE];
+	uint8_t manifest_sha256[SGPU_SHA256_SIZE];
+	uint64_t counter;         /* batches: grows from one batch of an owner to the next; 0 before sealing */
+	struct sgpu_batch_segment *segments;  /* batch: every INPUT, INPUT_OUTPUT and OUTPUT; response: every output */
+	int segment_count;
+	json_t *recipients;       /* array, or NULL when there are none */
+	bool has_mac;
+	uint8_t mac[SGPU_SHA256_SIZE];
+	json_t *timings;          /* responses: object of nanoseconds by stage, or NULL */
+	char *manifest_text;      /* canonical JSON, as manifest.json carries it */
+	size_t manifest_size;
+};
+
+void sgpu_batch_free(struct sgpu_batch **batch);
+
+/* Reads batch.json (or response.json when `response`) and manifest.json from the reader, and checks: format, the
+ * manifest's hash, that the text is canonical, that index and manifest name the same segments with the same
+ * sensitivity and direction. Leaves the reader before the first payload. A response carries manifest.json too.
+ * Errors: SGPU_EINVALID, SGPU_ESYSTEM. The manifest is not checked against the operations. */
+SGPU_MUST_CHECK int sgpu_batch_read_head(struct sgpu_tar_reader *reader, bool response, struct sgpu_batch **batch,
+					 struct sgpu_error *error);
+/* The next inline payload: *segment is its index in batch->segments, or -1 at the end, after which nothing is
+ * missing. Refuses a member that is unknown, out of order, repeated, not inline, or of another size. */
+SGPU_MUST_CHECK int sgpu_batch_next_payload(struct sgpu_tar_reader *reader, const struct sgpu_batch *batch,
+					    int *segment, struct sgpu_error *error);
+/* Writes the index and the manifest. The caller then writes, in order, each inline payload with
+ * sgpu_batch_payload_begin/end around it, and sgpu_tar_end. */
+SGPU_MUST_CHECK int sgpu_batch_write_head(int fd, const char *name, const struct sgpu_batch *batch,
+					  struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_batch_payload_begin(int fd, const char *name, const struct sgpu_batch *batch, int segment,
+					     struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_batch_payload_end(int fd, const char *name, const struct sgpu_batch *batch, int segment,
+					   struct sgpu_error *error);
+/* Bytes of a segment's payload where its location is: sealed_size when sealed, else size (batch) or actual_size
+ * (response). */
+uint64_t sgpu_batch_payload_size(const struct sgpu_batch *batch, int segment);
+/* Index by id, or -1. */
+int sgpu_batch_segment(const struct sgpu_batch *batch, const char *id);
+
+/* From and to index text, for the above, the tools and the fuzzer; manifest_text is not touched. */
+SGPU_MUST_CHECK int sgpu_batch_parse(const char *text, size_t size, bool response, struct sgpu_batch **batch,
+				     struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_batch_text(const struct sgpu_batch *batch, char **text, size_t *size,
+				    struct sgpu_error *error);
+
+/* ---- keys ---- */
+/* Adds a recipient that can unwrap the batch key: HPKE for an X25519 key, RFC 3394 for an oct key. */
+SGPU_MUST_CHECK int sgpu_batch_wrap(struct sgpu_batch *batch, const struct sgpu_key *recipient,
+				    const uint8_t batch_key[SGPU_KEY_SIZE], struct sgpu_error *error);
+/* Unwraps with the first of the keys that is a recipient. Errors: SGPU_EKEY when none is, SGPU_EAUTH when the
+ * wrapped key does not verify. */
+SGPU_MUST_CHECK int sgpu_batch_unwrap(const struct sgpu_batch *batch, const struct sgpu_key *keys, int key_count,
+				      uint8_t batch_key[SGPU_KEY_SIZE], struct sgpu_error *error);
+/* The MAC over the index: canonical JSON without `mac` and without each segment's `location`, which whoever
+ * carries the batch may change (sgpu-stage does); what lies there is bound by sha256 or by its seal. */
+SGPU_MUST_CHECK int sgpu_batch_sign(struct sgpu_batch *batch, const uint8_t batch_key[SGPU_KEY_SIZE],
+				    struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_batch_verify(const struct sgpu_batch *batch, const uint8_t batch_key[SGPU_KEY_SIZE],
+				      struct sgpu_error *error);
+
+enum { SGPU_SEGMENT_CONTEXT_MAX = 8 + SGPU_BATCH_ID_SIZE + SGPU_SHA256_SIZE + 1 + SGPU_ID_MAX };
+/* What a segment is sealed with: its key, derived from the batch key, and its context, "sgpu v1" || 0x00 || batch_id
+ * || manifest_sha256 || 'i' or 'o' || segment_id. `output`: the direction. */
+SGPU_MUST_CHECK int sgpu_batch_segment_key(const struct sgpu_batch *batch, const uint8_t batch_key[SGPU_KEY_SIZE],
+					   const char *segment_id, bool output, uint8_t key[SGPU_KEY_SIZE],
+					   uint8_t context[SGPU_SEGMENT_CONTEXT_MAX], size_t *context_size,
+					   struct sgpu_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Key derivation, key wrapping, key files, and one AES-256-GCM with its providers. Everything but the bulk cipher
+ * is OpenSSL's libcrypto.
+ */
+#ifndef SGPU_CRYPTO_H
+#define SGPU_CRYPTO_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <sgpu/error.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+	SGPU_KEY_SIZE = 32,
+	SGPU_NONCE_SIZE = 12,
+	SGPU_TAG_SIZE = 16,
+	SGPU_SHA256_SIZE = 32,
+	SGPU_KID_SIZE = 43, /* characters of an RFC 7638 thumbprint in base64url */
+};
+
+/* Cryptographically secure random bytes. Errors: SGPU_ESYSTEM. */
+SGPU_MUST_CHECK int sgpu_random(void *data, size_t size, struct sgpu_error *error);
+
+/* SHA-256 (FIPS 180-4), whole and piecewise. */
+SGPU_MUST_CHECK int sgpu_sha256(const void *data, size_t size, uint8_t digest[SGPU_SHA256_SIZE],
+				struct sgpu_error *error);
+struct sgpu_sha256;
+SGPU_MUST_CHECK int sgpu_sha256_create(struct sgpu_sha256 **state, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_sha256_update(struct sgpu_sha256 *state, const void *data, size_t size,
+				       struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_sha256_finish(struct sgpu_sha256 *state, uint8_t digest[SGPU_SHA256_SIZE],
+				       struct sgpu_error *error);
+void sgpu_sha256_free(struct sgpu_sha256 **state);
+
+/* RFC 2104 with SHA-256. */
+SGPU_MUST_CHECK int sgpu_hmac_sha256(const uint8_t *key, size_t key_size, const void *data, size_t size,
+				     uint8_t mac[SGPU_SHA256_SIZE], struct sgpu_error *error);
+
+/* RFC 5869. salt may be NULL with size 0. `size` is at most 255 digests. */
+SGPU_MUST_CHECK int sgpu_hkdf_sha256(const uint8_t *ikm, size_t ikm_size, const void *salt, size_t salt_size,
+				     const void *info, size_t info_size, uint8_t *out, size_t size,
+				     struct sgpu_error *error);
+/* The expand step alone, with SHA-512. */
+SGPU_MUST_CHECK int sgpu_hkdf_expand_sha512(const uint8_t *prk, size_t prk_size, const void *info, size_t info_size,
+					    uint8_t *out, size_t size, struct sgpu_error *error);
+
+/* ---- AES-256-GCM (SP 800-38D) ---- */
+struct sgpu_aead; /* one key, expanded; may be used by one thread at a time (sgpu_aead_copy makes another) */
+
+/* Providers by name: "ipsec-mb" where it was built in and the CPU has VAES, "openssl" everywhere. name NULL takes
+ * the fastest, or the one that the environment variable SGPU_AEAD names. Errors: SGPU_EUNAVAILABLE. */
+SGPU_MUST_CHECK int sgpu_aead_create(const char *name, const uint8_t key[SGPU_KEY_SIZE], struct sgpu_aead **aead,
+				     struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_aead_copy(const struct sgpu_aead *aead, struct sgpu_aead **copy, struct sgpu_error *error);
+void sgpu_aead_free(struct sgpu_aead **aead);
+/* The provider that sgpu_aead_create(NULL, ...) takes, with its variant: "ipsec-mb (VAES, AVX512)". Static. */
+const char *sgpu_aead_provider(void);
+/* NULL-terminated names of the providers in this build that this CPU can run. Static. */
+const char *const *sgpu_aead_providers(void);
+
+/* out may equal in; no associated data. Errors: SGPU_EDEVICE when the provider fails. */
+SGPU_MUST_CHECK int sgpu_aead_seal(struct sgpu_aead *aead, const uint8_t nonce[SGPU_NONCE_SIZE], const uint8_t *in,
+				   size_t size, uint8_t *out, uint8_t tag[SGPU_TAG_SIZE]);
+/* SGPU_EAUTH when the tag does not match; `out` is wiped then. */
+SGPU_MUST_CHECK int sgpu_aead_open(struct sgpu_aead *aead, const uint8_t nonce[SGPU_NONCE_SIZE], const uint8_t *in,
+				   size_t size, uint8_t *out, const uint8_t tag[SGPU_TAG_SIZE]);
+
+/* ---- HPKE (RFC 9180) base mode: DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-256-GCM; one message ---- */
+SGPU_MUST_CHECK int sgpu_hpke_seal(const uint8_t public_key[32], const void *info, size_t info_size, const void *aad,
+				   size_t aad_size, const uint8_t *plaintext, size_t size, uint8_t enc[32],
+				   uint8_t *ciphertext /* size + 16 */, struct sgpu_error *error);
+/* Errors: SGPU_EAUTH (wrong key, or altered). `size` counts the ciphertext with its tag. */
+SGPU_MUST_CHECK int sgpu_hpke_open(const uint8_t private_key[32], const uint8_t enc[32], const void *info,
+				   size_t info_size, const void *aad, size_t aad_size, const uint8_t *ciphertext,
+				   size_t size, uint8_t *plaintext /* size - 16 */, struct sgpu_error *error);
+/* For the tests with published vectors: message number `sequence` of a context. */
+SGPU_MUST_CHECK int sgpu_hpke_open_at(const uint8_t private_key[32], const uint8_t enc[32], const void *info,
+				      size_t info_size, uint64_t sequence, const void *aad, size_t aad_size,
+				      const uint8_t *ciphertext, size_t size, uint8_t *plaintext,
+				      struct sgpu_error *error);
+
+/* AES-256 key wrap of 32 bytes (RFC 3394). Unwrap errors: SGPU_EAUTH. */
+SGPU_MUST_CHECK int sgpu_wrap(const uint8_t kek[32], const uint8_t key[32], uint8_t wrapped[40],
+			      struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_unwrap(const uint8_t kek[32], const uint8_t wrapped[40], uint8_t key[32],
+				struct sgpu_error *error);
+
+/* ---- key files, sgpu-keys(5): JWK (RFC 7517) ---- */
+enum sgpu_key_kind { SGPU_KEY_OCT, SGPU_KEY_X25519, SGPU_KEY_X25519_PUBLIC };
+
+struct sgpu_key {
+	enum sgpu_key_kind kind;
+	uint8_t secret[32];  /* the oct key, or the X25519 private key; zero in a public key */
+	uint8_t public_half[32];  /* the X25519 public key; zero in an oct key */
+	char kid[SGPU_KID_SIZE + 1]; /* RFC 7638 thumbprint */
+};
+
+/* Fills *key with a new one. Kind SGPU_KEY_OCT or SGPU_KEY_X25519. */
+SGPU_MUST_CHECK int sgpu_key_generate(enum sgpu_key_kind kind, struct sgpu_key *key, struct sgpu_error *error);
+/* The public half of an X25519 key. Errors: SGPU_EINVALID for an oct key. */
+SGPU_MUST_CHECK int sgpu_key_public(const struct sgpu_key *key, struct sgpu_key *public_key,
+				    struct sgpu_error *error);
+/* From JWK text. A private key whose "x" is not its public key is refused. Errors: SGPU_EINVALID. */
+SGPU_MUST_CHECK int sgpu_key_parse(const char *text, size_t size, const char *name, struct sgpu_key *key,
+				   struct sgpu_error *error);
+/* One line of JWK text with a newline, from malloc; free with sgpu_free_wiped. */
+SGPU_MUST_CHECK int sgpu_key_text(const struct sgpu_key *key, char **text, size_t *size, struct sgpu_error *error);
+/* From a file. A secret key that is not a regular file or pipe of this user (or root) with no rights for others
+ * is refused with SGPU_EPOLICY. path "-" is standard input, "fd:N" a descriptor. */
+SGPU_MUST_CHECK int sgpu_key_load(const char *path, struct sgpu_key *key, struct sgpu_error *error);
+/* Wipes it. */
+void sgpu_key_clear(struct sgpu_key *key);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

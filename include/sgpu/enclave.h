@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The orchestrator: takes a batch, drives its graph over the streams of a device, and gives the response.
+ */
+#ifndef SGPU_ENCLAVE_H
+#define SGPU_ENCLAVE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <sgpu/batch.h>
+#include <sgpu/crypto.h>
+#include <sgpu/device.h>
+#include <sgpu/ops.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- the plan: streams, buffers, order; made from a checked manifest alone ---- */
+struct sgpu_plan_buffer {
+	uint64_t size;      /* bytes: the largest of its tenants */
+};
+
+struct sgpu_plan {
+	int stream_count;
+	int *stream;            /* by operation */
+	int buffer_count;
+	struct sgpu_plan_buffer *buffers;
+	int *in_buffer;         /* by segment: what arrives (INPUT, INPUT_OUTPUT), or -1 */
+	int *out_buffer;        /* by segment: what an operation writes, or -1 */
+	int *scratch_buffer;    /* by operation, or -1 */
+	uint64_t bytes_unshared; /* device memory if no buffer were used twice */
+	uint64_t bytes;          /* device memory of the plan */
+};
+
+/* A buffer is given to a second tenant only when the graph says that all readers of the first have ended before.
+ * One stream an operation. */
+SGPU_MUST_CHECK int sgpu_plan_create(const struct sgpu_manifest *manifest, struct sgpu_plan **plan,
+				     struct sgpu_error *error);
+void sgpu_plan_free(struct sgpu_plan **plan);
+
+/* ---- a run ---- */
+enum sgpu_span_kind { SGPU_SPAN_READ, SGPU_SPAN_COPY_IN, SGPU_SPAN_OPEN, SGPU_SPAN_KERNEL, SGPU_SPAN_SEAL,
+		      SGPU_SPAN_COPY_OUT, SGPU_SPAN_WRITE, SGPU_SPAN_KINDS };
+const char *sgpu_span_name(enum sgpu_span_kind kind);
+
+struct sgpu_span {
+	enum sgpu_span_kind kind;
+	int stream;             /* row of the trace; -1 is the host */
+	const char *label;      /* operation or segment id; lives as long as the run */
+	uint64_t begin_ns, end_ns, bytes;
+};
+
+struct sgpu_run_options {
+	const struct sgpu_key *keys;  /* any of them may be the recipient */
+	int key_count;
+	uint64_t deadline_ns;         /* sgpu_now_ns() clock; 0: none */
+	bool spans;                   /* record them */
+};
+
+struct sgpu_run;
+
+SGPU_MUST_CHECK int sgpu_run_create(struct sgpu_device *device, const struct sgpu_run_options *options,
+				    struct sgpu_run **run, struct sgpu_error *error);
+/* Wipes and frees all. No thread may be in sgpu_run_batch. */
+void sgpu_run_free(struct sgpu_run **run);
+
+/* Reads a batch from in_fd, runs it, and writes the response to out_fd. Work starts while the batch still arrives.
+ * Returns 0; SGPU_ESEGMENTS when some segments failed (the response is written and says which and why); or, with
+ * no response written, what refused or stopped the batch: SGPU_EINVALID, SGPU_EAUTH, SGPU_EKEY, SGPU_EPOLICY,
+ * SGPU_ENOMEM, SGPU_ESYSTEM, SGPU_ECANCELED. */
+SGPU_MUST_CHECK int sgpu_run_batch(struct sgpu_run *run, int in_fd, const char *in_name, int out_fd,
+				   const char *out_name, struct sgpu_error *error);
+/* Stops the run soon; async-signal-safe. */
+void sgpu_run_cancel(struct sgpu_run *run);
+
+struct sgpu_run_progress {
+	int operations_done, operations_failed, operations;
+	uint64_t bytes_in, bytes_out;
+	uint64_t elapsed_ns;
+};
+/* May be called from any thread at any time. */
+void sgpu_run_get_progress(const struct sgpu_run *run, struct sgpu_run_progress *progress);
+
+/* After the batch: spans in order of their begin, and the totals by kind. They live as long as the run. */
+void sgpu_run_get_spans(const struct sgpu_run *run, const struct sgpu_span **spans, size_t *count);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Errors. Every function of the library that can fail returns 0 (SGPU_OK) or one of the negative codes below;
+ * results come through out-parameters. The library never prints and never exits: the words for people are in
+ * struct sgpu_error, which the caller owns and may pass as NULL.
+ */
+#ifndef SGPU_ERROR_H
+#define SGPU_ERROR_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SGPU_MUST_CHECK __attribute__((warn_unused_result))
+#define SGPU_PRINTF(format_index, first) __attribute__((format(printf, format_index, first)))
+
+enum sgpu_code {
+	SGPU_OK = 0,
+	SGPU_EINVALID = -1,     /* malformed or invalid input: a document, a container, a key file; exit 1 */
+	SGPU_EDIFFERS = -2,     /* a comparison came out as "no"; exit 1 */
+	SGPU_EUSAGE = -3,       /* the caller's arguments are wrong; exit 2 */
+	SGPU_ESYSTEM = -4,      /* a system call failed: I/O, permissions, space; exit 3 */
+	SGPU_ENOMEM = -5,       /* out of host or device memory; exit 3 */
+	SGPU_EDEVICE = -6,      /* a device, its driver or a kernel failed; exit 3 */
+	SGPU_EUNAVAILABLE = -7, /* this machine or this build lacks what was asked for; exit 3 */
+	SGPU_ETIMEOUT = -8,     /* a deadline passed; exit 3 */
+	SGPU_ECANCELED = -9,    /* stopped on request (a signal); exit 3 */
+	SGPU_EAUTH = -10,       /* a tag, a MAC or a digest does not match, or an end mark is missing; exit 4 */
+	SGPU_EKEY = -11,        /* the key does not belong to this data; exit 4 */
+	SGPU_EPOLICY = -12,     /* refused by a rule: file modes, unsealed HIGH data, an expired region; exit 4 */
+	SGPU_EDEPENDENCY = -13, /* not run, because what it depends on failed; exit 5 */
+	SGPU_ESEGMENTS = -14,   /* the batch ran, and some of its segments failed; exit 5 */
+};
+
+enum { SGPU_ERROR_TEXT_MAX = 512, SGPU_ERROR_HINT_MAX = 256 };
+
+/* What went wrong, for people: one line without a full stop, values quoted, and a hint that may be empty. */
+struct sgpu_error {
+	int code; /* enum sgpu_code */
+	char text[SGPU_ERROR_TEXT_MAX];
+	char hint[SGPU_ERROR_HINT_MAX];
+};
+
+/* Fills *error (unless NULL) from a format and returns `code`, so that a function can `return sgpu_fail(...)`.
+ * Control characters in the result are replaced, since values quoted in it may come from hostile input. */
+int sgpu_fail(struct sgpu_error *error, int code, const char *format, ...) SGPU_PRINTF(3, 4);
+
+/* The same for a failed system call: appends ": " and the text of the current errno. Returns SGPU_ENOMEM for
+ * ENOMEM, else SGPU_ESYSTEM. */
+int sgpu_fail_errno(struct sgpu_error *error, const char *format, ...) SGPU_PRINTF(2, 3);
+
+/* Out of memory: SGPU_ENOMEM with its text. */
+int sgpu_fail_nomem(struct sgpu_error *error);
+
+/* Adds a hint to *error and returns the code that is in it (SGPU_EINVALID when error is NULL). */
+int sgpu_hint(struct sgpu_error *error, const char *format, ...) SGPU_PRINTF(2, 3);
+
+/* A sentence for a code: static memory. */
+const char *sgpu_strerror(int code);
+
+/* A code's short name as responses and --json give it, "EAUTH" for SGPU_EAUTH: static memory. */
+const char *sgpu_error_name(int code);
+
+/* The code that a short name stands for, or SGPU_EINVALID. */
+int sgpu_error_by_name(const char *name);
+
+/* The exit status that every tool gives for a code; the one table of exit codes:
+ * 0 done, 1 the answer is no, 2 usage, 3 system, device or I/O, 4 authentication or policy refused,
+ * 5 some segments failed. */
+int sgpu_exit_status(int code);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

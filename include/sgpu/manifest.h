@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The workload manifest, sgpu-manifest(5): parse, validate, canonical form, dependency graph.
+ */
+#ifndef SGPU_MANIFEST_H
+#define SGPU_MANIFEST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <sgpu/json.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+	SGPU_MANIFEST_VERSION = 1,
+	SGPU_ID_MAX = 80,            /* bytes of an id: [A-Za-z0-9_][A-Za-z0-9_.-]* */
+	SGPU_RANK_MAX = 4,
+	SGPU_ARGUMENTS_MAX = 8,      /* arguments of one operation */
+	SGPU_MANIFEST_SEGMENTS_MAX = 65536,
+	SGPU_MANIFEST_OPERATIONS_MAX = 65536,
+	SGPU_MANIFEST_SIZE_MAX = 64 << 20, /* bytes of text */
+};
+
+/* ---- element types and shapes ---- */
+enum sgpu_dtype { SGPU_NONE, SGPU_F32, SGPU_F64, SGPU_I32, SGPU_U8, SGPU_I16, SGPU_F16, SGPU_DTYPE_COUNT };
+
+/* dtype SGPU_NONE: not known. Row-major; shape[0] varies slowest. rank 0 is a scalar of one element. */
+struct sgpu_type {
+	enum sgpu_dtype dtype;
+	int rank;
+	uint64_t shape[SGPU_RANK_MAX];
+};
+
+size_t sgpu_dtype_size(enum sgpu_dtype dtype);       /* bytes of one element; 0 for SGPU_NONE */
+const char *sgpu_dtype_name(enum sgpu_dtype dtype);  /* "f32" */
+enum sgpu_dtype sgpu_dtype_parse(const char *name);  /* SGPU_NONE when unknown */
+/* False when the product does not fit or exceeds 2^53 bytes. */
+bool sgpu_type_elements(const struct sgpu_type *type, uint64_t *elements);
+bool sgpu_type_bytes(const struct sgpu_type *type, uint64_t *bytes);
+bool sgpu_type_equal(const struct sgpu_type *a, const struct sgpu_type *b);
+/* "f32[181,217,181]" into `text`, cut to fit. */
+enum { SGPU_TYPE_TEXT_MAX = 112 };
+void sgpu_type_text(const struct sgpu_type *type, char text[SGPU_TYPE_TEXT_MAX]);
+
+/* ---- faults ---- */
+struct sgpu_fault {
+	int line, column; /* from 1; 0 when the text has no such place */
+	char *pointer;    /* JSON pointer, "" for the document */
+	char *text;       /* "'IN' is not one of INPUT, OUTPUT, INPUT_OUTPUT, INTERMEDIATE" */
+	char *hint;       /* "did you mean 'INPUT'?", or NULL */
+};
+
+struct sgpu_faults {
+	struct sgpu_fault *list;
+	size_t count, capacity;
+	bool out_of_memory; /* some faults could not be recorded */
+};
+
+/* Adds one fault; format makes its text, hint may be NULL, control characters are replaced. */
+void sgpu_fault_add(struct sgpu_faults *faults, const char *pointer, const char *hint, const char *format, ...)
+	SGPU_PRINTF(4, 5);
+/* Fills line and column from the text and sorts by them. */
+SGPU_MUST_CHECK int sgpu_faults_locate(struct sgpu_faults *faults, const char *text, size_t size,
+				       struct sgpu_error *error);
+void sgpu_faults_clear(struct sgpu_faults *faults);
+/* The nearest of the NULL-terminated names by edit distance, or NULL when none is near. */
+const char *sgpu_nearest_name(const char *name, const char *const *names);
+
+/* ---- the manifest ---- */
+enum sgpu_sensitivity { SGPU_LOW, SGPU_HIGH };
+enum sgpu_direction { SGPU_INPUT, SGPU_OUTPUT, SGPU_INPUT_OUTPUT, SGPU_INTERMEDIATE };
+
+/* The client_dma_*_var names of the proposal. */
+enum sgpu_dma_var { SGPU_DMA_INPUT_HOST, SGPU_DMA_INPUT_DEVICE, SGPU_DMA_OUTPUT_HOST, SGPU_DMA_OUTPUT_SIZE,
+		    SGPU_DMA_VARS };
+
+struct sgpu_segment {
+	const char *id;
+	const char *location;     /* data_location_client, or NULL */
+	enum sgpu_sensitivity sensitivity;
+	enum sgpu_direction direction;
+	int operation;            /* index of gpu_operation_id, or -1 */
+	struct sgpu_type type;    /* stated, or inferred by sgpu_ops_check */
+	bool type_stated;
+	bool has_offset;          /* data_type_info.offset was given: the payload is a window of the file */
+	uint64_t offset;          /* bytes into the file at data_location_client */
+	bool at_most;             /* the size of this output is only known after the run; type is the largest */
+	const char *dma_var[SGPU_DMA_VARS]; /* or NULL */
+	int writer;               /* index of the operation that writes it, or -1 */
+	int *readers;             /* indexes of the operations that read it */
+	int reader_count;
+	bool high_flow;           /* HIGH data reach it (information flow) */
+};
+
+struct sgpu_argument {
+	const char *name;         /* an argument whose name starts with "output" is written, any other is read */
+	int segment;              /* index, or -1 when the name was at fault */
+	bool output;
+};
+
+struct sgpu_operation {
+	const char *id;
+	const char *kernel;
+	json_t *params;           /* object or NULL; borrowed from the document */
+	struct sgpu_argument args[SGPU_ARGUMENTS_MAX];
+	int arg_count;
+	bool declassify;
+	int *before;              /* operations that must end before this one starts, ascending, each once */
+	int before_count;
+};
+
+struct sgpu_manifest {
+	json_t *json;             /* the document */
+	const char *id;           /* manifest_id */
+	struct sgpu_segment *segments;
+	int segment_count;
+	struct sgpu_operation *operations;
+	int operation_count;
+	int *order;               /* the operations in an order that the graph allows; NULL when there is a cycle */
+	char *canonical;          /* RFC 8785 text */
+	size_t canonical_size;
+	uint8_t sha256[32];       /* over the canonical text: the manifest's hash */
+};
+
+/* Parses and validates all that needs no knowledge of the operations: fields, names, references, graph,
+ * information flow. All faults are recorded, in any order. Returns 0 (faults may be there: look at
+ * faults->count), and *manifest is then set to what could be understood, unusable references being -1; or
+ * SGPU_EINVALID when the text is not JSON (one fault, *manifest NULL), or SGPU_ENOMEM. sgpu_ops_check does the
+ * rest. Free with sgpu_manifest_free. See sgpu_ops_load_manifest for the whole in one call. */
+SGPU_MUST_CHECK int sgpu_manifest_parse(const char *text, size_t size, struct sgpu_manifest **manifest,
+					struct sgpu_faults *faults, struct sgpu_error *error);
+void sgpu_manifest_free(struct sgpu_manifest **manifest);
+
+/* Index of a segment or an operation by its id, or -1. */
+int sgpu_manifest_segment(const struct sgpu_manifest *manifest, const char *id);
+int sgpu_manifest_operation(const struct sgpu_manifest *manifest, const char *id);
+
+/* Directions as questions. */
+static inline bool sgpu_segment_is_input(const struct sgpu_segment *segment)
+{
+	return segment->direction == SGPU_INPUT || segment->direction == SGPU_INPUT_OUTPUT;
+}
+static inline bool sgpu_segment_is_output(const struct sgpu_segment *segment)
+{
+	return segment->direction == SGPU_OUTPUT || segment->direction == SGPU_INPUT_OUTPUT;
+}
+const char *sgpu_sensitivity_name(enum sgpu_sensitivity sensitivity);
+const char *sgpu_direction_name(enum sgpu_direction direction);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

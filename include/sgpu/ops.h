@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The operations, sgpu-ops(7): one table, one file an operation and device. An operation is a row: its arguments
+ * with the element types and ranks they take, its parameters with ranges and defaults, a function that infers the
+ * types of the outputs and checks those of the inputs, and its CPU implementation.
+ */
+#ifndef SGPU_OPS_H
+#define SGPU_OPS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <sgpu/base.h>
+#include <sgpu/manifest.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { SGPU_PARAMS_MAX = 12 };
+
+/* Sets of element types. */
+#define SGPU_TYPE_BIT(dtype) (1u << (dtype))
+#define SGPU_TYPES_FLOAT (SGPU_TYPE_BIT(SGPU_F32) | SGPU_TYPE_BIT(SGPU_F64))
+#define SGPU_TYPES_ALL (SGPU_TYPES_FLOAT | SGPU_TYPE_BIT(SGPU_I32) | SGPU_TYPE_BIT(SGPU_U8) | \
+			SGPU_TYPE_BIT(SGPU_I16) | SGPU_TYPE_BIT(SGPU_F16))
+
+struct sgpu_op_argument {
+	const char *name;      /* "input", "a", "b", "output", ...; written when it starts with "output" */
+	bool optional;
+	unsigned dtypes;       /* set of SGPU_TYPE_BIT */
+	int min_rank, max_rank;
+	const char *help;      /* one line */
+};
+
+enum sgpu_param_kind { SGPU_PARAM_NUMBER, SGPU_PARAM_INTEGER, SGPU_PARAM_BOOLEAN, SGPU_PARAM_CHOICE };
+
+struct sgpu_op_param {
+	const char *name;
+	enum sgpu_param_kind kind;
+	bool required;
+	double min, max;             /* NUMBER, INTEGER: inclusive */
+	double standard;             /* default; BOOLEAN: 0 or 1; CHOICE: index into choices */
+	const char *const *choices;  /* CHOICE: NULL-terminated */
+	const char *help;
+};
+
+/* A parameter's value: NUMBER as it is; INTEGER exact below 2^53; BOOLEAN 0 or 1; CHOICE an index. */
+struct sgpu_op_value {
+	bool given;
+	double number;
+};
+
+/* One call of an operation. Arguments and parameters stand at the index that they have in the row. */
+struct sgpu_op_call {
+	const struct sgpu_op *op;
+	struct sgpu_type type[SGPU_ARGUMENTS_MAX];  /* dtype SGPU_NONE: optional argument that is absent */
+	void *data[SGPU_ARGUMENTS_MAX];             /* device addresses; NULL when absent. Aligned to 64 bytes. */
+	struct sgpu_op_value param[SGPU_PARAMS_MAX];
+	void *scratch;                              /* device memory of op->scratch() bytes, aligned to 4096 */
+	uint64_t actual;                            /* set by an at_most operation: elements of its output */
+};
+
+/* What infer reports: a fault on an argument (by its name), on a parameter, or on the whole operation (NULL). */
+struct sgpu_op_report {
+	void (*fault)(struct sgpu_op_report *report, const char *argument, const char *param, const char *text);
+	/* private to the caller from here */
+};
+/* For infer functions: formats and reports. */
+void sgpu_op_fault(struct sgpu_op_report *report, const char *argument, const char *param, const char *format, ...)
+	SGPU_PRINTF(4, 5);
+
+struct sgpu_op {
+	const char *name;                       /* "gaussian3d" */
+	const char *help;                       /* one line */
+	const struct sgpu_op_argument *args;    /* ends with a NULL name; inputs first */
+	const struct sgpu_op_param *params;     /* ends with a NULL name; NULL: none */
+	/* Called when every input's type is known and passes dtypes and ranks. Fills the types of the outputs
+	 * (SGPU_NONE on entry), and may fill an input that is SGPU_NONE because the manifest leaves it open; reports
+	 * faults. May not touch data. */
+	void (*infer)(struct sgpu_op_call *call, struct sgpu_op_report *report);
+	/* Bytes of scratch memory for a call whose types are known; NULL: none. */
+	uint64_t (*scratch)(const struct sgpu_op_call *call);
+	/* Runs on the CPU device; the calling thread holds a token of the pool. The result must not depend on the
+	 * number of workers. Returns 0, SGPU_ECANCELED, or an error with its text. */
+	int (*cpu)(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error);
+	/* Whether the output's size is only known after the run (call->actual). */
+	bool (*at_most)(const struct sgpu_op_call *call); /* NULL: never */
+};
+
+/* All operations, NULL-terminated, by name. Static. */
+const struct sgpu_op *const *sgpu_ops(void);
+const struct sgpu_op *sgpu_op_find(const char *name);
+/* Index of an argument or a parameter in the row, or -1. */
+int sgpu_op_arg(const struct sgpu_op *op, const char *name);
+int sgpu_op_param(const struct sgpu_op *op, const char *name);
+
+/* Checks a parsed manifest against the table and infers every type it leaves open, in graph order. All faults are
+ * recorded; what a structural fault made unusable is passed over. Returns 0 or SGPU_ENOMEM. */
+SGPU_MUST_CHECK int sgpu_ops_check(struct sgpu_manifest *manifest, struct sgpu_faults *faults,
+				   struct sgpu_error *error);
+
+/* Parse, check, locate: the manifest in one call. SGPU_EINVALID when there are faults: they are in *faults, the
+ * first of them in *error; *manifest is NULL then. */
+SGPU_MUST_CHECK int sgpu_ops_load_manifest(const char *text, size_t size, const char *name,
+					   struct sgpu_manifest **manifest, struct sgpu_faults *faults,
+					   struct sgpu_error *error);
+
+/* The call that an operation of a checked manifest makes (types and parameters, no data). */
+SGPU_MUST_CHECK int sgpu_ops_prepare(const struct sgpu_manifest *manifest, int operation, struct sgpu_op_call *call,
+				     struct sgpu_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The sealed segment, sgpu-sealed(5): C2SP chunked-encryption, instance Cobblestone-256, as of commit 6f65019.
+ *
+ *     salt (24) || commitment (32) || chunk_0 || ... || chunk_n
+ *
+ * Each chunk holds 16 KiB of plaintext and a tag; the last is always shorter, possibly empty: the end mark.
+ */
+#ifndef SGPU_SEAL_H
+#define SGPU_SEAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <sgpu/base.h>
+#include <sgpu/crypto.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+	SGPU_SALT_SIZE = 24,
+	SGPU_COMMITMENT_SIZE = 32,
+	SGPU_SEALED_HEADER = SGPU_SALT_SIZE + SGPU_COMMITMENT_SIZE,
+	SGPU_CHUNK = 16384,                          /* plaintext bytes of a full chunk */
+	SGPU_SEALED_CHUNK = SGPU_CHUNK + SGPU_TAG_SIZE,
+	SGPU_CONTEXT_MAX = 4096,                     /* bytes of context that the key schedule takes */
+};
+#define SGPU_SEALED_PLAINTEXT_MAX (((uint64_t)1 << 52) - 1)
+
+/* Sealed bytes for `size` plaintext bytes; false when size is out of range. Always at least 72. */
+bool sgpu_sealed_size(uint64_t size, uint64_t *sealed_size);
+/* The inverse; false for a length that no plaintext has. */
+bool sgpu_sealed_plaintext_size(uint64_t sealed_size, uint64_t *size);
+
+/* The key schedule of one sealed segment. Wipe with sgpu_wipe. */
+struct sgpu_sealed_keys {
+	uint8_t salt[SGPU_SALT_SIZE];
+	uint8_t commitment[SGPU_COMMITMENT_SIZE];
+	uint8_t key[SGPU_KEY_SIZE];
+	uint8_t base_nonce[SGPU_NONCE_SIZE];
+};
+
+/* For sealing: a fresh random salt, and what follows from it. `key` is the segment key (the specification's input
+ * key), used once or few times, `context` what the segment is bound to. */
+SGPU_MUST_CHECK int sgpu_sealed_keys_new(const uint8_t key[SGPU_KEY_SIZE], const void *context, size_t context_size,
+					 struct sgpu_sealed_keys *keys, struct sgpu_error *error);
+/* For opening: from the first 56 bytes. Errors: SGPU_EKEY when the commitment, compared in constant time, does not
+ * match: the wrong key, or another context. */
+SGPU_MUST_CHECK int sgpu_sealed_keys_open(const uint8_t key[SGPU_KEY_SIZE], const void *context, size_t context_size,
+					  const uint8_t header[SGPU_SEALED_HEADER], struct sgpu_sealed_keys *keys,
+					  struct sgpu_error *error);
+void sgpu_sealed_header(const struct sgpu_sealed_keys *keys, uint8_t header[SGPU_SEALED_HEADER]);
+/* nonce = base_nonce XOR chunk, big endian. */
+void sgpu_sealed_nonce(const struct sgpu_sealed_keys *keys, uint64_t chunk, uint8_t nonce[SGPU_NONCE_SIZE]);
+
+/* ---- runs of chunks, in memory; `aead` was made from keys->key ----
+ * Seals `size` bytes that start at chunk `first`. All chunks are full but, with `last`, the final one, which is
+ * written even when it is empty. out holds size + 16 * chunks bytes and may not overlap in. Without `last`, size
+ * must be a multiple of SGPU_CHUNK. */
+SGPU_MUST_CHECK int sgpu_seal_chunks(struct sgpu_aead *aead, const struct sgpu_sealed_keys *keys, uint64_t first,
+				     bool last, const uint8_t *in, size_t size, uint8_t *out);
+/* Opens `size` sealed bytes that start at chunk `first`; the end mark is demanded when `last` and refused when
+ * not. Errors: SGPU_EAUTH, *bad_chunk (unless NULL) is the chunk and nothing of `out` may be used. */
+SGPU_MUST_CHECK int sgpu_open_chunks(struct sgpu_aead *aead, const struct sgpu_sealed_keys *keys, uint64_t first,
+				     bool last, const uint8_t *in, size_t size, uint8_t *out, uint64_t *bad_chunk);
+
+/* A whole segment in memory. `sealed` holds sgpu_sealed_size(size) bytes, `plaintext` the inverse. Errors of open:
+ * SGPU_EKEY, SGPU_EAUTH; the output is wiped then. */
+SGPU_MUST_CHECK int sgpu_seal_memory(const uint8_t key[SGPU_KEY_SIZE], const void *context, size_t context_size,
+				     const void *plaintext, size_t size, void *sealed, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_open_memory(const uint8_t key[SGPU_KEY_SIZE], const void *context, size_t context_size,
+				     const void *sealed, size_t sealed_size, void *plaintext,
+				     struct sgpu_error *error);
+
+/* ---- from descriptor to descriptor, on several threads, in bounded memory ---- */
+
+/* One end of a transfer. A positioned end is read or written anywhere in [offset, offset + size), from all threads;
+ * a stream (pipe, socket, terminal) in order. */
+struct sgpu_seal_end {
+	int fd;
+	const char *name;    /* for messages */
+	bool positioned;
+	uint64_t offset;     /* positioned only */
+};
+/* Whether fd is a regular file whose position can be used; fills *end with its current position. */
+void sgpu_seal_end_from_fd(int fd, const char *name, struct sgpu_seal_end *end);
+
+#define SGPU_SIZE_UNKNOWN UINT64_MAX
+
+struct sgpu_seal_job {
+	const uint8_t *key;               /* SGPU_KEY_SIZE bytes */
+	const void *context;
+	size_t context_size;
+	struct sgpu_seal_end in, out;
+	uint64_t size;                    /* bytes to read from `in`, or SGPU_SIZE_UNKNOWN: to the end of file */
+	unsigned jobs;                    /* threads; 0: sgpu_cpu_count() */
+	bool sparse;                      /* open: leave runs of zeros as holes; `out` is a fresh regular file */
+	const char *provider;             /* of AES-GCM, or NULL */
+	void (*progress)(void *argument, uint64_t bytes_in); /* or NULL; called from any thread, monotone */
+	void *progress_argument;
+	uint64_t bytes_in, bytes_out;     /* results */
+	uint64_t bad_chunk;               /* result of SGPU_EAUTH at a chunk, else SGPU_SIZE_UNKNOWN */
+	uint64_t bad_offset;              /* where that chunk starts, counted from the start of the sealed data */
+};
+
+/* Seals `in` to `out`. Memory: about 1 MiB a thread whatever the size. A positioned `in` shorter than `size` is
+ * SGPU_ESYSTEM ("changed while it was read"). On return a positioned out.offset and in.offset have moved on. */
+SGPU_MUST_CHECK int sgpu_seal_stream(struct sgpu_seal_job *job, struct sgpu_error *error);
+/* Opens `in` to `out`: only verified chunks are ever written, in order on a stream. Success means that the whole,
+ * the end mark included, has verified. Errors: SGPU_EKEY, SGPU_EAUTH, SGPU_ESYSTEM. */
+SGPU_MUST_CHECK int sgpu_open_stream(struct sgpu_seal_job *job, struct sgpu_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What all tools share: verbs and options as tables (which also make --help, the shell completions and the check of
+ * the man pages), and the one place that prints messages.
+ */
+#ifndef SGPU_CLI_H
+#define SGPU_CLI_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <sgpu/error.h>
+
+/* One option of a verb. `key` is its short letter, or a value from CLI_LONG on for one that is only long. */
+struct cli_option {
+	const char *name;     /* long name without the dashes; NULL ends the table */
+	int key;
+	const char *argument; /* "FILE", or NULL when it takes none; "FILE", "DIR", "KEY" complete as paths */
+	const char *help;     /* one line, lower case, no full stop */
+};
+enum { CLI_LONG = 256 };
+
+/* The options that every verb has, to be put first in its table: -h --help, -V --version, -q --quiet,
+ * -v --verbose, --json. cli_next handles them by itself. */
+#define CLI_COMMON \
+	{ "help", 'h', NULL, "show this help" }, { "version", 'V', NULL, "show the version" }, \
+	{ "quiet", 'q', NULL, "no progress, no notes" }, { "verbose", 'v', NULL, "say more" }, \
+	{ "json", CLI_LONG - 1, NULL, "results and errors as JSON" }
+
+struct cli_verb {
+	const char *name;
+	const char *arguments; /* "[BATCH]" */
+	const char *help;      /* one line */
+	const struct cli_option *options;
+	int (*run)(int argc, char **argv); /* argv[0] is the verb; returns an exit status */
+};
+
+struct cli_tool {
+	const char *name;        /* "sgpu-seal" */
+	const char *summary;     /* one line */
+	const struct cli_verb *verbs; /* ends with a NULL name */
+	const char *default_verb; /* taken when the first argument is no verb, or NULL */
+};
+
+/* Dispatch: what main() returns. Ignores SIGPIPE, and makes sure that descriptors 0 to 2 are open. */
+int cli_main(const struct cli_tool *tool, int argc, char **argv);
+
+/* The next option of the running verb: its key, 0 at the end (then *first is the index of the first positional
+ * argument), or -1 after a usage error that was printed, for which the verb returns 2. The option's argument is in
+ * *value. -h and -V print and exit. */
+int cli_next(int argc, char **argv, const char **value, int *first);
+
+/* Checks the number of positional arguments; prints and returns false when it is wrong. */
+bool cli_positionals(int argc, int first, int min, int max);
+
+extern bool cli_quiet, cli_verbose, cli_json;
+
+/* ---- messages, on standard error: rules in message.c ---- */
+/* `TOOL: error: TEXT`, the hint on its own line; with --json one object {"error":{"code","text","hint"}}.
+ * Returns the exit status for error->code. */
+int cli_error(const struct sgpu_error *error);
+int cli_fail(int code, const char *format, ...) SGPU_PRINTF(2, 3);  /* the same from a format */
+int cli_usage(const char *format, ...) SGPU_PRINTF(1, 2);           /* adds "try 'TOOL VERB --help'"; returns 2 */
+void cli_warning(const char *format, ...) SGPU_PRINTF(1, 2);
+void cli_note(const char *format, ...) SGPU_PRINTF(1, 2);           /* unless -q */
+void cli_detail(const char *format, ...) SGPU_PRINTF(1, 2);         /* with -v */
+
+/* ---- progress on a terminal: a line on standard error, only if that is one and not -q ---- */
+void cli_progress_begin(const char *label, uint64_t total_bytes); /* total 0: unknown */
+void cli_progress(void *unused, uint64_t bytes);                  /* fits sgpu_seal_job.progress */
+void cli_progress_end(void);
+
+/* Refuses to write binary data to a terminal: prints and returns false. */
+bool cli_binary_output(int fd);
+
+/* Opens an input ("-" or NULL: standard input; a terminal there is refused). Prints and returns -1 on an error.
+ * *name is what messages call it. */
+int cli_input(const char *path, const char **name);
+
+/* ---- signals: SIGINT and SIGTERM ----
+ * The handler calls `stop` (async-signal-safe, may be NULL) and sgpu_io_interrupt(); a second one kills. */
+void cli_signals(void (*stop)(void));
+/* After clean-up: dies by the signal that came, if one did; else returns status. */
+int cli_finish(int status);
+
+#endif
