@@ -56,6 +56,7 @@ struct sgpu_op_value {
 struct sgpu_op_call {
 	const struct sgpu_op *op;
 	struct sgpu_type type[SGPU_ARGUMENTS_MAX];  /* dtype SGPU_NONE: optional argument that is absent */
+	bool present[SGPU_ARGUMENTS_MAX];           /* the manifest gives this argument, with or without a type */
 	void *data[SGPU_ARGUMENTS_MAX];             /* device addresses; NULL when absent. Aligned to 64 bytes. */
 	struct sgpu_op_value param[SGPU_PARAMS_MAX];
 	void *scratch;                              /* device memory of op->scratch() bytes, aligned to 4096 */
@@ -76,9 +77,9 @@ struct sgpu_op {
 	const char *help;                       /* one line */
 	const struct sgpu_op_argument *args;    /* ends with a NULL name; inputs first */
 	const struct sgpu_op_param *params;     /* ends with a NULL name; NULL: none */
-	/* Called when every input's type is known and passes dtypes and ranks. Fills the types of the outputs
-	 * (SGPU_NONE on entry), and may fill an input that is SGPU_NONE because the manifest leaves it open; reports
-	 * faults. May not touch data. */
+	/* Called when the type of every required input is known, and dtypes and ranks of all inputs pass. Fills the
+	 * types of the outputs (SGPU_NONE on entry), and may fill an optional input that is present but SGPU_NONE
+	 * because the manifest leaves it open; reports faults. May not touch data. */
 	void (*infer)(struct sgpu_op_call *call, struct sgpu_op_report *report);
 	/* Bytes of scratch memory for a call whose types are known; NULL: none. */
 	uint64_t (*scratch)(const struct sgpu_op_call *call);

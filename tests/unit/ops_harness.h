@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * For tests of operations: builds a call of an operation from types, data and parameters, infers its outputs, runs
+ * it with pools of several sizes, and compares.
+ *
+ *	struct ops_case c;
+ *	ops_begin(&c, "gemm");
+ *	ops_input(&c, "a", SGPU_F32, 2, OPS_SHAPE(3, 4), a);
+ *	ops_input(&c, "b", SGPU_F32, 2, OPS_SHAPE(4, 5), b);
+ *	ops_number(&c, "alpha", 0.5);
+ *	CHECK(ops_run(&c));              infers, then runs with 1, 2 and 5 workers: same bytes
+ *	const float *out = ops_data(&c, "output");
+ *	ops_end(&c);
+ */
+#ifndef OPS_HARNESS_H
+#define OPS_HARNESS_H
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sgpu/base.h>
+#include <sgpu/ops.h>
+
+#define OPS_SHAPE(...) ((const uint64_t[]){ __VA_ARGS__ })
+#define OPS_SCALAR ((const uint64_t[]){ 0 })
+
+struct ops_case {
+	struct sgpu_op_report report; /* first */
+	struct sgpu_op_call call;
+	uint64_t bytes[SGPU_ARGUMENTS_MAX];
+	void *block[SGPU_ARGUMENTS_MAX];
+	int faults;
+	char fault_argument[64], fault_param[64], fault_text[512]; /* the first fault; "" for NULL */
+	struct sgpu_error error;
+};
+
+__attribute__((unused)) static void ops_on_fault(struct sgpu_op_report *report, const char *argument,
+						 const char *param, const char *text)
+{
+	struct ops_case *c = (struct ops_case *)report;
+
+	if (c->faults++ == 0) {
+		snprintf(c->fault_argument, sizeof(c->fault_argument), "%s", argument ? argument : "");
+		snprintf(c->fault_param, sizeof(c->fault_param), "%s", param ? param : "");
+		snprintf(c->fault_text, sizeof(c->fault_text), "%s", text);
+	}
+}
+
+/* A mistake in the test itself: nothing to report to TAP. */
+__attribute__((unused, noreturn, format(printf, 1, 2))) static void ops_die(const char *format, ...)
+{
+	va_list list;
+
+	va_start(list, format);
+	printf("Bail out! ");
+	vprintf(format, list);
+	printf("\n");
+	va_end(list);
+	exit(1);
+}
+
+__attribute__((unused)) static void ops_begin(struct ops_case *c, const char *name)
+{
+	memset(c, 0, sizeof(*c));
+	c->report.fault = ops_on_fault;
+	c->call.op = sgpu_op_find(name);
+	if (!c->call.op) {
+		ops_die("no operation '%s'", name);
+	}
+	for (int i = 0; c->call.op->params && c->call.op->params[i].name; i++) {
+		c->call.param[i].number = c->call.op->params[i].standard;
+	}
+}
+
+__attribute__((unused)) static int ops_arg(const struct ops_case *c, const char *name)
+{
+	int index = sgpu_op_arg(c->call.op, name);
+
+	if (index < 0) {
+		ops_die("'%s' has no argument '%s'", c->call.op->name, name);
+	}
+	return index;
+}
+
+/* Memory of exactly `bytes`, aligned to `alignment`; its end is the end of the allocation where the alignment
+ * allows, so that the sanitizer sees what runs over it. */
+__attribute__((unused)) static void *ops_alloc(size_t alignment, uint64_t bytes)
+{
+	void *memory = NULL;
+
+	if (posix_memalign(&memory, alignment, bytes ? bytes : 1)) {
+		ops_die("out of memory");
+	}
+	return memory;
+}
+
+/* Gives an input and copies its data; data NULL leaves it to infer (types only). */
+__attribute__((unused)) static void ops_input(struct ops_case *c, const char *name, enum sgpu_dtype dtype, int rank,
+					      const uint64_t *shape, const void *data)
+{
+	int index = ops_arg(c, name);
+	struct sgpu_type *type = &c->call.type[index];
+
+	type->dtype = dtype;
+	type->rank = rank;
+	for (int i = 0; i < rank; i++) {
+		type->shape[i] = shape[i];
+	}
+	c->call.present[index] = true;
+	if (!sgpu_type_bytes(type, &c->bytes[index])) {
+		ops_die("the type of '%s' is too large", name);
+	}
+	free(c->block[index]);
+	c->block[index] = ops_alloc(64, c->bytes[index]);
+	if (data && c->bytes[index]) {
+		memcpy(c->block[index], data, c->bytes[index]);
+	}
+	c->call.data[index] = c->block[index];
+}
+
+/* NUMBER, INTEGER and BOOLEAN parameters. */
+__attribute__((unused)) static void ops_number(struct ops_case *c, const char *name, double value)
+{
+	int index = sgpu_op_param(c->call.op, name);
+
+	if (index < 0) {
+		ops_die("'%s' has no parameter '%s'", c->call.op->name, name);
+	}
+	c->call.param[index].given = true;
+	c->call.param[index].number = value;
+}
+
+__attribute__((unused)) static void ops_choice(struct ops_case *c, const char *name, const char *choice)
+{
+	int index = sgpu_op_param(c->call.op, name);
+	const char *const *choices = index < 0 ? NULL : c->call.op->params[index].choices;
+
+	for (int i = 0; choices && choices[i]; i++) {
+		if (strcmp(choices[i], choice) == 0) {
+			ops_number(c, name, i);
+			return;
+		}
+	}
+	ops_die("'%s' has no parameter '%s' that takes '%s'", c->call.op->name, name, choice);
+}
+
+/* Fills the types of the outputs; false when infer reported a fault (c->fault_text and so on). */
+__attribute__((unused)) static bool ops_infer(struct ops_case *c)
+{
+	const struct sgpu_op_argument *args = c->call.op->args;
+
+	for (int i = 0; args[i].name; i++) {
+		const struct sgpu_type *type = &c->call.type[i];
+
+		if (strncmp(args[i].name, "output", 6) == 0) {
+			c->call.present[i] = c->call.present[i] || !args[i].optional;
+			memset(&c->call.type[i], 0, sizeof(c->call.type[i]));
+		} else if (type->dtype == SGPU_NONE && !args[i].optional) {
+			ops_die("'%s' needs '%s'", c->call.op->name, args[i].name);
+		} else if (type->dtype != SGPU_NONE && (!(args[i].dtypes & SGPU_TYPE_BIT(type->dtype)) ||
+							type->rank < args[i].min_rank ||
+							type->rank > args[i].max_rank)) {
+			ops_on_fault(&c->report, args[i].name, NULL, "type");
+			return false;
+		}
+	}
+	c->call.op->infer(&c->call, &c->report);
+	return c->faults == 0;
+}
+
+/* One run on outputs filled with 0xa5; the code of the operation. */
+__attribute__((unused)) static int ops_run_once(struct ops_case *c, unsigned jobs)
+{
+	const struct sgpu_op *op = c->call.op;
+	struct sgpu_pool *pool = NULL;
+	uint64_t scratch = op->scratch ? op->scratch(&c->call) : 0;
+	int result;
+
+	for (int i = 0; op->args[i].name; i++) {
+		if (strncmp(op->args[i].name, "output", 6) == 0 && c->call.present[i]) {
+			if (c->call.type[i].dtype == SGPU_NONE || !sgpu_type_bytes(&c->call.type[i], &c->bytes[i])) {
+				ops_die("infer left '%s' open", op->args[i].name);
+			}
+			free(c->block[i]);
+			c->block[i] = ops_alloc(64, c->bytes[i]);
+			memset(c->block[i], 0xa5, c->bytes[i]);
+			c->call.data[i] = c->block[i];
+		}
+	}
+	c->call.actual = 0;
+	c->call.scratch = scratch ? ops_alloc(4096, scratch) : NULL;
+	if (scratch) {
+		memset(c->call.scratch, 0x5a, scratch);
+	}
+	if (sgpu_pool_create(jobs, &pool, &c->error)) {
+		ops_die("no pool");
+	}
+	sgpu_pool_enter(pool);
+	result = op->cpu(&c->call, pool, &c->error);
+	sgpu_pool_leave(pool);
+	sgpu_pool_free(&pool);
+	free(c->call.scratch);
+	c->call.scratch = NULL;
+	return result;
+}
+
+/* Whether the outputs are the same bytes as saved[]; saves them when it is empty. */
+__attribute__((unused)) static bool ops_same(struct ops_case *c, void *saved[SGPU_ARGUMENTS_MAX], bool save)
+{
+	bool same = true;
+
+	for (int i = 0; c->call.op->args[i].name; i++) {
+		if (strncmp(c->call.op->args[i].name, "output", 6) != 0 || !c->block[i]) {
+			continue;
+		}
+		if (save) {
+			saved[i] = ops_alloc(64, c->bytes[i]);
+			memcpy(saved[i], c->block[i], c->bytes[i]);
+		} else if (memcmp(saved[i], c->block[i], c->bytes[i]) != 0) {
+			printf("# '%s' of '%s' depends on the number of workers\n", c->call.op->args[i].name,
+			       c->call.op->name);
+			same = false;
+		}
+	}
+	return same;
+}
+
+/* Infers, then runs with 1, 2 and 5 workers; true when all went well and gave the same bytes. */
+__attribute__((unused)) static bool ops_run(struct ops_case *c)
+{
+	static const unsigned jobs[] = { 1, 2, 5 };
+	void *saved[SGPU_ARGUMENTS_MAX] = { NULL };
+	uint64_t actual = 0;
+	bool good = ops_infer(c);
+
+	if (!good) {
+		printf("# fault: %s%s: %s\n", c->fault_argument, c->fault_param, c->fault_text);
+	}
+	for (size_t i = 0; good && i < sizeof(jobs) / sizeof(jobs[0]); i++) {
+		if (ops_run_once(c, jobs[i])) {
+			printf("# error: %s\n", c->error.text);
+			good = false;
+		} else {
+			good = ops_same(c, saved, i == 0) && (i == 0 || c->call.actual == actual);
+			actual = c->call.actual;
+		}
+	}
+	for (int i = 0; i < SGPU_ARGUMENTS_MAX; i++) {
+		free(saved[i]);
+	}
+	return good;
+}
+
+__attribute__((unused)) static void *ops_data(const struct ops_case *c, const char *name)
+{
+	return c->block[ops_arg(c, name)];
+}
+
+__attribute__((unused)) static const struct sgpu_type *ops_type(const struct ops_case *c, const char *name)
+{
+	return &c->call.type[ops_arg(c, name)];
+}
+
+__attribute__((unused)) static bool ops_type_is(const struct ops_case *c, const char *name, enum sgpu_dtype dtype,
+						int rank, const uint64_t *shape)
+{
+	const struct sgpu_type *type = ops_type(c, name);
+	bool same = type->dtype == dtype && type->rank == rank;
+
+	for (int i = 0; same && i < rank; i++) {
+		same = type->shape[i] == shape[i];
+	}
+	return same;
+}
+
+__attribute__((unused)) static void ops_end(struct ops_case *c)
+{
+	for (int i = 0; i < SGPU_ARGUMENTS_MAX; i++) {
+		free(c->block[i]);
+	}
+	memset(c, 0, sizeof(*c));
+}
+
+/* ---- random data, the same in every run ---- */
+static uint64_t ops_random_state = 0x9e3779b97f4a7c15u;
+
+__attribute__((unused)) static uint64_t ops_random(void)
+{
+	uint64_t z = ops_random_state += 0x9e3779b97f4a7c15u;
+
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+	z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+	return z ^ z >> 31;
+}
+
+__attribute__((unused)) static double ops_uniform(double low, double high)
+{
+	return low + (high - low) * (double)(ops_random() >> 11) * 0x1p-53;
+}
+
+/* ---- comparing ---- */
+/* Both NaN, or equal, or within absolute + relative * |expected|. */
+__attribute__((unused)) static bool ops_close(double actual, double expected, double absolute, double relative)
+{
+	if (isnan(expected) || isnan(actual)) {
+		return isnan(expected) && isnan(actual);
+	}
+	if (isinf(expected) || isinf(actual)) {
+		return expected == actual;
+	}
+	return fabs(actual - expected) <= absolute + relative * fabs(expected);
+}
+
+__attribute__((unused)) static bool ops_close_f32(const float *actual, const float *expected, uint64_t count,
+						  double absolute, double relative)
+{
+	for (uint64_t i = 0; i < count; i++) {
+		if (!ops_close((double)actual[i], (double)expected[i], absolute, relative)) {
+			printf("# element %llu: %.9g, expected %.9g\n", (unsigned long long)i, (double)actual[i],
+			       (double)expected[i]);
+			return false;
+		}
+	}
+	return true;
+}
+
+__attribute__((unused)) static bool ops_close_f64(const double *actual, const double *expected, uint64_t count,
+						  double absolute, double relative)
+{
+	for (uint64_t i = 0; i < count; i++) {
+		if (!ops_close(actual[i], expected[i], absolute, relative)) {
+			printf("# element %llu: %.17g, expected %.17g\n", (unsigned long long)i, actual[i],
+			       expected[i]);
+			return false;
+		}
+	}
+	return true;
+}
+
+#endif
