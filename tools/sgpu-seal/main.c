@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sgpu-seal: keys, sealed batches, opened responses. See sgpu-seal(1).
+ */
+#include "verbs.h"
+
+static const struct cli_verb verbs[] = {
+	{ "keygen", "", "make a secret key", keygen_options, verb_keygen },
+	{ "pubkey", "[KEY]", "write the public half of a key", pubkey_options, verb_pubkey },
+	{ "seal", "[BATCH]", "seal the secret payloads of a batch", seal_options, verb_seal },
+	{ "open", "[RESPONSE]", "verify a response and open its outputs", open_options, verb_open },
+	{ "seal-file", "[IN [OUT]]", "seal one file in the bare sealed format", seal_file_options, verb_seal_file },
+	{ "open-file", "[IN [OUT]]", "open one file in the bare sealed format", open_file_options, verb_open_file },
+	{ "inspect", "[FILE]", "say what a batch, a response or a sealed file is", inspect_options, verb_inspect },
+	{ "rewrap", "[FILE]", "change who can open a batch or a response", rewrap_options, verb_rewrap },
+	{ NULL, NULL, NULL, NULL, NULL },
+};
+
+static const struct cli_tool tool = {
+	.name = "sgpu-seal",
+	.summary = "seal batches for a runner and open its responses",
+	.verbs = verbs,
+};
+
+int main(int argc, char **argv)
+{
+	return cli_main(&tool, argc, argv);
+}
