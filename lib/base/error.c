@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Error codes, their names, texts and exit statuses: one table.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <sgpu/error.h>
+
+static const struct {
+	int code, status;
+	const char *name, *text;
+} codes[] = {
+	{ SGPU_OK, 0, "OK", "done" },
+	{ SGPU_EINVALID, 1, "EINVALID", "malformed or invalid input" },
+	{ SGPU_EDIFFERS, 1, "EDIFFERS", "the two differ" },
+	{ SGPU_EUSAGE, 2, "EUSAGE", "wrong usage" },
+	{ SGPU_ESYSTEM, 3, "ESYSTEM", "a system call failed" },
+	{ SGPU_ENOMEM, 3, "ENOMEM", "out of memory" },
+	{ SGPU_EDEVICE, 3, "EDEVICE", "a device failed" },
+	{ SGPU_EUNAVAILABLE, 3, "EUNAVAILABLE", "not available on this machine or in this build" },
+	{ SGPU_ETIMEOUT, 3, "ETIMEOUT", "the deadline passed" },
+	{ SGPU_ECANCELED, 3, "ECANCELED", "stopped on request" },
+	{ SGPU_EAUTH, 4, "EAUTH", "authentication failed" },
+	{ SGPU_EKEY, 4, "EKEY", "the key does not belong to this data" },
+	{ SGPU_EPOLICY, 4, "EPOLICY", "refused by policy" },
+	{ SGPU_EDEPENDENCY, 5, "EDEPENDENCY", "not run, because what it depends on failed" },
+	{ SGPU_ESEGMENTS, 5, "ESEGMENTS", "some segments failed" },
+};
+
+enum { CODE_COUNT = sizeof(codes) / sizeof(codes[0]), UNKNOWN = 1 };
+
+static int find(int code)
+{
+	for (int i = 0; i < CODE_COUNT; i++) {
+		if (codes[i].code == code) {
+			return i;
+		}
+	}
+	return UNKNOWN;
+}
+
+const char *sgpu_strerror(int code)
+{
+	return codes[find(code)].text;
+}
+
+const char *sgpu_error_name(int code)
+{
+	return codes[find(code)].name;
+}
+
+int sgpu_error_by_name(const char *name)
+{
+	for (int i = 0; i < CODE_COUNT; i++) {
+		if (!strcmp(codes[i].name, name)) {
+			return codes[i].code;
+		}
+	}
+	return SGPU_EINVALID;
+}
+
+int sgpu_exit_status(int code)
+{
+	return codes[find(code)].status;
+}
+
+/* Values in messages may come from a hostile file: no control character may reach a terminal. C1 controls
+ * (0xc2 0x80 to 0xc2 0x9f in UTF-8) count. */
+static void make_printable(char *text)
+{
+	for (unsigned char *p = (unsigned char *)text; *p; p++) {
+		if (*p < 0x20 || *p == 0x7f) {
+			*p = '?';
+		} else if (*p == 0xc2 && p[1] >= 0x80 && p[1] <= 0x9f) {
+			*p++ = '?';
+			*p = '?';
+		}
+	}
+}
+
+static void format_text(char *text, size_t size, const char *format, va_list arguments)
+{
+	if (vsnprintf(text, size, format, arguments) < 0) {
+		text[0] = '\0';
+	}
+	make_printable(text);
+}
+
+int sgpu_fail(struct sgpu_error *error, int code, const char *format, ...)
+{
+	if (error) {
+		va_list arguments;
+		va_start(arguments, format);
+		format_text(error->text, sizeof(error->text), format, arguments);
+		va_end(arguments);
+		error->code = code;
+		error->hint[0] = '\0';
+	}
+	return code;
+}
+
+int sgpu_fail_errno(struct sgpu_error *error, const char *format, ...)
+{
+	int saved = errno;
+	int code = saved == ENOMEM ? SGPU_ENOMEM : SGPU_ESYSTEM;
+
+	if (error) {
+		char buffer[128];
+		va_list arguments;
+		va_start(arguments, format);
+		format_text(error->text, sizeof(error->text), format, arguments);
+		va_end(arguments);
+		size_t used = strlen(error->text);
+		/* GNU strerror_r: returns the text, which may lie elsewhere. */
+		snprintf(error->text + used, sizeof(error->text) - used, ": %s",
+			 strerror_r(saved, buffer, sizeof(buffer)));
+		error->code = code;
+		error->hint[0] = '\0';
+	}
+	errno = saved;
+	return code;
+}
+
+int sgpu_fail_nomem(struct sgpu_error *error)
+{
+	return sgpu_fail(error, SGPU_ENOMEM, "out of memory");
+}
+
+int sgpu_hint(struct sgpu_error *error, const char *format, ...)
+{
+	if (!error) {
+		return SGPU_EINVALID;
+	}
+	va_list arguments;
+	va_start(arguments, format);
+	format_text(error->hint, sizeof(error->hint), format, arguments);
+	va_end(arguments);
+	return error->code;
+}

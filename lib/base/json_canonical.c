@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Canonical JSON after RFC 8785.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sgpu/json.h>
+
+/* The next code point of valid UTF-8. */
+static uint32_t next_point(const unsigned char **text)
+{
+	const unsigned char *p = *text;
+	uint32_t point = *p++;
+	int more = point < 0x80 ? 0 : point < 0xe0 ? 1 : point < 0xf0 ? 2 : 3;
+
+	if (more) {
+		point &= 0x3fu >> more;
+		for (; more && *p; more--) {
+			point = point << 6 | (*p++ & 0x3fu);
+		}
+	}
+	*text = p;
+	return point;
+}
+
+/* Section 3.2.3 sorts by UTF-16 code units: beyond the basic plane these are surrogates, which come before U+E000. */
+static uint32_t sort_key(uint32_t point)
+{
+	return point >= 0x10000 ? 0xd800 : point;
+}
+
+static int compare_keys(const void *a, const void *b)
+{
+	const unsigned char *x = *(const unsigned char *const *)a, *y = *(const unsigned char *const *)b;
+
+	while (*x && *y) {
+		uint32_t p = next_point(&x), q = next_point(&y);
+		if (p != q) {
+			uint32_t k = sort_key(p), l = sort_key(q);
+			return k != l ? (k < l ? -1 : 1) : (p < q ? -1 : 1);
+		}
+	}
+	return *x ? 1 : *y ? -1 : 0;
+}
+
+static void write_string(FILE *out, const char *text, size_t size)
+{
+	static const char shorts[] = "btn\0fr"; /* 8 to 13; 11 has none */
+
+	putc('"', out);
+	for (size_t i = 0; i < size; i++) {
+		unsigned char c = (unsigned char)text[i];
+		if (c == '"' || c == '\\') {
+			putc('\\', out);
+			putc(c, out);
+		} else if (c >= 8 && c <= 13 && c != 11) {
+			putc('\\', out);
+			putc(shorts[c - 8], out);
+		} else if (c < 0x20) {
+			fprintf(out, "\\u%04x", c);
+		} else {
+			putc(c, out);
+		}
+	}
+	putc('"', out);
+}
+
+/* ECMAScript's Number::toString: the fewest digits that give the same double back. */
+static int write_real(FILE *out, double value)
+{
+	char digits[40];
+	int precision, exponent;
+
+	if (!isfinite(value)) {
+		return SGPU_EINVALID;
+	}
+	if (value == 0) {
+		putc('0', out);
+		return 0;
+	}
+	if (value < 0) {
+		putc('-', out);
+		value = -value;
+	}
+	for (precision = 0; precision < 17; precision++) {
+		snprintf(digits, sizeof(digits), "%.*e", precision, value);
+		if (strtod(digits, NULL) == value) {
+			break;
+		}
+	}
+	char *mark = strchr(digits, 'e');
+	exponent = atoi(mark + 1);
+	*mark = '\0';
+	int count = precision + 1;
+	if (count > 1) {
+		memmove(digits + 1, digits + 2, (size_t)count); /* drop the point, keep the NUL */
+	}
+	if (exponent >= 21 || exponent < -6) {
+		fprintf(out, "%c%s%se%c%d", digits[0], count > 1 ? "." : "", digits + 1, exponent < 0 ? '-' : '+',
+			abs(exponent));
+	} else if (exponent < 0) {
+		fprintf(out, "0.%.*d%s", -exponent - 1, 0, digits);
+		return 0;
+	} else {
+		for (int i = 0; i < count || i <= exponent; i++) {
+			if (i == exponent + 1) {
+				putc('.', out);
+			}
+			putc(i < count ? digits[i] : '0', out);
+		}
+	}
+	return 0;
+}
+
+static int write_value(FILE *out, const json_t *value);
+
+static int write_object(FILE *out, const json_t *value)
+{
+	size_t count = json_object_size(value), used = 0;
+	const char **keys = malloc((count ? count : 1) * sizeof(*keys));
+	const char *key;
+	json_t *member;
+	int code = 0;
+
+	if (!keys) {
+		return SGPU_ENOMEM;
+	}
+	json_object_foreach((json_t *)value, key, member) {
+		keys[used++] = key;
+	}
+	qsort(keys, count, sizeof(*keys), compare_keys);
+	putc('{', out);
+	for (size_t i = 0; i < count && !code; i++) {
+		if (i) {
+			putc(',', out);
+		}
+		write_string(out, keys[i], strlen(keys[i]));
+		putc(':', out);
+		code = write_value(out, json_object_get(value, keys[i]));
+	}
+	putc('}', out);
+	free(keys);
+	return code;
+}
+
+static int write_array(FILE *out, const json_t *value)
+{
+	size_t i;
+	json_t *item;
+	int code = 0;
+
+	putc('[', out);
+	json_array_foreach(value, i, item) {
+		if (i) {
+			putc(',', out);
+		}
+		code = write_value(out, item);
+		if (code) {
+			break;
+		}
+	}
+	putc(']', out);
+	return code;
+}
+
+static int write_integer(FILE *out, json_int_t number)
+{
+	uint64_t magnitude = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
+
+	if (magnitude >= SGPU_JSON_INTEGER_MAX) {
+		return SGPU_EINVALID;
+	}
+	fprintf(out, "%" JSON_INTEGER_FORMAT, number);
+	return 0;
+}
+
+/* Depth is bounded: values come from sgpu_json_parse or are our own. */
+static int write_value(FILE *out, const json_t *value)
+{
+	switch (json_typeof(value)) {
+	case JSON_OBJECT:
+		return write_object(out, value);
+	case JSON_ARRAY:
+		return write_array(out, value);
+	case JSON_STRING:
+		write_string(out, json_string_value(value), json_string_length(value));
+		return 0;
+	case JSON_INTEGER:
+		return write_integer(out, json_integer_value(value));
+	case JSON_REAL:
+		return write_real(out, json_real_value(value));
+	case JSON_TRUE:
+		fputs("true", out);
+		return 0;
+	case JSON_FALSE:
+		fputs("false", out);
+		return 0;
+	default:
+		fputs("null", out);
+		return 0;
+	}
+}
+
+int sgpu_json_canonical(const json_t *value, char **text, size_t *size, struct sgpu_error *error)
+{
+	char *buffer = NULL;
+	size_t length = 0;
+	FILE *out = open_memstream(&buffer, &length);
+
+	if (!out) {
+		return sgpu_fail_nomem(error);
+	}
+	int code = write_value(out, value);
+	if (fclose(out) && !code) {
+		code = SGPU_ENOMEM;
+	}
+	if (code) {
+		free(buffer);
+		return code == SGPU_ENOMEM ? sgpu_fail_nomem(error) :
+			sgpu_fail(error, code, "a number is not below 2^53, so it has no canonical form");
+	}
+	*text = buffer;
+	*size = length;
+	return 0;
+}

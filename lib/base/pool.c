@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A pool of workers: tokens bound how many threads compute, loops are shared piece by piece.
+ */
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include <sgpu/base.h>
+
+/* One running loop, on the stack of the thread that started it. */
+struct loop {
+	struct loop *next;
+	void (*body)(void *argument, uint64_t begin, uint64_t end);
+	void *argument;
+	uint64_t count, grain;
+	atomic_uint_fast64_t position; /* next piece that nobody has taken */
+	unsigned helpers;              /* workers inside, under the pool's lock */
+};
+
+struct sgpu_pool {
+	pthread_mutex_t lock;
+	pthread_cond_t token_free; /* a token was given back */
+	pthread_cond_t work;       /* a loop was started */
+	pthread_cond_t helper_out; /* a worker left a loop */
+	unsigned jobs, tokens, waiting;
+	struct loop *loops;
+	atomic_bool cancelled;
+	bool stop;
+	unsigned thread_count;
+	pthread_t *threads;
+};
+
+/* Takes pieces until none is left or the pool is cancelled. */
+static void run_pieces(struct sgpu_pool *pool, struct loop *loop)
+{
+	while (!atomic_load_explicit(&pool->cancelled, memory_order_relaxed)) {
+		uint64_t begin = atomic_fetch_add_explicit(&loop->position, loop->grain, memory_order_relaxed);
+		if (begin >= loop->count) {
+			return;
+		}
+		uint64_t left = loop->count - begin;
+		loop->body(loop->argument, begin, begin + (left < loop->grain ? left : loop->grain));
+	}
+}
+
+static bool has_pieces(struct loop *loop)
+{
+	return atomic_load_explicit(&loop->position, memory_order_relaxed) < loop->count;
+}
+
+/* Under the lock: a loop with work, when there is a token that no stream is waiting for. */
+static struct loop *find_work(struct sgpu_pool *pool)
+{
+	if (!pool->tokens || pool->waiting || atomic_load_explicit(&pool->cancelled, memory_order_relaxed)) {
+		return NULL;
+	}
+	for (struct loop *loop = pool->loops; loop; loop = loop->next) {
+		if (has_pieces(loop)) {
+			return loop;
+		}
+	}
+	return NULL;
+}
+
+static void *worker(void *argument)
+{
+	struct sgpu_pool *pool = argument;
+
+	pthread_mutex_lock(&pool->lock);
+	for (;;) {
+		struct loop *loop;
+		while (!pool->stop && !(loop = find_work(pool))) {
+			pthread_cond_wait(&pool->work, &pool->lock);
+		}
+		if (pool->stop) {
+			break;
+		}
+		pool->tokens--;
+		loop->helpers++;
+		pthread_mutex_unlock(&pool->lock);
+		run_pieces(pool, loop);
+		pthread_mutex_lock(&pool->lock);
+		pool->tokens++;
+		loop->helpers--;
+		pthread_cond_signal(&pool->token_free);
+		pthread_cond_broadcast(&pool->helper_out);
+	}
+	pthread_mutex_unlock(&pool->lock);
+	return NULL;
+}
+
+static int start_threads(struct sgpu_pool *pool, struct sgpu_error *error)
+{
+	sigset_t all, before;
+	int code = 0;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	while (pool->thread_count + 1 < pool->jobs) {
+		int failed = pthread_create(&pool->threads[pool->thread_count], NULL, worker, pool);
+		if (failed) {
+			code = sgpu_fail(error, SGPU_ESYSTEM, "cannot start worker %u of %u", pool->thread_count + 2,
+					 pool->jobs);
+			break;
+		}
+		pool->thread_count++;
+	}
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return code;
+}
+
+int sgpu_pool_create(unsigned jobs, struct sgpu_pool **pool_out, struct sgpu_error *error)
+{
+	if (!jobs) {
+		jobs = sgpu_cpu_count();
+	}
+	if (jobs > SGPU_POOL_JOBS_MAX) {
+		return sgpu_fail(error, SGPU_EUSAGE, "%u workers are more than %d", jobs, SGPU_POOL_JOBS_MAX);
+	}
+	struct sgpu_pool *pool = calloc(1, sizeof(*pool));
+	pthread_t *threads = calloc(jobs, sizeof(*threads));
+	if (!pool || !threads) {
+		free(pool);
+		free(threads);
+		return sgpu_fail_nomem(error);
+	}
+	pool->jobs = pool->tokens = jobs;
+	pool->threads = threads;
+	pthread_mutex_init(&pool->lock, NULL);
+	pthread_cond_init(&pool->token_free, NULL);
+	pthread_cond_init(&pool->work, NULL);
+	pthread_cond_init(&pool->helper_out, NULL);
+	int code = start_threads(pool, error);
+	if (code) {
+		sgpu_pool_free(&pool);
+		return code;
+	}
+	*pool_out = pool;
+	return 0;
+}
+
+void sgpu_pool_free(struct sgpu_pool **pool_pointer)
+{
+	struct sgpu_pool *pool = pool_pointer ? *pool_pointer : NULL;
+
+	if (!pool) {
+		return;
+	}
+	pthread_mutex_lock(&pool->lock);
+	pool->stop = true;
+	pthread_cond_broadcast(&pool->work);
+	pthread_mutex_unlock(&pool->lock);
+	for (unsigned i = 0; i < pool->thread_count; i++) {
+		pthread_join(pool->threads[i], NULL);
+	}
+	pthread_cond_destroy(&pool->helper_out);
+	pthread_cond_destroy(&pool->work);
+	pthread_cond_destroy(&pool->token_free);
+	pthread_mutex_destroy(&pool->lock);
+	free(pool->threads);
+	free(pool);
+	*pool_pointer = NULL;
+}
+
+unsigned sgpu_pool_jobs(const struct sgpu_pool *pool)
+{
+	return pool->jobs;
+}
+
+void sgpu_pool_enter(struct sgpu_pool *pool)
+{
+	pthread_mutex_lock(&pool->lock);
+	pool->waiting++;
+	while (!pool->tokens) {
+		pthread_cond_wait(&pool->token_free, &pool->lock);
+	}
+	pool->waiting--;
+	pool->tokens--;
+	if (pool->tokens && pool->loops && !pool->waiting) {
+		pthread_cond_signal(&pool->work); /* workers stood back for us */
+	}
+	pthread_mutex_unlock(&pool->lock);
+}
+
+void sgpu_pool_leave(struct sgpu_pool *pool)
+{
+	pthread_mutex_lock(&pool->lock);
+	pool->tokens++;
+	if (pool->waiting) {
+		pthread_cond_signal(&pool->token_free);
+	} else if (pool->loops) {
+		pthread_cond_signal(&pool->work);
+	}
+	pthread_mutex_unlock(&pool->lock);
+}
+
+void sgpu_pool_cancel(struct sgpu_pool *pool, bool cancel)
+{
+	atomic_store(&pool->cancelled, cancel);
+}
+
+bool sgpu_pool_cancelled(const struct sgpu_pool *pool)
+{
+	return atomic_load(&pool->cancelled);
+}
+
+static void remove_loop(struct sgpu_pool *pool, struct loop *loop)
+{
+	struct loop **link = &pool->loops;
+
+	while (*link != loop) {
+		link = &(*link)->next;
+	}
+	*link = loop->next;
+}
+
+int sgpu_pool_for(struct sgpu_pool *pool, uint64_t count, uint64_t grain,
+		  void (*body)(void *argument, uint64_t begin, uint64_t end), void *argument)
+{
+	struct loop loop = { .body = body, .argument = argument, .count = count, .grain = grain ? grain : 1 };
+	bool shared = pool->jobs > 1 && count > loop.grain;
+
+	atomic_init(&loop.position, 0);
+	if (shared) {
+		pthread_mutex_lock(&pool->lock);
+		loop.next = pool->loops;
+		pool->loops = &loop;
+		if (pool->tokens) {
+			pthread_cond_broadcast(&pool->work);
+		}
+		pthread_mutex_unlock(&pool->lock);
+	}
+	run_pieces(pool, &loop);
+	if (shared) {
+		pthread_mutex_lock(&pool->lock);
+		remove_loop(pool, &loop);
+		while (loop.helpers) {
+			pthread_cond_wait(&pool->helper_out, &pool->lock);
+		}
+		pthread_mutex_unlock(&pool->lock);
+	}
+	/* Cancelled in the middle: pieces were left, or none could be taken. */
+	return has_pieces(&loop) ? SGPU_ECANCELED : 0;
+}

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Verbs and options from tables: dispatch, getopt_long, --help, --version, and the listing that the completions and
+ * the check of the man pages are made from.
+ */
+#include <fcntl.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <sgpu/version.h>
+
+#include "cli.h"
+#include "cli_private.h"
+
+enum { OPTIONS_MAX = 48 };
+
+static const struct cli_tool *tool;
+static const struct cli_verb *verb;
+
+const char *cli_tool_name(void)
+{
+	return tool ? tool->name : "sgpu";
+}
+
+const char *cli_verb_name(void)
+{
+	return verb ? verb->name : "";
+}
+
+static void print_version(void)
+{
+	printf("%s (sgpu) %s\n", tool->name, SGPU_VERSION);
+	printf("Licence: Apache-2.0. There is no warranty.\n");
+}
+
+static void print_option(const struct cli_option *option)
+{
+	char left[64];
+	char short_form[8] = "    ";
+
+	if (option->key < CLI_LONG - 1) {
+		snprintf(short_form, sizeof(short_form), "-%c, ", option->key);
+	}
+	snprintf(left, sizeof(left), "%s--%s%s%s", short_form, option->name, option->argument ? " " : "",
+		 option->argument ? option->argument : "");
+	printf("  %-26s  %s\n", left, option->help);
+}
+
+static void print_verb_help(void)
+{
+	printf("Usage: %s %s%s [OPTION]... %s\n\n%s\n\nOptions:\n", tool->name,
+	       tool->default_verb && !strcmp(tool->default_verb, verb->name) ? "[" : "", verb->name, verb->arguments,
+	       verb->help);
+	for (const struct cli_option *option = verb->options; option->name; option++) {
+		print_option(option);
+	}
+	printf("\nSee %s(1).\n", tool->name);
+}
+
+static void print_tool_help(FILE *out)
+{
+	fprintf(out, "Usage: %s VERB [OPTION]... [ARGUMENT]...\n\n%s\n\nVerbs:\n", tool->name, tool->summary);
+	for (const struct cli_verb *v = tool->verbs; v->name; v++) {
+		fprintf(out, "  %-10s  %s%s\n", v->name, v->help,
+			tool->default_verb && !strcmp(tool->default_verb, v->name) ? " (the default)" : "");
+	}
+	fprintf(out, "\n'%s VERB --help' lists a verb's options. See %s(1).\n", tool->name, tool->name);
+}
+
+/* Tab-separated: verb, long, short, argument, help; first a line for the verb itself. */
+static void list_options(void)
+{
+	for (const struct cli_verb *v = tool->verbs; v->name; v++) {
+		printf("%s\t\t\t%s\t%s\n", v->name, v->arguments, v->help);
+		for (const struct cli_option *option = v->options; option->name; option++) {
+			char letter[2] = { option->key < CLI_LONG - 1 ? (char)option->key : '\0', '\0' };
+			printf("%s\t%s\t%s\t%s\t%s\n", v->name, option->name, letter,
+			       option->argument ? option->argument : "", option->help);
+		}
+	}
+}
+
+static const struct cli_verb *find_verb(const char *name)
+{
+	for (const struct cli_verb *v = tool->verbs; v->name; v++) {
+		if (!strcmp(v->name, name)) {
+			return v;
+		}
+	}
+	return NULL;
+}
+
+/* A closed descriptor 0, 1 or 2 would be taken by the next file that is opened. */
+static bool open_standard(void)
+{
+	for (int fd = 0; fd <= 2; fd++) {
+		if (fcntl(fd, F_GETFD) < 0) {
+			int opened = open("/dev/null", fd == 0 ? O_RDONLY : O_WRONLY);
+			if (opened != fd) {
+				return false;
+			}
+			if (fd == 1) {
+				/* Nothing that is written may seem to have arrived. */
+				close(opened);
+				if (open("/dev/full", O_WRONLY) != fd) {
+					return false;
+				}
+			}
+		}
+	}
+	return true;
+}
+
+/* Buffered output that could not be written is a failure, whatever the verb says. */
+static int flush_output(int status)
+{
+	if ((fflush(stdout) || ferror(stdout)) && !status) {
+		return cli_fail(SGPU_ESYSTEM, "cannot write 'standard output'");
+	}
+	return status;
+}
+
+int cli_main(const struct cli_tool *this_tool, int argc, char **argv)
+{
+	tool = this_tool;
+	if (!open_standard()) {
+		return 3;
+	}
+	signal(SIGPIPE, SIG_IGN);
+	if (argc >= 2) {
+		if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
+			print_tool_help(stdout);
+			return flush_output(0);
+		}
+		if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
+			print_version();
+			return flush_output(0);
+		}
+		if (!strcmp(argv[1], "--list-options")) {
+			list_options();
+			return flush_output(0);
+		}
+		verb = find_verb(argv[1]);
+	}
+	if (verb) {
+		return flush_output(verb->run(argc - 1, argv + 1));
+	}
+	if (!tool->default_verb) {
+		return argc < 2 ? cli_usage("a verb is missing") : cli_usage("unknown verb '%s'", argv[1]);
+	}
+	verb = find_verb(tool->default_verb);
+	return flush_output(verb->run(argc, argv));
+}
+
+static void fill_tables(struct option *longs, char *shorts)
+{
+	*shorts++ = ':'; /* tell a missing argument from an unknown option */
+	for (const struct cli_option *option = verb->options; option->name; option++) {
+		*longs++ = (struct option){ option->name, option->argument ? required_argument : no_argument, NULL,
+					    option->key };
+		if (option->key < CLI_LONG - 1) {
+			*shorts++ = (char)option->key;
+			if (option->argument) {
+				*shorts++ = ':';
+			}
+		}
+	}
+	*longs = (struct option){ 0 };
+	*shorts = '\0';
+}
+
+static int bad_option(char **argv, int kind)
+{
+	const char *text = argv[optind - 1];
+
+	if (optopt > 0 && optopt < CLI_LONG - 1 && strncmp(text, "--", 2)) {
+		cli_usage(kind == ':' ? "option '-%c' needs an argument" : "unknown option '-%c'", optopt);
+	} else {
+		cli_usage(kind == ':' ? "option '%s' needs an argument" : "unknown option '%s'", text);
+	}
+	return -1;
+}
+
+int cli_next(int argc, char **argv, const char **value, int *first)
+{
+	struct option longs[OPTIONS_MAX];
+	char shorts[2 * OPTIONS_MAX];
+
+	fill_tables(longs, shorts);
+	opterr = 0;
+	for (;;) {
+		int key = getopt_long(argc, argv, shorts, longs, NULL);
+		switch (key) {
+		case -1:
+			*first = optind;
+			return 0;
+		case 'h':
+			print_verb_help();
+			exit(flush_output(0));
+		case 'V':
+			print_version();
+			exit(flush_output(0));
+		case 'q':
+			cli_quiet = true;
+			break;
+		case 'v':
+			cli_verbose = true;
+			break;
+		case CLI_LONG - 1:
+			cli_json = true;
+			break;
+		case '?':
+		case ':':
+			return bad_option(argv, key);
+		default:
+			*value = optarg;
+			return key;
+		}
+	}
+}
+
+bool cli_positionals(int argc, int first, int min, int max)
+{
+	int count = argc - first;
+
+	if (count < min) {
+		cli_usage("an argument is missing: %s", verb->arguments);
+	} else if (count > max) {
+		cli_usage("more arguments than '%s' takes", verb->name);
+	}
+	return count >= min && count <= max;
+}
