@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # sgpu: `make help` lists the targets and the variables.
 CC ?= cc
 AR ?= ar
@@ -7,19 +8,37 @@ DESTDIR ?=
 BUILD ?= build
 V ?= 0
 # Fast tiers, each can be switched off with 0: libipsec-mb for AES-GCM, a BLAS for gemm, wider vectors by CPU.
-IPSEC_MB ?= $(if $(wildcard /usr/include/intel-ipsec-mb.h $(addsuffix /intel-ipsec-mb.h,$(subst :, ,$(CPATH)))),1,0)
+IPSEC_MB ?= $(call have_header,intel-ipsec-mb.h)
 BLAS ?= 1
 CLONES ?= 1
 # NUMA placement through libnuma.
-NUMA ?= $(if $(wildcard /usr/include/numa.h $(addsuffix /numa.h,$(subst :, ,$(CPATH)))),1,0)
-# address (with undefined) or thread.
+NUMA ?= $(call have_header,numa.h)
+# This version has the CPU device only.
+CUDA ?= 0
+# address (with undefined), thread, or fuzzer (what `make fuzz` builds with).
 SANITIZE ?=
+# 0: demo, check, fuzz, interop and bench install no packages.
+DEPS ?= 1
+FUZZ_SECONDS ?= 20
+# Restricts check and fuzz: TESTS="seal test_hkdf", TESTS="fuzz_tar".
+TESTS ?=
 
+have_header = $(if $(wildcard $(addsuffix /$(1),/usr/include $(subst :, ,$(CPATH)))),1,0)
+spaces = $(if $(word 2,$(1)),$(error $(2) '$(1)' contains a space, which make cannot handle))
+$(call spaces,$(PREFIX),PREFIX)$(call spaces,$(BUILD),BUILD)
+override SANITIZE := $(patsubst 1,address,$(filter-out 0,$(SANITIZE)))
+$(if $(filter-out address thread fuzzer,$(SANITIZE)),$(error SANITIZE is address, thread or fuzzer, not '$(SANITIZE)'))
+$(if $(filter-out 0,$(CUDA)),$(error this version has no CUDA device: CUDA=0 is the only choice))
+
+VERSION := $(shell sed -n 's/.*define SGPU_VERSION "\(.*\)"/\1/p' include/sgpu/version.h)
 PARTS := base manifest crypto seal batch device ops stage enclave
 WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wpointer-arith -Wformat=2
-HARDEN := -fstack-protector-strong -fPIE $(if $(SANITIZE),,-D_FORTIFY_SOURCE=2)
+# Fortify needs optimisation, and the sanitizers do its work better.
+HARDEN := -fstack-protector-strong -fPIE \
+	$(if $(SANITIZE),,$(if $(filter -O -O1 -O2 -O3 -Os -Og,$(CFLAGS)),-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2))
 SGPU_CPPFLAGS := -D_GNU_SOURCE -Iinclude -Ilib -Itools/common
-SGPU_CFLAGS := -std=c11 -pthread $(WARN) $(HARDEN)
+# No contraction: every CPU must give the same bytes. The prefix map keeps the folder out of the objects.
+SGPU_CFLAGS := -std=c11 -pthread -ffp-contract=off -ffile-prefix-map="$(CURDIR)"=. $(WARN) $(HARDEN)
 SGPU_LDFLAGS := -pie -pthread -Wl,-z,relro,-z,now
 LIBS := -ljansson -lcrypto -lm -ldl
 
@@ -35,69 +54,187 @@ ifeq ($(BLAS),1)
 SGPU_CPPFLAGS += -DSGPU_BLAS=1
 endif
 ifeq ($(CLONES),1)
+# Sanitizers instrument the resolvers of cloned functions, which run before the sanitizer is ready.
 SGPU_CPPFLAGS += $(if $(SANITIZE),,-DSGPU_CLONES=1)
 endif
-ifeq ($(SANITIZE),address)
-SGPU_CFLAGS += -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
-SGPU_LDFLAGS += -fsanitize=address,undefined
-else ifeq ($(SANITIZE),thread)
-SGPU_CFLAGS += -fsanitize=thread -fno-omit-frame-pointer
-SGPU_LDFLAGS += -fsanitize=thread
+SANITIZE_address := -fsanitize=address,undefined
+SANITIZE_thread := -fsanitize=thread
+SANITIZE_fuzzer := -fsanitize=fuzzer-no-link,address,undefined
+ifneq ($(SANITIZE),)
+SGPU_CFLAGS += $(SANITIZE_$(SANITIZE)) -fno-sanitize-recover=all -fno-omit-frame-pointer
+SGPU_LDFLAGS += $(SANITIZE_$(SANITIZE))
 endif
 
 Q := $(if $(filter 1,$(V)),,@)
 say = $(if $(filter 1,$(V)),,@printf '  %-4s %s\n' $(1) $(2);)
 
-LIB_SOURCES := $(sort $(wildcard $(PARTS:%=lib/%/*.c) lib/device/*/*.c lib/ops/*/*.c))
+LIB_SOURCES := $(sort $(wildcard $(PARTS:%=lib/%/*.c) $(PARTS:%=lib/%/*/*.c)))
 COMMON_SOURCES := $(sort $(wildcard tools/common/*.c))
-TOOLS := $(notdir $(sort $(wildcard tools/sgpu-*)))
+# A tool's folder without a source is one that is not written yet.
+TOOLS := $(sort $(patsubst tools/%/,%,$(dir $(wildcard tools/sgpu-*/main.c))))
+TOOL_SOURCES := $(sort $(wildcard $(TOOLS:%=tools/%/*.c)))
 UNIT_SOURCES := $(sort $(wildcard tests/unit/test_*.c))
 FUZZ_SOURCES := $(sort $(wildcard tests/fuzz/fuzz_*.c))
+BENCH_SOURCES := $(sort $(wildcard tests/bench/*.c))
 
 LIB := $(BUILD)/libsgpu.a
-LIB_OBJECTS := $(LIB_SOURCES:%.c=$(BUILD)/obj/%.o)
-COMMON_OBJECTS := $(COMMON_SOURCES:%.c=$(BUILD)/obj/%.o)
+objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 PROGRAMS := $(TOOLS:%=$(BUILD)/bin/%)
 UNITS := $(UNIT_SOURCES:tests/unit/%.c=$(BUILD)/unit/%)
+FUZZERS := $(FUZZ_SOURCES:tests/fuzz/%.c=$(BUILD)/fuzz/%)
+BENCHES := $(BENCH_SOURCES:tests/bench/%.c=$(BUILD)/bench/%)
+COMPLETIONS := $(foreach tool,$(TOOLS),$(BUILD)/completions/bash/$(tool) $(BUILD)/completions/zsh/_$(tool) \
+	$(BUILD)/completions/fish/$(tool).fish)
 
 .DELETE_ON_ERROR:
-.PHONY: all
-all: $(PROGRAMS)
+.PHONY: all programs units benches completions
+all: programs
+programs: $(PROGRAMS)
+units: $(UNITS)
+benches: $(BENCHES)
+completions: $(COMPLETIONS)
 
-$(BUILD)/obj/%.o: %.c $(BUILD)/flags
+$(BUILD)/obj/%.o: %.c $(BUILD)/flags | $(BUILD)/headers
 	@mkdir -p $(@D)
-	$(call say,CC,$<)$(CC) $(SGPU_CPPFLAGS) $(CPPFLAGS) $(SGPU_CFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+	$(call say,CC,$<)$(CC) $(SGPU_CPPFLAGS) $(CPPFLAGS) $(SGPU_CFLAGS) $(CFLAGS) $(MORE) -MMD -MP -c -o $@ $<
 
-# Hot loops of the operations: more optimisation, and no contraction, so that every CPU gives the same bytes.
-$(BUILD)/obj/lib/ops/%.o: CFLAGS += -O3 -ffp-contract=off
+# Hot loops of the operations: more optimisation, unless somebody asked for another level.
+$(BUILD)/obj/lib/ops/%.o: MORE = $(patsubst -O2,-O3,$(filter -O2,$(CFLAGS)))
 
-$(LIB): $(LIB_OBJECTS)
+$(LIB): $(call objects,$(LIB_SOURCES))
 	$(call say,AR,$@)rm -f $@ && $(AR) rcs $@ $^
 
+link = $(call say,LD,$@)mkdir -p $(@D) && $(CC) $(SGPU_CFLAGS) $(CFLAGS) $(SGPU_LDFLAGS) $(LDFLAGS) $(1) -o $@ \
+	$(filter %.o %.a,$^) $(LIBS) $(LDLIBS)
+
 define program
-$(BUILD)/bin/$(1): $(patsubst %.c,$(BUILD)/obj/%.o,$(sort $(wildcard tools/$(1)/*.c))) $(COMMON_OBJECTS) $(LIB)
-	@mkdir -p $$(@D)
-	$$(call say,LD,$$@)$$(CC) $(SGPU_CFLAGS) $$(CFLAGS) $(SGPU_LDFLAGS) $$(LDFLAGS) -o $$@ $$^ $(LIBS)
+$(BUILD)/bin/$(1): $(call objects,$(sort $(wildcard tools/$(1)/*.c)) $(COMMON_SOURCES)) $(LIB)
+	$$(call link)
 endef
 $(foreach tool,$(TOOLS),$(eval $(call program,$(tool))))
 
 $(BUILD)/unit/%: $(BUILD)/obj/tests/unit/%.o $(LIB)
-	@mkdir -p $(@D)
-	$(call say,LD,$@)$(CC) $(SGPU_CFLAGS) $(CFLAGS) $(SGPU_LDFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+	$(call link)
 
-.PHONY: units
-units: $(UNITS)
+$(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(LIB)
+	$(call link)
+
+$(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(LIB)
+	$(call link,-fsanitize=fuzzer)
+
+$(BUILD)/completions/bash/%: $(BUILD)/bin/% scripts/completions.sh
+	@mkdir -p $(@D) && scripts/completions.sh bash $< > $@
+$(BUILD)/completions/zsh/_%: $(BUILD)/bin/% scripts/completions.sh
+	@mkdir -p $(@D) && scripts/completions.sh zsh $< > $@
+$(BUILD)/completions/fish/%.fish: $(BUILD)/bin/% scripts/completions.sh
+	@mkdir -p $(@D) && scripts/completions.sh fish $< > $@
 
 # Rebuild everything when the flags change.
-FLAGS_NOW := $(CC) $(SGPU_CPPFLAGS) $(CPPFLAGS) $(SGPU_CFLAGS) $(CFLAGS) $(SGPU_LDFLAGS) $(LDFLAGS)
+FLAGS_NOW := $(CC) $(SGPU_CPPFLAGS) $(CPPFLAGS) $(SGPU_CFLAGS) $(CFLAGS) $(SGPU_LDFLAGS) $(LDFLAGS) $(LIBS) $(LDLIBS)
 $(BUILD)/flags: force
 	@mkdir -p $(@D)
 	@printf '%s\n' '$(FLAGS_NOW)' | cmp -s - $@ || printf '%s\n' '$(FLAGS_NOW)' > $@
 .PHONY: force
 force:
 
-.PHONY: clean
-clean:
-	rm -rf $(BUILD)
+# Before the first file is compiled: says which package is missing, in place of a page of errors.
+$(BUILD)/headers:
+	@mkdir -p $(@D)
+	@scripts/check-headers.sh $(CC) $(CPPFLAGS)
+	@touch $@
 
--include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
+# ---- what runs things: the packages first, then make again, so that it sees what was installed ----
+install_deps = $(if $(filter 0,$(DEPS)),,@scripts/install-deps.sh $(1))
+again = +@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc))
+
+.PHONY: demo check check-gpu interop fuzz sanitize bench
+demo:
+	$(call install_deps,build demo)
+	$(again) programs
+	@SGPU_BUILD='$(BUILD)' scripts/demo.sh
+
+check:
+	$(call install_deps,build demo check)
+	$(again) check-now
+
+check-gpu:
+	@echo 'this version has no CUDA device: there is nothing to run on a GPU'
+	@echo '0 passed, 0 failed'
+
+interop:
+	$(call install_deps,build interop)
+	$(again) programs
+	@SGPU_BUILD='$(BUILD)' scripts/interop.sh
+
+fuzz:
+	$(call install_deps,build fuzz)
+	$(again) fuzz-now BUILD='$(BUILD)-fuzz' CC=clang SANITIZE=fuzzer
+
+sanitize:
+	$(call install_deps,build demo check)
+	$(again) check-now BUILD='$(BUILD)-address' SANITIZE=address
+	$(again) check-now BUILD='$(BUILD)-thread' SANITIZE=thread
+
+bench:
+	$(call install_deps,build bench)
+	$(again) programs benches
+	@SGPU_BUILD='$(BUILD)' scripts/bench.sh $(BENCH_OPTIONS)
+
+# Published test vectors beside the checkout; the tests that want them skip without.
+SGPU_VECTORS ?= $(abspath $(wildcard ../shared/vectors))
+TEST_ENV = SGPU_BUILD='$(BUILD)' SGPU_SANITIZE='$(SANITIZE)' SGPU_MAKE='$(MAKEOVERRIDES)' \
+	$(if $(SGPU_VECTORS),SGPU_VECTORS='$(SGPU_VECTORS)')
+
+.PHONY: check-now fuzz-now
+check-now: all units
+	@$(TEST_ENV) scripts/run-tests.sh $(TESTS)
+
+fuzz-now: $(FUZZERS)
+	@SGPU_BUILD='$(BUILD)' scripts/run-fuzz.sh $(FUZZ_SECONDS) $(or $(TESTS),$(notdir $(FUZZERS)))
+
+# ---- install ----
+.PHONY: install uninstall dist clean help
+install: all $(LIB)
+	@sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' -e 's|@LIBS@|$(LIBS)|' sgpu.pc.in > $(BUILD)/sgpu.pc
+	@scripts/install-files.sh install '$(BUILD)' '$(DESTDIR)' '$(PREFIX)'
+
+uninstall:
+	@scripts/install-files.sh uninstall '$(BUILD)' '$(DESTDIR)' '$(PREFIX)'
+
+dist:
+	@mkdir -p '$(BUILD)'
+	git archive --format=tar.gz --prefix=sgpu-$(VERSION)/ -o '$(BUILD)/sgpu-$(VERSION).tar.gz' HEAD
+
+clean:
+	rm -rf $(BUILD) $(BUILD)-address $(BUILD)-thread $(BUILD)-fuzz
+
+define HELP
+targets
+  all        programs in $(BUILD)/bin, library, completions (the default)
+  demo       install what is missing, build, run the examples on real data
+  check      install what is missing, build, run all tests
+  sanitize   all tests under address, undefined and thread sanitizers
+  fuzz       every fuzz target for FUZZ_SECONDS, with clang
+  interop    against other implementations of the same formats
+  check-gpu  tests on a GPU: this version has no GPU device
+  bench      figures, as ratios measured in one run
+  install    into DESTDIR/PREFIX; uninstall removes the same files
+  dist       a tar.gz of the committed tree
+  clean      remove what was built
+variables (make NAME=value)
+  CC=$(CC) CFLAGS='$(CFLAGS)' CPPFLAGS LDFLAGS LDLIBS
+  PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)
+  BUILD=$(BUILD)     folder to build in
+  V=1             show the commands
+  SANITIZE=       address (with undefined) or thread
+  IPSEC_MB=$(IPSEC_MB) BLAS=$(BLAS) CLONES=$(CLONES) NUMA=$(NUMA) CUDA=$(CUDA)   0 leaves it out
+  DEPS=0          install no packages
+  TESTS=          only these: TESTS="seal test_hkdf"
+  FUZZ_SECONDS=$(FUZZ_SECONDS) BENCH_OPTIONS=
+endef
+export HELP
+help:
+	@printf '%s\n' "$$HELP"
+
+-include $(patsubst %.o,%.d,$(call objects,$(LIB_SOURCES) $(COMMON_SOURCES) $(TOOL_SOURCES) $(UNIT_SOURCES) \
+	$(FUZZ_SOURCES) $(BENCH_SOURCES)))

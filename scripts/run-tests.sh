@@ -1,0 +1,137 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# run-tests.sh [NAME...]: runs tests/unit and tests/bats, or only the files named ("seal", "test_hkdf"), two files at
+# a time. Prints TAP, why tests were skipped, which failed, and last `N passed, N failed`. Exit 1 when any failed.
+#   SGPU_BUILD       folder with the built programs (build)
+#   SGPU_VECTORS     folder with published test vectors
+#   SGPU_SANITIZE    the sanitizer that was built in, if any
+#   SGPU_TEST_JOBS   files at a time (2)
+#   SGPU_TEST_DIRS   where to look, in place of tests/unit and tests/bats
+set -u
+cd "$(dirname "$0")/.." || exit 1
+top=$PWD
+SGPU_BUILD=${SGPU_BUILD:-build}
+case $SGPU_BUILD in
+/*) ;;
+*) SGPU_BUILD=$top/$SGPU_BUILD ;;
+esac
+export SGPU_BUILD
+jobs_max=${SGPU_TEST_JOBS:-2}
+read -ra folders <<<"${SGPU_TEST_DIRS:-tests/unit tests/bats}"
+file_timeout=1200
+ulimit -c 0
+
+# A make that a test starts must not take part in the one that started us, nor a sanitizer's exit look like one of ours.
+unset MAKEFLAGS MFLAGS MAKELEVEL
+export ASAN_OPTIONS=${ASAN_OPTIONS:-exitcode=99:allocator_may_return_null=1}
+export TSAN_OPTIONS=${TSAN_OPTIONS:-exitcode=99:second_deadlock_stack=1}
+export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
+
+work=$(mktemp -d) || exit 1
+SGPU_TEST_SHM=$(mktemp -d /dev/shm/sgpu-tests.XXXXXX 2>/dev/null || mktemp -d) || exit 1
+export SGPU_TEST_SHM
+trap 'rm -rf "$work" "$SGPU_TEST_SHM"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+# wanted FILE NAME...: FILE is among the names, or there are none.
+wanted() {
+	local base name
+	base=$(basename "${1%.*}")
+	shift
+	[ $# -gt 0 ] || return 0
+	for name in "$@"; do
+		[ "$name" != "$base" ] && [ "test_$name" != "$base" ] || return 0
+	done
+	return 1
+}
+
+# run_file FILE: its TAP, and at the end the line "# status N".
+run_file() {
+	local name
+	name=$(basename "${1%.*}")
+	case $1 in
+	*.bats) timeout "$file_timeout" bats --tap "$1" </dev/null 2>&1 ;;
+	*)
+		if [ -x "$SGPU_BUILD/unit/$name" ]; then
+			timeout "$file_timeout" "$SGPU_BUILD/unit/$name" </dev/null 2>&1
+		else
+			echo "# '$SGPU_BUILD/unit/$name' was not built"
+			false
+		fi
+		;;
+	esac
+	echo "# status $?"
+}
+
+# report FILE LOG: prints the file's tests with the name of the file, adds them to $work/results.
+report() {
+	awk -v file="$(basename "${1%.*}")" -v results="$work/results" -v start="$count" '
+	function result(word, name) { print word "\t" file ": " name >> results }
+	function line(word, name) { printf "%s %d - %s: %s\n", word, ++start, file, name; seen++ }
+	/^1\.\.[0-9]+/ { plan = substr($1, 4); planned = 1; next }
+	/^(not )?ok [0-9]+/ {
+		word = /^not/ ? "not ok" : "ok"
+		name = $0
+		sub(/^(not )?ok [0-9]+ *(- )?/, "", name)
+		line(word, name)
+		if (word == "not ok") { result("failed", name); bad++ }
+		else if (match(name, / # [Ss][Kk][Ii][Pp]/)) result("skipped", name)
+		else result("passed", name)
+		next
+	}
+	/^# status / { status = $3; next }
+	{ print }
+	END {
+		if (status == 124) trouble = "took too long"
+		else if (!planned || seen < plan) trouble = "ended after " seen + 0 " of " (planned ? plan : "?") \
+			" tests with status " status
+		else if (status != 0 && !bad) trouble = "ended with status " status
+		if (trouble != "") { line("not ok", trouble); result("failed", trouble) }
+	}' "$2"
+	count=$(wc -l <"$work/results")
+}
+
+files=()
+for folder in "${folders[@]}"; do
+	for file in "$folder"/test_*.c "$folder"/*.bats; do
+		[ -e "$file" ] && wanted "$file" "$@" && files+=("$file")
+	done
+done
+[ ${#files[@]} -gt 0 ] || {
+	echo "run-tests.sh: no such test: $*" >&2
+	exit 2
+}
+
+# Reports in the order in which files end; the unit programs come first and are short.
+count=0
+: >"$work/results"
+declare -A running=()
+next=0
+while [ $next -lt ${#files[@]} ] || [ ${#running[@]} -gt 0 ]; do
+	while [ $next -lt ${#files[@]} ] && [ ${#running[@]} -lt "$jobs_max" ]; do
+		run_file "${files[next]}" >"$work/$next.log" &
+		running[$!]=$next
+		next=$((next + 1))
+	done
+	wait -n -p ended "${!running[@]}"
+	report "${files[${running[$ended]}]}" "$work/${running[$ended]}.log"
+	unset "running[$ended]"
+done
+echo "1..$count"
+
+passed=$(grep -c '^passed' "$work/results")
+failed=$(grep -c '^failed' "$work/results")
+skipped=$(grep -c '^skipped' "$work/results")
+if [ "$skipped" -gt 0 ]; then
+	echo "# skipped, and why:"
+	sed -n 's/^skipped\t.* # [Ss][Kk][Ii][Pp] *//p' "$work/results" | sort | uniq -c | sort -rn | sed 's/^/#  /'
+fi
+if [ "$failed" -gt 0 ]; then
+	echo "# failed:"
+	sed -n 's/^failed\t/#   /p' "$work/results"
+fi
+summary="$passed passed, $failed failed"
+[ "$skipped" -eq 0 ] || summary="$summary, $skipped skipped"
+echo "$summary"
+[ "$failed" -eq 0 ] && [ $((passed + skipped)) -gt 0 ]
