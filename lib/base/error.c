@@ -81,7 +81,7 @@ static void make_printable(char *text)
 	}
 }
 
-static void format_text(char *text, size_t size, const char *format, va_list arguments)
+static void SGPU_PRINTF(3, 0) format_text(char *text, size_t size, const char *format, va_list arguments)
 {
 	if (vsnprintf(text, size, format, arguments) < 0) {
 		text[0] = '\0';

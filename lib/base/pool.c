@@ -70,7 +70,7 @@ static void *worker(void *argument)
 
 	pthread_mutex_lock(&pool->lock);
 	for (;;) {
-		struct loop *loop;
+		struct loop *loop = NULL;
 		while (!pool->stop && !(loop = find_work(pool))) {
 			pthread_cond_wait(&pool->work, &pool->lock);
 		}

@@ -89,7 +89,7 @@ int cli_usage(const char *format, ...)
 	return cli_error(&error);
 }
 
-static void print_line(const char *kind, const char *format, va_list arguments)
+static void SGPU_PRINTF(2, 0) print_line(const char *kind, const char *format, va_list arguments)
 {
 	struct sgpu_error line = { .code = SGPU_OK };
 	char text[SGPU_ERROR_TEXT_MAX];
