@@ -88,6 +88,9 @@ struct sgpu_op {
 	int (*cpu)(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error);
 	/* Whether the output's size is only known after the run (call->actual). */
 	bool (*at_most)(const struct sgpu_op_call *call); /* NULL: never */
+	/* Set of (1u << argument index): the inputs that may be the same memory as an output of the same size.
+	 * No other input overlaps an output. */
+	unsigned in_place;
 };
 
 /* All operations, NULL-terminated, by name. Static. */

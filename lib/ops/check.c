@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Checks a manifest against the table of operations, and infers the types that it leaves open, in graph order. An
+ * operation that has a fault leaves the types of its outputs unknown; what needs them is passed over in silence,
+ * so that one mistake is one fault.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "ops_private.h"
+
+/* The operation as the document has it, or NULL. */
+static const json_t *operation_json(const struct sgpu_ops_checker *checker)
+{
+	return json_array_get(json_object_get(checker->manifest->json, "operations"), (size_t)checker->index);
+}
+
+static bool segment_states_type(const struct sgpu_ops_checker *checker, int segment)
+{
+	const json_t *json = json_array_get(json_object_get(checker->manifest->json, "segments"), (size_t)segment);
+
+	return checker->manifest->segments[segment].type_stated || json_object_get(json, "data_type_info");
+}
+
+static void unknown_kernel(struct sgpu_ops_checker *checker)
+{
+	const struct sgpu_op *const *table = sgpu_ops();
+	const char *names[64] = { NULL }, *hint;
+	char text[SGPU_ERROR_HINT_MAX];
+
+	for (size_t i = 0; table[i] && i + 1 < SGPU_ARRAY_LENGTH(names); i++) {
+		names[i] = table[i]->name;
+	}
+	hint = sgpu_ops_near(checker->operation->kernel, names, text);
+	sgpu_ops_fault(checker, "kernel", NULL, hint ? hint : "'sgpu-manifest ops' lists the operations",
+		       "'%s' is not an operation", checker->operation->kernel);
+}
+
+static void unknown_argument(struct sgpu_ops_checker *checker, const struct sgpu_op *op, const char *name)
+{
+	const char *names[SGPU_ARGUMENTS_MAX + 1] = { NULL };
+	char hint[SGPU_ERROR_HINT_MAX];
+
+	for (int i = 0; op->args[i].name; i++) {
+		names[i] = op->args[i].name;
+	}
+	sgpu_ops_fault(checker, "arguments", name, sgpu_ops_near(name, names, hint),
+		       "'%s' is not an argument of '%s'", name, op->name);
+}
+
+/* Which segment stands at which argument of the row: -1 absent, -2 present but at fault. */
+static void place_arguments(struct sgpu_ops_checker *checker, struct sgpu_op_call *call,
+			    int segment[SGPU_ARGUMENTS_MAX])
+{
+	const struct sgpu_operation *operation = checker->operation;
+	const struct sgpu_op *op = call->op;
+	const json_t *json = json_object_get(operation_json(checker), "arguments");
+
+	for (int i = 0; i < SGPU_ARGUMENTS_MAX; i++) {
+		segment[i] = -1;
+	}
+	for (int i = 0; i < operation->arg_count; i++) {
+		int index = sgpu_op_arg(op, operation->args[i].name);
+
+		if (index < 0) {
+			unknown_argument(checker, op, operation->args[i].name);
+		} else {
+			segment[index] = operation->args[i].segment < 0 ? -2 : operation->args[i].segment;
+			call->present[index] = true;
+		}
+	}
+	for (int i = 0; op->args[i].name; i++) {
+		/* Arguments that the parser could not take are in the document all the same. */
+		if (segment[i] == -1 && json && (!json_is_object(json) || json_object_get(json, op->args[i].name))) {
+			segment[i] = -2;
+		}
+		if (segment[i] == -1 && !op->args[i].optional) {
+			sgpu_ops_fault(checker, json ? "arguments" : NULL, NULL, op->args[i].help,
+				       "'%s' needs the argument '%s'", op->name, op->args[i].name);
+		}
+	}
+}
+
+static void dtypes_text(unsigned dtypes, char *text, size_t size)
+{
+	size_t used = 0;
+
+	text[0] = '\0';
+	for (int dtype = SGPU_NONE + 1; dtype < SGPU_DTYPE_COUNT && used < size; dtype++) {
+		if (dtypes & SGPU_TYPE_BIT(dtype)) {
+			used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "",
+						 sgpu_dtype_name((enum sgpu_dtype)dtype));
+		}
+	}
+}
+
+static bool check_input_type(struct sgpu_ops_checker *checker, const struct sgpu_op *op,
+			     const struct sgpu_op_argument *arg, const struct sgpu_type *type)
+{
+	char text[64];
+
+	if (!(arg->dtypes & SGPU_TYPE_BIT(type->dtype))) {
+		dtypes_text(arg->dtypes, text, sizeof(text));
+		sgpu_ops_fault(checker, "arguments", arg->name, NULL, "is %s, but '%s' takes %s",
+			       sgpu_dtype_name(type->dtype), op->name, text);
+		return false;
+	}
+	if (type->rank < arg->min_rank || type->rank > arg->max_rank) {
+		char range[32];
+
+		snprintf(range, sizeof(range), arg->min_rank == arg->max_rank ? "rank %d" : "ranks %d to %d",
+			 arg->min_rank, arg->max_rank);
+		sgpu_ops_fault(checker, "arguments", arg->name, NULL, "has rank %d, but '%s' takes %s", type->rank,
+			       op->name, range);
+		return false;
+	}
+	return true;
+}
+
+/* Fills the types of the inputs; false when one that is needed is not known. */
+static bool take_inputs(struct sgpu_ops_checker *checker, struct sgpu_op_call *call,
+			const int segment[SGPU_ARGUMENTS_MAX])
+{
+	const struct sgpu_op_argument *args = call->op->args;
+	bool ready = true;
+
+	for (int i = 0; args[i].name; i++) {
+		if (segment[i] == -2) {
+			ready = false;
+		}
+		if (segment[i] < 0 || strncmp(args[i].name, "output", 6) == 0) {
+			continue;
+		}
+		if (checker->known[segment[i]]) {
+			call->type[i] = checker->manifest->segments[segment[i]].type;
+			ready &= check_input_type(checker, call->op, &args[i], &call->type[i]);
+		} else if (!args[i].optional || segment_states_type(checker, segment[i]) ||
+			   !sgpu_segment_is_input(&checker->manifest->segments[segment[i]])) {
+			checker->missing[segment[i]] = true;
+			ready = false;
+		}
+	}
+	return ready;
+}
+
+/* An input that infer filled. */
+static void give_input(struct sgpu_ops_checker *checker, const struct sgpu_op_call *call, int arg, int segment)
+{
+	if (!checker->known[segment] && call->type[arg].dtype != SGPU_NONE) {
+		checker->manifest->segments[segment].type = call->type[arg];
+		checker->known[segment] = true;
+	}
+}
+
+/* Whether another operation than its writer reads a segment. */
+static bool read_by_another(const struct sgpu_ops_checker *checker, int segment)
+{
+	const struct sgpu_segment *s = &checker->manifest->segments[segment];
+
+	for (int i = 0; i < s->reader_count; i++) {
+		if (s->readers[i] != checker->index) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static void give_output(struct sgpu_ops_checker *checker, const struct sgpu_op_call *call, int arg, int segment)
+{
+	struct sgpu_segment *s = &checker->manifest->segments[segment];
+	const struct sgpu_type *type = &call->type[arg];
+	char stated[SGPU_TYPE_TEXT_MAX], made[SGPU_TYPE_TEXT_MAX];
+	uint64_t bytes;
+
+	sgpu_type_text(type, made);
+	if (type->dtype == SGPU_NONE || !sgpu_type_bytes(type, &bytes)) {
+		sgpu_ops_fault(checker, "arguments", call->op->args[arg].name, NULL,
+			       "would be %s, which is too large", made);
+		return;
+	}
+	if (s->type_stated && !sgpu_type_equal(&s->type, type)) {
+		sgpu_type_text(&s->type, stated);
+		sgpu_ops_segment_fault(checker, segment, "data_type_info", NULL, "is %s, but '%s' makes %s", stated,
+				       call->op->name, made);
+		return;
+	}
+	if (call->op->at_most && call->op->at_most(call)) {
+		s->at_most = true;
+		if (read_by_another(checker, segment)) {
+			sgpu_ops_fault(checker, "arguments", call->op->args[arg].name, NULL,
+				       "no other operation can read '%s', whose size is only known after the run", s->id);
+			return;
+		}
+	}
+	if (!segment_states_type(checker, segment)) {
+		s->type = *type;
+	}
+	checker->known[segment] = s->type.dtype != SGPU_NONE;
+}
+
+/* Refuses to write over an input that the operation reads while it writes. */
+static void check_in_place(struct sgpu_ops_checker *checker, const struct sgpu_op *op,
+			   const int segment[SGPU_ARGUMENTS_MAX])
+{
+	for (int out = 0; op->args[out].name; out++) {
+		if (strncmp(op->args[out].name, "output", 6) != 0 || segment[out] < 0) {
+			continue;
+		}
+		for (int in = 0; op->args[in].name; in++) {
+			bool output = strncmp(op->args[in].name, "output", 6) == 0;
+
+			if (in != out && segment[in] == segment[out] && (output || !(op->in_place >> in & 1))) {
+				sgpu_ops_fault(checker, "arguments", op->args[out].name, NULL,
+					       "'%s' cannot write over '%s'", op->name, op->args[in].name);
+			}
+		}
+	}
+}
+
+static void on_fault(struct sgpu_op_report *report, const char *argument, const char *param, const char *text)
+{
+	struct sgpu_ops_checker *checker = (struct sgpu_ops_checker *)report;
+	const char *member = argument ? "arguments" : param ? "params" : NULL;
+
+	sgpu_ops_fault(checker, member, argument ? argument : param, NULL, "%s", text);
+}
+
+static void check_operation(struct sgpu_ops_checker *checker)
+{
+	struct sgpu_op_call call = { .op = sgpu_op_find(checker->operation->kernel) };
+	int segment[SGPU_ARGUMENTS_MAX];
+
+	if (!checker->operation->kernel) {
+		return;
+	}
+	if (!call.op) {
+		unknown_kernel(checker);
+		return;
+	}
+	checker->failed = false;
+	place_arguments(checker, &call, segment);
+	sgpu_ops_check_params(checker, &call);
+	check_in_place(checker, call.op, segment);
+	if (!take_inputs(checker, &call, segment) || checker->failed) {
+		return;
+	}
+	call.op->infer(&call, &checker->report);
+	for (int i = 0; call.op->args[i].name && !checker->failed; i++) {
+		if (segment[i] >= 0 && strncmp(call.op->args[i].name, "output", 6) != 0) {
+			give_input(checker, &call, i, segment[i]);
+		} else if (segment[i] >= 0) {
+			give_output(checker, &call, i, segment[i]);
+		}
+	}
+}
+
+/* Inputs are known when they are stated. */
+static void start_types(struct sgpu_ops_checker *checker)
+{
+	const struct sgpu_manifest *manifest = checker->manifest;
+	uint64_t bytes;
+
+	for (int i = 0; i < manifest->segment_count; i++) {
+		const struct sgpu_segment *segment = &manifest->segments[i];
+
+		checker->known[i] = sgpu_segment_is_input(segment) && segment->type_stated &&
+				    segment->type.dtype != SGPU_NONE && sgpu_type_bytes(&segment->type, &bytes);
+	}
+}
+
+/* Inputs whose type nobody states and nothing fixes; outputs that were left over without any other fault. */
+static void end_types(struct sgpu_ops_checker *checker)
+{
+	const struct sgpu_manifest *manifest = checker->manifest;
+
+	for (int i = 0; i < manifest->segment_count; i++) {
+		const struct sgpu_segment *segment = &manifest->segments[i];
+
+		if (sgpu_segment_is_input(segment) && !segment_states_type(checker, i) &&
+		    (!checker->known[i] || checker->missing[i])) {
+			sgpu_ops_segment_fault(checker, i, NULL, "\"data_type_info\": {\"dtype\": ..., \"shape\": [...]}",
+					       "'%s' needs data_type_info", segment->id ? segment->id : "");
+		}
+	}
+	for (int i = 0; i < manifest->segment_count && checker->faults->count == 0; i++) {
+		if (!checker->known[i]) {
+			sgpu_ops_segment_fault(checker, i, NULL, NULL, "the type of '%s' is not known",
+					       manifest->segments[i].id ? manifest->segments[i].id : "");
+		}
+	}
+}
+
+int sgpu_ops_check(struct sgpu_manifest *manifest, struct sgpu_faults *faults, struct sgpu_error *error)
+{
+	size_t count = manifest->segment_count > 0 ? (size_t)manifest->segment_count : 1;
+	struct sgpu_ops_checker checker = { .report = { .fault = on_fault }, .manifest = manifest, .faults = faults };
+
+	checker.known = calloc(2 * count, sizeof(*checker.known));
+	if (!checker.known) {
+		return sgpu_fail_nomem(error);
+	}
+	checker.missing = checker.known + count;
+	start_types(&checker);
+	for (int i = 0; i < manifest->operation_count; i++) {
+		checker.index = manifest->order ? manifest->order[i] : i;
+		checker.operation = &manifest->operations[checker.index];
+		check_operation(&checker);
+	}
+	end_types(&checker);
+	free(checker.known);
+	return faults->out_of_memory ? sgpu_fail_nomem(error) : 0;
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Small things that infer functions and CPU implementations share.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "ops_private.h"
+
+void sgpu_op_fault(struct sgpu_op_report *report, const char *argument, const char *param, const char *format, ...)
+{
+	char text[SGPU_ERROR_TEXT_MAX];
+	va_list list;
+
+	va_start(list, format);
+	vsnprintf(text, sizeof(text), format, list);
+	va_end(list);
+	report->fault(report, argument, param, text);
+}
+
+bool sgpu_ops_same_dtype(const struct sgpu_op_call *call, struct sgpu_op_report *report, int first, int second)
+{
+	if (call->type[first].dtype == call->type[second].dtype) {
+		return true;
+	}
+	sgpu_op_fault(report, call->op->args[second].name, NULL, "is %s, but '%s' is %s",
+		      sgpu_dtype_name(call->type[second].dtype), call->op->args[first].name,
+		      sgpu_dtype_name(call->type[first].dtype));
+	return false;
+}
+
+bool sgpu_ops_same_type(const struct sgpu_op_call *call, struct sgpu_op_report *report, int first, int second)
+{
+	char one[SGPU_TYPE_TEXT_MAX], two[SGPU_TYPE_TEXT_MAX];
+
+	if (sgpu_type_equal(&call->type[first], &call->type[second])) {
+		return true;
+	}
+	sgpu_type_text(&call->type[first], one);
+	sgpu_type_text(&call->type[second], two);
+	sgpu_op_fault(report, call->op->args[second].name, NULL, "is %s, but '%s' is %s", two,
+		      call->op->args[first].name, one);
+	return false;
+}
+
+struct sgpu_type sgpu_ops_type(enum sgpu_dtype dtype, int rank, const uint64_t *shape)
+{
+	struct sgpu_type type = { .dtype = dtype, .rank = rank };
+
+	for (int i = 0; i < rank; i++) {
+		type.shape[i] = shape[i];
+	}
+	return type;
+}
+
+uint64_t sgpu_ops_extent(const struct sgpu_type *type, int from, int to)
+{
+	uint64_t extent = 1;
+
+	for (int i = from; i < to; i++) {
+		extent *= type->shape[i];
+	}
+	return extent;
+}
+
+uint64_t sgpu_ops_count(const struct sgpu_type *type)
+{
+	return sgpu_ops_extent(type, 0, type->rank);
+}
+
+int sgpu_ops_for(struct sgpu_pool *pool, uint64_t count, uint64_t grain,
+		 void (*body)(void *argument, uint64_t begin, uint64_t end), void *argument, struct sgpu_error *error)
+{
+	int result = sgpu_pool_for(pool, count, grain, body, argument);
+
+	return result ? sgpu_fail(error, result, "stopped on request") : 0;
+}

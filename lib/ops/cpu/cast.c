@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cast: another element type. Every conversion goes through f64, which holds all types exactly, and rounds once.
+ */
+#include <string.h>
+
+#include "ops/ops_private.h"
+
+enum { INPUT, OUTPUT, DTYPE = 0, GRAIN = 1 << 16, BLOCK = 512 };
+
+static const struct sgpu_op_argument args[] = {
+	{ "input", false, SGPU_TYPES_ALL, 0, SGPU_RANK_MAX, "what is converted" },
+	{ "output", false, SGPU_TYPES_ALL, 0, SGPU_RANK_MAX, "the same shape, element type 'dtype'" },
+	{ .name = NULL },
+};
+
+static const char *const choices[] = { "f32", "f64", "i32", "u8", "i16", "f16", NULL };
+
+static const struct sgpu_op_param params[] = {
+	{ .name = "dtype", .kind = SGPU_PARAM_CHOICE, .required = true, .choices = choices,
+	  .help = "element type of the output" },
+	{ .name = NULL },
+};
+
+static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
+{
+	(void)report;
+	call->type[OUTPUT] = call->type[INPUT];
+	call->type[OUTPUT].dtype = sgpu_dtype_parse(choices[(int)call->param[DTYPE].number]);
+}
+
+static void body(void *argument, uint64_t begin, uint64_t end)
+{
+	struct sgpu_op_call *call = argument;
+	double block[BLOCK];
+
+	for (uint64_t at = begin; at < end; at += BLOCK) {
+		uint64_t count = end - at < BLOCK ? end - at : BLOCK;
+
+		sgpu_ops_load_f64(call->type[INPUT].dtype, call->data[INPUT], at, count, block);
+		sgpu_ops_store_f64(call->type[OUTPUT].dtype, call->data[OUTPUT], at, count, block);
+	}
+	sgpu_wipe(block, sizeof(block));
+}
+
+/* Same type: through no conversion, which would change the bits of a signalling NaN. */
+static void body_copy(void *argument, uint64_t begin, uint64_t end)
+{
+	struct sgpu_op_call *call = argument;
+	size_t size = sgpu_dtype_size(call->type[INPUT].dtype);
+
+	memmove((char *)call->data[OUTPUT] + begin * size, (const char *)call->data[INPUT] + begin * size,
+		(end - begin) * size);
+}
+
+static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+{
+	bool same = call->type[INPUT].dtype == call->type[OUTPUT].dtype;
+
+	return sgpu_ops_for(pool, sgpu_ops_count(&call->type[INPUT]), GRAIN, same ? body_copy : body, call, error);
+}
+
+const struct sgpu_op sgpu_op_cast = {
+	.name = "cast",
+	.help = "convert to another element type",
+	.args = args,
+	.params = params,
+	.infer = infer,
+	.cpu = cpu,
+	.in_place = 1u << INPUT,
+};

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * copy: the same elements.
+ */
+#include <string.h>
+
+#include "ops/ops_private.h"
+
+enum { INPUT, OUTPUT, GRAIN = 1 << 20 };
+
+static const struct sgpu_op_argument args[] = {
+	{ "input", false, SGPU_TYPES_ALL, 0, SGPU_RANK_MAX, "what is copied" },
+	{ "output", false, SGPU_TYPES_ALL, 0, SGPU_RANK_MAX, "the same type and shape" },
+	{ .name = NULL },
+};
+
+static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
+{
+	(void)report;
+	call->type[OUTPUT] = call->type[INPUT];
+}
+
+static void body(void *argument, uint64_t begin, uint64_t end)
+{
+	struct sgpu_op_call *call = argument;
+
+	memcpy((char *)call->data[OUTPUT] + begin, (const char *)call->data[INPUT] + begin, end - begin);
+}
+
+static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+{
+	uint64_t bytes = sgpu_ops_count(&call->type[INPUT]) * sgpu_dtype_size(call->type[INPUT].dtype);
+
+	if (call->data[OUTPUT] == call->data[INPUT]) {
+		return 0;
+	}
+	return sgpu_ops_for(pool, bytes, GRAIN, body, call, error);
+}
+
+const struct sgpu_op sgpu_op_copy = {
+	.name = "copy",
+	.help = "copy elements",
+	.args = args,
+	.infer = infer,
+	.cpu = cpu,
+	.in_place = 1u << INPUT,
+};

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Faults of the check, with their places as JSON pointers.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+
+/* "/list/index/member/name", the name escaped after RFC 6901; NULL when out of memory. */
+static char *pointer_make(const char *list, int index, const char *member, const char *name)
+{
+	size_t size = strlen(list) + 32 + (member ? strlen(member) : 0) + (name ? 2 * strlen(name) : 0);
+	char *pointer = malloc(size), *end = pointer;
+
+	if (!pointer) {
+		return NULL;
+	}
+	end += snprintf(pointer, size, "/%s/%d%s%s%s", list, index, member ? "/" : "", member ? member : "",
+			name ? "/" : "");
+	for (; name && *name; name++) {
+		if (*name == '~' || *name == '/') {
+			*end++ = '~';
+			*end++ = *name == '~' ? '0' : '1';
+		} else {
+			*end++ = *name;
+		}
+	}
+	*end = '\0';
+	return pointer;
+}
+
+static void fault_add(struct sgpu_ops_checker *checker, char *pointer, const char *hint, const char *format,
+		      va_list list)
+{
+	char text[SGPU_ERROR_TEXT_MAX];
+
+	checker->failed = true;
+	if (checker->faults) {
+		vsnprintf(text, sizeof(text), format, list);
+		if (pointer) {
+			sgpu_fault_add(checker->faults, pointer, hint, "%s", text);
+		} else {
+			checker->faults->out_of_memory = true;
+		}
+	}
+	free(pointer);
+}
+
+void sgpu_ops_fault(struct sgpu_ops_checker *checker, const char *member, const char *name, const char *hint,
+		    const char *format, ...)
+{
+	va_list list;
+
+	va_start(list, format);
+	fault_add(checker, pointer_make("operations", checker->index, member, name), hint, format, list);
+	va_end(list);
+}
+
+void sgpu_ops_segment_fault(struct sgpu_ops_checker *checker, int segment, const char *member, const char *hint,
+			    const char *format, ...)
+{
+	va_list list;
+
+	va_start(list, format);
+	fault_add(checker, pointer_make("segments", segment, member, NULL), hint, format, list);
+	va_end(list);
+}
+
+const char *sgpu_ops_near(const char *name, const char *const *names, char hint[SGPU_ERROR_HINT_MAX])
+{
+	const char *near = sgpu_nearest_name(name, names);
+
+	if (!near) {
+		return NULL;
+	}
+	snprintf(hint, SGPU_ERROR_HINT_MAX, "did you mean '%s'?", near);
+	return hint;
+}

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Parameters of an operation: JSON values to numbers, checked against the row.
+ */
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "check.h"
+
+enum { CHOICES_TEXT_MAX = 256 };
+
+static const char *json_kind(const json_t *value)
+{
+	switch (json_typeof(value)) {
+	case JSON_OBJECT:
+		return "an object";
+	case JSON_ARRAY:
+		return "an array";
+	case JSON_STRING:
+		return "a string";
+	case JSON_INTEGER:
+	case JSON_REAL:
+		return "a number";
+	case JSON_TRUE:
+	case JSON_FALSE:
+		return "a boolean";
+	default:
+		return "null";
+	}
+}
+
+static void choices_text(const char *const *choices, char text[CHOICES_TEXT_MAX])
+{
+	size_t used = 0;
+
+	text[0] = '\0';
+	for (int i = 0; choices[i] && used < CHOICES_TEXT_MAX; i++) {
+		used += (size_t)snprintf(text + used, CHOICES_TEXT_MAX - used, "%s%s", i ? ", " : "", choices[i]);
+	}
+}
+
+static bool check_choice(struct sgpu_ops_checker *checker, const struct sgpu_op_param *param, const json_t *json,
+			 double *number)
+{
+	char hint[SGPU_ERROR_HINT_MAX], text[CHOICES_TEXT_MAX];
+	const char *word = json_string_value(json);
+
+	choices_text(param->choices, text);
+	if (!word) {
+		sgpu_ops_fault(checker, "params", param->name, NULL, "is %s, must be one of the strings %s",
+			       json_kind(json), text);
+		return false;
+	}
+	for (int i = 0; param->choices[i]; i++) {
+		if (strcmp(param->choices[i], word) == 0) {
+			*number = i;
+			return true;
+		}
+	}
+	sgpu_ops_fault(checker, "params", param->name, sgpu_ops_near(word, param->choices, hint),
+		       "'%s' is not one of %s", word, text);
+	return false;
+}
+
+static bool check_range(struct sgpu_ops_checker *checker, const struct sgpu_op_param *param, double value)
+{
+	if (value >= param->min && value <= param->max) {
+		return true;
+	}
+	if (param->max >= (double)FLT_MAX) {
+		sgpu_ops_fault(checker, "params", param->name, NULL, "is %.15g, must be at least %.15g", value,
+			       param->min);
+	} else if (param->min <= -(double)FLT_MAX) {
+		sgpu_ops_fault(checker, "params", param->name, NULL, "is %.15g, must be at most %.15g", value,
+			       param->max);
+	} else {
+		sgpu_ops_fault(checker, "params", param->name, NULL, "is %.15g, must be from %.15g to %.15g", value,
+			       param->min, param->max);
+	}
+	return false;
+}
+
+static bool check_number(struct sgpu_ops_checker *checker, const struct sgpu_op_param *param, const json_t *json,
+			 double *number)
+{
+	bool integer = param->kind == SGPU_PARAM_INTEGER;
+
+	if (!json_is_number(json)) {
+		sgpu_ops_fault(checker, "params", param->name, NULL, "is %s, must be %s", json_kind(json),
+			       integer ? "an integer" : "a number");
+		return false;
+	}
+	*number = json_number_value(json);
+	/* 3.0 is the integer 3: the canonical form writes it so. */
+	if (integer && *number != floor(*number)) {
+		sgpu_ops_fault(checker, "params", param->name, NULL, "is %.15g, must be an integer", *number);
+		return false;
+	}
+	return check_range(checker, param, *number);
+}
+
+static bool check_value(struct sgpu_ops_checker *checker, const struct sgpu_op_param *param, const json_t *json,
+			double *number)
+{
+	if (param->kind == SGPU_PARAM_CHOICE) {
+		return check_choice(checker, param, json, number);
+	}
+	if (param->kind != SGPU_PARAM_BOOLEAN) {
+		return check_number(checker, param, json, number);
+	}
+	if (!json_is_boolean(json)) {
+		sgpu_ops_fault(checker, "params", param->name, NULL, "is %s, must be true or false", json_kind(json));
+		return false;
+	}
+	*number = json_is_true(json) ? 1 : 0;
+	return true;
+}
+
+static void unknown_param(struct sgpu_ops_checker *checker, const struct sgpu_op *op, const char *key)
+{
+	const char *names[SGPU_PARAMS_MAX + 1] = { NULL };
+	char hint[SGPU_ERROR_HINT_MAX];
+
+	for (int i = 0; op->params && op->params[i].name; i++) {
+		names[i] = op->params[i].name;
+	}
+	sgpu_ops_fault(checker, "params", key, sgpu_ops_near(key, names, hint), "'%s' is not a parameter of '%s'", key,
+		       op->name);
+}
+
+void sgpu_ops_check_params(struct sgpu_ops_checker *checker, struct sgpu_op_call *call)
+{
+	const struct sgpu_op_param *params = call->op->params;
+	json_t *given = checker->operation->params, *json;
+	const char *key;
+
+	for (int i = 0; params && params[i].name; i++) {
+		call->param[i].number = params[i].standard;
+		json = json_object_get(given, params[i].name);
+		if (json) {
+			call->param[i].given = check_value(checker, &params[i], json, &call->param[i].number);
+		} else if (params[i].required) {
+			sgpu_ops_fault(checker, given ? "params" : NULL, NULL, NULL, "'%s' needs the parameter '%s'",
+				       call->op->name, params[i].name);
+		}
+	}
+	json_object_foreach(given, key, json) {
+		if (sgpu_op_param(call->op, key) < 0) {
+			unknown_param(checker, call->op, key);
+		}
+	}
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * From a text to a checked manifest, and from a checked manifest to the calls that its operations make.
+ */
+#include <string.h>
+
+#include "check.h"
+
+static int first_fault(const struct sgpu_faults *faults, const char *name, struct sgpu_error *error)
+{
+	const struct sgpu_fault *fault = &faults->list[0];
+
+	if (fault->line > 0) {
+		sgpu_fail(error, SGPU_EINVALID, "%s:%d:%d: %s%s%s", name, fault->line, fault->column, fault->pointer,
+			  *fault->pointer ? ": " : "", fault->text);
+	} else {
+		sgpu_fail(error, SGPU_EINVALID, "%s: %s%s%s", name, fault->pointer, *fault->pointer ? ": " : "",
+			  fault->text);
+	}
+	if (fault->hint) {
+		sgpu_hint(error, "%s", fault->hint);
+	}
+	return SGPU_EINVALID;
+}
+
+int sgpu_ops_load_manifest(const char *text, size_t size, const char *name, struct sgpu_manifest **manifest,
+			   struct sgpu_faults *faults, struct sgpu_error *error)
+{
+	struct sgpu_manifest *parsed = NULL;
+	int result;
+
+	*manifest = NULL;
+	result = sgpu_manifest_parse(text, size, &parsed, faults, error);
+	if (result == 0) {
+		result = sgpu_ops_check(parsed, faults, error);
+	}
+	if (result == 0 && faults->count) {
+		result = sgpu_faults_locate(faults, text, size, error);
+	}
+	if ((result == 0 || result == SGPU_EINVALID) && faults->count) {
+		result = first_fault(faults, name, error);
+	}
+	if (result == 0) {
+		*manifest = parsed;
+		parsed = NULL;
+	}
+	sgpu_manifest_free(&parsed);
+	return result;
+}
+
+int sgpu_ops_prepare(const struct sgpu_manifest *manifest, int operation, struct sgpu_op_call *call,
+		     struct sgpu_error *error)
+{
+	struct sgpu_ops_checker checker = { .index = operation };
+
+	memset(call, 0, sizeof(*call));
+	if (operation < 0 || operation >= manifest->operation_count) {
+		return sgpu_fail(error, SGPU_EUSAGE, "the manifest has no operation %d", operation);
+	}
+	checker.operation = &manifest->operations[operation];
+	call->op = sgpu_op_find(checker.operation->kernel);
+	if (!call->op) {
+		return sgpu_fail(error, SGPU_EINVALID, "'%s' is not an operation",
+				 checker.operation->kernel ? checker.operation->kernel : "");
+	}
+	for (int i = 0; i < checker.operation->arg_count; i++) {
+		const struct sgpu_argument *arg = &checker.operation->args[i];
+		int index = sgpu_op_arg(call->op, arg->name);
+
+		if (index < 0 || arg->segment < 0 || manifest->segments[arg->segment].type.dtype == SGPU_NONE) {
+			return sgpu_fail(error, SGPU_EINVALID, "argument '%s' of '%s' was not checked", arg->name,
+					 checker.operation->id);
+		}
+		call->type[index] = manifest->segments[arg->segment].type;
+		call->present[index] = true;
+	}
+	sgpu_ops_check_params(&checker, call);
+	if (checker.failed) {
+		return sgpu_fail(error, SGPU_EINVALID, "the parameters of '%s' were not checked",
+				 checker.operation->id);
+	}
+	return 0;
+}
