@@ -1,0 +1,59 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# The runner must turn red when a test is bad: if it did not, every other test would be worth nothing.
+
+load helpers
+
+# suite: runs the runner over the files in the current folder alone.
+suite() {
+	SGPU_TEST_DIRS=$PWD "$SGPU_TOP/scripts/run-tests.sh" "$@"
+}
+
+@test "a good suite is green, and its last line counts" {
+	printf '@test "one" { true; }\n@test "two" { true; }\n' >good.bats
+	run -0 --separate-stderr suite
+	[ "${lines[-1]}" = "2 passed, 0 failed" ]
+}
+
+@test "a test that fails turns the suite red" {
+	printf '@test "one" { true; }\n@test "two" { false; }\n' >bad.bats
+	run -1 suite
+	[ "${lines[-1]}" = "1 passed, 1 failed" ]
+	assert_contains "$output" "not ok 2 - bad: two"
+}
+
+@test "a skipped test counts as skipped, with its reason" {
+	printf '@test "one" { true; }\n@test "two" { skip "needs a moon"; }\n' >some.bats
+	run -0 suite
+	[ "${lines[-1]}" = "1 passed, 0 failed, 1 skipped" ]
+	assert_contains "$output" "1 needs a moon"
+}
+
+@test "a bats file that does not parse turns the suite red" {
+	printf '@test "one" { true; }\n@test "two" { if; }\n' >broken.bats
+	run -1 suite
+}
+
+@test "a unit program that was not built turns the suite red" {
+	touch test_nowhere.c
+	run -1 suite
+	assert_contains "$output" "was not built"
+}
+
+@test "a unit program that crashes, stops early or lies about its status turns the suite red" {
+	mkdir -p built/unit
+	touch test_x.c
+	for body in 'echo "ok 1 - a"; kill -SEGV $$' 'echo "ok 1 - a"' 'echo "ok 1 - a"; echo "1..2"' \
+		'echo "ok 1 - a"; echo "1..1"; exit 99' 'echo "not ok 1 - a"; echo "1..1"'; do
+		printf '#!/bin/sh\n%s\n' "$body" >built/unit/test_x
+		chmod +x built/unit/test_x
+		SGPU_BUILD=$PWD/built run -1 suite
+	done
+	printf '#!/bin/sh\necho "ok 1 - a"; echo "1..1"\n' >built/unit/test_x
+	SGPU_BUILD=$PWD/built run -0 suite
+}
+
+@test "a name that no test has is an error, not an empty success" {
+	printf '@test "one" { true; }\n' >good.bats
+	run -2 suite no-such-test
+}

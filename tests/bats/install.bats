@@ -1,0 +1,157 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# make install and uninstall, and what is installed at work away from the source tree.
+
+load helpers
+
+# The make that built what is under test, with the same settings, so that nothing is built again.
+top_make() {
+	MAKEFLAGS="-- ${SGPU_MAKE:-}" make -C "$SGPU_TOP" --no-print-directory "$@" BUILD="$SGPU_BUILD"
+}
+
+installed() {
+	top_make install DESTDIR="$BATS_TEST_TMPDIR/root dir" PREFIX=/opt/sgpu >/dev/null
+	root="$BATS_TEST_TMPDIR/root dir/opt/sgpu"
+}
+
+@test "install puts programs, library, headers, pages and completions below DESTDIR and PREFIX" {
+	installed
+	for tool in "$SGPU_TOP"/tools/sgpu-*/main.c; do
+		tool=$(basename "$(dirname "$tool")")
+		[ -x "$root/bin/$tool" ]
+		[ -s "$root/share/man/man1/$tool.1" ]
+		[ -s "$root/share/bash-completion/completions/$tool" ]
+		[ -s "$root/share/zsh/site-functions/_$tool" ]
+		[ -s "$root/share/fish/vendor_completions.d/$tool.fish" ]
+	done
+	[ -s "$root/lib/libsgpu.a" ]
+	[ -s "$root/lib/pkgconfig/sgpu.pc" ]
+	[ -s "$root/share/man/man7/sgpu.7" ]
+	[ -s "$root/share/doc/sgpu/README.md" ]
+	for header in "$SGPU_TOP"/include/sgpu/*.h; do
+		cmp "$header" "$root/include/sgpu/$(basename "$header")"
+	done
+}
+
+@test "nothing is written outside of DESTDIR" {
+	installed
+	[ "$(ls "$BATS_TEST_TMPDIR/root dir")" = opt ]
+	[ "$(ls "$BATS_TEST_TMPDIR/root dir/opt")" = sgpu ]
+}
+
+@test "others can read what a careful umask installed" {
+	installed
+	run -0 find "$root" ! -perm -o=r
+	[ "$output" = "" ]
+}
+
+@test "an installed program runs from any folder" {
+	installed
+	cd /
+	run -0 "$root/bin/sgpu-seal" --version
+	assert_contains "$output" "sgpu-seal"
+}
+
+@test "uninstall removes all that install put there, and nothing else" {
+	installed
+	touch "$root/bin/other" "$root/include/sgpu/of-another.h"
+	top_make uninstall DESTDIR="$BATS_TEST_TMPDIR/root dir" PREFIX=/opt/sgpu >/dev/null
+	[ -e "$root/bin/other" ]
+	rm "$root/bin/other" "$root/include/sgpu/of-another.h"
+	run -0 find "$root" ! -type d
+	[ "$output" = "" ]
+}
+
+@test "a program that uses the library builds through pkg-config" {
+	requires cc pkg-config
+	installed
+	cat >user.c <<'END'
+#include <stdio.h>
+#include <sgpu/sgpu.h>
+int main(void) { return puts(sgpu_strerror(SGPU_EAUTH)) < 0; }
+END
+	export PKG_CONFIG_PATH="$root/lib/pkgconfig"
+	flags=$(pkg-config --define-variable=prefix="$BATS_TEST_TMPDIR/prefix" --cflags --libs sgpu)
+	ln -s "$root" "$BATS_TEST_TMPDIR/prefix"
+	sanitize=$(case ${SGPU_SANITIZE:-} in address) echo -fsanitize=address,undefined ;; thread) echo -fsanitize=thread ;; esac)
+	# shellcheck disable=SC2086 # a list of flags
+	"${CC:-cc}" -std=c11 $sanitize user.c $flags -o user
+	run -0 ./user
+	[ -n "$output" ]
+}
+
+@test "a space in PREFIX or BUILD is refused with a word about it" {
+	run -2 make -C "$SGPU_TOP" -n PREFIX="/opt/my sgpu" install
+	assert_contains "$output" "contains a space"
+	run -2 make -C "$SGPU_TOP" -n BUILD="my build"
+	assert_contains "$output" "contains a space"
+}
+
+@test "the completion of bash offers verbs, options and files" {
+	installed
+	touch "a file"
+	# shellcheck source=/dev/null
+	source "$root/share/bash-completion/completions/sgpu-seal"
+	COMP_WORDS=(sgpu-seal key)
+	COMP_CWORD=1
+	_sgpu_seal
+	[ "${COMPREPLY[*]}" = keygen ]
+	COMP_WORDS=(sgpu-seal open --hel)
+	COMP_CWORD=2
+	_sgpu_seal
+	[ "${COMPREPLY[*]}" = --help ]
+	COMP_WORDS=(sgpu-seal open "a f")
+	_sgpu_seal
+	[ "${COMPREPLY[*]}" = "a file" ]
+}
+
+@test "the completions of zsh and fish parse" {
+	installed
+	checked=0
+	for shell in zsh fish; do
+		command -v $shell >/dev/null || continue
+		for file in "$root"/share/zsh/site-functions/_* "$root"/share/fish/vendor_completions.d/*.fish; do
+			case $shell:$file in
+			zsh:*/_* | fish:*.fish) $shell -n "$file" ;;
+			esac
+		done
+		checked=1
+	done
+	[ $checked = 1 ] || skip "needs zsh or fish"
+}
+
+@test "make without a header says which package has it" {
+	requires cc
+	mkdir none
+	printf '#!/bin/sh\nexit 1\n' >none/cc
+	chmod +x none/cc
+	run -1 "$SGPU_TOP/scripts/check-headers.sh" "$PWD/none/cc"
+	assert_contains "$output" "libjansson-dev"
+	run -1 "$SGPU_TOP/scripts/check-headers.sh" "$PWD/none/no-compiler"
+	assert_contains "$output" "package gcc"
+}
+
+@test "install-deps says nothing when all is there, and names the packages when it cannot install" {
+	run -2 "$SGPU_TOP/scripts/install-deps.sh" nonsense
+	mkdir path
+	for name in sh uname sort tr env id mktemp rm cat; do
+		ln -s "$(command -v $name)" path/
+	done
+	# No dpkg-query there: another distribution.
+	PATH=$PWD/path run -1 "$SGPU_TOP/scripts/install-deps.sh" build
+	assert_contains "$output" "not Debian"
+	assert_contains "$output" "libssl-dev"
+	# dpkg-query knows nothing, the user is not root, and there is no sudo.
+	printf '#!/bin/sh\nexit 1\n' >path/dpkg-query
+	cp path/dpkg-query path/apt-get
+	rm path/id
+	printf '#!/bin/sh\necho 1000\n' >path/id
+	chmod +x path/*
+	PATH=$PWD/path run -1 "$SGPU_TOP/scripts/install-deps.sh" build
+	assert_contains "$output" "neither root nor sudo"
+	assert_contains "$output" "libjansson-dev"
+	# All is there: not a word.
+	printf '#!/bin/sh\nprintf installed\n' >path/dpkg-query
+	PATH=$PWD/path run -0 "$SGPU_TOP/scripts/install-deps.sh" build demo check fuzz interop bench all
+	[ "$output" = "" ]
+}
