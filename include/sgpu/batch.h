@@ -24,6 +24,7 @@ enum {
 	SGPU_BATCH_ID_SIZE = 16,
 	SGPU_INDEX_SIZE_MAX = 64 << 20,  /* bytes of batch.json or response.json */
 	SGPU_RECIPIENTS_MAX = 256,
+	SGPU_FILE_PATH_MAX = 4096,       /* bytes of a FILE location's path */
 	SGPU_REGION_ID_TEXT = 32,        /* hex digits of a region id */
 	SGPU_TAR_BLOCK = 512,
 };
@@ -33,6 +34,9 @@ struct sgpu_tar_reader;
 /* Reads from fd, in order, a block at a time. `name` is for messages. Close does not close fd. */
 SGPU_MUST_CHECK int sgpu_tar_open(int fd, const char *name, struct sgpu_tar_reader **reader,
 				  struct sgpu_error *error);
+/* The same when the first block was already read from fd, to see what it holds. */
+SGPU_MUST_CHECK int sgpu_tar_open_block(int fd, const char *name, const uint8_t first[SGPU_TAR_BLOCK],
+					struct sgpu_tar_reader **reader, struct sgpu_error *error);
 void sgpu_tar_close(struct sgpu_tar_reader **reader);
 /* The next member, skipping what is left of the one before. *member is NULL at the end of the archive, whose two
  * zero blocks have then been read and at most 1 MiB of zeros behind them. The name lives until the next call.
@@ -95,16 +99,23 @@ struct sgpu_batch {
 	json_t *timings;          /* responses: object of nanoseconds by stage, or NULL */
 	char *manifest_text;      /* canonical JSON, as manifest.json carries it */
 	size_t manifest_size;
+	int *by_id;               /* the segments in the order of their ids, for sgpu_batch_segment; or NULL */
+	int by_id_count;
 };
 
+/* Accepts one that a caller has put together itself, from calloc. */
 void sgpu_batch_free(struct sgpu_batch **batch);
 
 /* Reads batch.json (or response.json when `response`) and manifest.json from the reader, and checks: format, the
  * manifest's hash, that the text is canonical, that index and manifest name the same segments with the same
  * sensitivity and direction. Leaves the reader before the first payload. A response carries manifest.json too.
- * Errors: SGPU_EINVALID, SGPU_ESYSTEM. The manifest is not checked against the operations. */
+ * Errors: SGPU_EINVALID, SGPU_ESYSTEM, SGPU_EAUTH (the manifest is not the one of the index), SGPU_EPOLICY (a HIGH
+ * payload that is not sealed). The manifest is not checked against the operations. */
 SGPU_MUST_CHECK int sgpu_batch_read_head(struct sgpu_tar_reader *reader, bool response, struct sgpu_batch **batch,
 					 struct sgpu_error *error);
+/* The same for whichever of the two it is. */
+SGPU_MUST_CHECK int sgpu_batch_read_any(struct sgpu_tar_reader *reader, struct sgpu_batch **batch,
+					struct sgpu_error *error);
 /* The next inline payload: *segment is its index in batch->segments, or -1 at the end, after which nothing is
  * missing. Refuses a member that is unknown, out of order, repeated, not inline, or of another size. */
 SGPU_MUST_CHECK int sgpu_batch_next_payload(struct sgpu_tar_reader *reader, const struct sgpu_batch *batch,

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * struct sgpu_batch: its memory, its segments by id, the size of a payload.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "index.h"
+
+void sgpu_batch_free(struct sgpu_batch **batch)
+{
+	if (!batch || !*batch) {
+		return;
+	}
+	struct sgpu_batch *b = *batch;
+	for (int i = 0; b->segments && i < b->segment_count; i++) {
+		free(b->segments[i].id);
+		free(b->segments[i].location.file);
+		free(b->segments[i].error_text);
+	}
+	free(b->segments);
+	free(b->by_id);
+	free(b->manifest_text);
+	json_decref(b->recipients);
+	json_decref(b->timings);
+	free(b);
+	*batch = NULL;
+}
+
+uint64_t sgpu_batch_payload_size(const struct sgpu_batch *batch, int segment)
+{
+	const struct sgpu_batch_segment *s = &batch->segments[segment];
+	if (s->sealed) {
+		return s->sealed_size;
+	}
+	return batch->response ? s->actual_size : s->size;
+}
+
+static int compare_ids(const void *a, const void *b, void *argument)
+{
+	const struct sgpu_batch *batch = argument;
+	return strcmp(batch->segments[*(const int *)a].id, batch->segments[*(const int *)b].id);
+}
+
+int sgpu_batch_sort(const struct sgpu_batch *batch, int **by_id, struct sgpu_error *error)
+{
+	const size_t count = (size_t)batch->segment_count;
+	int *order = calloc(count + 1, sizeof(*order));
+	if (!order) {
+		return sgpu_fail_nomem(error);
+	}
+	for (size_t i = 0; i < count; i++) {
+		order[i] = (int)i;
+	}
+	qsort_r(order, count, sizeof(*order), compare_ids, (void *)(uintptr_t)batch);
+	for (size_t i = 1; i < count; i++) {
+		const char *id = batch->segments[order[i]].id;
+		if (!strcmp(batch->segments[order[i - 1]].id, id)) {
+			free(order);
+			return sgpu_fail(error, SGPU_EINVALID, "segment '%s' is there twice", id);
+		}
+	}
+	*by_id = order;
+	return 0;
+}
+
+/* The index may be older than the segments: what it finds is compared, and what it misses is looked for. */
+static int search_sorted(const struct sgpu_batch *batch, const char *id)
+{
+	int low = 0, high = batch->by_id_count;
+	while (low < high) {
+		const int middle = low + (high - low) / 2;
+		const int candidate = batch->by_id[middle];
+		const int order = strcmp(id, batch->segments[candidate].id);
+		if (!order) {
+			return candidate;
+		}
+		if (order < 0) {
+			high = middle;
+		} else {
+			low = middle + 1;
+		}
+	}
+	return -1;
+}
+
+int sgpu_batch_segment(const struct sgpu_batch *batch, const char *id)
+{
+	if (batch->by_id && batch->by_id_count == batch->segment_count) {
+		const int found = search_sorted(batch, id);
+		if (found >= 0) {
+			return found;
+		}
+	}
+	for (int i = 0; i < batch->segment_count; i++) {
+		if (!strcmp(batch->segments[i].id, id)) {
+			return i;
+		}
+	}
+	return -1;
+}

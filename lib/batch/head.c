@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The first two members of a batch or a response, index and manifest, and that they agree.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include <sgpu/base.h>
+#include <sgpu/io.h>
+
+#include "index.h"
+#include "tar.h"
+
+static const char *index_name(bool response)
+{
+	return response ? "response.json" : "batch.json";
+}
+
+/* The rest of the current member, in memory that grows as the bytes arrive: what the header claims is worth nothing. */
+static int read_text(struct sgpu_tar_reader *reader, uint64_t size, char **text, struct sgpu_error *error)
+{
+	uint64_t got = 0, capacity = 0;
+	char *data = NULL;
+	int code = 0;
+	while (!code && (got < size || !data)) {
+		if (got == capacity) {
+			const uint64_t wanted = capacity ? 2 * capacity : 1 << 16;
+			capacity = wanted < size ? wanted : size;
+			char *grown = realloc(data, (size_t)capacity + 1);
+			if (!grown) {
+				code = sgpu_fail_nomem(error);
+				break;
+			}
+			data = grown;
+		}
+		code = sgpu_tar_read(reader, data + got, (size_t)(capacity - got), error);
+		got = capacity;
+	}
+	if (code) {
+		free(data);
+		return code;
+	}
+	data[size] = '\0';
+	*text = data;
+	return 0;
+}
+
+static int read_index(struct sgpu_tar_reader *reader, bool response, uint64_t size, struct sgpu_batch **batch,
+		      struct sgpu_error *error)
+{
+	char *text = NULL;
+	if (size > SGPU_INDEX_SIZE_MAX) {
+		return sgpu_fail(error, SGPU_EINVALID, "'%s': %s is larger than %d bytes", reader->name,
+				 index_name(response), SGPU_INDEX_SIZE_MAX);
+	}
+	int code = read_text(reader, size, &text, error);
+	if (!code) {
+		code = sgpu_batch_parse(text, (size_t)size, response, batch, error);
+	}
+	free(text);
+	return code;
+}
+
+static int read_manifest(struct sgpu_tar_reader *reader, struct sgpu_batch *batch, struct sgpu_error *error)
+{
+	const char *member = NULL;
+	uint64_t size = 0;
+	int code = sgpu_tar_next(reader, &member, &size, error);
+	if (code) {
+		return code;
+	}
+	if (!member || strcmp(member, "manifest.json") || size > SGPU_MANIFEST_SIZE_MAX) {
+		return sgpu_fail(error, SGPU_EINVALID, "'%s': manifest.json does not follow %s", reader->name,
+				 index_name(batch->response));
+	}
+	code = read_text(reader, size, &batch->manifest_text, error);
+	if (!code) {
+		batch->manifest_size = (size_t)size;
+	}
+	return code;
+}
+
+static bool belongs(const struct sgpu_segment *wanted, bool response)
+{
+	return response ? sgpu_segment_is_output(wanted) : wanted->direction != SGPU_INTERMEDIATE;
+}
+
+/* What only the manifest tells: whether a payload comes with the segment, and how it must be masked. */
+static int check_segment(const struct sgpu_batch *batch, const struct sgpu_batch_segment *s,
+			 const struct sgpu_segment *wanted, struct sgpu_error *error)
+{
+	const bool high = wanted->sensitivity == SGPU_HIGH;
+	if (high && s->masking == SGPU_MASKING_NONE) {
+		return sgpu_fail(error, SGPU_EPOLICY, "segment '%s' is HIGH and MASKING_NONE", s->id);
+	}
+	if (!high && s->masking != SGPU_MASKING_NONE) {
+		return sgpu_fail(error, SGPU_EINVALID, "segment '%s' is LOW and not MASKING_NONE", s->id);
+	}
+	if (batch->response) {
+		return 0;
+	}
+	const enum sgpu_location_kind kind = s->location.kind;
+	if (!sgpu_segment_is_input(wanted)) {
+		if (s->sealed || s->has_sha256 || (kind != SGPU_LOCATION_NONE && kind != SGPU_LOCATION_REGION)) {
+			return sgpu_fail(error, SGPU_EINVALID, "segment '%s' is an OUTPUT and has a payload", s->id);
+		}
+		return 0;
+	}
+	if (kind == SGPU_LOCATION_NONE) {
+		return sgpu_fail(error, SGPU_EINVALID, "segment '%s' is an input and has no location", s->id);
+	}
+	if (!high && !s->has_sha256) {
+		return sgpu_fail(error, SGPU_EINVALID, "segment '%s' has a payload and no sha256", s->id);
+	}
+	if (high && batch->has_mac && !s->sealed) {
+		return sgpu_fail(error, SGPU_EPOLICY, "segment '%s' is HIGH and not sealed, in a sealed batch", s->id);
+	}
+	return 0;
+}
+
+static int check_segments(const struct sgpu_batch *batch, const struct sgpu_manifest *manifest,
+			  struct sgpu_error *error)
+{
+	int wanted = 0;
+	bool high = false;
+	for (int i = 0; i < manifest->segment_count; i++) {
+		wanted += belongs(&manifest->segments[i], batch->response);
+		high = high || manifest->segments[i].sensitivity == SGPU_HIGH;
+	}
+	for (int i = 0; i < batch->segment_count; i++) {
+		const struct sgpu_batch_segment *s = &batch->segments[i];
+		const int at = sgpu_manifest_segment(manifest, s->id);
+		if (at < 0 || !belongs(&manifest->segments[at], batch->response)) {
+			return sgpu_fail(error, SGPU_EINVALID, "segment '%s' is not in the manifest%s", s->id,
+					 at < 0 ? "" : ", in this direction");
+		}
+		const int code = check_segment(batch, s, &manifest->segments[at], error);
+		if (code) {
+			return code;
+		}
+	}
+	if (wanted != batch->segment_count) { /* none is there twice, so some of the manifest's are not */
+		return sgpu_fail(error, SGPU_EINVALID, "%s has %d segments, the manifest has %d",
+				 index_name(batch->response), batch->segment_count, wanted);
+	}
+	if (batch->response && high && !batch->has_mac) {
+		return sgpu_fail(error, SGPU_EPOLICY, "the response of a batch with HIGH segments has no mac");
+	}
+	return 0;
+}
+
+static int check_manifest(const struct sgpu_batch *batch, const struct sgpu_manifest *manifest,
+			  const struct sgpu_faults *faults, struct sgpu_error *error)
+{
+	if (faults->count) {
+		return sgpu_fail(error, SGPU_EINVALID, "manifest.json: %s: %s", faults->list[0].pointer,
+				 faults->list[0].text);
+	}
+	if (faults->out_of_memory) {
+		return sgpu_fail_nomem(error);
+	}
+	if (!manifest || manifest->canonical_size != batch->manifest_size ||
+	    memcmp(manifest->canonical, batch->manifest_text, batch->manifest_size)) {
+		return sgpu_fail(error, SGPU_EINVALID, "manifest.json is not in canonical form");
+	}
+	return check_segments(batch, manifest, error);
+}
+
+static int check_head(const struct sgpu_batch *batch, struct sgpu_error *error)
+{
+	struct sgpu_manifest *manifest = NULL;
+	struct sgpu_faults faults = { 0 };
+	uint8_t digest[SGPU_SHA256_SIZE];
+	int code = sgpu_sha256(batch->manifest_text, batch->manifest_size, digest, error);
+	if (code) {
+		return code;
+	}
+	if (!sgpu_equal(digest, batch->manifest_sha256, sizeof(digest))) {
+		return sgpu_fail(error, SGPU_EAUTH, "manifest.json is not the manifest that %s names",
+				 index_name(batch->response));
+	}
+	code = sgpu_manifest_parse(batch->manifest_text, batch->manifest_size, &manifest, &faults, error);
+	if (!code || (code == SGPU_EINVALID && faults.count)) {
+		code = check_manifest(batch, manifest, &faults, error);
+	}
+	sgpu_manifest_free(&manifest);
+	sgpu_faults_clear(&faults);
+	return code;
+}
+
+static int read_head(struct sgpu_tar_reader *reader, bool batches, bool responses, struct sgpu_batch **batch,
+		     struct sgpu_error *error)
+{
+	const char *member = NULL;
+	uint64_t size = 0;
+	*batch = NULL;
+	int code = sgpu_tar_next(reader, &member, &size, error);
+	if (code) {
+		return code;
+	}
+	const bool is_batch = member && !strcmp(member, index_name(false));
+	const bool is_response = member && !strcmp(member, index_name(true));
+	if (!(is_batch && batches) && !(is_response && responses)) {
+		sgpu_fail(error, SGPU_EINVALID, "'%s' is not a %s", reader->name, batches ? "batch" : "response");
+		return is_batch || is_response ? sgpu_hint(error, "it is a %s", is_batch ? "batch" : "response")
+					       : SGPU_EINVALID;
+	}
+	struct sgpu_batch *made = NULL;
+	code = read_index(reader, is_response, size, &made, error);
+	if (!code) {
+		code = read_manifest(reader, made, error);
+	}
+	if (!code) {
+		code = check_head(made, error);
+	}
+	if (code) {
+		sgpu_batch_free(&made);
+		return code;
+	}
+	reader->cursor = 0;
+	*batch = made;
+	return 0;
+}
+
+int sgpu_batch_read_head(struct sgpu_tar_reader *reader, bool response, struct sgpu_batch **batch,
+			 struct sgpu_error *error)
+{
+	return read_head(reader, !response, response, batch, error);
+}
+
+int sgpu_batch_read_any(struct sgpu_tar_reader *reader, struct sgpu_batch **batch, struct sgpu_error *error)
+{
+	return read_head(reader, true, true, batch, error);
+}
+
+static int write_member(int fd, const char *name, const char *member, const char *text, size_t size,
+			struct sgpu_error *error)
+{
+	int code = sgpu_tar_header(fd, name, member, size, error);
+	if (!code) {
+		code = sgpu_write(fd, name, text, size, error);
+	}
+	return code ? code : sgpu_tar_padding(fd, name, size, error);
+}
+
+int sgpu_batch_write_head(int fd, const char *name, const struct sgpu_batch *batch, struct sgpu_error *error)
+{
+	char *text = NULL;
+	size_t size = 0;
+	int code = sgpu_batch_text(batch, &text, &size, error);
+	if (!code) {
+		code = write_member(fd, name, index_name(batch->response), text, size, error);
+	}
+	if (!code) {
+		code = write_member(fd, name, "manifest.json", batch->manifest_text, batch->manifest_size, error);
+	}
+	free(text);
+	return code;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The index between its text and struct sgpu_batch: what the parser, the writer and the MAC share.
+ */
+#ifndef SGPU_BATCH_INDEX_H
+#define SGPU_BATCH_INDEX_H
+
+#include <sgpu/batch.h>
+
+#define SGPU_BATCH_ALG "c2sp.org/chunked-encryption"
+#define SGPU_BATCH_AEAD "AEAD_AES_256_GCM"
+#define SGPU_KIND_HPKE "hpke"
+#define SGPU_KIND_A256KW "a256kw"
+
+enum {
+	SGPU_HPKE_CT_SIZE = SGPU_KEY_SIZE + SGPU_TAG_SIZE,
+	SGPU_A256KW_CT_SIZE = SGPU_KEY_SIZE + 8,
+	SGPU_WHERE_MAX = 64, /* bytes of "response.json: /segments/65535" */
+};
+
+/* The rules that a struct can break: run on everything that is read and on everything that is written. */
+SGPU_MUST_CHECK int sgpu_batch_check(const struct sgpu_batch *batch, struct sgpu_error *error);
+/* One recipient, of any kind. */
+SGPU_MUST_CHECK int sgpu_batch_check_recipients(const json_t *recipients, const char *where,
+						struct sgpu_error *error);
+/* The segments sorted by id, from malloc. Errors: SGPU_EINVALID when an id is there twice. */
+SGPU_MUST_CHECK int sgpu_batch_sort(const struct sgpu_batch *batch, int **by_id, struct sgpu_error *error);
+/* Canonical text; for the MAC without `mac` and the locations. From malloc. */
+SGPU_MUST_CHECK int sgpu_batch_canonical(const struct sgpu_batch *batch, bool for_mac, char **text, size_t *size,
+					 struct sgpu_error *error);
+
+#endif

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The rules of an index that do not need the manifest.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sgpu/base.h>
+
+#include "index.h"
+
+static bool id_valid(const char *id)
+{
+	static const char first[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_";
+	static const char any[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-";
+	const size_t length = strlen(id);
+	return length && length <= SGPU_ID_MAX && strspn(id, first) && strspn(id, any) == length;
+}
+
+static bool region_valid(const char region[SGPU_REGION_ID_TEXT + 1])
+{
+	return strnlen(region, SGPU_REGION_ID_TEXT + 1) == SGPU_REGION_ID_TEXT &&
+	       strspn(region, "0123456789abcdef") == SGPU_REGION_ID_TEXT;
+}
+
+static int check_location(const struct sgpu_batch_segment *s, uint64_t size, struct sgpu_error *error)
+{
+	const struct sgpu_location *location = &s->location;
+	uint64_t end = 0;
+	switch (location->kind) {
+	case SGPU_LOCATION_NONE:
+	case SGPU_LOCATION_INLINE:
+		return 0;
+	case SGPU_LOCATION_FILE:
+		if (!location->file || !location->file[0] || strlen(location->file) > SGPU_FILE_PATH_MAX) {
+			return sgpu_fail(error, SGPU_EINVALID, "segment '%s': the path is not 1 to %d bytes long",
+					 s->id, SGPU_FILE_PATH_MAX);
+		}
+		break;
+	case SGPU_LOCATION_REGION:
+		if (!region_valid(location->region)) {
+			return sgpu_fail(error, SGPU_EINVALID, "segment '%s': '%.32s' is not a region id", s->id,
+					 location->region);
+		}
+		break;
+	default:
+		return sgpu_fail(error, SGPU_EINVALID, "segment '%s': unknown kind of location", s->id);
+	}
+	if (location->offset >= SGPU_JSON_INTEGER_MAX || !sgpu_add_u64(location->offset, size, &end) ||
+	    end > INT64_MAX) {
+		return sgpu_fail(error, SGPU_EINVALID, "segment '%s': offset and size do not fit", s->id);
+	}
+	return 0;
+}
+
+/* What a sealed payload, a plain one and one that is still to be sealed may have. */
+static int check_masking(const struct sgpu_batch_segment *s, uint64_t plaintext, struct sgpu_error *error)
+{
+	uint64_t sealed_size = 0;
+	const bool masked = s->masking == SGPU_MASKING_AES_GCM;
+	if (!masked && s->masking != SGPU_MASKING_NONE) {
+		return sgpu_fail(error, SGPU_EINVALID, "segment '%s': unknown masking level", s->id);
+	}
+	if (plaintext >= SGPU_JSON_INTEGER_MAX || (masked && !sgpu_sealed_size(plaintext, &sealed_size))) {
+		return sgpu_fail(error, SGPU_EINVALID, "segment '%s' is too large", s->id);
+	}
+	if (s->sealed && (!masked || s->sealed_size != sealed_size)) {
+		return sgpu_fail(error, SGPU_EINVALID, "segment '%s': the sealed size %llu does not belong to size %llu",
+				 s->id, (unsigned long long)s->sealed_size, (unsigned long long)plaintext);
+	}
+	if (masked && s->has_sha256) {
+		return sgpu_fail(error, SGPU_EINVALID, "segment '%s' is MASKING_AES_GCM and has a sha256", s->id);
+	}
+	if (masked && !s->sealed && s->location.kind == SGPU_LOCATION_INLINE) {
+		return sgpu_fail(error, SGPU_EPOLICY, "segment '%s' is HIGH and would travel unsealed", s->id);
+	}
+	return 0;
+}
+
+static int check_input(const struct sgpu_batch_segment *s, struct sgpu_error *error)
+{
+	const enum sgpu_location_kind kind = s->location.kind;
+	if (s->sealed && kind == SGPU_LOCATION_NONE) {
+		return sgpu_fail(error, SGPU_EINVALID, "segment '%s' is sealed and has no location", s->id);
+	}
+	if (s->masking == SGPU_MASKING_NONE && !s->has_sha256 &&
+	    (kind == SGPU_LOCATION_INLINE || kind == SGPU_LOCATION_FILE)) {
+		return sgpu_fail(error, SGPU_EINVALID, "segment '%s' has a payload and no sha256", s->id);
+	}
+	return 0;
+}
+
+static int check_output(const struct sgpu_batch_segment *s, struct sgpu_error *error)
+{
+	if (s->status == SGPU_OK) {
+		const bool bound = s->masking == SGPU_MASKING_AES_GCM ? s->sealed : s->has_sha256;
+		if (s->error_text || s->location.kind == SGPU_LOCATION_NONE) {
+			return sgpu_fail(error, SGPU_EINVALID, "segment '%s' is OK and has %s", s->id,
+					 s->error_text ? "an error" : "no location");
+		}
+		return bound ? 0 : sgpu_fail(error, s->masking == SGPU_MASKING_NONE ? SGPU_EINVALID : SGPU_EPOLICY,
+					     "segment '%s' is neither sealed nor has it a sha256", s->id);
+	}
+	if (s->status != sgpu_error_by_name(sgpu_error_name(s->status))) {
+		return sgpu_fail(error, SGPU_EINVALID, "segment '%s': unknown error code", s->id);
+	}
+	if (!s->error_text || strlen(s->error_text) >= SGPU_ERROR_TEXT_MAX) {
+		return sgpu_fail(error, SGPU_EINVALID, "segment '%s': the error's text is missing or too long", s->id);
+	}
+	if (s->sealed || s->has_sha256 || s->actual_size || s->location.kind != SGPU_LOCATION_NONE) {
+		return sgpu_fail(error, SGPU_EINVALID, "segment '%s' has failed and has a payload", s->id);
+	}
+	return 0;
+}
+
+static int check_segment(const struct sgpu_batch *batch, const struct sgpu_batch_segment *s,
+			 struct sgpu_error *error)
+{
+	if (!s->id || !id_valid(s->id)) {
+		return sgpu_fail(error, SGPU_EINVALID, "'%.100s' is not a segment id", s->id ? s->id : "");
+	}
+	const uint64_t plaintext = batch->response ? s->actual_size : s->size;
+	int code = check_masking(s, plaintext, error);
+	if (!code) {
+		code = check_location(s, s->sealed ? s->sealed_size : plaintext, error);
+	}
+	if (!code) {
+		code = batch->response ? check_output(s, error) : check_input(s, error);
+	}
+	if (!code && s->sealed && !batch->has_mac) {
+		code = sgpu_fail(error, SGPU_EINVALID, "segment '%s' is sealed and the index has no mac", s->id);
+	}
+	return code;
+}
+
+static int check_timings(const json_t *timings, struct sgpu_error *error)
+{
+	const char *key = NULL;
+	json_t *value = NULL;
+	json_object_foreach((json_t *)(uintptr_t)timings, key, value) {
+		const json_int_t ns = json_integer_value(value);
+		if (!json_is_integer(value) || ns < 0 || (uint64_t)ns >= SGPU_JSON_INTEGER_MAX) {
+			return sgpu_fail(error, SGPU_EINVALID, "timings: '%.64s' is not a number of nanoseconds", key);
+		}
+	}
+	return json_is_object(timings) ? 0 : sgpu_fail(error, SGPU_EINVALID, "timings is not an object");
+}
+
+static int check_recipient(const json_t *recipient, const char *where, struct sgpu_error *error)
+{
+	static const char *const hpke[] = { "kind", "kid", "enc", "ct", NULL };
+	static const char *const a256kw[] = { "kind", "kid", "ct", NULL };
+	uint8_t bytes[SGPU_HPKE_CT_SIZE];
+	const char *kind = NULL;
+	int code = sgpu_json_string(recipient, where, "kind", &kind, error);
+	if (code) {
+		return code;
+	}
+	const bool is_hpke = !strcmp(kind, SGPU_KIND_HPKE);
+	if (!is_hpke && strcmp(kind, SGPU_KIND_A256KW)) {
+		return sgpu_fail(error, SGPU_EINVALID, "%s/kind: '%.40s' is not one of hpke, a256kw", where, kind);
+	}
+	code = sgpu_json_only(recipient, where, is_hpke ? hpke : a256kw, error);
+	if (!code) {
+		code = sgpu_json_bytes(recipient, where, "kid", bytes, SGPU_SHA256_SIZE, error);
+	}
+	if (!code && is_hpke) {
+		code = sgpu_json_bytes(recipient, where, "enc", bytes, 32, error);
+	}
+	if (!code) {
+		code = sgpu_json_bytes(recipient, where, "ct", bytes,
+				       is_hpke ? SGPU_HPKE_CT_SIZE : SGPU_A256KW_CT_SIZE, error);
+	}
+	return code;
+}
+
+static int check_repeated(const json_t *recipients, size_t last, struct sgpu_error *error)
+{
+	const char *kid = json_string_value(json_object_get(json_array_get(recipients, last), "kid"));
+	for (size_t i = 0; i < last; i++) {
+		if (!strcmp(json_string_value(json_object_get(json_array_get(recipients, i), "kid")), kid)) {
+			return sgpu_fail(error, SGPU_EINVALID, "recipient '%s' is there twice", kid);
+		}
+	}
+	return 0;
+}
+
+int sgpu_batch_check_recipients(const json_t *recipients, const char *where, struct sgpu_error *error)
+{
+	const size_t count = json_array_size(recipients);
+	if (!json_is_array(recipients) || !count || count > SGPU_RECIPIENTS_MAX) {
+		return sgpu_fail(error, SGPU_EINVALID, "%s: /recipients is not an array of 1 to %d", where,
+				 SGPU_RECIPIENTS_MAX);
+	}
+	int code = 0;
+	for (size_t i = 0; !code && i < count; i++) {
+		char place[SGPU_WHERE_MAX];
+		snprintf(place, sizeof(place), "%s: /recipients/%zu", where, i);
+		code = check_recipient(json_array_get(recipients, i), place, error);
+		if (!code) {
+			code = check_repeated(recipients, i, error);
+		}
+	}
+	return code;
+}
+
+int sgpu_batch_check(const struct sgpu_batch *batch, struct sgpu_error *error)
+{
+	if (batch->segment_count < 0 || batch->segment_count > SGPU_MANIFEST_SEGMENTS_MAX) {
+		return sgpu_fail(error, SGPU_EINVALID, "more than %d segments", SGPU_MANIFEST_SEGMENTS_MAX);
+	}
+	if (batch->has_mac != (batch->recipients != NULL)) {
+		return sgpu_fail(error, SGPU_EINVALID, "mac and recipients are not there together");
+	}
+	if (batch->counter >= SGPU_JSON_INTEGER_MAX) {
+		return sgpu_fail(error, SGPU_EINVALID, "the counter is too large");
+	}
+	int code = 0;
+	for (int i = 0; !code && i < batch->segment_count; i++) {
+		code = check_segment(batch, &batch->segments[i], error);
+	}
+	if (!code && batch->recipients) {
+		code = sgpu_batch_check_recipients(batch->recipients, batch->response ? "response.json" : "batch.json",
+						   error);
+	}
+	if (!code && batch->timings) {
+		code = check_timings(batch->timings, error);
+	}
+	return code;
+}

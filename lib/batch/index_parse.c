@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Index text to struct sgpu_batch. Nothing is taken that the writer would not have written.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sgpu/base.h>
+
+#include "index.h"
+
+static int copy_string(const json_t *object, const char *where, const char *key, size_t max, char **copy,
+		       struct sgpu_error *error)
+{
+	const char *value = NULL;
+	const int code = sgpu_json_string(object, where, key, &value, error);
+	if (code) {
+		return code;
+	}
+	if (strlen(value) > max) {
+		return sgpu_fail(error, SGPU_EINVALID, "%s/%s: longer than %zu bytes", where, key, max);
+	}
+	*copy = strdup(value);
+	return *copy ? 0 : sgpu_fail_nomem(error);
+}
+
+/* A string that must be one of two. */
+static int choose(const json_t *object, const char *where, const char *key, const char *no, const char *yes,
+		  bool *chosen, struct sgpu_error *error)
+{
+	const char *value = NULL;
+	const int code = sgpu_json_string(object, where, key, &value, error);
+	if (code) {
+		return code;
+	}
+	*chosen = !strcmp(value, yes);
+	if (!*chosen && strcmp(value, no)) {
+		return sgpu_fail(error, SGPU_EINVALID, "%s/%s: '%.64s' is not one of %s, %s", where, key, value, no, yes);
+	}
+	return 0;
+}
+
+static int parse_region(const json_t *json, const char *where, struct sgpu_location *location,
+			struct sgpu_error *error)
+{
+	const char *region = NULL;
+	const int code = sgpu_json_string(json, where, "region", &region, error);
+	if (code) {
+		return code;
+	}
+	if (strlen(region) != SGPU_REGION_ID_TEXT) {
+		return sgpu_fail(error, SGPU_EINVALID, "%s/region: '%.64s' is not a region id", where, region);
+	}
+	memcpy(location->region, region, SGPU_REGION_ID_TEXT);
+	return 0;
+}
+
+static int parse_location(const json_t *segment, const char *where, struct sgpu_location *location,
+			  struct sgpu_error *error)
+{
+	static const char *const file_keys[] = { "file", "offset", NULL };
+	static const char *const region_keys[] = { "region", "offset", NULL };
+	const json_t *json = json_object_get(segment, "location");
+	if (!json) {
+		return 0;
+	}
+	char place[SGPU_WHERE_MAX + 16];
+	snprintf(place, sizeof(place), "%s/location", where);
+	int code = 0;
+	if (json_object_get(json, "inline")) {
+		if (json_object_size(json) != 1 || !json_is_true(json_object_get(json, "inline"))) {
+			return sgpu_fail(error, SGPU_EINVALID, "%s: not {\"inline\":true}", place);
+		}
+		location->kind = SGPU_LOCATION_INLINE;
+		return 0;
+	}
+	if (json_object_get(json, "file")) {
+		location->kind = SGPU_LOCATION_FILE;
+		code = copy_string(json, place, "file", SGPU_FILE_PATH_MAX, &location->file, error);
+	} else if (json_object_get(json, "region")) {
+		location->kind = SGPU_LOCATION_REGION;
+		code = parse_region(json, place, location, error);
+	} else {
+		return sgpu_fail(error, SGPU_EINVALID, "%s: none of inline, region, file", place);
+	}
+	if (!code) {
+		code = sgpu_json_only(json, place, location->kind == SGPU_LOCATION_FILE ? file_keys : region_keys, error);
+	}
+	return code ? code : sgpu_json_u64(json, place, "offset", &location->offset, error);
+}
+
+static int parse_failure(const json_t *segment, const char *where, struct sgpu_batch_segment *s,
+			 struct sgpu_error *error)
+{
+	static const char *const keys[] = { "code", "text", NULL };
+	char place[SGPU_WHERE_MAX + 16];
+	snprintf(place, sizeof(place), "%s/error", where);
+	const json_t *json = json_object_get(segment, "error");
+	if (!json_is_object(json)) {
+		return sgpu_fail(error, SGPU_EINVALID, "%s: missing, or not an object", place);
+	}
+	const char *name = NULL;
+	int code = sgpu_json_only(json, place, keys, error);
+	if (!code) {
+		code = sgpu_json_string(json, place, "code", &name, error);
+	}
+	if (code) {
+		return code;
+	}
+	s->status = sgpu_error_by_name(name);
+	if (s->status == SGPU_OK || strcmp(name, sgpu_error_name(s->status))) {
+		return sgpu_fail(error, SGPU_EINVALID, "%s/code: '%.40s' is not the name of an error", place, name);
+	}
+	return copy_string(json, place, "text", SGPU_ERROR_TEXT_MAX - 1, &s->error_text, error);
+}
+
+static int parse_status(const json_t *json, const char *where, struct sgpu_batch_segment *s,
+			struct sgpu_error *error)
+{
+	bool failed = false;
+	const int code = choose(json, where, "status", "OK", "FAILED", &failed, error);
+	if (code) {
+		return code;
+	}
+	if (!failed && json_object_get(json, "error")) {
+		return sgpu_fail(error, SGPU_EINVALID, "%s: OK, and has an error", where);
+	}
+	return failed ? parse_failure(json, where, s, error) : 0;
+}
+
+static int parse_segment(const json_t *json, const char *where, bool response, struct sgpu_batch_segment *s,
+			 struct sgpu_error *error)
+{
+	static const char *const batch_keys[] = { "segment_id", "masking_level", "size", "sealed_size", "location",
+						  "sha256", NULL };
+	static const char *const response_keys[] = { "segment_id", "status", "masking_level",
+						     "actual_output_data_size_bytes", "sealed_size", "location",
+						     "sha256", "error", NULL };
+	bool masked = false;
+	int code = json_is_object(json) ? 0 : sgpu_fail(error, SGPU_EINVALID, "%s: not an object", where);
+	if (!code) {
+		code = sgpu_json_only(json, where, response ? response_keys : batch_keys, error);
+	}
+	if (!code) {
+		code = copy_string(json, where, "segment_id", SGPU_ID_MAX, &s->id, error);
+	}
+	if (!code) {
+		code = choose(json, where, "masking_level", "MASKING_NONE", "MASKING_AES_GCM", &masked, error);
+		s->masking = masked ? SGPU_MASKING_AES_GCM : SGPU_MASKING_NONE;
+	}
+	if (!code) {
+		code = response ? sgpu_json_u64(json, where, "actual_output_data_size_bytes", &s->actual_size, error)
+				: sgpu_json_u64(json, where, "size", &s->size, error);
+	}
+	if (!code && json_object_get(json, "sealed_size")) {
+		s->sealed = true;
+		code = sgpu_json_u64(json, where, "sealed_size", &s->sealed_size, error);
+	}
+	if (!code) {
+		code = parse_location(json, where, &s->location, error);
+	}
+	if (!code && json_object_get(json, "sha256")) {
+		s->has_sha256 = true;
+		code = sgpu_json_bytes(json, where, "sha256", s->sha256, sizeof(s->sha256), error);
+	}
+	if (!code && response) {
+		code = parse_status(json, where, s, error);
+	}
+	return code;
+}
+
+static int parse_segments(const json_t *index, const char *where, struct sgpu_batch *batch, struct sgpu_error *error)
+{
+	const json_t *segments = json_object_get(index, "segments");
+	const size_t count = json_array_size(segments);
+	if (!json_is_array(segments) || count > SGPU_MANIFEST_SEGMENTS_MAX) {
+		return sgpu_fail(error, SGPU_EINVALID, "%s: /segments is not an array of at most %d", where,
+				 SGPU_MANIFEST_SEGMENTS_MAX);
+	}
+	batch->segments = calloc(count + 1, sizeof(*batch->segments));
+	if (!batch->segments) {
+		return sgpu_fail_nomem(error);
+	}
+	batch->segment_count = (int)count;
+	int code = 0;
+	for (size_t i = 0; !code && i < count; i++) {
+		char place[SGPU_WHERE_MAX];
+		snprintf(place, sizeof(place), "%s: /segments/%zu", where, i);
+		code = parse_segment(json_array_get(segments, i), place, batch->response, &batch->segments[i], error);
+	}
+	return code;
+}
+
+static int parse_constants(const json_t *index, const char *where, struct sgpu_error *error)
+{
+	uint64_t version = 0;
+	int code = sgpu_json_u64(index, where, "version", &version, error);
+	if (!code && version != SGPU_BATCH_VERSION) {
+		code = sgpu_fail(error, SGPU_EINVALID, "%s: version %llu is not %d", where, (unsigned long long)version,
+				 SGPU_BATCH_VERSION);
+	}
+	static const char *const names[] = { "alg", "aead" };
+	static const char *const values[] = { SGPU_BATCH_ALG, SGPU_BATCH_AEAD };
+	for (size_t i = 0; !code && i < SGPU_ARRAY_LENGTH(names); i++) {
+		const char *value = NULL;
+		code = sgpu_json_string(index, where, names[i], &value, error);
+		if (!code && strcmp(value, values[i])) {
+			code = sgpu_fail(error, SGPU_EINVALID, "%s: %s '%.64s' is not '%s'", where, names[i], value,
+					 values[i]);
+		}
+	}
+	return code;
+}
+
+static int parse_authentication(const json_t *index, const char *where, struct sgpu_batch *batch,
+				struct sgpu_error *error)
+{
+	/* Left to sgpu_batch_check: their form, and that they come together. */
+	batch->recipients = json_incref(json_object_get(index, "recipients"));
+	if (!json_object_get(index, "mac")) {
+		return 0;
+	}
+	batch->has_mac = true;
+	return sgpu_json_bytes(index, where, "mac", batch->mac, sizeof(batch->mac), error);
+}
+
+/* The members that only one of the two kinds has. */
+static int parse_kind(const json_t *index, const char *where, struct sgpu_batch *batch, struct sgpu_error *error)
+{
+	if (!batch->response) {
+		return sgpu_json_u64(index, where, "counter", &batch->counter, error);
+	}
+	bool some_failed = false, any = false;
+	const int code = choose(index, where, "batch_status", "OK", "SOME_FAILED", &some_failed, error);
+	for (int i = 0; i < batch->segment_count; i++) {
+		any = any || batch->segments[i].status != SGPU_OK;
+	}
+	if (!code && any != some_failed) {
+		return sgpu_fail(error, SGPU_EINVALID, "%s: batch_status does not agree with the segments", where);
+	}
+	batch->timings = json_incref(json_object_get(index, "timings"));
+	return code;
+}
+
+static int parse_index(const json_t *index, struct sgpu_batch *batch, struct sgpu_error *error)
+{
+	static const char *const batch_keys[] = { "version", "batch_id", "manifest_sha256", "counter", "alg", "aead",
+						  "segments", "recipients", "mac", NULL };
+	static const char *const response_keys[] = { "version", "batch_id", "manifest_sha256", "alg", "aead",
+						     "batch_status", "segments", "timings", "recipients", "mac", NULL };
+	const char *where = batch->response ? "response.json" : "batch.json";
+	int code = json_is_object(index) ? 0 : sgpu_fail(error, SGPU_EINVALID, "%s: not an object", where);
+	if (!code) {
+		code = parse_constants(index, where, error);
+	}
+	if (!code) {
+		code = sgpu_json_only(index, where, batch->response ? response_keys : batch_keys, error);
+	}
+	if (!code) {
+		code = sgpu_json_bytes(index, where, "batch_id", batch->id, sizeof(batch->id), error);
+	}
+	if (!code) {
+		code = sgpu_json_bytes(index, where, "manifest_sha256", batch->manifest_sha256,
+				       sizeof(batch->manifest_sha256), error);
+	}
+	if (!code) {
+		code = parse_segments(index, where, batch, error);
+	}
+	if (!code) {
+		code = parse_kind(index, where, batch, error);
+	}
+	return code ? code : parse_authentication(index, where, batch, error);
+}
+
+/* A batch has one text: what is not canonical was written by something that does not keep to the format. */
+static int check_canonical(const json_t *index, const char *text, size_t size, const char *where,
+			   struct sgpu_error *error)
+{
+	char *canonical = NULL;
+	size_t canonical_size = 0;
+	int code = sgpu_json_canonical(index, &canonical, &canonical_size, error);
+	if (!code && (canonical_size != size || memcmp(canonical, text, size))) {
+		code = sgpu_fail(error, SGPU_EINVALID, "%s is not in canonical form", where);
+	}
+	free(canonical);
+	return code;
+}
+
+int sgpu_batch_parse(const char *text, size_t size, bool response, struct sgpu_batch **batch,
+		     struct sgpu_error *error)
+{
+	const char *where = response ? "response.json" : "batch.json";
+	json_t *index = NULL;
+	struct sgpu_batch *made = NULL;
+	*batch = NULL;
+	if (size > SGPU_INDEX_SIZE_MAX) {
+		return sgpu_fail(error, SGPU_EINVALID, "%s is larger than %d bytes", where, SGPU_INDEX_SIZE_MAX);
+	}
+	int code = sgpu_json_parse(text, size, &index, NULL, NULL, error);
+	if (code) {
+		goto out;
+	}
+	made = calloc(1, sizeof(*made));
+	if (!made) {
+		code = sgpu_fail_nomem(error);
+		goto out;
+	}
+	made->response = response;
+	code = parse_index(index, made, error);
+	if (!code) {
+		code = sgpu_batch_check(made, error);
+	}
+	if (!code) {
+		code = sgpu_batch_sort(made, &made->by_id, error);
+		made->by_id_count = made->segment_count;
+	}
+	if (!code) {
+		code = check_canonical(index, text, size, where, error);
+	}
+	if (code) {
+		goto out;
+	}
+	*batch = made;
+	made = NULL;
+out:
+	sgpu_batch_free(&made);
+	json_decref(index);
+	return code;
+}

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * struct sgpu_batch to index text.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "index.h"
+
+/* Steals value; NULL, of either, is out of memory. */
+static bool put(json_t *object, const char *key, json_t *value)
+{
+	return json_object_set_new(object, key, value) == 0;
+}
+
+static json_t *location_json(const struct sgpu_location *location)
+{
+	const json_int_t offset = (json_int_t)location->offset;
+	switch (location->kind) {
+	case SGPU_LOCATION_INLINE:
+		return json_pack("{s:b}", "inline", 1);
+	case SGPU_LOCATION_FILE:
+		return json_pack("{s:s, s:I}", "file", location->file, "offset", offset);
+	default:
+		return json_pack("{s:s, s:I}", "region", location->region, "offset", offset);
+	}
+}
+
+static json_t *segment_json(const struct sgpu_batch *batch, const struct sgpu_batch_segment *s, bool for_mac)
+{
+	const json_int_t size = (json_int_t)(batch->response ? s->actual_size : s->size);
+	json_t *json = json_pack("{s:s, s:s, s:I}", "segment_id", s->id, "masking_level",
+				 s->masking == SGPU_MASKING_AES_GCM ? "MASKING_AES_GCM" : "MASKING_NONE",
+				 batch->response ? "actual_output_data_size_bytes" : "size", size);
+	bool ok = json != NULL;
+	if (batch->response) {
+		ok = ok && put(json, "status", json_string(s->status == SGPU_OK ? "OK" : "FAILED"));
+	}
+	if (batch->response && s->status != SGPU_OK) {
+		ok = ok && put(json, "error", json_pack("{s:s, s:s}", "code", sgpu_error_name(s->status), "text",
+							s->error_text));
+	}
+	if (s->sealed) {
+		ok = ok && put(json, "sealed_size", json_integer((json_int_t)s->sealed_size));
+	}
+	if (!for_mac && s->location.kind != SGPU_LOCATION_NONE) {
+		ok = ok && put(json, "location", location_json(&s->location));
+	}
+	if (s->has_sha256) {
+		ok = ok && put(json, "sha256", sgpu_json_from_bytes(s->sha256, sizeof(s->sha256)));
+	}
+	if (!ok) {
+		json_decref(json);
+		json = NULL;
+	}
+	return json;
+}
+
+static bool put_segments(json_t *index, const struct sgpu_batch *batch, bool for_mac)
+{
+	json_t *segments = json_array();
+	bool ok = segments != NULL;
+	for (int i = 0; ok && i < batch->segment_count; i++) {
+		ok = json_array_append_new(segments, segment_json(batch, &batch->segments[i], for_mac)) == 0;
+	}
+	return put(index, "segments", segments) && ok;
+}
+
+static const char *batch_status(const struct sgpu_batch *batch)
+{
+	for (int i = 0; i < batch->segment_count; i++) {
+		if (batch->segments[i].status != SGPU_OK) {
+			return "SOME_FAILED";
+		}
+	}
+	return "OK";
+}
+
+static bool fill(json_t *index, const struct sgpu_batch *batch, bool for_mac)
+{
+	bool ok = put(index, "batch_id", sgpu_json_from_bytes(batch->id, sizeof(batch->id))) &&
+		  put(index, "manifest_sha256",
+		      sgpu_json_from_bytes(batch->manifest_sha256, sizeof(batch->manifest_sha256)));
+	if (batch->response) {
+		ok = ok && put(index, "batch_status", json_string(batch_status(batch)));
+	} else {
+		ok = ok && put(index, "counter", json_integer((json_int_t)batch->counter));
+	}
+	ok = ok && put_segments(index, batch, for_mac);
+	if (batch->recipients) {
+		ok = ok && json_object_set(index, "recipients", batch->recipients) == 0;
+	}
+	if (batch->response && batch->timings) {
+		ok = ok && json_object_set(index, "timings", batch->timings) == 0;
+	}
+	if (!for_mac && batch->has_mac) {
+		ok = ok && put(index, "mac", sgpu_json_from_bytes(batch->mac, sizeof(batch->mac)));
+	}
+	return ok;
+}
+
+int sgpu_batch_canonical(const struct sgpu_batch *batch, bool for_mac, char **text, size_t *size,
+			 struct sgpu_error *error)
+{
+	json_t *index = json_pack("{s:i, s:s, s:s}", "version", SGPU_BATCH_VERSION, "alg", SGPU_BATCH_ALG, "aead",
+				  SGPU_BATCH_AEAD);
+	int code = SGPU_ENOMEM;
+	if (!index || !fill(index, batch, for_mac)) {
+		/* jansson also says so of text that is not UTF-8, which only paths and error texts could bring. */
+		code = sgpu_fail(error, SGPU_EINVALID, "cannot write the index: out of memory, or text that is not UTF-8");
+		goto out;
+	}
+	code = sgpu_json_canonical(index, text, size, error);
+out:
+	json_decref(index);
+	return code;
+}
+
+int sgpu_batch_text(const struct sgpu_batch *batch, char **text, size_t *size, struct sgpu_error *error)
+{
+	int *by_id = NULL;
+	char *made = NULL;
+	size_t made_size = 0;
+	int code = sgpu_batch_check(batch, error);
+	if (!code) {
+		code = sgpu_batch_sort(batch, &by_id, error);
+	}
+	if (!code) {
+		code = sgpu_batch_canonical(batch, false, &made, &made_size, error);
+	}
+	if (!code && made_size > SGPU_INDEX_SIZE_MAX) {
+		code = sgpu_fail(error, SGPU_EINVALID, "the index is larger than %d bytes", SGPU_INDEX_SIZE_MAX);
+	}
+	if (!code) {
+		*text = made;
+		*size = made_size;
+		made = NULL;
+	}
+	free(made);
+	free(by_id);
+	return code;
+}

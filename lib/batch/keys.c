@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The batch key: wrapped for recipients, and what is derived from it, the MAC of the index and the segments' keys.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sgpu/base.h>
+
+#include "index.h"
+
+static const char hpke_info[] = "sgpu batch v1";
+
+static json_t *find_recipient(const struct sgpu_batch *batch, const char *kid)
+{
+	size_t i = 0;
+	json_t *recipient = NULL;
+	json_array_foreach(batch->recipients, i, recipient) {
+		const char *candidate = json_string_value(json_object_get(recipient, "kid"));
+		if (candidate && !strcmp(candidate, kid)) {
+			return recipient;
+		}
+	}
+	return NULL;
+}
+
+static int wrap_hpke(const struct sgpu_batch *batch, const struct sgpu_key *key, const uint8_t *batch_key,
+		     json_t **recipient, struct sgpu_error *error)
+{
+	uint8_t enc[32], ct[SGPU_HPKE_CT_SIZE];
+	const int code = sgpu_hpke_seal(key->public_half, hpke_info, sizeof(hpke_info) - 1, batch->id,
+					sizeof(batch->id), batch_key, SGPU_KEY_SIZE, enc, ct, error);
+	if (code) {
+		return code;
+	}
+	*recipient = json_pack("{s:s, s:s, s:o, s:o}", "kind", SGPU_KIND_HPKE, "kid", key->kid,
+			       "enc", sgpu_json_from_bytes(enc, sizeof(enc)), "ct", sgpu_json_from_bytes(ct, sizeof(ct)));
+	return *recipient ? 0 : sgpu_fail_nomem(error);
+}
+
+static int wrap_a256kw(const struct sgpu_key *key, const uint8_t *batch_key, json_t **recipient,
+		       struct sgpu_error *error)
+{
+	uint8_t ct[SGPU_A256KW_CT_SIZE];
+	const int code = sgpu_wrap(key->secret, batch_key, ct, error);
+	if (code) {
+		return code;
+	}
+	*recipient = json_pack("{s:s, s:s, s:o}", "kind", SGPU_KIND_A256KW, "kid", key->kid,
+			       "ct", sgpu_json_from_bytes(ct, sizeof(ct)));
+	return *recipient ? 0 : sgpu_fail_nomem(error);
+}
+
+int sgpu_batch_wrap(struct sgpu_batch *batch, const struct sgpu_key *recipient,
+		    const uint8_t batch_key[SGPU_KEY_SIZE], struct sgpu_error *error)
+{
+	if (find_recipient(batch, recipient->kid)) {
+		return 0; /* the same batch key for the same reader again */
+	}
+	if (json_array_size(batch->recipients) >= SGPU_RECIPIENTS_MAX) {
+		return sgpu_fail(error, SGPU_EUSAGE, "more than %d recipients", SGPU_RECIPIENTS_MAX);
+	}
+	json_t *json = NULL;
+	const int code = recipient->kind == SGPU_KEY_OCT ? wrap_a256kw(recipient, batch_key, &json, error)
+							 : wrap_hpke(batch, recipient, batch_key, &json, error);
+	if (code) {
+		return code;
+	}
+	if (!batch->recipients) {
+		batch->recipients = json_array();
+	}
+	return json_array_append_new(batch->recipients, json) ? sgpu_fail_nomem(error) : 0;
+}
+
+/* The form was checked when the batch was read; checked again, as a caller may have made it. */
+static int unwrap_with(const struct sgpu_batch *batch, const json_t *recipient, const struct sgpu_key *key,
+		       uint8_t *batch_key, struct sgpu_error *error)
+{
+	uint8_t enc[32], ct[SGPU_HPKE_CT_SIZE];
+	const char *kind = json_string_value(json_object_get(recipient, "kind"));
+	const bool oct = key->kind == SGPU_KEY_OCT;
+	if (!kind || strcmp(kind, oct ? SGPU_KIND_A256KW : SGPU_KIND_HPKE)) {
+		return sgpu_fail(error, SGPU_EINVALID, "recipient '%s' is not of the kind of its key", key->kid);
+	}
+	int code = sgpu_json_bytes(recipient, "recipient", "ct", ct, oct ? SGPU_A256KW_CT_SIZE : SGPU_HPKE_CT_SIZE,
+				   error);
+	if (!code && !oct) {
+		code = sgpu_json_bytes(recipient, "recipient", "enc", enc, sizeof(enc), error);
+	}
+	if (code) {
+		return code;
+	}
+	code = oct ? sgpu_unwrap(key->secret, ct, batch_key, error)
+		   : sgpu_hpke_open(key->secret, enc, hpke_info, sizeof(hpke_info) - 1, batch->id, sizeof(batch->id),
+				    ct, sizeof(ct), batch_key, error);
+	if (code == SGPU_EAUTH) {
+		code = sgpu_fail(error, SGPU_EAUTH, "the batch key for recipient '%s' does not verify", key->kid);
+	}
+	return code;
+}
+
+int sgpu_batch_unwrap(const struct sgpu_batch *batch, const struct sgpu_key *keys, int key_count,
+		      uint8_t batch_key[SGPU_KEY_SIZE], struct sgpu_error *error)
+{
+	for (int i = 0; i < key_count; i++) {
+		const json_t *recipient = find_recipient(batch, keys[i].kid);
+		if (!recipient || keys[i].kind == SGPU_KEY_X25519_PUBLIC) {
+			continue;
+		}
+		const int code = unwrap_with(batch, recipient, &keys[i], batch_key, error);
+		if (code) {
+			sgpu_wipe(batch_key, SGPU_KEY_SIZE);
+		}
+		return code;
+	}
+	sgpu_wipe(batch_key, SGPU_KEY_SIZE);
+	return batch->recipients ? sgpu_fail(error, SGPU_EKEY, "none of the keys is a recipient of this %s",
+					     batch->response ? "response" : "batch")
+				 : sgpu_fail(error, SGPU_EKEY, "this %s has no recipients: it is not sealed",
+					     batch->response ? "response" : "batch");
+}
+
+static int compute_mac(const struct sgpu_batch *batch, const uint8_t *batch_key, uint8_t mac[SGPU_SHA256_SIZE],
+		       struct sgpu_error *error)
+{
+	static const char info[] = "sgpu v1 mac";
+	uint8_t key[SGPU_KEY_SIZE];
+	char *text = NULL;
+	size_t size = 0;
+	int code = sgpu_batch_canonical(batch, true, &text, &size, error);
+	if (!code) {
+		code = sgpu_hkdf_sha256(batch_key, SGPU_KEY_SIZE, batch->id, sizeof(batch->id), info, sizeof(info) - 1,
+					key, sizeof(key), error);
+	}
+	if (!code) {
+		code = sgpu_hmac_sha256(key, sizeof(key), text, size, mac, error);
+	}
+	sgpu_wipe(key, sizeof(key));
+	free(text);
+	return code;
+}
+
+int sgpu_batch_sign(struct sgpu_batch *batch, const uint8_t batch_key[SGPU_KEY_SIZE], struct sgpu_error *error)
+{
+	const int code = compute_mac(batch, batch_key, batch->mac, error);
+	batch->has_mac = code == 0;
+	return code;
+}
+
+int sgpu_batch_verify(const struct sgpu_batch *batch, const uint8_t batch_key[SGPU_KEY_SIZE],
+		      struct sgpu_error *error)
+{
+	uint8_t mac[SGPU_SHA256_SIZE];
+	if (!batch->has_mac) {
+		return sgpu_fail(error, SGPU_EAUTH, "the index has no mac");
+	}
+	int code = compute_mac(batch, batch_key, mac, error);
+	if (!code && !sgpu_equal(mac, batch->mac, sizeof(mac))) {
+		code = sgpu_fail(error, SGPU_EAUTH, "the mac of %s does not verify: it was altered",
+				 batch->response ? "response.json" : "batch.json");
+	}
+	/* The right value for a text that somebody else chose is worth a wipe. */
+	sgpu_wipe(mac, sizeof(mac));
+	return code;
+}
+
+static size_t put(uint8_t *out, size_t at, const void *data, size_t size)
+{
+	memcpy(out + at, data, size);
+	return at + size;
+}
+
+int sgpu_batch_segment_key(const struct sgpu_batch *batch, const uint8_t batch_key[SGPU_KEY_SIZE],
+			   const char *segment_id, bool output, uint8_t key[SGPU_KEY_SIZE],
+			   uint8_t context[SGPU_SEGMENT_CONTEXT_MAX], size_t *context_size, struct sgpu_error *error)
+{
+	const size_t length = strlen(segment_id);
+	if (!length || length > SGPU_ID_MAX) {
+		return sgpu_fail(error, SGPU_EINVALID, "'%.100s' is not a segment id", segment_id);
+	}
+	size_t at = put(context, 0, "sgpu v1", 8);
+	at = put(context, at, batch->id, sizeof(batch->id));
+	at = put(context, at, batch->manifest_sha256, sizeof(batch->manifest_sha256));
+	at = put(context, at, output ? "o" : "i", 1);
+	*context_size = put(context, at, segment_id, length);
+	char info[32 + SGPU_ID_MAX];
+	const int info_size = snprintf(info, sizeof(info), "sgpu v1 segment %s %s", output ? "out" : "in", segment_id);
+	return sgpu_hkdf_sha256(batch_key, SGPU_KEY_SIZE, batch->id, sizeof(batch->id), info, (size_t)info_size, key,
+				SGPU_KEY_SIZE, error);
+}

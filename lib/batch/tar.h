@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The ustar header, and the state of the reader that the batch's payloads share.
+ */
+#ifndef SGPU_BATCH_TAR_H
+#define SGPU_BATCH_TAR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <sgpu/batch.h>
+
+/* POSIX.1-2017, pax: "ustar Interchange Format". */
+struct sgpu_tar_raw {
+	char name[100];
+	char mode[8];
+	char uid[8];
+	char gid[8];
+	char size[12];
+	char mtime[12];
+	char checksum[8];
+	char type;
+	char link[100];
+	char magic[6];
+	char version[2];
+	char user[32];
+	char group[32];
+	char major[8];
+	char minor[8];
+	char prefix[155];
+	char rest[12];
+};
+_Static_assert(sizeof(struct sgpu_tar_raw) == SGPU_TAR_BLOCK, "a header is one block");
+
+enum { SGPU_TAR_TRAILER_MAX = 1 << 20 };               /* bytes of zeros behind the two end blocks */
+#define SGPU_TAR_SIZE_MAX ((uint64_t)1 << 62)
+#define SGPU_TAR_OCTAL_MAX ((uint64_t)077777777777)    /* what eleven digits hold */
+
+struct sgpu_tar_reader {
+	int fd;
+	char *name;                       /* of the archive, for messages */
+	char member[sizeof(((struct sgpu_tar_raw *)0)->name) + 1];
+	bool seekable;
+	uint64_t position, file_size;     /* seekable only: where reading goes on, and the size when it was opened */
+	uint64_t remaining;               /* payload bytes of the member that were not read */
+	unsigned padding;                 /* bytes behind them */
+	bool ended, lost;                 /* lost: the position could not be moved */
+	bool has_first;                   /* a first block that the caller had read */
+	struct sgpu_tar_raw first;
+	int cursor;                       /* of sgpu_batch_next_payload: the segment to look at next */
+};
+
+/* The checksum of a header: the sum of its bytes, the field itself counted as blanks. */
+unsigned sgpu_tar_checksum(const struct sgpu_tar_raw *header);
+
+#endif

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The strict reader of ustar archives. It runs where the secrets are, so it takes nothing that a batch does not need:
+ * no links, folders, devices, long names or extended headers, and no byte that nothing checks.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+#include <sgpu/io.h>
+
+#include "tar.h"
+
+static int cut_short(const struct sgpu_tar_reader *reader, struct sgpu_error *error)
+{
+	return sgpu_fail(error, SGPU_EINVALID, "'%s' is cut short", reader->name);
+}
+
+static void learn_position(struct sgpu_tar_reader *reader)
+{
+	struct stat status;
+	if (fstat(reader->fd, &status) || !S_ISREG(status.st_mode)) {
+		return;
+	}
+	const off_t position = lseek(reader->fd, 0, SEEK_CUR);
+	if (position >= 0 && status.st_size >= 0) {
+		reader->seekable = true;
+		reader->position = (uint64_t)position;
+		reader->file_size = (uint64_t)status.st_size;
+	}
+}
+
+int sgpu_tar_open(int fd, const char *name, struct sgpu_tar_reader **reader, struct sgpu_error *error)
+{
+	*reader = NULL;
+	struct sgpu_tar_reader *made = calloc(1, sizeof(*made));
+	char *copy = strdup(name);
+	if (!made || !copy) {
+		free(made);
+		free(copy);
+		return sgpu_fail_nomem(error);
+	}
+	made->fd = fd;
+	made->name = copy;
+	learn_position(made);
+	*reader = made;
+	return 0;
+}
+
+int sgpu_tar_open_block(int fd, const char *name, const uint8_t first[SGPU_TAR_BLOCK], struct sgpu_tar_reader **reader,
+			struct sgpu_error *error)
+{
+	const int code = sgpu_tar_open(fd, name, reader, error);
+	if (!code) {
+		memcpy(&(*reader)->first, first, SGPU_TAR_BLOCK);
+		(*reader)->has_first = true;
+	}
+	return code;
+}
+
+void sgpu_tar_close(struct sgpu_tar_reader **reader)
+{
+	if (reader && *reader) {
+		free((*reader)->name);
+		free(*reader);
+		*reader = NULL;
+	}
+}
+
+/* Bytes in a row; the end of the file before them is a fault of the archive. */
+static int read_exact(struct sgpu_tar_reader *reader, void *data, size_t size, struct sgpu_error *error)
+{
+	size_t got = 0;
+	const int code = sgpu_read(reader->fd, reader->name, data, size, &got, error);
+	if (code) {
+		return code;
+	}
+	reader->position += got;
+	return got == size ? 0 : cut_short(reader, error);
+}
+
+static bool all_zero(const void *data, size_t size)
+{
+	const uint8_t *bytes = data;
+	uint8_t any = 0;
+	for (size_t i = 0; i < size; i++) {
+		any |= bytes[i];
+	}
+	return any == 0;
+}
+
+static int skip_payload(struct sgpu_tar_reader *reader, struct sgpu_error *error)
+{
+	if (reader->seekable && reader->remaining) {
+		/* That the file holds them was checked when its header was read. */
+		reader->position += reader->remaining;
+		reader->remaining = 0;
+		if (lseek(reader->fd, (off_t)reader->position, SEEK_SET) < 0) {
+			return sgpu_fail_errno(error, "cannot seek in '%s'", reader->name);
+		}
+	}
+	uint8_t buffer[1 << 16];
+	while (reader->remaining) {
+		const size_t piece = reader->remaining < sizeof(buffer) ? (size_t)reader->remaining : sizeof(buffer);
+		const int code = read_exact(reader, buffer, piece, error);
+		if (code) {
+			return code;
+		}
+		reader->remaining -= piece;
+	}
+	return 0;
+}
+
+static int finish_member(struct sgpu_tar_reader *reader, struct sgpu_error *error)
+{
+	if (reader->lost) {
+		return sgpu_fail(error, SGPU_ESYSTEM, "cannot seek in '%s'", reader->name);
+	}
+	int code = skip_payload(reader, error);
+	if (code) {
+		return code;
+	}
+	uint8_t padding[SGPU_TAR_BLOCK];
+	code = read_exact(reader, padding, reader->padding, error);
+	if (!code && !all_zero(padding, reader->padding)) {
+		code = sgpu_fail(error, SGPU_EINVALID, "'%s': '%s' is padded with other bytes than zeros",
+				 reader->name, reader->member);
+	}
+	reader->padding = 0;
+	return code;
+}
+
+/* Octal digits, then blanks or NULs to the end of the field; an empty field is 0. */
+static bool octal(const char *field, size_t width, uint64_t *value)
+{
+	size_t i = 0;
+	*value = 0;
+	for (; i < width && field[i] >= '0' && field[i] <= '7'; i++) {
+		*value = *value << 3 | (uint64_t)(field[i] - '0');
+	}
+	for (; i < width; i++) {
+		if (field[i] != ' ' && field[i] != '\0') {
+			return false;
+		}
+	}
+	return true;
+}
+
+static bool parse_size(const char field[12], uint64_t *value)
+{
+	const uint8_t *bytes = (const uint8_t *)field;
+	if (!(bytes[0] & 0x80)) {
+		return bytes[0] >= '0' && bytes[0] <= '7' && octal(field, 12, value);
+	}
+	if (bytes[0] != 0x80 || bytes[1] || bytes[2] || bytes[3]) {
+		return false;
+	}
+	*value = 0;
+	for (size_t i = 4; i < 12; i++) {
+		*value = *value << 8 | bytes[i];
+	}
+	return *value <= SGPU_TAR_SIZE_MAX;
+}
+
+/* A string field: text, then NULs only. */
+static bool text_field(const char *field, size_t width)
+{
+	const size_t length = strnlen(field, width);
+	return all_zero(field + length, width - length);
+}
+
+static const char *header_fault(const struct sgpu_tar_raw *header, uint64_t *size)
+{
+	uint64_t value = 0;
+	if (memcmp(header->magic, "ustar", sizeof(header->magic)) || memcmp(header->version, "00", 2)) {
+		return "is not a POSIX ustar header";
+	}
+	if (!octal(header->checksum, sizeof(header->checksum), &value) || value != sgpu_tar_checksum(header)) {
+		return "has a wrong checksum";
+	}
+	if (header->type != '0') {
+		return "is not a regular file";
+	}
+	if (!parse_size(header->size, size)) {
+		return "has a bad size";
+	}
+	if (!header->name[0] || !text_field(header->name, sizeof(header->name))) {
+		return "has a bad name";
+	}
+	if (!all_zero(header->prefix, sizeof(header->prefix)) || !all_zero(header->link, sizeof(header->link)) ||
+	    !all_zero(header->rest, sizeof(header->rest))) {
+		return "has a name prefix, a link or an extension";
+	}
+	if (!octal(header->mode, 8, &value) || !octal(header->uid, 8, &value) || !octal(header->gid, 8, &value) ||
+	    !octal(header->mtime, 12, &value) || !octal(header->major, 8, &value) || value ||
+	    !octal(header->minor, 8, &value) || value || !text_field(header->user, sizeof(header->user)) ||
+	    !text_field(header->group, sizeof(header->group))) {
+		return "has a bad field";
+	}
+	return NULL;
+}
+
+/* After the first of the two zero blocks: the second, and nothing but zeros to the end of the file. */
+static int read_end(struct sgpu_tar_reader *reader, struct sgpu_error *error)
+{
+	uint8_t buffer[1 << 14];
+	int code = read_exact(reader, buffer, SGPU_TAR_BLOCK, error);
+	if (code) {
+		return code;
+	}
+	bool zero = all_zero(buffer, SGPU_TAR_BLOCK);
+	size_t total = 0, got = sizeof(buffer);
+	while (zero && got == sizeof(buffer) && total <= SGPU_TAR_TRAILER_MAX) {
+		code = sgpu_read(reader->fd, reader->name, buffer, sizeof(buffer), &got, error);
+		if (code) {
+			return code;
+		}
+		reader->position += got;
+		total += got;
+		zero = all_zero(buffer, got);
+	}
+	if (!zero || total > SGPU_TAR_TRAILER_MAX) {
+		return sgpu_fail(error, SGPU_EINVALID, "'%s' has data behind its end", reader->name);
+	}
+	reader->ended = true;
+	return 0;
+}
+
+/* A file whose end is known must hold the member, so that a cut is found before any of it is used. */
+static int check_room(const struct sgpu_tar_reader *reader, struct sgpu_error *error)
+{
+	uint64_t end = 0;
+	if (reader->seekable && (!sgpu_add_u64(reader->position, reader->remaining + reader->padding, &end) ||
+				 end > reader->file_size)) {
+		return cut_short(reader, error);
+	}
+	return 0;
+}
+
+static int next_header(struct sgpu_tar_reader *reader, struct sgpu_tar_raw *header, struct sgpu_error *error)
+{
+	if (reader->has_first) {
+		*header = reader->first;
+		reader->has_first = false;
+		return 0;
+	}
+	return read_exact(reader, header, sizeof(*header), error);
+}
+
+int sgpu_tar_next(struct sgpu_tar_reader *reader, const char **member, uint64_t *size, struct sgpu_error *error)
+{
+	*member = NULL;
+	*size = 0;
+	if (reader->ended) {
+		return 0;
+	}
+	int code = finish_member(reader, error);
+	if (code) {
+		return code;
+	}
+	struct sgpu_tar_raw header;
+	code = next_header(reader, &header, error);
+	if (code) {
+		return code;
+	}
+	if (all_zero(&header, sizeof(header))) {
+		return read_end(reader, error);
+	}
+	const char *fault = header_fault(&header, &reader->remaining);
+	if (fault) {
+		reader->remaining = 0;
+		return sgpu_fail(error, SGPU_EINVALID, "'%s': the header after '%s' %s", reader->name,
+				 reader->member[0] ? reader->member : "the start", fault);
+	}
+	memcpy(reader->member, header.name, sizeof(header.name));
+	reader->padding = (unsigned)(-reader->remaining % SGPU_TAR_BLOCK);
+	*member = reader->member;
+	*size = reader->remaining;
+	return check_room(reader, error);
+}
+
+int sgpu_tar_read(struct sgpu_tar_reader *reader, void *data, size_t size, struct sgpu_error *error)
+{
+	if (size > reader->remaining) {
+		return sgpu_fail(error, SGPU_EINVALID, "'%s': '%s' is shorter than it should be", reader->name,
+				 reader->member);
+	}
+	const int code = read_exact(reader, data, size, error);
+	if (!code) {
+		reader->remaining -= size;
+	}
+	return code;
+}
+
+int sgpu_tar_fd(const struct sgpu_tar_reader *reader)
+{
+	return reader->fd;
+}
+
+void sgpu_tar_consumed(struct sgpu_tar_reader *reader, uint64_t bytes)
+{
+	if (bytes > reader->remaining) {
+		reader->lost = true;
+		return;
+	}
+	reader->remaining -= bytes;
+	reader->position += bytes;
+	/* Positioned reads left the descriptor's own position where it was. */
+	if (reader->seekable && lseek(reader->fd, (off_t)reader->position, SEEK_SET) < 0) {
+		reader->lost = true;
+	}
+}
