@@ -23,6 +23,11 @@ enum {
 	SGPU_MANIFEST_SEGMENTS_MAX = 65536,
 	SGPU_MANIFEST_OPERATIONS_MAX = 65536,
 	SGPU_MANIFEST_SIZE_MAX = 64 << 20, /* bytes of text */
+	SGPU_MANIFEST_EDGES_MAX = 1 << 22, /* edges of the graph, repeated ones counted */
+	SGPU_MANIFEST_ID_MAX = 128,  /* bytes of manifest_id: printable ASCII */
+	SGPU_LOCATION_MAX = 4095,    /* bytes of data_location_client */
+	SGPU_DMA_VAR_MAX = 64,       /* bytes of the name of a client variable */
+	SGPU_FAULTS_MAX = 100000,    /* faults kept; one more then says that there are others */
 };
 
 /* ---- element types and shapes ---- */
@@ -49,7 +54,7 @@ void sgpu_type_text(const struct sgpu_type *type, char text[SGPU_TYPE_TEXT_MAX])
 /* ---- faults ---- */
 struct sgpu_fault {
 	int line, column; /* from 1; 0 when the text has no such place */
-	char *pointer;    /* JSON pointer, "" for the document */
+	char *pointer;    /* JSON pointer, "" for the document; raw: control characters are for the printer to replace */
 	char *text;       /* "'IN' is not one of INPUT, OUTPUT, INPUT_OUTPUT, INTERMEDIATE" */
 	char *hint;       /* "did you mean 'INPUT'?", or NULL */
 };
@@ -63,7 +68,7 @@ struct sgpu_faults {
 /* Adds one fault; format makes its text, hint may be NULL, control characters are replaced. */
 void sgpu_fault_add(struct sgpu_faults *faults, const char *pointer, const char *hint, const char *format, ...)
 	SGPU_PRINTF(4, 5);
-/* Fills line and column from the text and sorts by them. */
+/* Fills line and column of those that have none from the text, which must be JSON then, and sorts by them. */
 SGPU_MUST_CHECK int sgpu_faults_locate(struct sgpu_faults *faults, const char *text, size_t size,
 				       struct sgpu_error *error);
 void sgpu_faults_clear(struct sgpu_faults *faults);
@@ -123,7 +128,9 @@ struct sgpu_manifest {
 	int *order;               /* the operations in an order that the graph allows; NULL when there is a cycle */
 	char *canonical;          /* RFC 8785 text */
 	size_t canonical_size;
-	uint8_t sha256[32];       /* over the canonical text: the manifest's hash */
+	uint8_t sha256[32];       /* over the canonical text: the manifest's hash; both only when there are no faults */
+	json_t *segment_ids, *operation_ids; /* private: from id to index */
+	int *graph;               /* private: the memory of every readers and before */
 };
 
 /* Parses and validates all that needs no knowledge of the operations: fields, names, references, graph,
@@ -134,6 +141,16 @@ struct sgpu_manifest {
 SGPU_MUST_CHECK int sgpu_manifest_parse(const char *text, size_t size, struct sgpu_manifest **manifest,
 					struct sgpu_faults *faults, struct sgpu_error *error);
 void sgpu_manifest_free(struct sgpu_manifest **manifest);
+
+/* The same with options. An output's location may never leave the folder that it is opened below; an input's may,
+ * as far as the library is concerned (a batch travels to where that folder is not), unless SGPU_MANIFEST_INSIDE asks
+ * for faults on those too. */
+enum sgpu_manifest_options { SGPU_MANIFEST_INSIDE = 1 };
+SGPU_MUST_CHECK int sgpu_manifest_parse_options(const char *text, size_t size, unsigned options,
+						struct sgpu_manifest **manifest, struct sgpu_faults *faults,
+						struct sgpu_error *error);
+/* Whether a location leaves the folder that it is relative to, as its text goes: absolute, or by "..". */
+bool sgpu_location_outside(const char *location);
 
 /* Index of a segment or an operation by its id, or -1. */
 int sgpu_manifest_segment(const struct sgpu_manifest *manifest, const char *id);

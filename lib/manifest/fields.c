@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Reading members: each reader here records a fault and carries on.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "manifest/reader.h"
+
+enum { POINTER_MAX = 512 };
+
+/* "where/field", the field escaped as RFC 6901 has it; what does not fit is left off. */
+static void make_pointer(const char *where, const char *field, char pointer[POINTER_MAX])
+{
+	size_t used = (size_t)snprintf(pointer, POINTER_MAX, "%s%s", where, field ? "/" : "");
+
+	for (; field && *field && used + 3 < POINTER_MAX; field++) {
+		if (*field == '~' || *field == '/') {
+			pointer[used++] = '~';
+			pointer[used++] = *field == '~' ? '0' : '1';
+		} else {
+			pointer[used++] = *field;
+		}
+	}
+	pointer[used] = '\0';
+}
+
+void sgpu_reader_place(const char *where, const char *field, char place[SGPU_WHERE_MAX])
+{
+	snprintf(place, SGPU_WHERE_MAX, "%s/%s", where, field);
+}
+
+void sgpu_reader_fault(struct sgpu_reader *reader, const char *where, const char *field, const char *hint,
+		       const char *format, ...)
+{
+	char pointer[POINTER_MAX];
+	va_list arguments;
+
+	make_pointer(where, field, pointer);
+	va_start(arguments, format);
+	sgpu_fault_addv(reader->faults, pointer, hint, format, arguments);
+	va_end(arguments);
+}
+
+const char *sgpu_reader_hint_text(const char *nearest, char hint[SGPU_HINT_MAX])
+{
+	if (!nearest) {
+		return NULL;
+	}
+	snprintf(hint, SGPU_HINT_MAX, "did you mean '%s'?", nearest);
+	return hint;
+}
+
+const char *sgpu_reader_hint(const char *name, const char *const *names, char hint[SGPU_HINT_MAX])
+{
+	return sgpu_reader_hint_text(sgpu_nearest_name(name, names), hint);
+}
+
+const char *sgpu_reader_nearest_key(struct sgpu_reader *reader, const char *name, json_t *keys)
+{
+	const char *key, *nearest = NULL;
+	unsigned best = sgpu_name_limit(name) + 1;
+	json_t *value;
+
+	json_object_foreach(keys, key, value) {
+		unsigned distance;
+
+		if (!reader->comparisons || !best) {
+			break;
+		}
+		reader->comparisons--;
+		distance = sgpu_name_distance(name, key, best - 1);
+		if (distance < best) {
+			best = distance;
+			nearest = key;
+		}
+	}
+	return nearest;
+}
+
+/* Quotes at most `limit` bytes and does not cut a character of UTF-8. */
+static void quote(const char *string, size_t limit, char text[SGPU_VALUE_TEXT_MAX])
+{
+	size_t length = strlen(string), cut = length;
+
+	if (cut > limit) {
+		for (cut = limit; cut && ((unsigned char)string[cut] & 0xc0) == 0x80; cut--) {
+		}
+	}
+	snprintf(text, SGPU_VALUE_TEXT_MAX, "'%.*s%s'", (int)cut, string, cut < length ? "..." : "");
+}
+
+const char *sgpu_reader_value(const json_t *value, char text[SGPU_VALUE_TEXT_MAX])
+{
+	switch (json_typeof(value)) {
+	case JSON_STRING:
+		quote(json_string_value(value), 96, text);
+		return text;
+	case JSON_INTEGER:
+		snprintf(text, SGPU_VALUE_TEXT_MAX, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+		return text;
+	case JSON_REAL:
+		snprintf(text, SGPU_VALUE_TEXT_MAX, "%.17g", json_real_value(value));
+		return text;
+	case JSON_OBJECT:
+		return "an object";
+	case JSON_ARRAY:
+		return "an array";
+	case JSON_NULL:
+		return "null";
+	case JSON_TRUE:
+		return "true";
+	case JSON_FALSE:
+		return "false";
+	}
+	return "a value";
+}
+
+static void unknown_field(struct sgpu_reader *reader, const char *where, const char *key, const char *const *names)
+{
+	char text[SGPU_VALUE_TEXT_MAX], hint[SGPU_HINT_MAX];
+
+	quote(key, 96, text);
+	sgpu_reader_fault(reader, where, key, sgpu_reader_hint(key, names, hint), "unknown field %s", text);
+}
+
+bool sgpu_reader_fields(struct sgpu_reader *reader, const char *where, json_t *object, const char *const *names,
+			int required, json_t **values)
+{
+	char text[SGPU_VALUE_TEXT_MAX];
+	const char *key;
+	json_t *value;
+
+	for (int i = 0; names[i]; i++) {
+		values[i] = NULL;
+	}
+	if (!json_is_object(object)) {
+		sgpu_reader_fault(reader, where, NULL, NULL, "%s is not an object", sgpu_reader_value(object, text));
+		return false;
+	}
+	json_object_foreach(object, key, value) {
+		int i = 0;
+
+		while (names[i] && strcmp(names[i], key) != 0) {
+			i++;
+		}
+		if (names[i]) {
+			values[i] = value;
+		} else {
+			unknown_field(reader, where, key, names);
+		}
+	}
+	for (int i = 0; i < required; i++) {
+		if (!values[i]) {
+			sgpu_reader_fault(reader, where, NULL, NULL, "missing field '%s'", names[i]);
+		}
+	}
+	return true;
+}
+
+const char *sgpu_reader_string(struct sgpu_reader *reader, const char *where, const char *field,
+			       const json_t *value)
+{
+	char text[SGPU_VALUE_TEXT_MAX];
+	const char *string = json_string_value(value);
+
+	if (!value) {
+		return NULL;
+	}
+	if (!string) {
+		sgpu_reader_fault(reader, where, field, NULL, "%s is not a string", sgpu_reader_value(value, text));
+		return NULL;
+	}
+	if (strlen(string) != json_string_length(value)) {
+		sgpu_reader_fault(reader, where, field, NULL, "the string holds a NUL character");
+		return NULL;
+	}
+	return string;
+}
+
+static bool id_start(char c)
+{
+	return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+const char *sgpu_reader_id(struct sgpu_reader *reader, const char *where, const char *field, const json_t *value)
+{
+	const char *id = sgpu_reader_string(reader, where, field, value);
+	char text[SGPU_VALUE_TEXT_MAX];
+	size_t length = 0;
+
+	if (!id) {
+		return NULL;
+	}
+	while (id[length] && (id_start(id[length]) || (length && (id[length] == '.' || id[length] == '-')))) {
+		length++;
+	}
+	if (!length || id[length]) {
+		sgpu_reader_fault(reader, where, field, NULL,
+				  "%s is not an id: letters, digits, '_', and after the first '.' and '-'",
+				  sgpu_reader_value(value, text));
+		return NULL;
+	}
+	if (length > SGPU_ID_MAX) {
+		sgpu_reader_fault(reader, where, field, NULL, "%s has %zu bytes, an id at most %d",
+				  sgpu_reader_value(value, text), length, (int)SGPU_ID_MAX);
+		return NULL;
+	}
+	return id;
+}
+
+bool sgpu_reader_u64(struct sgpu_reader *reader, const char *where, const char *field, const json_t *value,
+		     uint64_t *number)
+{
+	char text[SGPU_VALUE_TEXT_MAX];
+
+	if (!json_is_integer(value) || json_integer_value(value) < 0) {
+		sgpu_reader_fault(reader, where, field, NULL, "%s is not a whole number from 0",
+				  sgpu_reader_value(value, text));
+		return false;
+	}
+	if ((uint64_t)json_integer_value(value) >= SGPU_JSON_INTEGER_MAX) {
+		sgpu_reader_fault(reader, where, field, NULL, "%s is not below 2^53", sgpu_reader_value(value, text));
+		return false;
+	}
+	*number = (uint64_t)json_integer_value(value);
+	return true;
+}
+
+int sgpu_reader_choice(struct sgpu_reader *reader, const char *where, const char *field, const json_t *value,
+		       const char *const *choices, int otherwise)
+{
+	const char *string = sgpu_reader_string(reader, where, field, value);
+	char text[SGPU_VALUE_TEXT_MAX], hint[SGPU_HINT_MAX], list[128];
+	size_t used = 0;
+
+	if (!string) {
+		return otherwise;
+	}
+	for (int i = 0; choices[i]; i++) {
+		if (strcmp(string, choices[i]) == 0) {
+			return i;
+		}
+		used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s", i ? ", " : "", choices[i]);
+	}
+	sgpu_reader_fault(reader, where, field, sgpu_reader_hint(string, choices, hint), "%s is not one of %s",
+			  sgpu_reader_value(value, text), list);
+	return otherwise;
+}
+
+int sgpu_ids_index(const json_t *ids, const char *id)
+{
+	const json_t *index = json_object_get(ids, id);
+
+	return index ? (int)json_integer_value(index) : -1;
+}
+
+int sgpu_reader_reference(struct sgpu_reader *reader, const char *where, const char *field, const json_t *value,
+			  json_t *ids, const char *what)
+{
+	const char *id = sgpu_reader_string(reader, where, field, value);
+	char text[SGPU_VALUE_TEXT_MAX], hint[SGPU_HINT_MAX];
+	int index = id ? sgpu_ids_index(ids, id) : -1;
+
+	if (id && index < 0) {
+		sgpu_reader_fault(reader, where, field, sgpu_reader_hint_text(sgpu_reader_nearest_key(reader, id, ids), hint),
+				  "%s is not %s of this manifest", sgpu_reader_value(value, text), what);
+	}
+	return index;
+}
+
+void sgpu_reader_dependencies(struct sgpu_reader *reader, const char *where, json_t *value)
+{
+	struct sgpu_manifest *manifest = reader->manifest;
+	char text[SGPU_VALUE_TEXT_MAX], place[SGPU_WHERE_MAX], field[24], hint[SGPU_HINT_MAX];
+	json_t *item;
+	size_t i;
+
+	if (!value) {
+		return;
+	}
+	if (!json_is_array(value)) {
+		sgpu_reader_fault(reader, where, "dependencies", NULL, "%s is not an array",
+				  sgpu_reader_value(value, text));
+		return;
+	}
+	sgpu_reader_place(where, "dependencies", place);
+	json_array_foreach(value, i, item) {
+		const char *id, *near;
+
+		snprintf(field, sizeof(field), "%zu", i);
+		id = sgpu_reader_string(reader, place, field, item);
+		if (!id || sgpu_ids_index(manifest->segment_ids, id) >= 0 ||
+		    sgpu_ids_index(manifest->operation_ids, id) >= 0) {
+			continue;
+		}
+		near = sgpu_reader_nearest_key(reader, id, manifest->operation_ids);
+		near = near ? near : sgpu_reader_nearest_key(reader, id, manifest->segment_ids);
+		sgpu_reader_fault(reader, place, field, sgpu_reader_hint_text(near, hint),
+				  "%s is neither a segment nor an operation of this manifest",
+				  sgpu_reader_value(item, text));
+	}
+}

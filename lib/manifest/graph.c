@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Who writes and who reads each segment, and the rules on that.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "manifest/reader.h"
+
+/* Notes the writer; a second one is a fault at its argument. */
+static void note_writer(struct sgpu_reader *reader, int index, const struct sgpu_argument *argument)
+{
+	struct sgpu_manifest *manifest = reader->manifest;
+	struct sgpu_segment *segment = &manifest->segments[argument->segment];
+	char where[SGPU_WHERE_MAX];
+
+	snprintf(where, sizeof(where), "/operations/%d/arguments", index);
+	if (segment->direction == SGPU_INPUT && !(reader->unsure[argument->segment] & SGPU_UNSURE_DIRECTION)) {
+		sgpu_reader_fault(reader, where, argument->name, NULL, "segment '%s' is INPUT and may not be written",
+				  segment->id);
+	} else if (segment->writer >= 0) {
+		sgpu_reader_fault(reader, where, argument->name, NULL, "segment '%s' is written by operation '%s' already",
+				  segment->id, manifest->operations[segment->writer].id);
+	} else {
+		segment->writer = index;
+	}
+}
+
+/* Whether an earlier argument of the same operation reads the same segment. */
+static bool is_repeated(const struct sgpu_operation *operation, int argument)
+{
+	for (int i = 0; i < argument; i++) {
+		if (!operation->args[i].output && operation->args[i].segment == operation->args[argument].segment) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Visits each (operation, segment that it reads) once: counts when `fill` is false, else fills. Returns how many. */
+static size_t visit_readers(struct sgpu_manifest *manifest, bool fill)
+{
+	size_t total = 0;
+
+	for (int i = 0; i < manifest->operation_count; i++) {
+		const struct sgpu_operation *operation = &manifest->operations[i];
+
+		for (int k = 0; k < operation->arg_count; k++) {
+			const struct sgpu_argument *argument = &operation->args[k];
+			struct sgpu_segment *segment;
+
+			if (argument->output || argument->segment < 0 || is_repeated(operation, k)) {
+				continue;
+			}
+			segment = &manifest->segments[argument->segment];
+			if (fill) {
+				segment->readers[segment->reader_count] = i;
+			}
+			segment->reader_count++;
+			total++;
+		}
+	}
+	return total;
+}
+
+/* The readers of all segments, one after the other, at the start of manifest->graph. */
+static bool make_readers(struct sgpu_manifest *manifest)
+{
+	size_t total = visit_readers(manifest, false), used = 0;
+
+	manifest->graph = calloc(total + 1, sizeof(int));
+	if (!manifest->graph) {
+		return false;
+	}
+	for (int i = 0; i < manifest->segment_count; i++) {
+		manifest->segments[i].readers = manifest->graph + used;
+		used += (size_t)manifest->segments[i].reader_count;
+		manifest->segments[i].reader_count = 0;
+	}
+	visit_readers(manifest, true);
+	return true;
+}
+
+static void check_use(struct sgpu_reader *reader, int index)
+{
+	const struct sgpu_segment *segment = &reader->manifest->segments[index];
+	const char *direction = sgpu_direction_name(segment->direction);
+	char where[SGPU_WHERE_MAX];
+
+	if (reader->unsure[index] & SGPU_UNSURE_USE) {
+		return;
+	}
+	snprintf(where, sizeof(where), "/segments/%d", index);
+	if (segment->writer < 0 && !segment->reader_count) {
+		sgpu_reader_fault(reader, where, NULL, NULL, "segment '%s' is no operation's argument", segment->id);
+		return;
+	}
+	if (reader->unsure[index] & SGPU_UNSURE_DIRECTION || segment->direction == SGPU_INPUT) {
+		return;
+	}
+	if (segment->writer < 0) {
+		sgpu_reader_fault(reader, where, "direction", NULL, "no operation writes the %s segment '%s'",
+				  direction, segment->id);
+	} else if (segment->direction == SGPU_INTERMEDIATE && !segment->reader_count) {
+		sgpu_reader_fault(reader, where, "direction", NULL, "no operation reads the INTERMEDIATE segment '%s'",
+				  segment->id);
+	}
+}
+
+void sgpu_reader_graph(struct sgpu_reader *reader)
+{
+	struct sgpu_manifest *manifest = reader->manifest;
+
+	for (int i = 0; i < manifest->operation_count; i++) {
+		for (int k = 0; k < manifest->operations[i].arg_count; k++) {
+			const struct sgpu_argument *argument = &manifest->operations[i].args[k];
+
+			if (argument->output && argument->segment >= 0) {
+				note_writer(reader, i, argument);
+			}
+		}
+	}
+	if (!make_readers(manifest)) {
+		reader->no_memory = true;
+		return;
+	}
+	for (int i = 0; i < manifest->segment_count; i++) {
+		check_use(reader, i);
+	}
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * data_location_client: a path relative to the manifest's folder, as far as its text can be judged. What symbolic
+ * links make of it is for those to check who open it.
+ */
+#include <string.h>
+
+#include "manifest/reader.h"
+
+/* Resolves "." and ".." by text alone into `normal` (of the path's size with its NUL). False when the path leaves
+ * its folder on the way. */
+static bool normalise(const char *path, char *normal)
+{
+	size_t used = 0;
+
+	if (*path == '/') {
+		return false;
+	}
+	while (*path) {
+		size_t length = strcspn(path, "/");
+
+		if (length == 2 && path[0] == '.' && path[1] == '.') {
+			if (!used) {
+				return false;
+			}
+			while (used && normal[--used] != '/') {
+			}
+		} else if (length && !(length == 1 && *path == '.')) {
+			if (used) {
+				normal[used++] = '/';
+			}
+			memmove(normal + used, path, length);
+			used += length;
+		}
+		path += length;
+		path += *path == '/';
+	}
+	normal[used] = '\0';
+	return true;
+}
+
+bool sgpu_location_outside(const char *location)
+{
+	char normal[SGPU_LOCATION_MAX + 1];
+
+	if (strnlen(location, sizeof(normal)) >= sizeof(normal)) {
+		return true;
+	}
+	return !normalise(location, normal);
+}
+
+static bool has_control(const char *text)
+{
+	for (; *text; text++) {
+		if ((unsigned char)*text < 0x20 || *text == 0x7f) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Two outputs in one file would overwrite each other. */
+static void check_output(struct sgpu_reader *reader, const char *where, const char *field, const json_t *value,
+			 const struct sgpu_segment *segment)
+{
+	char normal[SGPU_LOCATION_MAX + 1], text[SGPU_VALUE_TEXT_MAX];
+	const json_t *other;
+
+	if (!normalise(json_string_value(value), normal)) {
+		sgpu_reader_fault(reader, where, field, NULL,
+				  "%s is outside the folder that the outputs are written below",
+				  sgpu_reader_value(value, text));
+		return;
+	}
+	other = json_object_get(reader->outputs, normal);
+	if (other) {
+		sgpu_reader_fault(reader, where, field, NULL, "the output '%s' is at %s already",
+				  json_string_value(other), sgpu_reader_value(value, text));
+	} else if (json_object_set_new_nocheck(reader->outputs, normal, json_string_nocheck(segment->id)) < 0) {
+		reader->no_memory = true;
+	}
+}
+
+static void check_input(struct sgpu_reader *reader, const char *where, const char *field, const json_t *value)
+{
+	const char *location = json_string_value(value);
+	char text[SGPU_VALUE_TEXT_MAX];
+
+	if (strcmp(location, "-") == 0) {
+		if (reader->standard_input) {
+			sgpu_reader_fault(reader, where, field, NULL, "only one segment can come from standard input");
+		}
+		reader->standard_input = true;
+	} else if (reader->options & SGPU_MANIFEST_INSIDE && sgpu_location_outside(location)) {
+		sgpu_reader_fault(reader, where, field, "--allow-outside permits it",
+				  "%s is outside the manifest's folder", sgpu_reader_value(value, text));
+	}
+}
+
+void sgpu_reader_location(struct sgpu_reader *reader, const char *where, const char *field, json_t *value,
+			  struct sgpu_segment *segment)
+{
+	const char *location = sgpu_reader_string(reader, where, field, value);
+	bool unsure = reader->unsure[segment - reader->manifest->segments] & SGPU_UNSURE_DIRECTION;
+	char text[SGPU_VALUE_TEXT_MAX];
+	const char *name;
+
+	if (!location) {
+		return;
+	}
+	if (strlen(location) > SGPU_LOCATION_MAX) {
+		sgpu_reader_fault(reader, where, field, NULL, "the path has %zu bytes, at most %d are possible",
+				  strlen(location), (int)SGPU_LOCATION_MAX);
+		return;
+	}
+	if (!*location || has_control(location)) {
+		sgpu_reader_fault(reader, where, field, NULL, "the path %s",
+				  *location ? "holds control characters" : "is empty");
+		return;
+	}
+	name = strrchr(location, '/');
+	name = name ? name + 1 : location;
+	if (!*name || strcmp(name, ".") == 0 || strcmp(name, "..") == 0) {
+		sgpu_reader_fault(reader, where, field, NULL, "%s names a folder", sgpu_reader_value(value, text));
+		return;
+	}
+	segment->location = location;
+	if (unsure) {
+		return;
+	}
+	if (sgpu_segment_is_output(segment)) {
+		check_output(reader, where, field, value, segment);
+	}
+	/* An INPUT_OUTPUT outside has been told of by the stricter rule. */
+	if (segment->direction == SGPU_INPUT ||
+	    (segment->direction == SGPU_INPUT_OUTPUT && !sgpu_location_outside(location))) {
+		check_input(reader, where, field, value);
+	}
+}

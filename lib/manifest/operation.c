@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One entry of "operations".
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "manifest/reader.h"
+
+enum { ID, KERNEL, ARGUMENTS, REQUIRED, PARAMS = REQUIRED, DECLASSIFY, DEPENDENCIES, FIELDS };
+static const char *const fields[FIELDS + 1] = { "gpu_operation_id", "kernel", "arguments", "params", "declassify",
+						"dependencies", NULL };
+
+static void read_argument(struct sgpu_reader *reader, const char *where, const char *name, json_t *value,
+			  struct sgpu_argument *argument)
+{
+	json_t *ids = reader->manifest->segment_ids;
+	char text[SGPU_VALUE_TEXT_MAX], hint[SGPU_HINT_MAX];
+	const char *id, *nearest;
+
+	argument->name = name;
+	argument->output = strncmp(name, "output", 6) == 0;
+	argument->segment = -1;
+	if (strlen(name) > SGPU_ID_MAX) {
+		sgpu_reader_fault(reader, where, name, NULL, "the argument's name has %zu bytes, at most %d are possible",
+				  strlen(name), (int)SGPU_ID_MAX);
+	}
+	id = sgpu_reader_string(reader, where, name, value);
+	if (!id) {
+		return;
+	}
+	argument->segment = sgpu_ids_index(ids, id);
+	if (argument->segment >= 0) {
+		return;
+	}
+	nearest = sgpu_reader_nearest_key(reader, id, ids);
+	if (nearest) {
+		reader->unsure[sgpu_ids_index(ids, nearest)] |= SGPU_UNSURE_USE;
+	}
+	sgpu_reader_fault(reader, where, name, sgpu_reader_hint_text(nearest, hint),
+			  "%s is not a segment of this manifest", sgpu_reader_value(value, text));
+}
+
+static void read_arguments(struct sgpu_reader *reader, const char *where, json_t *value,
+			   struct sgpu_operation *operation)
+{
+	char text[SGPU_VALUE_TEXT_MAX], place[SGPU_WHERE_MAX];
+	bool output = false;
+	const char *name;
+	json_t *item;
+
+	if (!value) {
+		return;
+	}
+	if (!json_is_object(value)) {
+		sgpu_reader_fault(reader, where, "arguments", NULL, "%s is not an object",
+				  sgpu_reader_value(value, text));
+		return;
+	}
+	if (json_object_size(value) > SGPU_ARGUMENTS_MAX) {
+		sgpu_reader_fault(reader, where, "arguments", NULL, "there are %zu arguments, at most %d are possible",
+				  json_object_size(value), (int)SGPU_ARGUMENTS_MAX);
+	}
+	sgpu_reader_place(where, "arguments", place);
+	json_object_foreach(value, name, item) {
+		if (operation->arg_count == SGPU_ARGUMENTS_MAX) {
+			return;
+		}
+		read_argument(reader, place, name, item, &operation->args[operation->arg_count]);
+		output |= operation->args[operation->arg_count++].output;
+	}
+	if (!output) {
+		sgpu_reader_fault(reader, where, "arguments", NULL, "no argument is an output: none starts with 'output'");
+	}
+}
+
+static const char *read_kernel(struct sgpu_reader *reader, const char *where, const json_t *value)
+{
+	const char *kernel = sgpu_reader_string(reader, where, "kernel", value);
+
+	if (kernel && (!*kernel || strlen(kernel) > SGPU_ID_MAX)) {
+		sgpu_reader_fault(reader, where, "kernel", NULL, "a kernel's name has 1 to %d bytes", (int)SGPU_ID_MAX);
+		return NULL;
+	}
+	return kernel;
+}
+
+void sgpu_reader_operation(struct sgpu_reader *reader, int index)
+{
+	struct sgpu_operation *operation = &reader->manifest->operations[index];
+	char where[SGPU_WHERE_MAX], text[SGPU_VALUE_TEXT_MAX];
+	json_t *values[FIELDS];
+
+	operation->id = "";
+	snprintf(where, sizeof(where), "/operations/%d", index);
+	if (!sgpu_reader_fields(reader, where, json_array_get(reader->operations, (size_t)index), fields, REQUIRED,
+				values)) {
+		return;
+	}
+	if (json_is_string(values[ID]) && json_string_length(values[ID]) <= SGPU_ID_MAX) {
+		operation->id = json_string_value(values[ID]);
+	}
+	operation->kernel = read_kernel(reader, where, values[KERNEL]);
+	read_arguments(reader, where, values[ARGUMENTS], operation);
+	if (values[PARAMS] && !json_is_object(values[PARAMS])) {
+		sgpu_reader_fault(reader, where, "params", NULL, "%s is not an object",
+				  sgpu_reader_value(values[PARAMS], text));
+	} else {
+		operation->params = values[PARAMS];
+	}
+	if (values[DECLASSIFY] && !json_is_boolean(values[DECLASSIFY])) {
+		sgpu_reader_fault(reader, where, "declassify", NULL, "%s is not true or false",
+				  sgpu_reader_value(values[DECLASSIFY], text));
+	}
+	operation->declassify = json_is_true(values[DECLASSIFY]);
+	sgpu_reader_dependencies(reader, where, values[DEPENDENCIES]);
+}

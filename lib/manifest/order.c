@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The edges between operations, an order that they allow, and the cycles that leave none.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "manifest/reader.h"
+
+/* An edge is one number, so that sorting groups by the later operation: later << 32 | earlier. */
+struct edges {
+	uint64_t *list;
+	size_t count, capacity;
+	bool too_many, no_memory;
+};
+
+static void add_edge(struct edges *edges, int earlier, int later)
+{
+	if (edges->count == edges->capacity) {
+		size_t capacity = edges->capacity ? edges->capacity * 2 : 1024;
+		uint64_t *list;
+
+		if (edges->count >= SGPU_MANIFEST_EDGES_MAX) {
+			edges->too_many = true;
+			return;
+		}
+		list = reallocarray(edges->list, capacity, sizeof(*list));
+		if (!list) {
+			edges->no_memory = true;
+			return;
+		}
+		edges->list = list;
+		edges->capacity = capacity;
+	}
+	edges->list[edges->count++] = (uint64_t)later << 32 | (unsigned)earlier;
+}
+
+static bool stopped(const struct edges *edges)
+{
+	return edges->too_many || edges->no_memory;
+}
+
+/* The operation that has to end for a dependency: itself, or the writer of the segment; -1 for none. */
+static int dependency_operation(const struct sgpu_manifest *manifest, const json_t *item)
+{
+	const char *id = json_string_value(item);
+	int index = id ? sgpu_ids_index(manifest->operation_ids, id) : -1;
+
+	if (index >= 0 || !id) {
+		return index;
+	}
+	index = sgpu_ids_index(manifest->segment_ids, id);
+	return index < 0 ? -1 : manifest->segments[index].writer;
+}
+
+static void add_segment_dependencies(struct edges *edges, const struct sgpu_manifest *manifest,
+				     const struct sgpu_segment *segment, const json_t *dependencies)
+{
+	json_t *item;
+	size_t k;
+
+	json_array_foreach(dependencies, k, item) {
+		int earlier = dependency_operation(manifest, item);
+
+		if (earlier < 0 || stopped(edges)) {
+			continue;
+		}
+		if (segment->writer >= 0) {
+			add_edge(edges, earlier, segment->writer);
+			continue;
+		}
+		for (int i = 0; i < segment->reader_count && !stopped(edges); i++) {
+			add_edge(edges, earlier, segment->readers[i]);
+		}
+	}
+}
+
+/* An INPUT_OUTPUT is read as it arrives, so its readers do not wait for its writer. */
+static void add_data_edges(struct edges *edges, const struct sgpu_segment *segment)
+{
+	if (segment->writer < 0 || segment->direction == SGPU_INPUT_OUTPUT) {
+		return;
+	}
+	for (int i = 0; i < segment->reader_count && !stopped(edges); i++) {
+		add_edge(edges, segment->writer, segment->readers[i]);
+	}
+}
+
+static void collect(struct sgpu_reader *reader, struct edges *edges)
+{
+	const struct sgpu_manifest *manifest = reader->manifest;
+
+	for (int i = 0; i < manifest->segment_count && !stopped(edges); i++) {
+		const json_t *entry = json_array_get(reader->segments, (size_t)i);
+
+		add_data_edges(edges, &manifest->segments[i]);
+		add_segment_dependencies(edges, manifest, &manifest->segments[i],
+					 json_object_get(entry, "dependencies"));
+	}
+	for (int i = 0; i < manifest->operation_count && !stopped(edges); i++) {
+		const json_t *entry = json_array_get(reader->operations, (size_t)i);
+		json_t *item;
+		size_t k;
+
+		json_array_foreach(json_object_get(entry, "dependencies"), k, item) {
+			int earlier = dependency_operation(manifest, item);
+
+			if (earlier >= 0) {
+				add_edge(edges, earlier, i);
+			}
+		}
+	}
+}
+
+static int by_value(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Sorted edges, each once, become operations[].before, behind the readers in manifest->graph. */
+static bool make_before(struct sgpu_manifest *manifest, struct edges *edges)
+{
+	size_t readers = 0, used;
+	int *old = manifest->graph, *graph;
+
+	if (edges->count) {
+		qsort(edges->list, edges->count, sizeof(*edges->list), by_value);
+	}
+	for (int i = 0; i < manifest->segment_count; i++) {
+		readers += (size_t)manifest->segments[i].reader_count;
+	}
+	graph = calloc(readers + edges->count + 1, sizeof(*graph));
+	if (!graph) {
+		return false;
+	}
+	memcpy(graph, old, readers * sizeof(*graph));
+	for (int i = 0; i < manifest->segment_count; i++) {
+		manifest->segments[i].readers = graph + (manifest->segments[i].readers - old);
+	}
+	free(old);
+	manifest->graph = graph;
+	used = readers;
+	for (size_t k = 0; k < edges->count; k++) {
+		struct sgpu_operation *later = &manifest->operations[edges->list[k] >> 32];
+
+		if (k && edges->list[k] == edges->list[k - 1]) {
+			continue;
+		}
+		if (!later->before) {
+			later->before = graph + used;
+		}
+		later->before[later->before_count++] = (int)(uint32_t)edges->list[k];
+		used++;
+	}
+	return true;
+}
+
+/* ---- depth-first, without recursion ---- */
+struct walk {
+	struct sgpu_reader *reader;
+	int *stack;     /* operations, each waiting for the one above it */
+	int depth;
+	int *next;      /* per operation: which of its before comes next */
+	int *place;     /* per operation: 0 not seen, its depth while on the stack, -1 done */
+	int reported;   /* depth up to which a cycle was reported already */
+	int emitted;
+	bool cyclic;
+};
+
+enum { CYCLE_TEXT_MAX = 2048, CYCLE_NAMES_MAX = 16 };
+
+/* The stack from depth `first` up is a cycle, each waiting for the next; printed in the order of time, from the one
+ * with the smallest index. */
+static void report_cycle(struct walk *walk, int first)
+{
+	const struct sgpu_operation *operations = walk->reader->manifest->operations;
+	int length = walk->depth - first + 1, start = walk->depth;
+	char text[CYCLE_TEXT_MAX], where[SGPU_WHERE_MAX];
+	size_t used = 0;
+
+	for (int i = first; i <= walk->depth; i++) {
+		start = walk->stack[i] < walk->stack[start] ? i : start;
+	}
+	for (int k = 0; k <= length; k++) {
+		int i = first + ((start - first - k) % length + length) % length;
+
+		if (k >= CYCLE_NAMES_MAX && k < length) {
+			used += (size_t)snprintf(text + used, sizeof(text) - used, " -> (%d more)", length - k);
+			k = length - 1;
+			continue;
+		}
+		used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s", k ? " -> " : "",
+					 operations[walk->stack[i]].id);
+	}
+	snprintf(where, sizeof(where), "/operations/%d", walk->stack[start]);
+	sgpu_reader_fault(walk->reader, where, NULL, NULL, "the operations wait for each other in a cycle: %s", text);
+	walk->reported = walk->depth;
+}
+
+static void push(struct walk *walk, int operation)
+{
+	walk->stack[++walk->depth] = operation;
+	walk->place[operation] = walk->depth;
+}
+
+static void walk_from(struct walk *walk, int operation)
+{
+	struct sgpu_manifest *manifest = walk->reader->manifest;
+
+	push(walk, operation);
+	while (walk->depth) {
+		int top = walk->stack[walk->depth];
+		const struct sgpu_operation *o = &manifest->operations[top];
+
+		if (walk->next[top] == o->before_count) {
+			manifest->order[walk->emitted++] = top;
+			walk->place[top] = -1;
+			walk->depth--;
+			walk->reported = walk->reported < walk->depth ? walk->reported : walk->depth;
+			continue;
+		}
+		operation = o->before[walk->next[top]++];
+		if (!walk->place[operation]) {
+			push(walk, operation);
+		} else if (walk->place[operation] > 0) {
+			walk->cyclic = true;
+			/* Cycles that share operations with one that was reported would only repeat it. */
+			if (walk->place[operation] > walk->reported) {
+				report_cycle(walk, walk->place[operation]);
+			}
+		}
+	}
+}
+
+static void make_order(struct sgpu_reader *reader)
+{
+	struct sgpu_manifest *manifest = reader->manifest;
+	size_t count = (size_t)manifest->operation_count + 1;
+	struct walk walk = { .reader = reader };
+
+	manifest->order = calloc(count, sizeof(int));
+	walk.stack = calloc(count, sizeof(int));
+	walk.next = calloc(count, sizeof(int));
+	walk.place = calloc(count, sizeof(int));
+	if (manifest->order && walk.stack && walk.next && walk.place) {
+		for (int i = 0; i < manifest->operation_count; i++) {
+			if (!walk.place[i]) {
+				walk_from(&walk, i);
+			}
+		}
+	} else {
+		reader->no_memory = true;
+	}
+	if (walk.cyclic || reader->no_memory) {
+		free(manifest->order);
+		manifest->order = NULL;
+	}
+	free(walk.place);
+	free(walk.next);
+	free(walk.stack);
+}
+
+void sgpu_reader_order(struct sgpu_reader *reader)
+{
+	struct edges edges = { 0 };
+
+	collect(reader, &edges);
+	if (edges.too_many) {
+		sgpu_reader_fault(reader, "", NULL, NULL, "the dependencies make more than %d edges",
+				  (int)SGPU_MANIFEST_EDGES_MAX);
+	} else if (edges.no_memory || !make_before(reader->manifest, &edges)) {
+		reader->no_memory = true;
+	} else {
+		make_order(reader);
+	}
+	free(edges.list);
+}

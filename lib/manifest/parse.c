@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * From text to struct sgpu_manifest: the document's frame, and the order in which the other files of this part look
+ * at it.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <openssl/evp.h>
+
+#include "manifest/reader.h"
+
+/* Look-ups of names that are near, over the whole of one parse: about 10 ms of them. */
+enum { COMPARISONS_MAX = 65536 };
+
+enum { TOP_VERSION, TOP_ID, TOP_SEGMENTS, TOP_OPERATIONS, TOP_FIELDS };
+static const char *const top_fields[TOP_FIELDS + 1] = { "version", "manifest_id", "segments", "operations", NULL };
+
+static void read_version(struct sgpu_reader *reader, const json_t *value)
+{
+	char text[SGPU_VALUE_TEXT_MAX];
+
+	if (value && (!json_is_integer(value) || json_integer_value(value) != SGPU_MANIFEST_VERSION)) {
+		sgpu_reader_fault(reader, "", "version", NULL, "%s is not a version that this program knows: %d",
+				  sgpu_reader_value(value, text), (int)SGPU_MANIFEST_VERSION);
+	}
+}
+
+static void read_manifest_id(struct sgpu_reader *reader, const json_t *value)
+{
+	const char *id = sgpu_reader_string(reader, "", "manifest_id", value);
+	size_t length = 0;
+
+	if (!id) {
+		return;
+	}
+	while (id[length] >= 0x20 && id[length] < 0x7f) {
+		length++;
+	}
+	if (!length || id[length] || length > SGPU_MANIFEST_ID_MAX) {
+		sgpu_reader_fault(reader, "", "manifest_id", NULL,
+				  "a manifest_id is 1 to %d characters of printable ASCII", (int)SGPU_MANIFEST_ID_MAX);
+		return;
+	}
+	reader->manifest->id = id;
+}
+
+/* The array and how many of its entries are looked at. */
+static json_t *read_array(struct sgpu_reader *reader, const char *field, json_t *value, int limit, int *count)
+{
+	char text[SGPU_VALUE_TEXT_MAX];
+
+	*count = 0;
+	if (!value) {
+		return NULL;
+	}
+	if (!json_is_array(value)) {
+		sgpu_reader_fault(reader, "", field, NULL, "%s is not an array", sgpu_reader_value(value, text));
+		return NULL;
+	}
+	if (!json_array_size(value)) {
+		sgpu_reader_fault(reader, "", field, NULL, "the array is empty");
+	}
+	if (json_array_size(value) > (size_t)limit) {
+		sgpu_reader_fault(reader, "", field, NULL, "there are %zu %s, at most %d are possible",
+				  json_array_size(value), field, limit);
+		*count = limit;
+		return value;
+	}
+	*count = (int)json_array_size(value);
+	return value;
+}
+
+/* The first pass over an array: ids, so that the second can resolve references in either direction. */
+static json_t *read_ids(struct sgpu_reader *reader, const char *list, json_t *array, int count, const char *field,
+			const json_t *others)
+{
+	json_t *ids = json_object();
+	char where[SGPU_WHERE_MAX];
+
+	for (int i = 0; i < count && ids; i++) {
+		json_t *value = json_object_get(json_array_get(array, (size_t)i), field);
+		const char *id;
+
+		snprintf(where, sizeof(where), "/%s/%d", list, i);
+		id = sgpu_reader_id(reader, where, field, value);
+		if (!id) {
+			continue;
+		}
+		if (json_object_get(ids, id)) {
+			sgpu_reader_fault(reader, where, field, NULL, "'%s' is the id of /%s/%d already", id, list,
+					  sgpu_ids_index(ids, id));
+			continue;
+		}
+		if (json_object_get(others, id)) {
+			sgpu_reader_fault(reader, where, field, NULL, "'%s' is the id of a segment already", id);
+		}
+		if (json_object_set_new_nocheck(ids, id, json_integer(i)) < 0) {
+			reader->no_memory = true;
+		}
+	}
+	reader->no_memory |= !ids;
+	return ids;
+}
+
+static bool allocate(struct sgpu_reader *reader)
+{
+	struct sgpu_manifest *manifest = reader->manifest;
+
+	reader->unsure = calloc((size_t)manifest->segment_count + 1, sizeof(*reader->unsure));
+	manifest->segments = calloc((size_t)manifest->segment_count + 1, sizeof(*manifest->segments));
+	manifest->operations = calloc((size_t)manifest->operation_count + 1, sizeof(*manifest->operations));
+	if (!reader->unsure || !manifest->segments || !manifest->operations) {
+		return false;
+	}
+	for (int i = 0; i < manifest->segment_count; i++) {
+		manifest->segments[i].operation = -1;
+		manifest->segments[i].writer = -1;
+	}
+	return true;
+}
+
+static void read_document(struct sgpu_reader *reader)
+{
+	struct sgpu_manifest *manifest = reader->manifest;
+	json_t *values[TOP_FIELDS];
+
+	if (!sgpu_reader_fields(reader, "", manifest->json, top_fields, TOP_FIELDS, values)) {
+		reader->no_memory |= !allocate(reader);
+		return;
+	}
+	read_version(reader, values[TOP_VERSION]);
+	read_manifest_id(reader, values[TOP_ID]);
+	reader->segments = read_array(reader, "segments", values[TOP_SEGMENTS], SGPU_MANIFEST_SEGMENTS_MAX,
+				      &manifest->segment_count);
+	reader->operations = read_array(reader, "operations", values[TOP_OPERATIONS], SGPU_MANIFEST_OPERATIONS_MAX,
+					&manifest->operation_count);
+	reader->no_memory |= !allocate(reader);
+	if (reader->no_memory) {
+		return;
+	}
+	manifest->segment_ids = read_ids(reader, "segments", reader->segments, manifest->segment_count, "segment_id",
+					 NULL);
+	manifest->operation_ids = read_ids(reader, "operations", reader->operations, manifest->operation_count,
+					   "gpu_operation_id", manifest->segment_ids);
+	for (int i = 0; i < manifest->operation_count && !reader->no_memory; i++) {
+		sgpu_reader_operation(reader, i);
+	}
+	for (int i = 0; i < manifest->segment_count && !reader->no_memory; i++) {
+		sgpu_reader_segment(reader, i);
+	}
+	if (!reader->no_memory) {
+		sgpu_reader_graph(reader);
+	}
+	if (!reader->no_memory) {
+		sgpu_reader_order(reader);
+	}
+	if (!reader->no_memory && manifest->order) {
+		sgpu_reader_flow(reader);
+	}
+}
+
+/* Only now, when the document is known to be good, is its canonical form worth the time. */
+static int make_hash(struct sgpu_reader *reader, struct sgpu_error *error)
+{
+	struct sgpu_manifest *manifest = reader->manifest;
+	struct sgpu_error reason = { 0 };
+	int code;
+
+	if (reader->faults->count) {
+		return SGPU_OK;
+	}
+	code = sgpu_json_canonical(manifest->json, &manifest->canonical, &manifest->canonical_size, &reason);
+	if (code == SGPU_EINVALID) {
+		sgpu_fault_add(reader->faults, "", *reason.hint ? reason.hint : NULL, "%s", reason.text);
+		return SGPU_OK;
+	}
+	if (code) {
+		return sgpu_fail(error, code, "%s", reason.text);
+	}
+	if (!EVP_Digest(manifest->canonical, manifest->canonical_size, manifest->sha256, NULL, EVP_sha256(), NULL)) {
+		return sgpu_fail_nomem(error);
+	}
+	return SGPU_OK;
+}
+
+static int parse_json(const char *text, size_t size, json_t **json, struct sgpu_faults *faults,
+		      struct sgpu_error *error)
+{
+	struct sgpu_error reason = { 0 };
+	int line = 0, column = 0;
+	int code = SGPU_EINVALID;
+
+	if (size > SGPU_MANIFEST_SIZE_MAX) {
+		sgpu_fail(&reason, code, "a manifest of %zu bytes is longer than %d", size, (int)SGPU_MANIFEST_SIZE_MAX);
+	} else {
+		code = sgpu_json_parse(text, size, json, &line, &column, &reason);
+	}
+	if (code == SGPU_EINVALID) {
+		sgpu_fault_add(faults, "", *reason.hint ? reason.hint : NULL, "%s", reason.text);
+		if (faults->count) {
+			faults->list[faults->count - 1].line = line > 0 ? line : 1;
+			faults->list[faults->count - 1].column = column > 0 ? column : 1;
+		}
+	}
+	return code ? sgpu_fail(error, code, "%s", reason.text) : SGPU_OK;
+}
+
+int sgpu_manifest_parse_options(const char *text, size_t size, unsigned options, struct sgpu_manifest **manifest,
+				struct sgpu_faults *faults, struct sgpu_error *error)
+{
+	struct sgpu_reader reader = { .faults = faults, .options = options, .comparisons = COMPARISONS_MAX };
+	int code;
+
+	*manifest = NULL;
+	reader.manifest = calloc(1, sizeof(*reader.manifest));
+	reader.outputs = json_object();
+	reader.variables = json_object();
+	if (!reader.manifest || !reader.outputs || !reader.variables) {
+		code = sgpu_fail_nomem(error);
+		goto out;
+	}
+	code = parse_json(text, size, &reader.manifest->json, faults, error);
+	if (code) {
+		goto out;
+	}
+	read_document(&reader);
+	code = make_hash(&reader, error);
+	if (!code && (reader.no_memory || faults->out_of_memory)) {
+		code = sgpu_fail_nomem(error);
+	}
+	if (!code) {
+		*manifest = reader.manifest;
+		reader.manifest = NULL;
+	}
+out:
+	free(reader.unsure);
+	json_decref(reader.variables);
+	json_decref(reader.outputs);
+	sgpu_manifest_free(&reader.manifest);
+	return code;
+}
+
+int sgpu_manifest_parse(const char *text, size_t size, struct sgpu_manifest **manifest, struct sgpu_faults *faults,
+			struct sgpu_error *error)
+{
+	return sgpu_manifest_parse_options(text, size, 0, manifest, faults, error);
+}
+
+void sgpu_manifest_free(struct sgpu_manifest **manifest)
+{
+	struct sgpu_manifest *m = *manifest;
+
+	if (!m) {
+		return;
+	}
+	free(m->graph);
+	free(m->canonical);
+	free(m->order);
+	free(m->operations);
+	free(m->segments);
+	json_decref(m->operation_ids);
+	json_decref(m->segment_ids);
+	json_decref(m->json);
+	free(m);
+	*manifest = NULL;
+}
+
+int sgpu_manifest_segment(const struct sgpu_manifest *manifest, const char *id)
+{
+	return sgpu_ids_index(manifest->segment_ids, id);
+}
+
+int sgpu_manifest_operation(const struct sgpu_manifest *manifest, const char *id)
+{
+	return sgpu_ids_index(manifest->operation_ids, id);
+}

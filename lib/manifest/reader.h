@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the files of the manifest part share: the state of one parse and how it reports faults.
+ */
+#ifndef SGPU_MANIFEST_READER_H
+#define SGPU_MANIFEST_READER_H
+
+#include <stdarg.h>
+
+#include <sgpu/base.h>
+#include <sgpu/error.h>
+#include <sgpu/manifest.h>
+
+enum {
+	SGPU_WHERE_MAX = 64,       /* "/segments/65535/data_type_info/shape" */
+	SGPU_VALUE_TEXT_MAX = 160, /* a value as messages quote it */
+	SGPU_HINT_MAX = 160,
+};
+
+enum sgpu_unsure {
+	SGPU_UNSURE_DIRECTION = 1,   /* its direction was at fault */
+	SGPU_UNSURE_SENSITIVITY = 2, /* its sensitivity_level was at fault */
+	SGPU_UNSURE_USE = 4,         /* an argument that was at fault probably meant it */
+};
+
+struct sgpu_reader {
+	struct sgpu_manifest *manifest;
+	struct sgpu_faults *faults;
+	unsigned options;
+	json_t *segments, *operations; /* the arrays of the document, or NULL */
+	json_t *outputs;               /* output locations seen, normalised */
+	json_t *variables;             /* client_dma_*_var names seen */
+	bool standard_input;           /* "-" was seen among the inputs */
+	uint8_t *unsure;               /* a segment's enum sgpu_unsure: what not to complain about again */
+	unsigned comparisons;          /* left for hints on references, so that many faults stay quick */
+	bool no_memory;
+};
+
+/* ---- fault.c ---- */
+void sgpu_fault_addv(struct sgpu_faults *faults, const char *pointer, const char *hint, const char *format,
+		     va_list arguments) __attribute__((format(printf, 4, 0)));
+
+/* ---- nearest.c ---- */
+/* Edits from a to b without regard to case, or limit + 1 when there are more. */
+unsigned sgpu_name_distance(const char *a, const char *b, unsigned limit);
+unsigned sgpu_name_limit(const char *name);
+
+/* ---- fields.c ---- */
+/* Adds a fault at `where`, or at its member or element `field` unless that is NULL. */
+void sgpu_reader_fault(struct sgpu_reader *reader, const char *where, const char *field, const char *hint,
+		       const char *format, ...) SGPU_PRINTF(5, 6);
+/* "where/field" of a field of this program's own, which always fits. */
+void sgpu_reader_place(const char *where, const char *field, char place[SGPU_WHERE_MAX]);
+/* "did you mean 'x'?", or NULL when there is no name or no space for it. */
+const char *sgpu_reader_hint_text(const char *nearest, char hint[SGPU_HINT_MAX]);
+const char *sgpu_reader_hint(const char *name, const char *const *names, char hint[SGPU_HINT_MAX]);
+/* The nearest of the keys of an object, or NULL. */
+const char *sgpu_reader_nearest_key(struct sgpu_reader *reader, const char *name, json_t *keys);
+/* The value, cut and in quotes, or what kind it is of. */
+const char *sgpu_reader_value(const json_t *value, char text[SGPU_VALUE_TEXT_MAX]);
+/* Members of an object by the NULL-terminated list of names into values[]; unknown members and missing ones among
+ * the first `required` names are faults. False when it is no object. */
+bool sgpu_reader_fields(struct sgpu_reader *reader, const char *where, json_t *object, const char *const *names,
+			int required, json_t **values);
+/* A string without NUL that a message may quote, or NULL after a fault. A NULL value passes in silence. */
+const char *sgpu_reader_string(struct sgpu_reader *reader, const char *where, const char *field,
+			       const json_t *value);
+/* The same for an id. */
+const char *sgpu_reader_id(struct sgpu_reader *reader, const char *where, const char *field, const json_t *value);
+/* A whole number below 2^53. */
+bool sgpu_reader_u64(struct sgpu_reader *reader, const char *where, const char *field, const json_t *value,
+		     uint64_t *number);
+/* Index into the NULL-terminated list of what the string may be, or `otherwise` after a fault. */
+int sgpu_reader_choice(struct sgpu_reader *reader, const char *where, const char *field, const json_t *value,
+		       const char *const *choices, int otherwise);
+/* An index by id; an unknown one is a fault, with what it is not: "a segment". */
+int sgpu_reader_reference(struct sgpu_reader *reader, const char *where, const char *field, const json_t *value,
+			  json_t *ids, const char *what);
+/* Every entry of a dependencies array must name a segment or an operation. */
+void sgpu_reader_dependencies(struct sgpu_reader *reader, const char *where, json_t *value);
+
+/* ---- one file each ---- */
+void sgpu_reader_segment(struct sgpu_reader *reader, int index);
+void sgpu_reader_operation(struct sgpu_reader *reader, int index);
+void sgpu_reader_type(struct sgpu_reader *reader, const char *where, json_t *value, struct sgpu_segment *segment);
+void sgpu_reader_location(struct sgpu_reader *reader, const char *where, const char *field, json_t *value,
+			  struct sgpu_segment *segment);
+void sgpu_reader_variable(struct sgpu_reader *reader, const char *where, enum sgpu_dma_var which, json_t *value,
+			  struct sgpu_segment *segment);
+extern const char *const sgpu_dma_var_fields[SGPU_DMA_VARS + 1];
+/* Writers, readers and what follows from them. */
+void sgpu_reader_graph(struct sgpu_reader *reader);
+/* Edges, before, order. */
+void sgpu_reader_order(struct sgpu_reader *reader);
+/* Information flow; needs an order. */
+void sgpu_reader_flow(struct sgpu_reader *reader);
+
+int sgpu_ids_index(const json_t *ids, const char *id);
+
+#endif

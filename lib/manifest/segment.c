@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One entry of "segments".
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "manifest/reader.h"
+
+enum { ID, SENSITIVITY, DIRECTION, REQUIRED, LOCATION = REQUIRED, OPERATION, TYPE, DEPENDENCIES, VARIABLES,
+       FIELDS = VARIABLES + SGPU_DMA_VARS };
+static const char *const fields[FIELDS + 1] = {
+	"segment_id", "sensitivity_level", "direction", "data_location_client", "gpu_operation_id", "data_type_info",
+	"dependencies", "client_dma_input_pinned_host_ptr_var", "client_dma_input_device_ptr_var",
+	"client_dma_output_pinned_host_ptr_var", "client_dma_output_buffer_size_var", NULL
+};
+const char *const sgpu_dma_var_fields[SGPU_DMA_VARS + 1] = {
+	"client_dma_input_pinned_host_ptr_var", "client_dma_input_device_ptr_var",
+	"client_dma_output_pinned_host_ptr_var", "client_dma_output_buffer_size_var", NULL
+};
+
+static const char *const sensitivities[] = { "LOW", "HIGH", NULL };
+static const char *const directions[] = { "INPUT", "OUTPUT", "INPUT_OUTPUT", "INTERMEDIATE", NULL };
+static const char *const dtype_names[] = { "f32", "f64", "i32", "u8", "i16", "f16", NULL };
+
+const char *sgpu_sensitivity_name(enum sgpu_sensitivity sensitivity)
+{
+	return sensitivity == SGPU_HIGH ? "HIGH" : "LOW";
+}
+
+const char *sgpu_direction_name(enum sgpu_direction direction)
+{
+	return (unsigned)direction <= SGPU_INTERMEDIATE ? directions[direction] : "INPUT";
+}
+
+/* What other programs call the element types. */
+static const char *dtype_hint(const char *name, char hint[SGPU_HINT_MAX])
+{
+	static const char *const others[][2] = {
+		{ "float32", "f32" }, { "float", "f32" }, { "single", "f32" }, { "float64", "f64" }, { "double", "f64" },
+		{ "int32", "i32" }, { "int", "i32" }, { "uint8", "u8" }, { "byte", "u8" }, { "int16", "i16" },
+		{ "short", "i16" }, { "float16", "f16" }, { "half", "f16" },
+	};
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(others); i++) {
+		if (strcmp(name, others[i][0]) == 0) {
+			return sgpu_reader_hint_text(others[i][1], hint);
+		}
+	}
+	return sgpu_reader_hint(name, dtype_names, hint);
+}
+
+static void read_dtype(struct sgpu_reader *reader, const char *where, const json_t *value, struct sgpu_type *type)
+{
+	const char *name = sgpu_reader_string(reader, where, "dtype", value);
+	char text[SGPU_VALUE_TEXT_MAX], hint[SGPU_HINT_MAX];
+
+	if (!name) {
+		return;
+	}
+	type->dtype = sgpu_dtype_parse(name);
+	if (type->dtype == SGPU_NONE) {
+		sgpu_reader_fault(reader, where, "dtype", dtype_hint(name, hint),
+				  "%s is not one of f32, f64, i32, u8, i16, f16", sgpu_reader_value(value, text));
+	}
+}
+
+static bool read_shape(struct sgpu_reader *reader, const char *where, const json_t *value, struct sgpu_type *type)
+{
+	char text[SGPU_VALUE_TEXT_MAX], place[SGPU_WHERE_MAX], field[24];
+	bool good = true;
+
+	if (!json_is_array(value)) {
+		sgpu_reader_fault(reader, where, "shape", NULL, "%s is not an array", sgpu_reader_value(value, text));
+		return false;
+	}
+	if (json_array_size(value) > SGPU_RANK_MAX) {
+		sgpu_reader_fault(reader, where, "shape", NULL, "the rank is %zu, at most %d is possible",
+				  json_array_size(value), (int)SGPU_RANK_MAX);
+		return false;
+	}
+	sgpu_reader_place(where, "shape", place);
+	type->rank = (int)json_array_size(value);
+	for (int i = 0; i < type->rank; i++) {
+		snprintf(field, sizeof(field), "%d", i);
+		good &= sgpu_reader_u64(reader, place, field, json_array_get(value, (size_t)i), &type->shape[i]);
+	}
+	return good;
+}
+
+void sgpu_reader_type(struct sgpu_reader *reader, const char *where, json_t *value, struct sgpu_segment *segment)
+{
+	static const char *const names[] = { "dtype", "shape", "offset", NULL };
+	struct sgpu_type type = { .dtype = SGPU_NONE };
+	char place[SGPU_WHERE_MAX];
+	json_t *values[3];
+	uint64_t bytes = 0, end;
+	bool shaped;
+
+	sgpu_reader_place(where, "data_type_info", place);
+	if (!value || !sgpu_reader_fields(reader, place, value, names, 2, values)) {
+		return;
+	}
+	read_dtype(reader, place, values[0], &type);
+	shaped = values[1] && read_shape(reader, place, values[1], &type);
+	if (values[2] && sgpu_reader_u64(reader, place, "offset", values[2], &segment->offset)) {
+		segment->has_offset = true;
+	}
+	if (!shaped || type.dtype == SGPU_NONE) {
+		return;
+	}
+	if (!sgpu_type_bytes(&type, &bytes) || bytes >= SGPU_JSON_INTEGER_MAX) {
+		sgpu_reader_fault(reader, place, "shape", NULL, "the size is not below 2^53 bytes");
+		return;
+	}
+	if (segment->has_offset && (!sgpu_add_u64(segment->offset, bytes, &end) || end >= SGPU_JSON_INTEGER_MAX)) {
+		sgpu_reader_fault(reader, place, "offset", NULL, "the payload does not end below 2^53 bytes");
+	}
+	segment->type = type;
+	segment->type_stated = true;
+}
+
+/* What a field may mean depends on the direction; a direction at fault has been told of already. */
+static void check_direction(struct sgpu_reader *reader, int index, const char *where, json_t *const *values)
+{
+	const struct sgpu_segment *segment = &reader->manifest->segments[index];
+	const char *direction = sgpu_direction_name(segment->direction);
+
+	if (reader->unsure[index] & SGPU_UNSURE_DIRECTION) {
+		return;
+	}
+	if (values[LOCATION] && segment->direction == SGPU_INTERMEDIATE) {
+		sgpu_reader_fault(reader, where, "data_location_client", NULL,
+				  "an INTERMEDIATE segment never leaves the device and has no location");
+	}
+	if (segment->has_offset && !sgpu_segment_is_input(segment)) {
+		char place[SGPU_WHERE_MAX];
+
+		sgpu_reader_place(where, "data_type_info", place);
+		sgpu_reader_fault(reader, place, "offset", NULL, "an offset is for inputs, this segment is %s",
+				  direction);
+	}
+	for (int i = 0; i < SGPU_DMA_VARS; i++) {
+		bool input = i == SGPU_DMA_INPUT_HOST || i == SGPU_DMA_INPUT_DEVICE;
+
+		if (values[VARIABLES + i] &&
+		    !(input ? sgpu_segment_is_input(segment) : sgpu_segment_is_output(segment))) {
+			sgpu_reader_fault(reader, where, fields[VARIABLES + i], NULL,
+					  "this variable is for %s, this segment is %s", input ? "inputs" : "outputs",
+					  direction);
+		}
+	}
+}
+
+static void check_operation(struct sgpu_reader *reader, int index, const char *where)
+{
+	const struct sgpu_segment *segment = &reader->manifest->segments[index];
+	const struct sgpu_operation *operation;
+
+	if (segment->operation < 0 || reader->unsure[index] & SGPU_UNSURE_USE) {
+		return;
+	}
+	operation = &reader->manifest->operations[segment->operation];
+	for (int i = 0; i < operation->arg_count; i++) {
+		if (operation->args[i].segment == index) {
+			return;
+		}
+	}
+	sgpu_reader_fault(reader, where, "gpu_operation_id", NULL, "operation '%s' has no argument '%s'",
+			  operation->id, segment->id);
+}
+
+static void read_variables(struct sgpu_reader *reader, int index, const char *where, json_t *const *values)
+{
+	struct sgpu_segment *segment = &reader->manifest->segments[index];
+
+	for (int i = 0; i < SGPU_DMA_VARS; i++) {
+		if (!values[VARIABLES + i]) {
+			continue;
+		}
+		if (segment->sensitivity == SGPU_HIGH && !(reader->unsure[index] & SGPU_UNSURE_SENSITIVITY)) {
+			sgpu_reader_fault(reader, where, fields[VARIABLES + i], NULL,
+					  "a HIGH segment is sealed and never handed over as a variable");
+		}
+		sgpu_reader_variable(reader, where, (enum sgpu_dma_var)i, values[VARIABLES + i], segment);
+	}
+}
+
+void sgpu_reader_segment(struct sgpu_reader *reader, int index)
+{
+	struct sgpu_manifest *manifest = reader->manifest;
+	struct sgpu_segment *segment = &manifest->segments[index];
+	char where[SGPU_WHERE_MAX];
+	json_t *values[FIELDS];
+	int choice;
+
+	segment->id = "";
+	reader->unsure[index] |= SGPU_UNSURE_DIRECTION | SGPU_UNSURE_SENSITIVITY;
+	snprintf(where, sizeof(where), "/segments/%d", index);
+	if (!sgpu_reader_fields(reader, where, json_array_get(reader->segments, (size_t)index), fields, REQUIRED,
+				values)) {
+		return;
+	}
+	if (json_is_string(values[ID]) && json_string_length(values[ID]) <= SGPU_ID_MAX) {
+		segment->id = json_string_value(values[ID]);
+	}
+	choice = sgpu_reader_choice(reader, where, "sensitivity_level", values[SENSITIVITY], sensitivities, -1);
+	if (choice >= 0) {
+		segment->sensitivity = (enum sgpu_sensitivity)choice;
+		reader->unsure[index] &= (uint8_t)~SGPU_UNSURE_SENSITIVITY;
+	}
+	choice = sgpu_reader_choice(reader, where, "direction", values[DIRECTION], directions, -1);
+	if (choice >= 0) {
+		segment->direction = (enum sgpu_direction)choice;
+		reader->unsure[index] &= (uint8_t)~SGPU_UNSURE_DIRECTION;
+	}
+	if (values[OPERATION]) {
+		segment->operation = sgpu_reader_reference(reader, where, "gpu_operation_id", values[OPERATION],
+							   manifest->operation_ids, "an operation");
+	}
+	sgpu_reader_type(reader, where, values[TYPE], segment);
+	sgpu_reader_dependencies(reader, where, values[DEPENDENCIES]);
+	check_direction(reader, index, where, values);
+	check_operation(reader, index, where);
+	read_variables(reader, index, where, values);
+	if (segment->direction != SGPU_INTERMEDIATE) {
+		sgpu_reader_location(reader, where, "data_location_client", values[LOCATION], segment);
+	}
+}

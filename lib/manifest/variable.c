@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * client_dma_*_var: names of shell variables that the stage assigns. The assignments are evaluated by the caller's
+ * shell, so a name that means something to a shell, a loader or an interpreter is refused.
+ */
+#include <string.h>
+#include <strings.h>
+
+#include "manifest/reader.h"
+
+/* With a star: every name that starts so. */
+static const char *const meanings[] = {
+	"_", "BASH*", "CDPATH", "COLUMNS", "COMP_*", "CUDA_*", "DBUS_*", "DISPLAY", "DYLD_*", "EDITOR", "EMACS", "ENV",
+	"EUID", "EXECIGNORE", "FCEDIT", "FIGNORE", "FPATH", "FUNCNEST", "GCONV_PATH", "GETCONF_DIR", "GIT_*",
+	"GLIBC_TUNABLES", "GLOBIGNORE", "GREP_OPTIONS", "GROUPS", "HISTFILE", "HISTCMD", "HISTCONTROL", "HISTIGNORE",
+	"HISTSIZE", "HISTFILESIZE", "HISTTIMEFORMAT", "HOME", "HOSTALIASES", "HOSTNAME", "HOSTTYPE", "IFS", "IGNOREEOF",
+	"INPUTRC", "INSIDE_EMACS", "JAVA_*", "JDK_JAVA_OPTIONS", "KSH_*", "LANG", "LANGUAGE", "LC_*", "LD_*", "LESS*",
+	"LINENO", "LINES", "LOCALDOMAIN", "LOCPATH", "LOGNAME", "MACHTYPE", "MAIL*", "MALLOC_*", "MANPATH", "MAKEFLAGS",
+	"NIS_PATH", "NLSPATH", "NODE_*", "NVIDIA_*", "OLDPWD", "OPENSSL_*", "OPTARG", "OPTERR", "OPTIND", "OSTYPE",
+	"PAGER", "PATH", "PERL*", "PIPESTATUS", "POSIXLY_CORRECT", "PPID", "PROMPT_*", "PROMPT", "PS0", "PS1", "PS2",
+	"PS3", "PS4", "PWD", "PYTHON*", "RANDOM", "READLINE_*", "REPLY", "RESOLV_HOST_CONF", "RES_OPTIONS", "RUBY*",
+	"SECONDS", "SGPU_*", "SHELL", "SHELLOPTS", "SHLVL", "SRANDOM", "SSH_*", "SSL_*", "SUDO_*", "TERM*", "TIMEFORMAT",
+	"TMOUT", "TMPDIR", "TZ", "TZDIR", "UID", "USER", "VISUAL", "XDG_*", "ZDOTDIR", "ZSH*",
+};
+
+static bool has_meaning(const char *name)
+{
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(meanings); i++) {
+		size_t length = strlen(meanings[i]);
+
+		if (meanings[i][length - 1] == '*' ? strncmp(name, meanings[i], length - 1) == 0 :
+						     strcmp(name, meanings[i]) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool is_identifier(const char *name)
+{
+	static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_";
+	size_t first = strspn(name, letters);
+
+	return first && !name[strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789")];
+}
+
+void sgpu_reader_variable(struct sgpu_reader *reader, const char *where, enum sgpu_dma_var which, json_t *value,
+			  struct sgpu_segment *segment)
+{
+	const char *field = sgpu_dma_var_fields[which];
+	const char *name = sgpu_reader_string(reader, where, field, value);
+	char text[SGPU_VALUE_TEXT_MAX];
+	const json_t *other;
+
+	if (!name) {
+		return;
+	}
+	if (!is_identifier(name)) {
+		sgpu_reader_fault(reader, where, field, NULL,
+				  "%s is not the name of a shell variable: letters, digits and '_', no digit first",
+				  sgpu_reader_value(value, text));
+		return;
+	}
+	if (strlen(name) > SGPU_DMA_VAR_MAX) {
+		sgpu_reader_fault(reader, where, field, NULL, "%s has %zu bytes, a variable's name at most %d",
+				  sgpu_reader_value(value, text), strlen(name), (int)SGPU_DMA_VAR_MAX);
+		return;
+	}
+	if (has_meaning(name)) {
+		sgpu_reader_fault(reader, where, field, NULL, "'%s' has a meaning to shells or other programs", name);
+		return;
+	}
+	other = json_object_get(reader->variables, name);
+	if (other) {
+		sgpu_reader_fault(reader, where, field, NULL, "'%s' is a variable of segment '%s' already", name,
+				  json_string_value(other));
+		return;
+	}
+	if (json_object_set_new_nocheck(reader->variables, name, json_string_nocheck(segment->id)) < 0) {
+		reader->no_memory = true;
+	}
+	segment->dma_var[which] = name;
+}
