@@ -1,0 +1,256 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# check-docs.sh [CHECK...]: do manual pages, headers, library, README and sources say the same? Prints what does not,
+# and exits 1. Without a name, every check runs. SGPU_BUILD is the folder with the built programs.
+set -u
+export LC_ALL=C
+cd "$(dirname "$0")/.." || exit 1
+SGPU_BUILD=${SGPU_BUILD:-build}
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+
+# All faults go through one file, since much here runs in subshells.
+fault() {
+	printf '%s\n' "$*" >>"$work/faults"
+}
+
+# Each line of standard input is a fault, told after these words.
+faults_after() {
+	sed "s|^|$1|" >>"$work/faults"
+}
+
+tools() {
+	local main
+	for main in tools/sgpu-*/main.c; do
+		basename "$(dirname "$main")"
+	done
+}
+
+# The files of the project: what git knows and, before it does, what is new and not ignored.
+sources() {
+	if [ -e .git ]; then
+		git ls-files --cached --others --exclude-standard | while IFS= read -r file; do
+			[ ! -f "$file" ] || printf '%s\n' "$file"
+		done
+	else
+		find . -type f ! -path './build*' | sed 's|^\./||'
+	fi
+}
+
+# The flags that a page names with the macro Fl, as "o" and "-output".
+page_flags() {
+	awk '/^\./ {
+		flags = 0
+		for (i = 1; i <= NF; i++) {
+			word = $i
+			sub(/^\./, "", word)
+			gsub(/\\-/, "-", word)
+			gsub(/\\&/, "", word)
+			if (word == "Fl") { flags = 1; continue }
+			if (!flags) continue
+			if (word ~ /^-[a-z0-9][a-z0-9-]+$/ || word ~ /^[A-Za-z0-9]$/) print word
+			else flags = 0
+		}
+	}' "$1" | sort -u
+}
+
+tool_flags() {
+	{
+		printf '%s\n' h V -help -version
+		"$SGPU_BUILD/bin/$1" --list-options | awk -F '\t' '$2 != "" { print "-" $2; if ($3 != "") print $3 }'
+	} | sort -u
+}
+
+check_options() {
+	local tool page
+	for tool in $(tools); do
+		page=man/$tool.1
+		[ -e "$page" ] || { fault "'$page' is missing"; continue; }
+		page_flags "$page" >"$work/page"
+		tool_flags "$tool" >"$work/tool"
+		comm -13 "$work/page" "$work/tool" | faults_after "$page: not described: -"
+		comm -23 "$work/page" "$work/tool" | faults_after "$page: described, but $tool has no -"
+	done
+}
+
+check_verbs() {
+	local tool verb
+	for tool in $(tools); do
+		[ -e "man/$tool.1" ] || continue
+		"$SGPU_BUILD/bin/$tool" --list-options | awk -F '\t' '$2 == "" { print $1 }' >"$work/verbs"
+		while IFS= read -r verb; do
+			grep -Eq "^\..*\b(Cm|Ic|Nm|Ss|Sx)\b.*(^|[ \"])$verb([ \"]|$)" "man/$tool.1" ||
+				fault "man/$tool.1: the verb '$verb' is not described"
+			"$SGPU_BUILD/bin/$tool" "$verb" --help >"$work/help" 2>&1 || fault "$tool $verb --help fails"
+			grep -q '^Usage: ' "$work/help" || fault "$tool $verb --help shows no usage"
+		done <"$work/verbs"
+	done
+}
+
+# The table of exit statuses of a page: "0", its words, "1", its words ...
+exit_table() {
+	awk '/^\.Sh / { inside = /EXIT STATUS/ } inside && /^\.It/ { print $2; next } inside && !/^\./ { print }' "$1"
+}
+
+check_exits() {
+	local tool
+	[ -e man/sgpu.7 ] || { fault "'man/sgpu.7' is missing"; return; }
+	exit_table man/sgpu.7 >"$work/want"
+	[ "$(grep -cE '^[0-5]$' "$work/want")" -eq 6 ] || fault "man/sgpu.7: the table of exit statuses has not six rows"
+	for tool in $(tools); do
+		[ -e "man/$tool.1" ] || { fault "'man/$tool.1' is missing"; continue; }
+		exit_table "man/$tool.1" | grep -E '^[0-9]$' | tr '\n' ' ' >"$work/have"
+		[ "$(cat "$work/have")" = "0 1 2 3 4 5 " ] ||
+			fault "man/$tool.1: EXIT STATUS lists '$(cat "$work/have")' and not 0 to 5"
+	done
+}
+
+check_lint() {
+	mandoc -T lint man/*.[157] 2>&1 | faults_after ""
+}
+
+# Every page has its sections in the one order, and every page that it refers to is there or is another project's.
+check_pages() {
+	local page
+	for page in man/*.[157]; do
+		grep '^\.Sh ' "$page" | sed 's/^\.Sh //' | awk -v page="$page" '
+		BEGIN {
+			split("NAME,SYNOPSIS,DESCRIPTION,OPTIONS,FORMAT,ENVIRONMENT,FILES,EXIT STATUS,EXAMPLES," \
+				"SEE ALSO,STANDARDS,CAVEATS", names, ",")
+			for (i in names) place[names[i]] = i + 0
+		}
+		{ gsub(/"/, "") }
+		!($0 in place) { next }
+		place[$0] < last { print page ": section " $0 " is out of order" }
+		{ last = place[$0] }' | faults_after ""
+		grep -oE '^\.Xr sgpu[a-z-]* [0-9]' "$page" | while read -r _ name section; do
+			[ -e "man/$name.$section" ] || echo "$page: refers to $name($section), which is missing"
+		done | faults_after ""
+	done
+}
+
+# Symbols that are not the compiler's own.
+symbols() {
+	nm -g --defined-only "$SGPU_BUILD/libsgpu.a" 2>/dev/null | awk 'NF == 3 && $3 !~ /^__/ { print $2, $3 }' | sort -u
+}
+
+check_symbols() {
+	symbols >"$work/symbols"
+	[ -s "$work/symbols" ] || fault "'$SGPU_BUILD/libsgpu.a' defines nothing"
+	awk '$2 !~ /^sgpu_/ { print $2 }' "$work/symbols" | faults_after "libsgpu.a: exported, but not named sgpu_: "
+	awk '$1 ~ /[TWi]/ { print $2 }' "$work/symbols" | sort -u >"$work/defined"
+	cat include/sgpu/*.h | without_comments >"$work/headers"
+	grep -oE '(^|[^A-Za-z0-9_])sgpu_[a-z0-9_]+ *\(' "$work/headers" | grep -oE 'sgpu_[a-z0-9_]+' | sort -u >"$work/declared"
+	grep -oE 'static inline [^(]*' "$work/headers" | grep -oE 'sgpu_[a-z0-9_]+$' | sort -u >"$work/inline"
+	comm -23 "$work/declared" "$work/inline" | comm -23 - "$work/defined" |
+		faults_after "declared in a public header, but not in libsgpu.a: "
+}
+
+without_comments() {
+	sed -e 's|//.*||' | awk '{
+		line = $0
+		out = ""
+		while (line != "") {
+			if (inside) {
+				i = index(line, "*/")
+				if (!i) { line = ""; break }
+				line = substr(line, i + 2)
+				inside = 0
+			} else {
+				i = index(line, "/*")
+				if (!i) { out = out line; break }
+				out = out substr(line, 1, i - 1)
+				line = substr(line, i + 2)
+				inside = 1
+			}
+		}
+		print out
+	}'
+}
+
+check_headers() {
+	local header name
+	for header in include/sgpu/*.h; do
+		name=sgpu/$(basename "$header")
+		printf '#include <%s>\n#include <%s>\n' "$name" "$name" |
+			"${CC:-cc}" -std=c11 -Wall -Wextra -Werror -Iinclude -fsyntax-only -x c - >"$work/lines" 2>&1 ||
+			fault "<$name> does not compile alone as C: $(head -n 3 "$work/lines")"
+		printf '#include <%s>\n' "$name" |
+			"${CXX:-c++}" -std=c++17 -Wall -Wextra -Werror -Iinclude -fsyntax-only -x c++ - >"$work/lines" 2>&1 ||
+			fault "<$name> does not compile alone as C++: $(head -n 3 "$work/lines")"
+	done
+}
+
+# The session in README.md, as it stands there.
+readme_session() {
+	awk '/^<!-- session -->$/ { armed = 1; next } armed && /^```/ { if (inside) exit; inside = 1; next } inside' README.md
+}
+
+check_session() {
+	local lines
+	readme_session >"$work/session"
+	lines=$(wc -l <"$work/session")
+	if [ "$lines" -lt 10 ] || [ "$lines" -gt 30 ]; then
+		fault "README.md: the session has $lines lines, not 10 to 30"
+	fi
+	mkdir -p "$work/folder" "$work/run"
+	(
+		PATH=$(cd "$SGPU_BUILD/bin" && pwd):$PATH
+		export PATH XDG_RUNTIME_DIR=$work/run
+		cd "$work/folder" && umask 022 && bash -eu "$work/session"
+	) </dev/null >"$work/lines" 2>&1 || fault "README.md: the session fails: $(cat "$work/lines")"
+}
+
+# Links to files of the project lead somewhere.
+check_links() {
+	local file target
+	sources | grep '\.md$' >"$work/files"
+	while IFS= read -r file; do
+		grep -oE '\]\([^)#]+' "$file" | sed 's/^](//' | grep -vE '^[a-z]+:' >"$work/targets"
+		while IFS= read -r target; do
+			[ -e "$(dirname "$file")/$target" ] || fault "$file: the link '$target' leads nowhere"
+		done <"$work/targets"
+	done <"$work/files"
+	grep -q "^## $(sed -n 's/.*define SGPU_VERSION "\(.*\)"/\1/p' include/sgpu/version.h)" CHANGELOG.md ||
+		fault "CHANGELOG.md: has no section for the version in version.h"
+}
+
+check_shell() {
+	sources | grep -E '\.(sh|bash|bats)$|^\.ci/run$' >"$work/files"
+	xargs -d '\n' shellcheck -x -f gcc <"$work/files" 2>&1 | faults_after ""
+}
+
+# Words and paths that no file of the project may hold. They are put together here so as not to find themselves.
+check_words() {
+	local words
+	words="\\b(TO""DO|FIX""ME|XX""X|HA""CK)\\b|(^|[^A-Za-z0-9_.])/(wo""rk|fa""rm|ho""me)/"
+	sources | grep -vE '^LICENSE$|^tests/(fuzz/corpus|vectors)/' | xargs -d '\n' grep -nIE "$words" | faults_after ""
+}
+
+# The limits of the coding style, and a licence tag in every source.
+check_style() {
+	local file
+	sources | grep -E '\.(c|h)$' >"$work/files"
+	while IFS= read -r file; do
+		expand "$file" | awk -v file="$file" '
+		length($0) > 132 { print file ":" NR ": " length($0) " columns" }
+		/^\{/ { start = NR }
+		/^\}/ { if (start && NR - start > 80) print file ":" start ": a function of " NR - start " lines"; start = 0 }
+		END { if (NR > 600) print file ": " NR " lines" }' | faults_after ""
+	done <"$work/files"
+	sources | grep -E '\.(c|h|sh|bash|bats|py)$|^Makefile$|^\.ci/run$' | xargs -d '\n' grep -L 'SPDX-License-Identifier: Apache-2.0' |
+		sed 's/$/: no licence tag/' | faults_after ""
+}
+
+all=(options verbs exits lint pages symbols headers session links shell words style)
+: >"$work/faults"
+[ $# -gt 0 ] || set -- "${all[@]}"
+for check in "$@"; do
+	declare -F "check_$check" >/dev/null || {
+		echo "check-docs.sh: unknown check '$check': there are ${all[*]}" >&2
+		exit 2
+	}
+	"check_$check"
+done
+cat "$work/faults"
+[ ! -s "$work/faults" ]

@@ -1,0 +1,74 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# Documents and code say the same: see scripts/check-docs.sh.
+
+load helpers
+
+check() {
+	run -0 "$SGPU_TOP/scripts/check-docs.sh" "$1"
+	[ "$output" = "" ]
+}
+
+@test "every option of every verb is in its tool's page, and every flag in the page is an option" {
+	check options
+}
+
+@test "every verb is in its tool's page and shows its usage" {
+	check verbs
+}
+
+@test "every page lists the exit statuses 0 to 5" {
+	check exits
+}
+
+@test "mandoc finds nothing to say about the pages" {
+	requires mandoc
+	check lint
+}
+
+@test "the pages have their sections in order and refer to pages that exist" {
+	check pages
+}
+
+@test "the library exports only sgpu_ names, and all that the headers promise" {
+	check symbols
+}
+
+@test "every public header compiles alone, as C and as C++" {
+	requires cc c++
+	check headers
+}
+
+@test "the session in the README runs word for word" {
+	check session
+}
+
+@test "links lead somewhere and the change log knows the version" {
+	check links
+}
+
+@test "shellcheck finds nothing to say about the scripts" {
+	requires shellcheck
+	check shell
+}
+
+@test "no file holds a word or a path that does not belong in it" {
+	check words
+}
+
+@test "files, functions and lines keep to the limits of the style" {
+	check style
+}
+
+@test "an option without a description is found" {
+	mkdir -p tree/scripts tree/man tree/tools/sgpu-x build/bin
+	cp "$SGPU_TOP/scripts/check-docs.sh" tree/scripts/
+	touch tree/tools/sgpu-x/main.c
+	printf '#!/bin/sh\nprintf "do\\t\\t\\t\\tdoes\\ndo\\toutput\\to\\tFILE\\tthe file\\n"\n' >build/bin/sgpu-x
+	chmod +x build/bin/sgpu-x
+	printf '.Fl h Fl V Fl -help\n.It Fl -version , Fl o Ar FILE\n.Fl -gone\n' >tree/man/sgpu-x.1
+	SGPU_BUILD=$PWD/build run -1 tree/scripts/check-docs.sh options
+	assert_contains "$output" "not described: --output"
+	assert_contains "$output" "has no --gone"
+	[ "${#lines[@]}" -eq 2 ]
+}
