@@ -79,6 +79,8 @@ struct sgpu_batch_segment {
 	struct sgpu_location location;
 	bool has_sha256;          /* MASKING_NONE payloads: digest of the payload */
 	uint8_t sha256[SGPU_SHA256_SIZE];
+	/* the manifest's direction, after sgpu_batch_read_head; both for INPUT_OUTPUT */
+	bool input, output;
 	/* responses only */
 	int status;               /* SGPU_OK, or the code of what failed */
 	uint64_t actual_size;     /* actual_output_data_size_bytes */

@@ -118,7 +118,7 @@ static int check_segment(const struct sgpu_batch *batch, const struct sgpu_batch
 	return 0;
 }
 
-static int check_segments(const struct sgpu_batch *batch, const struct sgpu_manifest *manifest,
+static int check_segments(struct sgpu_batch *batch, const struct sgpu_manifest *manifest,
 			  struct sgpu_error *error)
 {
 	int wanted = 0;
@@ -128,7 +128,7 @@ static int check_segments(const struct sgpu_batch *batch, const struct sgpu_mani
 		high = high || manifest->segments[i].sensitivity == SGPU_HIGH;
 	}
 	for (int i = 0; i < batch->segment_count; i++) {
-		const struct sgpu_batch_segment *s = &batch->segments[i];
+		struct sgpu_batch_segment *s = &batch->segments[i];
 		const int at = sgpu_manifest_segment(manifest, s->id);
 		if (at < 0 || !belongs(&manifest->segments[at], batch->response)) {
 			return sgpu_fail(error, SGPU_EINVALID, "segment '%s' is not in the manifest%s", s->id,
@@ -138,6 +138,8 @@ static int check_segments(const struct sgpu_batch *batch, const struct sgpu_mani
 		if (code) {
 			return code;
 		}
+		s->input = sgpu_segment_is_input(&manifest->segments[at]);
+		s->output = sgpu_segment_is_output(&manifest->segments[at]);
 	}
 	if (wanted != batch->segment_count) { /* none is there twice, so some of the manifest's are not */
 		return sgpu_fail(error, SGPU_EINVALID, "%s has %d segments, the manifest has %d",
@@ -149,7 +151,7 @@ static int check_segments(const struct sgpu_batch *batch, const struct sgpu_mani
 	return 0;
 }
 
-static int check_manifest(const struct sgpu_batch *batch, const struct sgpu_manifest *manifest,
+static int check_manifest(struct sgpu_batch *batch, const struct sgpu_manifest *manifest,
 			  const struct sgpu_faults *faults, struct sgpu_error *error)
 {
 	if (faults->count) {
@@ -166,7 +168,7 @@ static int check_manifest(const struct sgpu_batch *batch, const struct sgpu_mani
 	return check_segments(batch, manifest, error);
 }
 
-static int check_head(const struct sgpu_batch *batch, struct sgpu_error *error)
+static int check_head(struct sgpu_batch *batch, struct sgpu_error *error)
 {
 	struct sgpu_manifest *manifest = NULL;
 	struct sgpu_faults faults = { 0 };
