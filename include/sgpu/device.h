@@ -40,7 +40,8 @@ struct sgpu_device_info {
 	char selector[32];       /* "cpu", "cuda:0" */
 	uint64_t memory_total, memory_free; /* bytes */
 	unsigned compute_units;  /* workers, or multiprocessors */
-	bool opens_on_device;    /* plaintext of HIGH segments never in host memory */
+	bool opens_on_device;    /* plaintext of HIGH segments is never in the host's memory; false on the CPU device,
+	                            whose memory is a part of it (open_chunks works on every device) */
 };
 
 struct sgpu_device_config {
@@ -75,6 +76,7 @@ struct sgpu_device_backend {
 	int (*stream_sync)(struct sgpu_stream *stream, struct sgpu_error *error);
 	int (*event_create)(struct sgpu_device *device, struct sgpu_event **event, struct sgpu_error *error);
 	void (*event_free)(struct sgpu_event *event);
+	int (*event_sync)(struct sgpu_event *event, struct sgpu_error *error);
 	int (*event_record)(struct sgpu_stream *stream, struct sgpu_event *event);
 	int (*stream_wait)(struct sgpu_stream *stream, struct sgpu_event *event);
 	int (*copy_in)(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size,
@@ -116,11 +118,14 @@ SGPU_MUST_CHECK int sgpu_event_create(struct sgpu_device *device, struct sgpu_ev
 				      struct sgpu_error *error);
 void sgpu_event_free(struct sgpu_event **event);
 /* The event completes when all work enqueued on the stream so far has; wait holds later work of a stream back
- * until then. An event is recorded before it is waited for, once. */
+ * until then. An event is recorded before it is waited for, once; it may be freed while work still waits for it. */
 SGPU_MUST_CHECK int sgpu_event_record(struct sgpu_stream *stream, struct sgpu_event *event);
+/* The calling thread waits for an event that was recorded. */
+SGPU_MUST_CHECK int sgpu_event_sync(struct sgpu_event *event, struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_stream_wait(struct sgpu_stream *stream, struct sgpu_event *event);
 
-/* Host memory must stay until the task has ended. Unit: bytes. */
+/* Host memory must stay until the task has ended. Unit: bytes. Here and below the task may be NULL; a range that is
+ * not in one allocation of the device is SGPU_EUSAGE at once. */
 SGPU_MUST_CHECK int sgpu_copy_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size,
 				 struct sgpu_task *task);
 SGPU_MUST_CHECK int sgpu_copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size,

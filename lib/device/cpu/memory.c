@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Device memory of the CPU device. Small blocks come from slabs and are reused; large ones have a mapping each, on
+ * huge pages where the kernel has them. Every block in use stands in a tree, so that addresses can be checked and
+ * nothing is left behind. None of it is dumped with a core or inherited by a child.
+ */
+#include <search.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <device/cpu/cpu.h>
+#include <device/host.h>
+
+#define SLAB ((uint64_t)4 << 20)
+#define SMALL_MAX ((uint64_t)SGPU_CPU_PAGE << (SGPU_CPU_CLASSES - 1))
+#define HUGE_PAGE ((uint64_t)2 << 20)
+/* From here on a request is held against the memory that the machine has at this moment. */
+#define LARGE_REQUEST ((uint64_t)64 << 20)
+
+/* The slack behind a block is poisoned for AddressSanitizer, so that a kernel that leaves its buffer is found. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SGPU_ASAN 1
+#endif
+#elif defined(__SANITIZE_ADDRESS__)
+#define SGPU_ASAN 1
+#endif
+#ifdef SGPU_ASAN
+#include <sanitizer/asan_interface.h>
+#define POISON(address, size) __asan_poison_memory_region(address, size)
+#define UNPOISON(address, size) __asan_unpoison_memory_region(address, size)
+#else
+#define POISON(address, size) ((void)0)
+#define UNPOISON(address, size) ((void)0)
+#endif
+
+static void *pointer(uint64_t address)
+{
+	return (void *)(uintptr_t)address;
+}
+
+/* Blocks are disjoint, so those that overlap are the same; a key of one byte finds the block around it. */
+static int compare(const void *a, const void *b)
+{
+	const struct sgpu_cpu_block *left = a, *right = b;
+
+	if (left->address + left->extent <= right->address) {
+		return -1;
+	}
+	return left->address >= right->address + right->extent ? 1 : 0;
+}
+
+static struct sgpu_cpu_block *lookup(struct sgpu_cpu_memory *memory, uint64_t address)
+{
+	struct sgpu_cpu_block key = { .address = address, .extent = 1 };
+	struct sgpu_cpu_block **node = tfind(&key, &memory->live, compare);
+
+	return node ? *node : NULL;
+}
+
+static uint64_t round_up(uint64_t size, uint64_t multiple)
+{
+	return (size + multiple - 1) / multiple * multiple;
+}
+
+/* Clears what was ever touched: pages that are not there hold nothing, and clearing them would make them. */
+static void clear(const struct sgpu_cpu_block *block)
+{
+	uint64_t address = block->address, size = round_up(block->size, SGPU_CPU_PAGE), done, length, page;
+	unsigned char present[256];
+
+	UNPOISON(pointer(address), block->extent);
+	if (size <= 16 * SGPU_CPU_PAGE) {
+		sgpu_wipe(pointer(address), size);
+		return;
+	}
+	for (done = 0; done < size; done += length) {
+		length = size - done;
+		length = length < sizeof(present) * SGPU_CPU_PAGE ? length : sizeof(present) * SGPU_CPU_PAGE;
+		if (mincore(pointer(address + done), length, present) != 0) {
+			memset(present, 1, sizeof(present));
+		}
+		for (page = 0; page * SGPU_CPU_PAGE < length; page++) {
+			if (present[page] & 1) {
+				sgpu_wipe(pointer(address + done + page * SGPU_CPU_PAGE), SGPU_CPU_PAGE);
+			}
+		}
+	}
+}
+
+static void *map(uint64_t size, bool huge)
+{
+	uint64_t extra = huge ? HUGE_PAGE : 0, start, head;
+	void *memory = mmap(NULL, size + extra, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (memory == MAP_FAILED) {
+		return NULL;
+	}
+	if (huge) {
+		start = round_up((uintptr_t)memory, HUGE_PAGE);
+		head = start - (uintptr_t)memory;
+		if (head > 0) {
+			munmap(memory, head);
+		}
+		if (extra > head) {
+			munmap(pointer(start + size), extra - head);
+		}
+		memory = pointer(start);
+		(void)madvise(memory, size, MADV_HUGEPAGE);
+	}
+	(void)madvise(memory, size, MADV_DONTDUMP);
+	(void)madvise(memory, size, MADV_DONTFORK);
+	return memory;
+}
+
+int sgpu_cpu_memory_open(struct sgpu_cpu_memory *memory, uint64_t limit, struct sgpu_error *error)
+{
+	memset(memory, 0, sizeof(*memory));
+	if (pthread_mutex_init(&memory->lock, NULL) != 0) {
+		return sgpu_fail_nomem(error);
+	}
+	memory->limit = limit ? limit : UINT64_MAX;
+	sgpu_host_memory(NULL, &memory->budget);
+	return SGPU_OK;
+}
+
+static int out_of_memory(uint64_t size, uint64_t left, struct sgpu_error *error)
+{
+	return sgpu_fail(error, SGPU_ENOMEM, "out of device memory: %llu bytes asked for, %llu available",
+			 (unsigned long long)size, (unsigned long long)left);
+}
+
+/* Memory is touched long after it was promised, so what was promised counts against what the machine had when
+ * nothing was, and a large request also against what it has now: a kill for lack of memory comes too late to tell
+ * anyone. */
+static int admit(struct sgpu_cpu_memory *memory, uint64_t size, struct sgpu_error *error)
+{
+	uint64_t available, left;
+
+	if (memory->used == 0 || size >= LARGE_REQUEST) {
+		sgpu_host_memory(NULL, &available);
+		if (memory->used == 0) {
+			memory->budget = available;
+		}
+		if (size > available) {
+			return out_of_memory(size, available, error);
+		}
+	}
+	left = memory->limit < memory->budget ? memory->limit : memory->budget;
+	left -= memory->used < left ? memory->used : left;
+	return size > left ? out_of_memory(size, left, error) : SGPU_OK;
+}
+
+static int class_of(uint64_t size)
+{
+	int class = 0;
+
+	while (((uint64_t)SGPU_CPU_PAGE << class) < size) {
+		class++;
+	}
+	return class;
+}
+
+static bool carve(struct sgpu_cpu_memory *memory, struct sgpu_cpu_block *block)
+{
+	struct sgpu_cpu_slab *slab;
+
+	if (!memory->slabs || memory->slab_used + block->extent > SLAB) {
+		slab = calloc(1, sizeof(*slab));
+		if (!slab) {
+			return false;
+		}
+		slab->memory = map(SLAB, false);
+		if (!slab->memory) {
+			free(slab);
+			return false;
+		}
+		slab->next = memory->slabs;
+		memory->slabs = slab;
+		memory->slab_used = 0;
+	}
+	block->address = (uintptr_t)memory->slabs->memory + memory->slab_used;
+	memory->slab_used += block->extent;
+	return true;
+}
+
+/* A block of pages for `size` bytes, or NULL; the lock is held. */
+static struct sgpu_cpu_block *obtain(struct sgpu_cpu_memory *memory, uint64_t size)
+{
+	struct sgpu_cpu_block *block;
+	int class;
+	bool done;
+
+	if (size <= SMALL_MAX) {
+		class = class_of(size);
+		block = memory->idle[class];
+		if (block) {
+			memory->idle[class] = block->next;
+			return block;
+		}
+	}
+	block = calloc(1, sizeof(*block));
+	if (!block) {
+		return NULL;
+	}
+	if (size <= SMALL_MAX) {
+		block->extent = (uint64_t)SGPU_CPU_PAGE << class_of(size);
+		done = carve(memory, block);
+	} else {
+		block->extent = round_up(size, size >= HUGE_PAGE ? HUGE_PAGE : SGPU_CPU_PAGE);
+		block->address = (uintptr_t)map(block->extent, size >= HUGE_PAGE);
+		done = block->address != 0;
+	}
+	if (!done) {
+		free(block);
+		return NULL;
+	}
+	return block;
+}
+
+/* Gives a cleared block back to where it came from; the lock is held. Frees the record of a large one. */
+static void discard(struct sgpu_cpu_memory *memory, struct sgpu_cpu_block *block)
+{
+	int class;
+
+	if (block->extent > SMALL_MAX) {
+		UNPOISON(pointer(block->address), block->extent);
+		munmap(pointer(block->address), block->extent);
+		free(block);
+		return;
+	}
+	POISON(pointer(block->address), block->extent);
+	class = class_of(block->extent);
+	block->next = memory->idle[class];
+	memory->idle[class] = block;
+}
+
+int sgpu_cpu_alloc(struct sgpu_device *device, uint64_t size, sgpu_devptr *address, struct sgpu_error *error)
+{
+	struct sgpu_cpu_memory *memory = &device->memory;
+	struct sgpu_cpu_block *block = NULL;
+	uint64_t pages;
+	int code;
+
+	if (size > INT64_MAX) {
+		return out_of_memory(size, memory->budget, error);
+	}
+	pages = round_up(size ? size : 1, SGPU_CPU_PAGE);
+	pthread_mutex_lock(&memory->lock);
+	code = admit(memory, pages, error);
+	if (code == SGPU_OK) {
+		block = obtain(memory, pages);
+		if (block && !tsearch(block, &memory->live, compare)) {
+			discard(memory, block);
+			block = NULL;
+		}
+		code = block ? SGPU_OK : out_of_memory(size, 0, error);
+	}
+	if (code == SGPU_OK) {
+		memory->used += pages;
+		block->size = size;
+		*address = block->address;
+		UNPOISON(pointer(block->address), size);
+		POISON(pointer(block->address + size), block->extent - size);
+	}
+	pthread_mutex_unlock(&memory->lock);
+	return code;
+}
+
+void sgpu_cpu_free(struct sgpu_device *device, sgpu_devptr address, uint64_t size)
+{
+	struct sgpu_cpu_memory *memory = &device->memory;
+	struct sgpu_cpu_block *block;
+
+	(void)size; /* the block knows */
+	pthread_mutex_lock(&memory->lock);
+	block = lookup(memory, address);
+	if (!block || block->address != address) {
+		pthread_mutex_unlock(&memory->lock);
+		return;
+	}
+	tdelete(block, &memory->live, compare);
+	pthread_mutex_unlock(&memory->lock);
+	clear(block);
+	pthread_mutex_lock(&memory->lock);
+	memory->used -= round_up(block->size ? block->size : 1, SGPU_CPU_PAGE);
+	discard(memory, block);
+	pthread_mutex_unlock(&memory->lock);
+}
+
+bool sgpu_cpu_owns(struct sgpu_device *device, sgpu_devptr address, uint64_t size)
+{
+	struct sgpu_cpu_block *block;
+	bool inside;
+
+	pthread_mutex_lock(&device->memory.lock);
+	block = lookup(&device->memory, address);
+	inside = block && address - block->address <= block->size && size <= block->size - (address - block->address);
+	pthread_mutex_unlock(&device->memory.lock);
+	return inside;
+}
+
+void sgpu_cpu_memory_figures(struct sgpu_cpu_memory *memory, uint64_t *total, uint64_t *available)
+{
+	uint64_t left;
+
+	sgpu_host_memory(total, available);
+	pthread_mutex_lock(&memory->lock);
+	left = memory->limit < memory->budget ? memory->limit : memory->budget;
+	left -= memory->used < left ? memory->used : left;
+	pthread_mutex_unlock(&memory->lock);
+	*total = *total < memory->limit ? *total : memory->limit;
+	*available = *available < left ? *available : left;
+}
+
+void sgpu_cpu_memory_close(struct sgpu_cpu_memory *memory)
+{
+	struct sgpu_cpu_block *block;
+	struct sgpu_cpu_slab *slab;
+	int class;
+
+	while (memory->live) {
+		block = *(struct sgpu_cpu_block **)memory->live;
+		tdelete(block, &memory->live, compare);
+		clear(block);
+		discard(memory, block);
+	}
+	for (class = 0; class < SGPU_CPU_CLASSES; class++) {
+		while ((block = memory->idle[class])) {
+			memory->idle[class] = block->next;
+			free(block);
+		}
+	}
+	while ((slab = memory->slabs)) {
+		memory->slabs = slab->next;
+		munmap(slab->memory, SLAB);
+		free(slab);
+	}
+	pthread_mutex_destroy(&memory->lock);
+}

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The table of backends, and the calls that go through it.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include <device/backends.h>
+
+static const struct sgpu_device_backend *const backends[] = { &sgpu_device_cpu, NULL };
+
+/* Devices that sgpu knows and that a build may lack: the word, and what to do about it. */
+static const struct {
+	const char *name, *title, *hint;
+} optional[] = {
+	{ "cuda", "CUDA", "use the device 'cpu', or a build of sgpu with CUDA" },
+};
+
+#define BACKEND(handle) (((const struct sgpu_device_object *)(const void *)(handle))->backend)
+
+const struct sgpu_device_backend *const *sgpu_device_backends(void)
+{
+	return backends;
+}
+
+/* "cuda" and "cuda:1" name the backend "cuda". */
+static bool names(const char *selector, const char *name)
+{
+	size_t length = strlen(name);
+
+	if (strncmp(selector, name, length) != 0) {
+		return false;
+	}
+	if (selector[length] == '\0') {
+		return true;
+	}
+	return selector[length] == ':' && selector[length + 1] != '\0' &&
+	       strspn(selector + length + 1, "0123456789") == strlen(selector + length + 1);
+}
+
+static int find(const char *selector, const struct sgpu_device_backend **backend, struct sgpu_error *error)
+{
+	struct sgpu_error ignored;
+	size_t i;
+
+	for (i = 0; backends[i]; i++) {
+		*backend = backends[i];
+		if (strcmp(selector, "auto") == 0 ? backends[i]->probe(&ignored) == 0
+						  : names(selector, backends[i]->name)) {
+			return SGPU_OK;
+		}
+	}
+	for (i = 0; i < SGPU_ARRAY_LENGTH(optional); i++) {
+		if (names(selector, optional[i].name)) {
+			sgpu_fail(error, SGPU_EUNAVAILABLE, "no device '%s': this build has no %s device", selector,
+				  optional[i].title);
+			sgpu_hint(error, "%s", optional[i].hint);
+			return SGPU_EUNAVAILABLE;
+		}
+	}
+	sgpu_fail(error, SGPU_EUSAGE, "'%s' names no device", selector);
+	sgpu_hint(error, "devices are 'cpu', 'cuda', 'cuda:N' and 'auto'");
+	return SGPU_EUSAGE;
+}
+
+int sgpu_device_open(const char *selector, const struct sgpu_device_config *config, struct sgpu_device **device,
+		     struct sgpu_error *error)
+{
+	static const struct sgpu_device_config standard;
+	const struct sgpu_device_backend *backend;
+	int code;
+
+	*device = NULL;
+	selector = selector ? selector : "auto";
+	code = find(selector, &backend, error);
+	if (code < 0) {
+		return code;
+	}
+	if (strcmp(selector, "auto") == 0) {
+		selector = backend->name;
+	}
+	code = backend->probe(error);
+	if (code < 0) {
+		return code;
+	}
+	return backend->open(selector, config ? config : &standard, device, error);
+}
+
+void sgpu_device_close(struct sgpu_device **device)
+{
+	if (device && *device) {
+		BACKEND(*device)->close(*device);
+		*device = NULL;
+	}
+}
+
+int sgpu_device_get_info(struct sgpu_device *device, struct sgpu_device_info *info, struct sgpu_error *error)
+{
+	memset(info, 0, sizeof(*info));
+	return BACKEND(device)->info(device, info, error);
+}
+
+int sgpu_device_alloc(struct sgpu_device *device, uint64_t size, sgpu_devptr *memory, struct sgpu_error *error)
+{
+	*memory = 0;
+	return BACKEND(device)->alloc(device, size, memory, error);
+}
+
+void sgpu_device_free(struct sgpu_device *device, sgpu_devptr *memory, uint64_t size)
+{
+	if (memory && *memory) {
+		BACKEND(device)->free(device, *memory, size);
+		*memory = 0;
+	}
+}
+
+int sgpu_stream_create(struct sgpu_device *device, struct sgpu_stream **stream, struct sgpu_error *error)
+{
+	*stream = NULL;
+	return BACKEND(device)->stream_create(device, stream, error);
+}
+
+void sgpu_stream_free(struct sgpu_stream **stream)
+{
+	if (stream && *stream) {
+		BACKEND(*stream)->stream_free(*stream);
+		*stream = NULL;
+	}
+}
+
+int sgpu_stream_sync(struct sgpu_stream *stream, struct sgpu_error *error)
+{
+	return BACKEND(stream)->stream_sync(stream, error);
+}
+
+int sgpu_event_create(struct sgpu_device *device, struct sgpu_event **event, struct sgpu_error *error)
+{
+	*event = NULL;
+	return BACKEND(device)->event_create(device, event, error);
+}
+
+void sgpu_event_free(struct sgpu_event **event)
+{
+	if (event && *event) {
+		BACKEND(*event)->event_free(*event);
+		*event = NULL;
+	}
+}
+
+int sgpu_event_record(struct sgpu_stream *stream, struct sgpu_event *event)
+{
+	return BACKEND(stream)->event_record(stream, event);
+}
+
+int sgpu_event_sync(struct sgpu_event *event, struct sgpu_error *error)
+{
+	return BACKEND(event)->event_sync(event, error);
+}
+
+int sgpu_stream_wait(struct sgpu_stream *stream, struct sgpu_event *event)
+{
+	return BACKEND(stream)->stream_wait(stream, event);
+}
+
+int sgpu_copy_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size, struct sgpu_task *task)
+{
+	return BACKEND(stream)->copy_in(stream, to, from, size, task);
+}
+
+int sgpu_copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size, struct sgpu_task *task)
+{
+	return BACKEND(stream)->copy_out(stream, to, from, size, task);
+}
+
+int sgpu_device_clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, struct sgpu_task *task)
+{
+	return BACKEND(stream)->clear(stream, memory, size, task);
+}
+
+int sgpu_device_open_chunks(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys, uint64_t first,
+			    bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
+{
+	return BACKEND(stream)->open_chunks(stream, keys, first, last, in, size, out, task);
+}
+
+int sgpu_device_seal_chunks(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys, uint64_t first,
+			    bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
+{
+	return BACKEND(stream)->seal_chunks(stream, keys, first, last, in, size, out, task);
+}
+
+int sgpu_device_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument, struct sgpu_task *task)
+{
+	return BACKEND(stream)->launch(stream, function, argument, task);
+}
+
+int sgpu_stream_callback(struct sgpu_stream *stream, void (*function)(void *argument), void *argument)
+{
+	return BACKEND(stream)->callback(stream, function, argument);
+}
+
+void sgpu_device_cancel(struct sgpu_device *device, bool cancel)
+{
+	BACKEND(device)->cancel(device, cancel);
+}

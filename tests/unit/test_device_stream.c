@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The CPU device: streams, events, tasks, cancelling.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include <sgpu/device.h>
+
+#include "unit.h"
+
+static struct sgpu_device *device;
+
+static struct sgpu_device *open_cpu(unsigned jobs)
+{
+	struct sgpu_device_config config = { .jobs = jobs };
+	struct sgpu_device *new = NULL;
+
+	CHECK(sgpu_device_open("cpu", &config, &new, NULL) == SGPU_OK);
+	return new;
+}
+
+struct log {
+	int order[256];
+	atomic_int count;
+};
+struct entry {
+	struct log *log;
+	int value, code;
+};
+
+static int note(struct sgpu_launch *launch, void *argument)
+{
+	struct entry *entry = argument;
+
+	CHECK(launch->device == device && launch->pool && launch->error);
+	entry->log->order[atomic_fetch_add(&entry->log->count, 1)] = entry->value;
+	return entry->code ? sgpu_fail(launch->error, entry->code, "entry %d fails", entry->value) : SGPU_OK;
+}
+
+static void note_call(void *argument)
+{
+	struct entry *entry = argument;
+
+	entry->log->order[atomic_fetch_add(&entry->log->count, 1)] = entry->value;
+}
+
+UNIT_TEST(work_of_a_stream_runs_in_order)
+{
+	static struct log log;
+	static struct entry entries[200];
+	static struct sgpu_task tasks[200];
+	struct sgpu_stream *stream;
+	int i;
+
+	device = open_cpu(4);
+	REQUIRE(sgpu_stream_create(device, &stream, NULL) == SGPU_OK);
+	for (i = 0; i < 200; i++) {
+		entries[i] = (struct entry){ &log, i, 0 };
+		if (i % 3 == 0) {
+			REQUIRE(sgpu_stream_callback(stream, note_call, &entries[i]) == SGPU_OK);
+		} else {
+			REQUIRE(sgpu_device_launch(stream, note, &entries[i], &tasks[i]) == SGPU_OK);
+		}
+	}
+	CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK);
+	CHECK(log.count == 200);
+	for (i = 0; i < 200; i++) {
+		CHECK(log.order[i] == i);
+		CHECK(tasks[i].code == SGPU_OK && tasks[i].begin_ns <= tasks[i].end_ns);
+		CHECK(i < 2 || i % 3 != 2 || tasks[i].begin_ns >= tasks[i - 1].end_ns);
+	}
+	sgpu_stream_free(&stream);
+	CHECK(stream == NULL);
+	sgpu_stream_free(&stream);
+	sgpu_device_close(&device);
+}
+
+UNIT_TEST(a_failed_task_does_not_stop_its_stream)
+{
+	static struct log log;
+	struct entry entries[3] = { { &log, 0, 0 }, { &log, 1, SGPU_EDEVICE }, { &log, 2, 0 } };
+	struct sgpu_task tasks[3] = { 0 };
+	struct sgpu_stream *stream;
+	int i;
+
+	device = open_cpu(2);
+	REQUIRE(sgpu_stream_create(device, &stream, NULL) == SGPU_OK);
+	for (i = 0; i < 3; i++) {
+		REQUIRE(sgpu_device_launch(stream, note, &entries[i], &tasks[i]) == SGPU_OK);
+	}
+	sgpu_stream_free(&stream);
+	CHECK(log.count == 3);
+	CHECK(tasks[0].code == SGPU_OK && tasks[2].code == SGPU_OK);
+	CHECK(tasks[1].code == SGPU_EDEVICE && tasks[1].error.code == SGPU_EDEVICE);
+	CHECK(strcmp(tasks[1].error.text, "entry 1 fails") == 0);
+	CHECK(tasks[1].end_ns >= tasks[1].begin_ns && tasks[1].begin_ns > 0);
+	sgpu_device_close(&device);
+}
+
+/* Each of two launches waits for the other: they end only if the streams run at once. */
+static pthread_barrier_t meeting;
+static int meet(struct sgpu_launch *launch, void *argument)
+{
+	(void)launch;
+	(void)argument;
+	pthread_barrier_wait(&meeting);
+	return SGPU_OK;
+}
+
+UNIT_TEST(streams_run_at_once)
+{
+	struct sgpu_stream *streams[3];
+	int i;
+
+	device = open_cpu(3);
+	pthread_barrier_init(&meeting, NULL, 3);
+	for (i = 0; i < 3; i++) {
+		REQUIRE(sgpu_stream_create(device, &streams[i], NULL) == SGPU_OK);
+		REQUIRE(sgpu_device_launch(streams[i], meet, NULL, NULL) == SGPU_OK);
+	}
+	for (i = 0; i < 3; i++) {
+		CHECK(sgpu_stream_sync(streams[i], NULL) == SGPU_OK);
+		sgpu_stream_free(&streams[i]);
+	}
+	pthread_barrier_destroy(&meeting);
+	sgpu_device_close(&device);
+}
+
+static atomic_int running, most;
+static int count_running(struct sgpu_launch *launch, void *argument)
+{
+	int now = atomic_fetch_add(&running, 1) + 1, seen = atomic_load(&most);
+	uint64_t end = sgpu_now_ns() + 200000;
+
+	(void)launch;
+	(void)argument;
+	while (now > seen && !atomic_compare_exchange_weak(&most, &seen, now)) {
+	}
+	while (sgpu_now_ns() < end) {
+	}
+	atomic_fetch_sub(&running, 1);
+	return SGPU_OK;
+}
+
+UNIT_TEST(no_more_compute_at_once_than_there_are_jobs)
+{
+	struct sgpu_stream *streams[40];
+	int i;
+
+	device = open_cpu(2);
+	for (i = 0; i < 40; i++) {
+		REQUIRE(sgpu_stream_create(device, &streams[i], NULL) == SGPU_OK);
+		REQUIRE(sgpu_device_launch(streams[i], count_running, NULL, NULL) == SGPU_OK);
+	}
+	for (i = 0; i < 40; i++) {
+		sgpu_stream_free(&streams[i]);
+	}
+	CHECK(most >= 1 && most <= 2);
+	sgpu_device_close(&device);
+}
+
+static void wait_flag(void *argument)
+{
+	while (!atomic_load((atomic_int *)argument)) {
+	}
+}
+
+UNIT_TEST(events_order_work_across_streams)
+{
+	static struct log log;
+	struct entry entries[3] = { { &log, 0, 0 }, { &log, 1, 0 }, { &log, 2, 0 } };
+	struct sgpu_stream *a, *b, *c;
+	struct sgpu_event *event;
+	atomic_int gate = 0;
+
+	device = open_cpu(4);
+	REQUIRE(sgpu_stream_create(device, &a, NULL) == SGPU_OK && sgpu_stream_create(device, &b, NULL) == SGPU_OK &&
+		sgpu_stream_create(device, &c, NULL) == SGPU_OK);
+	REQUIRE(sgpu_event_create(device, &event, NULL) == SGPU_OK);
+	CHECK(sgpu_stream_wait(b, event) == SGPU_EUSAGE);
+	CHECK(sgpu_event_sync(event, NULL) == SGPU_EUSAGE);
+	CHECK(sgpu_stream_callback(a, wait_flag, &gate) == SGPU_OK);
+	CHECK(sgpu_device_launch(a, note, &entries[0], NULL) == SGPU_OK);
+	CHECK(sgpu_event_record(a, event) == SGPU_OK);
+	CHECK(sgpu_event_record(a, event) == SGPU_EUSAGE);
+	CHECK(sgpu_stream_wait(b, event) == SGPU_OK);
+	CHECK(sgpu_stream_wait(c, event) == SGPU_OK);
+	CHECK(sgpu_device_launch(b, note, &entries[1], NULL) == SGPU_OK);
+	CHECK(sgpu_device_launch(c, note, &entries[2], NULL) == SGPU_OK);
+	CHECK(log.count == 0);
+	atomic_store(&gate, 1);
+	CHECK(sgpu_event_sync(event, NULL) == SGPU_OK);
+	CHECK(log.count >= 1 && log.order[0] == 0);
+	/* Freed while the streams may still wait for it, and waited for after it completed. */
+	CHECK(sgpu_stream_wait(a, event) == SGPU_OK);
+	sgpu_event_free(&event);
+	CHECK(event == NULL);
+	sgpu_stream_free(&c);
+	sgpu_stream_free(&b);
+	sgpu_stream_free(&a);
+	CHECK(log.count == 3);
+	sgpu_device_close(&device);
+}
+
+/* A lattice: stream i at step k waits for stream i - 1 at step k. With an error in the waiting, sums differ. */
+static int add_left(struct sgpu_launch *launch, void *argument)
+{
+	uint64_t *cell = argument;
+
+	(void)launch;
+	cell[0] += cell[-1];
+	return SGPU_OK;
+}
+
+UNIT_TEST(many_streams_and_many_events)
+{
+	enum { STREAMS = 300, STEPS = 20 };
+	static struct sgpu_stream *streams[STREAMS];
+	static uint64_t cell[STREAMS + 1];
+	struct sgpu_event *event = NULL, *next;
+	int i, k, bad = 0;
+
+	device = open_cpu(4);
+	cell[0] = 1;
+	for (i = 0; i < STREAMS; i++) {
+		REQUIRE(sgpu_stream_create(device, &streams[i], NULL) == SGPU_OK);
+	}
+	for (k = 0; k < STEPS; k++) {
+		for (i = 0; i < STREAMS; i++) {
+			bad += event && sgpu_stream_wait(streams[i], event) != SGPU_OK;
+			bad += sgpu_device_launch(streams[i], add_left, &cell[i + 1], NULL) != SGPU_OK;
+			bad += sgpu_event_create(device, &next, NULL) != SGPU_OK;
+			bad += sgpu_event_record(streams[i], next) != SGPU_OK;
+			sgpu_event_free(&event);
+			event = next;
+		}
+	}
+	CHECK(sgpu_event_sync(event, NULL) == SGPU_OK);
+	sgpu_event_free(&event);
+	for (i = 0; i < STREAMS; i++) {
+		sgpu_stream_free(&streams[i]);
+	}
+	CHECK(bad == 0);
+	CHECK(cell[1] == STEPS && cell[2] == STEPS * (STEPS + 1) / 2);
+	sgpu_device_close(&device);
+}
+
+UNIT_TEST(copies_and_clears_of_all_sizes)
+{
+	static const size_t sizes[] = { 0, 1, 4096, 65536, 65537, 1 << 20, (5 << 20) + 3 };
+	unsigned char *in = malloc(6 << 20), *out = malloc(6 << 20);
+	struct sgpu_task tasks[3];
+	struct sgpu_stream *stream;
+	sgpu_devptr memory;
+	size_t i, k;
+
+	device = open_cpu(3);
+	REQUIRE(sgpu_stream_create(device, &stream, NULL) == SGPU_OK);
+	for (i = 0; i < SGPU_ARRAY_LENGTH(sizes); i++) {
+		memset(tasks, 0, sizeof(tasks));
+		for (k = 0; k < sizes[i]; k++) {
+			in[k] = (unsigned char)(k * 7 + k / 251);
+		}
+		memset(out, 0xff, 6 << 20);
+		REQUIRE(sgpu_device_alloc(device, sizes[i] + 100, &memory, NULL) == SGPU_OK);
+		CHECK(sgpu_copy_in(stream, memory + 100, in, sizes[i], &tasks[0]) == SGPU_OK);
+		CHECK(sgpu_copy_out(stream, out, memory + 100, sizes[i], &tasks[1]) == SGPU_OK);
+		CHECK(sgpu_device_clear(stream, memory + 100, sizes[i], &tasks[2]) == SGPU_OK);
+		CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK);
+		CHECK(tasks[0].code == 0 && tasks[1].code == 0 && tasks[2].code == 0);
+		CHECK(memcmp(in, out, sizes[i]) == 0 && out[sizes[i]] == 0xff);
+		CHECK(sgpu_copy_out(stream, out, memory + 100, sizes[i], NULL) == SGPU_OK);
+		CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK);
+		for (k = 0; k < sizes[i] && out[k] == 0; k++) {
+		}
+		CHECK(k == sizes[i]);
+		sgpu_device_free(device, &memory, sizes[i] + 100);
+	}
+	sgpu_stream_free(&stream);
+	sgpu_device_close(&device);
+	free(in);
+	free(out);
+}
+
+UNIT_TEST(ranges_that_are_not_allocated_are_refused)
+{
+	char host[64] = { 0 };
+	struct sgpu_task task = { 0 };
+	struct sgpu_stream *stream;
+	sgpu_devptr memory, old;
+
+	device = open_cpu(1);
+	REQUIRE(sgpu_stream_create(device, &stream, NULL) == SGPU_OK);
+	REQUIRE(sgpu_device_alloc(device, 64, &memory, NULL) == SGPU_OK);
+	CHECK(sgpu_copy_in(stream, memory + 1, host, 64, &task) == SGPU_EUSAGE && task.code == SGPU_EUSAGE);
+	CHECK(sgpu_copy_in(stream, 0, host, 1, &task) == SGPU_EUSAGE);
+	CHECK(sgpu_copy_in(stream, (uintptr_t)host, host, 1, NULL) == SGPU_EUSAGE);
+	CHECK(sgpu_copy_out(stream, host, memory + 65, 0, NULL) == SGPU_EUSAGE);
+	CHECK(sgpu_copy_out(stream, host, memory, UINT64_MAX, NULL) == SGPU_EUSAGE);
+	CHECK(sgpu_device_clear(stream, memory - 1, 1, NULL) == SGPU_EUSAGE);
+	CHECK(sgpu_copy_in(stream, memory + 64, host, 0, NULL) == SGPU_OK);
+	old = memory;
+	CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK);
+	sgpu_device_free(device, &memory, 64);
+	CHECK(sgpu_copy_in(stream, old, host, 1, NULL) == SGPU_EUSAGE);
+	sgpu_stream_free(&stream);
+	sgpu_device_close(&device);
+}
+
+static void never(void *argument, uint64_t begin, uint64_t end)
+{
+	(void)argument;
+	(void)begin;
+	(void)end;
+}
+
+static int long_kernel(struct sgpu_launch *launch, void *argument)
+{
+	int code = SGPU_OK;
+
+	atomic_store((atomic_int *)argument, 1);
+	while (code == SGPU_OK) {
+		code = sgpu_pool_for(launch->pool, 100, 1, never, NULL);
+	}
+	return code;
+}
+
+UNIT_TEST(cancel_stops_what_runs_and_what_comes_until_it_is_lifted)
+{
+	static struct log log;
+	struct entry entry = { &log, 0, 0 };
+	struct sgpu_task tasks[3] = { 0 };
+	struct sgpu_stream *stream;
+	atomic_int started = 0;
+
+	device = open_cpu(2);
+	REQUIRE(sgpu_stream_create(device, &stream, NULL) == SGPU_OK);
+	CHECK(sgpu_device_launch(stream, long_kernel, &started, &tasks[0]) == SGPU_OK);
+	CHECK(sgpu_device_launch(stream, note, &entry, &tasks[1]) == SGPU_OK);
+	wait_flag(&started);
+	sgpu_device_cancel(device, true);
+	CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK);
+	CHECK(tasks[0].code == SGPU_ECANCELED && tasks[1].code == SGPU_ECANCELED && log.count == 0);
+	CHECK(tasks[1].error.text[0] != '\0');
+	sgpu_device_cancel(device, false);
+	CHECK(sgpu_device_launch(stream, note, &entry, &tasks[2]) == SGPU_OK);
+	CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK);
+	CHECK(tasks[2].code == SGPU_OK && log.count == 1);
+	sgpu_stream_free(&stream);
+	sgpu_device_close(&device);
+}
+
+int main(void)
+{
+	UNIT_RUN(work_of_a_stream_runs_in_order);
+	UNIT_RUN(a_failed_task_does_not_stop_its_stream);
+	UNIT_RUN(streams_run_at_once);
+	UNIT_RUN(no_more_compute_at_once_than_there_are_jobs);
+	UNIT_RUN(events_order_work_across_streams);
+	UNIT_RUN(many_streams_and_many_events);
+	UNIT_RUN(copies_and_clears_of_all_sizes);
+	UNIT_RUN(ranges_that_are_not_allocated_are_refused);
+	UNIT_RUN(cancel_stops_what_runs_and_what_comes_until_it_is_lifted);
+	return unit_done();
+}
