@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * black_scholes: prices of European call and put options (F. Black and M. Scholes, 1973), computed in f64 and rounded
+ * once to f32.
+ */
+/* Nothing here looks at the exception flags or errno; to keep them would keep gcc from using vectors. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("no-trapping-math", "no-math-errno")
+#endif
+#include "ops/cpu/math64.h"
+#include "ops/ops_private.h"
+
+enum { PRICE, STRIKE, YEARS, CALL, PUT };
+enum { RATE, VOLATILITY };
+enum { BLOCK = 256, GRAIN = 16384 };
+
+static const struct sgpu_op_argument args[] = {
+	{ "price", false, SGPU_TYPE_BIT(SGPU_F32), 1, SGPU_RANK_MAX, "price of the share" },
+	{ "strike", false, SGPU_TYPE_BIT(SGPU_F32), 1, SGPU_RANK_MAX, "price at which the option is exercised" },
+	{ "years", false, SGPU_TYPE_BIT(SGPU_F32), 1, SGPU_RANK_MAX, "time until then" },
+	{ "output_call", true, SGPU_TYPE_BIT(SGPU_F32), 1, SGPU_RANK_MAX, "prices of the calls" },
+	{ "output_put", true, SGPU_TYPE_BIT(SGPU_F32), 1, SGPU_RANK_MAX, "prices of the puts" },
+	{ NULL, false, 0, 0, 0, NULL },
+};
+
+static const struct sgpu_op_param params[] = {
+	{ "rate", SGPU_PARAM_NUMBER, true, -1.0, 1.0, 0.0, NULL, "riskless interest a year, compounded continuously" },
+	{ "volatility", SGPU_PARAM_NUMBER, true, 0.0, 100.0, 0.0, NULL, "standard deviation of the return a year" },
+	{ NULL, SGPU_PARAM_NUMBER, false, 0.0, 0.0, 0.0, NULL, NULL },
+};
+
+static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
+{
+	sgpu_ops_same_type(call, report, PRICE, STRIKE);
+	sgpu_ops_same_type(call, report, PRICE, YEARS);
+	if (!call->present[CALL] && !call->present[PUT]) {
+		sgpu_op_fault(report, NULL, NULL, "one of 'output_call' and 'output_put' must be given");
+	}
+	call->type[CALL] = call->type[PRICE];
+	call->type[PUT] = call->type[PRICE];
+}
+
+/* One block, in the form of arrays so that each loop vectorises. */
+struct block {
+	double price[BLOCK], strike[BLOCK], years[BLOCK], deviation[BLOCK], call[BLOCK], put[BLOCK];
+};
+
+SGPU_CLONES_ATTR static void prepare(struct block *b, double volatility)
+{
+	for (int i = 0; i < BLOCK; i++) {
+		b->deviation[i] = volatility * sqrt(b->years[i]);
+	}
+}
+
+/* Without deviation (no time left, or no volatility) only the sign of the forward value counts: the bound of
+ * 40 standard deviations, where the tail is 0 for certain, gives just that. */
+SGPU_INLINE double bounded(double d)
+{
+	return d > 40.0 ? 40.0 : d < -40.0 ? -40.0 : d;
+}
+
+SGPU_CLONES_ATTR static void evaluate(struct block *b, double rate)
+{
+	for (int i = 0; i < BLOCK; i++) {
+		double price = b->price[i], strike = b->strike[i], deviation = b->deviation[i];
+		double discounted = strike * sgpu_math_exp(-rate * b->years[i]);
+		double ratio = price / discounted;
+		double inside = ratio > 1e-150 && ratio < 1e150 ? ratio : 1.0;
+		double moneyness = ratio > 1.0 ? 1e9 : ratio < 1.0 ? -1e9 : 0.0;
+		double safe = deviation > 1e-150 ? deviation : 1.0;
+		double d1 = sgpu_math_log(inside) / safe + 0.5 * safe;
+		double d2;
+		double tail1, tail2;
+
+		d1 = deviation > 1e-150 && inside == ratio ? d1 : moneyness;
+		d2 = bounded(d1 - deviation);
+		d1 = bounded(d1);
+		tail1 = sgpu_math_normal_tail(d1 < 0.0 ? -d1 : d1);
+		tail2 = sgpu_math_normal_tail(d2 < 0.0 ? -d2 : d2);
+		b->call[i] = price * (d1 < 0.0 ? tail1 : 1.0 - tail1) - discounted * (d2 < 0.0 ? tail2 : 1.0 - tail2);
+		b->put[i] = discounted * (d2 < 0.0 ? 1.0 - tail2 : tail2) - price * (d1 < 0.0 ? 1.0 - tail1 : tail1);
+	}
+}
+
+/* A price is not below 0, whatever rounding did; inputs without a meaning give NaN. */
+SGPU_CLONES_ATTR static void finish(struct block *b)
+{
+	for (int i = 0; i < BLOCK; i++) {
+		int good = (b->price[i] >= 0.0) & (b->strike[i] >= 0.0) & (b->years[i] >= 0.0);
+
+		b->call[i] = b->call[i] < 0.0 ? 0.0 : b->call[i];
+		b->put[i] = b->put[i] < 0.0 ? 0.0 : b->put[i];
+		b->call[i] = good ? b->call[i] : (double)NAN;
+		b->put[i] = good ? b->put[i] : (double)NAN;
+	}
+}
+
+static void body(void *argument, uint64_t begin, uint64_t end)
+{
+	const struct sgpu_op_call *call = argument;
+	struct block b;
+
+	memset(&b, 0, sizeof(b));
+	for (uint64_t at = begin; at < end; at += BLOCK) {
+		uint64_t count = end - at < BLOCK ? end - at : BLOCK;
+
+		sgpu_ops_load_f64(SGPU_F32, call->data[PRICE], at, count, b.price);
+		sgpu_ops_load_f64(SGPU_F32, call->data[STRIKE], at, count, b.strike);
+		sgpu_ops_load_f64(SGPU_F32, call->data[YEARS], at, count, b.years);
+		prepare(&b, call->param[VOLATILITY].number);
+		evaluate(&b, call->param[RATE].number);
+		finish(&b);
+		if (call->data[CALL]) {
+			sgpu_ops_store_f64(SGPU_F32, call->data[CALL], at, count, b.call);
+		}
+		if (call->data[PUT]) {
+			sgpu_ops_store_f64(SGPU_F32, call->data[PUT], at, count, b.put);
+		}
+	}
+	sgpu_wipe(&b, sizeof(b));
+}
+
+static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+{
+	return sgpu_ops_for(pool, sgpu_ops_count(&call->type[PRICE]), GRAIN, body, call, error);
+}
+
+const struct sgpu_op sgpu_op_black_scholes = {
+	.name = "black_scholes",
+	.help = "prices of European call and put options",
+	.args = args,
+	.params = params,
+	.infer = infer,
+	.cpu = cpu,
+};

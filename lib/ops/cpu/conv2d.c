@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * conv2d: convolution of images, as neural networks mean it (correlation: the kernel is not flipped), on f32.
+ *
+ * Every element of the output starts with its bias and adds input * weight in the order channel, row, column of the
+ * kernel; what the padding stands for is 0. A tile of one output row is computed for several output channels at once.
+ */
+#include <string.h>
+
+#include "ops/ops_private.h"
+
+enum { INPUT, WEIGHTS, BIAS, OUTPUT };
+enum { STRIDE, PADDING, DILATION };
+enum {
+	STEP_MAX = 1024,  /* of stride, padding and dilation */
+	TILE = 32,        /* elements of an output row */
+	CHANNELS = 4,     /* output channels at once */
+	GRAIN_WORK = 1 << 18,
+};
+
+#define F32 SGPU_TYPE_BIT(SGPU_F32)
+
+static const struct sgpu_op_argument args[] = {
+	{ "input", false, F32, 4, 4, "images: [n, channels, height, width]" },
+	{ "weights", false, F32, 4, 4, "kernels: [output channels, channels, kernel height, kernel width]" },
+	{ "bias", true, F32, 1, 1, "[output channels]" },
+	{ "output", false, F32, 4, 4, "[n, output channels, output height, output width]" },
+	{ NULL, false, 0, 0, 0, NULL },
+};
+
+static const struct sgpu_op_param params[] = {
+	{ "stride", SGPU_PARAM_INTEGER, false, 1, STEP_MAX, 1, NULL, "input elements from one output to the next" },
+	{ "padding", SGPU_PARAM_INTEGER, false, 0, STEP_MAX, 0, NULL, "zeros around the image on each side" },
+	{ "dilation", SGPU_PARAM_INTEGER, false, 1, STEP_MAX, 1, NULL, "input elements from one weight to the next" },
+	{ NULL, SGPU_PARAM_NUMBER, false, 0.0, 0.0, 0.0, NULL, NULL },
+};
+
+/* The output's extent along one dimension, or 0 when the kernel does not fit. */
+static uint64_t extent(const struct sgpu_op_call *call, int dimension)
+{
+	uint64_t stride = (uint64_t)call->param[STRIDE].number, dilation = (uint64_t)call->param[DILATION].number;
+	uint64_t kernel = call->type[WEIGHTS].shape[dimension], reach, padded;
+
+	if (kernel == 0 || !sgpu_mul_u64(kernel - 1, dilation, &reach)) {
+		return 0;
+	}
+	padded = call->type[INPUT].shape[dimension] + 2 * (uint64_t)call->param[PADDING].number;
+	return padded > reach ? (padded - reach - 1) / stride + 1 : 0;
+}
+
+static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
+{
+	const struct sgpu_type *input = &call->type[INPUT], *weights = &call->type[WEIGHTS];
+	uint64_t shape[4] = { input->shape[0], weights->shape[0], extent(call, 2), extent(call, 3) };
+
+	if (input->shape[1] != weights->shape[1]) {
+		sgpu_op_fault(report, "weights", NULL, "has %llu channels, but 'input' has %llu",
+			      (unsigned long long)weights->shape[1], (unsigned long long)input->shape[1]);
+	}
+	if (shape[2] == 0 || shape[3] == 0) {
+		sgpu_op_fault(report, "weights", NULL, "a kernel of %llu x %llu does not fit into the padded image",
+			      (unsigned long long)weights->shape[2], (unsigned long long)weights->shape[3]);
+	}
+	if (call->present[BIAS] && call->type[BIAS].dtype == SGPU_NONE) {
+		call->type[BIAS] = sgpu_ops_type(SGPU_F32, 1, &weights->shape[0]);
+	}
+	if (call->present[BIAS] && call->type[BIAS].shape[0] != weights->shape[0]) {
+		sgpu_op_fault(report, "bias", NULL, "has %llu elements, but 'weights' has %llu output channels",
+			      (unsigned long long)call->type[BIAS].shape[0], (unsigned long long)weights->shape[0]);
+	}
+	call->type[OUTPUT] = sgpu_ops_type(SGPU_F32, 4, shape);
+}
+
+struct job {
+	const float *input, *weights, *bias;
+	float *output;
+	uint64_t channels, height, width;          /* of the input */
+	uint64_t outputs, out_height, out_width;
+	uint64_t kernel_height, kernel_width;
+	int64_t stride, padding, dilation;
+};
+
+/* A tile under work: `lines` output channels from `first` on, `count` elements of the output row `row` from `x` on. */
+struct tile {
+	uint64_t image, first, lines, row, x, count;
+};
+
+/* The elements of one input row that one column of the kernel meets, 0 outside; in place where they are adjacent. */
+SGPU_INLINE const float *gather(const struct job *job, const float *row, int64_t from, uint64_t count, float *buffer)
+{
+	int64_t width = (int64_t)job->width, stride = job->stride;
+
+	if (row && stride == 1 && from >= 0 && from + TILE <= width) {
+		return row + from;
+	}
+	for (int64_t i = 0; i < (int64_t)count; i++) {
+		int64_t at = from + i * stride;
+
+		buffer[i] = row && at >= 0 && at < width ? row[at] : 0.0f;
+	}
+	return buffer;
+}
+
+SGPU_CLONES_ATTR static void accumulate(const struct job *job, const struct tile *t, float sums[CHANNELS][TILE],
+					float *buffer)
+{
+	uint64_t kernel = job->kernel_height * job->kernel_width;
+	const float *weights = job->weights + t->first * job->channels * kernel;
+	uint64_t line = t->lines == CHANNELS ? job->channels * kernel : 0;
+
+	for (uint64_t c = 0; c < job->channels; c++) {
+		const float *image = job->input + (t->image * job->channels + c) * job->height * job->width;
+
+		for (uint64_t k = 0; k < kernel; k++) {
+			int64_t y = (int64_t)t->row * job->stride - job->padding +
+				    (int64_t)(k / job->kernel_width) * job->dilation;
+			int64_t x = (int64_t)t->x * job->stride - job->padding +
+				    (int64_t)(k % job->kernel_width) * job->dilation;
+			const float *row = y >= 0 && y < (int64_t)job->height ? image + y * (int64_t)job->width : NULL;
+			const float *in = gather(job, row, x, t->count, buffer);
+			const float *w = weights + c * kernel + k;
+
+			for (int i = 0; i < TILE; i++) {
+				sums[0][i] += in[i] * w[0];
+				sums[1][i] += in[i] * w[line];
+				sums[2][i] += in[i] * w[2 * line];
+				sums[3][i] += in[i] * w[3 * line];
+			}
+		}
+	}
+}
+
+static void compute(const struct job *job, const struct tile *t, float sums[CHANNELS][TILE], float *buffer)
+{
+	for (uint64_t o = 0; o < CHANNELS; o++) {
+		float bias = job->bias && o < t->lines ? job->bias[t->first + o] : 0.0f;
+
+		for (int i = 0; i < TILE; i++) {
+			sums[o][i] = bias;
+		}
+	}
+	accumulate(job, t, sums, buffer);
+	for (uint64_t o = 0; o < t->lines; o++) {
+		uint64_t plane = t->image * job->outputs + t->first + o;
+
+		memcpy(job->output + (plane * job->out_height + t->row) * job->out_width + t->x, sums[o],
+		       t->count * sizeof(float));
+	}
+}
+
+/* Items are (image, group of output channels, output row). A group that is not full goes channel by channel. */
+static void body(void *argument, uint64_t begin, uint64_t end)
+{
+	const struct job *job = argument;
+	uint64_t groups = (job->outputs + CHANNELS - 1) / CHANNELS;
+	float sums[CHANNELS][TILE], buffer[TILE] = { 0 };
+
+	for (uint64_t item = begin; item < end; item++) {
+		uint64_t group = item / job->out_height % groups, first = group * CHANNELS;
+		uint64_t left = job->outputs - first, step = left < CHANNELS ? 1 : CHANNELS;
+		struct tile t = { .image = item / job->out_height / groups, .row = item % job->out_height };
+
+		for (t.first = first; t.first < first + (left < CHANNELS ? left : CHANNELS); t.first += step) {
+			t.lines = step;
+			for (t.x = 0; t.x < job->out_width; t.x += TILE) {
+				t.count = job->out_width - t.x < TILE ? job->out_width - t.x : TILE;
+				compute(job, &t, sums, buffer);
+			}
+		}
+	}
+	sgpu_wipe(sums, sizeof(sums));
+	sgpu_wipe(buffer, sizeof(buffer));
+}
+
+static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+{
+	const uint64_t *in = call->type[INPUT].shape, *kernel = call->type[WEIGHTS].shape;
+	const uint64_t *out = call->type[OUTPUT].shape;
+	struct job job = {
+		.input = call->data[INPUT], .weights = call->data[WEIGHTS], .bias = call->data[BIAS],
+		.output = call->data[OUTPUT],
+		.channels = in[1], .height = in[2], .width = in[3],
+		.outputs = out[1], .out_height = out[2], .out_width = out[3],
+		.kernel_height = kernel[2], .kernel_width = kernel[3],
+		.stride = (int64_t)call->param[STRIDE].number,
+		.padding = (int64_t)call->param[PADDING].number,
+		.dilation = (int64_t)call->param[DILATION].number,
+	};
+	uint64_t work = in[1] * kernel[2] * kernel[3] * CHANNELS * out[3] + 1;
+
+	return sgpu_ops_for(pool, in[0] * ((out[1] + CHANNELS - 1) / CHANNELS) * out[2],
+			    work < GRAIN_WORK ? GRAIN_WORK / work + 1 : 1, body, &job, error);
+}
+
+const struct sgpu_op sgpu_op_conv2d = {
+	.name = "conv2d",
+	.help = "convolution of images",
+	.args = args,
+	.params = params,
+	.infer = infer,
+	.cpu = cpu,
+};

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gaussian3d: smoothing of a volume by a Gaussian, one axis after the other; voxels outside count as the nearest one
+ * inside. Sums are made in the element type, from the centre outwards, pairs first: c*w0 + (l1+r1)*w1 + ...
+ */
+#include "ops/cpu/math64.h"
+#include "ops/ops_private.h"
+
+enum { INPUT, OUTPUT };
+enum { SIGMA, TRUNCATE };
+enum {
+	SIGMA_MAX = 64,
+	TRUNCATE_MAX = 8,
+	RADIUS_MAX = SIGMA_MAX * TRUNCATE_MAX,
+	TILE = 512,       /* voxels of a row that are worked on at a time */
+	GRAIN = 1 << 15,  /* voxels of a piece, about */
+};
+
+static const struct sgpu_op_argument args[] = {
+	{ "input", false, SGPU_TYPES_FLOAT, 3, 3, "volume" },
+	{ "output", false, SGPU_TYPES_FLOAT, 3, 3, "smoothed volume, same type" },
+	{ NULL, false, 0, 0, 0, NULL },
+};
+
+static const struct sgpu_op_param params[] = {
+	{ "sigma", SGPU_PARAM_NUMBER, true, 0.01, SIGMA_MAX, 1.0, NULL, "standard deviation in voxels" },
+	{ "truncate", SGPU_PARAM_NUMBER, false, 0.5, TRUNCATE_MAX, 4.0, NULL,
+	  "standard deviations after which the kernel ends" },
+	{ NULL, SGPU_PARAM_NUMBER, false, 0.0, 0.0, 0.0, NULL, NULL },
+};
+
+static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
+{
+	(void)report;
+	call->type[OUTPUT] = call->type[INPUT];
+}
+
+/* One volume, for what stands between the passes. */
+static uint64_t scratch(const struct sgpu_op_call *call)
+{
+	return sgpu_ops_count(&call->type[INPUT]) * sgpu_dtype_size(call->type[INPUT].dtype);
+}
+
+struct job {
+	uint64_t shape[3];
+	uint64_t along, step;     /* of the axis: voxels, and elements from one to the next */
+	const void *in;
+	void *out;
+	int radius;
+	double weight[RADIUS_MAX + 1];
+	float weight_f32[RADIUS_MAX + 1];
+};
+
+/* Weights sum to 1: centre + 2 * the others. */
+static void make_weights(struct job *job, double sigma, double truncate)
+{
+	double sum = 1.0;
+
+	job->radius = (int)(truncate * sigma + 0.5);
+	for (int k = 0; k <= job->radius; k++) {
+		job->weight[k] = sgpu_math_exp(-0.5 * ((double)k / sigma) * ((double)k / sigma));
+		sum += k ? 2.0 * job->weight[k] : 0.0;
+	}
+	for (int k = 0; k <= job->radius; k++) {
+		job->weight[k] /= sum;
+		job->weight_f32[k] = (float)job->weight[k];
+	}
+}
+
+/* The passes for one element type. */
+#define REAL float
+#define NAME(name) name##_f32
+#define WEIGHT(job) (job)->weight_f32
+#include "ops/cpu/gaussian3d_passes.h"
+#undef REAL
+#undef NAME
+#undef WEIGHT
+#define REAL double
+#define NAME(name) name##_f64
+#define WEIGHT(job) (job)->weight
+#include "ops/cpu/gaussian3d_passes.h"
+
+static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+{
+	const uint64_t *shape = call->type[INPUT].shape;
+	bool wide = call->type[INPUT].dtype == SGPU_F64;
+	uint64_t rows = shape[0] * shape[1], grain = shape[2] < GRAIN ? GRAIN / (shape[2] + 1) + 1 : 1;
+	struct job job = { .shape = { shape[0], shape[1], shape[2] }, .in = call->data[INPUT],
+			   .out = call->data[OUTPUT] };
+	int result;
+
+	if (sgpu_ops_count(&call->type[INPUT]) == 0) {
+		return 0;
+	}
+	make_weights(&job, call->param[SIGMA].number, call->param[TRUNCATE].number);
+	result = sgpu_ops_for(pool, rows, grain, wide ? along_rows_f64 : along_rows_f32, &job, error);
+	if (result) {
+		return result;
+	}
+	job.in = call->data[OUTPUT];
+	job.out = call->scratch;
+	job.along = shape[1];
+	job.step = shape[2];
+	result = sgpu_ops_for(pool, rows, grain, wide ? across_rows_f64 : across_rows_f32, &job, error);
+	if (result) {
+		return result;
+	}
+	job.in = call->scratch;
+	job.out = call->data[OUTPUT];
+	job.along = shape[0];
+	job.step = shape[1] * shape[2];
+	return sgpu_ops_for(pool, rows, grain, wide ? across_rows_f64 : across_rows_f32, &job, error);
+}
+
+const struct sgpu_op sgpu_op_gaussian3d = {
+	.name = "gaussian3d",
+	.help = "smoothing of a volume by a Gaussian",
+	.args = args,
+	.params = params,
+	.infer = infer,
+	.scratch = scratch,
+	.cpu = cpu,
+};

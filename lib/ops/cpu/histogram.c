@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * histogram: counts of values in bins of equal width between two bounds.
+ *
+ * Bin i holds the values v with edge(i) <= v < edge(i + 1), where edge(i) = min + i * ((max - min) / bins) in f64 and
+ * edge(bins) = max, which the last bin includes. Values outside, and NaN, are not counted.
+ */
+#include <string.h>
+
+#include "ops/ops_private.h"
+
+enum { INPUT, OUTPUT };
+enum { BINS, MIN, MAX };
+enum {
+	BINS_MAX = 65536,
+	BLOCK = 1024,
+	PIECES_MAX = 64,       /* each has its own counts */
+	PIECE_MIN = 1 << 16,
+	GRAIN_BINS = 4096,
+	TABLES = 4,            /* of the short way: adjacent elements often fall into the same bin */
+};
+
+static const struct sgpu_op_argument args[] = {
+	{ "input", false, SGPU_TYPES_ALL, 0, SGPU_RANK_MAX, "values" },
+	{ "output", false, SGPU_TYPE_BIT(SGPU_I32), 1, 1, "a count for each bin" },
+	{ NULL, false, 0, 0, 0, NULL },
+};
+
+static const struct sgpu_op_param params[] = {
+	{ "bins", SGPU_PARAM_INTEGER, false, 1, BINS_MAX, 256, NULL, "number of bins" },
+	{ "min", SGPU_PARAM_NUMBER, true, -1e300, 1e300, 0.0, NULL, "lower bound of the first bin" },
+	{ "max", SGPU_PARAM_NUMBER, true, -1e300, 1e300, 0.0, NULL, "upper bound of the last bin, which includes it" },
+	{ NULL, SGPU_PARAM_NUMBER, false, 0.0, 0.0, 0.0, NULL, NULL },
+};
+
+static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
+{
+	uint64_t bins = (uint64_t)call->param[BINS].number, count = sgpu_ops_count(&call->type[INPUT]);
+
+	if (!(call->param[MIN].number < call->param[MAX].number)) {
+		sgpu_op_fault(report, NULL, "max", "%g is not above 'min', %g", call->param[MAX].number,
+			      call->param[MIN].number);
+	}
+	if (count > INT32_MAX) {
+		sgpu_op_fault(report, "input", NULL, "has %llu elements, but counts are i32",
+			      (unsigned long long)count);
+	}
+	call->type[OUTPUT] = sgpu_ops_type(SGPU_I32, 1, &bins);
+}
+
+static uint64_t piece_size(uint64_t count)
+{
+	uint64_t size = count / PIECES_MAX + 1;
+
+	return size < PIECE_MIN ? PIECE_MIN : size;
+}
+
+static uint64_t scratch(const struct sgpu_op_call *call)
+{
+	uint64_t count = sgpu_ops_count(&call->type[INPUT]), size = piece_size(count);
+
+	return (count / size + 1) * ((uint64_t)call->param[BINS].number + 1) * sizeof(uint32_t);
+}
+
+struct job {
+	const struct sgpu_op_call *call;
+	uint64_t count, piece;
+	int bins;
+	double min, max, width;
+	uint32_t *counts; /* [pieces][bins + 1]; the last is for what lies outside */
+};
+
+/* The bin of each value: the quotient may be off by one, the edges decide. */
+SGPU_CLONES_ATTR static void locate(const struct job *job, const double *values, uint64_t count, int32_t *bins)
+{
+	double min = job->min, max = job->max, width = job->width, last = (double)(job->bins - 1);
+
+	for (uint64_t i = 0; i < count; i++) {
+		int inside = (values[i] >= min) & (values[i] <= max);
+		double value = inside ? values[i] : min;
+		double quotient = (value - min) / width;
+		int32_t bin = (int32_t)(quotient < last ? quotient : last);
+		double edge = (double)bin * width + min, next = (double)(bin + 1) * width + min;
+
+		bin -= (value < edge) & (bin > 0);
+		bin += (value >= next) & ((double)bin < last);
+		bins[i] = inside ? bin : job->bins;
+	}
+}
+
+/* Bytes: counts of all 256 values, then the bin of each. */
+static void count_u8(const struct job *job, const uint8_t *in, uint64_t count, uint32_t *counts)
+{
+	uint32_t table[TABLES][256];
+	double values[256];
+	int32_t bins[256];
+	uint64_t i = 0;
+
+	memset(table, 0, sizeof(table));
+	for (; i + TABLES <= count; i += TABLES) {
+		for (int t = 0; t < TABLES; t++) {
+			table[t][in[i + t]]++;
+		}
+	}
+	for (; i < count; i++) {
+		table[0][in[i]]++;
+	}
+	for (int v = 0; v < 256; v++) {
+		values[v] = (double)v;
+	}
+	locate(job, values, 256, bins);
+	for (int v = 0; v < 256; v++) {
+		counts[bins[v]] += table[0][v] + table[1][v] + table[2][v] + table[3][v];
+	}
+	sgpu_wipe(table, sizeof(table));
+}
+
+static void count_any(const struct job *job, uint64_t begin, uint64_t end, uint32_t *counts)
+{
+	double values[BLOCK];
+	int32_t bins[BLOCK];
+
+	for (uint64_t at = begin; at < end; at += BLOCK) {
+		uint64_t count = end - at < BLOCK ? end - at : BLOCK;
+
+		sgpu_ops_load_f64(job->call->type[INPUT].dtype, job->call->data[INPUT], at, count, values);
+		locate(job, values, count, bins);
+		for (uint64_t i = 0; i < count; i++) {
+			counts[bins[i]]++;
+		}
+	}
+	sgpu_wipe(values, sizeof(values));
+	sgpu_wipe(bins, sizeof(bins));
+}
+
+static void count_body(void *argument, uint64_t begin, uint64_t end)
+{
+	const struct job *job = argument;
+	uint64_t slots = (uint64_t)job->bins + 1;
+	uint32_t *counts = job->counts + begin / job->piece * slots;
+
+	memset(counts, 0, slots * sizeof(*counts));
+	if (job->call->type[INPUT].dtype == SGPU_U8) {
+		count_u8(job, (const uint8_t *)job->call->data[INPUT] + begin, end - begin, counts);
+	} else {
+		count_any(job, begin, end, counts);
+	}
+}
+
+static void add_body(void *argument, uint64_t begin, uint64_t end)
+{
+	const struct job *job = argument;
+	int32_t *out = job->call->data[OUTPUT];
+	uint64_t slots = (uint64_t)job->bins + 1;
+
+	memset(out + begin, 0, (end - begin) * sizeof(*out));
+	for (uint64_t piece = 0; piece * job->piece < job->count; piece++) {
+		const uint32_t *counts = job->counts + piece * slots;
+
+		for (uint64_t bin = begin; bin < end; bin++) {
+			out[bin] += (int32_t)counts[bin];
+		}
+	}
+}
+
+static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+{
+	struct job job = {
+		.call = call,
+		.count = sgpu_ops_count(&call->type[INPUT]),
+		.bins = (int)call->param[BINS].number,
+		.min = call->param[MIN].number,
+		.max = call->param[MAX].number,
+		.counts = call->scratch,
+	};
+	int result;
+
+	job.piece = piece_size(job.count);
+	job.width = (job.max - job.min) / job.bins;
+	result = sgpu_ops_for(pool, job.count, job.piece, count_body, &job, error);
+	if (result) {
+		return result;
+	}
+	return sgpu_ops_for(pool, (uint64_t)job.bins, GRAIN_BINS, add_body, &job, error);
+}
+
+const struct sgpu_op sgpu_op_histogram = {
+	.name = "histogram",
+	.help = "counts of values in bins of equal width",
+	.args = args,
+	.params = params,
+	.infer = infer,
+	.scratch = scratch,
+	.cpu = cpu,
+};

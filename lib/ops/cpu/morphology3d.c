@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * morphology3d: erosion by a ball, the largest connected component, dilation by a ball, in this order.
+ *
+ * A ball is a bound on the squared distance to the nearest voxel of the other kind. Distances up to the radius are
+ * found axis by axis: along x by running over the row, along y and z as the least of distance + offset squared.
+ */
+#include "ops/cpu/morphology3d.h"
+
+enum { INPUT, OUTPUT };
+enum { ERODE, LARGEST, DILATE };
+enum {
+	RADIUS_MAX = 16,
+	FAR = 1 << 10,    /* above any squared distance that matters, and 2 * FAR fits an int16_t */
+	TILE = 1024,
+	GRAIN = 1 << 16,  /* voxels of a piece, about */
+};
+
+static const struct sgpu_op_argument args[] = {
+	{ "input", false, SGPU_TYPE_BIT(SGPU_U8), 3, 3, "mask; every value but 0 is inside" },
+	{ "output", false, SGPU_TYPE_BIT(SGPU_U8), 3, 3, "mask of 0 and 1" },
+	{ NULL, false, 0, 0, 0, NULL },
+};
+
+static const struct sgpu_op_param params[] = {
+	{ "erode", SGPU_PARAM_INTEGER, false, 0, RADIUS_MAX, 0, NULL, "radius of the erosion, in voxels; first step" },
+	{ "largest", SGPU_PARAM_BOOLEAN, false, 0, 1, 0, NULL,
+	  "keep only the largest component, by faces; second step" },
+	{ "dilate", SGPU_PARAM_INTEGER, false, 0, RADIUS_MAX, 0, NULL, "radius of the dilation, in voxels; last step" },
+	{ NULL, SGPU_PARAM_NUMBER, false, 0.0, 0.0, 0.0, NULL, NULL },
+};
+
+static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
+{
+	uint64_t count = sgpu_ops_count(&call->type[INPUT]);
+
+	if (count >= UINT32_MAX) {
+		sgpu_op_fault(report, "input", NULL, "has %llu voxels; the limit is %lu", (unsigned long long)count,
+			      (unsigned long)UINT32_MAX - 1);
+	}
+	call->type[OUTPUT] = call->type[INPUT];
+}
+
+/* Two volumes of distances, or what the components need. */
+static uint64_t scratch(const struct sgpu_op_call *call)
+{
+	uint64_t balls = 2 * sizeof(int16_t) * sgpu_ops_count(&call->type[INPUT]);
+	uint64_t components = sgpu_ops_keep_largest_scratch(call->type[INPUT].shape);
+
+	return call->param[LARGEST].number != 0 && components > balls ? components : balls;
+}
+
+struct job {
+	const uint64_t *shape;
+	const uint8_t *in;
+	uint8_t *mask;
+	int16_t *first, *second;  /* squared distances within the row; within the plane */
+	int radius;
+	bool erode;               /* distances to the outside of the mask, else to its inside */
+	uint64_t along, step;     /* of the axis: voxels, and elements from one to the next */
+};
+
+static void normalise_body(void *argument, uint64_t begin, uint64_t end)
+{
+	const struct job *job = argument;
+
+	for (uint64_t i = begin; i < end; i++) {
+		job->mask[i] = job->in[i] != 0;
+	}
+}
+
+/* Squared distances along x. What lies beyond the ends is outside: a target of the erosion alone. */
+static void row_distances(const struct job *job, const uint8_t *in, int16_t *out)
+{
+	uint64_t width = job->shape[2];
+	int limit = job->radius + 1;
+	int distance = job->erode ? 0 : limit;
+
+	for (uint64_t x = 0; x < width; x++) {
+		distance = (in[x] == 0) == job->erode ? 0 : distance < limit ? distance + 1 : limit;
+		out[x] = (int16_t)distance;
+	}
+	distance = job->erode ? 0 : limit;
+	for (uint64_t x = width; x-- > 0;) {
+		distance = out[x] == 0 ? 0 : distance < limit ? distance + 1 : limit;
+		distance = distance < out[x] ? distance : out[x];
+		out[x] = (int16_t)(distance * distance);
+	}
+}
+
+static void rows_body(void *argument, uint64_t begin, uint64_t end)
+{
+	const struct job *job = argument;
+
+	for (uint64_t row = begin; row < end; row++) {
+		row_distances(job, job->in + row * job->shape[2], job->first + row * job->shape[2]);
+	}
+}
+
+SGPU_INLINE void nearer(int16_t *restrict least, const int16_t *in, int add, uint64_t count)
+{
+	for (uint64_t i = 0; i < count; i++) {
+		int16_t candidate = (int16_t)(in[i] + add);
+
+		least[i] = candidate < least[i] ? candidate : least[i];
+	}
+}
+
+SGPU_INLINE void at_most(int16_t *least, int bound, uint64_t count)
+{
+	for (uint64_t i = 0; i < count; i++) {
+		least[i] = least[i] < bound ? least[i] : (int16_t)bound;
+	}
+}
+
+/* Squared distances along another axis, from those along the axes before; `at` is the row's place on it. */
+SGPU_CLONES_ATTR static void across(const struct job *job, const int16_t *in, uint64_t at, uint64_t count,
+				    int16_t *restrict least)
+{
+	memcpy(least, in, count * sizeof(*least));
+	for (uint64_t k = 1; k <= (uint64_t)job->radius; k++) {
+		int add = (int)(k * k);
+
+		if (at >= k) {
+			nearer(least, in - k * job->step, add, count);
+		}
+		if (job->along - 1 - at >= k) {
+			nearer(least, in + k * job->step, add, count);
+		}
+	}
+	if (job->erode) {
+		uint64_t edge = (at < job->along - 1 - at ? at : job->along - 1 - at) + 1;
+
+		at_most(least, edge <= RADIUS_MAX ? (int)(edge * edge) : FAR, count);
+	}
+}
+
+static void plane_body(void *argument, uint64_t begin, uint64_t end)
+{
+	const struct job *job = argument;
+	uint64_t width = job->shape[2];
+
+	for (uint64_t row = begin; row < end; row++) {
+		across(job, job->first + row * width, row % job->along, width, job->second + row * width);
+	}
+}
+
+SGPU_CLONES_ATTR static void decide(const struct job *job, const int16_t *distances, uint64_t count, uint8_t *mask)
+{
+	int reach = job->radius * job->radius;
+
+	for (uint64_t i = 0; i < count; i++) {
+		mask[i] = (distances[i] <= reach) != job->erode;
+	}
+}
+
+static void volume_body(void *argument, uint64_t begin, uint64_t end)
+{
+	const struct job *job = argument;
+	uint64_t width = job->shape[2];
+	int16_t least[TILE];
+
+	for (uint64_t row = begin; row < end; row++) {
+		for (uint64_t x = 0; x < width; x += TILE) {
+			uint64_t count = width - x < TILE ? width - x : TILE, place = row * width + x;
+
+			across(job, job->second + place, row / job->shape[1], count, least);
+			decide(job, least, count, job->mask + place);
+		}
+	}
+	sgpu_wipe(least, sizeof(least));
+}
+
+static int ball(struct job *job, int radius, bool erode, struct sgpu_pool *pool, struct sgpu_error *error)
+{
+	uint64_t rows = job->shape[0] * job->shape[1], grain = GRAIN / (job->shape[2] + 1) + 1;
+	int result;
+
+	job->radius = radius;
+	job->erode = erode;
+	result = sgpu_ops_for(pool, rows, grain, rows_body, job, error);
+	if (result) {
+		return result;
+	}
+	job->along = job->shape[1];
+	job->step = job->shape[2];
+	result = sgpu_ops_for(pool, rows, grain, plane_body, job, error);
+	if (result) {
+		return result;
+	}
+	job->along = job->shape[0];
+	job->step = job->shape[1] * job->shape[2];
+	return sgpu_ops_for(pool, rows, grain, volume_body, job, error);
+}
+
+static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+{
+	uint64_t count = sgpu_ops_count(&call->type[INPUT]);
+	int erode = (int)call->param[ERODE].number, dilate = (int)call->param[DILATE].number;
+	struct job job = { .shape = call->type[INPUT].shape, .in = call->data[INPUT], .mask = call->data[OUTPUT],
+			   .first = call->scratch };
+	int result;
+
+	if (count == 0) {
+		return 0;
+	}
+	job.second = job.first + count;
+	if (erode) {
+		result = ball(&job, erode, true, pool, error);
+	} else {
+		result = sgpu_ops_for(pool, count, GRAIN, normalise_body, &job, error);
+	}
+	if (!result && call->param[LARGEST].number != 0) {
+		result = sgpu_ops_keep_largest(job.mask, job.shape, call->scratch, pool, error);
+	}
+	if (!result && dilate) {
+		job.in = job.mask;
+		result = ball(&job, dilate, false, pool, error);
+	}
+	return result;
+}
+
+const struct sgpu_op sgpu_op_morphology3d = {
+	.name = "morphology3d",
+	.help = "erosion, largest component and dilation of a mask",
+	.args = args,
+	.params = params,
+	.infer = infer,
+	.scratch = scratch,
+	.cpu = cpu,
+};

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * nearest: the k rows of b that are nearest to each row of a, by Euclidean distance; with labels, the label that most of
+ * them have.
+ *
+ * Candidates come from |b|^2 - 2ab by a matrix product in f32, k of them and a reserve; their distances are then
+ * computed anew in f64 from the differences, which decides among them: ties by the lower index.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "ops/ops_private.h"
+
+enum { A, B, LABELS, OUTPUT };
+enum { K };
+enum {
+	K_MAX = 256,
+	RESERVE = 16,          /* candidates beyond k, since f32 cannot tell close ones apart */
+	CANDIDATES_MAX = K_MAX + RESERVE,
+	QUERIES = 512,         /* rows of a and of b in a tile of products */
+	ROWS = 2048,
+	GRAIN_QUERIES = 8,
+	LANES = 8,
+};
+
+static const struct sgpu_op_argument args[] = {
+	{ "a", false, SGPU_TYPE_BIT(SGPU_F32), 2, 2, "queries: [n, d]" },
+	{ "b", false, SGPU_TYPE_BIT(SGPU_F32), 2, 2, "rows to search: [m, d]" },
+	{ "labels", true, SGPU_TYPE_BIT(SGPU_I32) | SGPU_TYPE_BIT(SGPU_U8), 1, 1, "labels of b: [m]" },
+	{ "output", false, SGPU_TYPE_BIT(SGPU_I32), 1, 2,
+	  "[n, k] indexes of rows, nearest first; with labels [n], the label of the majority" },
+	{ NULL, false, 0, 0, 0, NULL },
+};
+
+static const struct sgpu_op_param params[] = {
+	{ "k", SGPU_PARAM_INTEGER, false, 1, K_MAX, 1, NULL, "number of neighbours" },
+	{ NULL, SGPU_PARAM_NUMBER, false, 0.0, 0.0, 0.0, NULL, NULL },
+};
+
+static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
+{
+	const uint64_t *a = call->type[A].shape, *b = call->type[B].shape, *labels = call->type[LABELS].shape;
+	uint64_t k = (uint64_t)call->param[K].number, shape[2] = { a[0], k };
+
+	if (a[1] != b[1]) {
+		sgpu_op_fault(report, "b", NULL, "has rows of %llu, but 'a' has rows of %llu",
+			      (unsigned long long)b[1], (unsigned long long)a[1]);
+	}
+	if (b[0] > INT32_MAX) {
+		sgpu_op_fault(report, "b", NULL, "has %llu rows, but indexes are i32", (unsigned long long)b[0]);
+	}
+	if (k > b[0]) {
+		sgpu_op_fault(report, NULL, "k", "%llu neighbours, but 'b' has %llu rows", (unsigned long long)k,
+			      (unsigned long long)b[0]);
+	}
+	if (call->present[LABELS] && call->type[LABELS].dtype != SGPU_NONE && labels[0] != b[0]) {
+		sgpu_op_fault(report, "labels", NULL, "has %llu elements, but 'b' has %llu rows",
+			      (unsigned long long)labels[0], (unsigned long long)b[0]);
+	}
+	if (call->present[LABELS] && call->type[LABELS].dtype == SGPU_NONE) {
+		sgpu_op_fault(report, "labels", NULL, "needs an element type, i32 or u8");
+	}
+	call->type[OUTPUT] = sgpu_ops_type(SGPU_I32, call->present[LABELS] ? 1 : 2, shape);
+}
+
+struct candidate {
+	double distance;
+	uint64_t index;
+};
+
+struct job {
+	const struct sgpu_op_call *call;
+	uint64_t d, m, k, keep;
+	const float *a, *b;
+	float *norms;                 /* [m]: |b|^2 */
+	float *products;              /* [QUERIES][ROWS]: ab */
+	struct candidate *candidates; /* [QUERIES][keep]: nearest first */
+	uint32_t *found;              /* [QUERIES]: candidates so far */
+	uint64_t query, row, rows;    /* the tile */
+};
+
+static uint64_t keep(const struct sgpu_op_call *call)
+{
+	uint64_t most = (uint64_t)call->param[K].number + RESERVE;
+
+	return most < call->type[B].shape[0] ? most : call->type[B].shape[0];
+}
+
+static uint64_t tile_queries(const struct sgpu_op_call *call)
+{
+	return call->type[A].shape[0] < QUERIES ? call->type[A].shape[0] : QUERIES;
+}
+
+static uint64_t scratch(const struct sgpu_op_call *call)
+{
+	uint64_t m = call->type[B].shape[0];
+
+	return tile_queries(call) * (keep(call) * sizeof(struct candidate) + sizeof(uint32_t) +
+				     (m < ROWS ? m : ROWS) * sizeof(float)) + m * sizeof(float);
+}
+
+/* ---- sums of squares, in lanes ---- */
+SGPU_CLONES_ATTR static double square(const float *row, uint64_t d)
+{
+	double lanes[LANES] = { 0 };
+	uint64_t i = 0;
+
+	for (; i + LANES <= d; i += LANES) {
+		for (int lane = 0; lane < LANES; lane++) {
+			lanes[lane] += (double)row[i + lane] * (double)row[i + lane];
+		}
+	}
+	for (int lane = 0; i < d; i++, lane++) {
+		lanes[lane] += (double)row[i] * (double)row[i];
+	}
+	return ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) + ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
+}
+
+SGPU_CLONES_ATTR static double distance(const float *a, const float *b, uint64_t d)
+{
+	double lanes[LANES] = { 0 };
+	uint64_t i = 0;
+
+	for (; i + LANES <= d; i += LANES) {
+		for (int lane = 0; lane < LANES; lane++) {
+			double difference = (double)a[i + lane] - (double)b[i + lane];
+
+			lanes[lane] += difference * difference;
+		}
+	}
+	for (int lane = 0; i < d; i++, lane++) {
+		double difference = (double)a[i] - (double)b[i];
+
+		lanes[lane] += difference * difference;
+	}
+	return ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) + ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
+}
+
+static void norms_body(void *argument, uint64_t begin, uint64_t end)
+{
+	const struct job *job = argument;
+
+	for (uint64_t row = begin; row < end; row++) {
+		job->norms[row] = (float)square(job->b + row * job->d, job->d);
+	}
+}
+
+/* ---- candidates ---- */
+/* NaN counts as infinitely far, so that the order is total. */
+SGPU_INLINE double ordered(double value)
+{
+	return value != value ? (double)INFINITY : value;
+}
+
+/* Puts one candidate behind those that are as near; the last falls out of a full list. */
+static void insert(struct candidate *list, uint32_t *found, uint64_t most, struct candidate one)
+{
+	uint64_t at = *found < most ? (*found)++ : most - 1;
+
+	while (at > 0 && list[at - 1].distance > one.distance) {
+		list[at] = list[at - 1];
+		at--;
+	}
+	list[at] = one;
+}
+
+static void select_body(void *argument, uint64_t begin, uint64_t end)
+{
+	const struct job *job = argument;
+	const float *norms = job->norms + job->row;
+
+	for (uint64_t query = begin; query < end; query++) {
+		const float *products = job->products + query * job->rows;
+		struct candidate *list = job->candidates + query * job->keep;
+		uint32_t *found = &job->found[query];
+
+		for (uint64_t i = 0; i < job->rows; i++) {
+			double near = ordered((double)(norms[i] - 2.0f * products[i]));
+
+			if (*found < job->keep || near < list[job->keep - 1].distance) {
+				insert(list, found, job->keep, (struct candidate){ near, job->row + i });
+			}
+		}
+	}
+}
+
+/* ---- the decision ---- */
+static void sort_exactly(const struct job *job, const float *query, const struct candidate *from,
+			 struct candidate to[CANDIDATES_MAX])
+{
+	uint64_t count = 0;
+
+	for (uint64_t i = 0; i < job->keep; i++) {
+		struct candidate one = { ordered(distance(query, job->b + from[i].index * job->d, job->d)),
+					 from[i].index };
+		uint64_t at = count++;
+
+		while (at > 0 && (to[at - 1].distance > one.distance ||
+				  (to[at - 1].distance == one.distance && to[at - 1].index > one.index))) {
+			to[at] = to[at - 1];
+			at--;
+		}
+		to[at] = one;
+	}
+}
+
+static int32_t label(const struct job *job, uint64_t row)
+{
+	const void *labels = job->call->data[LABELS];
+
+	return job->call->type[LABELS].dtype == SGPU_U8 ? ((const uint8_t *)labels)[row]
+							: ((const int32_t *)labels)[row];
+}
+
+/* The label that most have; of several, that of the nearest row. */
+static int32_t majority(const struct job *job, const struct candidate *list)
+{
+	int32_t labels[K_MAX], best = 0;
+	uint64_t most = 0;
+
+	for (uint64_t i = 0; i < job->k; i++) {
+		labels[i] = label(job, list[i].index);
+	}
+	for (uint64_t i = 0; i < job->k; i++) {
+		uint64_t votes = 0;
+
+		for (uint64_t j = 0; j < job->k; j++) {
+			votes += labels[j] == labels[i];
+		}
+		if (votes > most) {
+			most = votes;
+			best = labels[i];
+		}
+	}
+	sgpu_wipe(labels, sizeof(labels));
+	return best;
+}
+
+static void decide_body(void *argument, uint64_t begin, uint64_t end)
+{
+	const struct job *job = argument;
+	int32_t *out = job->call->data[OUTPUT];
+	struct candidate list[CANDIDATES_MAX];
+
+	for (uint64_t i = begin; i < end; i++) {
+		uint64_t query = job->query + i;
+
+		sort_exactly(job, job->a + query * job->d, job->candidates + i * job->keep, list);
+		if (job->call->data[LABELS]) {
+			out[query] = majority(job, list);
+		} else {
+			for (uint64_t n = 0; n < job->k; n++) {
+				out[query * job->k + n] = (int32_t)list[n].index;
+			}
+		}
+	}
+	sgpu_wipe(list, sizeof(list));
+}
+
+/* One block of queries against all rows. */
+static int search(struct job *job, uint64_t queries, struct sgpu_pool *pool, struct sgpu_error *error)
+{
+	int result;
+
+	memset(job->found, 0, queries * sizeof(*job->found));
+	for (job->row = 0; job->row < job->m; job->row += job->rows) {
+		struct sgpu_gemm gemm = { .m = queries, .k = job->d, .transpose_b = true, .lda = job->d,
+					  .ldb = job->d, .alpha = 1.0 };
+
+		job->rows = job->m - job->row < ROWS ? job->m - job->row : ROWS;
+		gemm.n = gemm.ldc = job->rows;
+		result = sgpu_gemm_f32(&gemm, job->a + job->query * job->d, job->b + job->row * job->d,
+				       job->products, pool);
+		if (result) {
+			return sgpu_fail(error, result, "stopped on request");
+		}
+		result = sgpu_ops_for(pool, queries, GRAIN_QUERIES, select_body, job, error);
+		if (result) {
+			return result;
+		}
+	}
+	return sgpu_ops_for(pool, queries, GRAIN_QUERIES, decide_body, job, error);
+}
+
+static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+{
+	uint64_t n = call->type[A].shape[0], block = tile_queries(call);
+	struct job job = { .call = call, .d = call->type[A].shape[1], .m = call->type[B].shape[0],
+			   .k = (uint64_t)call->param[K].number, .keep = keep(call), .a = call->data[A],
+			   .b = call->data[B], .candidates = call->scratch };
+	int result;
+
+	job.found = (uint32_t *)(job.candidates + block * job.keep);
+	job.norms = (float *)(job.found + block);
+	job.products = job.norms + job.m;
+	result = sgpu_ops_for(pool, job.m, GRAIN_QUERIES * 8, norms_body, &job, error);
+	for (job.query = 0; !result && job.query < n; job.query += block) {
+		result = search(&job, n - job.query < block ? n - job.query : block, pool, error);
+	}
+	return result;
+}
+
+const struct sgpu_op sgpu_op_nearest = {
+	.name = "nearest",
+	.help = "nearest rows by distance, or the label of their majority",
+	.args = args,
+	.params = params,
+	.infer = infer,
+	.scratch = scratch,
+	.cpu = cpu,
+};

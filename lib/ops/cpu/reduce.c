@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * reduce: sum, least, greatest or mean of all elements or along an axis.
+ *
+ * Elements are worked on as f64, which holds each type exactly. The axis is cut into pieces of fixed length; a piece
+ * that lies in memory one after the other is added in eight lanes. Pieces are combined in their order. Integer sums are
+ * exact below 2^53.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "ops/ops_private.h"
+
+enum { INPUT, OUTPUT };
+enum { OPERATION, AXIS };
+enum { SUM, MIN, MAX, MEAN };
+enum {
+	LANES = 8,
+	BLOCK = 1024,          /* elements converted at a time */
+	PIECE = 65536,         /* elements of the axis in a piece when they are adjacent */
+	PIECE_STRIDED = 4096,  /* rows of the axis in a piece when they are not */
+	GRAIN_WORK = 65536,    /* elements that make it worth to hand a piece of work out */
+};
+
+static const char *const operations[] = { "sum", "min", "max", "mean", NULL };
+
+static const struct sgpu_op_argument args[] = {
+	{ "input", false, SGPU_TYPES_ALL, 1, SGPU_RANK_MAX, "values" },
+	{ "output", false, SGPU_TYPES_ALL & ~SGPU_TYPE_BIT(SGPU_F16), 1, SGPU_RANK_MAX,
+	  "f32 of f16, f64 for sums and means of integers, else the input's type" },
+	{ NULL, false, 0, 0, 0, NULL },
+};
+
+static const struct sgpu_op_param params[] = {
+	{ "operation", SGPU_PARAM_CHOICE, true, 0, 0, SUM, operations, "what to compute" },
+	{ "axis", SGPU_PARAM_INTEGER, false, -1, SGPU_RANK_MAX - 1, -1, NULL,
+	  "dimension that goes away, from 0; -1: all, and the output has shape [1]" },
+	{ NULL, SGPU_PARAM_NUMBER, false, 0.0, 0.0, 0.0, NULL, NULL },
+};
+
+/* The input as [outer, length, inner]; `length` goes away. */
+struct view {
+	uint64_t outer, length, inner, pieces, piece;
+};
+
+static struct view view(const struct sgpu_op_call *call)
+{
+	const struct sgpu_type *type = &call->type[INPUT];
+	int axis = (int)call->param[AXIS].number;
+	struct view v = { 1, sgpu_ops_count(type), 1, 0, PIECE };
+
+	if (axis >= 0) {
+		v.outer = sgpu_ops_extent(type, 0, axis);
+		v.length = type->shape[axis];
+		v.inner = sgpu_ops_extent(type, axis + 1, type->rank);
+	}
+	if (v.inner > 1) {
+		v.piece = PIECE_STRIDED;
+	}
+	v.pieces = v.length / v.piece + (v.length % v.piece != 0);
+	return v;
+}
+
+static enum sgpu_dtype result_dtype(enum sgpu_dtype dtype, int operation)
+{
+	if (dtype == SGPU_F16) {
+		return SGPU_F32;
+	}
+	if ((operation == SUM || operation == MEAN) && !(SGPU_TYPES_FLOAT & SGPU_TYPE_BIT(dtype))) {
+		return SGPU_F64;
+	}
+	return dtype;
+}
+
+static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
+{
+	const struct sgpu_type *type = &call->type[INPUT];
+	int axis = (int)call->param[AXIS].number, operation = (int)call->param[OPERATION].number, rank = 0;
+	uint64_t shape[SGPU_RANK_MAX] = { 1 };
+
+	if (axis >= type->rank) {
+		sgpu_op_fault(report, NULL, "axis", "%d is not below the rank of 'input', %d", axis, type->rank);
+		return;
+	}
+	for (int i = 0; axis >= 0 && i < type->rank; i++) {
+		if (i != axis) {
+			shape[rank++] = type->shape[i];
+		}
+	}
+	call->type[OUTPUT] = sgpu_ops_type(result_dtype(type->dtype, operation), rank ? rank : 1, shape);
+	if (view(call).length == 0 && operation != SUM) {
+		sgpu_op_fault(report, "input", NULL, "holds nothing to take the %s of", operations[operation]);
+	}
+}
+
+/* A partial result for every piece. */
+static uint64_t scratch(const struct sgpu_op_call *call)
+{
+	struct view v = view(call);
+
+	return v.outer * v.pieces * v.inner * sizeof(double);
+}
+
+struct job {
+	struct sgpu_op_call *call;
+	struct view v;
+	int operation;
+	uint64_t tiles;  /* of the inner extent */
+	double *partial; /* [outer][pieces][inner] */
+};
+
+/* ---- the least, in an order that is total: -NaN and NaN first, then -0 before +0 ----
+ * The greatest is the least of the negated values, negated. */
+SGPU_INLINE int64_t key(double value)
+{
+	int64_t bits;
+
+	memcpy(&bits, &value, sizeof(bits));
+	bits ^= (int64_t)((uint64_t)(bits >> 63) >> 1);
+	return value != value ? INT64_MIN : bits;
+}
+
+SGPU_INLINE double unkey(int64_t bits)
+{
+	double value;
+
+	if (bits == INT64_MIN) {
+		return (double)NAN;
+	}
+	bits ^= (int64_t)((uint64_t)(bits >> 63) >> 1);
+	memcpy(&value, &bits, sizeof(value));
+	return value;
+}
+
+SGPU_INLINE double lesser(double a, double b)
+{
+	return key(b) < key(a) ? b : a;
+}
+
+SGPU_CLONES_ATTR static void negate(double *values, uint64_t count)
+{
+	for (uint64_t i = 0; i < count; i++) {
+		values[i] = -values[i];
+	}
+}
+
+static void load(const struct job *job, uint64_t at, uint64_t count, double *to)
+{
+	sgpu_ops_load_f64(job->call->type[INPUT].dtype, job->call->data[INPUT], at, count, to);
+	if (job->operation == MAX) {
+		negate(to, count);
+	}
+}
+
+/* ---- adjacent elements ---- */
+SGPU_CLONES_ATTR static void add_lanes(const double *values, double lanes[LANES])
+{
+	for (int i = 0; i < BLOCK; i += LANES) {
+		for (int lane = 0; lane < LANES; lane++) {
+			lanes[lane] += values[i + lane];
+		}
+	}
+}
+
+SGPU_CLONES_ATTR static void least_lanes(const double *values, int64_t lanes[LANES])
+{
+	for (int i = 0; i < BLOCK; i += LANES) {
+		for (int lane = 0; lane < LANES; lane++) {
+			int64_t candidate = key(values[i + lane]);
+
+			lanes[lane] = candidate < lanes[lane] ? candidate : lanes[lane];
+		}
+	}
+}
+
+static double sum_adjacent(const struct job *job, uint64_t begin, uint64_t end, double block[BLOCK])
+{
+	double lanes[LANES] = { 0 };
+
+	for (uint64_t at = begin; at < end; at += BLOCK) {
+		uint64_t count = end - at < BLOCK ? end - at : BLOCK;
+
+		load(job, at, count, block);
+		memset(block + count, 0, (BLOCK - count) * sizeof(*block));
+		add_lanes(block, lanes);
+	}
+	return ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) + ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
+}
+
+static double least_adjacent(const struct job *job, uint64_t begin, uint64_t end, double block[BLOCK])
+{
+	int64_t lanes[LANES];
+
+	for (int lane = 0; lane < LANES; lane++) {
+		lanes[lane] = INT64_MAX;
+	}
+	for (uint64_t at = begin; at < end; at += BLOCK) {
+		uint64_t count = end - at < BLOCK ? end - at : BLOCK;
+
+		load(job, at, count, block);
+		for (uint64_t i = count; i < BLOCK; i++) {
+			block[i] = block[0];
+		}
+		least_lanes(block, lanes);
+	}
+	for (int lane = 1; lane < LANES; lane++) {
+		lanes[0] = lanes[lane] < lanes[0] ? lanes[lane] : lanes[0];
+	}
+	return unkey(lanes[0]);
+}
+
+/* Items are (outer, piece). */
+static void adjacent_body(void *argument, uint64_t begin, uint64_t end)
+{
+	const struct job *job = argument;
+	const struct view *v = &job->v;
+	double block[BLOCK];
+
+	for (uint64_t item = begin; item < end; item++) {
+		uint64_t from = item % v->pieces * v->piece, to = from + v->piece < v->length ? from + v->piece : v->length;
+		uint64_t start = item / v->pieces * v->length;
+
+		job->partial[item] = job->operation == SUM || job->operation == MEAN
+					     ? sum_adjacent(job, start + from, start + to, block)
+					     : least_adjacent(job, start + from, start + to, block);
+	}
+	sgpu_wipe(block, sizeof(block));
+}
+
+/* ---- elements apart: rows of the inner extent are combined ---- */
+SGPU_CLONES_ATTR static void add_row(double *into, const double *row, uint64_t count)
+{
+	for (uint64_t i = 0; i < count; i++) {
+		into[i] += row[i];
+	}
+}
+
+SGPU_CLONES_ATTR static void least_row(double *into, const double *row, uint64_t count)
+{
+	for (uint64_t i = 0; i < count; i++) {
+		into[i] = lesser(into[i], row[i]);
+	}
+}
+
+static void combine(const struct job *job, double *into, const double *row, uint64_t count)
+{
+	if (job->operation == SUM || job->operation == MEAN) {
+		add_row(into, row, count);
+	} else {
+		least_row(into, row, count);
+	}
+}
+
+/* Items are (outer, piece, tile). */
+static void strided_body(void *argument, uint64_t begin, uint64_t end)
+{
+	const struct job *job = argument;
+	const struct view *v = &job->v;
+	double block[BLOCK];
+
+	for (uint64_t item = begin; item < end; item++) {
+		uint64_t tile = item % job->tiles * BLOCK, group = item / job->tiles;
+		uint64_t count = v->inner - tile < BLOCK ? v->inner - tile : BLOCK;
+		uint64_t from = group % v->pieces * v->piece, to = from + v->piece < v->length ? from + v->piece : v->length;
+		uint64_t start = group / v->pieces * v->length;
+		double *into = job->partial + group * v->inner + tile;
+
+		load(job, (start + from) * v->inner + tile, count, into);
+		for (uint64_t row = from + 1; row < to; row++) {
+			load(job, (start + row) * v->inner + tile, count, block);
+			combine(job, into, block, count);
+		}
+	}
+	sgpu_wipe(block, sizeof(block));
+}
+
+/* ---- pieces to results ---- */
+static void finish_body(void *argument, uint64_t begin, uint64_t end)
+{
+	const struct job *job = argument;
+	const struct view *v = &job->v;
+	enum sgpu_dtype dtype = job->call->type[OUTPUT].dtype;
+
+	for (uint64_t i = begin; i < end; i++) {
+		const double *partial = job->partial + i / v->inner * v->pieces * v->inner + i % v->inner;
+		double value = v->pieces ? partial[0] : 0.0;
+
+		for (uint64_t piece = 1; piece < v->pieces; piece++) {
+			combine(job, &value, partial + piece * v->inner, 1);
+		}
+		if (job->operation == MEAN) {
+			value /= (double)v->length;
+		} else if (job->operation == MAX) {
+			value = -value;
+		}
+		sgpu_ops_store_f64(dtype, job->call->data[OUTPUT], i, 1, &value);
+	}
+}
+
+static uint64_t grain(uint64_t work)
+{
+	return work < GRAIN_WORK ? GRAIN_WORK / (work + 1) + 1 : 1;
+}
+
+static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+{
+	struct job job = { .call = call, .v = view(call), .operation = (int)call->param[OPERATION].number,
+			   .partial = call->scratch };
+	const struct view *v = &job.v;
+	uint64_t piece = v->length < v->piece ? v->length : v->piece, groups = v->outer * v->pieces;
+	int result;
+
+	job.tiles = v->inner / BLOCK + (v->inner % BLOCK != 0);
+	if (v->inner == 1) {
+		result = sgpu_ops_for(pool, groups, grain(piece), adjacent_body, &job, error);
+	} else {
+		result = sgpu_ops_for(pool, groups * job.tiles,
+				      grain(piece * (v->inner < BLOCK ? v->inner : BLOCK)), strided_body, &job, error);
+	}
+	if (result) {
+		return result;
+	}
+	return sgpu_ops_for(pool, v->outer * v->inner, grain(v->pieces * 8), finish_body, &job, error);
+}
+
+const struct sgpu_op sgpu_op_reduce = {
+	.name = "reduce",
+	.help = "sum, least, greatest or mean, of all or along an axis",
+	.args = args,
+	.params = params,
+	.infer = infer,
+	.scratch = scratch,
+	.cpu = cpu,
+};

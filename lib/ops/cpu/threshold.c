@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * threshold: which elements lie in a band, bounds included, as a mask or as the list of their indexes.
+ */
+#include <float.h>
+#include <math.h>
+
+#include "ops/ops_private.h"
+
+enum { INPUT, OUTPUT };
+enum { LOW, HIGH, MODE };
+enum { MASK, INDICES };
+enum { BLOCK = 1024, GRAIN = 65536 };
+
+static const char *const modes[] = { "mask", "indices", NULL };
+
+static const struct sgpu_op_argument args[] = {
+	{ "input", false, SGPU_TYPES_ALL, 0, SGPU_RANK_MAX, "values" },
+	{ "output", false, SGPU_TYPE_BIT(SGPU_U8) | SGPU_TYPE_BIT(SGPU_I32), 0, SGPU_RANK_MAX,
+	  "1 inside and 0 outside, or the indexes of the elements inside, ascending" },
+	{ NULL, false, 0, 0, 0, NULL },
+};
+
+static const struct sgpu_op_param params[] = {
+	{ "low", SGPU_PARAM_NUMBER, false, -DBL_MAX, DBL_MAX, -DBL_MAX, NULL, "lower bound; absent: none" },
+	{ "high", SGPU_PARAM_NUMBER, false, -DBL_MAX, DBL_MAX, DBL_MAX, NULL, "upper bound; absent: none" },
+	{ "mode", SGPU_PARAM_CHOICE, false, 0, 0, MASK, modes, "what the output holds" },
+	{ NULL, SGPU_PARAM_NUMBER, false, 0.0, 0.0, 0.0, NULL, NULL },
+};
+
+static bool is_indices(const struct sgpu_op_call *call)
+{
+	return call->param[MODE].number == INDICES;
+}
+
+static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
+{
+	uint64_t count = sgpu_ops_count(&call->type[INPUT]);
+
+	if (call->param[LOW].given && call->param[HIGH].given && call->param[LOW].number > call->param[HIGH].number) {
+		sgpu_op_fault(report, NULL, "low", "%g is above 'high', %g", call->param[LOW].number,
+			      call->param[HIGH].number);
+	}
+	if (!is_indices(call)) {
+		call->type[OUTPUT] = sgpu_ops_type(SGPU_U8, call->type[INPUT].rank, call->type[INPUT].shape);
+		return;
+	}
+	if (count > INT32_MAX) {
+		sgpu_op_fault(report, "input", NULL, "has %llu elements, but indexes are i32",
+			      (unsigned long long)count);
+		return;
+	}
+	call->type[OUTPUT] = sgpu_ops_type(SGPU_I32, 1, &count);
+}
+
+/* The number of elements inside of each piece, for the mode `indices`. */
+static uint64_t scratch(const struct sgpu_op_call *call)
+{
+	return is_indices(call) ? (sgpu_ops_count(&call->type[INPUT]) / GRAIN + 1) * sizeof(uint64_t) : 0;
+}
+
+struct job {
+	struct sgpu_op_call *call;
+	double low, high;
+	uint64_t *counts; /* a piece: elements inside, then the index of the first of them */
+};
+
+/* A band of f32 values with the same members as the band of f64 values: the bounds move inwards. */
+struct band {
+	float low, high;
+};
+
+static struct band narrow(double low, double high)
+{
+	struct band band = { (float)low, (float)high };
+
+	if ((double)band.low < low) {
+		band.low = nextafterf(band.low, (float)INFINITY);
+	}
+	if ((double)band.high > high) {
+		band.high = nextafterf(band.high, -(float)INFINITY);
+	}
+	return band;
+}
+
+SGPU_CLONES_ATTR static void inside_f32(const float *in, uint64_t count, struct band band, uint8_t *out)
+{
+	for (uint64_t i = 0; i < count; i++) {
+		out[i] = (in[i] >= band.low) & (in[i] <= band.high);
+	}
+}
+
+SGPU_CLONES_ATTR static void inside_u8(const uint8_t *in, uint64_t count, int low, int high, uint8_t *out)
+{
+	for (uint64_t i = 0; i < count; i++) {
+		out[i] = (in[i] >= low) & (in[i] <= high);
+	}
+}
+
+SGPU_CLONES_ATTR static void inside_f64(const double *in, uint64_t count, double low, double high, uint8_t *out)
+{
+	for (uint64_t i = 0; i < count; i++) {
+		out[i] = (in[i] >= low) & (in[i] <= high);
+	}
+}
+
+/* The mask of `count` elements from `begin`; blocks bound what stands on the stack. */
+static void mask(const struct job *job, uint64_t begin, uint64_t count, uint8_t *out)
+{
+	const struct sgpu_op_call *call = job->call;
+	enum sgpu_dtype dtype = call->type[INPUT].dtype;
+	double values[BLOCK];
+
+	if (dtype == SGPU_F32) {
+		inside_f32((const float *)call->data[INPUT] + begin, count, narrow(job->low, job->high), out);
+	} else if (dtype == SGPU_U8) {
+		inside_u8((const uint8_t *)call->data[INPUT] + begin, count,
+			  (int)fmin(fmax(ceil(job->low), -1.0), 256.0), (int)fmin(fmax(floor(job->high), -1.0), 256.0),
+			  out);
+	} else {
+		for (uint64_t at = 0; at < count; at += BLOCK) {
+			uint64_t size = count - at < BLOCK ? count - at : BLOCK;
+
+			sgpu_ops_load_f64(dtype, call->data[INPUT], begin + at, size, values);
+			inside_f64(values, size, job->low, job->high, out + at);
+		}
+		sgpu_wipe(values, sizeof(values));
+	}
+}
+
+static void mask_body(void *argument, uint64_t begin, uint64_t end)
+{
+	const struct job *job = argument;
+
+	mask(job, begin, end - begin, (uint8_t *)job->call->data[OUTPUT] + begin);
+}
+
+SGPU_CLONES_ATTR static uint64_t sum(const uint8_t *flags, uint64_t count)
+{
+	uint64_t total = 0;
+
+	for (uint64_t i = 0; i < count; i++) {
+		total += flags[i];
+	}
+	return total;
+}
+
+static void count_body(void *argument, uint64_t begin, uint64_t end)
+{
+	const struct job *job = argument;
+	uint8_t flags[BLOCK];
+	uint64_t total = 0;
+
+	for (uint64_t at = begin; at < end; at += BLOCK) {
+		uint64_t size = end - at < BLOCK ? end - at : BLOCK;
+
+		mask(job, at, size, flags);
+		total += sum(flags, size);
+	}
+	job->counts[begin / GRAIN] = total;
+	sgpu_wipe(flags, sizeof(flags));
+}
+
+static void list_body(void *argument, uint64_t begin, uint64_t end)
+{
+	const struct job *job = argument;
+	int32_t *out = (int32_t *)job->call->data[OUTPUT] + job->counts[begin / GRAIN];
+	uint8_t flags[BLOCK];
+
+	for (uint64_t at = begin; at < end; at += BLOCK) {
+		uint64_t size = end - at < BLOCK ? end - at : BLOCK;
+
+		mask(job, at, size, flags);
+		for (uint64_t i = 0; i < size; i++) {
+			if (flags[i]) {
+				*out++ = (int32_t)(at + i);
+			}
+		}
+	}
+	sgpu_wipe(flags, sizeof(flags));
+}
+
+/* Counts a piece at a time, then gives each piece its place, then writes. */
+static int indices(struct job *job, uint64_t count, struct sgpu_pool *pool, struct sgpu_error *error)
+{
+	uint64_t total = 0;
+	int result = sgpu_ops_for(pool, count, GRAIN, count_body, job, error);
+
+	if (result) {
+		return result;
+	}
+	for (uint64_t piece = 0; piece * GRAIN < count; piece++) {
+		uint64_t inside = job->counts[piece];
+
+		job->counts[piece] = total;
+		total += inside;
+	}
+	job->call->actual = total;
+	return sgpu_ops_for(pool, count, GRAIN, list_body, job, error);
+}
+
+static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+{
+	uint64_t count = sgpu_ops_count(&call->type[INPUT]);
+	struct job job = {
+		.call = call,
+		.low = call->param[LOW].given ? call->param[LOW].number : -(double)INFINITY,
+		.high = call->param[HIGH].given ? call->param[HIGH].number : (double)INFINITY,
+		.counts = call->scratch,
+	};
+
+	if (is_indices(call)) {
+		return indices(&job, count, pool, error);
+	}
+	return sgpu_ops_for(pool, count, GRAIN, mask_body, &job, error);
+}
+
+const struct sgpu_op sgpu_op_threshold = {
+	.name = "threshold",
+	.help = "elements within a band of values",
+	.args = args,
+	.params = params,
+	.infer = infer,
+	.scratch = scratch,
+	.cpu = cpu,
+	.at_most = is_indices,
+};
