@@ -32,6 +32,7 @@ static char *pointer_make(const char *list, int index, const char *member, const
 	return pointer;
 }
 
+__attribute__((format(printf, 4, 0)))
 static void fault_add(struct sgpu_ops_checker *checker, char *pointer, const char *hint, const char *format,
 		      va_list list)
 {

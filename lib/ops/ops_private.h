@@ -56,12 +56,14 @@ void sgpu_ops_store_f64(enum sgpu_dtype dtype, void *data, uint64_t begin, uint6
 
 /* ---- matrix product: c = alpha op(a) op(b) + beta c ----
  * Row-major; op(a) is m x k, op(b) is k x n, c is m x n; ld: elements from one stored row to the next. With beta 0
- * c is not read. The calling thread holds a token of the pool. Returns 0 or SGPU_ECANCELED. */
+ * c is not read, with alpha 0 neither a nor b. The calling thread holds a token of the pool. Returns 0 or SGPU_ECANCELED. */
 struct sgpu_gemm {
 	uint64_t m, n, k;
 	bool transpose_a, transpose_b; /* a is stored k x m, b is stored n x k */
 	uint64_t lda, ldb, ldc;
 	double alpha, beta;
+	/* Several products, each this many elements after the one before; batch 0 is 1. */
+	uint64_t batch, stride_a, stride_b, stride_c;
 };
 SGPU_MUST_CHECK int sgpu_gemm_f32(const struct sgpu_gemm *gemm, const float *a, const float *b, float *c,
 				  struct sgpu_pool *pool);

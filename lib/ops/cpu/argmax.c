@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * argmax: where the largest element of the last axis stands; the first of equals. A NaN counts as the largest.
+ */
+#include "ops/ops_private.h"
+
+enum { INPUT, OUTPUT, GRAIN = 1 << 15, BLOCK = 512 };
+
+static const struct sgpu_op_argument args[] = {
+	{ "input", false, SGPU_TYPES_ALL, 1, SGPU_RANK_MAX, "rows along the last axis, which is not empty" },
+	{ "output", false, SGPU_TYPE_BIT(SGPU_I32), 0, SGPU_RANK_MAX - 1, "indexes from 0, the shape without the last axis" },
+	{ .name = NULL },
+};
+
+static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
+{
+	const struct sgpu_type *input = &call->type[INPUT];
+	uint64_t count = input->shape[input->rank - 1];
+
+	if (count == 0 || count > INT32_MAX) {
+		sgpu_op_fault(report, "input", NULL, "has %llu elements on its last axis, must have 1 to %d",
+			      (unsigned long long)count, INT32_MAX);
+		return;
+	}
+	call->type[OUTPUT] = sgpu_ops_type(SGPU_I32, input->rank - 1, input->shape);
+}
+
+/* Whether a block holds anything above `best`, NaN included. */
+SGPU_CLONES_ATTR static bool exceeds(const double *values, uint64_t count, double best)
+{
+	int64_t above = 0;
+
+	for (uint64_t i = 0; i < count; i++) {
+		above |= values[i] <= best ? 0 : 1;
+	}
+	return above != 0;
+}
+
+static int32_t row_argmax(const struct sgpu_op_call *call, uint64_t row, double block[BLOCK])
+{
+	const struct sgpu_type *type = &call->type[INPUT];
+	uint64_t width = type->shape[type->rank - 1], place = 0;
+	double best = 0;
+
+	for (uint64_t at = 0; at < width && best == best; at += BLOCK) {
+		uint64_t count = width - at < BLOCK ? width - at : BLOCK;
+
+		sgpu_ops_load_f64(type->dtype, call->data[INPUT], row * width + at, count, block);
+		if (at == 0) {
+			best = block[0];
+		} else if (!exceeds(block, count, best)) {
+			continue;
+		}
+		for (uint64_t i = 0; i < count && best == best; i++) {
+			if (!(block[i] <= best)) {
+				best = block[i];
+				place = at + i;
+			}
+		}
+	}
+	return (int32_t)place;
+}
+
+static void body(void *argument, uint64_t begin, uint64_t end)
+{
+	const struct sgpu_op_call *call = argument;
+	double block[BLOCK];
+
+	for (uint64_t row = begin; row < end; row++) {
+		((int32_t *)call->data[OUTPUT])[row] = row_argmax(call, row, block);
+	}
+	sgpu_wipe(block, sizeof(block));
+}
+
+static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+{
+	const struct sgpu_type *type = &call->type[INPUT];
+
+	return sgpu_ops_for(pool, sgpu_ops_count(&call->type[OUTPUT]), GRAIN / type->shape[type->rank - 1] + 1, body,
+			    call, error);
+}
+
+const struct sgpu_op sgpu_op_argmax = {
+	.name = "argmax",
+	.help = "index of the largest element of the last axis",
+	.args = args,
+	.infer = infer,
+	.cpu = cpu,
+};

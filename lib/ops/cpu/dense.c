@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * dense: activation(input weights + bias), a fully connected layer. The activation is computed in f64.
+ */
+#include "math64.h"
+#include "ops/ops_private.h"
+
+enum { INPUT, WEIGHTS, BIAS, OUTPUT, ACTIVATION = 0, TRANSPOSE, GRAIN = 1 << 15 };
+enum activation { NONE, RELU, SIGMOID, TANH, GELU };
+
+static const struct sgpu_op_argument args[] = {
+	{ "input", false, SGPU_TYPES_FLOAT, 2, 2, "[n,k]: a row for each item" },
+	{ "weights", false, SGPU_TYPES_FLOAT, 2, 2, "[k,m]; transposed [m,k]" },
+	{ "bias", true, SGPU_TYPES_FLOAT, 1, 1, "[m]: added to each row" },
+	{ "output", false, SGPU_TYPES_FLOAT, 2, 2, "[n,m]" },
+	{ .name = NULL },
+};
+
+static const char *const activations[] = { "none", "relu", "sigmoid", "tanh", "gelu", NULL };
+
+static const struct sgpu_op_param params[] = {
+	{ .name = "activation", .kind = SGPU_PARAM_CHOICE, .choices = activations, .standard = NONE,
+	  .help = "applied to every element" },
+	{ .name = "transpose_weights", .kind = SGPU_PARAM_BOOLEAN, .max = 1, .help = "the weights are stored [m,k]" },
+	{ .name = NULL },
+};
+
+static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
+{
+	bool transpose = call->param[TRANSPOSE].number != 0;
+	const struct sgpu_type *input = &call->type[INPUT], *weights = &call->type[WEIGHTS];
+	uint64_t inner = weights->shape[transpose ? 1 : 0], width = weights->shape[transpose ? 0 : 1];
+
+	if (!sgpu_ops_same_dtype(call, report, INPUT, WEIGHTS)) {
+		return;
+	}
+	if (inner != input->shape[1]) {
+		sgpu_op_fault(report, "weights", NULL, "takes items of %llu elements, but 'input' has items of %llu",
+			      (unsigned long long)inner, (unsigned long long)input->shape[1]);
+		return;
+	}
+	if (call->present[BIAS] && call->type[BIAS].dtype == SGPU_NONE) {
+		call->type[BIAS] = sgpu_ops_type(input->dtype, 1, &width);
+	}
+	if (call->present[BIAS] && !sgpu_ops_same_dtype(call, report, INPUT, BIAS)) {
+		return;
+	}
+	if (call->present[BIAS] && call->type[BIAS].shape[0] != width) {
+		sgpu_op_fault(report, "bias", NULL, "has %llu elements, but the output has %llu columns",
+			      (unsigned long long)call->type[BIAS].shape[0], (unsigned long long)width);
+		return;
+	}
+	call->type[OUTPUT] = sgpu_ops_type(input->dtype, 2, (const uint64_t[]){ input->shape[0], width });
+}
+
+SGPU_INLINE double relu(double x)
+{
+	return x > 0 || x != x ? x : 0;
+}
+
+SGPU_INLINE double sigmoid(double x)
+{
+	return 1 / (1 + sgpu_math_exp(-x));
+}
+
+/* Near 0 the quotient would lose the leading digits: the series instead. */
+SGPU_INLINE double tangent(double x)
+{
+	double e = sgpu_math_exp(x < 0 ? 2 * x : -2 * x), z = x * x;
+	double far = (1 - e) / (1 + e), signed_far = x < 0 ? -far : far;
+	double near = x + x * z * (-1.0 / 3 + z * (2.0 / 15 + z * (-17.0 / 315 + z * (62.0 / 2835))));
+
+	return z < 4e-4 ? near : signed_far;
+}
+
+/* x P(X <= x) for a normal X; the limit 0 at minus infinity. */
+SGPU_INLINE double gelu(double x)
+{
+	double size = x < 0 ? -x : x, bounded = size > 40 ? 40 : size;
+	double tail = sgpu_math_normal_tail(bounded), share = x < 0 ? tail : 1 - tail;
+
+	return x < -40 ? 0 : x * share;
+}
+
+#define ACTIVATE(name, type, function)                                                                       \
+	SGPU_CLONES_ATTR static void name(type *values, uint64_t count)                                      \
+	{                                                                                                    \
+		for (uint64_t i = 0; i < count; i++) {                                                       \
+			values[i] = (type)function((double)values[i]);                                       \
+		}                                                                                            \
+	}
+
+ACTIVATE(relu_f32, float, relu)
+ACTIVATE(relu_f64, double, relu)
+ACTIVATE(sigmoid_f32, float, sigmoid)
+ACTIVATE(sigmoid_f64, double, sigmoid)
+ACTIVATE(tanh_f32, float, tangent)
+ACTIVATE(tanh_f64, double, tangent)
+ACTIVATE(gelu_f32, float, gelu)
+ACTIVATE(gelu_f64, double, gelu)
+
+static void activate_f32(enum activation activation, float *values, uint64_t count)
+{
+	static void (*const functions[])(float *values, uint64_t count) = {
+		[RELU] = relu_f32, [SIGMOID] = sigmoid_f32, [TANH] = tanh_f32, [GELU] = gelu_f32,
+	};
+
+	if (activation != NONE) {
+		functions[activation](values, count);
+	}
+}
+
+static void activate_f64(enum activation activation, double *values, uint64_t count)
+{
+	static void (*const functions[])(double *values, uint64_t count) = {
+		[RELU] = relu_f64, [SIGMOID] = sigmoid_f64, [TANH] = tanh_f64, [GELU] = gelu_f64,
+	};
+
+	if (activation != NONE) {
+		functions[activation](values, count);
+	}
+}
+
+SGPU_CLONES_ATTR static void add_f32(float *values, const float *bias, uint64_t count)
+{
+	for (uint64_t i = 0; i < count; i++) {
+		values[i] += bias[i];
+	}
+}
+
+SGPU_CLONES_ATTR static void add_f64(double *values, const double *bias, uint64_t count)
+{
+	for (uint64_t i = 0; i < count; i++) {
+		values[i] += bias[i];
+	}
+}
+
+/* Bias and activation of rows. */
+static void body(void *argument, uint64_t begin, uint64_t end)
+{
+	const struct sgpu_op_call *call = argument;
+	uint64_t width = call->type[OUTPUT].shape[1];
+	enum activation activation = (enum activation)(int)call->param[ACTIVATION].number;
+	void *output = call->data[OUTPUT];
+	bool single = call->type[OUTPUT].dtype == SGPU_F32;
+
+	for (uint64_t row = begin; row < end && call->data[BIAS]; row++) {
+		if (single) {
+			add_f32((float *)output + row * width, call->data[BIAS], width);
+		} else {
+			add_f64((double *)output + row * width, call->data[BIAS], width);
+		}
+	}
+	if (single) {
+		activate_f32(activation, (float *)output + begin * width, (end - begin) * width);
+	} else {
+		activate_f64(activation, (double *)output + begin * width, (end - begin) * width);
+	}
+}
+
+static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+{
+	const struct sgpu_type *output = &call->type[OUTPUT];
+	struct sgpu_gemm gemm = {
+		.m = output->shape[0],
+		.n = output->shape[1],
+		.k = call->type[INPUT].shape[1],
+		.transpose_b = call->param[TRANSPOSE].number != 0,
+		.lda = call->type[INPUT].shape[1],
+		.ldb = call->type[WEIGHTS].shape[1],
+		.ldc = output->shape[1],
+		.alpha = 1,
+	};
+	int result;
+
+	if (gemm.m == 0 || gemm.n == 0) {
+		return 0;
+	}
+	if (output->dtype == SGPU_F32) {
+		result = sgpu_gemm_f32(&gemm, call->data[INPUT], call->data[WEIGHTS], call->data[OUTPUT], pool);
+	} else {
+		result = sgpu_gemm_f64(&gemm, call->data[INPUT], call->data[WEIGHTS], call->data[OUTPUT], pool);
+	}
+	if (result) {
+		return sgpu_fail(error, result, "stopped on request");
+	}
+	return sgpu_ops_for(pool, gemm.m, GRAIN / gemm.n + 1, body, call, error);
+}
+
+const struct sgpu_op sgpu_op_dense = {
+	.name = "dense",
+	.help = "fully connected layer with bias and activation",
+	.args = args,
+	.params = params,
+	.infer = infer,
+	.cpu = cpu,
+};

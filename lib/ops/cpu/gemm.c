@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gemm: alpha op(a) op(b) + beta c, one matrix or a batch of them.
+ */
+#include <float.h>
+#include <string.h>
+
+#include "ops/ops_private.h"
+
+enum { A, B, C, OUTPUT, TRANSPOSE_A = 0, TRANSPOSE_B, ALPHA, BETA, COPY_GRAIN = 1 << 20 };
+
+static const struct sgpu_op_argument args[] = {
+	{ "a", false, SGPU_TYPES_FLOAT, 2, 3, "left matrix, [m,k]; [batch,m,k]; transposed [k,m]" },
+	{ "b", false, SGPU_TYPES_FLOAT, 2, 3, "right matrix, [k,n]; [batch,k,n]; transposed [n,k]" },
+	{ "c", true, SGPU_TYPES_FLOAT, 2, 3, "what beta times is added, [m,n]; [batch,m,n]" },
+	{ "output", false, SGPU_TYPES_FLOAT, 2, 3, "[m,n]; [batch,m,n]" },
+	{ .name = NULL },
+};
+
+static const struct sgpu_op_param params[] = {
+	{ .name = "transpose_a", .kind = SGPU_PARAM_BOOLEAN, .max = 1, .help = "a is stored transposed" },
+	{ .name = "transpose_b", .kind = SGPU_PARAM_BOOLEAN, .max = 1, .help = "b is stored transposed" },
+	{ .name = "alpha", .kind = SGPU_PARAM_NUMBER, .min = -(double)FLT_MAX, .max = (double)FLT_MAX, .standard = 1,
+	  .help = "factor of the product" },
+	{ .name = "beta", .kind = SGPU_PARAM_NUMBER, .min = -(double)FLT_MAX, .max = (double)FLT_MAX, .standard = 1,
+	  .help = "factor of c" },
+	{ .name = NULL },
+};
+
+static bool infer_batch(struct sgpu_op_call *call, struct sgpu_op_report *report)
+{
+	const struct sgpu_type *a = &call->type[A], *b = &call->type[B];
+
+	if (a->rank != b->rank) {
+		sgpu_op_fault(report, "b", NULL, "has rank %d, but 'a' has rank %d", b->rank, a->rank);
+		return false;
+	}
+	if (a->rank == 3 && a->shape[0] != b->shape[0]) {
+		sgpu_op_fault(report, "b", NULL, "holds %llu matrices, but 'a' holds %llu",
+			      (unsigned long long)b->shape[0], (unsigned long long)a->shape[0]);
+		return false;
+	}
+	return true;
+}
+
+static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
+{
+	const struct sgpu_type *a = &call->type[A], *b = &call->type[B];
+	int down_a = a->rank - (call->param[TRANSPOSE_A].number != 0 ? 1 : 2);
+	int down_b = b->rank - (call->param[TRANSPOSE_B].number != 0 ? 1 : 2);
+	uint64_t inner_a = a->shape[2 * a->rank - 3 - down_a], inner_b = b->shape[down_b];
+	struct sgpu_type output = *a;
+
+	if (!sgpu_ops_same_dtype(call, report, A, B) || !infer_batch(call, report)) {
+		return;
+	}
+	if (inner_a != inner_b) {
+		sgpu_op_fault(report, "b", NULL, "has %llu rows%s, but 'a' has %llu columns%s",
+			      (unsigned long long)inner_b, down_b == b->rank - 1 ? " when transposed" : "",
+			      (unsigned long long)inner_a, down_a == a->rank - 1 ? " when transposed" : "");
+		return;
+	}
+	output.shape[a->rank - 2] = a->shape[down_a];
+	output.shape[a->rank - 1] = b->shape[2 * b->rank - 3 - down_b];
+	if (call->present[C] && call->type[C].dtype == SGPU_NONE) {
+		call->type[C] = output;
+	}
+	call->type[OUTPUT] = output;
+	if (call->present[C]) {
+		sgpu_ops_same_type(call, report, OUTPUT, C);
+	} else if (call->param[BETA].given && call->param[BETA].number != 0) {
+		sgpu_op_fault(report, NULL, "beta", "needs the argument 'c'");
+	}
+}
+
+static void copy_body(void *argument, uint64_t begin, uint64_t end)
+{
+	struct sgpu_op_call *call = argument;
+
+	memcpy((char *)call->data[OUTPUT] + begin, (const char *)call->data[C] + begin, end - begin);
+}
+
+static struct sgpu_gemm describe(const struct sgpu_op_call *call)
+{
+	const struct sgpu_type *a = &call->type[A], *b = &call->type[B], *output = &call->type[OUTPUT];
+	int row = output->rank - 2, column = output->rank - 1;
+	struct sgpu_gemm gemm = {
+		.m = output->shape[row],
+		.n = output->shape[column],
+		.transpose_a = call->param[TRANSPOSE_A].number != 0,
+		.transpose_b = call->param[TRANSPOSE_B].number != 0,
+		.lda = a->shape[column],
+		.ldb = b->shape[column],
+		.ldc = output->shape[column],
+		.alpha = call->param[ALPHA].number,
+		.beta = call->data[C] ? call->param[BETA].number : 0,
+		.batch = output->rank == 3 ? output->shape[0] : 1,
+		.stride_a = a->shape[row] * a->shape[column],
+		.stride_b = b->shape[row] * b->shape[column],
+		.stride_c = output->shape[row] * output->shape[column],
+	};
+
+	gemm.k = gemm.transpose_a ? a->shape[row] : a->shape[column];
+	return gemm;
+}
+
+static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+{
+	struct sgpu_gemm gemm = describe(call);
+	uint64_t elements = sgpu_ops_count(&call->type[OUTPUT]);
+	int result = 0;
+
+	if (elements == 0) {
+		return 0;
+	}
+	if (gemm.beta != 0 && call->data[C] != call->data[OUTPUT]) {
+		result = sgpu_ops_for(pool, elements * sgpu_dtype_size(call->type[OUTPUT].dtype), COPY_GRAIN, copy_body,
+				      call, error);
+	}
+	if (result) {
+		return result;
+	}
+	if (call->type[OUTPUT].dtype == SGPU_F32) {
+		result = sgpu_gemm_f32(&gemm, call->data[A], call->data[B], call->data[OUTPUT], pool);
+	} else {
+		result = sgpu_gemm_f64(&gemm, call->data[A], call->data[B], call->data[OUTPUT], pool);
+	}
+	return result ? sgpu_fail(error, result, "stopped on request") : 0;
+}
+
+const struct sgpu_op sgpu_op_gemm = {
+	.name = "gemm",
+	.help = "multiply matrices",
+	.args = args,
+	.params = params,
+	.infer = infer,
+	.cpu = cpu,
+	.in_place = 1u << C,
+};
