@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * AES-256-GCM: the table of providers, and the choice among them.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include <sgpu/base.h>
+
+#include "crypto/aead.h"
+
+enum { STATE_ALIGNMENT = 64 };
+/* SP 800-38D: more would wrap the block counter. */
+#define MESSAGE_MAX (((uint64_t)1 << 36) - 32)
+
+/* Fastest first. */
+static const struct sgpu_aead_provider *const providers[] = {
+#ifdef SGPU_IPSEC_MB
+	&sgpu_aead_ipsec_mb,
+#endif
+	&sgpu_aead_openssl,
+};
+
+struct sgpu_aead {
+	const struct sgpu_aead_provider *provider;
+	size_t allocated;
+	_Alignas(STATE_ALIGNMENT) uint8_t state[];
+};
+
+/* The provider of that name, or the first that runs here; NULL when there is none. */
+static const struct sgpu_aead_provider *find(const char *name)
+{
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(providers); i++) {
+		if ((!name || !strcmp(name, providers[i]->name)) && providers[i]->describe()) {
+			return providers[i];
+		}
+	}
+	return NULL;
+}
+
+static const char *wanted(void)
+{
+	const char *name = secure_getenv("SGPU_AEAD");
+
+	return name && *name ? name : NULL;
+}
+
+static int unavailable(const char *name, struct sgpu_error *error)
+{
+	(void)sgpu_fail(error, SGPU_EUNAVAILABLE, "no provider '%s' of AES-256-GCM on this machine", name);
+	return sgpu_hint(error, "this build and CPU have: %s%s%s", sgpu_aead_providers()[0],
+			 sgpu_aead_providers()[1] ? ", " : "",
+			 sgpu_aead_providers()[1] ? sgpu_aead_providers()[1] : "");
+}
+
+/* A state without a key. */
+static struct sgpu_aead *allocate(const struct sgpu_aead_provider *provider)
+{
+	size_t size = sizeof(struct sgpu_aead) + provider->state_size;
+
+	size = (size + STATE_ALIGNMENT - 1) / STATE_ALIGNMENT * STATE_ALIGNMENT;
+	struct sgpu_aead *aead = aligned_alloc(STATE_ALIGNMENT, size);
+	if (aead) {
+		memset(aead, 0, size);
+		aead->provider = provider;
+		aead->allocated = size;
+	}
+	return aead;
+}
+
+int sgpu_aead_create(const char *name, const uint8_t key[SGPU_KEY_SIZE], struct sgpu_aead **aead,
+		     struct sgpu_error *error)
+{
+	*aead = NULL;
+	if (!name) {
+		name = wanted();
+	}
+	const struct sgpu_aead_provider *provider = find(name);
+	if (!provider) {
+		return unavailable(name ? name : "any", error);
+	}
+	struct sgpu_aead *made = allocate(provider);
+	if (!made) {
+		return sgpu_fail_nomem(error);
+	}
+	if (provider->init(made->state, key)) {
+		sgpu_aead_free(&made);
+		return sgpu_fail(error, SGPU_EDEVICE, "%s: cannot set up AES-256-GCM", provider->name);
+	}
+	*aead = made;
+	return 0;
+}
+
+int sgpu_aead_copy(const struct sgpu_aead *aead, struct sgpu_aead **copy, struct sgpu_error *error)
+{
+	struct sgpu_aead *made = allocate(aead->provider);
+
+	*copy = NULL;
+	if (!made) {
+		return sgpu_fail_nomem(error);
+	}
+	if (aead->provider->copy(made->state, aead->state)) {
+		sgpu_aead_free(&made);
+		return sgpu_fail(error, SGPU_EDEVICE, "%s: cannot set up AES-256-GCM", aead->provider->name);
+	}
+	*copy = made;
+	return 0;
+}
+
+void sgpu_aead_free(struct sgpu_aead **aead)
+{
+	if (aead && *aead) {
+		(*aead)->provider->clear((*aead)->state);
+		sgpu_free_wiped(aead, (*aead)->allocated);
+	}
+}
+
+const char *sgpu_aead_provider(void)
+{
+	const struct sgpu_aead_provider *provider = find(wanted());
+
+	return provider ? provider->describe() : "none";
+}
+
+const char *const *sgpu_aead_providers(void)
+{
+	/* Threads that race here write the same pointers. */
+	static const char *names[SGPU_ARRAY_LENGTH(providers) + 1];
+	size_t count = 0;
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(providers); i++) {
+		if (providers[i]->describe()) {
+			__atomic_store_n(&names[count++], providers[i]->name, __ATOMIC_RELAXED);
+		}
+	}
+	return names;
+}
+
+int sgpu_aead_seal(struct sgpu_aead *aead, const uint8_t nonce[SGPU_NONCE_SIZE], const uint8_t *in, size_t size,
+		   uint8_t *out, uint8_t tag[SGPU_TAG_SIZE])
+{
+	if (size > MESSAGE_MAX) {
+		return SGPU_EUSAGE;
+	}
+	return aead->provider->seal(aead->state, nonce, in, size, out, tag);
+}
+
+int sgpu_aead_open(struct sgpu_aead *aead, const uint8_t nonce[SGPU_NONCE_SIZE], const uint8_t *in, size_t size,
+		   uint8_t *out, const uint8_t tag[SGPU_TAG_SIZE])
+{
+	if (size > MESSAGE_MAX) {
+		return SGPU_EUSAGE;
+	}
+	int code = aead->provider->open(aead->state, nonce, in, size, out, tag);
+	if (code) {
+		sgpu_wipe(out, size);
+	}
+	return code;
+}

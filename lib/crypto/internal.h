@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the files of this part share.
+ */
+#ifndef SGPU_CRYPTO_INTERNAL_H
+#define SGPU_CRYPTO_INTERNAL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <sgpu/crypto.h>
+
+/* Reports a failed call of libcrypto with its reason and clears its error queue. Returns SGPU_ESYSTEM. */
+int sgpu_crypto_fail(struct sgpu_error *error, const char *what);
+
+/* HMAC-SHA256 over several pieces, without joining them. */
+struct sgpu_piece {
+	const void *data;
+	size_t size;
+};
+SGPU_MUST_CHECK int sgpu_hmac_sha256_pieces(const uint8_t *key, size_t key_size, const struct sgpu_piece *pieces,
+					    size_t count, uint8_t mac[SGPU_SHA256_SIZE], struct sgpu_error *error);
+
+/* The expand step of RFC 5869 alone, with SHA-256. */
+SGPU_MUST_CHECK int sgpu_hkdf_expand_sha256(const uint8_t *prk, size_t prk_size, const void *info, size_t info_size,
+					    uint8_t *out, size_t size, struct sgpu_error *error);
+
+/* X25519 (RFC 7748). */
+SGPU_MUST_CHECK int sgpu_x25519_generate(uint8_t private_key[32], uint8_t public_key[32], struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_x25519_public(const uint8_t private_key[32], uint8_t public_key[32],
+				       struct sgpu_error *error);
+/* The shared secret. SGPU_EAUTH when it is all zero (a peer of low order), which RFC 9180 wants refused. */
+SGPU_MUST_CHECK int sgpu_x25519(const uint8_t private_key[32], const uint8_t peer[32], uint8_t shared[32],
+				struct sgpu_error *error);
+
+#endif

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Keys from files. A secret that others may read is none: such a file is refused. What is checked and what is read
+ * is the same descriptor.
+ */
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+#include <sgpu/io.h>
+
+#include "crypto/key.h"
+
+/* Links are followed, as secrets that are mounted into a container are links; it is the target that counts. */
+static int open_key(const char *path, int *fd, const char **name, struct sgpu_error *error)
+{
+	uint64_t number;
+	int source = STDIN_FILENO;
+
+	*name = path;
+	if (!strcmp(path, "-")) {
+		*name = "standard input";
+	} else if (!strncmp(path, "fd:", 3)) {
+		int code = sgpu_parse_u64(path + 3, "descriptor", 0, INT_MAX, &number, error);
+		if (code) {
+			return code;
+		}
+		source = (int)number;
+	} else {
+		*fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+		return *fd < 0 ? sgpu_fail_errno(error, "cannot open key '%s'", path) : 0;
+	}
+	*fd = fcntl(source, F_DUPFD_CLOEXEC, 0);
+	return *fd < 0 ? sgpu_fail_errno(error, "cannot use key '%s'", path) : 0;
+}
+
+static int check_secret(const char *name, const struct stat *status, struct sgpu_error *error)
+{
+	if (!S_ISREG(status->st_mode) && !S_ISFIFO(status->st_mode)) {
+		return sgpu_fail(error, SGPU_EPOLICY, "secret key '%s' is neither a regular file nor a pipe", name);
+	}
+	if (status->st_uid != geteuid() && status->st_uid != 0) {
+		(void)sgpu_fail(error, SGPU_EPOLICY, "secret key '%s' belongs to another user (%lu)", name,
+				(unsigned long)status->st_uid);
+		return sgpu_hint(error, "use a copy of your own, with mode 0600");
+	}
+	if (status->st_mode & (S_IRWXG | S_IRWXO)) {
+		(void)sgpu_fail(error, SGPU_EPOLICY, "secret key '%s' is open to other users (mode %04o)", name,
+				(unsigned)status->st_mode & 07777u);
+		return sgpu_hint(error, "chmod 600 '%s'", name);
+	}
+	return 0;
+}
+
+int sgpu_key_load(const char *path, struct sgpu_key *key, struct sgpu_error *error)
+{
+	struct stat status;
+	const char *name;
+	char *text = NULL;
+	size_t size = 0;
+	int fd = -1;
+
+	memset(key, 0, sizeof(*key));
+	int code = open_key(path, &fd, &name, error);
+	if (code) {
+		return code;
+	}
+	if (fstat(fd, &status)) {
+		code = sgpu_fail_errno(error, "cannot use key '%s'", name);
+		goto out;
+	}
+	if (S_ISDIR(status.st_mode)) {
+		code = sgpu_fail(error, SGPU_ESYSTEM, "key '%s' is a folder", name);
+		goto out;
+	}
+	code = sgpu_read_fd(fd, name, SGPU_KEY_TEXT_MAX, &text, &size, error);
+	if (!code) {
+		code = sgpu_key_parse(text, size, name, key, error);
+	}
+	if (!code && key->kind != SGPU_KEY_X25519_PUBLIC) {
+		code = check_secret(name, &status, error);
+	}
+out:
+	if (code) {
+		sgpu_key_clear(key);
+	}
+	sgpu_free_wiped(&text, size);
+	close(fd);
+	return code;
+}

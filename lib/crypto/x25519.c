@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * X25519 (RFC 7748).
+ */
+#include <openssl/err.h>
+#include <openssl/evp.h>
+
+#include <sgpu/base.h>
+
+#include "crypto/internal.h"
+
+int sgpu_x25519_generate(uint8_t private_key[32], uint8_t public_key[32], struct sgpu_error *error)
+{
+	EVP_PKEY *key = EVP_PKEY_Q_keygen(NULL, NULL, "X25519");
+	size_t private_size = 32, public_size = 32;
+	int done = key && EVP_PKEY_get_raw_private_key(key, private_key, &private_size) == 1 &&
+		   EVP_PKEY_get_raw_public_key(key, public_key, &public_size) == 1;
+
+	EVP_PKEY_free(key);
+	return done ? 0 : sgpu_crypto_fail(error, "making an X25519 key");
+}
+
+int sgpu_x25519_public(const uint8_t private_key[32], uint8_t public_key[32], struct sgpu_error *error)
+{
+	EVP_PKEY *key = EVP_PKEY_new_raw_private_key_ex(NULL, "X25519", NULL, private_key, 32);
+	size_t size = 32;
+	int done = key && EVP_PKEY_get_raw_public_key(key, public_key, &size) == 1;
+
+	EVP_PKEY_free(key);
+	return done ? 0 : sgpu_crypto_fail(error, "deriving an X25519 public key");
+}
+
+int sgpu_x25519(const uint8_t private_key[32], const uint8_t peer[32], uint8_t shared[32], struct sgpu_error *error)
+{
+	static const uint8_t zero[32];
+	EVP_PKEY *mine = EVP_PKEY_new_raw_private_key_ex(NULL, "X25519", NULL, private_key, 32);
+	EVP_PKEY *theirs = EVP_PKEY_new_raw_public_key_ex(NULL, "X25519", NULL, peer, 32);
+	EVP_PKEY_CTX *context = mine && theirs ? EVP_PKEY_CTX_new_from_pkey(NULL, mine, NULL) : NULL;
+	size_t size = 32;
+	int code = SGPU_ESYSTEM;
+
+	if (!context || EVP_PKEY_derive_init(context) != 1 || EVP_PKEY_derive_set_peer(context, theirs) != 1) {
+		code = sgpu_crypto_fail(error, "X25519");
+		goto out;
+	}
+	/* libcrypto itself fails for an all-zero result; the comparison is for versions that may not. */
+	if (EVP_PKEY_derive(context, shared, &size) != 1 || sgpu_equal(shared, zero, 32)) {
+		ERR_clear_error();
+		code = sgpu_fail(error, SGPU_EAUTH, "the X25519 public key has low order");
+		goto out;
+	}
+	code = 0;
+out:
+	if (code) {
+		sgpu_wipe(shared, 32);
+	}
+	EVP_PKEY_CTX_free(context);
+	EVP_PKEY_free(theirs);
+	EVP_PKEY_free(mine);
+	return code;
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The key schedule of a sealed segment.
+ */
+#include <string.h>
+
+#include <sgpu/seal.h>
+
+static const char label[] = "c2sp.org/chunked-encryption@v1+AEAD_AES_256_GCM"; /* and its NUL */
+
+enum {
+	DERIVED_SIZE = SGPU_KEY_SIZE + SGPU_NONCE_SIZE + SGPU_COMMITMENT_SIZE,
+	INFO_MAX = sizeof(label) + SGPU_SALT_SIZE + SGPU_CONTEXT_MAX,
+};
+
+/* Fills the rest of *keys from the salt in it. */
+static int derive(const uint8_t key[SGPU_KEY_SIZE], const void *context, size_t context_size,
+		  struct sgpu_sealed_keys *keys, struct sgpu_error *error)
+{
+	uint8_t info[INFO_MAX], derived[DERIVED_SIZE] = { 0 };
+
+	memcpy(info, label, sizeof(label));
+	memcpy(info + sizeof(label), keys->salt, SGPU_SALT_SIZE);
+	if (context_size) {
+		memcpy(info + sizeof(label) + SGPU_SALT_SIZE, context, context_size);
+	}
+	int code = sgpu_hkdf_expand_sha512(key, SGPU_KEY_SIZE, info, sizeof(label) + SGPU_SALT_SIZE + context_size,
+					   derived, sizeof(derived), error);
+	if (!code) {
+		memcpy(keys->key, derived, SGPU_KEY_SIZE);
+		memcpy(keys->base_nonce, derived + SGPU_KEY_SIZE, SGPU_NONCE_SIZE);
+		memcpy(keys->commitment, derived + SGPU_KEY_SIZE + SGPU_NONCE_SIZE, SGPU_COMMITMENT_SIZE);
+	}
+	sgpu_wipe(derived, sizeof(derived));
+	return code;
+}
+
+static int check_context(size_t context_size, struct sgpu_error *error)
+{
+	if (context_size > SGPU_CONTEXT_MAX) {
+		return sgpu_fail(error, SGPU_EUSAGE, "the context has %zu bytes, more than %d", context_size,
+				 SGPU_CONTEXT_MAX);
+	}
+	return 0;
+}
+
+int sgpu_sealed_keys_new(const uint8_t key[SGPU_KEY_SIZE], const void *context, size_t context_size,
+			 struct sgpu_sealed_keys *keys, struct sgpu_error *error)
+{
+	memset(keys, 0, sizeof(*keys));
+	int code = check_context(context_size, error);
+	if (!code) {
+		code = sgpu_random(keys->salt, sizeof(keys->salt), error);
+	}
+	if (!code) {
+		code = derive(key, context, context_size, keys, error);
+	}
+	if (code) {
+		sgpu_wipe(keys, sizeof(*keys));
+	}
+	return code;
+}
+
+int sgpu_sealed_keys_open(const uint8_t key[SGPU_KEY_SIZE], const void *context, size_t context_size,
+			  const uint8_t header[SGPU_SEALED_HEADER], struct sgpu_sealed_keys *keys,
+			  struct sgpu_error *error)
+{
+	memset(keys, 0, sizeof(*keys));
+	int code = check_context(context_size, error);
+	if (!code) {
+		memcpy(keys->salt, header, SGPU_SALT_SIZE);
+		code = derive(key, context, context_size, keys, error);
+	}
+	if (!code && !sgpu_equal(keys->commitment, header + SGPU_SALT_SIZE, SGPU_COMMITMENT_SIZE)) {
+		(void)sgpu_fail(error, SGPU_EKEY, "the key or the context is not the one that the data were sealed with");
+		(void)sgpu_hint(error, "the key commitment in the header does not match; no data were opened");
+		code = SGPU_EKEY;
+	}
+	if (code) {
+		sgpu_wipe(keys, sizeof(*keys));
+	}
+	return code;
+}
+
+void sgpu_sealed_header(const struct sgpu_sealed_keys *keys, uint8_t header[SGPU_SEALED_HEADER])
+{
+	memcpy(header, keys->salt, SGPU_SALT_SIZE);
+	memcpy(header + SGPU_SALT_SIZE, keys->commitment, SGPU_COMMITMENT_SIZE);
+}
+
+void sgpu_sealed_nonce(const struct sgpu_sealed_keys *keys, uint64_t chunk, uint8_t nonce[SGPU_NONCE_SIZE])
+{
+	memcpy(nonce, keys->base_nonce, SGPU_NONCE_SIZE);
+	for (int i = 0; i < 8; i++) {
+		nonce[SGPU_NONCE_SIZE - 1 - i] ^= (uint8_t)(chunk >> (8 * i));
+	}
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The engine under sgpu_seal_stream and sgpu_open_stream: workers that each take a group of chunks from the input,
+ * transform it, and deliver it. Private to lib/seal.
+ */
+#ifndef SGPU_SEAL_TRANSFER_H
+#define SGPU_SEAL_TRANSFER_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <sgpu/seal.h>
+
+enum {
+	/* Chunks that a worker takes at once: both of its buffers fit a core's second-level cache. */
+	SGPU_GROUP_CHUNKS = 16,
+	SGPU_GROUP_PLAIN = SGPU_GROUP_CHUNKS * SGPU_CHUNK,
+	SGPU_GROUP_SEALED = SGPU_GROUP_CHUNKS * SGPU_SEALED_CHUNK,
+};
+
+struct sgpu_transfer {
+	struct sgpu_seal_job *job;
+	bool opening;
+	struct sgpu_sealed_keys keys;
+	struct sgpu_aead *aead;      /* what each worker copies */
+	struct sgpu_seal_end in, out; /* offsets: where group 0 starts */
+	uint64_t in_size;            /* bytes behind the header, or SGPU_SIZE_UNKNOWN */
+	uint64_t groups;             /* of a known size; the last one is never full */
+	unsigned jobs;
+
+	/* all below: under `lock` */
+	pthread_mutex_t lock;
+	pthread_cond_t turn;         /* somebody's turn to read or write may have come */
+	pthread_cond_t finished;     /* a worker ended, or something failed */
+	uint64_t next_group;         /* the next to be read */
+	uint64_t next_write;         /* the group whose turn it is on a stream */
+	bool reading;                /* a worker reads from a stream */
+	bool ended;                  /* no group is left to take */
+	bool canceled;
+	bool failed;
+	uint64_t failed_group;       /* the lowest that failed: which error is reported must not depend on timing */
+	struct sgpu_error error;
+	unsigned running;
+	uint64_t bytes_in, bytes_out;
+};
+
+struct sgpu_transfer_worker {
+	struct sgpu_transfer *transfer;
+	struct sgpu_aead *aead;
+	uint8_t *in, *out;
+	size_t in_capacity, out_capacity;
+	bool own_thread;             /* may be canceled while it waits for a stream */
+	bool started;
+	pthread_t thread;
+	/* under the transfer's lock: the group that it reads from a stream, while it does */
+	bool at_read;
+	uint64_t read_group;
+};
+
+/* One group on its way. */
+struct sgpu_group {
+	uint64_t index;
+	size_t size;                 /* bytes read */
+	bool last;
+};
+
+/* Runs the workers until all is done. On an error the lowest failed group's is in *error. */
+SGPU_MUST_CHECK int sgpu_transfer_run(struct sgpu_transfer *transfer, struct sgpu_error *error);
+
+/* Records an error of a group; it counts unless a lower group failed too. */
+void sgpu_transfer_fail(struct sgpu_transfer *transfer, uint64_t group, const struct sgpu_error *error,
+			uint64_t bad_chunk);
+
+/* The next group's bytes into worker->in; *taken is false when there is none. */
+SGPU_MUST_CHECK int sgpu_transfer_take(struct sgpu_transfer_worker *worker, struct sgpu_group *group, bool *taken,
+				       struct sgpu_error *error);
+/* `size` bytes of worker->out to where they belong, or in their turn. `whole` says that the group is complete. */
+SGPU_MUST_CHECK int sgpu_transfer_deliver(struct sgpu_transfer_worker *worker, const struct sgpu_group *group,
+					  size_t size, bool whole, struct sgpu_error *error);
+
+#endif
