@@ -178,7 +178,9 @@ static const char *header_fault(const struct sgpu_tar_raw *header, uint64_t *siz
 	if (memcmp(header->magic, "ustar", sizeof(header->magic)) || memcmp(header->version, "00", 2)) {
 		return "is not a POSIX ustar header";
 	}
-	if (!octal(header->checksum, sizeof(header->checksum), &value) || value != sgpu_tar_checksum(header)) {
+	/* The sum does not cover itself, so its form is exact: "123456\0 ", as every tar writes it. */
+	if (!octal(header->checksum, 6, &value) || header->checksum[5] < '0' || memcmp(header->checksum + 6, "\0 ", 2) ||
+	    value != sgpu_tar_checksum(header)) {
 		return "has a wrong checksum";
 	}
 	if (header->type != '0') {

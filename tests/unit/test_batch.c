@@ -1,0 +1,612 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Batches and responses: index, head, payloads, recipients, MAC, segment keys.
+ */
+#include <stdint.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+
+#include <sgpu/base.h>
+#include <sgpu/batch.h>
+#include <sgpu/io.h>
+
+#include "unit.h"
+
+static struct sgpu_error error;
+
+static const char manifest_source[] =
+	"{\"version\":1,\"manifest_id\":\"t\",\"segments\":["
+	"{\"segment_id\":\"secret\",\"data_location_client\":\"s.f32\",\"sensitivity_level\":\"HIGH\","
+	"\"direction\":\"INPUT\",\"gpu_operation_id\":\"ADD\",\"data_type_info\":{\"dtype\":\"f32\",\"shape\":[4]}},"
+	"{\"segment_id\":\"public\",\"data_location_client\":\"p.f32\",\"sensitivity_level\":\"LOW\","
+	"\"direction\":\"INPUT\",\"gpu_operation_id\":\"ADD\",\"data_type_info\":{\"dtype\":\"f32\",\"shape\":[4]}},"
+	"{\"segment_id\":\"sum\",\"data_location_client\":\"o.f32\",\"sensitivity_level\":\"HIGH\","
+	"\"direction\":\"OUTPUT\",\"gpu_operation_id\":\"ADD\",\"data_type_info\":{\"dtype\":\"f32\",\"shape\":[4]}}],"
+	"\"operations\":[{\"gpu_operation_id\":\"ADD\",\"kernel\":\"vector_add\",\"arguments\":"
+	"{\"a\":\"secret\",\"b\":\"public\",\"output\":\"sum\"}}]}";
+
+static const uint8_t public_data[16] = "0123456789abcde";
+static uint8_t batch_key[SGPU_KEY_SIZE];
+
+static char *canonical_manifest(size_t *size)
+{
+	struct sgpu_manifest *manifest = NULL;
+	struct sgpu_faults faults = { 0 };
+	if (sgpu_manifest_parse(manifest_source, strlen(manifest_source), &manifest, &faults, &error) || faults.count) {
+		fprintf(stderr, "%s\n", faults.count ? faults.list[0].text : error.text);
+		abort();
+	}
+	char *text = malloc(manifest->canonical_size + 1);
+	memcpy(text, manifest->canonical, manifest->canonical_size + 1);
+	*size = manifest->canonical_size;
+	sgpu_manifest_free(&manifest);
+	sgpu_faults_clear(&faults);
+	return text;
+}
+
+static struct sgpu_batch *empty_batch(int segments)
+{
+	struct sgpu_batch *batch = calloc(1, sizeof(*batch));
+	batch->segments = calloc((size_t)segments, sizeof(*batch->segments));
+	batch->segment_count = segments;
+	batch->manifest_text = canonical_manifest(&batch->manifest_size);
+	memset(batch->id, 7, sizeof(batch->id));
+	if (sgpu_sha256(batch->manifest_text, batch->manifest_size, batch->manifest_sha256, &error)) {
+		abort();
+	}
+	return batch;
+}
+
+/* As sgpu-manifest pack would write it: the secret is a file, the public part travels. */
+static struct sgpu_batch *packed_batch(void)
+{
+	struct sgpu_batch *batch = empty_batch(3);
+	struct sgpu_batch_segment *s = batch->segments;
+	s[0] = (struct sgpu_batch_segment){ .id = strdup("secret"), .masking = SGPU_MASKING_AES_GCM, .size = 16,
+					    .location = { .kind = SGPU_LOCATION_FILE, .file = strdup("/tmp/ä b\n"),
+							  .offset = 352 } };
+	s[1] = (struct sgpu_batch_segment){ .id = strdup("public"), .size = 16, .has_sha256 = true,
+					    .location = { .kind = SGPU_LOCATION_INLINE } };
+	s[2] = (struct sgpu_batch_segment){ .id = strdup("sum"), .masking = SGPU_MASKING_AES_GCM, .size = 16 };
+	if (sgpu_sha256(public_data, 16, s[1].sha256, &error)) {
+		abort();
+	}
+	return batch;
+}
+
+static struct sgpu_key key_of(enum sgpu_key_kind kind)
+{
+	struct sgpu_key key;
+	if (sgpu_key_generate(kind, &key, &error)) {
+		abort();
+	}
+	return key;
+}
+
+static void sign(struct sgpu_batch *batch, const struct sgpu_key *key)
+{
+	if (sgpu_batch_wrap(batch, key, batch_key, &error) || sgpu_batch_sign(batch, batch_key, &error)) {
+		abort();
+	}
+}
+
+static struct sgpu_batch *sealed_batch(const struct sgpu_key *key)
+{
+	struct sgpu_batch *batch = packed_batch();
+	memset(batch_key, 9, sizeof(batch_key));
+	free(batch->segments[0].location.file);
+	batch->segments[0].location = (struct sgpu_location){ .kind = SGPU_LOCATION_INLINE };
+	batch->segments[0].sealed = true;
+	batch->segments[0].sealed_size = 56 + 16 + 16;
+	batch->counter = 1;
+	sign(batch, key);
+	return batch;
+}
+
+static struct sgpu_batch *response(const struct sgpu_key *key)
+{
+	struct sgpu_batch *batch = empty_batch(1);
+	batch->response = true;
+	batch->segments[0] = (struct sgpu_batch_segment){ .id = strdup("sum"), .masking = SGPU_MASKING_AES_GCM,
+							  .actual_size = 16, .sealed = true, .sealed_size = 88,
+							  .location = { .kind = SGPU_LOCATION_INLINE } };
+	batch->timings = json_pack("{s:i, s:i}", "open", 5, "kernel", 7);
+	sign(batch, key);
+	return batch;
+}
+
+/* The archive of a batch whose payloads are zeros (or the public data). */
+static int archive(const struct sgpu_batch *batch)
+{
+	const int fd = memfd_create("batch", 0);
+	uint8_t zeros[128] = { 0 };
+	int code = sgpu_batch_write_head(fd, "b", batch, &error);
+	for (int i = 0; !code && i < batch->segment_count; i++) {
+		if (batch->segments[i].location.kind != SGPU_LOCATION_INLINE) {
+			continue;
+		}
+		const uint64_t size = sgpu_batch_payload_size(batch, i);
+		code = sgpu_batch_payload_begin(fd, "b", batch, i, &error);
+		if (!code) {
+			code = sgpu_write(fd, "b", size == 16 ? public_data : zeros, (size_t)size, &error);
+		}
+		if (!code) {
+			code = sgpu_batch_payload_end(fd, "b", batch, i, &error);
+		}
+	}
+	if (!code) {
+		code = sgpu_tar_end(fd, "b", &error);
+	}
+	if (code || lseek(fd, 0, SEEK_SET)) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+/* Reads an archive to its end and closes it. */
+static int read_archive(int fd, bool is_response, struct sgpu_batch **batch)
+{
+	struct sgpu_tar_reader *reader = NULL;
+	int segment = 0;
+	int code = sgpu_tar_open(fd, "b", &reader, &error);
+	if (!code) {
+		code = sgpu_batch_read_head(reader, is_response, batch, &error);
+	}
+	while (!code && segment >= 0) {
+		code = sgpu_batch_next_payload(reader, *batch, &segment, &error);
+	}
+	sgpu_tar_close(&reader);
+	close(fd);
+	return code;
+}
+
+static int round_trip(const struct sgpu_batch *batch)
+{
+	struct sgpu_batch *read = NULL;
+	const int fd = archive(batch);
+	const int code = fd < 0 ? error.code : read_archive(fd, batch->response, &read);
+	if (!code) {
+		char *a = NULL, *b = NULL;
+		size_t a_size = 0, b_size = 0;
+		CHECK(sgpu_batch_text(batch, &a, &a_size, &error) == 0);
+		CHECK(sgpu_batch_text(read, &b, &b_size, &error) == 0);
+		CHECK(a && b && a_size == b_size && !memcmp(a, b, a_size));
+		CHECK(read->manifest_size == batch->manifest_size);
+		free(a);
+		free(b);
+	}
+	sgpu_batch_free(&read);
+	return code;
+}
+
+UNIT_TEST(batches_and_responses_come_back)
+{
+	const struct sgpu_key key = key_of(SGPU_KEY_OCT);
+	struct sgpu_batch *packed = packed_batch(), *sealed = sealed_batch(&key), *answer = response(&key);
+	CHECK(round_trip(packed) == 0);
+	CHECK(round_trip(sealed) == 0);
+	CHECK(round_trip(answer) == 0);
+	CHECK(sgpu_batch_segment(packed, "sum") == 2 && sgpu_batch_segment(packed, "none") == -1);
+	sgpu_batch_free(&packed);
+	sgpu_batch_free(&sealed);
+	sgpu_batch_free(&answer);
+	CHECK(!answer);
+	sgpu_batch_free(&answer);
+}
+
+UNIT_TEST(directions_come_from_the_manifest)
+{
+	struct sgpu_batch *packed = packed_batch(), *read = NULL;
+	REQUIRE(read_archive(archive(packed), false, &read) == 0);
+	CHECK(read->segments[0].input && !read->segments[0].output);
+	CHECK(!read->segments[2].input && read->segments[2].output);
+	CHECK(sgpu_batch_segment(read, "public") == 1 && sgpu_batch_segment(read, "nothing") == -1);
+	sgpu_batch_free(&packed);
+	sgpu_batch_free(&read);
+}
+
+UNIT_TEST(a_response_is_not_a_batch)
+{
+	const struct sgpu_key key = key_of(SGPU_KEY_OCT);
+	struct sgpu_batch *answer = response(&key), *read = NULL;
+	CHECK(read_archive(archive(answer), false, &read) == SGPU_EINVALID && !read);
+	CHECK(strstr(error.hint, "response") != NULL);
+	struct sgpu_tar_reader *reader = NULL;
+	const int fd = archive(answer);
+	REQUIRE(sgpu_tar_open(fd, "b", &reader, &error) == 0);
+	CHECK(sgpu_batch_read_any(reader, &read, &error) == 0 && read && read->response);
+	sgpu_tar_close(&reader);
+	close(fd);
+	sgpu_batch_free(&read);
+	sgpu_batch_free(&answer);
+}
+
+/* ---- the index, by text ---- */
+#define ID "BwcHBwcHBwcHBwcHBwcHBw"
+#define HASH "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+#define HEAD "{\"aead\":\"AEAD_AES_256_GCM\",\"alg\":\"c2sp.org/chunked-encryption\",\"batch_id\":\"" ID "\","
+#define TAIL ",\"version\":1}"
+#define MID HEAD "\"counter\":0,\"manifest_sha256\":\"" HASH "\","
+#define SEGMENT "{\"location\":{\"inline\":true},\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"a\"," \
+		"\"sha256\":\"" HASH "\",\"size\":5}"
+#define LOCATED(location, offset)                                                                              \
+	MID "\"segments\":[{\"location\":{" location offset "},\"masking_level\":\"MASKING_NONE\"," \
+	    "\"segment_id\":\"a\",\"sha256\":\"" HASH "\",\"size\":5}]" TAIL
+#define MASKED(members) MID "\"segments\":[{" members "}]" TAIL
+
+static int parse(const char *text)
+{
+	struct sgpu_batch *batch = NULL;
+	const int code = sgpu_batch_parse(text, strlen(text), false, &batch, &error);
+	CHECK(!batch == !!code);
+	sgpu_batch_free(&batch);
+	return code;
+}
+
+UNIT_TEST(an_index_is_strict)
+{
+	CHECK(parse(MID "\"segments\":[]" TAIL) == 0);
+	CHECK(parse(MID "\"segments\":[" SEGMENT "]" TAIL) == 0);
+	CHECK(parse(MID "\"segments\":[" SEGMENT "," SEGMENT "]" TAIL) == SGPU_EINVALID); /* twice */
+	CHECK(parse(MID "\"segments\":[5]" TAIL) == SGPU_EINVALID);
+	CHECK(parse(MID "\"segments\":{}" TAIL) == SGPU_EINVALID);
+	CHECK(parse(MID "\"segments\":[],\"version\":2}") == SGPU_EINVALID);
+	CHECK(parse(MID "\"segments\":[]}") == SGPU_EINVALID);
+	CHECK(parse(MID "\"segments\":[]" TAIL "\n") == SGPU_EINVALID);
+	CHECK(parse(" " MID "\"segments\":[]" TAIL) == SGPU_EINVALID); /* not canonical */
+	CHECK(parse(MID "\"segments\":[]" ",\"version\":1,\"x\":1}") == SGPU_EINVALID);
+	CHECK(parse(HEAD "\"counter\":0,\"segments\":[]" TAIL) == SGPU_EINVALID);
+	CHECK(parse(HEAD "\"counter\":-1,\"manifest_sha256\":\"" HASH "\",\"segments\":[]" TAIL) == SGPU_EINVALID);
+	CHECK(parse(HEAD "\"counter\":1.5,\"manifest_sha256\":\"" HASH "\",\"segments\":[]" TAIL) == SGPU_EINVALID);
+	CHECK(parse(MID "\"mac\":\"" HASH "\",\"segments\":[]" TAIL) == SGPU_EINVALID); /* without recipients */
+	CHECK(parse(MID "\"recipients\":[],\"segments\":[]" TAIL) == SGPU_EINVALID);
+	CHECK(parse("[]") == SGPU_EINVALID && parse("") == SGPU_EINVALID && parse("{}") == SGPU_EINVALID);
+}
+
+UNIT_TEST(locations_are_strict)
+{
+	CHECK(parse(LOCATED("\"file\":\"x\"", ",\"offset\":0")) == 0);
+	CHECK(parse(LOCATED("\"file\":\"x\"", "")) == SGPU_EINVALID);
+	CHECK(parse(LOCATED("\"file\":\"\"", ",\"offset\":0")) == SGPU_EINVALID);
+	CHECK(parse(LOCATED("\"file\":\"a\\u0000b\"", ",\"offset\":0")) == SGPU_EINVALID);
+	CHECK(parse(LOCATED("\"file\":\"x\",\"inline\":true", "")) == SGPU_EINVALID);
+	CHECK(parse(LOCATED("\"inline\":false", "")) == SGPU_EINVALID);
+	CHECK(parse(LOCATED("\"inline\":true", ",\"offset\":0")) == SGPU_EINVALID);
+	CHECK(parse(LOCATED("", "")) == SGPU_EINVALID);
+	CHECK(parse(LOCATED("\"offset\":0,\"region\":\"0123456789abcdef0123456789abcdef\"", "")) == 0);
+	CHECK(parse(LOCATED("\"offset\":0,\"region\":\"0123456789ABCDEF0123456789abcdef\"", "")) == SGPU_EINVALID);
+	CHECK(parse(LOCATED("\"offset\":0,\"region\":\"../../../../../../../../etc/../x\"", "")) == SGPU_EINVALID);
+	CHECK(parse(LOCATED("\"offset\":0,\"region\":\"0123\"", "")) == SGPU_EINVALID);
+	CHECK(parse(LOCATED("\"file\":\"x\"", ",\"offset\":9007199254740992")) == SGPU_EINVALID);
+}
+
+UNIT_TEST(masking_and_sizes_are_strict)
+{
+	const char *plain = "\"location\":{\"inline\":true},\"masking_level\":\"MASKING_AES_GCM\",";
+	char text[1024];
+	snprintf(text, sizeof(text), MASKED("%s\"segment_id\":\"a\",\"size\":5"), plain);
+	CHECK(parse(text) == SGPU_EPOLICY); /* a secret in the clear */
+	snprintf(text, sizeof(text), MASKED("%s\"sealed_size\":77,\"segment_id\":\"a\",\"size\":5"), plain);
+	CHECK(parse(text) == SGPU_EINVALID); /* sealed, and no mac */
+	CHECK(strstr(error.text, "mac") != NULL);
+	snprintf(text, sizeof(text), MASKED("%s\"sealed_size\":78,\"segment_id\":\"a\",\"size\":5"), plain);
+	CHECK(parse(text) == SGPU_EINVALID);
+	CHECK(strstr(error.text, "78") != NULL);
+	CHECK(parse(MASKED("\"masking_level\":\"NONE\",\"segment_id\":\"a\",\"size\":5")) == SGPU_EINVALID);
+	CHECK(parse(MASKED("\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"a\",\"size\":5")) == 0);
+	CHECK(parse(MASKED("\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"a/b\",\"size\":5")) == SGPU_EINVALID);
+	CHECK(parse(MASKED("\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"\",\"size\":5")) == SGPU_EINVALID);
+	CHECK(parse(MASKED("\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"..\",\"size\":5")) == SGPU_EINVALID);
+	CHECK(parse(MASKED("\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"a\",\"size\":\"5\"")) == SGPU_EINVALID);
+	CHECK(parse(MASKED("\"masking_level\":\"MASKING_AES_GCM\",\"segment_id\":\"a\",\"sha256\":\"" HASH
+			   "\",\"size\":5")) == SGPU_EINVALID);
+	CHECK(parse(MASKED("\"location\":{\"inline\":true},\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"a\","
+			   "\"size\":5")) == SGPU_EINVALID); /* nothing binds it */
+}
+
+UNIT_TEST(failures_in_a_response_are_strict)
+{
+	const struct sgpu_key key = key_of(SGPU_KEY_OCT);
+	struct sgpu_batch *answer = response(&key);
+	struct sgpu_batch_segment *s = &answer->segments[0];
+	*s = (struct sgpu_batch_segment){ .id = s->id, .masking = SGPU_MASKING_AES_GCM, .status = SGPU_EAUTH,
+					  .error_text = strdup("chunk 3 does not verify") };
+	sign(answer, &key);
+	CHECK(round_trip(answer) == 0);
+	s->actual_size = 1;
+	CHECK(round_trip(answer) == SGPU_EINVALID);
+	s->actual_size = 0;
+	s->status = -99;
+	CHECK(round_trip(answer) == SGPU_EINVALID);
+	s->status = SGPU_OK;
+	CHECK(round_trip(answer) == SGPU_EINVALID);
+	sgpu_batch_free(&answer);
+}
+
+/* ---- the head against the manifest: each change to a good batch, and what it must give ---- */
+static int head_code(struct sgpu_batch *batch)
+{
+	const int code = round_trip(batch);
+	sgpu_batch_free(&batch);
+	return code;
+}
+
+UNIT_TEST(index_and_manifest_must_agree)
+{
+	const struct sgpu_key key = key_of(SGPU_KEY_OCT);
+	struct sgpu_batch *b = packed_batch();
+	strcpy(b->segments[1].id, "secreT");
+	CHECK(head_code(b) == SGPU_EINVALID);
+	b = packed_batch();
+	b->segments[0].masking = SGPU_MASKING_NONE; /* HIGH, relabelled */
+	b->segments[0].has_sha256 = true;
+	CHECK(head_code(b) == SGPU_EPOLICY);
+	b = packed_batch();
+	b->segments[1].masking = SGPU_MASKING_AES_GCM;
+	b->segments[1].has_sha256 = false;
+	b->segments[1].location.kind = SGPU_LOCATION_NONE;
+	CHECK(head_code(b) == SGPU_EINVALID);
+	b = packed_batch();
+	b->segments[1].location.kind = SGPU_LOCATION_NONE;
+	CHECK(head_code(b) == SGPU_EINVALID);
+	b = packed_batch();
+	free(b->segments[--b->segment_count].id);
+	CHECK(head_code(b) == SGPU_EINVALID);
+	b = packed_batch();
+	b->manifest_sha256[0] ^= 1;
+	CHECK(head_code(b) == SGPU_EAUTH);
+	b = sealed_batch(&key);
+	b->segments[0].sealed = false;
+	b->segments[0].location.kind = SGPU_LOCATION_FILE;
+	b->segments[0].location.file = strdup("x");
+	CHECK(head_code(b) == SGPU_EPOLICY);
+	b = response(&key);
+	b->has_mac = false;
+	json_decref(b->recipients);
+	b->recipients = NULL;
+	CHECK(head_code(b) != 0);
+}
+
+UNIT_TEST(manifests_that_are_not_canonical_or_valid_are_refused)
+{
+	static const char *const texts[] = { "{}", "{", "", manifest_source };
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(texts); i++) {
+		struct sgpu_batch *b = packed_batch();
+		free(b->manifest_text);
+		b->manifest_text = strdup(texts[i]);
+		b->manifest_size = strlen(texts[i]);
+		REQUIRE(sgpu_sha256(texts[i], b->manifest_size, b->manifest_sha256, &error) == 0);
+		CHECK(head_code(b) == SGPU_EINVALID);
+	}
+}
+
+/* ---- payloads ---- */
+static int two_payloads(const struct sgpu_batch *batch, int first, int second, size_t first_size)
+{
+	static const uint8_t zeros[128];
+	struct sgpu_batch *read = NULL;
+	const int order[2] = { first, second };
+	const int fd = memfd_create("batch", 0);
+	int code = sgpu_batch_write_head(fd, "b", batch, &error);
+	for (int i = 0; !code && i < 2; i++) {
+		if (order[i] < 0) {
+			continue;
+		}
+		char name[128];
+		const size_t size = i ? (size_t)sgpu_batch_payload_size(batch, order[i]) : first_size;
+		snprintf(name, sizeof(name), "segments/%s", batch->segments[order[i]].id);
+		if (sgpu_tar_header(fd, "b", name, size, &error) || sgpu_write(fd, "b", zeros, size, &error) ||
+		    sgpu_tar_padding(fd, "b", size, &error)) {
+			abort();
+		}
+	}
+	if (code || sgpu_tar_end(fd, "b", &error) || lseek(fd, 0, SEEK_SET)) {
+		abort();
+	}
+	code = read_archive(fd, false, &read);
+	sgpu_batch_free(&read);
+	return code;
+}
+
+UNIT_TEST(payloads_come_once_in_order_and_whole)
+{
+	const struct sgpu_key key = key_of(SGPU_KEY_OCT);
+	struct sgpu_batch *b = sealed_batch(&key);
+	CHECK(two_payloads(b, 0, 1, 88) == 0);
+	CHECK(two_payloads(b, 1, 0, 16) == SGPU_EINVALID); /* swapped */
+	CHECK(two_payloads(b, 0, 0, 88) == SGPU_EINVALID); /* repeated */
+	CHECK(two_payloads(b, 0, -1, 88) == SGPU_EINVALID); /* missing */
+	CHECK(two_payloads(b, -1, 1, 16) == SGPU_EINVALID);
+	CHECK(two_payloads(b, 0, 1, 87) == SGPU_EINVALID); /* shorter */
+	CHECK(two_payloads(b, 0, 2, 88) == SGPU_EINVALID); /* an output */
+	sgpu_batch_free(&b);
+}
+
+/* ---- keys ---- */
+UNIT_TEST(each_recipient_unwraps_and_nobody_else)
+{
+	struct sgpu_key oct = key_of(SGPU_KEY_OCT), pair = key_of(SGPU_KEY_X25519), other = key_of(SGPU_KEY_OCT);
+	struct sgpu_key public_half, foreign = key_of(SGPU_KEY_X25519);
+	uint8_t key[SGPU_KEY_SIZE];
+	struct sgpu_batch *b = sealed_batch(&oct);
+	REQUIRE(sgpu_key_public(&pair, &public_half, &error) == 0);
+	CHECK(sgpu_batch_wrap(b, &public_half, batch_key, &error) == 0);
+	CHECK(sgpu_batch_wrap(b, &pair, batch_key, &error) == 0); /* the same reader */
+	CHECK(json_array_size(b->recipients) == 2);
+	CHECK(sgpu_batch_unwrap(b, &oct, 1, key, &error) == 0 && !memcmp(key, batch_key, sizeof(key)));
+	memset(key, 0, sizeof(key));
+	CHECK(sgpu_batch_unwrap(b, &pair, 1, key, &error) == 0 && !memcmp(key, batch_key, sizeof(key)));
+	CHECK(sgpu_batch_unwrap(b, &other, 1, key, &error) == SGPU_EKEY);
+	CHECK(sgpu_batch_unwrap(b, &foreign, 1, key, &error) == SGPU_EKEY);
+	CHECK(sgpu_batch_unwrap(b, &public_half, 1, key, &error) == SGPU_EKEY);
+	CHECK(sgpu_batch_unwrap(b, NULL, 0, key, &error) == SGPU_EKEY);
+	const struct sgpu_key both[2] = { other, pair };
+	CHECK(sgpu_batch_unwrap(b, both, 2, key, &error) == 0);
+	b->id[0] ^= 1; /* bound as associated data */
+	CHECK(sgpu_batch_unwrap(b, &pair, 1, key, &error) == SGPU_EAUTH);
+	b->id[0] ^= 1;
+	memcpy(oct.secret, other.secret, sizeof(oct.secret)); /* the right kid, the wrong key */
+	CHECK(sgpu_batch_unwrap(b, &oct, 1, key, &error) == SGPU_EAUTH);
+	CHECK(!memcmp(key, (uint8_t[SGPU_KEY_SIZE]){ 0 }, sizeof(key)));
+	CHECK(round_trip(b) == 0);
+	sgpu_batch_free(&b);
+}
+
+UNIT_TEST(the_mac_covers_all_but_the_locations)
+{
+	const struct sgpu_key key = key_of(SGPU_KEY_OCT);
+	struct sgpu_batch *b = sealed_batch(&key);
+	CHECK(sgpu_batch_verify(b, batch_key, &error) == 0);
+	b->segments[1].location = (struct sgpu_location){ .kind = SGPU_LOCATION_REGION, .offset = 4096 };
+	memset(b->segments[1].location.region, 'a', SGPU_REGION_ID_TEXT);
+	CHECK(sgpu_batch_verify(b, batch_key, &error) == 0);
+	b->segments[1].size++;
+	CHECK(sgpu_batch_verify(b, batch_key, &error) == SGPU_EAUTH);
+	b->segments[1].size--;
+	b->segments[1].sha256[31] ^= 1;
+	CHECK(sgpu_batch_verify(b, batch_key, &error) == SGPU_EAUTH);
+	b->segments[1].sha256[31] ^= 1;
+	b->counter++;
+	CHECK(sgpu_batch_verify(b, batch_key, &error) == SGPU_EAUTH);
+	b->counter--;
+	b->id[15] ^= 1;
+	CHECK(sgpu_batch_verify(b, batch_key, &error) == SGPU_EAUTH);
+	b->id[15] ^= 1;
+	b->manifest_sha256[0] ^= 1;
+	CHECK(sgpu_batch_verify(b, batch_key, &error) == SGPU_EAUTH);
+	b->manifest_sha256[0] ^= 1;
+	b->mac[0] ^= 1;
+	CHECK(sgpu_batch_verify(b, batch_key, &error) == SGPU_EAUTH);
+	b->mac[0] ^= 1;
+	CHECK(sgpu_batch_verify(b, batch_key, &error) == 0);
+	batch_key[0] ^= 1;
+	CHECK(sgpu_batch_verify(b, batch_key, &error) == SGPU_EAUTH);
+	b->has_mac = false;
+	CHECK(sgpu_batch_verify(b, batch_key, &error) == SGPU_EAUTH);
+	sgpu_batch_free(&b);
+}
+
+/* The documented construction once more, with OpenSSL alone: HKDF by two HMACs, then the MAC over a text written by
+ * hand. */
+UNIT_TEST(the_mac_is_what_the_page_says)
+{
+	uint8_t prk[32], mac_key[32], mac[32];
+	unsigned size = 32;
+	const char text[] = "{\"aead\":\"AEAD_AES_256_GCM\",\"alg\":\"c2sp.org/chunked-encryption\",\"batch_id\":\"" ID
+			    "\",\"counter\":3,\"manifest_sha256\":\"" HASH "\",\"segments\":[{\"masking_level\":"
+			    "\"MASKING_NONE\",\"segment_id\":\"a\",\"sha256\":\"" HASH "\",\"size\":5}],\"version\":1}";
+	struct sgpu_batch b = { .counter = 3, .segment_count = 1 };
+	struct sgpu_batch_segment segment = { .id = (char *)(uintptr_t)"a", .size = 5, .has_sha256 = true,
+					      .location = { .kind = SGPU_LOCATION_INLINE } };
+	memset(b.id, 7, sizeof(b.id));
+	b.segments = &segment;
+	memset(batch_key, 0x42, sizeof(batch_key));
+	REQUIRE(HMAC(EVP_sha256(), b.id, sizeof(b.id), batch_key, 32, prk, &size) != NULL);
+	REQUIRE(HMAC(EVP_sha256(), prk, 32, (const uint8_t *)"sgpu v1 mac\1", 12, mac_key, &size) != NULL);
+	REQUIRE(HMAC(EVP_sha256(), mac_key, 32, (const uint8_t *)text, strlen(text), mac, &size) != NULL);
+	CHECK(sgpu_batch_sign(&b, batch_key, &error) == 0);
+	CHECK(!memcmp(mac, b.mac, 32));
+}
+
+UNIT_TEST(segment_keys_and_contexts_are_what_the_page_says)
+{
+	struct sgpu_batch b = { 0 };
+	uint8_t key[32], other[32], prk[32], wanted[32], context[SGPU_SEGMENT_CONTEXT_MAX];
+	size_t size = 0;
+	unsigned length = 32;
+	memset(b.id, 1, sizeof(b.id));
+	memset(b.manifest_sha256, 2, sizeof(b.manifest_sha256));
+	memset(batch_key, 3, sizeof(batch_key));
+	CHECK(sgpu_batch_segment_key(&b, batch_key, "scan", false, key, context, &size, &error) == 0);
+	REQUIRE(size == 8 + 16 + 32 + 1 + 4);
+	CHECK(!memcmp(context, "sgpu v1", 8) && !memcmp(context + 8, b.id, 16));
+	CHECK(!memcmp(context + 24, b.manifest_sha256, 32) && !memcmp(context + 56, "iscan", 5));
+	REQUIRE(HMAC(EVP_sha256(), b.id, sizeof(b.id), batch_key, 32, prk, &length) != NULL);
+	REQUIRE(HMAC(EVP_sha256(), prk, 32, (const uint8_t *)"sgpu v1 segment in scan\1", 24, wanted, &length) != NULL);
+	CHECK(!memcmp(key, wanted, 32));
+	CHECK(sgpu_batch_segment_key(&b, batch_key, "scan", true, other, context, &size, &error) == 0);
+	REQUIRE(HMAC(EVP_sha256(), prk, 32, (const uint8_t *)"sgpu v1 segment out scan\1", 25, wanted, &length) != NULL);
+	CHECK(!memcmp(other, wanted, 32) && context[56] == 'o');
+	char long_id[SGPU_ID_MAX + 2];
+	memset(long_id, 'a', sizeof(long_id));
+	long_id[SGPU_ID_MAX + 1] = '\0';
+	CHECK(sgpu_batch_segment_key(&b, batch_key, long_id, true, key, context, &size, &error) == SGPU_EINVALID);
+	CHECK(sgpu_batch_segment_key(&b, batch_key, long_id + 1, true, key, context, &size, &error) == 0);
+	CHECK(size == SGPU_SEGMENT_CONTEXT_MAX);
+}
+
+UNIT_TEST(recipients_are_strict)
+{
+	const struct sgpu_key key = key_of(SGPU_KEY_OCT);
+	static const char *const kinds[] = { "rsa", "hpke" };
+	for (int i = 0; i < 2; i++) {
+		struct sgpu_batch *b = sealed_batch(&key);
+		json_object_set_new(json_array_get(b->recipients, 0), "kind", json_string(kinds[i]));
+		CHECK(head_code(b) == SGPU_EINVALID);
+	}
+	static const char *const members[] = { "kid", "ct", "x" };
+	for (int i = 0; i < 3; i++) {
+		struct sgpu_batch *b = sealed_batch(&key);
+		json_object_set_new(json_array_get(b->recipients, 0), members[i], json_string("AAAA"));
+		CHECK(head_code(b) == SGPU_EINVALID);
+	}
+	struct sgpu_batch *b = sealed_batch(&key);
+	json_array_append(b->recipients, json_array_get(b->recipients, 0));
+	CHECK(head_code(b) == SGPU_EINVALID);
+}
+
+/* Whatever byte of the archive is changed, either reading or the MAC fails, or the change was to a payload. */
+UNIT_TEST(every_changed_byte_is_noticed)
+{
+	const struct sgpu_key key = key_of(SGPU_KEY_OCT);
+	struct sgpu_batch *b = sealed_batch(&key);
+	const int fd = archive(b);
+	REQUIRE(fd >= 0);
+	const off_t end = lseek(fd, 0, SEEK_END);
+	const off_t payloads = end - 1024 - 2 * 1024; /* two members of a block each */
+	int missed = 0;
+	for (off_t at = 0; at < end; at++) {
+		struct sgpu_batch *read = NULL;
+		uint8_t byte = 0, unwrapped[SGPU_KEY_SIZE];
+		REQUIRE(pread(fd, &byte, 1, at) == 1);
+		byte ^= 0x20;
+		REQUIRE(pwrite(fd, &byte, 1, at) == 1 && lseek(fd, 0, SEEK_SET) == 0);
+		int code = read_archive(dup(fd), false, &read);
+		code = code ? code : sgpu_batch_unwrap(read, &key, 1, unwrapped, &error);
+		code = code ? code : sgpu_batch_verify(read, unwrapped, &error);
+		const bool payload = at >= payloads && at < end - 1024 && (at - payloads) % 1024 >= 512 &&
+				     (at - payloads) % 1024 < ((at - payloads) < 1024 ? 512 + 88 : 512 + 16);
+		missed += (code == 0) != payload;
+		sgpu_batch_free(&read);
+		byte ^= 0x20;
+		REQUIRE(pwrite(fd, &byte, 1, at) == 1);
+	}
+	CHECK(missed == 0);
+	close(fd);
+	sgpu_batch_free(&b);
+}
+
+int main(void)
+{
+	UNIT_RUN(batches_and_responses_come_back);
+	UNIT_RUN(directions_come_from_the_manifest);
+	UNIT_RUN(a_response_is_not_a_batch);
+	UNIT_RUN(an_index_is_strict);
+	UNIT_RUN(locations_are_strict);
+	UNIT_RUN(masking_and_sizes_are_strict);
+	UNIT_RUN(failures_in_a_response_are_strict);
+	UNIT_RUN(index_and_manifest_must_agree);
+	UNIT_RUN(manifests_that_are_not_canonical_or_valid_are_refused);
+	UNIT_RUN(payloads_come_once_in_order_and_whole);
+	UNIT_RUN(each_recipient_unwraps_and_nobody_else);
+	UNIT_RUN(the_mac_covers_all_but_the_locations);
+	UNIT_RUN(the_mac_is_what_the_page_says);
+	UNIT_RUN(segment_keys_and_contexts_are_what_the_page_says);
+	UNIT_RUN(recipients_are_strict);
+	UNIT_RUN(every_changed_byte_is_noticed);
+	return unit_done();
+}
