@@ -87,6 +87,7 @@ COMPLETIONS := $(foreach tool,$(TOOLS),$(BUILD)/completions/bash/$(tool) $(BUILD
 	$(BUILD)/completions/fish/$(tool).fish)
 
 .DELETE_ON_ERROR:
+.SECONDARY:
 .PHONY: all programs units benches completions
 all: programs
 programs: $(PROGRAMS)

@@ -1,0 +1,227 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# bench.sh [--json] [--rounds N] [CASE...]: figures as ratios of two things that are timed in turns in one run, since
+# an absolute time says more about the machine than about the program. Each figure is the median of its rounds.
+# shellcheck disable=SC2317 # the cases are called by their names
+set -u
+export LC_ALL=C
+cd "$(dirname "$0")/.." || exit 1
+build=${SGPU_BUILD:-build}
+case $build in
+/*) ;;
+*) build=$PWD/$build ;;
+esac
+PATH=$build/bin:$PATH
+json=0
+rounds=5
+cases=()
+while [ $# -gt 0 ]; do
+	case $1 in
+	--json) json=1 ;;
+	--rounds)
+		rounds=$2
+		shift
+		;;
+	-*)
+		echo "usage: bench.sh [--json] [--rounds N] [CASE...]" >&2
+		exit 2
+		;;
+	*) cases+=("$1") ;;
+	esac
+	shift
+done
+
+work=$(mktemp -d /dev/shm/sgpu-bench.XXXXXX 2>/dev/null || mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+export XDG_RUNTIME_DIR=$work/run
+mkdir -m 0700 "$XDG_RUNTIME_DIR"
+results=$work/results
+: >"$results"
+failed=0
+
+# timed NAME COMMAND...: appends the seconds that it took to $work/NAME.times.
+timed() {
+	local name=$1 start=$EPOCHREALTIME
+	shift
+	"$@" >"$work/$name.out" 2>"$work/$name.err" || {
+		echo "bench.sh: '$*' failed: $(head -n 1 "$work/$name.err")" >&2
+		failed=1
+		return 1
+	}
+	echo "$start $EPOCHREALTIME" | awk '{ printf "%.6f\n", $2 - $1 }' >>"$work/$name.times"
+}
+
+median() {
+	sort -n "$work/$1.times" | awk '{ v[NR] = $1 } END { print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'
+}
+
+divide() {
+	awk -v a="$1" -v b="$2" 'BEGIN { printf "%.3f\n", a / b }'
+}
+
+# result NAME WHAT VALUE UNIT GOAL: GOAL is "<= 1.3", ">= 5", or empty.
+result() {
+	local met=
+	[ -z "$5" ] || met=$(awk -v v="$3" -v op="${5%% *}" -v g="${5##* }" \
+		'BEGIN { print (op == "<=" ? v <= g : v >= g) ? "yes" : "no" }')
+	printf '%s\t%s\t%s\t%s\t%s\t%s\n' "$1" "$2" "$3" "$4" "$5" "$met" >>"$results"
+	[ "$json" = 1 ] || printf '%-10s  %-62s  %10s %-6s  %-8s %s\n' "$1" "$2" "$3" "$4" "$5" "$met"
+}
+
+# ---- sealing a file of 1 GiB, whole process, on tmpfs ----
+copy_file() { cat "$work/plain" >"$work/copy"; }
+age_file() { age -r "$age_recipient" -o "$work/plain.age" "$work/plain"; }
+
+case_seal() {
+	local i peak
+	sgpu-seal keygen -o "$work/key.jwk" || return 1
+	openssl enc -aes-128-ctr -pass pass:x -nosalt </dev/zero 2>/dev/null | head -c 1073741824 >"$work/plain"
+	age_recipient=
+	if command -v age >/dev/null; then
+		age-keygen -o "$work/age.key" 2>/dev/null
+		age_recipient=$(age-keygen -y "$work/age.key")
+	fi
+	for ((i = 0; i < rounds; i++)); do
+		rm -f "$work/copy" "$work/sealed" "$work/opened" "$work/plain.age"
+		timed copy copy_file || return 1
+		timed seal sgpu-seal seal-file -q -k "$work/key.jwk" "$work/plain" "$work/sealed" || return 1
+		rm -f "$work/copy"
+		timed open sgpu-seal open-file -q -k "$work/key.jwk" "$work/sealed" "$work/opened" || return 1
+		rm -f "$work/opened" "$work/sealed"
+		[ -z "$age_recipient" ] || timed age age_file || return 1
+	done
+	result seal "seal-file of 1 GiB, of the time of cat" "$(divide "$(median seal)" "$(median copy)")" x "<= 1.3"
+	result seal "open-file of 1 GiB, of the time of cat" "$(divide "$(median open)" "$(median copy)")" x ""
+	[ -z "$age_recipient" ] ||
+		result seal "seal-file of 1 GiB, times the rate of age" "$(divide "$(median age)" "$(median seal)")" x ">= 5"
+	if [ -x /usr/bin/time ]; then
+		rm -f "$work/plain.age"
+		peak=$(/usr/bin/time -f %M sgpu-seal seal-file -q -k "$work/key.jwk" "$work/plain" "$work/sealed" 2>&1 | tail -n 1)
+		result seal "peak memory of seal-file" "$(divide "$peak" 1024)" MiB "<= 128"
+	fi
+	rm -f "$work/plain" "$work/sealed"
+}
+
+# ---- AES-256-GCM, one core, in cache ----
+case_aead() {
+	local i rate other goal=
+	for ((i = 0; i < rounds; i++)); do
+		rate=$("$build/bench/aead" "" 0.5) || return 1
+		other=$(openssl speed -elapsed -mr -seconds 1 -bytes 16384 -evp aes-256-gcm 2>/dev/null | awk -F : '/^\+F:/ { print $NF }')
+		divide "$rate" "$other" >>"$work/aead.times"
+		echo "$rate" >>"$work/aead-rate.times"
+	done
+	! grep -qw vaes /proc/cpuinfo || case $(openssl version) in "OpenSSL 3.0"*) goal=">= 2.4" ;; esac
+	result aead "AES-256-GCM on one core in cache, times openssl speed" "$(median aead)" x "$goal"
+	result aead "the same, as a rate" "$(divide "$(median aead-rate)" 1e9)" GB/s ""
+}
+
+# ---- two equal independent operations ----
+pair_job() {
+	local n=$1
+	head -c $((n * n * 4)) /dev/zero >"$work/a.f32"
+	cat >"$work/pair.json" <<END
+{ "version": 1, "manifest_id": "pair", "segments": [
+$(for i in 1 2; do
+		echo "{ \"segment_id\": \"in$i\", \"data_location_client\": \"a.f32\", \"sensitivity_level\": \"LOW\","
+		echo "  \"direction\": \"INPUT\", \"gpu_operation_id\": \"OP$i\", \"data_type_info\": { \"dtype\": \"f32\", \"shape\": [$n, $n] } },"
+		echo "{ \"segment_id\": \"out$i\", \"data_location_client\": \"out$i.f32\", \"sensitivity_level\": \"LOW\","
+		echo "  \"direction\": \"OUTPUT\", \"gpu_operation_id\": \"OP$i\", \"data_type_info\": { \"dtype\": \"f32\", \"shape\": [$n, $n] } }"
+		[ "$i" = 2 ] || echo ","
+	done) ], "operations": [
+$(for i in 1 2; do
+		echo "{ \"gpu_operation_id\": \"OP$i\", \"kernel\": \"gemm\", \"arguments\": { \"a\": \"in$i\", \"b\": \"in$i\", \"output\": \"out$i\" } }"
+		[ "$i" = 2 ] || echo ","
+	done) ] }
+END
+}
+
+case_overlap() {
+	local i
+	pair_job 2560
+	sgpu-manifest pack -o "$work/pair.tar" "$work/pair.json" || return 1
+	sgpu-seal seal -o "$work/pair.batch" "$work/pair.tar" || return 1
+	for ((i = 0; i < rounds; i++)); do
+		timed jobs1 sgpu-run -q --jobs 1 -o "$work/pair.1" "$work/pair.batch" || return 1
+		timed jobs2 sgpu-run -q --jobs 2 -o "$work/pair.2" "$work/pair.batch" || return 1
+	done
+	result overlap "two independent operations, --jobs 2 of the time of --jobs 1" \
+		"$(divide "$(median jobs2)" "$(median jobs1)")" x "<= 0.65"
+}
+
+# ---- one batch of 64 small segments, and 64 batches of one ----
+# copies_job FILE COUNT: COUNT independent copies of 1 KiB.
+copies_job() {
+	awk -v n="$2" 'BEGIN {
+		print "{ \"version\": 1, \"manifest_id\": \"copies\", \"segments\": ["
+		for (i = 0; i < n; i++) {
+			common = "\"sensitivity_level\": \"HIGH\", \"gpu_operation_id\": \"OP" i "\", " \
+				"\"data_type_info\": { \"dtype\": \"u8\", \"shape\": [1024] }"
+			print "{ \"segment_id\": \"in" i "\", \"data_location_client\": \"small.u8\", \"direction\": \"INPUT\", " common " },"
+			print "{ \"segment_id\": \"out" i "\", \"data_location_client\": \"out" i ".u8\", \"direction\": \"OUTPUT\", " common " }" \
+				(i < n - 1 ? "," : "")
+		}
+		print "], \"operations\": ["
+		for (i = 0; i < n; i++)
+			print "{ \"gpu_operation_id\": \"OP" i "\", \"kernel\": \"copy\", \"arguments\": { \"input\": \"in" i \
+				"\", \"output\": \"out" i "\" } }" (i < n - 1 ? "," : "")
+		print "] }"
+	}' >"$1"
+}
+
+run_times() {
+	local i
+	for ((i = 0; i < $2; i++)); do
+		sgpu-manifest pack "$work/$1.json" | sgpu-seal seal -q -k "$work/key.jwk" |
+			sgpu-run -q -k "$work/key.jwk" -o "$work/$1.response" || return 1
+	done
+}
+
+case_batch() {
+	local i
+	[ -e "$work/key.jwk" ] || sgpu-seal keygen -o "$work/key.jwk" || return 1
+	head -c 1024 /dev/zero >"$work/small.u8"
+	copies_job "$work/many.json" 64
+	copies_job "$work/one.json" 1
+	for ((i = 0; i < rounds; i++)); do
+		timed many run_times many 1 || return 1
+		timed ones run_times one 64 || return 1
+	done
+	result batch "one batch of 64 segments, of the time of 64 batches of one" \
+		"$(divide "$(median many)" "$(median ones)")" x "<= 0.2"
+}
+
+# ---- checking a large manifest ----
+case_manifest() {
+	local i
+	copies_job "$work/large.json" 5000
+	for ((i = 0; i < rounds; i++)); do
+		timed manifest sgpu-manifest check -q "$work/large.json" || return 1
+	done
+	result manifest "check of a manifest with 10 000 segments" "$(divide "$(median manifest)" 0.001)" ms "<= 100"
+}
+
+[ ${#cases[@]} -gt 0 ] || cases=(aead seal overlap batch manifest)
+about="$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(nproc) processors, $(openssl version | cut -d ' ' -f 1-2)"
+[ "$json" = 1 ] || echo "# $about; medians of $rounds rounds"
+for case in "${cases[@]}"; do
+	declare -F "case_$case" >/dev/null || {
+		echo "bench.sh: unknown case '$case'" >&2
+		exit 2
+	}
+	"case_$case" || failed=1
+done
+if [ $json = 1 ]; then
+	awk -F '\t' -v about="$about" -v rounds="$rounds" '
+	function text(s) { gsub(/[\\"]/, "\\\\&", s); return "\"" s "\"" }
+	BEGIN { printf "{\"machine\":%s,\"rounds\":%d,\"results\":[", text(about), rounds }
+	{
+		printf "%s{\"case\":%s,\"what\":%s,\"value\":%s,\"unit\":%s", (NR > 1 ? "," : ""), text($1), text($2), $3, text($4)
+		if ($5 != "") printf ",\"goal\":%s,\"met\":%s", text($5), $6 == "yes" ? "true" : "false"
+		printf "}"
+	}
+	END { print "]}" }' "$results"
+fi
+exit $failed
