@@ -27,6 +27,17 @@ static void close_device(struct sgpu_device *device)
 	free(device);
 }
 
+/* The lock is held for moments only, so that looking again is cheaper than sleeping. */
+static void make_lock(pthread_mutex_t *lock)
+{
+	pthread_mutexattr_t attributes;
+
+	pthread_mutexattr_init(&attributes);
+	pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_ADAPTIVE_NP);
+	pthread_mutex_init(lock, &attributes);
+	pthread_mutexattr_destroy(&attributes);
+}
+
 static int open_device(const char *selector, const struct sgpu_device_config *config, struct sgpu_device **device,
 		       struct sgpu_error *error)
 {
@@ -42,7 +53,7 @@ static int open_device(const char *selector, const struct sgpu_device_config *co
 	}
 	new->object.backend = &sgpu_device_cpu;
 	new->may_spin = sgpu_cpu_count() > 1;
-	pthread_mutex_init(&new->lock, NULL);
+	make_lock(&new->lock);
 	pthread_cond_init(&new->work, NULL);
 	code = sgpu_cpu_memory_open(&new->memory, config->memory_limit, error);
 	if (code == SGPU_OK) {

@@ -26,13 +26,17 @@ int sgpu_cpu_stream_create(struct sgpu_device *device, struct sgpu_stream **stre
 	return SGPU_OK;
 }
 
-static void spin_until(const atomic_uint_fast64_t *value, uint64_t target)
+static bool reached(const struct sgpu_device *device, const atomic_uint_fast64_t *value, uint64_t target)
 {
 	uint64_t limit = sgpu_now_ns() + SPIN_NS;
 
-	while (atomic_load_explicit(value, memory_order_relaxed) < target && sgpu_now_ns() < limit) {
+	while (atomic_load(value) < target) {
+		if (!device->may_spin || sgpu_now_ns() >= limit) {
+			return false;
+		}
 		SGPU_CPU_PAUSE();
 	}
+	return true;
 }
 
 int sgpu_cpu_stream_sync(struct sgpu_stream *stream, struct sgpu_error *error)
@@ -43,11 +47,11 @@ int sgpu_cpu_stream_sync(struct sgpu_stream *stream, struct sgpu_error *error)
 	(void)error;
 	pthread_mutex_lock(&device->lock);
 	target = stream->enqueued;
-	if (device->may_spin && atomic_load(&stream->ended) < target) {
-		pthread_mutex_unlock(&device->lock);
-		spin_until(&stream->ended, target);
-		pthread_mutex_lock(&device->lock);
+	pthread_mutex_unlock(&device->lock);
+	if (reached(device, &stream->ended, target)) {
+		return SGPU_OK;
 	}
+	pthread_mutex_lock(&device->lock);
 	stream->syncing++;
 	while (atomic_load(&stream->ended) < target) {
 		pthread_cond_wait(&stream->progress, &device->lock);
