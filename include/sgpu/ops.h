@@ -57,7 +57,8 @@ struct sgpu_op_call {
 	const struct sgpu_op *op;
 	struct sgpu_type type[SGPU_ARGUMENTS_MAX];  /* dtype SGPU_NONE: optional argument that is absent */
 	bool present[SGPU_ARGUMENTS_MAX];           /* the manifest gives this argument, with or without a type */
-	void *data[SGPU_ARGUMENTS_MAX];             /* device addresses; NULL when absent. Aligned to 64 bytes. */
+	void *data[SGPU_ARGUMENTS_MAX];             /* device addresses; NULL when absent. Aligned to 64 bytes. No output
+	                                               overlaps an input, nor the scratch memory. */
 	struct sgpu_op_value param[SGPU_PARAMS_MAX];
 	void *scratch;                              /* device memory of op->scratch() bytes, aligned to 4096 */
 	uint64_t actual;                            /* set by an at_most operation: elements of its output */
@@ -88,9 +89,6 @@ struct sgpu_op {
 	int (*cpu)(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error);
 	/* Whether the output's size is only known after the run (call->actual). */
 	bool (*at_most)(const struct sgpu_op_call *call); /* NULL: never */
-	/* Set of (1u << argument index): the inputs that may be the same memory as an output of the same size.
-	 * No other input overlaps an output. */
-	unsigned in_place;
 };
 
 /* All operations, NULL-terminated, by name. Static. */

@@ -57,6 +57,7 @@ static void place_arguments(struct sgpu_ops_checker *checker, struct sgpu_op_cal
 	const struct sgpu_operation *operation = checker->operation;
 	const struct sgpu_op *op = call->op;
 	const json_t *json = json_object_get(operation_json(checker), "arguments");
+	bool any_output = false;
 
 	for (int i = 0; i < SGPU_ARGUMENTS_MAX; i++) {
 		segment[i] = -1;
@@ -70,15 +71,19 @@ static void place_arguments(struct sgpu_ops_checker *checker, struct sgpu_op_cal
 			segment[index] = operation->args[i].segment < 0 ? -2 : operation->args[i].segment;
 			call->present[index] = true;
 		}
+		any_output |= operation->args[i].output;
 	}
 	for (int i = 0; op->args[i].name; i++) {
-		/* Arguments that the parser could not take are in the document all the same. */
-		if (segment[i] == -1 && json && (!json_is_object(json) || json_object_get(json, op->args[i].name))) {
-			segment[i] = -2;
+		bool output = strncmp(op->args[i].name, "output", 6) == 0;
+
+		if (segment[i] != -1 || op->args[i].optional) {
+			continue;
 		}
-		if (segment[i] == -1 && !op->args[i].optional) {
-			sgpu_ops_fault(checker, json ? "arguments" : NULL, NULL, op->args[i].help,
-				       "'%s' needs the argument '%s'", op->name, op->args[i].name);
+		/* What the parser could not take, and that there is no output at all, is a fault already. */
+		segment[i] = -2;
+		if (json_is_object(json) && !json_object_get(json, op->args[i].name) && (!output || any_output)) {
+			sgpu_ops_fault(checker, "arguments", NULL, op->args[i].help, "'%s' needs the argument '%s'",
+				       op->name, op->args[i].name);
 		}
 	}
 }
@@ -154,19 +159,6 @@ static void give_input(struct sgpu_ops_checker *checker, const struct sgpu_op_ca
 	}
 }
 
-/* Whether another operation than its writer reads a segment. */
-static bool read_by_another(const struct sgpu_ops_checker *checker, int segment)
-{
-	const struct sgpu_segment *s = &checker->manifest->segments[segment];
-
-	for (int i = 0; i < s->reader_count; i++) {
-		if (s->readers[i] != checker->index) {
-			return true;
-		}
-	}
-	return false;
-}
-
 static void give_output(struct sgpu_ops_checker *checker, const struct sgpu_op_call *call, int arg, int segment)
 {
 	struct sgpu_segment *s = &checker->manifest->segments[segment];
@@ -188,7 +180,8 @@ static void give_output(struct sgpu_ops_checker *checker, const struct sgpu_op_c
 	}
 	if (call->op->at_most && call->op->at_most(call)) {
 		s->at_most = true;
-		if (read_by_another(checker, segment)) {
+		/* An INPUT_OUTPUT is read as it arrives. */
+		if (s->reader_count && !sgpu_segment_is_input(s)) {
 			sgpu_ops_fault(checker, "arguments", call->op->args[arg].name, NULL,
 				       "no other operation can read '%s', whose size is only known after the run", s->id);
 			return;
@@ -198,25 +191,6 @@ static void give_output(struct sgpu_ops_checker *checker, const struct sgpu_op_c
 		s->type = *type;
 	}
 	checker->known[segment] = s->type.dtype != SGPU_NONE;
-}
-
-/* Refuses to write over an input that the operation reads while it writes. */
-static void check_in_place(struct sgpu_ops_checker *checker, const struct sgpu_op *op,
-			   const int segment[SGPU_ARGUMENTS_MAX])
-{
-	for (int out = 0; op->args[out].name; out++) {
-		if (strncmp(op->args[out].name, "output", 6) != 0 || segment[out] < 0) {
-			continue;
-		}
-		for (int in = 0; op->args[in].name; in++) {
-			bool output = strncmp(op->args[in].name, "output", 6) == 0;
-
-			if (in != out && segment[in] == segment[out] && (output || !(op->in_place >> in & 1))) {
-				sgpu_ops_fault(checker, "arguments", op->args[out].name, NULL,
-					       "'%s' cannot write over '%s'", op->name, op->args[in].name);
-			}
-		}
-	}
 }
 
 static void on_fault(struct sgpu_op_report *report, const char *argument, const char *param, const char *text)
@@ -242,7 +216,6 @@ static void check_operation(struct sgpu_ops_checker *checker)
 	checker->failed = false;
 	place_arguments(checker, &call, segment);
 	sgpu_ops_check_params(checker, &call);
-	check_in_place(checker, call.op, segment);
 	if (!take_inputs(checker, &call, segment) || checker->failed) {
 		return;
 	}

@@ -49,7 +49,7 @@ static void body_copy(void *argument, uint64_t begin, uint64_t end)
 	struct sgpu_op_call *call = argument;
 	size_t size = sgpu_dtype_size(call->type[INPUT].dtype);
 
-	memmove((char *)call->data[OUTPUT] + begin * size, (const char *)call->data[INPUT] + begin * size,
+	memcpy((char *)call->data[OUTPUT] + begin * size, (const char *)call->data[INPUT] + begin * size,
 		(end - begin) * size);
 }
 
@@ -67,5 +67,4 @@ const struct sgpu_op sgpu_op_cast = {
 	.params = params,
 	.infer = infer,
 	.cpu = cpu,
-	.in_place = 1u << INPUT,
 };

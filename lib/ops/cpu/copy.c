@@ -31,9 +31,6 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 {
 	uint64_t bytes = sgpu_ops_count(&call->type[INPUT]) * sgpu_dtype_size(call->type[INPUT].dtype);
 
-	if (call->data[OUTPUT] == call->data[INPUT]) {
-		return 0;
-	}
 	return sgpu_ops_for(pool, bytes, GRAIN, body, call, error);
 }
 
@@ -43,5 +40,4 @@ const struct sgpu_op sgpu_op_copy = {
 	.args = args,
 	.infer = infer,
 	.cpu = cpu,
-	.in_place = 1u << INPUT,
 };

@@ -113,7 +113,7 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 	if (elements == 0) {
 		return 0;
 	}
-	if (gemm.beta != 0 && call->data[C] != call->data[OUTPUT]) {
+	if (gemm.beta != 0) {
 		result = sgpu_ops_for(pool, elements * sgpu_dtype_size(call->type[OUTPUT].dtype), COPY_GRAIN, copy_body,
 				      call, error);
 	}
@@ -135,5 +135,4 @@ const struct sgpu_op sgpu_op_gemm = {
 	.params = params,
 	.infer = infer,
 	.cpu = cpu,
-	.in_place = 1u << C,
 };

@@ -89,5 +89,4 @@ const struct sgpu_op sgpu_op_scale = {
 	.params = params,
 	.infer = infer,
 	.cpu = cpu,
-	.in_place = 1u << INPUT,
 };

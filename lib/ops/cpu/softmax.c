@@ -101,5 +101,4 @@ const struct sgpu_op sgpu_op_softmax = {
 	.args = args,
 	.infer = infer,
 	.cpu = cpu,
-	.in_place = 1u << INPUT,
 };

@@ -84,5 +84,4 @@ const struct sgpu_op sgpu_op_vector_add = {
 	.args = args,
 	.infer = infer,
 	.cpu = cpu,
-	.in_place = 1u << A | 1u << B,
 };
