@@ -1,0 +1,21 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# demo.sh [EXAMPLE...]: runs the examples on real data with the programs in $SGPU_BUILD, each in a folder of its own
+# below $SGPU_BUILD/demo. The brain comes last: it ends with the Dice figure and a picture.
+set -eu
+cd "$(dirname "$0")/.."
+top=$PWD
+build=${SGPU_BUILD:-build}
+case $build in
+/*) ;;
+*) build=$top/$build ;;
+esac
+export PATH=$build/bin:$PATH
+[ $# -gt 0 ] || set -- fashion-knn brain-mri
+for example in "$@"; do
+	folder=$build/demo/$example
+	rm -rf "$folder"
+	mkdir -p "$folder"
+	echo "== $example: examples/$example/run.sh, in '${folder#"$top"/}'"
+	(cd "$folder" && "$top/examples/$example/run.sh")
+done
