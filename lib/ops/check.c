@@ -150,13 +150,18 @@ static bool take_inputs(struct sgpu_ops_checker *checker, struct sgpu_op_call *c
 	return ready;
 }
 
-/* An input that infer filled. */
+/* An input that infer may have filled. */
 static void give_input(struct sgpu_ops_checker *checker, const struct sgpu_op_call *call, int arg, int segment)
 {
-	if (!checker->known[segment] && call->type[arg].dtype != SGPU_NONE) {
-		checker->manifest->segments[segment].type = call->type[arg];
-		checker->known[segment] = true;
+	if (checker->known[segment]) {
+		return;
 	}
+	if (call->type[arg].dtype == SGPU_NONE) {
+		checker->missing[segment] = true;
+		return;
+	}
+	checker->manifest->segments[segment].type = call->type[arg];
+	checker->known[segment] = true;
 }
 
 static void give_output(struct sgpu_ops_checker *checker, const struct sgpu_op_call *call, int arg, int segment)
@@ -251,8 +256,7 @@ static void end_types(struct sgpu_ops_checker *checker)
 	for (int i = 0; i < manifest->segment_count; i++) {
 		const struct sgpu_segment *segment = &manifest->segments[i];
 
-		if (sgpu_segment_is_input(segment) && !segment_states_type(checker, i) &&
-		    (!checker->known[i] || checker->missing[i])) {
+		if (checker->missing[i] && sgpu_segment_is_input(segment) && !segment_states_type(checker, i)) {
 			sgpu_ops_segment_fault(checker, i, NULL, "\"data_type_info\": {\"dtype\": ..., \"shape\": [...]}",
 					       "'%s' needs data_type_info", segment->id ? segment->id : "");
 		}

@@ -69,12 +69,9 @@ static bool check_range(struct sgpu_ops_checker *checker, const struct sgpu_op_p
 	if (value >= param->min && value <= param->max) {
 		return true;
 	}
-	if (param->max >= (double)FLT_MAX) {
+	if (param->max > (double)FLT_MAX) {
 		sgpu_ops_fault(checker, "params", param->name, NULL, "is %.15g, must be at least %.15g", value,
 			       param->min);
-	} else if (param->min <= -(double)FLT_MAX) {
-		sgpu_ops_fault(checker, "params", param->name, NULL, "is %.15g, must be at most %.15g", value,
-			       param->max);
 	} else {
 		sgpu_ops_fault(checker, "params", param->name, NULL, "is %.15g, must be from %.15g to %.15g", value,
 			       param->min, param->max);
