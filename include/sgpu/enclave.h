@@ -20,6 +20,8 @@ extern "C" {
 #endif
 
 /* ---- the plan: streams, buffers, order; made from a checked manifest alone ---- */
+enum { SGPU_PLAN_STREAMS_MAX = 64 };
+
 struct sgpu_plan_buffer {
 	uint64_t size;      /* bytes: the largest of its tenants */
 };
@@ -36,8 +38,11 @@ struct sgpu_plan {
 	uint64_t bytes;          /* device memory of the plan */
 };
 
-/* A buffer is given to a second tenant only when the graph says that all readers of the first have ended before.
- * One stream an operation. */
+/* A buffer is given to a second tenant only when the graph says that all that touch the first (its writer and its
+ * readers) are ancestors of the operation that writes the second. What leaves the device keeps its buffer. With more
+ * than 4096 operations nothing is shared, so that planning stays quick.
+ * One stream an operation, but an operation that is the first to follow another continues its stream, so that a
+ * chain needs one stream and no event, and beyond SGPU_PLAN_STREAMS_MAX streams they are used in turn. */
 SGPU_MUST_CHECK int sgpu_plan_create(const struct sgpu_manifest *manifest, struct sgpu_plan **plan,
 				     struct sgpu_error *error);
 void sgpu_plan_free(struct sgpu_plan **plan);
@@ -61,6 +66,12 @@ struct sgpu_run_options {
 	bool spans;                   /* record them */
 };
 
+/* Sums over all spans of a kind, kept whether spans are recorded or not. */
+struct sgpu_run_total {
+	uint64_t count, ns, bytes;
+};
+
+/* A run takes one batch. */
 struct sgpu_run;
 
 SGPU_MUST_CHECK int sgpu_run_create(struct sgpu_device *device, const struct sgpu_run_options *options,
@@ -87,6 +98,13 @@ void sgpu_run_get_progress(const struct sgpu_run *run, struct sgpu_run_progress 
 
 /* After the batch: spans in order of their begin, and the totals by kind. They live as long as the run. */
 void sgpu_run_get_spans(const struct sgpu_run *run, const struct sgpu_span **spans, size_t *count);
+void sgpu_run_get_totals(const struct sgpu_run *run, struct sgpu_run_total totals[SGPU_SPAN_KINDS]);
+/* What the rows of the trace are: streams of operations first, then those that bring in, then those that bring
+ * out. */
+struct sgpu_run_rows {
+	int operations, inputs, outputs;
+};
+void sgpu_run_get_rows(const struct sgpu_run *run, struct sgpu_run_rows *rows);
 
 #ifdef __cplusplus
 }

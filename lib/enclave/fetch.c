@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Who brings what: inline payloads come in the order of the tar, those in files and regions on a thread of their
+ * own, so that neither waits for the other.
+ */
+#include <string.h>
+
+#include <sgpu/io.h>
+
+#include "enclave/run.h"
+
+static bool is_input(const struct sgpu_run *run, int in_batch)
+{
+	return sgpu_segment_is_input(&run->manifest->segments[run->to_manifest[in_batch]]);
+}
+
+static bool is_elsewhere(const struct sgpu_run *run, int in_batch)
+{
+	enum sgpu_location_kind kind = run->batch->segments[in_batch].location.kind;
+
+	return is_input(run, in_batch) && (kind == SGPU_LOCATION_FILE || kind == SGPU_LOCATION_REGION);
+}
+
+static int read_tar(struct sgpu_load_source *source, void *data, size_t size, struct sgpu_error *error)
+{
+	return sgpu_tar_read(source->tar, data, size, error);
+}
+
+int sgpu_fetch_inline(struct sgpu_run *run, struct sgpu_error *error)
+{
+	struct sgpu_load_source source = { .read = read_tar, .fatal = true, .tar = run->tar };
+	int in_batch = -1, rc;
+
+	do {
+		rc = sgpu_batch_next_payload(run->tar, run->batch, &in_batch, error);
+		if (rc == SGPU_OK && in_batch >= 0) {
+			rc = sgpu_load_segment(&run->loaders[0], run->to_manifest[in_batch], &source, error);
+		}
+	} while (rc == SGPU_OK && in_batch >= 0);
+	return rc;
+}
+
+bool sgpu_fetch_needed(const struct sgpu_run *run)
+{
+	for (int i = 0; i < run->batch->segment_count; i++) {
+		if (is_elsewhere(run, i)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static int read_file(struct sgpu_load_source *source, void *data, size_t size, struct sgpu_error *error)
+{
+	const struct sgpu_source *file = source->file;
+	size_t got = 0;
+	int rc = sgpu_pread(file->fd, file->name, data, size, file->offset + source->position, &got, error);
+
+	if (rc == SGPU_OK && got < size) {
+		return sgpu_fail(error, SGPU_ESYSTEM, "'%s' ends too early", file->name);
+	}
+	source->position += got;
+	return rc;
+}
+
+static void fetch_one(struct sgpu_run *run, int in_batch)
+{
+	struct sgpu_source file = { .fd = -1 };
+	struct sgpu_load_source source = { .read = read_file, .file = &file };
+	struct sgpu_error error = { 0 };
+	int segment = run->to_manifest[in_batch];
+	int rc = atomic_load(&run->stop);
+
+	if (rc == SGPU_OK) {
+		rc = sgpu_source_open(&run->batch->segments[in_batch].location,
+				      sgpu_batch_payload_size(run->batch, in_batch), true, &file, &error);
+	}
+	if (rc != SGPU_OK) {
+		sgpu_load_miss(run, segment, rc, error.text);
+		return;
+	}
+	if (sgpu_load_segment(&run->loaders[1], segment, &source, NULL) != SGPU_OK) {
+		sgpu_run_stop(run, SGPU_ESYSTEM); /* no failure of a file is fatal, so this does not happen */
+	}
+	sgpu_source_close(&file);
+}
+
+void *sgpu_fetch_files(void *argument)
+{
+	struct sgpu_run *run = argument;
+
+	for (int i = 0; i < run->batch->segment_count; i++) {
+		if (is_elsewhere(run, i)) {
+			fetch_one(run, i);
+		}
+	}
+	return NULL;
+}

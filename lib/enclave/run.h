@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A run, private to lib/enclave. Who touches what:
+ *
+ *   reader   the thread in sgpu_run_batch: admits the batch, brings in inline payloads, writes the response
+ *   fetcher  brings in payloads from files and regions, so that they do not wait for the pipe
+ *   driver   owns the graph: decides which operation is enqueued, fails dependents, starts outputs
+ *   watcher  relays a pipe, and sees deadline and cancellation, so that no one blocks past them
+ *   streams  the device's threads, which run kernels and callbacks
+ *
+ * The others speak to the driver by nodes in its queue; a node is posted at most once. Fields say whose they are;
+ * what is set before the threads start is everyone's.
+ */
+#ifndef SGPU_ENCLAVE_RUN_H
+#define SGPU_ENCLAVE_RUN_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include <sgpu/enclave.h>
+#include <sgpu/stage.h>
+
+enum {
+	SGPU_RUN_PIECE_CHUNKS = 64,  /* chunks that are moved at once: 1 MiB of plaintext */
+	SGPU_RUN_PIECE = SGPU_RUN_PIECE_CHUNKS * SGPU_CHUNK,
+	SGPU_RUN_SEALED_PIECE = SGPU_RUN_PIECE_CHUNKS * SGPU_SEALED_CHUNK,
+	SGPU_RUN_LOADERS = 2,        /* the reader's and the fetcher's */
+	SGPU_RUN_COPY_STREAMS = 4,   /* streams that bring in, a loader; and streams that bring out */
+	SGPU_RUN_SLOTS = 2 * SGPU_RUN_COPY_STREAMS,
+};
+
+enum sgpu_run_node_kind { SGPU_NODE_STOP, SGPU_NODE_ARRIVED, SGPU_NODE_RAN, SGPU_NODE_LEFT };
+
+struct sgpu_run_node {
+	struct sgpu_run *run;
+	struct sgpu_run_node *next;
+	enum sgpu_run_node_kind kind;
+	int index; /* segment or operation */
+};
+
+/* A payload on its way out: made and ended by the driver. */
+struct sgpu_run_leaving;
+
+struct sgpu_run_segment {
+	int in_batch;                 /* index in the batch, or -1 */
+	/* arrival */
+	struct sgpu_run_node arrived;
+	atomic_int pending;           /* pieces under way, and one until the loader has ended */
+	atomic_int in_code;           /* the first failure */
+	char *in_text;                /* why; set by whoever set in_code, read after the node came */
+	bool loaded;                  /* reader or fetcher: begun, so that it will be posted */
+	/* departure: driver, then reader */
+	struct sgpu_run_node left;
+	struct sgpu_run_leaving *leaving;
+	int out_code;
+	char *out_text;
+	uint8_t *out_data;            /* payload as the response carries it */
+	uint64_t out_size, out_actual;
+};
+
+/* A launch under way; lives from its enqueuing until the driver has seen its end. */
+struct sgpu_run_launch {
+	struct sgpu_run *run;
+	int operation;
+	struct sgpu_op_call call;
+	struct sgpu_task task;
+};
+
+enum sgpu_run_state { SGPU_OP_WAITING, SGPU_OP_ENQUEUED, SGPU_OP_DONE, SGPU_OP_FAILED };
+
+struct sgpu_run_operation {
+	struct sgpu_run_node ran;
+	atomic_bool bad;              /* it failed: whatever depends on it may not run any more */
+	/* driver */
+	enum sgpu_run_state state;
+	int waiting;                  /* arrivals and predecessors that hold it back */
+	int code;
+	char *text;                   /* why it failed by itself, or NULL */
+	const char *cause;            /* whose text says why it was not run */
+	struct sgpu_run_launch *launch;
+	struct sgpu_event *event;     /* after its kernel, where an operation on another stream follows */
+};
+
+/* Staging memory for one piece. Free or in the hands of one piece. */
+struct sgpu_run_slot {
+	struct sgpu_run_loader *loader;
+	bool busy;                    /* under run->mutex */
+	uint8_t *host;
+	sgpu_devptr device;
+	int segment;
+	uint64_t bytes;
+	struct sgpu_task copy, open;
+};
+
+struct sgpu_run_loader {
+	struct sgpu_run *run;
+	int first_row;                /* its streams among those that bring in */
+	int stream_count, slot_count;
+	size_t slot_size;
+	struct sgpu_run_slot slots[SGPU_RUN_SLOTS];
+};
+
+struct sgpu_run_buffer {
+	sgpu_devptr memory;
+	bool allocated;
+};
+
+struct sgpu_run {
+	struct sgpu_device *device;
+	struct sgpu_run_options options;
+	uint64_t begin_ns;
+	bool used;
+
+	/* stopping */
+	atomic_int stop;              /* 0, or why all is to end: SGPU_ETIMEOUT, SGPU_ECANCELED, or what was wrong */
+	atomic_bool cancel;           /* sgpu_run_cancel was called */
+	int wake_fd;                  /* eventfd that wakes the watcher */
+
+	/* admission */
+	struct sgpu_tar_reader *tar;
+	struct sgpu_batch *batch;
+	struct sgpu_manifest *manifest;
+	struct sgpu_plan *plan;
+	bool keyed;
+	uint8_t batch_key[SGPU_KEY_SIZE];
+	int *to_manifest;             /* by segment of the batch */
+	struct sgpu_run_segment *segments;     /* by segment of the manifest */
+	struct sgpu_run_operation *operations;
+	int *after_start, *after;     /* followers of operation i: after[after_start[i]] ... */
+
+	/* driver's queue; slots wait on `slot_free` */
+	pthread_mutex_t mutex;
+	pthread_cond_t queue_filled, slot_free;
+	struct sgpu_run_node *queue_head, *queue_tail;
+	struct sgpu_run_node stop_node;
+
+	/* driver */
+	int *work;                    /* operations to look at: each is added once when nothing holds it back any more,
+					 and once when it has failed */
+	int work_head, work_tail;
+	int arrivals_open, operations_open, outputs_open;
+	int next_out_row;
+	char *stray;                  /* a failed input that nothing reads */
+
+	/* device side */
+	struct sgpu_run_buffer *buffers;
+	struct sgpu_run_rows rows;
+	struct sgpu_stream **streams; /* by row; made by the one thread that uses it */
+	struct sgpu_run_loader loaders[SGPU_RUN_LOADERS];
+	sgpu_devptr out_slots[SGPU_RUN_COPY_STREAMS]; /* one a stream that brings out */
+
+	/* what was done */
+	atomic_int done, failed;
+	atomic_uint_fast64_t bytes_in, bytes_out;
+	atomic_int operation_count;
+	pthread_mutex_t span_mutex;
+	struct sgpu_span *spans;
+	size_t span_count, span_capacity;
+	struct sgpu_run_total totals[SGPU_SPAN_KINDS];
+};
+
+/* ---- run.c ---- */
+/* Ends everything soon; the first reason stays. */
+void sgpu_run_stop(struct sgpu_run *run, int code);
+void sgpu_run_post(struct sgpu_run_node *node);
+/* The stream of a row, made on first use. */
+SGPU_MUST_CHECK int sgpu_run_stream(struct sgpu_run *run, int row, struct sgpu_stream **stream,
+				    struct sgpu_error *error);
+/* The memory of a buffer of the plan, made on first use by the thread that brings its first tenant. */
+SGPU_MUST_CHECK int sgpu_run_memory(struct sgpu_run *run, int buffer, sgpu_devptr *memory,
+				    struct sgpu_error *error);
+/* Text from a format, from malloc; NULL when memory is out. */
+char *sgpu_run_text(const char *format, ...) SGPU_PRINTF(1, 2);
+
+/* ---- admit.c: head, keys, policy, plan; nothing is enqueued ---- */
+SGPU_MUST_CHECK int sgpu_run_admit(struct sgpu_run *run, struct sgpu_error *error);
+
+/* ---- watch.c ---- */
+struct sgpu_watch {
+	struct sgpu_run *run;
+	pthread_t thread;
+	bool started;
+	atomic_bool end;
+	int in_fd;        /* what is relayed, or -1 */
+	int relay_fd;     /* where to, or -1 */
+	bool copies;      /* splice cannot */
+	int error_number; /* of a failed read */
+};
+/* *fd is what to read the batch from instead of in_fd. */
+SGPU_MUST_CHECK int sgpu_watch_start(struct sgpu_watch *watch, struct sgpu_run *run, int in_fd, int *fd,
+				     struct sgpu_error *error);
+void sgpu_watch_end(struct sgpu_watch *watch);
+
+/* ---- load.c: arrivals ---- */
+void sgpu_load_free(struct sgpu_run *run);
+/* Where a payload's bytes come from, in order. A failure of the source itself, not of the payload, is fatal. */
+struct sgpu_load_source {
+	int (*read)(struct sgpu_load_source *source, void *data, size_t size, struct sgpu_error *error);
+	bool fatal;
+	struct sgpu_tar_reader *tar;
+	const struct sgpu_source *file;
+	uint64_t position;
+};
+/* Brings in segment `segment` of the manifest. Returns 0, or what was fatal; the payload's own failures are
+ * recorded in the segment. Either way it will be posted. */
+SGPU_MUST_CHECK int sgpu_load_segment(struct sgpu_run_loader *loader, int segment, struct sgpu_load_source *source,
+				      struct sgpu_error *error);
+/* Posts a segment that did not come. */
+void sgpu_load_miss(struct sgpu_run *run, int segment, int code, const char *text);
+
+/* ---- fetch.c: who brings what ---- */
+/* Reads the rest of the tar. */
+SGPU_MUST_CHECK int sgpu_fetch_inline(struct sgpu_run *run, struct sgpu_error *error);
+/* Thread: payloads from files and regions. */
+void *sgpu_fetch_files(void *run);
+bool sgpu_fetch_needed(const struct sgpu_run *run);
+
+/* ---- setup.c: what the run needs before its threads start ---- */
+SGPU_MUST_CHECK int sgpu_run_setup(struct sgpu_run *run, struct sgpu_error *error);
+
+/* ---- drive.c ---- */
+void *sgpu_drive(void *run); /* thread */
+
+/* ---- execute.c ---- */
+/* Enqueues an operation that nothing holds back; its node is posted when it has ended. */
+SGPU_MUST_CHECK int sgpu_execute(struct sgpu_run *run, int operation, struct sgpu_error *error);
+
+/* ---- result.c ---- */
+/* Enqueues the way out of a segment of `actual` bytes; its node is posted at the end. */
+SGPU_MUST_CHECK int sgpu_result_start(struct sgpu_run *run, int segment, uint64_t actual, struct sgpu_error *error);
+/* What became of it. */
+SGPU_MUST_CHECK int sgpu_result_end(struct sgpu_run *run, int segment, struct sgpu_error *error);
+
+/* ---- respond.c ---- */
+SGPU_MUST_CHECK int sgpu_respond(struct sgpu_run *run, int fd, const char *name, struct sgpu_error *error);
+
+/* ---- span.c ---- */
+void sgpu_span_add(struct sgpu_run *run, enum sgpu_span_kind kind, int row, const char *label, uint64_t begin_ns,
+		   uint64_t end_ns, uint64_t bytes);
+void sgpu_span_sort(struct sgpu_run *run);
+
+#endif
