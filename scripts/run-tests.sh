@@ -27,6 +27,12 @@ export ASAN_OPTIONS=${ASAN_OPTIONS:-exitcode=99:allocator_may_return_null=1}
 export TSAN_OPTIONS=${TSAN_OPTIONS:-exitcode=99:second_deadlock_stack=1}
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
 
+# The thread sanitizer's memory map does not fit every address randomisation.
+runner=(timeout "$file_timeout")
+if [ "${SGPU_SANITIZE:-}" = thread ] && setarch "$(uname -m)" -R true 2>/dev/null; then
+	runner+=(setarch "$(uname -m)" -R)
+fi
+
 work=$(mktemp -d) || exit 1
 SGPU_TEST_SHM=$(mktemp -d /dev/shm/sgpu-tests.XXXXXX 2>/dev/null || mktemp -d) || exit 1
 export SGPU_TEST_SHM
@@ -51,10 +57,10 @@ run_file() {
 	local name
 	name=$(basename "${1%.*}")
 	case $1 in
-	*.bats) timeout "$file_timeout" bats --tap "$1" </dev/null 2>&1 ;;
+	*.bats) "${runner[@]}" bats --tap "$1" </dev/null 2>&1 ;;
 	*)
 		if [ -x "$SGPU_BUILD/unit/$name" ]; then
-			timeout "$file_timeout" "$SGPU_BUILD/unit/$name" </dev/null 2>&1
+			"${runner[@]}" "$SGPU_BUILD/unit/$name" </dev/null 2>&1
 		else
 			echo "# '$SGPU_BUILD/unit/$name' was not built"
 			false
