@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * conv2d: against the six nested loops, with the same order of additions, so to the last bit.
+ */
+#include "ops_harness.h"
+#include "unit.h"
+
+struct shape {
+	int n, c, h, w, o, kh, kw, stride, padding, dilation;
+};
+
+static float *random_floats(int count)
+{
+	float *data = ops_alloc(64, (uint64_t)count * sizeof(float));
+
+	for (int i = 0; i < count; i++) {
+		data[i] = (float)ops_uniform(-1, 1);
+	}
+	return data;
+}
+
+static float naive(const struct shape *s, const float *in, const float *weights, float sum, int n, int o, int y, int x)
+{
+	for (int c = 0; c < s->c; c++) {
+		for (int ky = 0; ky < s->kh; ky++) {
+			for (int kx = 0; kx < s->kw; kx++) {
+				int iy = y * s->stride - s->padding + ky * s->dilation;
+				int ix = x * s->stride - s->padding + kx * s->dilation;
+				bool inside = iy >= 0 && iy < s->h && ix >= 0 && ix < s->w;
+				float value = inside ? in[((n * s->c + c) * s->h + iy) * s->w + ix] : 0.0f;
+				float product = value * weights[((o * s->c + c) * s->kh + ky) * s->kw + kx];
+
+				sum = sum + product;
+			}
+		}
+	}
+	return sum;
+}
+
+static void compare(const struct shape *s, bool with_bias)
+{
+	int oh = (s->h + 2 * s->padding - (s->kh - 1) * s->dilation - 1) / s->stride + 1;
+	int ow = (s->w + 2 * s->padding - (s->kw - 1) * s->dilation - 1) / s->stride + 1;
+	float *in = random_floats(s->n * s->c * s->h * s->w), *bias = random_floats(s->o);
+	float *weights = random_floats(s->o * s->c * s->kh * s->kw);
+	struct ops_case c;
+	int wrong = 0;
+
+	ops_begin(&c, "conv2d");
+	ops_input(&c, "input", SGPU_F32, 4, OPS_SHAPE((uint64_t)s->n, (uint64_t)s->c, (uint64_t)s->h, (uint64_t)s->w), in);
+	ops_input(&c, "weights", SGPU_F32, 4,
+		  OPS_SHAPE((uint64_t)s->o, (uint64_t)s->c, (uint64_t)s->kh, (uint64_t)s->kw), weights);
+	if (with_bias) {
+		ops_input(&c, "bias", SGPU_F32, 1, OPS_SHAPE((uint64_t)s->o), bias);
+	}
+	ops_number(&c, "stride", s->stride);
+	ops_number(&c, "padding", s->padding);
+	ops_number(&c, "dilation", s->dilation);
+	CHECK(ops_run(&c));
+	CHECK(ops_type_is(&c, "output", SGPU_F32, 4,
+			  OPS_SHAPE((uint64_t)s->n, (uint64_t)s->o, (uint64_t)oh, (uint64_t)ow)));
+	for (int i = 0; i < s->n * s->o * oh * ow; i++) {
+		int x = i % ow, y = i / ow % oh, o = i / ow / oh % s->o, n = i / ow / oh / s->o;
+
+		wrong += ((float *)ops_data(&c, "output"))[i] !=
+			 naive(s, in, weights, with_bias ? bias[o] : 0.0f, n, o, y, x);
+	}
+	CHECK(wrong == 0);
+	ops_end(&c);
+	free(weights);
+	free(bias);
+	free(in);
+}
+
+UNIT_TEST(every_kind_of_window)
+{
+	static const struct shape shapes[] = {
+		{ 1, 1, 1, 1, 1, 1, 1, 1, 0, 1 }, { 2, 3, 11, 13, 5, 3, 3, 1, 1, 1 }, { 1, 2, 9, 100, 4, 3, 5, 1, 0, 1 },
+		{ 1, 3, 16, 70, 8, 3, 3, 2, 1, 1 }, { 1, 2, 15, 75, 7, 2, 3, 3, 4, 2 }, { 3, 1, 5, 6, 1, 5, 6, 1, 0, 1 },
+		{ 1, 1, 2, 2, 2, 3, 3, 1, 3, 1 },   { 1, 4, 20, 65, 6, 1, 1, 1, 0, 1 }, { 1, 2, 7, 33, 9, 3, 3, 1, 2, 3 },
+	};
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(shapes); i++) {
+		compare(&shapes[i], i % 2);
+	}
+}
+
+static void begin(struct ops_case *c, uint64_t channels, uint64_t kernel)
+{
+	ops_begin(c, "conv2d");
+	ops_input(c, "input", SGPU_F32, 4, OPS_SHAPE(1, 3, 5, 5), NULL);
+	ops_input(c, "weights", SGPU_F32, 4, OPS_SHAPE(2, channels, kernel, kernel), NULL);
+}
+
+UNIT_TEST(faults_and_open_types)
+{
+	struct ops_case c;
+
+	begin(&c, 4, 3);
+	CHECK(!ops_infer(&c) && strcmp(c.fault_argument, "weights") == 0);
+	ops_end(&c);
+	begin(&c, 3, 6);
+	CHECK(!ops_infer(&c) && strcmp(c.fault_argument, "weights") == 0);
+	ops_end(&c);
+	begin(&c, 3, 0);
+	CHECK(!ops_infer(&c));
+	ops_end(&c);
+	begin(&c, 3, 3);
+	ops_input(&c, "bias", SGPU_F32, 1, OPS_SHAPE(3), NULL);
+	CHECK(!ops_infer(&c) && strcmp(c.fault_argument, "bias") == 0);
+	ops_end(&c);
+	begin(&c, 3, 3);
+	c.call.present[ops_arg(&c, "bias")] = true;
+	CHECK(ops_infer(&c));
+	CHECK(ops_type_is(&c, "bias", SGPU_F32, 1, OPS_SHAPE(2)));
+	ops_end(&c);
+}
+
+UNIT_TEST(no_images)
+{
+	struct ops_case c;
+
+	ops_begin(&c, "conv2d");
+	ops_input(&c, "input", SGPU_F32, 4, OPS_SHAPE(0, 3, 5, 5), NULL);
+	ops_input(&c, "weights", SGPU_F32, 4, OPS_SHAPE(2, 3, 3, 3), NULL);
+	CHECK(ops_run(&c));
+	ops_end(&c);
+}
+
+int main(void)
+{
+	UNIT_RUN(every_kind_of_window);
+	UNIT_RUN(faults_and_open_types);
+	UNIT_RUN(no_images);
+	return unit_done();
+}

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * reduce: against loops in long double, for all types, axes and operations.
+ */
+#include "ops_harness.h"
+#include "unit.h"
+
+static const enum sgpu_dtype dtypes[] = { SGPU_F32, SGPU_F64, SGPU_I32, SGPU_U8, SGPU_I16, SGPU_F16 };
+static const char *const operations[] = { "sum", "min", "max", "mean" };
+
+/* A random element, and its value. */
+static double fill(enum sgpu_dtype dtype, void *data, uint64_t i)
+{
+	switch (dtype) {
+	case SGPU_F32:
+		return (double)(((float *)data)[i] = (float)ops_uniform(-1, 1));
+	case SGPU_F64:
+		return ((double *)data)[i] = ops_uniform(-1, 1);
+	case SGPU_I32:
+		return ((int32_t *)data)[i] = (int32_t)(uint32_t)ops_random();
+	case SGPU_I16:
+		return ((int16_t *)data)[i] = (int16_t)(ops_random() & 0xffff);
+	case SGPU_U8:
+		return ((uint8_t *)data)[i] = (uint8_t)(ops_random() & 255);
+	default:
+		((uint16_t *)data)[i] = (uint16_t)(0x5400 + (ops_random() & 0x3ff)); /* 64 ... 128 by 1/16 */
+		return 64.0 + (double)(((uint16_t *)data)[i] & 0x3ff) / 16.0;
+	}
+}
+
+static double element(const struct ops_case *c, uint64_t i)
+{
+	const void *out = ops_data(c, "output");
+
+	switch (ops_type(c, "output")->dtype) {
+	case SGPU_F32:
+		return (double)((const float *)out)[i];
+	case SGPU_F64:
+		return ((const double *)out)[i];
+	case SGPU_I32:
+		return ((const int32_t *)out)[i];
+	case SGPU_I16:
+		return ((const int16_t *)out)[i];
+	default:
+		return ((const uint8_t *)out)[i];
+	}
+}
+
+static double naive(const double *values, uint64_t first, uint64_t step, uint64_t count, const char *operation)
+{
+	long double sum = 0, least = INFINITY, greatest = -INFINITY;
+
+	for (uint64_t i = 0; i < count; i++) {
+		double value = values[first + i * step];
+
+		sum += (long double)value;
+		least = (long double)value < least ? (long double)value : least;
+		greatest = (long double)value > greatest ? (long double)value : greatest;
+	}
+	return strcmp(operation, "sum") == 0   ? (double)sum
+	       : strcmp(operation, "min") == 0 ? (double)least
+	       : strcmp(operation, "max") == 0 ? (double)greatest
+					       : (double)(sum / (long double)count);
+}
+
+static enum sgpu_dtype expected_dtype(enum sgpu_dtype dtype, bool additive)
+{
+	bool floating = dtype == SGPU_F32 || dtype == SGPU_F64;
+
+	return dtype == SGPU_F16 ? SGPU_F32 : additive && !floating ? SGPU_F64 : dtype;
+}
+
+/* axis -1: all. */
+static void compare(enum sgpu_dtype dtype, int rank, const uint64_t *shape, int axis, const char *operation)
+{
+	uint64_t count = 1, inner = 1, length, wrong = 0;
+	bool additive = strcmp(operation, "sum") == 0 || strcmp(operation, "mean") == 0;
+	double tolerance = expected_dtype(dtype, additive) == SGPU_F32 ? 1e-7 : 1e-14;
+	struct ops_case c;
+	double *values;
+	void *data;
+
+	for (int i = 0; i < rank; i++) {
+		count *= shape[i];
+		inner *= axis >= 0 && i > axis ? shape[i] : 1;
+	}
+	length = axis >= 0 ? shape[axis] : count;
+	values = ops_alloc(64, count * sizeof(double));
+	data = ops_alloc(64, count * sgpu_dtype_size(dtype));
+	for (uint64_t i = 0; i < count; i++) {
+		values[i] = fill(dtype, data, i);
+	}
+	ops_begin(&c, "reduce");
+	ops_input(&c, "input", dtype, rank, shape, data);
+	ops_choice(&c, "operation", operation);
+	ops_number(&c, "axis", axis);
+	CHECK(ops_run(&c));
+	CHECK(ops_type(&c, "output")->dtype == expected_dtype(dtype, additive));
+	CHECK(ops_type(&c, "output")->rank == (axis >= 0 && rank > 1 ? rank - 1 : 1));
+	for (uint64_t i = 0; i < count / length; i++) {
+		double expected = naive(values, i / inner * inner * length + i % inner, inner, length, operation);
+
+		wrong += !ops_close(element(&c, i), expected, additive ? tolerance * (double)length : 0, tolerance);
+	}
+	CHECK(wrong == 0);
+	ops_end(&c);
+	free(data);
+	free(values);
+}
+
+UNIT_TEST(all_elements_of_every_type)
+{
+	for (size_t t = 0; t < SGPU_ARRAY_LENGTH(dtypes); t++) {
+		for (size_t o = 0; o < SGPU_ARRAY_LENGTH(operations); o++) {
+			compare(dtypes[t], 2, OPS_SHAPE(3, 70001), -1, operations[o]);
+			compare(dtypes[t], 1, OPS_SHAPE(1), -1, operations[o]);
+			compare(dtypes[t], 1, OPS_SHAPE(1023), 0, operations[o]);
+		}
+	}
+}
+
+UNIT_TEST(every_axis)
+{
+	for (size_t o = 0; o < SGPU_ARRAY_LENGTH(operations); o++) {
+		for (int axis = 0; axis < 4; axis++) {
+			compare(SGPU_F32, 4, OPS_SHAPE(3, 5, 7, 11), axis, operations[o]);
+			compare(SGPU_I16, 4, OPS_SHAPE(2, 1, 13, 3), axis, operations[o]);
+		}
+	}
+}
+
+/* More than one piece of the axis, and more than one tile beside it. */
+UNIT_TEST(long_axes_and_wide_rows)
+{
+	for (size_t o = 0; o < SGPU_ARRAY_LENGTH(operations); o++) {
+		compare(SGPU_F32, 2, OPS_SHAPE(9001, 3), 0, operations[o]);
+		compare(SGPU_U8, 2, OPS_SHAPE(5, 2500), 0, operations[o]);
+		compare(SGPU_F64, 2, OPS_SHAPE(2, 66000), 1, operations[o]);
+		compare(SGPU_F32, 2, OPS_SHAPE(4097, 1030), 0, operations[o]);
+	}
+}
+
+UNIT_TEST(nan_and_signed_zeros)
+{
+	static const float zeros[] = { 0.0f, -0.0f, 0.0f }, one_nan[] = { 1, NAN, -INFINITY };
+	static const char *const min_max[] = { "min", "max" };
+	struct ops_case c;
+
+	for (int i = 0; i < 2; i++) {
+		ops_begin(&c, "reduce");
+		ops_input(&c, "input", SGPU_F32, 1, OPS_SHAPE(3), zeros);
+		ops_choice(&c, "operation", min_max[i]);
+		REQUIRE(ops_run(&c));
+		CHECK(!signbit(*(float *)ops_data(&c, "output")) == (i == 1));
+		ops_end(&c);
+		for (int strided = 0; strided < 2; strided++) {
+			ops_begin(&c, "reduce");
+			ops_input(&c, "input", SGPU_F32, 2, strided ? OPS_SHAPE(3, 1) : OPS_SHAPE(1, 3), one_nan);
+			ops_choice(&c, "operation", min_max[i]);
+			ops_number(&c, "axis", !strided);
+			REQUIRE(ops_run(&c));
+			CHECK(isnan(*(float *)ops_data(&c, "output")));
+			ops_end(&c);
+		}
+	}
+}
+
+/* Would overflow in i32, and lose digits in f32. */
+UNIT_TEST(large_sums_are_exact)
+{
+	int32_t *in = ops_alloc(64, 100000 * sizeof(int32_t));
+	struct ops_case c;
+
+	for (int i = 0; i < 100000; i++) {
+		in[i] = INT32_MAX;
+	}
+	ops_begin(&c, "reduce");
+	ops_input(&c, "input", SGPU_I32, 1, OPS_SHAPE(100000), in);
+	ops_choice(&c, "operation", "sum");
+	REQUIRE(ops_run(&c));
+	CHECK(*(double *)ops_data(&c, "output") == 100000.0 * 2147483647.0);
+	ops_end(&c);
+	free(in);
+}
+
+UNIT_TEST(empty_inputs_and_faults)
+{
+	struct ops_case c;
+
+	ops_begin(&c, "reduce");
+	ops_input(&c, "input", SGPU_F32, 1, OPS_SHAPE(0), NULL);
+	ops_choice(&c, "operation", "sum");
+	REQUIRE(ops_run(&c));
+	CHECK(*(float *)ops_data(&c, "output") == 0);
+	ops_end(&c);
+	ops_begin(&c, "reduce");
+	ops_input(&c, "input", SGPU_F32, 2, OPS_SHAPE(0, 3), NULL);
+	ops_choice(&c, "operation", "max");
+	ops_number(&c, "axis", 0);
+	CHECK(!ops_infer(&c));
+	ops_end(&c);
+	ops_begin(&c, "reduce");
+	ops_input(&c, "input", SGPU_F32, 2, OPS_SHAPE(2, 3), NULL);
+	ops_choice(&c, "operation", "sum");
+	ops_number(&c, "axis", 2);
+	CHECK(!ops_infer(&c));
+	CHECK(strcmp(c.fault_param, "axis") == 0);
+	ops_end(&c);
+}
+
+int main(void)
+{
+	UNIT_RUN(all_elements_of_every_type);
+	UNIT_RUN(every_axis);
+	UNIT_RUN(long_axes_and_wide_rows);
+	UNIT_RUN(nan_and_signed_zeros);
+	UNIT_RUN(large_sums_are_exact);
+	UNIT_RUN(empty_inputs_and_faults);
+	return unit_done();
+}

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * threshold: masks and indexes against a naive loop, for every element type.
+ */
+#include "ops_harness.h"
+#include "unit.h"
+
+enum { COUNT = 70001 }; /* more than one piece, and an odd rest */
+
+static const enum sgpu_dtype dtypes[] = { SGPU_F32, SGPU_F64, SGPU_I32, SGPU_U8, SGPU_I16, SGPU_F16 };
+
+/* Element i of each type; halves are integers up to 31 * 64, built from their bits. */
+static double fill(enum sgpu_dtype dtype, void *data, uint64_t i)
+{
+	double value = ops_uniform(-300, 300);
+
+	switch (dtype) {
+	case SGPU_F32:
+		return (double)(((float *)data)[i] = (float)value);
+	case SGPU_F64:
+		return ((double *)data)[i] = value;
+	case SGPU_I32:
+		return ((int32_t *)data)[i] = (int32_t)value;
+	case SGPU_I16:
+		return ((int16_t *)data)[i] = (int16_t)value;
+	case SGPU_U8:
+		return ((uint8_t *)data)[i] = (uint8_t)(ops_random() & 255);
+	default:
+		((uint16_t *)data)[i] = (uint16_t)(0x5400 + (ops_random() & 0x3ff)); /* 64 ... 128 by 1/16 */
+		return 64.0 + (double)(((uint16_t *)data)[i] & 0x3ff) / 16.0;
+	}
+}
+
+UNIT_TEST(mask_of_every_type)
+{
+	for (size_t t = 0; t < SGPU_ARRAY_LENGTH(dtypes); t++) {
+		struct ops_case c;
+		void *data = ops_alloc(64, COUNT * sgpu_dtype_size(dtypes[t]));
+		double *values = ops_alloc(64, COUNT * sizeof(double));
+		const uint8_t *out;
+		int wrong = 0;
+
+		for (uint64_t i = 0; i < COUNT; i++) {
+			values[i] = fill(dtypes[t], data, i);
+		}
+		ops_begin(&c, "threshold");
+		ops_input(&c, "input", dtypes[t], 2, OPS_SHAPE(7, COUNT / 7), data);
+		ops_number(&c, "low", 70.25);
+		ops_number(&c, "high", 123.0);
+		REQUIRE(ops_run(&c));
+		CHECK(ops_type_is(&c, "output", SGPU_U8, 2, OPS_SHAPE(7, COUNT / 7)));
+		out = ops_data(&c, "output");
+		for (uint64_t i = 0; i < COUNT / 7 * 7; i++) {
+			wrong += out[i] != (values[i] >= 70.25 && values[i] <= 123.0);
+		}
+		CHECK(wrong == 0);
+		ops_end(&c);
+		free(values);
+		free(data);
+	}
+}
+
+UNIT_TEST(indices_of_every_type)
+{
+	for (size_t t = 0; t < SGPU_ARRAY_LENGTH(dtypes); t++) {
+		struct ops_case c;
+		void *data = ops_alloc(64, COUNT * sgpu_dtype_size(dtypes[t]));
+		double *values = ops_alloc(64, COUNT * sizeof(double));
+		const int32_t *out;
+		uint64_t found = 0;
+		int wrong = 0;
+
+		for (uint64_t i = 0; i < COUNT; i++) {
+			values[i] = fill(dtypes[t], data, i);
+		}
+		ops_begin(&c, "threshold");
+		ops_input(&c, "input", dtypes[t], 1, OPS_SHAPE(COUNT), data);
+		ops_number(&c, "low", 100);
+		ops_choice(&c, "mode", "indices");
+		CHECK(c.call.op->at_most(&c.call));
+		REQUIRE(ops_run(&c));
+		CHECK(ops_type_is(&c, "output", SGPU_I32, 1, OPS_SHAPE(COUNT)));
+		out = ops_data(&c, "output");
+		for (uint64_t i = 0; i < COUNT; i++) {
+			if (values[i] >= 100) {
+				wrong += found >= c.call.actual || out[found] != (int32_t)i;
+				found++;
+			}
+		}
+		CHECK(wrong == 0);
+		CHECK(found > 0 && c.call.actual == found);
+		ops_end(&c);
+		free(values);
+		free(data);
+	}
+}
+
+/* Bounds that no f32 or u8 equals still include exactly the values between them. */
+UNIT_TEST(bounds_between_values_are_exact)
+{
+	const float values[] = { 0.1f, nextafterf(0.1f, 0.0f), nextafterf(0.1f, 1.0f), -0.0f, NAN, INFINITY, -INFINITY,
+				 -3.4e38f };
+	const uint8_t bytes[] = { 0, 1, 2, 254, 255 };
+	struct ops_case c;
+	const uint8_t *out;
+
+	ops_begin(&c, "threshold");
+	ops_input(&c, "input", SGPU_F32, 1, OPS_SHAPE(8), values);
+	ops_number(&c, "low", 0.1);
+	ops_number(&c, "high", 1e300);
+	REQUIRE(ops_run(&c));
+	out = ops_data(&c, "output");
+	CHECK(memcmp(out, ((const uint8_t[]){ 1, 0, 1, 0, 0, 0, 0, 0 }), 8) == 0);
+	ops_end(&c);
+
+	ops_begin(&c, "threshold");
+	ops_input(&c, "input", SGPU_F32, 1, OPS_SHAPE(8), values);
+	ops_number(&c, "low", -1e300);
+	ops_number(&c, "high", 0.0);
+	REQUIRE(ops_run(&c));
+	out = ops_data(&c, "output");
+	CHECK(memcmp(out, ((const uint8_t[]){ 0, 0, 0, 1, 0, 0, 0, 1 }), 8) == 0);
+	ops_end(&c);
+
+	ops_begin(&c, "threshold");
+	ops_input(&c, "input", SGPU_U8, 1, OPS_SHAPE(5), bytes);
+	ops_number(&c, "low", 0.5);
+	ops_number(&c, "high", 1e9);
+	REQUIRE(ops_run(&c));
+	out = ops_data(&c, "output");
+	CHECK(memcmp(out, ((const uint8_t[]){ 0, 1, 1, 1, 1 }), 5) == 0);
+	ops_end(&c);
+}
+
+UNIT_TEST(no_bounds_take_all_but_nan)
+{
+	const float values[] = { NAN, INFINITY, -INFINITY, 1 };
+	struct ops_case c;
+
+	ops_begin(&c, "threshold");
+	ops_input(&c, "input", SGPU_F32, 1, OPS_SHAPE(4), values);
+	REQUIRE(ops_run(&c));
+	CHECK(memcmp(ops_data(&c, "output"), ((const uint8_t[]){ 0, 1, 1, 1 }), 4) == 0);
+	ops_end(&c);
+}
+
+UNIT_TEST(nothing_inside_and_nothing_at_all)
+{
+	const float values[] = { 1, 2, 3 };
+	struct ops_case c;
+
+	for (uint64_t count = 0; count <= 3; count += 3) {
+		ops_begin(&c, "threshold");
+		ops_input(&c, "input", SGPU_F32, 1, OPS_SHAPE(count), values);
+		ops_number(&c, "low", 4);
+		ops_choice(&c, "mode", "indices");
+		CHECK(ops_run(&c));
+		CHECK(c.call.actual == 0);
+		ops_end(&c);
+	}
+}
+
+UNIT_TEST(faults)
+{
+	struct ops_case c;
+
+	ops_begin(&c, "threshold");
+	ops_input(&c, "input", SGPU_F32, 1, OPS_SHAPE(4), NULL);
+	ops_number(&c, "low", 2);
+	ops_number(&c, "high", 1);
+	CHECK(!ops_infer(&c));
+	CHECK(strcmp(c.fault_param, "low") == 0);
+	ops_end(&c);
+}
+
+int main(void)
+{
+	UNIT_RUN(mask_of_every_type);
+	UNIT_RUN(indices_of_every_type);
+	UNIT_RUN(bounds_between_values_are_exact);
+	UNIT_RUN(no_bounds_take_all_but_nan);
+	UNIT_RUN(nothing_inside_and_nothing_at_all);
+	UNIT_RUN(faults);
+	return unit_done();
+}
