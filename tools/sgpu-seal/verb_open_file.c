@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sgpu-seal open-file: the inverse of seal-file.
+ */
+#include "single_file.h"
+#include "verbs.h"
+
+const struct cli_option open_file_options[] = { SINGLE_FILE_OPTIONS("where the opened data go") };
+
+int verb_open_file(int argc, char **argv)
+{
+	return single_file(argc, argv, true);
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sgpu-seal pubkey: the half of an X25519 key that may be given away.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+#include <sgpu/crypto.h>
+#include <sgpu/io.h>
+
+#include "verbs.h"
+
+const struct cli_option pubkey_options[] = {
+	CLI_COMMON,
+	{ "key", 'k', "KEY", "the key file (- standard input, fd:N a descriptor)" },
+	{ "output", 'o', "FILE", "where the public key goes (default: standard output)" },
+	{ NULL, 0, NULL, NULL },
+};
+
+static int write_public(const struct sgpu_key *key, const char *path, struct sgpu_error *error)
+{
+	struct sgpu_output output = SGPU_OUTPUT_INIT;
+	struct sgpu_key public_key;
+	char *text = NULL;
+	size_t size = 0;
+	int code = sgpu_key_public(key, &public_key, error);
+
+	if (!code) {
+		code = sgpu_key_text(&public_key, &text, &size, error);
+	}
+	if (!code) {
+		code = sgpu_output_open(&output, path ? path : "-", 0644, error);
+	}
+	if (!code) {
+		code = sgpu_write(output.fd, output.path, text, size, error);
+	}
+	if (!code) {
+		code = sgpu_output_commit(&output, error);
+	}
+	sgpu_output_close(&output);
+	sgpu_free_wiped(&text, size);
+	return code;
+}
+
+/* The secret key's own file would be lost. */
+static bool same_file(const char *key_path, const char *path)
+{
+	char *a = path ? realpath(key_path, NULL) : NULL, *b = path ? realpath(path, NULL) : NULL;
+	bool same = a && b && !strcmp(a, b);
+
+	free(a);
+	free(b);
+	return same;
+}
+
+int verb_pubkey(int argc, char **argv)
+{
+	const char *key_path = NULL, *path = NULL, *value;
+	struct sgpu_error error = { 0 };
+	struct sgpu_key key;
+	int first, option;
+
+	while ((option = cli_next(argc, argv, &value, &first))) {
+		if (option < 0) {
+			return 2;
+		}
+		if (option == 'k') {
+			key_path = value;
+		} else if (option == 'o') {
+			path = strcmp(value, "-") ? value : NULL;
+		}
+	}
+	if (!cli_positionals(argc, first, 0, 1)) {
+		return 2;
+	}
+	if (first < argc && key_path) {
+		return cli_usage("the key is given twice, as '%s' and with -k", argv[first]);
+	}
+	key_path = first < argc ? argv[first] : key_path ? key_path : "-";
+	if (!strcmp(key_path, "-") && isatty(STDIN_FILENO)) {
+		return cli_usage("no key given");
+	}
+	if (same_file(key_path, path)) {
+		return cli_usage("input and output are the same file");
+	}
+	int code = sgpu_key_load(key_path, &key, &error);
+	if (!code) {
+		code = write_public(&key, path, &error);
+	}
+	sgpu_key_clear(&key);
+	return code ? cli_error(&error) : 0;
+}
