@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Loading, checking and reporting, which all verbs share.
+ */
+#include "document.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <sgpu/io.h>
+#include <sgpu/ops.h>
+
+#include "cli.h"
+#include "report.h"
+
+static int check(struct document *document, bool allow_outside)
+{
+	struct sgpu_error error = { 0 };
+	unsigned options = allow_outside ? 0 : SGPU_MANIFEST_INSIDE;
+	int code = sgpu_manifest_parse_options(document->text, document->size, options, &document->manifest,
+					       &document->faults, &error);
+
+	if (!code) {
+		code = sgpu_ops_check(document->manifest, &document->faults, &error);
+	}
+	/* Text that is no JSON comes back as a fault with its place. */
+	if (code && !(code == SGPU_EINVALID && document->faults.count)) {
+		return cli_error(&error);
+	}
+	code = sgpu_faults_locate(&document->faults, document->text, document->size, &error);
+	if (!code && document->faults.out_of_memory) {
+		code = sgpu_fail_nomem(&error);
+	}
+	if (code) {
+		return cli_error(&error);
+	}
+	if (!document->faults.count) {
+		return 0;
+	}
+	sgpu_manifest_free(&document->manifest);
+	report_faults(document);
+	return 1;
+}
+
+int document_load(const char *path, bool allow_outside, struct document *document)
+{
+	struct sgpu_error error = { 0 };
+	int code;
+
+	memset(document, 0, sizeof(*document));
+	document->path = path ? path : "-";
+	document->name = strcmp(document->path, "-") == 0 ? "<stdin>" : path;
+	if (*document->name == '<' && isatty(STDIN_FILENO)) {
+		return cli_usage("refusing to read a manifest from a terminal; name a file or redirect");
+	}
+	code = sgpu_read_file(document->path, SGPU_MANIFEST_SIZE_MAX, &document->text, &document->size, &error);
+	return code ? cli_error(&error) : check(document, allow_outside);
+}
+
+int document_check(const char *text, size_t size, const char *name, bool allow_outside, struct document *document)
+{
+	struct sgpu_error error = { 0 };
+
+	memset(document, 0, sizeof(*document));
+	document->path = document->name = name;
+	document->text = malloc(size + 1);
+	if (!document->text) {
+		sgpu_fail_nomem(&error);
+		return cli_error(&error);
+	}
+	memcpy(document->text, text, size);
+	document->text[size] = '\0';
+	document->size = size;
+	return check(document, allow_outside);
+}
+
+void document_free(struct document *document)
+{
+	sgpu_manifest_free(&document->manifest);
+	sgpu_faults_clear(&document->faults);
+	free(document->text);
+	document->text = NULL;
+}
+
+bool output_differs(const char *output, const char *input)
+{
+	struct stat a, b;
+
+	if (!output || !input || strcmp(output, "-") == 0) {
+		return true;
+	}
+	if (stat(output, &a) == 0 && S_ISREG(a.st_mode) &&
+	    (strcmp(input, "-") == 0 ? fstat(STDIN_FILENO, &b) : stat(input, &b)) == 0 && a.st_dev == b.st_dev &&
+	    a.st_ino == b.st_ino) {
+		cli_usage("the output '%s' is an input, too", output);
+		return false;
+	}
+	return true;
+}
+
+int text_write(const char *path, const char *input, const char *text, size_t size)
+{
+	struct sgpu_output output = SGPU_OUTPUT_INIT;
+	struct sgpu_error error = { 0 };
+	int code;
+
+	if (!output_differs(path, input)) {
+		return 2;
+	}
+	path = path ? path : "-";
+	code = sgpu_output_open(&output, path, 0666, &error);
+	if (!code) {
+		code = sgpu_write(output.fd, strcmp(path, "-") ? path : "standard output", text, size, &error);
+	}
+	if (!code) {
+		code = sgpu_output_commit(&output, &error);
+	}
+	sgpu_output_close(&output);
+	return code ? cli_error(&error) : 0;
+}
+
+int json_write(const char *path, const char *input, json_t *value, size_t indent)
+{
+	char *text = value ? json_dumps(value, indent ? JSON_INDENT(indent) : JSON_COMPACT) : NULL;
+	size_t size = text ? strlen(text) : 0;
+	int status;
+
+	if (text) {
+		text[size] = '\n'; /* in place of the NUL, which text_write does not need */
+		status = text_write(path, input, text, size + 1);
+	} else {
+		status = cli_fail(SGPU_ENOMEM, "out of memory");
+	}
+	free(text);
+	json_decref(value);
+	return status;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A manifest from a file, checked, with its faults reported; and writing text to where -o says.
+ */
+#ifndef SGPU_MANIFEST_DOCUMENT_H
+#define SGPU_MANIFEST_DOCUMENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <jansson.h>
+
+#include <sgpu/manifest.h>
+
+struct document {
+	const char *path; /* "-" is standard input */
+	const char *name; /* what messages call it */
+	char *text;
+	size_t size;
+	struct sgpu_manifest *manifest; /* NULL when it has faults */
+	struct sgpu_faults faults;
+};
+
+/* Reads and checks; prints every fault. Returns an exit status. path NULL is standard input. The document is to be
+ * freed in any case. */
+int document_load(const char *path, bool allow_outside, struct document *document);
+/* The same from text in memory, which stays the caller's. */
+int document_check(const char *text, size_t size, const char *name, bool allow_outside, struct document *document);
+void document_free(struct document *document);
+
+/* Writes text to a file that appears only when all of it is there; path NULL is standard output. Returns an exit
+ * status. `input` (or NULL) is a path that the output may not be. */
+int text_write(const char *path, const char *input, const char *text, size_t size);
+/* The same for a JSON value with an indent of `indent` (0: one line), whose reference it takes. NULL is out of
+ * memory. */
+int json_write(const char *path, const char *input, json_t *value, size_t indent);
+/* Refuses an output that is one of its inputs: prints and returns false. */
+bool output_differs(const char *output, const char *input);
+
+#endif

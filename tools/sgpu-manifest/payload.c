@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Finding, measuring and hashing payloads. HIGH data are never read here: only their files are looked at.
+ */
+#include "payload.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <sgpu/io.h>
+
+#include "cli.h"
+
+enum { BUFFER_SIZE = 1 << 20 };
+
+int payload_folder_open(const char *manifest_path, struct payload_folder *folder, struct sgpu_error *error)
+{
+	const char *slash = strcmp(manifest_path, "-") ? strrchr(manifest_path, '/') : NULL;
+	char *text = !slash		     ? strdup(".") :
+		     slash == manifest_path ? strdup("/") :
+					       strndup(manifest_path, (size_t)(slash - manifest_path));
+
+	folder->spool = -1;
+	if (!text) {
+		return sgpu_fail_nomem(error);
+	}
+	folder->path = realpath(text, NULL);
+	if (!folder->path) {
+		sgpu_fail_errno(error, "cannot find the folder '%s'", text);
+	}
+	free(text);
+	return folder->path ? SGPU_OK : SGPU_ESYSTEM;
+}
+
+void payload_folder_close(struct payload_folder *folder)
+{
+	if (folder->spool >= 0) {
+		close(folder->spool);
+	}
+	folder->spool = -1;
+	free(folder->path);
+	folder->path = NULL;
+}
+
+/* "/" is above everything; any other folder needs the slash, so that /data is not above /database. */
+static bool is_below(const char *folder, const char *path)
+{
+	size_t length = strlen(folder);
+
+	return strcmp(folder, "/") == 0 || (strncmp(folder, path, length) == 0 && path[length] == '/');
+}
+
+/* The real path behind a location, all symbolic links followed; it must stay below the folder. */
+static int resolve(const struct payload_folder *folder, const struct sgpu_segment *segment, char **path,
+		   struct sgpu_error *error)
+{
+	char *joined = NULL;
+	bool absolute = *segment->location == '/';
+
+	if (asprintf(&joined, "%s%s%s", absolute ? "" : folder->path, absolute ? "" : "/", segment->location) < 0) {
+		return sgpu_fail_nomem(error);
+	}
+	*path = realpath(joined, NULL);
+	free(joined);
+	if (!*path) {
+		return sgpu_fail_errno(error, "segment '%s': cannot open '%s'", segment->id, segment->location);
+	}
+	if (!folder->allow_outside && !is_below(folder->path, *path)) {
+		sgpu_fail(error, SGPU_EPOLICY, "segment '%s': '%s' leads outside the manifest's folder, to '%s'",
+			  segment->id, segment->location, *path);
+		sgpu_hint(error, "--allow-outside permits it");
+		free(*path);
+		*path = NULL;
+		return SGPU_EPOLICY;
+	}
+	return SGPU_OK;
+}
+
+/* A batch that replaced one of its own inputs could never be sealed. */
+static int check_output(const struct payload_folder *folder, const struct sgpu_segment *segment,
+			const struct stat *file, struct sgpu_error *error)
+{
+	struct stat output;
+
+	if (folder->output && stat(folder->output, &output) == 0 && output.st_dev == file->st_dev &&
+	    output.st_ino == file->st_ino) {
+		return sgpu_fail(error, SGPU_EUSAGE, "the output '%s' is the payload of segment '%s'", folder->output,
+				 segment->id);
+	}
+	return SGPU_OK;
+}
+
+/* Opens without following a link and without waiting for a pipe: the path was resolved, so either is a surprise. */
+static int open_payload(const struct payload_folder *folder, const struct sgpu_segment *segment, const char *path,
+			int *fd, struct stat *status, struct sgpu_error *error)
+{
+	*fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (*fd < 0) {
+		return sgpu_fail_errno(error, "segment '%s': cannot open '%s'", segment->id, path);
+	}
+	if (fstat(*fd, status)) {
+		return sgpu_fail_errno(error, "segment '%s': cannot look at '%s'", segment->id, path);
+	}
+	if (!S_ISREG(status->st_mode)) {
+		int code = segment->sensitivity == SGPU_HIGH ? SGPU_EPOLICY : SGPU_EINVALID;
+
+		sgpu_fail(error, code, "segment '%s': '%s' is not a regular file", segment->id, path);
+		return code == SGPU_EINVALID ? sgpu_hint(error, "\"data_location_client\": \"-\" takes a LOW segment "
+						       "from standard input") : code;
+	}
+	return check_output(folder, segment, status, error);
+}
+
+/* Without an offset the file is the payload and nothing else; with one the payload is a window of it. */
+static int check_size(const struct sgpu_segment *segment, uint64_t wanted, uint64_t size, struct sgpu_error *error)
+{
+	char type[SGPU_TYPE_TEXT_MAX];
+
+	sgpu_type_text(&segment->type, type);
+	if (!segment->has_offset && size != wanted) {
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "segment '%s': '%s' has %" PRIu64 " bytes, %s needs %" PRIu64, segment->id,
+				 segment->location, size, type, wanted);
+	}
+	if (segment->has_offset && (segment->offset > size || size - segment->offset < wanted)) {
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "segment '%s': '%s' has %" PRIu64 " bytes, %s at offset %" PRIu64 " needs %" PRIu64,
+				 segment->id, segment->location, size, type, segment->offset, segment->offset + wanted);
+	}
+	return SGPU_OK;
+}
+
+static int hash_window(int fd, const char *name, uint64_t offset, uint64_t size, uint8_t digest[SGPU_SHA256_SIZE],
+		       struct sgpu_error *error)
+{
+	struct sgpu_sha256 *state = NULL;
+	uint8_t *buffer = malloc(BUFFER_SIZE);
+	uint64_t done = 0;
+	int code = buffer ? sgpu_sha256_create(&state, error) : sgpu_fail_nomem(error);
+
+	while (!code && done < size) {
+		size_t piece = size - done < BUFFER_SIZE ? (size_t)(size - done) : BUFFER_SIZE, got = 0;
+
+		code = sgpu_pread(fd, name, buffer, piece, offset + done, &got, error);
+		if (!code && got < piece) {
+			code = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read", name);
+		}
+		if (!code) {
+			code = sgpu_sha256_update(state, buffer, got, error);
+		}
+		done += got;
+	}
+	if (!code) {
+		code = sgpu_sha256_finish(state, digest, error);
+	}
+	sgpu_sha256_free(&state);
+	free(buffer);
+	return code;
+}
+
+static int take_file(struct payload_folder *folder, const struct sgpu_segment *segment,
+		     struct sgpu_batch_segment *entry, struct sgpu_error *error)
+{
+	struct stat status;
+	int fd = -1;
+	int code = resolve(folder, segment, &entry->location.file, error);
+
+	if (!code) {
+		code = open_payload(folder, segment, entry->location.file, &fd, &status, error);
+	}
+	if (!code) {
+		code = check_size(segment, entry->size, (uint64_t)status.st_size, error);
+	}
+	if (!code && segment->sensitivity == SGPU_LOW) {
+		code = hash_window(fd, segment->location, segment->offset, entry->size, entry->sha256, error);
+		entry->has_sha256 = true;
+	}
+	if (fd >= 0) {
+		close(fd);
+	}
+	entry->location.kind = SGPU_LOCATION_FILE;
+	entry->location.offset = segment->offset;
+	return code;
+}
+
+/* A file without a name, so that nothing stays whatever happens. */
+static int open_spool(struct payload_folder *folder, struct sgpu_error *error)
+{
+	const char *base = getenv("TMPDIR");
+	char *path = NULL;
+
+	if (asprintf(&path, "%s/sgpu-manifest-XXXXXX", base && *base ? base : "/tmp") < 0) {
+		return sgpu_fail_nomem(error);
+	}
+	folder->spool = mkostemp(path, O_CLOEXEC);
+	if (folder->spool < 0) {
+		sgpu_fail_errno(error, "cannot create a temporary file '%s'", path);
+	} else {
+		unlink(path);
+	}
+	free(path);
+	return folder->spool < 0 ? SGPU_ESYSTEM : SGPU_OK;
+}
+
+/* At most one byte more than the payload is read: that the input goes on is all that there is to know. */
+static int fill_spool(struct payload_folder *folder, const struct sgpu_segment *segment, uint64_t wanted,
+		      struct sgpu_error *error)
+{
+	uint8_t *buffer = malloc(BUFFER_SIZE);
+	uint64_t limit = segment->has_offset ? segment->offset + wanted : wanted + 1, total = 0;
+	size_t got = 0;
+	int code = buffer ? open_spool(folder, error) : sgpu_fail_nomem(error);
+
+	do {
+		size_t piece = limit - total < BUFFER_SIZE ? (size_t)(limit - total) : BUFFER_SIZE;
+
+		if (!code) {
+			code = sgpu_read(STDIN_FILENO, "standard input", buffer, piece, &got, error);
+		}
+		if (!code) {
+			code = sgpu_write(folder->spool, "temporary file", buffer, got, error);
+		}
+		total += code ? 0 : got;
+	} while (!code && got && total < limit);
+	free(buffer);
+	if (!code && !segment->has_offset && total > wanted) {
+		char type[SGPU_TYPE_TEXT_MAX];
+
+		sgpu_type_text(&segment->type, type);
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "segment '%s': standard input has more than the %" PRIu64 " bytes of %s", segment->id,
+				 wanted, type);
+	}
+	return code ? code : check_size(segment, wanted, total, error);
+}
+
+static int take_standard_input(struct payload_folder *folder, const struct sgpu_segment *segment,
+			       struct sgpu_batch_segment *entry, struct sgpu_error *error)
+{
+	int code;
+
+	if (segment->sensitivity == SGPU_HIGH) {
+		sgpu_fail(error, SGPU_EPOLICY,
+			  "segment '%s' is HIGH and comes from standard input: the batch would carry it in the clear",
+			  segment->id);
+		sgpu_hint(error, "put it into a file, which sgpu-seal reads when it seals");
+		return SGPU_EPOLICY;
+	}
+	if (folder->standard_input) {
+		return sgpu_fail(error, SGPU_EUSAGE, "segment '%s' and the manifest both come from standard input",
+				 segment->id);
+	}
+	code = fill_spool(folder, segment, entry->size, error);
+	if (!code) {
+		code = hash_window(folder->spool, "temporary file", segment->offset, entry->size, entry->sha256, error);
+	}
+	if (!code && lseek(folder->spool, (off_t)segment->offset, SEEK_SET) < 0) {
+		code = sgpu_fail_errno(error, "cannot read a temporary file");
+	}
+	entry->has_sha256 = true;
+	entry->location.kind = SGPU_LOCATION_INLINE;
+	return code;
+}
+
+int payload_take(struct payload_folder *folder, const struct sgpu_segment *segment, struct sgpu_batch_segment *entry,
+		 struct sgpu_error *error)
+{
+	if (!segment->location) {
+		sgpu_fail(error, SGPU_EINVALID, "segment '%s' is %s and has no data_location_client", segment->id,
+			  sgpu_direction_name(segment->direction));
+		return sgpu_hint(error, "a batch needs a file for every input");
+	}
+	if (strcmp(segment->location, "-") == 0) {
+		return take_standard_input(folder, segment, entry, error);
+	}
+	return take_file(folder, segment, entry, error);
+}
+
+int payload_copy_spool(const struct payload_folder *folder, uint64_t size, int fd, const char *name,
+		       struct sgpu_error *error)
+{
+	uint8_t *buffer = malloc(BUFFER_SIZE);
+	int code = buffer ? SGPU_OK : sgpu_fail_nomem(error);
+
+	while (!code && size) {
+		size_t piece = size < BUFFER_SIZE ? (size_t)size : BUFFER_SIZE, got = 0;
+
+		code = sgpu_read(folder->spool, "temporary file", buffer, piece, &got, error);
+		if (!code && got < piece) {
+			code = sgpu_fail(error, SGPU_ESYSTEM, "a temporary file ends early");
+		}
+		if (!code) {
+			code = sgpu_write(fd, name, buffer, got, error);
+		}
+		size -= got;
+	}
+	free(buffer);
+	return code;
+}

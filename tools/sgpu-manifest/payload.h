@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The files behind the inputs of a manifest.
+ */
+#ifndef SGPU_MANIFEST_PAYLOAD_H
+#define SGPU_MANIFEST_PAYLOAD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <sgpu/batch.h>
+#include <sgpu/manifest.h>
+
+/* Where locations are relative to, and what the checks are to allow. */
+struct payload_folder {
+	char *path;          /* the real path of the manifest's folder */
+	bool allow_outside;
+	bool standard_input; /* taken by the manifest itself */
+	const char *output;  /* the batch's path, or NULL */
+	int spool;           /* descriptor of what came from standard input, or -1 */
+};
+
+/* Sets path from that of the manifest ("-": the current folder). */
+SGPU_MUST_CHECK int payload_folder_open(const char *manifest_path, struct payload_folder *folder,
+					struct sgpu_error *error);
+void payload_folder_close(struct payload_folder *folder);
+
+/* Finds, opens and measures the payload of an input, and fills size, location and, for a LOW one, sha256. Errors:
+ * SGPU_ESYSTEM, SGPU_EINVALID (a size that does not fit), SGPU_EPOLICY (outside the folder, HIGH data that would
+ * have to travel in the clear). */
+SGPU_MUST_CHECK int payload_take(struct payload_folder *folder, const struct sgpu_segment *segment,
+				 struct sgpu_batch_segment *entry, struct sgpu_error *error);
+/* Copies the spooled standard input to the batch. */
+SGPU_MUST_CHECK int payload_copy_spool(const struct payload_folder *folder, uint64_t size, int fd, const char *name,
+				       struct sgpu_error *error);
+
+#endif

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Faults as people and as programs read them, and aligned tables.
+ */
+#include "report.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <sgpu/error.h>
+
+#include "cli.h"
+
+/* A pointer may hold any key that the document has. */
+static void print_clean(FILE *file, const char *text)
+{
+	for (; *text; text++) {
+		unsigned char c = (unsigned char)*text;
+
+		if (c < 0x20 || c == 0x7f || (c == 0xc2 && (unsigned char)text[1] < 0xa0)) {
+			fputc('?', file);
+			text += c == 0xc2;
+		} else {
+			fputc(c, file);
+		}
+	}
+}
+
+static void print_fault(FILE *file, const char *name, const struct sgpu_fault *fault)
+{
+	print_clean(file, name);
+	fprintf(file, ":%d:%d: ", fault->line, fault->column);
+	if (*fault->pointer) {
+		print_clean(file, fault->pointer);
+		fputs(": ", file);
+	}
+	fprintf(file, "%s\n", fault->text);
+	if (fault->hint) {
+		fprintf(file, "    hint: %s\n", fault->hint);
+	}
+}
+
+/* What is not UTF-8 (a path, a key cut short) goes out with its other bytes replaced. */
+static json_t *clean_string(const char *text)
+{
+	json_t *string = json_string(text);
+	char *copy = string ? NULL : strdup(text);
+
+	for (char *p = copy; p && *p; p++) {
+		*p = (unsigned char)*p < 0x80 ? *p : '?';
+	}
+	string = string || !copy ? string : json_string(copy);
+	free(copy);
+	return string;
+}
+
+static void print_record(const char *name, const struct sgpu_fault *fault)
+{
+	json_t *record = json_pack("{s:o, s:i, s:i, s:o, s:o}", "file", clean_string(name), "line", fault->line, "column",
+				   fault->column, "pointer", clean_string(fault->pointer), "text",
+				   clean_string(fault->text));
+
+	if (record && fault->hint) {
+		json_object_set_new(record, "hint", clean_string(fault->hint));
+	}
+	if (record) {
+		json_dumpf(record, stdout, JSON_COMPACT);
+		putchar('\n');
+	}
+	json_decref(record);
+}
+
+void report_faults(const struct document *document)
+{
+	const struct sgpu_faults *faults = &document->faults;
+	char *text = NULL;
+	size_t size = 0;
+	FILE *file = cli_json ? NULL : open_memstream(&text, &size);
+
+	for (size_t i = 0; i < faults->count; i++) {
+		if (cli_json) {
+			print_record(document->name, &faults->list[i]);
+		} else {
+			print_fault(file ? file : stderr, document->name, &faults->list[i]);
+		}
+	}
+	/* One write for all: standard error has no buffer of its own. */
+	if (file && fclose(file) == 0) {
+		fwrite(text, 1, size, stderr);
+	}
+	free(text);
+	if (faults->count > 1) {
+		cli_note("%s: %zu faults", document->name, faults->count);
+	}
+}
+
+void table_cell(struct table *table, const char *text)
+{
+	size_t capacity = table->capacity ? table->capacity * 2 : 64;
+	char **cells;
+
+	if (table->count == table->capacity) {
+		cells = reallocarray(table->cells, capacity, sizeof(*cells));
+		if (!cells) {
+			table->failed = true;
+			return;
+		}
+		table->cells = cells;
+		table->capacity = capacity;
+	}
+	table->cells[table->count] = strdup(text && *text ? text : "-");
+	if (!table->cells[table->count]) {
+		table->failed = true;
+		return;
+	}
+	table->count++;
+}
+
+static void print_cells(const struct table *table)
+{
+	size_t width[TABLE_COLUMNS_MAX] = { 0 }, columns = (size_t)table->columns;
+
+	for (size_t i = 0; i < table->count; i++) {
+		size_t length = strlen(table->cells[i]);
+
+		width[i % columns] = length > width[i % columns] ? length : width[i % columns];
+	}
+	for (size_t i = 0; i < table->count; i++) {
+		bool last = i % columns == columns - 1;
+
+		print_clean(stdout, table->cells[i]);
+		if (last) {
+			putchar('\n');
+		} else {
+			printf("%*s", (int)(width[i % columns] - strlen(table->cells[i])) + 2, "");
+		}
+	}
+}
+
+int table_print(struct table *table)
+{
+	bool failed = table->failed;
+
+	if (!failed) {
+		print_cells(table);
+	}
+	for (size_t i = 0; i < table->count; i++) {
+		free(table->cells[i]);
+	}
+	free(table->cells);
+	memset(table, 0, sizeof(*table));
+	return failed ? cli_fail(SGPU_ENOMEM, "out of memory") : 0;
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sgpu-manifest hash: what a batch names its manifest by.
+ */
+#include <stdio.h>
+
+#include <sgpu/base.h>
+
+#include "document.h"
+#include "verbs.h"
+
+const struct cli_option hash_options[] = { CLI_COMMON, OPTION_OUTSIDE, { NULL, 0, NULL, NULL } };
+
+static int hash_one(const char *path, bool allow_outside)
+{
+	struct document document;
+	char hex[2 * sizeof(document.manifest->sha256) + 1];
+	int status = document_load(path, allow_outside, &document);
+
+	if (!status) {
+		sgpu_hex_encode(document.manifest->sha256, sizeof(document.manifest->sha256), hex);
+		if (cli_json) {
+			status = json_write(NULL, NULL, json_pack("{s:s, s:s, s:s}", "sha256", hex, "file", document.path,
+								  "manifest_id", document.manifest->id), 0);
+		} else {
+			printf("%s  %s\n", hex, document.path);
+		}
+	}
+	document_free(&document);
+	return status;
+}
+
+int verb_hash(int argc, char **argv)
+{
+	bool allow_outside = false;
+	const char *value;
+	int first, key, worst = 0;
+
+	while ((key = cli_next(argc, argv, &value, &first))) {
+		if (key < 0) {
+			return 2;
+		}
+		allow_outside |= key == OPTION_ALLOW_OUTSIDE;
+	}
+	if (first == argc) {
+		return hash_one(NULL, allow_outside);
+	}
+	for (int i = first; i < argc; i++) {
+		int status = hash_one(argv[i], allow_outside);
+
+		worst = status > worst ? status : worst;
+	}
+	return worst;
+}

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sgpu-manifest ops: what a manifest can ask for.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "document.h"
+#include "op_info.h"
+#include "report.h"
+#include "verbs.h"
+
+const struct cli_option ops_options[] = { CLI_COMMON, { NULL, 0, NULL, NULL } };
+
+static json_t *argument_json(const struct sgpu_op_argument *argument)
+{
+	json_t *dtypes = json_array();
+
+	for (int i = SGPU_NONE + 1; i < SGPU_DTYPE_COUNT; i++) {
+		if (argument->dtypes & SGPU_TYPE_BIT(i)) {
+			json_array_append_new(dtypes, json_string(sgpu_dtype_name((enum sgpu_dtype)i)));
+		}
+	}
+	return json_pack("{s:s, s:b, s:b, s:o, s:i, s:i, s:s}", "name", argument->name, "output",
+			 op_argument_is_output(argument), "optional", argument->optional, "dtypes", dtypes, "min_rank",
+			 argument->min_rank, "max_rank", argument->max_rank, "help", argument->help);
+}
+
+static json_t *param_json(const struct sgpu_op_param *param)
+{
+	json_t *object = json_pack("{s:s, s:s, s:b, s:s}", "name", param->name, "kind", op_param_kind(param->kind),
+				   "required", param->required, "help", param->help);
+
+	if (param->kind == SGPU_PARAM_NUMBER || param->kind == SGPU_PARAM_INTEGER) {
+		json_object_set_new(object, "min", op_number_json(param->min));
+		json_object_set_new(object, "max", op_number_json(param->max));
+	}
+	if (param->kind == SGPU_PARAM_CHOICE) {
+		json_t *choices = json_array();
+
+		for (int i = 0; param->choices[i]; i++) {
+			json_array_append_new(choices, json_string(param->choices[i]));
+		}
+		json_object_set_new(object, "choices", choices);
+	}
+	json_object_set_new(object, "default", op_default_json(param));
+	return object;
+}
+
+static json_t *op_json(const struct sgpu_op *op)
+{
+	json_t *arguments = json_array(), *params = json_array();
+
+	for (int i = 0; op->args[i].name; i++) {
+		json_array_append_new(arguments, argument_json(&op->args[i]));
+	}
+	for (int i = 0; op->params && op->params[i].name; i++) {
+		json_array_append_new(params, param_json(&op->params[i]));
+	}
+	return json_pack("{s:s, s:s, s:o, s:o}", "name", op->name, "help", op->help, "arguments", arguments, "params",
+			 params);
+}
+
+static int print_all(void)
+{
+	const struct sgpu_op *const *ops = sgpu_ops();
+	struct table table = { .columns = 4 };
+
+	for (const char *const *heading = (const char *const[]){ "NAME", "INPUTS", "OUTPUTS", "WHAT IT DOES", NULL };
+	     *heading; heading++) {
+		table_cell(&table, *heading);
+	}
+	for (int i = 0; ops[i]; i++) {
+		char names[2][OP_TEXT_MAX] = { "", "" };
+
+		for (int k = 0; ops[i]->args[k].name; k++) {
+			const struct sgpu_op_argument *argument = &ops[i]->args[k];
+			char *text = names[op_argument_is_output(argument)];
+			size_t used = strlen(text);
+
+			snprintf(text + used, OP_TEXT_MAX - used, argument->optional ? "%s[%s]" : "%s%s",
+				 used ? " " : "", argument->name);
+		}
+		table_cell(&table, ops[i]->name);
+		table_cell(&table, names[0]);
+		table_cell(&table, names[1]);
+		table_cell(&table, ops[i]->help);
+	}
+	return table_print(&table);
+}
+
+static int print_arguments(const struct sgpu_op *op)
+{
+	struct table table = { .columns = 5 };
+	char text[OP_TEXT_MAX];
+
+	for (const char *const *heading =
+		     (const char *const[]){ "ARGUMENT", "USE", "TYPES", "RANK", "MEANING", NULL };
+	     *heading; heading++) {
+		table_cell(&table, *heading);
+	}
+	for (int i = 0; op->args[i].name; i++) {
+		const struct sgpu_op_argument *argument = &op->args[i];
+
+		table_cell(&table, argument->name);
+		snprintf(text, sizeof(text), "%s%s", op_argument_is_output(argument) ? "output" : "input",
+			 argument->optional ? ", optional" : "");
+		table_cell(&table, text);
+		op_dtypes_text(argument->dtypes, text);
+		table_cell(&table, text);
+		op_ranks_text(argument, text);
+		table_cell(&table, text);
+		table_cell(&table, argument->help);
+	}
+	return table_print(&table);
+}
+
+static int print_params(const struct sgpu_op *op)
+{
+	struct table table = { .columns = 5 };
+	char text[OP_TEXT_MAX];
+
+	for (const char *const *heading =
+		     (const char *const[]){ "PARAMETER", "KIND", "DEFAULT", "VALUES", "MEANING", NULL };
+	     *heading; heading++) {
+		table_cell(&table, *heading);
+	}
+	for (int i = 0; op->params[i].name; i++) {
+		table_cell(&table, op->params[i].name);
+		table_cell(&table, op_param_kind(op->params[i].kind));
+		op_default_text(&op->params[i], text);
+		table_cell(&table, text);
+		op_range_text(&op->params[i], text);
+		table_cell(&table, text);
+		table_cell(&table, op->params[i].help);
+	}
+	return table_print(&table);
+}
+
+static int print_one(const struct sgpu_op *op)
+{
+	int status;
+
+	printf("%s: %s\n\n", op->name, op->help);
+	status = print_arguments(op);
+	if (!status && op->params && op->params[0].name) {
+		putchar('\n');
+		status = print_params(op);
+	}
+	return status;
+}
+
+static int unknown(const char *name)
+{
+	const struct sgpu_op *const *ops = sgpu_ops();
+	const char *names[64] = { NULL }, *near;
+	struct sgpu_error error = { 0 };
+
+	for (size_t i = 0; ops[i] && i + 1 < SGPU_ARRAY_LENGTH(names); i++) {
+		names[i] = ops[i]->name;
+	}
+	near = sgpu_nearest_name(name, names);
+	sgpu_fail(&error, SGPU_EUSAGE, "'%s' is not an operation", name);
+	if (near) {
+		sgpu_hint(&error, "did you mean '%s'?", near);
+	}
+	return cli_error(&error);
+}
+
+int verb_ops(int argc, char **argv)
+{
+	const struct sgpu_op *const *ops = sgpu_ops();
+	const struct sgpu_op *op;
+	const char *value;
+	json_t *list;
+	int first, key;
+
+	while ((key = cli_next(argc, argv, &value, &first))) {
+		if (key < 0) {
+			return 2;
+		}
+	}
+	if (!cli_positionals(argc, first, 0, 1)) {
+		return 2;
+	}
+	op = argv[first] ? sgpu_op_find(argv[first]) : NULL;
+	if (argv[first] && !op) {
+		return unknown(argv[first]);
+	}
+	if (!cli_json) {
+		return op ? print_one(op) : print_all();
+	}
+	list = op ? op_json(op) : json_array();
+	for (int i = 0; !op && ops[i]; i++) {
+		json_array_append_new(list, op_json(ops[i]));
+	}
+	return json_write(NULL, NULL, list, 2);
+}

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sgpu-manifest show: what a manifest says and what follows from it.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <sgpu/base.h>
+
+#include "document.h"
+#include "report.h"
+#include "show.h"
+#include "verbs.h"
+
+enum { OPTION_DOT = CLI_LONG };
+
+const struct cli_option show_options[] = {
+	CLI_COMMON, { "dot", OPTION_DOT, NULL, "the graph in Graphviz's language" }, OPTION_OUTSIDE,
+	{ NULL, 0, NULL, NULL }
+};
+
+static void headings(struct table *table, const char *const *names)
+{
+	for (; *names; names++) {
+		table->columns++;
+		table_cell(table, *names);
+	}
+}
+
+static int print_segments(const struct sgpu_manifest *manifest)
+{
+	static const char *const names[] = { "SEGMENT", "LEVEL", "DIRECTION", "TYPE", "BYTES", "LOCATION", "WRITTEN BY",
+					     "READ BY", NULL };
+	struct table table = { 0 };
+
+	headings(&table, names);
+	for (int i = 0; i < manifest->segment_count; i++) {
+		const struct sgpu_segment *segment = &manifest->segments[i];
+		char type[SGPU_TYPE_TEXT_MAX], bytes[48] = "", readers[160] = "";
+		uint64_t size = 0;
+
+		sgpu_type_text(&segment->type, type);
+		if (sgpu_type_bytes(&segment->type, &size)) {
+			snprintf(bytes, sizeof(bytes), "%s%" PRIu64, segment->at_most ? "at most " : "", size);
+		}
+		if (segment->reader_count) {
+			const char *first = manifest->operations[segment->readers[0]].id;
+
+			snprintf(readers, sizeof(readers), segment->reader_count > 1 ? "%s, %d more" : "%s", first,
+				 segment->reader_count - 1);
+		}
+		table_cell(&table, segment->id);
+		table_cell(&table, sgpu_sensitivity_name(segment->sensitivity));
+		table_cell(&table, sgpu_direction_name(segment->direction));
+		table_cell(&table, type);
+		table_cell(&table, bytes);
+		table_cell(&table, segment->location);
+		table_cell(&table, segment->writer < 0 ? NULL : manifest->operations[segment->writer].id);
+		table_cell(&table, readers);
+	}
+	return table_print(&table);
+}
+
+/* "input=scan output=smoothed" */
+static void arguments_text(const struct sgpu_manifest *manifest, const struct sgpu_operation *operation, char *text,
+			   size_t size)
+{
+	size_t used = 0;
+
+	text[0] = '\0';
+	for (int k = 0; k < operation->arg_count && used < size; k++) {
+		used += (size_t)snprintf(text + used, size - used, "%s%s=%s", k ? " " : "", operation->args[k].name,
+					 manifest->segments[operation->args[k].segment].id);
+	}
+}
+
+static int print_operations(const struct sgpu_manifest *manifest)
+{
+	static const char *const names[] = { "OPERATION", "KERNEL", "ARGUMENTS", "PARAMETERS", "AFTER", NULL };
+	struct table table = { 0 };
+
+	headings(&table, names);
+	for (int i = 0; i < manifest->operation_count; i++) {
+		const struct sgpu_operation *operation = &manifest->operations[manifest->order[i]];
+		char arguments[2048], after[1024] = "";
+		char *params = operation->params ? json_dumps(operation->params, 0) : NULL;
+		size_t used = 0;
+
+		arguments_text(manifest, operation, arguments, sizeof(arguments));
+		for (int k = 0; k < operation->before_count && used < sizeof(after); k++) {
+			used += (size_t)snprintf(after + used, sizeof(after) - used, "%s%s", k ? " " : "",
+						 manifest->operations[operation->before[k]].id);
+		}
+		table_cell(&table, operation->id);
+		table_cell(&table, operation->kernel);
+		table_cell(&table, arguments);
+		table_cell(&table, operation->declassify && !params ? "declassify" : params);
+		table_cell(&table, after);
+		free(params);
+	}
+	return table_print(&table);
+}
+
+/* The longest chain of operations up to and with each, by which the graph is drawn: one line a step. */
+static int print_graph(const struct sgpu_manifest *manifest)
+{
+	int *level = calloc((size_t)manifest->operation_count + 1, sizeof(*level)), last = 0;
+
+	if (!level) {
+		return cli_fail(SGPU_ENOMEM, "out of memory");
+	}
+	for (int i = 0; i < manifest->operation_count; i++) {
+		const struct sgpu_operation *operation = &manifest->operations[manifest->order[i]];
+		int *own = &level[manifest->order[i]];
+
+		for (int k = 0; k < operation->before_count; k++) {
+			int before = level[operation->before[k]] + 1;
+
+			*own = before > *own ? before : *own;
+		}
+		last = *own > last ? *own : last;
+	}
+	show_steps(manifest, level, last);
+	free(level);
+	return 0;
+}
+
+static int print_text(const struct sgpu_manifest *manifest)
+{
+	char hex[2 * sizeof(manifest->sha256) + 1];
+	int status;
+
+	sgpu_hex_encode(manifest->sha256, sizeof(manifest->sha256), hex);
+	printf("manifest %s\nsha256 %s\n\n", manifest->id, hex);
+	status = print_segments(manifest);
+	putchar('\n');
+	status = status ? status : print_operations(manifest);
+	putchar('\n');
+	return status ? status : print_graph(manifest);
+}
+
+int verb_show(int argc, char **argv)
+{
+	struct document document;
+	bool allow_outside = false, dot = false;
+	const char *value;
+	int first, key, status;
+
+	while ((key = cli_next(argc, argv, &value, &first))) {
+		if (key < 0) {
+			return 2;
+		}
+		allow_outside |= key == OPTION_ALLOW_OUTSIDE;
+		dot |= key == OPTION_DOT;
+	}
+	if (!cli_positionals(argc, first, 0, 1)) {
+		return 2;
+	}
+	if (dot && cli_json) {
+		return cli_usage("--dot and --json exclude each other");
+	}
+	status = document_load(argv[first], allow_outside, &document);
+	if (!status && dot) {
+		show_dot(document.manifest);
+	} else if (!status && cli_json) {
+		status = json_write(NULL, NULL, show_json(document.manifest), 2);
+	} else if (!status) {
+		status = print_text(document.manifest);
+	}
+	document_free(&document);
+	return status;
+}

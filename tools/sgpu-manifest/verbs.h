@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The verbs of sgpu-manifest, one file each.
+ */
+#ifndef SGPU_MANIFEST_VERBS_H
+#define SGPU_MANIFEST_VERBS_H
+
+#include "cli.h"
+
+#define MANIFEST_VERB(name)                              \
+	extern const struct cli_option name##_options[]; \
+	int verb_##name(int argc, char **argv)
+
+MANIFEST_VERB(check);
+MANIFEST_VERB(show);
+MANIFEST_VERB(canon);
+MANIFEST_VERB(hash);
+MANIFEST_VERB(schema);
+MANIFEST_VERB(init);
+MANIFEST_VERB(pack);
+MANIFEST_VERB(split);
+MANIFEST_VERB(merge);
+MANIFEST_VERB(ops);
+
+enum { OPTION_ALLOW_OUTSIDE = CLI_LONG + 64 };
+#define OPTION_OUTSIDE { "allow-outside", OPTION_ALLOW_OUTSIDE, NULL, "let inputs lie outside the manifest's folder" }
+
+#endif
