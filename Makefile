@@ -102,8 +102,8 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags | $(BUILD)/headers
 # Hot loops of the operations: more optimisation, unless somebody asked for another level.
 $(BUILD)/obj/lib/ops/%.o: MORE = $(patsubst -O2,-O3,$(filter -O2,$(CFLAGS)))
 
-$(LIB): $(call objects,$(LIB_SOURCES))
-	$(call say,AR,$@)rm -f $@ && $(AR) rcs $@ $^
+$(LIB): $(call objects,$(LIB_SOURCES)) $(BUILD)/members
+	$(call say,AR,$@)rm -f $@ && $(AR) rcs $@ $(filter %.o,$^)
 
 link = $(call say,LD,$@)mkdir -p $(@D) && $(CC) $(SGPU_CFLAGS) $(CFLAGS) $(SGPU_LDFLAGS) $(LDFLAGS) $(1) -o $@ \
 	$(filter %.o %.a,$^) $(LIBS) $(LDLIBS)
@@ -130,11 +130,14 @@ $(BUILD)/completions/zsh/_%: $(BUILD)/bin/% scripts/completions.sh
 $(BUILD)/completions/fish/%.fish: $(BUILD)/bin/% scripts/completions.sh
 	@mkdir -p $(@D) && scripts/completions.sh fish $< > $@
 
-# Rebuild everything when the flags change.
+# Write a file anew only when what it says changes: everything is built again when the flags differ, and the library
+# when a source has gone.
+remember = @mkdir -p $(@D); printf '%s\n' '$(1)' | cmp -s - $@ || printf '%s\n' '$(1)' > $@
 FLAGS_NOW := $(CC) $(SGPU_CPPFLAGS) $(CPPFLAGS) $(SGPU_CFLAGS) $(CFLAGS) $(SGPU_LDFLAGS) $(LDFLAGS) $(LIBS) $(LDLIBS)
 $(BUILD)/flags: force
-	@mkdir -p $(@D)
-	@printf '%s\n' '$(FLAGS_NOW)' | cmp -s - $@ || printf '%s\n' '$(FLAGS_NOW)' > $@
+	$(call remember,$(FLAGS_NOW))
+$(BUILD)/members: force
+	$(call remember,$(LIB_SOURCES))
 .PHONY: force
 force:
 

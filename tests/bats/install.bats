@@ -155,3 +155,12 @@ END
 	PATH=$PWD/path run -0 "$SGPU_TOP/scripts/install-deps.sh" build demo check fuzz interop bench all
 	[ "$output" = "" ]
 }
+
+@test "dist packs the committed tree under one folder" {
+	requires git
+	git -C "$SGPU_TOP" rev-parse HEAD >/dev/null 2>&1 || skip "needs a git checkout"
+	make -C "$SGPU_TOP" --no-print-directory dist BUILD="$PWD/out" >/dev/null
+	run -0 tar tzf out/sgpu-*.tar.gz
+	assert_contains "$output" "/Makefile"
+	[ "$(printf '%s\n' "${lines[@]}" | cut -d / -f 1 | sort -u | wc -l)" -eq 1 ]
+}
