@@ -86,8 +86,7 @@ __attribute__((unused)) static int ops_arg(const struct ops_case *c, const char 
 	return index;
 }
 
-/* Memory of exactly `bytes`, aligned to `alignment`; its end is the end of the allocation where the alignment
- * allows, so that the sanitizer sees what runs over it. */
+/* Memory of exactly `bytes`, so that the sanitizer sees what runs over it. */
 __attribute__((unused)) static void *ops_alloc(size_t alignment, uint64_t bytes)
 {
 	void *memory = NULL;

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * scale: gain and bias from parameters or from the calibration, every input type.
+ */
+#include "ops_harness.h"
+#include "unit.h"
+
+enum { COUNT = 70003 };
+
+UNIT_TEST(parameters_calibrate_every_type)
+{
+	double *wide = malloc(COUNT * sizeof(*wide));
+	int16_t *narrow = malloc(COUNT * sizeof(*narrow));
+	struct ops_case c;
+	uint64_t bad = 0;
+
+	REQUIRE(wide && narrow);
+	for (int i = 0; i < COUNT; i++) {
+		wide[i] = ops_uniform(-1e6, 1e6);
+		narrow[i] = (int16_t)ops_random();
+	}
+	ops_begin(&c, "scale");
+	ops_number(&c, "gain", 0.1);
+	ops_number(&c, "bias", -7.25);
+	ops_input(&c, "input", SGPU_F64, 1, OPS_SHAPE(COUNT), wide);
+	CHECK(ops_run(&c) && ops_type_is(&c, "output", SGPU_F64, 1, OPS_SHAPE(COUNT)));
+	for (int i = 0; i < COUNT; i++) {
+		volatile double product = wide[i] * 0.1; /* rounded before the sum, whatever the compiler would fuse */
+
+		bad += ((double *)ops_data(&c, "output"))[i] != product - 7.25;
+	}
+	ops_end(&c);
+	ops_begin(&c, "scale");
+	ops_number(&c, "gain", 0.1);
+	ops_number(&c, "bias", -7.25);
+	ops_input(&c, "input", SGPU_I16, 1, OPS_SHAPE(COUNT), narrow);
+	CHECK(ops_run(&c) && ops_type_is(&c, "output", SGPU_F32, 1, OPS_SHAPE(COUNT)));
+	for (int i = 0; i < COUNT; i++) {
+		volatile double product = narrow[i] * 0.1;
+
+		bad += ((float *)ops_data(&c, "output"))[i] != (float)(product - 7.25);
+	}
+	ops_end(&c);
+	CHECK(bad == 0);
+	free(wide);
+	free(narrow);
+}
+
+UNIT_TEST(the_calibration_argument_takes_their_place)
+{
+	static const float calibration[] = { 2.5f, -1 };
+	static const uint8_t input[] = { 0, 1, 255 };
+	struct ops_case c;
+	const float *out;
+
+	ops_begin(&c, "scale");
+	ops_input(&c, "input", SGPU_U8, 2, OPS_SHAPE(3, 1), input);
+	ops_input(&c, "calibration", SGPU_F32, 1, OPS_SHAPE(2), calibration);
+	CHECK(ops_run(&c));
+	out = ops_data(&c, "output");
+	CHECK(out[0] == -1.0f && out[1] == 1.5f && out[2] == 636.5f);
+	ops_end(&c);
+	ops_begin(&c, "scale");
+	ops_input(&c, "input", SGPU_U8, 1, OPS_SHAPE(3), input);
+	ops_input(&c, "calibration", SGPU_F32, 1, OPS_SHAPE(2), calibration);
+	ops_number(&c, "bias", 0);
+	CHECK(!ops_infer(&c) && strcmp(c.fault_param, "bias") == 0);
+	ops_end(&c);
+	ops_begin(&c, "scale");
+	ops_input(&c, "input", SGPU_U8, 1, OPS_SHAPE(3), input);
+	ops_input(&c, "calibration", SGPU_F32, 1, OPS_SHAPE(1), calibration);
+	CHECK(!ops_infer(&c) && strcmp(c.fault_argument, "calibration") == 0);
+	ops_end(&c);
+}
+
+UNIT_TEST(without_parameters_only_the_type_changes)
+{
+	static const int32_t input[] = { INT32_MIN, -1, 0, 16777217, INT32_MAX };
+	static const uint16_t half[] = { 0x7c00, 0xfc00, 0x7e00, 0x0001 };
+	struct ops_case c;
+	const float *out;
+
+	ops_begin(&c, "scale");
+	ops_input(&c, "input", SGPU_I32, 1, OPS_SHAPE(5), input);
+	CHECK(ops_run(&c));
+	out = ops_data(&c, "output");
+	for (int i = 0; i < 5; i++) {
+		CHECK(out[i] == (float)input[i]);
+	}
+	ops_end(&c);
+	ops_begin(&c, "scale");
+	ops_input(&c, "input", SGPU_F16, 1, OPS_SHAPE(4), half);
+	CHECK(ops_run(&c));
+	out = ops_data(&c, "output");
+	CHECK(isinf(out[0]) && out[1] < 0 && isinf(out[1]) && isnan(out[2]) && out[3] == 0x1p-24f);
+	ops_end(&c);
+	ops_begin(&c, "scale");
+	ops_input(&c, "input", SGPU_F32, 2, OPS_SHAPE(0, 9), NULL);
+	CHECK(ops_run(&c) && ops_type_is(&c, "output", SGPU_F32, 2, OPS_SHAPE(0, 9)));
+	ops_end(&c);
+}
+
+int main(void)
+{
+	UNIT_RUN(parameters_calibrate_every_type);
+	UNIT_RUN(the_calibration_argument_takes_their_place);
+	UNIT_RUN(without_parameters_only_the_type_changes);
+	return unit_done();
+}
