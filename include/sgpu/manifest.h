@@ -144,8 +144,9 @@ void sgpu_manifest_free(struct sgpu_manifest **manifest);
 
 /* The same with options. An output's location may never leave the folder that it is opened below; an input's may,
  * as far as the library is concerned (a batch travels to where that folder is not), unless SGPU_MANIFEST_INSIDE asks
- * for faults on those too. */
-enum sgpu_manifest_options { SGPU_MANIFEST_INSIDE = 1 };
+ * for faults on those too. SGPU_MANIFEST_UNHASHED leaves canonical and sha256 empty, for those who only want to know
+ * of faults. */
+enum sgpu_manifest_options { SGPU_MANIFEST_INSIDE = 1, SGPU_MANIFEST_UNHASHED = 2 };
 SGPU_MUST_CHECK int sgpu_manifest_parse_options(const char *text, size_t size, unsigned options,
 						struct sgpu_manifest **manifest, struct sgpu_faults *faults,
 						struct sgpu_error *error);

@@ -85,6 +85,30 @@ static const char *read_kernel(struct sgpu_reader *reader, const char *where, co
 	return kernel;
 }
 
+/* What they mean is for the table of operations to say, but no number may be one that JSON cannot carry. */
+static void read_params(struct sgpu_reader *reader, const char *where, json_t *value,
+			struct sgpu_operation *operation)
+{
+	char text[SGPU_VALUE_TEXT_MAX], place[SGPU_WHERE_MAX];
+	const char *name;
+	json_t *item;
+
+	if (!json_is_object(value)) {
+		sgpu_reader_fault(reader, where, "params", NULL, "%s is not an object", sgpu_reader_value(value, text));
+		return;
+	}
+	operation->params = value;
+	sgpu_reader_place(where, "params", place);
+	json_object_foreach(value, name, item) {
+		json_int_t number = json_integer_value(item);
+
+		if (number >= (json_int_t)SGPU_JSON_INTEGER_MAX || number <= -(json_int_t)SGPU_JSON_INTEGER_MAX) {
+			sgpu_reader_fault(reader, place, name, NULL, "%s is not below 2^53",
+					  sgpu_reader_value(item, text));
+		}
+	}
+}
+
 void sgpu_reader_operation(struct sgpu_reader *reader, int index)
 {
 	struct sgpu_operation *operation = &reader->manifest->operations[index];
@@ -102,11 +126,8 @@ void sgpu_reader_operation(struct sgpu_reader *reader, int index)
 	}
 	operation->kernel = read_kernel(reader, where, values[KERNEL]);
 	read_arguments(reader, where, values[ARGUMENTS], operation);
-	if (values[PARAMS] && !json_is_object(values[PARAMS])) {
-		sgpu_reader_fault(reader, where, "params", NULL, "%s is not an object",
-				  sgpu_reader_value(values[PARAMS], text));
-	} else {
-		operation->params = values[PARAMS];
+	if (values[PARAMS]) {
+		read_params(reader, where, values[PARAMS], operation);
 	}
 	if (values[DECLASSIFY] && !json_is_boolean(values[DECLASSIFY])) {
 		sgpu_reader_fault(reader, where, "declassify", NULL, "%s is not true or false",

@@ -168,7 +168,7 @@ static int make_hash(struct sgpu_reader *reader, struct sgpu_error *error)
 	struct sgpu_error reason = { 0 };
 	int code;
 
-	if (reader->faults->count) {
+	if (reader->faults->count || reader->options & SGPU_MANIFEST_UNHASHED) {
 		return SGPU_OK;
 	}
 	code = sgpu_json_canonical(manifest->json, &manifest->canonical, &manifest->canonical_size, &reason);

@@ -15,10 +15,9 @@
 #include "cli.h"
 #include "report.h"
 
-static int check(struct document *document, bool allow_outside)
+static int check(struct document *document, unsigned options)
 {
 	struct sgpu_error error = { 0 };
-	unsigned options = allow_outside ? 0 : SGPU_MANIFEST_INSIDE;
 	int code = sgpu_manifest_parse_options(document->text, document->size, options, &document->manifest,
 					       &document->faults, &error);
 
@@ -44,7 +43,7 @@ static int check(struct document *document, bool allow_outside)
 	return 1;
 }
 
-int document_load(const char *path, bool allow_outside, struct document *document)
+int document_load(const char *path, unsigned options, struct document *document)
 {
 	struct sgpu_error error = { 0 };
 	int code;
@@ -56,10 +55,10 @@ int document_load(const char *path, bool allow_outside, struct document *documen
 		return cli_usage("refusing to read a manifest from a terminal; name a file or redirect");
 	}
 	code = sgpu_read_file(document->path, SGPU_MANIFEST_SIZE_MAX, &document->text, &document->size, &error);
-	return code ? cli_error(&error) : check(document, allow_outside);
+	return code ? cli_error(&error) : check(document, options);
 }
 
-int document_check(const char *text, size_t size, const char *name, bool allow_outside, struct document *document)
+int document_check(const char *text, size_t size, const char *name, unsigned options, struct document *document)
 {
 	struct sgpu_error error = { 0 };
 
@@ -73,7 +72,7 @@ int document_check(const char *text, size_t size, const char *name, bool allow_o
 	memcpy(document->text, text, size);
 	document->text[size] = '\0';
 	document->size = size;
-	return check(document, allow_outside);
+	return check(document, options);
 }
 
 void document_free(struct document *document)

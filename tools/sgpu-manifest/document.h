@@ -21,11 +21,11 @@ struct document {
 	struct sgpu_faults faults;
 };
 
-/* Reads and checks; prints every fault. Returns an exit status. path NULL is standard input. The document is to be
+/* Reads and checks with enum sgpu_manifest_options; prints every fault. Returns an exit status. path NULL is standard input. The document is to be
  * freed in any case. */
-int document_load(const char *path, bool allow_outside, struct document *document);
+int document_load(const char *path, unsigned options, struct document *document);
 /* The same from text in memory, which stays the caller's. */
-int document_check(const char *text, size_t size, const char *name, bool allow_outside, struct document *document);
+int document_check(const char *text, size_t size, const char *name, unsigned options, struct document *document);
 void document_free(struct document *document);
 
 /* Writes text to a file that appears only when all of it is there; path NULL is standard output. Returns an exit

@@ -17,20 +17,20 @@ int verb_canon(int argc, char **argv)
 {
 	const char *value, *output = NULL;
 	struct document document;
-	bool allow_outside = false;
+	unsigned options = SGPU_MANIFEST_INSIDE;
 	int first, key, status;
 
 	while ((key = cli_next(argc, argv, &value, &first))) {
 		if (key < 0) {
 			return 2;
 		}
-		allow_outside |= key == OPTION_ALLOW_OUTSIDE;
+		options &= key == OPTION_ALLOW_OUTSIDE ? ~(unsigned)SGPU_MANIFEST_INSIDE : ~0u;
 		output = key == 'o' ? value : output;
 	}
 	if (!cli_positionals(argc, first, 0, 1)) {
 		return 2;
 	}
-	status = document_load(argv[first], allow_outside, &document);
+	status = document_load(argv[first], options, &document);
 	if (!status) {
 		status = text_write(output, argv[first], document.manifest->canonical,
 				    document.manifest->canonical_size);

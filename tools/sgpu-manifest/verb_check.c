@@ -7,10 +7,10 @@
 
 const struct cli_option check_options[] = { CLI_COMMON, OPTION_OUTSIDE, { NULL, 0, NULL, NULL } };
 
-static int check_one(const char *path, bool allow_outside)
+static int check_one(const char *path, unsigned options)
 {
 	struct document document;
-	int status = document_load(path, allow_outside, &document);
+	int status = document_load(path, options, &document);
 
 	if (!status) {
 		cli_detail("%s: no faults: %d segments, %d operations", document.name,
@@ -22,7 +22,7 @@ static int check_one(const char *path, bool allow_outside)
 
 int verb_check(int argc, char **argv)
 {
-	bool allow_outside = false;
+	unsigned options = SGPU_MANIFEST_INSIDE | SGPU_MANIFEST_UNHASHED;
 	const char *value;
 	int first, key, worst = 0;
 
@@ -30,13 +30,13 @@ int verb_check(int argc, char **argv)
 		if (key < 0) {
 			return 2;
 		}
-		allow_outside |= key == OPTION_ALLOW_OUTSIDE;
+		options &= key == OPTION_ALLOW_OUTSIDE ? ~(unsigned)SGPU_MANIFEST_INSIDE : ~0u;
 	}
 	if (first == argc) {
-		return check_one(NULL, allow_outside);
+		return check_one(NULL, options);
 	}
 	for (int i = first; i < argc; i++) {
-		int status = check_one(argv[i], allow_outside);
+		int status = check_one(argv[i], options);
 
 		worst = status > worst ? status : worst;
 	}

@@ -11,11 +11,11 @@
 
 const struct cli_option hash_options[] = { CLI_COMMON, OPTION_OUTSIDE, { NULL, 0, NULL, NULL } };
 
-static int hash_one(const char *path, bool allow_outside)
+static int hash_one(const char *path, unsigned options)
 {
 	struct document document;
 	char hex[2 * sizeof(document.manifest->sha256) + 1];
-	int status = document_load(path, allow_outside, &document);
+	int status = document_load(path, options, &document);
 
 	if (!status) {
 		sgpu_hex_encode(document.manifest->sha256, sizeof(document.manifest->sha256), hex);
@@ -32,7 +32,7 @@ static int hash_one(const char *path, bool allow_outside)
 
 int verb_hash(int argc, char **argv)
 {
-	bool allow_outside = false;
+	unsigned options = SGPU_MANIFEST_INSIDE;
 	const char *value;
 	int first, key, worst = 0;
 
@@ -40,13 +40,13 @@ int verb_hash(int argc, char **argv)
 		if (key < 0) {
 			return 2;
 		}
-		allow_outside |= key == OPTION_ALLOW_OUTSIDE;
+		options &= key == OPTION_ALLOW_OUTSIDE ? ~(unsigned)SGPU_MANIFEST_INSIDE : ~0u;
 	}
 	if (first == argc) {
-		return hash_one(NULL, allow_outside);
+		return hash_one(NULL, options);
 	}
 	for (int i = first; i < argc; i++) {
-		int status = hash_one(argv[i], allow_outside);
+		int status = hash_one(argv[i], options);
 
 		worst = status > worst ? status : worst;
 	}

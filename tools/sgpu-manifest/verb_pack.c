@@ -116,9 +116,9 @@ static int write_batch(const struct payload_folder *folder, const struct sgpu_ba
 	return code ? cli_error(&error) : 0;
 }
 
-static int pack(const struct document *document, const char *output, bool allow_outside)
+static int pack(const struct document *document, const char *output, unsigned options)
 {
-	struct payload_folder folder = { .allow_outside = allow_outside, .output = output, .spool = -1,
+	struct payload_folder folder = { .allow_outside = !(options & SGPU_MANIFEST_INSIDE), .output = output, .spool = -1,
 					 .standard_input = strcmp(document->path, "-") == 0 };
 	struct sgpu_batch *batch = NULL;
 	struct sgpu_error error = { 0 };
@@ -140,23 +140,23 @@ int verb_pack(int argc, char **argv)
 {
 	const char *value, *output = NULL;
 	struct document document;
-	bool allow_outside = false;
+	unsigned options = SGPU_MANIFEST_INSIDE;
 	int first, key, status;
 
 	while ((key = cli_next(argc, argv, &value, &first))) {
 		if (key < 0) {
 			return 2;
 		}
-		allow_outside |= key == OPTION_ALLOW_OUTSIDE;
+		options &= key == OPTION_ALLOW_OUTSIDE ? ~(unsigned)SGPU_MANIFEST_INSIDE : ~0u;
 		output = key == 'o' ? value : output;
 	}
 	if (!cli_positionals(argc, first, 0, 1) || !output_differs(output, argv[first])) {
 		return 2;
 	}
 	cli_signals(NULL);
-	status = document_load(argv[first], allow_outside, &document);
+	status = document_load(argv[first], options, &document);
 	if (!status) {
-		status = pack(&document, output, allow_outside);
+		status = pack(&document, output, options);
 	}
 	document_free(&document);
 	return cli_finish(status);

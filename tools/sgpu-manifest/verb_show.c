@@ -84,8 +84,12 @@ static int print_operations(const struct sgpu_manifest *manifest)
 	for (int i = 0; i < manifest->operation_count; i++) {
 		const struct sgpu_operation *operation = &manifest->operations[manifest->order[i]];
 		char arguments[2048], after[1024] = "";
-		char *params = operation->params ? json_dumps(operation->params, 0) : NULL;
+		char *params = operation->params ? json_dumps(operation->params, JSON_COMPACT) : NULL;
+		char options[1024];
 		size_t used = 0;
+
+		snprintf(options, sizeof(options), "%s%s%s", params ? params : "",
+			 params && operation->declassify ? " " : "", operation->declassify ? "declassify" : "");
 
 		arguments_text(manifest, operation, arguments, sizeof(arguments));
 		for (int k = 0; k < operation->before_count && used < sizeof(after); k++) {
@@ -95,7 +99,7 @@ static int print_operations(const struct sgpu_manifest *manifest)
 		table_cell(&table, operation->id);
 		table_cell(&table, operation->kernel);
 		table_cell(&table, arguments);
-		table_cell(&table, operation->declassify && !params ? "declassify" : params);
+		table_cell(&table, options);
 		table_cell(&table, after);
 		free(params);
 	}
@@ -143,7 +147,8 @@ static int print_text(const struct sgpu_manifest *manifest)
 int verb_show(int argc, char **argv)
 {
 	struct document document;
-	bool allow_outside = false, dot = false;
+	unsigned options = SGPU_MANIFEST_INSIDE;
+	bool dot = false;
 	const char *value;
 	int first, key, status;
 
@@ -151,7 +156,7 @@ int verb_show(int argc, char **argv)
 		if (key < 0) {
 			return 2;
 		}
-		allow_outside |= key == OPTION_ALLOW_OUTSIDE;
+		options &= key == OPTION_ALLOW_OUTSIDE ? ~(unsigned)SGPU_MANIFEST_INSIDE : ~0u;
 		dot |= key == OPTION_DOT;
 	}
 	if (!cli_positionals(argc, first, 0, 1)) {
@@ -160,7 +165,7 @@ int verb_show(int argc, char **argv)
 	if (dot && cli_json) {
 		return cli_usage("--dot and --json exclude each other");
 	}
-	status = document_load(argv[first], allow_outside, &document);
+	status = document_load(argv[first], options, &document);
 	if (!status && dot) {
 		show_dot(document.manifest);
 	} else if (!status && cli_json) {
