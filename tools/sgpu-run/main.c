@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sgpu-run: runs batches. See sgpu-run(1).
+ */
+#include "verbs.h"
+
+static const struct cli_verb verbs[] = {
+	{ "submit", "[BATCH]", "run a batch and write its response", submit_options, verb_submit },
+	{ "info", "", "show devices, what is missing, and what this platform protects", info_options, verb_info },
+	{ "ops", "[NAME]", "list the operations and the devices that have them", ops_options, verb_ops },
+	{ NULL, NULL, NULL, NULL, NULL },
+};
+
+static const struct cli_tool tool = {
+	.name = "sgpu-run",
+	.summary = "run batches on a device",
+	.verbs = verbs,
+	.default_verb = "submit",
+};
+
+int main(int argc, char **argv)
+{
+	return cli_main(&tool, argc, argv);
+}

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The plan of a batch, for --dry-run: what would run where and in which memory. Nothing is authenticated, since only
+ * the head is read and no key is asked for.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <jansson.h>
+
+#include <sgpu/batch.h>
+#include <sgpu/io.h>
+
+#include "cli.h"
+#include "report.h"
+
+struct planned {
+	struct sgpu_batch *batch;
+	struct sgpu_manifest *manifest;
+	struct sgpu_plan *plan;
+};
+
+static int read_plan(int fd, const char *name, struct planned *p, struct sgpu_error *error)
+{
+	struct sgpu_tar_reader *tar = NULL;
+	struct sgpu_faults faults = { 0 };
+	int rc = sgpu_tar_open(fd, name, &tar, error);
+
+	if (rc == SGPU_OK) {
+		rc = sgpu_batch_read_head(tar, false, &p->batch, error);
+	}
+	if (rc == SGPU_OK) {
+		rc = sgpu_ops_load_manifest(p->batch->manifest_text, p->batch->manifest_size, "manifest.json",
+					    &p->manifest, &faults, error);
+	}
+	if (rc == SGPU_OK) {
+		rc = sgpu_plan_create(p->manifest, &p->plan, error);
+	}
+	sgpu_faults_clear(&faults);
+	sgpu_tar_close(&tar);
+	return rc;
+}
+
+/* ---- who lives in a buffer, in the order in which they move in ---- */
+typedef void (*tenant_fn)(void *argument, int buffer, const char *kind, const char *id);
+
+static void each_tenant(const struct planned *p, tenant_fn call, void *argument)
+{
+	const struct sgpu_manifest *m = p->manifest;
+
+	for (int i = 0; i < m->segment_count; i++) {
+		if (p->plan->in_buffer[i] >= 0) {
+			call(argument, p->plan->in_buffer[i], "arrives", m->segments[i].id);
+		}
+	}
+	for (int i = 0; i < m->operation_count; i++) {
+		const struct sgpu_operation *op = &m->operations[m->order[i]];
+
+		for (int k = 0; k < op->arg_count; k++) {
+			if (op->args[k].output) {
+				call(argument, p->plan->out_buffer[op->args[k].segment], "written",
+				     m->segments[op->args[k].segment].id);
+			}
+		}
+		if (p->plan->scratch_buffer[m->order[i]] >= 0) {
+			call(argument, p->plan->scratch_buffer[m->order[i]], "scratch", op->id);
+		}
+	}
+}
+
+static void add_json(void *argument, int buffer, const char *kind, const char *id)
+{
+	json_t *tenants = json_object_get(json_array_get(argument, (size_t)buffer), "tenants");
+
+	json_array_append_new(tenants, json_pack("{s:s, s:s}", "kind", kind, "id", id));
+}
+
+static json_t *operations_json(const struct planned *p)
+{
+	json_t *list = json_array();
+
+	for (int i = 0; i < p->manifest->operation_count; i++) {
+		int index = p->manifest->order[i];
+		const struct sgpu_operation *op = &p->manifest->operations[index];
+		json_t *after = json_array();
+
+		for (int k = 0; k < op->before_count; k++) {
+			json_array_append_new(after, json_string(p->manifest->operations[op->before[k]].id));
+		}
+		json_array_append_new(list, json_pack("{s:s, s:s, s:i, s:o}", "gpu_operation_id", op->id, "kernel",
+						      op->kernel, "stream", p->plan->stream[index], "after", after));
+	}
+	return list;
+}
+
+static void print_json(FILE *out, const struct planned *p)
+{
+	json_t *buffers = json_array(), *object;
+
+	for (int i = 0; i < p->plan->buffer_count; i++) {
+		json_array_append_new(buffers, json_pack("{s:I, s:o}", "size", (json_int_t)p->plan->buffers[i].size,
+							 "tenants", json_array()));
+	}
+	each_tenant(p, add_json, buffers);
+	object = json_pack("{s:i, s:o, s:o, s:I, s:I}", "streams", p->plan->stream_count, "operations",
+			   operations_json(p), "buffers", buffers, "device_memory_bytes", (json_int_t)p->plan->bytes,
+			   "device_memory_bytes_unshared", (json_int_t)p->plan->bytes_unshared);
+	json_dumpf(object, out, JSON_INDENT(2));
+	fputc('\n', out);
+	json_decref(object);
+}
+
+/* Text by buffer, so that the list is made in one pass. */
+struct texts {
+	FILE **out;
+	char **text;
+	size_t *size;
+	int *count;
+};
+
+static void add_text(void *argument, int buffer, const char *kind, const char *id)
+{
+	struct texts *t = argument;
+
+	if (!t->out[buffer]) {
+		t->out[buffer] = open_memstream(&t->text[buffer], &t->size[buffer]);
+	}
+	if (t->out[buffer]) {
+		fprintf(t->out[buffer], "%s%s%s%s", t->count[buffer]++ ? ", then " : "",
+			kind[0] == 's' ? "scratch of " : "", id, kind[0] == 'a' ? " (arrives)" : "");
+	}
+}
+
+static void print_buffers(FILE *out, const struct planned *p)
+{
+	size_t n = (size_t)p->plan->buffer_count + 1;
+	struct texts t = { calloc(n, sizeof(*t.out)), calloc(n, sizeof(*t.text)), calloc(n, sizeof(*t.size)),
+			   calloc(n, sizeof(*t.count)) };
+
+	if (t.out && t.text && t.size && t.count) {
+		each_tenant(p, add_text, &t);
+		for (int i = 0; i < p->plan->buffer_count; i++) {
+			if (t.out[i]) {
+				fclose(t.out[i]);
+			}
+			fprintf(out, "%6d %16" PRIu64 "  %s\n", i, p->plan->buffers[i].size, t.text[i] ? t.text[i] : "");
+			free(t.text[i]);
+		}
+	}
+	free(t.out);
+	free(t.text);
+	free(t.size);
+	free(t.count);
+}
+
+static void print_text(FILE *out, const struct planned *p)
+{
+	fprintf(out, "%5s %6s  %-24s %-16s %s\n", "ORDER", "STREAM", "OPERATION", "KERNEL", "AFTER");
+	for (int i = 0; i < p->manifest->operation_count; i++) {
+		int index = p->manifest->order[i];
+		const struct sgpu_operation *op = &p->manifest->operations[index];
+
+		fprintf(out, "%5d %6d  %-24s %-16s", i, p->plan->stream[index], op->id, op->kernel);
+		for (int k = 0; k < op->before_count; k++) {
+			fprintf(out, "%s%s", k ? ", " : " ", p->manifest->operations[op->before[k]].id);
+		}
+		fputc('\n', out);
+	}
+	fprintf(out, "\n%6s %16s  %s\n", "BUFFER", "BYTES", "WHO LIVES IN IT");
+	print_buffers(out, p);
+	fprintf(out, "\n%d streams, %d buffers, %" PRIu64 " bytes of device memory (%" PRIu64 " without reuse)\n",
+		p->plan->stream_count, p->plan->buffer_count, p->plan->bytes, p->plan->bytes_unshared);
+}
+
+static int print_plan(const struct planned *p, const char *path, struct sgpu_error *error)
+{
+	struct sgpu_output output = SGPU_OUTPUT_INIT;
+	char *text = NULL;
+	size_t size = 0;
+	FILE *out = open_memstream(&text, &size);
+	int rc;
+
+	if (!out) {
+		return sgpu_fail_nomem(error);
+	}
+	if (cli_json) {
+		print_json(out, p);
+	} else {
+		print_text(out, p);
+	}
+	rc = fclose(out) == 0 ? SGPU_OK : sgpu_fail_nomem(error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_output_open(&output, path, 0666, error);
+	}
+	if (rc == SGPU_OK) {
+		rc = sgpu_write(output.fd, path, text, size, error);
+	}
+	if (rc == SGPU_OK) {
+		rc = sgpu_output_commit(&output, error);
+	}
+	sgpu_output_close(&output);
+	free(text);
+	return rc;
+}
+
+int report_plan(int fd, const char *name, const char *path, struct sgpu_error *error)
+{
+	struct planned p = { NULL, NULL, NULL };
+	int rc = read_plan(fd, name, &p, error);
+
+	if (rc == SGPU_OK) {
+		rc = print_plan(&p, path, error);
+	}
+	sgpu_plan_free(&p.plan);
+	sgpu_manifest_free(&p.manifest);
+	sgpu_batch_free(&p.batch);
+	return rc;
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What sgpu-run says about a run besides the response: trace, statistics, progress, and the plan of a dry run.
+ */
+#ifndef SGPU_RUN_REPORT_H
+#define SGPU_RUN_REPORT_H
+
+#include <sgpu/enclave.h>
+
+/* trace.c: Chrome trace format, a row a stream. `path` is for sgpu_output_open. */
+SGPU_MUST_CHECK int report_trace(const struct sgpu_run *run, const char *path, struct sgpu_error *error);
+
+/* stats.c: times and bytes by stage, on standard error. */
+void report_stats(const struct sgpu_run *run, struct sgpu_device *device);
+
+/* progress.c: from begin to end, SIGUSR1 prints one line on standard error. */
+void report_progress_begin(const struct sgpu_run *run);
+void report_progress_end(void);
+
+/* plan.c: streams, buffers, order and memory of the batch in `fd`, to `path`. Reads only the head. */
+SGPU_MUST_CHECK int report_plan(int fd, const char *name, const char *path, struct sgpu_error *error);
+
+#endif

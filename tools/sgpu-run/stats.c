@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Statistics: what each stage took in all, which with streams that overlap is more than the run took.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <jansson.h>
+
+#include <sgpu/crypto.h>
+
+#include "cli.h"
+#include "report.h"
+
+static double rate(const struct sgpu_run_total *total)
+{
+	return total->ns == 0 ? 0 : (double)total->bytes / (double)total->ns;
+}
+
+static json_t *stages_json(const struct sgpu_run_total *totals)
+{
+	json_t *stages = json_object();
+
+	for (int i = 0; i < SGPU_SPAN_KINDS; i++) {
+		json_object_set_new(stages, sgpu_span_name((enum sgpu_span_kind)i),
+				    json_pack("{s:I, s:I, s:I, s:f}", "count", (json_int_t)totals[i].count, "ns",
+					      (json_int_t)totals[i].ns, "bytes", (json_int_t)totals[i].bytes,
+					      "gb_per_s", rate(&totals[i])));
+	}
+	return stages;
+}
+
+static void print_json(const struct sgpu_run_total *totals, const struct sgpu_run_progress *done,
+		       const struct sgpu_device_info *info)
+{
+	json_t *object = json_pack("{s:{s:s, s:s, s:i, s:s, s:I, s:i, s:i, s:I, s:I, s:o}}", "stats", "device",
+				   info->selector, "device_name", info->name, "compute_units", (int)info->compute_units,
+				   "aead", sgpu_aead_provider(), "elapsed_ns", (json_int_t)done->elapsed_ns,
+				   "operations_done", done->operations_done, "operations_failed",
+				   done->operations_failed, "bytes_in", (json_int_t)done->bytes_in, "bytes_out",
+				   (json_int_t)done->bytes_out, "stages", stages_json(totals));
+	char *line = object ? json_dumps(object, JSON_COMPACT) : NULL;
+
+	if (line) {
+		fprintf(stderr, "%s\n", line);
+	}
+	free(line);
+	json_decref(object);
+}
+
+static void print_table(const struct sgpu_run_total *totals, const struct sgpu_run_progress *done,
+			const struct sgpu_device_info *info)
+{
+	fprintf(stderr, "device      %s, %u workers\n", info->name, info->compute_units);
+	fprintf(stderr, "AES-GCM     %s\n", sgpu_aead_provider());
+	fprintf(stderr, "operations  %d done, %d failed\n", done->operations_done, done->operations_failed);
+	fprintf(stderr, "elapsed     %.3f ms, %" PRIu64 " bytes in, %" PRIu64 " bytes out\n",
+		(double)done->elapsed_ns / 1e6, done->bytes_in, done->bytes_out);
+	fprintf(stderr, "%-10s %10s %12s %16s %10s\n", "stage", "count", "ms", "bytes", "GB/s");
+	for (int i = 0; i < SGPU_SPAN_KINDS; i++) {
+		fprintf(stderr, "%-10s %10" PRIu64 " %12.3f %16" PRIu64 " %10.3f\n",
+			sgpu_span_name((enum sgpu_span_kind)i), totals[i].count, (double)totals[i].ns / 1e6,
+			totals[i].bytes, rate(&totals[i]));
+	}
+}
+
+void report_stats(const struct sgpu_run *run, struct sgpu_device *device)
+{
+	struct sgpu_run_total totals[SGPU_SPAN_KINDS];
+	struct sgpu_run_progress done;
+	struct sgpu_device_info info = { 0 };
+
+	sgpu_run_get_totals(run, totals);
+	sgpu_run_get_progress(run, &done);
+	if (sgpu_device_get_info(device, &info, NULL) != SGPU_OK) {
+		snprintf(info.name, sizeof(info.name), "unknown");
+	}
+	if (cli_json) {
+		print_json(totals, &done, &info);
+	} else {
+		print_table(totals, &done, &info);
+	}
+}

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sgpu-run submit: a batch in, a response out. The response appears only when the run came to its end.
+ */
+#include <signal.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+#include <sgpu/enclave.h>
+#include <sgpu/io.h>
+
+#include "harden.h"
+#include "report.h"
+#include "verbs.h"
+
+enum { OPT_DEVICE = CLI_LONG, OPT_TIMEOUT, OPT_TRACE, OPT_STATS, OPT_DRY_RUN };
+enum { KEYS_MAX = 64 };
+
+const struct cli_option submit_options[] = {
+	CLI_COMMON,
+	{ "key", 'k', "KEY", "a key that opens the batch; may be given several times" },
+	{ "device", OPT_DEVICE, "DEVICE", "cpu, cuda, cuda:N or auto (the default)" },
+	{ "jobs", 'j', "N", "workers of the CPU device (default: one a processor)" },
+	{ "timeout", OPT_TIMEOUT, "DURATION", "fail what is not done by then: 90, 500ms, 5m" },
+	{ "trace", OPT_TRACE, "FILE", "write a trace that Perfetto and Chrome open" },
+	{ "stats", OPT_STATS, NULL, "times and bytes by stage, on standard error" },
+	{ "dry-run", OPT_DRY_RUN, NULL, "show the plan and run nothing; needs no key" },
+	{ "output", 'o', "FILE", "write the response there, not to standard output" },
+	{ NULL, 0, NULL, NULL },
+};
+
+struct request {
+	const char *key_paths[KEYS_MAX];
+	int key_count;
+	struct sgpu_key keys[KEYS_MAX];
+	const char *device, *trace, *output, *batch;
+	struct sgpu_device_config config;
+	uint64_t timeout_ns;
+	bool stats, dry_run;
+};
+
+static struct sgpu_run *volatile running;
+
+static void stop_running(void)
+{
+	if (running) {
+		sgpu_run_cancel(running);
+	}
+}
+
+static int take_option(struct request *r, int key, const char *value)
+{
+	struct sgpu_error error = { 0 };
+	uint64_t jobs;
+
+	switch (key) {
+	case 'k':
+		if (r->key_count == KEYS_MAX) {
+			return cli_usage("more than %d keys", KEYS_MAX);
+		}
+		r->key_paths[r->key_count++] = value;
+		return 0;
+	case OPT_DEVICE:
+		r->device = value;
+		return 0;
+	case 'j':
+		if (sgpu_parse_u64(value, "--jobs", 1, SGPU_POOL_JOBS_MAX, &jobs, &error) != SGPU_OK) {
+			return cli_error(&error);
+		}
+		r->config.jobs = (unsigned)jobs;
+		return 0;
+	case OPT_TIMEOUT:
+		return sgpu_parse_duration(value, "--timeout", &r->timeout_ns, &error) == SGPU_OK ? 0 :
+		       cli_error(&error);
+	case OPT_TRACE:
+		r->trace = value;
+		return 0;
+	case OPT_STATS:
+		r->stats = true;
+		return 0;
+	case OPT_DRY_RUN:
+		r->dry_run = true;
+		return 0;
+	default:
+		r->output = value;
+		return 0;
+	}
+}
+
+static bool is_standard(const char *path)
+{
+	return !path || strcmp(path, "-") == 0;
+}
+
+/* What makes no sense together. */
+static int check_request(const struct request *r)
+{
+	for (int i = 0; i < r->key_count; i++) {
+		if (is_standard(r->key_paths[i]) && is_standard(r->batch)) {
+			return cli_usage("the key and the batch cannot both come from standard input");
+		}
+	}
+	if (r->trace && is_standard(r->trace) && is_standard(r->output)) {
+		return cli_usage("the trace and the response cannot both go to standard output");
+	}
+	if (r->trace && r->output && strcmp(r->trace, r->output) == 0) {
+		return cli_usage("the trace and the response cannot both go to '%s'", r->output);
+	}
+	if (r->trace && r->dry_run) {
+		return cli_usage("--dry-run runs nothing, so there is nothing to trace");
+	}
+	return 0;
+}
+
+/* Whether writing to `path` would overwrite what is read. */
+static bool is_input(int in_fd, const char *path)
+{
+	struct stat in, out;
+
+	if (is_standard(path)) {
+		return sgpu_same_file(in_fd, STDOUT_FILENO);
+	}
+	return fstat(in_fd, &in) == 0 && stat(path, &out) == 0 && S_ISREG(in.st_mode) && in.st_dev == out.st_dev &&
+	       in.st_ino == out.st_ino;
+}
+
+static int load_keys(struct request *r, struct sgpu_error *error)
+{
+	int rc = SGPU_OK;
+
+	for (int i = 0; rc == SGPU_OK && i < r->key_count; i++) {
+		rc = sgpu_key_load(r->key_paths[i], &r->keys[i], error);
+	}
+	return rc;
+}
+
+static void describe(struct sgpu_device *device)
+{
+	struct sgpu_device_info info;
+
+	if (cli_verbose && sgpu_device_get_info(device, &info, NULL) == SGPU_OK) {
+		cli_detail("device '%s': %s, %u workers; AES-GCM by %s", info.selector, info.name, info.compute_units,
+			   sgpu_aead_provider());
+	}
+}
+
+/* The run itself, and what is said about it. */
+static int run_batch(const struct request *r, struct sgpu_device *device, int in_fd, const char *in_name,
+		     struct sgpu_output *output, struct sgpu_error *error)
+{
+	struct sgpu_run_options options = { .keys = r->keys, .key_count = r->key_count, .spans = r->trace != NULL };
+	struct sgpu_run *run = NULL;
+	struct sgpu_error other;
+	int rc;
+
+	if (r->timeout_ns != 0) {
+		options.deadline_ns = sgpu_now_ns() + r->timeout_ns;
+	}
+	rc = sgpu_run_create(device, &options, &run, error);
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	running = run;
+	if (sgpu_io_interrupted()) {
+		sgpu_run_cancel(run); /* the signal came before there was anything to stop */
+	}
+	report_progress_begin(run);
+	rc = sgpu_run_batch(run, in_fd, in_name, output->fd, is_standard(r->output) ? "standard output" : r->output,
+			    error);
+	report_progress_end();
+	running = NULL;
+	if ((rc == SGPU_OK || rc == SGPU_ESEGMENTS) && sgpu_output_commit(output, &other) != SGPU_OK) {
+		*error = other;
+		rc = other.code;
+	}
+	if (r->stats) {
+		report_stats(run, device);
+	}
+	if ((rc == SGPU_OK || rc == SGPU_ESEGMENTS) && r->trace && report_trace(run, r->trace, &other) != SGPU_OK) {
+		*error = other;
+		rc = other.code;
+	}
+	sgpu_run_free(&run);
+	return rc;
+}
+
+static int submit(struct request *r, int in_fd, const char *in_name)
+{
+	struct sgpu_output output = SGPU_OUTPUT_INIT;
+	struct sgpu_device *device = NULL;
+	struct sgpu_error error = { 0 };
+	int rc = load_keys(r, &error), status;
+
+	if (rc == SGPU_OK) {
+		rc = sgpu_device_open(r->device, &r->config, &device, &error);
+	}
+	if (rc == SGPU_OK) {
+		describe(device);
+		rc = sgpu_output_open(&output, r->output ? r->output : "-", 0666, &error);
+	}
+	if (rc == SGPU_OK && !cli_binary_output(output.fd)) {
+		status = 2;
+	} else {
+		rc = rc == SGPU_OK ? run_batch(r, device, in_fd, in_name, &output, &error) : rc;
+		status = rc == SGPU_OK ? 0 : rc == SGPU_ECANCELED && sgpu_io_interrupted() ? sgpu_exit_status(rc) :
+			 cli_error(&error);
+	}
+	sgpu_output_close(&output);
+	sgpu_device_close(&device);
+	return status;
+}
+
+static int read_options(struct request *r, int argc, char **argv)
+{
+	const char *value;
+	int first, key, status = 0;
+
+	while ((key = cli_next(argc, argv, &value, &first))) {
+		if (key < 0) {
+			return 2;
+		}
+		status = take_option(r, key, value);
+		if (status) {
+			return status;
+		}
+	}
+	if (!cli_positionals(argc, first, 0, 1)) {
+		return 2;
+	}
+	r->batch = argv[first];
+	return check_request(r);
+}
+
+static int open_and_run(struct request *r)
+{
+	const char *name;
+	int status, fd = cli_input(r->batch, &name);
+
+	if (fd < 0) {
+		return is_standard(r->batch) ? 2 : 3;
+	}
+	if (is_input(fd, r->output) || (r->trace && is_input(fd, r->trace))) {
+		status = cli_usage("the output is the input, '%s'", name);
+	} else if (r->dry_run) {
+		struct sgpu_error error = { 0 };
+
+		status = report_plan(fd, name, r->output ? r->output : "-", &error) == SGPU_OK ? 0 : cli_error(&error);
+	} else {
+		status = submit(r, fd, name);
+	}
+	if (fd != STDIN_FILENO) {
+		close(fd);
+	}
+	return status;
+}
+
+int verb_submit(int argc, char **argv)
+{
+	struct request r = { .device = "auto" };
+	sigset_t usr1;
+	int status = read_options(&r, argc, argv);
+
+	if (status) {
+		return status;
+	}
+	harden();
+	sigemptyset(&usr1);
+	sigaddset(&usr1, SIGUSR1);
+	sigprocmask(SIG_BLOCK, &usr1, NULL); /* before any thread: only the one that waits for it gets it */
+	cli_signals(stop_running);
+	status = open_and_run(&r);
+	for (int i = 0; i < r.key_count; i++) {
+		sgpu_key_clear(&r.keys[i]);
+	}
+	return cli_finish(status);
+}
