@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Keys and options that several verbs take.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+
+#include "cli.h"
+#include "parts.h"
+
+int seal_keys_load(struct seal_keys *keys, const char *path, struct sgpu_error *error)
+{
+	if (keys->count >= SGPU_RECIPIENTS_MAX) {
+		return sgpu_fail(error, SGPU_EUSAGE, "more than %d keys", SGPU_RECIPIENTS_MAX);
+	}
+	if (!keys->list) {
+		/* Once: growing would leave copies of secrets behind. */
+		keys->list = calloc(SGPU_RECIPIENTS_MAX, sizeof(*keys->list));
+		if (!keys->list) {
+			return sgpu_fail_nomem(error);
+		}
+	}
+	const int code = sgpu_key_load(path, &keys->list[keys->count], error);
+	if (!code) {
+		keys->count++;
+	}
+	return code;
+}
+
+void seal_keys_clear(struct seal_keys *keys)
+{
+	sgpu_free_wiped(&keys->list, SGPU_RECIPIENTS_MAX * sizeof(*keys->list));
+	keys->count = 0;
+}
+
+bool seal_parse_jobs(const char *text, unsigned *jobs)
+{
+	struct sgpu_error error = { 0 };
+	uint64_t value = 0;
+	if (sgpu_parse_u64(text, "number of jobs", 1, SGPU_POOL_JOBS_MAX, &value, &error)) {
+		cli_usage("%s", error.text);
+		return false;
+	}
+	*jobs = (unsigned)value;
+	return true;
+}
+
+bool seal_other_than_input(int in, const char *path)
+{
+	struct stat input, output;
+	const bool standard = !strcmp(path, "-");
+	if (fstat(in, &input) || (standard ? fstat(STDOUT_FILENO, &output) : stat(path, &output))) {
+		return true;
+	}
+	if (S_ISREG(input.st_mode) && input.st_dev == output.st_dev && input.st_ino == output.st_ino) {
+		cli_usage("'%s' is both input and output", standard ? "standard output" : path);
+		return false;
+	}
+	return true;
+}
+
+int seal_input_status(const char *path)
+{
+	return (!path || !strcmp(path, "-")) ? 2 : 3;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sgpu-seal open, between its two files: which outputs are wanted and where they go, and the opening itself.
+ */
+#ifndef SGPU_SEAL_OPENING_H
+#define SGPU_SEAL_OPENING_H
+
+#include "parts.h"
+
+/* One output of the response. */
+struct opening_target {
+	bool wanted;
+	char *path;            /* below the folder; NULL for the one that goes to out_path */
+	bool written;          /* verified and in `output`, which waits to be committed */
+	struct sgpu_output output;
+};
+
+struct opening {
+	struct seal_keys keys;
+	const char *folder;    /* -C, or NULL */
+	const char *out_path;  /* -o */
+	const char **only;     /* --only */
+	int only_count;
+	const char *batch_path; /* --batch, or NULL */
+	const char *in_name;
+	struct sgpu_tar_reader *reader;
+	struct sgpu_batch *response;
+	bool has_key;
+	uint8_t batch_key[SGPU_KEY_SIZE];
+	struct opening_target *targets; /* by segment */
+	struct seal_below below;
+	int pending, pending_max;       /* outputs that wait, and how many may */
+	struct seal_meter meter;
+	uint64_t bytes_in, bytes_out;
+	int opened, failed;
+};
+
+/* Unwraps the key and verifies the MAC, also against the batch that was sent. */
+SGPU_MUST_CHECK int opening_authenticate(struct opening *opening, struct sgpu_error *error);
+/* Decides which outputs are wanted and where they go. */
+SGPU_MUST_CHECK int opening_choose(struct opening *opening, struct sgpu_error *error);
+/* Opens all that is wanted, reads the archive to its end, and only then lets the outputs appear. */
+SGPU_MUST_CHECK int opening_write(struct opening *opening, struct sgpu_error *error);
+void opening_clear(struct opening *opening);
+
+#endif

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sgpu-seal open: is the response ours, which of its outputs are wanted, and where do they go.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+
+#include "cli.h"
+#include "opening.h"
+
+enum { SPARE_DESCRIPTORS = 64, DESCRIPTORS_AN_OUTPUT = 2, NAMES_SHOWN = 400 };
+
+static int read_batch(const struct opening *opening, struct sgpu_batch **batch, struct sgpu_error *error)
+{
+	struct sgpu_tar_reader *reader = NULL;
+	const int fd = open(opening->batch_path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0) {
+		return sgpu_fail_errno(error, "cannot open '%s'", opening->batch_path);
+	}
+	int code = sgpu_tar_open(fd, opening->batch_path, &reader, error);
+	if (!code) {
+		code = sgpu_batch_read_head(reader, false, batch, error);
+	}
+	sgpu_tar_close(&reader);
+	close(fd);
+	return code;
+}
+
+/* An X25519 key proves nothing about who wrapped the batch key, and an old response verifies too: only the batch
+ * itself says which response belongs to it. */
+static int compare_batch(const struct opening *opening, struct sgpu_error *error)
+{
+	const struct sgpu_batch *response = opening->response;
+	struct sgpu_batch *batch = NULL;
+	uint8_t key[SGPU_KEY_SIZE];
+	int code = read_batch(opening, &batch, error);
+	if (!code) {
+		code = sgpu_batch_unwrap(batch, opening->keys.list, opening->keys.count, key, error);
+	}
+	if (!code) {
+		code = sgpu_batch_verify(batch, key, error);
+	}
+	if (!code && (!opening->has_key || !sgpu_equal(key, opening->batch_key, sizeof(key)) ||
+		      !sgpu_equal(batch->id, response->id, sizeof(batch->id)) ||
+		      !sgpu_equal(batch->manifest_sha256, response->manifest_sha256, SGPU_SHA256_SIZE))) {
+		code = sgpu_fail(error, SGPU_EAUTH, "'%s' is not the response to '%s'", opening->in_name,
+				 opening->batch_path);
+	}
+	sgpu_wipe(key, sizeof(key));
+	sgpu_batch_free(&batch);
+	return code;
+}
+
+int opening_authenticate(struct opening *opening, struct sgpu_error *error)
+{
+	const struct sgpu_batch *response = opening->response;
+	int code = 0;
+	if (!response->has_mac && opening->keys.count) {
+		sgpu_fail(error, SGPU_EAUTH, "'%s' has no mac: anyone could have written it", opening->in_name);
+		return sgpu_hint(error, "if the batch was not sealed, open its response without -k");
+	}
+	if (response->has_mac && !opening->keys.count) {
+		return sgpu_fail(error, SGPU_EUSAGE, "'%s' is sealed: a key is needed, with -k", opening->in_name);
+	}
+	if (response->has_mac) {
+		code = sgpu_batch_unwrap(response, opening->keys.list, opening->keys.count, opening->batch_key, error);
+		opening->has_key = code == 0;
+		if (!code) {
+			code = sgpu_batch_verify(response, opening->batch_key, error);
+		}
+	} else {
+		cli_note("'%s' has no mac: it is not known who wrote it", opening->in_name);
+	}
+	if (!code && opening->batch_path) {
+		code = compare_batch(opening, error);
+	}
+	return code;
+}
+
+static void list_names(const struct sgpu_batch *response, char text[NAMES_SHOWN])
+{
+	size_t used = 0;
+	text[0] = '\0';
+	for (int i = 0; i < response->segment_count && used + SGPU_ID_MAX + 8 < NAMES_SHOWN; i++) {
+		used += (size_t)snprintf(text + used, NAMES_SHOWN - used, "%s%s", i ? ", " : "",
+					 response->segments[i].id);
+		if (i + 1 < response->segment_count && used + SGPU_ID_MAX + 8 >= NAMES_SHOWN) {
+			snprintf(text + used, NAMES_SHOWN - used, ", ...");
+		}
+	}
+}
+
+/* --only, or all. */
+static int mark_wanted(struct opening *opening, struct sgpu_error *error)
+{
+	const struct sgpu_batch *response = opening->response;
+	char names[NAMES_SHOWN];
+	list_names(response, names);
+	int wanted = 0;
+	for (int i = 0; i < opening->only_count; i++) {
+		const int segment = sgpu_batch_segment(response, opening->only[i]);
+		if (segment < 0) {
+			return sgpu_fail(error, SGPU_EUSAGE, "'%s' is not an output; there are: %s", opening->only[i],
+					 names);
+		}
+		wanted += !opening->targets[segment].wanted;
+		opening->targets[segment].wanted = true;
+	}
+	for (int i = 0; !opening->only_count && i < response->segment_count; i++) {
+		opening->targets[i].wanted = true;
+		wanted++;
+	}
+	if (!opening->folder && wanted != 1) {
+		sgpu_fail(error, SGPU_EUSAGE, "%d outputs do not fit one file: %s", wanted, names);
+		return sgpu_hint(error, "choose one with --only, or a folder for all with -C");
+	}
+	return 0;
+}
+
+static int compare_paths(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static int check_distinct(const struct opening *opening, struct sgpu_error *error)
+{
+	const int count = opening->response->segment_count;
+	int paths = 0, code = 0;
+	char **sorted = calloc((size_t)count + 1, sizeof(*sorted));
+	if (!sorted) {
+		return sgpu_fail_nomem(error);
+	}
+	for (int i = 0; i < count; i++) {
+		if (opening->targets[i].path) {
+			sorted[paths++] = opening->targets[i].path;
+		}
+	}
+	qsort(sorted, (size_t)paths, sizeof(*sorted), compare_paths);
+	for (int i = 1; !code && i < paths; i++) {
+		if (!strcmp(sorted[i - 1], sorted[i])) {
+			code = sgpu_fail(error, SGPU_EINVALID, "two outputs go to '%s'", sorted[i]);
+		}
+	}
+	free(sorted);
+	return code;
+}
+
+static int take_paths(struct opening *opening, const struct sgpu_manifest *manifest, struct sgpu_error *error)
+{
+	const struct sgpu_batch *response = opening->response;
+	for (int i = 0; i < response->segment_count; i++) {
+		const int at = sgpu_manifest_segment(manifest, response->segments[i].id);
+		const char *path = at < 0 ? NULL : manifest->segments[at].location;
+		if (!opening->targets[i].wanted) {
+			continue;
+		}
+		if (!path || !strcmp(path, "-")) {
+			path = response->segments[i].id;
+		}
+		opening->targets[i].path = strdup(path);
+		if (!opening->targets[i].path) {
+			return sgpu_fail_nomem(error);
+		}
+	}
+	return check_distinct(opening, error);
+}
+
+/* As many outputs as there can be wait for the whole response to verify; each takes descriptors. */
+static void raise_limits(struct opening *opening)
+{
+	struct rlimit limit = { 0 };
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+		limit.rlim_cur = limit.rlim_max;
+		(void)!setrlimit(RLIMIT_NOFILE, &limit);
+		(void)!getrlimit(RLIMIT_NOFILE, &limit);
+	}
+	const rlim_t most = SGPU_MANIFEST_SEGMENTS_MAX * DESCRIPTORS_AN_OUTPUT + SPARE_DESCRIPTORS;
+	const rlim_t usable = limit.rlim_cur < most ? limit.rlim_cur : most;
+	opening->pending_max = usable > 2 * SPARE_DESCRIPTORS ?
+				       (int)((usable - SPARE_DESCRIPTORS) / DESCRIPTORS_AN_OUTPUT) : 1;
+}
+
+int opening_choose(struct opening *opening, struct sgpu_error *error)
+{
+	const struct sgpu_batch *response = opening->response;
+	struct sgpu_manifest *manifest = NULL;
+	struct sgpu_faults faults = { 0 };
+	opening->targets = calloc((size_t)response->segment_count + 1, sizeof(*opening->targets));
+	if (!opening->targets) {
+		return sgpu_fail_nomem(error);
+	}
+	for (int i = 0; i < response->segment_count; i++) {
+		opening->targets[i].output = (struct sgpu_output)SGPU_OUTPUT_INIT;
+	}
+	int code = mark_wanted(opening, error);
+	if (code || !opening->folder) {
+		return code;
+	}
+	raise_limits(opening);
+	code = sgpu_manifest_parse(response->manifest_text, response->manifest_size, &manifest, &faults, error);
+	if (!code) {
+		code = take_paths(opening, manifest, error);
+	}
+	sgpu_manifest_free(&manifest);
+	sgpu_faults_clear(&faults);
+	return code ? code : seal_below_open(&opening->below, opening->folder, error);
+}

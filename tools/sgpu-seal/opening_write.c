@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sgpu-seal open: the outputs, opened or verified, and shown only when all of them are good.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+
+#include "cli.h"
+#include "opening.h"
+
+/* A file without a name, for what must be verified before a pipe may have it. */
+static int open_spool(struct sgpu_error *error)
+{
+	const char *folder = getenv("TMPDIR");
+	if (!folder || !*folder) {
+		folder = "/tmp";
+	}
+	int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	if (fd < 0) {
+		char path[4096];
+		if (snprintf(path, sizeof(path), "%s/sgpu-XXXXXX", folder) < (int)sizeof(path)) {
+			fd = mkostemp(path, O_CLOEXEC);
+		}
+		if (fd >= 0) {
+			unlink(path);
+		}
+	}
+	return fd < 0 ? sgpu_fail_errno(error, "cannot make a temporary file in '%s'", folder) : fd;
+}
+
+/* A LOW output is bound by its digest, which is known to match only at its end. */
+static int write_low(struct opening *opening, struct seal_feed *feed, const struct sgpu_batch_segment *s,
+		     struct sgpu_output *output, struct sgpu_error *error)
+{
+	if (output->regular) {
+		return seal_copy(feed, s->actual_size, output->fd, output->path, s->sha256, &opening->meter, error);
+	}
+	const int spool = open_spool(error);
+	if (spool < 0) {
+		return spool;
+	}
+	int code = seal_copy(feed, s->actual_size, spool, "temporary file", s->sha256, &opening->meter, error);
+	if (!code) {
+		struct seal_meter ignored = opening->meter;
+		struct seal_feed verified = { .fd = spool, .name = "temporary file" };
+		code = seal_copy(&verified, s->actual_size, output->fd, output->path, NULL, &ignored, error);
+	}
+	close(spool);
+	return code;
+}
+
+static int write_high(struct opening *opening, struct seal_feed *feed, const struct sgpu_batch_segment *s,
+		      struct sgpu_output *output, struct sgpu_error *error)
+{
+	struct seal_secret secret;
+	int code = sgpu_batch_segment_key(opening->response, opening->batch_key, s->id, true, secret.key,
+					  secret.context, &secret.context_size, error);
+	if (!code) {
+		code = open_payload(feed, s->sealed_size, &secret, output->fd, output->path, output->regular,
+				    &opening->meter, error);
+	}
+	sgpu_wipe(&secret, sizeof(secret));
+	return code;
+}
+
+/* Standard output may be a file that a redirection made: what a failure leaves in it is taken back. */
+static void take_back(const struct sgpu_output *output, off_t start)
+{
+	struct stat status;
+	if (!output->regular && start >= 0 && fstat(output->fd, &status) == 0 && S_ISREG(status.st_mode) &&
+	    status.st_size > start) {
+		(void)!ftruncate(output->fd, start);
+	}
+}
+
+static int commit(struct opening *opening, struct sgpu_error *error)
+{
+	const struct sgpu_batch *response = opening->response;
+	for (int i = 0; i < response->segment_count; i++) {
+		struct opening_target *target = &opening->targets[i];
+		struct sgpu_error fault = { 0 };
+		if (!target->written) {
+			continue;
+		}
+		const int code = sgpu_output_commit(&target->output, &fault);
+		if (code) {
+			return sgpu_fail(error, code, "output '%s': %s", response->segments[i].id, fault.text);
+		}
+		target->written = false;
+		opening->opened++;
+	}
+	opening->pending = 0;
+	return 0;
+}
+
+static int open_target(struct opening *opening, int i, struct sgpu_error *error)
+{
+	struct opening_target *target = &opening->targets[i];
+	const mode_t mode = opening->response->segments[i].masking == SGPU_MASKING_AES_GCM ? 0600 : 0644;
+	if (!target->path) {
+		return sgpu_output_open(&target->output, opening->out_path, mode, error);
+	}
+	if (opening->pending >= opening->pending_max) {
+		const int code = commit(opening, error);
+		if (code) {
+			return code;
+		}
+	}
+	opening->pending++;
+	return seal_below_output(&opening->below, target->path, mode, &target->output, error);
+}
+
+static int write_target(struct opening *opening, struct seal_feed *feed, int i, struct sgpu_error *error)
+{
+	const struct sgpu_batch_segment *s = &opening->response->segments[i];
+	struct sgpu_output *output = &opening->targets[i].output;
+	int code = open_target(opening, i, error);
+	if (code) {
+		return code;
+	}
+	const off_t start = output->regular ? 0 : lseek(output->fd, 0, SEEK_CUR);
+	code = s->masking == SGPU_MASKING_AES_GCM ? write_high(opening, feed, s, output, error)
+						  : write_low(opening, feed, s, output, error);
+	if (code) {
+		take_back(output, start);
+		return code;
+	}
+	opening->targets[i].written = true;
+	opening->bytes_in += sgpu_batch_payload_size(opening->response, i);
+	opening->bytes_out += s->actual_size;
+	return 0;
+}
+
+static int write_from_archive(struct opening *opening, int i, struct sgpu_error *error)
+{
+	int segment = -1;
+	int code = sgpu_batch_next_payload(opening->reader, opening->response, &segment, error);
+	if (!code && segment != i) {
+		code = sgpu_fail(error, SGPU_EINVALID, "'%s': a payload is not where it belongs", opening->in_name);
+	}
+	if (code || !opening->targets[i].wanted) {
+		return code;
+	}
+	struct seal_feed feed = { .reader = opening->reader, .name = opening->response->segments[i].id };
+	return write_target(opening, &feed, i, error);
+}
+
+static int write_from_source(struct opening *opening, int i, struct sgpu_error *error)
+{
+	const struct sgpu_batch_segment *s = &opening->response->segments[i];
+	struct sgpu_source source;
+	int code = sgpu_source_open(&s->location, sgpu_batch_payload_size(opening->response, i), false, &source, error);
+	if (code) {
+		return code;
+	}
+	struct seal_feed feed = { .fd = source.fd, .offset = source.offset, .name = source.name };
+	code = write_target(opening, &feed, i, error);
+	sgpu_source_close(&source);
+	return code;
+}
+
+static int write_segment(struct opening *opening, int i, struct sgpu_error *error)
+{
+	const struct sgpu_batch_segment *s = &opening->response->segments[i];
+	if (s->location.kind == SGPU_LOCATION_INLINE) {
+		return write_from_archive(opening, i, error);
+	}
+	if (!opening->targets[i].wanted) {
+		return 0;
+	}
+	if (s->status != SGPU_OK) {
+		opening->failed++;
+		return 0;
+	}
+	return write_from_source(opening, i, error);
+}
+
+int opening_write(struct opening *opening, struct sgpu_error *error)
+{
+	const struct sgpu_batch *response = opening->response;
+	int code = 0, segment = -1;
+	for (int i = 0; !code && i < response->segment_count; i++) {
+		code = write_segment(opening, i, error);
+	}
+	if (!code) {
+		code = sgpu_batch_next_payload(opening->reader, response, &segment, error);
+	}
+	return code ? code : commit(opening, error);
+}
+
+void opening_clear(struct opening *opening)
+{
+	for (int i = 0; opening->targets && i < opening->response->segment_count; i++) {
+		sgpu_output_close(&opening->targets[i].output);
+		free(opening->targets[i].path);
+	}
+	free(opening->targets);
+	free(opening->only);
+	seal_below_close(&opening->below, opening->opened > 0);
+	sgpu_tar_close(&opening->reader);
+	sgpu_batch_free(&opening->response);
+	sgpu_wipe(opening->batch_key, sizeof(opening->batch_key));
+	seal_keys_clear(&opening->keys);
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the verbs that work on batches and responses share.
+ */
+#ifndef SGPU_SEAL_PARTS_H
+#define SGPU_SEAL_PARTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <sgpu/batch.h>
+#include <sgpu/io.h>
+#include <sgpu/stage.h>
+
+/* ---- keys and options ---- */
+struct seal_keys {
+	struct sgpu_key *list;
+	int count;
+};
+SGPU_MUST_CHECK int seal_keys_load(struct seal_keys *keys, const char *path, struct sgpu_error *error);
+void seal_keys_clear(struct seal_keys *keys);
+/* -j: prints and returns false when it is no number of threads. */
+bool seal_parse_jobs(const char *text, unsigned *jobs);
+/* Prints and returns false when `path`, an output, is the input. */
+bool seal_other_than_input(int in, const char *path);
+/* The exit status after cli_input has printed. */
+int seal_input_status(const char *path);
+
+/* ---- payloads ---- */
+/* Counts bytes over all payloads of a run, for the progress line and the report. */
+struct seal_meter {
+	uint64_t done;     /* of the payloads before the current one */
+	uint64_t begin_ns;
+	unsigned jobs;
+};
+
+/* Where a payload comes from: the current member of an archive, or a window of a file. */
+struct seal_feed {
+	struct sgpu_tar_reader *reader; /* or NULL */
+	int fd;
+	uint64_t offset;
+	const char *name;
+};
+
+/* Copies `size` bytes to fd, and compares their SHA-256 with `sha256` unless that is NULL: SGPU_EAUTH when it differs,
+ * which is known only after the bytes were written. */
+SGPU_MUST_CHECK int seal_copy(struct seal_feed *feed, uint64_t size, int fd, const char *name, const uint8_t *sha256,
+			      struct seal_meter *meter, struct sgpu_error *error);
+
+/* What a segment is sealed with. Wipe it. */
+struct seal_secret {
+	uint8_t key[SGPU_KEY_SIZE];
+	uint8_t context[SGPU_SEGMENT_CONTEXT_MAX];
+	size_t context_size;
+};
+/* Seals `size` bytes to fd, or opens them; fd's position ends behind what was written. */
+SGPU_MUST_CHECK int seal_payload(struct seal_feed *feed, uint64_t size, const struct seal_secret *secret, int fd,
+				 const char *name, struct seal_meter *meter, struct sgpu_error *error);
+SGPU_MUST_CHECK int open_payload(struct seal_feed *feed, uint64_t size, const struct seal_secret *secret, int fd,
+				 const char *name, bool sparse, struct seal_meter *meter, struct sgpu_error *error);
+/* Copies the payloads that follow in the archive, all of them, unchanged. */
+SGPU_MUST_CHECK int seal_pass_through(struct sgpu_tar_reader *reader, const struct sgpu_batch *batch, int fd,
+				      const char *name, struct seal_meter *meter, struct sgpu_error *error);
+
+/* ---- outputs below a folder ---- */
+struct seal_below {
+	int root;           /* descriptor of the folder, or -1 */
+	const char *name;
+	bool made_root;
+	char **made;        /* folders that were made, below it */
+	size_t made_count;
+};
+/* Opens the folder, and makes it (0700) when it is absent. */
+SGPU_MUST_CHECK int seal_below_open(struct seal_below *below, const char *path, struct sgpu_error *error);
+/* An output at a relative path that does not leave the folder, neither by its text nor through a link. */
+SGPU_MUST_CHECK int seal_below_output(struct seal_below *below, const char *path, mode_t mode,
+				      struct sgpu_output *output, struct sgpu_error *error);
+/* Removes the folders that were made, unless they are kept, and closes. */
+void seal_below_close(struct seal_below *below, bool keep);
+
+/* ---- reports ---- */
+/* -v: "sealed 1.0 GiB in 0.31 s, 3.46 GB/s, ipsec-mb (VAES), 2 threads". */
+void seal_detail(const char *what, uint64_t bytes, const struct seal_meter *meter);
+/* --json: adds the rate's members and prints one line on standard error. Takes the reference; NULL is accepted. */
+void seal_record(json_t *record, uint64_t bytes_in, uint64_t bytes_out, const struct seal_meter *meter);
+/* The kids of the recipients as a new array. */
+json_t *seal_recipient_kids(const struct sgpu_batch *batch);
+
+#endif

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sgpu-seal inspect: says what a batch, a response or a bare sealed file is.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+
+#include "inspecting.h"
+#include "verbs.h"
+
+enum { CONTEXT = CLI_LONG, USTAR_AT = 257 };
+
+const struct cli_option inspect_options[] = {
+	CLI_COMMON,
+	{ "key", 'k', "KEY", "also check the mac, or the commitment, with this key" },
+	{ "context", CONTEXT, "HEX", "the context of a bare sealed file" },
+	{ NULL, 0, NULL, NULL },
+};
+
+struct task {
+	struct seal_keys keys;
+	uint8_t context[SGPU_CONTEXT_MAX];
+	size_t context_size;
+	const char *in_name;
+	uint8_t first[SGPU_TAR_BLOCK];
+	size_t first_size;
+};
+
+static int show(const struct inspected *inspected, struct sgpu_error *error)
+{
+	if (cli_json) {
+		return inspected_print_json(inspected, error);
+	}
+	inspected_print(inspected);
+	return 0;
+}
+
+static int authenticate(const struct task *task, struct inspected *inspected, struct sgpu_error *error)
+{
+	const struct sgpu_batch *batch = inspected->batch;
+	uint8_t batch_key[SGPU_KEY_SIZE];
+	inspected->mac = batch->has_mac ? MAC_NOT_CHECKED : MAC_NONE;
+	if (!task->keys.count) {
+		return 0;
+	}
+	int code = 0;
+	for (int i = 0; i < task->keys.count; i++) {
+		code = sgpu_batch_unwrap(batch, &task->keys.list[i], 1, batch_key, error);
+		if (code != SGPU_EKEY) {
+			inspected->kid = task->keys.list[i].kid;
+			break;
+		}
+	}
+	if (!code) {
+		code = sgpu_batch_verify(batch, batch_key, error);
+	}
+	sgpu_wipe(batch_key, sizeof(batch_key));
+	inspected->mac = code ? inspected->mac : MAC_VERIFIED;
+	return code;
+}
+
+/* The whole archive is read before anything is said, so that what is said is of a whole one. */
+static int inspect_archive(const struct task *task, int in, struct sgpu_error *error)
+{
+	struct inspected inspected = { 0 };
+	struct sgpu_tar_reader *reader = NULL;
+	struct sgpu_batch *batch = NULL;
+	struct sgpu_manifest *manifest = NULL;
+	struct sgpu_faults faults = { 0 };
+	int segment = 0;
+	int code = sgpu_tar_open_block(in, task->in_name, task->first, &reader, error);
+	if (!code) {
+		code = sgpu_batch_read_any(reader, &batch, error);
+	}
+	if (!code) {
+		code = sgpu_manifest_parse(batch->manifest_text, batch->manifest_size, &manifest, &faults, error);
+	}
+	while (!code && segment >= 0) {
+		code = sgpu_batch_next_payload(reader, batch, &segment, error);
+	}
+	if (!code) {
+		inspected.batch = batch;
+		inspected.manifest = manifest;
+		code = authenticate(task, &inspected, error);
+	}
+	if (!code) {
+		code = show(&inspected, error);
+	}
+	sgpu_manifest_free(&manifest);
+	sgpu_faults_clear(&faults);
+	sgpu_batch_free(&batch);
+	sgpu_tar_close(&reader);
+	return code;
+}
+
+/* Bytes to the end of the input; those in `first` count. */
+static int whole_size(const struct task *task, int in, uint64_t *size, struct sgpu_error *error)
+{
+	struct stat status;
+	const off_t position = lseek(in, 0, SEEK_CUR);
+	*size = task->first_size;
+	if (position >= 0 && fstat(in, &status) == 0 && S_ISREG(status.st_mode) && status.st_size >= position) {
+		*size += (uint64_t)(status.st_size - position);
+		return 0;
+	}
+	static uint8_t buffer[1 << 16];
+	size_t got = sizeof(buffer);
+	int code = 0;
+	while (!code && got == sizeof(buffer)) {
+		code = sgpu_read(in, task->in_name, buffer, sizeof(buffer), &got, error);
+		*size += code ? 0 : got;
+	}
+	return code;
+}
+
+static int inspect_sealed(const struct task *task, int in, struct sgpu_error *error)
+{
+	struct inspected inspected = { 0 };
+	struct sgpu_sealed_keys keys;
+	int code = whole_size(task, in, &inspected.sealed_size, error);
+	if (code) {
+		return code;
+	}
+	if (!sgpu_sealed_plaintext_size(inspected.sealed_size, &inspected.size)) {
+		return sgpu_fail(error, SGPU_EINVALID, "'%s' is neither a batch, a response nor sealed data",
+				 task->in_name);
+	}
+	memcpy(inspected.header, task->first, sizeof(inspected.header));
+	for (int i = 0; i < task->keys.count && !inspected.key_fits; i++) {
+		if (task->keys.list[i].kind != SGPU_KEY_OCT) {
+			code = sgpu_fail(error, SGPU_EKEY, "only an oct key can fit a bare sealed file");
+			continue;
+		}
+		code = sgpu_sealed_keys_open(task->keys.list[i].secret, task->context, task->context_size,
+					     inspected.header, &keys, error);
+		sgpu_wipe(&keys, sizeof(keys));
+		inspected.key_fits = code == 0;
+	}
+	return code ? code : show(&inspected, error);
+}
+
+static int run(struct task *task, int in, struct sgpu_error *error)
+{
+	const int code = sgpu_read(in, task->in_name, task->first, sizeof(task->first), &task->first_size, error);
+	if (code) {
+		return code;
+	}
+	if (task->first_size == sizeof(task->first) && !memcmp(task->first + USTAR_AT, "ustar", 5)) {
+		return inspect_archive(task, in, error);
+	}
+	return inspect_sealed(task, in, error);
+}
+
+static int take_option(struct task *task, int key, const char *value)
+{
+	struct sgpu_error error = { 0 };
+	if (key == 'k') {
+		return seal_keys_load(&task->keys, value, &error) ? cli_error(&error) : 0;
+	}
+	if (key != CONTEXT) {
+		return 2;
+	}
+	const size_t digits = strlen(value);
+	if (digits / 2 > sizeof(task->context) || sgpu_hex_decode(value, task->context, digits / 2, &error)) {
+		return cli_usage("the context is not up to %d bytes in hexadecimal", SGPU_CONTEXT_MAX);
+	}
+	task->context_size = digits / 2;
+	return 0;
+}
+
+int verb_inspect(int argc, char **argv)
+{
+	static struct task task;
+	struct sgpu_error error = { 0 };
+	const char *value = NULL;
+	int first = argc, in = -1, status = 0;
+	for (int key = 0; !status && (key = cli_next(argc, argv, &value, &first)) != 0;) {
+		status = take_option(&task, key, value);
+	}
+	if (!status && !cli_positionals(argc, first, 0, 1)) {
+		status = 2;
+	}
+	if (status) {
+		goto out;
+	}
+	const char *in_path = first < argc ? argv[first] : NULL;
+	in = cli_input(in_path, &task.in_name);
+	if (in < 0) {
+		status = seal_input_status(in_path);
+		goto out;
+	}
+	cli_signals(NULL);
+	if (run(&task, in, &error)) {
+		status = cli_error(&error);
+	}
+out:
+	seal_keys_clear(&task.keys);
+	if (in > STDERR_FILENO) {
+		close(in);
+	}
+	return cli_finish(status);
+}

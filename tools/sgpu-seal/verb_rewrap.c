@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sgpu-seal rewrap: changes who can open a batch or a response; the payloads stay as they are.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+
+#include "parts.h"
+#include "verbs.h"
+
+enum { ADD = CLI_LONG, REMOVE, ONLY };
+
+const struct cli_option rewrap_options[] = {
+	CLI_COMMON,
+	{ "key", 'k', "KEY", "a key that is a recipient now" },
+	{ "recipient", 'r', "FILE", "add this recipient" },
+	{ "add", ADD, "FILE", "the same" },
+	{ "remove", REMOVE, "KID", "remove the recipient with this key id" },
+	{ "only", ONLY, NULL, "remove all but those that are added" },
+	{ "output", 'o', "FILE", "write the result there" },
+	{ NULL, 0, NULL, NULL },
+};
+
+struct task {
+	struct seal_keys keys, added;
+	const char **removed;
+	int removed_count;
+	bool only;
+	const char *out_path, *in_name;
+	struct sgpu_tar_reader *reader;
+	struct sgpu_batch *batch;
+	uint8_t batch_key[SGPU_KEY_SIZE];
+	struct sgpu_output out;
+	struct seal_meter meter;
+};
+
+static int remove_kid(struct sgpu_batch *batch, const char *kid, struct sgpu_error *error)
+{
+	size_t i = 0;
+	json_t *recipient = NULL;
+	json_array_foreach(batch->recipients, i, recipient) {
+		const char *candidate = json_string_value(json_object_get(recipient, "kid"));
+		if (candidate && !strcmp(candidate, kid)) {
+			return json_array_remove(batch->recipients, i) ? sgpu_fail_nomem(error) : 0;
+		}
+	}
+	sgpu_fail(error, SGPU_EUSAGE, "'%s' is not a recipient", kid);
+	return sgpu_hint(error, "'sgpu-seal inspect' lists them");
+}
+
+static int change(struct task *task, struct sgpu_error *error)
+{
+	struct sgpu_batch *batch = task->batch;
+	int code = sgpu_batch_unwrap(batch, task->keys.list, task->keys.count, task->batch_key, error);
+	if (!code) {
+		code = sgpu_batch_verify(batch, task->batch_key, error);
+	}
+	for (int i = 0; !code && i < task->removed_count; i++) {
+		code = remove_kid(batch, task->removed[i], error);
+	}
+	if (!code && task->only) {
+		code = json_array_clear(batch->recipients) ? sgpu_fail_nomem(error) : 0;
+	}
+	for (int i = 0; !code && i < task->added.count; i++) {
+		code = sgpu_batch_wrap(batch, &task->added.list[i], task->batch_key, error);
+	}
+	if (!code && !json_array_size(batch->recipients)) {
+		code = sgpu_fail(error, SGPU_EUSAGE, "no recipient would be left");
+	}
+	return code ? code : sgpu_batch_sign(batch, task->batch_key, error);
+}
+
+static int write_all(struct task *task, struct sgpu_error *error)
+{
+	int code = sgpu_output_open(&task->out, task->out_path, 0644, error);
+	if (!code) {
+		code = sgpu_batch_write_head(task->out.fd, task->out.path, task->batch, error);
+	}
+	if (!code) {
+		cli_progress_begin("copying", 0);
+		code = seal_pass_through(task->reader, task->batch, task->out.fd, task->out.path, &task->meter, error);
+		cli_progress_end();
+	}
+	if (!code) {
+		code = sgpu_tar_end(task->out.fd, task->out.path, error);
+	}
+	return code ? code : sgpu_output_commit(&task->out, error);
+}
+
+static int run(struct task *task, int in, struct sgpu_error *error)
+{
+	int code = sgpu_tar_open(in, task->in_name, &task->reader, error);
+	if (!code) {
+		code = sgpu_batch_read_any(task->reader, &task->batch, error);
+	}
+	if (!code) {
+		code = change(task, error);
+	}
+	if (!code) {
+		code = write_all(task, error);
+	}
+	if (code) {
+		return code;
+	}
+	seal_record(json_pack("{s:s, s:o, s:o}", "verb", "rewrap", "batch_id",
+			      sgpu_json_from_bytes(task->batch->id, sizeof(task->batch->id)), "recipients",
+			      seal_recipient_kids(task->batch)),
+		    task->meter.done, task->meter.done, &task->meter);
+	return 0;
+}
+
+static int take_option(struct task *task, int key, const char *value)
+{
+	struct sgpu_error error = { 0 };
+	switch (key) {
+	case 'k':
+		return seal_keys_load(&task->keys, value, &error) ? cli_error(&error) : 0;
+	case 'r':
+	case ADD:
+		return seal_keys_load(&task->added, value, &error) ? cli_error(&error) : 0;
+	case REMOVE:
+		task->removed[task->removed_count++] = value;
+		return 0;
+	case ONLY:
+		task->only = true;
+		return 0;
+	case 'o':
+		task->out_path = value;
+		return 0;
+	default:
+		return 2;
+	}
+}
+
+/* 0, or the exit status after a message. */
+static int options(struct task *task, int argc, char **argv, int *first)
+{
+	const char *value = NULL;
+	task->removed = calloc((size_t)argc + 1, sizeof(*task->removed));
+	if (!task->removed) {
+		return cli_fail(SGPU_ENOMEM, "out of memory");
+	}
+	for (int key = 0; (key = cli_next(argc, argv, &value, first)) != 0;) {
+		const int status = take_option(task, key, value);
+		if (status) {
+			return status;
+		}
+	}
+	if (!cli_positionals(argc, *first, 0, 1)) {
+		return 2;
+	}
+	if (!task->keys.count) {
+		return cli_usage("a key that is a recipient is missing, with -k");
+	}
+	if (!task->added.count && !task->removed_count) {
+		return cli_usage("nothing to change: give -r or --remove");
+	}
+	return 0;
+}
+
+static void clear(struct task *task)
+{
+	sgpu_output_close(&task->out);
+	sgpu_tar_close(&task->reader);
+	sgpu_batch_free(&task->batch);
+	sgpu_wipe(task->batch_key, sizeof(task->batch_key));
+	seal_keys_clear(&task->keys);
+	seal_keys_clear(&task->added);
+	free(task->removed);
+}
+
+int verb_rewrap(int argc, char **argv)
+{
+	struct task task = { .out_path = "-", .out = SGPU_OUTPUT_INIT, .meter = { .begin_ns = sgpu_now_ns() } };
+	struct sgpu_error error = { 0 };
+	int first = argc, in = -1;
+	int status = options(&task, argc, argv, &first);
+	if (status) {
+		goto out;
+	}
+	const char *in_path = first < argc ? argv[first] : NULL;
+	in = cli_input(in_path, &task.in_name);
+	if (in < 0) {
+		status = seal_input_status(in_path);
+		goto out;
+	}
+	if (!seal_other_than_input(in, task.out_path) ||
+	    (!strcmp(task.out_path, "-") && !cli_binary_output(STDOUT_FILENO))) {
+		status = 2;
+		goto out;
+	}
+	cli_signals(NULL);
+	if (run(&task, in, &error)) {
+		status = cli_error(&error);
+	}
+out:
+	clear(&task);
+	if (in > STDERR_FILENO) {
+		close(in);
+	}
+	return cli_finish(status);
+}

@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sgpu-seal seal: a filter on a batch that seals its secret payloads from their files and takes the others along.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+
+#include "parts.h"
+#include "verbs.h"
+
+enum { BY_REFERENCE = CLI_LONG };
+
+const struct cli_option seal_options[] = {
+	CLI_COMMON,
+	{ "key", 'k', "KEY", "your own key: what the response will be opened with" },
+	{ "recipient", 'r', "FILE", "the runner's public key, or a key shared with it" },
+	{ "output", 'o', "FILE", "write the sealed batch there" },
+	{ "by-reference", BY_REFERENCE, NULL, "leave LOW payloads in their files and regions" },
+	{ "jobs", 'j', "N", "threads; as many as there are processors by default" },
+	{ NULL, 0, NULL, NULL },
+};
+
+struct task {
+	struct seal_keys keys;
+	int own_keys;
+	const char *out_path;
+	bool by_reference;
+	const char *in_name;
+	struct sgpu_tar_reader *reader;
+	struct sgpu_batch *batch;
+	struct sgpu_location *from;   /* where each payload was, by segment */
+	uint8_t batch_key[SGPU_KEY_SIZE];
+	struct sgpu_output out;
+	struct seal_meter meter;
+	uint64_t payload_bytes, sealed_bytes;
+	int sealed_count;
+};
+
+static uint64_t microseconds_since_1970(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
+static bool is_high_input(const struct sgpu_batch_segment *s)
+{
+	return s->input && s->masking == SGPU_MASKING_AES_GCM;
+}
+
+/* A payload's source must be there before the first byte is written: afterwards only a broken output can say so. */
+static int check_source(const struct task *task, int i, struct sgpu_error *error)
+{
+	struct sgpu_source source;
+	if (task->from[i].kind != SGPU_LOCATION_FILE && task->from[i].kind != SGPU_LOCATION_REGION) {
+		return 0;
+	}
+	const int code = sgpu_source_open(&task->from[i], task->batch->segments[i].size, false, &source, error);
+	if (!code) {
+		sgpu_source_close(&source);
+	}
+	return code;
+}
+
+/* Turns the packed segment into the one that will be written, and keeps where its payload is now. */
+static int plan_segment(struct task *task, int i, struct sgpu_error *error)
+{
+	struct sgpu_batch_segment *s = &task->batch->segments[i];
+	if (!s->input) {
+		return 0;
+	}
+	const bool stays = task->by_reference && !is_high_input(s);
+	if (s->location.kind == SGPU_LOCATION_INLINE || !stays) {
+		task->from[i] = s->location;
+		s->location = (struct sgpu_location){ .kind = SGPU_LOCATION_INLINE };
+	}
+	if (is_high_input(s)) {
+		s->sealed = true;
+		if (!sgpu_sealed_size(s->size, &s->sealed_size)) {
+			return sgpu_fail(error, SGPU_EINVALID, "segment '%s' is too large", s->id);
+		}
+		task->sealed_count++;
+		task->sealed_bytes += s->size;
+	}
+	if (s->location.kind == SGPU_LOCATION_INLINE) {
+		task->payload_bytes += s->size;
+	}
+	return check_source(task, i, error);
+}
+
+static int plan(struct task *task, struct sgpu_error *error)
+{
+	struct sgpu_batch *batch = task->batch;
+	int code = 0;
+	if (batch->has_mac) {
+		sgpu_fail(error, SGPU_EINVALID, "'%s' is sealed already", task->in_name);
+		return sgpu_hint(error, "'sgpu-seal rewrap' changes who can open it");
+	}
+	task->from = calloc((size_t)batch->segment_count + 1, sizeof(*task->from));
+	if (!task->from) {
+		return sgpu_fail_nomem(error);
+	}
+	for (int i = 0; !code && i < batch->segment_count; i++) {
+		code = plan_segment(task, i, error);
+	}
+	if (!code) {
+		code = sgpu_random(task->batch_key, sizeof(task->batch_key), error);
+	}
+	for (int i = 0; !code && i < task->keys.count; i++) {
+		code = sgpu_batch_wrap(batch, &task->keys.list[i], task->batch_key, error);
+	}
+	batch->counter = microseconds_since_1970();
+	return code ? code : sgpu_batch_sign(batch, task->batch_key, error);
+}
+
+static int write_sealed(struct task *task, struct seal_feed *feed, int i, struct sgpu_error *error)
+{
+	const struct sgpu_batch_segment *s = &task->batch->segments[i];
+	struct seal_secret secret;
+	int code = sgpu_batch_segment_key(task->batch, task->batch_key, s->id, false, secret.key, secret.context,
+					  &secret.context_size, error);
+	if (!code) {
+		code = seal_payload(feed, s->size, &secret, task->out.fd, task->out.path, &task->meter, error);
+	}
+	sgpu_wipe(&secret, sizeof(secret));
+	return code;
+}
+
+static int write_body(struct task *task, struct seal_feed *feed, int i, struct sgpu_error *error)
+{
+	const struct sgpu_batch_segment *s = &task->batch->segments[i];
+	int code = sgpu_batch_payload_begin(task->out.fd, task->out.path, task->batch, i, error);
+	if (!code) {
+		code = s->sealed ? write_sealed(task, feed, i, error)
+				 : seal_copy(feed, s->size, task->out.fd, task->out.path, s->sha256, &task->meter, error);
+	}
+	return code ? code : sgpu_batch_payload_end(task->out.fd, task->out.path, task->batch, i, error);
+}
+
+/* The next payload of the incoming archive, which is the one of segment i or the archive is at fault. The reader
+ * goes by the locations that the batch had when it came. */
+static int write_from_archive(struct task *task, int i, struct sgpu_error *error)
+{
+	const char *member = NULL;
+	uint64_t size = 0;
+	struct seal_feed feed = { .reader = task->reader, .name = task->batch->segments[i].id };
+	int code = sgpu_tar_next(task->reader, &member, &size, error);
+	if (code) {
+		return code;
+	}
+	if (!member || strncmp(member, "segments/", 9) || strcmp(member + 9, feed.name) ||
+	    size != task->batch->segments[i].size) {
+		return sgpu_fail(error, SGPU_EINVALID, "'%s': the payload of '%s' is not where it belongs",
+				 task->in_name, feed.name);
+	}
+	return write_body(task, &feed, i, error);
+}
+
+static int write_payload(struct task *task, int i, struct sgpu_error *error)
+{
+	struct sgpu_source source;
+	if (task->from[i].kind == SGPU_LOCATION_INLINE) {
+		return write_from_archive(task, i, error);
+	}
+	int code = sgpu_source_open(&task->from[i], task->batch->segments[i].size, false, &source, error);
+	if (code) {
+		return code;
+	}
+	struct seal_feed feed = { .fd = source.fd, .offset = source.offset, .name = source.name };
+	code = write_body(task, &feed, i, error);
+	sgpu_source_close(&source);
+	return code;
+}
+
+static int write_batch(struct task *task, struct sgpu_error *error)
+{
+	const char *member = NULL;
+	uint64_t size = 0;
+	int code = sgpu_batch_write_head(task->out.fd, task->out.path, task->batch, error);
+	for (int i = 0; !code && i < task->batch->segment_count; i++) {
+		if (task->batch->segments[i].location.kind == SGPU_LOCATION_INLINE) {
+			code = write_payload(task, i, error);
+		}
+	}
+	if (!code) {
+		code = sgpu_tar_next(task->reader, &member, &size, error);
+	}
+	if (!code && member) {
+		code = sgpu_fail(error, SGPU_EINVALID, "'%s': '%s' does not belong there", task->in_name, member);
+	}
+	return code ? code : sgpu_tar_end(task->out.fd, task->out.path, error);
+}
+
+static int run(struct task *task, int in, struct sgpu_error *error)
+{
+	int code = sgpu_tar_open(in, task->in_name, &task->reader, error);
+	if (!code) {
+		code = sgpu_batch_read_head(task->reader, false, &task->batch, error);
+	}
+	if (!code) {
+		code = plan(task, error);
+	}
+	if (!code) {
+		code = sgpu_output_open(&task->out, task->out_path, 0644, error);
+	}
+	if (code) {
+		return code;
+	}
+	cli_progress_begin("sealing", task->payload_bytes);
+	code = write_batch(task, error);
+	cli_progress_end();
+	return code ? code : sgpu_output_commit(&task->out, error);
+}
+
+static void report(const struct task *task)
+{
+	uint64_t bytes_out = 0;
+	for (int i = 0; i < task->batch->segment_count; i++) {
+		if (task->batch->segments[i].location.kind == SGPU_LOCATION_INLINE) {
+			bytes_out += sgpu_batch_payload_size(task->batch, i);
+		}
+	}
+	seal_detail("sealed", task->sealed_bytes, &task->meter);
+	seal_record(json_pack("{s:s, s:o, s:I, s:i, s:i, s:o}", "verb", "seal", "batch_id",
+			      sgpu_json_from_bytes(task->batch->id, sizeof(task->batch->id)), "counter",
+			      (json_int_t)task->batch->counter, "segments", task->batch->segment_count, "sealed",
+			      task->sealed_count, "recipients", seal_recipient_kids(task->batch)),
+		    task->payload_bytes, bytes_out, &task->meter);
+}
+
+static void clear(struct task *task)
+{
+	sgpu_output_close(&task->out);
+	for (int i = 0; task->from && i < task->batch->segment_count; i++) {
+		free(task->from[i].file);
+	}
+	free(task->from);
+	sgpu_tar_close(&task->reader);
+	sgpu_batch_free(&task->batch);
+	sgpu_wipe(task->batch_key, sizeof(task->batch_key));
+	seal_keys_clear(&task->keys);
+}
+
+/* 0, or the exit status after a message. */
+static int options(struct task *task, int argc, char **argv, int *first)
+{
+	struct sgpu_error error = { 0 };
+	const char *value = NULL;
+	for (int key = 0; (key = cli_next(argc, argv, &value, first)) != 0;) {
+		if (key == 'k' || key == 'r') {
+			if (seal_keys_load(&task->keys, value, &error)) {
+				return cli_error(&error);
+			}
+			task->own_keys += key == 'k';
+		} else if (key == 'o') {
+			task->out_path = value;
+		} else if (key == BY_REFERENCE) {
+			task->by_reference = true;
+		} else if (key != 'j' || !seal_parse_jobs(value, &task->meter.jobs)) {
+			return 2;
+		}
+	}
+	if (!cli_positionals(argc, *first, 0, 1)) {
+		return 2;
+	}
+	if (!task->keys.count) {
+		return cli_usage("a key is missing: your own with -k, the runner's with -r");
+	}
+	if (!task->own_keys) {
+		cli_warning("without -k, only the recipients can open the response");
+	}
+	return 0;
+}
+
+int verb_seal(int argc, char **argv)
+{
+	struct task task = { .out_path = "-", .out = SGPU_OUTPUT_INIT, .meter = { .begin_ns = sgpu_now_ns() } };
+	struct sgpu_error error = { 0 };
+	int first = argc, in = -1;
+	int status = options(&task, argc, argv, &first);
+	if (status) {
+		goto out;
+	}
+	const char *in_path = first < argc ? argv[first] : NULL;
+	in = cli_input(in_path, &task.in_name);
+	if (in < 0) {
+		status = seal_input_status(in_path);
+		goto out;
+	}
+	if (!seal_other_than_input(in, task.out_path) ||
+	    (!strcmp(task.out_path, "-") && !cli_binary_output(STDOUT_FILENO))) {
+		status = 2;
+		goto out;
+	}
+	cli_signals(NULL);
+	task.meter.begin_ns = sgpu_now_ns();
+	if (run(&task, in, &error)) {
+		status = cli_error(&error);
+		goto out;
+	}
+	report(&task);
+out:
+	clear(&task);
+	if (in > STDERR_FILENO) {
+		close(in);
+	}
+	return cli_finish(status);
+}
