@@ -189,5 +189,8 @@ int sgpu_run_admit(struct sgpu_run *run, struct sgpu_error *error)
 	if (rc == SGPU_OK) {
 		rc = sgpu_run_setup(run, error);
 	}
+	if (rc == SGPU_OK) {
+		rc = sgpu_fetch_take(run, error);
+	}
 	return rc;
 }

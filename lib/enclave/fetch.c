@@ -50,6 +50,23 @@ bool sgpu_fetch_needed(const struct sgpu_run *run)
 	return false;
 }
 
+int sgpu_fetch_take(struct sgpu_run *run, struct sgpu_error *error)
+{
+	int rc = sgpu_leases_create(&run->leases, error);
+
+	for (int i = 0; rc == SGPU_OK && i < run->batch->segment_count; i++) {
+		struct sgpu_source source = { .fd = -1 };
+
+		/* What cannot be taken is told of when the payload is fetched. */
+		if (run->batch->segments[i].location.kind == SGPU_LOCATION_REGION &&
+		    sgpu_leases_source(run->leases, &run->batch->segments[i].location, 0, false, &source, NULL) ==
+		    SGPU_OK) {
+			sgpu_source_close(&source);
+		}
+	}
+	return rc;
+}
+
 static int read_file(struct sgpu_load_source *source, void *data, size_t size, struct sgpu_error *error)
 {
 	const struct sgpu_source *file = source->file;
@@ -72,8 +89,8 @@ static void fetch_one(struct sgpu_run *run, int in_batch)
 	int rc = atomic_load(&run->stop);
 
 	if (rc == SGPU_OK) {
-		rc = sgpu_source_open(&run->batch->segments[in_batch].location,
-				      sgpu_batch_payload_size(run->batch, in_batch), true, &file, &error);
+		rc = sgpu_leases_source(run->leases, &run->batch->segments[in_batch].location,
+					sgpu_batch_payload_size(run->batch, in_batch), false, &file, &error);
 	}
 	if (rc != SGPU_OK) {
 		sgpu_load_miss(run, segment, rc, error.text);

@@ -60,22 +60,15 @@ static int write_to_region(struct sgpu_run *run, const struct sgpu_batch_segment
 			   struct sgpu_error *error)
 {
 	const struct sgpu_run_segment *s = &run->segments[segment];
-	struct sgpu_region region = { .fd = -1 };
-	uint64_t begin = sgpu_now_ns(), end;
-	int rc = sgpu_region_open(asked->location.region, true, &region, error);
+	struct sgpu_source region = { .fd = -1 };
+	uint64_t begin = sgpu_now_ns();
+	int rc = sgpu_leases_source(run->leases, &asked->location, s->out_size, true, &region, error);
 
 	if (rc != SGPU_OK) {
 		return rc;
 	}
-	if (!sgpu_add_u64(asked->location.offset, s->out_size, &end) || end > region.size) {
-		rc = sgpu_fail(error, SGPU_EPOLICY, "its %llu bytes do not fit into region '%s' at %llu",
-			       (unsigned long long)s->out_size, asked->location.region,
-			       (unsigned long long)asked->location.offset);
-	} else {
-		rc = sgpu_pwrite(region.fd, asked->location.region, s->out_data, s->out_size, asked->location.offset,
-				 error);
-	}
-	sgpu_region_close(&region);
+	rc = sgpu_pwrite(region.fd, region.name, s->out_data, s->out_size, region.offset, error);
+	sgpu_source_close(&region);
 	sgpu_span_add(run, SGPU_SPAN_WRITE, -1, asked->id, begin, sgpu_now_ns(), s->out_size);
 	return rc;
 }

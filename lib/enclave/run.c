@@ -146,13 +146,15 @@ void sgpu_run_cancel(struct sgpu_run *run)
 
 void sgpu_run_get_progress(const struct sgpu_run *run, struct sgpu_run_progress *progress)
 {
+	uint64_t end = atomic_load(&run->end_ns);
+
 	*progress = (struct sgpu_run_progress){
 		.operations_done = atomic_load(&run->done),
 		.operations_failed = atomic_load(&run->failed),
 		.operations = atomic_load(&run->operation_count),
 		.bytes_in = atomic_load(&run->bytes_in),
 		.bytes_out = atomic_load(&run->bytes_out),
-		.elapsed_ns = sgpu_now_ns() - run->begin_ns,
+		.elapsed_ns = (end ? end : sgpu_now_ns()) - run->begin_ns,
 	};
 }
 
@@ -266,8 +268,10 @@ static void tear_down(struct sgpu_run *run)
 	for (int i = 0; run->buffers && i < run->plan->buffer_count; i++) {
 		sgpu_device_free(run->device, &run->buffers[i].memory, run->plan->buffers[i].size);
 	}
+	sgpu_leases_free(&run->leases);
 	sgpu_wipe(run->batch_key, sizeof(run->batch_key));
 	sgpu_span_sort(run);
+	atomic_store(&run->end_ns, sgpu_now_ns());
 }
 
 /* What a stopped run says: its reason goes before what followed from it. */

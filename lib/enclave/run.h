@@ -109,6 +109,7 @@ struct sgpu_run {
 	struct sgpu_device *device;
 	struct sgpu_run_options options;
 	uint64_t begin_ns;
+	atomic_uint_fast64_t end_ns;  /* 0 while it runs */
 	bool used;
 
 	/* stopping */
@@ -141,6 +142,8 @@ struct sgpu_run {
 	int arrivals_open, operations_open, outputs_open;
 	int next_out_row;
 	char *stray;                  /* a failed input that nothing reads */
+
+	struct sgpu_leases *leases;   /* regions, from admission to the end */
 
 	/* device side */
 	struct sgpu_run_buffer *buffers;
@@ -214,6 +217,8 @@ SGPU_MUST_CHECK int sgpu_fetch_inline(struct sgpu_run *run, struct sgpu_error *e
 /* Thread: payloads from files and regions. */
 void *sgpu_fetch_files(void *run);
 bool sgpu_fetch_needed(const struct sgpu_run *run);
+/* Takes every region that the batch names, so that none outlives the run however it ends. */
+SGPU_MUST_CHECK int sgpu_fetch_take(struct sgpu_run *run, struct sgpu_error *error);
 
 /* ---- setup.c: what the run needs before its threads start ---- */
 SGPU_MUST_CHECK int sgpu_run_setup(struct sgpu_run *run, struct sgpu_error *error);

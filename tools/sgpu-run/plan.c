@@ -161,9 +161,10 @@ static void print_text(FILE *out, const struct planned *p)
 		int index = p->manifest->order[i];
 		const struct sgpu_operation *op = &p->manifest->operations[index];
 
-		fprintf(out, "%5d %6d  %-24s %-16s", i, p->plan->stream[index], op->id, op->kernel);
+		fprintf(out, "%5d %6d  %-24s %-16s%s", i, p->plan->stream[index], op->id, op->kernel,
+			op->before_count ? " " : "");
 		for (int k = 0; k < op->before_count; k++) {
-			fprintf(out, "%s%s", k ? ", " : " ", p->manifest->operations[op->before[k]].id);
+			fprintf(out, "%s%s", k ? ", " : "", p->manifest->operations[op->before[k]].id);
 		}
 		fputc('\n', out);
 	}
