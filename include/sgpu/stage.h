@@ -18,6 +18,9 @@
 extern "C" {
 #endif
 
+/* A region's file starts with a page of metadata: payload byte n is at byte SGPU_REGION_HEADER + n of the file. */
+enum { SGPU_REGION_HEADER = 4096 };
+
 enum sgpu_page_kind { SGPU_PAGES_NORMAL, SGPU_PAGES_TRANSPARENT, SGPU_PAGES_HUGE };
 const char *sgpu_page_kind_name(enum sgpu_page_kind kind); /* "4 KiB", "transparent huge", "2 MiB huge" */
 
@@ -25,7 +28,8 @@ struct sgpu_region_options {
 	int numa_node;        /* -1: none chosen */
 	bool no_huge;         /* normal pages only */
 	bool keep;            /* stays until released or expired; else the runner that takes it unlinks it */
-	uint64_t lifetime_ns; /* until it expires; 0: one hour */
+	uint64_t lifetime_ns; /* until it expires, whole seconds, at most 10 years; 0: one hour */
+	bool written;         /* a runner will write to it with pwrite, so no kind of memory that lacks that */
 };
 
 struct sgpu_region {
@@ -40,6 +44,11 @@ struct sgpu_region {
 	bool sealed;          /* against shrinking */
 	bool keep;
 	int fd;               /* open descriptor, or -1 in a listing */
+	uint8_t *data;        /* until publish: the payload, `size` bytes, mapped; sgpu_region_back before it is touched */
+	char *path;           /* of the folder that it is in (a listing: of the file) */
+	bool usable;          /* in a listing: passes validation now; if not, `why` says what is wrong */
+	bool expired;
+	char why[128];
 };
 
 /* The folder: $XDG_RUNTIME_DIR/sgpu, else /run/user/UID/sgpu where that folder is, else /dev/shm/sgpu-UID. Made
@@ -51,6 +60,11 @@ SGPU_MUST_CHECK int sgpu_stage_folder(char **path, struct sgpu_error *error);
  * a killed process leaves nothing. Close without publish gives the memory back. */
 SGPU_MUST_CHECK int sgpu_region_create(uint64_t size, const struct sgpu_region_options *options,
 				       struct sgpu_region *region, struct sgpu_error *error);
+/* Backs [offset, offset + size) of region->data with memory, so that writing there cannot fault; any thread may call
+ * it. Errors: SGPU_ENOMEM, SGPU_ESYSTEM (the file system is full). */
+SGPU_MUST_CHECK int sgpu_region_back(struct sgpu_region *region, uint64_t offset, uint64_t size,
+				     struct sgpu_error *error);
+/* Gives it its name, after which it is only read and written through descriptors; region->data is gone. */
 SGPU_MUST_CHECK int sgpu_region_publish(struct sgpu_region *region, struct sgpu_error *error);
 /* Opens by id after validation: the id's form, owner, mode, kind, size, expiry. Errors: SGPU_EINVALID (form),
  * SGPU_EPOLICY (owner, mode, expired), SGPU_ESYSTEM (absent). */
@@ -61,10 +75,12 @@ SGPU_MUST_CHECK int sgpu_region_open(const char *id, bool writable, struct sgpu_
 SGPU_MUST_CHECK int sgpu_region_take(const char *id, bool writable, struct sgpu_region *region,
 				     struct sgpu_error *error);
 void sgpu_region_close(struct sgpu_region *region);
-/* Overwrites with zeros and unlinks. */
+/* Overwrites with zeros and unlinks. While a runner still has it open it is only unlinked: what it holds goes with
+ * the last descriptor. */
 SGPU_MUST_CHECK int sgpu_region_release(const char *id, struct sgpu_error *error);
-/* All regions of this user, expired ones included, from malloc. */
+/* All regions of this user, by their creation, expired and damaged ones included; free with sgpu_region_list_free. */
 SGPU_MUST_CHECK int sgpu_region_list(struct sgpu_region **regions, int *count, struct sgpu_error *error);
+void sgpu_region_list_free(struct sgpu_region **regions, int count);
 /* Releases those that have expired; *count says how many. */
 SGPU_MUST_CHECK int sgpu_region_reap(int *count, struct sgpu_error *error);
 
@@ -80,6 +96,44 @@ struct sgpu_source {
 SGPU_MUST_CHECK int sgpu_source_open(const struct sgpu_location *location, uint64_t size, bool take,
 				     struct sgpu_source *source, struct sgpu_error *error);
 void sgpu_source_close(struct sgpu_source *source);
+
+/* ---- what a runner holds for one batch ----
+ * A batch has many payloads in one region, and a region can be taken once. The first use of a region takes it, later
+ * ones share its descriptor. Any thread may call. */
+struct sgpu_leases;
+SGPU_MUST_CHECK int sgpu_leases_create(struct sgpu_leases **leases, struct sgpu_error *error);
+/* Closes all; no source from here may be in use. Accepts NULL. */
+void sgpu_leases_free(struct sgpu_leases **leases);
+/* As sgpu_source_open with take. A source in a region stays valid until sgpu_leases_free; a FILE is closed by
+ * sgpu_source_close, which every source may be given. writable: for outputs, REGION only, and the region must be one
+ * that is kept (SGPU_EPOLICY). */
+SGPU_MUST_CHECK int sgpu_leases_source(struct sgpu_leases *leases, const struct sgpu_location *location,
+				       uint64_t size, bool writable, struct sgpu_source *source,
+				       struct sgpu_error *error);
+
+/* ---- this machine, for sgpu-stage info ---- */
+/* The folder's file system, "tmpfs", and whether it is in memory; a region elsewhere works, but what is LOW is then
+ * written to a disk. Errors: SGPU_ESYSTEM. */
+SGPU_MUST_CHECK int sgpu_stage_file_system(const char *folder, const char **name, bool *in_memory,
+					   uint64_t *available, struct sgpu_error *error);
+/* Mounts of hugetlbfs. */
+struct sgpu_huge_mount {
+	char *path;
+	uint64_t page_size, total, free; /* bytes, pages, pages */
+	bool writable;                   /* by this process */
+};
+SGPU_MUST_CHECK int sgpu_huge_mounts(struct sgpu_huge_mount **mounts, int *count, struct sgpu_error *error);
+void sgpu_huge_mounts_free(struct sgpu_huge_mount **mounts, int count);
+/* Whether memory files get transparent huge pages on request; *setting is the kernel's word, "advise". */
+bool sgpu_shmem_huge(char setting[32]);
+/* NUMA nodes that have memory; 0 when this build or this machine cannot tell. Unit: bytes. */
+struct sgpu_numa_node {
+	int node;
+	uint64_t total, free;
+};
+SGPU_MUST_CHECK int sgpu_numa_nodes(struct sgpu_numa_node **nodes, int *count, struct sgpu_error *error);
+/* Bytes that may be locked; UINT64_MAX: no limit. */
+uint64_t sgpu_lock_limit(void);
 
 #ifdef __cplusplus
 }

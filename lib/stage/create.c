@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Making a region: an unnamed memory file on the best pages to be had, filled through a mapping, named at the end.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <device/host.h>
+#include <sgpu/base.h>
+#include <sgpu/crypto.h>
+
+#include <stage/region.h>
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+enum { PAGE = 4096, HUGE_PAGE = 2 << 20, STANDARD_LIFE = 3600 };
+
+/* A name for a file system that knows no unnamed files; sgpu_region_reap removes it when its maker is gone. */
+static void temporary_name(const char *id, char name[SGPU_REGION_ID_TEXT + 5])
+{
+	snprintf(name, SGPU_REGION_ID_TEXT + 5, "new-%s", id);
+}
+
+static int open_unnamed(int folder, struct sgpu_region *region, struct sgpu_error *error)
+{
+	char name[SGPU_REGION_ID_TEXT + 5];
+
+	region->fd = openat(folder, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	if (region->fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL || errno == ENOENT)) {
+		temporary_name(region->id, name);
+		region->fd = openat(folder, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+		if (region->fd >= 0) {
+			(void)flock(region->fd, LOCK_SH | LOCK_NB);
+		}
+	}
+	if (region->fd < 0 || fchmod(region->fd, 0600) != 0) {
+		return sgpu_fail_errno(error, "cannot make a region in '%s'", region->path);
+	}
+	return SGPU_OK;
+}
+
+/* Room on the file system and in the machine: later it would be a fault or a kill. */
+static int check_room(const char *path, uint64_t size, struct sgpu_error *error)
+{
+	const char *kind;
+	bool in_memory;
+	uint64_t room, memory;
+	int code = sgpu_stage_file_system(path, &kind, &in_memory, &room, error);
+
+	if (code < 0) {
+		return code;
+	}
+	if (size > room) {
+		sgpu_fail(error, SGPU_ESYSTEM, "a region of %llu bytes does not fit in '%s': %llu are left",
+			  (unsigned long long)size, path, (unsigned long long)room);
+		sgpu_hint(error, "release regions (sgpu-stage list), or enlarge that file system");
+		return SGPU_ESYSTEM;
+	}
+	sgpu_host_memory(NULL, &memory);
+	if (in_memory && size > memory) {
+		return sgpu_fail(error, SGPU_ENOMEM, "a region of %llu bytes does not fit in memory: %llu are left",
+				 (unsigned long long)size, (unsigned long long)memory);
+	}
+	return SGPU_OK;
+}
+
+/* Gives the file its size and maps it, header and payload. */
+static int map(struct sgpu_region *region, uint64_t page_size, struct sgpu_error *error)
+{
+	uint64_t file_size;
+	void *memory;
+
+	if (!sgpu_region_file_size(region->size, page_size, &file_size) || file_size > INT64_MAX) {
+		return sgpu_fail(error, SGPU_ENOMEM, "a region of %llu bytes is too large",
+				 (unsigned long long)region->size);
+	}
+	if (ftruncate(region->fd, (off_t)file_size) != 0) {
+		return sgpu_fail_errno(error, "cannot size a region in '%s'", region->path);
+	}
+	memory = mmap(NULL, file_size, PROT_READ | PROT_WRITE, MAP_SHARED, region->fd, 0);
+	if (memory == MAP_FAILED) {
+		return sgpu_fail_errno(error, "cannot map a region of %llu bytes", (unsigned long long)region->size);
+	}
+	region->data = (uint8_t *)memory + SGPU_REGION_HEADER;
+	(void)madvise(memory, file_size, MADV_DONTDUMP);
+	return SGPU_OK;
+}
+
+static uint64_t map_size(const struct sgpu_region *region)
+{
+	struct stat status;
+
+	return fstat(region->fd, &status) == 0 ? (uint64_t)status.st_size : 0;
+}
+
+static void *map_base(const struct sgpu_region *region)
+{
+	return region->data - SGPU_REGION_HEADER;
+}
+
+static void unmap(struct sgpu_region *region)
+{
+	if (region->data) {
+		munmap(map_base(region), map_size(region));
+		region->data = NULL;
+	}
+}
+
+/* Drops what one attempt at a place has made; `unnamed`: not published, so that a temporary name goes too. */
+static void abandon(struct sgpu_region *region, bool unnamed)
+{
+	struct stat status;
+	char name[SGPU_REGION_ID_TEXT + 5];
+	int folder;
+
+	if (unnamed && region->fd >= 0 && fstat(region->fd, &status) == 0 && status.st_nlink > 0) {
+		temporary_name(region->id, name);
+		folder = open(region->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if (folder >= 0) {
+			(void)unlinkat(folder, name, 0);
+			close(folder);
+		}
+	}
+	unmap(region);
+	if (region->fd >= 0) {
+		close(region->fd);
+		region->fd = -1;
+	}
+	free(region->path);
+	region->path = NULL;
+}
+
+static int create_in(const char *path, uint64_t page_size, struct sgpu_region *region, struct sgpu_error *error)
+{
+	int folder, code;
+
+	region->path = strdup(path);
+	if (!region->path) {
+		return sgpu_fail_nomem(error);
+	}
+	code = sgpu_stage_open_folder(path, true, &folder, error);
+	if (code == SGPU_OK) {
+		code = open_unnamed(folder, region, error);
+		close(folder);
+	}
+	if (code == SGPU_OK) {
+		code = map(region, page_size, error);
+	}
+	if (code < 0) {
+		abandon(region, true);
+	}
+	return code;
+}
+
+/* In the first hugetlbfs that has room; not having one is no fault. */
+static bool create_huge(struct sgpu_region *region)
+{
+	struct sgpu_huge_mount *mounts = NULL;
+	uint64_t file_size;
+	char *path;
+	int count = 0, i;
+
+	if (sgpu_huge_mounts(&mounts, &count, NULL) < 0) {
+		return false;
+	}
+	for (i = 0; i < count && region->fd < 0; i++) {
+		if (!mounts[i].writable || mounts[i].page_size != HUGE_PAGE || region->size < HUGE_PAGE ||
+		    !sgpu_region_file_size(region->size, mounts[i].page_size, &file_size) ||
+		    file_size / mounts[i].page_size > mounts[i].free) {
+			continue;
+		}
+		path = sgpu_stage_huge_folder(mounts[i].path);
+		if (path && create_in(path, mounts[i].page_size, region, NULL) == SGPU_OK) {
+			region->pages = SGPU_PAGES_HUGE;
+		}
+		free(path);
+	}
+	sgpu_huge_mounts_free(&mounts, count);
+	return region->fd >= 0;
+}
+
+static int create_plain(struct sgpu_region *region, bool no_huge, struct sgpu_error *error)
+{
+	char *path = NULL, setting[32];
+	uint64_t file_size;
+	int code = sgpu_stage_folder(&path, error);
+
+	if (code == SGPU_OK && !sgpu_region_file_size(region->size, PAGE, &file_size)) {
+		code = sgpu_fail(error, SGPU_ENOMEM, "a region of %llu bytes is too large",
+				 (unsigned long long)region->size);
+	}
+	if (code == SGPU_OK) {
+		code = check_room(path, file_size, error);
+	}
+	if (code == SGPU_OK) {
+		code = create_in(path, PAGE, region, error);
+	}
+	free(path);
+	if (code == SGPU_OK && !no_huge && sgpu_shmem_huge(setting) &&
+	    madvise(map_base(region), map_size(region), MADV_HUGEPAGE) == 0) {
+		region->pages = SGPU_PAGES_TRANSPARENT;
+	}
+	return code;
+}
+
+static int fill_in(uint64_t size, const struct sgpu_region_options *options, struct sgpu_region *region,
+		   struct sgpu_error *error)
+{
+	uint8_t random[SGPU_REGION_ID_TEXT / 2];
+	uint64_t life = options->lifetime_ns / 1000000000 + (options->lifetime_ns % 1000000000 != 0);
+	int code = sgpu_random(random, sizeof(random), error);
+
+	memset(region, 0, sizeof(*region));
+	region->fd = -1;
+	if (code < 0) {
+		return code;
+	}
+	if (life > SGPU_REGION_LIFE_MAX) {
+		return sgpu_fail(error, SGPU_EUSAGE, "a region lives at most 10 years");
+	}
+	sgpu_hex_encode(random, sizeof(random), region->id);
+	region->size = size;
+	region->owner = geteuid();
+	region->maker = getpid();
+	region->created = time(NULL);
+	region->expires = region->created + (int64_t)(life ? life : STANDARD_LIFE);
+	region->numa_node = -1;
+	region->keep = options->keep;
+	return SGPU_OK;
+}
+
+int sgpu_region_create(uint64_t size, const struct sgpu_region_options *options, struct sgpu_region *region,
+		       struct sgpu_error *error)
+{
+	static const struct sgpu_region_options standard = { .numa_node = -1 };
+	int code;
+
+	options = options ? options : &standard;
+	code = fill_in(size, options, region, error);
+	if (code < 0) {
+		return code;
+	}
+	if (options->no_huge || options->written || !create_huge(region)) {
+		code = create_plain(region, options->no_huge, error);
+	}
+	if (code == SGPU_OK && options->numa_node >= 0) {
+		code = sgpu_numa_bind(map_base(region), map_size(region), options->numa_node, error);
+		region->numa_node = options->numa_node;
+	}
+	if (code < 0) {
+		abandon(region, true);
+		return code;
+	}
+	/* Pages are locked as they come; beyond the limit a region is as good, but may be swapped out. */
+	region->locked = mlock2(map_base(region), map_size(region), MLOCK_ONFAULT) == 0;
+	return SGPU_OK;
+}
+
+/* For a kernel without MADV_POPULATE_WRITE. */
+static int back_old(struct sgpu_region *region, uint64_t begin, uint64_t end)
+{
+	int failure = posix_fallocate(region->fd, (off_t)begin, (off_t)(end - begin));
+
+	errno = failure;
+	return failure ? -1 : 0;
+}
+
+/* Backs bytes [begin, end) of the file, widened to whole pages. */
+static int back(struct sgpu_region *region, uint64_t begin, uint64_t end, struct sgpu_error *error)
+{
+	uint64_t unit = region->pages == SGPU_PAGES_NORMAL ? PAGE : HUGE_PAGE, all = map_size(region);
+
+	begin = begin / unit * unit;
+	end = (end + unit - 1) / unit * unit;
+	end = end < all ? end : all;
+	if (madvise((uint8_t *)map_base(region) + begin, end - begin, MADV_POPULATE_WRITE) == 0 ||
+	    (errno == EINVAL && back_old(region, begin, end) == 0)) {
+		return SGPU_OK;
+	}
+	if (errno == ENOMEM) {
+		return sgpu_fail(error, SGPU_ENOMEM, "out of memory for a region of %llu bytes",
+				 (unsigned long long)region->size);
+	}
+	/* The kernel says EFAULT for a file system that is full. */
+	return sgpu_fail(error, SGPU_ESYSTEM, "no space left for a region of %llu bytes in '%s'",
+			 (unsigned long long)region->size, region->path);
+}
+
+int sgpu_region_back(struct sgpu_region *region, uint64_t offset, uint64_t size, struct sgpu_error *error)
+{
+	if (!region->data || offset > region->size || size > region->size - offset) {
+		return sgpu_fail(error, SGPU_EUSAGE, "bytes beyond a region were to be written");
+	}
+	return size == 0 ? SGPU_OK
+			 : back(region, SGPU_REGION_HEADER + offset, SGPU_REGION_HEADER + offset + size, error);
+}
+
+static int give_name(struct sgpu_region *region, struct sgpu_error *error)
+{
+	char self[64], name[SGPU_REGION_ID_TEXT + 5];
+	struct stat status;
+	int folder, result, code = sgpu_stage_open_folder(region->path, false, &folder, error);
+
+	if (code < 0) {
+		return code;
+	}
+	if (fstat(region->fd, &status) == 0 && status.st_nlink > 0) {
+		temporary_name(region->id, name);
+		result = renameat(folder, name, folder, region->id);
+	} else {
+		snprintf(self, sizeof(self), "/proc/self/fd/%d", region->fd);
+		result = linkat(AT_FDCWD, self, folder, region->id, AT_SYMLINK_FOLLOW);
+	}
+	if (result != 0) {
+		code = sgpu_fail_errno(error, "cannot name region '%s'", region->id);
+	}
+	close(folder);
+	return code;
+}
+
+int sgpu_region_publish(struct sgpu_region *region, struct sgpu_error *error)
+{
+	char page[SGPU_REGION_HEADER];
+	int code;
+
+	if (!region->data) {
+		return sgpu_fail(error, SGPU_EUSAGE, "region '%s' is published", region->id);
+	}
+	/* Files of an ordinary tmpfs refuse seals; whoever reads relies on positioned reads, not on this. */
+	region->sealed = fcntl(region->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0;
+	code = back(region, 0, SGPU_REGION_HEADER, error);
+	if (code == SGPU_OK) {
+		code = sgpu_region_encode(region, page, error);
+	}
+	if (code < 0) {
+		return code;
+	}
+	memcpy(map_base(region), page, sizeof(page));
+	code = give_name(region, error);
+	if (code == SGPU_OK) {
+		unmap(region);
+		(void)flock(region->fd, LOCK_SH | LOCK_NB);
+	}
+	return code;
+}
+
+void sgpu_region_close(struct sgpu_region *region)
+{
+	abandon(region, region->data != NULL);
+}

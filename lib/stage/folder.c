@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The folders that regions live in. Each must be ours alone: whoever could write there could put a region of his own
+ * under a name that a runner trusts.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statfs.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <linux/magic.h>
+
+#include <sgpu/base.h>
+
+#include <stage/region.h>
+
+static bool is_own_folder(const char *path)
+{
+	struct stat status;
+
+	return stat(path, &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == geteuid();
+}
+
+/* The rule of stage.h; from malloc. */
+static char *choose_folder(void)
+{
+	const char *runtime = getenv("XDG_RUNTIME_DIR");
+	char *path = NULL, user[64];
+	int length;
+
+	snprintf(user, sizeof(user), "/run/user/%lu", (unsigned long)geteuid());
+	if (runtime && runtime[0] == '/') {
+		length = asprintf(&path, "%s/sgpu", runtime);
+	} else if (is_own_folder(user)) {
+		length = asprintf(&path, "%s/sgpu", user);
+	} else {
+		length = asprintf(&path, "/dev/shm/sgpu-%lu", (unsigned long)geteuid());
+	}
+	return length < 0 ? NULL : path;
+}
+
+static int check_folder(int folder, const char *path, struct sgpu_error *error)
+{
+	struct stat status;
+
+	if (fstat(folder, &status) != 0) {
+		return sgpu_fail_errno(error, "cannot inspect folder '%s'", path);
+	}
+	if (status.st_uid != geteuid()) {
+		return sgpu_fail(error, SGPU_EPOLICY, "folder '%s' belongs to another user", path);
+	}
+	if ((status.st_mode & 0077) != 0) {
+		sgpu_fail(error, SGPU_EPOLICY, "folder '%s' has mode %04o, others could use it", path,
+			  (unsigned)status.st_mode & 07777);
+		sgpu_hint(error, "chmod 0700 '%s'", path);
+		return SGPU_EPOLICY;
+	}
+	return SGPU_OK;
+}
+
+int sgpu_stage_open_folder(const char *path, bool make, int *folder, struct sgpu_error *error)
+{
+	int code;
+
+	*folder = -1;
+	if (make && mkdir(path, 0700) != 0 && errno != EEXIST) {
+		sgpu_fail_errno(error, "cannot make folder '%s'", path);
+		sgpu_hint(error, "set XDG_RUNTIME_DIR to a folder of yours");
+		return SGPU_ESYSTEM;
+	}
+	*folder = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (*folder < 0 && (errno == ELOOP || errno == ENOTDIR)) {
+		return sgpu_fail(error, SGPU_EPOLICY, "'%s' is a link or no folder", path);
+	}
+	if (*folder < 0) {
+		return sgpu_fail_errno(error, "cannot open folder '%s'", path);
+	}
+	code = check_folder(*folder, path, error);
+	if (code < 0) {
+		close(*folder);
+		*folder = -1;
+	}
+	return code;
+}
+
+int sgpu_stage_folder(char **path, struct sgpu_error *error)
+{
+	int folder = -1, code;
+
+	*path = choose_folder();
+	if (!*path) {
+		return sgpu_fail_nomem(error);
+	}
+	code = sgpu_stage_open_folder(*path, true, &folder, error);
+	if (code < 0) {
+		free(*path);
+		*path = NULL;
+		return code;
+	}
+	close(folder);
+	return SGPU_OK;
+}
+
+char *sgpu_stage_huge_folder(const char *mount)
+{
+	char *path = NULL;
+
+	return asprintf(&path, "%s/sgpu-%lu", mount, (unsigned long)geteuid()) < 0 ? NULL : path;
+}
+
+void sgpu_stage_folders_free(char ***folders)
+{
+	size_t i;
+
+	for (i = 0; *folders && (*folders)[i]; i++) {
+		free((*folders)[i]);
+	}
+	free(*folders);
+	*folders = NULL;
+}
+
+int sgpu_stage_folders(char ***folders, struct sgpu_error *error)
+{
+	struct sgpu_huge_mount *mounts = NULL;
+	int count = 0, code, i, used = 0;
+
+	*folders = NULL;
+	code = sgpu_huge_mounts(&mounts, &count, error);
+	if (code < 0) {
+		return code;
+	}
+	*folders = calloc((size_t)count + 2, sizeof(char *));
+	code = *folders ? sgpu_stage_folder(&(*folders)[used], error) : sgpu_fail_nomem(error);
+	for (i = 0; code == SGPU_OK && i < count; i++) {
+		(*folders)[++used] = sgpu_stage_huge_folder(mounts[i].path);
+		if (!(*folders)[used]) {
+			code = sgpu_fail_nomem(error);
+		}
+	}
+	sgpu_huge_mounts_free(&mounts, count);
+	if (code < 0) {
+		sgpu_stage_folders_free(folders);
+	}
+	return code;
+}
+
+int sgpu_stage_file_system(const char *folder, const char **name, bool *in_memory, uint64_t *available,
+			   struct sgpu_error *error)
+{
+	static const struct {
+		unsigned long magic;
+		const char *name;
+		bool in_memory;
+	} kinds[] = {
+		{ TMPFS_MAGIC, "tmpfs", true }, { RAMFS_MAGIC, "ramfs", true }, { HUGETLBFS_MAGIC, "hugetlbfs", true },
+		{ EXT4_SUPER_MAGIC, "ext4", false }, { XFS_SUPER_MAGIC, "xfs", false },
+		{ BTRFS_SUPER_MAGIC, "btrfs", false }, { OVERLAYFS_SUPER_MAGIC, "overlay", false },
+		{ NFS_SUPER_MAGIC, "nfs", false },
+	};
+	struct statfs status;
+	size_t i;
+
+	if (statfs(folder, &status) != 0) {
+		return sgpu_fail_errno(error, "cannot inspect the file system of '%s'", folder);
+	}
+	*name = "unknown";
+	*in_memory = false;
+	*available = (uint64_t)status.f_bavail * (uint64_t)status.f_bsize;
+	for (i = 0; i < SGPU_ARRAY_LENGTH(kinds); i++) {
+		if ((unsigned long)status.f_type == kinds[i].magic) {
+			*name = kinds[i].name;
+			*in_memory = kinds[i].in_memory;
+		}
+	}
+	return SGPU_OK;
+}

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Opening a region by its id. Everything that was true when it was made is looked at again, on the descriptor that
+ * is then used: whatever the name may have become in between does not matter.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+#include <sgpu/io.h>
+
+#include <stage/region.h>
+
+/* Refuses a region, naming it: the reason is a printf format. */
+#define REFUSE(id, ...) refuse(error, id, __VA_ARGS__)
+
+static int SGPU_PRINTF(3, 4) refuse(struct sgpu_error *error, const char *id, const char *format, ...)
+{
+	char reason[160];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(reason, sizeof(reason), format, arguments);
+	va_end(arguments);
+	return sgpu_fail(error, SGPU_EPOLICY, "region '%s' is refused: %s", id, reason);
+}
+
+static int check_file(const char *id, const struct stat *status, struct sgpu_error *error)
+{
+	if (!S_ISREG(status->st_mode)) {
+		return REFUSE(id, "it is no regular file");
+	}
+	if (status->st_uid != geteuid()) {
+		return REFUSE(id, "it belongs to another user");
+	}
+	if ((status->st_mode & 07777) != 0600) {
+		return REFUSE(id, "its mode is %04o, not 0600", (unsigned)status->st_mode & 07777);
+	}
+	if (status->st_nlink == 0) {
+		return sgpu_fail(error, SGPU_ESYSTEM, "region '%s' has been taken or released", id);
+	}
+	if (status->st_nlink != 1) {
+		return REFUSE(id, "it has another name");
+	}
+	return SGPU_OK;
+}
+
+static int check_metadata(const char *id, const struct stat *status, const struct sgpu_region *region,
+			  bool expired_too, struct sgpu_error *error)
+{
+	uint64_t page = region->pages == SGPU_PAGES_HUGE ? (uint64_t)status->st_blksize : 4096, file_size;
+
+	if (strcmp(region->id, id) != 0) {
+		return REFUSE(id, "it was made as '%s'", region->id);
+	}
+	if (region->owner != status->st_uid) {
+		return REFUSE(id, "its metadata name another owner");
+	}
+	if (!sgpu_region_file_size(region->size, page, &file_size) || file_size != (uint64_t)status->st_size) {
+		return REFUSE(id, "its file has %lld bytes, not what its metadata say", (long long)status->st_size);
+	}
+	if (region->expired && !expired_too) {
+		return REFUSE(id, "it has expired");
+	}
+	return SGPU_OK;
+}
+
+static int validate(const char *id, bool expired_too, int fd, struct sgpu_region *region, struct sgpu_error *error)
+{
+	char page[SGPU_REGION_HEADER];
+	struct sgpu_error reason;
+	struct stat status;
+	size_t got = 0;
+	int code;
+
+	if (fstat(fd, &status) != 0) {
+		return sgpu_fail_errno(error, "cannot inspect region '%s'", id);
+	}
+	code = check_file(id, &status, error);
+	if (code < 0) {
+		return code;
+	}
+	/* Readers share the lock; who holds it alone is wiping. */
+	if (flock(fd, LOCK_SH | LOCK_NB) != 0) {
+		return sgpu_fail(error, SGPU_ESYSTEM, "region '%s' is being released", id);
+	}
+	code = sgpu_pread(fd, id, page, sizeof(page), 0, &got, error);
+	if (code < 0) {
+		return code;
+	}
+	if (got != sizeof(page)) {
+		return REFUSE(id, "it has no metadata");
+	}
+	if (sgpu_region_decode(page, region, &reason) < 0) {
+		return REFUSE(id, "%s", reason.text);
+	}
+	region->expired = time(NULL) >= region->expires;
+	return check_metadata(id, &status, region, expired_too, error);
+}
+
+int sgpu_region_open_in(int folder, const char *id, bool writable, bool expired_too, struct sgpu_region *region,
+			bool *found, struct sgpu_error *error)
+{
+	int fd, code;
+
+	memset(region, 0, sizeof(*region));
+	region->fd = -1;
+	/* Not blocking: a pipe under that name must not hold us. */
+	fd = openat(folder, id, (writable ? O_RDWR : O_RDONLY) | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+	*found = fd >= 0 || errno != ENOENT;
+	if (fd < 0 && errno == ELOOP) {
+		return REFUSE(id, "it is a symbolic link");
+	}
+	if (fd < 0 && *found) {
+		return sgpu_fail_errno(error, "cannot open region '%s'", id);
+	}
+	if (fd < 0) {
+		sgpu_fail(error, SGPU_ESYSTEM, "there is no region '%s'", id);
+		sgpu_hint(error, "it was taken by a runner, released, has expired, or belongs to another user");
+		return SGPU_ESYSTEM;
+	}
+	code = validate(id, expired_too, fd, region, error);
+	if (code < 0) {
+		close(fd);
+		region->fd = -1;
+		return code;
+	}
+	region->fd = fd;
+	region->usable = !region->expired;
+	return SGPU_OK;
+}
+
+static int check_id(const char *id, struct sgpu_error *error)
+{
+	if (!sgpu_region_id_valid(id)) {
+		return sgpu_fail(error, SGPU_EINVALID, "'%.64s' is no region: an id is %d lower-case hexadecimal digits",
+				 id, SGPU_REGION_ID_TEXT);
+	}
+	return SGPU_OK;
+}
+
+/* Opens in whichever folder has it; *folder is open on success. */
+static int find(const char *id, bool writable, struct sgpu_region *region, int *folder, struct sgpu_error *error)
+{
+	char **folders = NULL;
+	bool found = false;
+	int code, i;
+
+	*folder = -1;
+	memset(region, 0, sizeof(*region));
+	region->fd = -1;
+	code = check_id(id, error);
+	if (code == SGPU_OK) {
+		code = sgpu_stage_folders(&folders, error);
+	}
+	if (code < 0) {
+		return code;
+	}
+	for (i = 0; folders[i] && !found; i++) {
+		if (*folder >= 0) {
+			close(*folder);
+			*folder = -1;
+		}
+		/* A huge-page folder that is not there or not ours has none of our regions. */
+		if (sgpu_stage_open_folder(folders[i], false, folder, NULL) == SGPU_OK) {
+			code = sgpu_region_open_in(*folder, id, writable, false, region, &found, error);
+		}
+	}
+	sgpu_stage_folders_free(&folders);
+	if (code < 0 && *folder >= 0) {
+		close(*folder);
+		*folder = -1;
+	}
+	return code;
+}
+
+int sgpu_region_open(const char *id, bool writable, struct sgpu_region *region, struct sgpu_error *error)
+{
+	int folder, code = find(id, writable, region, &folder, error);
+
+	if (folder >= 0) {
+		close(folder);
+	}
+	return code;
+}
+
+int sgpu_region_take(const char *id, bool writable, struct sgpu_region *region, struct sgpu_error *error)
+{
+	int folder, code = find(id, writable, region, &folder, error);
+
+	/* Of two that come at once, the one whose unlink succeeds has it. */
+	if (code == SGPU_OK && !region->keep && unlinkat(folder, id, 0) != 0) {
+		code = errno == ENOENT ? sgpu_fail(error, SGPU_ESYSTEM, "region '%s' was taken by another runner", id)
+				       : sgpu_fail_errno(error, "cannot take region '%s'", id);
+		sgpu_region_close(region);
+	}
+	if (folder >= 0) {
+		close(folder);
+	}
+	return code;
+}

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Huge pages and the lock limit: what the kernel says there is.
+ */
+#include <inttypes.h>
+#include <mntent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include <stage/region.h>
+
+/* Whether regions of ours could be made there: in our folder, or by making it. */
+static bool can_write(const char *mount)
+{
+	char *folder = sgpu_stage_huge_folder(mount);
+	bool can = folder && (access(folder, W_OK | X_OK) == 0 || access(mount, W_OK | X_OK) == 0);
+
+	free(folder);
+	return can;
+}
+
+static uint64_t pool_number(uint64_t page_size, const char *file)
+{
+	char path[128];
+	uint64_t value = 0;
+	FILE *stream;
+
+	snprintf(path, sizeof(path), "/sys/kernel/mm/hugepages/hugepages-%" PRIu64 "kB/%s", page_size / 1024, file);
+	stream = fopen(path, "re");
+	if (stream) {
+		if (fscanf(stream, "%" SCNu64, &value) != 1) {
+			value = 0;
+		}
+		fclose(stream);
+	}
+	return value;
+}
+
+static int describe(const char *path, struct sgpu_huge_mount *mount, struct sgpu_error *error)
+{
+	struct statfs status;
+	uint64_t reserved;
+
+	memset(mount, 0, sizeof(*mount));
+	if (statfs(path, &status) != 0) {
+		return SGPU_OK;
+	}
+	mount->path = strdup(path);
+	if (!mount->path) {
+		return sgpu_fail_nomem(error);
+	}
+	mount->page_size = (uint64_t)status.f_bsize;
+	mount->total = pool_number(mount->page_size, "nr_hugepages");
+	mount->free = pool_number(mount->page_size, "free_hugepages");
+	reserved = pool_number(mount->page_size, "resv_hugepages");
+	mount->free -= reserved < mount->free ? reserved : mount->free;
+	/* A mount may have a limit of its own; without one the kernel says 0 blocks. */
+	if (status.f_blocks > 0 && (uint64_t)status.f_bavail < mount->free) {
+		mount->free = (uint64_t)status.f_bavail;
+	}
+	mount->writable = can_write(path);
+	return SGPU_OK;
+}
+
+int sgpu_huge_mounts(struct sgpu_huge_mount **mounts, int *count, struct sgpu_error *error)
+{
+	FILE *file = setmntent("/proc/self/mounts", "re");
+	struct sgpu_huge_mount *list = NULL, *larger;
+	struct mntent entry;
+	char text[8192];
+	int used = 0, code = SGPU_OK;
+
+	while (file && code == SGPU_OK && getmntent_r(file, &entry, text, sizeof(text))) {
+		if (strcmp(entry.mnt_type, "hugetlbfs") != 0) {
+			continue;
+		}
+		larger = realloc(list, ((size_t)used + 1) * sizeof(*list));
+		if (!larger) {
+			code = sgpu_fail_nomem(error);
+			break;
+		}
+		list = larger;
+		code = describe(entry.mnt_dir, &list[used], error);
+		if (list[used].path) {
+			used++;
+		}
+	}
+	if (file) {
+		endmntent(file);
+	}
+	if (code < 0) {
+		sgpu_huge_mounts_free(&list, used);
+		used = 0;
+	}
+	*mounts = list;
+	*count = used;
+	return code;
+}
+
+void sgpu_huge_mounts_free(struct sgpu_huge_mount **mounts, int count)
+{
+	int i;
+
+	for (i = 0; *mounts && i < count; i++) {
+		free((*mounts)[i].path);
+	}
+	free(*mounts);
+	*mounts = NULL;
+}
+
+bool sgpu_shmem_huge(char setting[32])
+{
+	FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/shmem_enabled", "re");
+	char line[128], *begin, *end;
+
+	snprintf(setting, 32, "unknown");
+	if (file && fgets(line, sizeof(line), file)) {
+		begin = strchr(line, '[');
+		end = begin ? strchr(begin, ']') : NULL;
+		if (end) {
+			*end = '\0';
+			snprintf(setting, 32, "%.31s", begin + 1);
+		}
+	}
+	if (file) {
+		fclose(file);
+	}
+	return strcmp(setting, "always") == 0 || strcmp(setting, "advise") == 0 ||
+	       strcmp(setting, "within_size") == 0 || strcmp(setting, "force") == 0;
+}
+
+uint64_t sgpu_lock_limit(void)
+{
+	struct rlimit limit;
+	uint64_t effective = 0;
+	FILE *file;
+	char line[128];
+
+	/* CAP_IPC_LOCK, bit 14, lifts the limit. */
+	file = fopen("/proc/self/status", "re");
+	while (file && fgets(line, sizeof(line), file)) {
+		if (sscanf(line, "CapEff: %" SCNx64, &effective) == 1) {
+			break;
+		}
+	}
+	if (file) {
+		fclose(file);
+	}
+	if (effective >> 14 & 1 || getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+		return UINT64_MAX;
+	}
+	return limit.rlim_cur;
+}

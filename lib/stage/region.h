@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Staged regions: what the files of this part share.
+ */
+#ifndef SGPU_STAGE_REGION_H
+#define SGPU_STAGE_REGION_H
+
+#include <sys/stat.h>
+
+#include <sgpu/stage.h>
+
+/* Longest life of a region, seconds. */
+#define SGPU_REGION_LIFE_MAX ((uint64_t)3660 * 86400)
+
+/* ---- metadata.c: the first page of a region's file, one line of canonical JSON, then zeros ---- */
+SGPU_MUST_CHECK int sgpu_region_encode(const struct sgpu_region *region, char page[SGPU_REGION_HEADER],
+				       struct sgpu_error *error);
+/* The inverse, for whatever bytes are there; fills everything but fd, data and path. Errors: SGPU_EPOLICY. */
+SGPU_MUST_CHECK int sgpu_region_decode(const char page[SGPU_REGION_HEADER], struct sgpu_region *region,
+				       struct sgpu_error *error);
+/* 32 lower-case hexadecimal digits. */
+bool sgpu_region_id_valid(const char *id);
+/* Bytes of the file of a region: header and payload in whole pages. False when that is out of range. */
+bool sgpu_region_file_size(uint64_t size, uint64_t page_size, uint64_t *file_size);
+
+/* ---- folder.c ---- */
+/* Opens the folder of the regions, or with `path` any other that has to be ours alone; makes it when absent. */
+SGPU_MUST_CHECK int sgpu_stage_open_folder(const char *path, bool make, int *folder, struct sgpu_error *error);
+/* "MOUNT/sgpu-UID", from malloc, or NULL. */
+char *sgpu_stage_huge_folder(const char *mount);
+/* All folders in which regions may be: the first is the main one. NULL-terminated, from malloc. */
+SGPU_MUST_CHECK int sgpu_stage_folders(char ***folders, struct sgpu_error *error);
+void sgpu_stage_folders_free(char ***folders);
+
+/* ---- open.c ---- */
+/* Opens `id` in an open folder and validates everything; with expired_too expiry is no fault. *found tells whether
+ * there was such a file at all. */
+SGPU_MUST_CHECK int sgpu_region_open_in(int folder, const char *id, bool writable, bool expired_too,
+					struct sgpu_region *region, bool *found, struct sgpu_error *error);
+
+/* ---- numa.c ---- */
+/* Binds a mapping to a node before it is touched. Errors: SGPU_EUNAVAILABLE, SGPU_EUSAGE (no such node). */
+SGPU_MUST_CHECK int sgpu_numa_bind(void *data, uint64_t size, int node, struct sgpu_error *error);
+
+#endif

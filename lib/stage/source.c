@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Where a payload is fetched from: a file, or a slice of a region whose lease and bounds are checked.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+
+#include <stage/region.h>
+
+/* A region that is held; the descriptor for writing only when it was asked for. */
+struct lease {
+	struct sgpu_region region;
+	int write_fd;
+	struct lease *next;
+};
+
+struct sgpu_leases {
+	pthread_mutex_t lock;
+	struct lease *list;
+};
+
+static int open_file(const struct sgpu_location *location, uint64_t size, struct sgpu_source *source,
+		     struct sgpu_error *error)
+{
+	struct stat status;
+	uint64_t end;
+	int code = SGPU_OK;
+
+	source->fd = open(location->file, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	if (source->fd < 0) {
+		return sgpu_fail_errno(error, "cannot open '%s'", location->file);
+	}
+	source->owned = true;
+	snprintf(source->name, sizeof(source->name), "%s", location->file);
+	if (fstat(source->fd, &status) != 0) {
+		code = sgpu_fail_errno(error, "cannot inspect '%s'", location->file);
+	} else if (!S_ISREG(status.st_mode)) {
+		code = sgpu_fail(error, SGPU_EINVALID, "'%s' is no regular file", location->file);
+	} else if (!sgpu_add_u64(location->offset, size, &end) || end > (uint64_t)status.st_size) {
+		code = sgpu_fail(error, SGPU_EINVALID, "'%s' has %lld bytes, and %llu from byte %llu are needed",
+				 location->file, (long long)status.st_size, (unsigned long long)size,
+				 (unsigned long long)location->offset);
+	}
+	if (code < 0) {
+		close(source->fd);
+		source->fd = -1;
+		source->owned = false;
+		return code;
+	}
+	source->offset = location->offset;
+	source->size = size;
+	return SGPU_OK;
+}
+
+static int check_bounds(const struct sgpu_region *region, const struct sgpu_location *location, uint64_t size,
+			struct sgpu_error *error)
+{
+	uint64_t end;
+
+	if (!sgpu_add_u64(location->offset, size, &end) || end > region->size) {
+		return sgpu_fail(error, SGPU_EPOLICY, "%llu bytes at %llu are not in region '%s', which has %llu",
+				 (unsigned long long)size, (unsigned long long)location->offset, region->id,
+				 (unsigned long long)region->size);
+	}
+	return SGPU_OK;
+}
+
+static void fill_in(struct sgpu_source *source, const struct sgpu_region *region, int fd,
+		    const struct sgpu_location *location, uint64_t size)
+{
+	source->fd = fd;
+	source->offset = SGPU_REGION_HEADER + location->offset;
+	source->size = size;
+	snprintf(source->name, sizeof(source->name), "region %s", region->id);
+}
+
+static void clear(struct sgpu_source *source)
+{
+	memset(source, 0, sizeof(*source));
+	source->fd = -1;
+}
+
+int sgpu_source_open(const struct sgpu_location *location, uint64_t size, bool take, struct sgpu_source *source,
+		     struct sgpu_error *error)
+{
+	struct sgpu_region region;
+	int code;
+
+	clear(source);
+	if (location->kind == SGPU_LOCATION_FILE) {
+		return open_file(location, size, source, error);
+	}
+	if (location->kind != SGPU_LOCATION_REGION) {
+		return sgpu_fail(error, SGPU_EUSAGE, "a payload that is neither in a file nor in a region was to be opened");
+	}
+	code = take ? sgpu_region_take(location->region, false, &region, error)
+		    : sgpu_region_open(location->region, false, &region, error);
+	if (code < 0) {
+		return code;
+	}
+	code = check_bounds(&region, location, size, error);
+	if (code < 0) {
+		sgpu_region_close(&region);
+		return code;
+	}
+	fill_in(source, &region, region.fd, location, size);
+	source->owned = true;
+	return SGPU_OK;
+}
+
+void sgpu_source_close(struct sgpu_source *source)
+{
+	if (source->owned && source->fd >= 0) {
+		close(source->fd);
+	}
+	clear(source);
+}
+
+int sgpu_leases_create(struct sgpu_leases **leases, struct sgpu_error *error)
+{
+	struct sgpu_leases *new = calloc(1, sizeof(*new));
+
+	*leases = NULL;
+	if (!new || pthread_mutex_init(&new->lock, NULL) != 0) {
+		free(new);
+		return sgpu_fail_nomem(error);
+	}
+	*leases = new;
+	return SGPU_OK;
+}
+
+void sgpu_leases_free(struct sgpu_leases **leases)
+{
+	struct lease *lease;
+
+	if (!leases || !*leases) {
+		return;
+	}
+	while ((lease = (*leases)->list)) {
+		(*leases)->list = lease->next;
+		sgpu_region_close(&lease->region);
+		if (lease->write_fd >= 0) {
+			close(lease->write_fd);
+		}
+		free(lease);
+	}
+	pthread_mutex_destroy(&(*leases)->lock);
+	free(*leases);
+	*leases = NULL;
+}
+
+/* The lease on a region, taken now if need be; the lock is held. */
+static int lease_of(struct sgpu_leases *leases, const char *id, struct lease **found, struct sgpu_error *error)
+{
+	struct lease *lease;
+	int code;
+
+	for (lease = leases->list; lease; lease = lease->next) {
+		if (strcmp(lease->region.id, id) == 0) {
+			*found = lease;
+			return SGPU_OK;
+		}
+	}
+	lease = calloc(1, sizeof(*lease));
+	if (!lease) {
+		return sgpu_fail_nomem(error);
+	}
+	lease->write_fd = -1;
+	code = sgpu_region_take(id, false, &lease->region, error);
+	if (code < 0) {
+		free(lease);
+		return code;
+	}
+	lease->next = leases->list;
+	leases->list = lease;
+	*found = lease;
+	return SGPU_OK;
+}
+
+/* Only a region that is kept can still be read by whoever waits for what is written there. */
+static int open_for_writing(struct lease *lease, struct sgpu_error *error)
+{
+	struct sgpu_region again;
+	int code;
+
+	if (lease->write_fd >= 0) {
+		return SGPU_OK;
+	}
+	if (!lease->region.keep) {
+		return sgpu_fail(error, SGPU_EPOLICY, "region '%s' is not kept, so nothing can be left in it",
+				 lease->region.id);
+	}
+	code = sgpu_region_open(lease->region.id, true, &again, error);
+	if (code < 0) {
+		return code;
+	}
+	lease->write_fd = again.fd;
+	return SGPU_OK;
+}
+
+int sgpu_leases_source(struct sgpu_leases *leases, const struct sgpu_location *location, uint64_t size, bool writable,
+		       struct sgpu_source *source, struct sgpu_error *error)
+{
+	struct lease *lease = NULL;
+	int code;
+
+	clear(source);
+	if (location->kind != SGPU_LOCATION_REGION) {
+		return writable ? sgpu_fail(error, SGPU_EUSAGE, "an output can only be left in a region")
+				: sgpu_source_open(location, size, true, source, error);
+	}
+	pthread_mutex_lock(&leases->lock);
+	code = lease_of(leases, location->region, &lease, error);
+	if (code == SGPU_OK) {
+		code = check_bounds(&lease->region, location, size, error);
+	}
+	if (code == SGPU_OK && writable) {
+		code = open_for_writing(lease, error);
+	}
+	if (code == SGPU_OK) {
+		fill_in(source, &lease->region, writable ? lease->write_fd : lease->region.fd, location, size);
+	}
+	pthread_mutex_unlock(&leases->lock);
+	return code;
+}
