@@ -4,6 +4,7 @@
  */
 #include <float.h>
 #include <math.h>
+#include <string.h>
 
 #include "ops/ops_private.h"
 
@@ -166,18 +167,21 @@ static void list_body(void *argument, uint64_t begin, uint64_t end)
 	const struct job *job = argument;
 	int32_t *out = (int32_t *)job->call->data[OUTPUT] + job->counts[begin / GRAIN];
 	uint8_t flags[BLOCK];
+	int32_t list[BLOCK];
 
 	for (uint64_t at = begin; at < end; at += BLOCK) {
-		uint64_t size = end - at < BLOCK ? end - at : BLOCK;
+		uint64_t size = end - at < BLOCK ? end - at : BLOCK, found = 0;
 
 		mask(job, at, size, flags);
-		for (uint64_t i = 0; i < size; i++) {
-			if (flags[i]) {
-				*out++ = (int32_t)(at + i);
-			}
+		for (uint64_t i = 0; i < size; i++) { /* without a branch, which noise would make costly */
+			list[found] = (int32_t)(at + i);
+			found += flags[i];
 		}
+		memcpy(out, list, found * sizeof(*out));
+		out += found;
 	}
 	sgpu_wipe(flags, sizeof(flags));
+	sgpu_wipe(list, sizeof(list));
 }
 
 /* Counts a piece at a time, then gives each piece its place, then writes. */
