@@ -66,7 +66,7 @@ static void print_segment(const struct inspected *inspected, const struct sgpu_b
 	if (!response && !s->input) {
 		state = "-";
 	}
-	printf("%-*s  %-12s  %-4s  %-9s  %15llu  ", width, s->id, m ? sgpu_direction_name(m->direction) : "-",
+	printf("%-*s  %-12s  %-5s  %-9s  %15llu  ", width, s->id, m ? sgpu_direction_name(m->direction) : "-",
 	       m ? sgpu_sensitivity_name(m->sensitivity) : "-", state,
 	       (unsigned long long)(response ? s->actual_size : s->size));
 	if (s->status != SGPU_OK && s->error_text) {
@@ -117,7 +117,7 @@ static void print_archive(const struct inspected *inspected)
 		const int length = (int)strlen(batch->segments[i].id);
 		width = length > width ? length : width;
 	}
-	printf("\n%-*s  %-12s  %-4s  %-9s  %15s  %s\n", width, "segment", "direction", "", "state", "bytes", "location");
+	printf("\n%-*s  %-12s  %-5s  %-9s  %15s  %s\n", width, "segment", "direction", "level", "state", "bytes", "location");
 	for (int i = 0; i < batch->segment_count; i++) {
 		print_segment(inspected, &batch->segments[i], width);
 	}

@@ -1,0 +1,405 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Batches and responses that somebody has changed on the way. Each change must be refused, with status 1 (malformed)
+# or 4 (does not verify), and no output may appear.
+
+load helpers
+
+setup() {
+	cd "$BATS_TEST_TMPDIR" || return 1
+	make_keys
+	small_job 5000
+	sgpu-manifest pack job.json >packed
+	sgpu-seal seal -k owner.jwk -r runner.pub.jwk packed >batch
+	sgpu-run -k runner.jwk batch >response
+}
+
+# unpack FILE DIR
+unpack() {
+	mkdir "$2" && tar -xf "$1" -C "$2"
+}
+
+# repack DIR FILE MEMBER...: the members in this order, as another tar would write them.
+repack() {
+	local dir=$1 file=$2
+	shift 2
+	tar --format=ustar --owner=0 --group=0 --mode=0644 --mtime=@0 -C "$dir" -cf "$file" "$@"
+}
+
+# refused_response FILE: by every verb that reads one, leaving nothing.
+refused_response() {
+	local status=0
+	sgpu-seal open -q -k owner.jwk -C out "$1" 2>message || status=$?
+	if [ "$status" -ne 1 ] && [ "$status" -ne 4 ]; then
+		echo "open of '$1': status $status instead of 1 or 4: $(cat message)" >&2
+		return 1
+	fi
+	assert_no_file out
+	status=0
+	sgpu-seal open -q -k owner.jwk -C out <"$1" 2>message || status=$?
+	if [ "$status" -ne 1 ] && [ "$status" -ne 4 ]; then
+		echo "open of '$1' by redirection: status $status" >&2
+		return 1
+	fi
+	assert_no_file out
+	status=0
+	# shellcheck disable=SC2002 # a pipe is the point
+	cat "$1" | sgpu-seal open -q -k owner.jwk --only result -o one 2>message || status=$?
+	if [ "$status" -ne 1 ] && [ "$status" -ne 4 ]; then
+		echo "open of '$1' through a pipe: status $status" >&2
+		return 1
+	fi
+	assert_no_file one
+}
+
+# refused_batch FILE: by the runner; a payload that does not verify may also fail its segment, and what depends on it.
+refused_batch() {
+	local status=0
+	rm -f out.response
+	sgpu-run -q -k runner.jwk -o out.response "$1" 2>message || status=$?
+	case $status in
+	1 | 4)
+		assert_no_file out.response
+		;;
+	5)
+		status=0
+		sgpu-seal open -q -k owner.jwk --only result -o one out.response 2>message || status=$?
+		if [ "$status" -ne 5 ]; then
+			echo "'$1' ran, and opening its result gave $status" >&2
+			return 1
+		fi
+		assert_no_file one
+		;;
+	*)
+		echo "'$1': status $status: $(cat message)" >&2
+		return 1
+		;;
+	esac
+}
+
+# refused_head FILE: by what checks index, manifest and members without running.
+refused_head() {
+	local status=0
+	sgpu-seal inspect -k owner.jwk "$1" >shown 2>message || status=$?
+	if [ "$status" -ne 1 ] && [ "$status" -ne 4 ]; then
+		echo "inspect of '$1': status $status" >&2
+		return 1
+	fi
+	[ ! -s shown ]
+	status=0
+	sgpu-seal rewrap -k owner.jwk -r runner.pub.jwk -o rewrapped "$1" 2>message || status=$?
+	if [ "$status" -ne 1 ] && [ "$status" -ne 4 ]; then
+		echo "rewrap of '$1': status $status" >&2
+		return 1
+	fi
+	assert_no_file rewrapped
+}
+
+# offset_of FILE MEMBER: where the header of a member stands.
+offset_of() {
+	local block
+	block=$(tar -tRf "$1" | awk -v name="$2" '{ sub(":", "", $2); if ($3 == name) print $2 }')
+	echo $((block * 512))
+}
+
+@test "repacking by another tar changes nothing for the reader" {
+	requires tar
+	unpack response parts
+	repack parts again response.json manifest.json segments/result segments/bias_copy
+	run -0 sgpu-seal open -k owner.jwk -C out again
+	assert_same out/out.f32 expected.f32
+}
+
+@test "a flipped byte in any field of a header is refused" {
+	local member at
+	for member in response.json manifest.json segments/result segments/bias_copy; do
+		# name, mode, uid, gid, size, mtime, checksum, type, link, magic, version, user, group, major, minor, prefix, rest
+		for at in 0 50 100 108 116 124 135 136 148 155 156 157 257 263 265 297 329 337 345 511; do
+			cp response bad
+			flip_byte bad $(($(offset_of response "$member") + at))
+			refused_response bad
+		done
+	done
+}
+
+@test "a flipped byte anywhere in the index or the manifest is refused" {
+	local member at size start
+	for member in response.json manifest.json; do
+		size=$(tar -xOf response "$member" | wc -c)
+		start=$(($(offset_of response "$member") + 512))
+		for ((at = 0; at < size; at += 101)); do
+			cp response bad
+			flip_byte bad $((start + at))
+			refused_head bad
+		done
+		cp response bad
+		flip_byte bad $((start + size - 1))
+		refused_response bad
+	done
+}
+
+@test "a flipped byte in each part of a sealed payload is refused" {
+	local start at
+	start=$(($(offset_of response segments/result) + 512))
+	# salt, commitment, first chunk, its tag, last chunk, its tag (20000 bytes are 16384 and 3616)
+	for at in 0 23 24 55 56 16439 16440 16455 16456 20071 20072 20087; do
+		cp response bad
+		flip_byte bad $((start + at))
+		run -4 sgpu-seal open -k owner.jwk -C out bad
+		assert_no_file out
+		refused_response bad
+	done
+}
+
+@test "a flipped byte of a LOW payload is refused, to a file, to a folder and to a pipe" {
+	local start
+	start=$(($(offset_of response segments/bias_copy) + 512))
+	cp response bad
+	flip_byte bad $((start + 19999))
+	run -4 sgpu-seal open -k owner.jwk -C out bad
+	assert_no_file out
+	run -4 sgpu-seal open -k owner.jwk --only bias_copy -o one bad
+	assert_no_file one
+	sgpu-seal open -k owner.jwk --only bias_copy bad 2>message | cat >released || true
+	[ ! -s released ]
+}
+
+@test "a flipped byte in padding or in the end blocks is refused" {
+	local size at
+	size=$(stat -c %s response)
+	for at in $((size - 1)) $((size - 512)) $((size - 1024)) $((size - 1024 - 1)) \
+		$(($(offset_of response segments/bias_copy) - 1)) $(($(offset_of response manifest.json) - 1)); do
+		cp response bad
+		flip_byte bad "$at"
+		refused_response bad
+	done
+}
+
+@test "a response cut at any record is refused" {
+	local size at
+	size=$(stat -c %s response)
+	for ((at = 0; at < size; at += 512)); do
+		head -c "$at" response >bad
+		run -1 sgpu-seal open -q -k owner.jwk -C out bad
+		assert_no_file out
+	done
+	for at in 1 511 513 1300 4000 30000 $((size - 1)); do
+		head -c "$at" response >bad
+		refused_response bad
+	done
+}
+
+@test "a response cut while it comes through a pipe is malformed, not forged" {
+	local start at
+	start=$(($(offset_of response segments/result) + 512))
+	for at in 0 10 56 5000 16456 20000; do
+		run -1 bash -c "head -c $((start + at)) response | sgpu-seal open -q -k owner.jwk -C out"
+		assert_no_file out
+	done
+}
+
+@test "a batch cut at any record is refused by the runner" {
+	local size at
+	size=$(stat -c %s batch)
+	for ((at = 0; at < size; at += 2560)); do
+		head -c "$at" batch >bad
+		refused_batch bad
+	done
+	head -c $((size - 512)) batch >bad
+	refused_batch bad
+}
+
+@test "data behind the end are refused" {
+	cat response packed >bad
+	refused_response bad
+	{ cat response && printf x; } >bad
+	refused_response bad
+	{ cat response && head -c 2000000 /dev/zero; } >bad
+	refused_response bad
+}
+
+@test "members that are swapped, missing, repeated, renamed or strange are refused" {
+	requires tar
+	unpack response parts
+	repack parts swapped response.json manifest.json segments/bias_copy segments/result
+	refused_response swapped
+	repack parts missing response.json manifest.json segments/result
+	refused_response missing
+	repack parts repeated response.json manifest.json segments/result segments/result segments/bias_copy
+	refused_response repeated
+	repack parts order manifest.json response.json segments/result segments/bias_copy
+	refused_response order
+	repack parts unmanifest response.json segments/result segments/bias_copy
+	refused_response unmanifest
+	cp parts/segments/result parts/segments/other
+	repack parts renamed response.json manifest.json segments/other segments/bias_copy
+	refused_response renamed
+	repack parts more response.json manifest.json segments/result segments/bias_copy segments/other
+	refused_response more
+	ln -sf /etc/passwd parts/segments/link
+	repack parts link response.json manifest.json segments/result segments/bias_copy segments/link
+	refused_response link
+	repack parts folder response.json manifest.json segments
+	refused_response folder
+	cp parts/segments/result parts/segments/result2 && mv parts/segments/bias_copy parts/segments/keep
+	cp parts/segments/result parts/segments/bias_copy
+	repack parts replaced response.json manifest.json segments/result segments/bias_copy
+	refused_response replaced
+}
+
+@test "payloads that change places are refused, even when sizes agree" {
+	requires tar
+	unpack response parts
+	cp parts/segments/bias_copy saved
+	head -c 20088 /dev/zero >parts/segments/result
+	repack parts zeros response.json manifest.json segments/result segments/bias_copy
+	run -4 sgpu-seal open -k owner.jwk -C out zeros
+	assert_no_file out
+	refused_response zeros
+}
+
+@test "a segment taken from another batch of the same owner and manifest is refused" {
+	requires tar
+	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk | tee batch2 |
+		sgpu-run -k runner.jwk >response2
+	unpack response parts
+	unpack response2 parts2
+	cp parts2/segments/result parts/segments/result
+	repack parts mixed response.json manifest.json segments/result segments/bias_copy
+	run -4 sgpu-seal open -k owner.jwk -C out mixed
+	refused_response mixed
+	unpack batch bparts
+	unpack batch2 bparts2
+	cp bparts2/segments/scan bparts/segments/scan
+	repack bparts bmixed batch.json manifest.json segments/scan segments/bias
+	refused_batch bmixed
+}
+
+@test "a manifest, or an index, of another batch is refused" {
+	requires tar
+	sed 's/small-job/other-job/' job.json >job2.json
+	sgpu-manifest pack job2.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk | sgpu-run -k runner.jwk >response2
+	unpack response parts
+	unpack response2 parts2
+	cp -r parts mixed && cp parts2/manifest.json mixed/
+	repack mixed a response.json manifest.json segments/result segments/bias_copy
+	run -4 sgpu-seal open -k owner.jwk -C out a
+	refused_head a
+	cp -r parts mixed2 && cp parts2/response.json mixed2/
+	repack mixed2 b response.json manifest.json segments/result segments/bias_copy
+	refused_head b
+	cp parts2/manifest.json mixed2/
+	repack mixed2 c response.json manifest.json segments/result segments/bias_copy
+	refused_response c
+}
+
+# edited_index SED-PROGRAM: a response whose index was edited, otherwise well formed, is refused.
+edited_index() {
+	rm -rf edited && cp -r parts edited
+	sed -i "$1" edited/response.json
+	if cmp -s parts/response.json edited/response.json; then
+		echo "the edit '$1' changed nothing" >&2
+		return 1
+	fi
+	repack edited bad response.json manifest.json segments/result segments/bias_copy
+	refused_response bad
+}
+
+@test "an edited index is refused: labels, sizes, statuses, ids, members" {
+	requires tar
+	unpack response parts
+	edited_index 's/MASKING_AES_GCM/MASKING_NONE/'
+	edited_index 's/MASKING_NONE/MASKING_AES_GCM/'
+	edited_index 's/"sealed_size":20088/"sealed_size":20089/'
+	edited_index 's/"actual_output_data_size_bytes":20000/"actual_output_data_size_bytes":19999/'
+	edited_index 's/"segment_id":"bias_copy"/"segment_id":"result"/'
+	edited_index 's/"segment_id":"bias_copy"/"segment_id":"scan"/'
+	edited_index 's/"segment_id":"bias_copy"/"segment_id":"sum"/'
+	edited_index 's/"status":"OK"/"status":"FAILED"/'
+	edited_index 's/"batch_status":"OK"/"batch_status":"SOME_FAILED"/'
+	edited_index 's/"version":1/"version":2/'
+	edited_index 's/"version":1/"version":1,"x":1/'
+	edited_index 's/"version":1/"version":1,"version":1/'
+	edited_index 's/"alg":"c2sp.org/"alg":"x/'
+	edited_index 's/AEAD_AES_256_GCM/AEAD_AES_128_GCM/'
+	edited_index 's/{"inline":true}/{"inline":false}/'
+	edited_index 's/"mac":"[^"]*",//'
+	edited_index 's/"recipients":\[.*\],"segments"/"segments"/'
+	edited_index 's/"recipients":\[.*\],"segments"/"recipients":[],"segments"/'
+	edited_index 's/"kind":"a256kw"/"kind":"none"/'
+	edited_index 's/ *$/ /'
+	edited_index 's/^{/{ /'
+	edited_index 's/"sha256":"\(.\)/"sha256":"A\1/'
+}
+
+@test "a response without its mac does not pass for one of a batch that had none" {
+	requires tar
+	unpack response parts
+	sed -i 's/"mac":"[^"]*",//; s/"recipients":\[.*\],"segments"/"segments"/' parts/response.json
+	repack parts bad response.json manifest.json segments/result segments/bias_copy
+	refused_response bad
+	run -1 sgpu-seal open --only bias_copy bad
+	assert_contains "$output" "no mac"
+}
+
+@test "the wrong key opens nothing" {
+	sgpu-seal keygen -o other.jwk
+	sgpu-seal keygen --x25519 -o other-pair.jwk
+	run -4 sgpu-seal open -k other.jwk -C out response
+	assert_no_file out
+	run -4 sgpu-seal open -k other-pair.jwk -C out response
+	assert_no_file out
+	run -4 sgpu-seal inspect -k other.jwk response
+	run -4 sgpu-run -k other-pair.jwk -o refused.tar batch
+	assert_no_file refused.tar
+	run -0 sgpu-seal open -k other.jwk -k owner.jwk -C out response
+}
+
+@test "a LOW payload changed before or while sealing is refused" {
+	requires tar
+	printf x | dd of=bias.f32 conv=notrunc status=none
+	run -4 sgpu-seal seal -q -k owner.jwk -o sealed packed
+	assert_no_file sealed
+}
+
+@test "a payload that has shrunk or gone is refused before anything is written" {
+	truncate -s 19999 scan.f32
+	run -1 sgpu-seal seal -q -k owner.jwk -o sealed packed
+	assert_no_file sealed
+	rm scan.f32
+	run -3 sgpu-seal seal -q -k owner.jwk -o sealed packed
+	assert_no_file sealed
+	sgpu-seal seal -q -k owner.jwk packed >streamed 2>message || true
+	[ ! -s streamed ]
+}
+
+@test "things that are no archive are refused" {
+	local thing
+	: >empty
+	head -c 100 /dev/zero >zeros100
+	head -c 4096 /dev/zero >zeros
+	head -c 100000 /dev/urandom >noise
+	for thing in empty zeros100 zeros noise job.json owner.jwk packed batch; do
+		refused_response "$thing"
+	done
+	for thing in empty zeros noise job.json response; do
+		run -1 sgpu-seal seal -q -k owner.jwk -o sealed "$thing"
+		assert_no_file sealed
+	done
+}
+
+@test "an unsealed batch does not run, and secrets travel sealed or not at all" {
+	requires tar
+	run -4 sgpu-run -k runner.jwk -o refused.tar packed
+	assert_no_file refused.tar
+	unpack packed parts
+	mkdir parts/segments && cp scan.f32 parts/segments/scan
+	# The same batch with the secret inline, in the clear.
+	sed -i 's/"location":{"file":"[^"]*scan.f32","offset":0}/"location":{"inline":true}/' parts/batch.json
+	repack parts clear batch.json manifest.json segments/scan
+	run -4 sgpu-seal seal -q -k owner.jwk -o sealed clear
+	assert_no_file sealed
+	run -4 sgpu-run -k runner.jwk -o refused.tar clear
+	assert_no_file refused.tar
+}
