@@ -73,13 +73,24 @@ SGPU_INLINE double tangent(double x)
 	return z < 4e-4 ? near : signed_far;
 }
 
-/* x P(X <= x) for a normal X; the limit 0 at minus infinity. */
-SGPU_INLINE double gelu(double x)
+/* x P(X <= x) for a normal X. Below `end` the type has nothing but 0; rounding to it would be slow. */
+SGPU_INLINE double gelu(double x, double end)
 {
-	double size = x < 0 ? -x : x, bounded = size > 40 ? 40 : size;
-	double tail = sgpu_math_normal_tail(bounded), share = x < 0 ? tail : 1 - tail;
+	double bounded = x < end ? end : x, size = bounded < 0 ? -bounded : bounded;
+	double tail = sgpu_math_normal_tail(size > 40 ? 40 : size), share = 1 - tail;
 
-	return x < -40 ? 0 : x * share;
+	share = x < 0 ? tail : share;
+	return bounded * (share * (x < end ? 0.0 : 1.0));
+}
+
+SGPU_INLINE double gelu_single(double x)
+{
+	return gelu(x, -14.4);
+}
+
+SGPU_INLINE double gelu_double(double x)
+{
+	return gelu(x, -37.6);
 }
 
 #define ACTIVATE(name, type, function)                                                                       \
@@ -96,8 +107,8 @@ ACTIVATE(sigmoid_f32, float, sigmoid)
 ACTIVATE(sigmoid_f64, double, sigmoid)
 ACTIVATE(tanh_f32, float, tangent)
 ACTIVATE(tanh_f64, double, tangent)
-ACTIVATE(gelu_f32, float, gelu)
-ACTIVATE(gelu_f64, double, gelu)
+ACTIVATE(gelu_f32, float, gelu_single)
+ACTIVATE(gelu_f64, double, gelu_double)
 
 static void activate_f32(enum activation activation, float *values, uint64_t count)
 {
