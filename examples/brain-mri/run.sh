@@ -4,7 +4,7 @@
 set -eu
 umask 077
 here=$(cd "$(dirname "$0")" && pwd)
-data=/usr/share/mricron/templates
+data=${DATA:-/usr/share/mricron/templates}
 if [ ! -r "$data/ch2.nii.gz" ] || [ ! -r "$data/ch2bet.nii.gz" ]; then
 	echo "brain-mri: no '$data/ch2.nii.gz': install the package mricron-data" >&2
 	exit 3

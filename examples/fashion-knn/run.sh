@@ -5,7 +5,7 @@
 set -eu
 umask 077
 here=$(cd "$(dirname "$0")" && pwd)
-data=/usr/share/datasets/fashion-mnist
+data=${DATA:-/usr/share/datasets/fashion-mnist}
 if [ ! -r "$data/train-images-idx3-ubyte.gz" ]; then
 	echo "fashion-knn: no '$data/train-images-idx3-ubyte.gz': install the package dataset-fashion-mnist" >&2
 	exit 3

@@ -1,0 +1,88 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck disable=SC2154 # bats sets stderr
+# The examples on real data: what they reach, and that they clean up.
+
+load helpers
+
+# What brain-report is built with, unless the build has it already.
+requires_report() {
+	PATH=$SGPU_BUILD/examples:$PATH
+	command -v brain-report >/dev/null && return
+	requires cc
+	echo '#include <png.h>' | "${CC:-cc}" -E - >/dev/null 2>&1 || skip "needs libpng-dev"
+}
+
+# figure NAME: the number behind "NAME: " in the output.
+figure() {
+	printf '%s\n' "$output" | sed -n "s/^$1: \([0-9.]*\).*/\1/p"
+}
+
+# above NUMBER BOUND
+above() {
+	awk -v number="$1" -v bound="$2" 'BEGIN { exit !(number != "" && number > bound) }'
+}
+
+@test "the brain of the scan is found, with a Dice coefficient above 0.94" {
+	requires brain-mri
+	requires_report
+	run --separate-stderr -0 "$SGPU_TOP/examples/brain-mri/run.sh" brain
+	above "$(figure 'Dice coefficient')" 0.94
+	[ "$(stat -c %s brain/out/mask.u8)" -eq $((181 * 217 * 181)) ]
+	[ "$(head -c 8 brain/brain.png | od -An -t x1 | tr -d ' ')" = 89504e470d0a1a0a ]
+	assert_contains "$output" "picture: $PWD/brain/brain.png"
+}
+
+@test "the histogram of the brain example counts every voxel" {
+	requires brain-mri
+	requires_report
+	run --separate-stderr -0 "$SGPU_TOP/examples/brain-mri/run.sh" brain
+	[ "$(od -An -v -w4 -t d4 brain/out/histogram.i32 | awk '{ n++; s += $1 } END { print n, s }')" = "20 7109137" ]
+}
+
+@test "the mask of the brain is the same with one worker" {
+	requires brain-mri
+	requires_report
+	run --separate-stderr -0 "$SGPU_TOP/examples/brain-mri/run.sh" brain
+	cd brain
+	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk | sgpu-run --jobs 1 -k runner.jwk |
+		sgpu-seal open -k owner.jwk -C again
+	assert_same out/mask.u8 again/mask.u8
+	assert_same out/histogram.i32 again/histogram.i32
+}
+
+@test "the brain example without declassify is refused as a leak" {
+	sed 's/ "declassify": true,//' "$SGPU_TOP/examples/brain-mri/job.json" >job.json
+	run --separate-stderr -1 sgpu-manifest check job.json
+	assert_contains "$stderr" histogram
+	run --separate-stderr -0 sgpu-manifest check "$SGPU_TOP/examples/brain-mri/job.json"
+}
+
+@test "clothes get their right names, more than 80 of 100" {
+	requires fashion-mnist
+	run --separate-stderr -0 "$SGPU_TOP/examples/fashion-knn/run.sh" knn
+	above "$(figure accuracy)" 0.80
+	[ "$(stat -c %s knn/out/labels.i32)" -eq 8000 ]
+}
+
+@test "an example without a folder leaves nothing behind" {
+	requires fashion-mnist
+	mkdir temporary
+	TMPDIR=$PWD/temporary run --separate-stderr -0 "$SGPU_TOP/examples/fashion-knn/run.sh"
+	above "$(figure accuracy)" 0.80
+	[ -z "$(ls -A temporary)" ]
+}
+
+@test "an example without its data names the package, with status 3" {
+	DATA=$PWD run --separate-stderr -3 "$SGPU_TOP/examples/brain-mri/run.sh" brain
+	assert_contains "$stderr" "install the package mricron-data"
+	DATA=$PWD run --separate-stderr -3 "$SGPU_TOP/examples/fashion-knn/run.sh" knn
+	assert_contains "$stderr" "install the package dataset-fashion-mnist"
+	assert_no_file brain knn
+}
+
+@test "each example is a pipeline of under 40 lines" {
+	for script in "$SGPU_TOP"/examples/*/run.sh; do
+		[ "$(wc -l <"$script")" -lt 40 ]
+	done
+}
