@@ -1,7 +1,287 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-manifest merge.
+ * sgpu-manifest merge: the responses of shards, looked at together. Each has a key of its own, so their payloads stay
+ * in their containers; what can be merged is what they report, and a container around them.
  */
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+#include <sgpu/batch.h>
+#include <sgpu/io.h>
+
+#include "document.h"
+#include "report.h"
 #include "verbs.h"
-const struct cli_option merge_options[] = { CLI_COMMON, { NULL, 0, NULL, NULL } };
-int verb_merge(int argc, char **argv) { const char *value; int first; return cli_next(argc, argv, &value, &first) ? 2 : cli_usage("not ready"); }
+
+const struct cli_option merge_options[] = {
+	CLI_COMMON,
+	{ "manifest", 'm', "FILE", "the manifest that was split: every output of it must be there" },
+	{ "output", 'o', "FILE", "write the responses there as one tar archive" },
+	{ NULL, 0, NULL, NULL }
+};
+
+struct merger {
+	json_t *segments;  /* records, in the order of the responses */
+	json_t *ids;       /* segment id to the name of the response that has it */
+	json_t *responses;
+	json_t *missing;   /* ids of outputs that no response has */
+	int failed;
+};
+
+static int add_segment(struct merger *merger, const struct sgpu_batch_segment *segment, const char *name)
+{
+	const json_t *other = json_object_get(merger->ids, segment->id);
+	json_t *record;
+
+	if (other) {
+		return cli_fail(SGPU_EINVALID, "'%s' and '%s' both have the output '%s'", json_string_value(other), name,
+				segment->id);
+	}
+	record = json_pack("{s:s, s:s, s:I, s:s, s:s}", "segment_id", segment->id, "status",
+			   segment->status ? sgpu_error_name(segment->status) : "OK", "bytes",
+			   (json_int_t)(segment->status ? 0 : segment->actual_size), "masking_level",
+			   segment->masking == SGPU_MASKING_NONE ? "MASKING_NONE" : "MASKING_AES_GCM", "response", name);
+	if (record && segment->error_text) {
+		json_object_set_new(record, "error", json_string(segment->error_text));
+	}
+	merger->failed += segment->status != SGPU_OK;
+	if (json_object_set_new(merger->ids, segment->id, json_string(name)) ||
+	    json_array_append_new(merger->segments, record)) {
+		return cli_fail(SGPU_EINVALID, "the name of the response '%s' is not UTF-8", name);
+	}
+	return 0;
+}
+
+/* Reads a response to its end, so that one cut short is noticed. */
+static int read_response(int fd, const char *name, struct sgpu_batch **batch, struct sgpu_error *error)
+{
+	struct sgpu_tar_reader *reader = NULL;
+	int segment = 0;
+	int code = sgpu_tar_open(fd, name, &reader, error);
+
+	if (!code) {
+		code = sgpu_batch_read_head(reader, true, batch, error);
+	}
+	while (!code && segment >= 0) {
+		code = sgpu_batch_next_payload(reader, *batch, &segment, error);
+	}
+	sgpu_tar_close(&reader);
+	return code;
+}
+
+static int add_response(struct merger *merger, const char *path)
+{
+	struct sgpu_batch *batch = NULL;
+	struct sgpu_error error = { 0 };
+	char id[2 * SGPU_BATCH_ID_SIZE + 1], hash[2 * SGPU_SHA256_SIZE + 1];
+	const char *name;
+	int status = 0, fd = cli_input(path, &name);
+
+	if (fd < 0) {
+		return strcmp(path, "-") ? 3 : 2;
+	}
+	if (read_response(fd, name, &batch, &error)) {
+		status = cli_error(&error);
+	}
+	for (int i = 0; !status && i < batch->segment_count; i++) {
+		status = add_segment(merger, &batch->segments[i], name);
+	}
+	if (!status) {
+		sgpu_hex_encode(batch->id, sizeof(batch->id), id);
+		sgpu_hex_encode(batch->manifest_sha256, sizeof(batch->manifest_sha256), hash);
+		json_array_append_new(merger->responses, json_pack("{s:s, s:s, s:s}", "file", name, "batch_id", id,
+								   "manifest_sha256", hash));
+	}
+	sgpu_batch_free(&batch);
+	if (fd != STDIN_FILENO) {
+		close(fd);
+	}
+	return status;
+}
+
+static int find_missing(struct merger *merger, const char *path)
+{
+	struct document document;
+	int status = document_load(path, SGPU_MANIFEST_UNHASHED, &document);
+
+	for (int i = 0; !status && i < document.manifest->segment_count; i++) {
+		const struct sgpu_segment *segment = &document.manifest->segments[i];
+
+		if (sgpu_segment_is_output(segment) && !json_object_get(merger->ids, segment->id)) {
+			json_array_append_new(merger->missing, json_string(segment->id));
+		}
+	}
+	document_free(&document);
+	return status;
+}
+
+static void add_row(struct table *table, const char *id, const char *status, const char *bytes, const char *response,
+		    const char *error)
+{
+	table_cell(table, id);
+	table_cell(table, status);
+	table_cell(table, bytes);
+	table_cell(table, response);
+	table_cell(table, error);
+}
+
+static int print_table(const struct merger *merger)
+{
+	struct table table = { .columns = 5 };
+	json_t *record;
+	size_t i;
+
+	add_row(&table, "SEGMENT", "STATUS", "BYTES", "RESPONSE", "ERROR");
+	json_array_foreach(merger->segments, i, record) {
+		char bytes[24];
+
+		snprintf(bytes, sizeof(bytes), "%" JSON_INTEGER_FORMAT,
+			 json_integer_value(json_object_get(record, "bytes")));
+		add_row(&table, json_string_value(json_object_get(record, "segment_id")),
+			json_string_value(json_object_get(record, "status")), bytes,
+			json_string_value(json_object_get(record, "response")),
+			json_string_value(json_object_get(record, "error")));
+	}
+	json_array_foreach(merger->missing, i, record) {
+		add_row(&table, json_string_value(record), "MISSING", NULL, NULL, NULL);
+	}
+	return table_print(&table);
+}
+
+/* One response as a member; it was read before and found to be whole. */
+static int copy_response(const char *path, size_t number, const char *output, int out, struct sgpu_error *error)
+{
+	char member[32], *buffer = malloc(1 << 20);
+	struct stat status;
+	uint64_t left = 0;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int code = !buffer ? sgpu_fail_nomem(error) : 0;
+
+	if (!code && (fd < 0 || fstat(fd, &status))) {
+		code = sgpu_fail_errno(error, "cannot open '%s'", path);
+	}
+	if (!code && !S_ISREG(status.st_mode)) {
+		code = sgpu_fail(error, SGPU_EUSAGE, "'%s' is not a regular file and cannot go into an archive", path);
+	}
+	snprintf(member, sizeof(member), "shard-%03zu.response", number);
+	if (!code) {
+		left = (uint64_t)status.st_size;
+		code = sgpu_tar_header(out, output, member, left, error);
+	}
+	while (!code && left) {
+		size_t piece = left < 1 << 20 ? (size_t)left : 1 << 20, got = 0;
+
+		code = sgpu_read(fd, path, buffer, piece, &got, error);
+		if (!code && got < piece) {
+			code = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read", path);
+		}
+		code = code ? code : sgpu_write(out, output, buffer, got, error);
+		left -= got;
+	}
+	if (!code) {
+		code = sgpu_tar_padding(out, output, (uint64_t)status.st_size, error);
+	}
+	if (fd >= 0) {
+		close(fd);
+	}
+	free(buffer);
+	return code;
+}
+
+static int write_archive(const char *path, char **responses)
+{
+	struct sgpu_output output = SGPU_OUTPUT_INIT;
+	struct sgpu_error error = { 0 };
+	const char *name = strcmp(path, "-") ? path : "standard output";
+	int code;
+
+	for (char **response = responses; *response; response++) {
+		if (!output_differs(path, *response)) {
+			return 2;
+		}
+	}
+	code = sgpu_output_open(&output, path, 0666, &error);
+	if (!code && !cli_binary_output(output.fd)) {
+		sgpu_output_close(&output);
+		return 2;
+	}
+	for (size_t i = 0; responses[i] && !code; i++) {
+		code = copy_response(responses[i], i, name, output.fd, &error);
+	}
+	if (!code) {
+		code = sgpu_tar_end(output.fd, name, &error);
+	}
+	if (!code) {
+		code = sgpu_output_commit(&output, &error);
+	}
+	sgpu_output_close(&output);
+	return code ? cli_error(&error) : 0;
+}
+
+static int report(const struct merger *merger, bool to_standard_output)
+{
+	int status = 0, missing = (int)json_array_size(merger->missing);
+
+	/* An archive on standard output leaves no room for a table. */
+	if (to_standard_output && cli_json) {
+		status = json_write(NULL, NULL, json_pack("{s:O, s:O, s:O, s:i}", "responses", merger->responses,
+							  "segments", merger->segments, "missing", merger->missing,
+							  "failed", merger->failed), 2);
+	} else if (to_standard_output) {
+		status = print_table(merger);
+	}
+	if (!status && (merger->failed || missing)) {
+		status = cli_fail(SGPU_ESEGMENTS, "%d of %zu outputs failed, %d are missing", merger->failed,
+				  json_array_size(merger->segments) + (size_t)missing, missing);
+	}
+	return status;
+}
+
+static int merge(char **responses, const char *manifest, const char *output)
+{
+	struct merger merger = { .segments = json_array(), .ids = json_object(), .responses = json_array(),
+				 .missing = json_array() };
+	int status = 0;
+
+	for (char **response = responses; *response && !status; response++) {
+		status = add_response(&merger, *response);
+	}
+	if (!status && manifest) {
+		status = find_missing(&merger, manifest);
+	}
+	if (!status && output) {
+		status = write_archive(output, responses);
+	}
+	if (!status) {
+		status = report(&merger, !output || strcmp(output, "-") != 0);
+	}
+	json_decref(merger.missing);
+	json_decref(merger.responses);
+	json_decref(merger.ids);
+	json_decref(merger.segments);
+	return status;
+}
+
+int verb_merge(int argc, char **argv)
+{
+	const char *value, *output = NULL, *manifest = NULL;
+	int first, key;
+
+	while ((key = cli_next(argc, argv, &value, &first))) {
+		if (key < 0) {
+			return 2;
+		}
+		output = key == 'o' ? value : output;
+		manifest = key == 'm' ? value : manifest;
+	}
+	if (!cli_positionals(argc, first, 1, SGPU_MANIFEST_OPERATIONS_MAX)) {
+		return 2;
+	}
+	return merge(argv + first, manifest, output);
+}

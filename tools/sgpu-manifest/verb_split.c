@@ -1,7 +1,304 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-manifest split.
+ * sgpu-manifest split: manifests of the independent parts of one, each to be packed and run by itself.
  */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <sgpu/base.h>
+
+#include "components.h"
+#include "document.h"
+#include "file_spec.h"
+#include "payload.h"
 #include "verbs.h"
-const struct cli_option split_options[] = { CLI_COMMON, { NULL, 0, NULL, NULL } };
-int verb_split(int argc, char **argv) { const char *value; int first; return cli_next(argc, argv, &value, &first) ? 2 : cli_usage("not ready"); }
+
+const struct cli_option split_options[] = {
+	CLI_COMMON,
+	{ "shards", 'n', "NUMBER", "at most so many shards, balanced by bytes; without it one a part" },
+	{ "directory", 'C', "DIR", "write them there, not into the manifest's folder" },
+	OPTION_OUTSIDE,
+	{ NULL, 0, NULL, NULL }
+};
+
+struct splitter {
+	const struct document *document;
+	struct components components;
+	const char *directory;  /* as given */
+	char *from, *to;        /* real paths of the manifest's folder and of the directory */
+	json_t *shards;         /* the manifests */
+	bool outside;
+};
+
+/* Only ids that are in the shard: a dependency on what is elsewhere never held anything back. */
+static void filter_dependencies(json_t *entry, const json_t *ids)
+{
+	json_t *kept = json_array(), *item;
+	size_t i;
+
+	json_array_foreach(json_object_get(entry, "dependencies"), i, item) {
+		if (json_object_get(ids, json_string_value(item))) {
+			json_array_append(kept, item);
+		}
+	}
+	if (json_array_size(kept)) {
+		json_object_set(entry, "dependencies", kept);
+	} else {
+		json_object_del(entry, "dependencies");
+	}
+	json_decref(kept);
+}
+
+/* Locations of inputs are relative to the manifest's folder, which is another one now. */
+static int move_location(struct splitter *splitter, const struct sgpu_segment *segment, json_t *entry)
+{
+	char *path = NULL, *location;
+
+	if (!segment->location || !sgpu_segment_is_input(segment) || sgpu_segment_is_output(segment) ||
+	    strcmp(segment->location, "-") == 0 || strcmp(splitter->from, splitter->to) == 0) {
+		return 0;
+	}
+	if (*segment->location == '/') {
+		path = strdup(segment->location);
+	} else if (asprintf(&path, "%s/%s", splitter->from, segment->location) < 0) {
+		path = NULL;
+	}
+	location = path ? file_spec_location(path, splitter->to) : NULL;
+	free(path);
+	if (!location) {
+		return cli_fail(SGPU_ENOMEM, "out of memory");
+	}
+	splitter->outside |= sgpu_location_outside(location);
+	json_object_set_new(entry, "data_location_client", json_string(location));
+	free(location);
+	return 0;
+}
+
+static json_t *entry_of(const struct sgpu_manifest *manifest, const char *list, int index)
+{
+	return json_array_get(json_object_get(manifest->json, list), (size_t)index);
+}
+
+/* Takes a segment into every shard that has one of its operations. `last` is the last segment that a shard took. */
+static int take_segment(struct splitter *splitter, int index, json_t **ids, int *last)
+{
+	const struct sgpu_manifest *manifest = splitter->document->manifest;
+	const struct sgpu_segment *segment = &manifest->segments[index];
+	int status = 0;
+
+	for (int k = -1; k < segment->reader_count && !status; k++) {
+		int operation = k < 0 ? segment->writer : segment->readers[k];
+		int shard = operation < 0 ? -1 : splitter->components.shard[operation];
+		json_t *entry;
+
+		if (shard < 0 || last[shard] == index + 1) {
+			continue;
+		}
+		last[shard] = index + 1;
+		entry = json_deep_copy(entry_of(manifest, "segments", index));
+		if (segment->operation >= 0 && splitter->components.shard[segment->operation] != shard) {
+			json_object_del(entry, "gpu_operation_id");
+		}
+		json_object_set_new(ids[shard], segment->id, json_true());
+		status = move_location(splitter, segment, entry);
+		json_array_append_new(json_object_get(json_array_get(splitter->shards, (size_t)shard), "segments"),
+				      entry);
+	}
+	return status;
+}
+
+static void filter_shard(json_t *shard, const json_t *ids)
+{
+	static const char *const lists[] = { "segments", "operations" };
+	json_t *entry;
+	size_t k;
+
+	for (int i = 0; i < 2; i++) {
+		json_array_foreach(json_object_get(shard, lists[i]), k, entry) {
+			filter_dependencies(entry, ids);
+		}
+	}
+}
+
+static int fill_shards(struct splitter *splitter, json_t **ids, int *last)
+{
+	const struct sgpu_manifest *manifest = splitter->document->manifest;
+	int status = 0;
+
+	for (int i = 0; i < splitter->components.shard_count; i++) {
+		char id[SGPU_MANIFEST_ID_MAX + 16];
+
+		snprintf(id, sizeof(id), "%s.%d", manifest->id, i);
+		ids[i] = json_object();
+		json_array_append_new(splitter->shards, json_pack("{s:i, s:s, s:[], s:[]}", "version",
+								  (int)SGPU_MANIFEST_VERSION, "manifest_id", id,
+								  "segments", "operations"));
+	}
+	for (int i = 0; i < manifest->operation_count; i++) {
+		int shard = splitter->components.shard[i];
+		json_t *list = json_object_get(json_array_get(splitter->shards, (size_t)shard), "operations");
+
+		json_object_set_new(ids[shard], manifest->operations[i].id, json_true());
+		json_array_append_new(list, json_deep_copy(entry_of(manifest, "operations", i)));
+	}
+	for (int i = 0; i < manifest->segment_count && !status; i++) {
+		status = take_segment(splitter, i, ids, last);
+	}
+	for (int i = 0; i < splitter->components.shard_count && !status; i++) {
+		filter_shard(json_array_get(splitter->shards, (size_t)i), ids[i]);
+	}
+	return status;
+}
+
+static int make_shards(struct splitter *splitter)
+{
+	size_t count = (size_t)splitter->components.shard_count;
+	json_t **ids = calloc(count + 1, sizeof(json_t *));
+	int *last = calloc(count + 1, sizeof(int));
+	int status;
+
+	splitter->shards = json_array();
+	status = ids && last && splitter->shards ? fill_shards(splitter, ids, last) :
+						    cli_fail(SGPU_ENOMEM, "out of memory");
+	for (size_t i = 0; ids && i < count; i++) {
+		json_decref(ids[i]);
+	}
+	free(last);
+	free(ids);
+	return status;
+}
+
+/* A shard with a fault would be a fault of this program, but none is written before all are known to be good. */
+static int check_shards(const struct splitter *splitter)
+{
+	json_t *shard;
+	size_t i;
+
+	json_array_foreach(splitter->shards, i, shard) {
+		char *text = json_dumps(shard, JSON_INDENT(1));
+		struct document document = { 0 };
+		int status = text ? document_check(text, strlen(text), "<shard>", SGPU_MANIFEST_UNHASHED, &document) :
+				    cli_fail(SGPU_ENOMEM, "out of memory");
+
+		document_free(&document);
+		free(text);
+		if (status) {
+			return status;
+		}
+	}
+	return 0;
+}
+
+static int write_shards(const struct splitter *splitter)
+{
+	json_t *shard, *list = json_array();
+	int status = 0;
+	size_t i;
+
+	json_array_foreach(splitter->shards, i, shard) {
+		char *path = NULL;
+
+		if (asprintf(&path, "%s/shard-%03zu.json", splitter->directory, i) < 0) {
+			path = NULL;
+		}
+		status = !path ? cli_fail(SGPU_ENOMEM, "out of memory") :
+				 json_write(path, splitter->document->path, json_incref(shard), 2);
+		if (!status && cli_json) {
+			json_array_append_new(list, json_pack("{s:s, s:O, s:i, s:I}", "file", path, "manifest_id",
+							      json_object_get(shard, "manifest_id"), "operations",
+							      (int)json_array_size(json_object_get(shard, "operations")),
+							      "bytes", (json_int_t)splitter->components.bytes[i]));
+		} else if (!status) {
+			printf("%s\n", path);
+		}
+		free(path);
+		if (status) {
+			break;
+		}
+	}
+	if (status || !cli_json) {
+		json_decref(list);
+		return status;
+	}
+	return json_write(NULL, NULL, list, 2);
+}
+
+static int open_folders(struct splitter *splitter, struct payload_folder *folder)
+{
+	struct sgpu_error error = { 0 };
+
+	if (payload_folder_open(splitter->document->path, folder, &error)) {
+		return cli_error(&error);
+	}
+	splitter->from = folder->path;
+	splitter->directory = splitter->directory ? splitter->directory : folder->path;
+	if (mkdir(splitter->directory, 0777) && errno != EEXIST) {
+		return cli_fail(SGPU_ESYSTEM, "cannot make the folder '%s': %s", splitter->directory, strerror(errno));
+	}
+	splitter->to = realpath(splitter->directory, NULL);
+	return splitter->to ? 0 : cli_fail(SGPU_ESYSTEM, "cannot find the folder '%s': %s", splitter->directory,
+					   strerror(errno));
+}
+
+static int split(const struct document *document, const char *directory, uint64_t wanted)
+{
+	struct splitter splitter = { .document = document, .directory = directory };
+	struct payload_folder folder = { .spool = -1 };
+	int status;
+
+	if (strlen(document->manifest->id) + 6 > SGPU_MANIFEST_ID_MAX) {
+		return cli_fail(SGPU_EINVALID, "the manifest_id '%s' is too long to be numbered", document->manifest->id);
+	}
+	status = components_find(document->manifest, wanted, &splitter.components) ?
+			 open_folders(&splitter, &folder) :
+			 cli_fail(SGPU_ENOMEM, "out of memory");
+	status = status ? status : make_shards(&splitter);
+	status = status ? status : check_shards(&splitter);
+	status = status ? status : write_shards(&splitter);
+	if (!status && wanted > (uint64_t)splitter.components.part_count) {
+		cli_note("there are no more than %d independent parts", splitter.components.part_count);
+	}
+	if (!status && splitter.outside) {
+		cli_warning("inputs are outside '%s': pack the shards with --allow-outside", splitter.directory);
+	}
+	json_decref(splitter.shards);
+	free(splitter.to);
+	payload_folder_close(&folder);
+	components_free(&splitter.components);
+	return status;
+}
+
+int verb_split(int argc, char **argv)
+{
+	const char *value, *directory = NULL;
+	unsigned options = SGPU_MANIFEST_INSIDE;
+	struct sgpu_error error = { 0 };
+	struct document document;
+	uint64_t wanted = 0;
+	int first, key, status;
+
+	while ((key = cli_next(argc, argv, &value, &first))) {
+		if (key < 0) {
+			return 2;
+		}
+		if (key == 'n' && sgpu_parse_u64(value, "the number of shards", 1, SGPU_MANIFEST_OPERATIONS_MAX, &wanted,
+						 &error)) {
+			return cli_error(&error);
+		}
+		options &= key == OPTION_ALLOW_OUTSIDE ? ~(unsigned)SGPU_MANIFEST_INSIDE : ~0u;
+		directory = key == 'C' ? value : directory;
+	}
+	if (!cli_positionals(argc, first, 0, 1)) {
+		return 2;
+	}
+	status = document_load(argv[first], options, &document);
+	if (!status) {
+		status = split(&document, directory, wanted);
+	}
+	document_free(&document);
+	return status;
+}

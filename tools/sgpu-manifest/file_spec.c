@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the user of init says about a file.
+ */
+#include "file_spec.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "header.h"
+
+/* The last ":DTYPE:" of the text, so that a path may hold colons. */
+static const char *find_type(const char *text, enum sgpu_dtype *dtype)
+{
+	const char *found = NULL;
+
+	for (const char *colon = strchr(text, ':'); colon; colon = strchr(colon + 1, ':')) {
+		for (int i = SGPU_NONE + 1; i < SGPU_DTYPE_COUNT; i++) {
+			const char *name = sgpu_dtype_name((enum sgpu_dtype)i);
+			size_t length = strlen(name);
+
+			if (strncmp(colon + 1, name, length) == 0 && colon[1 + length] == ':') {
+				*dtype = (enum sgpu_dtype)i;
+				found = colon;
+			}
+		}
+	}
+	return found;
+}
+
+/* "181,217,181", or nothing for a scalar; consumes the text up to a colon or its end. */
+static int parse_shape(char **text, struct sgpu_type *type, struct sgpu_error *error)
+{
+	while (**text && **text != ':') {
+		size_t length = strcspn(*text, ",:");
+		char next = (*text)[length];
+		int code;
+
+		if (type->rank == SGPU_RANK_MAX) {
+			return sgpu_fail(error, SGPU_EUSAGE, "a shape has at most %d extents", (int)SGPU_RANK_MAX);
+		}
+		(*text)[length] = '\0';
+		code = sgpu_parse_u64(*text, "an extent", 0, SGPU_JSON_INTEGER_MAX - 1, &type->shape[type->rank++],
+				      error);
+		(*text)[length] = next;
+		if (code) {
+			return code;
+		}
+		*text += length;
+		if (next == ',' && !*++*text) {
+			return sgpu_fail(error, SGPU_EUSAGE, "a shape ends with a comma");
+		}
+	}
+	return SGPU_OK;
+}
+
+/* "DTYPE:SHAPE[:OFFSET]" behind a path */
+static int parse_type(const char *text, enum sgpu_dtype dtype, struct file_spec *spec, struct sgpu_error *error)
+{
+	char *copy = strdup(text + strlen(sgpu_dtype_name(dtype)) + 1), *rest = copy;
+	uint64_t bytes;
+	int code;
+
+	if (!copy) {
+		return sgpu_fail_nomem(error);
+	}
+	spec->type.dtype = dtype;
+	code = parse_shape(&rest, &spec->type, error);
+	if (!code && *rest == ':') {
+		spec->has_offset = true;
+		code = sgpu_parse_u64(rest + 1, "an offset", 0, SGPU_JSON_INTEGER_MAX - 1, &spec->offset, error);
+	}
+	if (!code && !sgpu_type_bytes(&spec->type, &bytes)) {
+		code = sgpu_fail(error, SGPU_EUSAGE, "the type '%s' is too large", text);
+	}
+	free(copy);
+	return code;
+}
+
+int file_spec_parse(const char *text, const struct sgpu_op *op, struct file_spec *spec, struct sgpu_error *error)
+{
+	enum sgpu_dtype dtype = SGPU_NONE;
+	const char *type;
+	bool known;
+	int code;
+
+	memset(spec, 0, sizeof(*spec));
+	spec->argument = -1;
+	for (int i = 0; op->args[i].name; i++) {
+		size_t length = strlen(op->args[i].name);
+
+		if (strncmp(text, op->args[i].name, length) == 0 && text[length] == '=') {
+			spec->argument = i;
+			text += length + 1;
+			break;
+		}
+	}
+	type = find_type(text, &dtype);
+	spec->path = type ? strndup(text, (size_t)(type - text)) : strdup(text);
+	if (!spec->path) {
+		return sgpu_fail_nomem(error);
+	}
+	if (!*spec->path) {
+		return sgpu_fail(error, SGPU_EUSAGE, "'%s' names no file", text);
+	}
+	if (type) {
+		return parse_type(type + 1, dtype, spec, error);
+	}
+	code = header_read(spec->path, &known, &spec->type, &spec->offset, error);
+	if (!code && !known) {
+		sgpu_fail(error, SGPU_EUSAGE, "'%s' does not say what it holds", spec->path);
+		sgpu_hint(error, "%s:DTYPE:SHAPE, DTYPE one of f32 f64 i32 u8 i16 f16, SHAPE as in 181,217,181",
+			  spec->path);
+		return SGPU_EUSAGE;
+	}
+	spec->has_offset = known;
+	return code;
+}
+
+void file_spec_clear(struct file_spec *spec)
+{
+	free(spec->path);
+	memset(spec, 0, sizeof(*spec));
+}
+
+/* The real path of the folder, and the file's own name, which may be a link, behind it. */
+static char *absolute(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	char *folder = !slash ? strdup(".") : slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
+	char *real = folder ? realpath(folder, NULL) : NULL, *joined = NULL;
+
+	if (real && asprintf(&joined, "%s/%s", strcmp(real, "/") ? real : "", slash ? slash + 1 : path) < 0) {
+		joined = NULL;
+	}
+	free(real);
+	free(folder);
+	return joined;
+}
+
+char *file_spec_location(const char *path, const char *folder)
+{
+	char *full, *location;
+	size_t length = strcmp(folder, "/") ? strlen(folder) : 0;
+
+	if (strcmp(path, "-") == 0) {
+		return strdup(path);
+	}
+	full = absolute(path);
+	if (!full) { /* a folder that is not there yet */
+		return strdup(path);
+	}
+	if (strncmp(full, folder, length) != 0 || full[length] != '/') {
+		return full;
+	}
+	location = strdup(full + length + 1);
+	free(full);
+	return location;
+}
