@@ -48,9 +48,10 @@ static const char *wanted(void)
 static int unavailable(const char *name, struct sgpu_error *error)
 {
 	(void)sgpu_fail(error, SGPU_EUNAVAILABLE, "no provider '%s' of AES-256-GCM on this machine", name);
-	return sgpu_hint(error, "this build and CPU have: %s%s%s", sgpu_aead_providers()[0],
-			 sgpu_aead_providers()[1] ? ", " : "",
-			 sgpu_aead_providers()[1] ? sgpu_aead_providers()[1] : "");
+	(void)sgpu_hint(error, "this build and CPU have: %s%s%s", sgpu_aead_providers()[0],
+			sgpu_aead_providers()[1] ? ", " : "",
+			sgpu_aead_providers()[1] ? sgpu_aead_providers()[1] : "");
+	return SGPU_EUNAVAILABLE;
 }
 
 /* A state without a key. */

@@ -46,12 +46,14 @@ static int check_secret(const char *name, const struct stat *status, struct sgpu
 	if (status->st_uid != geteuid() && status->st_uid != 0) {
 		(void)sgpu_fail(error, SGPU_EPOLICY, "secret key '%s' belongs to another user (%lu)", name,
 				(unsigned long)status->st_uid);
-		return sgpu_hint(error, "use a copy of your own, with mode 0600");
+		(void)sgpu_hint(error, "use a copy of your own, with mode 0600");
+		return SGPU_EPOLICY;
 	}
 	if (status->st_mode & (S_IRWXG | S_IRWXO)) {
 		(void)sgpu_fail(error, SGPU_EPOLICY, "secret key '%s' is open to other users (mode %04o)", name,
 				(unsigned)status->st_mode & 07777u);
-		return sgpu_hint(error, "chmod 600 '%s'", name);
+		(void)sgpu_hint(error, "chmod 600 '%s'", name);
+		return SGPU_EPOLICY;
 	}
 	return 0;
 }

@@ -235,7 +235,8 @@ static int parse_object(const struct masked *masked, json_t *object, const char 
 	}
 	if (json_object_get(object, "keys")) {
 		(void)sgpu_fail(error, SGPU_EINVALID, "%s: a set of keys, not a key", name);
-		return sgpu_hint(error, "put the one that you mean into a file of its own");
+		(void)sgpu_hint(error, "put the one that you mean into a file of its own");
+		return SGPU_EINVALID;
 	}
 	const json_t *type = json_object_get(object, "kty");
 	if (!json_is_string(type)) {

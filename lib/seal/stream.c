@@ -176,7 +176,8 @@ static int complete(struct sgpu_transfer *transfer, bool from_file, uint64_t siz
 		}
 		if (now != size) {
 			(void)sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read", job->in.name);
-			return sgpu_hint(error, "use a copy of it, or read it through a pipe");
+			(void)sgpu_hint(error, "use a copy of it, or read it through a pipe");
+			return SGPU_ESYSTEM;
 		}
 	}
 	if (transfer->opening && job->sparse && job->out.positioned) {

@@ -259,6 +259,7 @@ int sgpu_transfer_run(struct sgpu_transfer *transfer, struct sgpu_error *error)
 	pthread_condattr_init(&monotonic);
 	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
 	pthread_mutex_init(&transfer->lock, NULL);
+	pthread_mutex_init(&transfer->writing, NULL);
 	pthread_cond_init(&transfer->turn, NULL);
 	pthread_cond_init(&transfer->finished, &monotonic);
 	pthread_condattr_destroy(&monotonic);
@@ -279,6 +280,7 @@ int sgpu_transfer_run(struct sgpu_transfer *transfer, struct sgpu_error *error)
 	}
 	pthread_cond_destroy(&transfer->finished);
 	pthread_cond_destroy(&transfer->turn);
+	pthread_mutex_destroy(&transfer->writing);
 	pthread_mutex_destroy(&transfer->lock);
 	free(workers);
 	return code;

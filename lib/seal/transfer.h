@@ -30,6 +30,9 @@ struct sgpu_transfer {
 	uint64_t groups;             /* of a known size; the last one is never full */
 	unsigned jobs;
 
+	/* One positioned write at a time: file systems take turns inside anyway, but they spin. */
+	pthread_mutex_t writing;
+
 	/* all below: under `lock` */
 	pthread_mutex_t lock;
 	pthread_cond_t turn;         /* somebody's turn to read or write may have come */

@@ -172,14 +172,16 @@ static int write_sparse(const struct sgpu_seal_end *out, const uint8_t *data, si
 static int deliver_positioned(struct sgpu_transfer_worker *worker, const struct sgpu_group *group, size_t size,
 			      struct sgpu_error *error)
 {
-	const struct sgpu_transfer *transfer = worker->transfer;
+	struct sgpu_transfer *transfer = worker->transfer;
 	const struct sgpu_seal_end *out = &transfer->out;
 	uint64_t at = out->offset + group->index * (transfer->opening ? SGPU_GROUP_PLAIN : SGPU_GROUP_SEALED);
 
-	if (transfer->job->sparse && transfer->opening) {
-		return write_sparse(out, worker->out, size, at, error);
-	}
-	return sgpu_pwrite(out->fd, out->name, worker->out, size, at, error);
+	pthread_mutex_lock(&transfer->writing);
+	int code = transfer->job->sparse && transfer->opening
+			   ? write_sparse(out, worker->out, size, at, error)
+			   : sgpu_pwrite(out->fd, out->name, worker->out, size, at, error);
+	pthread_mutex_unlock(&transfer->writing);
+	return code;
 }
 
 /* In order: a group waits for those before it, and is dropped when one of them failed. */

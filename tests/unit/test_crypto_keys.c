@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Key files: what is read, what is refused, and that both ends agree.
+ */
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+#include <sgpu/crypto.h>
+
+#include "unit.h"
+
+/* RFC 7748, section 6.1. */
+#define ALICE_D "dwdtCnMYpX08FsFyUbJmRd9ML4frwJkqsXf7pR25LCo"
+#define ALICE_X "hSDwCYkwp1R0i33ctD73Wg2_Og0mOBr066SpjqqbTmo"
+#define OCT_K "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8"
+
+static int parse(const char *text, struct sgpu_key *key, struct sgpu_error *error)
+{
+	return sgpu_key_parse(text, strlen(text), "test", key, error);
+}
+
+static int refused(const char *text, const char *word)
+{
+	struct sgpu_error error = { 0 };
+	struct sgpu_key key;
+	static const struct sgpu_key none;
+	int code = parse(text, &key, &error);
+
+	if (code != SGPU_EINVALID || !strstr(error.text, word) || memcmp(&key, &none, sizeof(key))) {
+		printf("# code %d, text '%s'\n", code, error.text);
+		return 0;
+	}
+	/* A message must not hold what it is about. */
+	return !strstr(error.text, "dwdtCnMY") && !strstr(error.text, "AAECAwQF");
+}
+
+UNIT_TEST(a_symmetric_key_has_its_bytes_and_thumbprint)
+{
+	struct sgpu_key key;
+
+	REQUIRE(parse("{\"kty\":\"oct\",\"k\":\"" OCT_K "\"}\n", &key, NULL) == 0);
+	CHECK(key.kind == SGPU_KEY_OCT);
+	for (unsigned i = 0; i < 32; i++) {
+		CHECK(key.secret[i] == i);
+	}
+	CHECK(!strcmp(key.kid, "WqjPPRvAP8oYbAqCwMErhzTg-Quaz-vLx_cef07yhOs"));
+	sgpu_key_clear(&key);
+	CHECK(key.secret[31] == 0 && !key.kid[0]);
+}
+
+UNIT_TEST(an_x25519_key_has_both_halves_and_the_public_one_the_same_thumbprint)
+{
+	struct sgpu_key key, half, text_half;
+	char *text;
+	size_t size;
+
+	REQUIRE(parse("{\"crv\":\"X25519\",\"d\":\"" ALICE_D "\",\"kty\":\"OKP\",\"x\":\"" ALICE_X "\"}", &key, NULL) == 0);
+	CHECK(key.kind == SGPU_KEY_X25519 && key.secret[0] == 0x77 && key.public_half[0] == 0x85);
+	REQUIRE(sgpu_key_public(&key, &half, NULL) == 0);
+	CHECK(half.kind == SGPU_KEY_X25519_PUBLIC && !strcmp(half.kid, key.kid) && half.secret[0] == 0);
+	REQUIRE(sgpu_key_text(&half, &text, &size, NULL) == 0);
+	CHECK(size == strlen(text) && text[size - 1] == '\n' && !strstr(text, "\"d\""));
+	CHECK(parse(text, &text_half, NULL) == 0 && !memcmp(&text_half, &half, sizeof(half)));
+	sgpu_free_wiped(&text, size);
+}
+
+UNIT_TEST(generated_keys_differ_and_survive_their_text)
+{
+	enum sgpu_key_kind kinds[] = { SGPU_KEY_OCT, SGPU_KEY_X25519 };
+
+	for (unsigned i = 0; i < SGPU_ARRAY_LENGTH(kinds); i++) {
+		struct sgpu_key a, b, back;
+		char *text;
+		size_t size;
+
+		REQUIRE(sgpu_key_generate(kinds[i], &a, NULL) == 0 && sgpu_key_generate(kinds[i], &b, NULL) == 0);
+		CHECK(memcmp(a.secret, b.secret, 32) && strcmp(a.kid, b.kid) && strlen(a.kid) == SGPU_KID_SIZE);
+		REQUIRE(sgpu_key_text(&a, &text, &size, NULL) == 0);
+		CHECK(sgpu_key_parse(text, size, "test", &back, NULL) == 0 && !memcmp(&a, &back, sizeof(a)));
+		sgpu_free_wiped(&text, size);
+	}
+	struct sgpu_key key;
+	CHECK(sgpu_key_generate(SGPU_KEY_X25519_PUBLIC, &key, NULL) == SGPU_EUSAGE);
+}
+
+UNIT_TEST(registered_optional_members_are_taken)
+{
+	struct sgpu_key key;
+
+	CHECK(parse("{\"kty\":\"oct\",\"k\":\"" OCT_K "\",\"kid\":\"mine\",\"use\":\"enc\",\"alg\":\"A256KW\","
+		    "\"key_ops\":[\"wrapKey\",\"unwrapKey\"],\"ext\":true}", &key, NULL) == 0);
+	CHECK(strlen(key.kid) == SGPU_KID_SIZE);
+	/* Escapes are JSON like any other. */
+	CHECK(parse("{\"kty\":\"oct\",\"k\":\"\\u0041AECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8\"}", &key, NULL) == 0);
+}
+
+UNIT_TEST(what_is_no_key_is_refused_by_name)
+{
+	CHECK(refused("", "not a JSON Web Key"));
+	CHECK(refused("[]", "not an object"));
+	CHECK(refused("{}", "'kty' is missing"));
+	CHECK(refused("{\"kty\":7}", "'kty' is not a string"));
+	CHECK(refused("{\"kty\":\"RSA\"}", "'RSA'"));
+	CHECK(refused("{\"kty\":\"OKP\",\"x\":\"" ALICE_X "\"}", "'crv' is missing"));
+	CHECK(refused("{\"kty\":\"OKP\",\"crv\":\"Ed25519\",\"x\":\"" ALICE_X "\"}", "'Ed25519'"));
+	CHECK(refused("{\"kty\":\"EC\",\"crv\":\"P-256\",\"x\":\"" ALICE_X "\"}", "'EC'"));
+	CHECK(refused("{\"keys\":[]}", "a set of keys"));
+	CHECK(refused("{\"kty\":\"oct\",\"k\":\"" OCT_K "\",\"k\":\"" OCT_K "\"}", "not a JSON Web Key"));
+	CHECK(refused("{\"kty\":\"oct\",\"k\":\"" OCT_K "\"} x", "not a JSON Web Key"));
+	CHECK(refused("{\"kty\":\"oct\",\"k\":\"" OCT_K "\",}", "test:1:"));
+	CHECK(refused("{\"kty\":\"oct\",\"k\":\"" OCT_K "\n\"}", "not a JSON Web Key"));
+}
+
+UNIT_TEST(members_of_the_wrong_shape_are_refused_by_name)
+{
+	CHECK(refused("{\"kty\":\"oct\"}", "'k' is missing"));
+	CHECK(refused("{\"kty\":\"oct\",\"k\":5}", "'k' is not a string"));
+	CHECK(refused("{\"kty\":\"oct\",\"k\":\"AAECAwQFBgcICQoLDA0ODw\"}", "22 characters"));
+	CHECK(refused("{\"kty\":\"oct\",\"k\":\"" OCT_K "=\"}", "44 characters"));
+	CHECK(refused("{\"kty\":\"oct\",\"k\":\"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh9\"}", "'k'"));
+	CHECK(refused("{\"kty\":\"oct\",\"k\":\"+AECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8\"}", "base64url"));
+	CHECK(refused("{\"kty\":\"oct\",\"k\":\"" OCT_K "\",\"oth\":1}", "'oth'"));
+	CHECK(refused("{\"kty\":\"oct\",\"k\":\"" OCT_K "\",\"x\":\"" ALICE_X "\"}", "'x'"));
+	CHECK(refused("{\"kty\":\"oct\",\"k\":\"" OCT_K "\",\"use\":\"sig\"}", "'use'"));
+	CHECK(refused("{\"kty\":\"oct\",\"k\":\"" OCT_K "\",\"alg\":\"HS256\"}", "'HS256'"));
+	CHECK(refused("{\"kty\":\"oct\",\"k\":\"" OCT_K "\",\"key_ops\":[\"a\",\"a\"]}", "'key_ops'"));
+	CHECK(refused("{\"kty\":\"oct\",\"k\":\"" OCT_K "\",\"ext\":\"yes\"}", "'ext'"));
+	CHECK(refused("{\"kty\":\"oct\",\"k\":\"" OCT_K "\",\"kid\":1}", "'kid'"));
+	CHECK(refused("{\"kty\":\"OKP\",\"crv\":\"X25519\",\"d\":\"" ALICE_D "\"}", "'x' is missing"));
+	CHECK(refused("{\"kty\":\"OKP\",\"crv\":\"X25519\",\"x\":\"" ALICE_D "\",\"d\":\"" ALICE_D "\"}",
+		      "not the public key"));
+	/* Something that looks like the reader's own marks. */
+	CHECK(refused("{\"kty\":\"oct\",\"k\":\"#9#########################################\"}", "'k'"));
+}
+
+/* A key file of a mode; returns the code of loading it. */
+static int load_with_mode(const char *text, mode_t mode, struct sgpu_error *error)
+{
+	char path[] = "/tmp/sgpu-key-XXXXXX";
+	struct sgpu_key key;
+	int fd = mkstemp(path), code = SGPU_ESYSTEM;
+
+	if (fd >= 0) {
+		if (write(fd, text, strlen(text)) == (ssize_t)strlen(text) && !fchmod(fd, mode)) {
+			code = sgpu_key_load(path, &key, error);
+		}
+		close(fd);
+		unlink(path);
+	}
+	return code;
+}
+
+UNIT_TEST(a_secret_that_others_may_read_is_refused_and_a_public_key_is_not)
+{
+	static const char secret[] = "{\"kty\":\"oct\",\"k\":\"" OCT_K "\"}";
+	static const char half[] = "{\"kty\":\"OKP\",\"crv\":\"X25519\",\"x\":\"" ALICE_X "\"}";
+	struct sgpu_error error = { 0 };
+
+	CHECK(load_with_mode(secret, 0600, &error) == 0);
+	CHECK(load_with_mode(secret, 0400, &error) == 0);
+	CHECK(load_with_mode(secret, 0640, &error) == SGPU_EPOLICY && strstr(error.hint, "chmod 600"));
+	CHECK(load_with_mode(secret, 0604, NULL) == SGPU_EPOLICY);
+	CHECK(load_with_mode(secret, 0602, NULL) == SGPU_EPOLICY);
+	CHECK(load_with_mode(half, 0644, &error) == 0);
+}
+
+UNIT_TEST(a_key_comes_from_a_pipe_by_descriptor)
+{
+	static const char secret[] = "{\"kty\":\"oct\",\"k\":\"" OCT_K "\"}";
+	struct sgpu_key key;
+	char name[32];
+	int fds[2];
+
+	REQUIRE(pipe(fds) == 0);
+	REQUIRE(write(fds[1], secret, strlen(secret)) == (ssize_t)strlen(secret));
+	close(fds[1]);
+	snprintf(name, sizeof(name), "fd:%d", fds[0]);
+	CHECK(sgpu_key_load(name, &key, NULL) == 0 && key.secret[31] == 31);
+	CHECK(fcntl(fds[0], F_GETFD) >= 0); /* the caller's own stays open */
+	close(fds[0]);
+	CHECK(sgpu_key_load(name, &key, NULL) == SGPU_ESYSTEM);
+	CHECK(sgpu_key_load("fd:x", &key, NULL) == SGPU_EUSAGE);
+	CHECK(sgpu_key_load("/nonexistent/key", &key, NULL) == SGPU_ESYSTEM);
+	CHECK(sgpu_key_load("/tmp", &key, NULL) == SGPU_ESYSTEM);
+	CHECK(sgpu_key_load("/dev/zero", &key, NULL) != 0);
+}
+
+int main(void)
+{
+	UNIT_RUN(a_symmetric_key_has_its_bytes_and_thumbprint);
+	UNIT_RUN(an_x25519_key_has_both_halves_and_the_public_one_the_same_thumbprint);
+	UNIT_RUN(generated_keys_differ_and_survive_their_text);
+	UNIT_RUN(registered_optional_members_are_taken);
+	UNIT_RUN(what_is_no_key_is_refused_by_name);
+	UNIT_RUN(members_of_the_wrong_shape_are_refused_by_name);
+	UNIT_RUN(a_secret_that_others_may_read_is_refused_and_a_public_key_is_not);
+	UNIT_RUN(a_key_comes_from_a_pipe_by_descriptor);
+	return unit_done();
+}
