@@ -82,17 +82,20 @@ objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 PROGRAMS := $(TOOLS:%=$(BUILD)/bin/%)
 UNITS := $(UNIT_SOURCES:tests/unit/%.c=$(BUILD)/unit/%)
 FUZZERS := $(FUZZ_SOURCES:tests/fuzz/%.c=$(BUILD)/fuzz/%)
+# What an example draws with needs libpng.
+EXAMPLES := $(if $(filter 1,$(call have_header,png.h)),$(patsubst %.c,$(BUILD)/examples/%,$(notdir $(wildcard examples/*/*.c))))
 BENCHES := $(BENCH_SOURCES:tests/bench/%.c=$(BUILD)/bench/%)
 COMPLETIONS := $(foreach tool,$(TOOLS),$(BUILD)/completions/bash/$(tool) $(BUILD)/completions/zsh/_$(tool) \
 	$(BUILD)/completions/fish/$(tool).fish)
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all programs units benches completions
+.PHONY: all programs units benches examples completions
 all: programs
 programs: $(PROGRAMS)
 units: $(UNITS)
 benches: $(BENCHES)
+examples: $(EXAMPLES)
 completions: $(COMPLETIONS)
 
 $(BUILD)/obj/%.o: %.c $(BUILD)/flags | $(BUILD)/headers
@@ -119,6 +122,10 @@ $(BUILD)/unit/%: $(BUILD)/obj/tests/unit/%.o $(LIB)
 
 $(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(LIB)
 	$(call link)
+
+vpath %.c $(wildcard examples/*)
+$(BUILD)/examples/%: %.c $(BUILD)/flags
+	$(call say,CC,$<)mkdir -p $(@D) && $(CC) $(CPPFLAGS) $(SGPU_CFLAGS) $(CFLAGS) $(SGPU_LDFLAGS) $(LDFLAGS) -o $@ $< -lpng
 
 $(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(LIB)
 	$(call link,-fsanitize=fuzzer)
@@ -154,7 +161,7 @@ again = +@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(s
 .PHONY: demo check check-gpu interop fuzz sanitize bench
 demo:
 	$(call install_deps,build demo)
-	$(again) programs
+	$(again) programs examples
 	@SGPU_BUILD='$(BUILD)' scripts/demo.sh
 
 check:
@@ -190,7 +197,7 @@ TEST_ENV = SGPU_BUILD='$(BUILD)' SGPU_SANITIZE='$(SANITIZE)' SGPU_MAKE='$(MAKEOV
 	$(if $(SGPU_VECTORS),SGPU_VECTORS='$(SGPU_VECTORS)')
 
 .PHONY: check-now fuzz-now
-check-now: all units
+check-now: all units examples
 	@$(TEST_ENV) scripts/run-tests.sh $(TESTS)
 
 fuzz-now: $(FUZZERS)

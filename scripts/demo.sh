@@ -10,12 +10,12 @@ case $build in
 /*) ;;
 *) build=$top/$build ;;
 esac
-export PATH=$build/bin:$PATH
+export PATH=$build/bin:$build/examples:$PATH
 [ $# -gt 0 ] || set -- fashion-knn brain-mri
 for example in "$@"; do
 	folder=$build/demo/$example
 	rm -rf "$folder"
 	mkdir -p "$folder"
 	echo "== $example: examples/$example/run.sh, in '${folder#"$top"/}'"
-	(cd "$folder" && "$top/examples/$example/run.sh")
+	"examples/$example/run.sh" "$folder"
 done
