@@ -13,10 +13,16 @@ enum { INPUT, WEIGHTS, BIAS, OUTPUT };
 enum { STRIDE, PADDING, DILATION };
 enum {
 	STEP_MAX = 1024,  /* of stride, padding and dilation */
-	TILE = 32,        /* elements of an output row */
+	LANES = 8,
+	VECTORS = 2,
+	TILE = LANES * VECTORS, /* elements of an output row */
+	SPAN_MAX = 256,         /* elements of an input row that a tile meets */
 	CHANNELS = 4,     /* output channels at once */
 	GRAIN_WORK = 1 << 18,
 };
+
+/* Stays in registers where the CPU has such vectors, and becomes several smaller ones where not. */
+typedef float lanes __attribute__((vector_size(LANES * sizeof(float))));
 
 #define F32 SGPU_TYPE_BIT(SGPU_F32)
 
@@ -85,65 +91,90 @@ struct tile {
 	uint64_t image, first, lines, row, x, count;
 };
 
-/* The elements of one input row that one column of the kernel meets, 0 outside; in place where they are adjacent. */
-SGPU_INLINE const float *gather(const struct job *job, const float *row, int64_t from, uint64_t count, float *buffer)
+/* `count` elements of an input row, `stride` apart, from the column `from` on; 0 outside. A row of NULL is outside. */
+SGPU_INLINE const float *gather(const struct job *job, const float *row, int64_t from, int64_t count, int64_t stride,
+				float *buffer)
 {
-	int64_t width = (int64_t)job->width, stride = job->stride;
-
-	if (row && stride == 1 && from >= 0 && from + TILE <= width) {
-		return row + from;
-	}
-	for (int64_t i = 0; i < (int64_t)count; i++) {
+	for (int64_t i = 0; i < count; i++) {
 		int64_t at = from + i * stride;
 
-		buffer[i] = row && at >= 0 && at < width ? row[at] : 0.0f;
+		buffer[i] = row && at >= 0 && at < (int64_t)job->width ? row[at] : 0.0f;
 	}
 	return buffer;
 }
 
-SGPU_CLONES_ATTR static void accumulate(const struct job *job, const struct tile *t, float sums[CHANNELS][TILE],
-					float *buffer)
+/* What all columns of the kernel meet in one row, when it is adjacent: in place, or copied to the buffer. */
+SGPU_INLINE const float *row_window(const struct job *job, const float *row, int64_t from, float *buffer)
 {
-	uint64_t kernel = job->kernel_height * job->kernel_width;
-	const float *weights = job->weights + t->first * job->channels * kernel;
-	uint64_t line = t->lines == CHANNELS ? job->channels * kernel : 0;
+	uint64_t span = TILE + (job->kernel_width - 1) * (uint64_t)job->dilation;
 
-	for (uint64_t c = 0; c < job->channels; c++) {
-		const float *image = job->input + (t->image * job->channels + c) * job->height * job->width;
+	if (job->stride != 1 || span > SPAN_MAX) {
+		return NULL;
+	}
+	if (row && from >= 0 && (uint64_t)from + span <= job->width) {
+		return row + from;
+	}
+	return gather(job, row, from, (int64_t)span, 1, buffer);
+}
 
-		for (uint64_t k = 0; k < kernel; k++) {
-			int64_t y = (int64_t)t->row * job->stride - job->padding +
-				    (int64_t)(k / job->kernel_width) * job->dilation;
-			int64_t x = (int64_t)t->x * job->stride - job->padding +
-				    (int64_t)(k % job->kernel_width) * job->dilation;
-			const float *row = y >= 0 && y < (int64_t)job->height ? image + y * (int64_t)job->width : NULL;
-			const float *in = gather(job, row, x, t->count, buffer);
-			const float *w = weights + c * kernel + k;
+/* Adds one weight of each channel times a tile of the input. */
+SGPU_INLINE void add_products(lanes sums[CHANNELS][VECTORS], const float *in, const float *weights, uint64_t line)
+{
+	for (int v = 0; v < VECTORS; v++) {
+		lanes values;
 
-			for (int i = 0; i < TILE; i++) {
-				sums[0][i] += in[i] * w[0];
-				sums[1][i] += in[i] * w[line];
-				sums[2][i] += in[i] * w[2 * line];
-				sums[3][i] += in[i] * w[3 * line];
-			}
+		memcpy(&values, in + v * LANES, sizeof(values));
+		for (uint64_t o = 0; o < CHANNELS; o++) {
+			sums[o][v] += values * weights[o * line];
 		}
 	}
 }
 
-static void compute(const struct job *job, const struct tile *t, float sums[CHANNELS][TILE], float *buffer)
+/* `line`: weights from one output channel to the next; 0 computes one channel as often as the loop does four. */
+SGPU_CLONES_ATTR static void accumulate(const struct job *job, const struct tile *t, uint64_t line,
+					float results[CHANNELS][TILE], float *buffer)
 {
+	const float *weights = job->weights + t->first * job->channels * job->kernel_height * job->kernel_width;
+	int64_t from = (int64_t)t->x * job->stride - job->padding;
+	lanes sums[CHANNELS][VECTORS];
+
+	memcpy(sums, results, sizeof(sums));
+	for (uint64_t c = 0; c < job->channels; c++) {
+		const float *image = job->input + (t->image * job->channels + c) * job->height * job->width;
+
+		for (uint64_t ky = 0; ky < job->kernel_height; ky++) {
+			int64_t y = (int64_t)t->row * job->stride - job->padding + (int64_t)ky * job->dilation;
+			const float *row = y >= 0 && y < (int64_t)job->height ? image + y * (int64_t)job->width : NULL;
+			const float *window = row_window(job, row, from, buffer);
+
+			for (uint64_t kx = 0; kx < job->kernel_width; kx++) {
+				int64_t shift = (int64_t)kx * job->dilation;
+				const float *in = window ? window + shift : gather(job, row, from + shift, TILE,
+										   job->stride, buffer);
+
+				add_products(sums, in, weights++, line);
+			}
+		}
+	}
+	memcpy(results, sums, sizeof(sums));
+}
+
+static void compute(const struct job *job, const struct tile *t, float results[CHANNELS][TILE], float *buffer)
+{
+	uint64_t line = t->lines == CHANNELS ? job->channels * job->kernel_height * job->kernel_width : 0;
+
 	for (uint64_t o = 0; o < CHANNELS; o++) {
 		float bias = job->bias && o < t->lines ? job->bias[t->first + o] : 0.0f;
 
 		for (int i = 0; i < TILE; i++) {
-			sums[o][i] = bias;
+			results[o][i] = bias;
 		}
 	}
-	accumulate(job, t, sums, buffer);
+	accumulate(job, t, line, results, buffer);
 	for (uint64_t o = 0; o < t->lines; o++) {
 		uint64_t plane = t->image * job->outputs + t->first + o;
 
-		memcpy(job->output + (plane * job->out_height + t->row) * job->out_width + t->x, sums[o],
+		memcpy(job->output + (plane * job->out_height + t->row) * job->out_width + t->x, results[o],
 		       t->count * sizeof(float));
 	}
 }
@@ -153,7 +184,7 @@ static void body(void *argument, uint64_t begin, uint64_t end)
 {
 	const struct job *job = argument;
 	uint64_t groups = (job->outputs + CHANNELS - 1) / CHANNELS;
-	float sums[CHANNELS][TILE], buffer[TILE] = { 0 };
+	float results[CHANNELS][TILE], buffer[SPAN_MAX];
 
 	for (uint64_t item = begin; item < end; item++) {
 		uint64_t group = item / job->out_height % groups, first = group * CHANNELS;
@@ -164,11 +195,11 @@ static void body(void *argument, uint64_t begin, uint64_t end)
 			t.lines = step;
 			for (t.x = 0; t.x < job->out_width; t.x += TILE) {
 				t.count = job->out_width - t.x < TILE ? job->out_width - t.x : TILE;
-				compute(job, &t, sums, buffer);
+				compute(job, &t, results, buffer);
 			}
 		}
 	}
-	sgpu_wipe(sums, sizeof(sums));
+	sgpu_wipe(results, sizeof(results));
 	sgpu_wipe(buffer, sizeof(buffer));
 }
 
