@@ -5,6 +5,10 @@
  * Bin i holds the values v with edge(i) <= v < edge(i + 1), where edge(i) = min + i * ((max - min) / bins) in f64 and
  * edge(bins) = max, which the last bin includes. Values outside, and NaN, are not counted.
  */
+/* Nothing here looks at the exception flags; to keep them would keep gcc from using vectors. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("no-trapping-math")
+#endif
 #include <string.h>
 
 #include "ops/ops_private.h"
