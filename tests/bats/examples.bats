@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck disable=SC2154 # bats sets stderr
 # The examples on real data: what they reach, and that they clean up.
+# shellcheck disable=SC2154 # bats sets stderr
 
 load helpers
 
