@@ -188,7 +188,7 @@ static void give_output(struct sgpu_ops_checker *checker, const struct sgpu_op_c
 		/* An INPUT_OUTPUT is read as it arrives. */
 		if (s->reader_count && !sgpu_segment_is_input(s)) {
 			sgpu_ops_fault(checker, "arguments", call->op->args[arg].name, NULL,
-				       "no other operation can read '%s', whose size is only known after the run", s->id);
+				       "no operation can read '%s', whose size is only known after the run", s->id);
 			return;
 		}
 	}
@@ -257,7 +257,7 @@ static void end_types(struct sgpu_ops_checker *checker)
 		const struct sgpu_segment *segment = &manifest->segments[i];
 
 		if (checker->missing[i] && sgpu_segment_is_input(segment) && !segment_states_type(checker, i)) {
-			sgpu_ops_segment_fault(checker, i, NULL, "\"data_type_info\": {\"dtype\": ..., \"shape\": [...]}",
+			sgpu_ops_segment_fault(checker, i, NULL, "\"data_type_info\": {\"dtype\": ..., \"shape\": ...}",
 					       "'%s' needs data_type_info", segment->id ? segment->id : "");
 		}
 	}

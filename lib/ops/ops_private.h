@@ -56,7 +56,8 @@ void sgpu_ops_store_f64(enum sgpu_dtype dtype, void *data, uint64_t begin, uint6
 
 /* ---- matrix product: c = alpha op(a) op(b) + beta c ----
  * Row-major; op(a) is m x k, op(b) is k x n, c is m x n; ld: elements from one stored row to the next. With beta 0
- * c is not read, with alpha 0 neither a nor b. The calling thread holds a token of the pool. Returns 0 or SGPU_ECANCELED. */
+ * c is not read, with alpha 0 neither a nor b. The calling thread holds a token of the pool. Returns 0 or
+ * SGPU_ECANCELED. */
 struct sgpu_gemm {
 	uint64_t m, n, k;
 	bool transpose_a, transpose_b; /* a is stored k x m, b is stored n x k */

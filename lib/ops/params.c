@@ -123,8 +123,8 @@ static void unknown_param(struct sgpu_ops_checker *checker, const struct sgpu_op
 	for (int i = 0; op->params && op->params[i].name; i++) {
 		names[i] = op->params[i].name;
 	}
-	sgpu_ops_fault(checker, "params", key, sgpu_ops_near(key, names, hint), "'%s' is not a parameter of '%s'", key,
-		       op->name);
+	sgpu_ops_fault(checker, "params", key, sgpu_ops_near(key, names, hint), "'%s' is not a parameter of '%s'",
+		       key, op->name);
 }
 
 void sgpu_ops_check_params(struct sgpu_ops_checker *checker, struct sgpu_op_call *call)

@@ -98,7 +98,8 @@ UNIT_TEST(the_first_of_the_largest_in_rows_of_any_length)
 
 UNIT_TEST(nan_counts_as_the_largest_and_infinities_in_order)
 {
-	static const float input[] = { 1, NAN, INFINITY, -INFINITY, -INFINITY, -INFINITY, NAN, NAN, 1, 2, INFINITY, 3 };
+	static const float input[] = { 1, NAN, INFINITY, -INFINITY, -INFINITY, -INFINITY,
+				       NAN, NAN, 1, 2, INFINITY, 3 };
 	struct ops_case c;
 	const int32_t *out;
 

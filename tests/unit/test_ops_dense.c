@@ -71,9 +71,11 @@ UNIT_TEST(layers_of_odd_and_empty_sizes)
 					     { 4, 0, 5 }, { 4, 4, 0 }, { 201, 200, 150 } };
 
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		const uint64_t *s = sizes[i];
+
 		for (int activation = 0; activation < 5; activation++) {
-			check_layer(sizes[i][0], sizes[i][1], sizes[i][2], activation, activation % 2, activation / 2 % 2);
-			check_layer(sizes[i][0], sizes[i][1], sizes[i][2], activation, true, false);
+			check_layer(s[0], s[1], s[2], activation, activation % 2, activation / 2 % 2);
+			check_layer(s[0], s[1], s[2], activation, true, false);
 		}
 	}
 }

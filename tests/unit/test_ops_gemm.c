@@ -101,8 +101,8 @@ static void check_product(enum sgpu_dtype dtype, struct sizes s, struct factors 
 	}
 	CHECK(good);
 	if (!good) {
-		printf("# batch %d, %d x %d x %d, transposes %d %d, c %d, %s\n", (int)s.batch, (int)s.m, (int)s.n, (int)s.k,
-		       f.transpose_a, f.transpose_b, f.with_c, sgpu_dtype_name(dtype));
+		printf("# batch %d, %d x %d x %d, transposes %d %d, c %d, %s\n", (int)s.batch, (int)s.m, (int)s.n,
+		       (int)s.k, f.transpose_a, f.transpose_b, f.with_c, sgpu_dtype_name(dtype));
 	}
 	ops_end(&c);
 }
@@ -122,7 +122,8 @@ static void check_all(const struct sizes *sizes, int count)
 UNIT_TEST(odd_and_empty_sizes)
 {
 	static const struct sizes sizes[] = {
-		{ 0, 1, 1, 1 }, { 0, 6, 16, 256 }, { 0, 7, 17, 257 }, { 0, 5, 1, 300 }, { 0, 1, 33, 3 }, { 0, 97, 513, 2 },
+		{ 0, 1, 1, 1 }, { 0, 6, 16, 256 }, { 0, 7, 17, 257 }, { 0, 5, 1, 300 }, { 0, 1, 33, 3 },
+		{ 0, 97, 513, 2 },
 		{ 0, 13, 40, 513 }, { 0, 0, 5, 5 }, { 0, 5, 0, 5 }, { 0, 5, 5, 0 }, { 3, 7, 9, 11 }, { 1, 2, 2, 2 },
 		{ 2, 3, 3, 0 }, { 20, 1, 1, 5 },
 	};

@@ -25,7 +25,7 @@ UNIT_TEST(parameters_calibrate_every_type)
 	ops_input(&c, "input", SGPU_F64, 1, OPS_SHAPE(COUNT), wide);
 	CHECK(ops_run(&c) && ops_type_is(&c, "output", SGPU_F64, 1, OPS_SHAPE(COUNT)));
 	for (int i = 0; i < COUNT; i++) {
-		volatile double product = wide[i] * 0.1; /* rounded before the sum, whatever the compiler would fuse */
+		volatile double product = wide[i] * 0.1; /* rounded before the sum: nothing fused */
 
 		bad += ((double *)ops_data(&c, "output"))[i] != product - 7.25;
 	}

@@ -25,8 +25,9 @@ static bool right(enum sgpu_dtype dtype, const void *a, const void *b, const voi
 		return ((const uint16_t *)sum)[i] == (((const uint16_t *)a)[i] + ((const uint16_t *)b)[i]) % 65536;
 	default:
 		/* The sum of two halves is exact in double: one rounding. */
-		want = sgpu_half_to_float(sgpu_half_from_double((double)sgpu_half_to_float(((const uint16_t *)a)[i]) +
-								(double)sgpu_half_to_float(((const uint16_t *)b)[i])));
+		want = sgpu_half_to_float(
+			sgpu_half_from_double((double)sgpu_half_to_float(((const uint16_t *)a)[i]) +
+					      (double)sgpu_half_to_float(((const uint16_t *)b)[i])));
 		got = sgpu_half_to_float(((const uint16_t *)sum)[i]);
 		return isnan(want) ? isnan(got) : want == got;
 	}
@@ -76,7 +77,8 @@ UNIT_TEST(integers_wrap_around)
 	ops_input(&c, "a", SGPU_I32, 1, OPS_SHAPE(2), a);
 	ops_input(&c, "b", SGPU_I32, 1, OPS_SHAPE(2), b);
 	CHECK(ops_run(&c));
-	CHECK(((int32_t *)ops_data(&c, "output"))[0] == INT32_MIN && ((int32_t *)ops_data(&c, "output"))[1] == INT32_MAX);
+	CHECK(((int32_t *)ops_data(&c, "output"))[0] == INT32_MIN);
+	CHECK(((int32_t *)ops_data(&c, "output"))[1] == INT32_MAX);
 	ops_end(&c);
 }
 
@@ -87,7 +89,8 @@ UNIT_TEST(types_and_shapes_must_be_equal)
 	ops_begin(&c, "vector_add");
 	ops_input(&c, "a", SGPU_F32, 2, OPS_SHAPE(2, 3), NULL);
 	ops_input(&c, "b", SGPU_F32, 2, OPS_SHAPE(3, 2), NULL);
-	CHECK(!ops_infer(&c) && strcmp(c.fault_argument, "b") == 0 && strstr(c.fault_text, "is f32[3,2], but 'a' is f32[2,3]"));
+	CHECK(!ops_infer(&c) && strcmp(c.fault_argument, "b") == 0);
+	CHECK(strstr(c.fault_text, "is f32[3,2], but 'a' is f32[2,3]"));
 	ops_end(&c);
 	ops_begin(&c, "vector_add");
 	ops_input(&c, "a", SGPU_F32, 1, OPS_SHAPE(2), NULL);

@@ -8,7 +8,8 @@ enum { INPUT, OUTPUT, GRAIN = 1 << 15, BLOCK = 512 };
 
 static const struct sgpu_op_argument args[] = {
 	{ "input", false, SGPU_TYPES_ALL, 1, SGPU_RANK_MAX, "rows along the last axis, which is not empty" },
-	{ "output", false, SGPU_TYPE_BIT(SGPU_I32), 0, SGPU_RANK_MAX - 1, "indexes from 0, the shape without the last axis" },
+	{ "output", false, SGPU_TYPE_BIT(SGPU_I32), 0, SGPU_RANK_MAX - 1,
+	  "indexes from 0, the shape without the last axis" },
 	{ .name = NULL },
 };
 

@@ -108,14 +108,14 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 {
 	struct sgpu_gemm gemm = describe(call);
 	uint64_t elements = sgpu_ops_count(&call->type[OUTPUT]);
+	uint64_t bytes = elements * sgpu_dtype_size(call->type[OUTPUT].dtype);
 	int result = 0;
 
 	if (elements == 0) {
 		return 0;
 	}
 	if (gemm.beta != 0) {
-		result = sgpu_ops_for(pool, elements * sgpu_dtype_size(call->type[OUTPUT].dtype), COPY_GRAIN, copy_body,
-				      call, error);
+		result = sgpu_ops_for(pool, bytes, COPY_GRAIN, copy_body, call, error);
 	}
 	if (result) {
 		return result;
