@@ -114,7 +114,7 @@ static void fill(enum sgpu_dtype dtype, void *data, uint64_t count)
 		if (i < edge) {
 			put(dtype, data, i, edges[i]);
 		} else if (i < edge + 3) {
-			put(dtype, data, i, i == edge ? (double)NAN : i == edge + 1 ? 1e999 : -1e999);
+			put(dtype, data, i, i == edge ? (double)NAN : (i == edge + 1 ? 1 : -1) * HUGE_VAL);
 		} else if (i % 2) {
 			put(dtype, data, i, ops_uniform(-1, 1) * pow(10, ops_uniform(-9, 11)));
 		}
