@@ -11,8 +11,8 @@ setup() {
 	make_keys
 	small_job 5000
 	sgpu-manifest pack job.json >packed
-	sgpu-seal seal -k owner.jwk -r runner.pub.jwk packed >batch
-	sgpu-run -k runner.jwk batch >response
+	sgpu-seal seal -k owner.jwk -r runner.pub.jwk packed >batch.tar
+	sgpu-run -k runner.jwk batch.tar >response
 }
 
 # unpack FILE DIR
@@ -201,12 +201,12 @@ offset_of() {
 
 @test "a batch cut at any record is refused by the runner" {
 	local size at
-	size=$(stat -c %s batch)
+	size=$(stat -c %s batch.tar)
 	for ((at = 0; at < size; at += 2560)); do
-		head -c "$at" batch >bad
+		head -c "$at" batch.tar >bad
 		refused_batch bad
 	done
-	head -c $((size - 512)) batch >bad
+	head -c $((size - 512)) batch.tar >bad
 	refused_batch bad
 }
 
@@ -269,7 +269,7 @@ offset_of() {
 	repack parts mixed response.json manifest.json segments/result segments/bias_copy
 	run -4 sgpu-seal open -k owner.jwk -C out mixed
 	refused_response mixed
-	unpack batch bparts
+	unpack batch.tar bparts
 	unpack batch2 bparts2
 	cp bparts2/segments/scan bparts/segments/scan
 	repack bparts bmixed batch.json manifest.json segments/scan segments/bias
@@ -351,7 +351,7 @@ edited_index() {
 	run -4 sgpu-seal open -k other-pair.jwk -C out response
 	assert_no_file out
 	run -4 sgpu-seal inspect -k other.jwk response
-	run -4 sgpu-run -k other-pair.jwk -o refused.tar batch
+	run -4 sgpu-run -k other-pair.jwk -o refused.tar batch.tar
 	assert_no_file refused.tar
 	run -0 sgpu-seal open -k other.jwk -k owner.jwk -C out response
 }
@@ -380,7 +380,7 @@ edited_index() {
 	head -c 100 /dev/zero >zeros100
 	head -c 4096 /dev/zero >zeros
 	head -c 100000 /dev/urandom >noise
-	for thing in empty zeros100 zeros noise job.json owner.jwk packed batch; do
+	for thing in empty zeros100 zeros noise job.json owner.jwk packed batch.tar; do
 		refused_response "$thing"
 	done
 	for thing in empty zeros noise job.json response; do
