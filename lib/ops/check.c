@@ -50,8 +50,9 @@ static void unknown_argument(struct sgpu_ops_checker *checker, const struct sgpu
 		       "'%s' is not an argument of '%s'", name, op->name);
 }
 
-/* Which segment stands at which argument of the row: -1 absent, -2 present but at fault. */
-static void place_arguments(struct sgpu_ops_checker *checker, struct sgpu_op_call *call,
+/* Which segment stands at which argument of the row: -1 absent, -2 present but at fault. False when there is no
+ * output at all, which is a fault already. */
+static bool place_arguments(struct sgpu_ops_checker *checker, struct sgpu_op_call *call,
 			    int segment[SGPU_ARGUMENTS_MAX])
 {
 	const struct sgpu_operation *operation = checker->operation;
@@ -79,13 +80,14 @@ static void place_arguments(struct sgpu_ops_checker *checker, struct sgpu_op_cal
 		if (segment[i] != -1 || op->args[i].optional) {
 			continue;
 		}
-		/* What the parser could not take, and that there is no output at all, is a fault already. */
+		/* What the parser could not take is a fault already. */
 		segment[i] = -2;
 		if (json_is_object(json) && !json_object_get(json, op->args[i].name) && (!output || any_output)) {
 			sgpu_ops_fault(checker, "arguments", NULL, op->args[i].help, "'%s' needs the argument '%s'",
 				       op->name, op->args[i].name);
 		}
 	}
+	return any_output;
 }
 
 static void dtypes_text(unsigned dtypes, char *text, size_t size)
@@ -210,6 +212,7 @@ static void check_operation(struct sgpu_ops_checker *checker)
 {
 	struct sgpu_op_call call = { .op = sgpu_op_find(checker->operation->kernel) };
 	int segment[SGPU_ARGUMENTS_MAX];
+	bool output;
 
 	if (!checker->operation->kernel) {
 		return;
@@ -219,9 +222,9 @@ static void check_operation(struct sgpu_ops_checker *checker)
 		return;
 	}
 	checker->failed = false;
-	place_arguments(checker, &call, segment);
+	output = place_arguments(checker, &call, segment);
 	sgpu_ops_check_params(checker, &call);
-	if (!take_inputs(checker, &call, segment) || checker->failed) {
+	if (!take_inputs(checker, &call, segment) || !output || checker->failed) {
 		return;
 	}
 	call.op->infer(&call, &checker->report);

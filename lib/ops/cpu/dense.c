@@ -2,6 +2,10 @@
  *
  * dense: activation(input weights + bias), a fully connected layer. The activation is computed in f64.
  */
+/* Nothing here looks at the exception flags; to keep them would keep gcc from using vectors. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("no-trapping-math")
+#endif
 #include "math64.h"
 #include "ops/ops_private.h"
 

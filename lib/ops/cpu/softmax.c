@@ -3,6 +3,10 @@
  * softmax: exp(x - max) / sum of the same, over the last axis. Exponentials and sums in f64. Short rows are shared
  * out among the workers; a long row is cut into parts, whose maxima and sums are combined in order.
  */
+/* Nothing here looks at the exception flags; to keep them would keep gcc from using vectors. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("no-trapping-math")
+#endif
 #include "math64.h"
 #include "ops/ops_private.h"
 
