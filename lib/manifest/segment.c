@@ -204,6 +204,10 @@ void sgpu_reader_segment(struct sgpu_reader *reader, int index)
 	if (json_is_string(values[ID]) && json_string_length(values[ID]) <= SGPU_ID_MAX) {
 		segment->id = json_string_value(values[ID]);
 	}
+	/* An id that is missing, malformed or taken is fault enough; who was to use the segment cannot be known. */
+	if (sgpu_ids_index(manifest->segment_ids, segment->id) != index) {
+		reader->unsure[index] |= SGPU_UNSURE_USE;
+	}
 	choice = sgpu_reader_choice(reader, where, "sensitivity_level", values[SENSITIVITY], sensitivities, -1);
 	if (choice >= 0) {
 		segment->sensitivity = (enum sgpu_sensitivity)choice;

@@ -157,7 +157,7 @@ static int print_table(const struct merger *merger)
 /* One response as a member; it was read before and found to be whole. */
 static int copy_response(const char *path, size_t number, const char *output, int out, struct sgpu_error *error)
 {
-	char member[32], *buffer = malloc(1 << 20);
+	char member[48], *buffer = malloc(1 << 20);
 	struct stat status;
 	uint64_t left = 0;
 	int fd = open(path, O_RDONLY | O_CLOEXEC);

@@ -28,7 +28,8 @@ const struct cli_option split_options[] = {
 struct splitter {
 	const struct document *document;
 	struct components components;
-	const char *directory;  /* as given */
+	const char *directory;  /* as given, or own */
+	char *own;              /* the manifest's folder as its path has it */
 	char *from, *to;        /* real paths of the manifest's folder and of the directory */
 	json_t *shards;         /* the manifests */
 	bool outside;
@@ -235,7 +236,15 @@ static int open_folders(struct splitter *splitter, struct payload_folder *folder
 		return cli_error(&error);
 	}
 	splitter->from = folder->path;
-	splitter->directory = splitter->directory ? splitter->directory : folder->path;
+	if (!splitter->directory) {
+		const char *path = splitter->document->path, *slash = strrchr(path, '/');
+
+		splitter->own = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
+		splitter->directory = splitter->own;
+	}
+	if (!splitter->directory) {
+		return cli_fail(SGPU_ENOMEM, "out of memory");
+	}
 	if (mkdir(splitter->directory, 0777) && errno != EEXIST) {
 		return cli_fail(SGPU_ESYSTEM, "cannot make the folder '%s': %s", splitter->directory, strerror(errno));
 	}
@@ -267,6 +276,7 @@ static int split(const struct document *document, const char *directory, uint64_
 	}
 	json_decref(splitter.shards);
 	free(splitter.to);
+	free(splitter.own);
 	payload_folder_close(&folder);
 	components_free(&splitter.components);
 	return status;
