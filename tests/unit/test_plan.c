@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The plan: streams of chains and diamonds, and, by brute force on random graphs, that no buffer is given away while
+ * anything may still touch its tenant.
+ */
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <sgpu/base.h>
+#include <sgpu/enclave.h>
+#include <sgpu/ops.h>
+
+#include "unit.h"
+
+/* ---- manifests as text ---- */
+struct text {
+	char *data;
+	size_t size, capacity;
+};
+
+static void SGPU_PRINTF(2, 3) add(struct text *text, const char *format, ...)
+{
+	va_list list;
+	int wrote;
+
+	if (text->capacity - text->size < 512) {
+		text->capacity = text->capacity ? 2 * text->capacity : 4096;
+		text->data = realloc(text->data, text->capacity);
+	}
+	va_start(list, format);
+	wrote = vsnprintf(text->data + text->size, text->capacity - text->size, format, list);
+	va_end(list);
+	text->size += (size_t)wrote;
+}
+
+static void add_segment(struct text *text, const char *id, int number, const char *direction, const char *dtype,
+			bool first)
+{
+	add(text, "%s{\"segment_id\":\"%s%d\",", first ? "" : ",", id, number);
+	if (strcmp(direction, "INTERMEDIATE") != 0) {
+		add(text, "\"data_location_client\":\"%s%d.bin\",", id, number);
+	}
+	add(text, "\"sensitivity_level\":\"LOW\",\"direction\":\"%s\","
+	    "\"data_type_info\":{\"dtype\":\"%s\",\"shape\":[8,8,16]}}", direction, dtype);
+}
+
+static struct sgpu_manifest *load(struct text *text)
+{
+	struct sgpu_manifest *manifest = NULL;
+	struct sgpu_faults faults = { 0 };
+	struct sgpu_error error = { 0 };
+
+	if (sgpu_ops_load_manifest(text->data, text->size, "test", &manifest, &faults, &error) != SGPU_OK) {
+		printf("# %s\n", faults.count ? faults.list[0].text : error.text);
+	}
+	sgpu_faults_clear(&faults);
+	free(text->data);
+	*text = (struct text){ 0 };
+	return manifest;
+}
+
+/* ---- the brute force ---- */
+struct touch {
+	bool stays;
+	int order;        /* of the operation that makes it, -1: arrives */
+	int ops[4096];    /* whoever touches it */
+	int count;
+};
+
+static bool *ancestors_of(const struct sgpu_manifest *m)
+{
+	size_t n = (size_t)m->operation_count;
+	bool *before = calloc(n * n, 1);
+
+	for (size_t i = 0; i < n; i++) {
+		size_t op = (size_t)m->order[i];
+
+		for (int k = 0; k < m->operations[op].before_count; k++) {
+			size_t b = (size_t)m->operations[op].before[k];
+
+			before[op * n + b] = true;
+			for (size_t a = 0; a < n; a++) {
+				before[op * n + a] |= before[b * n + a];
+			}
+		}
+	}
+	return before;
+}
+
+/* Everything that lives in a buffer, in the order in which it moves in. */
+static int tenants_of(const struct sgpu_manifest *m, const struct sgpu_plan *p, int buffer, struct touch *list)
+{
+	int count = 0;
+
+	for (int s = 0; s < m->segment_count; s++) {
+		if (p->in_buffer[s] == buffer) {
+			struct touch *t = &list[count++];
+
+			*t = (struct touch){ .order = -1, .stays = m->segments[s].reader_count == 0 };
+			for (int k = 0; k < m->segments[s].reader_count; k++) {
+				t->ops[t->count++] = m->segments[s].readers[k];
+			}
+		}
+	}
+	for (int i = 0; i < m->operation_count; i++) {
+		int op = m->order[i];
+
+		for (int s = 0; s < m->segment_count; s++) {
+			if (m->segments[s].writer == op && p->out_buffer[s] == buffer) {
+				struct touch *t = &list[count++];
+
+				*t = (struct touch){ .order = op, .stays = sgpu_segment_is_output(&m->segments[s]) };
+				t->ops[t->count++] = op;
+				for (int k = 0; k < m->segments[s].reader_count; k++) {
+					t->ops[t->count++] = m->segments[s].readers[k];
+				}
+			}
+		}
+		if (p->scratch_buffer[op] == buffer) {
+			list[count] = (struct touch){ .order = op };
+			list[count].ops[list[count].count++] = op;
+			count++;
+		}
+	}
+	return count;
+}
+
+static bool plan_is_legal(const struct sgpu_manifest *m, const struct sgpu_plan *p, int *shared)
+{
+	static struct touch list[600];
+	bool *before = ancestors_of(m), legal = true;
+	size_t n = (size_t)m->operation_count;
+
+	for (int b = 0; b < p->buffer_count; b++) {
+		int count = tenants_of(m, p, b, list);
+
+		for (int later = 1; later < count; later++) {
+			for (int earlier = 0; earlier < later; earlier++) {
+				legal = legal && !list[earlier].stays && list[later].order >= 0;
+				for (int k = 0; k < list[earlier].count && legal; k++) {
+					legal = before[(size_t)list[later].order * n + (size_t)list[earlier].ops[k]];
+				}
+			}
+		}
+		*shared += count > 1;
+	}
+	free(before);
+	return legal;
+}
+
+static bool plan_is_complete(const struct sgpu_manifest *m, const struct sgpu_plan *p)
+{
+	uint64_t sum = 0;
+	bool complete = true;
+
+	for (int s = 0; s < m->segment_count; s++) {
+		uint64_t size = 0;
+		int in = p->in_buffer[s], out = p->out_buffer[s];
+
+		complete = complete && sgpu_type_bytes(&m->segments[s].type, &size);
+		complete = complete && (in >= 0) == sgpu_segment_is_input(&m->segments[s]) && in < p->buffer_count;
+		complete = complete && (out >= 0) == (m->segments[s].writer >= 0) && out < p->buffer_count;
+		complete = complete && (in < 0 || p->buffers[in].size >= size) && (in < 0 || in != out);
+		complete = complete && (out < 0 || p->buffers[out].size >= size);
+	}
+	for (int b = 0; b < p->buffer_count; b++) {
+		sum += p->buffers[b].size;
+	}
+	for (int i = 0; i < m->operation_count; i++) {
+		complete = complete && p->stream[i] >= 0 && p->stream[i] < p->stream_count;
+	}
+	return complete && sum == p->bytes && p->bytes <= p->bytes_unshared && p->stream_count <= SGPU_PLAN_STREAMS_MAX;
+}
+
+/* ---- tests ---- */
+/* in0 -> O0 -> t0 -> O1 -> t1 ... -> out */
+static struct sgpu_manifest *chain(int length)
+{
+	struct text text = { 0 };
+
+	add(&text, "{\"version\":1,\"manifest_id\":\"chain\",\"segments\":[");
+	add_segment(&text, "in", 0, "INPUT", "f32", true);
+	for (int i = 0; i < length - 1; i++) {
+		add_segment(&text, "t", i, "INTERMEDIATE", "f32", false);
+	}
+	add_segment(&text, "out", 0, "OUTPUT", "f32", false);
+	add(&text, "],\"operations\":[");
+	for (int i = 0; i < length; i++) {
+		add(&text, "%s{\"gpu_operation_id\":\"O%d\",\"kernel\":\"copy\",\"arguments\":{\"input\":", i ? "," : "", i);
+		add(&text, i ? "\"t%d\"" : "\"in%d\"", i ? i - 1 : 0);
+		add(&text, i == length - 1 ? ",\"output\":\"out%d\"}}" : ",\"output\":\"t%d\"}}", i == length - 1 ? 0 : i);
+	}
+	add(&text, "]}");
+	return load(&text);
+}
+
+UNIT_TEST(chains_share_one_stream_and_three_buffers)
+{
+	struct sgpu_manifest *m = chain(20);
+	struct sgpu_plan *p = NULL;
+	struct sgpu_error error;
+	int shared = 0;
+
+	REQUIRE(m != NULL);
+	REQUIRE(sgpu_plan_create(m, &p, &error) == SGPU_OK);
+	CHECK(p->stream_count == 1);
+	/* The input's buffer and one more take turns: O1 may write over the input, which O0 has read. */
+	CHECK(p->buffer_count <= 3);
+	CHECK(p->bytes_unshared == 21 * 4096);
+	CHECK(p->bytes <= 3 * 4096);
+	CHECK(plan_is_complete(m, p) && plan_is_legal(m, p, &shared) && shared > 0);
+	sgpu_plan_free(&p);
+	CHECK(p == NULL);
+	sgpu_manifest_free(&m);
+}
+
+UNIT_TEST(a_diamond_has_two_streams_and_keeps_what_both_sides_read)
+{
+	struct text text = { 0 };
+	struct sgpu_plan *p = NULL;
+	struct sgpu_error error;
+	struct sgpu_manifest *m;
+	int shared = 0;
+
+	add(&text, "{\"version\":1,\"manifest_id\":\"diamond\",\"segments\":[");
+	add_segment(&text, "in", 0, "INPUT", "f32", true);
+	for (int i = 0; i < 3; i++) {
+		add_segment(&text, "t", i, "INTERMEDIATE", "f32", false);
+	}
+	add_segment(&text, "out", 0, "OUTPUT", "f32", false);
+	add(&text, "],\"operations\":["
+	    "{\"gpu_operation_id\":\"TOP\",\"kernel\":\"copy\",\"arguments\":{\"input\":\"in0\",\"output\":\"t0\"}},"
+	    "{\"gpu_operation_id\":\"LEFT\",\"kernel\":\"copy\",\"arguments\":{\"input\":\"t0\",\"output\":\"t1\"}},"
+	    "{\"gpu_operation_id\":\"RIGHT\",\"kernel\":\"copy\",\"arguments\":{\"input\":\"t0\",\"output\":\"t2\"}},");
+	add(&text, "{\"gpu_operation_id\":\"JOIN\",\"kernel\":\"vector_add\",\"arguments\":"
+	    "{\"a\":\"t1\",\"b\":\"t2\",\"output\":\"out0\"}}]}");
+	m = load(&text);
+	REQUIRE(m != NULL);
+	REQUIRE(sgpu_plan_create(m, &p, &error) == SGPU_OK);
+	CHECK(p->stream_count == 2);
+	CHECK(p->stream[1] != p->stream[2]);
+	CHECK(p->stream[0] == p->stream[1] || p->stream[0] == p->stream[2]);
+	CHECK(p->out_buffer[1] != p->out_buffer[2] && p->out_buffer[1] != p->out_buffer[3] &&
+	      p->out_buffer[2] != p->out_buffer[3]);
+	CHECK(plan_is_complete(m, p) && plan_is_legal(m, p, &shared));
+	sgpu_plan_free(&p);
+	sgpu_manifest_free(&m);
+}
+
+static uint32_t random_state = 1;
+static int random_below(int limit)
+{
+	random_state = random_state * 1664525u + 1013904223u;
+	return (int)((random_state >> 8) % (uint32_t)limit);
+}
+
+/* Operations over values of two types: casts turn one into the other, sums read two alike. */
+static struct sgpu_manifest *random_graph(int operations, int window)
+{
+	struct text text = { 0 }, ops = { 0 };
+	int values = 2 + random_below(3), arrived = values, wide[600] = { 0 };
+	bool read[600] = { false };
+
+	for (int i = 0; i < values; i++) {
+		wide[i] = random_below(2);
+	}
+	for (int i = 0; i < operations; i++) {
+		int from = values > window ? values - window : 0, a = from + random_below(values - from), b = a;
+
+		read[a] = true;
+		add(&ops, "%s{\"gpu_operation_id\":\"O%d\",\"kernel\":", i ? "," : "", i);
+		for (int tries = 0; tries < 8 && (b == a || wide[b] != wide[a]); tries++) {
+			b = from + random_below(values - from);
+		}
+		if (b == a || wide[b] != wide[a]) {
+			wide[values] = !wide[a];
+			add(&ops, "\"cast\",\"params\":{\"dtype\":\"%s\"},\"arguments\":{\"input\":\"v%d\",",
+			    wide[a] ? "f32" : "f64", a);
+		} else if (!wide[a] && random_below(3) == 0) { /* needs scratch memory */
+			wide[values] = wide[a];
+			add(&ops, "\"gaussian3d\",\"params\":{\"sigma\":1},\"arguments\":{\"input\":\"v%d\",", a);
+		} else {
+			read[b] = true;
+			wide[values] = wide[a];
+			add(&ops, "\"vector_add\",\"arguments\":{\"a\":\"v%d\",\"b\":\"v%d\",", a, b);
+		}
+		add(&ops, "\"output\":\"v%d\"}}", values++);
+	}
+	add(&text, "{\"version\":1,\"manifest_id\":\"random\",\"segments\":[");
+	for (int i = 0, first = 1; i < values; i++) {
+		bool leaves = !read[i] || random_below(5) == 0;
+
+		if (i >= arrived || read[i]) {
+			add_segment(&text, "v", i, i < arrived ? "INPUT" : leaves ? "OUTPUT" : "INTERMEDIATE",
+				    wide[i] ? "f64" : "f32", first);
+			first = 0;
+		}
+	}
+	add(&text, "],\"operations\":[");
+	for (size_t at = 0; at < ops.size; at += 256) {
+		add(&text, "%.*s", (int)(ops.size - at < 256 ? ops.size - at : 256), ops.data + at);
+	}
+	add(&text, "]}");
+	free(ops.data);
+	return load(&text);
+}
+
+UNIT_TEST(no_buffer_is_reused_while_it_may_be_touched)
+{
+	int shared = 0, planned = 0;
+
+	for (int round = 0; round < 300; round++) {
+		struct sgpu_manifest *m = random_graph(1 + random_below(60), 2 + random_below(30));
+		struct sgpu_plan *p = NULL;
+		struct sgpu_error error;
+
+		REQUIRE(m != NULL);
+		REQUIRE(sgpu_plan_create(m, &p, &error) == SGPU_OK);
+		planned++;
+		CHECK(plan_is_complete(m, p));
+		CHECK(plan_is_legal(m, p, &shared));
+		sgpu_plan_free(&p);
+		sgpu_manifest_free(&m);
+		if (unit_bad) {
+			printf("# round %d\n", round);
+			return;
+		}
+	}
+	CHECK(planned == 300);
+	CHECK(shared > 100);
+}
+
+UNIT_TEST(ten_thousand_operations_are_planned_without_sharing)
+{
+	struct sgpu_manifest *m = chain(10000);
+	struct sgpu_plan *p = NULL;
+	struct sgpu_error error;
+
+	REQUIRE(m != NULL);
+	REQUIRE(sgpu_plan_create(m, &p, &error) == SGPU_OK);
+	CHECK(p->stream_count == 1);
+	CHECK(p->buffer_count == 10001);
+	CHECK(p->bytes == p->bytes_unshared);
+	CHECK(plan_is_complete(m, p));
+	sgpu_plan_free(&p);
+	sgpu_manifest_free(&m);
+}
+
+UNIT_TEST(streams_are_bounded)
+{
+	struct text text = { 0 };
+	struct sgpu_plan *p = NULL;
+	struct sgpu_error error;
+	struct sgpu_manifest *m;
+
+	add(&text, "{\"version\":1,\"manifest_id\":\"wide\",\"segments\":[");
+	add_segment(&text, "in", 0, "INPUT", "f32", true);
+	for (int i = 0; i < 200; i++) {
+		add_segment(&text, "out", i, "OUTPUT", "f32", false);
+	}
+	add(&text, "],\"operations\":[");
+	for (int i = 0; i < 200; i++) {
+		add(&text, "%s{\"gpu_operation_id\":\"O%d\",\"kernel\":\"copy\",\"arguments\":"
+		    "{\"input\":\"in0\",\"output\":\"out%d\"}}", i ? "," : "", i, i);
+	}
+	add(&text, "]}");
+	m = load(&text);
+	REQUIRE(m != NULL);
+	REQUIRE(sgpu_plan_create(m, &p, &error) == SGPU_OK);
+	CHECK(p->stream_count == SGPU_PLAN_STREAMS_MAX);
+	CHECK(p->stream[0] != p->stream[1]);
+	CHECK(plan_is_complete(m, p));
+	sgpu_plan_free(&p);
+	sgpu_manifest_free(&m);
+}
+
+int main(void)
+{
+	UNIT_RUN(chains_share_one_stream_and_three_buffers);
+	UNIT_RUN(a_diamond_has_two_streams_and_keeps_what_both_sides_read);
+	UNIT_RUN(no_buffer_is_reused_while_it_may_be_touched);
+	UNIT_RUN(ten_thousand_operations_are_planned_without_sharing);
+	UNIT_RUN(streams_are_bounded);
+	return unit_done();
+}
