@@ -156,15 +156,14 @@ static void piece_done(void *argument)
 static int enqueue_piece(struct arrival *a, struct sgpu_run_slot *slot, size_t size, bool sealed, bool last,
 			 struct sgpu_stream *stream, struct sgpu_error *error)
 {
+	/* The end mark may be all that is in the last piece: then nothing is written, and nothing lies behind. */
+	bool empty = sealed && last && size == SGPU_TAG_SIZE;
+	sgpu_devptr to = empty ? a->memory : a->memory + a->at;
 	int rc;
 
-	if (!sealed) {
-		return sgpu_copy_in(stream, a->memory + a->at, slot->host, size, &slot->copy);
-	}
-	rc = sgpu_copy_in(stream, slot->device, slot->host, size, &slot->copy);
-	if (rc == SGPU_OK) {
-		rc = sgpu_device_open_chunks(stream, &a->keys, a->chunk, last, slot->device, size, a->memory + a->at,
-					     &slot->open);
+	rc = sgpu_copy_in(stream, sealed ? slot->device : to, slot->host, size, &slot->copy);
+	if (rc == SGPU_OK && sealed) {
+		rc = sgpu_device_open_chunks(stream, &a->keys, a->chunk, last, slot->device, size, to, &slot->open);
 	}
 	if (rc != SGPU_OK) {
 		sgpu_fail(error, rc, "the device refused a piece: %s", sgpu_strerror(rc));

@@ -105,8 +105,9 @@ static int enqueue_sealed(struct sgpu_run *run, int segment, struct sgpu_stream 
 		uint64_t to = SGPU_SEALED_HEADER + (uint64_t)i * SGPU_RUN_SEALED_PIECE;
 		uint64_t sealed = last ? s->out_size - to : SGPU_RUN_SEALED_PIECE;
 
-		rc = sgpu_device_seal_chunks(stream, &l->keys, (uint64_t)i * SGPU_RUN_PIECE_CHUNKS, last, from + at,
-					     size, slot, &l->seal[i]);
+		/* The end mark may be all that is left: nothing is read for it, and nothing lies behind. */
+		rc = sgpu_device_seal_chunks(stream, &l->keys, (uint64_t)i * SGPU_RUN_PIECE_CHUNKS, last,
+					     size == 0 ? from : from + at, size, slot, &l->seal[i]);
 		if (rc == SGPU_OK) {
 			rc = sgpu_copy_out(stream, s->out_data + to, slot, sealed, &l->copy[i]);
 		}
