@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Sealing and opening between descriptors: files and pipes on either end, one thread and several, damage, sizes that
+ * are not what they were said to be.
+ */
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <sgpu/io.h>
+#include <sgpu/seal.h>
+
+#include "unit.h"
+
+static const uint8_t key[SGPU_KEY_SIZE] = { 2, 7, 1, 8, 2, 8 };
+
+static const size_t sizes[] = {
+	0, 1, 16383, 16384, 16385, 262143, 262144, 262145, 524288, 1000000, 5 * 262144 + 16384,
+};
+
+static uint8_t *pattern(size_t size)
+{
+	uint8_t *data = malloc(size + 1);
+
+	for (size_t i = 0; i < size; i++) {
+		data[i] = (uint8_t)(i * 31 + (i >> 7));
+	}
+	return data;
+}
+
+/* A file in memory, with the position at its start. */
+static int file_with(const void *data, size_t size)
+{
+	int fd = memfd_create("test", MFD_CLOEXEC);
+
+	if (fd < 0 || sgpu_pwrite(fd, "test", data, size, 0, NULL)) {
+		abort();
+	}
+	return fd;
+}
+
+static struct sgpu_seal_job job_for(int in, int out, unsigned jobs)
+{
+	struct sgpu_seal_job job = { .key = key, .context = "ctx", .context_size = 3, .size = SGPU_SIZE_UNKNOWN };
+
+	sgpu_seal_end_from_fd(in, "in", &job.in);
+	sgpu_seal_end_from_fd(out, "out", &job.out);
+	job.jobs = jobs;
+	return job;
+}
+
+static uint8_t *contents(int fd, size_t *size)
+{
+	struct stat status;
+	uint8_t *data;
+
+	if (fstat(fd, &status)) {
+		abort();
+	}
+	data = malloc((size_t)status.st_size + 1);
+	if (sgpu_pread(fd, "test", data, (size_t)status.st_size, 0, size, NULL)) {
+		abort();
+	}
+	return data;
+}
+
+static int holds(int fd, const uint8_t *data, size_t size)
+{
+	size_t found;
+	uint8_t *all = contents(fd, &found);
+	int same = found == size && !memcmp(all, data, size);
+
+	free(all);
+	return same;
+}
+
+UNIT_TEST(files_round_trip_with_any_number_of_threads)
+{
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(sizes); i++) {
+		for (unsigned jobs = 1; jobs <= 3; jobs++) {
+			uint8_t *data = pattern(sizes[i]);
+			int in = file_with(data, sizes[i]), middle = file_with("", 0), out = file_with("", 0);
+			struct sgpu_seal_job seal = job_for(in, middle, jobs);
+			uint64_t expected = 0;
+			CHECK(seal.in.positioned && seal.out.positioned);
+			CHECK(sgpu_seal_stream(&seal, NULL) == 0);
+			CHECK(sgpu_sealed_size(sizes[i], &expected) && seal.bytes_out == expected);
+			CHECK(seal.bytes_in == sizes[i] && seal.out.offset == expected && seal.in.offset == sizes[i]);
+			struct sgpu_seal_job open = job_for(middle, out, jobs);
+			CHECK(sgpu_open_stream(&open, NULL) == 0);
+			CHECK(open.bytes_in == expected && open.bytes_out == sizes[i]);
+			CHECK(holds(out, data, sizes[i]));
+			free(data);
+			close(in);
+			close(middle);
+			close(out);
+		}
+	}
+}
+
+/* A thread that runs one job and closes its descriptors. */
+struct runner {
+	struct sgpu_seal_job job;
+	int opening, code;
+	pthread_t thread;
+};
+
+static void *run(void *argument)
+{
+	struct runner *runner = argument;
+
+	runner->code = runner->opening ? sgpu_open_stream(&runner->job, NULL) : sgpu_seal_stream(&runner->job, NULL);
+	close(runner->job.out.fd);
+	return NULL;
+}
+
+/* in -> seal -> pipe -> open -> pipe -> memory. */
+static void through_pipes(size_t size, unsigned jobs)
+{
+	uint8_t *data = pattern(size), *back = malloc(size + 2);
+	int first[2], second[2], third[2];
+	size_t got = 0;
+
+	REQUIRE(pipe(first) == 0 && pipe(second) == 0 && pipe(third) == 0);
+	struct runner seal = { .job = job_for(first[0], second[1], jobs) };
+	struct runner open = { .job = job_for(second[0], third[1], jobs), .opening = 1 };
+	CHECK(!seal.job.in.positioned && !open.job.out.positioned);
+	REQUIRE(pthread_create(&seal.thread, NULL, run, &seal) == 0);
+	REQUIRE(pthread_create(&open.thread, NULL, run, &open) == 0);
+	pid_t writer = fork();
+	if (writer == 0) {
+		/* Odd pieces, so that reads come out short. */
+		close(first[0]);
+		for (size_t at = 0, part; at < size; at += part) {
+			part = size - at < 10007 ? size - at : 10007;
+			if (sgpu_write(first[1], "pipe", data + at, part, NULL)) {
+				_exit(1);
+			}
+		}
+		_exit(0);
+	}
+	close(first[1]);
+	CHECK(sgpu_read(third[0], "pipe", back, size + 1, &got, NULL) == 0);
+	CHECK(got == size && !memcmp(back, data, size));
+	pthread_join(seal.thread, NULL);
+	pthread_join(open.thread, NULL);
+	waitpid(writer, NULL, 0);
+	CHECK(seal.code == 0 && open.code == 0 && open.job.bytes_out == size);
+	close(first[0]);
+	close(second[0]);
+	close(third[0]);
+	free(data);
+	free(back);
+}
+
+UNIT_TEST(pipes_round_trip_in_order_with_any_number_of_threads)
+{
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(sizes); i++) {
+		through_pipes(sizes[i], 1);
+		through_pipes(sizes[i], 2);
+		through_pipes(sizes[i], 5);
+	}
+}
+
+/* A sealed file of `chunks` full chunks and a short one. */
+static uint8_t *sealed_file(size_t chunks, size_t *size, uint8_t **data)
+{
+	size_t plain = chunks * SGPU_CHUNK + 10;
+	uint64_t sealed_size = 0;
+
+	*data = pattern(plain);
+	if (!sgpu_sealed_size(plain, &sealed_size)) {
+		abort();
+	}
+	uint8_t *sealed = malloc(sealed_size + 1);
+	if (sgpu_seal_memory(key, "ctx", 3, *data, plain, sealed, NULL)) {
+		abort();
+	}
+	*size = sealed_size;
+	return sealed;
+}
+
+UNIT_TEST(the_lowest_bad_chunk_is_the_one_that_is_reported)
+{
+	size_t size;
+	uint8_t *data, *sealed = sealed_file(100, &size, &data);
+
+	for (size_t chunk = 17; chunk < 100; chunk += 5) {
+		sealed[56 + chunk * 16400 + 5] ^= 1;
+	}
+	for (int round = 0; round < 20; round++) {
+		int in = file_with(sealed, size), out = file_with("", 0);
+		struct sgpu_seal_job job = job_for(in, out, 4);
+		struct sgpu_error error;
+		CHECK(sgpu_open_stream(&job, &error) == SGPU_EAUTH);
+		CHECK(job.bad_chunk == 17 && job.bad_offset == 278856);
+		CHECK(strstr(error.text, "chunk 17 (offset 278856)"));
+		close(in);
+		close(out);
+	}
+	free(sealed);
+	free(data);
+}
+
+/* What a stream has got when opening ends. */
+static void check_prefix(const uint8_t *sealed, size_t size, const uint8_t *data, size_t good_chunks, unsigned jobs,
+			 int from_file)
+{
+	size_t got = 0;
+	uint8_t *back = malloc(101 * SGPU_CHUNK);
+	int feed[2] = { -1, -1 }, drain[2], file = file_with(sealed, size);
+	pid_t writer = -1;
+
+	REQUIRE(pipe(drain) == 0 && (from_file || pipe(feed) == 0));
+	if (!from_file) {
+		writer = fork();
+		if (writer == 0) {
+			signal(SIGPIPE, SIG_DFL);
+			close(feed[0]);
+			close(drain[0]);
+			close(drain[1]);
+			_exit(sgpu_write(feed[1], "pipe", sealed, size, NULL) ? 1 : 0);
+		}
+		close(feed[1]);
+	}
+	struct runner open = { .job = job_for(from_file ? file : feed[0], drain[1], jobs), .opening = 1 };
+	REQUIRE(pthread_create(&open.thread, NULL, run, &open) == 0);
+	CHECK(sgpu_read(drain[0], "pipe", back, 101 * SGPU_CHUNK, &got, NULL) == 0);
+	pthread_join(open.thread, NULL);
+	CHECK(open.code == SGPU_EAUTH && open.job.bad_chunk == good_chunks);
+	CHECK(got == good_chunks * SGPU_CHUNK && !memcmp(back, data, got));
+	if (!from_file) {
+		close(feed[0]);
+		waitpid(writer, NULL, 0);
+	}
+	close(drain[0]);
+	close(file);
+	free(back);
+}
+
+UNIT_TEST(a_stream_gets_exactly_the_chunks_before_the_bad_one)
+{
+	static const size_t bad[] = { 0, 1, 15, 16, 17, 31, 32, 63, 99 };
+	size_t size;
+	uint8_t *data, *sealed = sealed_file(100, &size, &data);
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(bad); i++) {
+		size_t at = 56 + bad[i] * 16400 + 16399;
+		sealed[at] ^= 1;
+		check_prefix(sealed, size, data, bad[i], 1, 1);
+		check_prefix(sealed, size, data, bad[i], 3, 1);
+		check_prefix(sealed, size, data, bad[i], 3, 0);
+		sealed[at] ^= 1;
+	}
+	/* Cut at the border of a chunk, where each chunk by itself is good. */
+	for (size_t chunks = 1; chunks <= 100; chunks += 3) {
+		check_prefix(sealed, 56 + chunks * 16400, data, chunks, 2, 0);
+	}
+	check_prefix(sealed, 56 + 20 * 16400 + 15, data, 20, 2, 0);
+	free(sealed);
+	free(data);
+}
+
+UNIT_TEST(lengths_that_no_sealed_file_has_are_refused_before_anything_is_written)
+{
+	size_t size, got;
+	uint8_t *data, *sealed = sealed_file(20, &size, &data);
+	static const size_t cut[] = { 0, 1, 55, 56, 71, 56 + 16400, 56 + 16400 + 15, 56 + 20 * 16400 };
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(cut); i++) {
+		int in = file_with(sealed, cut[i]), out = file_with("", 0);
+		struct sgpu_seal_job job = job_for(in, out, 2);
+		CHECK(sgpu_open_stream(&job, NULL) == SGPU_EAUTH && job.bad_chunk == SGPU_SIZE_UNKNOWN);
+		free(contents(out, &got));
+		CHECK(got == 0);
+		close(in);
+		close(out);
+	}
+	free(sealed);
+	free(data);
+}
+
+UNIT_TEST(a_known_size_takes_that_much_and_no_more)
+{
+	uint8_t *data = pattern(700000);
+	int in = file_with(data, 700000), out = file_with("", 0), back = file_with("", 0), pipes[2];
+	struct sgpu_seal_job job = job_for(in, out, 2);
+
+	job.in.offset = 1000;
+	job.size = 600000;
+	CHECK(sgpu_seal_stream(&job, NULL) == 0 && job.bytes_in == 600000 && job.in.offset == 601000);
+	struct sgpu_seal_job open = job_for(out, back, 2);
+	open.size = job.bytes_out;
+	CHECK(sgpu_open_stream(&open, NULL) == 0 && holds(back, data + 1000, 600000));
+	/* More than there is. */
+	job = job_for(in, out, 2);
+	job.size = 700001;
+	struct sgpu_error error;
+	CHECK(sgpu_seal_stream(&job, &error) == SGPU_ESYSTEM && strstr(error.text, "changed while it was read"));
+	/* From a stream: what follows must be left in it. */
+	REQUIRE(pipe(pipes) == 0);
+	REQUIRE(write(pipes[1], "0123456789", 10) == 10);
+	job = job_for(pipes[0], out, 2);
+	job.size = 4;
+	CHECK(sgpu_seal_stream(&job, NULL) == 0 && job.bytes_in == 4);
+	char rest[8] = "";
+	CHECK(read(pipes[0], rest, 6) == 6 && !memcmp(rest, "456789", 6));
+	close(pipes[1]);
+	job = job_for(pipes[0], out, 1);
+	job.size = 4;
+	CHECK(sgpu_seal_stream(&job, NULL) == SGPU_ESYSTEM);
+	close(pipes[0]);
+	close(in);
+	close(out);
+	close(back);
+	free(data);
+}
+
+UNIT_TEST(runs_of_zeros_become_holes_when_asked)
+{
+	enum { SIZE = 8 << 20 };
+	uint8_t *data = calloc(1, SIZE);
+	int in, middle = file_with("", 0), out = file_with("", 0);
+	struct stat status;
+
+	memset(data + (3 << 20) + 5000, 7, 100000);
+	in = file_with(data, SIZE);
+	struct sgpu_seal_job job = job_for(in, middle, 2);
+	CHECK(sgpu_seal_stream(&job, NULL) == 0);
+	job = job_for(middle, out, 2);
+	job.sparse = true;
+	CHECK(sgpu_open_stream(&job, NULL) == 0);
+	CHECK(holds(out, data, SIZE));
+	CHECK(fstat(out, &status) == 0 && status.st_size == SIZE && status.st_blocks * 512 < 200000);
+	close(in);
+	close(middle);
+	close(out);
+	free(data);
+}
+
+UNIT_TEST(a_file_that_appends_is_a_stream)
+{
+	char path[] = "/tmp/sgpu-append-XXXXXX";
+	int made = mkstemp(path), in = file_with("0123456789", 10), out = open(path, O_RDWR | O_APPEND);
+	struct sgpu_seal_job job = job_for(in, out, 2);
+
+	REQUIRE(made >= 0 && out >= 0 && write(made, "head", 4) == 4);
+	CHECK(!job.out.positioned && sgpu_seal_stream(&job, NULL) == 0);
+	size_t size;
+	uint8_t *all = contents(out, &size), back[10];
+	CHECK(size == 4 + 82 && !memcmp(all, "head", 4));
+	CHECK(sgpu_open_memory(key, "ctx", 3, all + 4, 82, back, NULL) == 0 && !memcmp(back, "0123456789", 10));
+	free(all);
+	unlink(path);
+	close(made);
+	close(in);
+	close(out);
+}
+
+UNIT_TEST(files_made_on_reading_are_read_to_their_end)
+{
+	int in = open("/proc/self/status", O_RDONLY), out = file_with("", 0);
+	struct sgpu_seal_job job = job_for(in, out, 2);
+
+	REQUIRE(in >= 0);
+	CHECK(!job.in.positioned && sgpu_seal_stream(&job, NULL) == 0 && job.bytes_in > 100);
+	close(in);
+	close(out);
+}
+
+static uint64_t last_progress;
+static int progress_falls;
+
+static void progress(void *argument, uint64_t bytes)
+{
+	progress_falls += argument != &last_progress || bytes < last_progress;
+	last_progress = bytes;
+}
+
+UNIT_TEST(progress_never_falls_and_ends_at_the_size)
+{
+	uint8_t *data = pattern(3000000);
+	int in = file_with(data, 3000000), out = file_with("", 0);
+	struct sgpu_seal_job job = job_for(in, out, 3);
+
+	job.progress = progress;
+	job.progress_argument = &last_progress;
+	CHECK(sgpu_seal_stream(&job, NULL) == 0);
+	CHECK(!progress_falls && last_progress == 3000000);
+	close(in);
+	close(out);
+	free(data);
+}
+
+static void on_alarm(int number)
+{
+	(void)number;
+	sgpu_io_interrupt();
+}
+
+/* In a process of its own: the interrupt is for good. */
+static int interrupted_child(unsigned jobs, int writing)
+{
+	struct sigaction action = { .sa_handler = on_alarm };
+	int stuck[2], zeros = open("/dev/zero", O_RDONLY), null = open("/dev/null", O_WRONLY);
+
+	if (pipe(stuck) || zeros < 0 || null < 0 || sigaction(SIGALRM, &action, NULL)) {
+		return 1;
+	}
+	/* A pipe that nobody feeds, or that nobody drains. */
+	struct sgpu_seal_job job = job_for(writing ? zeros : stuck[0], writing ? stuck[1] : null, jobs);
+	ualarm(100000, 0);
+	return sgpu_seal_stream(&job, NULL) == SGPU_ECANCELED ? 0 : 2;
+}
+
+UNIT_TEST(an_interrupt_ends_a_transfer_that_waits_for_a_stream)
+{
+	for (unsigned jobs = 1; jobs <= 3; jobs += 2) {
+		for (int writing = 0; writing < 2; writing++) {
+			int status = -1;
+			pid_t child = fork();
+			if (child == 0) {
+				_exit(interrupted_child(jobs, writing));
+			}
+			CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+		}
+	}
+}
+
+UNIT_TEST(a_reader_that_goes_away_is_an_error)
+{
+	int gone[2], in = open("/dev/zero", O_RDONLY);
+
+	REQUIRE(in >= 0 && pipe(gone) == 0);
+	close(gone[0]);
+	for (unsigned jobs = 1; jobs <= 4; jobs += 3) {
+		struct sgpu_seal_job job = job_for(in, gone[1], jobs);
+		CHECK(sgpu_seal_stream(&job, NULL) == SGPU_ESYSTEM);
+	}
+	close(in);
+	close(gone[1]);
+}
+
+int main(void)
+{
+	signal(SIGPIPE, SIG_IGN);
+	UNIT_RUN(files_round_trip_with_any_number_of_threads);
+	UNIT_RUN(pipes_round_trip_in_order_with_any_number_of_threads);
+	UNIT_RUN(the_lowest_bad_chunk_is_the_one_that_is_reported);
+	UNIT_RUN(a_stream_gets_exactly_the_chunks_before_the_bad_one);
+	UNIT_RUN(lengths_that_no_sealed_file_has_are_refused_before_anything_is_written);
+	UNIT_RUN(a_known_size_takes_that_much_and_no_more);
+	UNIT_RUN(runs_of_zeros_become_holes_when_asked);
+	UNIT_RUN(a_file_that_appends_is_a_stream);
+	UNIT_RUN(files_made_on_reading_are_read_to_their_end);
+	UNIT_RUN(progress_never_falls_and_ends_at_the_size);
+	UNIT_RUN(an_interrupt_ends_a_transfer_that_waits_for_a_stream);
+	UNIT_RUN(a_reader_that_goes_away_is_an_error);
+	return unit_done();
+}

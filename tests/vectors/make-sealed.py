@@ -1,0 +1,27 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes sealed.json on standard output, by the Python implementation in tests/interop. Deterministic."""
+import hashlib
+import json
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "interop"))
+import sealed_format as f  # noqa: E402
+
+SIZES = [0, 1, 15, 16, 16383, 16384, 16385, 32768, 262143, 262144, 262145, 1048576]
+CONTEXTS = [b"", b"sgpu v1\0context", bytes(range(256)) * 16]
+
+vectors = []
+for number, size in enumerate(SIZES):
+    context = CONTEXTS[number % len(CONTEXTS)]
+    key = hashlib.sha256(b"key %d" % number).digest()
+    salt = hashlib.sha256(b"salt %d" % number).digest()[:24]
+    sealed = f.seal(key, f.pattern(size), salt, context)
+    entry = {"key": key.hex(), "context": context.hex(), "size": size, "header": sealed[:56].hex(),
+             "sealed_sha256": hashlib.sha256(sealed).hexdigest()}
+    if len(sealed) <= 128:
+        entry["sealed"] = sealed.hex()
+    vectors.append(entry)
+json.dump({"plaintext": "byte i is (i * 7 + i / 256) mod 256", "vectors": vectors}, sys.stdout, indent=1)
+print()
