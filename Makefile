@@ -91,7 +91,7 @@ COMPLETIONS := $(foreach tool,$(TOOLS),$(BUILD)/completions/bash/$(tool) $(BUILD
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: all programs units benches examples completions
-all: programs
+all: programs completions
 programs: $(PROGRAMS)
 units: $(UNITS)
 benches: $(BENCHES)
