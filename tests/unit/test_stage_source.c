@@ -78,7 +78,7 @@ UNIT_TEST(what_is_no_regular_file_is_refused_without_waiting)
 	REQUIRE(mkfifo(file, 0600) == 0);
 	CHECK(sgpu_source_open(&location, 0, false, &source, NULL) == SGPU_EINVALID);
 	unlink(file);
-	location.file = folder;
+	location.file = runtime;
 	CHECK(sgpu_source_open(&location, 0, false, &source, NULL) == SGPU_EINVALID);
 	location.file = (char *)"/dev/zero";
 	CHECK(sgpu_source_open(&location, 0, false, &source, NULL) == SGPU_EINVALID);

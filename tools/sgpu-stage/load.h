@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sgpu-stage load: what its files share.
+ */
+#ifndef SGPU_STAGE_LOAD_H
+#define SGPU_STAGE_LOAD_H
+
+#include <sgpu/base.h>
+#include <sgpu/batch.h>
+#include <sgpu/io.h>
+#include <sgpu/manifest.h>
+#include <sgpu/stage.h>
+
+/* What is done with one segment of the batch. */
+struct load_slice {
+	bool staged;                /* it has a place in the region */
+	uint64_t offset, size;      /* of that place */
+	struct sgpu_location from;  /* where the payload was; kind NONE: an output's place */
+};
+
+struct load {
+	struct sgpu_region_options options;
+	unsigned jobs;
+	const char *in_name;
+	struct sgpu_tar_reader *reader;
+	struct sgpu_batch *batch;
+	struct sgpu_manifest *manifest;
+	struct load_slice *slices;  /* by segment of the batch */
+	uint64_t total;             /* bytes of the region */
+	uint64_t payload;           /* bytes to copy */
+	int staged, outputs, left;  /* segments */
+	struct sgpu_region region;
+	struct sgpu_pool *pool;
+	uint64_t done;              /* bytes, for the progress line */
+};
+
+/* ---- load_plan.c: which payloads get which slice; needs batch and manifest ---- */
+SGPU_MUST_CHECK int load_plan(struct load *load, struct sgpu_error *error);
+/* Puts the slices into the batch as locations. */
+void load_relocate(struct load *load);
+/* ---- load_fill.c: the payloads into the region; reads the batch to its end ---- */
+SGPU_MUST_CHECK int load_fill(struct load *load, struct sgpu_error *error);
+/* ---- load_export.c: shell assignments on standard output ---- */
+SGPU_MUST_CHECK int load_export(const struct load *load, struct sgpu_error *error);
+
+#endif

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Payloads into the region. Memory is asked for piece by piece, as data arrive: a batch that only claims to be large
+ * gets none. What is LOW is held against its digest in the region itself, in the very bytes that a runner will read.
+ */
+#include <pthread.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli.h"
+#include "load.h"
+
+enum { PIECE = 1 << 20 };
+
+/* One payload that is read from a file, on several threads. */
+struct copy {
+	struct load *load;
+	const struct load_slice *slice;
+	int fd;
+	const char *name;
+	uint64_t offset;        /* in fd */
+	pthread_mutex_t lock;
+	int code;               /* of the first piece that failed */
+	struct sgpu_error error;
+};
+
+static int canceled(struct sgpu_error *error)
+{
+	return sgpu_io_interrupted() ? sgpu_fail(error, SGPU_ECANCELED, "interrupted") : SGPU_OK;
+}
+
+static int copy_range(struct copy *copy, uint64_t begin, uint64_t end, struct sgpu_error *error)
+{
+	const uint64_t at = copy->slice->offset + begin;
+	size_t got = 0;
+	int code = canceled(error);
+
+	if (code == SGPU_OK) {
+		code = sgpu_region_back(&copy->load->region, at, end - begin, error);
+	}
+	if (code == SGPU_OK) {
+		code = sgpu_pread(copy->fd, copy->name, copy->load->region.data + at, end - begin, copy->offset + begin,
+				  &got, error);
+	}
+	if (code == SGPU_OK && got != end - begin) {
+		code = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read", copy->name);
+	}
+	return code;
+}
+
+static void copy_piece(void *argument, uint64_t begin, uint64_t end)
+{
+	struct copy *copy = argument;
+	struct sgpu_error error;
+	int code = copy_range(copy, begin, end, &error);
+
+	pthread_mutex_lock(&copy->lock);
+	if (code != SGPU_OK && copy->code == SGPU_OK) {
+		copy->code = code;
+		copy->error = error;
+		sgpu_pool_cancel(copy->load->pool, true);
+	}
+	copy->load->done += end - begin;
+	cli_progress(NULL, copy->load->done);
+	pthread_mutex_unlock(&copy->lock);
+}
+
+/* From a regular file, anywhere in it, by as many threads as there are. */
+static int fill_positioned(struct load *load, const struct load_slice *slice, int fd, const char *name,
+			   uint64_t offset, struct sgpu_error *error)
+{
+	struct copy copy = { .load = load, .slice = slice, .fd = fd, .name = name, .offset = offset };
+	int code;
+
+	if (pthread_mutex_init(&copy.lock, NULL) != 0) {
+		return sgpu_fail_nomem(error);
+	}
+	sgpu_pool_enter(load->pool);
+	code = sgpu_pool_for(load->pool, slice->size, PIECE, copy_piece, &copy);
+	sgpu_pool_leave(load->pool);
+	pthread_mutex_destroy(&copy.lock);
+	if (copy.code != SGPU_OK) {
+		if (error) {
+			*error = copy.error;
+		}
+		return copy.code;
+	}
+	return code == SGPU_OK ? code : sgpu_fail(error, code, "interrupted");
+}
+
+static int fill_stream(struct load *load, const struct load_slice *slice, struct sgpu_error *error)
+{
+	uint64_t done, piece;
+	int code = SGPU_OK;
+
+	for (done = 0; code == SGPU_OK && done < slice->size; done += piece) {
+		piece = slice->size - done < PIECE ? slice->size - done : PIECE;
+		code = sgpu_region_back(&load->region, slice->offset + done, piece, error);
+		if (code == SGPU_OK) {
+			code = sgpu_tar_read(load->reader, load->region.data + slice->offset + done, piece, error);
+		}
+		load->done += piece;
+		cli_progress(NULL, load->done);
+	}
+	return code;
+}
+
+static int fill_inline(struct load *load, int segment, struct sgpu_error *error)
+{
+	const struct load_slice *slice = &load->slices[segment];
+	int fd = sgpu_tar_fd(load->reader), code;
+	struct stat status;
+	off_t position = lseek(fd, 0, SEEK_CUR);
+
+	if (position < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
+		return fill_stream(load, slice, error);
+	}
+	code = fill_positioned(load, slice, fd, load->in_name, (uint64_t)position, error);
+	if (code == SGPU_OK) {
+		sgpu_tar_consumed(load->reader, slice->size);
+	}
+	return code;
+}
+
+static int fill_file(struct load *load, int segment, struct sgpu_error *error)
+{
+	const struct load_slice *slice = &load->slices[segment];
+	struct sgpu_source source;
+	int code = sgpu_source_open(&slice->from, slice->size, false, &source, error);
+
+	if (code < 0) {
+		return code;
+	}
+	code = fill_positioned(load, slice, source.fd, source.name, source.offset, error);
+	sgpu_source_close(&source);
+	return code;
+}
+
+static int check_digest(const struct load *load, int segment, struct sgpu_error *error)
+{
+	const struct sgpu_batch_segment *s = &load->batch->segments[segment];
+	const struct load_slice *slice = &load->slices[segment];
+	uint8_t digest[SGPU_SHA256_SIZE];
+	int code;
+
+	if (s->sealed || !s->has_sha256) {
+		return SGPU_OK;
+	}
+	code = sgpu_sha256(load->region.data + slice->offset, slice->size, digest, error);
+	if (code == SGPU_OK && !sgpu_equal(digest, s->sha256, sizeof(digest))) {
+		code = sgpu_fail(error, SGPU_EAUTH, "the sha256 of segment '%s' does not match", s->id);
+	}
+	return code;
+}
+
+static int fill_inlines(struct load *load, struct sgpu_error *error)
+{
+	int segment = -1, code;
+
+	do {
+		code = sgpu_batch_next_payload(load->reader, load->batch, &segment, error);
+		if (code == SGPU_OK && segment >= 0) {
+			code = fill_inline(load, segment, error);
+		}
+		if (code == SGPU_OK && segment >= 0) {
+			code = check_digest(load, segment, error);
+		}
+	} while (code == SGPU_OK && segment >= 0);
+	return code;
+}
+
+int load_fill(struct load *load, struct sgpu_error *error)
+{
+	int i, code = sgpu_pool_create(load->jobs, &load->pool, error);
+
+	if (code == SGPU_OK) {
+		code = fill_inlines(load, error);
+	}
+	for (i = 0; code == SGPU_OK && i < load->batch->segment_count; i++) {
+		if (load->slices[i].from.kind == SGPU_LOCATION_FILE) {
+			code = fill_file(load, i, error);
+			if (code == SGPU_OK) {
+				code = check_digest(load, i, error);
+			}
+		} else if (load->slices[i].staged && load->slices[i].from.kind == SGPU_LOCATION_NONE) {
+			/* Now, so that a runner never finds the memory gone. */
+			code = sgpu_region_back(&load->region, load->slices[i].offset, load->slices[i].size, error);
+		}
+	}
+	sgpu_pool_free(&load->pool);
+	return code ? code : canceled(error);
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sgpu-stage: puts payloads where a runner can fetch them. See sgpu-stage(1).
+ */
+#include <stdio.h>
+
+#include "verbs.h"
+
+static const struct cli_verb verbs[] = {
+	{ "load", "[BATCH]", "stage the payloads of a batch", load_options, verb_load },
+	{ "list", "", "list the staged regions", list_options, verb_list },
+	{ "release", "[REGION...]", "overwrite and remove staged regions", release_options, verb_release },
+	{ "info", "", "say what this machine offers for staging", info_options, verb_info },
+	{ NULL, NULL, NULL, NULL, NULL },
+};
+
+static const struct cli_tool tool = {
+	.name = "sgpu-stage",
+	.summary = "put payloads where a runner can fetch them",
+	.verbs = verbs,
+};
+
+const char *stage_bytes(uint64_t bytes, char text[STAGE_BYTES_TEXT])
+{
+	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
+	double value = (double)bytes;
+	unsigned unit = 0;
+
+	while (value >= 1024 && unit < 6) {
+		value /= 1024;
+		unit++;
+	}
+	snprintf(text, STAGE_BYTES_TEXT, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
+	return text;
+}
+
+int main(int argc, char **argv)
+{
+	return cli_main(&tool, argc, argv);
+}

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sgpu-stage list: the regions of this user.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <jansson.h>
+
+#include <sgpu/stage.h>
+
+#include "verbs.h"
+
+const struct cli_option list_options[] = { CLI_COMMON, { NULL, 0, NULL, NULL } };
+
+/* "3d", "59m", "12s"; "-" once it is over. */
+static void span(int64_t seconds, char text[24])
+{
+	static const struct {
+		int64_t length;
+		char unit;
+	} units[] = { { 86400, 'd' }, { 3600, 'h' }, { 60, 'm' }, { 1, 's' } };
+	size_t i = 0;
+
+	if (seconds <= 0) {
+		snprintf(text, 24, "-");
+		return;
+	}
+	while (i < 3 && seconds < 2 * units[i].length) {
+		i++;
+	}
+	snprintf(text, 24, "%lld%c", (long long)(seconds / units[i].length), units[i].unit);
+}
+
+static void print_text(const struct sgpu_region *list, int count)
+{
+	char size[STAGE_BYTES_TEXT], age[24], left[24], node[16];
+	const int64_t now = time(NULL);
+	int i;
+
+	if (count > 0) {
+		printf("%-32s  %10s  %5s  %7s  %-16s  %4s  %s\n", "REGION", "SIZE", "AGE", "EXPIRES", "PAGES", "NODE",
+		       "STATE");
+	}
+	for (i = 0; i < count; i++) {
+		span(now - list[i].created, age);
+		span(list[i].expires - now, left);
+		snprintf(node, sizeof(node), list[i].numa_node < 0 ? "-" : "%d", list[i].numa_node);
+		printf("%-32s  %10s  %5s  %7s  %-16s  %4s  %s\n", list[i].id, stage_bytes(list[i].size, size), age, left,
+		       list[i].owner || list[i].usable ? sgpu_page_kind_name(list[i].pages) : "-", node,
+		       list[i].usable ? list[i].keep ? "kept" : "once" : list[i].expired ? "expired" : "refused");
+		if (!list[i].usable && !list[i].expired) {
+			cli_note("%s", list[i].why);
+		}
+	}
+}
+
+static json_t *to_json(const struct sgpu_region *region)
+{
+	json_t *object = json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:s, s:b, s:b, s:b, s:b, s:b}", "region",
+				   region->id, "path", region->path, "size", (json_int_t)region->size, "owner",
+				   (json_int_t)region->owner, "maker", (json_int_t)region->maker, "created",
+				   (json_int_t)region->created, "expires", (json_int_t)region->expires, "pages",
+				   sgpu_page_kind_name(region->pages), "locked", region->locked, "sealed",
+				   region->sealed, "keep", region->keep, "usable", region->usable, "expired",
+				   region->expired);
+
+	if (object) {
+		json_object_set_new(object, "numa_node",
+				    region->numa_node < 0 ? json_null() : json_integer(region->numa_node));
+		json_object_set_new(object, "why", region->why[0] ? json_string(region->why) : json_null());
+	}
+	return object;
+}
+
+static int print_json(const struct sgpu_region *list, int count)
+{
+	json_t *array = json_array();
+	int i, failed = array ? 0 : -1;
+
+	for (i = 0; failed == 0 && i < count; i++) {
+		failed = json_array_append_new(array, to_json(&list[i]));
+	}
+	if (failed == 0) {
+		failed = json_dumpf(array, stdout, JSON_INDENT(2) | JSON_SORT_KEYS);
+		printf("\n");
+	}
+	json_decref(array);
+	return failed ? cli_fail(SGPU_ENOMEM, "out of memory") : 0;
+}
+
+static void warn_of_folder(void)
+{
+	const char *kind = NULL;
+	char *folder = NULL;
+	bool in_memory = true;
+	uint64_t room;
+
+	if (sgpu_stage_folder(&folder, NULL) == SGPU_OK &&
+	    sgpu_stage_file_system(folder, &kind, &in_memory, &room, NULL) == SGPU_OK && !in_memory) {
+		cli_warning("'%s' is not in memory (%s)", folder, kind);
+	}
+	free(folder);
+}
+
+int verb_list(int argc, char **argv)
+{
+	struct sgpu_region *list = NULL;
+	struct sgpu_error error = { 0 };
+	const char *value;
+	int first = argc, count = 0, status = 0;
+
+	if (cli_next(argc, argv, &value, &first) != 0 || !cli_positionals(argc, first, 0, 0)) {
+		return 2;
+	}
+	if (sgpu_region_list(&list, &count, &error) < 0) {
+		return cli_error(&error);
+	}
+	warn_of_folder();
+	if (cli_json) {
+		status = print_json(list, count);
+	} else {
+		print_text(list, count);
+	}
+	sgpu_region_list_free(&list, count);
+	return status;
+}

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sgpu-stage load: a filter on a batch that puts its payloads into one staged region and refers to them there.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <jansson.h>
+
+#include "load.h"
+#include "verbs.h"
+
+enum { KEEP = CLI_LONG, NODE, LIFETIME, NO_HUGE, EXPORT };
+
+const struct cli_option load_options[] = {
+	CLI_COMMON,
+	{ "output", 'o', "FILE", "write the staged batch there" },
+	{ "keep", KEEP, NULL, "let the region stay until it is released or expires" },
+	{ "lifetime", LIFETIME, "DURATION", "until the region expires: 90s, 30m, 2h, 1d; 1h by default" },
+	{ "node", NODE, "N", "bind the region to this NUMA node" },
+	{ "no-huge", NO_HUGE, NULL, "normal pages only" },
+	{ "export", EXPORT, NULL, "print shell assignments of handles; needs -o, implies --keep" },
+	{ "jobs", 'j', "N", "threads; as many as there are processors by default" },
+	{ NULL, 0, NULL, NULL },
+};
+
+struct task {
+	struct load load;
+	const char *out_path;
+	bool export;
+	bool published;
+	struct sgpu_output out;
+};
+
+/* 0, or the exit status after a message. */
+static int parse_number(const char *text, const char *what, uint64_t max, uint64_t *value)
+{
+	struct sgpu_error error = { 0 };
+
+	return sgpu_parse_u64(text, what, 0, max, value, &error) < 0 ? cli_usage("%s", error.text) : 0;
+}
+
+static int apply_option(struct task *task, int key, const char *value)
+{
+	struct sgpu_error error = { 0 };
+	uint64_t number = 0;
+	int status = 0;
+
+	switch (key) {
+	case 'o':
+		task->out_path = value;
+		return 0;
+	case 'j':
+		status = parse_number(value, "--jobs", SGPU_POOL_JOBS_MAX, &number);
+		task->load.jobs = (unsigned)number;
+		return status;
+	case KEEP:
+		task->load.options.keep = true;
+		return 0;
+	case NODE:
+		status = parse_number(value, "--node", 65535, &number);
+		task->load.options.numa_node = (int)number;
+		return status;
+	case LIFETIME:
+		return sgpu_parse_duration(value, "--lifetime", &task->load.options.lifetime_ns, &error) < 0 ?
+			       cli_usage("%s", error.text) : 0;
+	case NO_HUGE:
+		task->load.options.no_huge = true;
+		return 0;
+	case EXPORT:
+		task->export = task->load.options.keep = true;
+		return 0;
+	default:
+		return 2;
+	}
+}
+
+static int options(struct task *task, int argc, char **argv, int *first)
+{
+	const char *value = NULL;
+	int key, status;
+
+	while ((key = cli_next(argc, argv, &value, first)) != 0) {
+		status = apply_option(task, key, value);
+		if (status) {
+			return status;
+		}
+	}
+	if (!cli_positionals(argc, *first, 0, 1)) {
+		return 2;
+	}
+	if (task->export && strcmp(task->out_path, "-") == 0) {
+		return cli_usage("--export writes to standard output, so the batch needs a file: -o FILE");
+	}
+	return 0;
+}
+
+static bool is_input(int in, const char *path)
+{
+	struct stat a, b;
+
+	return strcmp(path, "-") != 0 && fstat(in, &a) == 0 && stat(path, &b) == 0 && S_ISREG(a.st_mode) &&
+	       a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+static int read_head(struct load *load, int in, struct sgpu_error *error)
+{
+	struct sgpu_faults faults = { 0 };
+	int code = sgpu_tar_open(in, load->in_name, &load->reader, error);
+
+	if (code == SGPU_OK) {
+		code = sgpu_batch_read_head(load->reader, false, &load->batch, error);
+	}
+	if (code == SGPU_OK) {
+		code = sgpu_manifest_parse(load->batch->manifest_text, load->batch->manifest_size, &load->manifest,
+					   &faults, error);
+	}
+	if (code == SGPU_OK && faults.count > 0) {
+		code = sgpu_fail(error, SGPU_EINVALID, "'%s': the manifest is at fault: %s: %s", load->in_name,
+				 faults.list[0].pointer, faults.list[0].text);
+	}
+	sgpu_faults_clear(&faults);
+	return code;
+}
+
+/* What of the memory asked for could not be had; none of it is a failure. */
+static void tell_region(const struct load *load)
+{
+	const struct sgpu_region *region = &load->region;
+	char size[STAGE_BYTES_TEXT], limit[STAGE_BYTES_TEXT];
+	const char *kind = NULL;
+	bool in_memory = true;
+	uint64_t room;
+
+	cli_detail("region %s: %s for %d payloads and %d outputs, %s pages%s", region->id,
+		   stage_bytes(region->size, size), load->staged, load->outputs, sgpu_page_kind_name(region->pages),
+		   region->keep ? ", kept" : "");
+	if (!region->locked) {
+		cli_note("the region is not locked: it has %s, the limit is %s", stage_bytes(region->size, size),
+			 stage_bytes(sgpu_lock_limit(), limit));
+	}
+	if (sgpu_stage_file_system(region->path, &kind, &in_memory, &room, NULL) == SGPU_OK && !in_memory) {
+		cli_warning("'%s' is not in memory (%s): LOW payloads are written to it as they are", region->path,
+			    kind);
+	}
+}
+
+static int stage(struct task *task, struct sgpu_error *error)
+{
+	struct load *load = &task->load;
+	int reaped = 0, code = sgpu_region_reap(&reaped, error);
+
+	if (code < 0) {
+		return code;
+	}
+	if (reaped > 0) {
+		cli_detail("%d expired regions were removed", reaped);
+	}
+	code = load_plan(load, error);
+	if (code == SGPU_OK && load->staged + load->outputs > 0) {
+		code = sgpu_region_create(load->total, &load->options, &load->region, error);
+		if (code == SGPU_OK) {
+			tell_region(load);
+		}
+	}
+	if (code == SGPU_OK) {
+		cli_progress_begin("staging", load->payload);
+		code = load_fill(load, error);
+		cli_progress_end();
+	}
+	if (code == SGPU_OK && load->region.fd >= 0) {
+		code = sgpu_region_publish(&load->region, error);
+		task->published = code == SGPU_OK;
+	}
+	return code;
+}
+
+static int write_batch(struct task *task, struct sgpu_error *error)
+{
+	int code;
+
+	load_relocate(&task->load);
+	code = sgpu_output_open(&task->out, task->out_path, 0644, error);
+	if (code == SGPU_OK) {
+		code = sgpu_batch_write_head(task->out.fd, task->out.path, task->load.batch, error);
+	}
+	if (code == SGPU_OK) {
+		code = sgpu_tar_end(task->out.fd, task->out.path, error);
+	}
+	return code == SGPU_OK ? sgpu_output_commit(&task->out, error) : code;
+}
+
+static void record(const struct load *load)
+{
+	json_t *object;
+
+	if (!cli_json) {
+		return;
+	}
+	object = json_pack("{s:s, s:s?, s:i, s:i, s:i, s:I, s:I, s:s, s:b, s:b, s:b, s:I}", "verb", "load", "region",
+			   load->region.fd >= 0 ? load->region.id : NULL, "staged", load->staged, "outputs",
+			   load->outputs, "left", load->left, "bytes", (json_int_t)load->payload, "region_bytes",
+			   (json_int_t)load->region.size, "pages", sgpu_page_kind_name(load->region.pages), "locked",
+			   load->region.locked, "sealed", load->region.sealed, "keep", load->region.keep, "expires",
+			   (json_int_t)load->region.expires);
+	if (object) {
+		json_dumpf(object, stderr, JSON_COMPACT);
+		fputc('\n', stderr);
+	}
+	json_decref(object);
+}
+
+static int run(struct task *task, int in, struct sgpu_error *error)
+{
+	int code = read_head(&task->load, in, error);
+
+	if (code == SGPU_OK) {
+		code = stage(task, error);
+	}
+	if (code == SGPU_OK) {
+		code = write_batch(task, error);
+	}
+	if (code == SGPU_OK && task->export) {
+		code = load_export(&task->load, error);
+	}
+	if (code < 0 && task->published && sgpu_region_release(task->load.region.id, NULL) < 0) {
+		cli_warning("region %s could not be removed; it will expire", task->load.region.id);
+	}
+	return code;
+}
+
+static void clear(struct task *task)
+{
+	struct load *load = &task->load;
+	int i;
+
+	sgpu_output_close(&task->out);
+	for (i = 0; load->slices && load->batch && i < load->batch->segment_count; i++) {
+		/* Before relocation the batch still holds the path. */
+		if (load->batch->segments[i].location.file != load->slices[i].from.file) {
+			free(load->slices[i].from.file);
+		}
+	}
+	free(load->slices);
+	sgpu_region_close(&load->region);
+	sgpu_manifest_free(&load->manifest);
+	sgpu_batch_free(&load->batch);
+	sgpu_tar_close(&load->reader);
+}
+
+int verb_load(int argc, char **argv)
+{
+	struct task task = { .load = { .options = { .numa_node = -1 }, .region = { .fd = -1 } }, .out_path = "-",
+			     .out = SGPU_OUTPUT_INIT };
+	struct sgpu_error error = { 0 };
+	int first = argc, in, status = options(&task, argc, argv, &first);
+
+	if (status) {
+		return status;
+	}
+	in = cli_input(first < argc ? argv[first] : NULL, &task.load.in_name);
+	if (in < 0) {
+		return first < argc && strcmp(argv[first], "-") != 0 ? 3 : 2;
+	}
+	if (is_input(in, task.out_path)) {
+		status = cli_usage("'%s' is both input and output", task.out_path);
+	} else if (strcmp(task.out_path, "-") == 0 && !cli_binary_output(STDOUT_FILENO)) {
+		status = 2;
+	} else {
+		cli_signals(NULL);
+		status = run(&task, in, &error) < 0 ? cli_error(&error) : 0;
+		if (status == 0) {
+			record(&task.load);
+		}
+	}
+	clear(&task);
+	if (in > STDERR_FILENO) {
+		close(in);
+	}
+	return cli_finish(status);
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The verbs of sgpu-stage, one file each, and what they print alike.
+ */
+#ifndef SGPU_STAGE_VERBS_H
+#define SGPU_STAGE_VERBS_H
+
+#include "cli.h"
+
+#define STAGE_VERB(name)                           \
+	extern const struct cli_option name##_options[]; \
+	int verb_##name(int argc, char **argv)
+
+STAGE_VERB(load);
+STAGE_VERB(list);
+STAGE_VERB(release);
+STAGE_VERB(info);
+
+/* "1.5 GiB", at most 15 characters. */
+enum { STAGE_BYTES_TEXT = 16 };
+const char *stage_bytes(uint64_t bytes, char text[STAGE_BYTES_TEXT]);
+
+#endif
