@@ -65,8 +65,8 @@ SGPU_CFLAGS += $(SANITIZE_$(SANITIZE)) -fno-sanitize-recover=all -fno-omit-frame
 SGPU_LDFLAGS += $(SANITIZE_$(SANITIZE))
 endif
 
-Q := $(if $(filter 1,$(V)),,@)
-say = $(if $(filter 1,$(V)),,@printf '  %-4s %s\n' $(1) $(2);)
+silent := $(findstring s,$(filter-out --%,$(firstword -$(MAKEFLAGS))))
+say = $(if $(filter 1,$(V)),,@$(if $(silent),,printf '  %-4s %s\n' $(1) $(2);))
 
 LIB_SOURCES := $(sort $(wildcard $(PARTS:%=lib/%/*.c) $(PARTS:%=lib/%/*/*.c)))
 COMMON_SOURCES := $(sort $(wildcard tools/common/*.c))

@@ -44,7 +44,7 @@ END {
 	print "\tCOMPREPLY=()"
 	print "\tif [ \"$COMP_CWORD\" -eq 1 ] && [[ $word != */* ]]; then"
 	print "\t\tmapfile -t COMPREPLY < <(compgen -W \"" names "--help --version\" -- \"$word\")"
-	print "\t\t[ ${#COMPREPLY[@]} -eq 0 ] || return"
+	print "\t\t[ ${#COMPREPLY[@]} -eq 0 ] || return 0"
 	print "\tfi"
 	if (default_verb != "") {
 		print "\t[[ \" " names "\" == *\" $verb \"* ]] || verb=" default_verb
@@ -55,10 +55,10 @@ END {
 		what = kind(f[4])
 		if (what == "none") continue
 		printf "\t%s:--%s%s) ", f[1], f[2], f[3] == "" ? "" : " | " f[1] ":-" f[3]
-		if (what == "file") print "mapfile -t COMPREPLY < <(compgen -f -- \"$word\"); return ;;"
-		else if (what == "dir") print "mapfile -t COMPREPLY < <(compgen -d -- \"$word\"); return ;;"
-		else if (what == "words") print "mapfile -t COMPREPLY < <(compgen -W \"" words(f[4]) "\" -- \"$word\"); return ;;"
-		else print "return ;;"
+		if (what == "file") print "mapfile -t COMPREPLY < <(compgen -f -- \"$word\"); return 0 ;;"
+		else if (what == "dir") print "mapfile -t COMPREPLY < <(compgen -d -- \"$word\"); return 0 ;;"
+		else if (what == "words") print "mapfile -t COMPREPLY < <(compgen -W \"" words(f[4]) "\" -- \"$word\"); return 0 ;;"
+		else print "return 0 ;;"
 	}
 	print "\tesac"
 	print "\tcase $verb in"
