@@ -14,8 +14,6 @@
 
 #include "seal/transfer.h"
 
-enum { PIPE_SIZE = 1 << 20 };
-
 /* Regular files whose size says nothing about what a reader gets. */
 static bool made_on_reading(int fd)
 {
@@ -101,19 +99,6 @@ static int find_size(const struct sgpu_seal_job *job, struct sgpu_transfer *tran
 	return code;
 }
 
-static void enlarge_pipe(const struct sgpu_seal_end *end)
-{
-	struct stat status;
-
-	/* Fewer switches between the processes; it does not matter when it is refused. */
-	if (!end->positioned && fstat(end->fd, &status) == 0 && S_ISFIFO(status.st_mode)) {
-		int size = fcntl(end->fd, F_GETPIPE_SZ);
-		if (size >= 0 && size < PIPE_SIZE) {
-			(void)fcntl(end->fd, F_SETPIPE_SZ, PIPE_SIZE);
-		}
-	}
-}
-
 /* What both directions need once `in_size`, the bytes behind the header, is known. */
 static void prepare(struct sgpu_transfer *transfer)
 {
@@ -130,8 +115,6 @@ static void prepare(struct sgpu_transfer *transfer)
 			transfer->jobs = (unsigned)transfer->groups;
 		}
 	}
-	enlarge_pipe(&transfer->in);
-	enlarge_pipe(&transfer->out);
 }
 
 static int put_header(struct sgpu_transfer *transfer, struct sgpu_error *error)

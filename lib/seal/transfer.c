@@ -25,8 +25,15 @@ void sgpu_transfer_fail(struct sgpu_transfer *transfer, uint64_t group, const st
 		transfer->job->bad_chunk = bad_chunk;
 	}
 	pthread_cond_broadcast(&transfer->turn);
-	pthread_cond_broadcast(&transfer->finished);
 	pthread_mutex_unlock(&transfer->lock);
+}
+
+bool sgpu_transfer_moot(struct sgpu_transfer *transfer, uint64_t group)
+{
+	pthread_mutex_lock(&transfer->lock);
+	bool moot = transfer->canceled || (transfer->failed && transfer->failed_group < group);
+	pthread_mutex_unlock(&transfer->lock);
+	return moot || sgpu_io_interrupted();
 }
 
 static int seal_group(struct sgpu_transfer_worker *worker, const struct sgpu_group *group, struct sgpu_error *error)
@@ -109,10 +116,8 @@ static bool work_once(struct sgpu_transfer_worker *worker)
 	return !code && taken;
 }
 
-static void worker_ended(void *argument)
+static void worker_ended(struct sgpu_transfer *transfer)
 {
-	struct sgpu_transfer *transfer = argument;
-
 	pthread_mutex_lock(&transfer->lock);
 	transfer->running--;
 	pthread_cond_broadcast(&transfer->finished);
@@ -123,12 +128,9 @@ static void *worker_main(void *argument)
 {
 	struct sgpu_transfer_worker *worker = argument;
 
-	/* Cancellation is let in where a worker may wait for a stream, and nowhere else. */
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
-	pthread_cleanup_push(worker_ended, worker->transfer);
 	while (work_once(worker)) {
 	}
-	pthread_cleanup_pop(1);
+	worker_ended(worker->transfer);
 	return NULL;
 }
 
@@ -170,25 +172,11 @@ static void start(struct sgpu_transfer_worker *worker)
 	pthread_mutex_lock(&worker->transfer->lock);
 	worker->transfer->running++;
 	pthread_mutex_unlock(&worker->transfer->lock);
-	worker->started = pthread_create(&worker->thread, NULL, worker_main, worker) == 0;
-	if (!worker->started) {
+	if (pthread_create(&worker->thread, NULL, worker_main, worker)) {
 		worker_ended(worker->transfer);
 		worker->own_thread = false;
 	}
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-}
-
-/* Wakes workers that wait for a stream although their work is moot. Called with the lock held. */
-static void cancel_moot(struct sgpu_transfer *transfer, struct sgpu_transfer_worker *workers, unsigned count)
-{
-	for (unsigned i = 0; i < count; i++) {
-		struct sgpu_transfer_worker *worker = &workers[i];
-		bool moot = transfer->canceled ||
-			    (transfer->failed && worker->at_read && worker->read_group > transfer->failed_group);
-		if (worker->started && moot) {
-			pthread_cancel(worker->thread);
-		}
-	}
 }
 
 /* Waits for the workers; looks for an interrupt, which a signal handler cannot announce by a condition. */
@@ -202,9 +190,6 @@ static void supervise(struct sgpu_transfer *transfer, struct sgpu_transfer_worke
 			transfer->canceled = true;
 			pthread_cond_broadcast(&transfer->turn);
 		}
-		if (transfer->failed || transfer->canceled) {
-			cancel_moot(transfer, workers, count);
-		}
 		clock_gettime(CLOCK_MONOTONIC, &until);
 		until.tv_nsec += WATCH_INTERVAL_NS;
 		until.tv_sec += until.tv_nsec / 1000000000;
@@ -213,7 +198,7 @@ static void supervise(struct sgpu_transfer *transfer, struct sgpu_transfer_worke
 	}
 	pthread_mutex_unlock(&transfer->lock);
 	for (unsigned i = 0; i < count; i++) {
-		if (workers[i].started) {
+		if (workers[i].own_thread) {
 			pthread_join(workers[i].thread, NULL);
 		}
 	}
@@ -240,7 +225,7 @@ static int run_workers(struct sgpu_transfer *transfer, struct sgpu_transfer_work
 		}
 		supervise(transfer, workers, ready);
 	}
-	if (ready == 1 || !workers[0].started) {
+	if (!workers[0].own_thread) {
 		/* In the caller's thread, whose blocking calls its signals interrupt. */
 		while (work_once(&workers[0])) {
 		}
@@ -264,14 +249,15 @@ int sgpu_transfer_run(struct sgpu_transfer *transfer, struct sgpu_error *error)
 	pthread_cond_init(&transfer->finished, &monotonic);
 	pthread_condattr_destroy(&monotonic);
 
+	sgpu_transfer_open_streams(transfer);
 	int code = run_workers(transfer, workers, transfer->jobs, error);
+	sgpu_transfer_close_streams(transfer);
 	if (!code && transfer->failed && transfer->error.code) {
 		if (error) {
 			*error = transfer->error;
 		}
 		code = transfer->error.code;
 	}
-	/* Canceled workers leave no error behind, whatever they had in hand. */
 	if (!code && (transfer->canceled || !transfer->ended)) {
 		code = sgpu_fail(error, SGPU_ECANCELED, "interrupted");
 	}

@@ -30,13 +30,14 @@ struct sgpu_transfer {
 	uint64_t groups;             /* of a known size; the last one is never full */
 	unsigned jobs;
 
+	int pipe_out;                /* a non-blocking description of an output pipe, or -1 */
 	/* One positioned write at a time: file systems take turns inside anyway, but they spin. */
 	pthread_mutex_t writing;
 
 	/* all below: under `lock` */
 	pthread_mutex_t lock;
 	pthread_cond_t turn;         /* somebody's turn to read or write may have come */
-	pthread_cond_t finished;     /* a worker ended, or something failed */
+	pthread_cond_t finished;     /* a worker ended */
 	uint64_t next_group;         /* the next to be read */
 	uint64_t next_write;         /* the group whose turn it is on a stream */
 	bool reading;                /* a worker reads from a stream */
@@ -54,12 +55,8 @@ struct sgpu_transfer_worker {
 	struct sgpu_aead *aead;
 	uint8_t *in, *out;
 	size_t in_capacity, out_capacity;
-	bool own_thread;             /* may be canceled while it waits for a stream */
-	bool started;
+	bool own_thread;             /* not the caller's: signals do not reach it */
 	pthread_t thread;
-	/* under the transfer's lock: the group that it reads from a stream, while it does */
-	bool at_read;
-	uint64_t read_group;
 };
 
 /* One group on its way. */
@@ -75,6 +72,19 @@ SGPU_MUST_CHECK int sgpu_transfer_run(struct sgpu_transfer *transfer, struct sgp
 /* Records an error of a group; it counts unless a lower group failed too. */
 void sgpu_transfer_fail(struct sgpu_transfer *transfer, uint64_t group, const struct sgpu_error *error,
 			uint64_t bad_chunk);
+
+/* Whether a group need not be finished: the transfer is canceled, or a group before it failed. */
+bool sgpu_transfer_moot(struct sgpu_transfer *transfer, uint64_t group);
+
+/* Reads and writes on streams, in the worker's turn. A worker's thread never blocks in the kernel, where no signal
+ * would reach it: SGPU_ECANCELED when its group has become moot meanwhile. */
+SGPU_MUST_CHECK int sgpu_transfer_read(struct sgpu_transfer_worker *worker, uint64_t group, size_t size, size_t *got,
+				       struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_transfer_write(struct sgpu_transfer_worker *worker, uint64_t group, size_t size,
+					struct sgpu_error *error);
+/* Before and after: what those two need to know about the ends. */
+void sgpu_transfer_open_streams(struct sgpu_transfer *transfer);
+void sgpu_transfer_close_streams(struct sgpu_transfer *transfer);
 
 /* The next group's bytes into worker->in; *taken is false when there is none. */
 SGPU_MUST_CHECK int sgpu_transfer_take(struct sgpu_transfer_worker *worker, struct sgpu_group *group, bool *taken,

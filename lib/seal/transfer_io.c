@@ -11,37 +11,6 @@
 
 enum { PAGE = 4096 };
 
-/* A worker's thread may be canceled inside these two: blocked there, no signal would reach it. */
-static int stream_read(struct sgpu_transfer_worker *worker, size_t size, size_t *got, struct sgpu_error *error)
-{
-	const struct sgpu_seal_end *in = &worker->transfer->in;
-	int state = 0;
-
-	if (worker->own_thread) {
-		pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &state);
-	}
-	int code = sgpu_read(in->fd, in->name, worker->in, size, got, error);
-	if (worker->own_thread) {
-		pthread_setcancelstate(state, NULL);
-	}
-	return code;
-}
-
-static int stream_write(struct sgpu_transfer_worker *worker, size_t size, struct sgpu_error *error)
-{
-	const struct sgpu_seal_end *out = &worker->transfer->out;
-	int state = 0;
-
-	if (worker->own_thread) {
-		pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &state);
-	}
-	int code = sgpu_write(out->fd, out->name, worker->out, size, error);
-	if (worker->own_thread) {
-		pthread_setcancelstate(state, NULL);
-	}
-	return code;
-}
-
 static int ended_early(const struct sgpu_transfer *transfer, uint64_t at, struct sgpu_error *error)
 {
 	if (transfer->in.positioned) {
@@ -108,22 +77,19 @@ static int take_stream(struct sgpu_transfer_worker *worker, struct sgpu_group *g
 	*taken = claim(transfer, group);
 	if (*taken) {
 		transfer->reading = true;
-		worker->at_read = true;
-		worker->read_group = group->index;
 	}
 	pthread_mutex_unlock(&transfer->lock);
 	if (!*taken) {
 		return 0;
 	}
 	size_t wanted = group_size(transfer, group);
-	int code = stream_read(worker, wanted, &group->size, error);
+	int code = sgpu_transfer_read(worker, group->index, wanted, &group->size, error);
 	if (!code && known && group->size < wanted) {
 		code = ended_early(transfer, group->index * (transfer->opening ? SGPU_GROUP_SEALED : SGPU_GROUP_PLAIN) +
 				   group->size, error);
 	}
 	pthread_mutex_lock(&transfer->lock);
 	transfer->reading = false;
-	worker->at_read = false;
 	if (!known && !code && group->size < wanted) {
 		group->last = true;
 		transfer->ended = true;
@@ -203,7 +169,7 @@ static int deliver_stream(struct sgpu_transfer_worker *worker, const struct sgpu
 	if (moot) {
 		return sgpu_fail(error, SGPU_ECANCELED, "interrupted");
 	}
-	int code = stream_write(worker, size, error);
+	int code = sgpu_transfer_write(worker, group->index, size, error);
 	if (!code && whole) {
 		pthread_mutex_lock(&transfer->lock);
 		transfer->next_write++;
