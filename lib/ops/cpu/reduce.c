@@ -6,17 +6,12 @@
  * that lies in memory one after the other is added in eight lanes. Pieces are combined in their order. Integer sums are
  * exact below 2^53.
  */
-#include <math.h>
-#include <string.h>
-
-#include "ops/ops_private.h"
+#include "ops/cpu/reduce_loops.h"
 
 enum { INPUT, OUTPUT };
 enum { OPERATION, AXIS };
 enum { SUM, MIN, MAX, MEAN };
 enum {
-	LANES = 8,
-	BLOCK = 1024,          /* elements converted at a time */
 	PIECE = 65536,         /* elements of the axis in a piece when they are adjacent */
 	PIECE_STRIDED = 4096,  /* rows of the axis in a piece when they are not */
 	GRAIN_WORK = 65536,    /* elements that make it worth to hand a piece of work out */
@@ -93,12 +88,12 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 	}
 }
 
-/* A partial result for every piece. */
+/* A partial result for every piece, unless each is the whole. */
 static uint64_t scratch(const struct sgpu_op_call *call)
 {
 	struct view v = view(call);
 
-	return v.outer * v.pieces * v.inner * sizeof(double);
+	return v.pieces > 1 ? v.outer * v.pieces * v.inner * sizeof(double) : 0;
 }
 
 struct job {
@@ -106,43 +101,8 @@ struct job {
 	struct view v;
 	int operation;
 	uint64_t tiles;  /* of the inner extent */
-	double *partial; /* [outer][pieces][inner] */
+	double *partial; /* [outer][pieces][inner]; NULL: pieces are the results */
 };
-
-/* ---- the least, in an order that is total: -NaN and NaN first, then -0 before +0 ----
- * The greatest is the least of the negated values, negated. */
-SGPU_INLINE int64_t key(double value)
-{
-	int64_t bits;
-
-	memcpy(&bits, &value, sizeof(bits));
-	bits ^= (int64_t)((uint64_t)(bits >> 63) >> 1);
-	return value != value ? INT64_MIN : bits;
-}
-
-SGPU_INLINE double unkey(int64_t bits)
-{
-	double value;
-
-	if (bits == INT64_MIN) {
-		return (double)NAN;
-	}
-	bits ^= (int64_t)((uint64_t)(bits >> 63) >> 1);
-	memcpy(&value, &bits, sizeof(value));
-	return value;
-}
-
-SGPU_INLINE double lesser(double a, double b)
-{
-	return key(b) < key(a) ? b : a;
-}
-
-SGPU_CLONES_ATTR static void negate(double *values, uint64_t count)
-{
-	for (uint64_t i = 0; i < count; i++) {
-		values[i] = -values[i];
-	}
-}
 
 static void load(const struct job *job, uint64_t at, uint64_t count, double *to)
 {
@@ -152,27 +112,22 @@ static void load(const struct job *job, uint64_t at, uint64_t count, double *to)
 	}
 }
 
+/* Results of `count` outputs from `at` on; changes them. */
+static void store(const struct job *job, uint64_t at, uint64_t count, double *values)
+{
+	if (job->operation == MAX) {
+		negate(values, count);
+	}
+	for (uint64_t i = 0; job->operation == MEAN && i < count; i++) {
+		values[i] /= (double)job->v.length;
+	}
+	for (uint64_t i = 0; i < count; i++) {
+		values[i] = values[i] != values[i] ? (double)NAN : values[i]; /* one NaN, on every device */
+	}
+	sgpu_ops_store_f64(job->call->type[OUTPUT].dtype, job->call->data[OUTPUT], at, count, values);
+}
+
 /* ---- adjacent elements ---- */
-SGPU_CLONES_ATTR static void add_lanes(const double *values, double lanes[LANES])
-{
-	for (int i = 0; i < BLOCK; i += LANES) {
-		for (int lane = 0; lane < LANES; lane++) {
-			lanes[lane] += values[i + lane];
-		}
-	}
-}
-
-SGPU_CLONES_ATTR static void least_lanes(const double *values, int64_t lanes[LANES])
-{
-	for (int i = 0; i < BLOCK; i += LANES) {
-		for (int lane = 0; lane < LANES; lane++) {
-			int64_t candidate = key(values[i + lane]);
-
-			lanes[lane] = candidate < lanes[lane] ? candidate : lanes[lane];
-		}
-	}
-}
-
 static double sum_adjacent(const struct job *job, uint64_t begin, uint64_t end, double block[BLOCK])
 {
 	double lanes[LANES] = { 0 };
@@ -219,29 +174,20 @@ static void adjacent_body(void *argument, uint64_t begin, uint64_t end)
 	for (uint64_t item = begin; item < end; item++) {
 		uint64_t from = item % v->pieces * v->piece, to = from + v->piece < v->length ? from + v->piece : v->length;
 		uint64_t start = item / v->pieces * v->length;
+		double value = job->operation == SUM || job->operation == MEAN
+				       ? sum_adjacent(job, start + from, start + to, block)
+				       : least_adjacent(job, start + from, start + to, block);
 
-		job->partial[item] = job->operation == SUM || job->operation == MEAN
-					     ? sum_adjacent(job, start + from, start + to, block)
-					     : least_adjacent(job, start + from, start + to, block);
+		if (job->partial) {
+			job->partial[item] = value;
+		} else {
+			store(job, item, 1, &value);
+		}
 	}
 	sgpu_wipe(block, sizeof(block));
 }
 
 /* ---- elements apart: rows of the inner extent are combined ---- */
-SGPU_CLONES_ATTR static void add_row(double *into, const double *row, uint64_t count)
-{
-	for (uint64_t i = 0; i < count; i++) {
-		into[i] += row[i];
-	}
-}
-
-SGPU_CLONES_ATTR static void least_row(double *into, const double *row, uint64_t count)
-{
-	for (uint64_t i = 0; i < count; i++) {
-		into[i] = lesser(into[i], row[i]);
-	}
-}
-
 static void combine(const struct job *job, double *into, const double *row, uint64_t count)
 {
 	if (job->operation == SUM || job->operation == MEAN) {
@@ -256,21 +202,26 @@ static void strided_body(void *argument, uint64_t begin, uint64_t end)
 {
 	const struct job *job = argument;
 	const struct view *v = &job->v;
-	double block[BLOCK];
+	double results[BLOCK], block[BLOCK];
 
 	for (uint64_t item = begin; item < end; item++) {
 		uint64_t tile = item % job->tiles * BLOCK, group = item / job->tiles;
 		uint64_t count = v->inner - tile < BLOCK ? v->inner - tile : BLOCK;
 		uint64_t from = group % v->pieces * v->piece, to = from + v->piece < v->length ? from + v->piece : v->length;
 		uint64_t start = group / v->pieces * v->length;
-		double *into = job->partial + group * v->inner + tile;
 
-		load(job, (start + from) * v->inner + tile, count, into);
+		load(job, (start + from) * v->inner + tile, count, results);
 		for (uint64_t row = from + 1; row < to; row++) {
 			load(job, (start + row) * v->inner + tile, count, block);
-			combine(job, into, block, count);
+			combine(job, results, block, count);
+		}
+		if (job->partial) {
+			memcpy(job->partial + group * v->inner + tile, results, count * sizeof(*results));
+		} else {
+			store(job, group * v->inner + tile, count, results);
 		}
 	}
+	sgpu_wipe(results, sizeof(results));
 	sgpu_wipe(block, sizeof(block));
 }
 
@@ -279,21 +230,15 @@ static void finish_body(void *argument, uint64_t begin, uint64_t end)
 {
 	const struct job *job = argument;
 	const struct view *v = &job->v;
-	enum sgpu_dtype dtype = job->call->type[OUTPUT].dtype;
 
 	for (uint64_t i = begin; i < end; i++) {
-		const double *partial = job->partial + i / v->inner * v->pieces * v->inner + i % v->inner;
-		double value = v->pieces ? partial[0] : 0.0;
+		uint64_t first = i / v->inner * v->pieces * v->inner + i % v->inner;
+		double value = v->pieces ? job->partial[first] : 0.0; /* the sum of nothing */
 
 		for (uint64_t piece = 1; piece < v->pieces; piece++) {
-			combine(job, &value, partial + piece * v->inner, 1);
+			combine(job, &value, job->partial + first + piece * v->inner, 1);
 		}
-		if (job->operation == MEAN) {
-			value /= (double)v->length;
-		} else if (job->operation == MAX) {
-			value = -value;
-		}
-		sgpu_ops_store_f64(dtype, job->call->data[OUTPUT], i, 1, &value);
+		store(job, i, 1, &value);
 	}
 }
 
@@ -304,20 +249,20 @@ static uint64_t grain(uint64_t work)
 
 static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
 {
-	struct job job = { .call = call, .v = view(call), .operation = (int)call->param[OPERATION].number,
-			   .partial = call->scratch };
+	struct job job = { .call = call, .v = view(call), .operation = (int)call->param[OPERATION].number };
 	const struct view *v = &job.v;
 	uint64_t piece = v->length < v->piece ? v->length : v->piece, groups = v->outer * v->pieces;
 	int result;
 
 	job.tiles = v->inner / BLOCK + (v->inner % BLOCK != 0);
+	job.partial = v->pieces > 1 ? call->scratch : NULL;
 	if (v->inner == 1) {
 		result = sgpu_ops_for(pool, groups, grain(piece), adjacent_body, &job, error);
 	} else {
 		result = sgpu_ops_for(pool, groups * job.tiles,
 				      grain(piece * (v->inner < BLOCK ? v->inner : BLOCK)), strided_body, &job, error);
 	}
-	if (result) {
+	if (result || v->pieces == 1) {
 		return result;
 	}
 	return sgpu_ops_for(pool, v->outer * v->inner, grain(v->pieces * 8), finish_body, &job, error);
