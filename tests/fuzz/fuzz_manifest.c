@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Fuzzes the manifest: parser, graph, information flow, the check against the operations, and the places of faults.
+ */
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <sgpu/ops.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* What the rest of the library relies on once there are no faults. */
+static void check_promises(const struct sgpu_manifest *manifest)
+{
+	if (!manifest->order || !manifest->canonical || !manifest->id) {
+		abort();
+	}
+	for (int i = 0; i < manifest->operation_count; i++) {
+		const struct sgpu_operation *operation = &manifest->operations[i];
+		struct sgpu_op_call call;
+
+		for (int k = 0; k < operation->arg_count; k++) {
+			if (operation->args[k].segment < 0) {
+				abort();
+			}
+		}
+		if (sgpu_ops_prepare(manifest, i, &call, NULL)) {
+			abort();
+		}
+	}
+	for (int i = 0; i < manifest->segment_count; i++) {
+		const struct sgpu_segment *segment = &manifest->segments[i];
+		uint64_t bytes;
+
+		if (!sgpu_type_bytes(&segment->type, &bytes) || segment->type.dtype == SGPU_NONE ||
+		    (segment->high_flow && segment->sensitivity == SGPU_LOW) ||
+		    (segment->direction != SGPU_INPUT && segment->writer < 0)) {
+			abort();
+		}
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct sgpu_manifest *manifest = NULL;
+	struct sgpu_faults faults = { 0 };
+	int code = sgpu_manifest_parse_options((const char *)data, size, SGPU_MANIFEST_INSIDE, &manifest, &faults, NULL);
+
+	if (!code) {
+		code = sgpu_ops_check(manifest, &faults, NULL);
+	}
+	if (!code && !faults.count) {
+		check_promises(manifest);
+	}
+	if (sgpu_faults_locate(&faults, (const char *)data, size, NULL)) {
+		abort();
+	}
+	sgpu_faults_clear(&faults);
+	sgpu_manifest_free(&manifest);
+	return 0;
+}
