@@ -457,3 +457,28 @@ segments/scan" ]
 		assert_same "out$n/out.f32" expected.f32
 	done
 }
+
+@test "a response that fails takes nothing away from a file that it was appended to" {
+	requires tar
+	run_job
+	local block
+	block=$(tar -tRf response | awk '/segments\/result/ { sub(":", "", $2); print $2 }')
+	flip_byte response $((block * 512 + 512 + 18000))
+	printf before >log
+	run -4 bash -c 'sgpu-seal open -k owner.jwk --only result response >>log'
+	[ "$(cat log)" = before ]
+	run -4 bash -c 'sgpu-seal open -k owner.jwk --only result response >fresh'
+	[ ! -s fresh ]
+	# A pipe has the chunks that verified, and no byte of the one that did not.
+	sgpu-seal open -k owner.jwk --only result response 2>message | cat >released || true
+	[ "$(stat -c %s released)" -le 16384 ]
+	cmp released <(head -c "$(stat -c %s released)" expected.f32)
+}
+
+@test "a key comes from a descriptor, or from standard input if that is free" {
+	sgpu-seal seal -k fd:7 packed 7<owner.jwk >sealed
+	run -0 sgpu-seal inspect -k owner.jwk sealed
+	sgpu-seal inspect -k - sealed <owner.jwk >shown
+	assert_contains "$(cat shown)" verified
+	run -2 bash -c 'sgpu-seal inspect -k - <owner.jwk'
+}

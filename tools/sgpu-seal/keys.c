@@ -24,6 +24,7 @@ int seal_keys_load(struct seal_keys *keys, const char *path, struct sgpu_error *
 			return sgpu_fail_nomem(error);
 		}
 	}
+	keys->standard_input = keys->standard_input || !strcmp(path, "-");
 	const int code = sgpu_key_load(path, &keys->list[keys->count], error);
 	if (!code) {
 		keys->count++;
@@ -63,7 +64,13 @@ bool seal_other_than_input(int in, const char *path)
 	return true;
 }
 
-int seal_input_status(const char *path)
+int seal_input(const struct seal_keys *keys, const char *path, const char **name, int *status)
 {
-	return (!path || !strcmp(path, "-")) ? 2 : 3;
+	const bool standard = !path || !strcmp(path, "-");
+	if (standard && keys->standard_input) {
+		*status = cli_usage("a key and the data cannot both come from standard input");
+		return -1;
+	}
+	*status = standard ? 2 : 3;
+	return cli_input(path, name);
 }

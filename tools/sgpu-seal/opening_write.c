@@ -69,13 +69,22 @@ static int write_high(struct opening *opening, struct seal_feed *feed, const str
 	return code;
 }
 
-/* Standard output may be a file that a redirection made: what a failure leaves in it is taken back. */
-static void take_back(const struct sgpu_output *output, off_t start)
+/* Where a redirected file ends now, if what is written to it goes behind its end; else -1. */
+static off_t end_of_redirection(const struct sgpu_output *output)
 {
 	struct stat status;
-	if (!output->regular && start >= 0 && fstat(output->fd, &status) == 0 && S_ISREG(status.st_mode) &&
-	    status.st_size > start) {
-		(void)!ftruncate(output->fd, start);
+	if (output->regular || fstat(output->fd, &status) || !S_ISREG(status.st_mode)) {
+		return -1;
+	}
+	const bool appends = fcntl(output->fd, F_GETFL) & O_APPEND;
+	return appends || lseek(output->fd, 0, SEEK_CUR) == status.st_size ? status.st_size : -1;
+}
+
+/* What a failure leaves in such a file is taken back. */
+static void take_back(const struct sgpu_output *output, off_t end)
+{
+	if (end >= 0) {
+		(void)!ftruncate(output->fd, end);
 	}
 }
 
@@ -124,11 +133,11 @@ static int write_target(struct opening *opening, struct seal_feed *feed, int i, 
 	if (code) {
 		return code;
 	}
-	const off_t start = output->regular ? 0 : lseek(output->fd, 0, SEEK_CUR);
+	const off_t end = end_of_redirection(output);
 	code = s->masking == SGPU_MASKING_AES_GCM ? write_high(opening, feed, s, output, error)
 						  : write_low(opening, feed, s, output, error);
 	if (code) {
-		take_back(output, start);
+		take_back(output, end);
 		return code;
 	}
 	opening->targets[i].written = true;

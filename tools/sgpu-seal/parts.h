@@ -16,15 +16,16 @@
 struct seal_keys {
 	struct sgpu_key *list;
 	int count;
+	bool standard_input; /* one of them was read from there */
 };
 SGPU_MUST_CHECK int seal_keys_load(struct seal_keys *keys, const char *path, struct sgpu_error *error);
 void seal_keys_clear(struct seal_keys *keys);
 /* -j: prints and returns false when it is no number of threads. */
 bool seal_parse_jobs(const char *text, unsigned *jobs);
+/* As cli_input, and refuses to read both a key and the input from standard input. *status: the exit status. */
+int seal_input(const struct seal_keys *keys, const char *path, const char **name, int *status);
 /* Prints and returns false when `path`, an output, is the input. */
 bool seal_other_than_input(int in, const char *path);
-/* The exit status after cli_input has printed. */
-int seal_input_status(const char *path);
 
 /* ---- payloads ---- */
 /* Counts bytes over all payloads of a run, for the progress line and the report. */
@@ -53,11 +54,12 @@ struct seal_secret {
 	uint8_t context[SGPU_SEGMENT_CONTEXT_MAX];
 	size_t context_size;
 };
-/* Seals `size` bytes to fd, or opens them; fd's position ends behind what was written. */
+/* Seals `size` bytes to fd, or opens them; fd's position ends behind what was written. `fresh`: fd is a new regular
+ * file that nobody sees yet. */
 SGPU_MUST_CHECK int seal_payload(struct seal_feed *feed, uint64_t size, const struct seal_secret *secret, int fd,
 				 const char *name, struct seal_meter *meter, struct sgpu_error *error);
 SGPU_MUST_CHECK int open_payload(struct seal_feed *feed, uint64_t size, const struct seal_secret *secret, int fd,
-				 const char *name, bool sparse, struct seal_meter *meter, struct sgpu_error *error);
+				 const char *name, bool fresh, struct seal_meter *meter, struct sgpu_error *error);
 /* Copies the payloads that follow in the archive, all of them, unchanged. */
 SGPU_MUST_CHECK int seal_pass_through(struct sgpu_tar_reader *reader, const struct sgpu_batch *batch, int fd,
 				      const char *name, struct seal_meter *meter, struct sgpu_error *error);

@@ -132,11 +132,13 @@ static int blame_archive(const struct seal_feed *feed, int code, struct sgpu_err
 }
 
 int open_payload(struct seal_feed *feed, uint64_t size, const struct seal_secret *secret, int fd, const char *name,
-		 bool sparse, struct seal_meter *meter, struct sgpu_error *error)
+		 bool fresh, struct seal_meter *meter, struct sgpu_error *error)
 {
 	struct sgpu_seal_job job;
 	begin_job(&job, feed, size, secret, fd, name, meter);
-	job.sparse = sparse;
+	job.sparse = fresh;
+	/* What is written elsewhere stays even if a later chunk fails: then it must be a prefix, without gaps. */
+	job.out.positioned = job.out.positioned && fresh;
 	const int code = sgpu_open_stream(&job, error);
 	return code ? blame_archive(feed, code, error) : end_job(&job, feed, meter, error);
 }

@@ -188,11 +188,11 @@ int verb_inspect(int argc, char **argv)
 		goto out;
 	}
 	const char *in_path = first < argc ? argv[first] : NULL;
-	in = cli_input(in_path, &task.in_name);
+	in = seal_input(&task.keys, in_path, &task.in_name, &status);
 	if (in < 0) {
-		status = seal_input_status(in_path);
 		goto out;
 	}
+	status = 0;
 	cli_signals(NULL);
 	if (run(&task, in, &error)) {
 		status = cli_error(&error);

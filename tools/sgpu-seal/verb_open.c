@@ -138,11 +138,11 @@ int verb_open(int argc, char **argv)
 		goto out;
 	}
 	const char *in_path = first < argc ? argv[first] : NULL;
-	in = cli_input(in_path, &opening.in_name);
+	in = seal_input(&opening.keys, in_path, &opening.in_name, &status);
 	if (in < 0) {
-		status = seal_input_status(in_path);
 		goto out;
 	}
+	status = 0;
 	if (!opening.out_path) {
 		opening.out_path = "-";
 	}

@@ -182,11 +182,12 @@ int verb_rewrap(int argc, char **argv)
 		goto out;
 	}
 	const char *in_path = first < argc ? argv[first] : NULL;
-	in = cli_input(in_path, &task.in_name);
+	task.keys.standard_input = task.keys.standard_input || task.added.standard_input;
+	in = seal_input(&task.keys, in_path, &task.in_name, &status);
 	if (in < 0) {
-		status = seal_input_status(in_path);
 		goto out;
 	}
+	status = 0;
 	if (!seal_other_than_input(in, task.out_path) ||
 	    (!strcmp(task.out_path, "-") && !cli_binary_output(STDOUT_FILENO))) {
 		status = 2;
