@@ -1,0 +1,491 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+#
+# sgpu-stage: regions on the command line.
+
+load helpers
+
+# job.json with variables of the client on the segments that are LOW.
+exporting_job() {
+	small_job "$@"
+	sed -e '/"segment_id": "bias",/s/"sensitivity_level"/"client_dma_input_pinned_host_ptr_var": "BIAS_HOST", "client_dma_input_device_ptr_var": "BIAS_DEV", &/' \
+		-e '/"segment_id": "bias_copy",/s/"sensitivity_level"/"client_dma_output_pinned_host_ptr_var": "COPY_HOST", "client_dma_output_buffer_size_var": "COPY_SIZE", &/' \
+		job.json >job.new
+	mv job.new job.json
+}
+
+# sealed_batch [ELEMENTS]: sealed.sgpu and its keys.
+sealed_batch() {
+	small_job "$@"
+	make_keys
+	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk -o sealed.sgpu
+}
+
+# forge NAME: forged.sgpu is packed.sgpu with another variable, and everything that binds it made good again.
+forge() {
+	local manifest hash
+	rm -rf forged
+	mkdir forged
+	tar xf packed.sgpu -C forged
+	manifest=$(cat forged/manifest.json)
+	printf %s "${manifest//BIAS_HOST/$1}" >forged/manifest.json
+	hash=$(openssl dgst -sha256 -binary forged/manifest.json | openssl base64 -A | tr '+/' '-_' | tr -d '=')
+	sed -i "s/\"manifest_sha256\":\"[^\"]*\"/\"manifest_sha256\":\"$hash\"/" forged/batch.json
+	tar cf forged.sgpu --format=ustar --owner=0 --group=0 --numeric-owner --mode=0644 --mtime=@0 -C forged \
+		batch.json manifest.json
+}
+
+regions() {
+	find "$XDG_RUNTIME_DIR" -type f | wc -l
+}
+
+no_regions() {
+	[ "$(regions)" -eq 0 ] || {
+		echo "left: $(find "$XDG_RUNTIME_DIR" -type f)" >&2
+		return 1
+	}
+}
+
+index_of() {
+	tar xOf "$1" batch.json
+}
+
+# location SEGMENT FILE: "REGION OFFSET" as the index says; members are sorted by name in canonical JSON.
+location() {
+	index_of "$2" | sed 's/{"location"/\n&/g' | grep "\"segment_id\":\"$1\"" |
+		sed -n 's/.*"offset":\([0-9]*\),"region":"\([0-9a-f]*\)".*/\2 \1/p'
+}
+
+@test "a staged batch runs and gives the results of the one that was not staged" {
+	sealed_batch 5000
+	sgpu-stage load sealed.sgpu >staged.sgpu
+	[ "$(regions)" -eq 1 ]
+	sgpu-run -k runner.jwk <staged.sgpu | sgpu-seal open -k owner.jwk -C out
+	assert_same out/out.f32 expected.f32
+	assert_same out/bias.copy.f32 bias.f32
+	no_regions
+}
+
+@test "the whole pipeline works with the stage in it" {
+	small_job 3000
+	make_keys
+	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk | sgpu-stage load |
+		sgpu-run -k runner.jwk | sgpu-seal open -k owner.jwk -C out
+	assert_same out/out.f32 expected.f32
+	no_regions
+}
+
+@test "a staged batch carries no payload, and tar can list it" {
+	sealed_batch
+	sgpu-stage load -o staged.sgpu sealed.sgpu
+	[ "$(tar tf staged.sgpu | tr '\n' ' ')" = "batch.json manifest.json " ]
+}
+
+@test "payloads lie in one region, on pages of their own, a sealed one at 8 modulo 16" {
+	sealed_batch 5000
+	sgpu-stage load -o staged.sgpu sealed.sgpu
+	read -r scan_region scan_offset <<<"$(location scan staged.sgpu)"
+	read -r bias_region bias_offset <<<"$(location bias staged.sgpu)"
+	[ "$scan_region" = "$bias_region" ]
+	[ $((scan_offset % 4096)) -eq 8 ]
+	[ $((bias_offset % 4096)) -eq 0 ]
+	tail -c +$((4096 + bias_offset + 1)) "$XDG_RUNTIME_DIR/sgpu/$bias_region" | head -c 20000 | cmp - bias.f32
+	tar xOf sealed.sgpu segments/scan |
+		cmp - <(tail -c +$((4096 + scan_offset + 1)) "$XDG_RUNTIME_DIR/sgpu/$scan_region" | head -c 20088)
+}
+
+@test "a file, a pipe and - give the same region" {
+	sealed_batch 400000
+	sgpu-stage load -o a.sgpu sealed.sgpu
+	sgpu-stage load -o b.sgpu - <sealed.sgpu
+	sgpu-stage load -j 1 >c.sgpu < <(cat sealed.sgpu)
+	read -r a offset <<<"$(location scan a.sgpu)"
+	read -r b _ <<<"$(location scan b.sgpu)"
+	read -r c _ <<<"$(location scan c.sgpu)"
+	[ "$a" != "$b" ] && [ "$offset" -eq 8 ]
+	cmp -i 4096 "$XDG_RUNTIME_DIR/sgpu/$a" "$XDG_RUNTIME_DIR/sgpu/$b"
+	cmp -i 4096 "$XDG_RUNTIME_DIR/sgpu/$a" "$XDG_RUNTIME_DIR/sgpu/$c"
+}
+
+@test "payloads that are only referred to are staged from their files" {
+	small_job
+	make_keys
+	sgpu-manifest pack job.json | sgpu-seal seal --by-reference -k owner.jwk -r runner.pub.jwk |
+		sgpu-stage load -o staged.sgpu
+	rm bias.f32 scan.f32
+	[ "$(tar tf staged.sgpu | wc -l)" -eq 2 ]
+	sgpu-run -k runner.jwk <staged.sgpu | sgpu-seal open -k owner.jwk -C out
+	assert_same out/out.f32 expected.f32
+}
+
+@test "HIGH payloads that are not sealed are never staged" {
+	small_job
+	run --separate-stderr -0 sgpu-stage load -o staged.sgpu <(sgpu-manifest pack job.json)
+	# shellcheck disable=SC2154
+	assert_contains "$stderr" "'scan' is HIGH and not sealed"
+	[ -z "$(location scan staged.sgpu)" ]
+	assert_contains "$(index_of staged.sgpu)" 'scan.f32'
+	read -r region _ <<<"$(location bias staged.sgpu)"
+	[ -n "$region" ]
+	[ "$(stat -c %s "$XDG_RUNTIME_DIR/sgpu/$region")" -eq 8192 ]
+}
+
+@test "a LOW payload whose digest differs is refused with 4 and leaves nothing" {
+	sealed_batch
+	flip_byte sealed.sgpu $(($(stat -c %s sealed.sgpu) - 2000))
+	run --separate-stderr -4 sgpu-stage load -o staged.sgpu sealed.sgpu
+	assert_contains "$stderr" "sha256 of segment 'bias'"
+	assert_no_file staged.sgpu
+	no_regions
+	small_job
+	sgpu-manifest pack -o packed.sgpu job.json
+	flip_byte bias.f32 100
+	run --separate-stderr -4 sgpu-stage load -o staged.sgpu packed.sgpu
+	assert_no_file staged.sgpu
+	no_regions
+}
+
+@test "a file that is gone, short or no file is refused and leaves nothing" {
+	small_job
+	sgpu-manifest pack -o packed.sgpu job.json
+	truncate -s 100 bias.f32
+	run --separate-stderr -1 sgpu-stage load -o staged.sgpu packed.sgpu
+	assert_no_file staged.sgpu
+	rm bias.f32
+	run --separate-stderr -3 sgpu-stage load -o staged.sgpu packed.sgpu
+	mkfifo bias.f32
+	run --separate-stderr -1 sgpu-stage load -o staged.sgpu packed.sgpu
+	assert_no_file staged.sgpu
+	no_regions
+}
+
+@test "a batch that is cut short is refused and leaves nothing" {
+	sealed_batch 3000
+	size=$(stat -c %s sealed.sgpu)
+	for at in 0 100 512 2048 4096 "$((size / 2))" "$((size - 1024))" "$((size - 1))"; do
+		head -c "$at" sealed.sgpu >cut.sgpu
+		run --separate-stderr -1 sgpu-stage load -o staged.sgpu cut.sgpu
+		assert_no_file staged.sgpu
+		run --separate-stderr -1 sgpu-stage load -o staged.sgpu <cut.sgpu
+		run --separate-stderr -1 sgpu-stage load -o staged.sgpu < <(cat cut.sgpu)
+		assert_no_file staged.sgpu
+		no_regions
+	done
+}
+
+@test "a region is taken by the first runner and gone for the second" {
+	sealed_batch
+	sgpu-stage load -o staged.sgpu sealed.sgpu
+	sgpu-run -k runner.jwk staged.sgpu >response.sgpu
+	no_regions
+	run --separate-stderr -5 sgpu-run -k runner.jwk -o again.sgpu staged.sgpu
+	run --separate-stderr -5 sgpu-seal open -k owner.jwk -C out again.sgpu
+	[ ! -e out/out.f32 ]
+}
+
+@test "a region that is kept serves again until it is released" {
+	sealed_batch
+	sgpu-stage load --keep -o staged.sgpu sealed.sgpu
+	sgpu-run -k runner.jwk -o a.sgpu staged.sgpu
+	sgpu-run -k runner.jwk -o b.sgpu staged.sgpu
+	sgpu-seal open -k owner.jwk -C out b.sgpu
+	assert_same out/out.f32 expected.f32
+	read -r region _ <<<"$(location scan staged.sgpu)"
+	[ "$(regions)" -eq 1 ]
+	sgpu-stage release "$region"
+	no_regions
+	run --separate-stderr -5 sgpu-run -k runner.jwk -o c.sgpu staged.sgpu
+}
+
+@test "--export prints handles for the variables that the manifest names" {
+	exporting_job 1000
+	make_keys
+	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk -o sealed.sgpu
+	sgpu-stage load --export -o staged.sgpu sealed.sgpu >assignments
+	[ "$(wc -l <assignments)" -eq 4 ]
+	[ "$(grep -cE "^[A-Z_]+='(sgpu:[0-9a-f]{32}:[0-9]+:4000|4000)'\$" assignments)" -eq 4 ]
+	eval "$(cat assignments)"
+	# shellcheck disable=SC2153
+	[ "$BIAS_HOST" = "$BIAS_DEV" ]
+	[ "$COPY_SIZE" = 4000 ]
+	read -r region offset <<<"$(location bias staged.sgpu)"
+	[ "$BIAS_HOST" = "sgpu:$region:$offset:4000" ]
+	read -r region offset <<<"$(location bias_copy staged.sgpu)"
+	[ "$COPY_HOST" = "sgpu:$region:$offset:4000" ]
+}
+
+@test "an output with a variable is left in the region, which stays" {
+	exporting_job 1000
+	make_keys
+	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk | sgpu-stage load -o staged.sgpu
+	sgpu-run -k runner.jwk -o response.sgpu staged.sgpu
+	[ "$(regions)" -eq 1 ]
+	read -r region offset <<<"$(location bias_copy staged.sgpu)"
+	tail -c +$((4096 + offset + 1)) "$XDG_RUNTIME_DIR/sgpu/$region" | head -c 4000 | cmp - bias.f32
+	sgpu-seal open -k owner.jwk -C out response.sgpu
+	assert_same out/bias.copy.f32 bias.f32
+	assert_same out/out.f32 expected.f32
+}
+
+@test "--export without -o is a usage error" {
+	sealed_batch
+	run --separate-stderr -2 sgpu-stage load --export sealed.sgpu
+	# shellcheck disable=SC2154
+	[ -z "$output" ]
+	assert_contains "$stderr" "-o"
+	no_regions
+}
+
+@test "a batch whose manifest names a variable with a meaning to the shell is refused" {
+	requires openssl
+	exporting_job 100
+	sgpu-manifest pack -o packed.sgpu job.json
+	# The same forging with a name that is fine gives a batch that is taken.
+	forge FINE_NAME
+	run --separate-stderr -0 sgpu-stage load --export -o staged.sgpu forged.sgpu
+	assert_contains "$output" "FINE_NAME='sgpu:"
+	sgpu-stage release --all
+	rm staged.sgpu
+	for name in PATH LD_PRELOAD IFS "A'\$(id)'" 'A B' 1A 'A=B' 'A;id'; do
+		forge "$name"
+		run --separate-stderr -1 sgpu-stage load --export -o staged.sgpu forged.sgpu
+		[ -z "$output" ]
+		assert_no_file staged.sgpu
+		no_regions
+	done
+}
+
+@test "list shows regions as text and as JSON" {
+	run --separate-stderr -0 sgpu-stage list
+	[ -z "$output" ]
+	run --separate-stderr -0 sgpu-stage list --json
+	[ "$output" = "[]" ]
+	sealed_batch
+	sgpu-stage load --lifetime 2h -o a.sgpu sealed.sgpu
+	sgpu-stage load --keep -o b.sgpu sealed.sgpu
+	read -r a _ <<<"$(location scan a.sgpu)"
+	run --separate-stderr -0 sgpu-stage list
+	[ "${#lines[@]}" -eq 3 ]
+	assert_contains "$output" "$a"
+	assert_contains "$output" kept
+	run --separate-stderr -0 sgpu-stage list --json
+	assert_contains "$output" "\"region\": \"$a\""
+	assert_contains "$output" '"keep": true'
+	assert_contains "$output" '"sealed": false'
+}
+
+@test "list tells what is wrong with a region" {
+	sealed_batch
+	sgpu-stage load -o a.sgpu sealed.sgpu
+	read -r a _ <<<"$(location scan a.sgpu)"
+	chmod 0644 "$XDG_RUNTIME_DIR/sgpu/$a"
+	run --separate-stderr -0 sgpu-stage list
+	assert_contains "$output" refused
+	assert_contains "$stderr" "mode is 0644"
+	run --separate-stderr -5 sgpu-run -k runner.jwk -o response.sgpu a.sgpu
+	run --separate-stderr -0 sgpu-stage release --all
+	no_regions
+}
+
+@test "release takes regions by id, or all" {
+	sealed_batch
+	for i in 1 2 3; do
+		sgpu-stage load -o "$i.sgpu" sealed.sgpu
+	done
+	read -r a _ <<<"$(location scan 1.sgpu)"
+	run --separate-stderr -0 sgpu-stage release "$a"
+	[ "$(regions)" -eq 2 ]
+	run --separate-stderr -3 sgpu-stage release "$a"
+	assert_contains "$stderr" "$a"
+	run --separate-stderr -1 sgpu-stage release ../../etc/passwd
+	run --separate-stderr -2 sgpu-stage release
+	run --separate-stderr -2 sgpu-stage release --all "$a"
+	[ "$(regions)" -eq 2 ]
+	run --separate-stderr -0 sgpu-stage release --all --json
+	[ "$output" = '{"released":2}' ]
+	no_regions
+}
+
+@test "an expired region is refused by the runner and removed by the next load" {
+	sealed_batch
+	sgpu-stage load --lifetime 1s -o a.sgpu sealed.sgpu
+	sleep 2
+	run --separate-stderr -5 sgpu-run -k runner.jwk -o response.sgpu a.sgpu
+	run --separate-stderr -0 sgpu-stage list
+	assert_contains "$output" expired
+	sgpu-stage load -o b.sgpu sealed.sgpu
+	[ "$(regions)" -eq 1 ]
+}
+
+@test "a killed loader leaves nothing" {
+	sealed_batch 100000
+	mkfifo feed
+	sgpu-stage load -o staged.sgpu <feed &
+	loader=$!
+	exec 5>feed
+	head -c 600000 sealed.sgpu >&5
+	kill -KILL "$loader"
+	exec 5>&-
+	run wait "$loader"
+	assert_no_file staged.sgpu
+	no_regions
+}
+
+@test "a loader that is told to stop dies by that signal and leaves nothing" {
+	sealed_batch 100000
+	mkfifo feed
+	sgpu-stage load -o staged.sgpu <feed 2>messages &
+	loader=$!
+	exec 5>feed
+	head -c 600000 sealed.sgpu >&5
+	# Until the first piece has arrived, the handler may not be there yet.
+	while [ -d "/proc/$loader" ] && ! grep -q 'SigCgt.*[1-9a-f]' "/proc/$loader/status"; do :; done
+	while [ -d "/proc/$loader" ] && [ -z "$(find "/proc/$loader/fd" -lname '*(deleted)')" ]; do :; done
+	kill -TERM "$loader"
+	status=0
+	wait "$loader" || status=$?
+	exec 5>&-
+	[ "$status" -eq 143 ]
+	assert_no_file staged.sgpu
+	no_regions
+}
+
+@test "when the batch cannot be written the region goes too" {
+	sealed_batch
+	run --separate-stderr -3 bash -c 'sgpu-stage load sealed.sgpu >/dev/full'
+	no_regions
+	run --separate-stderr -3 sgpu-stage load -o nowhere/staged.sgpu sealed.sgpu
+	no_regions
+}
+
+@test "a file system that is full is an error and leaves nothing" {
+	requires root mount
+	sealed_batch 400000
+	cat >full.sh <<'END'
+set -eu
+mkdir small
+mount -t tmpfs -o size=1m,mode=0700 tmpfs small
+export XDG_RUNTIME_DIR=$PWD/small
+status=0
+sgpu-stage load -o staged.sgpu sealed.sgpu || status=$?
+[ "$status" -eq 3 ]
+[ ! -e staged.sgpu ]
+[ -z "$(find small -type f)" ]
+# One that others fill up meanwhile.
+mount -o remount,size=5m small
+dd if=/dev/zero of=small/other bs=1k count=2500 status=none
+status=0
+sgpu-stage load -o staged.sgpu sealed.sgpu || status=$?
+[ "$status" -eq 3 ]
+[ "$(find small -type f)" = small/other ]
+END
+	run -0 unshare --mount bash full.sh
+}
+
+@test "huge pages are used when there are some" {
+	requires root mount huge-pages
+	sealed_batch 1000000
+	cat >huge.sh <<'END'
+set -eu
+mkdir huge
+mount -t hugetlbfs -o mode=0700 none huge
+sgpu-stage load -v -o staged.sgpu sealed.sgpu 2>messages
+grep '2 MiB huge' messages
+[ "$(find huge -type f | wc -l)" -eq 1 ]
+sgpu-stage list | grep '2 MiB huge'
+sgpu-run -k runner.jwk staged.sgpu | sgpu-seal open -k owner.jwk -C out
+cmp out/out.f32 expected.f32
+[ "$(find huge -type f | wc -l)" -eq 0 ]
+sgpu-stage load --no-huge -v -o staged.sgpu sealed.sgpu 2>messages
+grep '4 KiB' messages
+sgpu-stage load --keep -o staged.sgpu sealed.sgpu
+sgpu-stage release --all
+[ "$(find huge -type f | wc -l)" -eq 0 ]
+END
+	run -0 unshare --mount bash huge.sh
+}
+
+@test "a folder that others can use is refused with 4" {
+	sealed_batch
+	mkdir -m 0755 "$XDG_RUNTIME_DIR/sgpu"
+	run --separate-stderr -4 sgpu-stage load -o staged.sgpu sealed.sgpu
+	assert_contains "$stderr" "0755"
+	assert_no_file staged.sgpu
+	run --separate-stderr -4 sgpu-stage list
+	rmdir "$XDG_RUNTIME_DIR/sgpu"
+	mkdir elsewhere
+	ln -s "$PWD/elsewhere" "$XDG_RUNTIME_DIR/sgpu"
+	run --separate-stderr -4 sgpu-stage load -o staged.sgpu sealed.sgpu
+	assert_no_file staged.sgpu
+}
+
+@test "a batch with nothing to stage passes without a region" {
+	cat >job.json <<'END'
+{ "version": 1, "manifest_id": "none",
+  "segments": [
+    { "segment_id": "scan", "data_location_client": "scan.f32", "sensitivity_level": "HIGH", "direction": "INPUT",
+      "gpu_operation_id": "C", "data_type_info": { "dtype": "f32", "shape": [4] } },
+    { "segment_id": "out", "data_location_client": "out.f32", "sensitivity_level": "HIGH", "direction": "OUTPUT",
+      "gpu_operation_id": "C" } ],
+  "operations": [
+    { "gpu_operation_id": "C", "kernel": "copy", "arguments": { "input": "scan", "output": "out" } } ] }
+END
+	head -c 16 /dev/zero >scan.f32
+	sgpu-manifest pack -o packed.sgpu job.json
+	sgpu-stage load -q -o staged.sgpu packed.sgpu
+	assert_same packed.sgpu staged.sgpu
+	no_regions
+}
+
+@test "input and output may not be the same file" {
+	sealed_batch
+	cp sealed.sgpu copy.sgpu
+	run --separate-stderr -2 sgpu-stage load -o sealed.sgpu sealed.sgpu
+	assert_same sealed.sgpu copy.sgpu
+	no_regions
+}
+
+@test "options that make no sense are usage errors" {
+	sealed_batch
+	for option in "--lifetime=0" "--lifetime=-1s" "--lifetime=x" "--lifetime=11000d" "--node=-1" "--node=x" \
+		"--jobs=x" "--jobs=99999" "--nonsense"; do
+		run --separate-stderr -2 sgpu-stage load "$option" -o staged.sgpu sealed.sgpu
+		assert_no_file staged.sgpu
+	done
+	run --separate-stderr -2 sgpu-stage load sealed.sgpu sealed.sgpu
+	run --separate-stderr -2 sgpu-stage list sealed.sgpu
+	run --separate-stderr -2 sgpu-stage info sealed.sgpu
+	run --separate-stderr -3 sgpu-stage load -o staged.sgpu absent.sgpu
+	no_regions
+}
+
+@test "a NUMA node that is not there is refused" {
+	sealed_batch
+	run --separate-stderr sgpu-stage load --node 999 -o staged.sgpu sealed.sgpu
+	# shellcheck disable=SC2154
+	[ "$status" -eq 2 ] || [ "$status" -eq 3 ]
+	assert_contains "$stderr" 999
+	assert_no_file staged.sgpu
+	no_regions
+}
+
+@test "info tells the folder and what would be used, as text and as JSON" {
+	run --separate-stderr -0 sgpu-stage info
+	assert_contains "$output" "$XDG_RUNTIME_DIR/sgpu"
+	assert_contains "$output" "page size"
+	assert_contains "$output" "lock limit"
+	run --separate-stderr -0 sgpu-stage info --json
+	assert_contains "$output" "\"path\": \"$XDG_RUNTIME_DIR/sgpu\""
+	assert_contains "$output" '"pages_why"'
+}
+
+@test "a folder on a disk is warned of" {
+	[ "$(stat -f -c %T "$BATS_TEST_TMPDIR")" != tmpfs ] || skip "the test folder is in memory"
+	sealed_batch
+	mkdir -m 0700 disk
+	XDG_RUNTIME_DIR=$PWD/disk run --separate-stderr -0 sgpu-stage info
+	assert_contains "$stderr" "not in memory"
+	XDG_RUNTIME_DIR=$PWD/disk run --separate-stderr -0 sgpu-stage load -o staged.sgpu sealed.sgpu
+	assert_contains "$stderr" "not in memory"
+	[ -n "$(location bias staged.sgpu)" ]
+}
