@@ -1,0 +1,613 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# sgpu-manifest: faults and their places, information flow, packing, splitting and merging.
+
+load helpers
+
+# one_op [SEGMENT_MORE [OPERATION_MORE]]: a job of one copy, a.u8 of 4 bytes to b.u8, as one.json.
+one_op() {
+	printf '\1\2\3\4' >a.u8
+	cat >one.json <<END
+{ "version": 1, "manifest_id": "one",
+  "segments": [
+    { "segment_id": "a", "sensitivity_level": "LOW", "direction": "INPUT", "data_location_client": "a.u8",
+      "data_type_info": { "dtype": "u8", "shape": [4] } ${1:-} },
+    { "segment_id": "b", "sensitivity_level": "LOW", "direction": "OUTPUT", "data_location_client": "b.u8" } ],
+  "operations": [
+    { "gpu_operation_id": "COPY", "kernel": "copy", "arguments": { "input": "a", "output": "b" } ${2:-} } ] }
+END
+}
+
+# edit PATTERN REPLACEMENT: one.json with one text changed, which must have been there.
+edit() {
+	one_op
+	grep -q -- "$1" one.json
+	sed -i "s|$1|$2|" one.json
+}
+
+# place TEXT: line and column of the only place where one.json has the text.
+place() {
+	awk -v text="$1" '{ at = index($0, text) } at { print NR ":" at; found++ } END { exit found != 1 }' one.json
+}
+
+# fault TEXT MESSAGE: check reports exactly one fault of one.json, where the text is and with that message.
+fault() {
+	local where
+	where=$(place "$1")
+	run --separate-stderr -1 sgpu-manifest check one.json
+	[ -z "$output" ]
+	assert_contains "$stderr" "one.json:$where: $2"
+	[ "$(grep -c '^one.json:[0-9]' <<<"$stderr")" -eq 1 ]
+}
+
+# big SEGMENTS: as many segments in chains of scale and threshold, each with two operations on three segments.
+big() {
+	awk -v n="$1" 'BEGIN {
+		printf "{\"version\":1,\"manifest_id\":\"big\",\"segments\":["
+		for (i = 0; 3 * i < n; i++) {
+			printf "%s\n{\"segment_id\":\"scan_%d\",\"sensitivity_level\":\"HIGH\",\"direction\":\"INPUT\"," \
+				"\"data_location_client\":\"in/%d.f32\",\"data_type_info\":{\"dtype\":\"f32\",\"shape\":[8,8,8]}}," \
+				"\n{\"segment_id\":\"smooth_%d\",\"sensitivity_level\":\"HIGH\",\"direction\":\"INTERMEDIATE\"}," \
+				"\n{\"segment_id\":\"mask_%d\",\"sensitivity_level\":\"HIGH\",\"direction\":\"OUTPUT\"," \
+				"\"data_location_client\":\"out/%d.u8\"}", (i ? "," : ""), i, i, i, i, i
+		}
+		printf "],\n\"operations\":["
+		for (i = 0; 3 * i < n; i++) {
+			printf "%s\n{\"gpu_operation_id\":\"SMOOTH_%d\",\"kernel\":\"gaussian3d\",\"params\":{\"sigma\":1.5}," \
+				"\"arguments\":{\"input\":\"scan_%d\",\"output\":\"smooth_%d\"}}," \
+				"\n{\"gpu_operation_id\":\"BAND_%d\",\"kernel\":\"threshold\",\"params\":{\"low\":1}," \
+				"\"arguments\":{\"input\":\"smooth_%d\",\"output\":\"mask_%d\"}}", (i ? "," : ""), i, i, i, i, i, i
+		}
+		print "]}"
+	}'
+}
+
+# ---- check ----
+
+@test "check is silent about a good manifest and says more with -v" {
+	small_job
+	run --separate-stderr -0 sgpu-manifest check job.json
+	[ -z "$output" ] && [ -z "$stderr" ]
+	run --separate-stderr -0 sgpu-manifest check -v job.json
+	assert_contains "$stderr" "5 segments, 3 operations"
+}
+
+@test "check reads standard input and more than one file" {
+	small_job
+	one_op
+	run --separate-stderr -0 sgpu-manifest check <job.json
+	run --separate-stderr -0 sgpu-manifest check - <job.json
+	run --separate-stderr -0 sgpu-manifest check one.json job.json
+	sed -i 's/"copy"/"cpy"/' one.json
+	run --separate-stderr -1 sgpu-manifest check job.json one.json
+	assert_contains "$stderr" "one.json:$(place '"kernel"'): /operations/0/kernel: 'cpy' is not an operation"
+	assert_contains "$stderr" "hint: did you mean 'copy'?"
+}
+
+@test "check exits 3 for a file that is missing and 2 for a wrong option" {
+	run --separate-stderr -3 sgpu-manifest check nothing.json
+	assert_contains "$stderr" "cannot open 'nothing.json'"
+	run --separate-stderr -2 sgpu-manifest check --frobnicate
+	run --separate-stderr -2 sgpu-manifest frobnicate
+	run --separate-stderr -2 sgpu-manifest
+}
+
+@test "a syntax error has its line and column" {
+	printf '{\n  "version": 1,,\n}\n' >bad.json
+	run --separate-stderr -1 sgpu-manifest check bad.json
+	assert_contains "$stderr" "bad.json:2:"
+	printf '{"version":1,"version":1}' >bad.json
+	run --separate-stderr -1 sgpu-manifest check bad.json
+	assert_contains "$stderr" "duplicate"
+	: >bad.json
+	run --separate-stderr -1 sgpu-manifest check bad.json
+}
+
+@test "a wrong direction is told with its place and a hint" {
+	edit '"INPUT"' '"IN"'
+	fault '"direction": "IN"' "/segments/0/direction: 'IN' is not one of INPUT, OUTPUT, INPUT_OUTPUT, INTERMEDIATE"
+	assert_contains "$stderr" "    hint: did you mean 'INPUT'?"
+}
+
+@test "every kind of wrong value is told with its place" {
+	edit '"version": 1' '"version": 2' && fault '"version"' "/version: 2 is not a version"
+	edit '"one"' '""' && fault '"manifest_id"' "/manifest_id: "
+	edit '"LOW", "direction": "INPUT"' '"MEDIUM", "direction": "INPUT"'
+	fault '"sensitivity_level": "MEDIUM"' "/segments/0/sensitivity_level: 'MEDIUM' is not one of LOW, HIGH"
+	edit '"dtype": "u8"' '"dtype": "uint8"' && fault '"dtype"' "/segments/0/data_type_info/dtype: 'uint8'"
+	assert_contains "$stderr" "did you mean 'u8'?"
+	edit '\[4\]' '[4, -1]' && fault '-1' "/segments/0/data_type_info/shape/1: -1"
+	edit '\[4\]' '[1,1,1,1,1]' && fault '"shape"' "/segments/0/data_type_info/shape: the rank is 5"
+	edit '"input": "a"' '"input": "aa"' && fault '"input"' "/operations/0/arguments/input: 'aa' is not a segment"
+	edit '"arguments"' '"args": 1, "arguments"' && fault '"args"' "/operations/0/args: unknown field 'args'"
+	edit '"kernel": "copy", ' '' && fault '{ "gpu_operation_id"' "/operations/0: missing field 'kernel'"
+}
+
+@test "every kind of wrong reference is told with its place" {
+	one_op ', "gpu_operation_id": "COPPY"' && fault '"gpu_operation_id": "COPPY"' "/segments/0/gpu_operation_id: 'COPPY' is not an operation"
+	assert_contains "$stderr" "did you mean 'COPY'?"
+	one_op ', "dependencies": ["nobody"]' && fault '"nobody"' "/segments/0/dependencies/0: 'nobody' is neither"
+	one_op '' ', "dependencies": ["COPY"]' && fault '{ "gpu_operation_id"' "/operations/0: the operations wait for each other in a cycle: COPY -> COPY"
+	edit '"segment_id": "b"' '"segment_id": "a"'
+	run --separate-stderr -1 sgpu-manifest check one.json
+	assert_contains "$stderr" "one.json:5:7: /segments/1/segment_id: 'a' is the id of /segments/0 already"
+	edit '"COPY"' '"a"' && fault '"gpu_operation_id"' "/operations/0/gpu_operation_id: 'a' is the id of a segment already"
+}
+
+@test "all faults are reported in one run, in the order of the text" {
+	cat >many.json <<'END'
+{ "version": 1, "manifest_id": "many", "extra": true,
+  "segments": [
+    { "segment_id": "a b", "sensitivity_level": "LOW", "direction": "INPUT" },
+    { "segment_id": "b", "sensitivity_level": "HIHG", "direction": "OUTPUT", "dependencies": ["none"] } ],
+  "operations": [
+    { "gpu_operation_id": "X", "kernel": "gausian3d", "arguments": { "input": "c", "output": "b" }, "declassify": 0 } ] }
+END
+	run --separate-stderr -1 sgpu-manifest check many.json
+	printf '%s\n' "$stderr" >messages
+	run -0 grep -c '^many.json:' messages
+	[ "$(grep -o '^many.json:[0-9]*:[0-9]*' messages | sort -t: -k2,2n -k3,3n -s)" = \
+		"$(grep -o '^many.json:[0-9]*:[0-9]*' messages)" ]
+	for text in "/extra: unknown field" "'a b' is not an id" "'HIHG' is not one of" "'none' is neither" \
+		"'gausian3d' is not an operation" "'c' is not a segment" "0 is not true or false"; do
+		assert_contains "$stderr" "$text"
+	done
+}
+
+@test "check --json writes one record a line" {
+	requires python3
+	edit '"INPUT"' '"IN"'
+	run --separate-stderr -1 sgpu-manifest check --json one.json
+	[ -z "$stderr" ]
+	python3 - "$output" "$(place '"direction": "IN"')" <<'END'
+import json, sys
+(record,) = [json.loads(line) for line in sys.argv[1].splitlines()]
+line, column = map(int, sys.argv[2].split(":"))
+assert record == {"file": "one.json", "line": line, "column": column, "pointer": "/segments/0/direction",
+	"text": "'IN' is not one of INPUT, OUTPUT, INPUT_OUTPUT, INTERMEDIATE", "hint": "did you mean 'INPUT'?"}, record
+END
+}
+
+@test "control characters of a manifest reach no terminal" {
+	edit '"INPUT"' '"\\\\u001b[31m"'
+	run --separate-stderr -1 sgpu-manifest check one.json
+	case $stderr in *$'\033'*) false ;; esac
+	printf '{"version":1,"a\\u001b[2Jb":1}' >one.json
+	run --separate-stderr -1 sgpu-manifest check one.json
+	case $stderr in *$'\033'*) false ;; esac
+}
+
+@test "a cycle is one fault that prints the cycle" {
+	cat >cycle.json <<'END'
+{ "version": 1, "manifest_id": "cycle",
+  "segments": [
+    { "segment_id": "x", "sensitivity_level": "LOW", "direction": "OUTPUT" },
+    { "segment_id": "y", "sensitivity_level": "LOW", "direction": "OUTPUT" } ],
+  "operations": [
+    { "gpu_operation_id": "A", "kernel": "copy", "arguments": { "input": "y", "output": "x" } },
+    { "gpu_operation_id": "B", "kernel": "copy", "arguments": { "input": "x", "output": "y" } } ] }
+END
+	run --separate-stderr -1 sgpu-manifest check cycle.json
+	assert_contains "$stderr" "cycle.json:6:5: /operations/0: the operations wait for each other in a cycle: A -> B -> A"
+	[ "$(grep -c cycle: <<<"$stderr")" -eq 1 ]
+}
+
+@test "a path from HIGH data to a LOW output is refused with the path" {
+	small_job
+	sed -i 's/"out.f32", "sensitivity_level": "HIGH"/"out.f32", "sensitivity_level": "LOW"/' job.json
+	run --separate-stderr -1 sgpu-manifest check job.json
+	assert_contains "$stderr" "/segments/3/sensitivity_level: HIGH data flow into the LOW output 'result': \
+scan -> ADD -> sum -> COPY -> result"
+	run --separate-stderr -1 sgpu-manifest pack -o leak.tar job.json
+	assert_no_file leak.tar
+	sed -i 's/"gpu_operation_id": "COPY", "kernel"/"gpu_operation_id": "COPY", "declassify": true, "kernel"/' job.json
+	run --separate-stderr -0 sgpu-manifest check job.json
+}
+
+@test "a LOW intermediate that carries HIGH data is refused" {
+	small_job
+	sed -i 's/"sum", "sensitivity_level": "HIGH"/"sum", "sensitivity_level": "LOW"/' job.json
+	run --separate-stderr -1 sgpu-manifest check job.json
+	assert_contains "$stderr" "HIGH data flow into the LOW segment 'sum': scan -> ADD -> sum"
+}
+
+@test "locations outside the folder need --allow-outside, outputs never may" {
+	edit '"a.u8"' '"../a.u8"'
+	fault '"data_location_client": "../a.u8"' "/segments/0/data_location_client: '../a.u8' is outside the manifest's folder"
+	run --separate-stderr -0 sgpu-manifest check --allow-outside one.json
+	edit '"b.u8"' '"/tmp/b.u8"'
+	run --separate-stderr -1 sgpu-manifest check --allow-outside one.json
+	assert_contains "$stderr" "outside the folder that the outputs are written below"
+}
+
+@test "client variables that mean something to a shell are refused" {
+	for name in PATH LD_PRELOAD BASH_ENV IFS PROMPT_COMMAND 'x;id' '1x'; do
+		one_op ", \"client_dma_input_device_ptr_var\": \"$name\""
+		run --separate-stderr -1 sgpu-manifest check one.json
+		assert_contains "$stderr" "/segments/0/client_dma_input_device_ptr_var: '$name'"
+	done
+	one_op ', "client_dma_input_device_ptr_var": "A_DEV"'
+	run --separate-stderr -0 sgpu-manifest check one.json
+}
+
+@test "ten thousand segments are checked in a moment, faults included" {
+	big 10000 >big.json
+	run --separate-stderr -0 timeout 20 sgpu-manifest check big.json
+	sed 's/"INPUT"/"IN"/; s/"sigma"/"sigmo"/; s/"smooth_/"smoth_/' big.json >faults.json
+	run --separate-stderr -1 timeout 20 sgpu-manifest check faults.json
+	[ "$(grep -c "'IN' is not one of" <<<"$stderr")" -eq 3334 ]
+	[ "$(grep -c "sigmo" <<<"$stderr")" -ge 3334 ]
+}
+
+# ---- show, canon, hash, schema, ops ----
+
+@test "show prints segments, operations and the graph" {
+	small_job
+	run --separate-stderr -0 sgpu-manifest show job.json
+	assert_contains "$output" "manifest small-job"
+	assert_contains "$output" "f32[1024]"
+	assert_contains "$output" "a=scan b=bias output=sum"
+	assert_contains "$output" "step 1: ADD PUBLISH"
+	assert_contains "$output" "step 2: COPY"
+	run --separate-stderr -0 sgpu-manifest show --dot job.json
+	assert_contains "$output" 'digraph manifest {'
+	assert_contains "$output" '"s:sum" -> "o:COPY" [label="input"];'
+	run --separate-stderr -2 sgpu-manifest show --dot --json job.json
+}
+
+@test "show --json has types, bytes, writers and order" {
+	requires python3
+	small_job
+	sgpu-manifest show --json job.json >show.json
+	python3 - <<'END'
+import json
+show = json.load(open("show.json"))
+sum_ = next(s for s in show["segments"] if s["segment_id"] == "sum")
+assert (sum_["bytes"], sum_["dtype"], sum_["shape"]) == (4096, "f32", [1024]), sum_
+assert (sum_["writer"], sum_["readers"], sum_["high_flow"]) == ("ADD", ["COPY"], True), sum_
+assert show["order"].index("ADD") < show["order"].index("COPY")
+END
+}
+
+@test "the hash is that of the canonical form and of no spelling" {
+	small_job
+	sgpu-manifest canon -o canon.json job.json
+	[ "$(sgpu-manifest hash job.json)" = "$(sha256sum <canon.json | cut -d' ' -f1)  job.json" ]
+	[ "$(sgpu-manifest hash <canon.json | cut -d' ' -f1)" = "$(sgpu-manifest hash job.json | cut -d' ' -f1)" ]
+	sgpu-manifest canon canon.json | assert_same canon.json /dev/stdin
+	sed 's/  */ /g' job.json >other.json
+	[ "$(sgpu-manifest canon other.json)" = "$(cat canon.json)" ]
+	sed -i 's/small-job/small-jot/' other.json
+	[ "$(sgpu-manifest canon other.json)" != "$(cat canon.json)" ]
+	sed -i 's/"copy"/"cppy"/' other.json
+	run --separate-stderr -1 sgpu-manifest canon -o wrong.json other.json
+	assert_no_file wrong.json
+	run --separate-stderr -1 sgpu-manifest hash other.json
+	[ -z "$output" ]
+	run --separate-stderr -2 sgpu-manifest canon -o job.json job.json
+}
+
+@test "the schema accepts what check accepts and refuses what it can tell" {
+	requires python3
+	python3 -c 'import jsonschema' 2>/dev/null || skip "needs Python's jsonschema"
+	small_job
+	sgpu-manifest schema -o schema.json
+	python3 - <<'END'
+import copy, json, jsonschema
+schema, job = json.load(open("schema.json")), json.load(open("job.json"))
+jsonschema.Draft202012Validator.check_schema(schema)
+validator = jsonschema.Draft202012Validator(schema)
+assert validator.is_valid(job), list(validator.iter_errors(job))
+def wrong(change):
+	other = copy.deepcopy(job)
+	change(other)
+	assert not validator.is_valid(other), change
+wrong(lambda j: j.update(version=2))
+wrong(lambda j: j["segments"][0].update(direction="IN"))
+wrong(lambda j: j["segments"][0].update(client_dma_input_device_ptr_var="X"))
+wrong(lambda j: j["segments"][2].update(data_location_client="x"))
+wrong(lambda j: j["operations"][0].update(kernel="nope"))
+wrong(lambda j: j["operations"][0].update(params={"nope": 1}))
+wrong(lambda j: j["operations"][0]["arguments"].pop("a"))
+END
+}
+
+@test "ops lists the operations and explains one" {
+	run --separate-stderr -0 sgpu-manifest ops
+	assert_contains "$output" "gaussian3d"
+	run --separate-stderr -0 sgpu-manifest ops gaussian3d
+	assert_contains "$output" "sigma"
+	run --separate-stderr -2 sgpu-manifest ops gausian3d
+	assert_contains "$stderr" "did you mean 'gaussian3d'?"
+}
+
+@test "ops --json names every argument and parameter" {
+	requires python3
+	sgpu-manifest ops --json | python3 -c '
+import json, sys
+ops = {op["name"]: op for op in json.load(sys.stdin)}
+assert len(ops) == 16, sorted(ops)
+assert [a["name"] for a in ops["gaussian3d"]["arguments"]] == ["input", "output"]
+assert any(p["name"] == "sigma" and p["kind"] == "number" for p in ops["gaussian3d"]["params"])
+'
+}
+
+# ---- init ----
+
+@test "init writes a manifest that passes check, for every operation" {
+	requires python3
+	for op in $(sgpu-manifest ops --json | python3 -c 'import json,sys; print(*[o["name"] for o in json.load(sys.stdin)])'); do
+		case $op in
+		vector_add) set -- a.x:f32:8 b.x:f32:8 ;;
+		gemm) set -- a.x:f32:4,5 b.x:f32:5,6 ;;
+		dense) set -- a.x:f32:4,5 b.x:f32:5,6 ;;
+		conv2d) set -- a.x:f32:1,1,8,8 b.x:f32:1,1,3,3 ;;
+		nearest) set -- a.x:f32:10,4 b.x:f32:3,4 ;;
+		black_scholes) set -- a.x:f32:10 b.x:f32:10 c.x:f32:10 ;;
+		morphology3d) set -- a.x:u8:4,4,4 ;;
+		*) set -- a.x:f32:8,8,8 ;;
+		esac
+		run --separate-stderr -0 sgpu-manifest init -q --high --op "$op" -o init.json "$@"
+		run --separate-stderr -0 sgpu-manifest check init.json
+	done
+}
+
+@test "init takes parameters, names of arguments and an id" {
+	sgpu-manifest init --op gemm --id mine --param transpose_b=true --param alpha=0.5 -o init.json \
+		b=second.bin:f32:6,5:64 a=first.bin:f32:4,5
+	sgpu-manifest show init.json >shown
+	grep -q 'manifest mine' shown
+	grep -q 'b=second a=first' shown
+	grep -q '"transpose_b":true' shown && grep -q '"alpha":0.5' shown
+	run --separate-stderr -1 sgpu-manifest init --op gemm -o wrong.json a.x:f32:4,5 b.x:f32:6,7
+	assert_no_file wrong.json
+	run --separate-stderr -2 sgpu-manifest init -o wrong.json a.x:f32:4
+	run --separate-stderr -2 sgpu-manifest init --op copy -o wrong.json a.x:f32:4 b.x:f32:4
+	run --separate-stderr -2 sgpu-manifest init --op copy -o wrong.json a.x:f32:4,
+	run --separate-stderr -3 sgpu-manifest init --op copy -o wrong.json missing.bin
+	assert_no_file wrong.json
+}
+
+# nifti: the header of a NIfTI-1 file of 5 by 4 by 3 elements of i16.
+nifti() {
+	{
+		printf '5c010000' && printf '00%.0s' $(seq 36)
+		printf '0300''0500''0400''0300''0100''0100''0100''0100'
+		printf '00%.0s' $(seq 14) && printf '0400''1000' && printf '00%.0s' $(seq 34)
+		printf '0000b043' && printf '00%.0s' $(seq 232) && printf '6e2b3100' && printf '00%.0s' $(seq 4)
+	} | unhex
+	head -c 120 /dev/zero
+}
+
+@test "init understands NIfTI-1 and IDX headers" {
+	nifti >x.nii
+	sgpu-manifest init --op scale -o init.json x.nii
+	run --separate-stderr -0 sgpu-manifest show init.json
+	assert_contains "$output" "i16[3,4,5]"
+	run --separate-stderr -0 sgpu-manifest pack -o batch.tar init.json
+	assert_contains "$(tar xOf batch.tar batch.json)" '"offset":352'
+	truncate -s 471 x.nii
+	run --separate-stderr -1 sgpu-manifest init --op scale -o wrong.json x.nii
+	assert_contains "$stderr" "less than its header promises"
+	{ printf '00000803''00000002''00000003''00000004' | unhex && head -c 24 /dev/zero; } >x.idx
+	sgpu-manifest init --op copy -o init.json x.idx
+	run --separate-stderr -0 sgpu-manifest show init.json
+	assert_contains "$output" "u8[2,3,4]"
+	gzip -k x.idx
+	run --separate-stderr -1 sgpu-manifest init --op copy -o wrong.json x.idx.gz
+	assert_contains "$stderr" "gunzip"
+	assert_no_file wrong.json
+}
+
+# ---- pack ----
+
+@test "pack writes references, digests of LOW payloads and nothing of HIGH ones" {
+	small_job
+	sgpu-manifest pack -o batch.tar job.json
+	[ "$(tar tf batch.tar | tr '\n' ' ')" = "batch.json manifest.json " ]
+	index=$(tar xOf batch.tar batch.json)
+	assert_contains "$index" "\"file\":\"$(pwd -P)/scan.f32\""
+	assert_contains "$index" '"masking_level":"MASKING_AES_GCM"'
+	digest=$(sha256sum <bias.f32 | cut -d' ' -f1 | unhex | base64 | tr '+/' '-_' | tr -d '=\n')
+	assert_contains "$index" "\"sha256\":\"$digest\""
+	[ "$(grep -o '"sha256"' <<<"$index" | wc -l)" -eq 1 ]
+	[ "$(tar xOf batch.tar manifest.json)" = "$(sgpu-manifest canon job.json)" ]
+}
+
+@test "two packs differ in the batch id alone" {
+	small_job
+	sgpu-manifest pack -o 1.tar job.json
+	sgpu-manifest pack -o 2.tar job.json
+	run ! cmp -s 1.tar 2.tar
+	for i in 1 2; do
+		tar xOf $i.tar batch.json | sed 's/"batch_id":"[^"]*"//' >$i.json
+	done
+	assert_same 1.json 2.json
+}
+
+@test "pack from another folder finds the files beside the manifest" {
+	mkdir sub
+	(cd sub && one_op)
+	sgpu-manifest pack sub/one.json >batch.tar
+	assert_contains "$(tar xOf batch.tar batch.json)" "$(pwd -P)/sub/a.u8"
+}
+
+@test "payloads of a wrong size are refused with both lengths" {
+	small_job
+	truncate -s 4095 scan.f32
+	truncate -s 4097 bias.f32
+	run --separate-stderr -1 sgpu-manifest pack -o batch.tar job.json
+	assert_contains "$stderr" "'scan.f32' has 4095 bytes, f32[1024] needs 4096"
+	assert_contains "$stderr" "'bias.f32' has 4097 bytes, f32[1024] needs 4096"
+	assert_no_file batch.tar
+}
+
+@test "with an offset the payload is a window of the file" {
+	edit '\[4\]' '[2], "offset": 1'
+	sgpu-manifest pack -o batch.tar one.json
+	digest=$(printf '\2\3' | sha256sum | cut -d' ' -f1 | unhex | base64 | tr '+/' '-_' | tr -d '=\n')
+	assert_contains "$(tar xOf batch.tar batch.json)" "$digest"
+	edit '\[4\]' '[2], "offset": 3'
+	run --separate-stderr -1 sgpu-manifest pack -o wrong.tar one.json
+	assert_contains "$stderr" "'a.u8' has 4 bytes, u8[2] at offset 3 needs 5"
+	edit '\[4\]' '[0], "offset": 5'
+	run --separate-stderr -1 sgpu-manifest pack -o wrong.tar one.json
+	assert_no_file wrong.tar
+}
+
+@test "a missing file is exit 3 and an input without a location exit 1" {
+	one_op
+	rm a.u8
+	run --separate-stderr -3 sgpu-manifest pack -o batch.tar one.json
+	assert_contains "$stderr" "segment 'a': cannot open 'a.u8': No such file or directory"
+	edit '"data_location_client": "a.u8",' ''
+	run --separate-stderr -0 sgpu-manifest check one.json
+	run --separate-stderr -1 sgpu-manifest pack -o batch.tar one.json
+	assert_contains "$stderr" "has no data_location_client"
+	assert_no_file batch.tar
+}
+
+@test "a symbolic link out of the folder is refused without --allow-outside" {
+	mkdir job
+	printf '\1\2\3\4' >secret
+	(cd job && one_op && ln -sf ../secret a.u8)
+	run --separate-stderr -4 sgpu-manifest pack -o batch.tar job/one.json
+	assert_contains "$stderr" "leads outside the manifest's folder"
+	assert_no_file batch.tar
+	run --separate-stderr -0 sgpu-manifest pack --allow-outside -o batch.tar job/one.json
+	assert_contains "$(tar xOf batch.tar batch.json)" "$(pwd -P)/secret"
+	rm -f job/a.u8 batch.tar
+	mkdir job2 && printf '\1\2\3\4' >job2/a.u8
+	ln -s ../job2/a.u8 job/a.u8
+	run --separate-stderr -4 sgpu-manifest pack -o batch.tar job/one.json
+	assert_no_file batch.tar
+}
+
+@test "what is not a regular file is no payload" {
+	one_op
+	rm a.u8 && mkfifo a.u8
+	run --separate-stderr -1 timeout 10 sgpu-manifest pack -o batch.tar one.json
+	assert_contains "$stderr" "is not a regular file"
+	rm a.u8 && mkdir a.u8
+	run --separate-stderr -1 sgpu-manifest pack -o batch.tar one.json
+	small_job
+	rm scan.f32 && mkfifo scan.f32
+	run --separate-stderr -4 timeout 10 sgpu-manifest pack -o batch.tar job.json
+	assert_no_file batch.tar
+}
+
+@test "a LOW payload from standard input travels inline, a HIGH one is refused" {
+	edit '"a.u8"' '"-"'
+	sgpu-manifest pack -o batch.tar one.json <a.u8
+	[ "$(tar tf batch.tar | tail -n 1)" = segments/a ]
+	tar xOf batch.tar segments/a | assert_same a.u8 /dev/stdin
+	printf '\1\2\3' >short && printf '\1\2\3\4\5' >long
+	run --separate-stderr -1 sgpu-manifest pack -o wrong.tar one.json <short
+	assert_contains "$stderr" "has 3 bytes, u8[4] needs 4"
+	run --separate-stderr -1 sgpu-manifest pack -o wrong.tar one.json <long
+	run --separate-stderr -2 sgpu-manifest pack -o wrong.tar <one.json
+	assert_contains "$stderr" "both come from standard input"
+	sed -i 's/"LOW"/"HIGH"/g' one.json
+	run --separate-stderr -4 sgpu-manifest pack -o wrong.tar one.json <a.u8
+	assert_contains "$stderr" "hint: put it into a file"
+	assert_no_file wrong.tar
+}
+
+@test "a batch replaces neither its manifest nor a payload" {
+	small_job
+	cp job.json before.json && cp bias.f32 before.f32
+	run --separate-stderr -2 sgpu-manifest pack -o job.json job.json
+	run --separate-stderr -2 sgpu-manifest pack -o bias.f32 job.json
+	ln -s scan.f32 link
+	run --separate-stderr -2 sgpu-manifest pack -o link job.json
+	assert_same job.json before.json
+	assert_same bias.f32 before.f32
+}
+
+@test "a batch goes to no terminal" {
+	requires script
+	small_job
+	run script -qec 'sgpu-manifest pack job.json' /dev/null
+	[ "$status" -eq 2 ]
+	assert_contains "$output" "refusing to write binary data to a terminal"
+}
+
+# ---- split and merge ----
+
+# parts: four copies, independent of each other, in parts.json.
+parts() {
+	printf '\1\2\3\4' >a.u8
+	{
+		printf '{"version":1,"manifest_id":"parts","segments":[{"segment_id":"a","sensitivity_level":"LOW",'
+		printf '"direction":"INPUT","data_location_client":"a.u8","gpu_operation_id":"P1","data_type_info":'
+		printf '{"dtype":"u8","shape":[4]}}'
+		for i in 1 2 3 4; do
+			printf ',{"segment_id":"o%d","sensitivity_level":"LOW","direction":"OUTPUT",' $i
+			printf '"data_location_client":"o%d.u8"}' $i
+		done
+		printf '],"operations":[{"gpu_operation_id":"P0","kernel":"copy","arguments":{"input":"a","output":"o1"}}'
+		for i in 2 3 4; do
+			printf ',{"gpu_operation_id":"P%d","kernel":"copy","arguments":{"input":"a","output":"o%d"}}' $((i - 1)) $i
+		done
+		printf ']}'
+	} >parts.json
+}
+
+@test "split writes independent parts that can be packed by themselves" {
+	parts
+	run --separate-stderr -0 sgpu-manifest split parts.json
+	[ "${#lines[@]}" -eq 4 ]
+	for shard in shard-000.json shard-001.json shard-002.json shard-003.json; do
+		sgpu-manifest pack -o batch.tar $shard
+	done
+	rm shard-*
+	run --separate-stderr -0 sgpu-manifest split -n 2 parts.json
+	[ "${#lines[@]}" -eq 2 ]
+	[ "$(grep -c '"kernel"' shard-000.json)" -eq 2 ] && [ "$(grep -c '"kernel"' shard-001.json)" -eq 2 ]
+	grep -q '"parts.1"' shard-001.json
+	cp shard-000.json first.json
+	sgpu-manifest split -n 2 parts.json >/dev/null
+	assert_same first.json shard-000.json
+	run --separate-stderr -2 sgpu-manifest split -n 0 parts.json
+}
+
+@test "split keeps together what an edge joins" {
+	small_job
+	sgpu-manifest split -n 9 job.json >shards 2>messages
+	[ "$(wc -l <shards)" -eq 2 ]
+	grep -q 'no more than 2 independent parts' messages
+	grep -q '"ADD"' shard-000.json && grep -q '"COPY"' shard-000.json
+	grep -q '"PUBLISH"' shard-001.json && ! grep -q '"ADD"' shard-001.json
+}
+
+@test "split into another folder keeps the files in reach" {
+	parts
+	run --separate-stderr -0 sgpu-manifest split -n 1 -C shards parts.json
+	assert_contains "$stderr" "--allow-outside"
+	run --separate-stderr -1 sgpu-manifest pack -o batch.tar shards/shard-000.json
+	run --separate-stderr -0 sgpu-manifest pack --allow-outside -o batch.tar shards/shard-000.json
+	assert_contains "$(tar xOf batch.tar batch.json)" "$(pwd -P)/a.u8"
+}
+
+@test "merge reports on all responses and notices what is missing" {
+	parts
+	sgpu-manifest split -n 2 parts.json >/dev/null
+	for i in 0 1; do
+		sgpu-manifest pack shard-00$i.json | sgpu-run >r$i.tar
+	done
+	run --separate-stderr -0 sgpu-manifest merge -m parts.json r0.tar r1.tar
+	[ "$(grep -c ' OK ' <<<"$output")" -eq 4 ]
+	run --separate-stderr -5 sgpu-manifest merge -m parts.json r0.tar
+	assert_contains "$output" "MISSING"
+	assert_contains "$stderr" "2 are missing"
+	run --separate-stderr -1 sgpu-manifest merge r0.tar r0.tar
+	assert_contains "$stderr" "both have the output"
+	sgpu-manifest merge -o all.tar r0.tar r1.tar >/dev/null
+	[ "$(tar tf all.tar | tr '\n' ' ')" = "shard-000.response shard-001.response " ]
+	tar xOf all.tar shard-001.response | assert_same r1.tar /dev/stdin
+	head -c 1600 r1.tar >cut.tar
+	run --separate-stderr -1 sgpu-manifest merge -o wrong.tar r0.tar cut.tar
+	assert_no_file wrong.tar
+	run --separate-stderr -2 sgpu-manifest merge
+}
