@@ -58,6 +58,7 @@ static bool place_arguments(struct sgpu_ops_checker *checker, struct sgpu_op_cal
 	const struct sgpu_operation *operation = checker->operation;
 	const struct sgpu_op *op = call->op;
 	const json_t *json = json_object_get(operation_json(checker), "arguments");
+	char hint[SGPU_ERROR_HINT_MAX];
 	bool any_output = false;
 
 	for (int i = 0; i < SGPU_ARGUMENTS_MAX; i++) {
@@ -83,8 +84,9 @@ static bool place_arguments(struct sgpu_ops_checker *checker, struct sgpu_op_cal
 		/* What the parser could not take is a fault already. */
 		segment[i] = -2;
 		if (json_is_object(json) && !json_object_get(json, op->args[i].name) && (!output || any_output)) {
-			sgpu_ops_fault(checker, "arguments", NULL, op->args[i].help, "'%s' needs the argument '%s'",
-				       op->name, op->args[i].name);
+			snprintf(hint, sizeof(hint), "%s: %s", op->args[i].name, op->args[i].help);
+			sgpu_ops_fault(checker, "arguments", NULL, hint, "'%s' needs the argument '%s'", op->name,
+				       op->args[i].name);
 		}
 	}
 	return any_output;
