@@ -1,0 +1,410 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2030,SC2031 # variables that a test changes are its own
+#
+# sgpu-seal: keys, and single files in the bare sealed format.
+
+load helpers
+
+setup() {
+	cd "$BATS_TEST_TMPDIR" || return 1
+	sgpu-seal keygen -o key.jwk
+}
+
+# bytes N: that many bytes that do not compress and are the same every time.
+bytes() {
+	head -c "$1" </dev/zero | openssl enc -aes-128-ctr -K 00112233445566778899aabbccddeeff -iv 00 2>/dev/null
+}
+
+# ---- keys ----
+
+@test "keygen makes a key file for its owner alone" {
+	[ "$(stat -c %a key.jwk)" = 600 ]
+	[ "$(wc -l <key.jwk)" -eq 1 ]
+	grep -q '"kty":"oct"' key.jwk
+	(
+		umask 000
+		sgpu-seal keygen --x25519 -o open.jwk
+	)
+	[ "$(stat -c %a open.jwk)" = 600 ]
+}
+
+@test "keygen never overwrites a file, nor follows a link to write one" {
+	cp key.jwk before
+	run --separate-stderr -3 sgpu-seal keygen -o key.jwk
+	assert_contains "$stderr" "never overwritten"
+	assert_same key.jwk before
+	ln -s elsewhere dangling
+	run -3 sgpu-seal keygen -o dangling
+	assert_no_file elsewhere
+}
+
+@test "two keys differ, and keygen to a pipe writes the key alone" {
+	sgpu-seal keygen >a.jwk
+	sgpu-seal keygen >b.jwk
+	run ! cmp -s a.jwk b.jwk
+	[ "$(wc -l <a.jwk)" -eq 1 ]
+}
+
+@test "keygen --json says the kid on standard output when the key goes to a file" {
+	run --separate-stderr -0 sgpu-seal keygen --x25519 --json -o pair.jwk
+	kid=${output#*\"kid\":\"}
+	kid=${kid%%\"*}
+	[ "${#kid}" -eq 43 ]
+	grep -q "$kid" pair.jwk
+	assert_contains "$output" '"file":"pair.jwk"'
+}
+
+@test "pubkey gives the public half, from a file, -k or standard input, and no secret" {
+	sgpu-seal keygen --x25519 -o pair.jwk
+	sgpu-seal pubkey pair.jwk >a
+	sgpu-seal pubkey -k pair.jwk -o b
+	sgpu-seal pubkey <pair.jwk >c
+	sgpu-seal pubkey -k fd:7 7<pair.jwk >d
+	assert_same a b
+	assert_same a c
+	assert_same a d
+	run ! grep -q '"d"' a
+	sgpu-seal pubkey a >again
+	assert_same a again
+	run --separate-stderr -2 sgpu-seal pubkey pair.jwk -o pair.jwk
+}
+
+@test "pubkey of a symmetric key is refused and leaves no file" {
+	run --separate-stderr -1 sgpu-seal pubkey -o half.jwk key.jwk
+	assert_contains "$stderr" "no public half"
+	assert_no_file half.jwk
+}
+
+@test "a secret key that others may read is refused with the remedy" {
+	for mode in 0640 0604 0660; do
+		chmod "$mode" key.jwk
+		run --separate-stderr -4 sgpu-seal seal-file -k key.jwk /dev/null out
+		assert_contains "$stderr" "chmod 600"
+		assert_no_file out
+	done
+	chmod 0400 key.jwk
+	sgpu-seal seal-file -k key.jwk /dev/null out
+}
+
+@test "a key may come through a link, a descriptor, standard input or a pipe" {
+	ln -s key.jwk link.jwk
+	echo text >in
+	sgpu-seal seal-file -k link.jwk in a
+	sgpu-seal open-file -k fd:5 a 5<key.jwk >b
+	assert_same in b
+	sgpu-seal open-file -k - a c <key.jwk
+	assert_same in c
+	cat key.jwk | sgpu-seal open-file -k - a d
+	assert_same in d
+	sgpu-seal open-file -k <(cat key.jwk) a e
+	assert_same in e
+	run -2 sgpu-seal open-file -k - <a
+	run -3 sgpu-seal open-file -k fd:99 a f
+	run -3 sgpu-seal open-file -k missing.jwk a f
+	assert_no_file f
+}
+
+@test "a broken key file is refused without showing what is in it" {
+	sed 's/"}/",}/' key.jwk >broken.jwk
+	secret=$(sed 's/.*"k":"\([^"]*\)".*/\1/' key.jwk)
+	run --separate-stderr -1 sgpu-seal seal-file -k broken.jwk /dev/null out
+	run ! grep -q "${secret:0:10}" <<<"$stderr"
+	echo '{"kty":"RSA","n":"AQAB","e":"AQAB"}' >rsa.jwk
+	run --separate-stderr -1 sgpu-seal seal-file -k rsa.jwk /dev/null out
+	assert_contains "$stderr" "'RSA'"
+	assert_no_file out
+}
+
+@test "an X25519 key is refused for a single file" {
+	sgpu-seal keygen --x25519 -o pair.jwk
+	run --separate-stderr -2 sgpu-seal seal-file -k pair.jwk /dev/null out
+	assert_contains "$stderr" "X25519"
+	assert_no_file out
+}
+
+# ---- single files ----
+
+@test "files of every size come back as they were, with each provider, by file and by pipe" {
+	for size in 0 1 16383 16384 16385 262144 1048576; do
+		bytes "$size" >in
+		for provider in "" openssl; do
+			export SGPU_AEAD=$provider
+			sgpu-seal seal-file -k key.jwk in sealed
+			[ "$(stat -c %s sealed)" -eq $((56 + size + 16 * (size / 16384 + 1))) ]
+			unset SGPU_AEAD
+			sgpu-seal open-file -k key.jwk sealed out
+			assert_same in out
+			sgpu-seal seal-file -j 3 -k key.jwk <in | sgpu-seal open-file -j 3 -k key.jwk | cmp - in
+			cat in | sgpu-seal seal-file -j 1 -k key.jwk - sealed
+			sgpu-seal open-file -k key.jwk -o - sealed | cat >out
+			assert_same in out
+		done
+	done
+}
+
+@test "an unknown provider is an error that names it" {
+	export SGPU_AEAD=rot13
+	run --separate-stderr -3 sgpu-seal seal-file -k key.jwk /dev/null out
+	assert_contains "$stderr" "'rot13'"
+	assert_no_file out
+}
+
+@test "the provider that ran is in -v and in --json" {
+	bytes 100000 >in
+	SGPU_AEAD=openssl run --separate-stderr -0 sgpu-seal seal-file -v -k key.jwk in out
+	assert_contains "$stderr" "openssl: 100000 bytes in"
+	SGPU_AEAD=openssl run --separate-stderr -0 sgpu-seal open-file --json -k key.jwk out back
+	assert_contains "$output" '"provider":"openssl"'
+	assert_contains "$output" '"bytes_out":100000'
+	sgpu-seal open-file --json -k key.jwk out 2>record >back
+	assert_same in back
+	assert_contains "$(cat record)" '"bytes_out":100000'
+}
+
+@test "libipsec-mb is taken where the CPU has VAES" {
+	requires vaes
+	run --separate-stderr -0 sgpu-seal seal-file -v -k key.jwk /dev/null out
+	case $stderr in *ipsec-mb*) ;; *) skip "built without libipsec-mb" ;; esac
+}
+
+@test "the example in Python opens what sgpu-seal sealed, and the other way round" {
+	requires python-cryptography
+	for size in 0 16384 50000; do
+		bytes "$size" >in
+		sgpu-seal seal-file -k key.jwk in sealed
+		python3 "$SGPU_TOP/examples/sealed.py" open key.jwk sealed out
+		assert_same in out
+		python3 "$SGPU_TOP/examples/sealed.py" seal key.jwk in sealed
+		sgpu-seal open-file -k key.jwk sealed back
+		assert_same in back
+	done
+}
+
+@test "any changed byte of the header means another key, and no output appears" {
+	bytes 20000 >in
+	sgpu-seal seal-file -k key.jwk in sealed
+	for ((at = 0; at < 56; at++)); do
+		cp sealed bad
+		flip_byte bad "$at"
+		run --separate-stderr -4 sgpu-seal open-file -k key.jwk bad out
+		assert_contains "$stderr" "key or the context"
+		assert_no_file out
+	done
+}
+
+@test "any changed byte of a chunk is refused by its place, and no output appears" {
+	bytes 400000 >in
+	sgpu-seal seal-file -k key.jwk in sealed
+	size=$(stat -c %s sealed)
+	for at in 56 16455 16456 278856 278860 393660 $((size - 17)) $((size - 1)); do
+		cp sealed bad
+		flip_byte bad "$at"
+		run --separate-stderr -4 sgpu-seal open-file -k key.jwk bad out
+		chunk=$(((at - 56) / 16400))
+		assert_contains "$stderr" "authentication failed at chunk $chunk (offset $((56 + chunk * 16400)))"
+		assert_no_file out
+	done
+}
+
+@test "to a pipe only the chunks before a bad one are released, and the exit status is 4" {
+	bytes 400000 >in
+	sgpu-seal seal-file -k key.jwk in sealed
+	flip_byte sealed 278900
+	for jobs in 1 2 4; do
+		run -4 bash -o pipefail -c "sgpu-seal open-file -j $jobs -k key.jwk sealed | cat >out"
+		head -c $((17 * 16384)) in | cmp - out
+		run -4 bash -o pipefail -c "cat sealed | sgpu-seal open-file -j $jobs -k key.jwk - | cat >out"
+		head -c $((17 * 16384)) in | cmp - out
+		run -4 bash -c "sgpu-seal open-file -j $jobs -k key.jwk sealed >out"
+		head -c $((17 * 16384)) in | cmp - out
+	done
+}
+
+@test "a file that was cut short at any border, or anywhere else, is refused" {
+	bytes 100000 >in
+	sgpu-seal seal-file -k key.jwk in sealed
+	size=$(stat -c %s sealed)
+	for cut in 0 1 55 56 71 72 16456 32856 49256 65656 82056 98456 98471 98472 50000 $((size - 1)); do
+		head -c "$cut" sealed >bad
+		run --separate-stderr -4 sgpu-seal open-file -k key.jwk bad out
+		assert_no_file out
+		run --separate-stderr -4 sgpu-seal open-file -k key.jwk -o out <bad
+		run --separate-stderr -4 bash -o pipefail -c "cat bad | sgpu-seal open-file -k key.jwk -o out"
+		assert_no_file out
+	done
+}
+
+@test "a file that was made longer is refused" {
+	for size in 100 16384; do
+		bytes "$size" >in
+		sgpu-seal seal-file -k key.jwk in sealed
+		for extra in 1 16 100 16400; do
+			(cat sealed && bytes "$extra") >bad
+			run -4 sgpu-seal open-file -k key.jwk bad out
+			assert_no_file out
+		done
+	done
+	cat sealed sealed >bad
+	run -4 sgpu-seal open-file -k key.jwk bad out
+	assert_no_file out
+}
+
+@test "chunks in each other's place, and chunks of another file, are refused" {
+	bytes 60000 >in
+	sgpu-seal seal-file -k key.jwk in sealed
+	sgpu-seal seal-file -k key.jwk in other
+	chunk() { tail -c +$((57 + $2 * 16400)) "$1" | head -c 16400; }
+	(head -c 56 sealed && chunk sealed 1 && chunk sealed 0 && tail -c +$((57 + 2 * 16400)) sealed) >swapped
+	(head -c 56 sealed && chunk sealed 0 && chunk other 1 && tail -c +$((57 + 2 * 16400)) sealed) >mixed
+	(head -c 56 sealed && chunk sealed 0 && chunk sealed 0 && tail -c +$((57 + 2 * 16400)) sealed) >repeated
+	for bad in swapped mixed repeated; do
+		[ "$(stat -c %s $bad)" -eq "$(stat -c %s sealed)" ]
+		run -4 sgpu-seal open-file -k key.jwk $bad out
+		assert_no_file out
+	done
+}
+
+@test "another key or another context is told as such" {
+	sgpu-seal keygen -o other.jwk
+	echo text >in
+	sgpu-seal seal-file -k key.jwk --context 00ff in sealed
+	sgpu-seal open-file -k key.jwk --context 00FF sealed out
+	assert_same in out
+	rm out
+	for wrong in "-k other.jwk --context 00ff" "-k key.jwk" "-k key.jwk --context 00fe"; do
+		# shellcheck disable=SC2086 # several words
+		run --separate-stderr -4 sgpu-seal open-file $wrong sealed out
+		assert_contains "$stderr" "the key or the context is not the one"
+		assert_no_file out
+	done
+}
+
+@test "a context that is not hexadecimal, or too long, is a usage error" {
+	for context in 0 xyz0 "$(head -c 8194 /dev/zero | tr '\0' 0)"; do
+		run -2 sgpu-seal seal-file -k key.jwk --context "$context" /dev/null out
+		assert_no_file out
+	done
+	sgpu-seal seal-file -k key.jwk --context "$(head -c 8192 /dev/zero | tr '\0' a)" /dev/null out
+}
+
+@test "wrong usage is exit status 2 and changes nothing" {
+	echo text >in
+	cp in before
+	run -2 sgpu-seal seal-file in out
+	run -2 sgpu-seal seal-file -k key.jwk in in
+	run -2 sgpu-seal seal-file -k key.jwk -o in in
+	ln in hard
+	run -2 sgpu-seal seal-file -k key.jwk in hard
+	run -2 sgpu-seal seal-file -k key.jwk -o out in out
+	run -2 sgpu-seal seal-file -k key.jwk in out more
+	run -2 sgpu-seal seal-file -k key.jwk -j 0 in out
+	run -2 sgpu-seal seal-file -k key.jwk -j x in out
+	assert_same in before
+	assert_no_file out
+}
+
+@test "a missing input, a folder and an output that cannot be made are exit status 3" {
+	run -3 sgpu-seal seal-file -k key.jwk missing out
+	run -3 sgpu-seal seal-file -k key.jwk . out
+	run -3 sgpu-seal seal-file -k key.jwk /dev/null missing/out
+	assert_no_file out
+}
+
+@test "an existing output is replaced on success only, and keeps its mode" {
+	echo old >out
+	chmod 0640 out
+	bytes 30000 >in
+	sgpu-seal seal-file -k key.jwk in sealed
+	cp sealed bad
+	flip_byte bad 20000
+	run -4 sgpu-seal open-file -k key.jwk bad out
+	[ "$(cat out)" = old ]
+	sgpu-seal open-file -k key.jwk sealed out
+	assert_same in out
+	[ "$(stat -c %a out)" = 640 ]
+}
+
+@test "a file that is opened is new for its owner alone" {
+	echo text >in
+	sgpu-seal seal-file -k key.jwk in sealed
+	(
+		umask 022
+		sgpu-seal open-file -k key.jwk sealed out
+	)
+	[ "$(stat -c %a out)" = 600 ]
+}
+
+@test "what is sealed twice in a row on one descriptor stands one behind the other" {
+	echo one >a
+	echo two >b
+	(sgpu-seal seal-file -k key.jwk a && sgpu-seal seal-file -k key.jwk b) >both
+	[ "$(stat -c %s both)" -eq 152 ]
+	head -c 76 both | sgpu-seal open-file -k key.jwk | cmp - a
+	tail -c 76 both | sgpu-seal open-file -k key.jwk | cmp - b
+	echo head >appended
+	sgpu-seal seal-file -k key.jwk a >>appended
+	tail -c 76 appended | sgpu-seal open-file -k key.jwk | cmp - a
+}
+
+@test "files whose size says nothing are sealed whole" {
+	sgpu-seal seal-file -k key.jwk /proc/cpuinfo sealed
+	sgpu-seal open-file -k key.jwk sealed out
+	[ "$(wc -l <out)" -gt 5 ]
+}
+
+@test "a sparse file above 4 GiB is sealed, and opened to holes again" {
+	requires no-sanitizer
+	truncate -s 4294983679 in
+	printf 'end' | dd of=in bs=1 seek=4294983676 conv=notrunc status=none
+	run --separate-stderr -0 bash -o pipefail -c \
+		'sgpu-seal seal-file -k key.jwk in | sgpu-seal open-file -k key.jwk -o out'
+	[ "$(stat -c %s out)" -eq 4294983679 ]
+	[ "$(tail -c 3 out)" = end ]
+	[ "$(stat -c %b out)" -lt 2048 ]
+}
+
+@test "4 GiB through pipes stay in little memory" {
+	requires no-sanitizer
+	# The limit covers code and libraries too.
+	run -0 bash -o pipefail -c 'head -c 4G /dev/zero | (ulimit -v 262144 && sgpu-seal seal-file -j 2 -k key.jwk) |
+		(ulimit -v 262144 && sgpu-seal open-file -j 2 -k key.jwk) | tail -c 1 | wc -c'
+	[ "$output" = 1 ]
+}
+
+@test "a full disk is exit status 3, names the reason, and leaves nothing" {
+	requires root mount
+	bytes 3000000 >in
+	run --separate-stderr unshare --mount bash -c '
+		mkdir small && mount -t tmpfs -o size=1M tmpfs small || exit 77
+		sgpu-seal seal-file -k key.jwk in small/out
+		status=$?
+		[ -z "$(ls -A small)" ] || exit 78
+		exit $status'
+	[ "$status" -ne 77 ] || skip "cannot mount a tmpfs"
+	[ "$status" -eq 3 ]
+	assert_contains "$stderr" "No space left"
+}
+
+@test "a killed process leaves no file" {
+	for signal in TERM INT KILL; do
+		mkfifo feed
+		# INT would be ignored in a background job of a shell without job control.
+		env --default-signal=INT sgpu-seal seal-file -j 2 -k key.jwk feed out &
+		pid=$!
+		exec 9>feed
+		bytes 1000000 >&9
+		kill -s "$signal" "$pid"
+		status=0
+		wait "$pid" || status=$?
+		exec 9>&-
+		[ "$status" -eq $((128 + $(kill -l "$signal"))) ]
+		assert_no_file out
+		[ -z "$(find . -name '.sgpu*')" ]
+		rm feed
+	done
+}
+
+@test "a reader that goes away ends sealing with exit status 3" {
+	run --separate-stderr -0 bash -c 'sgpu-seal seal-file -k key.jwk /dev/zero | head -c 100 >out; exit $((PIPESTATUS[0] - 3))'
+	[ "$(stat -c %s out)" -eq 100 ]
+}
