@@ -1,0 +1,401 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# The runner alone: what it refuses, what fails alone, signals, deadlines, trace, statistics, plan, info, ops.
+
+load helpers
+
+# bats sets it.
+stderr=""
+
+setup() {
+	cd "$BATS_TEST_TMPDIR" || return 1
+	make_keys
+	small_job 20000
+	sgpu-manifest pack job.json >packed
+	sgpu-seal seal -k owner.jwk -r runner.pub.jwk packed >batch.tar
+}
+
+teardown() {
+	if [ -n "${BACKGROUND:-}" ]; then
+		kill -9 "$BACKGROUND" 2>/dev/null || true
+	fi
+	sgpu_teardown
+}
+
+# member FILE NAME: where the payload of a member starts.
+member() {
+	local block
+	block=$(tar -tRf "$1" | sed -n "s,^block \([0-9]*\): $2\$,\1,p")
+	echo $((block * 512 + 512))
+}
+
+# two_jobs: a job of two operations that do not depend on each other.
+two_jobs() {
+	cat >two.json <<-END
+	{ "version": 1, "manifest_id": "two", "segments": [
+	  { "segment_id": "a", "data_location_client": "scan.f32", "sensitivity_level": "HIGH", "direction": "INPUT",
+	    "data_type_info": { "dtype": "f32", "shape": [20000] } },
+	  { "segment_id": "b", "data_location_client": "bias.f32", "sensitivity_level": "HIGH", "direction": "INPUT",
+	    "data_type_info": { "dtype": "f32", "shape": [20000] } },
+	  { "segment_id": "c", "data_location_client": "c.f32", "sensitivity_level": "HIGH", "direction": "OUTPUT",
+	    "data_type_info": { "dtype": "f32", "shape": [20000] } },
+	  { "segment_id": "d", "data_location_client": "d.f32", "sensitivity_level": "HIGH", "direction": "OUTPUT",
+	    "data_type_info": { "dtype": "f32", "shape": [20000] } } ],
+	  "operations": [
+	  { "gpu_operation_id": "LEFT", "kernel": "copy", "arguments": { "input": "a", "output": "c" } },
+	  { "gpu_operation_id": "RIGHT", "kernel": "copy", "arguments": { "input": "b", "output": "d" } } ] }
+	END
+}
+
+# wait_for COMMAND...: until it succeeds, for as long as a loaded machine may need.
+wait_for() {
+	local i
+	for ((i = 0; i < 600; i++)); do
+		if "$@"; then
+			return 0
+		fi
+		sleep 0.05
+	done
+	return 1
+}
+
+waits_in_poll() {
+	[ "$(awk '{ print $3 }' "/proc/$1/stat")" = S ] && [ "$(find "/proc/$1/task" -mindepth 1 -maxdepth 1 | wc -l)" -gt 2 ]
+}
+
+# ---- refusals ----
+
+@test "HIGH data that are not sealed are refused, with a hint" {
+	run --separate-stderr -4 sgpu-run -k runner.jwk -o response packed
+	assert_contains "$stderr" "'scan'"
+	assert_contains "$stderr" "sgpu-seal seal"
+	assert_no_file response
+}
+
+@test "without a key, and with another's, a sealed batch is refused" {
+	run --separate-stderr -4 sgpu-run -o response batch.tar
+	assert_no_file response
+	sgpu-seal keygen -o other.jwk
+	run --separate-stderr -4 sgpu-run -k other.jwk -o response batch.tar
+	assert_no_file response
+	sgpu-run -k other.jwk -k runner.jwk -o response batch.tar
+}
+
+@test "a key file that others can read is refused" {
+	chmod 644 runner.jwk
+	run --separate-stderr -4 sgpu-run -k runner.jwk -o response batch.tar
+	assert_no_file response
+}
+
+@test "a batch that is cut short is refused" {
+	head -c $(($(stat -c %s batch.tar) - 1024 - 3000)) batch >short
+	run --separate-stderr -1 sgpu-run -k runner.jwk -o response short
+	assert_no_file response
+	run --separate-stderr -1 sgpu-run -k runner.jwk -o response <short
+	assert_no_file response
+	# shellcheck disable=SC2002 # a pipe is the point
+	cat short | run --separate-stderr -1 sgpu-run -k runner.jwk -o response
+	assert_no_file response
+	run --separate-stderr -1 sgpu-run -o response /dev/null
+	assert_no_file response
+}
+
+@test "a response is no batch" {
+	sgpu-run -k runner.jwk -o response batch.tar
+	run --separate-stderr -1 sgpu-run -k runner.jwk -o again response
+	assert_no_file again
+}
+
+@test "the output may not be the input" {
+	cp batch.tar same
+	run --separate-stderr -2 sgpu-run -k runner.jwk -o same same
+	run --separate-stderr -2 sgpu-run -k runner.jwk -o response --trace same same
+	assert_same batch.tar same
+	assert_no_file response
+}
+
+@test "wrong usage is told from everything else" {
+	run --separate-stderr -2 sgpu-run --device toaster -k runner.jwk -o response batch.tar
+	run --separate-stderr -2 sgpu-run -j 0 -o response batch.tar
+	run --separate-stderr -2 sgpu-run -j many -o response batch.tar
+	run --separate-stderr -2 sgpu-run --timeout never -o response batch.tar
+	run --separate-stderr -2 sgpu-run -o response batch.tar batch.tar
+	run --separate-stderr -2 sgpu-run --no-such-option
+	run --separate-stderr -2 sgpu-run --trace - batch.tar
+	run --separate-stderr -2 sgpu-run -k - -o response <batch.tar
+	run --separate-stderr -3 sgpu-run -o response nowhere
+	assert_no_file response
+}
+
+@test "a device that is not there is status 3, and says what to do" {
+	if sgpu-run info | grep -q '^device cuda:'; then
+		skip "there is a CUDA device"
+	fi
+	run --separate-stderr -3 sgpu-run --device cuda -k runner.jwk -o response batch.tar
+	assert_contains "$stderr" "cuda"
+	assert_contains "$stderr" "hint"
+	assert_no_file response
+}
+
+@test "a response that cannot be written is an error" {
+	run --separate-stderr -3 sgpu-run -k runner.jwk -o nowhere/response batch.tar
+	run --separate-stderr -3 bash -c 'sgpu-run -k runner.jwk batch.tar >/dev/full'
+}
+
+# ---- what fails alone ----
+
+@test "a HIGH payload that was changed fails what depends on it and nothing else" {
+	flip_byte batch.tar $(($(member batch.tar segments/scan) + 30000))
+	run --separate-stderr -5 sgpu-run -k runner.jwk -o response batch.tar
+	assert_contains "$stderr" "segment 'scan' failed"
+	tar xOf response response.json >index
+	assert_contains "$(cat index)" "operation 'COPY' was not run: segment 'scan' failed"
+	assert_contains "$(cat index)" '"code":"EDEPENDENCY"'
+	run --separate-stderr -5 sgpu-seal open -k owner.jwk -C out response
+	assert_no_file out/out.f32
+	assert_same out/bias.copy.f32 bias.f32
+}
+
+@test "a LOW payload that was changed fails all that read it" {
+	flip_byte batch.tar $(($(member batch.tar segments/bias) + 30000))
+	run --separate-stderr -5 sgpu-run -k runner.jwk -o response batch.tar
+	tar xOf response response.json >index
+	assert_contains "$(cat index)" "operation 'COPY' was not run: segment 'bias' failed"
+	assert_contains "$(cat index)" "operation 'PUBLISH' was not run: segment 'bias' failed"
+	run -0 tar tf response
+	[ "${#lines[@]}" -eq 2 ]
+}
+
+@test "a file that changed since it was packed fails what reads it" {
+	two_jobs
+	sed 's/"HIGH"/"LOW"/' two.json >low.json
+	sgpu-manifest pack low.json >low
+	flip_byte scan.f32 77
+	run --separate-stderr -5 sgpu-run -o response low
+	tar xOf response segments/d | cmp - bias.f32
+	run -2 tar xOf response segments/c
+	rm scan.f32
+	run --separate-stderr -5 sgpu-run -o response low
+	assert_contains "$stderr" "segment 'a' failed: cannot open"
+	tar xOf response segments/d | cmp - bias.f32
+}
+
+@test "a region that is gone fails what needs it" {
+	sgpu-stage load batch.tar >staged
+	sgpu-stage list -q | grep -oE '[0-9a-f]{32}' | sort -u | while read -r id; do sgpu-stage release "$id"; done
+	run --separate-stderr -5 sgpu-run -k runner.jwk -o response staged
+	assert_contains "$stderr" "failed"
+}
+
+# ---- time and signals ----
+
+@test "a sender that goes silent does not hold a run past its deadline" {
+	mkfifo pipe
+	exec 7<>pipe
+	head -c 20000 batch.tar >&7
+	run --separate-stderr -5 sgpu-run -k runner.jwk --timeout 300ms -o response pipe
+	assert_contains "$stderr" "deadline"
+	tar xOf response response.json >index
+	assert_contains "$(cat index)" '"code":"ETIMEOUT"'
+	exec 7>&-
+}
+
+@test "without even a head there is no response when time is over" {
+	mkfifo pipe
+	exec 7<>pipe
+	run --separate-stderr -3 sgpu-run -k runner.jwk --timeout 200ms -o response pipe
+	assert_contains "$stderr" "deadline"
+	assert_no_file response
+	exec 7>&-
+}
+
+# start_endless BATCH: a runner whose batch never ends; its process id in $RUNNER.
+start_endless() {
+	mkfifo pipe
+	sgpu-run "${@:2}" -k runner.jwk -o response pipe 2>message 3>&- &
+	RUNNER=$!
+	BACKGROUND=$RUNNER
+	exec 7>pipe
+	cat "$1" >&7
+}
+
+@test "SIGTERM ends a run by the signal and leaves no output and no region" {
+	sgpu-stage load batch.tar >staged
+	head -c $(($(stat -c %s staged) - 1024)) staged >endless
+	start_endless endless
+	wait_for waits_in_poll "$RUNNER"
+	kill -TERM "$RUNNER"
+	status=0
+	wait "$RUNNER" || status=$?
+	exec 7>&-
+	[ "$status" -eq $((128 + 15)) ]
+	assert_no_file response
+}
+
+@test "SIGINT ends a run by the signal" {
+	head -c 20000 batch.tar >endless
+	set -m
+	start_endless endless
+	set +m
+	wait_for waits_in_poll "$RUNNER"
+	kill -INT "$RUNNER"
+	status=0
+	wait "$RUNNER" || status=$?
+	exec 7>&-
+	[ "$status" -eq $((128 + 2)) ]
+	assert_no_file response
+}
+
+region_files() {
+	find "$XDG_RUNTIME_DIR" /dev/shm/sgpu-"$(id -u)" -type f 2>/dev/null | grep -cE '/[0-9a-f]{32}' || true
+}
+
+has_taken() {
+	[ "$(region_files)" -eq 0 ]
+}
+
+@test "a runner that is killed leaves no region and no output" {
+	sgpu-stage load batch.tar >staged
+	[ "$(region_files)" -gt 0 ]
+	head -c $(($(stat -c %s staged) - 1024)) staged >endless
+	start_endless endless
+	wait_for has_taken
+	kill -KILL "$RUNNER"
+	wait "$RUNNER" || true
+	exec 7>&-
+	[ "$(region_files)" -eq 0 ]
+	[ -z "$(find . -name '*response*')" ]
+}
+
+@test "SIGUSR1 prints one line of progress" {
+	head -c 20000 batch.tar >endless
+	start_endless endless --json
+	wait_for waits_in_poll "$RUNNER"
+	kill -USR1 "$RUNNER"
+	wait_for grep -q progress message
+	kill -TERM "$RUNNER"
+	wait "$RUNNER" || true
+	exec 7>&-
+	[ "$(grep -c progress message)" -eq 1 ]
+	grep -q '"operations":3' message
+}
+
+# ---- what it says about a run ----
+
+@test "a trace is valid JSON with a box for every stage" {
+	requires python3
+	sgpu-run -k runner.jwk --trace trace.json -o response batch.tar
+	python3 - <<-END
+	import json
+	events = json.load(open("trace.json"))["traceEvents"]
+	boxes = [e for e in events if e["ph"] == "X"]
+	names = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+	assert {"read", "copy_in", "open", "kernel", "seal", "copy_out", "write"} == {e["cat"] for e in boxes}
+	assert all(e["tid"] in names and e["ts"] >= 0 and e["dur"] >= 0 and e["args"]["bytes"] >= 0 for e in boxes)
+	assert {e["args"]["operation"] for e in boxes if e["cat"] == "kernel"} == {"ADD", "COPY", "PUBLISH"}
+	assert all(names[e["tid"]].startswith("stream") for e in boxes if e["cat"] == "kernel")
+	END
+}
+
+@test "operations that do not depend on each other are on rows of their own, a chain is on one" {
+	requires python3
+	two_jobs
+	sgpu-manifest pack two.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk >two
+	sgpu-run -k runner.jwk --trace two.trace -o response two
+	sgpu-run -k runner.jwk --trace trace.json -o response batch.tar
+	python3 - <<-END
+	import json
+	def rows(path):
+	    events = json.load(open(path))["traceEvents"]
+	    return {e["args"]["operation"]: e["tid"] for e in events if e["ph"] == "X" and e["cat"] == "kernel"}
+	two, chain = rows("two.trace"), rows("trace.json")
+	assert two["LEFT"] != two["RIGHT"], two
+	assert chain["ADD"] == chain["COPY"] != chain["PUBLISH"], chain
+	END
+}
+
+@test "statistics name the stages, as a table and as JSON" {
+	run --separate-stderr -0 sgpu-run -k runner.jwk --stats -o response batch.tar
+	[ "$output" = "" ]
+	for stage in read copy_in open kernel seal copy_out write; do
+		assert_contains "$stderr" "$stage"
+	done
+	requires python3
+	sgpu-run -k runner.jwk --stats --json -o response batch.tar 2>stats
+	python3 - <<-END
+	import json
+	stats = json.load(open("stats"))["stats"]
+	assert stats["operations_done"] == 3 and stats["operations_failed"] == 0
+	assert stats["stages"]["kernel"]["count"] == 3 and stats["stages"]["seal"]["bytes"] == 80000
+	assert stats["device"] == "cpu" and stats["elapsed_ns"] > 0
+	END
+}
+
+@test "a dry run shows the plan, needs no key and runs nothing" {
+	run --separate-stderr -0 sgpu-run --dry-run batch.tar
+	assert_contains "$output" "ADD"
+	assert_contains "$output" "streams"
+	run --separate-stderr -0 sgpu-run --dry-run packed
+	requires python3
+	sgpu-run --dry-run --json -o plan.json batch.tar
+	python3 - <<-END
+	import json
+	plan = json.load(open("plan.json"))
+	assert [o["gpu_operation_id"] for o in plan["operations"]].index("ADD") < \
+	       [o["gpu_operation_id"] for o in plan["operations"]].index("COPY")
+	assert plan["streams"] == 2
+	assert plan["device_memory_bytes"] == sum(b["size"] for b in plan["buffers"])
+	assert plan["device_memory_bytes"] <= plan["device_memory_bytes_unshared"] == 5 * 80000
+	assert {t["id"] for b in plan["buffers"] for t in b["tenants"]} == {"scan", "bias", "sum", "result", "bias_copy"}
+	END
+}
+
+@test "an error is an object with --json" {
+	run --separate-stderr -4 sgpu-run --json -o response batch.tar
+	assert_contains "$stderr" '"code":"EKEY"'
+	assert_no_file response
+}
+
+# ---- info and ops ----
+
+@test "info says what is there, what is missing, and what is protected" {
+	run --separate-stderr -0 sgpu-run info
+	assert_contains "$output" "device cpu"
+	assert_contains "$output" "protection"
+	requires python3
+	sgpu-run info --json >info.json
+	python3 - <<-END
+	import json
+	info = json.load(open("info.json"))
+	devices = {d["selector"].split(":")[0]: d for d in info["devices"]}
+	assert devices["cpu"]["available"] and devices["cpu"]["compute_units"] >= 1
+	assert devices["cuda"]["available"] or devices["cuda"]["missing"]
+	if info["platform"]["kind"] == "plain machine":
+	    assert not info["protection"]["protects_runner_memory"]
+	    assert "yes" in info["protection"]["host_reads_runner_memory"]
+	assert info["aead"]["provider"].split()[0] in info["aead"]["available"]
+	END
+	run --separate-stderr -2 sgpu-run info surplus
+}
+
+@test "ops lists the same operations as sgpu-manifest ops" {
+	sgpu-run ops | awk 'NR > 1 { print $1 }' | sort >ours
+	sgpu-manifest ops | awk 'NR > 1 { print $1 }' | sort >theirs
+	assert_same ours theirs
+	grep -qx gaussian3d ours
+	run --separate-stderr -0 sgpu-run ops --json gemm
+	assert_contains "$output" '"cpu"'
+	run --separate-stderr -2 sgpu-run ops gaussian3
+	assert_contains "$stderr" "gaussian3d"
+}
+
+@test "no core file and no attaching: the process is not dumpable" {
+	requires no-sanitizer not-root
+	head -c 20000 batch.tar >endless
+	start_endless endless
+	wait_for waits_in_poll "$RUNNER"
+	[ "$(stat -c %u "/proc/$RUNNER/mem")" -eq 0 ]
+	kill -TERM "$RUNNER"
+	wait "$RUNNER" || true
+	exec 7>&-
+}
