@@ -88,7 +88,7 @@ waits_in_poll() {
 }
 
 @test "a batch that is cut short is refused" {
-	head -c $(($(stat -c %s batch.tar) - 1024 - 3000)) batch >short
+	head -c $(($(stat -c %s batch.tar) - 1024 - 3000)) batch.tar >short
 	run --separate-stderr -1 sgpu-run -k runner.jwk -o response short
 	assert_no_file response
 	run --separate-stderr -1 sgpu-run -k runner.jwk -o response <short

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * For the tests of runs: a job as a batch in a memory file, a run of it, and its response opened.
+ */
+#ifndef RUN_HARNESS_H
+#define RUN_HARNESS_H
+
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+#include <sgpu/enclave.h>
+#include <sgpu/io.h>
+
+#include "unit.h"
+
+static struct sgpu_error error;
+static struct sgpu_device *device;
+static struct sgpu_key owner, stranger;
+
+/* ---- a job: scan (HIGH) and bias (LOW), u8; result = copy of scan (HIGH), bias_copy = copy of bias (LOW) ---- */
+struct job {
+	struct sgpu_batch *batch;
+	uint8_t key[SGPU_KEY_SIZE];
+	uint64_t size;
+	uint8_t *scan, *bias, *sealed;
+	uint64_t sealed_size;
+};
+
+static char *manifest_text(uint64_t n)
+{
+	char *text = NULL;
+
+	if (asprintf(&text,
+		     "{\"version\":1,\"manifest_id\":\"t\",\"segments\":["
+		     "{\"segment_id\":\"scan\",\"data_location_client\":\"s\",\"sensitivity_level\":\"HIGH\","
+		     "\"direction\":\"INPUT\",\"data_type_info\":{\"dtype\":\"u8\",\"shape\":[%llu]}},"
+		     "{\"segment_id\":\"bias\",\"data_location_client\":\"b\",\"sensitivity_level\":\"LOW\","
+		     "\"direction\":\"INPUT\",\"data_type_info\":{\"dtype\":\"u8\",\"shape\":[%llu]}},"
+		     "{\"segment_id\":\"half\",\"sensitivity_level\":\"HIGH\",\"direction\":\"INTERMEDIATE\"},"
+		     "{\"segment_id\":\"result\",\"data_location_client\":\"r\",\"sensitivity_level\":\"HIGH\","
+		     "\"direction\":\"OUTPUT\",\"data_type_info\":{\"dtype\":\"u8\",\"shape\":[%llu]}},"
+		     "{\"segment_id\":\"bias_copy\",\"data_location_client\":\"c\",\"sensitivity_level\":\"LOW\","
+		     "\"direction\":\"OUTPUT\",\"data_type_info\":{\"dtype\":\"u8\",\"shape\":[%llu]}}],"
+		     "\"operations\":["
+		     "{\"gpu_operation_id\":\"FIRST\",\"kernel\":\"copy\",\"arguments\":"
+		     "{\"input\":\"scan\",\"output\":\"half\"}},"
+		     "{\"gpu_operation_id\":\"SECOND\",\"kernel\":\"copy\",\"arguments\":"
+		     "{\"input\":\"half\",\"output\":\"result\"}},"
+		     "{\"gpu_operation_id\":\"THIRD\",\"kernel\":\"copy\",\"arguments\":"
+		     "{\"input\":\"bias\",\"output\":\"bias_copy\"}}]}",
+		     (unsigned long long)n, (unsigned long long)n, (unsigned long long)n, (unsigned long long)n) < 0) {
+		abort();
+	}
+	return text;
+}
+
+static void set_manifest(struct sgpu_batch *batch, char *source)
+{
+	struct sgpu_manifest *manifest = NULL;
+	struct sgpu_faults faults = { 0 };
+
+	if (sgpu_ops_load_manifest(source, strlen(source), "test", &manifest, &faults, &error) != SGPU_OK) {
+		printf("# %s\n", error.text);
+		abort();
+	}
+	batch->manifest_text = strdup(manifest->canonical);
+	batch->manifest_size = manifest->canonical_size;
+	memcpy(batch->manifest_sha256, manifest->sha256, sizeof(manifest->sha256));
+	sgpu_manifest_free(&manifest);
+	sgpu_faults_clear(&faults);
+	free(source);
+}
+
+static void seal_scan(struct job *job)
+{
+	uint8_t key[SGPU_KEY_SIZE], context[SGPU_SEGMENT_CONTEXT_MAX];
+	size_t context_size = 0;
+
+	if (!sgpu_sealed_size(job->size, &job->sealed_size) || !(job->sealed = malloc(job->sealed_size)) ||
+	    sgpu_batch_segment_key(job->batch, job->key, "scan", false, key, context, &context_size, &error) ||
+	    sgpu_seal_memory(key, context, context_size, job->scan, job->size, job->sealed, &error)) {
+		abort();
+	}
+}
+
+static void make_job(struct job *job, uint64_t size)
+{
+	struct sgpu_batch_segment *s;
+
+	memset(job, 0, sizeof(*job));
+	job->size = size;
+	job->batch = calloc(1, sizeof(*job->batch));
+	job->scan = malloc(size + 1);
+	job->bias = malloc(size + 1);
+	for (uint64_t i = 0; i < size; i++) {
+		job->scan[i] = (uint8_t)(i * 7 + i / 251);
+		job->bias[i] = (uint8_t)(i * 13 + i / 241);
+	}
+	set_manifest(job->batch, manifest_text(size));
+	if (sgpu_random(job->batch->id, SGPU_BATCH_ID_SIZE, &error) || sgpu_random(job->key, SGPU_KEY_SIZE, &error)) {
+		abort();
+	}
+	seal_scan(job);
+	s = job->batch->segments = calloc(4, sizeof(*s));
+	job->batch->segment_count = 4;
+	s[0] = (struct sgpu_batch_segment){ .id = strdup("scan"), .masking = SGPU_MASKING_AES_GCM, .size = size,
+					    .sealed = true, .sealed_size = job->sealed_size,
+					    .location = { .kind = SGPU_LOCATION_INLINE } };
+	s[1] = (struct sgpu_batch_segment){ .id = strdup("bias"), .size = size, .has_sha256 = true,
+					    .location = { .kind = SGPU_LOCATION_INLINE } };
+	s[2] = (struct sgpu_batch_segment){ .id = strdup("result"), .masking = SGPU_MASKING_AES_GCM, .size = size };
+	s[3] = (struct sgpu_batch_segment){ .id = strdup("bias_copy"), .size = size };
+	if (sgpu_sha256(job->bias, size, s[1].sha256, &error) ||
+	    sgpu_batch_wrap(job->batch, &owner, job->key, &error)) {
+		abort();
+	}
+}
+
+static void free_job(struct job *job)
+{
+	sgpu_batch_free(&job->batch);
+	free(job->scan);
+	free(job->bias);
+	free(job->sealed);
+}
+
+static void write_batch(const struct job *job, int fd)
+{
+	const struct sgpu_batch *b = job->batch;
+	int rc = sgpu_batch_write_head(fd, "batch", b, &error);
+
+	for (int i = 0; i < 2 && !rc; i++) {
+		const uint8_t *data = i ? job->bias : job->sealed;
+
+		if (b->segments[i].location.kind == SGPU_LOCATION_INLINE) {
+			rc = sgpu_batch_payload_begin(fd, "batch", b, i, &error);
+			rc = rc ? rc : sgpu_write(fd, "batch", data, i ? job->size : job->sealed_size, &error);
+			rc = rc ? rc : sgpu_batch_payload_end(fd, "batch", b, i, &error);
+		}
+	}
+	if (rc || sgpu_tar_end(fd, "batch", &error)) {
+		printf("# %s\n", error.text);
+		abort();
+	}
+}
+
+static int sign_and_write(struct job *job)
+{
+	int fd = memfd_create("batch", MFD_CLOEXEC);
+
+	if (fd < 0 || sgpu_batch_sign(job->batch, job->key, &error)) {
+		abort();
+	}
+	write_batch(job, fd);
+	lseek(fd, 0, SEEK_SET);
+	return fd;
+}
+
+/* ---- runs ---- */
+static int run_with(const struct sgpu_key *key, int in, int out, uint64_t deadline_ns, struct sgpu_run **kept)
+{
+	struct sgpu_run_options options = { .keys = key, .key_count = key ? 1 : 0, .deadline_ns = deadline_ns,
+					    .spans = true };
+	struct sgpu_run *run = NULL;
+	int rc = sgpu_run_create(device, &options, &run, &error);
+
+	if (rc == SGPU_OK) {
+		rc = sgpu_run_batch(run, in, "batch", out, "response", &error);
+	}
+	if (kept) {
+		*kept = run;
+	} else {
+		sgpu_run_free(&run);
+	}
+	return rc;
+}
+
+static int run_job(struct job *job, const struct sgpu_key *key, int *out)
+{
+	int in = sign_and_write(job), rc;
+
+	*out = memfd_create("response", MFD_CLOEXEC);
+	rc = run_with(key, in, *out, 0, NULL);
+	close(in);
+	lseek(*out, 0, SEEK_SET);
+	return rc;
+}
+
+static bool is_empty(int fd)
+{
+	return lseek(fd, 0, SEEK_END) == 0;
+}
+
+/* The response and its payloads, authenticated; payloads that are absent are NULL. */
+struct answer {
+	struct sgpu_batch *batch;
+	uint8_t *data[2];
+	uint64_t size[2];
+};
+
+static bool open_payload(struct answer *answer, const uint8_t batch_key[SGPU_KEY_SIZE], int index, uint8_t *payload,
+			 uint64_t size)
+{
+	const struct sgpu_batch_segment *s = &answer->batch->segments[index];
+	uint8_t key[SGPU_KEY_SIZE], context[SGPU_SEGMENT_CONTEXT_MAX], digest[SGPU_SHA256_SIZE];
+	size_t context_size = 0;
+
+	if (s->masking == SGPU_MASKING_NONE) {
+		answer->data[index] = payload;
+		answer->size[index] = size;
+		return sgpu_sha256(payload, size, digest, &error) == SGPU_OK && !memcmp(digest, s->sha256, sizeof(digest));
+	}
+	if (!sgpu_sealed_plaintext_size(size, &answer->size[index])) {
+		return false;
+	}
+	answer->data[index] = malloc(answer->size[index] + 1);
+	if (sgpu_batch_segment_key(answer->batch, batch_key, s->id, true, key, context, &context_size, &error) ||
+	    sgpu_open_memory(key, context, context_size, payload, size, answer->data[index], &error)) {
+		return false;
+	}
+	free(payload);
+	return true;
+}
+
+static bool read_answer(int fd, const uint8_t batch_key[SGPU_KEY_SIZE], struct answer *answer)
+{
+	struct sgpu_tar_reader *tar = NULL;
+	int index = 0;
+	bool good;
+
+	memset(answer, 0, sizeof(*answer));
+	good = sgpu_tar_open(fd, "response", &tar, &error) == SGPU_OK &&
+	       sgpu_batch_read_head(tar, true, &answer->batch, &error) == SGPU_OK &&
+	       sgpu_batch_verify(answer->batch, batch_key, &error) == SGPU_OK;
+	while (good && (good = sgpu_batch_next_payload(tar, answer->batch, &index, &error) == SGPU_OK) && index >= 0) {
+		uint64_t size = sgpu_batch_payload_size(answer->batch, index);
+		uint8_t *payload = malloc(size + 1);
+
+		good = sgpu_tar_read(tar, payload, size, &error) == SGPU_OK &&
+		       open_payload(answer, batch_key, index, payload, size);
+	}
+	if (!good) {
+		printf("# %s\n", error.text);
+	}
+	sgpu_tar_close(&tar);
+	return good;
+}
+
+static void free_answer(struct answer *answer)
+{
+	sgpu_batch_free(&answer->batch);
+	free(answer->data[0]);
+	free(answer->data[1]);
+}
+
+static bool says(const struct answer *answer, int index, int code, const char *part)
+{
+	const struct sgpu_batch_segment *s = &answer->batch->segments[index];
+	bool right = s->status == code && (!part || (s->error_text && strstr(s->error_text, part)));
+
+	if (!right) {
+		printf("# %s: %d '%s'\n", s->id, s->status, s->error_text ? s->error_text : "");
+	}
+	return right;
+}
+
+#endif
