@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What sgpu-batch(5) says of MAC, segment keys and contexts, computed a second time with OpenSSL alone.
+ */
+#include <stdint.h>
+
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+
+#include <sgpu/batch.h>
+
+#include "unit.h"
+
+static struct sgpu_error error;
+static uint8_t batch_key[SGPU_KEY_SIZE];
+
+#define ID "BwcHBwcHBwcHBwcHBwcHBw"
+#define HASH "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+
+/* The documented construction once more, with OpenSSL alone: HKDF by two HMACs, then the MAC over a text written by
+ * hand. */
+UNIT_TEST(the_mac_is_what_the_page_says)
+{
+	uint8_t prk[32], mac_key[32], mac[32];
+	unsigned size = 32;
+	const char text[] = "{\"aead\":\"AEAD_AES_256_GCM\",\"alg\":\"c2sp.org/chunked-encryption\",\"batch_id\":\"" ID
+			    "\",\"counter\":3,\"manifest_sha256\":\"" HASH "\",\"segments\":[{\"masking_level\":"
+			    "\"MASKING_NONE\",\"segment_id\":\"a\",\"sha256\":\"" HASH "\",\"size\":5}],\"version\":1}";
+	struct sgpu_batch b = { .counter = 3, .segment_count = 1 };
+	struct sgpu_batch_segment segment = { .id = (char *)(uintptr_t)"a", .size = 5, .has_sha256 = true,
+					      .location = { .kind = SGPU_LOCATION_INLINE } };
+	memset(b.id, 7, sizeof(b.id));
+	b.segments = &segment;
+	memset(batch_key, 0x42, sizeof(batch_key));
+	REQUIRE(HMAC(EVP_sha256(), b.id, sizeof(b.id), batch_key, 32, prk, &size) != NULL);
+	REQUIRE(HMAC(EVP_sha256(), prk, 32, (const uint8_t *)"sgpu v1 mac\1", 12, mac_key, &size) != NULL);
+	REQUIRE(HMAC(EVP_sha256(), mac_key, 32, (const uint8_t *)text, strlen(text), mac, &size) != NULL);
+	CHECK(sgpu_batch_sign(&b, batch_key, &error) == 0);
+	CHECK(!memcmp(mac, b.mac, 32));
+}
+
+UNIT_TEST(segment_keys_and_contexts_are_what_the_page_says)
+{
+	struct sgpu_batch b = { 0 };
+	uint8_t key[32], other[32], prk[32], wanted[32], context[SGPU_SEGMENT_CONTEXT_MAX];
+	size_t size = 0;
+	unsigned length = 32;
+	memset(b.id, 1, sizeof(b.id));
+	memset(b.manifest_sha256, 2, sizeof(b.manifest_sha256));
+	memset(batch_key, 3, sizeof(batch_key));
+	CHECK(sgpu_batch_segment_key(&b, batch_key, "scan", false, key, context, &size, &error) == 0);
+	REQUIRE(size == 8 + 16 + 32 + 1 + 4);
+	CHECK(!memcmp(context, "sgpu v1", 8) && !memcmp(context + 8, b.id, 16));
+	CHECK(!memcmp(context + 24, b.manifest_sha256, 32) && !memcmp(context + 56, "iscan", 5));
+	REQUIRE(HMAC(EVP_sha256(), b.id, sizeof(b.id), batch_key, 32, prk, &length) != NULL);
+	REQUIRE(HMAC(EVP_sha256(), prk, 32, (const uint8_t *)"sgpu v1 segment in scan\1", 24, wanted, &length) != NULL);
+	CHECK(!memcmp(key, wanted, 32));
+	CHECK(sgpu_batch_segment_key(&b, batch_key, "scan", true, other, context, &size, &error) == 0);
+	REQUIRE(HMAC(EVP_sha256(), prk, 32, (const uint8_t *)"sgpu v1 segment out scan\1", 25, wanted, &length) != NULL);
+	CHECK(!memcmp(other, wanted, 32) && context[56] == 'o');
+	char long_id[SGPU_ID_MAX + 2];
+	memset(long_id, 'a', sizeof(long_id));
+	long_id[SGPU_ID_MAX + 1] = '\0';
+	CHECK(sgpu_batch_segment_key(&b, batch_key, long_id, true, key, context, &size, &error) == SGPU_EINVALID);
+	CHECK(sgpu_batch_segment_key(&b, batch_key, long_id + 1, true, key, context, &size, &error) == 0);
+	CHECK(size == SGPU_SEGMENT_CONTEXT_MAX);
+}
+
+int main(void)
+{
+	UNIT_RUN(the_mac_is_what_the_page_says);
+	UNIT_RUN(segment_keys_and_contexts_are_what_the_page_says);
+	return unit_done();
+}
