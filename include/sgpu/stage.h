@@ -124,8 +124,9 @@ struct sgpu_huge_mount {
 };
 SGPU_MUST_CHECK int sgpu_huge_mounts(struct sgpu_huge_mount **mounts, int *count, struct sgpu_error *error);
 void sgpu_huge_mounts_free(struct sgpu_huge_mount **mounts, int count);
-/* Whether memory files get transparent huge pages on request; *setting is the kernel's word, "advise". */
-bool sgpu_shmem_huge(char setting[32]);
+/* Whether files in a folder get transparent huge pages on request: that is a matter of how its tmpfs is mounted.
+ * *setting is the mount's word, "huge=advise", or the kernel's, where that overrules it. */
+bool sgpu_shmem_huge(const char *folder, char setting[32]);
 /* NUMA nodes that have memory; 0 when this build or this machine cannot tell. Unit: bytes. */
 struct sgpu_numa_node {
 	int node;

@@ -204,11 +204,11 @@ static int create_plain(struct sgpu_region *region, bool no_huge, struct sgpu_er
 	if (code == SGPU_OK) {
 		code = create_in(path, PAGE, region, error);
 	}
-	free(path);
-	if (code == SGPU_OK && !no_huge && sgpu_shmem_huge(setting) &&
+	if (code == SGPU_OK && !no_huge && region->size >= HUGE_PAGE && sgpu_shmem_huge(path, setting) &&
 	    madvise(map_base(region), map_size(region), MADV_HUGEPAGE) == 0) {
 		region->pages = SGPU_PAGES_TRANSPARENT;
 	}
+	free(path);
 	return code;
 }
 

@@ -8,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <stage/region.h>
@@ -112,25 +114,66 @@ void sgpu_huge_mounts_free(struct sgpu_huge_mount **mounts, int count)
 	*mounts = NULL;
 }
 
-bool sgpu_shmem_huge(char setting[32])
+/* "deny" and "force" overrule what a mount says; the kernel's other words concern memory without a mount. */
+static bool kernel_overrules(char setting[32])
 {
 	FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/shmem_enabled", "re");
-	char line[128], *begin, *end;
+	char line[128] = "", *begin, *end;
 
-	snprintf(setting, 32, "unknown");
-	if (file && fgets(line, sizeof(line), file)) {
-		begin = strchr(line, '[');
-		end = begin ? strchr(begin, ']') : NULL;
-		if (end) {
-			*end = '\0';
-			snprintf(setting, 32, "%.31s", begin + 1);
+	if (file) {
+		if (!fgets(line, sizeof(line), file)) {
+			line[0] = '\0';
 		}
+		fclose(file);
+	}
+	begin = strchr(line, '[');
+	end = begin ? strchr(begin, ']') : NULL;
+	if (!end) {
+		return false;
+	}
+	*end = '\0';
+	snprintf(setting, 32, "%.31s", begin + 1);
+	return strcmp(setting, "deny") == 0 || strcmp(setting, "force") == 0;
+}
+
+/* The value of "huge=" in the options of a line of mountinfo, or "never", which is what a mount without it does. */
+static void huge_option(char *line, char setting[32])
+{
+	char *options = strrchr(line, ' '), *option, *rest = NULL;
+
+	snprintf(setting, 32, "huge=never");
+	for (option = options ? strtok_r(options, " ,\n", &rest) : NULL; option;
+	     option = strtok_r(NULL, " ,\n", &rest)) {
+		if (strncmp(option, "huge=", 5) == 0) {
+			snprintf(setting, 32, "%.31s", option);
+		}
+	}
+}
+
+bool sgpu_shmem_huge(const char *folder, char setting[32])
+{
+	FILE *file;
+	struct stat status;
+	char line[8192];
+	unsigned major_number, minor_number;
+	bool found = false;
+
+	if (kernel_overrules(setting)) {
+		return strcmp(setting, "force") == 0;
+	}
+	snprintf(setting, 32, "unknown");
+	file = stat(folder, &status) == 0 ? fopen("/proc/self/mountinfo", "re") : NULL;
+	while (file && !found && fgets(line, sizeof(line), file)) {
+		found = sscanf(line, "%*d %*d %u:%u", &major_number, &minor_number) == 2 &&
+			makedev(major_number, minor_number) == status.st_dev && strstr(line, " - tmpfs ");
 	}
 	if (file) {
 		fclose(file);
 	}
-	return strcmp(setting, "always") == 0 || strcmp(setting, "advise") == 0 ||
-	       strcmp(setting, "within_size") == 0 || strcmp(setting, "force") == 0;
+	if (found) {
+		huge_option(line, setting);
+	}
+	return found && strcmp(setting, "huge=never") != 0;
 }
 
 uint64_t sgpu_lock_limit(void)

@@ -105,7 +105,6 @@ static void look_at_huge_pages(struct machine *machine)
 	if (file) {
 		fclose(file);
 	}
-	machine->transparent = sgpu_shmem_huge(machine->transparent_setting);
 }
 
 int machine_look(struct machine *machine, struct sgpu_error *error)
@@ -127,6 +126,7 @@ int machine_look(struct machine *machine, struct sgpu_error *error)
 					      error);
 	}
 	if (code == SGPU_OK) {
+		machine->transparent = sgpu_shmem_huge(machine->folder, machine->transparent_setting);
 		code = sgpu_huge_mounts(&machine->mounts, &machine->mount_count, error);
 	}
 	if (code == SGPU_OK) {
@@ -163,12 +163,12 @@ enum sgpu_page_kind machine_pages(const struct machine *machine, const char **wh
 		}
 	}
 	if (machine->transparent && machine->in_memory) {
-		*why = !mounted ? "no hugetlbfs is mounted; the kernel gives memory files huge pages on request" :
-		       writable ? "no hugetlbfs has free pages; the kernel gives memory files huge pages on request" :
-				  "no hugetlbfs is writable; the kernel gives memory files huge pages on request";
+		*why = !mounted ? "no hugetlbfs is mounted; the folder's tmpfs gives huge pages on request" :
+		       writable ? "no hugetlbfs has free pages; the folder's tmpfs gives huge pages on request" :
+				  "no hugetlbfs is writable; the folder's tmpfs gives huge pages on request";
 		return SGPU_PAGES_TRANSPARENT;
 	}
-	*why = machine->in_memory ? "no hugetlbfs with free pages, and the kernel gives memory files none"
+	*why = machine->in_memory ? "there is no hugetlbfs with free pages, and the folder's tmpfs is mounted without huge=advise"
 				  : "the folder is not in memory";
 	return SGPU_PAGES_NORMAL;
 }

@@ -35,7 +35,7 @@ static void print_pages(const struct machine *machine)
 	if (machine->mount_count == 0) {
 		printf("hugetlbfs     not mounted\n");
 	}
-	printf("transparent   %s for memory files\n", machine->transparent_setting);
+	printf("transparent   %s for files in the folder\n", machine->transparent_setting);
 }
 
 static void print_machine(const struct machine *machine)
