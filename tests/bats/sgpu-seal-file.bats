@@ -1,7 +1,7 @@
+#!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=bash disable=SC2030,SC2031 # variables that a test changes are its own
-#
 # sgpu-seal: keys, and single files in the bare sealed format.
+# shellcheck disable=SC2002,SC2016,SC2030,SC2031,SC2094,SC2154 # pipes and variables as tests use them
 
 load helpers
 

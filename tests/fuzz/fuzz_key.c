@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Fuzzes the key file. What parses must come back the same from its own text.
+ */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sgpu/base.h>
+#include <sgpu/crypto.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct sgpu_error error = { 0 };
+	struct sgpu_key key, again;
+	static const struct sgpu_key none;
+	size_t text_size = 0;
+	char *text = NULL;
+	int code = sgpu_key_parse((const char *)data, size, "fuzz", &key, &error);
+
+	if (code) {
+		/* Nothing of a key that was refused may be left. */
+		if (code != SGPU_EINVALID || !error.text[0] || memcmp(&key, &none, sizeof(key))) {
+			abort();
+		}
+		return 0;
+	}
+	if (sgpu_key_text(&key, &text, &text_size, NULL) || sgpu_key_parse(text, text_size, "fuzz", &again, NULL) ||
+	    memcmp(&key, &again, sizeof(key)) || strlen(key.kid) != SGPU_KID_SIZE) {
+		abort();
+	}
+	sgpu_free_wiped(&text, text_size);
+	return 0;
+}
