@@ -19,7 +19,7 @@
 
 static struct sgpu_error error;
 static struct sgpu_device *device;
-static struct sgpu_key owner, stranger;
+static __attribute__((unused)) struct sgpu_key owner, stranger;
 
 /* ---- a job: scan (HIGH) and bias (LOW), u8; result = copy of scan (HIGH), bias_copy = copy of bias (LOW) ---- */
 struct job {
@@ -30,7 +30,7 @@ struct job {
 	uint64_t sealed_size;
 };
 
-static char *manifest_text(uint64_t n)
+static inline char *manifest_text(uint64_t n)
 {
 	char *text = NULL;
 
@@ -58,7 +58,7 @@ static char *manifest_text(uint64_t n)
 	return text;
 }
 
-static void set_manifest(struct sgpu_batch *batch, char *source)
+static inline void set_manifest(struct sgpu_batch *batch, char *source)
 {
 	struct sgpu_manifest *manifest = NULL;
 	struct sgpu_faults faults = { 0 };
@@ -75,7 +75,7 @@ static void set_manifest(struct sgpu_batch *batch, char *source)
 	free(source);
 }
 
-static void seal_scan(struct job *job)
+static inline void seal_scan(struct job *job)
 {
 	uint8_t key[SGPU_KEY_SIZE], context[SGPU_SEGMENT_CONTEXT_MAX];
 	size_t context_size = 0;
@@ -87,7 +87,7 @@ static void seal_scan(struct job *job)
 	}
 }
 
-static void make_job(struct job *job, uint64_t size)
+static inline void make_job(struct job *job, uint64_t size)
 {
 	struct sgpu_batch_segment *s;
 
@@ -120,7 +120,7 @@ static void make_job(struct job *job, uint64_t size)
 	}
 }
 
-static void free_job(struct job *job)
+static inline void free_job(struct job *job)
 {
 	sgpu_batch_free(&job->batch);
 	free(job->scan);
@@ -128,7 +128,7 @@ static void free_job(struct job *job)
 	free(job->sealed);
 }
 
-static void write_batch(const struct job *job, int fd)
+static inline void write_batch(const struct job *job, int fd)
 {
 	const struct sgpu_batch *b = job->batch;
 	int rc = sgpu_batch_write_head(fd, "batch", b, &error);
@@ -148,7 +148,7 @@ static void write_batch(const struct job *job, int fd)
 	}
 }
 
-static int sign_and_write(struct job *job)
+static inline int sign_and_write(struct job *job)
 {
 	int fd = memfd_create("batch", MFD_CLOEXEC);
 
@@ -161,7 +161,7 @@ static int sign_and_write(struct job *job)
 }
 
 /* ---- runs ---- */
-static int run_with(const struct sgpu_key *key, int in, int out, uint64_t deadline_ns, struct sgpu_run **kept)
+static inline int run_with(const struct sgpu_key *key, int in, int out, uint64_t deadline_ns, struct sgpu_run **kept)
 {
 	struct sgpu_run_options options = { .keys = key, .key_count = key ? 1 : 0, .deadline_ns = deadline_ns,
 					    .spans = true };
@@ -179,7 +179,7 @@ static int run_with(const struct sgpu_key *key, int in, int out, uint64_t deadli
 	return rc;
 }
 
-static int run_job(struct job *job, const struct sgpu_key *key, int *out)
+static inline int run_job(struct job *job, const struct sgpu_key *key, int *out)
 {
 	int in = sign_and_write(job), rc;
 
@@ -190,7 +190,7 @@ static int run_job(struct job *job, const struct sgpu_key *key, int *out)
 	return rc;
 }
 
-static bool is_empty(int fd)
+static inline bool is_empty(int fd)
 {
 	return lseek(fd, 0, SEEK_END) == 0;
 }
@@ -202,7 +202,7 @@ struct answer {
 	uint64_t size[2];
 };
 
-static bool open_payload(struct answer *answer, const uint8_t batch_key[SGPU_KEY_SIZE], int index, uint8_t *payload,
+static inline bool open_payload(struct answer *answer, const uint8_t batch_key[SGPU_KEY_SIZE], int index, uint8_t *payload,
 			 uint64_t size)
 {
 	const struct sgpu_batch_segment *s = &answer->batch->segments[index];
@@ -226,7 +226,7 @@ static bool open_payload(struct answer *answer, const uint8_t batch_key[SGPU_KEY
 	return true;
 }
 
-static bool read_answer(int fd, const uint8_t batch_key[SGPU_KEY_SIZE], struct answer *answer)
+static inline bool read_answer(int fd, const uint8_t batch_key[SGPU_KEY_SIZE], struct answer *answer)
 {
 	struct sgpu_tar_reader *tar = NULL;
 	int index = 0;
@@ -250,14 +250,14 @@ static bool read_answer(int fd, const uint8_t batch_key[SGPU_KEY_SIZE], struct a
 	return good;
 }
 
-static void free_answer(struct answer *answer)
+static inline void free_answer(struct answer *answer)
 {
 	sgpu_batch_free(&answer->batch);
 	free(answer->data[0]);
 	free(answer->data[1]);
 }
 
-static bool says(const struct answer *answer, int index, int code, const char *part)
+static inline bool says(const struct answer *answer, int index, int code, const char *part)
 {
 	const struct sgpu_batch_segment *s = &answer->batch->segments[index];
 	bool right = s->status == code && (!part || (s->error_text && strstr(s->error_text, part)));

@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Runs of graphs: random ones against sums made here, with buffers that change hands and inputs that fail; both values
+ * of an INPUT_OUTPUT segment, sizes that are only known afterwards, regions, and memory that does not suffice.
+ */
+#include <sgpu/stage.h>
+
+#include "run_harness.h"
+
+enum { VALUES_MAX = 120, ELEMENTS = 5000 };
+
+/* A value is an input, or the sum of two others. */
+struct graph {
+	int inputs, values;
+	int a[VALUES_MAX], b[VALUES_MAX];
+	bool read[VALUES_MAX], leaves[VALUES_MAX];
+	float scale[VALUES_MAX]; /* every element of value v is scale[v] * (1 + its index modulo 7) */
+};
+
+static uint32_t random_state = 3;
+static int random_below(int limit)
+{
+	random_state = random_state * 1664525u + 1013904223u;
+	return (int)((random_state >> 8) % (uint32_t)limit);
+}
+
+static void make_graph(struct graph *g, int operations, int window)
+{
+	memset(g, 0, sizeof(*g));
+	g->inputs = 2 + random_below(3);
+	for (g->values = 0; g->values < g->inputs; g->values++) {
+		g->scale[g->values] = (float)(1 + random_below(3));
+	}
+	for (int i = 0; i < operations; i++) {
+		int v = g->values++, from = v > window ? v - window : 0;
+
+		g->a[v] = i < g->inputs ? i : from + random_below(v - from);
+		g->b[v] = from + random_below(v - from);
+		while (g->scale[g->a[v]] + g->scale[g->b[v]] > 100000) { /* sums stay exact */
+			g->a[v] = random_below(g->inputs);
+			g->b[v] = random_below(g->inputs);
+		}
+		g->scale[v] = g->scale[g->a[v]] + g->scale[g->b[v]];
+		g->read[g->a[v]] = g->read[g->b[v]] = true;
+	}
+	for (int v = g->inputs; v < g->values; v++) {
+		g->leaves[v] = !g->read[v] || random_below(4) == 0;
+	}
+}
+
+static char *graph_text(const struct graph *g)
+{
+	char *text = NULL;
+	size_t size = 0;
+	FILE *out = open_memstream(&text, &size);
+
+	fprintf(out, "{\"version\":1,\"manifest_id\":\"graph\",\"segments\":[");
+	for (int v = 0; v < g->values; v++) {
+		fprintf(out, "%s{\"segment_id\":\"v%d\",", v ? "," : "", v);
+		if (v < g->inputs || g->leaves[v]) {
+			fprintf(out, "\"data_location_client\":\"v%d\",", v);
+		}
+		fprintf(out, "\"sensitivity_level\":\"LOW\",\"direction\":\"%s\",\"data_type_info\":"
+			"{\"dtype\":\"f32\",\"shape\":[%d]}}",
+			v < g->inputs ? "INPUT" : g->leaves[v] ? "OUTPUT" : "INTERMEDIATE", ELEMENTS);
+	}
+	fprintf(out, "],\"operations\":[");
+	for (int v = g->inputs; v < g->values; v++) {
+		fprintf(out, "%s{\"gpu_operation_id\":\"O%d\",\"kernel\":\"vector_add\",\"arguments\":"
+			"{\"a\":\"v%d\",\"b\":\"v%d\",\"output\":\"v%d\"}}",
+			v > g->inputs ? "," : "", v, g->a[v], g->b[v], v);
+	}
+	fprintf(out, "]}");
+	fclose(out);
+	return text;
+}
+
+/* ---- batches of LOW segments, without key ---- */
+struct payload {
+	const char *id;
+	const void *data;
+	uint64_t size;
+	struct sgpu_location location; /* of an output, or of an input that does not travel */
+	bool input;
+	bool damaged;
+};
+
+static struct sgpu_batch *plain_batch(char *manifest, const struct payload *payloads, int count)
+{
+	struct sgpu_batch *batch = calloc(1, sizeof(*batch));
+
+	set_manifest(batch, manifest);
+	batch->segments = calloc((size_t)count, sizeof(*batch->segments));
+	for (int i = 0; i < count; i++) {
+		struct sgpu_batch_segment *s = &batch->segments[batch->segment_count++];
+
+		s->id = strdup(payloads[i].id);
+		s->size = payloads[i].size;
+		s->location = payloads[i].location;
+		if (payloads[i].input && s->location.kind == SGPU_LOCATION_NONE) {
+			s->location.kind = SGPU_LOCATION_INLINE;
+		}
+		s->has_sha256 = payloads[i].input;
+		if (s->has_sha256 && sgpu_sha256(payloads[i].data, s->size, s->sha256, &error)) {
+			abort();
+		}
+		s->sha256[0] ^= payloads[i].damaged;
+	}
+	return batch;
+}
+
+/* Runs and leaves the response in *answer, whose payloads the caller reads from *out. */
+static int run_plain(char *manifest, const struct payload *payloads, int count, int *out)
+{
+	struct sgpu_batch *batch = plain_batch(manifest, payloads, count);
+	int in = memfd_create("batch", MFD_CLOEXEC), rc = sgpu_batch_write_head(in, "batch", batch, &error);
+
+	for (int i = 0; i < count && !rc; i++) {
+		if (batch->segments[i].location.kind == SGPU_LOCATION_INLINE) {
+			rc = sgpu_batch_payload_begin(in, "batch", batch, i, &error);
+			rc = rc ? rc : sgpu_write(in, "batch", payloads[i].data, payloads[i].size, &error);
+			rc = rc ? rc : sgpu_batch_payload_end(in, "batch", batch, i, &error);
+		}
+	}
+	if (rc || sgpu_tar_end(in, "batch", &error)) {
+		printf("# %s\n", error.text);
+		abort();
+	}
+	sgpu_batch_free(&batch);
+	lseek(in, 0, SEEK_SET);
+	*out = memfd_create("response", MFD_CLOEXEC);
+	rc = run_with(NULL, in, *out, 0, NULL);
+	lseek(*out, 0, SEEK_SET);
+	close(in);
+	return rc;
+}
+
+/* Calls `check` with each output of the response: data is NULL for one that failed. */
+typedef void (*output_fn)(void *argument, const struct sgpu_batch_segment *segment, const void *data);
+
+static void each_output(int out, output_fn check, void *argument)
+{
+	struct sgpu_tar_reader *tar = NULL;
+	struct sgpu_batch *batch = NULL;
+	int index = 0;
+
+	REQUIRE(sgpu_tar_open(out, "response", &tar, &error) == SGPU_OK);
+	REQUIRE(sgpu_batch_read_head(tar, true, &batch, &error) == SGPU_OK);
+	for (int i = 0; i < batch->segment_count; i++) {
+		if (batch->segments[i].location.kind != SGPU_LOCATION_INLINE) {
+			check(argument, &batch->segments[i], NULL);
+		}
+	}
+	while (sgpu_batch_next_payload(tar, batch, &index, &error) == SGPU_OK && index >= 0) {
+		uint64_t size = sgpu_batch_payload_size(batch, index);
+		void *data = malloc(size + 1);
+
+		CHECK(sgpu_tar_read(tar, data, size, &error) == SGPU_OK);
+		check(argument, &batch->segments[index], data);
+		free(data);
+	}
+	CHECK(index == -1);
+	sgpu_batch_free(&batch);
+	sgpu_tar_close(&tar);
+	close(out);
+}
+
+/* ---- random graphs ---- */
+struct expected {
+	const struct graph *graph;
+	bool bad[VALUES_MAX];
+	int seen;
+};
+
+static void check_value(void *argument, const struct sgpu_batch_segment *segment, const void *data)
+{
+	struct expected *expected = argument;
+	int v = atoi(segment->id + 1);
+	const float *f = data;
+
+	expected->seen++;
+	CHECK((segment->status == SGPU_OK) == !expected->bad[v]);
+	CHECK((data != NULL) == !expected->bad[v]);
+	if (expected->bad[v]) {
+		CHECK(segment->status == SGPU_EDEPENDENCY && strstr(segment->error_text, "segment 'v0' failed") != NULL);
+	}
+	for (int i = 0; f && i < ELEMENTS; i++) {
+		if (f[i] != expected->graph->scale[v] * (float)(1 + i % 7)) {
+			printf("# v%d[%d] is %g\n", v, i, (double)f[i]);
+			CHECK(false);
+			return;
+		}
+	}
+}
+
+static void run_graph(const struct graph *g, bool damaged)
+{
+	static float data[4][ELEMENTS];
+	static char ids[VALUES_MAX][8];
+	struct payload payloads[VALUES_MAX] = { 0 };
+	struct expected expected = { .graph = g };
+	int count = 0, outputs = 0, out;
+
+	for (int v = 0; v < g->values; v++) {
+		snprintf(ids[v], sizeof(ids[v]), "v%d", v);
+		if (v < g->inputs) {
+			for (int i = 0; i < ELEMENTS; i++) {
+				data[v][i] = g->scale[v] * (float)(1 + i % 7);
+			}
+			expected.bad[v] = damaged && v == 0;
+			payloads[count++] = (struct payload){ .id = ids[v], .data = data[v], .size = sizeof(data[v]),
+							      .input = true, .damaged = expected.bad[v] };
+			continue;
+		}
+		expected.bad[v] = expected.bad[g->a[v]] || expected.bad[g->b[v]];
+		if (g->leaves[v]) {
+			payloads[count++] = (struct payload){ .id = ids[v], .size = sizeof(data[0]) };
+			outputs++;
+		}
+	}
+	CHECK(run_plain(graph_text(g), payloads, count, &out) == (damaged ? SGPU_ESEGMENTS : SGPU_OK));
+	each_output(out, check_value, &expected);
+	CHECK(expected.seen == outputs);
+}
+
+UNIT_TEST(random_graphs_compute_what_they_should)
+{
+	for (int round = 0; round < 60 && !unit_bad; round++) {
+		struct graph g;
+
+		make_graph(&g, 5 + random_below(100), 2 + random_below(30));
+		run_graph(&g, false);
+	}
+}
+
+UNIT_TEST(a_bad_input_fails_exactly_what_depends_on_it)
+{
+	for (int round = 0; round < 40 && !unit_bad; round++) {
+		struct graph g;
+
+		make_graph(&g, 5 + random_below(60), 2 + random_below(10));
+		run_graph(&g, true);
+	}
+}
+
+/* ---- special segments ---- */
+static void check_in_out(void *argument, const struct sgpu_batch_segment *segment, const void *data)
+{
+	const float *f = data;
+
+	(void)argument;
+	REQUIRE(f != NULL);
+	CHECK(f[1] == (strcmp(segment->id, "x") == 0 ? 6.0f : 3.0f));
+}
+
+UNIT_TEST(an_input_output_segment_is_read_as_it_arrived)
+{
+	static const float x[2] = { 2, 3 };
+	struct payload payloads[] = { { .id = "x", .data = x, .size = 8, .input = true }, { .id = "y", .size = 8 } };
+	int out;
+
+	CHECK(run_plain(strdup("{\"version\":1,\"manifest_id\":\"io\",\"segments\":["
+			       "{\"segment_id\":\"x\",\"data_location_client\":\"x\",\"sensitivity_level\":\"LOW\","
+			       "\"direction\":\"INPUT_OUTPUT\",\"data_type_info\":{\"dtype\":\"f32\",\"shape\":[2]}},"
+			       "{\"segment_id\":\"y\",\"data_location_client\":\"y\",\"sensitivity_level\":\"LOW\","
+			       "\"direction\":\"OUTPUT\",\"data_type_info\":{\"dtype\":\"f32\",\"shape\":[2]}}],"
+			       "\"operations\":["
+			       "{\"gpu_operation_id\":\"TWICE\",\"kernel\":\"vector_add\",\"arguments\":"
+			       "{\"a\":\"x\",\"b\":\"x\",\"output\":\"x\"}},"
+			       "{\"gpu_operation_id\":\"COPY\",\"kernel\":\"copy\",\"arguments\":"
+			       "{\"input\":\"x\",\"output\":\"y\"}}]}"), payloads, 2, &out) == SGPU_OK);
+	each_output(out, check_in_out, NULL);
+}
+
+static void check_indices(void *argument, const struct sgpu_batch_segment *segment, const void *data)
+{
+	const int32_t *index = data;
+
+	(void)argument;
+	REQUIRE(index != NULL);
+	CHECK(segment->actual_size == 3 * sizeof(*index));
+	CHECK(index[0] == 1 && index[1] == 3 && index[2] == 4);
+}
+
+UNIT_TEST(an_output_of_unknown_size_carries_what_there_is)
+{
+	static const float x[6] = { 0, 5, 1, 6, 7, 0 };
+	struct payload payloads[] = { { .id = "x", .data = x, .size = sizeof(x), .input = true },
+				      { .id = "y", .size = 6 * sizeof(int32_t) } };
+	int out;
+
+	CHECK(run_plain(strdup("{\"version\":1,\"manifest_id\":\"some\",\"segments\":["
+			       "{\"segment_id\":\"x\",\"data_location_client\":\"x\",\"sensitivity_level\":\"LOW\","
+			       "\"direction\":\"INPUT\",\"data_type_info\":{\"dtype\":\"f32\",\"shape\":[6]}},"
+			       "{\"segment_id\":\"y\",\"data_location_client\":\"y\",\"sensitivity_level\":\"LOW\","
+			       "\"direction\":\"OUTPUT\"}],\"operations\":["
+			       "{\"gpu_operation_id\":\"FIND\",\"kernel\":\"threshold\",\"params\":"
+			       "{\"low\":4,\"high\":8,\"mode\":\"indices\"},\"arguments\":"
+			       "{\"input\":\"x\",\"output\":\"y\"}}]}"), payloads, 2, &out) == SGPU_OK);
+	each_output(out, check_indices, NULL);
+}
+
+static char *copy_manifest(void)
+{
+	return strdup("{\"version\":1,\"manifest_id\":\"copy\",\"segments\":["
+		      "{\"segment_id\":\"x\",\"data_location_client\":\"x\",\"sensitivity_level\":\"LOW\","
+		      "\"direction\":\"INPUT\",\"data_type_info\":{\"dtype\":\"u8\",\"shape\":[4096]}},"
+		      "{\"segment_id\":\"y\",\"data_location_client\":\"y\",\"sensitivity_level\":\"LOW\","
+		      "\"direction\":\"OUTPUT\"}],\"operations\":["
+		      "{\"gpu_operation_id\":\"COPY\",\"kernel\":\"copy\",\"arguments\":"
+		      "{\"input\":\"x\",\"output\":\"y\"}}]}");
+}
+
+static void make_region(const void *data, bool keep, struct sgpu_region *region)
+{
+	struct sgpu_region_options options = { .numa_node = -1, .no_huge = true, .keep = keep };
+
+	if (sgpu_region_create(8192, &options, region, &error) || sgpu_region_back(region, 0, 8192, &error)) {
+		printf("# %s\n", error.text);
+		abort();
+	}
+	memcpy(region->data + 100, data, 4096);
+	if (sgpu_region_publish(region, &error)) {
+		abort();
+	}
+}
+
+static void count_regions(void *argument, const struct sgpu_batch_segment *segment, const void *data)
+{
+	(void)data;
+	*(int *)argument += segment->status == SGPU_OK && segment->location.kind == SGPU_LOCATION_REGION;
+}
+
+UNIT_TEST(payloads_come_from_regions_and_go_to_those_that_are_kept)
+{
+	uint8_t x[4096], y[4096];
+
+	for (size_t i = 0; i < sizeof(x); i++) {
+		x[i] = (uint8_t)(i * 5);
+	}
+	for (int keep = 0; keep < 2; keep++) {
+		struct sgpu_region region, again;
+		struct sgpu_source source;
+		struct payload p[2] = { { .id = "x", .data = x, .size = 4096, .input = true },
+					{ .id = "y", .size = 4096 } };
+		int out, placed = 0;
+
+		make_region(x, keep, &region);
+		p[0].location = (struct sgpu_location){ .kind = SGPU_LOCATION_REGION, .offset = 100 };
+		memcpy(p[0].location.region, region.id, sizeof(region.id));
+		p[1].location = p[0].location;
+		p[1].location.offset = 4096;
+		CHECK(run_plain(copy_manifest(), p, 2, &out) == (keep ? SGPU_OK : SGPU_ESEGMENTS));
+		each_output(out, count_regions, &placed);
+		CHECK(placed == keep);
+		if (keep) {
+			size_t got = 0;
+
+			REQUIRE(sgpu_source_open(&p[1].location, 4096, false, &source, &error) == SGPU_OK);
+			CHECK(sgpu_pread(source.fd, "y", y, 4096, source.offset, &got, &error) == SGPU_OK);
+			CHECK(got == 4096 && !memcmp(x, y, 4096));
+			sgpu_source_close(&source);
+			CHECK(sgpu_region_release(region.id, &error) == SGPU_OK);
+		}
+		CHECK(sgpu_region_open(region.id, false, &again, &error) != SGPU_OK);
+		sgpu_region_close(&region);
+	}
+}
+
+UNIT_TEST(a_batch_that_does_not_fit_the_device_is_refused)
+{
+	struct sgpu_device_config config = { .jobs = 1, .memory_limit = 6000 };
+	struct payload p[2] = { { .id = "x", .data = calloc(1, 4096), .size = 4096, .input = true },
+				{ .id = "y", .size = 4096 } };
+	int out;
+
+	sgpu_device_close(&device);
+	REQUIRE(sgpu_device_open("cpu", &config, &device, &error) == SGPU_OK);
+	CHECK(run_plain(copy_manifest(), p, 2, &out) == SGPU_ENOMEM);
+	CHECK(is_empty(out));
+	CHECK(strstr(error.text, "8192") != NULL);
+	close(out);
+	free((void *)(uintptr_t)p[0].data);
+}
+
+int main(void)
+{
+	struct sgpu_device_config config = { .jobs = 3 };
+	char folder[] = "/tmp/sgpu-test-XXXXXX", stage[64];
+
+	if (!mkdtemp(folder) || setenv("XDG_RUNTIME_DIR", folder, 1) ||
+	    sgpu_device_open("cpu", &config, &device, &error)) {
+		printf("Bail out! %s\n", error.text);
+		return 1;
+	}
+	UNIT_RUN(random_graphs_compute_what_they_should);
+	UNIT_RUN(a_bad_input_fails_exactly_what_depends_on_it);
+	UNIT_RUN(an_input_output_segment_is_read_as_it_arrived);
+	UNIT_RUN(an_output_of_unknown_size_carries_what_there_is);
+	UNIT_RUN(payloads_come_from_regions_and_go_to_those_that_are_kept);
+	UNIT_RUN(a_batch_that_does_not_fit_the_device_is_refused);
+	sgpu_device_close(&device);
+	snprintf(stage, sizeof(stage), "%s/sgpu", folder);
+	rmdir(stage);
+	rmdir(folder);
+	return unit_done();
+}
