@@ -43,11 +43,12 @@ int sgpu_region_encode(const struct sgpu_region *region, char page[SGPU_REGION_H
 	size_t size = 0;
 	int code;
 
-	json = json_pack("{s:i, s:s, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:b, s:b, s:b}",
+	json = json_pack("{s:i, s:s, s:I, s:I, s:I, s:I, s:I, s:s, s:o*, s:b, s:b, s:b}",
 			 "version", METADATA_VERSION, "region", region->id, "size", (json_int_t)region->size,
 			 "owner", (json_int_t)region->owner, "maker", (json_int_t)region->maker,
 			 "created", (json_int_t)region->created, "expires", (json_int_t)region->expires,
-			 "pages", page_words[region->pages], "numa_node_plus_one", (json_int_t)region->numa_node + 1,
+			 "pages", page_words[region->pages],
+			 "numa_node", region->numa_node < 0 ? NULL : json_integer(region->numa_node),
 			 "locked", region->locked, "sealed", region->sealed, "keep", region->keep);
 	if (!json) {
 		return sgpu_fail_nomem(error);
@@ -99,9 +100,10 @@ static int page_kind(const char *word, enum sgpu_page_kind *kind)
 static int read_members(const json_t *json, struct sgpu_region *region)
 {
 	static const char *const keys[] = { "version", "region", "size", "owner", "maker", "created", "expires",
-					    "pages", "numa_node_plus_one", "locked", "sealed", "keep", NULL };
+					    "pages", "numa_node", "locked", "sealed", "keep", NULL };
 	const char *id = NULL, *pages = NULL;
 	uint64_t version = 0, owner = 0, maker = 0, created = 0, expires = 0, node = 0;
+	const bool bound = json_object_get(json, "numa_node") != NULL;
 
 	if (sgpu_json_only(json, "region", keys, NULL) < 0 || number(json, "version", METADATA_VERSION, &version) < 0 ||
 	    version != METADATA_VERSION || sgpu_json_string(json, "region", "region", &id, NULL) < 0 ||
@@ -111,7 +113,7 @@ static int read_members(const json_t *json, struct sgpu_region *region)
 	    number(json, "expires", SGPU_JSON_INTEGER_MAX, &expires) < 0 || expires <= created ||
 	    expires - created > SGPU_REGION_LIFE_MAX ||
 	    sgpu_json_string(json, "region", "pages", &pages, NULL) < 0 || page_kind(pages, &region->pages) < 0 ||
-	    number(json, "numa_node_plus_one", 65536, &node) < 0 || boolean(json, "locked", &region->locked) < 0 ||
+	    (bound && number(json, "numa_node", 65535, &node) < 0) || boolean(json, "locked", &region->locked) < 0 ||
 	    boolean(json, "sealed", &region->sealed) < 0 || boolean(json, "keep", &region->keep) < 0) {
 		return SGPU_EPOLICY;
 	}
@@ -120,7 +122,7 @@ static int read_members(const json_t *json, struct sgpu_region *region)
 	region->maker = (pid_t)maker;
 	region->created = (int64_t)created;
 	region->expires = (int64_t)expires;
-	region->numa_node = (int)node - 1;
+	region->numa_node = bound ? (int)node : -1;
 	return SGPU_OK;
 }
 

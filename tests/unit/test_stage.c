@@ -261,7 +261,7 @@ static int with_metadata(const char *text, size_t extra, char byte)
 
 #define META(id, owner, size, created, expires, more) \
 	"{\"created\":" created ",\"expires\":" expires ",\"keep\":true,\"locked\":true,\"maker\":1," \
-	"\"numa_node_plus_one\":0,\"owner\":" owner ",\"pages\":\"normal\",\"region\":\"" id "\"," \
+	"\"owner\":" owner ",\"pages\":\"normal\",\"region\":\"" id "\"," \
 	"\"sealed\":false,\"size\":" size ",\"version\":1" more "}\n"
 
 UNIT_TEST(hostile_metadata_are_refused)
