@@ -172,6 +172,9 @@ UNIT_TEST(element_types_and_ranks_are_checked)
 	CHECK(check_parts(IN_X("f32", "[2,2,2]") SEGMENT("w", "INPUT", TYPED("f32", "[2,2]")) "," OUT_Y,
 			  OPERATION("A", "dense", ",'arguments':{'input':'x','weights':'w','output':'y'}")) == 1);
 	CHECK(fault("/operations/0/arguments/input", "has rank 3, but 'dense' takes rank 2", NULL));
+	/* no output: the fault of the parser alone */
+	CHECK(check_parts(IN_X("f32", "[4]") OUT_Y, OPERATION("A", "copy", ",'arguments':{'input':'x'}") "," OPERATION(
+			  "B", "copy", X_TO_Y)) == 1);
 }
 
 UNIT_TEST(parameters_are_checked)
@@ -272,6 +275,27 @@ UNIT_TEST(an_input_needs_a_type_unless_the_operation_knows_it)
 	CHECK(check_parts(SEGMENT("x", "INPUT_OUTPUT", ""),
 			  OPERATION("A", "scale", ",'arguments':{'input':'x','output':'x'}")) == 1);
 	CHECK(fault("/segments/0", "'x' needs data_type_info", NULL));
+}
+
+UNIT_TEST(an_output_of_unknown_size_cannot_be_read)
+{
+	const char *indices = ",'params':{'mode':'indices','low':1}";
+	char operations[1024];
+
+	snprintf(operations, sizeof(operations), OPERATION("A", "threshold", X_TO_Y "%s"), indices);
+	CHECK(check_parts(IN_X("f32", "[2,3]") OUT_Y, operations) == 0);
+	REQUIRE(manifest);
+	CHECK(manifest->segments[1].at_most && manifest->segments[1].type.shape[0] == 6);
+	CHECK(check_parts(IN_X("f32", "[2,3]") SEGMENT("y", "OUTPUT", TYPED("i32", "[4]")), operations) == 1);
+	CHECK(fault("/segments/1/data_type_info", "is i32[4], but 'threshold' makes i32[6]", NULL));
+	snprintf(operations, sizeof(operations),
+		 OPERATION("A", "threshold", X_TO_Y "%s") "," OPERATION(
+			 "B", "copy", ",'arguments':{'input':'y','output':'z'}"), indices);
+	CHECK(check_parts(IN_X("f32", "[2,3]") SEGMENT("y", "INTERMEDIATE", "") "," SEGMENT("z", "OUTPUT", ""),
+			  operations) == 1);
+	CHECK(fault("/operations/0/arguments/output", "no operation can read 'y'", NULL));
+	CHECK(check_parts(IN_X("f32", "[2,3]") OUT_Y, OPERATION("A", "threshold", X_TO_Y)) == 0);
+	CHECK(manifest && !manifest->segments[1].at_most);
 }
 
 UNIT_TEST(calibration_is_given_once)
@@ -416,6 +440,7 @@ int main(void)
 	UNIT_RUN(what_infer_finds_has_its_place);
 	UNIT_RUN(a_stated_output_must_agree);
 	UNIT_RUN(an_input_needs_a_type_unless_the_operation_knows_it);
+	UNIT_RUN(an_output_of_unknown_size_cannot_be_read);
 	UNIT_RUN(calibration_is_given_once);
 	UNIT_RUN(one_mistake_is_one_fault_and_all_mistakes_are_found);
 	UNIT_RUN(a_cycle_is_survived);

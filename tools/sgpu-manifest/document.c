@@ -4,6 +4,7 @@
  */
 #include "document.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -18,7 +19,8 @@
 static int check(struct document *document, unsigned options)
 {
 	struct sgpu_error error = { 0 };
-	int code = sgpu_manifest_parse_options(document->text, document->size, options, &document->manifest,
+	int code = sgpu_manifest_parse_options(document->text, document->size,
+					       options & ~(unsigned)DOCUMENT_FAULTS_ARE_RESULT, &document->manifest,
 					       &document->faults, &error);
 
 	if (!code) {
@@ -39,7 +41,7 @@ static int check(struct document *document, unsigned options)
 		return 0;
 	}
 	sgpu_manifest_free(&document->manifest);
-	report_faults(document);
+	report_faults(document, options & DOCUMENT_FAULTS_ARE_RESULT ? stdout : stderr);
 	return 1;
 }
 

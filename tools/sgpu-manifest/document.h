@@ -21,7 +21,11 @@ struct document {
 	struct sgpu_faults faults;
 };
 
-/* Reads and checks with enum sgpu_manifest_options; prints every fault. Returns an exit status. path NULL is standard input. The document is to be
+/* Beside enum sgpu_manifest_options: with --json the records of faults are the result, for standard output. Elsewhere
+ * they are messages like any other. */
+enum { DOCUMENT_FAULTS_ARE_RESULT = 1 << 16 };
+
+/* Reads and checks with these options; prints every fault. Returns an exit status. path NULL is standard input. The document is to be
  * freed in any case. */
 int document_load(const char *path, unsigned options, struct document *document);
 /* The same from text in memory, which stays the caller's. */

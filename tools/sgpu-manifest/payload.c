@@ -137,12 +137,12 @@ static int check_size(const struct sgpu_segment *segment, uint64_t wanted, uint6
 	return SGPU_OK;
 }
 
-static int hash_window(int fd, const char *name, uint64_t offset, uint64_t size, uint8_t digest[SGPU_SHA256_SIZE],
-		       struct sgpu_error *error)
+static int hash_window(struct payload_folder *folder, int fd, const char *name, uint64_t offset,
+		       struct sgpu_batch_segment *entry, struct sgpu_error *error)
 {
 	struct sgpu_sha256 *state = NULL;
 	uint8_t *buffer = malloc(BUFFER_SIZE);
-	uint64_t done = 0;
+	uint64_t done = 0, size = entry->size;
 	int code = buffer ? sgpu_sha256_create(&state, error) : sgpu_fail_nomem(error);
 
 	while (!code && done < size) {
@@ -156,10 +156,15 @@ static int hash_window(int fd, const char *name, uint64_t offset, uint64_t size,
 			code = sgpu_sha256_update(state, buffer, got, error);
 		}
 		done += got;
+		cli_progress(NULL, folder->hashed += got);
+		if (!code && sgpu_io_interrupted()) {
+			code = sgpu_fail(error, SGPU_ECANCELED, "interrupted");
+		}
 	}
 	if (!code) {
-		code = sgpu_sha256_finish(state, digest, error);
+		code = sgpu_sha256_finish(state, entry->sha256, error);
 	}
+	entry->has_sha256 = !code;
 	sgpu_sha256_free(&state);
 	free(buffer);
 	return code;
@@ -179,8 +184,7 @@ static int take_file(struct payload_folder *folder, const struct sgpu_segment *s
 		code = check_size(segment, entry->size, (uint64_t)status.st_size, error);
 	}
 	if (!code && segment->sensitivity == SGPU_LOW) {
-		code = hash_window(fd, segment->location, segment->offset, entry->size, entry->sha256, error);
-		entry->has_sha256 = true;
+		code = hash_window(folder, fd, segment->location, segment->offset, entry, error);
 	}
 	if (fd >= 0) {
 		close(fd);
@@ -259,12 +263,11 @@ static int take_standard_input(struct payload_folder *folder, const struct sgpu_
 	}
 	code = fill_spool(folder, segment, entry->size, error);
 	if (!code) {
-		code = hash_window(folder->spool, "temporary file", segment->offset, entry->size, entry->sha256, error);
+		code = hash_window(folder, folder->spool, "temporary file", segment->offset, entry, error);
 	}
 	if (!code && lseek(folder->spool, (off_t)segment->offset, SEEK_SET) < 0) {
 		code = sgpu_fail_errno(error, "cannot read a temporary file");
 	}
-	entry->has_sha256 = true;
 	entry->location.kind = SGPU_LOCATION_INLINE;
 	return code;
 }

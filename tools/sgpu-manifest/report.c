@@ -55,7 +55,7 @@ static json_t *clean_string(const char *text)
 	return string;
 }
 
-static void print_record(const char *name, const struct sgpu_fault *fault)
+static void print_record(FILE *file, const char *name, const struct sgpu_fault *fault)
 {
 	json_t *record = json_pack("{s:o, s:i, s:i, s:o, s:o}", "file", clean_string(name), "line", fault->line, "column",
 				   fault->column, "pointer", clean_string(fault->pointer), "text",
@@ -65,29 +65,29 @@ static void print_record(const char *name, const struct sgpu_fault *fault)
 		json_object_set_new(record, "hint", clean_string(fault->hint));
 	}
 	if (record) {
-		json_dumpf(record, stdout, JSON_COMPACT);
-		putchar('\n');
+		json_dumpf(record, file, JSON_COMPACT);
+		fputc('\n', file);
 	}
 	json_decref(record);
 }
 
-void report_faults(const struct document *document)
+void report_faults(const struct document *document, FILE *records)
 {
 	const struct sgpu_faults *faults = &document->faults;
 	char *text = NULL;
 	size_t size = 0;
-	FILE *file = cli_json ? NULL : open_memstream(&text, &size);
+	FILE *file = open_memstream(&text, &size), *messages = cli_json ? records : stderr;
 
 	for (size_t i = 0; i < faults->count; i++) {
 		if (cli_json) {
-			print_record(document->name, &faults->list[i]);
+			print_record(file ? file : messages, document->name, &faults->list[i]);
 		} else {
-			print_fault(file ? file : stderr, document->name, &faults->list[i]);
+			print_fault(file ? file : messages, document->name, &faults->list[i]);
 		}
 	}
 	/* One write for all: standard error has no buffer of its own. */
 	if (file && fclose(file) == 0) {
-		fwrite(text, 1, size, stderr);
+		fwrite(text, 1, size, messages);
 	}
 	free(text);
 	if (faults->count > 1) {

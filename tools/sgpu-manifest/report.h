@@ -9,8 +9,8 @@
 
 #include "document.h"
 
-/* One line a fault on standard error, hints below it; with --json one record a line on standard output. */
-void report_faults(const struct document *document);
+/* One line a fault on standard error, hints below it; with --json one record a line to `records`. */
+void report_faults(const struct document *document, FILE *records);
 
 /* An aligned table: rows of cells, the first of which are the headings. */
 enum { TABLE_COLUMNS_MAX = 8 };

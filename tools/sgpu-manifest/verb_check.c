@@ -22,7 +22,7 @@ static int check_one(const char *path, unsigned options)
 
 int verb_check(int argc, char **argv)
 {
-	unsigned options = SGPU_MANIFEST_INSIDE | SGPU_MANIFEST_UNHASHED;
+	unsigned options = SGPU_MANIFEST_INSIDE | SGPU_MANIFEST_UNHASHED | DOCUMENT_FAULTS_ARE_RESULT;
 	const char *value;
 	int first, key, worst = 0;
 

@@ -48,11 +48,28 @@ static int fill_segments(const struct sgpu_manifest *manifest, struct payload_fo
 	return status;
 }
 
+/* Bytes that have to be read and hashed. */
+static uint64_t open_bytes(const struct sgpu_manifest *manifest)
+{
+	uint64_t total = 0, bytes;
+
+	for (int i = 0; i < manifest->segment_count; i++) {
+		const struct sgpu_segment *segment = &manifest->segments[i];
+
+		if (sgpu_segment_is_input(segment) && segment->sensitivity == SGPU_LOW &&
+		    sgpu_type_bytes(&segment->type, &bytes)) {
+			total += bytes;
+		}
+	}
+	return total;
+}
+
 static int make_batch(const struct document *document, struct payload_folder *folder, struct sgpu_batch **batch)
 {
 	const struct sgpu_manifest *manifest = document->manifest;
 	struct sgpu_error error = { 0 };
 	struct sgpu_batch *b = *batch = calloc(1, sizeof(*b));
+	int status;
 
 	if (b) {
 		b->segments = calloc((size_t)manifest->segment_count, sizeof(*b->segments));
@@ -66,7 +83,10 @@ static int make_batch(const struct document *document, struct payload_folder *fo
 	if (sgpu_random(b->id, sizeof(b->id), &error)) {
 		return cli_error(&error);
 	}
-	return fill_segments(manifest, folder, b);
+	cli_progress_begin("pack", open_bytes(manifest));
+	status = fill_segments(manifest, folder, b);
+	cli_progress_end();
+	return status;
 }
 
 static int write_payloads(const struct payload_folder *folder, const struct sgpu_batch *batch, int fd,

@@ -14,6 +14,7 @@
 #include "verbs.h"
 
 enum { OPTION_DOT = CLI_LONG };
+enum { AFTER_MAX = 4 }; /* names in a cell */
 
 const struct cli_option show_options[] = {
 	CLI_COMMON, { "dot", OPTION_DOT, NULL, "the graph in Graphviz's language" }, OPTION_OUTSIDE,
@@ -83,7 +84,7 @@ static int print_operations(const struct sgpu_manifest *manifest)
 	headings(&table, names);
 	for (int i = 0; i < manifest->operation_count; i++) {
 		const struct sgpu_operation *operation = &manifest->operations[manifest->order[i]];
-		char arguments[2048], after[1024] = "";
+		char arguments[2048], after[(AFTER_MAX + 1) * (SGPU_ID_MAX + 1)] = "";
 		char *params = operation->params ? json_dumps(operation->params, JSON_COMPACT) : NULL;
 		char options[1024];
 		size_t used = 0;
@@ -92,9 +93,12 @@ static int print_operations(const struct sgpu_manifest *manifest)
 			 params && operation->declassify ? " " : "", operation->declassify ? "declassify" : "");
 
 		arguments_text(manifest, operation, arguments, sizeof(arguments));
-		for (int k = 0; k < operation->before_count && used < sizeof(after); k++) {
+		for (int k = 0; k < operation->before_count && k < AFTER_MAX; k++) {
 			used += (size_t)snprintf(after + used, sizeof(after) - used, "%s%s", k ? " " : "",
 						 manifest->operations[operation->before[k]].id);
+		}
+		if (operation->before_count > AFTER_MAX) {
+			snprintf(after + used, sizeof(after) - used, ", %d more", operation->before_count - AFTER_MAX);
 		}
 		table_cell(&table, operation->id);
 		table_cell(&table, operation->kernel);
