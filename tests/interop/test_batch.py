@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Batches, responses and HPKE against Python: tarfile, cryptography and pyhpke."""
+import json
+import os
+import struct
+
+import batch_format as b
+import sealed_format as f
+from small_job import MANIFEST, N
+from tap import main, read, sh, test, write
+
+def floats(values):
+    return struct.pack(f"<{len(values)}f", *values)
+
+
+def job():
+    """job.json, its files and keys in the current folder; (inputs, expected output)."""
+    scan, bias = [i % 251 for i in range(N)], [i % 7 for i in range(N)]
+    write("scan.f32", floats(scan))
+    write("bias.f32", floats(bias))
+    write("job.json", json.dumps(MANIFEST).encode())
+    sh("sgpu-seal", "keygen", "-o", "owner.jwk")
+    sh("sgpu-seal", "keygen", "--x25519", "-o", "runner.jwk")
+    sh("sgpu-seal", "pubkey", "-o", "runner.pub.jwk", "runner.jwk")
+    payloads = {"scan": read("scan.f32"), "bias": read("bias.f32")}
+    return payloads, floats([a + c for a, c in zip(scan, bias)])
+
+
+def jwk(path):
+    return json.loads(read(path))
+
+
+@test
+def python_opens_our_batch():
+    "Python opens a batch that sgpu-seal sealed: recipients of both kinds, MAC, payloads"
+    payloads, _ = job()
+    sealed = sh("sgpu-seal", "seal", "-k", "owner.jwk", "-r", "runner.pub.jwk",
+                data=sh("sgpu-manifest", "pack", "job.json"))
+    members = b.load(sealed)
+    assert list(members)[:2] == ["batch.json", "manifest.json"]
+    index = json.loads(members["batch.json"])
+    assert b.canonical(index) == members["batch.json"]
+    by_owner, by_runner = b.unwrap(index, jwk("owner.jwk")), b.unwrap(index, jwk("runner.jwk"))
+    assert by_owner == by_runner
+    assert b.mac(by_owner, index) == f.unb64url(index["mac"])
+    assert b.open_segment(by_owner, index, "scan", "i", members["segments/scan"]) == payloads["scan"]
+    assert members["segments/bias"] == payloads["bias"]
+
+
+@test
+def runner_takes_pythons_batch():
+    "sgpu-run runs a batch that Python made, and Python and sgpu-seal open the response"
+    payloads, expected = job()
+    manifest = sh("sgpu-manifest", "canon", "job.json")
+    batch_key, batch = b.make(manifest.rstrip(b"\n"), payloads, {"sum": len(expected)},
+                              [jwk("owner.jwk"), jwk("runner.pub.jwk")])
+    for key in ("runner.jwk", "owner.jwk"):
+        response = sh("sgpu-run", "-k", key, data=batch)
+        members = b.load(response)
+        index = json.loads(members["response.json"])
+        assert index["batch_status"] == "OK"
+        assert b.mac(batch_key, index) == f.unb64url(index["mac"])
+        assert b.open_segment(batch_key, index, "sum", "o", members["segments/sum"]) == expected
+        sh("sgpu-seal", "open", "-k", "owner.jwk", "-C", "out", data=response)
+        assert read("out/sum.f32") == expected
+        os.remove("out/sum.f32")
+
+
+@test
+def altered_batches_are_refused():
+    "a batch of Python's that was altered in any way is refused by sgpu-run"
+    payloads, expected = job()
+    manifest = sh("sgpu-manifest", "canon", "job.json").rstrip(b"\n")
+    _, batch = b.make(manifest, payloads, {"sum": len(expected)}, [jwk("runner.pub.jwk")])
+    members = b.load(batch)
+    index = json.loads(members["batch.json"])
+    index["counter"] += 1
+    sh("sgpu-run", "-k", "runner.jwk", data=b.store({**members, "batch.json": b.canonical(index)}), status=4)
+    payload = bytearray(members["segments/bias"])
+    payload[0] ^= 1
+    sh("sgpu-run", "-k", "runner.jwk", data=b.store({**members, "segments/bias": bytes(payload)}), status=5)
+    sh("sgpu-seal", "keygen", "--x25519", "-o", "other.jwk")
+    sh("sgpu-run", "-k", "other.jwk", data=batch, status=4)
+
+
+main()

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The manifest's JSON Schema against jsonschema."""
+import copy
+import json
+
+import jsonschema
+
+from small_job import MANIFEST
+from tap import main, sh, test, write
+
+
+def schema():
+    return json.loads(sh("sgpu-manifest", "schema"))
+
+
+def valid(value):
+    return jsonschema.Draft202012Validator(schema()).is_valid(value)
+
+
+@test
+def schema_is_a_schema():
+    "what 'sgpu-manifest schema' prints is a JSON Schema of 2020-12"
+    text = schema()
+    assert text["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    jsonschema.Draft202012Validator.check_schema(text)
+
+
+@test
+def good_manifests_pass():
+    "a manifest that 'sgpu-manifest check' takes passes the schema"
+    write("job.json", json.dumps(MANIFEST).encode())
+    sh("sgpu-manifest", "check", "job.json")
+    assert valid(MANIFEST)
+
+
+@test
+def bad_manifests_fail_in_both():
+    "manifests with faults of form fail both the schema and 'sgpu-manifest check'"
+    def at_segment(name, value):
+        def change(manifest):
+            manifest["segments"][0][name] = value
+        return change
+
+    def drop(name):
+        def change(manifest):
+            del manifest[name]
+        return change
+    changes = [at_segment("direction", "IN"), at_segment("sensitivity_level", "SECRET"), at_segment("segment_id", 5),
+               at_segment("surprise", 1), at_segment("data_type_info", {"dtype": "f31", "shape": [1]}),
+               at_segment("data_type_info", {"dtype": "f32", "shape": [-1]}), drop("version"), drop("segments"),
+               lambda manifest: manifest.update(version=2), lambda manifest: manifest.update(extra=True)]
+    for change in changes:
+        manifest = copy.deepcopy(MANIFEST)
+        change(manifest)
+        write("bad.json", json.dumps(manifest).encode())
+        sh("sgpu-manifest", "check", "bad.json", status=1)
+        assert not valid(manifest), manifest
+
+
+main()
