@@ -264,7 +264,8 @@ int sgpu_reader_reference(struct sgpu_reader *reader, const char *where, const c
 	int index = id ? sgpu_ids_index(ids, id) : -1;
 
 	if (id && index < 0) {
-		sgpu_reader_fault(reader, where, field, sgpu_reader_hint_text(sgpu_reader_nearest_key(reader, id, ids), hint),
+		sgpu_reader_fault(reader, where, field,
+				  sgpu_reader_hint_text(sgpu_reader_nearest_key(reader, id, ids), hint),
 				  "%s is not %s of this manifest", sgpu_reader_value(value, text), what);
 	}
 	return index;

@@ -20,8 +20,9 @@ static void note_writer(struct sgpu_reader *reader, int index, const struct sgpu
 		sgpu_reader_fault(reader, where, argument->name, NULL, "segment '%s' is INPUT and may not be written",
 				  segment->id);
 	} else if (segment->writer >= 0) {
-		sgpu_reader_fault(reader, where, argument->name, NULL, "segment '%s' is written by operation '%s' already",
-				  segment->id, manifest->operations[segment->writer].id);
+		sgpu_reader_fault(reader, where, argument->name, NULL,
+				  "segment '%s' is written by operation '%s' already", segment->id,
+				  manifest->operations[segment->writer].id);
 	} else {
 		segment->writer = index;
 	}
@@ -103,8 +104,8 @@ static void check_use(struct sgpu_reader *reader, int index)
 		sgpu_reader_fault(reader, where, "direction", NULL, "no operation writes the %s segment '%s'",
 				  direction, segment->id);
 	} else if (segment->direction == SGPU_INTERMEDIATE && !segment->reader_count) {
-		sgpu_reader_fault(reader, where, "direction", NULL, "no operation reads the INTERMEDIATE segment '%s'",
-				  segment->id);
+		sgpu_reader_fault(reader, where, "direction", NULL,
+				  "no operation reads the INTERMEDIATE segment '%s'", segment->id);
 	}
 }
 

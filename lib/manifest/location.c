@@ -88,7 +88,8 @@ static void check_input(struct sgpu_reader *reader, const char *where, const cha
 
 	if (strcmp(location, "-") == 0) {
 		if (reader->standard_input) {
-			sgpu_reader_fault(reader, where, field, NULL, "only one segment can come from standard input");
+			sgpu_reader_fault(reader, where, field, NULL,
+					  "only one segment can come from standard input");
 		}
 		reader->standard_input = true;
 	} else if (reader->options & SGPU_MANIFEST_INSIDE && sgpu_location_outside(location)) {

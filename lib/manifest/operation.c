@@ -22,8 +22,9 @@ static void read_argument(struct sgpu_reader *reader, const char *where, const c
 	argument->output = strncmp(name, "output", 6) == 0;
 	argument->segment = -1;
 	if (strlen(name) > SGPU_ID_MAX) {
-		sgpu_reader_fault(reader, where, name, NULL, "the argument's name has %zu bytes, at most %d are possible",
-				  strlen(name), (int)SGPU_ID_MAX);
+		sgpu_reader_fault(reader, where, name, NULL,
+				  "the argument's name has %zu bytes, at most %d are possible", strlen(name),
+				  (int)SGPU_ID_MAX);
 	}
 	id = sgpu_reader_string(reader, where, name, value);
 	if (!id) {
@@ -58,8 +59,9 @@ static void read_arguments(struct sgpu_reader *reader, const char *where, json_t
 		return;
 	}
 	if (json_object_size(value) > SGPU_ARGUMENTS_MAX) {
-		sgpu_reader_fault(reader, where, "arguments", NULL, "there are %zu arguments, at most %d are possible",
-				  json_object_size(value), (int)SGPU_ARGUMENTS_MAX);
+		sgpu_reader_fault(reader, where, "arguments", NULL,
+				  "there are %zu arguments, at most %d are possible", json_object_size(value),
+				  (int)SGPU_ARGUMENTS_MAX);
 	}
 	sgpu_reader_place(where, "arguments", place);
 	json_object_foreach(value, name, item) {
@@ -70,7 +72,8 @@ static void read_arguments(struct sgpu_reader *reader, const char *where, json_t
 		output |= operation->args[operation->arg_count++].output;
 	}
 	if (!output) {
-		sgpu_reader_fault(reader, where, "arguments", NULL, "no argument is an output: none starts with 'output'");
+		sgpu_reader_fault(reader, where, "arguments", NULL,
+				  "no argument is an output: none starts with 'output'");
 	}
 }
 
@@ -79,7 +82,8 @@ static const char *read_kernel(struct sgpu_reader *reader, const char *where, co
 	const char *kernel = sgpu_reader_string(reader, where, "kernel", value);
 
 	if (kernel && (!*kernel || strlen(kernel) > SGPU_ID_MAX)) {
-		sgpu_reader_fault(reader, where, "kernel", NULL, "a kernel's name has 1 to %d bytes", (int)SGPU_ID_MAX);
+		sgpu_reader_fault(reader, where, "kernel", NULL, "a kernel's name has 1 to %d bytes",
+				  (int)SGPU_ID_MAX);
 		return NULL;
 	}
 	return kernel;
@@ -94,7 +98,8 @@ static void read_params(struct sgpu_reader *reader, const char *where, json_t *v
 	json_t *item;
 
 	if (!json_is_object(value)) {
-		sgpu_reader_fault(reader, where, "params", NULL, "%s is not an object", sgpu_reader_value(value, text));
+		sgpu_reader_fault(reader, where, "params", NULL, "%s is not an object",
+				  sgpu_reader_value(value, text));
 		return;
 	}
 	operation->params = value;

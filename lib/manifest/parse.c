@@ -40,7 +40,8 @@ static void read_manifest_id(struct sgpu_reader *reader, const json_t *value)
 	}
 	if (!length || id[length] || length > SGPU_MANIFEST_ID_MAX) {
 		sgpu_reader_fault(reader, "", "manifest_id", NULL,
-				  "a manifest_id is 1 to %d characters of printable ASCII", (int)SGPU_MANIFEST_ID_MAX);
+				  "a manifest_id is 1 to %d characters of printable ASCII",
+				  (int)SGPU_MANIFEST_ID_MAX);
 		return;
 	}
 	reader->manifest->id = id;
@@ -193,7 +194,8 @@ static int parse_json(const char *text, size_t size, json_t **json, struct sgpu_
 	int code = SGPU_EINVALID;
 
 	if (size > SGPU_MANIFEST_SIZE_MAX) {
-		sgpu_fail(&reason, code, "a manifest of %zu bytes is longer than %d", size, (int)SGPU_MANIFEST_SIZE_MAX);
+		sgpu_fail(&reason, code, "a manifest of %zu bytes is longer than %d", size,
+			  (int)SGPU_MANIFEST_SIZE_MAX);
 	} else {
 		code = sgpu_json_parse(text, size, json, &line, &column, &reason);
 	}

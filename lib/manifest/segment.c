@@ -37,9 +37,10 @@ const char *sgpu_direction_name(enum sgpu_direction direction)
 static const char *dtype_hint(const char *name, char hint[SGPU_HINT_MAX])
 {
 	static const char *const others[][2] = {
-		{ "float32", "f32" }, { "float", "f32" }, { "single", "f32" }, { "float64", "f64" }, { "double", "f64" },
-		{ "int32", "i32" }, { "int", "i32" }, { "uint8", "u8" }, { "byte", "u8" }, { "int16", "i16" },
-		{ "short", "i16" }, { "float16", "f16" }, { "half", "f16" },
+		{ "float32", "f32" }, { "float", "f32" }, { "single", "f32" }, { "float64", "f64" },
+		{ "double", "f64" },  { "int32", "i32" }, { "int", "i32" },    { "uint8", "u8" },
+		{ "byte", "u8" },     { "int16", "i16" }, { "short", "i16" },  { "float16", "f16" },
+		{ "half", "f16" },
 	};
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(others); i++) {

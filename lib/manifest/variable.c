@@ -10,17 +10,24 @@
 
 /* With a star: every name that starts so. */
 static const char *const meanings[] = {
-	"_", "BASH*", "CDPATH", "COLUMNS", "COMP_*", "CUDA_*", "DBUS_*", "DISPLAY", "DYLD_*", "EDITOR", "EMACS", "ENV",
-	"EUID", "EXECIGNORE", "FCEDIT", "FIGNORE", "FPATH", "FUNCNEST", "GCONV_PATH", "GETCONF_DIR", "GIT_*",
-	"GLIBC_TUNABLES", "GLOBIGNORE", "GREP_OPTIONS", "GROUPS", "HISTFILE", "HISTCMD", "HISTCONTROL", "HISTIGNORE",
-	"HISTSIZE", "HISTFILESIZE", "HISTTIMEFORMAT", "HOME", "HOSTALIASES", "HOSTNAME", "HOSTTYPE", "IFS", "IGNOREEOF",
-	"INPUTRC", "INSIDE_EMACS", "JAVA_*", "JDK_JAVA_OPTIONS", "KSH_*", "LANG", "LANGUAGE", "LC_*", "LD_*", "LESS*",
-	"LINENO", "LINES", "LOCALDOMAIN", "LOCPATH", "LOGNAME", "MACHTYPE", "MAIL*", "MALLOC_*", "MANPATH", "MAKEFLAGS",
-	"NIS_PATH", "NLSPATH", "NODE_*", "NVIDIA_*", "OLDPWD", "OPENSSL_*", "OPTARG", "OPTERR", "OPTIND", "OSTYPE",
-	"PAGER", "PATH", "PERL*", "PIPESTATUS", "POSIXLY_CORRECT", "PPID", "PROMPT_*", "PROMPT", "PS0", "PS1", "PS2",
-	"PS3", "PS4", "PWD", "PYTHON*", "RANDOM", "READLINE_*", "REPLY", "RESOLV_HOST_CONF", "RES_OPTIONS", "RUBY*",
-	"SECONDS", "SGPU_*", "SHELL", "SHELLOPTS", "SHLVL", "SRANDOM", "SSH_*", "SSL_*", "SUDO_*", "TERM*", "TIMEFORMAT",
-	"TMOUT", "TMPDIR", "TZ", "TZDIR", "UID", "USER", "VISUAL", "XDG_*", "ZDOTDIR", "ZSH*",
+	"aliases", "ALL_PROXY", "all_proxy", "argv", "ASAN_*", "BASH*", "BLIS_*", "BROWSER", "CARGO_*", "CDPATH",
+	"cdpath", "CLASSPATH", "COLUMNS", "commands", "COMP_*", "CUDA_*", "CURL_*", "DBUS_*", "DEBUGINFOD_*",
+	"DISPLAY", "DYLD_*", "EDITOR", "EMACS", "ENV", "EUID", "EXECIGNORE", "FCEDIT", "FIGNORE", "fignore", "FPATH",
+	"fpath", "FTP_PROXY", "ftp_proxy", "FUNCNEST", "functions", "GCONV_PATH", "GEM_*", "GETCONF_DIR", "GIT_*",
+	"GLIBC_TUNABLES", "GLOBIGNORE", "GOMP_*", "GOPATH", "GOROOT", "GREP_OPTIONS", "GROUPS", "HISTCMD",
+	"HISTCONTROL", "HISTFILE", "HISTFILESIZE", "HISTIGNORE", "HISTSIZE", "HISTTIMEFORMAT", "HOME", "HOSTALIASES",
+	"HOSTNAME", "HOSTTYPE", "HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "IFS", "IGNOREEOF",
+	"INPUTRC", "INSIDE_EMACS", "JAVA_*", "JDK_JAVA_OPTIONS", "KRB5_*", "KSH_*", "LANG", "LANGUAGE", "LC_*",
+	"LD_*", "LESS*", "LIBPATH", "LINENO", "LINES", "LOCALDOMAIN", "LOCPATH", "LOGNAME", "LSAN_*", "LUA_*",
+	"MACHTYPE", "MAIL*", "mailpath", "MAKEFLAGS", "MALLOC_*", "MANPAGER", "MANPATH", "manpath", "MKL_*",
+	"module_path", "NIS_PATH", "NLSPATH", "NODE_*", "NO_PROXY", "no_proxy", "NULLCMD", "NVIDIA_*", "OLDPWD",
+	"OMP_*", "OPENBLAS_*", "OPENSSL_*", "OPTARG", "OPTERR", "OPTIND", "options", "OSTYPE", "PAGER", "parameters",
+	"PATH", "path", "PERL*", "PIPESTATUS", "pipestatus", "PKG_CONFIG_*", "POSIXLY_CORRECT", "PPID", "PROMPT",
+	"prompt", "PROMPT_*", "PS0", "PS1", "PS2", "PS3", "PS4", "psvar", "PWD", "PYTHON*", "QEMU_*", "RANDOM",
+	"READLINE_*", "READNULLCMD", "REPLY", "RESOLV_HOST_CONF", "RES_OPTIONS", "RUBY*", "RUST*", "SECONDS",
+	"SGPU_*", "SHELL", "SHELLOPTS", "SHLIB_PATH", "SHLVL", "signals", "SRANDOM", "SSH_*", "SSL_*", "status",
+	"STTY", "SUDO_*", "TCL*", "TERM*", "TIMEFORMAT", "TMOUT", "TMPDIR", "TSAN_*", "TZ", "TZDIR", "UBSAN_*",
+	"UID", "USER", "VISUAL", "watch", "XAUTHORITY", "XDG_*", "ZDOTDIR", "ZSH*", "_",
 };
 
 static bool has_meaning(const char *name)

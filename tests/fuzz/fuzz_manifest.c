@@ -44,7 +44,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct sgpu_manifest *manifest = NULL;
 	struct sgpu_faults faults = { 0 };
-	int code = sgpu_manifest_parse_options((const char *)data, size, SGPU_MANIFEST_INSIDE, &manifest, &faults, NULL);
+	int code =
+		sgpu_manifest_parse_options((const char *)data, size, SGPU_MANIFEST_INSIDE, &manifest, &faults, NULL);
 
 	if (!code) {
 		code = sgpu_ops_check(manifest, &faults, NULL);

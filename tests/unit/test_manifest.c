@@ -273,7 +273,7 @@ UNIT_TEST(ids_are_checked)
 {
 	struct parsed p;
 	char text[1024];
-	char id[SGPU_ID_MAX + 2];
+	char id[SGPU_ID_MAX + 3];
 
 	ACCEPT(MANIFEST(IN("0_.-", "") "," OUT("b", ""), OP("X", "\"input\":\"0_.-\",\"output\":\"b\"", "")));
 	parse(&p, MANIFEST(IN("-a", "") "," OUT("b", ""), OP("X", A_TO_B, "")), 0);
@@ -285,7 +285,9 @@ UNIT_TEST(ids_are_checked)
 	       "'a' is the id of a segment already");
 	memset(id, 'x', sizeof(id));
 	for (int length = SGPU_ID_MAX; length <= SGPU_ID_MAX + 1; length++) {
-		snprintf(text, sizeof(text), MANIFEST(IN("a", "") "," OUT("b", ""), OP("%.*s", A_TO_B, "")), length, id);
+		id[length] = '\0';
+		snprintf(text, sizeof(text), MANIFEST(IN("a", "") "," OUT("b", ""), OP("%s", A_TO_B, "")), id);
+		id[length] = 'x';
 		parse(&p, text, 0);
 		CHECK(p.faults.count == (length > SGPU_ID_MAX));
 		done(&p);
@@ -309,7 +311,8 @@ UNIT_TEST(types_in_manifests_are_checked)
 	EXPECT(TYPE("{\"dtype\":\"u8\",\"shape\":[1,1,1,1,1]}"), AT "/shape", "the rank is 5");
 	EXPECT(TYPE("{\"dtype\":\"u8\"}"), AT, "missing field 'shape'");
 	EXPECT(TYPE("{\"dtype\":\"u8\",\"shape\":[1],\"offset\":-1}"), AT "/offset", "-1 is not a whole number");
-	EXPECT(TYPE("{\"dtype\":\"u8\",\"shape\":[2],\"offset\":9007199254740990}"), AT "/offset", "below 2^53 bytes");
+	EXPECT(TYPE("{\"dtype\":\"u8\",\"shape\":[2],\"offset\":9007199254740990}"), AT "/offset",
+	       "below 2^53 bytes");
 	EXPECT(TYPE("[]"), AT, "an array is not an object");
 	parse(&p, TYPE("{\"dtype\":\"float32\",\"shape\":[1]}"), 0);
 	REQUIRE(p.faults.count == 1 && find(&p, AT "/dtype", "'float32' is not one of f32, f64, i32, u8, i16, f16"));
@@ -322,8 +325,10 @@ UNIT_TEST(types_in_manifests_are_checked)
 
 UNIT_TEST(locations_are_checked)
 {
-#define LOCATION(path) MANIFEST(IN("a", ",\"data_location_client\":\"" path "\"") "," OUT("b", ""), OP("X", A_TO_B, ""))
-#define OUTPUT_AT(path) MANIFEST(IN("a", "") "," OUT("b", ",\"data_location_client\":\"" path "\""), OP("X", A_TO_B, ""))
+#define LOCATION(path)                                                                                               \
+	MANIFEST(IN("a", ",\"data_location_client\":\"" path "\"") "," OUT("b", ""), OP("X", A_TO_B, ""))
+#define OUTPUT_AT(path)                                                                                              \
+	MANIFEST(IN("a", "") "," OUT("b", ",\"data_location_client\":\"" path "\""), OP("X", A_TO_B, ""))
 	struct parsed p;
 
 	ACCEPT(LOCATION("a/b/../c"));
@@ -346,7 +351,8 @@ UNIT_TEST(locations_are_checked)
 			OUT("b", ""), OP("X", A_TO_B ",\"c\":\"c\"", "")),
 	       "/segments/1/data_location_client", "only one segment");
 	EXPECT(MANIFEST(IN("a", "") "," OUT("b", ",\"data_location_client\":\"o/x\"") ","
-			OUT("c", ",\"data_location_client\":\"./o//y/../x\""), OP("X", A_TO_B ",\"output2\":\"c\"", "")),
+			OUT("c", ",\"data_location_client\":\"./o//y/../x\""),
+			OP("X", A_TO_B ",\"output2\":\"c\"", "")),
 	       "/segments/2/data_location_client", "the output 'b' is at './o//y/../x' already");
 	EXPECT(MANIFEST(IN("a", "") "," SEGMENT("b", "LOW", "INTERMEDIATE", ",\"data_location_client\":\"x\"") ","
 			OUT("c", ""), OP("X", A_TO_B, "") "," OP("Y", "\"input\":\"b\",\"output\":\"c\"", "")),
@@ -380,7 +386,8 @@ UNIT_TEST(client_variables_are_checked)
 		CHECK(p.faults.count == 1 && find(&p, WHERE, "has a meaning"));
 		done(&p);
 	}
-	EXPECT(MANIFEST(IN("a", ",\"client_dma_output_buffer_size_var\":\"S\"") "," OUT("b", ""), OP("X", A_TO_B, "")),
+	EXPECT(MANIFEST(IN("a", ",\"client_dma_output_buffer_size_var\":\"S\"") "," OUT("b", ""),
+			OP("X", A_TO_B, "")),
 	       "/segments/0/client_dma_output_buffer_size_var", "for outputs");
 	EXPECT(MANIFEST(SEGMENT("a", "HIGH", "INPUT", ",\"client_dma_input_device_ptr_var\":\"S\"") ","
 			SEGMENT("b", "HIGH", "OUTPUT", ""), OP("X", A_TO_B, "")),
@@ -416,9 +423,10 @@ UNIT_TEST(operation_fields_are_checked)
 
 UNIT_TEST(all_faults_come_in_one_run_sorted_by_place)
 {
-	static const char text[] = "{\"version\": 3,\n \"manifest_id\": 4,\n \"extra\": 5,\n \"segments\": [\n"
-				   "  {\"segment_id\": \"a\", \"sensitivity_level\": \"MID\",\n   \"direction\": \"IN\"}],\n"
-				   " \"operations\": [\n  {\"gpu_operation_id\": \"X\", \"kernel\": 1, \"arguments\": {}}]}";
+	static const char text[] =
+		"{\"version\": 3,\n \"manifest_id\": 4,\n \"extra\": 5,\n \"segments\": [\n"
+		"  {\"segment_id\": \"a\", \"sensitivity_level\": \"MID\",\n   \"direction\": \"IN\"}],\n"
+		" \"operations\": [\n  {\"gpu_operation_id\": \"X\", \"kernel\": 1, \"arguments\": {}}]}";
 	static const struct { int line, column; } places[] = { { 1, 2 }, { 2, 2 }, { 3, 2 }, { 5, 3 }, { 5, 23 },
 							       { 6, 4 }, { 8, 29 }, { 8, 42 } };
 	struct parsed p;
@@ -438,7 +446,8 @@ UNIT_TEST(control_characters_never_reach_a_message)
 {
 	struct parsed p;
 
-	parse(&p, MANIFEST(SEGMENT("a", "\\u001b[31m\\u009b\\u202e", "INPUT", "") "," OUT("b", ""), OP("X", A_TO_B, "")),
+	parse(&p,
+	      MANIFEST(SEGMENT("a", "\\u001b[31m\\u009b\\u202e", "INPUT", "") "," OUT("b", ""), OP("X", A_TO_B, "")),
 	      0);
 	REQUIRE(p.faults.count == 1);
 	CHECK(!strchr(p.faults.list[0].text, 0x1b) && !strstr(p.faults.list[0].text, "\xc2\x9b"));
@@ -493,11 +502,11 @@ UNIT_TEST(an_input_output_is_read_as_it_arrives)
 UNIT_TEST(dependencies_make_edges)
 {
 	/* b's writer waits for Y; a's readers wait for Z (a has no writer); depending on an input makes no edge. */
-	static const char text[] = MANIFEST(
-		IN("a", ",\"dependencies\":[\"z\"]") "," OUT("b", ",\"dependencies\":[\"Y\",\"i\"]") "," IN("i", "") ","
-		OUT("y", "") "," OUT("z", ""),
-		OP("X", A_TO_B, "") "," OP("Y", "\"input\":\"i\",\"output\":\"y\"", "") ","
-		OP("Z", "\"input\":\"i\",\"output\":\"z\"", ",\"dependencies\":[\"y\",\"Y\",\"i\"]"));
+	static const char text[] =
+		MANIFEST(IN("a", ",\"dependencies\":[\"z\"]") "," OUT("b", ",\"dependencies\":[\"Y\",\"i\"]") "," IN(
+				 "i", "") "," OUT("y", "") "," OUT("z", ""),
+			 OP("X", A_TO_B, "") "," OP("Y", "\"input\":\"i\",\"output\":\"y\"", "") "," OP(
+				 "Z", "\"input\":\"i\",\"output\":\"z\"", ",\"dependencies\":[\"y\",\"Y\",\"i\"]"));
 	struct parsed p;
 
 	parse(&p, text, 0);
@@ -543,7 +552,8 @@ UNIT_TEST(high_data_do_not_leave_as_low)
 	EXPECT(FLOW("LOW", ""), "/segments/2/sensitivity_level",
 	       "patient_scan -> SMOOTH -> smoothed -> HIST -> histogram");
 	ACCEPT(FLOW("LOW", ",\"declassify\":true"));
-	EXPECT(FLOW("LOW", ",\"declassify\":false"), "/segments/2/sensitivity_level", "HIGH data flow into the LOW output");
+	EXPECT(FLOW("LOW", ",\"declassify\":false"), "/segments/2/sensitivity_level",
+	       "HIGH data flow into the LOW output");
 	parse(&p, FLOW("HIGH", ""), 0);
 	REQUIRE(p.manifest && p.faults.count == 0);
 	CHECK(p.manifest->segments[2].high_flow);
@@ -579,8 +589,9 @@ UNIT_TEST(order_alone_carries_no_data)
 UNIT_TEST(the_two_values_of_an_input_output_flow_apart)
 {
 	/* s arrives LOW and leaves with HIGH data: a leak at s, none at b, which reads what arrived. */
-	EXPECT(MANIFEST(SEGMENT("s", "LOW", "INPUT_OUTPUT", "") "," SEGMENT("h", "HIGH", "INPUT", "") "," OUT("b", ""),
-			LINK("W", "h", "s", "") "," LINK("R", "s", "b", "")),
+	EXPECT(MANIFEST(
+		       SEGMENT("s", "LOW", "INPUT_OUTPUT", "") "," SEGMENT("h", "HIGH", "INPUT", "") "," OUT("b", ""),
+		       LINK("W", "h", "s", "") "," LINK("R", "s", "b", "")),
 	       "/segments/0/sensitivity_level", "h -> W -> s");
 	EXPECT(MANIFEST(SEGMENT("s", "HIGH", "INPUT_OUTPUT", "") "," OUT("b", ""), LINK("W", "s", "s", "") ","
 			LINK("R", "s", "b", "")),

@@ -138,3 +138,16 @@ int json_write(const char *path, const char *input, json_t *value, size_t indent
 	json_decref(value);
 	return status;
 }
+
+json_t *json_text(const char *text)
+{
+	json_t *string = json_string(text);
+	char *copy = string ? NULL : strdup(text);
+
+	for (char *p = copy; p && *p; p++) {
+		*p = (unsigned char)*p < 0x80 ? *p : '?';
+	}
+	string = string || !copy ? string : json_string(copy);
+	free(copy);
+	return string;
+}

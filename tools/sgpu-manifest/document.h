@@ -25,8 +25,8 @@ struct document {
  * they are messages like any other. */
 enum { DOCUMENT_FAULTS_ARE_RESULT = 1 << 16 };
 
-/* Reads and checks with these options; prints every fault. Returns an exit status. path NULL is standard input. The document is to be
- * freed in any case. */
+/* Reads and checks with these options; prints every fault. Returns an exit status. path NULL is standard input. The
+ * document is to be freed in any case. */
 int document_load(const char *path, unsigned options, struct document *document);
 /* The same from text in memory, which stays the caller's. */
 int document_check(const char *text, size_t size, const char *name, unsigned options, struct document *document);
@@ -38,6 +38,8 @@ int text_write(const char *path, const char *input, const char *text, size_t siz
 /* The same for a JSON value with an indent of `indent` (0: one line), whose reference it takes. NULL is out of
  * memory. */
 int json_write(const char *path, const char *input, json_t *value, size_t indent);
+/* A string of bytes that need not be UTF-8 (a path, a key cut short): what is not goes out as '?'. */
+json_t *json_text(const char *text);
 /* Refuses an output that is one of its inputs: prints and returns false. */
 bool output_differs(const char *output, const char *input);
 

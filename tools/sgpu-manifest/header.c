@@ -92,8 +92,8 @@ static int read_nifti(const uint8_t *header, const char *path, struct sgpu_type 
 	}
 	type->dtype = nifti_dtype(datatype);
 	if (type->dtype == SGPU_NONE) {
-		return sgpu_fail(error, SGPU_EINVALID, "'%s' has elements of the NIfTI type %u, which no dtype is", path,
-				 datatype);
+		return sgpu_fail(error, SGPU_EINVALID, "'%s' has elements of the NIfTI type %u, which no dtype is",
+				 path, datatype);
 	}
 	memcpy(&start, &bits, sizeof(start));
 	if (!(start >= NIFTI_SIZE && start < 16777216.0f && start == (float)(uint32_t)start)) {
@@ -168,8 +168,8 @@ static int check_size(const char *path, uint64_t file_size, const struct sgpu_ty
 	uint64_t bytes;
 
 	if (!sgpu_type_bytes(type, &bytes) || offset > file_size || file_size - offset < bytes) {
-		return sgpu_fail(error, SGPU_EINVALID, "'%s' has %" PRIu64 " bytes, less than its header promises", path,
-				 file_size);
+		return sgpu_fail(error, SGPU_EINVALID, "'%s' has %" PRIu64 " bytes, less than its header promises",
+				 path, file_size);
 	}
 	return SGPU_OK;
 }

@@ -132,7 +132,8 @@ static int check_size(const struct sgpu_segment *segment, uint64_t wanted, uint6
 	if (segment->has_offset && (segment->offset > size || size - segment->offset < wanted)) {
 		return sgpu_fail(error, SGPU_EINVALID,
 				 "segment '%s': '%s' has %" PRIu64 " bytes, %s at offset %" PRIu64 " needs %" PRIu64,
-				 segment->id, segment->location, size, type, segment->offset, segment->offset + wanted);
+				 segment->id, segment->location, size, type, segment->offset,
+				 segment->offset + wanted);
 	}
 	return SGPU_OK;
 }
@@ -239,8 +240,8 @@ static int fill_spool(struct payload_folder *folder, const struct sgpu_segment *
 
 		sgpu_type_text(&segment->type, type);
 		return sgpu_fail(error, SGPU_EINVALID,
-				 "segment '%s': standard input has more than the %" PRIu64 " bytes of %s", segment->id,
-				 wanted, type);
+				 "segment '%s': standard input has more than the %" PRIu64 " bytes of %s",
+				 segment->id, wanted, type);
 	}
 	return code ? code : check_size(segment, wanted, total, error);
 }

@@ -6,9 +6,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-#include <sgpu/error.h>
 
 #include "cli.h"
 
@@ -41,28 +38,14 @@ static void print_fault(FILE *file, const char *name, const struct sgpu_fault *f
 	}
 }
 
-/* What is not UTF-8 (a path, a key cut short) goes out with its other bytes replaced. */
-static json_t *clean_string(const char *text)
-{
-	json_t *string = json_string(text);
-	char *copy = string ? NULL : strdup(text);
-
-	for (char *p = copy; p && *p; p++) {
-		*p = (unsigned char)*p < 0x80 ? *p : '?';
-	}
-	string = string || !copy ? string : json_string(copy);
-	free(copy);
-	return string;
-}
-
 static void print_record(FILE *file, const char *name, const struct sgpu_fault *fault)
 {
-	json_t *record = json_pack("{s:o, s:i, s:i, s:o, s:o}", "file", clean_string(name), "line", fault->line, "column",
-				   fault->column, "pointer", clean_string(fault->pointer), "text",
-				   clean_string(fault->text));
+	json_t *record =
+		json_pack("{s:o, s:i, s:i, s:o, s:o}", "file", json_text(name), "line", fault->line, "column",
+			  fault->column, "pointer", json_text(fault->pointer), "text", json_text(fault->text));
 
 	if (record && fault->hint) {
-		json_object_set_new(record, "hint", clean_string(fault->hint));
+		json_object_set_new(record, "hint", json_text(fault->hint));
 	}
 	if (record) {
 		json_dumpf(record, file, JSON_COMPACT);

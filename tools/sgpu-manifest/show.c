@@ -157,7 +157,7 @@ json_t *show_json(const struct sgpu_manifest *manifest)
 	for (int i = 0; i < manifest->operation_count; i++) {
 		json_array_append_new(operations, operation_json(manifest, &manifest->operations[i]));
 	}
-	return json_pack("{s:s, s:s, s:o, s:o, s:o}", "manifest_id", manifest->id, "sha256", hex, "segments", segments,
-			 "operations", operations, "order",
+	return json_pack("{s:s, s:s, s:o, s:o, s:o}", "manifest_id", manifest->id, "sha256", hex, "segments",
+			 segments, "operations", operations, "order",
 			 operation_ids(manifest, manifest->order, manifest->operation_count));
 }

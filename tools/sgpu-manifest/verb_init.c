@@ -169,7 +169,8 @@ static int add_input(struct draft *draft, const char *text)
 	if (spec.argument < 0) {
 		spec.argument = next_input(draft);
 	}
-	if (spec.argument < 0 || draft->used[spec.argument] || op_argument_is_output(&draft->op->args[spec.argument])) {
+	if (spec.argument < 0 || draft->used[spec.argument] ||
+	    op_argument_is_output(&draft->op->args[spec.argument])) {
 		status = spec.argument < 0 ? cli_usage("'%s' has no input for '%s'", draft->op->name, text) :
 					     cli_usage("'%s' is given twice or is an output",
 						       draft->op->args[spec.argument].name);
@@ -281,8 +282,8 @@ static int make_draft(struct draft *draft, char **files)
 	}
 	draft->folder = folder.path;
 	for (; *files && !status; files++) {
-		status = output_differs(draft->output, strcmp(*files, "-") ? *files : NULL) ? add_input(draft, *files) :
-											       2;
+		status = output_differs(draft->output, strcmp(*files, "-") ? *files : NULL) ? add_input(draft, *files)
+											    : 2;
 	}
 	if (!status) {
 		status = add_outputs(draft);

@@ -40,20 +40,21 @@ static int add_segment(struct merger *merger, const struct sgpu_batch_segment *s
 	json_t *record;
 
 	if (other) {
-		return cli_fail(SGPU_EINVALID, "'%s' and '%s' both have the output '%s'", json_string_value(other), name,
-				segment->id);
+		return cli_fail(SGPU_EINVALID, "'%s' and '%s' both have the output '%s'", json_string_value(other),
+				name, segment->id);
 	}
-	record = json_pack("{s:s, s:s, s:I, s:s, s:s}", "segment_id", segment->id, "status",
+	record = json_pack("{s:s, s:s, s:I, s:s, s:o}", "segment_id", segment->id, "status",
 			   segment->status ? sgpu_error_name(segment->status) : "OK", "bytes",
 			   (json_int_t)(segment->status ? 0 : segment->actual_size), "masking_level",
-			   segment->masking == SGPU_MASKING_NONE ? "MASKING_NONE" : "MASKING_AES_GCM", "response", name);
+			   segment->masking == SGPU_MASKING_NONE ? "MASKING_NONE" : "MASKING_AES_GCM", "response",
+			   json_text(name));
 	if (record && segment->error_text) {
-		json_object_set_new(record, "error", json_string(segment->error_text));
+		json_object_set_new(record, "error", json_text(segment->error_text));
 	}
 	merger->failed += segment->status != SGPU_OK;
-	if (json_object_set_new(merger->ids, segment->id, json_string(name)) ||
+	if (json_object_set_new(merger->ids, segment->id, json_text(name)) ||
 	    json_array_append_new(merger->segments, record)) {
-		return cli_fail(SGPU_EINVALID, "the name of the response '%s' is not UTF-8", name);
+		return cli_fail(SGPU_ENOMEM, "out of memory");
 	}
 	return 0;
 }
@@ -95,7 +96,7 @@ static int add_response(struct merger *merger, const char *path)
 	if (!status) {
 		sgpu_hex_encode(batch->id, sizeof(batch->id), id);
 		sgpu_hex_encode(batch->manifest_sha256, sizeof(batch->manifest_sha256), hash);
-		json_array_append_new(merger->responses, json_pack("{s:s, s:s, s:s}", "file", name, "batch_id", id,
+		json_array_append_new(merger->responses, json_pack("{s:o, s:s, s:s}", "file", json_text(name), "batch_id", id,
 								   "manifest_sha256", hash));
 	}
 	sgpu_batch_free(&batch);
@@ -167,7 +168,8 @@ static int copy_response(const char *path, size_t number, const char *output, in
 		code = sgpu_fail_errno(error, "cannot open '%s'", path);
 	}
 	if (!code && !S_ISREG(status.st_mode)) {
-		code = sgpu_fail(error, SGPU_EUSAGE, "'%s' is not a regular file and cannot go into an archive", path);
+		code = sgpu_fail(error, SGPU_EUSAGE, "'%s' is not a regular file and cannot go into an archive",
+				 path);
 	}
 	snprintf(member, sizeof(member), "shard-%03zu.response", number);
 	if (!code) {

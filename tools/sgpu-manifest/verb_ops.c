@@ -22,8 +22,8 @@ static json_t *argument_json(const struct sgpu_op_argument *argument)
 		}
 	}
 	return json_pack("{s:s, s:b, s:b, s:o, s:i, s:i, s:s}", "name", argument->name, "output",
-			 op_argument_is_output(argument), "optional", argument->optional, "dtypes", dtypes, "min_rank",
-			 argument->min_rank, "max_rank", argument->max_rank, "help", argument->help);
+			 op_argument_is_output(argument), "optional", argument->optional, "dtypes", dtypes,
+			 "min_rank", argument->min_rank, "max_rank", argument->max_rank, "help", argument->help);
 }
 
 static json_t *param_json(const struct sgpu_op_param *param)

@@ -138,7 +138,9 @@ static int write_batch(const struct payload_folder *folder, const struct sgpu_ba
 
 static int pack(const struct document *document, const char *output, unsigned options)
 {
-	struct payload_folder folder = { .allow_outside = !(options & SGPU_MANIFEST_INSIDE), .output = output, .spool = -1,
+	struct payload_folder folder = { .allow_outside = !(options & SGPU_MANIFEST_INSIDE),
+					 .output = output,
+					 .spool = -1,
 					 .standard_input = strcmp(document->path, "-") == 0 };
 	struct sgpu_batch *batch = NULL;
 	struct sgpu_error error = { 0 };

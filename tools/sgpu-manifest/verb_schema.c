@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-manifest schema: JSON Schema 2020-12, made from the table of operations. It tells what an editor can tell while
- * somebody types; references, the graph and the flow of information are for check.
+ * sgpu-manifest schema: JSON Schema 2020-12, made from the table of operations. It tells what an editor can tell
+ * while somebody types; references, the graph and the flow of information are for check.
  */
 #include <string.h>
 
@@ -38,13 +38,14 @@ static json_t *definitions(void)
 		"{s:{s:s, s:i, s:s}, s:{s:s, s:i, s:s}, s:{s:s, s:o}, s:o, s:{s:s, s:o, s:[s,s], s:b, s:{s:{s:o}, "
 		"s:{s:s, s:i, s:o}, s:o}}}",
 		"id", "type", "string", "maxLength", (int)SGPU_ID_MAX, "pattern", "^[A-Za-z0-9_][A-Za-z0-9_.-]*$",
-		"variable", "type", "string", "maxLength", (int)SGPU_DMA_VAR_MAX, "pattern", "^[A-Za-z_][A-Za-z0-9_]*$",
+		"variable", "type", "string", "maxLength", (int)SGPU_DMA_VAR_MAX, "pattern",
+		"^[A-Za-z_][A-Za-z0-9_]*$",
 		"dependencies", "type", "array", "items", reference("id"),
 		"size", size,
 		"type", "type", "object", "description",
 		json_string("element type, extents with the slowest first, and where the payload starts in its file"),
-		"required", "dtype", "shape", "additionalProperties", false, "properties", "dtype", "enum", strings(dtypes),
-		"shape", "type", "array", "maxItems", (int)SGPU_RANK_MAX, "items", reference("size"),
+		"required", "dtype", "shape", "additionalProperties", false, "properties", "dtype", "enum",
+		strings(dtypes), "shape", "type", "array", "maxItems", (int)SGPU_RANK_MAX, "items", reference("size"),
 		"offset", reference("size"));
 }
 
@@ -56,14 +57,14 @@ static json_t *forbid(const char *property, json_t *values, const char *const *f
 	for (; *fields; fields++) {
 		json_object_set_new(properties, *fields, json_false());
 	}
-	return json_pack("{s:{s:{s:{s:o}}, s:[s]}, s:{s:o}}", "if", "properties", property, "enum", values, "required",
-			 property, "then", "properties", properties);
+	return json_pack("{s:{s:{s:{s:o}}, s:[s]}, s:{s:o}}", "if", "properties", property, "enum", values,
+			 "required", property, "then", "properties", properties);
 }
 
 static json_t *segment_rules(void)
 {
-	static const char *const input[] = { "client_dma_input_pinned_host_ptr_var", "client_dma_input_device_ptr_var",
-					     NULL };
+	static const char *const input[] = { "client_dma_input_pinned_host_ptr_var",
+					     "client_dma_input_device_ptr_var", NULL };
 	static const char *const output[] = { "client_dma_output_pinned_host_ptr_var",
 					      "client_dma_output_buffer_size_var", NULL };
 	static const char *const location[] = { "data_location_client", NULL };
@@ -73,7 +74,8 @@ static json_t *segment_rules(void)
 	static const char *const high[] = { "HIGH", NULL };
 
 	return json_pack("[o, o, o, o, o]", forbid("direction", strings(no_input), input),
-			 forbid("direction", strings(no_output), output), forbid("direction", strings(inner), location),
+			 forbid("direction", strings(no_output), output),
+			 forbid("direction", strings(inner), location),
 			 forbid("sensitivity_level", strings(high), input),
 			 forbid("sensitivity_level", strings(high), output));
 }
@@ -150,8 +152,8 @@ static json_t *op_rule(const struct sgpu_op *op)
 	if (json_array_size(needed)) {
 		json_array_append_new(required, json_string("params"));
 	}
-	return json_pack("{s:{s:{s:{s:s}}, s:[s]}, s:{s:{s:o, s:{s:o, s:o, s:b}}, s:o}}", "if", "properties", "kernel",
-			 "const", op->name, "required", "kernel", "then", "properties", "arguments",
+	return json_pack("{s:{s:{s:{s:s}}, s:[s]}, s:{s:{s:o, s:{s:o, s:o, s:b}}, s:o}}", "if", "properties",
+			 "kernel", "const", op->name, "required", "kernel", "then", "properties", "arguments",
 			 arguments_schema(op), "params", "properties", params, "required", needed,
 			 "additionalProperties", false, "required", required);
 }

@@ -31,8 +31,8 @@ static void headings(struct table *table, const char *const *names)
 
 static int print_segments(const struct sgpu_manifest *manifest)
 {
-	static const char *const names[] = { "SEGMENT", "LEVEL", "DIRECTION", "TYPE", "BYTES", "LOCATION", "WRITTEN BY",
-					     "READ BY", NULL };
+	static const char *const names[] = { "SEGMENT",	 "LEVEL",      "DIRECTION", "TYPE", "BYTES",
+					     "LOCATION", "WRITTEN BY", "READ BY",   NULL };
 	struct table table = { 0 };
 
 	headings(&table, names);
@@ -98,7 +98,8 @@ static int print_operations(const struct sgpu_manifest *manifest)
 						 manifest->operations[operation->before[k]].id);
 		}
 		if (operation->before_count > AFTER_MAX) {
-			snprintf(after + used, sizeof(after) - used, ", %d more", operation->before_count - AFTER_MAX);
+			snprintf(after + used, sizeof(after) - used, ", %d more",
+				 operation->before_count - AFTER_MAX);
 		}
 		table_cell(&table, operation->id);
 		table_cell(&table, operation->kernel);

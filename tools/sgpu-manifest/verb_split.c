@@ -209,10 +209,11 @@ static int write_shards(const struct splitter *splitter)
 		status = !path ? cli_fail(SGPU_ENOMEM, "out of memory") :
 				 json_write(path, splitter->document->path, json_incref(shard), 2);
 		if (!status && cli_json) {
-			json_array_append_new(list, json_pack("{s:s, s:O, s:i, s:I}", "file", path, "manifest_id",
-							      json_object_get(shard, "manifest_id"), "operations",
-							      (int)json_array_size(json_object_get(shard, "operations")),
-							      "bytes", (json_int_t)splitter->components.bytes[i]));
+			json_array_append_new(list,
+					      json_pack("{s:o, s:O, s:i, s:I}", "file", json_text(path), "manifest_id",
+							json_object_get(shard, "manifest_id"), "operations",
+							(int)json_array_size(json_object_get(shard, "operations")),
+							"bytes", (json_int_t)splitter->components.bytes[i]));
 		} else if (!status) {
 			printf("%s\n", path);
 		}
@@ -246,7 +247,8 @@ static int open_folders(struct splitter *splitter, struct payload_folder *folder
 		return cli_fail(SGPU_ENOMEM, "out of memory");
 	}
 	if (mkdir(splitter->directory, 0777) && errno != EEXIST) {
-		return cli_fail(SGPU_ESYSTEM, "cannot make the folder '%s': %s", splitter->directory, strerror(errno));
+		return cli_fail(SGPU_ESYSTEM, "cannot make the folder '%s': %s", splitter->directory,
+				strerror(errno));
 	}
 	splitter->to = realpath(splitter->directory, NULL);
 	return splitter->to ? 0 : cli_fail(SGPU_ESYSTEM, "cannot find the folder '%s': %s", splitter->directory,
@@ -260,7 +262,8 @@ static int split(const struct document *document, const char *directory, uint64_
 	int status;
 
 	if (strlen(document->manifest->id) + 6 > SGPU_MANIFEST_ID_MAX) {
-		return cli_fail(SGPU_EINVALID, "the manifest_id '%s' is too long to be numbered", document->manifest->id);
+		return cli_fail(SGPU_EINVALID, "the manifest_id '%s' is too long to be numbered",
+				document->manifest->id);
 	}
 	status = components_find(document->manifest, wanted, &splitter.components) ?
 			 open_folders(&splitter, &folder) :
@@ -295,8 +298,8 @@ int verb_split(int argc, char **argv)
 		if (key < 0) {
 			return 2;
 		}
-		if (key == 'n' && sgpu_parse_u64(value, "the number of shards", 1, SGPU_MANIFEST_OPERATIONS_MAX, &wanted,
-						 &error)) {
+		if (key == 'n' &&
+		    sgpu_parse_u64(value, "the number of shards", 1, SGPU_MANIFEST_OPERATIONS_MAX, &wanted, &error)) {
 			return cli_error(&error);
 		}
 		options &= key == OPTION_ALLOW_OUTSIDE ? ~(unsigned)SGPU_MANIFEST_INSIDE : ~0u;
