@@ -60,7 +60,7 @@ struct sgpu_span {
 };
 
 struct sgpu_run_options {
-	const struct sgpu_key *keys;  /* any of them may be the recipient */
+	const struct sgpu_key *keys;  /* any of them may be the recipient; borrowed until the batch has run */
 	int key_count;
 	uint64_t deadline_ns;         /* sgpu_now_ns() clock; 0: none */
 	bool spans;                   /* record them */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Admission: everything that can be refused before the first payload is, in this order: what the container says,
- * what the policy forbids, whether a key opens it, whether it is authentic, whether the manifest makes sense, and
- * whether it fits. Nothing of the manifest is acted on before its hash was authenticated.
+ * Admission: everything that can be refused before the first payload is. First what the container says, and the
+ * manifest in it, since that is where it stands what is HIGH; then what the policy forbids, whether a key opens it and
+ * whether it is authentic; only then sizes, plan and memory. Nothing is fetched or run before all of it has passed.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -175,10 +175,10 @@ static int run_batch(const struct request *r, struct sgpu_device *device, int in
 		*error = other;
 		rc = other.code;
 	}
-	if (r->stats) {
+	if (r->stats && (rc == SGPU_OK || rc == SGPU_ESEGMENTS)) {
 		report_stats(run, device);
 	}
-	if ((rc == SGPU_OK || rc == SGPU_ESEGMENTS) && r->trace && report_trace(run, r->trace, &other) != SGPU_OK) {
+	if (r->trace && (rc == SGPU_OK || rc == SGPU_ESEGMENTS) && report_trace(run, r->trace, &other) != SGPU_OK) {
 		*error = other;
 		rc = other.code;
 	}
