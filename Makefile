@@ -106,10 +106,11 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags | $(BUILD)/headers
 $(BUILD)/obj/lib/ops/%.o: MORE = $(patsubst -O2,-O3,$(filter -O2,$(CFLAGS)))
 
 $(LIB): $(call objects,$(LIB_SOURCES)) $(BUILD)/members
-	$(call say,AR,$@)rm -f $@ && $(AR) rcs $@ $(filter %.o,$^)
+	$(call say,AR,$@)rm -f $@.new && $(AR) rcs $@.new $(filter %.o,$^) && mv -f $@.new $@
 
-link = $(call say,LD,$@)mkdir -p $(@D) && $(CC) $(SGPU_CFLAGS) $(CFLAGS) $(SGPU_LDFLAGS) $(LDFLAGS) $(1) -o $@ \
-	$(filter %.o %.a,$^) $(LIBS) $(LDLIBS)
+# A program that is running goes on running while a new one takes its name.
+link = $(call say,LD,$@)mkdir -p $(@D) && $(CC) $(SGPU_CFLAGS) $(CFLAGS) $(SGPU_LDFLAGS) $(LDFLAGS) $(1) -o $@.new \
+	$(filter %.o %.a,$^) $(LIBS) $(LDLIBS) && mv -f $@.new $@
 
 define program
 $(BUILD)/bin/$(1): $(call objects,$(sort $(wildcard tools/$(1)/*.c)) $(COMMON_SOURCES)) $(LIB)
@@ -137,14 +138,18 @@ $(BUILD)/completions/zsh/_%: $(BUILD)/bin/% scripts/completions.sh
 $(BUILD)/completions/fish/%.fish: $(BUILD)/bin/% scripts/completions.sh
 	@mkdir -p $(@D) && scripts/completions.sh fish $< > $@
 
-# Write a file anew only when what it says changes: everything is built again when the flags differ, and the library
-# when a source has gone.
-remember = @mkdir -p $(@D); printf '%s\n' '$(1)' | cmp -s - $@ || printf '%s\n' '$(1)' > $@
+# Files that are written anew only when what they say changes: everything is built again when the flags differ, and
+# the library when a source has gone. `settings` is for the test of the installation: what to give make so that it
+# finds everything built.
+SETTINGS := CC CFLAGS CPPFLAGS LDFLAGS LDLIBS SANITIZE IPSEC_MB BLAS CLONES NUMA PARTS
+remember = @mkdir -p $(@D); printf '%s\n' $(1) | cmp -s - $@ || printf '%s\n' $(1) > $@
 FLAGS_NOW := $(CC) $(SGPU_CPPFLAGS) $(CPPFLAGS) $(SGPU_CFLAGS) $(CFLAGS) $(SGPU_LDFLAGS) $(LDFLAGS) $(LIBS) $(LDLIBS)
-$(BUILD)/flags: force
-	$(call remember,$(FLAGS_NOW))
+$(BUILD)/flags: force | $(BUILD)/settings
+	$(call remember,'$(FLAGS_NOW)')
 $(BUILD)/members: force
-	$(call remember,$(LIB_SOURCES))
+	$(call remember,'$(LIB_SOURCES)')
+$(BUILD)/settings: force
+	$(call remember,$(foreach name,$(SETTINGS),'$(name)=$($(name))'))
 .PHONY: force
 force:
 
@@ -193,7 +198,7 @@ bench:
 
 # Published test vectors beside the checkout; the tests that want them skip without.
 SGPU_VECTORS ?= $(abspath $(wildcard ../shared/vectors))
-TEST_ENV = SGPU_BUILD='$(BUILD)' SGPU_SANITIZE='$(SANITIZE)' SGPU_MAKE='$(MAKEOVERRIDES)' \
+TEST_ENV = SGPU_BUILD='$(BUILD)' SGPU_SANITIZE='$(SANITIZE)' \
 	$(if $(SGPU_VECTORS),SGPU_VECTORS='$(SGPU_VECTORS)')
 
 .PHONY: check-now fuzz-now

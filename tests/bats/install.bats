@@ -4,9 +4,11 @@
 
 load helpers
 
-# The make that built what is under test, with the same settings, so that nothing is built again.
+# make with the settings that the programs under test were built with, so that nothing is built again.
 top_make() {
-	MAKEFLAGS="-- ${SGPU_MAKE:-}" make -C "$SGPU_TOP" --no-print-directory "$@" BUILD="$SGPU_BUILD"
+	local settings
+	mapfile -t settings <"$SGPU_BUILD/settings"
+	make -C "$SGPU_TOP" --no-print-directory "$@" "${settings[@]}" BUILD="$SGPU_BUILD"
 }
 
 installed() {
