@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """sealed.py seal|open KEY.jwk IN OUT: the format of sgpu-sealed(5), whole files in memory, without context."""
 import base64, json, os, sys
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM

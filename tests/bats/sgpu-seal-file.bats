@@ -287,6 +287,31 @@ bytes() {
 	sgpu-seal seal-file -k key.jwk --context "$(head -c 8192 /dev/zero | tr '\0' a)" /dev/null out
 }
 
+@test "neither a secret nor binary data go to a terminal" {
+	requires script
+	bytes 100 >in
+	sgpu-seal seal-file -k key.jwk in sealed
+	for command in "keygen" "seal-file -k key.jwk in" "open-file -k key.jwk sealed"; do
+		run -2 script -qec "sgpu-seal $command" /dev/null
+		assert_contains "$output" "terminal"
+	done
+	run -2 script -qec "sgpu-seal seal-file -k key.jwk >out" /dev/null
+	[ ! -s out ]
+}
+
+@test "a named pipe and a device are outputs like any other" {
+	bytes 500000 >in
+	mkfifo pipe
+	sgpu-seal seal-file -k key.jwk in pipe &
+	sgpu-seal open-file -k key.jwk pipe out
+	wait $!
+	assert_same in out
+	[ -p pipe ]
+	sgpu-seal seal-file -k key.jwk in /dev/null
+	run --separate-stderr -3 sgpu-seal seal-file -k key.jwk in /dev/full
+	assert_contains "$stderr" "No space left"
+}
+
 @test "wrong usage is exit status 2 and changes nothing" {
 	echo text >in
 	cp in before

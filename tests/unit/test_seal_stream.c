@@ -396,6 +396,37 @@ UNIT_TEST(progress_never_falls_and_ends_at_the_size)
 	free(data);
 }
 
+/* Changes the input's size when the first group is through. */
+static void resize(void *argument, uint64_t bytes)
+{
+	const off_t *wanted = argument;
+
+	if (bytes && ftruncate((int)wanted[0], wanted[1])) {
+		abort();
+	}
+}
+
+UNIT_TEST(a_file_that_grows_or_shrinks_while_it_is_read_is_an_error)
+{
+	uint8_t *data = pattern(3000000);
+
+	for (unsigned jobs = 1; jobs <= 3; jobs++) {
+		for (int grow = 0; grow < 2; grow++) {
+			int in = file_with(data, 3000000), out = file_with("", 0);
+			off_t wanted[2] = { in, grow ? 3000001 : 1000 };
+			struct sgpu_seal_job job = job_for(in, out, jobs);
+			struct sgpu_error error = { 0 };
+			job.progress = resize;
+			job.progress_argument = wanted;
+			CHECK(sgpu_seal_stream(&job, &error) == SGPU_ESYSTEM);
+			CHECK(strstr(error.text, "changed while it was read"));
+			close(in);
+			close(out);
+		}
+	}
+	free(data);
+}
+
 static void on_alarm(int number)
 {
 	(void)number;
@@ -458,6 +489,7 @@ int main(void)
 	UNIT_RUN(a_file_that_appends_is_a_stream);
 	UNIT_RUN(files_made_on_reading_are_read_to_their_end);
 	UNIT_RUN(progress_never_falls_and_ends_at_the_size);
+	UNIT_RUN(a_file_that_grows_or_shrinks_while_it_is_read_is_an_error);
 	UNIT_RUN(an_interrupt_ends_a_transfer_that_waits_for_a_stream);
 	UNIT_RUN(a_reader_that_goes_away_is_an_error);
 	return unit_done();
