@@ -181,6 +181,21 @@ segments/scan" ]
 	run_job
 	run -2 sgpu-seal open -k owner.jwk --only result -o response response
 	run -2 sgpu-seal rewrap -k owner.jwk -r owner.jwk -o sealed sealed
+	cp scan.f32 before
+	run -2 sgpu-seal seal -k owner.jwk -o scan.f32 packed
+	assert_contains "$output" "payload of 'scan'"
+	run -2 bash -c 'sgpu-seal seal -k owner.jwk packed >>scan.f32'
+	run -2 sgpu-seal seal -k owner.jwk --by-reference -o bias.f32 packed
+	assert_same before scan.f32
+}
+
+@test "a staged batch can be inspected and rewrapped, and still runs" {
+	sgpu-seal seal -k owner.jwk -r runner.pub.jwk packed | sgpu-stage load >staged
+	run -0 sgpu-seal inspect -k owner.jwk staged
+	assert_contains "$output" "region "
+	sgpu-seal keygen -o new.jwk
+	sgpu-seal rewrap -k owner.jwk -r new.jwk staged | sgpu-run -k runner.jwk | sgpu-seal open -k new.jwk -C out
+	assert_same out/out.f32 expected.f32
 }
 
 @test "an output that cannot be written leaves nothing" {

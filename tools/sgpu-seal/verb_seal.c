@@ -4,6 +4,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -66,12 +67,28 @@ static int check_source(const struct task *task, int i, struct sgpu_error *error
 	return code;
 }
 
+/* The output may not take the place of a file that a payload is in. */
+static int check_output(const struct task *task, const struct sgpu_batch_segment *s, struct sgpu_error *error)
+{
+	struct stat payload, output;
+	if (s->location.kind != SGPU_LOCATION_FILE || stat(s->location.file, &payload) ||
+	    (strcmp(task->out_path, "-") ? stat(task->out_path, &output) : fstat(STDOUT_FILENO, &output)) ||
+	    payload.st_dev != output.st_dev || payload.st_ino != output.st_ino) {
+		return 0;
+	}
+	return sgpu_fail(error, SGPU_EUSAGE, "'%s', the payload of '%s', is the output, too", s->location.file, s->id);
+}
+
 /* Turns the packed segment into the one that will be written, and keeps where its payload is now. */
 static int plan_segment(struct task *task, int i, struct sgpu_error *error)
 {
 	struct sgpu_batch_segment *s = &task->batch->segments[i];
 	if (!s->input) {
 		return 0;
+	}
+	const int code = check_output(task, s, error);
+	if (code) {
+		return code;
 	}
 	const bool stays = task->by_reference && !is_high_input(s);
 	if (s->location.kind == SGPU_LOCATION_INLINE || !stays) {
