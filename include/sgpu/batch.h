@@ -143,7 +143,8 @@ SGPU_MUST_CHECK int sgpu_batch_text(const struct sgpu_batch *batch, char **text,
 				    struct sgpu_error *error);
 
 /* ---- keys ---- */
-/* Adds a recipient that can unwrap the batch key: HPKE for an X25519 key, RFC 3394 for an oct key. */
+/* Adds a recipient that can unwrap the batch key: HPKE for an X25519 key, RFC 3394 for an oct key. One that is there
+ * already stays as it is. Errors: SGPU_EUSAGE when there are SGPU_RECIPIENTS_MAX. */
 SGPU_MUST_CHECK int sgpu_batch_wrap(struct sgpu_batch *batch, const struct sgpu_key *recipient,
 				    const uint8_t batch_key[SGPU_KEY_SIZE], struct sgpu_error *error);
 /* Unwraps with the first of the keys that is a recipient. Errors: SGPU_EKEY when none is, SGPU_EAUTH when the
