@@ -113,7 +113,7 @@ SGPU_MUST_CHECK int sgpu_leases_source(struct sgpu_leases *leases, const struct 
 
 /* ---- this machine, for sgpu-stage info ---- */
 /* The folder's file system, "tmpfs", and whether it is in memory; a region elsewhere works, but what is LOW is then
- * written to a disk. Errors: SGPU_ESYSTEM. */
+ * written to a disk. *available: bytes, UINT64_MAX when it has no limit. Errors: SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_stage_file_system(const char *folder, const char **name, bool *in_memory,
 					   uint64_t *available, struct sgpu_error *error);
 /* Mounts of hugetlbfs. */

@@ -15,6 +15,7 @@
 #include <device/host.h>
 #include <sgpu/base.h>
 #include <sgpu/crypto.h>
+#include <sgpu/io.h>
 
 #include <stage/region.h>
 
@@ -279,11 +280,15 @@ static int back(struct sgpu_region *region, uint64_t begin, uint64_t end, struct
 {
 	uint64_t unit = region->pages == SGPU_PAGES_NORMAL ? PAGE : HUGE_PAGE, all = map_size(region);
 
+	int result;
+
 	begin = begin / unit * unit;
 	end = (end + unit - 1) / unit * unit;
 	end = end < all ? end : all;
-	if (madvise((uint8_t *)map_base(region) + begin, end - begin, MADV_POPULATE_WRITE) == 0 ||
-	    (errno == EINVAL && back_old(region, begin, end) == 0)) {
+	do {
+		result = madvise((uint8_t *)map_base(region) + begin, end - begin, MADV_POPULATE_WRITE);
+	} while (result != 0 && (errno == EINTR || errno == EAGAIN) && !sgpu_io_interrupted());
+	if (result == 0 || (errno == EINVAL && back_old(region, begin, end) == 0)) {
 		return SGPU_OK;
 	}
 	if (errno == ENOMEM) {

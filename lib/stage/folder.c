@@ -169,7 +169,8 @@ int sgpu_stage_file_system(const char *folder, const char **name, bool *in_memor
 	}
 	*name = "unknown";
 	*in_memory = false;
-	*available = (uint64_t)status.f_bavail * (uint64_t)status.f_bsize;
+	/* A tmpfs without a limit has no blocks to count. */
+	*available = status.f_blocks == 0 ? UINT64_MAX : (uint64_t)status.f_bavail * (uint64_t)status.f_bsize;
 	for (i = 0; i < SGPU_ARRAY_LENGTH(kinds); i++) {
 		if ((unsigned long)status.f_type == kinds[i].magic) {
 			*name = kinds[i].name;

@@ -70,8 +70,8 @@ static void print_text(const struct machine *machine)
 	const char *why;
 	int node;
 
-	printf("folder        %s (%s, %s free)\n", machine->folder, machine->file_system,
-	       stage_bytes(machine->room, room));
+	printf("folder        %s (%s, %s%s)\n", machine->folder, machine->file_system, limit_text(machine->room, room),
+	       machine->room == UINT64_MAX ? "" : " free");
 	print_machine(machine);
 	print_pages(machine);
 	printf("\npages         %s", sgpu_page_kind_name(machine_pages(machine, &why)));
@@ -140,10 +140,10 @@ static int print_json(const struct machine *machine)
 	int node = machine_node(machine, &node_why), failed;
 	json_t *object;
 
-	object = json_pack("{s:{s:s, s:s, s:b, s:I}, s:s, s:I, s:o, s:o, s:o, s:I, s:{s:I, s:I, s:I}, s:s, s:o, s:o, s:o,"
+	object = json_pack("{s:{s:s, s:s, s:b, s:o}, s:s, s:I, s:o, s:o, s:o, s:I, s:{s:I, s:I, s:I}, s:s, s:o, s:o, s:o,"
 			   " s:{s:s, s:s, s:o, s:s}}",
 			   "folder", "path", machine->folder, "file_system", machine->file_system, "in_memory",
-			   machine->in_memory, "free_bytes", (json_int_t)machine->room,
+			   machine->in_memory, "free_bytes", bytes_json(machine->room),
 			   "processor", machine->processor, "cpus", (json_int_t)machine->cpus,
 			   "memory_bytes", bytes_json(machine->memory_total),
 			   "memory_available_bytes", bytes_json(machine->memory_available),

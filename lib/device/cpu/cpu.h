@@ -43,6 +43,7 @@ struct sgpu_cpu_memory {
 	uint64_t slab_used;            /* bytes of the first slab that were ever given out */
 	uint64_t limit;                /* ours; UINT64_MAX: none */
 	uint64_t budget;               /* what the machine could give when nothing was allocated */
+	uint64_t looked_ns;            /* when the budget was taken */
 	uint64_t used;
 };
 

@@ -17,6 +17,8 @@
 #define HUGE_PAGE ((uint64_t)2 << 20)
 /* From here on a request is held against the memory that the machine has at this moment. */
 #define LARGE_REQUEST ((uint64_t)64 << 20)
+/* How long a look at what the machine has is good for. */
+#define LOOK_NS ((uint64_t)1000000000)
 
 /* The slack behind a block is poisoned for AddressSanitizer, so that a kernel that leaves its buffer is found. */
 #if defined(__has_feature)
@@ -123,6 +125,7 @@ int sgpu_cpu_memory_open(struct sgpu_cpu_memory *memory, uint64_t limit, struct 
 	}
 	memory->limit = limit ? limit : UINT64_MAX;
 	sgpu_host_memory(NULL, &memory->budget);
+	memory->looked_ns = sgpu_now_ns();
 	return SGPU_OK;
 }
 
@@ -137,16 +140,17 @@ static int out_of_memory(uint64_t size, uint64_t left, struct sgpu_error *error)
  * anyone. */
 static int admit(struct sgpu_cpu_memory *memory, uint64_t size, struct sgpu_error *error)
 {
-	uint64_t available, left;
+	uint64_t available = UINT64_MAX, left, now = sgpu_now_ns();
 
-	if (memory->used == 0 || size >= LARGE_REQUEST) {
+	if (size >= LARGE_REQUEST || (memory->used == 0 && now - memory->looked_ns > LOOK_NS)) {
 		sgpu_host_memory(NULL, &available);
 		if (memory->used == 0) {
 			memory->budget = available;
+			memory->looked_ns = now;
 		}
-		if (size > available) {
-			return out_of_memory(size, available, error);
-		}
+	}
+	if (size > available) {
+		return out_of_memory(size, available, error);
 	}
 	left = memory->limit < memory->budget ? memory->limit : memory->budget;
 	left -= memory->used < left ? memory->used : left;
