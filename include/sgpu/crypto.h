@@ -71,7 +71,8 @@ SGPU_MUST_CHECK int sgpu_aead_seal(struct sgpu_aead *aead, const uint8_t nonce[S
 SGPU_MUST_CHECK int sgpu_aead_open(struct sgpu_aead *aead, const uint8_t nonce[SGPU_NONCE_SIZE], const uint8_t *in,
 				   size_t size, uint8_t *out, const uint8_t tag[SGPU_TAG_SIZE]);
 
-/* ---- HPKE (RFC 9180) base mode: DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-256-GCM; one message ---- */
+/* ---- HPKE (RFC 9180) base mode: DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-256-GCM; one message ----
+ * Errors of seal: SGPU_EINVALID for a public key of low order. */
 SGPU_MUST_CHECK int sgpu_hpke_seal(const uint8_t public_key[32], const void *info, size_t info_size, const void *aad,
 				   size_t aad_size, const uint8_t *plaintext, size_t size, uint8_t enc[32],
 				   uint8_t *ciphertext /* size + 16 */, struct sgpu_error *error);

@@ -107,10 +107,12 @@ struct sgpu_seal_job {
 };
 
 /* Seals `in` to `out`. Memory: about 1 MiB a thread whatever the size. A positioned `in` shorter than `size` is
- * SGPU_ESYSTEM ("changed while it was read"). On return a positioned out.offset and in.offset have moved on. */
+ * SGPU_ESYSTEM ("changed while it was read"), and so is one of unknown size whose length changes meanwhile. On
+ * return a positioned out.offset and in.offset have moved on. */
 SGPU_MUST_CHECK int sgpu_seal_stream(struct sgpu_seal_job *job, struct sgpu_error *error);
-/* Opens `in` to `out`: only verified chunks are ever written, in order on a stream. Success means that the whole,
- * the end mark included, has verified. Errors: SGPU_EKEY, SGPU_EAUTH, SGPU_ESYSTEM. */
+/* Opens `in` to `out`: only verified chunks are ever written; a stream gets exactly those before the lowest bad one,
+ * in order. Success means that the whole, the end mark included, has verified. Errors: SGPU_EKEY, SGPU_EAUTH,
+ * SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_open_stream(struct sgpu_seal_job *job, struct sgpu_error *error);
 
 #ifdef __cplusplus
