@@ -107,7 +107,8 @@ check_exits() {
 
 # Whether a page that is referred to exists is for check_pages to say: these are not installed yet.
 check_lint() {
-	mandoc -T lint man/*.[157] 2>&1 | grep -vE 'referenced manual not found|lacks .* entry' | faults_after ""
+	mandoc -T lint man/*.[157] >"$work/lint" 2>"$work/errors"
+	cat "$work/lint" "$work/errors" | grep -vE 'referenced manual not found|lacks .* entry' | faults_after ""
 }
 
 # Every page has its sections in the one order, and every page that it refers to is there or is another project's.
