@@ -1,17 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * SIGUSR1 prints one line: a thread waits for the signal, so that printing needs no care for what a handler may do.
+ * SIGUSR1 prints one line: a thread reads the signal from a descriptor, so that printing needs no care for what a
+ * handler may do.
  */
 #include <inttypes.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
 
 #include "cli.h"
 #include "report.h"
 
 static pthread_t thread;
 static bool started;
+static int signal_fd = -1, end_fd = -1;
 static const struct sgpu_run *shown;
 
 static void print_line(void)
@@ -34,27 +40,32 @@ static void print_line(void)
 
 static void *wait_for_signal(void *argument)
 {
-	sigset_t set;
-	int number;
+	struct signalfd_siginfo signal;
+	struct pollfd fds[2] = { { .fd = signal_fd, .events = POLLIN }, { .fd = end_fd, .events = POLLIN } };
 
 	(void)argument;
-	sigemptyset(&set);
-	sigaddset(&set, SIGUSR1);
-	for (;;) {
-		if (sigwait(&set, &number) == 0) {
-			pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+	while (poll(fds, 2, -1) >= 0 && !fds[1].revents) {
+		if (read(signal_fd, &signal, sizeof(signal)) == (ssize_t)sizeof(signal)) {
 			print_line();
-			pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
 		}
 	}
 	return NULL;
 }
 
+/* The caller has blocked SIGUSR1 in every thread. Without descriptors or thread there is no progress to see, which
+ * is no reason not to run. */
 void report_progress_begin(const struct sgpu_run *run)
 {
-	sigset_t all, old;
+	sigset_t all, old, usr1;
 
 	shown = run;
+	sigemptyset(&usr1);
+	sigaddset(&usr1, SIGUSR1);
+	signal_fd = signalfd(-1, &usr1, SFD_CLOEXEC | SFD_NONBLOCK);
+	end_fd = eventfd(0, EFD_CLOEXEC);
+	if (signal_fd < 0 || end_fd < 0) {
+		return;
+	}
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	started = pthread_create(&thread, NULL, wait_for_signal, NULL) == 0;
@@ -63,9 +74,17 @@ void report_progress_begin(const struct sgpu_run *run)
 
 void report_progress_end(void)
 {
-	if (started) {
-		pthread_cancel(thread);
+	const uint64_t one = 1;
+
+	if (started && write(end_fd, &one, sizeof(one)) == (ssize_t)sizeof(one)) {
 		pthread_join(thread, NULL);
-		started = false;
 	}
+	started = false;
+	if (signal_fd >= 0) {
+		close(signal_fd);
+	}
+	if (end_fd >= 0) {
+		close(end_fd);
+	}
+	signal_fd = end_fd = -1;
 }
