@@ -26,9 +26,35 @@ static void make_pointer(const char *where, const char *field, char pointer[POIN
 	pointer[used] = '\0';
 }
 
+void sgpu_reader_entry(const char *list, int index, char where[SGPU_WHERE_MAX])
+{
+	char digits[12], *end = where;
+	int count = 0;
+
+	do {
+		digits[count++] = (char)('0' + index % 10);
+		index /= 10;
+	} while (index > 0);
+	*end++ = '/';
+	for (; *list; list++) {
+		*end++ = *list;
+	}
+	*end++ = '/';
+	while (count) {
+		*end++ = digits[--count];
+	}
+	*end = '\0';
+}
+
 void sgpu_reader_place(const char *where, const char *field, char place[SGPU_WHERE_MAX])
 {
-	snprintf(place, SGPU_WHERE_MAX, "%s/%s", where, field);
+	size_t used = strnlen(where, SGPU_WHERE_MAX - 2);
+	size_t length = strnlen(field, SGPU_WHERE_MAX - 2 - used);
+
+	memcpy(place, where, used);
+	place[used++] = '/';
+	memcpy(place + used, field, length);
+	place[used + length] = '\0';
 }
 
 void sgpu_reader_fault(struct sgpu_reader *reader, const char *where, const char *field, const char *hint,

@@ -100,7 +100,7 @@ static void check_segment(struct sgpu_reader *reader, const struct flow *flow, i
 		return;
 	}
 	path_text(flow, index, path);
-	snprintf(where, sizeof(where), "/segments/%d", index);
+	sgpu_reader_entry("segments", index, where);
 	if (segment->direction == SGPU_INTERMEDIATE) {
 		sgpu_reader_fault(reader, where, "sensitivity_level", "declare it HIGH",
 				  "HIGH data flow into the LOW segment '%s': %s", segment->id, path);

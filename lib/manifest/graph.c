@@ -13,18 +13,22 @@ static void note_writer(struct sgpu_reader *reader, int index, const struct sgpu
 {
 	struct sgpu_manifest *manifest = reader->manifest;
 	struct sgpu_segment *segment = &manifest->segments[argument->segment];
-	char where[SGPU_WHERE_MAX];
+	bool input = segment->direction == SGPU_INPUT && !(reader->unsure[argument->segment] & SGPU_UNSURE_DIRECTION);
+	char where[SGPU_WHERE_MAX], place[SGPU_WHERE_MAX];
 
-	snprintf(where, sizeof(where), "/operations/%d/arguments", index);
-	if (segment->direction == SGPU_INPUT && !(reader->unsure[argument->segment] & SGPU_UNSURE_DIRECTION)) {
-		sgpu_reader_fault(reader, where, argument->name, NULL, "segment '%s' is INPUT and may not be written",
+	if (!input && segment->writer < 0) {
+		segment->writer = index;
+		return;
+	}
+	sgpu_reader_entry("operations", index, where);
+	sgpu_reader_place(where, "arguments", place);
+	if (input) {
+		sgpu_reader_fault(reader, place, argument->name, NULL, "segment '%s' is INPUT and may not be written",
 				  segment->id);
-	} else if (segment->writer >= 0) {
-		sgpu_reader_fault(reader, where, argument->name, NULL,
+	} else {
+		sgpu_reader_fault(reader, place, argument->name, NULL,
 				  "segment '%s' is written by operation '%s' already", segment->id,
 				  manifest->operations[segment->writer].id);
-	} else {
-		segment->writer = index;
 	}
 }
 
@@ -92,7 +96,7 @@ static void check_use(struct sgpu_reader *reader, int index)
 	if (reader->unsure[index] & SGPU_UNSURE_USE) {
 		return;
 	}
-	snprintf(where, sizeof(where), "/segments/%d", index);
+	sgpu_reader_entry("segments", index, where);
 	if (segment->writer < 0 && !segment->reader_count) {
 		sgpu_reader_fault(reader, where, NULL, NULL, "segment '%s' is no operation's argument", segment->id);
 		return;

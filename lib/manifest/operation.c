@@ -121,7 +121,7 @@ void sgpu_reader_operation(struct sgpu_reader *reader, int index)
 	json_t *values[FIELDS];
 
 	operation->id = "";
-	snprintf(where, sizeof(where), "/operations/%d", index);
+	sgpu_reader_entry("operations", index, where);
 	if (!sgpu_reader_fields(reader, where, json_array_get(reader->operations, (size_t)index), fields, REQUIRED,
 				values)) {
 		return;

@@ -195,7 +195,7 @@ static void report_cycle(struct walk *walk, int first)
 		used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s", k ? " -> " : "",
 					 operations[walk->stack[i]].id);
 	}
-	snprintf(where, sizeof(where), "/operations/%d", walk->stack[start]);
+	sgpu_reader_entry("operations", walk->stack[start], where);
 	sgpu_reader_fault(walk->reader, where, NULL, NULL, "the operations wait for each other in a cycle: %s", text);
 	walk->reported = walk->depth;
 }

@@ -84,7 +84,7 @@ static json_t *read_ids(struct sgpu_reader *reader, const char *list, json_t *ar
 		json_t *value = json_object_get(json_array_get(array, (size_t)i), field);
 		const char *id;
 
-		snprintf(where, sizeof(where), "/%s/%d", list, i);
+		sgpu_reader_entry(list, i, where);
 		id = sgpu_reader_id(reader, where, field, value);
 		if (!id) {
 			continue;
@@ -186,6 +186,63 @@ static int make_hash(struct sgpu_reader *reader, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
+static bool is_blank(char c)
+{
+	return c == ' ' || c == '\n' || c == '\t' || c == '\r';
+}
+
+/* From behind an opening quote to behind the closing one, or to the end. */
+static const char *string_end(const char *text, const char *stop)
+{
+	while (text < stop && *text != '"') {
+		text += *text == '\\' && text + 1 < stop ? 2 : 1;
+	}
+	return text < stop ? text + 1 : stop;
+}
+
+/* The text without its blanks, for jansson takes as long over each of those as over anything else. A blank stays
+ * where its loss could make one token of two: behind all but quotes, brackets, colons and commas. */
+static char *strip(const char *text, size_t size, size_t *stripped)
+{
+	char *copy = malloc(size + 1), *end = copy;
+	const char *stop = text + size, *next;
+	bool joins = false;
+
+	while (copy && text < stop) {
+		if (is_blank(*text)) {
+			for (; text < stop && is_blank(*text); text++) {
+			}
+			if (joins) {
+				*end++ = ' ';
+			}
+		} else if (*text == '"') {
+			next = string_end(text + 1, stop);
+			memcpy(end, text, (size_t)(next - text));
+			end += next - text;
+			text = next;
+			joins = false;
+		} else {
+			joins = *text != ',' && *text != ':' && *text != '{' && *text != '}' && *text != '[' &&
+				*text != ']';
+			*end++ = *text++;
+		}
+	}
+	*stripped = copy ? (size_t)(end - copy) : 0;
+	return copy;
+}
+
+/* Of what is no JSON only the text itself can tell where. */
+static int parse_text(const char *text, size_t size, json_t **json, int *line, int *column,
+		      struct sgpu_error *error)
+{
+	size_t stripped;
+	char *copy = strip(text, size, &stripped);
+	int code = copy ? sgpu_json_parse(copy, stripped, json, NULL, NULL, error) : sgpu_fail_nomem(error);
+
+	free(copy);
+	return code == SGPU_EINVALID ? sgpu_json_parse(text, size, json, line, column, error) : code;
+}
+
 static int parse_json(const char *text, size_t size, json_t **json, struct sgpu_faults *faults,
 		      struct sgpu_error *error)
 {
@@ -197,7 +254,7 @@ static int parse_json(const char *text, size_t size, json_t **json, struct sgpu_
 		sgpu_fail(&reason, code, "a manifest of %zu bytes is longer than %d", size,
 			  (int)SGPU_MANIFEST_SIZE_MAX);
 	} else {
-		code = sgpu_json_parse(text, size, json, &line, &column, &reason);
+		code = parse_text(text, size, json, &line, &column, &reason);
 	}
 	if (code == SGPU_EINVALID) {
 		sgpu_fault_add(faults, "", *reason.hint ? reason.hint : NULL, "%s", reason.text);

@@ -49,6 +49,8 @@ unsigned sgpu_name_limit(const char *name);
 /* Adds a fault at `where`, or at its member or element `field` unless that is NULL. */
 void sgpu_reader_fault(struct sgpu_reader *reader, const char *where, const char *field, const char *hint,
 		       const char *format, ...) SGPU_PRINTF(5, 6);
+/* "/list/index", without printf, because it is made for every entry. */
+void sgpu_reader_entry(const char *list, int index, char where[SGPU_WHERE_MAX]);
 /* "where/field" of a field of this program's own, which always fits. */
 void sgpu_reader_place(const char *where, const char *field, char place[SGPU_WHERE_MAX]);
 /* "did you mean 'x'?", or NULL when there is no name or no space for it. */

@@ -197,7 +197,7 @@ void sgpu_reader_segment(struct sgpu_reader *reader, int index)
 
 	segment->id = "";
 	reader->unsure[index] |= SGPU_UNSURE_DIRECTION | SGPU_UNSURE_SENSITIVITY;
-	snprintf(where, sizeof(where), "/segments/%d", index);
+	sgpu_reader_entry("segments", index, where);
 	if (!sgpu_reader_fields(reader, where, json_array_get(reader->segments, (size_t)index), fields, REQUIRED,
 				values)) {
 		return;

@@ -225,6 +225,25 @@ UNIT_TEST(what_is_no_json_is_one_fault_with_its_place)
 	done(&p);
 }
 
+UNIT_TEST(blanks_part_what_they_part_in_json)
+{
+	static const char *const bad[] = { "{\"version\": 1 2}", "{\"version\": tr ue}", "{\"version\": - 1}",
+					   "{\"version\": 1. 5}", "{\"ver\nsion\": 1}", "{\"a\" \"b\": 1}",
+					   "{\"a\": \"b", "{\"a\": \"\\", "{} {}", "{\"a\": 1\f}" };
+	struct parsed p;
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+		parse(&p, bad[i], 0);
+		CHECK(p.code == SGPU_EINVALID && p.faults.count == 1 && p.faults.list[0].line >= 1);
+		done(&p);
+	}
+	parse(&p, "\n{ \"version\" :\t1 ,\r\n\"manifest_id\" : \"a  \\\" b \" }  ", 0);
+	REQUIRE(p.code == SGPU_OK && p.manifest && p.manifest->id);
+	CHECK(strcmp(p.manifest->id, "a  \" b ") == 0);
+	CHECK(p.faults.count == 2 && p.faults.list[0].line == 2 && p.faults.list[0].column == 1);
+	done(&p);
+}
+
 UNIT_TEST(the_frame_is_checked)
 {
 	struct parsed p;
@@ -607,6 +626,7 @@ int main(void)
 	UNIT_RUN(a_good_manifest_is_understood);
 	UNIT_RUN(the_hash_does_not_depend_on_spelling);
 	UNIT_RUN(what_is_no_json_is_one_fault_with_its_place);
+	UNIT_RUN(blanks_part_what_they_part_in_json);
 	UNIT_RUN(the_frame_is_checked);
 	UNIT_RUN(segment_fields_are_checked);
 	UNIT_RUN(ids_are_checked);

@@ -7,16 +7,20 @@
 
 const struct cli_option check_options[] = { CLI_COMMON, OPTION_OUTSIDE, { NULL, 0, NULL, NULL } };
 
+/* The last one is left to the end of the process: to free a large manifest piece by piece takes a tenth of the time. */
+static struct document document;
+
 static int check_one(const char *path, unsigned options)
 {
-	struct document document;
-	int status = document_load(path, options, &document);
+	int status;
+
+	document_free(&document);
+	status = document_load(path, options, &document);
 
 	if (!status) {
 		cli_detail("%s: no faults: %d segments, %d operations", document.name,
 			   document.manifest->segment_count, document.manifest->operation_count);
 	}
-	document_free(&document);
 	return status;
 }
 
