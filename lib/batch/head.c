@@ -19,22 +19,20 @@ static const char *index_name(bool response)
 /* The rest of the current member, in memory that grows as the bytes arrive: what the header claims is worth nothing. */
 static int read_text(struct sgpu_tar_reader *reader, uint64_t size, char **text, struct sgpu_error *error)
 {
-	uint64_t got = 0, capacity = 0;
-	char *data = NULL;
-	int code = 0;
-	while (!code && (got < size || !data)) {
-		if (got == capacity) {
-			const uint64_t wanted = capacity ? 2 * capacity : 1 << 16;
-			capacity = wanted < size ? wanted : size;
-			char *grown = realloc(data, (size_t)capacity + 1);
-			if (!grown) {
-				code = sgpu_fail_nomem(error);
-				break;
-			}
-			data = grown;
+	uint64_t got = 0;
+	char *data = malloc(1);
+	int code = data ? 0 : sgpu_fail_nomem(error);
+	while (!code && got < size) {
+		const uint64_t wanted = got ? 2 * got : 1 << 16;
+		const uint64_t next = wanted < size ? wanted : size;
+		char *grown = realloc(data, (size_t)next + 1);
+		if (!grown) {
+			code = sgpu_fail_nomem(error);
+			break;
 		}
-		code = sgpu_tar_read(reader, data + got, (size_t)(capacity - got), error);
-		got = capacity;
+		data = grown;
+		code = sgpu_tar_read(reader, data + got, (size_t)(next - got), error);
+		got = next;
 	}
 	if (code) {
 		free(data);

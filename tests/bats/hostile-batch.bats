@@ -403,3 +403,16 @@ edited_index() {
 	run -4 sgpu-run -k runner.jwk -o refused.tar clear
 	assert_no_file refused.tar
 }
+
+@test "a header that claims far more than follows costs no memory" {
+	requires tar no-sanitizer
+	unpack response parts
+	truncate -s 63M parts/response.json
+	repack parts large response.json manifest.json
+	run -1 bash -c 'ulimit -v 62000; head -c 5000 large | sgpu-seal inspect -'
+	assert_contains "$output" "cut short"
+	truncate -s 70M parts/response.json
+	repack parts larger response.json manifest.json
+	run -1 sgpu-seal inspect larger
+	assert_contains "$output" "larger than"
+}
