@@ -280,6 +280,25 @@ has_taken() {
 	grep -q '"operations":3' message
 }
 
+one_is_done() {
+	kill -USR1 "$RUNNER"
+	grep -q '"operations_done":1' message
+}
+
+@test "work starts while the batch still arrives" {
+	two_jobs
+	sgpu-manifest pack two.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk >two
+	head -c "$(member two segments/b)" two >endless
+	start_endless endless --json
+	wait_for one_is_done
+	tail -c +$(($(stat -c %s endless) + 1)) two >&7
+	exec 7>&-
+	wait "$RUNNER"
+	sgpu-seal open -q -k owner.jwk -C out response
+	assert_same out/c.f32 scan.f32
+	assert_same out/d.f32 bias.f32
+}
+
 # ---- what it says about a run ----
 
 @test "a trace is valid JSON with a box for every stage" {
