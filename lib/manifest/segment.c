@@ -200,6 +200,7 @@ void sgpu_reader_segment(struct sgpu_reader *reader, int index)
 	sgpu_reader_entry("segments", index, where);
 	if (!sgpu_reader_fields(reader, where, json_array_get(reader->segments, (size_t)index), fields, REQUIRED,
 				values)) {
+		reader->unsure[index] |= SGPU_UNSURE_USE;
 		return;
 	}
 	if (json_is_string(values[ID]) && json_string_length(values[ID]) <= SGPU_ID_MAX) {

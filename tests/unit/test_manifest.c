@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The manifest: types, parsing, the graph and information flow.
+ * The manifest: types, parsing and what each field may hold.
  */
-#include "unit.h"
-
-#include <sgpu/manifest.h>
+#include "test_manifest.h"
 
 /* ---- types ---- */
 UNIT_TEST(dtypes_have_sizes_and_names_that_parse)
@@ -80,81 +78,6 @@ UNIT_TEST(nearest_names_are_near_and_no_others)
 }
 
 /* ---- parsing ---- */
-struct parsed {
-	struct sgpu_manifest *manifest;
-	struct sgpu_faults faults;
-	int code;
-};
-
-static void parse(struct parsed *p, const char *text, unsigned options)
-{
-	struct sgpu_error error = { 0 };
-
-	memset(p, 0, sizeof(*p));
-	p->code = sgpu_manifest_parse_options(text, strlen(text), options, &p->manifest, &p->faults, &error);
-	if (sgpu_faults_locate(&p->faults, text, strlen(text), &error)) {
-		p->code = SGPU_ENOMEM;
-	}
-}
-
-static void done(struct parsed *p)
-{
-	sgpu_manifest_free(&p->manifest);
-	sgpu_faults_clear(&p->faults);
-}
-
-static const struct sgpu_fault *find(const struct parsed *p, const char *pointer, const char *part)
-{
-	for (size_t i = 0; i < p->faults.count; i++) {
-		if (strcmp(p->faults.list[i].pointer, pointer) == 0 && strstr(p->faults.list[i].text, part)) {
-			return &p->faults.list[i];
-		}
-	}
-	for (size_t i = 0; i < p->faults.count; i++) {
-		printf("# have %s: %s\n", p->faults.list[i].pointer, p->faults.list[i].text);
-	}
-	printf("# want %s: %s\n", pointer, part);
-	return NULL;
-}
-
-#define IN(id, more) "{\"segment_id\":\"" id "\",\"sensitivity_level\":\"LOW\",\"direction\":\"INPUT\"" more "}"
-#define OUT(id, more) "{\"segment_id\":\"" id "\",\"sensitivity_level\":\"LOW\",\"direction\":\"OUTPUT\"" more "}"
-#define SEGMENT(id, level, direction, more) \
-	"{\"segment_id\":\"" id "\",\"sensitivity_level\":\"" level "\",\"direction\":\"" direction "\"" more "}"
-#define OP(id, args, more) "{\"gpu_operation_id\":\"" id "\",\"kernel\":\"k\",\"arguments\":{" args "}" more "}"
-#define MANIFEST(segments, operations) \
-	"{\"version\":1,\"manifest_id\":\"m\",\"segments\":[" segments "],\"operations\":[" operations "]}"
-#define A_TO_B "\"input\":\"a\",\"output\":\"b\""
-
-/* One fault and no other. */
-static void expect(const char *text, const char *pointer, const char *part, int line)
-{
-	struct parsed p;
-
-	parse(&p, text, SGPU_MANIFEST_INSIDE);
-	CHECK(p.code == SGPU_OK);
-	if (!find(&p, pointer, part) || p.faults.count != 1) {
-		printf("# %s:%d: %zu faults\n", __FILE__, line, p.faults.count);
-		unit_bad++;
-	}
-	done(&p);
-}
-#define EXPECT(text, pointer, part) expect(text, pointer, part, __LINE__)
-
-static void accept(const char *text, int line)
-{
-	struct parsed p;
-
-	parse(&p, text, SGPU_MANIFEST_INSIDE);
-	if (p.code || p.faults.count || !p.manifest || !p.manifest->order || !p.manifest->canonical) {
-		printf("# %s:%d: not accepted\n", __FILE__, line);
-		find(&p, "", "no fault");
-		unit_bad++;
-	}
-	done(&p);
-}
-#define ACCEPT(text) accept(text, __LINE__)
-
 UNIT_TEST(a_good_manifest_is_understood)
 {
 	static const char text[] =
@@ -487,136 +410,6 @@ UNIT_TEST(faults_are_limited_in_number)
 	CHECK(!faults.list && !faults.count);
 }
 
-/* ---- the graph ---- */
-UNIT_TEST(writers_and_readers_are_checked)
-{
-	EXPECT(MANIFEST(IN("a", "") "," OUT("b", ""), OP("X", A_TO_B ",\"output2\":\"a\"", "")),
-	       "/operations/0/arguments/output2", "'a' is INPUT and may not be written");
-	EXPECT(MANIFEST(IN("a", "") "," OUT("b", ""), OP("X", A_TO_B, "") "," OP("Y", A_TO_B, "")),
-	       "/operations/1/arguments/output", "is written by operation 'X' already");
-	EXPECT(MANIFEST(IN("a", "") "," OUT("b", "") "," IN("c", ""), OP("X", A_TO_B, "")), "/segments/2",
-	       "'c' is no operation's argument");
-	EXPECT(MANIFEST(IN("a", "") "," OUT("b", "") "," SEGMENT("t", "LOW", "INTERMEDIATE", ""),
-			OP("X", A_TO_B ",\"output2\":\"t\"", "")),
-	       "/segments/2/direction", "no operation reads the INTERMEDIATE");
-	EXPECT(MANIFEST(IN("a", "") "," OUT("b", "") "," OUT("c", ""), OP("X", A_TO_B ",\"c\":\"c\"", "")),
-	       "/segments/2/direction", "no operation writes the OUTPUT");
-	ACCEPT(MANIFEST(IN("a", "") "," OUT("b", "") "," OUT("c", ""),
-			OP("X", A_TO_B, "") "," OP("Y", "\"input\":\"b\",\"output\":\"c\"", "")));
-}
-
-UNIT_TEST(an_input_output_is_read_as_it_arrives)
-{
-	static const char text[] = MANIFEST(SEGMENT("s", "LOW", "INPUT_OUTPUT", "") "," OUT("b", ""),
-		OP("W", "\"input\":\"s\",\"output\":\"s\"", "") "," OP("R", "\"input\":\"s\",\"output\":\"b\"", ""));
-	struct parsed p;
-
-	parse(&p, text, 0);
-	REQUIRE(p.manifest && p.faults.count == 0);
-	CHECK(p.manifest->segments[0].writer == 0 && p.manifest->segments[0].reader_count == 2);
-	CHECK(p.manifest->operations[0].before_count == 0 && p.manifest->operations[1].before_count == 0);
-	done(&p);
-}
-
-UNIT_TEST(dependencies_make_edges)
-{
-	/* b's writer waits for Y; a's readers wait for Z (a has no writer); depending on an input makes no edge. */
-	static const char text[] =
-		MANIFEST(IN("a", ",\"dependencies\":[\"z\"]") "," OUT("b", ",\"dependencies\":[\"Y\",\"i\"]") "," IN(
-				 "i", "") "," OUT("y", "") "," OUT("z", ""),
-			 OP("X", A_TO_B, "") "," OP("Y", "\"input\":\"i\",\"output\":\"y\"", "") "," OP(
-				 "Z", "\"input\":\"i\",\"output\":\"z\"", ",\"dependencies\":[\"y\",\"Y\",\"i\"]"));
-	struct parsed p;
-
-	parse(&p, text, 0);
-	REQUIRE(p.manifest && p.faults.count == 0 && p.manifest->order);
-	CHECK(p.manifest->operations[0].before_count == 2);
-	CHECK(p.manifest->operations[0].before[0] == 1 && p.manifest->operations[0].before[1] == 2);
-	CHECK(p.manifest->operations[1].before_count == 0);
-	CHECK(p.manifest->operations[2].before_count == 1 && p.manifest->operations[2].before[0] == 1);
-	CHECK(p.manifest->order[0] == 1 && p.manifest->order[1] == 2 && p.manifest->order[2] == 0);
-	done(&p);
-}
-
-UNIT_TEST(cycles_are_printed)
-{
-#define LINK(id, in, out, more) OP(id, "\"input\":\"" in "\",\"output\":\"" out "\"", more)
-	struct parsed p;
-
-	EXPECT(MANIFEST(OUT("x", "") "," OUT("y", "") "," OUT("z", ""),
-			LINK("C", "y", "z", "") "," LINK("A", "z", "x", "") "," LINK("B", "x", "y", "")),
-	       "/operations/0", "cycle: C -> A -> B -> C");
-	EXPECT(MANIFEST(OUT("x", "") "," IN("i", ""), LINK("A", "i", "x", ",\"dependencies\":[\"A\"]")),
-	       "/operations/0", "cycle: A -> A");
-	EXPECT(MANIFEST(OUT("x", ""), LINK("A", "x", "x", "")), "/operations/0", "cycle: A -> A");
-	EXPECT(MANIFEST(OUT("x", "") "," OUT("y", "") "," IN("i", ""),
-			LINK("A", "i", "x", ",\"dependencies\":[\"B\"]") ","
-			LINK("B", "x", "y", "")),
-	       "/operations/0", "cycle: A -> B -> A");
-	/* Two cycles apart are two faults. */
-	parse(&p, MANIFEST(OUT("x", "") "," OUT("y", ""), LINK("A", "x", "x", "") "," LINK("B", "y", "y", "")), 0);
-	CHECK(p.faults.count == 2 && p.manifest && !p.manifest->order);
-	CHECK(find(&p, "/operations/1", "B -> B") != NULL);
-	done(&p);
-}
-
-/* ---- information flow ---- */
-UNIT_TEST(high_data_do_not_leave_as_low)
-{
-#define FLOW(level, more) MANIFEST(SEGMENT("patient_scan", "HIGH", "INPUT", "") "," \
-	SEGMENT("smoothed", "HIGH", "INTERMEDIATE", "") "," SEGMENT("histogram", level, "OUTPUT", ""), \
-	LINK("HIST", "smoothed", "histogram", more) "," LINK("SMOOTH", "patient_scan", "smoothed", ""))
-	struct parsed p;
-
-	EXPECT(FLOW("LOW", ""), "/segments/2/sensitivity_level",
-	       "patient_scan -> SMOOTH -> smoothed -> HIST -> histogram");
-	ACCEPT(FLOW("LOW", ",\"declassify\":true"));
-	EXPECT(FLOW("LOW", ",\"declassify\":false"), "/segments/2/sensitivity_level",
-	       "HIGH data flow into the LOW output");
-	parse(&p, FLOW("HIGH", ""), 0);
-	REQUIRE(p.manifest && p.faults.count == 0);
-	CHECK(p.manifest->segments[2].high_flow);
-	done(&p);
-	parse(&p, FLOW("HIGH", ",\"declassify\":true"), 0);
-	REQUIRE(p.manifest && p.faults.count == 0);
-	CHECK(p.manifest->segments[2].high_flow); /* declared so */
-	done(&p);
-}
-
-UNIT_TEST(an_intermediate_that_carries_high_data_says_so)
-{
-	struct parsed p;
-
-	EXPECT(MANIFEST(SEGMENT("a", "HIGH", "INPUT", "") "," SEGMENT("t", "LOW", "INTERMEDIATE", "") ","
-			SEGMENT("b", "HIGH", "OUTPUT", ""), LINK("X", "a", "t", "") "," LINK("Y", "t", "b", "")),
-	       "/segments/1/sensitivity_level", "HIGH data flow into the LOW segment 't': a -> X -> t");
-	/* One declared HIGH is a source itself, whatever it was made from. */
-	EXPECT(MANIFEST(IN("a", "") "," SEGMENT("t", "HIGH", "INTERMEDIATE", "") "," OUT("b", ""),
-			LINK("X", "a", "t", "") "," LINK("Y", "t", "b", "")),
-	       "/segments/2/sensitivity_level", "'b': t -> Y -> b");
-	parse(&p, MANIFEST(IN("a", "") "," OUT("b", ""), LINK("X", "a", "b", "")), 0);
-	CHECK(p.faults.count == 0 && p.manifest && !p.manifest->segments[1].high_flow);
-	done(&p);
-}
-
-UNIT_TEST(order_alone_carries_no_data)
-{
-	ACCEPT(MANIFEST(SEGMENT("a", "HIGH", "INPUT", "") "," SEGMENT("b", "HIGH", "OUTPUT", "") "," IN("c", "") ","
-			OUT("d", ",\"dependencies\":[\"b\"]"), LINK("X", "a", "b", "") "," LINK("Y", "c", "d", "")));
-}
-
-UNIT_TEST(the_two_values_of_an_input_output_flow_apart)
-{
-	/* s arrives LOW and leaves with HIGH data: a leak at s, none at b, which reads what arrived. */
-	EXPECT(MANIFEST(
-		       SEGMENT("s", "LOW", "INPUT_OUTPUT", "") "," SEGMENT("h", "HIGH", "INPUT", "") "," OUT("b", ""),
-		       LINK("W", "h", "s", "") "," LINK("R", "s", "b", "")),
-	       "/segments/0/sensitivity_level", "h -> W -> s");
-	EXPECT(MANIFEST(SEGMENT("s", "HIGH", "INPUT_OUTPUT", "") "," OUT("b", ""), LINK("W", "s", "s", "") ","
-			LINK("R", "s", "b", "")),
-	       "/segments/1/sensitivity_level", "s -> R -> b");
-}
-
 int main(void)
 {
 	UNIT_RUN(dtypes_have_sizes_and_names_that_parse);
@@ -637,13 +430,5 @@ int main(void)
 	UNIT_RUN(all_faults_come_in_one_run_sorted_by_place);
 	UNIT_RUN(control_characters_never_reach_a_message);
 	UNIT_RUN(faults_are_limited_in_number);
-	UNIT_RUN(writers_and_readers_are_checked);
-	UNIT_RUN(an_input_output_is_read_as_it_arrives);
-	UNIT_RUN(dependencies_make_edges);
-	UNIT_RUN(cycles_are_printed);
-	UNIT_RUN(high_data_do_not_leave_as_low);
-	UNIT_RUN(an_intermediate_that_carries_high_data_says_so);
-	UNIT_RUN(order_alone_carries_no_data);
-	UNIT_RUN(the_two_values_of_an_input_output_flow_apart);
 	return unit_done();
 }

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * For the unit tests of the manifest: documents from macros, and what is expected of them.
+ */
+#ifndef TEST_MANIFEST_H
+#define TEST_MANIFEST_H
+
+#include "unit.h"
+
+#include <sgpu/manifest.h>
+
+struct parsed {
+	struct sgpu_manifest *manifest;
+	struct sgpu_faults faults;
+	int code;
+};
+
+static inline void parse(struct parsed *p, const char *text, unsigned options)
+{
+	struct sgpu_error error = { 0 };
+
+	memset(p, 0, sizeof(*p));
+	p->code = sgpu_manifest_parse_options(text, strlen(text), options, &p->manifest, &p->faults, &error);
+	if (sgpu_faults_locate(&p->faults, text, strlen(text), &error)) {
+		p->code = SGPU_ENOMEM;
+	}
+}
+
+static inline void done(struct parsed *p)
+{
+	sgpu_manifest_free(&p->manifest);
+	sgpu_faults_clear(&p->faults);
+}
+
+static inline const struct sgpu_fault *find(const struct parsed *p, const char *pointer, const char *part)
+{
+	for (size_t i = 0; i < p->faults.count; i++) {
+		if (strcmp(p->faults.list[i].pointer, pointer) == 0 && strstr(p->faults.list[i].text, part)) {
+			return &p->faults.list[i];
+		}
+	}
+	for (size_t i = 0; i < p->faults.count; i++) {
+		printf("# have %s: %s\n", p->faults.list[i].pointer, p->faults.list[i].text);
+	}
+	printf("# want %s: %s\n", pointer, part);
+	return NULL;
+}
+
+#define IN(id, more) "{\"segment_id\":\"" id "\",\"sensitivity_level\":\"LOW\",\"direction\":\"INPUT\"" more "}"
+#define OUT(id, more) "{\"segment_id\":\"" id "\",\"sensitivity_level\":\"LOW\",\"direction\":\"OUTPUT\"" more "}"
+#define SEGMENT(id, level, direction, more) \
+	"{\"segment_id\":\"" id "\",\"sensitivity_level\":\"" level "\",\"direction\":\"" direction "\"" more "}"
+#define OP(id, args, more) "{\"gpu_operation_id\":\"" id "\",\"kernel\":\"k\",\"arguments\":{" args "}" more "}"
+#define MANIFEST(segments, operations) \
+	"{\"version\":1,\"manifest_id\":\"m\",\"segments\":[" segments "],\"operations\":[" operations "]}"
+#define A_TO_B "\"input\":\"a\",\"output\":\"b\""
+
+/* One fault and no other. */
+static inline void expect(const char *text, const char *pointer, const char *part, int line)
+{
+	struct parsed p;
+
+	parse(&p, text, SGPU_MANIFEST_INSIDE);
+	CHECK(p.code == SGPU_OK);
+	if (!find(&p, pointer, part) || p.faults.count != 1) {
+		printf("# %s:%d: %zu faults\n", __FILE__, line, p.faults.count);
+		unit_bad++;
+	}
+	done(&p);
+}
+#define EXPECT(text, pointer, part) expect(text, pointer, part, __LINE__)
+
+static inline void accept(const char *text, int line)
+{
+	struct parsed p;
+
+	parse(&p, text, SGPU_MANIFEST_INSIDE);
+	if (p.code || p.faults.count || !p.manifest || !p.manifest->order || !p.manifest->canonical) {
+		printf("# %s:%d: not accepted\n", __FILE__, line);
+		find(&p, "", "no fault");
+		unit_bad++;
+	}
+	done(&p);
+}
+#define ACCEPT(text) accept(text, __LINE__)
+#define LINK(id, in, out, more) OP(id, "\"input\":\"" in "\",\"output\":\"" out "\"", more)
+
+#endif
