@@ -57,7 +57,7 @@ run_file() {
 	local name
 	name=$(basename "${1%.*}")
 	case $1 in
-	*.bats) "${runner[@]}" bats --tap "$1" </dev/null 2>&1 ;;
+	*.bats) "${runner[@]}" bats --tap --print-output-on-failure "$1" </dev/null 2>&1 ;;
 	*)
 		if [ -x "$SGPU_BUILD/unit/$name" ]; then
 			"${runner[@]}" "$SGPU_BUILD/unit/$name" </dev/null 2>&1
