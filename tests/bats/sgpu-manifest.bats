@@ -611,3 +611,18 @@ parts() {
 	assert_no_file wrong.tar
 	run --separate-stderr -2 sgpu-manifest merge
 }
+
+@test "merge exits 5 when a shard's output failed and says why" {
+	parts
+	sgpu-manifest split -n 2 parts.json >/dev/null
+	sgpu-manifest pack shard-000.json | sgpu-run >r0.tar
+	sgpu-manifest pack -o b1.tar shard-001.json
+	printf '\1\2\3\5' >a.u8
+	run --separate-stderr -5 sgpu-run -o r1.tar b1.tar
+	run --separate-stderr -5 sgpu-manifest merge -m parts.json r0.tar r1.tar
+	[ "$(grep -c ' OK ' <<<"$output")" -eq 2 ]
+	[ "$(grep -c ' E[A-Z]* ' <<<"$output")" -eq 2 ]
+	assert_contains "$stderr" "2 of 4 outputs failed"
+	run --separate-stderr -5 sgpu-manifest merge --json r1.tar
+	assert_contains "$output" '"failed": 2'
+}
