@@ -150,7 +150,7 @@ static json_t *timings(const struct sgpu_run *run)
 		}
 	}
 	if (object && json_object_set_new(object, "total",
-					  json_integer((json_int_t)(sgpu_now_ns() - run->begin_ns))) < 0) {
+					  json_integer((json_int_t)(sgpu_now_ns() - atomic_load(&run->begin_ns)))) < 0) {
 		json_decref(object);
 		return NULL;
 	}

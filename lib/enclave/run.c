@@ -45,7 +45,7 @@ int sgpu_run_create(struct sgpu_device *device, const struct sgpu_run_options *o
 	pthread_cond_init(&r->slot_free, NULL);
 	r->device = device;
 	r->options = *options;
-	r->begin_ns = sgpu_now_ns();
+	atomic_store(&r->begin_ns, sgpu_now_ns());
 	*run = r;
 	return SGPU_OK;
 }
@@ -146,7 +146,7 @@ void sgpu_run_cancel(struct sgpu_run *run)
 
 void sgpu_run_get_progress(const struct sgpu_run *run, struct sgpu_run_progress *progress)
 {
-	uint64_t end = atomic_load(&run->end_ns);
+	uint64_t begin = atomic_load(&run->begin_ns), end = atomic_load(&run->end_ns);
 
 	*progress = (struct sgpu_run_progress){
 		.operations_done = atomic_load(&run->done),
@@ -154,7 +154,7 @@ void sgpu_run_get_progress(const struct sgpu_run *run, struct sgpu_run_progress 
 		.operations = atomic_load(&run->operation_count),
 		.bytes_in = atomic_load(&run->bytes_in),
 		.bytes_out = atomic_load(&run->bytes_out),
-		.elapsed_ns = (end ? end : sgpu_now_ns()) - run->begin_ns,
+		.elapsed_ns = (end ? end : sgpu_now_ns()) - begin,
 	};
 }
 
@@ -312,7 +312,7 @@ int sgpu_run_batch(struct sgpu_run *run, int in_fd, const char *in_name, int out
 		return sgpu_fail(error, SGPU_EUSAGE, "a run takes one batch");
 	}
 	run->used = true;
-	run->begin_ns = sgpu_now_ns();
+	atomic_store(&run->begin_ns, sgpu_now_ns());
 	rc = sgpu_watch_start(&watch, run, in_fd, &fd, error);
 	if (rc != SGPU_OK) {
 		return rc;

@@ -108,7 +108,7 @@ struct sgpu_run_buffer {
 struct sgpu_run {
 	struct sgpu_device *device;
 	struct sgpu_run_options options;
-	uint64_t begin_ns;
+	atomic_uint_fast64_t begin_ns;
 	atomic_uint_fast64_t end_ns;  /* 0 while it runs */
 	bool used;
 
