@@ -50,22 +50,22 @@ static void write_string(FILE *out, const char *text, size_t size)
 {
 	static const char shorts[] = "btn\0fr"; /* 8 to 13; 11 has none */
 
-	putc('"', out);
+	putc_unlocked('"', out);
 	for (size_t i = 0; i < size; i++) {
 		unsigned char c = (unsigned char)text[i];
 		if (c == '"' || c == '\\') {
-			putc('\\', out);
-			putc(c, out);
+			putc_unlocked('\\', out);
+			putc_unlocked(c, out);
 		} else if (c >= 8 && c <= 13 && c != 11) {
-			putc('\\', out);
-			putc(shorts[c - 8], out);
+			putc_unlocked('\\', out);
+			putc_unlocked(shorts[c - 8], out);
 		} else if (c < 0x20) {
 			fprintf(out, "\\u%04x", c);
 		} else {
-			putc(c, out);
+			putc_unlocked(c, out);
 		}
 	}
-	putc('"', out);
+	putc_unlocked('"', out);
 }
 
 /* ECMAScript's Number::toString: the fewest digits that give the same double back. */
@@ -78,11 +78,11 @@ static int write_real(FILE *out, double value)
 		return SGPU_EINVALID;
 	}
 	if (value == 0) {
-		putc('0', out);
+		putc_unlocked('0', out);
 		return 0;
 	}
 	if (value < 0) {
-		putc('-', out);
+		putc_unlocked('-', out);
 		value = -value;
 	}
 	for (precision = 0; precision < 17; precision++) {
@@ -107,9 +107,9 @@ static int write_real(FILE *out, double value)
 	} else {
 		for (int i = 0; i < count || i <= exponent; i++) {
 			if (i == exponent + 1) {
-				putc('.', out);
+				putc_unlocked('.', out);
 			}
-			putc(i < count ? digits[i] : '0', out);
+			putc_unlocked(i < count ? digits[i] : '0', out);
 		}
 	}
 	return 0;
@@ -132,16 +132,16 @@ static int write_object(FILE *out, const json_t *value)
 		keys[used++] = key;
 	}
 	qsort(keys, count, sizeof(*keys), compare_keys);
-	putc('{', out);
+	putc_unlocked('{', out);
 	for (size_t i = 0; i < count && !code; i++) {
 		if (i) {
-			putc(',', out);
+			putc_unlocked(',', out);
 		}
 		write_string(out, keys[i], strlen(keys[i]));
-		putc(':', out);
+		putc_unlocked(':', out);
 		code = write_value(out, json_object_get(value, keys[i]));
 	}
-	putc('}', out);
+	putc_unlocked('}', out);
 	free(keys);
 	return code;
 }
@@ -152,17 +152,17 @@ static int write_array(FILE *out, const json_t *value)
 	json_t *item;
 	int code = 0;
 
-	putc('[', out);
+	putc_unlocked('[', out);
 	json_array_foreach(value, i, item) {
 		if (i) {
-			putc(',', out);
+			putc_unlocked(',', out);
 		}
 		code = write_value(out, item);
 		if (code) {
 			break;
 		}
 	}
-	putc(']', out);
+	putc_unlocked(']', out);
 	return code;
 }
 
@@ -193,13 +193,13 @@ static int write_value(FILE *out, const json_t *value)
 	case JSON_REAL:
 		return write_real(out, json_real_value(value));
 	case JSON_TRUE:
-		fputs("true", out);
+		fputs_unlocked("true", out);
 		return 0;
 	case JSON_FALSE:
-		fputs("false", out);
+		fputs_unlocked("false", out);
 		return 0;
 	default:
-		fputs("null", out);
+		fputs_unlocked("null", out);
 		return 0;
 	}
 }
