@@ -82,7 +82,9 @@ done
 unshare --mount --pid --fork --kill-child sh -eu -c '
 	folder=$1
 	shift
+	mount --bind "$folder" "$folder"
 	mount -t proc proc "$folder/proc"
+	mount -t sysfs -o ro sysfs "$folder/sys"
 	mount -t tmpfs -o mode=1777 tmpfs "$folder/dev/shm"
 	mkdir -p "$folder/dev/pts"
 	mount -t devpts devpts "$folder/dev/pts"
