@@ -4,6 +4,7 @@
  * own, so that neither waits for the other.
  */
 #include <string.h>
+#include <sys/stat.h>
 
 #include <sgpu/io.h>
 
@@ -80,6 +81,23 @@ static int read_file(struct sgpu_load_source *source, void *data, size_t size, s
 	return rc;
 }
 
+/* Compared by descriptor: a link or another name of a private file is that file. */
+static int check_private(const struct sgpu_run *run, const struct sgpu_source *file, struct sgpu_error *error)
+{
+	struct stat mine, asked;
+
+	if (fstat(file->fd, &asked) != 0) {
+		return sgpu_fail_errno(error, "cannot inspect '%s'", file->name);
+	}
+	for (int i = 0; i < run->options.private_file_count; i++) {
+		if (stat(run->options.private_files[i], &mine) == 0 && mine.st_dev == asked.st_dev &&
+		    mine.st_ino == asked.st_ino) {
+			return sgpu_fail(error, SGPU_EPOLICY, "'%s' is private to the runner", file->name);
+		}
+	}
+	return SGPU_OK;
+}
+
 static void fetch_one(struct sgpu_run *run, int in_batch)
 {
 	struct sgpu_source file = { .fd = -1 };
@@ -92,8 +110,12 @@ static void fetch_one(struct sgpu_run *run, int in_batch)
 		rc = sgpu_leases_source(run->leases, &run->batch->segments[in_batch].location,
 					sgpu_batch_payload_size(run->batch, in_batch), false, &file, &error);
 	}
+	if (rc == SGPU_OK && run->batch->segments[in_batch].location.kind == SGPU_LOCATION_FILE) {
+		rc = check_private(run, &file, &error);
+	}
 	if (rc != SGPU_OK) {
 		sgpu_load_miss(run, segment, rc, error.text);
+		sgpu_source_close(&file);
 		return;
 	}
 	if (sgpu_load_segment(&run->loaders[1], segment, &source, NULL) != SGPU_OK) {

@@ -418,3 +418,42 @@ one_is_done() {
 	wait "$RUNNER" || true
 	exec 7>&-
 }
+
+# file_job FILE: packs a job whose LOW payload is FILE, as it is.
+file_job() {
+	cat >file.json <<-END
+	{ "version": 1, "manifest_id": "file", "segments": [
+	  { "segment_id": "a", "data_location_client": "$1", "sensitivity_level": "LOW", "direction": "INPUT",
+	    "data_type_info": { "dtype": "u8", "shape": [$(stat -c %s "$1")] } },
+	  { "segment_id": "b", "sensitivity_level": "LOW", "direction": "OUTPUT" } ],
+	  "operations": [
+	  { "gpu_operation_id": "C", "kernel": "copy", "arguments": { "input": "a", "output": "b" } } ] }
+	END
+	sgpu-manifest pack file.json
+}
+
+@test "the file of the runner's key is no payload, whatever its name and however the key came" {
+	ln runner.jwk other
+	file_job runner.jwk >packed-key
+	file_job other >packed-other
+	file_job scan.f32 >packed-scan
+	run --separate-stderr -5 sgpu-run -k runner.jwk -o response packed-key
+	[[ $stderr == *"private to the runner"* ]]
+	run --separate-stderr -5 sgpu-run -k runner.jwk -o response packed-other
+	run --separate-stderr -5 sgpu-run -k fd:7 -o response packed-other 7<runner.jwk
+	run --separate-stderr -5 sgpu-run -k - -o response packed-other <runner.jwk
+	run -0 sgpu-run -k runner.jwk -o response packed-scan
+}
+
+@test "with --no-files a payload in a file is refused, and the same one inside is not" {
+	file_job scan.f32 >packed-scan
+	sgpu-seal seal -k owner.jwk -r runner.pub.jwk --by-reference packed-scan >sealed-reference
+	sgpu-seal seal -k owner.jwk -r runner.pub.jwk packed-scan >sealed-inline
+	for batch in packed-scan sealed-reference; do
+		run --separate-stderr -4 sgpu-run -k runner.jwk --no-files -o new "$batch"
+		[[ $stderr == *"segment 'a' is in a file"* ]]
+		assert_no_file new
+		run -0 sgpu-run -k runner.jwk -o old "$batch"
+	done
+	run -0 sgpu-run -k runner.jwk --no-files -o new sealed-inline
+}

@@ -4,7 +4,6 @@
  */
 #include <signal.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
@@ -15,8 +14,8 @@
 #include "report.h"
 #include "verbs.h"
 
-enum { OPT_DEVICE = CLI_LONG, OPT_TIMEOUT, OPT_TRACE, OPT_STATS, OPT_DRY_RUN };
-enum { KEYS_MAX = 64 };
+enum { OPT_DEVICE = CLI_LONG, OPT_TIMEOUT, OPT_TRACE, OPT_STATS, OPT_DRY_RUN, OPT_NO_FILES };
+enum { KEYS_MAX = 64, DESCRIPTOR_PATH_MAX = 32 };
 
 const struct cli_option submit_options[] = {
 	CLI_COMMON,
@@ -26,6 +25,7 @@ const struct cli_option submit_options[] = {
 	{ "timeout", OPT_TIMEOUT, "DURATION", "fail what is not done by then: 90, 500ms, 5m" },
 	{ "trace", OPT_TRACE, "FILE", "write a trace that Perfetto and Chrome open" },
 	{ "stats", OPT_STATS, NULL, "times and bytes by stage, on standard error" },
+	{ "no-files", OPT_NO_FILES, NULL, "refuse payloads in files: for a runner that serves others" },
 	{ "dry-run", OPT_DRY_RUN, NULL, "show the plan and run nothing; needs no key" },
 	{ "output", 'o', "FILE", "write the response there, not to standard output" },
 	{ NULL, 0, NULL, NULL },
@@ -33,12 +33,15 @@ const struct cli_option submit_options[] = {
 
 struct request {
 	const char *key_paths[KEYS_MAX];
+	const char *key_files[KEYS_MAX];        /* the same as paths, descriptors too */
+	char descriptors[KEYS_MAX][DESCRIPTOR_PATH_MAX];
 	int key_count;
 	struct sgpu_key keys[KEYS_MAX];
 	const char *device, *trace, *output, *batch;
+	struct sgpu_output response, spans; /* what `output` and `trace` name */
 	struct sgpu_device_config config;
 	uint64_t timeout_ns;
-	bool stats, dry_run;
+	bool stats, dry_run, no_files;
 };
 
 static struct sgpu_run *volatile running;
@@ -80,6 +83,9 @@ static int take_option(struct request *r, int key, const char *value)
 	case OPT_STATS:
 		r->stats = true;
 		return 0;
+	case OPT_NO_FILES:
+		r->no_files = true;
+		return 0;
 	case OPT_DRY_RUN:
 		r->dry_run = true;
 		return 0;
@@ -114,23 +120,12 @@ static int check_request(const struct request *r)
 	return 0;
 }
 
-/* Whether writing to `path` would overwrite what is read. */
-static bool is_input(int in_fd, const char *path)
-{
-	struct stat in, out;
-
-	if (is_standard(path)) {
-		return sgpu_same_file(in_fd, STDOUT_FILENO);
-	}
-	return fstat(in_fd, &in) == 0 && stat(path, &out) == 0 && S_ISREG(in.st_mode) && in.st_dev == out.st_dev &&
-	       in.st_ino == out.st_ino;
-}
-
 static int load_keys(struct request *r, struct sgpu_error *error)
 {
 	int rc = SGPU_OK;
 
 	for (int i = 0; rc == SGPU_OK && i < r->key_count; i++) {
+		note_key_file(r, i);
 		rc = sgpu_key_load(r->key_paths[i], &r->keys[i], error);
 	}
 	return rc;
@@ -150,7 +145,9 @@ static void describe(struct sgpu_device *device)
 static int run_batch(const struct request *r, struct sgpu_device *device, int in_fd, const char *in_name,
 		     struct sgpu_output *output, struct sgpu_error *error)
 {
-	struct sgpu_run_options options = { .keys = r->keys, .key_count = r->key_count, .spans = r->trace != NULL };
+	struct sgpu_run_options options = { .keys = r->keys, .key_count = r->key_count, .spans = r->trace != NULL,
+					    .no_files = r->no_files, .private_files = r->key_files,
+					    .private_file_count = r->key_count };
 	struct sgpu_run *run = NULL;
 	struct sgpu_error other;
 	int rc;
@@ -241,8 +238,11 @@ static int open_and_run(struct request *r)
 	if (fd < 0) {
 		return is_standard(r->batch) ? 2 : 3;
 	}
-	if (is_input(fd, r->output) || (r->trace && is_input(fd, r->trace))) {
-		status = cli_usage("the output is the input, '%s'", name);
+	for (int i = 0; i < r->key_count; i++) {
+		cli_remember_input(r->key_paths[i]);
+	}
+	if (!cli_output_apart(r->output) || (r->trace && !cli_output_apart(r->trace))) {
+		status = 2;
 	} else if (r->dry_run) {
 		struct sgpu_error error = { 0 };
 
