@@ -8,12 +8,8 @@
 #include "enclave/plan.h"
 #include "enclave/run.h"
 
-/* On the stream's thread. What an earlier operation got wrong is known by then even if the driver has not yet
- * heard of it. */
-static int run_kernel(struct sgpu_launch *launch, void *argument)
+static int run_unless_stopped(const struct sgpu_run *run, struct sgpu_run_launch *l, struct sgpu_launch *launch)
 {
-	struct sgpu_run_launch *l = argument;
-	struct sgpu_run *run = l->run;
 	const struct sgpu_operation *op = &run->manifest->operations[l->operation];
 	int rc = atomic_load(&run->stop);
 
@@ -25,7 +21,17 @@ static int run_kernel(struct sgpu_launch *launch, void *argument)
 			return sgpu_fail(launch->error, SGPU_EDEPENDENCY, "an operation before it failed");
 		}
 	}
-	rc = l->call.op->cpu(&l->call, launch->pool, launch->error);
+	return l->call.op->cpu(&l->call, launch->pool, launch->error);
+}
+
+/* On the stream's thread. What an earlier operation got wrong is known by then even if the driver has not yet
+ * heard of it; one that was not run for that reason has written nothing either, so it counts as failed, too. */
+static int run_kernel(struct sgpu_launch *launch, void *argument)
+{
+	struct sgpu_run_launch *l = argument;
+	struct sgpu_run *run = l->run;
+	int rc = run_unless_stopped(run, l, launch);
+
 	if (rc != SGPU_OK) {
 		atomic_store(&run->operations[l->operation].bad, true);
 	}
