@@ -45,6 +45,21 @@ static bool moved(struct sgpu_watch *watch, ssize_t got)
 	return false;
 }
 
+/* Milliseconds until the deadline, rounded up; -1 when there is none or it was seen. */
+static int time_left(struct sgpu_watch *watch)
+{
+	uint64_t deadline = watch->run->options.deadline_ns, now = sgpu_now_ns();
+
+	if (deadline == 0 || atomic_load(&watch->run->stop)) {
+		return -1;
+	}
+	if (now >= deadline) {
+		return 0;
+	}
+	deadline = (deadline - now) / 1000000 + 1;
+	return deadline > 3600000 ? 3600000 : (int)deadline;
+}
+
 /* Copies what is there; the pipe's end does not block, so a full one is waited for in the next round. */
 static void copy_some(struct sgpu_watch *watch)
 {
@@ -68,6 +83,8 @@ static void copy_some(struct sgpu_watch *watch)
 			   atomic_load(&watch->run->cancel)) {
 			close_relay(watch);
 			return;
+		} else if (time_left(watch) == 0) {
+			return; /* the next round says so, and closes the relay */
 		} else if (poll(room, 2, 100) < 0 && errno != EINTR) {
 			close_relay(watch);
 			return;
@@ -89,21 +106,6 @@ static void relay_some(struct sgpu_watch *watch)
 		return;
 	}
 	moved(watch, got);
-}
-
-/* Milliseconds until the deadline, rounded up; -1 when there is none or it was seen. */
-static int time_left(struct sgpu_watch *watch)
-{
-	uint64_t deadline = watch->run->options.deadline_ns, now = sgpu_now_ns();
-
-	if (deadline == 0 || atomic_load(&watch->run->stop)) {
-		return -1;
-	}
-	if (now >= deadline) {
-		return 0;
-	}
-	deadline = (deadline - now) / 1000000 + 1;
-	return deadline > 3600000 ? 3600000 : (int)deadline;
 }
 
 /* Waits for one thing after the other: first for data, then, with `full`, for room. */
