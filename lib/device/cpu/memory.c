@@ -66,14 +66,16 @@ static uint64_t round_up(uint64_t size, uint64_t multiple)
 	return (size + multiple - 1) / multiple * multiple;
 }
 
-/* Clears what was ever touched: pages that are not there hold nothing, and clearing them would make them. */
+/* Clears what was ever touched. Small blocks are kept and given out again, so they are cleared whole: a page may be
+ * swapped out. Of large ones, which go back to the kernel, only the pages that are there: to clear others would make
+ * them. */
 static void clear(const struct sgpu_cpu_block *block)
 {
 	uint64_t address = block->address, size = round_up(block->size, SGPU_CPU_PAGE), done, length, page;
 	unsigned char present[256];
 
 	UNPOISON(pointer(address), block->extent);
-	if (size <= 16 * SGPU_CPU_PAGE) {
+	if (block->extent <= SMALL_MAX) {
 		sgpu_wipe(pointer(address), size);
 		return;
 	}
