@@ -151,7 +151,7 @@ static int find(const char *id, bool writable, struct sgpu_region *region, int *
 {
 	char **folders = NULL;
 	bool found = false;
-	int code, i;
+	int code, opened, i;
 
 	*folder = -1;
 	memset(region, 0, sizeof(*region));
@@ -169,8 +169,11 @@ static int find(const char *id, bool writable, struct sgpu_region *region, int *
 			*folder = -1;
 		}
 		/* A huge-page folder that is not there or not ours has none of our regions. */
-		if (sgpu_stage_open_folder(folders[i], false, folder, NULL) == SGPU_OK) {
+		opened = sgpu_stage_open_folder(folders[i], false, folder, i == 0 ? error : NULL);
+		if (opened == SGPU_OK) {
 			code = sgpu_region_open_in(*folder, id, writable, false, region, &found, error);
+		} else if (i == 0) {
+			code = opened;
 		}
 	}
 	sgpu_stage_folders_free(&folders);
