@@ -2,6 +2,7 @@
  *
  * One entry of "operations".
  */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -89,6 +90,17 @@ static const char *read_kernel(struct sgpu_reader *reader, const char *where, co
 	return kernel;
 }
 
+/* Whether a number is a whole one of 2^53 or more in canonical form, which has an exponent from 1e21 on only: a reader
+ * of that form would refuse it. */
+static bool is_too_large(const json_t *number)
+{
+	double real = fabs(json_real_value(number));
+	json_int_t integer = json_integer_value(number);
+
+	return integer >= (json_int_t)SGPU_JSON_INTEGER_MAX || integer <= -(json_int_t)SGPU_JSON_INTEGER_MAX ||
+	       (real >= (double)SGPU_JSON_INTEGER_MAX && real < 1e21);
+}
+
 /* What they mean is for the table of operations to say, but no number may be one that JSON cannot carry. */
 static void read_params(struct sgpu_reader *reader, const char *where, json_t *value,
 			struct sgpu_operation *operation)
@@ -105,11 +117,11 @@ static void read_params(struct sgpu_reader *reader, const char *where, json_t *v
 	operation->params = value;
 	sgpu_reader_place(where, "params", place);
 	json_object_foreach(value, name, item) {
-		json_int_t number = json_integer_value(item);
-
-		if (number >= (json_int_t)SGPU_JSON_INTEGER_MAX || number <= -(json_int_t)SGPU_JSON_INTEGER_MAX) {
-			sgpu_reader_fault(reader, place, name, NULL, "%s is not below 2^53",
-					  sgpu_reader_value(item, text));
+		if (is_too_large(item)) {
+			sgpu_reader_fault(reader, place, name,
+					  json_is_real(item) ? "in canonical form it is a whole number, and so must be" :
+							       NULL,
+					  "%s is not below 2^53", sgpu_reader_value(item, text));
 		}
 	}
 }

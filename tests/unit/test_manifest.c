@@ -353,6 +353,14 @@ UNIT_TEST(operation_fields_are_checked)
 	       "an array is not an object");
 	EXPECT(MANIFEST(IN("a", "") "," OUT("b", ""), OP("X", A_TO_B, ",\"params\":{\"x\":9007199254740992}")),
 	       "/operations/0/params/x", "is not below 2^53");
+	/* RFC 8785 writes these without an exponent, so that a reader would find an integer that is too large. */
+	EXPECT(MANIFEST(IN("a", "") "," OUT("b", ""), OP("X", A_TO_B, ",\"params\":{\"x\":1e20}")),
+	       "/operations/0/params/x", "1e+20 is not below 2^53");
+	EXPECT(MANIFEST(IN("a", "") "," OUT("b", ""), OP("X", A_TO_B, ",\"params\":{\"x\":-9007199254740992.0}")),
+	       "/operations/0/params/x", "is not below 2^53");
+	parse(&p, MANIFEST(IN("a", "") "," OUT("b", ""), OP("X", A_TO_B, ",\"params\":{\"x\":1e21}")), 0);
+	CHECK(p.manifest && p.faults.count == 0);
+	done(&p);
 	EXPECT(MANIFEST(IN("a", "") "," OUT("b", ""), "{\"gpu_operation_id\":\"X\",\"arguments\":{" A_TO_B "}}"),
 	       "/operations/0", "missing field 'kernel'");
 	EXPECT(MANIFEST(IN("a", "") "," OUT("b", ""), OP("X", A_TO_B, "") "," OP("Y", "\"input\":\"a\"", "")),
