@@ -114,6 +114,38 @@ waits_in_poll() {
 	assert_no_file response
 }
 
+@test "no output takes the place of a key" {
+	cp runner.jwk before
+	run --separate-stderr -2 sgpu-run -k runner.jwk -o runner.jwk batch.tar
+	run --separate-stderr -2 sgpu-run -k fd:7 -o runner.jwk batch.tar 7<runner.jwk
+	run --separate-stderr -2 sgpu-run -k runner.jwk -o response --trace ./runner.jwk batch.tar
+	assert_same runner.jwk before
+	assert_no_file response
+}
+
+@test "response and trace both appear, or neither" {
+	run --separate-stderr -3 sgpu-run -k runner.jwk -o response --trace absent/trace batch.tar
+	assert_no_file response
+	run --separate-stderr -3 sgpu-run -k runner.jwk -o response --trace /dev/full batch.tar
+	assert_no_file response
+	run --separate-stderr -3 sgpu-run -k runner.jwk -o absent/response --trace trace batch.tar
+	assert_no_file trace
+	run --separate-stderr -2 sgpu-run -k runner.jwk -o response --trace ./response batch.tar
+	assert_no_file response
+}
+
+@test "an unknown implementation of AES-GCM is refused before anything runs" {
+	SGPU_AEAD=toaster run --separate-stderr -3 sgpu-run -k runner.jwk -o response batch.tar
+	assert_contains "$stderr" "toaster"
+	assert_no_file response
+}
+
+@test "a limit on the size of files is an error and no death by a signal" {
+	run --separate-stderr -3 bash -c 'ulimit -f 8; sgpu-run -k runner.jwk -o response batch.tar'
+	assert_contains "$stderr" "File too large"
+	assert_no_file response
+}
+
 @test "wrong usage is told from everything else" {
 	run --separate-stderr -2 sgpu-run --device toaster -k runner.jwk -o response batch.tar
 	run --separate-stderr -2 sgpu-run -j 0 -o response batch.tar

@@ -335,6 +335,12 @@ bytes() {
 	assert_no_file out
 }
 
+@test "a file has one key" {
+	echo text >plain
+	run --separate-stderr -2 sgpu-seal seal-file -k key.jwk -k key.jwk plain sealed
+	assert_no_file sealed
+}
+
 @test "an existing output is replaced on success only, and keeps its mode" {
 	echo old >out
 	chmod 0640 out

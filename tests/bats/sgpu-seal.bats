@@ -189,6 +189,31 @@ segments/scan" ]
 	assert_same before scan.f32
 }
 
+@test "no output takes the place of a key" {
+	run_job
+	mkdir keys
+	cp -- *.jwk keys
+	for command in "seal -k owner.jwk -o owner.jwk packed" "seal -k owner.jwk -o ./owner.jwk packed" \
+		"seal -k owner.jwk -r runner.pub.jwk -o runner.pub.jwk packed" \
+		"open -k owner.jwk --only result -o owner.jwk response" \
+		"rewrap -k owner.jwk -r runner.pub.jwk -o owner.jwk sealed" \
+		"seal-file -k owner.jwk -o owner.jwk scan.f32" "seal-file -k owner.jwk scan.f32 owner.jwk" \
+		"pubkey -k runner.jwk -o runner.jwk"; do
+		# shellcheck disable=SC2086 # words on purpose
+		run --separate-stderr -2 sgpu-seal $command
+		assert_contains "$stderr" "both input and output"
+	done
+	run --separate-stderr -2 sgpu-seal seal -k fd:7 -o owner.jwk packed 7<owner.jwk
+	ln owner.jwk other.jwk
+	run --separate-stderr -2 sgpu-seal seal -k owner.jwk -o other.jwk packed
+	cp sealed sealed.copy
+	run --separate-stderr -2 sgpu-seal open -k owner.jwk --batch sealed --only result -o sealed response
+	assert_same sealed sealed.copy
+	for key in owner runner runner.pub; do
+		assert_same $key.jwk keys/$key.jwk
+	done
+}
+
 @test "a staged batch can be inspected and rewrapped, and still runs" {
 	sgpu-seal seal -k owner.jwk -r runner.pub.jwk packed | sgpu-stage load >staged
 	run -0 sgpu-seal inspect -k owner.jwk staged

@@ -445,6 +445,15 @@ END
 	no_regions
 }
 
+@test "the output takes the place of no payload" {
+	sealed_batch
+	sgpu-manifest pack -o packed.sgpu job.json
+	cp bias.f32 before
+	run --separate-stderr -2 sgpu-stage load -o ./bias.f32 packed.sgpu
+	assert_same bias.f32 before
+	no_regions
+}
+
 @test "options that make no sense are usage errors" {
 	sealed_batch
 	for option in "--lifetime=0" "--lifetime=-1s" "--lifetime=x" "--lifetime=11000d" "--node=-1" "--node=x" \

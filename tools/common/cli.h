@@ -78,6 +78,15 @@ bool cli_binary_output(int fd);
  * *name is what messages call it. */
 int cli_input(const char *path, const char **name);
 
+/* ---- no output may take the place of what is read ----
+ * Remembers a file that the verb reads (cli_input does so by itself): a path, "-" or NULL for standard input, or a
+ * key's "fd:N". What is no regular file needs no remembering. */
+void cli_remember_input(const char *path);
+/* Whether `path`, an output ("-" or NULL: standard output), is a remembered input; the second prints that, too, and
+ * returns false. */
+bool cli_is_input(const char *path);
+bool cli_output_apart(const char *path);
+
 /* ---- signals: SIGINT and SIGTERM ----
  * The handler calls `stop` (async-signal-safe, may be NULL) and sgpu_io_interrupt(); a second one kills. */
 void cli_signals(void (*stop)(void));

@@ -4,11 +4,14 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <sgpu/base.h>
 #include <sgpu/io.h>
 
 #include "cli.h"
@@ -22,17 +25,82 @@ bool cli_binary_output(int fd)
 	return true;
 }
 
+static bool is_standard(const char *path)
+{
+	return !path || !strcmp(path, "-");
+}
+
+/* Files are told by what they are, not by their names. */
+static struct {
+	dev_t device;
+	ino_t inode;
+} *inputs;
+static size_t input_count;
+
+static void remember(const struct stat *status)
+{
+	if (!S_ISREG(status->st_mode)) {
+		return;
+	}
+	void *grown = realloc(inputs, (input_count + 1) * sizeof(*inputs));
+	if (grown) {
+		inputs = grown;
+		inputs[input_count].device = status->st_dev;
+		inputs[input_count++].inode = status->st_ino;
+	}
+}
+
+void cli_remember_input(const char *path)
+{
+	struct sgpu_error ignored;
+	struct stat status;
+	uint64_t fd = STDIN_FILENO;
+	bool descriptor = is_standard(path);
+
+	if (path && !strncmp(path, "fd:", 3)) {
+		descriptor = !sgpu_parse_u64(path + 3, "descriptor", 0, INT_MAX, &fd, &ignored);
+	}
+	if ((descriptor ? fstat((int)fd, &status) : stat(path, &status)) == 0) {
+		remember(&status);
+	}
+}
+
+bool cli_is_input(const char *path)
+{
+	struct stat status;
+
+	if (is_standard(path) ? fstat(STDOUT_FILENO, &status) : stat(path, &status)) {
+		return false;
+	}
+	for (size_t i = 0; i < input_count; i++) {
+		if (inputs[i].device == status.st_dev && inputs[i].inode == status.st_ino) {
+			return true;
+		}
+	}
+	return false;
+}
+
+bool cli_output_apart(const char *path)
+{
+	if (cli_is_input(path)) {
+		cli_usage("'%s' is both input and output", is_standard(path) ? "standard output" : path);
+		return false;
+	}
+	return true;
+}
+
 int cli_input(const char *path, const char **name)
 {
 	struct stat status;
 	int fd;
 
-	if (!path || !strcmp(path, "-")) {
+	if (is_standard(path)) {
 		*name = "standard input";
 		if (isatty(STDIN_FILENO)) {
 			cli_usage("refusing to read binary data from a terminal; name a file or redirect");
 			return -1;
 		}
+		cli_remember_input(NULL);
 		return STDIN_FILENO;
 	}
 	*name = path;
@@ -41,10 +109,13 @@ int cli_input(const char *path, const char **name)
 		cli_fail(SGPU_ESYSTEM, "cannot open '%s': %s", path, strerror(errno));
 		return -1;
 	}
-	if (fstat(fd, &status) == 0 && S_ISDIR(status.st_mode)) {
-		cli_fail(SGPU_ESYSTEM, "cannot read '%s': it is a folder", path);
-		close(fd);
-		return -1;
+	if (fstat(fd, &status) == 0) {
+		if (S_ISDIR(status.st_mode)) {
+			cli_fail(SGPU_ESYSTEM, "cannot read '%s': it is a folder", path);
+			close(fd);
+			return -1;
+		}
+		remember(&status);
 	}
 	return fd;
 }

@@ -6,9 +6,10 @@
 #define SGPU_RUN_REPORT_H
 
 #include <sgpu/enclave.h>
+#include <sgpu/io.h>
 
-/* trace.c: Chrome trace format, a row a stream. `path` is for sgpu_output_open. */
-SGPU_MUST_CHECK int report_trace(const struct sgpu_run *run, const char *path, struct sgpu_error *error);
+/* trace.c: Chrome trace format, a row a stream. Writes, and leaves the commit to the caller. */
+SGPU_MUST_CHECK int report_trace(const struct sgpu_run *run, const struct sgpu_output *output, struct sgpu_error *error);
 
 /* stats.c: times and bytes by stage, on standard error. */
 void report_stats(const struct sgpu_run *run, struct sgpu_device *device);

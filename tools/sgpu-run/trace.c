@@ -82,9 +82,8 @@ static void print_trace(FILE *out, const struct sgpu_run *run)
 	fprintf(out, "{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":1,\"args\":{\"sort_index\":0}}\n]}\n");
 }
 
-int report_trace(const struct sgpu_run *run, const char *path, struct sgpu_error *error)
+int report_trace(const struct sgpu_run *run, const struct sgpu_output *output, struct sgpu_error *error)
 {
-	struct sgpu_output output = SGPU_OUTPUT_INIT;
 	char *text = NULL;
 	size_t size = 0;
 	FILE *out = open_memstream(&text, &size);
@@ -98,14 +97,7 @@ int report_trace(const struct sgpu_run *run, const char *path, struct sgpu_error
 		free(text);
 		return sgpu_fail_nomem(error);
 	}
-	rc = sgpu_output_open(&output, path, 0666, error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_write(output.fd, path, text, size, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_output_commit(&output, error);
-	}
-	sgpu_output_close(&output);
+	rc = sgpu_write(output->fd, output->path, text, size, error);
 	free(text);
 	return rc;
 }

@@ -3,7 +3,9 @@
  * sgpu-run submit: a batch in, a response out. The response appears only when the run came to its end.
  */
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
@@ -38,10 +40,13 @@ struct request {
 	int key_count;
 	struct sgpu_key keys[KEYS_MAX];
 	const char *device, *trace, *output, *batch;
-	struct sgpu_output response, spans; /* what `output` and `trace` name */
 	struct sgpu_device_config config;
 	uint64_t timeout_ns;
 	bool stats, dry_run, no_files;
+};
+
+struct outputs {
+	struct sgpu_output response, trace;
 };
 
 static struct sgpu_run *volatile running;
@@ -120,6 +125,18 @@ static int check_request(const struct request *r)
 	return 0;
 }
 
+/* Where the key lies, as a path: no payload is fetched from there. */
+static void note_key_file(struct request *r, int i)
+{
+	const char *path = r->key_paths[i], *number = strncmp(path, "fd:", 3) == 0 ? path + 3 : NULL;
+
+	number = strcmp(path, "-") == 0 ? "0" : number;
+	if (number) {
+		snprintf(r->descriptors[i], sizeof(r->descriptors[i]), "/proc/self/fd/%s", number);
+	}
+	r->key_files[i] = number ? r->descriptors[i] : path;
+}
+
 static int load_keys(struct request *r, struct sgpu_error *error)
 {
 	int rc = SGPU_OK;
@@ -141,9 +158,24 @@ static void describe(struct sgpu_device *device)
 	}
 }
 
+/* Both appear, or none: the trace is written before the response is shown. */
+static int show_outputs(const struct request *r, const struct sgpu_run *run, struct outputs *outputs,
+			struct sgpu_error *error)
+{
+	int rc = r->trace ? report_trace(run, &outputs->trace, error) : SGPU_OK;
+
+	if (rc == SGPU_OK) {
+		rc = sgpu_output_commit(&outputs->response, error);
+	}
+	if (rc == SGPU_OK && r->trace) {
+		rc = sgpu_output_commit(&outputs->trace, error);
+	}
+	return rc;
+}
+
 /* The run itself, and what is said about it. */
 static int run_batch(const struct request *r, struct sgpu_device *device, int in_fd, const char *in_name,
-		     struct sgpu_output *output, struct sgpu_error *error)
+		     struct outputs *outputs, struct sgpu_error *error)
 {
 	struct sgpu_run_options options = { .keys = r->keys, .key_count = r->key_count, .spans = r->trace != NULL,
 					    .no_files = r->no_files, .private_files = r->key_files,
@@ -164,47 +196,82 @@ static int run_batch(const struct request *r, struct sgpu_device *device, int in
 		sgpu_run_cancel(run); /* the signal came before there was anything to stop */
 	}
 	report_progress_begin(run);
-	rc = sgpu_run_batch(run, in_fd, in_name, output->fd, is_standard(r->output) ? "standard output" : r->output,
-			    error);
+	rc = sgpu_run_batch(run, in_fd, in_name, outputs->response.fd,
+			    is_standard(r->output) ? "standard output" : r->output, error);
 	report_progress_end();
 	running = NULL;
-	if ((rc == SGPU_OK || rc == SGPU_ESEGMENTS) && sgpu_output_commit(output, &other) != SGPU_OK) {
+	if ((rc == SGPU_OK || rc == SGPU_ESEGMENTS) && show_outputs(r, run, outputs, &other) != SGPU_OK) {
 		*error = other;
 		rc = other.code;
 	}
 	if (r->stats && (rc == SGPU_OK || rc == SGPU_ESEGMENTS)) {
 		report_stats(run, device);
 	}
-	if (r->trace && (rc == SGPU_OK || rc == SGPU_ESEGMENTS) && report_trace(run, r->trace, &other) != SGPU_OK) {
-		*error = other;
-		rc = other.code;
-	}
 	sgpu_run_free(&run);
+	return rc;
+}
+
+/* Whether two outputs will have one name, however it was spelt. */
+static bool same_place(const struct sgpu_output *a, const struct sgpu_output *b)
+{
+	const char *a_name = strrchr(a->path, '/'), *b_name = strrchr(b->path, '/');
+	struct stat a_folder, b_folder;
+
+	return a->regular && b->regular && fstat(a->folder, &a_folder) == 0 && fstat(b->folder, &b_folder) == 0 &&
+	       a_folder.st_dev == b_folder.st_dev && a_folder.st_ino == b_folder.st_ino &&
+	       strcmp(a_name ? a_name + 1 : a->path, b_name ? b_name + 1 : b->path) == 0;
+}
+
+static int open_outputs(const struct request *r, struct outputs *outputs, struct sgpu_error *error)
+{
+	int rc = sgpu_output_open(&outputs->response, r->output ? r->output : "-", 0666, error);
+
+	if (rc == SGPU_OK && r->trace) {
+		rc = sgpu_output_open(&outputs->trace, r->trace, 0666, error);
+	}
+	if (rc == SGPU_OK && r->trace && same_place(&outputs->response, &outputs->trace)) {
+		rc = sgpu_fail(error, SGPU_EUSAGE, "the trace and the response cannot both go to '%s'", r->output);
+	}
+	return rc;
+}
+
+/* An implementation that is not there would otherwise fail every sealed segment, one after the other. */
+static int check_aead(struct sgpu_error *error)
+{
+	static const uint8_t key[SGPU_KEY_SIZE];
+	struct sgpu_aead *aead = NULL;
+	int rc = sgpu_aead_create(NULL, key, &aead, error);
+
+	sgpu_aead_free(&aead);
 	return rc;
 }
 
 static int submit(struct request *r, int in_fd, const char *in_name)
 {
-	struct sgpu_output output = SGPU_OUTPUT_INIT;
+	struct outputs outputs = { SGPU_OUTPUT_INIT, SGPU_OUTPUT_INIT };
 	struct sgpu_device *device = NULL;
 	struct sgpu_error error = { 0 };
 	int rc = load_keys(r, &error), status;
 
 	if (rc == SGPU_OK) {
+		rc = check_aead(&error);
+	}
+	if (rc == SGPU_OK) {
 		rc = sgpu_device_open(r->device, &r->config, &device, &error);
 	}
 	if (rc == SGPU_OK) {
 		describe(device);
-		rc = sgpu_output_open(&output, r->output ? r->output : "-", 0666, &error);
+		rc = open_outputs(r, &outputs, &error);
 	}
-	if (rc == SGPU_OK && !cli_binary_output(output.fd)) {
+	if (rc == SGPU_OK && !cli_binary_output(outputs.response.fd)) {
 		status = 2;
 	} else {
-		rc = rc == SGPU_OK ? run_batch(r, device, in_fd, in_name, &output, &error) : rc;
+		rc = rc == SGPU_OK ? run_batch(r, device, in_fd, in_name, &outputs, &error) : rc;
 		status = rc == SGPU_OK ? 0 : rc == SGPU_ECANCELED && sgpu_io_interrupted() ? sgpu_exit_status(rc) :
 			 cli_error(&error);
 	}
-	sgpu_output_close(&output);
+	sgpu_output_close(&outputs.response);
+	sgpu_output_close(&outputs.trace);
 	sgpu_device_close(&device);
 	return status;
 }

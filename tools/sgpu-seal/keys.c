@@ -4,7 +4,6 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
@@ -25,6 +24,7 @@ int seal_keys_load(struct seal_keys *keys, const char *path, struct sgpu_error *
 		}
 	}
 	keys->standard_input = keys->standard_input || !strcmp(path, "-");
+	cli_remember_input(path);
 	const int code = sgpu_key_load(path, &keys->list[keys->count], error);
 	if (!code) {
 		keys->count++;
@@ -47,20 +47,6 @@ bool seal_parse_jobs(const char *text, unsigned *jobs)
 		return false;
 	}
 	*jobs = (unsigned)value;
-	return true;
-}
-
-bool seal_other_than_input(int in, const char *path)
-{
-	struct stat input, output;
-	const bool standard = !strcmp(path, "-");
-	if (fstat(in, &input) || (standard ? fstat(STDOUT_FILENO, &output) : stat(path, &output))) {
-		return true;
-	}
-	if (S_ISREG(input.st_mode) && input.st_dev == output.st_dev && input.st_ino == output.st_ino) {
-		cli_usage("'%s' is both input and output", standard ? "standard output" : path);
-		return false;
-	}
 	return true;
 }
 

@@ -24,8 +24,6 @@ void seal_keys_clear(struct seal_keys *keys);
 bool seal_parse_jobs(const char *text, unsigned *jobs);
 /* As cli_input, and refuses to read both a key and the input from standard input. *status: the exit status. */
 int seal_input(const struct seal_keys *keys, const char *path, const char **name, int *status);
-/* Prints and returns false when `path`, an output, is the input. */
-bool seal_other_than_input(int in, const char *path);
 
 /* ---- payloads ---- */
 /* Counts bytes over all payloads of a run, for the progress line and the report. */

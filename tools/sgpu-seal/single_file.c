@@ -56,6 +56,9 @@ static int parse(int argc, char **argv, struct options *options)
 	while ((key = cli_next(argc, argv, &value, &first))) {
 		switch (key) {
 		case 'k':
+			if (options->key) {
+				return cli_usage("more than one key: a single file has one");
+			}
 			options->key = value;
 			break;
 		case 'o':
@@ -111,6 +114,7 @@ static int load_key(const char *path, struct work *work)
 {
 	struct sgpu_error error = { 0 };
 
+	cli_remember_input(path);
 	if (sgpu_key_load(path, &work->key, &error)) {
 		return cli_error(&error);
 	}
@@ -124,28 +128,13 @@ static int load_key(const char *path, struct work *work)
 	return 0;
 }
 
-/* The temporary output is another file than the one that it will replace, so the paths' files are compared. */
-static bool same_as_input(int in, const char *path)
-{
-	int fd = is_stream_name(path) ? STDOUT_FILENO : open(path, O_PATH | O_CLOEXEC);
-	bool same = fd >= 0 && sgpu_same_file(in, fd);
-
-	if (fd > STDERR_FILENO) {
-		close(fd);
-	}
-	return same;
-}
-
 static int open_output(const struct options *options, struct work *work)
 {
 	const char *path = is_stream_name(options->out) ? "-" : options->out;
 	struct sgpu_error error = { 0 };
 	struct stat existing;
 
-	if (same_as_input(work->in, path)) {
-		return cli_usage("input and output are the same file");
-	}
-	if (!strcmp(path, "-") && !cli_binary_output(STDOUT_FILENO)) {
+	if (!cli_output_apart(path) || (!strcmp(path, "-") && !cli_binary_output(STDOUT_FILENO))) {
 		return 2;
 	}
 	/* What was sealed is nobody else's business; a file that is there keeps the mode that its owner gave it. */

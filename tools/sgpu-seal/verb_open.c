@@ -41,6 +41,7 @@ static int take_option(struct opening *opening, int key, const char *value)
 		return 0;
 	case BATCH:
 		opening->batch_path = value;
+		cli_remember_input(value);
 		return 0;
 	case 'j':
 		return seal_parse_jobs(value, &opening->meter.jobs) ? 0 : 2;
@@ -146,7 +147,7 @@ int verb_open(int argc, char **argv)
 	if (!opening.out_path) {
 		opening.out_path = "-";
 	}
-	if (!opening.folder && (!seal_other_than_input(in, opening.out_path) ||
+	if (!opening.folder && (!cli_output_apart(opening.out_path) ||
 				(!strcmp(opening.out_path, "-") && !cli_binary_output(STDOUT_FILENO)))) {
 		status = 2;
 		goto out;

@@ -2,7 +2,6 @@
  *
  * sgpu-seal pubkey: the half of an X25519 key that may be given away.
  */
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -44,17 +43,6 @@ static int write_public(const struct sgpu_key *key, const char *path, struct sgp
 	return code;
 }
 
-/* The secret key's own file would be lost. */
-static bool same_file(const char *key_path, const char *path)
-{
-	char *a = path ? realpath(key_path, NULL) : NULL, *b = path ? realpath(path, NULL) : NULL;
-	bool same = a && b && !strcmp(a, b);
-
-	free(a);
-	free(b);
-	return same;
-}
-
 int verb_pubkey(int argc, char **argv)
 {
 	const char *key_path = NULL, *path = NULL, *value;
@@ -67,6 +55,9 @@ int verb_pubkey(int argc, char **argv)
 			return 2;
 		}
 		if (option == 'k') {
+			if (key_path) {
+				return cli_usage("more than one key");
+			}
 			key_path = value;
 		} else if (option == 'o') {
 			path = strcmp(value, "-") ? value : NULL;
@@ -82,8 +73,9 @@ int verb_pubkey(int argc, char **argv)
 	if (!strcmp(key_path, "-") && isatty(STDIN_FILENO)) {
 		return cli_usage("no key given");
 	}
-	if (same_file(key_path, path)) {
-		return cli_usage("input and output are the same file");
+	cli_remember_input(key_path);
+	if (!cli_output_apart(path)) {
+		return 2;
 	}
 	int code = sgpu_key_load(key_path, &key, &error);
 	if (!code) {

@@ -308,7 +308,7 @@ int verb_seal(int argc, char **argv)
 		goto out;
 	}
 	status = 0;
-	if (!seal_other_than_input(in, task.out_path) ||
+	if (!cli_output_apart(task.out_path) ||
 	    (!strcmp(task.out_path, "-") && !cli_binary_output(STDOUT_FILENO))) {
 		status = 2;
 		goto out;

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <jansson.h>
@@ -98,12 +97,18 @@ static int options(struct task *task, int argc, char **argv, int *first)
 	return 0;
 }
 
-static bool is_input(int in, const char *path)
+/* The output may not take the place of a file that a payload is in. */
+static int check_payloads(const struct task *task, struct sgpu_error *error)
 {
-	struct stat a, b;
+	const struct sgpu_batch *batch = task->load.batch;
 
-	return strcmp(path, "-") != 0 && fstat(in, &a) == 0 && stat(path, &b) == 0 && S_ISREG(a.st_mode) &&
-	       a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+	for (int i = 0; i < batch->segment_count; i++) {
+		if (batch->segments[i].location.kind == SGPU_LOCATION_FILE) {
+			cli_remember_input(batch->segments[i].location.file);
+		}
+	}
+	return cli_is_input(task->out_path) ?
+		       sgpu_fail(error, SGPU_EUSAGE, "'%s' holds a payload of the batch", task->out_path) : 0;
 }
 
 static int read_head(struct load *load, int in, struct sgpu_error *error)
@@ -218,6 +223,9 @@ static int run(struct task *task, int in, struct sgpu_error *error)
 	int code = read_head(&task->load, in, error);
 
 	if (code == SGPU_OK) {
+		code = check_payloads(task, error);
+	}
+	if (code == SGPU_OK) {
 		code = stage(task, error);
 	}
 	if (code == SGPU_OK) {
@@ -265,9 +273,8 @@ int verb_load(int argc, char **argv)
 	if (in < 0) {
 		return first < argc && strcmp(argv[first], "-") != 0 ? 3 : 2;
 	}
-	if (is_input(in, task.out_path)) {
-		status = cli_usage("'%s' is both input and output", task.out_path);
-	} else if (strcmp(task.out_path, "-") == 0 && !cli_binary_output(STDOUT_FILENO)) {
+	if (!cli_output_apart(task.out_path) ||
+	    (strcmp(task.out_path, "-") == 0 && !cli_binary_output(STDOUT_FILENO))) {
 		status = 2;
 	} else {
 		cli_signals(NULL);
