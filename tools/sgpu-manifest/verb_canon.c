@@ -32,7 +32,7 @@ int verb_canon(int argc, char **argv)
 	}
 	status = document_load(argv[first], options, &document);
 	if (!status) {
-		status = text_write(output, argv[first], document.manifest->canonical,
+		status = text_write(output, document.path, document.manifest->canonical,
 				    document.manifest->canonical_size);
 	}
 	/* The form has no newline; a prompt should still start on its own line. */

@@ -172,7 +172,7 @@ int verb_pack(int argc, char **argv)
 		options &= key == OPTION_ALLOW_OUTSIDE ? ~(unsigned)SGPU_MANIFEST_INSIDE : ~0u;
 		output = key == 'o' ? value : output;
 	}
-	if (!cli_positionals(argc, first, 0, 1) || !output_differs(output, argv[first])) {
+	if (!cli_positionals(argc, first, 0, 1) || !output_differs(output, first < argc ? argv[first] : "-")) {
 		return 2;
 	}
 	cli_signals(NULL);
