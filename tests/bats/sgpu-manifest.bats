@@ -286,7 +286,7 @@ END
 	run --separate-stderr -1 sgpu-manifest hash other.json
 	[ -z "$output" ]
 	run --separate-stderr -2 sgpu-manifest canon -o job.json job.json
-	run --separate-stderr -2 sgpu-manifest canon -o job.json <job.json
+	run --separate-stderr -2 bash -c 'sgpu-manifest canon -o job.json <job.json'
 }
 
 @test "the schema accepts what check accepts and refuses what it can tell" {
@@ -519,7 +519,7 @@ nifti() {
 	small_job
 	cp job.json before.json && cp bias.f32 before.f32
 	run --separate-stderr -2 sgpu-manifest pack -o job.json job.json
-	run --separate-stderr -2 sgpu-manifest pack -o job.json <job.json
+	run --separate-stderr -2 bash -c 'sgpu-manifest pack -o job.json <job.json'
 	run --separate-stderr -2 sgpu-manifest pack -o bias.f32 job.json
 	ln -s scan.f32 link
 	run --separate-stderr -2 sgpu-manifest pack -o link job.json

@@ -117,7 +117,7 @@ waits_in_poll() {
 @test "no output takes the place of a key" {
 	cp runner.jwk before
 	run --separate-stderr -2 sgpu-run -k runner.jwk -o runner.jwk batch.tar
-	run --separate-stderr -2 sgpu-run -k fd:7 -o runner.jwk batch.tar 7<runner.jwk
+	run --separate-stderr -2 bash -c 'sgpu-run -k fd:7 -o runner.jwk batch.tar 7<runner.jwk'
 	run --separate-stderr -2 sgpu-run -k runner.jwk -o response --trace ./runner.jwk batch.tar
 	assert_same runner.jwk before
 	assert_no_file response

@@ -203,7 +203,7 @@ segments/scan" ]
 		run --separate-stderr -2 sgpu-seal $command
 		assert_contains "$stderr" "both input and output"
 	done
-	run --separate-stderr -2 sgpu-seal seal -k fd:7 -o owner.jwk packed 7<owner.jwk
+	run --separate-stderr -2 bash -c 'sgpu-seal seal -k fd:7 -o owner.jwk packed 7<owner.jwk'
 	ln owner.jwk other.jwk
 	run --separate-stderr -2 sgpu-seal seal -k owner.jwk -o other.jwk packed
 	cp sealed sealed.copy
