@@ -43,7 +43,7 @@ struct sgpu_type {
 size_t sgpu_dtype_size(enum sgpu_dtype dtype);       /* bytes of one element; 0 for SGPU_NONE */
 const char *sgpu_dtype_name(enum sgpu_dtype dtype);  /* "f32" */
 enum sgpu_dtype sgpu_dtype_parse(const char *name);  /* SGPU_NONE when unknown */
-/* False when the product does not fit or exceeds 2^53 bytes. */
+/* False when the product is not below 2^53. */
 bool sgpu_type_elements(const struct sgpu_type *type, uint64_t *elements);
 bool sgpu_type_bytes(const struct sgpu_type *type, uint64_t *bytes);
 bool sgpu_type_equal(const struct sgpu_type *a, const struct sgpu_type *b);

@@ -59,7 +59,7 @@ bool sgpu_type_elements(const struct sgpu_type *type, uint64_t *elements)
 			return false;
 		}
 	}
-	if (product > SGPU_JSON_INTEGER_MAX) {
+	if (product >= SGPU_JSON_INTEGER_MAX) {
 		return false;
 	}
 	*elements = empty ? 0 : product;
@@ -71,7 +71,7 @@ bool sgpu_type_bytes(const struct sgpu_type *type, uint64_t *bytes)
 	uint64_t elements, product;
 
 	if (!sgpu_type_elements(type, &elements) || !sgpu_mul_u64(elements, sgpu_dtype_size(type->dtype), &product) ||
-	    product > SGPU_JSON_INTEGER_MAX) {
+	    product >= SGPU_JSON_INTEGER_MAX) {
 		return false;
 	}
 	*bytes = product;

@@ -70,8 +70,8 @@ static bool check_range(struct sgpu_ops_checker *checker, const struct sgpu_op_p
 		return true;
 	}
 	if (param->max > (double)FLT_MAX) {
-		sgpu_ops_fault(checker, "params", param->name, NULL, "is %.15g, must be at least %.15g", value,
-			       param->min);
+		sgpu_ops_fault(checker, "params", param->name, NULL, "is %.15g, must be at %s %.15g", value,
+			       value < param->min ? "least" : "most", value < param->min ? param->min : param->max);
 	} else {
 		sgpu_ops_fault(checker, "params", param->name, NULL, "is %.15g, must be from %.15g to %.15g", value,
 			       param->min, param->max);

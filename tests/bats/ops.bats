@@ -87,6 +87,34 @@ segment() {
 	printf ' }'
 }
 
+@test "a bound names the side on which it was passed" {
+	cat >job.json <<-END
+	{ "version": 1, "manifest_id": "t", "segments": [
+	  { "segment_id": "x", "sensitivity_level": "LOW", "direction": "INPUT",
+	    "data_type_info": { "dtype": "f64", "shape": [3] } },
+	  { "segment_id": "h", "sensitivity_level": "LOW", "direction": "OUTPUT" } ],
+	  "operations": [ { "gpu_operation_id": "H", "kernel": "histogram", "params": { "min": 0, "max": 1e301 },
+	    "arguments": { "input": "x", "output": "h" } } ] }
+	END
+	run --separate-stderr -1 sgpu-manifest check job.json
+	assert_contains "$stderr" "must be at most 1e+300"
+}
+
+@test "an output of 2^53 bytes is too large, one element less is not" {
+	cat >job.json <<-END
+	{ "version": 1, "manifest_id": "t", "segments": [
+	  { "segment_id": "x", "sensitivity_level": "LOW", "direction": "INPUT",
+	    "data_type_info": { "dtype": "u8", "shape": [1125899906842624] } },
+	  { "segment_id": "y", "sensitivity_level": "LOW", "direction": "OUTPUT" } ],
+	  "operations": [ { "gpu_operation_id": "C", "kernel": "cast", "params": { "dtype": "f64" },
+	    "arguments": { "input": "x", "output": "y" } } ] }
+	END
+	run --separate-stderr -1 sgpu-manifest check job.json
+	assert_contains "$stderr" "too large"
+	sed -i 's/1125899906842624/1125899906842623/' job.json
+	run -0 sgpu-manifest check job.json
+}
+
 @test "the example of the page is a valid manifest" {
 	requires mandoc
 	operations=$(mandoc -T ascii "$SGPU_TOP/man/sgpu-ops.7" | sed 's/.\x08//g' |
