@@ -335,6 +335,21 @@ bytes() {
 	assert_no_file out
 }
 
+@test "a key that is redirected to a file that others can read is warned about" {
+	run --separate-stderr -0 bash -c 'umask 022; sgpu-seal keygen >open.jwk'
+	assert_contains "$stderr" "mode 0644"
+	run --separate-stderr -0 bash -c 'umask 077; sgpu-seal keygen >closed.jwk'
+	[ -z "$stderr" ]
+}
+
+@test "inspect says that no key was compared when there was none" {
+	echo text | sgpu-seal seal-file -k key.jwk >sealed
+	run -0 sgpu-seal inspect --json sealed
+	assert_contains "$output" '"key_fits":null'
+	run -0 sgpu-seal inspect --json -k key.jwk sealed
+	assert_contains "$output" '"key_fits":true'
+}
+
 @test "a file has one key" {
 	echo text >plain
 	run --separate-stderr -2 sgpu-seal seal-file -k key.jwk -k key.jwk plain sealed

@@ -287,6 +287,15 @@ segments/scan" ]
 	[ "$(stat -c %a out/a/b)" = 700 ]
 }
 
+@test "an output that cannot be written is called by its own name" {
+	sed "s|\"out.f32\"|\"$(printf 'n%.0s' {1..256})\"|" job.json >long.json
+	sgpu-manifest pack long.json | sgpu-seal seal -k owner.jwk | sgpu-run -k owner.jwk >response
+	run --separate-stderr -3 sgpu-seal open -k owner.jwk -C out response
+	assert_contains "$stderr" "'out/nnn"
+	[[ $stderr != */proc/* ]]
+	assert_no_file out
+}
+
 @test "no output leaves the folder, neither by its path nor through a link" {
 	local path
 	for path in ../out.f32 a/../../out.f32 /tmp/sgpu-never.f32 ..; do

@@ -153,11 +153,18 @@ static int open_last(struct seal_below *below, const char *path, const char *nam
 	}
 	struct sgpu_error fault = { 0 };
 	int code = sgpu_output_open(output, place, mode, &fault);
-	if (code) {
-		code = sgpu_fail(error, code, "output '%s' below '%s': %s", path, below->name, fault.text);
-	}
 	free(place);
-	return code;
+	if (code) {
+		return sgpu_fail(error, code, "output '%s' below '%s': %s", path, below->name, fault.text);
+	}
+	/* For messages: a name that its user knows. It ends in the same name, under which the file will appear. */
+	free(output->path);
+	if (asprintf(&output->path, "%s/%s", below->name, path) < 0) {
+		output->path = NULL;
+		sgpu_output_close(output);
+		return sgpu_fail_nomem(error);
+	}
+	return 0;
 }
 
 int seal_below_output(struct seal_below *below, const char *path, mode_t mode, struct sgpu_output *output,

@@ -211,10 +211,11 @@ static json_t *sealed_json(const struct inspected *inspected)
 	char salt[2 * SGPU_SALT_SIZE + 1], commitment[2 * SGPU_COMMITMENT_SIZE + 1];
 	sgpu_hex_encode(inspected->header, SGPU_SALT_SIZE, salt);
 	sgpu_hex_encode(inspected->header + SGPU_SALT_SIZE, SGPU_COMMITMENT_SIZE, commitment);
-	return json_pack("{s:s, s:I, s:I, s:I, s:s, s:s, s:b}", "kind", "sealed", "sealed_size",
+	/* A key that does not fit ends in an error, so it is true or nobody looked. */
+	return json_pack("{s:s, s:I, s:I, s:I, s:s, s:s, s:o}", "kind", "sealed", "sealed_size",
 			 (json_int_t)inspected->sealed_size, "size", (json_int_t)inspected->size, "chunks",
 			 (json_int_t)(inspected->size / SGPU_CHUNK + 1), "salt", salt, "commitment", commitment,
-			 "key_fits", inspected->key_fits);
+			 "key_fits", inspected->key_fits ? json_true() : json_null());
 }
 
 int inspected_print_json(const struct inspected *inspected, struct sgpu_error *error)

@@ -55,6 +55,17 @@ static int create_file(const char *path, const char *text, size_t size, struct s
 	return code;
 }
 
+/* A redirection was opened by a shell, with its umask. */
+static void warn_of_readers(void)
+{
+	struct stat status;
+
+	if (fstat(STDOUT_FILENO, &status) == 0 && S_ISREG(status.st_mode) && (status.st_mode & (S_IRWXG | S_IRWXO))) {
+		cli_warning("others can read the file that the key goes to (mode %04o), so it will be refused as a key: "
+			    "chmod it to 600, or use -o", (unsigned)status.st_mode & 07777u);
+	}
+}
+
 static int write_key(const struct sgpu_key *key, const char *path, struct sgpu_error *error)
 {
 	char *text = NULL;
@@ -113,6 +124,9 @@ int verb_keygen(int argc, char **argv)
 	int code = sgpu_key_generate(kind, &key, &error);
 	if (!code) {
 		code = write_key(&key, path, &error);
+	}
+	if (!code && !path) {
+		warn_of_readers();
 	}
 	int status = code ? cli_error(&error) : report(&key, path);
 	sgpu_key_clear(&key);
