@@ -296,6 +296,15 @@ segments/scan" ]
 	assert_no_file out
 }
 
+@test "a path that goes up inside the folder is read as the check of manifests reads it" {
+	sed 's|"out.f32"|"a/..//b/./c/../out.f32"|' job.json >up.json
+	sgpu-manifest pack up.json | sgpu-seal seal -k owner.jwk | sgpu-run -k owner.jwk >response
+	run -0 sgpu-seal open -k owner.jwk -C out response
+	assert_same out/b/out.f32 expected.f32
+	[ "$(find out -type f | wc -l)" -eq 2 ]
+	[ ! -e out/a ]
+}
+
 @test "no output leaves the folder, neither by its path nor through a link" {
 	local path
 	for path in ../out.f32 a/../../out.f32 /tmp/sgpu-never.f32 ..; do

@@ -49,16 +49,20 @@ static int leaves(const struct seal_below *below, const char *path, struct sgpu_
 	return sgpu_hint(error, "take it by itself with --only ID and -o FILE");
 }
 
-/* Appends the parts of a path but empty ones and "."; false when one is "..". `clean` holds strlen(path) + 1 bytes. */
+/* Appends the parts of a path but empty ones and ".", and takes one away for "..", as the check of manifests reads them:
+ * by their text alone. False when one leads out. `clean` holds strlen(path) + 1 bytes. */
 static bool join_parts(const char *path, char *clean)
 {
 	size_t used = 0;
 	for (const char *part = path; *part; part += strspn(part, "/")) {
 		const size_t length = strcspn(part, "/");
 		if (length == 2 && !strncmp(part, "..", 2)) {
-			return false;
-		}
-		if (!(length == 1 && *part == '.')) {
+			if (!used) {
+				return false;
+			}
+			while (used && clean[--used] != '/') {
+			}
+		} else if (!(length == 1 && *part == '.')) {
 			if (used) {
 				clean[used++] = '/';
 			}
@@ -75,7 +79,7 @@ static int clean_path(const struct seal_below *below, const char *path, char **c
 {
 	const char *slash = strrchr(path, '/');
 	const char *last = slash ? slash + 1 : path;
-	if (!*last || !strcmp(last, ".")) {
+	if (!*last || !strcmp(last, ".") || !strcmp(last, "..")) {
 		return sgpu_fail(error, SGPU_EINVALID, "the output '%s' is a folder", path);
 	}
 	if (path[0] == '/' || strlen(path) >= PATH_MAX) {
