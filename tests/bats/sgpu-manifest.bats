@@ -381,6 +381,16 @@ nifti() {
 	head -c 120 /dev/zero
 }
 
+@test "init tells a misspelt argument from a file whose name holds =" {
+	head -c 16 /dev/zero >data
+	head -c 16 /dev/zero >a=b
+	run --separate-stderr -2 sgpu-manifest init --op copy -o job.json inptu=data:u8:16
+	assert_contains "$stderr" "'inptu' is not an argument of 'copy'"
+	assert_no_file job.json
+	run --separate-stderr -0 sgpu-manifest init --op copy -o job.json a=b:u8:16
+	run -0 sgpu-manifest pack -o packed job.json
+}
+
 @test "init understands NIfTI-1 and IDX headers" {
 	nifti >x.nii
 	sgpu-manifest init --op scale -o init.json x.nii

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "header.h"
 
@@ -79,6 +80,19 @@ static int parse_type(const char *text, enum sgpu_dtype dtype, struct file_spec 
 	return code;
 }
 
+/* A path may hold '=', but "NAME=" before a file that is not there is the name of an argument, misspelt. */
+static int check_name(const char *path, const struct sgpu_op *op, struct sgpu_error *error)
+{
+	size_t length = strcspn(path, "=/");
+
+	if (!length || path[length] != '=' || access(path, F_OK) == 0) {
+		return SGPU_OK;
+	}
+	sgpu_fail(error, SGPU_EUSAGE, "'%.*s' is not an argument of '%s', and '%s' is no file",
+		  (int)(length < PATH_MAX ? length : PATH_MAX), path, op->name, path);
+	return sgpu_hint(error, "'sgpu-manifest ops %s' shows the arguments", op->name);
+}
+
 int file_spec_parse(const char *text, const struct sgpu_op *op, struct file_spec *spec, struct sgpu_error *error)
 {
 	enum sgpu_dtype dtype = SGPU_NONE;
@@ -104,6 +118,10 @@ int file_spec_parse(const char *text, const struct sgpu_op *op, struct file_spec
 	}
 	if (!*spec->path) {
 		return sgpu_fail(error, SGPU_EUSAGE, "'%s' names no file", text);
+	}
+	code = spec->argument < 0 ? check_name(spec->path, op, error) : SGPU_OK;
+	if (code) {
+		return code;
 	}
 	if (type) {
 		return parse_type(type + 1, dtype, spec, error);
