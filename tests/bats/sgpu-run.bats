@@ -299,17 +299,32 @@ has_taken() {
 	[ -z "$(find . -name '*response*')" ]
 }
 
+# Asks once; the index may not have been read yet.
+knows_its_operations() {
+	kill -USR1 "$RUNNER"
+	sleep 0.05
+	grep -q '"operations":3' message
+}
+
+more_lines_than() {
+	[ "$(grep -c progress message)" -gt "$1" ]
+}
+
 @test "SIGUSR1 prints one line of progress" {
+	local before
 	head -c 20000 batch.tar >endless
 	start_endless endless --json
 	wait_for waits_in_poll "$RUNNER"
+	wait_for knows_its_operations
+	sleep 0.2
+	before=$(grep -c progress message)
 	kill -USR1 "$RUNNER"
-	wait_for grep -q progress message
+	wait_for more_lines_than "$before"
 	kill -TERM "$RUNNER"
 	wait "$RUNNER" || true
 	exec 7>&-
-	[ "$(grep -c progress message)" -eq 1 ]
-	grep -q '"operations":3' message
+	[ "$(grep -c progress message)" -eq $((before + 1)) ]
+	tail -n 1 message | grep -q '"operations":3'
 }
 
 one_is_done() {

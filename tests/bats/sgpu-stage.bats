@@ -473,7 +473,11 @@ END
 	run --separate-stderr sgpu-stage load --node 999 -o staged.sgpu sealed.sgpu
 	# shellcheck disable=SC2154
 	[ "$status" -eq 2 ] || [ "$status" -eq 3 ]
-	assert_contains "$stderr" 999
+	# A kernel without NUMA has no node to name.
+	case $stderr in
+	*999* | *NUMA*) ;;
+	*) false ;;
+	esac
 	assert_no_file staged.sgpu
 	no_regions
 }
