@@ -3,11 +3,56 @@
  * Canonical JSON after RFC 8785.
  */
 #include <math.h>
+#include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <sgpu/json.h>
+
+/* A text that grows. The memory streams of libc lose bytes without a word when memory is out, and what is hashed and
+ * signed must be whole. */
+struct text {
+	char *data; /* NUL-terminated at the end */
+	size_t size, capacity;
+	bool failed;
+};
+
+static bool grow(struct text *out)
+{
+	size_t capacity = out->capacity ? 2 * out->capacity : 4096;
+	char *data = out->failed ? NULL : realloc(out->data, capacity);
+
+	if (!data) {
+		out->failed = true;
+		return false;
+	}
+	out->data = data;
+	out->capacity = capacity;
+	return true;
+}
+
+static inline void put(struct text *out, char c)
+{
+	if (out->size < out->capacity || grow(out)) {
+		out->data[out->size++] = c;
+	}
+}
+
+/* Short texts only. */
+static void SGPU_PRINTF(2, 3) put_format(struct text *out, const char *format, ...)
+{
+	char text[64];
+	va_list arguments;
+
+	va_start(arguments, format);
+	int size = vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	for (int i = 0; i < size; i++) {
+		put(out, text[i]);
+	}
+}
 
 /* The next code point of valid UTF-8. */
 static uint32_t next_point(const unsigned char **text)
@@ -46,30 +91,30 @@ static int compare_keys(const void *a, const void *b)
 	return *x ? 1 : *y ? -1 : 0;
 }
 
-static void write_string(FILE *out, const char *text, size_t size)
+static void write_string(struct text *out, const char *text, size_t size)
 {
 	static const char shorts[] = "btn\0fr"; /* 8 to 13; 11 has none */
 
-	putc_unlocked('"', out);
+	put(out, '"');
 	for (size_t i = 0; i < size; i++) {
 		unsigned char c = (unsigned char)text[i];
 		if (c == '"' || c == '\\') {
-			putc_unlocked('\\', out);
-			putc_unlocked(c, out);
+			put(out, '\\');
+			put(out, (char)c);
 		} else if (c >= 8 && c <= 13 && c != 11) {
-			putc_unlocked('\\', out);
-			putc_unlocked(shorts[c - 8], out);
+			put(out, '\\');
+			put(out, shorts[c - 8]);
 		} else if (c < 0x20) {
-			fprintf(out, "\\u%04x", c);
+			put_format(out, "\\u%04x", c);
 		} else {
-			putc_unlocked(c, out);
+			put(out, (char)c);
 		}
 	}
-	putc_unlocked('"', out);
+	put(out, '"');
 }
 
 /* ECMAScript's Number::toString: the fewest digits that give the same double back. */
-static int write_real(FILE *out, double value)
+static int write_real(struct text *out, double value)
 {
 	char digits[40];
 	int precision, exponent;
@@ -78,11 +123,11 @@ static int write_real(FILE *out, double value)
 		return SGPU_EINVALID;
 	}
 	if (value == 0) {
-		putc_unlocked('0', out);
+		put(out, '0');
 		return 0;
 	}
 	if (value < 0) {
-		putc_unlocked('-', out);
+		put(out, '-');
 		value = -value;
 	}
 	for (precision = 0; precision < 17; precision++) {
@@ -99,25 +144,25 @@ static int write_real(FILE *out, double value)
 		memmove(digits + 1, digits + 2, (size_t)count); /* drop the point, keep the NUL */
 	}
 	if (exponent >= 21 || exponent < -6) {
-		fprintf(out, "%c%s%se%c%d", digits[0], count > 1 ? "." : "", digits + 1, exponent < 0 ? '-' : '+',
+		put_format(out, "%c%s%se%c%d", digits[0], count > 1 ? "." : "", digits + 1, exponent < 0 ? '-' : '+',
 			abs(exponent));
 	} else if (exponent < 0) {
-		fprintf(out, "0.%.*d%s", -exponent - 1, 0, digits);
+		put_format(out, "0.%.*d%s", -exponent - 1, 0, digits);
 		return 0;
 	} else {
 		for (int i = 0; i < count || i <= exponent; i++) {
 			if (i == exponent + 1) {
-				putc_unlocked('.', out);
+				put(out, '.');
 			}
-			putc_unlocked(i < count ? digits[i] : '0', out);
+			put(out, i < count ? digits[i] : '0');
 		}
 	}
 	return 0;
 }
 
-static int write_value(FILE *out, const json_t *value);
+static int write_value(struct text *out, const json_t *value);
 
-static int write_object(FILE *out, const json_t *value)
+static int write_object(struct text *out, const json_t *value)
 {
 	size_t count = json_object_size(value), used = 0;
 	const char **keys = malloc((count ? count : 1) * sizeof(*keys));
@@ -132,53 +177,53 @@ static int write_object(FILE *out, const json_t *value)
 		keys[used++] = key;
 	}
 	qsort(keys, count, sizeof(*keys), compare_keys);
-	putc_unlocked('{', out);
+	put(out, '{');
 	for (size_t i = 0; i < count && !code; i++) {
 		if (i) {
-			putc_unlocked(',', out);
+			put(out, ',');
 		}
 		write_string(out, keys[i], strlen(keys[i]));
-		putc_unlocked(':', out);
+		put(out, ':');
 		code = write_value(out, json_object_get(value, keys[i]));
 	}
-	putc_unlocked('}', out);
+	put(out, '}');
 	free(keys);
 	return code;
 }
 
-static int write_array(FILE *out, const json_t *value)
+static int write_array(struct text *out, const json_t *value)
 {
 	size_t i;
 	json_t *item;
 	int code = 0;
 
-	putc_unlocked('[', out);
+	put(out, '[');
 	json_array_foreach(value, i, item) {
 		if (i) {
-			putc_unlocked(',', out);
+			put(out, ',');
 		}
 		code = write_value(out, item);
 		if (code) {
 			break;
 		}
 	}
-	putc_unlocked(']', out);
+	put(out, ']');
 	return code;
 }
 
-static int write_integer(FILE *out, json_int_t number)
+static int write_integer(struct text *out, json_int_t number)
 {
 	uint64_t magnitude = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
 
 	if (magnitude >= SGPU_JSON_INTEGER_MAX) {
 		return SGPU_EINVALID;
 	}
-	fprintf(out, "%" JSON_INTEGER_FORMAT, number);
+	put_format(out, "%" JSON_INTEGER_FORMAT, number);
 	return 0;
 }
 
 /* Depth is bounded: values come from sgpu_json_parse or are our own. */
-static int write_value(FILE *out, const json_t *value)
+static int write_value(struct text *out, const json_t *value)
 {
 	switch (json_typeof(value)) {
 	case JSON_OBJECT:
@@ -193,36 +238,32 @@ static int write_value(FILE *out, const json_t *value)
 	case JSON_REAL:
 		return write_real(out, json_real_value(value));
 	case JSON_TRUE:
-		fputs_unlocked("true", out);
+		put_format(out, "true");
 		return 0;
 	case JSON_FALSE:
-		fputs_unlocked("false", out);
+		put_format(out, "false");
 		return 0;
 	default:
-		fputs_unlocked("null", out);
+		put_format(out, "null");
 		return 0;
 	}
 }
 
 int sgpu_json_canonical(const json_t *value, char **text, size_t *size, struct sgpu_error *error)
 {
-	char *buffer = NULL;
-	size_t length = 0;
-	FILE *out = open_memstream(&buffer, &length);
+	struct text out = { NULL, 0, 0, false };
+	int code = write_value(&out, value);
 
-	if (!out) {
-		return sgpu_fail_nomem(error);
-	}
-	int code = write_value(out, value);
-	if (fclose(out) && !code) {
+	put(&out, '\0');
+	if (out.failed && !code) {
 		code = SGPU_ENOMEM;
 	}
 	if (code) {
-		free(buffer);
+		free(out.data);
 		return code == SGPU_ENOMEM ? sgpu_fail_nomem(error) :
 			sgpu_fail(error, code, "a number is not below 2^53, so it has no canonical form");
 	}
-	*text = buffer;
-	*size = length;
+	*text = out.data;
+	*size = out.size - 1;
 	return 0;
 }
