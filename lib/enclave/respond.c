@@ -188,7 +188,7 @@ static int make_response(struct sgpu_run *run, struct sgpu_batch **response, str
 	}
 	if (rc == SGPU_OK && run->keyed) {
 		r->recipients = json_deep_copy(run->batch->recipients);
-		rc = sgpu_batch_sign(r, run->batch_key, error);
+		rc = r->recipients ? sgpu_batch_sign(r, run->batch_key, error) : sgpu_fail_nomem(error);
 	}
 	return rc;
 }
