@@ -296,6 +296,19 @@ segments/scan" ]
 	assert_no_file out
 }
 
+@test "no output below a folder takes the place of the key or the response" {
+	cp owner.jwk before
+	for name in owner.jwk response; do
+		sed "s|\"out.f32\"|\"$name\"|" job.json >sly.json
+		sgpu-manifest pack sly.json | sgpu-seal seal -k owner.jwk | sgpu-run -k owner.jwk -o response
+		run --separate-stderr -2 sgpu-seal open -k owner.jwk -C . response
+		assert_contains "$stderr" "would replace"
+		assert_same owner.jwk before
+		assert_no_file bias.copy.f32
+		sgpu-seal inspect -k owner.jwk response >shown
+	done
+}
+
 @test "a path that goes up inside the folder is read as the check of manifests reads it" {
 	sed 's|"out.f32"|"a/..//b/./c/../out.f32"|' job.json >up.json
 	sgpu-manifest pack up.json | sgpu-seal seal -k owner.jwk | sgpu-run -k owner.jwk >response

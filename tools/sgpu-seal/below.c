@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli.h"
 #include "parts.h"
 
 int seal_below_open(struct seal_below *below, const char *path, struct sgpu_error *error)
@@ -154,6 +155,11 @@ static int open_last(struct seal_below *below, const char *path, const char *nam
 	/* By descriptor, so that the folder is the one that was walked to. */
 	if (asprintf(&place, "/proc/self/fd/%d/%s", folder, name) < 0) {
 		return sgpu_fail_nomem(error);
+	}
+	if (cli_is_input(place)) {
+		free(place);
+		return sgpu_fail(error, SGPU_EUSAGE, "output '%s' below '%s' would replace a file that is read", path,
+				 below->name);
 	}
 	struct sgpu_error fault = { 0 };
 	int code = sgpu_output_open(output, place, mode, &fault);
