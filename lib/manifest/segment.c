@@ -68,7 +68,7 @@ static void read_dtype(struct sgpu_reader *reader, const char *where, const json
 
 static bool read_shape(struct sgpu_reader *reader, const char *where, const json_t *value, struct sgpu_type *type)
 {
-	char text[SGPU_VALUE_TEXT_MAX], place[SGPU_WHERE_MAX], field[24];
+	char text[SGPU_VALUE_TEXT_MAX], place[SGPU_WHERE_MAX], field[2] = "0";
 	bool good = true;
 
 	if (!json_is_array(value)) {
@@ -83,7 +83,7 @@ static bool read_shape(struct sgpu_reader *reader, const char *where, const json
 	sgpu_reader_place(where, "shape", place);
 	type->rank = (int)json_array_size(value);
 	for (int i = 0; i < type->rank; i++) {
-		snprintf(field, sizeof(field), "%d", i);
+		field[0] = (char)('0' + i); /* one digit: SGPU_RANK_MAX */
 		good &= sgpu_reader_u64(reader, place, field, json_array_get(value, (size_t)i), &type->shape[i]);
 	}
 	return good;
