@@ -350,6 +350,12 @@ bytes() {
 	assert_contains "$output" '"key_fits":true'
 }
 
+@test "an error about a name that is no UTF-8 is JSON with --json, too" {
+	requires python3
+	run --separate-stderr -3 sgpu-seal seal-file --json -k key.jwk $'absent\xff'
+	printf '%s' "$stderr" | python3 -c 'import json, sys; assert "absent?" in json.load(sys.stdin)["error"]["text"]'
+}
+
 @test "a file has one key" {
 	echo text >plain
 	run --separate-stderr -2 sgpu-seal seal-file -k key.jwk -k key.jwk plain sealed

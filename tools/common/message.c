@@ -32,13 +32,29 @@ static void emit(const char *kind, const char *text, const char *hint)
 	(void)!write(STDERR_FILENO, line, (size_t)size);
 }
 
+/* File names, and texts that were cut, need not be UTF-8, which JSON is: what is not ASCII in those becomes '?'. */
+static json_t *text_json(const char *text)
+{
+	json_t *json = json_string(text);
+	char copy[SGPU_ERROR_TEXT_MAX];
+
+	if (!json) {
+		snprintf(copy, sizeof(copy), "%s", text);
+		for (char *p = copy; *p; p++) {
+			*p = (unsigned char)*p < 0x80 ? *p : '?';
+		}
+		json = json_string(copy);
+	}
+	return json;
+}
+
 static void emit_json(const struct sgpu_error *error)
 {
-	json_t *object = json_pack("{s:{s:s, s:s, s:s}}", "error", "code", sgpu_error_name(error->code), "text",
-				   error->text, "tool", cli_tool_name());
-	/* A text cut in the middle of a character is not UTF-8: then the message goes out as plain text. */
+	json_t *object = json_pack("{s:{s:s, s:o, s:s}}", "error", "code", sgpu_error_name(error->code), "text",
+				   text_json(error->text), "tool", cli_tool_name());
+
 	if (object && *error->hint) {
-		json_object_set_new(json_object_get(object, "error"), "hint", json_string(error->hint));
+		json_object_set_new(json_object_get(object, "error"), "hint", text_json(error->hint));
 	}
 	char *line = object ? json_dumps(object, JSON_COMPACT) : NULL;
 	if (line) {
