@@ -48,99 +48,75 @@ static size_t piece(size_t size)
 	return size < ((size_t)1 << 30) ? size : (size_t)1 << 30;
 }
 
-int sgpu_read(int fd, const char *name, void *data, size_t size, size_t *got, struct sgpu_error *error)
-{
-	size_t done = 0;
+/* No offset: at the descriptor's own position. */
+enum { AT_POSITION = -1 };
 
-	*got = 0;
-	while (done < size) {
+static ssize_t move_once(int fd, void *data, size_t size, int64_t offset, bool out)
+{
+	if (offset == AT_POSITION) {
+		return out ? write(fd, data, size) : read(fd, data, size);
+	}
+	return out ? pwrite(fd, data, size, (off_t)offset) : pread(fd, data, size, (off_t)offset);
+}
+
+/* Reads or writes until all is done or, when reading, the file ends; *done says how far it came. */
+static int move_all(int fd, const char *name, void *data, size_t size, int64_t offset, bool out, size_t *done,
+		    struct sgpu_error *error)
+{
+	*done = 0;
+	while (*done < size) {
 		if (sgpu_io_interrupted()) {
 			return sgpu_fail(error, SGPU_ECANCELED, "interrupted");
 		}
-		ssize_t count = read(fd, (char *)data + done, piece(size - done));
-		if (count == 0) {
-			break;
-		}
+		ssize_t count = move_once(fd, (char *)data + *done, piece(size - *done),
+					  offset == AT_POSITION ? offset : offset + (int64_t)*done, out);
 		if (count < 0) {
-			int code = after_failure(fd, POLLIN, "read", name, error);
+			int code = after_failure(fd, out ? POLLOUT : POLLIN, out ? "write" : "read", name, error);
 			if (code) {
 				return code;
 			}
-			continue;
+		} else if (count == 0 && !out) {
+			break;
+		} else {
+			*done += (size_t)count;
 		}
-		done += (size_t)count;
-		*got = done;
 	}
 	return 0;
+}
+
+static int check_offset(const char *name, size_t size, uint64_t offset, struct sgpu_error *error)
+{
+	return size <= INT64_MAX && offset <= INT64_MAX - size ? 0 :
+		sgpu_fail(error, SGPU_EINVALID, "offset is out of range in '%s'", name);
+}
+
+int sgpu_read(int fd, const char *name, void *data, size_t size, size_t *got, struct sgpu_error *error)
+{
+	return move_all(fd, name, data, size, AT_POSITION, false, got, error);
 }
 
 int sgpu_pread(int fd, const char *name, void *data, size_t size, uint64_t offset, size_t *got,
 	       struct sgpu_error *error)
 {
-	size_t done = 0;
-
 	*got = 0;
-	while (done < size) {
-		if (offset > INT64_MAX - size) {
-			return sgpu_fail(error, SGPU_EINVALID, "offset is out of range in '%s'", name);
-		}
-		ssize_t count = pread(fd, (char *)data + done, piece(size - done), (off_t)(offset + done));
-		if (count == 0) {
-			break;
-		}
-		if (count < 0) {
-			int code = after_failure(fd, POLLIN, "read", name, error);
-			if (code) {
-				return code;
-			}
-			continue;
-		}
-		done += (size_t)count;
-		*got = done;
-	}
-	return 0;
+	int code = check_offset(name, size, offset, error);
+	return code ? code : move_all(fd, name, data, size, (int64_t)offset, false, got, error);
 }
 
+/* The data are only read: the loop is shared with reading, which is why it takes them as they are. */
 int sgpu_write(int fd, const char *name, const void *data, size_t size, struct sgpu_error *error)
 {
-	size_t done = 0;
+	size_t done;
 
-	while (done < size) {
-		if (sgpu_io_interrupted()) {
-			return sgpu_fail(error, SGPU_ECANCELED, "interrupted");
-		}
-		ssize_t count = write(fd, (const char *)data + done, piece(size - done));
-		if (count < 0) {
-			int code = after_failure(fd, POLLOUT, "write", name, error);
-			if (code) {
-				return code;
-			}
-			continue;
-		}
-		done += (size_t)count;
-	}
-	return 0;
+	return move_all(fd, name, (void *)(uintptr_t)data, size, AT_POSITION, true, &done, error);
 }
 
 int sgpu_pwrite(int fd, const char *name, const void *data, size_t size, uint64_t offset, struct sgpu_error *error)
 {
-	size_t done = 0;
+	size_t done;
+	int code = check_offset(name, size, offset, error);
 
-	while (done < size) {
-		if (offset > INT64_MAX - size) {
-			return sgpu_fail(error, SGPU_EINVALID, "offset is out of range in '%s'", name);
-		}
-		ssize_t count = pwrite(fd, (const char *)data + done, piece(size - done), (off_t)(offset + done));
-		if (count < 0) {
-			int code = after_failure(fd, POLLOUT, "write", name, error);
-			if (code) {
-				return code;
-			}
-			continue;
-		}
-		done += (size_t)count;
-	}
-	return 0;
+	return code ? code : move_all(fd, name, (void *)(uintptr_t)data, size, (int64_t)offset, true, &done, error);
 }
 
 /* Grows as data arrive, whatever the file claims to hold. */

@@ -87,6 +87,11 @@ void cli_remember_input(const char *path);
 bool cli_is_input(const char *path);
 bool cli_output_apart(const char *path);
 
+/* The operation of that name; prints, with the nearest name, and returns NULL when there is none (then 2 is the exit
+ * status). */
+struct sgpu_op;
+const struct sgpu_op *cli_find_op(const char *name);
+
 /* ---- signals: SIGINT and SIGTERM ----
  * The handler calls `stop` (async-signal-safe, may be NULL) and sgpu_io_interrupt(); a second one kills. */
 void cli_signals(void (*stop)(void));

@@ -150,23 +150,6 @@ static int print_one(const struct sgpu_op *op)
 	return status;
 }
 
-static int unknown(const char *name)
-{
-	const struct sgpu_op *const *ops = sgpu_ops();
-	const char *names[64] = { NULL }, *near;
-	struct sgpu_error error = { 0 };
-
-	for (size_t i = 0; ops[i] && i + 1 < SGPU_ARRAY_LENGTH(names); i++) {
-		names[i] = ops[i]->name;
-	}
-	near = sgpu_nearest_name(name, names);
-	sgpu_fail(&error, SGPU_EUSAGE, "'%s' is not an operation", name);
-	if (near) {
-		sgpu_hint(&error, "did you mean '%s'?", near);
-	}
-	return cli_error(&error);
-}
-
 int verb_ops(int argc, char **argv)
 {
 	const struct sgpu_op *const *ops = sgpu_ops();
@@ -183,9 +166,9 @@ int verb_ops(int argc, char **argv)
 	if (!cli_positionals(argc, first, 0, 1)) {
 		return 2;
 	}
-	op = argv[first] ? sgpu_op_find(argv[first]) : NULL;
+	op = argv[first] ? cli_find_op(argv[first]) : NULL;
 	if (argv[first] && !op) {
-		return unknown(argv[first]);
+		return 2;
 	}
 	if (!cli_json) {
 		return op ? print_one(op) : print_all();

@@ -87,23 +87,6 @@ static void print_row(const struct sgpu_op *op)
 	printf("%-14s %-28s %-14s %-8s %s\n", op->name, inputs, outputs, devices, op->help);
 }
 
-static int unknown(const char *name)
-{
-	const struct sgpu_op *const *ops = sgpu_ops();
-	const char *names[256] = { NULL }, *near;
-	struct sgpu_error error = { 0 };
-
-	for (size_t i = 0; ops[i] && i + 1 < SGPU_ARRAY_LENGTH(names); i++) {
-		names[i] = ops[i]->name;
-	}
-	near = sgpu_nearest_name(name, names);
-	sgpu_fail(&error, SGPU_EUSAGE, "'%s' is not an operation", name);
-	if (near) {
-		sgpu_hint(&error, "did you mean '%s'?", near);
-	}
-	return cli_error(&error);
-}
-
 int verb_ops(int argc, char **argv)
 {
 	const struct sgpu_op *const *ops = sgpu_ops();
@@ -119,11 +102,8 @@ int verb_ops(int argc, char **argv)
 	if (!cli_positionals(argc, first, 0, 1)) {
 		return 2;
 	}
-	if (argv[first]) {
-		only = sgpu_op_find(argv[first]);
-		if (!only) {
-			return unknown(argv[first]);
-		}
+	if (argv[first] && !(only = cli_find_op(argv[first]))) {
+		return 2;
 	}
 	if (cli_json) {
 		return print_json(only);
