@@ -64,8 +64,8 @@ struct sgpu_run_options {
 	int key_count;
 	uint64_t deadline_ns;         /* sgpu_now_ns() clock; 0: none */
 	bool spans;                   /* record them */
-	/* Whoever makes a batch names files in it and guesses their digests; which guesses fit tells him what the files
-	 * hold, byte by byte. So a runner that serves others fetches from none, and none fetches from its keys' files. */
+	/* Whoever makes a batch names files in it and guesses their digests; which guesses fit tells him what the
+	 * files hold, byte by byte. So a runner that serves others fetches from none, and none from its keys'. */
 	bool no_files;                /* refuse batches with payloads in files (SGPU_EPOLICY) */
 	const char *const *private_files; /* paths that are not fetched from, and other names of the same files */
 	int private_file_count;       /* borrowed until the batch has run */

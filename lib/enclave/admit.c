@@ -77,8 +77,8 @@ static int check_policy(struct sgpu_run *run, struct sgpu_error *error)
 					 in_batch->id);
 		}
 		if (run->options.no_files && in_batch->location.kind == SGPU_LOCATION_FILE) {
-			return sgpu_fail(error, SGPU_EPOLICY, "segment '%s' is in a file, and this runner fetches from none",
-					 in_batch->id);
+			return sgpu_fail(error, SGPU_EPOLICY,
+					 "segment '%s' is in a file, and this runner fetches from none", in_batch->id);
 		}
 		if (sgpu_segment_is_input(segment)) {
 			rc = check_input(in_batch, high, error);

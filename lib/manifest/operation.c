@@ -90,8 +90,8 @@ static const char *read_kernel(struct sgpu_reader *reader, const char *where, co
 	return kernel;
 }
 
-/* Whether a number is a whole one of 2^53 or more in canonical form, which has an exponent from 1e21 on only: a reader
- * of that form would refuse it. */
+/* Whether a number is a whole one of 2^53 or more in canonical form, which has an exponent from 1e21 on only: a
+ * reader of that form would refuse it. */
 static bool is_too_large(const json_t *number)
 {
 	double real = fabs(json_real_value(number));
@@ -119,8 +119,7 @@ static void read_params(struct sgpu_reader *reader, const char *where, json_t *v
 	json_object_foreach(value, name, item) {
 		if (is_too_large(item)) {
 			sgpu_reader_fault(reader, place, name,
-					  json_is_real(item) ? "in canonical form it is a whole number, and so must be" :
-							       NULL,
+					  json_is_real(item) ? "whole numbers must be, up to 1e21" : NULL,
 					  "%s is not below 2^53", sgpu_reader_value(item, text));
 		}
 	}

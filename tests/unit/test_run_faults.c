@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Runs on a device of which one call fails, the first, the second, and so on until none is left to fail: each run must
- * come to its end, what it calls done must be right, and it must give all memory back.
+ * Runs on a device of which one call fails, the first, the second, and so on until none is left to fail: each run
+ * must come to its end, and what it calls done must be right.
  */
 #include <stdatomic.h>
 
@@ -48,7 +48,8 @@ static int stream_wait(struct sgpu_stream *stream, struct sgpu_event *event)
 	return fails() ? SGPU_EDEVICE : real->stream_wait(stream, event);
 }
 
-static int copy_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size, struct sgpu_task *task)
+static int copy_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size,
+		   struct sgpu_task *task)
 {
 	return fails() ? SGPU_EDEVICE : real->copy_in(stream, to, from, size, task);
 }
