@@ -138,3 +138,81 @@ void sgpu_reader_location(struct sgpu_reader *reader, const char *where, const c
 		check_input(reader, where, field, value);
 	}
 }
+
+/* Where an output is written below the folder: without a location, or at "-", its id is its name. */
+static bool output_name(const struct sgpu_segment *segment, char normal[SGPU_LOCATION_MAX + 1])
+{
+	bool named = segment->location && strcmp(segment->location, "-") != 0;
+
+	return normalise(named ? segment->location : segment->id, normal);
+}
+
+static void fault_at(struct sgpu_reader *reader, int index, const char *format, const char *a, const char *b)
+{
+	char where[SGPU_WHERE_MAX];
+	const struct sgpu_segment *segment = &reader->manifest->segments[index];
+
+	sgpu_reader_entry("segments", index, where);
+	sgpu_reader_fault(reader, where, segment->location ? "data_location_client" : NULL, NULL,
+			  "the output '%s' %s '%s'", a, format, b);
+}
+
+/* An output whose location was left to its id, which may be where another goes. */
+static void claim_default(struct sgpu_reader *reader, int index)
+{
+	struct sgpu_segment *segment = &reader->manifest->segments[index];
+	const char *other = json_string_value(json_object_get(reader->outputs, segment->id));
+
+	if (other && strcmp(other, segment->id) != 0) {
+		fault_at(reader, index, "is written under its id, where already goes", segment->id, other);
+	} else if (!other && json_object_set_new_nocheck(reader->outputs, segment->id,
+							 json_string_nocheck(segment->id)) < 0) {
+		reader->no_memory = true;
+	}
+}
+
+/* One output cannot be a file in a folder that is another output. */
+static void check_folders(struct sgpu_reader *reader, int index)
+{
+	char normal[SGPU_LOCATION_MAX + 1];
+	const char *other;
+
+	if (!output_name(&reader->manifest->segments[index], normal)) {
+		return; /* told of already */
+	}
+	for (char *slash = strchr(normal, '/'); slash; slash = strchr(slash + 1, '/')) {
+		*slash = '\0';
+		other = json_string_value(json_object_get(reader->outputs, normal));
+		if (other) {
+			fault_at(reader, index, "needs a folder of the name of the output",
+				 reader->manifest->segments[index].id, other);
+			return;
+		}
+		*slash = '/';
+	}
+}
+
+static bool takes_part(const struct sgpu_reader *reader, int index)
+{
+	const struct sgpu_segment *segment = &reader->manifest->segments[index];
+
+	return sgpu_segment_is_output(segment) && *segment->id && !(reader->unsure[index] & SGPU_UNSURE_DIRECTION);
+}
+
+void sgpu_reader_outputs(struct sgpu_reader *reader)
+{
+	const struct sgpu_manifest *manifest = reader->manifest;
+
+	for (int i = 0; i < manifest->segment_count && !reader->no_memory; i++) {
+		const char *location = manifest->segments[i].location;
+
+		if (takes_part(reader, i) && (!location || strcmp(location, "-") == 0)) {
+			claim_default(reader, i);
+		}
+	}
+	for (int i = 0; i < manifest->segment_count && !reader->no_memory; i++) {
+		if (takes_part(reader, i)) {
+			check_folders(reader, i);
+		}
+	}
+}

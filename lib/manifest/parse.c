@@ -151,6 +151,7 @@ static void read_document(struct sgpu_reader *reader)
 	for (int i = 0; i < manifest->segment_count && !reader->no_memory; i++) {
 		sgpu_reader_segment(reader, i);
 	}
+	sgpu_reader_outputs(reader);
 	if (!reader->no_memory) {
 		sgpu_reader_graph(reader);
 	}

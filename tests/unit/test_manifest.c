@@ -303,6 +303,23 @@ UNIT_TEST(locations_are_checked)
 	CHECK(!sgpu_location_outside("a") && !sgpu_location_outside("a/./../b") && !sgpu_location_outside("..."));
 }
 
+UNIT_TEST(outputs_do_not_stand_in_each_others_way)
+{
+#define TWO_OUTPUTS(first, second)                                                                                   \
+	MANIFEST(IN("a", "") "," OUT("b", first) "," OUT("c", second), OP("X", A_TO_B ",\"output2\":\"c\"", ""))
+#define GOES_TO(path) ",\"data_location_client\":\"" path "\""
+
+	ACCEPT(TWO_OUTPUTS("", ""));
+	ACCEPT(TWO_OUTPUTS(GOES_TO("-"), ""));
+	ACCEPT(TWO_OUTPUTS(GOES_TO("d/x"), GOES_TO("d/y")));
+	ACCEPT(TWO_OUTPUTS(GOES_TO("d"), GOES_TO("da/x")));
+	EXPECT(TWO_OUTPUTS(GOES_TO("d"), GOES_TO("d/x")), "/segments/2/data_location_client", "needs a folder");
+	EXPECT(TWO_OUTPUTS(GOES_TO("d/./e/x"), GOES_TO("d/e")), "/segments/1/data_location_client", "needs a folder");
+	EXPECT(TWO_OUTPUTS("", GOES_TO("b/x")), "/segments/2/data_location_client", "needs a folder");
+	EXPECT(TWO_OUTPUTS("", GOES_TO("./b")), "/segments/1", "is written under its id, where already goes 'c'");
+	EXPECT(TWO_OUTPUTS(GOES_TO("c"), GOES_TO("-")), "/segments/2/data_location_client", "where already goes 'b'");
+}
+
 UNIT_TEST(client_variables_are_checked)
 {
 #define VARIABLE(name) MANIFEST(IN("a", ",\"client_dma_input_pinned_host_ptr_var\":\"" name "\"") "," OUT("b", ""), \
@@ -433,6 +450,7 @@ int main(void)
 	UNIT_RUN(ids_are_checked);
 	UNIT_RUN(types_in_manifests_are_checked);
 	UNIT_RUN(locations_are_checked);
+	UNIT_RUN(outputs_do_not_stand_in_each_others_way);
 	UNIT_RUN(client_variables_are_checked);
 	UNIT_RUN(operation_fields_are_checked);
 	UNIT_RUN(all_faults_come_in_one_run_sorted_by_place);

@@ -300,11 +300,8 @@ static int set_option(struct draft *draft, int key, const char *value)
 {
 	switch (key) {
 	case OPTION_OP:
-		draft->op = sgpu_op_find(value);
-		if (!draft->op) {
-			return cli_usage("'%s' is not an operation; 'sgpu-manifest ops' lists them", value);
-		}
-		return 0;
+		draft->op = cli_find_op(value);
+		return draft->op ? 0 : 2;
 	case OPTION_HIGH:
 		draft->high = true;
 		return 0;
