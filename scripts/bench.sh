@@ -84,10 +84,22 @@ make_key() {
 copy_file() { cat "$work/plain" >"$work/copy"; }
 age_file() { age -r "$age_recipient" -o "$work/plain.age" "$work/plain"; }
 
+file_job() {
+	cat >"$work/file.json" <<END
+{ "version": 1, "manifest_id": "file", "segments": [
+  { "segment_id": "in", "data_location_client": "plain", "sensitivity_level": "HIGH", "direction": "INPUT",
+    "data_type_info": { "dtype": "u8", "shape": [1073741824] } },
+  { "segment_id": "out", "sensitivity_level": "HIGH", "direction": "OUTPUT" } ], "operations": [
+  { "gpu_operation_id": "COPY", "kernel": "copy", "arguments": { "input": "in", "output": "out" } } ] }
+END
+	sgpu-manifest pack -o "$work/file.batch" "$work/file.json"
+}
+
 case_seal() {
 	local i peak
 	make_key || return 1
 	openssl enc -aes-128-ctr -pass pass:x -nosalt </dev/zero 2>/dev/null | head -c 1073741824 >"$work/plain"
+	file_job || return 1
 	age_recipient=
 	if command -v age >/dev/null; then
 		age-keygen -o "$work/age.key" 2>/dev/null
@@ -98,14 +110,22 @@ case_seal() {
 		timed copy copy_file || return 1
 		timed seal sgpu-seal seal-file -q -k "$work/key.jwk" "$work/plain" "$work/sealed" || return 1
 		rm -f "$work/copy"
+		timed floor dd if=/dev/zero of="$work/copy" bs=256k count=4096 || return 1
+		rm -f "$work/copy"
 		timed open sgpu-seal open-file -q -k "$work/key.jwk" "$work/sealed" "$work/opened" || return 1
 		rm -f "$work/opened" "$work/sealed"
+		timed batch-seal sgpu-seal seal -q -k "$work/key.jwk" -o "$work/sealed" "$work/file.batch" || return 1
+		rm -f "$work/sealed"
 		[ -z "$age_recipient" ] || timed age age_file || return 1
 	done
 	result seal "seal-file of 1 GiB, of the time of cat" "$(ratio seal copy)" x "<= 1.3"
+	result seal "seal of a batch of 1 GiB, of the time of cat" "$(ratio batch-seal copy)" x "<= 1.3"
+	result seal "seal-file of 1 GiB, of the time to write 1 GiB of zeros" "$(ratio seal floor)" x ""
 	result seal "open-file of 1 GiB, of the time of cat" "$(ratio open copy)" x ""
-	[ -z "$age_recipient" ] ||
+	[ -z "$age_recipient" ] || {
 		result seal "seal-file of 1 GiB, times the rate of age" "$(ratio age seal)" x ">= 5"
+		result seal "writing 1 GiB of zeros, times the rate of age" "$(ratio age floor)" x ""
+	}
 	if [ -x /usr/bin/time ]; then
 		rm -f "$work/plain.age"
 		peak=$(/usr/bin/time -f %M sgpu-seal seal-file -q -k "$work/key.jwk" "$work/plain" "$work/sealed" 2>&1 | tail -n 1)
