@@ -104,6 +104,8 @@ void sgpu_run_get_progress(const struct sgpu_run *run, struct sgpu_run_progress 
 /* After the batch: spans in order of their begin, and the totals by kind. They live as long as the run. */
 void sgpu_run_get_spans(const struct sgpu_run *run, const struct sgpu_span **spans, size_t *count);
 void sgpu_run_get_totals(const struct sgpu_run *run, struct sgpu_run_total totals[SGPU_SPAN_KINDS]);
+/* The batch that was taken, once its head has been read, else NULL. It lives as long as the run. */
+const struct sgpu_batch *sgpu_run_get_batch(const struct sgpu_run *run);
 /* What the rows of the trace are: streams of operations first, then those that bring in, then those that bring
  * out. */
 struct sgpu_run_rows {

@@ -158,6 +158,11 @@ void sgpu_run_get_progress(const struct sgpu_run *run, struct sgpu_run_progress 
 	};
 }
 
+const struct sgpu_batch *sgpu_run_get_batch(const struct sgpu_run *run)
+{
+	return run->batch;
+}
+
 void sgpu_run_get_rows(const struct sgpu_run *run, struct sgpu_run_rows *rows)
 {
 	*rows = run->rows;

@@ -504,3 +504,17 @@ file_job() {
 	done
 	run -0 sgpu-run -k runner.jwk --no-files -o new sealed-inline
 }
+
+@test "a response or a trace never replaces a payload that the batch has in a file" {
+	file_job scan.f32 >packed-scan
+	cp scan.f32 kept
+	ln -s scan.f32 link
+	for target in scan.f32 ./link; do
+		run --separate-stderr -2 sgpu-run -o "$target" packed-scan
+		assert_contains "$stderr" "'$target' is a payload of the batch"
+		run --separate-stderr -2 sgpu-run -o response --trace "$target" packed-scan
+		assert_same scan.f32 kept
+		assert_no_file response
+	done
+	sgpu-run -o response --trace trace packed-scan
+}

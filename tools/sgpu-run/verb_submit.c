@@ -158,12 +158,34 @@ static void describe(struct sgpu_device *device)
 	}
 }
 
+/* Only the batch says in which files payloads are, and none of them may be replaced. */
+static int spare_payloads(const struct request *r, const struct sgpu_run *run, struct sgpu_error *error)
+{
+	const struct sgpu_batch *batch = sgpu_run_get_batch(run);
+	const char *const outputs[] = { r->output, r->trace };
+
+	for (int i = 0; i < batch->segment_count; i++) {
+		if (batch->segments[i].location.kind == SGPU_LOCATION_FILE) {
+			cli_remember_input(batch->segments[i].location.file);
+		}
+	}
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(outputs); i++) {
+		if (!is_standard(outputs[i]) && cli_is_input(outputs[i])) {
+			return sgpu_fail(error, SGPU_EUSAGE, "'%s' is a payload of the batch", outputs[i]);
+		}
+	}
+	return SGPU_OK;
+}
+
 /* Both appear, or none: the trace is written before the response is shown. */
 static int show_outputs(const struct request *r, const struct sgpu_run *run, struct outputs *outputs,
 			struct sgpu_error *error)
 {
-	int rc = r->trace ? report_trace(run, &outputs->trace, error) : SGPU_OK;
+	int rc = spare_payloads(r, run, error);
 
+	if (rc == SGPU_OK && r->trace) {
+		rc = report_trace(run, &outputs->trace, error);
+	}
 	if (rc == SGPU_OK) {
 		rc = sgpu_output_commit(&outputs->response, error);
 	}
