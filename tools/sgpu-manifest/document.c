@@ -15,6 +15,7 @@
 
 #include "cli.h"
 #include "report.h"
+#include "verbs.h"
 
 static int check(struct document *document, unsigned options)
 {
@@ -83,6 +84,28 @@ void document_free(struct document *document)
 	sgpu_faults_clear(&document->faults);
 	free(document->text);
 	document->text = NULL;
+}
+
+int document_each(int argc, char **argv, unsigned options, int (*one)(const char *path, unsigned options))
+{
+	const char *value;
+	int first, key, worst = 0;
+
+	while ((key = cli_next(argc, argv, &value, &first))) {
+		if (key < 0) {
+			return 2;
+		}
+		options &= key == OPTION_ALLOW_OUTSIDE ? ~(unsigned)SGPU_MANIFEST_INSIDE : ~0u;
+	}
+	if (first == argc) {
+		return one(NULL, options);
+	}
+	for (int i = first; i < argc; i++) {
+		int status = one(argv[i], options);
+
+		worst = status > worst ? status : worst;
+	}
+	return worst;
 }
 
 bool output_differs(const char *output, const char *input)

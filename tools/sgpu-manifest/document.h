@@ -31,6 +31,9 @@ int document_load(const char *path, unsigned options, struct document *document)
 /* The same from text in memory, which stays the caller's. */
 int document_check(const char *text, size_t size, const char *name, unsigned options, struct document *document);
 void document_free(struct document *document);
+/* A verb that takes --allow-outside and any number of manifests: calls one() for each, or for standard input. Returns
+ * the highest exit status. */
+int document_each(int argc, char **argv, unsigned options, int (*one)(const char *path, unsigned options));
 
 /* Writes text to a file that appears only when all of it is there; path NULL is standard output. Returns an exit
  * status. `input` (or NULL) is a path that the output may not be. */

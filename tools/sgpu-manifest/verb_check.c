@@ -26,23 +26,5 @@ static int check_one(const char *path, unsigned options)
 
 int verb_check(int argc, char **argv)
 {
-	unsigned options = SGPU_MANIFEST_INSIDE | SGPU_MANIFEST_UNHASHED | DOCUMENT_FAULTS_ARE_RESULT;
-	const char *value;
-	int first, key, worst = 0;
-
-	while ((key = cli_next(argc, argv, &value, &first))) {
-		if (key < 0) {
-			return 2;
-		}
-		options &= key == OPTION_ALLOW_OUTSIDE ? ~(unsigned)SGPU_MANIFEST_INSIDE : ~0u;
-	}
-	if (first == argc) {
-		return check_one(NULL, options);
-	}
-	for (int i = first; i < argc; i++) {
-		int status = check_one(argv[i], options);
-
-		worst = status > worst ? status : worst;
-	}
-	return worst;
+	return document_each(argc, argv, SGPU_MANIFEST_INSIDE | SGPU_MANIFEST_UNHASHED | DOCUMENT_FAULTS_ARE_RESULT, check_one);
 }

@@ -1,0 +1,101 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Splitting a manifest into shards, and merging their responses.
+
+load helpers
+
+# bats sets it.
+stderr=""
+
+# parts: four copies, independent of each other, in parts.json.
+parts() {
+	printf '\1\2\3\4' >a.u8
+	{
+		printf '{"version":1,"manifest_id":"parts","segments":[{"segment_id":"a","sensitivity_level":"LOW",'
+		printf '"direction":"INPUT","data_location_client":"a.u8","gpu_operation_id":"P1","data_type_info":'
+		printf '{"dtype":"u8","shape":[4]}}'
+		for i in 1 2 3 4; do
+			printf ',{"segment_id":"o%d","sensitivity_level":"LOW","direction":"OUTPUT",' $i
+			printf '"data_location_client":"o%d.u8"}' $i
+		done
+		printf '],"operations":[{"gpu_operation_id":"P0","kernel":"copy","arguments":{"input":"a","output":"o1"}}'
+		for i in 2 3 4; do
+			printf ',{"gpu_operation_id":"P%d","kernel":"copy","arguments":{"input":"a","output":"o%d"}}' $((i - 1)) $i
+		done
+		printf ']}'
+	} >parts.json
+}
+
+@test "split writes independent parts that can be packed by themselves" {
+	parts
+	run --separate-stderr -0 sgpu-manifest split parts.json
+	[ "${#lines[@]}" -eq 4 ]
+	for shard in shard-000.json shard-001.json shard-002.json shard-003.json; do
+		sgpu-manifest pack -o batch.tar $shard
+	done
+	rm shard-*
+	run --separate-stderr -0 sgpu-manifest split -n 2 parts.json
+	[ "${#lines[@]}" -eq 2 ]
+	[ "$(grep -c '"kernel"' shard-000.json)" -eq 2 ] && [ "$(grep -c '"kernel"' shard-001.json)" -eq 2 ]
+	grep -q '"parts.1"' shard-001.json
+	cp shard-000.json first.json
+	sgpu-manifest split -n 2 parts.json >/dev/null
+	assert_same first.json shard-000.json
+	run --separate-stderr -2 sgpu-manifest split -n 0 parts.json
+}
+
+@test "split keeps together what an edge joins" {
+	small_job
+	sgpu-manifest split -n 9 job.json >shards 2>messages
+	[ "$(wc -l <shards)" -eq 2 ]
+	grep -q 'no more than 2 independent parts' messages
+	grep -q '"ADD"' shard-000.json && grep -q '"COPY"' shard-000.json
+	grep -q '"PUBLISH"' shard-001.json && ! grep -q '"ADD"' shard-001.json
+}
+
+@test "split into another folder keeps the files in reach" {
+	parts
+	run --separate-stderr -0 sgpu-manifest split -n 1 -C shards parts.json
+	assert_contains "$stderr" "--allow-outside"
+	run --separate-stderr -1 sgpu-manifest pack -o batch.tar shards/shard-000.json
+	run --separate-stderr -0 sgpu-manifest pack --allow-outside -o batch.tar shards/shard-000.json
+	assert_contains "$(tar xOf batch.tar batch.json)" "$(pwd -P)/a.u8"
+}
+
+@test "merge reports on all responses and notices what is missing" {
+	parts
+	sgpu-manifest split -n 2 parts.json >/dev/null
+	for i in 0 1; do
+		sgpu-manifest pack shard-00$i.json | sgpu-run >r$i.tar
+	done
+	run --separate-stderr -0 sgpu-manifest merge -m parts.json r0.tar r1.tar
+	[ "$(grep -c ' OK ' <<<"$output")" -eq 4 ]
+	run --separate-stderr -5 sgpu-manifest merge -m parts.json r0.tar
+	assert_contains "$output" "MISSING"
+	assert_contains "$stderr" "2 are missing"
+	run --separate-stderr -1 sgpu-manifest merge r0.tar r0.tar
+	assert_contains "$stderr" "both have the output"
+	sgpu-manifest merge -o all.tar r0.tar r1.tar >/dev/null
+	[ "$(tar tf all.tar | tr '\n' ' ')" = "shard-000.response shard-001.response " ]
+	tar xOf all.tar shard-001.response | assert_same r1.tar /dev/stdin
+	head -c 1600 r1.tar >cut.tar
+	run --separate-stderr -1 sgpu-manifest merge -o wrong.tar r0.tar cut.tar
+	assert_no_file wrong.tar
+	run --separate-stderr -2 sgpu-manifest merge
+}
+
+@test "merge exits 5 when a shard's output failed and says why" {
+	parts
+	sgpu-manifest split -n 2 parts.json >/dev/null
+	sgpu-manifest pack shard-000.json | sgpu-run >r0.tar
+	sgpu-manifest pack -o b1.tar shard-001.json
+	printf '\1\2\3\5' >a.u8
+	run --separate-stderr -5 sgpu-run -o r1.tar b1.tar
+	run --separate-stderr -5 sgpu-manifest merge -m parts.json r0.tar r1.tar
+	[ "$(grep -c ' OK ' <<<"$output")" -eq 2 ]
+	[ "$(grep -c ' E[A-Z]* ' <<<"$output")" -eq 2 ]
+	assert_contains "$stderr" "2 of 4 outputs failed"
+	run --separate-stderr -5 sgpu-manifest merge --json r1.tar
+	assert_contains "$output" '"failed": 2'
+}
