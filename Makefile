@@ -13,8 +13,11 @@ BLAS ?= 1
 CLONES ?= 1
 # NUMA placement through libnuma.
 NUMA ?= $(call have_header,numa.h)
-# This version has the CPU device only.
-CUDA ?= 0
+# The CUDA device, a shared object of its own: built where nvcc is.
+NVCC ?= $(or $(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
+CUDA ?= $(if $(NVCC),1,0)
+# Kernels do not depend on CFLAGS or SANITIZE, so that several builds can share them.
+CUDA_BUILD ?= $(BUILD)/cuda
 # address (with undefined), thread, or fuzzer (what `make fuzz` builds with).
 SANITIZE ?=
 # 0: demo, check, fuzz, interop and bench install no packages.
@@ -28,13 +31,13 @@ spaces = $(if $(word 2,$(1)),$(error $(2) '$(1)' contains a space, which make ca
 $(call spaces,$(PREFIX),PREFIX)$(call spaces,$(BUILD),BUILD)
 override SANITIZE := $(patsubst 1,address,$(filter-out 0,$(SANITIZE)))
 $(if $(filter-out address thread fuzzer,$(SANITIZE)),$(error SANITIZE is address, thread or fuzzer, not '$(SANITIZE)'))
-$(if $(filter-out 0,$(CUDA)),$(error this version has no CUDA device: CUDA=0 is the only choice))
+$(if $(filter-out 0,$(CUDA)),$(if $(NVCC),,$(error CUDA=1 needs nvcc: give NVCC=, or CUDA=0)))
 
 VERSION := $(shell sed -n 's/.*define SGPU_VERSION "\(.*\)"/\1/p' include/sgpu/version.h)
 PARTS := base manifest crypto seal batch device ops stage enclave
 WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wpointer-arith -Wformat=2
 # Fortify needs optimisation, and the sanitizers do its work better.
-HARDEN := -fstack-protector-strong -fPIE \
+HARDEN := -fstack-protector-strong -fPIC -fvisibility=hidden \
 	$(if $(SANITIZE),,$(if $(filter -O -O1 -O2 -O3 -Os -Og,$(CFLAGS)),-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2))
 SGPU_CPPFLAGS := -D_GNU_SOURCE -Iinclude -Ilib -Itools/common
 # No contraction: every CPU must give the same bytes. The prefix map keeps the folder out of the objects.
@@ -68,7 +71,9 @@ endif
 silent := $(findstring s,$(filter-out --%,$(firstword -$(MAKEFLAGS))))
 say = $(if $(filter 1,$(V)),,@$(if $(silent),,printf '  %-4s %s\n' $(1) $(2);))
 
-LIB_SOURCES := $(sort $(wildcard $(PARTS:%=lib/%/*.c) $(PARTS:%=lib/%/*/*.c)))
+LIB_SOURCES := $(sort $(filter-out $(PARTS:%=lib/%/cuda/%),$(wildcard $(PARTS:%=lib/%/*.c) $(PARTS:%=lib/%/*/*.c))))
+CUDA_SOURCES := $(sort $(wildcard $(PARTS:%=lib/%/cuda/*.c)))
+KERNEL_SOURCES := $(sort $(wildcard $(PARTS:%=lib/%/cuda/*.cu)))
 COMMON_SOURCES := $(sort $(wildcard tools/common/*.c))
 # A tool's folder without a source is one that is not written yet.
 TOOLS := $(sort $(patsubst tools/%/,%,$(dir $(wildcard tools/sgpu-*/main.c))))
@@ -85,6 +90,8 @@ FUZZERS := $(FUZZ_SOURCES:tests/fuzz/%.c=$(BUILD)/fuzz/%)
 # What an example draws with needs libpng.
 EXAMPLES := $(if $(filter 1,$(call have_header,png.h)),$(patsubst %.c,$(BUILD)/examples/%,$(notdir $(wildcard examples/*/*.c))))
 BENCHES := $(BENCH_SOURCES:tests/bench/%.c=$(BUILD)/bench/%)
+# Found beside the programs, as ../lib/sgpu/sgpu-cuda.so.
+PLUGIN := $(if $(filter-out 0,$(CUDA)),$(BUILD)/lib/sgpu/sgpu-cuda.so)
 COMPLETIONS := $(foreach tool,$(TOOLS),$(BUILD)/completions/bash/$(tool) $(BUILD)/completions/zsh/_$(tool) \
 	$(BUILD)/completions/fish/$(tool).fish)
 
@@ -92,8 +99,8 @@ COMPLETIONS := $(foreach tool,$(TOOLS),$(BUILD)/completions/bash/$(tool) $(BUILD
 .SECONDARY:
 .PHONY: all programs units benches examples completions
 all: programs completions
-programs: $(PROGRAMS)
-units: $(UNITS)
+programs: $(PROGRAMS) $(PLUGIN)
+units: $(UNITS) $(PLUGIN)
 benches: $(BENCHES)
 examples: $(EXAMPLES)
 completions: $(COMPLETIONS)
@@ -111,6 +118,26 @@ $(LIB): $(call objects,$(LIB_SOURCES)) $(BUILD)/members
 # A program that is running goes on running while a new one takes its name.
 link = $(call say,LD,$@)mkdir -p $(@D) && $(CC) $(SGPU_CFLAGS) $(CFLAGS) $(SGPU_LDFLAGS) $(LDFLAGS) $(1) -o $@.new \
 	$(filter %.o %.a,$^) $(LIBS) $(LDLIBS) && mv -f $@.new $@
+
+# ---- the CUDA device ----
+CUDA_HOME = $(abspath $(dir $(NVCC))..)
+# Machine code for A100 and H100/H200, and PTX that newer devices compile by themselves.
+CUDA_ARCH ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 \
+	-gencode arch=compute_90,code=compute_90
+NVCC_FLAGS = -O3 -std=c++17 --threads 0 -lineinfo $(CUDA_ARCH) -Iinclude -Ilib -D_GNU_SOURCE \
+	-Xcompiler -fPIC,-fvisibility=hidden,-Wall,-O2 -Xcudafe --display_error_number
+$(CUDA_BUILD)/%.o: %.cu $(CUDA_BUILD)/flags
+	$(call say,NVCC,$<)mkdir -p $(@D) && $(NVCC) $(NVCC_FLAGS) $(NVCCFLAGS) -MMD -MP -MF $(@:.o=.d) -MT $@ -c -o $@ $<
+$(CUDA_BUILD)/flags: force
+	$(call remember,'$(NVCC) $(NVCC_FLAGS) $(NVCCFLAGS)')
+KERNEL_OBJECTS := $(KERNEL_SOURCES:%.cu=$(CUDA_BUILD)/%.o)
+CUDA_OBJECTS := $(call objects,$(CUDA_SOURCES))
+$(CUDA_OBJECTS): MORE = -isystem $(CUDA_HOME)/include
+# It takes what it needs of the library with it, and shows one symbol: where its table is.
+$(BUILD)/lib/sgpu/sgpu-cuda.so: $(CUDA_OBJECTS) $(KERNEL_OBJECTS) $(LIB)
+	$(call say,LD,$@)mkdir -p $(@D) && $(CXX) -shared $(SANITIZE_$(SANITIZE)) -Wl,-z,relro,-z,now -Wl,--exclude-libs,ALL \
+		$(LDFLAGS) -o $@.new $(filter %.o,$^) $(LIB) -L$(CUDA_HOME)/lib64 -lcudart_static -Wl,--as-needed $(LIBS) -lrt \
+		$(LDLIBS) && mv -f $@.new $@
 
 define program
 $(BUILD)/bin/$(1): $(call objects,$(sort $(wildcard tools/$(1)/*.c)) $(COMMON_SOURCES)) $(LIB)
@@ -141,7 +168,7 @@ $(BUILD)/completions/fish/%.fish: $(BUILD)/bin/% scripts/completions.sh
 # Files that are written anew only when what they say changes: everything is built again when the flags differ, and
 # the library when a source has gone. `settings` is for the test of the installation: what to give make so that it
 # finds everything built.
-SETTINGS := CC CFLAGS CPPFLAGS LDFLAGS LDLIBS SANITIZE IPSEC_MB BLAS CLONES NUMA PARTS
+SETTINGS := CC NVCC CUDA CFLAGS CPPFLAGS LDFLAGS LDLIBS SANITIZE IPSEC_MB BLAS CLONES NUMA PARTS
 remember = @mkdir -p $(@D); printf '%s\n' $(1) | cmp -s - $@ || printf '%s\n' $(1) > $@
 FLAGS_NOW := $(CC) $(SGPU_CPPFLAGS) $(CPPFLAGS) $(SGPU_CFLAGS) $(CFLAGS) $(SGPU_LDFLAGS) $(LDFLAGS) $(LIBS) $(LDLIBS)
 $(BUILD)/flags: force | $(BUILD)/settings
@@ -253,4 +280,4 @@ help:
 	@printf '%s\n' "$$HELP"
 
 -include $(patsubst %.o,%.d,$(call objects,$(LIB_SOURCES) $(COMMON_SOURCES) $(TOOL_SOURCES) $(UNIT_SOURCES) \
-	$(FUZZ_SOURCES) $(BENCH_SOURCES)))
+	$(FUZZ_SOURCES) $(BENCH_SOURCES) $(CUDA_SOURCES))) $(KERNEL_OBJECTS:.o=.d)

@@ -26,6 +26,9 @@ typedef uint64_t sgpu_devptr; /* an address in the device's memory; 0 is none */
 struct sgpu_device;
 struct sgpu_stream;
 struct sgpu_event;
+struct sgpu_device_key;
+struct sgpu_device_module;
+struct sgpu_op_call; /* sgpu/ops.h */
 
 /* Record of one piece of enqueued work; zero it before use. */
 struct sgpu_task {
@@ -33,15 +36,23 @@ struct sgpu_task {
 	struct sgpu_error error;    /* its text */
 	uint64_t begin_ns, end_ns;  /* sgpu_now_ns() clock; valid once the work has ended */
 	uint64_t bad_chunk;         /* of a failed open */
+	uint64_t actual;            /* of a launch: elements that an operation of unknown output size wrote */
 };
 
 struct sgpu_device_info {
 	char name[128];          /* "CPU device, AMD EPYC 9B45" */
-	char selector[32];       /* "cpu", "cuda:0" */
+	char selector[64];       /* "cpu", "cuda:0" */
+	char uuid[64];           /* "GPU-5d0c..." as other tools name it; "" when it has none */
+	char driver[64];         /* "driver 580.159.04, CUDA 13.0"; "" when there is none */
+	char confidential[32];   /* confidential computing of a GPU: "off", "on", "devtools", "unknown"; "" on the CPU */
+	int numa_node;           /* nearest to it, or -1 */
 	uint64_t memory_total, memory_free; /* bytes */
 	unsigned compute_units;  /* workers, or multiprocessors */
 	bool opens_on_device;    /* plaintext of HIGH segments is never in the host's memory; false on the CPU device,
 	                            whose memory is a part of it (open_chunks works on every device) */
+	bool pins_host_memory;   /* sgpu_host_alloc gives memory that the device reads by itself */
+	bool registers;          /* sgpu_host_register may work here; refused in NVIDIA's confidential computing mode */
+	uint64_t piece;          /* plaintext bytes that a large transfer best moves at once; a multiple of SGPU_CHUNK */
 };
 
 struct sgpu_device_config {
@@ -57,8 +68,23 @@ struct sgpu_launch {
 	struct sgpu_pool *pool;
 	void *native;
 	struct sgpu_error *error;
+	/* Two words, zero at first: what the launch found out while it ran. CUDA: an address for kernels, in host memory
+	 * that the device can write. status[0]: an enum sgpu_code, the task's code when it is not 0; status[1]: the
+	 * task's `actual`. */
+	int64_t *status;
+	/* CUDA: scratch words in device memory that are zero at every launch, SGPU_LAUNCH_COUNTERS of them. */
+	unsigned *counters;
 };
+enum { SGPU_LAUNCH_COUNTERS = 64 };
+/* A device's implementation of an operation: enqueues it on launch->native. */
+typedef int (*sgpu_op_fn)(struct sgpu_op_call *call, struct sgpu_launch *launch);
 typedef int (*sgpu_launch_fn)(struct sgpu_launch *launch, void *argument);
+
+/* How a module's function is started: as the CUDA Driver API's cuLaunchKernel has it. */
+struct sgpu_module_shape {
+	unsigned grid[3], block[3];  /* each at least 1 */
+	unsigned shared_bytes;       /* dynamic shared memory of a block */
+};
 
 /* A backend is one of these in one file, listed in lib/device/device.c. Memory that is freed is cleared first. */
 struct sgpu_device_backend {
@@ -84,19 +110,39 @@ struct sgpu_device_backend {
 	int (*copy_out)(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size,
 			struct sgpu_task *task);
 	int (*clear)(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, struct sgpu_task *task);
-	int (*open_chunks)(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys, uint64_t first, bool last,
+	int (*key_load)(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys, struct sgpu_device_key **key,
+			struct sgpu_error *error);
+	void (*key_free)(struct sgpu_device_key *key);
+	int (*open_chunks)(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
 			   sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task);
-	int (*seal_chunks)(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys, uint64_t first, bool last,
+	int (*seal_chunks)(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
 			   sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task);
+	int (*digest)(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, const void *custom,
+		      size_t custom_size, uint8_t *digest, struct sgpu_task *task);
 	int (*launch)(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument, struct sgpu_task *task);
 	int (*callback)(struct sgpu_stream *stream, void (*function)(void *argument), void *argument);
 	void (*cancel)(struct sgpu_device *device, bool cancel);
+	int (*event_query)(struct sgpu_event *event, bool *done, struct sgpu_error *error);
+	int (*host_alloc)(struct sgpu_device *device, uint64_t size, void **memory, struct sgpu_error *error);
+	void (*host_free)(struct sgpu_device *device, void *memory, uint64_t size);
+	int (*host_register)(struct sgpu_device *device, const void *memory, uint64_t size, struct sgpu_error *error);
+	void (*host_unregister)(struct sgpu_device *device, const void *memory);
+	/* The device's own implementation of an operation, or NULL when it has none. NULL on the CPU device, whose
+	 * implementations are in the table of operations. */
+	sgpu_op_fn (*op)(const char *name);
+	int (*module_load)(struct sgpu_device *device, const void *image, size_t size,
+			   struct sgpu_device_module **module, struct sgpu_error *error);
+	void (*module_free)(struct sgpu_device_module *module);
+	int (*module_launch)(struct sgpu_stream *stream, struct sgpu_device_module *module, const char *function,
+			     const struct sgpu_module_shape *shape, void *const *args, const size_t *arg_sizes,
+			     int arg_count, struct sgpu_task *task);
 };
 
 /* Backends in order of preference, NULL-terminated. Static. */
 const struct sgpu_device_backend *const *sgpu_device_backends(void);
 
-/* selector: "cpu", "cuda", "cuda:1", "auto" (the first backend that has a device). Errors: SGPU_EUNAVAILABLE,
+/* selector: "cpu", "cuda", "cuda:1", "cuda:GPU-5d0c..." (a UUID, or so much of it that only one fits), "auto" (the
+ * first backend that has a device). Indexes count the devices that CUDA_VISIBLE_DEVICES leaves. Errors: SGPU_EUNAVAILABLE,
  * SGPU_EUSAGE for an unknown word. Close clears and frees whatever is still allocated. */
 SGPU_MUST_CHECK int sgpu_device_open(const char *selector, const struct sgpu_device_config *config,
 				     struct sgpu_device **device, struct sgpu_error *error);
@@ -132,14 +178,28 @@ SGPU_MUST_CHECK int sgpu_copy_out(struct sgpu_stream *stream, void *to, sgpu_dev
 				  struct sgpu_task *task);
 SGPU_MUST_CHECK int sgpu_device_clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
 				      struct sgpu_task *task);
-/* As sgpu_open_chunks and sgpu_seal_chunks, in device memory; a failed open clears what it wrote. `keys` are copied
- * at once. in and out may not overlap. */
-SGPU_MUST_CHECK int sgpu_device_open_chunks(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys,
-					    uint64_t first, bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
+/* The key schedule of one sealed segment, brought to the device once with the tables that follow from it. `keys` are
+ * copied at once. It may be used on every stream of the device as soon as this returns. Free wipes it there, too; no
+ * work with it may be pending. On a GPU without confidential computing the key crosses the bus. */
+SGPU_MUST_CHECK int sgpu_device_key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys,
+					 struct sgpu_device_key **key, struct sgpu_error *error);
+void sgpu_device_key_free(struct sgpu_device_key **key);
+/* As sgpu_open_chunks and sgpu_seal_chunks, in device memory, at any alignment. in and out may not overlap. What a
+ * failed open wrote is cleared before whoever waits for it learns of its end; so nothing that reads `out` may be
+ * enqueued before the task has ended well. */
+SGPU_MUST_CHECK int sgpu_device_open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
+					    bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
 					    struct sgpu_task *task);
-SGPU_MUST_CHECK int sgpu_device_seal_chunks(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys,
-					    uint64_t first, bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
+SGPU_MUST_CHECK int sgpu_device_seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
+					    bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
 					    struct sgpu_task *task);
+/* KangarooTwelve (RFC 9861, KT128) of device memory where it lies, with a customisation string of at most
+ * SGPU_DIGEST_CUSTOM_MAX bytes, copied at once. `digest`, SGPU_DIGEST_SIZE bytes in host memory, is valid once the
+ * task has ended; the task is not NULL. */
+enum { SGPU_DIGEST_SIZE = 32, SGPU_DIGEST_CUSTOM_MAX = 256 };
+SGPU_MUST_CHECK int sgpu_device_digest(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
+				       const void *custom, size_t custom_size, uint8_t *digest,
+				       struct sgpu_task *task);
 SGPU_MUST_CHECK int sgpu_device_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
 				       struct sgpu_task *task);
 /* Calls a host function, which must be short and may not enqueue, when the work before it has ended. */
@@ -148,7 +208,43 @@ SGPU_MUST_CHECK int sgpu_stream_callback(struct sgpu_stream *stream, void (*func
 /* Asks running kernels to stop early (their tasks end with SGPU_ECANCELED), until set to false. */
 void sgpu_device_cancel(struct sgpu_device *device, bool cancel);
 
-/* Every backend's struct sgpu_device, _stream and _event begin with this. */
+/* Whether an event that was recorded has completed, without waiting. */
+SGPU_MUST_CHECK int sgpu_event_query(struct sgpu_event *event, bool *done, struct sgpu_error *error);
+
+/* Host memory for copies, from a pool that the device keeps: on a GPU pinned once and lent again and again, near to
+ * it; on the CPU device plain memory. Starts at a multiple of 4096. Cleared when it is given back. Unit: bytes. Errors:
+ * SGPU_ENOMEM. */
+SGPU_MUST_CHECK int sgpu_host_alloc(struct sgpu_device *device, uint64_t size, void **memory,
+				    struct sgpu_error *error);
+/* No copy may be pending. Accepts a pointer to NULL; clears it. */
+void sgpu_host_free(struct sgpu_device *device, void **memory, uint64_t size);
+/* Lets the device read memory of the caller by itself, which may be mapped for reading only; whole pages. Errors:
+ * SGPU_EUNAVAILABLE where that is not to be had (the CPU device; NVIDIA's confidential computing mode; files on a disk):
+ * copy it then. Unregister before it is unmapped. */
+SGPU_MUST_CHECK int sgpu_host_register(struct sgpu_device *device, const void *memory, uint64_t size,
+				       struct sgpu_error *error);
+void sgpu_host_unregister(struct sgpu_device *device, const void *memory);
+
+/* The device's implementation of an operation for sgpu_device_launch, or NULL; on the CPU device always NULL, since
+ * the table of operations has it. */
+sgpu_op_fn sgpu_device_op(struct sgpu_device *device, const char *name);
+const struct sgpu_device_backend *sgpu_device_backend_of(struct sgpu_device *device);
+
+/* Kernels that came as data. CUDA: `image` is a cubin, a fatbin or PTX text; on the CPU device an ELF shared object,
+ * whose functions have the type sgpu_module_fn. The image is copied. It must have been verified: it is code. Errors:
+ * SGPU_EINVALID (not an image that this device takes), SGPU_EDEVICE. */
+typedef int (*sgpu_module_fn)(const struct sgpu_module_shape *shape, void *const *args, int arg_count);
+SGPU_MUST_CHECK int sgpu_device_module_load(struct sgpu_device *device, const void *image, size_t size,
+					    struct sgpu_device_module **module, struct sgpu_error *error);
+void sgpu_device_module_free(struct sgpu_device_module **module); /* no launch may be pending */
+/* args[i] points at the value of argument i, arg_sizes[i] bytes, copied at once. Errors at once: SGPU_EINVALID when
+ * there is no such function, or its parameters differ in number or size where the device can tell. */
+SGPU_MUST_CHECK int sgpu_device_module_launch(struct sgpu_stream *stream, struct sgpu_device_module *module,
+					      const char *function, const struct sgpu_module_shape *shape,
+					      void *const *args, const size_t *arg_sizes, int arg_count,
+					      struct sgpu_task *task);
+
+/* Every backend's struct sgpu_device, _stream, _event, _device_key and _device_module begin with this. */
 struct sgpu_device_object {
 	const struct sgpu_device_backend *backend;
 };

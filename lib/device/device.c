@@ -177,16 +177,40 @@ int sgpu_device_clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t s
 	return BACKEND(stream)->clear(stream, memory, size, task);
 }
 
-int sgpu_device_open_chunks(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys, uint64_t first,
-			    bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
+int sgpu_device_key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys,
+			 struct sgpu_device_key **key, struct sgpu_error *error)
 {
-	return BACKEND(stream)->open_chunks(stream, keys, first, last, in, size, out, task);
+	*key = NULL;
+	return BACKEND(stream)->key_load(stream, keys, key, error);
 }
 
-int sgpu_device_seal_chunks(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys, uint64_t first,
-			    bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
+void sgpu_device_key_free(struct sgpu_device_key **key)
 {
-	return BACKEND(stream)->seal_chunks(stream, keys, first, last, in, size, out, task);
+	if (key && *key) {
+		BACKEND(*key)->key_free(*key);
+		*key = NULL;
+	}
+}
+
+int sgpu_device_open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
+			    sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
+{
+	return BACKEND(stream)->open_chunks(stream, key, first, last, in, size, out, task);
+}
+
+int sgpu_device_seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
+			    sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
+{
+	return BACKEND(stream)->seal_chunks(stream, key, first, last, in, size, out, task);
+}
+
+int sgpu_device_digest(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, const void *custom,
+		       size_t custom_size, uint8_t *digest, struct sgpu_task *task)
+{
+	if (custom_size > SGPU_DIGEST_CUSTOM_MAX || !task) {
+		return SGPU_EUSAGE;
+	}
+	return BACKEND(stream)->digest(stream, memory, size, custom, custom_size, digest, task);
 }
 
 int sgpu_device_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument, struct sgpu_task *task)
@@ -202,4 +226,68 @@ int sgpu_stream_callback(struct sgpu_stream *stream, void (*function)(void *argu
 void sgpu_device_cancel(struct sgpu_device *device, bool cancel)
 {
 	BACKEND(device)->cancel(device, cancel);
+}
+
+int sgpu_event_query(struct sgpu_event *event, bool *done, struct sgpu_error *error)
+{
+	*done = false;
+	return BACKEND(event)->event_query(event, done, error);
+}
+
+int sgpu_host_alloc(struct sgpu_device *device, uint64_t size, void **memory, struct sgpu_error *error)
+{
+	*memory = NULL;
+	return BACKEND(device)->host_alloc(device, size, memory, error);
+}
+
+void sgpu_host_free(struct sgpu_device *device, void **memory, uint64_t size)
+{
+	if (memory && *memory) {
+		BACKEND(device)->host_free(device, *memory, size);
+		*memory = NULL;
+	}
+}
+
+int sgpu_host_register(struct sgpu_device *device, const void *memory, uint64_t size, struct sgpu_error *error)
+{
+	return BACKEND(device)->host_register(device, memory, size, error);
+}
+
+void sgpu_host_unregister(struct sgpu_device *device, const void *memory)
+{
+	BACKEND(device)->host_unregister(device, memory);
+}
+
+sgpu_op_fn sgpu_device_op(struct sgpu_device *device, const char *name)
+{
+	const struct sgpu_device_backend *backend = BACKEND(device);
+
+	return backend->op ? backend->op(name) : NULL;
+}
+
+const struct sgpu_device_backend *sgpu_device_backend_of(struct sgpu_device *device)
+{
+	return BACKEND(device);
+}
+
+int sgpu_device_module_load(struct sgpu_device *device, const void *image, size_t size,
+			    struct sgpu_device_module **module, struct sgpu_error *error)
+{
+	*module = NULL;
+	return BACKEND(device)->module_load(device, image, size, module, error);
+}
+
+void sgpu_device_module_free(struct sgpu_device_module **module)
+{
+	if (module && *module) {
+		BACKEND(*module)->module_free(*module);
+		*module = NULL;
+	}
+}
+
+int sgpu_device_module_launch(struct sgpu_stream *stream, struct sgpu_device_module *module, const char *function,
+			      const struct sgpu_module_shape *shape, void *const *args, const size_t *arg_sizes,
+			      int arg_count, struct sgpu_task *task)
+{
+	return BACKEND(stream)->module_launch(stream, module, function, shape, args, arg_sizes, arg_count, task);
 }

@@ -115,7 +115,7 @@ static void fail_output(struct sgpu_run *run, int segment, int code, const char 
 }
 
 /* Sends the outputs of an operation that has run on their way. */
-static void start_outputs(struct sgpu_run *run, int operation, const struct sgpu_op_call *call)
+static void start_outputs(struct sgpu_run *run, int operation, const struct sgpu_op_call *call, uint64_t elements)
 {
 	const struct sgpu_operation *op = &run->manifest->operations[operation];
 	bool at_most = call->op->at_most && call->op->at_most(call);
@@ -131,10 +131,10 @@ static void start_outputs(struct sgpu_run *run, int operation, const struct sgpu
 			continue;
 		}
 		if (!sgpu_type_bytes(&s->type, &actual) ||
-		    (at_most && call->actual > actual / sgpu_dtype_size(s->type.dtype))) {
+		    (at_most && elements > actual / sgpu_dtype_size(s->type.dtype))) {
 			rc = sgpu_fail(&error, SGPU_EDEVICE, "the operation reports more elements than there can be");
 		} else if (at_most) {
-			actual = call->actual * sgpu_dtype_size(s->type.dtype);
+			actual = elements * sgpu_dtype_size(s->type.dtype);
 		}
 		if (rc == SGPU_OK) {
 			rc = sgpu_result_start(run, segment, actual, &error);
@@ -171,7 +171,7 @@ static void ran(struct sgpu_run *run, int operation)
 	if (op->state == SGPU_OP_ENQUEUED && code == SGPU_OK) {
 		op->state = SGPU_OP_DONE;
 		atomic_fetch_add(&run->done, 1);
-		start_outputs(run, operation, &launch->call);
+		start_outputs(run, operation, &launch->call, launch->task.actual);
 	} else if (op->state == SGPU_OP_ENQUEUED) {
 		fail_itself(run, operation, code, launch->task.error.text);
 	}

@@ -21,7 +21,12 @@ static int run_unless_stopped(const struct sgpu_run *run, struct sgpu_run_launch
 			return sgpu_fail(launch->error, SGPU_EDEPENDENCY, "an operation before it failed");
 		}
 	}
-	return l->call.op->cpu(&l->call, launch->pool, launch->error);
+	if (l->on_device) {
+		return l->on_device(&l->call, launch);
+	}
+	rc = l->call.op->cpu(&l->call, launch->pool, launch->error);
+	launch->status[1] = (int64_t)l->call.actual;
+	return rc;
 }
 
 /* On the stream's thread. What an earlier operation got wrong is known by then even if the driver has not yet
@@ -137,6 +142,7 @@ int sgpu_execute(struct sgpu_run *run, int operation, struct sgpu_error *error)
 	}
 	l->run = run;
 	l->operation = operation;
+	l->on_device = sgpu_device_op(run->device, run->manifest->operations[operation].kernel);
 	rc = sgpu_ops_prepare(run->manifest, operation, &l->call, error);
 	if (rc == SGPU_OK) {
 		rc = place(run, operation, &l->call, error);

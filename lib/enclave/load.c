@@ -18,7 +18,7 @@ struct arrival {
 	uint64_t left;                 /* bytes of the payload still to be read */
 	uint64_t at;                   /* plaintext bytes that were brought */
 	uint64_t chunk;
-	struct sgpu_sealed_keys keys;  /* sealed */
+	struct sgpu_device_key *key;   /* sealed; the segment keeps it */
 	struct sgpu_sha256 *digest;    /* not sealed */
 };
 
@@ -46,6 +46,7 @@ static void release_segment(struct sgpu_run *run, int segment)
 	struct sgpu_run_segment *s = &run->segments[segment];
 
 	if (atomic_fetch_sub(&s->pending, 1) == 1) {
+		sgpu_device_key_free(&s->key);
 		sgpu_run_post(&s->arrived);
 	}
 }
@@ -163,7 +164,7 @@ static int enqueue_piece(struct arrival *a, struct sgpu_run_slot *slot, size_t s
 
 	rc = sgpu_copy_in(stream, sealed ? slot->device : to, slot->host, size, &slot->copy);
 	if (rc == SGPU_OK && sealed) {
-		rc = sgpu_device_open_chunks(stream, &a->keys, a->chunk, last, slot->device, size, to, &slot->open);
+		rc = sgpu_device_open_chunks(stream, a->key, a->chunk, last, slot->device, size, to, &slot->open);
 	}
 	if (rc != SGPU_OK) {
 		sgpu_fail(error, rc, "the device refused a piece: %s", sgpu_strerror(rc));
@@ -263,6 +264,8 @@ static int read_header(struct arrival *a, struct sgpu_error *error)
 {
 	struct sgpu_run *run = a->loader->run;
 	uint8_t header[SGPU_SEALED_HEADER], key[SGPU_KEY_SIZE], context[SGPU_SEGMENT_CONTEXT_MAX];
+	struct sgpu_sealed_keys keys = { 0 };
+	struct sgpu_stream *stream = NULL;
 	struct sgpu_error why = { 0 };
 	size_t context_size = 0;
 	int opened, rc = read_piece(a, header, sizeof(header), error);
@@ -273,9 +276,17 @@ static int read_header(struct arrival *a, struct sgpu_error *error)
 	opened = sgpu_batch_segment_key(run->batch, run->batch_key, id_of(run, a->segment), false, key, context,
 					&context_size, &why);
 	if (opened == SGPU_OK) {
-		opened = sgpu_sealed_keys_open(key, context, context_size, header, &a->keys, &why);
+		opened = sgpu_sealed_keys_open(key, context, context_size, header, &keys, &why);
+	}
+	if (opened == SGPU_OK) {
+		opened = sgpu_run_stream(run, a->loader->first_row, &stream, &why);
+	}
+	if (opened == SGPU_OK) {
+		opened = sgpu_device_key_load(stream, &keys, &run->segments[a->segment].key, &why);
+		a->key = run->segments[a->segment].key;
 	}
 	sgpu_wipe(key, sizeof(key));
+	sgpu_wipe(&keys, sizeof(keys));
 	if (opened != SGPU_OK) {
 		fail_segment(run, a->segment, opened, why.text);
 	}
@@ -343,7 +354,6 @@ int sgpu_load_segment(struct sgpu_run_loader *loader, int segment, struct sgpu_l
 		fail_segment(run, segment, rc, rc == SGPU_ETIMEOUT || atomic_load(&run->stop) == SGPU_ETIMEOUT ?
 			     "the deadline passed before it arrived" : why.text);
 	}
-	sgpu_wipe(&a.keys, sizeof(a.keys));
 	sgpu_sha256_free(&a.digest);
 	release_segment(run, segment);
 	if (rc != SGPU_OK && source->fatal) {

@@ -15,7 +15,7 @@ struct sgpu_run_leaving {
 	bool sealed;
 	int pieces;
 	uint64_t actual;
-	struct sgpu_sealed_keys keys;
+	struct sgpu_device_key *key;
 	struct sgpu_task *seal, *copy; /* by piece */
 };
 
@@ -24,7 +24,7 @@ static void free_leaving(struct sgpu_run_leaving **leaving)
 	if (!*leaving) {
 		return;
 	}
-	sgpu_wipe(&(*leaving)->keys, sizeof((*leaving)->keys));
+	sgpu_device_key_free(&(*leaving)->key);
 	free((*leaving)->seal);
 	free((*leaving)->copy);
 	free(*leaving);
@@ -95,7 +95,7 @@ static int make_leaving(struct sgpu_run *run, int segment, uint64_t actual, stru
 	if (!l->seal || !l->copy || !s->out_data) {
 		return sgpu_fail_nomem(error);
 	}
-	return l->sealed ? prepare_keys(run, segment, &l->keys, error) : SGPU_OK;
+	return SGPU_OK;
 }
 
 static int seal_slot(struct sgpu_run *run, int row, sgpu_devptr *memory, struct sgpu_error *error)
@@ -113,12 +113,20 @@ static int enqueue_sealed(struct sgpu_run *run, int segment, struct sgpu_stream 
 	struct sgpu_run_segment *s = &run->segments[segment];
 	struct sgpu_run_leaving *l = s->leaving;
 	sgpu_devptr from = run->buffers[run->plan->out_buffer[segment]].memory, slot = 0;
+	struct sgpu_sealed_keys keys = { 0 };
 	int rc = seal_slot(run, l->row, &slot, error);
 
+	if (rc == SGPU_OK) {
+		rc = prepare_keys(run, segment, &keys, error);
+	}
+	if (rc == SGPU_OK) {
+		sgpu_sealed_header(&keys, s->out_data);
+		rc = sgpu_device_key_load(stream, &keys, &l->key, error);
+	}
+	sgpu_wipe(&keys, sizeof(keys));
 	if (rc != SGPU_OK) {
 		return rc;
 	}
-	sgpu_sealed_header(&l->keys, s->out_data);
 	for (int i = 0; rc == SGPU_OK && i < l->pieces; i++) {
 		bool last = i == l->pieces - 1;
 		uint64_t at = (uint64_t)i * SGPU_RUN_PIECE, size = last ? l->actual - at : SGPU_RUN_PIECE;
@@ -126,7 +134,7 @@ static int enqueue_sealed(struct sgpu_run *run, int segment, struct sgpu_stream 
 		uint64_t sealed = last ? s->out_size - to : SGPU_RUN_SEALED_PIECE;
 
 		/* The end mark may be all that is left: nothing is read for it, and nothing lies behind. */
-		rc = sgpu_device_seal_chunks(stream, &l->keys, (uint64_t)i * SGPU_RUN_PIECE_CHUNKS, last,
+		rc = sgpu_device_seal_chunks(stream, l->key, (uint64_t)i * SGPU_RUN_PIECE_CHUNKS, last,
 					     size == 0 ? from : from + at, size, slot, &l->seal[i]);
 		if (rc == SGPU_OK) {
 			rc = sgpu_copy_out(stream, s->out_data + to, slot, sealed, &l->copy[i]);

@@ -47,6 +47,7 @@ struct sgpu_run_segment {
 	struct sgpu_run_node arrived;
 	atomic_int pending;           /* pieces under way, and one until the loader has ended */
 	atomic_int in_code;           /* the first failure */
+	struct sgpu_device_key *key;  /* while sealed pieces are under way */
 	char *in_text;                /* why; set by whoever set in_code, read after the node came */
 	bool loaded;                  /* reader or fetcher: begun, so that it will be posted */
 	/* departure: driver, then reader */
@@ -63,6 +64,7 @@ struct sgpu_run_launch {
 	struct sgpu_run *run;
 	int operation;
 	struct sgpu_op_call call;
+	sgpu_op_fn on_device;         /* the device's own implementation, or NULL: the table's for the CPU */
 	struct sgpu_task task;
 };
 

@@ -19,6 +19,7 @@ struct fixture {
 	struct sgpu_stream *stream;
 	sgpu_devptr in, out;
 	struct sgpu_sealed_keys keys;
+	struct sgpu_device_key *key;
 };
 
 static bool set_up(struct fixture *fixture, unsigned jobs)
@@ -37,12 +38,14 @@ static bool set_up(struct fixture *fixture, unsigned jobs)
 	       sgpu_stream_create(fixture->device, &fixture->stream, NULL) == SGPU_OK &&
 	       sgpu_device_alloc(fixture->device, room, &fixture->in, NULL) == SGPU_OK &&
 	       sgpu_device_alloc(fixture->device, room, &fixture->out, NULL) == SGPU_OK &&
-	       sgpu_sealed_keys_new(secret, "context", 7, &fixture->keys, NULL) == SGPU_OK;
+	       sgpu_sealed_keys_new(secret, "context", 7, &fixture->keys, NULL) == SGPU_OK &&
+	       sgpu_device_key_load(fixture->stream, &fixture->keys, &fixture->key, NULL) == SGPU_OK;
 }
 
 static void tear_down(struct fixture *fixture)
 {
 	sgpu_stream_free(&fixture->stream);
+	sgpu_device_key_free(&fixture->key);
 	sgpu_device_close(&fixture->device);
 	free(plaintext);
 	free(sealed);
@@ -59,8 +62,8 @@ static int round_trip(struct fixture *f, bool open, uint64_t first, bool last, c
 	memset(result, 0xee, out_size);
 	code = sgpu_copy_in(f->stream, f->in + 56, from, size, NULL);
 	if (code == SGPU_OK) {
-		code = open ? sgpu_device_open_chunks(f->stream, &f->keys, first, last, f->in + 56, size, f->out, task)
-			    : sgpu_device_seal_chunks(f->stream, &f->keys, first, last, f->in + 56, size, f->out, task);
+		code = open ? sgpu_device_open_chunks(f->stream, f->key, first, last, f->in + 56, size, f->out, task)
+			    : sgpu_device_seal_chunks(f->stream, f->key, first, last, f->in + 56, size, f->out, task);
 	}
 	if (code == SGPU_OK) {
 		code = sgpu_copy_out(f->stream, result, f->out, out_size, NULL);
@@ -163,12 +166,12 @@ UNIT_TEST(ranges_are_checked_for_what_the_chunks_need)
 
 	REQUIRE(set_up(&f, 1));
 	REQUIRE(sgpu_device_alloc(f.device, 100, &small, NULL) == SGPU_OK);
-	CHECK(sgpu_device_seal_chunks(f.stream, &f.keys, 0, true, f.in, 85, small, NULL) == SGPU_EUSAGE);
-	CHECK(sgpu_device_seal_chunks(f.stream, &f.keys, 0, true, f.in, 84, small, NULL) == SGPU_OK);
-	CHECK(sgpu_device_seal_chunks(f.stream, &f.keys, 0, false, f.in, 84, small, NULL) == SGPU_EUSAGE);
-	CHECK(sgpu_device_seal_chunks(f.stream, &f.keys, 0, true, f.in, UINT64_MAX, small, NULL) == SGPU_EUSAGE);
-	CHECK(sgpu_device_open_chunks(f.stream, &f.keys, 0, true, f.in, 117, small, NULL) == SGPU_EUSAGE);
-	CHECK(sgpu_device_open_chunks(f.stream, &f.keys, 0, true, small, 101, f.out, NULL) == SGPU_EUSAGE);
+	CHECK(sgpu_device_seal_chunks(f.stream, f.key, 0, true, f.in, 85, small, NULL) == SGPU_EUSAGE);
+	CHECK(sgpu_device_seal_chunks(f.stream, f.key, 0, true, f.in, 84, small, NULL) == SGPU_OK);
+	CHECK(sgpu_device_seal_chunks(f.stream, f.key, 0, false, f.in, 84, small, NULL) == SGPU_EUSAGE);
+	CHECK(sgpu_device_seal_chunks(f.stream, f.key, 0, true, f.in, UINT64_MAX, small, NULL) == SGPU_EUSAGE);
+	CHECK(sgpu_device_open_chunks(f.stream, f.key, 0, true, f.in, 117, small, NULL) == SGPU_EUSAGE);
+	CHECK(sgpu_device_open_chunks(f.stream, f.key, 0, true, small, 101, f.out, NULL) == SGPU_EUSAGE);
 	tear_down(&f);
 }
 

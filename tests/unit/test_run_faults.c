@@ -59,16 +59,22 @@ static int copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint
 	return fails() ? SGPU_EDEVICE : real->copy_out(stream, to, from, size, task);
 }
 
-static int open_chunks(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys, uint64_t first, bool last,
-		       sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
+static int key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys, struct sgpu_device_key **key,
+		    struct sgpu_error *why)
 {
-	return fails() ? SGPU_EDEVICE : real->open_chunks(stream, keys, first, last, in, size, out, task);
+	return fails() ? sgpu_fail(why, SGPU_EDEVICE, "no key today") : real->key_load(stream, keys, key, why);
 }
 
-static int seal_chunks(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys, uint64_t first, bool last,
+static int open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
 		       sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
 {
-	return fails() ? SGPU_EDEVICE : real->seal_chunks(stream, keys, first, last, in, size, out, task);
+	return fails() ? SGPU_EDEVICE : real->open_chunks(stream, key, first, last, in, size, out, task);
+}
+
+static int seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
+		       sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
+{
+	return fails() ? SGPU_EDEVICE : real->seal_chunks(stream, key, first, last, in, size, out, task);
 }
 
 static int launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument, struct sgpu_task *task)
@@ -94,6 +100,7 @@ static void make_faulty(void)
 	faulty.stream_wait = stream_wait;
 	faulty.copy_in = copy_in;
 	faulty.copy_out = copy_out;
+	faulty.key_load = key_load;
 	faulty.open_chunks = open_chunks;
 	faulty.seal_chunks = seal_chunks;
 	faulty.launch = launch;

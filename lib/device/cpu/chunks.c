@@ -17,7 +17,6 @@ struct run {
 	bool open;
 	uint64_t count;              /* chunks */
 	pthread_mutex_t lock;        /* everything below */
-	const struct sgpu_aead *model; /* only copied from */
 	struct sgpu_aead **idle;     /* ciphers that no worker has now */
 	unsigned idle_count;
 	int code;
@@ -37,7 +36,7 @@ static int take_aead(struct run *run, struct sgpu_aead **aead)
 	if (run->idle_count > 0) {
 		*aead = run->idle[--run->idle_count];
 	} else {
-		code = sgpu_aead_copy(run->model, aead, NULL);
+		code = sgpu_aead_copy(run->item->key->model, aead, NULL);
 	}
 	pthread_mutex_unlock(&run->lock);
 	return code;
@@ -70,9 +69,9 @@ static int work(const struct run *run, struct sgpu_aead *aead, uint64_t begin, u
 
 	*bad_chunk = item->first + begin;
 	if (run->open) {
-		return sgpu_open_chunks(aead, &item->keys, item->first + begin, last, in, size, out, bad_chunk);
+		return sgpu_open_chunks(aead, &item->key->keys, item->first + begin, last, in, size, out, bad_chunk);
 	}
-	return sgpu_seal_chunks(aead, &item->keys, item->first + begin, last, in, size, out);
+	return sgpu_seal_chunks(aead, &item->key->keys, item->first + begin, last, in, size, out);
 }
 
 static void piece(void *argument, uint64_t begin, uint64_t end)
@@ -121,15 +120,12 @@ static int perform(struct sgpu_device *device, struct run *run, uint64_t *bad_ch
 	if (sgpu_pool_cancelled(device->pool)) {
 		return SGPU_ECANCELED;
 	}
-	code = sgpu_aead_create(NULL, run->item->keys.key, &aead, NULL);
-	if (code < 0) {
-		return code;
+	if (run->count > INLINE_CHUNKS && sgpu_pool_jobs(device->pool) > 1) {
+		return run_shared(device, run, bad_chunk);
 	}
-	if (run->count <= INLINE_CHUNKS || sgpu_pool_jobs(device->pool) == 1) {
+	code = sgpu_aead_copy(run->item->key->model, &aead, NULL);
+	if (code == SGPU_OK) {
 		code = work(run, aead, 0, run->count, bad_chunk);
-	} else {
-		run->model = aead;
-		code = run_shared(device, run, bad_chunk);
 	}
 	sgpu_aead_free(&aead);
 	return code;

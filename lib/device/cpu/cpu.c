@@ -85,6 +85,8 @@ static int info(struct sgpu_device *device, struct sgpu_device_info *about, stru
 	sgpu_cpu_memory_figures(&device->memory, &about->memory_total, &about->memory_free);
 	about->compute_units = sgpu_pool_jobs(device->pool);
 	about->opens_on_device = false;
+	about->numa_node = -1;
+	about->piece = SGPU_CPU_PIECE;
 	return SGPU_OK;
 }
 
@@ -129,41 +131,34 @@ static int clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, 
 	return code < 0 ? code : sgpu_cpu_enqueue(stream, &item);
 }
 
-static int chunks(struct sgpu_stream *stream, struct sgpu_cpu_item *item, uint64_t out_size)
+static int chunks(struct sgpu_stream *stream, const struct sgpu_cpu_item *item, uint64_t out_size)
 {
 	int code = check_range(stream, (uintptr_t)item->from, item->size, item->task);
 
 	if (code == SGPU_OK) {
 		code = check_range(stream, (uintptr_t)item->to, out_size, item->task);
 	}
-	if (code == SGPU_OK) {
-		code = sgpu_cpu_enqueue(stream, item);
-	}
-	sgpu_wipe(&item->keys, sizeof(item->keys));
-	return code;
+	return code == SGPU_OK ? sgpu_cpu_enqueue(stream, item) : code;
 }
 
-static int open_chunks(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys, uint64_t first, bool last,
+static int open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
 		       sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
 {
 	struct sgpu_cpu_item item = { .kind = SGPU_CPU_OPEN, .task = task, .first = first, .last = last, .size = size,
-				      .from = (const void *)(uintptr_t)in, .to = (void *)(uintptr_t)out,
-				      .keys = *keys };
+				      .from = (const void *)(uintptr_t)in, .to = (void *)(uintptr_t)out, .key = key };
 	uint64_t count = size / SGPU_SEALED_CHUNK + (size % SGPU_SEALED_CHUNK != 0);
 	uint64_t tags = count * SGPU_TAG_SIZE;
 
 	return chunks(stream, &item, size - (tags < size ? tags : size));
 }
 
-static int seal_chunks(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys, uint64_t first, bool last,
+static int seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
 		       sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
 {
 	struct sgpu_cpu_item item = { .kind = SGPU_CPU_SEAL, .task = task, .first = first, .last = last, .size = size,
-				      .from = (const void *)(uintptr_t)in, .to = (void *)(uintptr_t)out,
-				      .keys = *keys };
+				      .from = (const void *)(uintptr_t)in, .to = (void *)(uintptr_t)out, .key = key };
 
 	if (!last && size % SGPU_CHUNK != 0) {
-		sgpu_wipe(&item.keys, sizeof(item.keys));
 		return SGPU_EUSAGE;
 	}
 	return chunks(stream, &item, size + (size / SGPU_CHUNK + last) * SGPU_TAG_SIZE);
@@ -182,6 +177,63 @@ static int callback(struct sgpu_stream *stream, void (*function)(void *argument)
 	struct sgpu_cpu_item item = { .kind = SGPU_CPU_CALL, .function.call = function, .argument = argument };
 
 	return sgpu_cpu_enqueue(stream, &item);
+}
+
+/* Nothing has to be pinned for it. */
+static int host_register(struct sgpu_device *device, const void *memory, uint64_t size, struct sgpu_error *error)
+{
+	(void)device;
+	(void)memory;
+	(void)size;
+	return sgpu_fail(error, SGPU_EUNAVAILABLE, "the CPU device registers no memory");
+}
+
+static void host_unregister(struct sgpu_device *device, const void *memory)
+{
+	(void)device;
+	(void)memory;
+}
+
+static int digest(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, const void *custom,
+		  size_t custom_size, uint8_t *out, struct sgpu_task *task)
+{
+	(void)stream;
+	(void)memory;
+	(void)size;
+	(void)custom;
+	(void)custom_size;
+	(void)out;
+	return sgpu_fail(&task->error, SGPU_EUNAVAILABLE, "the CPU device has no digest yet");
+}
+
+static int module_load(struct sgpu_device *device, const void *image, size_t size, struct sgpu_device_module **module,
+		       struct sgpu_error *error)
+{
+	(void)device;
+	(void)image;
+	(void)size;
+	(void)module;
+	return sgpu_fail(error, SGPU_EUNAVAILABLE, "the CPU device has no modules yet");
+}
+
+static void module_free(struct sgpu_device_module *module)
+{
+	(void)module;
+}
+
+static int module_launch(struct sgpu_stream *stream, struct sgpu_device_module *module, const char *function,
+			 const struct sgpu_module_shape *shape, void *const *args, const size_t *arg_sizes,
+			 int arg_count, struct sgpu_task *task)
+{
+	(void)stream;
+	(void)module;
+	(void)function;
+	(void)shape;
+	(void)args;
+	(void)arg_sizes;
+	(void)arg_count;
+	(void)task;
+	return SGPU_EUNAVAILABLE;
 }
 
 static void cancel(struct sgpu_device *device, bool stop)
@@ -208,9 +260,20 @@ const struct sgpu_device_backend sgpu_device_cpu = {
 	.copy_in = copy_in,
 	.copy_out = copy_out,
 	.clear = clear,
+	.key_load = sgpu_cpu_key_load,
+	.key_free = sgpu_cpu_key_free,
 	.open_chunks = open_chunks,
 	.seal_chunks = seal_chunks,
 	.launch = launch,
 	.callback = callback,
 	.cancel = cancel,
+	.digest = digest,
+	.event_query = sgpu_cpu_event_query,
+	.host_alloc = sgpu_cpu_host_alloc,
+	.host_free = sgpu_cpu_host_free,
+	.host_register = host_register,
+	.host_unregister = host_unregister,
+	.module_load = module_load,
+	.module_free = module_free,
+	.module_launch = module_launch,
 };

@@ -20,6 +20,7 @@ enum {
 	SGPU_CPU_CLASSES = 9,     /* small blocks: 4 KiB to 1 MiB, powers of two */
 	SGPU_CPU_THREADS = 64,    /* threads that run streams, at most */
 	SGPU_CPU_SPARE = 256,     /* items kept for reuse */
+	SGPU_CPU_PIECE = 1 << 20, /* plaintext bytes that are best moved at once */
 };
 
 /* ---- memory.c ---- */
@@ -55,6 +56,9 @@ SGPU_MUST_CHECK int sgpu_cpu_alloc(struct sgpu_device *device, uint64_t size, sg
 void sgpu_cpu_free(struct sgpu_device *device, sgpu_devptr memory, uint64_t size);
 /* Whether [address, address + size) lies in one block that is in use. */
 bool sgpu_cpu_owns(struct sgpu_device *device, sgpu_devptr address, uint64_t size);
+SGPU_MUST_CHECK int sgpu_cpu_host_alloc(struct sgpu_device *device, uint64_t size, void **memory,
+					struct sgpu_error *error);
+void sgpu_cpu_host_free(struct sgpu_device *device, void *memory, uint64_t size);
 void sgpu_cpu_memory_figures(struct sgpu_cpu_memory *memory, uint64_t *total, uint64_t *available);
 
 /* ---- stream.c ---- */
@@ -74,9 +78,19 @@ struct sgpu_cpu_item {
 	} function;
 	void *argument;
 	struct sgpu_event *event;      /* holds a reference */
-	struct sgpu_sealed_keys keys;
+	struct sgpu_device_key *key;   /* OPEN, SEAL */
 	struct sgpu_cpu_item *next;
 };
+
+/* ---- keys.c ---- */
+struct sgpu_device_key {
+	struct sgpu_device_object object;
+	struct sgpu_sealed_keys keys;
+	struct sgpu_aead *model;       /* only copied from */
+};
+SGPU_MUST_CHECK int sgpu_cpu_key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys,
+				      struct sgpu_device_key **key, struct sgpu_error *error);
+void sgpu_cpu_key_free(struct sgpu_device_key *key);
 
 enum sgpu_cpu_state { SGPU_CPU_IDLE, SGPU_CPU_READY, SGPU_CPU_RUNNING, SGPU_CPU_WAITING };
 
@@ -137,6 +151,7 @@ SGPU_MUST_CHECK int sgpu_cpu_event_create(struct sgpu_device *device, struct sgp
 					  struct sgpu_error *error);
 void sgpu_cpu_event_free(struct sgpu_event *event);
 SGPU_MUST_CHECK int sgpu_cpu_event_sync(struct sgpu_event *event, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_cpu_event_query(struct sgpu_event *event, bool *done, struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_cpu_event_record(struct sgpu_stream *stream, struct sgpu_event *event);
 SGPU_MUST_CHECK int sgpu_cpu_stream_wait(struct sgpu_stream *stream, struct sgpu_event *event);
 

@@ -73,14 +73,11 @@ void sgpu_cpu_wake(struct sgpu_device *device)
 	}
 }
 
-/* Sets an item aside; whatever it held of keys is wiped. */
+/* Sets an item aside. */
 static void release_item(struct sgpu_device *device, struct sgpu_cpu_item *item)
 {
 	if (item->event) {
 		sgpu_cpu_event_unref(item->event);
-	}
-	if (item->kind == SGPU_CPU_OPEN || item->kind == SGPU_CPU_SEAL) {
-		sgpu_wipe(&item->keys, sizeof(item->keys));
 	}
 	if (device->spare_count >= SGPU_CPU_SPARE) {
 		free(item);

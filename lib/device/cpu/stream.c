@@ -129,6 +129,17 @@ int sgpu_cpu_event_sync(struct sgpu_event *event, struct sgpu_error *error)
 	return code;
 }
 
+int sgpu_cpu_event_query(struct sgpu_event *event, bool *done, struct sgpu_error *error)
+{
+	bool recorded;
+
+	pthread_mutex_lock(&event->device->lock);
+	recorded = event->recorded;
+	pthread_mutex_unlock(&event->device->lock);
+	*done = atomic_load(&event->done);
+	return recorded ? SGPU_OK : sgpu_fail(error, SGPU_EUSAGE, "an event was asked for that was not recorded");
+}
+
 /* A fresh item, from those kept if there is one; the lock is held. */
 static struct sgpu_cpu_item *take_item(struct sgpu_device *device)
 {

@@ -38,14 +38,18 @@ static int move(struct sgpu_device *device, struct sgpu_cpu_item *item)
 	return sgpu_pool_for(device->pool, item->size, PIECE_BYTES, piece, item);
 }
 
-static int launch(struct sgpu_device *device, struct sgpu_cpu_item *item, struct sgpu_error *error)
+static int launch(struct sgpu_device *device, struct sgpu_cpu_item *item, struct sgpu_task *task)
 {
-	struct sgpu_launch context = { .device = device, .pool = device->pool, .error = error };
+	int64_t status[2] = { 0, 0 };
+	struct sgpu_launch context = { .device = device, .pool = device->pool, .error = &task->error, .status = status };
+	int code;
 
 	if (sgpu_pool_cancelled(device->pool)) {
 		return SGPU_ECANCELED;
 	}
-	return item->function.launch(&context, item->argument);
+	code = item->function.launch(&context, item->argument);
+	task->actual = (uint64_t)status[1];
+	return code != SGPU_OK ? code : (int)status[0];
 }
 
 static int open_sealed(struct sgpu_device *device, struct sgpu_cpu_item *item, struct sgpu_task *task)
@@ -70,7 +74,7 @@ static int compute(struct sgpu_device *device, struct sgpu_cpu_item *item, struc
 	case SGPU_CPU_SEAL:
 		return sgpu_cpu_seal_chunks(device, item);
 	case SGPU_CPU_LAUNCH:
-		return launch(device, item, &task->error);
+		return launch(device, item, task);
 	default:
 		return SGPU_EUSAGE;
 	}
