@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Measuring: cases as rows of a table, samples, statistics, records, comparison. Times are in nanoseconds.
+ *
+ * A case measures points; a point has one or more variants that do comparable work ("plain", "sealed") and are sampled
+ * in turns within one run, so that whatever slows the machine slows all of them. A sample: prepare (fill with a
+ * pattern), run (the timed work), verify. Every variant of a point gives one record: its statistics, and from the
+ * second variant on the ratio of its time to the first one's, taken round by round.
+ */
+#ifndef SGPU_BENCH_H
+#define SGPU_BENCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <sgpu/base.h>
+#include <sgpu/device.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- statistics ---- */
+struct sgpu_bench_statistics {
+	uint64_t n;
+	double min, median, p95;  /* p95: the smallest sample that at least 95 % of them do not exceed */
+	double mad;               /* median of the distances from the median */
+	double spread;            /* (p95 - min) / median */
+};
+/* Sorts the samples. All zero when n is 0. */
+void sgpu_bench_summarise(double *samples, uint64_t n, struct sgpu_bench_statistics *statistics);
+
+/* ---- cases ---- */
+enum sgpu_bench_unit { SGPU_BENCH_BYTES_PER_SECOND, SGPU_BENCH_OPERATIONS_PER_SECOND, SGPU_BENCH_NS };
+const char *sgpu_bench_unit_name(enum sgpu_bench_unit unit); /* "B/s", "op/s", "ns" */
+
+/* What a case needs; without it the case is waived, and the reason names it. */
+enum sgpu_bench_requires {
+	SGPU_BENCH_DEVICE = 1,        /* bench->device is open; without this bit it is NULL */
+	SGPU_BENCH_GPU = 2,           /* ...and is no CPU device */
+	SGPU_BENCH_PINNED = 4,        /* ...and info.pins_host_memory */
+	SGPU_BENCH_REGISTERS = 8,     /* ...and info.registers */
+	SGPU_BENCH_OPENS_ON_DEVICE = 16, /* ...and info.opens_on_device */
+};
+
+struct sgpu_bench;
+
+/* A row. A case is waived when setup or run returns SGPU_EUNAVAILABLE or SGPU_ENOMEM (the error's text is the
+ * reason), and has failed after any other error. teardown is called after every setup, failed ones too. */
+struct sgpu_bench_case {
+	const char *name;             /* "secure-copy" */
+	const char *help;             /* one line, lower case, no full stop */
+	enum sgpu_bench_unit unit;    /* what people look at; ends the table when name is NULL */
+	unsigned requires;            /* set of enum sgpu_bench_requires */
+	int (*setup)(struct sgpu_bench *bench, void **state, struct sgpu_error *error);  /* or NULL */
+	int (*run)(struct sgpu_bench *bench, void *state, struct sgpu_error *error);
+	void (*teardown)(struct sgpu_bench *bench, void *state);                         /* or NULL */
+};
+
+/* ---- points and variants ---- */
+enum { SGPU_BENCH_PARAMETERS_MAX = 8, SGPU_BENCH_VARIANTS_MAX = 8, SGPU_BENCH_NAME_MAX = 48 };
+
+/* A parameter of a point: a word (text) or a number, whose unit is in the key: "size_bytes", "streams". */
+struct sgpu_bench_parameter {
+	const char *key;
+	const char *text;             /* NULL: number */
+	uint64_t number;
+};
+
+struct sgpu_bench_point {
+	struct sgpu_bench_parameter parameters[SGPU_BENCH_PARAMETERS_MAX]; /* up to a NULL key; identify the point */
+	uint64_t bytes;               /* payload that one sample moves or works on; 0: none */
+	uint64_t operations;          /* that one sample holds; 0 counts as 1 */
+};
+
+/* All functions get `argument`, run on one thread, and return 0 or an error, which ends the case. */
+struct sgpu_bench_variant {
+	const char *name;             /* "plain", "sealed" */
+	/* Before every sample, untimed: fills inputs, spoils outputs. Or NULL. */
+	int (*prepare)(void *argument, struct sgpu_error *error);
+	/* Does the work once, to its end. *ns is 0 before; what is still 0 afterwards is taken from the host's clock around
+	 * the call. For work on streams: sgpu_bench_enqueue and sgpu_bench_span. */
+	int (*run)(void *argument, uint64_t *ns, struct sgpu_error *error);
+	/* After the sample, untimed: SGPU_EDIFFERS with what is wrong. Called for every sample up to 64 MiB, beyond for
+	 * the warm-up and the last one. Or NULL, where there is nothing to verify. */
+	int (*verify)(void *argument, struct sgpu_error *error);
+	void *argument;
+	/* A published figure to print beside it, or 0: the ratio of a like comparison, and where it is from. */
+	double reference_ratio;
+	const char *reference;
+};
+
+/* Samples the variants in turns and gives a record for each. Errors: those of the variants; SGPU_ECANCELED. */
+SGPU_MUST_CHECK int sgpu_bench_measure(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
+				       const struct sgpu_bench_variant *variants, int count, struct sgpu_error *error);
+/* Gives a record that says why a point, or one variant of it (NULL: all), was not measured; the case goes on. */
+void sgpu_bench_waive(struct sgpu_bench *bench, const struct sgpu_bench_point *point, const char *variant,
+		      const char *format, ...) SGPU_PRINTF(4, 5);
+
+/* The sizes of a sweep: powers of four times 4 KiB in [min, max] and in what --size allows; with `quick` only 64 KiB,
+ * 4 MiB and 64 MiB of them. Returns how many. Unit: bytes. */
+enum { SGPU_BENCH_SIZES_MAX = 16 };
+int sgpu_bench_sizes(const struct sgpu_bench *bench, uint64_t min, uint64_t max, uint64_t sizes[SGPU_BENCH_SIZES_MAX]);
+/* Whether --size allows a size, for cases that have one of their own. */
+bool sgpu_bench_wants(const struct sgpu_bench *bench, uint64_t size);
+
+/* ---- patterns ---- */
+/* Fills with numbers that follow from the seed and the position; check gives the first byte that differs, or `size`.
+ * Several threads at once for large memory. */
+void sgpu_bench_fill(void *memory, uint64_t size, uint64_t seed);
+uint64_t sgpu_bench_check(const void *memory, uint64_t size, uint64_t seed);
+
+/* ---- work on streams ---- */
+/* Holds the streams behind a gate while enqueue(argument, error) puts work on them, then waits for its end. The gate
+ * is a copy on a stream of its own whose end the others wait for: when it ended before everything was enqueued, the
+ * sample is taken again behind a longer one. So the device's times of the tasks hold no time of the host's. Tasks
+ * must be zeroed by `enqueue`, which may be called several times and must give the same result each time. */
+SGPU_MUST_CHECK int sgpu_bench_enqueue(struct sgpu_bench *bench, struct sgpu_stream *const *streams, int count,
+				       int (*enqueue)(void *argument, struct sgpu_error *error), void *argument,
+				       struct sgpu_error *error);
+/* From the begin of the first to the end of the last of them. */
+uint64_t sgpu_bench_span(const struct sgpu_task *tasks, int count);
+/* SGPU_OK, or the first failure, with its text. */
+SGPU_MUST_CHECK int sgpu_bench_tasks(const struct sgpu_task *tasks, int count, struct sgpu_error *error);
+/* Launches an operation on a stream as the runner does: the device's own implementation, or the CPU device's from the
+ * table. The call must live until the task has ended. */
+SGPU_MUST_CHECK int sgpu_bench_launch(struct sgpu_bench *bench, struct sgpu_stream *stream, struct sgpu_op_call *call,
+				      struct sgpu_task *task, struct sgpu_error *error);
+
+/* ---- records ---- */
+enum sgpu_bench_status { SGPU_BENCH_PASSED, SGPU_BENCH_WAIVED, SGPU_BENCH_FAILED };
+const char *sgpu_bench_status_name(enum sgpu_bench_status status);
+
+struct sgpu_bench_record_parameter {
+	char key[SGPU_BENCH_NAME_MAX];
+	bool is_number;
+	char text[SGPU_BENCH_NAME_MAX];
+	uint64_t number;
+};
+
+struct sgpu_bench_record {
+	char name[SGPU_BENCH_NAME_MAX];       /* of the case */
+	char variant[SGPU_BENCH_NAME_MAX];    /* "": the whole case or point, when it was waived or has failed */
+	struct sgpu_bench_record_parameter parameters[SGPU_BENCH_PARAMETERS_MAX];
+	int parameter_count;
+	enum sgpu_bench_unit unit;
+	enum sgpu_bench_status status;
+	char reason[256];                     /* of what did not pass */
+	uint64_t bytes, operations;           /* of one sample */
+	struct sgpu_bench_statistics ns;      /* one sample */
+	double cpu_ns;                        /* median of the processor time that the process used for a sample */
+	char ratio_to[SGPU_BENCH_NAME_MAX];   /* the variant that `ratio` compares with, or "" */
+	struct sgpu_bench_statistics ratio;
+	double reference_ratio;               /* 0: none */
+	char reference[SGPU_BENCH_NAME_MAX * 2];
+};
+
+/* ---- a run ---- */
+struct sgpu_bench_options {
+	bool quick;             /* fewer sizes, less time */
+	uint64_t samples;       /* of each variant; 0: as many as fit in time_ns, at least 5 (quick: 3) */
+	uint64_t time_ns;       /* for each point and variant; 0: 1 s (quick: 0.1 s) */
+	uint64_t size_min, size_max; /* bytes; size_max 0: no limit */
+	unsigned jobs;          /* threads for work on all cores; 0: sgpu_cpu_count() */
+};
+
+/* What a case sees. */
+struct sgpu_bench {
+	struct sgpu_device *device;       /* NULL when the case does not require one */
+	struct sgpu_device_info info;     /* of the device; zero without one */
+	struct sgpu_bench_options options; /* jobs is never 0 here */
+	struct sgpu_bench_private *state; /* the frame's */
+};
+
+/* Whether a case can run: SGPU_OK, or SGPU_EUNAVAILABLE and the reason. device and info may be NULL. */
+SGPU_MUST_CHECK int sgpu_bench_can_run(const struct sgpu_bench_case *row, const struct sgpu_device_info *info,
+				       struct sgpu_error *error);
+/* Runs one case and gives its records, in order, to `record`; at least one, whatever happens. device may be NULL,
+ * then why says why, for the reason of a case that needs one. *status: what became of it, failed if a record did. Errors:
+ * SGPU_ECANCELED, SGPU_ENOMEM; a case that fails is no error here. */
+SGPU_MUST_CHECK int sgpu_bench_run(const struct sgpu_bench_case *row, const struct sgpu_bench_options *options,
+				   struct sgpu_device *device, const char *why,
+				   void (*record)(void *argument, const struct sgpu_bench_record *record), void *argument,
+				   enum sgpu_bench_status *status, struct sgpu_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
