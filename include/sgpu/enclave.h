@@ -67,6 +67,7 @@ struct sgpu_run_options {
 	/* Whoever makes a batch names files in it and guesses their digests; which guesses fit tells him what the
 	 * files hold, byte by byte. So a runner that serves others fetches from none, and none from its keys'. */
 	bool no_files;                /* refuse batches with payloads in files (SGPU_EPOLICY) */
+	bool allow_modules;           /* run kernels that a batch brings; else such a batch is refused (SGPU_EPOLICY) */
 	const char *const *private_files; /* paths that are not fetched from, and other names of the same files */
 	int private_file_count;       /* borrowed until the batch has run */
 };

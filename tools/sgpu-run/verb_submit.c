@@ -16,7 +16,7 @@
 #include "report.h"
 #include "verbs.h"
 
-enum { OPT_DEVICE = CLI_LONG, OPT_TIMEOUT, OPT_TRACE, OPT_STATS, OPT_DRY_RUN, OPT_NO_FILES };
+enum { OPT_DEVICE = CLI_LONG, OPT_TIMEOUT, OPT_TRACE, OPT_STATS, OPT_DRY_RUN, OPT_NO_FILES, OPT_ALLOW_MODULES };
 enum { KEYS_MAX = 64, DESCRIPTOR_PATH_MAX = 32 };
 
 const struct cli_option submit_options[] = {
@@ -28,6 +28,7 @@ const struct cli_option submit_options[] = {
 	{ "trace", OPT_TRACE, "FILE", "write a trace that Perfetto and Chrome open" },
 	{ "stats", OPT_STATS, NULL, "times and bytes by stage, on standard error" },
 	{ "no-files", OPT_NO_FILES, NULL, "refuse payloads in files: for a runner that serves others" },
+	{ "allow-modules", OPT_ALLOW_MODULES, NULL, "run kernels that the batch brings along" },
 	{ "dry-run", OPT_DRY_RUN, NULL, "show the plan and run nothing; needs no key" },
 	{ "output", 'o', "FILE", "write the response there, not to standard output" },
 	{ NULL, 0, NULL, NULL },
@@ -42,7 +43,7 @@ struct request {
 	const char *device, *trace, *output, *batch;
 	struct sgpu_device_config config;
 	uint64_t timeout_ns;
-	bool stats, dry_run, no_files;
+	bool stats, dry_run, no_files, allow_modules;
 };
 
 struct outputs {
@@ -90,6 +91,9 @@ static int take_option(struct request *r, int key, const char *value)
 		return 0;
 	case OPT_NO_FILES:
 		r->no_files = true;
+		return 0;
+	case OPT_ALLOW_MODULES:
+		r->allow_modules = true;
 		return 0;
 	case OPT_DRY_RUN:
 		r->dry_run = true;
@@ -201,7 +205,7 @@ static int run_batch(const struct request *r, struct sgpu_device *device, int in
 {
 	struct sgpu_run_options options = { .keys = r->keys, .key_count = r->key_count, .spans = r->trace != NULL,
 					    .no_files = r->no_files, .private_files = r->key_files,
-					    .private_file_count = r->key_count };
+					    .private_file_count = r->key_count, .allow_modules = r->allow_modules };
 	struct sgpu_run *run = NULL;
 	struct sgpu_error other;
 	int rc;
