@@ -34,7 +34,7 @@ $(if $(filter-out address thread fuzzer,$(SANITIZE)),$(error SANITIZE is address
 $(if $(filter-out 0,$(CUDA)),$(if $(NVCC),,$(error CUDA=1 needs nvcc: give NVCC=, or CUDA=0)))
 
 VERSION := $(shell sed -n 's/.*define SGPU_VERSION "\(.*\)"/\1/p' include/sgpu/version.h)
-PARTS := base manifest crypto seal batch device ops stage enclave
+PARTS := base manifest crypto seal batch device ops stage enclave bench
 WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wpointer-arith -Wformat=2
 # Fortify needs optimisation, and the sanitizers do its work better.
 HARDEN := -fstack-protector-strong -fPIC -fvisibility=hidden \
@@ -124,7 +124,7 @@ CUDA_HOME = $(abspath $(dir $(NVCC))..)
 # Machine code for A100 and H100/H200, and PTX that newer devices compile by themselves.
 CUDA_ARCH ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 \
 	-gencode arch=compute_90,code=compute_90
-NVCC_FLAGS = -O3 -std=c++17 --threads 0 -lineinfo $(CUDA_ARCH) -Iinclude -Ilib -D_GNU_SOURCE \
+NVCC_FLAGS = -O3 -fmad=false -std=c++17 --threads 0 -lineinfo $(CUDA_ARCH) -Iinclude -Ilib -D_GNU_SOURCE \
 	-Xcompiler -fPIC,-fvisibility=hidden,-Wall,-O2 -Xcudafe --display_error_number
 $(CUDA_BUILD)/%.o: %.cu $(CUDA_BUILD)/flags
 	$(call say,NVCC,$<)mkdir -p $(@D) && $(NVCC) $(NVCC_FLAGS) $(NVCCFLAGS) -MMD -MP -MF $(@:.o=.d) -MT $@ -c -o $@ $<

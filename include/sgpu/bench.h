@@ -38,7 +38,7 @@ const char *sgpu_bench_unit_name(enum sgpu_bench_unit unit); /* "B/s", "op/s", "
 /* What a case needs; without it the case is waived, and the reason names it. */
 enum sgpu_bench_requires {
 	SGPU_BENCH_DEVICE = 1,        /* bench->device is open; without this bit it is NULL */
-	SGPU_BENCH_GPU = 2,           /* ...and is no CPU device */
+	SGPU_BENCH_GPU = 2,           /* ...and is not the CPU device */
 	SGPU_BENCH_PINNED = 4,        /* ...and info.pins_host_memory */
 	SGPU_BENCH_REGISTERS = 8,     /* ...and info.registers */
 	SGPU_BENCH_OPENS_ON_DEVICE = 16, /* ...and info.opens_on_device */
@@ -106,8 +106,7 @@ int sgpu_bench_sizes(const struct sgpu_bench *bench, uint64_t min, uint64_t max,
 bool sgpu_bench_wants(const struct sgpu_bench *bench, uint64_t size);
 
 /* ---- patterns ---- */
-/* Fills with numbers that follow from the seed and the position; check gives the first byte that differs, or `size`.
- * Several threads at once for large memory. */
+/* Fills with numbers that follow from the seed and the position; check gives the first byte that differs, or `size`. */
 void sgpu_bench_fill(void *memory, uint64_t size, uint64_t seed);
 uint64_t sgpu_bench_check(const void *memory, uint64_t size, uint64_t seed);
 

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Samples of the variants of a point, taken in turns.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <sgpu/io.h>
+
+#include "bench/private.h"
+
+enum { SAMPLES_MAX = 100000, SAMPLES_MIN = 5, SAMPLES_MIN_QUICK = 3 };
+static const uint64_t time_standard = 1000000000, time_quick = 100000000;
+/* Memory that is verified after every sample; to check more takes longer than to measure it. */
+static const uint64_t verify_always = (uint64_t)64 << 20;
+
+/* The samples of a variant, by round. */
+struct series {
+	double *ns, *cpu_ns, *ratio;
+};
+
+struct measurement {
+	struct sgpu_bench *bench;
+	const struct sgpu_bench_point *point;
+	const struct sgpu_bench_variant *variants;
+	int count;
+	uint64_t rounds, capacity;
+	struct series series[SGPU_BENCH_VARIANTS_MAX];
+};
+
+static uint64_t cpu_now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static int take_sample(const struct sgpu_bench_variant *variant, bool verify, double *sample_ns, double *sample_cpu_ns,
+		       struct sgpu_error *error)
+{
+	uint64_t ns = 0, begin, cpu_begin;
+	int rc = SGPU_OK;
+
+	if (sgpu_io_interrupted()) {
+		return sgpu_fail(error, SGPU_ECANCELED, "interrupted");
+	}
+	if (variant->prepare) {
+		rc = variant->prepare(variant->argument, error);
+	}
+	cpu_begin = cpu_now_ns();
+	begin = sgpu_now_ns();
+	if (rc == SGPU_OK) {
+		rc = variant->run(variant->argument, &ns, error);
+	}
+	ns = ns ? ns : sgpu_now_ns() - begin;
+	*sample_cpu_ns = (double)(cpu_now_ns() - cpu_begin);
+	*sample_ns = ns ? (double)ns : 1; /* below what the clock can tell */
+	if (rc == SGPU_OK && verify && variant->verify) {
+		rc = variant->verify(variant->argument, error);
+	}
+	return rc;
+}
+
+static bool grow(double **array, uint64_t capacity)
+{
+	double *grown = realloc(*array, capacity * sizeof(*grown));
+
+	*array = grown ? grown : *array;
+	return grown != NULL;
+}
+
+static int reserve_round(struct measurement *m, struct sgpu_error *error)
+{
+	uint64_t capacity = m->capacity ? 2 * m->capacity : 64;
+
+	if (m->rounds < m->capacity) {
+		return SGPU_OK;
+	}
+	for (int v = 0; v < m->count; v++) {
+		struct series *s = &m->series[v];
+
+		if (!grow(&s->ns, capacity) || !grow(&s->cpu_ns, capacity) || !grow(&s->ratio, capacity)) {
+			return sgpu_fail_nomem(error);
+		}
+	}
+	m->capacity = capacity;
+	return SGPU_OK;
+}
+
+/* One sample of each variant; every other round in the reverse order, so that none always comes after the same one.
+ * *failed is the variant that an error is of. */
+static int take_round(struct measurement *m, bool verify, int *failed, struct sgpu_error *error)
+{
+	int rc = reserve_round(m, error);
+
+	for (int i = 0; rc == SGPU_OK && i < m->count; i++) {
+		int v = m->rounds % 2 ? m->count - 1 - i : i;
+
+		*failed = v;
+		rc = take_sample(&m->variants[v], verify, &m->series[v].ns[m->rounds], &m->series[v].cpu_ns[m->rounds], error);
+	}
+	for (int v = 0; rc == SGPU_OK && v < m->count; v++) {
+		m->series[v].ratio[m->rounds] = m->series[v].ns[m->rounds] / m->series[0].ns[m->rounds];
+	}
+	return rc;
+}
+
+/* Rounds until the time is over or the number is reached. The last round must be known before it is taken, since it is
+ * verified. */
+static int take_rounds(struct measurement *m, int *failed, struct sgpu_error *error)
+{
+	const struct sgpu_bench_options *o = &m->bench->options;
+	uint64_t limit = o->samples ? o->samples : SAMPLES_MAX, least = o->quick ? SAMPLES_MIN_QUICK : SAMPLES_MIN;
+	uint64_t time_ns = (o->time_ns ? o->time_ns : o->quick ? time_quick : time_standard) * (uint64_t)m->count;
+	uint64_t begin = sgpu_now_ns(), now = begin, length = 0;
+	bool last = false, always = m->point->bytes <= verify_always;
+	int rc = SGPU_OK;
+
+	limit = limit > SAMPLES_MAX ? SAMPLES_MAX : limit;
+	while (rc == SGPU_OK && !last) {
+		last = m->rounds + 1 >= limit ||
+		       (!o->samples && m->rounds + 1 >= least && now - begin + length >= time_ns);
+		rc = take_round(m, always || last, failed, error);
+		length = sgpu_now_ns() - now;
+		now += length;
+		m->rounds++;
+	}
+	return rc;
+}
+
+static void give_results(struct measurement *m)
+{
+	for (int v = 0; v < m->count; v++) {
+		const struct sgpu_bench_variant *variant = &m->variants[v];
+		struct sgpu_bench_statistics cpu_ns;
+		struct sgpu_bench_record record;
+
+		sgpu_bench_start_record(m->bench, m->point, variant->name, &record);
+		sgpu_bench_summarise(m->series[v].ns, m->rounds, &record.ns);
+		sgpu_bench_summarise(m->series[v].cpu_ns, m->rounds, &cpu_ns);
+		record.cpu_ns = cpu_ns.median;
+		if (v > 0) {
+			snprintf(record.ratio_to, sizeof(record.ratio_to), "%s", m->variants[0].name);
+			sgpu_bench_summarise(m->series[v].ratio, m->rounds, &record.ratio);
+		}
+		record.reference_ratio = variant->reference_ratio;
+		snprintf(record.reference, sizeof(record.reference), "%s", variant->reference ? variant->reference : "");
+		sgpu_bench_give(m->bench, &record);
+	}
+}
+
+int sgpu_bench_measure(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
+		       const struct sgpu_bench_variant *variants, int count, struct sgpu_error *error)
+{
+	struct measurement m = { .bench = bench, .point = point, .variants = variants, .count = count };
+	struct sgpu_error local = { 0 };
+	int failed = 0, rc;
+
+	error = error ? error : &local;
+	if (count < 1 || count > SGPU_BENCH_VARIANTS_MAX) {
+		return sgpu_fail(error, SGPU_EUSAGE, "%d variants of a point: there may be 1 to %d", count,
+				 SGPU_BENCH_VARIANTS_MAX);
+	}
+	rc = take_round(&m, true, &failed, error); /* the warm-up */
+	if (rc == SGPU_OK) {
+		rc = take_rounds(&m, &failed, error);
+	}
+	if (rc == SGPU_OK) {
+		give_results(&m);
+	} else if (rc != SGPU_ECANCELED) {
+		error->code = rc;
+		sgpu_bench_give_error(bench, point, variants[failed].name, error);
+	}
+	for (int v = 0; v < count; v++) {
+		free(m.series[v].ns);
+		free(m.series[v].cpu_ns);
+		free(m.series[v].ratio);
+	}
+	return rc;
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Between the files of lib/bench.
+ */
+#ifndef SGPU_BENCH_PRIVATE_H
+#define SGPU_BENCH_PRIVATE_H
+
+#include <sgpu/bench.h>
+
+/* What holds streams back; made when it is first needed. */
+struct sgpu_bench_gate {
+	struct sgpu_stream *stream;
+	sgpu_devptr device_memory;
+	void *host_memory;
+	uint64_t capacity;   /* bytes of both */
+	uint64_t size;       /* bytes that the next gate copies */
+};
+
+struct sgpu_bench_private {
+	const struct sgpu_bench_case *row;
+	void (*record)(void *argument, const struct sgpu_bench_record *record);
+	void *argument;
+	int passed, waived, failed; /* records so far */
+	bool told;                  /* one of them is of an error */
+	struct sgpu_bench_gate gate;
+};
+
+void sgpu_bench_gate_clear(struct sgpu_bench *bench);
+
+/* A record of the running case with the parameters of a point (NULL: none); status passed. */
+void sgpu_bench_start_record(const struct sgpu_bench *bench, const struct sgpu_bench_point *point, const char *variant,
+			     struct sgpu_bench_record *record);
+void sgpu_bench_give(struct sgpu_bench *bench, const struct sgpu_bench_record *record);
+/* A record for an error: waived when something is lacking, else failed. */
+void sgpu_bench_give_error(struct sgpu_bench *bench, const struct sgpu_bench_point *point, const char *variant,
+			   const struct sgpu_error *error);
+bool sgpu_bench_is_waived(int code);
+
+#endif

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A case from its setup to its end, and the records that say what became of it.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "bench/private.h"
+
+static const uint64_t size_first = 4096;
+
+const char *sgpu_bench_unit_name(enum sgpu_bench_unit unit)
+{
+	static const char *const names[] = { "B/s", "op/s", "ns" };
+
+	return names[unit];
+}
+
+const char *sgpu_bench_status_name(enum sgpu_bench_status status)
+{
+	static const char *const names[] = { "passed", "waived", "failed" };
+
+	return names[status];
+}
+
+bool sgpu_bench_is_waived(int code)
+{
+	return code == SGPU_EUNAVAILABLE || code == SGPU_ENOMEM;
+}
+
+void sgpu_bench_start_record(const struct sgpu_bench *bench, const struct sgpu_bench_point *point, const char *variant,
+			     struct sgpu_bench_record *record)
+{
+	memset(record, 0, sizeof(*record));
+	snprintf(record->name, sizeof(record->name), "%s", bench->state->row->name);
+	snprintf(record->variant, sizeof(record->variant), "%s", variant ? variant : "");
+	record->unit = bench->state->row->unit;
+	for (int i = 0; point && i < SGPU_BENCH_PARAMETERS_MAX && point->parameters[i].key; i++) {
+		const struct sgpu_bench_parameter *from = &point->parameters[i];
+		struct sgpu_bench_record_parameter *to = &record->parameters[record->parameter_count++];
+
+		snprintf(to->key, sizeof(to->key), "%s", from->key);
+		to->is_number = !from->text;
+		to->number = from->text ? 0 : from->number;
+		snprintf(to->text, sizeof(to->text), "%s", from->text ? from->text : "");
+	}
+	record->bytes = point ? point->bytes : 0;
+	record->operations = point && point->operations ? point->operations : 1;
+}
+
+void sgpu_bench_give(struct sgpu_bench *bench, const struct sgpu_bench_record *record)
+{
+	struct sgpu_bench_private *state = bench->state;
+
+	state->passed += record->status == SGPU_BENCH_PASSED;
+	state->waived += record->status == SGPU_BENCH_WAIVED;
+	state->failed += record->status == SGPU_BENCH_FAILED;
+	state->record(state->argument, record);
+}
+
+void sgpu_bench_give_error(struct sgpu_bench *bench, const struct sgpu_bench_point *point, const char *variant,
+			   const struct sgpu_error *error)
+{
+	struct sgpu_bench_record record;
+
+	bench->state->told = true;
+	sgpu_bench_start_record(bench, point, variant, &record);
+	record.status = sgpu_bench_is_waived(error->code) ? SGPU_BENCH_WAIVED : SGPU_BENCH_FAILED;
+	snprintf(record.reason, sizeof(record.reason), "%.*s", (int)sizeof(record.reason) - 1,
+		 error->text[0] ? error->text : sgpu_strerror(error->code));
+	sgpu_bench_give(bench, &record);
+}
+
+void sgpu_bench_waive(struct sgpu_bench *bench, const struct sgpu_bench_point *point, const char *variant,
+		      const char *format, ...)
+{
+	struct sgpu_bench_record record;
+	va_list arguments;
+
+	sgpu_bench_start_record(bench, point, variant, &record);
+	record.status = SGPU_BENCH_WAIVED;
+	va_start(arguments, format);
+	vsnprintf(record.reason, sizeof(record.reason), format, arguments);
+	va_end(arguments);
+	sgpu_bench_give(bench, &record);
+}
+
+bool sgpu_bench_wants(const struct sgpu_bench *bench, uint64_t size)
+{
+	const struct sgpu_bench_options *o = &bench->options;
+
+	return size >= o->size_min && (o->size_max == 0 || size <= o->size_max);
+}
+
+int sgpu_bench_sizes(const struct sgpu_bench *bench, uint64_t min, uint64_t max, uint64_t sizes[SGPU_BENCH_SIZES_MAX])
+{
+	static const uint64_t quick[] = { (uint64_t)64 << 10, (uint64_t)4 << 20, (uint64_t)64 << 20 };
+	int count = 0;
+
+	for (uint64_t size = size_first; size <= max && count < SGPU_BENCH_SIZES_MAX; size *= 4) {
+		bool taken = !bench->options.quick;
+
+		for (size_t i = 0; !taken && i < SGPU_ARRAY_LENGTH(quick); i++) {
+			taken = size == quick[i];
+		}
+		if (taken && size >= min && sgpu_bench_wants(bench, size)) {
+			sizes[count++] = size;
+		}
+	}
+	return count;
+}
+
+int sgpu_bench_can_run(const struct sgpu_bench_case *row, const struct sgpu_device_info *info, struct sgpu_error *error)
+{
+	const struct {
+		unsigned bit;
+		bool there;
+		const char *lack;
+	} needs[] = {
+		{ SGPU_BENCH_GPU, info && strcmp(info->selector, "cpu") != 0, "no GPU" },
+		{ SGPU_BENCH_OPENS_ON_DEVICE, info && info->opens_on_device, "the device opens sealed data in host memory" },
+		{ SGPU_BENCH_PINNED, info && info->pins_host_memory, "the device has no pinned memory" },
+		{ SGPU_BENCH_REGISTERS, info && info->registers, "memory cannot be registered with the device" },
+	};
+
+	if (row->requires && !info) {
+		return sgpu_fail(error, SGPU_EUNAVAILABLE, "no device");
+	}
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(needs); i++) {
+		if ((row->requires & needs[i].bit) && !needs[i].there) {
+			return sgpu_fail(error, SGPU_EUNAVAILABLE, "%s: device '%s' is %s", needs[i].lack, info->selector,
+					 info->name);
+		}
+	}
+	return SGPU_OK;
+}
+
+static int run_case(struct sgpu_bench *bench, struct sgpu_error *error)
+{
+	const struct sgpu_bench_case *row = bench->state->row;
+	void *state = NULL;
+	int rc = row->setup ? row->setup(bench, &state, error) : SGPU_OK;
+
+	if (rc == SGPU_OK) {
+		rc = row->run(bench, state, error);
+	}
+	if (row->teardown) {
+		row->teardown(bench, state);
+	}
+	sgpu_bench_gate_clear(bench);
+	return rc;
+}
+
+/* The error of a variant has its record already. */
+static void record_end(struct sgpu_bench *bench, int rc, struct sgpu_error *error)
+{
+	const struct sgpu_bench_private *state = bench->state;
+
+	error->code = rc;
+	if (rc != SGPU_OK && rc != SGPU_ECANCELED && !state->told) {
+		sgpu_bench_give_error(bench, NULL, NULL, error);
+	} else if (rc == SGPU_OK && state->passed + state->waived + state->failed == 0) {
+		sgpu_bench_waive(bench, NULL, NULL, "nothing of the sizes that were asked for");
+	}
+}
+
+int sgpu_bench_run(const struct sgpu_bench_case *row, const struct sgpu_bench_options *options,
+		   struct sgpu_device *device, const char *why,
+		   void (*record)(void *argument, const struct sgpu_bench_record *record), void *argument,
+		   enum sgpu_bench_status *status, struct sgpu_error *error)
+{
+	struct sgpu_bench_private state = { .row = row, .record = record, .argument = argument };
+	struct sgpu_bench bench = { .options = *options, .state = &state };
+	struct sgpu_error local = { 0 };
+	int rc = SGPU_OK;
+
+	bench.options.jobs = options->jobs ? options->jobs : sgpu_cpu_count();
+	if (row->requires && device) {
+		bench.device = device;
+		rc = sgpu_device_get_info(device, &bench.info, &local);
+	} else if (row->requires) {
+		rc = sgpu_fail(&local, SGPU_EUNAVAILABLE, "%s", why ? why : "no device");
+	}
+	if (rc == SGPU_OK) {
+		rc = sgpu_bench_can_run(row, row->requires ? &bench.info : NULL, &local);
+	}
+	if (rc == SGPU_OK) {
+		rc = run_case(&bench, &local);
+	}
+	record_end(&bench, rc, &local);
+	*status = state.failed ? SGPU_BENCH_FAILED : state.passed ? SGPU_BENCH_PASSED : SGPU_BENCH_WAIVED;
+	if (rc == SGPU_ECANCELED) {
+		return sgpu_fail(error, rc, "%s", local.text[0] ? local.text : sgpu_strerror(rc));
+	}
+	return SGPU_OK;
+}

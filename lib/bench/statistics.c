@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Median, percentile, and how far samples lie apart. Never a mean: one interrupt would move it.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sgpu/bench.h>
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static double middle(const double *sorted, uint64_t n)
+{
+	return n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
+}
+
+/* The median distance from `centre` of sorted samples: the distances to both sides are sorted already, so that the
+ * k-th smallest is found by merging them. */
+static double median_distance(const double *sorted, uint64_t n, double centre)
+{
+	uint64_t right = 0, left, taken = 0;
+	double last = 0, before = 0;
+
+	while (right < n && sorted[right] < centre) {
+		right++;
+	}
+	left = right;
+	while (taken < n / 2 + 1) {
+		double down = left > 0 ? centre - sorted[left - 1] : INFINITY;
+		double up = right < n ? sorted[right] - centre : INFINITY;
+
+		before = last;
+		last = down < up ? down : up;
+		left -= down < up;
+		right += down >= up;
+		taken++;
+	}
+	return n % 2 ? last : (before + last) / 2;
+}
+
+void sgpu_bench_summarise(double *samples, uint64_t n, struct sgpu_bench_statistics *statistics)
+{
+	memset(statistics, 0, sizeof(*statistics));
+	if (n == 0) {
+		return;
+	}
+	qsort(samples, n, sizeof(*samples), by_value);
+	statistics->n = n;
+	statistics->min = samples[0];
+	statistics->median = middle(samples, n);
+	statistics->p95 = samples[(n * 95 + 99) / 100 - 1];
+	statistics->mad = median_distance(samples, n, statistics->median);
+	if (statistics->median > 0) {
+		statistics->spread = (statistics->p95 - statistics->min) / statistics->median;
+	}
+}
