@@ -8,7 +8,9 @@
 #include <stdint.h>
 #include <string.h>
 
-static inline uint32_t sgpu_float_bits(float value)
+#include "ops/ops_private.h"
+
+SGPU_INLINE uint32_t sgpu_float_bits(float value)
 {
 	uint32_t bits;
 
@@ -16,7 +18,7 @@ static inline uint32_t sgpu_float_bits(float value)
 	return bits;
 }
 
-static inline float sgpu_float_from_bits(uint32_t bits)
+SGPU_INLINE float sgpu_float_from_bits(uint32_t bits)
 {
 	float value;
 
@@ -24,7 +26,7 @@ static inline float sgpu_float_from_bits(uint32_t bits)
 	return value;
 }
 
-static inline float sgpu_half_to_float(uint16_t half)
+SGPU_INLINE float sgpu_half_to_float(uint16_t half)
 {
 	uint32_t magnitude = half & 0x7fffu, sign = (uint32_t)(half & 0x8000u) << 16;
 	/* The multiplication by 2^112 moves the exponent's bias, and normalises subnormals on the way. */
@@ -34,7 +36,7 @@ static inline float sgpu_half_to_float(uint16_t half)
 	return sgpu_float_from_bits(sign | (magnitude >= 0x7c00u ? special : finite));
 }
 
-static inline uint16_t sgpu_half_from_float(float value)
+SGPU_INLINE uint16_t sgpu_half_from_float(float value)
 {
 	uint32_t bits = sgpu_float_bits(value), magnitude = bits & 0x7fffffffu, sign = bits >> 16 & 0x8000u;
 	/* Adding 0.5 rounds at 2^-24, the step of the subnormals. */
@@ -48,7 +50,7 @@ static inline uint16_t sgpu_half_from_float(float value)
 }
 
 /* Narrows to float by rounding to odd first, so that the second rounding sees what the first cut off. */
-static inline uint16_t sgpu_half_from_double(double value)
+SGPU_INLINE uint16_t sgpu_half_from_double(double value)
 {
 	float narrow = (float)value;
 	uint32_t bits = sgpu_float_bits(narrow);

@@ -17,6 +17,10 @@
 #include <sgpu/manifest.h>
 #include <sgpu/ops.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* On a function with a hot loop: compiled for several levels of x86-64, chosen when the program starts. What it
  * calls in the loop must be inlined (SGPU_INLINE) to profit. */
 #if defined(SGPU_CLONES) && defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
@@ -24,7 +28,11 @@
 #else
 #define SGPU_CLONES_ATTR
 #endif
+#ifdef __CUDACC__ /* the same text serves kernels */
+#define SGPU_INLINE static __host__ __device__ __forceinline__
+#else
 #define SGPU_INLINE static inline __attribute__((always_inline))
+#endif
 
 /* The rows: one in each file of cpu/. */
 extern const struct sgpu_op sgpu_op_argmax, sgpu_op_black_scholes, sgpu_op_cast, sgpu_op_conv2d, sgpu_op_copy,
@@ -78,4 +86,7 @@ SGPU_MUST_CHECK int sgpu_ops_for(struct sgpu_pool *pool, uint64_t count, uint64_
 				 void (*body)(void *argument, uint64_t begin, uint64_t end), void *argument,
 				 struct sgpu_error *error);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

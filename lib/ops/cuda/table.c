@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The operations of the CUDA device by name.
+ */
+#include <string.h>
+
+#include "ops/cuda/ops_cuda.h"
+
+static const struct {
+	const char *name;
+	sgpu_op_fn run;
+} table[] = {
+	{ "vector_add", sgpu_vector_add_cuda },
+};
+
+sgpu_op_fn sgpu_cuda_op(const char *name)
+{
+	for (size_t i = 0; name && i < SGPU_ARRAY_LENGTH(table); i++) {
+		if (strcmp(table[i].name, name) == 0) {
+			return table[i].run;
+		}
+	}
+	return NULL;
+}
