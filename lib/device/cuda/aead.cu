@@ -1,0 +1,531 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * AES-256-GCM over runs of chunks of the sealed format, opening and sealing, in one pass.
+ *
+ * A warp takes a chunk, row by row: 32 blocks of 16 bytes, one a lane. Lane l's part of GHASH is a Horner scheme in
+ * H^32 over every 32nd block, its product by the constant H^32 read from tables in shared memory. At the end each
+ * lane multiplies its sum once by the power of H that its place asks for, and the warp adds up.
+ *
+ * The table has an entry for each byte and each of the sixteen positions of a byte in a block, so a product is
+ * sixteen look-ups. Lane l begins at position l mod 8 of each half: so the eight lanes that a shared-memory
+ * access of 16 bytes serves at once always want eight different positions, and positions lie in different banks.
+ *
+ * What would leave many multiprocessors idle is split: several warps of a block share a chunk, each with some of
+ * its rows.
+ */
+#include <cuda_runtime.h>
+
+#include <device/cuda/aead_state.cuh>
+#include <device/cuda/gf128.cuh>
+
+using namespace sgpu_aead;
+
+enum { THREADS = 1024, WARPS = THREADS / 32 };
+
+struct job {
+	const key_state *state;
+	const unsigned char *in;
+	unsigned char *out;
+	uint64_t first;                 /* number of the first chunk */
+	uint64_t count;                 /* chunks in the run */
+	uint64_t end_size;              /* plaintext bytes of the last of them */
+	uint64_t whole;                 /* chunks that are done one a warp; the others are split over `split` warps */
+	unsigned split;
+	uint64_t bad_end;               /* chunk where the run itself is wrong, or UINT64_MAX */
+	unsigned long long *bad;
+};
+
+/* The end of shared memory, after the tables of AES and of GHASH. */
+struct rest {
+	uint4 round_keys[sgpu_aes::ROUNDS + 1];
+	uint32_t sum[WARPS][4];         /* by chunk in work: GHASH of its parts */
+};
+
+template <bool FOUR> static constexpr int shared_bytes()
+{
+	return sgpu_aes::cipher<FOUR>::bytes + TABLE_BYTES + (int)sizeof(rest);
+}
+
+static __device__ __forceinline__ uint4 operator^(uint4 a, uint4 b)
+{
+	return make_uint4(a.x ^ b.x, a.y ^ b.y, a.z ^ b.z, a.w ^ b.w);
+}
+
+/* ---- memory ---- */
+template <bool ALIGNED> static __device__ __forceinline__ uint4 load_block(const unsigned char *from)
+{
+	if (ALIGNED) {
+		return __ldg((const uint4 *)from);
+	}
+	uint32_t w[4] = { 0, 0, 0, 0 };
+
+#pragma unroll
+	for (int i = 0; i < 16; i++) {
+		w[i / 4] |= (uint32_t)from[i] << 8 * (i % 4);
+	}
+	return make_uint4(w[0], w[1], w[2], w[3]);
+}
+
+template <bool ALIGNED> static __device__ __forceinline__ void store_block(unsigned char *to, uint4 b)
+{
+	if (ALIGNED) {
+		*(uint4 *)to = b;
+		return;
+	}
+	uint32_t w[4] = { b.x, b.y, b.z, b.w };
+
+#pragma unroll
+	for (int i = 0; i < 16; i++) {
+		to[i] = (unsigned char)(w[i / 4] >> 8 * (i % 4));
+	}
+}
+
+/* The first `size` bytes of a block, the others zero. */
+static __device__ __noinline__ uint4 load_part(const unsigned char *from, int size)
+{
+	uint32_t w[4] = { 0, 0, 0, 0 };
+
+#pragma unroll
+	for (int i = 0; i < 16; i++) {
+		w[i / 4] |= i < size ? (uint32_t)from[i] << 8 * (i % 4) : 0;
+	}
+	return make_uint4(w[0], w[1], w[2], w[3]);
+}
+
+static __device__ __noinline__ void store_part(unsigned char *to, uint4 b, int size)
+{
+	uint32_t w[4] = { b.x, b.y, b.z, b.w };
+
+#pragma unroll
+	for (int i = 0; i < 16; i++) {
+		if (i < size) {
+			to[i] = (unsigned char)(w[i / 4] >> 8 * (i % 4));
+		}
+	}
+}
+
+static __device__ __forceinline__ uint4 keep_part(uint4 b, int size)
+{
+	uint32_t w[4] = { b.x, b.y, b.z, b.w };
+
+#pragma unroll
+	for (int i = 0; i < 4; i++) {
+		int left = size - 4 * i;
+
+		w[i] = left >= 4 ? w[i] : left <= 0 ? 0 : w[i] & (1u << 8 * left) - 1;
+	}
+	return make_uint4(w[0], w[1], w[2], w[3]);
+}
+
+/* ---- GHASH ---- */
+struct hash {
+	const unsigned char *table;     /* in shared memory */
+	uint32_t places[2];             /* by step 0 to 7, a byte each: 16 times the position in the half */
+	uint32_t turn;                  /* bits to rotate by within a word */
+	bool swap;
+};
+
+static __device__ __forceinline__ hash make_hash(const unsigned char *table, uint32_t lane)
+{
+	hash h;
+
+	h.table = table;
+	h.turn = 8 * (lane & 3);
+	h.swap = lane & 4;
+	for (int half = 0; half < 2; half++) {
+		h.places[half] = 0;
+		for (int i = 0; i < 4; i++) {
+			h.places[half] |= (4 * half + i + lane & 7) * 16 << 8 * i;
+		}
+	}
+	return h;
+}
+
+template <int HALF, int STEP>
+static __device__ __forceinline__ uint4 look_up(const hash &h, uint32_t word)
+{
+	/* The address: the byte over the place; the upper bytes repeat the sign of the place, which has none. */
+	uint32_t at = sgpu_aes::permute(word, h.places[STEP / 4],
+					4 + STEP % 4 | STEP % 4 << 4 | (12 + STEP % 4) * 0x1100);
+
+	return *(const uint4 *)(h.table + at + HALF * 128);
+}
+
+static __device__ __forceinline__ void add(uint4 &sum, uint4 a, uint4 b)
+{
+	sum.x = sum.x ^ a.x ^ b.x;
+	sum.y = sum.y ^ a.y ^ b.y;
+	sum.z = sum.z ^ a.z ^ b.z;
+	sum.w = sum.w ^ a.w ^ b.w;
+}
+
+template <int HALF>
+static __device__ __forceinline__ void half_product(const hash &h, uint32_t a, uint32_t b, uint4 &sum)
+{
+	uint32_t x = h.swap ? b : a, y = h.swap ? a : b;
+	uint32_t low = __funnelshift_r(x, y, h.turn), high = __funnelshift_r(y, x, h.turn);
+
+	add(sum, look_up<HALF, 0>(h, low), look_up<HALF, 1>(h, low));
+	add(sum, look_up<HALF, 2>(h, low), look_up<HALF, 3>(h, low));
+	add(sum, look_up<HALF, 4>(h, high), look_up<HALF, 5>(h, high));
+	add(sum, look_up<HALF, 6>(h, high), look_up<HALF, 7>(h, high));
+}
+
+/* y times H^32, plus c. */
+static __device__ __forceinline__ uint4 horner(const hash &h, uint4 y, uint4 c)
+{
+	half_product<0>(h, y.x, y.y, c);
+	half_product<1>(h, y.z, y.w, c);
+	return c;
+}
+
+static __device__ __forceinline__ uint4 product(uint4 a, uint4 b)
+{
+	return sgpu_gf::to_block(sgpu_gf::multiply(sgpu_gf::from_block(a), sgpu_gf::from_block(b)));
+}
+
+static __device__ __forceinline__ uint4 sum_of_warp(uint4 a)
+{
+	return make_uint4(__reduce_xor_sync(0xffffffffu, a.x), __reduce_xor_sync(0xffffffffu, a.y),
+			  __reduce_xor_sync(0xffffffffu, a.z), __reduce_xor_sync(0xffffffffu, a.w));
+}
+
+/* ---- a chunk ---- */
+template <bool FOUR> struct worker {
+	sgpu_aes::cipher<FOUR> cipher;
+	hash ghash;
+	uint32_t lane;
+};
+
+struct chunk {
+	const unsigned char *in;
+	unsigned char *out;
+	int size;                       /* plaintext bytes */
+	uint32_t n0, n1, n2;            /* nonce */
+};
+
+template <bool OPEN> static __device__ __forceinline__ chunk find_chunk(const job &j, uint64_t index)
+{
+	uint64_t number = j.first + index;
+	uint4 nonce = __ldg(&j.state->nonce);
+	chunk c;
+
+	c.in = j.in + index * (OPEN ? SEALED : CHUNK);
+	c.out = j.out + index * (OPEN ? CHUNK : SEALED);
+	c.size = index == j.count - 1 ? (int)j.end_size : CHUNK;
+	c.n0 = nonce.x;
+	c.n1 = nonce.y ^ sgpu_aes::permute((uint32_t)(number >> 32), 0, 0x0123);
+	c.n2 = nonce.z ^ sgpu_aes::permute((uint32_t)number, 0, 0x0123);
+	return c;
+}
+
+/* One block of a row: deciphered or enciphered, and the ciphertext for GHASH. */
+template <bool FOUR, bool OPEN, bool ALIGNED>
+static __device__ __forceinline__ uint4 do_block(const worker<FOUR> &w, const sgpu_aes::start &s, const chunk &c,
+						 int index, uint4 data)
+{
+	uint4 other = data ^ sgpu_aes::counter_block(w.cipher, s, (uint32_t)index + 2);
+	int left = c.size - 16 * index;
+
+	if (left >= 16) {
+		store_block<ALIGNED>(c.out + 16 * index, other);
+	} else {
+		other = keep_part(other, left);
+		store_part(c.out + 16 * index, other, left);
+	}
+	return OPEN ? data : other;
+}
+
+template <bool ALIGNED> static __device__ __forceinline__ uint4 fetch(const chunk &c, int index, int blocks)
+{
+	if (index < 0 || index >= blocks) {
+		return make_uint4(0, 0, 0, 0);
+	}
+	return c.size - 16 * index >= 16 ? load_block<ALIGNED>(c.in + 16 * index)
+					 : load_part(c.in + 16 * index, c.size - 16 * index);
+}
+
+/* Rows [part * rows / split, (part + 1) * rows / split) of a chunk; the warp's share of GHASH, without the length
+ * block. Rows count from the end, so that the first may begin before the chunk: such blocks are zero. */
+template <bool FOUR, bool OPEN, bool ALIGNED>
+static __device__ __forceinline__ uint4 do_rows(const worker<FOUR> &w, const job &j, const chunk &c, unsigned part,
+						unsigned split)
+{
+	int blocks = (c.size + 15) / 16, rows = (blocks + ROW - 1) / ROW;
+	int row = (int)(part * rows / split), end = (int)((part + 1) * rows / split);
+	int index = row * ROW + (int)w.lane - (rows * ROW - blocks);
+	uint4 sum = make_uint4(0, 0, 0, 0), next;
+
+	if (row == end) {
+		return sum;
+	}
+	sgpu_aes::start s = sgpu_aes::begin_chunk(w.cipher, c.n0, c.n1, c.n2);
+	next = fetch<ALIGNED>(c, index, blocks);
+	for (; row < end; row++, index += ROW) {
+		uint4 data = next;
+
+		next = fetch<ALIGNED>(c, index + ROW, row + 1 < end ? blocks : 0);
+		if (index >= 0) {
+			data = do_block<FOUR, OPEN, ALIGNED>(w, s, c, index, data);
+		}
+		sum = horner(w.ghash, sum, data);
+	}
+	return sum_of_warp(product(sum, __ldg(&j.state->power[ROW * (rows - end) + ROW + 1 - (int)w.lane])));
+}
+
+/* The length block times H. */
+static __device__ __forceinline__ uint4 length_part(const job &j, const chunk &c)
+{
+	if (c.size == CHUNK) {
+		return __ldg(&j.state->full_length);
+	}
+	return product(make_uint4(0, 0, 0, sgpu_aes::permute((uint32_t)c.size * 8, 0, 0x0123)),
+		       __ldg(&j.state->power[1]));
+}
+
+/* Compares or writes the tag: one lane. */
+template <bool OPEN, bool ALIGNED>
+static __device__ __forceinline__ void end_chunk(const job &j, const chunk &c, uint64_t index, uint4 tag)
+{
+	if (OPEN) {
+		uint4 d = tag ^ load_block<false>(c.in + c.size);
+
+		if (d.x | d.y | d.z | d.w) {
+			atomicMin(j.bad, (unsigned long long)(j.first + index));
+		}
+	} else {
+		store_block<false>(c.out + c.size, tag);
+	}
+}
+
+/* The block that the tag is masked with: counter 1. */
+template <bool FOUR> static __device__ __forceinline__ uint4 mask(const worker<FOUR> &w, const chunk &c)
+{
+	return sgpu_aes::counter_block(w.cipher, sgpu_aes::begin_chunk(w.cipher, c.n0, c.n1, c.n2), 1);
+}
+
+/* Whole chunks, one a warp, at a distance of all warps. The masks of up to 32 of them are made at once, one a lane. */
+template <bool FOUR, bool OPEN, bool ALIGNED>
+static __device__ __forceinline__ void do_whole(const worker<FOUR> &w, const job &j)
+{
+	uint64_t warps = (uint64_t)gridDim.x * WARPS, index = (threadIdx.x / 32) * (uint64_t)gridDim.x + blockIdx.x;
+	uint4 masks = make_uint4(0, 0, 0, 0);
+
+	for (int turn = 0; index < j.whole; index += warps, turn = turn + 1 & 31) {
+		if (turn == 0) {
+			masks = mask(w, find_chunk<OPEN>(j, index + w.lane * warps));
+		}
+		chunk c = find_chunk<OPEN>(j, index);
+		uint4 sum = do_rows<FOUR, OPEN, ALIGNED>(w, j, c, 0, 1);
+
+		if (w.lane == turn) {
+			end_chunk<OPEN, ALIGNED>(j, c, index, sum ^ length_part(j, c) ^ masks);
+		}
+	}
+}
+
+/* The others: `split` warps of a block share a chunk. All threads of a block go through the same passes. */
+template <bool FOUR, bool OPEN, bool ALIGNED>
+static __device__ __forceinline__ void do_split(const worker<FOUR> &w, const job &j, rest *r)
+{
+	unsigned warp = threadIdx.x / 32, part = warp % j.split, slot = warp / j.split, together = WARPS / j.split;
+	uint64_t step = (uint64_t)gridDim.x * together;
+
+	for (uint64_t base = j.whole; base < j.count; base += step) {
+		uint64_t index = base + slot * (uint64_t)gridDim.x + blockIdx.x;
+		chunk c = find_chunk<OPEN>(j, index);
+		uint4 sum = make_uint4(0, 0, 0, 0);
+
+		if (threadIdx.x < WARPS * 4) {
+			((uint32_t *)r->sum)[threadIdx.x] = 0;
+		}
+		__syncthreads();
+		if (index < j.count) {
+			sum = do_rows<FOUR, OPEN, ALIGNED>(w, j, c, part, j.split);
+			/* Neither is for the same warp where there are several. */
+			if (part == 0) {
+				sum = sum ^ length_part(j, c);
+			}
+			if (part == j.split - 1) {
+				sum = sum ^ mask(w, c);
+			}
+		}
+		if (w.lane == 0) {
+			atomicXor(&r->sum[slot][0], sum.x);
+			atomicXor(&r->sum[slot][1], sum.y);
+			atomicXor(&r->sum[slot][2], sum.z);
+			atomicXor(&r->sum[slot][3], sum.w);
+		}
+		__syncthreads();
+		if (index < j.count && part == 0 && w.lane == 0) {
+			end_chunk<OPEN, ALIGNED>(j, c, index, *(uint4 *)r->sum[slot]);
+		}
+		__syncthreads();
+	}
+}
+
+/* A store that stays although nothing reads it. */
+static __device__ __forceinline__ void wipe_block(unsigned char *at)
+{
+	asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" :: "r"((uint32_t)__cvta_generic_to_shared(at)), "r"(0)
+		     : "memory");
+}
+
+template <bool FOUR, bool OPEN, bool ALIGNED>
+static __global__ void __launch_bounds__(THREADS, 1) run_chunks(const job j)
+{
+	extern __shared__ __align__(1024) unsigned char shared[];
+	unsigned char *table = shared + sgpu_aes::cipher<FOUR>::bytes;
+	rest *r = (rest *)(table + TABLE_BYTES);
+	worker<FOUR> w;
+
+	if (OPEN && blockIdx.x == 0 && threadIdx.x == 0 && j.bad_end != UINT64_MAX) {
+		atomicMin(j.bad, (unsigned long long)j.bad_end);
+	}
+	sgpu_aes::fill_tables<FOUR, THREADS>(shared);
+#pragma unroll
+	for (int i = 0; i < TABLE_BYTES / 16 / THREADS; i++) {
+		((uint4 *)table)[i * THREADS + threadIdx.x] = __ldg(&j.state->table[i * THREADS + threadIdx.x]);
+	}
+	if (threadIdx.x <= sgpu_aes::ROUNDS) {
+		r->round_keys[threadIdx.x] = __ldg(&j.state->round_keys[threadIdx.x]);
+	}
+	__syncthreads();
+	w.lane = threadIdx.x % 32;
+	w.cipher.tables = shared;
+	w.cipher.keys = r->round_keys;
+	w.cipher.lane = w.lane * 4;
+	w.ghash = make_hash(table, w.lane);
+	do_whole<FOUR, OPEN, ALIGNED>(w, j);
+	do_split<FOUR, OPEN, ALIGNED>(w, j, r);
+	/* The next kernel on this multiprocessor may be anybody's. */
+	__syncthreads();
+	for (int i = threadIdx.x; i < (int)(TABLE_BYTES + sizeof(rest)) / 16; i += THREADS) {
+		wipe_block(table + 16 * i);
+	}
+}
+
+/* ---- host ---- */
+typedef void (*kernel_fn)(const job);
+
+static struct {
+	int multiprocessors;
+	bool four;
+} device_facts[64];
+
+/* The kernel for a run, by what the device has room for, direction and alignment. */
+static kernel_fn choose(bool four, bool open, bool aligned)
+{
+	static const kernel_fn kernels[2][2][2] = {
+		{ { run_chunks<false, false, false>, run_chunks<false, false, true> },
+		  { run_chunks<false, true, false>, run_chunks<false, true, true> } },
+		{ { run_chunks<true, false, false>, run_chunks<true, false, true> },
+		  { run_chunks<true, true, false>, run_chunks<true, true, true> } },
+	};
+
+	return kernels[four][open][aligned];
+}
+
+extern "C" int sgpu_cuda_aead_prepare(void)
+{
+	int device = 0, room = 0, code = cudaGetDevice(&device);
+
+	if (code == cudaSuccess && (device < 0 || device >= 64)) {
+		code = cudaErrorInvalidDevice;
+	}
+	if (code == cudaSuccess) {
+		code = cudaDeviceGetAttribute(&room, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+	}
+	if (code == cudaSuccess) {
+		code = cudaDeviceGetAttribute(&device_facts[device].multiprocessors, cudaDevAttrMultiProcessorCount, device);
+	}
+	if (code != cudaSuccess) {
+		return code;
+	}
+	device_facts[device].four = room >= shared_bytes<true>();
+	for (int i = 0; i < 4 && code == cudaSuccess; i++) {
+		bool four = device_facts[device].four;
+
+		code = cudaFuncSetAttribute((const void *)choose(four, i / 2, i % 2),
+					    cudaFuncAttributeMaxDynamicSharedMemorySize,
+					    four ? shared_bytes<true>() : shared_bytes<false>());
+	}
+	return code;
+}
+
+/* How the chunks are shared out: as many as go evenly are done one a warp. Of what is left, each is split over so
+ * many warps that all end soonest: passes over the rows, and some for the ends. */
+static void share_out(job *j, int multiprocessors, unsigned *blocks)
+{
+	uint64_t warps = (uint64_t)multiprocessors * WARPS, left = j->count % warps, best = UINT64_MAX;
+
+	j->whole = j->count - left;
+	j->split = 1;
+	for (unsigned split = 1; left > 0 && split <= WARPS; split *= 2) {
+		uint64_t together = WARPS / split, passes = (left + multiprocessors * together - 1) / (multiprocessors * together);
+		uint64_t cost = passes * (ROWS / split + 2);
+
+		if (cost < best) {
+			best = cost;
+			j->split = split;
+		}
+	}
+	*blocks = (unsigned)multiprocessors;
+	if (j->whole == 0 && (left + WARPS / j->split - 1) / (WARPS / j->split) < *blocks) {
+		*blocks = (unsigned)((left + WARPS / j->split - 1) / (WARPS / j->split));
+	}
+	*blocks = *blocks < 1 ? 1 : *blocks;
+}
+
+static int start(void *stream, job *j, bool open)
+{
+	int device = 0, code = cudaGetDevice(&device);
+	unsigned blocks;
+	bool aligned = (((uintptr_t)j->in | (uintptr_t)j->out) & 15) == 0;
+
+	if (code != cudaSuccess || device < 0 || device >= 64 || device_facts[device].multiprocessors == 0) {
+		return code != cudaSuccess ? code : cudaErrorInitializationError;
+	}
+	if (j->count == 0 && j->bad_end == UINT64_MAX) {
+		return cudaSuccess;
+	}
+	share_out(j, device_facts[device].multiprocessors, &blocks);
+	bool four = device_facts[device].four;
+
+	choose(four, open, aligned)<<<blocks, THREADS, four ? shared_bytes<true>() : shared_bytes<false>(),
+				      (cudaStream_t)stream>>>(*j);
+	return cudaGetLastError();
+}
+
+extern "C" int sgpu_cuda_open(void *stream, uint64_t state, uint64_t first, bool last, uint64_t in, uint64_t size,
+			      uint64_t out, uint64_t bad)
+{
+	uint64_t full = size / SEALED, end = size % SEALED;
+	bool has_end = last && end >= TAG;
+	job j = {};
+
+	j.state = (const key_state *)state;
+	j.in = (const unsigned char *)in;
+	j.out = (unsigned char *)out;
+	j.first = first;
+	j.count = full + has_end;
+	j.end_size = has_end ? end - TAG : CHUNK;
+	j.bad_end = last ? (has_end ? UINT64_MAX : first + full) : (end == 0 ? UINT64_MAX : first + full);
+	j.bad = (unsigned long long *)bad;
+	return start(stream, &j, true);
+}
+
+extern "C" int sgpu_cuda_seal(void *stream, uint64_t state, uint64_t first, bool last, uint64_t in, uint64_t size,
+			      uint64_t out)
+{
+	job j = {};
+
+	j.state = (const key_state *)state;
+	j.in = (const unsigned char *)in;
+	j.out = (unsigned char *)out;
+	j.first = first;
+	j.count = size / CHUNK + last;
+	j.end_size = last ? size % CHUNK : CHUNK;
+	j.bad_end = UINT64_MAX;
+	return start(stream, &j, false);
+}
