@@ -8,9 +8,13 @@
  *	ops_input(&c, "a", SGPU_F32, 2, OPS_SHAPE(3, 4), a);
  *	ops_input(&c, "b", SGPU_F32, 2, OPS_SHAPE(4, 5), b);
  *	ops_number(&c, "alpha", 0.5);
- *	CHECK(ops_run(&c));              infers, then runs with 1, 2 and 5 workers: same bytes
+ *	CHECK(ops_run(&c));              infers, then runs with 1, 2 and 5 workers: same bytes;
+ *	                                 then on the device of $SGPU_TEST_DEVICE, as ops_device.h says
  *	const float *out = ops_data(&c, "output");
  *	ops_end(&c);
+ *
+ * Before ops_run, ops_tolerance(&c, relative, absolute) says how far another device may be from the CPU; else it must
+ * give the same numbers to the last bit.
  */
 #ifndef OPS_HARNESS_H
 #define OPS_HARNESS_H
@@ -33,6 +37,7 @@ struct ops_case {
 	struct sgpu_op_call call;
 	uint64_t bytes[SGPU_ARGUMENTS_MAX];
 	void *block[SGPU_ARGUMENTS_MAX];
+	double relative, absolute; /* tolerance of another device */
 	int faults;
 	char fault_argument[64], fault_param[64], fault_text[512]; /* the first fault; "" for NULL */
 	struct sgpu_error error;
@@ -147,6 +152,13 @@ __attribute__((unused)) static void ops_choice(struct ops_case *c, const char *n
 	ops_die("'%s' has no parameter '%s' that takes '%s'", c->call.op->name, name, choice);
 }
 
+/* Another device may differ from the CPU by absolute + relative * |value|. */
+__attribute__((unused)) static void ops_tolerance(struct ops_case *c, double relative, double absolute)
+{
+	c->relative = relative;
+	c->absolute = absolute;
+}
+
 /* Fills the types of the outputs; false when infer reported a fault (c->fault_text and so on). */
 __attribute__((unused)) static bool ops_infer(struct ops_case *c)
 {
@@ -228,7 +240,22 @@ __attribute__((unused)) static bool ops_same(struct ops_case *c, void *saved[SGP
 	return same;
 }
 
-/* Infers, then runs with 1, 2 and 5 workers; true when all went well and gave the same bytes. */
+/* ---- comparing ---- */
+/* Both NaN, or equal, or within absolute + relative * |expected|. */
+__attribute__((unused)) static bool ops_close(double actual, double expected, double absolute, double relative)
+{
+	if (isnan(expected) || isnan(actual)) {
+		return isnan(expected) && isnan(actual);
+	}
+	if (isinf(expected) || isinf(actual)) {
+		return expected == actual;
+	}
+	return fabs(actual - expected) <= absolute + relative * fabs(expected);
+}
+
+#include "ops_device.h"
+
+/* Infers, then runs with 1, 2 and 5 workers, and on the device; true when all went well and gave the same bytes. */
 __attribute__((unused)) static bool ops_run(struct ops_case *c)
 {
 	static const unsigned jobs[] = { 1, 2, 5 };
@@ -251,7 +278,7 @@ __attribute__((unused)) static bool ops_run(struct ops_case *c)
 	for (int i = 0; i < SGPU_ARGUMENTS_MAX; i++) {
 		free(saved[i]);
 	}
-	return good;
+	return good && ops_run_device(c);
 }
 
 __attribute__((unused)) static void *ops_data(const struct ops_case *c, const char *name)
@@ -299,19 +326,6 @@ __attribute__((unused)) static uint64_t ops_random(void)
 __attribute__((unused)) static double ops_uniform(double low, double high)
 {
 	return low + (high - low) * (double)(ops_random() >> 11) * 0x1p-53;
-}
-
-/* ---- comparing ---- */
-/* Both NaN, or equal, or within absolute + relative * |expected|. */
-__attribute__((unused)) static bool ops_close(double actual, double expected, double absolute, double relative)
-{
-	if (isnan(expected) || isnan(actual)) {
-		return isnan(expected) && isnan(actual);
-	}
-	if (isinf(expected) || isinf(actual)) {
-		return expected == actual;
-	}
-	return fabs(actual - expected) <= absolute + relative * fabs(expected);
 }
 
 __attribute__((unused)) static bool ops_close_f32(const float *actual, const float *expected, uint64_t count,
