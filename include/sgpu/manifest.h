@@ -28,6 +28,13 @@ enum {
 	SGPU_LOCATION_MAX = 4095,    /* bytes of data_location_client */
 	SGPU_DMA_VAR_MAX = 64,       /* bytes of the name of a client variable */
 	SGPU_FAULTS_MAX = 100000,    /* faults kept; one more then says that there are others */
+	SGPU_MODULE_FUNCTION_MAX = 255, /* bytes of the name of a module's function: a C identifier */
+	SGPU_MODULE_PARAMS_MAX = 128,   /* parameters of a module's function, 8 bytes each at most */
+	SGPU_MODULE_BLOCK_MAX = 1024,   /* threads of a block */
+	SGPU_MODULE_BLOCK_Z_MAX = 64,
+	SGPU_MODULE_GRID_X_MAX = 0x7fffffff, /* blocks */
+	SGPU_MODULE_GRID_YZ_MAX = 65535,
+	SGPU_MODULE_SHARED_MAX = 227 << 10, /* bytes of dynamic shared memory of a block */
 };
 
 /* ---- element types and shapes ---- */
@@ -94,6 +101,8 @@ struct sgpu_segment {
 	bool has_offset;          /* data_type_info.offset was given: the payload is a window of the file */
 	uint64_t offset;          /* bytes into the file at data_location_client */
 	bool at_most;             /* the size of this output is only known after the run; type is the largest */
+	bool size_of_file;        /* a module without data_type_info: as large as its file; type is u8[0] until
+	                             sgpu_segment_set_size */
 	const char *dma_var[SGPU_DMA_VARS]; /* or NULL */
 	int writer;               /* index of the operation that writes it, or -1 */
 	int *readers;             /* indexes of the operations that read it */
@@ -107,10 +116,35 @@ struct sgpu_argument {
 	bool output;
 };
 
+/* A parameter of a module's function, as its code sees it. */
+enum sgpu_module_param_kind {
+	SGPU_MODULE_POINTER,      /* 8 bytes: where the argument's data lie in the device's memory */
+	SGPU_MODULE_ELEMENTS,     /* u64: how many elements the argument has */
+	SGPU_MODULE_BYTES,        /* u64: how many bytes */
+	SGPU_MODULE_VALUE,        /* a number of the manifest */
+};
+struct sgpu_module_param {
+	enum sgpu_module_param_kind kind;
+	int argument;             /* index into args of the operation; VALUE: -1 */
+	unsigned size;            /* bytes: 4 or 8 */
+	uint8_t value[8];         /* VALUE: the number's bytes, in the order of the machine */
+};
+
+/* An operation whose kernel a segment brings: "module:SEGMENT:FUNCTION". */
+struct sgpu_module_call {
+	const char *function;     /* borrowed from the document */
+	int segment;              /* index of the INPUT that holds the image, or -1 when it was at fault */
+	unsigned grid[3], block[3]; /* each at least 1 */
+	unsigned shared_bytes;    /* dynamic shared memory of a block */
+	struct sgpu_module_param *params;
+	int param_count;
+};
+
 struct sgpu_operation {
 	const char *id;
 	const char *kernel;
-	json_t *params;           /* object or NULL; borrowed from the document */
+	json_t *params;           /* object, of a module an array, or NULL; borrowed from the document */
+	struct sgpu_module_call *module; /* NULL: the kernel is an operation of the table */
 	struct sgpu_argument args[SGPU_ARGUMENTS_MAX];
 	int arg_count;
 	bool declassify;
@@ -165,6 +199,11 @@ static inline bool sgpu_segment_is_input(const struct sgpu_segment *segment)
 static inline bool sgpu_segment_is_output(const struct sgpu_segment *segment)
 {
 	return segment->direction == SGPU_OUTPUT || segment->direction == SGPU_INPUT_OUTPUT;
+}
+/* For a segment with size_of_file, once its size in bytes, below 2^53, is known. */
+static inline void sgpu_segment_set_size(struct sgpu_segment *segment, uint64_t size)
+{
+	segment->type = (struct sgpu_type){ SGPU_U8, 1, { size, 0, 0, 0 } };
 }
 const char *sgpu_sensitivity_name(enum sgpu_sensitivity sensitivity);
 const char *sgpu_direction_name(enum sgpu_direction direction);

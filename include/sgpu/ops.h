@@ -109,7 +109,12 @@ SGPU_MUST_CHECK int sgpu_ops_load_manifest(const char *text, size_t size, const 
 					   struct sgpu_manifest **manifest, struct sgpu_faults *faults,
 					   struct sgpu_error *error);
 
-/* The call that an operation of a checked manifest makes (types and parameters, no data). */
+/* In place of a row for the operations whose kernel a segment brings: it has no arguments, parameters or code. Not in
+ * the table. */
+extern const struct sgpu_op sgpu_op_module;
+
+/* The call that an operation of a checked manifest makes (types and parameters, no data). Of a module, its row is
+ * sgpu_op_module, and the arguments stand in the order of the manifest's. */
 SGPU_MUST_CHECK int sgpu_ops_prepare(const struct sgpu_manifest *manifest, int operation, struct sgpu_op_call *call,
 				     struct sgpu_error *error);
 

@@ -70,10 +70,10 @@ static void follow_operation(struct flow *flow, int index)
 	const struct sgpu_operation *operation = &flow->manifest->operations[index];
 	int maker;
 
-	for (int k = 0; k < operation->arg_count && flow->via[index] < 0 && !operation->declassify; k++) {
-		int segment = operation->args[k].segment;
+	for (int k = 0; k <= operation->arg_count && flow->via[index] < 0 && !operation->declassify; k++) {
+		int segment = sgpu_operation_reads(operation, k);
 
-		if (!operation->args[k].output && segment >= 0 && reads_high(&flow->manifest->segments[segment])) {
+		if (segment >= 0 && reads_high(&flow->manifest->segments[segment])) {
 			maker = made_by(flow, segment, true);
 			flow->via[index] = segment;
 			flow->source[index] = maker < 0 ? segment : flow->source[maker];

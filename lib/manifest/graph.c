@@ -36,7 +36,7 @@ static void note_writer(struct sgpu_reader *reader, int index, const struct sgpu
 static bool is_repeated(const struct sgpu_operation *operation, int argument)
 {
 	for (int i = 0; i < argument; i++) {
-		if (!operation->args[i].output && operation->args[i].segment == operation->args[argument].segment) {
+		if (sgpu_operation_reads(operation, i) == sgpu_operation_reads(operation, argument)) {
 			return true;
 		}
 	}
@@ -51,14 +51,14 @@ static size_t visit_readers(struct sgpu_manifest *manifest, bool fill)
 	for (int i = 0; i < manifest->operation_count; i++) {
 		const struct sgpu_operation *operation = &manifest->operations[i];
 
-		for (int k = 0; k < operation->arg_count; k++) {
-			const struct sgpu_argument *argument = &operation->args[k];
+		for (int k = 0; k <= operation->arg_count; k++) {
+			int index = sgpu_operation_reads(operation, k);
 			struct sgpu_segment *segment;
 
-			if (argument->output || argument->segment < 0 || is_repeated(operation, k)) {
+			if (index < 0 || is_repeated(operation, k)) {
 				continue;
 			}
-			segment = &manifest->segments[argument->segment];
+			segment = &manifest->segments[index];
 			if (fill) {
 				segment->readers[segment->reader_count] = i;
 			}
@@ -125,6 +125,7 @@ void sgpu_reader_graph(struct sgpu_reader *reader)
 				note_writer(reader, i, argument);
 			}
 		}
+		sgpu_reader_module_segment(reader, i);
 	}
 	if (!make_readers(manifest)) {
 		reader->no_memory = true;

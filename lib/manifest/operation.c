@@ -8,9 +8,10 @@
 
 #include "manifest/reader.h"
 
-enum { ID, KERNEL, ARGUMENTS, REQUIRED, PARAMS = REQUIRED, DECLASSIFY, DEPENDENCIES, FIELDS };
+enum { ID, KERNEL, ARGUMENTS, REQUIRED, PARAMS = REQUIRED, DECLASSIFY, DEPENDENCIES, MODULE,
+       FIELDS = MODULE + SGPU_MODULE_FIELDS };
 static const char *const fields[FIELDS + 1] = { "gpu_operation_id", "kernel", "arguments", "params", "declassify",
-						"dependencies", NULL };
+						"dependencies", "grid", "block", "shared_bytes", NULL };
 
 static void read_argument(struct sgpu_reader *reader, const char *where, const char *name, json_t *value,
 			  struct sgpu_argument *argument)
@@ -82,7 +83,7 @@ static const char *read_kernel(struct sgpu_reader *reader, const char *where, co
 {
 	const char *kernel = sgpu_reader_string(reader, where, "kernel", value);
 
-	if (kernel && (!*kernel || strlen(kernel) > SGPU_ID_MAX)) {
+	if (kernel && !sgpu_reader_names_module(kernel) && (!*kernel || strlen(kernel) > SGPU_ID_MAX)) {
 		sgpu_reader_fault(reader, where, "kernel", NULL, "a kernel's name has 1 to %d bytes",
 				  (int)SGPU_ID_MAX);
 		return NULL;
@@ -92,7 +93,7 @@ static const char *read_kernel(struct sgpu_reader *reader, const char *where, co
 
 /* Whether a number is a whole one of 2^53 or more in canonical form, which has an exponent from 1e21 on only: a
  * reader of that form would refuse it. */
-static bool is_too_large(const json_t *number)
+bool sgpu_reader_too_large(const json_t *number)
 {
 	double real = fabs(json_real_value(number));
 	json_int_t integer = json_integer_value(number);
@@ -117,10 +118,29 @@ static void read_params(struct sgpu_reader *reader, const char *where, json_t *v
 	operation->params = value;
 	sgpu_reader_place(where, "params", place);
 	json_object_foreach(value, name, item) {
-		if (is_too_large(item)) {
+		if (sgpu_reader_too_large(item)) {
 			sgpu_reader_fault(reader, place, name,
 					  json_is_real(item) ? "whole numbers must be, up to 1e21" : NULL,
 					  "%s is not below 2^53", sgpu_reader_value(item, text));
+		}
+	}
+}
+
+/* What belongs to the kind of kernel that the operation has; without a kernel nobody knows which. */
+static void read_kind(struct sgpu_reader *reader, const char *where, json_t *const values[FIELDS],
+		      struct sgpu_operation *operation)
+{
+	if (operation->kernel && sgpu_reader_names_module(operation->kernel)) {
+		sgpu_reader_module(reader, where, values + MODULE, values[PARAMS], operation);
+		return;
+	}
+	if (values[PARAMS] && (operation->kernel || json_is_object(values[PARAMS]))) {
+		read_params(reader, where, values[PARAMS], operation);
+	}
+	for (int i = 0; i < SGPU_MODULE_FIELDS && operation->kernel; i++) {
+		if (values[MODULE + i]) {
+			sgpu_reader_fault(reader, where, fields[MODULE + i], NULL,
+					  "is for a module, the kernel is '%s'", operation->kernel);
 		}
 	}
 }
@@ -142,9 +162,7 @@ void sgpu_reader_operation(struct sgpu_reader *reader, int index)
 	}
 	operation->kernel = read_kernel(reader, where, values[KERNEL]);
 	read_arguments(reader, where, values[ARGUMENTS], operation);
-	if (values[PARAMS]) {
-		read_params(reader, where, values[PARAMS], operation);
-	}
+	read_kind(reader, where, values, operation);
 	if (values[DECLASSIFY] && !json_is_boolean(values[DECLASSIFY])) {
 		sgpu_reader_fault(reader, where, "declassify", NULL, "%s is not true or false",
 				  sgpu_reader_value(values[DECLASSIFY], text));

@@ -315,6 +315,12 @@ void sgpu_manifest_free(struct sgpu_manifest **manifest)
 	if (!m) {
 		return;
 	}
+	for (int i = 0; m->operations && i < m->operation_count; i++) {
+		if (m->operations[i].module) {
+			free(m->operations[i].module->params);
+			free(m->operations[i].module);
+		}
+	}
 	free(m->graph);
 	free(m->canonical);
 	free(m->order);

@@ -84,6 +84,17 @@ void sgpu_reader_dependencies(struct sgpu_reader *reader, const char *where, jso
 /* ---- one file each ---- */
 void sgpu_reader_segment(struct sgpu_reader *reader, int index);
 void sgpu_reader_operation(struct sgpu_reader *reader, int index);
+/* Whether a number is a whole one that canonical JSON cannot carry. */
+bool sgpu_reader_too_large(const json_t *number);
+/* Whether the text of a kernel means a module. */
+bool sgpu_reader_names_module(const char *kernel);
+/* "module:SEGMENT:FUNCTION" and what belongs to it; the arguments have been read. */
+enum { SGPU_MODULE_GRID, SGPU_MODULE_BLOCK, SGPU_MODULE_SHARED, SGPU_MODULE_FIELDS };
+extern const char *const sgpu_module_fields[SGPU_MODULE_FIELDS + 1];
+void sgpu_reader_module(struct sgpu_reader *reader, const char *where, json_t *const values[SGPU_MODULE_FIELDS],
+			json_t *params, struct sgpu_operation *operation);
+/* After all segments: what holds a module. */
+void sgpu_reader_module_segment(struct sgpu_reader *reader, int index);
 void sgpu_reader_type(struct sgpu_reader *reader, const char *where, json_t *value, struct sgpu_segment *segment);
 void sgpu_reader_location(struct sgpu_reader *reader, const char *where, const char *field, json_t *value,
 			  struct sgpu_segment *segment);
@@ -100,5 +111,14 @@ void sgpu_reader_order(struct sgpu_reader *reader);
 void sgpu_reader_flow(struct sgpu_reader *reader);
 
 int sgpu_ids_index(const json_t *ids, const char *id);
+
+/* The segment that an operation reads by its argument k, or, behind the last, as its module; -1 for none. */
+static inline int sgpu_operation_reads(const struct sgpu_operation *operation, int k)
+{
+	if (k == operation->arg_count) {
+		return operation->module ? operation->module->segment : -1;
+	}
+	return operation->args[k].output ? -1 : operation->args[k].segment;
+}
 
 #endif

@@ -167,6 +167,9 @@ static void check_operation(struct sgpu_reader *reader, int index, const char *w
 			return;
 		}
 	}
+	if (operation->module && operation->module->segment == index) {
+		return;
+	}
 	sgpu_reader_fault(reader, where, "gpu_operation_id", NULL, "operation '%s' has no argument '%s'",
 			  operation->id, segment->id);
 }

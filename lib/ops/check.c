@@ -17,7 +17,7 @@ static const json_t *operation_json(const struct sgpu_ops_checker *checker)
 	return json_array_get(json_object_get(checker->manifest->json, "operations"), (size_t)checker->index);
 }
 
-static bool segment_states_type(const struct sgpu_ops_checker *checker, int segment)
+bool sgpu_ops_states_type(const struct sgpu_ops_checker *checker, int segment)
 {
 	const json_t *json = json_array_get(json_object_get(checker->manifest->json, "segments"), (size_t)segment);
 
@@ -145,7 +145,7 @@ static bool take_inputs(struct sgpu_ops_checker *checker, struct sgpu_op_call *c
 		if (checker->known[segment[i]]) {
 			call->type[i] = checker->manifest->segments[segment[i]].type;
 			ready &= check_input_type(checker, call->op, &args[i], &call->type[i]);
-		} else if (!args[i].optional || segment_states_type(checker, segment[i]) ||
+		} else if (!args[i].optional || sgpu_ops_states_type(checker, segment[i]) ||
 			   !sgpu_segment_is_input(&checker->manifest->segments[segment[i]])) {
 			checker->missing[segment[i]] = true;
 			ready = false;
@@ -196,7 +196,7 @@ static void give_output(struct sgpu_ops_checker *checker, const struct sgpu_op_c
 			return;
 		}
 	}
-	if (!segment_states_type(checker, segment)) {
+	if (!sgpu_ops_states_type(checker, segment)) {
 		s->type = *type;
 	}
 	checker->known[segment] = s->type.dtype != SGPU_NONE;
@@ -217,6 +217,11 @@ static void check_operation(struct sgpu_ops_checker *checker)
 	bool output;
 
 	if (!checker->operation->kernel) {
+		return;
+	}
+	if (checker->operation->module) {
+		checker->failed = false;
+		sgpu_ops_check_module(checker);
 		return;
 	}
 	if (!call.op) {
@@ -261,15 +266,20 @@ static void end_types(struct sgpu_ops_checker *checker)
 	for (int i = 0; i < manifest->segment_count; i++) {
 		const struct sgpu_segment *segment = &manifest->segments[i];
 
-		if (checker->missing[i] && sgpu_segment_is_input(segment) && !segment_states_type(checker, i)) {
+		if (checker->missing[i] && sgpu_segment_is_input(segment) && !sgpu_ops_states_type(checker, i)) {
 			sgpu_ops_segment_fault(checker, i, NULL, "\"data_type_info\": {\"dtype\": ..., \"shape\": ...}",
 					       "'%s' needs data_type_info", segment->id ? segment->id : "");
 		}
 	}
 	for (int i = 0; i < manifest->segment_count && checker->faults->count == 0; i++) {
-		if (!checker->known[i]) {
+		struct sgpu_segment *segment = &manifest->segments[i];
+
+		segment->size_of_file &= !checker->known[i];
+		if (segment->size_of_file) {
+			sgpu_segment_set_size(segment, 0);
+		} else if (!checker->known[i]) {
 			sgpu_ops_segment_fault(checker, i, NULL, NULL, "the type of '%s' is not known",
-					       manifest->segments[i].id ? manifest->segments[i].id : "");
+					       segment->id ? segment->id : "");
 		}
 	}
 }

@@ -30,6 +30,11 @@ void sgpu_ops_segment_fault(struct sgpu_ops_checker *checker, int segment, const
 /* "did you mean 'x'?" for the nearest of the names, or NULL when none is near. */
 const char *sgpu_ops_near(const char *name, const char *const *names, char hint[SGPU_ERROR_HINT_MAX]);
 
+/* Whether the manifest has data_type_info of a segment, good or bad. */
+bool sgpu_ops_states_type(const struct sgpu_ops_checker *checker, int segment);
+/* The types of a module's arguments and of the segment that holds it. */
+void sgpu_ops_check_module(struct sgpu_ops_checker *checker);
+
 /* Reads the operation's parameters into the call, whose op is set. */
 void sgpu_ops_check_params(struct sgpu_ops_checker *checker, struct sgpu_op_call *call);
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "ops_private.h"
 
 static int first_fault(const struct sgpu_faults *faults, const char *name, struct sgpu_error *error)
 {
@@ -58,14 +59,14 @@ int sgpu_ops_prepare(const struct sgpu_manifest *manifest, int operation, struct
 		return sgpu_fail(error, SGPU_EUSAGE, "the manifest has no operation %d", operation);
 	}
 	checker.operation = &manifest->operations[operation];
-	call->op = sgpu_op_find(checker.operation->kernel);
+	call->op = checker.operation->module ? &sgpu_op_module : sgpu_op_find(checker.operation->kernel);
 	if (!call->op) {
 		return sgpu_fail(error, SGPU_EINVALID, "'%s' is not an operation",
 				 checker.operation->kernel ? checker.operation->kernel : "");
 	}
 	for (int i = 0; i < checker.operation->arg_count; i++) {
 		const struct sgpu_argument *arg = &checker.operation->args[i];
-		int index = sgpu_op_arg(call->op, arg->name);
+		int index = checker.operation->module ? i : sgpu_op_arg(call->op, arg->name);
 
 		if (index < 0 || arg->segment < 0 || manifest->segments[arg->segment].type.dtype == SGPU_NONE) {
 			return sgpu_fail(error, SGPU_EINVALID, "argument '%s' of '%s' was not checked", arg->name,
@@ -74,7 +75,9 @@ int sgpu_ops_prepare(const struct sgpu_manifest *manifest, int operation, struct
 		call->type[index] = manifest->segments[arg->segment].type;
 		call->present[index] = true;
 	}
-	sgpu_ops_check_params(&checker, call);
+	if (!checker.operation->module) {
+		sgpu_ops_check_params(&checker, call);
+	}
 	if (checker.failed) {
 		return sgpu_fail(error, SGPU_EINVALID, "the parameters of '%s' were not checked",
 				 checker.operation->id);

@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * An operation whose kernel a segment brings: which function of it is started, how, and with what.
+ */
+#include <float.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "manifest/reader.h"
+
+static const char prefix[] = "module:";
+enum { PREFIX = sizeof(prefix) - 1 };
+
+const char *const sgpu_module_fields[SGPU_MODULE_FIELDS + 1] = { "grid", "block", "shared_bytes", NULL };
+
+bool sgpu_reader_names_module(const char *kernel)
+{
+	return strncmp(kernel, prefix, PREFIX) == 0;
+}
+
+/* ---- kernel ---- */
+static bool is_identifier(const char *name)
+{
+	size_t length = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789");
+
+	return length && length <= SGPU_MODULE_FUNCTION_MAX && !name[length] && !(*name >= '0' && *name <= '9');
+}
+
+static void read_segment(struct sgpu_reader *reader, const char *where, const char *id,
+			 struct sgpu_module_call *module)
+{
+	json_t *ids = reader->manifest->segment_ids;
+	char hint[SGPU_HINT_MAX];
+	const char *nearest;
+
+	module->segment = sgpu_ids_index(ids, id);
+	if (module->segment >= 0) {
+		return;
+	}
+	nearest = sgpu_reader_nearest_key(reader, id, ids);
+	if (nearest) {
+		reader->unsure[sgpu_ids_index(ids, nearest)] |= SGPU_UNSURE_USE;
+	}
+	sgpu_reader_fault(reader, where, "kernel", sgpu_reader_hint_text(nearest, hint),
+			  "'%s' is not a segment of this manifest", id);
+}
+
+/* "module:SEGMENT:FUNCTION"; the prefix is there. */
+static void read_kernel(struct sgpu_reader *reader, const char *where, const char *kernel,
+			struct sgpu_module_call *module)
+{
+	const char *id = kernel + PREFIX, *colon = strchr(id, ':');
+	char segment[SGPU_ID_MAX + 1];
+
+	if (!colon || colon == id || colon - id > SGPU_ID_MAX) {
+		sgpu_reader_fault(reader, where, "kernel", NULL,
+				  "the kernel of a module is written module:SEGMENT:FUNCTION");
+		return;
+	}
+	if (!is_identifier(colon + 1)) {
+		sgpu_reader_fault(reader, where, "kernel", NULL,
+				  "a function's name is 1 to %d letters, digits and '_', no digit first",
+				  (int)SGPU_MODULE_FUNCTION_MAX);
+		return;
+	}
+	memcpy(segment, id, (size_t)(colon - id));
+	segment[colon - id] = '\0';
+	module->function = colon + 1;
+	read_segment(reader, where, segment, module);
+}
+
+/* ---- grid, block, shared_bytes ---- */
+static void read_extents(struct sgpu_reader *reader, const char *where, const char *field, const json_t *value,
+			 const unsigned most[3], unsigned extents[3])
+{
+	char text[SGPU_VALUE_TEXT_MAX], place[SGPU_WHERE_MAX], element[2] = "0";
+
+	if (!value) {
+		return;
+	}
+	if (!json_is_array(value) || json_array_size(value) < 1 || json_array_size(value) > 3) {
+		sgpu_reader_fault(reader, where, field, NULL, "%s is not an array of 1 to 3 numbers",
+				  json_is_array(value) ? "the value" : sgpu_reader_value(value, text));
+		return;
+	}
+	sgpu_reader_place(where, field, place);
+	for (size_t i = 0; i < json_array_size(value); i++) {
+		uint64_t number = 0;
+
+		element[0] = (char)('0' + i);
+		if (!sgpu_reader_u64(reader, place, element, json_array_get(value, i), &number)) {
+			continue;
+		}
+		if (number < 1 || number > most[i]) {
+			sgpu_reader_fault(reader, place, element, NULL, "is %llu, must be from 1 to %u",
+					  (unsigned long long)number, most[i]);
+			continue;
+		}
+		extents[i] = (unsigned)number;
+	}
+}
+
+static void read_shape(struct sgpu_reader *reader, const char *where, json_t *const values[SGPU_MODULE_FIELDS],
+		       struct sgpu_module_call *module)
+{
+	static const unsigned grid_most[3] = { SGPU_MODULE_GRID_X_MAX, SGPU_MODULE_GRID_YZ_MAX,
+					       SGPU_MODULE_GRID_YZ_MAX };
+	static const unsigned block_most[3] = { SGPU_MODULE_BLOCK_MAX, SGPU_MODULE_BLOCK_MAX,
+						SGPU_MODULE_BLOCK_Z_MAX };
+	uint64_t bytes = 0, threads;
+
+	for (int i = 0; i < 3; i++) {
+		module->grid[i] = module->block[i] = 1;
+	}
+	read_extents(reader, where, "grid", values[SGPU_MODULE_GRID], grid_most, module->grid);
+	read_extents(reader, where, "block", values[SGPU_MODULE_BLOCK], block_most, module->block);
+	threads = (uint64_t)module->block[0] * module->block[1] * module->block[2];
+	if (threads > SGPU_MODULE_BLOCK_MAX) {
+		sgpu_reader_fault(reader, where, "block", NULL, "is %llu threads, at most %d are possible",
+				  (unsigned long long)threads, (int)SGPU_MODULE_BLOCK_MAX);
+	}
+	if (values[SGPU_MODULE_SHARED] &&
+	    sgpu_reader_u64(reader, where, "shared_bytes", values[SGPU_MODULE_SHARED], &bytes) &&
+	    bytes > SGPU_MODULE_SHARED_MAX) {
+		sgpu_reader_fault(reader, where, "shared_bytes", NULL, "is %llu, must be from 0 to %d",
+				  (unsigned long long)bytes, (int)SGPU_MODULE_SHARED_MAX);
+		return;
+	}
+	module->shared_bytes = (unsigned)bytes;
+}
+
+/* ---- params ---- */
+enum form { I32, U32, I64, U64, F32, F64, ELEMENTS, BYTES, FORMS };
+static const char *const forms[FORMS + 1] = { "i32", "u32", "i64", "u64", "f32", "f64", "elements", "bytes", NULL };
+
+/* One parameter under way. */
+struct entry {
+	struct sgpu_reader *reader;
+	const struct sgpu_operation *operation;
+	const char *where;   /* of the list */
+	char field[16];      /* its index */
+};
+
+static int find_argument(const struct entry *entry, const json_t *value)
+{
+	const struct sgpu_operation *operation = entry->operation;
+	const char *names[SGPU_ARGUMENTS_MAX + 1] = { NULL };
+	const char *name = sgpu_reader_string(entry->reader, entry->where, entry->field, value);
+	char hint[SGPU_HINT_MAX], text[SGPU_VALUE_TEXT_MAX];
+
+	for (int i = 0; name && i < operation->arg_count; i++) {
+		names[i] = operation->args[i].name;
+		if (strcmp(name, names[i]) == 0) {
+			return i;
+		}
+	}
+	if (name) {
+		sgpu_reader_fault(entry->reader, entry->where, entry->field, sgpu_reader_hint(name, names, hint),
+				  "%s is not an argument of this operation", sgpu_reader_value(value, text));
+	}
+	return -1;
+}
+
+static void put(struct sgpu_module_param *param, const void *value, unsigned size)
+{
+	param->size = size;
+	memcpy(param->value, value, size);
+}
+
+/* A whole number may be written 3 or 3.0: in canonical form they are the same. */
+static bool read_integer(const struct entry *entry, enum form form, const json_t *value,
+			 struct sgpu_module_param *param)
+{
+	static const double least[] = { INT32_MIN, 0, -(double)(SGPU_JSON_INTEGER_MAX - 1), 0 };
+	static const double most[] = { INT32_MAX, UINT32_MAX, (double)(SGPU_JSON_INTEGER_MAX - 1),
+				       (double)(SGPU_JSON_INTEGER_MAX - 1) };
+	double number = json_number_value(value);
+	int64_t whole;
+
+	if (number != floor(number) || number < least[form] || number > most[form]) {
+		sgpu_reader_fault(entry->reader, entry->where, entry->field, NULL,
+				  "is %.17g, %s is a whole number from %.17g to %.17g", number, forms[form],
+				  least[form], most[form]);
+		return false;
+	}
+	whole = (int64_t)number;
+	/* The lower half of a two's complement number is the same number in 32 bits. */
+	if (form == I32 || form == U32) {
+		uint32_t half = (uint32_t)whole;
+
+		put(param, &half, sizeof(half));
+	} else {
+		put(param, &whole, sizeof(whole));
+	}
+	return true;
+}
+
+static bool read_number(const struct entry *entry, enum form form, const json_t *value,
+			struct sgpu_module_param *param)
+{
+	char text[SGPU_VALUE_TEXT_MAX];
+	double real = json_number_value(value);
+	float single;
+
+	if (!json_is_number(value)) {
+		sgpu_reader_fault(entry->reader, entry->where, entry->field, NULL, "%s is not a number",
+				  sgpu_reader_value(value, text));
+		return false;
+	}
+	if (sgpu_reader_too_large(value)) {
+		sgpu_reader_fault(entry->reader, entry->where, entry->field, NULL, "%s is not below 2^53",
+				  sgpu_reader_value(value, text));
+		return false;
+	}
+	if (form < F32) {
+		return read_integer(entry, form, value, param);
+	}
+	if (form == F64) {
+		put(param, &real, sizeof(real));
+		return true;
+	}
+	single = fabs(real) <= (double)FLT_MAX * (1 + DBL_EPSILON) ? (float)real : INFINITY;
+	if (isinf(single)) {
+		sgpu_reader_fault(entry->reader, entry->where, entry->field, NULL, "%.17g is too large for f32", real);
+		return false;
+	}
+	put(param, &single, sizeof(single));
+	return true;
+}
+
+static bool read_form(const struct entry *entry, json_t *object, struct sgpu_module_param *param)
+{
+	json_t *values[FORMS];
+	char place[SGPU_WHERE_MAX];
+	int form = 0;
+
+	sgpu_reader_place(entry->where, entry->field, place);
+	if (json_object_size(object) != 1) {
+		sgpu_reader_fault(entry->reader, entry->where, entry->field, "for example { \"u32\": 5 }",
+				  "the object has %zu members, and not one", json_object_size(object));
+		return false;
+	}
+	if (!sgpu_reader_fields(entry->reader, place, object, forms, 0, values)) {
+		return false;
+	}
+	while (form < FORMS && !values[form]) {
+		form++;
+	}
+	if (form < ELEMENTS) {
+		param->kind = SGPU_MODULE_VALUE;
+		return read_number(entry, (enum form)form, values[form], param);
+	}
+	if (form < FORMS) {
+		param->kind = form == ELEMENTS ? SGPU_MODULE_ELEMENTS : SGPU_MODULE_BYTES;
+		param->argument = find_argument(entry, values[form]);
+	}
+	return param->argument >= 0;
+}
+
+static bool read_param(const struct entry *entry, json_t *value, struct sgpu_module_param *param)
+{
+	char text[SGPU_VALUE_TEXT_MAX];
+
+	*param = (struct sgpu_module_param){ .kind = SGPU_MODULE_POINTER, .argument = -1, .size = 8 };
+	if (json_is_object(value)) {
+		return read_form(entry, value, param);
+	}
+	if (!json_is_string(value)) {
+		sgpu_reader_fault(entry->reader, entry->where, entry->field,
+				  json_is_number(value) ? "say of which type: { \"f32\": 1.5 }" : NULL,
+				  "%s is neither an argument's name nor an object", sgpu_reader_value(value, text));
+		return false;
+	}
+	param->argument = find_argument(entry, value);
+	return param->argument >= 0;
+}
+
+/* An argument that the function does not see is a mistake, and an output of that kind would stay 0. */
+static void check_seen(struct sgpu_reader *reader, const char *where, const struct sgpu_operation *operation)
+{
+	char place[SGPU_WHERE_MAX];
+
+	sgpu_reader_place(where, "arguments", place);
+	for (int i = 0; i < operation->arg_count; i++) {
+		bool seen = false;
+
+		for (int k = 0; k < operation->module->param_count; k++) {
+			const struct sgpu_module_param *param = &operation->module->params[k];
+
+			seen |= param->kind == SGPU_MODULE_POINTER && param->argument == i;
+		}
+		if (!seen) {
+			sgpu_reader_fault(reader, place, operation->args[i].name, NULL,
+					  "is not among the params, so that the module cannot reach it");
+		}
+	}
+}
+
+static void read_params(struct sgpu_reader *reader, const char *where, json_t *value,
+			struct sgpu_operation *operation)
+{
+	char text[SGPU_VALUE_TEXT_MAX], place[SGPU_WHERE_MAX];
+	struct sgpu_module_call *module = operation->module;
+	struct entry entry = { .reader = reader, .operation = operation, .where = place };
+	size_t count = json_array_size(value);
+	bool good = true;
+
+	if (!json_is_array(value)) {
+		sgpu_reader_fault(reader, where, value ? "params" : NULL, "[\"input\", \"output\", { \"u32\": 5 }]",
+				  value ? "%s is not an array, as the parameters of a module are" :
+					  "%s: a module needs its function's parameters, in their order",
+				  value ? sgpu_reader_value(value, text) : "missing field 'params'");
+		return;
+	}
+	if (count > SGPU_MODULE_PARAMS_MAX) {
+		sgpu_reader_fault(reader, where, "params", NULL, "there are %zu parameters, at most %d are possible",
+				  count, (int)SGPU_MODULE_PARAMS_MAX);
+		return;
+	}
+	operation->params = value;
+	module->params = calloc(count + 1, sizeof(*module->params));
+	reader->no_memory |= !module->params;
+	sgpu_reader_place(where, "params", place);
+	for (size_t i = 0; i < count && module->params; i++) {
+		snprintf(entry.field, sizeof(entry.field), "%zu", i);
+		good &= read_param(&entry, json_array_get(value, i), &module->params[module->param_count++]);
+	}
+	if (good && module->params) {
+		check_seen(reader, where, operation);
+	}
+}
+
+void sgpu_reader_module(struct sgpu_reader *reader, const char *where, json_t *const values[SGPU_MODULE_FIELDS],
+			json_t *params, struct sgpu_operation *operation)
+{
+	struct sgpu_module_call *module = operation->module = calloc(1, sizeof(*module));
+
+	if (!module) {
+		reader->no_memory = true;
+		return;
+	}
+	module->segment = -1;
+	read_kernel(reader, where, operation->kernel, module);
+	read_shape(reader, where, values, module);
+	read_params(reader, where, params, operation);
+}
+
+void sgpu_reader_module_segment(struct sgpu_reader *reader, int index)
+{
+	const struct sgpu_module_call *module = reader->manifest->operations[index].module;
+	const struct sgpu_segment *segment;
+	char where[SGPU_WHERE_MAX], text[SGPU_TYPE_TEXT_MAX];
+
+	if (!module || module->segment < 0) {
+		return;
+	}
+	segment = &reader->manifest->segments[module->segment];
+	sgpu_reader_entry("operations", index, where);
+	if (segment->direction != SGPU_INPUT && !(reader->unsure[module->segment] & SGPU_UNSURE_DIRECTION)) {
+		sgpu_reader_fault(reader, where, "kernel", NULL, "segment '%s' is %s, and a module must be INPUT",
+				  segment->id, sgpu_direction_name(segment->direction));
+	} else if (segment->type_stated && (segment->type.dtype != SGPU_U8 || segment->type.rank != 1)) {
+		sgpu_type_text(&segment->type, text);
+		sgpu_reader_fault(reader, where, "kernel", NULL, "segment '%s' is %s, and a module is u8 of rank 1",
+				  segment->id, text);
+	}
+}

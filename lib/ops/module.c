@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Operations whose kernel a segment brings: nothing is known of it, so nothing can be inferred.
+ */
+#include <string.h>
+
+#include "check.h"
+#include "ops_private.h"
+
+static const struct sgpu_op_argument no_arguments[] = { { .name = NULL } };
+
+const struct sgpu_op sgpu_op_module = {
+	.name = "module",
+	.help = "A function of a module that the batch brings",
+	.args = no_arguments,
+};
+
+/* Without data_type_info a module is as large as its file, of which there must be one. */
+static void check_image(struct sgpu_ops_checker *checker, int index)
+{
+	struct sgpu_segment *segment = &checker->manifest->segments[index];
+
+	if (checker->known[index] || sgpu_ops_states_type(checker, index) || !sgpu_segment_is_input(segment)) {
+		return;
+	}
+	if (segment->location && strcmp(segment->location, "-") == 0) {
+		checker->missing[index] = true;
+		return;
+	}
+	segment->size_of_file = true;
+}
+
+static void check_output(struct sgpu_ops_checker *checker, int index)
+{
+	const struct sgpu_segment *segment = &checker->manifest->segments[index];
+
+	if (segment->type_stated) {
+		checker->known[index] = true;
+	} else if (sgpu_segment_is_input(segment)) {
+		checker->missing[index] = true;
+	} else if (!sgpu_ops_states_type(checker, index)) {
+		sgpu_ops_segment_fault(checker, index, NULL, "\"data_type_info\": {\"dtype\": ..., \"shape\": ...}",
+				       "'%s' needs data_type_info: what a module writes has no type of its own",
+				       segment->id ? segment->id : "");
+	}
+}
+
+void sgpu_ops_check_module(struct sgpu_ops_checker *checker)
+{
+	const struct sgpu_operation *operation = checker->operation;
+
+	for (int i = 0; i < operation->arg_count; i++) {
+		int segment = operation->args[i].segment;
+
+		if (segment < 0) {
+			continue;
+		}
+		if (operation->args[i].output) {
+			check_output(checker, segment);
+		} else if (!checker->known[segment]) {
+			checker->missing[segment] = true;
+		}
+	}
+	if (operation->module->segment >= 0) {
+		check_image(checker, operation->module->segment);
+	}
+}
