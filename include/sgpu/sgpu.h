@@ -17,6 +17,7 @@
 #include <sgpu/device.h>
 #include <sgpu/ops.h>
 #include <sgpu/stage.h>
+#include <sgpu/transfer.h>
 #include <sgpu/enclave.h>
 
 #endif
