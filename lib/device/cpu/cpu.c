@@ -206,36 +206,6 @@ static int digest(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
 	return sgpu_fail(&task->error, SGPU_EUNAVAILABLE, "the CPU device has no digest yet");
 }
 
-static int module_load(struct sgpu_device *device, const void *image, size_t size, struct sgpu_device_module **module,
-		       struct sgpu_error *error)
-{
-	(void)device;
-	(void)image;
-	(void)size;
-	(void)module;
-	return sgpu_fail(error, SGPU_EUNAVAILABLE, "the CPU device has no modules yet");
-}
-
-static void module_free(struct sgpu_device_module *module)
-{
-	(void)module;
-}
-
-static int module_launch(struct sgpu_stream *stream, struct sgpu_device_module *module, const char *function,
-			 const struct sgpu_module_shape *shape, void *const *args, const size_t *arg_sizes,
-			 int arg_count, struct sgpu_task *task)
-{
-	(void)stream;
-	(void)module;
-	(void)function;
-	(void)shape;
-	(void)args;
-	(void)arg_sizes;
-	(void)arg_count;
-	(void)task;
-	return SGPU_EUNAVAILABLE;
-}
-
 static void cancel(struct sgpu_device *device, bool stop)
 {
 	sgpu_pool_cancel(device->pool, stop);
@@ -273,7 +243,7 @@ const struct sgpu_device_backend sgpu_device_cpu = {
 	.host_free = sgpu_cpu_host_free,
 	.host_register = host_register,
 	.host_unregister = host_unregister,
-	.module_load = module_load,
-	.module_free = module_free,
-	.module_launch = module_launch,
+	.module_load = sgpu_cpu_module_load,
+	.module_free = sgpu_cpu_module_free,
+	.module_launch = sgpu_cpu_module_launch,
 };

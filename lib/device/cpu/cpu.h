@@ -92,6 +92,15 @@ SGPU_MUST_CHECK int sgpu_cpu_key_load(struct sgpu_stream *stream, const struct s
 				      struct sgpu_device_key **key, struct sgpu_error *error);
 void sgpu_cpu_key_free(struct sgpu_device_key *key);
 
+/* ---- modules.c ---- */
+SGPU_MUST_CHECK int sgpu_cpu_module_load(struct sgpu_device *device, const void *image, size_t size,
+					 struct sgpu_device_module **module, struct sgpu_error *error);
+void sgpu_cpu_module_free(struct sgpu_device_module *module);
+SGPU_MUST_CHECK int sgpu_cpu_module_launch(struct sgpu_stream *stream, struct sgpu_device_module *module,
+					   const char *function, const struct sgpu_module_shape *shape,
+					   void *const *args, const size_t *arg_sizes, int arg_count,
+					   struct sgpu_task *task);
+
 enum sgpu_cpu_state { SGPU_CPU_IDLE, SGPU_CPU_READY, SGPU_CPU_RUNNING, SGPU_CPU_WAITING };
 
 struct sgpu_stream {
