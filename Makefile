@@ -78,7 +78,9 @@ COMMON_SOURCES := $(sort $(wildcard tools/common/*.c))
 # A tool's folder without a source is one that is not written yet.
 TOOLS := $(sort $(patsubst tools/%/,%,$(dir $(wildcard tools/sgpu-*/main.c))))
 TOOL_SOURCES := $(sort $(wildcard $(TOOLS:%=tools/%/*.c)))
+# Those of tests/gpu need a GPU: check-gpu builds and runs them.
 UNIT_SOURCES := $(sort $(wildcard tests/unit/test_*.c))
+GPU_SOURCES := $(sort $(wildcard tests/gpu/test_*.c))
 FUZZ_SOURCES := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 BENCH_SOURCES := $(sort $(wildcard tests/bench/*.c))
 
@@ -86,6 +88,7 @@ LIB := $(BUILD)/libsgpu.a
 objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 PROGRAMS := $(TOOLS:%=$(BUILD)/bin/%)
 UNITS := $(UNIT_SOURCES:tests/unit/%.c=$(BUILD)/unit/%)
+GPU_UNITS := $(GPU_SOURCES:tests/gpu/%.c=$(BUILD)/unit/%)
 FUZZERS := $(FUZZ_SOURCES:tests/fuzz/%.c=$(BUILD)/fuzz/%)
 # What an example draws with needs libpng.
 EXAMPLES := $(if $(filter 1,$(call have_header,png.h)),$(patsubst %.c,$(BUILD)/examples/%,$(notdir $(wildcard examples/*/*.c))))
@@ -97,10 +100,11 @@ COMPLETIONS := $(foreach tool,$(TOOLS),$(BUILD)/completions/bash/$(tool) $(BUILD
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all programs units benches examples completions
+.PHONY: all programs units gpu-units benches examples completions
 all: programs completions
 programs: $(PROGRAMS) $(PLUGIN)
 units: $(UNITS) $(PLUGIN)
+gpu-units: units $(GPU_UNITS)
 benches: $(BENCHES)
 examples: $(EXAMPLES)
 completions: $(COMPLETIONS)
@@ -147,6 +151,10 @@ $(foreach tool,$(TOOLS),$(eval $(call program,$(tool))))
 
 $(BUILD)/unit/%: $(BUILD)/obj/tests/unit/%.o $(LIB)
 	$(call link)
+
+$(BUILD)/unit/%: $(BUILD)/obj/tests/gpu/%.o $(LIB)
+	$(call link)
+$(BUILD)/obj/tests/gpu/%.o: MORE = -Itests/unit
 
 $(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(LIB)
 	$(call link)
@@ -201,8 +209,9 @@ check:
 	$(again) check-now
 
 check-gpu:
-	@echo 'this version has no CUDA device: there is nothing to run on a GPU'
-	@echo '0 passed, 0 failed'
+	@NVCC='$(if $(filter-out 0,$(CUDA)),$(NVCC))' scripts/check-gpu.sh --probe
+	$(call install_deps,build check)
+	$(again) check-gpu-now
 
 interop:
 	$(call install_deps,build interop)
@@ -228,9 +237,12 @@ SGPU_VECTORS ?= $(abspath $(wildcard ../shared/vectors))
 TEST_ENV = SGPU_BUILD='$(BUILD)' SGPU_SANITIZE='$(SANITIZE)' \
 	$(if $(SGPU_VECTORS),SGPU_VECTORS='$(SGPU_VECTORS)')
 
-.PHONY: check-now fuzz-now
+.PHONY: check-now check-gpu-now fuzz-now
 check-now: all units examples
 	@$(TEST_ENV) scripts/run-tests.sh $(TESTS)
+
+check-gpu-now: programs gpu-units examples
+	@$(TEST_ENV) NVCC='$(NVCC)' scripts/check-gpu.sh $(TESTS)
 
 fuzz-now: $(FUZZERS)
 	@SGPU_BUILD='$(BUILD)' scripts/run-fuzz.sh $(FUZZ_SECONDS) $(or $(TESTS),$(notdir $(FUZZERS)))
@@ -259,7 +271,8 @@ targets
   sanitize   all tests under address, undefined and thread sanitizers
   fuzz       every fuzz target for FUZZ_SECONDS, with clang
   interop    against other implementations of the same formats
-  check-gpu  tests on a GPU: this version has no GPU device
+  check-gpu  all tests on a GPU, under compute-sanitizer too, and a short bench;
+             fails where there is no GPU or no nvcc, since nothing is tested then
   bench      figures, as ratios measured in one run
   install    into DESTDIR/PREFIX; uninstall removes the same files
   dist       a tar.gz of the committed tree
@@ -272,7 +285,8 @@ variables (make NAME=value)
   SANITIZE=       address (with undefined) or thread
   IPSEC_MB=$(IPSEC_MB) BLAS=$(BLAS) CLONES=$(CLONES) NUMA=$(NUMA) CUDA=$(CUDA)   0 leaves it out
   DEPS=0          install no packages
-  TESTS=          only these: TESTS="seal test_hkdf"
+  TESTS=          only these: TESTS="seal test_hkdf"; of check-gpu also memcheck,
+                  racecheck, bench
   FUZZ_SECONDS=$(FUZZ_SECONDS) BENCH_OPTIONS=
 endef
 export HELP
@@ -280,4 +294,5 @@ help:
 	@printf '%s\n' "$$HELP"
 
 -include $(patsubst %.o,%.d,$(call objects,$(LIB_SOURCES) $(COMMON_SOURCES) $(TOOL_SOURCES) $(UNIT_SOURCES) \
+	$(GPU_SOURCES) \
 	$(FUZZ_SOURCES) $(BENCH_SOURCES) $(CUDA_SOURCES))) $(KERNEL_OBJECTS:.o=.d)

@@ -7,6 +7,9 @@
 #   SGPU_SANITIZE    the sanitizer that was built in, if any
 #   SGPU_TEST_JOBS   files at a time (2)
 #   SGPU_TEST_DIRS   where to look, in place of tests/unit and tests/bats
+#   SGPU_TEST_WRAP   a command that unit programs run under
+#   SGPU_TEST_TIMEOUT   seconds that one file may take (1200)
+#   SGPU_TEST_SLOWEST   how many of the slowest files to name
 set -u
 cd "$(dirname "$0")/.." || exit 1
 top=$PWD
@@ -18,7 +21,8 @@ esac
 export SGPU_BUILD
 jobs_max=${SGPU_TEST_JOBS:-2}
 read -ra folders <<<"${SGPU_TEST_DIRS:-tests/unit tests/bats}"
-file_timeout=1200
+read -ra wrap <<<"${SGPU_TEST_WRAP:-}"
+file_timeout=${SGPU_TEST_TIMEOUT:-1200}
 ulimit -c 0
 
 # A make that a test starts must not take part in the one that started us, nor a sanitizer's exit look like one of ours.
@@ -60,7 +64,7 @@ run_file() {
 	*.bats) "${runner[@]}" bats --tap --print-output-on-failure "$1" </dev/null 2>&1 ;;
 	*)
 		if [ -x "$SGPU_BUILD/unit/$name" ]; then
-			"${runner[@]}" "$SGPU_BUILD/unit/$name" </dev/null 2>&1
+			"${runner[@]}" "${wrap[@]}" "$SGPU_BUILD/unit/$name" </dev/null 2>&1
 		else
 			echo "# '$SGPU_BUILD/unit/$name' was not built"
 			false
@@ -75,6 +79,15 @@ report() {
 	awk -v file="$(basename "${1%.*}")" -v results="$work/results" -v start="$count" '
 	function result(word, name) { print word "\t" file ": " name >> results }
 	function line(word, name) { printf "%s %d - %s: %s\n", word, ++start, file, name; seen++ }
+	# A file that has nothing to run says why in its plan, and counts as one test that was skipped.
+	/^1\.\.0 *# *[Ss][Kk][Ii][Pp]/ {
+		name = "all of it" substr($0, 5)
+		line("ok", name)
+		result("skipped", name)
+		planned = 1
+		status_of_skip = 77
+		next
+	}
 	/^1\.\.[0-9]+/ { plan = substr($1, 4); planned = 1; next }
 	/^(not )?ok [0-9]+/ {
 		word = /^not/ ? "not ok" : "ok"
@@ -92,7 +105,7 @@ report() {
 		if (status == 124) trouble = "took too long"
 		else if (!planned || seen < plan) trouble = "ended after " seen + 0 " of " (planned ? plan : "?") \
 			" tests with status " status
-		else if (status != 0 && !bad) trouble = "ended with status " status
+		else if (status != 0 && status != status_of_skip && !bad) trouble = "ended with status " status
 		if (trouble != "") { line("not ok", trouble); result("failed", trouble) }
 	}' "$2"
 	count=$(wc -l <"$work/results")
@@ -113,15 +126,18 @@ done
 count=0
 : >"$work/results"
 declare -A running=()
+begun=()
 next=0
 while [ $next -lt ${#files[@]} ] || [ ${#running[@]} -gt 0 ]; do
 	while [ $next -lt ${#files[@]} ] && [ ${#running[@]} -lt "$jobs_max" ]; do
 		run_file "${files[next]}" >"$work/$next.log" &
 		running[$!]=$next
+		begun[next]=$SECONDS
 		next=$((next + 1))
 	done
 	wait -n -p ended "${!running[@]}"
 	report "${files[${running[$ended]}]}" "$work/${running[$ended]}.log"
+	echo "$((SECONDS - begun[${running[$ended]}])) s  $(basename "${files[${running[$ended]}]%.*}")" >>"$work/took"
 	unset "running[$ended]"
 done
 echo "1..$count"
@@ -129,6 +145,10 @@ echo "1..$count"
 passed=$(grep -c '^passed' "$work/results")
 failed=$(grep -c '^failed' "$work/results")
 skipped=$(grep -c '^skipped' "$work/results")
+if [ "${SGPU_TEST_SLOWEST:-0}" -gt 0 ]; then
+	echo "# slowest files:"
+	sort -rn "$work/took" | head -n "$SGPU_TEST_SLOWEST" | sed 's/^/#   /'
+fi
 if [ "$skipped" -gt 0 ]; then
 	echo "# skipped, and why:"
 	sed -n 's/^skipped\t.* # [Ss][Kk][Ii][Pp] *//p' "$work/results" | sort | uniq -c | sort -rn | sed 's/^/#  /'

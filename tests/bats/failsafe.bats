@@ -53,6 +53,16 @@ suite() {
 	SGPU_BUILD=$PWD/built run -0 suite
 }
 
+@test "a unit program that plans nothing and says why counts as one skipped test" {
+	mkdir -p built/unit
+	touch test_x.c
+	printf '#!/bin/sh\necho "1..0 # SKIP needs a moon"; exit 77\n' >built/unit/test_x
+	chmod +x built/unit/test_x
+	SGPU_BUILD=$PWD/built run -0 suite
+	[ "${lines[-1]}" = "0 passed, 0 failed, 1 skipped" ]
+	assert_contains "$output" "1 needs a moon"
+}
+
 @test "a name that no test has is an error, not an empty success" {
 	printf '@test "one" { true; }\n' >good.bats
 	run -2 suite no-such-test

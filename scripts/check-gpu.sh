@@ -1,0 +1,249 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# check-gpu.sh [NAME...]: what can only be tested on a GPU, step after step: the programs of tests/gpu, the unit tests
+# that take their device from SGPU_TEST_DEVICE, tests/gpu/*.bats, both again under compute-sanitizer, a short bench, and
+# whether device memory is free again. NAMEs restrict it to files ("test_aead", "faults") or steps (memcheck, racecheck,
+# bench). Prints TAP, how long each step took, and last `N passed, N failed`. Exit 1 when any failed, 77 where there is
+# nothing to test with.
+#   SGPU_BUILD       folder with the built programs (build)
+#   NVCC             the compiler of the kernels
+#   SGPU_TEST_JOBS   programs at a time (4)
+# Under compute-sanitizer programs find SGPU_TEST_SMALL=1 and should take small sizes.
+# check-gpu.sh --probe: only says what is missing, and exits 77, or says nothing.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+SGPU_BUILD=${SGPU_BUILD:-build}
+case $SGPU_BUILD in
+/*) ;;
+*) SGPU_BUILD=$PWD/$SGPU_BUILD ;;
+esac
+export SGPU_BUILD LC_ALL=C SGPU_TEST_SLOWEST=5
+jobs=${SGPU_TEST_JOBS:-4}
+steps=(units bats memcheck racecheck bench memory)
+started=$SECONDS
+
+# nothing REASON: a run that tested nothing must not look like one that passed.
+nothing() {
+	echo "check-gpu.sh: nothing was tested: $1" >&2
+	echo "0 passed, 0 failed"
+	exit 77
+}
+
+has_gpu() {
+	[ -e /dev/nvidiactl ] || [ -e /dev/dxg ] || nvidia-smi -L 2>/dev/null | grep -q '^GPU '
+}
+
+probe() {
+	[ -n "${NVCC:-}" ] || nothing "no nvcc: install the CUDA toolkit, or give NVCC=, without CUDA=0"
+	has_gpu || nothing "no NVIDIA GPU: neither /dev/nvidiactl nor anything that nvidia-smi lists"
+}
+
+# mentions WORD FILE: the test, or a header beside it that it includes, says WORD.
+mentions() {
+	local header
+	grep -q "$1" "$2" && return 0
+	while read -r header; do
+		[ -e "${2%/*}/$header" ] || continue
+		grep -q "$1" "${2%/*}/$header" && return 0
+	done < <(sed -n 's/^#include "\(.*\)"$/\1/p' "$2")
+	return 1
+}
+
+# wanted NAME: no names of files were given, or this one was.
+wanted() {
+	local name
+	[ ${#names[@]} -gt 0 ] || return 0
+	for name in "${names[@]}"; do
+		[ "$name" != "$1" ] && [ "test_$name" != "$1" ] || return 0
+	done
+	return 1
+}
+
+# find_files: fills `units` with those that run on the device, `kernels` with those of them that test kernels, `bats`,
+# and `alone` with the bats files that look at what the whole device holds.
+find_files() {
+	local file name
+	units=()
+	kernels=()
+	bats=()
+	alone=()
+	for file in tests/gpu/test_*.c tests/unit/test_*.c; do
+		name=$(basename "$file" .c)
+		{ [ -e "$file" ] && wanted "$name"; } || continue
+		case $file in
+		tests/unit/*) mentions SGPU_TEST_DEVICE "$file" || continue ;;
+		esac
+		units+=("$name")
+		case $file in
+		tests/gpu/* | */test_ops_*) kernels+=("$name") ;;
+		esac
+	done
+	for file in tests/gpu/*.bats; do
+		name=$(basename "$file" .bats)
+		{ [ -e "$file" ] && wanted "$name"; } || continue
+		if grep -q '^# Runs alone' "$file"; then
+			alone+=("$name")
+		else
+			bats+=("$name")
+		fi
+	done
+}
+
+# run_tests JOBS NAME...: the files of these names, if any.
+run_tests() {
+	local many=$1
+	shift
+	[ $# -gt 0 ] || return 0
+	SGPU_TEST_JOBS=$many SGPU_TEST_DIRS="tests/gpu tests/unit" SGPU_TEST_DEVICE=cuda scripts/run-tests.sh "$@"
+}
+
+step_units() {
+	run_tests "$jobs" "${units[@]}"
+}
+
+step_bats() {
+	local status=0
+	[ ${#bats[@]} -gt 0 ] || [ ${#alone[@]} -gt 0 ] || return 0
+	if ! command -v bats >/dev/null; then
+		echo "1..1"
+		echo "ok 1 - tests/gpu/*.bats # skip needs bats"
+		echo "0 passed, 0 failed, 1 skipped"
+		return 0
+	fi
+	run_tests "$jobs" "${bats[@]}" || status=1
+	run_tests 1 "${alone[@]}" || status=1
+	return $status
+}
+
+# In PATH, or where the toolkit has it.
+find_sanitizer() {
+	command -v compute-sanitizer && return
+	local beside
+	for beside in "$(dirname "$NVCC")/compute-sanitizer" /usr/local/cuda/bin/compute-sanitizer; do
+		[ -x "$beside" ] && echo "$beside" && return
+	done
+	return 1
+}
+
+# sanitize TOOL OPTION...: errors of the API are not errors of a kernel, and some tests cause them.
+sanitize() {
+	local sanitizer
+	[ ${#kernels[@]} -gt 0 ] || return 0
+	if ! sanitizer=$(find_sanitizer); then
+		echo "1..1"
+		echo "ok 1 - $1 # skip needs compute-sanitizer, of the CUDA toolkit"
+		echo "0 passed, 0 failed, 1 skipped"
+		return 0
+	fi
+	SGPU_TEST_SMALL=1 SGPU_TEST_TIMEOUT=150 \
+		SGPU_TEST_WRAP="$sanitizer --tool $* --error-exitcode 98" run_tests "$((2 * jobs))" "${kernels[@]}"
+}
+
+step_memcheck() {
+	sanitize memcheck --report-api-errors no
+}
+
+step_racecheck() {
+	sanitize racecheck --racecheck-report all
+}
+
+step_bench() {
+	[ ${#names[@]} -eq 0 ] || [ "$chosen" = 1 ] || return 0
+	if [ ! -x "$SGPU_BUILD/bin/sgpu-bench" ]; then
+		echo "ok 1 - short bench # skip sgpu-bench was not built"
+		echo "0 passed, 0 failed, 1 skipped"
+		return 0
+	fi
+	timeout 120 "$SGPU_BUILD/bin/sgpu-bench" run --quick </dev/null || {
+		echo "not ok 1 - short bench: status $?"
+		return 1
+	}
+	echo "ok 1 - short bench"
+}
+
+memory_used() {
+	nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits 2>/dev/null | awk '{ sum += $1 } END { print sum }'
+}
+
+# After everything, the devices hold no more than before. What a driver keeps for itself varies by a few MiB.
+step_memory() {
+	local now
+	now=$(memory_used)
+	if [ -z "$now" ] || [ -z "$memory_before" ]; then
+		echo "ok 1 - device memory is free again # skip needs nvidia-smi"
+		echo "0 passed, 0 failed, 1 skipped"
+		return 0
+	fi
+	echo "# $memory_before MiB in use before the tests, $now MiB after"
+	if [ "$now" -gt $((memory_before + 64)) ]; then
+		echo "not ok 1 - device memory is free again"
+		return 1
+	fi
+	echo "ok 1 - device memory is free again"
+}
+
+# count LOG STATUS: adds what the step's summaries say, or the step itself when it has none.
+count() {
+	local sums p f s
+	sums=$(sed -nE 's/^([0-9]+) passed, ([0-9]+) failed(, ([0-9]+) skipped)?$/\1 \2 \4/p' "$1")
+	if [ -n "$sums" ]; then
+		read -r p f s < <(awk '{ p += $1; f += $2; s += $3 } END { print p, f, s + 0 }' <<<"$sums")
+	else
+		p=$(grep -c '^ok ' "$1")
+		f=0
+		s=0
+	fi
+	[ "$2" -eq 0 ] || [ "$f" -gt 0 ] || f=1
+	passed=$((passed + p))
+	failed=$((failed + f))
+	skipped=$((skipped + s))
+}
+
+run_step() {
+	local log=$work/$1.log begin=$SECONDS status
+	echo "# ---- $1"
+	"step_$1" 2>&1 | tee "$log" | grep --line-buffered -vE '^[0-9]+ passed, [0-9]+ failed'
+	status=${PIPESTATUS[0]}
+	count "$log" "$status"
+	took+=("$((SECONDS - begin)) s  $1")
+}
+
+[ "${1:-}" != --probe ] || {
+	probe
+	exit 0
+}
+probe
+names=()
+chosen_steps=()
+for name in "$@"; do
+	case " ${steps[*]} " in
+	*" $name "*) chosen_steps+=("$name") ;;
+	*) names+=("$name") ;;
+	esac
+done
+chosen=0
+if [ ${#chosen_steps[@]} -gt 0 ]; then
+	steps=("${chosen_steps[@]}")
+	chosen=1
+fi
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+passed=0
+failed=0
+skipped=0
+took=()
+find_files
+memory_before=$(memory_used)
+nvidia-smi -L 2>/dev/null | sed 's/^/# /'
+for step in "${steps[@]}"; do
+	run_step "$step"
+done
+echo "# slowest steps:"
+printf '%s\n' "${took[@]}" | sort -rn | sed 's/^/#   /'
+echo "# took $((SECONDS - started)) s"
+summary="$passed passed, $failed failed"
+[ "$skipped" -eq 0 ] || summary="$summary, $skipped skipped"
+echo "$summary"
+[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
