@@ -46,6 +46,9 @@ struct sgpu_plan {
 SGPU_MUST_CHECK int sgpu_plan_create(const struct sgpu_manifest *manifest, struct sgpu_plan **plan,
 				     struct sgpu_error *error);
 void sgpu_plan_free(struct sgpu_plan **plan);
+/* The sizes that only the batch knows, those of modules without data_type_info: for the manifest of the batch, before
+ * it is planned. */
+void sgpu_plan_sizes(struct sgpu_manifest *manifest, const struct sgpu_batch *batch);
 
 /* ---- a run ---- */
 enum sgpu_span_kind { SGPU_SPAN_READ, SGPU_SPAN_COPY_IN, SGPU_SPAN_OPEN, SGPU_SPAN_KERNEL, SGPU_SPAN_SEAL,

@@ -29,6 +29,7 @@ enum {
 	SGPU_DMA_VAR_MAX = 64,       /* bytes of the name of a client variable */
 	SGPU_FAULTS_MAX = 100000,    /* faults kept; one more then says that there are others */
 	SGPU_MODULE_FUNCTION_MAX = 255, /* bytes of the name of a module's function: a C identifier */
+	SGPU_MODULE_SIZE_MAX = 256 << 20, /* bytes of a module's image */
 	SGPU_MODULE_PARAMS_MAX = 128,   /* parameters of a module's function, 8 bytes each at most */
 	SGPU_MODULE_BLOCK_MAX = 1024,   /* threads of a block */
 	SGPU_MODULE_BLOCK_Z_MAX = 64,

@@ -61,6 +61,33 @@ static int check_input(const struct sgpu_batch_segment *in_batch, bool high, str
 	return SGPU_OK;
 }
 
+static bool has_module(const struct sgpu_run *run)
+{
+	for (int i = 0; i < run->manifest->operation_count; i++) {
+		if (run->manifest->operations[i].module) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* A module is code: it is run for those alone who say so, and when it is known who wrote it. */
+static int check_modules(const struct sgpu_run *run, struct sgpu_error *error)
+{
+	if (!has_module(run)) {
+		return SGPU_OK;
+	}
+	if (!run->options.allow_modules) {
+		sgpu_fail(error, SGPU_EPOLICY, "the batch has a module, and modules are not allowed here");
+		return sgpu_hint(error, "'sgpu-run --allow-modules' runs them");
+	}
+	if (!run->batch->has_mac) {
+		sgpu_fail(error, SGPU_EPOLICY, "the batch has a module and no MAC");
+		return sgpu_hint(error, "pass the batch through 'sgpu-seal seal' first");
+	}
+	return SGPU_OK;
+}
+
 /* What the owner's sensitivity demands of the container. */
 static int check_policy(struct sgpu_run *run, struct sgpu_error *error)
 {
@@ -117,6 +144,7 @@ static int authenticate(struct sgpu_run *run, struct sgpu_error *error)
 /* The index is authentic, the manifest's types are inferred: they must agree on every size. */
 static int check_sizes(struct sgpu_run *run, struct sgpu_error *error)
 {
+	sgpu_plan_sizes(run->manifest, run->batch);
 	for (int i = 0; i < run->batch->segment_count; i++) {
 		const struct sgpu_segment *segment = segment_of(run, i);
 		uint64_t size = 0, sealed = 0;
@@ -177,6 +205,9 @@ int sgpu_run_admit(struct sgpu_run *run, struct sgpu_error *error)
 	}
 	if (rc == SGPU_OK) {
 		rc = check_policy(run, error);
+	}
+	if (rc == SGPU_OK) {
+		rc = check_modules(run, error);
 	}
 	if (rc == SGPU_OK) {
 		rc = authenticate(run, error);

@@ -165,8 +165,10 @@ static void ran(struct sgpu_run *run, int operation)
 {
 	struct sgpu_run_operation *op = &run->operations[operation];
 	struct sgpu_run_launch *launch = op->launch;
-	int code = launch->task.code;
+	int code;
 
+	sgpu_module_end(run, launch);
+	code = launch->task.code;
 	run->operations_open--;
 	if (op->state == SGPU_OP_ENQUEUED && code == SGPU_OK) {
 		op->state = SGPU_OP_DONE;
@@ -181,6 +183,7 @@ static void ran(struct sgpu_run *run, int operation)
 			      call_bytes(&launch->call));
 	}
 	op->launch = NULL;
+	free(launch->clears);
 	free(launch);
 }
 

@@ -57,7 +57,7 @@ static int place(struct sgpu_run *run, int operation, struct sgpu_op_call *call,
 	int rc = SGPU_OK;
 
 	for (int i = 0; rc == SGPU_OK && i < op->arg_count; i++) {
-		int segment = op->args[i].segment, at = sgpu_op_arg(call->op, op->args[i].name);
+		int segment = op->args[i].segment, at = op->module ? i : sgpu_op_arg(call->op, op->args[i].name);
 		bool arrives = !op->args[i].output && sgpu_plan_reads_input(&run->manifest->segments[segment]);
 		int buffer = arrives ? run->plan->in_buffer[segment] : run->plan->out_buffer[segment];
 
@@ -104,16 +104,24 @@ static int wait_for_others(struct sgpu_run *run, int operation, struct sgpu_stre
 	return SGPU_OK;
 }
 
+static int start_kernel(struct sgpu_run_launch *l, struct sgpu_stream *stream, struct sgpu_error *error)
+{
+	int rc = sgpu_device_launch(stream, run_kernel, l, &l->task);
+
+	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "the device refused the launch: %s", sgpu_strerror(rc));
+}
+
 /* The callback goes before the event, so that the driver hears of an operation before it hears of those that
  * waited for it. */
 static int launch(struct sgpu_run *run, struct sgpu_run_launch *l, struct sgpu_stream *stream,
 		  struct sgpu_error *error)
 {
 	struct sgpu_run_operation *op = &run->operations[l->operation];
-	int rc = sgpu_device_launch(stream, run_kernel, l, &l->task);
+	int rc = run->manifest->operations[l->operation].module ? sgpu_module_start(run, l, stream, error) :
+								  start_kernel(l, stream, error);
 
 	if (rc != SGPU_OK) {
-		return sgpu_fail(error, rc, "the device refused the launch: %s", sgpu_strerror(rc));
+		return rc;
 	}
 	op->launch = l;
 	if (sgpu_stream_callback(stream, kernel_ran, &op->ran) != SGPU_OK) {
@@ -160,6 +168,7 @@ int sgpu_execute(struct sgpu_run *run, int operation, struct sgpu_error *error)
 		rc = launch(run, l, stream, error);
 	}
 	if (rc != SGPU_OK) {
+		free(l->clears);
 		free(l);
 	}
 	return rc;

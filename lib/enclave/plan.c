@@ -291,6 +291,17 @@ out:
 	return rc;
 }
 
+void sgpu_plan_sizes(struct sgpu_manifest *manifest, const struct sgpu_batch *batch)
+{
+	for (int i = 0; i < batch->segment_count; i++) {
+		int segment = sgpu_manifest_segment(manifest, batch->segments[i].id);
+
+		if (segment >= 0 && manifest->segments[segment].size_of_file) {
+			sgpu_segment_set_size(&manifest->segments[segment], batch->segments[i].size);
+		}
+	}
+}
+
 void sgpu_plan_free(struct sgpu_plan **plan)
 {
 	if (!plan || !*plan) {

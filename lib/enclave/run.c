@@ -266,6 +266,7 @@ static void tear_down(struct sgpu_run *run)
 	for (int i = 0; run->operations && i < run->manifest->operation_count; i++) {
 		sgpu_event_free(&run->operations[i].event);
 	}
+	sgpu_modules_free(run);
 	sgpu_load_free(run);
 	for (int i = 0; i < SGPU_RUN_COPY_STREAMS; i++) {
 		sgpu_device_free(run->device, &run->out_slots[i], SGPU_RUN_SEALED_PIECE);

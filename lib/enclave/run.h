@@ -66,6 +66,7 @@ struct sgpu_run_launch {
 	struct sgpu_op_call call;
 	sgpu_op_fn on_device;         /* the device's own implementation, or NULL: the table's for the CPU */
 	struct sgpu_task task;
+	struct sgpu_task *clears;     /* of a module's outputs, by argument; or NULL */
 };
 
 enum sgpu_run_state { SGPU_OP_WAITING, SGPU_OP_ENQUEUED, SGPU_OP_DONE, SGPU_OP_FAILED };
@@ -144,6 +145,7 @@ struct sgpu_run {
 	int arrivals_open, operations_open, outputs_open;
 	int next_out_row;
 	char *stray;                  /* a failed input that nothing reads */
+	struct sgpu_run_module *modules; /* by segment, once one is used */
 
 	struct sgpu_leases *leases;   /* regions, from admission to the end */
 
@@ -231,6 +233,15 @@ void *sgpu_drive(void *run); /* thread */
 /* ---- execute.c ---- */
 /* Enqueues an operation that nothing holds back; its node is posted when it has ended. */
 SGPU_MUST_CHECK int sgpu_execute(struct sgpu_run *run, int operation, struct sgpu_error *error);
+
+/* ---- module.c: operations whose kernel a segment brings ---- */
+/* Enqueues the launch: its outputs are cleared, then its function is started. The segment has arrived. */
+SGPU_MUST_CHECK int sgpu_module_start(struct sgpu_run *run, struct sgpu_run_launch *launch,
+				      struct sgpu_stream *stream, struct sgpu_error *error);
+/* What became of it, into launch->task. */
+void sgpu_module_end(struct sgpu_run *run, struct sgpu_run_launch *launch);
+/* When no launch is pending any more. */
+void sgpu_modules_free(struct sgpu_run *run);
 
 /* ---- result.c ---- */
 /* Enqueues the way out of a segment of `actual` bytes; its node is posted at the end. */

@@ -181,7 +181,9 @@ static int take_file(struct payload_folder *folder, const struct sgpu_segment *s
 	if (!code) {
 		code = open_payload(folder, segment, entry->location.file, &fd, &status, error);
 	}
-	if (!code) {
+	if (!code && segment->size_of_file) {
+		entry->size = (uint64_t)status.st_size;
+	} else if (!code) {
 		code = check_size(segment, entry->size, (uint64_t)status.st_size, error);
 	}
 	if (!code && segment->sensitivity == SGPU_LOW) {

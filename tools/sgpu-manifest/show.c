@@ -53,17 +53,37 @@ static bool has_data_edge(const struct sgpu_manifest *manifest, int earlier, int
 	return false;
 }
 
+void show_type(const struct sgpu_segment *segment, char text[SGPU_TYPE_TEXT_MAX])
+{
+	if (segment->size_of_file) {
+		snprintf(text, SGPU_TYPE_TEXT_MAX, "%s[file]", sgpu_dtype_name(segment->type.dtype));
+	} else {
+		sgpu_type_text(&segment->type, text);
+	}
+}
+
 static void dot_segment(const struct sgpu_segment *segment)
 {
 	char type[SGPU_TYPE_TEXT_MAX];
 
-	sgpu_type_text(&segment->type, type);
+	show_type(segment, type);
 	printf("\t\"s:%s\" [label=\"%s\\n%s\"%s%s];\n", segment->id, segment->id, type,
 	       segment->sensitivity == SGPU_HIGH ? ", style=filled, fillcolor=\"#f4c7c3\"" : "",
 	       segment->direction == SGPU_INTERMEDIATE ? ", color=gray" : "");
 }
 
-/* Quotes and backslashes cannot be in ids, but a kernel's name is checked against the table only. */
+/* The segment that holds an operation's module, unless an argument drew that line already. */
+static int module_of(const struct sgpu_operation *operation)
+{
+	for (int k = 0; operation->module && k < operation->arg_count; k++) {
+		if (operation->args[k].segment == operation->module->segment) {
+			return -1;
+		}
+	}
+	return operation->module ? operation->module->segment : -1;
+}
+
+/* Quotes and backslashes cannot be in ids, nor in kernels: they are those of the table, or ids and an identifier. */
 void show_dot(const struct sgpu_manifest *manifest)
 {
 	printf("digraph manifest {\n\trankdir=LR;\n\tnode [fontname=\"sans-serif\"];\n");
@@ -81,6 +101,10 @@ void show_dot(const struct sgpu_manifest *manifest)
 			printf(operation->args[k].output ? "\t\"o:%s\" -> \"s:%s\" [label=\"%s\"];\n" :
 							   "\t\"s:%2$s\" -> \"o:%1$s\" [label=\"%3$s\"];\n",
 			       operation->id, id, operation->args[k].name);
+		}
+		if (module_of(operation) >= 0) {
+			printf("\t\"s:%s\" -> \"o:%s\" [label=\"module\"];\n",
+			       manifest->segments[operation->module->segment].id, operation->id);
 		}
 		for (int k = 0; k < operation->before_count; k++) {
 			if (!has_data_edge(manifest, operation->before[k], i)) {
@@ -122,6 +146,11 @@ static json_t *segment_json(const struct sgpu_manifest *manifest, const struct s
 	if (object && segment->location) {
 		json_object_set_new(object, "data_location_client", json_string(segment->location));
 	}
+	if (object && segment->size_of_file) {
+		json_object_set_new(object, "size_of_file", json_true());
+		json_object_set_new(object, "shape", json_null());
+		json_object_set_new(object, "bytes", json_null());
+	}
 	if (object && segment->has_offset) {
 		json_object_set_new(object, "offset", json_integer((json_int_t)segment->offset));
 	}
@@ -131,18 +160,34 @@ static json_t *segment_json(const struct sgpu_manifest *manifest, const struct s
 	return object;
 }
 
+static void add_module(json_t *object, const struct sgpu_manifest *manifest, const struct sgpu_module_call *module)
+{
+	const unsigned *g = module->grid, *b = module->block;
+	json_t *more = json_pack("{s:{s:s, s:s}, s:[i,i,i], s:[i,i,i], s:i}", "module", "segment_id",
+				 manifest->segments[module->segment].id, "function", module->function, "grid",
+				 (int)g[0], (int)g[1], (int)g[2], "block", (int)b[0], (int)b[1], (int)b[2],
+				 "shared_bytes", (int)module->shared_bytes);
+
+	json_object_update(object, more);
+	json_decref(more);
+}
+
 static json_t *operation_json(const struct sgpu_manifest *manifest, const struct sgpu_operation *operation)
 {
-	json_t *arguments = json_object();
+	json_t *arguments = json_object(), *object;
 
 	for (int k = 0; k < operation->arg_count; k++) {
 		json_object_set_new(arguments, operation->args[k].name,
 				    json_string(manifest->segments[operation->args[k].segment].id));
 	}
-	return json_pack("{s:s, s:s, s:o, s:O?, s:b, s:o}", "gpu_operation_id", operation->id, "kernel",
-			 operation->kernel, "arguments", arguments, "params", operation->params, "declassify",
-			 operation->declassify, "after",
-			 operation_ids(manifest, operation->before, operation->before_count));
+	object = json_pack("{s:s, s:s, s:o, s:O?, s:b, s:o}", "gpu_operation_id", operation->id, "kernel",
+			   operation->kernel, "arguments", arguments, "params", operation->params, "declassify",
+			   operation->declassify, "after",
+			   operation_ids(manifest, operation->before, operation->before_count));
+	if (object && operation->module) {
+		add_module(object, manifest, operation->module);
+	}
+	return object;
 }
 
 json_t *show_json(const struct sgpu_manifest *manifest)

@@ -41,8 +41,8 @@ static int print_segments(const struct sgpu_manifest *manifest)
 		char type[SGPU_TYPE_TEXT_MAX], bytes[48] = "", readers[160] = "";
 		uint64_t size = 0;
 
-		sgpu_type_text(&segment->type, type);
-		if (sgpu_type_bytes(&segment->type, &size)) {
+		show_type(segment, type);
+		if (!segment->size_of_file && sgpu_type_bytes(&segment->type, &size)) {
 			snprintf(bytes, sizeof(bytes), "%s%" PRIu64, segment->at_most ? "at most " : "", size);
 		}
 		if (segment->reader_count) {
@@ -76,6 +76,24 @@ static void arguments_text(const struct sgpu_manifest *manifest, const struct sg
 	}
 }
 
+/* Parameters as JSON, how a module is started, and what else there is to say. */
+static void options_text(const struct sgpu_operation *operation, char *text, size_t size)
+{
+	char *params = operation->params ? json_dumps(operation->params, JSON_COMPACT) : NULL;
+	const struct sgpu_module_call *module = operation->module;
+	size_t used = (size_t)snprintf(text, size, "%s", params ? params : "");
+
+	free(params);
+	if (module && used < size) {
+		used += (size_t)snprintf(text + used, size - used, " grid %u,%u,%u block %u,%u,%u", module->grid[0],
+					 module->grid[1], module->grid[2], module->block[0], module->block[1],
+					 module->block[2]);
+	}
+	if (operation->declassify && used < size) {
+		snprintf(text + used, size - used, "%sdeclassify", used ? " " : "");
+	}
+}
+
 static int print_operations(const struct sgpu_manifest *manifest)
 {
 	static const char *const names[] = { "OPERATION", "KERNEL", "ARGUMENTS", "PARAMETERS", "AFTER", NULL };
@@ -85,13 +103,10 @@ static int print_operations(const struct sgpu_manifest *manifest)
 	for (int i = 0; i < manifest->operation_count; i++) {
 		const struct sgpu_operation *operation = &manifest->operations[manifest->order[i]];
 		char arguments[2048], after[(AFTER_MAX + 1) * (SGPU_ID_MAX + 1)] = "";
-		char *params = operation->params ? json_dumps(operation->params, JSON_COMPACT) : NULL;
 		char options[1024];
 		size_t used = 0;
 
-		snprintf(options, sizeof(options), "%s%s%s", params ? params : "",
-			 params && operation->declassify ? " " : "", operation->declassify ? "declassify" : "");
-
+		options_text(operation, options, sizeof(options));
 		arguments_text(manifest, operation, arguments, sizeof(arguments));
 		for (int k = 0; k < operation->before_count && k < AFTER_MAX; k++) {
 			used += (size_t)snprintf(after + used, sizeof(after) - used, "%s%s", k ? " " : "",
@@ -106,7 +121,6 @@ static int print_operations(const struct sgpu_manifest *manifest)
 		table_cell(&table, arguments);
 		table_cell(&table, options);
 		table_cell(&table, after);
-		free(params);
 	}
 	return table_print(&table);
 }

@@ -35,6 +35,7 @@ static int read_plan(int fd, const char *name, struct planned *p, struct sgpu_er
 					    &p->manifest, &faults, error);
 	}
 	if (rc == SGPU_OK) {
+		sgpu_plan_sizes(p->manifest, p->batch);
 		rc = sgpu_plan_create(p->manifest, &p->plan, error);
 	}
 	sgpu_faults_clear(&faults);

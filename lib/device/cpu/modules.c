@@ -209,7 +209,7 @@ int sgpu_cpu_module_launch(struct sgpu_stream *stream, struct sgpu_device_module
 	struct module_launch *l;
 
 	if (!found) {
-		return task ? task->code = sgpu_fail(&task->error, SGPU_EINVALID, "there is no function '%s'", function)
+		return task ? task->code = sgpu_fail(&task->error, SGPU_EINVALID, "there is no such function")
 			    : SGPU_EINVALID;
 	}
 	l = copy_arguments(args, arg_sizes, arg_count);
