@@ -78,6 +78,8 @@ SGPU_MUST_CHECK int sgpu_gemm_f32(const struct sgpu_gemm *gemm, const float *a, 
 				  struct sgpu_pool *pool);
 SGPU_MUST_CHECK int sgpu_gemm_f64(const struct sgpu_gemm *gemm, const double *a, const double *b, double *c,
 				  struct sgpu_pool *pool);
+/* What a call of gemm asks for. */
+struct sgpu_gemm sgpu_op_gemm_describe(const struct sgpu_op_call *call);
 /* "openblas", "blas" or "built in": who computes large products. */
 const char *sgpu_gemm_provider(void);
 

@@ -80,7 +80,7 @@ static void copy_body(void *argument, uint64_t begin, uint64_t end)
 	memcpy((char *)call->data[OUTPUT] + begin, (const char *)call->data[C] + begin, end - begin);
 }
 
-static struct sgpu_gemm describe(const struct sgpu_op_call *call)
+struct sgpu_gemm sgpu_op_gemm_describe(const struct sgpu_op_call *call)
 {
 	const struct sgpu_type *a = &call->type[A], *b = &call->type[B], *output = &call->type[OUTPUT];
 	int row = output->rank - 2, column = output->rank - 1;
@@ -106,7 +106,7 @@ static struct sgpu_gemm describe(const struct sgpu_op_call *call)
 
 static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
 {
-	struct sgpu_gemm gemm = describe(call);
+	struct sgpu_gemm gemm = sgpu_op_gemm_describe(call);
 	uint64_t elements = sgpu_ops_count(&call->type[OUTPUT]);
 	uint64_t bytes = elements * sgpu_dtype_size(call->type[OUTPUT].dtype);
 	int result = 0;

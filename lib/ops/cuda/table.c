@@ -10,6 +10,7 @@ static const struct {
 	const char *name;
 	sgpu_op_fn run;
 } table[] = {
+	{ "gemm", sgpu_gemm_cuda },
 	{ "vector_add", sgpu_vector_add_cuda },
 };
 

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A tile of a matrix product, computed by one block: sums over k of a(row, k) b(k, column), where a and b are read by
+ * functions of the caller's. Every sum is made by one thread, in the order of k, so that it depends neither on the
+ * tile's shape nor on the grid.
+ *
+ * Steps of DEPTH values of k pass through two buffers in shared memory: while one is used, the next step is read
+ * from global memory into registers. A thread computes DOWN x ACROSS elements.
+ */
+#ifndef SGPU_OPS_CUDA_TILE_CUH
+#define SGPU_OPS_CUDA_TILE_CUH
+
+#include "ops/cuda/common.cuh"
+
+template <typename T_, int ROWS_, int COLUMNS_, int DEPTH_, int DOWN_, int ACROSS_>
+struct sgpu_tile {
+	using T = T_;
+	static constexpr int ROWS = ROWS_, COLUMNS = COLUMNS_, DEPTH = DEPTH_, DOWN = DOWN_, ACROSS = ACROSS_;
+	static constexpr int THREADS = (ROWS / DOWN) * (COLUMNS / ACROSS);
+	/* Keeps vectors aligned and neighbouring steps in other banks. */
+	static constexpr int PAD = 16 / (int)sizeof(T);
+	/* A thread's elements come in groups of at most 4 side by side, so that a warp reads shared memory densely. */
+	static constexpr int DOWN_GROUP = DOWN < 4 ? DOWN : 4, ACROSS_GROUP = ACROSS < 4 ? ACROSS : 4;
+
+	struct alignas(16) buffers {
+		T a[2][DEPTH][ROWS + PAD];
+		T b[2][DEPTH][COLUMNS + PAD];
+	};
+	using sums = T[DOWN][ACROSS];
+
+	static_assert(ROWS * DEPTH % THREADS == 0 && COLUMNS * DEPTH % THREADS == 0, "every thread reads as much");
+
+	/* Where element i of a thread's DOWN, or ACROSS, stands in the tile. */
+	static __device__ __forceinline__ int row(int i)
+	{
+		int self = (int)threadIdx.x / (COLUMNS / ACROSS);
+
+		return i / DOWN_GROUP * (ROWS / DOWN * DOWN_GROUP) + self * DOWN_GROUP + i % DOWN_GROUP;
+	}
+	static __device__ __forceinline__ int column(int j)
+	{
+		int self = (int)threadIdx.x % (COLUMNS / ACROSS);
+
+		return j / ACROSS_GROUP * (COLUMNS / ACROSS * ACROSS_GROUP) + self * ACROSS_GROUP + j % ACROSS_GROUP;
+	}
+};
+
+/* Reads a thread's share of EXTENT x DEPTH values of a source from step k on. Neighbouring threads go along k where
+ * SOURCE::along_k says that its memory does. */
+template <typename TILE, int EXTENT, typename SOURCE>
+static __device__ __forceinline__ void
+sgpu_tile_read(const SOURCE &source, uint64_t k, typename TILE::T (&values)[EXTENT * TILE::DEPTH / TILE::THREADS])
+{
+#pragma unroll
+	for (int i = 0; i < EXTENT * TILE::DEPTH / TILE::THREADS; i++) {
+		int e = (int)threadIdx.x + i * TILE::THREADS;
+
+		values[i] = SOURCE::along_k ? source.at(e / TILE::DEPTH, k + e % TILE::DEPTH) :
+					      source.at(e % EXTENT, k + e / EXTENT);
+	}
+}
+
+template <typename TILE, int EXTENT, typename SOURCE>
+static __device__ __forceinline__ void
+sgpu_tile_store(typename TILE::T (&to)[TILE::DEPTH][EXTENT + TILE::PAD],
+		const typename TILE::T (&values)[EXTENT * TILE::DEPTH / TILE::THREADS])
+{
+#pragma unroll
+	for (int i = 0; i < EXTENT * TILE::DEPTH / TILE::THREADS; i++) {
+		int e = (int)threadIdx.x + i * TILE::THREADS;
+
+		if (SOURCE::along_k) {
+			to[e % TILE::DEPTH][e / TILE::DEPTH] = values[i];
+		} else {
+			to[e / EXTENT][e % EXTENT] = values[i];
+		}
+	}
+}
+
+/* Adds the products of one k. STEP: how a product is added, T STEP::add(T sum, T a, T b). */
+template <typename TILE, typename STEP>
+static __device__ __forceinline__ void sgpu_tile_step(const typename TILE::T (&a)[TILE::ROWS + TILE::PAD],
+						      const typename TILE::T (&b)[TILE::COLUMNS + TILE::PAD],
+						      typename TILE::sums &sums)
+{
+	using down = sgpu_pack<typename TILE::T, TILE::DOWN_GROUP>;
+	using across = sgpu_pack<typename TILE::T, TILE::ACROSS_GROUP>;
+	down x[TILE::DOWN / TILE::DOWN_GROUP];
+	across y[TILE::ACROSS / TILE::ACROSS_GROUP];
+
+#pragma unroll
+	for (int i = 0; i < TILE::DOWN / TILE::DOWN_GROUP; i++) {
+		x[i] = *reinterpret_cast<const down *>(&a[TILE::row(i * TILE::DOWN_GROUP)]);
+	}
+#pragma unroll
+	for (int j = 0; j < TILE::ACROSS / TILE::ACROSS_GROUP; j++) {
+		y[j] = *reinterpret_cast<const across *>(&b[TILE::column(j * TILE::ACROSS_GROUP)]);
+	}
+#pragma unroll
+	for (int i = 0; i < TILE::DOWN; i++) {
+#pragma unroll
+		for (int j = 0; j < TILE::ACROSS; j++) {
+			sums[i][j] = STEP::add(sums[i][j], x[i / TILE::DOWN_GROUP].at[i % TILE::DOWN_GROUP],
+					       y[j / TILE::ACROSS_GROUP].at[j % TILE::ACROSS_GROUP]);
+		}
+	}
+}
+
+/* Adds the products of all k below `depth`. Sources: T at(int row or column of the tile, uint64_t k), which gives 0
+ * outside. All threads of the block call it; the buffers may hold anything. */
+template <typename TILE, typename STEP, typename A, typename B>
+static __device__ __forceinline__ void sgpu_tile_product(const A &a, const B &b, uint64_t depth,
+							 typename TILE::buffers &shared, typename TILE::sums &sums)
+{
+	typename TILE::T next_a[TILE::ROWS * TILE::DEPTH / TILE::THREADS];
+	typename TILE::T next_b[TILE::COLUMNS * TILE::DEPTH / TILE::THREADS];
+	int now = 0;
+
+	__syncthreads(); /* the buffers may still be read for the tile before */
+	if (depth) {
+		sgpu_tile_read<TILE, TILE::ROWS>(a, 0, next_a);
+		sgpu_tile_read<TILE, TILE::COLUMNS>(b, 0, next_b);
+		sgpu_tile_store<TILE, TILE::ROWS, A>(shared.a[0], next_a);
+		sgpu_tile_store<TILE, TILE::COLUMNS, B>(shared.b[0], next_b);
+	}
+	__syncthreads();
+	for (uint64_t k = 0; k < depth; k += TILE::DEPTH, now ^= 1) {
+		bool more = depth - k > TILE::DEPTH;
+
+		if (more) {
+			sgpu_tile_read<TILE, TILE::ROWS>(a, k + TILE::DEPTH, next_a);
+			sgpu_tile_read<TILE, TILE::COLUMNS>(b, k + TILE::DEPTH, next_b);
+		}
+		if (depth - k >= TILE::DEPTH) {
+#pragma unroll
+			for (int p = 0; p < TILE::DEPTH; p++) {
+				sgpu_tile_step<TILE, STEP>(shared.a[now][p], shared.b[now][p], sums);
+			}
+		} else {
+			/* not one product more: adding 0 turns -0 into 0 */
+			for (int p = 0; p < (int)(depth - k); p++) {
+				sgpu_tile_step<TILE, STEP>(shared.a[now][p], shared.b[now][p], sums);
+			}
+		}
+		if (more) {
+			sgpu_tile_store<TILE, TILE::ROWS, A>(shared.a[now ^ 1], next_a);
+			sgpu_tile_store<TILE, TILE::COLUMNS, B>(shared.b[now ^ 1], next_b);
+		}
+		__syncthreads();
+	}
+}
+
+/* A stored matrix: `extent` rows that stand `ld` elements apart, of which k walks along. */
+template <typename T_>
+struct sgpu_along_k {
+	using T = T_;
+	static constexpr bool along_k = true;
+	const T *data;
+	uint64_t ld, extent, depth;
+
+	__device__ __forceinline__ T at(int row, uint64_t k) const
+	{
+		return (uint64_t)row < extent && k < depth ? data[(uint64_t)row * ld + k] : (T)0;
+	}
+};
+
+/* The same, stored transposed: k walks from row to row. */
+template <typename T_>
+struct sgpu_across_k {
+	using T = T_;
+	static constexpr bool along_k = false;
+	const T *data;
+	uint64_t ld, extent, depth;
+
+	__device__ __forceinline__ T at(int column, uint64_t k) const
+	{
+		return (uint64_t)column < extent && k < depth ? data[k * ld + (uint64_t)column] : (T)0;
+	}
+};
+
+/* One rounding for a product and its addition. */
+struct sgpu_step_fused {
+	static __device__ __forceinline__ float add(float sum, float a, float b)
+	{
+		return fmaf(a, b, sum);
+	}
+	static __device__ __forceinline__ double add(double sum, double a, double b)
+	{
+		return fma(a, b, sum);
+	}
+};
+
+/* Two roundings, as the CPU does it. */
+struct sgpu_step_plain {
+	static __device__ __forceinline__ float add(float sum, float a, float b)
+	{
+		return __fadd_rn(sum, __fmul_rn(a, b));
+	}
+};
+
+#endif
