@@ -14,6 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <jansson.h>
+
 #include <sgpu/base.h>
 #include <sgpu/device.h>
 
@@ -104,6 +106,10 @@ enum { SGPU_BENCH_SIZES_MAX = 16 };
 int sgpu_bench_sizes(const struct sgpu_bench *bench, uint64_t min, uint64_t max, uint64_t sizes[SGPU_BENCH_SIZES_MAX]);
 /* Whether --size allows a size, for cases that have one of their own. */
 bool sgpu_bench_wants(const struct sgpu_bench *bench, uint64_t size);
+/* Whether there is memory for so many bytes on the host and on the device: SGPU_OK, or SGPU_ENOMEM and the reason. A
+ * case asks before it allocates much, since the kernel kills rather than refuses. */
+SGPU_MUST_CHECK int sgpu_bench_fits(const struct sgpu_bench *bench, uint64_t host_bytes, uint64_t device_bytes,
+				    struct sgpu_error *error);
 
 /* ---- patterns ---- */
 /* Fills with numbers that follow from the seed and the position; check gives the first byte that differs, or `size`. */
@@ -182,6 +188,55 @@ SGPU_MUST_CHECK int sgpu_bench_run(const struct sgpu_bench_case *row, const stru
 				   struct sgpu_device *device, const char *why,
 				   void (*record)(void *argument, const struct sgpu_bench_record *record), void *argument,
 				   enum sgpu_bench_status *status, struct sgpu_error *error);
+
+/* ---- results: JSON Lines, as sgpu-bench(1) describes them ----
+ * The first object says where the measurements were taken, each other one is a record. */
+struct sgpu_bench_results {
+	json_t *environment;              /* object, or NULL */
+	struct sgpu_bench_record *records;
+	size_t count, capacity;
+};
+/* Copies the record. Errors: SGPU_ENOMEM. */
+SGPU_MUST_CHECK int sgpu_bench_results_add(struct sgpu_bench_results *results, const struct sgpu_bench_record *record,
+					   struct sgpu_error *error);
+void sgpu_bench_results_clear(struct sgpu_bench_results *results);
+
+/* This machine, this build and a device (NULL: none): a new object, NULL when out of memory. */
+json_t *sgpu_bench_environment(const struct sgpu_device_info *info, const struct sgpu_bench_options *options);
+/* A record as a new object, NULL when out of memory. */
+json_t *sgpu_bench_record_json(const struct sgpu_bench_record *record);
+/* From such text, of which nothing is trusted. `name` is for messages, which give the line. Errors: SGPU_EINVALID,
+ * SGPU_ENOMEM; *results is empty then. */
+SGPU_MUST_CHECK int sgpu_bench_read(const char *text, size_t size, const char *name, struct sgpu_bench_results *results,
+				    struct sgpu_error *error);
+/* What identifies a measurement, "bandwidth pinned direction=h2d size_bytes=4096": parameters in the order of their
+ * keys. */
+enum { SGPU_BENCH_KEY_MAX = 2 * SGPU_BENCH_NAME_MAX * (SGPU_BENCH_PARAMETERS_MAX + 1) };
+void sgpu_bench_key(const struct sgpu_bench_record *record, char key[SGPU_BENCH_KEY_MAX]);
+/* What one sample amounts to in the unit of the case: bytes or operations a second, or nanoseconds an operation; 0 when
+ * it did not pass. */
+double sgpu_bench_value(const struct sgpu_bench_record *record);
+
+/* ---- comparison ---- */
+enum sgpu_bench_verdict { SGPU_BENCH_WITHIN_NOISE, SGPU_BENCH_FASTER, SGPU_BENCH_SLOWER, SGPU_BENCH_ONLY_FIRST,
+			  SGPU_BENCH_ONLY_SECOND, SGPU_BENCH_NOT_MEASURED };
+struct sgpu_bench_difference {
+	const struct sgpu_bench_record *first, *second; /* NULL: not there. They live as long as the results. */
+	enum sgpu_bench_verdict verdict;  /* NOT_MEASURED: on one side or both it did not pass */
+	double change;                    /* of the median time: 0.1 is a tenth slower */
+	double noise;                     /* what |change| must exceed to be more than noise */
+};
+/* Pairs the measurements of two runs by their keys, in the order of the first. `ratios`: compares the ratios of those
+ * that have one, which two machines may have in common, in place of times. The array comes from malloc. */
+SGPU_MUST_CHECK int sgpu_bench_compare(const struct sgpu_bench_results *first, const struct sgpu_bench_results *second,
+				       bool ratios, struct sgpu_bench_difference **differences, size_t *count,
+				       struct sgpu_error *error);
+
+/* ---- plots ---- */
+/* A drawing of all measurements that passed, a panel for each case: lines over the size where it varies, else bars; all
+ * axes of values are logarithmic. *svg comes from malloc, NUL-terminated. Errors: SGPU_EINVALID when none passed. */
+SGPU_MUST_CHECK int sgpu_bench_plot(const struct sgpu_bench_results *results, char **svg, size_t *size,
+				    struct sgpu_error *error);
 
 #ifdef __cplusplus
 }

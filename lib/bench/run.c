@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <device/host.h>
+
 #include "bench/private.h"
 
 static const uint64_t size_first = 4096;
@@ -109,6 +111,31 @@ int sgpu_bench_sizes(const struct sgpu_bench *bench, uint64_t min, uint64_t max,
 		}
 	}
 	return count;
+}
+
+static double mebibytes(uint64_t bytes)
+{
+	return (double)bytes / (1 << 20);
+}
+
+int sgpu_bench_fits(const struct sgpu_bench *bench, uint64_t host_bytes, uint64_t device_bytes, struct sgpu_error *error)
+{
+	struct sgpu_device_info info = { .memory_free = 0 };
+	uint64_t available;
+
+	sgpu_host_memory(NULL, &available);
+	if (bench->device && sgpu_device_get_info(bench->device, &info, NULL) == SGPU_OK && !info.opens_on_device) {
+		host_bytes += device_bytes; /* its memory is a part of the host's */
+	}
+	if (host_bytes > available - available / 8) {
+		return sgpu_fail(error, SGPU_ENOMEM, "%.0f MiB of memory are needed, %.0f MiB are available",
+				 mebibytes(host_bytes), mebibytes(available));
+	}
+	if (bench->device && device_bytes > info.memory_free) {
+		return sgpu_fail(error, SGPU_ENOMEM, "%.0f MiB of device memory are needed, %.0f MiB are free",
+				 mebibytes(device_bytes), mebibytes(info.memory_free));
+	}
+	return SGPU_OK;
 }
 
 int sgpu_bench_can_run(const struct sgpu_bench_case *row, const struct sgpu_device_info *info, struct sgpu_error *error)

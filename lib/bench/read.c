@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Results from JSON Lines. They come from anywhere: every member that is used is checked, those that are not known are
+ * left out, and strings that could move a terminal's cursor are refused.
+ */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sgpu/json.h>
+
+#include "bench/private.h"
+
+enum { RECORDS_MAX = 100000, LINE_MAX_BYTES = 65536 };
+
+struct reader {
+	const char *name;
+	int line;
+	struct sgpu_error *error;
+};
+
+static int SGPU_PRINTF(2, 3) fault(const struct reader *r, const char *format, ...)
+{
+	char text[SGPU_ERROR_TEXT_MAX / 2];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	return sgpu_fail(r->error, SGPU_EINVALID, "%s:%d: %s", r->name, r->line, text);
+}
+
+/* Printable: no control characters, those of U+0080 to U+009F included. */
+static bool is_clean(const char *text)
+{
+	for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
+		if (*c < 0x20 || *c == 0x7f || (*c == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0)) {
+			return false;
+		}
+	}
+	return true;
+}
+
+static int take_text(const struct reader *r, const char *key, const json_t *value, char *text, size_t size)
+{
+	if (!json_is_string(value)) {
+		return fault(r, value ? "'%s' is not a string" : "'%s' is missing", key);
+	}
+	if (json_string_length(value) >= size) {
+		return fault(r, "'%s' has %zu bytes, more than %zu", key, json_string_length(value), size - 1);
+	}
+	if (!is_clean(json_string_value(value))) {
+		return fault(r, "'%s' has control characters", key);
+	}
+	snprintf(text, size, "%s", json_string_value(value));
+	return SGPU_OK;
+}
+
+static int take_number(const struct reader *r, const char *key, const json_t *value, double *number)
+{
+	*number = json_is_number(value) ? json_number_value(value) : -1;
+	if (!(*number >= 0 && *number <= 1e18)) {
+		return fault(r, !value ? "'%s' is missing" : json_is_number(value) ? "'%s' is out of range" :
+			     "'%s' is not a number", key);
+	}
+	return SGPU_OK;
+}
+
+static int take_count(const struct reader *r, const char *key, const json_t *value, uint64_t *count)
+{
+	json_int_t integer = json_is_integer(value) ? json_integer_value(value) : -1;
+
+	if (integer < 0 || (uint64_t)integer >= SGPU_JSON_INTEGER_MAX) {
+		return fault(r, value ? "'%s' is not an integer from 0 to 2^53 - 1" : "'%s' is missing", key);
+	}
+	*count = (uint64_t)integer;
+	return SGPU_OK;
+}
+
+static int take_word(const struct reader *r, const json_t *object, const char *key, const char *(*word)(int), int words,
+		     int *index)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+
+	for (*index = 0; text && *index < words; (*index)++) {
+		if (strcmp(text, word(*index)) == 0) {
+			return SGPU_OK;
+		}
+	}
+	return fault(r, text ? "'%s' has an unknown value" : "'%s' is missing or not a string", key);
+}
+
+static const char *unit_word(int index)
+{
+	return sgpu_bench_unit_name((enum sgpu_bench_unit)index);
+}
+
+static const char *status_word(int index)
+{
+	return sgpu_bench_status_name((enum sgpu_bench_status)index);
+}
+
+static int take_parameters(const struct reader *r, json_t *object, struct sgpu_bench_record *record)
+{
+	json_t *parameters = json_object_get(object, "parameters"), *value;
+	const char *key;
+	int rc = SGPU_OK;
+
+	if (!json_is_object(parameters)) {
+		return fault(r, "'parameters' is missing or not an object");
+	}
+	if (json_object_size(parameters) > SGPU_BENCH_PARAMETERS_MAX) {
+		return fault(r, "more than %d parameters", SGPU_BENCH_PARAMETERS_MAX);
+	}
+	json_object_foreach(parameters, key, value) {
+		struct sgpu_bench_record_parameter *p = &record->parameters[record->parameter_count++];
+
+		if (strlen(key) >= sizeof(p->key) || !is_clean(key)) {
+			return fault(r, "a parameter's name is too long or has control characters");
+		}
+		memcpy(p->key, key, strlen(key) + 1);
+		p->is_number = json_is_number(value);
+		rc = p->is_number ? take_count(r, key, value, &p->number) : take_text(r, key, value, p->text, sizeof(p->text));
+		if (rc != SGPU_OK) {
+			return rc;
+		}
+	}
+	return rc;
+}
+
+static int take_statistics(const struct reader *r, json_t *object, struct sgpu_bench_record *record)
+{
+	const struct {
+		const char *key;
+		double *number;
+	} numbers[] = {
+		{ "min_ns", &record->ns.min }, { "median_ns", &record->ns.median }, { "p95_ns", &record->ns.p95 },
+		{ "mad_ns", &record->ns.mad }, { "spread", &record->ns.spread }, { "cpu_median_ns", &record->cpu_ns },
+	}, ratios[] = {
+		{ "ratio", &record->ratio.median }, { "ratio_min", &record->ratio.min }, { "ratio_p95", &record->ratio.p95 },
+		{ "ratio_mad", &record->ratio.mad },
+	};
+	int rc = take_count(r, "n", json_object_get(object, "n"), &record->ns.n);
+
+	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(numbers); i++) {
+		rc = take_number(r, numbers[i].key, json_object_get(object, numbers[i].key), numbers[i].number);
+	}
+	if (rc == SGPU_OK && (record->ns.n == 0 || record->ns.median <= 0)) {
+		rc = fault(r, "a measurement that passed has 'n' and 'median_ns' above 0");
+	}
+	if (rc == SGPU_OK && json_object_get(object, "ratio_to")) {
+		rc = take_text(r, "ratio_to", json_object_get(object, "ratio_to"), record->ratio_to,
+			       sizeof(record->ratio_to));
+		record->ratio.n = record->ns.n;
+		for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(ratios); i++) {
+			rc = take_number(r, ratios[i].key, json_object_get(object, ratios[i].key), ratios[i].number);
+		}
+		if (rc == SGPU_OK && record->ratio.median <= 0) {
+			rc = fault(r, "'ratio' is not above 0");
+		}
+	}
+	return rc;
+}
+
+static int take_passed(const struct reader *r, json_t *object, struct sgpu_bench_record *record)
+{
+	int rc = take_statistics(r, object, record);
+
+	if (rc == SGPU_OK && json_object_get(object, "bytes")) {
+		rc = take_count(r, "bytes", json_object_get(object, "bytes"), &record->bytes);
+	}
+	if (rc == SGPU_OK) {
+		rc = take_count(r, "operations", json_object_get(object, "operations"), &record->operations);
+	}
+	if (rc == SGPU_OK && json_object_get(object, "reference_ratio")) {
+		rc = take_number(r, "reference_ratio", json_object_get(object, "reference_ratio"), &record->reference_ratio);
+		if (rc == SGPU_OK) {
+			rc = take_text(r, "reference", json_object_get(object, "reference"), record->reference,
+				       sizeof(record->reference));
+		}
+	}
+	return rc;
+}
+
+static int take_record(const struct reader *r, json_t *object, struct sgpu_bench_record *record)
+{
+	int rc, unit = 0, status = 0;
+
+	memset(record, 0, sizeof(*record));
+	rc = take_text(r, "case", json_object_get(object, "case"), record->name, sizeof(record->name));
+	if (rc == SGPU_OK) {
+		rc = take_text(r, "variant", json_object_get(object, "variant"), record->variant, sizeof(record->variant));
+	}
+	if (rc == SGPU_OK) {
+		rc = take_parameters(r, object, record);
+	}
+	if (rc == SGPU_OK) {
+		rc = take_word(r, object, "unit", unit_word, SGPU_BENCH_NS + 1, &unit);
+	}
+	if (rc == SGPU_OK) {
+		rc = take_word(r, object, "status", status_word, SGPU_BENCH_FAILED + 1, &status);
+	}
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	record->unit = (enum sgpu_bench_unit)unit;
+	record->status = (enum sgpu_bench_status)status;
+	return record->status == SGPU_BENCH_PASSED ? take_passed(r, object, record) :
+	       take_text(r, "reason", json_object_get(object, "reason"), record->reason, sizeof(record->reason));
+}
+
+/* All its strings may be shown. */
+static int take_environment(const struct reader *r, json_t *object, struct sgpu_bench_results *results)
+{
+	const char *key;
+	json_t *value;
+
+	if (results->environment || results->count) {
+		return fault(r, "an environment that is not the first record");
+	}
+	json_object_foreach(object, key, value) {
+		if (!is_clean(key) || (json_is_string(value) && !is_clean(json_string_value(value)))) {
+			return fault(r, "a string with control characters");
+		}
+	}
+	results->environment = json_incref(object);
+	return SGPU_OK;
+}
+
+static int take_line(const struct reader *r, const char *line, size_t size, struct sgpu_bench_results *results)
+{
+	struct sgpu_bench_record record;
+	struct sgpu_error inner = { 0 };
+	json_t *object = NULL;
+	const char *kind;
+	int rc, column = 0;
+
+	if (size > LINE_MAX_BYTES) {
+		return fault(r, "a line of %zu bytes", size);
+	}
+	rc = sgpu_json_parse(line, size, &object, NULL, &column, &inner);
+	if (rc != SGPU_OK) {
+		return rc == SGPU_EINVALID ? fault(r, "column %d: %s", column, inner.text) : sgpu_fail_nomem(r->error);
+	}
+	kind = json_string_value(json_object_get(object, "record"));
+	if (kind && strcmp(kind, "environment") == 0) {
+		rc = take_environment(r, object, results);
+	} else if (kind && strcmp(kind, "measurement") == 0) {
+		rc = take_record(r, object, &record);
+		if (rc == SGPU_OK && results->count == RECORDS_MAX) {
+			rc = fault(r, "more than %d measurements", RECORDS_MAX);
+		}
+		rc = rc == SGPU_OK ? sgpu_bench_results_add(results, &record, r->error) : rc;
+	} else {
+		rc = fault(r, "no object with \"record\": \"environment\" or \"measurement\"");
+	}
+	json_decref(object);
+	return rc;
+}
+
+int sgpu_bench_read(const char *text, size_t size, const char *name, struct sgpu_bench_results *results,
+		    struct sgpu_error *error)
+{
+	struct reader r = { .name = name, .error = error };
+	const char *end = text + size;
+	int rc = SGPU_OK;
+
+	memset(results, 0, sizeof(*results));
+	while (rc == SGPU_OK && text < end) {
+		const char *newline = memchr(text, '\n', (size_t)(end - text)), *stop = newline ? newline : end;
+
+		r.line++;
+		if (stop > text) {
+			rc = take_line(&r, text, (size_t)(stop - text), results);
+		}
+		text = newline ? newline + 1 : end;
+	}
+	if (rc == SGPU_OK && results->count == 0) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "%s: no measurements", name);
+	}
+	if (rc != SGPU_OK) {
+		sgpu_bench_results_clear(results);
+	}
+	return rc;
+}

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * aead-cpu: AES-256-GCM on the CPU, in chunks of the sealed format: one core in cache, and all cores on memory.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include <sgpu/crypto.h>
+#include <sgpu/seal.h>
+
+#include "cases.h"
+
+enum { CHUNKS = 64, SEED = 1, PARTS_A_THREAD = 4 }; /* a sample of one core: 1 MiB, all in one chunk's memory */
+
+/* One core: the same chunk again and again. */
+struct core {
+	struct sgpu_aead *aead;
+	uint8_t in[SGPU_CHUNK], sealed[SGPU_CHUNK], opened[SGPU_CHUNK];
+	uint8_t nonce[SGPU_NONCE_SIZE], tag[SGPU_TAG_SIZE];
+};
+
+/* All cores: a segment in memory, cut into runs of chunks, each with an expanded key of its own. */
+struct part {
+	struct sgpu_aead *aead;
+	uint64_t first, size;  /* chunk; plaintext bytes */
+	int rc;
+};
+
+struct all {
+	struct sgpu_pool *pool;
+	struct sgpu_sealed_keys keys;
+	struct part *parts;
+	unsigned count;
+	uint64_t size;
+	bool opens;
+	uint8_t *plain, *sealed, *opened;
+};
+
+static int seal_core(void *argument, uint64_t *ns, struct sgpu_error *error)
+{
+	struct core *c = argument;
+	int rc = SGPU_OK;
+
+	(void)ns;
+	for (int i = 0; rc == SGPU_OK && i < CHUNKS; i++) {
+		rc = sgpu_aead_seal(c->aead, c->nonce, c->in, SGPU_CHUNK, c->sealed, c->tag);
+	}
+	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "cannot seal: %s", sgpu_strerror(rc));
+}
+
+static int open_core(void *argument, uint64_t *ns, struct sgpu_error *error)
+{
+	struct core *c = argument;
+	int rc = SGPU_OK;
+
+	(void)ns;
+	for (int i = 0; rc == SGPU_OK && i < CHUNKS; i++) {
+		rc = sgpu_aead_open(c->aead, c->nonce, c->sealed, SGPU_CHUNK, c->opened, c->tag);
+	}
+	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "cannot open: %s", sgpu_strerror(rc));
+}
+
+static int prepare_core(void *argument, struct sgpu_error *error)
+{
+	struct core *c = argument;
+	int rc;
+
+	sgpu_bench_fill(c->in, sizeof(c->in), SEED);
+	memset(c->opened, 0, sizeof(c->opened));
+	rc = sgpu_aead_seal(c->aead, c->nonce, c->in, SGPU_CHUNK, c->sealed, c->tag);
+	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "cannot seal: %s", sgpu_strerror(rc));
+}
+
+/* What was sealed opens to what it was made from. */
+static int verify_core(void *argument, struct sgpu_error *error)
+{
+	struct core *c = argument;
+	int rc = sgpu_aead_open(c->aead, c->nonce, c->sealed, SGPU_CHUNK, c->opened, c->tag);
+
+	if (rc == SGPU_OK && sgpu_bench_check(c->opened, sizeof(c->opened), SEED) == sizeof(c->opened)) {
+		return SGPU_OK;
+	}
+	return sgpu_fail(error, SGPU_EDIFFERS, "a chunk does not open to what was sealed");
+}
+
+static int measure_core(struct sgpu_bench *bench, const char *provider, const uint8_t key[SGPU_KEY_SIZE],
+			struct sgpu_error *error)
+{
+	struct core *c = calloc(1, sizeof(*c));
+	const struct sgpu_bench_variant variants[] = {
+		{ .name = "seal", .prepare = prepare_core, .run = seal_core, .verify = verify_core, .argument = c },
+		{ .name = "open", .prepare = prepare_core, .run = open_core, .verify = verify_core, .argument = c },
+	};
+	const struct sgpu_bench_point point = {
+		.parameters = { { "provider", provider, 0 }, { "threads", NULL, 1 },
+				{ "size_bytes", NULL, SGPU_CHUNK } },
+		.bytes = (uint64_t)CHUNKS * SGPU_CHUNK, .operations = CHUNKS,
+	};
+	int rc = c ? sgpu_aead_create(provider, key, &c->aead, error) : sgpu_fail_nomem(error);
+
+	if (rc == SGPU_OK) {
+		rc = sgpu_bench_measure(bench, &point, variants, 2, error);
+	}
+	if (c) {
+		sgpu_aead_free(&c->aead);
+	}
+	free(c);
+	return rc;
+}
+
+/* ---- all cores ---- */
+static void work(void *argument, uint64_t begin, uint64_t end)
+{
+	struct all *a = argument;
+
+	for (uint64_t i = begin; i < end; i++) {
+		struct part *p = &a->parts[i];
+		uint8_t *sealed = a->sealed + p->first * SGPU_SEALED_CHUNK;
+		uint64_t sealed_size = p->size / SGPU_CHUNK * SGPU_SEALED_CHUNK, at = p->first * SGPU_CHUNK;
+
+		p->rc = a->opens ?
+			sgpu_open_chunks(p->aead, &a->keys, p->first, false, sealed, sealed_size, a->opened + at, NULL) :
+			sgpu_seal_chunks(p->aead, &a->keys, p->first, false, a->plain + at, p->size, sealed);
+	}
+}
+
+static int run_all(struct all *a, bool opens, struct sgpu_error *error)
+{
+	int rc;
+
+	a->opens = opens;
+	sgpu_pool_enter(a->pool);
+	rc = sgpu_pool_for(a->pool, a->count, 1, work, a);
+	sgpu_pool_leave(a->pool);
+	for (unsigned i = 0; rc == SGPU_OK && i < a->count; i++) {
+		rc = a->parts[i].rc;
+	}
+	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "cannot %s: %s", opens ? "open" : "seal", sgpu_strerror(rc));
+}
+
+static int seal_all(void *argument, uint64_t *ns, struct sgpu_error *error)
+{
+	(void)ns;
+	return run_all(argument, false, error);
+}
+
+static int open_all(void *argument, uint64_t *ns, struct sgpu_error *error)
+{
+	(void)ns;
+	return run_all(argument, true, error);
+}
+
+static int verify_all(void *argument, struct sgpu_error *error)
+{
+	struct all *a = argument;
+	int rc;
+
+	memset(a->opened, 0, a->size);
+	rc = run_all(a, true, error);
+	if (rc == SGPU_OK && sgpu_bench_check(a->opened, a->size, SEED) != a->size) {
+		rc = sgpu_fail(error, SGPU_EDIFFERS, "a chunk does not open to what was sealed");
+	}
+	return rc;
+}
+
+static void free_all(struct all *a)
+{
+	for (unsigned i = 0; a->parts && i < a->count; i++) {
+		sgpu_aead_free(&a->parts[i].aead);
+	}
+	sgpu_pool_free(&a->pool);
+	free(a->parts);
+	free(a->plain);
+	free(a->sealed);
+	free(a->opened);
+	sgpu_wipe(&a->keys, sizeof(a->keys));
+}
+
+static int make_all(struct all *a, uint64_t size, unsigned threads, const char *provider,
+		    const uint8_t key[SGPU_KEY_SIZE], struct sgpu_error *error)
+{
+	uint64_t chunks = size / SGPU_CHUNK, at = 0;
+	int rc = sgpu_sealed_keys_new(key, "", 0, &a->keys, error);
+
+	a->size = size;
+	a->count = chunks < threads * PARTS_A_THREAD ? (unsigned)chunks : threads * PARTS_A_THREAD;
+	a->parts = calloc(a->count, sizeof(*a->parts));
+	a->plain = malloc(size);
+	a->sealed = malloc(chunks * SGPU_SEALED_CHUNK);
+	a->opened = malloc(size);
+	if (rc == SGPU_OK && (!a->parts || !a->plain || !a->sealed || !a->opened)) {
+		return sgpu_fail_nomem(error);
+	}
+	if (rc == SGPU_OK) {
+		rc = sgpu_pool_create(threads, &a->pool, error);
+	}
+	sgpu_bench_fill(a->plain, size, SEED);
+	for (unsigned i = 0; rc == SGPU_OK && i < a->count; i++) {
+		uint64_t end = chunks * (i + 1) / a->count;
+
+		a->parts[i] = (struct part){ .first = at, .size = (end - at) * SGPU_CHUNK };
+		at = end;
+		rc = sgpu_aead_create(provider, a->keys.key, &a->parts[i].aead, error);
+	}
+	return rc;
+}
+
+static int measure_all(struct sgpu_bench *bench, uint64_t size, const char *provider, const uint8_t key[SGPU_KEY_SIZE],
+		       struct sgpu_error *error)
+{
+	unsigned jobs = bench->options.jobs;
+	struct sgpu_error lack;
+	struct all a = { 0 };
+	const struct sgpu_bench_variant variants[] = {
+		{ .name = "seal", .run = seal_all, .verify = verify_all, .argument = &a },
+		{ .name = "open", .run = open_all, .verify = verify_all, .argument = &a },
+	};
+	const struct sgpu_bench_point point = {
+		.parameters = { { "provider", provider, 0 }, { "threads", NULL, jobs }, { "size_bytes", NULL, size } },
+		.bytes = size,
+	};
+	int rc;
+
+	if (sgpu_bench_fits(bench, 3 * size, 0, &lack) != SGPU_OK) {
+		sgpu_bench_waive(bench, &point, NULL, "%s", lack.text);
+		return SGPU_OK;
+	}
+	rc = make_all(&a, size, jobs, provider, key, error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_bench_measure(bench, &point, variants, 2, error);
+	}
+	free_all(&a);
+	return rc;
+}
+
+static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
+{
+	const uint8_t key[SGPU_KEY_SIZE] = { 1 };
+	const char *const *provider = sgpu_aead_providers();
+	uint64_t sizes[SGPU_BENCH_SIZES_MAX];
+	int count = sgpu_bench_sizes(bench, (uint64_t)1 << 20, (uint64_t)1 << 30, sizes), rc = SGPU_OK;
+
+	(void)state;
+	for (; rc == SGPU_OK && *provider; provider++) {
+		if (sgpu_bench_wants(bench, SGPU_CHUNK)) {
+			rc = measure_core(bench, *provider, key, error);
+		}
+		for (int i = 0; rc == SGPU_OK && i < count; i++) {
+			rc = measure_all(bench, sizes[i], *provider, key, error);
+		}
+	}
+	return rc;
+}
+
+const struct sgpu_bench_case case_aead_cpu = {
+	.name = "aead-cpu",
+	.help = "AES-256-GCM on the CPU: seal and open, one core in cache, all cores in memory",
+	.unit = SGPU_BENCH_BYTES_PER_SECOND,
+	.run = run,
+};

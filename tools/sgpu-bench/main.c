@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sgpu-bench: what protection costs, as ratios of things that are timed in one run. See sgpu-bench(1).
+ */
+#include "verbs.h"
+
+static const struct cli_verb verbs[] = {
+	{ "run", "[CASE...]", "measure, all cases or those that are named", run_options, verb_run },
+	{ "list", "", "list the cases and whether they can run here", list_options, verb_list },
+	{ "compare", "FIRST SECOND", "say where two runs differ by more than noise", compare_options, verb_compare },
+	{ "table", "RESULTS", "show a run's results as Markdown, or draw them", table_options, verb_table },
+	{ NULL, NULL, NULL, NULL, NULL },
+};
+
+static const struct cli_tool tool = {
+	.name = "sgpu-bench",
+	.summary = "measure what protection costs",
+	.verbs = verbs,
+};
+
+int main(int argc, char **argv)
+{
+	return cli_main(&tool, argc, argv);
+}

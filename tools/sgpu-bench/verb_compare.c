@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sgpu-bench compare: where two runs differ by more than noise.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "verbs.h"
+
+enum { OPT_THRESHOLD = CLI_LONG, OPT_RATIOS };
+
+const struct cli_option compare_options[] = {
+	CLI_COMMON,
+	{ "threshold", OPT_THRESHOLD, "PERCENT", "how much slower is too much (default: 5)" },
+	{ "ratios", OPT_RATIOS, NULL, "compare ratios, which two machines can have in common" },
+	{ NULL, 0, NULL, NULL },
+};
+
+static const char *verdict_text(enum sgpu_bench_verdict verdict)
+{
+	static const char *const names[] = { "within noise", "faster", "slower", "only in the first", "only in the second",
+					     "not measured" };
+
+	return names[verdict];
+}
+
+/* A regression: slower by more than noise and by more than the threshold, or passed once and fails now. */
+static bool is_worse(const struct sgpu_bench_difference *d, double threshold)
+{
+	if (d->verdict == SGPU_BENCH_NOT_MEASURED) {
+		return d->first->status == SGPU_BENCH_PASSED && d->second->status == SGPU_BENCH_FAILED;
+	}
+	return d->verdict == SGPU_BENCH_SLOWER && d->change > threshold;
+}
+
+static const char *side_text(const struct sgpu_bench_record *record, bool ratios, char text[TEXT_MAX])
+{
+	if (!record || record->status != SGPU_BENCH_PASSED) {
+		return record ? sgpu_bench_status_name(record->status) : "-";
+	}
+	if (ratios) {
+		snprintf(text, TEXT_MAX, "%.3f x", record->ratio.median);
+		return text;
+	}
+	return value_text(record, text);
+}
+
+static void print_text(const struct sgpu_bench_difference *d, bool ratios, bool worse)
+{
+	char key[SGPU_BENCH_KEY_MAX], first[TEXT_MAX], second[TEXT_MAX];
+	bool judged = d->verdict <= SGPU_BENCH_SLOWER;
+
+	sgpu_bench_key(d->first ? d->first : d->second, key);
+	printf("%-70s %11s %11s  ", key, side_text(d->first, ratios, first), side_text(d->second, ratios, second));
+	if (judged) {
+		printf("%+7.1f %%  (noise %.1f %%)  ", 100 * d->change, 100 * d->noise);
+	}
+	printf("%s%s\n", verdict_text(d->verdict), worse ? ", beyond the threshold" : "");
+}
+
+static int print_json(const struct sgpu_bench_difference *d, bool ratios, bool worse)
+{
+	char key[SGPU_BENCH_KEY_MAX];
+	bool judged = d->verdict <= SGPU_BENCH_SLOWER;
+	json_t *object;
+	int failed;
+
+	sgpu_bench_key(d->first ? d->first : d->second, key);
+	object = json_pack("{s:s, s:s, s:b}", "measurement", key, "verdict", verdict_text(d->verdict), "beyond_threshold",
+			   worse);
+	if (judged) {
+		const char *const names[2] = { ratios ? "first_ratio" : "first_median_ns",
+					       ratios ? "second_ratio" : "second_median_ns" };
+
+		json_object_set_new(object, names[0], json_real(ratios ? d->first->ratio.median : d->first->ns.median));
+		json_object_set_new(object, names[1], json_real(ratios ? d->second->ratio.median : d->second->ns.median));
+		json_object_set_new(object, "change", json_real(d->change));
+		json_object_set_new(object, "noise", json_real(d->noise));
+	}
+	failed = object ? json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(8)) : -1;
+	json_decref(object);
+	printf("\n");
+	return failed ? cli_fail(SGPU_ENOMEM, "out of memory") : 0;
+}
+
+static int report(const struct sgpu_bench_difference *differences, size_t count, bool ratios, double threshold)
+{
+	size_t compared = 0, worse_count = 0;
+	int status = 0;
+
+	for (size_t i = 0; status == 0 && i < count; i++) {
+		bool worse = is_worse(&differences[i], threshold);
+
+		compared += differences[i].verdict <= SGPU_BENCH_SLOWER;
+		worse_count += worse;
+		if (cli_json) {
+			status = print_json(&differences[i], ratios, worse);
+		} else {
+			print_text(&differences[i], ratios, worse);
+		}
+	}
+	if (status == 0 && compared == 0 && worse_count == 0) {
+		return cli_fail(SGPU_EDIFFERS, "the two runs have no measurement in common");
+	}
+	cli_note("%zu compared, %zu worse by more than %g %%", compared, worse_count, threshold * 100);
+	return status ? status : worse_count ? sgpu_exit_status(SGPU_EDIFFERS) : 0;
+}
+
+static bool parse_percent(const char *text, double *fraction)
+{
+	char *end;
+
+	*fraction = strtod(text, &end) / 100;
+	return end != text && *end == '\0' && strspn(text, "0123456789.") == strlen(text) && isfinite(*fraction);
+}
+
+int verb_compare(int argc, char **argv)
+{
+	struct sgpu_bench_results first = { 0 }, second = { 0 };
+	struct sgpu_bench_difference *differences = NULL;
+	struct sgpu_error error = { 0 };
+	double threshold = 0.05;
+	bool ratios = false;
+	const char *value;
+	size_t count = 0;
+	int position = argc, key, status;
+
+	while ((key = cli_next(argc, argv, &value, &position))) {
+		if (key < 0) {
+			return 2;
+		}
+		ratios = ratios || key == OPT_RATIOS;
+		if (key == OPT_THRESHOLD && !parse_percent(value, &threshold)) {
+			return cli_usage("--threshold: '%s' is no number of percent", value);
+		}
+	}
+	if (!cli_positionals(argc, position, 2, 2)) {
+		return 2;
+	}
+	status = read_results(argv[position], &first);
+	if (status == 0) {
+		status = read_results(argv[position + 1], &second);
+	}
+	if (status == 0 && sgpu_bench_compare(&first, &second, ratios, &differences, &count, &error) != SGPU_OK) {
+		status = cli_error(&error);
+	} else if (status == 0) {
+		status = report(differences, count, ratios, threshold);
+	}
+	free(differences);
+	sgpu_bench_results_clear(&first);
+	sgpu_bench_results_clear(&second);
+	return status;
+}

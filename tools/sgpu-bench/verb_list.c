@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sgpu-bench list: the cases, and whether they can run here.
+ */
+#include <string.h>
+
+#include "verbs.h"
+
+enum { OPT_DEVICE = CLI_LONG };
+
+const struct cli_option list_options[] = {
+	CLI_COMMON,
+	{ "device", OPT_DEVICE, "DEVICE", "cpu, cuda, cuda:N or auto (the default)" },
+	{ NULL, 0, NULL, NULL },
+};
+
+/* Words for the bits of a row, "device, pinned memory". */
+static const char *requires_text(unsigned bits, char text[TEXT_MAX * 2])
+{
+	static const struct {
+		unsigned bit;
+		const char *word;
+	} words[] = {
+		{ SGPU_BENCH_DEVICE, "device" }, { SGPU_BENCH_GPU, "GPU" }, { SGPU_BENCH_PINNED, "pinned memory" },
+		{ SGPU_BENCH_REGISTERS, "registration" }, { SGPU_BENCH_OPENS_ON_DEVICE, "opening on the device" },
+	};
+
+	text[0] = '\0';
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(words); i++) {
+		if (bits & words[i].bit) {
+			size_t length = strlen(text);
+
+			snprintf(text + length, TEXT_MAX * 2 - length, "%s%s", length ? ", " : "", words[i].word);
+		}
+	}
+	return text;
+}
+
+static int print_row(const struct sgpu_bench_case *row, const struct sgpu_device_info *info)
+{
+	char needs[TEXT_MAX * 2];
+	struct sgpu_error error = { 0 };
+	bool can = sgpu_bench_can_run(row, info, &error) == SGPU_OK;
+
+	requires_text(row->requires, needs);
+	if (cli_json) {
+		json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:b, s:s}", "case", row->name, "help", row->help, "unit",
+					   sgpu_bench_unit_name(row->unit), "requires", needs, "can_run", can, "reason",
+					   error.text);
+		int failed = object ? json_dumpf(object, stdout, JSON_COMPACT) : -1;
+
+		json_decref(object);
+		printf("\n");
+		return failed ? cli_fail(SGPU_ENOMEM, "out of memory") : 0;
+	}
+	printf("%-13s %s\n%-13s %s%s%s%s%s\n", row->name, row->help, "", sgpu_bench_unit_name(row->unit),
+	       needs[0] ? "; needs: " : "", needs, can ? "" : "; not here: ", can ? "" : error.text);
+	return 0;
+}
+
+int verb_list(int argc, char **argv)
+{
+	const char *value, *selector = "auto";
+	struct sgpu_device *device = NULL;
+	struct sgpu_device_info info;
+	struct sgpu_error error = { 0 };
+	int first = argc, key, status = 0, rc;
+
+	while ((key = cli_next(argc, argv, &value, &first))) {
+		if (key < 0) {
+			return 2;
+		}
+		selector = value;
+	}
+	if (!cli_positionals(argc, first, 0, 0)) {
+		return 2;
+	}
+	rc = sgpu_device_open(selector, NULL, &device, &error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_device_get_info(device, &info, &error);
+	}
+	if (rc != SGPU_OK) {
+		status = cli_error(&error);
+	}
+	for (int i = 0; rc == SGPU_OK && status == 0 && bench_cases[i]; i++) {
+		status = print_row(bench_cases[i], &info);
+	}
+	sgpu_device_close(&device);
+	return status;
+}

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sgpu-bench run: measures, and gives each record as soon as it is known.
+ */
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <sgpu/io.h>
+
+#include "verbs.h"
+
+enum { OPT_DEVICE = CLI_LONG, OPT_QUICK, OPT_SAMPLES, OPT_TIME, OPT_SIZE, OPT_CSV, OPT_MARKDOWN, OPT_PLOT };
+enum { CASES_MAX = 64, SAMPLES_LIMIT = 100000 };
+
+const struct cli_option run_options[] = {
+	CLI_COMMON,
+	{ "device", OPT_DEVICE, "DEVICE", "cpu, cuda, cuda:N or auto (the default)" },
+	{ "jobs", 'j', "N", "threads of the host (default: one a processor)" },
+	{ "quick", OPT_QUICK, NULL, "fewer sizes and samples: a look, no figures" },
+	{ "samples", OPT_SAMPLES, "N", "samples of each measurement, whatever the time" },
+	{ "time", OPT_TIME, "DURATION", "time for each measurement: 500ms, 2s (default: 1s)" },
+	{ "size", OPT_SIZE, "SIZE", "only this size, or MIN:MAX: 64M, 4K:1G" },
+	{ "csv", OPT_CSV, NULL, "records as CSV" },
+	{ "markdown", OPT_MARKDOWN, NULL, "tables in Markdown, at the end" },
+	{ "plot", OPT_PLOT, "FILE", "draw the results there, as SVG" },
+	{ "output", 'o', "FILE", "write the records there, not to standard output" },
+	{ NULL, 0, NULL, NULL },
+};
+
+enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_CSV, FORMAT_MARKDOWN };
+
+struct request {
+	const char *device, *plot, *output;
+	struct sgpu_bench_options options;
+	bool csv, markdown;
+	enum format format;
+	const struct sgpu_bench_case *cases[CASES_MAX];
+	int case_count;
+};
+
+/* Where records go; the first thing that goes wrong there is kept. */
+struct sink {
+	const struct request *request;
+	FILE *out;
+	struct sgpu_bench_results results;
+	struct sgpu_error error;
+	int counts[3];  /* cases by status */
+};
+
+/* ---- options ---- */
+static int take_size(struct request *r, const char *value)
+{
+	struct sgpu_error error = { 0 };
+	const char *colon = strchr(value, ':');
+	char least[32];
+	int rc;
+
+	if (!colon) {
+		rc = sgpu_parse_size(value, "--size", 1, UINT64_MAX / 2, &r->options.size_min, &error);
+		r->options.size_max = r->options.size_min;
+		return rc == SGPU_OK ? 0 : cli_error(&error);
+	}
+	snprintf(least, sizeof(least), "%.*s", (int)(colon - value), value);
+	rc = (size_t)(colon - value) >= sizeof(least) ? sgpu_fail(&error, SGPU_EUSAGE, "--size: '%s' is no size", value) :
+	     sgpu_parse_size(least, "--size", 1, UINT64_MAX / 2, &r->options.size_min, &error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_parse_size(colon + 1, "--size", 1, UINT64_MAX / 2, &r->options.size_max, &error);
+	}
+	if (rc == SGPU_OK && r->options.size_min > r->options.size_max) {
+		rc = sgpu_fail(&error, SGPU_EUSAGE, "--size: '%s' ends before it begins", value);
+	}
+	return rc == SGPU_OK ? 0 : cli_error(&error);
+}
+
+static int take_number(const char *name, const char *value, uint64_t max, uint64_t *number)
+{
+	struct sgpu_error error = { 0 };
+
+	return sgpu_parse_u64(value, name, 1, max, number, &error) == SGPU_OK ? 0 : cli_error(&error);
+}
+
+static int take_option(struct request *r, int key, const char *value)
+{
+	struct sgpu_error error = { 0 };
+	uint64_t jobs = 0;
+	int status;
+
+	switch (key) {
+	case OPT_DEVICE:
+		r->device = value;
+		return 0;
+	case 'j':
+		status = take_number("--jobs", value, SGPU_POOL_JOBS_MAX, &jobs);
+		r->options.jobs = (unsigned)jobs;
+		return status;
+	case OPT_QUICK:
+		r->options.quick = true;
+		return 0;
+	case OPT_SAMPLES:
+		return take_number("--samples", value, SAMPLES_LIMIT, &r->options.samples);
+	case OPT_TIME:
+		return sgpu_parse_duration(value, "--time", &r->options.time_ns, &error) == SGPU_OK ? 0 : cli_error(&error);
+	case OPT_SIZE:
+		return take_size(r, value);
+	case OPT_CSV:
+		r->csv = true;
+		return 0;
+	case OPT_MARKDOWN:
+		r->markdown = true;
+		return 0;
+	case OPT_PLOT:
+		r->plot = value;
+		return 0;
+	default:
+		r->output = value;
+		return 0;
+	}
+}
+
+static bool is_standard(const char *path)
+{
+	return !path || strcmp(path, "-") == 0;
+}
+
+static int check_request(struct request *r)
+{
+	if (cli_json + r->csv + r->markdown > 1) {
+		return cli_usage("only one of --json, --csv and --markdown makes sense");
+	}
+	if (r->plot && (is_standard(r->plot) ? is_standard(r->output) : r->output && strcmp(r->plot, r->output) == 0)) {
+		return cli_usage("the records and the drawing cannot both go to '%s'", is_standard(r->plot) ?
+				 "standard output" : r->plot);
+	}
+	if (r->options.samples && r->options.time_ns) {
+		return cli_usage("--samples and --time exclude each other");
+	}
+	r->format = cli_json ? FORMAT_JSON : r->csv ? FORMAT_CSV : r->markdown ? FORMAT_MARKDOWN : FORMAT_TEXT;
+	return 0;
+}
+
+static int choose_cases(struct request *r, char *const *names)
+{
+	for (int i = 0; !*names && bench_cases[i]; i++) {
+		r->cases[r->case_count++] = bench_cases[i];
+	}
+	for (; *names; names++) {
+		const struct sgpu_bench_case *found = NULL;
+
+		for (int i = 0; bench_cases[i]; i++) {
+			found = strcmp(bench_cases[i]->name, *names) == 0 ? bench_cases[i] : found;
+		}
+		if (!found) {
+			return cli_usage("unknown case '%s': 'sgpu-bench list' names them", *names);
+		}
+		for (int i = 0; i < r->case_count; i++) {
+			if (r->cases[i] == found) {
+				return cli_usage("case '%s' is named twice", *names);
+			}
+		}
+		r->cases[r->case_count++] = found;
+	}
+	return 0;
+}
+
+static int read_options(struct request *r, int argc, char **argv)
+{
+	const char *value;
+	int first = argc, key, status;
+
+	while ((key = cli_next(argc, argv, &value, &first))) {
+		status = key < 0 ? 2 : take_option(r, key, value);
+		if (status) {
+			return status;
+		}
+	}
+	status = check_request(r);
+	return status ? status : choose_cases(r, argv + first);
+}
+
+/* ---- records ---- */
+static void write_json(struct sink *sink, json_t *object)
+{
+	if (!object || json_dumpf(object, sink->out, JSON_COMPACT | JSON_REAL_PRECISION(12)) != 0) {
+		sgpu_fail(&sink->error, SGPU_ESYSTEM, "cannot write the records");
+	}
+	fputc('\n', sink->out);
+	json_decref(object);
+}
+
+static void take_record(void *argument, const struct sgpu_bench_record *record)
+{
+	struct sink *sink = argument;
+
+	switch (sink->request->format) {
+	case FORMAT_JSON:
+		write_json(sink, sgpu_bench_record_json(record));
+		break;
+	case FORMAT_CSV:
+		print_csv(sink->out, record);
+		break;
+	case FORMAT_TEXT:
+		print_record(sink->out, record);
+		break;
+	default:
+		break;
+	}
+	fflush(sink->out);
+	if (sgpu_bench_results_add(&sink->results, record, &sink->error) == SGPU_OK &&
+	    (record->status == SGPU_BENCH_FAILED || cli_verbose)) {
+		char key[SGPU_BENCH_KEY_MAX];
+
+		sgpu_bench_key(record, key);
+		if (record->status == SGPU_BENCH_FAILED) {
+			cli_warning("%s failed: %s", key, record->reason);
+		} else {
+			cli_detail("%s: %s", key, sgpu_bench_status_name(record->status));
+		}
+	}
+}
+
+static void write_head(struct sink *sink, const struct sgpu_device_info *info)
+{
+	sink->results.environment = sgpu_bench_environment(info, &sink->request->options);
+	if (sink->request->format == FORMAT_JSON) {
+		write_json(sink, json_incref(sink->results.environment));
+	} else if (sink->request->format == FORMAT_CSV) {
+		print_csv_head(sink->out);
+	}
+	cli_note("device '%s': %s%s%s", info->selector, info->name, info->driver[0] ? ", " : "", info->driver);
+}
+
+static int run_cases(const struct request *r, struct sgpu_device *device, struct sink *sink, struct sgpu_error *error)
+{
+	enum sgpu_bench_status status;
+	int rc = SGPU_OK;
+
+	for (int i = 0; rc == SGPU_OK && i < r->case_count; i++) {
+		cli_note("%s: %s", r->cases[i]->name, r->cases[i]->help);
+		rc = sgpu_bench_run(r->cases[i], &r->options, device, NULL, take_record, sink, &status, error);
+		if (rc == SGPU_OK) {
+			sink->counts[status]++;
+		}
+		if (rc == SGPU_OK && sink->error.code != SGPU_OK) {
+			*error = sink->error;
+			rc = error->code;
+		}
+	}
+	return rc;
+}
+
+/* Files appear only when the run came to its end. */
+static int finish(const struct request *r, struct sink *sink, struct sgpu_output *output, struct sgpu_error *error)
+{
+	int rc = SGPU_OK;
+
+	if (r->format == FORMAT_MARKDOWN) {
+		print_markdown(sink->out, &sink->results);
+	}
+	if (fflush(sink->out) != 0 || ferror(sink->out)) {
+		return sgpu_fail_errno(error, "cannot write '%s'", is_standard(r->output) ? "standard output" : r->output);
+	}
+	if (r->plot) {
+		rc = write_plot(&sink->results, r->plot, error);
+	}
+	return rc == SGPU_OK ? sgpu_output_commit(output, error) : rc;
+}
+
+static int measure(const struct request *r, struct sgpu_device *device, struct sgpu_output *output, FILE *out)
+{
+	struct sink sink = { .request = r, .out = out };
+	struct sgpu_device_info info;
+	struct sgpu_error error = { 0 };
+	int rc = sgpu_device_get_info(device, &info, &error), status;
+
+	if (rc == SGPU_OK) {
+		write_head(&sink, &info);
+		rc = run_cases(r, device, &sink, &error);
+	}
+	if (rc == SGPU_OK) {
+		rc = finish(r, &sink, output, &error);
+	}
+	if (rc != SGPU_OK) {
+		status = rc == SGPU_ECANCELED && sgpu_io_interrupted() ? sgpu_exit_status(rc) : cli_error(&error);
+	} else {
+		status = sink.counts[SGPU_BENCH_FAILED] ? sgpu_exit_status(SGPU_ESEGMENTS) : 0;
+		cli_note("%d passed, %d waived, %d failed", sink.counts[SGPU_BENCH_PASSED],
+			 sink.counts[SGPU_BENCH_WAIVED], sink.counts[SGPU_BENCH_FAILED]);
+	}
+	sgpu_bench_results_clear(&sink.results);
+	return status;
+}
+
+int verb_run(int argc, char **argv)
+{
+	struct request r = { .device = "auto" };
+	struct sgpu_device_config config = { 0 };
+	struct sgpu_output output = SGPU_OUTPUT_INIT;
+	struct sgpu_device *device = NULL;
+	struct sgpu_error error = { 0 };
+	FILE *out = NULL;
+	int status = read_options(&r, argc, argv), fd, rc;
+
+	if (status) {
+		return status;
+	}
+	cli_signals(NULL);
+	config.jobs = r.options.jobs;
+	rc = sgpu_output_open(&output, r.output ? r.output : "-", 0666, &error);
+	if (rc == SGPU_OK) {
+		fd = dup(output.fd);
+		out = fd < 0 ? NULL : fdopen(fd, "w");
+		rc = out ? SGPU_OK : sgpu_fail_errno(&error, "cannot write '%s'", r.output ? r.output : "standard output");
+	}
+	if (rc == SGPU_OK) {
+		rc = sgpu_device_open(r.device, &config, &device, &error);
+	}
+	status = rc == SGPU_OK ? measure(&r, device, &output, out) : cli_error(&error);
+	if (out) {
+		fclose(out);
+	}
+	sgpu_output_close(&output);
+	sgpu_device_close(&device);
+	return cli_finish(status);
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sgpu-bench table: the results of a run as Markdown, or as a drawing.
+ */
+#include <stdlib.h>
+
+#include <sgpu/io.h>
+
+#include "verbs.h"
+
+enum { OPT_PLOT = CLI_LONG };
+enum { RESULTS_SIZE_MAX = 64 << 20 };
+
+const struct cli_option table_options[] = {
+	CLI_COMMON,
+	{ "plot", OPT_PLOT, "FILE", "draw them there, as SVG, and show no table" },
+	{ NULL, 0, NULL, NULL },
+};
+
+int read_results(const char *path, struct sgpu_bench_results *results)
+{
+	struct sgpu_error error = { 0 };
+	char *text = NULL;
+	size_t size = 0;
+	int rc;
+
+	cli_remember_input(path);
+	rc = sgpu_read_file(path, RESULTS_SIZE_MAX, &text, &size, &error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_bench_read(text, size, path, results, &error);
+	}
+	free(text);
+	return rc == SGPU_OK ? 0 : cli_error(&error);
+}
+
+int write_plot(const struct sgpu_bench_results *results, const char *path, struct sgpu_error *error)
+{
+	struct sgpu_output output = SGPU_OUTPUT_INIT;
+	char *svg = NULL;
+	size_t size = 0;
+	int rc = sgpu_bench_plot(results, &svg, &size, error);
+
+	if (rc == SGPU_OK) {
+		rc = sgpu_output_open(&output, path, 0666, error);
+	}
+	if (rc == SGPU_OK) {
+		rc = sgpu_write(output.fd, path, svg, size, error);
+	}
+	if (rc == SGPU_OK) {
+		rc = sgpu_output_commit(&output, error);
+	}
+	sgpu_output_close(&output);
+	free(svg);
+	return rc;
+}
+
+int verb_table(int argc, char **argv)
+{
+	struct sgpu_bench_results results = { 0 };
+	struct sgpu_error error = { 0 };
+	const char *value, *plot = NULL;
+	int first = argc, key, status;
+
+	while ((key = cli_next(argc, argv, &value, &first))) {
+		if (key < 0) {
+			return 2;
+		}
+		plot = value;
+	}
+	if (!cli_positionals(argc, first, 1, 1)) {
+		return 2;
+	}
+	status = read_results(argv[first], &results);
+	if (status) {
+		return status;
+	}
+	if (!plot) {
+		print_markdown(stdout, &results);
+	} else if (!cli_output_apart(plot)) {
+		status = 2;
+	} else if (write_plot(&results, plot, &error) != SGPU_OK) {
+		status = cli_error(&error);
+	}
+	sgpu_bench_results_clear(&results);
+	return status;
+}

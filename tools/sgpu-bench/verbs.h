@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The verbs of sgpu-bench, and what they share.
+ */
+#ifndef BENCH_VERBS_H
+#define BENCH_VERBS_H
+
+#include <stdio.h>
+
+#include <sgpu/bench.h>
+
+#include "cases.h"
+#include "cli.h"
+
+extern const struct cli_option list_options[], run_options[], compare_options[], table_options[];
+int verb_list(int argc, char **argv);
+int verb_run(int argc, char **argv);
+int verb_compare(int argc, char **argv);
+int verb_table(int argc, char **argv);
+
+/* Reads a file of results; prints and returns an exit status when it cannot. */
+int read_results(const char *path, struct sgpu_bench_results *results);
+/* Draws results to a file that appears when it is complete. Errors: SGPU_EINVALID, SGPU_ESYSTEM. */
+SGPU_MUST_CHECK int write_plot(const struct sgpu_bench_results *results, const char *path, struct sgpu_error *error);
+
+/* ---- formats ---- */
+enum { TEXT_MAX = 64 };
+/* "12.3 us", "55.3 GB/s", "64 MiB": three digits and a unit. */
+const char *time_text(double ns, char text[TEXT_MAX]);
+const char *value_text(const struct sgpu_bench_record *record, char text[TEXT_MAX]);
+/* A parameter's value; sizes in bytes with a unit. */
+const char *parameter_text(const struct sgpu_bench_record_parameter *parameter, char text[TEXT_MAX]);
+
+/* For people: a line a record. */
+void print_record(FILE *out, const struct sgpu_bench_record *record);
+void print_csv_head(FILE *out);
+void print_csv(FILE *out, const struct sgpu_bench_record *record);
+/* Markdown: where it was measured, then a table for each case. */
+void print_markdown(FILE *out, const struct sgpu_bench_results *results);
+
+#endif
