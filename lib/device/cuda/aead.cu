@@ -41,10 +41,7 @@ struct rest {
 	uint32_t sum[WARPS][4];         /* by chunk in work: GHASH of its parts */
 };
 
-template <bool FOUR> static constexpr int shared_bytes()
-{
-	return sgpu_aes::cipher<FOUR>::bytes + TABLE_BYTES + (int)sizeof(rest);
-}
+enum { SHARED_BYTES = sgpu_aes::TABLE_BYTES + HASH_BYTES + sizeof(rest) };
 
 static __device__ __forceinline__ uint4 operator^(uint4 a, uint4 b)
 {
@@ -191,8 +188,8 @@ static __device__ __forceinline__ uint4 sum_of_warp(uint4 a)
 }
 
 /* ---- a chunk ---- */
-template <bool FOUR> struct worker {
-	sgpu_aes::cipher<FOUR> cipher;
+struct worker {
+	sgpu_aes::cipher cipher;
 	hash ghash;
 	uint32_t lane;
 };
@@ -220,8 +217,8 @@ template <bool OPEN> static __device__ __forceinline__ chunk find_chunk(const jo
 }
 
 /* One block of a row: deciphered or enciphered, and the ciphertext for GHASH. */
-template <bool FOUR, bool OPEN, bool ALIGNED>
-static __device__ __forceinline__ uint4 do_block(const worker<FOUR> &w, const sgpu_aes::start &s, const chunk &c,
+template <bool OPEN, bool ALIGNED>
+static __device__ __forceinline__ uint4 do_block(const worker &w, const sgpu_aes::start &s, const chunk &c,
 						 int index, uint4 data)
 {
 	uint4 other = data ^ sgpu_aes::counter_block(w.cipher, s, (uint32_t)index + 2);
@@ -247,8 +244,8 @@ template <bool ALIGNED> static __device__ __forceinline__ uint4 fetch(const chun
 
 /* Rows [part * rows / split, (part + 1) * rows / split) of a chunk; the warp's share of GHASH, without the length
  * block. Rows count from the end, so that the first may begin before the chunk: such blocks are zero. */
-template <bool FOUR, bool OPEN, bool ALIGNED>
-static __device__ __forceinline__ uint4 do_rows(const worker<FOUR> &w, const job &j, const chunk &c, unsigned part,
+template <bool OPEN, bool ALIGNED>
+static __device__ __forceinline__ uint4 do_rows(const worker &w, const job &j, const chunk &c, unsigned part,
 						unsigned split)
 {
 	int blocks = (c.size + 15) / 16, rows = (blocks + ROW - 1) / ROW;
@@ -266,7 +263,7 @@ static __device__ __forceinline__ uint4 do_rows(const worker<FOUR> &w, const job
 
 		next = fetch<ALIGNED>(c, index + ROW, row + 1 < end ? blocks : 0);
 		if (index >= 0) {
-			data = do_block<FOUR, OPEN, ALIGNED>(w, s, c, index, data);
+			data = do_block<OPEN, ALIGNED>(w, s, c, index, data);
 		}
 		sum = horner(w.ghash, sum, data);
 	}
@@ -299,14 +296,14 @@ static __device__ __forceinline__ void end_chunk(const job &j, const chunk &c, u
 }
 
 /* The block that the tag is masked with: counter 1. */
-template <bool FOUR> static __device__ __forceinline__ uint4 mask(const worker<FOUR> &w, const chunk &c)
+static __device__ __forceinline__ uint4 mask(const worker &w, const chunk &c)
 {
 	return sgpu_aes::counter_block(w.cipher, sgpu_aes::begin_chunk(w.cipher, c.n0, c.n1, c.n2), 1);
 }
 
 /* Whole chunks, one a warp, at a distance of all warps. The masks of up to 32 of them are made at once, one a lane. */
-template <bool FOUR, bool OPEN, bool ALIGNED>
-static __device__ __forceinline__ void do_whole(const worker<FOUR> &w, const job &j)
+template <bool OPEN, bool ALIGNED>
+static __device__ __forceinline__ void do_whole(const worker &w, const job &j)
 {
 	uint64_t warps = (uint64_t)gridDim.x * WARPS, index = (threadIdx.x / 32) * (uint64_t)gridDim.x + blockIdx.x;
 	uint4 masks = make_uint4(0, 0, 0, 0);
@@ -316,7 +313,7 @@ static __device__ __forceinline__ void do_whole(const worker<FOUR> &w, const job
 			masks = mask(w, find_chunk<OPEN>(j, index + w.lane * warps));
 		}
 		chunk c = find_chunk<OPEN>(j, index);
-		uint4 sum = do_rows<FOUR, OPEN, ALIGNED>(w, j, c, 0, 1);
+		uint4 sum = do_rows<OPEN, ALIGNED>(w, j, c, 0, 1);
 
 		if (w.lane == turn) {
 			end_chunk<OPEN, ALIGNED>(j, c, index, sum ^ length_part(j, c) ^ masks);
@@ -325,8 +322,8 @@ static __device__ __forceinline__ void do_whole(const worker<FOUR> &w, const job
 }
 
 /* The others: `split` warps of a block share a chunk. All threads of a block go through the same passes. */
-template <bool FOUR, bool OPEN, bool ALIGNED>
-static __device__ __forceinline__ void do_split(const worker<FOUR> &w, const job &j, rest *r)
+template <bool OPEN, bool ALIGNED>
+static __device__ __forceinline__ void do_split(const worker &w, const job &j, rest *r)
 {
 	unsigned warp = threadIdx.x / 32, part = warp % j.split, slot = warp / j.split, together = WARPS / j.split;
 	uint64_t step = (uint64_t)gridDim.x * together;
@@ -341,7 +338,7 @@ static __device__ __forceinline__ void do_split(const worker<FOUR> &w, const job
 		}
 		__syncthreads();
 		if (index < j.count) {
-			sum = do_rows<FOUR, OPEN, ALIGNED>(w, j, c, part, j.split);
+			sum = do_rows<OPEN, ALIGNED>(w, j, c, part, j.split);
 			/* Neither is for the same warp where there are several. */
 			if (part == 0) {
 				sum = sum ^ length_part(j, c);
@@ -371,20 +368,20 @@ static __device__ __forceinline__ void wipe_block(unsigned char *at)
 		     : "memory");
 }
 
-template <bool FOUR, bool OPEN, bool ALIGNED>
+template <bool OPEN, bool ALIGNED>
 static __global__ void __launch_bounds__(THREADS, 1) run_chunks(const job j)
 {
 	extern __shared__ __align__(1024) unsigned char shared[];
-	unsigned char *table = shared + sgpu_aes::cipher<FOUR>::bytes;
-	rest *r = (rest *)(table + TABLE_BYTES);
-	worker<FOUR> w;
+	unsigned char *table = shared + sgpu_aes::TABLE_BYTES;
+	rest *r = (rest *)(table + HASH_BYTES);
+	worker w;
 
 	if (OPEN && blockIdx.x == 0 && threadIdx.x == 0 && j.bad_end != UINT64_MAX) {
 		atomicMin(j.bad, (unsigned long long)j.bad_end);
 	}
-	sgpu_aes::fill_tables<FOUR, THREADS>(shared);
+	sgpu_aes::fill_tables<THREADS>(shared);
 #pragma unroll
-	for (int i = 0; i < TABLE_BYTES / 16 / THREADS; i++) {
+	for (int i = 0; i < HASH_BYTES / 16 / THREADS; i++) {
 		((uint4 *)table)[i * THREADS + threadIdx.x] = __ldg(&j.state->table[i * THREADS + threadIdx.x]);
 	}
 	if (threadIdx.x <= sgpu_aes::ROUNDS) {
@@ -396,11 +393,11 @@ static __global__ void __launch_bounds__(THREADS, 1) run_chunks(const job j)
 	w.cipher.keys = r->round_keys;
 	w.cipher.lane = w.lane * 4;
 	w.ghash = make_hash(table, w.lane);
-	do_whole<FOUR, OPEN, ALIGNED>(w, j);
-	do_split<FOUR, OPEN, ALIGNED>(w, j, r);
+	do_whole<OPEN, ALIGNED>(w, j);
+	do_split<OPEN, ALIGNED>(w, j, r);
 	/* The next kernel on this multiprocessor may be anybody's. */
 	__syncthreads();
-	for (int i = threadIdx.x; i < (int)(TABLE_BYTES + sizeof(rest)) / 16; i += THREADS) {
+	for (int i = threadIdx.x; i < (int)(HASH_BYTES + sizeof(rest)) / 16; i += THREADS) {
 		wipe_block(table + 16 * i);
 	}
 }
@@ -408,73 +405,69 @@ static __global__ void __launch_bounds__(THREADS, 1) run_chunks(const job j)
 /* ---- host ---- */
 typedef void (*kernel_fn)(const job);
 
-static struct {
-	int multiprocessors;
-	bool four;
-} device_facts[64];
+enum { DEVICES = 64 };
+static int multiprocessors_of[DEVICES];
 
-/* The kernel for a run, by what the device has room for, direction and alignment. */
-static kernel_fn choose(bool four, bool open, bool aligned)
+static kernel_fn choose(bool open, bool aligned)
 {
-	static const kernel_fn kernels[2][2][2] = {
-		{ { run_chunks<false, false, false>, run_chunks<false, false, true> },
-		  { run_chunks<false, true, false>, run_chunks<false, true, true> } },
-		{ { run_chunks<true, false, false>, run_chunks<true, false, true> },
-		  { run_chunks<true, true, false>, run_chunks<true, true, true> } },
+	static const kernel_fn kernels[2][2] = {
+		{ run_chunks<false, false>, run_chunks<false, true> },
+		{ run_chunks<true, false>, run_chunks<true, true> },
 	};
 
-	return kernels[four][open][aligned];
+	return kernels[open][aligned];
 }
 
 extern "C" int sgpu_cuda_aead_prepare(void)
 {
-	int device = 0, room = 0, code = cudaGetDevice(&device);
+	int device = 0, code = cudaGetDevice(&device);
 
-	if (code == cudaSuccess && (device < 0 || device >= 64)) {
+	if (code == cudaSuccess && (device < 0 || device >= DEVICES)) {
 		code = cudaErrorInvalidDevice;
 	}
 	if (code == cudaSuccess) {
-		code = cudaDeviceGetAttribute(&room, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+		code = cudaDeviceGetAttribute(&multiprocessors_of[device], cudaDevAttrMultiProcessorCount, device);
 	}
-	if (code == cudaSuccess) {
-		code = cudaDeviceGetAttribute(&device_facts[device].multiprocessors, cudaDevAttrMultiProcessorCount, device);
-	}
-	if (code != cudaSuccess) {
-		return code;
-	}
-	device_facts[device].four = room >= shared_bytes<true>();
 	for (int i = 0; i < 4 && code == cudaSuccess; i++) {
-		bool four = device_facts[device].four;
-
-		code = cudaFuncSetAttribute((const void *)choose(four, i / 2, i % 2),
-					    cudaFuncAttributeMaxDynamicSharedMemorySize,
-					    four ? shared_bytes<true>() : shared_bytes<false>());
+		code = cudaFuncSetAttribute((const void *)choose(i / 2, i % 2),
+					    cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_BYTES);
 	}
 	return code;
 }
 
-/* How the chunks are shared out: as many as go evenly are done one a warp. Of what is left, each is split over so
- * many warps that all end soonest: passes over the rows, and some for the ends. */
+/* Clock cycles that a row and a product at the end keep a multiprocessor busy, measured on an H200. */
+enum { ROW_WORK = 265, END_WORK = 225 };
+
+/* One pass of a multiprocessor over `together` chunks, each split over `split` warps: with few warps, part of the time
+ * nothing can be issued; a fit to measurements. */
+static uint64_t pass_time(uint64_t together, unsigned split)
+{
+	uint64_t warps = together * split, work = together * (ROWS * ROW_WORK + split * END_WORK);
+
+	return work + work * 8 / warps;
+}
+
+/* How the chunks are shared out: as many as go evenly are done one a warp; what is left is split so that all of it
+ * ends soonest. */
 static void share_out(job *j, int multiprocessors, unsigned *blocks)
 {
-	uint64_t warps = (uint64_t)multiprocessors * WARPS, left = j->count % warps, best = UINT64_MAX;
+	uint64_t all = (uint64_t)multiprocessors, left = j->count % (all * WARPS), best = UINT64_MAX;
 
 	j->whole = j->count - left;
 	j->split = 1;
+	*blocks = (unsigned)multiprocessors;
 	for (unsigned split = 1; left > 0 && split <= WARPS; split *= 2) {
-		uint64_t together = WARPS / split, passes = (left + multiprocessors * together - 1) / (multiprocessors * together);
-		uint64_t cost = passes * (ROWS / split + 2);
+		uint64_t most = WARPS / split, each = (left + all - 1) / all, passes = (each + most - 1) / most;
+		uint64_t cost = passes * pass_time(each < most ? each : most, split);
 
 		if (cost < best) {
 			best = cost;
 			j->split = split;
 		}
 	}
-	*blocks = (unsigned)multiprocessors;
-	if (j->whole == 0 && (left + WARPS / j->split - 1) / (WARPS / j->split) < *blocks) {
-		*blocks = (unsigned)((left + WARPS / j->split - 1) / (WARPS / j->split));
+	if (j->whole == 0 && left < all) {
+		*blocks = left > 0 ? (unsigned)left : 1;
 	}
-	*blocks = *blocks < 1 ? 1 : *blocks;
 }
 
 static int start(void *stream, job *j, bool open)
@@ -483,17 +476,14 @@ static int start(void *stream, job *j, bool open)
 	unsigned blocks;
 	bool aligned = (((uintptr_t)j->in | (uintptr_t)j->out) & 15) == 0;
 
-	if (code != cudaSuccess || device < 0 || device >= 64 || device_facts[device].multiprocessors == 0) {
+	if (code != cudaSuccess || device < 0 || device >= DEVICES || multiprocessors_of[device] == 0) {
 		return code != cudaSuccess ? code : cudaErrorInitializationError;
 	}
 	if (j->count == 0 && j->bad_end == UINT64_MAX) {
 		return cudaSuccess;
 	}
-	share_out(j, device_facts[device].multiprocessors, &blocks);
-	bool four = device_facts[device].four;
-
-	choose(four, open, aligned)<<<blocks, THREADS, four ? shared_bytes<true>() : shared_bytes<false>(),
-				      (cudaStream_t)stream>>>(*j);
+	share_out(j, multiprocessors_of[device], &blocks);
+	choose(open, aligned)<<<blocks, THREADS, SHARED_BYTES, (cudaStream_t)stream>>>(*j);
 	return cudaGetLastError();
 }
 

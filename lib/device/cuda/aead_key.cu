@@ -15,7 +15,9 @@ struct scratch {
 	uint32_t t0[256];
 	uint32_t round_keys[sgpu_aes::ROUND_KEY_WORDS];
 	uint4 power[POWERS];
-	uint4 basis[128];               /* H^32 times x^i, as blocks */
+	/* H^32 times x^i, as blocks, at 16 times the bit in its byte plus the byte's position: lanes want the same bit
+	 * of neighbouring positions. */
+	uint4 basis[128];
 };
 
 static __device__ uint32_t substitute(const uint32_t *t0, uint32_t word)
@@ -32,6 +34,7 @@ static __device__ void expand(scratch *s, const uint32_t *key)
 {
 	uint32_t rcon = 1;
 
+#pragma unroll 1
 	for (int i = 0; i < sgpu_aes::ROUND_KEY_WORDS; i++) {
 		uint32_t word;
 
@@ -65,6 +68,7 @@ static __device__ uint4 encipher_zeros(const scratch *s)
 	for (int i = 0; i < 4; i++) {
 		state[i] = s->round_keys[i];
 	}
+#pragma unroll 1
 	for (int round = 1; round < sgpu_aes::ROUNDS; round++) {
 		for (int i = 0; i < 4; i++) {
 			next[i] = s->round_keys[4 * round + i];
@@ -95,6 +99,7 @@ static __device__ uint4 product(uint4 a, uint4 b)
 /* Doubling: from H^1 to H^n the next n follow by one product each. */
 static __device__ void make_powers(scratch *s)
 {
+#pragma unroll 1
 	for (int n = 1; n < POWERS - 1; n *= 2) {
 		int i = (int)threadIdx.x + 1;
 
@@ -112,7 +117,7 @@ static __device__ void make_table(const scratch *s, uint4 *table)
 		uint4 sum = make_uint4(0, 0, 0, 0);
 
 		for (int bit = 0; bit < 8; bit++) {
-			uint4 b = s->basis[8 * position + 7 - bit];
+			uint4 b = s->basis[16 * bit + position];
 			uint32_t mask = byte >> bit & 1 ? 0xffffffffu : 0;
 
 			sum.x ^= b.x & mask;
@@ -153,7 +158,7 @@ static __global__ void __launch_bounds__(THREADS, 1) set_up(uint4 *material, key
 	if (t < 128) {
 		sgpu_gf::gf x = { t < 64 ? 1ull << t : 0, t < 64 ? 0 : 1ull << (t - 64) };
 
-		s.basis[t] = sgpu_gf::to_block(sgpu_gf::multiply(sgpu_gf::from_block(s.power[ROW]), x));
+		s.basis[16 * (7 - t % 8) + t / 8] = sgpu_gf::to_block(sgpu_gf::multiply(sgpu_gf::from_block(s.power[ROW]), x));
 	}
 	if (t == THREADS - 1) {
 		/* Bits of data, big endian, in the last eight bytes. */

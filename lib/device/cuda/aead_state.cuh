@@ -19,7 +19,7 @@ enum {
 	SEALED = CHUNK + TAG,
 	ROWS = CHUNK / 16 / ROW,        /* of a full chunk */
 	POWERS = ROW * ROWS + 2,        /* H^0 is not used; up to H^1025 */
-	TABLE_BYTES = 16 * 256 * 16,
+	HASH_BYTES = 16 * 256 * 16,
 };
 
 struct key_state {

@@ -16,7 +16,7 @@
 
 namespace sgpu_aes {
 
-enum { ROUNDS = 14, ROUND_KEY_WORDS = 4 * (ROUNDS + 1), PAIR_BYTES = 256 * 256 };
+enum { ROUNDS = 14, ROUND_KEY_WORDS = 4 * (ROUNDS + 1), TABLE_BYTES = 256 * 256 };
 
 struct words256 {
 	uint32_t at[256];
@@ -72,49 +72,36 @@ static __device__ __forceinline__ uint32_t permute(uint32_t a, uint32_t b, uint3
 	return r;
 }
 
-/* What a warp needs for its look-ups. FOUR: T2 and T3 have a pair of their own; else they are T0 and T1, rotated. */
-template <bool FOUR> struct cipher {
-	const unsigned char *tables;   /* in shared memory */
+/* What a warp needs for its look-ups. T2 and T3 are T0 and T1 rotated by 16 bits: tables of their own were no faster
+ * on an H200, and took 64 KiB more of shared memory, which an A100 lacks. */
+struct cipher {
+	const unsigned char *tables;   /* in shared memory: TABLE_BYTES */
 	const uint4 *keys;             /* in shared memory: the round keys */
 	uint32_t lane;                 /* 4 times the number of the lane */
 
-	static constexpr int bytes = FOUR ? 2 * PAIR_BYTES : PAIR_BYTES;
-
 	template <int TABLE, int BYTE> __device__ __forceinline__ uint32_t raw(uint32_t word) const
 	{
-		uint32_t at = permute(word, lane, 0x5504 | BYTE << 4);
-
-		return *(const uint32_t *)(tables + at + (TABLE & 1) * 128 + (TABLE >> 1) * PAIR_BYTES);
+		return *(const uint32_t *)(tables + permute(word, lane, 0x5504 | BYTE << 4) + TABLE * 128);
 	}
 
 	/* T_ROW of byte ROW: its part in a column. */
 	template <int ROW> __device__ __forceinline__ uint32_t part(uint32_t word) const
 	{
-		if (FOUR || ROW < 2) {
-			return raw<ROW, ROW>(word);
-		}
-		return permute(raw<ROW - 2, ROW>(word), 0, 0x1032);
+		uint32_t t = raw<ROW % 2, ROW>(word);
+
+		return ROW < 2 ? t : permute(t, 0, 0x1032);
 	}
 
 	__device__ __forceinline__ uint32_t column(uint32_t a, uint32_t b, uint32_t c, uint32_t d, uint32_t key) const
 	{
-		if (FOUR) {
-			return part<0>(a) ^ part<1>(b) ^ part<2>(c) ^ part<3>(d) ^ key;
-		}
-		return part<0>(a) ^ part<1>(b) ^ permute(raw<0, 2>(c) ^ raw<1, 3>(d), 0, 0x1032) ^ key;
+		return raw<0, 0>(a) ^ raw<1, 1>(b) ^ permute(raw<0, 2>(c) ^ raw<1, 3>(d), 0, 0x1032) ^ key;
 	}
 
 	/* The last round has no MixColumns: the bytes of the S-box, wherever the tables have them. */
 	__device__ __forceinline__ uint32_t last_column(uint32_t a, uint32_t b, uint32_t c, uint32_t d) const
 	{
-		uint32_t low = permute(raw<0, 0>(a), raw<1, 1>(b), 0x0061), high;
-
-		if (FOUR) {
-			high = permute(raw<2, 2>(c), raw<3, 3>(d), 0x0040);
-		} else {
-			high = permute(raw<0, 2>(c), raw<1, 3>(d), 0x0061);
-		}
-		return permute(low, high, 0x5410);
+		return permute(permute(raw<0, 0>(a), raw<1, 1>(b), 0x0061),
+			       permute(raw<0, 2>(c), raw<1, 3>(d), 0x0061), 0x5410);
 	}
 };
 
@@ -124,34 +111,32 @@ struct start {
 	uint32_t k0, k1, u0, u1, u2, u3;
 };
 
-template <bool FOUR>
-static __device__ __forceinline__ start begin_chunk(const cipher<FOUR> &c, uint32_t n0, uint32_t n1, uint32_t n2)
+static __device__ __forceinline__ start begin_chunk(const cipher &c, uint32_t n0, uint32_t n1, uint32_t n2)
 {
 	uint4 key0 = c.keys[0], key1 = c.keys[1], key2 = c.keys[2];
 	uint32_t a0 = n0 ^ key0.x, a1 = n1 ^ key0.y, a2 = n2 ^ key0.z, a3 = key0.w, t2, t3;
 	start s;
 
-	s.k0 = c.template part<0>(a0) ^ c.template part<1>(a1) ^ c.template part<2>(a2) ^ key1.x;
-	s.k1 = c.template part<0>(a1) ^ c.template part<1>(a2) ^ c.template part<3>(a0) ^ key1.y;
+	s.k0 = c.part<0>(a0) ^ c.part<1>(a1) ^ c.part<2>(a2) ^ key1.x;
+	s.k1 = c.part<0>(a1) ^ c.part<1>(a2) ^ c.part<3>(a0) ^ key1.y;
 	t2 = c.column(a2, a3, a0, a1, key1.z);
 	t3 = c.column(a3, a0, a1, a2, key1.w);
-	s.u0 = c.template part<2>(t2) ^ c.template part<3>(t3) ^ key2.x;
-	s.u1 = c.template part<1>(t2) ^ c.template part<2>(t3) ^ key2.y;
-	s.u2 = c.template part<0>(t2) ^ c.template part<1>(t3) ^ key2.z;
-	s.u3 = c.template part<0>(t3) ^ c.template part<3>(t2) ^ key2.w;
+	s.u0 = c.part<2>(t2) ^ c.part<3>(t3) ^ key2.x;
+	s.u1 = c.part<1>(t2) ^ c.part<2>(t3) ^ key2.y;
+	s.u2 = c.part<0>(t2) ^ c.part<1>(t3) ^ key2.z;
+	s.u3 = c.part<0>(t3) ^ c.part<3>(t2) ^ key2.w;
 	return s;
 }
 
 /* The key stream of counter block `counter`, below 65536. */
-template <bool FOUR>
-static __device__ __forceinline__ uint4 counter_block(const cipher<FOUR> &c, const start &s, uint32_t counter)
+static __device__ __forceinline__ uint4 counter_block(const cipher &c, const start &s, uint32_t counter)
 {
 	uint32_t w3 = permute(counter, 0, 0x0123) ^ c.keys[0].w;
-	uint32_t t0 = s.k0 ^ c.template part<3>(w3), t1 = s.k1 ^ c.template part<2>(w3);
-	uint32_t s0 = s.u0 ^ c.template part<0>(t0) ^ c.template part<1>(t1);
-	uint32_t s1 = s.u1 ^ c.template part<0>(t1) ^ c.template part<3>(t0);
-	uint32_t s2 = s.u2 ^ c.template part<2>(t0) ^ c.template part<3>(t1);
-	uint32_t s3 = s.u3 ^ c.template part<1>(t0) ^ c.template part<2>(t1);
+	uint32_t t0 = s.k0 ^ c.part<3>(w3), t1 = s.k1 ^ c.part<2>(w3);
+	uint32_t s0 = s.u0 ^ c.part<0>(t0) ^ c.part<1>(t1);
+	uint32_t s1 = s.u1 ^ c.part<0>(t1) ^ c.part<3>(t0);
+	uint32_t s2 = s.u2 ^ c.part<2>(t0) ^ c.part<3>(t1);
+	uint32_t s3 = s.u3 ^ c.part<1>(t0) ^ c.part<2>(t1);
 	uint4 key;
 
 #pragma unroll
@@ -174,14 +159,14 @@ static __device__ __forceinline__ uint4 counter_block(const cipher<FOUR> &c, con
 }
 
 /* Fills the tables; all THREADS threads of the block. A thread writes the copies for four lanes at once. */
-template <bool FOUR, int THREADS> static __device__ __forceinline__ void fill_tables(unsigned char *tables)
+template <int THREADS> static __device__ __forceinline__ void fill_tables(unsigned char *tables)
 {
 #pragma unroll
-	for (unsigned i = 0; i < 256 * 16 * (FOUR ? 2 : 1) / THREADS; i++) {
-		unsigned place = i * THREADS + threadIdx.x, row = place / 8, pair = row / 512;
-		uint32_t word = __ldg(&t0_table.at[row / 2 % 256]);
+	for (unsigned i = 0; i < TABLE_BYTES / 16 / THREADS; i++) {
+		unsigned place = i * THREADS + threadIdx.x, row = place / 8;
+		uint32_t word = __ldg(&t0_table.at[row / 2]);
 
-		word = __funnelshift_l(word, word, 8 * (2 * pair + row % 2));
+		word = __funnelshift_l(word, word, 8 * (row % 2));
 		((uint4 *)tables)[place] = make_uint4(word, word, word, word);
 	}
 }

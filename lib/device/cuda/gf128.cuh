@@ -38,8 +38,9 @@ static __device__ __forceinline__ uint4 to_block(gf a)
 }
 
 /* The carry-less product of two words by integer products: with only every fourth bit set, at most eight terms meet
- * in a place, so that no carry reaches the next place that counts. */
-static __device__ __forceinline__ uint64_t clmul32(uint32_t a, uint32_t b)
+ * in a place, so that no carry reaches the next place that counts. Not inlined: products are rare, and their code would
+ * have to be fetched for each. */
+static __device__ __noinline__ uint64_t clmul32(uint32_t a, uint32_t b)
 {
 	const uint32_t m = 0x11111111u;
 	const uint64_t k = 0x1111111111111111ull;
