@@ -4,7 +4,7 @@
  *
  * An operation is held back by each arrival that it reads and by each predecessor that is not yet enqueued; at
  * zero it is enqueued, and waits on the device for predecessors that still run. So no kernel runs on what has not
- * verified, and the device never waits for the host between two operations.
+ * verified, and the device never waits for the host between two operations, unless the second is a module.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -59,6 +59,17 @@ static void drop_hold(struct sgpu_run *run, int operation)
 	}
 }
 
+/* Those that follow an operation learn that it is enqueued or, `ended`, that it has ended well. A module waits for the
+ * latter: what a failed operation left behind could bring it down, and the whole context with it. */
+static void drop_followers(struct sgpu_run *run, int operation, bool ended)
+{
+	for (int i = run->after_start[operation]; i < run->after_start[operation + 1]; i++) {
+		if (ended == (run->manifest->operations[run->after[i]].module != NULL)) {
+			drop_hold(run, run->after[i]);
+		}
+	}
+}
+
 static void look_at(struct sgpu_run *run, int operation)
 {
 	struct sgpu_run_operation *op = &run->operations[operation];
@@ -72,9 +83,7 @@ static void look_at(struct sgpu_run *run, int operation)
 			return;
 		}
 		op->state = SGPU_OP_ENQUEUED;
-		for (int i = run->after_start[operation]; i < run->after_start[operation + 1]; i++) {
-			drop_hold(run, run->after[i]);
-		}
+		drop_followers(run, operation, false);
 	} else if (op->state == SGPU_OP_FAILED) {
 		for (int i = run->after_start[operation]; i < run->after_start[operation + 1]; i++) {
 			mark_failed(run, run->after[i], op->code == SGPU_ETIMEOUT ? SGPU_ETIMEOUT : SGPU_EDEPENDENCY,
@@ -173,6 +182,7 @@ static void ran(struct sgpu_run *run, int operation)
 	if (op->state == SGPU_OP_ENQUEUED && code == SGPU_OK) {
 		op->state = SGPU_OP_DONE;
 		atomic_fetch_add(&run->done, 1);
+		drop_followers(run, operation, true);
 		start_outputs(run, operation, &launch->call, launch->task.actual);
 	} else if (op->state == SGPU_OP_ENQUEUED) {
 		fail_itself(run, operation, code, launch->task.error.text);
