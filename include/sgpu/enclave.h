@@ -108,6 +108,18 @@ void sgpu_run_get_progress(const struct sgpu_run *run, struct sgpu_run_progress 
 /* After the batch: spans in order of their begin, and the totals by kind. They live as long as the run. */
 void sgpu_run_get_spans(const struct sgpu_run *run, const struct sgpu_span **spans, size_t *count);
 void sgpu_run_get_totals(const struct sgpu_run *run, struct sgpu_run_total totals[SGPU_SPAN_KINDS]);
+/* The staging ladder: how bytes got between host and device. */
+enum sgpu_rung {
+	SGPU_RUNG_REGISTERED, /* the device read a file's own memory */
+	SGPU_RUNG_PINNED,     /* copied by the processor into, or out of, memory that the device reads by itself */
+	SGPU_RUNG_PAGEABLE,   /* through ordinary memory: all there is on the CPU device */
+	SGPU_RUNGS
+};
+const char *sgpu_rung_name(enum sgpu_rung rung); /* "registered", "pinned", "pageable" */
+struct sgpu_run_rungs {
+	uint64_t in[SGPU_RUNGS], out[SGPU_RUNGS]; /* bytes of payloads, as they travel */
+};
+void sgpu_run_get_rungs(const struct sgpu_run *run, struct sgpu_run_rungs *rungs);
 /* The batch that was taken, once its head has been read, else NULL. It lives as long as the run. */
 const struct sgpu_batch *sgpu_run_get_batch(const struct sgpu_run *run);
 /* What the rows of the trace are: streams of operations first, then those that bring in, then those that bring
@@ -116,6 +128,9 @@ struct sgpu_run_rows {
 	int operations, inputs, outputs;
 };
 void sgpu_run_get_rows(const struct sgpu_run *run, struct sgpu_run_rows *rows);
+/* What a row is: "stream", "copy in", "open", "seal", "copy out"; opening and sealing have rows of their own where
+ * copies overlap with them. *number counts within operations, inputs or outputs. */
+const char *sgpu_run_row_name(const struct sgpu_run *run, int row, int *number);
 
 #ifdef __cplusplus
 }

@@ -101,6 +101,7 @@ static void arrived(struct sgpu_run *run, int segment)
 	const char *cause = state->in_text ? state->in_text : sgpu_strerror(code);
 
 	run->arrivals_open--;
+	sgpu_load_end(run, segment);
 	for (int i = 0; i < s->reader_count; i++) {
 		if (code != SGPU_OK) {
 			mark_failed(run, s->readers[i], code == SGPU_ETIMEOUT ? SGPU_ETIMEOUT : SGPU_EDEPENDENCY, cause);

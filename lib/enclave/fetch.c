@@ -6,8 +6,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include <sgpu/io.h>
-
 #include "enclave/run.h"
 
 static bool is_input(const struct sgpu_run *run, int in_batch)
@@ -70,14 +68,9 @@ int sgpu_fetch_take(struct sgpu_run *run, struct sgpu_error *error)
 
 static int read_file(struct sgpu_load_source *source, void *data, size_t size, struct sgpu_error *error)
 {
-	const struct sgpu_source *file = source->file;
-	size_t got = 0;
-	int rc = sgpu_pread(file->fd, file->name, data, size, file->offset + source->position, &got, error);
+	int rc = sgpu_move_read(source->movers, source->file, source->position, data, size, error);
 
-	if (rc == SGPU_OK && got < size) {
-		return sgpu_fail(error, SGPU_ESYSTEM, "'%s' ends too early", file->name);
-	}
-	source->position += got;
+	source->position += rc == SGPU_OK ? size : 0;
 	return rc;
 }
 
@@ -103,12 +96,13 @@ static void fetch_one(struct sgpu_run *run, int in_batch)
 	struct sgpu_source file = { .fd = -1 };
 	struct sgpu_load_source source = { .read = read_file, .file = &file };
 	struct sgpu_error error = { 0 };
+	uint64_t size = sgpu_batch_payload_size(run->batch, in_batch);
 	int segment = run->to_manifest[in_batch];
 	int rc = atomic_load(&run->stop);
 
 	if (rc == SGPU_OK) {
-		rc = sgpu_leases_source(run->leases, &run->batch->segments[in_batch].location,
-					sgpu_batch_payload_size(run->batch, in_batch), false, &file, &error);
+		rc = sgpu_leases_source(run->leases, &run->batch->segments[in_batch].location, size, false, &file,
+					&error);
 	}
 	if (rc == SGPU_OK && run->batch->segments[in_batch].location.kind == SGPU_LOCATION_FILE) {
 		rc = check_private(run, &file, &error);
@@ -118,6 +112,7 @@ static void fetch_one(struct sgpu_run *run, int in_batch)
 		sgpu_source_close(&file);
 		return;
 	}
+	source.movers = sgpu_movers(run, &run->loaders[1].movers, size);
 	if (sgpu_load_segment(&run->loaders[1], segment, &source, NULL) != SGPU_OK) {
 		sgpu_run_stop(run, SGPU_ESYSTEM); /* no failure of a file is fatal, so this does not happen */
 	}

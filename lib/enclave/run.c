@@ -2,7 +2,7 @@
  *
  * A run from its creation to its end: threads, the driver's queue, and the clean-up that every path goes through.
  */
-#include "enclave/run.h"
+#include "enclave/result.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -45,6 +45,7 @@ int sgpu_run_create(struct sgpu_device *device, const struct sgpu_run_options *o
 	pthread_cond_init(&r->slot_free, NULL);
 	r->device = device;
 	r->options = *options;
+	r->pinned_max = SGPU_RUN_PINNED_MAX;
 	atomic_store(&r->begin_ns, sgpu_now_ns());
 	*run = r;
 	return SGPU_OK;
@@ -55,7 +56,6 @@ static void free_segments(struct sgpu_run *run)
 	for (int i = 0; run->segments && i < run->manifest->segment_count; i++) {
 		free(run->segments[i].in_text);
 		free(run->segments[i].out_text);
-		free(run->segments[i].out_data);
 	}
 	for (int i = 0; run->operations && i < run->manifest->operation_count; i++) {
 		free(run->operations[i].text);
@@ -180,6 +180,21 @@ int sgpu_run_stream(struct sgpu_run *run, int row, struct sgpu_stream **stream, 
 	return rc;
 }
 
+int sgpu_run_follow(struct sgpu_run *run, struct sgpu_stream *from, struct sgpu_stream *to, struct sgpu_error *error)
+{
+	struct sgpu_event *event = NULL;
+	int rc = sgpu_event_create(run->device, &event, error);
+
+	if (rc == SGPU_OK) {
+		rc = sgpu_event_record(from, event);
+	}
+	if (rc == SGPU_OK) {
+		rc = sgpu_stream_wait(to, event);
+	}
+	sgpu_event_free(&event);
+	return rc;
+}
+
 int sgpu_run_memory(struct sgpu_run *run, int buffer, sgpu_devptr *memory, struct sgpu_error *error)
 {
 	struct sgpu_run_buffer *b = &run->buffers[buffer];
@@ -257,6 +272,7 @@ static void tear_down(struct sgpu_run *run)
 {
 	int rows = run->rows.operations + run->rows.inputs + run->rows.outputs;
 
+	sgpu_drain_stop(run);
 	for (int i = 0; run->streams && i < rows; i++) {
 		sgpu_stream_free(&run->streams[i]); /* waits for its work */
 	}
@@ -268,8 +284,9 @@ static void tear_down(struct sgpu_run *run)
 	}
 	sgpu_modules_free(run);
 	sgpu_load_free(run);
-	for (int i = 0; i < SGPU_RUN_COPY_STREAMS; i++) {
-		sgpu_device_free(run->device, &run->out_slots[i], SGPU_RUN_SEALED_PIECE);
+	sgpu_lanes_free(run);
+	for (int i = 0; run->segments && i < run->manifest->segment_count; i++) {
+		sgpu_result_drop(run, i);
 	}
 	for (int i = 0; run->buffers && i < run->plan->buffer_count; i++) {
 		sgpu_device_free(run->device, &run->buffers[i].memory, run->plan->buffers[i].size);

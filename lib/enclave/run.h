@@ -4,6 +4,7 @@
  *
  *   reader   the thread in sgpu_run_batch: admits the batch, brings in inline payloads, writes the response
  *   fetcher  brings in payloads from files and regions, so that they do not wait for the pipe
+ *   drain    brings out results that are too large for pinned memory, when there are any
  *   driver   owns the graph: decides which operation is enqueued, fails dependents, starts outputs
  *   watcher  relays a pipe, and sees deadline and cancellation, so that no one blocks past them
  *   streams  the device's threads, which run kernels and callbacks
@@ -21,12 +22,13 @@
 #include <sgpu/stage.h>
 
 enum {
-	SGPU_RUN_PIECE_CHUNKS = 64,  /* chunks that are moved at once: 1 MiB of plaintext */
-	SGPU_RUN_PIECE = SGPU_RUN_PIECE_CHUNKS * SGPU_CHUNK,
-	SGPU_RUN_SEALED_PIECE = SGPU_RUN_PIECE_CHUNKS * SGPU_SEALED_CHUNK,
-	SGPU_RUN_LOADERS = 2,        /* the reader's and the fetcher's */
-	SGPU_RUN_COPY_STREAMS = 4,   /* streams that bring in, a loader; and streams that bring out */
-	SGPU_RUN_SLOTS = 2 * SGPU_RUN_COPY_STREAMS,
+	SGPU_RUN_PIECE_MIN = 1 << 20,  /* plaintext bytes of a piece: below, the fixed cost of a copy shows */
+	SGPU_RUN_PIECE_MAX = 16 << 20,
+	SGPU_RUN_PINNED_MAX = 64 << 20, /* bytes of pinned memory for a loader, and for all results */
+	SGPU_RUN_LOADERS = 2,          /* the reader's and the fetcher's */
+	SGPU_RUN_STREAMS = 4,          /* that bring in, a loader; and that bring out */
+	SGPU_RUN_SLOTS = 32,
+	SGPU_RUN_DRAIN_SLOTS = 3,
 };
 
 enum sgpu_run_node_kind { SGPU_NODE_STOP, SGPU_NODE_ARRIVED, SGPU_NODE_RAN, SGPU_NODE_LEFT };
@@ -40,6 +42,8 @@ struct sgpu_run_node {
 
 /* A payload on its way out: made and ended by the driver. */
 struct sgpu_run_leaving;
+/* Results on their way out through a thread of its own. */
+struct sgpu_drain;
 
 struct sgpu_run_segment {
 	int in_batch;                 /* index in the batch, or -1 */
@@ -47,7 +51,7 @@ struct sgpu_run_segment {
 	struct sgpu_run_node arrived;
 	atomic_int pending;           /* pieces under way, and one until the loader has ended */
 	atomic_int in_code;           /* the first failure */
-	struct sgpu_device_key *key;  /* while sealed pieces are under way */
+	struct sgpu_device_key *key;  /* of a sealed payload, until the driver has seen its arrival */
 	char *in_text;                /* why; set by whoever set in_code, read after the node came */
 	bool loaded;                  /* reader or fetcher: begun, so that it will be posted */
 	/* departure: driver, then reader */
@@ -56,6 +60,7 @@ struct sgpu_run_segment {
 	int out_code;
 	char *out_text;
 	uint8_t *out_data;            /* payload as the response carries it */
+	bool out_pinned;              /* it is from sgpu_host_alloc */
 	uint64_t out_size, out_actual;
 };
 
@@ -88,19 +93,33 @@ struct sgpu_run_operation {
 struct sgpu_run_slot {
 	struct sgpu_run_loader *loader;
 	bool busy;                    /* under run->mutex */
-	uint8_t *host;
+	void *host;
+	bool lent;                    /* host memory is from sgpu_host_alloc, else from aligned_alloc */
 	sgpu_devptr device;
 	int segment;
 	uint64_t bytes;
 	struct sgpu_task copy, open;
 };
 
+/* Who brings in. Its streams: those that copy, and one more that opens, or all of them do both. */
 struct sgpu_run_loader {
 	struct sgpu_run *run;
-	int first_row;                /* its streams among those that bring in */
-	int stream_count, slot_count;
-	size_t slot_size;
+	int first_row, copy_count;
+	bool apart;                   /* opening has a stream of its own */
+	int slot_count;
+	uint64_t slot_size;
 	struct sgpu_run_slot slots[SGPU_RUN_SLOTS];
+	struct sgpu_pool *movers;     /* cores that read for it, made on first use */
+};
+
+/* One way out: a stream that seals and one that copies, or one for both. What is sealed waits in a slot for its copy:
+ * one is enough where one stream does both in order, two where they overlap. */
+struct sgpu_run_lane {
+	int seal_row, copy_row;
+	uint64_t slot_size;
+	sgpu_devptr slots[2];
+	struct sgpu_event *copied[2]; /* after the last copy out of the slot, or NULL */
+	unsigned turn;
 };
 
 struct sgpu_run_buffer {
@@ -143,7 +162,8 @@ struct sgpu_run {
 					 and once when it has failed */
 	int work_head, work_tail;
 	int arrivals_open, operations_open, outputs_open;
-	int next_out_row;
+	int next_lane;
+	uint64_t pinned_out;          /* bytes of pinned memory that results have */
 	char *stray;                  /* a failed input that nothing reads */
 	struct sgpu_run_module *modules; /* by segment, once one is used */
 
@@ -154,7 +174,17 @@ struct sgpu_run {
 	struct sgpu_run_rows rows;
 	struct sgpu_stream **streams; /* by row; made by the one thread that uses it */
 	struct sgpu_run_loader loaders[SGPU_RUN_LOADERS];
-	sgpu_devptr out_slots[SGPU_RUN_COPY_STREAMS]; /* one a stream that brings out */
+	int lane_count;
+	struct sgpu_run_lane lanes[SGPU_RUN_STREAMS + 1]; /* the driver's, and behind them the drain's */
+	struct sgpu_drain *drain;
+
+	/* what the device is like */
+	bool engines;                 /* it copies beside the rest, so copies have streams of their own */
+	bool pins;
+	atomic_bool registers;        /* until it refuses */
+	uint64_t piece;               /* most plaintext bytes that are moved at once */
+	uint64_t pinned_max;
+	unsigned cores;               /* that move bytes for an engine; 0 until it is known */
 
 	/* what was done */
 	atomic_int done, failed;
@@ -164,6 +194,7 @@ struct sgpu_run {
 	struct sgpu_span *spans;
 	size_t span_count, span_capacity;
 	struct sgpu_run_total totals[SGPU_SPAN_KINDS];
+	struct sgpu_run_rungs rungs;  /* under span_mutex */
 };
 
 /* ---- run.c ---- */
@@ -175,6 +206,9 @@ SGPU_MUST_CHECK int sgpu_run_stream(struct sgpu_run *run, int row, struct sgpu_s
 				    struct sgpu_error *error);
 /* The memory of a buffer of the plan, made on first use by the thread that brings its first tenant. */
 SGPU_MUST_CHECK int sgpu_run_memory(struct sgpu_run *run, int buffer, sgpu_devptr *memory,
+				    struct sgpu_error *error);
+/* Later work of stream `to` waits for what is enqueued on `from` so far. */
+SGPU_MUST_CHECK int sgpu_run_follow(struct sgpu_run *run, struct sgpu_stream *from, struct sgpu_stream *to,
 				    struct sgpu_error *error);
 /* Text from a format, from malloc; NULL when memory is out. */
 char *sgpu_run_text(const char *format, ...) SGPU_PRINTF(1, 2);
@@ -198,6 +232,60 @@ SGPU_MUST_CHECK int sgpu_watch_start(struct sgpu_watch *watch, struct sgpu_run *
 				     struct sgpu_error *error);
 void sgpu_watch_end(struct sgpu_watch *watch);
 
+/* ---- ladder.c: in which pieces, and on which rung ---- */
+/* Plaintext bytes of the next piece, of `left` that remain: at most `most`, and towards the end half of what is left
+ * but no less than SGPU_RUN_PIECE_MIN, so that little is to be opened when the last byte has come. All but the last
+ * are multiples of SGPU_CHUNK, as `most` must be. */
+uint64_t sgpu_piece_next(uint64_t left, uint64_t most);
+/* Sealed bytes of a piece; the last carries the end mark. */
+uint64_t sgpu_piece_sealed(uint64_t size, bool last);
+/* Whether registering memory costs less than copying it on `cores` into pinned memory. huge: 2 MiB pages. */
+bool sgpu_register_pays(uint64_t size, unsigned cores, bool huge);
+void sgpu_rung_add(struct sgpu_run *run, bool out, enum sgpu_rung rung, uint64_t bytes);
+
+/* ---- pin.c: the rung "registered" ---- */
+/* A slice of a file in memory that the device reads by itself. Nothing else may touch the mapping: the file can be
+ * cut short at any time. */
+struct sgpu_pinned {
+	const uint8_t *data;  /* of the slice; NULL: not registered */
+	void *base;
+	uint64_t size;        /* bytes mapped */
+};
+/* Registers `size` bytes at `offset` where that pays and can be had; returns whether. */
+bool sgpu_pin(struct sgpu_run *run, int fd, uint64_t offset, uint64_t size, struct sgpu_pinned *pinned);
+/* No copy may be pending. */
+void sgpu_unpin(struct sgpu_run *run, struct sgpu_pinned *pinned);
+
+/* ---- move.c: bytes moved by several cores ---- */
+/* *pool, made on first use; NULL where one core is to do it. For one thread. */
+struct sgpu_pool *sgpu_movers(struct sgpu_run *run, struct sgpu_pool **pool, uint64_t size);
+SGPU_MUST_CHECK int sgpu_move_read(struct sgpu_pool *pool, const struct sgpu_source *file, uint64_t position,
+				   void *data, size_t size, struct sgpu_error *error);
+void sgpu_move_copy(struct sgpu_pool *pool, void *to, const void *from, size_t size);
+
+/* ---- slot.c: pieces on their way in ---- */
+/* Waits for a free slot. They come back without fail: what a stop cuts short ends too. */
+struct sgpu_run_slot *sgpu_slot_take(struct sgpu_run_loader *loader);
+void sgpu_slot_give(struct sgpu_run_slot *slot);
+/* Gives the slot the memory that it lacks; *rung is that of its host memory. */
+SGPU_MUST_CHECK int sgpu_slot_fill(struct sgpu_run_slot *slot, bool host, bool device, enum sgpu_rung *rung,
+				   struct sgpu_error *error);
+/* A piece that has been read: `bytes` at `from`, to device memory `to`, with a key through the slot's. */
+struct sgpu_slot_piece {
+	int segment;
+	const void *from;
+	uint64_t bytes;
+	sgpu_devptr to;
+	struct sgpu_device_key *key; /* or NULL */
+	uint64_t chunk;
+	bool last;
+};
+/* Hands it to the device: from here on the slot is the stream's, whatever is returned. */
+SGPU_MUST_CHECK int sgpu_slot_send(struct sgpu_run_slot *slot, const struct sgpu_slot_piece *piece);
+/* Waits until all slots are free. */
+void sgpu_slots_wait(struct sgpu_run_loader *loader);
+void sgpu_slots_free(struct sgpu_run *run);
+
 /* ---- load.c: arrivals ---- */
 void sgpu_load_free(struct sgpu_run *run);
 /* Where a payload's bytes come from, in order. A failure of the source itself, not of the payload, is fatal. */
@@ -206,6 +294,7 @@ struct sgpu_load_source {
 	bool fatal;
 	struct sgpu_tar_reader *tar;
 	const struct sgpu_source *file;
+	struct sgpu_pool *movers;
 	uint64_t position;
 };
 /* Brings in segment `segment` of the manifest. Returns 0, or what was fatal; the payload's own failures are
@@ -214,6 +303,12 @@ SGPU_MUST_CHECK int sgpu_load_segment(struct sgpu_run_loader *loader, int segmen
 				      struct sgpu_error *error);
 /* Posts a segment that did not come. */
 void sgpu_load_miss(struct sgpu_run *run, int segment, int code, const char *text);
+/* The first failure of a segment stands. */
+void sgpu_load_fail(struct sgpu_run *run, int segment, int code, const char *text);
+/* One of those that hold the segment back has ended; the last posts it. */
+void sgpu_load_release(struct sgpu_run *run, int segment);
+/* The driver has seen the arrival: nothing is pending any more. Twice does no harm. */
+void sgpu_load_end(struct sgpu_run *run, int segment);
 
 /* ---- fetch.c: who brings what ---- */
 /* Reads the rest of the tar. */
@@ -248,6 +343,10 @@ void sgpu_modules_free(struct sgpu_run *run);
 SGPU_MUST_CHECK int sgpu_result_start(struct sgpu_run *run, int segment, uint64_t actual, struct sgpu_error *error);
 /* What became of it. */
 SGPU_MUST_CHECK int sgpu_result_end(struct sgpu_run *run, int segment, struct sgpu_error *error);
+/* Gives the memory of a payload back. */
+void sgpu_result_drop(struct sgpu_run *run, int segment);
+/* What the lanes hold; their streams are gone. */
+void sgpu_lanes_free(struct sgpu_run *run);
 
 /* ---- respond.c ---- */
 SGPU_MUST_CHECK int sgpu_respond(struct sgpu_run *run, int fd, const char *name, struct sgpu_error *error);

@@ -78,55 +78,127 @@ static void setup_holds(struct sgpu_run *run)
 	}
 }
 
-/* As many streams as there are pieces and computing units, within bounds; slots no larger than the largest piece. */
-static void setup_loader(struct sgpu_run *run, struct sgpu_run_loader *loader, bool inline_ones, int units)
+/* ---- transfers ---- */
+/* Streams that copy beside one that opens or seals: two, so that one copy follows the other without a gap. */
+enum { ENGINE_COPIES = 2 };
+
+static bool goes_through(const struct sgpu_run *run, int in_batch, bool inline_ones)
 {
-	uint64_t pieces = 0, largest = 1;
+	bool is_inline = run->batch->segments[in_batch].location.kind == SGPU_LOCATION_INLINE;
 
-	for (int i = 0; i < run->batch->segment_count; i++) {
-		uint64_t size = sgpu_batch_payload_size(run->batch, i);
-		bool is_inline = run->batch->segments[i].location.kind == SGPU_LOCATION_INLINE;
+	return sgpu_segment_is_input(&run->manifest->segments[run->to_manifest[in_batch]]) && is_inline == inline_ones;
+}
 
-		if (!sgpu_segment_is_input(&run->manifest->segments[run->to_manifest[i]]) || is_inline != inline_ones) {
-			continue;
-		}
-		pieces += size / SGPU_RUN_PIECE + 1;
-		largest = size > largest ? size : largest;
-	}
-	loader->run = run;
-	loader->stream_count = min_int(min_int(units, SGPU_RUN_COPY_STREAMS), pieces < 64 ? (int)pieces : 64);
-	loader->slot_count = 2 * loader->stream_count;
-	loader->slot_size = largest < SGPU_RUN_SEALED_PIECE ? (size_t)largest : SGPU_RUN_SEALED_PIECE;
+/* Slots: two a stream, or, where copies have engines, as many as the bound on pinned memory gives: each is made only
+ * when no other is free. They are no larger than the largest payload. */
+static void setup_slots(struct sgpu_run *run, struct sgpu_run_loader *loader, uint64_t largest, int pieces)
+{
+	uint64_t most = sgpu_piece_sealed(run->piece, true), count;
+
+	loader->slot_size = largest < most ? largest : most;
+	count = run->pinned_max / loader->slot_size;
+	count = count < 3 ? 3 : count > SGPU_RUN_SLOTS ? SGPU_RUN_SLOTS : count;
+	loader->slot_count = run->engines ? min_int((int)count, pieces) : 2 * loader->copy_count;
 	for (int i = 0; i < SGPU_RUN_SLOTS; i++) {
 		loader->slots[i].loader = loader;
 	}
-	loader->first_row = run->rows.operations + run->rows.inputs;
-	run->rows.inputs += loader->stream_count;
 }
 
-static int count_outputs(const struct sgpu_run *run)
+/* As many streams as there are pieces and computing units, within bounds, each to copy and to open. A device that
+ * copies beside the rest has copies on streams of their own, if there is a payload of several pieces: those of one
+ * piece overlap as it is. */
+static void setup_loader(struct sgpu_run *run, struct sgpu_run_loader *loader, bool inline_ones, int units)
 {
+	uint64_t pieces = 0, largest = 1;
+	int count;
+
+	loader->run = run;
+	loader->first_row = run->rows.operations + run->rows.inputs;
+	for (int i = 0; i < run->batch->segment_count; i++) {
+		uint64_t size = sgpu_batch_payload_size(run->batch, i);
+
+		if (goes_through(run, i, inline_ones)) {
+			pieces += size / run->piece + 1;
+			largest = size > largest ? size : largest;
+			loader->apart = loader->apart ||
+				(run->engines && run->batch->segments[i].size > SGPU_RUN_PIECE_MIN);
+		}
+	}
+	/* Towards its end a payload comes in smaller pieces. */
+	pieces += loader->apart ? ENGINE_COPIES : 0;
+	count = pieces < SGPU_RUN_SLOTS ? (int)pieces : SGPU_RUN_SLOTS;
+	loader->copy_count = loader->apart ? ENGINE_COPIES : min_int(min_int(units, SGPU_RUN_STREAMS), count);
+	setup_slots(run, loader, largest, count);
+	run->rows.inputs += loader->copy_count + loader->apart;
+}
+
+static void add_lane(struct sgpu_run *run, int index, bool apart)
+{
+	struct sgpu_run_lane *lane = &run->lanes[index];
+
+	lane->seal_row = run->rows.operations + run->rows.inputs + run->rows.outputs;
+	lane->copy_row = lane->seal_row + apart;
+	lane->slot_size = sgpu_piece_sealed(run->piece, true);
+	run->rows.outputs += 1 + apart;
+}
+
+/* Ways out: streams that seal and copy, or one pair of streams; and behind them the drain's pair. */
+static void setup_lanes(struct sgpu_run *run, int units)
+{
+	bool apart = false;
 	int count = 0;
 
 	for (int i = 0; i < run->manifest->segment_count; i++) {
-		count += sgpu_segment_is_output(&run->manifest->segments[i]);
+		uint64_t size = 0;
+
+		if (sgpu_segment_is_output(&run->manifest->segments[i])) {
+			count++;
+			apart = apart || (run->engines && (!sgpu_type_bytes(&run->manifest->segments[i].type, &size) ||
+							   size > SGPU_RUN_PIECE_MIN));
+		}
 	}
-	return count;
+	run->lane_count = apart ? 1 : min_int(min_int(units, SGPU_RUN_STREAMS), count);
+	for (int i = 0; i < run->lane_count; i++) {
+		add_lane(run, i, apart);
+	}
+	if (run->engines && count > 0) {
+		add_lane(run, run->lane_count, true);
+	}
 }
 
-int sgpu_run_setup(struct sgpu_run *run, struct sgpu_error *error)
+/* What the transfers must know of the device. */
+static int learn_device(struct sgpu_run *run, int *units, struct sgpu_error *error)
 {
 	struct sgpu_device_info info;
-	int units, rc = sgpu_device_get_info(run->device, &info, error);
+	int rc = sgpu_device_get_info(run->device, &info, error);
+	uint64_t piece = info.piece / SGPU_CHUNK * SGPU_CHUNK;
 
 	if (rc != SGPU_OK) {
 		return rc;
 	}
-	units = info.compute_units < 1 ? 1 : (int)info.compute_units;
+	*units = info.compute_units < 1 ? 1 : (int)info.compute_units;
+	piece = piece < SGPU_RUN_PIECE_MIN ? SGPU_RUN_PIECE_MIN : piece;
+	run->piece = piece < SGPU_RUN_PIECE_MAX ? piece : SGPU_RUN_PIECE_MAX;
+	run->engines = info.opens_on_device;
+	run->pins = info.pins_host_memory;
+	atomic_store(&run->registers, info.registers);
+	if (run->engines && run->cores == 0) {
+		run->cores = sgpu_cpu_count();
+	}
+	return SGPU_OK;
+}
+
+int sgpu_run_setup(struct sgpu_run *run, struct sgpu_error *error)
+{
+	int units = 1, rc = learn_device(run, &units, error);
+
+	if (rc != SGPU_OK) {
+		return rc;
+	}
 	run->rows.operations = run->plan->stream_count;
 	setup_loader(run, &run->loaders[0], true, units);
 	setup_loader(run, &run->loaders[1], false, units);
-	run->rows.outputs = min_int(min_int(units, SGPU_RUN_COPY_STREAMS), count_outputs(run));
+	setup_lanes(run, units);
 	run->streams = calloc((size_t)(run->rows.operations + run->rows.inputs + run->rows.outputs) + 1,
 			      sizeof(struct sgpu_stream *));
 	run->buffers = calloc((size_t)run->plan->buffer_count + 1, sizeof(*run->buffers));

@@ -79,3 +79,39 @@ void sgpu_run_get_totals(const struct sgpu_run *run, struct sgpu_run_total total
 {
 	memcpy(totals, run->totals, sizeof(run->totals));
 }
+
+static bool opens(const struct sgpu_run *run, int row)
+{
+	for (int i = 0; i < SGPU_RUN_LOADERS; i++) {
+		const struct sgpu_run_loader *loader = &run->loaders[i];
+
+		if (loader->apart && row == loader->first_row + loader->copy_count) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool seals(const struct sgpu_run *run, int row)
+{
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(run->lanes); i++) {
+		if (run->lanes[i].seal_row == row && run->lanes[i].copy_row != row) {
+			return true;
+		}
+	}
+	return false;
+}
+
+const char *sgpu_run_row_name(const struct sgpu_run *run, int row, int *number)
+{
+	*number = row;
+	if (row < run->rows.operations) {
+		return "stream";
+	}
+	*number -= run->rows.operations;
+	if (*number < run->rows.inputs) {
+		return opens(run, row) ? "open" : "copy in";
+	}
+	*number -= run->rows.inputs;
+	return seals(run, row) ? "seal" : "copy out";
+}

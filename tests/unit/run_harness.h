@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * For the tests of runs: a job as a batch in a memory file, a run of it, and its response opened.
+ * For the tests of runs: a job as a batch in a memory file, a run of it, and its response opened. They run on the
+ * device that $SGPU_TEST_DEVICE names, the CPU device when it is not set.
  */
 #ifndef RUN_HARNESS_H
 #define RUN_HARNESS_H
@@ -20,6 +21,29 @@
 static struct sgpu_error error;
 static struct sgpu_device *device;
 static __attribute__((unused)) struct sgpu_key owner, stranger;
+
+static inline const char *device_name(void)
+{
+	const char *name = getenv("SGPU_TEST_DEVICE");
+
+	return name ? name : "cpu";
+}
+
+/* Opens it; a failure ends the program: with a plan of no tests when there is no such device. */
+static inline void open_device(unsigned jobs)
+{
+	struct sgpu_device_config config = { .jobs = jobs };
+	int rc = sgpu_device_open(device_name(), &config, &device, &error);
+
+	if (rc == SGPU_EUNAVAILABLE) {
+		printf("1..0 # SKIP %s\n", error.text);
+		exit(0);
+	}
+	if (rc != SGPU_OK) {
+		printf("Bail out! %s\n", error.text);
+		exit(1);
+	}
+}
 
 /* ---- a job: scan (HIGH) and bias (LOW), u8; result = copy of scan (HIGH), bias_copy = copy of bias (LOW) ---- */
 struct job {

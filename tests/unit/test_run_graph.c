@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Runs of graphs: random ones against sums made here, with buffers that change hands and inputs that fail; both values
- * of an INPUT_OUTPUT segment, sizes that are only known afterwards, regions, and memory that does not suffice.
+ * of an INPUT_OUTPUT segment, sizes that are only known afterwards, regions, and memory that does not suffice. On the
+ * device that $SGPU_TEST_DEVICE names.
  */
 #include <sgpu/stage.h>
 
@@ -376,7 +377,7 @@ UNIT_TEST(a_batch_that_does_not_fit_the_device_is_refused)
 	int out;
 
 	sgpu_device_close(&device);
-	REQUIRE(sgpu_device_open("cpu", &config, &device, &error) == SGPU_OK);
+	REQUIRE(sgpu_device_open(device_name(), &config, &device, &error) == SGPU_OK);
 	CHECK(run_plain(copy_manifest(), p, 2, &out) == SGPU_ENOMEM);
 	CHECK(is_empty(out));
 	CHECK(strstr(error.text, "8192") != NULL);
@@ -386,11 +387,10 @@ UNIT_TEST(a_batch_that_does_not_fit_the_device_is_refused)
 
 int main(void)
 {
-	struct sgpu_device_config config = { .jobs = 3 };
 	char folder[] = "/tmp/sgpu-test-XXXXXX", stage[64];
 
-	if (!mkdtemp(folder) || setenv("XDG_RUNTIME_DIR", folder, 1) ||
-	    sgpu_device_open("cpu", &config, &device, &error)) {
+	open_device(3);
+	if (!mkdtemp(folder) || setenv("XDG_RUNTIME_DIR", folder, 1)) {
 		printf("Bail out! %s\n", error.text);
 		return 1;
 	}
