@@ -26,6 +26,10 @@ struct sgpu_aead_provider {
 		    const uint8_t tag[SGPU_TAG_SIZE]);
 };
 
+/* The keystream of AES-256-GCM alone, without a tag: never for data that matter, only to time what each costs. */
+SGPU_MUST_CHECK int sgpu_aes_ctr(const uint8_t key[SGPU_KEY_SIZE], const uint8_t nonce[SGPU_NONCE_SIZE],
+				 const uint8_t *in, size_t size, uint8_t *out);
+
 extern const struct sgpu_aead_provider sgpu_aead_openssl;
 #ifdef SGPU_IPSEC_MB
 extern const struct sgpu_aead_provider sgpu_aead_ipsec_mb;

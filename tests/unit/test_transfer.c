@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Secure copies, on the device that SGPU_TEST_DEVICE names: the bytes that arrive, what is left of a copy that fails,
+ * and that the engine works afterwards.
+ */
+#include <stdint.h>
+
+#include <stage/transfer.h>
+
+#include "unit.h"
+
+enum { C = SGPU_CHUNK, LARGEST = 900 * C + 77, OFFSET = 3 };
+static const uint64_t sizes[] = { 0, 1, 16, C - 1, C, C + 1, 2 * C, 5 * C + 3, 32 * C, 33 * C - 1, 64 * C, 129 * C,
+				  300 * C + 5, LARGEST };
+
+/* Small groups, so that there are many of them. */
+static const struct sgpu_transfer_config small = { .jobs = 3, .sealed_group = 64 * C, .sealed_slots = 2,
+						   .live_group = 40 * C, .live_slots = 3, .first_group = 4 * C,
+						   .last_group = 8 * C };
+static const struct sgpu_transfer_config alone = { .jobs = 1, .sealed_group = 16 * C, .sealed_slots = 1,
+						   .live_group = 8 * C, .live_slots = 1, .first_group = C,
+						   .last_group = C };
+
+static const uint8_t secret[SGPU_KEY_SIZE] = { 7, 7, 1 };
+
+struct fixture {
+	struct sgpu_device *device;
+	struct sgpu_stream *stream;
+	struct sgpu_transfer *transfer;
+	struct sgpu_sealed_keys keys;
+	struct sgpu_device_key *key;
+	struct sgpu_transfer_key *live;
+	struct sgpu_aead *aead;
+	sgpu_devptr memory;
+	uint8_t *plaintext, *result;
+	void *sealed, *sealed_again; /* from sgpu_host_alloc */
+	uint64_t room;
+};
+
+static const char *device_name(void)
+{
+	const char *name = getenv("SGPU_TEST_DEVICE");
+
+	return name && *name ? name : "cpu";
+}
+
+static bool set_up(struct fixture *f, const struct sgpu_transfer_config *config)
+{
+	struct sgpu_device_config device = { .jobs = 2 };
+	struct sgpu_sealed_keys live_keys;
+
+	memset(f, 0, sizeof(*f));
+	f->room = LARGEST + 1000 * SGPU_TAG_SIZE;
+	f->plaintext = malloc(f->room);
+	f->result = malloc(f->room);
+	for (uint64_t i = 0; i < f->room; i++) {
+		f->plaintext[i] = (uint8_t)(i * 13 + i / 251 + i / 16384);
+	}
+	return sgpu_device_open(device_name(), &device, &f->device, NULL) == SGPU_OK &&
+	       sgpu_stream_create(f->device, &f->stream, NULL) == SGPU_OK &&
+	       sgpu_transfer_create(f->device, config, &f->transfer, NULL) == SGPU_OK &&
+	       sgpu_device_alloc(f->device, f->room, &f->memory, NULL) == SGPU_OK &&
+	       sgpu_host_alloc(f->device, f->room, &f->sealed, NULL) == SGPU_OK &&
+	       sgpu_host_alloc(f->device, f->room, &f->sealed_again, NULL) == SGPU_OK &&
+	       sgpu_sealed_keys_new(secret, "", 0, &f->keys, NULL) == SGPU_OK &&
+	       sgpu_sealed_keys_new(secret, "", 0, &live_keys, NULL) == SGPU_OK &&
+	       sgpu_aead_create(NULL, f->keys.key, &f->aead, NULL) == SGPU_OK &&
+	       sgpu_device_key_load(f->stream, &f->keys, &f->key, NULL) == SGPU_OK &&
+	       sgpu_transfer_key_load(f->transfer, &live_keys, &f->live, NULL) == SGPU_OK;
+}
+
+static void tear_down(struct fixture *f)
+{
+	sgpu_transfer_key_free(&f->live);
+	sgpu_transfer_free(&f->transfer);
+	sgpu_device_key_free(&f->key);
+	sgpu_aead_free(&f->aead);
+	sgpu_host_free(f->device, &f->sealed, f->room);
+	sgpu_host_free(f->device, &f->sealed_again, f->room);
+	sgpu_device_free(f->device, &f->memory, f->room);
+	sgpu_stream_free(&f->stream);
+	sgpu_device_close(&f->device);
+	free(f->plaintext);
+	free(f->result);
+}
+
+static void to_device(struct fixture *f, const void *from, uint64_t size)
+{
+	CHECK(sgpu_copy_in(f->stream, f->memory, from, size, NULL) == SGPU_OK);
+	CHECK(sgpu_stream_sync(f->stream, NULL) == SGPU_OK);
+}
+
+static void from_device(struct fixture *f, uint64_t size)
+{
+	CHECK(sgpu_copy_out(f->stream, f->result, f->memory, size, NULL) == SGPU_OK);
+	CHECK(sgpu_stream_sync(f->stream, NULL) == SGPU_OK);
+}
+
+/* Spoils the device's memory, so that what was there before is not taken for a result. */
+static void spoil(struct fixture *f)
+{
+	memset(f->result, 0xee, f->room);
+	to_device(f, f->result, f->room);
+}
+
+static bool all(const uint8_t *data, uint64_t size, uint8_t value)
+{
+	uint64_t i = 0;
+
+	while (i < size && data[i] == value) {
+		i++;
+	}
+	return i == size;
+}
+
+/* On the host, with the library's own function. */
+static uint64_t seal(struct fixture *f, uint64_t first, bool last, uint64_t size)
+{
+	CHECK(sgpu_seal_chunks(f->aead, &f->keys, first, last, f->plaintext, size, f->sealed) == SGPU_OK);
+	return size + (size / C + last) * SGPU_TAG_SIZE;
+}
+
+static void check_in(struct fixture *f, int code, uint64_t size)
+{
+	from_device(f, f->room);
+	CHECK(code == SGPU_OK);
+	CHECK(all(f->result, OFFSET, 0xee));
+	CHECK(memcmp(f->result + OFFSET, f->plaintext, size) == 0);
+	CHECK(all(f->result + OFFSET + size, f->room - OFFSET - size, 0xee));
+}
+
+static void in_sealed(struct fixture *f, uint64_t first, bool last, uint64_t size)
+{
+	struct sgpu_task task;
+	uint64_t total = seal(f, first, last, size);
+
+	spoil(f);
+	check_in(f, sgpu_transfer_in_sealed(f->transfer, f->key, first, last, f->sealed, total, f->memory + OFFSET, &task),
+		 size);
+	CHECK(task.code == SGPU_OK && task.begin_ns > 0 && task.end_ns >= task.begin_ns);
+}
+
+static void out_sealed(struct fixture *f, uint64_t first, bool last, uint64_t size)
+{
+	uint64_t total = seal(f, first, last, size);
+
+	to_device(f, f->plaintext, size);
+	memset(f->sealed_again, 0xee, f->room);
+	CHECK(sgpu_transfer_out_sealed(f->transfer, f->key, first, last, f->memory, size, f->sealed_again, NULL) == 0);
+	CHECK(memcmp(f->sealed, f->sealed_again, total) == 0);
+	CHECK(all((uint8_t *)f->sealed_again + total, f->room - total, 0xee));
+}
+
+static void in_live(struct fixture *f, enum sgpu_transfer_stage stage, uint64_t size)
+{
+	struct sgpu_task task;
+
+	spoil(f);
+	check_in(f, sgpu_transfer_in_stages(f->transfer, f->live, stage, f->plaintext, size, f->memory + OFFSET, &task),
+		 size);
+	CHECK(task.code == SGPU_OK && task.begin_ns > 0 && task.end_ns >= task.begin_ns);
+}
+
+static void out_live(struct fixture *f, uint64_t size, unsigned offset)
+{
+	to_device(f, f->plaintext, size);
+	memset(f->result, 0xee, f->room);
+	CHECK(sgpu_transfer_out_live(f->transfer, f->live, f->memory, size, f->result + offset, NULL) == SGPU_OK);
+	CHECK(all(f->result, offset, 0xee));
+	CHECK(memcmp(f->result + offset, f->plaintext, size) == 0);
+	CHECK(all(f->result + offset + size, f->room - offset - size, 0xee));
+}
+
+static void sealed_at_rest(const struct sgpu_transfer_config *config)
+{
+	struct fixture f;
+
+	REQUIRE(set_up(&f, config));
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(sizes); i++) {
+		in_sealed(&f, 5, true, sizes[i]);
+		out_sealed(&f, 5, true, sizes[i]);
+	}
+	for (uint64_t chunks = 0; chunks <= 200; chunks += 40) {
+		in_sealed(&f, 1000, false, chunks * C);
+		out_sealed(&f, 1000, false, chunks * C);
+	}
+	tear_down(&f);
+}
+
+static void sealed_live(const struct sgpu_transfer_config *config)
+{
+	struct fixture f;
+
+	REQUIRE(set_up(&f, config));
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(sizes); i++) {
+		in_live(&f, SGPU_TRANSFER_OPEN, sizes[i]);
+		in_live(&f, SGPU_TRANSFER_STAGE, sizes[i]);
+		out_live(&f, sizes[i], (unsigned)i * 7);
+	}
+	tear_down(&f);
+}
+
+UNIT_TEST(what_is_sealed_at_rest_arrives)
+{
+	sealed_at_rest(&small);
+}
+
+UNIT_TEST(what_is_sealed_at_rest_arrives_through_a_single_slot)
+{
+	sealed_at_rest(&alone);
+}
+
+UNIT_TEST(what_is_sealed_live_arrives)
+{
+	sealed_live(&small);
+}
+
+UNIT_TEST(what_is_sealed_live_arrives_without_threads)
+{
+	sealed_live(&alone);
+}
+
+UNIT_TEST(what_is_sealed_live_arrives_with_the_standard_sizes)
+{
+	struct fixture f;
+
+	REQUIRE(set_up(&f, NULL));
+	in_sealed(&f, 0, true, LARGEST);
+	out_sealed(&f, 0, true, LARGEST);
+	in_live(&f, SGPU_TRANSFER_OPEN, LARGEST);
+	out_live(&f, LARGEST, 1);
+	tear_down(&f);
+}
+
+UNIT_TEST(each_stage_of_a_live_copy_ends)
+{
+	struct fixture f;
+	enum sgpu_transfer_stage stages[] = { SGPU_TRANSFER_STAGE, SGPU_TRANSFER_ENCRYPT, SGPU_TRANSFER_AUTHENTICATE,
+					      SGPU_TRANSFER_OPEN };
+
+	REQUIRE(set_up(&f, &small));
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(stages); i++) {
+		CHECK(sgpu_transfer_in_stages(f.transfer, f.live, stages[i], f.plaintext, LARGEST, f.memory, NULL) == 0);
+		from_device(&f, LARGEST);
+		/* Plaintext where nothing protects it, and at the end. */
+		bool plain = memcmp(f.result, f.plaintext, LARGEST) == 0;
+		CHECK(plain == (stages[i] != SGPU_TRANSFER_ENCRYPT));
+		if (stages[i] == SGPU_TRANSFER_ENCRYPT) {
+			spoil(&f);
+			to_device(&f, f.plaintext, LARGEST);
+		}
+	}
+	tear_down(&f);
+}
+
+UNIT_TEST(a_bad_chunk_is_named_and_leaves_nothing)
+{
+	static const uint64_t bad[] = { 0, 3, 64, 700, 900 };
+	struct fixture f;
+
+	REQUIRE(set_up(&f, &small));
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(bad); i++) {
+		struct sgpu_task task;
+		uint64_t total = seal(&f, 7, true, LARGEST);
+
+		((uint8_t *)f.sealed)[bad[i] * SGPU_SEALED_CHUNK + 20] ^= 1;
+		((uint8_t *)f.sealed)[total - 1] ^= 2;
+		spoil(&f);
+		CHECK(sgpu_transfer_in_sealed(f.transfer, f.key, 7, true, f.sealed, total, f.memory, &task) == SGPU_EAUTH);
+		CHECK(task.code == SGPU_EAUTH && task.error.code == SGPU_EAUTH && task.error.text[0]);
+		CHECK(task.bad_chunk == 7 + bad[i]);
+		from_device(&f, f.room);
+		CHECK(all(f.result, LARGEST, 0));
+		CHECK(all(f.result + LARGEST, f.room - LARGEST, 0xee));
+	}
+	in_sealed(&f, 7, true, LARGEST);
+	tear_down(&f);
+}
+
+UNIT_TEST(the_end_mark_is_demanded_and_refused)
+{
+	struct fixture f;
+	struct sgpu_task task;
+	uint64_t total;
+
+	REQUIRE(set_up(&f, &small));
+	total = seal(&f, 0, true, 200 * C + 9);
+	CHECK(sgpu_transfer_in_sealed(f.transfer, f.key, 0, false, f.sealed, total, f.memory, &task) == SGPU_EAUTH);
+	CHECK(sgpu_transfer_in_sealed(f.transfer, f.key, 0, true, f.sealed, 200 * SGPU_SEALED_CHUNK, f.memory, &task) ==
+	      SGPU_EAUTH);
+	CHECK(sgpu_transfer_in_sealed(f.transfer, f.key, 0, true, f.sealed, total - 1, f.memory, &task) == SGPU_EAUTH);
+	CHECK(sgpu_transfer_in_sealed(f.transfer, f.key, 0, true, f.sealed, 0, f.memory, &task) == SGPU_EAUTH);
+	CHECK(sgpu_transfer_in_sealed(f.transfer, f.key, 0, false, f.sealed, 0, f.memory, &task) == SGPU_OK);
+	CHECK(sgpu_transfer_out_sealed(f.transfer, f.key, 0, false, f.memory, C + 1, f.sealed, &task) == SGPU_EUSAGE);
+	tear_down(&f);
+}
+
+/* ---- a device that does wrong: the real one's table with other functions in it ---- */
+static const struct sgpu_device_backend *real;
+static struct sgpu_device_backend wrong;
+static int countdown; /* copies that go well before one is altered */
+
+static void be_wrong(void *object)
+{
+	((struct sgpu_device_object *)object)->backend = &wrong;
+}
+
+static int alter_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size, struct sgpu_task *task)
+{
+	if (countdown-- == 0 && size > 0) {
+		((uint8_t *)(uintptr_t)from)[size / 2] ^= 0x10;
+	}
+	return real->copy_in(stream, to, from, size, task);
+}
+
+static int alter_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size, struct sgpu_task *task)
+{
+	if (countdown-- == 0 && size > 0) {
+		/* Sealed data are altered before they leave the device. */
+		uint8_t other[8] = { 5, 5 };
+		int code = real->copy_in(stream, from + size / 2, other, sizeof(other), NULL);
+
+		if (code == SGPU_OK) {
+			code = real->stream_sync(stream, NULL);
+		}
+		if (code != SGPU_OK) {
+			return code;
+		}
+	}
+	return real->copy_out(stream, to, from, size, task);
+}
+
+static int refuse_event(struct sgpu_device *device, struct sgpu_event **event, struct sgpu_error *error)
+{
+	if (countdown-- == 0) {
+		return sgpu_fail(error, SGPU_ENOMEM, "no more events");
+	}
+	return real->event_create(device, event, error);
+}
+
+static bool set_up_wrong(struct fixture *f)
+{
+	if (!set_up(f, &small)) {
+		return false;
+	}
+	real = sgpu_device_backend_of(f->device);
+	wrong = *real;
+	be_wrong(f->device);
+	be_wrong(f->transfer->copy_in);
+	be_wrong(f->transfer->copy_out);
+	return true;
+}
+
+UNIT_TEST(what_is_altered_on_the_bus_is_found)
+{
+	struct fixture f;
+	struct sgpu_task task;
+
+	REQUIRE(set_up_wrong(&f));
+	for (int after = 0; after < 20; after += 3) {
+		wrong.copy_in = alter_in;
+		spoil(&f);
+		countdown = after;
+		CHECK(sgpu_transfer_in_live(f.transfer, f.live, f.plaintext, LARGEST, f.memory, &task) == SGPU_EAUTH);
+		CHECK(task.bad_chunk < 901 && (after > 0 || task.bad_chunk == 2) && task.error.text[0]);
+		wrong.copy_in = real->copy_in;
+		from_device(&f, f.room);
+		CHECK(all(f.result, LARGEST, 0) && all(f.result + LARGEST, f.room - LARGEST, 0xee));
+		to_device(&f, f.plaintext, LARGEST);
+		memset(f.result, 0xee, f.room);
+		wrong.copy_out = alter_out;
+		countdown = after;
+		CHECK(sgpu_transfer_out_live(f.transfer, f.live, f.memory, LARGEST, f.result, &task) == SGPU_EAUTH);
+		CHECK(task.bad_chunk < 901 && (after > 0 || task.bad_chunk == 2) && task.error.text[0]);
+		CHECK(all(f.result, LARGEST, 0) && all(f.result + LARGEST, f.room - LARGEST, 0xee));
+		wrong.copy_out = real->copy_out;
+	}
+	in_live(&f, SGPU_TRANSFER_OPEN, LARGEST);
+	out_live(&f, LARGEST, 0);
+	tear_down(&f);
+}
+
+UNIT_TEST(a_copy_that_cannot_go_on_ends_and_leaves_nothing)
+{
+	struct fixture f;
+	struct sgpu_task task;
+	int code[4];
+
+	REQUIRE(set_up_wrong(&f));
+	uint64_t total = seal(&f, 0, true, LARGEST);
+	for (int after = 0; after < 8; after++) {
+		spoil(&f);
+		wrong.event_create = refuse_event;
+		countdown = after;
+		code[0] = sgpu_transfer_in_live(f.transfer, f.live, f.plaintext, LARGEST, f.memory, &task);
+		from_device(&f, LARGEST);
+		CHECK(all(f.result, LARGEST, 0) && strstr(task.error.text, "no more events"));
+		spoil(&f);
+		countdown = after;
+		code[1] = sgpu_transfer_in_sealed(f.transfer, f.key, 0, true, f.sealed, total, f.memory, &task);
+		from_device(&f, LARGEST);
+		CHECK(all(f.result, LARGEST, 0));
+		countdown = after;
+		memset(f.result, 0xee, f.room);
+		code[2] = sgpu_transfer_out_live(f.transfer, f.live, f.memory, LARGEST, f.result, &task);
+		CHECK(all(f.result, LARGEST, 0));
+		countdown = after;
+		memset(f.sealed_again, 0xee, f.room);
+		code[3] = sgpu_transfer_out_sealed(f.transfer, f.key, 0, true, f.memory, LARGEST, f.sealed_again, &task);
+		CHECK(all(f.sealed_again, total, 0));
+		wrong.event_create = real->event_create;
+		CHECK(code[0] == SGPU_ENOMEM && code[1] == SGPU_ENOMEM && code[2] == SGPU_ENOMEM && code[3] == SGPU_ENOMEM);
+	}
+	in_live(&f, SGPU_TRANSFER_OPEN, LARGEST);
+	tear_down(&f);
+}
+
+UNIT_TEST(memory_that_is_not_the_devices_is_refused)
+{
+	struct fixture f;
+	uint64_t total;
+
+	REQUIRE(set_up(&f, &small));
+	total = seal(&f, 0, true, LARGEST);
+	CHECK(sgpu_transfer_in_sealed(f.transfer, f.key, 0, true, f.sealed, total, f.memory + f.room - 5 * C, NULL) ==
+	      SGPU_EUSAGE);
+	CHECK(sgpu_transfer_in_live(f.transfer, f.live, f.plaintext, LARGEST, f.memory + f.room - 5 * C, NULL) ==
+	      SGPU_EUSAGE);
+	CHECK(sgpu_transfer_out_live(f.transfer, f.live, f.memory + f.room - 5 * C, LARGEST, f.result, NULL) ==
+	      SGPU_EUSAGE);
+	in_sealed(&f, 0, true, LARGEST);
+	tear_down(&f);
+}
+
+UNIT_TEST(a_config_without_sense_is_refused)
+{
+	struct sgpu_transfer_config configs[] = { { .live_group = 100 }, { .sealed_group = (uint64_t)1 << 40 },
+						  { .jobs = 100000 }, { .live_slots = 65 }, { .sealed_slots = 1000 } };
+	struct sgpu_transfer *transfer;
+	struct sgpu_error error;
+	struct fixture f;
+
+	REQUIRE(set_up(&f, &small));
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(configs); i++) {
+		CHECK(sgpu_transfer_create(f.device, &configs[i], &transfer, &error) == SGPU_EUSAGE && !transfer);
+	}
+	tear_down(&f);
+}
+
+int main(void)
+{
+	struct sgpu_device *device = NULL;
+	struct sgpu_error error;
+	int code = sgpu_device_open(device_name(), NULL, &device, &error);
+
+	if (code == SGPU_EUNAVAILABLE) {
+		printf("1..0 # SKIP %s\n", error.text);
+		return 0;
+	}
+	sgpu_device_close(&device);
+	UNIT_RUN(what_is_sealed_at_rest_arrives);
+	UNIT_RUN(what_is_sealed_at_rest_arrives_through_a_single_slot);
+	UNIT_RUN(what_is_sealed_live_arrives);
+	UNIT_RUN(what_is_sealed_live_arrives_without_threads);
+	UNIT_RUN(what_is_sealed_live_arrives_with_the_standard_sizes);
+	UNIT_RUN(each_stage_of_a_live_copy_ends);
+	UNIT_RUN(a_bad_chunk_is_named_and_leaves_nothing);
+	UNIT_RUN(the_end_mark_is_demanded_and_refused);
+	UNIT_RUN(what_is_altered_on_the_bus_is_found);
+	UNIT_RUN(a_copy_that_cannot_go_on_ends_and_leaves_nothing);
+	UNIT_RUN(memory_that_is_not_the_devices_is_refused);
+	UNIT_RUN(a_config_without_sense_is_refused);
+	return unit_done();
+}
