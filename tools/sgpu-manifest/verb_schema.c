@@ -3,6 +3,7 @@
  * sgpu-manifest schema: JSON Schema 2020-12, made from the table of operations. It tells what an editor can tell
  * while somebody types; references, the graph and the flow of information are for check.
  */
+#include <stdint.h>
 #include <string.h>
 
 #include "document.h"
@@ -28,6 +29,67 @@ static json_t *reference(const char *name)
 	return json_pack("{s:s+}", "$ref", "#/$defs/", name);
 }
 
+#define KERNEL_PATTERN "^module:[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}:[A-Za-z_][A-Za-z0-9_]{0,254}$"
+static const char *const module_fields[] = { "grid", "block", "shared_bytes", NULL };
+
+/* An array of 1 to 3 numbers, each with its own limit. */
+static json_t *extents(int x, int y, int z, const char *help)
+{
+	static const char number[] = "{s:s, s:i, s:i}";
+
+	return json_pack("{s:s, s:s, s:i, s:i, s:[o, o, o]}", "type", "array", "description", help, "minItems", 1,
+			 "maxItems", 3, "prefixItems",
+			 json_pack(number, "type", "integer", "minimum", 1, "maximum", x),
+			 json_pack(number, "type", "integer", "minimum", 1, "maximum", y),
+			 json_pack(number, "type", "integer", "minimum", 1, "maximum", z));
+}
+
+static json_t *whole(double least, double most)
+{
+	return json_pack("{s:s, s:o, s:o}", "type", "integer", "minimum", op_number_json(least), "maximum",
+			 op_number_json(most));
+}
+
+/* An argument's name, or an object of one member that says what kind of value it is. */
+static json_t *module_param(void)
+{
+	double most = (double)(SGPU_JSON_INTEGER_MAX - 1);
+	json_t *forms = json_pack("{s:o, s:o, s:o, s:o, s:{s:s}, s:{s:s}, s:{s:s}, s:{s:s}}", "i32",
+				  whole(INT32_MIN, INT32_MAX), "u32", whole(0, UINT32_MAX),
+				  "i64", whole(-most, most), "u64", whole(0, most), "f32",
+				  "type", "number", "f64", "type", "number", "elements", "type", "string", "bytes",
+				  "type", "string");
+
+	return json_pack("{s:[s,s], s:s, s:o, s:b, s:i, s:i}", "type", "string", "object", "description",
+			 "an argument's name, for its address in device memory; or a number of a type; or an argument's "
+			 "number of elements or bytes", "properties", forms, "additionalProperties", false,
+			 "minProperties", 1, "maxProperties", 1);
+}
+
+static void add_module_fields(json_t *properties)
+{
+	json_object_set_new(properties, "grid",
+			    extents(SGPU_MODULE_GRID_X_MAX, SGPU_MODULE_GRID_YZ_MAX, SGPU_MODULE_GRID_YZ_MAX,
+				    "blocks of the grid of a module"));
+	json_object_set_new(properties, "block", extents(SGPU_MODULE_BLOCK_MAX, SGPU_MODULE_BLOCK_MAX,
+							 SGPU_MODULE_BLOCK_Z_MAX, "threads of a block of a module"));
+	json_object_set_new(properties, "shared_bytes", whole(0, SGPU_MODULE_SHARED_MAX));
+}
+
+/* if the kernel is a module's, then its parameters are an array, else an object and there is no grid */
+static json_t *module_rule(void)
+{
+	json_t *none = json_pack("{s:{s:s}}", "params", "type", "object");
+
+	for (const char *const *field = module_fields; *field; field++) {
+		json_object_set_new(none, *field, json_false());
+	}
+	return json_pack("{s:{s:{s:{s:s}}, s:[s]}, s:{s:[s], s:{s:{s:s, s:i, s:o}}}, s:{s:o}}", "if", "properties",
+			 "kernel", "pattern", KERNEL_PATTERN, "required", "kernel", "then", "required", "params",
+			 "properties", "params", "type", "array", "maxItems", (int)SGPU_MODULE_PARAMS_MAX, "items",
+			 reference("module_param"), "else", "properties", none);
+}
+
 static json_t *definitions(void)
 {
 	static const char *const dtypes[] = { "f32", "f64", "i32", "u8", "i16", "f16", NULL };
@@ -35,13 +97,13 @@ static json_t *definitions(void)
 	json_t *size = json_pack("{s:s, s:i, s:I}", "type", "integer", "minimum", 0, "maximum", limit);
 
 	return json_pack(
-		"{s:{s:s, s:i, s:s}, s:{s:s, s:i, s:s}, s:{s:s, s:o}, s:o, s:{s:s, s:o, s:[s,s], s:b, s:{s:{s:o}, "
+		"{s:{s:s, s:i, s:s}, s:{s:s, s:i, s:s}, s:{s:s, s:o}, s:o, s:o, s:{s:s, s:o, s:[s,s], s:b, s:{s:{s:o}, "
 		"s:{s:s, s:i, s:o}, s:o}}}",
 		"id", "type", "string", "maxLength", (int)SGPU_ID_MAX, "pattern", "^[A-Za-z0-9_][A-Za-z0-9_.-]*$",
 		"variable", "type", "string", "maxLength", (int)SGPU_DMA_VAR_MAX, "pattern",
 		"^[A-Za-z_][A-Za-z0-9_]*$",
 		"dependencies", "type", "array", "items", reference("id"),
-		"size", size,
+		"size", size, "module_param", module_param(),
 		"type", "type", "object", "description",
 		json_string("element type, extents with the slowest first, and where the payload starts in its file"),
 		"required", "dtype", "shape", "additionalProperties", false, "properties", "dtype", "enum",
@@ -161,20 +223,25 @@ static json_t *op_rule(const struct sgpu_op *op)
 static json_t *operation_schema(void)
 {
 	static const char *const required[] = { "gpu_operation_id", "kernel", "arguments", NULL };
-	json_t *names = json_array(), *rules = json_array();
+	json_t *names = json_array(), *rules = json_array(), *schema;
 
+	json_array_append_new(rules, module_rule());
 	for (const struct sgpu_op *const *op = sgpu_ops(); *op; op++) {
 		json_array_append_new(names, json_string((*op)->name));
 		json_array_append_new(rules, op_rule(*op));
 	}
-	return json_pack(
-		"{s:s, s:o, s:b, s:{s:o, s:{s:o}, s:{s:s, s:o, s:i, s:i}, s:{s:s}, s:{s:s, s:s}, s:o}, s:o}", "type",
-		"object", "required", strings(required), "additionalProperties", false, "properties",
-		"gpu_operation_id", reference("id"), "kernel", "enum", names, "arguments", "type", "object",
+	schema = json_pack(
+		"{s:s, s:o, s:b, s:{s:o, s:{s:[{s:o}, {s:s, s:s}]}, s:{s:s, s:o, s:i, s:i}, s:{s:[s,s]}, s:{s:s, s:s}, "
+		"s:o}, s:o}",
+		"type", "object", "required", strings(required), "additionalProperties", false, "properties",
+		"gpu_operation_id", reference("id"), "kernel", "anyOf", "enum", names, "type", "string", "pattern",
+		KERNEL_PATTERN, "arguments", "type", "object",
 		"additionalProperties", reference("id"), "minProperties", 1, "maxProperties", (int)SGPU_ARGUMENTS_MAX,
-		"params", "type", "object", "declassify", "type", "boolean", "description",
+		"params", "type", "object", "array", "declassify", "type", "boolean", "description",
 		"the results may be published although they come from HIGH data", "dependencies",
 		reference("dependencies"), "allOf", rules);
+	add_module_fields(json_object_get(schema, "properties"));
+	return schema;
 }
 
 static json_t *manifest_schema(void)
