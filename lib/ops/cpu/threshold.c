@@ -11,7 +11,7 @@
 enum { INPUT, OUTPUT };
 enum { LOW, HIGH, MODE };
 enum { MASK, INDICES };
-enum { BLOCK = 1024, GRAIN = 65536 };
+enum { BLOCK = 1024, GRAIN = 65536, TILE = 4096 };
 
 static const char *const modes[] = { "mask", "indices", NULL };
 
@@ -54,10 +54,10 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 	call->type[OUTPUT] = sgpu_ops_type(SGPU_I32, 1, &count);
 }
 
-/* The number of elements inside of each piece, for the mode `indices`. */
+/* The number of elements inside of each piece, for the mode `indices`: pieces are GRAIN here, TILE on a GPU. */
 static uint64_t scratch(const struct sgpu_op_call *call)
 {
-	return is_indices(call) ? (sgpu_ops_count(&call->type[INPUT]) / GRAIN + 1) * sizeof(uint64_t) : 0;
+	return is_indices(call) ? (sgpu_ops_count(&call->type[INPUT]) / TILE + 1) * sizeof(uint64_t) : 0;
 }
 
 struct job {

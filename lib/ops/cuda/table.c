@@ -10,7 +10,16 @@ static const struct {
 	const char *name;
 	sgpu_op_fn run;
 } table[] = {
+	{ "argmax", sgpu_argmax_cuda },
+	{ "cast", sgpu_cast_cuda },
+	{ "conv2d", sgpu_conv2d_cuda },
+	{ "copy", sgpu_copy_cuda },
+	{ "dense", sgpu_dense_cuda },
 	{ "gemm", sgpu_gemm_cuda },
+	{ "histogram", sgpu_histogram_cuda },
+	{ "scale", sgpu_scale_cuda },
+	{ "softmax", sgpu_softmax_cuda },
+	{ "threshold", sgpu_threshold_cuda },
 	{ "vector_add", sgpu_vector_add_cuda },
 };
 
