@@ -54,6 +54,14 @@ uint64_t sgpu_ops_count(const struct sgpu_type *type);
 /* Product of shape[from] ... shape[to - 1]. */
 uint64_t sgpu_ops_extent(const struct sgpu_type *type, int from, int to);
 
+/* Operations along the last axis cut rows that are longer than this into parts of it, whose results stand in the
+ * scratch memory and are combined in order. */
+enum { SGPU_ROW_PART = 1 << 16 };
+SGPU_INLINE uint64_t sgpu_ops_parts(uint64_t width)
+{
+	return width / SGPU_ROW_PART + (width % SGPU_ROW_PART != 0);
+}
+
 /* ---- conversions of `count` elements that start at element `begin` of data of a type ----
  * Loading as f64 is exact for every type, as f32 for all but f64 and i32, where it rounds to nearest. Storing
  * rounds to nearest, ties to even, once; integers saturate, and NaN becomes 0. */

@@ -73,6 +73,15 @@ static void body(void *argument, uint64_t begin, uint64_t end)
 	sgpu_wipe(block, sizeof(block));
 }
 
+/* For devices that share out a long row: the largest element of each part, and where it stands. */
+static uint64_t scratch(const struct sgpu_op_call *call)
+{
+	const struct sgpu_type *type = &call->type[INPUT];
+	uint64_t width = type->shape[type->rank - 1];
+
+	return width > SGPU_ROW_PART ? sgpu_ops_extent(type, 0, type->rank - 1) * sgpu_ops_parts(width) * 16 : 0;
+}
+
 static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
 {
 	const struct sgpu_type *type = &call->type[INPUT];
@@ -86,5 +95,6 @@ const struct sgpu_op sgpu_op_argmax = {
 	.help = "index of the largest element of the last axis",
 	.args = args,
 	.infer = infer,
+	.scratch = scratch,
 	.cpu = cpu,
 };

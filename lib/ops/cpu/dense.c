@@ -6,11 +6,10 @@
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("no-trapping-math")
 #endif
-#include "math64.h"
+#include "activation.h"
 #include "ops/ops_private.h"
 
 enum { INPUT, WEIGHTS, BIAS, OUTPUT, ACTIVATION = 0, TRANSPOSE, GRAIN = 1 << 15 };
-enum activation { NONE, RELU, SIGMOID, TANH, GELU };
 
 static const struct sgpu_op_argument args[] = {
 	{ "input", false, SGPU_TYPES_FLOAT, 2, 2, "[n,k]: a row for each item" },
@@ -23,7 +22,7 @@ static const struct sgpu_op_argument args[] = {
 static const char *const activations[] = { "none", "relu", "sigmoid", "tanh", "gelu", NULL };
 
 static const struct sgpu_op_param params[] = {
-	{ .name = "activation", .kind = SGPU_PARAM_CHOICE, .choices = activations, .standard = NONE,
+	{ .name = "activation", .kind = SGPU_PARAM_CHOICE, .choices = activations, .standard = SGPU_ACTIVATION_NONE,
 	  .help = "applied to every element" },
 	{ .name = "transpose_weights", .kind = SGPU_PARAM_BOOLEAN, .max = 1, .help = "the weights are stored [m,k]" },
 	{ .name = NULL },
@@ -57,46 +56,6 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 	call->type[OUTPUT] = sgpu_ops_type(input->dtype, 2, (const uint64_t[]){ input->shape[0], width });
 }
 
-SGPU_INLINE double relu(double x)
-{
-	return x > 0 || x != x ? x : 0;
-}
-
-SGPU_INLINE double sigmoid(double x)
-{
-	return 1 / (1 + sgpu_math_exp(-x));
-}
-
-/* Near 0 the quotient would lose the leading digits: the series instead, and for NaN. */
-SGPU_INLINE double tangent(double x)
-{
-	double e = sgpu_math_exp(x < 0 ? 2 * x : -2 * x), z = x * x;
-	double far = (1 - e) / (1 + e), signed_far = x < 0 ? -far : far;
-	double near = x + x * z * (-1.0 / 3 + z * (2.0 / 15 + z * (-17.0 / 315 + z * (62.0 / 2835))));
-
-	return z >= 4e-4 ? signed_far : near;
-}
-
-/* x P(X <= x) for a normal X. Below `end` the type has nothing but 0; rounding to it would be slow. */
-SGPU_INLINE double gelu(double x, double end)
-{
-	double bounded = x < end ? end : x, size = bounded < 0 ? -bounded : bounded;
-	double tail = sgpu_math_normal_tail(size > 40 ? 40 : size), share = 1 - tail;
-
-	share = x < 0 ? tail : share;
-	return bounded * (share * (x < end ? 0.0 : 1.0));
-}
-
-SGPU_INLINE double gelu_single(double x)
-{
-	return gelu(x, -14.4);
-}
-
-SGPU_INLINE double gelu_double(double x)
-{
-	return gelu(x, -37.6);
-}
-
 #define ACTIVATE(name, type, function)                                                                       \
 	SGPU_CLONES_ATTR static void name(type *values, uint64_t count)                                      \
 	{                                                                                                    \
@@ -105,33 +64,35 @@ SGPU_INLINE double gelu_double(double x)
 		}                                                                                            \
 	}
 
-ACTIVATE(relu_f32, float, relu)
-ACTIVATE(relu_f64, double, relu)
-ACTIVATE(sigmoid_f32, float, sigmoid)
-ACTIVATE(sigmoid_f64, double, sigmoid)
-ACTIVATE(tanh_f32, float, tangent)
-ACTIVATE(tanh_f64, double, tangent)
-ACTIVATE(gelu_f32, float, gelu_single)
-ACTIVATE(gelu_f64, double, gelu_double)
+ACTIVATE(relu_f32, float, sgpu_relu)
+ACTIVATE(relu_f64, double, sgpu_relu)
+ACTIVATE(sigmoid_f32, float, sgpu_sigmoid)
+ACTIVATE(sigmoid_f64, double, sgpu_sigmoid)
+ACTIVATE(tanh_f32, float, sgpu_tangent)
+ACTIVATE(tanh_f64, double, sgpu_tangent)
+ACTIVATE(gelu_f32, float, sgpu_gelu_single)
+ACTIVATE(gelu_f64, double, sgpu_gelu_double)
 
-static void activate_f32(enum activation activation, float *values, uint64_t count)
+static void activate_f32(enum sgpu_activation activation, float *values, uint64_t count)
 {
 	static void (*const functions[])(float *values, uint64_t count) = {
-		[RELU] = relu_f32, [SIGMOID] = sigmoid_f32, [TANH] = tanh_f32, [GELU] = gelu_f32,
+		[SGPU_ACTIVATION_RELU] = relu_f32, [SGPU_ACTIVATION_SIGMOID] = sigmoid_f32,
+		[SGPU_ACTIVATION_TANH] = tanh_f32, [SGPU_ACTIVATION_GELU] = gelu_f32,
 	};
 
-	if (activation != NONE) {
+	if (activation != SGPU_ACTIVATION_NONE) {
 		functions[activation](values, count);
 	}
 }
 
-static void activate_f64(enum activation activation, double *values, uint64_t count)
+static void activate_f64(enum sgpu_activation activation, double *values, uint64_t count)
 {
 	static void (*const functions[])(double *values, uint64_t count) = {
-		[RELU] = relu_f64, [SIGMOID] = sigmoid_f64, [TANH] = tanh_f64, [GELU] = gelu_f64,
+		[SGPU_ACTIVATION_RELU] = relu_f64, [SGPU_ACTIVATION_SIGMOID] = sigmoid_f64,
+		[SGPU_ACTIVATION_TANH] = tanh_f64, [SGPU_ACTIVATION_GELU] = gelu_f64,
 	};
 
-	if (activation != NONE) {
+	if (activation != SGPU_ACTIVATION_NONE) {
 		functions[activation](values, count);
 	}
 }
@@ -155,7 +116,7 @@ static void body(void *argument, uint64_t begin, uint64_t end)
 {
 	const struct sgpu_op_call *call = argument;
 	uint64_t width = call->type[OUTPUT].shape[1];
-	enum activation activation = (enum activation)(int)call->param[ACTIVATION].number;
+	enum sgpu_activation activation = (enum sgpu_activation)(int)call->param[ACTIVATION].number;
 	void *output = call->data[OUTPUT];
 	bool single = call->type[OUTPUT].dtype == SGPU_F32;
 

@@ -11,7 +11,7 @@
 #include "ops/ops_private.h"
 
 /* Sums and maxima keep LANES partial results, element i in lane i % LANES, combined in order. */
-enum { INPUT, OUTPUT, GRAIN = 1 << 14, PART = 1 << 16, LANES = 8 };
+enum { INPUT, OUTPUT, GRAIN = 1 << 14, LANES = 8 };
 
 static const struct sgpu_op_argument args[] = {
 	{ "input", false, SGPU_TYPES_FLOAT, 1, SGPU_RANK_MAX, "rows along the last axis" },
@@ -141,14 +141,14 @@ static void long_top(void *argument, uint64_t begin, uint64_t end)
 {
 	const struct long_row *row = argument;
 
-	row->parts[begin / PART] = top(row->call, row->first + begin, end - begin);
+	row->parts[begin / SGPU_ROW_PART] = top(row->call, row->first + begin, end - begin);
 }
 
 static void long_exponentials(void *argument, uint64_t begin, uint64_t end)
 {
 	const struct long_row *row = argument;
 
-	row->parts[begin / PART] = exponentials(row->call, row->first + begin, end - begin, row->top);
+	row->parts[begin / SGPU_ROW_PART] = exponentials(row->call, row->first + begin, end - begin, row->top);
 }
 
 static void long_divide(void *argument, uint64_t begin, uint64_t end)
@@ -160,26 +160,29 @@ static void long_divide(void *argument, uint64_t begin, uint64_t end)
 
 static int run_long_row(struct long_row *row, struct sgpu_pool *pool, struct sgpu_error *error)
 {
-	uint64_t parts = row->count / PART + (row->count % PART != 0);
-	int result = sgpu_ops_for(pool, row->count, PART, long_top, row, error);
+	uint64_t parts = sgpu_ops_parts(row->count);
+	int result = sgpu_ops_for(pool, row->count, SGPU_ROW_PART, long_top, row, error);
 
 	row->top = -(double)INFINITY;
 	for (uint64_t i = 0; i < parts && !result; i++) {
 		row->top = row->parts[i] > row->top ? row->parts[i] : row->top;
 	}
-	result = result ? result : sgpu_ops_for(pool, row->count, PART, long_exponentials, row, error);
+	result = result ? result : sgpu_ops_for(pool, row->count, SGPU_ROW_PART, long_exponentials, row, error);
 	row->sum = 0;
 	for (uint64_t i = 0; i < parts && !result; i++) {
 		row->sum += row->parts[i];
 	}
-	return result ? result : sgpu_ops_for(pool, row->count, PART, long_divide, row, error);
+	return result ? result : sgpu_ops_for(pool, row->count, SGPU_ROW_PART, long_divide, row, error);
 }
 
+/* A number for each part of a row. Devices that compute all rows at once take two for each part of every row, and two
+ * more for every row. */
 static uint64_t scratch(const struct sgpu_op_call *call)
 {
-	uint64_t count = call->type[INPUT].shape[call->type[INPUT].rank - 1];
+	const struct sgpu_type *type = &call->type[INPUT];
+	uint64_t count = type->shape[type->rank - 1], rows = sgpu_ops_extent(type, 0, type->rank - 1);
 
-	return count > PART && sgpu_ops_count(&call->type[INPUT]) ? (count / PART + 1) * sizeof(double) : 0;
+	return count > SGPU_ROW_PART ? rows * (sgpu_ops_parts(count) + 1) * 2 * sizeof(double) : 0;
 }
 
 static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
@@ -192,7 +195,7 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 	if (sgpu_ops_count(type) == 0) {
 		return 0;
 	}
-	if (count <= PART) {
+	if (count <= SGPU_ROW_PART) {
 		return sgpu_ops_for(pool, rows, GRAIN / count + 1, short_rows, call, error);
 	}
 	for (uint64_t i = 0; i < rows && !result; i++) {

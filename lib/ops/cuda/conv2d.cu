@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * conv2d: the product of the weights, a row for each output channel, and a matrix that is never stored: a column for
+ * each element of an output image, a row for each weight of a kernel. Products are added in the order channel, row,
+ * column with two roundings, and what the padding stands for is multiplied as 0: the same bytes as on the CPU.
+ */
+#include "ops/cuda/tile.cuh"
+
+enum { INPUT, WEIGHTS, BIAS, OUTPUT };
+enum { STRIDE, PADDING, DILATION };
+
+using large = sgpu_tile<float, 128, 128, 8, 8, 8>;
+using small = sgpu_tile<float, 32, 128, 8, 4, 4>; /* few output channels */
+
+struct job {
+	const float *input, *weights, *bias;
+	float *output;
+	uint64_t images, channels, height, width; /* of the input */
+	uint64_t outputs, out_height, out_width;
+	uint64_t kernel_height, kernel_width;
+	int64_t stride, padding, dilation;
+};
+
+/* Most numbers have 32 bits, where division is much faster. */
+static __device__ __forceinline__ uint64_t divide(uint64_t a, uint64_t b, uint64_t *rest)
+{
+	if ((a | b) >> 32) {
+		*rest = a % b;
+		return a / b;
+	}
+	*rest = (uint32_t)a % (uint32_t)b;
+	return (uint32_t)a / (uint32_t)b;
+}
+
+/* One column of the matrix, the one that this thread reads: the same for all its elements. */
+struct window {
+	static constexpr bool along_k = false;
+	const job &j;
+	const float *image; /* NULL: no such column */
+	int64_t top, left;  /* where the kernel begins in it */
+	uint64_t depth;
+
+	__device__ __forceinline__ float at(int, uint64_t k) const
+	{
+		uint64_t rest, kx, channel, ky;
+		int64_t y, x;
+
+		if (!image || k >= depth) {
+			return 0;
+		}
+		channel = divide(k, j.kernel_height * j.kernel_width, &rest);
+		ky = divide(rest, j.kernel_width, &kx);
+		y = top + (int64_t)ky * j.dilation;
+		x = left + (int64_t)kx * j.dilation;
+		return y >= 0 && y < (int64_t)j.height && x >= 0 && x < (int64_t)j.width ?
+			       image[(channel * j.height + (uint64_t)y) * j.width + (uint64_t)x] : 0.0f;
+	}
+};
+
+static __device__ window find_window(const job &j, uint64_t pixel, uint64_t depth)
+{
+	uint64_t rest, x, image = divide(pixel, j.out_height * j.out_width, &rest), y = divide(rest, j.out_width, &x);
+	bool inside = image < j.images;
+
+	return { j, inside ? j.input + image * j.channels * j.height * j.width : NULL,
+		 (int64_t)y * j.stride - j.padding, (int64_t)x * j.stride - j.padding, depth };
+}
+
+template <typename TILE>
+static __global__ void __launch_bounds__(TILE::THREADS) convolve(job j)
+{
+	static_assert(TILE::THREADS % TILE::COLUMNS == 0, "a thread reads one column");
+	__shared__ typename TILE::buffers shared;
+	uint64_t depth = j.channels * j.kernel_height * j.kernel_width, plane = j.out_height * j.out_width;
+	uint64_t pixels = j.images * plane, down = (j.outputs + TILE::ROWS - 1) / TILE::ROWS;
+	uint64_t across = (pixels + TILE::COLUMNS - 1) / TILE::COLUMNS;
+
+	for (uint64_t tile = blockIdx.x; tile < down * across; tile += gridDim.x) {
+		uint64_t row = tile % down * TILE::ROWS, column = tile / down * TILE::COLUMNS;
+		sgpu_along_k<float> weights = { j.weights + row * depth, depth, j.outputs - row, depth };
+		window from = find_window(j, column + threadIdx.x % TILE::COLUMNS, depth);
+		float sums[TILE::DOWN][TILE::ACROSS];
+
+#pragma unroll
+		for (int i = 0; i < TILE::DOWN; i++) {
+			uint64_t channel = row + TILE::row(i);
+			float start = j.bias && channel < j.outputs ? j.bias[channel] : 0.0f;
+
+#pragma unroll
+			for (int k = 0; k < TILE::ACROSS; k++) {
+				sums[i][k] = start;
+			}
+		}
+		sgpu_tile_product<TILE, sgpu_step_plain>(weights, from, depth, shared, sums);
+#pragma unroll
+		for (int k = 0; k < TILE::ACROSS; k++) {
+			uint64_t pixel = column + TILE::column(k), at, image = divide(pixel, plane, &at);
+
+#pragma unroll
+			for (int i = 0; i < TILE::DOWN; i++) {
+				uint64_t channel = row + TILE::row(i);
+
+				if (pixel < pixels && channel < j.outputs) {
+					j.output[(image * j.outputs + channel) * plane + at] = sums[i][k];
+				}
+			}
+		}
+	}
+}
+
+template <typename TILE>
+static int start(struct sgpu_launch *launch, const job &j)
+{
+	uint64_t pixels = j.images * j.out_height * j.out_width;
+	uint64_t tiles = ((j.outputs + TILE::ROWS - 1) / TILE::ROWS) * ((pixels + TILE::COLUMNS - 1) / TILE::COLUMNS);
+
+	return sgpu_cuda_start(launch, "conv2d", convolve<TILE>, sgpu_cuda_blocks(tiles), TILE::THREADS, 0, j);
+}
+
+extern "C" int sgpu_conv2d_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
+{
+	const uint64_t *in = call->type[INPUT].shape, *kernel = call->type[WEIGHTS].shape;
+	const uint64_t *out = call->type[OUTPUT].shape;
+	job j = {
+		(const float *)call->data[INPUT],
+		(const float *)call->data[WEIGHTS],
+		(const float *)call->data[BIAS],
+		(float *)call->data[OUTPUT],
+		in[0], in[1], in[2], in[3],
+		out[1], out[2], out[3],
+		kernel[2], kernel[3],
+		(int64_t)call->param[STRIDE].number,
+		(int64_t)call->param[PADDING].number,
+		(int64_t)call->param[DILATION].number,
+	};
+
+	if (sgpu_ops_count(&call->type[OUTPUT]) == 0) {
+		return 0;
+	}
+	return j.outputs <= (uint64_t)small::ROWS ? start<small>(launch, j) : start<large>(launch, j);
+}
