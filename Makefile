@@ -56,6 +56,9 @@ endif
 ifeq ($(BLAS),1)
 SGPU_CPPFLAGS += -DSGPU_BLAS=1
 endif
+ifneq ($(filter-out 0,$(CUDA)),)
+SGPU_CPPFLAGS += -DSGPU_CUDA=1
+endif
 ifeq ($(CLONES),1)
 # Sanitizers instrument the resolvers of cloned functions, which run before the sanitizer is ready.
 SGPU_CPPFLAGS += $(if $(SANITIZE),,-DSGPU_CLONES=1)

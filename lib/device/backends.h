@@ -8,5 +8,6 @@
 #include <sgpu/device.h>
 
 extern const struct sgpu_device_backend sgpu_device_cpu;
+extern const struct sgpu_device_backend sgpu_device_cuda; /* loads what is behind it on first use */
 
 #endif

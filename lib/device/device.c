@@ -7,14 +7,7 @@
 
 #include <device/backends.h>
 
-static const struct sgpu_device_backend *const backends[] = { &sgpu_device_cpu, NULL };
-
-/* Devices that sgpu knows and that a build may lack: the word, and what to do about it. */
-static const struct {
-	const char *name, *title, *hint;
-} optional[] = {
-	{ "cuda", "CUDA", "use the device 'cpu', or a build of sgpu with CUDA" },
-};
+static const struct sgpu_device_backend *const backends[] = { &sgpu_device_cuda, &sgpu_device_cpu, NULL };
 
 #define BACKEND(handle) (((const struct sgpu_device_object *)(const void *)(handle))->backend)
 
@@ -23,7 +16,16 @@ const struct sgpu_device_backend *const *sgpu_device_backends(void)
 	return backends;
 }
 
-/* "cuda" and "cuda:1" name the backend "cuda". */
+/* An index, or a GPU's UUID or the beginning of one. */
+static bool is_one(const char *word)
+{
+	if (strncmp(word, "GPU-", 4) == 0) {
+		return word[4] != '\0' && strspn(word + 4, "0123456789abcdefABCDEF-") == strlen(word + 4);
+	}
+	return *word != '\0' && strspn(word, "0123456789") == strlen(word);
+}
+
+/* "cuda", "cuda:1" and "cuda:GPU-5d0c" name the backend "cuda". */
 static bool names(const char *selector, const char *name)
 {
 	size_t length = strlen(name);
@@ -31,11 +33,7 @@ static bool names(const char *selector, const char *name)
 	if (strncmp(selector, name, length) != 0) {
 		return false;
 	}
-	if (selector[length] == '\0') {
-		return true;
-	}
-	return selector[length] == ':' && selector[length + 1] != '\0' &&
-	       strspn(selector + length + 1, "0123456789") == strlen(selector + length + 1);
+	return selector[length] == '\0' || (selector[length] == ':' && is_one(selector + length + 1));
 }
 
 static int find(const char *selector, const struct sgpu_device_backend **backend, struct sgpu_error *error)
@@ -50,16 +48,8 @@ static int find(const char *selector, const struct sgpu_device_backend **backend
 			return SGPU_OK;
 		}
 	}
-	for (i = 0; i < SGPU_ARRAY_LENGTH(optional); i++) {
-		if (names(selector, optional[i].name)) {
-			sgpu_fail(error, SGPU_EUNAVAILABLE, "no device '%s': this build has no %s device", selector,
-				  optional[i].title);
-			sgpu_hint(error, "%s", optional[i].hint);
-			return SGPU_EUNAVAILABLE;
-		}
-	}
 	sgpu_fail(error, SGPU_EUSAGE, "'%s' names no device", selector);
-	sgpu_hint(error, "devices are 'cpu', 'cuda', 'cuda:N' and 'auto'");
+	sgpu_hint(error, "devices are 'cpu', 'cuda', 'cuda:N', 'cuda:GPU-UUID' and 'auto'");
 	return SGPU_EUSAGE;
 }
 
@@ -68,6 +58,7 @@ int sgpu_device_open(const char *selector, const struct sgpu_device_config *conf
 {
 	static const struct sgpu_device_config standard;
 	const struct sgpu_device_backend *backend;
+	struct sgpu_error missing = { 0 };
 	int code;
 
 	*device = NULL;
@@ -79,8 +70,10 @@ int sgpu_device_open(const char *selector, const struct sgpu_device_config *conf
 	if (strcmp(selector, "auto") == 0) {
 		selector = backend->name;
 	}
-	code = backend->probe(error);
+	code = backend->probe(&missing);
 	if (code < 0) {
+		sgpu_fail(error, code, "no device '%s': %s", selector, missing.text);
+		sgpu_hint(error, "%s", missing.hint);
 		return code;
 	}
 	return backend->open(selector, config ? config : &standard, device, error);

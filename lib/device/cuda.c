@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The CUDA device as the program sees it: a shared object beside it, ../lib/sgpu/sgpu-cuda.so from the program's
+ * folder, that is loaded when somebody asks for a GPU. What it opens brings its own table of calls, so only the
+ * entries that need no device stand in this one.
+ */
+#include <dlfcn.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <sgpu/version.h>
+
+#include <device/backends.h>
+#include <device/cuda/plugin.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static bool tried;
+static int outcome;
+static struct sgpu_error reason;
+static const struct sgpu_device_backend *loaded;
+
+static bool plugin_path(char *path, size_t size)
+{
+	char program[PATH_MAX];
+	ssize_t length = readlink("/proc/self/exe", program, sizeof(program) - 1);
+	char *slash;
+
+	if (length <= 0) {
+		return false;
+	}
+	program[length] = '\0';
+	slash = strrchr(program, '/');
+	if (!slash) {
+		return false;
+	}
+	*slash = '\0';
+	return snprintf(path, size, "%s/../lib/sgpu/sgpu-cuda.so", program) < (int)size;
+}
+
+static int not_there(const char *path, struct sgpu_error *error)
+{
+#ifdef SGPU_CUDA
+	sgpu_fail(error, SGPU_EUNAVAILABLE, "'%s' is missing", path);
+	return sgpu_hint(error, "use the device 'cpu', or install sgpu with make install, which puts it there");
+#else
+	(void)path;
+	sgpu_fail(error, SGPU_EUNAVAILABLE, "this build has no CUDA device");
+	return sgpu_hint(error, "use the device 'cpu', or build sgpu where the CUDA toolkit's nvcc is (make CUDA=1)");
+#endif
+}
+
+/* Found in the program's own folder, it is trusted as the program is. */
+static int load(struct sgpu_error *error)
+{
+	char path[PATH_MAX + 32];
+	const struct sgpu_cuda_plugin *plugin;
+	const char *text;
+	void *library;
+
+	if (!plugin_path(path, sizeof(path)) || access(path, F_OK) != 0) {
+		return not_there(path, error);
+	}
+	library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (!library) {
+		text = dlerror();
+		sgpu_fail(error, SGPU_EUNAVAILABLE, "its shared object cannot be loaded: %s", text ? text : path);
+		return sgpu_hint(error, "use the device 'cpu', or build and install sgpu again");
+	}
+	plugin = dlsym(library, SGPU_CUDA_PLUGIN_SYMBOL);
+	if (!plugin || plugin->abi != SGPU_CUDA_PLUGIN_ABI ||
+	    plugin->backend_size != sizeof(struct sgpu_device_backend) ||
+	    strcmp(plugin->version, SGPU_VERSION) != 0) {
+		sgpu_fail(error, SGPU_EUNAVAILABLE, "'%s' is of another version than this program, %s",
+			  path, SGPU_VERSION);
+		dlclose(library);
+		return sgpu_hint(error, "use the device 'cpu', or install both from the same build");
+	}
+	loaded = plugin->backend;
+	return SGPU_OK;
+}
+
+static int plugin(struct sgpu_error *error)
+{
+	int code;
+
+	pthread_mutex_lock(&lock);
+	if (!tried) {
+		outcome = load(&reason);
+		tried = true;
+	}
+	code = outcome;
+	if (code < 0 && error) {
+		*error = reason;
+	}
+	pthread_mutex_unlock(&lock);
+	return code;
+}
+
+static int probe(struct sgpu_error *error)
+{
+	int code = plugin(error);
+
+	return code == SGPU_OK ? loaded->probe(error) : code;
+}
+
+static int open_device(const char *selector, const struct sgpu_device_config *config, struct sgpu_device **device,
+		       struct sgpu_error *error)
+{
+	int code = plugin(error);
+
+	return code == SGPU_OK ? loaded->open(selector, config, device, error) : code;
+}
+
+/* Which operations it has can be told without a GPU. */
+static sgpu_op_fn op(const char *name)
+{
+	return plugin(NULL) == SGPU_OK ? loaded->op(name) : NULL;
+}
+
+const struct sgpu_device_backend sgpu_device_cuda = {
+	.name = "cuda",
+	.probe = probe,
+	.open = open_device,
+	.op = op,
+};

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The end of work: what the device left in its words becomes the task's outcome, in order, by whoever learns first
+ * that the device has passed it.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include <device/cuda/gpu.h>
+
+/* A code that a kernel may have left: anything that is none of ours is the kernel's fault. */
+static int code_from(int64_t word)
+{
+	return word <= 0 && word >= SGPU_ESEGMENTS ? (int)word : SGPU_EDEVICE;
+}
+
+/* A failed open leaves nothing of its plaintext, and nobody hears of it before. */
+static int end_open(struct sgpu_device *device, struct sgpu_cuda_record *record, struct sgpu_task *task)
+{
+	uint64_t bad = (uint64_t)record->slot->host[0];
+
+	if (bad == UINT64_MAX) {
+		return SGPU_OK;
+	}
+	sgpu_cuda_clear_now(device, record->out, record->out_size);
+	task->bad_chunk = bad;
+	return sgpu_fail(&task->error, SGPU_EAUTH, "sealed data do not verify at chunk %llu", (unsigned long long)bad);
+}
+
+static int outcome(struct sgpu_device *device, struct sgpu_cuda_record *record, struct sgpu_task *task)
+{
+	int code = record->code;
+
+	if (code == SGPU_OK) {
+		code = sgpu_cuda_lost(device, &task->error);
+	}
+	if (code != SGPU_OK || !record->slot) {
+		return code;
+	}
+	switch (record->kind) {
+	case SGPU_CUDA_LAUNCH:
+		task->actual = (uint64_t)record->slot->host[1];
+		return code_from(record->slot->host[0]);
+	case SGPU_CUDA_OPEN:
+		return end_open(device, record, task);
+	default:
+		if (record->digest) {
+			memcpy(record->digest, (const void *)(uintptr_t)record->slot->host, SGPU_DIGEST_SIZE);
+		}
+		return SGPU_OK;
+	}
+}
+
+/* Ends one record; nobody else has it. */
+static void end(struct sgpu_stream *stream, struct sgpu_cuda_record *record)
+{
+	struct sgpu_device *device = stream->device;
+	struct sgpu_task ignored = { 0 }, *task = record->task ? record->task : &ignored;
+	uint64_t begin;
+
+	if (record->kind == SGPU_CUDA_CALL) {
+		record->call(record->argument);
+		atomic_fetch_sub(&device->calls, 1);
+		sgpu_cuda_event_give(device, false, record->event);
+		return;
+	}
+	begin = stream->end_ns > record->enqueue_ns ? stream->end_ns : record->enqueue_ns;
+	if (record->event && atomic_load(&device->lost) == 0) {
+		stream->end_ns = sgpu_cuda_time_of(device, record->event, record->base, begin);
+	} else {
+		stream->end_ns = sgpu_now_ns();
+	}
+	task->begin_ns = begin;
+	task->end_ns = stream->end_ns;
+	task->code = outcome(device, record, task);
+	task->error.code = task->code;
+	if (task->code != SGPU_OK && task->error.text[0] == '\0') {
+		sgpu_fail(&task->error, task->code, "%s", sgpu_strerror(task->code));
+	}
+	if (record->slot) {
+		sgpu_cuda_slot_give(device, record->slot);
+	}
+	sgpu_cuda_event_give(device, true, record->event);
+	sgpu_cuda_base_give(device, record->base);
+}
+
+/* The queue's lock is held. */
+static struct sgpu_cuda_record *take(struct sgpu_stream *stream, uint64_t serial)
+{
+	struct sgpu_cuda_record *record = stream->head;
+
+	if (!record || record->serial > serial) {
+		return NULL;
+	}
+	stream->head = record->next;
+	if (!stream->head) {
+		stream->tail = NULL;
+	}
+	return record;
+}
+
+void sgpu_cuda_advance(struct sgpu_stream *stream, uint64_t serial)
+{
+	struct sgpu_cuda_record *record;
+
+	pthread_mutex_lock(&stream->queue);
+	while (stream->advancing && stream->done < serial) {
+		pthread_cond_wait(&stream->progress, &stream->queue);
+	}
+	if (stream->done >= serial) {
+		pthread_mutex_unlock(&stream->queue);
+		return;
+	}
+	stream->advancing = true;
+	while ((record = take(stream, serial))) {
+		pthread_mutex_unlock(&stream->queue);
+		end(stream, record);
+		pthread_mutex_lock(&stream->queue);
+		if (record->kind == SGPU_CUDA_CALL) {
+			atomic_fetch_sub(&stream->calls, 1);
+		}
+		stream->done = record->serial;
+		record->next = stream->spare;
+		stream->spare = record;
+	}
+	stream->advancing = false;
+	pthread_cond_broadcast(&stream->progress);
+	pthread_mutex_unlock(&stream->queue);
+}

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The completer: a thread of the device that calls the callbacks, ends what is pending when the device is lost, and
+ * gives up on what goes on after it was cancelled. As the device passes a callback it writes the callback's serial
+ * into a word of host memory, so that looking costs no call of the driver; where it cannot, an event is asked.
+ */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#include <device/cuda/gpu.h>
+
+/* Looks without pause for about as long as a short kernel takes, then in steps that grow with the time waited. */
+#define SPIN_NS ((uint64_t)100000)
+#define STEP_MIN_NS ((uint64_t)5000)
+#define STEP_MAX_NS ((uint64_t)200000)
+#if defined(__x86_64__)
+#define SGPU_CUDA_PAUSE() __builtin_ia32_pause()
+#else
+#define SGPU_CUDA_PAUSE() ((void)0)
+#endif
+/* How often it asks whether the device still lives, while it waits. */
+#define PULSE_NS ((uint64_t)2000000)
+
+/* ---- callbacks ---- */
+int sgpu_cuda_callback(struct sgpu_stream *stream, void (*function)(void *argument), void *argument)
+{
+	struct sgpu_device *device = stream->device;
+	struct sgpu_cuda_record record = { .kind = SGPU_CUDA_CALL, .call = function, .argument = argument };
+	int code = sgpu_cuda_begin(stream, NULL);
+	CUresult result;
+
+	if (code < 0) {
+		return code;
+	}
+	if (device->memory_operations) {
+		/* Only this thread appends: it holds `order`. */
+		result = sgpu_cu.cuStreamWriteValue32(stream->native, stream->passed->device,
+						      (cuuint32_t)(stream->serial + 1), CU_STREAM_WRITE_VALUE_DEFAULT);
+	} else {
+		result = sgpu_cuda_event_take(device, false, &record.event);
+		if (result == CUDA_SUCCESS) {
+			result = sgpu_cu.cuEventRecord(record.event, stream->native);
+		}
+	}
+	atomic_fetch_add(&device->calls, 1);
+	code = sgpu_cuda_commit(stream, &record, result, "cannot enqueue a callback");
+	if (code < 0) {
+		atomic_fetch_sub(&device->calls, 1);
+		return code;
+	}
+	sgpu_cuda_completer_wake(device);
+	return SGPU_OK;
+}
+
+/* The serial of a callback that the device has passed and nobody has called yet, or 0. */
+static uint64_t passed(struct sgpu_stream *stream)
+{
+	struct sgpu_cuda_record *record;
+	uint64_t serial = 0;
+	uint32_t ahead;
+
+	if (atomic_load(&stream->calls) == 0) {
+		return 0;
+	}
+	pthread_mutex_lock(&stream->queue);
+	if (!stream->advancing) {
+		if (stream->device->memory_operations) {
+			ahead = (uint32_t)stream->passed->host[0] - (uint32_t)stream->done;
+			serial = ahead != 0 && ahead <= stream->serial - stream->done ? stream->done + ahead : 0;
+		} else {
+			for (record = stream->head; record && record->kind != SGPU_CUDA_CALL; record = record->next) {
+			}
+			serial = record && sgpu_cu.cuEventQuery(record->event) == CUDA_SUCCESS ? record->serial : 0;
+		}
+	}
+	pthread_mutex_unlock(&stream->queue);
+	/* What the device wrote before the word is read only after it. */
+	atomic_thread_fence(memory_order_acquire);
+	return serial;
+}
+
+/* Goes through the streams: where look() gives something, act() is called with it, without the device's lock, which
+ * is held before and after. Whether there was anything. */
+static bool visit(struct sgpu_device *device, uint64_t (*look)(struct sgpu_stream *),
+		  void (*act)(struct sgpu_stream *, uint64_t))
+{
+	struct sgpu_stream *stream = device->streams, *next;
+	uint64_t found;
+	bool any = false;
+
+	while (stream) {
+		found = look(stream);
+		if (found == 0) {
+			stream = stream->next;
+			continue;
+		}
+		any = true;
+		stream->references++;
+		pthread_mutex_unlock(&device->lock);
+		act(stream, found);
+		pthread_mutex_lock(&device->lock);
+		/* Freed meanwhile, it knows its neighbours no more. */
+		next = stream->listed ? stream->next : device->streams;
+		pthread_mutex_unlock(&device->lock);
+		sgpu_cuda_stream_drop(stream);
+		pthread_mutex_lock(&device->lock);
+		stream = next;
+	}
+	return any;
+}
+
+static uint64_t every(struct sgpu_stream *stream)
+{
+	(void)stream;
+	return UINT64_MAX;
+}
+
+/* ---- faults and kernels that do not end ---- */
+static bool pending_since(struct sgpu_stream *stream, uint64_t before)
+{
+	struct sgpu_cuda_record *record;
+	bool pending;
+
+	pthread_mutex_lock(&stream->queue);
+	for (record = stream->head; record && !record->event; record = record->next) {
+	}
+	pending = record && record->enqueue_ns < before && sgpu_cu.cuEventQuery(record->event) == CUDA_ERROR_NOT_READY;
+	pthread_mutex_unlock(&stream->queue);
+	return pending;
+}
+
+static void feel_pulse(struct sgpu_stream *stream, uint64_t unused)
+{
+	struct sgpu_device *device = stream->device;
+	uint64_t cancelled = atomic_load(&device->cancel_ns);
+	CUresult result = sgpu_cu.cuStreamQuery(stream->native);
+
+	(void)unused;
+	if (result != CUDA_ERROR_NOT_READY) {
+		sgpu_cuda_note(device, result);
+	}
+	if (cancelled != 0 && sgpu_now_ns() > cancelled + SGPU_CUDA_GRACE_NS && pending_since(stream, cancelled)) {
+		sgpu_cuda_lose(device, SGPU_ECANCELED, true, "work went on long after it was cancelled");
+	}
+}
+
+/* ---- the thread ---- */
+/* What it keeps in mind; its own. */
+struct mind {
+	uint64_t quiet_ns;   /* since when there was nothing to do */
+	uint64_t pulse_ns;   /* when it last asked whether the device lives */
+	uint64_t watched_ns; /* the cancellation that has been seen through */
+};
+
+void sgpu_cuda_completer_wake(struct sgpu_device *device)
+{
+	if (atomic_load(&device->completer_sleeps)) {
+		pthread_mutex_lock(&device->lock);
+		pthread_cond_signal(&device->work);
+		pthread_mutex_unlock(&device->lock);
+	}
+}
+
+/* Sleeps until it is woken, or for so long unless 0; not when there are other calls than the
+ * caller has seen. The lock is held. */
+static void sleep_for(struct sgpu_device *device, uint64_t ns, unsigned calls)
+{
+	struct timespec until;
+	uint64_t end;
+
+	atomic_store(&device->completer_sleeps, true);
+	/* Who adds a callback counts it first and looks for a sleeper then. */
+	if (atomic_load(&device->calls) == calls && !device->stopping) {
+		if (ns == 0) {
+			pthread_cond_wait(&device->work, &device->lock);
+		} else {
+			end = sgpu_now_ns() + ns;
+			until.tv_sec = (time_t)(end / 1000000000);
+			until.tv_nsec = (long)(end % 1000000000);
+			pthread_cond_timedwait(&device->work, &device->lock, &until);
+		}
+	}
+	atomic_store(&device->completer_sleeps, false);
+}
+
+static uint64_t step(uint64_t waited)
+{
+	waited /= 16;
+	return waited < STEP_MIN_NS ? STEP_MIN_NS : waited > STEP_MAX_NS ? STEP_MAX_NS : waited;
+}
+
+static void one_round(struct sgpu_device *device, struct mind *mind)
+{
+	uint64_t cancelled = atomic_load(&device->cancel_ns), now;
+	unsigned calls = atomic_load(&device->calls);
+	bool watching = cancelled != 0 && cancelled != mind->watched_ns;
+
+	if (calls > 0 && visit(device, passed, sgpu_cuda_advance)) {
+		mind->quiet_ns = sgpu_now_ns();
+		return;
+	}
+	now = sgpu_now_ns();
+	if (now - mind->pulse_ns > PULSE_NS && (calls > 0 || watching)) {
+		mind->pulse_ns = now;
+		visit(device, every, feel_pulse);
+		mind->watched_ns = watching && now > cancelled + SGPU_CUDA_GRACE_NS ? cancelled : mind->watched_ns;
+	} else if (device->may_spin && now - mind->quiet_ns < SPIN_NS) {
+		pthread_mutex_unlock(&device->lock);
+		SGPU_CUDA_PAUSE();
+		pthread_mutex_lock(&device->lock);
+	} else if (calls > 0) {
+		sleep_for(device, step(now - mind->quiet_ns), calls);
+		mind->quiet_ns = atomic_load(&device->calls) > calls ? sgpu_now_ns() : mind->quiet_ns;
+	} else {
+		sleep_for(device, watching ? PULSE_NS * 5 : 0, calls);
+		mind->quiet_ns = sgpu_now_ns();
+	}
+}
+
+static void *completer(void *argument)
+{
+	struct sgpu_device *device = argument;
+	struct mind mind = { .quiet_ns = sgpu_now_ns() };
+
+	(void)sgpu_cu.cuCtxSetCurrent(device->context);
+	(void)prctl(PR_SET_TIMERSLACK, 1000UL);
+	pthread_mutex_lock(&device->lock);
+	while (!device->stopping) {
+		if (atomic_load(&device->lost) == 0) {
+			one_round(device, &mind);
+			continue;
+		}
+		/* What comes from here on is ended by those who bring it. */
+		visit(device, every, sgpu_cuda_advance);
+		while (!device->stopping) {
+			pthread_cond_wait(&device->work, &device->lock);
+		}
+	}
+	pthread_mutex_unlock(&device->lock);
+	return NULL;
+}
+
+int sgpu_cuda_completer_start(struct sgpu_device *device, struct sgpu_error *error)
+{
+	pthread_condattr_t attributes;
+	sigset_t all, old;
+	int failure;
+
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(&device->work, &attributes);
+	pthread_condattr_destroy(&attributes);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	failure = pthread_create(&device->completer, NULL, completer, device);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	device->completer_started = failure == 0;
+	return failure == 0 ? SGPU_OK
+			    : sgpu_fail(error, SGPU_ESYSTEM, "cannot start a thread: error %d", failure);
+}
+
+void sgpu_cuda_completer_stop(struct sgpu_device *device)
+{
+	if (!device->completer_started) {
+		return;
+	}
+	pthread_mutex_lock(&device->lock);
+	device->stopping = true;
+	pthread_cond_signal(&device->work);
+	pthread_mutex_unlock(&device->lock);
+	pthread_join(device->completer, NULL);
+	pthread_cond_destroy(&device->work);
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The CUDA Driver API, from the libcuda.so.1 that the machine's driver brings, loaded when it is first needed.
+ */
+#ifndef SGPU_DEVICE_CUDA_DRIVER_H
+#define SGPU_DEVICE_CUDA_DRIVER_H
+
+#include <stdbool.h>
+
+#include <cuda.h>
+
+#include <sgpu/error.h>
+
+/* Every function that is used. cuda.h maps these names to the versions that it declares. */
+#define SGPU_CUDA_FUNCTIONS(F) \
+	F(cuInit) F(cuDeviceGetCount) F(cuDeviceGet) F(cuDeviceGetName) F(cuDeviceGetUuid) \
+	F(cuDeviceGetAttribute) F(cuDeviceGetPCIBusId) F(cuDeviceTotalMem) \
+	F(cuDevicePrimaryCtxRetain) F(cuDevicePrimaryCtxRelease) F(cuDevicePrimaryCtxReset) \
+	F(cuCtxSetCurrent) F(cuCtxSynchronize) F(cuMemGetInfo) \
+	F(cuMemPoolCreate) F(cuMemPoolDestroy) F(cuMemPoolSetAttribute) F(cuMemPoolGetAttribute) F(cuMemPoolTrimTo) \
+	F(cuMemAllocFromPoolAsync) F(cuMemFreeAsync) \
+	F(cuMemHostAlloc) F(cuMemFreeHost) F(cuMemHostGetDevicePointer) F(cuMemHostRegister) F(cuMemHostUnregister) \
+	F(cuMemcpyHtoDAsync) F(cuMemcpyDtoHAsync) F(cuMemsetD8Async) \
+	F(cuStreamCreate) F(cuStreamDestroy) F(cuStreamWaitEvent) F(cuStreamWriteValue32) F(cuStreamSynchronize) F(cuStreamQuery) \
+	F(cuEventCreate) F(cuEventDestroy) F(cuEventRecord) F(cuEventQuery) F(cuEventElapsedTime) \
+	F(cuModuleLoadDataEx) F(cuModuleUnload) F(cuModuleGetFunction) F(cuFuncGetParamInfo) F(cuFuncGetAttribute) \
+	F(cuFuncSetAttribute) F(cuLaunchKernel)
+
+struct sgpu_cuda_driver {
+#define SGPU_CUDA_MEMBER(name) __typeof__(name) *name;
+	SGPU_CUDA_FUNCTIONS(SGPU_CUDA_MEMBER)
+#undef SGPU_CUDA_MEMBER
+	int version; /* newest CUDA that the driver serves: 13000 is 13.0 */
+	int count;   /* devices that it shows */
+};
+
+/* Filled once sgpu_cuda_driver_load has succeeded. */
+extern struct sgpu_cuda_driver sgpu_cu;
+
+/* Loads and initialises it once. Errors: SGPU_EUNAVAILABLE with what is missing and how to get it. From any thread. */
+SGPU_MUST_CHECK int sgpu_cuda_driver_load(struct sgpu_error *error);
+
+/* SGPU_ENOMEM, SGPU_EUNAVAILABLE or SGPU_EDEVICE for a result, with "what: CUDA_ERROR_... (its text)". */
+int sgpu_cuda_fail(struct sgpu_error *error, CUresult result, const char *what);
+/* Its name: static memory. */
+const char *sgpu_cuda_name(CUresult result);
+const char *sgpu_cuda_text(CUresult result);
+/* Whether the context is of no use after it. */
+bool sgpu_cuda_sticky(CUresult result);
+
+#endif

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What goes wrong: program errors, device errors, and those after which the context is of no use. The last lose the
+ * device: whatever is pending ends with them, no more CUDA calls are made, and host data are untouched.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#include <device/cuda/gpu.h>
+
+/* A waiting thread looks without pause for as long as most pieces take, then in steps that are short against the
+ * time that it has waited. */
+#define SPIN_NS ((uint64_t)2000000)
+#define STEP_MIN_NS ((uint64_t)10000)
+#define STEP_MAX_NS ((uint64_t)100000)
+
+int sgpu_cuda_lost(struct sgpu_device *device, struct sgpu_error *error)
+{
+	int code = atomic_load(&device->lost);
+
+	if (code != 0 && error) {
+		pthread_mutex_lock(&device->lost_lock);
+		*error = device->lost_error;
+		pthread_mutex_unlock(&device->lost_lock);
+	}
+	return code;
+}
+
+void sgpu_cuda_lose(struct sgpu_device *device, int code, bool hung, const char *text)
+{
+	pthread_mutex_lock(&device->lost_lock);
+	if (atomic_load(&device->lost) == 0) {
+		sgpu_fail(&device->lost_error, code, "the device's context ended: %s", text);
+		device->hung = hung;
+		atomic_store(&device->lost, code);
+	}
+	pthread_mutex_unlock(&device->lost_lock);
+	sgpu_cuda_completer_wake(device);
+}
+
+int sgpu_cuda_enter(struct sgpu_device *device, struct sgpu_error *error)
+{
+	int code = sgpu_cuda_lost(device, error);
+
+	if (code != 0) {
+		return code;
+	}
+	return sgpu_cuda_check(device, sgpu_cu.cuCtxSetCurrent(device->context), "cannot use the device's context",
+			       error);
+}
+
+int sgpu_cuda_check(struct sgpu_device *device, CUresult result, const char *what, struct sgpu_error *error)
+{
+	char text[256];
+
+	if (result == CUDA_SUCCESS) {
+		return SGPU_OK;
+	}
+	if (!sgpu_cuda_sticky(result)) {
+		return sgpu_cuda_fail(error, result, what);
+	}
+	snprintf(text, sizeof(text), "%s (%s)", sgpu_cuda_name(result), sgpu_cuda_text(result));
+	sgpu_cuda_lose(device, SGPU_EDEVICE, false, text);
+	return sgpu_cuda_lost(device, error);
+}
+
+void sgpu_cuda_note(struct sgpu_device *device, CUresult result)
+{
+	if (sgpu_cuda_check(device, result, "", NULL) != SGPU_OK) {
+		return; /* there is nobody to tell; a lost device tells everybody from here on */
+	}
+}
+
+static void pause_for(uint64_t ns)
+{
+	struct timespec time = { .tv_nsec = (long)ns };
+
+	nanosleep(&time, NULL);
+}
+
+/* Sleeps until the event completes. The kernel rounds sleeps up by the thread's slack, 50 us, unless told otherwise. */
+static CUresult sleep_until(struct sgpu_device *device, CUevent event, uint64_t begin)
+{
+	int slack = prctl(PR_GET_TIMERSLACK);
+	CUresult result;
+	uint64_t step;
+
+	(void)prctl(PR_SET_TIMERSLACK, 1000UL);
+	while ((result = sgpu_cu.cuEventQuery(event)) == CUDA_ERROR_NOT_READY && atomic_load(&device->lost) == 0) {
+		step = (sgpu_now_ns() - begin) / 64;
+		step = step < STEP_MIN_NS ? STEP_MIN_NS : step;
+		pause_for(step > STEP_MAX_NS ? STEP_MAX_NS : step);
+	}
+	if (slack > 0) {
+		(void)prctl(PR_SET_TIMERSLACK, (unsigned long)slack);
+	}
+	return result;
+}
+
+int sgpu_cuda_wait(struct sgpu_device *device, CUevent event, struct sgpu_error *error)
+{
+	uint64_t begin = sgpu_now_ns();
+	CUresult result;
+
+	while ((result = sgpu_cu.cuEventQuery(event)) == CUDA_ERROR_NOT_READY && atomic_load(&device->lost) == 0) {
+		if (!device->may_spin || sgpu_now_ns() - begin > SPIN_NS) {
+			result = sleep_until(device, event, begin);
+			break;
+		}
+	}
+	if (result == CUDA_ERROR_NOT_READY) {
+		return sgpu_cuda_lost(device, error);
+	}
+	return sgpu_cuda_check(device, result, "cannot wait for the device", error);
+}

@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The CUDA device: what its files share.
+ *
+ * A stream is a CUDA stream and a queue of records, one for each piece of work whose outcome somebody wants to know.
+ * A record ends when somebody learns that the device has passed it: a thread that waits (stream_sync, event_sync,
+ * event_query, stream_free), or the completer, a thread of the device that serves callbacks. Whoever it is fills in
+ * the tasks in order (sgpu_cuda_advance), so no outcome is seen before the work that it tells of has been looked at.
+ *
+ * Locks, in the order in which they are taken: a stream's `order` (held while work is enqueued, so that the queue
+ * has the order of the CUDA stream), the device's `lock`, a stream's `queue`; the others are taken alone.
+ */
+#ifndef SGPU_DEVICE_CUDA_GPU_H
+#define SGPU_DEVICE_CUDA_GPU_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include <sgpu/device.h>
+
+#include <device/cuda/driver.h>
+
+enum {
+	SGPU_CUDA_PAGE = 4096,
+	SGPU_CUDA_PIECE = 16 << 20,      /* plaintext bytes that are best moved at once */
+	SGPU_CUDA_COUNTER_SETS = 64,     /* launches between two clearings of a stream's counters */
+	SGPU_CUDA_COUNTER_BYTES = SGPU_CUDA_COUNTER_SETS * SGPU_LAUNCH_COUNTERS * 4,
+	SGPU_CUDA_KEYS_PER_SLAB = 16,
+};
+/* How long work may go on after it was cancelled before it is given up. */
+#define SGPU_CUDA_GRACE_NS ((uint64_t)5000000000)
+
+extern const struct sgpu_device_backend sgpu_cuda_backend;
+
+/* A line of pinned host memory, for words that the device writes. */
+struct sgpu_cuda_slot {
+	volatile int64_t *host;          /* 8 words */
+	CUdeviceptr device;
+	struct sgpu_cuda_slot *next;
+};
+
+/* A moment on both clocks: times of events are counted from one that is not long ago, since they come as floats. */
+struct sgpu_cuda_base {
+	CUevent event;
+	uint64_t host_ns;
+	unsigned references;
+};
+
+enum sgpu_cuda_kind { SGPU_CUDA_PLAIN, SGPU_CUDA_LAUNCH, SGPU_CUDA_OPEN, SGPU_CUDA_CALL };
+
+struct sgpu_cuda_record {
+	enum sgpu_cuda_kind kind;
+	uint64_t serial;
+	struct sgpu_task *task;          /* or NULL */
+	int code;                        /* known when it was enqueued: the text is in the task */
+	uint64_t enqueue_ns;
+	CUevent event;                   /* behind the work; NULL: none */
+	struct sgpu_cuda_base *base;     /* of the event */
+	struct sgpu_cuda_slot *slot;     /* LAUNCH: status; OPEN: the lowest bad chunk */
+	CUdeviceptr out;                 /* OPEN: what to clear */
+	uint64_t out_size;
+	uint8_t *digest;                 /* a digest's way out of the slot, or NULL */
+	void (*call)(void *argument);    /* CALL */
+	void *argument;
+	struct sgpu_cuda_record *next;
+};
+
+struct sgpu_stream {
+	struct sgpu_device_object object;
+	struct sgpu_device *device;
+	CUstream native;
+	pthread_mutex_t order;
+	bool untracked;                  /* something without a record is behind the last record; under `order` */
+	CUdeviceptr counters;            /* sets of words for launches; 0: none yet */
+	unsigned counters_used;
+	struct sgpu_cuda_slot *passed;   /* the device writes the serials of callbacks here as it passes them */
+	pthread_mutex_t queue;           /* everything below */
+	pthread_cond_t progress;
+	struct sgpu_cuda_record *head, *tail, *spare;
+	uint64_t serial, done;           /* of the last record appended, of the last one ended */
+	bool advancing;                  /* one thread ends records */
+	uint64_t end_ns;                 /* of the record ended last */
+	atomic_uint calls;               /* callbacks among the records */
+	unsigned references;             /* under the device's lock */
+	bool listed;                     /* this and the next two: under the device's lock */
+	struct sgpu_stream *previous, *next; /* all streams of the device */
+};
+
+struct sgpu_event {
+	struct sgpu_device_object object;
+	struct sgpu_device *device;
+	CUevent native;
+	pthread_mutex_t lock;
+	struct sgpu_stream *stream;      /* where it was recorded, a reference; NULL: not yet */
+	uint64_t serial;                 /* of the last record before it */
+	atomic_bool done;                /* completed, and all before it has ended */
+};
+
+/* ---- memory.c ---- */
+struct sgpu_cuda_memory {
+	pthread_mutex_t lock;
+	void *live;                      /* tree of blocks, by address */
+	CUmemoryPool pool;
+	uint64_t used, limit, total;
+};
+SGPU_MUST_CHECK int sgpu_cuda_memory_open(struct sgpu_device *device, uint64_t limit, struct sgpu_error *error);
+/* Clears and frees what is left; without the device's help when it is lost. */
+void sgpu_cuda_memory_close(struct sgpu_device *device);
+SGPU_MUST_CHECK int sgpu_cuda_alloc(struct sgpu_device *device, uint64_t size, sgpu_devptr *memory,
+				    struct sgpu_error *error);
+void sgpu_cuda_free(struct sgpu_device *device, sgpu_devptr memory, uint64_t size);
+/* SGPU_EUSAGE, also in the task, when the range is not inside one allocation. */
+SGPU_MUST_CHECK int sgpu_cuda_check_range(struct sgpu_device *device, sgpu_devptr address, uint64_t size,
+					  struct sgpu_task *task);
+void sgpu_cuda_memory_figures(struct sgpu_device *device, uint64_t *total, uint64_t *available);
+/* Device memory of our own, in no table: no copy reaches it. Waits. Not cleared. */
+SGPU_MUST_CHECK int sgpu_cuda_private_alloc(struct sgpu_device *device, uint64_t size, CUdeviceptr *memory,
+					    struct sgpu_error *error);
+/* Clears and frees, in the order of the internal stream. */
+void sgpu_cuda_private_free(struct sgpu_device *device, CUdeviceptr memory, uint64_t size);
+/* Clears and waits. */
+void sgpu_cuda_clear_now(struct sgpu_device *device, CUdeviceptr memory, uint64_t size);
+
+/* ---- host.c: pinned memory ---- */
+struct sgpu_cuda_host {
+	pthread_mutex_t lock;
+	void *live;                      /* tree of extents in use, by address */
+	struct sgpu_cuda_chunk *chunks;
+	uint64_t step;                   /* of the next chunk */
+	bool pins;                       /* no chunk had to come from elsewhere */
+	struct sgpu_cuda_slot *idle;     /* slots */
+	struct sgpu_cuda_slab *slabs;    /* what they are cut from */
+};
+SGPU_MUST_CHECK int sgpu_cuda_host_open(struct sgpu_device *device, struct sgpu_error *error);
+void sgpu_cuda_host_close(struct sgpu_device *device);
+SGPU_MUST_CHECK int sgpu_cuda_host_alloc(struct sgpu_device *device, uint64_t size, void **memory,
+					 struct sgpu_error *error);
+void sgpu_cuda_host_free(struct sgpu_device *device, void *memory, uint64_t size);
+SGPU_MUST_CHECK int sgpu_cuda_host_register(struct sgpu_device *device, const void *memory, uint64_t size,
+					    struct sgpu_error *error);
+void sgpu_cuda_host_unregister(struct sgpu_device *device, const void *memory);
+/* A slot whose words are all `word`; NULL: no memory. */
+struct sgpu_cuda_slot *sgpu_cuda_slot_take(struct sgpu_device *device, int64_t word);
+/* Clears it. */
+void sgpu_cuda_slot_give(struct sgpu_device *device, struct sgpu_cuda_slot *slot);
+
+/* ---- keys.c ---- */
+struct sgpu_cuda_key_state {
+	CUdeviceptr address;
+	struct sgpu_cuda_key_state *next;
+};
+struct sgpu_cuda_keys {
+	pthread_mutex_t lock;
+	size_t size;                     /* of a state */
+	struct sgpu_cuda_key_slab *slabs;
+	struct sgpu_cuda_key_state *idle;
+	struct sgpu_device_key *setting_up; /* whose material may not have been read yet */
+	CUevent cleared;                 /* behind the last clearing of a state */
+	bool has_cleared;
+};
+SGPU_MUST_CHECK int sgpu_cuda_keys_open(struct sgpu_device *device, struct sgpu_error *error);
+void sgpu_cuda_keys_close(struct sgpu_device *device);
+SGPU_MUST_CHECK int sgpu_cuda_key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys,
+				       struct sgpu_device_key **key, struct sgpu_error *error);
+void sgpu_cuda_key_free(struct sgpu_device_key *key);
+/* The state's address, once work of `stream` enqueued from here on finds it ready. */
+CUresult sgpu_cuda_key_use(struct sgpu_stream *stream, struct sgpu_device_key *key, CUdeviceptr *state);
+
+/* ---- the device ---- */
+struct sgpu_device {
+	struct sgpu_device_object object;
+	int ordinal;
+	CUdevice handle;
+	CUcontext context;
+	char name[128], uuid[64], driver[64], confidential[32];
+	int numa_node;
+	unsigned multiprocessors;
+	bool memory_operations;          /* the device may write words into host memory in a stream's order */
+	bool registers, registers_read_only;
+	bool may_spin;
+	CUstream internal;               /* clears and frees */
+	CUstream clock;                  /* nothing but bases */
+
+	atomic_int lost;                 /* 0, or the code that everything ends with */
+	pthread_mutex_t lost_lock;
+	struct sgpu_error lost_error;
+	bool hung;                       /* lost with a kernel that does not end */
+
+	struct sgpu_cuda_memory memory;
+	struct sgpu_cuda_host host;
+	struct sgpu_cuda_keys keys;
+
+	pthread_mutex_t pool_lock;       /* events and the base */
+	CUevent *timed, *plain;          /* idle events, with and without times */
+	unsigned timed_count, timed_room, plain_count, plain_room;
+	struct sgpu_cuda_base *base;
+
+	atomic_uint_fast64_t cancel_ns;  /* 0, or since when everything is to stop */
+
+	pthread_mutex_t lock;            /* everything below */
+	struct sgpu_stream *streams;
+	pthread_t completer;
+	bool completer_started, stopping;
+	atomic_bool completer_sleeps;    /* written under the lock */
+	pthread_cond_t work;
+	atomic_uint calls;               /* callbacks that have not been called; not under the lock */
+
+	struct sgpu_device *next_open;   /* all open devices of the process */
+};
+
+/* ---- select.c ---- */
+int sgpu_cuda_probe(struct sgpu_error *error);
+/* The index that a selector means. */
+SGPU_MUST_CHECK int sgpu_cuda_select(const char *selector, int *ordinal, struct sgpu_error *error);
+/* "GPU-5d0c...": 41 bytes with the end. */
+SGPU_MUST_CHECK int sgpu_cuda_uuid(int ordinal, char *text, size_t size, struct sgpu_error *error);
+
+/* ---- open.c ---- */
+SGPU_MUST_CHECK int sgpu_cuda_device_open(const char *selector, const struct sgpu_device_config *config,
+					  struct sgpu_device **device, struct sgpu_error *error);
+void sgpu_cuda_device_close(struct sgpu_device *device);
+SGPU_MUST_CHECK int sgpu_cuda_info(struct sgpu_device *device, struct sgpu_device_info *info,
+				   struct sgpu_error *error);
+void sgpu_cuda_cancel(struct sgpu_device *device, bool cancel);
+sgpu_op_fn sgpu_cuda_find_op(const char *name);
+
+/* ---- fault.c ---- */
+/* Makes the device's context the thread's; fails when the device is lost. */
+SGPU_MUST_CHECK int sgpu_cuda_enter(struct sgpu_device *device, struct sgpu_error *error);
+/* 0, or a code with its text; a result after which the context is of no use loses the device. */
+SGPU_MUST_CHECK int sgpu_cuda_check(struct sgpu_device *device, CUresult result, const char *what,
+				    struct sgpu_error *error);
+/* The same where nobody is to be told. */
+void sgpu_cuda_note(struct sgpu_device *device, CUresult result);
+/* Ends everything that is pending, now and later. */
+void sgpu_cuda_lose(struct sgpu_device *device, int code, bool hung, const char *text);
+int sgpu_cuda_lost(struct sgpu_device *device, struct sgpu_error *error);
+/* Waits until an event has completed. */
+SGPU_MUST_CHECK int sgpu_cuda_wait(struct sgpu_device *device, CUevent event, struct sgpu_error *error);
+
+/* ---- clock.c ---- */
+SGPU_MUST_CHECK int sgpu_cuda_clock_open(struct sgpu_device *device, struct sgpu_error *error);
+void sgpu_cuda_clock_close(struct sgpu_device *device);
+CUresult sgpu_cuda_event_take(struct sgpu_device *device, bool timed, CUevent *event);
+void sgpu_cuda_event_give(struct sgpu_device *device, bool timed, CUevent event);
+struct sgpu_cuda_base *sgpu_cuda_base_take(struct sgpu_device *device, uint64_t now);
+void sgpu_cuda_base_give(struct sgpu_device *device, struct sgpu_cuda_base *base);
+/* When the event completed, on the host's clock, between `from` and now. */
+uint64_t sgpu_cuda_time_of(struct sgpu_device *device, CUevent event, const struct sgpu_cuda_base *base,
+			   uint64_t from);
+
+/* ---- stream.c, event.c, advance.c, complete.c ---- */
+SGPU_MUST_CHECK int sgpu_cuda_stream_create(struct sgpu_device *device, struct sgpu_stream **stream,
+					    struct sgpu_error *error);
+void sgpu_cuda_stream_free(struct sgpu_stream *stream);
+SGPU_MUST_CHECK int sgpu_cuda_stream_sync(struct sgpu_stream *stream, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_cuda_callback(struct sgpu_stream *stream, void (*function)(void *argument),
+				       void *argument);
+void sgpu_cuda_stream_hold(struct sgpu_stream *stream);
+void sgpu_cuda_stream_drop(struct sgpu_stream *stream);
+SGPU_MUST_CHECK int sgpu_cuda_event_create(struct sgpu_device *device, struct sgpu_event **event,
+					   struct sgpu_error *error);
+void sgpu_cuda_event_free(struct sgpu_event *event);
+SGPU_MUST_CHECK int sgpu_cuda_event_sync(struct sgpu_event *event, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_cuda_event_query(struct sgpu_event *event, bool *done, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_cuda_event_record(struct sgpu_stream *stream, struct sgpu_event *event);
+SGPU_MUST_CHECK int sgpu_cuda_stream_wait(struct sgpu_stream *stream, struct sgpu_event *event);
+
+/* Work is enqueued between begin and commit. Begin takes `order`; commit gives it back. A record is a copy. */
+SGPU_MUST_CHECK int sgpu_cuda_begin(struct sgpu_stream *stream, struct sgpu_task *task);
+/* `result` is what enqueueing gave, named by `what` in the error. */
+SGPU_MUST_CHECK int sgpu_cuda_commit(struct sgpu_stream *stream, struct sgpu_cuda_record *record, CUresult result,
+				     const char *what);
+/* Puts a record behind the others; `order` is held. */
+SGPU_MUST_CHECK int sgpu_cuda_append(struct sgpu_stream *stream, const struct sgpu_cuda_record *record);
+
+/* Ends every record up to this serial, which the device has passed, or all the same when the device is lost. */
+void sgpu_cuda_advance(struct sgpu_stream *stream, uint64_t serial);
+
+SGPU_MUST_CHECK int sgpu_cuda_completer_start(struct sgpu_device *device, struct sgpu_error *error);
+void sgpu_cuda_completer_stop(struct sgpu_device *device);
+void sgpu_cuda_completer_wake(struct sgpu_device *device);
+
+/* ---- work.c ---- */
+SGPU_MUST_CHECK int sgpu_cuda_copy_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size,
+				      struct sgpu_task *task);
+SGPU_MUST_CHECK int sgpu_cuda_copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size,
+				       struct sgpu_task *task);
+SGPU_MUST_CHECK int sgpu_cuda_clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
+				    struct sgpu_task *task);
+SGPU_MUST_CHECK int sgpu_cuda_open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
+					  bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
+					  struct sgpu_task *task);
+SGPU_MUST_CHECK int sgpu_cuda_seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
+					  bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
+					  struct sgpu_task *task);
+SGPU_MUST_CHECK int sgpu_cuda_digest_memory(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
+					    const void *custom, size_t custom_size, uint8_t *digest,
+					    struct sgpu_task *task);
+SGPU_MUST_CHECK int sgpu_cuda_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
+				     struct sgpu_task *task);
+/* Whether new kernels are to end with SGPU_ECANCELED at once. */
+bool sgpu_cuda_cancelled(const struct sgpu_device *device);
+
+/* ---- module.c ---- */
+SGPU_MUST_CHECK int sgpu_cuda_module_load(struct sgpu_device *device, const void *image, size_t size,
+					  struct sgpu_device_module **module, struct sgpu_error *error);
+void sgpu_cuda_module_free(struct sgpu_device_module *module);
+SGPU_MUST_CHECK int sgpu_cuda_module_launch(struct sgpu_stream *stream, struct sgpu_device_module *module,
+					    const char *function, const struct sgpu_module_shape *shape,
+					    void *const *args, const size_t *arg_sizes, int arg_count,
+					    struct sgpu_task *task);
+
+/* ---- nvml.c: what NVIDIA's management library knows, where it is there ---- */
+/* "on", "off", "devtools" or "unknown"; the driver's version, "" when it is not known. */
+void sgpu_cuda_confidential(char *state, size_t size);
+void sgpu_cuda_driver_version(char *version, size_t size);
+
+#endif

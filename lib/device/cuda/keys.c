@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Keys of sealed segments on the GPU. The key and the nonce go into one slot of pinned memory; the kernel that makes
+ * the key's state on the device reads them there once and clears them. So they are nowhere else: not in the driver's
+ * command buffers, nor in a second place on the device. States live in slabs that no copy reaches, and are cleared
+ * when a key is freed.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include <device/cuda/aead.h>
+#include <device/cuda/gpu.h>
+
+struct sgpu_cuda_key_slab {
+	CUdeviceptr memory;
+	struct sgpu_cuda_key_slab *next;
+	struct sgpu_cuda_key_state states[SGPU_CUDA_KEYS_PER_SLAB];
+};
+
+struct sgpu_device_key {
+	struct sgpu_device_object object;
+	struct sgpu_device *device;
+	struct sgpu_cuda_key_state *state;
+	struct sgpu_stream *stream;      /* where it is set up: only compared */
+	/* While it is set up; under the lock of the keys. */
+	struct sgpu_cuda_slot *material;
+	CUevent ready;
+	struct sgpu_device_key *next;    /* among those */
+	atomic_bool done;
+};
+
+static size_t slab_size(const struct sgpu_cuda_keys *keys)
+{
+	return keys->size * SGPU_CUDA_KEYS_PER_SLAB;
+}
+
+int sgpu_cuda_keys_open(struct sgpu_device *device, struct sgpu_error *error)
+{
+	int result = sgpu_cuda_aead_prepare();
+
+	if (result != 0) {
+		return sgpu_cuda_check(device, (CUresult)result, "cannot load the kernels for AES-GCM", error);
+	}
+	device->keys.size = (sgpu_cuda_key_size() + 255) / 256 * 256;
+	return sgpu_cuda_check(device, sgpu_cuda_event_take(device, false, &device->keys.cleared),
+			       "cannot create an event", error);
+}
+
+/* The lock is held. */
+static int add_slab(struct sgpu_device *device, struct sgpu_error *error)
+{
+	struct sgpu_cuda_keys *keys = &device->keys;
+	struct sgpu_cuda_key_slab *slab = calloc(1, sizeof(*slab));
+	int code, i;
+
+	if (!slab) {
+		return sgpu_fail_nomem(error);
+	}
+	code = sgpu_cuda_private_alloc(device, slab_size(keys), &slab->memory, error);
+	if (code < 0) {
+		free(slab);
+		return code;
+	}
+	for (i = 0; i < SGPU_CUDA_KEYS_PER_SLAB; i++) {
+		slab->states[i].address = slab->memory + (CUdeviceptr)i * keys->size;
+		slab->states[i].next = keys->idle;
+		keys->idle = &slab->states[i];
+	}
+	slab->next = keys->slabs;
+	keys->slabs = slab;
+	return SGPU_OK;
+}
+
+/* Takes back the slots of keys that are set up; the lock is held. */
+static void reap(struct sgpu_device *device)
+{
+	struct sgpu_device_key **place = &device->keys.setting_up, *key;
+
+	while ((key = *place)) {
+		if (atomic_load(&device->lost) == 0 && sgpu_cu.cuEventQuery(key->ready) == CUDA_ERROR_NOT_READY) {
+			place = &key->next;
+			continue;
+		}
+		*place = key->next;
+		atomic_store(&key->done, true);
+		sgpu_cuda_slot_give(device, key->material);
+		sgpu_cuda_event_give(device, false, key->ready);
+		key->material = NULL;
+	}
+}
+
+/* Enqueues the set-up on the stream. The locks of the stream's order and of the keys are held. */
+static CUresult set_up(struct sgpu_stream *stream, struct sgpu_device_key *key, const struct sgpu_sealed_keys *material)
+{
+	struct sgpu_cuda_keys *keys = &stream->device->keys;
+	uint8_t *slot = (uint8_t *)(uintptr_t)key->material->host;
+	CUresult result = CUDA_SUCCESS;
+
+	memcpy(slot, material->key, SGPU_KEY_SIZE);
+	memcpy(slot + SGPU_KEY_SIZE, material->base_nonce, SGPU_NONCE_SIZE);
+	atomic_thread_fence(memory_order_seq_cst);
+	if (keys->has_cleared) {
+		result = sgpu_cu.cuStreamWaitEvent(stream->native, keys->cleared, 0);
+	}
+	if (result == CUDA_SUCCESS) {
+		result = (CUresult)sgpu_cuda_key_setup(stream->native, key->material->device, key->state->address);
+	}
+	if (result == CUDA_SUCCESS) {
+		result = sgpu_cu.cuEventRecord(key->ready, stream->native);
+	}
+	return result;
+}
+
+/* The lock of the keys is held. */
+static int obtain(struct sgpu_device *device, struct sgpu_device_key *key, struct sgpu_error *error)
+{
+	struct sgpu_cuda_keys *keys = &device->keys;
+	int code = keys->idle ? SGPU_OK : add_slab(device, error);
+
+	if (code == SGPU_OK) {
+		code = sgpu_cuda_check(device, sgpu_cuda_event_take(device, false, &key->ready), "cannot create an event",
+				       error);
+	}
+	if (code == SGPU_OK) {
+		key->material = sgpu_cuda_slot_take(device, 0);
+		code = key->material ? SGPU_OK : sgpu_fail_nomem(error);
+	}
+	if (code < 0) {
+		sgpu_cuda_event_give(device, false, key->ready);
+		return code;
+	}
+	key->state = keys->idle;
+	keys->idle = key->state->next;
+	return SGPU_OK;
+}
+
+/* The lock of the keys is held. */
+static void give_up(struct sgpu_device *device, struct sgpu_stream *stream, struct sgpu_device_key *key)
+{
+	if (atomic_load(&device->lost) == 0) {
+		(void)sgpu_cu.cuStreamSynchronize(stream->native);
+	}
+	sgpu_cuda_slot_give(device, key->material);
+	sgpu_cuda_event_give(device, false, key->ready);
+	key->state->next = device->keys.idle;
+	device->keys.idle = key->state;
+}
+
+int sgpu_cuda_key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *material,
+		       struct sgpu_device_key **key, struct sgpu_error *error)
+{
+	struct sgpu_device *device = stream->device;
+	struct sgpu_cuda_keys *keys = &device->keys;
+	struct sgpu_device_key *new;
+	int code = sgpu_cuda_lost(device, error);
+
+	if (code < 0) {
+		return code;
+	}
+	new = calloc(1, sizeof(*new));
+	if (!new) {
+		return sgpu_fail_nomem(error);
+	}
+	new->object.backend = &sgpu_cuda_backend;
+	new->device = device;
+	new->stream = stream;
+	code = sgpu_cuda_begin(stream, NULL);
+	if (code < 0) {
+		free(new);
+		return sgpu_cuda_lost(device, error) ? code : sgpu_fail(error, code, "cannot use the device");
+	}
+	pthread_mutex_lock(&keys->lock);
+	reap(device);
+	code = obtain(device, new, error);
+	if (code == SGPU_OK) {
+		code = sgpu_cuda_check(device, set_up(stream, new, material), "cannot bring a key to the device", error);
+		if (code == SGPU_OK) {
+			new->next = keys->setting_up;
+			keys->setting_up = new;
+		} else {
+			give_up(device, stream, new);
+		}
+	}
+	pthread_mutex_unlock(&keys->lock);
+	stream->untracked = true;
+	pthread_mutex_unlock(&stream->order);
+	if (code < 0) {
+		free(new);
+		return code;
+	}
+	*key = new;
+	return SGPU_OK;
+}
+
+CUresult sgpu_cuda_key_use(struct sgpu_stream *stream, struct sgpu_device_key *key, CUdeviceptr *state)
+{
+	CUresult result = CUDA_SUCCESS;
+
+	*state = key->state->address;
+	if (key->stream == stream || atomic_load(&key->done)) {
+		return result;
+	}
+	pthread_mutex_lock(&key->device->keys.lock);
+	reap(key->device);
+	if (!atomic_load(&key->done)) {
+		result = sgpu_cu.cuStreamWaitEvent(stream->native, key->ready, 0);
+	}
+	pthread_mutex_unlock(&key->device->keys.lock);
+	return result;
+}
+
+/* No work with it is pending, but its set-up may be, when it was never used. */
+void sgpu_cuda_key_free(struct sgpu_device_key *key)
+{
+	struct sgpu_device *device = key->device;
+	struct sgpu_cuda_keys *keys = &device->keys;
+	bool usable = sgpu_cuda_enter(device, NULL) == SGPU_OK;
+	CUresult result;
+
+	pthread_mutex_lock(&keys->lock);
+	reap(device);
+	while (!atomic_load(&key->done)) {
+		if (sgpu_cuda_wait(device, key->ready, NULL) != SGPU_OK) {
+			usable = false; /* lost, which ends it too */
+		}
+		reap(device);
+	}
+	if (usable) {
+		result = sgpu_cu.cuMemsetD8Async(key->state->address, 0, keys->size, device->internal);
+		if (result == CUDA_SUCCESS) {
+			result = sgpu_cu.cuEventRecord(keys->cleared, device->internal);
+		}
+		keys->has_cleared = true;
+		sgpu_cuda_note(device, result);
+	}
+	key->state->next = keys->idle;
+	keys->idle = key->state;
+	pthread_mutex_unlock(&keys->lock);
+	free(key);
+}
+
+void sgpu_cuda_keys_close(struct sgpu_device *device)
+{
+	struct sgpu_cuda_keys *keys = &device->keys;
+	struct sgpu_cuda_key_slab *slab;
+
+	while ((slab = keys->slabs)) {
+		keys->slabs = slab->next;
+		sgpu_cuda_private_free(device, slab->memory, slab_size(keys));
+		free(slab);
+	}
+	sgpu_cuda_event_give(device, false, keys->cleared);
+}

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Kernels that came as data: a cubin, a fatbin or PTX text, which the driver compiles.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include <device/cuda/gpu.h>
+
+enum { LOG = 384, SHARED_STANDARD = 48 << 10 };
+
+struct sgpu_device_module {
+	struct sgpu_device_object object;
+	struct sgpu_device *device;
+	CUmodule native;
+};
+
+/* The driver reads PTX up to a zero byte, and a cubin as far as its headers say: both within a copy that ends with
+ * zeros. */
+static CUresult load(const void *image, size_t size, CUmodule *module, char log[LOG])
+{
+	CUjit_option options[] = { CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES };
+	void *values[] = { log, (void *)(uintptr_t)(LOG - 1) };
+	uint8_t *copy = size < SIZE_MAX - 64 ? calloc(1, size + 64) : NULL;
+	CUresult result;
+
+	if (!copy) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	memcpy(copy, image, size);
+	result = sgpu_cu.cuModuleLoadDataEx(module, copy, 2, options, values);
+	sgpu_free_wiped(&copy, size + 64);
+	return result;
+}
+
+static int refused(CUresult result, char *log, struct sgpu_error *error)
+{
+	log[strcspn(log, "\n")] = '\0';
+	return sgpu_fail(error, SGPU_EINVALID, "the module is nothing that this device takes: %s%s%s",
+			 sgpu_cuda_name(result), log[0] ? ": " : "", log);
+}
+
+int sgpu_cuda_module_load(struct sgpu_device *device, const void *image, size_t size,
+			  struct sgpu_device_module **module, struct sgpu_error *error)
+{
+	struct sgpu_device_module *new;
+	char log[LOG] = "";
+	CUresult result;
+	int code = sgpu_cuda_enter(device, error);
+
+	if (code < 0) {
+		return code;
+	}
+	if (size == 0) {
+		return sgpu_fail(error, SGPU_EINVALID, "the module is empty");
+	}
+	new = calloc(1, sizeof(*new));
+	if (!new) {
+		return sgpu_fail_nomem(error);
+	}
+	result = load(image, size, &new->native, log);
+	if (result == CUDA_SUCCESS) {
+		new->object.backend = &sgpu_cuda_backend;
+		new->device = device;
+		*module = new;
+		return SGPU_OK;
+	}
+	free(new);
+	switch (result) {
+	case CUDA_ERROR_INVALID_VALUE:
+	case CUDA_ERROR_INVALID_IMAGE:
+	case CUDA_ERROR_INVALID_PTX:
+	case CUDA_ERROR_INVALID_SOURCE:
+	case CUDA_ERROR_NO_BINARY_FOR_GPU:
+	case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
+	case CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND:
+		return refused(result, log, error);
+	default:
+		return sgpu_cuda_check(device, result, "cannot load the module", error);
+	}
+}
+
+void sgpu_cuda_module_free(struct sgpu_device_module *module)
+{
+	if (sgpu_cuda_enter(module->device, NULL) == SGPU_OK) {
+		sgpu_cuda_note(module->device, sgpu_cu.cuModuleUnload(module->native));
+	}
+	free(module);
+}
+
+/* The parameters must be those that the caller gives: a kernel that reads past them reads what lies behind. */
+static int check_args(CUfunction function, const char *name, const size_t *sizes, int count, struct sgpu_error *error)
+{
+	size_t offset, size;
+	int i;
+
+	for (i = 0; i < count; i++) {
+		if (sgpu_cu.cuFuncGetParamInfo(function, (size_t)i, &offset, &size) != CUDA_SUCCESS) {
+			return sgpu_fail(error, SGPU_EINVALID, "function '%s' of the module takes %d arguments, not %d", name, i,
+					 count);
+		}
+		if (size != sizes[i]) {
+			return sgpu_fail(error, SGPU_EINVALID,
+					 "argument %d of function '%s' of the module has %zu bytes, not %zu", i, name, size,
+					 sizes[i]);
+		}
+	}
+	if (sgpu_cu.cuFuncGetParamInfo(function, (size_t)count, &offset, &size) == CUDA_SUCCESS) {
+		return sgpu_fail(error, SGPU_EINVALID, "function '%s' of the module takes more than %d arguments", name,
+				 count);
+	}
+	return SGPU_OK;
+}
+
+/* More than 48 KiB of dynamic shared memory must be asked for. */
+static CUresult allow_shared(CUfunction function, unsigned bytes)
+{
+	if (bytes <= SHARED_STANDARD) {
+		return CUDA_SUCCESS;
+	}
+	return sgpu_cu.cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)bytes);
+}
+
+/* Finds the function and checks the call; the context is current. */
+static int prepare(struct sgpu_device_module *module, const char *name, const struct sgpu_module_shape *shape,
+		   const size_t *sizes, int count, CUfunction *function, struct sgpu_error *error)
+{
+	CUresult result = sgpu_cu.cuModuleGetFunction(function, module->native, name);
+	int code;
+
+	if (result == CUDA_ERROR_NOT_FOUND) {
+		return sgpu_fail(error, SGPU_EINVALID, "the module has no function '%s'", name);
+	}
+	code = sgpu_cuda_check(module->device, result, "cannot find a function in the module", error);
+	if (code == SGPU_OK) {
+		code = check_args(*function, name, sizes, count, error);
+	}
+	if (code == SGPU_OK && (shape->shared_bytes > INT32_MAX ||
+				allow_shared(*function, shape->shared_bytes) != CUDA_SUCCESS)) {
+		code = sgpu_fail(error, SGPU_EINVALID, "function '%s' of the module cannot have %u bytes of shared memory",
+				 name, shape->shared_bytes);
+	}
+	return code;
+}
+
+static CUresult start(struct sgpu_stream *stream, CUfunction function, const struct sgpu_module_shape *shape,
+		      void *const *args, int count)
+{
+	void **values = malloc(((size_t)count + 1) * sizeof(void *));
+	CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+
+	if (values) {
+		memcpy(values, args, (size_t)count * sizeof(void *));
+		result = sgpu_cu.cuLaunchKernel(function, shape->grid[0], shape->grid[1], shape->grid[2], shape->block[0],
+						shape->block[1], shape->block[2], shape->shared_bytes, stream->native,
+						values, NULL);
+	}
+	free(values);
+	return result;
+}
+
+int sgpu_cuda_module_launch(struct sgpu_stream *stream, struct sgpu_device_module *module, const char *function,
+			    const struct sgpu_module_shape *shape, void *const *args, const size_t *arg_sizes,
+			    int arg_count, struct sgpu_task *task)
+{
+	struct sgpu_device *device = stream->device;
+	struct sgpu_cuda_record record = { .task = task };
+	struct sgpu_error ignored, *error = task ? &task->error : &ignored;
+	CUresult result;
+	CUfunction native;
+	int code = sgpu_cuda_begin(stream, task);
+
+	if (code < 0) {
+		return code;
+	}
+	if (sgpu_cuda_cancelled(device)) {
+		record.code = SGPU_ECANCELED;
+		return sgpu_cuda_commit(stream, &record, CUDA_SUCCESS, "");
+	}
+	code = prepare(module, function, shape, arg_sizes, arg_count, &native, error);
+	if (code < 0) {
+		pthread_mutex_unlock(&stream->order);
+		if (task) {
+			task->code = code;
+		}
+		return code;
+	}
+	result = start(stream, native, shape, args, arg_count);
+	if (result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES) {
+		pthread_mutex_unlock(&stream->order);
+		code = sgpu_fail(error, SGPU_EINVALID, "function '%s' of the module cannot run with this grid and block: %s",
+				 function, sgpu_cuda_name(result));
+		if (task) {
+			task->code = code;
+		}
+		return code;
+	}
+	return sgpu_cuda_commit(stream, &record, result, "cannot launch a function of the module");
+}

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Opening and closing a GPU, and what is known about it. The device uses the primary context, which the kernels'
+ * runtime shares.
+ */
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <device/cuda/gpu.h>
+
+/* All devices of this process that are open: a context that is reset ends for all that use it. */
+static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct sgpu_device *all_open;
+
+static int attribute(struct sgpu_device *device, CUdevice_attribute which)
+{
+	int value = 0;
+
+	return sgpu_cu.cuDeviceGetAttribute(&value, which, device->handle) == CUDA_SUCCESS ? value : 0;
+}
+
+static int read_node(CUdevice handle)
+{
+	char bus[32] = "", path[96];
+	FILE *file;
+	int node = -1;
+	size_t i;
+
+	if (sgpu_cu.cuDeviceGetPCIBusId(bus, sizeof(bus), handle) != CUDA_SUCCESS) {
+		return -1;
+	}
+	for (i = 0; bus[i]; i++) {
+		bus[i] = (char)tolower((unsigned char)bus[i]);
+	}
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/numa_node", bus);
+	file = fopen(path, "re");
+	if (!file) {
+		return -1;
+	}
+	if (fscanf(file, "%d", &node) != 1) {
+		node = -1;
+	}
+	fclose(file);
+	return node;
+}
+
+static void describe_driver(struct sgpu_device *device)
+{
+	char version[40];
+
+	sgpu_cuda_driver_version(version, sizeof(version));
+	snprintf(device->driver, sizeof(device->driver), "%s%.31s%sCUDA %u.%u", version[0] ? "driver " : "",
+		 version, version[0] ? ", " : "", (unsigned)sgpu_cu.version / 1000 % 1000,
+		 (unsigned)sgpu_cu.version % 1000 / 10);
+}
+
+static int look(struct sgpu_device *device, struct sgpu_error *error)
+{
+	CUresult result = sgpu_cu.cuDeviceGet(&device->handle, device->ordinal);
+
+	if (result == CUDA_SUCCESS) {
+		result = sgpu_cu.cuDeviceGetName(device->name, sizeof(device->name), device->handle);
+	}
+	if (result != CUDA_SUCCESS) {
+		return sgpu_cuda_fail(error, result, "cannot look at the GPU");
+	}
+	sgpu_cuda_confidential(device->confidential, sizeof(device->confidential));
+	describe_driver(device);
+	device->numa_node = read_node(device->handle);
+	device->multiprocessors = (unsigned)attribute(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+	device->registers = attribute(device, CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED) != 0;
+	device->registers_read_only = attribute(device, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED) != 0;
+	/* In confidential computing mode the driver manages pinned memory, which the device then cannot write words to
+	 * by itself. */
+	device->memory_operations = attribute(device, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS) != 0 &&
+				    strcmp(device->confidential, "off") == 0;
+	if (strcmp(device->confidential, "on") == 0 || strcmp(device->confidential, "devtools") == 0) {
+		device->registers = false;
+	}
+	if (!attribute(device, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)) {
+		return sgpu_fail(error, SGPU_EUNAVAILABLE, "the GPU '%s' has no memory pools, which sgpu needs",
+				 device->name);
+	}
+	return sgpu_cuda_uuid(device->ordinal, device->uuid, sizeof(device->uuid), error);
+}
+
+/* The primary context; one that an earlier fault left unusable is made anew. */
+static int take_context(struct sgpu_device *device, struct sgpu_error *error)
+{
+	struct sgpu_device *other;
+	CUresult result = sgpu_cu.cuDevicePrimaryCtxRetain(&device->context, device->handle);
+
+	if (result == CUDA_SUCCESS) {
+		result = sgpu_cu.cuCtxSetCurrent(device->context);
+	}
+	if (result == CUDA_SUCCESS) {
+		result = sgpu_cu.cuCtxSynchronize();
+	}
+	if (sgpu_cuda_sticky(result)) {
+		for (other = all_open; other; other = other->next_open) {
+			if (other->ordinal == device->ordinal && !other->hung) {
+				sgpu_cuda_lose(other, SGPU_EDEVICE, false, sgpu_cuda_name(result));
+			}
+		}
+		(void)sgpu_cu.cuDevicePrimaryCtxRelease(device->handle);
+		(void)sgpu_cu.cuDevicePrimaryCtxReset(device->handle);
+		result = sgpu_cu.cuDevicePrimaryCtxRetain(&device->context, device->handle);
+		if (result == CUDA_SUCCESS) {
+			result = sgpu_cu.cuCtxSetCurrent(device->context);
+		}
+	}
+	return result == CUDA_SUCCESS ? SGPU_OK : sgpu_cuda_fail(error, result, "cannot make a context on the GPU");
+}
+
+static void let_context_go(struct sgpu_device *device)
+{
+	struct sgpu_device *other;
+	bool shared = false;
+
+	if (device->hung) {
+		return; /* a reset would wait for the kernel that does not end */
+	}
+	(void)sgpu_cu.cuCtxSetCurrent(NULL);
+	(void)sgpu_cu.cuDevicePrimaryCtxRelease(device->handle);
+	for (other = all_open; other; other = other->next_open) {
+		shared = shared || other->ordinal == device->ordinal;
+	}
+	if (atomic_load(&device->lost) != 0 && !shared) {
+		(void)sgpu_cu.cuDevicePrimaryCtxReset(device->handle);
+	}
+}
+
+/* In the order in which closing undoes them. */
+static int set_up(struct sgpu_device *device, const struct sgpu_device_config *config, struct sgpu_error *error)
+{
+	int code = sgpu_cuda_clock_open(device, error);
+
+	if (code == SGPU_OK) {
+		code = sgpu_cuda_memory_open(device, config->memory_limit, error);
+	}
+	if (code == SGPU_OK) {
+		code = sgpu_cuda_host_open(device, error);
+	}
+	if (code == SGPU_OK) {
+		code = sgpu_cuda_keys_open(device, error);
+	}
+	return code == SGPU_OK ? sgpu_cuda_completer_start(device, error) : code;
+}
+
+static struct sgpu_device *make(int ordinal)
+{
+	struct sgpu_device *new = calloc(1, sizeof(*new));
+
+	if (!new) {
+		return NULL;
+	}
+	new->object.backend = &sgpu_cuda_backend;
+	new->ordinal = ordinal;
+	new->numa_node = -1;
+	new->may_spin = sgpu_cpu_count() > 1;
+	pthread_mutex_init(&new->lock, NULL);
+	pthread_mutex_init(&new->lost_lock, NULL);
+	pthread_mutex_init(&new->pool_lock, NULL);
+	pthread_mutex_init(&new->memory.lock, NULL);
+	pthread_mutex_init(&new->host.lock, NULL);
+	pthread_mutex_init(&new->keys.lock, NULL);
+	return new;
+}
+
+static void discard(struct sgpu_device *device)
+{
+	pthread_mutex_destroy(&device->keys.lock);
+	pthread_mutex_destroy(&device->host.lock);
+	pthread_mutex_destroy(&device->memory.lock);
+	pthread_mutex_destroy(&device->pool_lock);
+	pthread_mutex_destroy(&device->lost_lock);
+	pthread_mutex_destroy(&device->lock);
+	free(device);
+}
+
+void sgpu_cuda_device_close(struct sgpu_device *device)
+{
+	struct sgpu_device **place;
+
+	sgpu_cuda_completer_stop(device);
+	if (sgpu_cuda_enter(device, NULL) == SGPU_OK) {
+		sgpu_cuda_note(device, sgpu_cu.cuCtxSynchronize());
+	}
+	pthread_mutex_lock(&open_lock);
+	for (place = &all_open; *place && *place != device; place = &(*place)->next_open) {
+	}
+	if (*place) {
+		*place = device->next_open;
+	}
+	sgpu_cuda_keys_close(device);
+	sgpu_cuda_memory_close(device);
+	sgpu_cuda_host_close(device);
+	sgpu_cuda_clock_close(device);
+	let_context_go(device);
+	pthread_mutex_unlock(&open_lock);
+	discard(device);
+}
+
+int sgpu_cuda_device_open(const char *selector, const struct sgpu_device_config *config,
+			  struct sgpu_device **device, struct sgpu_error *error)
+{
+	struct sgpu_device *new;
+	int ordinal, code = sgpu_cuda_driver_load(error);
+
+	if (code == SGPU_OK) {
+		code = sgpu_cuda_select(selector, &ordinal, error);
+	}
+	if (code < 0) {
+		return code;
+	}
+	new = make(ordinal);
+	if (!new) {
+		return sgpu_fail_nomem(error);
+	}
+	pthread_mutex_lock(&open_lock);
+	code = look(new, error);
+	if (code == SGPU_OK) {
+		code = take_context(new, error);
+	}
+	if (code < 0) {
+		pthread_mutex_unlock(&open_lock);
+		discard(new);
+		return code;
+	}
+	new->next_open = all_open;
+	all_open = new;
+	pthread_mutex_unlock(&open_lock);
+	code = set_up(new, config, error);
+	if (code < 0) {
+		sgpu_cuda_device_close(new);
+		return code;
+	}
+	*device = new;
+	return SGPU_OK;
+}
+
+int sgpu_cuda_info(struct sgpu_device *device, struct sgpu_device_info *info, struct sgpu_error *error)
+{
+	snprintf(info->name, sizeof(info->name), "%s", device->name);
+	snprintf(info->selector, sizeof(info->selector), "cuda:%d", device->ordinal);
+	snprintf(info->uuid, sizeof(info->uuid), "%s", device->uuid);
+	snprintf(info->driver, sizeof(info->driver), "%s", device->driver);
+	snprintf(info->confidential, sizeof(info->confidential), "%s", device->confidential);
+	info->numa_node = device->numa_node;
+	info->compute_units = device->multiprocessors;
+	info->opens_on_device = true;
+	info->pins_host_memory = device->host.pins;
+	info->registers = device->registers;
+	info->piece = SGPU_CUDA_PIECE;
+	if (sgpu_cuda_enter(device, error) == SGPU_OK) {
+		sgpu_cuda_memory_figures(device, &info->memory_total, &info->memory_free);
+	}
+	return sgpu_cuda_lost(device, error);
+}
+
+void sgpu_cuda_cancel(struct sgpu_device *device, bool cancel)
+{
+	uint_fast64_t none = 0;
+
+	if (!cancel) {
+		atomic_store(&device->cancel_ns, 0);
+	} else if (atomic_compare_exchange_strong(&device->cancel_ns, &none, sgpu_now_ns())) {
+		sgpu_cuda_completer_wake(device);
+	}
+}

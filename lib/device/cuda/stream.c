@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Streams of the CUDA device: creating, enqueueing, waiting.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include <device/cuda/gpu.h>
+
+void sgpu_cuda_stream_hold(struct sgpu_stream *stream)
+{
+	pthread_mutex_lock(&stream->device->lock);
+	stream->references++;
+	pthread_mutex_unlock(&stream->device->lock);
+}
+
+void sgpu_cuda_stream_drop(struct sgpu_stream *stream)
+{
+	struct sgpu_device *device = stream->device;
+	struct sgpu_cuda_record *record;
+	bool last;
+
+	pthread_mutex_lock(&device->lock);
+	last = --stream->references == 0;
+	pthread_mutex_unlock(&device->lock);
+	if (!last) {
+		return;
+	}
+	if (stream->counters) {
+		sgpu_cuda_private_free(device, stream->counters, SGPU_CUDA_COUNTER_BYTES);
+	}
+	if (stream->native && sgpu_cuda_enter(device, NULL) == SGPU_OK) {
+		(void)sgpu_cu.cuStreamDestroy(stream->native);
+	}
+	sgpu_cuda_slot_give(device, stream->passed);
+	while ((record = stream->spare)) {
+		stream->spare = record->next;
+		free(record);
+	}
+	pthread_cond_destroy(&stream->progress);
+	pthread_mutex_destroy(&stream->queue);
+	pthread_mutex_destroy(&stream->order);
+	free(stream);
+}
+
+static struct sgpu_stream *make(struct sgpu_device *device)
+{
+	struct sgpu_stream *new = calloc(1, sizeof(*new));
+
+	if (!new) {
+		return NULL;
+	}
+	new->passed = sgpu_cuda_slot_take(device, 0);
+	if (!new->passed) {
+		free(new);
+		return NULL;
+	}
+	new->object.backend = &sgpu_cuda_backend;
+	new->device = device;
+	new->references = 1;
+	pthread_mutex_init(&new->order, NULL);
+	pthread_mutex_init(&new->queue, NULL);
+	pthread_cond_init(&new->progress, NULL);
+	return new;
+}
+
+int sgpu_cuda_stream_create(struct sgpu_device *device, struct sgpu_stream **stream, struct sgpu_error *error)
+{
+	int code = sgpu_cuda_enter(device, error);
+	struct sgpu_stream *new;
+
+	if (code < 0) {
+		return code;
+	}
+	new = make(device);
+	if (!new) {
+		return sgpu_fail_nomem(error);
+	}
+	code = sgpu_cuda_check(device, sgpu_cu.cuStreamCreate(&new->native, CU_STREAM_NON_BLOCKING),
+			       "cannot create a stream", error);
+	if (code < 0) {
+		sgpu_cuda_stream_drop(new);
+		return code;
+	}
+	pthread_mutex_lock(&device->lock);
+	new->next = device->streams;
+	if (new->next) {
+		new->next->previous = new;
+	}
+	device->streams = new;
+	new->listed = true;
+	pthread_mutex_unlock(&device->lock);
+	*stream = new;
+	return SGPU_OK;
+}
+
+void sgpu_cuda_stream_free(struct sgpu_stream *stream)
+{
+	struct sgpu_device *device = stream->device;
+
+	if (sgpu_cuda_stream_sync(stream, NULL) != SGPU_OK) {
+		/* Of a lost device everything ends; else there was no memory for an event. */
+		if (sgpu_cuda_enter(device, NULL) == SGPU_OK) {
+			(void)sgpu_cu.cuStreamSynchronize(stream->native);
+		}
+		sgpu_cuda_advance(stream, UINT64_MAX);
+	}
+	pthread_mutex_lock(&device->lock);
+	if (stream->previous) {
+		stream->previous->next = stream->next;
+	} else {
+		device->streams = stream->next;
+	}
+	if (stream->next) {
+		stream->next->previous = stream->previous;
+	}
+	stream->listed = false;
+	pthread_mutex_unlock(&device->lock);
+	sgpu_cuda_stream_drop(stream);
+}
+
+int sgpu_cuda_stream_sync(struct sgpu_stream *stream, struct sgpu_error *error)
+{
+	struct sgpu_device *device = stream->device;
+	int code = sgpu_cuda_enter(device, error);
+	CUevent event = NULL;
+	CUresult result;
+	uint64_t serial;
+
+	if (code < 0) {
+		sgpu_cuda_advance(stream, UINT64_MAX);
+		return code;
+	}
+	pthread_mutex_lock(&stream->order);
+	pthread_mutex_lock(&stream->queue);
+	serial = stream->serial;
+	pthread_mutex_unlock(&stream->queue);
+	result = sgpu_cuda_event_take(device, false, &event);
+	if (result == CUDA_SUCCESS) {
+		result = sgpu_cu.cuEventRecord(event, stream->native);
+	}
+	pthread_mutex_unlock(&stream->order);
+	code = sgpu_cuda_check(device, result, "cannot record an event", error);
+	if (code == SGPU_OK) {
+		code = sgpu_cuda_wait(device, event, error);
+	}
+	sgpu_cuda_event_give(device, false, event);
+	if (code == SGPU_OK || sgpu_cuda_lost(device, NULL) != 0) {
+		sgpu_cuda_advance(stream, serial);
+	}
+	return code;
+}
+
+/* ---- enqueueing ---- */
+
+static void tell(struct sgpu_task *task, const struct sgpu_error *error)
+{
+	if (task) {
+		task->code = error->code;
+		task->error = *error;
+	}
+}
+
+int sgpu_cuda_begin(struct sgpu_stream *stream, struct sgpu_task *task)
+{
+	struct sgpu_error error = { 0 };
+	int code = sgpu_cuda_enter(stream->device, &error);
+
+	if (code < 0) {
+		tell(task, &error);
+		return code;
+	}
+	pthread_mutex_lock(&stream->order);
+	return SGPU_OK;
+}
+
+int sgpu_cuda_append(struct sgpu_stream *stream, const struct sgpu_cuda_record *what)
+{
+	struct sgpu_cuda_record *record;
+
+	pthread_mutex_lock(&stream->queue);
+	record = stream->spare;
+	if (record) {
+		stream->spare = record->next;
+	} else {
+		record = malloc(sizeof(*record));
+	}
+	if (!record) {
+		pthread_mutex_unlock(&stream->queue);
+		return SGPU_ENOMEM;
+	}
+	*record = *what;
+	record->next = NULL;
+	record->serial = ++stream->serial;
+	if (stream->tail) {
+		stream->tail->next = record;
+	} else {
+		stream->head = record;
+	}
+	stream->tail = record;
+	if (record->kind == SGPU_CUDA_CALL) {
+		atomic_fetch_add(&stream->calls, 1);
+	}
+	pthread_mutex_unlock(&stream->queue);
+	return SGPU_OK;
+}
+
+/* The event behind the work, by which its end is timed. */
+static CUresult mark(struct sgpu_stream *stream, struct sgpu_cuda_record *record)
+{
+	CUresult result = sgpu_cuda_event_take(stream->device, true, &record->event);
+
+	if (result == CUDA_SUCCESS) {
+		record->base = sgpu_cuda_base_take(stream->device, record->enqueue_ns);
+		result = sgpu_cu.cuEventRecord(record->event, stream->native);
+	}
+	return result;
+}
+
+/* Lets go of what a record holds. */
+static void abandon(struct sgpu_stream *stream, struct sgpu_cuda_record *record)
+{
+	struct sgpu_device *device = stream->device;
+
+	if (record->slot) {
+		/* The device may still write to it. */
+		if (atomic_load(&device->lost) == 0) {
+			(void)sgpu_cu.cuStreamSynchronize(stream->native);
+		}
+		sgpu_cuda_slot_give(device, record->slot);
+	}
+	sgpu_cuda_event_give(device, record->kind != SGPU_CUDA_CALL, record->event);
+	sgpu_cuda_base_give(device, record->base);
+}
+
+int sgpu_cuda_commit(struct sgpu_stream *stream, struct sgpu_cuda_record *record, CUresult result, const char *what)
+{
+	struct sgpu_device *device = stream->device;
+	struct sgpu_error error = { 0 };
+	int code;
+
+	stream->untracked = true;
+	record->enqueue_ns = sgpu_now_ns();
+	if (result == CUDA_SUCCESS && (record->task || record->slot) && record->kind != SGPU_CUDA_CALL) {
+		result = mark(stream, record);
+	}
+	code = sgpu_cuda_check(device, result, what, &error);
+	if (code == SGPU_OK && (record->task || record->slot || record->kind == SGPU_CUDA_CALL)) {
+		code = sgpu_cuda_append(stream, record);
+		if (code < 0) {
+			sgpu_fail_nomem(&error);
+		}
+	}
+	if (code < 0) {
+		abandon(stream, record);
+		tell(record->task, &error);
+	}
+	pthread_mutex_unlock(&stream->order);
+	if (atomic_load(&device->lost) != 0) {
+		/* Whoever ended what was pending may have looked before this was. */
+		sgpu_cuda_advance(stream, UINT64_MAX);
+	}
+	return code;
+}

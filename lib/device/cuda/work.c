@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a stream of the CUDA device does: the checks that every request passes, and enqueueing it.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include <device/cuda/aead.h>
+#include <device/cuda/gpu.h>
+#include <ops/cuda/ops_cuda.h>
+
+sgpu_op_fn sgpu_cuda_find_op(const char *name)
+{
+	return sgpu_cuda_op(name);
+}
+
+bool sgpu_cuda_cancelled(const struct sgpu_device *device)
+{
+	return atomic_load(&device->cancel_ns) != 0;
+}
+
+int sgpu_cuda_copy_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size,
+		      struct sgpu_task *task)
+{
+	struct sgpu_cuda_record record = { .task = task };
+	CUresult result = CUDA_SUCCESS;
+	int code = sgpu_cuda_check_range(stream->device, to, size, task);
+
+	code = code == SGPU_OK ? sgpu_cuda_begin(stream, task) : code;
+	if (code < 0) {
+		return code;
+	}
+	if (size > 0) {
+		result = sgpu_cu.cuMemcpyHtoDAsync(to, from, size, stream->native);
+	}
+	return sgpu_cuda_commit(stream, &record, result, "cannot copy to the device");
+}
+
+int sgpu_cuda_copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size, struct sgpu_task *task)
+{
+	struct sgpu_cuda_record record = { .task = task };
+	CUresult result = CUDA_SUCCESS;
+	int code = sgpu_cuda_check_range(stream->device, from, size, task);
+
+	code = code == SGPU_OK ? sgpu_cuda_begin(stream, task) : code;
+	if (code < 0) {
+		return code;
+	}
+	if (size > 0) {
+		result = sgpu_cu.cuMemcpyDtoHAsync(to, from, size, stream->native);
+	}
+	return sgpu_cuda_commit(stream, &record, result, "cannot copy from the device");
+}
+
+int sgpu_cuda_clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, struct sgpu_task *task)
+{
+	struct sgpu_cuda_record record = { .task = task };
+	CUresult result = CUDA_SUCCESS;
+	int code = sgpu_cuda_check_range(stream->device, memory, size, task);
+
+	code = code == SGPU_OK ? sgpu_cuda_begin(stream, task) : code;
+	if (code < 0) {
+		return code;
+	}
+	if (size > 0) {
+		result = sgpu_cu.cuMemsetD8Async(memory, 0, size, stream->native);
+	}
+	return sgpu_cuda_commit(stream, &record, result, "cannot clear device memory");
+}
+
+/* ---- sealed chunks ---- */
+static int check_both(struct sgpu_device *device, sgpu_devptr in, uint64_t size, sgpu_devptr out, uint64_t out_size,
+		      struct sgpu_task *task)
+{
+	int code = sgpu_cuda_check_range(device, in, size, task);
+
+	return code == SGPU_OK ? sgpu_cuda_check_range(device, out, out_size, task) : code;
+}
+
+int sgpu_cuda_open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
+			  sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
+{
+	struct sgpu_device *device = stream->device;
+	uint64_t count = size / SGPU_SEALED_CHUNK + (size % SGPU_SEALED_CHUNK != 0);
+	uint64_t tags = count * SGPU_TAG_SIZE, plain = size - (tags < size ? tags : size);
+	struct sgpu_cuda_record record = { .kind = SGPU_CUDA_OPEN, .task = task, .out = out, .out_size = plain };
+	CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+	CUdeviceptr state;
+	int code = check_both(device, in, size, out, plain, task);
+
+	code = code == SGPU_OK ? sgpu_cuda_begin(stream, task) : code;
+	if (code < 0) {
+		return code;
+	}
+	if (sgpu_cuda_cancelled(device)) {
+		record.code = SGPU_ECANCELED;
+		return sgpu_cuda_commit(stream, &record, CUDA_SUCCESS, "");
+	}
+	/* The kernel touches the word only when it has something to say. */
+	record.slot = sgpu_cuda_slot_take(device, -1);
+	if (record.slot) {
+		result = sgpu_cuda_key_use(stream, key, &state);
+	}
+	if (result == CUDA_SUCCESS) {
+		result = (CUresult)sgpu_cuda_open(stream->native, state, first, last, in, size, out,
+						  record.slot->device);
+	}
+	return sgpu_cuda_commit(stream, &record, result, "cannot open on the device");
+}
+
+int sgpu_cuda_seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
+			  sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
+{
+	struct sgpu_device *device = stream->device;
+	struct sgpu_cuda_record record = { .task = task };
+	CUresult result;
+	CUdeviceptr state;
+	int code;
+
+	if (!last && size % SGPU_CHUNK != 0) {
+		return SGPU_EUSAGE;
+	}
+	code = check_both(device, in, size, out, size + (size / SGPU_CHUNK + last) * SGPU_TAG_SIZE, task);
+	code = code == SGPU_OK ? sgpu_cuda_begin(stream, task) : code;
+	if (code < 0) {
+		return code;
+	}
+	if (sgpu_cuda_cancelled(device)) {
+		record.code = SGPU_ECANCELED;
+		return sgpu_cuda_commit(stream, &record, CUDA_SUCCESS, "");
+	}
+	result = sgpu_cuda_key_use(stream, key, &state);
+	if (result == CUDA_SUCCESS) {
+		result = (CUresult)sgpu_cuda_seal(stream->native, state, first, last, in, size, out);
+	}
+	return sgpu_cuda_commit(stream, &record, result, "cannot seal on the device");
+}
+
+int sgpu_cuda_digest_memory(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, const void *custom,
+			    size_t custom_size, uint8_t *digest, struct sgpu_task *task)
+{
+	(void)custom;
+	(void)custom_size;
+	(void)digest;
+	if (sgpu_cuda_check_range(stream->device, memory, size, task) < 0) {
+		return SGPU_EUSAGE;
+	}
+	return task->code = sgpu_fail(&task->error, SGPU_EUNAVAILABLE, "the CUDA device has no digest yet");
+}
+
+/* ---- launches ---- */
+/* Words that are zero: the next set, all of them cleared at once when they are used up. */
+static CUresult counters(struct sgpu_stream *stream, unsigned **words)
+{
+	CUresult result = CUDA_SUCCESS;
+
+	if (!stream->counters) {
+		if (sgpu_cuda_private_alloc(stream->device, SGPU_CUDA_COUNTER_BYTES, &stream->counters, NULL) < 0) {
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		}
+		stream->counters_used = SGPU_CUDA_COUNTER_SETS;
+	}
+	if (stream->counters_used == SGPU_CUDA_COUNTER_SETS) {
+		result = sgpu_cu.cuMemsetD8Async(stream->counters, 0, SGPU_CUDA_COUNTER_BYTES, stream->native);
+		stream->counters_used = result == CUDA_SUCCESS ? 0 : SGPU_CUDA_COUNTER_SETS;
+	}
+	if (result == CUDA_SUCCESS) {
+		*words = (unsigned *)(uintptr_t)stream->counters + (size_t)stream->counters_used * SGPU_LAUNCH_COUNTERS;
+		stream->counters_used++;
+	}
+	return result;
+}
+
+int sgpu_cuda_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument, struct sgpu_task *task)
+{
+	struct sgpu_device *device = stream->device;
+	struct sgpu_cuda_record record = { .kind = SGPU_CUDA_LAUNCH, .task = task };
+	struct sgpu_task ignored = { 0 };
+	struct sgpu_launch launch = { .device = device, .native = stream->native,
+				      .error = task ? &task->error : &ignored.error };
+	CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+	int code = sgpu_cuda_begin(stream, task);
+
+	if (code < 0) {
+		return code;
+	}
+	if (sgpu_cuda_cancelled(device)) {
+		record.code = SGPU_ECANCELED;
+		return sgpu_cuda_commit(stream, &record, CUDA_SUCCESS, "");
+	}
+	record.slot = sgpu_cuda_slot_take(device, 0);
+	if (record.slot) {
+		launch.status = (int64_t *)(uintptr_t)record.slot->device;
+		result = counters(stream, &launch.counters);
+	}
+	if (result == CUDA_SUCCESS) {
+		record.code = function(&launch, argument);
+	}
+	return sgpu_cuda_commit(stream, &record, result, "cannot launch");
+}
