@@ -9,13 +9,14 @@
 #include <math.h>
 #include <string.h>
 
+#include "ops/cpu/nearest.h"
 #include "ops/ops_private.h"
 
 enum { A, B, LABELS, OUTPUT };
 enum { K };
 enum {
-	K_MAX = 256,
-	RESERVE = 16,          /* candidates beyond k, since f32 cannot tell close ones apart */
+	K_MAX = SGPU_NEAREST_K_MAX,
+	RESERVE = SGPU_NEAREST_RESERVE, /* candidates beyond k, since f32 cannot tell close ones apart */
 	CANDIDATES_MAX = K_MAX + RESERVE,
 	QUERIES = 512,         /* rows of a and of b in a tile of products */
 	ROWS = 2048,
@@ -91,12 +92,30 @@ static uint64_t tile_queries(const struct sgpu_op_call *call)
 	return call->type[A].shape[0] < QUERIES ? call->type[A].shape[0] : QUERIES;
 }
 
+/* Products of a tile on a device with many threads: 4 MiB of them, or 16 MiB where the whole takes long. */
+struct sgpu_nearest_plan sgpu_nearest_plan(const struct sgpu_op_call *call)
+{
+	const uint64_t *a = call->type[A].shape, *b = call->type[B].shape;
+	uint64_t tile = (double)a[0] * (double)b[0] * (double)b[1] >= 0x1p32 ? 1 << 22 : 1 << 20, most;
+	struct sgpu_nearest_plan plan = { .queries = tile_queries(call), .keep = keep(call) };
+
+	most = tile / (plan.queries ? plan.queries : 1) / ROWS * ROWS;
+	plan.rows = b[0] < most ? b[0] : most;
+	plan.parts = QUERIES / (plan.queries ? plan.queries : 1);
+	most = plan.rows / ROWS + (plan.rows % ROWS != 0);
+	plan.parts = plan.parts < most ? plan.parts : most;
+	return plan;
+}
+
 static uint64_t scratch(const struct sgpu_op_call *call)
 {
-	uint64_t m = call->type[B].shape[0];
+	struct sgpu_nearest_plan plan = sgpu_nearest_plan(call);
+	uint64_t m = call->type[B].shape[0], lists = plan.queries * plan.parts * plan.keep * sizeof(uint64_t);
+	uint64_t here = tile_queries(call) * (keep(call) * sizeof(struct candidate) + sizeof(uint32_t) +
+					      (m < ROWS ? m : ROWS) * sizeof(float));
+	uint64_t device = lists + plan.queries * plan.rows * sizeof(float);
 
-	return tile_queries(call) * (keep(call) * sizeof(struct candidate) + sizeof(uint32_t) +
-				     (m < ROWS ? m : ROWS) * sizeof(float)) + m * sizeof(float);
+	return (here > device ? here : device) + m * sizeof(float);
 }
 
 /* ---- sums of squares, in lanes ---- */

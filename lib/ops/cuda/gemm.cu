@@ -105,7 +105,8 @@ static int start_built_in(struct sgpu_launch *launch, const char *what, const st
 {
 	using large = typename tiles<T>::large;
 	using small = typename tiles<T>::small;
-	bool few = count_tiles(gemm, large::ROWS, large::COLUMNS) < sgpu_cuda_multiprocessors();
+	bool thin = gemm->m <= (uint64_t)small::ROWS || gemm->n <= (uint64_t)small::COLUMNS;
+	bool few = thin || count_tiles(gemm, large::ROWS, large::COLUMNS) < sgpu_cuda_multiprocessors();
 
 	return few ? start_tiles<small>(launch, what, gemm, (const T *)a, (const T *)b, (const T *)c, (T *)output) :
 		     start_tiles<large>(launch, what, gemm, (const T *)a, (const T *)b, (const T *)c, (T *)output);

@@ -17,6 +17,7 @@ static const struct {
 	{ "dense", sgpu_dense_cuda },
 	{ "gemm", sgpu_gemm_cuda },
 	{ "histogram", sgpu_histogram_cuda },
+	{ "nearest", sgpu_nearest_cuda },
 	{ "scale", sgpu_scale_cuda },
 	{ "softmax", sgpu_softmax_cuda },
 	{ "threshold", sgpu_threshold_cuda },
