@@ -177,8 +177,7 @@ static int enqueue(struct sgpu_run *run, struct sgpu_run_launch *l, struct sgpu_
 					       module->param_count, &l->task);
 	}
 	if (rc != SGPU_OK) {
-		sgpu_fail(error, rc, "module '%s', function '%s': %s", id_of(run, module->segment), module->function,
-			  text_of(&l->task.error, rc));
+		sgpu_fail(error, rc, "module '%s': %s", id_of(run, module->segment), text_of(&l->task.error, rc));
 		/* What was enqueued still writes to what the caller frees. */
 		if (sgpu_stream_sync(stream, NULL) != SGPU_OK) {
 			return rc;

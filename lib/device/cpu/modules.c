@@ -201,6 +201,16 @@ static int enqueue(struct sgpu_stream *stream, struct module_launch *l, struct s
 	return code;
 }
 
+static int refuse(struct sgpu_task *task, int code, const char *function)
+{
+	if (task && code == SGPU_ENOMEM) {
+		task->code = sgpu_fail_nomem(&task->error);
+	} else if (task) {
+		task->code = sgpu_fail(&task->error, code, "the module has no function '%s'", function);
+	}
+	return code;
+}
+
 int sgpu_cpu_module_launch(struct sgpu_stream *stream, struct sgpu_device_module *module, const char *function,
 			   const struct sgpu_module_shape *shape, void *const *args, const size_t *arg_sizes,
 			   int arg_count, struct sgpu_task *task)
@@ -209,12 +219,11 @@ int sgpu_cpu_module_launch(struct sgpu_stream *stream, struct sgpu_device_module
 	struct module_launch *l;
 
 	if (!found) {
-		return task ? task->code = sgpu_fail(&task->error, SGPU_EINVALID, "there is no such function")
-			    : SGPU_EINVALID;
+		return refuse(task, SGPU_EINVALID, function);
 	}
 	l = copy_arguments(args, arg_sizes, arg_count);
 	if (!l) {
-		return task ? task->code = sgpu_fail_nomem(&task->error) : SGPU_ENOMEM;
+		return refuse(task, SGPU_ENOMEM, function);
 	}
 	l->function = found;
 	l->shape = *shape;
