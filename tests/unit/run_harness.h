@@ -144,6 +144,22 @@ static inline void make_job(struct job *job, uint64_t size)
 	}
 }
 
+/* Moves the sealed payload into a file in memory, `offset` bytes behind its begin, whose descriptor is returned. */
+static inline int stage_scan(struct job *job, uint64_t offset)
+{
+	struct sgpu_location *location = &job->batch->segments[0].location;
+	int fd = memfd_create("staged", MFD_CLOEXEC);
+
+	if (fd < 0 || sgpu_pwrite(fd, "staged", job->sealed, job->sealed_size, offset, &error)) {
+		abort();
+	}
+	*location = (struct sgpu_location){ .kind = SGPU_LOCATION_FILE, .offset = offset };
+	if (asprintf(&location->file, "/proc/self/fd/%d", fd) < 0) {
+		abort();
+	}
+	return fd;
+}
+
 static inline void free_job(struct job *job)
 {
 	sgpu_batch_free(&job->batch);
@@ -185,6 +201,9 @@ static inline int sign_and_write(struct job *job)
 }
 
 /* ---- runs ---- */
+/* What a test does with a run before it gets its batch. */
+static __attribute__((unused)) void (*prepare_run)(struct sgpu_run *run);
+
 static inline int run_with(const struct sgpu_key *key, int in, int out, uint64_t deadline_ns, struct sgpu_run **kept)
 {
 	struct sgpu_run_options options = { .keys = key, .key_count = key ? 1 : 0, .deadline_ns = deadline_ns,
@@ -192,6 +211,9 @@ static inline int run_with(const struct sgpu_key *key, int in, int out, uint64_t
 	struct sgpu_run *run = NULL;
 	int rc = sgpu_run_create(device, &options, &run, &error);
 
+	if (rc == SGPU_OK && prepare_run) {
+		prepare_run(run);
+	}
 	if (rc == SGPU_OK) {
 		rc = sgpu_run_batch(run, in, "batch", out, "response", &error);
 	}

@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The CPU device made to look like a GPU: it pins host memory, registers what is mapped, copies beside the rest, and
+ * every call may be made to fail. It notes what a GPU would suffer from: calls out of a callback, memory that is not
+ * given back, copies from memory that is not registered any more.
+ */
+#ifndef FAKE_GPU_H
+#define FAKE_GPU_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include <sgpu/device.h>
+
+#include "run_harness.h"
+
+enum { FAKE_REGISTERED_MAX = 8 };
+
+struct fake_gpu {
+	const struct sgpu_device_backend *real;
+	struct sgpu_device_backend table;
+	bool (*fails)(void);                   /* asked at every call; NULL: none does */
+	/* what it is like */
+	bool plain;                            /* as the device that it is: only calls may fail */
+	uint64_t piece;
+	bool pins, registers;
+	bool no_host_memory;                   /* host_alloc fails */
+	void (*before_register)(const void *memory, uint64_t size);
+	void (*after_register)(uint8_t *pinned, uint64_t size);
+	void (*before_copy_in)(uint64_t size);
+	/* what it saw */
+	atomic_uint_fast64_t lent, lent_most;  /* bytes of host memory */
+	atomic_int registered, registrations, hung, keys;
+	atomic_bool misuse, cancelled;
+	bool hangs;                            /* launches do, until they are cancelled */
+	pthread_mutex_t lock;
+	struct { const uint8_t *memory; uint8_t *pinned; uint64_t size; } maps[FAKE_REGISTERED_MAX];
+};
+
+static struct fake_gpu fake = { .piece = 4 << 20, .pins = true, .registers = true,
+				.lock = PTHREAD_MUTEX_INITIALIZER };
+static __thread bool fake_in_callback;
+
+/* Every call of the device begins so. */
+static inline bool fake_fails(void)
+{
+	if (fake_in_callback) {
+		atomic_store(&fake.misuse, true);
+	}
+	return fake.fails && fake.fails();
+}
+
+static inline int fake_error(struct sgpu_error *why)
+{
+	return sgpu_fail(why, SGPU_EDEVICE, "made to fail");
+}
+
+static inline int fake_info(struct sgpu_device *on, struct sgpu_device_info *info, struct sgpu_error *why)
+{
+	int rc = fake.real->info(on, info, why);
+
+	if (fake.plain) {
+		return rc;
+	}
+	info->opens_on_device = true;
+	info->pins_host_memory = fake.pins;
+	info->registers = fake.registers;
+	info->piece = fake.piece;
+	info->compute_units = 132;
+	return rc;
+}
+
+static inline int fake_alloc(struct sgpu_device *on, uint64_t size, sgpu_devptr *memory, struct sgpu_error *why)
+{
+	return fake_fails() ? sgpu_fail(why, SGPU_ENOMEM, "made to fail") : fake.real->alloc(on, size, memory, why);
+}
+
+static inline int fake_stream_create(struct sgpu_device *on, struct sgpu_stream **stream, struct sgpu_error *why)
+{
+	return fake_fails() ? fake_error(why) : fake.real->stream_create(on, stream, why);
+}
+
+static inline int fake_event_create(struct sgpu_device *on, struct sgpu_event **event, struct sgpu_error *why)
+{
+	return fake_fails() ? fake_error(why) : fake.real->event_create(on, event, why);
+}
+
+static inline int fake_event_record(struct sgpu_stream *stream, struct sgpu_event *event)
+{
+	return fake_fails() ? SGPU_EDEVICE : fake.real->event_record(stream, event);
+}
+
+static inline int fake_stream_wait(struct sgpu_stream *stream, struct sgpu_event *event)
+{
+	return fake_fails() ? SGPU_EDEVICE : fake.real->stream_wait(stream, event);
+}
+
+/* Where a device finds what was registered: in pages that it has pinned, whatever became of the mapping. */
+static inline const void *fake_pinned(const void *from)
+{
+	const uint8_t *at = from;
+
+	pthread_mutex_lock(&fake.lock);
+	for (int i = 0; i < FAKE_REGISTERED_MAX; i++) {
+		if (fake.maps[i].memory && at >= fake.maps[i].memory && at < fake.maps[i].memory + fake.maps[i].size) {
+			from = fake.maps[i].pinned + (at - fake.maps[i].memory);
+			break;
+		}
+	}
+	pthread_mutex_unlock(&fake.lock);
+	return from;
+}
+
+static inline int fake_copy_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size,
+			       struct sgpu_task *task)
+{
+	if (fake.before_copy_in) {
+		fake.before_copy_in(size);
+	}
+	return fake_fails() ? SGPU_EDEVICE : fake.real->copy_in(stream, to, fake_pinned(from), size, task);
+}
+
+static inline int fake_copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size,
+				struct sgpu_task *task)
+{
+	return fake_fails() ? SGPU_EDEVICE : fake.real->copy_out(stream, to, from, size, task);
+}
+
+static inline int fake_key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys,
+				struct sgpu_device_key **key, struct sgpu_error *why)
+{
+	int rc;
+
+	if (fake_fails()) {
+		return fake_error(why);
+	}
+	rc = fake.real->key_load(stream, keys, key, why);
+	if (rc == SGPU_OK) {
+		((struct sgpu_device_object *)(void *)*key)->backend = &fake.table;
+		atomic_fetch_add(&fake.keys, 1);
+	}
+	return rc;
+}
+
+static inline void fake_key_free(struct sgpu_device_key *key)
+{
+	if (fake_in_callback) {
+		atomic_store(&fake.misuse, true);
+	}
+	atomic_fetch_sub(&fake.keys, 1);
+	fake.real->key_free(key);
+}
+
+static inline int fake_open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
+				   sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
+{
+	return fake_fails() ? SGPU_EDEVICE : fake.real->open_chunks(stream, key, first, last, in, size, out, task);
+}
+
+static inline int fake_seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
+				   sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
+{
+	return fake_fails() ? SGPU_EDEVICE : fake.real->seal_chunks(stream, key, first, last, in, size, out, task);
+}
+
+static inline int fake_hang(struct sgpu_launch *launch, void *argument)
+{
+	(void)argument;
+	atomic_fetch_add(&fake.hung, 1);
+	while (!atomic_load(&fake.cancelled)) {
+		usleep(1000);
+	}
+	return sgpu_fail(launch->error, SGPU_ECANCELED, "given up");
+}
+
+static inline int fake_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
+			      struct sgpu_task *task)
+{
+	return fake_fails() ? SGPU_EDEVICE : fake.real->launch(stream, fake.hangs ? fake_hang : function, argument, task);
+}
+
+static inline void fake_cancel(struct sgpu_device *on, bool cancel)
+{
+	atomic_store(&fake.cancelled, cancel);
+	fake.real->cancel(on, cancel);
+}
+
+struct fake_call {
+	void (*function)(void *argument);
+	void *argument;
+};
+
+static inline void fake_called(void *argument)
+{
+	struct fake_call call = *(struct fake_call *)argument;
+
+	free(argument);
+	fake_in_callback = true;
+	call.function(call.argument);
+	fake_in_callback = false;
+}
+
+static inline int fake_callback(struct sgpu_stream *stream, void (*function)(void *argument), void *argument)
+{
+	struct fake_call *call;
+	int rc;
+
+	if (fake_fails() || !(call = malloc(sizeof(*call)))) {
+		return SGPU_EDEVICE;
+	}
+	*call = (struct fake_call){ function, argument };
+	rc = fake.real->callback(stream, fake_called, call);
+	if (rc != SGPU_OK) {
+		free(call);
+	}
+	return rc;
+}
+
+static inline int fake_event_sync(struct sgpu_event *event, struct sgpu_error *why)
+{
+	int rc = fake.real->event_sync(event, why);
+
+	/* It has ended all the same: whoever is told that it failed must look after what it wrote. */
+	return fake_fails() ? fake_error(why) : rc;
+}
+
+static inline int fake_host_alloc(struct sgpu_device *on, uint64_t size, void **memory, struct sgpu_error *why)
+{
+	uint64_t lent;
+	int rc;
+
+	if (fake_fails() || fake.no_host_memory) {
+		return sgpu_fail(why, SGPU_ENOMEM, "made to fail");
+	}
+	rc = fake.real->host_alloc(on, size, memory, why);
+	if (rc == SGPU_OK) {
+		lent = atomic_fetch_add(&fake.lent, size) + size;
+		if (lent > atomic_load(&fake.lent_most)) {
+			atomic_store(&fake.lent_most, lent);
+		}
+	}
+	return rc;
+}
+
+static inline void fake_host_free(struct sgpu_device *on, void *memory, uint64_t size)
+{
+	if (fake_in_callback) {
+		atomic_store(&fake.misuse, true);
+	}
+	atomic_fetch_sub(&fake.lent, size);
+	fake.real->host_free(on, memory, size);
+}
+
+/* As a kernel pins: a page that is not there is an error, and no fault. */
+static inline uint8_t *fake_pin(const void *memory, uint64_t size)
+{
+	int file = memfd_create("pinned", MFD_CLOEXEC);
+	uint8_t *pinned = malloc(size);
+	uint64_t at = 0;
+	ssize_t put;
+
+	while (file >= 0 && at < size && (put = write(file, (const uint8_t *)memory + at, size - at)) > 0) {
+		at += (uint64_t)put;
+	}
+	if (!pinned || at < size || pread(file, pinned, size, 0) != (ssize_t)size) {
+		free(pinned);
+		pinned = NULL;
+	}
+	close(file);
+	return pinned;
+}
+
+static inline int fake_host_register(struct sgpu_device *on, const void *memory, uint64_t size, struct sgpu_error *why)
+{
+	uint8_t *pinned;
+	int i = 0;
+
+	if (fake_fails()) {
+		return fake_error(why);
+	}
+	if (fake.plain) {
+		return fake.real->host_register(on, memory, size, why);
+	}
+	if (fake.before_register) {
+		fake.before_register(memory, size);
+	}
+	pinned = fake_pin(memory, size);
+	if (!pinned) {
+		return sgpu_fail(why, SGPU_EUNAVAILABLE, "cannot be pinned");
+	}
+	if (fake.after_register) {
+		fake.after_register(pinned, size);
+	}
+	pthread_mutex_lock(&fake.lock);
+	while (i < FAKE_REGISTERED_MAX - 1 && fake.maps[i].memory) {
+		i++;
+	}
+	fake.maps[i].memory = memory;
+	fake.maps[i].pinned = pinned;
+	fake.maps[i].size = size;
+	pthread_mutex_unlock(&fake.lock);
+	atomic_fetch_add(&fake.registered, 1);
+	atomic_fetch_add(&fake.registrations, 1);
+	return SGPU_OK;
+}
+
+static inline void fake_host_unregister(struct sgpu_device *on, const void *memory)
+{
+	if (fake_in_callback) {
+		atomic_store(&fake.misuse, true);
+	}
+	if (fake.plain) {
+		fake.real->host_unregister(on, memory);
+		return;
+	}
+	pthread_mutex_lock(&fake.lock);
+	for (int i = 0; i < FAKE_REGISTERED_MAX; i++) {
+		if (fake.maps[i].memory == memory) {
+			free(fake.maps[i].pinned);
+			fake.maps[i].memory = NULL;
+			atomic_fetch_sub(&fake.registered, 1);
+			break;
+		}
+	}
+	pthread_mutex_unlock(&fake.lock);
+}
+
+/* From here on `device` looks like a GPU; it must be the CPU device, unless fake.plain is set. */
+static inline void make_fake_gpu(void)
+{
+	struct sgpu_device_object *object = (struct sgpu_device_object *)(void *)device;
+
+	fake.real = object->backend;
+	fake.table = *fake.real;
+	fake.table.info = fake_info;
+	fake.table.alloc = fake_alloc;
+	fake.table.stream_create = fake_stream_create;
+	fake.table.event_create = fake_event_create;
+	fake.table.event_record = fake_event_record;
+	fake.table.event_sync = fake_event_sync;
+	fake.table.stream_wait = fake_stream_wait;
+	fake.table.copy_in = fake_copy_in;
+	fake.table.copy_out = fake_copy_out;
+	fake.table.key_load = fake_key_load;
+	fake.table.key_free = fake_key_free;
+	fake.table.open_chunks = fake_open_chunks;
+	fake.table.seal_chunks = fake_seal_chunks;
+	fake.table.launch = fake_launch;
+	fake.table.callback = fake_callback;
+	fake.table.cancel = fake_cancel;
+	fake.table.host_alloc = fake_host_alloc;
+	fake.table.host_free = fake_host_free;
+	fake.table.host_register = fake_host_register;
+	fake.table.host_unregister = fake_host_unregister;
+	object->backend = &fake.table;
+}
+
+static inline void unmake_fake_gpu(void)
+{
+	((struct sgpu_device_object *)(void *)device)->backend = fake.real;
+}
+
+/* Nothing of a run is left, and nothing was asked of the device out of a callback. */
+static inline bool fake_is_clean(void)
+{
+	return atomic_load(&fake.lent) == 0 && atomic_load(&fake.registered) == 0 && atomic_load(&fake.keys) == 0 &&
+	       !atomic_load(&fake.misuse);
+}
+
+#endif

@@ -1,0 +1,498 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How payloads get to a device that copies beside the rest, and back: pieces, the staging ladder and its bounds, and
+ * what a hostile owner of a file may do meanwhile. On the device that $SGPU_TEST_DEVICE names, or on one that is made
+ * to look like a GPU.
+ */
+#include <linux/magic.h>
+#include <sys/vfs.h>
+
+#include "enclave/run.h"
+
+#include "fake_gpu.h"
+
+static bool faked;
+
+/* ---- the pure parts ---- */
+static bool check_pieces(uint64_t size, uint64_t most)
+{
+	uint64_t left = size, sealed = SGPU_SEALED_HEADER, expected = 0, before = UINT64_MAX;
+	bool good = true;
+
+	do {
+		uint64_t piece = sgpu_piece_next(left, most);
+
+		good = good && piece <= left && piece <= most && piece <= before && (piece > 0 || left == 0);
+		good = good && (piece == left || (piece % SGPU_CHUNK == 0 && piece >= SGPU_RUN_PIECE_MIN));
+		before = piece;
+		left -= piece;
+		sealed += sgpu_piece_sealed(piece, left == 0);
+	} while (left > 0 && good);
+	/* What is opened when the last byte has come is little. */
+	return good && before <= SGPU_RUN_PIECE_MIN && sgpu_sealed_size(size, &expected) && sealed == expected;
+}
+
+UNIT_TEST(pieces_cover_a_payload_and_end_small)
+{
+	static const uint64_t most[] = { 1 << 20, 4 << 20, 8 << 20, 16 << 20 };
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(most); i++) {
+		for (uint64_t base = 0; base < (uint64_t)100 << 20; base = base * 3 / 2 + SGPU_CHUNK) {
+			CHECK(check_pieces(base, most[i]) && check_pieces(base + 1, most[i]));
+			CHECK(base == 0 || check_pieces(base - 1, most[i]));
+		}
+		CHECK(check_pieces((uint64_t)3 << 30, most[i]));
+		CHECK(sgpu_piece_next((uint64_t)1 << 40, most[i]) == most[i]);
+	}
+	CHECK(sgpu_piece_next(4 << 20, 16 << 20) == 2 << 20);
+	CHECK(sgpu_piece_next(0, 1 << 20) == 0);
+}
+
+UNIT_TEST(memory_is_registered_where_that_costs_less_than_a_copy)
+{
+	const uint64_t gib = 1 << 30, mib = 1 << 20;
+
+	CHECK(sgpu_register_pays(gib, 0, false) && sgpu_register_pays(gib, 1, false));
+	CHECK(sgpu_register_pays(gib, 2, false) && sgpu_register_pays(gib, 3, true));
+	CHECK(!sgpu_register_pays(gib, 4, false) && !sgpu_register_pays(gib, 16, true));
+	CHECK(!sgpu_register_pays(gib, 1024, true));
+	CHECK(sgpu_register_pays(4 * mib, 1, false) && !sgpu_register_pays(4 * mib - 1, 1, false));
+	CHECK(!sgpu_register_pays(0, 1, true));
+	for (unsigned cores = 1; cores < 64; cores++) {
+		/* More cores never make it the better choice, smaller pages neither. */
+		CHECK(sgpu_register_pays(gib, cores, true) || !sgpu_register_pays(gib, cores, false));
+		CHECK(sgpu_register_pays(gib, cores, true) || !sgpu_register_pays(gib, cores + 1, true));
+	}
+}
+
+UNIT_TEST(rungs_have_names)
+{
+	CHECK(!strcmp(sgpu_rung_name(SGPU_RUNG_REGISTERED), "registered"));
+	CHECK(!strcmp(sgpu_rung_name(SGPU_RUNG_PINNED), "pinned"));
+	CHECK(!strcmp(sgpu_rung_name(SGPU_RUNG_PAGEABLE), "pageable"));
+	CHECK(!strcmp(sgpu_rung_name(SGPU_RUNGS), "unknown"));
+}
+
+/* ---- jobs ---- */
+static struct sgpu_run_rungs rungs;
+static unsigned cores;
+static uint64_t pinned_max;
+
+static void prepare(struct sgpu_run *run)
+{
+	run->cores = cores;
+	run->pinned_max = pinned_max;
+}
+
+/* Runs it, and keeps what the ladder says. */
+static int run_noted(struct job *job, struct answer *answer)
+{
+	struct sgpu_run *run = NULL;
+	int in = sign_and_write(job), out = memfd_create("response", MFD_CLOEXEC), rc;
+
+	memset(answer, 0, sizeof(*answer));
+	rc = run_with(&owner, in, out, 0, &run);
+	sgpu_run_get_rungs(run, &rungs);
+	sgpu_run_free(&run);
+	lseek(out, 0, SEEK_SET);
+	if ((rc == SGPU_OK || rc == SGPU_ESEGMENTS) && !read_answer(out, job->key, answer)) {
+		rc = SGPU_EINVALID;
+	}
+	if (rc != SGPU_OK) {
+		printf("# %d %s\n", rc, error.text);
+	}
+	close(in);
+	close(out);
+	return rc;
+}
+
+static void check_answer(const struct answer *answer, const struct job *job)
+{
+	CHECK(says(answer, 0, SGPU_OK, NULL) && says(answer, 1, SGPU_OK, NULL));
+	CHECK(answer->size[0] == job->size && !memcmp(answer->data[0], job->scan, job->size));
+	CHECK(answer->size[1] == job->size && !memcmp(answer->data[1], job->bias, job->size));
+	CHECK(!faked || fake_is_clean());
+}
+
+static void set_limits(unsigned with_cores, uint64_t with_pinned_max)
+{
+	cores = with_cores;
+	pinned_max = with_pinned_max;
+	atomic_store(&fake.lent_most, 0);
+	atomic_store(&fake.registrations, 0);
+}
+
+static void run_whole(uint64_t size)
+{
+	struct answer answer;
+	struct job job;
+
+	make_job(&job, size);
+	CHECK(run_noted(&job, &answer) == SGPU_OK);
+	REQUIRE(answer.batch != NULL);
+	check_answer(&answer, &job);
+	free_answer(&answer);
+	free_job(&job);
+}
+
+UNIT_TEST(payloads_of_any_size_come_and_go_through_pinned_memory)
+{
+	static const uint64_t sizes[] = { 1, 16384, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, (4 << 20) + 16384, 12 << 20,
+					  (21 << 20) + 4711 };
+
+	for (unsigned many = 1; many < 4; many += 2) {
+		set_limits(many, SGPU_RUN_PINNED_MAX);
+		for (size_t i = 0; i < SGPU_ARRAY_LENGTH(sizes); i++) {
+			uint64_t sealed = 0;
+
+			run_whole(sizes[i]);
+			REQUIRE(sgpu_sealed_size(sizes[i], &sealed));
+			if (faked) {
+				CHECK(rungs.in[SGPU_RUNG_PINNED] == sealed - SGPU_SEALED_HEADER + sizes[i]);
+				CHECK(rungs.out[SGPU_RUNG_PINNED] == sealed + sizes[i]);
+				CHECK(rungs.in[SGPU_RUNG_PAGEABLE] + rungs.out[SGPU_RUNG_PAGEABLE] == 0);
+			}
+		}
+	}
+}
+
+UNIT_TEST(results_beyond_the_pinned_limit_are_drained)
+{
+	static const uint64_t limits[] = { 0, 6 << 20, 13 << 20 };
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(limits); i++) {
+		for (unsigned many = 1; many < 4; many += 2) {
+			set_limits(many, limits[i]);
+			run_whole((12 << 20) + 777);
+			if (faked) {
+				/* A loader has three slots at least, and so has the drain. */
+				CHECK(atomic_load(&fake.lent_most) <= limits[i] + 6 * sgpu_piece_sealed(4 << 20, true));
+				CHECK(rungs.out[SGPU_RUNG_PAGEABLE] == 0);
+			}
+		}
+	}
+}
+
+UNIT_TEST(many_pieces_keep_within_the_pinned_limit)
+{
+	if (!faked) {
+		SKIP("only the fake device tells what it lent");
+	}
+	set_limits(2, 20 << 20);
+	run_whole(50 << 20);
+	CHECK(atomic_load(&fake.lent_most) <= (20 << 20) + 3 * sgpu_piece_sealed(4 << 20, true));
+}
+
+UNIT_TEST(without_pinned_memory_everything_is_pageable)
+{
+	if (!faked) {
+		SKIP("only the fake device can be without");
+	}
+	set_limits(2, SGPU_RUN_PINNED_MAX);
+	for (int way = 0; way < 2; way++) {
+		fake.no_host_memory = way == 0;
+		fake.pins = way == 0;
+		run_whole(9 << 20);
+		CHECK(rungs.in[SGPU_RUNG_PINNED] + rungs.out[SGPU_RUNG_PINNED] == 0);
+		CHECK(rungs.in[SGPU_RUNG_PAGEABLE] > 18 << 20 && rungs.out[SGPU_RUNG_PAGEABLE] > 18 << 20);
+	}
+	fake.no_host_memory = false;
+	fake.pins = true;
+}
+
+/* ---- files in memory ---- */
+enum { AT = 12345 };
+static int staged = -1;
+
+/* The sealed payload, `tail` bytes before the end of a file in memory that the batch then names. */
+static void stage(struct job *job, uint64_t tail)
+{
+	staged = stage_scan(job, AT);
+	if (ftruncate(staged, (off_t)(AT + job->sealed_size + tail))) {
+		abort();
+	}
+}
+
+static void cut_short(void)
+{
+	if (ftruncate(staged, AT + 3 * 4096)) {
+		abort();
+	}
+}
+
+/* Whole chunks are not sealed: a LOW payload comes at the same time. */
+static bool is_sealed(uint64_t size)
+{
+	return size % SGPU_CHUNK != 0;
+}
+
+static void cut_after_a_piece(uint64_t size)
+{
+	if (is_sealed(size)) {
+		cut_short();
+	}
+}
+
+static void unstage(struct job *job, struct answer *answer)
+{
+	CHECK(!faked || fake_is_clean());
+	fake.before_register = NULL;
+	fake.after_register = NULL;
+	fake.before_copy_in = NULL;
+	free_answer(answer);
+	free_job(job);
+	close(staged);
+	staged = -1;
+}
+
+UNIT_TEST(a_file_in_memory_is_registered_when_one_core_would_have_to_copy_it)
+{
+	for (unsigned many = 1; many <= 16; many += 15) {
+		for (uint64_t tail = 0; tail <= 5000; tail += 5000) {
+			struct answer answer;
+			struct job job;
+
+			set_limits(many, SGPU_RUN_PINNED_MAX);
+			make_job(&job, (9 << 20) + 99);
+			stage(&job, tail);
+			CHECK(run_noted(&job, &answer) == SGPU_OK);
+			REQUIRE(answer.batch != NULL);
+			check_answer(&answer, &job);
+			if (faked) {
+				CHECK(rungs.in[SGPU_RUNG_REGISTERED] ==
+				      (many == 1 ? job.sealed_size - SGPU_SEALED_HEADER : 0));
+				CHECK(atomic_load(&fake.registrations) == (many == 1));
+			}
+			unstage(&job, &answer);
+		}
+	}
+}
+
+static void name_file(struct job *job, int segment, const char *path)
+{
+	free(job->batch->segments[segment].location.file);
+	job->batch->segments[segment].location = (struct sgpu_location){ .kind = SGPU_LOCATION_FILE,
+									 .file = strdup(path) };
+}
+
+UNIT_TEST(small_payloads_low_ones_and_files_on_a_disk_are_not_registered)
+{
+	char path[] = "/var/tmp/sgpu-test-XXXXXX", memory[64];
+	int disk = mkstemp(path);
+	struct answer answer;
+	struct job job;
+	struct statfs about;
+
+	set_limits(1, SGPU_RUN_PINNED_MAX);
+	make_job(&job, 1 << 20);
+	stage(&job, 0);
+	CHECK(run_noted(&job, &answer) == SGPU_OK && rungs.in[SGPU_RUNG_REGISTERED] == 0);
+	unstage(&job, &answer);
+	make_job(&job, 9 << 20);
+	staged = memfd_create("staged", MFD_CLOEXEC);
+	snprintf(memory, sizeof(memory), "/proc/self/fd/%d", staged);
+	REQUIRE(sgpu_pwrite(staged, memory, job.bias, job.size, 0, &error) == SGPU_OK);
+	REQUIRE(disk >= 0 && sgpu_pwrite(disk, path, job.sealed, job.sealed_size, 0, &error) == SGPU_OK);
+	name_file(&job, 0, path);
+	name_file(&job, 1, memory);
+	CHECK(run_noted(&job, &answer) == SGPU_OK);
+	REQUIRE(answer.batch != NULL);
+	check_answer(&answer, &job);
+	if (fstatfs(disk, &about) == 0 && about.f_type != TMPFS_MAGIC) {
+		CHECK(rungs.in[SGPU_RUNG_REGISTERED] == 0);
+	}
+	unstage(&job, &answer);
+	close(disk);
+	unlink(path);
+}
+
+static void expect_scan_failed(struct job *job, struct answer *answer, const char *part)
+{
+	CHECK(run_noted(job, answer) == SGPU_ESEGMENTS);
+	REQUIRE(answer->batch != NULL);
+	CHECK(says(answer, 0, SGPU_EDEPENDENCY, part));
+	CHECK(says(answer, 1, SGPU_OK, NULL) && !memcmp(answer->data[1], job->bias, job->size));
+}
+
+static void cut_before(const void *memory, uint64_t size)
+{
+	(void)memory;
+	(void)size;
+	cut_short();
+}
+
+static void cut_after(uint8_t *pinned, uint64_t size)
+{
+	(void)pinned;
+	(void)size;
+	cut_short();
+}
+
+UNIT_TEST(a_file_that_is_cut_short_is_an_error_of_its_segment_and_no_fault)
+{
+	struct answer answer;
+	struct job job;
+
+	if (!faked) {
+		SKIP("only the fake device can be told when");
+	}
+	/* Before it is pinned, it cannot be, and then it cannot be read. */
+	set_limits(1, SGPU_RUN_PINNED_MAX);
+	make_job(&job, 9 << 20);
+	stage(&job, 0);
+	fake.before_register = cut_before;
+	expect_scan_failed(&job, &answer, "ends too early");
+	CHECK(rungs.in[SGPU_RUNG_REGISTERED] == 0);
+	unstage(&job, &answer);
+	/* Then what is pinned is still there. */
+	make_job(&job, 9 << 20);
+	stage(&job, 0);
+	fake.after_register = cut_after;
+	CHECK(run_noted(&job, &answer) == SGPU_OK);
+	check_answer(&answer, &job);
+	unstage(&job, &answer);
+	/* While cores copy from it. */
+	for (unsigned many = 3; many <= 16; many += 13) {
+		set_limits(many, SGPU_RUN_PINNED_MAX);
+		make_job(&job, 9 << 20);
+		stage(&job, 0);
+		fake.before_copy_in = cut_after_a_piece;
+		expect_scan_failed(&job, &answer, "ends too early");
+		unstage(&job, &answer);
+	}
+}
+
+static void change_pinned(uint8_t *pinned, uint64_t size)
+{
+	pinned[size - 200000] ^= 1;
+}
+
+static void change_file(uint64_t size)
+{
+	static const char zeros[100000];
+
+	if (is_sealed(size) && sgpu_pwrite(staged, "staged", zeros, sizeof(zeros), AT + 15000000, &error)) {
+		abort();
+	}
+}
+
+UNIT_TEST(a_file_that_changes_meanwhile_does_not_verify)
+{
+	struct answer answer;
+	struct job job;
+
+	if (!faked) {
+		SKIP("only the fake device can be told when");
+	}
+	set_limits(1, SGPU_RUN_PINNED_MAX);
+	make_job(&job, 9 << 20);
+	stage(&job, 0);
+	fake.after_register = change_pinned;
+	expect_scan_failed(&job, &answer, "does not verify");
+	CHECK(rungs.in[SGPU_RUNG_REGISTERED] > 0);
+	unstage(&job, &answer);
+	set_limits(16, SGPU_RUN_PINNED_MAX);
+	make_job(&job, 20 << 20);
+	stage(&job, 0);
+	fake.before_copy_in = change_file;
+	expect_scan_failed(&job, &answer, "does not verify");
+	unstage(&job, &answer);
+}
+
+UNIT_TEST(a_device_that_refuses_to_register_is_not_asked_again)
+{
+	struct answer answer;
+	struct job job;
+
+	if (!faked) {
+		SKIP("only the fake device can refuse");
+	}
+	set_limits(1, SGPU_RUN_PINNED_MAX);
+	fake.registers = false;
+	make_job(&job, 9 << 20);
+	stage(&job, 0);
+	CHECK(run_noted(&job, &answer) == SGPU_OK && atomic_load(&fake.registrations) == 0);
+	CHECK(rungs.in[SGPU_RUNG_REGISTERED] == 0 && rungs.in[SGPU_RUNG_PINNED] > 0);
+	fake.registers = true;
+	unstage(&job, &answer);
+}
+
+/* ---- kernels that hang ---- */
+static void *cancel_later(void *run)
+{
+	while (atomic_load(&fake.hung) == 0) {
+		usleep(1000);
+	}
+	sgpu_run_cancel(run);
+	return NULL;
+}
+
+UNIT_TEST(a_kernel_that_hangs_is_given_up_at_the_deadline_and_on_request)
+{
+	struct sgpu_run_options options = { .keys = &owner, .key_count = 1 };
+	int in, out = memfd_create("response", MFD_CLOEXEC);
+	struct sgpu_run *run = NULL;
+	struct answer answer;
+	pthread_t thread;
+	struct job job;
+
+	if (!faked) {
+		SKIP("only the fake device hangs");
+	}
+	set_limits(2, SGPU_RUN_PINNED_MAX);
+	fake.hangs = true;
+	make_job(&job, 3 << 20);
+	in = sign_and_write(&job);
+	CHECK(run_with(&owner, in, out, sgpu_now_ns() + 200000000, NULL) == SGPU_ESEGMENTS);
+	lseek(out, 0, SEEK_SET);
+	REQUIRE(read_answer(out, job.key, &answer));
+	CHECK(says(&answer, 0, SGPU_ETIMEOUT, "deadline") && says(&answer, 1, SGPU_ETIMEOUT, "deadline"));
+	free_answer(&answer);
+	CHECK(fake_is_clean());
+	atomic_store(&fake.hung, 0);
+	CHECK(ftruncate(out, 0) == 0);
+	lseek(in, 0, SEEK_SET);
+	REQUIRE(sgpu_run_create(device, &options, &run, &error) == SGPU_OK);
+	REQUIRE(pthread_create(&thread, NULL, cancel_later, run) == 0);
+	CHECK(sgpu_run_batch(run, in, "batch", out, "response", &error) == SGPU_ECANCELED);
+	pthread_join(thread, NULL);
+	sgpu_run_free(&run);
+	CHECK(fake_is_clean());
+	fake.hangs = false;
+	free_job(&job);
+	close(in);
+	close(out);
+	run_whole(3 << 20);
+}
+
+int main(void)
+{
+	open_device(3);
+	if (sgpu_key_generate(SGPU_KEY_OCT, &owner, &error)) {
+		printf("Bail out! %s\n", error.text);
+		return 1;
+	}
+	faked = strcmp(device_name(), "cpu") == 0;
+	if (faked) {
+		make_fake_gpu();
+	}
+	prepare_run = prepare;
+	UNIT_RUN(pieces_cover_a_payload_and_end_small);
+	UNIT_RUN(memory_is_registered_where_that_costs_less_than_a_copy);
+	UNIT_RUN(rungs_have_names);
+	UNIT_RUN(payloads_of_any_size_come_and_go_through_pinned_memory);
+	UNIT_RUN(results_beyond_the_pinned_limit_are_drained);
+	UNIT_RUN(many_pieces_keep_within_the_pinned_limit);
+	UNIT_RUN(without_pinned_memory_everything_is_pageable);
+	UNIT_RUN(a_file_in_memory_is_registered_when_one_core_would_have_to_copy_it);
+	UNIT_RUN(small_payloads_low_ones_and_files_on_a_disk_are_not_registered);
+	UNIT_RUN(a_file_that_is_cut_short_is_an_error_of_its_segment_and_no_fault);
+	UNIT_RUN(a_file_that_changes_meanwhile_does_not_verify);
+	UNIT_RUN(a_device_that_refuses_to_register_is_not_asked_again);
+	UNIT_RUN(a_kernel_that_hangs_is_given_up_at_the_deadline_and_on_request);
+	if (faked) {
+		unmake_fake_gpu();
+	}
+	sgpu_device_close(&device);
+	return unit_done();
+}
