@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening and sealing on the CPU device: the bytes that the host functions give, whatever the number of workers.
+ * Opening and sealing on a device: the bytes that the host functions give, whatever the number of workers.
  */
 #include <stdint.h>
 
 #include <sgpu/device.h>
 
-#include "unit.h"
+#include "device_harness.h"
 
 enum { C = SGPU_CHUNK, LARGEST = 100 * C + 77 };
 static const uint64_t sizes[] = { 0, 1, C - 1, C, C + 1, 7 * C, 8 * C, 8 * C + 1, 9 * C, 64 * C, LARGEST };
@@ -24,7 +24,6 @@ struct fixture {
 
 static bool set_up(struct fixture *fixture, unsigned jobs)
 {
-	struct sgpu_device_config config = { .jobs = jobs };
 	uint64_t room = LARGEST + 200 * SGPU_TAG_SIZE, i;
 
 	memset(fixture, 0, sizeof(*fixture));
@@ -34,8 +33,8 @@ static bool set_up(struct fixture *fixture, unsigned jobs)
 	for (i = 0; i < room; i++) {
 		plaintext[i] = (uint8_t)(i * 11 + i / 253);
 	}
-	return sgpu_device_open("cpu", &config, &fixture->device, NULL) == SGPU_OK &&
-	       sgpu_stream_create(fixture->device, &fixture->stream, NULL) == SGPU_OK &&
+	fixture->device = open_test_device(jobs, 0);
+	return fixture->device && sgpu_stream_create(fixture->device, &fixture->stream, NULL) == SGPU_OK &&
 	       sgpu_device_alloc(fixture->device, room, &fixture->in, NULL) == SGPU_OK &&
 	       sgpu_device_alloc(fixture->device, room, &fixture->out, NULL) == SGPU_OK &&
 	       sgpu_sealed_keys_new(secret, "context", 7, &fixture->keys, NULL) == SGPU_OK &&
@@ -52,7 +51,7 @@ static void tear_down(struct fixture *fixture)
 	free(result);
 }
 
-/* Copies `from` in, runs open or seal over it, and copies what came out to result. */
+/* Copies `from` in, runs open or seal over it, waits for its end, and copies what came out to result. */
 static int round_trip(struct fixture *f, bool open, uint64_t first, bool last, const void *from, uint64_t size,
 		      uint64_t out_size, struct sgpu_task *task)
 {
@@ -64,6 +63,9 @@ static int round_trip(struct fixture *f, bool open, uint64_t first, bool last, c
 	if (code == SGPU_OK) {
 		code = open ? sgpu_device_open_chunks(f->stream, f->key, first, last, f->in + 56, size, f->out, task)
 			    : sgpu_device_seal_chunks(f->stream, f->key, first, last, f->in + 56, size, f->out, task);
+	}
+	if (code == SGPU_OK) {
+		code = sgpu_stream_sync(f->stream, NULL);
 	}
 	if (code == SGPU_OK) {
 		code = sgpu_copy_out(f->stream, result, f->out, out_size, NULL);
@@ -177,6 +179,7 @@ UNIT_TEST(ranges_are_checked_for_what_the_chunks_need)
 
 int main(void)
 {
+	DEVICE_OR_SKIP();
 	UNIT_RUN(one_worker_gives_the_bytes_of_the_host);
 	UNIT_RUN(several_workers_give_the_bytes_of_the_host);
 	UNIT_RUN(a_failed_open_names_the_chunk_and_leaves_no_plaintext);
