@@ -11,6 +11,7 @@ static const struct {
 	sgpu_op_fn run;
 } table[] = {
 	{ "argmax", sgpu_argmax_cuda },
+	{ "black_scholes", sgpu_black_scholes_cuda },
 	{ "cast", sgpu_cast_cuda },
 	{ "conv2d", sgpu_conv2d_cuda },
 	{ "copy", sgpu_copy_cuda },
