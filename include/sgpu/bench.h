@@ -120,7 +120,8 @@ uint64_t sgpu_bench_check(const void *memory, uint64_t size, uint64_t seed);
 /* Holds the streams behind a gate while enqueue(argument, error) puts work on them, then waits for its end. The gate
  * is a copy on a stream of its own whose end the others wait for: when it ended before everything was enqueued, the
  * sample is taken again behind a longer one. So the device's times of the tasks hold no time of the host's. Tasks
- * must be zeroed by `enqueue`, which may be called several times and must give the same result each time. */
+ * must be zeroed by `enqueue`, which may be called several times and must give the same result each time. At least one
+ * stream. */
 SGPU_MUST_CHECK int sgpu_bench_enqueue(struct sgpu_bench *bench, struct sgpu_stream *const *streams, int count,
 				       int (*enqueue)(void *argument, struct sgpu_error *error), void *argument,
 				       struct sgpu_error *error);

@@ -5,6 +5,7 @@
  * It is a copy on a stream of its own, whose end the others wait for. A host function that blocks would do the same on
  * some devices and is forbidden on others; a copy always ends by itself, so that nothing can hang.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include <sgpu/ops.h>
@@ -29,14 +30,34 @@ void sgpu_bench_gate_clear(struct sgpu_bench *bench)
 		sgpu_stream_free(&bench->state->gate.stream);
 		free_memory(bench);
 	}
+	free(bench->state->gate.passed);
 	memset(&bench->state->gate, 0, sizeof(bench->state->gate));
 }
 
-static int prepare_gate(struct sgpu_bench *bench, struct sgpu_error *error)
+static int reserve_tasks(struct sgpu_bench_gate *gate, int count, struct sgpu_error *error)
+{
+	struct sgpu_task *grown = gate->passed;
+
+	if (count > gate->passed_count) {
+		grown = realloc(gate->passed, (size_t)count * sizeof(*grown));
+		if (!grown) {
+			return sgpu_fail_nomem(error);
+		}
+		gate->passed = grown;
+		gate->passed_count = count;
+	}
+	memset(grown, 0, (size_t)count * sizeof(*grown));
+	return SGPU_OK;
+}
+
+static int prepare_gate(struct sgpu_bench *bench, int count, struct sgpu_error *error)
 {
 	struct sgpu_bench_gate *gate = &bench->state->gate;
-	int rc = SGPU_OK;
+	int rc = reserve_tasks(gate, count, error);
 
+	if (rc != SGPU_OK) {
+		return rc;
+	}
 	if (!gate->stream) {
 		rc = sgpu_stream_create(bench->device, &gate->stream, error);
 		gate->size = gate_first;
@@ -58,7 +79,7 @@ static int close_gate(struct sgpu_bench *bench, struct sgpu_stream *const *strea
 		      struct sgpu_error *error)
 {
 	struct sgpu_bench_gate *gate = &bench->state->gate;
-	int rc = prepare_gate(bench, error);
+	int rc = prepare_gate(bench, count, error);
 
 	if (rc == SGPU_OK) {
 		rc = sgpu_event_create(bench->device, event, error);
@@ -72,6 +93,11 @@ static int close_gate(struct sgpu_bench *bench, struct sgpu_stream *const *strea
 	}
 	for (int i = 0; rc == SGPU_OK && i < count; i++) {
 		rc = sgpu_stream_wait(streams[i], *event);
+		if (rc == SGPU_OK) {
+			/* Nothing is cleared. A device may only know when a task of a stream ends: then this end is where the
+			 * first one behind the gate begins. */
+			rc = sgpu_device_clear(streams[i], gate->device_memory, 0, &gate->passed[i]);
+		}
 	}
 	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "cannot hold a stream back: %s", sgpu_strerror(rc));
 }

@@ -14,6 +14,8 @@ struct sgpu_bench_gate {
 	void *host_memory;
 	uint64_t capacity;   /* bytes of both */
 	uint64_t size;       /* bytes that the next gate copies */
+	struct sgpu_task *passed; /* one a stream: when it came through */
+	int passed_count;
 };
 
 struct sgpu_bench_private {

@@ -7,6 +7,14 @@
 #include "cases.h"
 
 const struct sgpu_bench_case *const bench_cases[] = {
+	&case_bandwidth,
 	&case_aead_cpu,
+	&case_aead_gpu,
+	&case_secure_copy,
+	&case_digest,
+	&case_launch,
+	&case_alloc,
+	&case_batch,
+	&case_app,
 	NULL,
 };

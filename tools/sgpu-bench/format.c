@@ -44,7 +44,11 @@ const char *value_text(const struct sgpu_bench_record *record, char text[TEXT_MA
 	case SGPU_BENCH_OPERATIONS_PER_SECOND:
 		return scaled(value, operations, SGPU_ARRAY_LENGTH(operations), text);
 	default:
-		return time_text(value, text);
+		time_text(value, text);
+		if (record->operations > 1) {
+			strncat(text, "/op", TEXT_MAX - strlen(text) - 1);
+		}
+		return text;
 	}
 }
 

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A job for the cases that measure whole batches: made once, outside of what is timed, and run again and again.
+ */
+#ifndef BENCH_JOB_H
+#define BENCH_JOB_H
+
+#include <sgpu/batch.h>
+#include <sgpu/bench.h>
+
+enum { JOB_INPUTS_MAX = 1024 };
+
+struct job_input {
+	const char *id;
+	const void *data;   /* borrowed until the job is finished */
+	uint64_t size;
+};
+
+struct job {
+	bool sealed;                      /* all segments HIGH; else all LOW */
+	json_t *segments, *operations;    /* of the manifest, until job_finish */
+	struct job_input inputs[JOB_INPUTS_MAX];
+	int input_count;
+	struct sgpu_key owner;
+	uint8_t key[SGPU_KEY_SIZE];
+	struct sgpu_batch *batch;
+	int batch_fd, response_fd;        /* memory files */
+};
+
+/* shape: two extents, the second 0 for rank 1. The ids must live until job_finish. */
+struct job_type {
+	const char *dtype;
+	uint64_t shape[2];
+};
+
+SGPU_MUST_CHECK int job_begin(struct job *job, bool sealed, struct sgpu_error *error);
+void job_input(struct job *job, const char *id, struct job_type type, const void *data, uint64_t size);
+void job_between(struct job *job, const char *id);
+void job_output(struct job *job, const char *id, struct job_type type);
+/* Takes the references to arguments and params (NULL: none). after: the operation that it waits for, or NULL. */
+void job_operation(struct job *job, const char *id, const char *kernel, json_t *arguments, json_t *params,
+		   const char *after);
+/* Makes the batch: sealed or with digests, signed, its payloads inline in a memory file. */
+SGPU_MUST_CHECK int job_finish(struct job *job, struct sgpu_error *error);
+
+/* From the batch to its response, in *ns. */
+SGPU_MUST_CHECK int job_run(struct job *job, struct sgpu_device *device, uint64_t *ns, struct sgpu_error *error);
+/* The plaintext of an output of the response, authenticated: exactly `size` bytes. Errors: SGPU_EDIFFERS for another
+ * size, and what reading and opening gives. */
+SGPU_MUST_CHECK int job_read(struct job *job, const char *id, void *data, uint64_t size, struct sgpu_error *error);
+/* Wipes and frees. Accepts one that job_begin refused, or a zeroed one. */
+void job_clear(struct job *job);
+
+#endif
