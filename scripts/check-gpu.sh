@@ -19,7 +19,7 @@ case $SGPU_BUILD in
 esac
 export SGPU_BUILD LC_ALL=C SGPU_TEST_SLOWEST=5
 jobs=${SGPU_TEST_JOBS:-4}
-steps=(units bats memcheck racecheck bench memory)
+steps=(device units bats memcheck racecheck bench memory)
 started=$SECONDS
 
 # nothing REASON: a run that tested nothing must not look like one that passed.
@@ -94,7 +94,20 @@ run_tests() {
 	local many=$1
 	shift
 	[ $# -gt 0 ] || return 0
-	SGPU_TEST_JOBS=$many SGPU_TEST_DIRS="tests/gpu tests/unit" SGPU_TEST_DEVICE=cuda scripts/run-tests.sh "$@"
+	SGPU_TEST_JOBS=$many SGPU_TEST_DIRS="tests/gpu tests/unit" SGPU_TEST_DEVICE=cuda SGPU_TEST_NEEDS="no device" \
+		scripts/run-tests.sh "$@"
+}
+
+# Without it nearly all tests would be skipped, each for the same reason.
+step_device() {
+	local shown
+	shown=$("$SGPU_BUILD/bin/sgpu-run" info 2>&1)
+	printf '%s\n' "$shown" | sed 's/^/# /'
+	if ! grep -q '^device cuda:' <<<"$shown"; then
+		echo "not ok 1 - sgpu-run finds a CUDA device"
+		return 1
+	fi
+	echo "ok 1 - sgpu-run finds a CUDA device"
 }
 
 step_units() {

@@ -9,6 +9,7 @@
 #   SGPU_TEST_DIRS   where to look, in place of tests/unit and tests/bats
 #   SGPU_TEST_WRAP   a command that unit programs run under
 #   SGPU_TEST_TIMEOUT   seconds that one file may take (1200)
+#   SGPU_TEST_NEEDS  a test that is skipped with this in its reason has failed
 #   SGPU_TEST_SLOWEST   how many of the slowest files to name
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -76,14 +77,19 @@ run_file() {
 
 # report FILE LOG: prints the file's tests with the name of the file, adds them to $work/results.
 report() {
-	awk -v file="$(basename "${1%.*}")" -v results="$work/results" -v start="$count" '
+	awk -v file="$(basename "${1%.*}")" -v results="$work/results" -v start="$count" -v needs="${SGPU_TEST_NEEDS:-}" '
 	function result(word, name) { print word "\t" file ": " name >> results }
+	function skip(name) {
+		if (needs == "" || !index(name, needs)) { line("ok", name); result("skipped", name); return }
+		sub(/# *[Ss][Kk][Ii][Pp]/, "- skipped, but needed:", name)
+		line("not ok", name)
+		result("failed", name)
+		bad++
+	}
 	function line(word, name) { printf "%s %d - %s: %s\n", word, ++start, file, name; seen++ }
 	# A file that has nothing to run says why in its plan, and counts as one test that was skipped.
 	/^1\.\.0 *# *[Ss][Kk][Ii][Pp]/ {
-		name = "all of it" substr($0, 5)
-		line("ok", name)
-		result("skipped", name)
+		skip("all of it" substr($0, 5))
 		planned = 1
 		status_of_skip = 77
 		next
@@ -93,9 +99,9 @@ report() {
 		word = /^not/ ? "not ok" : "ok"
 		name = $0
 		sub(/^(not )?ok [0-9]+ *(- )?/, "", name)
+		if (word == "ok" && match(name, / # [Ss][Kk][Ii][Pp]/)) { skip(name); next }
 		line(word, name)
 		if (word == "not ok") { result("failed", name); bad++ }
-		else if (match(name, / # [Ss][Kk][Ii][Pp]/)) result("skipped", name)
 		else result("passed", name)
 		next
 	}

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * bandwidth: plain copies between host memory and the device, one direction or both at once. Pinned: memory of the
+ * device's pool. Registered: the process's own, registered with the device. Pageable: the process's own as it is. Many
+ * copies are enqueued back to back and timed by the device; "one by one" waits for each and is timed by the host.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cases.h"
+#include "memory.h"
+
+enum { COPIES_MAX = 64, SEED = 3 };
+#define SIZE_MIN ((uint64_t)4 << 10)
+#define SIZE_MAX_ ((uint64_t)1 << 30)
+/* A sample of large copies moves about as much as this. */
+#define SAMPLE ((uint64_t)256 << 20)
+
+enum direction { H2D, D2H, BOTH, DIRECTIONS };
+static const char *const direction_names[] = { "h2d", "d2h", "both" };
+
+/* Two memories of the host, one for each direction. */
+struct memories {
+	void *in, *out;
+};
+
+struct bandwidth {
+	struct sgpu_bench *bench;
+	struct sgpu_stream *streams[2];           /* H2D, D2H */
+	sgpu_devptr to, from;                     /* on the device */
+	struct memories pinned, registered, pageable;
+	uint64_t room;                            /* bytes of each */
+	bool is_registered[2];
+};
+
+/* A kind of memory and what is done with it. */
+struct variant {
+	struct bandwidth *b;
+	const struct memories *memories;
+	enum direction direction;
+	uint64_t size;
+	int copies;
+	struct sgpu_task first[2], last[2];       /* of each direction; one copy: first is not used */
+};
+
+static bool goes(enum direction direction, int way)
+{
+	return direction == BOTH || (int)direction == way;
+}
+
+static int copy_one(struct variant *v, int way, int i, struct sgpu_task *task)
+{
+	uint64_t at = (uint64_t)i * v->size;
+
+	if (way == H2D) {
+		return sgpu_copy_in(v->b->streams[H2D], v->b->to + at, (const uint8_t *)v->memories->in + at, v->size, task);
+	}
+	return sgpu_copy_out(v->b->streams[D2H], (uint8_t *)v->memories->out + at, v->b->from + at, v->size, task);
+}
+
+static int failed(int rc, struct sgpu_error *error)
+{
+	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "cannot copy: %s", sgpu_strerror(rc));
+}
+
+/* Of the copies between nobody wants to know the times: to take them takes time. */
+static struct sgpu_task *task_of(struct variant *v, int way, int i)
+{
+	if (i + 1 == v->copies) {
+		return &v->last[way];
+	}
+	return i == 0 ? &v->first[way] : NULL;
+}
+
+/* The directions in turns, so that both have something to do from the start. */
+static int enqueue(void *argument, struct sgpu_error *error)
+{
+	struct variant *v = argument;
+	int rc = SGPU_OK;
+
+	memset(v->first, 0, sizeof(v->first));
+	memset(v->last, 0, sizeof(v->last));
+	for (int i = 0; rc == SGPU_OK && i < v->copies; i++) {
+		for (int way = H2D; rc == SGPU_OK && way <= D2H; way++) {
+			if (goes(v->direction, way)) {
+				rc = copy_one(v, way, i, task_of(v, way, i));
+			}
+		}
+	}
+	return failed(rc, error);
+}
+
+static int run_enqueued(void *argument, uint64_t *ns, struct sgpu_error *error)
+{
+	struct variant *v = argument;
+	int from = v->direction == D2H ? D2H : H2D, count = v->direction == BOTH ? 2 : 1;
+	uint64_t begin = UINT64_MAX, end = 0;
+	int rc = sgpu_bench_enqueue(v->b->bench, &v->b->streams[from], count, enqueue, v, error);
+
+	rc = rc ? rc : sgpu_bench_tasks(&v->first[from], count, error);
+	rc = rc ? rc : sgpu_bench_tasks(&v->last[from], count, error);
+	for (int way = from; way < from + count; way++) {
+		uint64_t at = v->copies > 1 ? v->first[way].begin_ns : v->last[way].begin_ns;
+
+		begin = at < begin ? at : begin;
+		end = v->last[way].end_ns > end ? v->last[way].end_ns : end;
+	}
+	*ns = end > begin ? end - begin : 1;
+	return rc;
+}
+
+/* Waits for each copy. With pageable memory that is what happens anyway. */
+static int run_one_by_one(void *argument, uint64_t *ns, struct sgpu_error *error)
+{
+	struct variant *v = argument;
+	int rc = SGPU_OK;
+
+	(void)ns;
+	for (int i = 0; rc == SGPU_OK && i < v->copies; i++) {
+		for (int way = H2D; rc == SGPU_OK && way <= D2H; way++) {
+			if (goes(v->direction, way)) {
+				rc = failed(copy_one(v, way, i, NULL), error);
+			}
+		}
+		for (int way = H2D; rc == SGPU_OK && way <= D2H; way++) {
+			if (goes(v->direction, way)) {
+				rc = sgpu_stream_sync(v->b->streams[way], error);
+			}
+		}
+	}
+	return rc;
+}
+
+static int prepare(void *argument, struct sgpu_error *error)
+{
+	struct variant *v = argument;
+	uint64_t size = v->size * (uint64_t)v->copies;
+
+	if (goes(v->direction, D2H)) {
+		bench_spoil(v->memories->out, size);
+	}
+	return goes(v->direction, H2D) ? bench_clear(v->b->streams[H2D], v->b->to, size, error) : SGPU_OK;
+}
+
+static int verify(void *argument, struct sgpu_error *error)
+{
+	struct variant *v = argument;
+	uint64_t size = v->size * (uint64_t)v->copies;
+	int rc = goes(v->direction, D2H) ? bench_verify(v->memories->out, size, SEED, error) : SGPU_OK;
+
+	if (rc == SGPU_OK && goes(v->direction, H2D)) {
+		rc = bench_from_device(v->b->streams[D2H], v->b->pinned.out, v->b->to, size, error);
+		rc = rc ? rc : bench_verify(v->b->pinned.out, size, SEED, error);
+	}
+	return rc;
+}
+
+/* As many as fit in the memory, up to a number that is enough to tell the rate. */
+static int copies_of(const struct bandwidth *b, uint64_t size)
+{
+	uint64_t copies = SAMPLE / size, most = b->room / size;
+
+	copies = copies < 1 ? 1 : copies > COPIES_MAX ? COPIES_MAX : copies;
+	return (int)(copies < most ? copies : most);
+}
+
+static int measure(struct bandwidth *b, enum direction direction, uint64_t size, struct sgpu_error *error)
+{
+	int copies = copies_of(b, size), count = 0;
+	const struct sgpu_bench_point point = {
+		.parameters = { { "direction", direction_names[direction], 0 }, { "size_bytes", NULL, size } },
+		.bytes = size * (uint64_t)copies * (direction == BOTH ? 2 : 1),
+		.operations = (uint64_t)copies * (direction == BOTH ? 2 : 1),
+	};
+	const struct {
+		const char *name;
+		const struct memories *memories;
+		int (*run)(void *argument, uint64_t *ns, struct sgpu_error *error);
+		bool there;
+	} kinds[] = {
+		{ "pinned", &b->pinned, run_enqueued, b->bench->info.pins_host_memory },
+		{ "pinned, one by one", &b->pinned, run_one_by_one, b->bench->info.pins_host_memory },
+		{ "registered", &b->registered, run_enqueued, b->is_registered[0] && b->is_registered[1] },
+		{ "pageable", &b->pageable, run_one_by_one, true },
+	};
+	struct variant arguments[SGPU_ARRAY_LENGTH(kinds)];
+	struct sgpu_bench_variant variants[SGPU_ARRAY_LENGTH(kinds)];
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(kinds); i++) {
+		if (kinds[i].there) {
+			arguments[count] = (struct variant){ .b = b, .memories = kinds[i].memories, .direction = direction,
+							     .size = size, .copies = copies };
+			variants[count] = (struct sgpu_bench_variant){ .name = kinds[i].name, .prepare = prepare,
+								       .run = kinds[i].run, .verify = verify,
+								       .argument = &arguments[count] };
+			count++;
+		} else {
+			sgpu_bench_waive(b->bench, &point, kinds[i].name, "not to be had with device '%s'",
+					 b->bench->info.selector);
+		}
+	}
+	return sgpu_bench_measure(b->bench, &point, variants, count, error);
+}
+
+/* ---- the case ---- */
+static int allocate(struct bandwidth *b, struct sgpu_error *error)
+{
+	struct sgpu_device *device = b->bench->device;
+	int rc = sgpu_device_alloc(device, b->room, &b->to, error);
+
+	rc = rc ? rc : sgpu_device_alloc(device, b->room, &b->from, error);
+	rc = rc ? rc : sgpu_host_alloc(device, b->room, &b->pinned.in, error);
+	rc = rc ? rc : sgpu_host_alloc(device, b->room, &b->pinned.out, error);
+	rc = rc ? rc : bench_map(b->room, &b->pageable.in, error);
+	rc = rc ? rc : bench_map(b->room, &b->pageable.out, error);
+	if (rc == SGPU_OK && b->bench->info.registers) {
+		rc = bench_map(b->room, &b->registered.in, error);
+		rc = rc ? rc : bench_map(b->room, &b->registered.out, error);
+		if (rc == SGPU_OK) {
+			b->is_registered[0] = sgpu_host_register(device, b->registered.in, b->room, NULL) == SGPU_OK;
+			b->is_registered[1] = sgpu_host_register(device, b->registered.out, b->room, NULL) == SGPU_OK;
+			sgpu_bench_fill(b->registered.in, b->room, SEED);
+		}
+	}
+	return rc;
+}
+
+static int setup(struct sgpu_bench *bench, void **state, struct sgpu_error *error)
+{
+	struct bandwidth *b = calloc(1, sizeof(*b));
+	uint64_t sizes[SGPU_BENCH_SIZES_MAX];
+	int count = sgpu_bench_sizes(bench, SIZE_MIN, SIZE_MAX_, sizes), rc;
+
+	*state = b;
+	if (!b) {
+		return sgpu_fail_nomem(error);
+	}
+	b->bench = bench;
+	while (count > 0 && sgpu_bench_fits(bench, 6 * sizes[count - 1], 2 * sizes[count - 1], error) != SGPU_OK) {
+		count--;
+	}
+	if (count == 0) {
+		return SGPU_OK;
+	}
+	b->room = sizes[count - 1];
+	if (b->room < SAMPLE && sgpu_bench_fits(bench, 6 * SAMPLE, 2 * SAMPLE, error) == SGPU_OK) {
+		b->room = SAMPLE;
+	}
+	rc = sgpu_stream_create(bench->device, &b->streams[H2D], error);
+	rc = rc ? rc : sgpu_stream_create(bench->device, &b->streams[D2H], error);
+	rc = rc ? rc : allocate(b, error);
+	if (rc == SGPU_OK) {
+		sgpu_bench_fill(b->pinned.in, b->room, SEED);
+		sgpu_bench_fill(b->pageable.in, b->room, SEED);
+		rc = bench_to_device(b->streams[H2D], b->from, b->pinned.in, b->room, error);
+	}
+	return rc;
+}
+
+static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
+{
+	struct bandwidth *b = state;
+	uint64_t sizes[SGPU_BENCH_SIZES_MAX];
+	int count = sgpu_bench_sizes(bench, SIZE_MIN, SIZE_MAX_, sizes), rc = SGPU_OK;
+
+	for (int direction = H2D; direction < DIRECTIONS; direction++) {
+		for (int i = 0; rc == SGPU_OK && i < count; i++) {
+			const struct sgpu_bench_point point = {
+				.parameters = { { "direction", direction_names[direction], 0 }, { "size_bytes", NULL, sizes[i] } },
+			};
+
+			if (sizes[i] > b->room) {
+				sgpu_bench_waive(bench, &point, NULL, "not enough memory");
+			} else {
+				rc = measure(b, (enum direction)direction, sizes[i], error);
+			}
+		}
+	}
+	return rc;
+}
+
+static void teardown(struct sgpu_bench *bench, void *state)
+{
+	struct bandwidth *b = state;
+
+	if (!b) {
+		return;
+	}
+	if (b->is_registered[0]) {
+		sgpu_host_unregister(bench->device, b->registered.in);
+	}
+	if (b->is_registered[1]) {
+		sgpu_host_unregister(bench->device, b->registered.out);
+	}
+	sgpu_stream_free(&b->streams[H2D]);
+	sgpu_stream_free(&b->streams[D2H]);
+	sgpu_device_free(bench->device, &b->to, b->room);
+	sgpu_device_free(bench->device, &b->from, b->room);
+	sgpu_host_free(bench->device, &b->pinned.in, b->room);
+	sgpu_host_free(bench->device, &b->pinned.out, b->room);
+	bench_unmap(&b->pageable.in, b->room);
+	bench_unmap(&b->pageable.out, b->room);
+	bench_unmap(&b->registered.in, b->room);
+	bench_unmap(&b->registered.out, b->room);
+	free(b);
+}
+
+const struct sgpu_bench_case case_bandwidth = {
+	.name = "bandwidth",
+	.help = "plain copies: pinned, registered, pageable; to the device, from it, both at once",
+	.unit = SGPU_BENCH_BYTES_PER_SECOND,
+	.requires = SGPU_BENCH_DEVICE,
+	.setup = setup,
+	.run = run,
+	.teardown = teardown,
+};

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Memory that copies are measured with, and the time between two ends on a stream.
+ */
+#ifndef BENCH_MEMORY_H
+#define BENCH_MEMORY_H
+
+#include <sgpu/bench.h>
+
+/* Ordinary memory of the process, every page of it there, on huge pages where the kernel has them. */
+SGPU_MUST_CHECK int bench_map(uint64_t size, void **memory, struct sgpu_error *error);
+void bench_unmap(void **memory, uint64_t size);
+/* Alters every page, so that what was there before does not pass for what was to come. */
+void bench_spoil(void *memory, uint64_t size);
+/* SGPU_EDIFFERS when the memory is not what sgpu_bench_fill made with the seed. */
+SGPU_MUST_CHECK int bench_verify(const void *memory, uint64_t size, uint64_t seed, struct sgpu_error *error);
+
+/* Copies that wait for their end. */
+SGPU_MUST_CHECK int bench_to_device(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size,
+				    struct sgpu_error *error);
+SGPU_MUST_CHECK int bench_from_device(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size,
+				      struct sgpu_error *error);
+SGPU_MUST_CHECK int bench_clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
+				struct sgpu_error *error);
+
+#endif
