@@ -10,8 +10,8 @@
 #include "memory.h"
 
 enum { CALLS_MAX = 32, SEED = 4 };
-#define SIZE_MIN ((uint64_t)SGPU_CHUNK)
-#define SIZE_MAX_ ((uint64_t)1 << 30)
+#define SIZE_LEAST ((uint64_t)SGPU_CHUNK)
+#define SIZE_LARGEST ((uint64_t)1 << 30)
 /* A sample of large calls works on about as much as this. */
 #define SAMPLE ((uint64_t)256 << 20)
 
@@ -166,7 +166,7 @@ static int measure(struct sgpu_bench *bench, uint64_t size, struct sgpu_error *e
 static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
 {
 	uint64_t sizes[SGPU_BENCH_SIZES_MAX];
-	int count = sgpu_bench_sizes(bench, SIZE_MIN, SIZE_MAX_, sizes), rc = SGPU_OK;
+	int count = sgpu_bench_sizes(bench, SIZE_LEAST, SIZE_LARGEST, sizes), rc = SGPU_OK;
 
 	(void)state;
 	for (int i = 0; rc == SGPU_OK && i < count; i++) {

@@ -11,8 +11,8 @@
 #include "memory.h"
 
 enum { COPIES_MAX = 64, SEED = 3 };
-#define SIZE_MIN ((uint64_t)4 << 10)
-#define SIZE_MAX_ ((uint64_t)1 << 30)
+#define SIZE_LEAST ((uint64_t)4 << 10)
+#define SIZE_LARGEST ((uint64_t)1 << 30)
 /* A sample of large copies moves about as much as this. */
 #define SAMPLE ((uint64_t)256 << 20)
 
@@ -164,7 +164,8 @@ static int copies_of(const struct bandwidth *b, uint64_t size)
 	return (int)(copies < most ? copies : most);
 }
 
-static int measure(struct bandwidth *b, enum direction direction, uint64_t size, struct sgpu_error *error)
+/* What is not to be had is told with the first point. */
+static int measure(struct bandwidth *b, enum direction direction, uint64_t size, bool first, struct sgpu_error *error)
 {
 	int copies = copies_of(b, size), count = 0;
 	const struct sgpu_bench_point point = {
@@ -194,8 +195,8 @@ static int measure(struct bandwidth *b, enum direction direction, uint64_t size,
 								       .run = kinds[i].run, .verify = verify,
 								       .argument = &arguments[count] };
 			count++;
-		} else {
-			sgpu_bench_waive(b->bench, &point, kinds[i].name, "not to be had with device '%s'",
+		} else if (first) {
+			sgpu_bench_waive(b->bench, NULL, kinds[i].name, "not to be had with device '%s'",
 					 b->bench->info.selector);
 		}
 	}
@@ -229,7 +230,7 @@ static int setup(struct sgpu_bench *bench, void **state, struct sgpu_error *erro
 {
 	struct bandwidth *b = calloc(1, sizeof(*b));
 	uint64_t sizes[SGPU_BENCH_SIZES_MAX];
-	int count = sgpu_bench_sizes(bench, SIZE_MIN, SIZE_MAX_, sizes), rc;
+	int count = sgpu_bench_sizes(bench, SIZE_LEAST, SIZE_LARGEST, sizes), rc;
 
 	*state = b;
 	if (!b) {
@@ -261,7 +262,7 @@ static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
 {
 	struct bandwidth *b = state;
 	uint64_t sizes[SGPU_BENCH_SIZES_MAX];
-	int count = sgpu_bench_sizes(bench, SIZE_MIN, SIZE_MAX_, sizes), rc = SGPU_OK;
+	int count = sgpu_bench_sizes(bench, SIZE_LEAST, SIZE_LARGEST, sizes), rc = SGPU_OK;
 
 	for (int direction = H2D; direction < DIRECTIONS; direction++) {
 		for (int i = 0; rc == SGPU_OK && i < count; i++) {
@@ -272,7 +273,7 @@ static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
 			if (sizes[i] > b->room) {
 				sgpu_bench_waive(bench, &point, NULL, "not enough memory");
 			} else {
-				rc = measure(b, (enum direction)direction, sizes[i], error);
+				rc = measure(b, (enum direction)direction, sizes[i], direction == H2D && i == 0, error);
 			}
 		}
 	}
