@@ -51,6 +51,28 @@ static bool is_shared_object(const void *image, size_t size)
 	return memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 && header.e_type == ET_DYN;
 }
 
+/* Whether all that will be mapped is there: the loader does not look, and would reach behind the end of a file that
+ * was cut short. */
+static bool is_whole(const void *image, size_t size)
+{
+	ElfW(Ehdr) header;
+	ElfW(Phdr) part;
+	uint64_t end;
+
+	memcpy(&header, image, sizeof(header));
+	if (header.e_phentsize != sizeof(part) ||
+	    !sgpu_add_u64(header.e_phoff, (uint64_t)header.e_phnum * sizeof(part), &end) || end > size) {
+		return false;
+	}
+	for (size_t i = 0; i < header.e_phnum; i++) {
+		memcpy(&part, (const char *)image + header.e_phoff + i * sizeof(part), sizeof(part));
+		if (part.p_type == PT_LOAD && (!sgpu_add_u64(part.p_offset, part.p_filesz, &end) || end > size)) {
+			return false;
+		}
+	}
+	return true;
+}
+
 static int memory_file(void)
 {
 	int fd = memfd_create("sgpu-module", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_EXEC);
@@ -85,6 +107,9 @@ int sgpu_cpu_module_load(struct sgpu_device *device, const void *image, size_t s
 	if (!is_shared_object(image, size)) {
 		sgpu_fail(error, SGPU_EINVALID, "the module is not an ELF shared object");
 		return sgpu_hint(error, "on the CPU device a module is what 'cc -shared -fPIC' makes");
+	}
+	if (!is_whole(image, size)) {
+		return sgpu_fail(error, SGPU_EINVALID, "the module is an ELF shared object that was cut short");
 	}
 	new = calloc(1, sizeof(*new));
 	if (!new) {

@@ -1,0 +1,343 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# Kernels that a batch brings, on the CPU device: what they compute, and when they are not even loaded.
+# shellcheck disable=SC2154 # bats sets stderr
+
+load helpers
+
+# Its constructor leaves the file that $MARKER names, so that a test sees whether it was loaded.
+setup_file() {
+	requires cc
+	cat >"$BATS_FILE_TMPDIR/kernels.c" <<-'END'
+	#include <stdint.h>
+	#include <stdio.h>
+	#include <stdlib.h>
+
+	#include <sgpu/device.h>
+
+	#define KERNEL(name) int name(const struct sgpu_module_shape *shape, void *const *args, int count)
+
+	int not_a_function = 5;
+
+	__attribute__((constructor)) static void leave_marker(void)
+	{
+		const char *path = getenv("MARKER");
+		FILE *file = path ? fopen(path, "a") : NULL;
+
+		if (file) {
+			fputs("loaded\n", file);
+			fclose(file);
+		}
+	}
+
+	KERNEL(scale)
+	{
+		float *output = *(float **)args[0];
+		const float *input = *(const float **)args[1];
+
+		(void)shape;
+		for (uint64_t i = 0; count == 4 && i < *(uint64_t *)args[2]; i++) {
+			output[i] = input[i] * *(float *)args[3];
+		}
+		return 0;
+	}
+
+	/* What it was told, as numbers: shape, then every kind of parameter. */
+	KERNEL(report)
+	{
+		double *output = *(double **)args[0];
+
+		for (int i = 0; i < 3; i++) {
+			output[i] = shape->grid[i];
+			output[3 + i] = shape->block[i];
+		}
+		output[6] = shape->shared_bytes;
+		output[7] = count;
+		output[8] = *(int32_t *)args[2];
+		output[9] = *(uint32_t *)args[3];
+		output[10] = (double)*(int64_t *)args[4];
+		output[11] = (double)*(uint64_t *)args[5];
+		output[12] = *(float *)args[6];
+		output[13] = *(double *)args[7];
+		output[14] = (double)*(uint64_t *)args[8];
+		output[15] = (double)*(uint64_t *)args[9];
+		return 0;
+	}
+
+	KERNEL(nothing)
+	{
+		(void)shape;
+		(void)args;
+		return count == 2 ? 0 : 1;
+	}
+
+	KERNEL(fails)
+	{
+		(void)shape;
+		(void)args;
+		(void)count;
+		return 7;
+	}
+	END
+	"${CC:-cc}" -shared -fPIC -I"$SGPU_TOP/include" -o "$BATS_FILE_TMPDIR/kernels.so" "$BATS_FILE_TMPDIR/kernels.c"
+}
+
+setup() {
+	cd "$BATS_TEST_TMPDIR" || return 1
+	requires cc
+	cp "$BATS_FILE_TMPDIR/kernels.so" .
+	sgpu-seal keygen -o owner.jwk
+	seq 0 999 | floats >x.f32
+	awk 'BEGIN { for (i = 0; i < 1000; i++) print i * 3 }' | floats >expected.f32
+	MARKER=$PWD/marker
+	export MARKER
+}
+
+# job FUNCTION PARAMS [LEVEL]: job.json, x.f32 by a function of kernels.so.
+job() {
+	cat >job.json <<-END
+	{ "version": 1, "manifest_id": "module", "segments": [
+	  { "segment_id": "code", "data_location_client": "kernels.so", "sensitivity_level": "${3:-HIGH}",
+	    "direction": "INPUT" },
+	  { "segment_id": "x", "data_location_client": "x.f32", "sensitivity_level": "${3:-HIGH}", "direction": "INPUT",
+	    "data_type_info": { "dtype": "f32", "shape": [1000] } },
+	  { "segment_id": "y", "data_location_client": "y.f32", "sensitivity_level": "${3:-HIGH}", "direction": "OUTPUT",
+	    "data_type_info": { "dtype": "f32", "shape": [1000] } },
+	  { "segment_id": "z", "data_location_client": "z.f32", "sensitivity_level": "${3:-HIGH}", "direction": "OUTPUT" } ],
+	  "operations": [
+	  { "gpu_operation_id": "RUN", "kernel": "module:code:$1", "grid": [4], "block": [256],
+	    "arguments": { "input": "x", "output": "y" }, "params": $2 },
+	  { "gpu_operation_id": "COPY", "kernel": "copy", "arguments": { "input": "x", "output": "z" } } ] }
+	END
+	sgpu-manifest check job.json
+}
+
+scale='["output", "input", { "elements": "input" }, { "f32": 3 }]'
+
+# seal: job.json to batch.tar
+seal() {
+	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -o batch.tar
+}
+
+submit() {
+	sgpu-run --device cpu -k owner.jwk "$@" -o response batch.tar
+}
+
+results() {
+	sgpu-seal open -k owner.jwk -C out response
+}
+
+@test "a sealed module computes what a sealed segment becomes" {
+	job scale "$scale"
+	seal
+	submit --allow-modules
+	results
+	assert_same out/y.f32 expected.f32
+	assert_same out/z.f32 x.f32
+	[ "$(cat marker)" = loaded ]
+}
+
+@test "a LOW module runs under the MAC of its batch" {
+	job scale "$scale" LOW
+	seal
+	submit --allow-modules
+	results
+	assert_same out/y.f32 expected.f32
+}
+
+@test "without --allow-modules a batch with a module is refused and none is loaded" {
+	job scale "$scale"
+	seal
+	run --separate-stderr -4 submit
+	assert_contains "$stderr" "modules are not allowed"
+	assert_contains "$stderr" "--allow-modules"
+	assert_no_file response marker
+}
+
+@test "a module in a batch that nobody signed is refused and not loaded" {
+	job scale "$scale" LOW
+	sgpu-manifest pack -o batch.tar job.json
+	run --separate-stderr -4 submit --allow-modules
+	assert_contains "$stderr" "no MAC"
+	assert_no_file response marker
+}
+
+@test "a sealed module that was tampered with is never loaded, and the rest answers" {
+	local block
+	job scale "$scale"
+	seal
+	block=$(tar -tRf batch.tar | sed -n 's,^block \([0-9]*\): segments/code$,\1,p')
+	flip_byte batch.tar $((block * 512 + 512 + 9000))
+	run --separate-stderr -5 submit --allow-modules
+	assert_contains "$stderr" "'code'"
+	assert_no_file marker
+	run -5 results
+	assert_same out/z.f32 x.f32
+	assert_no_file out/y.f32
+}
+
+@test "a LOW module that was tampered with is never loaded" {
+	local block
+	job scale "$scale" LOW
+	seal
+	block=$(tar -tRf batch.tar | sed -n 's,^block \([0-9]*\): segments/code$,\1,p')
+	if [ -n "$block" ]; then
+		flip_byte batch.tar $((block * 512 + 512 + 9000))
+	else
+		flip_byte kernels.so 9000
+	fi
+	run --separate-stderr -5 submit --allow-modules
+	assert_contains "$stderr" "SHA-256"
+	assert_no_file marker
+}
+
+@test "a module is loaded once for all of its operations" {
+	job scale "$scale"
+	sed -i -e '/"segment_id": "z"/s/.*/{ "segment_id": "w", "data_location_client": "w.f32", "sensitivity_level": "HIGH",\
+		"direction": "OUTPUT", "data_type_info": { "dtype": "f32", "shape": [10] } } ],/' \
+		-e '/"gpu_operation_id": "COPY"/s/.*/{ "gpu_operation_id": "AGAIN", "kernel": "module:code:nothing",\
+		"arguments": { "input": "x", "output": "w" }, "params": ["output", "input"] } ] }/' job.json
+	sgpu-manifest check job.json
+	seal
+	submit --allow-modules
+	results
+	assert_same out/y.f32 expected.f32
+	[ "$(wc -l <marker)" -eq 1 ]
+}
+
+@test "what a module does not write is zero, in memory that held other data, too" {
+	cat >job.json <<-'END'
+	{ "version": 1, "manifest_id": "zero", "segments": [
+	  { "segment_id": "code", "data_location_client": "kernels.so", "sensitivity_level": "HIGH", "direction": "INPUT" },
+	  { "segment_id": "x", "data_location_client": "x.f32", "sensitivity_level": "HIGH", "direction": "INPUT",
+	    "data_type_info": { "dtype": "f32", "shape": [1000] } },
+	  { "segment_id": "first", "sensitivity_level": "HIGH", "direction": "INTERMEDIATE" },
+	  { "segment_id": "second", "sensitivity_level": "HIGH", "direction": "INTERMEDIATE" },
+	  { "segment_id": "y", "data_location_client": "y.f32", "sensitivity_level": "HIGH", "direction": "OUTPUT",
+	    "data_type_info": { "dtype": "f32", "shape": [1000] } } ],
+	  "operations": [
+	  { "gpu_operation_id": "A", "kernel": "copy", "arguments": { "input": "x", "output": "first" } },
+	  { "gpu_operation_id": "B", "kernel": "copy", "arguments": { "input": "first", "output": "second" } },
+	  { "gpu_operation_id": "RUN", "kernel": "module:code:nothing",
+	    "arguments": { "input": "second", "output": "y" }, "params": ["output", "input"] } ] }
+	END
+	seal
+	run -0 sgpu-run --dry-run batch.tar
+	assert_contains "$output" "first, then y"
+	submit --allow-modules
+	results
+	head -c 4000 /dev/zero >zeros
+	assert_same out/y.f32 zeros
+}
+
+@test "a function gets its grid, its block and every kind of parameter" {
+	cat >job.json <<-'END'
+	{ "version": 1, "manifest_id": "report", "segments": [
+	  { "segment_id": "code", "data_location_client": "kernels.so", "sensitivity_level": "HIGH", "direction": "INPUT" },
+	  { "segment_id": "x", "data_location_client": "x.f32", "sensitivity_level": "HIGH", "direction": "INPUT",
+	    "data_type_info": { "dtype": "f32", "shape": [10, 100] } },
+	  { "segment_id": "y", "data_location_client": "y.f64", "sensitivity_level": "HIGH", "direction": "OUTPUT",
+	    "data_type_info": { "dtype": "f64", "shape": [16] } } ],
+	  "operations": [
+	  { "gpu_operation_id": "RUN", "kernel": "module:code:report", "grid": [9, 8, 7], "block": [6, 5, 4],
+	    "shared_bytes": 1234, "arguments": { "input": "x", "output": "y" },
+	    "params": ["output", "input", { "i32": -5 }, { "u32": 4294967295 }, { "i64": -9007199254740991 },
+		       { "u64": 9007199254740991 }, { "f32": 0.5 }, { "f64": -0.25 }, { "elements": "input" },
+		       { "bytes": "input" }] } ] }
+	END
+	seal
+	submit --allow-modules
+	results
+	run -0 bash -c "od -An -v -w8 -t f8 out/y.f64 | tr -d ' ' | tr '\n' ' '"
+	[ "$output" = "9 8 7 6 5 4 1234 10 -5 4294967295 -9007199254740991 9007199254740991 0.5 -0.25 1000 4000 " ]
+}
+
+@test "a function that is not there fails by name, and the rest answers" {
+	for name in no_such_function not_a_function leave_marker malloc; do
+		job "$name" "$scale"
+		seal
+		run --separate-stderr -5 submit --allow-modules
+		assert_contains "$stderr" "module 'code'"
+		assert_contains "$stderr" "'$name'"
+		run -5 results
+		assert_same out/z.f32 x.f32
+		assert_no_file out/y.f32
+		rm -r out
+	done
+}
+
+@test "a function that fails fails its operation, with its number" {
+	job fails "$scale"
+	seal
+	run --separate-stderr -5 submit --allow-modules
+	assert_contains "$stderr" "operation 'RUN' failed"
+	assert_contains "$stderr" "module 'code', function 'fails'"
+	assert_contains "$stderr" "7"
+	run -5 results
+	assert_same out/z.f32 x.f32
+}
+
+@test "what is no shared object is no module" {
+	for bytes in "" 10 64 3000; do
+		job scale "$scale"
+		head -c "${bytes:-0}" "$BATS_FILE_TMPDIR/kernels.so" >kernels.so
+		seal
+		run --separate-stderr -5 submit --allow-modules
+		assert_contains "$stderr" "module 'code'"
+		assert_no_file marker
+	done
+	job scale "$scale"
+	echo '.version 7.0' >kernels.so
+	seal
+	run --separate-stderr -5 submit --allow-modules
+	assert_contains "$stderr" "not an ELF shared object"
+}
+
+@test "a module has one size when its manifest says so" {
+	job scale "$scale"
+	sed -i 's/"kernels.so",/& "data_type_info": { "dtype": "u8", "shape": [100] },/' job.json
+	run --separate-stderr -1 sgpu-manifest pack -o batch.tar job.json
+	assert_contains "$stderr" "u8[100] needs 100"
+	sed -i "s/\[100\]/[$(stat -c %s kernels.so)]/" job.json
+	seal
+	submit --allow-modules
+	results
+	assert_same out/y.f32 expected.f32
+}
+
+@test "faults of a module have their places and hints" {
+	job scale "$scale"
+	sed -i 's/module:code:scale/module:cod:scale/' job.json
+	run --separate-stderr -1 sgpu-manifest check job.json
+	assert_contains "$stderr" "/operations/0/kernel: 'cod' is not a segment"
+	assert_contains "$stderr" "did you mean 'code'?"
+	assert_contains "$stderr" "job.json:10:"
+}
+
+@test "show tells how a module is started, as text, as a graph and as JSON" {
+	job scale "$scale"
+	run -0 sgpu-manifest show job.json
+	assert_contains "$output" "u8[file]"
+	assert_contains "$output" "grid 4,1,1 block 256,1,1"
+	run -0 sgpu-manifest show --dot job.json
+	assert_contains "$output" '"s:code" -> "o:RUN" [label="module"];'
+	run -0 sgpu-manifest show --json job.json
+	assert_contains "$output" '"function": "scale"'
+	assert_contains "$output" '"size_of_file": true'
+	sgpu-manifest pack job.json -o packed
+	run -0 sgpu-run --dry-run packed
+	assert_contains "$output" "module:code:scale"
+	assert_contains "$output" "$(stat -c %s kernels.so)"
+}
+
+@test "a job is split with its module" {
+	job scale "$scale"
+	sgpu-manifest split -C shards job.json
+	grep -q '"segment_id": "code"' shards/shard-000.json
+	run -1 grep -q '"segment_id": "code"' shards/shard-001.json
+}
+
+@test "the example with a module of its own agrees with the operation of sgpu" {
+	run --separate-stderr -0 "$SGPU_TOP/examples/module/run.sh" here
+	assert_contains "$output" "1000000 numbers as expected"
+}
