@@ -15,6 +15,9 @@ struct sgpu_nearest_plan {
 	uint64_t queries, rows, parts;
 	uint64_t keep; /* candidates in a list: k and a reserve */
 };
+#ifdef __cplusplus
+extern "C"
+#endif
 struct sgpu_nearest_plan sgpu_nearest_plan(const struct sgpu_op_call *call);
 
 #endif
