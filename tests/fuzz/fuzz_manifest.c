@@ -9,6 +9,31 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+static void check_module(const struct sgpu_operation *operation)
+{
+	const struct sgpu_module_call *module = operation->module;
+	uint64_t threads = 1;
+
+	if (!module->function || module->segment < 0 || module->param_count > SGPU_MODULE_PARAMS_MAX) {
+		abort();
+	}
+	for (int i = 0; i < 3; i++) {
+		threads *= module->block[i];
+		if (!module->grid[i] || !module->block[i] || threads > SGPU_MODULE_BLOCK_MAX) {
+			abort();
+		}
+	}
+	for (int i = 0; i < module->param_count; i++) {
+		const struct sgpu_module_param *param = &module->params[i];
+		bool value = param->kind == SGPU_MODULE_VALUE;
+
+		if ((param->size != 4 && param->size != 8) || value != (param->argument < 0) ||
+		    param->argument >= operation->arg_count) {
+			abort();
+		}
+	}
+}
+
 /* What the rest of the library relies on once there are no faults. */
 static void check_promises(const struct sgpu_manifest *manifest)
 {
@@ -26,6 +51,9 @@ static void check_promises(const struct sgpu_manifest *manifest)
 		}
 		if (sgpu_ops_prepare(manifest, i, &call, NULL)) {
 			abort();
+		}
+		if (operation->module) {
+			check_module(operation);
 		}
 	}
 	for (int i = 0; i < manifest->segment_count; i++) {
