@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How large the groups of secure copies should be: `transfer [DEVICE [JOBS]]` tries sizes and prints, one configuration a
+ * line, the median time of each copy as a multiple of the plain one's from pinned memory.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <sgpu/transfer.h>
+
+enum { ROUNDS = 9, SIZES = 3, KINDS = 5 };
+#define KIB ((uint64_t)1024)
+#define MIB (1024 * KIB)
+static const uint64_t sizes[SIZES] = { 4 * MIB, 64 * MIB, 1024 * MIB };
+static const char *const kinds[KINDS] = { "live up", "live down", "stage up", "rest up", "rest down" };
+
+struct bench {
+	struct sgpu_device *device;
+	struct sgpu_stream *stream;
+	struct sgpu_transfer *transfer;
+	struct sgpu_transfer_key *live;
+	struct sgpu_device_key *key;
+	struct sgpu_sealed_keys keys;
+	sgpu_devptr memory;
+	void *pinned, *sealed;
+	uint8_t *ordinary;
+	uint64_t next;
+};
+
+static void must(int code, const struct sgpu_error *error)
+{
+	if (code != SGPU_OK) {
+		fprintf(stderr, "transfer: %s\n", error->text[0] ? error->text : sgpu_strerror(code));
+		exit(3);
+	}
+}
+
+static int by_value(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+static int copy(struct bench *b, int kind, uint64_t size, struct sgpu_task *task)
+{
+	uint64_t sealed_size = size + (size / SGPU_CHUNK + 1) * SGPU_TAG_SIZE;
+
+	switch (kind) {
+	case 0:
+		return sgpu_transfer_in_live(b->transfer, b->live, b->ordinary, size, b->memory, task);
+	case 1:
+		return sgpu_transfer_out_live(b->transfer, b->live, b->memory, size, b->ordinary, task);
+	case 2:
+		return sgpu_transfer_in_stages(b->transfer, b->live, SGPU_TRANSFER_STAGE, b->ordinary, size, b->memory, task);
+	case 3:
+		return sgpu_transfer_in_sealed(b->transfer, b->key, b->next, true, b->sealed, sealed_size, b->memory, task);
+	default:
+		b->next += size / SGPU_CHUNK + 1;
+		return sgpu_transfer_out_sealed(b->transfer, b->key, b->next, true, b->memory, size, b->sealed, task);
+	}
+}
+
+/* Nanoseconds; the copy up of what is sealed at rest takes what the copy down has sealed. */
+static uint64_t median_of(struct bench *b, int kind, uint64_t size)
+{
+	uint64_t times[ROUNDS];
+
+	for (int i = -2; i < ROUNDS; i++) {
+		struct sgpu_task task = { 0 };
+		struct sgpu_error error = { 0 };
+		uint64_t begin = sgpu_now_ns();
+
+		if (kind < 0) {
+			must(sgpu_copy_in(b->stream, b->memory, b->pinned, size, &task), &task.error);
+			must(sgpu_stream_sync(b->stream, &error), &error);
+		} else {
+			must(copy(b, kind, size, &task), &task.error);
+		}
+		if (i >= 0) {
+			times[i] = sgpu_now_ns() - begin;
+		}
+	}
+	qsort(times, ROUNDS, sizeof(times[0]), by_value);
+	return times[ROUNDS / 2];
+}
+
+static void try(struct bench *b, const struct sgpu_transfer_config *config, unsigned set)
+{
+	struct sgpu_sealed_keys keys;
+	struct sgpu_error error = { 0 };
+	const uint8_t secret[SGPU_KEY_SIZE] = { 2 };
+
+	must(sgpu_transfer_create(b->device, config, &b->transfer, &error), &error);
+	must(sgpu_sealed_keys_new(secret, "", 0, &keys, &error), &error);
+	must(sgpu_transfer_key_load(b->transfer, &keys, &b->live, &error), &error);
+	printf("jobs %2u  live %4llu KiB x %u  rest %5llu KiB x %u  first %4llu  last %4llu KiB |", config->jobs,
+	       (unsigned long long)(config->live_group / KIB), config->live_slots,
+	       (unsigned long long)(config->sealed_group / KIB), config->sealed_slots,
+	       (unsigned long long)(config->first_group / KIB), (unsigned long long)(config->last_group / KIB));
+	for (int kind = KINDS - 1; kind >= 0; kind--) {
+		if (!(set >> kind & 1)) {
+			continue;
+		}
+		printf("  %s", kinds[kind]);
+		for (int i = 0; i < SIZES; i++) {
+			uint64_t plain = median_of(b, -1, sizes[i]);
+
+			/* So that there is something of this size to open. */
+			if (kind == 3) {
+				must(copy(b, 4, sizes[i], NULL), &error);
+			}
+			printf(" %.3f", (double)median_of(b, kind, sizes[i]) / (double)plain);
+			fflush(stdout);
+		}
+	}
+	printf("\n");
+	sgpu_transfer_key_free(&b->live);
+	sgpu_transfer_free(&b->transfer);
+}
+
+static void try_all(struct bench *b, unsigned jobs)
+{
+	static const uint64_t live[][2] = { { 1024, 8 }, { 2048, 3 }, { 2048, 4 }, { 2048, 6 }, { 2048, 8 }, { 3072, 4 },
+					    { 4096, 3 }, { 4096, 4 }, { 4096, 6 }, { 8192, 3 } };
+	static const uint64_t rest[][3] = { { 8192, 4, 1024 }, { 16384, 3, 1024 }, { 32768, 3, 512 }, { 32768, 3, 1024 },
+					    { 32768, 3, 2048 }, { 65536, 2, 1024 }, { 65536, 3, 1024 } };
+	struct sgpu_transfer_config standard = { .jobs = jobs, .sealed_group = 32 * MIB, .sealed_slots = 3,
+						 .live_group = 4 * MIB, .live_slots = 4, .first_group = 512 * KIB,
+						 .last_group = MIB };
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(live); i++) {
+		struct sgpu_transfer_config config = standard;
+
+		config.live_group = live[i][0] * KIB;
+		config.live_slots = (unsigned)live[i][1];
+		try(b, &config, 7);
+	}
+	for (unsigned fewer = 1; fewer < 5 && fewer < jobs; fewer++) {
+		struct sgpu_transfer_config config = standard;
+
+		config.jobs = jobs - fewer;
+		try(b, &config, 3);
+	}
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(rest); i++) {
+		struct sgpu_transfer_config config = standard;
+
+		config.sealed_group = rest[i][0] * KIB;
+		config.sealed_slots = (unsigned)rest[i][1];
+		config.first_group = config.last_group = rest[i][2] * KIB;
+		try(b, &config, i == 2 || i == 4 ? 27 : 24);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	const uint64_t room = sizes[SIZES - 1], sealed_room = room + (room / SGPU_CHUNK + 1) * SGPU_TAG_SIZE;
+	const uint8_t secret[SGPU_KEY_SIZE] = { 1 };
+	struct sgpu_error error = { 0 };
+	struct bench b = { 0 };
+
+	must(sgpu_device_open(argc > 1 ? argv[1] : "auto", NULL, &b.device, &error), &error);
+	must(sgpu_stream_create(b.device, &b.stream, &error), &error);
+	must(sgpu_device_alloc(b.device, room, &b.memory, &error), &error);
+	must(sgpu_host_alloc(b.device, room, &b.pinned, &error), &error);
+	must(sgpu_host_alloc(b.device, sealed_room, &b.sealed, &error), &error);
+	must(sgpu_sealed_keys_new(secret, "", 0, &b.keys, &error), &error);
+	must(sgpu_device_key_load(b.stream, &b.keys, &b.key, &error), &error);
+	b.ordinary = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (b.ordinary == MAP_FAILED) {
+		return 3;
+	}
+	(void)madvise(b.ordinary, room, MADV_HUGEPAGE);
+	for (uint64_t i = 0; i < room; i += 8) {
+		uint64_t word = (i + 1) * 0x9e3779b97f4a7c15u;
+
+		memcpy(b.ordinary + i, &word, 8);
+	}
+	memcpy(b.pinned, b.ordinary, room);
+	for (int i = 0; i < SIZES; i++) {
+		printf("plain, %llu MiB: %.1f us\n", (unsigned long long)(sizes[i] / MIB), (double)median_of(&b, -1, sizes[i]) / 1e3);
+	}
+	try_all(&b, argc > 2 ? (unsigned)atoi(argv[2]) : sgpu_cpu_count());
+	sgpu_device_key_free(&b.key);
+	sgpu_stream_free(&b.stream);
+	sgpu_host_free(b.device, &b.pinned, room);
+	sgpu_host_free(b.device, &b.sealed, sealed_room);
+	sgpu_device_free(b.device, &b.memory, room);
+	sgpu_device_close(&b.device);
+	return 0;
+}
