@@ -3,15 +3,14 @@
  * gaussian3d: smoothing of a volume by a Gaussian, one axis after the other; voxels outside count as the nearest one
  * inside. Sums are made in the element type, from the centre outwards, pairs first: c*w0 + (l1+r1)*w1 + ...
  */
+#include "ops/cpu/gaussian3d.h"
 #include "ops/cpu/math64.h"
 #include "ops/ops_private.h"
 
 enum { INPUT, OUTPUT };
 enum { SIGMA, TRUNCATE };
 enum {
-	SIGMA_MAX = 64,
-	TRUNCATE_MAX = 8,
-	RADIUS_MAX = SIGMA_MAX * TRUNCATE_MAX,
+	RADIUS_MAX = SGPU_GAUSSIAN_RADIUS_MAX,
 	TILE = 512,       /* voxels of a row that are worked on at a time */
 	GRAIN = 1 << 15,  /* voxels of a piece, about */
 };
@@ -23,8 +22,8 @@ static const struct sgpu_op_argument args[] = {
 };
 
 static const struct sgpu_op_param params[] = {
-	{ "sigma", SGPU_PARAM_NUMBER, true, 0.01, SIGMA_MAX, 1.0, NULL, "standard deviation in voxels" },
-	{ "truncate", SGPU_PARAM_NUMBER, false, 0.5, TRUNCATE_MAX, 4.0, NULL,
+	{ "sigma", SGPU_PARAM_NUMBER, true, 0.01, SGPU_GAUSSIAN_SIGMA_MAX, 1.0, NULL, "standard deviation in voxels" },
+	{ "truncate", SGPU_PARAM_NUMBER, false, 0.5, SGPU_GAUSSIAN_TRUNCATE_MAX, 4.0, NULL,
 	  "standard deviations after which the kernel ends" },
 	{ NULL, SGPU_PARAM_NUMBER, false, 0.0, 0.0, 0.0, NULL, NULL },
 };
@@ -51,18 +50,25 @@ struct job {
 	float weight_f32[RADIUS_MAX + 1];
 };
 
-/* Weights sum to 1: centre + 2 * the others. */
-static void make_weights(struct job *job, double sigma, double truncate)
+int sgpu_ops_gaussian_weights(double sigma, double truncate, double weights[RADIUS_MAX + 1])
 {
+	int radius = (int)(truncate * sigma + 0.5);
 	double sum = 1.0;
 
-	job->radius = (int)(truncate * sigma + 0.5);
-	for (int k = 0; k <= job->radius; k++) {
-		job->weight[k] = sgpu_math_exp(-0.5 * ((double)k / sigma) * ((double)k / sigma));
-		sum += k ? 2.0 * job->weight[k] : 0.0;
+	for (int k = 0; k <= radius; k++) {
+		weights[k] = sgpu_math_exp(-0.5 * ((double)k / sigma) * ((double)k / sigma));
+		sum += k ? 2.0 * weights[k] : 0.0;
 	}
+	for (int k = 0; k <= radius; k++) {
+		weights[k] /= sum;
+	}
+	return radius;
+}
+
+static void make_weights(struct job *job, double sigma, double truncate)
+{
+	job->radius = sgpu_ops_gaussian_weights(sigma, truncate, job->weight);
 	for (int k = 0; k <= job->radius; k++) {
-		job->weight[k] /= sum;
 		job->weight_f32[k] = (float)job->weight[k];
 	}
 }

@@ -16,6 +16,7 @@ static const struct {
 	{ "conv2d", sgpu_conv2d_cuda },
 	{ "copy", sgpu_copy_cuda },
 	{ "dense", sgpu_dense_cuda },
+	{ "gaussian3d", sgpu_gaussian3d_cuda },
 	{ "gemm", sgpu_gemm_cuda },
 	{ "histogram", sgpu_histogram_cuda },
 	{ "nearest", sgpu_nearest_cuda },
