@@ -57,4 +57,45 @@ def bad_manifests_fail_in_both():
         assert not valid(manifest), manifest
 
 
+def with_module():
+    "the small job, its addition by a kernel of its own"
+    manifest = copy.deepcopy(MANIFEST)
+    manifest["segments"].append({"segment_id": "code", "data_location_client": "code.ptx", "sensitivity_level": "HIGH",
+                                 "direction": "INPUT"})
+    manifest["operations"][0].update({
+        "kernel": "module:code:add", "grid": [79], "block": [256, 1], "shared_bytes": 0,
+        "params": ["output", "a", "b", {"elements": "a"}, {"bytes": "b"}, {"i32": -1}, {"u64": 3.0}, {"f32": 0.5}]})
+    return manifest
+
+
+@test
+def modules_pass():
+    "a manifest with a module passes both"
+    write("module.json", json.dumps(with_module()).encode())
+    sh("sgpu-manifest", "check", "module.json")
+    assert valid(with_module())
+
+
+@test
+def bad_modules_fail_in_both():
+    "manifests with faults of form in their modules fail both"
+    changes = [{"kernel": "module:code"}, {"kernel": "module:code:1st"}, {"kernel": "module::add"}, {"params": {}},
+               {"grid": []}, {"grid": [0]}, {"grid": [1, 65536]}, {"block": [1, 1, 65]}, {"block": 1},
+               {"shared_bytes": 232449}, {"params": ["output", "a", "b", 5]}, {"params": ["output", "a", "b", {}]},
+               {"params": ["output", "a", "b", {"u32": -1}]}, {"params": ["output", "a", "b", {"i32": 1 << 31}]},
+               {"params": ["output", "a", "b", {"u32": 1, "i32": 1}]}, {"params": ["output", "a", "b", {"i8": 1}]},
+               {"params": ["output", "a", "b"] + [{"u32": 1}] * 126}, {"kernel": "vector_add"}]
+    for change in changes:
+        manifest = with_module()
+        manifest["operations"][0].update(change)
+        write("bad.json", json.dumps(manifest).encode())
+        sh("sgpu-manifest", "check", "bad.json", status=1)
+        assert not valid(manifest), change
+    manifest = with_module()
+    del manifest["operations"][0]["params"]
+    write("bad.json", json.dumps(manifest).encode())
+    sh("sgpu-manifest", "check", "bad.json", status=1)
+    assert not valid(manifest)
+
+
 main()
