@@ -16,5 +16,7 @@ const struct sgpu_bench_case *const bench_cases[] = {
 	&case_alloc,
 	&case_batch,
 	&case_app,
+	&case_manifest,
+	&case_overlap,
 	NULL,
 };

@@ -47,8 +47,9 @@ static void add_segment(struct job *job, const char *id, const char *direction, 
 void job_input(struct job *job, const char *id, struct job_type type, const void *data, uint64_t size)
 {
 	if (job->input_count < JOB_INPUTS_MAX) {
-		job->inputs[job->input_count++] = (struct job_input){ id, data, size };
+		job->inputs[job->input_count] = (struct job_input){ id, data, size };
 	}
+	job->input_count++;
 	add_segment(job, id, "INPUT", &type);
 }
 
@@ -186,26 +187,37 @@ static int write_batch(struct job *job, struct sgpu_error *error)
 	return rc == SGPU_OK ? sgpu_tar_end(job->batch_fd, "batch", error) : rc;
 }
 
-static int load_manifest(struct job *job, struct sgpu_manifest **manifest, struct sgpu_error *error)
+char *job_manifest(const struct job *job)
 {
-	struct sgpu_faults faults = { 0 };
 	json_t *document = json_pack("{s:i, s:s, s:O, s:O}", "version", 1, "manifest_id", "bench", "segments",
 				     job->segments, "operations", job->operations);
 	char *text = document ? json_dumps(document, JSON_COMPACT) : NULL;
+
+	json_decref(document);
+	return text;
+}
+
+static int load_manifest(struct job *job, struct sgpu_manifest **manifest, struct sgpu_error *error)
+{
+	struct sgpu_faults faults = { 0 };
+	char *text = job_manifest(job);
 	int rc = text ? sgpu_ops_load_manifest(text, strlen(text), "bench", manifest, &faults, error) :
 		 sgpu_fail_nomem(error);
 
 	sgpu_faults_clear(&faults);
 	free(text);
-	json_decref(document);
 	return rc;
 }
 
 int job_finish(struct job *job, struct sgpu_error *error)
 {
 	struct sgpu_manifest *manifest = NULL;
-	int rc = load_manifest(job, &manifest, error);
+	int rc;
 
+	if (job->input_count > JOB_INPUTS_MAX) {
+		return sgpu_fail(error, SGPU_EUSAGE, "a job with more than %d inputs", JOB_INPUTS_MAX);
+	}
+	rc = load_manifest(job, &manifest, error);
 	if (rc == SGPU_OK) {
 		rc = describe(job, manifest, error);
 	}

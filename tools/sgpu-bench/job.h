@@ -33,6 +33,7 @@ struct job_type {
 	uint64_t shape[2];
 };
 
+/* A job has at most JOB_INPUTS_MAX inputs, or job_finish fails. */
 SGPU_MUST_CHECK int job_begin(struct job *job, bool sealed, struct sgpu_error *error);
 void job_input(struct job *job, const char *id, struct job_type type, const void *data, uint64_t size);
 void job_between(struct job *job, const char *id);
@@ -40,6 +41,8 @@ void job_output(struct job *job, const char *id, struct job_type type);
 /* Takes the references to arguments and params (NULL: none). after: the operation that it waits for, or NULL. */
 void job_operation(struct job *job, const char *id, const char *kernel, json_t *arguments, json_t *params,
 		   const char *after);
+/* The manifest's text, from malloc; NULL when out of memory. */
+char *job_manifest(const struct job *job);
 /* Makes the batch: sealed or with digests, signed, its payloads inline in a memory file. */
 SGPU_MUST_CHECK int job_finish(struct job *job, struct sgpu_error *error);
 
