@@ -115,8 +115,8 @@ void sgpu_transfer_pause(unsigned *rounds);
 /* ---- transfer_live.c ---- */
 /* The pinned memory of one group of a live copy, and who works on it. */
 struct sgpu_transfer_share {
-	/* The group's number, modulo 2^32, above a bit for each of its parts that was taken. In one word, so that nobody
-	 * takes a part of a later group by mistake. */
+	/* The group's number, modulo 2^32, above a bit for each of its parts that was taken. In one word, so that
+	 * nobody takes a part of a later group by mistake. */
 	_Alignas(64) atomic_uint_fast64_t taken;
 	_Alignas(64) atomic_uint finished; /* parts */
 	unsigned parts;
@@ -125,8 +125,8 @@ struct sgpu_transfer_share {
 };
 
 struct sgpu_transfer_live;
-/* Works on chunks [begin, begin + count) of a copy, whose form on the bus is at `sealed`. `scratch` holds a chunk. After
- * an error *bad_chunk is the chunk, from the begin of the copy. */
+/* Works on chunks [begin, begin + count) of a copy, whose form on the bus is at `sealed`. `scratch` holds a chunk.
+ * After an error *bad_chunk is the chunk, from the begin of the copy. */
 typedef int sgpu_transfer_work_fn(struct sgpu_transfer_live *live, unsigned thread, uint64_t begin, uint64_t count,
 				  uint8_t *sealed, void *scratch, uint64_t *bad_chunk);
 

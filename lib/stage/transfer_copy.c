@@ -55,7 +55,8 @@ static void end_round(struct driver *d, bool progress)
 	unsigned threads = sgpu_transfer_crew_size(d->transfer->crew);
 
 	if (!d->started) {
-		/* Only now, since it takes long: the streams have something to do already, and so have those that wake first. */
+		/* Only now, since it takes long: the streams have something to do already, and so have the first that
+		 * wake. */
 		sgpu_transfer_crew_start(d->transfer->crew, thread_work, d->live);
 		d->started = true;
 	}
@@ -201,7 +202,7 @@ static void note_failure(struct sgpu_transfer_live *live, struct sgpu_task *task
 	}
 	if (task->code == SGPU_EAUTH) {
 		task->bad_chunk -= live->base;
-		(void)sgpu_fail(&task->error, task->code, "what crossed the bus does not verify at chunk %llu of the copy",
+		(void)sgpu_fail(&task->error, task->code, "what crossed the bus does not verify at chunk %llu of it",
 				(unsigned long long)task->bad_chunk);
 	}
 }

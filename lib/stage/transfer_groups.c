@@ -28,7 +28,7 @@ struct sgpu_transfer_group sgpu_transfer_group_at(const struct sgpu_transfer_pla
 		group.count = min_u64(group.count, max_u64(rest / 2, plan->at_end)); /* half of what is left */
 	}
 	group.count = min_u64(group.count, rest);
-	/* A little rest goes with it. One chunk never goes alone: it may be empty, and its address then is past the end. */
+	/* A little rest goes with it. One chunk never goes alone: when it is empty its address is past the end. */
 	left = rest - group.count;
 	if (left < 2 || 2 * left < max_u64(plan->at_begin, plan->at_end)) {
 		group.count = rest;
@@ -98,7 +98,8 @@ static int enqueued(int code, const struct sgpu_task *task, const char *what, st
 	if (code == SGPU_OK) {
 		return code;
 	}
-	return sgpu_fail(error, code, "cannot %s: %s", what, task->error.text[0] ? task->error.text : sgpu_strerror(code));
+	return sgpu_fail(error, code, "cannot %s: %s", what,
+			 task->error.text[0] ? task->error.text : sgpu_strerror(code));
 }
 
 int sgpu_transfer_send_in(struct sgpu_transfer *transfer, const struct sgpu_transfer_run *run, struct sgpu_error *error)
@@ -109,15 +110,15 @@ int sgpu_transfer_send_in(struct sgpu_transfer *transfer, const struct sgpu_tran
 	int code = SGPU_OK;
 
 	if (run->sealed_size > 0) {
-		code = enqueued(sgpu_copy_in(transfer->copy_in, to, run->host, run->sealed_size, &slot->copy), &slot->copy,
-				"copy to the device", error);
+		code = sgpu_copy_in(transfer->copy_in, to, run->host, run->sealed_size, &slot->copy);
+		code = enqueued(code, &slot->copy, "copy to the device", error);
 	}
 	if (code == SGPU_OK && run->key) {
 		code = hand_over(transfer, transfer->copy_in, transfer->compute, &slot->middle, error);
 		if (code == SGPU_OK) {
-			code = enqueued(sgpu_device_open_chunks(transfer->compute, run->key, run->first, run->last, staging,
-								run->sealed_size, run->device, &slot->crypt),
-					&slot->crypt, "open on the device", error);
+			code = sgpu_device_open_chunks(transfer->compute, run->key, run->first, run->last, staging,
+						       run->sealed_size, run->device, &slot->crypt);
+			code = enqueued(code, &slot->crypt, "open on the device", error);
 		}
 	}
 	if (code == SGPU_OK) {

@@ -53,8 +53,11 @@ static int take(struct sgpu_transfer_share *share, uint64_t number, unsigned pre
 		uint32_t idle = ~(uint32_t)taken, from = idle & (uint32_t)(ALL_PARTS << preferred);
 		int part = __builtin_ffs((int)(from ? from : idle)) - 1;
 
-		if (part < 0 || atomic_compare_exchange_weak_explicit(&share->taken, &taken, taken | (uint64_t)1 << part,
-								      memory_order_acq_rel, memory_order_acquire)) {
+		if (part < 0) {
+			return part;
+		}
+		if (atomic_compare_exchange_weak_explicit(&share->taken, &taken, taken | (uint64_t)1 << part,
+							  memory_order_acq_rel, memory_order_acquire)) {
 			return part;
 		}
 	}
@@ -104,7 +107,8 @@ int sgpu_transfer_live_seal(struct sgpu_transfer_live *live, unsigned thread, ui
 	(void)scratch;
 	*bad_chunk = begin;
 	return sgpu_seal_chunks(live->key->aeads[thread], &live->key->keys, live->base + begin, last,
-				live->plaintext + begin * SGPU_CHUNK, sgpu_transfer_live_plain(live, begin, count), sealed);
+				live->plaintext + begin * SGPU_CHUNK, sgpu_transfer_live_plain(live, begin, count),
+				sealed);
 }
 
 int sgpu_transfer_live_copy(struct sgpu_transfer_live *live, unsigned thread, uint64_t begin, uint64_t count,

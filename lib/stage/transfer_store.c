@@ -16,7 +16,9 @@ static void lines_sse2(uint8_t *to, const uint8_t *from, size_t lines)
 {
 	for (; lines > 0; lines--, to += LINE, from += LINE) {
 		for (size_t i = 0; i < LINE; i += 16) {
-			_mm_stream_si128((__m128i *)(void *)(to + i), _mm_loadu_si128((const __m128i *)(const void *)(from + i)));
+			__m128i part = _mm_loadu_si128((const __m128i *)(const void *)(from + i));
+
+			_mm_stream_si128((__m128i *)(void *)(to + i), part);
 		}
 	}
 }

@@ -135,8 +135,9 @@ static void in_sealed(struct fixture *f, uint64_t first, bool last, uint64_t siz
 	uint64_t total = seal(f, first, last, size);
 
 	spoil(f);
-	check_in(f, sgpu_transfer_in_sealed(f->transfer, f->key, first, last, f->sealed, total, f->memory + OFFSET, &task),
-		 size);
+	int code = sgpu_transfer_in_sealed(f->transfer, f->key, first, last, f->sealed, total, f->memory + OFFSET, &task);
+
+	check_in(f, code, size);
 	CHECK(task.code == SGPU_OK && task.begin_ns > 0 && task.end_ns >= task.begin_ns);
 }
 

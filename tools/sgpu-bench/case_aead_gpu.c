@@ -35,10 +35,11 @@ static int enqueue(void *argument, struct sgpu_error *error)
 
 	memset(a->tasks, 0, sizeof(a->tasks));
 	for (int i = 0; rc == SGPU_OK && i < a->calls; i++) {
-		rc = a->opens ? sgpu_device_open_chunks(a->stream, a->key, 0, true, a->sealed_in, a->sealed_size, a->out,
-							&a->tasks[i])
-			      : sgpu_device_seal_chunks(a->stream, a->key, 0, true, a->plain_in, a->size, a->out,
-							&a->tasks[i]);
+		struct sgpu_task *task = &a->tasks[i];
+
+		rc = a->opens ?
+			sgpu_device_open_chunks(a->stream, a->key, 0, true, a->sealed_in, a->sealed_size, a->out, task) :
+			sgpu_device_seal_chunks(a->stream, a->key, 0, true, a->plain_in, a->size, a->out, task);
 	}
 	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "cannot enqueue: %s", sgpu_strerror(rc));
 }

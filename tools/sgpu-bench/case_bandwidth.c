@@ -53,7 +53,8 @@ static int copy_one(struct variant *v, int way, int i, struct sgpu_task *task)
 	uint64_t at = (uint64_t)i * v->size;
 
 	if (way == H2D) {
-		return sgpu_copy_in(v->b->streams[H2D], v->b->to + at, (const uint8_t *)v->memories->in + at, v->size, task);
+		return sgpu_copy_in(v->b->streams[H2D], v->b->to + at, (const uint8_t *)v->memories->in + at, v->size,
+				    task);
 	}
 	return sgpu_copy_out(v->b->streams[D2H], (uint8_t *)v->memories->out + at, v->b->from + at, v->size, task);
 }
@@ -189,8 +190,8 @@ static int measure(struct bandwidth *b, enum direction direction, uint64_t size,
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(kinds); i++) {
 		if (kinds[i].there) {
-			arguments[count] = (struct variant){ .b = b, .memories = kinds[i].memories, .direction = direction,
-							     .size = size, .copies = copies };
+			arguments[count] = (struct variant){ .b = b, .memories = kinds[i].memories, .size = size,
+							     .direction = direction, .copies = copies };
 			variants[count] = (struct sgpu_bench_variant){ .name = kinds[i].name, .prepare = prepare,
 								       .run = kinds[i].run, .verify = verify,
 								       .argument = &arguments[count] };
@@ -267,7 +268,8 @@ static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
 	for (int direction = H2D; direction < DIRECTIONS; direction++) {
 		for (int i = 0; rc == SGPU_OK && i < count; i++) {
 			const struct sgpu_bench_point point = {
-				.parameters = { { "direction", direction_names[direction], 0 }, { "size_bytes", NULL, sizes[i] } },
+				.parameters = { { "direction", direction_names[direction], 0 },
+						{ "size_bytes", NULL, sizes[i] } },
 			};
 
 			if (sizes[i] > b->room) {

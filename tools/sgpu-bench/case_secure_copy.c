@@ -69,18 +69,18 @@ static int up_at_rest(void *argument, uint64_t *ns, struct sgpu_error *error)
 {
 	struct copy *c = argument;
 	struct sgpu_task task;
+	int rc = sgpu_transfer_in_sealed(c->transfer, c->key, 0, true, c->sealed, c->sealed_size, c->device, &task);
 
 	(void)ns;
-	return outcome(sgpu_transfer_in_sealed(c->transfer, c->key, 0, true, c->sealed, c->sealed_size, c->device, &task),
-		       &task, error);
+	return outcome(rc, &task, error);
 }
 
 static int up_stage(struct copy *c, enum sgpu_transfer_stage stage, struct sgpu_error *error)
 {
 	struct sgpu_task task;
+	int rc = sgpu_transfer_in_stages(c->transfer, c->live, stage, c->memory, c->size, c->device, &task);
 
-	return outcome(sgpu_transfer_in_stages(c->transfer, c->live, stage, c->memory, c->size, c->device, &task), &task,
-		       error);
+	return outcome(rc, &task, error);
 }
 
 static int up_live(void *argument, uint64_t *ns, struct sgpu_error *error)
@@ -141,7 +141,8 @@ static int down_at_rest(void *argument, uint64_t *ns, struct sgpu_error *error)
 	(void)ns;
 	c->first = c->next;
 	c->next += c->size / SGPU_CHUNK + 1;
-	return outcome(sgpu_transfer_out_sealed(c->transfer, c->key, c->first, true, c->device, c->size, c->result, &task),
+	return outcome(sgpu_transfer_out_sealed(c->transfer, c->key, c->first, true, c->device, c->size, c->result,
+						&task),
 		       &task, error);
 }
 
@@ -152,7 +153,8 @@ static int verify_down_at_rest(void *argument, struct sgpu_error *error)
 	int rc = sgpu_open_chunks(c->aead, &c->keys, c->first, true, c->result, c->sealed_size, c->memory_result, &bad);
 
 	if (rc != SGPU_OK) {
-		return sgpu_fail(error, rc, "what the device sealed does not open at chunk %llu", (unsigned long long)bad);
+		return sgpu_fail(error, rc, "what the device sealed does not open at chunk %llu",
+				 (unsigned long long)bad);
 	}
 	return bench_verify(c->memory_result, c->size, SEED, error);
 }
