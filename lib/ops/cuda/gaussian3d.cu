@@ -5,7 +5,7 @@
  * to the other memory adjacent; along the other axes threads side by side do that by themselves.
  */
 #include "ops/cpu/gaussian3d.h"
-#include "ops/cuda/common.cuh"
+#include "ops/cuda/volume.cuh"
 
 enum { INPUT, OUTPUT };
 enum { SIGMA, TRUNCATE };
@@ -136,15 +136,6 @@ along_rows(const REAL *in, REAL *out, uint64_t rows, uint64_t width, const __gri
 	}
 }
 
-/* number / by, and the rest; most numbers are short. */
-static __device__ __forceinline__ uint64_t split(uint64_t number, uint64_t by, uint64_t *rest)
-{
-	uint64_t quotient = (number | by) >> 32 ? number / by : (uint32_t)number / (uint32_t)by;
-
-	*rest = number - quotient * by;
-	return quotient;
-}
-
 /* The volume as [outer, along, inner]; threads side by side are neighbours in the inner extent. */
 template <typename REAL, bool SMALL>
 static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
@@ -156,10 +147,11 @@ across_rows(const REAL *in, REAL *out, uint64_t outer, uint64_t along, uint64_t 
 
 	for (uint64_t item = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; item < items; item += step) {
 		uint64_t x, group, first;
-		uint64_t plane = split(split(item, inner, &x), groups, &group) * along * inner + x;
+		uint64_t plane = sgpu_cuda_split(sgpu_cuda_split(item, inner, &x), groups, &group) * along * inner;
 		int64_t last = (int64_t)along - 1;
 		REAL sum[EACH];
 
+		plane += x;
 		first = group * EACH;
 		smooth<REAL, SMALL>(w, [&](int d) {
 			int64_t at = (int64_t)first + d;

@@ -19,6 +19,7 @@ static const struct {
 	{ "gaussian3d", sgpu_gaussian3d_cuda },
 	{ "gemm", sgpu_gemm_cuda },
 	{ "histogram", sgpu_histogram_cuda },
+	{ "morphology3d", sgpu_morphology3d_cuda },
 	{ "nearest", sgpu_nearest_cuda },
 	{ "scale", sgpu_scale_cuda },
 	{ "softmax", sgpu_softmax_cuda },

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The largest connected component of a mask, as cpu/components3d.c. Voxels that touch are joined by union-find without
+ * locks: a root is hung below a lower one by an atomic minimum, so that in the end a set's root is its first voxel
+ * whatever the order (J. Jaiganesh and M. Burtscher, A High-Performance Connected Components Implementation for GPUs,
+ * 2018). A warp takes 32 voxels of a row as the bits of a word, and only one voxel of a run joins.
+ */
+#include "ops/cuda/volume.cuh"
+
+enum { CHUNK = 64 /* words of a warp whose sizes are added up before they go to memory */ };
+
+struct volume {
+	uint8_t *mask;
+	uint64_t planes, height, width, words; /* words of a row */
+	uint32_t *parent;                      /* of each voxel inside */
+	uint32_t *size;                        /* of roots, in voxels */
+	unsigned long long *best;              /* size of the largest << 32 | ~root */
+};
+
+/* The word of a warp: this lane's voxel, and the bits of those inside. */
+struct word {
+	uint64_t row, x, at;
+	bool exists, inside;
+	unsigned bits;
+};
+
+static __device__ __forceinline__ struct word word_at(const struct volume &v, uint64_t item)
+{
+	struct word w;
+	uint64_t word;
+
+	w.row = sgpu_cuda_split(item, v.words, &word);
+	w.x = word * 32 + threadIdx.x % SGPU_CUDA_WARP;
+	w.at = w.row * v.width + w.x;
+	w.exists = w.x < v.width;
+	w.inside = w.exists && v.mask[w.at];
+	w.bits = __ballot_sync(0xffffffffu, w.inside);
+	return w;
+}
+
+static __device__ __forceinline__ uint64_t first_item()
+{
+	return ((uint64_t)blockIdx.x * blockDim.x + threadIdx.x) / SGPU_CUDA_WARP;
+}
+
+static __device__ __forceinline__ uint64_t item_step()
+{
+	return (uint64_t)gridDim.x * (blockDim.x / SGPU_CUDA_WARP);
+}
+
+/* Where the run that a lane is in begins, within its word. */
+static __device__ __forceinline__ unsigned run_start(unsigned bits, unsigned lane)
+{
+	unsigned gaps = ~bits & ((1u << lane) - 1);
+
+	return 32 - (unsigned)__clz((int)gaps);
+}
+
+/* Every run is a set. */
+static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) make_sets(struct volume v)
+{
+	unsigned lane = threadIdx.x % SGPU_CUDA_WARP;
+
+	for (uint64_t item = first_item(); item < v.planes * v.height * v.words; item += item_step()) {
+		struct word w = word_at(v, item);
+		unsigned start = run_start(w.bits, lane);
+
+		if (w.inside) {
+			v.parent[w.at] = (uint32_t)(w.at - (lane - start));
+			if (lane == start) {
+				v.size[w.at] = 0;
+			}
+		}
+	}
+}
+
+/* Others may change what is read here, but only to a node that is nearer to the root. */
+static __device__ __forceinline__ uint32_t find_root(uint32_t *parent, uint32_t node)
+{
+	volatile uint32_t *p = parent;
+	uint32_t next = p[node];
+
+	while (next != node) {
+		uint32_t over = p[next];
+
+		if (over != next) {
+			p[node] = over;
+		}
+		node = next;
+		next = over;
+	}
+	return node;
+}
+
+static __device__ __forceinline__ void join(uint32_t *parent, uint32_t a, uint32_t b)
+{
+	while (true) {
+		uint32_t high, low, old;
+
+		a = find_root(parent, a);
+		b = find_root(parent, b);
+		if (a == b) {
+			return;
+		}
+		high = a > b ? a : b;
+		low = a > b ? b : a;
+		old = atomicMin(parent + high, low);
+		if (old == high) {
+			return;
+		}
+		/* it was no root any more: what it hangs below belongs to the same set */
+		a = old;
+		b = low;
+	}
+}
+
+/* Joins the runs of this word that touch those `back` voxels before; the first voxel of each overlap does. */
+static __device__ __forceinline__ void join_before(const struct volume &v, const struct word &w, bool exists,
+						   uint64_t back)
+{
+	unsigned lane = threadIdx.x % SGPU_CUDA_WARP;
+	unsigned both = __ballot_sync(0xffffffffu, w.inside && exists && v.mask[w.at - back]);
+
+	if ((both & ~(both << 1)) >> lane & 1) {
+		join(v.parent, (uint32_t)w.at, (uint32_t)(w.at - back));
+	}
+	__syncwarp();
+}
+
+static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) join_sets(struct volume v)
+{
+	unsigned lane = threadIdx.x % SGPU_CUDA_WARP;
+
+	for (uint64_t item = first_item(); item < v.planes * v.height * v.words; item += item_step()) {
+		struct word w = word_at(v, item);
+		uint64_t y, z;
+
+		if (w.bits == 0) {
+			continue;
+		}
+		z = sgpu_cuda_split(w.row, v.height, &y);
+		if (lane == 0 && w.inside && w.x > 0 && v.mask[w.at - 1]) {
+			join(v.parent, (uint32_t)w.at, (uint32_t)(w.at - 1));
+		}
+		__syncwarp();
+		join_before(v, w, y > 0, v.width);
+		join_before(v, w, z > 0, v.height * v.width);
+	}
+}
+
+/* The size of one set that a warp has met, not yet in memory. */
+struct tally {
+	uint32_t root, count;
+};
+
+static __device__ __forceinline__ void flush(const struct volume &v, const struct tally &tally)
+{
+	if (tally.count && threadIdx.x % SGPU_CUDA_WARP == 0) {
+		atomicAdd(v.size + tally.root, tally.count);
+	}
+}
+
+/* Adds the runs of a word: lanes that begin one have its root and its length. */
+static __device__ __forceinline__ void add_runs(const struct volume &v, struct tally &tally, bool begins, uint32_t root,
+						unsigned length)
+{
+	unsigned rest = __ballot_sync(0xffffffffu, begins);
+
+	while (rest) {
+		uint32_t one = __shfl_sync(0xffffffffu, root, __ffs((int)rest) - 1);
+		bool mine = begins && root == one;
+		unsigned sum = __reduce_add_sync(0xffffffffu, mine ? length : 0);
+
+		rest &= ~__ballot_sync(0xffffffffu, mine);
+		if (one != tally.root) {
+			flush(v, tally);
+			tally.root = one;
+			tally.count = 0;
+		}
+		tally.count += sum;
+	}
+}
+
+/* Points every voxel at its root, and adds up sizes. */
+static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) measure_sets(struct volume v)
+{
+	uint64_t items = v.planes * v.height * v.words;
+	unsigned lane = threadIdx.x % SGPU_CUDA_WARP;
+
+	for (uint64_t chunk = first_item() * CHUNK; chunk < items; chunk += item_step() * CHUNK) {
+		uint64_t end = chunk + CHUNK < items ? chunk + CHUNK : items;
+		struct tally tally = { 0, 0 };
+
+		for (uint64_t item = chunk; item < end; item++) {
+			struct word w = word_at(v, item);
+			unsigned start = w.inside ? run_start(w.bits, lane) : lane, beyond;
+			uint32_t root = 0;
+
+			if (w.bits == 0) {
+				continue;
+			}
+			if (w.inside && lane == start) {
+				root = find_root(v.parent, (uint32_t)w.at);
+			}
+			root = __shfl_sync(0xffffffffu, root, (int)start);
+			if (w.inside) {
+				v.parent[w.at] = root;
+			}
+			beyond = ~(w.bits >> lane); /* its lowest bit is where the run ends */
+			add_runs(v, tally, w.inside && lane == start, root,
+				 beyond ? (unsigned)__ffs((int)beyond) - 1 : SGPU_CUDA_WARP);
+		}
+		flush(v, tally);
+	}
+}
+
+struct larger {
+	__device__ unsigned long long operator()(unsigned long long a, unsigned long long b) const
+	{
+		return a > b ? a : b;
+	}
+};
+
+/* Of sets of one size the one with the lowest root. */
+static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) find_largest(struct volume v)
+{
+	__shared__ unsigned long long shared[SGPU_CUDA_WARP];
+	uint64_t count = v.planes * v.height * v.width, step = (uint64_t)gridDim.x * blockDim.x;
+	unsigned long long most = 0;
+
+	for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) {
+		if (v.mask[i] && v.parent[i] == (uint32_t)i) {
+			most = larger()(most, (unsigned long long)v.size[i] << 32 | (uint32_t)~(uint32_t)i);
+		}
+	}
+	most = sgpu_cuda_block_reduce(most, larger(), shared);
+	if (threadIdx.x == 0 && most) {
+		atomicMax(v.best, most);
+	}
+}
+
+static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) clear_others(struct volume v)
+{
+	uint64_t count = v.planes * v.height * v.width, step = (uint64_t)gridDim.x * blockDim.x;
+	uint32_t root = ~(uint32_t)*v.best;
+
+	for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) {
+		if (v.mask[i] && v.parent[i] != root) {
+			v.mask[i] = 0;
+		}
+	}
+}
+
+int sgpu_cuda_keep_largest(uint8_t *mask, const uint64_t shape[3], void *scratch, struct sgpu_launch *launch)
+{
+	uint64_t count = shape[0] * shape[1] * shape[2];
+	struct volume v = { mask, shape[0], shape[1], shape[2], (shape[2] + 31) / 32, (uint32_t *)scratch,
+			    (uint32_t *)scratch + count, (unsigned long long *)launch->counters };
+	uint64_t items = shape[0] * shape[1] * v.words;
+	unsigned warps = SGPU_CUDA_BLOCK / SGPU_CUDA_WARP;
+	const struct {
+		void (*kernel)(struct volume);
+		uint64_t items, per_block;
+	} steps[] = {
+		{ make_sets, items, warps },
+		{ join_sets, items, warps },
+		{ measure_sets, items, warps * CHUNK },
+		{ find_largest, count, SGPU_CUDA_BLOCK * 4 },
+		{ clear_others, count, SGPU_CUDA_BLOCK * 4 },
+	};
+	int result = 0;
+
+	for (size_t i = 0; !result && i < SGPU_ARRAY_LENGTH(steps); i++) {
+		result = sgpu_cuda_start(launch, "morphology3d", steps[i].kernel,
+					 dim3(sgpu_cuda_grid(steps[i].items, steps[i].per_block)),
+					 dim3(SGPU_CUDA_BLOCK), 0, v);
+	}
+	return result;
+}
