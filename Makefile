@@ -232,8 +232,9 @@ sanitize:
 
 bench:
 	$(call install_deps,build bench)
-	$(again) programs benches
-	@SGPU_BUILD='$(BUILD)' scripts/bench.sh $(BENCH_OPTIONS)
+	$(again) programs
+	@$(BUILD)/bin/sgpu-bench run $(BENCH_OPTIONS)
+	@SGPU_BUILD='$(BUILD)' scripts/bench.sh
 
 # Published test vectors beside the checkout; the tests that want them skip without.
 SGPU_VECTORS ?= $(abspath $(wildcard ../shared/vectors))

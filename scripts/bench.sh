@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# bench.sh [--json] [--rounds N] [CASE...]: figures as ratios of two things that are timed in turns in one run, since
-# an absolute time says more about the machine than about the program. Each figure is the median of its rounds.
+# bench.sh [--json] [--rounds N] [CASE...]: whole programs against those of others, as ratios of two things that are
+# timed in turns in one run. Each figure is the median of its rounds. What needs no other program is a case of
+# sgpu-bench.
 # shellcheck disable=SC2317 # the cases are called by their names
 set -u
 export LC_ALL=C
@@ -139,102 +140,18 @@ case_seal() {
 case_aead() {
 	local i rate other goal=
 	for ((i = 0; i < rounds; i++)); do
-		rate=$("$build/bench/aead" "" 0.5) || return 1
+		rate=$(sgpu-bench run -q --json --size 16K --time 250ms aead-cpu | awk -F '[:,}]' '
+			/"direction":"seal"/ { for (i = 1; i < NF; i++) if ($i == "\"bytes_per_second\"") rate = $(i + 1) }
+			END { print rate }')
+		[ -n "$rate" ] || return 1
 		other=$(openssl speed -elapsed -mr -seconds 1 -bytes 16384 -evp aes-256-gcm 2>/dev/null | awk -F : '/^\+F:/ { print $NF }')
 		divide "$rate" "$other" >>"$work/aead.times"
-		echo "$rate" >>"$work/aead-rate.times"
 	done
 	! grep -qw vaes /proc/cpuinfo || case $(openssl version) in "OpenSSL 3.0"*) goal=">= 2.4" ;; esac
 	result aead "AES-256-GCM on one core in cache, times openssl speed" "$(median aead)" x "$goal"
-	result aead "the same, as a rate" "$(divide "$(median aead-rate)" 1e9)" GB/s ""
 }
 
-# ---- two equal independent operations ----
-pair_job() {
-	local n=$1
-	head -c $((n * n * 4)) /dev/zero >"$work/a.f32"
-	cat >"$work/pair.json" <<END
-{ "version": 1, "manifest_id": "pair", "segments": [
-$(for i in 1 2; do
-		echo "{ \"segment_id\": \"in$i\", \"data_location_client\": \"a.f32\", \"sensitivity_level\": \"LOW\","
-		echo "  \"direction\": \"INPUT\", \"gpu_operation_id\": \"OP$i\", \"data_type_info\": { \"dtype\": \"f32\", \"shape\": [$n, $n] } },"
-		echo "{ \"segment_id\": \"out$i\", \"data_location_client\": \"out$i.f32\", \"sensitivity_level\": \"LOW\","
-		echo "  \"direction\": \"OUTPUT\", \"gpu_operation_id\": \"OP$i\", \"data_type_info\": { \"dtype\": \"f32\", \"shape\": [$n, $n] } }"
-		[ "$i" = 2 ] || echo ","
-	done) ], "operations": [
-$(for i in 1 2; do
-		echo "{ \"gpu_operation_id\": \"OP$i\", \"kernel\": \"gemm\", \"arguments\": { \"a\": \"in$i\", \"b\": \"in$i\", \"output\": \"out$i\" } }"
-		[ "$i" = 2 ] || echo ","
-	done) ] }
-END
-}
-
-case_overlap() {
-	local i
-	pair_job 2560
-	make_key || return 1
-	sgpu-manifest pack "$work/pair.json" | sgpu-seal seal -q -k "$work/key.jwk" -o "$work/pair.batch" || return 1
-	for ((i = 0; i < rounds; i++)); do
-		timed jobs1 sgpu-run -q -k "$work/key.jwk" --jobs 1 -o "$work/pair.1" "$work/pair.batch" || return 1
-		timed jobs2 sgpu-run -q -k "$work/key.jwk" --jobs 2 -o "$work/pair.2" "$work/pair.batch" || return 1
-	done
-	result overlap "two independent operations, --jobs 2 of the time of --jobs 1" \
-		"$(ratio jobs2 jobs1)" x "<= 0.65"
-}
-
-# ---- one batch of 64 small segments, and 64 batches of one ----
-# copies_job FILE COUNT: COUNT independent copies of 1 KiB.
-copies_job() {
-	awk -v n="$2" 'BEGIN {
-		print "{ \"version\": 1, \"manifest_id\": \"copies\", \"segments\": ["
-		for (i = 0; i < n; i++) {
-			common = "\"sensitivity_level\": \"HIGH\", \"gpu_operation_id\": \"OP" i "\", " \
-				"\"data_type_info\": { \"dtype\": \"u8\", \"shape\": [1024] }"
-			print "{ \"segment_id\": \"in" i "\", \"data_location_client\": \"small.u8\", \"direction\": \"INPUT\", " common " },"
-			print "{ \"segment_id\": \"out" i "\", \"data_location_client\": \"out" i ".u8\", \"direction\": \"OUTPUT\", " common " }" \
-				(i < n - 1 ? "," : "")
-		}
-		print "], \"operations\": ["
-		for (i = 0; i < n; i++)
-			print "{ \"gpu_operation_id\": \"OP" i "\", \"kernel\": \"copy\", \"arguments\": { \"input\": \"in" i \
-				"\", \"output\": \"out" i "\" } }" (i < n - 1 ? "," : "")
-		print "] }"
-	}' >"$1"
-}
-
-run_times() {
-	local i
-	for ((i = 0; i < $2; i++)); do
-		sgpu-manifest pack "$work/$1.json" | sgpu-seal seal -q -k "$work/key.jwk" |
-			sgpu-run -q -k "$work/key.jwk" -o "$work/$1.response" || return 1
-	done
-}
-
-case_batch() {
-	local i
-	make_key || return 1
-	head -c 1024 /dev/zero >"$work/small.u8"
-	copies_job "$work/many.json" 64
-	copies_job "$work/one.json" 1
-	for ((i = 0; i < rounds; i++)); do
-		timed many run_times many 1 || return 1
-		timed ones run_times one 64 || return 1
-	done
-	result batch "one batch of 64 segments, of the time of 64 batches of one" \
-		"$(ratio many ones)" x "<= 0.2"
-}
-
-# ---- checking a large manifest ----
-case_manifest() {
-	local i
-	copies_job "$work/large.json" 5000
-	for ((i = 0; i < rounds; i++)); do
-		timed manifest sgpu-manifest check -q "$work/large.json" || return 1
-	done
-	result manifest "check of a manifest with 10 000 segments" "$(divide "$(median manifest)" 0.001)" ms "<= 100"
-}
-
-[ ${#cases[@]} -gt 0 ] || cases=(aead seal overlap batch manifest)
+[ ${#cases[@]} -gt 0 ] || cases=(aead seal)
 about="$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(nproc) processors, $(openssl version | cut -d ' ' -f 1-2)"
 [ "$json" = 1 ] || echo "# $about; medians of $rounds rounds"
 for case in "${cases[@]}"; do
