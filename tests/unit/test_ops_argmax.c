@@ -93,6 +93,8 @@ UNIT_TEST(the_first_of_the_largest_in_rows_of_any_length)
 		}
 		check_rows((enum sgpu_dtype)dtype, 0, 4, 5);
 		check_rows((enum sgpu_dtype)dtype, 9001, 3, 5);
+		check_rows((enum sgpu_dtype)dtype, 2, 2049, 30000);
+		check_rows((enum sgpu_dtype)dtype, 3, (2 << 16) + 5, 30000);
 	}
 }
 

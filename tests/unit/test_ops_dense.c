@@ -56,6 +56,7 @@ static void check_layer(uint64_t n, uint64_t k, uint64_t m, int activation, bool
 	if (bias) {
 		ops_input(&c, "bias", SGPU_F32, 1, OPS_SHAPE(m), add);
 	}
+	ops_tolerance(&c, 1e-5, 2e-5);
 	CHECK(ops_run(&c) && ops_type_is(&c, "output", SGPU_F32, 2, OPS_SHAPE(n, m)));
 	CHECK(ops_close_f32(ops_data(&c, "output"), want, n * m, 2e-5, 1e-5));
 	ops_end(&c);

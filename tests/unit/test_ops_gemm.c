@@ -92,6 +92,9 @@ static void check_product(enum sgpu_dtype dtype, struct sizes s, struct factors 
 		ops_number(&c, "beta", f.beta);
 		give(&c, "c", dtype, s.batch, s.m, s.n);
 	}
+	/* elements are below 1: the largest sum of absolute products is k */
+	ops_tolerance(&c, 0, (double)(s.k + 4) * (dtype == SGPU_F32 ? (double)FLT_EPSILON : DBL_EPSILON) *
+			     (fabs(f.alpha) * (double)s.k + fabs(f.beta)));
 	good = ops_run(&c);
 	CHECK(good);
 	/* all elements, or of many some, and those at the end */
@@ -137,9 +140,9 @@ UNIT_TEST(odd_and_empty_sizes)
 
 static void check_large(void)
 {
-	static const struct sizes sizes[] = { { 0, 389, 1051, 171 }, { 2, 130, 140, 3701 } };
+	static const struct sizes sizes[] = { { 0, 389, 1051, 171 }, { 2, 130, 140, 3701 }, { 40, 130, 140, 19 } };
 
-	check_all(sizes, 2, 3);
+	check_all(sizes, 3, 3);
 }
 
 UNIT_TEST(large_sizes_by_the_built_in_kernel)
@@ -163,6 +166,17 @@ UNIT_TEST(large_sizes_by_the_library)
 {
 	printf("# %s\n", sgpu_gemm_provider());
 	check_large();
+}
+
+/* Sizes from which a GPU has a library compute them. */
+UNIT_TEST(larger_sizes_on_a_device)
+{
+	static const struct sizes sizes[] = { { 0, 1031, 1040, 1021 }, { 0, 33, 35, 60000 }, { 3, 33, 35, 20000 } };
+
+	if (!ops_device_wanted()) {
+		SKIP("for devices: SGPU_TEST_DEVICE names none");
+	}
+	check_all(sizes, 3, 3);
 }
 
 UNIT_TEST(beta_zero_does_not_read_c_and_alpha_zero_not_the_matrices)
@@ -244,6 +258,7 @@ int main(void)
 	UNIT_RUN(large_sizes_by_the_built_in_kernel); /* first: the child must not find a library loaded */
 	UNIT_RUN(odd_and_empty_sizes);
 	UNIT_RUN(large_sizes_by_the_library);
+	UNIT_RUN(larger_sizes_on_a_device);
 	UNIT_RUN(beta_zero_does_not_read_c_and_alpha_zero_not_the_matrices);
 	UNIT_RUN(infinities_and_nan_reach_their_elements_alone);
 	UNIT_RUN(shapes_that_do_not_fit_are_faults);

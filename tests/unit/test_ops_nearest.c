@@ -123,6 +123,8 @@ UNIT_TEST(equal_distances_go_by_index)
 {
 	compare(21, 60, 2, 7, 3, NO_LABELS);
 	compare(5, 2100, 1, 9, 4, NO_LABELS);
+	compare(515, 4200, 2, 3, 4, NO_LABELS);
+	compare(1, 9000, 3, 5, 9, NO_LABELS);
 	compare(2, 30, 0, 4, 0, NO_LABELS);
 }
 
