@@ -86,7 +86,7 @@ static int look(struct sgpu_device *device, struct sgpu_error *error)
 	return sgpu_cuda_uuid(device->ordinal, device->uuid, sizeof(device->uuid), error);
 }
 
-/* The primary context; one that an earlier fault left unusable is made anew. */
+/* The primary context; one that an earlier fault left unusable is made anew. A query tells, and waits for nothing. */
 static int take_context(struct sgpu_device *device, struct sgpu_error *error)
 {
 	struct sgpu_device *other;
@@ -96,7 +96,8 @@ static int take_context(struct sgpu_device *device, struct sgpu_error *error)
 		result = sgpu_cu.cuCtxSetCurrent(device->context);
 	}
 	if (result == CUDA_SUCCESS) {
-		result = sgpu_cu.cuCtxSynchronize();
+		result = sgpu_cu.cuStreamQuery(NULL);
+		result = result == CUDA_ERROR_NOT_READY ? CUDA_SUCCESS : result;
 	}
 	if (sgpu_cuda_sticky(result)) {
 		for (other = all_open; other; other = other->next_open) {

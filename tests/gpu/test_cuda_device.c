@@ -1,0 +1,687 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What only the CUDA device promises: which GPU a selector means, memory that is cleared, host memory, modules, words
+ * that kernels write, and an orderly end after a fault or a kernel that does not stop.
+ */
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <sgpu/device.h>
+
+#include "../unit/unit.h"
+
+static struct sgpu_device *device;
+static struct sgpu_stream *stream;
+
+/* `spin` ends by itself after 20 s, so that a failing test does not stop the machine. */
+static const char ptx[] =
+	".version 7.0\n.target sm_80\n.address_size 64\n"
+	".visible .entry trap()\n{\n\ttrap;\n\tret;\n}\n"
+	".visible .entry spin()\n{\n\t.reg .pred %p<2>;\n\t.reg .u64 %t<4>;\n"
+	"\tmov.u64 %t1, %globaltimer;\nLOOP:\n\tmov.u64 %t2, %globaltimer;\n\tsub.u64 %t3, %t2, %t1;\n"
+	"\tsetp.lt.u64 %p1, %t3, 20000000000;\n\t@%p1 bra LOOP;\n\tret;\n}\n"
+	".visible .entry fill(.param .u64 out, .param .u32 value)\n{\n\t.reg .u32 %r<6>;\n\t.reg .u64 %d<4>;\n"
+	"\tld.param.u64 %d1, [out];\n\tld.param.u32 %r1, [value];\n\tmov.u32 %r2, %ctaid.x;\n\tmov.u32 %r3, %ntid.x;\n"
+	"\tmov.u32 %r4, %tid.x;\n\tmad.lo.u32 %r5, %r2, %r3, %r4;\n\tcvta.to.global.u64 %d1, %d1;\n"
+	"\tmul.wide.u32 %d2, %r5, 4;\n\tadd.u64 %d3, %d1, %d2;\n\tst.global.u32 [%d3], %r1;\n\tret;\n}\n";
+
+static const struct sgpu_module_shape one = { { 1, 1, 1 }, { 1, 1, 1 }, 0 };
+
+static bool begin(void)
+{
+	struct sgpu_error error = { 0 };
+
+	if (sgpu_device_open("cuda", NULL, &device, &error) == SGPU_OK &&
+	    sgpu_stream_create(device, &stream, &error) == SGPU_OK) {
+		return true;
+	}
+	printf("# %s\n", error.text);
+	return false;
+}
+
+static void finish(void)
+{
+	sgpu_stream_free(&stream);
+	sgpu_device_close(&device);
+}
+
+static bool all_are(const uint8_t *data, uint64_t size, uint8_t value)
+{
+	uint64_t i;
+
+	for (i = 0; i < size && data[i] == value; i++) {
+	}
+	return i == size;
+}
+
+static bool works(void)
+{
+	uint8_t in[1000], out[1000];
+	sgpu_devptr memory = 0;
+	bool same;
+
+	memset(in, 0x3c, sizeof(in));
+	same = sgpu_device_alloc(device, sizeof(in), &memory, NULL) == SGPU_OK &&
+	       sgpu_copy_in(stream, memory, in, sizeof(in), NULL) == SGPU_OK &&
+	       sgpu_copy_out(stream, out, memory, sizeof(out), NULL) == SGPU_OK &&
+	       sgpu_stream_sync(stream, NULL) == SGPU_OK && memcmp(in, out, sizeof(in)) == 0;
+	sgpu_device_free(device, &memory, sizeof(in));
+	return same;
+}
+
+/* ---- selection ---- */
+static int open_and_close(const char *selector, struct sgpu_device_info *info, struct sgpu_error *error)
+{
+	struct sgpu_device *other = NULL;
+	int code;
+
+	memset(info, 0, sizeof(*info));
+	memset(error, 0, sizeof(*error));
+	code = sgpu_device_open(selector, NULL, &other, error);
+	if (code == SGPU_OK) {
+		code = sgpu_device_get_info(other, info, error);
+	}
+	sgpu_device_close(&other);
+	return code;
+}
+
+UNIT_TEST(a_gpu_is_selected_by_index_or_uuid)
+{
+	struct sgpu_device_info info, same;
+	struct sgpu_error error;
+	char selector[96];
+	int i;
+
+	REQUIRE(open_and_close("cuda:0", &info, &error) == SGPU_OK);
+	CHECK(strcmp(info.selector, "cuda:0") == 0 && strncmp(info.uuid, "GPU-", 4) == 0 && strlen(info.uuid) == 40);
+	CHECK(info.name[0] && strstr(info.driver, "CUDA ") && info.confidential[0]);
+	CHECK(info.opens_on_device && info.pins_host_memory && info.compute_units > 0);
+	CHECK(info.memory_total > 0 && info.memory_free <= info.memory_total && info.piece % SGPU_CHUNK == 0);
+	for (i = 0; i < 3; i++) {
+		/* Whole, the first group, and in capitals. */
+		snprintf(selector, sizeof(selector), "cuda:%.*s", i == 1 ? 12 : 40, info.uuid);
+		if (i == 2) {
+			for (char *c = selector + 9; *c; c++) {
+				*c = *c >= 'a' && *c <= 'f' ? (char)(*c - 32) : *c;
+			}
+		}
+		CHECK(open_and_close(selector, &same, &error) == SGPU_OK && strcmp(same.uuid, info.uuid) == 0);
+	}
+	CHECK(open_and_close("cuda:4096", &same, &error) == SGPU_EUNAVAILABLE);
+	CHECK(strstr(error.text, "cuda:4096") && strstr(error.text, "there "));
+	CHECK(open_and_close("cuda:99999999999999999999999", &same, &error) == SGPU_EUNAVAILABLE);
+	CHECK(open_and_close("cuda:GPU-00000000-1111-2222-3333-444444444444", &same, &error) == SGPU_EUNAVAILABLE);
+	CHECK(open_and_close("cuda:GPU-", &same, &error) == SGPU_EUSAGE);
+	CHECK(open_and_close("cuda:GPU-x", &same, &error) == SGPU_EUSAGE);
+	CHECK(open_and_close("auto", &same, &error) == SGPU_OK && strncmp(same.selector, "cuda:", 5) == 0);
+}
+
+UNIT_TEST(a_task_of_slurm_takes_its_own_gpu)
+{
+	struct sgpu_device_info info;
+	struct sgpu_error error;
+
+	setenv("SLURM_LOCALID", "840", 1); /* a multiple of 1 to 8 */
+	CHECK(open_and_close("cuda", &info, &error) == SGPU_OK && strcmp(info.selector, "cuda:0") == 0);
+	setenv("SLURM_LOCALID", "1", 1);
+	CHECK(open_and_close("cuda", &info, &error) == SGPU_OK);
+	CHECK(strcmp(info.selector, open_and_close("cuda:1", &info, &error) == SGPU_OK ? "cuda:1" : "") == 0 ||
+	      strstr(error.text, "there is 1"));
+	setenv("SLURM_LOCALID", "x", 1);
+	CHECK(open_and_close("cuda", &info, &error) == SGPU_OK && strcmp(info.selector, "cuda:0") == 0);
+	unsetenv("SLURM_LOCALID");
+}
+
+/* ---- memory ---- */
+UNIT_TEST(memory_is_aligned_apart_and_cleared_when_it_is_freed)
+{
+	static const uint64_t sizes[] = { 0, 1, 4095, 4096, 4097, 65536, 1 << 20, (1 << 20) + 1, 3 << 20, 9 << 20 };
+	sgpu_devptr memory[SGPU_ARRAY_LENGTH(sizes)];
+	uint8_t *host = malloc(9 << 20);
+	size_t i, k;
+	int round;
+
+	REQUIRE(begin());
+	for (round = 0; round < 4; round++) {
+		for (i = 0; i < SGPU_ARRAY_LENGTH(sizes); i++) {
+			REQUIRE(sgpu_device_alloc(device, sizes[i], &memory[i], NULL) == SGPU_OK);
+			CHECK(memory[i] != 0 && memory[i] % 4096 == 0);
+			for (k = 0; k < i; k++) {
+				CHECK(memory[i] >= memory[k] + sizes[k] || memory[k] >= memory[i] + sizes[i]);
+				CHECK(memory[i] != memory[k]);
+			}
+			/* The pool gives out what the round before filled. */
+			CHECK(sgpu_copy_out(stream, host, memory[i], sizes[i], NULL) == SGPU_OK);
+			CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK);
+			CHECK(round == 0 || all_are(host, sizes[i], 0));
+			memset(host, 0xa5, sizes[i]);
+			CHECK(sgpu_copy_in(stream, memory[i], host, sizes[i], NULL) == SGPU_OK);
+		}
+		CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK);
+		for (i = 0; i < SGPU_ARRAY_LENGTH(sizes); i++) {
+			sgpu_device_free(device, &memory[i], sizes[i]);
+		}
+	}
+	finish();
+	free(host);
+}
+
+UNIT_TEST(too_much_memory_is_refused_and_the_device_goes_on)
+{
+	struct sgpu_device_config config = { .memory_limit = 1 << 20 };
+	struct sgpu_device_info info;
+	struct sgpu_error error;
+	sgpu_devptr all[64], memory;
+	int taken;
+
+	REQUIRE(sgpu_device_open("cuda", &config, &device, NULL) == SGPU_OK);
+	CHECK(sgpu_device_alloc(device, (1 << 20) + 1, &memory, &error) == SGPU_ENOMEM);
+	CHECK(memory == 0 && strstr(error.text, "out of device memory") && strstr(error.text, "1048577"));
+	CHECK(sgpu_device_alloc(device, 1 << 20, &memory, NULL) == SGPU_OK);
+	CHECK(sgpu_device_get_info(device, &info, NULL) == SGPU_OK && info.memory_total == 1 << 20);
+	CHECK(info.memory_free == 0);
+	sgpu_device_close(&device);
+
+	REQUIRE(begin());
+	CHECK(sgpu_device_alloc(device, UINT64_MAX, &memory, NULL) == SGPU_ENOMEM);
+	CHECK(sgpu_device_alloc(device, (uint64_t)1 << 46, &memory, NULL) == SGPU_ENOMEM);
+	REQUIRE(sgpu_device_get_info(device, &info, NULL) == SGPU_OK);
+	for (taken = 0; taken < 64; taken++) {
+		if (sgpu_device_alloc(device, info.memory_free / 8, &all[taken], &error) != SGPU_OK) {
+			break;
+		}
+	}
+	CHECK(taken >= 5 && taken <= 9);
+	CHECK(error.code == SGPU_ENOMEM && strstr(error.text, "available"));
+	while (taken > 0) {
+		taken--;
+		sgpu_device_free(device, &all[taken], 0);
+	}
+	CHECK(works());
+	CHECK(sgpu_device_alloc(device, info.memory_free / 2, &memory, NULL) == SGPU_OK);
+	finish();
+}
+
+UNIT_TEST(many_allocations)
+{
+	enum { COUNT = 5000 };
+	static sgpu_devptr memory[COUNT];
+	int i, bad = 0;
+
+	REQUIRE(begin());
+	for (i = 0; i < COUNT; i++) {
+		bad += sgpu_device_alloc(device, 1 + (uint64_t)(i * 37 % 9000), &memory[i], NULL) != SGPU_OK;
+		bad += memory[i] % 4096 != 0;
+	}
+	for (i = 0; i < COUNT; i += 2) {
+		sgpu_device_free(device, &memory[i], 0);
+	}
+	for (i = 0; i < COUNT; i += 2) {
+		bad += sgpu_device_alloc(device, 1 + (uint64_t)(i * 41 % 9000), &memory[i], NULL) != SGPU_OK;
+	}
+	CHECK(bad == 0 && works());
+	finish();
+}
+
+/* ---- host memory ---- */
+UNIT_TEST(host_memory_is_lent_apart_and_cleared_when_it_is_given_back)
+{
+	enum { COUNT = 60 };
+	static const uint64_t sizes[] = { 0, 1, 4096, 5000, 1 << 20, (17 << 20) + 5 };
+	uint8_t *memory[COUNT] = { NULL };
+	uint64_t size[COUNT];
+	int i, k, round;
+	void *got;
+
+	REQUIRE(begin());
+	for (round = 0; round < 200; round++) {
+		i = round * 7 % COUNT;
+		if (memory[i]) {
+			CHECK(all_are(memory[i], size[i], (uint8_t)(i + 1)));
+			sgpu_host_free(device, (void **)&memory[i], size[i]);
+			CHECK(memory[i] == NULL);
+		}
+		size[i] = sizes[(unsigned)(round * 5 + i) % SGPU_ARRAY_LENGTH(sizes)];
+		REQUIRE(sgpu_host_alloc(device, size[i], &got, NULL) == SGPU_OK);
+		memory[i] = got;
+		CHECK((uintptr_t)got % 4096 == 0 && all_are(got, size[i], 0));
+		memset(got, i + 1, size[i]);
+		for (k = 0; k < COUNT; k++) {
+			CHECK(k == i || !memory[k] || memory[k] >= memory[i] + size[i] || memory[i] >= memory[k] + size[k]);
+		}
+	}
+	CHECK(sgpu_host_alloc(device, UINT64_MAX, &got, NULL) == SGPU_ENOMEM && got == NULL);
+	finish();
+}
+
+UNIT_TEST(memory_of_the_caller_is_registered_where_the_device_allows_it)
+{
+	enum { SIZE = 4 << 20 };
+	struct sgpu_device_info info;
+	struct sgpu_error error = { 0 };
+	int fd = memfd_create("region", MFD_CLOEXEC), code;
+	uint8_t *write = NULL, *read = NULL, *out = malloc(SIZE);
+	sgpu_devptr memory;
+
+	REQUIRE(begin());
+	REQUIRE(fd >= 0 && ftruncate(fd, SIZE) == 0);
+	write = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	read = mmap(NULL, SIZE, PROT_READ, MAP_SHARED, fd, 0);
+	REQUIRE(write != MAP_FAILED && read != MAP_FAILED);
+	memset(write, 0x77, SIZE);
+	REQUIRE(sgpu_device_get_info(device, &info, NULL) == SGPU_OK);
+	REQUIRE(sgpu_device_alloc(device, SIZE, &memory, NULL) == SGPU_OK);
+	code = sgpu_host_register(device, write, SIZE, &error);
+	printf("# registering a memfd: %s\n", code == SGPU_OK ? "done" : error.text);
+	CHECK(code == SGPU_OK ? info.registers : code == SGPU_EUNAVAILABLE && error.text[0]);
+	if (code == SGPU_OK) {
+		CHECK(sgpu_host_register(device, write, SIZE, &error) == SGPU_EUNAVAILABLE);
+		CHECK(sgpu_copy_in(stream, memory, write, SIZE, NULL) == SGPU_OK);
+		CHECK(sgpu_copy_out(stream, out, memory, SIZE, NULL) == SGPU_OK);
+		CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK && all_are(out, SIZE, 0x77));
+		sgpu_host_unregister(device, write);
+	}
+	code = sgpu_host_register(device, read, SIZE, &error);
+	printf("# registering a mapping for reading only: %s\n", code == SGPU_OK ? "done" : error.text);
+	CHECK(code == SGPU_OK || code == SGPU_EUNAVAILABLE);
+	memset(write, 0x78, SIZE);
+	CHECK(sgpu_copy_in(stream, memory, read, SIZE, NULL) == SGPU_OK);
+	CHECK(sgpu_copy_out(stream, out, memory, SIZE, NULL) == SGPU_OK);
+	CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK && all_are(out, SIZE, 0x78));
+	if (code == SGPU_OK) {
+		sgpu_host_unregister(device, read);
+	}
+	CHECK(sgpu_host_register(device, (void *)(uintptr_t)4096, 4096, &error) != SGPU_OK);
+	CHECK(works());
+	finish();
+	munmap(write, SIZE);
+	munmap(read, SIZE);
+	close(fd);
+	free(out);
+}
+
+/* ---- callbacks and tasks ---- */
+struct seen {
+	struct sgpu_task task;
+	atomic_int *count;
+	int order;
+	bool ended;
+};
+
+static void look(void *argument)
+{
+	struct seen *seen = argument;
+
+	seen->ended = seen->task.end_ns != 0 && seen->task.end_ns >= seen->task.begin_ns;
+	seen->order = atomic_fetch_add(seen->count, 1);
+}
+
+UNIT_TEST(callbacks_come_in_order_and_find_the_task_ended)
+{
+	enum { COUNT = 2000, BYTES = 100000 };
+	static struct seen seen[COUNT];
+	struct sgpu_stream *other;
+	struct sgpu_event *event;
+	atomic_int counts[2] = { 0, 0 };
+	sgpu_devptr memory;
+	uint64_t before = sgpu_now_ns();
+	bool done = false;
+	int i, bad = 0;
+
+	REQUIRE(begin() && sgpu_stream_create(device, &other, NULL) == SGPU_OK);
+	REQUIRE(sgpu_device_alloc(device, BYTES, &memory, NULL) == SGPU_OK);
+	for (i = 0; i < COUNT; i++) {
+		struct sgpu_stream *to = i % 2 ? stream : other;
+
+		seen[i].count = &counts[i % 2];
+		bad += sgpu_device_clear(to, memory, BYTES, &seen[i].task) != SGPU_OK;
+		bad += sgpu_stream_callback(to, look, &seen[i]) != SGPU_OK;
+		if (i % 500 == 499) {
+			usleep(2000); /* the completer goes to sleep */
+		}
+	}
+	REQUIRE(sgpu_event_create(device, &event, NULL) == SGPU_OK && sgpu_event_record(stream, event) == SGPU_OK);
+	while (!done) {
+		REQUIRE(sgpu_event_query(event, &done, NULL) == SGPU_OK);
+	}
+	CHECK(counts[1] == COUNT / 2);
+	CHECK(sgpu_stream_sync(other, NULL) == SGPU_OK && counts[0] == COUNT / 2);
+	for (i = 0; i < COUNT; i++) {
+		bad += !seen[i].ended || seen[i].order != i / 2 || seen[i].task.begin_ns < before;
+		bad += i >= 2 && seen[i].task.begin_ns < seen[i - 2].task.end_ns;
+	}
+	CHECK(bad == 0);
+	sgpu_event_free(&event);
+	sgpu_stream_free(&other);
+	finish();
+}
+
+UNIT_TEST(a_callback_is_called_though_nobody_waits)
+{
+	struct seen seen = { 0 };
+	atomic_int count = 0;
+	sgpu_devptr memory;
+	int i;
+
+	REQUIRE(begin());
+	REQUIRE(sgpu_device_alloc(device, 1 << 20, &memory, NULL) == SGPU_OK);
+	seen.count = &count;
+	CHECK(sgpu_device_clear(stream, memory, 1 << 20, &seen.task) == SGPU_OK);
+	CHECK(sgpu_stream_callback(stream, look, &seen) == SGPU_OK);
+	for (i = 0; i < 5000 && atomic_load(&count) == 0; i++) {
+		usleep(1000);
+	}
+	CHECK(atomic_load(&count) == 1 && seen.ended);
+	finish();
+}
+
+/* ---- what a launch is given ---- */
+static int (*set_bytes)(uint64_t address, unsigned char value, size_t size, void *native);
+static int (*copy_bytes)(void *to, uint64_t from, size_t size, void *native);
+
+static bool find_driver(void)
+{
+	void *library = dlopen("libcuda.so.1", RTLD_NOW), *set, *copy;
+
+	set = library ? dlsym(library, "cuMemsetD8Async") : NULL;
+	copy = library ? dlsym(library, "cuMemcpyDtoHAsync_v2") : NULL;
+	memcpy(&set_bytes, &set, sizeof(set));
+	memcpy(&copy_bytes, &copy, sizeof(copy));
+	return set && copy;
+}
+
+static int use_words(struct sgpu_launch *launch, void *argument)
+{
+	uint64_t status = (uintptr_t)launch->status, counters = (uintptr_t)launch->counters;
+	unsigned *host = argument;
+	int failed = 0;
+
+	failed |= copy_bytes(host, counters, SGPU_LAUNCH_COUNTERS * sizeof(unsigned), launch->native);
+	failed |= set_bytes(counters, 0xff, SGPU_LAUNCH_COUNTERS * sizeof(unsigned), launch->native);
+	failed |= set_bytes(status, 0xff, 8, launch->native);
+	failed |= set_bytes(status + 8, 1, 8, launch->native);
+	return failed ? SGPU_EDEVICE : SGPU_OK;
+}
+
+UNIT_TEST(a_launch_has_clear_counters_and_its_words_become_the_outcome)
+{
+	enum { COUNT = 300 };
+	static unsigned host[COUNT][SGPU_LAUNCH_COUNTERS];
+	static struct sgpu_task tasks[COUNT];
+	int i, bad = 0;
+
+	REQUIRE(find_driver() && begin());
+	memset(host, 0xee, sizeof(host));
+	for (i = 0; i < COUNT; i++) {
+		bad += sgpu_device_launch(stream, use_words, host[i], &tasks[i]) != SGPU_OK;
+	}
+	CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK);
+	for (i = 0; i < COUNT; i++) {
+		bad += tasks[i].code != -1 || tasks[i].actual != 0x0101010101010101u || !tasks[i].error.text[0];
+		bad += !all_are((const uint8_t *)host[i], sizeof(host[i]), 0);
+	}
+	CHECK(bad == 0);
+	finish();
+}
+
+/* ---- keys ---- */
+UNIT_TEST(a_key_serves_every_stream_at_once_and_many_live_together)
+{
+	enum { KEYS = 100, SIZE = 3 * SGPU_CHUNK + 5, SEALED = SIZE + 4 * SGPU_TAG_SIZE };
+	static struct sgpu_device_key *keys[KEYS];
+	static struct sgpu_sealed_keys schedule[KEYS];
+	static struct sgpu_task tasks[KEYS];
+	struct sgpu_stream *other;
+	struct sgpu_aead *aead = NULL;
+	sgpu_devptr in, out;
+	uint8_t *plain = calloc(1, SIZE), *sealed = malloc(SEALED), *got = malloc(SEALED);
+	int i, round, bad = 0;
+
+	REQUIRE(begin() && sgpu_stream_create(device, &other, NULL) == SGPU_OK);
+	REQUIRE(sgpu_device_alloc(device, SIZE, &in, NULL) == SGPU_OK &&
+		sgpu_device_alloc(device, (uint64_t)SEALED * KEYS, &out, NULL) == SGPU_OK);
+	memset(plain, 0x42, SIZE);
+	REQUIRE(sgpu_copy_in(stream, in, plain, SIZE, NULL) == SGPU_OK && sgpu_stream_sync(stream, NULL) == SGPU_OK);
+	for (round = 0; round < 3; round++) {
+		for (i = 0; i < KEYS; i++) {
+			memset(&schedule[i], i + round, sizeof(schedule[i]));
+			bad += sgpu_device_key_load(stream, &schedule[i], &keys[i], NULL) != SGPU_OK;
+			bad += sgpu_device_seal_chunks(other, keys[i], 0, true, in, SIZE, out + (uint64_t)i * SEALED,
+						       &tasks[i]) != SGPU_OK;
+		}
+		REQUIRE(sgpu_stream_sync(other, NULL) == SGPU_OK);
+		for (i = 0; i < KEYS; i++) {
+			bad += tasks[i].code != SGPU_OK;
+			bad += sgpu_copy_out(stream, got, out + (uint64_t)i * SEALED, SEALED, NULL) != SGPU_OK;
+			bad += sgpu_stream_sync(stream, NULL) != SGPU_OK;
+			REQUIRE(sgpu_aead_create(NULL, schedule[i].key, &aead, NULL) == SGPU_OK &&
+				sgpu_seal_chunks(aead, &schedule[i], 0, true, plain, SIZE, sealed) == SGPU_OK);
+			sgpu_aead_free(&aead);
+			bad += memcmp(got, sealed, SEALED) != 0;
+			sgpu_device_key_free(&keys[i]);
+		}
+	}
+	CHECK(bad == 0);
+	sgpu_stream_free(&other);
+	finish();
+	free(plain);
+	free(sealed);
+	free(got);
+}
+
+/* ---- modules ---- */
+UNIT_TEST(a_module_runs_and_what_does_not_fit_is_refused)
+{
+	struct sgpu_module_shape shape = { { 4, 1, 1 }, { 256, 1, 1 }, 0 };
+	struct sgpu_device_module *module = NULL, *none = NULL;
+	struct sgpu_task task = { 0 };
+	struct sgpu_error error = { 0 };
+	sgpu_devptr memory;
+	uint32_t value = 0x01020304, out[1024];
+	void *args[] = { &memory, &value };
+	size_t sizes[] = { 8, 4 }, wrong[] = { 8, 8 };
+	int i;
+
+	REQUIRE(begin());
+	REQUIRE(sgpu_device_alloc(device, sizeof(out), &memory, NULL) == SGPU_OK);
+	CHECK(sgpu_device_module_load(device, "rubbish", 7, &none, &error) == SGPU_EINVALID && !none && error.text[0]);
+	CHECK(sgpu_device_module_load(device, "\177ELF\2\1\1", 7, &none, &error) == SGPU_EINVALID && !none);
+	CHECK(sgpu_device_module_load(device, "", 0, &none, &error) == SGPU_EINVALID && !none);
+	REQUIRE(sgpu_device_module_load(device, ptx, sizeof(ptx) - 1, &module, &error) == SGPU_OK);
+	CHECK(sgpu_device_module_launch(stream, module, "nothing", &shape, args, sizes, 2, &task) == SGPU_EINVALID);
+	CHECK(strstr(task.error.text, "nothing"));
+	CHECK(sgpu_device_module_launch(stream, module, "fill", &shape, args, wrong, 2, &task) == SGPU_EINVALID);
+	CHECK(sgpu_device_module_launch(stream, module, "fill", &shape, args, sizes, 1, &task) == SGPU_EINVALID);
+	CHECK(sgpu_device_module_launch(stream, module, "trap", &shape, args, sizes, 1, &task) == SGPU_EINVALID);
+	shape.block[0] = 5000;
+	CHECK(sgpu_device_module_launch(stream, module, "fill", &shape, args, sizes, 2, &task) == SGPU_EINVALID);
+	shape.block[0] = 256;
+	memset(&task, 0, sizeof(task));
+	CHECK(sgpu_device_module_launch(stream, module, "fill", &shape, args, sizes, 2, &task) == SGPU_OK);
+	CHECK(sgpu_copy_out(stream, out, memory, sizeof(out), NULL) == SGPU_OK);
+	CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK && task.code == SGPU_OK && task.end_ns >= task.begin_ns);
+	for (i = 0; i < 1024 && out[i] == value; i++) {
+	}
+	CHECK(i == 1024);
+	sgpu_device_module_free(&module);
+	finish();
+}
+
+/* ---- faults ---- */
+UNIT_TEST(a_fault_ends_what_is_pending_and_a_new_device_works)
+{
+	struct sgpu_device_module *module = NULL;
+	struct sgpu_task tasks[3] = { 0 };
+	struct sgpu_error error = { 0 };
+	struct seen seen = { 0 };
+	atomic_int count = 0;
+	static uint8_t host[4096];
+	sgpu_devptr memory, more;
+	void *pinned;
+	int round;
+
+	memset(host, 0x99, sizeof(host));
+	for (round = 0; round < 2; round++) {
+		REQUIRE(begin());
+		REQUIRE(works());
+		REQUIRE(sgpu_device_alloc(device, sizeof(host), &memory, NULL) == SGPU_OK);
+		REQUIRE(sgpu_host_alloc(device, 8192, &pinned, NULL) == SGPU_OK);
+		memset(pinned, 0x66, 8192);
+		REQUIRE(sgpu_device_module_load(device, ptx, sizeof(ptx) - 1, &module, &error) == SGPU_OK);
+		memset(tasks, 0, sizeof(tasks));
+		memset(&seen, 0, sizeof(seen));
+		seen.count = &count;
+		atomic_store(&count, 0);
+		/* Whether they are taken depends on how soon the fault shows. */
+		(void)!sgpu_device_module_launch(stream, module, "trap", &one, NULL, NULL, 0, &tasks[0]);
+		if (sgpu_copy_in(stream, memory, pinned, sizeof(host), &tasks[1]) == SGPU_OK &&
+		    sgpu_stream_callback(stream, look, &seen) == SGPU_OK) {
+			CHECK(sgpu_stream_sync(stream, &error) == SGPU_EDEVICE);
+			CHECK(atomic_load(&count) == 1);
+		}
+		CHECK(sgpu_stream_sync(stream, &error) == SGPU_EDEVICE && strstr(error.text, "context ended"));
+		CHECK(tasks[0].code == SGPU_EDEVICE && strstr(tasks[0].error.text, "context ended"));
+		CHECK(tasks[1].code == SGPU_EDEVICE);
+		CHECK(sgpu_copy_in(stream, memory, host, 1, &tasks[2]) == SGPU_EDEVICE && tasks[2].code == SGPU_EDEVICE);
+		CHECK(sgpu_device_alloc(device, 1, &more, &error) == SGPU_EDEVICE);
+		CHECK(all_are(pinned, 8192, 0x66) && all_are(host, sizeof(host), 0x99));
+		if (round == 0) {
+			sgpu_device_module_free(&module);
+			sgpu_device_free(device, &memory, sizeof(host));
+			sgpu_host_free(device, &pinned, 8192);
+		}
+		finish();
+	}
+	REQUIRE(begin());
+	CHECK(works());
+	finish();
+}
+
+UNIT_TEST(a_callback_is_called_after_a_fault_though_nobody_waits)
+{
+	struct sgpu_device_module *module = NULL;
+	struct seen seen = { 0 };
+	atomic_int count = 0;
+	int i;
+
+	REQUIRE(begin());
+	REQUIRE(sgpu_device_module_load(device, ptx, sizeof(ptx) - 1, &module, NULL) == SGPU_OK);
+	seen.count = &count;
+	(void)!sgpu_device_module_launch(stream, module, "trap", &one, NULL, NULL, 0, &seen.task);
+	if (sgpu_stream_callback(stream, look, &seen) == SGPU_OK) {
+		for (i = 0; i < 5000 && atomic_load(&count) == 0; i++) {
+			usleep(1000);
+		}
+		CHECK(atomic_load(&count) == 1 && seen.task.code == SGPU_EDEVICE);
+	}
+	sgpu_device_module_free(&module);
+	finish();
+}
+
+UNIT_TEST(cancelled_launches_do_not_run_until_it_is_lifted)
+{
+	struct sgpu_device_module *module = NULL;
+	struct sgpu_task tasks[2] = { 0 };
+	uint32_t value = 7, out = 0;
+	sgpu_devptr memory;
+	void *args[] = { &memory, &value };
+	size_t sizes[] = { 8, 4 };
+
+	REQUIRE(begin());
+	REQUIRE(sgpu_device_alloc(device, 4, &memory, NULL) == SGPU_OK);
+	REQUIRE(sgpu_device_clear(stream, memory, 4, NULL) == SGPU_OK);
+	REQUIRE(sgpu_device_module_load(device, ptx, sizeof(ptx) - 1, &module, NULL) == SGPU_OK);
+	sgpu_device_cancel(device, true);
+	CHECK(sgpu_device_module_launch(stream, module, "fill", &one, args, sizes, 2, &tasks[0]) == SGPU_OK);
+	CHECK(sgpu_copy_out(stream, &out, memory, 4, NULL) == SGPU_OK);
+	CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK);
+	CHECK(tasks[0].code == SGPU_ECANCELED && tasks[0].error.text[0] && out == 0);
+	sgpu_device_cancel(device, false);
+	CHECK(sgpu_device_module_launch(stream, module, "fill", &one, args, sizes, 2, &tasks[1]) == SGPU_OK);
+	CHECK(sgpu_copy_out(stream, &out, memory, 4, NULL) == SGPU_OK);
+	CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK && tasks[1].code == SGPU_OK && out == 7);
+	sgpu_device_module_free(&module);
+	finish();
+}
+
+/* In a process of its own, since the kernel goes on in the context that is left behind. */
+static int hang(void)
+{
+	struct sgpu_device_module *module = NULL;
+	struct sgpu_task task = { 0 };
+	uint64_t start = sgpu_now_ns(), took;
+	struct seen seen = { 0 };
+	atomic_int count = 0;
+
+	if (!begin() || sgpu_device_module_load(device, ptx, sizeof(ptx) - 1, &module, NULL) != SGPU_OK) {
+		return 10;
+	}
+	seen.count = &count;
+	if (sgpu_device_module_launch(stream, module, "spin", &one, NULL, NULL, 0, &task) != SGPU_OK ||
+	    sgpu_stream_callback(stream, look, &seen) != SGPU_OK) {
+		return 11;
+	}
+	usleep(100000);
+	if (task.end_ns != 0) {
+		return 12;
+	}
+	sgpu_device_cancel(device, true);
+	if (sgpu_stream_sync(stream, NULL) != SGPU_ECANCELED || task.code != SGPU_ECANCELED || atomic_load(&count) != 1) {
+		return 13;
+	}
+	finish();
+	took = sgpu_now_ns() - start;
+	return took > 4000000000u && took < 15000000000u ? 0 : 14;
+}
+
+UNIT_TEST(a_kernel_that_does_not_end_is_given_up_after_it_was_cancelled)
+{
+	int status = 0;
+	pid_t child = fork();
+
+	if (child == 0) {
+		execl("/proc/self/exe", "hang", "hang", (char *)NULL);
+		_exit(127);
+	}
+	REQUIRE(child > 0 && waitpid(child, &status, 0) == child);
+	printf("# status of the process that hung: %#x\n", (unsigned)status);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	REQUIRE(begin());
+	CHECK(works());
+	finish();
+}
+
+int main(int argc, char **argv)
+{
+	struct sgpu_error error = { 0 };
+
+	if (argc == 2 && strcmp(argv[1], "hang") == 0) {
+		return hang();
+	}
+	if (sgpu_device_open("cuda", NULL, &device, &error) == SGPU_EUNAVAILABLE) {
+		printf("1..0 # SKIP %s\n", error.text);
+		return 0;
+	}
+	sgpu_device_close(&device);
+	UNIT_RUN(a_gpu_is_selected_by_index_or_uuid);
+	UNIT_RUN(a_task_of_slurm_takes_its_own_gpu);
+	UNIT_RUN(memory_is_aligned_apart_and_cleared_when_it_is_freed);
+	UNIT_RUN(too_much_memory_is_refused_and_the_device_goes_on);
+	UNIT_RUN(many_allocations);
+	UNIT_RUN(host_memory_is_lent_apart_and_cleared_when_it_is_given_back);
+	UNIT_RUN(memory_of_the_caller_is_registered_where_the_device_allows_it);
+	UNIT_RUN(callbacks_come_in_order_and_find_the_task_ended);
+	UNIT_RUN(a_callback_is_called_though_nobody_waits);
+	UNIT_RUN(a_launch_has_clear_counters_and_its_words_become_the_outcome);
+	UNIT_RUN(a_key_serves_every_stream_at_once_and_many_live_together);
+	UNIT_RUN(a_module_runs_and_what_does_not_fit_is_refused);
+	UNIT_RUN(cancelled_launches_do_not_run_until_it_is_lifted);
+	UNIT_RUN(a_fault_ends_what_is_pending_and_a_new_device_works);
+	UNIT_RUN(a_callback_is_called_after_a_fault_though_nobody_waits);
+	UNIT_RUN(a_kernel_that_does_not_end_is_given_up_after_it_was_cancelled);
+	return unit_done();
+}
