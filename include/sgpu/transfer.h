@@ -37,6 +37,7 @@ struct sgpu_transfer_config {
 	unsigned live_slots;     /* groups of that size in pinned memory: they should fit in the processors' caches */
 	uint64_t first_group;    /* smallest groups: at the begin of a copy ... */
 	uint64_t last_group;     /* ... and at its end */
+	bool demote;             /* what a core has sealed goes to the cache that all share, where it has such a hint */
 };
 
 /* config: NULL stands for zeros. Errors: SGPU_ENOMEM, SGPU_EDEVICE, SGPU_EUSAGE for a config without sense. */

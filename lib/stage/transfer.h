@@ -141,6 +141,7 @@ struct sgpu_transfer_live {
 	sgpu_devptr device;            /* the device's */
 	uint64_t size;                 /* bytes of plaintext */
 	uint64_t stride;               /* bytes of a whole chunk as it crosses the bus */
+	bool demote;
 	unsigned share_count;
 	struct sgpu_transfer_share shares[SGPU_TRANSFER_SLOTS_MAX];
 	_Alignas(64) atomic_uint_fast64_t offered; /* groups that can be worked on */
@@ -167,5 +168,7 @@ sgpu_transfer_work_fn sgpu_transfer_live_seal, sgpu_transfer_live_open, sgpu_tra
 /* memcpy that leaves the caches to others: past them where the processor can. Fence: once, after the last call. */
 void sgpu_transfer_store(void *to, const void *from, size_t size);
 void sgpu_transfer_store_fence(void);
+/* Tells the processor that another agent reads this next. */
+void sgpu_transfer_demote(const void *memory, size_t size);
 
 #endif

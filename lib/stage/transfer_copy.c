@@ -220,6 +220,7 @@ static void prepare(struct sgpu_transfer_live *live, bool open)
 						  .at_end = config->last_group / SGPU_CHUNK };
 	live->work = open ? sgpu_transfer_live_open : sealed ? sgpu_transfer_live_seal :
 		     live->stage == SGPU_TRANSFER_ENCRYPT ? sgpu_transfer_live_encrypt : sgpu_transfer_live_copy;
+	live->demote = config->demote && !open;
 	live->share_count = config->live_slots;
 	for (unsigned i = 0; i < live->share_count; i++) {
 		live->shares[i].memory = live->transfer->ring + i * slot;

@@ -3,11 +3,11 @@
  * The threads of live copies. They look for work for a moment before they sleep: a copy takes about as long as it
  * takes to wake them one after the other.
  */
-#include <limits.h>
 #include <linux/futex.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -15,10 +15,11 @@
 
 /* About what a thread loses that is put to sleep and woken. */
 #define SPIN_NS ((uint64_t)200000)
-enum { PAUSES = 64, ROUNDS_BEFORE_YIELD = 2000 };
+enum { WAKE = 2, PAUSES = 64, ROUNDS_BEFORE_YIELD = 2000 };
 
 struct sgpu_transfer_crew {
 	_Atomic uint32_t call;         /* number of the last call to work; threads sleep on it */
+	_Alignas(64) atomic_uint asleep;
 	atomic_uint working;
 	atomic_bool stop;
 	bool may_spin;
@@ -44,7 +45,9 @@ static void wait_for_call(struct sgpu_transfer_crew *crew, uint32_t seen)
 
 	while (atomic_load(&crew->call) == seen) {
 		if (limit == 0 || sgpu_now_ns() >= limit) {
+			atomic_fetch_add(&crew->asleep, 1);
 			(void)syscall(SYS_futex, &crew->call, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+			atomic_fetch_sub(&crew->asleep, 1);
 			continue;
 		}
 		for (int i = 0; i < PAUSES; i++) {
@@ -53,10 +56,18 @@ static void wait_for_call(struct sgpu_transfer_crew *crew, uint32_t seen)
 	}
 }
 
+static void wake(struct sgpu_transfer_crew *crew, int count)
+{
+	if (atomic_load(&crew->asleep) > 0) {
+		(void)syscall(SYS_futex, &crew->call, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
+	}
+}
+
+/* Wakes two threads: whoever was woken wakes two more, so that it takes the caller no longer than it must. */
 static void call(struct sgpu_transfer_crew *crew)
 {
 	atomic_fetch_add(&crew->call, 1);
-	(void)syscall(SYS_futex, &crew->call, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+	wake(crew, WAKE);
 }
 
 static void *thread_main(void *argument)
@@ -67,6 +78,7 @@ static void *thread_main(void *argument)
 
 	for (;;) {
 		wait_for_call(crew, seen++);
+		wake(crew, WAKE);
 		if (atomic_load(&crew->stop)) {
 			return NULL;
 		}
@@ -77,13 +89,16 @@ static void *thread_main(void *argument)
 
 int sgpu_transfer_crew_create(unsigned threads, struct sgpu_transfer_crew **crew_out, struct sgpu_error *error)
 {
-	struct sgpu_transfer_crew *crew = calloc(1, sizeof(*crew) + threads * sizeof(crew->threads[0]));
+	size_t size = sizeof(struct sgpu_transfer_crew) + threads * sizeof(pthread_t);
+	size_t alignment = _Alignof(struct sgpu_transfer_crew);
+	struct sgpu_transfer_crew *crew = aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
 	sigset_t all, before;
 
 	*crew_out = crew;
 	if (!crew) {
 		return sgpu_fail_nomem(error);
 	}
+	memset(crew, 0, size);
 	crew->may_spin = threads < sgpu_cpu_count();
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);

@@ -93,6 +93,9 @@ bool sgpu_transfer_help(struct sgpu_transfer_live *live, uint64_t *number, unsig
 		if (code != SGPU_OK) {
 			fail(live, code, bad_chunk);
 		}
+		if (live->demote) {
+			sgpu_transfer_demote(share->memory + begin * live->stride, (end - begin) * live->stride);
+		}
 		atomic_fetch_add_explicit(&share->finished, 1, memory_order_release);
 		return true;
 	}

@@ -73,6 +73,14 @@ void sgpu_transfer_store_fence(void)
 	_mm_sfence();
 }
 
+/* CLDEMOTE, which is a no-operation on processors that do not have it. */
+void sgpu_transfer_demote(const void *memory, size_t size)
+{
+	for (size_t i = 0; i < size; i += LINE) {
+		__asm__ volatile(".byte 0x0f, 0x1c, 0x00" : : "a"((const uint8_t *)memory + i) : "memory");
+	}
+}
+
 #else
 
 void sgpu_transfer_store(void *to, const void *from, size_t size)
@@ -82,6 +90,12 @@ void sgpu_transfer_store(void *to, const void *from, size_t size)
 
 void sgpu_transfer_store_fence(void)
 {
+}
+
+void sgpu_transfer_demote(const void *memory, size_t size)
+{
+	(void)memory;
+	(void)size;
 }
 
 #endif

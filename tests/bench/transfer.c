@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * How large the groups of secure copies should be: `transfer [DEVICE [JOBS]]` tries sizes and prints, one configuration a
- * line, the median time of each copy as a multiple of the plain one's from pinned memory.
+ * line, the median time of each copy as a multiple of the plain one's from pinned memory. Before, it prints
+ * when each group of a live copy was sent and when it was on the bus.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
-#include <sgpu/transfer.h>
+#include <stage/transfer.h>
 
 enum { ROUNDS = 9, SIZES = 3, KINDS = 5 };
 #define KIB ((uint64_t)1024)
@@ -96,8 +98,8 @@ static void try(struct bench *b, const struct sgpu_transfer_config *config, unsi
 	must(sgpu_transfer_create(b->device, config, &b->transfer, &error), &error);
 	must(sgpu_sealed_keys_new(secret, "", 0, &keys, &error), &error);
 	must(sgpu_transfer_key_load(b->transfer, &keys, &b->live, &error), &error);
-	printf("jobs %2u  live %4llu KiB x %u  rest %5llu KiB x %u  first %4llu  last %4llu KiB |", config->jobs,
-	       (unsigned long long)(config->live_group / KIB), config->live_slots,
+	printf("jobs %2u%s  live %4llu KiB x %2u  rest %5llu KiB x %u  first %4llu  last %4llu KiB |", config->jobs,
+	       config->demote ? " demote" : "       ", (unsigned long long)(config->live_group / KIB), config->live_slots,
 	       (unsigned long long)(config->sealed_group / KIB), config->sealed_slots,
 	       (unsigned long long)(config->first_group / KIB), (unsigned long long)(config->last_group / KIB));
 	for (int kind = KINDS - 1; kind >= 0; kind--) {
@@ -123,8 +125,8 @@ static void try(struct bench *b, const struct sgpu_transfer_config *config, unsi
 
 static void try_all(struct bench *b, unsigned jobs)
 {
-	static const uint64_t live[][2] = { { 1024, 8 }, { 2048, 3 }, { 2048, 4 }, { 2048, 6 }, { 2048, 8 }, { 3072, 4 },
-					    { 4096, 3 }, { 4096, 4 }, { 4096, 6 }, { 8192, 3 } };
+	static const uint64_t live[][2] = { { 1024, 4 }, { 1024, 8 }, { 2048, 3 }, { 2048, 4 }, { 2048, 6 }, { 2048, 8 },
+					    { 4096, 3 }, { 4096, 4 }, { 4096, 8 }, { 4096, 16 }, { 8192, 3 } };
 	static const uint64_t rest[][3] = { { 8192, 4, 1024 }, { 16384, 3, 1024 }, { 32768, 3, 512 }, { 32768, 3, 1024 },
 					    { 32768, 3, 2048 }, { 65536, 2, 1024 }, { 65536, 3, 1024 } };
 	struct sgpu_transfer_config standard = { .jobs = jobs, .sealed_group = 32 * MIB, .sealed_slots = 3,
@@ -137,6 +139,8 @@ static void try_all(struct bench *b, unsigned jobs)
 		config.live_group = live[i][0] * KIB;
 		config.live_slots = (unsigned)live[i][1];
 		try(b, &config, 7);
+		config.demote = true;
+		try(b, &config, 5);
 	}
 	for (unsigned fewer = 1; fewer < 5 && fewer < jobs; fewer++) {
 		struct sgpu_transfer_config config = standard;
@@ -152,6 +156,67 @@ static void try_all(struct bench *b, unsigned jobs)
 		config.first_group = config.last_group = rest[i][2] * KIB;
 		try(b, &config, i == 2 || i == 4 ? 27 : 24);
 	}
+}
+
+/* ---- when what happens ---- */
+enum { EVENTS_MAX = 4096 };
+static const struct sgpu_device_backend *real;
+static struct sgpu_task tasks[EVENTS_MAX];
+static struct {
+	uint64_t sent, size;
+} events[EVENTS_MAX];
+static int event_count;
+
+static int traced_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size, struct sgpu_task *task)
+{
+	(void)task;
+	events[event_count].sent = sgpu_now_ns();
+	events[event_count].size = size;
+	return real->copy_in(stream, to, from, size, &tasks[event_count++]);
+}
+
+static int traced_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size, struct sgpu_task *task)
+{
+	(void)task;
+	events[event_count].sent = sgpu_now_ns();
+	events[event_count].size = size;
+	return real->copy_out(stream, to, from, size, &tasks[event_count++]);
+}
+
+static void trace(struct bench *b, const struct sgpu_transfer_config *config, int kind, uint64_t size)
+{
+	static struct sgpu_device_backend table;
+	struct sgpu_sealed_keys keys;
+	struct sgpu_error error = { 0 };
+	const uint8_t secret[SGPU_KEY_SIZE] = { 3 };
+
+	must(sgpu_transfer_create(b->device, config, &b->transfer, &error), &error);
+	must(sgpu_sealed_keys_new(secret, "", 0, &keys, &error), &error);
+	must(sgpu_transfer_key_load(b->transfer, &keys, &b->live, &error), &error);
+	real = sgpu_device_backend_of(b->device);
+	table = *real;
+	table.copy_in = traced_in;
+	table.copy_out = traced_out;
+	((struct sgpu_device_object *)b->transfer->copy_in)->backend = &table;
+	((struct sgpu_device_object *)b->transfer->copy_out)->backend = &table;
+	for (int i = 0; i < 3; i++) {
+		struct sgpu_task task = { 0 };
+		struct timespec pause = { 0, 20000000 };
+
+		event_count = 0;
+		nanosleep(&pause, NULL);
+		must(copy(b, kind, size, &task), &task.error);
+		printf("%s, %llu MiB, %llu KiB x %u: took %.0f us; sent at, on the bus from, to, in us:\n", kinds[kind],
+		       (unsigned long long)(size / MIB), (unsigned long long)(b->transfer->config.live_group / KIB), b->transfer->config.live_slots,
+		       (double)(task.end_ns - task.begin_ns) / 1e3);
+		for (int e = 0; e < event_count && e < 40; e++) {
+			printf(" %.2fM:%.0f,%.0f,%.0f", (double)events[e].size / 1048576., (double)(events[e].sent - task.begin_ns) / 1e3,
+			       (double)(tasks[e].begin_ns - task.begin_ns) / 1e3, (double)(tasks[e].end_ns - task.begin_ns) / 1e3);
+		}
+		printf("\n");
+	}
+	sgpu_transfer_key_free(&b->live);
+	sgpu_transfer_free(&b->transfer);
 }
 
 int main(int argc, char **argv)
@@ -182,7 +247,14 @@ int main(int argc, char **argv)
 	for (int i = 0; i < SIZES; i++) {
 		printf("plain, %llu MiB: %.1f us\n", (unsigned long long)(sizes[i] / MIB), (double)median_of(&b, -1, sizes[i]) / 1e3);
 	}
-	try_all(&b, argc > 2 ? (unsigned)atoi(argv[2]) : sgpu_cpu_count());
+	unsigned jobs = argc > 2 ? (unsigned)atoi(argv[2]) : sgpu_cpu_count();
+	for (int kind = 0; kind < 3; kind++) {
+		const struct sgpu_transfer_config configs[] = { { .jobs = jobs }, { .jobs = jobs, .live_group = 2 * MIB } };
+
+		trace(&b, &configs[0], kind, sizes[1]);
+		trace(&b, &configs[1], kind, sizes[1]);
+	}
+	try_all(&b, jobs);
 	sgpu_device_key_free(&b.key);
 	sgpu_stream_free(&b.stream);
 	sgpu_host_free(b.device, &b.pinned, room);
