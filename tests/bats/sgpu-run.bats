@@ -381,19 +381,24 @@ one_is_done() {
 }
 
 @test "statistics name the stages, as a table and as JSON" {
-	run --separate-stderr -0 sgpu-run -k runner.jwk --stats -o response batch.tar
+	run --separate-stderr -0 sgpu-run -k runner.jwk --device cpu --stats -o response batch.tar
 	[ "$output" = "" ]
-	for stage in read copy_in open kernel seal copy_out write; do
+	for stage in read copy_in open kernel seal copy_out write registered pinned pageable; do
 		assert_contains "$stderr" "$stage"
 	done
 	requires python3
-	sgpu-run -k runner.jwk --stats --json -o response batch.tar 2>stats
+	sgpu-run -k runner.jwk --device cpu --stats --json -o response batch.tar 2>stats
 	python3 - <<-END
 	import json
 	stats = json.load(open("stats"))["stats"]
 	assert stats["operations_done"] == 3 and stats["operations_failed"] == 0
 	assert stats["stages"]["kernel"]["count"] == 3 and stats["stages"]["seal"]["bytes"] == 80000
 	assert stats["device"] == "cpu" and stats["elapsed_ns"] > 0
+	staging = stats["staging"]
+	assert set(staging) == {"registered", "pinned", "pageable"}
+	copied = stats["stages"]["copy_in"]["bytes"]
+	assert sum(way["bytes_in"] for way in staging.values()) == staging["pageable"]["bytes_in"] == copied
+	assert sum(way["bytes_out"] for way in staging.values()) == staging["pageable"]["bytes_out"] > 160000
 	END
 }
 

@@ -75,14 +75,30 @@ static inline int fake_alloc(struct sgpu_device *on, uint64_t size, sgpu_devptr 
 	return fake_fails() ? sgpu_fail(why, SGPU_ENOMEM, "made to fail") : fake.real->alloc(on, size, memory, why);
 }
 
+/* What a device makes goes through the table as well. */
+static inline void fake_adopt(void *made)
+{
+	((struct sgpu_device_object *)made)->backend = &fake.table;
+}
+
 static inline int fake_stream_create(struct sgpu_device *on, struct sgpu_stream **stream, struct sgpu_error *why)
 {
-	return fake_fails() ? fake_error(why) : fake.real->stream_create(on, stream, why);
+	int rc = fake_fails() ? fake_error(why) : fake.real->stream_create(on, stream, why);
+
+	if (rc == SGPU_OK) {
+		fake_adopt(*stream);
+	}
+	return rc;
 }
 
 static inline int fake_event_create(struct sgpu_device *on, struct sgpu_event **event, struct sgpu_error *why)
 {
-	return fake_fails() ? fake_error(why) : fake.real->event_create(on, event, why);
+	int rc = fake_fails() ? fake_error(why) : fake.real->event_create(on, event, why);
+
+	if (rc == SGPU_OK) {
+		fake_adopt(*event);
+	}
+	return rc;
 }
 
 static inline int fake_event_record(struct sgpu_stream *stream, struct sgpu_event *event)
@@ -136,7 +152,7 @@ static inline int fake_key_load(struct sgpu_stream *stream, const struct sgpu_se
 	}
 	rc = fake.real->key_load(stream, keys, key, why);
 	if (rc == SGPU_OK) {
-		((struct sgpu_device_object *)(void *)*key)->backend = &fake.table;
+		fake_adopt(*key);
 		atomic_fetch_add(&fake.keys, 1);
 	}
 	return rc;

@@ -13,6 +13,8 @@ SGPU_MUST_CHECK int report_trace(const struct sgpu_run *run, const struct sgpu_o
 
 /* stats.c: times and bytes by stage, on standard error. */
 void report_stats(const struct sgpu_run *run, struct sgpu_device *device);
+/* What a device's compute units are called. */
+const char *report_units(const struct sgpu_device_info *info);
 
 /* progress.c: from begin to end, SIGUSR1 prints one line on standard error. */
 void report_progress_begin(const struct sgpu_run *run);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Statistics: what each stage took in all, which with streams that overlap is more than the run took.
+ * Statistics: what each stage took in all, which with streams that overlap is more than the run took, and on which
+ * rung of the staging ladder payloads got to the device and back.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -31,15 +32,28 @@ static json_t *stages_json(const struct sgpu_run_total *totals)
 	return stages;
 }
 
-static void print_json(const struct sgpu_run_total *totals, const struct sgpu_run_progress *done,
-		       const struct sgpu_device_info *info)
+static json_t *staging_json(const struct sgpu_run_rungs *rungs)
 {
-	json_t *object = json_pack("{s:{s:s, s:s, s:i, s:s, s:I, s:i, s:i, s:I, s:I, s:o}}", "stats", "device",
-				   info->selector, "device_name", info->name, "compute_units", (int)info->compute_units,
-				   "aead", sgpu_aead_provider(), "elapsed_ns", (json_int_t)done->elapsed_ns,
-				   "operations_done", done->operations_done, "operations_failed",
-				   done->operations_failed, "bytes_in", (json_int_t)done->bytes_in, "bytes_out",
-				   (json_int_t)done->bytes_out, "stages", stages_json(totals));
+	json_t *staging = json_object();
+
+	for (int i = 0; i < SGPU_RUNGS; i++) {
+		json_object_set_new(staging, sgpu_rung_name((enum sgpu_rung)i),
+				    json_pack("{s:I, s:I}", "bytes_in", (json_int_t)rungs->in[i], "bytes_out",
+					      (json_int_t)rungs->out[i]));
+	}
+	return staging;
+}
+
+static void print_json(const struct sgpu_run_total *totals, const struct sgpu_run_rungs *rungs,
+		       const struct sgpu_run_progress *done, const struct sgpu_device_info *info)
+{
+	json_t *object = json_pack("{s:{s:s, s:s, s:s, s:i, s:s, s:I, s:i, s:i, s:I, s:I, s:o, s:o}}", "stats", "device",
+				   info->selector, "device_name", info->name, "confidential", info->confidential,
+				   "compute_units", (int)info->compute_units, "aead", sgpu_aead_provider(),
+				   "elapsed_ns", (json_int_t)done->elapsed_ns, "operations_done",
+				   done->operations_done, "operations_failed", done->operations_failed, "bytes_in",
+				   (json_int_t)done->bytes_in, "bytes_out", (json_int_t)done->bytes_out, "stages",
+				   stages_json(totals), "staging", staging_json(rungs));
 	char *line = object ? json_dumps(object, JSON_COMPACT) : NULL;
 
 	if (line) {
@@ -49,10 +63,10 @@ static void print_json(const struct sgpu_run_total *totals, const struct sgpu_ru
 	json_decref(object);
 }
 
-static void print_table(const struct sgpu_run_total *totals, const struct sgpu_run_progress *done,
-			const struct sgpu_device_info *info)
+static void print_table(const struct sgpu_run_total *totals, const struct sgpu_run_rungs *rungs,
+			const struct sgpu_run_progress *done, const struct sgpu_device_info *info)
 {
-	fprintf(stderr, "device      %s, %u workers\n", info->name, info->compute_units);
+	fprintf(stderr, "device      %s, %u %s\n", info->name, info->compute_units, report_units(info));
 	fprintf(stderr, "AES-GCM     %s\n", sgpu_aead_provider());
 	fprintf(stderr, "operations  %d done, %d failed\n", done->operations_done, done->operations_failed);
 	fprintf(stderr, "elapsed     %.3f ms, %" PRIu64 " bytes in, %" PRIu64 " bytes out\n",
@@ -63,22 +77,34 @@ static void print_table(const struct sgpu_run_total *totals, const struct sgpu_r
 			sgpu_span_name((enum sgpu_span_kind)i), totals[i].count, (double)totals[i].ns / 1e6,
 			totals[i].bytes, rate(&totals[i]));
 	}
+	fprintf(stderr, "%-10s %27s %27s\n", "staging", "bytes in", "bytes out");
+	for (int i = 0; i < SGPU_RUNGS; i++) {
+		fprintf(stderr, "%-10s %27" PRIu64 " %27" PRIu64 "\n", sgpu_rung_name((enum sgpu_rung)i), rungs->in[i],
+			rungs->out[i]);
+	}
+}
+
+const char *report_units(const struct sgpu_device_info *info)
+{
+	return info->opens_on_device ? "multiprocessors" : "workers";
 }
 
 void report_stats(const struct sgpu_run *run, struct sgpu_device *device)
 {
 	struct sgpu_run_total totals[SGPU_SPAN_KINDS];
+	struct sgpu_run_rungs rungs;
 	struct sgpu_run_progress done;
 	struct sgpu_device_info info = { 0 };
 
 	sgpu_run_get_totals(run, totals);
+	sgpu_run_get_rungs(run, &rungs);
 	sgpu_run_get_progress(run, &done);
 	if (sgpu_device_get_info(device, &info, NULL) != SGPU_OK) {
 		snprintf(info.name, sizeof(info.name), "unknown");
 	}
 	if (cli_json) {
-		print_json(totals, &done, &info);
+		print_json(totals, &rungs, &done, &info);
 	} else {
-		print_table(totals, &done, &info);
+		print_table(totals, &rungs, &done, &info);
 	}
 }

@@ -40,15 +40,11 @@ static void print_rows(FILE *out, const struct sgpu_run *run, const struct sgpu_
 	print_name(out, "process_name", 0, "sgpu-run", -1);
 	print_name(out, "thread_name", 0, "host", -1);
 	for (int i = 0; used && i < total; i++) {
-		if (!used[i + 1]) {
-			continue;
-		}
-		if (i < rows.operations) {
-			print_name(out, "thread_name", i + 1, "stream", i);
-		} else if (i < rows.operations + rows.inputs) {
-			print_name(out, "thread_name", i + 1, "copy in", i - rows.operations);
-		} else {
-			print_name(out, "thread_name", i + 1, "copy out", i - rows.operations - rows.inputs);
+		if (used[i + 1]) {
+			int number;
+			const char *name = sgpu_run_row_name(run, i, &number);
+
+			print_name(out, "thread_name", i + 1, name, number);
 		}
 	}
 	free(used);

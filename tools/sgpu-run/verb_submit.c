@@ -156,9 +156,18 @@ static void describe(struct sgpu_device *device)
 {
 	struct sgpu_device_info info;
 
-	if (cli_verbose && sgpu_device_get_info(device, &info, NULL) == SGPU_OK) {
-		cli_detail("device '%s': %s, %u workers; AES-GCM by %s", info.selector, info.name, info.compute_units,
-			   sgpu_aead_provider());
+	if (!cli_verbose || sgpu_device_get_info(device, &info, NULL) != SGPU_OK) {
+		return;
+	}
+	if (!info.opens_on_device) {
+		cli_detail("device '%s': %s, %u %s; AES-GCM by %s", info.selector, info.name, info.compute_units,
+			   report_units(&info), sgpu_aead_provider());
+		return;
+	}
+	cli_detail("device '%s': %s, %s, %u %s; confidential computing: %s", info.selector, info.name, info.driver,
+		   info.compute_units, report_units(&info), info.confidential);
+	if (strcmp(info.confidential, "on") != 0) {
+		cli_detail("keys of segments cross the bus to this GPU unprotected");
 	}
 }
 
