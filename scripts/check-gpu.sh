@@ -75,7 +75,7 @@ find_files() {
 		esac
 		units+=("$name")
 		case $file in
-		tests/gpu/* | */test_ops_*) kernels+=("$name") ;;
+		tests/gpu/* | */test_ops_* | */test_device_digest.c) kernels+=("$name") ;;
 		esac
 	done
 	for file in tests/gpu/*.bats; do

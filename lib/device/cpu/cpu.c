@@ -90,8 +90,7 @@ static int info(struct sgpu_device *device, struct sgpu_device_info *about, stru
 	return SGPU_OK;
 }
 
-/* Refuses a range that is not in one allocation: a kernel or a copy past it would reach another's data. */
-static int check_range(struct sgpu_stream *stream, sgpu_devptr address, uint64_t size, struct sgpu_task *task)
+int sgpu_cpu_check_range(struct sgpu_stream *stream, sgpu_devptr address, uint64_t size, struct sgpu_task *task)
 {
 	if (sgpu_cpu_owns(stream->device, address, size)) {
 		return SGPU_OK;
@@ -108,7 +107,7 @@ static int copy_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from,
 {
 	struct sgpu_cpu_item item = { .kind = SGPU_CPU_COPY, .task = task, .from = from, .size = size,
 				      .to = (void *)(uintptr_t)to };
-	int code = check_range(stream, to, size, task);
+	int code = sgpu_cpu_check_range(stream, to, size, task);
 
 	return code < 0 ? code : sgpu_cpu_enqueue(stream, &item);
 }
@@ -117,7 +116,7 @@ static int copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint
 {
 	struct sgpu_cpu_item item = { .kind = SGPU_CPU_COPY, .task = task, .to = to, .size = size,
 				      .from = (const void *)(uintptr_t)from };
-	int code = check_range(stream, from, size, task);
+	int code = sgpu_cpu_check_range(stream, from, size, task);
 
 	return code < 0 ? code : sgpu_cpu_enqueue(stream, &item);
 }
@@ -126,17 +125,17 @@ static int clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, 
 {
 	struct sgpu_cpu_item item = { .kind = SGPU_CPU_CLEAR, .task = task, .size = size,
 				      .to = (void *)(uintptr_t)memory };
-	int code = check_range(stream, memory, size, task);
+	int code = sgpu_cpu_check_range(stream, memory, size, task);
 
 	return code < 0 ? code : sgpu_cpu_enqueue(stream, &item);
 }
 
 static int chunks(struct sgpu_stream *stream, const struct sgpu_cpu_item *item, uint64_t out_size)
 {
-	int code = check_range(stream, (uintptr_t)item->from, item->size, item->task);
+	int code = sgpu_cpu_check_range(stream, (uintptr_t)item->from, item->size, item->task);
 
 	if (code == SGPU_OK) {
-		code = check_range(stream, (uintptr_t)item->to, out_size, item->task);
+		code = sgpu_cpu_check_range(stream, (uintptr_t)item->to, out_size, item->task);
 	}
 	return code == SGPU_OK ? sgpu_cpu_enqueue(stream, item) : code;
 }
@@ -194,18 +193,6 @@ static void host_unregister(struct sgpu_device *device, const void *memory)
 	(void)memory;
 }
 
-static int digest(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, const void *custom,
-		  size_t custom_size, uint8_t *out, struct sgpu_task *task)
-{
-	(void)stream;
-	(void)memory;
-	(void)size;
-	(void)custom;
-	(void)custom_size;
-	(void)out;
-	return sgpu_fail(&task->error, SGPU_EUNAVAILABLE, "the CPU device has no digest yet");
-}
-
 static void cancel(struct sgpu_device *device, bool stop)
 {
 	sgpu_pool_cancel(device->pool, stop);
@@ -237,7 +224,7 @@ const struct sgpu_device_backend sgpu_device_cpu = {
 	.launch = launch,
 	.callback = callback,
 	.cancel = cancel,
-	.digest = digest,
+	.digest = sgpu_cpu_digest,
 	.event_query = sgpu_cpu_event_query,
 	.host_alloc = sgpu_cpu_host_alloc,
 	.host_free = sgpu_cpu_host_free,

@@ -62,7 +62,8 @@ void sgpu_cpu_host_free(struct sgpu_device *device, void *memory, uint64_t size)
 void sgpu_cpu_memory_figures(struct sgpu_cpu_memory *memory, uint64_t *total, uint64_t *available);
 
 /* ---- stream.c ---- */
-enum sgpu_cpu_kind { SGPU_CPU_COPY, SGPU_CPU_CLEAR, SGPU_CPU_OPEN, SGPU_CPU_SEAL, SGPU_CPU_LAUNCH, SGPU_CPU_CALL,
+enum sgpu_cpu_kind { SGPU_CPU_COPY, SGPU_CPU_CLEAR, SGPU_CPU_OPEN, SGPU_CPU_SEAL, SGPU_CPU_DIGEST, SGPU_CPU_LAUNCH,
+		     SGPU_CPU_CALL,
 		     SGPU_CPU_RECORD, SGPU_CPU_WAIT };
 
 struct sgpu_cpu_item {
@@ -169,5 +170,15 @@ void sgpu_cpu_perform(struct sgpu_device *device, struct sgpu_cpu_item *item);
 /* ---- chunks.c: OPEN and SEAL, with a token held; the code also goes into the task ---- */
 int sgpu_cpu_open_chunks(struct sgpu_device *device, const struct sgpu_cpu_item *item, uint64_t *bad_chunk);
 int sgpu_cpu_seal_chunks(struct sgpu_device *device, const struct sgpu_cpu_item *item);
+
+/* ---- digest.c: DIGEST; its argument is freed ---- */
+SGPU_MUST_CHECK int sgpu_cpu_digest(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, const void *custom,
+				    size_t custom_size, uint8_t *digest, struct sgpu_task *task);
+int sgpu_cpu_digest_now(struct sgpu_device *device, const struct sgpu_cpu_item *item, struct sgpu_error *error);
+
+/* ---- cpu.c ---- */
+/* Refuses a range that is not in one allocation: a kernel or a copy past it would reach another's data. */
+SGPU_MUST_CHECK int sgpu_cpu_check_range(struct sgpu_stream *stream, sgpu_devptr address, uint64_t size,
+					 struct sgpu_task *task);
 
 #endif

@@ -73,6 +73,8 @@ static int compute(struct sgpu_device *device, struct sgpu_cpu_item *item, struc
 		return open_sealed(device, item, task);
 	case SGPU_CPU_SEAL:
 		return sgpu_cpu_seal_chunks(device, item);
+	case SGPU_CPU_DIGEST:
+		return sgpu_cpu_digest_now(device, item, &task->error);
 	case SGPU_CPU_LAUNCH:
 		return launch(device, item, task);
 	default:

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The digest of device memory against the one of host memory, on the CPU device or the one of SGPU_TEST_DEVICE.
+ */
+#include <sgpu/crypto.h>
+#include <sgpu/device.h>
+
+#include "unit.h"
+
+#define MIB ((uint64_t)1 << 20)
+
+static struct sgpu_device *device;
+static struct sgpu_stream *stream;
+static sgpu_devptr memory;
+static uint8_t *host; /* what is in the memory */
+static uint64_t room;
+static bool small;    /* sizes for slow tools */
+
+/* Whether the digest of [offset, offset + size) is the one that the host computes. */
+static bool agrees(uint64_t offset, uint64_t size, const void *custom, size_t custom_size)
+{
+	uint8_t expected[SGPU_DIGEST_SIZE], digest[SGPU_DIGEST_SIZE] = { 0 };
+	struct sgpu_task task = { 0 };
+
+	sgpu_kt128(host + offset, size, custom, custom_size, expected, sizeof(expected));
+	if (sgpu_device_digest(stream, memory + offset, size, custom, custom_size, digest, &task) != SGPU_OK ||
+	    sgpu_stream_sync(stream, NULL) != SGPU_OK || task.code != SGPU_OK) {
+		printf("# %llu bytes at %llu: %s\n", (unsigned long long)size, (unsigned long long)offset,
+		       task.error.text);
+		return false;
+	}
+	return memcmp(expected, digest, sizeof(digest)) == 0;
+}
+
+UNIT_TEST(sizes_around_every_edge)
+{
+	static const uint64_t edges[] = {
+		0, 1, 7, 8, 9, 167, 168, 169, 335, 336, 4096, 8063, 8064, 8065, 8182, 8183, 8184, 8189, 8190, 8191, 8192,
+		8193, 8199, 8200, 2 * 8192 - 2, 2 * 8192 - 1, 2 * 8192, 2 * 8192 + 1, 3 * 8192, 33 * 8192, 64 * 8192 + 17,
+		65 * 8192 - 1, 65 * 8192, 66 * 8192 + 100, 129 * 8192,
+	};
+	size_t i;
+
+	for (i = 0; i < SGPU_ARRAY_LENGTH(edges); i++) {
+		CHECK(agrees(0, edges[i], NULL, 0));
+	}
+}
+
+UNIT_TEST(every_alignment)
+{
+	uint64_t offset;
+
+	for (offset = 1; offset < 20; offset++) {
+		CHECK(agrees(offset, 100 + offset, NULL, 0));
+		CHECK(agrees(offset, 4 * 8192 + offset, NULL, 0));
+		CHECK(agrees(offset, 4 * 8192 - offset, NULL, 0));
+		CHECK(agrees(offset, 4 * 8192, NULL, 0));
+	}
+}
+
+UNIT_TEST(up_to_the_last_byte_of_the_allocation)
+{
+	uint64_t left;
+
+	for (left = 1; left < 20; left += 3) {
+		CHECK(agrees(room - left, left, NULL, 0));
+		CHECK(agrees(room - 3 * 8192 - left, 3 * 8192 + left, NULL, 0));
+		CHECK(agrees(room - 3 * 8192 - left, 3 * 8192, NULL, 0));
+	}
+}
+
+UNIT_TEST(customisation_strings_of_every_size)
+{
+	static const size_t customs[] = { 1, 2, 5, 8, 41, 127, 128, 167, 168, 169, 254, 255, 256 };
+	static const uint64_t lengths[] = { 0, 1, 8191, 8192, 3 * 8192 - 1, 3 * 8192 - 100, 3 * 8192 - 258, 3 * 8192 + 1 };
+	uint8_t custom[SGPU_DIGEST_CUSTOM_MAX];
+	size_t i, k;
+
+	for (i = 0; i < sizeof(custom); i++) {
+		custom[i] = (uint8_t)(i * 7 + 1);
+	}
+	for (i = 0; i < SGPU_ARRAY_LENGTH(customs); i++) {
+		for (k = 0; k < SGPU_ARRAY_LENGTH(lengths); k++) {
+			CHECK(agrees(3, lengths[k], custom, customs[i]));
+		}
+		/* The one that ends a chunk with its length, and its neighbours. */
+		for (k = 0; k < 5; k++) {
+			CHECK(agrees(0, 8192 - customs[i] - k, custom, customs[i]));
+			CHECK(agrees(0, 3 * 8192 - customs[i] - k, custom, customs[i]));
+		}
+	}
+}
+
+UNIT_TEST(large_sizes)
+{
+	uint64_t size, step = small ? 3 * MIB : 71 * MIB;
+
+	for (size = MIB + 5; size < room; size += step) {
+		CHECK(agrees(0, size, "large", 5));
+		CHECK(agrees(room - size, size, NULL, 0));
+	}
+	CHECK(agrees(0, room, NULL, 0));
+}
+
+/* Work of one stream runs in order: the digest sees what was written before it, and not what is written after. */
+UNIT_TEST(a_digest_is_taken_in_the_order_of_its_stream)
+{
+	enum { COUNT = 6 };
+	static uint8_t digests[COUNT][SGPU_DIGEST_SIZE];
+	uint64_t size = room / 16;
+	struct sgpu_task tasks[COUNT] = { 0 };
+	uint8_t expected[SGPU_DIGEST_SIZE], *zeros = calloc(1, size);
+	int i;
+
+	REQUIRE(zeros);
+	for (i = 0; i < COUNT; i++) {
+		CHECK(sgpu_device_digest(stream, memory, size, NULL, 0, digests[i], &tasks[i]) == SGPU_OK);
+		if (i % 2 == 0) {
+			CHECK(sgpu_device_clear(stream, memory, size, NULL) == SGPU_OK);
+		} else {
+			CHECK(sgpu_copy_in(stream, memory, host, size, NULL) == SGPU_OK);
+		}
+	}
+	REQUIRE(sgpu_stream_sync(stream, NULL) == SGPU_OK);
+	for (i = 0; i < COUNT; i++) {
+		sgpu_kt128(i % 2 == 0 ? host : zeros, size, NULL, 0, expected, sizeof(expected));
+		CHECK(tasks[i].code == SGPU_OK && tasks[i].end_ns >= tasks[i].begin_ns);
+		CHECK(memcmp(expected, digests[i], sizeof(expected)) == 0);
+	}
+	free(zeros);
+}
+
+UNIT_TEST(several_streams_at_once)
+{
+	enum { COUNT = 12 };
+	static uint8_t digests[COUNT][SGPU_DIGEST_SIZE];
+	struct sgpu_stream *streams[COUNT] = { 0 };
+	struct sgpu_task tasks[COUNT] = { 0 };
+	uint8_t expected[SGPU_DIGEST_SIZE];
+	uint64_t size = room / 32;
+	int i;
+
+	for (i = 0; i < COUNT; i++) {
+		REQUIRE(sgpu_stream_create(device, &streams[i], NULL) == SGPU_OK);
+		CHECK(sgpu_device_digest(streams[i], memory + (uint64_t)i * 13, size, &i, sizeof(i), digests[i],
+					 &tasks[i]) == SGPU_OK);
+	}
+	for (i = 0; i < COUNT; i++) {
+		CHECK(sgpu_stream_sync(streams[i], NULL) == SGPU_OK && tasks[i].code == SGPU_OK);
+		sgpu_kt128(host + (uint64_t)i * 13, size, &i, sizeof(i), expected, sizeof(expected));
+		CHECK(memcmp(expected, digests[i], sizeof(expected)) == 0);
+		sgpu_stream_free(&streams[i]);
+	}
+}
+
+UNIT_TEST(what_is_refused)
+{
+	uint8_t digest[SGPU_DIGEST_SIZE], custom[SGPU_DIGEST_CUSTOM_MAX + 1] = { 0 };
+	struct sgpu_task task = { 0 };
+
+	CHECK(sgpu_device_digest(stream, memory, room + 4096, NULL, 0, digest, &task) == SGPU_EUSAGE);
+	CHECK(task.code == SGPU_EUSAGE);
+	CHECK(sgpu_device_digest(stream, memory, 1, custom, sizeof(custom), digest, &task) == SGPU_EUSAGE);
+	CHECK(sgpu_device_digest(stream, memory, 1, NULL, 0, digest, NULL) == SGPU_EUSAGE);
+}
+
+static int set_up(void)
+{
+	const char *selector = getenv("SGPU_TEST_DEVICE");
+	struct sgpu_error error;
+	uint64_t i, word = 88172645463325252;
+
+	selector = selector && *selector ? selector : "cpu";
+	small = getenv("SGPU_TEST_SMALL") != NULL;
+	room = strcmp(selector, "cpu") == 0 || small ? 12 * MIB : 600 * MIB;
+	if (sgpu_device_open(selector, NULL, &device, &error) != SGPU_OK) {
+		printf("1..0 # SKIP no device '%s': %s\n", selector, error.text);
+		return 77;
+	}
+	host = malloc(room);
+	if (!host || sgpu_stream_create(device, &stream, &error) != SGPU_OK ||
+	    sgpu_device_alloc(device, room, &memory, &error) != SGPU_OK) {
+		printf("# cannot start: %s\n", host ? error.text : "no memory");
+		return 1;
+	}
+	for (i = 0; i < room; i += 8) {
+		word ^= word << 13;
+		word ^= word >> 7;
+		word ^= word << 17;
+		memcpy(host + i, &word, 8);
+	}
+	if (sgpu_copy_in(stream, memory, host, room, NULL) != SGPU_OK || sgpu_stream_sync(stream, &error) != SGPU_OK) {
+		printf("# cannot start: %s\n", error.text);
+		return 1;
+	}
+	return 0;
+}
+
+int main(void)
+{
+	int status = set_up();
+
+	if (status != 0) {
+		return status;
+	}
+	UNIT_RUN(sizes_around_every_edge);
+	UNIT_RUN(every_alignment);
+	UNIT_RUN(up_to_the_last_byte_of_the_allocation);
+	UNIT_RUN(customisation_strings_of_every_size);
+	UNIT_RUN(large_sizes);
+	UNIT_RUN(a_digest_is_taken_in_the_order_of_its_stream);
+	UNIT_RUN(several_streams_at_once);
+	UNIT_RUN(what_is_refused);
+	sgpu_device_free(device, &memory, room);
+	sgpu_stream_free(&stream);
+	sgpu_device_close(&device);
+	free(host);
+	return unit_done();
+}
