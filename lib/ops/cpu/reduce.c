@@ -10,12 +10,8 @@
 
 enum { INPUT, OUTPUT };
 enum { OPERATION, AXIS };
-enum { SUM, MIN, MAX, MEAN };
-enum {
-	PIECE = 65536,         /* elements of the axis in a piece when they are adjacent */
-	PIECE_STRIDED = 4096,  /* rows of the axis in a piece when they are not */
-	GRAIN_WORK = 65536,    /* elements that make it worth to hand a piece of work out */
-};
+enum { SUM = SGPU_REDUCE_SUM, MIN = SGPU_REDUCE_MIN, MAX = SGPU_REDUCE_MAX, MEAN = SGPU_REDUCE_MEAN };
+enum { GRAIN_WORK = 65536 /* elements that make it worth to hand a piece of work out */ };
 
 static const char *const operations[] = { "sum", "min", "max", "mean", NULL };
 
@@ -33,27 +29,9 @@ static const struct sgpu_op_param params[] = {
 	{ NULL, SGPU_PARAM_NUMBER, false, 0.0, 0.0, 0.0, NULL, NULL },
 };
 
-/* The input as [outer, length, inner]; `length` goes away. */
-struct view {
-	uint64_t outer, length, inner, pieces, piece;
-};
-
-static struct view view(const struct sgpu_op_call *call)
+static struct sgpu_reduce_view view(const struct sgpu_op_call *call)
 {
-	const struct sgpu_type *type = &call->type[INPUT];
-	int axis = (int)call->param[AXIS].number;
-	struct view v = { 1, sgpu_ops_count(type), 1, 0, PIECE };
-
-	if (axis >= 0) {
-		v.outer = sgpu_ops_extent(type, 0, axis);
-		v.length = type->shape[axis];
-		v.inner = sgpu_ops_extent(type, axis + 1, type->rank);
-	}
-	if (v.inner > 1) {
-		v.piece = PIECE_STRIDED;
-	}
-	v.pieces = v.length / v.piece + (v.length % v.piece != 0);
-	return v;
+	return sgpu_reduce_view(&call->type[INPUT], (int)call->param[AXIS].number);
 }
 
 static enum sgpu_dtype result_dtype(enum sgpu_dtype dtype, int operation)
@@ -91,14 +69,14 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 /* A partial result for every piece, unless each is the whole. */
 static uint64_t scratch(const struct sgpu_op_call *call)
 {
-	struct view v = view(call);
+	struct sgpu_reduce_view v = view(call);
 
 	return v.pieces > 1 ? v.outer * v.pieces * v.inner * sizeof(double) : 0;
 }
 
 struct job {
 	struct sgpu_op_call *call;
-	struct view v;
+	struct sgpu_reduce_view v;
 	int operation;
 	uint64_t tiles;  /* of the inner extent */
 	double *partial; /* [outer][pieces][inner]; NULL: pieces are the results */
@@ -168,7 +146,7 @@ static double least_adjacent(const struct job *job, uint64_t begin, uint64_t end
 static void adjacent_body(void *argument, uint64_t begin, uint64_t end)
 {
 	const struct job *job = argument;
-	const struct view *v = &job->v;
+	const struct sgpu_reduce_view *v = &job->v;
 	double block[BLOCK];
 
 	for (uint64_t item = begin; item < end; item++) {
@@ -201,7 +179,7 @@ static void combine(const struct job *job, double *into, const double *row, uint
 static void strided_body(void *argument, uint64_t begin, uint64_t end)
 {
 	const struct job *job = argument;
-	const struct view *v = &job->v;
+	const struct sgpu_reduce_view *v = &job->v;
 	double results[BLOCK], block[BLOCK];
 
 	for (uint64_t item = begin; item < end; item++) {
@@ -229,7 +207,7 @@ static void strided_body(void *argument, uint64_t begin, uint64_t end)
 static void finish_body(void *argument, uint64_t begin, uint64_t end)
 {
 	const struct job *job = argument;
-	const struct view *v = &job->v;
+	const struct sgpu_reduce_view *v = &job->v;
 
 	for (uint64_t i = begin; i < end; i++) {
 		uint64_t first = i / v->inner * v->pieces * v->inner + i % v->inner;
@@ -250,7 +228,7 @@ static uint64_t grain(uint64_t work)
 static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
 {
 	struct job job = { .call = call, .v = view(call), .operation = (int)call->param[OPERATION].number };
-	const struct view *v = &job.v;
+	const struct sgpu_reduce_view *v = &job.v;
 	uint64_t piece = v->length < v->piece ? v->length : v->piece, groups = v->outer * v->pieces;
 	int result;
 

@@ -8,10 +8,10 @@
 #include <math.h>
 #include <string.h>
 
-#include "ops/ops_private.h"
+#include "ops/cpu/reduce_view.h"
 
 enum {
-	LANES = 8,
+	LANES = SGPU_REDUCE_LANES,
 	BLOCK = 1024, /* elements converted at a time */
 };
 

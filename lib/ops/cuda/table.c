@@ -21,6 +21,7 @@ static const struct {
 	{ "histogram", sgpu_histogram_cuda },
 	{ "morphology3d", sgpu_morphology3d_cuda },
 	{ "nearest", sgpu_nearest_cuda },
+	{ "reduce", sgpu_reduce_cuda },
 	{ "scale", sgpu_scale_cuda },
 	{ "softmax", sgpu_softmax_cuda },
 	{ "threshold", sgpu_threshold_cuda },
