@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Runs with modules, on a CPU device whose modules are pretended: what is loaded, when and how often; that it is given
+ * back; and that a run ends well whichever call of the device fails.
+ */
+#include "enclave/run.h"
+
+#include "fake_gpu.h"
+
+enum { SIZE = 1500000 };
+
+/* scan is the module; half = copy of bias; result = half + 1 and bias_copy = bias + 1 by it. */
+static const char manifest[] =
+	"{\"version\":1,\"manifest_id\":\"t\",\"segments\":["
+	"{\"segment_id\":\"scan\",\"data_location_client\":\"s\",\"sensitivity_level\":\"HIGH\",\"direction\":\"INPUT\"},"
+	"{\"segment_id\":\"bias\",\"data_location_client\":\"b\",\"sensitivity_level\":\"LOW\",\"direction\":\"INPUT\","
+	"\"data_type_info\":{\"dtype\":\"u8\",\"shape\":[1500000]}},"
+	"{\"segment_id\":\"half\",\"sensitivity_level\":\"HIGH\",\"direction\":\"INTERMEDIATE\"},"
+	"{\"segment_id\":\"result\",\"data_location_client\":\"r\",\"sensitivity_level\":\"HIGH\",\"direction\":\"OUTPUT\","
+	"\"data_type_info\":{\"dtype\":\"u8\",\"shape\":[1500000]}},"
+	"{\"segment_id\":\"bias_copy\",\"data_location_client\":\"c\",\"sensitivity_level\":\"LOW\","
+	"\"direction\":\"OUTPUT\",\"data_type_info\":{\"dtype\":\"u8\",\"shape\":[1500000]}}],"
+	"\"operations\":["
+	"{\"gpu_operation_id\":\"FIRST\",\"kernel\":\"copy\",\"arguments\":{\"input\":\"bias\",\"output\":\"half\"}},"
+	"{\"gpu_operation_id\":\"SECOND\",\"kernel\":\"module:scan:add\",\"grid\":[3,2],\"block\":[5],\"shared_bytes\":7,"
+	"\"arguments\":{\"input\":\"half\",\"output\":\"result\"},"
+	"\"params\":[\"output\",\"input\",{\"elements\":\"input\"},{\"u32\":1}]},"
+	"{\"gpu_operation_id\":\"THIRD\",\"kernel\":\"module:scan:add\",\"declassify\":true,"
+	"\"arguments\":{\"input\":\"bias\",\"output\":\"bias_copy\"},"
+	"\"params\":[\"output\",\"input\",{\"elements\":\"input\"},{\"u32\":1}]}]}";
+
+struct sgpu_device_module {
+	struct sgpu_device_object object;
+};
+
+static struct job job;
+static atomic_int calls, fail_at, loads, freed, started, ran, wrong;
+static bool allow, first_fails;
+
+static bool fails(void)
+{
+	return atomic_fetch_add(&calls, 1) == atomic_load(&fail_at);
+}
+
+static int module_load(struct sgpu_device *on, const void *image, size_t size, struct sgpu_device_module **module,
+		       struct sgpu_error *why)
+{
+	(void)on;
+	if (fake_fails()) {
+		return fake_error(why);
+	}
+	if (size != job.size || memcmp(image, job.scan, size) != 0) {
+		atomic_fetch_add(&wrong, 1);
+	}
+	*module = calloc(1, sizeof(**module));
+	(*module)->object.backend = &fake.table;
+	atomic_fetch_add(&loads, 1);
+	return SGPU_OK;
+}
+
+static void module_free(struct sgpu_device_module *module)
+{
+	atomic_fetch_add(&freed, 1);
+	free(module);
+}
+
+struct add {
+	uint8_t *output;
+	const uint8_t *input;
+	uint64_t n;
+	uint32_t more;
+};
+
+/* All outputs are zero by now. */
+static int add(struct sgpu_launch *launch, void *argument)
+{
+	struct add a = *(struct add *)argument;
+
+	(void)launch;
+	free(argument);
+	atomic_fetch_add(&ran, 1);
+	for (uint64_t i = 0; i < a.n; i++) {
+		if (a.output[i] != 0) {
+			atomic_fetch_add(&wrong, 1);
+		}
+		a.output[i] = (uint8_t)(a.input[i] + a.more);
+	}
+	return SGPU_OK;
+}
+
+static int module_launch(struct sgpu_stream *stream, struct sgpu_device_module *module, const char *function,
+			 const struct sgpu_module_shape *shape, void *const *args, const size_t *sizes, int count,
+			 struct sgpu_task *task)
+{
+	struct add *a;
+	bool second = shape->shared_bytes == 7;
+
+	if (fake_fails()) {
+		return fake_error(&task->error);
+	}
+	atomic_fetch_add(&started, 1);
+	if (!module || strcmp(function, "add") != 0 || count != 4 || sizes[0] != 8 || sizes[1] != 8 || sizes[2] != 8 ||
+	    sizes[3] != 4 || shape->grid[0] != (second ? 3 : 1) || shape->grid[1] != (second ? 2 : 1) ||
+	    shape->grid[2] != 1 || shape->block[0] != (second ? 5 : 1) || shape->block[1] != 1) {
+		atomic_fetch_add(&wrong, 1);
+	}
+	a = malloc(sizeof(*a));
+	memcpy(&a->output, args[0], 8);
+	memcpy(&a->input, args[1], 8);
+	memcpy(&a->n, args[2], 8);
+	memcpy(&a->more, args[3], 4);
+	return fake.real->launch(stream, add, a, task);
+}
+
+static int clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, struct sgpu_task *task)
+{
+	return fake_fails() ? SGPU_EDEVICE : fake.real->clear(stream, memory, size, task);
+}
+
+static int fail_at_last(struct sgpu_launch *launch, void *argument)
+{
+	(void)argument;
+	usleep(20000);
+	return sgpu_fail(launch->error, SGPU_EDEVICE, "made to fail");
+}
+
+static int launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument, struct sgpu_task *task)
+{
+	return fake_fails() ? SGPU_EDEVICE : fake.real->launch(stream, first_fails ? fail_at_last : function, argument,
+							       task);
+}
+
+static void prepare(struct sgpu_run *run)
+{
+	run->options.allow_modules = allow;
+}
+
+static void setup(void)
+{
+	atomic_int *const counts[] = { &calls, &loads, &freed, &started, &ran, &wrong };
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(counts); i++) {
+		atomic_store(counts[i], 0);
+	}
+	atomic_store(&fail_at, -1);
+	allow = true;
+	first_fails = false;
+	make_job(&job, SIZE);
+	free(job.batch->manifest_text);
+	free(job.sealed);
+	set_manifest(job.batch, strdup(manifest));
+	seal_scan(&job);
+}
+
+/* Whatever the response calls done is what it should be; how many those are, or -1. */
+static int right(int fd)
+{
+	struct answer answer;
+	bool good = read_answer(fd, job.key, &answer);
+	int done = 0;
+
+	for (int i = 0; good && i < 2; i++) {
+		if (answer.batch->segments[i].status != SGPU_OK) {
+			good = answer.batch->segments[i].error_text && answer.batch->segments[i].error_text[0];
+			continue;
+		}
+		done++;
+		good = answer.size[i] == job.size;
+		for (uint64_t k = 0; good && k < job.size; k++) {
+			good = answer.data[i][k] == (uint8_t)(job.bias[k] + 1);
+		}
+	}
+	free_answer(&answer);
+	return good && atomic_load(&wrong) == 0 && atomic_load(&loads) == atomic_load(&freed) ? done : -1;
+}
+
+UNIT_TEST(a_module_is_loaded_once_and_given_back)
+{
+	int out;
+
+	setup();
+	CHECK(run_job(&job, &owner, &out) == SGPU_OK);
+	CHECK(right(out) == 2 && atomic_load(&loads) == 1 && atomic_load(&ran) == 2);
+	close(out);
+	free_job(&job);
+}
+
+UNIT_TEST(nothing_is_loaded_where_modules_are_not_allowed)
+{
+	int out;
+
+	setup();
+	allow = false;
+	CHECK(run_job(&job, &owner, &out) == SGPU_EPOLICY && strstr(error.text, "not allowed"));
+	CHECK(is_empty(out) && atomic_load(&loads) == 0 && atomic_load(&calls) == 0);
+	close(out);
+	free_job(&job);
+}
+
+UNIT_TEST(nothing_is_loaded_of_what_does_not_verify)
+{
+	struct answer answer;
+	int out;
+
+	setup();
+	job.sealed[job.sealed_size - 1] ^= 1; /* the last tag */
+	CHECK(run_job(&job, &owner, &out) == SGPU_ESEGMENTS);
+	CHECK(atomic_load(&loads) == 0 && atomic_load(&ran) == 0);
+	CHECK(read_answer(out, job.key, &answer));
+	CHECK(says(&answer, 0, SGPU_EDEPENDENCY, "scan") && says(&answer, 1, SGPU_EDEPENDENCY, "scan"));
+	free_answer(&answer);
+	close(out);
+	free_job(&job);
+}
+
+UNIT_TEST(a_module_is_not_started_after_a_failure)
+{
+	int out;
+
+	setup();
+	first_fails = true;
+	CHECK(run_job(&job, &owner, &out) == SGPU_ESEGMENTS);
+	/* THIRD does not depend on what failed. */
+	CHECK(right(out) == 1 && atomic_load(&started) == 1 && atomic_load(&ran) == 1);
+	close(out);
+	free_job(&job);
+}
+
+UNIT_TEST(a_run_ends_well_whichever_call_fails)
+{
+	int failed = 0, bad = 0, rc = SGPU_EDEVICE;
+
+	for (int n = 0; rc != SGPU_OK || atomic_load(&calls) > n; n++) {
+		int out;
+
+		setup();
+		atomic_store(&fail_at, n);
+		rc = run_job(&job, &owner, &out);
+		failed += rc != SGPU_OK;
+		if ((rc != SGPU_OK && rc != SGPU_ESEGMENTS) || right(out) < 0 || !fake_is_clean() ||
+		    atomic_load(&started) != atomic_load(&ran)) {
+			printf("# call %d: %d, %s\n", n, rc, error.text);
+			bad++;
+		}
+		close(out);
+		free_job(&job);
+	}
+	printf("# %d calls failed\n", failed);
+	CHECK(bad == 0 && failed > 10);
+}
+
+int main(void)
+{
+	struct sgpu_device_config config = { .jobs = 2 };
+
+	if (sgpu_device_open("cpu", &config, &device, &error) || sgpu_key_generate(SGPU_KEY_OCT, &owner, &error)) {
+		printf("Bail out! %s\n", error.text);
+		return 1;
+	}
+	fake.plain = true;
+	fake.fails = fails;
+	make_fake_gpu();
+	fake.table.module_load = module_load;
+	fake.table.module_free = module_free;
+	fake.table.module_launch = module_launch;
+	fake.table.clear = clear;
+	fake.table.launch = launch;
+	prepare_run = prepare;
+	UNIT_RUN(a_module_is_loaded_once_and_given_back);
+	UNIT_RUN(nothing_is_loaded_where_modules_are_not_allowed);
+	UNIT_RUN(nothing_is_loaded_of_what_does_not_verify);
+	UNIT_RUN(a_module_is_not_started_after_a_failure);
+	UNIT_RUN(a_run_ends_well_whichever_call_fails);
+	unmake_fake_gpu();
+	sgpu_device_close(&device);
+	return unit_done();
+}
