@@ -9,7 +9,7 @@
 enum { INPUT, WEIGHTS, BIAS, OUTPUT };
 enum { STRIDE, PADDING, DILATION };
 
-using large = sgpu_tile<float, 128, 128, 8, 8, 8>;
+using large = sgpu_tile<float, 64, 128, 8, 4, 8>;
 using small = sgpu_tile<float, 32, 128, 8, 4, 4>; /* few output channels */
 
 struct job {
@@ -67,7 +67,7 @@ static __device__ window find_window(const job &j, uint64_t pixel, uint64_t dept
 }
 
 template <typename TILE>
-static __global__ void __launch_bounds__(TILE::THREADS) convolve(job j)
+static __global__ void __launch_bounds__(TILE::THREADS, 2) convolve(job j)
 {
 	static_assert(TILE::THREADS % TILE::COLUMNS == 0, "a thread reads one column");
 	__shared__ typename TILE::buffers shared;
