@@ -27,6 +27,14 @@ extern "C" {
 struct sgpu_transfer;
 struct sgpu_transfer_key;
 
+/* What becomes of memory in the caches. */
+enum sgpu_transfer_hint {
+	SGPU_TRANSFER_NO_HINT = 1,
+	SGPU_TRANSFER_DEMOTE = 2,    /* what a core has sealed goes to the cache that all share */
+	SGPU_TRANSFER_PREFETCH = 4,  /* plaintext is fetched past the caches */
+	SGPU_TRANSFER_CACHED = 8,    /* plaintext is stored into the caches, not past them */
+};
+
 /* How an engine is built; 0 stands for what was found to be best. Units: bytes of plaintext, rounded to chunks. */
 struct sgpu_transfer_config {
 	unsigned jobs;           /* threads that seal and open for live copies, the caller's one among them; 0:
@@ -37,7 +45,7 @@ struct sgpu_transfer_config {
 	unsigned live_slots;     /* groups of that size in pinned memory: they should fit in the processors' caches */
 	uint64_t first_group;    /* smallest groups: at the begin of a copy ... */
 	uint64_t last_group;     /* ... and at its end */
-	bool demote;             /* what a core has sealed goes to the cache that all share, where it has such a hint */
+	unsigned hints;          /* to the processors, a set of enum sgpu_transfer_hint; not 0 for none */
 };
 
 /* config: NULL stands for zeros. Errors: SGPU_ENOMEM, SGPU_EDEVICE, SGPU_EUSAGE for a config without sense. */

@@ -15,7 +15,7 @@ enum { PAGE = 4096, LIVE_SLOTS_ON_DEVICE = 16 };
 /* What was found to be best on an H200 behind 16 cores. */
 static const struct sgpu_transfer_config standard = {
 	.sealed_group = 32 * MIB, .sealed_slots = 3, .live_group = 4 * MIB, .live_slots = 4, .first_group = 512 * KIB,
-	.last_group = MIB,
+	.last_group = MIB, .hints = SGPU_TRANSFER_NO_HINT,
 };
 
 uint64_t sgpu_transfer_slot_size(const struct sgpu_transfer *transfer, uint64_t group)
@@ -42,6 +42,7 @@ static int configure(struct sgpu_transfer_config *config, const struct sgpu_tran
 			return sgpu_fail(error, SGPU_EUSAGE, "groups of a transfer have %d bytes to 1 GiB", SGPU_CHUNK);
 		}
 	}
+	config->hints = config->hints ? config->hints : standard.hints;
 	config->jobs = config->jobs ? config->jobs : sgpu_cpu_count();
 	config->sealed_slots = config->sealed_slots ? config->sealed_slots : standard.sealed_slots;
 	config->live_slots = config->live_slots ? config->live_slots : standard.live_slots;

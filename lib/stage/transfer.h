@@ -119,7 +119,7 @@ struct sgpu_transfer_share {
 	 * nobody takes a part of a later group by mistake. */
 	_Alignas(64) atomic_uint_fast64_t taken;
 	_Alignas(64) atomic_uint finished; /* parts */
-	unsigned parts;
+	atomic_uint parts;
 	struct sgpu_transfer_group group;
 	uint8_t *memory;
 };
@@ -141,7 +141,8 @@ struct sgpu_transfer_live {
 	sgpu_devptr device;            /* the device's */
 	uint64_t size;                 /* bytes of plaintext */
 	uint64_t stride;               /* bytes of a whole chunk as it crosses the bus */
-	bool demote;
+	unsigned hints;
+	unsigned workers;              /* threads that have parts of their own */
 	unsigned share_count;
 	struct sgpu_transfer_share shares[SGPU_TRANSFER_SLOTS_MAX];
 	_Alignas(64) atomic_uint_fast64_t offered; /* groups that can be worked on */
@@ -157,8 +158,10 @@ uint64_t sgpu_transfer_live_bytes(const struct sgpu_transfer_live *live, uint64_
 uint64_t sgpu_transfer_live_plain(const struct sgpu_transfer_live *live, uint64_t first, uint64_t count);
 /* Gives group number `number` to the threads. */
 void sgpu_transfer_offer(struct sgpu_transfer_live *live, uint64_t number, struct sgpu_transfer_group group);
-/* Works on one part of what was offered, if there is any. */
-bool sgpu_transfer_help(struct sgpu_transfer_live *live, uint64_t *number, unsigned thread, void *scratch);
+/* Works on one part of what was offered, if there is any. *oldest: the first group that may have one, 0 at first;
+ * waited: rounds of waiting since the thread last had work. */
+bool sgpu_transfer_help(struct sgpu_transfer_live *live, uint64_t *oldest, unsigned thread, unsigned waited,
+			void *scratch);
 /* Whether all parts of a group that was offered are done. */
 bool sgpu_transfer_finished(struct sgpu_transfer_live *live, uint64_t number);
 sgpu_transfer_work_fn sgpu_transfer_live_seal, sgpu_transfer_live_open, sgpu_transfer_live_copy,
@@ -168,6 +171,8 @@ sgpu_transfer_work_fn sgpu_transfer_live_seal, sgpu_transfer_live_open, sgpu_tra
 /* memcpy that leaves the caches to others: past them where the processor can. Fence: once, after the last call. */
 void sgpu_transfer_store(void *to, const void *from, size_t size);
 void sgpu_transfer_store_fence(void);
+/* Fetches memory that is read once. */
+void sgpu_transfer_prefetch(const void *memory, size_t size);
 /* Tells the processor that another agent reads this next. */
 void sgpu_transfer_demote(const void *memory, size_t size);
 

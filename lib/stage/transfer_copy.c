@@ -3,6 +3,7 @@
  * Live copies, the device's side: the thread that asked for the copy gives groups to the threads and to the streams,
  * and does nothing that takes long, unless it is nearly alone.
  */
+#include <limits.h>
 #include <string.h>
 
 #include <stage/transfer.h>
@@ -16,7 +17,7 @@ struct driver {
 	struct sgpu_task *task;
 	uint64_t planned;              /* chunks that are in groups */
 	uint64_t offered, freed;       /* groups */
-	uint64_t number;               /* of the group that this thread works on */
+	uint64_t oldest;               /* group that this thread may work on */
 	bool started;                  /* the threads */
 	unsigned rounds;               /* of waiting */
 	_Alignas(64) uint8_t scratch[SGPU_CHUNK];
@@ -26,14 +27,14 @@ static void thread_work(void *argument, unsigned thread)
 {
 	struct sgpu_transfer_live *live = argument;
 	_Alignas(64) uint8_t scratch[SGPU_CHUNK];
-	uint64_t number = 0;
+	uint64_t oldest = 0;
 	unsigned rounds = 0;
 
 	for (;;) {
 		/* In this order: what is offered before the end is worked on. */
 		bool over = atomic_load(&live->over);
 
-		if (sgpu_transfer_help(live, &number, thread, scratch)) {
+		if (sgpu_transfer_help(live, &oldest, thread, over ? UINT_MAX : rounds, scratch)) {
 			rounds = 0;
 		} else if (over) {
 			break;
@@ -60,7 +61,8 @@ static void end_round(struct driver *d, bool progress)
 		sgpu_transfer_crew_start(d->transfer->crew, thread_work, d->live);
 		d->started = true;
 	}
-	if (progress || (threads < ALONE && sgpu_transfer_help(d->live, &d->number, threads, d->scratch))) {
+	if (progress || (threads < ALONE &&
+			 sgpu_transfer_help(d->live, &d->oldest, threads, d->rounds, d->scratch))) {
 		d->rounds = 0;
 	} else {
 		sgpu_transfer_pause(&d->rounds);
@@ -220,7 +222,9 @@ static void prepare(struct sgpu_transfer_live *live, bool open)
 						  .at_end = config->last_group / SGPU_CHUNK };
 	live->work = open ? sgpu_transfer_live_open : sealed ? sgpu_transfer_live_seal :
 		     live->stage == SGPU_TRANSFER_ENCRYPT ? sgpu_transfer_live_encrypt : sgpu_transfer_live_copy;
-	live->demote = config->demote && !open;
+	live->workers = sgpu_transfer_crew_size(live->transfer->crew);
+	live->workers += live->workers < ALONE;
+	live->hints = config->hints;
 	live->share_count = config->live_slots;
 	for (unsigned i = 0; i < live->share_count; i++) {
 		live->shares[i].memory = live->transfer->ring + i * slot;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Live copies, the processors' side: groups lie in a ring of pinned memory that stays in their caches, and threads
- * take parts of the oldest group that has any. A thread prefers the same place in every group, so that its part of the
- * ring stays in its own cache.
+ * work on parts of them. A thread has the same places in every group, so that its part of the ring stays in its own
+ * cache; only when it would be idle for long does it take what is another's.
  */
 #include <string.h>
 
 #include <crypto/aead.h>
 #include <stage/transfer.h>
 
-enum { PARTS = 32 };
+enum { PARTS = 32, PATIENCE = 400 };
 #define ALL_PARTS ((uint64_t)UINT32_MAX)
 
 uint64_t sgpu_transfer_live_plain(const struct sgpu_transfer_live *live, uint64_t first, uint64_t count)
@@ -28,11 +28,15 @@ void sgpu_transfer_offer(struct sgpu_transfer_live *live, uint64_t number, struc
 {
 	struct sgpu_transfer_share *share = &live->shares[number % live->share_count];
 
+	unsigned parts = PARTS / live->workers * live->workers;
+
+	parts = parts ? parts : PARTS;
+	parts = group.count < parts ? (unsigned)group.count : parts;
 	share->group = group;
-	share->parts = group.count < PARTS ? (unsigned)group.count : PARTS;
+	atomic_store_explicit(&share->parts, parts, memory_order_relaxed);
 	atomic_store_explicit(&share->finished, 0, memory_order_relaxed);
 	/* Parts that the group does not have count as taken. */
-	atomic_store_explicit(&share->taken, number << PARTS | (ALL_PARTS & ~(((uint64_t)1 << share->parts) - 1)),
+	atomic_store_explicit(&share->taken, number << PARTS | (ALL_PARTS & ~(((uint64_t)1 << parts) - 1)),
 			      memory_order_release);
 	atomic_store_explicit(&live->offered, number + 1, memory_order_release);
 }
@@ -41,17 +45,17 @@ bool sgpu_transfer_finished(struct sgpu_transfer_live *live, uint64_t number)
 {
 	struct sgpu_transfer_share *share = &live->shares[number % live->share_count];
 
-	return atomic_load_explicit(&share->finished, memory_order_acquire) == share->parts;
+	return atomic_load_explicit(&share->finished, memory_order_acquire) ==
+	       atomic_load_explicit(&share->parts, memory_order_relaxed);
 }
 
-/* Takes a part of the group, the first free one from `preferred` on; -1 when there is none. */
-static int take(struct sgpu_transfer_share *share, uint64_t number, unsigned preferred)
+/* Takes the first free one of these parts; -1 when there is none. */
+static int take(struct sgpu_transfer_share *share, uint64_t number, uint32_t which)
 {
 	uint_fast64_t taken = atomic_load_explicit(&share->taken, memory_order_acquire);
 
 	while (taken >> PARTS == (uint32_t)number) {
-		uint32_t idle = ~(uint32_t)taken, from = idle & (uint32_t)(ALL_PARTS << preferred);
-		int part = __builtin_ffs((int)(from ? from : idle)) - 1;
+		int part = __builtin_ffs((int)(~(uint32_t)taken & which)) - 1;
 
 		if (part < 0) {
 			return part;
@@ -76,28 +80,60 @@ static void fail(struct sgpu_transfer_live *live, int code, uint64_t bad_chunk)
 	atomic_store(&live->failed, true);
 }
 
-bool sgpu_transfer_help(struct sgpu_transfer_live *live, uint64_t *number, unsigned thread, void *scratch)
+/* The parts of a group that are this thread's. */
+static uint32_t own_parts(const struct sgpu_transfer_live *live, const struct sgpu_transfer_share *share,
+			  unsigned thread)
 {
-	while (*number < atomic_load_explicit(&live->offered, memory_order_acquire)) {
-		struct sgpu_transfer_share *share = &live->shares[*number % live->share_count];
-		int part = take(share, *number, thread * PARTS / live->key->aead_count);
+	unsigned parts = atomic_load_explicit(&share->parts, memory_order_relaxed);
+	unsigned begin = thread * parts / live->workers, end = (thread + 1) * parts / live->workers;
 
-		if (part < 0) {
-			++*number;
-			continue;
+	return (uint32_t)(((uint64_t)1 << end) - ((uint64_t)1 << begin));
+}
+
+/* Whether all parts of the group are taken, or it is over. */
+static bool all_taken(struct sgpu_transfer_live *live, uint64_t number)
+{
+	uint64_t taken = atomic_load_explicit(&live->shares[number % live->share_count].taken, memory_order_acquire);
+
+	return taken >> PARTS != (uint32_t)number || (uint32_t)taken == ALL_PARTS;
+}
+
+static void work_on(struct sgpu_transfer_live *live, struct sgpu_transfer_share *share, int part, unsigned thread,
+		    void *scratch)
+{
+	unsigned parts = atomic_load_explicit(&share->parts, memory_order_relaxed);
+	uint64_t begin = share->group.count * (unsigned)part / parts, bad_chunk = 0;
+	uint64_t end = share->group.count * ((unsigned)part + 1) / parts;
+	int code = live->work(live, thread, share->group.first + begin, end - begin,
+			      share->memory + begin * live->stride, scratch, &bad_chunk);
+
+	if (code != SGPU_OK) {
+		fail(live, code, bad_chunk);
+	}
+	if ((live->hints & SGPU_TRANSFER_DEMOTE) && live->work != sgpu_transfer_live_open) {
+		sgpu_transfer_demote(share->memory + begin * live->stride, (end - begin) * live->stride);
+	}
+	atomic_fetch_add_explicit(&share->finished, 1, memory_order_release);
+}
+
+bool sgpu_transfer_help(struct sgpu_transfer_live *live, uint64_t *oldest, unsigned thread, unsigned waited,
+			void *scratch)
+{
+	uint64_t offered = atomic_load_explicit(&live->offered, memory_order_acquire);
+
+	while (*oldest < offered && all_taken(live, *oldest)) {
+		++*oldest;
+	}
+	for (int any = 0; any <= (waited >= PATIENCE); any++) {
+		for (uint64_t number = *oldest; number < offered; number++) {
+			struct sgpu_transfer_share *share = &live->shares[number % live->share_count];
+			int part = take(share, number, any ? UINT32_MAX : own_parts(live, share, thread));
+
+			if (part >= 0) {
+				work_on(live, share, part, thread, scratch);
+				return true;
+			}
 		}
-		uint64_t begin = share->group.count * (unsigned)part / share->parts, bad_chunk = 0;
-		uint64_t end = share->group.count * ((unsigned)part + 1) / share->parts;
-		int code = live->work(live, thread, share->group.first + begin, end - begin,
-				      share->memory + begin * live->stride, scratch, &bad_chunk);
-		if (code != SGPU_OK) {
-			fail(live, code, bad_chunk);
-		}
-		if (live->demote) {
-			sgpu_transfer_demote(share->memory + begin * live->stride, (end - begin) * live->stride);
-		}
-		atomic_fetch_add_explicit(&share->finished, 1, memory_order_release);
-		return true;
 	}
 	return false;
 }
@@ -105,13 +141,22 @@ bool sgpu_transfer_help(struct sgpu_transfer_live *live, uint64_t *number, unsig
 int sgpu_transfer_live_seal(struct sgpu_transfer_live *live, unsigned thread, uint64_t begin, uint64_t count,
 			    uint8_t *sealed, void *scratch, uint64_t *bad_chunk)
 {
-	bool last = begin + count == live->plan.total;
+	int code = SGPU_OK;
 
 	(void)scratch;
-	*bad_chunk = begin;
-	return sgpu_seal_chunks(live->key->aeads[thread], &live->key->keys, live->base + begin, last,
-				live->plaintext + begin * SGPU_CHUNK, sgpu_transfer_live_plain(live, begin, count),
-				sealed);
+	for (uint64_t chunk = begin; code == SGPU_OK && chunk < begin + count; chunk++) {
+		const uint8_t *from = live->plaintext + chunk * SGPU_CHUNK;
+
+		if ((live->hints & SGPU_TRANSFER_PREFETCH) && chunk + 1 < begin + count) {
+			sgpu_transfer_prefetch(from + SGPU_CHUNK, sgpu_transfer_live_plain(live, chunk + 1, 1));
+		}
+		code = sgpu_seal_chunks(live->key->aeads[thread], &live->key->keys, live->base + chunk,
+					chunk + 1 == live->plan.total, from, sgpu_transfer_live_plain(live, chunk, 1),
+					sealed);
+		*bad_chunk = chunk;
+		sealed += SGPU_SEALED_CHUNK;
+	}
+	return code;
 }
 
 int sgpu_transfer_live_copy(struct sgpu_transfer_live *live, unsigned thread, uint64_t begin, uint64_t count,
@@ -137,6 +182,11 @@ int sgpu_transfer_live_encrypt(struct sgpu_transfer_live *live, unsigned thread,
 			    sgpu_transfer_live_plain(live, begin, count), sealed);
 }
 
+static void copy_bytes(void *to, const void *from, size_t size)
+{
+	memcpy(to, from, size);
+}
+
 /* One chunk after the other into the thread's own cache, and on from there once it has verified. */
 int sgpu_transfer_live_open(struct sgpu_transfer_live *live, unsigned thread, uint64_t begin, uint64_t count,
 			    uint8_t *sealed, void *scratch, uint64_t *bad_chunk)
@@ -149,7 +199,8 @@ int sgpu_transfer_live_open(struct sgpu_transfer_live *live, unsigned thread, ui
 		code = sgpu_open_chunks(live->key->aeads[thread], &live->key->keys, live->base + chunk,
 					chunk + 1 == live->plan.total, sealed, size + SGPU_TAG_SIZE, scratch, NULL);
 		if (code == SGPU_OK) {
-			sgpu_transfer_store(live->plaintext + chunk * SGPU_CHUNK, scratch, size);
+			(live->hints & SGPU_TRANSFER_CACHED ? copy_bytes : sgpu_transfer_store)(
+				live->plaintext + chunk * SGPU_CHUNK, scratch, size);
 		}
 		*bad_chunk = chunk;
 		sealed += SGPU_SEALED_CHUNK;

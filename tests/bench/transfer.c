@@ -98,8 +98,8 @@ static void try(struct bench *b, const struct sgpu_transfer_config *config, unsi
 	must(sgpu_transfer_create(b->device, config, &b->transfer, &error), &error);
 	must(sgpu_sealed_keys_new(secret, "", 0, &keys, &error), &error);
 	must(sgpu_transfer_key_load(b->transfer, &keys, &b->live, &error), &error);
-	printf("jobs %2u%s  live %4llu KiB x %2u  rest %5llu KiB x %u  first %4llu  last %4llu KiB |", config->jobs,
-	       config->demote ? " demote" : "       ", (unsigned long long)(config->live_group / KIB), config->live_slots,
+	printf("jobs %2u hints %u  live %4llu KiB x %2u  rest %5llu KiB x %u  first %4llu  last %4llu KiB |", config->jobs,
+	       config->hints, (unsigned long long)(config->live_group / KIB), config->live_slots,
 	       (unsigned long long)(config->sealed_group / KIB), config->sealed_slots,
 	       (unsigned long long)(config->first_group / KIB), (unsigned long long)(config->last_group / KIB));
 	for (int kind = KINDS - 1; kind >= 0; kind--) {
@@ -125,8 +125,10 @@ static void try(struct bench *b, const struct sgpu_transfer_config *config, unsi
 
 static void try_all(struct bench *b, unsigned jobs)
 {
-	static const uint64_t live[][2] = { { 1024, 4 }, { 1024, 8 }, { 2048, 3 }, { 2048, 4 }, { 2048, 6 }, { 2048, 8 },
+	static const uint64_t live[][2] = { { 512, 6 }, { 1024, 3 }, { 1024, 4 }, { 1024, 8 }, { 2048, 2 }, { 2048, 3 }, { 2048, 4 }, { 2048, 6 }, { 2048, 8 },
 					    { 4096, 3 }, { 4096, 4 }, { 4096, 8 }, { 4096, 16 }, { 8192, 3 } };
+	static const unsigned hints[] = { SGPU_TRANSFER_DEMOTE, SGPU_TRANSFER_PREFETCH,
+					  SGPU_TRANSFER_PREFETCH | SGPU_TRANSFER_DEMOTE, SGPU_TRANSFER_CACHED };
 	static const uint64_t rest[][3] = { { 8192, 4, 1024 }, { 16384, 3, 1024 }, { 32768, 3, 512 }, { 32768, 3, 1024 },
 					    { 32768, 3, 2048 }, { 65536, 2, 1024 }, { 65536, 3, 1024 } };
 	struct sgpu_transfer_config standard = { .jobs = jobs, .sealed_group = 32 * MIB, .sealed_slots = 3,
@@ -139,8 +141,14 @@ static void try_all(struct bench *b, unsigned jobs)
 		config.live_group = live[i][0] * KIB;
 		config.live_slots = (unsigned)live[i][1];
 		try(b, &config, 7);
-		config.demote = true;
-		try(b, &config, 5);
+	}
+	for (unsigned i = 0; i < 3 * SGPU_ARRAY_LENGTH(hints); i++) {
+		struct sgpu_transfer_config config = standard;
+
+		config.live_group = i / SGPU_ARRAY_LENGTH(hints) == 2 ? 4 * MIB : 2 * MIB;
+		config.live_slots = i / SGPU_ARRAY_LENGTH(hints) == 0 ? 3 : 4;
+		config.hints = hints[i % SGPU_ARRAY_LENGTH(hints)];
+		try(b, &config, 3);
 	}
 	for (unsigned fewer = 1; fewer < 5 && fewer < jobs; fewer++) {
 		struct sgpu_transfer_config config = standard;
