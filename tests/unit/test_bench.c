@@ -1,0 +1,450 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The frame of the bench: statistics, patterns, samples in turns, outcomes, the gate.
+ */
+#include <math.h>
+#include <stdint.h>
+
+#include <sgpu/bench.h>
+#include <sgpu/ops.h>
+
+#include "unit.h"
+
+static struct sgpu_error error;
+
+static bool near(double a, double b)
+{
+	return fabs(a - b) <= 1e-9 * fmax(1, fabs(b));
+}
+
+/* ---- statistics ---- */
+UNIT_TEST(statistics_of_known_samples)
+{
+	double one[] = { 5 }, two[] = { 4, 2 }, many[20], odd[] = { 9, 1, 4, 100, 3 };
+	struct sgpu_bench_statistics s;
+
+	sgpu_bench_summarise(one, 1, &s);
+	CHECK(s.n == 1 && s.min == 5 && s.median == 5 && s.p95 == 5 && s.mad == 0 && s.spread == 0);
+	sgpu_bench_summarise(two, 2, &s);
+	CHECK(s.min == 2 && s.median == 3 && s.p95 == 4 && s.mad == 1 && near(s.spread, 2.0 / 3));
+	for (int i = 0; i < 20; i++) {
+		many[i] = 20 - i; /* 20 ... 1 */
+	}
+	sgpu_bench_summarise(many, 20, &s);
+	CHECK(s.n == 20 && s.min == 1 && s.median == 10.5 && s.p95 == 19 && s.mad == 5);
+	sgpu_bench_summarise(odd, 5, &s);
+	/* Distances from 4: 0, 1, 3, 5, 96. */
+	CHECK(s.median == 4 && s.mad == 3 && s.p95 == 100);
+	sgpu_bench_summarise(odd, 0, &s);
+	CHECK(s.n == 0 && s.median == 0);
+}
+
+UNIT_TEST(median_distance_of_equal_and_of_many_samples)
+{
+	double equal[] = { 7, 7, 7, 7 }, samples[101], distances[101];
+	struct sgpu_bench_statistics s, d;
+
+	sgpu_bench_summarise(equal, 4, &s);
+	CHECK(s.mad == 0 && s.spread == 0);
+	for (int n = 1; n <= 101; n++) {
+		for (int i = 0; i < n; i++) {
+			samples[i] = (double)((i * 7919 + 13) % 1009);
+		}
+		sgpu_bench_summarise(samples, (uint64_t)n, &s);
+		for (int i = 0; i < n; i++) {
+			distances[i] = fabs(samples[i] - s.median);
+		}
+		sgpu_bench_summarise(distances, (uint64_t)n, &d);
+		CHECK(near(s.mad, d.median));
+	}
+}
+
+UNIT_TEST(patterns_differ_by_place_and_seed)
+{
+	uint8_t memory[10001];
+
+	for (uint64_t size = 0; size < sizeof(memory); size += 1 + size / 3) {
+		memset(memory, 0, sizeof(memory));
+		sgpu_bench_fill(memory, size, 3);
+		CHECK(sgpu_bench_check(memory, size, 3) == size);
+		CHECK(size < 8 || sgpu_bench_check(memory, size, 4) < 8);
+		CHECK(memory[size] == 0); /* nothing is written behind it */
+		if (size > 0) {
+			memory[size - 1] ^= 1;
+			CHECK(sgpu_bench_check(memory, size, 3) == size - 1);
+		}
+	}
+	sgpu_bench_fill(memory, sizeof(memory), 3);
+	memory[5000] ^= 0x80;
+	memory[9000] ^= 0x80;
+	CHECK(sgpu_bench_check(memory, sizeof(memory), 3) == 5000);
+	/* A copy that is off by a word or by a block does not pass. */
+	sgpu_bench_fill(memory, sizeof(memory), 3);
+	CHECK(sgpu_bench_check(memory + 8, 4096, 3) < 8 && sgpu_bench_check(memory + 4096, 4096, 3) < 8);
+}
+
+/* ---- cases made up here ---- */
+struct notes {
+	struct sgpu_bench_record records[16];
+	int count;
+};
+
+static struct notes notes;
+static char order[256];      /* which variants ran */
+static int prepared, verified, set_up, torn_down;
+static int fail_verify_at, run_code, setup_code;
+static uint64_t point_bytes;
+
+static void note(void *argument, const struct sgpu_bench_record *record)
+{
+	struct notes *n = argument;
+
+	if (n->count < 16) {
+		n->records[n->count++] = *record;
+	}
+}
+
+static int made_prepare(void *argument, struct sgpu_error *e)
+{
+	(void)argument;
+	(void)e;
+	prepared++;
+	return SGPU_OK;
+}
+
+/* Variant "a" takes 100, 101, ... ns, variant "b" twice that. */
+static int made_run(void *argument, uint64_t *ns, struct sgpu_error *e)
+{
+	const char *name = argument;
+	size_t length = strlen(order);
+
+	CHECK(*ns == 0);
+	*ns = (name[0] == 'a' ? 100 : 200) + (name[0] == 'a' ? 1 : 2) * (length / 2);
+	if (length + 1 < sizeof(order)) {
+		order[length] = name[0];
+		order[length + 1] = '\0';
+	}
+	return run_code ? sgpu_fail(e, run_code, "made to end with %d", run_code) : SGPU_OK;
+}
+
+static int made_verify(void *argument, struct sgpu_error *e)
+{
+	(void)argument;
+	verified++;
+	return verified == fail_verify_at ? sgpu_fail(e, SGPU_EDIFFERS, "made to differ") : SGPU_OK;
+}
+
+static int made_setup(struct sgpu_bench *bench, void **state, struct sgpu_error *e)
+{
+	(void)bench;
+	*state = &set_up;
+	set_up++;
+	return setup_code ? sgpu_fail(e, setup_code, "made to lack") : SGPU_OK;
+}
+
+static int made_case(struct sgpu_bench *bench, void *state, struct sgpu_error *e)
+{
+	char a[] = "a", b[] = "b";
+	const struct sgpu_bench_variant variants[] = {
+		{ .name = "a", .prepare = made_prepare, .run = made_run, .verify = made_verify, .argument = a },
+		{ .name = "b", .prepare = made_prepare, .run = made_run, .verify = made_verify, .argument = b,
+		  .reference_ratio = 16, .reference = "Graviton" },
+	};
+	const struct sgpu_bench_point point = {
+		.parameters = { { "direction", "up", 0 }, { "size_bytes", NULL, 4096 } },
+		.bytes = point_bytes, .operations = 4,
+	};
+
+	CHECK(state == &set_up && bench->options.jobs > 0);
+	return sgpu_bench_measure(bench, &point, variants, 2, e);
+}
+
+static void made_teardown(struct sgpu_bench *bench, void *state)
+{
+	(void)bench;
+	CHECK(state == &set_up);
+	torn_down++;
+}
+
+static const struct sgpu_bench_case made = {
+	.name = "made", .help = "made up", .unit = SGPU_BENCH_BYTES_PER_SECOND, .setup = made_setup, .run = made_case,
+	.teardown = made_teardown,
+};
+
+static void reset(void)
+{
+	memset(&notes, 0, sizeof(notes));
+	order[0] = '\0';
+	prepared = verified = set_up = torn_down = fail_verify_at = run_code = setup_code = 0;
+	point_bytes = 1000;
+}
+
+static int run_made(const struct sgpu_bench_case *row, uint64_t samples, enum sgpu_bench_status *status)
+{
+	const struct sgpu_bench_options options = { .samples = samples };
+
+	return sgpu_bench_run(row, &options, NULL, NULL, note, &notes, status, &error);
+}
+
+UNIT_TEST(variants_are_sampled_in_turns)
+{
+	enum sgpu_bench_status status = SGPU_BENCH_FAILED;
+	const struct sgpu_bench_record *a = &notes.records[0], *b = &notes.records[1];
+
+	reset();
+	REQUIRE(run_made(&made, 4, &status) == SGPU_OK);
+	CHECK(status == SGPU_BENCH_PASSED && notes.count == 2 && set_up == 1 && torn_down == 1);
+	/* A warm-up, then four rounds, every other one reversed. */
+	CHECK(strcmp(order, "abab" "baab" "ba") == 0);
+	CHECK(prepared == 10 && verified == 10);
+	CHECK(strcmp(a->name, "made") == 0 && strcmp(a->variant, "a") == 0 && strcmp(b->variant, "b") == 0);
+	CHECK(a->ns.n == 4 && a->ns.min == 101 && a->ns.p95 == 104 && a->ratio_to[0] == '\0');
+	CHECK(b->ns.n == 4 && b->ns.min == 202 && strcmp(b->ratio_to, "a") == 0);
+	CHECK(b->ratio.n == 4 && near(b->ratio.median, 2) && near(b->ratio.p95, 2));
+	CHECK(b->reference_ratio == 16 && strcmp(b->reference, "Graviton") == 0);
+	CHECK(a->parameter_count == 2 && strcmp(a->parameters[0].text, "up") == 0 && a->parameters[1].number == 4096);
+	CHECK(near(sgpu_bench_value(a), 1000 / 102.5 * 1e9));
+}
+
+UNIT_TEST(large_samples_are_verified_first_and_last)
+{
+	enum sgpu_bench_status status;
+
+	reset();
+	point_bytes = (uint64_t)1 << 30;
+	REQUIRE(run_made(&made, 5, &status) == SGPU_OK);
+	CHECK(strlen(order) == 12 && verified == 4);
+}
+
+UNIT_TEST(a_wrong_result_fails_the_case)
+{
+	enum sgpu_bench_status status;
+
+	reset();
+	fail_verify_at = 6;
+	REQUIRE(run_made(&made, 10, &status) == SGPU_OK);
+	CHECK(status == SGPU_BENCH_FAILED && notes.count == 1 && torn_down == 1);
+	CHECK(notes.records[0].status == SGPU_BENCH_FAILED && strcmp(notes.records[0].variant, "a") == 0);
+	CHECK(strstr(notes.records[0].reason, "made to differ") != NULL);
+	CHECK(sgpu_bench_value(&notes.records[0]) == 0);
+}
+
+UNIT_TEST(what_is_lacking_waives_and_what_breaks_fails)
+{
+	static const struct {
+		int code;
+		enum sgpu_bench_status status;
+	} rows[] = {
+		{ SGPU_EUNAVAILABLE, SGPU_BENCH_WAIVED }, { SGPU_ENOMEM, SGPU_BENCH_WAIVED },
+		{ SGPU_EDEVICE, SGPU_BENCH_FAILED }, { SGPU_EAUTH, SGPU_BENCH_FAILED },
+	};
+
+	for (size_t i = 0; i < 2 * SGPU_ARRAY_LENGTH(rows); i++) {
+		enum sgpu_bench_status status;
+
+		reset();
+		*(i % 2 ? &run_code : &setup_code) = rows[i / 2].code;
+		CHECK(run_made(&made, 3, &status) == SGPU_OK);
+		CHECK(status == rows[i / 2].status && notes.count == 1 && torn_down == 1);
+		CHECK(notes.records[0].status == rows[i / 2].status && strstr(notes.records[0].reason, "made to"));
+	}
+}
+
+UNIT_TEST(an_interruption_ends_the_run)
+{
+	enum sgpu_bench_status status;
+
+	reset();
+	run_code = SGPU_ECANCELED;
+	CHECK(run_made(&made, 3, &status) == SGPU_ECANCELED);
+	CHECK(torn_down == 1 && error.code == SGPU_ECANCELED);
+}
+
+UNIT_TEST(a_case_without_its_device_is_waived)
+{
+	struct sgpu_bench_case row = made;
+	enum sgpu_bench_status status;
+	struct sgpu_device *device = NULL;
+	struct sgpu_device_info info = { 0 };
+	const struct sgpu_bench_options options = { .samples = 1 };
+
+	reset();
+	row.requires = SGPU_BENCH_DEVICE;
+	CHECK(sgpu_bench_run(&row, &options, NULL, "none today", note, &notes, &status, &error) == SGPU_OK);
+	CHECK(status == SGPU_BENCH_WAIVED && notes.count == 1 && strstr(notes.records[0].reason, "none today"));
+	CHECK(set_up == 0 && torn_down == 0);
+	REQUIRE(sgpu_device_open("cpu", NULL, &device, &error) == SGPU_OK);
+	REQUIRE(sgpu_device_get_info(device, &info, &error) == SGPU_OK);
+	CHECK(sgpu_bench_can_run(&row, &info, &error) == SGPU_OK);
+	for (unsigned bit = SGPU_BENCH_GPU; bit <= SGPU_BENCH_OPENS_ON_DEVICE; bit *= 2) {
+		row.requires = SGPU_BENCH_DEVICE | bit;
+		CHECK(sgpu_bench_can_run(&row, &info, &error) == SGPU_EUNAVAILABLE && strstr(error.text, "'cpu'"));
+	}
+	sgpu_device_close(&device);
+}
+
+UNIT_TEST(sizes_of_a_sweep)
+{
+	struct sgpu_bench bench = { .device = NULL };
+	uint64_t sizes[SGPU_BENCH_SIZES_MAX];
+
+	CHECK(sgpu_bench_sizes(&bench, 4096, (uint64_t)1 << 30, sizes) == 10);
+	CHECK(sizes[0] == 4096 && sizes[5] == (uint64_t)4 << 20 && sizes[9] == (uint64_t)1 << 30);
+	bench.options.size_min = 65536;
+	bench.options.size_max = (uint64_t)4 << 20;
+	CHECK(sgpu_bench_sizes(&bench, 4096, (uint64_t)1 << 30, sizes) == 4 && sizes[0] == 65536);
+	CHECK(!sgpu_bench_wants(&bench, 65535) && sgpu_bench_wants(&bench, (uint64_t)4 << 20));
+	bench.options = (struct sgpu_bench_options){ .quick = true };
+	CHECK(sgpu_bench_sizes(&bench, 4096, (uint64_t)1 << 30, sizes) == 3 && sizes[2] == (uint64_t)64 << 20);
+	CHECK(sgpu_bench_fits(&bench, 1, 0, &error) == SGPU_OK);
+	CHECK(sgpu_bench_fits(&bench, (uint64_t)1 << 60, 0, &error) == SGPU_ENOMEM && strstr(error.text, "MiB"));
+	CHECK(sgpu_bench_fits(&bench, UINT64_MAX, UINT64_MAX, &error) == SGPU_ENOMEM);
+}
+
+/* ---- the gate ---- */
+enum { STREAMS = 3, COPIES = 4, COPY = 4096, GATES = 12, CLOCK_ERROR_NS = 50000 };
+
+struct gated {
+	struct sgpu_stream *streams[STREAMS];
+	struct sgpu_task tasks[STREAMS * COPIES];
+	sgpu_devptr memory;
+	uint8_t host[COPY];
+	uint64_t enqueued_ns;    /* when the last one was enqueued */
+	int times, code;
+};
+
+static int enqueue(void *argument, struct sgpu_error *e)
+{
+	struct gated *g = argument;
+	int rc = SGPU_OK;
+
+	memset(g->tasks, 0, sizeof(g->tasks));
+	g->times++;
+	for (int i = 0; rc == SGPU_OK && i < STREAMS * COPIES; i++) {
+		rc = sgpu_copy_in(g->streams[i % STREAMS], g->memory + (uint64_t)i * COPY, g->host, COPY, &g->tasks[i]);
+	}
+	g->enqueued_ns = sgpu_now_ns();
+	return rc == SGPU_OK && g->code ? sgpu_fail(e, g->code, "made to fail") : rc;
+}
+
+static int gate_case(struct sgpu_bench *bench, void *state, struct sgpu_error *e)
+{
+	struct gated g = { .times = 0 };
+	uint64_t began = UINT64_MAX;
+	int rc = sgpu_device_alloc(bench->device, STREAMS * COPIES * COPY, &g.memory, e);
+
+	(void)state;
+	for (int i = 0; rc == SGPU_OK && i < STREAMS; i++) {
+		rc = sgpu_stream_create(bench->device, &g.streams[i], e);
+	}
+	CHECK(rc == SGPU_OK);
+	rc = sgpu_bench_enqueue(bench, g.streams, STREAMS, enqueue, &g, e);
+	CHECK(rc == SGPU_OK && g.times >= 1);
+	CHECK(sgpu_bench_tasks(g.tasks, STREAMS * COPIES, e) == SGPU_OK);
+	for (int i = 0; i < STREAMS * COPIES; i++) {
+		began = g.tasks[i].begin_ns < began ? g.tasks[i].begin_ns : began;
+		CHECK(g.tasks[i].end_ns >= g.tasks[i].begin_ns && g.tasks[i].end_ns > 0);
+	}
+	/* None began before all were enqueued, as far as the clocks of two devices can be compared. A machine that is too
+	 * busy to enqueue within any gate cannot tell. */
+	CHECK(g.times >= GATES || began + (strcmp(bench->info.selector, "cpu") ? CLOCK_ERROR_NS : 0) >= g.enqueued_ns);
+	CHECK(sgpu_bench_span(g.tasks, STREAMS * COPIES) > 0);
+	g.code = SGPU_EDEVICE;
+	CHECK(sgpu_bench_enqueue(bench, g.streams, STREAMS, enqueue, &g, e) == SGPU_EDEVICE);
+	g.tasks[5].code = SGPU_EAUTH;
+	CHECK(sgpu_bench_tasks(g.tasks, STREAMS * COPIES, e) == SGPU_EAUTH && e->text[0]);
+	for (int i = 0; i < STREAMS; i++) {
+		sgpu_stream_free(&g.streams[i]);
+	}
+	sgpu_device_free(bench->device, &g.memory, STREAMS * COPIES * COPY);
+	return SGPU_OK;
+}
+
+static int run_on_device(int (*run)(struct sgpu_bench *, void *, struct sgpu_error *), enum sgpu_bench_status *status)
+{
+	const char *selector = getenv("SGPU_TEST_DEVICE") ? getenv("SGPU_TEST_DEVICE") : "cpu";
+	const struct sgpu_bench_case row = { .name = "gate", .help = "", .requires = SGPU_BENCH_DEVICE, .run = run };
+	const struct sgpu_bench_options options = { .samples = 1 };
+	struct sgpu_device *device = NULL;
+	int rc = sgpu_device_open(selector, NULL, &device, &error);
+
+	if (rc == SGPU_OK) {
+		rc = sgpu_bench_run(&row, &options, device, NULL, note, &notes, status, &error);
+	}
+	sgpu_device_close(&device);
+	return rc;
+}
+
+UNIT_TEST(streams_wait_behind_the_gate)
+{
+	enum sgpu_bench_status status;
+	int rc;
+
+	reset();
+	rc = run_on_device(gate_case, &status);
+	if (rc == SGPU_EUNAVAILABLE) {
+		SKIP("no device");
+	}
+	CHECK(rc == SGPU_OK);
+	/* It measured nothing, and says so. */
+	CHECK(status == SGPU_BENCH_WAIVED && notes.count == 1);
+}
+
+static int launch_case(struct sgpu_bench *bench, void *state, struct sgpu_error *e)
+{
+	struct sgpu_op_call call = { .op = sgpu_op_find("vector_add") };
+	struct sgpu_task tasks[2] = { { 0 } };
+	struct sgpu_stream *stream = NULL;
+	sgpu_devptr memory[3] = { 0 };
+	float host[3][4] = { { 1, 2, 3, 4 }, { 10, 20, 30, 40 } };
+	int rc = sgpu_stream_create(bench->device, &stream, e);
+
+	(void)state;
+	for (int k = 0; rc == SGPU_OK && k < 3; k++) {
+		rc = sgpu_device_alloc(bench->device, sizeof(host[k]), &memory[k], e);
+		rc = rc == SGPU_OK ? sgpu_copy_in(stream, memory[k], host[k], sizeof(host[k]), NULL) : rc;
+		call.type[k] = (struct sgpu_type){ SGPU_F32, 1, { 4, 0, 0, 0 } };
+		call.present[k] = true;
+		call.data[k] = (void *)(uintptr_t)memory[k];
+	}
+	CHECK(rc == SGPU_OK);
+	CHECK(sgpu_bench_launch(bench, stream, &call, &tasks[0], e) == SGPU_OK);
+	CHECK(sgpu_copy_out(stream, host[2], memory[2], sizeof(host[2]), &tasks[1]) == SGPU_OK);
+	CHECK(sgpu_stream_sync(stream, e) == SGPU_OK && sgpu_bench_tasks(tasks, 2, e) == SGPU_OK);
+	CHECK(host[2][0] == 11 && host[2][3] == 44);
+	sgpu_stream_free(&stream);
+	for (int k = 0; k < 3; k++) {
+		sgpu_device_free(bench->device, &memory[k], sizeof(host[k]));
+	}
+	return SGPU_EUNAVAILABLE;
+}
+
+UNIT_TEST(operations_are_launched_as_the_runner_does)
+{
+	enum sgpu_bench_status status;
+	int rc;
+
+	reset();
+	rc = run_on_device(launch_case, &status);
+	if (rc == SGPU_EUNAVAILABLE) {
+		SKIP("no device");
+	}
+	CHECK(rc == SGPU_OK && status == SGPU_BENCH_WAIVED && notes.count == 1 && notes.records[0].reason[0]);
+}
+
+int main(void)
+{
+	UNIT_RUN(statistics_of_known_samples);
+	UNIT_RUN(median_distance_of_equal_and_of_many_samples);
+	UNIT_RUN(patterns_differ_by_place_and_seed);
+	UNIT_RUN(variants_are_sampled_in_turns);
+	UNIT_RUN(large_samples_are_verified_first_and_last);
+	UNIT_RUN(a_wrong_result_fails_the_case);
+	UNIT_RUN(what_is_lacking_waives_and_what_breaks_fails);
+	UNIT_RUN(an_interruption_ends_the_run);
+	UNIT_RUN(a_case_without_its_device_is_waived);
+	UNIT_RUN(sizes_of_a_sweep);
+	UNIT_RUN(streams_wait_behind_the_gate);
+	UNIT_RUN(operations_are_launched_as_the_runner_does);
+	return unit_done();
+}
