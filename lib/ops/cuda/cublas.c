@@ -32,8 +32,8 @@ enum { LONG_K = 1 << 14, LONG_OUTPUT_MAX = 1 << 17 };
 typedef void *handle_type;
 
 static struct {
-	char found[160];   /* "cuBLAS 13.1.0, libcublas.so.13" */
-	char missing[320]; /* or why there is none */
+	char found[192];   /* "13.1.0, libcublas.so.13" */
+	char missing[192]; /* or why there is none */
 	int (*create)(handle_type *handle);
 	int (*destroy)(handle_type handle);
 	int (*set_stream)(handle_type handle, cudaStream_t stream);
@@ -63,7 +63,7 @@ static bool take_symbol(void *from, const char *name, void *function_pointer)
 
 	memcpy(function_pointer, &symbol, sizeof(symbol));
 	if (!symbol && !library.missing[0]) {
-		snprintf(library.missing, sizeof(library.missing), "cuBLAS is too old: it has no '%s'; 12.0 or newer has it",
+		snprintf(library.missing, sizeof(library.missing), "too old, it has no '%s': 12.0 or newer is needed",
 			 name);
 	}
 	return symbol != NULL;
@@ -115,7 +115,7 @@ static void find(void)
 	void *opened;
 
 	if (wanted && strcmp(wanted, "0") == 0) {
-		snprintf(library.missing, sizeof(library.missing), "cuBLAS is not used: SGPU_BLAS is 0");
+		snprintf(library.missing, sizeof(library.missing), "not used: SGPU_BLAS is 0");
 		return;
 	}
 	/* Threads that the library starts may not take the program's signals. */
@@ -125,8 +125,8 @@ static void find(void)
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (!opened) {
 		snprintf(library.missing, sizeof(library.missing),
-			 "no cuBLAS: neither libcublas.so.13 nor libcublas.so.12 is in the library path, CUDA_HOME/lib64 or "
-			 "/usr/local/cuda/lib64; a package libcublas-13-0 or pip's nvidia-cublas has it");
+			 "neither libcublas.so.13 nor .12 is in the library path, CUDA_HOME/lib64 or /usr/local/cuda/lib64; "
+			 "NVIDIA's package libcublas-13-0 has it");
 		return;
 	}
 	if (!take_symbols(opened)) {
@@ -137,7 +137,7 @@ static void find(void)
 			version[i] = 0;
 		}
 	}
-	snprintf(library.found, sizeof(library.found), "cuBLAS %d.%d.%d, %s", version[0], version[1], version[2], name);
+	snprintf(library.found, sizeof(library.found), "%d.%d.%d, %s", version[0], version[1], version[2], name);
 }
 
 static bool there(void)

@@ -37,8 +37,8 @@ int sgpu_vector_add_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
 /* The implementation of an operation, or NULL when there is no such operation. */
 sgpu_op_fn sgpu_cuda_op(const char *name);
 
-/* Whether cuBLAS was found, which computes large products: true, with "cuBLAS 13.1.0, libcublas.so.13" in `text`, or
- * false, with what is missing and how to get it. Looks for it at the first call. */
+/* Whether cuBLAS was found, which computes large products: true, with "13.1.0, libcublas.so.13" in `text`, or false,
+ * with what is missing (below 160 characters). Looks for it at the first call. */
 bool sgpu_cuda_cublas_status(char *text, size_t size);
 
 #ifdef __cplusplus
