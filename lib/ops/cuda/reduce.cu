@@ -53,9 +53,10 @@ static __device__ __forceinline__ struct piece<T> piece_at(const struct job<T, O
 	return { job.in + outer * job.v.length + from, (unsigned)(left < job.v.piece ? left : job.v.piece) };
 }
 
-/* ---- adjacent elements, in the CPU's order: a lane of a piece is a thread ---- */
+/* ---- adjacent elements, in the CPU's order: a lane of a piece is a thread ----
+ * A block is one warp, which leaves each thread the registers that its loads need. */
 template <typename T, typename O>
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) add_lanes(struct job<T, O> job)
+static __global__ void __launch_bounds__(SGPU_CUDA_WARP) add_lanes(struct job<T, O> job)
 {
 	uint64_t items = job.v.outer * job.v.pieces, self = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
 	uint64_t step = (uint64_t)gridDim.x * blockDim.x / LANES;
@@ -72,12 +73,14 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) add_lanes(struct job<T
 			piece = piece_at(job, item);
 		}
 		for (; i + (UNROLL - 1) * LANES < piece.count; i += UNROLL * LANES) {
+			const T *in = piece.in + i;
 			T values[UNROLL];
 
 #pragma unroll
 			for (int j = 0; j < UNROLL; j++) {
-				values[j] = piece.in[i + j * LANES];
+				values[j] = in[j * LANES];
 			}
+			asm volatile("" ::: "memory"); /* all loads come first */
 #pragma unroll
 			for (int j = 0; j < UNROLL; j++) {
 				sum += sgpu_cuda_f64(values[j]);
@@ -172,12 +175,14 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) fold_rows(struct job<T
 		auto folded = f.key(in[0]);
 
 		for (; row + UNROLL_ROWS <= rows; row += UNROLL_ROWS) {
+			const T *from_row = in + row * inner;
 			T values[UNROLL_ROWS];
 
 #pragma unroll
 			for (int j = 0; j < UNROLL_ROWS; j++) {
-				values[j] = in[(row + j) * inner];
+				values[j] = from_row[j * inner];
 			}
+			asm volatile("" ::: "memory"); /* all loads come first */
 #pragma unroll
 			for (int j = 0; j < UNROLL_ROWS; j++) {
 				folded = f(folded, f.key(values[j]));
@@ -253,7 +258,7 @@ static int fold_pieces(struct sgpu_launch *launch, const struct job<T, O> &job, 
 	}
 	if constexpr (F::in_order) {
 		return sgpu_cuda_start(launch, "reduce", add_lanes<T, O>,
-				       dim3(sgpu_cuda_grid(items, SGPU_CUDA_BLOCK / LANES)), dim3(SGPU_CUDA_BLOCK), 0,
+				       dim3(sgpu_cuda_grid(items, SGPU_CUDA_WARP / LANES)), dim3(SGPU_CUDA_WARP), 0,
 				       job);
 	} else {
 		return fold_adjacent(launch, job, f);
