@@ -36,12 +36,11 @@ static void make_slots(struct sgpu_drain *drain, uint64_t size)
 static int finish_piece(struct sgpu_drain *drain, struct sgpu_run_leaving *l, int piece)
 {
 	int slot = piece % SGPU_RUN_DRAIN_SLOTS, rc = sgpu_event_sync(drain->copied[slot], &l->error);
-	const struct sgpu_run_out_piece *p = &l->pieces[piece];
 	uint64_t bytes, at = sgpu_result_offset(l, piece, &bytes);
 
 	sgpu_event_free(&drain->copied[slot]);
 	if (rc == SGPU_OK) {
-		rc = p->seal.code != SGPU_OK ? p->seal.code : p->copy.code;
+		rc = l->pieces[piece].copy.code;
 	}
 	if (rc == SGPU_OK && !drain->no_slots) {
 		sgpu_move_copy(drain->movers, drain->run->segments[l->segment].out_data + at, drain->slots[slot],
@@ -93,11 +92,10 @@ static void drain_one(struct sgpu_drain *drain, struct sgpu_run_leaving *l)
 		ended = finish_piece(drain, l, done++);
 		rc = rc == SGPU_OK ? ended : rc;
 	}
-	if (rc != SGPU_OK) {
-		sgpu_result_settle(drain->run, l->lane);
-	}
-	l->code = rc;
-	sgpu_run_post(&drain->run->segments[l->segment].left);
+	/* What became of the sealing is known only now. */
+	ended = sgpu_result_settle(drain->run, l->lane);
+	l->code = rc == SGPU_OK ? ended : rc;
+	sgpu_run_post(l->left);
 }
 
 static struct sgpu_run_leaving *next_one(struct sgpu_drain *drain)

@@ -25,11 +25,6 @@ static void free_leaving(struct sgpu_run_leaving **leaving)
 	*leaving = NULL;
 }
 
-static void has_left(void *argument)
-{
-	sgpu_run_post(argument);
-}
-
 /* ---- memory ---- */
 /* Memory that is written once from end to end: with pages of 2 MiB where the kernel gives them, since the faults on
  * small ones would cost as much as the copy. */
@@ -117,6 +112,7 @@ static int make_leaving(struct sgpu_run *run, int segment, uint64_t actual, stru
 		return sgpu_fail_nomem(error);
 	}
 	l->segment = segment;
+	l->left = &s->left;
 	l->sealed = run->batch->segments[s->in_batch].masking == SGPU_MASKING_AES_GCM;
 	l->actual = actual;
 	s->out_size = actual;
@@ -246,41 +242,68 @@ int sgpu_result_send(struct sgpu_run *run, struct sgpu_run_leaving *l, int piece
 	return rc;
 }
 
-void sgpu_result_settle(struct sgpu_run *run, const struct sgpu_run_lane *lane)
+int sgpu_result_settle(struct sgpu_run *run, const struct sgpu_run_lane *lane)
 {
 	const int rows[] = { lane->seal_row, lane->copy_row };
+	int code = SGPU_OK;
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(rows); i++) {
 		if (run->streams[rows[i]] && sgpu_stream_sync(run->streams[rows[i]], NULL) != SGPU_OK) {
-			continue; /* a device that failed writes nothing any more */
+			code = SGPU_EDEVICE;
 		}
 	}
+	return code;
 }
 
 /* ---- the whole payload ---- */
+/* The last one's. What follows may free it. */
+static void part_left(void *argument)
+{
+	struct sgpu_run_leaving *l = argument;
+	struct sgpu_run_node *left = l->left;
+
+	if (atomic_fetch_sub(&l->ends, 1) == 1) {
+		sgpu_run_post(left);
+	}
+}
+
+/* The outcome of what is on a stream is known to those who hear from that stream, and to nobody else. */
+static void hear_from(struct sgpu_run_leaving *l, struct sgpu_stream *stream)
+{
+	atomic_fetch_add(&l->ends, 1);
+	if (sgpu_stream_callback(stream, part_left, l) == SGPU_OK) {
+		return;
+	}
+	if (sgpu_stream_sync(stream, NULL) != SGPU_OK) {
+		l->code = SGPU_EDEVICE;
+	}
+	part_left(l);
+}
+
 static int enqueue_all(struct sgpu_run *run, struct sgpu_run_leaving *l, struct sgpu_error *error)
 {
-	struct sgpu_run_segment *s = &run->segments[l->segment];
 	struct sgpu_stream *copy = NULL;
 	int rc = sgpu_result_begin(run, l, error);
 
 	for (int i = 0; rc == SGPU_OK && i < l->piece_count; i++) {
 		uint64_t bytes, at = sgpu_result_offset(l, i, &bytes);
 
-		rc = sgpu_result_send(run, l, i, s->out_data + at, error);
+		rc = sgpu_result_send(run, l, i, run->segments[l->segment].out_data + at, error);
 	}
 	if (rc == SGPU_OK) {
 		rc = sgpu_run_stream(run, l->lane->copy_row, &copy, error);
 	}
-	if (rc == SGPU_OK && sgpu_stream_callback(copy, has_left, &s->left) == SGPU_OK) {
-		return SGPU_OK;
+	if (rc != SGPU_OK) {
+		/* Nothing may still write to what the caller frees then. A device that failed does not. */
+		return sgpu_result_settle(run, l->lane) == SGPU_OK ? rc : SGPU_EDEVICE;
 	}
-	/* Nothing may still write to what the caller frees then. */
-	sgpu_result_settle(run, l->lane);
-	if (rc == SGPU_OK) {
-		has_left(&s->left);
+	atomic_store(&l->ends, 1);
+	if (l->sealed && l->lane->seal_row != l->lane->copy_row) {
+		hear_from(l, run->streams[l->lane->seal_row]);
 	}
-	return rc;
+	hear_from(l, copy);
+	part_left(l);
+	return SGPU_OK;
 }
 
 int sgpu_result_start(struct sgpu_run *run, int segment, uint64_t actual, struct sgpu_error *error)

@@ -14,6 +14,7 @@ struct sgpu_run_out_piece {
 
 struct sgpu_run_leaving {
 	int segment;
+	struct sgpu_run_node *left;   /* posted when it has left */
 	struct sgpu_run_lane *lane;
 	bool sealed;
 	bool drained;                 /* the drain enqueues it, piece by piece; else the driver all at once */
@@ -22,6 +23,7 @@ struct sgpu_run_leaving {
 	int piece_count;
 	struct sgpu_run_out_piece *pieces;
 	struct sgpu_device_key *key;
+	atomic_int ends;              /* callbacks that are still to come, and one until all are enqueued */
 	int code;                     /* why the drain could not go on */
 	struct sgpu_error error;
 	struct sgpu_run_leaving *next; /* in the drain's queue */
@@ -35,8 +37,8 @@ uint64_t sgpu_result_offset(const struct sgpu_run_leaving *l, int piece, uint64_
 /* Enqueues a piece, to host memory `to`; the copy is the last on the lane's stream for copies. */
 SGPU_MUST_CHECK int sgpu_result_send(struct sgpu_run *run, struct sgpu_run_leaving *l, int piece, void *to,
 				     struct sgpu_error *error);
-/* Waits until nothing of the lane is pending, after an error. */
-void sgpu_result_settle(struct sgpu_run *run, const struct sgpu_run_lane *lane);
+/* Waits until nothing of the lane is pending; the outcome of all of it is known then. Errors: SGPU_EDEVICE. */
+SGPU_MUST_CHECK int sgpu_result_settle(struct sgpu_run *run, const struct sgpu_run_lane *lane);
 
 /* ---- drain.c ---- */
 /* Hands it to the drain, whose thread is started when it is the first. Its node is posted at the end. */

@@ -98,6 +98,7 @@ struct sgpu_run_slot {
 	sgpu_devptr device;
 	int segment;
 	uint64_t bytes;
+	atomic_int ends;              /* callbacks that are still to come, and one until all are enqueued */
 	struct sgpu_task copy, open;
 };
 

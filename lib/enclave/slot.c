@@ -102,10 +102,9 @@ static int open_row(const struct sgpu_run_slot *slot)
 	return loader->apart ? loader->first_row + loader->copy_count : copy_row(slot);
 }
 
-/* Called by a stream when a piece has been brought in and opened, or not. It may ask nothing of the device. */
-static void piece_done(void *argument)
+/* A piece has been brought in and opened, or not. This may be a callback, which may ask nothing of the device. */
+static void piece_done(struct sgpu_run_slot *slot)
 {
-	struct sgpu_run_slot *slot = argument;
 	struct sgpu_run *run = slot->loader->run;
 	int segment = slot->segment;
 	const char *id = run->manifest->segments[segment].id;
@@ -125,9 +124,29 @@ static void piece_done(void *argument)
 	sgpu_load_release(run, segment);
 }
 
-/* *end: the stream that ends last of those on which something was enqueued. */
-static int enqueue(struct sgpu_run_slot *slot, const struct sgpu_slot_piece *piece, struct sgpu_stream **end,
-		   struct sgpu_error *error)
+static void part_done(void *argument)
+{
+	struct sgpu_run_slot *slot = argument;
+
+	if (atomic_fetch_sub(&slot->ends, 1) == 1) {
+		piece_done(slot);
+	}
+}
+
+/* The outcome of what is on a stream is known to those who hear from that stream, and to nobody else. */
+static void hear_from(struct sgpu_run_slot *slot, struct sgpu_stream *stream)
+{
+	atomic_fetch_add(&slot->ends, 1);
+	if (sgpu_stream_callback(stream, part_done, slot) == SGPU_OK) {
+		return;
+	}
+	if (sgpu_stream_sync(stream, NULL) != SGPU_OK) {
+		sgpu_load_fail(slot->loader->run, slot->segment, SGPU_EDEVICE, "the device failed");
+	}
+	part_done(slot);
+}
+
+static int enqueue(struct sgpu_run_slot *slot, const struct sgpu_slot_piece *piece, struct sgpu_error *error)
 {
 	struct sgpu_run *run = slot->loader->run;
 	struct sgpu_stream *copy = NULL, *opens = NULL;
@@ -139,16 +158,18 @@ static int enqueue(struct sgpu_run_slot *slot, const struct sgpu_slot_piece *pie
 	if (rc != SGPU_OK) {
 		return rc;
 	}
-	*end = copy;
 	rc = sgpu_copy_in(copy, piece->key ? slot->device : piece->to, piece->from, piece->bytes, &slot->copy);
 	if (rc == SGPU_OK && piece->key && opens != copy) {
 		rc = sgpu_run_follow(run, copy, opens, error);
-		*end = rc == SGPU_OK ? opens : copy;
 	}
 	if (rc == SGPU_OK && piece->key) {
 		rc = sgpu_device_open_chunks(opens, piece->key, piece->chunk, piece->last, slot->device, piece->bytes,
 					     piece->to, &slot->open);
 	}
+	if (piece->key && opens != copy) {
+		hear_from(slot, opens);
+	}
+	hear_from(slot, copy);
 	if (rc != SGPU_OK && error->code != rc) {
 		sgpu_fail(error, rc, "the device refused a piece: %s", sgpu_strerror(rc));
 	}
@@ -159,22 +180,17 @@ int sgpu_slot_send(struct sgpu_run_slot *slot, const struct sgpu_slot_piece *pie
 {
 	struct sgpu_run *run = slot->loader->run;
 	struct sgpu_error error = { 0 };
-	struct sgpu_stream *end = NULL;
 	int rc;
 
 	slot->segment = piece->segment;
 	slot->bytes = piece->bytes;
+	atomic_store(&slot->ends, 1);
 	atomic_fetch_add(&run->segments[piece->segment].pending, 1);
-	rc = enqueue(slot, piece, &end, &error);
+	rc = enqueue(slot, piece, &error);
 	if (rc != SGPU_OK) {
 		sgpu_load_fail(run, piece->segment, rc, error.text);
 	}
-	if (!end || sgpu_stream_callback(end, piece_done, slot) != SGPU_OK) {
-		if (end && sgpu_stream_sync(end, NULL) != SGPU_OK) {
-			sgpu_load_fail(run, piece->segment, SGPU_EDEVICE, "the device failed");
-		}
-		piece_done(slot);
-	}
+	part_done(slot);
 	return rc;
 }
 
