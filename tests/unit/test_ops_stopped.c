@@ -89,9 +89,21 @@ UNIT_TEST(operations_on_several_inputs)
 	CHECK(run_stopped(&c) == SGPU_ECANCELED);
 }
 
+UNIT_TEST(they_run_afterwards)
+{
+	struct ops_case c;
+
+	begin(&c, "morphology3d", SGPU_U8);
+	ops_number(&c, "largest", 1);
+	CHECK(ops_run(&c));
+	CHECK(((uint8_t *)ops_data(&c, "output"))[0] == 1);
+	ops_end(&c);
+}
+
 int main(void)
 {
 	UNIT_RUN(operations_on_one_input);
 	UNIT_RUN(operations_on_several_inputs);
+	UNIT_RUN(they_run_afterwards);
 	return unit_done();
 }
