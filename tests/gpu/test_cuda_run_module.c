@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Batches that bring their own kernel, on a GPU, from the sealed PTX to the sealed result; and what a run says when
+ * such a kernel does not fit, traps, or does not end.
+ */
+#include "enclave/run.h"
+
+#include "run_harness.h"
+
+enum { SIZE = 1 << 20 };
+
+/* scan is the module; half = copy of bias; result = half + more by it; bias_copy = copy of bias. */
+#define U8 "\"data_type_info\":{\"dtype\":\"u8\",\"shape\":[1048576]}"
+#define MANIFEST \
+	"{\"version\":1,\"manifest_id\":\"t\",\"segments\":[" \
+	"{\"segment_id\":\"scan\",\"data_location_client\":\"s\",\"sensitivity_level\":\"HIGH\",\"direction\":\"INPUT\"}," \
+	"{\"segment_id\":\"bias\",\"data_location_client\":\"b\",\"sensitivity_level\":\"LOW\",\"direction\":\"INPUT\"," \
+	U8 "}," \
+	"{\"segment_id\":\"half\",\"sensitivity_level\":\"HIGH\",\"direction\":\"INTERMEDIATE\"}," \
+	"{\"segment_id\":\"result\",\"data_location_client\":\"r\",\"sensitivity_level\":\"HIGH\",\"direction\":\"OUTPUT\"," \
+	U8 "}," \
+	"{\"segment_id\":\"bias_copy\",\"data_location_client\":\"c\",\"sensitivity_level\":\"LOW\"," \
+	"\"direction\":\"OUTPUT\"}]," \
+	"\"operations\":[" \
+	"{\"gpu_operation_id\":\"FIRST\",\"kernel\":\"copy\",\"arguments\":{\"input\":\"bias\",\"output\":\"half\"}}," \
+	"{\"gpu_operation_id\":\"SECOND\",\"kernel\":\"module:scan:%s\",\"grid\":[4096],\"block\":[128,2]," \
+	"\"arguments\":{\"input\":\"half\",\"output\":\"result\"},\"params\":%s}," \
+	"{\"gpu_operation_id\":\"THIRD\",\"kernel\":\"copy\"," \
+	"\"arguments\":{\"input\":\"bias\",\"output\":\"bias_copy\"}}]}"
+#define PARAMS "[\"output\",\"input\",{\"elements\":\"input\"},{\"u32\":5}]"
+
+static const char ptx[] =
+	".version 7.0\n.target sm_80\n.address_size 64\n"
+	".visible .entry add(.param .u64 output, .param .u64 input, .param .u64 n, .param .u32 more)\n"
+	"{\n"
+	"	.reg .pred %done;\n"
+	"	.reg .b32 %a, %b, %value, %more;\n"
+	"	.reg .b64 %i, %n, %from, %to;\n"
+	"	mov.u32 %a, %ntid.x;\n"
+	"	mov.u32 %b, %ntid.y;\n"
+	"	mul.lo.u32 %a, %a, %b;\n"       /* threads of a block */
+	"	mov.u32 %b, %ctaid.x;\n"
+	"	mul.lo.u32 %a, %a, %b;\n"
+	"	mov.u32 %b, %tid.x;\n"
+	"	add.u32 %a, %a, %b;\n"
+	"	mov.u32 %b, %tid.y;\n"
+	"	mov.u32 %value, %ntid.x;\n"
+	"	mad.lo.u32 %a, %b, %value, %a;\n"
+	"	cvt.u64.u32 %i, %a;\n"
+	"	ld.param.u64 %n, [n];\n"
+	"	setp.ge.u64 %done, %i, %n;\n"
+	"	@%done ret;\n"
+	"	ld.param.u64 %from, [input];\n"
+	"	ld.param.u64 %to, [output];\n"
+	"	ld.param.u32 %more, [more];\n"
+	"	cvta.to.global.u64 %from, %from;\n"
+	"	cvta.to.global.u64 %to, %to;\n"
+	"	add.u64 %from, %from, %i;\n"
+	"	add.u64 %to, %to, %i;\n"
+	"	ld.global.u8 %value, [%from];\n"
+	"	add.u32 %value, %value, %more;\n"
+	"	st.global.u8 [%to], %value;\n"
+	"	ret;\n"
+	"}\n"
+	".visible .entry nothing(.param .u64 output, .param .u64 input) { ret; }\n"
+	".visible .entry traps(.param .u64 output, .param .u64 input) { trap; ret; }\n"
+	".visible .entry spins(.param .u64 output, .param .u64 input) { again: bra again; }\n";
+
+static void prepare(struct sgpu_run *run)
+{
+	run->options.allow_modules = true;
+}
+
+/* The module is as large as the data: the text, and blank lines behind it. */
+static void make_module_job(struct job *job, const char *function, const char *params)
+{
+	char *text = NULL;
+
+	make_job(job, SIZE);
+	memset(job->scan, '\n', SIZE);
+	memcpy(job->scan, ptx, sizeof(ptx) - 1);
+	if (asprintf(&text, MANIFEST, function, params) < 0) {
+		abort();
+	}
+	free(job->batch->manifest_text);
+	free(job->sealed);
+	set_manifest(job->batch, text);
+	seal_scan(job);
+}
+
+/* What the harness calls 0 is result, 1 bias_copy. */
+static bool is_sum(const struct answer *answer, const struct job *job, int index, uint8_t more)
+{
+	if (answer->batch->segments[index].status != SGPU_OK || answer->size[index] != SIZE) {
+		return says(answer, index, SGPU_OK, "") && false;
+	}
+	for (int i = 0; i < SIZE; i++) {
+		if (answer->data[index][i] != (uint8_t)(job->bias[i] + more)) {
+			return false;
+		}
+	}
+	return true;
+}
+
+UNIT_TEST(a_sealed_kernel_computes)
+{
+	struct answer answer;
+	struct job job;
+	int out;
+
+	make_module_job(&job, "add", PARAMS);
+	CHECK(run_job(&job, &owner, &out) == SGPU_OK);
+	CHECK(read_answer(out, job.key, &answer) && is_sum(&answer, &job, 0, 5) && is_sum(&answer, &job, 1, 0));
+	free_answer(&answer);
+	close(out);
+	free_job(&job);
+}
+
+UNIT_TEST(what_a_kernel_does_not_write_is_zero)
+{
+	struct answer answer;
+	struct job job;
+	int out, other = 0;
+
+	make_module_job(&job, "nothing", "[\"output\",\"input\"]");
+	CHECK(run_job(&job, &owner, &out) == SGPU_OK);
+	REQUIRE(read_answer(out, job.key, &answer) && answer.size[0] == SIZE);
+	for (int i = 0; i < SIZE; i++) {
+		other += answer.data[0][i] != 0;
+	}
+	CHECK(other == 0 && is_sum(&answer, &job, 1, 0));
+	free_answer(&answer);
+	close(out);
+	free_job(&job);
+}
+
+UNIT_TEST(what_does_not_fit_fails_alone)
+{
+	static const char *const wrong[][2] = {
+		{ "absent", PARAMS },
+		{ "add", "[\"output\",\"input\",{\"elements\":\"input\"}]" },
+		{ "add", "[\"output\",\"input\",{\"elements\":\"input\"},{\"u64\":5}]" },
+		{ "add", "[\"output\",\"input\",{\"elements\":\"input\"},{\"u32\":5},{\"u32\":5}]" },
+	};
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(wrong); i++) {
+		struct answer answer;
+		struct job job;
+		int out;
+
+		make_module_job(&job, wrong[i][0], wrong[i][1]);
+		CHECK(run_job(&job, &owner, &out) == SGPU_ESEGMENTS);
+		CHECK(read_answer(out, job.key, &answer) && says(&answer, 0, SGPU_EINVALID, "module 'scan'") &&
+		      says(&answer, 0, SGPU_EINVALID, wrong[i][0]) && is_sum(&answer, &job, 1, 0));
+		free_answer(&answer);
+		close(out);
+		free_job(&job);
+	}
+}
+
+UNIT_TEST(a_module_that_does_not_verify_is_not_run)
+{
+	struct answer answer;
+	struct job job;
+	int out;
+
+	make_module_job(&job, "traps", "[\"output\",\"input\"]");
+	job.sealed[job.sealed_size - 1] ^= 1;
+	CHECK(run_job(&job, &owner, &out) == SGPU_ESEGMENTS);
+	CHECK(read_answer(out, job.key, &answer) && says(&answer, 0, SGPU_EDEPENDENCY, "scan") &&
+	      is_sum(&answer, &job, 1, 0));
+	free_answer(&answer);
+	close(out);
+	free_job(&job);
+}
+
+/* The context is gone then: what had left the device is right, the rest says so, and a new device works. */
+static void lose_context(const char *function, uint64_t deadline_ns)
+{
+	struct answer answer;
+	struct job job;
+	int in, out = memfd_create("response", MFD_CLOEXEC);
+
+	make_module_job(&job, function, "[\"output\",\"input\"]");
+	in = sign_and_write(&job);
+	CHECK(run_with(&owner, in, out, deadline_ns ? sgpu_now_ns() + deadline_ns : 0, NULL) == SGPU_ESEGMENTS);
+	lseek(out, 0, SEEK_SET);
+	REQUIRE(read_answer(out, job.key, &answer));
+	printf("# %s: %d, %s\n", function, answer.batch->segments[0].status, answer.batch->segments[0].error_text);
+	CHECK(answer.batch->segments[0].status != SGPU_OK);
+	CHECK(answer.batch->segments[1].status != SGPU_OK || is_sum(&answer, &job, 1, 0));
+	free_answer(&answer);
+	close(in);
+	close(out);
+	free_job(&job);
+}
+
+UNIT_TEST(a_kernel_that_traps_ends_the_context_and_not_the_run)
+{
+	if (getenv("SGPU_TEST_SMALL")) {
+		SKIP("a checker would count the trap as its own find");
+	}
+	lose_context("traps", 0);
+}
+
+UNIT_TEST(a_kernel_that_does_not_end_is_given_up)
+{
+	if (getenv("SGPU_TEST_SMALL")) {
+		SKIP("a checker slows it down");
+	}
+	lose_context("spins", 500000000);
+}
+
+static void open_cuda(void)
+{
+	struct sgpu_device_config config = { .jobs = 0 };
+	int rc = sgpu_device_open("cuda", &config, &device, &error);
+
+	if (rc == SGPU_EUNAVAILABLE) {
+		printf("1..0 # SKIP %s\n", error.text);
+		exit(0);
+	}
+	if (rc != SGPU_OK) {
+		printf("Bail out! %s\n", error.text);
+		exit(1);
+	}
+}
+
+int main(void)
+{
+	open_cuda();
+	if (sgpu_key_generate(SGPU_KEY_OCT, &owner, &error)) {
+		printf("Bail out! %s\n", error.text);
+		return 1;
+	}
+	prepare_run = prepare;
+	UNIT_RUN(a_sealed_kernel_computes);
+	UNIT_RUN(what_a_kernel_does_not_write_is_zero);
+	UNIT_RUN(what_does_not_fit_fails_alone);
+	UNIT_RUN(a_module_that_does_not_verify_is_not_run);
+	UNIT_RUN(a_kernel_that_traps_ends_the_context_and_not_the_run);
+	sgpu_device_close(&device);
+	open_cuda();
+	UNIT_RUN(a_sealed_kernel_computes);
+	UNIT_RUN(a_kernel_that_does_not_end_is_given_up);
+	sgpu_device_close(&device);
+	return unit_done();
+}
