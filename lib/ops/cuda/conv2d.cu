@@ -67,7 +67,7 @@ static __device__ window find_window(const job &j, uint64_t pixel, uint64_t dept
 }
 
 template <typename TILE>
-static __global__ void __launch_bounds__(TILE::THREADS, 2) convolve(job j)
+static __global__ void __launch_bounds__(TILE::THREADS, TILE::RESIDENT) convolve(job j)
 {
 	static_assert(TILE::THREADS % TILE::COLUMNS == 0, "a thread reads one column");
 	__shared__ typename TILE::buffers shared;

@@ -36,7 +36,7 @@ static __device__ void place_tile(uint64_t index, uint64_t down, uint64_t across
 }
 
 template <typename TILE, typename SOURCE_A, typename SOURCE_B>
-static __global__ void __launch_bounds__(TILE::THREADS, 2)
+static __global__ void __launch_bounds__(TILE::THREADS, TILE::RESIDENT)
 product(struct sgpu_gemm gemm, const typename TILE::T *a, const typename TILE::T *b, const typename TILE::T *c,
 	typename TILE::T *output)
 {

@@ -17,6 +17,8 @@ struct sgpu_tile {
 	using T = T_;
 	static constexpr int ROWS = ROWS_, COLUMNS = COLUMNS_, DEPTH = DEPTH_, DOWN = DOWN_, ACROSS = ACROSS_;
 	static constexpr int THREADS = (ROWS / DOWN) * (COLUMNS / ACROSS);
+	/* Blocks on a multiprocessor, which bounds the registers of a thread. */
+	static constexpr int RESIDENT = DOWN * ACROSS * sizeof(T) >= 128 ? 2 : 3;
 	/* Keeps vectors aligned and neighbouring steps in other banks. */
 	static constexpr int PAD = 16 / (int)sizeof(T);
 	/* A thread's elements come in groups of at most 4 side by side, so that a warp reads shared memory densely. */
