@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+#
+# sgpu-bench on the command line, with the CPU device and cases that take no time.
+
+load helpers
+
+# quick CASE... [OPTION...]: few samples of small sizes.
+quick() {
+	sgpu-bench run --device cpu --samples 3 --size 64K "$@"
+}
+
+# results NAME MEDIAN [STATUS]: a file of results with one measurement.
+results() {
+	cat >"$1" <<END
+{"record":"environment","device":"CPU"}
+{"record":"measurement","case":"made","variant":"v","parameters":{"size_bytes":4096},"unit":"B/s","status":"passed","n":9,"min_ns":90,"median_ns":$2,"p95_ns":9000,"mad_ns":1,"spread":1,"cpu_median_ns":5,"bytes":4096,"operations":1}
+END
+}
+
+@test "list names every case with what it requires and why it cannot run" {
+	run -0 --separate-stderr sgpu-bench list --device cpu
+	for case in bandwidth aead-cpu aead-gpu secure-copy digest launch alloc batch app manifest overlap; do
+		[[ $output == *"$case "* ]]
+	done
+	[[ $output == *"needs: "*GPU*"; not here: "* ]]
+	[[ $output == *"not here: no GPU"* ]]
+	[ -z "$stderr" ]
+}
+
+@test "list --json writes an object a line" {
+	requires python3
+	run -0 --separate-stderr sgpu-bench list --device cpu --json
+	python3 - "$output" <<'END'
+import json, sys
+rows = [json.loads(line) for line in sys.argv[1].splitlines()]
+by_name = {row["case"]: row for row in rows}
+assert len(rows) == len(by_name) >= 11
+assert by_name["alloc"]["can_run"] is True and by_name["alloc"]["reason"] == ""
+assert by_name["aead-gpu"]["can_run"] is False and "no GPU" in by_name["aead-gpu"]["reason"]
+END
+}
+
+@test "run --json begins with the environment, and every number has its unit in the key" {
+	requires python3
+	run -0 --separate-stderr quick --json alloc digest
+	[[ $stderr == *"2 passed, 0 waived, 0 failed"* ]]
+	python3 - "$output" <<'END'
+import json, sys
+environment, *records = [json.loads(line) for line in sys.argv[1].splitlines()]
+assert environment["record"] == "environment" and environment["device_selector"] == "cpu"
+for key in ("sgpu_version", "date", "processor", "kernel", "operating_system", "device", "device_driver",
+            "device_uuid", "device_confidential_computing"):
+    assert isinstance(environment[key], str), key
+assert environment["processors"] >= 1 and environment["device_memory_bytes"] > 0
+passed = [r for r in records if r["status"] == "passed"]
+assert {r["case"] for r in passed} == {"alloc", "digest"}
+for r in passed:
+    assert r["n"] == 3 and 0 < r["min_ns"] <= r["median_ns"] <= r["p95_ns"]
+    assert r["parameters"]["size_bytes"] == 65536
+    assert r["cpu_median_ns"] >= 0 and r["mad_ns"] >= 0 and r["spread"] >= 0
+second = [r for r in passed if r["variant"] == "host pool"][0]
+assert second["ratio_to"] == "device" and second["ratio_min"] <= second["ratio"] <= second["ratio_p95"]
+waived = [r for r in records if r["status"] == "waived"]
+assert waived and all(r["reason"] for r in waived)
+END
+}
+
+@test "a case that needs a GPU is waived with its reason, and that is no failure" {
+	run -0 --separate-stderr quick aead-gpu
+	[[ $output == *"waived: no GPU"* ]]
+	[[ $stderr == *"0 passed, 1 waived, 0 failed"* ]]
+}
+
+@test "a case that fails ends the run with 5, and its record says why" {
+	# shellcheck disable=SC2016 # the inner shell expands it
+	run -5 --separate-stderr bash -c 'for fd in {3..255}; do eval "exec $fd>&-"; done
+		ulimit -n 6
+		exec sgpu-bench run --device cpu --samples 3 --size 1K batch manifest'
+	[[ $output == *"failed: cannot make a memory file"* ]]
+	[[ $output == *"manifest checked"* ]]
+	[[ $stderr == *"1 passed, 0 waived, 1 failed"* ]]
+}
+
+@test "results stand alone on standard output" {
+	run -0 --separate-stderr quick -q alloc
+	[ -z "$stderr" ]
+	[ "${#lines[@]}" -eq 3 ]
+}
+
+@test "run --csv gives as many fields in every line as in the first" {
+	requires python3
+	quick -q --csv alloc >out.csv
+	python3 - <<'END'
+import csv
+rows = list(csv.reader(open("out.csv", newline="")))
+assert len(rows) == 4 and {len(row) for row in rows} == {len(rows[0])}
+first = dict(zip(rows[0], rows[1]))
+assert first["case"] == "alloc" and first["parameters"] == "size_bytes=65536" and int(first["n"]) == 3
+END
+}
+
+@test "run --markdown gives a table for each case" {
+	run -0 --separate-stderr quick -q --markdown alloc digest
+	[[ $output == *"## alloc"* ]]
+	[[ $output == *"## digest"* ]]
+	[[ $output == *"| size | variant | result |"* ]]
+	[[ $output == *"| 64 KiB | device |"* ]]
+	columns=$(grep '^|' <<<"${output#*## alloc}" | sed 's/\\|//g' | awk -F '|' '{ print NF }' | sort -u | wc -l)
+	[ "$columns" -eq 1 ]
+}
+
+@test "run --plot draws well-formed SVG" {
+	requires python3
+	quick -q --plot out.svg alloc digest >out.txt
+	python3 - <<'END'
+import xml.etree.ElementTree as ET
+root = ET.parse("out.svg").getroot()
+assert root.tag == "{http://www.w3.org/2000/svg}svg"
+texts = "".join(e.text or "" for e in root.iter("{http://www.w3.org/2000/svg}text"))
+assert "alloc" in texts and "digest" in texts and "host pool" in texts
+END
+}
+
+@test "an output appears only when the run has come to its end" {
+	quick -q --json -o out.json alloc
+	run -0 sgpu-bench table out.json
+	[[ $output == *"## alloc"* ]]
+	run -2 quick -o none.json no-such-case
+	[ ! -e none.json ]
+	run -3 quick --plot missing/none.svg -o none.json alloc
+	[ ! -e none.json ]
+	sgpu-bench run --device cpu --time 20s --size 64K -o none.json -q alloc &
+	pid=$!
+	sleep 0.5
+	kill -TERM "$pid"
+	status=0
+	wait "$pid" || status=$?
+	[ "$status" -eq 143 ]
+	[ ! -e none.json ]
+}
+
+@test "a run compares equal to itself" {
+	quick -q --json -o a.json alloc digest
+	run -0 --separate-stderr sgpu-bench compare a.json a.json
+	[[ $output == *"within noise"* ]]
+	[[ $output != *slower* ]]
+	[[ $stderr == *"0 worse"* ]]
+	run -0 sgpu-bench compare --ratios a.json a.json
+	[[ $output == *"alloc host pool size_bytes=65536"* ]]
+	[[ $output != *"alloc device size_bytes"* ]]
+}
+
+@test "compare ends with 1 when the second run is slower beyond the threshold" {
+	requires python3
+	results a.json 100
+	results b.json 120
+	run -1 --separate-stderr sgpu-bench compare a.json b.json
+	[[ $output == *"+20.0 %"*"slower, beyond the threshold"* ]]
+	run -0 sgpu-bench compare --threshold 25 a.json b.json
+	[[ $output == *slower* ]]
+	run -0 sgpu-bench compare b.json a.json
+	[[ $output == *faster* ]]
+	run -1 --separate-stderr sgpu-bench compare --json a.json b.json
+	python3 - "$output" <<'END'
+import json, sys
+d = json.loads(sys.argv[1])
+assert d["verdict"] == "slower" and d["beyond_threshold"] is True and abs(d["change"] - 0.2) < 1e-6
+assert d["first_median_ns"] == 100 and d["second_median_ns"] == 120 and d["noise"] > 0
+END
+}
+
+@test "compare names what one run lacks, and ends with 1 when it fails there" {
+	results a.json 100
+	results b.json 100
+	sed -i 's/4096}/8192}/' b.json
+	cat a.json b.json | grep -v '"environment"' >both.json
+	run -0 sgpu-bench compare both.json a.json
+	[[ $output == *"size_bytes=8192"*"only in the first"* ]]
+	run -0 sgpu-bench compare a.json both.json
+	[[ $output == *"size_bytes=8192"*"only in the second"* ]]
+	run -1 --separate-stderr sgpu-bench compare a.json b.json
+	[[ $stderr == *"no measurement in common"* ]]
+	sed 's/"status":"passed".*/"status":"failed","reason":"broken"}/' a.json >c.json
+	run -1 sgpu-bench compare a.json c.json
+	[[ $output == *"failed"*"beyond the threshold"* ]]
+}
+
+@test "a malformed file of results is refused with its line" {
+	results good.json 100
+	for line in '{' '{}' '{"record":"measurement"}' 'x' "$(printf '{"record":"measurement","case":"\\u001b[2J"}')"; do
+		{
+			cat good.json
+			echo "$line"
+		} >bad.json
+		run -1 --separate-stderr sgpu-bench compare good.json bad.json
+		[[ $stderr == *"bad.json:3: "* ]]
+		run -1 --separate-stderr sgpu-bench table bad.json
+		[[ $stderr == *"bad.json:3: "* ]]
+	done
+	: >empty.json
+	run -1 --separate-stderr sgpu-bench table empty.json
+	[[ $stderr == *"no measurements"* ]]
+	run -1 --separate-stderr sgpu-bench table --plot out.svg empty.json
+	[ ! -e out.svg ]
+	run -3 sgpu-bench table none.json
+}
+
+@test "table draws, and refuses to draw over its input" {
+	results a.json 100
+	sgpu-bench table --plot out.svg a.json
+	grep -q '^<svg' out.svg
+	run -2 --separate-stderr sgpu-bench table --plot a.json a.json
+	grep -q measurement a.json
+}
+
+@test "wrong command lines end with 2" {
+	run -2 --separate-stderr sgpu-bench run no-such-case
+	[[ $stderr == *"unknown case 'no-such-case'"* ]]
+	run -2 sgpu-bench run alloc alloc
+	run -2 sgpu-bench run --json --csv alloc
+	run -2 sgpu-bench run --samples 0 alloc
+	run -2 sgpu-bench run --samples 3 --time 1s alloc
+	run -2 sgpu-bench run --time -1 alloc
+	run -2 sgpu-bench run --size 4M:1M alloc
+	run -2 sgpu-bench run --size : alloc
+	run -2 sgpu-bench run --size 12345678901234567890123456789012:1 alloc
+	run -2 sgpu-bench run --plot - alloc
+	run -2 sgpu-bench run --plot a -o a alloc
+	run -2 sgpu-bench run --device gpu alloc
+	run -2 sgpu-bench list extra
+	run -2 sgpu-bench compare one
+	run -2 sgpu-bench compare --threshold x a b
+	run -2 sgpu-bench compare --threshold -5 a b
+	run -2 sgpu-bench table
+	run -2 sgpu-bench
+}
+
+@test "a device that is not there ends with 3" {
+	run -3 --separate-stderr sgpu-bench run --device cuda:7 alloc
+	[[ $stderr == *"cuda:7"* ]]
+	run -3 sgpu-bench list --device cuda:7
+}
+
+@test "runs on one processor, and says what needs two" {
+	run -0 --separate-stderr taskset -c "$(taskset -pc $$ | sed 's/.*: *//; s/[,-].*//')" \
+		sgpu-bench run --device cpu --samples 3 overlap
+	[[ $output == *"waived: one processor only"* ]]
+}
