@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The CPU device made to look like a GPU: it pins host memory, registers what is mapped, copies beside the rest, and
- * every call may be made to fail. It notes what a GPU would suffer from: calls out of a callback, memory that is not
- * given back, copies from memory that is not registered any more.
+ * every call may be made to fail. It tells of outcomes as late as it may, and notes what a GPU would suffer from: calls
+ * out of a callback, memory that is not given back, copies from memory that is not registered any more.
  */
 #ifndef FAKE_GPU_H
 #define FAKE_GPU_H
@@ -12,6 +12,7 @@
 
 #include <sgpu/device.h>
 
+#include "fake_tasks.h"
 #include "run_harness.h"
 
 enum { FAKE_REGISTERED_MAX = 8 };
@@ -103,7 +104,35 @@ static inline int fake_event_create(struct sgpu_device *on, struct sgpu_event **
 
 static inline int fake_event_record(struct sgpu_stream *stream, struct sgpu_event *event)
 {
-	return fake_fails() ? SGPU_EDEVICE : fake.real->event_record(stream, event);
+	int rc = fake_fails() ? SGPU_EDEVICE : fake.real->event_record(stream, event);
+
+	if (rc == SGPU_OK) {
+		fake_event_note(event, stream);
+	}
+	return rc;
+}
+
+static inline void fake_event_free(struct sgpu_event *event)
+{
+	fake_event_seen(event, false);
+	fake.real->event_free(event);
+}
+
+static inline int fake_stream_sync(struct sgpu_stream *stream, struct sgpu_error *why)
+{
+	uint64_t serial = fake_serial();
+	int rc = fake.real->stream_sync(stream, why);
+
+	fake_tasks_tell(stream, serial);
+	return rc;
+}
+
+static inline void fake_stream_free(struct sgpu_stream *stream)
+{
+	if (fake.real->stream_sync(stream, NULL) == SGPU_OK) {
+		fake_tasks_tell(stream, UINT64_MAX);
+	}
+	fake.real->stream_free(stream);
 }
 
 static inline int fake_stream_wait(struct sgpu_stream *stream, struct sgpu_event *event)
@@ -133,13 +162,15 @@ static inline int fake_copy_in(struct sgpu_stream *stream, sgpu_devptr to, const
 	if (fake.before_copy_in) {
 		fake.before_copy_in(size);
 	}
-	return fake_fails() ? SGPU_EDEVICE : fake.real->copy_in(stream, to, fake_pinned(from), size, task);
+	return fake_fails() ? SGPU_EDEVICE :
+	       fake.real->copy_in(stream, to, fake_pinned(from), size, fake_task_new(stream, task));
 }
 
 static inline int fake_copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size,
 				struct sgpu_task *task)
 {
-	return fake_fails() ? SGPU_EDEVICE : fake.real->copy_out(stream, to, from, size, task);
+	return fake_fails() ? SGPU_EDEVICE :
+	       fake.real->copy_out(stream, to, from, size, fake_task_new(stream, task));
 }
 
 static inline int fake_key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys,
@@ -170,13 +201,15 @@ static inline void fake_key_free(struct sgpu_device_key *key)
 static inline int fake_open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
 				   sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
 {
-	return fake_fails() ? SGPU_EDEVICE : fake.real->open_chunks(stream, key, first, last, in, size, out, task);
+	return fake_fails() ? SGPU_EDEVICE :
+	       fake.real->open_chunks(stream, key, first, last, in, size, out, fake_task_new(stream, task));
 }
 
 static inline int fake_seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
 				   sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
 {
-	return fake_fails() ? SGPU_EDEVICE : fake.real->seal_chunks(stream, key, first, last, in, size, out, task);
+	return fake_fails() ? SGPU_EDEVICE :
+	       fake.real->seal_chunks(stream, key, first, last, in, size, out, fake_task_new(stream, task));
 }
 
 static inline int fake_hang(struct sgpu_launch *launch, void *argument)
@@ -192,7 +225,8 @@ static inline int fake_hang(struct sgpu_launch *launch, void *argument)
 static inline int fake_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
 			      struct sgpu_task *task)
 {
-	return fake_fails() ? SGPU_EDEVICE : fake.real->launch(stream, fake.hangs ? fake_hang : function, argument, task);
+	return fake_fails() ? SGPU_EDEVICE : fake.real->launch(stream, fake.hangs ? fake_hang : function, argument,
+							       fake_task_new(stream, task));
 }
 
 static inline void fake_cancel(struct sgpu_device *on, bool cancel)
@@ -204,6 +238,8 @@ static inline void fake_cancel(struct sgpu_device *on, bool cancel)
 struct fake_call {
 	void (*function)(void *argument);
 	void *argument;
+	const struct sgpu_stream *stream;
+	uint64_t serial;
 };
 
 static inline void fake_called(void *argument)
@@ -211,6 +247,7 @@ static inline void fake_called(void *argument)
 	struct fake_call call = *(struct fake_call *)argument;
 
 	free(argument);
+	fake_tasks_tell(call.stream, call.serial);
 	fake_in_callback = true;
 	call.function(call.argument);
 	fake_in_callback = false;
@@ -224,7 +261,7 @@ static inline int fake_callback(struct sgpu_stream *stream, void (*function)(voi
 	if (fake_fails() || !(call = malloc(sizeof(*call)))) {
 		return SGPU_EDEVICE;
 	}
-	*call = (struct fake_call){ function, argument };
+	*call = (struct fake_call){ function, argument, stream, fake_serial() };
 	rc = fake.real->callback(stream, fake_called, call);
 	if (rc != SGPU_OK) {
 		free(call);
@@ -236,6 +273,7 @@ static inline int fake_event_sync(struct sgpu_event *event, struct sgpu_error *w
 {
 	int rc = fake.real->event_sync(event, why);
 
+	fake_event_seen(event, true);
 	/* It has ended all the same: whoever is told that it failed must look after what it wrote. */
 	return fake_fails() ? fake_error(why) : rc;
 }
@@ -354,6 +392,9 @@ static inline void make_fake_gpu(void)
 	fake.table.event_create = fake_event_create;
 	fake.table.event_record = fake_event_record;
 	fake.table.event_sync = fake_event_sync;
+	fake.table.event_free = fake_event_free;
+	fake.table.stream_sync = fake_stream_sync;
+	fake.table.stream_free = fake_stream_free;
 	fake.table.stream_wait = fake_stream_wait;
 	fake.table.copy_in = fake_copy_in;
 	fake.table.copy_out = fake_copy_out;

@@ -75,6 +75,7 @@ UNIT_TEST(rungs_have_names)
 
 /* ---- jobs ---- */
 static struct sgpu_run_rungs rungs;
+static struct sgpu_run_total totals[SGPU_SPAN_KINDS];
 static unsigned cores;
 static uint64_t pinned_max;
 
@@ -93,6 +94,7 @@ static int run_noted(struct job *job, struct answer *answer)
 	memset(answer, 0, sizeof(*answer));
 	rc = run_with(&owner, in, out, 0, &run);
 	sgpu_run_get_rungs(run, &rungs);
+	sgpu_run_get_totals(run, totals);
 	sgpu_run_free(&run);
 	lseek(out, 0, SEEK_SET);
 	if ((rc == SGPU_OK || rc == SGPU_ESEGMENTS) && !read_answer(out, job->key, answer)) {
@@ -111,6 +113,9 @@ static void check_answer(const struct answer *answer, const struct job *job)
 	CHECK(says(answer, 0, SGPU_OK, NULL) && says(answer, 1, SGPU_OK, NULL));
 	CHECK(answer->size[0] == job->size && !memcmp(answer->data[0], job->scan, job->size));
 	CHECK(answer->size[1] == job->size && !memcmp(answer->data[1], job->bias, job->size));
+	CHECK(totals[SGPU_SPAN_OPEN].bytes == job->sealed_size - SGPU_SEALED_HEADER);
+	CHECK(totals[SGPU_SPAN_COPY_IN].bytes == totals[SGPU_SPAN_OPEN].bytes + job->size);
+	CHECK(totals[SGPU_SPAN_SEAL].bytes == job->size && totals[SGPU_SPAN_COPY_OUT].bytes == 2 * job->size);
 	CHECK(!faked || fake_is_clean());
 }
 
