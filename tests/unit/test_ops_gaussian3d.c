@@ -68,6 +68,8 @@ UNIT_TEST(f32_is_close_to_the_naive_sum)
 	compare(SGPU_F32, OPS_SHAPE(9, 13, 37), 1.0, 4.0, 1e-6);
 	compare(SGPU_F32, OPS_SHAPE(5, 7, 3), 1.5, 2.0, 1e-6);
 	compare(SGPU_F32, OPS_SHAPE(2, 3, 1031), 0.7, 4.0, 1e-6);
+	compare(SGPU_F32, OPS_SHAPE(10, 19, 21), 2.0, 4.0, 1e-6);
+	compare(SGPU_F32, OPS_SHAPE(10, 9, 31), 2.25, 4.0, 1e-6);
 }
 
 UNIT_TEST(f64_is_close_to_the_naive_sum)

@@ -115,6 +115,53 @@ UNIT_TEST(integers)
 	free(i32);
 }
 
+/* Tables of every size that a device may treat in its own way. */
+UNIT_TEST(few_and_very_many_bins)
+{
+	enum { COUNT = 4001 };
+	static const int bins[] = { 1, 2, 20, 256, 257, 5000, 13000, 30000, 65536 };
+	float *values = ops_alloc(64, COUNT * sizeof(float));
+
+	for (int i = 0; i < COUNT; i++) {
+		values[i] = (float)ops_uniform(-0.1, 1.1);
+	}
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(bins); i++) {
+		compare(SGPU_F32, COUNT, values, bins[i], 0, 1);
+	}
+	free(values);
+}
+
+/* Bins that are narrower than the steps between numbers, or nearly as small and large as numbers get. */
+UNIT_TEST(widths_at_the_limits)
+{
+	static const double bounds[][2] = { { 1e16, 1e16 + 20 }, { 0, 1e-300 }, { -1e300, 1e300 }, { 0, 5e-324 } };
+	enum { COUNT = 4001 };
+	double *values = ops_alloc(64, COUNT * sizeof(double));
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(bounds); i++) {
+		struct ops_case c;
+		int64_t total = 0;
+
+		for (int j = 0; j < COUNT; j++) {
+			double share = ops_uniform(0, 1);
+
+			values[j] = bounds[i][0] * (1 - share) + bounds[i][1] * share;
+		}
+		ops_begin(&c, "histogram");
+		ops_input(&c, "input", SGPU_F64, 1, OPS_SHAPE(COUNT), values);
+		ops_number(&c, "bins", 1000);
+		ops_number(&c, "min", bounds[i][0]);
+		ops_number(&c, "max", bounds[i][1]);
+		REQUIRE(ops_run(&c));
+		for (int bin = 0; bin < 1000; bin++) {
+			total += ((int32_t *)ops_data(&c, "output"))[bin];
+		}
+		CHECK(total == COUNT);
+		ops_end(&c);
+	}
+	free(values);
+}
+
 UNIT_TEST(nothing_at_all)
 {
 	compare(SGPU_F32, 0, "", 5, 0, 1);
@@ -139,6 +186,8 @@ int main(void)
 	UNIT_RUN(floats_with_odd_values);
 	UNIT_RUN(edges_belong_to_the_bin_above);
 	UNIT_RUN(integers);
+	UNIT_RUN(few_and_very_many_bins);
+	UNIT_RUN(widths_at_the_limits);
 	UNIT_RUN(nothing_at_all);
 	UNIT_RUN(faults);
 	return unit_done();

@@ -215,6 +215,19 @@ UNIT_TEST(the_largest_component_is_kept)
 	}
 }
 
+/* Wider than the words and tiles of any device, and with more than half inside, so that the largest is nearly all. */
+UNIT_TEST(components_of_a_larger_volume)
+{
+	bool small = getenv("SGPU_TEST_SMALL");
+
+	for (int i = 0; i < 3; i++) {
+		struct volume v = noise(small ? 5 : 40, 50, 300, 0.3 + 0.15 * i);
+
+		compare(&v, 0, true, 0);
+		free(v.data);
+	}
+}
+
 UNIT_TEST(of_equal_components_the_first_is_kept)
 {
 	struct volume v = make(40, 3, 9);
@@ -275,6 +288,7 @@ int main(void)
 	UNIT_RUN(dilation_is_the_definition);
 	UNIT_RUN(the_largest_radius);
 	UNIT_RUN(the_largest_component_is_kept);
+	UNIT_RUN(components_of_a_larger_volume);
 	UNIT_RUN(of_equal_components_the_first_is_kept);
 	UNIT_RUN(components_cross_the_seams);
 	UNIT_RUN(all_steps_in_their_order);

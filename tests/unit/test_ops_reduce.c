@@ -140,6 +140,32 @@ UNIT_TEST(long_axes_and_wide_rows)
 	}
 }
 
+/* More pieces than a device adds at a time. */
+UNIT_TEST(many_pieces)
+{
+	uint64_t length = getenv("SGPU_TEST_SMALL") ? 200003 : 2500003;
+
+	for (size_t o = 0; o < SGPU_ARRAY_LENGTH(operations); o++) {
+		compare(SGPU_F32, 1, OPS_SHAPE(length), -1, operations[o]);
+		compare(SGPU_U8, 1, OPS_SHAPE(length), -1, operations[o]);
+		compare(SGPU_F64, 2, OPS_SHAPE(length / 5, 5), 0, operations[o]);
+	}
+}
+
+/* Rows of every length that a device may treat in its own way, at odd places. */
+UNIT_TEST(rows_of_every_length)
+{
+	static const uint64_t lengths[] = { 1, 7, 8, 9, 63, 65, 257, 4095, 4097 };
+
+	for (size_t l = 0; l < SGPU_ARRAY_LENGTH(lengths); l++) {
+		for (size_t o = 0; o < SGPU_ARRAY_LENGTH(operations); o++) {
+			compare(SGPU_F32, 2, OPS_SHAPE(33, lengths[l]), 1, operations[o]);
+			compare(SGPU_I16, 2, OPS_SHAPE(33, lengths[l]), 1, operations[o]);
+			compare(SGPU_F16, 2, OPS_SHAPE(33, lengths[l]), 1, operations[o]);
+		}
+	}
+}
+
 UNIT_TEST(nan_and_signed_zeros)
 {
 	static const float zeros[] = { 0.0f, -0.0f, 0.0f }, one_nan[] = { 1, NAN, -INFINITY };
@@ -220,6 +246,8 @@ int main(void)
 	UNIT_RUN(all_elements_of_every_type);
 	UNIT_RUN(every_axis);
 	UNIT_RUN(long_axes_and_wide_rows);
+	UNIT_RUN(many_pieces);
+	UNIT_RUN(rows_of_every_length);
 	UNIT_RUN(nan_and_signed_zeros);
 	UNIT_RUN(large_sums_are_exact);
 	UNIT_RUN(empty_inputs_and_faults);

@@ -95,6 +95,35 @@ UNIT_TEST(indices_of_every_type)
 	}
 }
 
+/* Many pieces, with none, some and all of their elements inside. */
+UNIT_TEST(indices_of_a_long_array)
+{
+	uint64_t count = getenv("SGPU_TEST_SMALL") ? 300001 : 3000001, found = 0;
+	float *values = ops_alloc(64, count * sizeof(*values));
+	struct ops_case c;
+	const int32_t *out;
+	int wrong = 0;
+
+	for (uint64_t i = 0; i < count; i++) {
+		values[i] = i / 50000 % 3 == 0 ? 0 : i / 50000 % 3 == 1 ? 1 : (float)ops_uniform(0, 1);
+	}
+	ops_begin(&c, "threshold");
+	ops_input(&c, "input", SGPU_F32, 1, OPS_SHAPE(count), values);
+	ops_number(&c, "low", 0.75);
+	ops_choice(&c, "mode", "indices");
+	REQUIRE(ops_run(&c));
+	out = ops_data(&c, "output");
+	for (uint64_t i = 0; i < count; i++) {
+		if (values[i] >= 0.75f) {
+			wrong += found >= c.call.actual || out[found] != (int32_t)i;
+			found++;
+		}
+	}
+	CHECK(wrong == 0 && c.call.actual == found);
+	ops_end(&c);
+	free(values);
+}
+
 /* Bounds that no f32 or u8 equals still include exactly the values between them. */
 UNIT_TEST(bounds_between_values_are_exact)
 {
@@ -177,6 +206,7 @@ int main(void)
 {
 	UNIT_RUN(mask_of_every_type);
 	UNIT_RUN(indices_of_every_type);
+	UNIT_RUN(indices_of_a_long_array);
 	UNIT_RUN(bounds_between_values_are_exact);
 	UNIT_RUN(no_bounds_take_all_but_nan);
 	UNIT_RUN(nothing_inside_and_nothing_at_all);
