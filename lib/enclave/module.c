@@ -49,7 +49,7 @@ static int copy_image(struct sgpu_run *run, int segment, void *image, uint64_t s
 
 static int load_image(struct sgpu_run *run, int segment, struct sgpu_device_module **loaded, struct sgpu_error *error)
 {
-	void *image = NULL;
+	uint8_t *image;
 	uint64_t size = 0;
 	int rc;
 
@@ -58,14 +58,12 @@ static int load_image(struct sgpu_run *run, int segment, struct sgpu_device_modu
 		return sgpu_fail(error, SGPU_EINVALID, "it has %llu bytes, a module has 1 to %d",
 				 (unsigned long long)size, (int)SGPU_MODULE_SIZE_MAX);
 	}
-	rc = sgpu_host_alloc(run->device, size, &image, error);
-	if (rc == SGPU_OK) {
-		rc = copy_image(run, segment, image, size, error);
-	}
+	image = malloc((size_t)size);
+	rc = image ? copy_image(run, segment, image, size, error) : sgpu_fail_nomem(error);
 	if (rc == SGPU_OK) {
 		rc = sgpu_device_module_load(run->device, image, (size_t)size, loaded, error);
 	}
-	sgpu_host_free(run->device, &image, size); /* clears it */
+	sgpu_free_wiped(&image, (size_t)size);
 	return rc;
 }
 
