@@ -9,17 +9,19 @@
 
 enum { A, B, C, OUTPUT };
 
-/* Many tiles to choose from, or few: a small tile keeps more multiprocessors busy. */
+/* A large tile reads less, smaller ones keep more multiprocessors busy where there are few of them. */
 template <typename T>
 struct tiles;
 template <>
 struct tiles<float> {
 	using large = sgpu_tile<float, 128, 128, 8, 8, 8>;
+	using medium = sgpu_tile<float, 64, 64, 16, 4, 4>;
 	using small = sgpu_tile<float, 32, 32, 32, 2, 2>;
 };
 template <>
 struct tiles<double> {
 	using large = sgpu_tile<double, 64, 64, 16, 4, 4>;
+	using medium = sgpu_tile<double, 32, 64, 16, 2, 4>;
 	using small = sgpu_tile<double, 32, 32, 16, 2, 2>;
 };
 
@@ -104,12 +106,19 @@ static int start_built_in(struct sgpu_launch *launch, const char *what, const st
 			  const void *b, const void *c, void *output)
 {
 	using large = typename tiles<T>::large;
+	using medium = typename tiles<T>::medium;
 	using small = typename tiles<T>::small;
 	bool thin = gemm->m <= (uint64_t)small::ROWS || gemm->n <= (uint64_t)small::COLUMNS;
-	bool few = thin || count_tiles(gemm, large::ROWS, large::COLUMNS) < sgpu_cuda_multiprocessors();
+	uint64_t enough = sgpu_cuda_multiprocessors();
+	const T *from_a = (const T *)a, *from_b = (const T *)b, *from_c = (const T *)c;
 
-	return few ? start_tiles<small>(launch, what, gemm, (const T *)a, (const T *)b, (const T *)c, (T *)output) :
-		     start_tiles<large>(launch, what, gemm, (const T *)a, (const T *)b, (const T *)c, (T *)output);
+	if (!thin && count_tiles(gemm, large::ROWS, large::COLUMNS) >= enough) {
+		return start_tiles<large>(launch, what, gemm, from_a, from_b, from_c, (T *)output);
+	}
+	if (!thin && count_tiles(gemm, medium::ROWS, medium::COLUMNS) >= enough) {
+		return start_tiles<medium>(launch, what, gemm, from_a, from_b, from_c, (T *)output);
+	}
+	return start_tiles<small>(launch, what, gemm, from_a, from_b, from_c, (T *)output);
 }
 
 /* Without products, only beta c is left. */

@@ -15,6 +15,7 @@ enum {
 	LANES = 8, /* threads that add up one distance */
 	GROUPS = SGPU_CUDA_BLOCK / LANES,
 	WARPS = SGPU_CUDA_BLOCK / SGPU_CUDA_WARP,
+	BATCH = 8, /* products that a lane reads at once */
 };
 
 struct job {
@@ -135,14 +136,26 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) select_candidates(job 
 			list[i] = j.row == 0 ? ~0ull : j.lists[item * keep + i];
 		}
 		__syncwarp();
-		for (uint64_t base = begin; base < end; base += SGPU_CUDA_WARP) {
-			uint64_t i = base + lane;
-			unsigned long long key = ~0ull;
+		for (uint64_t base = begin; base < end; base += BATCH * SGPU_CUDA_WARP) {
+			unsigned long long keys[BATCH], least = ~0ull;
 
-			if (i < end) {
-				key = make_key(j.norms[j.row + i] - 2.0f * products[i], j.row + i);
+#pragma unroll
+			for (int b = 0; b < BATCH; b++) {
+				uint64_t i = base + b * SGPU_CUDA_WARP + lane;
+
+				keys[b] = ~0ull;
+				if (i < end) {
+					keys[b] = make_key(j.norms[j.row + i] - 2.0f * products[i], j.row + i);
+				}
+				least = keys[b] < least ? keys[b] : least;
 			}
-			offer(list, keep, key, lane);
+			if (!__any_sync(0xffffffffu, least < list[keep - 1])) {
+				continue;
+			}
+#pragma unroll
+			for (int b = 0; b < BATCH; b++) {
+				offer(list, keep, keys[b], lane);
+			}
 		}
 		__syncwarp();
 		for (unsigned i = lane; i < keep; i += SGPU_CUDA_WARP) {
