@@ -23,6 +23,10 @@ list() {
 		echo "644 $build/completions/zsh/_$tool share/zsh/site-functions/_$tool"
 		echo "644 $build/completions/fish/$tool.fish share/fish/vendor_completions.d/$tool.fish"
 	done
+	# The CUDA device, where it was built.
+	if [ "$action" = uninstall ] || [ -e "$build/lib/sgpu/sgpu-cuda.so" ]; then
+		echo "755 $build/lib/sgpu/sgpu-cuda.so lib/sgpu/sgpu-cuda.so"
+	fi
 	echo "644 $build/libsgpu.a lib/libsgpu.a"
 	echo "644 $build/sgpu.pc lib/pkgconfig/sgpu.pc"
 	for file in include/sgpu/*.h; do
@@ -51,7 +55,7 @@ uninstall_all() {
 	list | while read -r mode from to; do
 		rm -f "$root/$to"
 	done
-	find "$root/$doc" "$root/include/sgpu" -depth -type d -empty -delete 2>/dev/null || true
+	find "$root/$doc" "$root/include/sgpu" "$root/lib/sgpu" -depth -type d -empty -delete 2>/dev/null || true
 }
 
 case $action in

@@ -44,6 +44,7 @@ struct sgpu_device_info {
 	char selector[64];       /* "cpu", "cuda:0" */
 	char uuid[64];           /* "GPU-5d0c..." as other tools name it; "" when it has none */
 	char driver[64];         /* "driver 580.159.04, CUDA 13.0"; "" when there is none */
+	char capability[16];     /* compute capability of a GPU: "9.0"; "" on the CPU */
 	char confidential[32];   /* confidential computing of a GPU: "off", "on", "devtools", "unknown"; "" on the CPU */
 	int numa_node;           /* nearest to it, or -1 */
 	uint64_t memory_total, memory_free; /* bytes */
@@ -85,6 +86,15 @@ struct sgpu_module_shape {
 	unsigned grid[3], block[3];  /* each at least 1 */
 	unsigned shared_bytes;       /* dynamic shared memory of a block */
 };
+
+/* Something that a backend rests on and that may be missing. */
+struct sgpu_device_part {
+	char name[32];           /* "driver" */
+	bool found;
+	char text[160];          /* what was found: "580.159.04, serves CUDA 13.0"; else what is missing */
+	char hint[256];          /* how to get it; "" when it is there */
+};
+enum { SGPU_DEVICE_PARTS_MAX = 8 };
 
 /* A backend is one of these in one file, listed in lib/device/device.c. Memory that is freed is cleared first. */
 struct sgpu_device_backend {
@@ -136,6 +146,9 @@ struct sgpu_device_backend {
 	int (*module_launch)(struct sgpu_stream *stream, struct sgpu_device_module *module, const char *function,
 			     const struct sgpu_module_shape *shape, void *const *args, const size_t *arg_sizes,
 			     int arg_count, struct sgpu_task *task);
+	/* What it rests on, with or without a device: fills in at most SGPU_DEVICE_PARTS_MAX and returns how many.
+	 * NULL: nothing. */
+	int (*parts)(struct sgpu_device_part *parts);
 };
 
 /* Backends in order of preference, NULL-terminated. Static. */

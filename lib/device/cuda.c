@@ -120,9 +120,28 @@ static sgpu_op_fn op(const char *name)
 	return plugin(NULL) == SGPU_OK ? loaded->op(name) : NULL;
 }
 
+static int parts(struct sgpu_device_part *rows)
+{
+	struct sgpu_error error = { 0 };
+	int count = 0;
+
+	memset(&rows[0], 0, sizeof(rows[0]));
+	snprintf(rows[0].name, sizeof(rows[0].name), "plugin");
+	rows[0].found = plugin(&error) == SGPU_OK;
+	if (rows[0].found) {
+		snprintf(rows[0].text, sizeof(rows[0].text), "sgpu-cuda.so of sgpu %s", SGPU_VERSION);
+		count = loaded->parts(rows + 1);
+	} else {
+		snprintf(rows[0].text, sizeof(rows[0].text), "%.*s", (int)sizeof(rows[0].text) - 1, error.text);
+		snprintf(rows[0].hint, sizeof(rows[0].hint), "%s", error.hint);
+	}
+	return count + 1;
+}
+
 const struct sgpu_device_backend sgpu_device_cuda = {
 	.name = "cuda",
 	.probe = probe,
 	.open = open_device,
 	.op = op,
+	.parts = parts,
 };

@@ -169,6 +169,21 @@ waits_in_poll() {
 	assert_no_file response
 }
 
+@test "words that name no device are usage errors" {
+	for word in cuda: cuda:x cuda:-1 cuda:GPU- cuda:gpu-5d0c cuda:GPU-5d0x gpu CUDA ''; do
+		run --separate-stderr -2 sgpu-run --device "$word" -k runner.jwk -o response batch.tar
+		assert_contains "$stderr" "names no device"
+	done
+	assert_no_file response
+}
+
+@test "without a visible GPU the CPU device is taken, and cuda says why not" {
+	CUDA_VISIBLE_DEVICES='' run --separate-stderr -3 sgpu-run --device cuda -k runner.jwk -o response batch.tar
+	assert_contains "$stderr" "hint"
+	assert_no_file response
+	CUDA_VISIBLE_DEVICES='' run --separate-stderr -0 sgpu-run -k runner.jwk -o response batch.tar
+}
+
 @test "a response that cannot be written is an error" {
 	run --separate-stderr -3 sgpu-run -k runner.jwk -o nowhere/response batch.tar
 	run --separate-stderr -3 bash -c 'sgpu-run -k runner.jwk batch.tar >/dev/full'
@@ -440,7 +455,12 @@ one_is_done() {
 	info = json.load(open("info.json"))
 	devices = {d["selector"].split(":")[0]: d for d in info["devices"]}
 	assert devices["cpu"]["available"] and devices["cpu"]["compute_units"] >= 1
-	assert devices["cuda"]["available"] or devices["cuda"]["missing"]
+	assert devices["cuda"]["available"] or devices["cuda"]["missing"] and devices["cuda"]["hint"]
+	parts = {p["name"]: p for p in info["cuda"]}
+	assert all(p["text"] and (p["found"] or p["hint"]) for p in info["cuda"])
+	assert not devices["cuda"]["available"] or parts["plugin"]["found"] and parts["driver"]["found"]
+	gpus = [d for d in info["devices"] if "uuid" in d]
+	assert len([d for d in gpus if d["default"]]) == min(1, len(gpus))
 	if info["platform"]["kind"] == "plain machine":
 	    assert not info["protection"]["protects_runner_memory"]
 	    assert "yes" in info["protection"]["host_reads_runner_memory"]

@@ -114,7 +114,7 @@ void platform_detect(struct platform *platform)
 	platform->gpu = exists("/dev/nvidiactl") || exists("/proc/driver/nvidia/version");
 }
 
-const struct protection *platform_protection(const struct platform *platform, bool on_gpu)
+const struct protection *platform_protection(const struct platform *platform, bool on_gpu, const char *confidential)
 {
 	static const struct protection plain_cpu = {
 		"plain machine, CPU device", "yes (development only)", "yes, it is a part of the runner's memory",
@@ -132,8 +132,15 @@ const struct protection *platform_protection(const struct platform *platform, bo
 		"SGX by Gramine, TDX or SEV-SNP guest, GPU without confidential computing", "no",
 		"through the driver, yes", "ciphertext; the key too, unless it was agreed with the device", true,
 	};
+	static const struct protection guest_confidential = {
+		"TDX or SEV-SNP guest, GPU in CC mode", "no", "no", "nothing", true,
+	};
+	bool machine = platform->kind == PLATFORM_TDX || platform->kind == PLATFORM_SNP;
 	bool guest = platform->kind != PLATFORM_PLAIN && platform->kind != PLATFORM_GRAMINE_DIRECT;
 
+	if (on_gpu && machine && strcmp(confidential, "on") == 0) {
+		return &guest_confidential;
+	}
 	if (on_gpu) {
 		return guest ? &guest_gpu : &plain_gpu;
 	}

@@ -29,6 +29,8 @@ struct protection {
 	bool protects;                /* the host is kept from the enclave's memory */
 };
 
-const struct protection *platform_protection(const struct platform *platform, bool on_gpu);
+/* `confidential` is the device's state as sgpu_device_info has it: "" on the CPU, "on" for a GPU in confidential
+ * computing mode. With its development tools on, that mode protects nothing. */
+const struct protection *platform_protection(const struct platform *platform, bool on_gpu, const char *confidential);
 
 #endif

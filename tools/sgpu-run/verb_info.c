@@ -5,6 +5,7 @@
  */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <jansson.h>
@@ -17,14 +18,21 @@
 
 const struct cli_option info_options[] = { CLI_COMMON, { NULL, 0, NULL, NULL } };
 
-/* Every kind of device that there may be, in this build or in another. */
-static const char *const selectors[] = { "cuda", "cpu" };
-enum { SELECTORS = 2 };
+enum { DEVICES_MAX = 66, SELECTOR = 16 };
 
 struct found {
-	bool available;
+	char selector[SELECTOR];    /* as it was asked for */
+	bool available, standard;   /* standard: the one that "cuda" means */
 	struct sgpu_device_info info;
 	struct sgpu_error missing;
+};
+
+/* What this machine has. */
+struct inventory {
+	struct found devices[DEVICES_MAX]; /* those of the preferred backend first */
+	int device_count;
+	struct sgpu_device_part parts[SGPU_DEVICE_PARTS_MAX];
+	int part_count;
 };
 
 static const char *kind_name(enum platform_kind kind)
@@ -45,24 +53,111 @@ static void look(const char *selector, struct found *found)
 	struct sgpu_device *device = NULL;
 
 	memset(found, 0, sizeof(*found));
+	snprintf(found->selector, sizeof(found->selector), "%s", selector);
 	found->available = sgpu_device_open(selector, NULL, &device, &found->missing) == SGPU_OK &&
 			   sgpu_device_get_info(device, &found->info, &found->missing) == SGPU_OK;
 	sgpu_device_close(&device);
 }
 
-/* ---- text ---- */
-static void print_device(const char *selector, const struct found *found)
+/* Every GPU by its index, the one that "cuda" means marked; what is missing when there is none. */
+static void look_for_gpus(struct inventory *all)
 {
+	struct found standard, *next = all->devices;
+	char selector[SELECTOR];
+	int i;
+
+	look("cuda", &standard);
+	for (i = 0; standard.available && i < DEVICES_MAX - 2; i++, next++) {
+		snprintf(selector, sizeof(selector), "cuda:%d", i);
+		if (strcmp(selector, standard.info.selector) == 0) {
+			*next = standard;
+			next->standard = true;
+			continue;
+		}
+		look(selector, next);
+		if (!next->available && next->missing.code == SGPU_EUNAVAILABLE) {
+			break;
+		}
+	}
+	if (!standard.available) {
+		*next++ = standard;
+	}
+	all->device_count = (int)(next - all->devices);
+}
+
+static void look_at_all(struct inventory *all)
+{
+	const struct sgpu_device_backend *const *backends = sgpu_device_backends();
+	int i;
+
+	memset(all, 0, sizeof(*all));
+	look_for_gpus(all);
+	look("cpu", &all->devices[all->device_count++]);
+	for (i = 0; backends[i]; i++) {
+		if (backends[i]->parts) {
+			all->part_count = backends[i]->parts(all->parts);
+		}
+	}
+}
+
+/* The device that "auto" takes. */
+static const struct found *automatic(const struct inventory *all)
+{
+	int i;
+
+	for (i = 0; i < all->device_count - 1; i++) {
+		if (all->devices[i].standard) {
+			return &all->devices[i];
+		}
+	}
+	return &all->devices[all->device_count - 1];
+}
+
+/* ---- text ---- */
+static void print_gpu(const struct sgpu_device_info *info)
+{
+	printf("              %s, compute capability %s, %s\n", info->uuid, info->capability, info->driver);
+	printf("              %u multiprocessors, %" PRIu64 " MiB of memory, %" PRIu64 " MiB free, ", info->compute_units,
+	       info->memory_total >> 20, info->memory_free >> 20);
+	if (info->numa_node >= 0) {
+		printf("NUMA node %d\n", info->numa_node);
+	} else {
+		printf("no NUMA node\n");
+	}
+	printf("              confidential computing %s; host memory is %s and can%s be registered\n", info->confidential,
+	       info->pins_host_memory ? "pinned" : "not pinned", info->registers ? "" : "not");
+}
+
+static void print_device(const struct found *found)
+{
+	const struct sgpu_device_info *info = &found->info;
+	const char *task = getenv("SLURM_LOCALID");
+
 	if (!found->available) {
-		printf("device %-5s  not available: %s\n", selector, found->missing.text);
+		printf("device %-5s  not available: %s\n", found->selector, found->missing.text);
 		if (found->missing.hint[0]) {
 			printf("              %s\n", found->missing.hint);
 		}
 		return;
 	}
-	printf("device %-5s  %s\n", found->info.selector, found->info.name);
-	printf("              %u workers, %" PRIu64 " MiB of memory, %" PRIu64 " MiB free\n", found->info.compute_units,
-	       found->info.memory_total >> 20, found->info.memory_free >> 20);
+	printf("device %-5s  %s\n", info->selector, info->name);
+	if (found->standard && task && strcmp(info->selector, "cuda:0") != 0) {
+		printf("              'cuda' means this one: SLURM_LOCALID is %s\n", task);
+	}
+	if (info->uuid[0]) {
+		print_gpu(info);
+		return;
+	}
+	printf("              %u workers, %" PRIu64 " MiB of memory, %" PRIu64 " MiB free\n", info->compute_units,
+	       info->memory_total >> 20, info->memory_free >> 20);
+}
+
+static void print_part(const struct sgpu_device_part *part)
+{
+	printf("  %-10s  %s%s\n", part->name, part->found ? "" : "missing: ", part->text);
+	if (!part->found && part->hint[0]) {
+		printf("              %s\n", part->hint);
+	}
 }
 
 static void print_platform(const struct platform *platform, const struct protection *protection)
@@ -86,47 +181,87 @@ static void print_platform(const struct platform *platform, const struct protect
 }
 
 /* ---- JSON ---- */
-static json_t *device_json(const char *selector, const struct found *found)
+static json_t *device_json(const struct found *found)
 {
+	const struct sgpu_device_info *info = &found->info;
+	json_t *object;
+
 	if (!found->available) {
-		return json_pack("{s:s, s:b, s:s, s:s}", "selector", selector, "available", 0, "missing",
+		return json_pack("{s:s, s:b, s:s, s:s}", "selector", found->selector, "available", 0, "missing",
 				 found->missing.text, "hint", found->missing.hint);
 	}
-	return json_pack("{s:s, s:b, s:s, s:i, s:I, s:I, s:b}", "selector", found->info.selector, "available", 1, "name",
-			 found->info.name, "compute_units", (int)found->info.compute_units, "memory_total_bytes",
-			 (json_int_t)found->info.memory_total, "memory_free_bytes", (json_int_t)found->info.memory_free,
-			 "opens_on_device", found->info.opens_on_device);
+	object = json_pack("{s:s, s:b, s:s, s:i, s:I, s:I, s:b, s:b, s:b, s:I, s:o}", "selector", info->selector,
+			   "available", 1, "name", info->name, "compute_units", (int)info->compute_units,
+			   "memory_total_bytes", (json_int_t)info->memory_total, "memory_free_bytes",
+			   (json_int_t)info->memory_free, "opens_on_device", info->opens_on_device, "pins_host_memory",
+			   info->pins_host_memory, "registers_host_memory", info->registers, "piece_bytes",
+			   (json_int_t)info->piece, "numa_node",
+			   info->numa_node >= 0 ? json_integer(info->numa_node) : json_null());
+	if (info->uuid[0] && object) {
+		json_t *more = json_pack("{s:s, s:s, s:s, s:s, s:b}", "uuid", info->uuid, "compute_capability",
+					 info->capability, "driver", info->driver, "confidential_computing",
+					 info->confidential, "default", found->standard);
+
+		json_object_update(object, more);
+		json_decref(more);
+	}
+	return object;
 }
 
-static int print_json(const struct found *found, const struct platform *platform,
+static json_t *part_json(const struct sgpu_device_part *part)
+{
+	return json_pack("{s:s, s:b, s:s, s:s}", "name", part->name, "found", part->found, "text", part->text, "hint",
+			 part->hint);
+}
+
+static int print_json(const struct inventory *all, const struct platform *platform,
 		      const struct protection *protection)
 {
-	json_t *devices = json_array(), *providers = json_array(), *object;
+	json_t *devices = json_array(), *providers = json_array(), *parts = json_array(), *object;
 	const char *const *names = sgpu_aead_providers();
 	int failed;
 
-	for (int i = 0; i < SELECTORS; i++) {
-		json_array_append_new(devices, device_json(selectors[i], &found[i]));
+	for (int i = 0; i < all->device_count; i++) {
+		json_array_append_new(devices, device_json(&all->devices[i]));
+	}
+	for (int i = 0; i < all->part_count; i++) {
+		json_array_append_new(parts, part_json(&all->parts[i]));
 	}
 	for (int i = 0; names[i]; i++) {
 		json_array_append_new(providers, json_string(names[i]));
 	}
-	object = json_pack("{s:o, s:{s:s, s:o}, s:{s:s, s:s, s:b, s:b, s:b}, s:{s:s, s:b, s:s, s:s, s:s}}", "devices",
-			   devices, "aead", "provider", sgpu_aead_provider(), "available", providers, "platform", "kind",
-			   kind_name(platform->kind), "seen", platform->seen, "virtual_machine",
-			   platform->virtual_machine, "attestation_reports", platform->reports, "nvidia_driver",
-			   platform->gpu, "protection", "row", protection->row, "protects_runner_memory",
-			   protection->protects, "host_reads_runner_memory", protection->enclave_memory,
-			   "host_reads_device_memory", protection->device_memory, "bus_recorder_sees", protection->bus);
+	object = json_pack("{s:o, s:o, s:{s:s, s:o}, s:{s:s, s:s, s:b, s:b, s:b}, s:{s:s, s:b, s:s, s:s, s:s}}",
+			   "devices", devices, "cuda", parts, "aead", "provider", sgpu_aead_provider(), "available",
+			   providers, "platform", "kind", kind_name(platform->kind), "seen", platform->seen,
+			   "virtual_machine", platform->virtual_machine, "attestation_reports", platform->reports,
+			   "nvidia_driver", platform->gpu, "protection", "row", protection->row,
+			   "protects_runner_memory", protection->protects, "host_reads_runner_memory",
+			   protection->enclave_memory, "host_reads_device_memory", protection->device_memory,
+			   "bus_recorder_sees", protection->bus);
 	failed = !object || json_dumpf(object, stdout, JSON_INDENT(2)) < 0 || putchar('\n') == EOF;
 	json_decref(object);
 	return failed || fflush(stdout) == EOF ? cli_fail(SGPU_ESYSTEM, "cannot write to standard output") : 0;
 }
 
+static void print_text(const struct inventory *all, const struct platform *platform,
+		       const struct protection *protection)
+{
+	for (int i = 0; i < all->device_count; i++) {
+		print_device(&all->devices[i]);
+	}
+	printf("for CUDA\n");
+	for (int i = 0; i < all->part_count; i++) {
+		print_part(&all->parts[i]);
+	}
+	printf("AES-GCM       %s\n", sgpu_aead_provider());
+	print_platform(platform, protection);
+}
+
 int verb_info(int argc, char **argv)
 {
+	static struct inventory all;
 	const struct protection *protection;
-	struct found found[SELECTORS];
+	const struct found *taken;
 	struct platform platform;
 	const char *value;
 	int first, key;
@@ -139,18 +274,13 @@ int verb_info(int argc, char **argv)
 	if (!cli_positionals(argc, first, 0, 0)) {
 		return 2;
 	}
-	for (int i = 0; i < SELECTORS; i++) {
-		look(selectors[i], &found[i]);
-	}
+	look_at_all(&all);
+	taken = automatic(&all);
 	platform_detect(&platform);
-	protection = platform_protection(&platform, found[0].available); /* the device that auto would take */
+	protection = platform_protection(&platform, taken->info.uuid[0] != '\0', taken->info.confidential);
 	if (cli_json) {
-		return print_json(found, &platform, protection);
+		return print_json(&all, &platform, protection);
 	}
-	for (int i = 0; i < SELECTORS; i++) {
-		print_device(selectors[i], &found[i]);
-	}
-	printf("AES-GCM       %s\n", sgpu_aead_provider());
-	print_platform(&platform, protection);
+	print_text(&all, &platform, protection);
 	return fflush(stdout) == EOF ? cli_fail(SGPU_ESYSTEM, "cannot write to standard output") : 0;
 }

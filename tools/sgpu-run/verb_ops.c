@@ -22,7 +22,8 @@ static bool is_output(const struct sgpu_op_argument *argument)
 
 static bool implemented(const struct sgpu_op *op, const struct sgpu_device_backend *backend)
 {
-	return strcmp(backend->name, "cpu") == 0 && op->cpu;
+	/* The CPU's implementations are in the table; another device's are told without one at hand. */
+	return backend->op ? backend->op(op->name) != NULL : op->cpu != NULL;
 }
 
 static json_t *op_json(const struct sgpu_op *op)

@@ -172,7 +172,7 @@ struct sgpu_device {
 	int ordinal;
 	CUdevice handle;
 	CUcontext context;
-	char name[128], uuid[64], driver[64], confidential[32];
+	char name[128], uuid[64], driver[64], capability[16], confidential[32];
 	int numa_node;
 	unsigned multiprocessors;
 	bool memory_operations;          /* the device may write words into host memory in a stream's order */
@@ -223,6 +223,7 @@ SGPU_MUST_CHECK int sgpu_cuda_info(struct sgpu_device *device, struct sgpu_devic
 				   struct sgpu_error *error);
 void sgpu_cuda_cancel(struct sgpu_device *device, bool cancel);
 sgpu_op_fn sgpu_cuda_find_op(const char *name);
+int sgpu_cuda_parts(struct sgpu_device_part *parts);
 
 /* ---- fault.c ---- */
 /* Makes the device's context the thread's; fails when the device is lost. */
@@ -315,5 +316,6 @@ SGPU_MUST_CHECK int sgpu_cuda_module_launch(struct sgpu_stream *stream, struct s
 /* "on", "off", "devtools" or "unknown"; the driver's version, "" when it is not known. */
 void sgpu_cuda_confidential(char *state, size_t size);
 void sgpu_cuda_driver_version(char *version, size_t size);
+bool sgpu_cuda_nvml_found(void);
 
 #endif

@@ -66,6 +66,12 @@ void sgpu_cuda_confidential(char *state, size_t size)
 	snprintf(state, size, "%s", word);
 }
 
+bool sgpu_cuda_nvml_found(void)
+{
+	pthread_once(&once, load);
+	return usable;
+}
+
 void sgpu_cuda_driver_version(char *version, size_t size)
 {
 	pthread_once(&once, load);

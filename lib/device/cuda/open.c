@@ -69,6 +69,9 @@ static int look(struct sgpu_device *device, struct sgpu_error *error)
 	sgpu_cuda_confidential(device->confidential, sizeof(device->confidential));
 	describe_driver(device);
 	device->numa_node = read_node(device->handle);
+	snprintf(device->capability, sizeof(device->capability), "%u.%u",
+		 (unsigned)attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) % 1000,
+		 (unsigned)attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR) % 1000);
 	device->multiprocessors = (unsigned)attribute(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
 	device->registers = attribute(device, CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED) != 0;
 	device->registers_read_only = attribute(device, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED) != 0;
@@ -248,6 +251,7 @@ int sgpu_cuda_info(struct sgpu_device *device, struct sgpu_device_info *info, st
 	snprintf(info->selector, sizeof(info->selector), "cuda:%d", device->ordinal);
 	snprintf(info->uuid, sizeof(info->uuid), "%s", device->uuid);
 	snprintf(info->driver, sizeof(info->driver), "%s", device->driver);
+	snprintf(info->capability, sizeof(info->capability), "%s", device->capability);
 	snprintf(info->confidential, sizeof(info->confidential), "%s", device->confidential);
 	info->numa_node = device->numa_node;
 	info->compute_units = device->multiprocessors;
