@@ -32,7 +32,8 @@ make_scan() {
 			shell = r > 0 ? int(80 * sqrt(r)) : 0
 			gap = (y + z) % 61 < 3 ? 0 : shell - brain < 9 ? shell - brain : 9
 			ring = shell - brain - gap
-			row = substr(blank, 1, 90 - shell) substr(noise, 1 + (y * 31 + z * 57) % 3000, ring) substr(blank, 1, gap)
+			row = substr(blank, 1, 90 - shell) substr(noise, 1 + (y * 31 + z * 57) % 3000, ring)
+			row = row substr(blank, 1, gap)
 			row = row substr(noise, 1 + (y * 17 + z * 91) % 3000, 2 * brain) substr(blank, 1, gap)
 			row = row substr(noise, 1 + (y * 7 + z * 3) % 3000, ring)
 			printf "%s%s", row, substr(blank, 1, 181 - length(row))

@@ -45,7 +45,8 @@ UNIT_TEST(prices_are_the_formula)
 {
 	enum { COUNT = 40001 };
 	static float price[COUNT], strike[COUNT], years[COUNT];
-	double relative = ops_device_wanted() ? RELATIVE : 6e-8, absolute = ops_device_wanted() ? ABSOLUTE : 1e-14;
+	double relative = ops_device_wanted() ? RELATIVE : 6e-8;
+	double absolute = ops_device_wanted() ? ABSOLUTE : 1e-14;
 	static const double rates[] = { 0.02, -0.01, 0.3 }, volatilities[] = { 0.3, 0.05, 2.0 };
 
 	for (int i = 0; i < COUNT; i++) {
@@ -95,11 +96,13 @@ UNIT_TEST(options_out_of_the_ordinary)
 {
 	enum { COUNT = 20000 };
 	static float price[COUNT], strike[COUNT], years[COUNT];
-	double relative = ops_device_wanted() ? RELATIVE : 6e-8, absolute = ops_device_wanted() ? ABSOLUTE : 1e-14;
+	double relative = ops_device_wanted() ? RELATIVE : 6e-8;
+	double absolute = ops_device_wanted() ? ABSOLUTE : 1e-14;
 
 	for (int set = 0; set < 6; set++) {
 		double rate = ops_uniform(-1, 1), volatility = exp(ops_uniform(-6, 2));
 		struct ops_case c;
+		const float *call, *put;
 		int wrong = 0;
 
 		for (int i = 0; i < COUNT; i++) {
@@ -108,12 +111,14 @@ UNIT_TEST(options_out_of_the_ordinary)
 			years[i] = (float)exp(ops_uniform(-7, 4));
 		}
 		REQUIRE(run(&c, COUNT, price, strike, years, rate, volatility));
+		call = ops_data(&c, "output_call");
+		put = ops_data(&c, "output_put");
 		for (int i = 0; i < COUNT; i++) {
 			double bound = absolute * (double)fmaxf(price[i], strike[i]), expected[2];
 
 			naive((double)price[i], (double)strike[i], (double)years[i], rate, volatility, expected);
-			wrong += !ops_close((double)((float *)ops_data(&c, "output_call"))[i], expected[0], bound, relative);
-			wrong += !ops_close((double)((float *)ops_data(&c, "output_put"))[i], expected[1], bound, relative);
+			wrong += !ops_close((double)call[i], expected[0], bound, relative);
+			wrong += !ops_close((double)put[i], expected[1], bound, relative);
 		}
 		CHECK(wrong == 0);
 		ops_end(&c);

@@ -3,8 +3,8 @@
  * black_scholes: within the tolerance of sgpu-ops(7) at the speed of memory. Ordinary options are computed in f32, with
  * the device's own exponential, logarithm and root; all others as cpu/black_scholes.c does.
  *
- * What f32 loses in d1 and d2 alike hardly moves the price, whose derivative by a common shift of both is 0. What counts
- * is their difference, which is the deviation itself, and the two probabilities.
+ * What f32 loses in d1 and d2 alike hardly moves the price, whose derivative by a common shift of both is 0. What
+ * counts is their difference, which is the deviation itself, and the two probabilities.
  */
 #include "ops/cpu/math64.h"
 #include "ops/cuda/common.cuh"

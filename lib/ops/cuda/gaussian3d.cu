@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gaussian3d: as cpu/gaussian3d.c, along x, y and z, sums in the same order. A thread makes several neighbours along the
- * axis, so that most of what it reads serves more than one. Along x, rows pass through shared memory to keep accesses
- * to the other memory adjacent; along the other axes threads side by side do that by themselves.
+ * gaussian3d: as cpu/gaussian3d.c, along x, y and z, sums in the same order. A thread makes several neighbours along
+ * the axis, so that most of what it reads serves more than one. Along x, rows pass through shared memory to keep
+ * accesses to the other memory adjacent; along the other axes threads side by side do that by themselves.
  */
 #include "ops/cpu/gaussian3d.h"
 #include "ops/cuda/volume.cuh"
@@ -100,9 +100,9 @@ along_rows(const REAL *in, REAL *out, uint64_t rows, uint64_t width, const __gri
 	unsigned lane = threadIdx.x % SGPU_CUDA_WARP, warp = threadIdx.x / SGPU_CUDA_WARP, radius = (unsigned)w.radius;
 	unsigned warps = blockDim.x / SGPU_CUDA_WARP;
 	REAL *padded = (REAL *)memory + warp * place<REAL>(ROW_TILE + 2 * radius + 1);
-	uint64_t tiles = (width + ROW_TILE - 1) / ROW_TILE;
+	uint64_t tiles = (width + ROW_TILE - 1) / ROW_TILE, step = (uint64_t)gridDim.x * warps;
 
-	for (uint64_t item = (uint64_t)blockIdx.x * warps + warp; item < rows * tiles; item += (uint64_t)gridDim.x * warps) {
+	for (uint64_t item = (uint64_t)blockIdx.x * warps + warp; item < rows * tiles; item += step) {
 		const REAL *row = in + item / tiles * width;
 		uint64_t begin = item % tiles * ROW_TILE;
 		unsigned count = (unsigned)(width - begin < ROW_TILE ? width - begin : ROW_TILE);

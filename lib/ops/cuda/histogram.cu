@@ -185,7 +185,8 @@ static int start(struct sgpu_op_call *call, struct sgpu_launch *launch, uint64_t
 template <>
 int start<uint8_t>(struct sgpu_op_call *call, struct sgpu_launch *launch, uint64_t count, struct bins bins)
 {
-	uint64_t most = (uint64_t)sgpu_cuda_multiprocessors() * BLOCKS_EACH, blocks = count / (SGPU_CUDA_BLOCK * 64) + 1;
+	uint64_t most = (uint64_t)sgpu_cuda_multiprocessors() * BLOCKS_EACH;
+	uint64_t blocks = count / (SGPU_CUDA_BLOCK * 64) + 1;
 
 	blocks = blocks < most ? blocks : most;
 	return sgpu_cuda_start(launch, "histogram", count_u8, dim3((unsigned)blocks), dim3(SGPU_CUDA_BLOCK), 0,

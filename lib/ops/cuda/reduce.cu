@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * reduce: as cpu/reduce.c, and floats are added in the very same order: eight lanes for each piece of adjacent elements,
- * row after row of a piece else, then piece after piece. That leaves eight threads for a piece, each of which has many
- * loads under way. What is exact in any order, sums of integers within a piece and extremes, takes many more.
+ * reduce: as cpu/reduce.c, and floats are added in the very same order: eight lanes for each piece of adjacent
+ * elements, row after row of a piece else, then piece after piece. That leaves eight threads for a piece, each of which
+ * has many loads under way. What is exact in any order, sums of integers within a piece and extremes, takes many more.
  */
 #include "ops/cpu/reduce_view.h"
 #include "ops/cuda/reduce.cuh"
@@ -239,7 +239,8 @@ static int fold_adjacent(struct sgpu_launch *launch, const struct job<T, O> &job
 		return sgpu_cuda_start(launch, "reduce", fold_groups<F, SGPU_CUDA_WARP, T, O>,
 				       dim3(sgpu_cuda_grid(items, SGPU_CUDA_BLOCK / SGPU_CUDA_WARP)), block, 0, job, f);
 	}
-	return sgpu_cuda_start(launch, "reduce", fold_blocks<F, T, O>, dim3(sgpu_cuda_grid(items, 1)), block, 0, job, f);
+	return sgpu_cuda_start(launch, "reduce", fold_blocks<F, T, O>, dim3(sgpu_cuda_grid(items, 1)), block, 0, job,
+			       f);
 }
 
 /* The pieces; floats that are added take their own way. */
@@ -298,7 +299,8 @@ static int start(struct sgpu_op_call *call, struct sgpu_launch *launch)
 	if (operation == SGPU_REDUCE_SUM || operation == SGPU_REDUCE_MEAN) {
 		return run<T, sum>(call, launch, sgpu_reduce_sum<T>(), sgpu_reduce_sum<double>());
 	}
-	return run<T, extreme>(call, launch, sgpu_reduce_extreme<T>{ greatest }, sgpu_reduce_extreme<double>{ greatest });
+	return run<T, extreme>(call, launch, sgpu_reduce_extreme<T>{ greatest },
+			       sgpu_reduce_extreme<double>{ greatest });
 }
 
 extern "C" int sgpu_reduce_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
