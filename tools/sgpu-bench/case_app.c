@@ -28,25 +28,6 @@ struct side {
 	void *output;
 };
 
-static int run_batch(struct side *s, uint64_t *ns, struct sgpu_error *error)
-{
-	const struct sgpu_device_config config = { .jobs = s->bench->options.jobs };
-	struct sgpu_device *device = NULL;
-	uint64_t begin = sgpu_now_ns(), inside;
-	int rc;
-
-	if (!s->opens) {
-		return job_run(&s->job, s->bench->device, ns, error);
-	}
-	rc = sgpu_device_open(s->bench->info.selector, &config, &device, error);
-	if (rc == SGPU_OK) {
-		rc = job_run(&s->job, device, &inside, error);
-	}
-	sgpu_device_close(&device);
-	*ns = sgpu_now_ns() - begin;
-	return rc;
-}
-
 static int run_side(void *argument, uint64_t *ns, struct sgpu_error *error)
 {
 	struct side *s = argument;
@@ -55,7 +36,7 @@ static int run_side(void *argument, uint64_t *ns, struct sgpu_error *error)
 	for (int i = 0; rc == SGPU_OK && i < s->batches; i++) {
 		uint64_t one = 0;
 
-		rc = run_batch(s, &one, error);
+		rc = job_run_on(&s->job, s->bench, s->opens, &one, error);
 		*ns += one;
 	}
 	return rc;
@@ -80,7 +61,7 @@ static int measure(struct sgpu_bench *bench, const char *app, int batches, uint6
 			{ .name = "sealed", .run = run_side, .verify = verify_side, .argument = &sides[SEALED] },
 		};
 		const struct sgpu_bench_point point = {
-			.parameters = { { "app", app, 0 }, { "device", opens ? "opened for a batch" : "resident", 0 },
+			.parameters = { { "app", app, 0 }, { "device", job_device_text(opens), 0 },
 					{ "batches", NULL, (uint64_t)batches }, { "batch_bytes", NULL, batch_bytes } },
 			.bytes = (uint64_t)batches * batch_bytes, .operations = (uint64_t)batches,
 		};
@@ -276,7 +257,7 @@ static int measure_bare(struct sgpu_bench *bench, struct side *sealed, const flo
 	};
 	const uint64_t bytes = VECTORS * sealed->count * sizeof(float), batches = (uint64_t)sealed->batches;
 	const struct sgpu_bench_point point = {
-		.parameters = { { "app", "black_scholes", 0 }, { "device", "resident", 0 }, { "against", "bare calls", 0 },
+		.parameters = { { "app", "black_scholes", 0 }, { "device", job_device_text(false), 0 }, { "against", "bare calls", 0 },
 				{ "batches", NULL, batches }, { "batch_bytes", NULL, bytes } },
 		.bytes = batches * bytes, .operations = batches,
 	};

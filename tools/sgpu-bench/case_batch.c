@@ -29,6 +29,7 @@ struct runs {
 	struct sgpu_bench *bench;
 	struct job job;
 	int times;
+	bool opens;             /* the device for every batch, as a process of its own would */
 	const char *last;       /* the output that is verified */
 	uint64_t size;
 	const void *expected;
@@ -43,7 +44,7 @@ static int run_job(void *argument, uint64_t *ns, struct sgpu_error *error)
 	for (int i = 0; rc == SGPU_OK && i < r->times; i++) {
 		uint64_t one = 0;
 
-		rc = job_run(&r->job, r->bench->device, &one, error);
+		rc = job_run_on(&r->job, r->bench, r->opens, &one, error);
 		*ns += one;
 	}
 	return rc;
@@ -82,7 +83,7 @@ static int make_copies(struct runs *r, int n, const void *data, struct ids *ids,
 	return rc == SGPU_OK ? job_finish(&r->job, error) : rc;
 }
 
-static int measure_segments(struct sgpu_bench *bench, int n, struct runs runs[2], struct ids *ids,
+static int measure_segments(struct sgpu_bench *bench, int n, bool opens, struct runs runs[2], struct ids *ids,
 			    struct sgpu_error *error)
 {
 	uint8_t data[SMALL], got[SMALL];
@@ -91,7 +92,8 @@ static int measure_segments(struct sgpu_bench *bench, int n, struct runs runs[2]
 		{ .name = "one batch", .run = run_job, .verify = verify_job, .argument = &runs[1] },
 	};
 	const struct sgpu_bench_point point = {
-		.parameters = { { "segments", NULL, (uint64_t)n }, { "segment_bytes", NULL, SMALL } },
+		.parameters = { { "device", job_device_text(opens), 0 }, { "segments", NULL, (uint64_t)n },
+				{ "segment_bytes", NULL, SMALL } },
 		.bytes = (uint64_t)n * SMALL, .operations = (uint64_t)n,
 	};
 	int rc;
@@ -100,6 +102,7 @@ static int measure_segments(struct sgpu_bench *bench, int n, struct runs runs[2]
 	runs[0].times = n;
 	runs[1].times = 1;
 	runs[0].got = runs[1].got = got;
+	runs[0].opens = runs[1].opens = opens;
 	rc = make_copies(&runs[0], 1, data, ids, error);
 	if (rc == SGPU_OK) {
 		rc = make_copies(&runs[1], n, data, ids, error);
@@ -198,10 +201,10 @@ static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
 	struct state *s = state;
 	int rc = SGPU_OK;
 
-	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(segments); i++) {
+	for (size_t i = 0; rc == SGPU_OK && i < 2 * SGPU_ARRAY_LENGTH(segments); i++) {
 		if (sgpu_bench_wants(bench, SMALL)) {
 			reset(bench, s);
-			rc = measure_segments(bench, segments[i], s->runs, &s->ids, error);
+			rc = measure_segments(bench, segments[i / 2], i % 2 == 1, s->runs, &s->ids, error);
 		}
 	}
 	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(chains); i++) {

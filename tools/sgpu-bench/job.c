@@ -275,6 +275,30 @@ int job_run(struct job *job, struct sgpu_device *device, uint64_t *ns, struct sg
 	return rc;
 }
 
+int job_run_on(struct job *job, struct sgpu_bench *bench, bool opens, uint64_t *ns, struct sgpu_error *error)
+{
+	const struct sgpu_device_config config = { .jobs = bench->options.jobs };
+	struct sgpu_device *device = NULL;
+	uint64_t begin = sgpu_now_ns(), inside;
+	int rc;
+
+	if (!opens) {
+		return job_run(job, bench->device, ns, error);
+	}
+	rc = sgpu_device_open(bench->info.selector, &config, &device, error);
+	if (rc == SGPU_OK) {
+		rc = job_run(job, device, &inside, error);
+	}
+	sgpu_device_close(&device);
+	*ns = sgpu_now_ns() - begin;
+	return rc;
+}
+
+const char *job_device_text(bool opens)
+{
+	return opens ? "opened for a batch" : "resident";
+}
+
 static int open_output(const struct job *job, const struct sgpu_batch *response, int index, const uint8_t *payload,
 		       void *data, uint64_t size, struct sgpu_error *error)
 {

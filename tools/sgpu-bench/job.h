@@ -48,6 +48,12 @@ SGPU_MUST_CHECK int job_finish(struct job *job, struct sgpu_error *error);
 
 /* From the batch to its response, in *ns. */
 SGPU_MUST_CHECK int job_run(struct job *job, struct sgpu_device *device, uint64_t *ns, struct sgpu_error *error);
+/* The same on the bench's device (resident), or on one that is opened for it and closed again, in which case *ns counts
+ * that, too. */
+SGPU_MUST_CHECK int job_run_on(struct job *job, struct sgpu_bench *bench, bool opens, uint64_t *ns,
+			       struct sgpu_error *error);
+/* What the parameter "device" says of it. */
+const char *job_device_text(bool opens);
 /* The plaintext of an output of the response, authenticated: exactly `size` bytes. Errors: SGPU_EDIFFERS for another
  * size, and what reading and opening gives. */
 SGPU_MUST_CHECK int job_read(struct job *job, const char *id, void *data, uint64_t size, struct sgpu_error *error);
