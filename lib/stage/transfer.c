@@ -7,14 +7,14 @@
 
 #include <stage/transfer.h>
 
-enum { PAGE = 4096, LIVE_SLOTS_ON_DEVICE = 16 };
+enum { PAGE = 4096, LIVE_SLOTS_ON_DEVICE = 8 };
 #define KIB ((uint64_t)1024)
 #define MIB (1024 * KIB)
 #define GROUP_MAX (1024 * MIB)
 
 /* What was found to be best on an H200 behind 16 cores. */
 static const struct sgpu_transfer_config standard = {
-	.sealed_group = 32 * MIB, .sealed_slots = 3, .live_group = 4 * MIB, .live_slots = 4, .first_group = 512 * KIB,
+	.sealed_group = 32 * MIB, .sealed_slots = 3, .live_group = 8 * MIB, .live_slots = 8, .first_group = 512 * KIB,
 	.last_group = MIB, .hints = SGPU_TRANSFER_NO_HINT,
 };
 

@@ -109,6 +109,8 @@ unsigned sgpu_transfer_crew_size(const struct sgpu_transfer_crew *crew);
 void sgpu_transfer_crew_start(struct sgpu_transfer_crew *crew, void (*work)(void *argument, unsigned thread),
 			      void *argument);
 void sgpu_transfer_crew_join(struct sgpu_transfer_crew *crew);
+/* Whether all threads are awake and have begun. */
+bool sgpu_transfer_crew_is_there(struct sgpu_transfer_crew *crew);
 /* Passes a moment of waiting: the *rounds-th one, which starts at 0. */
 void sgpu_transfer_pause(unsigned *rounds);
 
@@ -142,7 +144,7 @@ struct sgpu_transfer_live {
 	uint64_t size;                 /* bytes of plaintext */
 	uint64_t stride;               /* bytes of a whole chunk as it crosses the bus */
 	unsigned hints;
-	unsigned workers;              /* threads that have parts of their own */
+	unsigned workers;              /* threads that prefer parts of their own */
 	unsigned share_count;
 	struct sgpu_transfer_share shares[SGPU_TRANSFER_SLOTS_MAX];
 	_Alignas(64) atomic_uint_fast64_t offered; /* groups that can be worked on */
@@ -158,10 +160,8 @@ uint64_t sgpu_transfer_live_bytes(const struct sgpu_transfer_live *live, uint64_
 uint64_t sgpu_transfer_live_plain(const struct sgpu_transfer_live *live, uint64_t first, uint64_t count);
 /* Gives group number `number` to the threads. */
 void sgpu_transfer_offer(struct sgpu_transfer_live *live, uint64_t number, struct sgpu_transfer_group group);
-/* Works on one part of what was offered, if there is any. *oldest: the first group that may have one, 0 at first;
- * waited: rounds of waiting since the thread last had work. */
-bool sgpu_transfer_help(struct sgpu_transfer_live *live, uint64_t *oldest, unsigned thread, unsigned waited,
-			void *scratch);
+/* Works on one part of what was offered, if there is any. *oldest: the first group that may have one, 0 at first. */
+bool sgpu_transfer_help(struct sgpu_transfer_live *live, uint64_t *oldest, unsigned thread, void *scratch);
 /* Whether all parts of a group that was offered are done. */
 bool sgpu_transfer_finished(struct sgpu_transfer_live *live, uint64_t number);
 sgpu_transfer_work_fn sgpu_transfer_live_seal, sgpu_transfer_live_open, sgpu_transfer_live_copy,

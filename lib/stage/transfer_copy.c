@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Live copies, the device's side: the thread that asked for the copy gives groups to the threads and to the streams,
- * and does nothing that takes long, unless it is nearly alone.
+ * Live copies, the device's side: the thread that asked for the copy gives groups to the threads and to the streams.
+ * It works on parts itself until the threads are awake, or when there are few of them; else it is there for the bus.
  */
-#include <limits.h>
 #include <string.h>
 
 #include <stage/transfer.h>
@@ -34,7 +33,7 @@ static void thread_work(void *argument, unsigned thread)
 		/* In this order: what is offered before the end is worked on. */
 		bool over = atomic_load(&live->over);
 
-		if (sgpu_transfer_help(live, &oldest, thread, over ? UINT_MAX : rounds, scratch)) {
+		if (sgpu_transfer_help(live, &oldest, thread, scratch)) {
 			rounds = 0;
 		} else if (over) {
 			break;
@@ -61,10 +60,10 @@ static void end_round(struct driver *d, bool progress)
 		sgpu_transfer_crew_start(d->transfer->crew, thread_work, d->live);
 		d->started = true;
 	}
-	if (progress || (threads < ALONE &&
-			 sgpu_transfer_help(d->live, &d->oldest, threads, d->rounds, d->scratch))) {
+	if (progress) {
 		d->rounds = 0;
-	} else {
+	} else if ((threads >= ALONE && sgpu_transfer_crew_is_there(d->transfer->crew)) ||
+		   !sgpu_transfer_help(d->live, &d->oldest, threads, d->scratch)) {
 		sgpu_transfer_pause(&d->rounds);
 	}
 }
@@ -250,11 +249,11 @@ static int copy(struct sgpu_transfer_live *live, bool out, struct sgpu_task *tas
 	} else {
 		drive_in(&driver);
 	}
-	atomic_store(&live->over, true);
-	sgpu_transfer_crew_join(transfer->crew);
 	while (task->code == SGPU_OK && transfer->drained < transfer->sent) {
 		sgpu_transfer_drain(transfer, task);
 	}
+	atomic_store(&live->over, true);
+	sgpu_transfer_crew_join(transfer->crew);
 	note_failure(live, task);
 	code = sgpu_transfer_end(transfer, out ? 0 : live->device, out ? live->plaintext : NULL, live->size, task);
 	sgpu_wipe(driver.scratch, sizeof(driver.scratch));

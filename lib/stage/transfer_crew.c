@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The threads of live copies. They look for work for a moment before they sleep: a copy takes about as long as it
- * takes to wake them one after the other.
+ * The threads of live copies. They look for work for a while before they sleep: to wake a thread takes as long as to
+ * copy some MiB, most of all in a virtual machine.
  */
+#include <limits.h>
 #include <linux/futex.h>
 #include <sched.h>
 #include <signal.h>
@@ -13,14 +14,13 @@
 
 #include <stage/transfer.h>
 
-/* About what a thread loses that is put to sleep and woken. */
-#define SPIN_NS ((uint64_t)200000)
-enum { WAKE = 2, PAUSES = 64, ROUNDS_BEFORE_YIELD = 2000 };
+#define SPIN_NS ((uint64_t)1000000)
+enum { PAUSES = 64, ROUNDS_BEFORE_YIELD = 2000 };
 
 struct sgpu_transfer_crew {
 	_Atomic uint32_t call;         /* number of the last call to work; threads sleep on it */
 	_Alignas(64) atomic_uint asleep;
-	atomic_uint working;
+	atomic_uint arrived, working;
 	atomic_bool stop;
 	bool may_spin;
 	void (*work)(void *argument, unsigned thread);
@@ -56,18 +56,12 @@ static void wait_for_call(struct sgpu_transfer_crew *crew, uint32_t seen)
 	}
 }
 
-static void wake(struct sgpu_transfer_crew *crew, int count)
-{
-	if (atomic_load(&crew->asleep) > 0) {
-		(void)syscall(SYS_futex, &crew->call, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
-	}
-}
-
-/* Wakes two threads: whoever was woken wakes two more, so that it takes the caller no longer than it must. */
 static void call(struct sgpu_transfer_crew *crew)
 {
 	atomic_fetch_add(&crew->call, 1);
-	wake(crew, WAKE);
+	if (atomic_load(&crew->asleep) > 0) {
+		(void)syscall(SYS_futex, &crew->call, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+	}
 }
 
 static void *thread_main(void *argument)
@@ -78,10 +72,10 @@ static void *thread_main(void *argument)
 
 	for (;;) {
 		wait_for_call(crew, seen++);
-		wake(crew, WAKE);
 		if (atomic_load(&crew->stop)) {
 			return NULL;
 		}
+		atomic_fetch_add(&crew->arrived, 1);
 		crew->work(crew->argument, thread);
 		atomic_fetch_sub(&crew->working, 1);
 	}
@@ -141,8 +135,14 @@ void sgpu_transfer_crew_start(struct sgpu_transfer_crew *crew, void (*work)(void
 		crew->work = work;
 		crew->argument = argument;
 		atomic_store(&crew->working, crew->count);
+		atomic_store(&crew->arrived, 0);
 		call(crew);
 	}
+}
+
+bool sgpu_transfer_crew_is_there(struct sgpu_transfer_crew *crew)
+{
+	return atomic_load_explicit(&crew->arrived, memory_order_relaxed) == crew->count;
 }
 
 void sgpu_transfer_crew_join(struct sgpu_transfer_crew *crew)

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Live copies, the processors' side: groups lie in a ring of pinned memory that stays in their caches, and threads
- * work on parts of them. A thread has the same places in every group, so that its part of the ring stays in its own
- * cache; only when it would be idle for long does it take what is another's.
+ * Live copies, the processors' side: groups lie in a ring of pinned memory, and threads work on parts of the oldest
+ * one that has any left. A thread prefers the same places in every group, which its own cache may still hold.
  */
 #include <string.h>
 
 #include <crypto/aead.h>
 #include <stage/transfer.h>
 
-enum { PARTS = 32, PATIENCE = 400 };
+enum { PARTS = 32 };
 #define ALL_PARTS ((uint64_t)UINT32_MAX)
 
 uint64_t sgpu_transfer_live_plain(const struct sgpu_transfer_live *live, uint64_t first, uint64_t count)
@@ -116,23 +115,21 @@ static void work_on(struct sgpu_transfer_live *live, struct sgpu_transfer_share 
 	atomic_fetch_add_explicit(&share->finished, 1, memory_order_release);
 }
 
-bool sgpu_transfer_help(struct sgpu_transfer_live *live, uint64_t *oldest, unsigned thread, unsigned waited,
-			void *scratch)
+bool sgpu_transfer_help(struct sgpu_transfer_live *live, uint64_t *oldest, unsigned thread, void *scratch)
 {
 	uint64_t offered = atomic_load_explicit(&live->offered, memory_order_acquire);
 
 	while (*oldest < offered && all_taken(live, *oldest)) {
 		++*oldest;
 	}
-	for (int any = 0; any <= (waited >= PATIENCE); any++) {
-		for (uint64_t number = *oldest; number < offered; number++) {
-			struct sgpu_transfer_share *share = &live->shares[number % live->share_count];
-			int part = take(share, number, any ? UINT32_MAX : own_parts(live, share, thread));
+	for (uint64_t number = *oldest; number < offered; number++) {
+		struct sgpu_transfer_share *share = &live->shares[number % live->share_count];
+		int part = take(share, number, own_parts(live, share, thread));
 
-			if (part >= 0) {
-				work_on(live, share, part, thread, scratch);
-				return true;
-			}
+		part = part >= 0 ? part : take(share, number, UINT32_MAX);
+		if (part >= 0) {
+			work_on(live, share, part, thread, scratch);
+			return true;
 		}
 	}
 	return false;
