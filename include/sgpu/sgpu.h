@@ -19,5 +19,6 @@
 #include <sgpu/stage.h>
 #include <sgpu/transfer.h>
 #include <sgpu/enclave.h>
+#include <sgpu/bench.h>
 
 #endif
