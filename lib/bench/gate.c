@@ -94,8 +94,8 @@ static int close_gate(struct sgpu_bench *bench, struct sgpu_stream *const *strea
 	for (int i = 0; rc == SGPU_OK && i < count; i++) {
 		rc = sgpu_stream_wait(streams[i], *event);
 		if (rc == SGPU_OK) {
-			/* Nothing is cleared. A device may only know when a task of a stream ends: then this end is where the
-			 * first one behind the gate begins. */
+			/* Nothing is cleared. A device may only know when a task of a stream ends: then this end is
+			 * where the first one behind the gate begins. */
 			rc = sgpu_device_clear(streams[i], gate->device_memory, 0, &gate->passed[i]);
 		}
 	}

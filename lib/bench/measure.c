@@ -98,9 +98,10 @@ static int take_round(struct measurement *m, bool verify, int *failed, struct sg
 
 	for (int i = 0; rc == SGPU_OK && i < m->count; i++) {
 		int v = m->rounds % 2 ? m->count - 1 - i : i;
+		struct series *s = &m->series[v];
 
 		*failed = v;
-		rc = take_sample(&m->variants[v], verify, &m->series[v].ns[m->rounds], &m->series[v].cpu_ns[m->rounds], error);
+		rc = take_sample(&m->variants[v], verify, &s->ns[m->rounds], &s->cpu_ns[m->rounds], error);
 	}
 	for (int v = 0; rc == SGPU_OK && v < m->count; v++) {
 		m->series[v].ratio[m->rounds] = m->series[v].ns[m->rounds] / m->series[0].ns[m->rounds];

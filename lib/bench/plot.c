@@ -118,14 +118,14 @@ static void draw_series(struct plot *plot, const struct sgpu_bench_results *resu
 		}
 		label_of(record, true, label);
 		if (strcmp(label, series->label) == 0) {
-			double x = plot_x(plot, fmax((double)size_of(record)->number, 1));
-			double y = plot_y(plot, sgpu_bench_value(record));
+			double x = sgpu_plot_x(plot, fmax((double)size_of(record)->number, 1));
+			double y = sgpu_plot_y(plot, sgpu_bench_value(record));
 
-			plot_point(plot, x, y, index, !begun);
+			sgpu_plot_point(plot, x, y, index, !begun);
 			begun = true;
 		}
 	}
-	plot_end_line(plot, index);
+	sgpu_plot_end_line(plot, index);
 }
 
 static void draw_lines(struct plot *plot, const struct sgpu_bench_results *results, const char *name,
@@ -136,12 +136,12 @@ static void draw_lines(struct plot *plot, const struct sgpu_bench_results *resul
 	int count = series ? collect_series(results, name, series, &x, &y) : 0;
 
 	if (count > 0) {
-		plot_begin_lines(plot, name, unit, &x, &y, count);
+		sgpu_plot_begin_lines(plot, name, unit, &x, &y, count);
 		for (int i = 0; i < count; i++) {
 			draw_series(plot, results, name, &series[i], i);
-			plot_legend(plot, series[i].label, i);
+			sgpu_plot_legend(plot, series[i].label, i);
 		}
-		plot_end_panel(plot);
+		sgpu_plot_end_panel(plot);
 	}
 	free(series);
 }
@@ -164,17 +164,17 @@ static void draw_bars(struct plot *plot, const struct sgpu_bench_results *result
 	if (count == 0) {
 		return;
 	}
-	plot_begin_bars(plot, name, unit, &axis, count);
+	sgpu_plot_begin_bars(plot, name, unit, &axis, count);
 	for (size_t i = 0; i < results->count && drawn < count; i++) {
 		const struct sgpu_bench_record *record = &results->records[i];
 		char label[PLOT_LABEL_MAX];
 
 		if (is_drawn(record, name) && !(without_sizes && size_of(record))) {
 			label_of(record, false, label);
-			plot_bar(plot, label, sgpu_bench_value(record), drawn++);
+			sgpu_plot_bar(plot, label, sgpu_bench_value(record), drawn++);
 		}
 	}
-	plot_end_panel(plot);
+	sgpu_plot_end_panel(plot);
 }
 
 static void draw_case(struct plot *plot, const struct sgpu_bench_results *results, const struct sgpu_bench_record *record)
@@ -232,7 +232,7 @@ int sgpu_bench_plot(const struct sgpu_bench_results *results, char **svg, size_t
 		free(plot.text);
 		return sgpu_fail(error, SGPU_EINVALID, "there is nothing to draw: no measurement passed");
 	}
-	good = good && plot_document(&plot, results->environment ? subtitle : "", svg, size);
+	good = good && sgpu_plot_document(&plot, results->environment ? subtitle : "", svg, size);
 	free(plot.text);
 	return good ? SGPU_OK : sgpu_fail_nomem(error);
 }

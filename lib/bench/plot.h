@@ -29,19 +29,19 @@ struct plot {
 };
 
 /* A panel of lines: sizes below, values on the left, the legend on the right. */
-void plot_begin_lines(struct plot *plot, const char *title, enum sgpu_bench_unit unit, const struct plot_axis *x,
+void sgpu_plot_begin_lines(struct plot *plot, const char *title, enum sgpu_bench_unit unit, const struct plot_axis *x,
 		      const struct plot_axis *y, int series);
-double plot_x(const struct plot *plot, double value);
-double plot_y(const struct plot *plot, double value);
-void plot_point(struct plot *plot, double x, double y, int series, bool first);
-void plot_end_line(struct plot *plot, int series);
-void plot_legend(struct plot *plot, const char *label, int series);
+double sgpu_plot_x(const struct plot *plot, double value);
+double sgpu_plot_y(const struct plot *plot, double value);
+void sgpu_plot_point(struct plot *plot, double x, double y, int series, bool first);
+void sgpu_plot_end_line(struct plot *plot, int series);
+void sgpu_plot_legend(struct plot *plot, const char *label, int series);
 /* A panel of bars: a row for each, labels on the left, values at their ends. */
-void plot_begin_bars(struct plot *plot, const char *title, enum sgpu_bench_unit unit, const struct plot_axis *axis,
+void sgpu_plot_begin_bars(struct plot *plot, const char *title, enum sgpu_bench_unit unit, const struct plot_axis *axis,
 		     int bars);
-void plot_bar(struct plot *plot, const char *label, double value, int index);
-void plot_end_panel(struct plot *plot);
+void sgpu_plot_bar(struct plot *plot, const char *label, double value, int index);
+void sgpu_plot_end_panel(struct plot *plot);
 /* The whole document, from malloc; false when out of memory. */
-bool plot_document(const struct plot *plot, const char *subtitle, char **svg, size_t *size);
+bool sgpu_plot_document(const struct plot *plot, const char *subtitle, char **svg, size_t *size);
 
 #endif

@@ -133,19 +133,19 @@ static void begin_panel(struct plot *plot, const char *title, enum sgpu_bench_un
 	put_text(plot->body, LEFT, plot->top - 14, "start", "panel", text);
 }
 
-double plot_x(const struct plot *plot, double value)
+double sgpu_plot_x(const struct plot *plot, double value)
 {
 	return LEFT + (RIGHT - LEFT) * place(&plot->x, value);
 }
 
-double plot_y(const struct plot *plot, double value)
+double sgpu_plot_y(const struct plot *plot, double value)
 {
 	return plot->top + plot->height * (1 - place(&plot->y, value));
 }
 
 static void y_tick(struct plot *plot, double value)
 {
-	double y = plot_y(plot, value);
+	double y = sgpu_plot_y(plot, value);
 	char text[64];
 
 	value_text(plot->unit, value, text, sizeof(text));
@@ -162,7 +162,7 @@ static void size_ticks(struct plot *plot)
 		factor *= 2;
 	}
 	for (double size = pow(2, ceil(log2(plot->x.least) - 0.001)); size <= plot->x.most * 1.001; size *= factor) {
-		double x = plot_x(plot, size);
+		double x = sgpu_plot_x(plot, size);
 
 		size_text(size, text, sizeof(text));
 		put_line(plot->body, x, plot->top, x, plot->top + plot->height, "grid");
@@ -170,7 +170,7 @@ static void size_ticks(struct plot *plot)
 	}
 }
 
-void plot_begin_lines(struct plot *plot, const char *title, enum sgpu_bench_unit unit, const struct plot_axis *x,
+void sgpu_plot_begin_lines(struct plot *plot, const char *title, enum sgpu_bench_unit unit, const struct plot_axis *x,
 		      const struct plot_axis *y, int series)
 {
 	double height = series * ROW > PANEL ? series * ROW : PANEL;
@@ -197,7 +197,7 @@ static void flush_line(struct plot *plot, int series)
 	}
 }
 
-void plot_point(struct plot *plot, double x, double y, int series, bool first)
+void sgpu_plot_point(struct plot *plot, double x, double y, int series, bool first)
 {
 	plot->point_count = first ? 0 : plot->point_count;
 	if (plot->point_count == (int)SGPU_ARRAY_LENGTH(plot->points)) {
@@ -211,13 +211,13 @@ void plot_point(struct plot *plot, double x, double y, int series, bool first)
 	fprintf(plot->body, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"%s\"/>\n", x, y, colour(series));
 }
 
-void plot_end_line(struct plot *plot, int series)
+void sgpu_plot_end_line(struct plot *plot, int series)
 {
 	flush_line(plot, series);
 	plot->point_count = 0;
 }
 
-void plot_legend(struct plot *plot, const char *label, int series)
+void sgpu_plot_legend(struct plot *plot, const char *label, int series)
 {
 	double y = plot->top + 10 + series * ROW;
 
@@ -241,7 +241,7 @@ static void bar_tick(struct plot *plot, double value)
 	put_text(plot->body, x, plot->top + plot->height + 16, "middle", "tick", text);
 }
 
-void plot_begin_bars(struct plot *plot, const char *title, enum sgpu_bench_unit unit, const struct plot_axis *axis,
+void sgpu_plot_begin_bars(struct plot *plot, const char *title, enum sgpu_bench_unit unit, const struct plot_axis *axis,
 		     int bars)
 {
 	plot->x = *axis;
@@ -257,7 +257,7 @@ void plot_begin_bars(struct plot *plot, const char *title, enum sgpu_bench_unit 
 	put_line(plot->body, BAR_LEFT, plot->top, BAR_LEFT, plot->top + plot->height, "axis");
 }
 
-void plot_bar(struct plot *plot, const char *label, double value, int index)
+void sgpu_plot_bar(struct plot *plot, const char *label, double value, int index)
 {
 	double y = plot->top + 4 + index * ROW, end = bar_x(plot, value);
 	char text[64];
@@ -269,12 +269,12 @@ void plot_bar(struct plot *plot, const char *label, double value, int index)
 	put_text(plot->body, end + 5, y + 11, "start", "label", text);
 }
 
-void plot_end_panel(struct plot *plot)
+void sgpu_plot_end_panel(struct plot *plot)
 {
 	fputc('\n', plot->body);
 }
 
-bool plot_document(const struct plot *plot, const char *subtitle, char **svg, size_t *size)
+bool sgpu_plot_document(const struct plot *plot, const char *subtitle, char **svg, size_t *size)
 {
 	FILE *out = open_memstream(svg, size);
 	double height = plot->top + plot->height + 40;

@@ -122,7 +122,8 @@ static int take_parameters(const struct reader *r, json_t *object, struct sgpu_b
 		}
 		memcpy(p->key, key, strlen(key) + 1);
 		p->is_number = json_is_number(value);
-		rc = p->is_number ? take_count(r, key, value, &p->number) : take_text(r, key, value, p->text, sizeof(p->text));
+		rc = p->is_number ? take_count(r, key, value, &p->number) :
+		     take_text(r, key, value, p->text, sizeof(p->text));
 		if (rc != SGPU_OK) {
 			return rc;
 		}
@@ -139,8 +140,8 @@ static int take_statistics(const struct reader *r, json_t *object, struct sgpu_b
 		{ "min_ns", &record->ns.min }, { "median_ns", &record->ns.median }, { "p95_ns", &record->ns.p95 },
 		{ "mad_ns", &record->ns.mad }, { "spread", &record->ns.spread }, { "cpu_median_ns", &record->cpu_ns },
 	}, ratios[] = {
-		{ "ratio", &record->ratio.median }, { "ratio_min", &record->ratio.min }, { "ratio_p95", &record->ratio.p95 },
-		{ "ratio_mad", &record->ratio.mad },
+		{ "ratio", &record->ratio.median }, { "ratio_min", &record->ratio.min },
+		{ "ratio_p95", &record->ratio.p95 }, { "ratio_mad", &record->ratio.mad },
 	};
 	int rc = take_count(r, "n", json_object_get(object, "n"), &record->ns.n);
 

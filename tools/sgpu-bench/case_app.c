@@ -257,8 +257,9 @@ static int measure_bare(struct sgpu_bench *bench, struct side *sealed, const flo
 	};
 	const uint64_t bytes = VECTORS * sealed->count * sizeof(float), batches = (uint64_t)sealed->batches;
 	const struct sgpu_bench_point point = {
-		.parameters = { { "app", "black_scholes", 0 }, { "device", job_device_text(false), 0 }, { "against", "bare calls", 0 },
-				{ "batches", NULL, batches }, { "batch_bytes", NULL, bytes } },
+		.parameters = { { "app", "black_scholes", 0 }, { "device", job_device_text(false), 0 },
+				{ "against", "bare calls", 0 }, { "batches", NULL, batches },
+				{ "batch_bytes", NULL, bytes } },
 		.bytes = batches * bytes, .operations = batches,
 	};
 	int rc = make_bare(bench, &bare, inputs, sealed->count, sealed->batches, error);
