@@ -176,6 +176,9 @@ UNIT_TEST(larger_sizes_on_a_device)
 	if (!ops_device_wanted()) {
 		SKIP("for devices: SGPU_TEST_DEVICE names none");
 	}
+	if (getenv("SGPU_TEST_SMALL")) {
+		SKIP("SGPU_TEST_SMALL is set");
+	}
 	check_all(sizes, 3, 3);
 }
 
