@@ -288,9 +288,10 @@ static void tear_down(struct sgpu_run *run)
 	for (int i = 0; run->segments && i < run->manifest->segment_count; i++) {
 		sgpu_result_drop(run, i);
 	}
-	for (int i = 0; run->buffers && i < run->plan->buffer_count; i++) {
+	for (int i = 0; run->buffers && !run->together && i < run->plan->buffer_count; i++) {
 		sgpu_device_free(run->device, &run->buffers[i].memory, run->plan->buffers[i].size);
 	}
+	sgpu_device_free(run->device, &run->together, run->together_size);
 	sgpu_leases_free(&run->leases);
 	sgpu_wipe(run->batch_key, sizeof(run->batch_key));
 	sgpu_span_sort(run);

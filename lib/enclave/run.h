@@ -29,6 +29,9 @@ enum {
 	SGPU_RUN_STREAMS = 4,          /* that bring in, a loader; and that bring out */
 	SGPU_RUN_SLOTS = 32,
 	SGPU_RUN_DRAIN_SLOTS = 3,
+	SGPU_RUN_ENGINE_STREAMS = 8,   /* of operations, on a device with engines: what its driver gives queues to */
+	SGPU_RUN_TOGETHER_MAX = 64 << 20, /* bytes of buffers that are one allocation there */
+	SGPU_RUN_SMALL_SLOT = 128 << 10, /* bytes of slots that are one allocation there */
 };
 
 enum sgpu_run_node_kind { SGPU_NODE_STOP, SGPU_NODE_ARRIVED, SGPU_NODE_RAN, SGPU_NODE_LEFT };
@@ -110,6 +113,8 @@ struct sgpu_run_loader {
 	int slot_count;
 	uint64_t slot_size;
 	struct sgpu_run_slot slots[SGPU_RUN_SLOTS];
+	bool are_small;               /* slots share an allocation of device memory: */
+	sgpu_devptr together;         /* that, once it is made */
 	struct sgpu_pool *movers;     /* cores that read for it, made on first use */
 };
 
@@ -172,6 +177,8 @@ struct sgpu_run {
 
 	/* device side */
 	struct sgpu_run_buffer *buffers;
+	sgpu_devptr together;         /* memory of all buffers; 0: each has its own */
+	uint64_t together_size;
 	struct sgpu_run_rows rows;
 	struct sgpu_stream **streams; /* by row; made by the one thread that uses it */
 	struct sgpu_run_loader loaders[SGPU_RUN_LOADERS];

@@ -13,6 +13,13 @@ static int min_int(int a, int b)
 	return a < b ? a : b;
 }
 
+static uint64_t whole_pages(uint64_t size)
+{
+	const uint64_t page = 4096;
+
+	return (size / page + (size % page != 0 || size == 0)) * page;
+}
+
 /* The edges turned round: for each operation those that follow it. */
 static void list_followers(struct sgpu_run *run, int *next)
 {
@@ -95,13 +102,14 @@ static void setup_slots(struct sgpu_run *run, struct sgpu_run_loader *loader, ui
 {
 	uint64_t most = sgpu_piece_sealed(run->piece, true), count;
 
-	loader->slot_size = largest < most ? largest : most;
+	loader->slot_size = whole_pages(largest < most ? largest : most);
 	count = run->pinned_max / loader->slot_size;
 	count = count < 3 ? 3 : count > SGPU_RUN_SLOTS ? SGPU_RUN_SLOTS : count;
 	loader->slot_count = run->engines ? min_int((int)count, pieces) : 2 * loader->copy_count;
 	for (int i = 0; i < SGPU_RUN_SLOTS; i++) {
 		loader->slots[i].loader = loader;
 	}
+	loader->are_small = run->engines && loader->slot_size <= SGPU_RUN_SMALL_SLOT;
 }
 
 /* As many streams as there are pieces and computing units, within bounds, each to copy and to open. A device that
@@ -132,20 +140,21 @@ static void setup_loader(struct sgpu_run *run, struct sgpu_run_loader *loader, b
 	run->rows.inputs += loader->copy_count + loader->apart;
 }
 
-static void add_lane(struct sgpu_run *run, int index, bool apart)
+static void add_lane(struct sgpu_run *run, int index, bool apart, uint64_t largest)
 {
 	struct sgpu_run_lane *lane = &run->lanes[index];
 
 	lane->seal_row = run->rows.operations + run->rows.inputs + run->rows.outputs;
 	lane->copy_row = lane->seal_row + apart;
-	lane->slot_size = sgpu_piece_sealed(run->piece, true);
+	lane->slot_size = sgpu_piece_sealed(largest < run->piece ? largest : run->piece, true);
 	run->rows.outputs += 1 + apart;
 }
 
 /* Ways out: streams that seal and copy, or one pair of streams; and behind them the drain's pair. */
 static void setup_lanes(struct sgpu_run *run, int units)
 {
-	bool apart = false;
+	uint64_t largest = 0;
+	bool apart;
 	int count = 0;
 
 	for (int i = 0; i < run->manifest->segment_count; i++) {
@@ -153,16 +162,17 @@ static void setup_lanes(struct sgpu_run *run, int units)
 
 		if (sgpu_segment_is_output(&run->manifest->segments[i])) {
 			count++;
-			apart = apart || (run->engines && (!sgpu_type_bytes(&run->manifest->segments[i].type, &size) ||
-							   size > SGPU_RUN_PIECE_MIN));
+			size = sgpu_type_bytes(&run->manifest->segments[i].type, &size) ? size : run->piece;
+			largest = size > largest ? size : largest;
 		}
 	}
+	apart = run->engines && largest > SGPU_RUN_PIECE_MIN;
 	run->lane_count = apart ? 1 : min_int(min_int(units, SGPU_RUN_STREAMS), count);
 	for (int i = 0; i < run->lane_count; i++) {
-		add_lane(run, i, apart);
+		add_lane(run, i, apart, largest);
 	}
 	if (run->engines && count > 0) {
-		add_lane(run, run->lane_count, true);
+		add_lane(run, run->lane_count, true, largest);
 	}
 }
 
@@ -182,8 +192,43 @@ static int learn_device(struct sgpu_run *run, int *units, struct sgpu_error *err
 	run->engines = info.opens_on_device;
 	run->pins = info.pins_host_memory;
 	atomic_store(&run->registers, info.registers);
-	if (run->engines && run->cores == 0) {
-		run->cores = sgpu_cpu_count();
+	return SGPU_OK;
+}
+
+/* Operations use few streams in turn: each costs its making, and beyond some they share a queue of the driver. */
+static void limit_streams(struct sgpu_run *run)
+{
+	for (int i = 0; i < run->manifest->operation_count; i++) {
+		run->plan->stream[i] %= SGPU_RUN_ENGINE_STREAMS;
+	}
+	run->plan->stream_count = min_int(run->plan->stream_count, SGPU_RUN_ENGINE_STREAMS);
+}
+
+/* Many small buffers are one allocation, which costs as much as one of them. */
+static int setup_buffers(struct sgpu_run *run, struct sgpu_error *error)
+{
+	uint64_t at = 0;
+	int rc;
+
+	run->buffers = calloc((size_t)run->plan->buffer_count + 1, sizeof(*run->buffers));
+	if (!run->buffers) {
+		return sgpu_fail_nomem(error);
+	}
+	if (!run->engines || run->plan->bytes > SGPU_RUN_TOGETHER_MAX || run->plan->buffer_count < 2) {
+		return SGPU_OK;
+	}
+	for (int i = 0; i < run->plan->buffer_count; i++) {
+		at += whole_pages(run->plan->buffers[i].size);
+	}
+	rc = sgpu_device_alloc(run->device, at, &run->together, NULL);
+	if (rc != SGPU_OK) {
+		return SGPU_OK; /* then one by one, and who gets none says so */
+	}
+	run->together_size = at;
+	at = run->together;
+	for (int i = 0; i < run->plan->buffer_count; i++) {
+		run->buffers[i] = (struct sgpu_run_buffer){ .memory = at, .allocated = true };
+		at += whole_pages(run->plan->buffers[i].size);
 	}
 	return SGPU_OK;
 }
@@ -195,18 +240,27 @@ int sgpu_run_setup(struct sgpu_run *run, struct sgpu_error *error)
 	if (rc != SGPU_OK) {
 		return rc;
 	}
+	if (run->engines) {
+		limit_streams(run);
+	}
 	run->rows.operations = run->plan->stream_count;
 	setup_loader(run, &run->loaders[0], true, units);
 	setup_loader(run, &run->loaders[1], false, units);
 	setup_lanes(run, units);
+	/* Only large payloads keep more than one core busy. */
+	if (run->cores == 0 && (run->loaders[1].apart || run->lanes[0].copy_row != run->lanes[0].seal_row)) {
+		run->cores = sgpu_cpu_count();
+	}
 	run->streams = calloc((size_t)(run->rows.operations + run->rows.inputs + run->rows.outputs) + 1,
 			      sizeof(struct sgpu_stream *));
-	run->buffers = calloc((size_t)run->plan->buffer_count + 1, sizeof(*run->buffers));
 	run->work = calloc(2 * (size_t)run->manifest->operation_count + 1, sizeof(*run->work));
-	if (!run->streams || !run->buffers || !run->work) {
+	if (!run->streams || !run->work) {
 		return sgpu_fail_nomem(error);
 	}
-	rc = setup_followers(run, error);
+	rc = setup_buffers(run, error);
+	if (rc == SGPU_OK) {
+		rc = setup_followers(run, error);
+	}
 	if (rc == SGPU_OK) {
 		setup_holds(run);
 		atomic_store(&run->operation_count, run->manifest->operation_count);

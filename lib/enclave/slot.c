@@ -68,9 +68,26 @@ static int make_host(struct sgpu_run_slot *slot, struct sgpu_error *error)
 
 	slot->lent = sgpu_host_alloc(slot->loader->run->device, size, &slot->host, NULL) == SGPU_OK;
 	if (!slot->lent) {
-		slot->host = aligned_alloc(PAGE, (size + PAGE - 1) / PAGE * PAGE);
+		slot->host = aligned_alloc(PAGE, size);
 	}
 	return slot->host ? SGPU_OK : sgpu_fail_nomem(error);
+}
+
+/* Small ones all at once, which costs as much as one of them. */
+static int make_device(struct sgpu_run_slot *slot, struct sgpu_error *error)
+{
+	struct sgpu_run_loader *loader = slot->loader;
+	uint64_t size = loader->slot_size;
+	int rc;
+
+	if (!loader->are_small) {
+		return sgpu_device_alloc(loader->run->device, size, &slot->device, error);
+	}
+	rc = sgpu_device_alloc(loader->run->device, size * (uint64_t)loader->slot_count, &loader->together, error);
+	for (int i = 0; rc == SGPU_OK && i < loader->slot_count; i++) {
+		loader->slots[i].device = loader->together + (uint64_t)i * size;
+	}
+	return rc;
 }
 
 int sgpu_slot_fill(struct sgpu_run_slot *slot, bool host, bool device, enum sgpu_rung *rung, struct sgpu_error *error)
@@ -82,7 +99,7 @@ int sgpu_slot_fill(struct sgpu_run_slot *slot, bool host, bool device, enum sgpu
 		rc = make_host(slot, error);
 	}
 	if (rc == SGPU_OK && device && !slot->device) {
-		rc = sgpu_device_alloc(loader->run->device, loader->slot_size, &slot->device, error);
+		rc = make_device(slot, error);
 	}
 	*rung = slot->lent && loader->run->pins ? SGPU_RUNG_PINNED : SGPU_RUNG_PAGEABLE;
 	return rc;
@@ -207,8 +224,11 @@ void sgpu_slots_free(struct sgpu_run *run)
 			}
 			free(slot->host);
 			slot->host = NULL;
-			sgpu_device_free(run->device, &slot->device, loader->slot_size);
+			if (!loader->are_small) {
+				sgpu_device_free(run->device, &slot->device, loader->slot_size);
+			}
 		}
+		sgpu_device_free(run->device, &loader->together, loader->slot_size * (uint64_t)loader->slot_count);
 		sgpu_pool_free(&loader->movers);
 	}
 }

@@ -6,7 +6,7 @@
  */
 #include <sgpu/stage.h>
 
-#include "run_harness.h"
+#include "fake_gpu.h"
 
 enum { VALUES_MAX = 120, ELEMENTS = 5000 };
 
@@ -245,6 +245,22 @@ UNIT_TEST(a_bad_input_fails_exactly_what_depends_on_it)
 	}
 }
 
+UNIT_TEST(graphs_compute_the_same_on_a_device_that_copies_beside_the_rest)
+{
+	if (strcmp(device_name(), "cpu") != 0) {
+		SKIP("the device is what it is");
+	}
+	make_fake_gpu();
+	for (int round = 0; round < 20 && !unit_bad; round++) {
+		struct graph g;
+
+		make_graph(&g, 5 + random_below(100), 2 + random_below(60));
+		run_graph(&g, round % 2 == 1);
+		CHECK(fake_is_clean());
+	}
+	unmake_fake_gpu();
+}
+
 /* ---- special segments ---- */
 static void check_in_out(void *argument, const struct sgpu_batch_segment *segment, const void *data)
 {
@@ -396,6 +412,7 @@ int main(void)
 	}
 	UNIT_RUN(random_graphs_compute_what_they_should);
 	UNIT_RUN(a_bad_input_fails_exactly_what_depends_on_it);
+	UNIT_RUN(graphs_compute_the_same_on_a_device_that_copies_beside_the_rest);
 	UNIT_RUN(an_input_output_segment_is_read_as_it_arrived);
 	UNIT_RUN(an_output_of_unknown_size_carries_what_there_is);
 	UNIT_RUN(payloads_come_from_regions_and_go_to_those_that_are_kept);
