@@ -43,8 +43,8 @@ struct sgpu_transfer_config {
 	unsigned sealed_slots;   /* groups of that size in device memory */
 	uint64_t live_group;     /* largest group of a live copy */
 	unsigned live_slots;     /* groups of that size in pinned memory: they should fit in the processors' caches */
-	uint64_t first_group;    /* smallest groups: at the begin of a copy ... */
-	uint64_t last_group;     /* ... and at its end */
+	uint64_t first_group;    /* smallest groups: where processors work before the bus, when a live copy begins ... */
+	uint64_t last_group;     /* ... and where the device works before or after it */
 	unsigned hints;          /* to the processors, a set of enum sgpu_transfer_hint; not 0 for none */
 };
 

@@ -72,7 +72,7 @@ int sgpu_transfer_out_sealed(struct sgpu_transfer *transfer, struct sgpu_device_
 {
 	struct sgpu_transfer_plan plan = { .total = size / SGPU_CHUNK + (last || size % SGPU_CHUNK != 0),
 					   .largest = transfer->config.sealed_group / SGPU_CHUNK,
-					   .at_begin = transfer->config.first_group / SGPU_CHUNK };
+					   .at_begin = transfer->config.last_group / SGPU_CHUNK };
 	struct sgpu_transfer_group group = { .count = 0 };
 	struct sgpu_task local, *task = outcome ? outcome : &local;
 	uint64_t done = 0, tags = plan.total * SGPU_TAG_SIZE;
