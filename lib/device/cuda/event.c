@@ -96,6 +96,7 @@ int sgpu_cuda_stream_wait(struct sgpu_stream *stream, struct sgpu_event *event)
 	if (code < 0) {
 		return code;
 	}
+	stream->operations++;
 	code = sgpu_cuda_check(stream->device, sgpu_cu.cuStreamWaitEvent(stream->native, event->native, 0), "", NULL);
 	pthread_mutex_unlock(&stream->order);
 	return code;

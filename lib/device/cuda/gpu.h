@@ -25,6 +25,7 @@ enum {
 	SGPU_CUDA_PIECE = 16 << 20,      /* plaintext bytes that are best moved at once */
 	SGPU_CUDA_COUNTER_SETS = 64,     /* launches between two clearings of a stream's counters */
 	SGPU_CUDA_COUNTER_BYTES = SGPU_CUDA_COUNTER_SETS * SGPU_LAUNCH_COUNTERS * 4,
+	SGPU_CUDA_CLASSES = 9,           /* small blocks: 4 KiB to 1 MiB, powers of two */
 	SGPU_CUDA_KEYS_PER_SLAB = 16,
 };
 /* How long work may go on after it was cancelled before it is given up. */
@@ -70,7 +71,7 @@ struct sgpu_stream {
 	struct sgpu_device *device;
 	CUstream native;
 	pthread_mutex_t order;
-	bool untracked;                  /* something without a record is behind the last record; under `order` */
+	uint64_t operations, seen;       /* enqueued, and of these known to be over; under `order` */
 	CUdeviceptr counters;            /* sets of words for launches; 0: none yet */
 	unsigned counters_used;
 	struct sgpu_cuda_slot *passed;   /* the device writes the serials of callbacks here as it passes them */
@@ -102,6 +103,10 @@ struct sgpu_cuda_memory {
 	void *live;                      /* tree of blocks, by address */
 	CUmemoryPool pool;
 	uint64_t used, limit, total;
+	/* Small blocks. */
+	struct sgpu_cuda_memory_slab *slabs;
+	struct sgpu_cuda_block *idle[SGPU_CUDA_CLASSES], *idle_tail[SGPU_CUDA_CLASSES];
+	uint64_t clearing, cleared;      /* serials: the last that was asked for, one that is known to be over */
 };
 SGPU_MUST_CHECK int sgpu_cuda_memory_open(struct sgpu_device *device, uint64_t limit, struct sgpu_error *error);
 /* Clears and frees what is left; without the device's help when it is lost. */
@@ -190,7 +195,8 @@ struct sgpu_device {
 	struct sgpu_cuda_host host;
 	struct sgpu_cuda_keys keys;
 
-	pthread_mutex_t pool_lock;       /* events and the base */
+	pthread_mutex_t pool_lock;       /* events, the base, whether there are digests */
+	struct sgpu_cuda_digests *digests; /* or NULL */
 	CUevent *timed, *plain;          /* idle events, with and without times */
 	unsigned timed_count, timed_room, plain_count, plain_room;
 	struct sgpu_cuda_base *base;
@@ -282,6 +288,11 @@ SGPU_MUST_CHECK int sgpu_cuda_completer_start(struct sgpu_device *device, struct
 void sgpu_cuda_completer_stop(struct sgpu_device *device);
 void sgpu_cuda_completer_wake(struct sgpu_device *device);
 
+/* ---- digest.c ---- */
+SGPU_MUST_CHECK int sgpu_cuda_digest_memory(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
+					    const void *custom, size_t custom_size, uint8_t *digest,
+					    struct sgpu_task *task);
+
 /* ---- work.c ---- */
 SGPU_MUST_CHECK int sgpu_cuda_copy_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size,
 				      struct sgpu_task *task);
@@ -295,9 +306,6 @@ SGPU_MUST_CHECK int sgpu_cuda_open_chunks(struct sgpu_stream *stream, struct sgp
 SGPU_MUST_CHECK int sgpu_cuda_seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
 					  bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
 					  struct sgpu_task *task);
-SGPU_MUST_CHECK int sgpu_cuda_digest_memory(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
-					    const void *custom, size_t custom_size, uint8_t *digest,
-					    struct sgpu_task *task);
 SGPU_MUST_CHECK int sgpu_cuda_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
 				     struct sgpu_task *task);
 /* Whether new kernels are to end with SGPU_ECANCELED at once. */

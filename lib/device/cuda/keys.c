@@ -182,7 +182,7 @@ int sgpu_cuda_key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys
 		}
 	}
 	pthread_mutex_unlock(&keys->lock);
-	stream->untracked = true;
+	stream->operations++;
 	pthread_mutex_unlock(&stream->order);
 	if (code < 0) {
 		free(new);

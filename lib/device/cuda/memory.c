@@ -8,19 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <device/cuda/gpu.h>
-
-struct block {
-	uint64_t address, size;   /* as asked for */
-	uint64_t extent;          /* bytes that are its own */
-	CUdeviceptr start;        /* as the driver gave it */
-	uint64_t start_extent;
-};
+#include <device/cuda/blocks.h>
 
 /* Blocks are disjoint, so those that overlap are the same; a key of one byte finds the block around it. */
 static int compare(const void *a, const void *b)
 {
-	const struct block *left = a, *right = b;
+	const struct sgpu_cuda_block *left = a, *right = b;
 
 	if (left->address + left->extent <= right->address) {
 		return -1;
@@ -28,17 +21,12 @@ static int compare(const void *a, const void *b)
 	return left->address >= right->address + right->extent ? 1 : 0;
 }
 
-static struct block *lookup(struct sgpu_cuda_memory *memory, uint64_t address)
+static struct sgpu_cuda_block *lookup(struct sgpu_cuda_memory *memory, uint64_t address)
 {
-	struct block key = { .address = address, .extent = 1 };
-	struct block **node = tfind(&key, &memory->live, compare);
+	struct sgpu_cuda_block key = { .address = address, .extent = 1 };
+	struct sgpu_cuda_block **node = tfind(&key, &memory->live, compare);
 
 	return node ? *node : NULL;
-}
-
-static uint64_t round_up(uint64_t size)
-{
-	return (size + SGPU_CUDA_PAGE - 1) / SGPU_CUDA_PAGE * SGPU_CUDA_PAGE;
 }
 
 int sgpu_cuda_memory_open(struct sgpu_device *device, uint64_t limit, struct sgpu_error *error)
@@ -68,8 +56,7 @@ int sgpu_cuda_memory_open(struct sgpu_device *device, uint64_t limit, struct sgp
 	return sgpu_cuda_check(device, result, "cannot make a pool of device memory", error);
 }
 
-/* Until the internal stream has done what it was asked for. */
-static int settle(struct sgpu_device *device, struct sgpu_error *error)
+int sgpu_cuda_settle(struct sgpu_device *device, struct sgpu_error *error)
 {
 	CUevent event;
 	CUresult result = sgpu_cuda_event_take(device, false, &event);
@@ -110,17 +97,19 @@ static uint64_t available(struct sgpu_device *device)
 	    reserved > used) {
 		free_bytes += reserved - used;
 	}
+	pthread_mutex_lock(&memory->lock);
 	left = memory->limit - (memory->used < memory->limit ? memory->used : memory->limit);
+	pthread_mutex_unlock(&memory->lock);
 	return free_bytes < left ? free_bytes : left;
 }
 
-/* From the pool, once more after it gave back what it keeps in pieces too small. */
-static CUresult obtain(struct sgpu_device *device, uint64_t size, CUdeviceptr *start)
+/* Once more after the pool gave back what it keeps in pieces too small. */
+CUresult sgpu_cuda_obtain(struct sgpu_device *device, uint64_t size, CUdeviceptr *start)
 {
 	CUmemoryPool pool = device->memory.pool;
 	CUresult result = sgpu_cu.cuMemAllocFromPoolAsync(start, size, pool, device->internal);
 
-	if (result == CUDA_ERROR_OUT_OF_MEMORY && settle(device, NULL) == SGPU_OK) {
+	if (result == CUDA_ERROR_OUT_OF_MEMORY && sgpu_cuda_settle(device, NULL) == SGPU_OK) {
 		(void)sgpu_cu.cuMemPoolTrimTo(pool, 0);
 		result = sgpu_cu.cuMemAllocFromPoolAsync(start, size, pool, device->internal);
 	}
@@ -128,34 +117,57 @@ static CUresult obtain(struct sgpu_device *device, uint64_t size, CUdeviceptr *s
 }
 
 /* Fills in a block of `extent` bytes. Small blocks may come at any multiple of 512. */
-static CUresult place(struct sgpu_device *device, struct block *block)
+static CUresult place(struct sgpu_device *device, struct sgpu_cuda_block *block)
 {
-	CUresult result = obtain(device, block->extent, &block->start);
+	CUresult result = sgpu_cuda_obtain(device, block->extent, &block->start);
 
 	block->start_extent = block->extent;
 	if (result == CUDA_SUCCESS && block->start % SGPU_CUDA_PAGE != 0) {
 		(void)sgpu_cu.cuMemFreeAsync(block->start, device->internal);
 		block->start_extent = block->extent + SGPU_CUDA_PAGE;
-		result = obtain(device, block->start_extent, &block->start);
+		result = sgpu_cuda_obtain(device, block->start_extent, &block->start);
 	}
-	block->address = round_up(block->start);
+	block->address = sgpu_cuda_pages(block->start);
 	return result;
 }
 
-/* Both locks are free; `used` already counts it. */
-static int make(struct sgpu_device *device, struct block *block, struct sgpu_error *error)
+static int refuse(struct sgpu_device *device, CUresult result, uint64_t size, struct sgpu_error *error)
 {
-	CUresult result = place(device, block);
-	int code;
-
 	if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-		return out_of_memory(block->size, available(device), error);
+		return out_of_memory(size, available(device), error);
 	}
-	code = sgpu_cuda_check(device, result, "cannot allocate device memory", error);
-	return code == SGPU_OK ? settle(device, error) : code;
+	return sgpu_cuda_check(device, result, "cannot allocate device memory", error);
 }
 
-static bool enlist(struct sgpu_cuda_memory *memory, struct block *block)
+/* A block that every stream may use; no lock is held, `used` already counts it. */
+static int make(struct sgpu_device *device, uint64_t size, struct sgpu_cuda_block **block, struct sgpu_error *error)
+{
+	uint64_t pages = sgpu_cuda_pages(size ? size : 1);
+	CUresult result = CUDA_SUCCESS;
+	struct sgpu_cuda_block *new;
+
+	if (pages <= SGPU_CUDA_SMALL_MAX) {
+		new = sgpu_cuda_small_take(device, pages, &result);
+	} else {
+		new = calloc(1, sizeof(*new));
+		if (new) {
+			new->extent = pages;
+			result = place(device, new);
+		}
+	}
+	if (result != CUDA_SUCCESS || !new) {
+		if (pages > SGPU_CUDA_SMALL_MAX) {
+			free(new);
+		}
+		return result != CUDA_SUCCESS ? refuse(device, result, size, error) : sgpu_fail_nomem(error);
+	}
+	new->size = size;
+	new->counted = pages;
+	*block = new;
+	return pages <= SGPU_CUDA_SMALL_MAX ? SGPU_OK : sgpu_cuda_settle(device, error);
+}
+
+static bool enlist(struct sgpu_cuda_memory *memory, struct sgpu_cuda_block *block)
 {
 	bool done;
 
@@ -184,39 +196,7 @@ static void uncount(struct sgpu_cuda_memory *memory, uint64_t pages)
 	pthread_mutex_unlock(&memory->lock);
 }
 
-int sgpu_cuda_alloc(struct sgpu_device *device, uint64_t size, sgpu_devptr *address, struct sgpu_error *error)
-{
-	struct block *block;
-	int code = sgpu_cuda_enter(device, error);
-
-	if (code < 0) {
-		return code;
-	}
-	if (size > INT64_MAX || !admit(&device->memory, round_up(size ? size : 1))) {
-		return out_of_memory(size, available(device), error);
-	}
-	block = calloc(1, sizeof(*block));
-	if (!block) {
-		uncount(&device->memory, round_up(size ? size : 1));
-		return sgpu_fail_nomem(error);
-	}
-	block->size = size;
-	block->extent = round_up(size ? size : 1);
-	code = make(device, block, error);
-	if (code == SGPU_OK && !enlist(&device->memory, block)) {
-		(void)sgpu_cu.cuMemFreeAsync(block->start, device->internal);
-		code = sgpu_fail_nomem(error);
-	}
-	if (code < 0) {
-		uncount(&device->memory, block->extent);
-		free(block);
-		return code;
-	}
-	*address = block->address;
-	return SGPU_OK;
-}
-
-/* Clears before it frees, on one stream. */
+/* Clears before it frees, in the order of one stream. */
 static void release(struct sgpu_device *device, CUdeviceptr start, uint64_t extent)
 {
 	CUresult result = sgpu_cu.cuMemsetD8Async(start, 0, extent, device->internal);
@@ -228,30 +208,69 @@ static void release(struct sgpu_device *device, CUdeviceptr start, uint64_t exte
 	sgpu_cuda_note(device, result);
 }
 
+/* It is in no tree any more. Frees the record, or keeps it. */
+static void discard(struct sgpu_device *device, struct sgpu_cuda_block *block)
+{
+	if (sgpu_cuda_enter(device, NULL) != SGPU_OK) {
+		free(block);
+	} else if (block->start == 0) {
+		sgpu_cuda_small_give(device, block);
+	} else {
+		release(device, block->start, block->start_extent);
+		free(block);
+	}
+}
+
+int sgpu_cuda_alloc(struct sgpu_device *device, uint64_t size, sgpu_devptr *address, struct sgpu_error *error)
+{
+	uint64_t pages = size > INT64_MAX ? UINT64_MAX : sgpu_cuda_pages(size ? size : 1);
+	struct sgpu_cuda_block *block = NULL;
+	int code = sgpu_cuda_enter(device, error);
+
+	if (code < 0) {
+		return code;
+	}
+	if (!admit(&device->memory, pages)) {
+		return out_of_memory(size, available(device), error);
+	}
+	code = make(device, size, &block, error);
+	if (code == SGPU_OK && !enlist(&device->memory, block)) {
+		code = sgpu_fail_nomem(error);
+	}
+	if (code < 0) {
+		uncount(&device->memory, pages);
+		if (block) {
+			discard(device, block);
+		}
+		return code;
+	}
+	*address = block->address;
+	return SGPU_OK;
+}
+
 void sgpu_cuda_free(struct sgpu_device *device, sgpu_devptr address, uint64_t size)
 {
 	struct sgpu_cuda_memory *memory = &device->memory;
-	struct block *block;
+	struct sgpu_cuda_block *block;
 
 	(void)size; /* the block knows */
 	pthread_mutex_lock(&memory->lock);
 	block = lookup(memory, address);
 	if (block && block->address == address) {
 		tdelete(block, &memory->live, compare);
-		memory->used -= block->extent;
+		memory->used -= block->counted;
 	} else {
 		block = NULL;
 	}
 	pthread_mutex_unlock(&memory->lock);
-	if (block && sgpu_cuda_enter(device, NULL) == SGPU_OK) {
-		release(device, block->start, block->start_extent);
+	if (block) {
+		discard(device, block);
 	}
-	free(block);
 }
 
 int sgpu_cuda_check_range(struct sgpu_device *device, sgpu_devptr address, uint64_t size, struct sgpu_task *task)
 {
-	struct block *block;
+	struct sgpu_cuda_block *block;
 	bool inside;
 
 	pthread_mutex_lock(&device->memory.lock);
@@ -272,18 +291,16 @@ void sgpu_cuda_memory_figures(struct sgpu_device *device, uint64_t *total, uint6
 {
 	struct sgpu_cuda_memory *memory = &device->memory;
 
-	pthread_mutex_lock(&memory->lock);
 	*total = memory->total < memory->limit ? memory->total : memory->limit;
 	*free_bytes = available(device);
-	pthread_mutex_unlock(&memory->lock);
 	*free_bytes = *free_bytes < *total ? *free_bytes : *total;
 }
 
 int sgpu_cuda_private_alloc(struct sgpu_device *device, uint64_t size, CUdeviceptr *start, struct sgpu_error *error)
 {
-	int code = sgpu_cuda_check(device, obtain(device, size, start), "cannot allocate device memory", error);
+	int code = sgpu_cuda_check(device, sgpu_cuda_obtain(device, size, start), "cannot allocate device memory", error);
 
-	return code == SGPU_OK ? settle(device, error) : code;
+	return code == SGPU_OK ? sgpu_cuda_settle(device, error) : code;
 }
 
 void sgpu_cuda_private_free(struct sgpu_device *device, CUdeviceptr start, uint64_t size)
@@ -299,7 +316,7 @@ void sgpu_cuda_clear_now(struct sgpu_device *device, CUdeviceptr address, uint64
 		return;
 	}
 	sgpu_cuda_note(device, sgpu_cu.cuMemsetD8Async(address, 0, size, device->internal));
-	if (settle(device, NULL) != SGPU_OK) {
+	if (sgpu_cuda_settle(device, NULL) != SGPU_OK) {
 		return; /* lost: nobody gets at it any more */
 	}
 }
@@ -307,17 +324,15 @@ void sgpu_cuda_clear_now(struct sgpu_device *device, CUdeviceptr address, uint64
 void sgpu_cuda_memory_close(struct sgpu_device *device)
 {
 	struct sgpu_cuda_memory *memory = &device->memory;
-	struct block *block;
+	struct sgpu_cuda_block *block;
 
 	while (memory->live) {
-		block = *(struct block **)memory->live;
+		block = *(struct sgpu_cuda_block **)memory->live;
 		tdelete(block, &memory->live, compare);
-		if (sgpu_cuda_enter(device, NULL) == SGPU_OK) {
-			release(device, block->start, block->start_extent);
-		}
-		free(block);
+		discard(device, block);
 	}
-	if (sgpu_cuda_enter(device, NULL) != SGPU_OK || (device->internal && settle(device, NULL) != SGPU_OK)) {
+	sgpu_cuda_small_close(device);
+	if (sgpu_cuda_enter(device, NULL) != SGPU_OK || (device->internal && sgpu_cuda_settle(device, NULL) != SGPU_OK)) {
 		return;
 	}
 	if (memory->pool) {

@@ -119,34 +119,60 @@ void sgpu_cuda_stream_free(struct sgpu_stream *stream)
 	sgpu_cuda_stream_drop(stream);
 }
 
+/* What a wait for a stream is for: everything that was enqueued before it. */
+struct end {
+	CUevent event;       /* behind it; NULL: an earlier wait saw it all */
+	uint64_t serial, operations;
+};
+
+static CUresult mark_end(struct sgpu_stream *stream, struct end *end)
+{
+	CUresult result = CUDA_SUCCESS;
+
+	pthread_mutex_lock(&stream->order);
+	pthread_mutex_lock(&stream->queue);
+	end->serial = stream->serial;
+	pthread_mutex_unlock(&stream->queue);
+	end->operations = stream->operations;
+	if (stream->operations != stream->seen) {
+		result = sgpu_cuda_event_take(stream->device, false, &end->event);
+		if (result == CUDA_SUCCESS) {
+			result = sgpu_cu.cuEventRecord(end->event, stream->native);
+		}
+	}
+	pthread_mutex_unlock(&stream->order);
+	return result;
+}
+
+static int wait_for(struct sgpu_stream *stream, const struct end *end, struct sgpu_error *error)
+{
+	int code = end->event ? sgpu_cuda_wait(stream->device, end->event, error) : SGPU_OK;
+
+	if (code == SGPU_OK && end->event) {
+		pthread_mutex_lock(&stream->order);
+		stream->seen = stream->seen < end->operations ? end->operations : stream->seen;
+		pthread_mutex_unlock(&stream->order);
+	}
+	return code;
+}
+
 int sgpu_cuda_stream_sync(struct sgpu_stream *stream, struct sgpu_error *error)
 {
 	struct sgpu_device *device = stream->device;
 	int code = sgpu_cuda_enter(device, error);
-	CUevent event = NULL;
-	CUresult result;
-	uint64_t serial;
+	struct end end = { 0 };
 
 	if (code < 0) {
 		sgpu_cuda_advance(stream, UINT64_MAX);
 		return code;
 	}
-	pthread_mutex_lock(&stream->order);
-	pthread_mutex_lock(&stream->queue);
-	serial = stream->serial;
-	pthread_mutex_unlock(&stream->queue);
-	result = sgpu_cuda_event_take(device, false, &event);
-	if (result == CUDA_SUCCESS) {
-		result = sgpu_cu.cuEventRecord(event, stream->native);
-	}
-	pthread_mutex_unlock(&stream->order);
-	code = sgpu_cuda_check(device, result, "cannot record an event", error);
+	code = sgpu_cuda_check(device, mark_end(stream, &end), "cannot record an event", error);
 	if (code == SGPU_OK) {
-		code = sgpu_cuda_wait(device, event, error);
+		code = wait_for(stream, &end, error);
 	}
-	sgpu_cuda_event_give(device, false, event);
+	sgpu_cuda_event_give(device, false, end.event);
 	if (code == SGPU_OK || sgpu_cuda_lost(device, NULL) != 0) {
-		sgpu_cuda_advance(stream, serial);
+		sgpu_cuda_advance(stream, end.serial);
 	}
 	return code;
 }
@@ -239,7 +265,7 @@ int sgpu_cuda_commit(struct sgpu_stream *stream, struct sgpu_cuda_record *record
 	struct sgpu_error error = { 0 };
 	int code;
 
-	stream->untracked = true;
+	stream->operations++;
 	record->enqueue_ns = sgpu_now_ns();
 	if (result == CUDA_SUCCESS && (record->task || record->slot) && record->kind != SGPU_CUDA_CALL) {
 		result = mark(stream, record);
