@@ -8,7 +8,8 @@
 
 #include "bench/plot.h"
 
-enum { WIDTH = 960, LEFT = 80, RIGHT = 660, BAR_LEFT = 330, BAR_RIGHT = 840, PANEL = 300, GAP = 70, HEAD = 56, ROW = 18 };
+enum { WIDTH = 960, LEFT = 80, RIGHT = 660, BAR_LEFT = 450, BAR_RIGHT = 860, PANEL = 300, GAP = 70, HEAD = 56,
+       ROW = 18 };
 
 static const char *const colours[] = { "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000",
 				       "#8C7A00" };
