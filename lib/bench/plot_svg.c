@@ -123,7 +123,7 @@ static void each_tick(struct plot *plot, const struct plot_axis *axis, void (*dr
 static void begin_panel(struct plot *plot, const char *title, enum sgpu_bench_unit unit, double height)
 {
 	static const char *const what[] = { "bytes a second, more is better", "operations a second, more is better",
-					    "time, less is better" };
+					    "time of an operation, less is better" };
 	char text[PLOT_LABEL_MAX];
 
 	plot->top = plot->panels == 0 ? HEAD + 40 : plot->top + plot->height + GAP;

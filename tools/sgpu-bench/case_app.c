@@ -49,31 +49,43 @@ static int verify_side(void *argument, struct sgpu_error *error)
 	return s->check(s, error);
 }
 
-/* Both ways to have a device: resident, and opened for every batch. */
-static int measure(struct sgpu_bench *bench, const char *app, int batches, uint64_t batch_bytes, struct side sides[2],
-		   struct sgpu_error *error)
+/* Ways to have a device and to bring payloads. */
+static const struct way {
+	bool opens, staged;
+} ways[] = { { false, false }, { false, true }, { true, false } };
+
+static const char *payloads_text(bool staged)
 {
-	int rc = SGPU_OK;
+	return staged ? "staged" : "inline";
+}
 
-	for (int opens = 0; rc == SGPU_OK && opens < 2; opens++) {
-		const struct sgpu_bench_variant variants[] = {
-			{ .name = "unsealed", .run = run_side, .verify = verify_side, .argument = &sides[UNSEALED] },
-			{ .name = "sealed", .run = run_side, .verify = verify_side, .argument = &sides[SEALED] },
-		};
-		const struct sgpu_bench_point point = {
-			.parameters = { { "app", app, 0 }, { "device", job_device_text(opens), 0 },
-					{ "batches", NULL, (uint64_t)batches }, { "batch_bytes", NULL, batch_bytes } },
-			.bytes = (uint64_t)batches * batch_bytes, .operations = (uint64_t)batches,
-		};
+static int measure(struct sgpu_bench *bench, const char *app, int batches, uint64_t batch_bytes, struct side sides[2],
+		   const struct way *way, struct sgpu_error *error)
+{
+	const struct sgpu_bench_variant variants[] = {
+		{ .name = "unsealed", .run = run_side, .verify = verify_side, .argument = &sides[UNSEALED] },
+		{ .name = "sealed", .run = run_side, .verify = verify_side, .argument = &sides[SEALED] },
+	};
+	const struct sgpu_bench_point point = {
+		.parameters = { { "app", app, 0 }, { "device", job_device_text(way->opens), 0 },
+				{ "payloads", payloads_text(way->staged), 0 }, { "batches", NULL, (uint64_t)batches },
+				{ "batch_bytes", NULL, batch_bytes } },
+		.bytes = (uint64_t)batches * batch_bytes, .operations = (uint64_t)batches,
+	};
 
-		for (int i = 0; i < 2; i++) {
-			sides[i].bench = bench;
-			sides[i].batches = batches;
-			sides[i].opens = opens;
-		}
-		rc = sgpu_bench_measure(bench, &point, variants, 2, error);
+	for (int i = 0; i < 2; i++) {
+		sides[i].bench = bench;
+		sides[i].batches = batches;
+		sides[i].opens = way->opens;
 	}
-	return rc;
+	return sgpu_bench_measure(bench, &point, variants, 2, error);
+}
+
+static void clear_sides(struct side sides[2])
+{
+	for (int i = 0; i < 2; i++) {
+		job_clear(&sides[i].job);
+	}
 }
 
 /* ---- black_scholes ---- */
@@ -137,7 +149,8 @@ static void fill_options(float *price, float *strike, float *years, uint64_t cou
 	}
 }
 
-static int make_options(struct side *s, bool sealed, uint64_t count, const float *inputs, struct sgpu_error *error)
+static int make_options(struct side *s, bool sealed, bool staged, uint64_t count, const float *inputs,
+			struct sgpu_error *error)
 {
 	const struct job_type type = { "f32", { count } };
 	const uint64_t size = count * sizeof(float);
@@ -146,6 +159,7 @@ static int make_options(struct side *s, bool sealed, uint64_t count, const float
 	if (rc != SGPU_OK) {
 		return rc;
 	}
+	s->job.staged = staged;
 	s->check = check_options;
 	s->inputs = inputs;
 	s->count = count;
@@ -258,7 +272,7 @@ static int measure_bare(struct sgpu_bench *bench, struct side *sealed, const flo
 	const uint64_t bytes = VECTORS * sealed->count * sizeof(float), batches = (uint64_t)sealed->batches;
 	const struct sgpu_bench_point point = {
 		.parameters = { { "app", "black_scholes", 0 }, { "device", job_device_text(false), 0 },
-				{ "against", "bare calls", 0 }, { "batches", NULL, batches },
+				{ "payloads", payloads_text(false), 0 }, { "against", "bare calls", 0 }, { "batches", NULL, batches },
 				{ "batch_bytes", NULL, bytes } },
 		.bytes = batches * bytes, .operations = batches,
 	};
@@ -282,12 +296,15 @@ static int run_options(struct sgpu_bench *bench, struct side sides[2], struct sg
 		return sgpu_fail_nomem(error);
 	}
 	fill_options(inputs, inputs + count, inputs + 2 * count, count);
-	for (int i = 0; rc == SGPU_OK && i < 2; i++) {
-		rc = make_options(&sides[i], i == SEALED, count, inputs, error);
-		sides[i].output = inputs + 3 * count;
-	}
-	if (rc == SGPU_OK) {
-		rc = measure(bench, "black_scholes", batches, VECTORS * count * sizeof(float), sides, error);
+	for (size_t w = 0; rc == SGPU_OK && w < SGPU_ARRAY_LENGTH(ways); w++) {
+		clear_sides(sides);
+		for (int i = 0; rc == SGPU_OK && i < 2; i++) {
+			rc = make_options(&sides[i], i == SEALED, ways[w].staged, count, inputs, error);
+			sides[i].output = inputs + CALL * count;
+		}
+		if (rc == SGPU_OK) {
+			rc = measure(bench, "black_scholes", batches, VECTORS * count * sizeof(float), sides, &ways[w], error);
+		}
 	}
 	if (rc == SGPU_OK) {
 		rc = measure_bare(bench, &sides[SEALED], inputs, error);
@@ -329,13 +346,15 @@ static int check_pictures(struct side *s, struct sgpu_error *error)
 	return rc;
 }
 
-static int make_pictures(struct side *s, bool sealed, struct pictures *pictures, struct sgpu_error *error)
+static int make_pictures(struct side *s, bool sealed, bool staged, struct pictures *pictures,
+			 struct sgpu_error *error)
 {
 	int rc = job_begin(&s->job, sealed, error);
 
 	if (rc != SGPU_OK) {
 		return rc;
 	}
+	s->job.staged = staged;
 	s->check = check_pictures;
 	s->output = pictures->found;
 	job_input(&s->job, "known", (struct job_type){ "u8", { KNOWN, PIXELS } }, pictures->known, sizeof(pictures->known));
@@ -357,7 +376,6 @@ static int make_pictures(struct side *s, bool sealed, struct pictures *pictures,
 static int run_pictures(struct sgpu_bench *bench, struct side sides[2], struct sgpu_error *error)
 {
 	struct pictures *pictures = malloc(sizeof(*pictures));
-	uint64_t bytes = sizeof(*pictures);
 	int rc = SGPU_OK;
 
 	if (!pictures) {
@@ -370,11 +388,14 @@ static int run_pictures(struct sgpu_bench *bench, struct side sides[2], struct s
 	for (int i = 0; i < ASKED; i++) {
 		draw(pictures->asked[i], i % CLASSES, (uint64_t)(KNOWN + i));
 	}
-	for (int i = 0; rc == SGPU_OK && i < 2; i++) {
-		rc = make_pictures(&sides[i], i == SEALED, pictures, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = measure(bench, "fashion-knn", 1, bytes, sides, error);
+	for (size_t w = 0; rc == SGPU_OK && w < SGPU_ARRAY_LENGTH(ways); w++) {
+		clear_sides(sides);
+		for (int i = 0; rc == SGPU_OK && i < 2; i++) {
+			rc = make_pictures(&sides[i], i == SEALED, ways[w].staged, pictures, error);
+		}
+		if (rc == SGPU_OK) {
+			rc = measure(bench, "fashion-knn", 1, sizeof(*pictures), sides, &ways[w], error);
+		}
 	}
 	free(pictures);
 	return rc;
@@ -387,8 +408,8 @@ static int run_app(struct sgpu_bench *bench, int (*app)(struct sgpu_bench *, str
 	struct side *sides = calloc(2, sizeof(*sides));
 	int rc = sides ? app(bench, sides, error) : sgpu_fail_nomem(error);
 
-	for (int i = 0; sides && i < 2; i++) {
-		job_clear(&sides[i].job);
+	if (sides) {
+		clear_sides(sides);
 	}
 	free(sides);
 	return rc;

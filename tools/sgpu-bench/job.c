@@ -142,29 +142,36 @@ static int describe(struct job *job, const struct sgpu_manifest *manifest, struc
 	return rc;
 }
 
-static int write_payload(struct job *job, int segment, struct sgpu_error *error)
+int job_payload(const struct job *job, int segment, uint8_t *payload, struct sgpu_error *error)
 {
 	const struct sgpu_batch_segment *s = &job->batch->segments[segment];
 	const struct job_input *input = find_input(job, s->id);
 	uint8_t key[SGPU_KEY_SIZE], context[SGPU_SEGMENT_CONTEXT_MAX];
 	size_t context_size = 0;
-	uint8_t *sealed;
 	int rc;
 
 	if (!job->sealed) {
-		return sgpu_write(job->batch_fd, "batch", input->data, input->size, error);
+		memcpy(payload, input->data, input->size);
+		return SGPU_OK;
 	}
-	sealed = malloc(s->sealed_size);
-	rc = sealed ? sgpu_batch_segment_key(job->batch, job->key, s->id, false, key, context, &context_size, error) :
-	     sgpu_fail_nomem(error);
+	rc = sgpu_batch_segment_key(job->batch, job->key, s->id, false, key, context, &context_size, error);
 	if (rc == SGPU_OK) {
-		rc = sgpu_seal_memory(key, context, context_size, input->data, input->size, sealed, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_write(job->batch_fd, "batch", sealed, s->sealed_size, error);
+		rc = sgpu_seal_memory(key, context, context_size, input->data, input->size, payload, error);
 	}
 	sgpu_wipe(key, sizeof(key));
-	free(sealed);
+	return rc;
+}
+
+static int write_payload(struct job *job, int segment, struct sgpu_error *error)
+{
+	const uint64_t size = sgpu_batch_payload_size(job->batch, segment);
+	uint8_t *payload = malloc(size + 1);
+	int rc = payload ? job_payload(job, segment, payload, error) : sgpu_fail_nomem(error);
+
+	if (rc == SGPU_OK) {
+		rc = sgpu_write(job->batch_fd, "batch", payload, size, error);
+	}
+	free(payload);
 	return rc;
 }
 
@@ -227,6 +234,9 @@ int job_finish(struct job *job, struct sgpu_error *error)
 	}
 	if (rc == SGPU_OK) {
 		rc = sgpu_batch_sign(job->batch, job->key, error);
+	}
+	if (rc == SGPU_OK && job->staged) {
+		rc = job_stage(job, error);
 	}
 	if (rc != SGPU_OK) {
 		return rc;
@@ -373,6 +383,7 @@ int job_read(struct job *job, const char *id, void *data, uint64_t size, struct 
 
 void job_clear(struct job *job)
 {
+	job_unstage(job);
 	if (job->segments) {
 		close(job->batch_fd);
 		close(job->response_fd);

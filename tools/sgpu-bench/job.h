@@ -18,6 +18,8 @@ struct job_input {
 
 struct job {
 	bool sealed;                      /* all segments HIGH; else all LOW */
+	bool staged;                      /* set before job_finish: payloads in a region, not inline */
+	char region[SGPU_REGION_ID_TEXT + 1];
 	json_t *segments, *operations;    /* of the manifest, until job_finish */
 	struct job_input inputs[JOB_INPUTS_MAX];
 	int input_count;
@@ -43,7 +45,7 @@ void job_operation(struct job *job, const char *id, const char *kernel, json_t *
 		   const char *after);
 /* The manifest's text, from malloc; NULL when out of memory. */
 char *job_manifest(const struct job *job);
-/* Makes the batch: sealed or with digests, signed, its payloads inline in a memory file. */
+/* Makes the batch: sealed or with digests, signed, its payloads inline in a memory file or staged. */
 SGPU_MUST_CHECK int job_finish(struct job *job, struct sgpu_error *error);
 
 /* From the batch to its response, in *ns. */
@@ -57,6 +59,11 @@ const char *job_device_text(bool opens);
 /* The plaintext of an output of the response, authenticated: exactly `size` bytes. Errors: SGPU_EDIFFERS for another
  * size, and what reading and opening gives. */
 SGPU_MUST_CHECK int job_read(struct job *job, const char *id, void *data, uint64_t size, struct sgpu_error *error);
+/* What a segment's payload is, sgpu_batch_payload_size() bytes. */
+SGPU_MUST_CHECK int job_payload(const struct job *job, int segment, uint8_t *payload, struct sgpu_error *error);
+/* Parts of job_finish and job_clear: the inputs of a batch go to a region that is kept, and that is removed again. */
+SGPU_MUST_CHECK int job_stage(struct job *job, struct sgpu_error *error);
+void job_unstage(struct job *job);
 /* Wipes and frees. Accepts one that job_begin refused, or a zeroed one. */
 void job_clear(struct job *job);
 
