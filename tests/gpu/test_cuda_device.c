@@ -333,12 +333,12 @@ UNIT_TEST(callbacks_come_in_order_and_find_the_task_ended)
 	int i, bad = 0;
 
 	REQUIRE(begin() && sgpu_stream_create(device, &other, NULL) == SGPU_OK);
-	REQUIRE(sgpu_device_alloc(device, BYTES, &memory, NULL) == SGPU_OK);
+	REQUIRE(sgpu_device_alloc(device, 2 * BYTES, &memory, NULL) == SGPU_OK);
 	for (i = 0; i < COUNT; i++) {
 		struct sgpu_stream *to = i % 2 ? stream : other;
 
 		seen[i].count = &counts[i % 2];
-		bad += sgpu_device_clear(to, memory, BYTES, &seen[i].task) != SGPU_OK;
+		bad += sgpu_device_clear(to, memory + i % 2 * BYTES, BYTES, &seen[i].task) != SGPU_OK;
 		bad += sgpu_stream_callback(to, look, &seen[i]) != SGPU_OK;
 		if (i % 500 == 499) {
 			usleep(2000); /* the completer goes to sleep */
