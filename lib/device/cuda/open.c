@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <device/cuda/digest.h>
 #include <device/cuda/gpu.h>
 
 /* All devices of this process that are open: a context that is reset ends for all that use it. */
@@ -198,6 +199,8 @@ void sgpu_cuda_device_close(struct sgpu_device *device)
 	if (*place) {
 		*place = device->next_open;
 	}
+	sgpu_cuda_digests_free(&device->digests);
+	sgpu_cuda_lanes_close(device);
 	sgpu_cuda_keys_close(device);
 	sgpu_cuda_memory_close(device);
 	sgpu_cuda_host_close(device);

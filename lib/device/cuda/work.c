@@ -136,37 +136,26 @@ int sgpu_cuda_seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *ke
 	return sgpu_cuda_commit(stream, &record, result, "cannot seal on the device");
 }
 
-int sgpu_cuda_digest_memory(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, const void *custom,
-			    size_t custom_size, uint8_t *digest, struct sgpu_task *task)
-{
-	(void)custom;
-	(void)custom_size;
-	(void)digest;
-	if (sgpu_cuda_check_range(stream->device, memory, size, task) < 0) {
-		return SGPU_EUSAGE;
-	}
-	return task->code = sgpu_fail(&task->error, SGPU_EUNAVAILABLE, "the CUDA device has no digest yet");
-}
-
 /* ---- launches ---- */
 /* Words that are zero: the next set, all of them cleared at once when they are used up. */
 static CUresult counters(struct sgpu_stream *stream, unsigned **words)
 {
+	struct sgpu_cuda_lane *lane = &stream->lane;
 	CUresult result = CUDA_SUCCESS;
 
-	if (!stream->counters) {
-		if (sgpu_cuda_private_alloc(stream->device, SGPU_CUDA_COUNTER_BYTES, &stream->counters, NULL) < 0) {
+	if (!lane->counters) {
+		if (sgpu_cuda_private_alloc(stream->device, SGPU_CUDA_COUNTER_BYTES, &lane->counters, NULL) < 0) {
 			return CUDA_ERROR_OUT_OF_MEMORY;
 		}
-		stream->counters_used = SGPU_CUDA_COUNTER_SETS;
+		lane->counters_used = SGPU_CUDA_COUNTER_SETS;
 	}
-	if (stream->counters_used == SGPU_CUDA_COUNTER_SETS) {
-		result = sgpu_cu.cuMemsetD8Async(stream->counters, 0, SGPU_CUDA_COUNTER_BYTES, stream->native);
-		stream->counters_used = result == CUDA_SUCCESS ? 0 : SGPU_CUDA_COUNTER_SETS;
+	if (lane->counters_used == SGPU_CUDA_COUNTER_SETS) {
+		result = sgpu_cu.cuMemsetD8Async(lane->counters, 0, SGPU_CUDA_COUNTER_BYTES, stream->native);
+		lane->counters_used = result == CUDA_SUCCESS ? 0 : SGPU_CUDA_COUNTER_SETS;
 	}
 	if (result == CUDA_SUCCESS) {
-		*words = (unsigned *)(uintptr_t)stream->counters + (size_t)stream->counters_used * SGPU_LAUNCH_COUNTERS;
-		stream->counters_used++;
+		*words = (unsigned *)(uintptr_t)lane->counters + (size_t)lane->counters_used * SGPU_LAUNCH_COUNTERS;
+		lane->counters_used++;
 	}
 	return result;
 }
