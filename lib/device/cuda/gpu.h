@@ -25,6 +25,7 @@ enum {
 	SGPU_CUDA_PIECE = 16 << 20,      /* plaintext bytes that are best moved at once */
 	SGPU_CUDA_COUNTER_SETS = 64,     /* launches between two clearings of a stream's counters */
 	SGPU_CUDA_COUNTER_BYTES = SGPU_CUDA_COUNTER_SETS * SGPU_LAUNCH_COUNTERS * 4,
+	SGPU_CUDA_LANES = 64,            /* idle ones that are kept */
 	SGPU_CUDA_CLASSES = 9,           /* small blocks: 4 KiB to 1 MiB, powers of two */
 	SGPU_CUDA_KEYS_PER_SLAB = 16,
 };
@@ -66,14 +67,20 @@ struct sgpu_cuda_record {
 	struct sgpu_cuda_record *next;
 };
 
+/* What a stream is on the device: kept for the next one when it is freed. */
+struct sgpu_cuda_lane {
+	CUstream native;
+	CUdeviceptr counters;            /* sets of words for launches; 0: none yet */
+	unsigned counters_used;
+};
+
 struct sgpu_stream {
 	struct sgpu_device_object object;
 	struct sgpu_device *device;
-	CUstream native;
+	CUstream native;                 /* the lane's */
+	struct sgpu_cuda_lane lane;
 	pthread_mutex_t order;
 	uint64_t operations, seen;       /* enqueued, and of these known to be over; under `order` */
-	CUdeviceptr counters;            /* sets of words for launches; 0: none yet */
-	unsigned counters_used;
 	struct sgpu_cuda_slot *passed;   /* the device writes the serials of callbacks here as it passes them */
 	pthread_mutex_t queue;           /* everything below */
 	pthread_cond_t progress;
@@ -195,10 +202,12 @@ struct sgpu_device {
 	struct sgpu_cuda_host host;
 	struct sgpu_cuda_keys keys;
 
-	pthread_mutex_t pool_lock;       /* events, the base, whether there are digests */
+	pthread_mutex_t pool_lock;       /* events, lanes, the base, whether there are digests */
 	struct sgpu_cuda_digests *digests; /* or NULL */
 	CUevent *timed, *plain;          /* idle events, with and without times */
 	unsigned timed_count, timed_room, plain_count, plain_room;
+	struct sgpu_cuda_lane lanes[SGPU_CUDA_LANES]; /* idle */
+	unsigned lane_count;
 	struct sgpu_cuda_base *base;
 
 	atomic_uint_fast64_t cancel_ns;  /* 0, or since when everything is to stop */
@@ -265,6 +274,8 @@ SGPU_MUST_CHECK int sgpu_cuda_callback(struct sgpu_stream *stream, void (*functi
 				       void *argument);
 void sgpu_cuda_stream_hold(struct sgpu_stream *stream);
 void sgpu_cuda_stream_drop(struct sgpu_stream *stream);
+/* Destroys the lanes that are kept. */
+void sgpu_cuda_lanes_close(struct sgpu_device *device);
 SGPU_MUST_CHECK int sgpu_cuda_event_create(struct sgpu_device *device, struct sgpu_event **event,
 					   struct sgpu_error *error);
 void sgpu_cuda_event_free(struct sgpu_event *event);

@@ -7,6 +7,53 @@
 
 #include <device/cuda/gpu.h>
 
+/* ---- lanes ---- */
+static CUresult take_lane(struct sgpu_device *device, struct sgpu_cuda_lane *lane)
+{
+	bool found;
+
+	pthread_mutex_lock(&device->pool_lock);
+	found = device->lane_count > 0;
+	if (found) {
+		*lane = device->lanes[--device->lane_count];
+	}
+	pthread_mutex_unlock(&device->pool_lock);
+	return found ? CUDA_SUCCESS : sgpu_cu.cuStreamCreate(&lane->native, CU_STREAM_NON_BLOCKING);
+}
+
+static void destroy_lane(struct sgpu_device *device, const struct sgpu_cuda_lane *lane)
+{
+	sgpu_cuda_private_free(device, lane->counters, SGPU_CUDA_COUNTER_BYTES);
+	sgpu_cuda_note(device, sgpu_cu.cuStreamDestroy(lane->native));
+}
+
+/* Nothing is pending on it. */
+static void give_lane(struct sgpu_device *device, const struct sgpu_cuda_lane *lane)
+{
+	bool kept;
+
+	if (!lane->native || sgpu_cuda_enter(device, NULL) != SGPU_OK) {
+		return; /* it goes with the context */
+	}
+	pthread_mutex_lock(&device->pool_lock);
+	kept = device->lane_count < SGPU_CUDA_LANES;
+	if (kept) {
+		device->lanes[device->lane_count++] = *lane;
+	}
+	pthread_mutex_unlock(&device->pool_lock);
+	if (!kept) {
+		destroy_lane(device, lane);
+	}
+}
+
+void sgpu_cuda_lanes_close(struct sgpu_device *device)
+{
+	while (device->lane_count > 0 && sgpu_cuda_enter(device, NULL) == SGPU_OK) {
+		destroy_lane(device, &device->lanes[--device->lane_count]);
+	}
+}
+
+/* ---- streams ---- */
 void sgpu_cuda_stream_hold(struct sgpu_stream *stream)
 {
 	pthread_mutex_lock(&stream->device->lock);
@@ -26,12 +73,7 @@ void sgpu_cuda_stream_drop(struct sgpu_stream *stream)
 	if (!last) {
 		return;
 	}
-	if (stream->counters) {
-		sgpu_cuda_private_free(device, stream->counters, SGPU_CUDA_COUNTER_BYTES);
-	}
-	if (stream->native && sgpu_cuda_enter(device, NULL) == SGPU_OK) {
-		(void)sgpu_cu.cuStreamDestroy(stream->native);
-	}
+	give_lane(device, &stream->lane);
 	sgpu_cuda_slot_give(device, stream->passed);
 	while ((record = stream->spare)) {
 		stream->spare = record->next;
@@ -76,12 +118,12 @@ int sgpu_cuda_stream_create(struct sgpu_device *device, struct sgpu_stream **str
 	if (!new) {
 		return sgpu_fail_nomem(error);
 	}
-	code = sgpu_cuda_check(device, sgpu_cu.cuStreamCreate(&new->native, CU_STREAM_NON_BLOCKING),
-			       "cannot create a stream", error);
+	code = sgpu_cuda_check(device, take_lane(device, &new->lane), "cannot create a stream", error);
 	if (code < 0) {
 		sgpu_cuda_stream_drop(new);
 		return code;
 	}
+	new->native = new->lane.native;
 	pthread_mutex_lock(&device->lock);
 	new->next = device->streams;
 	if (new->next) {
