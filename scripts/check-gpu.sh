@@ -19,6 +19,7 @@ case $SGPU_BUILD in
 esac
 export SGPU_BUILD LC_ALL=C SGPU_TEST_SLOWEST=5
 jobs=${SGPU_TEST_JOBS:-4}
+file_timeout=90
 steps=(device units bats memcheck racecheck bench memory)
 started=$SECONDS
 
@@ -95,6 +96,7 @@ run_tests() {
 	shift
 	[ $# -gt 0 ] || return 0
 	SGPU_TEST_JOBS=$many SGPU_TEST_DIRS="tests/gpu tests/unit" SGPU_TEST_DEVICE=cuda SGPU_TEST_NEEDS="no device" \
+		SGPU_TEST_TIMEOUT=$file_timeout \
 		scripts/run-tests.sh "$@"
 }
 
@@ -148,8 +150,8 @@ sanitize() {
 		echo "0 passed, 0 failed, 1 skipped"
 		return 0
 	fi
-	SGPU_TEST_SMALL=1 SGPU_TEST_TIMEOUT=150 \
-		SGPU_TEST_WRAP="$sanitizer --tool $* --error-exitcode 98" run_tests "$((2 * jobs))" "${kernels[@]}"
+	SGPU_TEST_SMALL=1 SGPU_TEST_WRAP="$sanitizer --tool $* --error-exitcode 98" \
+		run_tests "$((3 * jobs))" "${kernels[@]}"
 }
 
 step_memcheck() {
