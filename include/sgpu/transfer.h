@@ -27,12 +27,12 @@ extern "C" {
 struct sgpu_transfer;
 struct sgpu_transfer_key;
 
-/* What becomes of memory in the caches. */
+/* Which pinned memory goes from a core's own cache to the one that all share, as soon as the core is done with it: the
+ * bus is slow with memory that is in a core's own. */
 enum sgpu_transfer_hint {
 	SGPU_TRANSFER_NO_HINT = 1,
-	SGPU_TRANSFER_DEMOTE = 2,    /* what a core has sealed goes to the cache that all share */
-	SGPU_TRANSFER_PREFETCH = 4,  /* plaintext is fetched past the caches */
-	SGPU_TRANSFER_CACHED = 8,    /* plaintext is stored into the caches, not past them */
+	SGPU_TRANSFER_DEMOTE_SEALED = 2,
+	SGPU_TRANSFER_DEMOTE_OPENED = 4,
 };
 
 /* How an engine is built; 0 stands for what was found to be best. Units: bytes of plaintext, rounded to chunks. */

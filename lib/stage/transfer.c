@@ -15,7 +15,7 @@ enum { PAGE = 4096, LIVE_SLOTS_ON_DEVICE = 8 };
 /* What was found to be best on an H200 behind 16 cores. */
 static const struct sgpu_transfer_config standard = {
 	.sealed_group = 32 * MIB, .sealed_slots = 3, .live_group = 8 * MIB, .live_slots = 8, .first_group = 512 * KIB,
-	.last_group = MIB, .hints = SGPU_TRANSFER_NO_HINT,
+	.last_group = MIB, .hints = SGPU_TRANSFER_DEMOTE_SEALED,
 };
 
 uint64_t sgpu_transfer_slot_size(const struct sgpu_transfer *transfer, uint64_t group)

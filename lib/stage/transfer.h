@@ -143,7 +143,7 @@ struct sgpu_transfer_live {
 	sgpu_devptr device;            /* the device's */
 	uint64_t size;                 /* bytes of plaintext */
 	uint64_t stride;               /* bytes of a whole chunk as it crosses the bus */
-	unsigned hints;
+	bool demote;                   /* parts that were worked on */
 	unsigned workers;              /* threads that prefer parts of their own */
 	unsigned share_count;
 	struct sgpu_transfer_share shares[SGPU_TRANSFER_SLOTS_MAX];
@@ -171,8 +171,6 @@ sgpu_transfer_work_fn sgpu_transfer_live_seal, sgpu_transfer_live_open, sgpu_tra
 /* memcpy that leaves the caches to others: past them where the processor can. Fence: once, after the last call. */
 void sgpu_transfer_store(void *to, const void *from, size_t size);
 void sgpu_transfer_store_fence(void);
-/* Fetches memory that is read once. */
-void sgpu_transfer_prefetch(const void *memory, size_t size);
 /* Tells the processor that another agent reads this next. */
 void sgpu_transfer_demote(const void *memory, size_t size);
 

@@ -223,7 +223,7 @@ static void prepare(struct sgpu_transfer_live *live, bool open)
 		     live->stage == SGPU_TRANSFER_ENCRYPT ? sgpu_transfer_live_encrypt : sgpu_transfer_live_copy;
 	live->workers = sgpu_transfer_crew_size(live->transfer->crew);
 	live->workers += live->workers < ALONE;
-	live->hints = config->hints;
+	live->demote = config->hints & (open ? SGPU_TRANSFER_DEMOTE_OPENED : SGPU_TRANSFER_DEMOTE_SEALED);
 	live->share_count = config->live_slots;
 	for (unsigned i = 0; i < live->share_count; i++) {
 		live->shares[i].memory = live->transfer->ring + i * slot;

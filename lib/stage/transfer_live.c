@@ -109,7 +109,7 @@ static void work_on(struct sgpu_transfer_live *live, struct sgpu_transfer_share 
 	if (code != SGPU_OK) {
 		fail(live, code, bad_chunk);
 	}
-	if ((live->hints & SGPU_TRANSFER_DEMOTE) && live->work != sgpu_transfer_live_open) {
+	if (live->demote) {
 		sgpu_transfer_demote(share->memory + begin * live->stride, (end - begin) * live->stride);
 	}
 	atomic_fetch_add_explicit(&share->finished, 1, memory_order_release);
@@ -138,22 +138,13 @@ bool sgpu_transfer_help(struct sgpu_transfer_live *live, uint64_t *oldest, unsig
 int sgpu_transfer_live_seal(struct sgpu_transfer_live *live, unsigned thread, uint64_t begin, uint64_t count,
 			    uint8_t *sealed, void *scratch, uint64_t *bad_chunk)
 {
-	int code = SGPU_OK;
+	bool last = begin + count == live->plan.total;
 
 	(void)scratch;
-	for (uint64_t chunk = begin; code == SGPU_OK && chunk < begin + count; chunk++) {
-		const uint8_t *from = live->plaintext + chunk * SGPU_CHUNK;
-
-		if ((live->hints & SGPU_TRANSFER_PREFETCH) && chunk + 1 < begin + count) {
-			sgpu_transfer_prefetch(from + SGPU_CHUNK, sgpu_transfer_live_plain(live, chunk + 1, 1));
-		}
-		code = sgpu_seal_chunks(live->key->aeads[thread], &live->key->keys, live->base + chunk,
-					chunk + 1 == live->plan.total, from, sgpu_transfer_live_plain(live, chunk, 1),
-					sealed);
-		*bad_chunk = chunk;
-		sealed += SGPU_SEALED_CHUNK;
-	}
-	return code;
+	*bad_chunk = begin;
+	return sgpu_seal_chunks(live->key->aeads[thread], &live->key->keys, live->base + begin, last,
+				live->plaintext + begin * SGPU_CHUNK, sgpu_transfer_live_plain(live, begin, count),
+				sealed);
 }
 
 int sgpu_transfer_live_copy(struct sgpu_transfer_live *live, unsigned thread, uint64_t begin, uint64_t count,
@@ -179,11 +170,6 @@ int sgpu_transfer_live_encrypt(struct sgpu_transfer_live *live, unsigned thread,
 			    sgpu_transfer_live_plain(live, begin, count), sealed);
 }
 
-static void copy_bytes(void *to, const void *from, size_t size)
-{
-	memcpy(to, from, size);
-}
-
 /* One chunk after the other into the thread's own cache, and on from there once it has verified. */
 int sgpu_transfer_live_open(struct sgpu_transfer_live *live, unsigned thread, uint64_t begin, uint64_t count,
 			    uint8_t *sealed, void *scratch, uint64_t *bad_chunk)
@@ -196,8 +182,7 @@ int sgpu_transfer_live_open(struct sgpu_transfer_live *live, unsigned thread, ui
 		code = sgpu_open_chunks(live->key->aeads[thread], &live->key->keys, live->base + chunk,
 					chunk + 1 == live->plan.total, sealed, size + SGPU_TAG_SIZE, scratch, NULL);
 		if (code == SGPU_OK) {
-			(live->hints & SGPU_TRANSFER_CACHED ? copy_bytes : sgpu_transfer_store)(
-				live->plaintext + chunk * SGPU_CHUNK, scratch, size);
+			sgpu_transfer_store(live->plaintext + chunk * SGPU_CHUNK, scratch, size);
 		}
 		*bad_chunk = chunk;
 		sealed += SGPU_SEALED_CHUNK;

@@ -7,17 +7,10 @@
 
 #include <stage/transfer.h>
 
-enum { LINE = 64 };
-
-void sgpu_transfer_prefetch(const void *memory, size_t size)
-{
-	for (size_t i = 0; i < size; i += LINE) {
-		__builtin_prefetch((const uint8_t *)memory + i, 0, 0);
-	}
-}
-
 #if defined(__x86_64__)
 #include <immintrin.h>
+
+enum { LINE = 64 };
 
 static void lines_sse2(uint8_t *to, const uint8_t *from, size_t lines)
 {

@@ -98,6 +98,7 @@ static void try(struct bench *b, const struct sgpu_transfer_config *config, unsi
 	must(sgpu_transfer_create(b->device, config, &b->transfer, &error), &error);
 	must(sgpu_sealed_keys_new(secret, "", 0, &keys, &error), &error);
 	must(sgpu_transfer_key_load(b->transfer, &keys, &b->live, &error), &error);
+	config = &b->transfer->config;
 	printf("jobs %2u hints %u  live %4llu KiB x %2u  rest %5llu KiB x %u  first %4llu  last %4llu KiB |", config->jobs,
 	       config->hints, (unsigned long long)(config->live_group / KIB), config->live_slots,
 	       (unsigned long long)(config->sealed_group / KIB), config->sealed_slots,
@@ -125,45 +126,34 @@ static void try(struct bench *b, const struct sgpu_transfer_config *config, unsi
 
 static void try_all(struct bench *b, unsigned jobs)
 {
-	static const uint64_t live[][2] = { { 512, 6 }, { 1024, 3 }, { 1024, 4 }, { 1024, 8 }, { 2048, 2 }, { 2048, 3 }, { 2048, 4 }, { 2048, 6 }, { 2048, 8 },
-					    { 4096, 3 }, { 4096, 4 }, { 4096, 8 }, { 4096, 16 }, { 8192, 3 } };
-	static const unsigned hints[] = { SGPU_TRANSFER_DEMOTE, SGPU_TRANSFER_PREFETCH,
-					  SGPU_TRANSFER_PREFETCH | SGPU_TRANSFER_DEMOTE, SGPU_TRANSFER_CACHED };
-	static const uint64_t rest[][3] = { { 8192, 4, 1024 }, { 16384, 3, 1024 }, { 32768, 3, 512 }, { 32768, 3, 1024 },
-					    { 32768, 3, 2048 }, { 65536, 2, 1024 }, { 65536, 3, 1024 } };
-	struct sgpu_transfer_config standard = { .jobs = jobs, .sealed_group = 32 * MIB, .sealed_slots = 3,
-						 .live_group = 4 * MIB, .live_slots = 4, .first_group = 512 * KIB,
-						 .last_group = MIB };
+	static const uint64_t live[][2] = { { 2048, 4 }, { 2048, 16 }, { 4096, 4 }, { 4096, 8 }, { 4096, 16 }, { 8192, 4 },
+					    { 8192, 8 } };
+	static const uint64_t ends[][2] = { { 128, 1024 }, { 256, 512 }, { 256, 1024 }, { 512, 2048 }, { 1024, 1024 },
+					    { 1024, 2048 } };
+	static const unsigned hints[] = { SGPU_TRANSFER_NO_HINT, SGPU_TRANSFER_DEMOTE_SEALED,
+					  SGPU_TRANSFER_DEMOTE_SEALED | SGPU_TRANSFER_DEMOTE_OPENED };
+	struct sgpu_transfer_config config = { .jobs = jobs };
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(live); i++) {
-		struct sgpu_transfer_config config = standard;
-
-		config.live_group = live[i][0] * KIB;
-		config.live_slots = (unsigned)live[i][1];
+		for (size_t k = 0; k < SGPU_ARRAY_LENGTH(hints); k++) {
+			config.live_group = live[i][0] * KIB;
+			config.live_slots = (unsigned)live[i][1];
+			config.hints = hints[k];
+			try(b, &config, k == 2 ? 2 : k == 0 ? 3 : 1);
+		}
+	}
+	config = (struct sgpu_transfer_config){ .jobs = jobs };
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(ends); i++) {
+		config.first_group = ends[i][0] * KIB;
+		config.last_group = ends[i][1] * KIB;
+		try(b, &config, 31);
+	}
+	config = (struct sgpu_transfer_config){ .jobs = jobs };
+	for (config.jobs = jobs; config.jobs + 3 > jobs && config.jobs > 1; config.jobs--) {
 		try(b, &config, 7);
 	}
-	for (unsigned i = 0; i < 3 * SGPU_ARRAY_LENGTH(hints); i++) {
-		struct sgpu_transfer_config config = standard;
-
-		config.live_group = i / SGPU_ARRAY_LENGTH(hints) == 2 ? 4 * MIB : 2 * MIB;
-		config.live_slots = i / SGPU_ARRAY_LENGTH(hints) == 0 ? 3 : 4;
-		config.hints = hints[i % SGPU_ARRAY_LENGTH(hints)];
-		try(b, &config, 3);
-	}
-	for (unsigned fewer = 1; fewer < 5 && fewer < jobs; fewer++) {
-		struct sgpu_transfer_config config = standard;
-
-		config.jobs = jobs - fewer;
-		try(b, &config, 3);
-	}
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(rest); i++) {
-		struct sgpu_transfer_config config = standard;
-
-		config.sealed_group = rest[i][0] * KIB;
-		config.sealed_slots = (unsigned)rest[i][1];
-		config.first_group = config.last_group = rest[i][2] * KIB;
-		try(b, &config, i == 2 || i == 4 ? 27 : 24);
-	}
+	config = (struct sgpu_transfer_config){ .jobs = jobs, .sealed_group = 64 * MIB };
+	try(b, &config, 24);
 }
 
 /* ---- when what happens ---- */
@@ -257,10 +247,10 @@ int main(int argc, char **argv)
 	}
 	unsigned jobs = argc > 2 ? (unsigned)atoi(argv[2]) : sgpu_cpu_count();
 	for (int kind = 0; kind < 3; kind++) {
-		const struct sgpu_transfer_config configs[] = { { .jobs = jobs }, { .jobs = jobs, .live_group = 2 * MIB } };
+		const struct sgpu_transfer_config config = { .jobs = jobs };
 
-		trace(&b, &configs[0], kind, sizes[1]);
-		trace(&b, &configs[1], kind, sizes[1]);
+		trace(&b, &config, kind, sizes[0]);
+		trace(&b, &config, kind, sizes[1]);
 	}
 	try_all(&b, jobs);
 	sgpu_device_key_free(&b.key);
