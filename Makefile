@@ -162,6 +162,9 @@ $(BUILD)/obj/tests/gpu/%.o: MORE = -Itests/unit
 $(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(LIB)
 	$(call link)
 
+$(BUILD)/interop/%: $(BUILD)/obj/tests/interop/%.o $(LIB)
+	$(call link)
+
 vpath %.c $(wildcard examples/*)
 $(BUILD)/examples/%: %.c $(BUILD)/flags
 	$(call say,CC,$<)mkdir -p $(@D) && $(CC) $(CPPFLAGS) $(SGPU_CFLAGS) $(CFLAGS) $(SGPU_LDFLAGS) $(LDFLAGS) -o $@ $< -lpng
@@ -218,7 +221,7 @@ check-gpu:
 
 interop:
 	$(call install_deps,build interop)
-	$(again) programs
+	$(again) programs '$(BUILD)/interop/kt128_digest'
 	@SGPU_BUILD='$(BUILD)' scripts/interop.sh
 
 fuzz:
