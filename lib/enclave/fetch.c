@@ -20,8 +20,10 @@ static bool is_elsewhere(const struct sgpu_run *run, int in_batch)
 	return is_input(run, in_batch) && (kind == SGPU_LOCATION_FILE || kind == SGPU_LOCATION_REGION);
 }
 
-static int read_tar(struct sgpu_load_source *source, void *data, size_t size, struct sgpu_error *error)
+static int read_tar(const struct sgpu_load_source *source, uint64_t position, void *data, size_t size,
+		    struct sgpu_error *error)
 {
+	(void)position;
 	return sgpu_tar_read(source->tar, data, size, error);
 }
 
@@ -66,12 +68,10 @@ int sgpu_fetch_take(struct sgpu_run *run, struct sgpu_error *error)
 	return rc;
 }
 
-static int read_file(struct sgpu_load_source *source, void *data, size_t size, struct sgpu_error *error)
+static int read_file(const struct sgpu_load_source *source, uint64_t position, void *data, size_t size,
+		     struct sgpu_error *error)
 {
-	int rc = sgpu_move_read(source->movers, source->file, source->position, data, size, error);
-
-	source->position += rc == SGPU_OK ? size : 0;
-	return rc;
+	return sgpu_move_read(source->movers, source->file, position, data, size, error);
 }
 
 /* Compared by descriptor: a link or another name of a private file is that file. */

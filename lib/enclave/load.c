@@ -13,17 +13,17 @@
 /* One arrival under way. */
 struct arrival {
 	struct sgpu_run_loader *loader;
-	struct sgpu_load_source *source;
+	const struct sgpu_load_source *source;
 	int segment;
 	bool sealed;
 	sgpu_devptr memory;            /* of the plaintext */
-	uint64_t unread;               /* bytes of the payload that are still to come */
-	uint64_t left;                 /* plaintext bytes that are still to come */
-	uint64_t at;                   /* those that were brought */
+	uint64_t payload, read;        /* bytes of it, and those that were read in order */
+	uint64_t size, at;             /* plaintext bytes, and those that were brought in order */
 	struct sgpu_pinned pinned;     /* the payload behind its header, registered */
-	uint64_t pinned_at;            /* what was unread at its first byte */
 	struct sgpu_sha256 *digest;    /* not sealed */
 };
+
+static const char *deadline_text = "the deadline passed before it arrived";
 
 static const char *id_of(const struct sgpu_run *run, int segment)
 {
@@ -67,32 +67,36 @@ void sgpu_load_miss(struct sgpu_run *run, int segment, int code, const char *tex
 {
 	begin_segment(run, segment);
 	sgpu_load_fail(run, segment, code == SGPU_OK ? SGPU_EINVALID : code,
-		       code == SGPU_ETIMEOUT ? "the deadline passed before it arrived" : text);
+		       code == SGPU_ETIMEOUT ? deadline_text : text);
 	sgpu_load_release(run, segment);
 }
 
 /* ---- pieces ---- */
-static void have_read(struct arrival *a, uint64_t size)
-{
-	atomic_fetch_add(&a->loader->run->bytes_in, size);
-	a->unread -= size;
-}
-
-static int read_piece(struct arrival *a, void *data, size_t size, struct sgpu_error *error)
+static int read_at(const struct arrival *a, const struct sgpu_load_source *source, uint64_t position, void *data,
+		   size_t size, struct sgpu_error *error)
 {
 	struct sgpu_run *run = a->loader->run;
 	uint64_t begin = sgpu_now_ns();
-	int rc = a->source->read(a->source, data, size, error);
+	int rc = source->read(source, position, data, size, error);
 
 	if (rc == SGPU_OK) {
 		sgpu_span_add(run, SGPU_SPAN_READ, -1, id_of(run, a->segment), begin, sgpu_now_ns(), size);
-		have_read(a, size);
+		atomic_fetch_add(&run->bytes_in, size);
 	}
 	return rc;
 }
 
+static int read_next(struct arrival *a, void *data, size_t size, struct sgpu_error *error)
+{
+	int rc = read_at(a, a->source, a->read, data, size, error);
+
+	a->read += rc == SGPU_OK ? size : 0;
+	return rc;
+}
+
 /* Memory for a piece, and the piece in it. Only a failure to read is returned; the others are the segment's. */
-static int fill(struct arrival *a, struct sgpu_run_slot *slot, struct sgpu_slot_piece *piece, struct sgpu_error *error)
+static int fill(const struct arrival *a, const struct sgpu_load_source *source, uint64_t position,
+		struct sgpu_run_slot *slot, struct sgpu_slot_piece *piece, struct sgpu_error *error)
 {
 	struct sgpu_run *run = a->loader->run;
 	enum sgpu_rung rung = SGPU_RUNG_REGISTERED, of_slot;
@@ -104,12 +108,12 @@ static int fill(struct arrival *a, struct sgpu_run_slot *slot, struct sgpu_slot_
 		return SGPU_OK;
 	}
 	if (a->pinned.data) {
-		piece->from = a->pinned.data + (a->pinned_at - a->unread);
-		have_read(a, piece->bytes);
+		piece->from = a->pinned.data + (position - SGPU_SEALED_HEADER);
+		atomic_fetch_add(&run->bytes_in, piece->bytes);
 	} else {
 		rung = of_slot;
 		piece->from = slot->host;
-		rc = read_piece(a, slot->host, piece->bytes, error);
+		rc = read_at(a, source, position, slot->host, piece->bytes, error);
 	}
 	if (rc == SGPU_OK) {
 		sgpu_rung_add(run, false, rung, piece->bytes);
@@ -118,7 +122,7 @@ static int fill(struct arrival *a, struct sgpu_run_slot *slot, struct sgpu_slot_
 }
 
 /* The slot may be free again by now, but nobody else fills it, so what was read is still there. */
-static void add_to_digest(struct arrival *a, const struct sgpu_slot_piece *piece)
+static void add_to_digest(const struct arrival *a, const struct sgpu_slot_piece *piece)
 {
 	struct sgpu_error why = { 0 };
 	int rc = a->digest ? sgpu_sha256_update(a->digest, piece->from, piece->bytes, &why) : SGPU_OK;
@@ -128,30 +132,114 @@ static void add_to_digest(struct arrival *a, const struct sgpu_slot_piece *piece
 	}
 }
 
-/* One piece from the source to the device. Only a failure to read is returned. */
-static int bring_piece(struct arrival *a, struct sgpu_error *error)
+/* Bytes [at, at + size) of the plaintext from the source to the device. Only a failure to read is returned. */
+static int bring_piece(const struct arrival *a, const struct sgpu_load_source *source, uint64_t at, uint64_t size,
+		       struct sgpu_error *error)
 {
 	struct sgpu_run *run = a->loader->run;
-	uint64_t size = sgpu_piece_next(a->left, run->piece);
 	struct sgpu_slot_piece piece = { .segment = a->segment, .key = run->segments[a->segment].key,
-					 .chunk = a->at / SGPU_CHUNK, .last = size == a->left };
+					 .chunk = at / SGPU_CHUNK, .last = at + size == a->size };
+	uint64_t position = a->sealed ? SGPU_SEALED_HEADER + sgpu_piece_sealed(at, false) : at;
 	struct sgpu_run_slot *slot = sgpu_slot_take(a->loader);
 	int rc;
 
 	/* The end mark may be all that is in the last piece: then nothing is written, and nothing lies behind. */
-	piece.to = a->memory + (size == 0 ? 0 : a->at);
+	piece.to = a->memory + (size == 0 ? 0 : at);
 	piece.bytes = a->sealed ? sgpu_piece_sealed(size, piece.last) : size;
-	rc = fill(a, slot, &piece, error);
+	rc = fill(a, source, position, slot, &piece, error);
 	if (rc != SGPU_OK || atomic_load(&run->segments[a->segment].in_code) != SGPU_OK) {
 		sgpu_slot_give(slot);
-		return rc;
-	}
-	if (sgpu_slot_send(slot, &piece) == SGPU_OK) {
+	} else if (sgpu_slot_send(slot, &piece) == SGPU_OK) {
 		add_to_digest(a, &piece);
-		a->at += size;
-		a->left -= size;
 	}
-	return SGPU_OK;
+	return rc;
+}
+
+static int bring_next(struct arrival *a, struct sgpu_error *error)
+{
+	uint64_t size = sgpu_piece_next(a->size - a->at, a->loader->piece);
+	bool last = a->at + size == a->size;
+	int rc = bring_piece(a, a->source, a->at, size, error);
+
+	if (rc == SGPU_OK) {
+		a->at += size;
+		a->read += a->sealed ? sgpu_piece_sealed(size, last) : size;
+	}
+	return rc;
+}
+
+/* ---- pieces of a file, by several cores, each with slots of its own: none waits for another ---- */
+struct shared {
+	const struct arrival *arrival;
+	struct sgpu_load_source source;
+	uint64_t *at;                  /* where pieces begin, and the end */
+};
+
+static void bring_shared(void *argument, uint64_t begin, uint64_t end)
+{
+	const struct shared *s = argument;
+	struct sgpu_run *run = s->arrival->loader->run;
+	int segment = s->arrival->segment;
+
+	for (uint64_t i = begin; i < end; i++) {
+		struct sgpu_error why = { 0 };
+		int rc = atomic_load(&run->stop);
+
+		if (atomic_load(&run->segments[segment].in_code) != SGPU_OK) {
+			return;
+		}
+		if (rc == SGPU_OK) {
+			rc = bring_piece(s->arrival, &s->source, s->at[i], s->at[i + 1] - s->at[i], &why);
+		}
+		if (rc != SGPU_OK) {
+			sgpu_load_fail(run, segment, rc, rc == SGPU_ETIMEOUT ? deadline_text :
+				       why.text[0] ? why.text : sgpu_strerror(rc));
+		}
+	}
+}
+
+/* Streams are made by one thread. */
+static int make_streams(const struct arrival *a, struct sgpu_error *error)
+{
+	const struct sgpu_run_loader *loader = a->loader;
+	int rc = SGPU_OK;
+
+	for (int i = 0; rc == SGPU_OK && i < loader->copy_count + loader->apart; i++) {
+		struct sgpu_stream *stream;
+
+		rc = sgpu_run_stream(loader->run, loader->first_row + i, &stream, error);
+	}
+	return rc;
+}
+
+/* All pieces of a sealed payload in a file. What fails is the segment's. */
+static void bring_together(struct arrival *a)
+{
+	struct shared s = { .arrival = a, .source = *a->source };
+	struct sgpu_pool *movers = a->source->movers;
+	struct sgpu_error why = { 0 };
+	uint64_t count = 0, at = 0;
+	int rc = make_streams(a, &why);
+
+	s.at = calloc(a->size / SGPU_RUN_PIECE_MIN + 4, sizeof(*s.at));
+	if (rc == SGPU_OK && !s.at) {
+		rc = sgpu_fail_nomem(&why);
+	}
+	if (rc == SGPU_OK) {
+		while (at < a->size) {
+			at += sgpu_piece_next(a->size - at, a->loader->piece);
+			s.at[++count] = at;
+		}
+		s.source.movers = NULL; /* those who read hold its tokens */
+		sgpu_pool_enter(movers);
+		rc = sgpu_pool_for(movers, count, 1, bring_shared, &s);
+		sgpu_pool_leave(movers);
+	}
+	if (rc != SGPU_OK) {
+		sgpu_load_fail(a->loader->run, a->segment, rc, why.text[0] ? why.text : sgpu_strerror(rc));
+	}
+	free(s.at);
+	a->read = a->payload;
 }
 
 /* What is left of a payload that has failed must still be read where others follow it. */
@@ -160,8 +248,10 @@ static int skip_rest(struct arrival *a, struct sgpu_error *error)
 	uint8_t data[16384];
 	int rc = SGPU_OK;
 
-	while (rc == SGPU_OK && a->unread > 0 && a->source->fatal) {
-		rc = read_piece(a, data, a->unread < sizeof(data) ? (size_t)a->unread : sizeof(data), error);
+	while (rc == SGPU_OK && a->read < a->payload && a->source->fatal) {
+		uint64_t left = a->payload - a->read;
+
+		rc = read_next(a, data, left < sizeof(data) ? (size_t)left : sizeof(data), error);
 	}
 	sgpu_wipe(data, sizeof(data));
 	return rc;
@@ -176,7 +266,7 @@ static int read_header(struct arrival *a, struct sgpu_error *error)
 	struct sgpu_stream *stream = NULL;
 	struct sgpu_error why = { 0 };
 	size_t context_size = 0;
-	int opened, rc = read_piece(a, header, sizeof(header), error);
+	int opened, rc = read_next(a, header, sizeof(header), error);
 
 	if (rc != SGPU_OK) {
 		return rc;
@@ -223,9 +313,9 @@ static void try_to_pin(struct arrival *a)
 	uint64_t begin = sgpu_now_ns();
 
 	if (file && a->sealed && atomic_load(&run->segments[a->segment].in_code) == SGPU_OK &&
-	    sgpu_pin(run, file->fd, file->offset + a->source->position, a->unread, &a->pinned)) {
-		a->pinned_at = a->unread;
-		sgpu_span_add(run, SGPU_SPAN_READ, -1, id_of(run, a->segment), begin, sgpu_now_ns(), a->unread);
+	    sgpu_pin(run, file->fd, file->offset + a->read, a->payload - a->read, &a->pinned)) {
+		sgpu_span_add(run, SGPU_SPAN_READ, -1, id_of(run, a->segment), begin, sgpu_now_ns(),
+			      a->payload - a->read);
 	}
 }
 
@@ -248,11 +338,14 @@ static int bring(struct arrival *a, const struct sgpu_batch_segment *in_batch, s
 			try_to_pin(a);
 		}
 	}
-	while (rc == SGPU_OK && a->unread > 0 && atomic_load(code) == SGPU_OK) {
+	if (rc == SGPU_OK && atomic_load(code) == SGPU_OK && a->sealed && a->source->movers && !a->pinned.data) {
+		bring_together(a);
+	}
+	while (rc == SGPU_OK && a->read < a->payload && atomic_load(code) == SGPU_OK) {
 		if (atomic_load(&run->stop)) {
 			return sgpu_fail(error, atomic_load(&run->stop), "the run was stopped");
 		}
-		rc = bring_piece(a, error);
+		rc = bring_next(a, error);
 	}
 	if (rc == SGPU_OK) {
 		rc = skip_rest(a, error);
@@ -263,14 +356,14 @@ static int bring(struct arrival *a, const struct sgpu_batch_segment *in_batch, s
 	return rc;
 }
 
-int sgpu_load_segment(struct sgpu_run_loader *loader, int segment, struct sgpu_load_source *source,
+int sgpu_load_segment(struct sgpu_run_loader *loader, int segment, const struct sgpu_load_source *source,
 		      struct sgpu_error *error)
 {
 	struct sgpu_run *run = loader->run;
 	const struct sgpu_batch_segment *in_batch = &run->batch->segments[run->segments[segment].in_batch];
 	struct arrival a = { .loader = loader, .source = source, .segment = segment, .sealed = in_batch->sealed,
-			     .unread = sgpu_batch_payload_size(run->batch, run->segments[segment].in_batch),
-			     .left = in_batch->size };
+			     .payload = sgpu_batch_payload_size(run->batch, run->segments[segment].in_batch),
+			     .size = in_batch->size };
 	struct sgpu_error why = { 0 };
 	int rc;
 
@@ -278,7 +371,7 @@ int sgpu_load_segment(struct sgpu_run_loader *loader, int segment, struct sgpu_l
 	rc = bring(&a, in_batch, &why);
 	if (rc != SGPU_OK) {
 		sgpu_load_fail(run, segment, rc, rc == SGPU_ETIMEOUT || atomic_load(&run->stop) == SGPU_ETIMEOUT ?
-			       "the deadline passed before it arrived" : why.text);
+			       deadline_text : why.text);
 	}
 	sgpu_sha256_free(&a.digest);
 	sgpu_load_release(run, segment);

@@ -79,11 +79,14 @@ void sgpu_result_drop(struct sgpu_run *run, int segment)
 /* ---- pieces ---- */
 static int make_pieces(struct sgpu_run *run, struct sgpu_run_leaving *l, struct sgpu_error *error)
 {
-	uint64_t at = 0;
+	uint64_t at = 0, most = run->piece;
 	int count = l->sealed && l->actual == 0;
 
+	if (l->drained && most > SGPU_RUN_PIECE_COPIED) {
+		most = SGPU_RUN_PIECE_COPIED;
+	}
 	for (uint64_t left = l->actual; left > 0; count++) {
-		left -= sgpu_piece_next(left, run->piece);
+		left -= sgpu_piece_next(left, most);
 	}
 	l->pieces = calloc((size_t)count + 1, sizeof(*l->pieces));
 	if (!l->pieces) {
@@ -93,7 +96,7 @@ static int make_pieces(struct sgpu_run *run, struct sgpu_run_leaving *l, struct 
 		struct sgpu_run_out_piece *piece = &l->pieces[l->piece_count];
 
 		piece->at = at;
-		piece->size = sgpu_piece_next(l->actual - at, run->piece);
+		piece->size = sgpu_piece_next(l->actual - at, most);
 		at += piece->size;
 	}
 	return SGPU_OK;
@@ -120,9 +123,9 @@ static int make_leaving(struct sgpu_run *run, int segment, uint64_t actual, stru
 	if (l->sealed && !sgpu_sealed_size(actual, &s->out_size)) {
 		return sgpu_fail(error, SGPU_EINVALID, "it is too large to be sealed");
 	}
-	rc = make_pieces(run, l, error);
+	rc = make_memory(run, l, error);
 	if (rc == SGPU_OK) {
-		rc = make_memory(run, l, error);
+		rc = make_pieces(run, l, error);
 	}
 	l->lane = &run->lanes[l->drained ? run->lane_count : run->next_lane++ % run->lane_count];
 	return rc;

@@ -24,6 +24,8 @@
 enum {
 	SGPU_RUN_PIECE_MIN = 1 << 20,  /* plaintext bytes of a piece: below, the fixed cost of a copy shows */
 	SGPU_RUN_PIECE_MAX = 16 << 20,
+	SGPU_RUN_PIECE_COPIED = 4 << 20, /* most that goes through pinned slots: the cores are slower than the bus */
+	SGPU_RUN_PIECE_SHARED = 2 << 20, /* where each core has a slot of its own */
 	SGPU_RUN_PINNED_MAX = 64 << 20, /* bytes of pinned memory for a loader, and for all results */
 	SGPU_RUN_LOADERS = 2,          /* the reader's and the fetcher's */
 	SGPU_RUN_STREAMS = 4,          /* that bring in, a loader; and that bring out */
@@ -111,7 +113,7 @@ struct sgpu_run_loader {
 	int first_row, copy_count;
 	bool apart;                   /* opening has a stream of its own */
 	int slot_count;
-	uint64_t slot_size;
+	uint64_t piece, slot_size;    /* most plaintext bytes at once; bytes for them, sealed or not */
 	struct sgpu_run_slot slots[SGPU_RUN_SLOTS];
 	bool are_small;               /* slots share an allocation of device memory: */
 	sgpu_devptr together;         /* that, once it is made */
@@ -296,19 +298,20 @@ void sgpu_slots_free(struct sgpu_run *run);
 
 /* ---- load.c: arrivals ---- */
 void sgpu_load_free(struct sgpu_run *run);
-/* Where a payload's bytes come from, in order. A failure of the source itself, not of the payload, is fatal. */
+/* Where a payload's bytes come from: from a tar in order, from a file at any position and by any thread. A failure of
+ * the source itself, not of the payload, is fatal. */
 struct sgpu_load_source {
-	int (*read)(struct sgpu_load_source *source, void *data, size_t size, struct sgpu_error *error);
+	int (*read)(const struct sgpu_load_source *source, uint64_t position, void *data, size_t size,
+		    struct sgpu_error *error);
 	bool fatal;
 	struct sgpu_tar_reader *tar;
 	const struct sgpu_source *file;
-	struct sgpu_pool *movers;
-	uint64_t position;
+	struct sgpu_pool *movers;     /* cores that read; NULL: one does */
 };
 /* Brings in segment `segment` of the manifest. Returns 0, or what was fatal; the payload's own failures are
  * recorded in the segment. Either way it will be posted. */
-SGPU_MUST_CHECK int sgpu_load_segment(struct sgpu_run_loader *loader, int segment, struct sgpu_load_source *source,
-				      struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_load_segment(struct sgpu_run_loader *loader, int segment,
+				      const struct sgpu_load_source *source, struct sgpu_error *error);
 /* Posts a segment that did not come. */
 void sgpu_load_miss(struct sgpu_run *run, int segment, int code, const char *text);
 /* The first failure of a segment stands. */

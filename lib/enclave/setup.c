@@ -87,7 +87,7 @@ static void setup_holds(struct sgpu_run *run)
 
 /* ---- transfers ---- */
 /* Streams that copy beside one that opens or seals: two, so that one copy follows the other without a gap. */
-enum { ENGINE_COPIES = 2 };
+enum { ENGINE_COPIES = 2, SLOTS_MIN = 4 };
 
 static bool goes_through(const struct sgpu_run *run, int in_batch, bool inline_ones)
 {
@@ -96,20 +96,30 @@ static bool goes_through(const struct sgpu_run *run, int in_batch, bool inline_o
 	return sgpu_segment_is_input(&run->manifest->segments[run->to_manifest[in_batch]]) && is_inline == inline_ones;
 }
 
-/* Slots: two a stream, or, where copies have engines, as many as the bound on pinned memory gives: each is made only
- * when no other is free. They are no larger than the largest payload. */
+/* Slots: two a stream, or, where copies have engines, as many as the bound on pinned memory gives, and no more than a
+ * quarter of the largest payload needs, since pinning costs more than a copy: each is made only when no other is free.
+ * They are no larger than the largest payload. */
 static void setup_slots(struct sgpu_run *run, struct sgpu_run_loader *loader, uint64_t largest, int pieces)
 {
-	uint64_t most = sgpu_piece_sealed(run->piece, true), count;
+	uint64_t most = sgpu_piece_sealed(loader->piece, true), bound = largest / 4, count;
 
 	loader->slot_size = whole_pages(largest < most ? largest : most);
-	count = run->pinned_max / loader->slot_size;
-	count = count < 3 ? 3 : count > SGPU_RUN_SLOTS ? SGPU_RUN_SLOTS : count;
+	bound = bound < run->pinned_max && loader->apart ? bound : run->pinned_max;
+	count = bound / loader->slot_size;
+	count = count < SLOTS_MIN ? SLOTS_MIN : count > SGPU_RUN_SLOTS ? SGPU_RUN_SLOTS : count;
 	loader->slot_count = run->engines ? min_int((int)count, pieces) : 2 * loader->copy_count;
 	for (int i = 0; i < SGPU_RUN_SLOTS; i++) {
 		loader->slots[i].loader = loader;
 	}
 	loader->are_small = run->engines && loader->slot_size <= SGPU_RUN_SMALL_SLOT;
+}
+
+/* Most plaintext bytes at once. */
+static uint64_t piece_of(const struct sgpu_run *run, bool inline_ones)
+{
+	uint64_t most = inline_ones || run->cores < 2 ? SGPU_RUN_PIECE_COPIED : SGPU_RUN_PIECE_SHARED;
+
+	return run->piece < most ? run->piece : most;
 }
 
 /* As many streams as there are pieces and computing units, within bounds, each to copy and to open. A device that
@@ -126,14 +136,17 @@ static void setup_loader(struct sgpu_run *run, struct sgpu_run_loader *loader, b
 		uint64_t size = sgpu_batch_payload_size(run->batch, i);
 
 		if (goes_through(run, i, inline_ones)) {
-			pieces += size / run->piece + 1;
+			pieces += size / SGPU_RUN_PIECE_MIN + 1;
 			largest = size > largest ? size : largest;
 			loader->apart = loader->apart ||
 				(run->engines && run->batch->segments[i].size > SGPU_RUN_PIECE_MIN);
 		}
 	}
-	/* Towards its end a payload comes in smaller pieces. */
-	pieces += loader->apart ? ENGINE_COPIES : 0;
+	/* Only large payloads keep more than one core busy. */
+	if (loader->apart && !inline_ones && run->cores == 0) {
+		run->cores = sgpu_cpu_count();
+	}
+	loader->piece = piece_of(run, inline_ones);
 	count = pieces < SGPU_RUN_SLOTS ? (int)pieces : SGPU_RUN_SLOTS;
 	loader->copy_count = loader->apart ? ENGINE_COPIES : min_int(min_int(units, SGPU_RUN_STREAMS), count);
 	setup_slots(run, loader, largest, count);
@@ -172,7 +185,8 @@ static void setup_lanes(struct sgpu_run *run, int units)
 		add_lane(run, i, apart, largest);
 	}
 	if (run->engines && count > 0) {
-		add_lane(run, run->lane_count, true, largest);
+		add_lane(run, run->lane_count, true,
+			 largest < SGPU_RUN_PIECE_COPIED ? largest : SGPU_RUN_PIECE_COPIED);
 	}
 }
 
@@ -247,8 +261,7 @@ int sgpu_run_setup(struct sgpu_run *run, struct sgpu_error *error)
 	setup_loader(run, &run->loaders[0], true, units);
 	setup_loader(run, &run->loaders[1], false, units);
 	setup_lanes(run, units);
-	/* Only large payloads keep more than one core busy. */
-	if (run->cores == 0 && (run->loaders[1].apart || run->lanes[0].copy_row != run->lanes[0].seal_row)) {
+	if (run->cores == 0 && run->lanes[0].copy_row != run->lanes[0].seal_row) {
 		run->cores = sgpu_cpu_count();
 	}
 	run->streams = calloc((size_t)(run->rows.operations + run->rows.inputs + run->rows.outputs) + 1,

@@ -133,7 +133,8 @@ static void piece_done(struct sgpu_run_slot *slot)
 		snprintf(text, sizeof(text), "chunk %llu does not verify", (unsigned long long)bad->bad_chunk);
 		sgpu_load_fail(run, segment, SGPU_EAUTH, text);
 	} else if (bad->code != SGPU_OK) {
-		sgpu_load_fail(run, segment, bad->code, bad->error.text[0] ? bad->error.text : sgpu_strerror(bad->code));
+		sgpu_load_fail(run, segment, bad->code,
+			       bad->error.text[0] ? bad->error.text : sgpu_strerror(bad->code));
 	}
 	sgpu_span_add(run, SGPU_SPAN_COPY_IN, copy_row(slot), id, slot->copy.begin_ns, slot->copy.end_ns, slot->bytes);
 	sgpu_span_add(run, SGPU_SPAN_OPEN, open_row(slot), id, slot->open.begin_ns, slot->open.end_ns, slot->bytes);

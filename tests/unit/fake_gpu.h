@@ -104,11 +104,16 @@ static inline int fake_event_create(struct sgpu_device *on, struct sgpu_event **
 
 static inline int fake_event_record(struct sgpu_stream *stream, struct sgpu_event *event)
 {
-	int rc = fake_fails() ? SGPU_EDEVICE : fake.real->event_record(stream, event);
+	int rc = SGPU_EDEVICE;
 
+	fake_order(true);
+	if (!fake_fails()) {
+		rc = fake.real->event_record(stream, event);
+	}
 	if (rc == SGPU_OK) {
 		fake_event_note(event, stream);
 	}
+	fake_order(false);
 	return rc;
 }
 
@@ -120,8 +125,13 @@ static inline void fake_event_free(struct sgpu_event *event)
 
 static inline int fake_stream_sync(struct sgpu_stream *stream, struct sgpu_error *why)
 {
-	uint64_t serial = fake_serial();
-	int rc = fake.real->stream_sync(stream, why);
+	uint64_t serial;
+	int rc;
+
+	fake_order(true);
+	serial = fake_serial();
+	fake_order(false);
+	rc = fake.real->stream_sync(stream, why);
 
 	fake_tasks_tell(stream, serial);
 	return rc;
@@ -159,18 +169,30 @@ static inline const void *fake_pinned(const void *from)
 static inline int fake_copy_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size,
 			       struct sgpu_task *task)
 {
+	int rc = SGPU_EDEVICE;
+
 	if (fake.before_copy_in) {
 		fake.before_copy_in(size);
 	}
-	return fake_fails() ? SGPU_EDEVICE :
-	       fake.real->copy_in(stream, to, fake_pinned(from), size, fake_task_new(stream, task));
+	fake_order(true);
+	if (!fake_fails()) {
+		rc = fake.real->copy_in(stream, to, fake_pinned(from), size, fake_task_new(stream, task));
+	}
+	fake_order(false);
+	return rc;
 }
 
 static inline int fake_copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size,
 				struct sgpu_task *task)
 {
-	return fake_fails() ? SGPU_EDEVICE :
-	       fake.real->copy_out(stream, to, from, size, fake_task_new(stream, task));
+	int rc = SGPU_EDEVICE;
+
+	fake_order(true);
+	if (!fake_fails()) {
+		rc = fake.real->copy_out(stream, to, from, size, fake_task_new(stream, task));
+	}
+	fake_order(false);
+	return rc;
 }
 
 static inline int fake_key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys,
@@ -201,15 +223,27 @@ static inline void fake_key_free(struct sgpu_device_key *key)
 static inline int fake_open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
 				   sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
 {
-	return fake_fails() ? SGPU_EDEVICE :
-	       fake.real->open_chunks(stream, key, first, last, in, size, out, fake_task_new(stream, task));
+	int rc = SGPU_EDEVICE;
+
+	fake_order(true);
+	if (!fake_fails()) {
+		rc = fake.real->open_chunks(stream, key, first, last, in, size, out, fake_task_new(stream, task));
+	}
+	fake_order(false);
+	return rc;
 }
 
 static inline int fake_seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
 				   sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
 {
-	return fake_fails() ? SGPU_EDEVICE :
-	       fake.real->seal_chunks(stream, key, first, last, in, size, out, fake_task_new(stream, task));
+	int rc = SGPU_EDEVICE;
+
+	fake_order(true);
+	if (!fake_fails()) {
+		rc = fake.real->seal_chunks(stream, key, first, last, in, size, out, fake_task_new(stream, task));
+	}
+	fake_order(false);
+	return rc;
 }
 
 static inline int fake_hang(struct sgpu_launch *launch, void *argument)
@@ -225,8 +259,15 @@ static inline int fake_hang(struct sgpu_launch *launch, void *argument)
 static inline int fake_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
 			      struct sgpu_task *task)
 {
-	return fake_fails() ? SGPU_EDEVICE : fake.real->launch(stream, fake.hangs ? fake_hang : function, argument,
-							       fake_task_new(stream, task));
+	int rc = SGPU_EDEVICE;
+
+	fake_order(true);
+	if (!fake_fails()) {
+		rc = fake.real->launch(stream, fake.hangs ? fake_hang : function, argument,
+				       fake_task_new(stream, task));
+	}
+	fake_order(false);
+	return rc;
 }
 
 static inline void fake_cancel(struct sgpu_device *on, bool cancel)
@@ -261,8 +302,10 @@ static inline int fake_callback(struct sgpu_stream *stream, void (*function)(voi
 	if (fake_fails() || !(call = malloc(sizeof(*call)))) {
 		return SGPU_EDEVICE;
 	}
+	fake_order(true);
 	*call = (struct fake_call){ function, argument, stream, fake_serial() };
 	rc = fake.real->callback(stream, fake_called, call);
+	fake_order(false);
 	if (rc != SGPU_OK) {
 		free(call);
 	}

@@ -22,11 +22,26 @@ struct fake_task {
 };
 
 static struct {
+	pthread_mutex_t order;       /* of serials and of what is enqueued with them */
 	pthread_mutex_t lock;
 	uint64_t serial;
 	struct fake_task *list;
-	struct { const struct sgpu_event *event; const struct sgpu_stream *stream; uint64_t serial; } events[FAKE_EVENTS_MAX];
-} fake_tasks = { .lock = PTHREAD_MUTEX_INITIALIZER };
+	struct {
+		const struct sgpu_event *event;
+		const struct sgpu_stream *stream;
+		uint64_t serial;
+	} events[FAKE_EVENTS_MAX];
+} fake_tasks = { .order = PTHREAD_MUTEX_INITIALIZER, .lock = PTHREAD_MUTEX_INITIALIZER };
+
+/* Held while something gets its serial and is enqueued. */
+static inline void fake_order(bool hold)
+{
+	if (hold) {
+		pthread_mutex_lock(&fake_tasks.order);
+	} else {
+		pthread_mutex_unlock(&fake_tasks.order);
+	}
+}
 
 static inline uint64_t fake_serial(void)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Runs, from memory file to memory file, on the device that $SGPU_TEST_DEVICE names: results, sizes at the edges of chunks and pieces, what is
- * refused, what fails alone, deadlines and cancellation.
+ * Runs, from memory file to memory file, on the device that $SGPU_TEST_DEVICE names: results, sizes at the edges of
+ * chunks and pieces, what is refused, what fails alone, deadlines and cancellation.
  */
 #include <pthread.h>
 

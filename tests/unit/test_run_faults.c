@@ -76,7 +76,8 @@ static void fail_each_call(struct job *job)
 		failed += rc != SGPU_OK;
 		/* A call for which there is another way may fail without harm. */
 		if ((rc != SGPU_OK && rc != SGPU_ESEGMENTS) || !is_right(job, out) || !fake_is_clean()) {
-			printf("# call %d: %d, %s%s\n", n, rc, error.text, fake_is_clean() ? "" : "; something was left");
+			printf("# call %d: %d, %s%s\n", n, rc, error.text,
+			       fake_is_clean() ? "" : "; something was left");
 			good = false;
 		}
 		close(out);
@@ -108,18 +109,29 @@ UNIT_TEST(a_run_on_a_device_that_copies_beside_the_rest_ends_well_too)
 	free_job(&job);
 }
 
-UNIT_TEST(a_run_with_registered_payloads_and_drained_results_ends_well_too)
+/* Payloads from a file, results through the drain. */
+static void fail_large_transfers(unsigned with_cores)
 {
 	struct job job;
 	int staged;
 
-	cores = 1;
+	cores = with_cores;
 	pinned_max = 0;
 	make_job(&job, LARGE);
 	staged = stage_scan(&job, 100);
 	fail_each_call(&job);
 	free_job(&job);
 	close(staged);
+}
+
+UNIT_TEST(a_run_with_registered_payloads_and_drained_results_ends_well_too)
+{
+	fail_large_transfers(1);
+}
+
+UNIT_TEST(a_run_whose_payloads_are_read_by_several_cores_ends_well_too)
+{
+	fail_large_transfers(4);
 }
 
 int main(void)
@@ -141,6 +153,7 @@ int main(void)
 	fake.plain = !is_cpu;
 	UNIT_RUN(a_run_on_a_device_that_copies_beside_the_rest_ends_well_too);
 	UNIT_RUN(a_run_with_registered_payloads_and_drained_results_ends_well_too);
+	UNIT_RUN(a_run_whose_payloads_are_read_by_several_cores_ends_well_too);
 	unmake_fake_gpu();
 	sgpu_device_close(&device);
 	return unit_done();

@@ -47,13 +47,14 @@ static json_t *staging_json(const struct sgpu_run_rungs *rungs)
 static void print_json(const struct sgpu_run_total *totals, const struct sgpu_run_rungs *rungs,
 		       const struct sgpu_run_progress *done, const struct sgpu_device_info *info)
 {
-	json_t *object = json_pack("{s:{s:s, s:s, s:s, s:i, s:s, s:I, s:i, s:i, s:I, s:I, s:o, s:o}}", "stats", "device",
-				   info->selector, "device_name", info->name, "confidential", info->confidential,
-				   "compute_units", (int)info->compute_units, "aead", sgpu_aead_provider(),
-				   "elapsed_ns", (json_int_t)done->elapsed_ns, "operations_done",
-				   done->operations_done, "operations_failed", done->operations_failed, "bytes_in",
-				   (json_int_t)done->bytes_in, "bytes_out", (json_int_t)done->bytes_out, "stages",
-				   stages_json(totals), "staging", staging_json(rungs));
+	json_t *object = json_pack("{s:{s:s, s:s, s:s, s:i, s:s, s:I, s:i, s:i, s:I, s:I, s:o, s:o}}", "stats",
+				   "device", info->selector, "device_name", info->name, "confidential",
+				   info->confidential, "compute_units", (int)info->compute_units, "aead",
+				   sgpu_aead_provider(), "elapsed_ns", (json_int_t)done->elapsed_ns,
+				   "operations_done", done->operations_done, "operations_failed",
+				   done->operations_failed, "bytes_in", (json_int_t)done->bytes_in, "bytes_out",
+				   (json_int_t)done->bytes_out, "stages", stages_json(totals), "staging",
+				   staging_json(rungs));
 	char *line = object ? json_dumps(object, JSON_COMPACT) : NULL;
 
 	if (line) {
