@@ -81,8 +81,8 @@ struct sgpu_bench_variant {
 	const char *name;             /* "plain", "sealed" */
 	/* Before every sample, untimed: fills inputs, spoils outputs. Or NULL. */
 	int (*prepare)(void *argument, struct sgpu_error *error);
-	/* Does the work once, to its end. *ns is 0 before; what is still 0 afterwards is taken from the host's clock around
-	 * the call. For work on streams: sgpu_bench_enqueue and sgpu_bench_span. */
+	/* Does the work once, to its end. *ns is 0 before; what is still 0 afterwards is taken from the host's clock
+	 * around the call. For work on streams: sgpu_bench_enqueue and sgpu_bench_span. */
 	int (*run)(void *argument, uint64_t *ns, struct sgpu_error *error);
 	/* After the sample, untimed: SGPU_EDIFFERS with what is wrong. Called for every sample up to 64 MiB, beyond for
 	 * the warm-up and the last one. Or NULL, where there is nothing to verify. */
@@ -183,12 +183,12 @@ struct sgpu_bench {
 SGPU_MUST_CHECK int sgpu_bench_can_run(const struct sgpu_bench_case *row, const struct sgpu_device_info *info,
 				       struct sgpu_error *error);
 /* Runs one case and gives its records, in order, to `record`; at least one, whatever happens. device may be NULL,
- * then why says why, for the reason of a case that needs one. *status: what became of it, failed if a record did. Errors:
- * SGPU_ECANCELED, SGPU_ENOMEM; a case that fails is no error here. */
+ * then why says why, for the reason of a case that needs one. *status: what became of it, failed if a record did.
+ * Errors: SGPU_ECANCELED, SGPU_ENOMEM; a case that fails is no error here. */
 SGPU_MUST_CHECK int sgpu_bench_run(const struct sgpu_bench_case *row, const struct sgpu_bench_options *options,
 				   struct sgpu_device *device, const char *why,
-				   void (*record)(void *argument, const struct sgpu_bench_record *record), void *argument,
-				   enum sgpu_bench_status *status, struct sgpu_error *error);
+				   void (*record)(void *argument, const struct sgpu_bench_record *record),
+				   void *argument, enum sgpu_bench_status *status, struct sgpu_error *error);
 
 /* ---- results: JSON Lines, as sgpu-bench(1) describes them ----
  * The first object says where the measurements were taken, each other one is a record. */

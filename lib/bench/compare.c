@@ -78,7 +78,8 @@ static void judge(struct sgpu_bench_difference *d, bool ratios)
 	const struct sgpu_bench_statistics *a = ratios ? &d->first->ratio : &d->first->ns;
 	const struct sgpu_bench_statistics *b = ratios ? &d->second->ratio : &d->second->ns;
 
-	if (d->first->status != SGPU_BENCH_PASSED || d->second->status != SGPU_BENCH_PASSED || (ratios && !have_ratios)) {
+	if (d->first->status != SGPU_BENCH_PASSED || d->second->status != SGPU_BENCH_PASSED ||
+	    (ratios && !have_ratios)) {
 		d->verdict = SGPU_BENCH_NOT_MEASURED;
 		return;
 	}

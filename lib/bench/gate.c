@@ -75,8 +75,8 @@ static int prepare_gate(struct sgpu_bench *bench, int count, struct sgpu_error *
 }
 
 /* Puts the gate before everything that comes on the streams now. */
-static int close_gate(struct sgpu_bench *bench, struct sgpu_stream *const *streams, int count, struct sgpu_event **event,
-		      struct sgpu_error *error)
+static int close_gate(struct sgpu_bench *bench, struct sgpu_stream *const *streams, int count,
+		      struct sgpu_event **event, struct sgpu_error *error)
 {
 	struct sgpu_bench_gate *gate = &bench->state->gate;
 	int rc = prepare_gate(bench, count, error);

@@ -148,7 +148,8 @@ static void give_results(struct measurement *m)
 			sgpu_bench_summarise(m->series[v].ratio, m->rounds, &record.ratio);
 		}
 		record.reference_ratio = variant->reference_ratio;
-		snprintf(record.reference, sizeof(record.reference), "%s", variant->reference ? variant->reference : "");
+		snprintf(record.reference, sizeof(record.reference), "%s",
+			 variant->reference ? variant->reference : "");
 		sgpu_bench_give(m->bench, &record);
 	}
 }

@@ -177,7 +177,8 @@ static void draw_bars(struct plot *plot, const struct sgpu_bench_results *result
 	sgpu_plot_end_panel(plot);
 }
 
-static void draw_case(struct plot *plot, const struct sgpu_bench_results *results, const struct sgpu_bench_record *record)
+static void draw_case(struct plot *plot, const struct sgpu_bench_results *results,
+		      const struct sgpu_bench_record *record)
 {
 	bool lines = size_varies(results, record->name);
 

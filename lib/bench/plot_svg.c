@@ -189,8 +189,8 @@ void sgpu_plot_begin_lines(struct plot *plot, const char *title, enum sgpu_bench
 static void flush_line(struct plot *plot, int series)
 {
 	if (plot->point_count > 1) {
-		fprintf(plot->body, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"2\"%s points=\"", colour(series),
-			dash(series));
+		fprintf(plot->body, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"2\"%s points=\"",
+			colour(series), dash(series));
 		for (int i = 0; i < plot->point_count; i++) {
 			fprintf(plot->body, "%s%.1f,%.1f", i ? " " : "", plot->points[i][0], plot->points[i][1]);
 		}
@@ -283,7 +283,8 @@ bool sgpu_plot_document(const struct plot *plot, const char *subtitle, char **sv
 	if (!out) {
 		return false;
 	}
-	fprintf(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" "
+	fputs("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n", out);
+	fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" "
 		"height=\"%.0f\" viewBox=\"0 0 %d %.0f\">\n", WIDTH, height, WIDTH, height);
 	fputs("<style>text { font-family: sans-serif; fill: #222 } .title { font-size: 18px; font-weight: bold } "
 	      ".panel { font-size: 14px; font-weight: bold } .label, .tick, .note { font-size: 11px } "

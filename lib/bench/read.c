@@ -176,7 +176,8 @@ static int take_passed(const struct reader *r, json_t *object, struct sgpu_bench
 		rc = take_count(r, "operations", json_object_get(object, "operations"), &record->operations);
 	}
 	if (rc == SGPU_OK && json_object_get(object, "reference_ratio")) {
-		rc = take_number(r, "reference_ratio", json_object_get(object, "reference_ratio"), &record->reference_ratio);
+		rc = take_number(r, "reference_ratio", json_object_get(object, "reference_ratio"),
+				 &record->reference_ratio);
 		if (rc == SGPU_OK) {
 			rc = take_text(r, "reference", json_object_get(object, "reference"), record->reference,
 				       sizeof(record->reference));
@@ -192,7 +193,8 @@ static int take_record(const struct reader *r, json_t *object, struct sgpu_bench
 	memset(record, 0, sizeof(*record));
 	rc = take_text(r, "case", json_object_get(object, "case"), record->name, sizeof(record->name));
 	if (rc == SGPU_OK) {
-		rc = take_text(r, "variant", json_object_get(object, "variant"), record->variant, sizeof(record->variant));
+		rc = take_text(r, "variant", json_object_get(object, "variant"), record->variant,
+			       sizeof(record->variant));
 	}
 	if (rc == SGPU_OK) {
 		rc = take_parameters(r, object, record);

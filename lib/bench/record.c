@@ -31,7 +31,8 @@ static json_t *number(double value, int digits)
 {
 	double scale = pow(10, digits), rounded = round(value * scale) / scale;
 
-	return rounded == floor(rounded) && fabs(rounded) < 9e15 ? json_integer((json_int_t)rounded) : json_real(rounded);
+	return rounded == floor(rounded) && fabs(rounded) < 9e15 ? json_integer((json_int_t)rounded) :
+	       json_real(rounded);
 }
 
 static void set_times(json_t *object, const struct sgpu_bench_record *record)
@@ -53,7 +54,8 @@ static void set_rates(json_t *object, const struct sgpu_bench_record *record)
 
 	if (record->bytes > 0) {
 		json_object_set_new(object, "bytes", json_integer((json_int_t)record->bytes));
-		json_object_set_new(object, "bytes_per_second", number((double)record->bytes / record->ns.median * 1e9, 0));
+		json_object_set_new(object, "bytes_per_second",
+				    number((double)record->bytes / record->ns.median * 1e9, 0));
 	}
 	json_object_set_new(object, "operations", json_integer((json_int_t)operations));
 	json_object_set_new(object, "operations_per_second", number(operations / record->ns.median * 1e9, 3));
@@ -86,8 +88,8 @@ json_t *sgpu_bench_record_json(const struct sgpu_bench_record *record)
 				    p->is_number ? json_integer((json_int_t)p->number) : json_string(p->text));
 	}
 	object = json_pack("{s:s, s:s, s:s, s:o, s:s, s:s}", "record", "measurement", "case", record->name, "variant",
-			   record->variant, "parameters", parameters, "unit", sgpu_bench_unit_name(record->unit), "status",
-			   sgpu_bench_status_name(record->status));
+			   record->variant, "parameters", parameters, "unit", sgpu_bench_unit_name(record->unit),
+			   "status", sgpu_bench_status_name(record->status));
 	if (object && record->status == SGPU_BENCH_PASSED) {
 		set_times(object, record);
 		set_rates(object, record);
@@ -112,7 +114,9 @@ void sgpu_bench_key(const struct sgpu_bench_record *record, char key[SGPU_BENCH_
 		int next = -1;
 
 		for (int k = 0; k < record->parameter_count; k++) {
-			if (!taken[k] && (next < 0 || strcmp(record->parameters[k].key, record->parameters[next].key) < 0)) {
+			const char *key_k = record->parameters[k].key;
+
+			if (!taken[k] && (next < 0 || strcmp(key_k, record->parameters[next].key) < 0)) {
 				next = k;
 			}
 		}

@@ -118,7 +118,8 @@ static double mebibytes(uint64_t bytes)
 	return (double)bytes / (1 << 20);
 }
 
-int sgpu_bench_fits(const struct sgpu_bench *bench, uint64_t host_bytes, uint64_t device_bytes, struct sgpu_error *error)
+int sgpu_bench_fits(const struct sgpu_bench *bench, uint64_t host_bytes, uint64_t device_bytes,
+		    struct sgpu_error *error)
 {
 	struct sgpu_device_info info = { .memory_free = 0 };
 	uint64_t available;
@@ -146,7 +147,8 @@ int sgpu_bench_can_run(const struct sgpu_bench_case *row, const struct sgpu_devi
 		const char *lack;
 	} needs[] = {
 		{ SGPU_BENCH_GPU, info && strcmp(info->selector, "cpu") != 0, "no GPU" },
-		{ SGPU_BENCH_OPENS_ON_DEVICE, info && info->opens_on_device, "the device opens sealed data in host memory" },
+		{ SGPU_BENCH_OPENS_ON_DEVICE, info && info->opens_on_device,
+		  "the device opens sealed data in host memory" },
 		{ SGPU_BENCH_PINNED, info && info->pins_host_memory, "the device has no pinned memory" },
 		{ SGPU_BENCH_REGISTERS, info && info->registers, "memory cannot be registered with the device" },
 	};
@@ -156,8 +158,8 @@ int sgpu_bench_can_run(const struct sgpu_bench_case *row, const struct sgpu_devi
 	}
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(needs); i++) {
 		if ((row->requires & needs[i].bit) && !needs[i].there) {
-			return sgpu_fail(error, SGPU_EUNAVAILABLE, "%s: device '%s' is %s", needs[i].lack, info->selector,
-					 info->name);
+			return sgpu_fail(error, SGPU_EUNAVAILABLE, "%s: device '%s' is %s", needs[i].lack,
+					 info->selector, info->name);
 		}
 	}
 	return SGPU_OK;

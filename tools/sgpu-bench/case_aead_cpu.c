@@ -105,7 +105,8 @@ static int measure_direction(struct sgpu_bench *bench, const char *direction, st
 {
 	struct sgpu_bench_variant variants[PROVIDERS_MAX];
 	const struct sgpu_bench_point point = {
-		.parameters = { { "direction", direction, 0 }, { "threads", NULL, 1 }, { "size_bytes", NULL, SGPU_CHUNK } },
+		.parameters = { { "direction", direction, 0 }, { "threads", NULL, 1 },
+				{ "size_bytes", NULL, SGPU_CHUNK } },
 		.bytes = (uint64_t)CHUNKS * SGPU_CHUNK, .operations = CHUNKS,
 	};
 
@@ -154,7 +155,8 @@ static void work(void *argument, uint64_t begin, uint64_t end)
 		uint64_t sealed_size = p->size / SGPU_CHUNK * SGPU_SEALED_CHUNK, at = p->first * SGPU_CHUNK;
 
 		p->rc = a->opens ?
-			sgpu_open_chunks(p->aead, &a->keys, p->first, false, sealed, sealed_size, a->opened + at, NULL) :
+			sgpu_open_chunks(p->aead, &a->keys, p->first, false, sealed, sealed_size,
+					 a->opened + at, NULL) :
 			sgpu_seal_chunks(p->aead, &a->keys, p->first, false, a->plain + at, p->size, sealed);
 	}
 }
@@ -179,7 +181,8 @@ static void copy(void *argument, uint64_t begin, uint64_t end)
 	struct all *a = argument;
 
 	for (uint64_t i = begin; i < end; i++) {
-		memcpy(a->opened + a->parts[i].first * SGPU_CHUNK, a->plain + a->parts[i].first * SGPU_CHUNK, a->parts[i].size);
+		memcpy(a->opened + a->parts[i].first * SGPU_CHUNK, a->plain + a->parts[i].first * SGPU_CHUNK,
+		       a->parts[i].size);
 	}
 }
 

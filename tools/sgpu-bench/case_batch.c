@@ -74,8 +74,8 @@ static int make_copies(struct runs *r, int n, const void *data, struct ids *ids,
 
 		job_input(&r->job, in, type, data, SMALL);
 		job_output(&r->job, out, type);
-		job_operation(&r->job, new_id(ids, "OP", i, 0), "copy", json_pack("{s:s, s:s}", "input", in, "output", out), NULL,
-			      NULL);
+		job_operation(&r->job, new_id(ids, "OP", i, 0), "copy",
+			      json_pack("{s:s, s:s}", "input", in, "output", out), NULL, NULL);
 		r->last = out;
 	}
 	r->size = SMALL;

@@ -126,9 +126,11 @@ static int measure_plain(struct state *s, struct sgpu_error *error)
 		{ .name = "enqueue", .prepare = prepare, .run = enqueue_only, .verify = verify_device, .argument = s },
 		{ .name = "launch and wait", .prepare = prepare, .run = launch_and_wait, .verify = verify_device,
 		  .argument = s },
-		{ .name = "back to back", .prepare = prepare, .run = back_to_back, .verify = verify_device, .argument = s },
+		{ .name = "back to back", .prepare = prepare, .run = back_to_back, .verify = verify_device,
+		  .argument = s },
 	};
-	const struct sgpu_bench_point point = { .parameters = { { "launches", NULL, LAUNCHES } }, .operations = LAUNCHES };
+	const struct sgpu_bench_point point = { .parameters = { { "launches", NULL, LAUNCHES } },
+						.operations = LAUNCHES };
 
 	for (int i = 0; i < LAUNCHES; i++) {
 		s->calls[i].data[A] = (void *)(uintptr_t)s->memory[A];
@@ -217,8 +219,8 @@ static int make_job(struct state *s, int index, int count, struct sgpu_error *er
 		} else {
 			job_output(job, to, type);
 		}
-		job_operation(job, id, "vector_add", json_pack("{s:s, s:s, s:s}", "a", from, "b", "b", "output", to), NULL,
-			      NULL);
+		job_operation(job, id, "vector_add", json_pack("{s:s, s:s, s:s}", "a", from, "b", "b", "output", to),
+			      NULL, NULL);
 		memcpy(from, to, sizeof(from));
 	}
 	return job_finish(job, error);

@@ -56,7 +56,8 @@ static int make_job(struct job *job, uint64_t edge, const float *a, const float 
 	job_output(job, "out1", type);
 	for (int i = 0; i < 2; i++) {
 		job_operation(job, i ? "MUL1" : "MUL0", "gemm",
-			      json_pack("{s:s, s:s, s:s}", "a", "a", "b", "b", "output", i ? "out1" : "out0"), NULL, NULL);
+			      json_pack("{s:s, s:s, s:s}", "a", "a", "b", "b", "output", i ? "out1" : "out0"),
+			      NULL, NULL);
 	}
 	return job_finish(job, error);
 }

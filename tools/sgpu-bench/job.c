@@ -39,7 +39,8 @@ static void add_segment(struct job *job, const char *id, const char *direction, 
 			json_array_append_new(shape, json_integer((json_int_t)type->shape[i]));
 		}
 		json_object_set_new(segment, "data_location_client", json_string(id));
-		json_object_set_new(segment, "data_type_info", json_pack("{s:s, s:o}", "dtype", type->dtype, "shape", shape));
+		json_object_set_new(segment, "data_type_info",
+				    json_pack("{s:s, s:o}", "dtype", type->dtype, "shape", shape));
 	}
 	json_array_append_new(job->segments, segment);
 }
@@ -66,7 +67,8 @@ void job_output(struct job *job, const char *id, struct job_type type)
 void job_operation(struct job *job, const char *id, const char *kernel, json_t *arguments, json_t *params,
 		   const char *after)
 {
-	json_t *operation = json_pack("{s:s, s:s, s:o}", "gpu_operation_id", id, "kernel", kernel, "arguments", arguments);
+	json_t *operation = json_pack("{s:s, s:s, s:o}", "gpu_operation_id", id, "kernel", kernel, "arguments",
+				      arguments);
 
 	if (params) {
 		json_object_set_new(operation, "params", params);
@@ -329,15 +331,15 @@ static int open_output(const struct job *job, const struct sgpu_batch *response,
 	}
 	rc = sgpu_batch_segment_key(response, job->key, s->id, true, key, context, &context_size, error);
 	if (rc == SGPU_OK) {
-		rc = sgpu_open_memory(key, context, context_size, payload, sgpu_batch_payload_size(response, index), data,
-				      error);
+		rc = sgpu_open_memory(key, context, context_size, payload, sgpu_batch_payload_size(response, index),
+				      data, error);
 	}
 	sgpu_wipe(key, sizeof(key));
 	return rc;
 }
 
-static int read_payload(const struct job *job, struct sgpu_tar_reader *tar, const struct sgpu_batch *response, int index,
-			void *data, uint64_t size, struct sgpu_error *error)
+static int read_payload(const struct job *job, struct sgpu_tar_reader *tar, const struct sgpu_batch *response,
+			int index, void *data, uint64_t size, struct sgpu_error *error)
 {
 	uint64_t payload_size = sgpu_batch_payload_size(response, index);
 	uint8_t *payload = malloc(payload_size + 1);

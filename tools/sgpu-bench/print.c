@@ -28,17 +28,17 @@ static void point_text(const struct sgpu_bench_record *record, char label[LABEL_
 
 void print_record(FILE *out, const struct sgpu_bench_record *record)
 {
-	char label[LABEL_MAX], value[TEXT_MAX], least[TEXT_MAX], median[TEXT_MAX], p95[TEXT_MAX];
+	char label[LABEL_MAX], value[TEXT_MAX], least[TEXT_MAX], median[TEXT_MAX], p95[TEXT_MAX], cpu[TEXT_MAX];
 
 	point_text(record, label);
-	fprintf(out, "%-13s %-38s %-18s ", record->name, label, record->variant);
+	fprintf(out, "%-11s %-40s %-18s ", record->name, label, record->variant);
 	if (record->status != SGPU_BENCH_PASSED) {
 		fprintf(out, "%s: %s\n", sgpu_bench_status_name(record->status), record->reason);
 		return;
 	}
-	fprintf(out, "%11s  min %8s  median %8s  p95 %8s  n %-5" PRIu64, value_text(record, value),
+	fprintf(out, "%12s  min %8s  median %8s  p95 %8s  CPU %8s  n %-5" PRIu64, value_text(record, value),
 		time_text(record->ns.min, least), time_text(record->ns.median, median), time_text(record->ns.p95, p95),
-		record->ns.n);
+		time_text(record->cpu_ns, cpu), record->ns.n);
 	if (record->ratio_to[0]) {
 		fprintf(out, "  %.3f x %s", record->ratio.median, record->ratio_to);
 	}
@@ -69,8 +69,8 @@ static void csv_text(FILE *out, const char *text)
 
 void print_csv_head(FILE *out)
 {
-	fputs("case,variant,parameters,status,reason,unit,value,n,min_ns,median_ns,p95_ns,mad_ns,spread,cpu_median_ns,bytes,"
-	      "operations,ratio_to,ratio,ratio_min,ratio_p95,ratio_mad\r\n", out);
+	fputs("case,variant,parameters,status,reason,unit,value,n,min_ns,median_ns,p95_ns,mad_ns,spread,cpu_median_ns,"
+	      "bytes,operations,ratio_to,ratio,ratio_min,ratio_p95,ratio_mad\r\n", out);
 }
 
 static void csv_parameters(FILE *out, const struct sgpu_bench_record *record)
@@ -83,8 +83,8 @@ static void csv_parameters(FILE *out, const struct sgpu_bench_record *record)
 		char number[24];
 
 		snprintf(number, sizeof(number), "%" PRIu64, p->number);
-		length += snprintf(text + length, (size_t)(SGPU_BENCH_KEY_MAX - length), "%s%s=%s", i ? " " : "", p->key,
-				   p->is_number ? number : p->text);
+		length += snprintf(text + length, (size_t)(SGPU_BENCH_KEY_MAX - length), "%s%s=%s", i ? " " : "",
+				   p->key, p->is_number ? number : p->text);
 	}
 	csv_text(out, text);
 }
@@ -233,7 +233,8 @@ static void markdown_references(FILE *out, const struct sgpu_bench_results *resu
 		char label[LABEL_MAX];
 
 		if (record->status == SGPU_BENCH_PASSED && record->reference_ratio > 0) {
-			fputs(any ? "" : "\n## beside published figures\n\n| case | here | published |\n|---|---|---|\n", out);
+			fputs(any ? "" : "\n## beside published figures\n\n| case | here | published |\n"
+				    "|---|---|---|\n", out);
 			any = true;
 			point_text(record, label);
 			fprintf(out, "| %s, %s, %s | %.3f x %s | %.3g x, %s |\n", record->name, label, record->variant,

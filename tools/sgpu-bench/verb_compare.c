@@ -19,8 +19,8 @@ const struct cli_option compare_options[] = {
 
 static const char *verdict_text(enum sgpu_bench_verdict verdict)
 {
-	static const char *const names[] = { "within noise", "faster", "slower", "only in the first", "only in the second",
-					     "not measured" };
+	static const char *const names[] = { "within noise", "faster", "slower", "only in the first",
+					     "only in the second", "not measured" };
 
 	return names[verdict];
 }
@@ -67,14 +67,15 @@ static int print_json(const struct sgpu_bench_difference *d, bool ratios, bool w
 	int failed;
 
 	sgpu_bench_key(d->first ? d->first : d->second, key);
-	object = json_pack("{s:s, s:s, s:b}", "measurement", key, "verdict", verdict_text(d->verdict), "beyond_threshold",
-			   worse);
+	object = json_pack("{s:s, s:s, s:b}", "measurement", key, "verdict", verdict_text(d->verdict),
+			   "beyond_threshold", worse);
 	if (judged) {
 		const char *const names[2] = { ratios ? "first_ratio" : "first_median_ns",
 					       ratios ? "second_ratio" : "second_median_ns" };
 
 		json_object_set_new(object, names[0], json_real(ratios ? d->first->ratio.median : d->first->ns.median));
-		json_object_set_new(object, names[1], json_real(ratios ? d->second->ratio.median : d->second->ns.median));
+		json_object_set_new(object, names[1],
+				    json_real(ratios ? d->second->ratio.median : d->second->ns.median));
 		json_object_set_new(object, "change", json_real(d->change));
 		json_object_set_new(object, "noise", json_real(d->noise));
 	}

@@ -62,7 +62,8 @@ static int take_size(struct request *r, const char *value)
 		return rc == SGPU_OK ? 0 : cli_error(&error);
 	}
 	snprintf(least, sizeof(least), "%.*s", (int)(colon - value), value);
-	rc = (size_t)(colon - value) >= sizeof(least) ? sgpu_fail(&error, SGPU_EUSAGE, "--size: '%s' is no size", value) :
+	rc = (size_t)(colon - value) >= sizeof(least) ?
+	     sgpu_fail(&error, SGPU_EUSAGE, "--size: '%s' is no size", value) :
 	     sgpu_parse_size(least, "--size", 1, UINT64_MAX / 2, &r->options.size_min, &error);
 	if (rc == SGPU_OK) {
 		rc = sgpu_parse_size(colon + 1, "--size", 1, UINT64_MAX / 2, &r->options.size_max, &error);
@@ -100,7 +101,8 @@ static int take_option(struct request *r, int key, const char *value)
 	case OPT_SAMPLES:
 		return take_number("--samples", value, SAMPLES_LIMIT, &r->options.samples);
 	case OPT_TIME:
-		return sgpu_parse_duration(value, "--time", &r->options.time_ns, &error) == SGPU_OK ? 0 : cli_error(&error);
+		return sgpu_parse_duration(value, "--time", &r->options.time_ns, &error) == SGPU_OK ? 0 :
+		       cli_error(&error);
 	case OPT_SIZE:
 		return take_size(r, value);
 	case OPT_CSV:
@@ -258,7 +260,8 @@ static int finish(const struct request *r, struct sink *sink, struct sgpu_output
 		print_markdown(sink->out, &sink->results);
 	}
 	if (fflush(sink->out) != 0 || ferror(sink->out)) {
-		return sgpu_fail_errno(error, "cannot write '%s'", is_standard(r->output) ? "standard output" : r->output);
+		return sgpu_fail_errno(error, "cannot write '%s'",
+				       is_standard(r->output) ? "standard output" : r->output);
 	}
 	if (r->plot) {
 		rc = write_plot(&sink->results, r->plot, error);
@@ -310,7 +313,8 @@ int verb_run(int argc, char **argv)
 	if (rc == SGPU_OK) {
 		fd = dup(output.fd);
 		out = fd < 0 ? NULL : fdopen(fd, "w");
-		rc = out ? SGPU_OK : sgpu_fail_errno(&error, "cannot write '%s'", r.output ? r.output : "standard output");
+		rc = out ? SGPU_OK :
+		     sgpu_fail_errno(&error, "cannot write '%s'", r.output ? r.output : "standard output");
 	}
 	if (rc == SGPU_OK) {
 		rc = sgpu_device_open(r.device, &config, &device, &error);
