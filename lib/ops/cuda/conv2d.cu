@@ -12,6 +12,35 @@ enum { STRIDE, PADDING, DILATION };
 using large = sgpu_tile<float, 64, 128, 8, 4, 8>;
 using small = sgpu_tile<float, 32, 128, 8, 4, 4>; /* few output channels */
 
+/* Division by one number again and again: n / by = n * factor >> shift, exact for n and `by` below 2^31. */
+struct divisor {
+	uint64_t by;
+	uint32_t factor, shift; /* factor 0: `by` is too large */
+};
+
+static divisor make_divisor(uint64_t by)
+{
+	divisor made = { by, 0, 31 };
+
+	if (by == 0 || by >> 31) {
+		return made;
+	}
+	while ((uint64_t)1 << (made.shift - 31) < by) {
+		made.shift++;
+	}
+	/* by <= 2^(shift - 31) < 2 by, so the factor is at least 2^31 and at most 2^32 - 1, or 2^31 when `by` is 1 */
+	made.factor = (uint32_t)((((uint64_t)1 << made.shift) - 1) / by + 1);
+	return made;
+}
+
+static __device__ __forceinline__ uint64_t divide(uint64_t n, const divisor &d, uint64_t *rest)
+{
+	uint64_t quotient = d.factor && n >> 31 == 0 ? (uint64_t)(uint32_t)n * d.factor >> d.shift : n / d.by;
+
+	*rest = n - quotient * d.by;
+	return quotient;
+}
+
 struct job {
 	const float *input, *weights, *bias;
 	float *output;
@@ -19,20 +48,10 @@ struct job {
 	uint64_t outputs, out_height, out_width;
 	uint64_t kernel_height, kernel_width;
 	int64_t stride, padding, dilation;
+	divisor plane, line, window, window_line; /* elements of an output image, its row, a kernel, its row */
 };
 
-/* Most numbers have 32 bits, where division is much faster. */
-static __device__ __forceinline__ uint64_t divide(uint64_t a, uint64_t b, uint64_t *rest)
-{
-	if ((a | b) >> 32) {
-		*rest = a % b;
-		return a / b;
-	}
-	*rest = (uint32_t)a % (uint32_t)b;
-	return (uint32_t)a / (uint32_t)b;
-}
-
-/* One column of the matrix, the one that this thread reads: the same for all its elements. */
+/* One column of the matrix, the one that this thread copies: the same for all its elements. */
 struct window {
 	static constexpr bool along_k = false;
 	const job &j;
@@ -40,26 +59,32 @@ struct window {
 	int64_t top, left;  /* where the kernel begins in it */
 	uint64_t depth;
 
-	__device__ __forceinline__ float at(int, uint64_t k) const
+	/* Padding may be anywhere. */
+	__device__ __forceinline__ bool inside(int) const
+	{
+		return false;
+	}
+	template <bool WHOLE>
+	__device__ __forceinline__ const float *where(int, uint64_t k) const
 	{
 		uint64_t rest, kx, channel, ky;
 		int64_t y, x;
 
 		if (!image || k >= depth) {
-			return 0;
+			return NULL;
 		}
-		channel = divide(k, j.kernel_height * j.kernel_width, &rest);
-		ky = divide(rest, j.kernel_width, &kx);
+		channel = divide(k, j.window, &rest);
+		ky = divide(rest, j.window_line, &kx);
 		y = top + (int64_t)ky * j.dilation;
 		x = left + (int64_t)kx * j.dilation;
 		return y >= 0 && y < (int64_t)j.height && x >= 0 && x < (int64_t)j.width ?
-			       image[(channel * j.height + (uint64_t)y) * j.width + (uint64_t)x] : 0.0f;
+			       image + ((channel * j.height + (uint64_t)y) * j.width + (uint64_t)x) : NULL;
 	}
 };
 
 static __device__ window find_window(const job &j, uint64_t pixel, uint64_t depth)
 {
-	uint64_t rest, x, image = divide(pixel, j.out_height * j.out_width, &rest), y = divide(rest, j.out_width, &x);
+	uint64_t rest, x, image = divide(pixel, j.plane, &rest), y = divide(rest, j.line, &x);
 	bool inside = image < j.images;
 
 	return { j, inside ? j.input + image * j.channels * j.height * j.width : NULL,
@@ -94,7 +119,7 @@ static __global__ void __launch_bounds__(TILE::THREADS, TILE::RESIDENT) convolve
 		sgpu_tile_product<TILE, sgpu_step_plain>(weights, from, depth, shared, sums);
 #pragma unroll
 		for (int k = 0; k < TILE::ACROSS; k++) {
-			uint64_t pixel = column + TILE::column(k), at, image = divide(pixel, plane, &at);
+			uint64_t pixel = column + TILE::column(k), at, image = divide(pixel, j.plane, &at);
 
 #pragma unroll
 			for (int i = 0; i < TILE::DOWN; i++) {
@@ -132,6 +157,8 @@ extern "C" int sgpu_conv2d_cuda(struct sgpu_op_call *call, struct sgpu_launch *l
 		(int64_t)call->param[STRIDE].number,
 		(int64_t)call->param[PADDING].number,
 		(int64_t)call->param[DILATION].number,
+		make_divisor(out[2] * out[3]), make_divisor(out[3]),
+		make_divisor(kernel[2] * kernel[3]), make_divisor(kernel[3]),
 	};
 
 	if (sgpu_ops_count(&call->type[OUTPUT]) == 0) {

@@ -20,8 +20,8 @@ struct tiles<float> {
 };
 template <>
 struct tiles<double> {
-	using large = sgpu_tile<double, 64, 64, 16, 4, 4>;
-	using medium = sgpu_tile<double, 32, 64, 16, 2, 4>;
+	using large = sgpu_tile<double, 64, 64, 8, 4, 4>;
+	using medium = sgpu_tile<double, 32, 64, 8, 2, 4>;
 	using small = sgpu_tile<double, 32, 32, 16, 2, 2>;
 };
 

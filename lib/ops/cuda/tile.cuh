@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A tile of a matrix product, computed by one block: sums over k of a(row, k) b(k, column), where a and b are read by
- * functions of the caller's. Every sum is made by one thread, in the order of k, so that it depends neither on the
- * tile's shape nor on the grid.
+ * A tile of a matrix product, computed by one block: sums over k of a(row, k) b(k, column), where structs of the
+ * caller's say in which memory a and b are. Every sum is made by one thread, in the order of k, so that it depends
+ * neither on the tile's shape nor on the grid.
  *
- * Steps of DEPTH values of k pass through two buffers in shared memory: while one is used, the next step is read
- * from global memory into registers. A thread computes DOWN x ACROSS elements.
+ * Steps of DEPTH values of k pass through STAGES buffers in shared memory: while one is used, the copies of the next
+ * ones are under way. A thread computes DOWN x ACROSS elements.
  */
 #ifndef SGPU_OPS_CUDA_TILE_CUH
 #define SGPU_OPS_CUDA_TILE_CUH
+
+#include <cuda_pipeline_primitives.h>
 
 #include "ops/cuda/common.cuh"
 
@@ -16,7 +18,7 @@ template <typename T_, int ROWS_, int COLUMNS_, int DEPTH_, int DOWN_, int ACROS
 struct sgpu_tile {
 	using T = T_;
 	static constexpr int ROWS = ROWS_, COLUMNS = COLUMNS_, DEPTH = DEPTH_, DOWN = DOWN_, ACROSS = ACROSS_;
-	static constexpr int THREADS = (ROWS / DOWN) * (COLUMNS / ACROSS);
+	static constexpr int THREADS = (ROWS / DOWN) * (COLUMNS / ACROSS), STAGES = 4;
 	/* Blocks on a multiprocessor, which bounds the registers of a thread. */
 	static constexpr int RESIDENT = DOWN * ACROSS * sizeof(T) >= 128 ? 2 : 3;
 	/* Keeps vectors aligned and neighbouring steps in other banks. */
@@ -25,8 +27,8 @@ struct sgpu_tile {
 	static constexpr int DOWN_GROUP = DOWN < 4 ? DOWN : 4, ACROSS_GROUP = ACROSS < 4 ? ACROSS : 4;
 
 	struct alignas(16) buffers {
-		T a[2][DEPTH][ROWS + PAD];
-		T b[2][DEPTH][COLUMNS + PAD];
+		T a[STAGES][DEPTH][ROWS + PAD];
+		T b[STAGES][DEPTH][COLUMNS + PAD];
 	};
 	using sums = T[DOWN][ACROSS];
 
@@ -47,36 +49,45 @@ struct sgpu_tile {
 	}
 };
 
-/* Reads a thread's share of EXTENT x DEPTH values of a source from step k on. Neighbouring threads go along k where
- * SOURCE::along_k says that its memory does. */
-template <typename TILE, int EXTENT, typename SOURCE>
-static __device__ __forceinline__ void
-sgpu_tile_read(const SOURCE &source, uint64_t k, typename TILE::T (&values)[EXTENT * TILE::DEPTH / TILE::THREADS])
+/* Starts to copy a thread's share of EXTENT x DEPTH values of a source from step k on. Neighbouring threads go along k
+ * where SOURCE::along_k says that its memory does. WHOLE: nothing of it is outside. */
+template <typename TILE, int EXTENT, bool WHOLE, typename SOURCE>
+static __device__ __forceinline__ void sgpu_tile_copy(const SOURCE &source, uint64_t k,
+						      typename TILE::T (&to)[TILE::DEPTH][EXTENT + TILE::PAD])
 {
 #pragma unroll
 	for (int i = 0; i < EXTENT * TILE::DEPTH / TILE::THREADS; i++) {
 		int e = (int)threadIdx.x + i * TILE::THREADS;
+		int line = SOURCE::along_k ? e / TILE::DEPTH : e % EXTENT;
+		int step = SOURCE::along_k ? e % TILE::DEPTH : e / EXTENT;
+		const typename TILE::T *from = source.template where<WHOLE>(line, k + step);
 
-		values[i] = SOURCE::along_k ? source.at(e / TILE::DEPTH, k + e % TILE::DEPTH) :
-					      source.at(e % EXTENT, k + e / EXTENT);
+		if (WHOLE || from) {
+			__pipeline_memcpy_async(&to[step][line], from, sizeof(*from));
+		} else {
+			to[step][line] = 0;
+		}
 	}
 }
 
-template <typename TILE, int EXTENT, typename SOURCE>
-static __device__ __forceinline__ void
-sgpu_tile_store(typename TILE::T (&to)[TILE::DEPTH][EXTENT + TILE::PAD],
-		const typename TILE::T (&values)[EXTENT * TILE::DEPTH / TILE::THREADS])
+/* The copies of one step, which may be behind the last, as one group. */
+template <typename TILE, typename A, typename B>
+static __device__ __forceinline__ void sgpu_tile_begin(const A &a, const B &b, uint64_t k, uint64_t depth,
+						       typename TILE::buffers &shared, int stage)
 {
-#pragma unroll
-	for (int i = 0; i < EXTENT * TILE::DEPTH / TILE::THREADS; i++) {
-		int e = (int)threadIdx.x + i * TILE::THREADS;
+	bool whole = k < depth && depth - k >= TILE::DEPTH;
 
-		if (SOURCE::along_k) {
-			to[e % TILE::DEPTH][e / TILE::DEPTH] = values[i];
-		} else {
-			to[e / EXTENT][e % EXTENT] = values[i];
-		}
+	if (whole && a.inside(TILE::ROWS)) {
+		sgpu_tile_copy<TILE, TILE::ROWS, true>(a, k, shared.a[stage]);
+	} else if (k < depth) {
+		sgpu_tile_copy<TILE, TILE::ROWS, false>(a, k, shared.a[stage]);
 	}
+	if (whole && b.inside(TILE::COLUMNS)) {
+		sgpu_tile_copy<TILE, TILE::COLUMNS, true>(b, k, shared.b[stage]);
+	} else if (k < depth) {
+		sgpu_tile_copy<TILE, TILE::COLUMNS, false>(b, k, shared.b[stage]);
+	}
+	__pipeline_commit();
 }
 
 /* Adds the products of one k. STEP: how a product is added, T STEP::add(T sum, T a, T b). */
@@ -108,31 +119,23 @@ static __device__ __forceinline__ void sgpu_tile_step(const typename TILE::T (&a
 	}
 }
 
-/* Adds the products of all k below `depth`. Sources: T at(int row or column of the tile, uint64_t k), which gives 0
- * outside. All threads of the block call it; the buffers may hold anything. */
+/* Adds the products of all k below `depth`. Sources: inside(EXTENT), whether all of a tile's rows or columns exist,
+ * and where<WHOLE>(row or column of the tile, k), the address of an element, or NULL for a 0; if WHOLE, never NULL. All
+ * threads of the block call it; the buffers may hold anything. */
 template <typename TILE, typename STEP, typename A, typename B>
 static __device__ __forceinline__ void sgpu_tile_product(const A &a, const B &b, uint64_t depth,
 							 typename TILE::buffers &shared, typename TILE::sums &sums)
 {
-	typename TILE::T next_a[TILE::ROWS * TILE::DEPTH / TILE::THREADS];
-	typename TILE::T next_b[TILE::COLUMNS * TILE::DEPTH / TILE::THREADS];
-	int now = 0;
+	int now = 0, next = TILE::STAGES - 1;
 
 	__syncthreads(); /* the buffers may still be read for the tile before */
-	if (depth) {
-		sgpu_tile_read<TILE, TILE::ROWS>(a, 0, next_a);
-		sgpu_tile_read<TILE, TILE::COLUMNS>(b, 0, next_b);
-		sgpu_tile_store<TILE, TILE::ROWS, A>(shared.a[0], next_a);
-		sgpu_tile_store<TILE, TILE::COLUMNS, B>(shared.b[0], next_b);
+	for (int stage = 0; stage < TILE::STAGES - 1; stage++) {
+		sgpu_tile_begin<TILE>(a, b, (uint64_t)stage * TILE::DEPTH, depth, shared, stage);
 	}
-	__syncthreads();
-	for (uint64_t k = 0; k < depth; k += TILE::DEPTH, now ^= 1) {
-		bool more = depth - k > TILE::DEPTH;
-
-		if (more) {
-			sgpu_tile_read<TILE, TILE::ROWS>(a, k + TILE::DEPTH, next_a);
-			sgpu_tile_read<TILE, TILE::COLUMNS>(b, k + TILE::DEPTH, next_b);
-		}
+	for (uint64_t k = 0; k < depth; k += TILE::DEPTH) {
+		__pipeline_wait_prior(TILE::STAGES - 2);
+		__syncthreads(); /* this step is there for all, and nobody uses the one before any more */
+		sgpu_tile_begin<TILE>(a, b, k + (TILE::STAGES - 1) * TILE::DEPTH, depth, shared, next);
 		if (depth - k >= TILE::DEPTH) {
 #pragma unroll
 			for (int p = 0; p < TILE::DEPTH; p++) {
@@ -144,12 +147,10 @@ static __device__ __forceinline__ void sgpu_tile_product(const A &a, const B &b,
 				sgpu_tile_step<TILE, STEP>(shared.a[now][p], shared.b[now][p], sums);
 			}
 		}
-		if (more) {
-			sgpu_tile_store<TILE, TILE::ROWS, A>(shared.a[now ^ 1], next_a);
-			sgpu_tile_store<TILE, TILE::COLUMNS, B>(shared.b[now ^ 1], next_b);
-		}
-		__syncthreads();
+		next = now;
+		now = now + 1 < TILE::STAGES ? now + 1 : 0;
 	}
+	__pipeline_wait_prior(0);
 }
 
 /* A stored matrix: `extent` rows that stand `ld` elements apart, of which k walks along. */
@@ -160,9 +161,14 @@ struct sgpu_along_k {
 	const T *data;
 	uint64_t ld, extent, depth;
 
-	__device__ __forceinline__ T at(int row, uint64_t k) const
+	__device__ __forceinline__ bool inside(int rows) const
 	{
-		return (uint64_t)row < extent && k < depth ? data[(uint64_t)row * ld + k] : (T)0;
+		return extent >= (uint64_t)rows;
+	}
+	template <bool WHOLE>
+	__device__ __forceinline__ const T *where(int row, uint64_t k) const
+	{
+		return WHOLE || ((uint64_t)row < extent && k < depth) ? data + ((uint64_t)row * ld + k) : NULL;
 	}
 };
 
@@ -174,9 +180,14 @@ struct sgpu_across_k {
 	const T *data;
 	uint64_t ld, extent, depth;
 
-	__device__ __forceinline__ T at(int column, uint64_t k) const
+	__device__ __forceinline__ bool inside(int columns) const
 	{
-		return (uint64_t)column < extent && k < depth ? data[k * ld + (uint64_t)column] : (T)0;
+		return extent >= (uint64_t)columns;
+	}
+	template <bool WHOLE>
+	__device__ __forceinline__ const T *where(int column, uint64_t k) const
+	{
+		return WHOLE || ((uint64_t)column < extent && k < depth) ? data + (k * ld + (uint64_t)column) : NULL;
 	}
 };
 
