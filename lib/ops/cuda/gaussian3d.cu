@@ -22,15 +22,20 @@ struct weights {
 	REAL at[SGPU_GAUSSIAN_RADIUS_MAX + 1];
 };
 
-/* The sums of neighbours 0 to EACH - 1; at(d) is the voxel at distance d from the first of them. */
+/* The sums of neighbours 0 to EACH - 1; at(d) is the voxel at distance d from the first of them. It is asked from 0
+ * upwards and from -1 downwards. */
 template <typename REAL, typename At>
 static __device__ __forceinline__ void smooth_small(const weights<REAL> &w, At at, REAL sum[EACH])
 {
 	REAL in[EACH + 2 * SMALL_RADIUS];
 
 #pragma unroll
-	for (int d = -SMALL_RADIUS; d < EACH + SMALL_RADIUS; d++) {
-		in[d + SMALL_RADIUS] = d >= -w.radius && d < EACH + w.radius ? at(d) : (REAL)0;
+	for (int d = 0; d < EACH + SMALL_RADIUS; d++) {
+		in[SMALL_RADIUS + d] = d < EACH + w.radius ? at(d) : (REAL)0;
+	}
+#pragma unroll
+	for (int k = 1; k <= SMALL_RADIUS; k++) {
+		in[SMALL_RADIUS - k] = k <= w.radius ? at(-k) : (REAL)0;
 	}
 #pragma unroll
 	for (int i = 0; i < EACH; i++) {
@@ -91,6 +96,13 @@ static __host__ __device__ __forceinline__ unsigned place(unsigned i)
 	return i + i / (unsigned)(128 / sizeof(REAL));
 }
 
+/* For a tile of a row with its neighbourhood, and for what the last thread reads beyond. */
+template <typename REAL>
+static __host__ __device__ __forceinline__ unsigned row_places(int radius)
+{
+	return place<REAL>(ROW_TILE + 2 * (unsigned)radius + EACH) + 1;
+}
+
 /* A warp takes a tile of a row with its neighbourhood, borders repeated. */
 template <typename REAL, bool SMALL>
 static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
@@ -99,7 +111,7 @@ along_rows(const REAL *in, REAL *out, uint64_t rows, uint64_t width, const __gri
 	extern __shared__ __align__(16) unsigned char memory[];
 	unsigned lane = threadIdx.x % SGPU_CUDA_WARP, warp = threadIdx.x / SGPU_CUDA_WARP, radius = (unsigned)w.radius;
 	unsigned warps = blockDim.x / SGPU_CUDA_WARP;
-	REAL *padded = (REAL *)memory + warp * place<REAL>(ROW_TILE + 2 * radius + 1);
+	REAL *padded = (REAL *)memory + warp * row_places<REAL>(w.radius);
 	uint64_t tiles = (width + ROW_TILE - 1) / ROW_TILE, step = (uint64_t)gridDim.x * warps;
 
 	for (uint64_t item = (uint64_t)blockIdx.x * warps + warp; item < rows * tiles; item += step) {
@@ -116,10 +128,8 @@ along_rows(const REAL *in, REAL *out, uint64_t rows, uint64_t width, const __gri
 		__syncwarp();
 		if (lane * EACH < count) {
 			smooth<REAL, SMALL>(w, [&](int d) {
-				unsigned i = lane * EACH + radius + (unsigned)d, last = count + 2 * radius - 1;
-
-				return padded[place<REAL>(i < last ? i : last)]; /* beyond are sums that nobody wants */
-			}, sum);
+				return padded[place<REAL>(lane * EACH + radius + (unsigned)d)];
+			}, sum); /* what it reads beyond the end goes into sums that nobody wants */
 		}
 		__syncwarp();
 #pragma unroll
@@ -136,6 +146,36 @@ along_rows(const REAL *in, REAL *out, uint64_t rows, uint64_t width, const __gri
 	}
 }
 
+/* Voxels along an axis: goes up from the first and down from it, and stays at the last and at voxel 0. */
+template <typename REAL>
+struct walk {
+	const REAL *up, *down;
+	uint64_t step;
+	int top, bottom; /* distances up to which there are more */
+
+	__device__ __forceinline__ walk(const REAL *first, uint64_t at, uint64_t along, uint64_t one)
+		: up(first), down(first), step(one)
+	{
+		const uint64_t far = SGPU_GAUSSIAN_RADIUS_MAX + EACH;
+
+		top = (int)(along - 1 - at < far ? along - 1 - at : far);
+		bottom = -(int)(at < far ? at : far);
+	}
+
+	__device__ __forceinline__ REAL operator()(int d)
+	{
+		REAL voxel;
+
+		if (d < 0) {
+			down -= d >= bottom ? step : 0;
+			return *down;
+		}
+		voxel = *up;
+		up += d < top ? step : 0;
+		return voxel;
+	}
+};
+
 /* The volume as [outer, along, inner]; threads side by side are neighbours in the inner extent. */
 template <typename REAL, bool SMALL>
 static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
@@ -146,23 +186,16 @@ across_rows(const REAL *in, REAL *out, uint64_t outer, uint64_t along, uint64_t 
 	uint64_t step = (uint64_t)gridDim.x * blockDim.x;
 
 	for (uint64_t item = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; item < items; item += step) {
-		uint64_t x, group, first;
-		uint64_t plane = sgpu_cuda_split(sgpu_cuda_split(item, inner, &x), groups, &group) * along * inner;
-		int64_t last = (int64_t)along - 1;
-		REAL sum[EACH];
+		uint64_t x, group, plane = sgpu_cuda_split(sgpu_cuda_split(item, inner, &x), groups, &group);
+		uint64_t first = group * EACH, start = (plane * along + first) * inner + x;
+		REAL sum[EACH], *to = out + start;
 
-		plane += x;
-		first = group * EACH;
-		smooth<REAL, SMALL>(w, [&](int d) {
-			int64_t at = (int64_t)first + d;
-
-			at = at < 0 ? 0 : at < last ? at : last;
-			return in[plane + (uint64_t)at * inner];
-		}, sum);
+		smooth<REAL, SMALL>(w, walk<REAL>(in + start, first, along, inner), sum);
 #pragma unroll
 		for (unsigned i = 0; i < EACH; i++) {
 			if (first + i < along) {
-				out[plane + (first + i) * inner] = sum[i];
+				*to = sum[i];
+				to += inner;
 			}
 		}
 	}
@@ -173,7 +206,7 @@ static int passes(struct sgpu_op_call *call, struct sgpu_launch *launch, const w
 {
 	const uint64_t *shape = call->type[INPUT].shape;
 	uint64_t rows = shape[0] * shape[1], tiles = (shape[2] + ROW_TILE - 1) / ROW_TILE;
-	size_t shared = place<REAL>(ROW_TILE + 2 * (unsigned)w.radius + 1) * sizeof(REAL);
+	size_t shared = row_places<REAL>(w.radius) * sizeof(REAL);
 	unsigned warps = SGPU_CUDA_BLOCK / SGPU_CUDA_WARP;
 	REAL *out = (REAL *)call->data[OUTPUT], *between = (REAL *)call->scratch;
 	int result;

@@ -83,9 +83,9 @@ across_rows(const uint16_t *in, OUT *out, uint64_t outer, uint64_t along, uint64
 
 #pragma unroll
 			for (int k = 1; k <= RADIUS; k++) {
-				int sides = min(near[RADIUS + i - k], near[RADIUS + i + k]) + k * k;
-
-				least = k <= radius ? min(least, sides) : least;
+				if (k <= radius) {
+					least = min(least, min(near[RADIUS + i - k], near[RADIUS + i + k]) + k * k);
+				}
 			}
 			if (first + i < along) {
 				out[plane + (first + i) * inner] =
