@@ -145,7 +145,8 @@ static int start(struct sgpu_error *error)
 	(void)find(library, "cuGetErrorName", &error_name);
 	(void)find(library, "cuGetErrorString", &error_string);
 	if (!find(library, "cuDriverGetVersion", &version) || version(&sgpu_cu.version) != CUDA_SUCCESS) {
-		return sgpu_fail(error, SGPU_EUNAVAILABLE, "libcuda.so.1 is no NVIDIA driver's: it tells no version");
+		sgpu_fail(error, SGPU_EUNAVAILABLE, "libcuda.so.1 is no NVIDIA driver's: it tells no version");
+		return sgpu_hint(error, "install the NVIDIA driver, or use the device 'cpu'");
 	}
 	if (sgpu_cu.version < needed) {
 		sgpu_fail(error, SGPU_EUNAVAILABLE, "the NVIDIA driver is too old: it serves CUDA %d.%d, sgpu needs %d.%d",
