@@ -88,6 +88,16 @@ END
 	[ "${#lines[@]}" -eq 3 ]
 }
 
+@test "every case passes or is waived, and leaves nothing behind" {
+	run -0 --separate-stderr sgpu-bench run --device cpu --quick --samples 1 --size 1K:64K
+	[[ $stderr != *warning* ]]
+	[[ $stderr == *" 0 failed"* ]]
+	for case in bandwidth aead-cpu digest launch alloc batch app manifest; do
+		grep -q "^$case .* median " <<<"$output"
+	done
+	[ -z "$(find "$XDG_RUNTIME_DIR" -type f)" ]
+}
+
 @test "run --csv gives as many fields in every line as in the first" {
 	requires python3
 	quick -q --csv alloc >out.csv
