@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How long operations take on a device: `ops [DEVICE [CASE]]` prints, for each case, the median time of a launch, and
- * what that is in bytes read and written a second and in multiplications (of those that have matrices).
+ * How long operations take on a device: `ops [DEVICE [CASE]]` prints, for each case, the median time of a launch among
+ * several, and what that is in bytes read and written a second and in multiplications (of those that have matrices).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include <sgpu/device.h>
 #include <sgpu/ops.h>
 
-enum { ROUNDS = 9, INPUTS = 3, PARAMS = 3 };
+enum { ROUNDS = 9, REPEAT = 8, INPUTS = 3, PARAMS = 3 };
 
 struct input {
 	const char *name;
@@ -198,14 +198,20 @@ static void measure(const struct entry *e)
 	must(sgpu_device_alloc(device, size, &scratch, &error));
 	call.scratch = (void *)(uintptr_t)scratch;
 	for (int round = -1; round < ROUNDS; round++) { /* the first is not counted */
-		struct sgpu_task task = { .code = 0 };
+		struct sgpu_task tasks[REPEAT];
+		uint64_t begin = sgpu_now_ns();
 
-		must(sgpu_device_launch(stream, launch_op, &call, &task));
+		memset(tasks, 0, sizeof(tasks));
+		for (int i = 0; i < REPEAT; i++) {
+			must(sgpu_device_launch(stream, launch_op, &call, &tasks[i]));
+		}
 		must(sgpu_stream_sync(stream, &error));
-		error = task.error;
-		must(task.code);
 		if (round >= 0) {
-			times[round] = task.end_ns - task.begin_ns;
+			times[round] = (sgpu_now_ns() - begin) / REPEAT;
+		}
+		for (int i = 0; i < REPEAT; i++) {
+			error = tasks[i].error;
+			must(tasks[i].code);
 		}
 	}
 	qsort(times, ROUNDS, sizeof(times[0]), by_value);

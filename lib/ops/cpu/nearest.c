@@ -101,7 +101,7 @@ struct sgpu_nearest_plan sgpu_nearest_plan(const struct sgpu_op_call *call)
 
 	most = tile / (plan.queries ? plan.queries : 1) / ROWS * ROWS;
 	plan.rows = b[0] < most ? b[0] : most;
-	plan.parts = QUERIES / (plan.queries ? plan.queries : 1);
+	plan.parts = 4 * QUERIES / (plan.queries ? plan.queries : 1);
 	most = plan.rows / ROWS + (plan.rows % ROWS != 0);
 	plan.parts = plan.parts < most ? plan.parts : most;
 	return plan;

@@ -10,7 +10,7 @@
 enum { SGPU_NEAREST_K_MAX = 256, SGPU_NEAREST_RESERVE = 16 };
 
 /* A block of queries meets a tile of rows at a time. Every query has `parts` lists of candidates, each of its own part
- * of the tile's rows; when there are few queries, many. */
+ * of the tile's rows: the fewer queries, the more. */
 struct sgpu_nearest_plan {
 	uint64_t queries, rows, parts;
 	uint64_t keep; /* candidates in a list: k and a reserve */

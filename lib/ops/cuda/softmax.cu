@@ -6,7 +6,7 @@
 #include "ops/cpu/math64.h"
 #include "ops/cuda/common.cuh"
 
-enum { INPUT, OUTPUT, WARP_ROW_MAX = 1024, WARPS = SGPU_CUDA_BLOCK / SGPU_CUDA_WARP };
+enum { INPUT, OUTPUT, WARP_ROW_MAX = 1024 };
 
 struct larger {
 	__device__ double operator()(double a, double b) const
@@ -56,26 +56,37 @@ template <typename T>
 static __device__ __forceinline__ void scan_divide(T *output, uint64_t count, double total, unsigned first,
 						   unsigned step)
 {
+	double share = 1 / total;
+
 	for (uint64_t i = first; i < count; i += step) {
-		output[i] = (T)((double)output[i] / total);
+		output[i] = (T)((double)output[i] * share);
 	}
 }
 
-template <typename T>
+/* LANES threads for each row. All lanes of a warp take part in its reductions, those without a row, too. */
+template <int LANES, typename T>
 static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
 warp_rows(uint64_t rows, uint64_t count, const T *input, T *output)
 {
-	unsigned lane = threadIdx.x % SGPU_CUDA_WARP;
-	uint64_t step = (uint64_t)gridDim.x * WARPS;
+	const uint64_t at_once = SGPU_CUDA_BLOCK / LANES, step = gridDim.x * at_once;
+	unsigned lane = threadIdx.x % LANES;
 
-	for (uint64_t row = (uint64_t)blockIdx.x * WARPS + threadIdx.x / SGPU_CUDA_WARP; row < rows; row += step) {
+	for (uint64_t base = blockIdx.x * at_once; base < rows; base += step) {
+		uint64_t row = base + threadIdx.x / LANES, here = row < rows ? count : 0;
 		const T *from = input + row * count;
 		T *to = output + row * count;
-		double top = sgpu_cuda_warp_reduce(scan_top(from, count, lane, SGPU_CUDA_WARP), larger());
-		double total = scan_exponentials(from, to, count, top, lane, SGPU_CUDA_WARP);
+		double top = sgpu_cuda_warp_reduce<LANES>(scan_top(from, here, lane, LANES), larger());
+		double total = scan_exponentials(from, to, here, top, lane, LANES);
 
-		scan_divide(to, count, sgpu_cuda_warp_reduce(total, sum()), lane, SGPU_CUDA_WARP);
+		scan_divide(to, here, sgpu_cuda_warp_reduce<LANES>(total, sum()), lane, LANES);
 	}
+}
+
+template <int LANES, typename T>
+static int start_short(struct sgpu_launch *launch, uint64_t rows, uint64_t count, const T *input, T *output)
+{
+	return sgpu_cuda_start(launch, "softmax", warp_rows<LANES, T>, sgpu_cuda_grid(rows, SGPU_CUDA_BLOCK / LANES),
+			       SGPU_CUDA_BLOCK, 0, rows, count, input, output);
 }
 
 template <typename T>
@@ -221,8 +232,16 @@ static int start(struct sgpu_launch *launch, const struct sgpu_op_call *call, ui
 		return sgpu_cuda_start(launch, "softmax", block_rows<T>, sgpu_cuda_grid(rows, 1), SGPU_CUDA_BLOCK, 0, rows,
 				       count, input, output);
 	}
-	return sgpu_cuda_start(launch, "softmax", warp_rows<T>, sgpu_cuda_grid(rows, WARPS), SGPU_CUDA_BLOCK, 0, rows,
-			       count, input, output);
+	switch (sgpu_cuda_row_lanes(count)) {
+	case 4:
+		return start_short<4>(launch, rows, count, input, output);
+	case 8:
+		return start_short<8>(launch, rows, count, input, output);
+	case 16:
+		return start_short<16>(launch, rows, count, input, output);
+	default:
+		return start_short<32>(launch, rows, count, input, output);
+	}
 }
 
 extern "C" int sgpu_softmax_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
