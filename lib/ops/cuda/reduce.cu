@@ -12,7 +12,7 @@ enum { OPERATION, AXIS };
 enum {
 	LANES = SGPU_REDUCE_LANES,
 	UNROLL = 32,             /* loads of a thread that are under way */
-	UNROLL_ROWS = 16,
+	UNROLL_ROWS = 32,
 	SHORT = 64, LONG = 4096, /* pieces that are left to a few lanes; that are worth a block */
 };
 
@@ -160,9 +160,9 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) fold_blocks(struct job
 	}
 }
 
-/* ---- elements apart: a thread goes down the rows of a piece ---- */
+/* ---- elements apart: a thread goes down the rows of a piece; a block is one warp, as above ---- */
 template <typename F, typename T, typename O>
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) fold_rows(struct job<T, O> job, F f)
+static __global__ void __launch_bounds__(SGPU_CUDA_WARP) fold_rows(struct job<T, O> job, F f)
 {
 	uint64_t items = job.v.outer * job.v.pieces * job.v.inner, step = (uint64_t)gridDim.x * blockDim.x;
 
@@ -254,8 +254,8 @@ static int fold_pieces(struct sgpu_launch *launch, const struct job<T, O> &job, 
 	}
 	if (job.v.inner > 1) {
 		return sgpu_cuda_start(launch, "reduce", fold_rows<F, T, O>,
-				       dim3(sgpu_cuda_grid(items * job.v.inner, SGPU_CUDA_BLOCK)),
-				       dim3(SGPU_CUDA_BLOCK), 0, job, f);
+				       dim3(sgpu_cuda_grid(items * job.v.inner, SGPU_CUDA_WARP)),
+				       dim3(SGPU_CUDA_WARP), 0, job, f);
 	}
 	if constexpr (F::in_order) {
 		return sgpu_cuda_start(launch, "reduce", add_lanes<T, O>,
