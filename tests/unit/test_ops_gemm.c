@@ -172,6 +172,7 @@ UNIT_TEST(large_sizes_by_the_library)
 UNIT_TEST(larger_sizes_on_a_device)
 {
 	static const struct sizes sizes[] = { { 0, 1031, 1040, 1021 }, { 0, 33, 35, 60000 }, { 3, 33, 35, 20000 } };
+	static const struct factors plain = { .alpha = 1, .beta = 1 }, all = { true, true, true, 0.75, -0.5 };
 
 	if (!ops_device_wanted()) {
 		SKIP("for devices: SGPU_TEST_DEVICE names none");
@@ -179,7 +180,10 @@ UNIT_TEST(larger_sizes_on_a_device)
 	if (getenv("SGPU_TEST_SMALL")) {
 		SKIP("SGPU_TEST_SMALL is set");
 	}
-	check_all(sizes, 3, 3);
+	for (int i = 0; i < 3; i++) {
+		check_product(SGPU_F32, sizes[i], plain);
+		check_product(SGPU_F64, sizes[i], all);
+	}
 }
 
 UNIT_TEST(beta_zero_does_not_read_c_and_alpha_zero_not_the_matrices)
