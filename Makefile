@@ -127,7 +127,8 @@ link = $(call say,LD,$@)mkdir -p $(@D) && $(CC) $(SGPU_CFLAGS) $(CFLAGS) $(SGPU_
 	$(filter %.o %.a,$^) $(LIBS) $(LDLIBS) && mv -f $@.new $@
 
 # ---- the CUDA device ----
-CUDA_HOME = $(abspath $(dir $(NVCC))..)
+# The toolkit that nvcc is of, by whatever link it is called.
+CUDA_HOME ?= $(abspath $(dir $(or $(realpath $(NVCC)),$(NVCC)))..)
 # Machine code for A100 and H100/H200, and PTX that newer devices compile by themselves.
 CUDA_ARCH ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 \
 	-gencode arch=compute_90,code=compute_90
@@ -197,7 +198,7 @@ force:
 # Before the first file is compiled: says which package is missing, in place of a page of errors.
 $(BUILD)/headers:
 	@mkdir -p $(@D)
-	@scripts/check-headers.sh $(CC) $(CPPFLAGS)
+	@SGPU_CUDA_HOME='$(if $(PLUGIN),$(CUDA_HOME))' scripts/check-headers.sh $(CC) $(CPPFLAGS)
 	@touch $@
 
 # ---- what runs things: the packages first, then make again, so that it sees what was installed ----
