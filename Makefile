@@ -92,6 +92,7 @@ objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 PROGRAMS := $(TOOLS:%=$(BUILD)/bin/%)
 UNITS := $(UNIT_SOURCES:tests/unit/%.c=$(BUILD)/unit/%)
 GPU_UNITS := $(GPU_SOURCES:tests/gpu/%.c=$(BUILD)/unit/%)
+GPU_TOOLS := $(patsubst tests/gpu/%.c,$(BUILD)/gpu/%,$(filter-out $(GPU_SOURCES),$(wildcard tests/gpu/*.c)))
 FUZZERS := $(FUZZ_SOURCES:tests/fuzz/%.c=$(BUILD)/fuzz/%)
 # What an example draws with needs libpng.
 EXAMPLES := $(if $(filter 1,$(call have_header,png.h)),$(patsubst %.c,$(BUILD)/examples/%,$(notdir $(wildcard examples/*/*.c))))
@@ -107,7 +108,7 @@ COMPLETIONS := $(foreach tool,$(TOOLS),$(BUILD)/completions/bash/$(tool) $(BUILD
 all: programs completions
 programs: $(PROGRAMS) $(PLUGIN)
 units: $(UNITS) $(PLUGIN)
-gpu-units: units $(GPU_UNITS)
+gpu-units: units $(GPU_UNITS) $(GPU_TOOLS)
 benches: $(BENCHES)
 examples: $(EXAMPLES)
 completions: $(COMPLETIONS)
@@ -157,6 +158,8 @@ $(BUILD)/unit/%: $(BUILD)/obj/tests/unit/%.o $(LIB)
 	$(call link)
 
 $(BUILD)/unit/%: $(BUILD)/obj/tests/gpu/%.o $(LIB)
+	$(call link)
+$(BUILD)/gpu/%: $(BUILD)/obj/tests/gpu/%.o $(LIB)
 	$(call link)
 $(BUILD)/obj/tests/gpu/%.o: MORE = -Itests/unit
 
@@ -302,5 +305,5 @@ help:
 	@printf '%s\n' "$$HELP"
 
 -include $(patsubst %.o,%.d,$(call objects,$(LIB_SOURCES) $(COMMON_SOURCES) $(TOOL_SOURCES) $(UNIT_SOURCES) \
-	$(GPU_SOURCES) \
+	$(wildcard tests/gpu/*.c) \
 	$(FUZZ_SOURCES) $(BENCH_SOURCES) $(CUDA_SOURCES))) $(KERNEL_OBJECTS:.o=.d)

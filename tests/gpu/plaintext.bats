@@ -1,0 +1,75 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck disable=SC2154 # gpu.bash sets memory_of
+# What is in the memory of a process that works on a GPU, its pool of pinned memory included: nothing of HIGH segments.
+
+load ../bats/helpers
+load gpu
+
+setup() {
+	cd "$BATS_TEST_TMPDIR" || return 1
+	requires gpu root
+	command -v nvidia-smi >/dev/null || skip "needs nvidia-smi"
+	sgpu-seal keygen -o owner.jwk
+	make_marker secret 256
+	make_marker open 64
+}
+
+teardown() {
+	[ -z "${started:-}" ] || kill -KILL "$started" 2>/dev/null || true
+	sgpu_teardown
+}
+
+# count NAME: how often NAME's marker was in the dump.
+count() {
+	awk -v name="$1.marker" '$1 == name { print $2 }' dump
+}
+
+@test "a dump of the process shows no plaintext of a HIGH segment while it is on the GPU" {
+	marker_job 256 64 spins
+	sgpu-run --device cuda -k owner.jwk --allow-modules -o response batch.tar 3>&- &
+	started=$!
+	await_used 600
+	sleep 2
+	kill -0 "$started"
+	"$memory_of" "$started" secret.marker open.marker >dump
+	cat dump
+	kill -KILL "$started"
+	# The LOW segment was moved the same way, so the dump would have shown the other one.
+	[ "$(count open)" -gt 0 ]
+	[ "$(count secret)" -eq 0 ]
+}
+
+# dumps DEVICE: dumps of a few runs, as often as there is time; how often they show each marker.
+dumps() {
+	dumps=0
+	secrets=0
+	opens=0
+	for ((i = 0; i < 4; i++)); do
+		sgpu-run --device "$1" -k owner.jwk -o "response$i" batch.tar 3>&- &
+		started=$!
+		while "$memory_of" "$started" secret.marker open.marker >dump 2>/dev/null && kill -0 "$started" 2>/dev/null; do
+			dumps=$((dumps + 1))
+			secrets=$((secrets + $(count secret)))
+			opens=$((opens + $(count open)))
+		done
+		wait "$started"
+		started=
+	done
+	echo "$dumps dumps, $secrets times the marker of HIGH data, $opens times that of LOW data"
+}
+
+@test "dumps taken all along a job show no plaintext of a HIGH segment" {
+	marker_job 256 64 none
+	dumps cuda
+	[ "$secrets" -eq 0 ]
+	[ "$opens" -gt 0 ]
+	sgpu-seal open -k owner.jwk -C out response0
+	assert_same out/secret.copy secret.f32
+}
+
+@test "dumps show it on the CPU device, whose memory is the process's own" {
+	marker_job 256 64 none
+	dumps cpu
+	[ "$secrets" -gt 0 ]
+}
