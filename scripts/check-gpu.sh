@@ -20,7 +20,7 @@ esac
 export SGPU_BUILD LC_ALL=C SGPU_TEST_SLOWEST=5
 jobs=${SGPU_TEST_JOBS:-4}
 file_timeout=90
-steps=(device units bats memcheck racecheck bench memory)
+steps=(device units bats bench memcheck racecheck memory)
 started=$SECONDS
 
 # nothing REASON: a run that tested nothing must not look like one that passed.
@@ -75,9 +75,10 @@ find_files() {
 		tests/unit/*) mentions SGPU_TEST_DEVICE "$file" || continue ;;
 		esac
 		units+=("$name")
-		case $file in
-		tests/gpu/* | */test_ops_* | */test_device_digest.c) kernels+=("$name") ;;
-		esac
+		# Of kernels are those of operations, and those that know how to be small for a checker.
+		if [[ $name = test_ops_* ]] || mentions SGPU_TEST_SMALL "$file"; then
+			kernels+=("$name")
+		fi
 	done
 	for file in tests/gpu/*.bats; do
 		name=$(basename "$file" .bats)
