@@ -641,7 +641,7 @@ UNIT_TEST(a_kernel_that_does_not_end_is_given_up_after_it_was_cancelled)
 		_exit(127);
 	}
 	REQUIRE(child > 0 && waitpid(child, &status, 0) == child);
-	printf("# status of the process that hung: %#x\n", (unsigned)status);
+	printf("# the process that hung ended with %#x\n", (unsigned)status);
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 	REQUIRE(begin());
 	CHECK(works());

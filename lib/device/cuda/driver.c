@@ -158,6 +158,9 @@ static int start(struct sgpu_error *error)
 	if (code < 0) {
 		return code;
 	}
+	/* A kernel that is loaded at its first launch waits for those that run: one that does not end would hold up
+	 * launches of others, out of the reach of any deadline. Whoever knows better has said so. */
+	(void)setenv("CUDA_MODULE_LOADING", "EAGER", 0);
 	result = sgpu_cu.cuInit(0);
 	if (result == CUDA_SUCCESS) {
 		result = sgpu_cu.cuDeviceGetCount(&sgpu_cu.count);

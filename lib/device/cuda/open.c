@@ -119,6 +119,8 @@ static int take_context(struct sgpu_device *device, struct sgpu_error *error)
 	return result == CUDA_SUCCESS ? SGPU_OK : sgpu_cuda_fail(error, result, "cannot make a context on the GPU");
 }
 
+/* A sound context stays to the end of the process: libraries that computed in it keep handles of it, and the next
+ * device need not wait for another. */
 static void let_context_go(struct sgpu_device *device)
 {
 	struct sgpu_device *other;
@@ -128,11 +130,14 @@ static void let_context_go(struct sgpu_device *device)
 		return; /* a reset would wait for the kernel that does not end */
 	}
 	(void)sgpu_cu.cuCtxSetCurrent(NULL);
+	if (atomic_load(&device->lost) == 0) {
+		return;
+	}
 	(void)sgpu_cu.cuDevicePrimaryCtxRelease(device->handle);
 	for (other = all_open; other; other = other->next_open) {
 		shared = shared || other->ordinal == device->ordinal;
 	}
-	if (atomic_load(&device->lost) != 0 && !shared) {
+	if (!shared) {
 		(void)sgpu_cu.cuDevicePrimaryCtxReset(device->handle);
 	}
 }
