@@ -6,19 +6,18 @@
  * H^32 over every 32nd block, its product by the constant H^32 read from tables in shared memory. At the end each
  * lane multiplies its sum once by the power of H that its place asks for, and the warp adds up.
  *
- * The table has an entry for each byte and each of the sixteen positions of a byte in a block, so a product is
- * sixteen look-ups. Lane l begins at position l mod 8 of each half: so the eight lanes that a shared-memory
- * access of 16 bytes serves at once always want eight different positions, and positions lie in different banks.
- *
  * What would leave many multiprocessors idle is split: several warps of a block share a chunk, each with some of
  * its rows.
  */
 #include <cuda_runtime.h>
 
 #include <device/cuda/aead_state.cuh>
-#include <device/cuda/gf128.cuh>
+#include <device/cuda/blocks.cuh>
+#include <device/cuda/ghash.cuh>
 
 using namespace sgpu_aead;
+using namespace sgpu_blocks;
+using namespace sgpu_ghash;
 
 enum { THREADS = 1024, WARPS = THREADS / 32 };
 
@@ -42,150 +41,6 @@ struct rest {
 };
 
 enum { SHARED_BYTES = sgpu_aes::TABLE_BYTES + HASH_BYTES + sizeof(rest) };
-
-static __device__ __forceinline__ uint4 operator^(uint4 a, uint4 b)
-{
-	return make_uint4(a.x ^ b.x, a.y ^ b.y, a.z ^ b.z, a.w ^ b.w);
-}
-
-/* ---- memory ---- */
-template <bool ALIGNED> static __device__ __forceinline__ uint4 load_block(const unsigned char *from)
-{
-	if (ALIGNED) {
-		return __ldg((const uint4 *)from);
-	}
-	uint32_t w[4] = { 0, 0, 0, 0 };
-
-#pragma unroll
-	for (int i = 0; i < 16; i++) {
-		w[i / 4] |= (uint32_t)from[i] << 8 * (i % 4);
-	}
-	return make_uint4(w[0], w[1], w[2], w[3]);
-}
-
-template <bool ALIGNED> static __device__ __forceinline__ void store_block(unsigned char *to, uint4 b)
-{
-	if (ALIGNED) {
-		*(uint4 *)to = b;
-		return;
-	}
-	uint32_t w[4] = { b.x, b.y, b.z, b.w };
-
-#pragma unroll
-	for (int i = 0; i < 16; i++) {
-		to[i] = (unsigned char)(w[i / 4] >> 8 * (i % 4));
-	}
-}
-
-/* The first `size` bytes of a block, the others zero. */
-static __device__ __noinline__ uint4 load_part(const unsigned char *from, int size)
-{
-	uint32_t w[4] = { 0, 0, 0, 0 };
-
-#pragma unroll
-	for (int i = 0; i < 16; i++) {
-		w[i / 4] |= i < size ? (uint32_t)from[i] << 8 * (i % 4) : 0;
-	}
-	return make_uint4(w[0], w[1], w[2], w[3]);
-}
-
-static __device__ __noinline__ void store_part(unsigned char *to, uint4 b, int size)
-{
-	uint32_t w[4] = { b.x, b.y, b.z, b.w };
-
-#pragma unroll
-	for (int i = 0; i < 16; i++) {
-		if (i < size) {
-			to[i] = (unsigned char)(w[i / 4] >> 8 * (i % 4));
-		}
-	}
-}
-
-static __device__ __forceinline__ uint4 keep_part(uint4 b, int size)
-{
-	uint32_t w[4] = { b.x, b.y, b.z, b.w };
-
-#pragma unroll
-	for (int i = 0; i < 4; i++) {
-		int left = size - 4 * i;
-
-		w[i] = left >= 4 ? w[i] : left <= 0 ? 0 : w[i] & (1u << 8 * left) - 1;
-	}
-	return make_uint4(w[0], w[1], w[2], w[3]);
-}
-
-/* ---- GHASH ---- */
-struct hash {
-	const unsigned char *table;     /* in shared memory */
-	uint32_t places[2];             /* by step 0 to 7, a byte each: 16 times the position in the half */
-	uint32_t turn;                  /* bits to rotate by within a word */
-	bool swap;
-};
-
-static __device__ __forceinline__ hash make_hash(const unsigned char *table, uint32_t lane)
-{
-	hash h;
-
-	h.table = table;
-	h.turn = 8 * (lane & 3);
-	h.swap = lane & 4;
-	for (int half = 0; half < 2; half++) {
-		h.places[half] = 0;
-		for (int i = 0; i < 4; i++) {
-			h.places[half] |= (4 * half + i + lane & 7) * 16 << 8 * i;
-		}
-	}
-	return h;
-}
-
-template <int HALF, int STEP>
-static __device__ __forceinline__ uint4 look_up(const hash &h, uint32_t word)
-{
-	/* The address: the byte over the place; the upper bytes repeat the sign of the place, which has none. */
-	uint32_t at = sgpu_aes::permute(word, h.places[STEP / 4],
-					4 + STEP % 4 | STEP % 4 << 4 | (12 + STEP % 4) * 0x1100);
-
-	return *(const uint4 *)(h.table + at + HALF * 128);
-}
-
-static __device__ __forceinline__ void add(uint4 &sum, uint4 a, uint4 b)
-{
-	sum.x = sum.x ^ a.x ^ b.x;
-	sum.y = sum.y ^ a.y ^ b.y;
-	sum.z = sum.z ^ a.z ^ b.z;
-	sum.w = sum.w ^ a.w ^ b.w;
-}
-
-template <int HALF>
-static __device__ __forceinline__ void half_product(const hash &h, uint32_t a, uint32_t b, uint4 &sum)
-{
-	uint32_t x = h.swap ? b : a, y = h.swap ? a : b;
-	uint32_t low = __funnelshift_r(x, y, h.turn), high = __funnelshift_r(y, x, h.turn);
-
-	add(sum, look_up<HALF, 0>(h, low), look_up<HALF, 1>(h, low));
-	add(sum, look_up<HALF, 2>(h, low), look_up<HALF, 3>(h, low));
-	add(sum, look_up<HALF, 4>(h, high), look_up<HALF, 5>(h, high));
-	add(sum, look_up<HALF, 6>(h, high), look_up<HALF, 7>(h, high));
-}
-
-/* y times H^32, plus c. */
-static __device__ __forceinline__ uint4 horner(const hash &h, uint4 y, uint4 c)
-{
-	half_product<0>(h, y.x, y.y, c);
-	half_product<1>(h, y.z, y.w, c);
-	return c;
-}
-
-static __device__ __forceinline__ uint4 product(uint4 a, uint4 b)
-{
-	return sgpu_gf::to_block(sgpu_gf::multiply(sgpu_gf::from_block(a), sgpu_gf::from_block(b)));
-}
-
-static __device__ __forceinline__ uint4 sum_of_warp(uint4 a)
-{
-	return make_uint4(__reduce_xor_sync(0xffffffffu, a.x), __reduce_xor_sync(0xffffffffu, a.y),
-			  __reduce_xor_sync(0xffffffffu, a.z), __reduce_xor_sync(0xffffffffu, a.w));
-}
 
 /* ---- a chunk ---- */
 struct worker {
