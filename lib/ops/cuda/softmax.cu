@@ -22,6 +22,30 @@ struct sum {
 	}
 };
 
+/* e^x for x of at most 0, or NaN. f32 needs few of the terms: what is left out is below 1e-8 of the result. */
+template <typename T>
+static __device__ __forceinline__ double exponential(double x)
+{
+	return sgpu_math_exp(x);
+}
+
+template <>
+__device__ __forceinline__ double exponential<float>(double x)
+{
+	const double shift = 0x1.8p52; /* adding it rounds to an integer, which then stands in the low bits */
+	double bounded = x < -708.0 ? -708.0 : x, rounded = fma(bounded, 0x1.71547652b82fep0, shift);
+	double r = fma(shift - rounded, 0x1.62e42fefa39efp-1, bounded), p = 1.0 / 5040.0;
+
+	p = fma(p, r, 1.0 / 720.0);
+	p = fma(p, r, 1.0 / 120.0);
+	p = fma(p, r, 1.0 / 24.0);
+	p = fma(p, r, 1.0 / 6.0);
+	p = fma(p, r, 0.5);
+	p = fma(p, r, 1.0);
+	p = fma(p, r, 1.0);
+	return p * sgpu_math_from_bits((sgpu_math_bits(rounded) + 1023) << 52);
+}
+
 /* NaN is passed over here and shows in the sum. */
 template <typename T>
 static __device__ __forceinline__ double scan_top(const T *row, uint64_t count, unsigned first, unsigned step)
@@ -44,7 +68,7 @@ static __device__ __forceinline__ double scan_exponentials(const T *row, T *outp
 	double total = 0;
 
 	for (uint64_t i = first; i < count; i += step) {
-		double x = (double)row[i] - top, e = sgpu_math_exp(x) * (x < end ? 0.0 : 1.0);
+		double x = (double)row[i] - top, e = exponential<T>(x) * (x < end ? 0.0 : 1.0);
 
 		output[i] = (T)e;
 		total += e;
