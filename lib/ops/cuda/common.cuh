@@ -58,6 +58,7 @@ static inline int sgpu_cuda_start(struct sgpu_launch *launch, const char *what, 
 	if (result) {
 		return result;
 	}
+	(void)cudaGetLastError(); /* what somebody else left there */
 	kernel<<<grid, block, shared, sgpu_cuda_stream(launch)>>>(static_cast<P>(arguments)...);
 	return sgpu_cuda_check(launch, what, cudaGetLastError());
 }
