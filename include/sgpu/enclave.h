@@ -101,6 +101,7 @@ struct sgpu_run_progress {
 	int operations_done, operations_failed, operations;
 	uint64_t bytes_in, bytes_out;
 	uint64_t elapsed_ns;
+	uint64_t stopping_ns; /* since it was told to stop, while the device still has work of it; else 0 */
 };
 /* May be called from any thread at any time. */
 void sgpu_run_get_progress(const struct sgpu_run *run, struct sgpu_run_progress *progress);

@@ -128,6 +128,7 @@ void sgpu_run_stop(struct sgpu_run *run, int code)
 	if (!atomic_compare_exchange_strong(&run->stop, &none, code)) {
 		return;
 	}
+	atomic_store(&run->stop_ns, sgpu_now_ns());
 	sgpu_device_cancel(run->device, true);
 	run->stop_node.run = run;
 	run->stop_node.kind = SGPU_NODE_STOP;
@@ -147,6 +148,7 @@ void sgpu_run_cancel(struct sgpu_run *run)
 void sgpu_run_get_progress(const struct sgpu_run *run, struct sgpu_run_progress *progress)
 {
 	uint64_t begin = atomic_load(&run->begin_ns), end = atomic_load(&run->end_ns);
+	uint64_t stop = atomic_load(&run->on_device) ? atomic_load(&run->stop_ns) : 0;
 
 	*progress = (struct sgpu_run_progress){
 		.operations_done = atomic_load(&run->done),
@@ -155,6 +157,7 @@ void sgpu_run_get_progress(const struct sgpu_run *run, struct sgpu_run_progress 
 		.bytes_in = atomic_load(&run->bytes_in),
 		.bytes_out = atomic_load(&run->bytes_out),
 		.elapsed_ns = (end ? end : sgpu_now_ns()) - begin,
+		.stopping_ns = stop ? sgpu_now_ns() - stop : 0,
 	};
 }
 
@@ -272,6 +275,7 @@ static void tear_down(struct sgpu_run *run)
 {
 	int rows = run->rows.operations + run->rows.inputs + run->rows.outputs;
 
+	atomic_store(&run->on_device, true);
 	sgpu_drain_stop(run);
 	for (int i = 0; run->streams && i < rows; i++) {
 		sgpu_stream_free(&run->streams[i]); /* waits for its work */
@@ -294,6 +298,7 @@ static void tear_down(struct sgpu_run *run)
 	sgpu_device_free(run->device, &run->together, run->together_size);
 	sgpu_leases_free(&run->leases);
 	sgpu_wipe(run->batch_key, sizeof(run->batch_key));
+	atomic_store(&run->on_device, false);
 	sgpu_span_sort(run);
 	atomic_store(&run->end_ns, sgpu_now_ns());
 }
@@ -314,9 +319,12 @@ static int stopped(const struct sgpu_run *run, int rc, struct sgpu_error *error)
 
 static int run_admitted(struct sgpu_run *run, int out_fd, const char *out_name, struct sgpu_error *error)
 {
-	int rc = carry_out(run, error);
-	int stop = atomic_load(&run->stop);
+	int stop, rc;
 
+	atomic_store(&run->on_device, true);
+	rc = carry_out(run, error);
+	atomic_store(&run->on_device, false);
+	stop = atomic_load(&run->stop);
 	if (rc != SGPU_OK && stop != SGPU_ETIMEOUT) {
 		return stopped(run, rc, error);
 	}

@@ -145,6 +145,8 @@ struct sgpu_run {
 	/* stopping */
 	atomic_int stop;              /* 0, or why all is to end: SGPU_ETIMEOUT, SGPU_ECANCELED, or what was wrong */
 	atomic_bool cancel;           /* sgpu_run_cancel was called */
+	atomic_uint_fast64_t stop_ns; /* when `stop` was set */
+	atomic_bool on_device;        /* the device may have work of the run */
 	int wake_fd;                  /* eventfd that wakes the watcher */
 
 	/* admission */

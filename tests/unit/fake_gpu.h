@@ -33,7 +33,8 @@ struct fake_gpu {
 	atomic_uint_fast64_t lent, lent_most;  /* bytes of host memory */
 	atomic_int registered, registrations, hung, keys;
 	atomic_bool misuse, cancelled;
-	bool hangs;                            /* launches do, until they are cancelled */
+	bool hangs;                            /* launches do, until they are cancelled, */
+	unsigned stop_us;                      /* and so long */
 	pthread_mutex_t lock;
 	struct { const uint8_t *memory; uint8_t *pinned; uint64_t size; } maps[FAKE_REGISTERED_MAX];
 };
@@ -253,6 +254,7 @@ static inline int fake_hang(struct sgpu_launch *launch, void *argument)
 	while (!atomic_load(&fake.cancelled)) {
 		usleep(1000);
 	}
+	usleep(fake.stop_us);
 	return sgpu_fail(launch->error, SGPU_ECANCELED, "given up");
 }
 

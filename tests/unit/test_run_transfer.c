@@ -423,12 +423,23 @@ UNIT_TEST(a_device_that_refuses_to_register_is_not_asked_again)
 }
 
 /* ---- kernels that hang ---- */
+static bool seen_stopping;
+
 static void *cancel_later(void *run)
 {
+	struct sgpu_run_progress progress = { 0 };
+
 	while (atomic_load(&fake.hung) == 0) {
 		usleep(1000);
 	}
+	sgpu_run_get_progress(run, &progress);
+	CHECK(progress.stopping_ns == 0);
 	sgpu_run_cancel(run);
+	while (progress.stopping_ns < 100000000 && atomic_load(&fake.lent) > 0) {
+		sgpu_run_get_progress(run, &progress);
+		usleep(1000);
+	}
+	seen_stopping = progress.stopping_ns >= 100000000;
 	return NULL;
 }
 
@@ -436,6 +447,7 @@ UNIT_TEST(a_kernel_that_hangs_is_given_up_at_the_deadline_and_on_request)
 {
 	struct sgpu_run_options options = { .keys = &owner, .key_count = 1 };
 	int in, out = memfd_create("response", MFD_CLOEXEC);
+	struct sgpu_run_progress progress;
 	struct sgpu_run *run = NULL;
 	struct answer answer;
 	pthread_t thread;
@@ -455,14 +467,18 @@ UNIT_TEST(a_kernel_that_hangs_is_given_up_at_the_deadline_and_on_request)
 	free_answer(&answer);
 	CHECK(fake_is_clean());
 	atomic_store(&fake.hung, 0);
+	fake.stop_us = 1000000;
 	CHECK(ftruncate(out, 0) == 0);
 	lseek(in, 0, SEEK_SET);
 	REQUIRE(sgpu_run_create(device, &options, &run, &error) == SGPU_OK);
 	REQUIRE(pthread_create(&thread, NULL, cancel_later, run) == 0);
 	CHECK(sgpu_run_batch(run, in, "batch", out, "response", &error) == SGPU_ECANCELED);
 	pthread_join(thread, NULL);
+	sgpu_run_get_progress(run, &progress);
+	CHECK(seen_stopping && progress.stopping_ns == 0);
 	sgpu_run_free(&run);
 	CHECK(fake_is_clean());
+	fake.stop_us = 0;
 	fake.hangs = false;
 	free_job(&job);
 	close(in);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * SIGUSR1 prints one line: a thread reads the signal from a descriptor, so that printing needs no care for what a
- * handler may do.
+ * handler may do. The same thread sees when a run does not end that was told to: a GPU gives up on its kernels in a few
+ * seconds, but a call of its driver may wait for a kernel that never ends.
  */
 #include <inttypes.h>
 #include <poll.h>
@@ -19,6 +20,10 @@ static pthread_t thread;
 static bool started;
 static int signal_fd = -1, end_fd = -1;
 static const struct sgpu_run *shown;
+static void (*when_stuck)(void);
+
+/* Three times what a GPU takes to give up on a kernel. */
+static const uint64_t stuck_ns = 15000000000;
 
 static void print_line(void)
 {
@@ -38,14 +43,25 @@ static void print_line(void)
 	}
 }
 
+static void look_after_run(void)
+{
+	struct sgpu_run_progress p;
+
+	sgpu_run_get_progress(shown, &p);
+	if (when_stuck && p.stopping_ns > stuck_ns) {
+		when_stuck();
+	}
+}
+
 static void *wait_for_signal(void *argument)
 {
 	struct signalfd_siginfo signal;
 	struct pollfd fds[2] = { { .fd = signal_fd, .events = POLLIN }, { .fd = end_fd, .events = POLLIN } };
 
 	(void)argument;
-	while (poll(fds, 2, -1) >= 0 && !fds[1].revents) {
-		if (read(signal_fd, &signal, sizeof(signal)) == (ssize_t)sizeof(signal)) {
+	while (poll(fds, 2, when_stuck ? 1000 : -1) >= 0 && !fds[1].revents) {
+		look_after_run();
+		if (fds[0].revents && read(signal_fd, &signal, sizeof(signal)) == (ssize_t)sizeof(signal)) {
 			print_line();
 		}
 	}
@@ -54,11 +70,12 @@ static void *wait_for_signal(void *argument)
 
 /* The caller has blocked SIGUSR1 in every thread. Without descriptors or thread there is no progress to see, which
  * is no reason not to run. */
-void report_progress_begin(const struct sgpu_run *run)
+void report_progress_begin(const struct sgpu_run *run, void (*give_up)(void))
 {
 	sigset_t all, old, usr1;
 
 	shown = run;
+	when_stuck = give_up;
 	sigemptyset(&usr1);
 	sigaddset(&usr1, SIGUSR1);
 	signal_fd = signalfd(-1, &usr1, SFD_CLOEXEC | SFD_NONBLOCK);

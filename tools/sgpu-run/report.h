@@ -16,8 +16,9 @@ void report_stats(const struct sgpu_run *run, struct sgpu_device *device);
 /* What a device's compute units are called. */
 const char *report_units(const struct sgpu_device_info *info);
 
-/* progress.c: from begin to end, SIGUSR1 prints one line on standard error. */
-void report_progress_begin(const struct sgpu_run *run);
+/* progress.c: from begin to end, SIGUSR1 prints one line on standard error, and when the device does not let go of a
+ * run that was told to stop, `give_up` is called, which may be NULL. */
+void report_progress_begin(const struct sgpu_run *run, void (*give_up)(void));
 void report_progress_end(void);
 
 /* plan.c: streams, buffers, order and memory of the batch in `fd`, to `path`. Reads only the head. */

@@ -51,6 +51,7 @@ struct outputs {
 };
 
 static struct sgpu_run *volatile running;
+static struct request *current;
 
 static void stop_running(void)
 {
@@ -208,6 +209,27 @@ static int show_outputs(const struct request *r, const struct sgpu_run *run, str
 	return rc;
 }
 
+/* There is nothing left but to end: what the device holds goes with the process. */
+static void give_up(void)
+{
+	sigset_t all;
+
+	for (int i = 0; i < current->key_count; i++) {
+		sgpu_key_clear(&current->keys[i]);
+	}
+	cli_fail(SGPU_EDEVICE, "the device does not stop what it was told to stop");
+	sigfillset(&all);
+	pthread_sigmask(SIG_UNBLOCK, &all, NULL);
+	_exit(cli_finish(sgpu_exit_status(SGPU_EDEVICE)));
+}
+
+static bool is_gpu(struct sgpu_device *device)
+{
+	struct sgpu_device_info info;
+
+	return sgpu_device_get_info(device, &info, NULL) == SGPU_OK && info.opens_on_device;
+}
+
 /* The run itself, and what is said about it. */
 static int run_batch(const struct request *r, struct sgpu_device *device, int in_fd, const char *in_name,
 		     struct outputs *outputs, struct sgpu_error *error)
@@ -230,7 +252,7 @@ static int run_batch(const struct request *r, struct sgpu_device *device, int in
 	if (sgpu_io_interrupted()) {
 		sgpu_run_cancel(run); /* the signal came before there was anything to stop */
 	}
-	report_progress_begin(run);
+	report_progress_begin(run, is_gpu(device) ? give_up : NULL);
 	rc = sgpu_run_batch(run, in_fd, in_name, outputs->response.fd,
 			    is_standard(r->output) ? "standard output" : r->output, error);
 	report_progress_end();
@@ -367,6 +389,7 @@ int verb_submit(int argc, char **argv)
 	if (status) {
 		return status;
 	}
+	current = &r;
 	harden();
 	sigemptyset(&usr1);
 	sigaddset(&usr1, SIGUSR1);
