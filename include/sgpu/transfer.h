@@ -33,6 +33,9 @@ enum sgpu_transfer_hint {
 	SGPU_TRANSFER_NO_HINT = 1,
 	SGPU_TRANSFER_DEMOTE_SEALED = 2,
 	SGPU_TRANSFER_DEMOTE_OPENED = 4,
+	SGPU_TRANSFER_DEMOTE_LATE = 8,   /* for trials: some chunks behind */
+	SGPU_TRANSFER_DEMOTE_MOST = 16,  /* for trials: three of four lines */
+	SGPU_TRANSFER_STORE_SEALED = 32, /* for trials: past the caches */
 };
 
 /* How an engine is built; 0 stands for what was found to be best. Units: bytes of plaintext, rounded to chunks. */

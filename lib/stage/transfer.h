@@ -144,6 +144,7 @@ struct sgpu_transfer_live {
 	uint64_t size;                 /* bytes of plaintext */
 	uint64_t stride;               /* bytes of a whole chunk as it crosses the bus */
 	bool demote;                   /* parts that were worked on */
+	unsigned hints;
 	unsigned workers;              /* threads that prefer parts of their own */
 	unsigned share_count;
 	struct sgpu_transfer_share shares[SGPU_TRANSFER_SLOTS_MAX];
@@ -172,6 +173,6 @@ sgpu_transfer_work_fn sgpu_transfer_live_seal, sgpu_transfer_live_open, sgpu_tra
 void sgpu_transfer_store(void *to, const void *from, size_t size);
 void sgpu_transfer_store_fence(void);
 /* Tells the processor that another agent reads this next. */
-void sgpu_transfer_demote(const void *memory, size_t size);
+void sgpu_transfer_demote(const void *memory, size_t size, unsigned of_four);
 
 #endif

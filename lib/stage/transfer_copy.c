@@ -19,13 +19,13 @@ struct driver {
 	uint64_t oldest;               /* group that this thread may work on */
 	bool started;                  /* the threads */
 	unsigned rounds;               /* of waiting */
-	_Alignas(64) uint8_t scratch[SGPU_CHUNK];
+	_Alignas(64) uint8_t scratch[SGPU_SEALED_CHUNK];
 };
 
 static void thread_work(void *argument, unsigned thread)
 {
 	struct sgpu_transfer_live *live = argument;
-	_Alignas(64) uint8_t scratch[SGPU_CHUNK];
+	_Alignas(64) uint8_t scratch[SGPU_SEALED_CHUNK];
 	uint64_t oldest = 0;
 	unsigned rounds = 0;
 
@@ -223,6 +223,7 @@ static void prepare(struct sgpu_transfer_live *live, bool open)
 		     live->stage == SGPU_TRANSFER_ENCRYPT ? sgpu_transfer_live_encrypt : sgpu_transfer_live_copy;
 	live->workers = sgpu_transfer_crew_size(live->transfer->crew);
 	live->workers += live->workers < ALONE;
+	live->hints = config->hints;
 	live->demote = config->hints & (open ? SGPU_TRANSFER_DEMOTE_OPENED : SGPU_TRANSFER_DEMOTE_SEALED);
 	live->share_count = config->live_slots;
 	for (unsigned i = 0; i < live->share_count; i++) {

@@ -74,9 +74,12 @@ void sgpu_transfer_store_fence(void)
 }
 
 /* CLDEMOTE, which is a no-operation on processors that do not have it. */
-void sgpu_transfer_demote(const void *memory, size_t size)
+void sgpu_transfer_demote(const void *memory, size_t size, unsigned of_four)
 {
 	for (size_t i = 0; i < size; i += LINE) {
+		if (i / LINE % 4 >= of_four) {
+			continue;
+		}
 		__asm__ volatile(".byte 0x0f, 0x1c, 0x00" : : "a"((const uint8_t *)memory + i) : "memory");
 	}
 }
@@ -92,10 +95,11 @@ void sgpu_transfer_store_fence(void)
 {
 }
 
-void sgpu_transfer_demote(const void *memory, size_t size)
+void sgpu_transfer_demote(const void *memory, size_t size, unsigned of_four)
 {
 	(void)memory;
 	(void)size;
+	(void)of_four;
 }
 
 #endif

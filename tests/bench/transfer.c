@@ -31,6 +31,8 @@ struct bench {
 	uint64_t next;
 };
 
+static int asleep; /* the threads, before every copy */
+
 static void must(int code, const struct sgpu_error *error)
 {
 	if (code != SGPU_OK) {
@@ -73,8 +75,13 @@ static uint64_t median_of(struct bench *b, int kind, uint64_t size)
 	for (int i = -2; i < ROUNDS; i++) {
 		struct sgpu_task task = { 0 };
 		struct sgpu_error error = { 0 };
-		uint64_t begin = sgpu_now_ns();
+		struct timespec pause = { 0, 5000000 };
+		uint64_t begin;
 
+		if (asleep) {
+			nanosleep(&pause, NULL);
+		}
+		begin = sgpu_now_ns();
 		if (kind < 0) {
 			must(sgpu_copy_in(b->stream, b->memory, b->pinned, size, &task), &task.error);
 			must(sgpu_stream_sync(b->stream, &error), &error);
@@ -126,34 +133,23 @@ static void try(struct bench *b, const struct sgpu_transfer_config *config, unsi
 
 static void try_all(struct bench *b, unsigned jobs)
 {
-	static const uint64_t live[][2] = { { 2048, 4 }, { 2048, 16 }, { 4096, 4 }, { 4096, 8 }, { 4096, 16 }, { 8192, 4 },
-					    { 8192, 8 } };
-	static const uint64_t ends[][2] = { { 128, 1024 }, { 256, 512 }, { 256, 1024 }, { 512, 2048 }, { 1024, 1024 },
-					    { 1024, 2048 } };
+	static const uint64_t live[][2] = { { 2048, 8 }, { 4096, 4 }, { 4096, 16 }, { 8192, 4 }, { 8192, 8 }, { 16384, 4 } };
 	static const unsigned hints[] = { SGPU_TRANSFER_NO_HINT, SGPU_TRANSFER_DEMOTE_SEALED,
-					  SGPU_TRANSFER_DEMOTE_SEALED | SGPU_TRANSFER_DEMOTE_OPENED };
-	struct sgpu_transfer_config config = { .jobs = jobs };
+					  SGPU_TRANSFER_DEMOTE_SEALED | SGPU_TRANSFER_DEMOTE_MOST,
+					  SGPU_TRANSFER_DEMOTE_LATE, SGPU_TRANSFER_STORE_SEALED };
 
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(live); i++) {
-		for (size_t k = 0; k < SGPU_ARRAY_LENGTH(hints); k++) {
-			config.live_group = live[i][0] * KIB;
-			config.live_slots = (unsigned)live[i][1];
-			config.hints = hints[k];
-			try(b, &config, k == 2 ? 2 : k == 0 ? 3 : 1);
+	for (asleep = 1; asleep >= 0; asleep--) {
+		printf(asleep ? "threads asleep before each copy:\n" : "copies back to back:\n");
+		for (size_t i = 0; i < SGPU_ARRAY_LENGTH(live); i++) {
+			for (size_t k = 0; k < SGPU_ARRAY_LENGTH(hints); k++) {
+				struct sgpu_transfer_config config = { .jobs = jobs, .live_group = live[i][0] * KIB,
+								       .live_slots = (unsigned)live[i][1],
+								       .hints = hints[k] };
+
+				try(b, &config, k == 0 ? 3 : 1);
+			}
 		}
 	}
-	config = (struct sgpu_transfer_config){ .jobs = jobs };
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(ends); i++) {
-		config.first_group = ends[i][0] * KIB;
-		config.last_group = ends[i][1] * KIB;
-		try(b, &config, 31);
-	}
-	config = (struct sgpu_transfer_config){ .jobs = jobs };
-	for (config.jobs = jobs; config.jobs + 3 > jobs && config.jobs > 1; config.jobs--) {
-		try(b, &config, 7);
-	}
-	config = (struct sgpu_transfer_config){ .jobs = jobs, .sealed_group = 64 * MIB };
-	try(b, &config, 24);
 }
 
 /* ---- when what happens ---- */
@@ -204,9 +200,9 @@ static void trace(struct bench *b, const struct sgpu_transfer_config *config, in
 		event_count = 0;
 		nanosleep(&pause, NULL);
 		must(copy(b, kind, size, &task), &task.error);
-		printf("%s, %llu MiB, %llu KiB x %u: took %.0f us; sent at, on the bus from, to, in us:\n", kinds[kind],
+		printf("%s, %llu MiB, %llu KiB x %u, hints %u: took %.0f us; sent at, on the bus from, to, in us:\n", kinds[kind],
 		       (unsigned long long)(size / MIB), (unsigned long long)(b->transfer->config.live_group / KIB), b->transfer->config.live_slots,
-		       (double)(task.end_ns - task.begin_ns) / 1e3);
+		       config->hints, (double)(task.end_ns - task.begin_ns) / 1e3);
 		for (int e = 0; e < event_count && e < 40; e++) {
 			printf(" %.2fM:%.0f,%.0f,%.0f", (double)events[e].size / 1048576., (double)(events[e].sent - task.begin_ns) / 1e3,
 			       (double)(tasks[e].begin_ns - task.begin_ns) / 1e3, (double)(tasks[e].end_ns - task.begin_ns) / 1e3);
@@ -247,9 +243,12 @@ int main(int argc, char **argv)
 	}
 	unsigned jobs = argc > 2 ? (unsigned)atoi(argv[2]) : sgpu_cpu_count();
 	for (int kind = 0; kind < 3; kind++) {
-		const struct sgpu_transfer_config config = { .jobs = jobs };
+		struct sgpu_transfer_config config = { .jobs = jobs };
 
-		trace(&b, &config, kind, sizes[0]);
+		trace(&b, &config, kind, sizes[1]);
+		config.hints = kind ? SGPU_TRANSFER_DEMOTE_OPENED : SGPU_TRANSFER_STORE_SEALED;
+		trace(&b, &config, kind, sizes[1]);
+		config.hints = SGPU_TRANSFER_NO_HINT;
 		trace(&b, &config, kind, sizes[1]);
 	}
 	try_all(&b, jobs);
