@@ -176,29 +176,38 @@ struct walk {
 	}
 };
 
-/* The volume as [outer, along, inner]; threads side by side are neighbours in the inner extent. */
 template <typename REAL, bool SMALL>
 static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
-across_rows(const REAL *in, REAL *out, uint64_t outer, uint64_t along, uint64_t inner,
+across_rows(const REAL *in, REAL *out, const struct sgpu_cuda_axis axis, uint64_t tiles,
 	    const __grid_constant__ weights<REAL> w)
 {
-	uint64_t groups = (along + EACH - 1) / EACH, items = outer * groups * inner;
-	uint64_t step = (uint64_t)gridDim.x * blockDim.x;
+	for (uint64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+		uint64_t first, start;
+		REAL sum[EACH], *to;
 
-	for (uint64_t item = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; item < items; item += step) {
-		uint64_t x, group, plane = sgpu_cuda_split(sgpu_cuda_split(item, inner, &x), groups, &group);
-		uint64_t first = group * EACH, start = (plane * along + first) * inner + x;
-		REAL sum[EACH], *to = out + start;
-
-		smooth<REAL, SMALL>(w, walk<REAL>(in + start, first, along, inner), sum);
+		if (!sgpu_cuda_axis_at(axis, tile, &first, &start)) {
+			continue;
+		}
+		smooth<REAL, SMALL>(w, walk<REAL>(in + start, first, axis.along, axis.inner), sum);
+		to = out + start;
 #pragma unroll
 		for (unsigned i = 0; i < EACH; i++) {
-			if (first + i < along) {
+			if (first + i < axis.along) {
 				*to = sum[i];
-				to += inner;
+				to += axis.inner;
 			}
 		}
 	}
+}
+
+template <typename REAL, bool SMALL>
+static int across(struct sgpu_launch *launch, const REAL *in, REAL *out, struct sgpu_cuda_axis axis,
+		  const weights<REAL> &w)
+{
+	uint64_t tiles = sgpu_cuda_axis_tiles(&axis);
+
+	return sgpu_cuda_start(launch, "gaussian3d", across_rows<REAL, SMALL>, dim3(sgpu_cuda_grid(tiles, 1)),
+			       dim3(SGPU_CUDA_BLOCK), 0, in, out, axis, tiles, w);
 }
 
 template <typename REAL, bool SMALL>
@@ -220,16 +229,11 @@ static int passes(struct sgpu_op_call *call, struct sgpu_launch *launch, const w
 	if (result) {
 		return result;
 	}
-	result = sgpu_cuda_start(launch, "gaussian3d", across_rows<REAL, SMALL>,
-				 dim3(sgpu_cuda_grid(rows * shape[2] / EACH + shape[0] * shape[2], SGPU_CUDA_BLOCK)),
-				 dim3(SGPU_CUDA_BLOCK), 0, (const REAL *)out, between, shape[0], shape[1], shape[2], w);
+	result = across<REAL, SMALL>(launch, out, between, sgpu_cuda_axis(shape[0], shape[1], shape[2], EACH), w);
 	if (result) {
 		return result;
 	}
-	return sgpu_cuda_start(launch, "gaussian3d", across_rows<REAL, SMALL>,
-			       dim3(sgpu_cuda_grid(rows * shape[2] / EACH + shape[1] * shape[2], SGPU_CUDA_BLOCK)),
-			       dim3(SGPU_CUDA_BLOCK), 0, (const REAL *)between, out, (uint64_t)1, shape[0],
-			       shape[1] * shape[2], w);
+	return across<REAL, SMALL>(launch, between, out, sgpu_cuda_axis(1, shape[0], shape[1] * shape[2], EACH), w);
 }
 
 template <typename REAL>

@@ -54,28 +54,27 @@ along_rows(const uint8_t *in, uint16_t *out, uint64_t rows, uint64_t width, int 
 	}
 }
 
-/* Along another axis of the volume as [outer, along, inner], from the distances along the axes before; the last axis
- * makes the mask. */
+/* Along another axis, from the distances along the axes before; the last axis makes the mask. */
 template <int RADIUS, typename OUT>
 static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
-across_rows(const uint16_t *in, OUT *out, uint64_t outer, uint64_t along, uint64_t inner, int radius, bool erode)
+across_rows(const uint16_t *in, OUT *out, const struct sgpu_cuda_axis axis, uint64_t tiles, int radius, bool erode)
 {
-	uint64_t groups = (along + EACH - 1) / EACH, items = outer * groups * inner;
-	uint64_t step = (uint64_t)gridDim.x * blockDim.x;
 	int beyond = erode ? 0 : FAR;
 
-	for (uint64_t item = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; item < items; item += step) {
-		uint64_t x, group, plane = sgpu_cuda_split(sgpu_cuda_split(item, inner, &x), groups, &group);
-		uint64_t first = group * EACH;
-		int near[EACH + 2 * RADIUS];
+	for (uint64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+		uint64_t first, start, at;
+		int near[EACH + 2 * RADIUS], low, high;
 
-		plane = plane * along * inner + x;
+		if (!sgpu_cuda_axis_at(axis, tile, &first, &start)) {
+			continue;
+		}
+		low = -(int)min(first, (uint64_t)radius);
+		high = (int)min(axis.along - first, (uint64_t)(EACH + radius));
+		at = start - RADIUS * axis.inner; /* wraps around where it is not used */
 #pragma unroll
 		for (int d = -RADIUS; d < EACH + RADIUS; d++) {
-			uint64_t at = first + (uint64_t)(int64_t)d; /* wraps around before the first */
-
-			near[d + RADIUS] = d >= -radius && d < EACH + radius && at < along ?
-						   (int)in[plane + at * inner] : beyond;
+			near[d + RADIUS] = d >= low && d < high ? (int)in[at] : beyond;
+			at += axis.inner;
 		}
 #pragma unroll
 		for (int i = 0; i < EACH; i++) {
@@ -87,8 +86,8 @@ across_rows(const uint16_t *in, OUT *out, uint64_t outer, uint64_t along, uint64
 					least = min(least, min(near[RADIUS + i - k], near[RADIUS + i + k]) + k * k);
 				}
 			}
-			if (first + i < along) {
-				out[plane + (first + i) * inner] =
+			if (i < high) {
+				out[start + (uint64_t)i * axis.inner] =
 					(OUT)(sizeof(OUT) == 1 ? (least <= radius * radius) != erode : least);
 			}
 		}
@@ -96,15 +95,15 @@ across_rows(const uint16_t *in, OUT *out, uint64_t outer, uint64_t along, uint64
 }
 
 template <typename OUT>
-static int across(struct sgpu_launch *launch, const uint16_t *in, OUT *out, uint64_t outer, uint64_t along,
-		  uint64_t inner, int radius, bool erode)
+static int across(struct sgpu_launch *launch, const uint16_t *in, OUT *out, struct sgpu_cuda_axis axis, int radius,
+		  bool erode)
 {
-	uint64_t items = outer * ((along + EACH - 1) / EACH) * inner;
+	uint64_t tiles = sgpu_cuda_axis_tiles(&axis);
 
 	return sgpu_cuda_start(launch, "morphology3d",
 			       radius <= SMALL_RADIUS ? across_rows<SMALL_RADIUS, OUT> : across_rows<RADIUS_MAX, OUT>,
-			       dim3(sgpu_cuda_grid(items, SGPU_CUDA_BLOCK)), dim3(SGPU_CUDA_BLOCK), 0, in, out, outer,
-			       along, inner, radius, erode);
+			       dim3(sgpu_cuda_grid(tiles, 1)), dim3(SGPU_CUDA_BLOCK), 0, in, out, axis, tiles, radius,
+			       erode);
 }
 
 static int ball(struct sgpu_launch *launch, const uint64_t shape[3], const uint8_t *in, uint8_t *out, void *scratch,
@@ -120,11 +119,11 @@ static int ball(struct sgpu_launch *launch, const uint64_t shape[3], const uint8
 	if (result) {
 		return result;
 	}
-	result = across(launch, first, second, shape[0], shape[1], shape[2], radius, erode);
+	result = across(launch, first, second, sgpu_cuda_axis(shape[0], shape[1], shape[2], EACH), radius, erode);
 	if (result) {
 		return result;
 	}
-	return across(launch, second, out, 1, shape[0], shape[1] * shape[2], radius, erode);
+	return across(launch, second, out, sgpu_cuda_axis(1, shape[0], shape[1] * shape[2], EACH), radius, erode);
 }
 
 extern "C" int sgpu_morphology3d_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
