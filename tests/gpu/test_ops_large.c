@@ -106,7 +106,8 @@ static int launch(struct sgpu_launch *to, void *argument)
 	struct sgpu_op_call *call = argument;
 	sgpu_op_fn function = sgpu_device_op(device, call->op->name);
 
-	return function ? function(call, to) : sgpu_fail(to->error, SGPU_EDEVICE, "the device has no '%s'", call->op->name);
+	return function ? function(call, to) :
+			  sgpu_fail(to->error, SGPU_EDEVICE, "the device has no '%s'", call->op->name);
 }
 
 static bool go(struct run *run)
@@ -114,7 +115,8 @@ static bool go(struct run *run)
 	struct sgpu_task task;
 
 	memset(&task, 0, sizeof(task));
-	if (sgpu_device_launch(stream, launch, &run->call, &task) || sgpu_stream_sync(stream, &run->error) || task.code) {
+	if (sgpu_device_launch(stream, launch, &run->call, &task) || sgpu_stream_sync(stream, &run->error) ||
+	    task.code) {
 		printf("# %s: %s%s\n", run->call.op->name, task.error.text, run->error.text);
 		return false;
 	}
@@ -129,7 +131,9 @@ static void poke(struct run *run, const char *name, uint64_t at, size_t size, co
 
 static void peek(struct run *run, uint64_t at, size_t size, void *value)
 {
-	CHECK(sgpu_copy_out(stream, value, run->memory[sgpu_op_arg(run->call.op, "output")] + at * size, size, NULL) == 0);
+	sgpu_devptr output = run->memory[sgpu_op_arg(run->call.op, "output")];
+
+	CHECK(sgpu_copy_out(stream, value, output + at * size, size, NULL) == 0);
 	CHECK(sgpu_stream_sync(stream, &run->error) == 0);
 }
 

@@ -127,7 +127,8 @@ static void ops_device_place(struct ops_device_run *run)
 		if (!one->host) {
 			ops_die("out of memory");
 		}
-		ops_device_must(sgpu_device_alloc(ops_device.device, one->size, &one->memory, &error), "memory", &error);
+		ops_device_must(sgpu_device_alloc(ops_device.device, one->size, &one->memory, &error), "memory",
+				&error);
 		run->call.data[i] = (char *)(uintptr_t)one->memory + OPS_GUARD;
 	}
 	run->scratch_size = c->call.op->scratch ? c->call.op->scratch(&c->call) : 0;
@@ -255,8 +256,8 @@ static bool ops_device_compare(const struct ops_device_run *run)
 
 		for (uint64_t at = 0; run->placed[i].size && ops_is_output(c, i) && at < count; at++) {
 			if (!ops_device_near(c, dtype, got, c->block[i], at)) {
-				printf("# '%s' of '%s', element %llu: not what the CPU gives:", c->call.op->args[i].name,
-				       c->call.op->name, (unsigned long long)at);
+				printf("# '%s' of '%s', element %llu: not what the CPU gives:",
+				       c->call.op->args[i].name, c->call.op->name, (unsigned long long)at);
 				for (uint64_t b = 0; b < 2 * size; b++) {
 					printf("%s%02x", b % size ? "" : " ",
 					       b < size ? got[at * size + size - 1 - b] :

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nearest: the k rows of b that are nearest to each row of a, by Euclidean distance; with labels, the label that most of
- * them have.
+ * nearest: the k rows of b that are nearest to each row of a, by Euclidean distance; with labels, the label that most
+ * of them have.
  *
  * Candidates come from |b|^2 - 2ab by a matrix product in f32, k of them and a reserve; their distances are then
  * computed anew in f64 from the differences, which decides among them: ties by the lower index.

@@ -121,8 +121,9 @@ parts_of_rows(uint64_t rows, uint64_t parts, uint64_t width, const T *input, bes
 	for (uint64_t item = blockIdx.x; item < rows * parts; item += gridDim.x) {
 		uint64_t begin = item % parts * SGPU_ROW_PART;
 		uint64_t end = width - begin < SGPU_ROW_PART ? width : begin + SGPU_ROW_PART;
-		best mine = block_best(scan(input + item / parts * width, begin, end, threadIdx.x, SGPU_CUDA_BLOCK), shared);
+		best mine = scan(input + item / parts * width, begin, end, threadIdx.x, SGPU_CUDA_BLOCK);
 
+		mine = block_best(mine, shared);
 		if (threadIdx.x == 0 && parts > 1) {
 			results[item] = mine;
 		} else if (threadIdx.x == 0) {
@@ -165,13 +166,13 @@ static int start(const struct sgpu_op_call *call, struct sgpu_launch *launch, ui
 	if (width <= WARP_ROW_MAX) {
 		return start_short(launch, rows, width, input, output);
 	}
-	result = sgpu_cuda_start(launch, "argmax", parts_of_rows<T>, sgpu_cuda_grid(rows * parts, 1), SGPU_CUDA_BLOCK, 0,
-				 rows, parts, width, input, results, output);
+	result = sgpu_cuda_start(launch, "argmax", parts_of_rows<T>, sgpu_cuda_grid(rows * parts, 1), SGPU_CUDA_BLOCK,
+				 0, rows, parts, width, input, results, output);
 	if (result || parts == 1) {
 		return result;
 	}
-	return sgpu_cuda_start(launch, "argmax", compare_parts, sgpu_cuda_grid(rows, 1), SGPU_CUDA_BLOCK, 0, rows, parts,
-			       (const best *)results, output);
+	return sgpu_cuda_start(launch, "argmax", compare_parts, sgpu_cuda_grid(rows, 1), SGPU_CUDA_BLOCK, 0, rows,
+			       parts, (const best *)results, output);
 }
 
 extern "C" int sgpu_argmax_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)

@@ -125,8 +125,8 @@ static void find(void)
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (!opened) {
 		snprintf(library.missing, sizeof(library.missing),
-			 "neither libcublas.so.13 nor .12 is in the library path, CUDA_HOME/lib64 or /usr/local/cuda/lib64; "
-			 "NVIDIA's package libcublas-13-0 has it");
+			 "neither libcublas.so.13 nor .12 is in the library path, CUDA_HOME/lib64 or "
+			 "/usr/local/cuda/lib64; NVIDIA's package libcublas-13-0 has it");
 		return;
 	}
 	if (!take_symbols(opened)) {
@@ -174,8 +174,8 @@ static int check_cuda(struct sgpu_launch *launch, const char *what, cudaError_t 
 	if (code == cudaSuccess) {
 		return 0;
 	}
-	return sgpu_fail(launch->error, code == cudaErrorMemoryAllocation ? SGPU_ENOMEM : SGPU_EDEVICE, "%s: %s (%s)", what,
-			 cudaGetErrorString(code), cudaGetErrorName(code));
+	return sgpu_fail(launch->error, code == cudaErrorMemoryAllocation ? SGPU_ENOMEM : SGPU_EDEVICE, "%s: %s (%s)",
+			 what, cudaGetErrorString(code), cudaGetErrorName(code));
 }
 
 /* ---- a device's handle and memory; under the lock ---- */
@@ -236,8 +236,8 @@ static int get_device(struct sgpu_launch *launch, const char *what, int *device)
 	int result = check_cuda(launch, what, cudaGetDevice(device));
 
 	if (!result && (*device < 0 || *device >= DEVICES_MAX)) {
-		result = sgpu_fail(launch->error, SGPU_EDEVICE, "%s: device %d is beyond the %d that are supported", what,
-				   *device, DEVICES_MAX);
+		result = sgpu_fail(launch->error, SGPU_EDEVICE, "%s: device %d is beyond the %d that are supported",
+				   what, *device, DEVICES_MAX);
 	}
 	if (!result && !devices[*device].pool) {
 		result = make_pool(launch, what, *device);
@@ -260,8 +260,8 @@ static int enqueue(struct sgpu_launch *launch, const char *what, handle_type han
 
 	if (dtype == SGPU_F32) {
 		return check(launch, what,
-			     library.sgemm(handle, first, second, m, n, k, &alpha, b, lda, step_a, a, ldb, step_b, &beta,
-					   output, (int64_t)g->ldc, step_c, (int64_t)g->batch));
+			     library.sgemm(handle, first, second, m, n, k, &alpha, b, lda, step_a, a, ldb, step_b,
+					   &beta, output, (int64_t)g->ldc, step_c, (int64_t)g->batch));
 	}
 	return check(launch, what,
 		     library.dgemm(handle, first, second, m, n, k, &g->alpha, b, lda, step_a, a, ldb, step_b, &g->beta,

@@ -234,8 +234,8 @@ static int start_long(struct sgpu_launch *launch, const struct sgpu_op_call *cal
 		result = sgpu_cuda_start(launch, "softmax", part_sums<T>, many, SGPU_CUDA_BLOCK, 0, job, input, output);
 	}
 	if (!result) {
-		result = sgpu_cuda_start(launch, "softmax", combine_parts<sum>, few, SGPU_CUDA_BLOCK, 0, rows, parts, 0.0,
-					 sum(), job.part_sums, job.sums);
+		result = sgpu_cuda_start(launch, "softmax", combine_parts<sum>, few, SGPU_CUDA_BLOCK, 0, rows, parts,
+					 0.0, sum(), job.part_sums, job.sums);
 	}
 	if (!result) {
 		result = sgpu_cuda_start(launch, "softmax", part_divide<T>, many, SGPU_CUDA_BLOCK, 0, job, output);
@@ -253,8 +253,8 @@ static int start(struct sgpu_launch *launch, const struct sgpu_op_call *call, ui
 		return start_long<T>(launch, call, rows, count);
 	}
 	if (count > WARP_ROW_MAX) {
-		return sgpu_cuda_start(launch, "softmax", block_rows<T>, sgpu_cuda_grid(rows, 1), SGPU_CUDA_BLOCK, 0, rows,
-				       count, input, output);
+		return sgpu_cuda_start(launch, "softmax", block_rows<T>, sgpu_cuda_grid(rows, 1), SGPU_CUDA_BLOCK, 0,
+				       rows, count, input, output);
 	}
 	switch (sgpu_cuda_row_lanes(count)) {
 	case 4:
