@@ -52,6 +52,7 @@ struct outputs {
 
 static struct sgpu_run *volatile running;
 static struct request *current;
+static bool on_gpu;
 
 static void stop_running(void)
 {
@@ -252,7 +253,7 @@ static int run_batch(const struct request *r, struct sgpu_device *device, int in
 	if (sgpu_io_interrupted()) {
 		sgpu_run_cancel(run); /* the signal came before there was anything to stop */
 	}
-	report_progress_begin(run, is_gpu(device) ? give_up : NULL);
+	report_progress_begin(run, on_gpu ? give_up : NULL);
 	rc = sgpu_run_batch(run, in_fd, in_name, outputs->response.fd,
 			    is_standard(r->output) ? "standard output" : r->output, error);
 	report_progress_end();
@@ -317,6 +318,7 @@ static int submit(struct request *r, int in_fd, const char *in_name)
 		rc = sgpu_device_open(r->device, &r->config, &device, &error);
 	}
 	if (rc == SGPU_OK) {
+		on_gpu = is_gpu(device);
 		describe(device);
 		rc = open_outputs(r, &outputs, &error);
 	}
@@ -399,5 +401,12 @@ int verb_submit(int argc, char **argv)
 	for (int i = 0; i < r.key_count; i++) {
 		sgpu_key_clear(&r.keys[i]);
 	}
-	return cli_finish(status);
+	status = cli_finish(status);
+	if (on_gpu) {
+		/* All is closed and standard output is not ours to flush. The functions that a GPU's driver has called at
+		 * an exit would wait for a kernel that never ends. */
+		fflush(stderr);
+		_exit(status);
+	}
+	return status;
 }
