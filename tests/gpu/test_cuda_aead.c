@@ -105,7 +105,7 @@ UNIT_TEST(sizes_around_blocks_rows_and_chunks_agree_with_the_host)
 	static const uint64_t sizes[] = { 0, 1, 15, 16, 17, 31, 32, 496, 511, 512, 513, 1024, 8191, 16368, 16369, 16383,
 					  16384, 16385, 32768, 5 * C + 777, 16 * C, 31 * C + 16383, 33 * C, 64 * C + 5 };
 
-	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i += small ? 5 : 1) {
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i += small ? 9 : 1) {
 		CHECK(agree(0, true, sizes[i], 0, 0));
 		CHECK(agree(0, true, sizes[i], 8, 0));
 		CHECK(agree(1, true, sizes[i], 3, 13));
@@ -117,7 +117,7 @@ UNIT_TEST(sizes_around_blocks_rows_and_chunks_agree_with_the_host)
 
 UNIT_TEST(random_sizes_offsets_and_alignments_agree_with_the_host)
 {
-	for (int i = 1; i < (small ? 6 : 150); i++) {
+	for (int i = 1; i < (small ? 4 : 150); i++) {
 		uint64_t r = next_random(), size = r % (i % 10 ? 40 * C : room - MARGIN - 16);
 		bool last = r >> 62 & 1;
 
@@ -146,7 +146,7 @@ UNIT_TEST(a_change_anywhere_names_its_chunk_and_leaves_nothing)
 	random_keys(&keys);
 	REQUIRE(host_seal(&keys, 5, true, SIZE));
 	REQUIRE(sgpu_device_key_load(stream, &keys, &key, NULL) == SGPU_OK);
-	for (int i = 0; i < 200; i += small ? 21 : 1) {
+	for (int i = 0; i < 200; i += small ? 67 : 1) {
 		uint64_t at = i < 38 ? (uint64_t)i * SGPU_SEALED_CHUNK + (i < 37 ? C : 1000) + i % 16 : next_random() % total;
 		uint8_t was = expected[at];
 		struct sgpu_task task = { 0 };
@@ -254,14 +254,14 @@ UNIT_TEST(published_vectors_open_and_are_refused)
 			continue;
 		}
 		json_array_foreach(json_object_get(group, "tests"), k, test) {
-			if (json_string_length(json_object_get(test, "aad")) == 0) {
+			if (json_string_length(json_object_get(test, "aad")) == 0 && (!small || k % 10 == 0)) {
 				check_vector(test);
 				seen++;
 			}
 		}
 	}
 	printf("# %d vectors\n", seen);
-	CHECK(seen > 20);
+	CHECK(seen > (small ? 1 : 20));
 	json_decref(file);
 }
 
