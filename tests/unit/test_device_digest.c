@@ -102,6 +102,30 @@ UNIT_TEST(large_sizes)
 	CHECK(agrees(0, room, NULL, 0));
 }
 
+/* 2.3 GiB on a GPU: more than it keeps chaining values of at once. */
+UNIT_TEST(a_size_that_is_hashed_in_many_steps)
+{
+	enum { COPIES = 4 };
+	uint8_t expected[SGPU_DIGEST_SIZE], digest[SGPU_DIGEST_SIZE] = { 0 };
+	struct sgpu_task task = { 0 };
+	struct sgpu_kt128 *state;
+	sgpu_devptr large;
+	uint64_t i;
+
+	REQUIRE(sgpu_device_alloc(device, COPIES * room, &large, NULL) == SGPU_OK);
+	REQUIRE(sgpu_kt128_create(&state, NULL) == SGPU_OK);
+	for (i = 0; i < COPIES; i++) {
+		CHECK(sgpu_copy_in(stream, large + i * room, host, room, NULL) == SGPU_OK);
+		sgpu_kt128_update(state, host, room - (i == COPIES - 1));
+	}
+	sgpu_kt128_finish(state, "large", 5, expected, sizeof(expected));
+	sgpu_kt128_free(&state);
+	CHECK(sgpu_device_digest(stream, large, COPIES * room - 1, "large", 5, digest, &task) == SGPU_OK);
+	CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK && task.code == SGPU_OK);
+	CHECK(memcmp(expected, digest, sizeof(digest)) == 0);
+	sgpu_device_free(device, &large, COPIES * room);
+}
+
 /* Work of one stream runs in order: the digest sees what was written before it, and not what is written after. */
 UNIT_TEST(a_digest_is_taken_in_the_order_of_its_stream)
 {
@@ -208,6 +232,7 @@ int main(void)
 	UNIT_RUN(up_to_the_last_byte_of_the_allocation);
 	UNIT_RUN(customisation_strings_of_every_size);
 	UNIT_RUN(large_sizes);
+	UNIT_RUN(a_size_that_is_hashed_in_many_steps);
 	UNIT_RUN(a_digest_is_taken_in_the_order_of_its_stream);
 	UNIT_RUN(several_streams_at_once);
 	UNIT_RUN(what_is_refused);

@@ -190,6 +190,11 @@ template <bool ALIGNED> static __global__ void __launch_bounds__(SGPU_DIGEST_THR
 {
 	uint64_t index = (uint64_t)blockIdx.x * SGPU_DIGEST_THREADS + threadIdx.x;
 
+	/* That this kernel runs says that the one before it has ended. */
+	if (work.first > 0 && blockIdx.x == 0 && threadIdx.x == 0) {
+		__threadfence_system();
+		*(volatile uint64_t *)&work.mail->hashed = work.first / SGPU_DIGEST_SLICE;
+	}
 	/* The odd ones take longer, so they have a block of their own, which starts first. */
 	if (work.odd) {
 		if (blockIdx.x == 0) {

@@ -2,6 +2,10 @@
  *
  * A digest of device memory, slice by slice: while the GPU hashes the chunks of one, the processor absorbs the chaining
  * values of those before it, in functions that a stream beside the caller's calls.
+ *
+ * To be called takes a sleeping thread long. So there are few calls, marks: one at the first slice, at every eighth, at
+ * the last. A call can rely on the slices up to its own; for a moment it also waits for later ones, which the GPU
+ * counts in memory, and takes as many as come.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -12,6 +16,12 @@
 #include <device/cuda/digest.h>
 #include <device/cuda/digest_state.cuh>
 
+enum {
+	MARK = 8,                      /* slices between two calls */
+	MARKS = 4,                     /* events of calls: more than a slot's slice lies behind */
+	PATIENCE_NS = 500000,          /* a slice takes about 120 us */
+};
+
 /* One digest in work. */
 struct job {
 	struct sgpu_cuda_digests *owner;
@@ -20,12 +30,13 @@ struct job {
 	unsigned holders;              /* who enqueues, and the processor's part; under the owner's lock */
 	struct sgpu_digest_mail *mail;
 	cudaStream_t beside;
-	cudaEvent_t hashed[SGPU_DIGEST_SLOTS], absorbed[SGPU_DIGEST_SLOTS];
+	cudaEvent_t hashed, absorbed[MARKS];
 	struct sgpu_digest_work work;
 	uint64_t whole, slices;
 	uint8_t *result;
 	/* The processor's alone. */
-	uint64_t absorbing;            /* slice */
+	uint64_t calls, absorbed_slices;
+	bool finished;
 	struct sgpu_turboshake node;
 };
 
@@ -46,13 +57,13 @@ struct sgpu_cuda_digests *sgpu_cuda_digests_create(void)
 
 static void destroy(struct job *job)
 {
-	for (int i = 0; i < SGPU_DIGEST_SLOTS; i++) {
-		if (job->hashed[i]) {
-			(void)cudaEventDestroy(job->hashed[i]);
-		}
+	for (int i = 0; i < MARKS; i++) {
 		if (job->absorbed[i]) {
 			(void)cudaEventDestroy(job->absorbed[i]);
 		}
+	}
+	if (job->hashed) {
+		(void)cudaEventDestroy(job->hashed);
 	}
 	if (job->beside) {
 		(void)cudaStreamDestroy(job->beside);
@@ -89,11 +100,11 @@ static cudaError_t fill(struct job *job)
 	if (result == cudaSuccess) {
 		result = cudaStreamCreateWithFlags(&job->beside, cudaStreamNonBlocking);
 	}
-	for (int i = 0; i < SGPU_DIGEST_SLOTS && result == cudaSuccess; i++) {
-		result = cudaEventCreateWithFlags(&job->hashed[i], cudaEventDisableTiming);
-		if (result == cudaSuccess) {
-			result = cudaEventCreateWithFlags(&job->absorbed[i], cudaEventDisableTiming);
-		}
+	if (result == cudaSuccess) {
+		result = cudaEventCreateWithFlags(&job->hashed, cudaEventDisableTiming);
+	}
+	for (int i = 0; i < MARKS && result == cudaSuccess; i++) {
+		result = cudaEventCreateWithFlags(&job->absorbed[i], cudaEventDisableTiming);
 	}
 	return result;
 }
@@ -154,10 +165,9 @@ static void end_node(struct job *job)
 	sgpu_wipe(job->mail->head, sizeof(job->mail->head));
 }
 
-static void CUDART_CB absorb(void *argument)
+static void absorb_slice(struct job *job)
 {
-	struct job *job = (struct job *)argument;
-	uint64_t slice = job->absorbing++, count = slice_count(job, slice);
+	uint64_t slice = job->absorbed_slices++, count = slice_count(job, slice);
 	const uint8_t *values = job->mail->values[slice % SGPU_DIGEST_SLOTS];
 
 	if (slice == 0) {
@@ -167,8 +177,41 @@ static void CUDART_CB absorb(void *argument)
 		count -= count > 0;
 	}
 	sgpu_turboshake_absorb(&job->node, values, count * SGPU_KT128_VALUE);
-	if (job->absorbing == job->slices) {
+}
+
+/* Whether the next slice, which is not the last, is hashed or soon will be. */
+static bool comes(const struct job *job)
+{
+	uint64_t begin = sgpu_now_ns();
+
+	while (__atomic_load_n(&job->mail->hashed, __ATOMIC_ACQUIRE) <= job->absorbed_slices) {
+		if (sgpu_now_ns() - begin > PATIENCE_NS) {
+			return false;
+		}
+	}
+	return true;
+}
+
+/* The slice that a call comes behind. */
+static uint64_t slice_of(const struct job *job, uint64_t call)
+{
+	return call * MARK < job->slices - 1 ? call * MARK : job->slices - 1;
+}
+
+static void CUDART_CB absorb(void *argument)
+{
+	struct job *job = (struct job *)argument;
+	uint64_t certain = slice_of(job, job->calls++);
+
+	while (job->absorbed_slices <= certain) {
+		absorb_slice(job);
+	}
+	while (job->absorbed_slices < job->slices - 1 && job->absorbed_slices <= certain + MARK && comes(job)) {
+		absorb_slice(job);
+	}
+	if (certain == job->slices - 1) {
 		end_node(job);
+		job->finished = true;
 		drop(job);
 	}
 }
@@ -185,43 +228,45 @@ static cudaError_t launch_slice(struct job *job, cudaStream_t stream, uint64_t s
 	return sgpu_digest_launch(work, stream);
 }
 
-static cudaError_t enqueue_slice(struct job *job, cudaStream_t stream, uint64_t slice)
+/* Has the processor called behind this slice. */
+static cudaError_t enqueue_call(struct job *job, cudaStream_t stream, uint64_t call)
 {
-	int slot = (int)(slice % SGPU_DIGEST_SLOTS);
-	cudaError_t result = cudaSuccess;
+	cudaError_t result;
 
-	if (slice >= SGPU_DIGEST_SLOTS) {
-		result = cudaStreamWaitEvent(stream, job->absorbed[slot], 0);
-	}
-	if (result == cudaSuccess) {
-		result = launch_slice(job, stream, slice, slot);
-	}
 	/* One slice alone has nothing to be absorbed beside. */
 	if (job->slices == 1) {
-		return result == cudaSuccess ? cudaLaunchHostFunc(stream, absorb, job) : result;
+		return cudaLaunchHostFunc(stream, absorb, job);
 	}
+	result = cudaEventRecord(job->hashed, stream);
 	if (result == cudaSuccess) {
-		result = cudaEventRecord(job->hashed[slot], stream);
-	}
-	if (result == cudaSuccess) {
-		result = cudaStreamWaitEvent(job->beside, job->hashed[slot], 0);
+		result = cudaStreamWaitEvent(job->beside, job->hashed, 0);
 	}
 	if (result == cudaSuccess) {
 		result = cudaLaunchHostFunc(job->beside, absorb, job);
 	}
-	return result == cudaSuccess ? cudaEventRecord(job->absorbed[slot], job->beside) : result;
+	return result == cudaSuccess ? cudaEventRecord(job->absorbed[call % MARKS], job->beside) : result;
 }
 
 static cudaError_t enqueue_slices(struct job *job, cudaStream_t stream)
 {
 	cudaError_t result = cudaSuccess;
-	uint64_t slice;
+	uint64_t slice, call = 0, before;
 
 	for (slice = 0; slice < job->slices && result == cudaSuccess; slice++) {
-		result = enqueue_slice(job, stream, slice);
+		if (slice >= SGPU_DIGEST_SLOTS) {
+			/* The first call behind what was in the slot. */
+			before = (slice - SGPU_DIGEST_SLOTS + MARK - 1) / MARK;
+			result = cudaStreamWaitEvent(stream, job->absorbed[before % MARKS], 0);
+		}
+		if (result == cudaSuccess) {
+			result = launch_slice(job, stream, slice, (int)(slice % SGPU_DIGEST_SLOTS));
+		}
+		if (result == cudaSuccess && slice == slice_of(job, call)) {
+			result = enqueue_call(job, stream, call++);
+		}
 	}
 	if (result == cudaSuccess && job->slices > 1) {
-		result = cudaStreamWaitEvent(stream, job->absorbed[(job->slices - 1) % SGPU_DIGEST_SLOTS], 0);
+		result = cudaStreamWaitEvent(stream, job->absorbed[(call - 1) % MARKS], 0);
 	}
 	return result;
 }
@@ -249,14 +294,17 @@ static cudaError_t enqueue_tree(struct sgpu_cuda_digests *digests, const struct 
 	job->work.mail = job->mail;
 	job->whole = whole;
 	job->slices = whole > SGPU_DIGEST_SLICE ? (whole + SGPU_DIGEST_SLICE - 1) / SGPU_DIGEST_SLICE : 1;
-	job->absorbing = 0;
+	job->mail->hashed = 0;
+	job->calls = 0;
+	job->absorbed_slices = 0;
+	job->finished = false;
 	job->result = result;
 	code = enqueue_slices(job, stream);
 	if (code != cudaSuccess) {
 		/* Some of it may be under way; the processor's part will not come to its end. */
 		(void)cudaStreamSynchronize(stream);
 		(void)cudaStreamSynchronize(job->beside);
-		if (job->absorbing < job->slices) {
+		if (!job->finished) {
 			drop(job);
 		}
 	}

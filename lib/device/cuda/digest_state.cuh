@@ -14,12 +14,13 @@
 enum {
 	SGPU_DIGEST_THREADS = 64,      /* of a block */
 	SGPU_DIGEST_SLICE = 16384,     /* chunks that one kernel hashes: a warp for every scheduler of a large GPU */
-	SGPU_DIGEST_SLOTS = 4,         /* slices whose chaining values may wait for the processor */
+	SGPU_DIGEST_SLOTS = 16,        /* slices whose chaining values may wait for the processor */
 	SGPU_DIGEST_SUFFIX_MAX = 256 + SGPU_KT128_LENGTH_MAX,
 };
 
 /* Pinned host memory that the GPU writes. */
 struct sgpu_digest_mail {
+	uint64_t hashed; /* slices of which the processor knows without being called; the last one is not counted */
 	uint64_t head[SGPU_KECCAK_LANES];
 	alignas(16) uint8_t odd[2][SGPU_KT128_VALUE]; /* of the chunks that reach past the message */
 	alignas(16) uint8_t values[SGPU_DIGEST_SLOTS][SGPU_DIGEST_SLICE * SGPU_KT128_VALUE];
