@@ -198,7 +198,7 @@ static void check_value(void *argument, const struct sgpu_batch_segment *segment
 static void run_graph(const struct graph *g, bool damaged)
 {
 	static float data[4][ELEMENTS];
-	static char ids[VALUES_MAX][8];
+	static char ids[VALUES_MAX][16];
 	struct payload payloads[VALUES_MAX] = { 0 };
 	struct expected expected = { .graph = g };
 	int count = 0, outputs = 0, out;

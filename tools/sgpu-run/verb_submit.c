@@ -403,8 +403,8 @@ int verb_submit(int argc, char **argv)
 	}
 	status = cli_finish(status);
 	if (on_gpu) {
-		/* All is closed, and nothing waits to be flushed on standard output. What a GPU's driver does at an exit
-		 * would wait for a kernel that never ends. */
+		/* All is closed, and nothing waits to be flushed on standard output. What a GPU's driver does at an
+		 * exit would wait for a kernel that never ends. */
 		fflush(stderr);
 		_exit(status);
 	}
