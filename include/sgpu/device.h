@@ -156,7 +156,10 @@ const struct sgpu_device_backend *const *sgpu_device_backends(void);
 
 /* selector: "cpu", "cuda", "cuda:1", "cuda:GPU-5d0c..." (a UUID, or so much of it that only one fits), "auto" (the
  * first backend that has a device). Indexes count the devices that CUDA_VISIBLE_DEVICES leaves. Errors: SGPU_EUNAVAILABLE,
- * SGPU_EUSAGE for an unknown word. Close clears and frees whatever is still allocated. */
+ * SGPU_EUSAGE for an unknown word. Close clears and frees whatever is still allocated.
+ * A GPU's fault (an illegal address, a trap, an uncorrectable memory error) ends its context: everything pending and
+ * everything later is SGPU_EDEVICE, and so is every other GPU that the process opens, which has to be started again.
+ * A kernel that goes on 5 s after sgpu_device_cancel is given up, with SGPU_ECANCELED for all that is pending. */
 SGPU_MUST_CHECK int sgpu_device_open(const char *selector, const struct sgpu_device_config *config,
 				     struct sgpu_device **device, struct sgpu_error *error);
 void sgpu_device_close(struct sgpu_device **device);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What goes wrong: program errors, device errors, and those after which the context is of no use. The last lose the
- * device: whatever is pending ends with them, no more CUDA calls are made, and host data are untouched.
+ * device: whatever is pending ends with them, no more CUDA calls are made, and host data are untouched. The driver
+ * gives a process that met such a fault no other context either, on whatever GPU: it has to be started again.
  */
 #include <stdio.h>
 #include <string.h>
@@ -15,6 +16,33 @@
 #define SPIN_NS ((uint64_t)2000000)
 #define STEP_MIN_NS ((uint64_t)10000)
 #define STEP_MAX_NS ((uint64_t)100000)
+
+/* The fault that this process has met. */
+static pthread_mutex_t process_lock = PTHREAD_MUTEX_INITIALIZER;
+static char process_fault[256];
+
+static void remember(const char *text)
+{
+	pthread_mutex_lock(&process_lock);
+	if (process_fault[0] == '\0') {
+		snprintf(process_fault, sizeof(process_fault), "%s", text);
+	}
+	pthread_mutex_unlock(&process_lock);
+}
+
+int sgpu_cuda_process_sound(struct sgpu_error *error)
+{
+	int code = SGPU_OK;
+
+	pthread_mutex_lock(&process_lock);
+	if (process_fault[0] != '\0') {
+		code = sgpu_fail(error, SGPU_EDEVICE, "this process can use no GPU any more, after a fault: %s",
+				 process_fault);
+		sgpu_hint(error, "start the program again");
+	}
+	pthread_mutex_unlock(&process_lock);
+	return code;
+}
 
 int sgpu_cuda_lost(struct sgpu_device *device, struct sgpu_error *error)
 {
@@ -37,6 +65,9 @@ void sgpu_cuda_lose(struct sgpu_device *device, int code, bool hung, const char 
 		atomic_store(&device->lost, code);
 	}
 	pthread_mutex_unlock(&device->lost_lock);
+	if (!hung) {
+		remember(text);
+	}
 	sgpu_cuda_completer_wake(device);
 }
 

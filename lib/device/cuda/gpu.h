@@ -251,6 +251,8 @@ void sgpu_cuda_note(struct sgpu_device *device, CUresult result);
 /* Ends everything that is pending, now and later. */
 void sgpu_cuda_lose(struct sgpu_device *device, int code, bool hung, const char *text);
 int sgpu_cuda_lost(struct sgpu_device *device, struct sgpu_error *error);
+/* SGPU_EDEVICE when a fault has ended CUDA in this process. */
+SGPU_MUST_CHECK int sgpu_cuda_process_sound(struct sgpu_error *error);
 /* Waits until an event has completed. */
 SGPU_MUST_CHECK int sgpu_cuda_wait(struct sgpu_device *device, CUevent event, struct sgpu_error *error);
 

@@ -90,31 +90,13 @@ static int look(struct sgpu_device *device, struct sgpu_error *error)
 	return sgpu_cuda_uuid(device->ordinal, device->uuid, sizeof(device->uuid), error);
 }
 
-/* The primary context; one that an earlier fault left unusable is made anew. A query tells, and waits for nothing. */
+/* The primary context. */
 static int take_context(struct sgpu_device *device, struct sgpu_error *error)
 {
-	struct sgpu_device *other;
 	CUresult result = sgpu_cu.cuDevicePrimaryCtxRetain(&device->context, device->handle);
 
 	if (result == CUDA_SUCCESS) {
 		result = sgpu_cu.cuCtxSetCurrent(device->context);
-	}
-	if (result == CUDA_SUCCESS) {
-		result = sgpu_cu.cuStreamQuery(NULL);
-		result = result == CUDA_ERROR_NOT_READY ? CUDA_SUCCESS : result;
-	}
-	if (sgpu_cuda_sticky(result)) {
-		for (other = all_open; other; other = other->next_open) {
-			if (other->ordinal == device->ordinal && !other->hung) {
-				sgpu_cuda_lose(other, SGPU_EDEVICE, false, sgpu_cuda_name(result));
-			}
-		}
-		(void)sgpu_cu.cuDevicePrimaryCtxRelease(device->handle);
-		(void)sgpu_cu.cuDevicePrimaryCtxReset(device->handle);
-		result = sgpu_cu.cuDevicePrimaryCtxRetain(&device->context, device->handle);
-		if (result == CUDA_SUCCESS) {
-			result = sgpu_cu.cuCtxSetCurrent(device->context);
-		}
 	}
 	return result == CUDA_SUCCESS ? SGPU_OK : sgpu_cuda_fail(error, result, "cannot make a context on the GPU");
 }
@@ -126,18 +108,14 @@ static void let_context_go(struct sgpu_device *device)
 	struct sgpu_device *other;
 	bool shared = false;
 
-	if (device->hung) {
+	if (device->hung || atomic_load(&device->lost) == 0) {
 		return; /* a reset would wait for the kernel that does not end */
 	}
-	(void)sgpu_cu.cuCtxSetCurrent(NULL);
-	if (atomic_load(&device->lost) == 0) {
-		return;
-	}
-	(void)sgpu_cu.cuDevicePrimaryCtxRelease(device->handle);
 	for (other = all_open; other; other = other->next_open) {
 		shared = shared || other->ordinal == device->ordinal;
 	}
 	if (!shared) {
+		/* Gives the GPU's memory back. */
 		(void)sgpu_cu.cuDevicePrimaryCtxReset(device->handle);
 	}
 }
@@ -221,6 +199,9 @@ int sgpu_cuda_device_open(const char *selector, const struct sgpu_device_config 
 	struct sgpu_device *new;
 	int ordinal, code = sgpu_cuda_driver_load(error);
 
+	if (code == SGPU_OK) {
+		code = sgpu_cuda_process_sound(error);
+	}
 	if (code == SGPU_OK) {
 		code = sgpu_cuda_select(selector, &ordinal, error);
 	}
