@@ -141,9 +141,31 @@ find_sanitizer() {
 	return 1
 }
 
+# find_planted SANITIZER TOOL: a checker that finds no planted mistake, or one where there is none, is worth nothing.
+find_planted() {
+	local mistake status
+	if [ ! -x "$work/planted" ] && ! "$NVCC" -o "$work/planted" tests/gpu/planted.cu; then
+		echo "not ok - tests/gpu/planted.cu does not compile"
+		echo "0 passed, 1 failed"
+		return 1
+	fi
+	for mistake in "$2" nothing; do
+		"$1" --tool "$2" --error-exitcode 98 "$work/planted" "$mistake" >"$work/planted.log" 2>&1
+		status=$?
+		if [ "$mistake" = nothing ] && [ $status -ne 0 ] || [ "$mistake" != nothing ] && [ $status -ne 98 ]; then
+			echo "not ok - $2 with a planted mistake: $mistake, status $status"
+			sed 's/^/# /' "$work/planted.log"
+			echo "0 passed, 1 failed"
+			return 1
+		fi
+	done
+	echo "ok - $2 finds a planted mistake"
+	echo "1 passed, 0 failed"
+}
+
 # sanitize TOOL OPTION...: errors of the API are not errors of a kernel, and some tests cause them.
 sanitize() {
-	local sanitizer
+	local sanitizer status=0
 	[ ${#kernels[@]} -gt 0 ] || return 0
 	if ! sanitizer=$(find_sanitizer); then
 		echo "1..1"
@@ -151,8 +173,10 @@ sanitize() {
 		echo "0 passed, 0 failed, 1 skipped"
 		return 0
 	fi
+	find_planted "$sanitizer" "$1" || status=1
 	SGPU_TEST_SMALL=1 SGPU_TEST_WRAP="$sanitizer --tool $* --error-exitcode 98" \
-		run_tests "$((3 * jobs))" "${kernels[@]}"
+		run_tests "$((3 * jobs))" "${kernels[@]}" || status=1
+	return $status
 }
 
 step_memcheck() {
@@ -251,6 +275,10 @@ failed=0
 skipped=0
 took=()
 find_files
+if [ $((${#units[@]} + ${#bats[@]} + ${#alone[@]})) -eq 0 ]; then
+	echo "check-gpu.sh: no such test: ${names[*]}" >&2
+	exit 2
+fi
 memory_before=$(memory_used)
 nvidia-smi -L 2>/dev/null | sed 's/^/# /'
 for step in "${steps[@]}"; do

@@ -186,7 +186,8 @@ static __device__ __noinline__ void odd_chunk(const sgpu_digest_work &work, uint
 	put_value(a, index == 0 ? work.result : work.mail->odd[index - work.size / SGPU_KT128_CHUNK]);
 }
 
-template <bool ALIGNED> static __global__ void __launch_bounds__(SGPU_DIGEST_THREADS) chunks(const __grid_constant__ sgpu_digest_work work)
+template <bool ALIGNED>
+static __global__ void __launch_bounds__(SGPU_DIGEST_THREADS) chunks(const __grid_constant__ sgpu_digest_work work)
 {
 	uint64_t index = (uint64_t)blockIdx.x * SGPU_DIGEST_THREADS + threadIdx.x;
 
