@@ -141,7 +141,9 @@ check_symbols() {
 	awk '$1 ~ /[TWi]/ { print $2 }' "$work/symbols" | sort -u >"$work/defined"
 	cat include/sgpu/*.h | without_comments >"$work/headers"
 	grep -oE '(^|[^A-Za-z0-9_])sgpu_[a-z0-9_]+ *\(' "$work/headers" | grep -oE 'sgpu_[a-z0-9_]+' | sort -u >"$work/declared"
-	grep -oE 'static inline [^(]*' "$work/headers" | grep -oE 'sgpu_[a-z0-9_]+$' | sort -u >"$work/inline"
+	# Defined in a header, or a type of functions.
+	grep -oE 'static inline [^(]*|typedef [a-z]+ \(\*sgpu_[a-z0-9_]+' "$work/headers" | grep -oE 'sgpu_[a-z0-9_]+$' |
+		sort -u >"$work/inline"
 	comm -23 "$work/declared" "$work/inline" | comm -23 - "$work/defined" |
 		faults_after "declared in a public header, but not in libsgpu.a: "
 }

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Modules on the CUDA device, and an orderly end after a fault or a kernel that does not stop.
+ */
+#include <signal.h>
+#include <stdint.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cuda_harness.h"
+
+/* `spin` ends by itself after 20 s, so that a failing test does not stop the machine. */
+static const char ptx[] =
+	".version 7.0\n.target sm_80\n.address_size 64\n"
+	".visible .entry trap()\n{\n\ttrap;\n\tret;\n}\n"
+	".visible .entry spin()\n{\n\t.reg .pred %p<2>;\n\t.reg .u64 %t<4>;\n"
+	"\tmov.u64 %t1, %globaltimer;\nLOOP:\n\tmov.u64 %t2, %globaltimer;\n\tsub.u64 %t3, %t2, %t1;\n"
+	"\tsetp.lt.u64 %p1, %t3, 20000000000;\n\t@%p1 bra LOOP;\n\tret;\n}\n"
+	".visible .entry fill(.param .u64 out, .param .u32 value)\n{\n\t.reg .u32 %r<6>;\n\t.reg .u64 %d<4>;\n"
+	"\tld.param.u64 %d1, [out];\n\tld.param.u32 %r1, [value];\n\tmov.u32 %r2, %ctaid.x;\n\tmov.u32 %r3, %ntid.x;\n"
+	"\tmov.u32 %r4, %tid.x;\n\tmad.lo.u32 %r5, %r2, %r3, %r4;\n\tcvta.to.global.u64 %d1, %d1;\n"
+	"\tmul.wide.u32 %d2, %r5, 4;\n\tadd.u64 %d3, %d1, %d2;\n\tst.global.u32 [%d3], %r1;\n\tret;\n}\n";
+
+static const struct sgpu_module_shape one = { { 1, 1, 1 }, { 1, 1, 1 }, 0 };
+
+/* ---- modules ---- */
+UNIT_TEST(a_module_runs_and_what_does_not_fit_is_refused)
+{
+	struct sgpu_module_shape shape = { { 4, 1, 1 }, { 256, 1, 1 }, 0 };
+	struct sgpu_device_module *module = NULL, *none = NULL;
+	struct sgpu_task task = { 0 };
+	struct sgpu_error error = { 0 };
+	sgpu_devptr memory;
+	uint32_t value = 0x01020304, out[1024];
+	void *args[] = { &memory, &value };
+	size_t sizes[] = { 8, 4 }, wrong[] = { 8, 8 };
+	int i;
+
+	REQUIRE(begin());
+	REQUIRE(sgpu_device_alloc(device, sizeof(out), &memory, NULL) == SGPU_OK);
+	CHECK(sgpu_device_module_load(device, "rubbish", 7, &none, &error) == SGPU_EINVALID && !none && error.text[0]);
+	CHECK(sgpu_device_module_load(device, "\177ELF\2\1\1", 7, &none, &error) == SGPU_EINVALID && !none);
+	CHECK(sgpu_device_module_load(device, "", 0, &none, &error) == SGPU_EINVALID && !none);
+	REQUIRE(sgpu_device_module_load(device, ptx, sizeof(ptx) - 1, &module, &error) == SGPU_OK);
+	CHECK(sgpu_device_module_launch(stream, module, "nothing", &shape, args, sizes, 2, &task) == SGPU_EINVALID);
+	CHECK(strstr(task.error.text, "nothing"));
+	CHECK(sgpu_device_module_launch(stream, module, "fill", &shape, args, wrong, 2, &task) == SGPU_EINVALID);
+	CHECK(sgpu_device_module_launch(stream, module, "fill", &shape, args, sizes, 1, &task) == SGPU_EINVALID);
+	CHECK(sgpu_device_module_launch(stream, module, "trap", &shape, args, sizes, 1, &task) == SGPU_EINVALID);
+	shape.block[0] = 5000;
+	CHECK(sgpu_device_module_launch(stream, module, "fill", &shape, args, sizes, 2, &task) == SGPU_EINVALID);
+	shape.block[0] = 256;
+	memset(&task, 0, sizeof(task));
+	CHECK(sgpu_device_module_launch(stream, module, "fill", &shape, args, sizes, 2, &task) == SGPU_OK);
+	CHECK(sgpu_copy_out(stream, out, memory, sizeof(out), NULL) == SGPU_OK);
+	CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK && task.code == SGPU_OK && task.end_ns >= task.begin_ns);
+	for (i = 0; i < 1024 && out[i] == value; i++) {
+	}
+	CHECK(i == 1024);
+	sgpu_device_module_free(&module);
+	finish();
+}
+
+UNIT_TEST(cancelled_launches_do_not_run_until_it_is_lifted)
+{
+	struct sgpu_device_module *module = NULL;
+	struct sgpu_task tasks[2] = { 0 };
+	uint32_t value = 7, out = 0;
+	sgpu_devptr memory;
+	void *args[] = { &memory, &value };
+	size_t sizes[] = { 8, 4 };
+
+	REQUIRE(begin());
+	REQUIRE(sgpu_device_alloc(device, 4, &memory, NULL) == SGPU_OK);
+	REQUIRE(sgpu_device_clear(stream, memory, 4, NULL) == SGPU_OK);
+	REQUIRE(sgpu_device_module_load(device, ptx, sizeof(ptx) - 1, &module, NULL) == SGPU_OK);
+	sgpu_device_cancel(device, true);
+	CHECK(sgpu_device_module_launch(stream, module, "fill", &one, args, sizes, 2, &tasks[0]) == SGPU_OK);
+	CHECK(sgpu_copy_out(stream, &out, memory, 4, NULL) == SGPU_OK);
+	CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK);
+	CHECK(tasks[0].code == SGPU_ECANCELED && tasks[0].error.text[0] && out == 0);
+	sgpu_device_cancel(device, false);
+	CHECK(sgpu_device_module_launch(stream, module, "fill", &one, args, sizes, 2, &tasks[1]) == SGPU_OK);
+	CHECK(sgpu_copy_out(stream, &out, memory, 4, NULL) == SGPU_OK);
+	CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK && tasks[1].code == SGPU_OK && out == 7);
+	sgpu_device_module_free(&module);
+	finish();
+}
+
+/* ---- faults: in processes of their own, since CUDA is at an end there ---- */
+static void fault(void)
+{
+	struct sgpu_device_module *module = NULL;
+	struct sgpu_device *other = NULL;
+	struct sgpu_task tasks[3] = { 0 };
+	struct sgpu_error error = { 0 };
+	struct seen seen = { 0 };
+	atomic_int count = 0;
+	static uint8_t host[4096];
+	sgpu_devptr memory, more;
+	void *pinned;
+
+	memset(host, 0x99, sizeof(host));
+	REQUIRE(begin() && works());
+	REQUIRE(sgpu_device_alloc(device, sizeof(host), &memory, NULL) == SGPU_OK);
+	REQUIRE(sgpu_host_alloc(device, 8192, &pinned, NULL) == SGPU_OK);
+	memset(pinned, 0x66, 8192);
+	REQUIRE(sgpu_device_module_load(device, ptx, sizeof(ptx) - 1, &module, &error) == SGPU_OK);
+	seen.count = &count;
+	/* Whether they are taken depends on how soon the fault shows. */
+	(void)!sgpu_device_module_launch(stream, module, "trap", &one, NULL, NULL, 0, &tasks[0]);
+	if (sgpu_copy_in(stream, memory, pinned, sizeof(host), &tasks[1]) == SGPU_OK &&
+	    sgpu_stream_callback(stream, look, &seen) == SGPU_OK) {
+		CHECK(sgpu_stream_sync(stream, &error) == SGPU_EDEVICE);
+		CHECK(atomic_load(&count) == 1);
+	}
+	CHECK(sgpu_stream_sync(stream, &error) == SGPU_EDEVICE && strstr(error.text, "context ended"));
+	CHECK(tasks[0].code == SGPU_EDEVICE && strstr(tasks[0].error.text, "context ended"));
+	CHECK(tasks[1].code == SGPU_EDEVICE);
+	CHECK(sgpu_copy_in(stream, memory, host, 1, &tasks[2]) == SGPU_EDEVICE && tasks[2].code == SGPU_EDEVICE);
+	CHECK(sgpu_device_alloc(device, 1, &more, &error) == SGPU_EDEVICE);
+	CHECK(all_are(pinned, 8192, 0x66) && all_are(host, sizeof(host), 0x99));
+	CHECK(sgpu_device_open("cuda", NULL, &other, &error) == SGPU_EDEVICE && !other && error.hint[0]);
+	sgpu_device_module_free(&module);
+	sgpu_device_free(device, &memory, sizeof(host));
+	sgpu_host_free(device, &pinned, 8192);
+	finish();
+	CHECK(sgpu_device_open("cuda", NULL, &other, &error) == SGPU_EDEVICE && !other && error.hint[0]);
+}
+
+static void fault_with_a_callback(void)
+{
+	struct sgpu_device_module *module = NULL;
+	struct seen seen = { 0 };
+	atomic_int count = 0;
+	int i;
+
+	REQUIRE(begin());
+	REQUIRE(sgpu_device_module_load(device, ptx, sizeof(ptx) - 1, &module, NULL) == SGPU_OK);
+	seen.count = &count;
+	(void)!sgpu_device_module_launch(stream, module, "trap", &one, NULL, NULL, 0, &seen.task);
+	if (sgpu_stream_callback(stream, look, &seen) == SGPU_OK) {
+		for (i = 0; i < 5000 && atomic_load(&count) == 0; i++) {
+			usleep(1000);
+		}
+		CHECK(atomic_load(&count) == 1 && seen.task.code == SGPU_EDEVICE);
+	}
+	sgpu_device_module_free(&module);
+	finish();
+}
+
+static void hang(void)
+{
+	struct sgpu_device_module *module = NULL;
+	struct sgpu_task task = { 0 }, later = { 0 };
+	uint64_t start = sgpu_now_ns(), took;
+	struct seen seen = { 0 };
+	atomic_int count = 0;
+	sgpu_devptr memory;
+	void *pinned;
+
+	REQUIRE(begin() && sgpu_device_alloc(device, 4096, &memory, NULL) == SGPU_OK);
+	REQUIRE(sgpu_host_alloc(device, 4096, &pinned, NULL) == SGPU_OK);
+	REQUIRE(sgpu_device_module_load(device, ptx, sizeof(ptx) - 1, &module, NULL) == SGPU_OK);
+	seen.count = &count;
+	CHECK(sgpu_device_module_launch(stream, module, "spin", &one, NULL, NULL, 0, &task) == SGPU_OK);
+	CHECK(sgpu_copy_out(stream, pinned, memory, 4096, &later) == SGPU_OK);
+	CHECK(sgpu_stream_callback(stream, look, &seen) == SGPU_OK);
+	usleep(100000);
+	CHECK(task.end_ns == 0 && later.end_ns == 0);
+	sgpu_device_cancel(device, true);
+	CHECK(sgpu_stream_sync(stream, NULL) == SGPU_ECANCELED);
+	CHECK(task.code == SGPU_ECANCELED && later.code == SGPU_ECANCELED && atomic_load(&count) == 1);
+	sgpu_device_module_free(&module);
+	sgpu_host_free(device, &pinned, 4096);
+	finish();
+	took = sgpu_now_ns() - start;
+	CHECK(took > 4000000000u && took < 15000000000u);
+}
+
+static const struct {
+	const char *name;
+	void (*run)(void);
+} alone[] = { { "fault", fault }, { "callback", fault_with_a_callback }, { "hang", hang } };
+
+static int main_alone(const char *name)
+{
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(alone); i++) {
+		if (strcmp(name, alone[i].name) == 0) {
+			alone[i].run();
+			fflush(stdout);
+			return unit_bad != 0;
+		}
+	}
+	return 2;
+}
+
+/* Whether it found nothing wrong and ended in time. */
+static bool run_alone(const char *name)
+{
+	int status = 0, i;
+	pid_t child, ended = 0;
+
+	fflush(stdout);
+	child = fork();
+	if (child == 0) {
+		execl("/proc/self/exe", "test_cuda_fault", name, (char *)NULL);
+		_exit(127);
+	}
+	for (i = 0; i < 450 && child > 0 && ended == 0; i++) {
+		usleep(100000);
+		ended = waitpid(child, &status, WNOHANG);
+	}
+	if (ended == 0) {
+		kill(child, SIGKILL);
+		waitpid(child, NULL, 0);
+	}
+	printf("# '%s' ended with %#x after %d ms\n", name, ended == child ? (unsigned)status : ~0u, i * 100);
+	return ended == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+UNIT_TEST(a_fault_ends_what_is_pending_and_what_comes)
+{
+	CHECK(run_alone("fault"));
+	REQUIRE(begin());
+	CHECK(works());
+	finish();
+}
+
+UNIT_TEST(a_callback_is_called_after_a_fault_though_nobody_waits)
+{
+	CHECK(run_alone("callback"));
+}
+
+UNIT_TEST(a_kernel_that_does_not_end_is_given_up_after_it_was_cancelled)
+{
+	CHECK(run_alone("hang"));
+	REQUIRE(begin());
+	CHECK(works());
+	finish();
+}
+
+int main(int argc, char **argv)
+{
+	if (argc > 1) {
+		return main_alone(argv[1]);
+	}
+	CUDA_OR_SKIP();
+	UNIT_RUN(a_module_runs_and_what_does_not_fit_is_refused);
+	UNIT_RUN(cancelled_launches_do_not_run_until_it_is_lifted);
+	UNIT_RUN(a_fault_ends_what_is_pending_and_what_comes);
+	UNIT_RUN(a_callback_is_called_after_a_fault_though_nobody_waits);
+	UNIT_RUN(a_kernel_that_does_not_end_is_given_up_after_it_was_cancelled);
+	return unit_done();
+}
