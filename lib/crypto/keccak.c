@@ -3,7 +3,11 @@
  * TurboSHAKE128, and its permutation in plain C.
  */
 #include <endian.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <string.h>
+
+#include <sgpu/base.h>
 
 #include "crypto/keccak.h"
 #include "crypto/keccak_round.h"
@@ -13,7 +17,8 @@
 #define CHI(a, b, c) ((a) ^ (~(b) & (c)))
 
 static const uint64_t constants[] = { SGPU_KECCAK_P12_CONSTANTS };
-enum { ROUNDS = sizeof(constants) / sizeof(constants[0]), RATE_LANES = SGPU_TURBOSHAKE_RATE / 8 };
+enum { ROUNDS = sizeof(constants) / sizeof(constants[0]), RATE_LANES = SGPU_TURBOSHAKE_RATE / 8,
+       MANY_BLOCKS = 512 };
 
 /* On a copy that the compiler can keep in registers. */
 static void permute_lanes(uint64_t lanes[])
@@ -42,11 +47,47 @@ void sgpu_keccak_blocks_plain(uint64_t lanes[], const uint8_t *data, size_t bloc
 	}
 }
 
+#ifdef SGPU_KECCAK_X86
+/* Nanoseconds that 48 blocks take. */
+static uint64_t time_of(void (*blocks)(uint64_t lanes[], const uint8_t *data, size_t blocks))
+{
+	static const uint8_t data[48 * SGPU_TURBOSHAKE_RATE];
+	uint64_t lanes[SGPU_KECCAK_LANES] = { 0 }, begin = sgpu_now_ns();
+
+	blocks(lanes, data, 48);
+	return sgpu_now_ns() - begin;
+}
+
+/* The faster of two that give the same bytes, found out when it first matters: some 30 us, once a process. */
+static bool lanes_are_faster(void)
+{
+	static atomic_int known; /* 0: not yet, 1: lanes, 2: planes */
+	uint64_t lanes = UINT64_MAX, planes = UINT64_MAX, now;
+	int i, answer = atomic_load_explicit(&known, memory_order_relaxed);
+
+	if (answer == 0) {
+		for (i = 0; i < 3; i++) {
+			now = time_of(sgpu_keccak_blocks_lanes);
+			lanes = now < lanes ? now : lanes;
+			now = time_of(sgpu_keccak_blocks_planes);
+			planes = now < planes ? now : planes;
+		}
+		answer = lanes < planes ? 1 : 2;
+		atomic_store_explicit(&known, answer, memory_order_relaxed);
+	}
+	return answer == 1;
+}
+#endif
+
 void sgpu_keccak_blocks(uint64_t lanes[], const uint8_t *data, size_t blocks)
 {
 #ifdef SGPU_KECCAK_X86
 	if (SGPU_KECCAK_HAS_AVX512) {
-		sgpu_keccak_blocks_avx512(lanes, data, blocks);
+		if (blocks >= MANY_BLOCKS && lanes_are_faster()) {
+			sgpu_keccak_blocks_lanes(lanes, data, blocks);
+		} else {
+			sgpu_keccak_blocks_planes(lanes, data, blocks);
+		}
 		return;
 	}
 #endif

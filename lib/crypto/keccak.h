@@ -27,9 +27,11 @@ void sgpu_turboshake_squeeze(struct sgpu_turboshake *sponge, uint8_t *out, size_
 
 /* Absorbs whole blocks of a rate each; what the sponge holds of a block must have been completed. */
 void sgpu_keccak_blocks(uint64_t lanes[], const uint8_t *data, size_t blocks);
-/* The same in plain C, which every CPU can run, and where AVX-512 is, with one plane of the state in a register. */
+/* The same in plain C, which every CPU can run, and where AVX-512 is, with a plane or with a lane of the state in a
+ * register; which of these is faster depends on the CPU. */
 void sgpu_keccak_blocks_plain(uint64_t lanes[], const uint8_t *data, size_t blocks);
-void sgpu_keccak_blocks_avx512(uint64_t lanes[], const uint8_t *data, size_t blocks);
+void sgpu_keccak_blocks_planes(uint64_t lanes[], const uint8_t *data, size_t blocks);
+void sgpu_keccak_blocks_lanes(uint64_t lanes[], const uint8_t *data, size_t blocks);
 #if defined(SGPU_CLONES) && defined(__x86_64__) && defined(__GNUC__)
 #define SGPU_KECCAK_X86 1
 #define SGPU_KECCAK_HAS_AVX512 (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl"))

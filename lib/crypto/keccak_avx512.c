@@ -2,9 +2,12 @@
  *
  * Keccak-p[1600, 12] of one state with AVX-512: for the final node of KT128, which no parallelism helps.
  *
- * A row of the state (y fixed) is a register. Theta and rho work on rows. Pi turns row y into column y, so that
+ * By planes: a row of the state (y fixed) is a register. Theta and rho work on rows. Pi turns row y into column y, so that
  * permuting each register in itself gives the columns, and chi works on columns, register by register; then they are
- * transposed back to rows. Lanes 5 to 7 of a column repeat rows that the transposition wants just there.
+ * transposed back to rows. Lanes 5 to 7 of a column repeat rows that the transposition wants just there. This takes
+ * the fewest instructions, which wait for each other.
+ *
+ * By lanes: each has a register of its own, of which there are enough, and nothing has to be moved.
  */
 #include "crypto/keccak.h"
 #include "crypto/keccak_round.h"
@@ -37,7 +40,7 @@ enum { ROUNDS = sizeof(constants) / sizeof(constants[0]) };
 #define LOAD(table) _mm512_loadu_si512(table)
 #define LOAD_ROW(from) _mm512_maskz_loadu_epi64(ROW_MASK, from)
 
-__attribute__((target("avx512f,avx512vl"))) void sgpu_keccak_blocks_avx512(uint64_t lanes[], const uint8_t *data,
+__attribute__((target("avx512f,avx512vl"))) void sgpu_keccak_blocks_planes(uint64_t lanes[], const uint8_t *data,
 									    size_t blocks)
 {
 	__m512i r0 = LOAD_ROW(lanes), r1 = LOAD_ROW(lanes + 5), r2 = LOAD_ROW(lanes + 10), r3 = LOAD_ROW(lanes + 15);
@@ -86,5 +89,42 @@ __attribute__((target("avx512f,avx512vl"))) void sgpu_keccak_blocks_avx512(uint6
 	_mm512_mask_storeu_epi64(lanes + 10, ROW_MASK, r2);
 	_mm512_mask_storeu_epi64(lanes + 15, ROW_MASK, r3);
 	_mm512_mask_storeu_epi64(lanes + 20, ROW_MASK, r4);
+}
+
+#define LANE_XOR3(a, b, c) _mm_ternarylogic_epi64(a, b, c, 0x96)
+#define LANE_CHI(a, b, c) _mm_ternarylogic_epi64(a, b, c, 0xd2)
+#define LANE_ROUND(i)                                                                          \
+	SGPU_KECCAK_ROUND(__m128i, _mm_rol_epi64, LANE_XOR3, LANE_CHI, a, _mm_loadu_si64(&constants[i]))
+
+__attribute__((target("avx512f,avx512vl"))) void sgpu_keccak_blocks_lanes(uint64_t lanes[], const uint8_t *data,
+									   size_t blocks)
+{
+	__m128i a[SGPU_KECCAK_LANES];
+	unsigned i;
+
+	for (; blocks > 0; blocks--, data += SGPU_TURBOSHAKE_RATE) {
+		for (i = 0; i < SGPU_TURBOSHAKE_RATE / 8; i++) {
+			_mm_storeu_si64(lanes + i, _mm_xor_si128(_mm_loadu_si64(lanes + i), _mm_loadu_si64(data + 8 * i)));
+		}
+		for (i = 0; i < SGPU_KECCAK_LANES; i++) {
+			a[i] = _mm_loadu_si64(lanes + i);
+		}
+		/* Written out, since the compiler would move lanes between registers at the end of a loop. */
+		LANE_ROUND(0);
+		LANE_ROUND(1);
+		LANE_ROUND(2);
+		LANE_ROUND(3);
+		LANE_ROUND(4);
+		LANE_ROUND(5);
+		LANE_ROUND(6);
+		LANE_ROUND(7);
+		LANE_ROUND(8);
+		LANE_ROUND(9);
+		LANE_ROUND(10);
+		LANE_ROUND(11);
+		for (i = 0; i < SGPU_KECCAK_LANES; i++) {
+			_mm_storeu_si64(lanes + i, a[i]);
+		}
+	}
 }
 #endif
