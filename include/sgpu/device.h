@@ -211,7 +211,9 @@ SGPU_MUST_CHECK int sgpu_device_seal_chunks(struct sgpu_stream *stream, struct s
 					    struct sgpu_task *task);
 /* KangarooTwelve (RFC 9861, KT128) of device memory where it lies, with a customisation string of at most
  * SGPU_DIGEST_CUSTOM_MAX bytes, copied at once. `digest`, SGPU_DIGEST_SIZE bytes in host memory, is valid once the
- * task has ended; the task is not NULL. */
+ * task has ended; the task is not NULL. A GPU leaves the last node of more than 8 KiB to the processor: the chaining
+ * values of the others pass through host memory, and the state behind the first 8 KiB does, which tells the next bytes
+ * to whoever knows those before. What it tells of HIGH memory, a digest tells as well to whoever can guess it. */
 enum { SGPU_DIGEST_SIZE = 32, SGPU_DIGEST_CUSTOM_MAX = 256 };
 SGPU_MUST_CHECK int sgpu_device_digest(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
 				       const void *custom, size_t custom_size, uint8_t *digest,
