@@ -27,28 +27,17 @@ extern "C" {
 struct sgpu_transfer;
 struct sgpu_transfer_key;
 
-/* Which pinned memory goes from a core's own cache to the one that all share, as soon as the core is done with it: the
- * bus is slow with memory that is in a core's own. */
-enum sgpu_transfer_hint {
-	SGPU_TRANSFER_NO_HINT = 1,
-	SGPU_TRANSFER_DEMOTE_SEALED = 2,
-	SGPU_TRANSFER_DEMOTE_OPENED = 4,
-	SGPU_TRANSFER_DEMOTE_LATE = 8,   /* for trials: some chunks behind */
-	SGPU_TRANSFER_DEMOTE_MOST = 16,  /* for trials: three of four lines */
-	SGPU_TRANSFER_STORE_SEALED = 32, /* for trials: past the caches */
-};
-
 /* How an engine is built; 0 stands for what was found to be best. Units: bytes of plaintext, rounded to chunks. */
 struct sgpu_transfer_config {
 	unsigned jobs;           /* threads that seal and open for live copies, the caller's one among them; 0:
 	                            sgpu_cpu_count() */
 	uint64_t sealed_group;   /* largest group of a copy that is sealed at rest */
 	unsigned sealed_slots;   /* groups of that size in device memory */
-	uint64_t live_group;     /* largest group of a live copy */
-	unsigned live_slots;     /* groups of that size in pinned memory: they should fit in the processors' caches */
+	/* Largest groups of live copies to the device and from it, and how many there are in pinned memory. */
+	uint64_t in_group, out_group;
+	unsigned in_slots, out_slots;
 	uint64_t first_group;    /* smallest groups: where processors work before the bus, when a live copy begins ... */
 	uint64_t last_group;     /* ... and where the device works before or after it */
-	unsigned hints;          /* to the processors, a set of enum sgpu_transfer_hint; not 0 for none */
 };
 
 /* config: NULL stands for zeros. Errors: SGPU_ENOMEM, SGPU_EDEVICE, SGPU_EUSAGE for a config without sense. */

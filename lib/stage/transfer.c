@@ -12,11 +12,14 @@ enum { PAGE = 4096, LIVE_SLOTS_ON_DEVICE = 8 };
 #define MIB (1024 * KIB)
 #define GROUP_MAX (1024 * MIB)
 
-/* What was found to be best on an H200 behind 16 cores. */
+/* What was found to be best on an H200 behind 16 cores: a ring that is so deep that what the bus reads has left the cores'
+ * own caches, or one that stays in the cache that they share when what was sealed is moved there at once. */
 static const struct sgpu_transfer_config standard = {
-	.sealed_group = 32 * MIB, .sealed_slots = 3, .live_group = 8 * MIB, .live_slots = 8, .first_group = 512 * KIB,
-	.last_group = MIB, .hints = SGPU_TRANSFER_DEMOTE_SEALED,
+	.sealed_group = 32 * MIB, .sealed_slots = 3, .in_group = 8 * MIB, .in_slots = 8, .out_group = 8 * MIB,
+	.out_slots = 8, .first_group = 512 * KIB, .last_group = MIB,
 };
+#define DEMOTED_GROUP (2 * MIB)
+enum { DEMOTED_SLOTS = 8 };
 
 uint64_t sgpu_transfer_slot_size(const struct sgpu_transfer *transfer, uint64_t group)
 {
@@ -28,43 +31,53 @@ uint64_t sgpu_transfer_slot_size(const struct sgpu_transfer *transfer, uint64_t 
 	return (size + PAGE - 1) / PAGE * PAGE;
 }
 
-static int configure(struct sgpu_transfer_config *config, const struct sgpu_transfer_config *wanted,
+static int configure(struct sgpu_transfer_config *config, const struct sgpu_transfer_config *wanted, bool demotes,
 		     struct sgpu_error *error)
 {
-	uint64_t *groups[] = { &config->sealed_group, &config->live_group, &config->first_group, &config->last_group };
-	const uint64_t standards[] = { standard.sealed_group, standard.live_group, standard.first_group,
-				       standard.last_group };
+	uint64_t *groups[] = { &config->sealed_group, &config->in_group, &config->out_group, &config->first_group,
+			       &config->last_group };
+	const uint64_t standard_groups[] = { standard.sealed_group, demotes ? DEMOTED_GROUP : standard.in_group,
+					     standard.out_group, standard.first_group, standard.last_group };
+	unsigned *slots[] = { &config->sealed_slots, &config->in_slots, &config->out_slots };
+	const unsigned standard_slots[] = { standard.sealed_slots, demotes ? DEMOTED_SLOTS : standard.in_slots,
+					    standard.out_slots };
 
-	*config = wanted ? *wanted : standard;
+	memset(config, 0, sizeof(*config));
+	if (wanted) {
+		*config = *wanted;
+	}
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(groups); i++) {
-		*groups[i] = *groups[i] ? *groups[i] / SGPU_CHUNK * SGPU_CHUNK : standards[i];
+		*groups[i] = *groups[i] ? *groups[i] / SGPU_CHUNK * SGPU_CHUNK : standard_groups[i];
 		if (*groups[i] == 0 || *groups[i] > GROUP_MAX) {
 			return sgpu_fail(error, SGPU_EUSAGE, "groups of a transfer have %d bytes to 1 GiB", SGPU_CHUNK);
 		}
 	}
-	config->hints = config->hints ? config->hints : standard.hints;
 	config->jobs = config->jobs ? config->jobs : sgpu_cpu_count();
-	config->sealed_slots = config->sealed_slots ? config->sealed_slots : standard.sealed_slots;
-	config->live_slots = config->live_slots ? config->live_slots : standard.live_slots;
-	if (config->jobs > SGPU_POOL_JOBS_MAX || config->sealed_slots > SGPU_TRANSFER_SLOTS_MAX ||
-	    config->live_slots > SGPU_TRANSFER_SLOTS_MAX) {
-		return sgpu_fail(error, SGPU_EUSAGE, "a transfer has at most %d jobs and %d slots", SGPU_POOL_JOBS_MAX,
-				 SGPU_TRANSFER_SLOTS_MAX);
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(slots); i++) {
+		*slots[i] = *slots[i] ? *slots[i] : standard_slots[i];
+		if (config->jobs > SGPU_POOL_JOBS_MAX || *slots[i] > SGPU_TRANSFER_SLOTS_MAX) {
+			return sgpu_fail(error, SGPU_EUSAGE, "a transfer has at most %d jobs and %d slots",
+					 SGPU_POOL_JOBS_MAX, SGPU_TRANSFER_SLOTS_MAX);
+		}
 	}
 	return SGPU_OK;
 }
 
+static uint64_t max_u64(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
 static int allocate(struct sgpu_transfer *t, struct sgpu_error *error)
 {
-	uint64_t sealed = t->config.sealed_slots * sgpu_transfer_slot_size(t, t->config.sealed_group);
-	uint64_t slot = sgpu_transfer_slot_size(t, t->config.live_group), live;
-	unsigned slots = t->config.live_slots * 2;
+	const struct sgpu_transfer_config *c = &t->config;
+	uint64_t sealed = c->sealed_slots * sgpu_transfer_slot_size(t, c->sealed_group);
+	uint64_t in = sgpu_transfer_slot_size(t, c->in_group), out = sgpu_transfer_slot_size(t, c->out_group);
 	void *ring = NULL;
 	int code;
 
-	live = (slots < LIVE_SLOTS_ON_DEVICE ? slots : LIVE_SLOTS_ON_DEVICE) * slot;
-	t->staging_size = sealed > live ? sealed : live;
-	t->ring_size = t->config.live_slots * slot;
+	t->staging_size = max_u64(sealed, LIVE_SLOTS_ON_DEVICE * max_u64(in, out));
+	t->ring_size = max_u64(c->in_slots * in, c->out_slots * out);
 	code = sgpu_device_alloc(t->device, t->staging_size, &t->staging, error);
 	if (code == SGPU_OK) {
 		code = sgpu_host_alloc(t->device, t->ring_size, &ring, error);
@@ -85,7 +98,8 @@ int sgpu_transfer_create(struct sgpu_device *device, const struct sgpu_transfer_
 	}
 	t->device = device;
 	pthread_mutex_init(&t->lock, NULL);
-	code = configure(&t->config, config, error);
+	t->demotes = sgpu_transfer_can_demote();
+	code = configure(&t->config, config, t->demotes, error);
 	code = code ? code : sgpu_stream_create(device, &t->copy_in, error);
 	code = code ? code : sgpu_stream_create(device, &t->copy_out, error);
 	code = code ? code : sgpu_stream_create(device, &t->compute, error);

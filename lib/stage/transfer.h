@@ -31,6 +31,7 @@ struct sgpu_transfer_crew;
 struct sgpu_transfer {
 	struct sgpu_device *device;
 	struct sgpu_transfer_config config; /* without zeros */
+	bool demotes;                  /* what was sealed */
 	pthread_mutex_t lock;          /* of one copy */
 	struct sgpu_stream *copy_in, *copy_out, *compute;
 	sgpu_devptr staging;           /* sealed data on the device */
@@ -144,7 +145,6 @@ struct sgpu_transfer_live {
 	uint64_t size;                 /* bytes of plaintext */
 	uint64_t stride;               /* bytes of a whole chunk as it crosses the bus */
 	bool demote;                   /* parts that were worked on */
-	unsigned hints;
 	unsigned workers;              /* threads that prefer parts of their own */
 	unsigned share_count;
 	struct sgpu_transfer_share shares[SGPU_TRANSFER_SLOTS_MAX];
@@ -172,7 +172,9 @@ sgpu_transfer_work_fn sgpu_transfer_live_seal, sgpu_transfer_live_open, sgpu_tra
 /* memcpy that leaves the caches to others: past them where the processor can. Fence: once, after the last call. */
 void sgpu_transfer_store(void *to, const void *from, size_t size);
 void sgpu_transfer_store_fence(void);
-/* Tells the processor that another agent reads this next. */
-void sgpu_transfer_demote(const void *memory, size_t size, unsigned of_four);
+/* Moves memory that this core has written to the cache that all share: the bus reads what is in a core's own at little
+ * more than half its speed. Most of it, since it takes time, too. No-operation where the processor cannot. */
+void sgpu_transfer_demote(const void *memory, size_t size);
+bool sgpu_transfer_can_demote(void);
 
 #endif

@@ -19,13 +19,13 @@ struct driver {
 	uint64_t oldest;               /* group that this thread may work on */
 	bool started;                  /* the threads */
 	unsigned rounds;               /* of waiting */
-	_Alignas(64) uint8_t scratch[SGPU_SEALED_CHUNK];
+	_Alignas(64) uint8_t scratch[SGPU_CHUNK];
 };
 
 static void thread_work(void *argument, unsigned thread)
 {
 	struct sgpu_transfer_live *live = argument;
-	_Alignas(64) uint8_t scratch[SGPU_SEALED_CHUNK];
+	_Alignas(64) uint8_t scratch[SGPU_CHUNK];
 	uint64_t oldest = 0;
 	unsigned rounds = 0;
 
@@ -212,20 +212,20 @@ static void prepare(struct sgpu_transfer_live *live, bool open)
 {
 	const struct sgpu_transfer_config *config = &live->transfer->config;
 	bool sealed = live->stage == SGPU_TRANSFER_AUTHENTICATE || live->stage == SGPU_TRANSFER_OPEN;
-	uint64_t slot = sgpu_transfer_slot_size(live->transfer, config->live_group);
+	uint64_t group = open ? config->out_group : config->in_group;
+	uint64_t slot = sgpu_transfer_slot_size(live->transfer, group);
 	uint64_t chunks = live->size / SGPU_CHUNK + (sealed || live->size % SGPU_CHUNK != 0);
 
 	live->stride = sealed ? SGPU_SEALED_CHUNK : SGPU_CHUNK;
-	live->plan = (struct sgpu_transfer_plan){ .total = chunks, .largest = config->live_group / SGPU_CHUNK,
+	live->plan = (struct sgpu_transfer_plan){ .total = chunks, .largest = group / SGPU_CHUNK,
 						  .at_begin = config->first_group / SGPU_CHUNK,
 						  .at_end = config->last_group / SGPU_CHUNK };
 	live->work = open ? sgpu_transfer_live_open : sealed ? sgpu_transfer_live_seal :
 		     live->stage == SGPU_TRANSFER_ENCRYPT ? sgpu_transfer_live_encrypt : sgpu_transfer_live_copy;
 	live->workers = sgpu_transfer_crew_size(live->transfer->crew);
 	live->workers += live->workers < ALONE;
-	live->hints = config->hints;
-	live->demote = config->hints & (open ? SGPU_TRANSFER_DEMOTE_OPENED : SGPU_TRANSFER_DEMOTE_SEALED);
-	live->share_count = config->live_slots;
+	live->demote = !open && live->transfer->demotes;
+	live->share_count = open ? config->out_slots : config->in_slots;
 	for (unsigned i = 0; i < live->share_count; i++) {
 		live->shares[i].memory = live->transfer->ring + i * slot;
 	}

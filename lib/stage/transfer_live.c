@@ -110,8 +110,7 @@ static void work_on(struct sgpu_transfer_live *live, struct sgpu_transfer_share 
 		fail(live, code, bad_chunk);
 	}
 	if (live->demote) {
-		sgpu_transfer_demote(share->memory + begin * live->stride, (end - begin) * live->stride,
-				     live->hints & SGPU_TRANSFER_DEMOTE_MOST ? 3 : 4);
+		sgpu_transfer_demote(share->memory + begin * live->stride, (end - begin) * live->stride);
 	}
 	atomic_fetch_add_explicit(&share->finished, 1, memory_order_release);
 }
@@ -139,33 +138,13 @@ bool sgpu_transfer_help(struct sgpu_transfer_live *live, uint64_t *oldest, unsig
 int sgpu_transfer_live_seal(struct sgpu_transfer_live *live, unsigned thread, uint64_t begin, uint64_t count,
 			    uint8_t *sealed, void *scratch, uint64_t *bad_chunk)
 {
-	enum { BEHIND = 3 };
-	bool late = live->hints & SGPU_TRANSFER_DEMOTE_LATE, store = live->hints & SGPU_TRANSFER_STORE_SEALED;
-	int code = SGPU_OK;
+	bool last = begin + count == live->plan.total;
 
-	for (uint64_t i = 0; code == SGPU_OK && i < count; i++) {
-		uint64_t chunk = begin + i, size = sgpu_transfer_live_plain(live, chunk, 1);
-		uint8_t *to = sealed + i * SGPU_SEALED_CHUNK;
-
-		code = sgpu_seal_chunks(live->key->aeads[thread], &live->key->keys, live->base + chunk,
-					chunk + 1 == live->plan.total, live->plaintext + chunk * SGPU_CHUNK, size,
-					store ? scratch : to);
-		if (store) {
-			sgpu_transfer_store(to, scratch, size + SGPU_TAG_SIZE);
-		} else if (late && i >= BEHIND) {
-			sgpu_transfer_demote(to - BEHIND * SGPU_SEALED_CHUNK, SGPU_SEALED_CHUNK, 4);
-		}
-		*bad_chunk = chunk;
-	}
-	if (late) {
-		uint64_t rest = count < BEHIND ? count : BEHIND;
-
-		sgpu_transfer_demote(sealed + (count - rest) * SGPU_SEALED_CHUNK, rest * SGPU_SEALED_CHUNK, 4);
-	}
-	if (store) {
-		sgpu_transfer_store_fence();
-	}
-	return code;
+	(void)scratch;
+	*bad_chunk = begin;
+	return sgpu_seal_chunks(live->key->aeads[thread], &live->key->keys, live->base + begin, last,
+				live->plaintext + begin * SGPU_CHUNK, sgpu_transfer_live_plain(live, begin, count),
+				sealed);
 }
 
 int sgpu_transfer_live_copy(struct sgpu_transfer_live *live, unsigned thread, uint64_t begin, uint64_t count,

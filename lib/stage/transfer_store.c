@@ -8,6 +8,7 @@
 #include <stage/transfer.h>
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <immintrin.h>
 
 enum { LINE = 64 };
@@ -74,14 +75,22 @@ void sgpu_transfer_store_fence(void)
 }
 
 /* CLDEMOTE, which is a no-operation on processors that do not have it. */
-void sgpu_transfer_demote(const void *memory, size_t size, unsigned of_four)
+void sgpu_transfer_demote(const void *memory, size_t size)
 {
 	for (size_t i = 0; i < size; i += LINE) {
-		if (i / LINE % 4 >= of_four) {
-			continue;
+		if (i / LINE % 4 < 3) {
+			__asm__ volatile(".byte 0x0f, 0x1c, 0x00" : : "a"((const uint8_t *)memory + i) : "memory");
 		}
-		__asm__ volatile(".byte 0x0f, 0x1c, 0x00" : : "a"((const uint8_t *)memory + i) : "memory");
 	}
+}
+
+/* Some hypervisors hide its bit, which does not keep it from working: MOVDIR64B came with it. */
+bool sgpu_transfer_can_demote(void)
+{
+	unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+
+	return __builtin_cpu_is("intel") && __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) &&
+	       (ecx & (1u << 25 | 1u << 28)) != 0;
 }
 
 #else
@@ -95,11 +104,15 @@ void sgpu_transfer_store_fence(void)
 {
 }
 
-void sgpu_transfer_demote(const void *memory, size_t size, unsigned of_four)
+void sgpu_transfer_demote(const void *memory, size_t size)
 {
 	(void)memory;
 	(void)size;
-	(void)of_four;
+}
+
+bool sgpu_transfer_can_demote(void)
+{
+	return false;
 }
 
 #endif

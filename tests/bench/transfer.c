@@ -106,8 +106,9 @@ static void try(struct bench *b, const struct sgpu_transfer_config *config, unsi
 	must(sgpu_sealed_keys_new(secret, "", 0, &keys, &error), &error);
 	must(sgpu_transfer_key_load(b->transfer, &keys, &b->live, &error), &error);
 	config = &b->transfer->config;
-	printf("jobs %2u hints %u  live %4llu KiB x %2u  rest %5llu KiB x %u  first %4llu  last %4llu KiB |", config->jobs,
-	       config->hints, (unsigned long long)(config->live_group / KIB), config->live_slots,
+	printf("jobs %2u  in %4llu KiB x %2u  out %4llu KiB x %2u  rest %5llu KiB x %u  first %4llu  last %4llu KiB |", config->jobs,
+	       (unsigned long long)(config->in_group / KIB), config->in_slots,
+	       (unsigned long long)(config->out_group / KIB), config->out_slots,
 	       (unsigned long long)(config->sealed_group / KIB), config->sealed_slots,
 	       (unsigned long long)(config->first_group / KIB), (unsigned long long)(config->last_group / KIB));
 	for (int kind = KINDS - 1; kind >= 0; kind--) {
@@ -134,21 +135,16 @@ static void try(struct bench *b, const struct sgpu_transfer_config *config, unsi
 static void try_all(struct bench *b, unsigned jobs)
 {
 	static const uint64_t live[][2] = { { 2048, 8 }, { 4096, 4 }, { 4096, 16 }, { 8192, 4 }, { 8192, 8 }, { 16384, 4 } };
-	static const unsigned hints[] = { SGPU_TRANSFER_NO_HINT, SGPU_TRANSFER_DEMOTE_SEALED,
-					  SGPU_TRANSFER_DEMOTE_SEALED | SGPU_TRANSFER_DEMOTE_MOST,
-					  SGPU_TRANSFER_DEMOTE_LATE, SGPU_TRANSFER_STORE_SEALED };
-
 	for (asleep = 1; asleep >= 0; asleep--) {
 		printf(asleep ? "threads asleep before each copy:\n" : "copies back to back:\n");
 		for (size_t i = 0; i < SGPU_ARRAY_LENGTH(live); i++) {
-			for (size_t k = 0; k < SGPU_ARRAY_LENGTH(hints); k++) {
-				struct sgpu_transfer_config config = { .jobs = jobs, .live_group = live[i][0] * KIB,
-								       .live_slots = (unsigned)live[i][1],
-								       .hints = hints[k] };
+			struct sgpu_transfer_config config = { .jobs = jobs };
 
-				try(b, &config, k == 0 ? 3 : 1);
-			}
+			config.in_group = config.out_group = live[i][0] * KIB;
+			config.in_slots = config.out_slots = (unsigned)live[i][1];
+			try(b, &config, 7);
 		}
+		try(b, &(struct sgpu_transfer_config){ .jobs = jobs }, 31);
 	}
 }
 
@@ -200,9 +196,8 @@ static void trace(struct bench *b, const struct sgpu_transfer_config *config, in
 		event_count = 0;
 		nanosleep(&pause, NULL);
 		must(copy(b, kind, size, &task), &task.error);
-		printf("%s, %llu MiB, %llu KiB x %u, hints %u: took %.0f us; sent at, on the bus from, to, in us:\n", kinds[kind],
-		       (unsigned long long)(size / MIB), (unsigned long long)(b->transfer->config.live_group / KIB), b->transfer->config.live_slots,
-		       config->hints, (double)(task.end_ns - task.begin_ns) / 1e3);
+		printf("%s, %llu MiB: took %.0f us; sent at, on the bus from, to, in us:\n", kinds[kind],
+		       (unsigned long long)(size / MIB), (double)(task.end_ns - task.begin_ns) / 1e3);
 		for (int e = 0; e < event_count && e < 40; e++) {
 			printf(" %.2fM:%.0f,%.0f,%.0f", (double)events[e].size / 1048576., (double)(events[e].sent - task.begin_ns) / 1e3,
 			       (double)(tasks[e].begin_ns - task.begin_ns) / 1e3, (double)(tasks[e].end_ns - task.begin_ns) / 1e3);
@@ -245,10 +240,6 @@ int main(int argc, char **argv)
 	for (int kind = 0; kind < 3; kind++) {
 		struct sgpu_transfer_config config = { .jobs = jobs };
 
-		trace(&b, &config, kind, sizes[1]);
-		config.hints = kind ? SGPU_TRANSFER_DEMOTE_OPENED : SGPU_TRANSFER_STORE_SEALED;
-		trace(&b, &config, kind, sizes[1]);
-		config.hints = SGPU_TRANSFER_NO_HINT;
 		trace(&b, &config, kind, sizes[1]);
 	}
 	try_all(&b, jobs);

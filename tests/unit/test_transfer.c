@@ -15,11 +15,11 @@ static const uint64_t sizes[] = { 0, 1, 16, C - 1, C, C + 1, 2 * C, 5 * C + 3, 3
 
 /* Small groups, so that there are many of them. */
 static const struct sgpu_transfer_config small = { .jobs = 3, .sealed_group = 64 * C, .sealed_slots = 2,
-						   .live_group = 40 * C, .live_slots = 3, .first_group = 4 * C,
-						   .last_group = 8 * C };
+						   .in_group = 40 * C, .in_slots = 3, .out_group = 30 * C,
+						   .out_slots = 4, .first_group = 4 * C, .last_group = 8 * C };
 static const struct sgpu_transfer_config alone = { .jobs = 1, .sealed_group = 16 * C, .sealed_slots = 1,
-						   .live_group = 8 * C, .live_slots = 1, .first_group = C,
-						   .last_group = C };
+						   .in_group = 8 * C, .in_slots = 1, .out_group = 8 * C,
+						   .out_slots = 1, .first_group = C, .last_group = C };
 
 static const uint8_t secret[SGPU_KEY_SIZE] = { 7, 7, 1 };
 
@@ -435,8 +435,8 @@ UNIT_TEST(memory_that_is_not_the_devices_is_refused)
 
 UNIT_TEST(a_config_without_sense_is_refused)
 {
-	struct sgpu_transfer_config configs[] = { { .live_group = 100 }, { .sealed_group = (uint64_t)1 << 40 },
-						  { .jobs = 100000 }, { .live_slots = 65 }, { .sealed_slots = 1000 } };
+	struct sgpu_transfer_config configs[] = { { .in_group = 100 }, { .sealed_group = (uint64_t)1 << 40 },
+						  { .jobs = 100000 }, { .out_slots = 65 }, { .sealed_slots = 1000 } };
 	struct sgpu_transfer *transfer;
 	struct sgpu_error error;
 	struct fixture f;
