@@ -36,8 +36,8 @@ struct sgpu_transfer_config {
 	/* Largest groups of live copies to the device and from it, and how many there are in pinned memory. */
 	uint64_t in_group, out_group;
 	unsigned in_slots, out_slots;
-	uint64_t first_group;    /* smallest groups: where processors work before the bus, when a live copy begins ... */
-	uint64_t last_group;     /* ... and where the device works before or after it */
+	uint64_t first_group;    /* smallest groups: when a live copy begins ... */
+	uint64_t last_group;     /* ... and where the device works alone, before or after the bus */
 };
 
 /* config: NULL stands for zeros. Errors: SGPU_ENOMEM, SGPU_EDEVICE, SGPU_EUSAGE for a config without sense. */
@@ -58,8 +58,8 @@ SGPU_MUST_CHECK int sgpu_transfer_in_sealed(struct sgpu_transfer *transfer, stru
 					    struct sgpu_task *task);
 /* As sgpu_seal_chunks: plaintext on the device to sealed chunks in host memory. The caller sees to it that no chunk
  * number is ever used twice with one key. */
-SGPU_MUST_CHECK int sgpu_transfer_out_sealed(struct sgpu_transfer *transfer, struct sgpu_device_key *key, uint64_t first,
-					     bool last, sgpu_devptr from, uint64_t size, void *sealed,
+SGPU_MUST_CHECK int sgpu_transfer_out_sealed(struct sgpu_transfer *transfer, struct sgpu_device_key *key,
+					     uint64_t first, bool last, sgpu_devptr from, uint64_t size, void *sealed,
 					     struct sgpu_task *task);
 
 /* ---- sealed live ---- */

@@ -12,8 +12,8 @@ enum { PAGE = 4096, LIVE_SLOTS_ON_DEVICE = 8 };
 #define MIB (1024 * KIB)
 #define GROUP_MAX (1024 * MIB)
 
-/* What was found to be best on an H200 behind 16 cores: a ring that is so deep that what the bus reads has left the cores'
- * own caches, or one that stays in the cache that they share when what was sealed is moved there at once. */
+/* What was found to be best on an H200 behind 16 cores: a ring that is so deep that what the bus reads has left the
+ * cores' own caches, or one that stays in the cache that they share when what was sealed is moved there at once. */
 static const struct sgpu_transfer_config standard = {
 	.sealed_group = 32 * MIB, .sealed_slots = 3, .in_group = 8 * MIB, .in_slots = 8, .out_group = 8 * MIB,
 	.out_slots = 8, .first_group = 512 * KIB, .last_group = MIB,
