@@ -12,7 +12,7 @@ enum {
 	TILE = 8,                                /* rows of a tile along y and z; along x it is a word */
 	TILE_WORDS = TILE * TILE,
 	TILE_VOXELS = TILE_WORDS * SGPU_CUDA_WARP,
-	CHUNK = 32,                              /* words of a warp whose sizes are added up before they go to memory */
+	CHUNK = 16,                              /* words of a warp whose sizes are added up before they go to memory */
 };
 
 static_assert(TILE * SGPU_CUDA_WARP == SGPU_CUDA_BLOCK, "all kernels are started with the same block");
@@ -64,18 +64,17 @@ static __device__ __forceinline__ unsigned run_start(unsigned bits, unsigned lan
 	return 32 - (unsigned)__clz((int)gaps);
 }
 
-/* What was the root when it was read. Others may have changed what stands in memory, but what is found has been above
- * the node at some time, and so belongs to its set: join learns the rest from the atomic. So reads may come from the
- * cache of the multiprocessor, which matters: nearly all of them end at one root. */
+/* Others may change what is read here, but only to a node that is nearer to the root. */
 static __device__ __forceinline__ uint32_t find_root(uint32_t *parent, uint32_t node)
 {
-	uint32_t next = parent[node];
+	volatile uint32_t *p = parent;
+	uint32_t next = p[node];
 
 	while (next != node) {
-		uint32_t over = parent[next];
+		uint32_t over = p[next];
 
 		if (over != next) {
-			parent[node] = over;
+			p[node] = over;
 		}
 		node = next;
 		next = over;
