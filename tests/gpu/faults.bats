@@ -106,8 +106,8 @@ submit() {
 	sleep 2
 	kill -0 "$started"
 	kill -KILL "$started"
-	run wait "$started"
-	run -1 grep -w "$started" <(nvidia-smi --query-compute-apps=pid --format=csv,noheader)
+	wait "$started" || [ $? -eq 137 ]
+	await_off "$started"
 	started=
 	assert_no_file response
 	assert_nothing_left "$base"

@@ -82,6 +82,17 @@ await_used() {
 	return 1
 }
 
+# await_off PID: until the driver has taken back what a process had that has ended; 15 s at most.
+await_off() {
+	local i
+	for ((i = 0; i < 150; i++)); do
+		nvidia-smi --query-compute-apps=pid --format=csv,noheader | grep -qw "$1" || return 0
+		sleep 0.1
+	done
+	echo "process $1 has ended and is still on the GPU" >&2
+	return 1
+}
+
 # assert_nothing_left BASE: no more device memory is in use than BASE, which a driver may take a while for, no process of
 # ours is on a GPU, and the marker of the secret is nowhere in its memory.
 assert_nothing_left() {
