@@ -4,6 +4,7 @@
  */
 #include <string.h>
 
+#include <seal/opened.h>
 #include <stage/transfer.h>
 
 static uint64_t chunks_of(uint64_t size, uint64_t chunk)
@@ -46,7 +47,7 @@ int sgpu_transfer_in_sealed(struct sgpu_transfer *transfer, struct sgpu_device_k
 					   .at_end = transfer->config.last_group / SGPU_CHUNK };
 	struct sgpu_transfer_group group = { .count = 0 };
 	struct sgpu_task local, *task = outcome ? outcome : &local;
-	uint64_t done = 0, tags = plan.total * SGPU_TAG_SIZE;
+	uint64_t done = 0;
 
 	begin(transfer, task);
 	do {
@@ -64,7 +65,7 @@ int sgpu_transfer_in_sealed(struct sgpu_transfer *transfer, struct sgpu_device_k
 		}
 		done += group.count;
 	} while (done < plan.total && task->code == SGPU_OK);
-	return end(transfer, to, NULL, size - (tags < size ? tags : size), task);
+	return end(transfer, to, NULL, sgpu_opened_size(size), task);
 }
 
 int sgpu_transfer_out_sealed(struct sgpu_transfer *transfer, struct sgpu_device_key *key, uint64_t first, bool last,

@@ -161,6 +161,37 @@ UNIT_TEST(the_end_mark_is_demanded_and_refused)
 	tear_down(&f);
 }
 
+/* A rest that is shorter than a tag comes after whole chunks that verify. */
+UNIT_TEST(a_run_that_was_cut_short_leaves_nothing_either)
+{
+	static const uint64_t counts[] = { 1, 7, 40 };
+	static const uint64_t rests[] = { 1, 5, SGPU_TAG_SIZE - 1, SGPU_TAG_SIZE };
+	struct fixture f;
+	struct sgpu_task task;
+	size_t i, k;
+
+	REQUIRE(set_up(&f, 3));
+	for (i = 0; i < SGPU_ARRAY_LENGTH(counts); i++) {
+		uint64_t size = counts[i] * C, at;
+
+		for (k = 0; k < SGPU_ARRAY_LENGTH(rests); k++) {
+			bool last = rests[k] < SGPU_TAG_SIZE;
+
+			(void)host_seal(&f, 0, true, size + 20);
+			memset(result, 0xee, size + C);
+			CHECK(sgpu_copy_in(f.stream, f.out, result, size + C, NULL) == SGPU_OK);
+			CHECK(sgpu_stream_sync(f.stream, NULL) == SGPU_OK);
+			CHECK(round_trip(&f, true, 0, last, sealed, counts[i] * SGPU_SEALED_CHUNK + rests[k], size + C,
+					 &task) == SGPU_OK);
+			CHECK(task.code == SGPU_EAUTH && task.bad_chunk == counts[i]);
+			for (at = 0; at < size && result[at] == 0; at++) {
+			}
+			CHECK(at == size && result[size] == 0xee);
+		}
+	}
+	tear_down(&f);
+}
+
 UNIT_TEST(ranges_are_checked_for_what_the_chunks_need)
 {
 	struct fixture f;
@@ -174,6 +205,10 @@ UNIT_TEST(ranges_are_checked_for_what_the_chunks_need)
 	CHECK(sgpu_device_seal_chunks(f.stream, f.key, 0, true, f.in, UINT64_MAX, small, NULL) == SGPU_EUSAGE);
 	CHECK(sgpu_device_open_chunks(f.stream, f.key, 0, true, f.in, 117, small, NULL) == SGPU_EUSAGE);
 	CHECK(sgpu_device_open_chunks(f.stream, f.key, 0, true, small, 101, f.out, NULL) == SGPU_EUSAGE);
+	/* Whole chunks are written although the rest is too short for a tag. */
+	sgpu_device_free(f.device, &small, 100);
+	REQUIRE(sgpu_device_alloc(f.device, C - 1, &small, NULL) == SGPU_OK);
+	CHECK(sgpu_device_open_chunks(f.stream, f.key, 0, true, f.in, SGPU_SEALED_CHUNK + 5, small, NULL) == SGPU_EUSAGE);
 	tear_down(&f);
 }
 
@@ -184,6 +219,7 @@ int main(void)
 	UNIT_RUN(several_workers_give_the_bytes_of_the_host);
 	UNIT_RUN(a_failed_open_names_the_chunk_and_leaves_no_plaintext);
 	UNIT_RUN(the_end_mark_is_demanded_and_refused);
+	UNIT_RUN(a_run_that_was_cut_short_leaves_nothing_either);
 	UNIT_RUN(ranges_are_checked_for_what_the_chunks_need);
 	return unit_done();
 }

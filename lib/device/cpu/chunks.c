@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include <device/cpu/cpu.h>
+#include <seal/opened.h>
 
 /* Up to here one worker is faster than several. */
 enum { INLINE_CHUNKS = 8, GROUP_MIN = 8, GROUP_MAX = 64 };
@@ -134,15 +135,13 @@ static int perform(struct sgpu_device *device, struct run *run, uint64_t *bad_ch
 int sgpu_cpu_open_chunks(struct sgpu_device *device, const struct sgpu_cpu_item *item, uint64_t *bad_chunk)
 {
 	struct run run = { .item = item, .open = true };
-	uint64_t tags;
 	int code;
 
 	run.count = item->size / SGPU_SEALED_CHUNK + (item->size % SGPU_SEALED_CHUNK != 0);
 	*bad_chunk = item->first;
 	code = perform(device, &run, bad_chunk);
 	if (code != SGPU_OK) {
-		tags = min_u64(run.count * SGPU_TAG_SIZE, item->size);
-		sgpu_wipe(item->to, item->size - tags);
+		sgpu_wipe(item->to, sgpu_opened_size(item->size));
 	}
 	return code;
 }

@@ -10,6 +10,7 @@
 #include <device/backends.h>
 #include <device/cpu/cpu.h>
 #include <device/host.h>
+#include <seal/opened.h>
 
 static int probe(struct sgpu_error *error)
 {
@@ -145,10 +146,8 @@ static int open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, 
 {
 	struct sgpu_cpu_item item = { .kind = SGPU_CPU_OPEN, .task = task, .first = first, .last = last, .size = size,
 				      .from = (const void *)(uintptr_t)in, .to = (void *)(uintptr_t)out, .key = key };
-	uint64_t count = size / SGPU_SEALED_CHUNK + (size % SGPU_SEALED_CHUNK != 0);
-	uint64_t tags = count * SGPU_TAG_SIZE;
 
-	return chunks(stream, &item, size - (tags < size ? tags : size));
+	return chunks(stream, &item, sgpu_opened_size(size));
 }
 
 static int seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,

@@ -8,6 +8,7 @@
 #include <device/cuda/aead.h>
 #include <device/cuda/gpu.h>
 #include <ops/cuda/ops_cuda.h>
+#include <seal/opened.h>
 
 sgpu_op_fn sgpu_cuda_find_op(const char *name)
 {
@@ -81,8 +82,7 @@ int sgpu_cuda_open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *ke
 			  sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
 {
 	struct sgpu_device *device = stream->device;
-	uint64_t count = size / SGPU_SEALED_CHUNK + (size % SGPU_SEALED_CHUNK != 0);
-	uint64_t tags = count * SGPU_TAG_SIZE, plain = size - (tags < size ? tags : size);
+	uint64_t plain = sgpu_opened_size(size);
 	struct sgpu_cuda_record record = { .kind = SGPU_CUDA_OPEN, .task = task, .out = out, .out_size = plain };
 	CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
 	CUdeviceptr state;
