@@ -8,6 +8,7 @@
 #define FAKE_TASKS_H
 
 #include <pthread.h>
+#include <stdlib.h>
 
 #include <sgpu/device.h>
 

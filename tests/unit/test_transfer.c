@@ -7,6 +7,7 @@
 
 #include <stage/transfer.h>
 
+#include "fake_tasks.h"
 #include "unit.h"
 
 enum { C = SGPU_CHUNK, LARGEST = 900 * C + 77, OFFSET = 3 };
@@ -422,6 +423,80 @@ UNIT_TEST(a_copy_that_cannot_go_on_ends_and_leaves_nothing)
 	tear_down(&f);
 }
 
+/* ---- a device that tells of an outcome only to those who hear from its stream, as a GPU does ---- */
+static int late_seal(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last, sgpu_devptr in,
+		     uint64_t size, sgpu_devptr out, struct sgpu_task *task)
+{
+	return real->seal_chunks(stream, key, first, last, in, size, out, fake_task_new(stream, task));
+}
+
+static int late_create(struct sgpu_device *device, struct sgpu_event **event, struct sgpu_error *error)
+{
+	int code = real->event_create(device, event, error);
+
+	if (code == SGPU_OK) {
+		be_wrong(*event);
+	}
+	return code;
+}
+
+static int late_record(struct sgpu_stream *stream, struct sgpu_event *event)
+{
+	int code = real->event_record(stream, event);
+
+	if (code == SGPU_OK) {
+		fake_event_note(event, stream);
+	}
+	return code;
+}
+
+static int late_wait(struct sgpu_event *event, struct sgpu_error *error)
+{
+	int code = real->event_sync(event, error);
+
+	fake_event_seen(event, true);
+	return code;
+}
+
+static void late_free(struct sgpu_event *event)
+{
+	fake_event_seen(event, false);
+	real->event_free(event);
+}
+
+static int late_sync(struct sgpu_stream *stream, struct sgpu_error *error)
+{
+	int code = real->stream_sync(stream, error);
+
+	fake_tasks_tell(stream, UINT64_MAX);
+	return code;
+}
+
+/* What was to be sealed then is not, and what the staging memory held goes to the host in its place. */
+UNIT_TEST(a_copy_whose_sealing_was_cancelled_fails)
+{
+	struct fixture f;
+	struct sgpu_task task;
+
+	REQUIRE(set_up_wrong(&f));
+	be_wrong(f.transfer->compute);
+	wrong.seal_chunks = late_seal;
+	wrong.event_create = late_create;
+	wrong.event_record = late_record;
+	wrong.event_sync = late_wait;
+	wrong.event_free = late_free;
+	wrong.stream_sync = late_sync;
+	to_device(&f, f.plaintext, LARGEST);
+	sgpu_device_cancel(f.device, true);
+	memset(f.sealed_again, 0xee, f.room);
+	CHECK(sgpu_transfer_out_sealed(f.transfer, f.key, 0, true, f.memory, 20 * C, f.sealed_again, &task) ==
+	      SGPU_ECANCELED);
+	CHECK(task.code == SGPU_ECANCELED && all(f.sealed_again, 20 * SGPU_SEALED_CHUNK + SGPU_TAG_SIZE, 0));
+	sgpu_device_cancel(f.device, false);
+	CHECK(sgpu_transfer_out_sealed(f.transfer, f.key, 0, true, f.memory, 20 * C, f.sealed_again, &task) == SGPU_OK);
+	tear_down(&f);
+}
+
 UNIT_TEST(memory_that_is_not_the_devices_is_refused)
 {
 	struct fixture f;
@@ -475,6 +550,7 @@ int main(void)
 	UNIT_RUN(the_end_mark_is_demanded_and_refused);
 	UNIT_RUN(what_is_altered_on_the_bus_is_found);
 	UNIT_RUN(a_copy_that_cannot_go_on_ends_and_leaves_nothing);
+	UNIT_RUN(a_copy_whose_sealing_was_cancelled_fails);
 	UNIT_RUN(memory_that_is_not_the_devices_is_refused);
 	UNIT_RUN(a_config_without_sense_is_refused);
 	return unit_done();
