@@ -4,6 +4,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <device/cuda/gpu.h>
 
@@ -285,18 +286,28 @@ static CUresult mark(struct sgpu_stream *stream, struct sgpu_cuda_record *record
 	return result;
 }
 
-/* Lets go of what a record holds. */
+/* Waits for the stream without an event, which may be what could not be had. */
+static void wait_until_idle(struct sgpu_stream *stream)
+{
+	const struct timespec step = { .tv_nsec = 20000 };
+
+	while (atomic_load(&stream->device->lost) == 0 &&
+	       sgpu_cu.cuStreamQuery(stream->native) == CUDA_ERROR_NOT_READY) {
+		nanosleep(&step, NULL);
+	}
+}
+
+/* Lets go of what a record holds. Whoever hears that its work failed gives memory back: so what was enqueued of it has
+ * ended by then, and nothing that it opened is left. */
 static void abandon(struct sgpu_stream *stream, struct sgpu_cuda_record *record)
 {
 	struct sgpu_device *device = stream->device;
 
-	if (record->slot) {
-		/* The device may still write to it. */
-		if (atomic_load(&device->lost) == 0) {
-			(void)sgpu_cu.cuStreamSynchronize(stream->native);
-		}
-		sgpu_cuda_slot_give(device, record->slot);
+	wait_until_idle(stream);
+	if (record->kind == SGPU_CUDA_OPEN) {
+		sgpu_cuda_clear_now(device, record->out, record->out_size);
 	}
+	sgpu_cuda_slot_give(device, record->slot);
 	sgpu_cuda_event_give(device, record->kind != SGPU_CUDA_CALL, record->event);
 	sgpu_cuda_base_give(device, record->base);
 }
