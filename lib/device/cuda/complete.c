@@ -127,7 +127,9 @@ static bool pending_since(struct sgpu_stream *stream, uint64_t before)
 	pthread_mutex_lock(&stream->queue);
 	for (record = stream->head; record && !record->event; record = record->next) {
 	}
-	pending = record && record->enqueue_ns < before && sgpu_cu.cuEventQuery(record->event) == CUDA_ERROR_NOT_READY;
+	/* One that looked just before the cancellation has its time from a little after it. */
+	pending = record && record->enqueue_ns < before + SGPU_CUDA_GRACE_NS / 5 &&
+		  sgpu_cu.cuEventQuery(record->event) == CUDA_ERROR_NOT_READY;
 	pthread_mutex_unlock(&stream->queue);
 	return pending;
 }
@@ -164,16 +166,17 @@ void sgpu_cuda_completer_wake(struct sgpu_device *device)
 	}
 }
 
-/* Sleeps until it is woken, or for so long unless 0; not when there are other calls than the
+/* Sleeps until it is woken, or for so long unless 0; not when there are other calls or another cancellation than the
  * caller has seen. The lock is held. */
-static void sleep_for(struct sgpu_device *device, uint64_t ns, unsigned calls)
+static void sleep_for(struct sgpu_device *device, uint64_t ns, unsigned calls, uint64_t cancelled)
 {
 	struct timespec until;
 	uint64_t end;
 
 	atomic_store(&device->completer_sleeps, true);
-	/* Who adds a callback counts it first and looks for a sleeper then. */
-	if (atomic_load(&device->calls) == calls && !device->stopping) {
+	/* Who adds a callback, cancels or loses the device says so first and looks for a sleeper then. */
+	if (atomic_load(&device->calls) == calls && atomic_load(&device->cancel_ns) == cancelled &&
+	    atomic_load(&device->lost) == 0 && !device->stopping) {
 		if (ns == 0) {
 			pthread_cond_wait(&device->work, &device->lock);
 		} else {
@@ -212,10 +215,10 @@ static void one_round(struct sgpu_device *device, struct mind *mind)
 		SGPU_CUDA_PAUSE();
 		pthread_mutex_lock(&device->lock);
 	} else if (calls > 0) {
-		sleep_for(device, step(now - mind->quiet_ns), calls);
+		sleep_for(device, step(now - mind->quiet_ns), calls, cancelled);
 		mind->quiet_ns = atomic_load(&device->calls) > calls ? sgpu_now_ns() : mind->quiet_ns;
 	} else {
-		sleep_for(device, watching ? PULSE_NS * 5 : 0, calls);
+		sleep_for(device, watching ? PULSE_NS * 5 : 0, calls, cancelled);
 		mind->quiet_ns = sgpu_now_ns();
 	}
 }
