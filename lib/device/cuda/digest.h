@@ -25,7 +25,7 @@ struct sgpu_cuda_digests;
 
 /* NULL: no memory. */
 struct sgpu_cuda_digests *sgpu_cuda_digests_create(void);
-/* No digest may be pending, unless the context is lost. Accepts a pointer to NULL; clears it. */
+/* No digest may be pending, and the context is sound. Accepts a pointer to NULL; clears it. */
 void sgpu_cuda_digests_free(struct sgpu_cuda_digests **digests);
 /* Enqueues on `stream`, a CUstream: work enqueued on it later finds the 32 bytes at `result`, pinned host memory that
  * begins at a multiple of 16 and that the device knows as `result_address`. `custom`, at most 256 bytes, is copied.

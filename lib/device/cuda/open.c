@@ -182,7 +182,10 @@ void sgpu_cuda_device_close(struct sgpu_device *device)
 	if (*place) {
 		*place = device->next_open;
 	}
-	sgpu_cuda_digests_free(&device->digests);
+	/* Of a lost device some may be under way for good, and CUDA may not return. */
+	if (atomic_load(&device->lost) == 0) {
+		sgpu_cuda_digests_free(&device->digests);
+	}
 	sgpu_cuda_lanes_close(device);
 	sgpu_cuda_keys_close(device);
 	sgpu_cuda_memory_close(device);
