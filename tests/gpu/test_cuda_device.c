@@ -164,6 +164,7 @@ UNIT_TEST(host_memory_is_lent_apart_and_cleared_when_it_is_given_back)
 	static const uint64_t sizes[] = { 0, 1, 4096, 5000, 1 << 20, (17 << 20) + 5 };
 	uint8_t *memory[COUNT] = { NULL };
 	uint64_t size[COUNT];
+	struct sgpu_device_info info;
 	int i, k, round;
 	void *got;
 
@@ -185,6 +186,9 @@ UNIT_TEST(host_memory_is_lent_apart_and_cleared_when_it_is_given_back)
 		}
 	}
 	CHECK(sgpu_host_alloc(device, UINT64_MAX, &got, NULL) == SGPU_ENOMEM && got == NULL);
+	CHECK(sgpu_host_alloc(device, (uint64_t)1 << 60, &got, NULL) == SGPU_ENOMEM && got == NULL);
+	REQUIRE(sgpu_device_get_info(device, &info, NULL) == SGPU_OK);
+	CHECK(info.pins_host_memory); /* what there was is pinned all the same */
 	finish();
 }
 

@@ -53,7 +53,9 @@ static int compare(const void *a, const void *b)
 static CUresult pin(struct sgpu_device *device, uint64_t size, void **memory)
 {
 	CUresult result;
-#ifdef SGPU_NUMA
+#ifndef SGPU_NUMA
+	(void)device;
+#else
 	unsigned long old[16] = { 0 }, near[16] = { 0 };
 	const unsigned long bits = sizeof(old) * 8;
 	int node = device->numa_node, mode = MPOL_DEFAULT;
@@ -140,7 +142,7 @@ void sgpu_cuda_slot_give(struct sgpu_device *device, struct sgpu_cuda_slot *slot
 }
 
 /* ---- the pool; its lock is held ---- */
-static struct extent *add_chunk(struct sgpu_device *device, uint64_t size)
+static struct extent *add_chunk(struct sgpu_device *device, uint64_t size, bool pinned)
 {
 	struct sgpu_cuda_host *host = &device->host;
 	struct sgpu_cuda_chunk *chunk = calloc(1, sizeof(*chunk));
@@ -151,15 +153,16 @@ static struct extent *add_chunk(struct sgpu_device *device, uint64_t size)
 		free(extent);
 		return NULL;
 	}
-	chunk->pinned = pin(device, size, &chunk->memory) == CUDA_SUCCESS;
-	if (!chunk->pinned) {
-		host->pins = false;
+	chunk->pinned = pinned;
+	if (!pinned) {
 		chunk->memory = aligned_alloc(SGPU_CUDA_PAGE, size);
+	} else if (pin(device, size, &chunk->memory) != CUDA_SUCCESS) {
+		chunk->memory = NULL;
+	} else if ((uintptr_t)chunk->memory % SGPU_CUDA_PAGE != 0) {
+		(void)sgpu_cu.cuMemFreeHost(chunk->memory);
+		chunk->memory = NULL;
 	}
-	if (!chunk->memory || (uintptr_t)chunk->memory % SGPU_CUDA_PAGE != 0) {
-		if (chunk->memory) {
-			(void)sgpu_cu.cuMemFreeHost(chunk->memory);
-		}
+	if (!chunk->memory) {
 		free(chunk);
 		free(extent);
 		return NULL;
@@ -218,19 +221,30 @@ static void join(struct extent *extent)
 	}
 }
 
+/* A step of pinned memory, or as much as is wanted, or other memory. */
+static struct extent *grow(struct sgpu_device *device, uint64_t size)
+{
+	struct sgpu_cuda_host *host = &device->host;
+	struct extent *extent = add_chunk(device, size > host->step ? size : host->step, true);
+
+	if (extent) {
+		host->step = host->step < STEP_MAX ? host->step * 2 : STEP_MAX;
+		return extent;
+	}
+	extent = size < host->step ? add_chunk(device, size, true) : NULL;
+	if (!extent) {
+		extent = add_chunk(device, size, false);
+		host->pins = host->pins && !extent;
+	}
+	return extent;
+}
+
 static struct extent *lend(struct sgpu_device *device, uint64_t size)
 {
 	struct sgpu_cuda_host *host = &device->host;
 	struct extent *extent = best_fit(host, size);
 
-	if (!extent) {
-		extent = add_chunk(device, size > host->step ? size : host->step);
-		if (!extent && size < host->step) {
-			extent = add_chunk(device, size);
-		} else {
-			host->step = host->step < STEP_MAX ? host->step * 2 : STEP_MAX;
-		}
-	}
+	extent = extent ? extent : grow(device, size);
 	if (!extent) {
 		return NULL;
 	}
