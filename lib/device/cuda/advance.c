@@ -123,6 +123,9 @@ void sgpu_cuda_advance(struct sgpu_stream *stream, uint64_t serial)
 		record->next = stream->spare;
 		stream->spare = record;
 	}
+	if (serial <= stream->serial && stream->done < serial) {
+		stream->done = serial; /* the last of them came to no record */
+	}
 	stream->advancing = false;
 	pthread_cond_broadcast(&stream->progress);
 	pthread_mutex_unlock(&stream->queue);

@@ -137,6 +137,21 @@ int sgpu_cuda_stream_create(struct sgpu_device *device, struct sgpu_stream **str
 	return SGPU_OK;
 }
 
+/* Waits for the stream without an event, which may be what could not be had. */
+static void wait_until_idle(struct sgpu_stream *stream)
+{
+	const struct timespec step = { .tv_nsec = 20000 };
+	CUresult result = CUDA_ERROR_NOT_READY;
+
+	while (atomic_load(&stream->device->lost) == 0 &&
+	       (result = sgpu_cu.cuStreamQuery(stream->native)) == CUDA_ERROR_NOT_READY) {
+		nanosleep(&step, NULL);
+	}
+	if (result != CUDA_ERROR_NOT_READY) {
+		sgpu_cuda_note(stream->device, result);
+	}
+}
+
 void sgpu_cuda_stream_free(struct sgpu_stream *stream)
 {
 	struct sgpu_device *device = stream->device;
@@ -144,7 +159,7 @@ void sgpu_cuda_stream_free(struct sgpu_stream *stream)
 	if (sgpu_cuda_stream_sync(stream, NULL) != SGPU_OK) {
 		/* Of a lost device everything ends; else there was no memory for an event. */
 		if (sgpu_cuda_enter(device, NULL) == SGPU_OK) {
-			(void)sgpu_cu.cuStreamSynchronize(stream->native);
+			wait_until_idle(stream);
 		}
 		sgpu_cuda_advance(stream, UINT64_MAX);
 	}
@@ -254,13 +269,15 @@ int sgpu_cuda_append(struct sgpu_stream *stream, const struct sgpu_cuda_record *
 	} else {
 		record = malloc(sizeof(*record));
 	}
+	/* Used up in any case: the device may be about to pass a callback by that number. */
+	stream->serial++;
 	if (!record) {
 		pthread_mutex_unlock(&stream->queue);
 		return SGPU_ENOMEM;
 	}
 	*record = *what;
 	record->next = NULL;
-	record->serial = ++stream->serial;
+	record->serial = stream->serial;
 	if (stream->tail) {
 		stream->tail->next = record;
 	} else {
@@ -284,17 +301,6 @@ static CUresult mark(struct sgpu_stream *stream, struct sgpu_cuda_record *record
 		result = sgpu_cu.cuEventRecord(record->event, stream->native);
 	}
 	return result;
-}
-
-/* Waits for the stream without an event, which may be what could not be had. */
-static void wait_until_idle(struct sgpu_stream *stream)
-{
-	const struct timespec step = { .tv_nsec = 20000 };
-
-	while (atomic_load(&stream->device->lost) == 0 &&
-	       sgpu_cu.cuStreamQuery(stream->native) == CUDA_ERROR_NOT_READY) {
-		nanosleep(&step, NULL);
-	}
 }
 
 /* Lets go of what a record holds. Whoever hears that its work failed gives memory back: so what was enqueued of it has
