@@ -49,7 +49,8 @@ void sgpu_transfer_free(struct sgpu_transfer **transfer);
 /* ---- sealed at rest ----
  * `task`, which may be NULL, gets the outcome: code, text, bad_chunk, and the host's times of begin and end. The same
  * code is returned. SGPU_EAUTH: the lowest chunk that does not verify is in bad_chunk, counted as `first` is. After any
- * error the destination is cleared, and the engine can be used again. */
+ * error the destination is cleared, and the engine can be used again; but after SGPU_EUSAGE, where it is not known to
+ * be the caller's, it holds nothing, or what has verified. */
 
 /* As sgpu_open_chunks: `sealed` is read from host memory, at full speed only where the device reads it by itself
  * (sgpu_host_alloc, sgpu_host_register), and `to` gets the plaintext. Nothing that was not verified stays in `to`. */
@@ -66,7 +67,7 @@ SGPU_MUST_CHECK int sgpu_transfer_out_sealed(struct sgpu_transfer *transfer, str
 
 /* A key for live copies, on the device and with every thread. It counts the chunks that it has sealed, in both
  * directions, so that no nonce is ever used twice: so `keys` must be fresh (sgpu_sealed_keys_new) and not be used
- * elsewhere. */
+ * elsewhere. Another engine refuses it (SGPU_EUSAGE). */
 SGPU_MUST_CHECK int sgpu_transfer_key_load(struct sgpu_transfer *transfer, const struct sgpu_sealed_keys *keys,
 					   struct sgpu_transfer_key **key, struct sgpu_error *error);
 /* Wipes it; no copy with it may run. Accepts NULL. */

@@ -241,6 +241,10 @@ static int copy(struct sgpu_transfer_live *live, bool out, struct sgpu_task *tas
 	int code;
 
 	memset(task, 0, sizeof(*task));
+	if (live->key->transfer != transfer) {
+		task->code = sgpu_fail(&task->error, SGPU_EUSAGE, "the key of a live copy is another engine's");
+		return task->code;
+	}
 	pthread_mutex_lock(&transfer->lock);
 	task->begin_ns = sgpu_now_ns();
 	prepare(live, out);

@@ -514,6 +514,22 @@ UNIT_TEST(memory_that_is_not_the_devices_is_refused)
 	tear_down(&f);
 }
 
+/* It would have too few ciphers for the threads there. */
+UNIT_TEST(the_key_of_another_engine_is_refused)
+{
+	struct sgpu_transfer *other = NULL;
+	struct sgpu_task task;
+	struct fixture f;
+
+	REQUIRE(set_up(&f, &alone) && sgpu_transfer_create(f.device, &small, &other, NULL) == SGPU_OK);
+	CHECK(sgpu_transfer_in_live(other, f.live, f.plaintext, LARGEST, f.memory, &task) == SGPU_EUSAGE);
+	CHECK(task.code == SGPU_EUSAGE && task.error.text[0]);
+	CHECK(sgpu_transfer_out_live(other, f.live, f.memory, LARGEST, f.result, NULL) == SGPU_EUSAGE);
+	in_live(&f, SGPU_TRANSFER_OPEN, LARGEST);
+	sgpu_transfer_free(&other);
+	tear_down(&f);
+}
+
 UNIT_TEST(a_config_without_sense_is_refused)
 {
 	struct sgpu_transfer_config configs[] = { { .in_group = 100 }, { .sealed_group = (uint64_t)1 << 40 },
@@ -552,6 +568,7 @@ int main(void)
 	UNIT_RUN(a_copy_that_cannot_go_on_ends_and_leaves_nothing);
 	UNIT_RUN(a_copy_whose_sealing_was_cancelled_fails);
 	UNIT_RUN(memory_that_is_not_the_devices_is_refused);
+	UNIT_RUN(the_key_of_another_engine_is_refused);
 	UNIT_RUN(a_config_without_sense_is_refused);
 	return unit_done();
 }
