@@ -106,8 +106,8 @@ static void try(struct bench *b, const struct sgpu_transfer_config *config, unsi
 	must(sgpu_sealed_keys_new(secret, "", 0, &keys, &error), &error);
 	must(sgpu_transfer_key_load(b->transfer, &keys, &b->live, &error), &error);
 	config = &b->transfer->config;
-	printf("jobs %2u  in %4llu KiB x %2u  out %4llu KiB x %2u  rest %5llu KiB x %u  first %4llu  last %4llu KiB |", config->jobs,
-	       (unsigned long long)(config->in_group / KIB), config->in_slots,
+	printf("jobs %2u  in %4llu KiB x %2u  out %4llu KiB x %2u  rest %5llu KiB x %u  first %4llu  last %4llu KiB |",
+	       config->jobs, (unsigned long long)(config->in_group / KIB), config->in_slots,
 	       (unsigned long long)(config->out_group / KIB), config->out_slots,
 	       (unsigned long long)(config->sealed_group / KIB), config->sealed_slots,
 	       (unsigned long long)(config->first_group / KIB), (unsigned long long)(config->last_group / KIB));
@@ -199,8 +199,10 @@ static void trace(struct bench *b, const struct sgpu_transfer_config *config, in
 		printf("%s, %llu MiB: took %.0f us; sent at, on the bus from, to, in us:\n", kinds[kind],
 		       (unsigned long long)(size / MIB), (double)(task.end_ns - task.begin_ns) / 1e3);
 		for (int e = 0; e < event_count && e < 40; e++) {
-			printf(" %.2fM:%.0f,%.0f,%.0f", (double)events[e].size / 1048576., (double)(events[e].sent - task.begin_ns) / 1e3,
-			       (double)(tasks[e].begin_ns - task.begin_ns) / 1e3, (double)(tasks[e].end_ns - task.begin_ns) / 1e3);
+			printf(" %.2fM:%.0f,%.0f,%.0f", (double)events[e].size / 1048576.,
+			       (double)(events[e].sent - task.begin_ns) / 1e3,
+			       (double)(tasks[e].begin_ns - task.begin_ns) / 1e3,
+			       (double)(tasks[e].end_ns - task.begin_ns) / 1e3);
 		}
 		printf("\n");
 	}
@@ -234,7 +236,8 @@ int main(int argc, char **argv)
 	}
 	memcpy(b.pinned, b.ordinary, room);
 	for (int i = 0; i < SIZES; i++) {
-		printf("plain, %llu MiB: %.1f us\n", (unsigned long long)(sizes[i] / MIB), (double)median_of(&b, -1, sizes[i]) / 1e3);
+		printf("plain, %llu MiB: %.1f us\n", (unsigned long long)(sizes[i] / MIB),
+		       (double)median_of(&b, -1, sizes[i]) / 1e3);
 	}
 	unsigned jobs = argc > 2 ? (unsigned)atoi(argv[2]) : sgpu_cpu_count();
 	for (int kind = 0; kind < 3; kind++) {
