@@ -71,15 +71,21 @@ void sgpu_cuda_lose(struct sgpu_device *device, int code, bool hung, const char 
 	sgpu_cuda_completer_wake(device);
 }
 
+/* Whoever cannot enter ends what is pending, so that this must hold for everybody. */
 int sgpu_cuda_enter(struct sgpu_device *device, struct sgpu_error *error)
 {
 	int code = sgpu_cuda_lost(device, error);
+	CUresult result;
 
 	if (code != 0) {
 		return code;
 	}
-	return sgpu_cuda_check(device, sgpu_cu.cuCtxSetCurrent(device->context), "cannot use the device's context",
-			       error);
+	result = sgpu_cu.cuCtxSetCurrent(device->context);
+	if (result != CUDA_SUCCESS && !sgpu_cuda_sticky(result)) {
+		sgpu_cuda_lose(device, SGPU_EDEVICE, false, sgpu_cuda_name(result));
+		return sgpu_cuda_lost(device, error);
+	}
+	return sgpu_cuda_check(device, result, "cannot use the device's context", error);
 }
 
 int sgpu_cuda_check(struct sgpu_device *device, CUresult result, const char *what, struct sgpu_error *error)

@@ -157,11 +157,7 @@ void sgpu_cuda_stream_free(struct sgpu_stream *stream)
 	struct sgpu_device *device = stream->device;
 
 	if (sgpu_cuda_stream_sync(stream, NULL) != SGPU_OK) {
-		/* Of a lost device everything ends; else there was no memory for an event. */
-		if (sgpu_cuda_enter(device, NULL) == SGPU_OK) {
-			wait_until_idle(stream);
-		}
-		sgpu_cuda_advance(stream, UINT64_MAX);
+		sgpu_cuda_advance(stream, UINT64_MAX); /* of a lost device everything ends */
 	}
 	pthread_mutex_lock(&device->lock);
 	if (stream->previous) {
@@ -214,19 +210,25 @@ static int wait_for(struct sgpu_stream *stream, const struct end *end, struct sg
 	return code;
 }
 
+/* Fails only when the device is lost: callers then free what its work uses. */
 int sgpu_cuda_stream_sync(struct sgpu_stream *stream, struct sgpu_error *error)
 {
 	struct sgpu_device *device = stream->device;
 	int code = sgpu_cuda_enter(device, error);
 	struct end end = { 0 };
+	CUresult marked;
 
 	if (code < 0) {
 		sgpu_cuda_advance(stream, UINT64_MAX);
 		return code;
 	}
-	code = sgpu_cuda_check(device, mark_end(stream, &end), "cannot record an event", error);
-	if (code == SGPU_OK) {
+	marked = mark_end(stream, &end);
+	if (marked == CUDA_SUCCESS) {
 		code = wait_for(stream, &end, error);
+	} else {
+		sgpu_cuda_note(device, marked);
+		wait_until_idle(stream);
+		code = sgpu_cuda_lost(device, error);
 	}
 	sgpu_cuda_event_give(device, false, end.event);
 	if (code == SGPU_OK || sgpu_cuda_lost(device, NULL) != 0) {
