@@ -157,7 +157,7 @@ void sgpu_transfer_drain(struct sgpu_transfer *transfer, struct sgpu_task *task)
 	if (slot->end) {
 		code = sgpu_event_sync(slot->end, &error);
 		sgpu_transfer_note(task, code, &error);
-		/* It has completed as well; but what became of the first step shows only to those who ask its stream. */
+		/* It has completed as well; but what became of the first step shows only to who asks its stream. */
 		code = slot->middle ? sgpu_event_sync(slot->middle, &error) : SGPU_OK;
 		sgpu_transfer_note(task, code, &error);
 		sgpu_transfer_note(task, slot->copy.code, &slot->copy.error);

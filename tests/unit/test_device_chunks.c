@@ -208,7 +208,8 @@ UNIT_TEST(ranges_are_checked_for_what_the_chunks_need)
 	/* Whole chunks are written although the rest is too short for a tag. */
 	sgpu_device_free(f.device, &small, 100);
 	REQUIRE(sgpu_device_alloc(f.device, C - 1, &small, NULL) == SGPU_OK);
-	CHECK(sgpu_device_open_chunks(f.stream, f.key, 0, true, f.in, SGPU_SEALED_CHUNK + 5, small, NULL) == SGPU_EUSAGE);
+	CHECK(sgpu_device_open_chunks(f.stream, f.key, 0, true, f.in, SGPU_SEALED_CHUNK + 5, small, NULL) ==
+	      SGPU_EUSAGE);
 	tear_down(&f);
 }
 

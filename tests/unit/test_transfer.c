@@ -293,8 +293,8 @@ UNIT_TEST(the_end_mark_is_demanded_and_refused)
 	CHECK(sgpu_transfer_in_sealed(f.transfer, f.key, 0, true, f.sealed, total - 1, f.memory, &task) == SGPU_EAUTH);
 	/* Cut short within the tag of the last chunk, after whole ones that verify. */
 	spoil(&f);
-	CHECK(sgpu_transfer_in_sealed(f.transfer, f.key, 0, true, f.sealed, 200 * SGPU_SEALED_CHUNK + 5, f.memory, &task) ==
-	      SGPU_EAUTH);
+	CHECK(sgpu_transfer_in_sealed(f.transfer, f.key, 0, true, f.sealed, 200 * SGPU_SEALED_CHUNK + 5, f.memory,
+				      &task) == SGPU_EAUTH);
 	from_device(&f, f.room);
 	CHECK(all(f.result, 200 * C, 0) && f.result[200 * C] == 0xee);
 	CHECK(sgpu_transfer_in_sealed(f.transfer, f.key, 0, true, f.sealed, 0, f.memory, &task) == SGPU_EAUTH);

@@ -8,8 +8,8 @@
  * the tasks in order (sgpu_cuda_advance), so no outcome is seen before the work that it tells of has been looked at.
  *
  * Locks, in the order in which they are taken: a stream's `order` (held while work is enqueued, so that the queue
- * has the order of the CUDA stream), an event's and the keys', the device's `lock`, a stream's `queue`; then at most one
- * of the others.
+ * has the order of the CUDA stream), an event's and the keys', the device's `lock`, a stream's `queue`; then at most
+ * one of the others.
  */
 #ifndef SGPU_DEVICE_CUDA_GPU_H
 #define SGPU_DEVICE_CUDA_GPU_H
