@@ -71,6 +71,17 @@ setup_file() {
 		return count == 2 ? 0 : 1;
 	}
 
+	KERNEL(forever)
+	{
+		volatile const int *again = &count;
+
+		(void)shape;
+		(void)args;
+		while (*again) {
+		}
+		return 0;
+	}
+
 	KERNEL(fails)
 	{
 		(void)shape;
@@ -291,6 +302,27 @@ results() {
 	seal
 	run --separate-stderr -5 submit --allow-modules
 	assert_contains "$stderr" "not an ELF shared object"
+}
+
+@test "a shared object for another processor is told as one" {
+	# EI_CLASS, and e_machine.
+	for at in 4 18; do
+		job scale "$scale"
+		cp "$BATS_FILE_TMPDIR/kernels.so" .
+		flip_byte kernels.so "$at"
+		seal
+		run --separate-stderr -5 submit --allow-modules
+		assert_contains "$stderr" "another processor"
+		assert_no_file marker
+	done
+}
+
+@test "a function that never ends does not hold up a runner that was told to stop" {
+	job forever "$scale"
+	seal
+	run --separate-stderr -3 submit --allow-modules --timeout 100ms
+	assert_contains "$stderr" "does not stop"
+	assert_no_file response
 }
 
 @test "a module has one size when its manifest says so" {

@@ -2,7 +2,8 @@
  *
  * SIGUSR1 prints one line: a thread reads the signal from a descriptor, so that printing needs no care for what a
  * handler may do. The same thread sees when a run does not end that was told to: a GPU gives up on its kernels in a few
- * seconds, but a call of its driver may wait for a kernel that never ends.
+ * seconds, but a call of its driver may wait for a kernel that never ends; and a module on the CPU device is not to be
+ * stopped at all.
  */
 #include <inttypes.h>
 #include <poll.h>

@@ -253,7 +253,7 @@ static int run_batch(const struct request *r, struct sgpu_device *device, int in
 	if (sgpu_io_interrupted()) {
 		sgpu_run_cancel(run); /* the signal came before there was anything to stop */
 	}
-	report_progress_begin(run, on_gpu ? give_up : NULL);
+	report_progress_begin(run, on_gpu || r->allow_modules ? give_up : NULL);
 	rc = sgpu_run_batch(run, in_fd, in_name, outputs->response.fd,
 			    is_standard(r->output) ? "standard output" : r->output, error);
 	report_progress_end();

@@ -51,6 +51,19 @@ static bool is_shared_object(const void *image, size_t size)
 	return memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 && header.e_type == ET_DYN;
 }
 
+/* Of the program itself, by the linker. */
+extern const ElfW(Ehdr) __ehdr_start __attribute__((visibility("hidden")));
+
+/* Whether it is of the program's own kind: the loader says of any other that there is no such file. */
+static bool is_native(const void *image)
+{
+	ElfW(Ehdr) header;
+
+	memcpy(&header, image, sizeof(header));
+	return header.e_ident[EI_CLASS] == __ehdr_start.e_ident[EI_CLASS] &&
+	       header.e_ident[EI_DATA] == __ehdr_start.e_ident[EI_DATA] && header.e_machine == __ehdr_start.e_machine;
+}
+
 /* Whether all that will be mapped is there: the loader does not look, and would reach behind the end of a file that
  * was cut short. */
 static bool is_whole(const void *image, size_t size)
@@ -107,6 +120,9 @@ int sgpu_cpu_module_load(struct sgpu_device *device, const void *image, size_t s
 	if (!is_shared_object(image, size)) {
 		sgpu_fail(error, SGPU_EINVALID, "the module is not an ELF shared object");
 		return sgpu_hint(error, "on the CPU device a module is what 'cc -shared -fPIC' makes");
+	}
+	if (!is_native(image)) {
+		return sgpu_fail(error, SGPU_EINVALID, "the module is an ELF shared object for another processor");
 	}
 	if (!is_whole(image, size)) {
 		return sgpu_fail(error, SGPU_EINVALID, "the module is an ELF shared object that was cut short");
