@@ -224,6 +224,13 @@ END
 	grep -q measurement a.json
 }
 
+@test "files that cannot be written are told before anything is measured" {
+	run -3 --separate-stderr sgpu-bench run --device cpu --samples 3 --size 64K -o a.json --plot no-folder/a.svg digest
+	[[ $stderr == *no-folder* ]]
+	[[ $stderr != *digest* ]]
+	assert_no_file a.json
+}
+
 @test "wrong command lines end with 2" {
 	run -2 --separate-stderr sgpu-bench run no-such-case
 	[[ $stderr == *"unknown case 'no-such-case'"* ]]

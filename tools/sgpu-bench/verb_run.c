@@ -39,6 +39,12 @@ struct request {
 	int case_count;
 };
 
+/* Opened before anything is measured, so that a path that cannot be written costs no run. */
+struct files {
+	struct sgpu_output records, drawing;
+	FILE *out; /* to the records */
+};
+
 /* Where records go; the first thing that goes wrong there is kept. */
 struct sink {
 	const struct request *request;
@@ -252,7 +258,7 @@ static int run_cases(const struct request *r, struct sgpu_device *device, struct
 }
 
 /* Files appear only when the run came to its end. */
-static int finish(const struct request *r, struct sink *sink, struct sgpu_output *output, struct sgpu_error *error)
+static int finish(const struct request *r, struct sink *sink, struct files *files, struct sgpu_error *error)
 {
 	int rc = SGPU_OK;
 
@@ -264,14 +270,14 @@ static int finish(const struct request *r, struct sink *sink, struct sgpu_output
 				       is_standard(r->output) ? "standard output" : r->output);
 	}
 	if (r->plot) {
-		rc = write_plot(&sink->results, r->plot, error);
+		rc = write_plot(&sink->results, &files->drawing, r->plot, error);
 	}
-	return rc == SGPU_OK ? sgpu_output_commit(output, error) : rc;
+	return rc == SGPU_OK ? sgpu_output_commit(&files->records, error) : rc;
 }
 
-static int measure(const struct request *r, struct sgpu_device *device, struct sgpu_output *output, FILE *out)
+static int measure(const struct request *r, struct sgpu_device *device, struct files *files)
 {
-	struct sink sink = { .request = r, .out = out };
+	struct sink sink = { .request = r, .out = files->out };
 	struct sgpu_device_info info;
 	struct sgpu_error error = { 0 };
 	int rc = sgpu_device_get_info(device, &info, &error), status;
@@ -281,7 +287,7 @@ static int measure(const struct request *r, struct sgpu_device *device, struct s
 		rc = run_cases(r, device, &sink, &error);
 	}
 	if (rc == SGPU_OK) {
-		rc = finish(r, &sink, output, &error);
+		rc = finish(r, &sink, files, &error);
 	}
 	if (rc != SGPU_OK) {
 		status = rc == SGPU_ECANCELED && sgpu_io_interrupted() ? sgpu_exit_status(rc) : cli_error(&error);
@@ -294,36 +300,47 @@ static int measure(const struct request *r, struct sgpu_device *device, struct s
 	return status;
 }
 
+static int open_files(const struct request *r, struct files *files, struct sgpu_error *error)
+{
+	int rc = sgpu_output_open(&files->records, r->output ? r->output : "-", 0666, error);
+	int fd;
+
+	if (rc == SGPU_OK && r->plot) {
+		rc = sgpu_output_open(&files->drawing, r->plot, 0666, error);
+	}
+	if (rc == SGPU_OK) {
+		fd = dup(files->records.fd);
+		files->out = fd < 0 ? NULL : fdopen(fd, "w");
+		rc = files->out ? SGPU_OK : sgpu_fail_errno(error, "cannot write '%s'",
+							    is_standard(r->output) ? "standard output" : r->output);
+	}
+	return rc;
+}
+
 int verb_run(int argc, char **argv)
 {
 	struct request r = { .device = "auto" };
 	struct sgpu_device_config config = { 0 };
-	struct sgpu_output output = SGPU_OUTPUT_INIT;
+	struct files files = { .records = SGPU_OUTPUT_INIT, .drawing = SGPU_OUTPUT_INIT };
 	struct sgpu_device *device = NULL;
 	struct sgpu_error error = { 0 };
-	FILE *out = NULL;
-	int status = read_options(&r, argc, argv), fd, rc;
+	int status = read_options(&r, argc, argv), rc;
 
 	if (status) {
 		return status;
 	}
 	cli_signals(NULL);
 	config.jobs = r.options.jobs;
-	rc = sgpu_output_open(&output, r.output ? r.output : "-", 0666, &error);
-	if (rc == SGPU_OK) {
-		fd = dup(output.fd);
-		out = fd < 0 ? NULL : fdopen(fd, "w");
-		rc = out ? SGPU_OK :
-		     sgpu_fail_errno(&error, "cannot write '%s'", r.output ? r.output : "standard output");
-	}
+	rc = open_files(&r, &files, &error);
 	if (rc == SGPU_OK) {
 		rc = sgpu_device_open(r.device, &config, &device, &error);
 	}
-	status = rc == SGPU_OK ? measure(&r, device, &output, out) : cli_error(&error);
-	if (out) {
-		fclose(out);
+	status = rc == SGPU_OK ? measure(&r, device, &files) : cli_error(&error);
+	if (files.out) {
+		fclose(files.out);
 	}
-	sgpu_output_close(&output);
+	sgpu_output_close(&files.records);
+	sgpu_output_close(&files.drawing);
 	sgpu_device_close(&device);
 	return cli_finish(status);
 }

@@ -33,23 +33,19 @@ int read_results(const char *path, struct sgpu_bench_results *results)
 	return rc == SGPU_OK ? 0 : cli_error(&error);
 }
 
-int write_plot(const struct sgpu_bench_results *results, const char *path, struct sgpu_error *error)
+int write_plot(const struct sgpu_bench_results *results, struct sgpu_output *output, const char *path,
+	       struct sgpu_error *error)
 {
-	struct sgpu_output output = SGPU_OUTPUT_INIT;
 	char *svg = NULL;
 	size_t size = 0;
 	int rc = sgpu_bench_plot(results, &svg, &size, error);
 
 	if (rc == SGPU_OK) {
-		rc = sgpu_output_open(&output, path, 0666, error);
+		rc = sgpu_write(output->fd, path, svg, size, error);
 	}
 	if (rc == SGPU_OK) {
-		rc = sgpu_write(output.fd, path, svg, size, error);
+		rc = sgpu_output_commit(output, error);
 	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_output_commit(&output, error);
-	}
-	sgpu_output_close(&output);
 	free(svg);
 	return rc;
 }
@@ -57,6 +53,7 @@ int write_plot(const struct sgpu_bench_results *results, const char *path, struc
 int verb_table(int argc, char **argv)
 {
 	struct sgpu_bench_results results = { 0 };
+	struct sgpu_output output = SGPU_OUTPUT_INIT;
 	struct sgpu_error error = { 0 };
 	const char *value, *plot = NULL;
 	int first = argc, key, status;
@@ -78,9 +75,11 @@ int verb_table(int argc, char **argv)
 		print_markdown(stdout, &results);
 	} else if (!cli_output_apart(plot)) {
 		status = 2;
-	} else if (write_plot(&results, plot, &error) != SGPU_OK) {
+	} else if (sgpu_output_open(&output, plot, 0666, &error) != SGPU_OK ||
+		   write_plot(&results, &output, plot, &error) != SGPU_OK) {
 		status = cli_error(&error);
 	}
+	sgpu_output_close(&output);
 	sgpu_bench_results_clear(&results);
 	return status;
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include <sgpu/bench.h>
+#include <sgpu/io.h>
 
 #include "cases.h"
 #include "cli.h"
@@ -20,8 +21,9 @@ int verb_table(int argc, char **argv);
 
 /* Reads a file of results; prints and returns an exit status when it cannot. */
 int read_results(const char *path, struct sgpu_bench_results *results);
-/* Draws results to a file that appears when it is complete. Errors: SGPU_EINVALID, SGPU_ESYSTEM. */
-SGPU_MUST_CHECK int write_plot(const struct sgpu_bench_results *results, const char *path, struct sgpu_error *error);
+/* Draws results to an output that is open, of this name, and makes it appear. Errors: SGPU_EINVALID, SGPU_ESYSTEM. */
+SGPU_MUST_CHECK int write_plot(const struct sgpu_bench_results *results, struct sgpu_output *output, const char *path,
+			       struct sgpu_error *error);
 
 /* ---- formats ---- */
 enum { TEXT_MAX = 64 };
