@@ -60,16 +60,16 @@ static void read_kernel(struct sgpu_reader *reader, const char *where, const cha
 				  "the kernel of a module is written module:SEGMENT:FUNCTION");
 		return;
 	}
+	memcpy(segment, id, (size_t)(colon - id));
+	segment[colon - id] = '\0';
+	read_segment(reader, where, segment, module);
 	if (!is_identifier(colon + 1)) {
 		sgpu_reader_fault(reader, where, "kernel", NULL,
 				  "a function's name is 1 to %d letters, digits and '_', no digit first",
 				  (int)SGPU_MODULE_FUNCTION_MAX);
 		return;
 	}
-	memcpy(segment, id, (size_t)(colon - id));
-	segment[colon - id] = '\0';
 	module->function = colon + 1;
-	read_segment(reader, where, segment, module);
 }
 
 /* ---- grid, block, shared_bytes ---- */
@@ -366,5 +366,9 @@ void sgpu_reader_module_segment(struct sgpu_reader *reader, int index)
 		sgpu_type_text(&segment->type, text);
 		sgpu_reader_fault(reader, where, "kernel", NULL, "segment '%s' is %s, and a module is u8 of rank 1",
 				  segment->id, text);
+	} else if (segment->type_stated &&
+		   (segment->type.shape[0] < 1 || segment->type.shape[0] > SGPU_MODULE_SIZE_MAX)) {
+		sgpu_reader_fault(reader, where, "kernel", NULL, "segment '%s' has %llu bytes, a module has 1 to %d",
+				  segment->id, (unsigned long long)segment->type.shape[0], (int)SGPU_MODULE_SIZE_MAX);
 	}
 }

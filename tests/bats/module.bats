@@ -344,6 +344,17 @@ results() {
 	assert_contains "$stderr" "/operations/0/kernel: 'cod' is not a segment"
 	assert_contains "$stderr" "did you mean 'code'?"
 	assert_contains "$stderr" "job.json:10:"
+	job scale "$scale"
+	sed -i 's/module:code:scale/module:code:1a/' job.json
+	run --separate-stderr -1 sgpu-manifest check job.json
+	assert_contains "$stderr" "no digit first"
+	[[ $stderr != *"no operation's argument"* ]]
+	for size in 0 268435457; do
+		job scale "$scale"
+		sed -i "s/\"kernels.so\",/& \"data_type_info\": { \"dtype\": \"u8\", \"shape\": [$size] },/" job.json
+		run --separate-stderr -1 sgpu-manifest check job.json
+		assert_contains "$stderr" "has $size bytes, a module has 1 to 268435456"
+	done
 }
 
 @test "show tells how a module is started, as text, as a graph and as JSON" {
