@@ -5,16 +5,20 @@
  * entries that need no device stand in this one.
  */
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <sgpu/version.h>
 
 #include <device/backends.h>
 #include <device/cuda/plugin.h>
+#include <device/elf.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool tried;
@@ -52,6 +56,30 @@ static int not_there(const char *path, struct sgpu_error *error)
 #endif
 }
 
+/* Of an installation that was broken off. What else is wrong with the file, the loader says. */
+static bool is_cut_short(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	struct stat status = { 0 };
+	bool cut = false;
+	void *image;
+	size_t size;
+
+	if (fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0) {
+		size = (size_t)status.st_size;
+		image = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
+		if (image != MAP_FAILED) {
+			cut = sgpu_elf_is_shared(image, size) && sgpu_elf_is_native(image) &&
+			      !sgpu_elf_is_whole(image, size);
+			munmap(image, size);
+		}
+	}
+	if (fd >= 0) {
+		close(fd);
+	}
+	return cut;
+}
+
 /* Found in the program's own folder, it is trusted as the program is. */
 static int load(struct sgpu_error *error)
 {
@@ -62,6 +90,10 @@ static int load(struct sgpu_error *error)
 
 	if (!plugin_path(path, sizeof(path)) || access(path, F_OK) != 0) {
 		return not_there(path, error);
+	}
+	if (is_cut_short(path)) {
+		sgpu_fail(error, SGPU_EUNAVAILABLE, "'%s' was cut short", path);
+		return sgpu_hint(error, "use the device 'cpu', or install sgpu again");
 	}
 	library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	if (!library) {

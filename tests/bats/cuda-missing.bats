@@ -78,6 +78,18 @@ other_place() {
 	assert_contains "$output" "another version"
 }
 
+@test "a plugin that was cut short is not used" {
+	requires python3 cc
+	other_place
+	echo 'int something = 5;' >none.c
+	"${CC:-cc}" -shared -fPIC -o whole.so none.c
+	for bytes in 1000 4096 $(($(stat -c %s whole.so) / 2)); do
+		head -c "$bytes" whole.so >other/lib/sgpu/sgpu-cuda.so
+		run -0 info_of .
+		assert_contains "$output" "sgpu-cuda.so' was cut short"
+	done
+}
+
 @test "a driver that is too old says which CUDA it serves and which is needed" {
 	requires python3 cc
 	needs_plugin

@@ -17,6 +17,7 @@
 #include <sgpu/io.h>
 
 #include <device/cpu/cpu.h>
+#include <device/elf.h>
 
 /* Of kernels from 6.3 on, where memory files may else not be executable. */
 #ifndef MFD_EXEC
@@ -40,52 +41,6 @@ struct module_launch {
 };
 
 /* ---- loading ---- */
-static bool is_shared_object(const void *image, size_t size)
-{
-	ElfW(Ehdr) header;
-
-	if (size < sizeof(header)) {
-		return false;
-	}
-	memcpy(&header, image, sizeof(header));
-	return memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 && header.e_type == ET_DYN;
-}
-
-/* Of the program itself, by the linker. */
-extern const ElfW(Ehdr) __ehdr_start __attribute__((visibility("hidden")));
-
-/* Whether it is of the program's own kind: the loader says of any other that there is no such file. */
-static bool is_native(const void *image)
-{
-	ElfW(Ehdr) header;
-
-	memcpy(&header, image, sizeof(header));
-	return header.e_ident[EI_CLASS] == __ehdr_start.e_ident[EI_CLASS] &&
-	       header.e_ident[EI_DATA] == __ehdr_start.e_ident[EI_DATA] && header.e_machine == __ehdr_start.e_machine;
-}
-
-/* Whether all that will be mapped is there: the loader does not look, and would reach behind the end of a file that
- * was cut short. */
-static bool is_whole(const void *image, size_t size)
-{
-	ElfW(Ehdr) header;
-	ElfW(Phdr) part;
-	uint64_t end;
-
-	memcpy(&header, image, sizeof(header));
-	if (header.e_phentsize != sizeof(part) ||
-	    !sgpu_add_u64(header.e_phoff, (uint64_t)header.e_phnum * sizeof(part), &end) || end > size) {
-		return false;
-	}
-	for (size_t i = 0; i < header.e_phnum; i++) {
-		memcpy(&part, (const char *)image + header.e_phoff + i * sizeof(part), sizeof(part));
-		if (part.p_type == PT_LOAD && (!sgpu_add_u64(part.p_offset, part.p_filesz, &end) || end > size)) {
-			return false;
-		}
-	}
-	return true;
-}
-
 static int memory_file(void)
 {
 	int fd = memfd_create("sgpu-module", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_EXEC);
@@ -117,14 +72,14 @@ int sgpu_cpu_module_load(struct sgpu_device *device, const void *image, size_t s
 	const char *why;
 	int code;
 
-	if (!is_shared_object(image, size)) {
+	if (!sgpu_elf_is_shared(image, size)) {
 		sgpu_fail(error, SGPU_EINVALID, "the module is not an ELF shared object");
 		return sgpu_hint(error, "on the CPU device a module is what 'cc -shared -fPIC' makes");
 	}
-	if (!is_native(image)) {
+	if (!sgpu_elf_is_native(image)) {
 		return sgpu_fail(error, SGPU_EINVALID, "the module is an ELF shared object for another processor");
 	}
-	if (!is_whole(image, size)) {
+	if (!sgpu_elf_is_whole(image, size)) {
 		return sgpu_fail(error, SGPU_EINVALID, "the module is an ELF shared object that was cut short");
 	}
 	new = calloc(1, sizeof(*new));

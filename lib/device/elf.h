@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Shared objects before the loader sees them.
+ */
+#ifndef SGPU_DEVICE_ELF_H
+#define SGPU_DEVICE_ELF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Whether it begins as an ELF shared object does. */
+bool sgpu_elf_is_shared(const void *image, size_t size);
+/* Of what is one. Whether it is of the program's own kind: the loader says of any other that there is no such file. */
+bool sgpu_elf_is_native(const void *image);
+/* Of what is one and native. Whether all that will be mapped is there: the loader does not look, and would reach behind
+ * the end of a file that was cut short. */
+bool sgpu_elf_is_whole(const void *image, size_t size);
+
+#endif
