@@ -126,6 +126,10 @@ other_place() {
 	fake_driver fake 99000 999
 	run -0 info_of "$PWD/fake"
 	assert_contains "$output" "CUDA_ERROR_OF_TEST (what the test says)"
+	sed -i 's/^int cuGetErrorName.*/int cuGetErrorName(int code, const char **text) { return 1; }/' fake.c
+	"${CC:-cc}" -w -shared -fPIC -o fake/libcuda.so.1 fake.c
+	run -0 info_of "$PWD/fake"
+	assert_contains "$output" "CUDA error 999"
 }
 
 @test "auto takes the CPU device without a word, and cpu never looks for a driver" {

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -23,9 +24,14 @@ static __typeof__(cuGetErrorString) *error_string;
 
 const char *sgpu_cuda_name(CUresult result)
 {
+	static _Thread_local char number[32];
 	const char *name = NULL;
 
-	return error_name && error_name(result, &name) == CUDA_SUCCESS && name ? name : "an unknown CUDA error";
+	if (error_name && error_name(result, &name) == CUDA_SUCCESS && name) {
+		return name;
+	}
+	snprintf(number, sizeof(number), "CUDA error %d", (int)result);
+	return number;
 }
 
 const char *sgpu_cuda_text(CUresult result)
