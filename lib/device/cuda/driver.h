@@ -42,7 +42,7 @@ SGPU_MUST_CHECK int sgpu_cuda_driver_load(struct sgpu_error *error);
 
 /* SGPU_ENOMEM, SGPU_EUNAVAILABLE or SGPU_EDEVICE for a result, with "what: CUDA_ERROR_... (its text)". */
 int sgpu_cuda_fail(struct sgpu_error *error, CUresult result, const char *what);
-/* Its name, or number: static memory, or the next call in this thread. */
+/* Its name, or its number; valid until the next call in this thread. */
 const char *sgpu_cuda_name(CUresult result);
 const char *sgpu_cuda_text(CUresult result);
 /* Whether the context is of no use after it. */
