@@ -86,6 +86,8 @@ void cli_remember_input(const char *path);
  * returns false. */
 bool cli_is_input(const char *path);
 bool cli_output_apart(const char *path);
+/* Whether a path stands for standard input or output: "-" or NULL. */
+bool cli_is_standard(const char *path);
 
 /* The operation of that name; prints, with the nearest name, and returns NULL when there is none (then 2 is the exit
  * status). */

@@ -25,7 +25,7 @@ bool cli_binary_output(int fd)
 	return true;
 }
 
-static bool is_standard(const char *path)
+bool cli_is_standard(const char *path)
 {
 	return !path || !strcmp(path, "-");
 }
@@ -55,7 +55,7 @@ void cli_remember_input(const char *path)
 	struct sgpu_error ignored;
 	struct stat status;
 	uint64_t fd = STDIN_FILENO;
-	bool descriptor = is_standard(path);
+	bool descriptor = cli_is_standard(path);
 
 	if (path && !strncmp(path, "fd:", 3)) {
 		descriptor = !sgpu_parse_u64(path + 3, "descriptor", 0, INT_MAX, &fd, &ignored);
@@ -69,7 +69,7 @@ bool cli_is_input(const char *path)
 {
 	struct stat status;
 
-	if (is_standard(path) ? fstat(STDOUT_FILENO, &status) : stat(path, &status)) {
+	if (cli_is_standard(path) ? fstat(STDOUT_FILENO, &status) : stat(path, &status)) {
 		return false;
 	}
 	for (size_t i = 0; i < input_count; i++) {
@@ -83,7 +83,7 @@ bool cli_is_input(const char *path)
 bool cli_output_apart(const char *path)
 {
 	if (cli_is_input(path)) {
-		cli_usage("'%s' is both input and output", is_standard(path) ? "standard output" : path);
+		cli_usage("'%s' is both input and output", cli_is_standard(path) ? "standard output" : path);
 		return false;
 	}
 	return true;
@@ -94,7 +94,7 @@ int cli_input(const char *path, const char **name)
 	struct stat status;
 	int fd;
 
-	if (is_standard(path)) {
+	if (cli_is_standard(path)) {
 		*name = "standard input";
 		if (isatty(STDIN_FILENO)) {
 			cli_usage("refusing to read binary data from a terminal; name a file or redirect");

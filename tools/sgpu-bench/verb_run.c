@@ -126,18 +126,13 @@ static int take_option(struct request *r, int key, const char *value)
 	}
 }
 
-static bool is_standard(const char *path)
-{
-	return !path || strcmp(path, "-") == 0;
-}
-
 static int check_request(struct request *r)
 {
 	if (cli_json + r->csv + r->markdown > 1) {
 		return cli_usage("only one of --json, --csv and --markdown makes sense");
 	}
-	if (r->plot && (is_standard(r->plot) ? is_standard(r->output) : r->output && strcmp(r->plot, r->output) == 0)) {
-		return cli_usage("the records and the drawing cannot both go to '%s'", is_standard(r->plot) ?
+	if (r->plot && (cli_is_standard(r->plot) ? cli_is_standard(r->output) : r->output && strcmp(r->plot, r->output) == 0)) {
+		return cli_usage("the records and the drawing cannot both go to '%s'", cli_is_standard(r->plot) ?
 				 "standard output" : r->plot);
 	}
 	if (r->options.samples && r->options.time_ns) {
@@ -267,7 +262,7 @@ static int finish(const struct request *r, struct sink *sink, struct files *file
 	}
 	if (fflush(sink->out) != 0 || ferror(sink->out)) {
 		return sgpu_fail_errno(error, "cannot write '%s'",
-				       is_standard(r->output) ? "standard output" : r->output);
+				       cli_is_standard(r->output) ? "standard output" : r->output);
 	}
 	if (r->plot) {
 		rc = write_plot(&sink->results, &files->drawing, r->plot, error);
@@ -312,7 +307,7 @@ static int open_files(const struct request *r, struct files *files, struct sgpu_
 		fd = dup(files->records.fd);
 		files->out = fd < 0 ? NULL : fdopen(fd, "w");
 		rc = files->out ? SGPU_OK : sgpu_fail_errno(error, "cannot write '%s'",
-							    is_standard(r->output) ? "standard output" : r->output);
+							    cli_is_standard(r->output) ? "standard output" : r->output);
 	}
 	return rc;
 }

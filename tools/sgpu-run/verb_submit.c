@@ -106,20 +106,15 @@ static int take_option(struct request *r, int key, const char *value)
 	}
 }
 
-static bool is_standard(const char *path)
-{
-	return !path || strcmp(path, "-") == 0;
-}
-
 /* What makes no sense together. */
 static int check_request(const struct request *r)
 {
 	for (int i = 0; i < r->key_count; i++) {
-		if (is_standard(r->key_paths[i]) && is_standard(r->batch)) {
+		if (cli_is_standard(r->key_paths[i]) && cli_is_standard(r->batch)) {
 			return cli_usage("the key and the batch cannot both come from standard input");
 		}
 	}
-	if (r->trace && is_standard(r->trace) && is_standard(r->output)) {
+	if (r->trace && cli_is_standard(r->trace) && cli_is_standard(r->output)) {
 		return cli_usage("the trace and the response cannot both go to standard output");
 	}
 	if (r->trace && r->output && strcmp(r->trace, r->output) == 0) {
@@ -185,7 +180,7 @@ static int spare_payloads(const struct request *r, const struct sgpu_run *run, s
 		}
 	}
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(outputs); i++) {
-		if (!is_standard(outputs[i]) && cli_is_input(outputs[i])) {
+		if (!cli_is_standard(outputs[i]) && cli_is_input(outputs[i])) {
 			return sgpu_fail(error, SGPU_EUSAGE, "'%s' is a payload of the batch", outputs[i]);
 		}
 	}
@@ -255,7 +250,7 @@ static int run_batch(const struct request *r, struct sgpu_device *device, int in
 	}
 	report_progress_begin(run, on_gpu || r->allow_modules ? give_up : NULL);
 	rc = sgpu_run_batch(run, in_fd, in_name, outputs->response.fd,
-			    is_standard(r->output) ? "standard output" : r->output, error);
+			    cli_is_standard(r->output) ? "standard output" : r->output, error);
 	report_progress_end();
 	running = NULL;
 	if ((rc == SGPU_OK || rc == SGPU_ESEGMENTS) && show_outputs(r, run, outputs, &other) != SGPU_OK) {
@@ -362,7 +357,7 @@ static int open_and_run(struct request *r)
 	int status, fd = cli_input(r->batch, &name);
 
 	if (fd < 0) {
-		return is_standard(r->batch) ? 2 : 3;
+		return cli_is_standard(r->batch) ? 2 : 3;
 	}
 	for (int i = 0; i < r->key_count; i++) {
 		cli_remember_input(r->key_paths[i]);
