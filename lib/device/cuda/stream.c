@@ -299,7 +299,7 @@ static CUresult mark(struct sgpu_stream *stream, struct sgpu_cuda_record *record
 	CUresult result = sgpu_cuda_event_take(stream->device, true, &record->event);
 
 	if (result == CUDA_SUCCESS) {
-		record->base = sgpu_cuda_base_take(stream->device, record->enqueue_ns);
+		record->base = sgpu_cuda_base_take(stream->device, sgpu_now_ns());
 		result = sgpu_cu.cuEventRecord(record->event, stream->native);
 	}
 	return result;
@@ -327,7 +327,7 @@ int sgpu_cuda_commit(struct sgpu_stream *stream, struct sgpu_cuda_record *record
 	int code;
 
 	stream->operations++;
-	record->enqueue_ns = sgpu_now_ns();
+	record->enqueue_ns = record->enqueue_ns ? record->enqueue_ns : sgpu_now_ns();
 	if (result == CUDA_SUCCESS && (record->task || record->slot) && record->kind != SGPU_CUDA_CALL) {
 		result = mark(stream, record);
 	}

@@ -183,6 +183,8 @@ int sgpu_cuda_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *
 		result = counters(stream, &launch.counters);
 	}
 	if (result == CUDA_SUCCESS) {
+		/* The first of its kernels may run before the last is enqueued. */
+		record.enqueue_ns = sgpu_now_ns();
 		record.code = function(&launch, argument);
 	}
 	return sgpu_cuda_commit(stream, &record, result, "cannot launch");
