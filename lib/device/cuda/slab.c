@@ -42,8 +42,8 @@ static struct sgpu_cuda_block *take_idle(struct sgpu_cuda_memory *memory, int cl
 	return block;
 }
 
-/* The lock is held. */
-static struct sgpu_cuda_block *carve(struct sgpu_cuda_memory *memory, int class)
+/* NULL: no slab has room, or *result says why not. The lock is held. */
+static struct sgpu_cuda_block *carve(struct sgpu_cuda_memory *memory, int class, CUresult *result)
 {
 	struct sgpu_cuda_memory_slab *slab = memory->slabs;
 	uint64_t extent = (uint64_t)SGPU_CUDA_PAGE << class;
@@ -57,6 +57,8 @@ static struct sgpu_cuda_block *carve(struct sgpu_cuda_memory *memory, int class)
 		block->address = slab->first + slab->used;
 		block->extent = extent;
 		slab->used += extent;
+	} else {
+		*result = CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	return block;
 }
@@ -118,10 +120,11 @@ struct sgpu_cuda_block *sgpu_cuda_small_take(struct sgpu_device *device, uint64_
 		pthread_mutex_lock(&memory->lock);
 		block = take_idle(memory, class);
 		if (!block) {
-			block = carve(memory, class);
+			block = carve(memory, class, result);
 		}
 		pthread_mutex_unlock(&memory->lock);
-		if (block || (!await_clearing(device, class) && (*result = add_slab(device)) != CUDA_SUCCESS)) {
+		if (block || *result != CUDA_SUCCESS ||
+		    (!await_clearing(device, class) && (*result = add_slab(device)) != CUDA_SUCCESS)) {
 			return block;
 		}
 	}
