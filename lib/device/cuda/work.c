@@ -20,14 +20,21 @@ bool sgpu_cuda_cancelled(const struct sgpu_device *device)
 	return atomic_load(&device->cancel_ns) != 0;
 }
 
+/* Begins work on a range of the device's memory. */
+static int begin_on(struct sgpu_stream *stream, sgpu_devptr address, uint64_t size, struct sgpu_task *task)
+{
+	int code = sgpu_cuda_check_range(stream->device, address, size, task);
+
+	return code == SGPU_OK ? sgpu_cuda_begin(stream, task) : code;
+}
+
 int sgpu_cuda_copy_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size,
 		      struct sgpu_task *task)
 {
 	struct sgpu_cuda_record record = { .task = task };
 	CUresult result = CUDA_SUCCESS;
-	int code = sgpu_cuda_check_range(stream->device, to, size, task);
+	int code = begin_on(stream, to, size, task);
 
-	code = code == SGPU_OK ? sgpu_cuda_begin(stream, task) : code;
 	if (code < 0) {
 		return code;
 	}
@@ -41,9 +48,8 @@ int sgpu_cuda_copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, u
 {
 	struct sgpu_cuda_record record = { .task = task };
 	CUresult result = CUDA_SUCCESS;
-	int code = sgpu_cuda_check_range(stream->device, from, size, task);
+	int code = begin_on(stream, from, size, task);
 
-	code = code == SGPU_OK ? sgpu_cuda_begin(stream, task) : code;
 	if (code < 0) {
 		return code;
 	}
@@ -57,9 +63,8 @@ int sgpu_cuda_clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t siz
 {
 	struct sgpu_cuda_record record = { .task = task };
 	CUresult result = CUDA_SUCCESS;
-	int code = sgpu_cuda_check_range(stream->device, memory, size, task);
+	int code = begin_on(stream, memory, size, task);
 
-	code = code == SGPU_OK ? sgpu_cuda_begin(stream, task) : code;
 	if (code < 0) {
 		return code;
 	}
