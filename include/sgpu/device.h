@@ -59,6 +59,44 @@ struct sgpu_device_info {
 struct sgpu_device_config {
 	unsigned jobs;           /* CPU device: workers; 0: all */
 	uint64_t memory_limit;   /* bytes of device memory, 0: no limit of ours */
+	bool bare_keys;          /* keys cross the bus as they are, even where they could be agreed: to see what that costs */
+};
+
+/* Bytes of device memory that belong together: what a launch touches. */
+struct sgpu_device_range {
+	sgpu_devptr address;
+	uint64_t size;
+};
+
+/* ---- pages: what secure contexts are made of (sgpu/channel.h) ---- */
+struct sgpu_pages_info {
+	uint64_t small, big;     /* bytes; CPU device: 4 KiB and 2 MiB; CUDA: 2 MiB and 64 MiB */
+	uint64_t total;          /* bytes of physical memory that pages can be made of; a multiple of big */
+	bool fresh;              /* memory that was never mapped is zero */
+};
+/* A range of device addresses in which pages are mapped; nothing at first. */
+struct sgpu_space;
+
+/* The key that the device made for itself, so that keys of segments travel sealed to it. */
+struct sgpu_device_agreement {
+	bool agreed;             /* else keys cross the bus as they are; why stands in text */
+	uint8_t public_key[32];  /* X25519, made on the device */
+	char text[160];          /* "X25519 key made on the device; entropy: 132 sources, 2.1 bits a sample, health tests passed" */
+};
+
+/* What was loaded as code for the device. */
+struct sgpu_device_code {
+	char name[64];           /* "sgpu-cuda.so .nv_fatbin" */
+	uint64_t size;
+	uint8_t digest[32];      /* KT128, customisation "sgpu measure v1", of the bytes that the driver is given */
+};
+enum { SGPU_DEVICE_CODE_MAX = 8 };
+
+/* A GPU's own attestation, from NVML. */
+struct sgpu_device_evidence {
+	char architecture[16];   /* "HOPPER", "BLACKWELL" */
+	uint8_t *report, *chain; /* from malloc, the caller's; chain: certificates in PEM */
+	size_t report_size, chain_size;
 };
 
 /* What runs on a stream: a kernel's host side. On the CPU device it is called on the stream's thread while it
@@ -149,6 +187,26 @@ struct sgpu_device_backend {
 	/* What it rests on, with or without a device: fills in at most SGPU_DEVICE_PARTS_MAX and returns how many.
 	 * NULL: nothing. */
 	int (*parts)(struct sgpu_device_part *parts);
+	/* Pages. NULL: the device maps none. Sizes and offsets are multiples of `small`; frames count small pages of physical
+	 * memory; a big page is named by its first frame, a multiple of big / small. Memory of a frame is made when it is
+	 * first mapped and kept until the device is closed. A frame is mapped at one place at a time. */
+	int (*pages)(struct sgpu_device *device, struct sgpu_pages_info *info, struct sgpu_error *error);
+	int (*space_create)(struct sgpu_device *device, uint64_t size, struct sgpu_space **space, sgpu_devptr *base,
+			    struct sgpu_error *error);
+	void (*space_free)(struct sgpu_space *space); /* unmaps; nothing is cleared */
+	int (*page_map)(struct sgpu_space *space, uint64_t at, const uint32_t *frames, size_t count, uint64_t page_size,
+			struct sgpu_error *error);
+	int (*page_unmap)(struct sgpu_space *space, uint64_t at, uint64_t size, struct sgpu_error *error);
+	/* Whether kernels and copies reach what is mapped, now and later. Taking it away waits for all work of the device. */
+	int (*space_access)(struct sgpu_space *space, bool on, struct sgpu_error *error);
+	/* As launch, saying which memory it touches. NULL: as launch. */
+	int (*launch_on)(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
+			 const struct sgpu_device_range *ranges, int count, struct sgpu_task *task);
+	/* NULL: keys never leave the memory that they are in, so there is nothing to agree. */
+	int (*agree)(struct sgpu_device *device, struct sgpu_device_agreement *agreement, struct sgpu_error *error);
+	int (*code)(struct sgpu_device *device, struct sgpu_device_code *list); /* NULL: it loads none; returns how many */
+	int (*evidence)(struct sgpu_device *device, const uint8_t nonce[32], struct sgpu_device_evidence *evidence,
+			struct sgpu_error *error);
 };
 
 /* Backends in order of preference, NULL-terminated. Static. */
@@ -220,6 +278,10 @@ SGPU_MUST_CHECK int sgpu_device_digest(struct sgpu_stream *stream, sgpu_devptr m
 				       struct sgpu_task *task);
 SGPU_MUST_CHECK int sgpu_device_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
 				       struct sgpu_task *task);
+/* The same for a launch that says what it touches: SGPU_EUSAGE when a range is not in one allocation of the device. A secure
+ * context (sgpu/secure.h) refuses what leaves it. */
+SGPU_MUST_CHECK int sgpu_device_launch_on(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
+					  const struct sgpu_device_range *ranges, int count, struct sgpu_task *task);
 /* Calls a host function, which must be short and may not enqueue, when the work before it has ended. */
 SGPU_MUST_CHECK int sgpu_stream_callback(struct sgpu_stream *stream, void (*function)(void *argument),
 					 void *argument);
@@ -262,7 +324,31 @@ SGPU_MUST_CHECK int sgpu_device_module_launch(struct sgpu_stream *stream, struct
 					      void *const *args, const size_t *arg_sizes, int arg_count,
 					      struct sgpu_task *task);
 
-/* Every backend's struct sgpu_device, _stream, _event, _device_key and _device_module begin with this. */
+/* Whether keys travel sealed to a key that the device made; makes it on the first call. On a device whose memory is the
+ * runner's own it says that there is nothing to agree. Errors: SGPU_EDEVICE (its entropy failed the health tests). */
+SGPU_MUST_CHECK int sgpu_device_agree(struct sgpu_device *device, struct sgpu_device_agreement *agreement,
+				      struct sgpu_error *error);
+/* Digests of the device's code: at most SGPU_DEVICE_CODE_MAX, returns how many (the CPU device has none of its own: its
+ * operations are the program's). Errors: negative. */
+SGPU_MUST_CHECK int sgpu_device_code_digests(struct sgpu_device *device, struct sgpu_device_code *list,
+					     struct sgpu_error *error);
+/* The GPU's attestation report for a nonce. Errors: SGPU_EUNAVAILABLE where it has none: no confidential computing. */
+SGPU_MUST_CHECK int sgpu_device_get_evidence(struct sgpu_device *device, const uint8_t nonce[32],
+					     struct sgpu_device_evidence *evidence, struct sgpu_error *error);
+void sgpu_device_evidence_clear(struct sgpu_device_evidence *evidence);
+
+/* ---- pages: for lib/enclave alone ---- as the rows of struct sgpu_device_backend have it. Errors: SGPU_EUNAVAILABLE,
+ * SGPU_ENOMEM, SGPU_EUSAGE. */
+SGPU_MUST_CHECK int sgpu_device_pages(struct sgpu_device *device, struct sgpu_pages_info *info, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_space_create(struct sgpu_device *device, uint64_t size, struct sgpu_space **space,
+				      sgpu_devptr *base, struct sgpu_error *error);
+void sgpu_space_free(struct sgpu_space **space);
+SGPU_MUST_CHECK int sgpu_page_map(struct sgpu_space *space, uint64_t at, const uint32_t *frames, size_t count,
+				  uint64_t page_size, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_page_unmap(struct sgpu_space *space, uint64_t at, uint64_t size, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_space_access(struct sgpu_space *space, bool on, struct sgpu_error *error);
+
+/* Every backend's struct sgpu_space, and its struct sgpu_device, _stream, _event, _device_key and _device_module begin with this. */
 struct sgpu_device_object {
 	const struct sgpu_device_backend *backend;
 };

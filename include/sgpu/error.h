@@ -30,6 +30,11 @@ enum sgpu_code {
 	SGPU_EPOLICY = -12,     /* refused by a rule: file modes, unsealed HIGH data, an expired region; exit 4 */
 	SGPU_EDEPENDENCY = -13, /* not run, because what it depends on failed; exit 5 */
 	SGPU_ESEGMENTS = -14,   /* the batch ran, and some of its segments failed; exit 5 */
+	SGPU_ESIGNATURE = -15,  /* evidence: a signature does not verify; exit 4 */
+	SGPU_ECHAIN = -16,      /* evidence: certificates do not lead to a trusted one; exit 4 */
+	SGPU_EEXPIRED = -17,    /* evidence: too old, not valid yet, or a certificate's time is over; exit 4 */
+	SGPU_ENONCE = -18,      /* evidence: made for another nonce; exit 4 */
+	SGPU_EBINDING = -19,    /* evidence: its parts do not belong together, or to this key; exit 4 */
 };
 
 enum { SGPU_ERROR_TEXT_MAX = 512, SGPU_ERROR_HINT_MAX = 256 };

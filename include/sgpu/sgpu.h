@@ -18,7 +18,10 @@
 #include <sgpu/ops.h>
 #include <sgpu/stage.h>
 #include <sgpu/transfer.h>
+#include <sgpu/channel.h>
+#include <sgpu/secure.h>
 #include <sgpu/enclave.h>
+#include <sgpu/attest.h>
 #include <sgpu/bench.h>
 
 #endif

@@ -28,6 +28,11 @@ static const struct {
 	{ SGPU_EPOLICY, 4, "EPOLICY", "refused by policy" },
 	{ SGPU_EDEPENDENCY, 5, "EDEPENDENCY", "not run, because what it depends on failed" },
 	{ SGPU_ESEGMENTS, 5, "ESEGMENTS", "some segments failed" },
+	{ SGPU_ESIGNATURE, 4, "ESIGNATURE", "a signature does not verify" },
+	{ SGPU_ECHAIN, 4, "ECHAIN", "the certificates lead to none that is trusted" },
+	{ SGPU_EEXPIRED, 4, "EEXPIRED", "too old, or not valid at this time" },
+	{ SGPU_ENONCE, 4, "ENONCE", "made for another nonce" },
+	{ SGPU_EBINDING, 4, "EBINDING", "parts that do not belong together" },
 };
 
 enum { CODE_COUNT = sizeof(codes) / sizeof(codes[0]), UNKNOWN = 1 };

@@ -2,6 +2,7 @@
  *
  * The table of backends, and the calls that go through it.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -283,4 +284,94 @@ int sgpu_device_module_launch(struct sgpu_stream *stream, struct sgpu_device_mod
 			      int arg_count, struct sgpu_task *task)
 {
 	return BACKEND(stream)->module_launch(stream, module, function, shape, args, arg_sizes, arg_count, task);
+}
+
+int sgpu_device_launch_on(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
+			  const struct sgpu_device_range *ranges, int count, struct sgpu_task *task)
+{
+	const struct sgpu_device_backend *backend = BACKEND(stream);
+
+	return backend->launch_on ? backend->launch_on(stream, function, argument, ranges, count, task) :
+				    backend->launch(stream, function, argument, task);
+}
+
+int sgpu_device_agree(struct sgpu_device *device, struct sgpu_device_agreement *agreement, struct sgpu_error *error)
+{
+	const struct sgpu_device_backend *backend = BACKEND(device);
+
+	memset(agreement, 0, sizeof(*agreement));
+	if (backend->agree) {
+		return backend->agree(device, agreement, error);
+	}
+	snprintf(agreement->text, sizeof(agreement->text), "the device's memory is the runner's own: keys cross no bus");
+	return SGPU_OK;
+}
+
+int sgpu_device_code_digests(struct sgpu_device *device, struct sgpu_device_code *list, struct sgpu_error *error)
+{
+	const struct sgpu_device_backend *backend = BACKEND(device);
+
+	(void)error;
+	return backend->code ? backend->code(device, list) : 0;
+}
+
+int sgpu_device_get_evidence(struct sgpu_device *device, const uint8_t nonce[32],
+			     struct sgpu_device_evidence *evidence, struct sgpu_error *error)
+{
+	const struct sgpu_device_backend *backend = BACKEND(device);
+
+	memset(evidence, 0, sizeof(*evidence));
+	return backend->evidence ? backend->evidence(device, nonce, evidence, error) :
+				   sgpu_fail(error, SGPU_EUNAVAILABLE, "the device gives no attestation of its own");
+}
+
+void sgpu_device_evidence_clear(struct sgpu_device_evidence *evidence)
+{
+	free(evidence->report);
+	free(evidence->chain);
+	memset(evidence, 0, sizeof(*evidence));
+}
+
+/* ---- pages ---- */
+int sgpu_device_pages(struct sgpu_device *device, struct sgpu_pages_info *info, struct sgpu_error *error)
+{
+	const struct sgpu_device_backend *backend = BACKEND(device);
+
+	memset(info, 0, sizeof(*info));
+	return backend->pages ? backend->pages(device, info, error) :
+				sgpu_fail(error, SGPU_EUNAVAILABLE, "the device maps no pages");
+}
+
+int sgpu_space_create(struct sgpu_device *device, uint64_t size, struct sgpu_space **space, sgpu_devptr *base,
+		      struct sgpu_error *error)
+{
+	const struct sgpu_device_backend *backend = BACKEND(device);
+
+	*space = NULL;
+	return backend->space_create ? backend->space_create(device, size, space, base, error) :
+				       sgpu_fail(error, SGPU_EUNAVAILABLE, "the device maps no pages");
+}
+
+void sgpu_space_free(struct sgpu_space **space)
+{
+	if (space && *space) {
+		BACKEND(*space)->space_free(*space);
+		*space = NULL;
+	}
+}
+
+int sgpu_page_map(struct sgpu_space *space, uint64_t at, const uint32_t *frames, size_t count, uint64_t page_size,
+		  struct sgpu_error *error)
+{
+	return BACKEND(space)->page_map(space, at, frames, count, page_size, error);
+}
+
+int sgpu_page_unmap(struct sgpu_space *space, uint64_t at, uint64_t size, struct sgpu_error *error)
+{
+	return BACKEND(space)->page_unmap(space, at, size, error);
+}
+
+int sgpu_space_access(struct sgpu_space *space, bool on, struct sgpu_error *error)
+{
+	return BACKEND(space)->space_access(space, on, error);
 }

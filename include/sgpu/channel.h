@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Secure channels, after Graviton (Volos, Vaswani, Bruno: Graviton: Trusted Execution Environments on GPUs, OSDI 2018,
+ * sections 4 to 6), on stock hardware: the command processor is trusted software over the device's own memory mapping.
+ *
+ * Three parties that share nothing but the messages below:
+ *   processor   trusted. Owns the table of pages, the page tables, the channel keys, and the mapping.
+ *   allocator   not trusted. Decides which addresses and which pages, and says so in commands.
+ *   session     trusted, the owner's side. Holds the channel key (CEK), seals command groups, checks what comes back.
+ *
+ * A context is all channels with one owner's public key; they share its address space, its CEK, and, counted, tables
+ * and pages. Memory is counted in frames, the small pages of the device. */
+#ifndef SGPU_CHANNEL_H
+#define SGPU_CHANNEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <sgpu/crypto.h>
+#include <sgpu/device.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- the address space of a channel ----
+ * A directory has SGPU_CHANNEL_ENTRIES entries; each can hold a table of small pages, a table of big pages, or both. A
+ * table of small pages has SGPU_CHANNEL_ENTRIES entries, one of big pages as many as cover the same range. So
+ * VA = (directory index * SGPU_CHANNEL_ENTRIES + small index) * small; the device's address is the context's base + VA.
+ * A directory and a table take one frame each of the protected region; what they hold is kept in hidden memory. */
+enum {
+	SGPU_CHANNEL_ENTRIES = 4096,
+	SGPU_CHANNEL_MAX = 1024,       /* channel ids are below */
+	SGPU_CHANNEL_PAGES_MAX = 4096, /* pages in one CH_PTE */
+	SGPU_CHANNEL_MAC_SIZE = 32,
+	SGPU_CHANNEL_DIGEST_SIZE = 32,
+	SGPU_GROUP_MAX = 16384,        /* bytes of a sealed command group with its tag */
+};
+
+enum sgpu_channel_op {
+	SGPU_CH_CREATE = 1,
+	SGPU_CH_PDE = 2,
+	SGPU_CH_PTE = 3,
+	SGPU_CH_MEASURE = 4,
+	SGPU_CH_DESTROY = 5,
+	SGPU_CH_SUBMIT = 6, /* a sealed command group */
+};
+
+enum { SGPU_NO_FRAME = 0xffffffff };
+
+/* A command as the allocator gives it. Frames are numbers; a page of size `big` is named by its first frame. `via` is
+ * the channel that it is sent through: a bootstrap channel, for all but CH_CREATE of one and CH_SUBMIT, which goes through
+ * the channel itself. */
+struct sgpu_command {
+	enum sgpu_channel_op op;
+	uint32_t via, channel;
+	union {
+		struct {
+			uint32_t directory;      /* frame */
+			bool has_key;            /* without: a bootstrap channel if the directory is unprotected, else a
+						    channel whose pages are not locked, which takes no groups */
+			uint8_t owner_key[32];   /* X25519, public */
+		} create;
+		struct {
+			uint32_t index;
+			uint32_t table;          /* frame; SGPU_NO_FRAME only unmaps */
+			bool big;
+		} pde;
+		struct {
+			uint32_t directory_index, table_index;
+			bool big;
+			bool has_mac;            /* authorises the unmapping of what is mapped there */
+			uint64_t mac_counter;
+			uint8_t mac[SGPU_CHANNEL_MAC_SIZE];
+			uint32_t count;          /* pages, 1 to SGPU_CHANNEL_PAGES_MAX; within the table */
+			const uint32_t *pages;   /* `count` frames; SGPU_NO_FRAME unmaps that entry; borrowed */
+		} pte;
+		struct {
+			uint64_t va, size;
+			bool keyed;              /* the digest is keyed with the CEK, else anybody can compute it */
+		} measure;
+		struct {
+			bool has_mac;
+			uint64_t mac_counter;
+			uint8_t mac[SGPU_CHANNEL_MAC_SIZE];
+		} destroy;
+		struct {
+			const uint8_t *group;    /* ciphertext and tag; borrowed */
+			uint32_t size;
+			uint64_t counter;        /* it claims to be number `counter` of the channel */
+		} submit;
+	};
+};
+
+/* As bytes: what travels, what is fuzzed. Little endian, lengths exact, unknown bits refused. decode borrows from
+ * `bytes` where it can and uses `pages` (SGPU_CHANNEL_PAGES_MAX of them) for the rest. Errors: SGPU_EINVALID. */
+enum { SGPU_COMMAND_SIZE_MAX = 128 + 4 * SGPU_CHANNEL_PAGES_MAX + SGPU_GROUP_MAX };
+SGPU_MUST_CHECK int sgpu_command_encode(const struct sgpu_command *command, uint8_t *bytes, size_t capacity,
+					size_t *size, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_command_decode(const uint8_t *bytes, size_t size, uint32_t *pages,
+					struct sgpu_command *command, struct sgpu_error *error);
+
+/* Why a command was refused; nothing was changed then. */
+enum sgpu_refusal {
+	SGPU_REFUSED_NOT,          /* it was carried out */
+	SGPU_REFUSED_MALFORMED,
+	SGPU_REFUSED_NO_CHANNEL,   /* there is no such channel */
+	SGPU_REFUSED_EXISTS,       /* the channel exists */
+	SGPU_REFUSED_RANGE,        /* frame, index, address or size out of range, or not aligned */
+	SGPU_REFUSED_REGION,       /* the page lies in the wrong region */
+	SGPU_REFUSED_NOT_FREE,     /* the page is in use */
+	SGPU_REFUSED_FOREIGN,      /* the page belongs to another context */
+	SGPU_REFUSED_LOCKED,       /* locked, and no MAC authorises it */
+	SGPU_REFUSED_MAC,          /* the MAC does not verify, or its counter is not the next one */
+	SGPU_REFUSED_ALIAS,        /* two physical pages for one virtual, or a page that stands at another address */
+	SGPU_REFUSED_NO_TABLE,     /* no page table is mapped there */
+	SGPU_REFUSED_NOT_EMPTY,    /* the table has entries */
+	SGPU_REFUSED_NOT_MAPPED,   /* the range is not mapped in this channel */
+	SGPU_REFUSED_BOOTSTRAP,    /* a bootstrap channel may not do or be done this; or `via` is none */
+	SGPU_REFUSED_COUNTER,      /* dropped, replayed or reordered: the counter is not the next one */
+	SGPU_REFUSED_SEAL,         /* the group does not verify under the CEK */
+	SGPU_REFUSED_GROUP,        /* it verified, and what is in it is malformed or reaches memory of no or another context */
+	SGPU_REFUSED_LIMIT,        /* too many channels, references or entries */
+	SGPU_REFUSED_DEVICE,       /* the device failed; the text says how */
+	SGPU_REFUSALS
+};
+const char *sgpu_refusal_name(enum sgpu_refusal refusal); /* "locked": static */
+const char *sgpu_refusal_text(enum sgpu_refusal refusal); /* a sentence: static */
+
+/* What a channel's owner gets from CH_CREATE. The CEK is sealed with HPKE (base mode) to the owner's key: info
+ * "sgpu channel v1", associated data sgpu_grant_bind(). A second channel of a context gets the CEK of the first. */
+struct sgpu_grant {
+	uint32_t channel;
+	uint32_t serial;                /* never used twice by this processor: part of every nonce and MAC */
+	uint8_t owner_hash[SGPU_SHA256_SIZE]; /* SHA-256 of the owner's public key */
+	uint8_t processor[16];          /* random, drawn when the processor was made */
+	uint8_t enc[32], sealed_cek[SGPU_KEY_SIZE + SGPU_TAG_SIZE];
+};
+enum { SGPU_GRANT_BIND_SIZE = 4 + 4 + SGPU_SHA256_SIZE + 16 };
+/* channel || serial || owner_hash || processor, integers little endian. */
+void sgpu_grant_bind(const struct sgpu_grant *grant, uint8_t bytes[SGPU_GRANT_BIND_SIZE]);
+
+/* From CH_PTE. The MAC is under a key derived from the CEK and covers all of it, so that the owner knows what was really
+ * mapped; it has no meaning without the CEK. */
+struct sgpu_summary {
+	uint32_t channel, serial;
+	uint64_t counter;               /* of this channel's reports, from 1, one more each time: the owner refuses old ones */
+	uint64_t va, size;              /* bytes that the command covered */
+	uint32_t protected_pages, pages; /* n and k: pages mapped by it in the protected region, and in all */
+	uint8_t hash[SGPU_CHANNEL_DIGEST_SIZE]; /* KT128 of the frame numbers of the protected ones, 32-bit little endian */
+	uint8_t mac[SGPU_CHANNEL_MAC_SIZE];
+};
+
+/* From CH_MEASURE. Digest: KT128 of the bytes, customisation "sgpu measure v1", for a keyed one followed by a zero byte and a
+ * key derived from the CEK. */
+struct sgpu_measurement {
+	uint32_t channel, serial;
+	uint64_t counter;               /* as in sgpu_summary, the same sequence */
+	uint64_t va, size;
+	bool keyed;
+	uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE];
+	uint8_t mac[SGPU_CHANNEL_MAC_SIZE];
+};
+#define SGPU_MEASURE_CUSTOM "sgpu measure v1"
+
+struct sgpu_reply {
+	enum sgpu_refusal refusal;
+	int code;                       /* SGPU_OK; else of the refusal: SGPU_EINVALID, SGPU_EPOLICY, SGPU_EAUTH, SGPU_EDEVICE */
+	struct sgpu_error error;
+	union {
+		struct sgpu_grant grant;        /* CH_CREATE with a key */
+		struct sgpu_summary summary;    /* CH_PTE of a channel with a key */
+		struct sgpu_measurement measurement; /* CH_MEASURE; of a channel without key: no MAC, not keyed */
+	};
+};
+
+/* ---- keys of a channel, derived from the CEK by HKDF-SHA256 with salt = processor: for both trusted sides ---- */
+struct sgpu_channel_keys {
+	uint8_t group[SGPU_KEY_SIZE];   /* info "sgpu channel group": AES-256-GCM of groups */
+	uint8_t owner[SGPU_KEY_SIZE];   /* info "sgpu channel owner": MACs by the owner: unmapping, destruction */
+	uint8_t report[SGPU_KEY_SIZE];  /* info "sgpu channel report": MACs by the processor */
+	uint8_t measure[SGPU_KEY_SIZE]; /* info "sgpu channel measure": keyed digests */
+};
+SGPU_MUST_CHECK int sgpu_channel_derive(const uint8_t cek[SGPU_KEY_SIZE], const uint8_t processor[16],
+					struct sgpu_channel_keys *keys, struct sgpu_error *error);
+/* Nonce of group number `counter` (from 1): serial (4, big endian) || counter (8, big endian). */
+void sgpu_group_nonce(uint32_t serial, uint64_t counter, uint8_t nonce[SGPU_NONCE_SIZE]);
+/* MACs: KT128 of key || fields, 32 bytes, with a customisation string of their own each. */
+void sgpu_mac_unmap(const struct sgpu_channel_keys *keys, uint32_t serial, uint64_t counter, uint64_t va, uint64_t size,
+		    uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
+void sgpu_mac_destroy(const struct sgpu_channel_keys *keys, uint32_t serial, uint64_t counter,
+		      uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
+void sgpu_mac_summary(const struct sgpu_channel_keys *keys, const struct sgpu_summary *summary,
+		      uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
+void sgpu_mac_measurement(const struct sgpu_channel_keys *keys, const struct sgpu_measurement *measurement,
+			  uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
+
+/* ---- the device under the processor: a device (sgpu_pager_of), or what a test puts there ---- */
+struct sgpu_pager {
+	void *device;
+	struct sgpu_pages_info info;
+	int (*space_create)(void *device, uint64_t size, void **space, sgpu_devptr *base, struct sgpu_error *error);
+	void (*space_free)(void *device, void *space);
+	/* `count` pages of `page_size` bytes at consecutive addresses from offset `at`; physical: their first frames. */
+	int (*map)(void *device, void *space, uint64_t at, const uint32_t *pages, size_t count, uint64_t page_size,
+		   struct sgpu_error *error);
+	int (*unmap)(void *device, void *space, uint64_t at, uint64_t size, struct sgpu_error *error);
+	/* Returns when it is clear. The range is mapped and the space reachable. */
+	int (*clear)(void *device, void *space, uint64_t at, uint64_t size, struct sgpu_error *error);
+	/* Whether kernels reach what is mapped in the space. Waits for running work of the device before it takes
+	 * anything away. */
+	int (*access)(void *device, void *space, bool on, struct sgpu_error *error);
+	int (*digest)(void *device, void *space, uint64_t at, uint64_t size, const void *custom, size_t custom_size,
+		      uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE], struct sgpu_error *error);
+	/* Between host memory and a mapped range, for the unprotected region. Return when done. */
+	int (*read)(void *device, void *space, uint64_t at, void *to, uint64_t size, struct sgpu_error *error);
+	int (*write)(void *device, void *space, uint64_t at, const void *from, uint64_t size, struct sgpu_error *error);
+};
+/* Fills in *pager; the device outlives it. Errors: SGPU_EUNAVAILABLE where the device cannot map pages. */
+SGPU_MUST_CHECK int sgpu_pager_of(struct sgpu_device *device, struct sgpu_pager *pager, struct sgpu_error *error);
+/* Wipes and frees what sgpu_pager_of took. */
+void sgpu_pager_close(struct sgpu_pager *pager);
+
+/* ---- the processor ---- */
+struct sgpu_processor;
+
+struct sgpu_processor_config {
+	uint32_t frames;                /* physical memory; at most info.total / info.small */
+	uint32_t unprotected;           /* frames at the beginning that the host may read and write */
+	uint32_t hidden;                /* frames at the end that nobody maps: keys and tables stand for them */
+	uint64_t space_size;            /* bytes of addresses a context gets, 0: twice the frames */
+	/* Carries out the items of an opened group, in order: called with what was sealed, after its tag has verified. The
+	 * device's own calls are made here. A failure is the group's: SGPU_REFUSED_GROUP for SGPU_EINVALID and
+	 * SGPU_EPOLICY, else SGPU_REFUSED_DEVICE; the counter has advanced all the same. NULL: groups are empty. */
+	int (*execute)(void *executor, uint32_t channel, const uint8_t *items, size_t size, struct sgpu_error *error);
+	void *executor;
+};
+
+/* The pager is borrowed. Frames are taken to hold secrets at first: each is cleared before it is first mapped, unless the
+ * pager's memory is new (its frames were never mapped) and says so by info.fresh. */
+SGPU_MUST_CHECK int sgpu_processor_create(const struct sgpu_pager *pager, const struct sgpu_processor_config *config,
+					  struct sgpu_processor **processor, struct sgpu_error *error);
+/* Destroys all channels: clears, unmaps; wipes keys. */
+void sgpu_processor_free(struct sgpu_processor **processor);
+
+/* One command as bytes: the only door for the untrusted side. May be called from several threads. Returns reply->code. */
+int sgpu_processor_execute(struct sgpu_processor *processor, const uint8_t *command, size_t size,
+			   struct sgpu_reply *reply);
+/* The same when both stand in one program and the command need not be copied; the struct is read once, first. */
+int sgpu_processor_command(struct sgpu_processor *processor, const struct sgpu_command *command,
+			   struct sgpu_reply *reply);
+
+/* The host's window (what a BAR is): frames of the unprotected region alone; refused with SGPU_EPOLICY anywhere else. */
+SGPU_MUST_CHECK int sgpu_processor_host_read(struct sgpu_processor *processor, uint64_t physical, void *to,
+					     uint64_t size, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_processor_host_write(struct sgpu_processor *processor, uint64_t physical, const void *from,
+					      uint64_t size, struct sgpu_error *error);
+
+/* For the executor and for trusted code beside it: whether [address, address + size) of the device is mapped, all of it, in
+ * the context of the channel; base and size of its space. */
+bool sgpu_processor_reaches(struct sgpu_processor *processor, uint32_t channel, sgpu_devptr address, uint64_t size);
+SGPU_MUST_CHECK int sgpu_processor_space(struct sgpu_processor *processor, uint32_t channel, sgpu_devptr *base,
+					 uint64_t *size, struct sgpu_error *error);
+/* Makes the channel's context the one that kernels reach, and every other unreachable; free when it already is. The executor
+ * calls it before it enqueues work. */
+SGPU_MUST_CHECK int sgpu_processor_activate(struct sgpu_processor *processor, uint32_t channel,
+					    struct sgpu_error *error);
+
+/* What the table of pages says of a frame: for tests and sgpu-measure channel. */
+enum sgpu_frame_use { SGPU_FRAME_DATA, SGPU_FRAME_DIRECTORY, SGPU_FRAME_TABLE };
+struct sgpu_frame {
+	bool mapped, locked, big;       /* big: part of a big page */
+	enum sgpu_frame_use use;
+	uint32_t owner;                 /* channel that mapped it first */
+	uint32_t references;
+	uint32_t entries;               /* of a table: in use */
+	uint64_t va;                    /* of data: where it stands in its context */
+};
+enum sgpu_region { SGPU_REGION_UNPROTECTED, SGPU_REGION_PROTECTED, SGPU_REGION_HIDDEN };
+SGPU_MUST_CHECK int sgpu_processor_frame(struct sgpu_processor *processor, uint32_t frame, struct sgpu_frame *about);
+enum sgpu_region sgpu_processor_region(const struct sgpu_processor *processor, uint32_t frame);
+/* Walks everything and compares it with the table of pages and with the four invariants; SGPU_EINVALID with what is broken.
+ * Slow: for tests. */
+SGPU_MUST_CHECK int sgpu_processor_check(struct sgpu_processor *processor, struct sgpu_error *error);
+
+/* ---- the session: the owner's side of one channel ---- */
+struct sgpu_session;
+/* Opens the CEK in a grant with the owner's X25519 private key. Errors: SGPU_EAUTH, SGPU_EKEY (another's grant). What the grant
+ * is worth the evidence says that came with it. */
+SGPU_MUST_CHECK int sgpu_session_open(const struct sgpu_key *owner, const struct sgpu_grant *grant,
+				      struct sgpu_session **session, struct sgpu_error *error);
+void sgpu_session_close(struct sgpu_session **session); /* wipes it */
+/* Seals the next group: `group` has room for size + SGPU_TAG_SIZE. *counter is its number. Nothing is lost when it does not
+ * arrive: the same bytes can be sent again; a group that was refused by its counter or its seal was not taken. One thread at a time. */
+SGPU_MUST_CHECK int sgpu_session_seal(struct sgpu_session *session, const void *items, size_t size, uint8_t *group,
+				      uint64_t *counter, struct sgpu_error *error);
+/* MAC for CH_PTE that unmaps, and for CH_DESTROY; each takes the next number of the channel's authorisations. */
+void sgpu_session_unmap(struct sgpu_session *session, uint64_t va, uint64_t size, uint64_t *counter,
+			uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
+void sgpu_session_destroy(struct sgpu_session *session, uint64_t *counter, uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
+/* Whether a report is this channel's, untouched, and newer than all before. Errors: SGPU_EAUTH. */
+SGPU_MUST_CHECK int sgpu_session_summary(struct sgpu_session *session, const struct sgpu_summary *summary,
+					 struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_session_measurement(struct sgpu_session *session, const struct sgpu_measurement *measurement,
+					     struct sgpu_error *error);
+/* The keyed digest of CH_MEASURE computed from bytes at hand, to compare. */
+void sgpu_session_digest(const struct sgpu_session *session, const void *data, size_t size,
+			 uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE]);
+
+/* ---- the allocator: the untrusted side that works ---- */
+struct sgpu_allocator;
+/* How its commands reach the processor: sgpu_processor_command, a wire, or a test in between. Returns reply->code. */
+typedef int (*sgpu_command_fn)(void *processor, const struct sgpu_command *command, struct sgpu_reply *reply);
+SGPU_MUST_CHECK int sgpu_allocator_create(const struct sgpu_pages_info *info,
+					  const struct sgpu_processor_config *config, sgpu_command_fn send, void *processor,
+					  struct sgpu_allocator **allocator, struct sgpu_error *error);
+void sgpu_allocator_free(struct sgpu_allocator **allocator);
+/* A channel for an owner's key; its grant. The first of a context makes its directory; others get a directory of their own
+ * that shares the tables. */
+SGPU_MUST_CHECK int sgpu_allocator_channel(struct sgpu_allocator *allocator, const uint8_t owner_key[32],
+					   struct sgpu_grant *grant, struct sgpu_error *error);
+/* Maps `size` bytes, rounded up to whole pages, in big pages as far as they fit: *va, *mapped bytes. The summaries go to
+ * `report`, one for each command. Errors: SGPU_ENOMEM. */
+SGPU_MUST_CHECK int sgpu_allocator_map(struct sgpu_allocator *allocator, uint32_t channel, uint64_t size, uint64_t *va,
+				       uint64_t *mapped, int (*report)(void *argument, const struct sgpu_summary *summary,
+								       struct sgpu_error *error),
+				       void *argument, struct sgpu_error *error);
+/* Unmaps what sgpu_allocator_map gave: asks `authorise` for a MAC for each range. */
+SGPU_MUST_CHECK int sgpu_allocator_unmap(struct sgpu_allocator *allocator, uint32_t channel, uint64_t va, uint64_t mapped,
+					 void (*authorise)(void *argument, uint64_t va, uint64_t size,
+							   uint64_t *counter, uint8_t mac[SGPU_CHANNEL_MAC_SIZE]),
+					 void *argument, struct sgpu_error *error);
+/* mac NULL: without the owner's word. */
+SGPU_MUST_CHECK int sgpu_allocator_destroy(struct sgpu_allocator *allocator, uint32_t channel, uint64_t counter,
+					   const uint8_t *mac, struct sgpu_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

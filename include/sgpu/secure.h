@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A secure context on a device: what Graviton's runtime offers (cudaSecureMalloc and its kin), as library calls. It makes a
+ * processor, an allocator and a session (sgpu/channel.h) over the device. All memory comes from pages of the context; every
+ * request travels as a sealed command group, and the processor refuses one that reaches memory outside of the context.
+ *
+ * sgpu_secure_device() shows the context as a device, so that everything written for sgpu/device.h runs inside it: the
+ * orchestrator does. Streams are channels of the context.
+ */
+#ifndef SGPU_SECURE_H
+#define SGPU_SECURE_H
+
+#include <sgpu/channel.h>
+#include <sgpu/device.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct sgpu_secure;
+
+struct sgpu_secure_config {
+	const struct sgpu_key *owner;   /* X25519 with its private half; NULL: one is made and never leaves */
+	/* A context beside others of the same device: contexts of one processor never reach each other. NULL: the context
+	 * makes a processor of its own, which takes all of the device's memory. */
+	struct sgpu_secure *beside;
+	/* For tests: stands between the allocator and the processor. NULL: nobody does. */
+	sgpu_command_fn between;
+	void *between_argument;         /* the processor is given to it by sgpu_secure_processor() */
+};
+
+/* The device is borrowed and must outlive the context. Errors: SGPU_EUNAVAILABLE (the device maps no pages), SGPU_EAUTH. */
+SGPU_MUST_CHECK int sgpu_secure_create(struct sgpu_device *device, const struct sgpu_secure_config *config,
+				       struct sgpu_secure **context, struct sgpu_error *error);
+/* Clears and gives back everything. A context that others stand beside is freed last. */
+void sgpu_secure_destroy(struct sgpu_secure **context);
+
+/* The context as a device; belongs to the context: sgpu_device_close on it does nothing. */
+struct sgpu_device *sgpu_secure_device(struct sgpu_secure *context);
+struct sgpu_processor *sgpu_secure_processor(struct sgpu_secure *context);
+/* Of its first channel. */
+const struct sgpu_grant *sgpu_secure_grant(const struct sgpu_secure *context);
+
+/* Device memory of the context, from pages that it keeps mapped: a call of the driver is made only when those are used up.
+ * Every summary is checked: SGPU_EAUTH when the allocator gave pages that are not protected or not what it said. Starts at a
+ * multiple of 4096. Freed memory is cleared on the device before anybody gets it. */
+SGPU_MUST_CHECK int sgpu_secure_malloc(struct sgpu_secure *context, uint64_t size, sgpu_devptr *memory,
+				       struct sgpu_error *error);
+void sgpu_secure_free(struct sgpu_secure *context, sgpu_devptr *memory);
+/* Gives pages that hold nothing back: unmapped with the owner's MAC. */
+SGPU_MUST_CHECK int sgpu_secure_trim(struct sgpu_secure *context, struct sgpu_error *error);
+
+enum sgpu_secure_direction { SGPU_SECURE_TO_DEVICE, SGPU_SECURE_TO_HOST };
+/* Sealed with a fresh key where the data leave, opened and verified where they arrive; in between there is ciphertext
+ * only. Returns when it is done. Unit: bytes. Errors: SGPU_EAUTH, SGPU_EUSAGE (outside of the context's memory). */
+SGPU_MUST_CHECK int sgpu_secure_memcpy(struct sgpu_secure *context, void *host, sgpu_devptr memory, uint64_t size,
+				       enum sgpu_secure_direction direction, struct sgpu_error *error);
+
+SGPU_MUST_CHECK int sgpu_secure_stream_create(struct sgpu_secure *context, struct sgpu_stream **stream,
+					      struct sgpu_error *error);
+/* Copies the image into protected memory, measures it there (CH_MEASURE) against `digest` (KT128, SGPU_MEASURE_CUSTOM, not
+ * keyed), and loads it only then. Errors: SGPU_EPOLICY when it differs, as sgpu_device_module_load. */
+SGPU_MUST_CHECK int sgpu_secure_module_load(struct sgpu_secure *context, const void *image, size_t size,
+					    const uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE],
+					    struct sgpu_device_module **module, struct sgpu_error *error);
+/* As sgpu_device_module_launch; `ranges` are what the kernel is meant to touch: refused when they leave the context. */
+SGPU_MUST_CHECK int sgpu_secure_kernel_launch(struct sgpu_stream *stream, struct sgpu_device_module *module,
+					      const char *function, const struct sgpu_module_shape *shape,
+					      void *const *args, const size_t *arg_sizes, int arg_count,
+					      const struct sgpu_device_range *ranges, int range_count,
+					      struct sgpu_task *task);
+/* CH_MEASURE over device memory of the context, verified. */
+SGPU_MUST_CHECK int sgpu_secure_measure(struct sgpu_secure *context, sgpu_devptr memory, uint64_t size, bool keyed,
+					uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE], struct sgpu_error *error);
+
+/* What the context did, for figures and for -v. */
+struct sgpu_secure_stats {
+	uint64_t groups, refused, commands; /* sealed groups, those refused, commands of the allocator */
+	uint64_t mapped_bytes, used_bytes;  /* of the context's pages; of what is allocated */
+	uint64_t channels;
+};
+void sgpu_secure_get_stats(struct sgpu_secure *context, struct sgpu_secure_stats *stats);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
