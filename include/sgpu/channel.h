@@ -277,9 +277,9 @@ struct sgpu_frame {
 	uint32_t entries;               /* of a table: in use */
 	uint64_t va;                    /* of data: where it stands in its context */
 };
-enum sgpu_region { SGPU_REGION_UNPROTECTED, SGPU_REGION_PROTECTED, SGPU_REGION_HIDDEN };
+enum sgpu_frame_region { SGPU_REGION_UNPROTECTED, SGPU_REGION_PROTECTED, SGPU_REGION_HIDDEN };
 SGPU_MUST_CHECK int sgpu_processor_frame(struct sgpu_processor *processor, uint32_t frame, struct sgpu_frame *about);
-enum sgpu_region sgpu_processor_region(const struct sgpu_processor *processor, uint32_t frame);
+enum sgpu_frame_region sgpu_processor_region(const struct sgpu_processor *processor, uint32_t frame);
 /* Walks everything and compares it with the table of pages and with the four invariants; SGPU_EINVALID with what is broken.
  * Slow: for tests. */
 SGPU_MUST_CHECK int sgpu_processor_check(struct sgpu_processor *processor, struct sgpu_error *error);

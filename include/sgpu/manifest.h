@@ -139,6 +139,8 @@ struct sgpu_module_call {
 	unsigned shared_bytes;    /* dynamic shared memory of a block */
 	struct sgpu_module_param *params;
 	int param_count;
+	bool has_digest;          /* "module_digest": the owner says which code may run */
+	uint8_t digest[32];       /* KT128, customisation "sgpu measure v1", of the module's image */
 };
 
 struct sgpu_operation {
