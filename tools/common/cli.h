@@ -74,6 +74,11 @@ void cli_progress_end(void);
 /* Refuses to write binary data to a terminal: prints and returns false. */
 bool cli_binary_output(int fd);
 
+/* Refuses to write a secret to a terminal: prints and returns false. path "-" or NULL: standard output. */
+bool cli_secret_output(const char *path);
+/* Writes a secret to a new file of mode 0600, or to standard output. A file that exists is never overwritten. */
+SGPU_MUST_CHECK int cli_write_secret(const char *path, const char *text, size_t size, struct sgpu_error *error);
+
 /* Opens an input ("-" or NULL: standard input; a terminal there is refused). Prints and returns -1 on an error.
  * *name is what messages call it. */
 int cli_input(const char *path, const char **name);

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Files with secrets: new ones, for their owner's eyes only.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <sgpu/io.h>
+
+#include "cli.h"
+
+/* A new file, or none: a key that is overwritten takes all that depends on it along. */
+static int create_file(const char *path, const char *text, size_t size, struct sgpu_error *error)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+
+	if (fd < 0 && errno == EEXIST) {
+		(void)sgpu_fail(error, SGPU_ESYSTEM, "'%s' exists; a key is never overwritten", path);
+		return sgpu_hint(error, "choose another name, or remove the file if nothing depends on it");
+	}
+	if (fd < 0) {
+		return sgpu_fail_errno(error, "cannot create '%s'", path);
+	}
+	int code = fchmod(fd, 0600) ? sgpu_fail_errno(error, "cannot set the mode of '%s'", path) : 0;
+	if (!code) {
+		code = sgpu_write(fd, path, text, size, error);
+	}
+	if (!code && fsync(fd)) {
+		code = sgpu_fail_errno(error, "cannot write '%s'", path);
+	}
+	if (close(fd) && !code) {
+		code = sgpu_fail_errno(error, "cannot write '%s'", path);
+	}
+	if (code) {
+		unlink(path);
+	}
+	return code;
+}
+
+/* A redirection was opened by a shell, with its umask. */
+static void warn_of_readers(void)
+{
+	struct stat status;
+
+	if (fstat(STDOUT_FILENO, &status) == 0 && S_ISREG(status.st_mode) && (status.st_mode & (S_IRWXG | S_IRWXO))) {
+		cli_warning("others can read the file that the key goes to (mode %04o), so it will be refused as a key: "
+			    "chmod it to 600, or use -o", (unsigned)status.st_mode & 07777u);
+	}
+}
+
+bool cli_secret_output(const char *path)
+{
+	if (cli_is_standard(path) && isatty(STDOUT_FILENO)) {
+		cli_usage("refusing to show a secret key on a terminal; use -o FILE");
+		return false;
+	}
+	return true;
+}
+
+int cli_write_secret(const char *path, const char *text, size_t size, struct sgpu_error *error)
+{
+	if (!cli_is_standard(path)) {
+		return create_file(path, text, size, error);
+	}
+	const int code = sgpu_write(STDOUT_FILENO, "standard output", text, size, error);
+	if (!code) {
+		warn_of_readers();
+	}
+	return code;
+}
