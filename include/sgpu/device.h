@@ -53,6 +53,7 @@ struct sgpu_device_info {
 	                            whose memory is a part of it (open_chunks works on every device) */
 	bool pins_host_memory;   /* sgpu_host_alloc gives memory that the device reads by itself */
 	bool registers;          /* sgpu_host_register may work here; refused in NVIDIA's confidential computing mode */
+	bool secure;             /* a secure context (sgpu/secure.h) over the device */
 	uint64_t piece;          /* plaintext bytes that a large transfer best moves at once; a multiple of SGPU_CHUNK */
 };
 
