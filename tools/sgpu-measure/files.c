@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Files that verbs read and write.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+#include <sgpu/io.h>
+
+#include "parts.h"
+
+int measure_load_x25519(const char *path, struct sgpu_key *key, struct sgpu_error *error)
+{
+	struct sgpu_key loaded;
+
+	cli_remember_input(path);
+	int code = sgpu_key_load(path, &loaded, error);
+	if (!code && loaded.kind == SGPU_KEY_OCT) {
+		code = sgpu_fail(error, SGPU_EINVALID, "'%s' is a symmetric key; an X25519 key is needed", path);
+	}
+	if (!code) {
+		code = sgpu_key_public(&loaded, key, error);
+	}
+	sgpu_key_clear(&loaded);
+	return code;
+}
+
+int measure_read_input(const char *path, char **text, size_t *size, int *status)
+{
+	struct sgpu_error error = { 0 };
+	const char *name = NULL;
+	const int fd = cli_input(path, &name);
+
+	if (fd < 0) {
+		*status = cli_is_standard(path) ? 2 : 3;
+		return SGPU_EUSAGE;
+	}
+	const int code = sgpu_read_fd(fd, name, SGPU_QUOTE_MAX, text, size, &error);
+	if (fd > STDERR_FILENO) {
+		close(fd);
+	}
+	*status = code ? cli_error(&error) : 0;
+	return code;
+}
+
+int measure_write(const char *path, const char *text, size_t size, struct sgpu_error *error)
+{
+	struct sgpu_output output = SGPU_OUTPUT_INIT;
+	int code = sgpu_output_open(&output, path ? path : "-", 0644, error);
+
+	if (!code) {
+		code = sgpu_write(output.fd, output.path, text, size, error);
+	}
+	if (!code) {
+		code = sgpu_output_commit(&output, error);
+	}
+	sgpu_output_close(&output);
+	return code;
+}
+
+/* The public part waits, complete, until the key is there. */
+static int write_both(const char *path, const char *pem, size_t pem_size, const char *text, size_t size,
+		      const char *public_path, struct sgpu_error *error)
+{
+	struct sgpu_output output = SGPU_OUTPUT_INIT;
+	int code = sgpu_output_open(&output, public_path, 0644, error);
+
+	if (!code) {
+		code = sgpu_write(output.fd, output.path, text, size, error);
+	}
+	if (!code) {
+		code = cli_write_secret(path, pem, pem_size, error);
+		if (!code) {
+			code = sgpu_output_commit(&output, error);
+			if (code && !cli_is_standard(path)) {
+				unlink(path);
+			}
+		}
+	}
+	sgpu_output_close(&output);
+	return code;
+}
+
+int measure_write_key(const struct sgpu_signer *signer, const char *path, const char *text, size_t size,
+		      const char *public_path, struct sgpu_error *error)
+{
+	size_t pem_size = 0;
+	char *pem = NULL;
+	int code = sgpu_signer_private_pem(signer, &pem, &pem_size, error);
+
+	if (!code && text) {
+		code = write_both(path, pem, pem_size, text, size, public_path, error);
+	} else if (!code) {
+		code = cli_write_secret(path, pem, pem_size, error);
+	}
+	sgpu_free_wiped(&pem, pem_size);
+	return code;
+}

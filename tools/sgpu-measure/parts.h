@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the verbs of sgpu-measure share.
+ */
+#ifndef SGPU_MEASURE_PARTS_H
+#define SGPU_MEASURE_PARTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <jansson.h>
+
+#include <sgpu/attest.h>
+
+#include "cli.h"
+
+/* ---- values of options; these print, and return false for a usage error ---- */
+struct measure_nonce {
+	uint8_t bytes[SGPU_NONCE_MAX];
+	size_t size; /* 0: none was given */
+};
+bool measure_parse_nonce(const char *text, struct measure_nonce *nonce);
+bool measure_parse_days(const char *text, unsigned *days);
+bool measure_parse_seconds(const char *text, const char *what, int64_t *seconds);
+
+/* Seconds since 1970. */
+int64_t measure_now(void);
+/* "2026-11-21T15:01:25Z", or the number when no calendar has it. */
+enum { MEASURE_TIME_MAX = 32 };
+const char *measure_time_text(int64_t seconds, char text[MEASURE_TIME_MAX]);
+
+/* ---- files ---- */
+/* The public half of an X25519 key file, private or public. Errors: as sgpu_key_load, SGPU_EINVALID for another kind. */
+SGPU_MUST_CHECK int measure_load_x25519(const char *path, struct sgpu_key *key, struct sgpu_error *error);
+/* At most SGPU_QUOTE_MAX bytes from a file or standard input; *text from malloc. *status: the exit status of what was printed. */
+int measure_read_input(const char *path, char **text, size_t *size, int *status);
+/* The sgpu-run beside this program. Errors: SGPU_ESYSTEM. */
+SGPU_MUST_CHECK int measure_runner_path(char *path, size_t size, struct sgpu_error *error);
+/* A file that appears when it is complete, or standard output. */
+SGPU_MUST_CHECK int measure_write(const char *path, const char *text, size_t size, struct sgpu_error *error);
+/* A private key to a new file, and what goes with it to others (NULL: nothing) to `public_path`: both, or neither. */
+SGPU_MUST_CHECK int measure_write_key(const struct sgpu_signer *signer, const char *path, const char *text, size_t size,
+				      const char *public_path, struct sgpu_error *error);
+
+/* ---- reports ---- */
+/* One line; to standard error when `data` went to standard output. Takes the reference. Returns an exit status. */
+int measure_print_record(json_t *record, bool data_on_stdout);
+/* What may be said of a new key: a record with --json, else a detail. Returns an exit status. */
+int measure_report_key(const char *kind, const struct sgpu_signer *signer, const char *path, const char *public_path);
+/* Bytes as hexadecimal, as a new JSON string. */
+json_t *measure_hex(const void *data, size_t size);
+/* Text of foreign origin, on standard output: what is not printable becomes '?'. */
+void measure_print_text(const char *text);
+
+/* ---- what verify and appraise share ---- */
+enum { MEASURE_ROOTS = CLI_LONG, MEASURE_NONCE, MEASURE_OWNER, MEASURE_TEE_ROOTS, MEASURE_TEE_CERTIFICATES,
+       MEASURE_MAX_AGE, MEASURE_OWN_OPTIONS };
+
+#define MEASURE_CHECK_OPTIONS                                                                           \
+	{ "roots", MEASURE_ROOTS, "FILE", "certificates that are trusted for the attestation key" },    \
+	{ "nonce", MEASURE_NONCE, "HEX", "the nonce that the quote was asked for with" },               \
+	{ "owner", MEASURE_OWNER, "KEY", "the owner's X25519 key that the quote must be bound to" },    \
+	{ "tee-roots", MEASURE_TEE_ROOTS, "FILE", "certificates that are trusted for the hardware's report" }, \
+	{ "tee-certificates", MEASURE_TEE_CERTIFICATES, "FILE", "certificates between the report and those" }, \
+	{ "max-age", MEASURE_MAX_AGE, "DURATION", "how old a quote may be (default: 1h)" }
+
+struct measure_checks {
+	const char *roots_path, *owner_path, *tee_roots_path, *tee_certificates_path;
+	struct measure_nonce nonce;
+	int64_t max_age;
+	struct sgpu_chain roots, tee_roots, tee_certificates;
+	struct sgpu_key owner;
+	char *quote;
+	size_t quote_size;
+	struct sgpu_quote_result result;
+};
+/* Whether the option was one of them: 0 it was and is taken, 1 it is another, 2 a usage error that was printed. */
+int measure_take_check(struct measure_checks *checks, int key, const char *value);
+/* Loads what the options name, reads the quote, and verifies it. Returns an exit status; everything was printed. */
+int measure_run_checks(struct measure_checks *checks, const char *quote_path, struct sgpu_error *error);
+void measure_checks_clear(struct measure_checks *checks);
+/* What was checked, one line each on standard output; or as a new object {"signature": "verified", ...}. */
+void measure_print_checks(const struct measure_checks *checks);
+json_t *measure_checks_json(const struct measure_checks *checks);
+
+#endif

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What verbs say about their results.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <sgpu/base.h>
+
+#include "parts.h"
+
+enum { HEX_MAX = 64 };
+
+int measure_print_record(json_t *record, bool data_on_stdout)
+{
+	FILE *to = data_on_stdout ? stderr : stdout;
+	const bool written = record && json_dumpf(record, to, JSON_COMPACT) == 0 && fputc('\n', to) != EOF &&
+			     fflush(to) == 0;
+
+	json_decref(record);
+	return written ? 0 : cli_fail(SGPU_ESYSTEM, "cannot write the record");
+}
+
+json_t *measure_hex(const void *data, size_t size)
+{
+	char text[2 * HEX_MAX + 1] = "";
+
+	if (size <= HEX_MAX) {
+		sgpu_hex_encode(data, size, text);
+	}
+	return json_string(text);
+}
+
+int measure_report_key(const char *kind, const struct sgpu_signer *signer, const char *path, const char *public_path)
+{
+	uint8_t hash[SGPU_SHA256_SIZE];
+	char hex[2 * SGPU_SHA256_SIZE + 1];
+	struct sgpu_error error = { 0 };
+
+	if (sgpu_signer_fingerprint(signer, hash, &error)) {
+		return cli_error(&error);
+	}
+	sgpu_hex_encode(hash, sizeof(hash), hex);
+	if (!cli_json) {
+		cli_detail("%s %s%s", kind, hex, sgpu_signer_in_tpm(signer) ? ", in the TPM" : "");
+		return 0;
+	}
+	return measure_print_record(json_pack("{s:s, s:s, s:b, s:s*, s:s*}", "kind", kind, "fingerprint", hex, "tpm",
+					      sgpu_signer_in_tpm(signer), "file", cli_is_standard(path) ? NULL : path,
+					      "public", cli_is_standard(public_path) ? NULL : public_path),
+				    cli_is_standard(path) || (public_path && cli_is_standard(public_path)));
+}
+
+void measure_print_text(const char *text)
+{
+	for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
+		/* C1 controls are two bytes in UTF-8, the first 0xc2: no text that is printed here needs them. */
+		const bool control = *p < 0x20 || *p == 0x7f || (*p == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0);
+		putchar(control ? '?' : *p);
+		p += *p == 0xc2 && control;
+	}
+}

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sgpu-measure appraise: verifies a quote, and judges what it says by a policy. Only a quote that the policy accepts gives
+ * the key to seal to.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include <sgpu/base.h>
+#include <sgpu/io.h>
+
+#include "parts.h"
+#include "verbs.h"
+
+enum { RECIPIENT = MEASURE_OWN_OPTIONS };
+enum { POLICY_MAX = 1 << 20 };
+
+const struct cli_option appraise_options[] = {
+	CLI_COMMON,
+	{ "policy", 'p', "POLICY", "what is accepted, sgpu-policy(5)" },
+	MEASURE_CHECK_OPTIONS,
+	{ "recipient", RECIPIENT, "FILE", "write the runner's public key there, if the quote is accepted" },
+	{ "output", 'o', "FILE", "write the result there, as EAR claims" },
+	{ NULL, 0, NULL, NULL },
+};
+
+struct task {
+	struct measure_checks checks;
+	const char *policy_path, *recipient_path, *ear_path, *quote_path;
+	struct sgpu_policy *policy;
+	struct sgpu_appraisal appraisal;
+};
+
+static int load_policy(struct task *task, struct sgpu_error *error)
+{
+	char *text = NULL;
+	size_t size = 0;
+	int code = sgpu_read_file(task->policy_path, POLICY_MAX, &text, &size, error);
+
+	if (!code) {
+		code = sgpu_policy_parse(text, size, task->policy_path, &task->policy, error);
+	}
+	free(text);
+	return code;
+}
+
+/* Written whatever it says: a result that says "refused" must not leave an older one that says "accepted" in place. */
+static int write_ear(const struct task *task, struct sgpu_error *error)
+{
+	char *text = json_dumps(task->appraisal.ear, JSON_INDENT(2));
+	char *line = NULL;
+	int code;
+
+	if (!text || asprintf(&line, "%s\n", text) < 0) {
+		free(text);
+		return sgpu_fail_nomem(error);
+	}
+	code = measure_write(task->ear_path, line, strlen(line), error);
+	free(line);
+	free(text);
+	return code;
+}
+
+static int write_recipient(const struct task *task, struct sgpu_error *error)
+{
+	struct sgpu_key key;
+	char *text = NULL;
+	size_t size = 0;
+	int code = sgpu_quote_recipient(task->checks.result.claims, &key, error);
+
+	if (!code) {
+		code = sgpu_key_text(&key, &text, &size, error);
+	}
+	if (!code) {
+		code = measure_write(task->recipient_path, text, size, error);
+	}
+	free(text);
+	return code;
+}
+
+static int judge(struct task *task, struct sgpu_error *error)
+{
+	int code = sgpu_appraise(task->policy, &task->checks.result, measure_now(), &task->appraisal, error);
+
+	if (!code && task->ear_path) {
+		code = write_ear(task, error);
+	}
+	if (!code && task->appraisal.accepted && task->recipient_path) {
+		code = write_recipient(task, error);
+	}
+	return code;
+}
+
+/* ---- what is said ---- */
+static bool data_on_stdout(const struct task *task)
+{
+	return (task->ear_path && cli_is_standard(task->ear_path)) ||
+	       (task->recipient_path && cli_is_standard(task->recipient_path));
+}
+
+/* Every reason; the exit status. */
+static int refuse(const struct task *task)
+{
+	const json_t *reason = NULL;
+	int status = 0;
+	size_t i = 0;
+
+	if (cli_json) {
+		return cli_fail(SGPU_EPOLICY, "the policy does not accept the quote: %zu reasons",
+				json_array_size(task->appraisal.reasons));
+	}
+	json_array_foreach(task->appraisal.reasons, i, reason) {
+		const char *text = json_string_value(json_object_get(reason, "text"));
+		status = cli_fail(SGPU_EPOLICY, "not accepted: %s", text ? text : "no reason is given");
+	}
+	return status ? status : cli_fail(SGPU_EPOLICY, "the policy does not accept the quote");
+}
+
+static int report(const struct task *task)
+{
+	const struct sgpu_appraisal *a = &task->appraisal;
+	int status = 0;
+
+	if (cli_json) {
+		status = measure_print_record(json_pack("{s:b, s:O, s:o, s:O}", "accepted", a->accepted, "reasons", a->reasons,
+							"checks", measure_checks_json(&task->checks), "ear", a->ear),
+					      data_on_stdout(task));
+	} else if (!data_on_stdout(task)) {
+		measure_print_checks(&task->checks);
+		printf("policy         %s\n", a->accepted ? "accepted" : "not accepted");
+		if (fflush(stdout)) {
+			status = cli_fail(SGPU_ESYSTEM, "cannot write 'standard output'");
+		}
+	}
+	return !a->accepted ? refuse(task) : status;
+}
+
+/* ---- options ---- */
+static int take_option(struct task *task, int key, const char *value)
+{
+	switch (key) {
+	case 'p':
+		task->policy_path = value;
+		return 0;
+	case RECIPIENT:
+		task->recipient_path = value;
+		return 0;
+	case 'o':
+		task->ear_path = value;
+		return 0;
+	default:
+		return measure_take_check(&task->checks, key, value) ? 2 : 0;
+	}
+}
+
+static int check_paths(const struct task *task)
+{
+	if (!task->policy_path) {
+		return cli_usage("the policy is missing, with -p");
+	}
+	if (!strcmp(task->policy_path, "-") && cli_is_standard(task->quote_path)) {
+		return cli_usage("the policy and the quote cannot both come from standard input");
+	}
+	if (task->ear_path && task->recipient_path && !strcmp(task->ear_path, task->recipient_path)) {
+		return cli_usage("the result and the recipient cannot both go to '%s'", task->ear_path);
+	}
+	return 0;
+}
+
+/* When all that is read is known. */
+static bool outputs_apart(const struct task *task)
+{
+	return (!task->ear_path || cli_output_apart(task->ear_path)) &&
+	       (!task->recipient_path || cli_output_apart(task->recipient_path));
+}
+
+static int run(struct task *task)
+{
+	struct sgpu_error error = { 0 };
+	int status = check_paths(task);
+
+	if (status) {
+		return status;
+	}
+	cli_remember_input(task->policy_path);
+	if (load_policy(task, &error)) {
+		return cli_error(&error);
+	}
+	status = measure_run_checks(&task->checks, task->quote_path, &error);
+	if (status) {
+		return status;
+	}
+	if (!outputs_apart(task)) {
+		return 2;
+	}
+	return judge(task, &error) ? cli_error(&error) : report(task);
+}
+
+int verb_appraise(int argc, char **argv)
+{
+	struct task task = { 0 };
+	const char *value = NULL;
+	int first = argc, status = 0;
+
+	for (int key = 0; !status && (key = cli_next(argc, argv, &value, &first)) != 0;) {
+		status = take_option(&task, key, value);
+	}
+	if (!status && !cli_positionals(argc, first, 0, 1)) {
+		status = 2;
+	}
+	if (!status) {
+		task.quote_path = first < argc ? argv[first] : NULL;
+		status = run(&task);
+	}
+	sgpu_policy_free(&task.policy);
+	sgpu_appraisal_clear(&task.appraisal);
+	measure_checks_clear(&task.checks);
+	return status;
+}

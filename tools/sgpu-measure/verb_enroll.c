@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sgpu-measure enroll: a new attestation key (AK), and the request, signed by the machine's EK and by the AK itself, for
+ * which a certificate authority certifies it.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "parts.h"
+#include "verbs.h"
+
+enum { TPM = CLI_LONG, REQUEST };
+
+const struct cli_option enroll_options[] = {
+	CLI_COMMON,
+	{ "key", 'k', "KEY", "the endorsement key (- standard input, fd:N a descriptor)" },
+	{ "tpm", TPM, NULL, "keep the attestation key in the TPM 2.0 of this machine" },
+	{ "output", 'o', "FILE", "new file for the attestation key" },
+	{ "request", REQUEST, "FILE", "where the request goes" },
+	{ NULL, 0, NULL, NULL },
+};
+
+struct task {
+	const char *ek_path, *path, *request_path;
+	bool tpm;
+	struct sgpu_signer *ek, *ak;
+};
+
+static int run(struct task *task, struct sgpu_error *error)
+{
+	char *text = NULL;
+	size_t size = 0;
+	int code = sgpu_signer_load(task->ek_path, &task->ek, error);
+
+	if (!code) {
+		code = sgpu_signer_generate(task->tpm, &task->ak, error);
+	}
+	if (!code) {
+		code = sgpu_enroll_request(task->ek, task->ak, measure_now(), &text, &size, error);
+	}
+	if (!code) {
+		code = measure_write_key(task->ak, task->path, text, size, task->request_path, error);
+	}
+	free(text);
+	return code;
+}
+
+static int options(struct task *task, int argc, char **argv)
+{
+	const char *value = NULL;
+	int first = argc;
+
+	for (int key = 0; (key = cli_next(argc, argv, &value, &first)) != 0;) {
+		switch (key) {
+		case 'k':
+			task->ek_path = value;
+			break;
+		case TPM:
+			task->tpm = true;
+			break;
+		case 'o':
+			task->path = value;
+			break;
+		case REQUEST:
+			task->request_path = value;
+			break;
+		default:
+			return 2;
+		}
+	}
+	if (!cli_positionals(argc, first, 0, 0)) {
+		return 2;
+	}
+	if (!task->ek_path) {
+		return cli_usage("the endorsement key is missing, with -k");
+	}
+	if (!task->path || !task->request_path) {
+		return cli_usage("%s is missing", task->path ? "--request, where the request goes," :
+				 "-o, where the attestation key goes,");
+	}
+	if (!strcmp(task->path, task->request_path)) {
+		return cli_usage("the key and the request cannot both go to '%s'", task->path);
+	}
+	cli_remember_input(task->ek_path);
+	return cli_secret_output(task->path) && cli_output_apart(task->request_path) ? 0 : 2;
+}
+
+int verb_enroll(int argc, char **argv)
+{
+	struct sgpu_error error = { 0 };
+	struct task task = { 0 };
+	int status = options(&task, argc, argv);
+
+	if (!status) {
+		status = run(&task, &error) ? cli_error(&error) :
+			 measure_report_key("AK", task.ak, task.path, task.request_path);
+	}
+	sgpu_signer_free(&task.ek);
+	sgpu_signer_free(&task.ak);
+	return status;
+}

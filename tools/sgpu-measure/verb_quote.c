@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sgpu-measure quote: collects what can be said of the runner, the device and the platform, and signs it for a verifier's
+ * nonce.
+ */
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+
+#include "grant.h"
+#include "parts.h"
+#include "verbs.h"
+
+enum { CERTIFICATE = CLI_LONG, NONCE, OWNER, RECIPIENT, DEVICE, RUNNER };
+
+const struct cli_option quote_options[] = {
+	CLI_COMMON,
+	{ "key", 'k', "KEY", "the attestation key (- standard input, fd:N a descriptor)" },
+	{ "certificate", CERTIFICATE, "FILE", "its certificate, and those up to the authority's" },
+	{ "nonce", NONCE, "HEX", "what the verifier sent: 8 to 64 bytes" },
+	{ "owner", OWNER, "KEY", "the owner's X25519 key: a channel is made for it" },
+	{ "recipient", RECIPIENT, "KEY", "the runner's X25519 key, to which batches are to be sealed" },
+	{ "device", DEVICE, "DEVICE", "cpu, cuda, cuda:N or auto (the default)" },
+	{ "runner", RUNNER, "PROGRAM", "the program that is measured (default: the sgpu-run beside this one)" },
+	{ "output", 'o', "FILE", "where the quote goes (default: standard output)" },
+	{ NULL, 0, NULL, NULL },
+};
+
+struct task {
+	const char *key_path, *certificate_path, *owner_path, *recipient_path, *device_name, *runner_path, *out_path;
+	char runner_beside[PATH_MAX];
+	struct measure_nonce nonce;
+	struct sgpu_signer *ak;
+	struct sgpu_chain chain;
+	struct sgpu_key owner, recipient;
+	struct sgpu_device *device;
+	struct measure_grant grant;
+};
+
+static int load(struct task *task, struct sgpu_error *error)
+{
+	int code = sgpu_signer_load(task->key_path, &task->ak, error);
+
+	if (!code) {
+		code = sgpu_chain_load(task->certificate_path, &task->chain, error);
+	}
+	if (!code && task->owner_path) {
+		code = measure_load_x25519(task->owner_path, &task->owner, error);
+	}
+	if (!code && task->recipient_path) {
+		code = measure_load_x25519(task->recipient_path, &task->recipient, error);
+	}
+	if (!code && !task->runner_path) {
+		code = measure_runner_path(task->runner_beside, sizeof(task->runner_beside), error);
+		task->runner_path = task->runner_beside;
+	}
+	return code;
+}
+
+static int collect(struct task *task, char **quote, size_t *size, struct sgpu_error *error)
+{
+	const struct sgpu_quote_subject subject = {
+		.nonce = task->nonce.bytes,
+		.nonce_size = task->nonce.size,
+		.recipient = task->recipient_path ? &task->recipient : NULL,
+		.owner_key = task->owner_path ? task->owner.public_half : NULL,
+		.grant = task->owner_path ? &task->grant.grant : NULL,
+		.device = task->device,
+		.runner_path = task->runner_path,
+	};
+
+	return sgpu_quote_create(&subject, task->ak, &task->chain, measure_now(), quote, size, error);
+}
+
+static int run(struct task *task, struct sgpu_error *error)
+{
+	char *quote = NULL;
+	size_t size = 0;
+	int code = load(task, error);
+
+	if (!code) {
+		code = sgpu_device_open(task->device_name, NULL, &task->device, error);
+	}
+	if (!code && task->owner_path) {
+		code = measure_grant_open(task->device, task->owner.public_half, &task->grant, error);
+	}
+	if (!code) {
+		code = collect(task, &quote, &size, error);
+	}
+	if (!code) {
+		code = measure_write(task->out_path, quote, size, error);
+	}
+	free(quote);
+	return code;
+}
+
+static int take_option(struct task *task, int key, const char *value)
+{
+	switch (key) {
+	case 'k':
+		task->key_path = value;
+		return 0;
+	case CERTIFICATE:
+		task->certificate_path = value;
+		return 0;
+	case NONCE:
+		return measure_parse_nonce(value, &task->nonce) ? 0 : 2;
+	case OWNER:
+		task->owner_path = value;
+		return 0;
+	case RECIPIENT:
+		task->recipient_path = value;
+		return 0;
+	case DEVICE:
+		task->device_name = value;
+		return 0;
+	case RUNNER:
+		task->runner_path = value;
+		return 0;
+	case 'o':
+		task->out_path = value;
+		return 0;
+	default:
+		return 2;
+	}
+}
+
+static int check_options(const struct task *task)
+{
+	const char *const inputs[] = { task->key_path, task->certificate_path, task->owner_path, task->recipient_path };
+	int standard = 0;
+
+	if (!task->key_path || !task->certificate_path || !task->nonce.size) {
+		return cli_usage("%s is missing", !task->key_path ? "the attestation key, -k," : task->certificate_path ?
+				 "the verifier's nonce, --nonce," : "the certificate of the attestation key, --certificate,");
+	}
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(inputs); i++) {
+		if (inputs[i]) {
+			cli_remember_input(inputs[i]);
+			standard += !strcmp(inputs[i], "-");
+		}
+	}
+	if (task->runner_path) {
+		cli_remember_input(task->runner_path);
+	}
+	if (standard > 1) {
+		return cli_usage("standard input can be only one of the files that are read");
+	}
+	return cli_output_apart(task->out_path) ? 0 : 2;
+}
+
+int verb_quote(int argc, char **argv)
+{
+	struct task task = { .device_name = "auto" };
+	struct sgpu_error error = { 0 };
+	const char *value = NULL;
+	int first = argc, status = 0;
+
+	for (int key = 0; !status && (key = cli_next(argc, argv, &value, &first)) != 0;) {
+		status = take_option(&task, key, value);
+	}
+	if (!status && !cli_positionals(argc, first, 0, 0)) {
+		status = 2;
+	}
+	if (!status) {
+		status = check_options(&task);
+	}
+	if (!status) {
+		status = run(&task, &error) ? cli_error(&error) : 0;
+	}
+	measure_grant_close(&task.grant);
+	sgpu_device_close(&task.device);
+	sgpu_chain_clear(&task.chain);
+	sgpu_signer_free(&task.ak);
+	return status;
+}
