@@ -153,7 +153,8 @@ struct sgpu_summary {
 };
 
 /* From CH_MEASURE. Digest: KT128 of the bytes, customisation "sgpu measure v1", for a keyed one followed by a zero byte and a
- * key derived from the CEK. */
+ * key derived from the CEK. The untrusted side carries it and may ask for the digest of a single byte, so the digest of a
+ * channel with a key is masked (sgpu_mask_measurement); the session takes the mask off. */
 struct sgpu_measurement {
 	uint32_t channel, serial;
 	uint64_t counter;               /* as in sgpu_summary, the same sequence */
@@ -195,6 +196,9 @@ void sgpu_mac_summary(const struct sgpu_channel_keys *keys, const struct sgpu_su
 		      uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
 void sgpu_mac_measurement(const struct sgpu_channel_keys *keys, const struct sgpu_measurement *measurement,
 			  uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
+/* Covers or uncovers the digest: xor with KT128 of report key, serial and counter, which stand for one report alone. The MAC
+ * is over the covered one. */
+void sgpu_mask_measurement(const struct sgpu_channel_keys *keys, struct sgpu_measurement *measurement);
 
 /* ---- the device under the processor: a device (sgpu_pager_of), or what a test puts there ---- */
 struct sgpu_pager {
@@ -206,7 +210,8 @@ struct sgpu_pager {
 	int (*map)(void *device, void *space, uint64_t at, const uint32_t *pages, size_t count, uint64_t page_size,
 		   struct sgpu_error *error);
 	int (*unmap)(void *device, void *space, uint64_t at, uint64_t size, struct sgpu_error *error);
-	/* Returns when it is clear. The range is mapped and the space reachable. */
+	/* Waits for all running work of the device, so that nothing is written behind it, and returns when it is clear.
+	 * The range is mapped and the space reachable. */
 	int (*clear)(void *device, void *space, uint64_t at, uint64_t size, struct sgpu_error *error);
 	/* Whether kernels reach what is mapped in the space. Waits for running work of the device before it takes
 	 * anything away. */
@@ -302,7 +307,8 @@ void sgpu_session_destroy(struct sgpu_session *session, uint64_t *counter, uint8
 /* Whether a report is this channel's, untouched, and newer than all before. Errors: SGPU_EAUTH. */
 SGPU_MUST_CHECK int sgpu_session_summary(struct sgpu_session *session, const struct sgpu_summary *summary,
 					 struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_session_measurement(struct sgpu_session *session, const struct sgpu_measurement *measurement,
+/* Also uncovers measurement->digest. */
+SGPU_MUST_CHECK int sgpu_session_measurement(struct sgpu_session *session, struct sgpu_measurement *measurement,
 					     struct sgpu_error *error);
 /* The keyed digest of CH_MEASURE computed from bytes at hand, to compare. */
 void sgpu_session_digest(const struct sgpu_session *session, const void *data, size_t size,

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A session: the owner's side of one channel. It has the channel's keys and three counters: of the groups that it
+ * sealed, of what it authorised, and of the last report that it believed.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include <sgpu/base.h>
+#include <sgpu/channel.h>
+#include <sgpu/secret.h>
+
+struct sgpu_session {
+	struct sgpu_channel_keys *keys; /* secret memory */
+	struct sgpu_aead *aead;
+	uint32_t channel, serial;
+	uint64_t groups, authorisations, reports;
+};
+
+static const char GRANT_INFO[] = "sgpu channel v1";
+
+void sgpu_grant_bind(const struct sgpu_grant *grant, uint8_t bytes[SGPU_GRANT_BIND_SIZE])
+{
+	for (int i = 0; i < 4; i++) {
+		bytes[i] = (uint8_t)(grant->channel >> 8 * i);
+		bytes[4 + i] = (uint8_t)(grant->serial >> 8 * i);
+	}
+	memcpy(bytes + 8, grant->owner_hash, sizeof(grant->owner_hash));
+	memcpy(bytes + 8 + sizeof(grant->owner_hash), grant->processor, sizeof(grant->processor));
+}
+
+static int open_cek(const struct sgpu_key *owner, const struct sgpu_grant *grant, uint8_t cek[SGPU_KEY_SIZE],
+		    struct sgpu_error *error)
+{
+	uint8_t hash[SGPU_SHA256_SIZE], bind[SGPU_GRANT_BIND_SIZE];
+	int rc;
+
+	if (owner->kind != SGPU_KEY_X25519) {
+		return sgpu_fail(error, SGPU_EUSAGE, "a channel's owner needs an X25519 private key");
+	}
+	rc = sgpu_sha256(owner->public_half, sizeof(owner->public_half), hash, error);
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	if (!sgpu_equal(hash, grant->owner_hash, sizeof(hash))) {
+		return sgpu_fail(error, SGPU_EKEY, "the grant of channel %u is for another key than '%s'",
+				 grant->channel, owner->kid);
+	}
+	sgpu_grant_bind(grant, bind);
+	return sgpu_hpke_open(owner->secret, grant->enc, GRANT_INFO, strlen(GRANT_INFO), bind, sizeof(bind),
+			      grant->sealed_cek, sizeof(grant->sealed_cek), cek, error);
+}
+
+int sgpu_session_open(const struct sgpu_key *owner, const struct sgpu_grant *grant, struct sgpu_session **session,
+		      struct sgpu_error *error)
+{
+	struct sgpu_session *made = calloc(1, sizeof(*made));
+	uint8_t cek[SGPU_KEY_SIZE];
+	int rc;
+
+	*session = NULL;
+	if (!made || !(made->keys = sgpu_secret_alloc(sizeof(*made->keys)))) {
+		sgpu_session_close(&made);
+		return sgpu_fail_nomem(error);
+	}
+	rc = open_cek(owner, grant, cek, error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_channel_derive(cek, grant->processor, made->keys, error);
+	}
+	sgpu_wipe(cek, sizeof(cek));
+	if (rc == SGPU_OK) {
+		rc = sgpu_aead_create(NULL, made->keys->group, &made->aead, error);
+	}
+	if (rc != SGPU_OK) {
+		sgpu_session_close(&made);
+		return rc;
+	}
+	made->channel = grant->channel;
+	made->serial = grant->serial;
+	*session = made;
+	return SGPU_OK;
+}
+
+void sgpu_session_close(struct sgpu_session **session)
+{
+	if (session && *session) {
+		sgpu_aead_free(&(*session)->aead);
+		sgpu_secret_free((*session)->keys, sizeof(*(*session)->keys));
+		sgpu_free_wiped(session, sizeof(**session));
+	}
+}
+
+int sgpu_session_seal(struct sgpu_session *session, const void *items, size_t size, uint8_t *group, uint64_t *counter,
+		      struct sgpu_error *error)
+{
+	uint8_t nonce[SGPU_NONCE_SIZE];
+	int rc;
+
+	if (size > SGPU_GROUP_MAX - SGPU_TAG_SIZE) {
+		return sgpu_fail(error, SGPU_EUSAGE, "a group of %zu bytes; at most %d fit", size,
+				 SGPU_GROUP_MAX - SGPU_TAG_SIZE);
+	}
+	sgpu_group_nonce(session->serial, session->groups + 1, nonce);
+	/* Taken before anything is sealed with it, so that a failure does not leave it for other items. */
+	session->groups++;
+	rc = sgpu_aead_seal(session->aead, nonce, items, size, group, group + size);
+	if (rc != SGPU_OK) {
+		return sgpu_fail(error, rc, "cannot seal a group of %zu bytes", size);
+	}
+	*counter = session->groups;
+	return SGPU_OK;
+}
+
+void sgpu_session_unmap(struct sgpu_session *session, uint64_t va, uint64_t size, uint64_t *counter,
+			uint8_t mac[SGPU_CHANNEL_MAC_SIZE])
+{
+	*counter = ++session->authorisations;
+	sgpu_mac_unmap(session->keys, session->serial, *counter, va, size, mac);
+}
+
+void sgpu_session_destroy(struct sgpu_session *session, uint64_t *counter, uint8_t mac[SGPU_CHANNEL_MAC_SIZE])
+{
+	*counter = ++session->authorisations;
+	sgpu_mac_destroy(session->keys, session->serial, *counter, mac);
+}
+
+static int check_report(struct sgpu_session *session, uint32_t channel, uint32_t serial, uint64_t counter,
+			const uint8_t mac[SGPU_CHANNEL_MAC_SIZE], const uint8_t expected[SGPU_CHANNEL_MAC_SIZE],
+			const char *what, struct sgpu_error *error)
+{
+	if (!sgpu_equal(mac, expected, SGPU_CHANNEL_MAC_SIZE)) {
+		return sgpu_fail(error, SGPU_EAUTH, "the MAC of a %s of channel %u does not verify", what,
+				 session->channel);
+	}
+	if (channel != session->channel || serial != session->serial) {
+		return sgpu_fail(error, SGPU_EAUTH, "a %s of channel %u was given for channel %u", what, channel,
+				 session->channel);
+	}
+	if (counter <= session->reports) {
+		return sgpu_fail(error, SGPU_EAUTH, "a %s of channel %u is old: number %llu after %llu", what, channel,
+				 (unsigned long long)counter, (unsigned long long)session->reports);
+	}
+	session->reports = counter;
+	return SGPU_OK;
+}
+
+int sgpu_session_summary(struct sgpu_session *session, const struct sgpu_summary *summary, struct sgpu_error *error)
+{
+	uint8_t expected[SGPU_CHANNEL_MAC_SIZE];
+	int rc;
+
+	sgpu_mac_summary(session->keys, summary, expected);
+	rc = check_report(session, summary->channel, summary->serial, summary->counter, summary->mac, expected,
+			  "summary", error);
+	sgpu_wipe(expected, sizeof(expected));
+	return rc;
+}
+
+int sgpu_session_measurement(struct sgpu_session *session, struct sgpu_measurement *measurement,
+			     struct sgpu_error *error)
+{
+	uint8_t expected[SGPU_CHANNEL_MAC_SIZE];
+	int rc;
+
+	sgpu_mac_measurement(session->keys, measurement, expected);
+	rc = check_report(session, measurement->channel, measurement->serial, measurement->counter, measurement->mac,
+			  expected, "measurement", error);
+	sgpu_wipe(expected, sizeof(expected));
+	if (rc == SGPU_OK) {
+		sgpu_mask_measurement(session->keys, measurement);
+	}
+	return rc;
+}
+
+void sgpu_session_digest(const struct sgpu_session *session, const void *data, size_t size,
+			 uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE])
+{
+	uint8_t custom[sizeof(SGPU_MEASURE_CUSTOM) + SGPU_KEY_SIZE];
+
+	/* The literal's terminator is the zero byte between name and key. */
+	memcpy(custom, SGPU_MEASURE_CUSTOM, sizeof(SGPU_MEASURE_CUSTOM));
+	memcpy(custom + sizeof(SGPU_MEASURE_CUSTOM), session->keys->measure, SGPU_KEY_SIZE);
+	sgpu_kt128(data, size, custom, sizeof(custom), digest, SGPU_CHANNEL_DIGEST_SIZE);
+	sgpu_wipe(custom, sizeof(custom));
+}
