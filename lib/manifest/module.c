@@ -14,7 +14,8 @@
 static const char prefix[] = "module:";
 enum { PREFIX = sizeof(prefix) - 1 };
 
-const char *const sgpu_module_fields[SGPU_MODULE_FIELDS + 1] = { "grid", "block", "shared_bytes", NULL };
+const char *const sgpu_module_fields[SGPU_MODULE_FIELDS + 1] = { "grid", "block", "shared_bytes", "module_digest",
+							       NULL };
 
 bool sgpu_reader_names_module(const char *kernel)
 {
@@ -130,6 +131,24 @@ static void read_shape(struct sgpu_reader *reader, const char *where, json_t *co
 		return;
 	}
 	module->shared_bytes = (unsigned)bytes;
+}
+
+/* ---- module_digest ---- */
+static void read_digest(struct sgpu_reader *reader, const char *where, const json_t *value,
+			struct sgpu_module_call *module)
+{
+	const char *text = sgpu_reader_string(reader, where, "module_digest", value);
+	char quoted[SGPU_VALUE_TEXT_MAX];
+
+	if (!text) {
+		return;
+	}
+	module->has_digest = sgpu_base64url_decode(text, module->digest, sizeof(module->digest), NULL) == SGPU_OK;
+	if (!module->has_digest) {
+		sgpu_reader_fault(reader, where, "module_digest", "sgpu-manifest pack fills it in when it is absent",
+				  "%s is not %zu bytes in base64url", sgpu_reader_value(value, quoted),
+				  sizeof(module->digest));
+	}
 }
 
 /* ---- params ---- */
@@ -345,6 +364,7 @@ void sgpu_reader_module(struct sgpu_reader *reader, const char *where, json_t *c
 	module->segment = -1;
 	read_kernel(reader, where, operation->kernel, module);
 	read_shape(reader, where, values, module);
+	read_digest(reader, where, values[SGPU_MODULE_DIGEST], module);
 	read_params(reader, where, params, operation);
 }
 

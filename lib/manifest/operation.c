@@ -11,7 +11,8 @@
 enum { ID, KERNEL, ARGUMENTS, REQUIRED, PARAMS = REQUIRED, DECLASSIFY, DEPENDENCIES, MODULE,
        FIELDS = MODULE + SGPU_MODULE_FIELDS };
 static const char *const fields[FIELDS + 1] = { "gpu_operation_id", "kernel", "arguments", "params", "declassify",
-						"dependencies", "grid", "block", "shared_bytes", NULL };
+						"dependencies", "grid", "block", "shared_bytes",
+						"module_digest", NULL };
 
 static void read_argument(struct sgpu_reader *reader, const char *where, const char *name, json_t *value,
 			  struct sgpu_argument *argument)

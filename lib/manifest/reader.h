@@ -89,7 +89,8 @@ bool sgpu_reader_too_large(const json_t *number);
 /* Whether the text of a kernel means a module. */
 bool sgpu_reader_names_module(const char *kernel);
 /* "module:SEGMENT:FUNCTION" and what belongs to it; the arguments have been read. */
-enum { SGPU_MODULE_GRID, SGPU_MODULE_BLOCK, SGPU_MODULE_SHARED, SGPU_MODULE_FIELDS };
+enum { SGPU_MODULE_GRID, SGPU_MODULE_BLOCK, SGPU_MODULE_SHARED, SGPU_MODULE_DIGEST,
+       SGPU_MODULE_FIELDS };
 extern const char *const sgpu_module_fields[SGPU_MODULE_FIELDS + 1];
 void sgpu_reader_module(struct sgpu_reader *reader, const char *where, json_t *const values[SGPU_MODULE_FIELDS],
 			json_t *params, struct sgpu_operation *operation);

@@ -64,6 +64,7 @@ def with_module():
                                  "direction": "INPUT"})
     manifest["operations"][0].update({
         "kernel": "module:code:add", "grid": [79], "block": [256, 1], "shared_bytes": 0,
+        "module_digest": "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8",
         "params": ["output", "a", "b", {"elements": "a"}, {"bytes": "b"}, {"i32": -1}, {"u64": 3.0}, {"f32": 0.5}]})
     return manifest
 
@@ -81,6 +82,7 @@ def bad_modules_fail_in_both():
     "manifests with faults of form in their modules fail both"
     changes = [{"kernel": "module:code"}, {"kernel": "module:code:1st"}, {"kernel": "module::add"}, {"params": {}},
                {"grid": []}, {"grid": [0]}, {"grid": [1, 65536]}, {"block": [1, 1, 65]}, {"block": 1},
+               {"module_digest": ""}, {"module_digest": 5}, {"module_digest": "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh9"},
                {"shared_bytes": 232449}, {"params": ["output", "a", "b", 5]}, {"params": ["output", "a", "b", {}]},
                {"params": ["output", "a", "b", {"u32": -1}]}, {"params": ["output", "a", "b", {"i32": 1 << 31}]},
                {"params": ["output", "a", "b", {"u32": 1, "i32": 1}]}, {"params": ["output", "a", "b", {"i8": 1}]},

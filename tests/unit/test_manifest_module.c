@@ -102,6 +102,54 @@ UNIT_TEST(what_belongs_to_modules_is_a_fault_elsewhere)
 	EXPECT(MANIFEST(SEGMENTS, OP("X", A_TO_B, "")), "/segments/0", "no operation's argument");
 }
 
+/* ---- module_digest ---- */
+#define DIGEST "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8"
+
+UNIT_TEST(a_digest_is_32_bytes_in_base64url)
+{
+	static const char *const wrong[] = {
+		"\"\"", "\"AAECAw\"", "\"" DIGEST "A\"", "\"" DIGEST "=\"", "5", "null", "[]",
+		"\"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh9\"", /* bits beyond the 32 bytes */
+		"\"+AECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8\"", /* base64, not base64url */
+		"\"000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\"",
+	};
+	struct parsed p;
+
+	parse(&p, JOB("module:m:f", PARAMS, ",\"module_digest\":\"" DIGEST "\""), 0);
+	REQUIRE(p.manifest && p.faults.count == 0);
+	CHECK(p.manifest->operations[0].module->has_digest);
+	for (int i = 0; i < 32; i++) {
+		CHECK(p.manifest->operations[0].module->digest[i] == i);
+	}
+	CHECK(strstr(p.manifest->canonical, "\"module_digest\":\"" DIGEST "\"")); /* what is hashed and sealed has it */
+	done(&p);
+	parse(&p, JOB("module:m:f", PARAMS, ""), 0);
+	REQUIRE(p.manifest && p.faults.count == 0);
+	CHECK(!p.manifest->operations[0].module->has_digest);
+	done(&p);
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(wrong); i++) {
+		char text[1024];
+
+		snprintf(text, sizeof(text), JOB("module:m:f", PARAMS, ",\"module_digest\":%s"), wrong[i]);
+		expect(text, "/operations/0/module_digest", i < 4 || i > 6 ? "is not 32 bytes in base64url" : "is not a",
+		       __LINE__);
+	}
+	EXPECT(MANIFEST(IN("a", "") "," OUT("b", ""), OP("X", A_TO_B, ",\"module_digest\":\"" DIGEST "\"")),
+	       "/operations/0/module_digest", "is for a module");
+}
+
+UNIT_TEST(another_digest_is_another_manifest)
+{
+	struct parsed p, q;
+
+	parse(&p, JOB("module:m:f", PARAMS, ",\"module_digest\":\"" DIGEST "\""), 0);
+	parse(&q, JOB("module:m:f", PARAMS, ",\"module_digest\":\"BAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8\""), 0);
+	REQUIRE(p.manifest && q.manifest && p.faults.count + q.faults.count == 0);
+	CHECK(memcmp(p.manifest->sha256, q.manifest->sha256, sizeof(p.manifest->sha256)) != 0);
+	done(&p);
+	done(&q);
+}
+
 /* ---- params ---- */
 UNIT_TEST(parameters_are_checked)
 {
@@ -326,6 +374,8 @@ int main(void)
 	UNIT_RUN(names_of_functions_have_a_limit);
 	UNIT_RUN(grid_and_block_keep_to_the_limits);
 	UNIT_RUN(what_belongs_to_modules_is_a_fault_elsewhere);
+	UNIT_RUN(a_digest_is_32_bytes_in_base64url);
+	UNIT_RUN(another_digest_is_another_manifest);
 	UNIT_RUN(parameters_are_checked);
 	UNIT_RUN(parameters_have_a_limit_in_number);
 	UNIT_RUN(parameters_hold_what_was_written);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finding, measuring and hashing payloads. HIGH data are never read here: only their files are looked at.
+ * Finding, measuring and hashing payloads. HIGH data are never read here, only their files are looked at; but for the
+ * images of modules, whose digests the manifest names.
  */
 #include "payload.h"
 
@@ -14,6 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <sgpu/base.h>
+#include <sgpu/channel.h>
 #include <sgpu/io.h>
 
 #include "cli.h"
@@ -287,6 +290,66 @@ int payload_take(struct payload_folder *folder, const struct sgpu_segment *segme
 		return take_standard_input(folder, segment, entry, error);
 	}
 	return take_file(folder, segment, entry, error);
+}
+
+static int measure_window(int fd, const char *name, uint64_t offset, uint64_t size, uint8_t digest[32],
+			  struct sgpu_error *error)
+{
+	struct sgpu_kt128 *state = NULL;
+	uint8_t *buffer = malloc(BUFFER_SIZE);
+	int code = buffer ? sgpu_kt128_create(&state, error) : sgpu_fail_nomem(error);
+
+	for (uint64_t done = 0; !code && done < size;) {
+		size_t piece = size - done < BUFFER_SIZE ? (size_t)(size - done) : BUFFER_SIZE, got = 0;
+
+		code = sgpu_pread(fd, name, buffer, piece, offset + done, &got, error);
+		if (!code && got < piece) {
+			code = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read", name);
+		}
+		if (!code) {
+			sgpu_kt128_update(state, buffer, got);
+		}
+		done += got;
+	}
+	if (!code) {
+		sgpu_kt128_finish(state, SGPU_MEASURE_CUSTOM, strlen(SGPU_MEASURE_CUSTOM), digest, 32);
+	}
+	sgpu_kt128_free(&state);
+	sgpu_free_wiped(&buffer, BUFFER_SIZE); /* code can be as secret as data */
+	return code;
+}
+
+int payload_measure(const struct payload_folder *folder, const struct sgpu_segment *segment, uint8_t digest[32],
+		    struct sgpu_error *error)
+{
+	struct stat status;
+	uint64_t size = 0;
+	char *path = NULL;
+	int fd = -1;
+	int code = resolve(folder, segment, &path, error);
+
+	if (!code) {
+		code = open_payload(folder, segment, path, &fd, &status, error);
+	}
+	if (!code && segment->size_of_file) {
+		size = (uint64_t)status.st_size;
+	} else if (!code && !sgpu_type_bytes(&segment->type, &size)) {
+		code = sgpu_fail_nomem(error);
+	} else if (!code) {
+		code = check_size(segment, size, (uint64_t)status.st_size, error);
+	}
+	if (!code && size > SGPU_MODULE_SIZE_MAX) {
+		code = sgpu_fail(error, SGPU_EINVALID, "segment '%s': '%s' has %" PRIu64 " bytes, a module has 1 to %d",
+				 segment->id, segment->location, size, (int)SGPU_MODULE_SIZE_MAX);
+	}
+	if (!code) {
+		code = measure_window(fd, segment->location, segment->offset, size, digest, error);
+	}
+	if (fd >= 0) {
+		close(fd);
+	}
+	free(path);
+	return code;
 }
 
 int payload_copy_spool(const struct payload_folder *folder, uint64_t size, int fd, const char *name,

@@ -168,6 +168,12 @@ static void add_module(json_t *object, const struct sgpu_manifest *manifest, con
 				 (int)g[0], (int)g[1], (int)g[2], "block", (int)b[0], (int)b[1], (int)b[2],
 				 "shared_bytes", (int)module->shared_bytes);
 
+	if (module->has_digest) {
+		char text[SGPU_BASE64URL_MAX(sizeof(module->digest))];
+
+		sgpu_base64url_encode(module->digest, sizeof(module->digest), text);
+		json_object_set_new(more, "module_digest", json_string(text));
+	}
 	json_object_update(object, more);
 	json_decref(more);
 }

@@ -2,7 +2,9 @@
  *
  * sgpu-manifest check: every fault of each manifest.
  */
+#include "cli.h"
 #include "document.h"
+#include "module_digest.h"
 #include "verbs.h"
 
 const struct cli_option check_options[] = { CLI_COMMON, OPTION_OUTSIDE, { NULL, 0, NULL, NULL } };
@@ -10,13 +12,29 @@ const struct cli_option check_options[] = { CLI_COMMON, OPTION_OUTSIDE, { NULL, 
 /* The last one is left to the end of the process: to free a large manifest piece by piece takes a tenth of the time. */
 static struct document document;
 
+/* What the manifest says of files that it is not alone with. */
+static int compare_modules(unsigned options)
+{
+	struct payload_folder folder = { .allow_outside = !(options & SGPU_MANIFEST_INSIDE), .spool = -1 };
+	struct sgpu_error error = { 0 };
+	int status = 0;
+
+	if (!payload_folder_open(document.path, &folder, &error)) {
+		status = module_digests_compare(&document, &folder);
+	}
+	payload_folder_close(&folder);
+	return status;
+}
+
 static int check_one(const char *path, unsigned options)
 {
 	int status;
 
 	document_free(&document);
 	status = document_load(path, options, &document);
-
+	if (!status) {
+		status = compare_modules(options);
+	}
 	if (!status) {
 		cli_detail("%s: no faults: %d segments, %d operations", document.name,
 			   document.manifest->segment_count, document.manifest->operation_count);

@@ -10,6 +10,7 @@
 #include <sgpu/io.h>
 
 #include "document.h"
+#include "module_digest.h"
 #include "payload.h"
 #include "verbs.h"
 
@@ -136,7 +137,7 @@ static int write_batch(const struct payload_folder *folder, const struct sgpu_ba
 	return code ? cli_error(&error) : 0;
 }
 
-static int pack(const struct document *document, const char *output, unsigned options)
+static int pack(struct document *document, const char *output, unsigned options)
 {
 	struct payload_folder folder = { .allow_outside = !(options & SGPU_MANIFEST_INSIDE),
 					 .output = output,
@@ -149,7 +150,10 @@ static int pack(const struct document *document, const char *output, unsigned op
 	if (payload_folder_open(document->path, &folder, &error)) {
 		return cli_error(&error);
 	}
-	status = make_batch(document, &folder, &batch);
+	status = module_digests_fill(document, &folder, options);
+	if (!status) {
+		status = make_batch(document, &folder, &batch);
+	}
 	if (!status) {
 		status = write_batch(&folder, batch, output ? output : "-");
 	}

@@ -30,7 +30,7 @@ static json_t *reference(const char *name)
 }
 
 #define KERNEL_PATTERN "^module:[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}:[A-Za-z_][A-Za-z0-9_]{0,254}$"
-static const char *const module_fields[] = { "grid", "block", "shared_bytes", NULL };
+static const char *const module_fields[] = { "grid", "block", "shared_bytes", "module_digest", NULL };
 
 /* An array of 1 to 3 numbers, each with its own limit. */
 static json_t *extents(int x, int y, int z, const char *help)
@@ -74,6 +74,11 @@ static void add_module_fields(json_t *properties)
 	json_object_set_new(properties, "block", extents(SGPU_MODULE_BLOCK_MAX, SGPU_MODULE_BLOCK_MAX,
 							 SGPU_MODULE_BLOCK_Z_MAX, "threads of a block of a module"));
 	json_object_set_new(properties, "shared_bytes", whole(0, SGPU_MODULE_SHARED_MAX));
+	/* 43 digits carry 258 bits: the last two are zero. */
+	json_object_set_new(properties, "module_digest",
+			    json_pack("{s:s, s:s, s:s}", "type", "string", "pattern",
+				      "^[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$", "description",
+				      "KT128 of the module's image: which code may run"));
 }
 
 /* if the kernel is a module's, then its parameters are an array, else an object and there is no grid */

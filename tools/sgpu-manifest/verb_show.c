@@ -89,6 +89,12 @@ static void options_text(const struct sgpu_operation *operation, char *text, siz
 					 module->grid[1], module->grid[2], module->block[0], module->block[1],
 					 module->block[2]);
 	}
+	if (module && module->has_digest && used < size) {
+		char digest[SGPU_BASE64URL_MAX(sizeof(module->digest))];
+
+		sgpu_base64url_encode(module->digest, sizeof(module->digest), digest);
+		used += (size_t)snprintf(text + used, size - used, " digest %s", digest);
+	}
 	if (operation->declassify && used < size) {
 		snprintf(text + used, size - used, "%sdeclassify", used ? " " : "");
 	}
