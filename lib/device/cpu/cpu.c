@@ -18,14 +18,22 @@ static int probe(struct sgpu_error *error)
 	return SGPU_OK;
 }
 
+static void discard(struct sgpu_device *device)
+{
+	pthread_cond_destroy(&device->quiet);
+	pthread_cond_destroy(&device->work);
+	pthread_mutex_destroy(&device->pages.frames.lock);
+	pthread_mutex_destroy(&device->lock);
+	free(device);
+}
+
 static void close_device(struct sgpu_device *device)
 {
 	sgpu_cpu_threads_stop(device);
+	sgpu_cpu_pages_close(device);
 	sgpu_cpu_memory_close(&device->memory);
 	sgpu_pool_free(&device->pool);
-	pthread_cond_destroy(&device->work);
-	pthread_mutex_destroy(&device->lock);
-	free(device);
+	discard(device);
 }
 
 /* The lock is held for moments only, so that looking again is cheaper than sleeping. */
@@ -55,7 +63,9 @@ static int open_device(const char *selector, const struct sgpu_device_config *co
 	new->object.backend = &sgpu_device_cpu;
 	new->may_spin = sgpu_cpu_count() > 1;
 	make_lock(&new->lock);
+	make_lock(&new->pages.frames.lock);
 	pthread_cond_init(&new->work, NULL);
+	pthread_cond_init(&new->quiet, NULL);
 	code = sgpu_cpu_memory_open(&new->memory, config->memory_limit, error);
 	if (code == SGPU_OK) {
 		code = sgpu_pool_create(config->jobs, &new->pool, error);
@@ -69,9 +79,7 @@ static int open_device(const char *selector, const struct sgpu_device_config *co
 		*device = new;
 		return SGPU_OK;
 	}
-	pthread_cond_destroy(&new->work);
-	pthread_mutex_destroy(&new->lock);
-	free(new);
+	discard(new);
 	return code;
 }
 
@@ -93,7 +101,8 @@ static int info(struct sgpu_device *device, struct sgpu_device_info *about, stru
 
 int sgpu_cpu_check_range(struct sgpu_stream *stream, sgpu_devptr address, uint64_t size, struct sgpu_task *task)
 {
-	if (sgpu_cpu_owns(stream->device, address, size)) {
+	if (sgpu_cpu_owns(stream->device, address, size) ||
+	    sgpu_frames_reach(&stream->device->pages.frames, address, size)) {
 		return SGPU_OK;
 	}
 	if (task) {
@@ -170,6 +179,17 @@ static int launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *arg
 	return sgpu_cpu_enqueue(stream, &item);
 }
 
+static int launch_on(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
+		     const struct sgpu_device_range *ranges, int count, struct sgpu_task *task)
+{
+	int code = SGPU_OK, i;
+
+	for (i = 0; i < count && code == SGPU_OK; i++) {
+		code = sgpu_cpu_check_range(stream, ranges[i].address, ranges[i].size, task);
+	}
+	return code == SGPU_OK ? launch(stream, function, argument, task) : code;
+}
+
 static int callback(struct sgpu_stream *stream, void (*function)(void *argument), void *argument)
 {
 	struct sgpu_cpu_item item = { .kind = SGPU_CPU_CALL, .function.call = function, .argument = argument };
@@ -232,4 +252,11 @@ const struct sgpu_device_backend sgpu_device_cpu = {
 	.module_load = sgpu_cpu_module_load,
 	.module_free = sgpu_cpu_module_free,
 	.module_launch = sgpu_cpu_module_launch,
+	.pages = sgpu_cpu_pages,
+	.space_create = sgpu_cpu_space_create,
+	.space_free = sgpu_cpu_space_free,
+	.page_map = sgpu_cpu_page_map,
+	.page_unmap = sgpu_cpu_page_unmap,
+	.space_access = sgpu_cpu_space_access,
+	.launch_on = launch_on,
 };

@@ -15,6 +15,8 @@
 
 #include <sgpu/device.h>
 
+#include <device/space.h>
+
 enum {
 	SGPU_CPU_PAGE = 4096,
 	SGPU_CPU_CLASSES = 9,     /* small blocks: 4 KiB to 1 MiB, powers of two */
@@ -60,6 +62,29 @@ SGPU_MUST_CHECK int sgpu_cpu_host_alloc(struct sgpu_device *device, uint64_t siz
 					struct sgpu_error *error);
 void sgpu_cpu_host_free(struct sgpu_device *device, void *memory, uint64_t size);
 void sgpu_cpu_memory_figures(struct sgpu_cpu_memory *memory, uint64_t *total, uint64_t *available);
+/* Counts bytes that are had otherwise, for good. Errors: SGPU_ENOMEM. */
+SGPU_MUST_CHECK int sgpu_cpu_memory_promise(struct sgpu_cpu_memory *memory, uint64_t size, struct sgpu_error *error);
+/* What can be given out when nothing is. */
+uint64_t sgpu_cpu_memory_most(struct sgpu_cpu_memory *memory);
+
+/* ---- pages.c ---- */
+struct sgpu_cpu_pages {
+	struct sgpu_frames frames;     /* its lock guards all of this */
+	int fd;                        /* physical memory; once the frames are opened */
+	uint64_t *made;                /* a bit a frame: it counts as memory in use */
+	struct sgpu_space *spaces;
+};
+SGPU_MUST_CHECK int sgpu_cpu_pages(struct sgpu_device *device, struct sgpu_pages_info *info, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_cpu_space_create(struct sgpu_device *device, uint64_t size, struct sgpu_space **space,
+					  sgpu_devptr *base, struct sgpu_error *error);
+void sgpu_cpu_space_free(struct sgpu_space *space);
+SGPU_MUST_CHECK int sgpu_cpu_page_map(struct sgpu_space *space, uint64_t at, const uint32_t *list, size_t count,
+				      uint64_t page_size, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_cpu_page_unmap(struct sgpu_space *space, uint64_t at, uint64_t size,
+					struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_cpu_space_access(struct sgpu_space *space, bool on, struct sgpu_error *error);
+/* Clears and frees everything. */
+void sgpu_cpu_pages_close(struct sgpu_device *device);
 
 /* ---- stream.c ---- */
 enum sgpu_cpu_kind { SGPU_CPU_COPY, SGPU_CPU_CLEAR, SGPU_CPU_OPEN, SGPU_CPU_SEAL, SGPU_CPU_DIGEST, SGPU_CPU_LAUNCH,
@@ -131,6 +156,7 @@ struct sgpu_device {
 	struct sgpu_device_object object;
 	struct sgpu_pool *pool;
 	struct sgpu_cpu_memory memory;
+	struct sgpu_cpu_pages pages;
 	bool may_spin;                 /* there is another processor to wait for */
 	pthread_mutex_t lock;          /* everything below, streams and events */
 	pthread_cond_t work;
@@ -140,6 +166,9 @@ struct sgpu_device {
 	unsigned idle;                 /* threads asleep */
 	bool starting;                 /* a thread was created and has not looked for work yet */
 	bool stopping;
+	unsigned busy;                 /* streams with work that has not ended */
+	unsigned quieting;             /* threads that wait until there is none */
+	pthread_cond_t quiet;
 	unsigned thread_count, thread_max;
 	pthread_t threads[SGPU_CPU_THREADS];
 	struct sgpu_cpu_item *spare;
@@ -150,6 +179,8 @@ struct sgpu_device {
 SGPU_MUST_CHECK int sgpu_cpu_threads_start(struct sgpu_device *device, struct sgpu_error *error);
 /* Runs what is still enqueued and can run, then ends the threads. */
 void sgpu_cpu_threads_stop(struct sgpu_device *device);
+/* Waits until no stream has work left. Not from a callback or a launch. */
+void sgpu_cpu_quiet(struct sgpu_device *device);
 /* Enqueues a copy of *item. */
 SGPU_MUST_CHECK int sgpu_cpu_enqueue(struct sgpu_stream *stream, const struct sgpu_cpu_item *item);
 

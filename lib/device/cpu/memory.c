@@ -159,6 +159,27 @@ static int admit(struct sgpu_cpu_memory *memory, uint64_t size, struct sgpu_erro
 	return size > left ? out_of_memory(size, left, error) : SGPU_OK;
 }
 
+int sgpu_cpu_memory_promise(struct sgpu_cpu_memory *memory, uint64_t size, struct sgpu_error *error)
+{
+	int code;
+
+	pthread_mutex_lock(&memory->lock);
+	code = admit(memory, size, error);
+	memory->used += code == SGPU_OK ? size : 0;
+	pthread_mutex_unlock(&memory->lock);
+	return code;
+}
+
+uint64_t sgpu_cpu_memory_most(struct sgpu_cpu_memory *memory)
+{
+	uint64_t most;
+
+	pthread_mutex_lock(&memory->lock);
+	most = memory->limit < memory->budget ? memory->limit : memory->budget;
+	pthread_mutex_unlock(&memory->lock);
+	return most;
+}
+
 static int class_of(uint64_t size)
 {
 	int class = 0;

@@ -141,9 +141,23 @@ static void run_stream(struct sgpu_device *device, struct sgpu_stream *stream)
 		end_item(stream, item);
 	}
 	stream->state = SGPU_CPU_IDLE;
+	if (--device->busy == 0 && device->quieting > 0) {
+		pthread_cond_broadcast(&device->quiet);
+	}
 	if (stream->syncing > 0) {
 		pthread_cond_broadcast(&stream->progress);
 	}
+}
+
+void sgpu_cpu_quiet(struct sgpu_device *device)
+{
+	pthread_mutex_lock(&device->lock);
+	device->quieting++;
+	while (device->busy > 0) {
+		pthread_cond_wait(&device->quiet, &device->lock);
+	}
+	device->quieting--;
+	pthread_mutex_unlock(&device->lock);
 }
 
 static void idle(struct sgpu_device *device)

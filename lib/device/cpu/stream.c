@@ -174,6 +174,7 @@ static int append(struct sgpu_stream *stream, const struct sgpu_cpu_item *what)
 	stream->tail = item;
 	stream->enqueued++;
 	if (stream->state == SGPU_CPU_IDLE) {
+		stream->device->busy++;
 		sgpu_cpu_make_ready(stream);
 		sgpu_cpu_wake(stream->device);
 	}

@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Pages of the CPU device. Its physical memory is a memory file, as long as the device's memory and empty at first; a
+ * space is a range of addresses at which nothing can be reached, over which parts of the file are mapped page by page.
+ * None of it is dumped with a core or inherited by a child.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <device/cpu/cpu.h>
+
+#define SMALL ((uint64_t)SGPU_CPU_PAGE)
+#define BIG ((uint64_t)2 << 20)
+/* How much of the file is looked at in one go when it is cleared. */
+#define WINDOW ((uint64_t)8 << 20)
+
+struct sgpu_space {
+	struct sgpu_device_object object;
+	struct sgpu_device *device;
+	struct sgpu_space_table table;
+	struct sgpu_space *next, **place; /* all of the device */
+};
+
+static void *pointer(uint64_t address)
+{
+	return (void *)(uintptr_t)address;
+}
+
+/* ---- the file ---- */
+static int make_file(uint64_t size, int *fd, struct sgpu_error *error)
+{
+	*fd = memfd_create("sgpu-pages", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (*fd < 0) {
+		return sgpu_fail_errno(error, "cannot make a memory file for pages");
+	}
+	/* A mapping of it can then not come to lie past its end. */
+	if (ftruncate(*fd, (off_t)size) != 0 ||
+	    fcntl(*fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
+		sgpu_fail_errno(error, "cannot make a memory file of %llu bytes for pages", (unsigned long long)size);
+		close(*fd);
+		return error ? error->code : SGPU_ESYSTEM;
+	}
+	return SGPU_OK;
+}
+
+/* As much as the device may ever give out. Whoever may write no long files may have no long memory file. */
+static uint64_t total_size(struct sgpu_device *device)
+{
+	uint64_t total = sgpu_cpu_memory_most(&device->memory), most = SGPU_FRAMES_MAX * SMALL;
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < total) {
+		total = limit.rlim_cur;
+	}
+	return (total < most ? total : most) / BIG * BIG;
+}
+
+/* Made when somebody asks for pages; the lock is held. */
+static int prepare(struct sgpu_device *device, struct sgpu_error *error)
+{
+	struct sgpu_cpu_pages *pages = &device->pages;
+	uint64_t total;
+	int code;
+
+	if (pages->frames.small != 0) {
+		return SGPU_OK;
+	}
+	total = total_size(device);
+	if (total == 0) {
+		return sgpu_fail(error, SGPU_EUNAVAILABLE, "the device has no memory for a page of %llu bytes",
+				 (unsigned long long)BIG);
+	}
+	pages->made = calloc(total / SMALL / 64 + 1, sizeof(uint64_t));
+	if (!pages->made) {
+		return sgpu_fail_nomem(error);
+	}
+	code = make_file(total, &pages->fd, error);
+	if (code == SGPU_OK) {
+		code = sgpu_frames_open(&pages->frames, SMALL, BIG, total / SMALL, error);
+		if (code < 0) {
+			close(pages->fd);
+		}
+	}
+	if (code < 0) {
+		free(pages->made);
+		pages->made = NULL;
+	}
+	return code;
+}
+
+int sgpu_cpu_pages(struct sgpu_device *device, struct sgpu_pages_info *info, struct sgpu_error *error)
+{
+	struct sgpu_frames *frames = &device->pages.frames;
+	int code;
+
+	pthread_mutex_lock(&frames->lock);
+	code = prepare(device, error);
+	if (code == SGPU_OK) {
+		*info = (struct sgpu_pages_info){ .small = SMALL, .big = BIG, .total = frames->count * SMALL,
+						  .fresh = true };
+	}
+	pthread_mutex_unlock(&frames->lock);
+	return code;
+}
+
+/* ---- spaces ---- */
+/* Addresses at which nothing is, from a multiple of BIG. */
+static void *reserve(uint64_t size)
+{
+	uint64_t start, head, extent = (size + BIG - 1) / BIG * BIG;
+	void *memory = mmap(NULL, extent + BIG, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (memory == MAP_FAILED) {
+		return NULL;
+	}
+	start = ((uintptr_t)memory + BIG - 1) / BIG * BIG;
+	head = start - (uintptr_t)memory;
+	if (head > 0) {
+		munmap(memory, head);
+	}
+	if (head < BIG) {
+		munmap(pointer(start + extent), BIG - head);
+	}
+	return pointer(start);
+}
+
+/* Puts the bare addresses back. It cannot be done without: what stays mapped would be reached. */
+static void bare(const struct sgpu_space *space, uint64_t at, uint64_t size)
+{
+	if (mmap(pointer(space->table.base + at), size, PROT_NONE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED &&
+	    munmap(pointer(space->table.base + at), size) != 0) {
+		abort();
+	}
+}
+
+int sgpu_cpu_space_create(struct sgpu_device *device, uint64_t size, struct sgpu_space **space, sgpu_devptr *base,
+			  struct sgpu_error *error)
+{
+	struct sgpu_cpu_pages *pages = &device->pages;
+	struct sgpu_space *new = calloc(1, sizeof(*new));
+	void *memory = NULL;
+	int code;
+
+	if (!new) {
+		return sgpu_fail_nomem(error);
+	}
+	new->object.backend = device->object.backend;
+	new->device = device;
+	pthread_mutex_lock(&pages->frames.lock);
+	code = prepare(device, error);
+	if (code == SGPU_OK) {
+		code = sgpu_space_check_size(&pages->frames, size, error);
+	}
+	if (code == SGPU_OK) {
+		memory = reserve(size);
+		code = memory ? sgpu_space_table_open(&pages->frames, &new->table, (uintptr_t)memory, size, error) :
+				sgpu_fail(error, SGPU_ENOMEM, "no %llu bytes of addresses are free for a space",
+					  (unsigned long long)size);
+	}
+	if (code == SGPU_OK) {
+		new->next = pages->spaces;
+		new->place = &pages->spaces;
+		if (new->next) {
+			new->next->place = &new->next;
+		}
+		pages->spaces = new;
+		*space = new;
+		*base = new->table.base;
+	} else {
+		if (memory) {
+			munmap(memory, (size + BIG - 1) / BIG * BIG);
+		}
+		free(new);
+	}
+	pthread_mutex_unlock(&pages->frames.lock);
+	return code;
+}
+
+/* The lock is held. */
+static void remove_space(struct sgpu_space *space)
+{
+	munmap(pointer(space->table.base), space->table.span);
+	sgpu_space_table_close(&space->device->pages.frames, &space->table);
+	*space->place = space->next;
+	if (space->next) {
+		space->next->place = space->place;
+	}
+	free(space);
+}
+
+void sgpu_cpu_space_free(struct sgpu_space *space)
+{
+	struct sgpu_device *device = space->device;
+
+	sgpu_cpu_quiet(device);
+	pthread_mutex_lock(&device->pages.frames.lock);
+	remove_space(space);
+	pthread_mutex_unlock(&device->pages.frames.lock);
+}
+
+/* ---- pages ---- */
+static bool is_made(const struct sgpu_cpu_pages *pages, uint32_t frame)
+{
+	return pages->made[frame / 64] >> (frame % 64) & 1;
+}
+
+/* Memory of a frame counts from when it is first mapped. */
+static int promise(struct sgpu_device *device, const uint32_t *list, size_t count, uint32_t each,
+		   struct sgpu_error *error)
+{
+	struct sgpu_cpu_pages *pages = &device->pages;
+	uint64_t missing = 0;
+	uint32_t k;
+	size_t i;
+	int code;
+
+	for (i = 0; i < count; i++) {
+		for (k = 0; k < each; k++) {
+			missing += !is_made(pages, list[i] + k);
+		}
+	}
+	code = missing ? sgpu_cpu_memory_promise(&device->memory, missing * SMALL, error) : SGPU_OK;
+	for (i = 0; i < count && missing && code == SGPU_OK; i++) {
+		for (k = 0; k < each; k++) {
+			pages->made[(list[i] + k) / 64] |= (uint64_t)1 << ((list[i] + k) % 64);
+		}
+	}
+	return code;
+}
+
+/* Frames that follow one another are mapped in one go. */
+static int map_frames(struct sgpu_space *space, uint64_t at, const uint32_t *list, size_t count, uint64_t page_size,
+		      struct sgpu_error *error)
+{
+	int protection = space->table.reachable ? PROT_READ | PROT_WRITE : PROT_NONE;
+	uint32_t each = (uint32_t)(page_size / SMALL);
+	void *start = pointer(space->table.base + at);
+	size_t i, run;
+
+	for (i = 0; i < count; i += run) {
+		for (run = 1; i + run < count && list[i + run] == list[i] + run * each; run++) {
+		}
+		if (mmap((char *)start + i * page_size, run * page_size, protection, MAP_SHARED | MAP_FIXED,
+			 space->device->pages.fd, (off_t)(list[i] * SMALL)) == MAP_FAILED) {
+			sgpu_fail_errno(error, "cannot map %zu pages of %llu bytes", count, (unsigned long long)page_size);
+			sgpu_hint(error, "see vm.max_map_count: every run of pages is a mapping");
+			return SGPU_ENOMEM;
+		}
+	}
+	if (madvise(start, count * page_size, MADV_DONTDUMP) != 0 ||
+	    madvise(start, count * page_size, MADV_DONTFORK) != 0) {
+		sgpu_fail_errno(error, "cannot keep %zu pages out of core dumps and children", count);
+		return SGPU_ESYSTEM;
+	}
+	if (page_size == BIG) {
+		(void)madvise(start, count * page_size, MADV_HUGEPAGE);
+	}
+	return SGPU_OK;
+}
+
+int sgpu_cpu_page_map(struct sgpu_space *space, uint64_t at, const uint32_t *list, size_t count, uint64_t page_size,
+		      struct sgpu_error *error)
+{
+	struct sgpu_frames *frames = &space->device->pages.frames;
+	int code;
+
+	pthread_mutex_lock(&frames->lock);
+	code = sgpu_space_enter(frames, &space->table, at, list, count, page_size, error);
+	if (code == SGPU_OK) {
+		code = promise(space->device, list, count, (uint32_t)(page_size / SMALL), error);
+		if (code == SGPU_OK) {
+			code = map_frames(space, at, list, count, page_size, error);
+			if (code < 0) {
+				bare(space, at, count * page_size);
+			}
+		}
+		if (code < 0) {
+			sgpu_space_leave(frames, &space->table, at, count * page_size);
+		}
+	}
+	pthread_mutex_unlock(&frames->lock);
+	if (code < 0 && error) {
+		error->code = code;
+	}
+	return code;
+}
+
+/* What runs may be using it. */
+static void settle(struct sgpu_space *space)
+{
+	struct sgpu_frames *frames = &space->device->pages.frames;
+	bool reachable;
+
+	pthread_mutex_lock(&frames->lock);
+	reachable = space->table.reachable;
+	pthread_mutex_unlock(&frames->lock);
+	if (reachable) {
+		sgpu_cpu_quiet(space->device);
+	}
+}
+
+int sgpu_cpu_page_unmap(struct sgpu_space *space, uint64_t at, uint64_t size, struct sgpu_error *error)
+{
+	struct sgpu_frames *frames = &space->device->pages.frames;
+	int code;
+
+	settle(space);
+	pthread_mutex_lock(&frames->lock);
+	code = sgpu_space_check_range(frames, &space->table, at, size, error);
+	if (code == SGPU_OK && size > 0) {
+		bare(space, at, size);
+		sgpu_space_leave(frames, &space->table, at, size);
+	}
+	pthread_mutex_unlock(&frames->lock);
+	return code;
+}
+
+/* Gives or takes access to all that is mapped; the lock is held. */
+static bool protect(const struct sgpu_space *space, int protection)
+{
+	const struct sgpu_frames *frames = &space->device->pages.frames;
+	uint64_t at = 0, size;
+
+	while (sgpu_space_next_run(frames, &space->table, &at, &size)) {
+		if (mprotect(pointer(space->table.base + at), size, protection) != 0) {
+			return false;
+		}
+		at += size;
+	}
+	return true;
+}
+
+int sgpu_cpu_space_access(struct sgpu_space *space, bool on, struct sgpu_error *error)
+{
+	struct sgpu_frames *frames = &space->device->pages.frames;
+	int code = SGPU_OK;
+	bool before;
+
+	pthread_mutex_lock(&frames->lock);
+	before = space->table.reachable;
+	if (before && !on) {
+		/* What is asked for from here on is refused; what was asked for before ends first. */
+		space->table.reachable = false;
+		pthread_mutex_unlock(&frames->lock);
+		sgpu_cpu_quiet(space->device);
+		pthread_mutex_lock(&frames->lock);
+	}
+	if (before != on && !protect(space, on ? PROT_READ | PROT_WRITE : PROT_NONE)) {
+		code = sgpu_fail_errno(error, "cannot change the access to a space");
+		if (!on || !protect(space, PROT_NONE)) {
+			abort(); /* what others may not see could be seen */
+		}
+	} else {
+		space->table.reachable = on;
+	}
+	pthread_mutex_unlock(&frames->lock);
+	return code;
+}
+
+/* ---- the end ---- */
+/* Clears what is there of [at, at + size) of the file. */
+static void clear_part(int fd, uint64_t at, uint64_t size)
+{
+	unsigned char present[WINDOW / SMALL];
+	char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)at);
+	uint64_t page;
+
+	if (memory == MAP_FAILED) {
+		return; /* the kernel clears it before anybody gets it */
+	}
+	for (page = 0; page < size / SMALL; page++) {
+		present[page] = 1;
+	}
+	(void)mincore(memory, size, present);
+	for (page = 0; page < size / SMALL; page++) {
+		if (present[page] & 1) {
+			sgpu_wipe(memory + page * SMALL, SMALL);
+		}
+	}
+	munmap(memory, size);
+}
+
+static void clear_all(const struct sgpu_cpu_pages *pages)
+{
+	uint64_t total = pages->frames.count * SMALL, at, size, word;
+	bool any;
+
+	for (at = 0; at < total; at += size) {
+		size = total - at < WINDOW ? total - at : WINDOW;
+		any = false;
+		for (word = at / SMALL / 64; word < (at + size) / SMALL / 64; word++) {
+			any = any || pages->made[word] != 0;
+		}
+		if (any) {
+			clear_part(pages->fd, at, size);
+		}
+	}
+}
+
+void sgpu_cpu_pages_close(struct sgpu_device *device)
+{
+	struct sgpu_cpu_pages *pages = &device->pages;
+
+	while (pages->spaces) {
+		remove_space(pages->spaces);
+	}
+	if (pages->frames.small != 0) {
+		clear_all(pages);
+		close(pages->fd);
+		sgpu_frames_close(&pages->frames);
+		free(pages->made);
+	}
+}

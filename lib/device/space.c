@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tables of spaces and the frames in them.
+ */
+#include <search.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <device/space.h>
+
+/* ---- frames ---- */
+int sgpu_frames_open(struct sgpu_frames *frames, uint64_t small, uint64_t big, uint64_t count,
+		     struct sgpu_error *error)
+{
+	frames->mapped = calloc(count / 64 + 1, sizeof(uint64_t));
+	if (!frames->mapped) {
+		return sgpu_fail_nomem(error);
+	}
+	frames->small = small;
+	frames->big = big;
+	frames->count = (uint32_t)count;
+	frames->per_big = (uint32_t)(big / small);
+	return SGPU_OK;
+}
+
+void sgpu_frames_close(struct sgpu_frames *frames)
+{
+	free(frames->mapped);
+	frames->mapped = NULL;
+	frames->small = frames->big = 0;
+}
+
+/* Pages have 1 frame, or a power of two of them and begin at a multiple of that: within a word, or whole words. */
+static uint64_t mask(uint32_t first, uint32_t count)
+{
+	return count >= 64 ? UINT64_MAX : (((uint64_t)1 << count) - 1) << (first % 64);
+}
+
+bool sgpu_frames_mapped(const struct sgpu_frames *frames, uint32_t first, uint32_t count)
+{
+	uint64_t bits = mask(first, count);
+	uint32_t word = first / 64, end = word + (count + 63) / 64;
+
+	for (; word < end; word++) {
+		if (frames->mapped[word] & bits) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static void mark(struct sgpu_frames *frames, uint32_t first, uint32_t count, bool mapped)
+{
+	uint64_t bits = mask(first, count);
+	uint32_t word = first / 64, end = word + (count + 63) / 64;
+
+	for (; word < end; word++) {
+		frames->mapped[word] = mapped ? frames->mapped[word] | bits : frames->mapped[word] & ~bits;
+	}
+}
+
+/* ---- spaces ---- */
+/* Spaces are disjoint, so those that overlap are the same; a key of one byte finds the space around it. */
+static int compare(const void *a, const void *b)
+{
+	const struct sgpu_space_table *left = a, *right = b;
+
+	if (left->base + left->span <= right->base) {
+		return -1;
+	}
+	return left->base >= right->base + right->span ? 1 : 0;
+}
+
+int sgpu_space_check_size(const struct sgpu_frames *frames, uint64_t size, struct sgpu_error *error)
+{
+	if (size == 0 || size % frames->small != 0 || size > INT64_MAX / 2) {
+		return sgpu_fail(error, SGPU_EUSAGE, "a space of %llu bytes is not one of whole pages of %llu",
+				 (unsigned long long)size, (unsigned long long)frames->small);
+	}
+	return SGPU_OK;
+}
+
+int sgpu_space_table_open(struct sgpu_frames *frames, struct sgpu_space_table *table, sgpu_devptr base,
+			  uint64_t size, struct sgpu_error *error)
+{
+	uint64_t rooms = (size + frames->big - 1) / frames->big;
+
+	table->base = base;
+	table->size = size;
+	table->span = rooms * frames->big;
+	table->entries = calloc(rooms * frames->per_big, sizeof(uint32_t));
+	table->filled = calloc(rooms, sizeof(uint32_t));
+	if (!table->entries || !table->filled || !tsearch(table, &frames->spaces, compare)) {
+		free(table->entries);
+		free(table->filled);
+		return sgpu_fail_nomem(error);
+	}
+	return SGPU_OK;
+}
+
+void sgpu_space_table_close(struct sgpu_frames *frames, struct sgpu_space_table *table)
+{
+	sgpu_space_leave(frames, table, 0, table->size);
+	tdelete(table, &frames->spaces, compare);
+	free(table->entries);
+	free(table->filled);
+	table->entries = table->filled = NULL;
+}
+
+static int misplaced(const char *what, uint64_t at, struct sgpu_error *error)
+{
+	return sgpu_fail(error, SGPU_EUSAGE, "%s %#llx of the space", what, (unsigned long long)at);
+}
+
+/* Where pages are to stand. */
+static int check_place(const struct sgpu_frames *frames, const struct sgpu_space_table *table, uint64_t at, size_t count,
+		       uint64_t page_size, struct sgpu_error *error)
+{
+	uint64_t i, end;
+
+	if (page_size != frames->small && page_size != frames->big) {
+		return sgpu_fail(error, SGPU_EUSAGE, "there are no pages of %llu bytes", (unsigned long long)page_size);
+	}
+	if (count == 0 || at % page_size != 0 || at > table->size || count > (table->size - at) / page_size) {
+		return sgpu_fail(error, SGPU_EUSAGE, "%zu pages of %llu bytes do not fit at %#llx of a space of %llu", count,
+				 (unsigned long long)page_size, (unsigned long long)at, (unsigned long long)table->size);
+	}
+	end = (at + count * page_size) / frames->small;
+	for (i = at / frames->small; i < end; i++) {
+		if (table->entries[i] != 0) {
+			return misplaced("something is mapped already at", i * frames->small, error);
+		}
+	}
+	return SGPU_OK;
+}
+
+/* Takes the frames of a list; none of them when one cannot be had. */
+static int take_frames(struct sgpu_frames *frames, const uint32_t *list, size_t count, uint32_t each,
+		       struct sgpu_error *error)
+{
+	int code = SGPU_OK;
+	size_t i;
+
+	for (i = 0; i < count && code == SGPU_OK; i++) {
+		if (list[i] >= frames->count || list[i] % each != 0) {
+			code = sgpu_fail(error, SGPU_EUSAGE, "no page begins at frame %lu of %lu", (unsigned long)list[i],
+					 (unsigned long)frames->count);
+		} else if (sgpu_frames_mapped(frames, list[i], each)) {
+			code = sgpu_fail(error, SGPU_EUSAGE, "frame %lu is mapped already", (unsigned long)list[i]);
+		} else {
+			mark(frames, list[i], each, true);
+		}
+	}
+	while (code < 0 && --i > 0) {
+		mark(frames, list[i - 1], each, false);
+	}
+	return code;
+}
+
+int sgpu_space_enter(struct sgpu_frames *frames, struct sgpu_space_table *table, uint64_t at, const uint32_t *list,
+		     size_t count, uint64_t page_size, struct sgpu_error *error)
+{
+	uint32_t each = (uint32_t)(page_size / frames->small), flag = each > 1 ? SGPU_ENTRY_BIG : 0, k;
+	int code = check_place(frames, table, at, count, page_size, error);
+	uint64_t entry = at / frames->small;
+	size_t i;
+
+	if (code == SGPU_OK) {
+		code = take_frames(frames, list, count, each, error);
+	}
+	for (i = 0; i < count && code == SGPU_OK; i++) {
+		table->filled[entry / frames->per_big] += each;
+		for (k = 0; k < each; k++) {
+			table->entries[entry++] = (list[i] + k + 1) | flag;
+		}
+	}
+	return code;
+}
+
+int sgpu_space_check_range(const struct sgpu_frames *frames, const struct sgpu_space_table *table, uint64_t at,
+			   uint64_t size, struct sgpu_error *error)
+{
+	uint64_t begin = at / frames->small, end;
+
+	if (at % frames->small != 0 || size % frames->small != 0 || at > table->size || size > table->size - at) {
+		return sgpu_fail(error, SGPU_EUSAGE, "%llu bytes at %#llx of a space of %llu are not whole pages of it",
+				 (unsigned long long)size, (unsigned long long)at, (unsigned long long)table->size);
+	}
+	end = begin + size / frames->small;
+	if (size > 0 && begin % frames->per_big != 0 && (table->entries[begin] & SGPU_ENTRY_BIG)) {
+		return misplaced("a big page would be cut in two at", at, error);
+	}
+	if (size > 0 && end % frames->per_big != 0 && (table->entries[end] & SGPU_ENTRY_BIG)) {
+		return misplaced("a big page would be cut in two at", at + size, error);
+	}
+	return SGPU_OK;
+}
+
+void sgpu_space_leave(struct sgpu_frames *frames, struct sgpu_space_table *table, uint64_t at, uint64_t size)
+{
+	uint64_t entry = at / frames->small, end = entry + size / frames->small, room;
+
+	while (entry < end) {
+		room = entry / frames->per_big;
+		if (table->filled[room] == 0) {
+			entry = (room + 1) * frames->per_big;
+			continue;
+		}
+		if (table->entries[entry] != 0) {
+			mark(frames, (table->entries[entry] & ~SGPU_ENTRY_BIG) - 1, 1, false);
+			table->entries[entry] = 0;
+			table->filled[room]--;
+		}
+		entry++;
+	}
+}
+
+/* The first entry from `entry` on that is in use or not, or `end`. */
+static uint64_t seek(const struct sgpu_frames *frames, const struct sgpu_space_table *table, uint64_t entry,
+		     uint64_t end, bool used)
+{
+	uint32_t whole = used ? 0 : frames->per_big; /* rooms that need no look */
+
+	while (entry < end) {
+		if (entry % frames->per_big == 0 && table->filled[entry / frames->per_big] == whole) {
+			entry += frames->per_big;
+		} else if ((table->entries[entry] != 0) == used) {
+			break;
+		} else {
+			entry++;
+		}
+	}
+	return entry < end ? entry : end;
+}
+
+bool sgpu_space_next_run(const struct sgpu_frames *frames, const struct sgpu_space_table *table, uint64_t *at,
+			 uint64_t *size)
+{
+	uint64_t end = table->size / frames->small, first = seek(frames, table, *at / frames->small, end, true);
+
+	*at = first * frames->small;
+	*size = (seek(frames, table, first, end, false) - first) * frames->small;
+	return first < end;
+}
+
+bool sgpu_frames_reach(struct sgpu_frames *frames, sgpu_devptr address, uint64_t size)
+{
+	struct sgpu_space_table key = { .base = address, .span = 1 }, **node, *table;
+	uint64_t begin, end;
+	bool reached = false;
+
+	pthread_mutex_lock(&frames->lock);
+	node = frames->spaces ? tfind(&key, &frames->spaces, compare) : NULL;
+	table = node ? *node : NULL;
+	if (table && table->reachable && address - table->base < table->size &&
+	    size <= table->size - (address - table->base)) {
+		begin = (address - table->base) / frames->small;
+		end = (address - table->base + (size ? size : 1) + frames->small - 1) / frames->small;
+		reached = seek(frames, table, begin, end, false) == end;
+	}
+	pthread_mutex_unlock(&frames->lock);
+	return reached;
+}

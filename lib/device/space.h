@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What every device that maps pages keeps in mind: which frames are mapped, and what stands where in a space. The
+ * devices themselves do the mapping. Whoever calls holds the lock of the frames, unless it says otherwise.
+ */
+#ifndef SGPU_DEVICE_SPACE_H
+#define SGPU_DEVICE_SPACE_H
+
+#include <pthread.h>
+
+#include <sgpu/device.h>
+
+/* Frames are counted in 31 bits: an entry of a space needs one for itself. */
+#define SGPU_FRAMES_MAX ((uint64_t)0x7fffff00)
+
+struct sgpu_frames {
+	pthread_mutex_t lock;
+	uint64_t small, big;           /* bytes; 0: not opened yet */
+	uint32_t count, per_big;       /* frames in all, and of a big page */
+	uint64_t *mapped;              /* a bit a frame */
+	void *spaces;                  /* tree, by address */
+};
+
+/* One space; a device's struct sgpu_space holds one. */
+struct sgpu_space_table {
+	sgpu_devptr base;
+	uint64_t size;
+	uint64_t span;                 /* size, rounded up to big pages: what an address is found by */
+	bool reachable;
+	uint32_t *entries;             /* one a small page: frame + 1, and SGPU_ENTRY_BIG; 0: nothing stands there */
+	uint32_t *filled;              /* entries in use of each big page's room */
+};
+#define SGPU_ENTRY_BIG ((uint32_t)1 << 31)
+
+/* The lock is there before this and is destroyed after close, by the caller. `count` frames: a multiple of big / small. */
+SGPU_MUST_CHECK int sgpu_frames_open(struct sgpu_frames *frames, uint64_t small, uint64_t big, uint64_t count,
+				     struct sgpu_error *error);
+void sgpu_frames_close(struct sgpu_frames *frames);
+
+/* The size of a space, checked. */
+SGPU_MUST_CHECK int sgpu_space_check_size(const struct sgpu_frames *frames, uint64_t size, struct sgpu_error *error);
+/* Makes an empty table for addresses from `base`, and lists it. */
+SGPU_MUST_CHECK int sgpu_space_table_open(struct sgpu_frames *frames, struct sgpu_space_table *table, sgpu_devptr base,
+					  uint64_t size, struct sgpu_error *error);
+/* Takes it off the list; its frames are free. */
+void sgpu_space_table_close(struct sgpu_frames *frames, struct sgpu_space_table *table);
+
+/* Enters pages, after all checks; nothing is entered when one fails. Errors: SGPU_EUSAGE. */
+SGPU_MUST_CHECK int sgpu_space_enter(struct sgpu_frames *frames, struct sgpu_space_table *table, uint64_t at,
+				     const uint32_t *list, size_t count, uint64_t page_size, struct sgpu_error *error);
+/* Whether a range can be unmapped: whole pages, big ones not cut in two. */
+SGPU_MUST_CHECK int sgpu_space_check_range(const struct sgpu_frames *frames, const struct sgpu_space_table *table,
+					   uint64_t at, uint64_t size, struct sgpu_error *error);
+/* Takes out what stands in a range that was checked. */
+void sgpu_space_leave(struct sgpu_frames *frames, struct sgpu_space_table *table, uint64_t at, uint64_t size);
+/* The first run of mapped bytes at or behind *at; false when there is none. */
+bool sgpu_space_next_run(const struct sgpu_frames *frames, const struct sgpu_space_table *table, uint64_t *at,
+			 uint64_t *size);
+/* Whether frames [first, first + count) are in part mapped; `count` is 1 or that of a big page. */
+bool sgpu_frames_mapped(const struct sgpu_frames *frames, uint32_t first, uint32_t count);
+
+/* Whether every byte is mapped in one reachable space. Takes the lock. */
+bool sgpu_frames_reach(struct sgpu_frames *frames, sgpu_devptr address, uint64_t size);
+
+#endif
