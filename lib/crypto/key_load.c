@@ -58,39 +58,63 @@ static int check_secret(const char *name, const struct stat *status, struct sgpu
 	return 0;
 }
 
+/* The text of a key file and what was found about its descriptor. */
+static int read_key(const char *path, size_t limit, const char **name, struct stat *status, char **text, size_t *size,
+		    struct sgpu_error *error)
+{
+	int fd = -1;
+	int code = open_key(path, &fd, name, error);
+
+	if (code) {
+		return code;
+	}
+	if (fstat(fd, status)) {
+		code = sgpu_fail_errno(error, "cannot use key '%s'", *name);
+	} else if (S_ISDIR(status->st_mode)) {
+		code = sgpu_fail(error, SGPU_ESYSTEM, "key '%s' is a folder", *name);
+	} else {
+		code = sgpu_read_fd(fd, *name, limit, text, size, error);
+	}
+	close(fd);
+	return code;
+}
+
 int sgpu_key_load(const char *path, struct sgpu_key *key, struct sgpu_error *error)
 {
 	struct stat status;
 	const char *name;
 	char *text = NULL;
 	size_t size = 0;
-	int fd = -1;
 
 	memset(key, 0, sizeof(*key));
-	int code = open_key(path, &fd, &name, error);
-	if (code) {
-		return code;
-	}
-	if (fstat(fd, &status)) {
-		code = sgpu_fail_errno(error, "cannot use key '%s'", name);
-		goto out;
-	}
-	if (S_ISDIR(status.st_mode)) {
-		code = sgpu_fail(error, SGPU_ESYSTEM, "key '%s' is a folder", name);
-		goto out;
-	}
-	code = sgpu_read_fd(fd, name, SGPU_KEY_TEXT_MAX, &text, &size, error);
+	int code = read_key(path, SGPU_KEY_TEXT_MAX, &name, &status, &text, &size, error);
 	if (!code) {
 		code = sgpu_key_parse(text, size, name, key, error);
 	}
 	if (!code && key->kind != SGPU_KEY_X25519_PUBLIC) {
 		code = check_secret(name, &status, error);
 	}
-out:
 	if (code) {
 		sgpu_key_clear(key);
 	}
 	sgpu_free_wiped(&text, size);
-	close(fd);
+	return code;
+}
+
+int sgpu_secret_load(const char *path, size_t limit, const char **name, char **text, size_t *size,
+		     struct sgpu_error *error)
+{
+	struct stat status;
+
+	*text = NULL;
+	*size = 0;
+	int code = read_key(path, limit, name, &status, text, size, error);
+	if (!code) {
+		code = check_secret(*name, &status, error);
+	}
+	if (code) {
+		sgpu_free_wiped(text, *size);
+		*size = 0;
+	}
 	return code;
 }

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Certificates from PEM, and whether they lead to a root that is trusted.
+ */
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/x509_vfy.h>
+#include <openssl/x509v3.h>
+
+#include <sgpu/base.h>
+#include <sgpu/io.h>
+
+#include "attest/internal.h"
+#include "crypto/internal.h"
+
+enum { PEM_MAX = 1 << 18, AUTH_LEVEL = 2 /* of libcrypto: 112 bits at least in every certificate */ };
+
+X509 *sgpu_certificate_parse(const uint8_t *der, size_t size)
+{
+	const unsigned char *next = der;
+	X509 *certificate = size <= SGPU_CERTIFICATE_MAX ? d2i_X509(NULL, &next, (long)size) : NULL;
+
+	if (certificate && next != der + size) {
+		X509_free(certificate);
+		certificate = NULL;
+	}
+	ERR_clear_error();
+	return certificate;
+}
+
+int sgpu_certificate_key(const uint8_t *der, size_t size, const char *what, EVP_PKEY **key, struct sgpu_error *error)
+{
+	X509 *certificate = sgpu_certificate_parse(der, size);
+
+	*key = certificate ? X509_get_pubkey(certificate) : NULL;
+	ERR_clear_error();
+	X509_free(certificate);
+	if (!certificate) {
+		return sgpu_fail(error, SGPU_EINVALID, "%s is no certificate in DER", what);
+	}
+	if (!*key || !sgpu_is_p384(*key)) {
+		EVP_PKEY_free(*key);
+		*key = NULL;
+		return sgpu_fail(error, SGPU_EINVALID, "%s has no key on the curve P-384", what);
+	}
+	return 0;
+}
+
+void sgpu_chain_clear(struct sgpu_chain *chain)
+{
+	for (int i = 0; i < chain->count; i++) {
+		free(chain->der[i]);
+	}
+	memset(chain, 0, sizeof(*chain));
+}
+
+/* One block of a PEM text; anything but a certificate is refused, so that a private key in the file does not go unseen. */
+static int add_block(const char *type, const uint8_t *data, size_t size, const char *name, struct sgpu_chain *chain,
+		     struct sgpu_error *error)
+{
+	if (strcmp(type, PEM_STRING_X509)) {
+		return sgpu_fail(error, SGPU_EINVALID, "'%s' holds a '%s', where only certificates belong", name, type);
+	}
+	if (chain->count == SGPU_CHAIN_MAX) {
+		return sgpu_fail(error, SGPU_EINVALID, "'%s' holds more than %d certificates", name, SGPU_CHAIN_MAX);
+	}
+	X509 *certificate = sgpu_certificate_parse(data, size);
+	if (!certificate) {
+		return sgpu_fail(error, SGPU_EINVALID, "certificate %d of '%s' is malformed", chain->count + 1, name);
+	}
+	X509_free(certificate);
+	uint8_t *copy = malloc(size);
+	if (!copy) {
+		return sgpu_fail_nomem(error);
+	}
+	memcpy(copy, data, size);
+	chain->der[chain->count] = copy;
+	chain->size[chain->count++] = size;
+	return 0;
+}
+
+int sgpu_chain_parse(const char *pem, size_t size, const char *name, struct sgpu_chain *chain, struct sgpu_error *error)
+{
+	BIO *bio = size <= PEM_MAX ? BIO_new_mem_buf(pem, (int)size) : NULL;
+	char *type = NULL, *header = NULL;
+	unsigned char *data = NULL;
+	long length = 0;
+	int code = 0;
+
+	memset(chain, 0, sizeof(*chain));
+	if (!bio) {
+		return sgpu_fail(error, SGPU_EINVALID, "'%s' is longer than %d bytes", name, PEM_MAX);
+	}
+	while (!code && PEM_read_bio(bio, &type, &header, &data, &length) == 1) {
+		code = add_block(type, data, (size_t)length, name, chain, error);
+		OPENSSL_free(type);
+		OPENSSL_free(header);
+		OPENSSL_clear_free(data, (size_t)length);
+	}
+	/* The end of the text is told as an error, too: no more lines that start a block. */
+	if (!code && ERR_GET_REASON(ERR_peek_last_error()) != PEM_R_NO_START_LINE) {
+		code = sgpu_fail(error, SGPU_EINVALID, "'%s' is malformed PEM after certificate %d", name, chain->count);
+	}
+	if (!code && !chain->count) {
+		code = sgpu_fail(error, SGPU_EINVALID, "'%s' holds no certificate in PEM", name);
+	}
+	ERR_clear_error();
+	BIO_free(bio);
+	if (code) {
+		sgpu_chain_clear(chain);
+	}
+	return code;
+}
+
+int sgpu_chain_load(const char *path, struct sgpu_chain *chain, struct sgpu_error *error)
+{
+	char *text = NULL;
+	size_t size = 0;
+
+	memset(chain, 0, sizeof(*chain));
+	int code = sgpu_read_file(path, PEM_MAX, &text, &size, error);
+	if (!code) {
+		code = sgpu_chain_parse(text, size, path, chain, error);
+	}
+	free(text);
+	return code;
+}
+
+/* ---- verification ---- */
+static int push_all(const struct sgpu_chain *chain, int first, STACK_OF(X509) *stack, X509_STORE *store,
+		    const char *what, struct sgpu_error *error)
+{
+	for (int i = first; i < chain->count; i++) {
+		X509 *certificate = sgpu_certificate_parse(chain->der[i], chain->size[i]);
+		if (!certificate) {
+			return sgpu_fail(error, SGPU_ECHAIN, "%s %d is malformed", what, i + 1);
+		}
+		int done = store ? X509_STORE_add_cert(store, certificate) == 1 : sk_X509_push(stack, certificate) > 0;
+		if (store || !done) {
+			X509_free(certificate);
+		}
+		if (!done) {
+			return sgpu_crypto_fail(error, "gathering certificates");
+		}
+	}
+	return 0;
+}
+
+static int fail_chain(const X509_STORE_CTX *context, struct sgpu_error *error)
+{
+	int reason = X509_STORE_CTX_get_error(context), depth = X509_STORE_CTX_get_error_depth(context);
+	bool expired = reason == X509_V_ERR_CERT_HAS_EXPIRED || reason == X509_V_ERR_CERT_NOT_YET_VALID;
+
+	ERR_clear_error();
+	return sgpu_fail(error, expired ? SGPU_EEXPIRED : SGPU_ECHAIN, "certificate %d of the chain: %s", depth + 1,
+			 X509_verify_cert_error_string(reason));
+}
+
+/* What X509_verify_cert leaves to its caller: who may sign evidence. */
+static int check_leaf(X509 *leaf, struct sgpu_error *error)
+{
+	EVP_PKEY *key = X509_get0_pubkey(leaf);
+	uint32_t flags = X509_get_extension_flags(leaf), usage = X509_get_key_usage(leaf);
+
+	ERR_clear_error();
+	if (!key || !sgpu_is_p384(key)) {
+		return sgpu_fail(error, SGPU_ECHAIN, "certificate 1 of the chain has no key on the curve P-384");
+	}
+	if (flags & (EXFLAG_CA | EXFLAG_INVALID) || !(flags & EXFLAG_KUSAGE) || !(usage & KU_DIGITAL_SIGNATURE) ||
+	    usage & KU_KEY_CERT_SIGN) {
+		return sgpu_fail(error, SGPU_ECHAIN, "certificate 1 of the chain is not one for signatures");
+	}
+	return 0;
+}
+
+static int verify(X509_STORE *store, X509 *leaf, STACK_OF(X509) *others, int64_t now, struct sgpu_error *error)
+{
+	X509_STORE_CTX *context = X509_STORE_CTX_new();
+	int code = 0;
+
+	if (!context || X509_STORE_CTX_init(context, store, leaf, others) != 1) {
+		X509_STORE_CTX_free(context);
+		return sgpu_crypto_fail(error, "preparing the verification of certificates");
+	}
+	X509_VERIFY_PARAM *parameters = X509_STORE_CTX_get0_param(context);
+	X509_VERIFY_PARAM_set_time(parameters, (time_t)now);
+	X509_VERIFY_PARAM_set_flags(parameters, X509_V_FLAG_X509_STRICT | X509_V_FLAG_CHECK_SS_SIGNATURE);
+	X509_VERIFY_PARAM_set_auth_level(parameters, AUTH_LEVEL);
+	X509_VERIFY_PARAM_set_depth(parameters, SGPU_CHAIN_MAX);
+	if (X509_verify_cert(context) != 1) {
+		code = fail_chain(context, error);
+	}
+	X509_STORE_CTX_free(context);
+	return code;
+}
+
+int sgpu_chain_verify(const struct sgpu_chain *chain, const struct sgpu_chain *roots, int64_t now,
+		      struct sgpu_error *error)
+{
+	X509 *leaf = chain->count > 0 ? sgpu_certificate_parse(chain->der[0], chain->size[0]) : NULL;
+	STACK_OF(X509) *others = sk_X509_new_null();
+	X509_STORE *store = X509_STORE_new(); /* empty: the system's roots are not asked */
+	int code = 0;
+
+	if (!others || !store) {
+		code = sgpu_fail_nomem(error);
+	} else if (!leaf) {
+		code = sgpu_fail(error, SGPU_ECHAIN, chain->count ? "certificate 1 of the chain is malformed" :
+				 "there is no certificate");
+	} else {
+		code = push_all(chain, 1, others, NULL, "certificate", error);
+	}
+	if (!code) {
+		code = push_all(roots, 0, NULL, store, "root", error);
+	}
+	if (!code) {
+		code = verify(store, leaf, others, now, error);
+	}
+	if (!code) {
+		code = check_leaf(leaf, error);
+	}
+	X509_STORE_free(store);
+	sk_X509_pop_free(others, X509_free);
+	X509_free(leaf);
+	return code;
+}

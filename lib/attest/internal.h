@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the files of this part share.
+ */
+#ifndef SGPU_ATTEST_INTERNAL_H
+#define SGPU_ATTEST_INTERNAL_H
+
+#include <openssl/evp.h>
+#include <openssl/x509.h>
+
+#include <sgpu/attest.h>
+#include <sgpu/json.h>
+
+struct sgpu_signer {
+	EVP_PKEY *key;
+	bool in_tpm;
+};
+
+enum { SGPU_SHA512_SIZE = 64, SGPU_CERTIFICATE_MAX = 16384 /* bytes of DER */ };
+
+SGPU_MUST_CHECK int sgpu_sha512(const void *data, size_t size, uint8_t digest[SGPU_SHA512_SIZE],
+				struct sgpu_error *error);
+/* SHA-256 of the DER SubjectPublicKeyInfo. */
+SGPU_MUST_CHECK int sgpu_key_fingerprint(EVP_PKEY *key, uint8_t hash[SGPU_SHA256_SIZE], struct sgpu_error *error);
+/* Whether it is a key on P-384, named and not by explicit parameters. */
+bool sgpu_is_p384(const EVP_PKEY *key);
+/* The key of a certificate: P-384 or SGPU_EINVALID. The caller frees it. `what` names the certificate. */
+SGPU_MUST_CHECK int sgpu_certificate_key(const uint8_t *der, size_t size, const char *what, EVP_PKEY **key,
+					 struct sgpu_error *error);
+/* A certificate from exactly `size` bytes of DER, or NULL. */
+X509 *sgpu_certificate_parse(const uint8_t *der, size_t size);
+
+/* base64url without padding, of whatever length: *data from malloc, not terminated. Errors: SGPU_EINVALID. */
+SGPU_MUST_CHECK int sgpu_decode_base64url(const char *text, size_t length, const char *what, uint8_t **data,
+					  size_t *size, struct sgpu_error *error);
+/* Standard base64 with padding, as x5c has it. */
+SGPU_MUST_CHECK int sgpu_decode_base64(const char *text, size_t length, const char *what, uint8_t **data, size_t *size,
+				       struct sgpu_error *error);
+/* NUL-terminated, from malloc; NULL when out of memory. */
+char *sgpu_encode_base64(const void *data, size_t size);
+char *sgpu_encode_base64url(const void *data, size_t size);
+
+/* A token taken apart; nothing of it is verified yet. It borrows from the token. */
+struct sgpu_jws {
+	json_t *header;
+	const char *typ, *kid;          /* in the header, or NULL */
+	const char *signed_text;
+	size_t signed_size;
+	uint8_t signature[SGPU_ES384_SIZE];
+	struct sgpu_chain chain;        /* x5c */
+	char *payload;                  /* NUL-terminated */
+	size_t payload_size;
+};
+SGPU_MUST_CHECK int sgpu_jws_parse(const char *token, size_t size, struct sgpu_jws *jws, struct sgpu_error *error);
+/* Errors: SGPU_ESIGNATURE. */
+SGPU_MUST_CHECK int sgpu_jws_check(const struct sgpu_jws *jws, EVP_PKEY *key, struct sgpu_error *error);
+void sgpu_jws_clear(struct sgpu_jws *jws);
+/* As sgpu_jws_sign, with a "kid" that may be NULL. */
+SGPU_MUST_CHECK int sgpu_jws_make(const struct sgpu_signer *signer, const struct sgpu_chain *chain, const char *typ,
+				  const char *kid, const void *payload, size_t size, char **token,
+				  struct sgpu_error *error);
+
+#endif

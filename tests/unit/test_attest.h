@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the tests of evidence share: a CA, an endorsement key, an attestation key and its chain, made anew each time.
+ */
+#ifndef TEST_ATTEST_H
+#define TEST_ATTEST_H
+
+#include <sgpu/attest.h>
+#include <sgpu/base.h>
+#include <sgpu/json.h>
+
+#include "unit.h"
+
+#define NOW 1800000000
+#define DAY 86400
+
+struct world {
+	struct sgpu_signer *ca, *ek, *ak;
+	struct sgpu_chain roots, chain;
+	char *eks;
+};
+
+static inline int world_certify(const struct world *world, const char *eks, const char *request, size_t size, int64_t now,
+				struct sgpu_chain *chain, struct sgpu_error *error)
+{
+	char *pem = NULL;
+	size_t pem_size = 0;
+	int code = sgpu_ca_certify(world->ca, &world->roots, eks, request, size, now, 30, 600, &pem, &pem_size, error);
+
+	if (!code) {
+		code = sgpu_chain_parse(pem, pem_size, "chain", chain, error);
+	}
+	free(pem);
+	return code;
+}
+
+static inline int world_make(struct world *world)
+{
+	char *pem = NULL, *request = NULL;
+	size_t size = 0;
+
+	memset(world, 0, sizeof(*world));
+	int code = sgpu_signer_generate(false, &world->ca, NULL) || sgpu_signer_generate(false, &world->ek, NULL) ||
+		   sgpu_signer_generate(false, &world->ak, NULL) ||
+		   sgpu_ca_create(world->ca, "test CA", NOW - DAY, 365, &pem, &size, NULL) ||
+		   sgpu_chain_parse(pem, size, "root", &world->roots, NULL) ||
+		   sgpu_signer_public_pem(world->ek, &world->eks, &size, NULL) ||
+		   sgpu_enroll_request(world->ek, world->ak, NOW - 10, &request, &size, NULL) ||
+		   world_certify(world, world->eks, request, size, NOW - 5, &world->chain, NULL);
+	free(pem);
+	free(request);
+	return code;
+}
+
+static inline void world_free(struct world *world)
+{
+	sgpu_signer_free(&world->ca);
+	sgpu_signer_free(&world->ek);
+	sgpu_signer_free(&world->ak);
+	sgpu_chain_clear(&world->roots);
+	sgpu_chain_clear(&world->chain);
+	free(world->eks);
+}
+
+/* A token of any header and payload, signed well with ES384. From malloc. */
+static inline char *sign_raw(const struct sgpu_signer *signer, const char *header, const char *payload)
+{
+	uint8_t signature[SGPU_ES384_SIZE];
+	char *token = malloc(2 * (strlen(header) + strlen(payload)) + 512);
+
+	sgpu_base64url_encode(header, strlen(header), token);
+	strcat(token, ".");
+	sgpu_base64url_encode(payload, strlen(payload), token + strlen(token));
+	if (sgpu_signer_sign(signer, token, strlen(token), signature, NULL)) {
+		abort();
+	}
+	strcat(token, ".");
+	sgpu_base64url_encode(signature, sizeof(signature), token + strlen(token));
+	return token;
+}
+
+#endif
