@@ -44,6 +44,7 @@ struct sgpu_device_info {
 	char selector[64];       /* "cpu", "cuda:0" */
 	char uuid[64];           /* "GPU-5d0c..." as other tools name it; "" when it has none */
 	char driver[64];         /* "driver 580.159.04, CUDA 13.0"; "" when there is none */
+	char vbios[32];          /* version of a GPU's firmware: "96.00.99.00.01"; "" when it is not known */
 	char capability[16];     /* compute capability of a GPU: "9.0"; "" on the CPU */
 	char confidential[32];   /* confidential computing of a GPU: "off", "on", "devtools", "unknown"; "" on the CPU */
 	int numa_node;           /* nearest to it, or -1 */
@@ -89,9 +90,10 @@ struct sgpu_device_agreement {
 struct sgpu_device_code {
 	char name[64];           /* "sgpu-cuda.so .nv_fatbin" */
 	uint64_t size;
-	uint8_t digest[32];      /* KT128, customisation "sgpu measure v1", of the bytes that the driver is given */
+	uint8_t digest[32];      /* KT128, customisation SGPU_DEVICE_CODE_CUSTOM, of the bytes that the driver is given */
 };
 enum { SGPU_DEVICE_CODE_MAX = 8 };
+#define SGPU_DEVICE_CODE_CUSTOM "sgpu measure v1"
 
 /* A GPU's own attestation, from NVML. */
 struct sgpu_device_evidence {
@@ -190,15 +192,21 @@ struct sgpu_device_backend {
 	int (*parts)(struct sgpu_device_part *parts);
 	/* Pages. NULL: the device maps none. Sizes and offsets are multiples of `small`; frames count small pages of physical
 	 * memory; a big page is named by its first frame, a multiple of big / small. Memory of a frame is made when it is
-	 * first mapped and kept until the device is closed. A frame is mapped at one place at a time. */
+	 * first mapped and kept until the device is closed: it counts as memory in use from then on, and the contents stay
+	 * with it wherever it is mapped. Frames that were mapped as small pages can come back as one big page, and the other
+	 * way round; a GPU then makes new memory for them, zero, where the CPU device keeps what was there. A frame is mapped
+	 * at one place at a time. What is refused changes nothing. */
 	int (*pages)(struct sgpu_device *device, struct sgpu_pages_info *info, struct sgpu_error *error);
 	int (*space_create)(struct sgpu_device *device, uint64_t size, struct sgpu_space **space, sgpu_devptr *base,
 			    struct sgpu_error *error);
-	void (*space_free)(struct sgpu_space *space); /* unmaps; nothing is cleared */
+	void (*space_free)(struct sgpu_space *space); /* waits for all work, unmaps; nothing is cleared */
 	int (*page_map)(struct sgpu_space *space, uint64_t at, const uint32_t *frames, size_t count, uint64_t page_size,
 			struct sgpu_error *error);
+	/* Whatever of the range is mapped; a big page is not cut in two. Waits for all work of the device while the space can
+	 * be reached. */
 	int (*page_unmap)(struct sgpu_space *space, uint64_t at, uint64_t size, struct sgpu_error *error);
-	/* Whether kernels and copies reach what is mapped, now and later. Taking it away waits for all work of the device. */
+	/* Whether kernels and copies reach what is mapped, now and later; not at first. Taking it away waits for all work of
+	 * the device. */
 	int (*space_access)(struct sgpu_space *space, bool on, struct sgpu_error *error);
 	/* As launch, saying which memory it touches. NULL: as launch. */
 	int (*launch_on)(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
@@ -208,6 +216,7 @@ struct sgpu_device_backend {
 	int (*code)(struct sgpu_device *device, struct sgpu_device_code *list); /* NULL: it loads none; returns how many */
 	int (*evidence)(struct sgpu_device *device, const uint8_t nonce[32], struct sgpu_device_evidence *evidence,
 			struct sgpu_error *error);
+	int (*settle)(struct sgpu_device *device, struct sgpu_error *error);
 };
 
 /* Backends in order of preference, NULL-terminated. Static. */
@@ -333,10 +342,15 @@ SGPU_MUST_CHECK int sgpu_device_agree(struct sgpu_device *device, struct sgpu_de
  * operations are the program's). Errors: negative. */
 SGPU_MUST_CHECK int sgpu_device_code_digests(struct sgpu_device *device, struct sgpu_device_code *list,
 					     struct sgpu_error *error);
+/* The same from the file of the CUDA device, sgpu-cuda.so, which need not be loaded. Errors: SGPU_EIO, SGPU_EINVALID. */
+SGPU_MUST_CHECK int sgpu_device_code_of_file(const char *path, struct sgpu_device_code *code, struct sgpu_error *error);
 /* The GPU's attestation report for a nonce. Errors: SGPU_EUNAVAILABLE where it has none: no confidential computing. */
 SGPU_MUST_CHECK int sgpu_device_get_evidence(struct sgpu_device *device, const uint8_t nonce[32],
 					     struct sgpu_device_evidence *evidence, struct sgpu_error *error);
 void sgpu_device_evidence_clear(struct sgpu_device_evidence *evidence);
+
+/* Returns when all work that was enqueued before has ended, on all streams. Not from a callback or a launch. */
+SGPU_MUST_CHECK int sgpu_device_settle(struct sgpu_device *device, struct sgpu_error *error);
 
 /* ---- pages: for lib/enclave alone ---- as the rows of struct sgpu_device_backend have it. Errors: SGPU_EUNAVAILABLE,
  * SGPU_ENOMEM, SGPU_EUSAGE. */

@@ -332,6 +332,11 @@ void sgpu_device_evidence_clear(struct sgpu_device_evidence *evidence)
 	memset(evidence, 0, sizeof(*evidence));
 }
 
+int sgpu_device_settle(struct sgpu_device *device, struct sgpu_error *error)
+{
+	return BACKEND(device)->settle(device, error);
+}
+
 /* ---- pages ---- */
 int sgpu_device_pages(struct sgpu_device *device, struct sgpu_pages_info *info, struct sgpu_error *error)
 {

@@ -50,3 +50,47 @@ bool sgpu_elf_is_whole(const void *image, size_t size)
 	}
 	return true;
 }
+
+/* Header `index` of the sections; false when it does not lie in the file. */
+static bool section_header(const void *image, size_t size, const ElfW(Ehdr) *header, uint64_t index, ElfW(Shdr) *section)
+{
+	uint64_t offset, end;
+
+	if (header->e_shentsize != sizeof(*section) || index >= header->e_shnum ||
+	    !sgpu_add_u64(header->e_shoff, index * sizeof(*section), &offset) ||
+	    !sgpu_add_u64(offset, sizeof(*section), &end) || end > size) {
+		return false;
+	}
+	memcpy(section, (const char *)image + offset, sizeof(*section));
+	return true;
+}
+
+static bool lies_inside(const ElfW(Shdr) *section, size_t size)
+{
+	uint64_t end;
+
+	return section->sh_type != SHT_NOBITS && sgpu_add_u64(section->sh_offset, section->sh_size, &end) && end <= size;
+}
+
+bool sgpu_elf_find_section(const void *image, size_t size, const char *name, struct sgpu_elf_section *found)
+{
+	size_t length = strlen(name) + 1;
+	ElfW(Shdr) names, section;
+	ElfW(Ehdr) header;
+
+	if (!sgpu_elf_is_shared(image, size) || !sgpu_elf_is_native(image)) {
+		return false;
+	}
+	memcpy(&header, image, sizeof(header));
+	if (!section_header(image, size, &header, header.e_shstrndx, &names) || !lies_inside(&names, size)) {
+		return false;
+	}
+	for (uint64_t i = 0; i < header.e_shnum && section_header(image, size, &header, i, &section); i++) {
+		if (section.sh_name < names.sh_size && length <= names.sh_size - section.sh_name &&
+		    memcmp((const char *)image + names.sh_offset + section.sh_name, name, length) == 0) {
+			*found = (struct sgpu_elf_section){ section.sh_offset, section.sh_addr, section.sh_size };
+			return section.sh_size > 0 && (section.sh_flags & SHF_ALLOC) && lies_inside(&section, size);
+		}
+	}
+	return false;
+}

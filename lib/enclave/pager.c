@@ -86,12 +86,17 @@ static int finish(struct paged_device *paged, int enqueued, const struct sgpu_ta
 	return SGPU_OK;
 }
 
+/* A kernel that runs could write behind the clearing. */
 static int clear(void *device, void *space, uint64_t at, uint64_t size, struct sgpu_error *error)
 {
 	struct paged_device *paged = device;
 	struct sgpu_task task = { 0 };
-	int code = sgpu_device_clear(paged->stream, ((struct paged_space *)space)->base + at, size, &task);
+	int code = sgpu_device_settle(paged->device, error);
 
+	if (code < 0) {
+		return code;
+	}
+	code = sgpu_device_clear(paged->stream, ((struct paged_space *)space)->base + at, size, &task);
 	return finish(paged, code, &task, error);
 }
 

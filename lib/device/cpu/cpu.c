@@ -212,6 +212,13 @@ static void host_unregister(struct sgpu_device *device, const void *memory)
 	(void)memory;
 }
 
+static int settle(struct sgpu_device *device, struct sgpu_error *error)
+{
+	(void)error;
+	sgpu_cpu_quiet(device);
+	return SGPU_OK;
+}
+
 static void cancel(struct sgpu_device *device, bool stop)
 {
 	sgpu_pool_cancel(device->pool, stop);
@@ -259,4 +266,5 @@ const struct sgpu_device_backend sgpu_device_cpu = {
 	.page_unmap = sgpu_cpu_page_unmap,
 	.space_access = sgpu_cpu_space_access,
 	.launch_on = launch_on,
+	.settle = settle,
 };
