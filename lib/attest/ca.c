@@ -99,7 +99,7 @@ static int check_days(unsigned days, struct sgpu_error *error)
 }
 
 /* A certificate for `key` from `issuer` (NULL: from itself), signed by the CA's key. */
-static int issue(EVP_PKEY *ca, X509 *issuer, EVP_PKEY *key, const char *common_name, const char *serial, int64_t now,
+static int issue(const struct sgpu_signer *ca, X509 *issuer, EVP_PKEY *key, const char *common_name, const char *serial, int64_t now,
 		 int64_t end, X509 **certificate, struct sgpu_error *error)
 {
 	X509 *made = X509_new();
@@ -123,9 +123,11 @@ static int issue(EVP_PKEY *ca, X509 *issuer, EVP_PKEY *key, const char *common_n
 	if (!code) {
 		code = set_extensions(made, issuer ? issuer : made, error);
 	}
-	if (!code && X509_sign(made, ca, EVP_sha384()) <= 0) {
+	EVP_MD_CTX *context = code ? NULL : sgpu_signer_context(ca);
+	if (!code && (!context || X509_sign_ctx(made, context) <= 0)) {
 		code = sgpu_crypto_fail(error, "signing a certificate");
 	}
+	EVP_MD_CTX_free(context);
 	if (code) {
 		X509_free(made);
 		return code;
@@ -146,7 +148,7 @@ int sgpu_ca_create(const struct sgpu_signer *ca, const char *name, int64_t now, 
 	}
 	int code = check_days(days, error);
 	if (!code) {
-		code = issue(ca->key, NULL, ca->key, name, NULL, now, now + (int64_t)days * SECONDS_A_DAY,
+		code = issue(ca, NULL, ca->key, name, NULL, now, now + (int64_t)days * SECONDS_A_DAY,
 			     &certificate, error);
 	}
 	if (!code) {
@@ -212,7 +214,7 @@ int sgpu_ca_certify(const struct sgpu_signer *ca, const struct sgpu_chain *ca_ch
 		int64_t end = now + (int64_t)days * SECONDS_A_DAY;
 		int64_t last = sgpu_certificate_time(X509_get0_notAfter(issuer));
 		sgpu_hex_encode(fingerprint, sizeof(fingerprint), serial);
-		code = issue(ca->key, issuer, key, "sgpu attestation key", serial, now, end < last ? end : last,
+		code = issue(ca, issuer, key, "sgpu attestation key", serial, now, end < last ? end : last,
 			     &certificate, error);
 	}
 	if (!code) {

@@ -18,17 +18,19 @@
 #define REQUEST_NAME "sgpu enrolment v1"
 enum { REQUEST_MAX = 32768, SKEW = 60 /* seconds that a clock may be ahead */ };
 
-static int make_pkcs10(EVP_PKEY *ak, unsigned char **der, int *size, struct sgpu_error *error)
+static int make_pkcs10(const struct sgpu_signer *ak, unsigned char **der, int *size, struct sgpu_error *error)
 {
 	X509_REQ *request = X509_REQ_new();
 	X509_NAME *name = request ? X509_REQ_get_subject_name(request) : NULL;
+	EVP_MD_CTX *context = sgpu_signer_context(ak);
 
 	*der = NULL;
-	int done = name && X509_REQ_set_version(request, X509_REQ_VERSION_1) == 1 &&
+	int done = name && context && X509_REQ_set_version(request, X509_REQ_VERSION_1) == 1 &&
 		   X509_NAME_add_entry_by_NID(name, NID_commonName, MBSTRING_ASC,
 					      (const unsigned char *)"sgpu attestation key", -1, -1, 0) == 1 &&
-		   X509_REQ_set_pubkey(request, ak) == 1 && X509_REQ_sign(request, ak, EVP_sha384()) > 0 &&
+		   X509_REQ_set_pubkey(request, ak->key) == 1 && X509_REQ_sign_ctx(request, context) > 0 &&
 		   (*size = i2d_X509_REQ(request, der)) > 0;
+	EVP_MD_CTX_free(context);
 	X509_REQ_free(request);
 	return done ? 0 : sgpu_crypto_fail(error, "making a certificate request");
 }
@@ -48,7 +50,7 @@ int sgpu_enroll_request(const struct sgpu_signer *ek, const struct sgpu_signer *
 	*size = 0;
 	int code = sgpu_signer_fingerprint(ek, fingerprint, error);
 	if (!code) {
-		code = make_pkcs10(ak->key, &der, &der_size, error);
+		code = make_pkcs10(ak, &der, &der_size, error);
 	}
 	if (!code) {
 		claims = json_pack("{s:s, s:I, s:o}", "type", REQUEST_NAME, "iat", (json_int_t)now, "pkcs10",

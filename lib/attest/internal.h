@@ -20,6 +20,8 @@ enum { SGPU_SHA512_SIZE = 64, SGPU_CERTIFICATE_MAX = 16384 /* bytes of DER */ };
 
 SGPU_MUST_CHECK int sgpu_sha512(const void *data, size_t size, uint8_t digest[SGPU_SHA512_SIZE],
 				struct sgpu_error *error);
+/* Ready to sign with ES384, or NULL: for what libcrypto signs by itself. */
+EVP_MD_CTX *sgpu_signer_context(const struct sgpu_signer *signer);
 /* SHA-256 of the DER SubjectPublicKeyInfo. */
 SGPU_MUST_CHECK int sgpu_key_fingerprint(EVP_PKEY *key, uint8_t hash[SGPU_SHA256_SIZE], struct sgpu_error *error);
 /* Whether it is a key on P-384, named and not by explicit parameters. */

@@ -152,15 +152,26 @@ static int raw_signature(const uint8_t *der, size_t size, uint8_t signature[SGPU
 	return done ? 0 : sgpu_crypto_fail(error, "reading its own signature");
 }
 
+EVP_MD_CTX *sgpu_signer_context(const struct sgpu_signer *signer)
+{
+	EVP_MD_CTX *context = EVP_MD_CTX_new();
+
+	if (context && EVP_DigestSignInit_ex(context, NULL, "SHA384", NULL, signer->in_tpm ? SGPU_TPM_PROPERTIES : NULL,
+					     signer->key, NULL) != 1) {
+		EVP_MD_CTX_free(context);
+		context = NULL;
+	}
+	return context;
+}
+
 int sgpu_signer_sign(const struct sgpu_signer *signer, const void *data, size_t size,
 		     uint8_t signature[SGPU_ES384_SIZE], struct sgpu_error *error)
 {
-	EVP_MD_CTX *context = EVP_MD_CTX_new();
+	EVP_MD_CTX *context = sgpu_signer_context(signer);
 	uint8_t der[256];
 	size_t der_size = sizeof(der);
+	int done = context && EVP_DigestSign(context, der, &der_size, data, size) == 1;
 
-	int done = context && EVP_DigestSignInit_ex(context, NULL, "SHA384", NULL, NULL, signer->key, NULL) == 1 &&
-		   EVP_DigestSign(context, der, &der_size, data, size) == 1;
 	EVP_MD_CTX_free(context);
 	return done ? raw_signature(der, der_size, signature, error) : sgpu_crypto_fail(error, "ECDSA");
 }
