@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sgpu-measure info: what this machine can prove, what is missing and why, and what the runner here would claim.
+ */
+#include <inttypes.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sgpu/base.h>
+
+#include "parts.h"
+#include "verbs.h"
+
+enum { DEVICE = CLI_LONG };
+
+const struct cli_option info_options[] = {
+	CLI_COMMON,
+	{ "device", DEVICE, "DEVICE", "cpu, cuda, cuda:N or auto (the default)" },
+	{ NULL, 0, NULL, NULL },
+};
+
+struct found {
+	struct sgpu_platform platform;
+	struct sgpu_record records[SGPU_RECORDS_MAX];
+	int record_count;
+	bool tpm, has_device, pages, agreed;
+	struct sgpu_error tpm_missing, device_missing, pages_missing, runner_missing;
+	struct sgpu_device *device;
+	struct sgpu_device_info info;
+	struct sgpu_pages_info pages_info;
+	char agreement[160];
+	char runner_path[PATH_MAX];
+	uint8_t runner[SGPU_CHANNEL_DIGEST_SIZE];
+	struct sgpu_device_code code[SGPU_DEVICE_CODE_MAX];
+	int code_count;
+	const struct sgpu_protection *protection;
+};
+
+/* A key is made in it and forgotten: nothing tells better whether that works. */
+static void look_for_tpm(struct found *found)
+{
+	struct sgpu_signer *signer = NULL;
+
+	found->tpm = sgpu_signer_generate(true, &signer, &found->tpm_missing) == SGPU_OK;
+	sgpu_signer_free(&signer);
+}
+
+static void look_at_device(struct found *found, const char *name)
+{
+	struct sgpu_device_agreement agreement = { 0 };
+	struct sgpu_pager pager;
+
+	found->has_device = sgpu_device_open(name, NULL, &found->device, &found->device_missing) == SGPU_OK &&
+			    sgpu_device_get_info(found->device, &found->info, &found->device_missing) == SGPU_OK;
+	if (!found->has_device) {
+		return;
+	}
+	found->pages = sgpu_pager_of(found->device, &pager, &found->pages_missing) == SGPU_OK;
+	if (found->pages) {
+		found->pages_info = pager.info;
+		sgpu_pager_close(&pager);
+	}
+	if (sgpu_device_agree(found->device, &agreement, NULL) == SGPU_OK) {
+		found->agreed = agreement.agreed;
+		snprintf(found->agreement, sizeof(found->agreement), "%s", agreement.text);
+	}
+	found->code_count = sgpu_device_code_digests(found->device, found->code, NULL);
+}
+
+static void look(struct found *found, const char *device)
+{
+	const uint8_t report_data[64] = { 0 };
+	struct sgpu_error *error = &found->runner_missing;
+
+	sgpu_platform_detect(&found->platform);
+	look_for_tpm(found);
+	look_at_device(found, device);
+	found->record_count = sgpu_evidence_collect(report_data, found->device, found->records);
+	if (!measure_runner_path(found->runner_path, sizeof(found->runner_path), error)) {
+		error->code = sgpu_measure_file(found->runner_path, found->runner, NULL, error);
+	}
+	found->protection = sgpu_platform_protection(&found->platform, found->info.uuid[0] != '\0',
+						     found->info.confidential, found->agreed);
+}
+
+static void clear(struct found *found)
+{
+	sgpu_records_clear(found->records, found->record_count);
+	sgpu_device_close(&found->device);
+}
+
+/* ---- text ---- */
+static void print_hex(const uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE])
+{
+	char hex[2 * SGPU_CHANNEL_DIGEST_SIZE + 1];
+
+	sgpu_hex_encode(digest, SGPU_CHANNEL_DIGEST_SIZE, hex);
+	printf("%s", hex);
+}
+
+static void print_device(const struct found *found)
+{
+	if (!found->has_device) {
+		printf("device           not available: %s\n", found->device_missing.text);
+		return;
+	}
+	printf("device           %s: %s\n", found->info.selector, found->info.name);
+	if (found->info.confidential[0]) {
+		printf("                 confidential computing %s\n", found->info.confidential);
+	}
+	printf("channels         ");
+	if (found->pages) {
+		printf("pages of %" PRIu64 " KiB and %" PRIu64 " MiB\n", found->pages_info.small >> 10,
+		       found->pages_info.big >> 20);
+	} else {
+		printf("none: %s\n", found->pages_missing.text);
+	}
+	if (found->agreement[0]) {
+		printf("keys             %s\n", found->agreement);
+	}
+}
+
+static void print_code(const struct found *found)
+{
+	printf("runner           ");
+	if (found->runner_missing.code) {
+		printf("cannot be measured: %s\n", found->runner_missing.text);
+	} else {
+		print_hex(found->runner);
+		printf("  %s\n", found->runner_path);
+	}
+	for (int i = 0; i < found->code_count; i++) {
+		printf("device           code    ");
+		print_hex(found->code[i].digest);
+		printf("  %s\n", found->code[i].name);
+	}
+}
+
+static void print_protection(const struct sgpu_protection *p)
+{
+	printf("\nprotection       %s\n", p->row);
+	printf("  may the host read the runner's memory?   %s\n", p->enclave_memory);
+	printf("  may the host read the device's memory?   %s\n", p->device_memory);
+	printf("  what a recorder on the bus sees          %s\n", p->bus);
+	printf("This is what the machine sees of itself. It proves nothing to anybody until a quote was verified.\n");
+}
+
+static void print_text(const struct found *found)
+{
+	printf("platform         %s (%s)%s\n", sgpu_platform_name(found->platform.kind), found->platform.seen,
+	       found->platform.virtual_machine ? ", in a virtual machine" : "");
+	for (int i = 0; i < found->record_count; i++) {
+		const struct sgpu_record *r = &found->records[i];
+		printf("%-16s %s%s\n", r->label, r->value ? "there, " : "absent: ", r->value ? r->type : r->absent);
+	}
+	printf("TPM              %s%s\n", found->tpm ? "keys             can be kept in it" : "absent: ",
+	       found->tpm ? "" : found->tpm_missing.text);
+	if (!found->tpm && found->tpm_missing.hint[0]) {
+		printf("                 %s\n", found->tpm_missing.hint);
+	}
+	print_device(found);
+	print_code(found);
+	print_protection(found->protection);
+}
+
+/* ---- JSON ---- */
+static json_t *records_json(const struct found *found)
+{
+	json_t *object = json_object();
+
+	for (int i = 0; i < found->record_count; i++) {
+		const struct sgpu_record *r = &found->records[i];
+		json_object_set_new(object, r->label, r->value ? json_pack("{s:b, s:s}", "found", 1, "type", r->type) :
+				    json_pack("{s:b, s:s}", "found", 0, "missing", r->absent));
+	}
+	return object;
+}
+
+static json_t *device_json(const struct found *found)
+{
+	if (!found->has_device) {
+		return json_pack("{s:b, s:s, s:s}", "available", 0, "missing", found->device_missing.text, "hint",
+				 found->device_missing.hint);
+	}
+	return json_pack("{s:b, s:s, s:s, s:s, s:b, s:b, s:s}", "available", 1, "selector", found->info.selector, "name",
+			 found->info.name, "confidential_computing", found->info.confidential, "channels", found->pages,
+			 "keys_agreed", found->agreed, "keys", found->agreement);
+}
+
+static json_t *code_json(const struct found *found)
+{
+	json_t *list = json_array();
+
+	for (int i = 0; i < found->code_count; i++) {
+		json_array_append_new(list, json_pack("{s:s, s:I, s:o}", "name", found->code[i].name, "size",
+						      (json_int_t)found->code[i].size, "digest",
+						      measure_hex(found->code[i].digest, SGPU_CHANNEL_DIGEST_SIZE)));
+	}
+	return list;
+}
+
+static int print_json(const struct found *found)
+{
+	const struct sgpu_protection *p = found->protection;
+	json_t *tpm = found->tpm ? json_pack("{s:b}", "found", 1) :
+		      json_pack("{s:b, s:s, s:s}", "found", 0, "missing", found->tpm_missing.text, "hint",
+				found->tpm_missing.hint);
+	json_t *runner = found->runner_missing.code ? json_pack("{s:s}", "missing", found->runner_missing.text) :
+			 json_pack("{s:s, s:o}", "path", found->runner_path, "digest",
+				   measure_hex(found->runner, sizeof(found->runner)));
+
+	return measure_print_record(json_pack("{s:{s:s, s:s, s:b}, s:o, s:o, s:o, s:o, s:o, s:{s:s, s:b, s:s, s:s, s:s}}",
+					      "platform", "kind", sgpu_platform_word(found->platform.kind), "seen",
+					      found->platform.seen, "virtual_machine", found->platform.virtual_machine,
+					      "records", records_json(found), "tpm", tpm, "device", device_json(found),
+					      "runner", runner, "device_code", code_json(found), "protection", "row",
+					      p->row, "protects_runner_memory", p->protects, "host_reads_runner_memory",
+					      p->enclave_memory, "host_reads_device_memory", p->device_memory,
+					      "bus_recorder_sees", p->bus), false);
+}
+
+int verb_info(int argc, char **argv)
+{
+	const char *device = "auto", *value = NULL;
+	struct found found = { 0 };
+	int first = argc, status = 0;
+
+	for (int key = 0; (key = cli_next(argc, argv, &value, &first)) != 0;) {
+		if (key != DEVICE) {
+			return 2;
+		}
+		device = value;
+	}
+	if (!cli_positionals(argc, first, 0, 0)) {
+		return 2;
+	}
+	look(&found, device);
+	if (!found.has_device && found.device_missing.code == SGPU_EUSAGE) {
+		status = cli_error(&found.device_missing);
+	} else if (cli_json) {
+		status = print_json(&found);
+	} else {
+		print_text(&found);
+	}
+	clear(&found);
+	return status;
+}
