@@ -11,11 +11,14 @@
 
 #include <stdint.h>
 
+/* Tests compile it as C (tests/unit/device_code.h). */
+#ifdef __cplusplus
 namespace sgpu_gf {
+#endif
 
-struct gf {
+typedef struct {
 	uint64_t low, high;
-};
+} gf;
 
 static __device__ __forceinline__ uint32_t reverse_bytes_bits(uint32_t word)
 {
@@ -54,9 +57,9 @@ static __device__ __noinline__ uint64_t clmul32(uint32_t a, uint32_t b)
 	return (r0 & k) | (r1 & k << 1) | (r2 & k << 2) | (r3 & k << 3);
 }
 
-struct wide {
+typedef struct {
 	uint64_t low, high;
-};
+} wide;
 
 /* Three products in place of four (Karatsuba). */
 static __device__ __forceinline__ wide clmul64(uint64_t a, uint64_t b)
@@ -86,6 +89,8 @@ static __device__ __noinline__ gf multiply(gf a, gf b)
 	return r;
 }
 
+#ifdef __cplusplus
 } /* namespace */
+#endif
 
 #endif

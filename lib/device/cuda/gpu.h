@@ -49,7 +49,7 @@ struct sgpu_cuda_base {
 	unsigned references;
 };
 
-enum sgpu_cuda_kind { SGPU_CUDA_PLAIN, SGPU_CUDA_LAUNCH, SGPU_CUDA_OPEN, SGPU_CUDA_CALL };
+enum sgpu_cuda_kind { SGPU_CUDA_PLAIN, SGPU_CUDA_LAUNCH, SGPU_CUDA_OPEN, SGPU_CUDA_SEAL, SGPU_CUDA_CALL };
 
 struct sgpu_cuda_record {
 	enum sgpu_cuda_kind kind;
@@ -59,9 +59,10 @@ struct sgpu_cuda_record {
 	uint64_t enqueue_ns;
 	CUevent event;                   /* behind the work; NULL: none */
 	struct sgpu_cuda_base *base;     /* of the event */
-	struct sgpu_cuda_slot *slot;     /* LAUNCH: status; OPEN: the lowest bad chunk */
-	CUdeviceptr out;                 /* OPEN: what to clear */
+	struct sgpu_cuda_slot *slot;     /* LAUNCH: status; OPEN, SEAL: struct sgpu_cuda_verdict */
+	CUdeviceptr out;                 /* OPEN, SEAL: what to clear */
 	uint64_t out_size;
+	uint64_t expected;               /* OPEN, SEAL: chunks that must be done */
 	uint8_t *digest;                 /* a digest's way out of the slot, or NULL */
 	void (*call)(void *argument);    /* CALL */
 	void *argument;
@@ -162,8 +163,20 @@ struct sgpu_cuda_key_state {
 	CUdeviceptr address;
 	struct sgpu_cuda_key_state *next;
 };
+/* What holds between the host and the device before any key goes there. */
+struct sgpu_cuda_trust {
+	pthread_mutex_t lock;            /* held while it is established; before that of the keys */
+	atomic_bool ready;
+	struct sgpu_error error;         /* why it cannot be, for good */
+	struct sgpu_device_agreement told;
+	CUdeviceptr session;             /* the session key's state, when told.agreed */
+	struct sgpu_aead *aead;          /* the same on the host; this and the counter: under the lock of the keys */
+	uint64_t counter;
+};
 struct sgpu_cuda_keys {
 	pthread_mutex_t lock;
+	bool bare;                       /* they cross the bus as they are */
+	struct sgpu_cuda_trust trust;
 	size_t size;                     /* of a state */
 	struct sgpu_cuda_key_slab *slabs;
 	struct sgpu_cuda_key_state *idle;
@@ -178,6 +191,19 @@ SGPU_MUST_CHECK int sgpu_cuda_key_load(struct sgpu_stream *stream, const struct 
 void sgpu_cuda_key_free(struct sgpu_device_key *key);
 /* The state's address, once work of `stream` enqueued from here on finds it ready. */
 CUresult sgpu_cuda_key_use(struct sgpu_stream *stream, struct sgpu_device_key *key, CUdeviceptr *state);
+
+/* ---- agree.c, known.c ---- */
+struct sgpu_cuda_delivery;
+/* On the first call the known answer and the agreement, later what came of them. The device was entered. */
+SGPU_MUST_CHECK int sgpu_cuda_keys_ready(struct sgpu_device *device, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_cuda_agree(struct sgpu_device *device, struct sgpu_device_agreement *agreement,
+				    struct sgpu_error *error);
+/* Seals a key for the device; the lock of the keys is held. */
+SGPU_MUST_CHECK int sgpu_cuda_seal_key(struct sgpu_device *device, const struct sgpu_sealed_keys *material,
+				       struct sgpu_cuda_delivery *delivery);
+void sgpu_cuda_trust_close(struct sgpu_device *device);
+/* With a key that is sealed under the session key, or one that crosses the bus. */
+SGPU_MUST_CHECK int sgpu_cuda_known_answer(struct sgpu_device *device, bool sealed, struct sgpu_error *error);
 
 /* ---- the device ---- */
 struct sgpu_device {

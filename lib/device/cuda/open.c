@@ -132,6 +132,7 @@ static int set_up(struct sgpu_device *device, const struct sgpu_device_config *c
 		code = sgpu_cuda_host_open(device, error);
 	}
 	if (code == SGPU_OK) {
+		device->keys.bare = config->bare_keys;
 		code = sgpu_cuda_keys_open(device, error);
 	}
 	return code == SGPU_OK ? sgpu_cuda_completer_start(device, error) : code;
@@ -154,11 +155,13 @@ static struct sgpu_device *make(int ordinal)
 	pthread_mutex_init(&new->memory.lock, NULL);
 	pthread_mutex_init(&new->host.lock, NULL);
 	pthread_mutex_init(&new->keys.lock, NULL);
+	pthread_mutex_init(&new->keys.trust.lock, NULL);
 	return new;
 }
 
 static void discard(struct sgpu_device *device)
 {
+	pthread_mutex_destroy(&device->keys.trust.lock);
 	pthread_mutex_destroy(&device->keys.lock);
 	pthread_mutex_destroy(&device->host.lock);
 	pthread_mutex_destroy(&device->memory.lock);

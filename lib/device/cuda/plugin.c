@@ -44,6 +44,7 @@ const struct sgpu_device_backend sgpu_cuda_backend = {
 	.module_free = sgpu_cuda_module_free,
 	.module_launch = sgpu_cuda_module_launch,
 	.parts = sgpu_cuda_parts,
+	.agree = sgpu_cuda_agree,
 };
 
 extern const struct sgpu_cuda_plugin sgpu_cuda_plugin __attribute__((visibility("default")));
