@@ -310,9 +310,9 @@ int sgpu_device_agree(struct sgpu_device *device, struct sgpu_device_agreement *
 int sgpu_device_code_digests(struct sgpu_device *device, struct sgpu_device_code *list, struct sgpu_error *error)
 {
 	const struct sgpu_device_backend *backend = BACKEND(device);
+	int count = backend->code ? backend->code(device, list) : 0;
 
-	(void)error;
-	return backend->code ? backend->code(device, list) : 0;
+	return count < 0 ? sgpu_fail(error, count, "the device's code cannot be digested: %s", sgpu_strerror(count)) : count;
 }
 
 int sgpu_device_get_evidence(struct sgpu_device *device, const uint8_t nonce[32],

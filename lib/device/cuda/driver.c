@@ -128,6 +128,9 @@ static int find_all(void *library, struct sgpu_error *error)
 	}
 	SGPU_CUDA_FUNCTIONS(FIND)
 #undef FIND
+#define FIND(name) (void)find(library, TEXT(name), &sgpu_cu.name);
+	SGPU_CUDA_PAGE_FUNCTIONS(FIND)
+#undef FIND
 	if (missing) {
 		sgpu_fail(error, SGPU_EUNAVAILABLE, "the NVIDIA driver's libcuda.so.1 has no '%s'", missing);
 		return sgpu_hint(error, "install a newer NVIDIA driver, or use the device 'cpu'");

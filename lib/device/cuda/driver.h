@@ -26,9 +26,15 @@
 	F(cuModuleLoadDataEx) F(cuModuleUnload) F(cuModuleGetFunction) F(cuFuncGetParamInfo) F(cuFuncGetAttribute) \
 	F(cuFuncSetAttribute) F(cuLaunchKernel)
 
+/* What pages are mapped with: NULL where the driver does not have it. */
+#define SGPU_CUDA_PAGE_FUNCTIONS(F) \
+	F(cuMemGetAllocationGranularity) F(cuMemAddressReserve) F(cuMemAddressFree) F(cuMemCreate) F(cuMemRelease) \
+	F(cuMemMap) F(cuMemUnmap) F(cuMemSetAccess)
+
 struct sgpu_cuda_driver {
 #define SGPU_CUDA_MEMBER(name) __typeof__(name) *name;
 	SGPU_CUDA_FUNCTIONS(SGPU_CUDA_MEMBER)
+	SGPU_CUDA_PAGE_FUNCTIONS(SGPU_CUDA_MEMBER)
 #undef SGPU_CUDA_MEMBER
 	int version; /* newest CUDA that the driver serves: 13000 is 13.0 */
 	int count;   /* devices that it shows */

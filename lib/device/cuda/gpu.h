@@ -20,6 +20,7 @@
 #include <sgpu/device.h>
 
 #include <device/cuda/driver.h>
+#include <device/space.h>
 
 enum {
 	SGPU_CUDA_PAGE = 4096,
@@ -132,8 +133,38 @@ SGPU_MUST_CHECK int sgpu_cuda_private_alloc(struct sgpu_device *device, uint64_t
 					    struct sgpu_error *error);
 /* Clears and frees, in the order of the internal stream. */
 void sgpu_cuda_private_free(struct sgpu_device *device, CUdeviceptr memory, uint64_t size);
+/* Counts bytes that are had otherwise against the limit. Errors: SGPU_ENOMEM. */
+SGPU_MUST_CHECK int sgpu_cuda_memory_count(struct sgpu_device *device, uint64_t size, struct sgpu_error *error);
+void sgpu_cuda_memory_uncount(struct sgpu_device *device, uint64_t size);
+/* Gives the driver back what the pool keeps. */
+SGPU_MUST_CHECK int sgpu_cuda_memory_trim(struct sgpu_device *device);
+/* Says why `size` bytes could not be had. */
+int sgpu_cuda_memory_refuse(struct sgpu_device *device, CUresult result, uint64_t size, struct sgpu_error *error);
+/* What may be had and leaves so much to others. */
+uint64_t sgpu_cuda_memory_spare(struct sgpu_device *device, uint64_t spare);
 /* Clears and waits. */
 void sgpu_cuda_clear_now(struct sgpu_device *device, CUdeviceptr memory, uint64_t size);
+
+/* ---- pages.c, frames.c ---- */
+struct sgpu_cuda_pages {
+	struct sgpu_frames frames;       /* its lock guards all of this; taken before the device's, after a stream's order */
+	struct sgpu_cuda_frame *list;    /* of every frame */
+	CUdeviceptr scratch;             /* addresses at which pages are cleared */
+	uint32_t raw;                    /* pages whose memory is as the driver gave it */
+	struct sgpu_space *spaces;
+};
+SGPU_MUST_CHECK int sgpu_cuda_pages_info(struct sgpu_device *device, struct sgpu_pages_info *info,
+					 struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_cuda_space_create(struct sgpu_device *device, uint64_t size, struct sgpu_space **space,
+					   sgpu_devptr *base, struct sgpu_error *error);
+void sgpu_cuda_space_free(struct sgpu_space *space);
+SGPU_MUST_CHECK int sgpu_cuda_page_map(struct sgpu_space *space, uint64_t at, const uint32_t *list, size_t count,
+				       uint64_t page_size, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_cuda_page_unmap(struct sgpu_space *space, uint64_t at, uint64_t size,
+					 struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_cuda_space_access(struct sgpu_space *space, bool on, struct sgpu_error *error);
+/* Unmaps, clears and frees everything; without the device's help when it is lost. */
+void sgpu_cuda_pages_close(struct sgpu_device *device);
 
 /* ---- host.c: pinned memory ---- */
 struct sgpu_cuda_host {
@@ -211,7 +242,7 @@ struct sgpu_device {
 	int ordinal;
 	CUdevice handle;
 	CUcontext context;
-	char name[128], uuid[64], driver[64], capability[16], confidential[32];
+	char name[128], uuid[64], driver[64], vbios[32], capability[16], confidential[32];
 	int numa_node;
 	unsigned multiprocessors;
 	bool memory_operations;          /* the device may write words into host memory in a stream's order */
@@ -226,6 +257,7 @@ struct sgpu_device {
 	bool hung;                       /* lost with a kernel that does not end */
 
 	struct sgpu_cuda_memory memory;
+	struct sgpu_cuda_pages pages;
 	struct sgpu_cuda_host host;
 	struct sgpu_cuda_keys keys;
 
@@ -301,6 +333,8 @@ void sgpu_cuda_stream_free(struct sgpu_stream *stream);
 SGPU_MUST_CHECK int sgpu_cuda_stream_sync(struct sgpu_stream *stream, struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_cuda_callback(struct sgpu_stream *stream, void (*function)(void *argument),
 				       void *argument);
+/* Waits until every stream has passed what was enqueued on it. Fails only when the device is lost. */
+SGPU_MUST_CHECK int sgpu_cuda_settle_all(struct sgpu_device *device, struct sgpu_error *error);
 void sgpu_cuda_stream_hold(struct sgpu_stream *stream);
 void sgpu_cuda_stream_drop(struct sgpu_stream *stream);
 /* Destroys the lanes that are kept. */
@@ -348,6 +382,8 @@ SGPU_MUST_CHECK int sgpu_cuda_seal_chunks(struct sgpu_stream *stream, struct sgp
 					  struct sgpu_task *task);
 SGPU_MUST_CHECK int sgpu_cuda_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
 				     struct sgpu_task *task);
+SGPU_MUST_CHECK int sgpu_cuda_launch_on(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
+					const struct sgpu_device_range *ranges, int count, struct sgpu_task *task);
 /* Whether new kernels are to end with SGPU_ECANCELED at once. */
 bool sgpu_cuda_cancelled(const struct sgpu_device *device);
 
@@ -365,5 +401,12 @@ SGPU_MUST_CHECK int sgpu_cuda_module_launch(struct sgpu_stream *stream, struct s
 void sgpu_cuda_confidential(char *state, size_t size);
 void sgpu_cuda_driver_version(char *version, size_t size);
 bool sgpu_cuda_nvml_found(void);
+/* Version of the GPU's firmware, "" when it is not known. */
+void sgpu_cuda_vbios(const char *uuid, char *version, size_t size);
+SGPU_MUST_CHECK int sgpu_cuda_evidence(struct sgpu_device *device, const uint8_t nonce[32],
+				       struct sgpu_device_evidence *evidence, struct sgpu_error *error);
+
+/* ---- code.c ---- */
+SGPU_MUST_CHECK int sgpu_cuda_code(struct sgpu_device *device, struct sgpu_device_code *list);
 
 #endif

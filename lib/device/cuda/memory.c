@@ -277,7 +277,7 @@ int sgpu_cuda_check_range(struct sgpu_device *device, sgpu_devptr address, uint6
 	block = lookup(&device->memory, address);
 	inside = block && address - block->address <= block->size && size <= block->size - (address - block->address);
 	pthread_mutex_unlock(&device->memory.lock);
-	if (inside) {
+	if (inside || sgpu_frames_reach(&device->pages.frames, address, size)) {
 		return SGPU_OK;
 	}
 	if (task) {
@@ -285,6 +285,39 @@ int sgpu_cuda_check_range(struct sgpu_device *device, sgpu_devptr address, uint6
 				       (unsigned long long)size, (unsigned long long)address);
 	}
 	return SGPU_EUSAGE;
+}
+
+int sgpu_cuda_memory_count(struct sgpu_device *device, uint64_t size, struct sgpu_error *error)
+{
+	return admit(&device->memory, size) ? SGPU_OK : out_of_memory(size, available(device), error);
+}
+
+void sgpu_cuda_memory_uncount(struct sgpu_device *device, uint64_t size)
+{
+	uncount(&device->memory, size);
+}
+
+int sgpu_cuda_memory_trim(struct sgpu_device *device)
+{
+	int code = sgpu_cuda_settle(device, NULL);
+
+	return code == SGPU_OK ? sgpu_cuda_check(device, sgpu_cu.cuMemPoolTrimTo(device->memory.pool, 0), "", NULL) : code;
+}
+
+int sgpu_cuda_memory_refuse(struct sgpu_device *device, CUresult result, uint64_t size, struct sgpu_error *error)
+{
+	return refuse(device, result, size, error);
+}
+
+uint64_t sgpu_cuda_memory_spare(struct sgpu_device *device, uint64_t spare)
+{
+	struct sgpu_cuda_memory *memory = &device->memory;
+	size_t free_bytes = 0, total = 0;
+
+	if (sgpu_cu.cuMemGetInfo(&free_bytes, &total) != CUDA_SUCCESS || free_bytes <= spare) {
+		return 0;
+	}
+	return free_bytes - spare < memory->limit ? free_bytes - spare : memory->limit;
 }
 
 void sgpu_cuda_memory_figures(struct sgpu_device *device, uint64_t *total, uint64_t *free_bytes)

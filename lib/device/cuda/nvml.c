@@ -6,11 +6,30 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <device/cuda/gpu.h>
 
 enum { NVML_SUCCESS = 0, NVML_NOT_SUPPORTED = 3, NVML_FEATURE_ENABLED = 1, NVML_DEVTOOLS_ON = 1 };
+
+/* Architectures of GPUs with confidential computing. */
+enum { NVML_HOPPER = 9, NVML_BLACKWELL = 10 };
+enum { NVML_NONCE = 32, NVML_REPORT = 0x2000, NVML_CEC_REPORT = 0x1000, NVML_CHAIN = 0x1000, NVML_ATTESTATION_CHAIN = 0x1400 };
+
+struct nvml_report {
+	unsigned cec_present;
+	unsigned size, cec_size;
+	uint8_t nonce[NVML_NONCE]; /* asked with */
+	uint8_t report[NVML_REPORT];
+	uint8_t cec[NVML_CEC_REPORT];
+};
+
+struct nvml_certificate {
+	unsigned size, attestation_size;
+	uint8_t chain[NVML_CHAIN];
+	uint8_t attestation_chain[NVML_ATTESTATION_CHAIN]; /* PEM, of the key that signs reports */
+};
 
 struct nvml_state {
 	unsigned environment;    /* 0 unavailable, 1 simulation, 2 production */
@@ -22,6 +41,12 @@ static struct {
 	int (*init)(void);
 	int (*driver_version)(char *version, unsigned size);
 	int (*state)(struct nvml_state *state);
+	int (*by_uuid)(const char *uuid, void **gpu);
+	int (*vbios)(void *gpu, char *version, unsigned size);
+	int (*architecture)(void *gpu, unsigned *architecture);
+	int (*report)(void *gpu, struct nvml_report *report);
+	int (*certificate)(void *gpu, struct nvml_certificate *certificate);
+	const char *(*text)(int result);
 } nvml;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool usable;
@@ -43,6 +68,12 @@ static void load(void)
 	}
 	(void)find(library, "nvmlSystemGetDriverVersion", &nvml.driver_version);
 	(void)find(library, "nvmlSystemGetConfComputeState", &nvml.state);
+	(void)find(library, "nvmlDeviceGetHandleByUUID", &nvml.by_uuid);
+	(void)find(library, "nvmlDeviceGetVbiosVersion", &nvml.vbios);
+	(void)find(library, "nvmlDeviceGetArchitecture", &nvml.architecture);
+	(void)find(library, "nvmlDeviceGetConfComputeGpuAttestationReport", &nvml.report);
+	(void)find(library, "nvmlDeviceGetConfComputeGpuCertificate", &nvml.certificate);
+	(void)find(library, "nvmlErrorString", &nvml.text);
 	usable = find(library, "nvmlInit_v2", &nvml.init) && nvml.init() == NVML_SUCCESS;
 }
 
@@ -79,4 +110,103 @@ void sgpu_cuda_driver_version(char *version, size_t size)
 		version[0] = '\0';
 	}
 	version[size - 1] = '\0';
+}
+
+/* ---- one GPU ---- */
+static bool handle_of(const char *uuid, void **gpu)
+{
+	pthread_once(&once, load);
+	return usable && nvml.by_uuid && nvml.by_uuid(uuid, gpu) == NVML_SUCCESS;
+}
+
+void sgpu_cuda_vbios(const char *uuid, char *version, size_t size)
+{
+	void *gpu;
+
+	if (!handle_of(uuid, &gpu) || !nvml.vbios || nvml.vbios(gpu, version, (unsigned)size) != NVML_SUCCESS) {
+		version[0] = '\0';
+	}
+	version[size - 1] = '\0';
+}
+
+static int refused(int result, const char *what, struct sgpu_error *error)
+{
+	const char *text = nvml.text ? nvml.text(result) : NULL;
+
+	sgpu_fail(error, result == NVML_NOT_SUPPORTED ? SGPU_EUNAVAILABLE : SGPU_EDEVICE, "the GPU gives no %s: %s", what,
+		  text ? text : "its management library does not say why");
+	if (result == NVML_NOT_SUPPORTED) {
+		sgpu_hint(error, "a GPU attests itself in confidential computing mode: see nvidia-smi conf-compute -f");
+		return SGPU_EUNAVAILABLE;
+	}
+	return SGPU_EDEVICE;
+}
+
+/* malloc'd, or NULL. */
+static uint8_t *copy_of(const uint8_t *bytes, size_t size)
+{
+	uint8_t *copy = malloc(size ? size : 1);
+
+	return copy ? memcpy(copy, bytes, size) : NULL;
+}
+
+static int fetch(void *gpu, const uint8_t nonce[NVML_NONCE], struct nvml_report *report,
+		 struct nvml_certificate *certificate, struct sgpu_error *error)
+{
+	int result;
+
+	memcpy(report->nonce, nonce, NVML_NONCE);
+	result = nvml.report(gpu, report);
+	if (result != NVML_SUCCESS) {
+		return refused(result, "attestation report", error);
+	}
+	result = nvml.certificate(gpu, certificate);
+	if (result != NVML_SUCCESS) {
+		return refused(result, "certificates", error);
+	}
+	if (report->size == 0 || report->size > NVML_REPORT || certificate->attestation_size == 0 ||
+	    certificate->attestation_size > NVML_ATTESTATION_CHAIN) {
+		return sgpu_fail(error, SGPU_EDEVICE, "the GPU's report of %u bytes or its certificates of %u have no valid size",
+				 report->size, certificate->attestation_size);
+	}
+	return SGPU_OK;
+}
+
+int sgpu_cuda_evidence(struct sgpu_device *device, const uint8_t nonce[NVML_NONCE],
+		       struct sgpu_device_evidence *evidence, struct sgpu_error *error)
+{
+	struct nvml_report *report = calloc(1, sizeof(*report));
+	struct nvml_certificate *certificate = calloc(1, sizeof(*certificate));
+	unsigned architecture = 0;
+	void *gpu = NULL;
+	int code;
+
+	if (!report || !certificate) {
+		code = sgpu_fail_nomem(error);
+	} else if (!handle_of(device->uuid, &gpu) || !nvml.report || !nvml.certificate) {
+		code = sgpu_fail(error, SGPU_EUNAVAILABLE, "the GPU gives no attestation report: libnvidia-ml.so.1 cannot be "
+							   "used or is too old");
+	} else {
+		code = fetch(gpu, nonce, report, certificate, error);
+	}
+	if (code == SGPU_OK) {
+		if (nvml.architecture) {
+			(void)nvml.architecture(gpu, &architecture);
+		}
+		snprintf(evidence->architecture, sizeof(evidence->architecture), "%s",
+			 architecture == NVML_HOPPER ? "HOPPER" : architecture == NVML_BLACKWELL ? "BLACKWELL" : "UNKNOWN");
+		evidence->report = copy_of(report->report, report->size);
+		evidence->chain = copy_of(certificate->attestation_chain, certificate->attestation_size);
+		evidence->report_size = report->size;
+		evidence->chain_size = certificate->attestation_size;
+		if (!evidence->report || !evidence->chain) {
+			free(evidence->report);
+			free(evidence->chain);
+			memset(evidence, 0, sizeof(*evidence));
+			code = sgpu_fail_nomem(error);
+		}
+	}
+	free(report);
+	free(certificate);
+	return code;
 }

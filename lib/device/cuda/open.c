@@ -60,6 +60,7 @@ static void describe_driver(struct sgpu_device *device)
 static int look(struct sgpu_device *device, struct sgpu_error *error)
 {
 	CUresult result = sgpu_cu.cuDeviceGet(&device->handle, device->ordinal);
+	int code;
 
 	if (result == CUDA_SUCCESS) {
 		result = sgpu_cu.cuDeviceGetName(device->name, sizeof(device->name), device->handle);
@@ -87,7 +88,11 @@ static int look(struct sgpu_device *device, struct sgpu_error *error)
 		return sgpu_fail(error, SGPU_EUNAVAILABLE, "the GPU '%s' has no memory pools, which sgpu needs",
 				 device->name);
 	}
-	return sgpu_cuda_uuid(device->ordinal, device->uuid, sizeof(device->uuid), error);
+	code = sgpu_cuda_uuid(device->ordinal, device->uuid, sizeof(device->uuid), error);
+	if (code == SGPU_OK) {
+		sgpu_cuda_vbios(device->uuid, device->vbios, sizeof(device->vbios));
+	}
+	return code;
 }
 
 /* The primary context. */
@@ -153,6 +158,7 @@ static struct sgpu_device *make(int ordinal)
 	pthread_mutex_init(&new->lost_lock, NULL);
 	pthread_mutex_init(&new->pool_lock, NULL);
 	pthread_mutex_init(&new->memory.lock, NULL);
+	pthread_mutex_init(&new->pages.frames.lock, NULL);
 	pthread_mutex_init(&new->host.lock, NULL);
 	pthread_mutex_init(&new->keys.lock, NULL);
 	pthread_mutex_init(&new->keys.trust.lock, NULL);
@@ -164,6 +170,7 @@ static void discard(struct sgpu_device *device)
 	pthread_mutex_destroy(&device->keys.trust.lock);
 	pthread_mutex_destroy(&device->keys.lock);
 	pthread_mutex_destroy(&device->host.lock);
+	pthread_mutex_destroy(&device->pages.frames.lock);
 	pthread_mutex_destroy(&device->memory.lock);
 	pthread_mutex_destroy(&device->pool_lock);
 	pthread_mutex_destroy(&device->lost_lock);
@@ -191,6 +198,7 @@ void sgpu_cuda_device_close(struct sgpu_device *device)
 	}
 	sgpu_cuda_lanes_close(device);
 	sgpu_cuda_keys_close(device);
+	sgpu_cuda_pages_close(device);
 	sgpu_cuda_memory_close(device);
 	sgpu_cuda_host_close(device);
 	sgpu_cuda_clock_close(device);
@@ -246,6 +254,7 @@ int sgpu_cuda_info(struct sgpu_device *device, struct sgpu_device_info *info, st
 	snprintf(info->selector, sizeof(info->selector), "cuda:%d", device->ordinal);
 	snprintf(info->uuid, sizeof(info->uuid), "%s", device->uuid);
 	snprintf(info->driver, sizeof(info->driver), "%s", device->driver);
+	snprintf(info->vbios, sizeof(info->vbios), "%s", device->vbios);
 	snprintf(info->capability, sizeof(info->capability), "%s", device->capability);
 	snprintf(info->confidential, sizeof(info->confidential), "%s", device->confidential);
 	info->numa_node = device->numa_node;

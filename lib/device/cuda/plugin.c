@@ -44,6 +44,16 @@ const struct sgpu_device_backend sgpu_cuda_backend = {
 	.module_free = sgpu_cuda_module_free,
 	.module_launch = sgpu_cuda_module_launch,
 	.parts = sgpu_cuda_parts,
+	.pages = sgpu_cuda_pages_info,
+	.space_create = sgpu_cuda_space_create,
+	.space_free = sgpu_cuda_space_free,
+	.page_map = sgpu_cuda_page_map,
+	.page_unmap = sgpu_cuda_page_unmap,
+	.space_access = sgpu_cuda_space_access,
+	.launch_on = sgpu_cuda_launch_on,
+	.code = sgpu_cuda_code,
+	.evidence = sgpu_cuda_evidence,
+	.settle = sgpu_cuda_settle_all,
 	.agree = sgpu_cuda_agree,
 };
 

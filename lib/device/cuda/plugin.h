@@ -11,7 +11,7 @@
 
 /* Raised whenever something that crosses the border changes: a struct or a function pointer of sgpu/device.h, or
  * struct sgpu_op_call. */
-enum { SGPU_CUDA_PLUGIN_ABI = 1 };
+enum { SGPU_CUDA_PLUGIN_ABI = 2 };
 #define SGPU_CUDA_PLUGIN_SYMBOL "sgpu_cuda_plugin"
 
 struct sgpu_cuda_plugin {

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#include <device/cuda/gpu.h>
+#include <device/cuda/blocks.h>
 
 /* ---- lanes ---- */
 static CUresult take_lane(struct sgpu_device *device, struct sgpu_cuda_lane *lane)
@@ -150,6 +150,43 @@ static void wait_until_idle(struct sgpu_stream *stream)
 	if (result != CUDA_ERROR_NOT_READY) {
 		sgpu_cuda_note(stream->device, result);
 	}
+}
+
+/* The stream behind one that was seen to be idle, held; or NULL. */
+static struct sgpu_stream *next_unsettled(struct sgpu_device *device, struct sgpu_stream *after)
+{
+	struct sgpu_stream *next;
+
+	pthread_mutex_lock(&device->lock);
+	/* One that was freed meanwhile knows its neighbours no more. */
+	next = after && after->listed ? after->next : device->streams;
+	if (next) {
+		next->references++;
+	}
+	pthread_mutex_unlock(&device->lock);
+	return next;
+}
+
+int sgpu_cuda_settle_all(struct sgpu_device *device, struct sgpu_error *error)
+{
+	struct sgpu_stream *stream, *previous = NULL;
+	int code = sgpu_cuda_enter(device, error);
+
+	if (code < 0) {
+		return code;
+	}
+	while ((stream = next_unsettled(device, previous))) {
+		if (previous) {
+			sgpu_cuda_stream_drop(previous);
+		}
+		wait_until_idle(stream);
+		previous = stream;
+	}
+	if (previous) {
+		sgpu_cuda_stream_drop(previous);
+	}
+	code = sgpu_cuda_lost(device, error);
+	return code == SGPU_OK ? sgpu_cuda_settle(device, error) : code;
 }
 
 void sgpu_cuda_stream_free(struct sgpu_stream *stream)

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Digest of the kernels that this shared object brings: of their images as they lie in this process's memory, from
+ * where the driver takes them. The file only says where they lie. Once they are on the device, neither kernels nor
+ * copies can read them.
+ */
+#include <dlfcn.h>
+#include <link.h>
+#include <string.h>
+
+#include <device/code_file.h>
+#include <device/cuda/gpu.h>
+#include <device/elf.h>
+
+/* A range of addresses, and whether it is loaded, in one piece, from the object at `base`. */
+struct place {
+	uintptr_t base, address;
+	uint64_t size;
+	bool found;
+};
+
+static int look(struct dl_phdr_info *object, size_t size, void *argument)
+{
+	struct place *place = argument;
+	uintptr_t start;
+	int i;
+
+	(void)size;
+	for (i = 0; i < object->dlpi_phnum && (uintptr_t)object->dlpi_addr == place->base; i++) {
+		const ElfW(Phdr) *part = &object->dlpi_phdr[i];
+
+		start = object->dlpi_addr + part->p_vaddr;
+		if (part->p_type == PT_LOAD && (part->p_flags & PF_R) && place->address >= start &&
+		    place->address - start <= part->p_memsz &&
+		    place->size <= part->p_memsz - (place->address - start)) {
+			place->found = true;
+		}
+	}
+	return place->found;
+}
+
+int sgpu_cuda_code(struct sgpu_device *device, struct sgpu_device_code *list)
+{
+	struct sgpu_elf_section section;
+	struct place place = { 0 };
+	const void *image;
+	size_t size;
+	Dl_info self;
+	bool found;
+	int code;
+
+	(void)device;
+	if (!dladdr(&sgpu_cuda_backend, &self) || !self.dli_fname) {
+		return SGPU_ESYSTEM;
+	}
+	code = sgpu_code_file_map(self.dli_fname, &image, &size, NULL);
+	if (code < 0) {
+		return code;
+	}
+	found = sgpu_elf_find_section(image, size, SGPU_CODE_SECTION, &section);
+	sgpu_code_file_unmap(image, size);
+	if (!found) {
+		return SGPU_EINVALID;
+	}
+	place.base = (uintptr_t)self.dli_fbase;
+	place.address = place.base + section.address;
+	place.size = section.size;
+	if (dl_iterate_phdr(look, &place) == 0) {
+		return SGPU_EINVALID; /* another file lies there now */
+	}
+	sgpu_device_code_digest((const void *)place.address, place.size, list);
+	return 1;
+}

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Memory of a GPU's pages: an allocation for each page, made when it is first mapped and kept. What was used is
+ * cleared before it goes back to the driver, mapped for that at an address of its own.
+ */
+#include <stdlib.h>
+
+#include <device/cuda/blocks.h>
+#include <device/cuda/pages.h>
+
+/* What is left to the driver, to libraries and to memory that is no pages. */
+#define SPARE ((uint64_t)256 << 20)
+
+enum { PER_BIG = SGPU_CUDA_BIG / SGPU_CUDA_SMALL };
+
+/* Of each frame. A big page stands at its first. */
+struct sgpu_cuda_frame {
+	CUmemGenericAllocationHandle handle;
+	bool made, big, raw;
+};
+
+static CUmemAllocationProp properties(const struct sgpu_device *device)
+{
+	return (CUmemAllocationProp){
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE,
+		.location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device->ordinal },
+	};
+}
+
+/* ---- counting ---- */
+static int look(struct sgpu_device *device, struct sgpu_error *error)
+{
+	CUmemAllocationProp prop = properties(device);
+	size_t granularity = 0;
+	int supported = 0;
+	CUresult result;
+
+	if (!sgpu_cu.cuMemCreate || !sgpu_cu.cuMemRelease || !sgpu_cu.cuMemMap || !sgpu_cu.cuMemUnmap ||
+	    !sgpu_cu.cuMemSetAccess || !sgpu_cu.cuMemAddressReserve || !sgpu_cu.cuMemAddressFree ||
+	    !sgpu_cu.cuMemGetAllocationGranularity) {
+		return sgpu_fail(error, SGPU_EUNAVAILABLE, "the NVIDIA driver maps no pages: it has no cuMemMap");
+	}
+	result = sgpu_cu.cuDeviceGetAttribute(&supported, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+					      device->handle);
+	if (result == CUDA_SUCCESS && !supported) {
+		return sgpu_fail(error, SGPU_EUNAVAILABLE, "the GPU '%s' maps no pages: it has no virtual memory management",
+				 device->name);
+	}
+	if (result == CUDA_SUCCESS) {
+		result = sgpu_cu.cuMemGetAllocationGranularity(&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+	}
+	if (result == CUDA_SUCCESS && (granularity == 0 || SGPU_CUDA_SMALL % granularity != 0)) {
+		return sgpu_fail(error, SGPU_EUNAVAILABLE, "the GPU '%s' maps pages of %zu bytes, not of %llu", device->name,
+				 granularity, (unsigned long long)SGPU_CUDA_SMALL);
+	}
+	return sgpu_cuda_check(device, result, "cannot tell the size of the device's pages", error);
+}
+
+int sgpu_cuda_frames_prepare(struct sgpu_device *device, struct sgpu_error *error)
+{
+	struct sgpu_cuda_pages *pages = &device->pages;
+	uint64_t all, left, total;
+	int code;
+
+	if (pages->frames.small != 0) {
+		return SGPU_OK;
+	}
+	code = look(device, error);
+	if (code < 0) {
+		return code;
+	}
+	total = sgpu_cuda_memory_spare(device, SPARE) / SGPU_CUDA_BIG * SGPU_CUDA_BIG;
+	if (total == 0) {
+		sgpu_cuda_memory_figures(device, &all, &left);
+		return sgpu_fail(error, SGPU_EUNAVAILABLE, "the device has no memory for a page of %llu bytes: %llu are left",
+				 (unsigned long long)SGPU_CUDA_BIG, (unsigned long long)left);
+	}
+	pages->list = calloc(total / SGPU_CUDA_SMALL, sizeof(*pages->list));
+	if (!pages->list) {
+		return sgpu_fail_nomem(error);
+	}
+	code = sgpu_cuda_check(device, sgpu_cu.cuMemAddressReserve(&pages->scratch, SGPU_CUDA_BIG, SGPU_CUDA_SMALL, 0, 0),
+			       "cannot reserve addresses", error);
+	if (code == SGPU_OK) {
+		code = sgpu_frames_open(&pages->frames, SGPU_CUDA_SMALL, SGPU_CUDA_BIG, total / SGPU_CUDA_SMALL, error);
+		if (code < 0) {
+			(void)sgpu_cu.cuMemAddressFree(pages->scratch, SGPU_CUDA_BIG);
+		}
+	}
+	if (code < 0) {
+		free(pages->list);
+		pages->list = NULL;
+	}
+	return code;
+}
+
+/* ---- giving back ---- */
+static CUresult clear_handle(struct sgpu_device *device, const struct sgpu_cuda_frame *frame, uint64_t size)
+{
+	CUdeviceptr at = device->pages.scratch;
+	CUmemAccessDesc access = {
+		.location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device->ordinal },
+		.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+	};
+	CUresult result = sgpu_cu.cuMemMap(at, size, 0, frame->handle, 0), unmapped;
+
+	if (result != CUDA_SUCCESS) {
+		return result;
+	}
+	result = sgpu_cu.cuMemSetAccess(at, size, &access, 1);
+	if (result == CUDA_SUCCESS) {
+		result = sgpu_cu.cuMemsetD8Async(at, 0, size, device->internal);
+	}
+	if (result == CUDA_SUCCESS && sgpu_cuda_settle(device, NULL) != SGPU_OK) {
+		result = CUDA_ERROR_UNKNOWN;
+	}
+	unmapped = sgpu_cu.cuMemUnmap(at, size);
+	return result == CUDA_SUCCESS ? unmapped : result;
+}
+
+/* Memory that cannot be cleared is given to nobody: it stays the process's, and is counted. */
+static CUresult give_back(struct sgpu_device *device, struct sgpu_cuda_frame *frame)
+{
+	uint64_t size = frame->big ? SGPU_CUDA_BIG : SGPU_CUDA_SMALL;
+	CUresult result = frame->raw ? CUDA_SUCCESS : clear_handle(device, frame, size);
+
+	if (result == CUDA_SUCCESS) {
+		result = sgpu_cu.cuMemRelease(frame->handle);
+	}
+	if (result == CUDA_SUCCESS) {
+		sgpu_cuda_memory_uncount(device, size);
+		device->pages.raw -= frame->raw;
+		*frame = (struct sgpu_cuda_frame){ 0 };
+	}
+	return result;
+}
+
+/* What the frames of a page of the other size have. */
+static CUresult give_back_others(struct sgpu_device *device, uint32_t frame, bool big)
+{
+	struct sgpu_cuda_frame *list = device->pages.list, *first = &list[frame / PER_BIG * PER_BIG];
+	CUresult result = CUDA_SUCCESS;
+	int i;
+
+	if (!big) {
+		return first->made && first->big ? give_back(device, first) : CUDA_SUCCESS;
+	}
+	for (i = 0; i < PER_BIG && result == CUDA_SUCCESS && !first->big; i++) {
+		result = first[i].made ? give_back(device, &first[i]) : CUDA_SUCCESS;
+	}
+	return result;
+}
+
+/* ---- making ---- */
+static CUresult make(struct sgpu_device *device, struct sgpu_cuda_frame *frame, uint64_t size)
+{
+	CUmemAllocationProp prop = properties(device);
+	CUresult result = sgpu_cu.cuMemCreate(&frame->handle, size, &prop, 0);
+
+	if (result == CUDA_ERROR_OUT_OF_MEMORY && sgpu_cuda_memory_trim(device) == SGPU_OK) {
+		result = sgpu_cu.cuMemCreate(&frame->handle, size, &prop, 0);
+	}
+	return result;
+}
+
+int sgpu_cuda_frame_handle(struct sgpu_device *device, uint32_t number, uint64_t page_size,
+			   CUmemGenericAllocationHandle *handle, struct sgpu_error *error)
+{
+	struct sgpu_cuda_frame *frame = &device->pages.list[number];
+	bool big = page_size == SGPU_CUDA_BIG;
+	int code = sgpu_cuda_check(device, give_back_others(device, number, big), "cannot give pages back", error);
+	CUresult result;
+
+	if (code == SGPU_OK && !frame->made) {
+		code = sgpu_cuda_memory_count(device, page_size, error);
+		if (code < 0) {
+			return code;
+		}
+		result = make(device, frame, page_size);
+		if (result != CUDA_SUCCESS) {
+			sgpu_cuda_memory_uncount(device, page_size);
+			return sgpu_cuda_memory_refuse(device, result, page_size, error);
+		}
+		frame->made = frame->raw = true;
+		frame->big = big;
+		device->pages.raw++;
+	}
+	*handle = frame->handle;
+	return code;
+}
+
+bool sgpu_cuda_frame_is_raw(const struct sgpu_cuda_pages *pages, uint32_t frame)
+{
+	return pages->list[frame].raw;
+}
+
+void sgpu_cuda_frame_used(struct sgpu_cuda_pages *pages, uint32_t frame)
+{
+	pages->raw -= pages->list[frame].raw;
+	pages->list[frame].raw = false;
+}
+
+void sgpu_cuda_frames_close(struct sgpu_device *device)
+{
+	struct sgpu_cuda_pages *pages = &device->pages;
+	uint32_t i;
+
+	if (pages->frames.small == 0) {
+		return;
+	}
+	for (i = 0; i < pages->frames.count && sgpu_cuda_enter(device, NULL) == SGPU_OK; i++) {
+		if (pages->list[i].made) {
+			sgpu_cuda_note(device, give_back(device, &pages->list[i]));
+		}
+	}
+	if (sgpu_cuda_enter(device, NULL) == SGPU_OK) {
+		sgpu_cuda_note(device, sgpu_cu.cuMemAddressFree(pages->scratch, SGPU_CUDA_BIG));
+	}
+	sgpu_frames_close(&pages->frames);
+	free(pages->list);
+}

@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Pages of a GPU: what is mapped where. A space is a reservation of addresses; a page is an allocation of its own,
+ * since the driver maps those whole (frames.c makes and keeps them). The driver takes about as long to give or take
+ * access for a page of 64 MiB as for one of 2 MiB, so these are the two sizes.
+ */
+#include <stdlib.h>
+
+#include <device/cuda/blocks.h>
+#include <device/cuda/pages.h>
+
+struct sgpu_space {
+	struct sgpu_device_object object;
+	struct sgpu_device *device;
+	struct sgpu_space_table table;
+	struct sgpu_space *next, **place; /* all of the device */
+};
+
+int sgpu_cuda_pages_info(struct sgpu_device *device, struct sgpu_pages_info *info, struct sgpu_error *error)
+{
+	struct sgpu_frames *frames = &device->pages.frames;
+	int code = sgpu_cuda_enter(device, error);
+
+	if (code < 0) {
+		return code;
+	}
+	pthread_mutex_lock(&frames->lock);
+	code = sgpu_cuda_frames_prepare(device, error);
+	if (code == SGPU_OK) {
+		*info = (struct sgpu_pages_info){ .small = frames->small, .big = frames->big,
+						  .total = frames->count * frames->small, .fresh = true };
+	}
+	pthread_mutex_unlock(&frames->lock);
+	return code;
+}
+
+/* ---- spaces ---- */
+static uint64_t span_of(uint64_t size)
+{
+	return (size + SGPU_CUDA_BIG - 1) / SGPU_CUDA_BIG * SGPU_CUDA_BIG;
+}
+
+/* The lock is held. */
+static int reserve(struct sgpu_device *device, uint64_t size, struct sgpu_space *space, struct sgpu_error *error)
+{
+	struct sgpu_frames *frames = &device->pages.frames;
+	int code = sgpu_cuda_frames_prepare(device, error);
+	CUdeviceptr base = 0;
+
+	if (code == SGPU_OK) {
+		code = sgpu_space_check_size(frames, size, error);
+	}
+	if (code == SGPU_OK) {
+		code = sgpu_cuda_check(device, sgpu_cu.cuMemAddressReserve(&base, span_of(size), SGPU_CUDA_SMALL, 0, 0),
+				       "cannot reserve addresses for a space", error);
+	}
+	if (code == SGPU_OK) {
+		code = sgpu_space_table_open(frames, &space->table, base, size, error);
+		if (code < 0) {
+			(void)sgpu_cu.cuMemAddressFree(base, span_of(size));
+		}
+	}
+	return code;
+}
+
+int sgpu_cuda_space_create(struct sgpu_device *device, uint64_t size, struct sgpu_space **space, sgpu_devptr *base,
+			   struct sgpu_error *error)
+{
+	struct sgpu_cuda_pages *pages = &device->pages;
+	int code = sgpu_cuda_enter(device, error);
+	struct sgpu_space *new;
+
+	if (code < 0) {
+		return code;
+	}
+	new = calloc(1, sizeof(*new));
+	if (!new) {
+		return sgpu_fail_nomem(error);
+	}
+	new->object.backend = &sgpu_cuda_backend;
+	new->device = device;
+	pthread_mutex_lock(&pages->frames.lock);
+	code = reserve(device, size, new, error);
+	if (code == SGPU_OK) {
+		new->next = pages->spaces;
+		new->place = &pages->spaces;
+		if (new->next) {
+			new->next->place = &new->next;
+		}
+		pages->spaces = new;
+		*space = new;
+		*base = new->table.base;
+	}
+	pthread_mutex_unlock(&pages->frames.lock);
+	if (code < 0) {
+		free(new);
+	}
+	return code;
+}
+
+/* ---- mapping: the lock is held, the context is current ---- */
+static CUresult give_access(const struct sgpu_space *space, uint64_t at, uint64_t size, bool on)
+{
+	CUmemAccessDesc access = {
+		.location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = space->device->ordinal },
+		.flags = on ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE,
+	};
+
+	return sgpu_cu.cuMemSetAccess(space->table.base + at, size, &access, 1);
+}
+
+/* The page that stands at an offset: its first frame and its size. */
+static bool page_at(const struct sgpu_space *space, uint64_t at, uint32_t *frame, uint64_t *size)
+{
+	uint32_t entry = space->table.entries[at / SGPU_CUDA_SMALL];
+
+	*frame = (entry & ~SGPU_ENTRY_BIG) - 1;
+	*size = entry & SGPU_ENTRY_BIG ? SGPU_CUDA_BIG : SGPU_CUDA_SMALL;
+	return entry != 0;
+}
+
+/* Makes the memory of new pages zero, once it can be reached: what the driver gives is not said to be. */
+static CUresult clear_new(const struct sgpu_space *space, uint64_t at, uint64_t size)
+{
+	struct sgpu_device *device = space->device;
+	CUresult result = CUDA_SUCCESS;
+	uint64_t end = at + size, step;
+	bool any = false;
+	uint32_t frame;
+
+	for (; at < end && result == CUDA_SUCCESS && device->pages.raw > 0; at += step) {
+		if (!page_at(space, at, &frame, &step)) {
+			step = SGPU_CUDA_SMALL;
+		} else if (sgpu_cuda_frame_is_raw(&device->pages, frame)) {
+			result = sgpu_cu.cuMemsetD8Async(space->table.base + at, 0, step, device->internal);
+			any = true;
+		}
+	}
+	if (result == CUDA_SUCCESS && any && sgpu_cuda_settle(device, NULL) != SGPU_OK) {
+		result = CUDA_ERROR_UNKNOWN;
+	}
+	return result;
+}
+
+/* The pages of a range can be reached, and those that were new are clear. */
+static void note_used(const struct sgpu_space *space, uint64_t at, uint64_t size)
+{
+	uint64_t end = at + size, step;
+	uint32_t frame;
+
+	for (; at < end && space->device->pages.raw > 0; at += step) {
+		if (page_at(space, at, &frame, &step)) {
+			sgpu_cuda_frame_used(&space->device->pages, frame);
+		} else {
+			step = SGPU_CUDA_SMALL;
+		}
+	}
+}
+
+static CUresult open_run(const struct sgpu_space *space, uint64_t at, uint64_t size)
+{
+	CUresult result = give_access(space, at, size, true);
+
+	if (result == CUDA_SUCCESS) {
+		result = clear_new(space, at, size);
+		if (result == CUDA_SUCCESS) {
+			note_used(space, at, size);
+		}
+	}
+	return result;
+}
+
+/* Whether everything of the range is unmapped: what is not stays in the table. */
+static CUresult unmap_run(struct sgpu_space *space, uint64_t at, uint64_t size)
+{
+	CUresult result = CUDA_SUCCESS, last;
+	uint64_t end = at + size, step;
+	uint32_t frame;
+
+	for (; at < end; at += step) {
+		if (!page_at(space, at, &frame, &step)) {
+			step = SGPU_CUDA_SMALL;
+			continue;
+		}
+		last = sgpu_cu.cuMemUnmap(space->table.base + at, step);
+		if (last == CUDA_SUCCESS) {
+			sgpu_space_leave(&space->device->pages.frames, &space->table, at, step);
+		} else {
+			result = last;
+		}
+	}
+	return result;
+}
+
+/* Pages that stand in the table already. On failure none of them is mapped, and none stands there. */
+static int map_pages(struct sgpu_space *space, uint64_t at, const uint32_t *list, size_t count, uint64_t page_size,
+		     struct sgpu_error *error)
+{
+	struct sgpu_device *device = space->device;
+	CUmemGenericAllocationHandle handle;
+	CUresult result = CUDA_SUCCESS;
+	int code = SGPU_OK;
+	size_t i, done = 0;
+
+	for (i = 0; i < count && code == SGPU_OK && result == CUDA_SUCCESS; i++) {
+		code = sgpu_cuda_frame_handle(device, list[i], page_size, &handle, error);
+		if (code == SGPU_OK) {
+			result = sgpu_cu.cuMemMap(space->table.base + at + i * page_size, page_size, 0, handle, 0);
+			done += result == CUDA_SUCCESS;
+		}
+	}
+	if (code == SGPU_OK && result == CUDA_SUCCESS && space->table.reachable) {
+		result = open_run(space, at, count * page_size);
+	}
+	if (code == SGPU_OK) {
+		code = sgpu_cuda_check(device, result, "cannot map pages", error);
+	}
+	if (code < 0) {
+		sgpu_space_leave(&device->pages.frames, &space->table, at + done * page_size,
+				 (count - done) * page_size);
+		sgpu_cuda_note(device, unmap_run(space, at, done * page_size));
+	}
+	return code;
+}
+
+int sgpu_cuda_page_map(struct sgpu_space *space, uint64_t at, const uint32_t *list, size_t count, uint64_t page_size,
+		       struct sgpu_error *error)
+{
+	struct sgpu_frames *frames = &space->device->pages.frames;
+	int code = sgpu_cuda_enter(space->device, error);
+
+	if (code < 0) {
+		return code;
+	}
+	pthread_mutex_lock(&frames->lock);
+	code = sgpu_space_enter(frames, &space->table, at, list, count, page_size, error);
+	if (code == SGPU_OK) {
+		code = map_pages(space, at, list, count, page_size, error);
+	}
+	pthread_mutex_unlock(&frames->lock);
+	return code;
+}
+
+/* What runs may be using it. */
+static int settle(struct sgpu_space *space, struct sgpu_error *error)
+{
+	struct sgpu_frames *frames = &space->device->pages.frames;
+	bool reachable;
+
+	pthread_mutex_lock(&frames->lock);
+	reachable = space->table.reachable;
+	pthread_mutex_unlock(&frames->lock);
+	return reachable ? sgpu_cuda_settle_all(space->device, error) : sgpu_cuda_enter(space->device, error);
+}
+
+int sgpu_cuda_page_unmap(struct sgpu_space *space, uint64_t at, uint64_t size, struct sgpu_error *error)
+{
+	struct sgpu_frames *frames = &space->device->pages.frames;
+	int code = settle(space, error);
+
+	if (code < 0) {
+		return code;
+	}
+	pthread_mutex_lock(&frames->lock);
+	code = sgpu_space_check_range(frames, &space->table, at, size, error);
+	if (code == SGPU_OK) {
+		code = sgpu_cuda_check(space->device, unmap_run(space, at, size), "cannot unmap pages", error);
+	}
+	pthread_mutex_unlock(&frames->lock);
+	return code;
+}
+
+/* Gives or takes access to all that is mapped; the lock is held. */
+static CUresult change_access(struct sgpu_space *space, bool on)
+{
+	const struct sgpu_frames *frames = &space->device->pages.frames;
+	CUresult result = CUDA_SUCCESS;
+	uint64_t at = 0, size;
+
+	while (result == CUDA_SUCCESS && sgpu_space_next_run(frames, &space->table, &at, &size)) {
+		result = on ? open_run(space, at, size) : give_access(space, at, size, false);
+		at += size;
+	}
+	return result;
+}
+
+int sgpu_cuda_space_access(struct sgpu_space *space, bool on, struct sgpu_error *error)
+{
+	struct sgpu_device *device = space->device;
+	struct sgpu_frames *frames = &device->pages.frames;
+	int code = sgpu_cuda_enter(device, error);
+	CUresult result = CUDA_SUCCESS;
+	bool before;
+
+	if (code < 0) {
+		return code;
+	}
+	pthread_mutex_lock(&frames->lock);
+	before = space->table.reachable;
+	/* What is asked for from here on is refused; what was asked for before ends first. */
+	space->table.reachable = false;
+	if (before && !on) {
+		pthread_mutex_unlock(&frames->lock);
+		code = sgpu_cuda_settle_all(device, error);
+		pthread_mutex_lock(&frames->lock);
+	}
+	if (code == SGPU_OK && before != on) {
+		result = change_access(space, on);
+		code = sgpu_cuda_check(device, result, "cannot change the access to a space", error);
+		if (code < 0 && sgpu_cuda_lost(device, NULL) == 0 &&
+		    (!on || change_access(space, false) != CUDA_SUCCESS)) {
+			/* Others could reach what they may not. */
+			sgpu_cuda_lose(device, SGPU_EDEVICE, false, "the access to a space cannot be taken away");
+		}
+	}
+	space->table.reachable = code == SGPU_OK && on;
+	pthread_mutex_unlock(&frames->lock);
+	return code;
+}
+
+/* The lock is held. Of a lost device the addresses go with the context. */
+static void remove_space(struct sgpu_space *space)
+{
+	struct sgpu_device *device = space->device;
+	CUresult result;
+
+	if (sgpu_cuda_enter(device, NULL) == SGPU_OK) {
+		result = unmap_run(space, 0, space->table.size);
+		if (result == CUDA_SUCCESS) {
+			result = sgpu_cu.cuMemAddressFree(space->table.base, span_of(space->table.size));
+		}
+		sgpu_cuda_note(device, result);
+	}
+	sgpu_space_table_close(&device->pages.frames, &space->table);
+	*space->place = space->next;
+	if (space->next) {
+		space->next->place = space->place;
+	}
+	free(space);
+}
+
+void sgpu_cuda_space_free(struct sgpu_space *space)
+{
+	struct sgpu_device *device = space->device;
+
+	if (sgpu_cuda_settle_all(device, NULL) != SGPU_OK) {
+		/* Lost: nothing of it runs any more. */
+	}
+	pthread_mutex_lock(&device->pages.frames.lock);
+	remove_space(space);
+	pthread_mutex_unlock(&device->pages.frames.lock);
+}
+
+void sgpu_cuda_pages_close(struct sgpu_device *device)
+{
+	while (device->pages.spaces) {
+		remove_space(device->pages.spaces);
+	}
+	sgpu_cuda_frames_close(device);
+}
