@@ -131,7 +131,7 @@ static void print_code(const struct found *found)
 		printf("  %s\n", found->runner_path);
 	}
 	for (int i = 0; i < found->code_count; i++) {
-		printf("device           code    ");
+		printf("device code      ");
 		print_hex(found->code[i].digest);
 		printf("  %s\n", found->code[i].name);
 	}
@@ -154,7 +154,7 @@ static void print_text(const struct found *found)
 		const struct sgpu_record *r = &found->records[i];
 		printf("%-16s %s%s\n", r->label, r->value ? "there, " : "absent: ", r->value ? r->type : r->absent);
 	}
-	printf("TPM              %s%s\n", found->tpm ? "keys             can be kept in it" : "absent: ",
+	printf("TPM              %s%s\n", found->tpm ? "keys can be kept in it" : "absent: ",
 	       found->tpm ? "" : found->tpm_missing.text);
 	if (!found->tpm && found->tpm_missing.hint[0]) {
 		printf("                 %s\n", found->tpm_missing.hint);

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A quote in plain words. Nothing of it was verified, so every text in it may be hostile.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sgpu/base.h>
+
+#include "inspecting.h"
+
+enum { BYTES_MAX = 64 };
+
+static void SGPU_PRINTF(2, 3) line(const char *label, const char *format, ...)
+{
+	char *text = NULL;
+	va_list arguments;
+
+	va_start(arguments, format);
+	const int length = vasprintf(&text, format, arguments);
+	va_end(arguments);
+	printf("%-17s", label);
+	measure_print_text(length < 0 ? "out of memory" : text);
+	putchar('\n');
+	if (length >= 0) {
+		free(text);
+	}
+}
+
+static const char *text_of(const json_t *object, const char *key)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+
+	return text ? text : "";
+}
+
+/* Bytes that stand there in base64url, in hexadecimal; as they stand when they are none. */
+static const char *hex_of(const json_t *object, const char *key, char hex[2 * BYTES_MAX + 1])
+{
+	const char *text = text_of(object, key);
+	const size_t size = strlen(text) * 3 / 4;
+	uint8_t bytes[BYTES_MAX];
+
+	if (size > sizeof(bytes) || sgpu_base64url_decode(text, bytes, size, NULL)) {
+		return text;
+	}
+	sgpu_hex_encode(bytes, size, hex);
+	return hex;
+}
+
+static bool is_true(const json_t *object, const char *key)
+{
+	return json_is_true(json_object_get(object, key));
+}
+
+static const json_t *own_of(const json_t *object)
+{
+	return json_object_get(object, SGPU_EAT_PROFILE);
+}
+
+static const char *first_of(const json_t *object, const char *key)
+{
+	const char *text = json_string_value(json_array_get(json_object_get(object, key), 0));
+
+	return text ? text : "";
+}
+
+static void print_runner(const json_t *claims)
+{
+	const json_t *runner = json_object_get(json_object_get(claims, "submods"), "runner"), *own = own_of(runner);
+	const json_t *jwk = json_object_get(json_object_get(claims, "cnf"), "jwk");
+	const char *key = text_of(own, "key");
+	char hex[2 * BYTES_MAX + 1];
+
+	line("runner", "%s %s, measured as %s", text_of(runner, "swname"), first_of(runner, "swversion"),
+	     !strcmp(text_of(own, "measured"), "process") ? "the process that made the quote" : "a file");
+	line("", "digest %s", hex_of(own, "digest", hex));
+	if (text_of(own, "build_id")[0]) {
+		line("", "build id %s", text_of(own, "build_id"));
+	}
+	line("", "debugging %s; kernels that batches bring are %s", text_of(runner, "dbgstat"),
+	     is_true(own, "modules") ? "run" : "refused");
+	if (!jwk) {
+		line("recipient", "none: no key to seal to");
+		return;
+	}
+	line("recipient", "%s", text_of(jwk, "kid")[0] ? text_of(jwk, "kid") : text_of(jwk, "x"));
+	line("", "%s", !strcmp(key, "ephemeral") ? "made by the process that made the quote, and nowhere else" :
+	     "stored: from a file, by the word of whoever runs the machine");
+}
+
+static void print_owner(const json_t *own)
+{
+	const json_t *grant = json_object_get(own, "grant");
+	char hex[2 * BYTES_MAX + 1];
+
+	if (text_of(own, "owner_key_hash")[0]) {
+		line("owner", "SHA-256 of the key %s", hex_of(own, "owner_key_hash", hex));
+	} else {
+		line("owner", "none named");
+	}
+	if (grant) {
+		line("channel", "%lld, serial %lld", (long long)json_integer_value(json_object_get(grant, "channel")),
+		     (long long)json_integer_value(json_object_get(grant, "serial")));
+		line("", "processor %s", hex_of(grant, "processor", hex));
+	}
+}
+
+static void print_device(const char *name, const json_t *device)
+{
+	const json_t *own = own_of(device), *code = NULL;
+	char hex[2 * BYTES_MAX + 1];
+	size_t i = 0;
+
+	line("device", "%s: %s%s%s", name, text_of(own, "name"), text_of(own, "uuid")[0] ? ", " : "",
+	     text_of(own, "uuid"));
+	if (text_of(own, "driver")[0]) {
+		line("", "%s", text_of(own, "driver"));
+	}
+	line("", "debugging %s%s%s", text_of(device, "dbgstat"),
+	     text_of(own, "confidential")[0] ? "; confidential computing " : "", text_of(own, "confidential"));
+	line("", "keys: %s", text_of(own, "agreement"));
+	if (is_true(own, "preemption")) {
+		line("", "work of others may run between that of the runner");
+	}
+	json_array_foreach(json_object_get(own, "code"), i, code) {
+		line("device code", "%s  %s", hex_of(code, "digest", hex), text_of(code, "name"));
+	}
+}
+
+static void print_platform(const json_t *own)
+{
+	const json_t *platform = json_object_get(own, "platform");
+
+	line("platform", "%s (%s)%s", text_of(platform, "kind"), text_of(platform, "seen"),
+	     is_true(platform, "virtual_machine") ? ", in a virtual machine" : "");
+	line("", "%s", text_of(platform, "row"));
+	line("", "may the host read the runner's memory? %s", text_of(platform, "enclave_memory"));
+	line("", "may the host read the device's memory? %s", text_of(platform, "device_memory"));
+	line("", "what a recorder on the bus sees: %s", text_of(platform, "bus"));
+}
+
+static void print_measurements(const json_t *own)
+{
+	const json_t *item = NULL;
+	char hex[2 * BYTES_MAX + 1];
+	size_t i = 0;
+
+	json_array_foreach(json_object_get(own, "measurements"), i, item) {
+		line("memory", "%s  %s, %lld bytes", hex_of(item, "digest", hex), text_of(item, "label"),
+		     (long long)json_integer_value(json_object_get(item, "size")));
+	}
+}
+
+void inspecting_print(const json_t *claims, const struct sgpu_record *records, int count)
+{
+	const json_t *own = own_of(claims), *submod = NULL;
+	char hex[2 * BYTES_MAX + 1], moment[MEASURE_TIME_MAX];
+	const char *name = NULL;
+
+	printf("Nothing below was verified: it is what the quote says, whoever wrote it.\n\n");
+	line("made", "%s", measure_time_text((int64_t)json_integer_value(json_object_get(claims, "iat")), moment));
+	line("nonce", "%s", hex_of(claims, "eat_nonce", hex));
+	line("machine", "%s", text_of(claims, "ueid")[0] ? hex_of(claims, "ueid", hex) : "not named");
+	line("software", "%s %s", text_of(claims, "swname"), first_of(claims, "swversion"));
+	print_runner(claims);
+	print_owner(own);
+	json_object_foreach((json_t *)(uintptr_t)json_object_get(claims, "submods"), name, submod) {
+		if (strcmp(name, "runner")) {
+			print_device(name, submod);
+		}
+	}
+	print_platform(own);
+	print_measurements(own);
+	for (int i = 0; i < count; i++) {
+		if (records[i].value) {
+			line("record", "%s, %zu bytes: %s", records[i].label, records[i].size, records[i].type);
+		} else {
+			line("record", "%s is absent: %s", records[i].label, records[i].absent);
+		}
+	}
+}

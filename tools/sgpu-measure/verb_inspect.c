@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sgpu-measure inspect: what a quote says. It verifies nothing, and says so.
+ */
+#include <stdlib.h>
+
+#include <sgpu/base.h>
+
+#include "inspecting.h"
+#include "verbs.h"
+
+const struct cli_option inspect_options[] = { CLI_COMMON, { NULL, 0, NULL, NULL } };
+
+static json_t *record_json(const struct sgpu_record *record)
+{
+	if (!record->value) {
+		return json_pack("{s:s, s:s}", "label", record->label, "absent", record->absent);
+	}
+	char *text = malloc(SGPU_BASE64URL_MAX(record->size));
+	if (!text) {
+		return NULL;
+	}
+	sgpu_base64url_encode(record->value, record->size, text);
+	json_t *object = json_pack("{s:s, s:s, s:s}", "label", record->label, "type", record->type, "value", text);
+	free(text);
+	return object;
+}
+
+static int print_json(const json_t *claims, const struct sgpu_record *records, int count)
+{
+	json_t *list = json_array();
+
+	for (int i = 0; i < count; i++) {
+		json_array_append_new(list, record_json(&records[i]));
+	}
+	return measure_print_record(json_pack("{s:b, s:O, s:o}", "verified", 0, "claims", claims, "records", list), false);
+}
+
+int verb_inspect(int argc, char **argv)
+{
+	struct sgpu_record records[SGPU_RECORDS_MAX];
+	struct sgpu_error error = { 0 };
+	const char *value = NULL;
+	json_t *claims = NULL;
+	char *text = NULL;
+	size_t size = 0;
+	int first = argc, count = 0, status = 0;
+
+	if (cli_next(argc, argv, &value, &first) || !cli_positionals(argc, first, 0, 1)) {
+		return 2;
+	}
+	if (measure_read_input(first < argc ? argv[first] : NULL, &text, &size, &status)) {
+		return status;
+	}
+	if (sgpu_quote_parse(text, size, &claims, records, &count, &error)) {
+		status = cli_error(&error);
+	} else if (cli_json) {
+		status = print_json(claims, records, count);
+	} else {
+		inspecting_print(claims, records, count);
+	}
+	sgpu_records_clear(records, count);
+	json_decref(claims);
+	free(text);
+	return status;
+}

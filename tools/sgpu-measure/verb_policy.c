@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sgpu-measure policy: a policy, or bare reference values, from a quote that is trusted or from the files of a build.
+ */
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+#include <sgpu/json.h>
+
+#include "parts.h"
+#include "verbs.h"
+
+enum { REFERENCE_VALUES = CLI_LONG, BUILD };
+
+const struct cli_option policy_options[] = {
+	CLI_COMMON,
+	{ "reference-values", REFERENCE_VALUES, NULL, "digests alone, as {\"name\": [\"hex\", ...]}" },
+	{ "build", BUILD, "DIR", "from the files of a build, not from a quote" },
+	{ "output", 'o', "FILE", "where it goes (default: standard output)" },
+	{ NULL, 0, NULL, NULL },
+};
+
+struct task {
+	const char *quote_path, *build_path, *out_path;
+	bool reference_values;
+	json_t *claims;
+};
+
+/* ---- claims as a quote of that build would have them, as far as files tell ---- */
+static int build_runner(const char *folder, json_t **runner, struct sgpu_error *error)
+{
+	uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE];
+	char path[PATH_MAX];
+	uint64_t size = 0;
+
+	if ((size_t)snprintf(path, sizeof(path), "%s/bin/sgpu-run", folder) >= sizeof(path)) {
+		return sgpu_fail(error, SGPU_EUSAGE, "the path of the build is too long");
+	}
+	cli_remember_input(path);
+	const int code = sgpu_measure_file(path, digest, &size, error);
+	if (!code) {
+		*runner = json_pack("{s:s, s:{s:o, s:I}}", "swname", "sgpu-run", SGPU_EAT_PROFILE, "digest",
+				    sgpu_json_from_bytes(digest, sizeof(digest)), "size", (json_int_t)size);
+	}
+	return code || *runner ? code : sgpu_fail_nomem(error);
+}
+
+/* *device: NULL for a build without the CUDA device. */
+static int build_device(const char *folder, json_t **device, struct sgpu_error *error)
+{
+	struct sgpu_device_code found;
+	char path[PATH_MAX];
+
+	if ((size_t)snprintf(path, sizeof(path), "%s/lib/sgpu/sgpu-cuda.so", folder) >= sizeof(path)) {
+		return sgpu_fail(error, SGPU_EUSAGE, "the path of the build is too long");
+	}
+	if (access(path, F_OK)) {
+		cli_note("the build has no '%s': quotes of machines with a GPU will not be accepted", path);
+		return 0;
+	}
+	cli_remember_input(path);
+	const int code = sgpu_device_code_of_file(path, &found, error);
+	if (!code) {
+		*device = json_pack("{s:{s:[{s:s, s:I, s:o}]}}", SGPU_EAT_PROFILE, "code", "name", found.name, "size",
+				    (json_int_t)found.size, "digest",
+				    sgpu_json_from_bytes(found.digest, sizeof(found.digest)));
+	}
+	return code || *device ? code : sgpu_fail_nomem(error);
+}
+
+static int claims_of_build(struct task *task, struct sgpu_error *error)
+{
+	json_t *runner = NULL, *device = NULL;
+	int code = build_runner(task->build_path, &runner, error);
+
+	if (!code) {
+		code = build_device(task->build_path, &device, error);
+	}
+	if (!code) {
+		task->claims = json_pack("{s:{s:O, s:O*}}", "submods", "runner", runner, "gpu-0", device);
+		code = task->claims ? 0 : sgpu_fail_nomem(error);
+	}
+	json_decref(runner);
+	json_decref(device);
+	return code;
+}
+
+/* ---- reference values ---- */
+static int add_digest(json_t *values, const json_t *name, const json_t *digest, struct sgpu_error *error)
+{
+	const char *key = json_string_value(name), *text = json_string_value(digest);
+	uint8_t bytes[SGPU_CHANNEL_DIGEST_SIZE];
+
+	if (!key || !text || sgpu_base64url_decode(text, bytes, sizeof(bytes), NULL)) {
+		return sgpu_fail(error, SGPU_EINVALID, "the quote has a digest without a name, or of another length");
+	}
+	json_t *list = json_object_get(values, key);
+	if (!list) {
+		list = json_array();
+		json_object_set_new(values, key, list);
+	}
+	return json_array_append_new(list, measure_hex(bytes, sizeof(bytes))) ? sgpu_fail_nomem(error) : 0;
+}
+
+static int reference_values(const json_t *claims, char **text, size_t *size, struct sgpu_error *error)
+{
+	const json_t *submods = json_object_get(claims, "submods"), *submod = NULL, *item = NULL;
+	json_t *values = json_object();
+	const char *name = NULL;
+	int code = 0;
+
+	json_object_foreach((json_t *)(uintptr_t)submods, name, submod) {
+		const json_t *own = json_object_get(submod, SGPU_EAT_PROFILE);
+		size_t i = 0;
+		if (!code && json_object_get(own, "digest")) {
+			code = add_digest(values, json_object_get(submod, "swname"), json_object_get(own, "digest"), error);
+		}
+		json_array_foreach(json_object_get(own, "code"), i, item) {
+			if (!code) {
+				code = add_digest(values, json_object_get(item, "name"), json_object_get(item, "digest"),
+						  error);
+			}
+		}
+	}
+	char *bare = code ? NULL : json_dumps(values, JSON_INDENT(2));
+	if (!code && (!bare || asprintf(text, "%s\n", bare) < 0)) {
+		*text = NULL;
+		code = sgpu_fail_nomem(error);
+	}
+	*size = *text ? strlen(*text) : 0;
+	free(bare);
+	json_decref(values);
+	return code;
+}
+
+/* ---- the verb ---- */
+static int write_policy(const struct task *task, struct sgpu_error *error)
+{
+	char *text = NULL;
+	size_t size = 0;
+	int code = task->reference_values ? reference_values(task->claims, &text, &size, error) :
+		   sgpu_policy_from_claims(task->claims, &text, &size, error);
+
+	if (!code) {
+		code = measure_write(task->out_path, text, size, error);
+	}
+	free(text);
+	return code;
+}
+
+static int read_quote(struct task *task, struct sgpu_error *error, int *status)
+{
+	struct sgpu_record records[SGPU_RECORDS_MAX];
+	char *text = NULL;
+	size_t size = 0;
+	int count = 0;
+
+	if (measure_read_input(task->quote_path, &text, &size, status)) {
+		return SGPU_EINVALID;
+	}
+	const int code = sgpu_quote_parse(text, size, &task->claims, records, &count, error);
+	sgpu_records_clear(records, count);
+	free(text);
+	*status = code ? cli_error(error) : 0;
+	if (!code) {
+		cli_note("nothing of the quote was verified: it must be one of a machine that you trust");
+	}
+	return code;
+}
+
+static int run(struct task *task)
+{
+	struct sgpu_error error = { 0 };
+	int status = 0;
+
+	if (task->build_path) {
+		if (claims_of_build(task, &error)) {
+			return cli_error(&error);
+		}
+	} else if (read_quote(task, &error, &status)) {
+		return status;
+	}
+	if (!cli_output_apart(task->out_path)) {
+		return 2;
+	}
+	return write_policy(task, &error) ? cli_error(&error) : 0;
+}
+
+int verb_policy(int argc, char **argv)
+{
+	struct task task = { 0 };
+	const char *value = NULL;
+	int first = argc;
+
+	for (int key = 0; (key = cli_next(argc, argv, &value, &first)) != 0;) {
+		switch (key) {
+		case REFERENCE_VALUES:
+			task.reference_values = true;
+			break;
+		case BUILD:
+			task.build_path = value;
+			break;
+		case 'o':
+			task.out_path = value;
+			break;
+		default:
+			return 2;
+		}
+	}
+	if (!cli_positionals(argc, first, 0, 1)) {
+		return 2;
+	}
+	if (task.build_path && first < argc) {
+		return cli_usage("a quote and --build exclude each other");
+	}
+	task.quote_path = first < argc ? argv[first] : NULL;
+	const int status = run(&task);
+	json_decref(task.claims);
+	return status;
+}
