@@ -101,7 +101,8 @@ SGPU_MUST_CHECK int sgpu_command_encode(const struct sgpu_command *command, uint
 SGPU_MUST_CHECK int sgpu_command_decode(const uint8_t *bytes, size_t size, uint32_t *pages,
 					struct sgpu_command *command, struct sgpu_error *error);
 
-/* Why a command was refused; nothing was changed then. */
+/* Why a command was refused; nothing was changed then. (When the device fails while pages that may go are taken away, they
+ * stay and may have been cleared.) */
 enum sgpu_refusal {
 	SGPU_REFUSED_NOT,          /* it was carried out */
 	SGPU_REFUSED_MALFORMED,
@@ -201,6 +202,7 @@ void sgpu_mac_measurement(const struct sgpu_channel_keys *keys, const struct sgp
 void sgpu_mask_measurement(const struct sgpu_channel_keys *keys, struct sgpu_measurement *measurement);
 
 /* ---- the device under the processor: a device (sgpu_pager_of), or what a test puts there ---- */
+/* A call that fails has done nothing. Calls come one at a time but for read, write and digest of different ranges. */
 struct sgpu_pager {
 	void *device;
 	struct sgpu_pages_info info;
@@ -237,7 +239,10 @@ struct sgpu_processor_config {
 	uint64_t space_size;            /* bytes of addresses a context gets, 0: twice the frames */
 	/* Carries out the items of an opened group, in order: called with what was sealed, after its tag has verified. The
 	 * device's own calls are made here. A failure is the group's: SGPU_REFUSED_GROUP for SGPU_EINVALID and
-	 * SGPU_EPOLICY, else SGPU_REFUSED_DEVICE; the counter has advanced all the same. NULL: groups are empty. */
+	 * SGPU_EPOLICY, else SGPU_REFUSED_DEVICE; the counter has advanced all the same. NULL: groups are empty.
+	 * Of the processor it may call sgpu_processor_reaches, _space and _activate, on the thread that it is called on, and it
+	 * does not wait for a thread that sends commands: until it returns nothing is unmapped. `items` starts at a multiple
+	 * of 8 and is wiped afterwards. */
 	int (*execute)(void *executor, uint32_t channel, const uint8_t *items, size_t size, struct sgpu_error *error);
 	void *executor;
 };
@@ -314,7 +319,8 @@ SGPU_MUST_CHECK int sgpu_session_measurement(struct sgpu_session *session, struc
 void sgpu_session_digest(const struct sgpu_session *session, const void *data, size_t size,
 			 uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE]);
 
-/* ---- the allocator: the untrusted side that works ---- */
+/* ---- the allocator: the untrusted side that works ----
+ * One thread at a time. The config is the processor's: it needs one unprotected frame, for its bootstrap channel, number 0. */
 struct sgpu_allocator;
 /* How its commands reach the processor: sgpu_processor_command, a wire, or a test in between. Returns reply->code. */
 typedef int (*sgpu_command_fn)(void *processor, const struct sgpu_command *command, struct sgpu_reply *reply);
@@ -337,6 +343,9 @@ SGPU_MUST_CHECK int sgpu_allocator_unmap(struct sgpu_allocator *allocator, uint3
 					 void (*authorise)(void *argument, uint64_t va, uint64_t size,
 							   uint64_t *counter, uint8_t mac[SGPU_CHANNEL_MAC_SIZE]),
 					 void *argument, struct sgpu_error *error);
+/* Has CH_MEASURE done: the measurement as the processor gave it, for sgpu_session_measurement. */
+SGPU_MUST_CHECK int sgpu_allocator_measure(struct sgpu_allocator *allocator, uint32_t channel, uint64_t va, uint64_t size,
+					   bool keyed, struct sgpu_measurement *measurement, struct sgpu_error *error);
 /* mac NULL: without the owner's word. */
 SGPU_MUST_CHECK int sgpu_allocator_destroy(struct sgpu_allocator *allocator, uint32_t channel, uint64_t counter,
 					   const uint8_t *mac, struct sgpu_error *error);

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the allocator knows: which frames and which addresses it has not given out yet. None of it is trusted, and nothing
+ * of the processor's is seen here.
+ */
+#ifndef ENCLAVE_ALLOCATOR_H
+#define ENCLAVE_ALLOCATOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <sgpu/error.h>
+
+/* Frames [begin, end): pages of several frames are taken from the beginning, single ones from the end. */
+struct sgpu_frame_pool {
+	uint64_t *used; /* a bit each */
+	uint32_t begin, end, free;
+	uint32_t low, high; /* nothing below is free for big ones, nothing above for small ones */
+};
+SGPU_MUST_CHECK int sgpu_frame_pool_init(struct sgpu_frame_pool *pool, uint32_t begin, uint32_t end,
+					 struct sgpu_error *error);
+void sgpu_frame_pool_clear(struct sgpu_frame_pool *pool);
+/* The first of `count` frames, aligned to that; false: there are none. */
+bool sgpu_frame_take(struct sgpu_frame_pool *pool, uint32_t count, uint32_t *first);
+void sgpu_frame_give(struct sgpu_frame_pool *pool, uint32_t first, uint32_t count);
+
+/* Free addresses, in order, no two of them adjacent. */
+struct sgpu_extent {
+	uint64_t begin, end;
+};
+struct sgpu_extents {
+	struct sgpu_extent *list;
+	size_t count, capacity;
+};
+SGPU_MUST_CHECK int sgpu_extents_init(struct sgpu_extents *extents, uint64_t size, struct sgpu_error *error);
+void sgpu_extents_clear(struct sgpu_extents *extents);
+/* The first `size` bytes that fit. Errors: SGPU_ENOMEM. */
+SGPU_MUST_CHECK int sgpu_extents_take(struct sgpu_extents *extents, uint64_t size, uint64_t alignment, uint64_t *begin,
+				      struct sgpu_error *error);
+/* What cannot be entered for want of memory is not used again. */
+void sgpu_extents_give(struct sgpu_extents *extents, uint64_t begin, uint64_t size);
+
+#endif
