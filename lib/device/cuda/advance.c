@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <device/cuda/aead.h>
 #include <device/cuda/gpu.h>
 
 /* A code that a kernel may have left: anything that is none of ours is the kernel's fault. */
@@ -14,17 +15,28 @@ static int code_from(int64_t word)
 	return word <= 0 && word >= SGPU_ESEGMENTS ? (int)word : SGPU_EDEVICE;
 }
 
-/* A failed open leaves nothing of its plaintext, and nobody hears of it before. */
-static int end_open(struct sgpu_device *device, struct sgpu_cuda_record *record, struct sgpu_task *task)
+/* All must be done and nothing bad: what no kernel has looked at is not right. What failed leaves nothing of its
+ * output, and nobody hears of it before. */
+static int end_chunks(struct sgpu_device *device, struct sgpu_cuda_record *record, struct sgpu_task *task)
 {
-	uint64_t bad = (uint64_t)record->slot->host[0];
+	const volatile struct sgpu_cuda_verdict *verdict =
+		(const volatile struct sgpu_cuda_verdict *)(uintptr_t)record->slot->host;
+	uint64_t bad = verdict->bad, done = verdict->done;
 
-	if (bad == UINT64_MAX) {
+	if (bad == UINT64_MAX && done == record->expected && verdict->refused == 0) {
 		return SGPU_OK;
 	}
 	sgpu_cuda_clear_now(device, record->out, record->out_size);
-	task->bad_chunk = bad;
-	return sgpu_fail(&task->error, SGPU_EAUTH, "sealed data do not verify at chunk %llu", (unsigned long long)bad);
+	if (verdict->refused != 0) {
+		return sgpu_fail(&task->error, SGPU_EAUTH, "the key did not come to the device as it was sent");
+	}
+	if (bad != UINT64_MAX) {
+		task->bad_chunk = bad;
+		return sgpu_fail(&task->error, SGPU_EAUTH, "sealed data do not verify at chunk %llu", (unsigned long long)bad);
+	}
+	return sgpu_fail(&task->error, SGPU_EDEVICE, "the device %s %llu chunks of %llu",
+			 record->kind == SGPU_CUDA_OPEN ? "opened" : "sealed", (unsigned long long)done,
+			 (unsigned long long)record->expected);
 }
 
 static int outcome(struct sgpu_device *device, struct sgpu_cuda_record *record, struct sgpu_task *task)
@@ -42,7 +54,8 @@ static int outcome(struct sgpu_device *device, struct sgpu_cuda_record *record, 
 		task->actual = (uint64_t)record->slot->host[1];
 		return code_from(record->slot->host[0]);
 	case SGPU_CUDA_OPEN:
-		return end_open(device, record, task);
+	case SGPU_CUDA_SEAL:
+		return end_chunks(device, record, task);
 	default:
 		if (record->digest) {
 			memcpy(record->digest, (const void *)(uintptr_t)record->slot->host, SGPU_DIGEST_SIZE);

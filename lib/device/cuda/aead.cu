@@ -31,13 +31,16 @@ struct job {
 	uint64_t whole;                 /* chunks that are done one a warp; the others are split over `split` warps */
 	unsigned split;
 	uint64_t bad_end;               /* chunk where the run itself is wrong, or UINT64_MAX */
-	unsigned long long *bad;
+	sgpu_cuda_verdict *verdict;
+	unsigned long long *counter;    /* blocks that have ended, above DONE_BITS, and chunks that they did */
 };
+enum { DONE_BITS = 48 };
 
 /* The end of shared memory, after the tables of AES and of GHASH. */
 struct rest {
 	uint4 round_keys[sgpu_aes::ROUNDS + 1];
 	uint32_t sum[WARPS][4];         /* by chunk in work: GHASH of its parts */
+	uint32_t done[4];               /* the first: chunks that are done */
 };
 
 enum { SHARED_BYTES = sgpu_aes::TABLE_BYTES + HASH_BYTES + sizeof(rest) };
@@ -137,17 +140,19 @@ static __device__ __forceinline__ uint4 length_part(const job &j, const chunk &c
 
 /* Compares or writes the tag: one lane. */
 template <bool OPEN, bool ALIGNED>
-static __device__ __forceinline__ void end_chunk(const job &j, const chunk &c, uint64_t index, uint4 tag)
+static __device__ __forceinline__ void end_chunk(const job &j, rest *r, const chunk &c, uint64_t index, uint4 tag)
 {
 	if (OPEN) {
 		uint4 d = tag ^ load_block<false>(c.in + c.size);
 
 		if (d.x | d.y | d.z | d.w) {
-			atomicMin(j.bad, (unsigned long long)(j.first + index));
+			atomicMin((unsigned long long *)&j.verdict->bad, (unsigned long long)(j.first + index));
+			return;
 		}
 	} else {
 		store_block<false>(c.out + c.size, tag);
 	}
+	atomicAdd(&r->done[0], 1);
 }
 
 /* The block that the tag is masked with: counter 1. */
@@ -158,7 +163,7 @@ static __device__ __forceinline__ uint4 mask(const worker &w, const chunk &c)
 
 /* Whole chunks, one a warp, at a distance of all warps. The masks of up to 32 of them are made at once, one a lane. */
 template <bool OPEN, bool ALIGNED>
-static __device__ __forceinline__ void do_whole(const worker &w, const job &j)
+static __device__ __forceinline__ void do_whole(const worker &w, const job &j, rest *r)
 {
 	uint64_t warps = (uint64_t)gridDim.x * WARPS, index = (threadIdx.x / 32) * (uint64_t)gridDim.x + blockIdx.x;
 	uint4 masks = make_uint4(0, 0, 0, 0);
@@ -171,7 +176,7 @@ static __device__ __forceinline__ void do_whole(const worker &w, const job &j)
 		uint4 sum = do_rows<OPEN, ALIGNED>(w, j, c, 0, 1);
 
 		if (w.lane == turn) {
-			end_chunk<OPEN, ALIGNED>(j, c, index, sum ^ length_part(j, c) ^ masks);
+			end_chunk<OPEN, ALIGNED>(j, r, c, index, sum ^ length_part(j, c) ^ masks);
 		}
 	}
 }
@@ -210,7 +215,7 @@ static __device__ __forceinline__ void do_split(const worker &w, const job &j, r
 		}
 		__syncthreads();
 		if (index < j.count && part == 0 && w.lane == 0) {
-			end_chunk<OPEN, ALIGNED>(j, c, index, *(uint4 *)r->sum[slot]);
+			end_chunk<OPEN, ALIGNED>(j, r, c, index, *(uint4 *)r->sum[slot]);
 		}
 		__syncthreads();
 	}
@@ -223,6 +228,18 @@ static __device__ __forceinline__ void wipe_block(unsigned char *at)
 		     : "memory");
 }
 
+/* The last block to end tells the host how many chunks were done: one thread of each. */
+static __device__ __forceinline__ void report(const job &j, const rest *r)
+{
+	unsigned long long mine = (1ull << DONE_BITS) + r->done[0], all;
+
+	__threadfence();
+	all = atomicAdd(j.counter, mine) + mine;
+	if (all >> DONE_BITS == gridDim.x) {
+		*(volatile uint64_t *)&j.verdict->done = all & (1ull << DONE_BITS) - 1;
+	}
+}
+
 template <bool OPEN, bool ALIGNED>
 static __global__ void __launch_bounds__(THREADS, 1) run_chunks(const job j)
 {
@@ -231,10 +248,21 @@ static __global__ void __launch_bounds__(THREADS, 1) run_chunks(const job j)
 	rest *r = (rest *)(table + HASH_BYTES);
 	worker w;
 
+	uint32_t usable = __ldg(&j.state->nonce).w;
+
 	if (OPEN && blockIdx.x == 0 && threadIdx.x == 0 && j.bad_end != UINT64_MAX) {
-		atomicMin(j.bad, (unsigned long long)j.bad_end);
+		atomicMin((unsigned long long *)&j.verdict->bad, (unsigned long long)j.bad_end);
+	}
+	if (threadIdx.x == 0) {
+		r->done[0] = 0;
 	}
 	sgpu_aes::fill_tables<THREADS>(shared);
+	if (usable != USABLE) {
+		if (blockIdx.x == 0 && threadIdx.x == 0) {
+			*(volatile uint64_t *)&j.verdict->refused = 1;
+		}
+		return;
+	}
 #pragma unroll
 	for (int i = 0; i < HASH_BYTES / 16 / THREADS; i++) {
 		((uint4 *)table)[i * THREADS + threadIdx.x] = __ldg(&j.state->table[i * THREADS + threadIdx.x]);
@@ -248,9 +276,13 @@ static __global__ void __launch_bounds__(THREADS, 1) run_chunks(const job j)
 	w.cipher.keys = r->round_keys;
 	w.cipher.lane = w.lane * 4;
 	w.ghash = make_hash(table, w.lane);
-	do_whole<OPEN, ALIGNED>(w, j);
+	do_whole<OPEN, ALIGNED>(w, j, r);
 	do_split<OPEN, ALIGNED>(w, j, r);
 	/* The next kernel on this multiprocessor may be anybody's. */
+	__syncthreads();
+	if (threadIdx.x == 0) {
+		report(j, r);
+	}
 	__syncthreads();
 	for (int i = threadIdx.x; i < (int)(HASH_BYTES + sizeof(rest)) / 16; i += THREADS) {
 		wipe_block(table + 16 * i);
@@ -293,8 +325,8 @@ extern "C" int sgpu_cuda_aead_prepare(void)
 /* Clock cycles that a row and a product at the end keep a multiprocessor busy, measured on an H200. */
 enum { ROW_WORK = 265, END_WORK = 225 };
 
-/* One pass of a multiprocessor over `together` chunks, each split over `split` warps: with few warps, part of the time
- * nothing can be issued; a fit to measurements. */
+/* One pass of a multiprocessor over `together` chunks, each split over `split` warps: with few warps, part of the
+ * time nothing can be issued; a fit to measurements. */
 static uint64_t pass_time(uint64_t together, unsigned split)
 {
 	uint64_t warps = together * split, work = together * (ROWS * ROW_WORK + split * END_WORK);
@@ -325,7 +357,7 @@ static void share_out(job *j, int multiprocessors, unsigned *blocks)
 	}
 }
 
-static int start(void *stream, job *j, bool open)
+static int start(void *stream, job *j, bool open, const struct sgpu_cuda_report *report, uint64_t *expected)
 {
 	int device = 0, code = cudaGetDevice(&device);
 	unsigned blocks;
@@ -334,7 +366,10 @@ static int start(void *stream, job *j, bool open)
 	if (code != cudaSuccess || device < 0 || device >= DEVICES || multiprocessors_of[device] == 0) {
 		return code != cudaSuccess ? code : cudaErrorInitializationError;
 	}
-	if (j->count == 0 && j->bad_end == UINT64_MAX) {
+	*expected = j->count + (j->bad_end != UINT64_MAX);
+	j->verdict = (sgpu_cuda_verdict *)report->verdict;
+	j->counter = (unsigned long long *)report->counter;
+	if (*expected == 0) {
 		return cudaSuccess;
 	}
 	share_out(j, multiprocessors_of[device], &blocks);
@@ -343,7 +378,7 @@ static int start(void *stream, job *j, bool open)
 }
 
 extern "C" int sgpu_cuda_open(void *stream, uint64_t state, uint64_t first, bool last, uint64_t in, uint64_t size,
-			      uint64_t out, uint64_t bad)
+			      uint64_t out, const struct sgpu_cuda_report *report, uint64_t *expected)
 {
 	uint64_t full = size / SEALED, end = size % SEALED;
 	bool has_end = last && end >= TAG;
@@ -356,12 +391,11 @@ extern "C" int sgpu_cuda_open(void *stream, uint64_t state, uint64_t first, bool
 	j.count = full + has_end;
 	j.end_size = has_end ? end - TAG : CHUNK;
 	j.bad_end = last ? (has_end ? UINT64_MAX : first + full) : (end == 0 ? UINT64_MAX : first + full);
-	j.bad = (unsigned long long *)bad;
-	return start(stream, &j, true);
+	return start(stream, &j, true, report, expected);
 }
 
 extern "C" int sgpu_cuda_seal(void *stream, uint64_t state, uint64_t first, bool last, uint64_t in, uint64_t size,
-			      uint64_t out)
+			      uint64_t out, const struct sgpu_cuda_report *report, uint64_t *expected)
 {
 	job j = {};
 
@@ -372,5 +406,5 @@ extern "C" int sgpu_cuda_seal(void *stream, uint64_t state, uint64_t first, bool
 	j.count = size / CHUNK + last;
 	j.end_size = last ? size % CHUNK : CHUNK;
 	j.bad_end = UINT64_MAX;
-	return start(stream, &j, false);
+	return start(stream, &j, false, report, expected);
 }

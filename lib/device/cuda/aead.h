@@ -14,7 +14,31 @@
 extern "C" {
 #endif
 
-enum { SGPU_CUDA_MATERIAL = 48 }; /* AES-256 key (32), base nonce (12), zeros: aligned to 16 */
+enum {
+	SGPU_CUDA_MATERIAL = 48,  /* AES-256 key (32), base nonce (12), zeros: aligned to 16 */
+	SGPU_CUDA_DELIVERED = 44, /* key and base nonce, where they are sealed */
+};
+
+/* A key and its base nonce, sealed under the session key (delivery.cuh); goes to the kernel as it is. */
+struct sgpu_cuda_delivery {
+	uint32_t words[SGPU_CUDA_DELIVERED / 4];
+	uint32_t tag[4];
+	uint64_t counter;
+	uint64_t session;         /* address of the session key's state */
+};
+
+/* What a run of chunks leaves in host memory that the device writes. `bad` is set to UINT64_MAX before, the others
+ * to 0; so a kernel that never ran has verified nothing. */
+struct sgpu_cuda_verdict {
+	uint64_t bad;             /* lowest chunk that does not verify */
+	uint64_t done;            /* chunks that were opened and did verify, or that were sealed */
+	uint64_t refused;         /* 1: the key did not come to the device as it was sealed; nothing was done */
+};
+/* What of it the kernel is given. */
+struct sgpu_cuda_report {
+	uint64_t verdict;         /* device address of the struct */
+	uint64_t counter;         /* device address of a 64-bit word that is zero */
+};
 
 /* Bytes of device memory, aligned to 256, that a key takes: round keys, tables for GHASH, the nonce. */
 size_t sgpu_cuda_key_size(void);
@@ -22,13 +46,15 @@ size_t sgpu_cuda_key_size(void);
 int sgpu_cuda_aead_prepare(void);
 /* Makes `state` from `material`, which the kernel clears when it has read it. */
 int sgpu_cuda_key_setup(void *stream, uint64_t material, uint64_t state);
+/* The same from a delivery. One that does not verify makes a state with which nothing opens and nothing is sealed. */
+int sgpu_cuda_key_deliver(void *stream, const struct sgpu_cuda_delivery *delivery, uint64_t state);
 /* As sgpu_open_chunks over device memory at any alignment, the end mark included: a run whose length or end cannot be
- * right is reported like a bad tag. `bad` is the device address of a word that holds UINT64_MAX before and gets the
- * lowest chunk that does not verify. */
+ * right is reported like a bad tag. `expected`: what `done` must be in the end. */
 int sgpu_cuda_open(void *stream, uint64_t state, uint64_t first, bool last, uint64_t in, uint64_t size, uint64_t out,
-		   uint64_t bad);
+		   const struct sgpu_cuda_report *report, uint64_t *expected);
 /* As sgpu_seal_chunks. */
-int sgpu_cuda_seal(void *stream, uint64_t state, uint64_t first, bool last, uint64_t in, uint64_t size, uint64_t out);
+int sgpu_cuda_seal(void *stream, uint64_t state, uint64_t first, bool last, uint64_t in, uint64_t size, uint64_t out,
+		   const struct sgpu_cuda_report *report, uint64_t *expected);
 
 #ifdef __cplusplus
 }

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A key on the device: AES-256 key expansion (FIPS 197), powers of H and the tables of GHASH, by one block.
+ * A key on the device, by one block: what comes sealed is opened, then AES-256 key expansion, powers of H and the
+ * tables of GHASH.
  */
 #include <cuda_runtime.h>
 
 #include <device/cuda/aead_state.cuh>
+#include <device/cuda/delivery.cuh>
 #include <device/cuda/gf128.cuh>
 
 using namespace sgpu_aead;
@@ -15,81 +17,15 @@ struct scratch {
 	uint32_t t0[256];
 	uint32_t round_keys[sgpu_aes::ROUND_KEY_WORDS];
 	uint4 power[POWERS];
-	/* H^32 times x^i, as blocks, at 16 times the bit in its byte plus the byte's position: lanes want the same bit
-	 * of neighbouring positions. */
+	/* H^32 times x^i, as blocks, at 16 times the bit in its byte plus the byte's position: lanes want the same
+	 * bit of neighbouring positions. */
 	uint4 basis[128];
+	uint32_t material[SGPU_CUDA_MATERIAL / 4]; /* key, base nonce, whether they are right */
+	/* Of a delivery. */
+	uint32_t session[sgpu_aes::ROUND_KEY_WORDS];
+	uint32_t stream[SGPU_DELIVERY_TERMS][4];
+	uint4 term[SGPU_DELIVERY_TERMS];
 };
-
-static __device__ uint32_t substitute(const uint32_t *t0, uint32_t word)
-{
-	uint32_t r = 0;
-
-	for (int i = 0; i < 32; i += 8) {
-		r |= (t0[word >> i & 0xff] >> 8 & 0xff) << i;
-	}
-	return r;
-}
-
-static __device__ void expand(scratch *s, const uint32_t *key)
-{
-	uint32_t rcon = 1;
-
-#pragma unroll 1
-	for (int i = 0; i < sgpu_aes::ROUND_KEY_WORDS; i++) {
-		uint32_t word;
-
-		if (i < 8) {
-			s->round_keys[i] = key[i];
-			continue;
-		}
-		word = s->round_keys[i - 1];
-		if (i % 8 == 0) {
-			word = substitute(s->t0, __funnelshift_r(word, word, 8)) ^ rcon;
-			rcon = sgpu_aes::times_x(rcon);
-		} else if (i % 8 == 4) {
-			word = substitute(s->t0, word);
-		}
-		s->round_keys[i] = s->round_keys[i - 8] ^ word;
-	}
-}
-
-static __device__ uint32_t rotated(const uint32_t *t0, uint32_t word, int row)
-{
-	uint32_t t = t0[word >> 8 * row & 0xff];
-
-	return __funnelshift_l(t, t, 8 * row);
-}
-
-/* H: the block of zeros, enciphered. */
-static __device__ uint4 encipher_zeros(const scratch *s)
-{
-	uint32_t state[4], next[4];
-
-	for (int i = 0; i < 4; i++) {
-		state[i] = s->round_keys[i];
-	}
-#pragma unroll 1
-	for (int round = 1; round < sgpu_aes::ROUNDS; round++) {
-		for (int i = 0; i < 4; i++) {
-			next[i] = s->round_keys[4 * round + i];
-			for (int row = 0; row < 4; row++) {
-				next[i] ^= rotated(s->t0, state[(i + row) % 4], row);
-			}
-		}
-		for (int i = 0; i < 4; i++) {
-			state[i] = next[i];
-		}
-	}
-	for (int i = 0; i < 4; i++) {
-		uint32_t word = 0;
-
-		for (int row = 0; row < 4; row++) {
-			word |= substitute(s->t0, state[(i + row) % 4]) & 0xffu << 8 * row;
-		}
-		next[i] = word ^ s->round_keys[4 * sgpu_aes::ROUNDS + i];
-	}
-	return make_uint4(next[0], next[1], next[2], next[3]);
-}
 
 static __device__ uint4 product(uint4 a, uint4 b)
 {
@@ -129,25 +65,77 @@ static __device__ void make_table(const scratch *s, uint4 *table)
 	}
 }
 
-static __global__ void __launch_bounds__(THREADS, 1) set_up(uint4 *material, key_state *state)
+/* Opens a delivery into the scratch. One warp has the key stream, another GHASH. All threads. */
+static __device__ void receive(scratch *s, const sgpu_cuda_delivery &d)
 {
-	__shared__ scratch s;
+	const key_state *session = (const key_state *)d.session;
+	int t = threadIdx.x, i = t - 32;
+
+	if (t < sgpu_aes::ROUND_KEY_WORDS) {
+		s->session[t] = ((const uint32_t *)session->round_keys)[t];
+	}
+	__syncthreads();
+	if (t < SGPU_DELIVERY_TERMS) {
+		sgpu_delivery_stream(&d, s->t0, s->session, (uint32_t)t + 1, s->stream[t]);
+	} else if (i >= 0 && i < SGPU_DELIVERY_TERMS) {
+		s->term[i] = sgpu_delivery_term(&d, i, session->power[SGPU_DELIVERY_TERMS - i]);
+	}
+	__syncthreads();
+	if (t == 0) {
+		uint4 tag = *(const uint4 *)s->stream[0];
+		uint32_t wrong;
+
+		for (int k = 0; k < SGPU_DELIVERY_TERMS; k++) {
+			tag = make_uint4(tag.x ^ s->term[k].x, tag.y ^ s->term[k].y, tag.z ^ s->term[k].z,
+					 tag.w ^ s->term[k].w);
+		}
+		wrong = (tag.x ^ d.tag[0]) | (tag.y ^ d.tag[1]) | (tag.z ^ d.tag[2]) | (tag.w ^ d.tag[3]);
+		s->material[SGPU_DELIVERY_WORDS] = wrong == 0 && session->nonce.w == USABLE ? USABLE : 0;
+	}
+	if (t < SGPU_DELIVERY_WORDS) {
+		s->material[t] = d.words[t] ^ s->stream[1 + t / 4][t % 4];
+	}
+}
+
+template <bool SEALED_KEY>
+static __global__ void __launch_bounds__(THREADS, 1)
+	set_up(const __grid_constant__ sgpu_cuda_delivery delivery, uint4 *material, key_state *state)
+{
+	__shared__ __align__(16) scratch s;
 	int t = threadIdx.x;
 
 	if (t < 256) {
 		s.t0[t] = sgpu_aes::t0_table.at[t];
 	}
-	__syncthreads();
-	if (t == 0) {
-		expand(&s, (const uint32_t *)material);
-		s.power[0] = make_uint4(0, 0, 0, 0);
-		s.power[1] = encipher_zeros(&s);
-		state->nonce = material[2];
-	}
-	__syncthreads();
-	if (t < SGPU_CUDA_MATERIAL / 16) {
+	if (SEALED_KEY) {
+		__syncthreads();
+		receive(&s, delivery);
+	} else if (t < SGPU_CUDA_MATERIAL / 16) {
+		((uint4 *)s.material)[t] = material[t];
 		material[t] = make_uint4(0, 0, 0, 0);
+		if (t == SGPU_CUDA_MATERIAL / 16 - 1) {
+			s.material[SGPU_DELIVERY_WORDS] = USABLE;
+		}
 	}
+	__syncthreads();
+	if (s.material[SGPU_DELIVERY_WORDS] != USABLE) {
+		/* The state stays as it was cleared: not usable. */
+		for (int i = t; i < (int)(sizeof(s) / 4); i += THREADS) {
+			((volatile uint32_t *)&s)[i] = 0;
+		}
+		if (t == 0) {
+			state->nonce = make_uint4(0, 0, 0, 0);
+		}
+		return;
+	}
+	if (t == 0) {
+		sgpu_aes_expand(s.t0, s.material, s.round_keys);
+		s.power[0] = make_uint4(0, 0, 0, 0);
+		/* H: the block of zeros, enciphered. */
+		sgpu_aes_encipher(s.t0, s.round_keys, (const uint32_t *)&s.power[0], (uint32_t *)&s.power[1]);
+		state->nonce = ((const uint4 *)s.material)[2];
+	}
+	__syncthreads();
 	if (t < sgpu_aes::ROUND_KEY_WORDS) {
 		((uint32_t *)state->round_keys)[t] = s.round_keys[t];
 	}
@@ -181,6 +169,14 @@ extern "C" size_t sgpu_cuda_key_size(void)
 
 extern "C" int sgpu_cuda_key_setup(void *stream, uint64_t material, uint64_t state)
 {
-	set_up<<<1, THREADS, 0, (cudaStream_t)stream>>>((uint4 *)material, (key_state *)state);
+	const sgpu_cuda_delivery none = {};
+
+	set_up<false><<<1, THREADS, 0, (cudaStream_t)stream>>>(none, (uint4 *)material, (key_state *)state);
+	return (int)cudaGetLastError();
+}
+
+extern "C" int sgpu_cuda_key_deliver(void *stream, const struct sgpu_cuda_delivery *delivery, uint64_t state)
+{
+	set_up<true><<<1, THREADS, 0, (cudaStream_t)stream>>>(*delivery, NULL, (key_state *)state);
 	return (int)cudaGetLastError();
 }

@@ -20,11 +20,12 @@ enum {
 	ROWS = CHUNK / 16 / ROW,        /* of a full chunk */
 	POWERS = ROW * ROWS + 2,        /* H^0 is not used; up to H^1025 */
 	HASH_BYTES = 16 * 256 * 16,
+	USABLE = 0x6b657921,            /* in a state that was made; one that is cleared is not usable */
 };
 
 struct key_state {
 	uint4 round_keys[sgpu_aes::ROUNDS + 1];
-	uint4 nonce;                    /* base nonce, 12 bytes */
+	uint4 nonce;                    /* base nonce, 12 bytes, and USABLE */
 	uint4 full_length;              /* the length block of a full chunk, times H */
 	uint4 power[POWERS];            /* powers of H, as blocks */
 	/* By byte b and position p: the block with b at p, times H^32. Rows of 256 bytes, one a byte: 8 entries for

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Keys of sealed segments on the GPU. The key and the nonce go into one slot of pinned memory; the kernel that makes
- * the key's state on the device reads them there once and clears them. So they are nowhere else: not in the driver's
- * command buffers, nor in a second place on the device. States live in slabs that no copy reaches, and are cleared
- * when a key is freed.
+ * Keys of sealed segments on the GPU. They go there sealed under the session key (agree.c), as parameters of the
+ * kernel that makes the key's state. Where they go bare, the key and the nonce go into one slot of pinned memory; the
+ * kernel reads them there once and clears them. So they are nowhere else: not in the driver's command buffers, nor in
+ * a second place on the device. States live in slabs that no copy reaches, and are cleared when a key is freed.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,7 @@ struct sgpu_device_key {
 	struct sgpu_cuda_key_state *state;
 	struct sgpu_stream *stream;      /* where it is set up: only compared */
 	/* While it is set up; under the lock of the keys. */
-	struct sgpu_cuda_slot *material;
+	struct sgpu_cuda_slot *material; /* where it goes bare */
 	CUevent ready;
 	struct sgpu_device_key *next;    /* among those */
 	atomic_bool done;
@@ -89,21 +89,39 @@ static void reap(struct sgpu_device *device)
 	}
 }
 
-/* Enqueues the set-up on the stream. The locks of the stream's order and of the keys are held. */
-static CUresult set_up(struct sgpu_stream *stream, struct sgpu_device_key *key, const struct sgpu_sealed_keys *material)
+static CUresult set_up_bare(struct sgpu_stream *stream, struct sgpu_device_key *key,
+			    const struct sgpu_sealed_keys *material)
 {
-	struct sgpu_cuda_keys *keys = &stream->device->keys;
 	uint8_t *slot = (uint8_t *)(uintptr_t)key->material->host;
-	CUresult result = CUDA_SUCCESS;
 
 	memcpy(slot, material->key, SGPU_KEY_SIZE);
 	memcpy(slot + SGPU_KEY_SIZE, material->base_nonce, SGPU_NONCE_SIZE);
 	atomic_thread_fence(memory_order_seq_cst);
+	return (CUresult)sgpu_cuda_key_setup(stream->native, key->material->device, key->state->address);
+}
+
+static CUresult set_up_sealed(struct sgpu_stream *stream, struct sgpu_device_key *key,
+			      const struct sgpu_sealed_keys *material)
+{
+	struct sgpu_cuda_delivery delivery;
+
+	if (sgpu_cuda_seal_key(stream->device, material, &delivery) != SGPU_OK) {
+		return CUDA_ERROR_NOT_PERMITTED;
+	}
+	return (CUresult)sgpu_cuda_key_deliver(stream->native, &delivery, key->state->address);
+}
+
+/* Enqueues the set-up on the stream. The locks of the stream's order and of the keys are held. */
+static CUresult set_up(struct sgpu_stream *stream, struct sgpu_device_key *key, const struct sgpu_sealed_keys *material)
+{
+	struct sgpu_cuda_keys *keys = &stream->device->keys;
+	CUresult result = CUDA_SUCCESS;
+
 	if (keys->has_cleared) {
 		result = sgpu_cu.cuStreamWaitEvent(stream->native, keys->cleared, 0);
 	}
 	if (result == CUDA_SUCCESS) {
-		result = (CUresult)sgpu_cuda_key_setup(stream->native, key->material->device, key->state->address);
+		result = key->material ? set_up_bare(stream, key, material) : set_up_sealed(stream, key, material);
 	}
 	if (result == CUDA_SUCCESS) {
 		result = sgpu_cu.cuEventRecord(key->ready, stream->native);
@@ -121,7 +139,7 @@ static int obtain(struct sgpu_device *device, struct sgpu_device_key *key, struc
 		code = sgpu_cuda_check(device, sgpu_cuda_event_take(device, false, &key->ready), "cannot create an event",
 				       error);
 	}
-	if (code == SGPU_OK) {
+	if (code == SGPU_OK && !keys->trust.told.agreed) {
 		key->material = sgpu_cuda_slot_take(device, 0);
 		code = key->material ? SGPU_OK : sgpu_fail_nomem(error);
 	}
@@ -152,8 +170,11 @@ int sgpu_cuda_key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys
 	struct sgpu_device *device = stream->device;
 	struct sgpu_cuda_keys *keys = &device->keys;
 	struct sgpu_device_key *new;
-	int code = sgpu_cuda_lost(device, error);
+	int code = sgpu_cuda_enter(device, error);
 
+	if (code == SGPU_OK) {
+		code = sgpu_cuda_keys_ready(device, error);
+	}
 	if (code < 0) {
 		return code;
 	}
@@ -244,6 +265,7 @@ void sgpu_cuda_keys_close(struct sgpu_device *device)
 	struct sgpu_cuda_keys *keys = &device->keys;
 	struct sgpu_cuda_key_slab *slab;
 
+	sgpu_cuda_trust_close(device);
 	while ((slab = keys->slabs)) {
 		keys->slabs = slab->next;
 		sgpu_cuda_private_free(device, slab->memory, slab_size(keys));

@@ -74,74 +74,6 @@ int sgpu_cuda_clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t siz
 	return sgpu_cuda_commit(stream, &record, result, "cannot clear device memory");
 }
 
-/* ---- sealed chunks ---- */
-static int check_both(struct sgpu_device *device, sgpu_devptr in, uint64_t size, sgpu_devptr out, uint64_t out_size,
-		      struct sgpu_task *task)
-{
-	int code = sgpu_cuda_check_range(device, in, size, task);
-
-	return code == SGPU_OK ? sgpu_cuda_check_range(device, out, out_size, task) : code;
-}
-
-int sgpu_cuda_open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
-			  sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
-{
-	struct sgpu_device *device = stream->device;
-	uint64_t plain = sgpu_opened_size(size);
-	struct sgpu_cuda_record record = { .kind = SGPU_CUDA_OPEN, .task = task, .out = out, .out_size = plain };
-	CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-	CUdeviceptr state;
-	int code = check_both(device, in, size, out, plain, task);
-
-	code = code == SGPU_OK ? sgpu_cuda_begin(stream, task) : code;
-	if (code < 0) {
-		return code;
-	}
-	if (sgpu_cuda_cancelled(device)) {
-		record.code = SGPU_ECANCELED;
-		return sgpu_cuda_commit(stream, &record, CUDA_SUCCESS, "");
-	}
-	/* The kernel touches the word only when it has something to say. */
-	record.slot = sgpu_cuda_slot_take(device, -1);
-	if (record.slot) {
-		result = sgpu_cuda_key_use(stream, key, &state);
-	}
-	if (result == CUDA_SUCCESS) {
-		result = (CUresult)sgpu_cuda_open(stream->native, state, first, last, in, size, out,
-						  record.slot->device);
-	}
-	return sgpu_cuda_commit(stream, &record, result, "cannot open on the device");
-}
-
-int sgpu_cuda_seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
-			  sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
-{
-	struct sgpu_device *device = stream->device;
-	struct sgpu_cuda_record record = { .task = task };
-	CUresult result;
-	CUdeviceptr state;
-	int code;
-
-	if (!last && size % SGPU_CHUNK != 0) {
-		return SGPU_EUSAGE;
-	}
-	code = check_both(device, in, size, out, size + (size / SGPU_CHUNK + last) * SGPU_TAG_SIZE, task);
-	code = code == SGPU_OK ? sgpu_cuda_begin(stream, task) : code;
-	if (code < 0) {
-		return code;
-	}
-	if (sgpu_cuda_cancelled(device)) {
-		record.code = SGPU_ECANCELED;
-		return sgpu_cuda_commit(stream, &record, CUDA_SUCCESS, "");
-	}
-	result = sgpu_cuda_key_use(stream, key, &state);
-	if (result == CUDA_SUCCESS) {
-		result = (CUresult)sgpu_cuda_seal(stream->native, state, first, last, in, size, out);
-	}
-	return sgpu_cuda_commit(stream, &record, result, "cannot seal on the device");
-}
-
-/* ---- launches ---- */
 /* Words that are zero: the next set, all of them cleared at once when they are used up. */
 static CUresult counters(struct sgpu_stream *stream, unsigned **words)
 {
@@ -165,6 +97,97 @@ static CUresult counters(struct sgpu_stream *stream, unsigned **words)
 	return result;
 }
 
+/* ---- sealed chunks ---- */
+static int check_both(struct sgpu_device *device, sgpu_devptr in, uint64_t size, sgpu_devptr out, uint64_t out_size,
+		      struct sgpu_task *task)
+{
+	int code = sgpu_cuda_check_range(device, in, size, task);
+
+	return code == SGPU_OK ? sgpu_cuda_check_range(device, out, out_size, task) : code;
+}
+
+/* Where the kernel tells what it did. */
+static CUresult ask_report(struct sgpu_stream *stream, struct sgpu_cuda_record *record, struct sgpu_cuda_report *report)
+{
+	unsigned *words = NULL;
+	CUresult result;
+
+	record->slot = sgpu_cuda_slot_take(stream->device, 0);
+	if (!record->slot) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	record->slot->host[0] = -1; /* no bad chunk */
+	result = counters(stream, &words);
+	report->verdict = record->slot->device;
+	report->counter = (uint64_t)(uintptr_t)words;
+	return result;
+}
+
+int sgpu_cuda_open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
+			  sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
+{
+	struct sgpu_device *device = stream->device;
+	uint64_t plain = sgpu_opened_size(size);
+	struct sgpu_cuda_record record = { .kind = SGPU_CUDA_OPEN, .task = task, .out = out, .out_size = plain };
+	struct sgpu_cuda_report report;
+	CUresult result;
+	CUdeviceptr state;
+	int code = check_both(device, in, size, out, plain, task);
+
+	code = code == SGPU_OK ? sgpu_cuda_begin(stream, task) : code;
+	if (code < 0) {
+		return code;
+	}
+	if (sgpu_cuda_cancelled(device)) {
+		record.code = SGPU_ECANCELED;
+		return sgpu_cuda_commit(stream, &record, CUDA_SUCCESS, "");
+	}
+	result = ask_report(stream, &record, &report);
+	if (result == CUDA_SUCCESS) {
+		result = sgpu_cuda_key_use(stream, key, &state);
+	}
+	if (result == CUDA_SUCCESS) {
+		result = (CUresult)sgpu_cuda_open(stream->native, state, first, last, in, size, out, &report,
+						  &record.expected);
+	}
+	return sgpu_cuda_commit(stream, &record, result, "cannot open on the device");
+}
+
+int sgpu_cuda_seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
+			  sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
+{
+	struct sgpu_device *device = stream->device;
+	uint64_t sealed = size + (size / SGPU_CHUNK + last) * SGPU_TAG_SIZE;
+	struct sgpu_cuda_record record = { .kind = SGPU_CUDA_SEAL, .task = task, .out = out, .out_size = sealed };
+	struct sgpu_cuda_report report;
+	CUresult result;
+	CUdeviceptr state;
+	int code;
+
+	if (!last && size % SGPU_CHUNK != 0) {
+		return SGPU_EUSAGE;
+	}
+	code = check_both(device, in, size, out, sealed, task);
+	code = code == SGPU_OK ? sgpu_cuda_begin(stream, task) : code;
+	if (code < 0) {
+		return code;
+	}
+	if (sgpu_cuda_cancelled(device)) {
+		record.code = SGPU_ECANCELED;
+		return sgpu_cuda_commit(stream, &record, CUDA_SUCCESS, "");
+	}
+	result = ask_report(stream, &record, &report);
+	if (result == CUDA_SUCCESS) {
+		result = sgpu_cuda_key_use(stream, key, &state);
+	}
+	if (result == CUDA_SUCCESS) {
+		result = (CUresult)sgpu_cuda_seal(stream->native, state, first, last, in, size, out, &report,
+						  &record.expected);
+	}
+	return sgpu_cuda_commit(stream, &record, result, "cannot seal on the device");
+}
+
+/* ---- launches ---- */
 int sgpu_cuda_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument, struct sgpu_task *task)
 {
 	struct sgpu_device *device = stream->device;
@@ -193,15 +216,4 @@ int sgpu_cuda_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *
 		record.code = function(&launch, argument);
 	}
 	return sgpu_cuda_commit(stream, &record, result, "cannot launch");
-}
-
-int sgpu_cuda_launch_on(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
-			const struct sgpu_device_range *ranges, int count, struct sgpu_task *task)
-{
-	int code = SGPU_OK, i;
-
-	for (i = 0; i < count && code == SGPU_OK; i++) {
-		code = sgpu_cuda_check_range(stream->device, ranges[i].address, ranges[i].size, task);
-	}
-	return code == SGPU_OK ? sgpu_cuda_launch(stream, function, argument, task) : code;
 }

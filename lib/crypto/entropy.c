@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Health tests of SP 800-90B and what they conclude.
+ */
+#include <math.h>
+#include <string.h>
+
+#include <sgpu/entropy.h>
+
+enum { VALUES = 256, ALPHA_BITS = 30 };
+/* Five counts of at most 11 bits each are told of a source of 1024 samples; of more samples, more. */
+enum { COUNTS = 5 };
+/* The upper bound of a proportion at 99 %, in standard deviations. */
+static const double bound = 2.576;
+
+static void count_runs(const uint8_t *samples, size_t size, struct sgpu_entropy_counts *counts)
+{
+	uint32_t run = 0, same = 0;
+	uint8_t first = 0;
+
+	for (size_t i = 0; i < size; i++) {
+		run = i > 0 && samples[i] == samples[i - 1] ? run + 1 : 1;
+		counts->longest_run = run > counts->longest_run ? run : counts->longest_run;
+		if (i % SGPU_ENTROPY_WINDOW == 0) {
+			first = samples[i];
+			same = 0;
+		}
+		same += samples[i] == first;
+		counts->most_in_window = same > counts->most_in_window ? same : counts->most_in_window;
+	}
+}
+
+void sgpu_entropy_count(const uint8_t *samples, size_t size, struct sgpu_entropy_counts *counts)
+{
+	uint32_t times[VALUES] = { 0 };
+
+	memset(counts, 0, sizeof(*counts));
+	counts->samples = (uint32_t)size;
+	count_runs(samples, size, counts);
+	for (size_t i = 0; i < size; i++) {
+		times[samples[i]]++;
+	}
+	for (int i = 0; i < VALUES; i++) {
+		counts->most_common = times[i] > counts->most_common ? times[i] : counts->most_common;
+	}
+	for (size_t lag = 1; lag <= SGPU_ENTROPY_LAGS; lag++) {
+		uint32_t same = 0;
+
+		for (size_t i = lag; i < size; i++) {
+			same += samples[i] == samples[i - lag];
+		}
+		counts->most_at_lag = same > counts->most_at_lag ? same : counts->most_at_lag;
+	}
+}
+
+unsigned sgpu_entropy_repetition_cutoff(double bits)
+{
+	return 1 + (unsigned)ceil(ALPHA_BITS / bits);
+}
+
+/* 1 + the smallest k that a binomial count of the window exceeds with a chance of at most 2^-30. */
+unsigned sgpu_entropy_proportion_cutoff(double bits)
+{
+	const double p = exp2(-bits), n = SGPU_ENTROPY_WINDOW;
+	double tail = 0;
+	int k;
+
+	for (k = SGPU_ENTROPY_WINDOW; k > 0; k--) {
+		double log_chance = lgamma(n + 1) - lgamma(k + 1.0) - lgamma(n - k + 1) + k * log(p) +
+				    (n - k) * log1p(-p);
+
+		tail += exp(log_chance);
+		if (tail > exp2(-ALPHA_BITS)) {
+			break;
+		}
+	}
+	return 1 + (unsigned)k;
+}
+
+static double bits_of(double hits, double tries)
+{
+	double p = hits / tries;
+
+	p += bound * sqrt(p * (1 - p) / (tries - 1));
+	return p >= 1 ? 0 : -log2(p);
+}
+
+double sgpu_entropy_estimate(const struct sgpu_entropy_counts *counts)
+{
+	double common, lag;
+
+	if (counts->samples <= SGPU_ENTROPY_LAGS + 1 || counts->most_common > counts->samples || counts->most_common == 0 ||
+	    counts->most_at_lag > counts->samples - SGPU_ENTROPY_LAGS) {
+		return 0;
+	}
+	common = bits_of(counts->most_common, counts->samples);
+	/* As if every lag had the fewest tries. */
+	lag = counts->most_at_lag ? bits_of(counts->most_at_lag, counts->samples - SGPU_ENTROPY_LAGS) : common;
+	return common < lag ? common : lag;
+}
+
+/* NULL, or what fails, with the count and the cutoff. */
+static const char *fault_of(const struct sgpu_entropy_counts *counts, double bits, double wanted, double *is, double *limit)
+{
+	*is = counts->longest_run;
+	*limit = sgpu_entropy_repetition_cutoff(bits);
+	if (*is >= *limit) {
+		return "repetition count";
+	}
+	*is = counts->most_in_window;
+	*limit = sgpu_entropy_proportion_cutoff(bits);
+	if (*is >= *limit) {
+		return "adaptive proportion";
+	}
+	*is = sgpu_entropy_estimate(counts);
+	*limit = wanted;
+	if (*is < wanted || counts->samples < SGPU_ENTROPY_START) {
+		return "estimate of min-entropy";
+	}
+	return NULL;
+}
+
+int sgpu_entropy_judge(const struct sgpu_entropy_counts *counts, unsigned sources, double bits, double margin, double needed,
+		       struct sgpu_entropy_verdict *verdict, struct sgpu_error *error)
+{
+	const char *first = NULL;
+	double is = 0, limit = 0, first_is = 0, first_limit = 0, estimate, told;
+
+	memset(verdict, 0, sizeof(*verdict));
+	verdict->sources = sources;
+	for (unsigned i = 0; i < sources; i++) {
+		const char *fault = fault_of(&counts[i], bits, bits * margin, &is, &limit);
+
+		if (fault) {
+			if (!first) {
+				first = fault;
+				first_is = is;
+				first_limit = limit;
+			}
+			continue;
+		}
+		estimate = sgpu_entropy_estimate(&counts[i]);
+		verdict->least = verdict->sound == 0 || estimate < verdict->least ? estimate : verdict->least;
+		verdict->sound++;
+		told = COUNTS * (log2(counts[i].samples) + 1);
+		verdict->credited += counts[i].samples * bits > told ? counts[i].samples * bits - told : 0;
+	}
+	if (sources > 0 && 2 * verdict->sound >= sources && verdict->credited >= needed) {
+		return 0;
+	}
+	if (!first) {
+		return sgpu_fail(error, SGPU_EDEVICE, "%u sources give %.0f bits of entropy, %.0f are needed", sources,
+				 verdict->credited, needed);
+	}
+	return sgpu_fail(error, SGPU_EDEVICE, "entropy failed the health tests: %u of %u sources passed; first failure: %s, "
+			 "%.2f against %.2f", verdict->sound, sources, first, first_is, first_limit);
+}
