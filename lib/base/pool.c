@@ -97,6 +97,7 @@ static int start_threads(struct sgpu_pool *pool, struct sgpu_error *error)
 	int code = 0;
 
 	sigfillset(&all);
+	sigdelset(&all, SIGSYS); /* a module's, caught where it happens: blocked, it would kill without a word */
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	while (pool->thread_count + 1 < pool->jobs) {
 		int failed = pthread_create(&pool->threads[pool->thread_count], NULL, worker, pool);

@@ -39,7 +39,7 @@ window=dxNWXdi-Mzd5vQtWf-LbK4DtixxYbyXyRdZQCG1jJAU
 	job
 	sgpu-manifest pack -o batch.tar job.json
 	[ "$(digest batch.tar)" = "$whole" ]
-	! grep -q module_digest job.json
+	run ! grep -q module_digest job.json
 }
 
 @test "pack takes the digest of the window that is the payload" {

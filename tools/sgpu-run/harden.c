@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The runner holds keys and plaintext: no core file, and no attaching by other processes of the same user.
+ * The runner holds keys and plaintext: no core file, no attaching by other processes of the same user, and nothing that
+ * it starts gains rights.
  */
 #include "harden.h"
 
+#include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 
@@ -18,16 +21,37 @@
 #endif
 #endif
 
+const char *harden_off(void)
+{
+#ifdef SANITIZED
+	return "this build is for a sanitizer";
+#else
+	const char *debug = secure_getenv("SGPU_DEBUG");
+
+	return debug && *debug && strcmp(debug, "0") != 0 ? "SGPU_DEBUG is set" : NULL;
+#endif
+}
+
 void harden(void)
 {
 	const struct rlimit none = { 0, 0 };
 
+	if (harden_off()) {
+#ifndef SANITIZED
+		cli_warning("%s: others can attach to this process and read all that it holds", harden_off());
+		return;
+#endif
+	}
 	if (setrlimit(RLIMIT_CORE, &none) != 0) {
 		cli_warning("core files cannot be switched off");
 	}
 #ifndef SANITIZED
+	/* A pipe in core_pattern gets a core whatever the limit: this stops that one, too. */
 	if (prctl(PR_SET_DUMPABLE, 0) != 0) {
 		cli_warning("other processes cannot be kept from attaching");
 	}
 #endif
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
+		cli_warning("programs that it starts cannot be kept from gaining rights");
+	}
 }

@@ -1,10 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Keeps what the process holds out of core files and out of other processes' reach.
+ * Keeps what the process holds out of core files and out of other processes' reach, and what runs in it from what no
+ * runner needs.
  */
 #ifndef SGPU_RUN_HARDEN_H
 #define SGPU_RUN_HARDEN_H
 
+#include <stdbool.h>
+
+#include <sgpu/error.h>
+
+/* Why the process is left open, or NULL: a build for a sanitizer, whose leak checker attaches to its own process; or SGPU_DEBUG
+ * in the environment, for whoever has to debug a runner. A quote of such a process says so. */
+const char *harden_off(void);
+
+/* First, before any thread: no core file, no attaching, no new privileges. Warns of what cannot be had. */
 void harden(void);
+
+/* Once everything is open: from then on all threads make only the system calls that the run of a batch needs (CPU device: a
+ * list of what is allowed), or none that no runner needs (GPU, whose driver's calls are not all known: a list of what is
+ * refused). One that is refused ends the process with status 4 and a message. Errors: SGPU_EUNAVAILABLE. */
+SGPU_MUST_CHECK int harden_filter(bool gpu, struct sgpu_error *error);
+
+/* What holds in this build on this machine, tried in children of their own. Before any thread. */
+struct harden_finding {
+	const char *name, *title;  /* for JSON and for people */
+	bool holds;
+	char text[160];
+};
+enum { HARDEN_FINDINGS = 5 };
+void harden_try(struct harden_finding findings[HARDEN_FINDINGS]);
 
 #endif

@@ -2,6 +2,8 @@
  *
  * sgpu-run: runs batches. See sgpu-run(1).
  */
+#include <stdlib.h>
+
 #include "verbs.h"
 
 static const struct cli_verb verbs[] = {
@@ -20,5 +22,7 @@ static const struct cli_tool tool = {
 
 int main(int argc, char **argv)
 {
+	/* A library of the TPM's would write lines of its own where there is none. */
+	setenv("TSS2_LOG", "all+NONE", 0);
 	return cli_main(&tool, argc, argv);
 }

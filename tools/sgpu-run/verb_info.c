@@ -10,10 +10,11 @@
 
 #include <jansson.h>
 
+#include <sgpu/attest.h>
 #include <sgpu/crypto.h>
 #include <sgpu/device.h>
 
-#include "platform.h"
+#include "harden.h"
 #include "verbs.h"
 
 const struct cli_option info_options[] = { CLI_COMMON, { NULL, 0, NULL, NULL } };
@@ -24,6 +25,7 @@ struct found {
 	char selector[SELECTOR];    /* as it was asked for */
 	bool available, standard;   /* standard: the one that "cuda" means */
 	struct sgpu_device_info info;
+	struct sgpu_device_agreement agreement;
 	struct sgpu_error missing;
 };
 
@@ -33,20 +35,8 @@ struct inventory {
 	int device_count;
 	struct sgpu_device_part parts[SGPU_DEVICE_PARTS_MAX];
 	int part_count;
+	struct harden_finding hardening[HARDEN_FINDINGS];
 };
-
-static const char *kind_name(enum platform_kind kind)
-{
-	static const char *const names[] = {
-		[PLATFORM_PLAIN] = "plain machine",
-		[PLATFORM_GRAMINE_DIRECT] = "plain machine, under Gramine without SGX",
-		[PLATFORM_GRAMINE_SGX] = "SGX enclave by Gramine",
-		[PLATFORM_TDX] = "TDX guest",
-		[PLATFORM_SNP] = "SEV-SNP guest",
-	};
-
-	return names[kind];
-}
 
 static void look(const char *selector, struct found *found)
 {
@@ -55,7 +45,8 @@ static void look(const char *selector, struct found *found)
 	memset(found, 0, sizeof(*found));
 	snprintf(found->selector, sizeof(found->selector), "%s", selector);
 	found->available = sgpu_device_open(selector, NULL, &device, &found->missing) == SGPU_OK &&
-			   sgpu_device_get_info(device, &found->info, &found->missing) == SGPU_OK;
+			   sgpu_device_get_info(device, &found->info, &found->missing) == SGPU_OK &&
+			   sgpu_device_agree(device, &found->agreement, &found->missing) == SGPU_OK;
 	sgpu_device_close(&device);
 }
 
@@ -91,6 +82,7 @@ static void look_at_all(struct inventory *all)
 	int i;
 
 	memset(all, 0, sizeof(*all));
+	harden_try(all->hardening); /* first: it forks, and devices start threads */
 	look_for_gpus(all);
 	look("cpu", &all->devices[all->device_count++]);
 	for (i = 0; backends[i]; i++) {
@@ -114,8 +106,10 @@ static const struct found *automatic(const struct inventory *all)
 }
 
 /* ---- text ---- */
-static void print_gpu(const struct sgpu_device_info *info)
+static void print_gpu(const struct found *found)
 {
+	const struct sgpu_device_info *info = &found->info;
+
 	printf("              %s, compute capability %s, %s\n", info->uuid, info->capability, info->driver);
 	printf("              %u multiprocessors, %" PRIu64 " MiB of memory, %" PRIu64 " MiB free, ", info->compute_units,
 	       info->memory_total >> 20, info->memory_free >> 20);
@@ -126,6 +120,7 @@ static void print_gpu(const struct sgpu_device_info *info)
 	}
 	printf("              confidential computing %s; host memory is %s and can%s be registered\n", info->confidential,
 	       info->pins_host_memory ? "pinned" : "not pinned", info->registers ? "" : "not");
+	printf("              %s\n", found->agreement.text);
 }
 
 static void print_device(const struct found *found)
@@ -145,7 +140,7 @@ static void print_device(const struct found *found)
 		printf("              'cuda' means this one: SLURM_LOCALID is %s\n", task);
 	}
 	if (info->uuid[0]) {
-		print_gpu(info);
+		print_gpu(found);
 		return;
 	}
 	printf("              %u workers, %" PRIu64 " MiB of memory, %" PRIu64 " MiB free\n", info->compute_units,
@@ -160,9 +155,19 @@ static void print_part(const struct sgpu_device_part *part)
 	}
 }
 
-static void print_platform(const struct platform *platform, const struct protection *protection)
+static void print_hardening(const struct inventory *all)
 {
-	printf("platform      %s (%s)%s\n", kind_name(platform->kind), platform->seen,
+	printf("hardening     of this build, tried on this machine\n");
+	for (int i = 0; i < HARDEN_FINDINGS; i++) {
+		const struct harden_finding *finding = &all->hardening[i];
+
+		printf("  %-14s  %s%s\n", finding->title, finding->holds ? "" : "NOT: ", finding->text);
+	}
+}
+
+static void print_platform(const struct sgpu_platform *platform, const struct sgpu_protection *protection)
+{
+	printf("platform      %s (%s)%s\n", sgpu_platform_name(platform->kind), platform->seen,
 	       platform->virtual_machine ? ", in a virtual machine" : "");
 	printf("reports       %s\n", platform->reports ? "the kernel gives attestation reports (configfs tsm)" :
 	       "none: the kernel has no provider of attestation reports");
@@ -198,9 +203,11 @@ static json_t *device_json(const struct found *found)
 			   (json_int_t)info->piece, "numa_node",
 			   info->numa_node >= 0 ? json_integer(info->numa_node) : json_null());
 	if (info->uuid[0] && object) {
-		json_t *more = json_pack("{s:s, s:s, s:s, s:s, s:b}", "uuid", info->uuid, "compute_capability",
-					 info->capability, "driver", info->driver, "confidential_computing",
-					 info->confidential, "default", found->standard);
+		json_t *more = json_pack("{s:s, s:s, s:s, s:s, s:b, s:{s:b, s:s}}", "uuid", info->uuid,
+					 "compute_capability", info->capability, "driver", info->driver,
+					 "confidential_computing", info->confidential, "default", found->standard,
+					 "key_agreement", "agreed", found->agreement.agreed, "text",
+					 found->agreement.text);
 
 		json_object_update(object, more);
 		json_decref(more);
@@ -214,8 +221,21 @@ static json_t *part_json(const struct sgpu_device_part *part)
 			 part->hint);
 }
 
-static int print_json(const struct inventory *all, const struct platform *platform,
-		      const struct protection *protection)
+static json_t *hardening_json(const struct inventory *all)
+{
+	json_t *object = json_object();
+
+	for (int i = 0; i < HARDEN_FINDINGS; i++) {
+		const struct harden_finding *finding = &all->hardening[i];
+
+		json_object_set_new(object, finding->name,
+				    json_pack("{s:b, s:s}", "holds", finding->holds, "text", finding->text));
+	}
+	return object;
+}
+
+static int print_json(const struct inventory *all, const struct sgpu_platform *platform,
+		      const struct sgpu_protection *protection)
 {
 	json_t *devices = json_array(), *providers = json_array(), *parts = json_array(), *object;
 	const char *const *names = sgpu_aead_providers();
@@ -230,21 +250,21 @@ static int print_json(const struct inventory *all, const struct platform *platfo
 	for (int i = 0; names[i]; i++) {
 		json_array_append_new(providers, json_string(names[i]));
 	}
-	object = json_pack("{s:o, s:o, s:{s:s, s:o}, s:{s:s, s:s, s:b, s:b, s:b}, s:{s:s, s:b, s:s, s:s, s:s}}",
+	object = json_pack("{s:o, s:o, s:{s:s, s:o}, s:{s:s, s:s, s:b, s:b, s:b}, s:{s:s, s:b, s:s, s:s, s:s}, s:o}",
 			   "devices", devices, "cuda", parts, "aead", "provider", sgpu_aead_provider(), "available",
-			   providers, "platform", "kind", kind_name(platform->kind), "seen", platform->seen,
+			   providers, "platform", "kind", sgpu_platform_name(platform->kind), "seen", platform->seen,
 			   "virtual_machine", platform->virtual_machine, "attestation_reports", platform->reports,
 			   "nvidia_driver", platform->gpu, "protection", "row", protection->row,
 			   "protects_runner_memory", protection->protects, "host_reads_runner_memory",
 			   protection->enclave_memory, "host_reads_device_memory", protection->device_memory,
-			   "bus_recorder_sees", protection->bus);
+			   "bus_recorder_sees", protection->bus, "hardening", hardening_json(all));
 	failed = !object || json_dumpf(object, stdout, JSON_INDENT(2)) < 0 || putchar('\n') == EOF;
 	json_decref(object);
 	return failed || fflush(stdout) == EOF ? cli_fail(SGPU_ESYSTEM, "cannot write to standard output") : 0;
 }
 
-static void print_text(const struct inventory *all, const struct platform *platform,
-		       const struct protection *protection)
+static void print_text(const struct inventory *all, const struct sgpu_platform *platform,
+		       const struct sgpu_protection *protection)
 {
 	for (int i = 0; i < all->device_count; i++) {
 		print_device(&all->devices[i]);
@@ -254,15 +274,16 @@ static void print_text(const struct inventory *all, const struct platform *platf
 		print_part(&all->parts[i]);
 	}
 	printf("AES-GCM       %s\n", sgpu_aead_provider());
+	print_hardening(all);
 	print_platform(platform, protection);
 }
 
 int verb_info(int argc, char **argv)
 {
 	static struct inventory all;
-	const struct protection *protection;
+	const struct sgpu_protection *protection;
 	const struct found *taken;
-	struct platform platform;
+	struct sgpu_platform platform;
 	const char *value;
 	int first, key;
 
@@ -276,8 +297,9 @@ int verb_info(int argc, char **argv)
 	}
 	look_at_all(&all);
 	taken = automatic(&all);
-	platform_detect(&platform);
-	protection = platform_protection(&platform, taken->info.uuid[0] != '\0', taken->info.confidential);
+	sgpu_platform_detect(&platform);
+	protection = sgpu_platform_protection(&platform, taken->info.uuid[0] != '\0', taken->info.confidential,
+					      taken->agreement.agreed);
 	if (cli_json) {
 		return print_json(&all, &platform, protection);
 	}

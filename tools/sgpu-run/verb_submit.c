@@ -11,13 +11,14 @@
 #include <sgpu/base.h>
 #include <sgpu/enclave.h>
 #include <sgpu/io.h>
+#include <sgpu/secret.h>
 
 #include "harden.h"
 #include "report.h"
 #include "verbs.h"
 
 enum { OPT_DEVICE = CLI_LONG, OPT_TIMEOUT, OPT_TRACE, OPT_STATS, OPT_DRY_RUN, OPT_NO_FILES, OPT_ALLOW_MODULES };
-enum { KEYS_MAX = 64, DESCRIPTOR_PATH_MAX = 32 };
+enum { KEYS_MAX = 64, DESCRIPTOR_PATH_MAX = 32, KEYS_SIZE = KEYS_MAX * sizeof(struct sgpu_key) };
 
 const struct cli_option submit_options[] = {
 	CLI_COMMON,
@@ -39,7 +40,7 @@ struct request {
 	const char *key_files[KEYS_MAX];        /* the same as paths, descriptors too */
 	char descriptors[KEYS_MAX][DESCRIPTOR_PATH_MAX];
 	int key_count;
-	struct sgpu_key keys[KEYS_MAX];
+	struct sgpu_key *keys;                  /* KEYS_MAX of them, in memory for secrets */
 	const char *device, *trace, *output, *batch;
 	struct sgpu_device_config config;
 	uint64_t timeout_ns;
@@ -151,6 +152,7 @@ static int load_keys(struct request *r, struct sgpu_error *error)
 
 static void describe(struct sgpu_device *device)
 {
+	struct sgpu_device_agreement agreement;
 	struct sgpu_device_info info;
 
 	if (!cli_verbose || sgpu_device_get_info(device, &info, NULL) != SGPU_OK) {
@@ -163,8 +165,8 @@ static void describe(struct sgpu_device *device)
 	}
 	cli_detail("device '%s': %s, %s, %u %s; confidential computing: %s", info.selector, info.name, info.driver,
 		   info.compute_units, report_units(&info), info.confidential);
-	if (strcmp(info.confidential, "on") != 0) {
-		cli_detail("keys of segments cross the bus to this GPU unprotected");
+	if (sgpu_device_agree(device, &agreement, NULL) == SGPU_OK) {
+		cli_detail("%s", agreement.text);
 	}
 }
 
@@ -210,9 +212,7 @@ static void give_up(void)
 {
 	sigset_t all;
 
-	for (int i = 0; i < current->key_count; i++) {
-		sgpu_key_clear(&current->keys[i]);
-	}
+	sgpu_wipe(current->keys, KEYS_SIZE);
 	cli_fail(SGPU_EDEVICE, "the device does not stop what it was told to stop");
 	sigfillset(&all);
 	pthread_sigmask(SIG_UNBLOCK, &all, NULL);
@@ -320,6 +320,9 @@ static int submit(struct request *r, int in_fd, const char *in_name)
 	if (rc == SGPU_OK && !cli_binary_output(outputs.response.fd)) {
 		status = 2;
 	} else {
+		if (rc == SGPU_OK && harden_filter(on_gpu, &error) != SGPU_OK) {
+			cli_warning("%s", error.text);
+		}
 		rc = rc == SGPU_OK ? run_batch(r, device, in_fd, in_name, &outputs, &error) : rc;
 		status = rc == SGPU_OK ? 0 : rc == SGPU_ECANCELED && sgpu_io_interrupted() ? sgpu_exit_status(rc) :
 			 cli_error(&error);
@@ -388,14 +391,16 @@ int verb_submit(int argc, char **argv)
 	}
 	current = &r;
 	harden();
+	r.keys = sgpu_secret_alloc(KEYS_SIZE);
+	if (!r.keys) {
+		return cli_fail(SGPU_ENOMEM, "out of memory");
+	}
 	sigemptyset(&usr1);
 	sigaddset(&usr1, SIGUSR1);
 	sigprocmask(SIG_BLOCK, &usr1, NULL); /* before any thread: only the one that waits for it gets it */
 	cli_signals(stop_running);
 	status = open_and_run(&r);
-	for (int i = 0; i < r.key_count; i++) {
-		sgpu_key_clear(&r.keys[i]);
-	}
+	sgpu_secret_free(r.keys, KEYS_SIZE);
 	status = cli_finish(status);
 	if (on_gpu) {
 		/* All is closed, and nothing waits to be flushed on standard output. What a GPU's driver does at an

@@ -47,6 +47,7 @@ static int start_thread(struct sgpu_device *device)
 	int failure;
 
 	sigfillset(&all);
+	sigdelset(&all, SIGSYS); /* a module's, caught where it happens: blocked, it would kill without a word */
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	failure = pthread_create(&device->threads[device->thread_count], NULL, stream_thread, device);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);

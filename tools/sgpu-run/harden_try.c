@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tries the protections of the runner on this machine: each in a child that takes them and then does what they are to stop.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <sgpu/secret.h>
+
+#include "cli.h"
+#include "harden.h"
+
+/* A child that runs `body` with nothing to say, and how it ended; -1 when there is none. */
+static pid_t start(int (*body)(int), int fd)
+{
+	int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+	pid_t child;
+
+	fflush(NULL);
+	child = fork();
+	if (child == 0) {
+		if (nowhere >= 0) {
+			dup2(nowhere, STDERR_FILENO);
+		}
+		_exit(body(fd));
+	}
+	if (nowhere >= 0) {
+		close(nowhere);
+	}
+	return child;
+}
+
+static int end_of(pid_t child)
+{
+	int status = -1;
+
+	while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
+	}
+	return child > 0 ? status : -1;
+}
+
+/* ---- core files ---- */
+static int dump_core(int fd)
+{
+	struct rlimit limit;
+
+	(void)fd;
+	if (getrlimit(RLIMIT_CORE, &limit) == 0) {
+		limit.rlim_cur = limit.rlim_max; /* else the shell's limit would be what was tried */
+		(void)setrlimit(RLIMIT_CORE, &limit);
+	}
+	harden();
+	raise(SIGABRT);
+	return 1;
+}
+
+static bool leaves_no_core(void)
+{
+	int status = harden_off() ? -1 : end_of(start(dump_core, -1));
+
+	return status >= 0 && WIFSIGNALED(status) && !WCOREDUMP(status);
+}
+
+/* ---- attaching ---- */
+static const char held[] = "held";
+
+/* Root reads every process. So the trial goes on between two that are no more than one user. */
+static void drop_capabilities(void)
+{
+	struct __user_cap_header_struct header = { _LINUX_CAPABILITY_VERSION_3, 0 };
+	struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3];
+
+	memset(none, 0, sizeof(none));
+	(void)syscall(SYS_capset, &header, none);
+}
+
+/* Says that it is ready and waits to be read. */
+static int be_read(int fd)
+{
+	drop_capabilities();
+	harden();
+	return write(fd, "", 1) == 1 && pause() ? 0 : 1;
+}
+
+static pid_t victim;
+
+static int read_it(int fd)
+{
+	char copy[sizeof(held)];
+	const struct iovec here = { copy, sizeof(copy) }, there = { (void *)(uintptr_t)held, sizeof(held) };
+
+	(void)fd;
+	drop_capabilities();
+	return process_vm_readv(victim, &here, 1, &there, 1, 0) < 0 && errno == EPERM ? 0 : 1;
+}
+
+static bool lets_none_attach(void)
+{
+	int ends[2], status = -1;
+	char ready;
+
+	if (pipe(ends) != 0) {
+		return false;
+	}
+	victim = start(be_read, ends[1]);
+	close(ends[1]);
+	if (victim > 0 && read(ends[0], &ready, 1) == 1) {
+		status = end_of(start(read_it, -1));
+	}
+	close(ends[0]);
+	if (victim > 0) {
+		kill(victim, SIGKILL);
+		end_of(victim);
+	}
+	return status >= 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+/* ---- rights, system calls ---- */
+static int gain_nothing(int fd)
+{
+	(void)fd;
+	harden();
+	return prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1 ? 0 : 1;
+}
+
+/* The number of the device's kind takes the place of a descriptor. */
+static int run_another_program(int gpu)
+{
+	char *const none[] = { NULL };
+
+	harden();
+	if (harden_off() || harden_filter(gpu != 0, NULL) != SGPU_OK) {
+		return 1;
+	}
+	execve("/", none, none);
+	return 1;
+}
+
+static bool exits_with(int (*body)(int), int argument, int wanted)
+{
+	int status = end_of(start(body, argument));
+
+	return status >= 0 && WIFEXITED(status) && WEXITSTATUS(status) == wanted;
+}
+
+static void note(struct harden_finding *finding, const char *name, const char *title, bool holds, const char *good,
+		 const char *bad)
+{
+	const char *off = harden_off();
+
+	finding->name = name;
+	finding->title = title;
+	finding->holds = holds;
+	snprintf(finding->text, sizeof(finding->text), "%s%s%s", holds ? good : bad, !holds && off ? ": " : "",
+		 !holds && off ? off : "");
+}
+
+void harden_try(struct harden_finding findings[HARDEN_FINDINGS])
+{
+	const int refused = sgpu_exit_status(SGPU_EPOLICY);
+	const char *kind = sgpu_secret_kind();
+	const bool secret = strcmp(kind, "memfd_secret") == 0, locked = strcmp(kind, "mlock") == 0;
+
+	note(&findings[0], "no_core", "core files", leaves_no_core(), "none is written, whatever core_pattern says",
+	     "a crash may write one, with all that the runner held");
+	note(&findings[1], "no_attaching", "attaching", lets_none_attach(),
+	     "other processes of the same user are refused; root is not",
+	     "other processes of the same user can read and write the runner's memory");
+	note(&findings[2], "no_new_privileges", "gaining rights", exits_with(gain_nothing, -1, 0),
+	     "no set-user-ID program gives it more rights than it has",
+	     "a program that it starts may have more rights than it has");
+	note(&findings[3], "filtered_system_calls", "system calls",
+	     exits_with(run_another_program, 0, refused) && exits_with(run_another_program, 1, refused),
+	     "CPU device: those that it needs, no others; GPU: all but those that no runner needs", "all are possible");
+	note(&findings[4], "secret_memory", "keys", secret || locked,
+	     secret ? "in memory that the kernel itself does not map (memfd_secret)" :
+		      "in locked memory (mlock), which root and the kernel can read",
+	     "in ordinary memory, which may be swapped: RLIMIT_MEMLOCK leaves no room");
+}
