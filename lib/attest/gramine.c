@@ -37,13 +37,15 @@ static int read_type(const char *root, char **word, struct sgpu_error *error)
 		return rc;
 	}
 	if (access(path, F_OK)) {
-		return sgpu_fail(error, SGPU_EUNAVAILABLE, "this process does not run under Gramine: there is no '%s'", path);
+		return sgpu_fail(error, SGPU_EUNAVAILABLE, "this process does not run under Gramine: there is no "
+				 "'%s'", path);
 	}
 	rc = sgpu_read_file(path, WORD_MAX, word, &size, error);
 	if (rc == SGPU_OK) {
 		(*word)[strcspn(*word, "\n")] = '\0';
 		if (!strcmp(*word, "none")) {
-			rc = sgpu_fail(error, SGPU_EUNAVAILABLE, "Gramine runs without SGX, or without remote attestation");
+			rc = sgpu_fail(error, SGPU_EUNAVAILABLE, "Gramine runs without SGX, or without remote "
+				       "attestation");
 		}
 	}
 	return rc;

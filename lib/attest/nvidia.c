@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The GPU's own evidence: an SPDM report that the GPU signs, with its certificates. It has room for a nonce of 32 bytes,
- * which are drawn from our 64 by SHAKE256, as other collectors of such evidence do.
+ * The GPU's own evidence: an SPDM report that the GPU signs, with its certificates. It has room for a nonce of 32
+ * bytes, which are drawn from our 64 by SHAKE256, as other collectors of such evidence do.
  */
 #include <stdlib.h>
 

@@ -55,7 +55,8 @@ static bool cpu_flag(const char *word)
 		if (strncmp(line, "flags", 5) != 0) {
 			continue;
 		}
-		for (char *flag = strtok_r(line, " \t\n:", &rest); flag && !found; flag = strtok_r(NULL, " \t\n:", &rest)) {
+		for (char *flag = strtok_r(line, " \t\n:", &rest); flag && !found;
+		     flag = strtok_r(NULL, " \t\n:", &rest)) {
 			found = strcmp(flag, word) == 0;
 		}
 		break;

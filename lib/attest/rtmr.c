@@ -28,8 +28,8 @@ static int write_digest(const char *path, unsigned index, const uint8_t digest[D
 		return sgpu_hint(error, "this needs a TDX guest with Linux 6.16 or later");
 	}
 	if (fd < 0 && (errno == EACCES || errno == EPERM) && index < 2) {
-		return sgpu_fail(error, SGPU_EUNAVAILABLE, "register %u is not for software: the kernel lets 2 and 3 be "
-				 "extended alone", index);
+		return sgpu_fail(error, SGPU_EUNAVAILABLE, "register %u is not for software: the kernel lets 2 and 3 "
+				 "be extended alone", index);
 	}
 	if (fd < 0) {
 		return sgpu_fail_errno(error, "cannot open '%s'", path);
@@ -38,7 +38,8 @@ static int write_digest(const char *path, unsigned index, const uint8_t digest[D
 	if (done < 0) {
 		rc = sgpu_fail_errno(error, "cannot extend '%s'", path);
 	} else if (done != DIGEST_SIZE) {
-		rc = sgpu_fail(error, SGPU_EDEVICE, "the kernel took %zd bytes of %d for '%s'", done, DIGEST_SIZE, path);
+		rc = sgpu_fail(error, SGPU_EDEVICE, "the kernel took %zd bytes of %d for '%s'", done, DIGEST_SIZE,
+			       path);
 	}
 	if (close(fd) && rc == SGPU_OK) {
 		rc = sgpu_fail_errno(error, "cannot extend '%s'", path);

@@ -23,13 +23,13 @@ static int unavailable(struct sgpu_error *error, const char *what)
 
 	(void)sgpu_fail(error, SGPU_EUNAVAILABLE, "%s%s%s", what, text ? ": " : "", text ? text : "");
 	ERR_clear_error();
-	(void)sgpu_hint(error, "this needs the package tpm2-openssl and a TPM 2.0 that this user may open; TPM2OPENSSL_TCTI "
-			       "names another one, as in 'device:/dev/tpmrm0'");
+	(void)sgpu_hint(error, "this needs the package tpm2-openssl and a TPM 2.0 that this user may open; "
+			"TPM2OPENSSL_TCTI names another one, as in 'device:/dev/tpmrm0'");
 	return SGPU_EUNAVAILABLE;
 }
 
-/* A provider that is loaded by name switches the default one off, unless that one is loaded by name too. Both stay for
- * the life of the process: keys refer to them. */
+/* A provider that is loaded by name switches the default one off, unless that one is loaded by name too. Both stay
+ * for the life of the process: keys refer to them. */
 int sgpu_tpm_provider(struct sgpu_error *error)
 {
 	int rc = SGPU_OK;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The kernel's reports of TDX and SEV-SNP guests: configfs-tsm (Documentation/ABI/testing/configfs-tsm-report). A folder that is
- * made under the root is a report: what is written to its inblob is what the report is over. The kernel takes it when the file
- * is closed, and close() does not say whether it did. So the counter of accepted writes is compared before and after; a
- * folder of our own keeps others from writing in between, and the counter would show it.
+ * The kernel's reports of TDX and SEV-SNP guests: configfs-tsm (Documentation/ABI/testing/configfs-tsm-report). A
+ * folder that is made under the root is a report: what is written to its inblob is what the report is over. The
+ * kernel takes it when the file is closed, and close() does not say whether it did. So the counter of accepted writes
+ * is compared before and after; a folder of our own keeps others from writing in between, and the counter would show
+ * it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -32,7 +33,8 @@ struct report {
 	size_t outblob_size, auxblob_size, provider_size;
 };
 
-static int attribute_path(const struct report *report, const char *name, char path[PATH_MAX], struct sgpu_error *error)
+static int attribute_path(const struct report *report, const char *name, char path[PATH_MAX],
+			  struct sgpu_error *error)
 {
 	return snprintf(path, PATH_MAX, "%s/%s", report->folder, name) < PATH_MAX ? SGPU_OK :
 	       sgpu_fail(error, SGPU_EUSAGE, "path '%s' is too long", report->root);
@@ -74,7 +76,8 @@ static int make_folder(struct report *report, struct sgpu_error *error)
 		return rc;
 	}
 	if (stat(report->root, &status) || !S_ISDIR(status.st_mode)) {
-		return sgpu_fail(error, SGPU_EUNAVAILABLE, "this kernel gives no reports: there is no '%s'", report->root);
+		return sgpu_fail(error, SGPU_EUNAVAILABLE, "this kernel gives no reports: there is no '%s'",
+				 report->root);
 	}
 	sgpu_hex_encode(random, sizeof(random), word);
 	if (snprintf(report->folder, sizeof(report->folder), "%s/sgpu.%ld.%s", report->root, (long)getpid(), word) >=
@@ -88,8 +91,8 @@ static int make_folder(struct report *report, struct sgpu_error *error)
 	report->folder[0] = '\0';
 	switch (errno) {
 	case ENXIO:
-		return sgpu_fail(error, SGPU_EUNAVAILABLE, "no driver gives reports in '%s': this is no TDX or SEV-SNP guest, "
-				 "or its driver is not loaded", report->root);
+		return sgpu_fail(error, SGPU_EUNAVAILABLE, "no driver gives reports in '%s': this is no TDX or "
+				 "SEV-SNP guest, or its driver is not loaded", report->root);
 	case EBUSY:
 		return sgpu_fail(error, SGPU_EUNAVAILABLE, "the driver of '%s' is busy", report->root);
 	default:
@@ -112,13 +115,15 @@ static int write_inblob(const struct report *report, const uint8_t report_data[6
 	}
 	rc = sgpu_write(fd, path, report_data, 64, error);
 	if (close(fd) && rc == SGPU_OK) {
-		rc = errno == EBUSY ? sgpu_fail(error, SGPU_EUNAVAILABLE, "the driver of '%s' is busy", report->root) :
+		rc = errno == EBUSY ? sgpu_fail(error, SGPU_EUNAVAILABLE, "the driver of '%s' is busy",
+						report->root) :
 				      sgpu_fail_errno(error, "cannot write '%s'", path);
 	}
 	return rc;
 }
 
-static int check_generation(const struct report *report, uint64_t expected, const char *when, struct sgpu_error *error)
+static int check_generation(const struct report *report, uint64_t expected, const char *when,
+			    struct sgpu_error *error)
 {
 	uint64_t generation = 0;
 	int rc = read_generation(report, &generation, error);
@@ -151,7 +156,8 @@ static int read_blobs(struct report *report, struct sgpu_error *error)
 		rc = sgpu_read_file(path, BLOB_MAX, &report->auxblob, &report->auxblob_size, error);
 	}
 	if (rc == SGPU_OK) {
-		rc = read_attribute(report, "provider", LINE_MAX_SIZE, &report->provider, &report->provider_size, error);
+		rc = read_attribute(report, "provider", LINE_MAX_SIZE, &report->provider, &report->provider_size,
+				    error);
 	}
 	return rc;
 }
