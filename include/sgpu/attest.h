@@ -173,6 +173,11 @@ SGPU_MUST_CHECK int sgpu_quote_create(const struct sgpu_quote_subject *subject, 
 				      const struct sgpu_chain *ak_chain, int64_t now, char **quote, size_t *size,
 				      struct sgpu_error *error);
 
+/* A quote's parts, well formed and not verified: the claims, a new reference, and the native records, those that are absent
+ * with the reason that the claims give. Clear the records with sgpu_records_clear. For showing a quote, never for trusting it. */
+SGPU_MUST_CHECK int sgpu_quote_parse(const char *quote, size_t size, json_t **claims,
+				     struct sgpu_record records[SGPU_RECORDS_MAX], int *count, struct sgpu_error *error);
+
 struct sgpu_quote_checks {
 	const struct sgpu_chain *roots;  /* of the AK's chain */
 	const uint8_t *nonce;            /* expected, or NULL: not compared, and the result says so */

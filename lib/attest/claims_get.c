@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Members of claims that were checked.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include <sgpu/base.h>
+
+#include "attest/quote.h"
+
+const json_t *sgpu_claims_own(const json_t *object)
+{
+	return json_object_get(object, SGPU_OWN);
+}
+
+const json_t *sgpu_claims_submod(const json_t *claims, const char *name)
+{
+	return json_object_get(json_object_get(claims, "submods"), name);
+}
+
+const json_t *sgpu_claims_device_of(const json_t *claims, const char **name)
+{
+	static const char *const names[] = { "gpu-0", "cpu" };
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(names); i++) {
+		const json_t *device = sgpu_claims_submod(claims, names[i]);
+		if (device) {
+			if (name) {
+				*name = names[i];
+			}
+			return device;
+		}
+	}
+	return NULL;
+}
+
+int sgpu_quote_recipient(const json_t *claims, struct sgpu_key *key, struct sgpu_error *error)
+{
+	static const char *const members[] = { "jwk", NULL };
+	const json_t *confirmation = json_object_get(claims, "cnf");
+
+	memset(key, 0, sizeof(*key));
+	if (!confirmation) {
+		return sgpu_fail(error, SGPU_EINVALID, "the quote names no key that batches can be sealed to");
+	}
+	int code = sgpu_json_only(confirmation, "claims: 'cnf'", members, error);
+	if (code) {
+		return code;
+	}
+	char *text = json_dumps(json_object_get(confirmation, "jwk"), JSON_COMPACT | JSON_ENCODE_ANY);
+	if (!text) {
+		return sgpu_fail(error, SGPU_EINVALID, "claims: 'cnf' has no 'jwk'");
+	}
+	code = sgpu_key_parse(text, strlen(text), "claims: 'cnf'", key, error);
+	sgpu_free_wiped(&text, strlen(text));
+	if (!code && key->kind != SGPU_KEY_X25519_PUBLIC) {
+		code = sgpu_fail(error, SGPU_EINVALID, "claims: 'cnf' is no public X25519 key");
+	}
+	if (code) {
+		sgpu_key_clear(key);
+	}
+	return code;
+}
+
+int sgpu_quote_grant(const json_t *claims, struct sgpu_grant *grant, struct sgpu_error *error)
+{
+	const json_t *object = json_object_get(sgpu_claims_own(claims), "grant");
+	const char *where = "claims: grant";
+	uint64_t channel = 0, serial = 0;
+
+	memset(grant, 0, sizeof(*grant));
+	if (!object) {
+		return sgpu_fail(error, SGPU_EINVALID, "the quote is for no channel");
+	}
+	int code = sgpu_json_u64(object, where, "channel", &channel, error);
+	code = code ? code : sgpu_json_u64(object, where, "serial", &serial, error);
+	code = code ? code : sgpu_json_bytes(object, where, "owner_hash", grant->owner_hash, sizeof(grant->owner_hash), error);
+	code = code ? code : sgpu_json_bytes(object, where, "processor", grant->processor, sizeof(grant->processor), error);
+	code = code ? code : sgpu_json_bytes(object, where, "enc", grant->enc, sizeof(grant->enc), error);
+	code = code ? code : sgpu_json_bytes(object, where, "sealed_cek", grant->sealed_cek, sizeof(grant->sealed_cek), error);
+	if (!code && (channel > UINT32_MAX || serial > UINT32_MAX)) {
+		code = sgpu_fail(error, SGPU_EINVALID, "%s: its numbers are too large", where);
+	}
+	if (code) {
+		memset(grant, 0, sizeof(*grant));
+		return code;
+	}
+	grant->channel = (uint32_t)channel;
+	grant->serial = (uint32_t)serial;
+	return 0;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Between the files on quotes: names of claims, and what makes and checks them. sgpu-quote(5) has every field.
+ */
+#ifndef SGPU_ATTEST_QUOTE_H
+#define SGPU_ATTEST_QUOTE_H
+
+#include "attest/internal.h"
+
+/* The claims of our own are in one object under the profile's name, in the token and in each submodule. */
+#define SGPU_OWN SGPU_EAT_PROFILE
+#define SGPU_EAT_TYP "eat+jwt"
+enum { SGPU_UEID_SIZE = 33, SGPU_UEID_RAND = 1 /* RFC 9711, section 4.2.1.1 */, SGPU_CMW_EVIDENCE = 4 };
+
+/* Parts of the claims: new objects. */
+SGPU_MUST_CHECK int sgpu_claims_runner(const struct sgpu_quote_subject *subject, json_t **claims,
+				       struct sgpu_error *error);
+/* *name: "gpu-0" or "cpu", static; *info and *agreement are filled in, for the row of the platform. */
+SGPU_MUST_CHECK int sgpu_claims_device(const struct sgpu_quote_subject *subject, const char **name,
+				       struct sgpu_device_info *info, struct sgpu_device_agreement *agreement,
+				       json_t **claims, struct sgpu_error *error);
+/* "disabled": no other process of this user can look into this one. */
+const char *sgpu_debug_status(void);
+
+/* Types, sizes and members of all claims. Errors: SGPU_EINVALID, with what and where. */
+SGPU_MUST_CHECK int sgpu_claims_check(const json_t *claims, struct sgpu_error *error);
+/* Members of checked claims; NULL when there is none. `own` looks into the object of our own. */
+const json_t *sgpu_claims_own(const json_t *object);
+const json_t *sgpu_claims_submod(const json_t *claims, const char *name);
+/* The device's submodule and its name, or NULL. */
+const json_t *sgpu_claims_device_of(const json_t *claims, const char **name);
+
+/* What the records' report data is. */
+SGPU_MUST_CHECK int sgpu_quote_report_data(const uint8_t ak[SGPU_SHA256_SIZE], const uint8_t *nonce, size_t nonce_size,
+					   uint8_t report_data[64], struct sgpu_error *error);
+/* The ueid: of the machine when the AK's certificate names its EK, else of the AK. */
+SGPU_MUST_CHECK int sgpu_quote_ueid(const struct sgpu_chain *chain, uint8_t ueid[SGPU_UEID_SIZE],
+				    struct sgpu_error *error);
+
+/* A quote taken apart; nothing of it is verified. */
+struct sgpu_quote_parts {
+	char *token;
+	size_t token_size;
+	struct sgpu_jws jws;
+	json_t *claims;                 /* well formed */
+	struct sgpu_record records[SGPU_RECORDS_MAX];
+	int count;
+};
+SGPU_MUST_CHECK int sgpu_quote_split(const char *quote, size_t size, struct sgpu_quote_parts *parts,
+				     struct sgpu_error *error);
+void sgpu_quote_parts_clear(struct sgpu_quote_parts *parts);
+
+#endif

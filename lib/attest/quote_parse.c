@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A quote taken apart: the one reader of the format. What comes out is well formed, and nothing of it is verified.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sgpu/base.h>
+
+#include "attest/quote.h"
+
+static const struct {
+	const char *label, *type;
+} known_records[] = {
+	{ "tsm-report", SGPU_TYPE_TSM },
+	{ "gramine", SGPU_TYPE_GRAMINE },
+	{ "nv-gpu-evidence", SGPU_TYPE_NVIDIA },
+};
+
+void sgpu_quote_parts_clear(struct sgpu_quote_parts *parts)
+{
+	free(parts->token);
+	sgpu_jws_clear(&parts->jws);
+	json_decref(parts->claims);
+	sgpu_records_clear(parts->records, parts->count);
+	memset(parts, 0, sizeof(*parts));
+}
+
+/* [type, value, 4] of a type that is known beforehand. */
+static int read_cmw(const json_t *record, const char *label, const char *type, char **value, size_t *size,
+		    struct sgpu_error *error)
+{
+	const json_t *name = json_array_get(record, 0), *text = json_array_get(record, 1), *what = json_array_get(record, 2);
+	char where[64];
+
+	if (!json_is_array(record) || json_array_size(record) != 3 || !json_is_string(name) || !json_is_string(text) ||
+	    !json_is_integer(what)) {
+		return sgpu_fail(error, SGPU_EINVALID, "quote: '%s' is not a record of type, value and indicator", label);
+	}
+	if (strcmp(json_string_value(name), type)) {
+		return sgpu_fail(error, SGPU_EINVALID, "quote: '%s' has the type '%.80s', not '%s'", label,
+				 json_string_value(name), type);
+	}
+	if (json_integer_value(what) != SGPU_CMW_EVIDENCE) {
+		return sgpu_fail(error, SGPU_EINVALID, "quote: '%s' is not marked as evidence", label);
+	}
+	snprintf(where, sizeof(where), "quote: '%s'", label);
+	return sgpu_decode_base64url(json_string_value(text), json_string_length(text), where, (uint8_t **)value, size,
+				     error);
+}
+
+static int read_record(const char *label, const json_t *value, struct sgpu_quote_parts *parts, struct sgpu_error *error)
+{
+	struct sgpu_record *record = &parts->records[parts->count];
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(known_records); i++) {
+		if (!strcmp(label, known_records[i].label)) {
+			memset(record, 0, sizeof(*record));
+			snprintf(record->label, sizeof(record->label), "%s", label);
+			record->type = known_records[i].type;
+			int code = read_cmw(value, label, record->type, &record->value, &record->size, error);
+			parts->count += !code;
+			return code;
+		}
+	}
+	return sgpu_fail(error, SGPU_EINVALID, "quote: unknown record '%.64s'", label);
+}
+
+static int read_collection(const json_t *collection, struct sgpu_quote_parts *parts, struct sgpu_error *error)
+{
+	const char *profile = json_string_value(json_object_get(collection, "__cmwc_t")), *label;
+	json_t *value;
+
+	if (!json_is_object(collection) || !profile || strcmp(profile, SGPU_CMW_PROFILE)) {
+		return sgpu_fail(error, SGPU_EINVALID, "quote: not a collection of the profile '%s'", SGPU_CMW_PROFILE);
+	}
+	int code = read_cmw(json_object_get(collection, "eat"), "eat", SGPU_TYPE_EAT, &parts->token, &parts->token_size,
+			    error);
+	json_object_foreach((json_t *)collection, label, value) {
+		if (!code && strcmp(label, "__cmwc_t") && strcmp(label, "eat")) {
+			code = read_record(label, value, parts, error);
+		}
+	}
+	return code;
+}
+
+static int read_token(struct sgpu_quote_parts *parts, struct sgpu_error *error)
+{
+	struct sgpu_error inner = { 0 };
+	int code = sgpu_jws_parse(parts->token, parts->token_size, &parts->jws, error);
+
+	if (code) {
+		return code;
+	}
+	if (!parts->jws.typ || strcmp(parts->jws.typ, SGPU_EAT_TYP)) {
+		return sgpu_fail(error, SGPU_EINVALID, "token: 'typ' is not '%s'", SGPU_EAT_TYP);
+	}
+	if (!parts->jws.chain.count) {
+		return sgpu_fail(error, SGPU_EINVALID, "token: it has no 'x5c'");
+	}
+	if (sgpu_json_parse(parts->jws.payload, parts->jws.payload_size, &parts->claims, NULL, NULL, &inner)) {
+		parts->claims = NULL;
+		return sgpu_fail(error, SGPU_EINVALID, "claims: %s", inner.text);
+	}
+	return sgpu_claims_check(parts->claims, error);
+}
+
+int sgpu_quote_split(const char *quote, size_t size, struct sgpu_quote_parts *parts, struct sgpu_error *error)
+{
+	struct sgpu_error inner = { 0 };
+	json_t *collection = NULL;
+	int line = 0, column = 0;
+
+	memset(parts, 0, sizeof(*parts));
+	if (size > SGPU_QUOTE_MAX) {
+		return sgpu_fail(error, SGPU_EINVALID, "quote: longer than %d bytes", SGPU_QUOTE_MAX);
+	}
+	if (sgpu_json_parse(quote, size, &collection, &line, &column, &inner)) {
+		return sgpu_fail(error, SGPU_EINVALID, "quote:%d:%d: %s", line, column, inner.text);
+	}
+	int code = read_collection(collection, parts, error);
+	json_decref(collection);
+	code = code ? code : read_token(parts, error);
+	if (code) {
+		sgpu_quote_parts_clear(parts);
+	}
+	return code;
+}
+
+/* The reasons that the claims give for what is not there. */
+static void add_absent(const json_t *claims, struct sgpu_record *records, int *count)
+{
+	const json_t *absent = json_object_get(sgpu_claims_own(claims), "absent");
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(known_records); i++) {
+		const json_t *reason = json_object_get(absent, known_records[i].label);
+		if (reason && *count < SGPU_RECORDS_MAX) {
+			struct sgpu_record *record = &records[(*count)++];
+			memset(record, 0, sizeof(*record));
+			snprintf(record->label, sizeof(record->label), "%s", known_records[i].label);
+			record->type = known_records[i].type;
+			snprintf(record->absent, sizeof(record->absent), "%s", json_string_value(reason));
+		}
+	}
+}
+
+int sgpu_quote_parse(const char *quote, size_t size, json_t **claims, struct sgpu_record records[SGPU_RECORDS_MAX],
+		     int *count, struct sgpu_error *error)
+{
+	struct sgpu_quote_parts parts;
+	int code = sgpu_quote_split(quote, size, &parts, error);
+
+	*claims = NULL;
+	*count = 0;
+	if (code) {
+		return code;
+	}
+	*claims = json_incref(parts.claims);
+	memcpy(records, parts.records, sizeof(parts.records));
+	*count = parts.count;
+	parts.count = 0;
+	add_absent(*claims, records, count);
+	sgpu_quote_parts_clear(&parts);
+	return 0;
+}
