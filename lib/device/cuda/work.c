@@ -217,3 +217,14 @@ int sgpu_cuda_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *
 	}
 	return sgpu_cuda_commit(stream, &record, result, "cannot launch");
 }
+
+int sgpu_cuda_launch_on(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
+			const struct sgpu_device_range *ranges, int count, struct sgpu_task *task)
+{
+	int code = SGPU_OK, i;
+
+	for (i = 0; i < count && code == SGPU_OK; i++) {
+		code = sgpu_cuda_check_range(stream->device, ranges[i].address, ranges[i].size, task);
+	}
+	return code == SGPU_OK ? sgpu_cuda_launch(stream, function, argument, task) : code;
+}
