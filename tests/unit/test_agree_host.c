@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The GPU's half of the agreement on a key, compiled for the host: X25519, SHA-256, HMAC, the derivation, against
- * published vectors and libcrypto.
+ * The GPU's half of the agreement on a key, compiled for the host: X25519, SHA-256, HMAC, the derivation, and the opening
+ * of a key that comes sealed, against published vectors and libcrypto.
  */
 #include <stdint.h>
 
@@ -9,6 +9,9 @@
 
 #include <crypto/internal.h>
 #include <device/cuda/agree_secret.cuh>
+
+#include "device_code.h"
+#include <device/cuda/delivery.cuh>
 
 #include "unit.h"
 
@@ -187,8 +190,120 @@ UNIT_TEST(the_private_key_is_a_digest_of_all_that_was_gathered)
 	CHECK(memcmp(private_key, expected, 32) == 0);
 }
 
+/* ---- a key that comes sealed ---- */
+static uint32_t t0[256];
+
+static uint32_t times_x(uint32_t a)
+{
+	return (a << 1 ^ (a & 0x80 ? 0x1b : 0)) & 0xff;
+}
+
+/* The S-box as FIPS 197 defines it: the inverse, by trying all, and the affine map. */
+static void make_table(void)
+{
+	for (uint32_t a = 0; a < 256; a++) {
+		uint32_t inverse = 0, s = 0;
+
+		for (uint32_t b = 1; a && b < 256; b++) {
+			uint32_t product = 0, x = a;
+
+			for (int i = 0; i < 8; i++, x = times_x(x)) {
+				product ^= b >> i & 1 ? x : 0;
+			}
+			inverse = product == 1 ? b : inverse;
+		}
+		for (int i = 0; i < 8; i++) {
+			uint32_t bit = inverse >> i ^ inverse >> (i + 4) % 8 ^ inverse >> (i + 5) % 8 ^ inverse >> (i + 6) % 8 ^
+				       inverse >> (i + 7) % 8 ^ 0x63 >> i;
+
+			s |= (bit & 1) << i;
+		}
+		t0[a] = times_x(s) | s << 8 | s << 16 | (times_x(s) ^ s) << 24;
+	}
+}
+
+UNIT_TEST(aes_256_of_a_block_is_libcryptos)
+{
+	EVP_CIPHER_CTX *context = EVP_CIPHER_CTX_new();
+	uint32_t key[8], round_keys[SGPU_AES_WORDS], block[4], got[4], expected[8];
+	int size;
+
+	REQUIRE(context);
+	for (int i = 0; i < rounds(500); i++) {
+		REQUIRE(sgpu_random(key, sizeof(key), NULL) == 0 && sgpu_random(block, sizeof(block), NULL) == 0);
+		REQUIRE(EVP_EncryptInit_ex2(context, EVP_aes_256_ecb(), (uint8_t *)key, NULL, NULL) == 1);
+		REQUIRE(EVP_EncryptUpdate(context, (uint8_t *)expected, &size, (uint8_t *)block, 16) == 1 && size == 16);
+		sgpu_aes_expand(t0, key, round_keys);
+		sgpu_aes_encipher(t0, round_keys, block, got);
+		CHECK(memcmp(got, expected, 16) == 0);
+		sgpu_aes_encipher(t0, round_keys, block, block);
+		CHECK(memcmp(block, expected, 16) == 0);
+	}
+	EVP_CIPHER_CTX_free(context);
+}
+
+/* As the threads of the kernel do it together; whether the tag is right. */
+static bool receive(const struct sgpu_cuda_delivery *d, const uint32_t *key, uint32_t *out)
+{
+	uint32_t round_keys[SGPU_AES_WORDS], stream[SGPU_DELIVERY_TERMS][4], tag[4];
+	uint4 h, power[SGPU_DELIVERY_TERMS + 1];
+	const uint32_t zeros[4] = { 0 };
+
+	sgpu_aes_expand(t0, key, round_keys);
+	sgpu_aes_encipher(t0, round_keys, zeros, tag);
+	h = make_uint4(tag[0], tag[1], tag[2], tag[3]);
+	power[1] = h;
+	for (int i = 2; i <= SGPU_DELIVERY_TERMS; i++) {
+		power[i] = to_block(multiply(from_block(power[i - 1]), from_block(h)));
+	}
+	for (int i = 0; i < SGPU_DELIVERY_TERMS; i++) {
+		sgpu_delivery_stream(d, t0, round_keys, (uint32_t)i + 1, stream[i]);
+	}
+	memcpy(tag, stream[0], sizeof(tag));
+	for (int i = 0; i < SGPU_DELIVERY_TERMS; i++) {
+		uint4 term = sgpu_delivery_term(d, i, power[SGPU_DELIVERY_TERMS - i]);
+
+		tag[0] ^= term.x;
+		tag[1] ^= term.y;
+		tag[2] ^= term.z;
+		tag[3] ^= term.w;
+	}
+	for (int i = 0; i < SGPU_DELIVERY_WORDS; i++) {
+		out[i] = d->words[i] ^ stream[1 + i / 4][i % 4];
+	}
+	return memcmp(tag, d->tag, sizeof(tag)) == 0;
+}
+
+UNIT_TEST(a_delivered_key_is_opened_and_a_changed_one_is_noticed)
+{
+	for (int i = 0; i < rounds(300); i++) {
+		struct sgpu_cuda_delivery d = { .counter = (uint64_t)i * 0x123456789abcdefull };
+		uint32_t key[8], bare[SGPU_DELIVERY_WORDS], got[SGPU_DELIVERY_WORDS];
+		uint8_t nonce[12] = { 0 };
+		struct sgpu_aead *aead = NULL;
+
+		REQUIRE(sgpu_random(key, sizeof(key), NULL) == 0 && sgpu_random(bare, sizeof(bare), NULL) == 0);
+		for (int k = 0; k < 8; k++) {
+			nonce[11 - k] = (uint8_t)(d.counter >> 8 * k);
+		}
+		REQUIRE(sgpu_aead_create(NULL, (uint8_t *)key, &aead, NULL) == 0);
+		REQUIRE(sgpu_aead_seal(aead, nonce, (uint8_t *)bare, sizeof(bare), (uint8_t *)d.words, (uint8_t *)d.tag) == 0);
+		sgpu_aead_free(&aead);
+		CHECK(receive(&d, key, got) && memcmp(got, bare, sizeof(bare)) == 0);
+		d.words[i % SGPU_DELIVERY_WORDS] ^= 1u << i % 32;
+		CHECK(!receive(&d, key, got));
+		d.words[i % SGPU_DELIVERY_WORDS] ^= 1u << i % 32;
+		d.tag[i % 4] ^= 1u << i % 32;
+		CHECK(!receive(&d, key, got));
+		d.tag[i % 4] ^= 1u << i % 32;
+		d.counter ^= 1;
+		CHECK(!receive(&d, key, got));
+	}
+}
+
 int main(void)
 {
+	make_table();
 	UNIT_RUN(x25519_gives_what_rfc_7748_has);
 	UNIT_RUN(x25519_a_thousand_times_over_gives_what_rfc_7748_has);
 	UNIT_RUN(x25519_of_random_keys_is_libcryptos);
@@ -198,5 +313,7 @@ int main(void)
 	UNIT_RUN(hmac_is_libcryptos);
 	UNIT_RUN(both_halves_derive_the_same);
 	UNIT_RUN(the_private_key_is_a_digest_of_all_that_was_gathered);
+	UNIT_RUN(aes_256_of_a_block_is_libcryptos);
+	UNIT_RUN(a_delivered_key_is_opened_and_a_changed_one_is_noticed);
 	return unit_done();
 }
