@@ -1,0 +1,473 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What each command of the processor does, and every reason to refuse it.
+ */
+#include "channel_harness.h"
+
+#define OK SGPU_REFUSED_NOT
+static const uint32_t none[8] = { SGPU_NO_FRAME, SGPU_NO_FRAME, SGPU_NO_FRAME, SGPU_NO_FRAME, SGPU_NO_FRAME, SGPU_NO_FRAME,
+				  SGPU_NO_FRAME, SGPU_NO_FRAME };
+
+/* Channel 1 of the first owner, with a table of small pages in frame 12 and one of big pages in 13, both at index 0. */
+static struct sgpu_session *open_channel(struct bench *b)
+{
+	CHECK(create(b, 1, 11, &b->owner[0]) == OK);
+	struct sgpu_session *session = session_of(b, &b->owner[0]);
+	CHECK(pde(b, 1, 0, 12, false) == OK);
+	CHECK(pde(b, 1, 0, 13, true) == OK);
+	return session;
+}
+
+static sgpu_devptr base_of(struct bench *b, uint32_t channel)
+{
+	sgpu_devptr base = 0;
+	uint64_t size = 0;
+
+	CHECK(sgpu_processor_space(b->processor, channel, &base, &size, NULL) == SGPU_OK);
+	CHECK(size == SPACE);
+	return base;
+}
+
+UNIT_TEST(a_channel_takes_its_directory)
+{
+	struct bench b;
+
+	bench_open(&b, true, NULL, NULL);
+	REQUIRE(create(&b, 1, 11, &b.owner[0]) == OK);
+	CHECK(frame(&b, 11).mapped && frame(&b, 11).locked && frame(&b, 11).use == SGPU_FRAME_DIRECTORY);
+	CHECK(frame(&b, 11).owner == 1 && frame(&b, 11).references == 1);
+	CHECK(frame(&b, 0).mapped && !frame(&b, 0).locked);
+	REQUIRE(create(&b, 2, 12, NULL) == OK);
+	CHECK(frame(&b, 12).mapped && !frame(&b, 12).locked);
+	CHECK(sgpu_processor_frame(b.processor, FRAMES, &(struct sgpu_frame){ 0 }) == SGPU_EUSAGE);
+	bench_close(&b);
+}
+
+UNIT_TEST(a_channel_is_refused)
+{
+	struct bench b;
+	struct sgpu_key low = { .kind = SGPU_KEY_X25519_PUBLIC };
+
+	bench_open(&b, true, NULL, NULL);
+	REQUIRE(create(&b, 1, 11, &b.owner[0]) == OK);
+	CHECK(create(&b, 1, 12, &b.owner[0]) == SGPU_REFUSED_EXISTS);
+	CHECK(create(&b, 2, 11, &b.owner[0]) == SGPU_REFUSED_NOT_FREE);
+	CHECK(create(&b, 2, 11, &b.owner[1]) == SGPU_REFUSED_NOT_FREE);
+	CHECK(create(&b, 2, 3, &b.owner[1]) == SGPU_REFUSED_REGION);
+	CHECK(create(&b, 2, FRAMES - 1, &b.owner[1]) == SGPU_REFUSED_REGION);
+	CHECK(create(&b, 2, FRAMES - 1, NULL) == SGPU_REFUSED_REGION);
+	CHECK(create(&b, 2, FRAMES, &b.owner[1]) == SGPU_REFUSED_RANGE);
+	CHECK(create(&b, 2, SGPU_NO_FRAME, &b.owner[1]) == SGPU_REFUSED_RANGE);
+	CHECK(create(&b, SGPU_CHANNEL_MAX, 12, &b.owner[1]) == SGPU_REFUSED_RANGE);
+	CHECK(create(&b, 2, 12, &low) == SGPU_REFUSED_MALFORMED);
+	b.command = create_command(2, 12, &b.owner[1]);
+	b.command.via = 1;
+	CHECK(say(&b, &b.command) == SGPU_REFUSED_BOOTSTRAP);
+	b.command.via = 99;
+	CHECK(say(&b, &b.command) == SGPU_REFUSED_BOOTSTRAP);
+	b.command.op = 77;
+	CHECK(say(&b, &b.command) == SGPU_REFUSED_MALFORMED && b.reply.code == SGPU_EINVALID && b.reply.error.text[0]);
+	CHECK(!frame(&b, 12).mapped);
+	bench_close(&b);
+}
+
+UNIT_TEST(a_bootstrap_channel_only_configures_others)
+{
+	const uint8_t group[SGPU_TAG_SIZE] = { 0 };
+	struct bench b;
+
+	bench_open(&b, true, NULL, NULL);
+	REQUIRE(create(&b, 5, 1, NULL) == OK);
+	CHECK(pde(&b, 5, 0, 12, false) == SGPU_REFUSED_BOOTSTRAP);
+	CHECK(pte(&b, 5, 0, 0, false, 1, none) == SGPU_REFUSED_BOOTSTRAP);
+	CHECK(measure(&b, 5, 0, 1, false) == SGPU_REFUSED_BOOTSTRAP);
+	CHECK(submit(&b, 5, group, sizeof(group), 1) == SGPU_REFUSED_BOOTSTRAP);
+	CHECK(sgpu_processor_activate(b.processor, 5, NULL) == SGPU_EUSAGE);
+	CHECK(!sgpu_processor_reaches(b.processor, 5, 0, 0));
+	CHECK(destroy(&b, 5, NULL) == OK);
+	CHECK(destroy(&b, 5, NULL) == SGPU_REFUSED_NO_CHANNEL);
+	CHECK(!frame(&b, 1).mapped);
+	bench_close(&b);
+}
+
+UNIT_TEST(a_table_goes_in_and_out)
+{
+	struct bench b;
+
+	bench_open(&b, true, NULL, NULL);
+	struct sgpu_session *session = open_channel(&b);
+	CHECK(frame(&b, 12).use == SGPU_FRAME_TABLE && frame(&b, 12).locked && !frame(&b, 12).entries);
+	CHECK(frame(&b, 13).big);
+	CHECK(pde(&b, 1, 0, 14, false) == OK);
+	CHECK(!frame(&b, 12).mapped && frame(&b, 14).mapped);
+	CHECK(pde(&b, 1, 0, 14, false) == OK);
+	CHECK(pde(&b, 1, 0, SGPU_NO_FRAME, false) == OK);
+	CHECK(!frame(&b, 14).mapped);
+	CHECK(pde(&b, 1, 0, SGPU_NO_FRAME, false) == SGPU_REFUSED_NO_TABLE);
+	sgpu_session_close(&session);
+	bench_close(&b);
+}
+
+UNIT_TEST(a_table_is_refused)
+{
+	const uint32_t page = 20;
+	struct bench b;
+
+	bench_open(&b, true, NULL, NULL);
+	struct sgpu_session *session = open_channel(&b);
+	REQUIRE(create(&b, 2, 30, &b.owner[1]) == OK);
+	REQUIRE(create(&b, 3, 31, NULL) == OK);
+	CHECK(pde(&b, 9, 0, 40, false) == SGPU_REFUSED_NO_CHANNEL);
+	CHECK(pde(&b, 1, 3, 40, false) == SGPU_REFUSED_RANGE);
+	CHECK(pde(&b, 1, 1, FRAMES, false) == SGPU_REFUSED_RANGE);
+	CHECK(pde(&b, 1, 1, 5, false) == SGPU_REFUSED_REGION);
+	CHECK(pde(&b, 1, 1, FRAMES - 1, false) == SGPU_REFUSED_REGION);
+	CHECK(pde(&b, 2, 0, 12, false) == SGPU_REFUSED_FOREIGN);
+	CHECK(pde(&b, 2, 0, 11, false) == SGPU_REFUSED_FOREIGN);
+	CHECK(pde(&b, 3, 0, 12, false) == SGPU_REFUSED_FOREIGN);
+	CHECK(pde(&b, 1, 1, 11, false) == SGPU_REFUSED_NOT_FREE);
+	CHECK(pde(&b, 1, 1, 12, false) == SGPU_REFUSED_ALIAS);
+	CHECK(pde(&b, 1, 0, 12, true) == SGPU_REFUSED_ALIAS);
+	REQUIRE(pte(&b, 1, 0, 0, false, 1, &page) == OK);
+	CHECK(pde(&b, 1, 0, SGPU_NO_FRAME, false) == SGPU_REFUSED_LOCKED);
+	CHECK(pde(&b, 1, 0, 40, false) == SGPU_REFUSED_LOCKED);
+	CHECK(pde(&b, 1, 1, 20, false) == SGPU_REFUSED_NOT_FREE);
+	REQUIRE(pde(&b, 3, 0, 32, false) == OK);
+	REQUIRE(pte(&b, 3, 0, 0, false, 1, &(uint32_t){ 21 }) == OK);
+	CHECK(pde(&b, 3, 0, SGPU_NO_FRAME, false) == SGPU_REFUSED_NOT_EMPTY);
+	b.command.via = 1;
+	CHECK(say(&b, &b.command) == SGPU_REFUSED_BOOTSTRAP);
+	sgpu_session_close(&session);
+	bench_close(&b);
+}
+
+UNIT_TEST(pages_are_mapped_and_reported)
+{
+	const uint32_t small[4] = { 20, SGPU_NO_FRAME, 3, 22 }, big[1] = { 40 };
+	uint32_t protected_ones[2] = { 20, 22 };
+	uint8_t hash[SGPU_CHANNEL_DIGEST_SIZE];
+	struct bench b;
+
+	bench_open(&b, true, NULL, NULL);
+	struct sgpu_session *session = open_channel(&b);
+	REQUIRE(pte(&b, 1, 0, 5, false, 4, small) == OK);
+	const struct sgpu_summary *s = &b.reply.summary;
+	sgpu_kt128(protected_ones, sizeof(protected_ones), NULL, 0, hash, sizeof(hash));
+	CHECK(s->channel == 1 && s->va == 5 * SMALL && s->size == 4 * SMALL && s->pages == 3 && s->protected_pages == 2);
+	CHECK(!memcmp(s->hash, hash, sizeof(hash)));
+	CHECK(sgpu_session_summary(session, s, NULL) == SGPU_OK);
+	CHECK(frame(&b, 20).va == 5 * SMALL && frame(&b, 22).va == 8 * SMALL && frame(&b, 20).locked && frame(&b, 3).locked);
+	CHECK(frame(&b, 12).entries == 3 && b.fake.calls[FAKE_MAP] == 2);
+	REQUIRE(pte(&b, 1, 0, 3, true, 1, big) == OK);
+	CHECK(frame(&b, 40).big && frame(&b, 43).big && frame(&b, 43).va == 3 * BIG + 3 * SMALL);
+	CHECK(!frame(&b, 44).mapped);
+	CHECK(b.fake.calls[FAKE_CLEAR] == 0 && b.fake.calls[FAKE_ACCESS] == 0);
+	const sgpu_devptr base = base_of(&b, 1);
+	CHECK(sgpu_processor_reaches(b.processor, 1, base + 5 * SMALL, SMALL));
+	CHECK(!sgpu_processor_reaches(b.processor, 1, base + 5 * SMALL, SMALL + 1));
+	CHECK(!sgpu_processor_reaches(b.processor, 1, base + 5 * SMALL - 1, 2));
+	CHECK(sgpu_processor_reaches(b.processor, 1, base + 7 * SMALL + 1, 2 * SMALL - 1));
+	CHECK(sgpu_processor_reaches(b.processor, 1, base + 3 * BIG, BIG));
+	CHECK(!sgpu_processor_reaches(b.processor, 1, base - 1, 1));
+	CHECK(!sgpu_processor_reaches(b.processor, 1, base + 5 * SMALL, UINT64_MAX));
+	CHECK(!sgpu_processor_reaches(b.processor, 1, base + SPACE - 1, 2));
+	CHECK(!sgpu_processor_reaches(b.processor, 2, base + 5 * SMALL, SMALL));
+	sgpu_session_close(&session);
+	bench_close(&b);
+}
+
+UNIT_TEST(pages_are_refused)
+{
+	static const uint32_t twice[2] = { 20, 20 }, over[2] = { 3, FRAMES };
+	struct bench b;
+
+	bench_open(&b, true, NULL, NULL);
+	struct sgpu_session *session = open_channel(&b);
+	REQUIRE(create(&b, 2, 30, &b.owner[1]) == OK);
+	REQUIRE(pde(&b, 2, 0, 31, false) == OK && pde(&b, 2, 0, 32, true) == OK);
+	REQUIRE(pte(&b, 2, 0, 0, false, 1, &(uint32_t){ 60 }) == OK);
+	REQUIRE(pte(&b, 1, 0, 0, false, 1, &(uint32_t){ 61 }) == OK);
+	REQUIRE(pte(&b, 1, 0, 4, true, 1, &(uint32_t){ 64 }) == OK);
+	CHECK(pte(&b, 9, 0, 0, false, 1, none) == SGPU_REFUSED_NO_CHANNEL);
+	CHECK(pte(&b, 1, 0, 0, false, 0, none) == SGPU_REFUSED_MALFORMED);
+	CHECK(pte(&b, 1, 0, 0, false, SGPU_CHANNEL_PAGES_MAX + 1, none) == SGPU_REFUSED_MALFORMED);
+	CHECK(pte(&b, 1, 3, 0, false, 1, none) == SGPU_REFUSED_RANGE);
+	CHECK(pte(&b, 1, 0, SGPU_CHANNEL_ENTRIES, false, 1, none) == SGPU_REFUSED_RANGE);
+	CHECK(pte(&b, 1, 0, SGPU_CHANNEL_ENTRIES / RATIO, true, 1, none) == SGPU_REFUSED_RANGE);
+	CHECK(pte(&b, 1, 0, SGPU_CHANNEL_ENTRIES - 1, false, 2, none) == SGPU_REFUSED_RANGE);
+	CHECK(pte(&b, 1, 1, 0, false, 1, none) == SGPU_REFUSED_NO_TABLE);
+	CHECK(pte(&b, 1, 0, 8, false, 2, over) == SGPU_REFUSED_RANGE);
+	CHECK(pte(&b, 1, 0, 8, true, 1, &(uint32_t){ 41 }) == SGPU_REFUSED_RANGE);
+	CHECK(pte(&b, 1, 0, 8, false, 1, &(uint32_t){ FRAMES - HIDDEN }) == SGPU_REFUSED_REGION);
+	CHECK(pte(&b, 1, 0, 8, true, 1, &(uint32_t){ FRAMES - HIDDEN }) == SGPU_REFUSED_REGION);
+	CHECK(pte(&b, 1, 0, 8, false, 1, &(uint32_t){ 60 }) == SGPU_REFUSED_FOREIGN);
+	CHECK(pte(&b, 1, 0, 8, true, 1, &(uint32_t){ 60 }) == SGPU_REFUSED_FOREIGN);
+	CHECK(pte(&b, 1, 0, 8, false, 1, &(uint32_t){ 31 }) == SGPU_REFUSED_FOREIGN);
+	CHECK(pte(&b, 1, 0, 8, false, 1, &(uint32_t){ 12 }) == SGPU_REFUSED_NOT_FREE);
+	CHECK(pte(&b, 1, 0, 8, false, 1, &(uint32_t){ 61 }) == SGPU_REFUSED_ALIAS);
+	CHECK(pte(&b, 1, 0, 8, false, 1, &(uint32_t){ 65 }) == SGPU_REFUSED_ALIAS);
+	CHECK(pte(&b, 1, 0, 8, false, 2, twice) == SGPU_REFUSED_ALIAS);
+	CHECK(pte(&b, 1, 0, 17, false, 1, &(uint32_t){ 20 }) == SGPU_REFUSED_ALIAS);
+	CHECK(pte(&b, 1, 0, 0, true, 1, &(uint32_t){ 40 }) == SGPU_REFUSED_ALIAS);
+	CHECK(pte(&b, 1, 0, 0, false, 1, &(uint32_t){ 20 }) == SGPU_REFUSED_LOCKED);
+	CHECK(pte(&b, 1, 0, 0, false, 1, none) == SGPU_REFUSED_LOCKED);
+	CHECK(pte(&b, 1, 0, 4, true, 1, none) == SGPU_REFUSED_LOCKED);
+	b.command.via = 2;
+	CHECK(say(&b, &b.command) == SGPU_REFUSED_BOOTSTRAP);
+	CHECK(!frame(&b, 20).mapped && frame(&b, 12).entries == 1 && frame(&b, 13).entries == 1);
+	sgpu_session_close(&session);
+	bench_close(&b);
+}
+
+UNIT_TEST(a_page_across_two_regions_is_refused)
+{
+	struct bench b;
+
+	bench_open(&b, true, NULL, NULL);
+	sgpu_processor_free(&b.processor);
+	b.config.unprotected = 6;
+	REQUIRE(sgpu_processor_create(&b.pager, &b.config, &b.processor, NULL) == SGPU_OK);
+	REQUIRE(create(&b, BOOT, 0, NULL) == OK);
+	struct sgpu_session *session = open_channel(&b);
+	CHECK(pte(&b, 1, 0, 0, true, 1, &(uint32_t){ 4 }) == SGPU_REFUSED_REGION);
+	sgpu_session_close(&session);
+	bench_close(&b);
+}
+
+UNIT_TEST(a_page_goes_with_its_owners_word_and_is_cleared)
+{
+	const uint32_t pages[3] = { 20, 21, 22 }, other[1] = { 23 };
+	const uint8_t secret[SMALL] = "a secret";
+	struct bench b;
+
+	bench_open(&b, true, NULL, NULL);
+	struct sgpu_session *session = open_channel(&b);
+	REQUIRE(pte(&b, 1, 0, 0, false, 3, pages) == OK);
+	REQUIRE(sgpu_processor_activate(b.processor, 1, NULL) == SGPU_OK);
+	REQUIRE(fake_store(&b.fake, base_of(&b, 1), secret, SMALL));
+	CHECK(pte_authorised(&b, session, 1, 0, 0, false, 2, none) == OK);
+	CHECK(!frame(&b, 20).mapped && !frame(&b, 21).mapped && frame(&b, 22).mapped);
+	CHECK(b.fake.cleared[20] == 1 && b.fake.cleared[22] == 0 && !b.fake.memory[20 * SMALL]);
+	CHECK(b.reply.summary.pages == 0 && sgpu_session_summary(session, &b.reply.summary, NULL) == SGPU_OK);
+	/* One in place of another. */
+	CHECK(pte_authorised(&b, session, 1, 0, 2, false, 1, other) == OK);
+	CHECK(b.fake.cleared[22] == 1 && frame(&b, 23).va == 2 * SMALL && !frame(&b, 22).mapped);
+	CHECK(frame(&b, 12).entries == 1);
+	sgpu_session_close(&session);
+	bench_close(&b);
+}
+
+UNIT_TEST(an_authorisation_is_for_one_range_and_one_time)
+{
+	const uint32_t pages[3] = { 20, 21, 22 };
+	struct bench b;
+
+	bench_open(&b, true, NULL, NULL);
+	struct sgpu_session *session = open_channel(&b);
+	REQUIRE(pte(&b, 1, 0, 0, false, 3, pages) == OK);
+	CHECK(pte_authorised(&b, session, 1, 0, 0, false, 1, none) == OK);
+	/* Again, with what was used. */
+	CHECK(say(&b, &b.command) == SGPU_REFUSED_MAC);
+	/* For another entry, a longer range; the right one still works. */
+	b.command.pte.mac_counter = 2;
+	CHECK(say(&b, &b.command) == SGPU_REFUSED_MAC);
+	sgpu_session_unmap(session, SMALL, SMALL, &b.command.pte.mac_counter, b.command.pte.mac);
+	b.command.pte.table_index = 2;
+	CHECK(say(&b, &b.command) == SGPU_REFUSED_MAC);
+	b.command.pte.table_index = 1;
+	b.command.pte.count = 2;
+	CHECK(say(&b, &b.command) == SGPU_REFUSED_MAC);
+	b.command.pte.count = 1;
+	b.command.pte.mac[31] ^= 1;
+	CHECK(say(&b, &b.command) == SGPU_REFUSED_MAC);
+	b.command.pte.mac[31] ^= 1;
+	CHECK(say(&b, &b.command) == OK);
+	CHECK(frame(&b, 22).mapped && !frame(&b, 21).mapped);
+	/* One that was left out makes the next one useless. */
+	uint8_t lost[SGPU_CHANNEL_MAC_SIZE];
+	uint64_t counter;
+	sgpu_session_unmap(session, 0, SMALL, &counter, lost);
+	CHECK(pte_authorised(&b, session, 1, 0, 2, false, 1, none) == SGPU_REFUSED_MAC);
+	sgpu_session_close(&session);
+	bench_close(&b);
+}
+
+UNIT_TEST(pages_of_a_channel_without_a_key_need_no_word_and_are_cleared)
+{
+	const uint8_t mark[SMALL] = "x";
+	struct bench b;
+
+	bench_open(&b, true, NULL, NULL);
+	REQUIRE(create(&b, 1, 11, NULL) == OK && pde(&b, 1, 0, 12, false) == OK);
+	REQUIRE(pte(&b, 1, 0, 0, false, 1, &(uint32_t){ 20 }) == OK);
+	CHECK(!frame(&b, 20).locked && !frame(&b, 12).locked && !b.reply.summary.counter);
+	REQUIRE(sgpu_processor_activate(b.processor, 1, NULL) == SGPU_OK && fake_store(&b.fake, base_of(&b, 1), mark, SMALL));
+	CHECK(pte(&b, 1, 0, 0, false, 1, none) == OK);
+	CHECK(b.fake.cleared[20] == 1 && !b.fake.memory[20 * SMALL]);
+	b.command.pte.has_mac = true;
+	CHECK(say(&b, &b.command) == SGPU_REFUSED_MAC);
+	CHECK(submit(&b, 1, mark, sizeof(mark), 1) == SGPU_REFUSED_SEAL);
+	CHECK(pde(&b, 1, 0, SGPU_NO_FRAME, false) == OK);
+	bench_close(&b);
+}
+
+UNIT_TEST(memory_that_is_not_new_is_cleared_before_anybody_sees_it)
+{
+	uint8_t seen[SMALL] = { 1 };
+	struct bench b;
+
+	bench_open(&b, false, NULL, NULL);
+	struct sgpu_session *session = open_channel(&b);
+	REQUIRE(b.fake.memory[20 * SMALL] == 0xa5);
+	REQUIRE(pte(&b, 1, 0, 0, false, 1, &(uint32_t){ 20 }) == OK);
+	REQUIRE(pte(&b, 1, 0, 1, true, 1, &(uint32_t){ 40 }) == OK);
+	CHECK(b.fake.cleared[20] == 1 && b.fake.cleared[43] == 1 && b.fake.cleared[44] == 0);
+	REQUIRE(sgpu_processor_activate(b.processor, 1, NULL) == SGPU_OK);
+	CHECK(fake_load(&b.fake, base_of(&b, 1), seen, SMALL) && !seen[0]);
+	CHECK(pte_authorised(&b, session, 1, 0, 0, false, 1, none) == OK);
+	CHECK(pte(&b, 1, 0, 0, false, 1, &(uint32_t){ 20 }) == OK);
+	CHECK(b.fake.cleared[20] == 2);
+	sgpu_session_close(&session);
+	bench_close(&b);
+}
+
+UNIT_TEST(a_measurement_is_of_the_contents_and_for_the_owner_alone)
+{
+	const uint32_t pages[2] = { 21, 20 };
+	const uint8_t text[2 * SMALL] = "what a page holds";
+	uint8_t plain[SGPU_CHANNEL_DIGEST_SIZE], keyed[SGPU_CHANNEL_DIGEST_SIZE], masked[SGPU_CHANNEL_DIGEST_SIZE];
+	struct bench b;
+
+	bench_open(&b, true, NULL, NULL);
+	struct sgpu_session *session = open_channel(&b);
+	REQUIRE(pte(&b, 1, 0, 1, false, 2, pages) == OK);
+	REQUIRE(sgpu_processor_activate(b.processor, 1, NULL) == SGPU_OK);
+	REQUIRE(fake_store(&b.fake, base_of(&b, 1) + SMALL, text, sizeof(text)));
+	sgpu_kt128(text + 2, 100, SGPU_MEASURE_CUSTOM, strlen(SGPU_MEASURE_CUSTOM), plain, sizeof(plain));
+	sgpu_session_digest(session, text + 2, 100, keyed);
+	for (int with = 0; with < 2; with++) {
+		REQUIRE(measure(&b, 1, SMALL + 2, 100, with) == OK);
+		memcpy(masked, b.reply.measurement.digest, sizeof(masked));
+		CHECK(memcmp(masked, with ? keyed : plain, sizeof(masked)));
+		b.reply.measurement.size++;
+		CHECK(sgpu_session_measurement(session, &b.reply.measurement, NULL) == SGPU_EAUTH);
+		b.reply.measurement.size--;
+		CHECK(sgpu_session_measurement(session, &b.reply.measurement, NULL) == SGPU_OK);
+		CHECK(!memcmp(b.reply.measurement.digest, with ? keyed : plain, sizeof(plain)));
+		memcpy(b.reply.measurement.digest, masked, sizeof(masked));
+		CHECK(sgpu_session_measurement(session, &b.reply.measurement, NULL) == SGPU_EAUTH);
+	}
+	CHECK(measure(&b, 1, 0, SMALL, false) == SGPU_REFUSED_NOT_MAPPED);
+	CHECK(measure(&b, 1, SMALL, 2 * SMALL + 1, false) == SGPU_REFUSED_NOT_MAPPED);
+	CHECK(measure(&b, 1, SMALL, 0, false) == SGPU_REFUSED_RANGE);
+	CHECK(measure(&b, 1, SPACE, 1, false) == SGPU_REFUSED_RANGE);
+	CHECK(measure(&b, 1, 1, UINT64_MAX, false) == SGPU_REFUSED_RANGE);
+	CHECK(measure(&b, 7, SMALL, 1, false) == SGPU_REFUSED_NO_CHANNEL);
+	REQUIRE(create(&b, 2, 30, NULL) == OK && pde(&b, 2, 0, 31, false) == OK);
+	REQUIRE(pte(&b, 2, 0, 0, false, 1, &(uint32_t){ 32 }) == OK);
+	CHECK(measure(&b, 2, 0, SMALL, true) == SGPU_REFUSED_MALFORMED);
+	CHECK(measure(&b, 2, 0, SMALL, false) == OK);
+	sgpu_session_close(&session);
+	bench_close(&b);
+}
+
+UNIT_TEST(a_channel_goes_with_or_without_its_owners_word)
+{
+	const uint8_t secret[SMALL] = "a secret";
+	struct bench b;
+
+	bench_open(&b, true, NULL, NULL);
+	for (int with = 0; with < 2; with++) {
+		struct sgpu_session *session = open_channel(&b);
+
+		REQUIRE(pte(&b, 1, 0, 0, false, 1, &(uint32_t){ 20 }) == OK);
+		REQUIRE(pte(&b, 1, 0, 1, true, 1, &(uint32_t){ 40 }) == OK);
+		REQUIRE(sgpu_processor_activate(b.processor, 1, NULL) == SGPU_OK);
+		REQUIRE(fake_store(&b.fake, base_of(&b, 1), secret, SMALL));
+		CHECK(destroy(&b, 1, with ? session : NULL) == OK);
+		CHECK(!frame(&b, 11).mapped && !frame(&b, 12).mapped && !frame(&b, 20).mapped && !frame(&b, 43).mapped);
+		CHECK(b.fake.memory[20 * SMALL] == 0 && b.fake.cleared[20] == with + 1u && b.fake.cleared[43] == with + 1u);
+		CHECK(sound(&b));
+		sgpu_session_close(&session);
+	}
+	struct sgpu_session *session = open_channel(&b);
+	b.command = (struct sgpu_command){ .op = SGPU_CH_DESTROY, .channel = 1, .destroy = { .has_mac = true, .mac_counter = 1 } };
+	CHECK(say(&b, &b.command) == SGPU_REFUSED_MAC);
+	b.command.via = 1;
+	CHECK(say(&b, &b.command) == SGPU_REFUSED_BOOTSTRAP);
+	CHECK(destroy(&b, 1, session) == OK);
+	CHECK(say(&b, &b.command) == SGPU_REFUSED_NO_CHANNEL);
+	sgpu_session_close(&session);
+	bench_close(&b);
+}
+
+UNIT_TEST(the_host_reads_and_writes_the_unprotected_region_alone)
+{
+	const uint8_t text[100] = "from the host";
+	uint8_t back[100] = { 0 };
+	struct bench b;
+
+	bench_open(&b, true, NULL, NULL);
+	struct sgpu_session *session = open_channel(&b);
+	const uint64_t end = UNPROTECTED * SMALL;
+	CHECK(sgpu_processor_host_write(b.processor, 2 * SMALL + 10, text, 100, NULL) == SGPU_OK);
+	CHECK(sgpu_processor_host_read(b.processor, 2 * SMALL + 10, back, 100, NULL) == SGPU_OK);
+	CHECK(!memcmp(text, back, 100));
+	CHECK(sgpu_processor_host_read(b.processor, end - 50, back, 51, NULL) == SGPU_EPOLICY);
+	CHECK(sgpu_processor_host_write(b.processor, end, text, 1, NULL) == SGPU_EPOLICY);
+	CHECK(sgpu_processor_host_read(b.processor, UINT64_MAX, back, 2, NULL) == SGPU_EPOLICY);
+	CHECK(sgpu_processor_host_read(b.processor, 1, back, UINT64_MAX, NULL) == SGPU_EPOLICY);
+	/* A frame that a context has is read where it stands; what the host wrote before is gone. */
+	REQUIRE(pte(&b, 1, 0, 0, false, 1, &(uint32_t){ 2 }) == OK);
+	CHECK(b.fake.cleared[2] == 1);
+	REQUIRE(sgpu_processor_activate(b.processor, 1, NULL) == SGPU_OK);
+	CHECK(fake_store(&b.fake, base_of(&b, 1) + 10, "fence", 6));
+	CHECK(sgpu_processor_host_read(b.processor, 2 * SMALL + 10, back, 100, NULL) == SGPU_OK);
+	CHECK(!memcmp(back, "fence", 6) && !back[6]);
+	sgpu_session_close(&session);
+	bench_close(&b);
+}
+
+UNIT_TEST(a_processor_needs_sizes_that_make_sense)
+{
+	struct fake_pager fake;
+	struct sgpu_pager pager;
+	struct sgpu_processor *processor;
+	struct sgpu_processor_config config = { .frames = 16 };
+
+	fake_pager_init(&fake, 16, SMALL, RATIO, true, &pager);
+	REQUIRE(sgpu_processor_create(&pager, &config, &processor, NULL) == SGPU_OK);
+	CHECK(sgpu_processor_region(processor, 0) == SGPU_REGION_PROTECTED);
+	sgpu_processor_free(&processor);
+	config.frames = 17;
+	CHECK(sgpu_processor_create(&pager, &config, &processor, NULL) == SGPU_EUSAGE && !processor);
+	config.frames = 0;
+	CHECK(sgpu_processor_create(&pager, &config, &processor, NULL) == SGPU_EUSAGE);
+	config = (struct sgpu_processor_config){ .frames = 16, .unprotected = 10, .hidden = 7 };
+	CHECK(sgpu_processor_create(&pager, &config, &processor, NULL) == SGPU_EUSAGE);
+	pager.info.big = SMALL * 3;
+	config.hidden = 0;
+	CHECK(sgpu_processor_create(&pager, &config, &processor, NULL) == SGPU_EUSAGE);
+	fake_pager_clear(&fake);
+}
+
+int main(void)
+{
+	UNIT_RUN(a_channel_takes_its_directory);
+	UNIT_RUN(a_channel_is_refused);
+	UNIT_RUN(a_bootstrap_channel_only_configures_others);
+	UNIT_RUN(a_table_goes_in_and_out);
+	UNIT_RUN(a_table_is_refused);
+	UNIT_RUN(pages_are_mapped_and_reported);
+	UNIT_RUN(pages_are_refused);
+	UNIT_RUN(a_page_across_two_regions_is_refused);
+	UNIT_RUN(a_page_goes_with_its_owners_word_and_is_cleared);
+	UNIT_RUN(an_authorisation_is_for_one_range_and_one_time);
+	UNIT_RUN(pages_of_a_channel_without_a_key_need_no_word_and_are_cleared);
+	UNIT_RUN(memory_that_is_not_new_is_cleared_before_anybody_sees_it);
+	UNIT_RUN(a_measurement_is_of_the_contents_and_for_the_owner_alone);
+	UNIT_RUN(a_channel_goes_with_or_without_its_owners_word);
+	UNIT_RUN(the_host_reads_and_writes_the_unprotected_region_alone);
+	UNIT_RUN(a_processor_needs_sizes_that_make_sense);
+	return unit_done();
+}
