@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A scene for tests of the command processor: a bootstrap channel and channels of two owners, Alice and Bob, on a pager of
+ * the test's choice, with what an owner needs to authorise, and short ways to send commands.
+ */
+#ifndef CHANNEL_SCENE_H
+#define CHANNEL_SCENE_H
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <sgpu/channel.h>
+
+enum { BOOT = 0, ALICE = 1, BOB = 2, ALICE_2 = 3, SCENE_CHANNELS = 8 };
+
+struct scene_channel {
+	bool exists;
+	int owner;                     /* 0: Alice, 1: Bob */
+	struct sgpu_grant grant;
+	struct sgpu_channel_keys keys;
+	uint64_t authorised, submitted;
+};
+
+struct scene {
+	struct sgpu_pager pager;
+	struct sgpu_processor *processor;
+	struct sgpu_key owners[2];
+	struct scene_channel channels[SCENE_CHANNELS];
+	struct sgpu_reply reply;       /* to the last command */
+};
+
+static inline enum sgpu_refusal scene_send(struct scene *scene, const struct sgpu_command *command)
+{
+	memset(&scene->reply, 0, sizeof(scene->reply));
+	sgpu_processor_command(scene->processor, command, &scene->reply);
+	return scene->reply.refusal;
+}
+
+/* owner -1: without a key. */
+static inline enum sgpu_refusal scene_create(struct scene *scene, uint32_t channel, int owner, uint32_t directory)
+{
+	struct sgpu_command c = { .op = SGPU_CH_CREATE, .via = channel == BOOT ? channel : BOOT, .channel = channel };
+	struct scene_channel *s = channel < SCENE_CHANNELS ? &scene->channels[channel] : NULL;
+	uint8_t bind[SGPU_GRANT_BIND_SIZE], cek[SGPU_KEY_SIZE];
+	enum sgpu_refusal refusal;
+
+	c.create.directory = directory;
+	c.create.has_key = owner >= 0;
+	if (owner >= 0) {
+		memcpy(c.create.owner_key, scene->owners[owner].public_half, 32);
+	}
+	refusal = scene_send(scene, &c);
+	if (refusal != SGPU_REFUSED_NOT || !s) {
+		return refusal;
+	}
+	memset(s, 0, sizeof(*s));
+	s->exists = true;
+	s->owner = owner;
+	if (owner >= 0) {
+		s->grant = scene->reply.grant;
+		sgpu_grant_bind(&s->grant, bind);
+		if (sgpu_hpke_open(scene->owners[owner].secret, s->grant.enc, "sgpu channel v1", 15, bind, sizeof(bind),
+				   s->grant.sealed_cek, sizeof(s->grant.sealed_cek), cek, NULL) < 0 ||
+		    sgpu_channel_derive(cek, s->grant.processor, &s->keys, NULL) < 0) {
+			return SGPU_REFUSED_SEAL;
+		}
+	}
+	return refusal;
+}
+
+static inline enum sgpu_refusal scene_pde(struct scene *scene, uint32_t channel, uint32_t index, uint32_t table,
+					  bool big)
+{
+	struct sgpu_command c = { .op = SGPU_CH_PDE, .via = BOOT, .channel = channel,
+				  .pde = { .index = index, .table = table, .big = big } };
+
+	return scene_send(scene, &c);
+}
+
+static inline uint64_t scene_va(const struct scene *scene, uint32_t directory_index, uint32_t index, bool big)
+{
+	uint64_t small = scene->pager.info.small, page = big ? scene->pager.info.big : small;
+
+	return (uint64_t)directory_index * SGPU_CHANNEL_ENTRIES * small + index * page;
+}
+
+/* A command over `count` pages at directory entry 0; `authority`: whose MAC goes along, or -1. The counter of the authority
+ * is taken when the command is carried out. */
+static inline enum sgpu_refusal scene_pte(struct scene *scene, uint32_t channel, uint32_t index, const uint32_t *pages,
+					  uint32_t count, bool big, int authority)
+{
+	struct sgpu_command c = { .op = SGPU_CH_PTE, .via = BOOT, .channel = channel };
+	uint64_t page = big ? scene->pager.info.big : scene->pager.info.small;
+	enum sgpu_refusal refusal;
+
+	c.pte.table_index = index;
+	c.pte.big = big;
+	c.pte.count = count;
+	c.pte.pages = pages;
+	if (authority >= 0) {
+		struct scene_channel *s = &scene->channels[authority];
+
+		c.pte.has_mac = true;
+		c.pte.mac_counter = s->authorised + 1;
+		sgpu_mac_unmap(&s->keys, s->grant.serial, c.pte.mac_counter, scene_va(scene, 0, index, big), count * page,
+			       c.pte.mac);
+	}
+	refusal = scene_send(scene, &c);
+	if (refusal == SGPU_REFUSED_NOT && authority >= 0) {
+		scene->channels[authority].authorised++;
+	}
+	return refusal;
+}
+
+static inline enum sgpu_refusal scene_map(struct scene *scene, uint32_t channel, uint32_t index, uint32_t page)
+{
+	return scene_pte(scene, channel, index, &page, 1, false, -1);
+}
+
+static inline enum sgpu_refusal scene_unmap(struct scene *scene, uint32_t channel, uint32_t index, int authority)
+{
+	const uint32_t none = SGPU_NO_FRAME;
+
+	return scene_pte(scene, channel, index, &none, 1, false, authority);
+}
+
+static inline enum sgpu_refusal scene_destroy(struct scene *scene, uint32_t channel, int authority)
+{
+	struct sgpu_command c = { .op = SGPU_CH_DESTROY, .via = BOOT, .channel = channel };
+	enum sgpu_refusal refusal;
+
+	if (authority >= 0) {
+		struct scene_channel *s = &scene->channels[authority];
+
+		c.destroy.has_mac = true;
+		c.destroy.mac_counter = s->authorised + 1;
+		sgpu_mac_destroy(&s->keys, s->grant.serial, c.destroy.mac_counter, c.destroy.mac);
+	}
+	refusal = scene_send(scene, &c);
+	if (refusal == SGPU_REFUSED_NOT && channel < SCENE_CHANNELS) {
+		memset(&scene->channels[channel], 0, sizeof(scene->channels[channel]));
+	}
+	return refusal;
+}
+
+static inline enum sgpu_refusal scene_measure(struct scene *scene, uint32_t channel, uint64_t va, uint64_t size)
+{
+	struct sgpu_command c = { .op = SGPU_CH_MEASURE, .via = BOOT, .channel = channel,
+				  .measure = { .va = va, .size = size } };
+
+	return scene_send(scene, &c);
+}
+
+/* `counter` 0: the next one. The group is sealed for `sealer`, which is the channel's own when all is well. */
+static inline enum sgpu_refusal scene_submit(struct scene *scene, uint32_t channel, uint32_t sealer, uint64_t counter)
+{
+	struct scene_channel *s = &scene->channels[sealer];
+	struct sgpu_command c = { .op = SGPU_CH_SUBMIT, .via = channel, .channel = channel };
+	uint8_t group[8 + SGPU_TAG_SIZE] = { 0 }, nonce[SGPU_NONCE_SIZE];
+	struct sgpu_aead *aead = NULL;
+	enum sgpu_refusal refusal;
+
+	counter = counter ? counter : s->submitted + 1;
+	sgpu_group_nonce(s->grant.serial, counter, nonce);
+	if (sgpu_aead_create(NULL, s->keys.group, &aead, NULL) < 0 ||
+	    sgpu_aead_seal(aead, nonce, group, 8, group, group + 8) < 0) {
+		sgpu_aead_free(&aead);
+		return SGPU_REFUSED_DEVICE;
+	}
+	sgpu_aead_free(&aead);
+	c.submit.group = group;
+	c.submit.size = sizeof(group);
+	c.submit.counter = counter;
+	refusal = scene_send(scene, &c);
+	if (refusal == SGPU_REFUSED_NOT) {
+		s->submitted = counter;
+	}
+	return refusal;
+}
+
+/* First frame of the protected region and beyond: one for each directory and table, then data. */
+enum { SCENE_ALICE_DIRECTORY, SCENE_ALICE_TABLE, SCENE_BOB_DIRECTORY, SCENE_BOB_TABLE, SCENE_ALICE_BIG,
+       SCENE_BOB_BIG, SCENE_SPARE, SCENE_SPARE_2, SCENE_DATA };
+
+static inline uint32_t scene_frame(const struct sgpu_processor_config *config, uint32_t number)
+{
+	return config->unprotected + number;
+}
+
+/* The processor, the bootstrap channel, and for Alice and Bob a channel with a table of small pages at entry 0. */
+static inline bool scene_begin(struct scene *scene, const struct sgpu_processor_config *config)
+{
+	for (int i = 0; i < 2; i++) {
+		if (!scene->owners[i].kid[0] && sgpu_key_generate(SGPU_KEY_X25519, &scene->owners[i], NULL) < 0) {
+			return false;
+		}
+	}
+	memset(scene->channels, 0, sizeof(scene->channels));
+	return sgpu_processor_create(&scene->pager, config, &scene->processor, NULL) == SGPU_OK &&
+	       scene_create(scene, BOOT, -1, 0) == SGPU_REFUSED_NOT &&
+	       scene_create(scene, ALICE, 0, scene_frame(config, SCENE_ALICE_DIRECTORY)) == SGPU_REFUSED_NOT &&
+	       scene_create(scene, BOB, 1, scene_frame(config, SCENE_BOB_DIRECTORY)) == SGPU_REFUSED_NOT &&
+	       scene_pde(scene, ALICE, 0, scene_frame(config, SCENE_ALICE_TABLE), false) == SGPU_REFUSED_NOT &&
+	       scene_pde(scene, BOB, 0, scene_frame(config, SCENE_BOB_TABLE), false) == SGPU_REFUSED_NOT;
+}
+
+#endif

@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A world for tests with a hostile allocator: physical memory of a few frames, spaces in which they are mapped, and a
+ * record of all that the processor does to them. It judges by what was done to memory, never by what the processor says
+ * of itself: a page mapped at two places, a page that is mapped with contents left in it, a page unmapped although nobody
+ * authorised it, two contexts reachable at once, and the host reaching a protected page each set `broken`.
+ */
+#ifndef HOSTILE_H
+#define HOSTILE_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sgpu/channel.h>
+
+enum { WORLD_FRAMES = 64, WORLD_SMALL = 64, WORLD_RATIO = 8, WORLD_SPACES = 64, WORLD_UNPROTECTED = 8, WORLD_HIDDEN = 4 };
+
+struct world_space {
+	bool used, on;
+	bool of_host;                  /* the host's window */
+};
+
+struct world_frame {
+	struct world_space *space;     /* where it is mapped; NULL: nowhere */
+	uint64_t at;
+};
+
+struct world {
+	uint8_t memory[WORLD_FRAMES][WORLD_SMALL];
+	struct world_frame frames[WORLD_FRAMES];
+	struct world_space spaces[WORLD_SPACES];
+	uint64_t changes;              /* mappings made and taken away */
+	/* What the command under way may take away: a range of a space, or everything of it. */
+	struct world_space *may_unmap;
+	uint64_t may_begin, may_end;
+	bool may_all;                  /* anything, */
+	bool locked[WORLD_FRAMES];     /* but what is locked */
+	bool host;                     /* the host's own window is being used: it may reach unprotected frames alone */
+	bool fails;                    /* the device fails from now on */
+	const char *broken;
+};
+
+static inline void world_break(struct world *world, const char *what)
+{
+	if (!world->broken) {
+		world->broken = what;
+	}
+}
+
+static inline int world_fault(struct sgpu_error *error)
+{
+	return sgpu_fail(error, SGPU_EDEVICE, "the device fails, as the test wants it");
+}
+
+static inline int world_space_create(void *device, uint64_t size, void **space, sgpu_devptr *base,
+				     struct sgpu_error *error)
+{
+	struct world *world = device;
+
+	if (world->fails) {
+		return world_fault(error);
+	}
+	for (int i = 0; i < WORLD_SPACES; i++) {
+		if (!world->spaces[i].used) {
+			world->spaces[i].used = true;
+			world->spaces[i].on = false;
+			world->spaces[i].of_host = world->host;
+			*space = &world->spaces[i];
+			*base = (uint64_t)(i + 1) << 40;
+			return size < (uint64_t)1 << 40 ? SGPU_OK : sgpu_fail_nomem(error);
+		}
+	}
+	return sgpu_fail_nomem(error);
+}
+
+/* Takes away what is mapped in a range, and judges whether it may. */
+static inline void world_take(struct world *world, struct world_space *space, uint64_t at, uint64_t size)
+{
+	for (int i = 0; i < WORLD_FRAMES; i++) {
+		struct world_frame *frame = &world->frames[i];
+
+		if (frame->space != space || frame->at < at || frame->at - at >= size) {
+			continue;
+		}
+		if (world->may_all ? world->locked[i] : !space->of_host && (world->may_unmap != space ||
+									    frame->at < world->may_begin ||
+									    frame->at >= world->may_end)) {
+			world_break(world, "a page was unmapped, and nobody authorised it");
+		}
+		frame->space = NULL;
+		world->changes++;
+	}
+}
+
+static inline void world_space_free(void *device, void *space)
+{
+	struct world *world = device;
+	struct world_space *s = space;
+
+	world_take(world, s, 0, UINT64_MAX);
+	s->used = false;
+}
+
+static inline int world_map(void *device, void *space, uint64_t at, const uint32_t *pages, size_t count,
+			    uint64_t page_size, struct sgpu_error *error)
+{
+	static const uint8_t zeros[WORLD_SMALL];
+	struct world *world = device;
+	uint64_t per_page = page_size / WORLD_SMALL;
+
+	if (world->fails) {
+		return world_fault(error);
+	}
+	for (size_t i = 0; i < count; i++) {
+		for (uint64_t k = 0; k < per_page; k++) {
+			uint64_t frame = pages[i] + k;
+
+			if (frame >= WORLD_FRAMES - WORLD_HIDDEN) {
+				world_break(world, "a hidden or missing page was mapped");
+				return world_fault(error);
+			}
+			if (world->frames[frame].space) {
+				world_break(world, "a page was mapped at two places");
+			}
+			if (frame >= WORLD_UNPROTECTED && memcmp(world->memory[frame], zeros, WORLD_SMALL) != 0) {
+				world_break(world, "a page was mapped with somebody's data in it");
+			}
+			world->frames[frame] = (struct world_frame){ space, at + i * page_size + k * WORLD_SMALL };
+			world->changes++;
+			/* Its owner uses it at once. */
+			memset(world->memory[frame], 0xa5, WORLD_SMALL);
+		}
+	}
+	return SGPU_OK;
+}
+
+static inline int world_unmap(void *device, void *space, uint64_t at, uint64_t size, struct sgpu_error *error)
+{
+	struct world *world = device;
+
+	if (world->fails) {
+		return world_fault(error);
+	}
+	world_take(world, space, at, size);
+	return SGPU_OK;
+}
+
+static inline int world_clear(void *device, void *space, uint64_t at, uint64_t size, struct sgpu_error *error)
+{
+	struct world *world = device;
+
+	if (world->fails) {
+		return world_fault(error);
+	}
+	for (int i = 0; i < WORLD_FRAMES; i++) {
+		if (world->frames[i].space == space && world->frames[i].at >= at && world->frames[i].at - at < size) {
+			memset(world->memory[i], 0, WORLD_SMALL);
+		}
+	}
+	return SGPU_OK;
+}
+
+static inline int world_access(void *device, void *space, bool on, struct sgpu_error *error)
+{
+	struct world *world = device;
+	struct world_space *s = space;
+
+	if (world->fails) {
+		return world_fault(error);
+	}
+	for (int i = 0; on && i < WORLD_SPACES; i++) {
+		if (world->spaces[i].used && world->spaces[i].on && &world->spaces[i] != s &&
+		    !world->spaces[i].of_host && !s->of_host) {
+			world_break(world, "two contexts can be reached at once");
+		}
+	}
+	s->on = on;
+	return SGPU_OK;
+}
+
+/* The frame that a space has at an offset, or -1. */
+static inline int world_frame_at(const struct world *world, const void *space, uint64_t at)
+{
+	for (int i = 0; i < WORLD_FRAMES; i++) {
+		if (world->frames[i].space == space && at >= world->frames[i].at && at - world->frames[i].at < WORLD_SMALL) {
+			return i;
+		}
+	}
+	return -1;
+}
+
+static inline uint8_t *world_byte(struct world *world, const void *space, uint64_t at)
+{
+	int frame = world_frame_at(world, space, at);
+
+	if (frame < 0) {
+		world_break(world, "memory was touched that is not mapped");
+		return NULL;
+	}
+	if (world->host && frame >= WORLD_UNPROTECTED) {
+		world_break(world, "the host reached a protected page");
+	}
+	return &world->memory[frame][at % WORLD_SMALL];
+}
+
+static inline int world_digest(void *device, void *space, uint64_t at, uint64_t size, const void *custom,
+			       size_t custom_size, uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE], struct sgpu_error *error)
+{
+	struct world *world = device;
+	uint8_t *copy = malloc(size ? size : 1);
+
+	for (uint64_t i = 0; copy && i < size; i++) {
+		const uint8_t *byte = world_byte(world, space, at + i);
+
+		copy[i] = byte ? *byte : 0;
+	}
+	if (!copy) {
+		return sgpu_fail_nomem(error);
+	}
+	sgpu_kt128(copy, size, custom, custom_size, digest, SGPU_CHANNEL_DIGEST_SIZE);
+	free(copy);
+	return SGPU_OK;
+}
+
+static inline int world_read(void *device, void *space, uint64_t at, void *to, uint64_t size, struct sgpu_error *error)
+{
+	struct world *world = device;
+
+	(void)error;
+	for (uint64_t i = 0; i < size; i++) {
+		const uint8_t *byte = world_byte(world, space, at + i);
+
+		((uint8_t *)to)[i] = byte ? *byte : 0;
+	}
+	return SGPU_OK;
+}
+
+static inline int world_write(void *device, void *space, uint64_t at, const void *from, uint64_t size,
+			      struct sgpu_error *error)
+{
+	struct world *world = device;
+
+	(void)error;
+	for (uint64_t i = 0; i < size; i++) {
+		uint8_t *byte = world_byte(world, space, at + i);
+
+		if (byte) {
+			*byte = ((const uint8_t *)from)[i];
+		}
+	}
+	return SGPU_OK;
+}
+
+static inline struct sgpu_pager world_pager(struct world *world)
+{
+	return (struct sgpu_pager){
+		.device = world,
+		.info = { .small = WORLD_SMALL, .big = WORLD_SMALL * WORLD_RATIO, .total = WORLD_FRAMES * WORLD_SMALL,
+			  .fresh = true },
+		.space_create = world_space_create,
+		.space_free = world_space_free,
+		.map = world_map,
+		.unmap = world_unmap,
+		.clear = world_clear,
+		.access = world_access,
+		.digest = world_digest,
+		.read = world_read,
+		.write = world_write,
+	};
+}
+
+/* Carries out what a group asks for: nothing. */
+static inline int world_execute(void *executor, uint32_t channel, const uint8_t *items, size_t size,
+				struct sgpu_error *error)
+{
+	(void)executor;
+	(void)channel;
+	(void)items;
+	return size <= SGPU_GROUP_MAX ? SGPU_OK : sgpu_fail(error, SGPU_EINVALID, "a group of %zu bytes", size);
+}
+
+static inline const struct sgpu_processor_config *world_config(void)
+{
+	static const struct sgpu_processor_config config = {
+		.frames = WORLD_FRAMES,
+		.unprotected = WORLD_UNPROTECTED,
+		.hidden = WORLD_HIDDEN,
+		.space_size = 3ull * SGPU_CHANNEL_ENTRIES * WORLD_SMALL,
+		.execute = world_execute,
+	};
+
+	return &config;
+}
+
+/* xoshiro256**: the sequences of a seed are the same on every machine. */
+struct world_random {
+	uint64_t s[4];
+};
+
+static inline uint64_t world_next(struct world_random *random)
+{
+	uint64_t *s = random->s, x = s[1] * 5, result = ((x << 7) | (x >> 57)) * 9, t = s[1] << 17;
+
+	s[2] ^= s[0];
+	s[3] ^= s[1];
+	s[1] ^= s[2];
+	s[0] ^= s[3];
+	s[2] ^= t;
+	s[3] = (s[3] << 45) | (s[3] >> 19);
+	return result;
+}
+
+static inline void world_seed(struct world_random *random, uint64_t seed)
+{
+	for (int i = 0; i < 4; i++) {
+		seed += 0x9e3779b97f4a7c15u;
+		random->s[i] = (seed ^ (seed >> 30)) * 0xbf58476d1ce4e5b9u;
+		random->s[i] ^= random->s[i] >> 27;
+	}
+}
+
+static inline uint32_t world_below(struct world_random *random, uint32_t bound)
+{
+	return (uint32_t)((world_next(random) >> 32) * bound >> 32);
+}
+
+#endif
