@@ -73,7 +73,8 @@ static inline void tee_sign(X509 *certificate, EVP_PKEY *key)
 	EVP_PKEY_CTX *parameters = NULL;
 	bool rsa = EVP_PKEY_is_a(key, "RSA");
 
-	tee_need(context && EVP_DigestSignInit(context, &parameters, rsa ? EVP_sha384() : EVP_sha256(), NULL, key) == 1,
+	tee_need(context && EVP_DigestSignInit(context, &parameters, rsa ? EVP_sha384() : EVP_sha256(), NULL,
+					       key) == 1,
 		 "signature");
 	if (rsa) {
 		tee_need(EVP_PKEY_CTX_set_rsa_padding(parameters, RSA_PKCS1_PSS_PADDING) == 1 &&
@@ -84,7 +85,8 @@ static inline void tee_sign(X509 *certificate, EVP_PKEY *key)
 }
 
 /* Not signed yet. issuer NULL: its own. */
-static inline struct tee_identity tee_start(const char *name, const char *kind, const struct tee_identity *issuer, bool ca)
+static inline struct tee_identity tee_start(const char *name, const char *kind, const struct tee_identity *issuer,
+					    bool ca)
 {
 	static long serial;
 	struct tee_identity made = { tee_key(kind), X509_new() };
@@ -92,7 +94,8 @@ static inline struct tee_identity tee_start(const char *name, const char *kind, 
 	X509 *above = issuer ? issuer->certificate : made.certificate;
 
 	tee_need(subject && X509_set_version(made.certificate, 2) &&
-		 X509_NAME_add_entry_by_txt(subject, "CN", MBSTRING_ASC, (const unsigned char *)name, -1, -1, 0), name);
+		 X509_NAME_add_entry_by_txt(subject, "CN", MBSTRING_ASC, (const unsigned char *)name, -1, -1, 0),
+			 name);
 	tee_need(ASN1_INTEGER_set(X509_get_serialNumber(made.certificate), ++serial) &&
 		 ASN1_TIME_set(X509_getm_notBefore(made.certificate), TEE_FROM) &&
 		 ASN1_TIME_set(X509_getm_notAfter(made.certificate), TEE_TO) &&

@@ -134,7 +134,8 @@ static struct sgpu_error error;
 
 static int verify(const uint8_t *report, size_t size)
 {
-	return tee_verify("sev_guest\n", report, size, table.data, table.used, NULL, &roots, TEE_NOW, &result, &error);
+	return tee_verify("sev_guest\n", report, size, table.data, table.used, NULL, &roots, TEE_NOW, &result,
+			  &error);
 }
 
 UNIT_TEST(versions_2_to_5_verify_and_say_what_they_hold)
@@ -345,7 +346,8 @@ UNIT_TEST(certificates_out_of_their_time_are_expired)
 {
 	usual_table(&table, vcek.certificate, vcek_guid);
 	make_report(good, 3, 0, milan_tcb, vcek.key);
-	CHECK(tee_verify("sev_guest", good, REPORT, table.data, table.used, NULL, &roots, TEE_TO + 1, &result, &error) ==
+	CHECK(tee_verify("sev_guest", good, REPORT, table.data, table.used, NULL, &roots, TEE_TO + 1, &result,
+			 &error) ==
 	      SGPU_EEXPIRED);
 	CHECK(tee_verify("sev_guest", good, REPORT, table.data, table.used, NULL, &roots, TEE_FROM - 1, &result,
 			 &error) == SGPU_EEXPIRED);

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Fuzzes the TSM record. Without a trusted root nothing may verify, whatever it holds.
+ */
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <sgpu/attest.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static const struct sgpu_chain no_roots;
+	struct sgpu_error error = { 0 };
+	struct sgpu_tee_report report;
+
+	if (sgpu_tsm_verify((const char *)data, size, NULL, &no_roots, 1800000000, &report, &error) == SGPU_OK ||
+	    !error.text[0] || report.kind != SGPU_PLATFORM_PLAIN) {
+		abort();
+	}
+	return 0;
+}
