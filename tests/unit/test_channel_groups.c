@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Sealed groups: their order, what becomes of their items, which context is reachable meanwhile, and all of it from
+ * several threads.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "channel_harness.h"
+
+#define OK SGPU_REFUSED_NOT
+
+/* An executor that does what the first byte of the items says. */
+struct executor {
+	struct bench *bench;
+	_Atomic uint32_t calls, wrong;
+	uint8_t last[64];
+	size_t size;
+};
+
+static int execute(void *argument, uint32_t channel, const uint8_t *items, size_t size, struct sgpu_error *error)
+{
+	struct executor *e = argument;
+	sgpu_devptr base = 0;
+	uint64_t space = 0;
+	uint8_t seen = 0;
+
+	e->calls++;
+	if (size && items[0] == 'p') {
+		return sgpu_fail(error, SGPU_EPOLICY, "an item is refused");
+	}
+	if (size && items[0] == 'd') {
+		return SGPU_ENOMEM;
+	}
+	if (size && items[0] == 'r') {
+		/* What an executor does: is it ours, make it reachable, use it. */
+		if (sgpu_processor_space(e->bench->processor, channel, &base, &space, error) != SGPU_OK ||
+		    !sgpu_processor_reaches(e->bench->processor, channel, base, SMALL)) {
+			return sgpu_fail(error, SGPU_EINVALID, "not mapped");
+		}
+		for (int i = 0; i < 2; i++) {
+			if (sgpu_processor_activate(e->bench->processor, channel, error) != SGPU_OK) {
+				return SGPU_EDEVICE;
+			}
+			e->wrong += !fake_load(&e->bench->fake, base, &seen, 1);
+		}
+		return SGPU_OK;
+	}
+	memcpy(e->last, items, size < sizeof(e->last) ? size : sizeof(e->last));
+	e->size = size;
+	return SGPU_OK;
+}
+
+static enum sgpu_refusal seal_and_submit(struct bench *b, struct sgpu_session *session, uint32_t channel, const char *items)
+{
+	uint8_t group[128];
+	uint64_t counter;
+
+	CHECK(sgpu_session_seal(session, items, strlen(items), group, &counter, NULL) == SGPU_OK);
+	return submit(b, channel, group, strlen(items) + SGPU_TAG_SIZE, counter);
+}
+
+UNIT_TEST(a_group_arrives_once_and_in_order)
+{
+	struct bench b;
+	struct executor e = { .bench = &b };
+	uint8_t one[64], two[64], zero[SGPU_TAG_SIZE];
+	uint64_t first, second;
+
+	bench_open(&b, true, execute, &e);
+	REQUIRE(create(&b, 1, 11, &b.owner[0]) == OK);
+	struct sgpu_session *session = session_of(&b, &b.owner[0]);
+	REQUIRE(sgpu_session_seal(session, "one", 3, one, &first, NULL) == SGPU_OK && first == 1);
+	REQUIRE(sgpu_session_seal(session, "two", 3, two, &second, NULL) == SGPU_OK && second == 2);
+	CHECK(submit(&b, 1, two, 3 + SGPU_TAG_SIZE, 2) == SGPU_REFUSED_COUNTER && b.reply.code == SGPU_EAUTH);
+	CHECK(submit(&b, 1, two, 3 + SGPU_TAG_SIZE, 1) == SGPU_REFUSED_SEAL && b.reply.code == SGPU_EAUTH);
+	one[0] ^= 1;
+	CHECK(submit(&b, 1, one, 3 + SGPU_TAG_SIZE, 1) == SGPU_REFUSED_SEAL);
+	one[0] ^= 1;
+	CHECK(submit(&b, 1, one, 2 + SGPU_TAG_SIZE, 1) == SGPU_REFUSED_SEAL);
+	CHECK(submit(&b, 1, one, 0, 1) == SGPU_REFUSED_MALFORMED);
+	CHECK(submit(&b, 1, one, SGPU_GROUP_MAX + 1, 1) == SGPU_REFUSED_MALFORMED);
+	CHECK(submit(&b, 2, one, 3 + SGPU_TAG_SIZE, 1) == SGPU_REFUSED_NO_CHANNEL);
+	CHECK(e.calls == 0);
+	CHECK(submit(&b, 1, one, 3 + SGPU_TAG_SIZE, 1) == OK && e.size == 3 && !memcmp(e.last, "one", 3));
+	CHECK(submit(&b, 1, one, 3 + SGPU_TAG_SIZE, 1) == SGPU_REFUSED_COUNTER);
+	CHECK(submit(&b, 1, one, 3 + SGPU_TAG_SIZE, 2) == SGPU_REFUSED_SEAL);
+	CHECK(submit(&b, 1, two, 3 + SGPU_TAG_SIZE, 2) == OK && !memcmp(e.last, "two", 3));
+	REQUIRE(sgpu_session_seal(session, "", 0, zero, &first, NULL) == SGPU_OK);
+	b.command.via = BOOT;
+	CHECK(say(&b, &b.command) == SGPU_REFUSED_BOOTSTRAP);
+	CHECK(submit(&b, 1, zero, sizeof(zero), first) == OK && e.size == 0 && e.calls == 3);
+	sgpu_session_close(&session);
+	bench_close(&b);
+}
+
+UNIT_TEST(a_group_is_for_its_own_channel_and_life)
+{
+	struct bench b;
+	struct executor e = { .bench = &b };
+	uint8_t group[64];
+	uint64_t counter;
+
+	bench_open(&b, true, execute, &e);
+	REQUIRE(create(&b, 1, 11, &b.owner[0]) == OK);
+	struct sgpu_session *one = session_of(&b, &b.owner[0]);
+	const uint32_t serial = b.reply.grant.serial;
+	REQUIRE(create(&b, 2, 12, &b.owner[0]) == OK);
+	struct sgpu_session *two = session_of(&b, &b.owner[0]);
+	CHECK(b.reply.grant.serial != serial);
+	REQUIRE(sgpu_session_seal(one, "one", 3, group, &counter, NULL) == SGPU_OK);
+	CHECK(submit(&b, 2, group, 3 + SGPU_TAG_SIZE, counter) == SGPU_REFUSED_SEAL);
+	/* The channel's number comes again, its serial does not, although another channel has kept the context's key. */
+	REQUIRE(destroy(&b, 1, NULL) == OK && create(&b, 1, 11, &b.owner[0]) == OK);
+	CHECK(b.reply.grant.serial > serial);
+	CHECK(submit(&b, 1, group, 3 + SGPU_TAG_SIZE, counter) == SGPU_REFUSED_SEAL);
+	CHECK(e.calls == 0);
+	sgpu_session_close(&one);
+	sgpu_session_close(&two);
+	bench_close(&b);
+}
+
+UNIT_TEST(what_verified_counts_whatever_its_items_do)
+{
+	struct bench b;
+	struct executor e = { .bench = &b };
+
+	bench_open(&b, true, execute, &e);
+	REQUIRE(create(&b, 1, 11, &b.owner[0]) == OK);
+	struct sgpu_session *session = session_of(&b, &b.owner[0]);
+	CHECK(seal_and_submit(&b, session, 1, "p") == SGPU_REFUSED_GROUP && b.reply.code == SGPU_EPOLICY);
+	CHECK(!strcmp(b.reply.error.text, "an item is refused"));
+	CHECK(seal_and_submit(&b, session, 1, "d") == SGPU_REFUSED_DEVICE && b.reply.code == SGPU_ENOMEM);
+	CHECK(b.reply.error.text[0]);
+	CHECK(seal_and_submit(&b, session, 1, "r") == SGPU_REFUSED_GROUP && b.reply.code == SGPU_EINVALID);
+	CHECK(seal_and_submit(&b, session, 1, "fine") == OK && e.calls == 4);
+	sgpu_session_close(&session);
+	bench_close(&b);
+}
+
+UNIT_TEST(without_an_executor_groups_are_empty)
+{
+	struct bench b;
+
+	bench_open(&b, true, NULL, NULL);
+	REQUIRE(create(&b, 1, 11, &b.owner[0]) == OK);
+	struct sgpu_session *session = session_of(&b, &b.owner[0]);
+	CHECK(seal_and_submit(&b, session, 1, "x") == SGPU_REFUSED_GROUP);
+	CHECK(seal_and_submit(&b, session, 1, "") == OK);
+	sgpu_session_close(&session);
+	bench_close(&b);
+}
+
+UNIT_TEST(a_command_as_bytes_does_the_same)
+{
+	static uint8_t bytes[SGPU_COMMAND_SIZE_MAX];
+	struct bench b;
+	struct sgpu_command command;
+	size_t size;
+
+	bench_open(&b, true, NULL, NULL);
+	command = create_command(1, 11, &b.owner[0]);
+	REQUIRE(sgpu_command_encode(&command, bytes, sizeof(bytes), &size, NULL) == SGPU_OK);
+	CHECK(sgpu_processor_execute(b.processor, bytes, size - 1, &b.reply) == SGPU_EINVALID);
+	CHECK(b.reply.refusal == SGPU_REFUSED_MALFORMED && b.reply.error.text[0]);
+	CHECK(sgpu_processor_execute(b.processor, bytes, size, &b.reply) == SGPU_OK && b.reply.refusal == OK);
+	CHECK(sgpu_processor_execute(b.processor, bytes, size, &b.reply) == SGPU_EPOLICY);
+	CHECK(b.reply.refusal == SGPU_REFUSED_EXISTS);
+	bench_close(&b);
+}
+
+/* Two contexts with a page each, at the same address. */
+static void open_two(struct bench *b, struct sgpu_session *sessions[2])
+{
+	for (uint32_t i = 0; i < 2; i++) {
+		CHECK(create(b, i + 1, 11 + i, &b->owner[i]) == OK);
+		sessions[i] = session_of(b, &b->owner[i]);
+		CHECK(pde(b, i + 1, 0, 13 + i, false) == OK);
+		CHECK(pte(b, i + 1, 0, 0, false, 1, &(uint32_t){ 20 + i }) == OK);
+	}
+}
+
+UNIT_TEST(one_context_is_reachable_at_a_time_and_the_active_one_costs_nothing)
+{
+	struct bench b;
+	struct executor e = { .bench = &b };
+	struct sgpu_session *sessions[2];
+	uint8_t seen;
+
+	bench_open(&b, true, execute, &e);
+	open_two(&b, sessions);
+	CHECK(b.fake.calls[FAKE_ACCESS] == 0);
+	CHECK(seal_and_submit(&b, sessions[0], 1, "r") == OK && b.fake.calls[FAKE_ACCESS] == 1);
+	CHECK(seal_and_submit(&b, sessions[0], 1, "r") == OK && b.fake.calls[FAKE_ACCESS] == 1);
+	CHECK(!fake_load(&b.fake, b.fake.spaces[1]->base, &seen, 1));
+	CHECK(seal_and_submit(&b, sessions[1], 2, "r") == OK && b.fake.calls[FAKE_ACCESS] == 3);
+	CHECK(!fake_load(&b.fake, b.fake.spaces[0]->base, &seen, 1) && fake_load(&b.fake, b.fake.spaces[1]->base, &seen, 1));
+	/* Destroying the one that is not active, without its owner. */
+	CHECK(destroy(&b, 1, NULL) == OK);
+	CHECK(!fake_load(&b.fake, b.fake.spaces[1]->base, &seen, 1));
+	CHECK(seal_and_submit(&b, sessions[1], 2, "r") == OK && e.wrong == 0);
+	for (int i = 0; i < 2; i++) {
+		sgpu_session_close(&sessions[i]);
+	}
+	bench_close(&b);
+}
+
+/* ---- threads ---- */
+struct sender {
+	struct bench *bench;
+	struct sgpu_session *session;
+	uint32_t channel, rounds;
+	_Atomic uint32_t *bad;
+};
+
+static void *send_groups(void *argument)
+{
+	struct sender *s = argument;
+	struct sgpu_reply *reply = calloc(1, sizeof(*reply));
+	uint8_t group[1 + SGPU_TAG_SIZE];
+	struct sgpu_command command = { .op = SGPU_CH_SUBMIT, .via = s->channel, .channel = s->channel,
+					.submit = { .group = group, .size = sizeof(group) } };
+
+	for (uint32_t i = 0; i < s->rounds; i++) {
+		int rc = sgpu_session_seal(s->session, "r", 1, group, &command.submit.counter, NULL);
+
+		*s->bad += rc != SGPU_OK || sgpu_processor_command(s->bench->processor, &command, reply) != SGPU_OK;
+	}
+	free(reply);
+	return NULL;
+}
+
+/* The allocator meanwhile: pages come and go in a third context, and channels with them. */
+static void *send_changes(void *argument)
+{
+	struct sender *s = argument;
+	struct sgpu_reply *reply = calloc(1, sizeof(*reply));
+	const uint32_t page = 30;
+
+	for (uint32_t i = 0; i < s->rounds; i++) {
+		struct sgpu_command command = create_command(s->channel, 29, NULL);
+
+		*s->bad += sgpu_processor_command(s->bench->processor, &command, reply) != SGPU_OK;
+		command = (struct sgpu_command){ .op = SGPU_CH_PDE, .channel = s->channel, .pde = { .table = 28 } };
+		*s->bad += sgpu_processor_command(s->bench->processor, &command, reply) != SGPU_OK;
+		command = (struct sgpu_command){ .op = SGPU_CH_PTE, .channel = s->channel, .pte = { .count = 1, .pages = &page } };
+		*s->bad += sgpu_processor_command(s->bench->processor, &command, reply) != SGPU_OK;
+		*s->bad += sgpu_processor_check(s->bench->processor, NULL) != SGPU_OK;
+		command = (struct sgpu_command){ .op = SGPU_CH_DESTROY, .channel = s->channel };
+		*s->bad += sgpu_processor_command(s->bench->processor, &command, reply) != SGPU_OK;
+	}
+	free(reply);
+	return NULL;
+}
+
+UNIT_TEST(channels_submit_at_once_and_each_sees_its_own_context)
+{
+	struct bench b;
+	struct executor e = { .bench = &b };
+	struct sgpu_session *sessions[2], *streams[2];
+	_Atomic uint32_t bad = 0;
+	const uint32_t rounds = getenv("SGPU_TEST_SMALL") ? 50 : 500;
+	pthread_t threads[5];
+
+	bench_open(&b, true, execute, &e);
+	open_two(&b, sessions);
+	for (uint32_t i = 0; i < 2; i++) {
+		REQUIRE(create(&b, i + 3, 40 + i, &b.owner[i]) == OK);
+		streams[i] = session_of(&b, &b.owner[i]);
+	}
+	struct sender senders[5] = {
+		{ &b, sessions[0], 1, rounds, &bad }, { &b, sessions[1], 2, rounds, &bad }, { &b, streams[0], 3, rounds, &bad },
+		{ &b, streams[1], 4, rounds, &bad }, { &b, NULL, 9, rounds / 5, &bad },
+	};
+	for (int i = 0; i < 5; i++) {
+		REQUIRE(!pthread_create(&threads[i], NULL, i < 4 ? send_groups : send_changes, &senders[i]));
+	}
+	for (int i = 0; i < 5; i++) {
+		pthread_join(threads[i], NULL);
+	}
+	CHECK(bad == 0 && e.wrong == 0 && e.calls == 4 * rounds);
+	for (int i = 0; i < 2; i++) {
+		sgpu_session_close(&sessions[i]);
+		sgpu_session_close(&streams[i]);
+	}
+	bench_close(&b);
+}
+
+int main(void)
+{
+	UNIT_RUN(a_group_arrives_once_and_in_order);
+	UNIT_RUN(a_group_is_for_its_own_channel_and_life);
+	UNIT_RUN(what_verified_counts_whatever_its_items_do);
+	UNIT_RUN(without_an_executor_groups_are_empty);
+	UNIT_RUN(a_command_as_bytes_does_the_same);
+	UNIT_RUN(one_context_is_reachable_at_a_time_and_the_active_one_costs_nothing);
+	UNIT_RUN(channels_submit_at_once_and_each_sees_its_own_context);
+	return unit_done();
+}
