@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A secure context as a device: memory, copies, keys, launches, and its figures.
+ */
+#include "secure_harness.h"
+
+enum { MIB = 1 << 20 };
+
+static struct sgpu_secure *context;
+static struct sgpu_device *device;
+static struct sgpu_stream *stream;
+
+static struct sgpu_secure_stats stats(void)
+{
+	struct sgpu_secure_stats s;
+
+	sgpu_secure_get_stats(context, &s);
+	return s;
+}
+
+UNIT_TEST(it_tells_what_it_is)
+{
+	struct sgpu_device_info plain, info;
+	struct sgpu_secure_stats s = stats();
+
+	REQUIRE(sgpu_device_get_info(inner, &plain, &error) == SGPU_OK);
+	REQUIRE(sgpu_device_get_info(device, &info, &error) == SGPU_OK);
+	CHECK(!plain.secure && info.secure && !strcmp(plain.name, info.name) && !strcmp(plain.selector, info.selector));
+	CHECK(info.memory_total > 0 && info.memory_total <= plain.memory_total);
+	CHECK(s.channels == 2 && s.commands > 0 && s.refused == 0);
+}
+
+UNIT_TEST(bytes_come_back_and_travel_in_groups)
+{
+	uint64_t before = stats().groups;
+	uint8_t *data = malloc(3 * MIB + 5), *back = calloc(1, 3 * MIB + 5);
+	sgpu_devptr memory = 0;
+
+	fill(data, 3 * MIB + 5, 1);
+	REQUIRE(sgpu_device_alloc(device, 3 * MIB + 5, &memory, &error) == SGPU_OK);
+	CHECK(memory % 4096 == 0);
+	CHECK(put(stream, memory, data, 3 * MIB + 5) == SGPU_OK && get(stream, back, memory, 3 * MIB + 5) == SGPU_OK);
+	CHECK(!memcmp(data, back, 3 * MIB + 5));
+	CHECK(stats().groups == before + 2);
+	sgpu_device_free(device, &memory, 3 * MIB + 5);
+	free(data);
+	free(back);
+}
+
+UNIT_TEST(what_is_not_one_allocation_is_refused_at_once)
+{
+	struct sgpu_device_range range;
+	struct sgpu_task task = { 0 };
+	uint8_t byte[64] = { 0 };
+	sgpu_devptr a = 0;
+	uint64_t before = stats().groups;
+
+	REQUIRE(sgpu_device_alloc(device, 100, &a, &error) == SGPU_OK);
+	CHECK(sgpu_copy_in(stream, a + 50, byte, 51, &task) == SGPU_EUSAGE && strstr(task.error.text, "not allocated"));
+	CHECK(sgpu_copy_in(stream, a + 101, byte, 0, NULL) == SGPU_EUSAGE);
+	CHECK(sgpu_copy_out(stream, byte, a - 1, 2, NULL) == SGPU_EUSAGE);
+	CHECK(sgpu_copy_out(stream, byte, a, UINT64_MAX, NULL) == SGPU_EUSAGE);
+	CHECK(sgpu_device_clear(stream, 4096, 1, NULL) == SGPU_EUSAGE);
+	range = (struct sgpu_device_range){ a, 101 };
+	CHECK(sgpu_device_launch_on(stream, NULL, NULL, &range, 1, &task) == SGPU_EUSAGE);
+	CHECK(stats().groups == before);
+	CHECK(sgpu_copy_in(stream, a + 36, byte, 64, NULL) == SGPU_OK && sgpu_stream_sync(stream, &error) == SGPU_OK);
+	sgpu_device_free(device, &a, 100);
+	CHECK(sgpu_copy_in(stream, a, byte, 1, NULL) == SGPU_EUSAGE);
+}
+
+/* ---- memory ---- */
+UNIT_TEST(memory_is_zero_when_it_is_given_out_again)
+{
+	static const uint64_t sizes[] = { 1, 4096, 5000, 100000, MIB, 4 * MIB + 1 };
+	uint8_t *data = malloc(5 * MIB);
+
+	for (int round = 0; round < 3; round++) {
+		for (size_t i = 0; i < SGPU_ARRAY_LENGTH(sizes); i++) {
+			sgpu_devptr memory = 0;
+
+			REQUIRE(sgpu_device_alloc(device, sizes[i], &memory, &error) == SGPU_OK);
+			CHECK(get(stream, data, memory, sizes[i]) == SGPU_OK && all_zero(data, sizes[i]));
+			memset(data, 0xa5, sizes[i]);
+			CHECK(put(stream, memory, data, sizes[i]) == SGPU_OK);
+			sgpu_device_free(device, &memory, sizes[i]);
+			CHECK(memory == 0);
+		}
+	}
+	free(data);
+}
+
+UNIT_TEST(memory_from_the_pool_needs_no_command)
+{
+	struct sgpu_secure_stats before, after;
+	sgpu_devptr memory = 0;
+
+	REQUIRE(sgpu_device_alloc(device, 4 * MIB, &memory, &error) == SGPU_OK);
+	sgpu_device_free(device, &memory, 4 * MIB);
+	before = stats();
+	for (int i = 0; i < 20; i++) {
+		CHECK(sgpu_device_alloc(device, 4 * MIB, &memory, &error) == SGPU_OK);
+		CHECK(stats().used_bytes == before.used_bytes + 4 * MIB);
+		sgpu_device_free(device, &memory, 4 * MIB);
+	}
+	after = stats();
+	CHECK(after.commands == before.commands && after.mapped_bytes == before.mapped_bytes);
+	CHECK(after.used_bytes == before.used_bytes);
+}
+
+UNIT_TEST(no_bytes_are_memory_as_well)
+{
+	sgpu_devptr a = 0, b = 0;
+
+	CHECK(sgpu_device_alloc(device, 0, &a, &error) == SGPU_OK && sgpu_device_alloc(device, 0, &b, &error) == SGPU_OK);
+	CHECK(a != 0 && b != 0 && a != b);
+	CHECK(sgpu_copy_in(stream, a, "", 0, NULL) == SGPU_OK && sgpu_copy_in(stream, a, "x", 1, NULL) == SGPU_EUSAGE);
+	sgpu_device_free(device, &a, 0);
+	sgpu_device_free(device, &b, 0);
+}
+
+UNIT_TEST(too_much_is_out_of_memory_and_leaves_the_rest_as_it_was)
+{
+	struct sgpu_device_info info;
+	sgpu_devptr memory = 0;
+
+	REQUIRE(sgpu_device_get_info(device, &info, &error) == SGPU_OK);
+	CHECK(sgpu_device_alloc(device, UINT64_MAX, &memory, &error) == SGPU_ENOMEM);
+	CHECK(strstr(error.text, "out of device memory: 18446744073709551615 bytes asked for") != NULL);
+	CHECK(sgpu_device_alloc(device, 2 * info.memory_total, &memory, &error) == SGPU_ENOMEM && memory == 0);
+	CHECK(strstr(error.text, "out of device memory") != NULL);
+	CHECK(sgpu_device_alloc(device, 100, &memory, &error) == SGPU_OK);
+	sgpu_device_free(device, &memory, 100);
+}
+
+UNIT_TEST(trimming_gives_pages_back_and_they_come_again_as_zero)
+{
+	struct sgpu_secure_stats before, after;
+	uint8_t *data = malloc(8 * MIB);
+	sgpu_devptr memory = 0;
+
+	memset(data, 0x5a, 8 * MIB);
+	REQUIRE(sgpu_device_alloc(device, 8 * MIB, &memory, &error) == SGPU_OK);
+	CHECK(put(stream, memory, data, 8 * MIB) == SGPU_OK);
+	sgpu_device_free(device, &memory, 8 * MIB);
+	before = stats();
+	CHECK(sgpu_secure_trim(context, &error) == SGPU_OK);
+	after = stats();
+	CHECK(after.mapped_bytes < before.mapped_bytes && after.commands > before.commands && after.refused == 0);
+	CHECK(sgpu_secure_trim(context, &error) == SGPU_OK);
+	REQUIRE(sgpu_device_alloc(device, 8 * MIB, &memory, &error) == SGPU_OK);
+	CHECK(get(stream, data, memory, 8 * MIB) == SGPU_OK && all_zero(data, 8 * MIB));
+	sgpu_device_free(device, &memory, 8 * MIB);
+	CHECK(sgpu_processor_check(sgpu_secure_processor(context), &error) == SGPU_OK);
+	free(data);
+}
+
+/* ---- requests ---- */
+static int add_one(struct sgpu_launch *launch, void *argument)
+{
+	uint8_t *data = argument;
+
+	(void)launch;
+	for (int i = 0; i < 1000; i++) {
+		data[i]++;
+	}
+	launch->status[1] = 77;
+	return SGPU_OK;
+}
+
+UNIT_TEST(a_launch_names_what_it_touches)
+{
+	uint8_t data[1000], back[1000];
+	struct sgpu_device_range range = { 0, 1000 };
+	struct sgpu_task task = { 0 };
+
+	CPU_ONLY("the kernel is the host's");
+	fill(data, 1000, 3);
+	REQUIRE(sgpu_device_alloc(device, 1000, &range.address, &error) == SGPU_OK);
+	CHECK(put(stream, range.address, data, 1000) == SGPU_OK);
+	CHECK(sgpu_device_launch_on(stream, add_one, (void *)(uintptr_t)range.address, &range, 1, &task) == SGPU_OK);
+	CHECK(get(stream, back, range.address, 1000) == SGPU_OK && task.code == SGPU_OK && task.actual == 77);
+	for (int i = 0; i < 1000; i++) {
+		CHECK(back[i] == (uint8_t)(data[i] + 1));
+	}
+	sgpu_device_free(device, &range.address, 1000);
+}
+
+UNIT_TEST(sealed_data_open_on_the_device_and_seal_again)
+{
+	enum { SIZE = 5 * SGPU_CHUNK + 100 };
+	static uint8_t plain[SIZE], sealed[SIZE + 6 * SGPU_TAG_SIZE], back[SIZE + 6 * SGPU_TAG_SIZE];
+	struct sgpu_task task = { 0 }, again = { 0 };
+	struct sgpu_sealed_keys keys;
+	struct sgpu_device_key *key = NULL;
+	struct sgpu_aead *aead = NULL;
+	uint8_t secret[SGPU_KEY_SIZE] = { 7 };
+	sgpu_devptr in = 0, out = 0;
+
+	fill(plain, SIZE, 9);
+	REQUIRE(sgpu_sealed_keys_new(secret, "test", 4, &keys, &error) == SGPU_OK);
+	REQUIRE(sgpu_aead_create(NULL, keys.key, &aead, &error) == SGPU_OK);
+	CHECK(sgpu_seal_chunks(aead, &keys, 0, true, plain, SIZE, sealed) == SGPU_OK);
+	REQUIRE(sgpu_device_alloc(device, sizeof(sealed), &in, &error) == SGPU_OK);
+	REQUIRE(sgpu_device_alloc(device, SIZE, &out, &error) == SGPU_OK);
+	REQUIRE(sgpu_device_key_load(stream, &keys, &key, &error) == SGPU_OK);
+	CHECK(put(stream, in, sealed, sizeof(sealed)) == SGPU_OK);
+	CHECK(sgpu_device_open_chunks(stream, key, 0, true, in, sizeof(sealed), out, &task) == SGPU_OK);
+	CHECK(get(stream, back, out, SIZE) == SGPU_OK && task.code == SGPU_OK && !memcmp(back, plain, SIZE));
+	CHECK(sgpu_device_clear(stream, in, sizeof(sealed), NULL) == SGPU_OK);
+	CHECK(sgpu_device_seal_chunks(stream, key, 0, true, out, SIZE, in, &again) == SGPU_OK);
+	CHECK(get(stream, back, in, sizeof(sealed)) == SGPU_OK && !memcmp(back, sealed, sizeof(sealed)));
+	/* One that does not verify is told as on every device. */
+	sealed[3 * SGPU_SEALED_CHUNK + 5] ^= 1;
+	CHECK(put(stream, in, sealed, sizeof(sealed)) == SGPU_OK);
+	CHECK(sgpu_device_open_chunks(stream, key, 0, true, in, sizeof(sealed), out, &task) == SGPU_OK);
+	CHECK(sgpu_stream_sync(stream, &error) == SGPU_OK && task.code == SGPU_EAUTH && task.bad_chunk == 3);
+	CHECK(sgpu_device_open_chunks(stream, key, 0, true, in, sizeof(sealed) + 1, out, &task) == SGPU_EUSAGE);
+	CHECK(sgpu_device_seal_chunks(stream, key, 0, false, out, SIZE, in, &task) == SGPU_EUSAGE);
+	sgpu_device_key_free(&key);
+	sgpu_aead_free(&aead);
+	sgpu_device_free(device, &in, sizeof(sealed));
+	sgpu_device_free(device, &out, SIZE);
+}
+
+UNIT_TEST(a_digest_is_the_one_of_the_bytes)
+{
+	static uint8_t data[20000];
+	uint8_t here[SGPU_DIGEST_SIZE], there[SGPU_DIGEST_SIZE];
+	struct sgpu_task task = { 0 };
+	sgpu_devptr memory = 0;
+
+	fill(data, sizeof(data), 5);
+	sgpu_kt128(data, sizeof(data), "custom", 6, here, sizeof(here));
+	REQUIRE(sgpu_device_alloc(device, sizeof(data), &memory, &error) == SGPU_OK);
+	CHECK(put(stream, memory, data, sizeof(data)) == SGPU_OK);
+	CHECK(sgpu_device_digest(stream, memory, sizeof(data), "custom", 6, there, &task) == SGPU_OK);
+	CHECK(sgpu_stream_sync(stream, &error) == SGPU_OK && task.code == SGPU_OK && !memcmp(here, there, sizeof(here)));
+	sgpu_device_free(device, &memory, sizeof(data));
+}
+
+UNIT_TEST(streams_are_channels_that_are_used_again)
+{
+	struct sgpu_stream *many[5] = { NULL };
+	uint64_t before = stats().channels, commands;
+
+	for (int i = 0; i < 5; i++) {
+		CHECK(sgpu_secure_stream_create(context, &many[i], &error) == SGPU_OK);
+	}
+	CHECK(stats().channels == before + 5);
+	for (int i = 0; i < 5; i++) {
+		sgpu_stream_free(&many[i]);
+	}
+	commands = stats().commands;
+	for (int i = 0; i < 5; i++) {
+		CHECK(sgpu_stream_create(device, &many[i], &error) == SGPU_OK);
+	}
+	CHECK(stats().channels == before + 5 && stats().commands == commands);
+	for (int i = 0; i < 5; i++) {
+		sgpu_stream_free(&many[i]);
+	}
+}
+
+static void count(void *argument)
+{
+	++*(int *)argument;
+}
+
+UNIT_TEST(events_and_callbacks_are_the_devices_own)
+{
+	struct sgpu_stream *other = NULL;
+	struct sgpu_event *event = NULL;
+	bool done = false;
+	int called = 0;
+
+	REQUIRE(sgpu_stream_create(device, &other, &error) == SGPU_OK);
+	REQUIRE(sgpu_event_create(device, &event, &error) == SGPU_OK);
+	CHECK(sgpu_stream_callback(stream, count, &called) == SGPU_OK);
+	CHECK(sgpu_event_record(stream, event) == SGPU_OK && sgpu_stream_wait(other, event) == SGPU_OK);
+	CHECK(sgpu_stream_callback(other, count, &called) == SGPU_OK && sgpu_stream_sync(other, &error) == SGPU_OK);
+	CHECK(called == 2 && sgpu_event_query(event, &done, &error) == SGPU_OK && done);
+	CHECK(sgpu_event_sync(event, &error) == SGPU_OK);
+	sgpu_event_free(&event);
+	sgpu_stream_free(&other);
+}
+
+UNIT_TEST(the_owner_needs_a_private_key)
+{
+	struct sgpu_secure_config config = { 0 };
+	struct sgpu_key key, half;
+	struct sgpu_secure *other = NULL;
+
+	REQUIRE(sgpu_key_generate(SGPU_KEY_X25519, &key, &error) == SGPU_OK);
+	REQUIRE(sgpu_key_public(&key, &half, &error) == SGPU_OK);
+	config.owner = &half;
+	CHECK(sgpu_secure_create(inner, &config, &other, &error) == SGPU_EKEY && !other);
+}
+
+int main(void)
+{
+	DEVICE_OR_SKIP();
+	if (!open_inner() || !(context = make_context(NULL))) {
+		printf("Bail out! no secure context\n");
+		return 1;
+	}
+	device = sgpu_secure_device(context);
+	if (sgpu_stream_create(device, &stream, &error) != SGPU_OK) {
+		printf("Bail out! %s\n", error.text);
+		return 1;
+	}
+	UNIT_RUN(it_tells_what_it_is);
+	UNIT_RUN(bytes_come_back_and_travel_in_groups);
+	UNIT_RUN(what_is_not_one_allocation_is_refused_at_once);
+	UNIT_RUN(memory_is_zero_when_it_is_given_out_again);
+	UNIT_RUN(memory_from_the_pool_needs_no_command);
+	UNIT_RUN(no_bytes_are_memory_as_well);
+	UNIT_RUN(too_much_is_out_of_memory_and_leaves_the_rest_as_it_was);
+	UNIT_RUN(trimming_gives_pages_back_and_they_come_again_as_zero);
+	UNIT_RUN(a_launch_names_what_it_touches);
+	UNIT_RUN(sealed_data_open_on_the_device_and_seal_again);
+	UNIT_RUN(a_digest_is_the_one_of_the_bytes);
+	UNIT_RUN(streams_are_channels_that_are_used_again);
+	UNIT_RUN(events_and_callbacks_are_the_devices_own);
+	UNIT_RUN(the_owner_needs_a_private_key);
+	sgpu_stream_free(&stream);
+	sgpu_secure_destroy(&context);
+	sgpu_device_close(&inner);
+	return unit_done();
+}
