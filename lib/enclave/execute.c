@@ -104,11 +104,33 @@ static int wait_for_others(struct sgpu_run *run, int operation, struct sgpu_stre
 	return SGPU_OK;
 }
 
+int sgpu_launch_ranges(const struct sgpu_run_launch *l, struct sgpu_device_range ranges[SGPU_RUN_RANGES_MAX])
+{
+	const struct sgpu_run *run = l->run;
+	int scratch = run->plan->scratch_buffer[l->operation], count = 0;
+
+	for (int i = 0; i < SGPU_ARGUMENTS_MAX; i++) {
+		uint64_t size = 0;
+
+		if (l->call.data[i] && sgpu_type_bytes(&l->call.type[i], &size)) {
+			ranges[count++] = (struct sgpu_device_range){ (sgpu_devptr)(uintptr_t)l->call.data[i], size };
+		}
+	}
+	if (scratch >= 0) {
+		ranges[count++] = (struct sgpu_device_range){ (sgpu_devptr)(uintptr_t)l->call.scratch,
+							      run->plan->buffers[scratch].size };
+	}
+	return count;
+}
+
 static int start_kernel(struct sgpu_run_launch *l, struct sgpu_stream *stream, struct sgpu_error *error)
 {
-	int rc = sgpu_device_launch(stream, run_kernel, l, &l->task);
+	struct sgpu_device_range ranges[SGPU_RUN_RANGES_MAX];
+	int count = sgpu_launch_ranges(l, ranges);
+	int rc = sgpu_device_launch_on(stream, run_kernel, l, ranges, count, &l->task);
 
-	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "the device refused the launch: %s", sgpu_strerror(rc));
+	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "the device refused the launch: %s",
+					      l->task.error.text[0] ? l->task.error.text : sgpu_strerror(rc));
 }
 
 /* The callback goes before the event, so that the driver hears of an operation before it hears of those that

@@ -2,17 +2,20 @@
  *
  * Operations whose kernel a segment brings. A module is loaded once, when the first of its operations is started: by
  * then all of its segment has verified, as of every input. Its image passes through host memory, since that is where
- * a device takes it from.
+ * a device takes it from. It must have the digest that its operation names: in a secure context it is measured in the
+ * device's memory, else where it is taken from.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "enclave/run.h"
+#include "enclave/secure.h"
 
 struct sgpu_run_module {
 	bool tried;
 	int code;                      /* of loading it */
 	char *text;                    /* why not, or NULL */
+	uint8_t digest[SGPU_DIGEST_SIZE]; /* that it was loaded with */
 	struct sgpu_device_module *loaded;
 };
 
@@ -47,7 +50,25 @@ static int copy_image(struct sgpu_run *run, int segment, void *image, uint64_t s
 	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "%s", text_of(&task.error, rc));
 }
 
-static int load_image(struct sgpu_run *run, int segment, struct sgpu_device_module **loaded, struct sgpu_error *error)
+/* On a plain device the host's copy is what is measured, and what is loaded. */
+static int load_measured(struct sgpu_run *run, const void *image, size_t size, const uint8_t digest[SGPU_DIGEST_SIZE],
+			 struct sgpu_device_module **loaded, struct sgpu_error *error)
+{
+	struct sgpu_secure *secure = sgpu_secure_of(run->device);
+	uint8_t found[SGPU_DIGEST_SIZE];
+
+	if (secure) {
+		return sgpu_secure_module_load(secure, image, size, digest, loaded, error);
+	}
+	sgpu_kt128(image, size, SGPU_MEASURE_CUSTOM, sizeof(SGPU_MEASURE_CUSTOM) - 1, found, sizeof(found));
+	if (!sgpu_equal(found, digest, sizeof(found))) {
+		return sgpu_fail(error, SGPU_EPOLICY, "the module is not the one whose digest is named");
+	}
+	return sgpu_device_module_load(run->device, image, size, loaded, error);
+}
+
+static int load_image(struct sgpu_run *run, int segment, const uint8_t digest[SGPU_DIGEST_SIZE],
+		      struct sgpu_device_module **loaded, struct sgpu_error *error)
 {
 	uint8_t *image;
 	uint64_t size = 0;
@@ -61,19 +82,23 @@ static int load_image(struct sgpu_run *run, int segment, struct sgpu_device_modu
 	image = malloc((size_t)size);
 	rc = image ? copy_image(run, segment, image, size, error) : sgpu_fail_nomem(error);
 	if (rc == SGPU_OK) {
-		rc = sgpu_device_module_load(run->device, image, (size_t)size, loaded, error);
+		rc = load_measured(run, image, (size_t)size, digest, loaded, error);
 	}
 	sgpu_free_wiped(&image, (size_t)size);
 	return rc;
 }
 
-/* A module that does not load is not tried again for its other operations. */
-static int find_module(struct sgpu_run *run, int segment, struct sgpu_device_module **loaded,
+/* A module that does not load is not tried again for its other operations. Each of them names the digest for itself. */
+static int find_module(struct sgpu_run *run, const struct sgpu_operation *op, struct sgpu_device_module **loaded,
 		       struct sgpu_error *error)
 {
+	int segment = op->module->segment;
 	struct sgpu_error why = { 0 };
 	struct sgpu_run_module *m;
 
+	if (!op->module->has_digest) {
+		return sgpu_fail(error, SGPU_EPOLICY, "it names no digest of its module");
+	}
 	if (!run->modules) {
 		run->modules = calloc((size_t)run->manifest->segment_count, sizeof(*run->modules));
 		if (!run->modules) {
@@ -83,8 +108,13 @@ static int find_module(struct sgpu_run *run, int segment, struct sgpu_device_mod
 	m = &run->modules[segment];
 	if (!m->tried) {
 		m->tried = true;
-		m->code = load_image(run, segment, &m->loaded, &why);
+		memcpy(m->digest, op->module->digest, sizeof(m->digest));
+		m->code = load_image(run, segment, m->digest, &m->loaded, &why);
 		m->text = m->code == SGPU_OK ? NULL : sgpu_run_text("%s", text_of(&why, m->code));
+	}
+	if (!sgpu_equal(m->digest, op->module->digest, sizeof(m->digest))) {
+		return sgpu_fail(error, SGPU_EPOLICY, "module '%s': operations name different digests of it",
+				 id_of(run, segment));
 	}
 	*loaded = m->loaded;
 	return m->code == SGPU_OK ? SGPU_OK : sgpu_fail(error, m->code, "module '%s': %s", id_of(run, segment),
@@ -159,6 +189,22 @@ static int clear_outputs(struct sgpu_run *run, struct sgpu_run_launch *l, struct
 	return rc;
 }
 
+/* In a secure context with what it is meant to touch. */
+static int launch_module(struct sgpu_run *run, struct sgpu_run_launch *l, struct sgpu_stream *stream,
+			 struct sgpu_device_module *loaded, const struct sgpu_module_shape *shape,
+			 const struct values *values)
+{
+	const struct sgpu_module_call *module = run->manifest->operations[l->operation].module;
+	struct sgpu_device_range ranges[SGPU_RUN_RANGES_MAX];
+
+	if (!sgpu_secure_of(run->device)) {
+		return sgpu_device_module_launch(stream, loaded, module->function, shape, values->args, values->sizes,
+						 module->param_count, &l->task);
+	}
+	return sgpu_secure_kernel_launch(stream, loaded, module->function, shape, values->args, values->sizes,
+					 module->param_count, ranges, sgpu_launch_ranges(l, ranges), &l->task);
+}
+
 static int enqueue(struct sgpu_run *run, struct sgpu_run_launch *l, struct sgpu_stream *stream,
 		   struct sgpu_device_module *loaded, const struct values *values, struct sgpu_error *error)
 {
@@ -171,8 +217,7 @@ static int enqueue(struct sgpu_run *run, struct sgpu_run_launch *l, struct sgpu_
 		shape.block[i] = module->block[i];
 	}
 	if (rc == SGPU_OK) {
-		rc = sgpu_device_module_launch(stream, loaded, module->function, &shape, values->args, values->sizes,
-					       module->param_count, &l->task);
+		rc = launch_module(run, l, stream, loaded, &shape, values);
 	}
 	if (rc != SGPU_OK) {
 		sgpu_fail(error, rc, "module '%s': %s", id_of(run, module->segment), text_of(&l->task.error, rc));
@@ -190,7 +235,7 @@ int sgpu_module_start(struct sgpu_run *run, struct sgpu_run_launch *l, struct sg
 	const struct sgpu_operation *op = &run->manifest->operations[l->operation];
 	struct sgpu_device_module *loaded = NULL;
 	struct values values = { { 0 }, { NULL }, { 0 } };
-	int rc = find_module(run, op->module->segment, &loaded, error);
+	int rc = find_module(run, op, &loaded, error);
 
 	if (rc == SGPU_OK) {
 		rc = make_values(&l->call, op->module, &values, error);

@@ -342,6 +342,10 @@ void *sgpu_drive(void *run); /* thread */
 /* Enqueues an operation that nothing holds back; its node is posted when it has ended. */
 SGPU_MUST_CHECK int sgpu_execute(struct sgpu_run *run, int operation, struct sgpu_error *error);
 
+/* What a launch touches: its tensors and its scratch memory. Returns how many ranges that is. */
+enum { SGPU_RUN_RANGES_MAX = SGPU_ARGUMENTS_MAX + 1 };
+int sgpu_launch_ranges(const struct sgpu_run_launch *launch, struct sgpu_device_range ranges[SGPU_RUN_RANGES_MAX]);
+
 /* ---- module.c: operations whose kernel a segment brings ---- */
 /* Enqueues the launch: its outputs are cleared, then its function is started. The segment has arrived. */
 SGPU_MUST_CHECK int sgpu_module_start(struct sgpu_run *run, struct sgpu_run_launch *launch,

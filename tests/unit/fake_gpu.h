@@ -272,6 +272,20 @@ static inline int fake_launch(struct sgpu_stream *stream, sgpu_launch_fn functio
 	return rc;
 }
 
+static inline int fake_launch_on(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
+				 const struct sgpu_device_range *ranges, int count, struct sgpu_task *task)
+{
+	int rc = SGPU_EDEVICE;
+
+	fake_order(true);
+	if (!fake_fails()) {
+		rc = fake.real->launch_on(stream, fake.hangs ? fake_hang : function, argument, ranges, count,
+					  fake_task_new(stream, task));
+	}
+	fake_order(false);
+	return rc;
+}
+
 static inline void fake_cancel(struct sgpu_device *on, bool cancel)
 {
 	atomic_store(&fake.cancelled, cancel);
@@ -448,6 +462,7 @@ static inline void make_fake_gpu(void)
 	fake.table.open_chunks = fake_open_chunks;
 	fake.table.seal_chunks = fake_seal_chunks;
 	fake.table.launch = fake_launch;
+	fake.table.launch_on = fake_launch_on;
 	fake.table.callback = fake_callback;
 	fake.table.cancel = fake_cancel;
 	fake.table.host_alloc = fake_host_alloc;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * For the tests of runs: a job as a batch in a memory file, a run of it, and its response opened. They run on the
- * device that $SGPU_TEST_DEVICE names, the CPU device when it is not set.
+ * device that $SGPU_TEST_DEVICE names, the CPU device when it is not set; and once more in a secure context over it.
  */
 #ifndef RUN_HARNESS_H
 #define RUN_HARNESS_H
@@ -15,6 +15,7 @@
 #include <sgpu/base.h>
 #include <sgpu/enclave.h>
 #include <sgpu/io.h>
+#include <sgpu/secure.h>
 
 #include "unit.h"
 
@@ -43,6 +44,46 @@ static inline void open_device(unsigned jobs)
 		printf("Bail out! %s\n", error.text);
 		exit(1);
 	}
+}
+
+/* Runs all tests on the device, and in a secure context over it. `prepare` and `end` put something over `device` for each
+ * round, or are NULL. */
+static bool in_secure_context;
+#undef UNIT_RUN
+#define UNIT_RUN(name) unit_run(in_secure_context ? #name "_in_a_secure_context" : #name, name)
+
+static inline void one_round(void (*prepare)(void), void (*tests)(void), void (*end)(void))
+{
+	if (prepare) {
+		prepare();
+	}
+	tests();
+	if (end) {
+		end();
+	}
+}
+
+static inline void run_on_both(void (*prepare)(void), void (*tests)(void), void (*end)(void))
+{
+	struct sgpu_device *plain = device;
+	struct sgpu_secure *context = NULL;
+	struct sgpu_pages_info info;
+
+	one_round(prepare, tests, end);
+	if (sgpu_device_pages(plain, &info, &error) != SGPU_OK) {
+		printf("# no secure context: %s\n", error.text);
+		return;
+	}
+	if (sgpu_secure_create(plain, NULL, &context, &error) != SGPU_OK) {
+		printf("Bail out! %s\n", error.text);
+		exit(1);
+	}
+	device = sgpu_secure_device(context);
+	in_secure_context = true;
+	one_round(prepare, tests, end);
+	in_secure_context = false;
+	device = plain;
+	sgpu_secure_destroy(&context);
 }
 
 /* ---- a job: scan (HIGH) and bias (LOW), u8; result = copy of scan (HIGH), bias_copy = copy of bias (LOW) ---- */

@@ -348,13 +348,8 @@ UNIT_TEST(a_batch_comes_through_a_pipe)
 	close(ends[0]);
 }
 
-int main(void)
+static void all_tests(void)
 {
-	open_device(2);
-	if (sgpu_key_generate(SGPU_KEY_OCT, &owner, &error) || sgpu_key_generate(SGPU_KEY_OCT, &stranger, &error)) {
-		printf("Bail out! %s\n", error.text);
-		return 1;
-	}
 	UNIT_RUN(sizes_at_the_edges_of_chunks_and_pieces_come_back);
 	UNIT_RUN(spans_totals_and_progress_tell_what_was_done);
 	UNIT_RUN(without_its_key_a_batch_is_refused);
@@ -367,6 +362,16 @@ int main(void)
 	UNIT_RUN(a_silent_sender_does_not_hold_the_run_past_its_deadline);
 	UNIT_RUN(a_cancelled_run_ends_without_a_response);
 	UNIT_RUN(a_batch_comes_through_a_pipe);
+}
+
+int main(void)
+{
+	open_device(2);
+	if (sgpu_key_generate(SGPU_KEY_OCT, &owner, &error) || sgpu_key_generate(SGPU_KEY_OCT, &stranger, &error)) {
+		printf("Bail out! %s\n", error.text);
+		return 1;
+	}
+	run_on_both(NULL, all_tests, NULL);
 	sgpu_device_close(&device);
 	return unit_done();
 }

@@ -134,27 +134,28 @@ UNIT_TEST(a_run_whose_payloads_are_read_by_several_cores_ends_well_too)
 	fail_large_transfers(4);
 }
 
+static void all_tests(void)
+{
+	fake.plain = true;
+	pinned_max = SGPU_RUN_PINNED_MAX;
+	UNIT_RUN(a_run_ends_well_whichever_call_of_the_device_fails);
+	fake.plain = strcmp(device_name(), "cpu") != 0;
+	UNIT_RUN(a_run_on_a_device_that_copies_beside_the_rest_ends_well_too);
+	UNIT_RUN(a_run_with_registered_payloads_and_drained_results_ends_well_too);
+	UNIT_RUN(a_run_whose_payloads_are_read_by_several_cores_ends_well_too);
+}
+
 int main(void)
 {
-	bool is_cpu = strcmp(device_name(), "cpu") == 0;
-
 	open_device(2);
 	if (sgpu_key_generate(SGPU_KEY_OCT, &owner, &error)) {
 		printf("Bail out! %s\n", error.text);
 		return 1;
 	}
-	fake.plain = true;
 	fake.piece = 2 << 20;
 	fake.fails = fails;
-	make_fake_gpu();
 	prepare_run = prepare;
-	pinned_max = SGPU_RUN_PINNED_MAX;
-	UNIT_RUN(a_run_ends_well_whichever_call_of_the_device_fails);
-	fake.plain = !is_cpu;
-	UNIT_RUN(a_run_on_a_device_that_copies_beside_the_rest_ends_well_too);
-	UNIT_RUN(a_run_with_registered_payloads_and_drained_results_ends_well_too);
-	UNIT_RUN(a_run_whose_payloads_are_read_by_several_cores_ends_well_too);
-	unmake_fake_gpu();
+	run_on_both(make_fake_gpu, all_tests, unmake_fake_gpu);
 	sgpu_device_close(&device);
 	return unit_done();
 }

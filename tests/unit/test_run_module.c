@@ -3,31 +3,34 @@
  * Runs with modules, on a CPU device whose modules are pretended: what is loaded, when and how often; that it is given
  * back; and that a run ends well whichever call of the device fails.
  */
+#include <sgpu/channel.h>
+
 #include "enclave/run.h"
 
 #include "fake_gpu.h"
 
 enum { SIZE = 1500000 };
 
-/* scan is the module; half = copy of bias; result = half + 1 and bias_copy = bias + 1 by it. */
-static const char manifest[] =
-	"{\"version\":1,\"manifest_id\":\"t\",\"segments\":["
-	"{\"segment_id\":\"scan\",\"data_location_client\":\"s\",\"sensitivity_level\":\"HIGH\",\"direction\":\"INPUT\"},"
-	"{\"segment_id\":\"bias\",\"data_location_client\":\"b\",\"sensitivity_level\":\"LOW\",\"direction\":\"INPUT\","
-	"\"data_type_info\":{\"dtype\":\"u8\",\"shape\":[1500000]}},"
-	"{\"segment_id\":\"half\",\"sensitivity_level\":\"HIGH\",\"direction\":\"INTERMEDIATE\"},"
-	"{\"segment_id\":\"result\",\"data_location_client\":\"r\",\"sensitivity_level\":\"HIGH\",\"direction\":\"OUTPUT\","
-	"\"data_type_info\":{\"dtype\":\"u8\",\"shape\":[1500000]}},"
-	"{\"segment_id\":\"bias_copy\",\"data_location_client\":\"c\",\"sensitivity_level\":\"LOW\","
-	"\"direction\":\"OUTPUT\",\"data_type_info\":{\"dtype\":\"u8\",\"shape\":[1500000]}}],"
-	"\"operations\":["
-	"{\"gpu_operation_id\":\"FIRST\",\"kernel\":\"copy\",\"arguments\":{\"input\":\"bias\",\"output\":\"half\"}},"
-	"{\"gpu_operation_id\":\"SECOND\",\"kernel\":\"module:scan:add\",\"grid\":[3,2],\"block\":[5],\"shared_bytes\":7,"
-	"\"arguments\":{\"input\":\"half\",\"output\":\"result\"},"
-	"\"params\":[\"output\",\"input\",{\"elements\":\"input\"},{\"u32\":1}]},"
-	"{\"gpu_operation_id\":\"THIRD\",\"kernel\":\"module:scan:add\",\"declassify\":true,"
-	"\"arguments\":{\"input\":\"bias\",\"output\":\"bias_copy\"},"
-	"\"params\":[\"output\",\"input\",{\"elements\":\"input\"},{\"u32\":1}]}]}";
+/* scan is the module; half = copy of bias; result = half + 1 and bias_copy = bias + 1 by it. Each of its operations names
+ * its digest, or not. */
+#define MANIFEST \
+	"{\"version\":1,\"manifest_id\":\"t\",\"segments\":[" \
+	"{\"segment_id\":\"scan\",\"data_location_client\":\"s\",\"sensitivity_level\":\"HIGH\",\"direction\":\"INPUT\"}," \
+	"{\"segment_id\":\"bias\",\"data_location_client\":\"b\",\"sensitivity_level\":\"LOW\",\"direction\":\"INPUT\"," \
+	"\"data_type_info\":{\"dtype\":\"u8\",\"shape\":[1500000]}}," \
+	"{\"segment_id\":\"half\",\"sensitivity_level\":\"HIGH\",\"direction\":\"INTERMEDIATE\"}," \
+	"{\"segment_id\":\"result\",\"data_location_client\":\"r\",\"sensitivity_level\":\"HIGH\",\"direction\":\"OUTPUT\"," \
+	"\"data_type_info\":{\"dtype\":\"u8\",\"shape\":[1500000]}}," \
+	"{\"segment_id\":\"bias_copy\",\"data_location_client\":\"c\",\"sensitivity_level\":\"LOW\"," \
+	"\"direction\":\"OUTPUT\",\"data_type_info\":{\"dtype\":\"u8\",\"shape\":[1500000]}}]," \
+	"\"operations\":[" \
+	"{\"gpu_operation_id\":\"FIRST\",\"kernel\":\"copy\",\"arguments\":{\"input\":\"bias\",\"output\":\"half\"}}," \
+	"{\"gpu_operation_id\":\"SECOND\",\"kernel\":\"module:scan:add\",%s\"grid\":[3,2],\"block\":[5],\"shared_bytes\":7," \
+	"\"arguments\":{\"input\":\"half\",\"output\":\"result\"}," \
+	"\"params\":[\"output\",\"input\",{\"elements\":\"input\"},{\"u32\":1}]}," \
+	"{\"gpu_operation_id\":\"THIRD\",\"kernel\":\"module:scan:add\",%s\"declassify\":true," \
+	"\"arguments\":{\"input\":\"bias\",\"output\":\"bias_copy\"}," \
+	"\"params\":[\"output\",\"input\",{\"elements\":\"input\"},{\"u32\":1}]}]}"
 
 struct sgpu_device_module {
 	struct sgpu_device_object object;
@@ -35,7 +38,7 @@ struct sgpu_device_module {
 
 static struct job job;
 static atomic_int calls, fail_at, loads, freed, started, ran, wrong;
-static bool allow, first_fails;
+static bool allow, first_fails, no_digest, bad_digest;
 
 static bool fails(void)
 {
@@ -130,9 +133,42 @@ static int launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *arg
 							       task);
 }
 
+static int launch_on(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
+		     const struct sgpu_device_range *ranges, int count, struct sgpu_task *task)
+{
+	return fake_fails() ? SGPU_EDEVICE : fake.real->launch_on(stream, first_fails ? fail_at_last : function, argument,
+								  ranges, count, task);
+}
+
 static void prepare(struct sgpu_run *run)
 {
 	run->options.allow_modules = allow;
+}
+
+/* A member that names the digest of the module, with `flip` for another. */
+static void digest_member(char *member, size_t size, int flip)
+{
+	uint8_t digest[SGPU_DIGEST_SIZE];
+	char text[SGPU_BASE64URL_MAX(SGPU_DIGEST_SIZE)];
+
+	sgpu_kt128(job.scan, job.size, SGPU_MEASURE_CUSTOM, sizeof(SGPU_MEASURE_CUSTOM) - 1, digest, sizeof(digest));
+	digest[0] ^= (uint8_t)flip;
+	sgpu_base64url_encode(digest, sizeof(digest), text);
+	snprintf(member, size, "\"module_digest\":\"%s\",", text);
+}
+
+static char *make_manifest(void)
+{
+	char first[128], second[128] = "", *text = NULL;
+
+	digest_member(first, sizeof(first), bad_digest);
+	if (!no_digest) {
+		digest_member(second, sizeof(second), bad_digest);
+	}
+	if (asprintf(&text, MANIFEST, first, second) < 0) {
+		abort();
+	}
+	return text;
 }
 
 static void setup(void)
@@ -148,7 +184,7 @@ static void setup(void)
 	make_job(&job, SIZE);
 	free(job.batch->manifest_text);
 	free(job.sealed);
-	set_manifest(job.batch, strdup(manifest));
+	set_manifest(job.batch, make_manifest());
 	seal_scan(&job);
 }
 
@@ -213,6 +249,34 @@ UNIT_TEST(nothing_is_loaded_of_what_does_not_verify)
 	free_job(&job);
 }
 
+/* The operations whose digest is not right, of two. */
+static void check_refused(const bool bad[2], const char *part, int loaded)
+{
+	struct answer answer;
+	int out;
+
+	setup();
+	CHECK(run_job(&job, &owner, &out) == SGPU_ESEGMENTS);
+	CHECK(atomic_load(&loads) == loaded && atomic_load(&freed) == loaded);
+	CHECK(read_answer(out, job.key, &answer));
+	for (int i = 0; i < 2; i++) {
+		CHECK(says(&answer, i, bad[i] ? SGPU_EPOLICY : SGPU_OK, bad[i] ? part : NULL));
+	}
+	free_answer(&answer);
+	close(out);
+	free_job(&job);
+}
+
+UNIT_TEST(a_module_runs_only_where_its_digest_is_named_and_right)
+{
+	no_digest = true;
+	check_refused((const bool[2]){ false, true }, "it names no digest of its module", 1);
+	no_digest = false;
+	bad_digest = true;
+	check_refused((const bool[2]){ true, true }, "the module is not the one whose digest is named", 0);
+	bad_digest = false;
+}
+
 UNIT_TEST(a_module_is_not_started_after_a_failure)
 {
 	int out;
@@ -249,14 +313,8 @@ UNIT_TEST(a_run_ends_well_whichever_call_fails)
 	CHECK(bad == 0 && failed > 10);
 }
 
-int main(void)
+static void put_on(void)
 {
-	struct sgpu_device_config config = { .jobs = 2 };
-
-	if (sgpu_device_open("cpu", &config, &device, &error) || sgpu_key_generate(SGPU_KEY_OCT, &owner, &error)) {
-		printf("Bail out! %s\n", error.text);
-		return 1;
-	}
 	fake.plain = true;
 	fake.fails = fails;
 	make_fake_gpu();
@@ -265,13 +323,29 @@ int main(void)
 	fake.table.module_launch = module_launch;
 	fake.table.clear = clear;
 	fake.table.launch = launch;
-	prepare_run = prepare;
+	fake.table.launch_on = launch_on;
+}
+
+static void all_tests(void)
+{
 	UNIT_RUN(a_module_is_loaded_once_and_given_back);
 	UNIT_RUN(nothing_is_loaded_where_modules_are_not_allowed);
 	UNIT_RUN(nothing_is_loaded_of_what_does_not_verify);
+	UNIT_RUN(a_module_runs_only_where_its_digest_is_named_and_right);
 	UNIT_RUN(a_module_is_not_started_after_a_failure);
 	UNIT_RUN(a_run_ends_well_whichever_call_fails);
-	unmake_fake_gpu();
+}
+
+int main(void)
+{
+	struct sgpu_device_config config = { .jobs = 2 };
+
+	if (sgpu_device_open("cpu", &config, &device, &error) || sgpu_key_generate(SGPU_KEY_OCT, &owner, &error)) {
+		printf("Bail out! %s\n", error.text);
+		return 1;
+	}
+	prepare_run = prepare;
+	run_on_both(put_on, all_tests, unmake_fake_gpu);
 	sgpu_device_close(&device);
 	return unit_done();
 }

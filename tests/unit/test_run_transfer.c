@@ -486,18 +486,8 @@ UNIT_TEST(a_kernel_that_hangs_is_given_up_at_the_deadline_and_on_request)
 	run_whole(3 << 20);
 }
 
-int main(void)
+static void all_tests(void)
 {
-	open_device(3);
-	if (sgpu_key_generate(SGPU_KEY_OCT, &owner, &error)) {
-		printf("Bail out! %s\n", error.text);
-		return 1;
-	}
-	faked = strcmp(device_name(), "cpu") == 0;
-	if (faked) {
-		make_fake_gpu();
-	}
-	prepare_run = prepare;
 	UNIT_RUN(pieces_cover_a_payload_and_end_small);
 	UNIT_RUN(memory_is_registered_where_that_costs_less_than_a_copy);
 	UNIT_RUN(rungs_have_names);
@@ -511,9 +501,18 @@ int main(void)
 	UNIT_RUN(a_file_that_changes_meanwhile_does_not_verify);
 	UNIT_RUN(a_device_that_refuses_to_register_is_not_asked_again);
 	UNIT_RUN(a_kernel_that_hangs_is_given_up_at_the_deadline_and_on_request);
-	if (faked) {
-		unmake_fake_gpu();
+}
+
+int main(void)
+{
+	open_device(3);
+	if (sgpu_key_generate(SGPU_KEY_OCT, &owner, &error)) {
+		printf("Bail out! %s\n", error.text);
+		return 1;
 	}
+	faked = strcmp(device_name(), "cpu") == 0;
+	prepare_run = prepare;
+	run_on_both(faked ? make_fake_gpu : NULL, all_tests, faked ? unmake_fake_gpu : NULL);
 	sgpu_device_close(&device);
 	return unit_done();
 }
