@@ -14,6 +14,7 @@ const struct sgpu_bench_case *const bench_cases[] = {
 	&case_digest,
 	&case_launch,
 	&case_alloc,
+	&case_channel,
 	&case_batch,
 	&case_app,
 	&case_manifest,

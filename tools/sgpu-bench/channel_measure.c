@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * CH_MEASURE of the case channel: the digest of a channel's memory, beside that of plain memory of the device.
+ */
+#include <string.h>
+
+#include <sgpu/channel.h>
+
+#include "cases.h"
+
+enum { SEED = 11, SPARE_PAGES = 4 };
+
+struct digested {
+	struct sgpu_bench *bench;
+	struct sgpu_processor *processor;
+	struct sgpu_allocator *allocator;
+	struct sgpu_key owner;
+	struct sgpu_session *session;
+	uint32_t channel;
+	struct sgpu_stream *stream;
+	sgpu_devptr plain;
+	uint64_t size, va;
+	struct sgpu_task task;
+	uint8_t expected[SGPU_DIGEST_SIZE], digest[SGPU_DIGEST_SIZE];
+};
+
+static int run_plain(void *argument, uint64_t *ns, struct sgpu_error *error)
+{
+	struct digested *d = argument;
+	uint64_t begin = sgpu_now_ns();
+	int rc;
+
+	memset(&d->task, 0, sizeof(d->task));
+	memset(d->digest, 0, sizeof(d->digest));
+	rc = sgpu_device_digest(d->stream, d->plain, d->size, SGPU_MEASURE_CUSTOM, strlen(SGPU_MEASURE_CUSTOM), d->digest,
+				&d->task);
+	if (rc < 0) {
+		return sgpu_fail(error, rc, "cannot digest: %s", sgpu_strerror(rc));
+	}
+	rc = sgpu_stream_sync(d->stream, error);
+	*ns = sgpu_now_ns() - begin;
+	return rc == SGPU_OK ? sgpu_bench_tasks(&d->task, 1, error) : rc;
+}
+
+static int run_channel(void *argument, uint64_t *ns, struct sgpu_error *error)
+{
+	struct digested *d = argument;
+	const struct sgpu_command command = { .op = SGPU_CH_MEASURE, .channel = d->channel,
+					      .measure = { .va = d->va, .size = d->size } };
+	struct sgpu_reply reply;
+	uint64_t begin = sgpu_now_ns();
+
+	memset(d->digest, 0, sizeof(d->digest));
+	(void)sgpu_processor_command(d->processor, &command, &reply);
+	*ns = sgpu_now_ns() - begin;
+	if (reply.refusal != SGPU_REFUSED_NOT) {
+		return sgpu_fail(error, SGPU_EDIFFERS, "CH_MEASURE was refused: %s", reply.error.text);
+	}
+	/* The owner's part: what travels is masked. */
+	if (sgpu_session_measurement(d->session, &reply.measurement, error) < 0) {
+		return SGPU_EDIFFERS;
+	}
+	memcpy(d->digest, reply.measurement.digest, sizeof(d->digest));
+	return SGPU_OK;
+}
+
+static int verify(void *argument, struct sgpu_error *error)
+{
+	struct digested *d = argument;
+
+	return memcmp(d->digest, d->expected, sizeof(d->digest)) == 0 ? SGPU_OK :
+	       sgpu_fail(error, SGPU_EDIFFERS, "the digest is not that of the bytes");
+}
+
+static int send(void *processor, const struct sgpu_command *command, struct sgpu_reply *reply)
+{
+	return sgpu_processor_command(processor, command, reply);
+}
+
+/* The same bytes into plain memory and into the channel's. */
+static int fill(struct digested *d, struct sgpu_error *error)
+{
+	struct sgpu_task tasks[2] = { { 0 } };
+	void *pattern = NULL;
+	sgpu_devptr base = 0;
+	uint64_t space;
+	int rc = sgpu_host_alloc(d->bench->device, d->size, &pattern, error);
+
+	rc = rc == SGPU_OK ? sgpu_processor_space(d->processor, d->channel, &base, &space, error) : rc;
+	rc = rc == SGPU_OK ? sgpu_processor_activate(d->processor, d->channel, error) : rc;
+	if (rc == SGPU_OK) {
+		sgpu_bench_fill(pattern, d->size, SEED);
+		sgpu_kt128(pattern, d->size, SGPU_MEASURE_CUSTOM, strlen(SGPU_MEASURE_CUSTOM), d->expected,
+			   sizeof(d->expected));
+		rc = sgpu_copy_in(d->stream, d->plain, pattern, d->size, &tasks[0]);
+		rc = rc == SGPU_OK ? sgpu_copy_in(d->stream, base + d->va, pattern, d->size, &tasks[1]) : rc;
+		if (rc < 0) {
+			sgpu_fail(error, rc, "cannot fill memory: %s", sgpu_strerror(rc));
+		}
+	}
+	if (d->stream && sgpu_stream_sync(d->stream, rc == SGPU_OK ? error : NULL) != SGPU_OK && rc == SGPU_OK) {
+		rc = SGPU_EDEVICE;
+	}
+	sgpu_host_free(d->bench->device, &pattern, d->size);
+	return rc == SGPU_OK ? sgpu_bench_tasks(tasks, 2, error) : rc;
+}
+
+static int set_up(struct digested *d, const struct sgpu_pager *pager, struct sgpu_error *error)
+{
+	uint32_t per_big = (uint32_t)(pager->info.big / pager->info.small);
+	uint64_t big_pages = d->size / pager->info.big + SPARE_PAGES + 1, mapped;
+	const struct sgpu_processor_config config = { .frames = (uint32_t)(big_pages * per_big), .unprotected = per_big,
+						      .hidden = 1 };
+	struct sgpu_grant grant;
+	int rc = sgpu_processor_create(pager, &config, &d->processor, error);
+
+	rc = rc == SGPU_OK ? sgpu_key_generate(SGPU_KEY_X25519, &d->owner, error) : rc;
+	if (rc == SGPU_OK) {
+		rc = sgpu_allocator_create(&pager->info, &config, send, d->processor, &d->allocator, error);
+	}
+	if (rc == SGPU_OK) {
+		rc = sgpu_allocator_channel(d->allocator, d->owner.public_half, &grant, error);
+		d->channel = grant.channel;
+	}
+	rc = rc == SGPU_OK ? sgpu_session_open(&d->owner, &grant, &d->session, error) : rc;
+	if (rc == SGPU_OK) {
+		rc = sgpu_allocator_map(d->allocator, d->channel, d->size, &d->va, &mapped, NULL, NULL, error);
+	}
+	rc = rc == SGPU_OK ? sgpu_device_alloc(d->bench->device, d->size, &d->plain, error) : rc;
+	rc = rc == SGPU_OK ? sgpu_stream_create(d->bench->device, &d->stream, error) : rc;
+	return rc == SGPU_OK ? fill(d, error) : rc;
+}
+
+static int measure(struct sgpu_bench *bench, const struct sgpu_pager *pager, uint64_t size, struct sgpu_error *error)
+{
+	struct digested d = { .bench = bench, .size = size };
+	const struct sgpu_bench_variant variants[] = {
+		{ .name = "plain", .run = run_plain, .verify = verify, .argument = &d },
+		{ .name = "channel", .run = run_channel, .verify = verify, .argument = &d },
+	};
+	const struct sgpu_bench_point point = { .parameters = { { "command", "CH_MEASURE", 0 },
+								{ "size_bytes", NULL, size } },
+						.bytes = size };
+	int rc;
+
+	if (sgpu_bench_fits(bench, size, 2 * size + (SPARE_PAGES + 1) * pager->info.big, error) != SGPU_OK) {
+		sgpu_bench_waive(bench, &point, NULL, "%s", error->text);
+		return SGPU_OK;
+	}
+	rc = set_up(&d, pager, error);
+	rc = rc == SGPU_OK ? sgpu_bench_measure(bench, &point, variants, 2, error) : rc;
+	sgpu_stream_free(&d.stream);
+	sgpu_device_free(bench->device, &d.plain, size);
+	sgpu_session_close(&d.session);
+	sgpu_allocator_free(&d.allocator);
+	sgpu_processor_free(&d.processor);
+	sgpu_key_clear(&d.owner);
+	return rc;
+}
+
+int bench_measure_channel(struct sgpu_bench *bench, const struct sgpu_pager *pager, struct sgpu_error *error)
+{
+	struct sgpu_pager used = *pager;
+	uint64_t sizes[SGPU_BENCH_SIZES_MAX];
+	int count = sgpu_bench_sizes(bench, (uint64_t)64 << 10, (uint64_t)1 << 30, sizes), rc = SGPU_OK;
+
+	used.info.fresh = false; /* others had it before */
+	for (int i = 0; rc == SGPU_OK && i < count; i++) {
+		rc = measure(bench, &used, sizes[i], error);
+	}
+	return rc;
+}
