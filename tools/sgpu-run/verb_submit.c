@@ -13,12 +13,14 @@
 #include <sgpu/io.h>
 #include <sgpu/secret.h>
 
+#include "attested.h"
 #include "harden.h"
 #include "report.h"
 #include "verbs.h"
 
-enum { OPT_DEVICE = CLI_LONG, OPT_TIMEOUT, OPT_TRACE, OPT_STATS, OPT_DRY_RUN, OPT_NO_FILES, OPT_ALLOW_MODULES };
-enum { KEYS_MAX = 64, DESCRIPTOR_PATH_MAX = 32, KEYS_SIZE = KEYS_MAX * sizeof(struct sgpu_key) };
+enum { OPT_DEVICE = CLI_LONG, OPT_TIMEOUT, OPT_TRACE, OPT_STATS, OPT_DRY_RUN, OPT_NO_FILES, OPT_ALLOW_MODULES,
+       OPT_QUOTE, OPT_NONCE, OPT_AK, OPT_CERTIFICATE, OPT_OWNER };
+enum { KEYS_MAX = 64, DESCRIPTOR_PATH_MAX = 32, KEYS_SIZE = (KEYS_MAX + 1) * sizeof(struct sgpu_key) };
 
 const struct cli_option submit_options[] = {
 	CLI_COMMON,
@@ -30,6 +32,11 @@ const struct cli_option submit_options[] = {
 	{ "stats", OPT_STATS, NULL, "times and bytes by stage, on standard error" },
 	{ "no-files", OPT_NO_FILES, NULL, "refuse payloads in files: for a runner that serves others" },
 	{ "allow-modules", OPT_ALLOW_MODULES, NULL, "run kernels that the batch brings along" },
+	{ "quote", OPT_QUOTE, "FILE", "first write evidence of this run there, with a key that only it has" },
+	{ "nonce", OPT_NONCE, "HEX", "what the verifier sent for the quote: 8 to 64 bytes" },
+	{ "attestation-key", OPT_AK, "KEY", "the key that signs the quote" },
+	{ "certificate", OPT_CERTIFICATE, "FILE", "certificate of that key, and those up to the authority's" },
+	{ "owner", OPT_OWNER, "KEY", "the owner's X25519 public key, to be bound into the quote" },
 	{ "dry-run", OPT_DRY_RUN, NULL, "show the plan and run nothing; needs no key" },
 	{ "output", 'o', "FILE", "write the response there, not to standard output" },
 	{ NULL, 0, NULL, NULL },
@@ -39,8 +46,11 @@ struct request {
 	const char *key_paths[KEYS_MAX];
 	const char *key_files[KEYS_MAX];        /* the same as paths, descriptors too */
 	char descriptors[KEYS_MAX][DESCRIPTOR_PATH_MAX];
-	int key_count;
-	struct sgpu_key *keys;                  /* KEYS_MAX of them, in memory for secrets */
+	int path_count, key_count;              /* the key of an attested run has no path: it is the last */
+	struct sgpu_key *keys;                  /* in memory for secrets */
+	struct attested attested;
+	int in_fd;                              /* the batch; -1 while it is not open */
+	const char *in_name;
 	const char *device, *trace, *output, *batch;
 	struct sgpu_device_config config;
 	uint64_t timeout_ns;
@@ -69,10 +79,10 @@ static int take_option(struct request *r, int key, const char *value)
 
 	switch (key) {
 	case 'k':
-		if (r->key_count == KEYS_MAX) {
+		if (r->path_count == KEYS_MAX) {
 			return cli_usage("more than %d keys", KEYS_MAX);
 		}
-		r->key_paths[r->key_count++] = value;
+		r->key_paths[r->path_count++] = value;
 		return 0;
 	case OPT_DEVICE:
 		r->device = value;
@@ -101,6 +111,21 @@ static int take_option(struct request *r, int key, const char *value)
 	case OPT_DRY_RUN:
 		r->dry_run = true;
 		return 0;
+	case OPT_QUOTE:
+		r->attested.quote = value;
+		return 0;
+	case OPT_NONCE:
+		r->attested.nonce = value;
+		return 0;
+	case OPT_AK:
+		r->attested.key = value;
+		return 0;
+	case OPT_CERTIFICATE:
+		r->attested.certificate = value;
+		return 0;
+	case OPT_OWNER:
+		r->attested.owner = value;
+		return 0;
 	default:
 		r->output = value;
 		return 0;
@@ -110,7 +135,7 @@ static int take_option(struct request *r, int key, const char *value)
 /* What makes no sense together. */
 static int check_request(const struct request *r)
 {
-	for (int i = 0; i < r->key_count; i++) {
+	for (int i = 0; i < r->path_count; i++) {
 		if (cli_is_standard(r->key_paths[i]) && cli_is_standard(r->batch)) {
 			return cli_usage("the key and the batch cannot both come from standard input");
 		}
@@ -124,7 +149,7 @@ static int check_request(const struct request *r)
 	if (r->trace && r->dry_run) {
 		return cli_usage("--dry-run runs nothing, so there is nothing to trace");
 	}
-	return 0;
+	return attested_check(&r->attested, r->dry_run) ? 0 : 2;
 }
 
 /* Where the key lies, as a path: no payload is fetched from there. */
@@ -143,9 +168,10 @@ static int load_keys(struct request *r, struct sgpu_error *error)
 {
 	int rc = SGPU_OK;
 
-	for (int i = 0; rc == SGPU_OK && i < r->key_count; i++) {
+	for (int i = 0; rc == SGPU_OK && i < r->path_count; i++) {
 		note_key_file(r, i);
 		rc = sgpu_key_load(r->key_paths[i], &r->keys[i], error);
+		r->key_count += rc == SGPU_OK;
 	}
 	return rc;
 }
@@ -227,12 +253,12 @@ static bool is_gpu(struct sgpu_device *device)
 }
 
 /* The run itself, and what is said about it. */
-static int run_batch(const struct request *r, struct sgpu_device *device, int in_fd, const char *in_name,
-		     struct outputs *outputs, struct sgpu_error *error)
+static int run_batch(const struct request *r, struct sgpu_device *device, struct outputs *outputs,
+		     struct sgpu_error *error)
 {
 	struct sgpu_run_options options = { .keys = r->keys, .key_count = r->key_count, .spans = r->trace != NULL,
 					    .no_files = r->no_files, .private_files = r->key_files,
-					    .private_file_count = r->key_count, .allow_modules = r->allow_modules };
+					    .private_file_count = r->path_count, .allow_modules = r->allow_modules };
 	struct sgpu_run *run = NULL;
 	struct sgpu_error other;
 	int rc;
@@ -249,7 +275,7 @@ static int run_batch(const struct request *r, struct sgpu_device *device, int in
 		sgpu_run_cancel(run); /* the signal came before there was anything to stop */
 	}
 	report_progress_begin(run, on_gpu || r->allow_modules ? give_up : NULL);
-	rc = sgpu_run_batch(run, in_fd, in_name, outputs->response.fd,
+	rc = sgpu_run_batch(run, r->in_fd, r->in_name, outputs->response.fd,
 			    cli_is_standard(r->output) ? "standard output" : r->output, error);
 	report_progress_end();
 	running = NULL;
@@ -299,7 +325,50 @@ static int check_aead(struct sgpu_error *error)
 	return rc;
 }
 
-static int submit(struct request *r, int in_fd, const char *in_name)
+/* Opens the batch, which no output may replace: an exit status. */
+static int open_batch(struct request *r)
+{
+	r->in_fd = cli_input(r->batch, &r->in_name);
+	if (r->in_fd < 0) {
+		return cli_is_standard(r->batch) ? 2 : 3;
+	}
+	return cli_output_apart(r->output) && (!r->trace || cli_output_apart(r->trace)) ? 0 : 2;
+}
+
+/* The evidence comes first: whoever sends the batch waits for it, and if that is a pipe, not even its name can be opened
+ * before. An exit status. */
+static int prove(struct request *r, struct sgpu_device *device)
+{
+	struct sgpu_error error = { 0 };
+
+	if (attested_quote(&r->attested, device, on_gpu, r->allow_modules, &r->keys[r->key_count], &error)) {
+		return cli_error(&error);
+	}
+	r->key_count++;
+	cli_detail("'%s' is written; batches for this run are sealed to the key in it", r->attested.quote);
+	return open_batch(r);
+}
+
+/* With everything open: what runs from here on runs under the filter. */
+static int run_filtered(struct request *r, struct sgpu_device *device, struct outputs *outputs)
+{
+	struct sgpu_error error = { 0 };
+	int rc = open_outputs(r, outputs, &error);
+
+	if (rc == SGPU_OK && !cli_binary_output(outputs->response.fd)) {
+		return 2;
+	}
+	if (rc == SGPU_OK && harden_filter(on_gpu, &error) != SGPU_OK) {
+		cli_warning("%s", error.text);
+	}
+	if (rc == SGPU_OK) {
+		rc = run_batch(r, device, outputs, &error);
+	}
+	return rc == SGPU_OK ? 0 : rc == SGPU_ECANCELED && sgpu_io_interrupted() ? sgpu_exit_status(rc) :
+	       cli_error(&error);
+}
+
+static int submit(struct request *r)
 {
 	struct outputs outputs = { SGPU_OUTPUT_INIT, SGPU_OUTPUT_INIT };
 	struct sgpu_device *device = NULL;
@@ -312,20 +381,14 @@ static int submit(struct request *r, int in_fd, const char *in_name)
 	if (rc == SGPU_OK) {
 		rc = sgpu_device_open(r->device, &r->config, &device, &error);
 	}
-	if (rc == SGPU_OK) {
-		on_gpu = is_gpu(device);
-		describe(device);
-		rc = open_outputs(r, &outputs, &error);
+	if (rc != SGPU_OK) {
+		return cli_error(&error);
 	}
-	if (rc == SGPU_OK && !cli_binary_output(outputs.response.fd)) {
-		status = 2;
-	} else {
-		if (rc == SGPU_OK && harden_filter(on_gpu, &error) != SGPU_OK) {
-			cli_warning("%s", error.text);
-		}
-		rc = rc == SGPU_OK ? run_batch(r, device, in_fd, in_name, &outputs, &error) : rc;
-		status = rc == SGPU_OK ? 0 : rc == SGPU_ECANCELED && sgpu_io_interrupted() ? sgpu_exit_status(rc) :
-			 cli_error(&error);
+	on_gpu = is_gpu(device);
+	describe(device);
+	status = r->attested.quote ? prove(r, device) : 0;
+	if (status == 0) {
+		status = run_filtered(r, device, &outputs);
 	}
 	sgpu_output_close(&outputs.response);
 	sgpu_output_close(&outputs.trace);
@@ -354,35 +417,37 @@ static int read_options(struct request *r, int argc, char **argv)
 	return check_request(r);
 }
 
+static int dry_run(const struct request *r)
+{
+	struct sgpu_error error = { 0 };
+
+	return report_plan(r->in_fd, r->in_name, r->output ? r->output : "-", &error) == SGPU_OK ? 0 : cli_error(&error);
+}
+
 static int open_and_run(struct request *r)
 {
-	const char *name;
-	int status, fd = cli_input(r->batch, &name);
+	int status;
 
-	if (fd < 0) {
-		return cli_is_standard(r->batch) ? 2 : 3;
-	}
-	for (int i = 0; i < r->key_count; i++) {
+	for (int i = 0; i < r->path_count; i++) {
 		cli_remember_input(r->key_paths[i]);
 	}
-	if (!cli_output_apart(r->output) || (r->trace && !cli_output_apart(r->trace))) {
-		status = 2;
-	} else if (r->dry_run) {
-		struct sgpu_error error = { 0 };
-
-		status = report_plan(fd, name, r->output ? r->output : "-", &error) == SGPU_OK ? 0 : cli_error(&error);
-	} else {
-		status = submit(r, fd, name);
+	if (r->attested.quote) {
+		cli_remember_input(r->attested.key);
+		cli_remember_input(r->attested.certificate);
 	}
-	if (fd != STDIN_FILENO) {
-		close(fd);
+	status = r->attested.quote ? cli_output_apart(r->attested.quote) ? 0 : 2 : open_batch(r);
+	if (status == 0) {
+		status = r->dry_run ? dry_run(r) : submit(r);
+	}
+	if (r->in_fd > STDIN_FILENO) {
+		close(r->in_fd);
 	}
 	return status;
 }
 
 int verb_submit(int argc, char **argv)
 {
-	struct request r = { .device = "auto" };
+	struct request r = { .device = "auto", .in_fd = -1 };
 	sigset_t usr1;
 	int status = read_options(&r, argc, argv);
 

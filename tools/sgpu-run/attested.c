@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The evidence of a run. The private half of the key that it names never leaves this process and goes with it, so that a
+ * batch sealed to it opens in the program that was measured, or nowhere.
+ */
+#include "attested.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <sgpu/attest.h>
+#include <sgpu/base.h>
+#include <sgpu/io.h>
+
+#include "cli.h"
+
+/* What the parts are loaded into. */
+struct parts {
+	struct sgpu_signer *ak;
+	struct sgpu_chain chain;
+	struct sgpu_key owner;
+	uint8_t nonce[SGPU_NONCE_MAX];
+	size_t nonce_size;
+};
+
+static bool nonce_fits(const char *text)
+{
+	size_t digits = strlen(text);
+
+	if (digits % 2 || digits < 2 * SGPU_NONCE_MIN || digits > 2 * SGPU_NONCE_MAX ||
+	    strspn(text, "0123456789abcdefABCDEF") != digits) {
+		cli_usage("--nonce is 8 to 64 bytes in hexadecimal, as the verifier sent them");
+		return false;
+	}
+	return true;
+}
+
+bool attested_check(const struct attested *options, bool dry_run)
+{
+	const struct {
+		const char *name, *value;
+	} needed[] = { { "--nonce", options->nonce }, { "--attestation-key", options->key },
+		       { "--certificate", options->certificate }, { "--owner", options->owner } };
+	const size_t optional = SGPU_ARRAY_LENGTH(needed) - 1;
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(needed); i++) {
+		if (!options->quote && needed[i].value) {
+			cli_usage("%s is for a run with --quote", needed[i].name);
+			return false;
+		}
+		if (options->quote && !needed[i].value && i < optional) {
+			cli_usage("--quote needs %s", needed[i].name);
+			return false;
+		}
+	}
+	if (options->quote && dry_run) {
+		cli_usage("--dry-run runs nothing, so there is nothing to quote");
+		return false;
+	}
+	if (options->quote && cli_is_standard(options->quote)) {
+		cli_usage("the quote goes to a file, since standard output is for the response");
+		return false;
+	}
+	return !options->quote || nonce_fits(options->nonce);
+}
+
+static int load(const struct attested *options, struct parts *parts, struct sgpu_error *error)
+{
+	int code = sgpu_signer_load(options->key, &parts->ak, error);
+
+	if (!code) {
+		code = sgpu_chain_load(options->certificate, &parts->chain, error);
+	}
+	if (!code && options->owner) {
+		code = sgpu_key_load(options->owner, &parts->owner, error);
+	}
+	if (!code && options->owner && parts->owner.kind == SGPU_KEY_OCT) {
+		code = sgpu_fail(error, SGPU_EKEY, "'%s' is a symmetric key, the owner's is an X25519 key", options->owner);
+	}
+	parts->nonce_size = strlen(options->nonce) / 2;
+	return code ? code : sgpu_hex_decode(options->nonce, parts->nonce, parts->nonce_size, error);
+}
+
+static int write_quote(const char *path, const char *quote, size_t size, struct sgpu_error *error)
+{
+	struct sgpu_output output = SGPU_OUTPUT_INIT;
+	int code = sgpu_output_open(&output, path, 0666, error);
+
+	if (!code) {
+		code = sgpu_write(output.fd, path, quote, size, error);
+	}
+	if (!code) {
+		code = sgpu_output_commit(&output, error);
+	}
+	sgpu_output_close(&output);
+	return code;
+}
+
+int attested_quote(const struct attested *options, struct sgpu_device *device, bool on_gpu, bool allow_modules,
+		   struct sgpu_key *recipient, struct sgpu_error *error)
+{
+	struct parts parts = { .ak = NULL };
+	struct sgpu_quote_subject subject = { .recipient_ephemeral = true, .device = device, .preemption = on_gpu,
+					      .allows_modules = allow_modules };
+	struct sgpu_key public_half;
+	char *quote = NULL;
+	size_t size = 0;
+	int code = load(options, &parts, error);
+
+	if (!code) {
+		code = sgpu_key_generate(SGPU_KEY_X25519, recipient, error);
+	}
+	if (!code) {
+		code = sgpu_key_public(recipient, &public_half, error);
+	}
+	if (!code) {
+		subject.recipient = &public_half; /* what signs has no business with the other half */
+		subject.nonce = parts.nonce;
+		subject.nonce_size = parts.nonce_size;
+		subject.owner_key = options->owner ? parts.owner.public_half : NULL;
+		code = sgpu_quote_create(&subject, parts.ak, &parts.chain, time(NULL), &quote, &size, error);
+	}
+	if (!code) {
+		code = write_quote(options->quote, quote, size, error);
+	}
+	free(quote);
+	sgpu_key_clear(&parts.owner);
+	sgpu_chain_clear(&parts.chain);
+	sgpu_signer_free(&parts.ak);
+	return code;
+}

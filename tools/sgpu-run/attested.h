@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A run that proves itself first: it makes a key of its own, quotes it for the verifier's nonce, and takes a batch that
+ * is sealed to it.
+ */
+#ifndef SGPU_RUN_ATTESTED_H
+#define SGPU_RUN_ATTESTED_H
+
+#include <stdbool.h>
+
+#include <sgpu/crypto.h>
+#include <sgpu/device.h>
+
+/* As on the command line; NULL: not given. */
+struct attested {
+	const char *quote, *nonce, *key, *certificate, *owner;
+};
+
+/* Whether the options belong together: prints and returns false. */
+bool attested_check(const struct attested *options, bool dry_run);
+/* Fills *recipient, which should lie in memory for secrets, with a new X25519 key, and writes the quote: all of it, or
+ * no file. The attestation key is loaded for this and gone when it returns. */
+SGPU_MUST_CHECK int attested_quote(const struct attested *options, struct sgpu_device *device, bool on_gpu,
+				   bool allow_modules, struct sgpu_key *recipient, struct sgpu_error *error);
+
+#endif
