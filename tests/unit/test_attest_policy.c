@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Policies and appraisal: each rule by itself, both ways, and what the result says.
+ */
+#include "test_attest.h"
+
+static struct world w;
+static struct sgpu_device *device;
+static struct sgpu_key recipient, owner;
+static struct sgpu_quote_result verified;
+static const uint8_t nonce[32] = { 1, 2, 3, 4 };
+
+/* A verified quote of this process on the CPU device. */
+static int quote_and_verify(void)
+{
+	struct sgpu_quote_subject s = { .nonce = nonce, .nonce_size = sizeof(nonce), .recipient = &recipient,
+					.recipient_ephemeral = true, .owner_key = owner.public_half, .device = device };
+	struct sgpu_quote_checks c = { .roots = &w.roots, .nonce = nonce, .nonce_size = sizeof(nonce), .now = NOW };
+	char *quote = NULL;
+	size_t size = 0;
+	int code = sgpu_quote_create(&s, w.ak, &w.chain, NOW, &quote, &size, NULL);
+
+	code = code ? code : sgpu_quote_verify(quote, size, &c, &verified, NULL);
+	free(quote);
+	return code;
+}
+
+static json_t *own_of(const char *submod)
+{
+	json_t *object = submod ? json_object_get(json_object_get(verified.claims, "submods"), submod) : verified.claims;
+
+	return json_object_get(object, SGPU_EAT_PROFILE);
+}
+
+/* How many reasons a policy finds; -1 when it does not parse. The first reason's claim must be `claim`. */
+static int reasons(const char *text, const char *claim)
+{
+	struct sgpu_policy *policy = NULL;
+	struct sgpu_appraisal appraisal;
+	struct sgpu_error error = { 0 };
+	int count = -1;
+
+	if (sgpu_policy_parse(text, strlen(text), "policy", &policy, &error)) {
+		printf("# %s\n", error.text);
+		return -1;
+	}
+	if (!sgpu_appraise(policy, &verified, NOW, &appraisal, NULL)) {
+		count = (int)json_array_size(appraisal.reasons);
+		const json_t *first = json_array_get(appraisal.reasons, 0);
+		const char *got = json_string_value(json_object_get(first, "claim"));
+		if (appraisal.accepted != (count == 0) || (claim && (!got || strcmp(got, claim))) ||
+		    (count && (!json_string_value(json_object_get(first, "expected"))[0] ||
+			       !json_string_value(json_object_get(first, "text"))[0]))) {
+			printf("# %s: claim '%s'\n", text, got ? got : "none");
+			count = -2;
+		}
+		const char *status = json_string_value(json_object_get(
+			json_object_get(json_object_get(appraisal.ear, "submods"), "runner"), "ear_status"));
+		if (!status || (count > 0) != !strcmp(status, "contraindicated")) {
+			printf("# status '%s' with %d reasons\n", status, count);
+			count = -3;
+		}
+		sgpu_appraisal_clear(&appraisal);
+	}
+	sgpu_policy_free(&policy);
+	return count;
+}
+
+static int refused(const char *text)
+{
+	struct sgpu_policy *policy = NULL;
+	struct sgpu_error error = { 0 };
+
+	return sgpu_policy_parse(text, strlen(text), "p.json", &policy, &error) == SGPU_EINVALID && !policy &&
+	       strstr(error.text, "p.json");
+}
+
+UNIT_TEST(a_policy_from_a_quote_accepts_that_quote)
+{
+	char *text = NULL;
+	size_t size = 0;
+
+	REQUIRE(!sgpu_policy_from_claims(verified.claims, &text, &size, NULL));
+	CHECK(size == strlen(text) && reasons(text, NULL) == 0);
+	/* Another program is another digest. */
+	json_t *kept = json_incref(json_object_get(own_of("runner"), "digest"));
+	json_object_set_new(own_of("runner"), "digest", json_string("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"));
+	CHECK(reasons(text, "runner.digest") == 1);
+	json_object_set_new(own_of("runner"), "digest", kept);
+	CHECK(reasons(text, NULL) == 0);
+	free(text);
+	/* What the claims do not have the policy does not ask for. */
+	json_t *few = json_pack("{s:{s:{s:[s], s:{s:s}}}}", "submods", "runner", "swversion", "0.1.0", SGPU_EAT_PROFILE,
+				"digest", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
+	REQUIRE(!sgpu_policy_from_claims(few, &text, &size, NULL));
+	CHECK(reasons(text, "runner.digest") == 1 && !strstr(text, "platform") && !strstr(text, "debug"));
+	free(text);
+	json_decref(few);
+	json_t *bad = json_pack("{s:{s:{s:{s:s}}}}", "submods", "runner", SGPU_EAT_PROFILE, "key", "strange");
+	CHECK(sgpu_policy_from_claims(bad, &text, &size, NULL) == SGPU_EINVALID && !text);
+	json_decref(bad);
+}
+
+UNIT_TEST(the_runner_is_judged_by_digest_version_debug_modules_and_key)
+{
+	const char *zeros = "0000000000000000000000000000000000000000000000000000000000000000";
+	char text[512];
+
+	snprintf(text, sizeof(text), "{\"version\":1,\"runner\":{\"digests\":[\"%s\"]}}", zeros);
+	CHECK(reasons(text, "runner.digest") == 1);
+	CHECK(reasons("{\"version\":1,\"runner\":{\"digests\":[]}}", "runner.digest") == 1);
+	CHECK(reasons("{\"version\":1,\"runner\":{\"version\":\"0.1.0\"}}", NULL) == 0);
+	CHECK(reasons("{\"version\":1,\"runner\":{\"version\":\"0.1\"}}", NULL) == 0);
+	CHECK(reasons("{\"version\":1,\"runner\":{\"version\":\"0.1.1\"}}", "runner.swversion") == 1);
+	CHECK(reasons("{\"version\":1,\"runner\":{\"version\":\"0.1.0.1\"}}", "runner.swversion") == 1);
+	CHECK(reasons("{\"version\":1,\"runner\":{\"version\":\"0.10\"}}", "runner.swversion") == 1);
+	CHECK(reasons("{\"version\":1,\"runner\":{\"debug\":false}}", "dbgstat") == 1);
+	CHECK(reasons("{\"version\":1,\"runner\":{\"debug\":true}}", NULL) == 0);
+	CHECK(reasons("{\"version\":1,\"runner\":{\"process\":true}}", NULL) == 0);
+	CHECK(reasons("{\"version\":1,\"runner\":{\"modules\":false}}", NULL) == 0);
+	json_object_set_new(own_of("runner"), "modules", json_true());
+	json_object_set_new(own_of("runner"), "measured", json_string("file"));
+	CHECK(reasons("{\"version\":1,\"runner\":{\"modules\":false}}", "runner.modules") == 1);
+	CHECK(reasons("{\"version\":1,\"runner\":{\"modules\":true}}", NULL) == 0);
+	CHECK(reasons("{\"version\":1,\"runner\":{\"process\":true}}", "runner.measured") == 1);
+	json_object_set_new(own_of("runner"), "modules", json_false());
+	json_object_set_new(own_of("runner"), "measured", json_string("process"));
+	CHECK(reasons("{\"version\":1,\"runner\":{\"key\":\"ephemeral\"}}", NULL) == 0);
+	json_object_set_new(own_of("runner"), "key", json_string("stored"));
+	CHECK(reasons("{\"version\":1,\"runner\":{\"key\":\"ephemeral\"}}", "runner.key") == 1);
+	CHECK(reasons("{\"version\":1,\"runner\":{\"key\":\"stored\"}}", NULL) == 0);
+	json_object_set_new(own_of("runner"), "key", json_string("ephemeral"));
+	CHECK(reasons("{\"version\":1,\"runner\":{\"key\":\"stored\"}}", NULL) == 0);
+}
+
+UNIT_TEST(debugging_is_off_only_when_all_that_can_debug_say_so)
+{
+	const char *policy = "{\"version\":1,\"runner\":{\"debug\":false}}";
+	json_t *runner = json_object_get(json_object_get(verified.claims, "submods"), "runner");
+
+	json_object_set_new(verified.claims, "dbgstat", json_string("disabled"));
+	CHECK(reasons(policy, "dbgstat") == 1);
+	json_object_set_new(runner, "dbgstat", json_string("disabled"));
+	CHECK(reasons(policy, NULL) == 0);
+	verified.tee_verified = true;
+	verified.tee.debug = true;
+	CHECK(reasons(policy, "tee.debug") == 1);
+	verified.tee.debug = false;
+	CHECK(reasons(policy, NULL) == 0);
+	verified.tee_verified = false;
+	json_object_set_new(own_of("cpu"), "confidential", json_string("devtools"));
+	CHECK(reasons(policy, "device.confidential") == 1);
+	json_object_del(own_of("cpu"), "confidential");
+	json_object_set_new(runner, "dbgstat", json_string("enabled"));
+	json_object_set_new(verified.claims, "dbgstat", json_string("enabled"));
+}
+
+UNIT_TEST(the_device_is_judged_by_code_driver_mode_and_agreement)
+{
+	json_t *own = own_of("cpu");
+	char text[512], hex[65];
+	uint8_t digest[32] = { 7 };
+
+	CHECK(reasons("{\"version\":1,\"device\":{\"driver\":\"1\"}}", "device.driver") == 1);
+	json_object_set_new(own, "driver", json_string("driver 580.159.04, CUDA 13.0"));
+	CHECK(reasons("{\"version\":1,\"device\":{\"driver\":\"580.159.04\"}}", NULL) == 0);
+	CHECK(reasons("{\"version\":1,\"device\":{\"driver\":\"580.65\"}}", NULL) == 0);
+	CHECK(reasons("{\"version\":1,\"device\":{\"driver\":\"580.160\"}}", "device.driver") == 1);
+	json_object_del(own, "driver");
+	CHECK(reasons("{\"version\":1,\"device\":{\"confidential\":true}}", "device.confidential") == 1);
+	json_object_set_new(own, "confidential", json_string("on"));
+	CHECK(reasons("{\"version\":1,\"device\":{\"confidential\":true}}", NULL) == 0);
+	json_object_del(own, "confidential");
+	CHECK(reasons("{\"version\":1,\"device\":{\"agreement\":true}}", "device.agreed") == 1);
+	CHECK(reasons("{\"version\":1,\"device\":{\"preemption\":false}}", NULL) == 0);
+	json_object_set_new(own, "preemption", json_true());
+	CHECK(reasons("{\"version\":1,\"device\":{\"preemption\":false}}", "device.preemption") == 1);
+	json_object_set_new(own, "preemption", json_false());
+	sgpu_hex_encode(digest, sizeof(digest), hex);
+	snprintf(text, sizeof(text), "{\"version\":1,\"device\":{\"code\":[\"%s\"]}}", hex);
+	CHECK(reasons(text, "device.code") == 1);
+	json_object_set_new(own, "code", json_pack("[{s:s, s:i, s:o}]", "name", "kernels", "size", 1, "digest",
+						   sgpu_json_from_bytes(digest, sizeof(digest))));
+	CHECK(reasons(text, NULL) == 0);
+	digest[0] = 8;
+	json_array_append_new(json_object_get(own, "code"), json_pack("{s:s, s:i, s:o}", "name", "other", "size", 1, "digest",
+								      sgpu_json_from_bytes(digest, sizeof(digest))));
+	CHECK(reasons(text, "device.code other") == 1);
+	json_object_set_new(own, "code", json_array());
+	CHECK(reasons("{\"version\":1,\"device\":{\"code\":[]}}", NULL) == 0);
+	json_t *cpu = json_incref(json_object_get(json_object_get(verified.claims, "submods"), "cpu"));
+	json_object_del(json_object_get(verified.claims, "submods"), "cpu");
+	CHECK(reasons("{\"version\":1,\"device\":{}}", "device") == 1);
+	json_object_set_new(json_object_get(verified.claims, "submods"), "cpu", cpu);
+}
+
+UNIT_TEST(a_platform_is_believed_for_its_hardware_only_with_a_verified_report)
+{
+	json_t *platform = json_object_get(own_of(NULL), "platform");
+
+	json_object_set_new(platform, "kind", json_string("plain"));
+	CHECK(reasons("{\"version\":1,\"platform\":{\"at_least\":\"plain\"}}", NULL) == 0);
+	CHECK(reasons("{\"version\":1,\"platform\":{\"at_least\":\"gramine-direct\"}}", "platform.kind") == 1);
+	CHECK(reasons("{\"version\":1,\"platform\":{\"at_least\":\"snp\"}}", "platform.kind") == 2);
+	json_object_set_new(platform, "kind", json_string("tdx"));
+	CHECK(reasons("{\"version\":1,\"platform\":{\"at_least\":\"plain\"}}", NULL) == 0);
+	CHECK(reasons("{\"version\":1,\"platform\":{\"at_least\":\"snp\"}}", "tee") == 1);
+	CHECK(reasons("{\"version\":1,\"platform\":{\"at_least\":\"snp\",\"report\":false}}", NULL) == 0);
+	CHECK(reasons("{\"version\":1,\"platform\":{\"report\":true}}", "tee") == 1);
+	verified.tee_present = true;
+	CHECK(reasons("{\"version\":1,\"platform\":{\"report\":true}}", "tee") == 1);
+	verified.tee_verified = true;
+	verified.tee.kind = SGPU_PLATFORM_TDX;
+	verified.tee.tcb = 0x0304000000000102;
+	memset(verified.tee.measurement, 0xab, sizeof(verified.tee.measurement));
+	CHECK(reasons("{\"version\":1,\"platform\":{\"at_least\":\"snp\"}}", NULL) == 0);
+	CHECK(reasons("{\"version\":1,\"platform\":{\"tcb\":\"0304000000000102\"}}", NULL) == 0);
+	CHECK(reasons("{\"version\":1,\"platform\":{\"tcb\":\"0303000000000102\"}}", NULL) == 0);
+	/* Each byte counts by itself: a larger one does not make up for a smaller. */
+	CHECK(reasons("{\"version\":1,\"platform\":{\"tcb\":\"0203000000000103\"}}", "tee.tcb") == 1);
+	char text[512], hex[97];
+	sgpu_hex_encode(verified.tee.measurement, 48, hex);
+	snprintf(text, sizeof(text), "{\"version\":1,\"platform\":{\"measurements\":[\"%s\"]}}", hex);
+	CHECK(reasons(text, NULL) == 0);
+	verified.tee.measurement[47] = 0;
+	CHECK(reasons(text, "tee.measurement") == 1);
+	verified.tee_verified = verified.tee_present = false;
+	json_object_set_new(platform, "kind", json_string("plain"));
+}
+
+UNIT_TEST(machine_age_and_channel_are_judged)
+{
+	const char *zeros = "0000000000000000000000000000000000000000000000000000000000000000";
+	char text[512];
+
+	snprintf(text, sizeof(text), "{\"version\":1,\"machines\":[\"%s\"]}", zeros);
+	CHECK(reasons(text, "ueid") == 1);
+	CHECK(reasons("{\"version\":1,\"certificate_age\":5}", NULL) == 0);
+	CHECK(reasons("{\"version\":1,\"certificate_age\":4}", "certificate age") == 1);
+	CHECK(reasons("{\"version\":1,\"channel\":true}", "grant") == 1);
+	CHECK(reasons("{\"version\":1,\"channel\":false}", NULL) == 0);
+	CHECK(reasons("{\"version\":1}", NULL) == 0);
+	/* All that is wrong is listed. */
+	CHECK(reasons("{\"version\":1,\"runner\":{\"digests\":[],\"version\":\"9\",\"debug\":false},\"device\":{\"confidential\":true},"
+		      "\"platform\":{\"at_least\":\"snp\"},\"machines\":[],\"channel\":true,\"certificate_age\":0}", NULL) == 9);
+}
+
+UNIT_TEST(policies_are_read_strictly)
+{
+	struct sgpu_error error = { 0 };
+	struct sgpu_policy *policy = NULL;
+
+	CHECK(refused("") && refused("[]") && refused("{}") && refused("{\"version\":2}") && refused("{\"version\":\"1\"}"));
+	CHECK(refused("{\"version\":1,\"version\":1}") && refused("{\"version\":1,\"runer\":{}}"));
+	CHECK(refused("{\"version\":1,\"runner\":{\"digest\":[]}}") && refused("{\"version\":1,\"runner\":[]}"));
+	CHECK(refused("{\"version\":1,\"runner\":{\"digests\":[\"00\"]}}"));
+	CHECK(refused("{\"version\":1,\"runner\":{\"digests\":[1]}}"));
+	CHECK(refused("{\"version\":1,\"runner\":{\"digests\":["
+		      "\"000000000000000000000000000000000000000000000000000000000000000A\"]}}"));
+	CHECK(refused("{\"version\":1,\"runner\":{\"debug\":\"off\"}}") && refused("{\"version\":1,\"runner\":{\"key\":\"none\"}}"));
+	CHECK(refused("{\"version\":1,\"runner\":{\"version\":\"x\"}}"));
+	CHECK(refused("{\"version\":1,\"platform\":{\"at_least\":\"sev\"}}"));
+	CHECK(refused("{\"version\":1,\"platform\":{\"tcb\":\"12\"}}"));
+	CHECK(refused("{\"version\":1,\"platform\":{\"report\":false,\"tcb\":\"0000000000000000\"}}"));
+	CHECK(refused("{\"version\":1,\"certificate_age\":-1}") && refused("{\"version\":1,\"machines\":[\"\"]}"));
+	CHECK(sgpu_policy_parse("{\n  \"version\": 1,\n}", 19, "p.json", &policy, &error) == SGPU_EINVALID &&
+	      strstr(error.text, "p.json:3:"));
+	char *huge = malloc((1 << 18) + 2);
+	memset(huge, ' ', (1 << 18) + 1);
+	huge[(1 << 18) + 1] = '\0';
+	CHECK(refused(huge));
+	free(huge);
+}
+
+UNIT_TEST(the_result_is_an_ear_that_says_what_was_judged)
+{
+	struct sgpu_policy *policy = NULL;
+	struct sgpu_appraisal appraisal;
+	char *text = NULL;
+	size_t size = 0;
+
+	REQUIRE(!sgpu_policy_from_claims(verified.claims, &text, &size, NULL));
+	REQUIRE(!sgpu_policy_parse(text, size, "p", &policy, NULL) && !sgpu_appraise(policy, &verified, NOW, &appraisal, NULL));
+	const json_t *runner = json_object_get(json_object_get(appraisal.ear, "submods"), "runner");
+	const json_t *vector = json_object_get(runner, "ear_trustworthiness_vector");
+	CHECK(!strcmp(json_string_value(json_object_get(appraisal.ear, "eat_profile")), "tag:ietf.org,2026:rats/ear#03"));
+	CHECK(json_integer_value(json_object_get(appraisal.ear, "iat")) == NOW);
+	CHECK(json_equal(json_object_get(appraisal.ear, "eat_nonce"), json_object_get(verified.claims, "eat_nonce")));
+	CHECK(json_string_value(json_object_get(json_object_get(appraisal.ear, "ear_verifier_id"), "build")));
+	CHECK(json_object_get(json_object_get(appraisal.ear, "submods"), "cpu"));
+	CHECK(json_integer_value(json_object_get(vector, "executables")) == 2);
+	CHECK(json_integer_value(json_object_get(vector, "instance-identity")) == 2);
+	/* A plain machine is what it says of itself: nothing of its hardware was proved. */
+	CHECK(json_integer_value(json_object_get(vector, "runtime-opaque")) == 32);
+	CHECK(json_integer_value(json_object_get(vector, "hardware")) == 0);
+	CHECK(!strcmp(json_string_value(json_object_get(runner, "ear_status")), "warning"));
+	CHECK(!strncmp(json_string_value(json_array_get(json_object_get(runner, "ear_appraisal_policy_ids"), 0)), "tag:sgpu.dev", 12));
+	sgpu_appraisal_clear(&appraisal);
+	struct sgpu_quote_result none = { .claims = NULL };
+	CHECK(sgpu_appraise(policy, &none, NOW, &appraisal, NULL) == SGPU_EUSAGE && !appraisal.accepted);
+	sgpu_policy_free(&policy);
+	free(text);
+}
+
+int main(void)
+{
+	setenv("SGPU_TSM_ROOT", "/nonexistent", 1);
+	setenv("SGPU_GRAMINE_ROOT", "/nonexistent", 1);
+	if (world_make(&w) || sgpu_key_generate(SGPU_KEY_X25519, &recipient, NULL) ||
+	    sgpu_key_generate(SGPU_KEY_X25519, &owner, NULL) ||
+	    sgpu_device_open("cpu", &(struct sgpu_device_config){ .jobs = 1 }, &device, NULL) || quote_and_verify()) {
+		printf("Bail out! cannot make a quote\n");
+		return 1;
+	}
+	/* The tests change what the machine says of itself: they are about the policy. */
+	json_object_set_new(json_object_get(own_of(NULL), "platform"), "kind", json_string("plain"));
+	UNIT_RUN(a_policy_from_a_quote_accepts_that_quote);
+	UNIT_RUN(the_runner_is_judged_by_digest_version_debug_modules_and_key);
+	UNIT_RUN(debugging_is_off_only_when_all_that_can_debug_say_so);
+	UNIT_RUN(the_device_is_judged_by_code_driver_mode_and_agreement);
+	UNIT_RUN(a_platform_is_believed_for_its_hardware_only_with_a_verified_report);
+	UNIT_RUN(machine_age_and_channel_are_judged);
+	UNIT_RUN(policies_are_read_strictly);
+	UNIT_RUN(the_result_is_an_ear_that_says_what_was_judged);
+	sgpu_quote_result_clear(&verified);
+	sgpu_device_close(&device);
+	world_free(&w);
+	return unit_done();
+}
