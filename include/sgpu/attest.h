@@ -140,13 +140,17 @@ struct sgpu_tee_report {
 	uint64_t tcb;                    /* SNP: reported TCB as it stands; TDX: the first 8 bytes of the TEE TCB SVN */
 	uint32_t version;
 };
-/* Verifies signature and certificate chain of a TSM record: SNP (report versions 2 to 5; VCEK or VLEK, ASK, ARK from auxblob or from
- * `certificates`) or a TDX quote (version 4 and 5; PCK chain inside), up to one of `roots`. Errors: SGPU_EINVALID (unknown version named),
- * SGPU_ESIGNATURE, SGPU_ECHAIN, SGPU_EEXPIRED. */
+/* Verifies signature and certificate chain of a TSM record, up to one of `roots` (self-signed, AMD's ARK or Intel's SGX Root
+ * CA): SNP (report versions 2 to 5; VCEK or VLEK, ASK, ARK from auxblob or from `certificates`; made for this chip and TCB) or a
+ * TDX quote (version 4 and 5; PCK chain inside; by Intel's quoting enclave and module). Revocation lists, Intel's TCB info and
+ * the least revision of its enclave are not looked at, as they would have to be fetched: a policy can ask for a TCB. Debugging
+ * is told, not refused. Errors: SGPU_EINVALID (unknown version named), SGPU_ESIGNATURE, SGPU_ECHAIN, SGPU_EEXPIRED, SGPU_EBINDING
+ * (of another chip, TCB or key), SGPU_EPOLICY (another enclave or module than Intel's). */
 SGPU_MUST_CHECK int sgpu_tsm_verify(const char *record, size_t size, const struct sgpu_chain *certificates,
 				    const struct sgpu_chain *roots, int64_t now, struct sgpu_tee_report *report,
 				    struct sgpu_error *error);
-/* Extends a TDX run-time measurement register by 48 bytes. SGPU_TDX_ROOT names another tree, for tests. Errors: SGPU_EUNAVAILABLE. */
+/* Extends a TDX run-time measurement register (0 to 3; the kernel lets 2 and 3 be extended alone) by 48 bytes. SGPU_TDX_ROOT names
+ * another tree, for tests. Errors: SGPU_EUSAGE, SGPU_EUNAVAILABLE, SGPU_ESYSTEM, SGPU_EDEVICE. */
 SGPU_MUST_CHECK int sgpu_rtmr_extend(unsigned index, const uint8_t digest[48], struct sgpu_error *error);
 
 /* ---- the quote ---- */

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The table of platforms, and the collection of their evidence from trees that stand in for the kernel's.
+ */
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <sgpu/attest.h>
+#include <sgpu/base.h>
+#include <sgpu/json.h>
+
+#include "unit.h"
+
+/* Its open, read, write, close, mkdir and rmdir take the place of those of libc in this program. */
+#include "../bats/fake_tsm.c"
+
+static char folder_of_test[PATH_MAX];
+static uint8_t report_data[64];
+
+/* A path in the test's folder; good until the fourth call after it. */
+static const char *in_folder(const char *name)
+{
+	static char paths[4][PATH_MAX + 64];
+	static unsigned next;
+	char *path = paths[next++ % 4];
+
+	snprintf(path, sizeof(paths[0]), "%s/%s", folder_of_test, name);
+	return path;
+}
+
+static void put_file(const char *name, const void *data, size_t size)
+{
+	FILE *file = fopen(in_folder(name), "w");
+
+	if (!file || fwrite(data, 1, size, file) != size || fclose(file)) {
+		abort();
+	}
+}
+
+static size_t entries(const char *path)
+{
+	DIR *folder = opendir(path);
+	size_t count = 0;
+
+	while (folder && readdir(folder)) {
+		count++;
+	}
+	if (folder) {
+		closedir(folder);
+	}
+	return count - 2; /* . and .. */
+}
+
+static struct sgpu_record records[SGPU_RECORDS_MAX];
+static int count;
+
+static const struct sgpu_record *collect(const char *label)
+{
+	sgpu_records_clear(records, count);
+	count = sgpu_evidence_collect(report_data, NULL, records);
+	for (int i = 0; i < count; i++) {
+		if (!strcmp(records[i].label, label)) {
+			return &records[i];
+		}
+	}
+	abort();
+}
+
+/* With a fault, the report is absent for this reason, and no folder is left. */
+static bool absent_because(const char *name, const char *reason)
+{
+	setenv("FAKE_TSM_FAULT", name, 1);
+	const struct sgpu_record *record = collect("tsm-report");
+	bool good = !record->value && !record->size && strstr(record->absent, reason) && !entries(in_folder("tsm"));
+
+	if (!good) {
+		printf("# %s: '%s'\n", name, record->absent);
+	}
+	unsetenv("FAKE_TSM_FAULT");
+	return good;
+}
+
+UNIT_TEST(each_kind_has_its_name_and_word)
+{
+	CHECK(!strcmp(sgpu_platform_word(SGPU_PLATFORM_PLAIN), "plain"));
+	CHECK(!strcmp(sgpu_platform_word(SGPU_PLATFORM_GRAMINE_DIRECT), "gramine-direct"));
+	CHECK(!strcmp(sgpu_platform_word(SGPU_PLATFORM_GRAMINE_SGX), "sgx"));
+	CHECK(!strcmp(sgpu_platform_word(SGPU_PLATFORM_TDX), "tdx"));
+	CHECK(!strcmp(sgpu_platform_word(SGPU_PLATFORM_SNP), "snp"));
+	CHECK(!strcmp(sgpu_platform_word((enum sgpu_platform_kind)99), "unknown"));
+	CHECK(strstr(sgpu_platform_name(SGPU_PLATFORM_SNP), "SEV-SNP") != NULL);
+}
+
+UNIT_TEST(detection_says_what_told)
+{
+	struct sgpu_platform platform;
+
+	sgpu_platform_detect(&platform);
+	CHECK(platform.seen && platform.seen[0]);
+	CHECK(strcmp(sgpu_platform_word(platform.kind), "unknown") != 0);
+}
+
+UNIT_TEST(protection_is_never_more_than_the_platform_gives)
+{
+	for (int kind = SGPU_PLATFORM_PLAIN; kind <= SGPU_PLATFORM_SNP; kind++) {
+		struct sgpu_platform platform = { .kind = (enum sgpu_platform_kind)kind };
+		bool machine = kind == SGPU_PLATFORM_TDX || kind == SGPU_PLATFORM_SNP;
+		bool guest = machine || kind == SGPU_PLATFORM_GRAMINE_SGX;
+
+		CHECK(sgpu_platform_protection(&platform, false, "", false)->protects == guest);
+		CHECK(sgpu_platform_protection(&platform, true, "off", false)->protects == guest);
+		CHECK(strstr(sgpu_platform_protection(&platform, true, "off", false)->bus, "the key too") != NULL);
+		CHECK(strstr(sgpu_platform_protection(&platform, true, "devtools", true)->bus, "the device made") !=
+		      NULL);
+		CHECK(!strcmp(sgpu_platform_protection(&platform, true, "on", false)->bus, "nothing") == machine);
+		CHECK(!strcmp(sgpu_platform_protection(&platform, true, "devtools", false)->bus, "nothing") == false);
+	}
+}
+
+UNIT_TEST(what_is_absent_is_named_with_its_reason)
+{
+	setenv("SGPU_TSM_ROOT", in_folder("nowhere"), 1);
+	setenv("SGPU_GRAMINE_ROOT", in_folder("nowhere"), 1);
+	CHECK(strstr(collect("tsm-report")->absent, "there is no '") != NULL);
+	CHECK(strstr(collect("gramine")->absent, "not run under Gramine") != NULL);
+	CHECK(strstr(collect("nv-gpu-evidence")->absent, "no device") != NULL);
+	CHECK(count == 3);
+	setenv("SGPU_TSM_ROOT", in_folder("tsm"), 1);
+}
+
+UNIT_TEST(a_report_is_over_what_was_written)
+{
+	json_t *document = NULL;
+	uint8_t blob[12 + 64];
+	struct sgpu_error error;
+	const struct sgpu_record *record = collect("tsm-report");
+
+	REQUIRE(record->value != NULL);
+	CHECK(!strcmp(record->type, SGPU_TYPE_TSM) && !record->absent[0]);
+	REQUIRE(sgpu_json_parse(record->value, record->size, &document, NULL, NULL, NULL) == SGPU_OK);
+	CHECK(sgpu_json_bytes(document, "record", "outblob", blob, sizeof(blob), &error) == SGPU_OK);
+	CHECK(!memcmp(blob, "a report of ", 12) && !memcmp(blob + 12, report_data, 64));
+	CHECK(sgpu_json_bytes(document, "record", "auxblob", blob, 12, &error) == SGPU_OK);
+	CHECK(!memcmp(blob, "certificates", 12));
+	CHECK(!strcmp(json_string_value(json_object_get(document, "provider")), "sev_guest\n"));
+	CHECK(!entries(in_folder("tsm")));
+	json_decref(document);
+}
+
+UNIT_TEST(a_report_without_auxblob_is_whole)
+{
+	setenv("FAKE_TSM_PROVIDER", "tdx_guest", 1);
+	const struct sgpu_record *record = collect("tsm-report");
+	CHECK(record->value && strstr(record->value, "\"auxblob\":\"\"") && strstr(record->value, "tdx_guest\\n"));
+	unsetenv("FAKE_TSM_PROVIDER");
+}
+
+UNIT_TEST(one_quote_takes_one_report)
+{
+	char line[64];
+	int lines = 0;
+
+	setenv("FAKE_TSM_LOG", in_folder("log"), 1);
+	CHECK(collect("tsm-report")->value != NULL);
+	unsetenv("FAKE_TSM_LOG");
+	FILE *log = fopen(in_folder("log"), "r");
+	REQUIRE(log != NULL);
+	while (fgets(line, sizeof(line), log)) {
+		CHECK(!strcmp(line, "64 bytes\n"));
+		lines++;
+	}
+	fclose(log);
+	CHECK(lines == 1);
+}
+
+UNIT_TEST(each_fault_of_the_kernel_has_its_own_words)
+{
+	CHECK(absent_because("no-provider", "no driver gives reports"));
+	CHECK(absent_because("busy", "is busy"));
+	CHECK(absent_because("write-error", "cannot write"));
+	CHECK(absent_because("lost-write", "did not take the report's data: its generation is 0"));
+	CHECK(absent_because("intruder", "something else wrote to our report: its generation is 2"));
+	CHECK(absent_because("late-error", "took the data and then gave no report"));
+	CHECK(absent_because("empty", "an empty report"));
+}
+
+UNIT_TEST(a_quote_of_gramine_is_read_after_its_data_are_written)
+{
+	uint8_t written[65];
+
+	setenv("SGPU_GRAMINE_ROOT", in_folder("gramine"), 1);
+	put_file("gramine/attestation_type", "none\n", 5);
+	CHECK(strstr(collect("gramine")->absent, "without SGX") != NULL);
+	put_file("gramine/attestation_type", "dcap", 4);
+	put_file("gramine/user_report_data", "", 0);
+	put_file("gramine/quote", "", 0);
+	CHECK(strstr(collect("gramine")->absent, "empty quote") != NULL);
+	put_file("gramine/quote", "quote", 5);
+	const struct sgpu_record *record = collect("gramine");
+	CHECK(record->value && !strcmp(record->value, "{\"attestation_type\":\"dcap\",\"quote\":\"cXVvdGU\"}"));
+	CHECK(get(in_folder("gramine"), "user_report_data", (char *)written, sizeof(written)) == 64);
+	CHECK(!memcmp(written, report_data, 64));
+	unlink(in_folder("gramine/user_report_data"));
+	CHECK(strstr(collect("gramine")->absent, "user_report_data") != NULL);
+	put_file("gramine/user_report_data", "", 0);
+	unlink(in_folder("gramine/quote"));
+	CHECK(strstr(collect("gramine")->absent, "quote") != NULL);
+}
+
+UNIT_TEST(a_register_is_extended_by_48_bytes)
+{
+	struct sgpu_error error = { 0 };
+	uint8_t digest[48], held[64];
+
+	memset(digest, 0x77, sizeof(digest));
+	setenv("SGPU_TDX_ROOT", in_folder("tdx"), 1);
+	put_file("tdx/rtmr3:sha384", "", 0);
+	CHECK(sgpu_rtmr_extend(3, digest, &error) == SGPU_OK);
+	CHECK(get(in_folder("tdx"), "rtmr3:sha384", (char *)held, sizeof(held)) == 48 && !memcmp(held, digest, 48));
+	CHECK(sgpu_rtmr_extend(2, digest, &error) == SGPU_EUNAVAILABLE && strstr(error.text, "rtmr2") &&
+	      error.hint[0]);
+	CHECK(sgpu_rtmr_extend(4, digest, &error) == SGPU_EUSAGE);
+	put_file("tdx/rtmr0:sha384", "", 0);
+	chmod(in_folder("tdx/rtmr0:sha384"), 0400);
+	if (geteuid() != 0) {
+		CHECK(sgpu_rtmr_extend(0, digest, &error) == SGPU_EUNAVAILABLE && strstr(error.text,
+											 "not for software"));
+	}
+}
+
+int main(void)
+{
+	const char *shared = getenv("TMPDIR");
+
+	snprintf(folder_of_test, sizeof(folder_of_test), "%s/sgpu-platform.XXXXXX", shared ? shared : "/tmp");
+	if (!mkdtemp(folder_of_test) || mkdir(in_folder("tsm"), 0700) || mkdir(in_folder("gramine"), 0700) ||
+	    mkdir(in_folder("tdx"), 0700)) {
+		abort();
+	}
+	for (size_t i = 0; i < sizeof(report_data); i++) {
+		report_data[i] = (uint8_t)(i + 100);
+	}
+	UNIT_RUN(each_kind_has_its_name_and_word);
+	UNIT_RUN(detection_says_what_told);
+	UNIT_RUN(protection_is_never_more_than_the_platform_gives);
+	UNIT_RUN(what_is_absent_is_named_with_its_reason);
+	UNIT_RUN(a_report_is_over_what_was_written);
+	UNIT_RUN(a_report_without_auxblob_is_whole);
+	UNIT_RUN(one_quote_takes_one_report);
+	UNIT_RUN(each_fault_of_the_kernel_has_its_own_words);
+	UNIT_RUN(a_quote_of_gramine_is_read_after_its_data_are_written);
+	UNIT_RUN(a_register_is_extended_by_48_bytes);
+	sgpu_records_clear(records, count);
+	static const char *const left[] = { "log", "gramine/attestation_type", "gramine/user_report_data",
+					    "tdx/rtmr3:sha384", "tdx/rtmr0:sha384" };
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(left); i++) {
+		unlink(in_folder(left[i]));
+	}
+	rmdir(in_folder("gramine"));
+	rmdir(in_folder("tdx"));
+	rmdir(in_folder("tsm"));
+	return rmdir(folder_of_test) ? 1 : unit_done();
+}
