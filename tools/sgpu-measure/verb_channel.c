@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sgpu-measure channel: carries out a script of channel commands, one a line, and prints summaries, measurements and
+ * refusals: for tests, for teaching, and to compare other implementations with.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+
+#include "channel_script.h"
+#include "verbs.h"
+
+enum { OPT_DEVICE = CLI_LONG, OPT_FRAMES, OPT_UNPROTECTED, OPT_HIDDEN };
+
+const struct cli_option channel_options[] = {
+	CLI_COMMON,
+	{ "device", OPT_DEVICE, "DEVICE", "cpu (the default), cuda, cuda:N" },
+	{ "frames", OPT_FRAMES, "N", "small pages of physical memory (1024)" },
+	{ "unprotected", OPT_UNPROTECTED, "N", "of them at the beginning for the host (16)" },
+	{ "hidden", OPT_HIDDEN, "N", "of them at the end for the processor alone (16)" },
+	{ NULL, 0, NULL, NULL },
+};
+
+struct request {
+	const char *device;
+	uint64_t frames, unprotected, hidden;
+};
+
+static int take_option(struct request *r, int key, const char *value)
+{
+	struct sgpu_error error = { 0 };
+	uint64_t *number = key == OPT_FRAMES ? &r->frames : key == OPT_UNPROTECTED ? &r->unprotected : &r->hidden;
+	const char *name = key == OPT_FRAMES ? "--frames" : key == OPT_UNPROTECTED ? "--unprotected" : "--hidden";
+
+	if (key == OPT_DEVICE) {
+		r->device = value;
+		return 0;
+	}
+	return sgpu_parse_u64(value, name, 0, 1 << 24, number, &error) == SGPU_OK ? 0 : cli_error(&error);
+}
+
+static int begin(struct script *script, const struct request *r, struct sgpu_error *error)
+{
+	int rc = sgpu_device_open(r->device, NULL, &script->device, error);
+
+	if (rc == SGPU_OK) {
+		rc = sgpu_pager_of(script->device, &script->pager, error);
+	}
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	if (r->frames > script->pager.info.total / script->pager.info.small) {
+		return sgpu_fail(error, SGPU_ENOMEM, "%llu frames of %llu bytes: the device has %llu",
+				 (unsigned long long)r->frames, (unsigned long long)script->pager.info.small,
+				 (unsigned long long)(script->pager.info.total / script->pager.info.small));
+	}
+	script->config.frames = (uint32_t)r->frames;
+	script->config.unprotected = (uint32_t)r->unprotected;
+	script->config.hidden = (uint32_t)r->hidden;
+	return sgpu_processor_create(&script->pager, &script->config, &script->processor, error);
+}
+
+static int carry_out(struct script *script, FILE *file, struct sgpu_error *error)
+{
+	static char line[SCRIPT_LINE];
+	int rc = SGPU_OK;
+
+	while (rc == SGPU_OK && fgets(line, sizeof(line), file)) {
+		script->line++;
+		if (!strchr(line, '\n') && !feof(file)) {
+			return script_fault(script, error, "a line of more than %d bytes", SCRIPT_LINE - 2);
+		}
+		rc = script_line(script, line, error);
+	}
+	if (rc == SGPU_OK && ferror(file)) {
+		return sgpu_fail_errno(error, "cannot read '%s'", script->name);
+	}
+	return rc;
+}
+
+static int run(const struct request *r, const char *path)
+{
+	static struct script script;
+	struct sgpu_error error = { 0 };
+	FILE *file;
+	int fd = cli_input(path, &script.name), rc;
+
+	if (fd < 0) {
+		return sgpu_exit_status(SGPU_ESYSTEM);
+	}
+	file = fdopen(fd, "r");
+	if (!file) {
+		rc = sgpu_fail_nomem(&error);
+		close(fd);
+		return cli_error(&error);
+	}
+	rc = begin(&script, r, &error);
+	if (rc == SGPU_OK) {
+		rc = carry_out(&script, file, &error);
+	}
+	fclose(file);
+	script_end(&script);
+	if (fflush(stdout) == EOF || ferror(stdout)) {
+		return cli_fail(SGPU_ESYSTEM, "cannot write to standard output");
+	}
+	if (rc != SGPU_OK) {
+		return cli_error(&error);
+	}
+	return script.unexpected ? cli_fail(SGPU_EDIFFERS, "%u of the commands came out otherwise than expected",
+					    script.unexpected) : 0;
+}
+
+int verb_channel(int argc, char **argv)
+{
+	struct request r = { .device = "cpu", .frames = 1024, .unprotected = 16, .hidden = 16 };
+	const char *value;
+	int first, key;
+
+	while ((key = cli_next(argc, argv, &value, &first))) {
+		int status = key < 0 ? 2 : take_option(&r, key, value);
+
+		if (status) {
+			return status;
+		}
+	}
+	if (!cli_positionals(argc, first, 0, 1)) {
+		return 2;
+	}
+	return run(&r, first < argc ? argv[first] : NULL);
+}
