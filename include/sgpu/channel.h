@@ -81,7 +81,8 @@ struct sgpu_command {
 			bool keyed;              /* the digest is keyed with the CEK, else anybody can compute it */
 		} measure;
 		struct {
-			bool has_mac;
+			bool has_mac;            /* without: where its pages stood nothing is mapped in the context again,
+						    so that other channels never find an empty page in their place */
 			uint64_t mac_counter;
 			uint8_t mac[SGPU_CHANNEL_MAC_SIZE];
 		} destroy;
@@ -164,7 +165,7 @@ struct sgpu_measurement {
 	uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE];
 	uint8_t mac[SGPU_CHANNEL_MAC_SIZE];
 };
-#define SGPU_MEASURE_CUSTOM "sgpu measure v1"
+#define SGPU_MEASURE_CUSTOM SGPU_DEVICE_CODE_CUSTOM
 
 struct sgpu_reply {
 	enum sgpu_refusal refusal;

@@ -123,7 +123,8 @@ bool sgpu_range_is_mapped(const struct sgpu_processor *processor, const struct s
 		for (; kind < SGPU_KINDS; kind++) {
 			const uint32_t *slots = slots_at(context, channel, directory, kind);
 
-			if (slots && slots[at % span / processor->page_size[kind]] != SGPU_NO_FRAME) {
+			/* No frame, and no burnt one. */
+			if (slots && slots[at % span / processor->page_size[kind]] < SGPU_BURNT_FRAME) {
 				break;
 			}
 		}

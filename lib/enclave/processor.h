@@ -39,6 +39,10 @@ struct sgpu_table {
 	uint32_t slots[]; /* first frames of pages, SGPU_NO_FRAME for none */
 };
 
+/* Stands where a page was taken from a context without its owner's word while other channels of it go on. Nothing is mapped
+ * there any more: their kernels shall fail there, not find an empty page in place of what they had. */
+enum { SGPU_BURNT_FRAME = 0xfffffffe };
+
 /* What the device has mapped at one index of the directories of a context, whichever channels' tables say so. */
 struct sgpu_span {
 	uint32_t *slots[SGPU_KINDS];
@@ -175,6 +179,8 @@ int sgpu_deactivate(struct sgpu_processor *processor, struct sgpu_error *error);
 /* Readers; does nothing inside an executor, whose thread is one already. */
 void sgpu_tables_enter(struct sgpu_processor *processor);
 void sgpu_tables_leave(struct sgpu_processor *processor);
+/* Whether this thread is in an executor of the processor. */
+bool sgpu_is_executing(const struct sgpu_processor *processor);
 /* Calls the executor as a holder of whatever context it activates. */
 int sgpu_run_executor(struct sgpu_processor *processor, uint32_t channel, const uint8_t *items, size_t size,
 		      struct sgpu_error *error);

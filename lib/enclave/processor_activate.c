@@ -13,21 +13,21 @@ struct execution {
 };
 static _Thread_local struct execution *execution;
 
-static bool inside(const struct sgpu_processor *processor)
+bool sgpu_is_executing(const struct sgpu_processor *processor)
 {
 	return execution && execution->processor == processor;
 }
 
 void sgpu_tables_enter(struct sgpu_processor *processor)
 {
-	if (!inside(processor)) {
+	if (!sgpu_is_executing(processor)) {
 		pthread_rwlock_rdlock(&processor->tables);
 	}
 }
 
 void sgpu_tables_leave(struct sgpu_processor *processor)
 {
-	if (!inside(processor)) {
+	if (!sgpu_is_executing(processor)) {
 		pthread_rwlock_unlock(&processor->tables);
 	}
 }
@@ -138,7 +138,7 @@ int sgpu_processor_activate(struct sgpu_processor *processor, uint32_t channel, 
 	struct sgpu_context *context = context_of(processor, channel);
 	if (!context) {
 		rc = no_space(channel, error);
-	} else if (!inside(processor)) {
+	} else if (!sgpu_is_executing(processor)) {
 		rc = activate(processor, context, false, error);
 	} else if (execution->held) {
 		/* Another one would have to wait for this very executor. */

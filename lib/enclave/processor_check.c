@@ -156,6 +156,9 @@ static int check_spans(const struct walk *walk, const struct sgpu_context *conte
 					continue;
 				}
 				used++;
+				if (slots[i] == SGPU_BURNT_FRAME) {
+					continue;
+				}
 				if (!walk->seen[slots[i]] || sgpu_frame_context(p, slots[i]) != context) {
 					return broken(walk, slots[i], "mapped on the device, and in no table");
 				}

@@ -14,6 +14,7 @@ struct leaving {
 	struct sgpu_processor *processor;
 	struct sgpu_channel *channel;
 	struct sgpu_error *error;
+	bool burns; /* what goes leaves its addresses unusable */
 };
 /* Consecutive pages that go with the channel. */
 struct leaving_run {
@@ -168,8 +169,8 @@ static void leave_table(const struct leaving *leaving, uint32_t directory, int k
 		if (!processor->frames[page].lost) {
 			sgpu_page_give(processor, page, kind);
 		}
-		span->slots[kind][i] = SGPU_NO_FRAME;
-		span->used[kind]--;
+		span->slots[kind][i] = leaving->burns ? SGPU_BURNT_FRAME : SGPU_NO_FRAME;
+		span->used[kind] -= !leaving->burns;
 	}
 	sgpu_page_give(processor, table->frame, SGPU_SMALL);
 	free(table);
@@ -181,7 +182,7 @@ static void inherit_page(struct sgpu_processor *processor, const struct sgpu_con
 {
 	const uint32_t page = context->spans[directory].slots[kind][index];
 
-	if (page == SGPU_NO_FRAME || processor->frames[page].owner != from) {
+	if (page >= SGPU_BURNT_FRAME || processor->frames[page].owner != from) {
 		return;
 	}
 	for (const struct sgpu_channel *channel = context->channels; channel; channel = channel->next) {
@@ -225,9 +226,9 @@ static void remove_context(struct sgpu_processor *processor, struct sgpu_context
 	sgpu_context_free(processor, context);
 }
 
-static void leave(struct sgpu_processor *processor, struct sgpu_channel *channel)
+static void leave(struct sgpu_processor *processor, struct sgpu_channel *channel, bool authorised)
 {
-	const struct leaving leaving = { .processor = processor, .channel = channel };
+	const struct leaving leaving = { .processor = processor, .channel = channel, .burns = !authorised };
 	struct sgpu_context *context = channel->context;
 
 	for (uint32_t d = 0; context && d < processor->directory_entries; d++) {
@@ -271,7 +272,7 @@ void sgpu_destroy_by_force(struct sgpu_processor *processor, struct sgpu_channel
 			(void)each_run(&leaving, unmap_run, UINT64_MAX, &done);
 		}
 	}
-	leave(processor, channel);
+	leave(processor, channel, false);
 }
 
 static int check_mac(const struct sgpu_channel *channel, const struct sgpu_command *command, struct sgpu_reply *reply)
@@ -319,6 +320,6 @@ int sgpu_do_destroy(struct sgpu_processor *processor, const struct sgpu_command 
 			return sgpu_refuse_device(reply, rc, "cannot clear what the channel has");
 		}
 	}
-	leave(processor, channel);
+	leave(processor, channel, command->destroy.has_mac);
 	return SGPU_OK;
 }

@@ -95,6 +95,39 @@ UNIT_TEST(one_page_in_place_of_another_only_where_nobody_else_has_it)
 	close_both(&b, sessions);
 }
 
+UNIT_TEST(no_empty_page_takes_the_place_of_one_that_was_taken_by_force)
+{
+	const uint32_t page[1] = { 21 };
+	struct bench b;
+	struct sgpu_session *sessions[2], *third;
+	sgpu_devptr base;
+	uint64_t space;
+
+	bench_open(&b, true, NULL, NULL);
+	open_both(&b, sessions);
+	REQUIRE(sgpu_processor_space(b.processor, 2, &base, &space, NULL) == SGPU_OK);
+	REQUIRE(pte(&b, 1, 0, 2, true, 1, &(uint32_t){ 40 }) == OK);
+	REQUIRE(pde(&b, 2, 0, 15, false) == OK && pde(&b, 2, 0, 16, true) == OK);
+	REQUIRE(pte(&b, 2, 0, 1, false, 1, page) == OK);
+	REQUIRE(destroy(&b, 1, NULL) == OK && sound(&b));
+	CHECK(sgpu_processor_reaches(b.processor, 2, base + SMALL, SMALL));
+	CHECK(!sgpu_processor_reaches(b.processor, 2, base, 1) && !sgpu_processor_reaches(b.processor, 2, base + 2 * BIG, 1));
+	CHECK(pte(&b, 2, 0, 0, false, 1, &(uint32_t){ 30 }) == SGPU_REFUSED_ALIAS);
+	CHECK(pte(&b, 2, 0, 2, true, 1, &(uint32_t){ 44 }) == SGPU_REFUSED_ALIAS);
+	CHECK(pte(&b, 2, 0, 2 * RATIO, false, 1, &(uint32_t){ 30 }) == SGPU_REFUSED_ALIAS);
+	CHECK(pte(&b, 2, 0, 0, true, 1, &(uint32_t){ 44 }) == SGPU_REFUSED_ALIAS);
+	/* The pages themselves are free, elsewhere and for others. */
+	CHECK(pte(&b, 2, 0, 5, false, 1, &(uint32_t){ 20 }) == OK && pte(&b, 2, 0, 5, true, 1, &(uint32_t){ 40 }) == OK);
+	/* With the owner's word the addresses are free as well. */
+	REQUIRE(create(&b, 3, 50, &b.owner[0]) == OK);
+	third = session_of(&b, &b.owner[0]);
+	REQUIRE(destroy(&b, 2, sessions[1]) == OK && pde(&b, 3, 0, 51, false) == OK);
+	CHECK(pte(&b, 3, 0, 5, false, 1, &(uint32_t){ 30 }) == OK);
+	CHECK(pte(&b, 3, 0, 0, false, 1, &(uint32_t){ 31 }) == SGPU_REFUSED_ALIAS);
+	sgpu_session_close(&third);
+	close_both(&b, sessions);
+}
+
 UNIT_TEST(a_context_ends_with_its_last_channel_and_its_key_with_it)
 {
 	struct bench b;
@@ -268,6 +301,7 @@ int main(void)
 	UNIT_RUN(a_table_is_shared_and_outlives_its_first_channel);
 	UNIT_RUN(a_page_in_two_tables_is_mapped_once_and_goes_with_the_last);
 	UNIT_RUN(one_page_in_place_of_another_only_where_nobody_else_has_it);
+	UNIT_RUN(no_empty_page_takes_the_place_of_one_that_was_taken_by_force);
 	UNIT_RUN(a_context_ends_with_its_last_channel_and_its_key_with_it);
 	UNIT_RUN(a_device_that_fails_once_changes_nothing);
 	UNIT_RUN(what_a_dead_device_does_not_give_back_nobody_gets);
