@@ -342,7 +342,8 @@ SGPU_MUST_CHECK int sgpu_device_agree(struct sgpu_device *device, struct sgpu_de
  * operations are the program's). Errors: negative. */
 SGPU_MUST_CHECK int sgpu_device_code_digests(struct sgpu_device *device, struct sgpu_device_code *list,
 					     struct sgpu_error *error);
-/* The same from the file of the CUDA device, sgpu-cuda.so, which need not be loaded. Errors: SGPU_EIO, SGPU_EINVALID. */
+/* The same from the file of the CUDA device, sgpu-cuda.so, which need not be loaded. Errors: SGPU_ESYSTEM, SGPU_EINVALID
+ * where there is none in it. */
 SGPU_MUST_CHECK int sgpu_device_code_of_file(const char *path, struct sgpu_device_code *code, struct sgpu_error *error);
 /* The GPU's attestation report for a nonce. Errors: SGPU_EUNAVAILABLE where it has none: no confidential computing. */
 SGPU_MUST_CHECK int sgpu_device_get_evidence(struct sgpu_device *device, const uint8_t nonce[32],
