@@ -8,7 +8,7 @@
 
 #include "parts.h"
 
-enum { CHECKS = 8, TEXT_MAX = 384 };
+enum { CHECKS = 9, TEXT_MAX = 384 };
 
 struct check {
 	const char *name, *label; /* in JSON, and for people */
@@ -38,6 +38,13 @@ static const char *reason(const struct measure_checks *checks, const char *label
 	return text ? text : "the quote does not say why";
 }
 
+static bool names_record(const struct measure_checks *checks, const char *label)
+{
+	const json_t *own = json_object_get(checks->result.claims, SGPU_EAT_PROFILE);
+
+	return json_object_get(json_object_get(own, "records"), label);
+}
+
 static void set_hardware(const struct measure_checks *checks, struct check *list)
 {
 	const struct sgpu_quote_result *r = &checks->result;
@@ -50,10 +57,15 @@ static void set_hardware(const struct measure_checks *checks, struct check *list
 	} else {
 		set(&list[0], "tsm_report", "TSM report", "absent", "%s", reason(checks, "tsm-report"));
 	}
-	if (r->gpu_evidence_present) {
-		set(&list[1], "gpu_evidence", "GPU evidence", "not checked", "it is for the verifier of its maker");
+	if (names_record(checks, "gramine")) {
+		set(&list[1], "sgx_quote", "SGX quote", "not checked", "it is for the verifier of its maker");
 	} else {
-		set(&list[1], "gpu_evidence", "GPU evidence", "absent", "%s", reason(checks, "nv-gpu-evidence"));
+		set(&list[1], "sgx_quote", "SGX quote", "absent", "%s", reason(checks, "gramine"));
+	}
+	if (r->gpu_evidence_present) {
+		set(&list[2], "gpu_evidence", "GPU evidence", "not checked", "it is for the verifier of its maker");
+	} else {
+		set(&list[2], "gpu_evidence", "GPU evidence", "absent", "%s", reason(checks, "nv-gpu-evidence"));
 	}
 }
 

@@ -43,7 +43,7 @@ SGPU_MUST_CHECK int measure_write_key(const struct sgpu_signer *signer, const ch
 				      const char *public_path, struct sgpu_error *error);
 
 /* ---- reports ---- */
-/* One line; to standard error when `data` went to standard output. Takes the reference. Returns an exit status. */
+/* One line of ASCII; to standard error when `data` went to standard output. Takes the reference. Returns an exit status. */
 int measure_print_record(json_t *record, bool data_on_stdout);
 /* What may be said of a new key: a record with --json, else a detail. Returns an exit status. */
 int measure_report_key(const char *kind, const struct sgpu_signer *signer, const char *path, const char *public_path);

@@ -14,7 +14,7 @@ enum { HEX_MAX = 64 };
 int measure_print_record(json_t *record, bool data_on_stdout)
 {
 	FILE *to = data_on_stdout ? stderr : stdout;
-	const bool written = record && json_dumpf(record, to, JSON_COMPACT) == 0 && fputc('\n', to) != EOF &&
+	const bool written = record && json_dumpf(record, to, JSON_COMPACT | JSON_ENSURE_ASCII) == 0 && fputc('\n', to) != EOF &&
 			     fflush(to) == 0;
 
 	json_decref(record);

@@ -22,5 +22,6 @@ MEASURE_VERB(inspect);
 MEASURE_VERB(extend);
 MEASURE_VERB(info);
 MEASURE_VERB(memory);
+MEASURE_VERB(channel);
 
 #endif

@@ -1,0 +1,433 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# sgpu-measure: quotes: making, verifying, showing them; what a machine can prove; registers of TDX.
+# shellcheck disable=SC2030,SC2031,SC2154 # variables that run sets, and those of one test
+
+load helpers
+
+nonce=00112233445566778899aabbccddeeff
+
+# An authority, a machine with an AK, an owner and a runner: once for the file, since nothing here changes them.
+setup_file() {
+	cd "$BATS_FILE_TMPDIR" || return 1
+	sgpu-measure ca init -o CA.pem --certificate CA.crt
+	sgpu-measure provision -o EK.pem --public EK.pub.pem
+	sgpu-measure enroll -k EK.pem -o AK.pem --request AK.request
+	sgpu-measure ca sign -k CA.pem --certificate CA.crt --ek EK.pub.pem -o AK.crt AK.request
+	sgpu-seal keygen --x25519 -o owner.jwk
+	sgpu-seal pubkey -o owner.pub.jwk owner.jwk
+	sgpu-seal keygen --x25519 -o runner.jwk
+	sgpu-measure quote -k AK.pem --certificate AK.crt --nonce "$nonce" --owner owner.pub.jwk --recipient runner.jwk \
+		--device cpu -o quote.json
+}
+
+setup() {
+	cd "$BATS_TEST_TMPDIR" || return 1
+	cp -a "$BATS_FILE_TMPDIR"/. .
+}
+
+quote() {
+	sgpu-measure quote -k AK.pem --certificate AK.crt --device cpu "$@"
+}
+
+verify() {
+	sgpu-measure verify --roots CA.crt "$@"
+}
+
+# base64url without padding, and back.
+encode() {
+	basenc --base64url -w 0 | tr -d =
+}
+
+decode() {
+	local text
+	text=$(tr -d '\n')
+	while [ $((${#text} % 4)) -ne 0 ]; do
+		text=$text=
+	done
+	printf %s "$text" | basenc --base64url -d
+}
+
+# claims QUOTE: what was signed. forge QUOTE FILTER: the same quote with altered claims, and the old signature.
+claims() {
+	jq -r '.eat[1]' "$1" | decode | cut -d . -f 2 | decode
+}
+
+forge() {
+	local token payload
+	token=$(jq -r '.eat[1]' "$1" | decode)
+	payload=$(claims "$1" | jq -c "$2" | tr -d '\n' | encode)
+	token=$(printf '%s.%s.%s' "${token%%.*}" "$payload" "${token##*.}" | encode)
+	jq -c --arg token "$token" '.eat[1] = $token' "$1"
+}
+
+# refused CODE ARGUMENTS...: verify ends with 4 and that code, and says nothing on standard output.
+refused() {
+	local code=$1
+	shift
+	run --separate-stderr -4 sgpu-measure verify --json "$@"
+	assert_contains "$stderr" "\"code\":\"$code\""
+	[ -z "$output" ]
+}
+
+# ---- quote and verify ----
+
+@test "a quote verifies with its nonce and its owner's key, and each check is told" {
+	run -0 --separate-stderr verify --nonce "$nonce" --owner owner.jwk quote.json
+	[ -z "$stderr" ]
+	[ "${#lines[@]}" -eq 9 ]
+	for check in signature chain time nonce owner binding; do
+		grep -Eq "^$check +verified: " <<<"$output"
+	done
+	for check in "TSM report" "SGX quote" "GPU evidence"; do
+		grep -Eq "^$check +absent: .+" <<<"$output"
+	done
+}
+
+@test "what was not asked for is told as not checked" {
+	run -0 verify quote.json
+	assert_contains "$output" "not checked: no --nonce given"
+	assert_contains "$output" "not checked: no --owner given"
+}
+
+@test "verify reads standard input, and its JSON has checks and claims" {
+	requires jq
+	run -0 --separate-stderr bash -c "sgpu-measure verify --json --roots CA.crt --nonce $nonce - <quote.json"
+	[ "$(jq -r .verified <<<"$output")" = true ]
+	[ "$(jq -r .checks.nonce.state <<<"$output")" = verified ]
+	[ "$(jq -r .checks.owner.state <<<"$output")" = "not checked" ]
+	[ "$(jq -r .checks.tsm_report.state <<<"$output")" = absent ]
+	[ -n "$(jq -r .checks.tsm_report.text <<<"$output")" ]
+	[ "$(jq -cS .claims <<<"$output")" = "$(claims quote.json | jq -cS .)" ]
+}
+
+@test "another nonce is ENONCE" {
+	refused ENONCE --roots CA.crt --nonce "${nonce}00" quote.json
+	refused ENONCE --roots CA.crt --nonce ff112233445566778899aabbccddeeff quote.json
+	run --separate-stderr -4 verify --nonce "${nonce}00" quote.json
+	assert_contains "$stderr" "made for another nonce"
+}
+
+@test "another owner, or none where one is demanded, is EBINDING" {
+	refused EBINDING --roots CA.crt --owner runner.jwk quote.json
+	quote --nonce "$nonce" -o bare.json
+	refused EBINDING --roots CA.crt --owner owner.jwk bare.json
+	verify bare.json
+}
+
+@test "another root is ECHAIN" {
+	sgpu-measure ca init -o other.pem --certificate other.crt
+	refused ECHAIN --roots other.crt quote.json
+	# One of several is enough.
+	cat other.crt CA.crt >both.crt
+	sgpu-measure verify --roots both.crt quote.json
+}
+
+@test "an AK that no authority certified is ECHAIN" {
+	requires openssl
+	openssl req -x509 -new -key AK.pem -subj /CN=self -days 2 -addext keyUsage=critical,digitalSignature -sha384 -out self.crt
+	sgpu-measure quote -k AK.pem --certificate self.crt --nonce "$nonce" --device cpu -o self.json
+	refused ECHAIN --roots CA.crt self.json
+}
+
+@test "an old quote is EEXPIRED, and how old it may be can be said" {
+	sleep 2
+	refused EEXPIRED --roots CA.crt --max-age 1s quote.json
+	verify --max-age 1h quote.json
+}
+
+@test "a quote whose certificate's time is over is EEXPIRED" {
+	requires openssl
+	openssl req -x509 -new -key CA.pem -subj "/CN=sgpu CA" -days 2 -sha384 -out ca2.crt \
+		-addext basicConstraints=critical,CA:true -addext keyUsage=critical,keyCertSign
+	openssl req -new -key AK.pem -subj /CN=ak -out ak.csr
+	printf 'keyUsage=critical,digitalSignature\nbasicConstraints=critical,CA:false\n' >ext
+	openssl x509 -req -in ak.csr -CA ca2.crt -CAkey CA.pem -CAcreateserial -sha384 -extfile ext -days -1 -out old.crt 2>/dev/null ||
+		skip "this openssl makes no certificate of the past"
+	cat ca2.crt >>old.crt
+	sgpu-measure quote -k AK.pem --certificate old.crt --nonce "$nonce" --device cpu -o old.json
+	refused EEXPIRED --roots ca2.crt old.json
+}
+
+@test "altered claims are ESIGNATURE" {
+	requires jq
+	forge quote.json '.iat += 1' >forged.json
+	refused ESIGNATURE --roots CA.crt forged.json
+	forge quote.json '.submods.runner.dbgstat = "disabled"' >forged.json
+	refused ESIGNATURE --roots CA.crt forged.json
+	# The same bytes, signed by nobody new, still verify: the forging itself does no harm.
+	forge quote.json . >same.json
+	verify same.json
+}
+
+@test "a record that was moved from elsewhere is EBINDING" {
+	requires jq
+	jq -c '. + {"gramine": ["application/vnd.sgpu.gramine-quote+json", "e30", 4]}' quote.json >mixed.json
+	refused EBINDING --roots CA.crt mixed.json
+}
+
+@test "roots for the hardware's report demand one" {
+	refused EPOLICY --roots CA.crt --tee-roots CA.crt quote.json
+	run -2 verify --tee-certificates CA.crt quote.json
+}
+
+@test "the private half of a key is not in the quote, and its public half is" {
+	requires jq
+	d=$(jq -r .d runner.jwk)
+	claims quote.json >plain
+	run ! grep -q -- "$d" plain
+	[ "$(jq -r .cnf.jwk.x plain)" = "$(jq -r .x runner.jwk)" ]
+	[ "$(jq -r '.submods.runner[.eat_profile].key' plain)" = stored ]
+	[ "$(jq -r '.submods.runner[.eat_profile].measured' plain)" = file ]
+	sgpu-seal pubkey -o runner.pub.jwk runner.jwk
+	quote --nonce "$nonce" --recipient runner.pub.jwk -o q2
+	[ "$(claims q2 | jq -c .cnf)" = "$(jq -c .cnf plain)" ]
+}
+
+@test "the runner's digest is that of the program beside it, or of the one named" {
+	requires jq
+	own() {
+		claims "$1" | jq -r '.submods.runner[.eat_profile].digest' | decode | od -An -tx1 -v | tr -d ' \n'
+	}
+	beside=$(sgpu-measure memory --device cpu "$SGPU_BUILD/bin/sgpu-run" | cut -d ' ' -f 1)
+	[ "$(own quote.json)" = "$beside" ]
+	printf 'another program' >program
+	quote --nonce "$nonce" --runner program -o other.json
+	[ "$(own other.json)" = "$(sgpu-measure memory --device cpu program | cut -d ' ' -f 1)" ]
+	run --separate-stderr -3 quote --nonce "$nonce" --runner no-such-program -o none.json
+	assert_no_file none.json
+}
+
+@test "two quotes differ, with channels and keys of their own" {
+	requires jq
+	quote --nonce "$nonce" --owner owner.jwk -o second.json
+	grant() {
+		claims "$1" | jq -c '.[.eat_profile].grant'
+	}
+	[ "$(grant quote.json)" != "$(grant second.json)" ]
+	[ "$(grant second.json | jq -r .owner_hash)" = "$(grant quote.json | jq -r .owner_hash)" ]
+	[ "$(grant second.json | jq -r .owner_hash)" = "$(jq -r .x owner.jwk | decode | sha256sum | cut -c 1-64 | unhex | encode)" ]
+}
+
+# fake_gramine REPORT_DATA: a tree as Gramine shows it, with a quote over these bytes.
+fake_gramine() {
+	mkdir -p gramine
+	printf dcap >gramine/attestation_type
+	: >gramine/user_report_data
+	{
+		head -c 368 /dev/zero
+		printf %s "$1" | unhex
+		head -c 64 /dev/zero
+	} >gramine/quote
+	export SGPU_GRAMINE_ROOT=$PWD/gramine
+}
+
+@test "the platform's record is made over the AK and the nonce, as the page says" {
+	requires jq openssl
+	ak=$(openssl pkey -in AK.pem -pubout -outform DER | sha256sum | cut -c 1-64)
+	hash=$(printf %s "$nonce" | unhex | sha512sum | cut -c 1-128)
+	data=$({ printf 'sgpu quote v1\0' && printf %s "$ak$hash" | unhex; } | sha512sum | cut -c 1-128)
+	fake_gramine "$data"
+	quote --nonce "$nonce" -o sgx.json
+	[ "$(od -An -tx1 -v gramine/user_report_data | tr -d ' \n')" = "$data" ]
+	run -0 verify --nonce "$nonce" sgx.json
+	assert_contains "$output" "SGX quote      not checked"
+	run -0 sgpu-measure inspect sgx.json
+	assert_contains "$output" "gramine, "
+	[ "$(sgpu-measure inspect --json sgx.json | jq -r '.records[] | select(.label == "gramine") | .value' | decode |
+		jq -r .quote | decode | od -An -tx1 -v -j 368 -N 64 | tr -d ' \n')" = "$data" ]
+	# Without the record that the claims name, and with another.
+	jq -c 'del(.gramine)' sgx.json >without.json
+	refused EBINDING --roots CA.crt without.json
+	jq -c --arg v "$(printf {} | encode)" '.gramine[1] = $v' sgx.json >other.json
+	refused EBINDING --roots CA.crt other.json
+}
+
+@test "a platform's record over other bytes is not put into a quote" {
+	fake_gramine "$(printf '%0128d' 0)"
+	run --separate-stderr -4 quote --json --nonce "$nonce" -o sgx.json
+	assert_contains "$stderr" '"EBINDING"'
+	assert_no_file sgx.json
+}
+
+@test "hostile quotes are malformed, whoever reads them" {
+	requires jq
+	: >empty
+	printf '{}' >braces
+	printf '[' >open
+	head -c 2000000 /dev/zero | tr '\0' ' ' >long
+	head -c 10000 /dev/urandom >noise
+	jq -c '.eat[1] = "a.b.c"' quote.json >token
+	jq -c '.eat[2] = 8' quote.json >kind
+	jq -c '.eat[0] = "text/plain"' quote.json >media
+	jq -c '.unknown = ["a/b", "", 4]' quote.json >unknown
+	sed 's/^{/{"eat":["a","b",4],/' quote.json >twice
+	forge quote.json '.surprise = 1' >member
+	forge quote.json 'del(.eat_nonce)' >missing
+	forge quote.json '.eat_nonce = "AAAA"' >short
+	forge quote.json '.iat = -1' >negative
+	forge quote.json '.submods.runner.dbgstat = "off"' >word
+	for file in empty braces open long noise token kind media unknown twice member missing short negative word CA.crt; do
+		run --separate-stderr -1 verify "$file"
+		[ "$(wc -l <<<"$stderr")" -le 2 ]
+		[ -z "$output" ]
+		run -1 sgpu-measure inspect "$file"
+	done
+}
+
+@test "a token signed by another algorithm is refused" {
+	requires jq
+	token=$(jq -r '.eat[1]' quote.json | decode)
+	for header in '{"alg":"none"}' '{"alg":"HS384"}' '{"alg":"ES384","jwk":{}}' '{"alg":"ES384","crit":["b64"],"b64":false}'; do
+		forged=$(printf '%s.%s' "$(printf %s "$header" | encode)" "${token#*.}" | encode)
+		jq -c --arg t "$forged" '.eat[1] = $t' quote.json >forged.json
+		run -1 verify forged.json
+	done
+	forged=$(printf '%s.' "${token%.*}" | encode)
+	jq -c --arg t "$forged" '.eat[1] = $t' quote.json >forged.json
+	run -1 verify forged.json
+}
+
+@test "a quote appears when it is whole, and not before" {
+	run -3 quote --nonce "$nonce" -o /dev/full
+	run -3 quote --nonce "$nonce" -o no/such/folder
+	run -3 bash -c "sgpu-measure quote -k AK.pem --certificate AK.crt --nonce $nonce --device cpu >/dev/full"
+	run -3 quote --nonce "$nonce" --device cuda:99 -o new.json
+	assert_no_file new.json
+	chmod 0644 AK.pem
+	run -4 quote --nonce "$nonce" -o new.json
+	chmod 0600 AK.pem
+	sgpu-measure provision -o other.pem
+	run --separate-stderr -4 sgpu-measure quote --json -k other.pem --certificate AK.crt --nonce "$nonce" -o new.json
+	assert_contains "$stderr" '"EKEY"'
+	sgpu-seal keygen -o symmetric.jwk
+	run -1 quote --nonce "$nonce" --recipient symmetric.jwk -o new.json
+	run -1 quote --nonce "$nonce" --owner symmetric.jwk -o new.json
+	run -1 quote --nonce "$nonce" --owner AK.crt -o new.json
+	assert_no_file new.json
+}
+
+@test "what makes no sense is a usage error" {
+	run -2 quote
+	run -2 quote --nonce 00112233445566
+	run -2 quote --nonce "$(printf '%0130d' 0)"
+	run -2 quote --nonce 001122334455667
+	run -2 quote --nonce 00112233445566gg
+	run -2 quote --nonce "$nonce" extra
+	run -2 quote --nonce "$nonce" -o AK.crt
+	run -2 quote --nonce "$nonce" -o owner.jwk --owner owner.jwk
+	run -2 quote --nonce "$nonce" --device toaster
+	run -2 sgpu-measure quote --certificate AK.crt --nonce "$nonce"
+	run -2 sgpu-measure quote -k AK.pem --nonce "$nonce"
+	run -2 sgpu-measure quote -k - --certificate AK.crt --owner - --nonce "$nonce"
+	run -2 sgpu-measure verify quote.json
+	run -2 verify a b
+	run -2 verify --max-age 0s quote.json
+	run -2 verify --max-age 10ms quote.json
+	run -2 verify --nonce xyz quote.json
+	run -2 sgpu-measure verify --roots -
+	run -2 sgpu-measure verify --unknown
+	run -2 sgpu-measure inspect a b
+	run -3 verify no-such-file
+	run -3 sgpu-measure verify --roots no-such-file quote.json
+	run -1 sgpu-measure verify --roots quote.json quote.json
+	run -3 sgpu-measure inspect no-such-file
+	run -3 bash -c 'sgpu-measure verify --roots CA.crt quote.json >/dev/full'
+	run -3 bash -c 'sgpu-measure verify --json --roots CA.crt quote.json >/dev/full'
+	run -3 bash -c 'sgpu-measure inspect quote.json >/dev/full'
+}
+
+# ---- inspect ----
+
+@test "inspect says that nothing was verified, first of all" {
+	run -0 sgpu-measure inspect quote.json
+	assert_contains "${lines[0]}" "Nothing below was verified"
+	assert_contains "$output" "$nonce"
+	assert_contains "$output" "measured as a file"
+	assert_contains "$output" "stored"
+	run -0 sgpu-measure inspect --json quote.json
+	assert_contains "$output" '"verified":false'
+}
+
+@test "inspect shows a quote that would not verify" {
+	requires jq
+	forge quote.json '.eat_nonce = "_____________w"' >forged.json
+	run -0 sgpu-measure inspect forged.json
+	assert_contains "$output" "ffffffffffffffffffff"
+}
+
+@test "control characters of a quote do not reach the terminal" {
+	requires jq
+	evil='\u001b[31mred\u009b2J\u007f\nnonce            forged'
+	own='."tag:sgpu.dev,2026:measure#1"'
+	forge quote.json "$own.platform.seen = \"$evil\" | $own.absent.gramine = \"$evil\" |
+		.submods.runner.swname = \"$evil\" | .submods.cpu$own.name = \"$evil\" | .submods.cpu$own.agreement = \"$evil\"" >evil.json
+	sgpu-measure inspect evil.json >shown
+	run ! grep -qP '[\x00-\x09\x0b-\x1f\x7f]|\xc2[\x80-\x9f]' shown
+	[ "$(grep -c '^nonce' shown)" -eq 1 ]
+	grep -q '?\[31mred?2J??nonce' shown
+	sgpu-measure inspect --json evil.json >shown
+	run ! grep -qP '[\x00-\x09\x0b-\x1f\x80-\xff]' shown
+	run --separate-stderr -4 verify evil.json
+	run ! grep -qP '[\x00-\x09\x0b-\x1f\x7f-\xff]' <<<"$stderr"
+}
+
+# ---- info ----
+
+@test "info names what is missing and claims nothing" {
+	requires jq
+	run -0 --separate-stderr sgpu-measure info --device cpu
+	[ -z "$stderr" ]
+	for word in platform tsm-report gramine nv-gpu-evidence TPM device channels runner protection; do
+		grep -q "^$word " <<<"$output"
+	done
+	assert_contains "$output" "proves nothing"
+	run -0 --separate-stderr sgpu-measure info --device cpu --json
+	[ "$(jq -r .device.channels <<<"$output")" = true ]
+	[ "$(jq -r .runner.digest <<<"$output")" = "$(sgpu-measure memory --device cpu "$SGPU_BUILD/bin/sgpu-run" | cut -d ' ' -f 1)" ]
+	[ "$(jq -r '.records | length' <<<"$output")" -eq 3 ]
+	run -2 sgpu-measure info extra
+	run -2 sgpu-measure info --device toaster
+	run -0 sgpu-measure info --device cuda:99
+	assert_contains "$output" "not available"
+	run -3 bash -c 'sgpu-measure info --device cpu >/dev/full'
+}
+
+@test "info sees what the platform offers" {
+	requires jq
+	fake_gramine "$(printf '%0128d' 0)"
+	run -0 sgpu-measure info --device cpu --json
+	[ "$(jq -r .records.gramine.found <<<"$output")" = true ]
+}
+
+# ---- extend ----
+
+@test "extend writes the digest to the register, of a file or as given" {
+	requires openssl
+	mkdir tdx
+	for i in 0 1 2 3; do
+		: >"tdx/rtmr$i:sha384"
+	done
+	export SGPU_TDX_ROOT=$PWD/tdx
+	printf 'an event' >event
+	sgpu-measure extend --rtmr 3 event
+	assert_same "tdx/rtmr3:sha384" <(openssl dgst -sha384 -binary event)
+	sgpu-measure extend --rtmr 2 <event
+	assert_same "tdx/rtmr2:sha384" "tdx/rtmr3:sha384"
+	digest=$(printf '%096d' 7)
+	run -0 --separate-stderr sgpu-measure extend --json --rtmr 2 --digest "$digest"
+	[ "$output" = "{\"rtmr\":2,\"digest\":\"$digest\"}" ]
+	[ "$(od -An -tx1 -v "tdx/rtmr2:sha384" | tr -d ' \n')" = "$digest" ]
+	[ "$(stat -c %s "tdx/rtmr0:sha384")" -eq 0 ]
+}
+
+@test "extend without TDX is exit status 3 and says what it needs" {
+	export SGPU_TDX_ROOT=$PWD/nothing
+	run --separate-stderr -3 sgpu-measure extend --json --rtmr 2 --digest "$(printf '%096d' 0)"
+	assert_contains "$stderr" '"EUNAVAILABLE"'
+	run -2 sgpu-measure extend --rtmr 4 CA.crt
+	run -2 sgpu-measure extend CA.crt
+	run -2 sgpu-measure extend --rtmr 2 --digest 00
+	run -2 sgpu-measure extend --rtmr 2 --digest "$(printf '%096d' 0)" CA.crt
+	run -3 sgpu-measure extend --rtmr 2 no-such-file
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sgpu-measure: evidence of what runs where. See sgpu-measure(1).
+ */
+#include <stdlib.h>
+
+#include "verbs.h"
+
+static const struct cli_verb verbs[] = {
+	{ "provision", "", "make the endorsement key of a machine", provision_options, verb_provision },
+	{ "enroll", "", "make an attestation key, and a request to certify it", enroll_options, verb_enroll },
+	{ "ca", "init | sign [REQUEST]", "make a certificate authority; answer a request", ca_options, verb_ca },
+	{ "quote", "", "sign what runs here, for a verifier's nonce", quote_options, verb_quote },
+	{ "verify", "[QUOTE]", "check signature, chain, time, nonce and binding", verify_options, verb_verify },
+	{ "appraise", "[QUOTE]", "verify, then judge by a policy", appraise_options, verb_appraise },
+	{ "policy", "[QUOTE]", "write a policy that accepts a quote, or a build", policy_options, verb_policy },
+	{ "inspect", "[QUOTE]", "say what a quote says, verifying nothing", inspect_options, verb_inspect },
+	{ "extend", "[FILE]", "extend a run-time measurement register of TDX", extend_options, verb_extend },
+	{ "info", "", "what this machine can prove, and what is missing", info_options, verb_info },
+	{ "memory", "[FILE]", "measure memory of a device", memory_options, verb_memory },
+	{ "channel", "[SCRIPT]", "carry out channel commands, one a line", channel_options, verb_channel },
+	{ NULL, NULL, NULL, NULL, NULL },
+};
+
+static const struct cli_tool tool = {
+	.name = "sgpu-measure",
+	.summary = "prove which code runs on which platform, and check such proofs",
+	.verbs = verbs,
+};
+
+int main(int argc, char **argv)
+{
+	/* The libraries of the TPM report each attempt on standard error, where messages are ours. */
+	setenv("TSS2_LOG", "all+NONE", 0);
+	return cli_main(&tool, argc, argv);
+}
