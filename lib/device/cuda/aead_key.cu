@@ -118,8 +118,10 @@ static __global__ void __launch_bounds__(THREADS, 1)
 		}
 	}
 	__syncthreads();
-	if (s.material[SGPU_DELIVERY_WORDS] != USABLE) {
-		/* The state stays as it was cleared: not usable. */
+	bool usable = s.material[SGPU_DELIVERY_WORDS] == USABLE;
+	__syncthreads();
+	if (!usable) {
+		/* The state stays as it was cleared. */
 		for (int i = t; i < (int)(sizeof(s) / 4); i += THREADS) {
 			((volatile uint32_t *)&s)[i] = 0;
 		}

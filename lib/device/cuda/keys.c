@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include <device/cuda/aead.h>
-#include <device/cuda/gpu.h>
+#include <device/cuda/blocks.h>
 
 struct sgpu_cuda_key_slab {
 	CUdeviceptr memory;
@@ -57,6 +57,15 @@ static int add_slab(struct sgpu_device *device, struct sgpu_error *error)
 		return sgpu_fail_nomem(error);
 	}
 	code = sgpu_cuda_private_alloc(device, slab_size(keys), &slab->memory, error);
+	if (code == SGPU_OK) {
+		/* A state that no kernel made is not usable: it must not look like one. */
+		code = sgpu_cuda_check(device, sgpu_cu.cuMemsetD8Async(slab->memory, 0, slab_size(keys), device->internal),
+				       "cannot clear device memory", error);
+		code = code == SGPU_OK ? sgpu_cuda_settle(device, error) : code;
+		if (code < 0) {
+			sgpu_cuda_private_free(device, slab->memory, slab_size(keys));
+		}
+	}
 	if (code < 0) {
 		free(slab);
 		return code;
