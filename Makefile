@@ -42,7 +42,8 @@ HARDEN := -fstack-protector-strong -fPIC -fvisibility=hidden \
 SGPU_CPPFLAGS := -D_GNU_SOURCE -Iinclude -Ilib -Itools/common
 # No contraction: every CPU must give the same bytes. The prefix map keeps the folder out of the objects.
 SGPU_CFLAGS := -std=c11 -pthread -ffp-contract=off -ffile-prefix-map="$(CURDIR)"=. $(WARN) $(HARDEN)
-SGPU_LDFLAGS := -pie -pthread -Wl,-z,relro,-z,now
+# The build id names the very bytes, in quotes, too.
+SGPU_LDFLAGS := -pie -pthread -Wl,-z,relro,-z,now,--build-id=sha1
 LIBS := -ljansson -lcrypto -lm -ldl
 
 ifeq ($(IPSEC_MB),1)

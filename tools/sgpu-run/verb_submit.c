@@ -2,6 +2,7 @@
  *
  * sgpu-run submit: a batch in, a response out. The response appears only when the run came to its end.
  */
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include <sgpu/enclave.h>
 #include <sgpu/io.h>
 #include <sgpu/secret.h>
+#include <sgpu/secure.h>
 
 #include "attested.h"
 #include "harden.h"
@@ -349,21 +351,51 @@ static int prove(struct request *r, struct sgpu_device *device)
 	return open_batch(r);
 }
 
+/* The run's own memory and channels on the device; a device that maps no pages does without. */
+static int make_context(struct sgpu_device *device, struct sgpu_secure **context, struct sgpu_error *error)
+{
+	int rc = sgpu_secure_create(device, NULL, context, error);
+
+	if (rc != SGPU_EUNAVAILABLE) {
+		return rc;
+	}
+	cli_detail("no secure context: %s", error->text);
+	return SGPU_OK;
+}
+
+static void describe_context(struct sgpu_secure *context)
+{
+	struct sgpu_secure_stats stats;
+
+	if (cli_verbose && context) {
+		sgpu_secure_get_stats(context, &stats);
+		cli_detail("secure context: %" PRIu64 " MiB of pages in %" PRIu64 " channels, %" PRIu64 " commands, %" PRIu64
+			   " sealed groups, %" PRIu64 " refused", stats.mapped_bytes >> 20, stats.channels, stats.commands,
+			   stats.groups, stats.refused);
+	}
+}
+
 /* With everything open: what runs from here on runs under the filter. */
 static int run_filtered(struct request *r, struct sgpu_device *device, struct outputs *outputs)
 {
+	struct sgpu_secure *context = NULL;
 	struct sgpu_error error = { 0 };
 	int rc = open_outputs(r, outputs, &error);
 
 	if (rc == SGPU_OK && !cli_binary_output(outputs->response.fd)) {
 		return 2;
 	}
+	if (rc == SGPU_OK) {
+		rc = make_context(device, &context, &error);
+	}
 	if (rc == SGPU_OK && harden_filter(on_gpu, &error) != SGPU_OK) {
 		cli_warning("%s", error.text);
 	}
 	if (rc == SGPU_OK) {
-		rc = run_batch(r, device, outputs, &error);
+		rc = run_batch(r, context ? sgpu_secure_device(context) : device, outputs, &error);
 	}
+	describe_context(context);
+	sgpu_secure_destroy(&context);
 	return rc == SGPU_OK ? 0 : rc == SGPU_ECANCELED && sgpu_io_interrupted() ? sgpu_exit_status(rc) :
 	       cli_error(&error);
 }
