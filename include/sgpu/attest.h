@@ -105,6 +105,7 @@ struct sgpu_platform {
 	const char *seen;                /* what told */
 	bool virtual_machine, reports, gpu; /* reports: configfs-tsm is there */
 };
+/* SGPU_PLATFORM_ROOT in the environment names another root of the files that are looked at, for tests. */
 void sgpu_platform_detect(struct sgpu_platform *platform);
 const char *sgpu_platform_name(enum sgpu_platform_kind kind); /* for people */
 const char *sgpu_platform_word(enum sgpu_platform_kind kind); /* in quotes and policies: "plain", "gramine-direct", "sgx", "tdx", "snp" */

@@ -4,6 +4,7 @@
  * table of what each protects. It decides nothing: a host that lies could make it say anything, and only evidence
  * that somebody else verified proves it.
  */
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -16,21 +17,42 @@
 #include <sgpu/attest.h>
 #include <sgpu/base.h>
 
+#include "attest/evidence.h"
+
+#define GRAMINE_TYPE "/dev/attestation/attestation_type"
+#define SNP_VMPL "/sys/devices/system/cpu/sev/vmpl"
+
+/* The root of the tree that is looked at: that of the machine, or a test's. */
+static const char *root(void)
+{
+	return sgpu_evidence_root("SGPU_PLATFORM_ROOT", "");
+}
+
+/* A path under the root; one that is too long is none that exists. */
+static const char *under_root(const char *path, char whole[PATH_MAX])
+{
+	return snprintf(whole, PATH_MAX, "%s%s", root(), path) < PATH_MAX ? whole : "";
+}
+
 static bool exists(const char *path)
 {
-	return access(path, F_OK) == 0;
+	char whole[PATH_MAX];
+
+	return access(under_root(path, whole), F_OK) == 0;
 }
 
 static bool is_folder(const char *path)
 {
+	char whole[PATH_MAX];
 	struct stat status;
 
-	return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+	return stat(under_root(path, whole), &status) == 0 && S_ISDIR(status.st_mode);
 }
 
 static bool first_line(const char *path, char *line, int size)
 {
-	FILE *file = fopen(path, "re");
+	char whole[PATH_MAX];
+	FILE *file = fopen(under_root(path, whole), "re");
 	bool got = file && fgets(line, size, file);
 
 	if (file) {
@@ -45,8 +67,8 @@ static bool first_line(const char *path, char *line, int size)
 /* A word among the flags of the first processor. sev_snp is no use here: hosts show it too. */
 static bool cpu_flag(const char *word)
 {
-	FILE *file = fopen("/proc/cpuinfo", "re");
-	char line[8192];
+	char line[8192], whole[PATH_MAX];
+	FILE *file = fopen(under_root("/proc/cpuinfo", whole), "re");
 	bool found = false;
 
 	while (file && !found && fgets(line, sizeof(line), file)) {
@@ -73,7 +95,7 @@ static bool tdx_cpuid(void)
 	unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
 	char name[13] = "";
 
-	if (__get_cpuid_max(0, NULL) < 0x21) {
+	if (*root() || __get_cpuid_max(0, NULL) < 0x21) {
 		return false;
 	}
 	__cpuid_count(0x21, 0, eax, ebx, ecx, edx);
@@ -90,11 +112,11 @@ static void detect_kind(struct sgpu_platform *platform)
 {
 	char line[64];
 
-	if (first_line("/dev/attestation/attestation_type", line, sizeof(line))) {
-		platform->seen = "/dev/attestation/attestation_type";
+	if (first_line(GRAMINE_TYPE, line, sizeof(line))) {
+		platform->seen = GRAMINE_TYPE;
 		platform->kind = strcmp(line, "none") == 0 ? SGPU_PLATFORM_GRAMINE_DIRECT : SGPU_PLATFORM_GRAMINE_SGX;
-	} else if (exists("/sys/devices/system/cpu/sev/vmpl")) {
-		platform->seen = "/sys/devices/system/cpu/sev/vmpl";
+	} else if (exists(SNP_VMPL)) {
+		platform->seen = SNP_VMPL;
 		platform->kind = SGPU_PLATFORM_SNP;
 	} else if (tdx_cpuid()) {
 		platform->seen = "CPUID leaf 0x21";

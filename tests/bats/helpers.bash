@@ -72,11 +72,13 @@ requires() {
 		brain-mri) [ -r /usr/share/mricron/templates/ch2.nii.gz ] || skip "needs the package mricron-data" ;;
 		fashion-mnist) [ -d /usr/share/datasets/fashion-mnist ] || [ -d /usr/share/dataset-fashion-mnist ] ||
 			skip "needs the package dataset-fashion-mnist" ;;
+		tpm2-openssl) find /usr/lib /usr/local/lib -name tpm2.so -path '*ossl-modules*' 2>/dev/null | grep -q . ||
+			skip "needs OpenSSL's provider tpm2 (package tpm2-openssl)" ;;
 		python-cryptography) python3 -c 'import cryptography' 2>/dev/null || skip "needs Python's cryptography" ;;
 		c++) command -v "${CXX:-c++}" >/dev/null || skip "needs a C++ compiler" ;;
 		cc) command -v "${CC:-cc}" >/dev/null || skip "needs a C compiler" ;;
 		age | bash | clang | fish | gcc | git | jq | make | mandoc | openssl | pkg-config | python3 | script | \
-			setpriv | shellcheck | ssh | strace | tar | unshare | zsh)
+			setpriv | shellcheck | ssh | strace | swtpm | tar | unshare | zsh)
 			command -v "$word" >/dev/null || skip "needs $word" ;;
 		*)
 			echo "requires: unknown word '$word'" >&2

@@ -4,6 +4,7 @@
  */
 #include <dirent.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -93,13 +94,56 @@ UNIT_TEST(each_kind_has_its_name_and_word)
 	CHECK(strstr(sgpu_platform_name(SGPU_PLATFORM_SNP), "SEV-SNP") != NULL);
 }
 
-UNIT_TEST(detection_says_what_told)
+static enum sgpu_platform_kind detected(void)
 {
 	struct sgpu_platform platform;
 
 	sgpu_platform_detect(&platform);
 	CHECK(platform.seen && platform.seen[0]);
-	CHECK(strcmp(sgpu_platform_word(platform.kind), "unknown") != 0);
+	return platform.kind;
+}
+
+static void make_folders(const char *path)
+{
+	char part[PATH_MAX];
+
+	snprintf(part, sizeof(part), "%s", in_folder(path));
+	for (char *slash = part + strlen(folder_of_test) + 1; (slash = strchr(slash, '/')); slash++) {
+		*slash = '\0';
+		(void)!mkdir(part, 0700);
+		*slash = '/';
+	}
+}
+
+UNIT_TEST(detection_goes_by_what_only_such_a_guest_has)
+{
+	static const char gramine[] = "root/dev/attestation/attestation_type", vmpl[] = "root/sys/devices/system/cpu/sev/vmpl",
+			  cpuinfo[] = "root/proc/cpuinfo", reports[] = "root/sys/kernel/config/tsm/report/";
+	struct sgpu_platform platform;
+
+	setenv("SGPU_PLATFORM_ROOT", in_folder("root"), 1);
+	make_folders(gramine);
+	make_folders(vmpl);
+	make_folders(cpuinfo);
+	CHECK(detected() == SGPU_PLATFORM_PLAIN);
+	/* A host with such processors shows this flag, too. */
+	put_file(cpuinfo, "model\t: x\nflags\t\t: fpu sev_snp hypervisor\n", 42);
+	CHECK(detected() == SGPU_PLATFORM_PLAIN);
+	sgpu_platform_detect(&platform);
+	CHECK(platform.virtual_machine && !platform.reports && !platform.gpu);
+	make_folders(reports);
+	sgpu_platform_detect(&platform);
+	CHECK(platform.reports);
+	put_file(cpuinfo, "flags\t\t: fpu tdx_guest\n", 24);
+	CHECK(detected() == SGPU_PLATFORM_TDX);
+	put_file(vmpl, "0\n", 2);
+	CHECK(detected() == SGPU_PLATFORM_SNP);
+	put_file(gramine, "dcap\n", 5);
+	CHECK(detected() == SGPU_PLATFORM_GRAMINE_SGX);
+	put_file(gramine, "none\n", 5);
+	CHECK(detected() == SGPU_PLATFORM_GRAMINE_DIRECT);
+	unsetenv("SGPU_PLATFORM_ROOT");
+	CHECK(strcmp(sgpu_platform_word(detected()), "unknown") != 0);
 }
 
 UNIT_TEST(protection_is_never_more_than_the_platform_gives)
@@ -230,6 +274,14 @@ UNIT_TEST(a_register_is_extended_by_48_bytes)
 	}
 }
 
+static int remove_one(const char *path, const struct stat *status, int kind, struct FTW *where)
+{
+	(void)status;
+	(void)kind;
+	(void)where;
+	return remove(path);
+}
+
 int main(void)
 {
 	const char *shared = getenv("TMPDIR");
@@ -243,7 +295,7 @@ int main(void)
 		report_data[i] = (uint8_t)(i + 100);
 	}
 	UNIT_RUN(each_kind_has_its_name_and_word);
-	UNIT_RUN(detection_says_what_told);
+	UNIT_RUN(detection_goes_by_what_only_such_a_guest_has);
 	UNIT_RUN(protection_is_never_more_than_the_platform_gives);
 	UNIT_RUN(what_is_absent_is_named_with_its_reason);
 	UNIT_RUN(a_report_is_over_what_was_written);
@@ -253,13 +305,6 @@ int main(void)
 	UNIT_RUN(a_quote_of_gramine_is_read_after_its_data_are_written);
 	UNIT_RUN(a_register_is_extended_by_48_bytes);
 	sgpu_records_clear(records, count);
-	static const char *const left[] = { "log", "gramine/attestation_type", "gramine/user_report_data",
-					    "tdx/rtmr3:sha384", "tdx/rtmr0:sha384" };
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(left); i++) {
-		unlink(in_folder(left[i]));
-	}
-	rmdir(in_folder("gramine"));
-	rmdir(in_folder("tdx"));
-	rmdir(in_folder("tsm"));
-	return rmdir(folder_of_test) ? 1 : unit_done();
+	nftw(folder_of_test, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	return access(folder_of_test, F_OK) ? unit_done() : 1;
 }
