@@ -15,7 +15,10 @@ enum { NVML_SUCCESS = 0, NVML_NOT_SUPPORTED = 3, NVML_FEATURE_ENABLED = 1, NVML_
 
 /* Architectures of GPUs with confidential computing. */
 enum { NVML_HOPPER = 9, NVML_BLACKWELL = 10 };
-enum { NVML_NONCE = 32, NVML_REPORT = 0x2000, NVML_CEC_REPORT = 0x1000, NVML_CHAIN = 0x1000, NVML_ATTESTATION_CHAIN = 0x1400 };
+enum {
+	NVML_NONCE = 32, NVML_REPORT = 0x2000, NVML_CEC_REPORT = 0x1000,
+	NVML_CHAIN = 0x1000, NVML_ATTESTATION_CHAIN = 0x1400,
+};
 
 struct nvml_report {
 	unsigned cec_present;
@@ -129,17 +132,22 @@ void sgpu_cuda_vbios(const char *uuid, char *version, size_t size)
 	version[size - 1] = '\0';
 }
 
-static int refused(int result, const char *what, struct sgpu_error *error)
+/* Out of confidential computing mode some drivers say "not supported", others that they do not know. */
+static int refused(const struct sgpu_device *device, int result, const char *what, struct sgpu_error *error)
 {
 	const char *text = nvml.text ? nvml.text(result) : NULL;
+	bool off = result == NVML_NOT_SUPPORTED || strcmp(device->confidential, "off") == 0;
 
-	sgpu_fail(error, result == NVML_NOT_SUPPORTED ? SGPU_EUNAVAILABLE : SGPU_EDEVICE, "the GPU gives no %s: %s", what,
-		  text ? text : "its management library does not say why");
-	if (result == NVML_NOT_SUPPORTED) {
-		sgpu_hint(error, "a GPU attests itself in confidential computing mode: see nvidia-smi conf-compute -f");
-		return SGPU_EUNAVAILABLE;
+	if (!text) {
+		text = "its management library does not say why";
 	}
-	return SGPU_EDEVICE;
+	if (!off) {
+		return sgpu_fail(error, SGPU_EDEVICE, "the GPU gives no %s: %s", what, text);
+	}
+	sgpu_fail(error, SGPU_EUNAVAILABLE, "the GPU gives no %s: it is not in confidential computing mode (NVML: %s)", what,
+		  text);
+	sgpu_hint(error, "see nvidia-smi conf-compute -f");
+	return SGPU_EUNAVAILABLE;
 }
 
 /* malloc'd, or NULL. */
@@ -150,19 +158,19 @@ static uint8_t *copy_of(const uint8_t *bytes, size_t size)
 	return copy ? memcpy(copy, bytes, size) : NULL;
 }
 
-static int fetch(void *gpu, const uint8_t nonce[NVML_NONCE], struct nvml_report *report,
-		 struct nvml_certificate *certificate, struct sgpu_error *error)
+static int fetch(const struct sgpu_device *device, void *gpu, const uint8_t nonce[NVML_NONCE],
+		 struct nvml_report *report, struct nvml_certificate *certificate, struct sgpu_error *error)
 {
 	int result;
 
 	memcpy(report->nonce, nonce, NVML_NONCE);
 	result = nvml.report(gpu, report);
 	if (result != NVML_SUCCESS) {
-		return refused(result, "attestation report", error);
+		return refused(device, result, "attestation report", error);
 	}
 	result = nvml.certificate(gpu, certificate);
 	if (result != NVML_SUCCESS) {
-		return refused(result, "certificates", error);
+		return refused(device, result, "certificates", error);
 	}
 	if (report->size == 0 || report->size > NVML_REPORT || certificate->attestation_size == 0 ||
 	    certificate->attestation_size > NVML_ATTESTATION_CHAIN) {
@@ -187,7 +195,7 @@ int sgpu_cuda_evidence(struct sgpu_device *device, const uint8_t nonce[NVML_NONC
 		code = sgpu_fail(error, SGPU_EUNAVAILABLE, "the GPU gives no attestation report: libnvidia-ml.so.1 cannot be "
 							   "used or is too old");
 	} else {
-		code = fetch(gpu, nonce, report, certificate, error);
+		code = fetch(device, gpu, nonce, report, certificate, error);
 	}
 	if (code == SGPU_OK) {
 		if (nvml.architecture) {
