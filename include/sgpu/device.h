@@ -264,7 +264,9 @@ SGPU_MUST_CHECK int sgpu_device_clear(struct sgpu_stream *stream, sgpu_devptr me
 				      struct sgpu_task *task);
 /* The key schedule of one sealed segment, brought to the device once with the tables that follow from it. `keys` are
  * copied at once. It may be used on every stream of the device as soon as this returns. Free wipes it there, too; no
- * work with it may be pending. On a GPU without confidential computing the key crosses the bus. */
+ * work with it may be pending. To a GPU it goes sealed under a session key (sgpu_device_agree), unless bare keys were
+ * asked for. One that was changed on its way is found out by the first task with it: SGPU_EAUTH. The first key of a device
+ * waits for the agreement and for a known answer of the kernels; SGPU_EDEVICE when either fails. */
 SGPU_MUST_CHECK int sgpu_device_key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys,
 					 struct sgpu_device_key **key, struct sgpu_error *error);
 void sgpu_device_key_free(struct sgpu_device_key **key);
