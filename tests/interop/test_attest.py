@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Evidence against cryptography and jwcrypto: certificates, tokens, collections."""
+import base64
+import copy
+import datetime
+import hashlib
+import json
+import os
+import time
+
+from Crypto.Hash import KangarooTwelve
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from jwcrypto import jwk, jws
+
+from tap import main, read, sh, test, write
+
+PROFILE = "tag:sgpu.dev,2026:measure#1"
+COLLECTION = "tag:sgpu.dev,2026:evidence#1"
+EAT_TYPE = f'application/eat+jwt; eat_profile="{PROFILE}"'
+NONCE = bytes(range(32))
+os.environ["SGPU_TSM_ROOT"] = os.environ["SGPU_GRAMINE_ROOT"] = "/nonexistent"
+
+
+def b64(data):
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def unb64(text):
+    assert "=" not in text
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+def spki(key):
+    return key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+
+
+def pem(key):
+    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+
+
+def our_machine():
+    """An EK, a CA and a certified AK, all made by sgpu-measure."""
+    sh("sgpu-measure", "provision", "-o", "EK.pem", "--public", "EK.pub.pem")
+    sh("sgpu-measure", "ca", "init", "-o", "CA.pem", "--certificate", "CA.crt")
+    sh("sgpu-measure", "enroll", "-k", "EK.pem", "-o", "AK.pem", "--request", "request")
+    sh("sgpu-measure", "ca", "sign", "-k", "CA.pem", "--certificate", "CA.crt", "--ek", "EK.pub.pem", "-o", "AK.crt", "request")
+    sh("sgpu-seal", "keygen", "--x25519", "-o", "runner.jwk")
+
+
+def our_quote():
+    our_machine()
+    return sh("sgpu-measure", "quote", "-k", "AK.pem", "--certificate", "AK.crt", "--nonce", NONCE.hex(), "--recipient",
+              "runner.jwk", "--device", "cpu", "--runner", "/bin/sh")
+
+
+def take_apart(quote):
+    """The header, claims and certificates of a quote, verified by others."""
+    collection = json.loads(quote)
+    assert collection["__cmwc_t"] == COLLECTION
+    media, value, indicator = collection["eat"]
+    assert media == EAT_TYPE and indicator == 4
+    token = jws.JWS()
+    token.deserialize(unb64(value).decode())
+    chain = [x509.load_der_x509_certificate(base64.b64decode(text, validate=True)) for text in token.jose_header["x5c"]]
+    token.verify(jwk.JWK.from_pyca(chain[0].public_key()), alg="ES384")
+    return token.jose_header, json.loads(token.payload), chain
+
+
+@test
+def others_read_our_certificates():
+    "cryptography reads the certificates of our CA, and they say what they should"
+    our_machine()
+    root = x509.load_pem_x509_certificate(read("CA.crt"))
+    leaf, issuer = x509.load_pem_x509_certificates(read("AK.crt"))
+    assert issuer == root
+    root.verify_directly_issued_by(root)
+    leaf.verify_directly_issued_by(root)
+    ek = serialization.load_pem_public_key(read("EK.pub.pem"))
+    ak = serialization.load_pem_private_key(read("AK.pem"), None)
+    assert spki(leaf.public_key()) == spki(ak.public_key())
+    assert leaf.subject.get_attributes_for_oid(NameOID.SERIAL_NUMBER)[0].value == hashlib.sha256(spki(ek)).hexdigest()
+    basic = root.extensions.get_extension_for_class(x509.BasicConstraints)
+    assert basic.critical and basic.value.ca and basic.value.path_length == 0
+    assert not leaf.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    usage = leaf.extensions.get_extension_for_class(x509.KeyUsage)
+    assert usage.critical and usage.value.digital_signature and not usage.value.key_cert_sign
+    theirs = leaf.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value.key_identifier
+    assert theirs == root.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value.digest
+    assert leaf.serial_number != root.serial_number and leaf.serial_number.bit_length() > 64
+
+
+@test
+def others_read_our_request():
+    "jwcrypto verifies our enrolment request, and cryptography the PKCS#10 inside"
+    our_machine()
+    token = jws.JWS()
+    token.deserialize(read("request").decode().strip())
+    ek = serialization.load_pem_public_key(read("EK.pub.pem"))
+    token.verify(jwk.JWK.from_pyca(ek), alg="ES384")
+    assert unb64(token.jose_header["kid"]) == hashlib.sha256(spki(ek)).digest()
+    request = x509.load_der_x509_csr(unb64(json.loads(token.payload)["pkcs10"]))
+    assert request.is_signature_valid
+    assert spki(request.public_key()) == spki(serialization.load_pem_private_key(read("AK.pem"), None).public_key())
+
+
+@test
+def others_verify_our_quote():
+    "jwcrypto verifies our quote by its certificates, and the claims are what was measured"
+    header, claims, chain = take_apart(our_quote())
+    assert header["alg"] == "ES384" and header["typ"] == "eat+jwt" and set(header) == {"alg", "typ", "x5c"}
+    chain[0].verify_directly_issued_by(chain[1])
+    assert chain[1] == x509.load_pem_x509_certificate(read("CA.crt"))
+    assert unb64(claims["eat_nonce"]) == NONCE and abs(claims["iat"] - time.time()) < 60
+    ek = serialization.load_pem_public_key(read("EK.pub.pem"))
+    assert unb64(claims["ueid"]) == b"\x01" + hashlib.sha256(spki(ek)).digest()
+    recipient = json.loads(read("runner.jwk"))
+    assert claims["cnf"]["jwk"]["x"] == recipient["x"] and "d" not in claims["cnf"]["jwk"]
+    runner = claims["submods"]["runner"][PROFILE]
+    digest = KangarooTwelve.new(custom=b"sgpu measure v1")
+    digest.update(read("/bin/sh"))
+    assert unb64(runner["digest"]) == digest.read(32) and runner["size"] == len(read("/bin/sh"))
+    assert claims["dbgstat"] in ("enabled", "disabled") and claims["swname"] == "sgpu"
+    assert isinstance(claims["swversion"], list)
+
+
+def their_machine():
+    """A CA and an AK's chain by cryptography: the private key of the AK and its chain, leaf first."""
+    now = datetime.datetime.now(datetime.timezone.utc)
+    ca, ak = ec.generate_private_key(ec.SECP384R1()), ec.generate_private_key(ec.SECP384R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "their CA")])
+    usage = {"digital_signature": False, "content_commitment": False, "key_encipherment": False, "data_encipherment": False,
+             "key_agreement": False, "key_cert_sign": False, "crl_sign": False, "encipher_only": False, "decipher_only": False}
+
+    def make(subject, key, is_ca):
+        return (x509.CertificateBuilder().subject_name(subject).issuer_name(name).public_key(key)
+                .serial_number(x509.random_serial_number()).not_valid_before(now - datetime.timedelta(hours=1))
+                .not_valid_after(now + datetime.timedelta(days=2))
+                .add_extension(x509.BasicConstraints(is_ca, None), critical=True)
+                .add_extension(x509.KeyUsage(**{**usage, "key_cert_sign" if is_ca else "digital_signature": True}), critical=True)
+                .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+                .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca.public_key()), critical=False)
+                .sign(ca, hashes.SHA384()))
+
+    root = make(name, ca.public_key(), True)
+    leaf = make(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "their AK")]), ak.public_key(), False)
+    write("roots.crt", root.public_bytes(serialization.Encoding.PEM))
+    return ak, [leaf, root]
+
+
+def their_quote(ak, chain, claims, alg="ES384", **header):
+    fields = {"alg": alg, "typ": "eat+jwt", **header}
+    fields.setdefault("x5c", [base64.b64encode(c.public_bytes(serialization.Encoding.DER)).decode() for c in chain])
+    token = jws.JWS(json.dumps(claims))
+    token.add_signature(jwk.JWK.from_pyca(ak), protected=json.dumps(fields))
+    value = b64(token.serialize(compact=True).encode())
+    return json.dumps({"__cmwc_t": COLLECTION, "eat": [EAT_TYPE, value, 4]}).encode()
+
+
+def check(quote, status, nonce=NONCE):
+    sh("sgpu-measure", "verify", "--roots", "roots.crt", "--nonce", nonce.hex(), data=quote, status=status)
+
+
+@test
+def ours_verifies_their_quote():
+    "sgpu-measure verifies a quote that jwcrypto signed under a CA that cryptography made"
+    ak, chain = their_machine()
+    _, claims, _ = take_apart(our_quote())
+    claims["ueid"] = b64(b"\x01" + hashlib.sha256(spki(ak.public_key())).digest())
+    check(their_quote(ak, chain, claims), 0)
+    # pretty text, other order: the same
+    quote = json.loads(their_quote(ak, chain, dict(reversed(claims.items()))))
+    check(json.dumps(quote, indent=4).encode(), 0)
+    check(their_quote(ak, chain, claims), 4, nonce=bytes(32))
+    check(their_quote(ec.generate_private_key(ec.SECP384R1()), chain, claims), 4)
+    check(their_quote(ak, chain[:1], claims), 0)
+    for member, value, status in (("iat", int(time.time()) - 7200, 4), ("iat", int(time.time()) + 600, 4), ("iat", 1.5, 1),
+                                  ("eat_profile", "tag:example.org,2026:x", 1), ("eat_nonce", b64(bytes(7)), 1),
+                                  ("nonce", "x" * 12, 1), ("ueid", b64(b"\x01" + bytes(32)), 4), ("dbgstat", "maybe", 1)):
+        check(their_quote(ak, chain, {**claims, member: value}), status)
+    for member in claims:
+        short = copy.deepcopy(claims)
+        del short[member]
+        check(their_quote(ak, chain, short), 1)
+
+
+@test
+def ours_refuses_their_tricks():
+    "algorithms, headers and chains that are not ours are refused"
+    ak, chain = their_machine()
+    _, claims, _ = take_apart(our_quote())
+    claims["ueid"] = b64(b"\x01" + hashlib.sha256(spki(ak.public_key())).digest())
+    check(their_quote(ak, chain, claims, kid="x"), 0)
+    for header in ({"jwk": {"kty": "oct", "k": "AA"}}, {"jku": "https://example.org/"}, {"x5u": "https://example.org/"},
+                   {"x5t": "AA"}, {"typ": "JWT"}, {"x5c": []}):
+        check(their_quote(ak, chain, claims, **header), 1)
+    check(their_quote(ec.generate_private_key(ec.SECP256R1()), chain, claims, alg="ES256"), 1)
+    _, others = their_machine()  # roots.crt is another CA's now
+    check(their_quote(ak, chain, claims), 4)
+    assert others
+    quote = json.loads(their_quote(ak, chain, claims))
+    text = unb64(quote["eat"][1]).decode().split(".")
+    text[0] = b64(json.dumps({"alg": "none", "typ": "eat+jwt"}).encode())
+    quote["eat"][1] = b64((text[0] + "." + text[1] + ".").encode())
+    check(json.dumps(quote).encode(), 1)
+
+
+@test
+def ours_certifies_their_key():
+    "sgpu-measure certifies an AK whose request others made, if the EK is known and both signed"
+    sh("sgpu-measure", "ca", "init", "-o", "CA.pem", "--certificate", "CA.crt")
+    ek, ak = ec.generate_private_key(ec.SECP384R1()), ec.generate_private_key(ec.SECP384R1())
+    write("EK.pub.pem", ek.public_key().public_bytes(serialization.Encoding.PEM,
+                                                     serialization.PublicFormat.SubjectPublicKeyInfo))
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "anything")])
+    csr = x509.CertificateSigningRequestBuilder().subject_name(name).sign(ak, hashes.SHA384())
+
+    def request(signer, key=ek, der=csr.public_bytes(serialization.Encoding.DER)):
+        token = jws.JWS(json.dumps({"type": "sgpu enrolment v1", "iat": int(time.time()), "pkcs10": b64(der)}))
+        kid = b64(hashlib.sha256(spki(key.public_key())).digest())
+        token.add_signature(jwk.JWK.from_pyca(signer),
+                            protected=json.dumps({"alg": "ES384", "typ": "sgpu-enrolment+jwt", "kid": kid}))
+        write("request", token.serialize(compact=True).encode())
+
+    sign = ("sgpu-measure", "ca", "sign", "-k", "CA.pem", "--certificate", "CA.crt", "--ek", "EK.pub.pem", "-o", "AK.crt", "request")
+    request(ek)
+    sh(*sign)
+    leaf, root = x509.load_pem_x509_certificates(read("AK.crt"))
+    leaf.verify_directly_issued_by(root)
+    assert leaf.subject.rfc4514_string().count("anything") == 0
+    os.unlink("AK.crt")
+    request(ak)
+    sh(*sign, status=4)
+    request(ak, key=ak)
+    sh(*sign, status=4)
+    bad = bytearray(csr.public_bytes(serialization.Encoding.DER))
+    bad[-1] ^= 1
+    request(ek, der=bytes(bad))
+    sh(*sign, status=4)
+    assert not os.path.exists("AK.crt")
+
+
+main()
