@@ -62,7 +62,7 @@ static bool listed(const json_t *list, const json_t *digest, char hex[2 * 48 + 1
 	return false;
 }
 
-/* "one of 3 digests", or the one that there is. */
+/* "one of 3 digests", or the one that there is, or "none". */
 static const char *expected_digests(const json_t *list, char text[TEXT_SIZE])
 {
 	size_t count = json_array_size(list);
@@ -71,7 +71,7 @@ static const char *expected_digests(const json_t *list, char text[TEXT_SIZE])
 		return json_string_value(json_array_get(list, 0));
 	}
 	snprintf(text, TEXT_SIZE, "one of %zu digests", count);
-	return text;
+	return count ? text : "none";
 }
 
 static void judge_program(struct state *s, const json_t *wanted, const json_t *runner)

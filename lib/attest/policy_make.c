@@ -53,7 +53,8 @@ static bool add_runner(json_t *policy, const json_t *claims)
 
 static json_t *code_digests(const json_t *list)
 {
-	json_t *digests = json_is_array(list) && json_array_size(list) ? json_array() : NULL;
+	/* An empty list stays one: it accepts a device without code of its own, and no other. */
+	json_t *digests = json_is_array(list) ? json_array() : NULL;
 
 	for (size_t i = 0; digests && i < json_array_size(list); i++) {
 		if (json_array_append_new(digests, hex_of(json_object_get(json_array_get(list, i), "digest")))) {

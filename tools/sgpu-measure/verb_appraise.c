@@ -98,6 +98,13 @@ static bool data_on_stdout(const struct task *task)
 	       (task->recipient_path && cli_is_standard(task->recipient_path));
 }
 
+static const char *text_of(const json_t *reason, const char *key)
+{
+	const char *text = json_string_value(json_object_get(reason, key));
+
+	return text ? text : "";
+}
+
 /* Every reason; the exit status. */
 static int refuse(const struct task *task)
 {
@@ -110,8 +117,8 @@ static int refuse(const struct task *task)
 				json_array_size(task->appraisal.reasons));
 	}
 	json_array_foreach(task->appraisal.reasons, i, reason) {
-		const char *text = json_string_value(json_object_get(reason, "text"));
-		status = cli_fail(SGPU_EPOLICY, "not accepted: %s", text ? text : "no reason is given");
+		status = cli_fail(SGPU_EPOLICY, "%s: '%s' is '%s', and '%s' is wanted", text_of(reason, "text"),
+				  text_of(reason, "claim"), text_of(reason, "got"), text_of(reason, "expected"));
 	}
 	return status ? status : cli_fail(SGPU_EPOLICY, "the policy does not accept the quote");
 }

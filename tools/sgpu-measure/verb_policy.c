@@ -30,7 +30,8 @@ struct task {
 	json_t *claims;
 };
 
-/* ---- claims as a quote of that build would have them, as far as files tell ---- */
+/* ---- claims as a quote of that build should have them: digests from files, and what makes these worth something, that the
+ * quote is of the process that has the key, into which nobody looks, and which runs no other code ---- */
 static int build_runner(const char *folder, json_t **runner, struct sgpu_error *error)
 {
 	uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE];
@@ -43,13 +44,14 @@ static int build_runner(const char *folder, json_t **runner, struct sgpu_error *
 	cli_remember_input(path);
 	const int code = sgpu_measure_file(path, digest, &size, error);
 	if (!code) {
-		*runner = json_pack("{s:s, s:{s:o, s:I}}", "swname", "sgpu-run", SGPU_EAT_PROFILE, "digest",
-				    sgpu_json_from_bytes(digest, sizeof(digest)), "size", (json_int_t)size);
+		*runner = json_pack("{s:s, s:s, s:{s:o, s:I, s:s, s:b, s:s}}", "swname", "sgpu-run", "dbgstat",
+				    "disabled", SGPU_EAT_PROFILE, "digest", sgpu_json_from_bytes(digest, sizeof(digest)),
+				    "size", (json_int_t)size, "measured", "process", "modules", 0, "key", "ephemeral");
 	}
 	return code || *runner ? code : sgpu_fail_nomem(error);
 }
 
-/* *device: NULL for a build without the CUDA device. */
+/* A build without the CUDA device has no code for one, and quotes with any are to be refused. */
 static int build_device(const char *folder, json_t **device, struct sgpu_error *error)
 {
 	struct sgpu_device_code found;
@@ -60,7 +62,8 @@ static int build_device(const char *folder, json_t **device, struct sgpu_error *
 	}
 	if (access(path, F_OK)) {
 		cli_note("the build has no '%s': quotes of machines with a GPU will not be accepted", path);
-		return 0;
+		*device = json_pack("{s:{s:[]}}", SGPU_EAT_PROFILE, "code");
+		return *device ? 0 : sgpu_fail_nomem(error);
 	}
 	cli_remember_input(path);
 	const int code = sgpu_device_code_of_file(path, &found, error);
@@ -81,7 +84,8 @@ static int claims_of_build(struct task *task, struct sgpu_error *error)
 		code = build_device(task->build_path, &device, error);
 	}
 	if (!code) {
-		task->claims = json_pack("{s:{s:O, s:O*}}", "submods", "runner", runner, "gpu-0", device);
+		task->claims = json_pack("{s:s, s:{s:O, s:O}}", "dbgstat", "disabled", "submods", "runner", runner, "gpu-0",
+					 device);
 		code = task->claims ? 0 : sgpu_fail_nomem(error);
 	}
 	json_decref(runner);

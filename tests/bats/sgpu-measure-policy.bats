@@ -1,0 +1,266 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# sgpu-measure policy and appraise: what is accepted, what is refused and why, and what is written then.
+# shellcheck disable=SC2154 # variables that run sets
+
+load helpers
+
+nonce=00112233445566778899aabbccddeeff
+
+setup_file() {
+	cd "$BATS_FILE_TMPDIR" || return 1
+	sgpu-measure ca init -o CA.pem --certificate CA.crt
+	sgpu-measure provision -o EK.pem --public EK.pub.pem
+	sgpu-measure enroll -k EK.pem -o AK.pem --request AK.request
+	sgpu-measure ca sign -k CA.pem --certificate CA.crt --ek EK.pub.pem -o AK.crt AK.request
+	sgpu-seal keygen --x25519 -o owner.jwk
+	sgpu-seal keygen --x25519 -o runner.jwk
+	sgpu-seal pubkey -o runner.pub.jwk runner.jwk
+	sgpu-measure quote -k AK.pem --certificate AK.crt --nonce "$nonce" --owner owner.jwk --recipient runner.jwk \
+		--device cpu -o quote.json
+	sgpu-measure policy -q -o policy.json quote.json
+}
+
+setup() {
+	cd "$BATS_TEST_TMPDIR" || return 1
+	cp -a "$BATS_FILE_TMPDIR"/. .
+}
+
+appraise() {
+	sgpu-measure appraise --roots CA.crt --nonce "$nonce" "$@"
+}
+
+# wants FILTER [CLAIM]: the policy with that change refuses the quote, for that claim alone.
+wants() {
+	jq "$1" policy.json >changed.json
+	run --separate-stderr -4 appraise --json -p changed.json quote.json
+	assert_contains "$stderr" '"code":"EPOLICY"'
+	[ "$(jq -r .accepted <<<"$output")" = false ]
+	[ "$(jq -r '.reasons | map(.claim) | join(",")' <<<"$output")" = "$2" ]
+}
+
+@test "the policy of a quote accepts it, and gives the key to seal to" {
+	run -0 --separate-stderr appraise -p policy.json --recipient key.jwk -o ear.json quote.json
+	[ -z "$stderr" ]
+	assert_contains "$output" "accepted"
+	assert_same key.jwk runner.pub.jwk
+	small_job 100
+	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r key.jwk | sgpu-run -k runner.jwk |
+		sgpu-seal open -k owner.jwk -C out
+	assert_same out/out.f32 expected.f32
+}
+
+@test "the result names the policy, and the nonce only when it was compared" {
+	requires jq
+	appraise -p policy.json -o ear.json quote.json
+	[ "$(jq -r '.submods.runner.ear_appraisal_policy_ids[0]' ear.json)" = "tag:sgpu.dev,2026:policy#$(sha256sum <policy.json | cut -c 1-64)" ]
+	[ "$(jq -r '.eat_nonce | length' ear.json)" -eq 22 ]
+	[ "$(jq -r '.submods.runner.ear_trustworthiness_vector.executables' ear.json)" -eq 2 ]
+	sgpu-measure appraise --roots CA.crt -p policy.json -o ear.json quote.json
+	[ "$(jq -r .eat_nonce ear.json)" = null ]
+	run -0 --separate-stderr appraise -p policy.json -o - quote.json
+	[ "$(jq -r .submods.runner.ear_status <<<"$output")" != contraindicated ]
+	run -0 --separate-stderr appraise --json -p policy.json -o - quote.json
+	[ "$(jq -r .eat_profile <<<"$output")" != null ]
+	[ "$(jq -r .accepted <<<"$stderr")" = true ]
+}
+
+@test "each member of a policy refuses by itself" {
+	requires jq
+	wants '.runner.digests = ["'"$(printf '%064d' 0)"'"]' runner.digest
+	wants '.runner.digests = []' runner.digest
+	wants '.runner.version = "99.0"' runner.swversion
+	wants '.runner.debug = false' dbgstat
+	wants '.runner.process = true' runner.measured
+	wants '.runner.key = "ephemeral"' runner.key
+	wants '.device.code = ["'"$(printf '%064d' 0)"'"]' device.code
+	wants '.device.driver = "580.65"' device.driver
+	wants '.device.confidential = true' device.confidential
+	wants '.device.agreement = true' device.agreed
+	wants '.platform.at_least = "gramine-direct"' platform.kind
+	wants '.platform.at_least = "tdx"' platform.kind,tee
+	wants '.platform.report = true' tee
+	wants '.platform.measurements = ["'"$(printf '%096d' 0)"'"]' tee
+	wants '.platform.tcb = "0000000000000000"' tee
+	wants '.machines = ["'"$(printf '%064d' 0)"'"]' ueid
+	wants '.runner.debug = false | .runner.key = "ephemeral" | .machines = []' dbgstat,runner.key,ueid
+}
+
+@test "a policy that asks for nothing accepts, and one that asks for a channel wants one" {
+	requires jq
+	echo '{"version": 1}' >nothing.json
+	appraise -p nothing.json quote.json
+	sgpu-measure quote -k AK.pem --certificate AK.crt --nonce "$nonce" --device cpu -o bare.json
+	echo '{"version": 1, "channel": true}' >channel.json
+	appraise -p channel.json quote.json
+	run --separate-stderr -4 appraise -p channel.json bare.json
+	assert_contains "$stderr" "no channel"
+	# A quote without a recipient has no key to give.
+	run -1 appraise -p nothing.json --recipient key.jwk bare.json
+	assert_no_file key.jwk
+}
+
+@test "an AK that was certified too long ago is refused" {
+	sleep 2
+	echo '{"version": 1, "certificate_age": 1}' >young.json
+	run --separate-stderr -4 appraise -p young.json quote.json
+	assert_contains "$stderr" "certified too long ago"
+	echo '{"version": 1, "certificate_age": 86400}' >old.json
+	appraise -p old.json quote.json
+}
+
+@test "a refusal gives every reason, no key, and a result that says so" {
+	requires jq
+	echo old >key.jwk
+	appraise -p policy.json -o ear.json quote.json
+	[ "$(jq -r .submods.runner.ear_status ear.json)" != contraindicated ]
+	jq '.runner.debug = false | .machines = [] | .runner.version = "99"' policy.json >strict.json
+	run --separate-stderr -4 appraise -p strict.json --recipient key.jwk -o ear.json quote.json
+	[ "$(grep -c '^sgpu-measure: error: ' <<<"$stderr")" -eq 3 ]
+	assert_contains "$output" "policy         not accepted"
+	[ "$(cat key.jwk)" = old ]
+	[ "$(jq -r .submods.runner.ear_status ear.json)" = contraindicated ]
+	run -4 appraise -p strict.json --recipient new.jwk quote.json
+	assert_no_file new.jwk
+}
+
+@test "what does not verify is not appraised" {
+	requires jq
+	run --separate-stderr -4 sgpu-measure appraise --json --roots CA.crt --nonce "${nonce}00" -p policy.json \
+		--recipient key.jwk -o ear.json quote.json
+	assert_contains "$stderr" '"ENONCE"'
+	assert_no_file key.jwk ear.json
+	[ -z "$output" ]
+	jq -c '.eat[1] |= "A" + .' quote.json >broken.json
+	run -1 appraise -p policy.json --recipient key.jwk broken.json
+	assert_no_file key.jwk
+}
+
+@test "a policy that is malformed is told with its place, and nothing is appraised" {
+	requires jq
+	: >empty
+	printf '{"version": 1' >open
+	echo '{"version": 2}' >later
+	echo '{"version": 1, "runer": {}}' >unknown
+	echo '{"version": 1, "version": 1}' >twice
+	echo '{"version": 1, "runner": {"digests": ["00"]}}' >short
+	echo '{"version": 1, "runner": {"digests": "00"}}' >text
+	echo '{"version": 1, "runner": {"debug": "no"}}' >word
+	echo '{"version": 1, "runner": {"key": "any"}}' >key
+	echo '{"version": 1, "platform": {"at_least": "sev"}}' >platform
+	echo '{"version": 1, "platform": {"report": false, "tcb": "0000000000000000"}}' >both
+	echo '{"version": 1, "certificate_age": -1}' >negative
+	echo '{"version": 1, "device": {"driver": "new"}}' >driver
+	head -c 10000 /dev/urandom >noise
+	head -c 1000000 /dev/zero | tr '\0' ' ' >long
+	for file in empty open later unknown twice short text word key platform both negative driver noise long CA.crt; do
+		run --separate-stderr -1 appraise -p "$file" --recipient key.jwk -o ear.json quote.json
+		assert_contains "$stderr" "$file"
+		[ -z "$output" ]
+		assert_no_file ear.json key.jwk
+	done
+}
+
+@test "a policy from a quote says that nothing was verified" {
+	run --separate-stderr -0 sgpu-measure policy quote.json
+	assert_contains "$stderr" "nothing of the quote was verified"
+	assert_contains "$output" '"digests"'
+	run -1 sgpu-measure policy -o new.json CA.crt
+	assert_no_file new.json
+	run -3 sgpu-measure policy -o /dev/full quote.json
+}
+
+# A folder as a build has it, with this runner.
+fake_build() {
+	mkdir -p build/bin
+	cp "$SGPU_BUILD/bin/sgpu-run" build/bin/
+}
+
+@test "the policy of a build has its digests, and wants them of a process that nobody looks into" {
+	requires jq
+	fake_build
+	sgpu-measure policy -q --build build -o from-build.json
+	[ "$(jq -c .runner.digests from-build.json)" = "$(jq -c .runner.digests policy.json)" ]
+	[ "$(jq -c '[.runner.debug, .runner.modules, .runner.process, .runner.key]' from-build.json)" = '[false,false,true,"ephemeral"]' ]
+	[ "$(jq -c .device.code from-build.json)" = '[]' ]
+	# A quote that sgpu-measure made is of a file, and refused for that.
+	run --separate-stderr -4 appraise -p from-build.json quote.json
+	assert_contains "$stderr" "the digest is of a file"
+	run ! grep -q "not a program that the policy knows" <<<"$stderr"
+}
+
+@test "only the runner of the build is accepted, with its own key, and gets the batch" {
+	requires jq
+	[ -z "${SGPU_SANITIZE:-}" ] || skip "a process under a sanitizer can be looked into"
+	fake_build
+	sgpu-measure policy -q --build build -o from-build.json
+	small_job 100
+	mkfifo feed
+	sgpu-run submit --device cpu --quote own.json --nonce "$nonce" --attestation-key AK.pem --certificate AK.crt \
+		--owner owner.jwk feed >response &
+	exec 7>feed
+	for _ in $(seq 100); do
+		[ ! -s own.json ] || break
+		sleep 0.1
+	done
+	appraise -p from-build.json --owner owner.jwk --recipient key.jwk own.json
+	run ! cmp -s key.jwk runner.pub.jwk
+	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r key.jwk >&7
+	exec 7>&-
+	wait
+	sgpu-seal open -k owner.jwk -C out response
+	assert_same out/out.f32 expected.f32
+	# Another program's digest is not accepted.
+	printf x >>build/bin/sgpu-run
+	sgpu-measure policy -q --build build -o other.json
+	run --separate-stderr -4 appraise -p other.json own.json
+	assert_contains "$stderr" "not a program that the policy knows"
+}
+
+@test "reference values are the digests by name" {
+	requires jq
+	fake_build
+	run -0 --separate-stderr sgpu-measure policy --reference-values quote.json
+	[ "$(jq -c 'keys' <<<"$output")" = '["sgpu-run"]' ]
+	[ "$(jq -r '."sgpu-run"[0]' <<<"$output")" = "$(jq -r '.runner.digests[0]' policy.json)" ]
+	[ "$(sgpu-measure policy -q --reference-values --build build)" = "$output" ]
+}
+
+@test "device code is measured in the file of a build, without a GPU" {
+	requires jq
+	[ -e "$SGPU_BUILD/lib/sgpu/sgpu-cuda.so" ] || skip "needs a build with the CUDA device"
+	run -0 --separate-stderr sgpu-measure policy --reference-values --build "$SGPU_BUILD"
+	[ "$(jq -r 'keys | length' <<<"$output")" -eq 2 ]
+	run ! grep -q "will not be accepted" <<<"$stderr"
+}
+
+@test "a build that is none is told" {
+	run -3 sgpu-measure policy --build no-such-folder
+	mkdir -p broken/bin broken/lib/sgpu
+	echo run >broken/bin/sgpu-run
+	echo 'no code' >broken/lib/sgpu/sgpu-cuda.so
+	run --separate-stderr -1 sgpu-measure policy --build broken -o new.json
+	assert_contains "$stderr" "sgpu-cuda.so"
+	: >broken/lib/sgpu/sgpu-cuda.so
+	run -1 sgpu-measure policy --build broken -o new.json
+	assert_no_file new.json
+}
+
+@test "what makes no sense is a usage error" {
+	run -2 sgpu-measure policy --build x quote.json
+	run -2 sgpu-measure policy a b
+	run -2 sgpu-measure policy -o quote.json quote.json
+	run -2 appraise quote.json
+	run -2 sgpu-measure appraise -p policy.json quote.json
+	run -2 appraise -p - -
+	run -2 appraise -p policy.json -o x --recipient x quote.json
+	run -2 appraise -p policy.json -o policy.json quote.json
+	run -2 appraise -p policy.json --recipient CA.crt quote.json
+	run -2 appraise -p policy.json a b
+	run -3 appraise -p no-such-file quote.json
+	run -3 appraise -p policy.json -o /dev/full quote.json
+	run -3 appraise -p policy.json --recipient /dev/full quote.json
+	run -3 appraise -p policy.json --recipient no/such/folder quote.json
+	run -3 bash -c "sgpu-measure appraise --roots CA.crt -p policy.json quote.json >/dev/full"
+	assert_no_file x
+}
