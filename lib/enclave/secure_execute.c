@@ -279,26 +279,38 @@ static int item(const struct work *w, uint32_t kind, const uint8_t *bytes, size_
 	}
 }
 
-static int all_items(const struct work *w, const uint8_t *items, size_t size, uint64_t count)
+/* Whether the items fill the group; nothing is carried out of one that is cut or has a rest. */
+static bool is_whole(const uint8_t *items, size_t size, uint64_t count)
 {
-	int rc = sgpu_processor_activate(w->ground->processor, w->channel, w->error);
+	struct sgpu_item head;
 
-	while (rc == SGPU_OK && count > 0) {
-		struct sgpu_item head;
-
+	for (; count > 0; count--) {
 		if (size < sizeof(head)) {
-			return malformed(w);
+			return false;
 		}
 		memcpy(&head, items, sizeof(head));
 		if (head.size < sizeof(head) || head.size > size || head.size % 8 != 0) {
-			return malformed(w);
+			return false;
 		}
-		rc = item(w, head.kind, items, head.size);
 		items += head.size;
 		size -= head.size;
-		count--;
 	}
-	return rc == SGPU_OK && size > 0 ? malformed(w) : rc;
+	return size == 0;
+}
+
+static int all_items(const struct work *w, const uint8_t *items, size_t size, uint64_t count)
+{
+	int rc = is_whole(items, size, count) ? sgpu_processor_activate(w->ground->processor, w->channel, w->error) :
+						malformed(w);
+
+	for (; rc == SGPU_OK && count > 0; count--) {
+		struct sgpu_item head;
+
+		memcpy(&head, items, sizeof(head));
+		rc = item(w, head.kind, items, head.size);
+		items += head.size;
+	}
+	return rc;
 }
 
 /* A group whose sender has given up is refused before anything in it is looked at. */
