@@ -12,6 +12,7 @@
 #include <sgpu/json.h>
 #include <sgpu/manifest.h>
 #include <sgpu/crypto.h>
+#include <sgpu/entropy.h>
 #include <sgpu/seal.h>
 #include <sgpu/batch.h>
 #include <sgpu/device.h>
