@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Secure copies, measures of device memory, and modules that are loaded by their measure: on a device whose copies may be
+ * seen and changed on the way, and whose modules are pretended.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "secure_harness.h"
+
+static struct sgpu_secure *context;
+static struct sgpu_stream *stream;
+static struct sgpu_device_backend table;
+static const struct sgpu_device_backend *real;
+
+/* ---- a bus that somebody listens on ---- */
+static uint8_t needle[64];
+static int seen, flip_in, flip_out;
+static pthread_mutex_t bus = PTHREAD_MUTEX_INITIALIZER;
+
+static void look_for_plaintext(const uint8_t *data, uint64_t size)
+{
+	pthread_mutex_lock(&bus);
+	for (uint64_t i = 0; i + sizeof(needle) <= size; i++) {
+		seen += !memcmp(data + i, needle, sizeof(needle));
+	}
+	pthread_mutex_unlock(&bus);
+}
+
+static int copy_in(struct sgpu_stream *on, sgpu_devptr to, const void *from, uint64_t size, struct sgpu_task *task)
+{
+	uint8_t *changed = (uint8_t *)(uintptr_t)from;
+	int rc;
+
+	look_for_plaintext(from, size);
+	if (!flip_in) {
+		return real->copy_in(on, to, from, size, task);
+	}
+	changed[size / 2] ^= 1;
+	rc = real->copy_in(on, to, from, size, task);
+	flip_in = 0;
+	return real->stream_sync(on, NULL) == SGPU_OK ? rc : SGPU_EDEVICE;
+}
+
+static int copy_out(struct sgpu_stream *on, void *to, sgpu_devptr from, uint64_t size, struct sgpu_task *task)
+{
+	int rc = real->copy_out(on, to, from, size, task);
+
+	if (rc == SGPU_OK && real->stream_sync(on, NULL) == SGPU_OK) {
+		look_for_plaintext(to, size);
+		((uint8_t *)to)[size / 2] ^= (uint8_t)flip_out;
+	}
+	return rc;
+}
+
+/* ---- modules ---- */
+struct sgpu_device_module {
+	struct sgpu_device_object object;
+};
+
+static int loads, freed, launches;
+static uint8_t loaded_digest[SGPU_CHANNEL_DIGEST_SIZE], argument_seen[24];
+
+static int module_load(struct sgpu_device *on, const void *image, size_t size, struct sgpu_device_module **module,
+		       struct sgpu_error *why)
+{
+	(void)on;
+	(void)why;
+	sgpu_kt128(image, size, SGPU_MEASURE_CUSTOM, sizeof(SGPU_MEASURE_CUSTOM) - 1, loaded_digest,
+		   sizeof(loaded_digest));
+	*module = calloc(1, sizeof(**module));
+	(*module)->object.backend = &table;
+	loads++;
+	return SGPU_OK;
+}
+
+static void module_free(struct sgpu_device_module *module)
+{
+	freed++;
+	free(module);
+}
+
+static int module_launch(struct sgpu_stream *on, struct sgpu_device_module *module, const char *function,
+			 const struct sgpu_module_shape *shape, void *const *args, const size_t *sizes, int count,
+			 struct sgpu_task *task)
+{
+	(void)on;
+	(void)module;
+	(void)task;
+	launches += !strcmp(function, "f") && shape->grid[0] == 3 && shape->block[2] == 5 && count == 3 && sizes[0] == 8 &&
+		    sizes[1] == 3 && sizes[2] == 8;
+	memcpy(argument_seen, args[0], 8);
+	memcpy(argument_seen + 8, args[1], 3);
+	memcpy(argument_seen + 16, args[2], 8);
+	return SGPU_OK;
+}
+
+static void listen_on_the_bus(void)
+{
+	struct sgpu_device_object *object = (struct sgpu_device_object *)(void *)inner;
+
+	real = object->backend;
+	table = *real;
+	table.copy_in = copy_in;
+	table.copy_out = copy_out;
+	table.module_load = module_load;
+	table.module_free = module_free;
+	table.module_launch = module_launch;
+	object->backend = &table;
+}
+
+/* Streams of the device go through the table, too. */
+static int stream_create(struct sgpu_device *on, struct sgpu_stream **made, struct sgpu_error *why)
+{
+	int rc = real->stream_create(on, made, why);
+
+	if (rc == SGPU_OK) {
+		((struct sgpu_device_object *)(void *)*made)->backend = &table;
+	}
+	return rc;
+}
+
+/* ---- copies ---- */
+static void copy_both_ways(uint64_t size)
+{
+	uint8_t *data = malloc(size + 64), *back = calloc(1, size + 1);
+	sgpu_devptr memory = 0;
+	bool same;
+
+	fill(data, size, (unsigned)size);
+	for (uint64_t at = 0; at + 64 <= size; at += 7777) {
+		memcpy(data + at, needle, 64);
+	}
+	REQUIRE(sgpu_secure_malloc(context, size, &memory, &error) == SGPU_OK);
+	CHECK(sgpu_secure_memcpy(context, data, memory, size, SGPU_SECURE_TO_DEVICE, &error) == SGPU_OK);
+	CHECK(sgpu_secure_memcpy(context, back, memory, size, SGPU_SECURE_TO_HOST, &error) == SGPU_OK);
+	same = !memcmp(data, back, size) && back[size] == 0;
+	CHECK(same && seen == 0);
+	if (size > 100) {
+		/* What arrived is what lies there. */
+		CHECK(get(stream, back, memory + 50, size - 100) == SGPU_OK && !memcmp(back, data + 50, size - 100));
+	}
+	seen = 0;
+	sgpu_secure_free(context, &memory);
+	free(data);
+	free(back);
+}
+
+UNIT_TEST(copies_of_any_size_arrive_and_pass_as_ciphertext)
+{
+	static const uint64_t sizes[] = { 0, 1, 63, 16383, 16384, 16385, 300000, (2 << 20) - 1, 2 << 20, (2 << 20) + 1,
+					  4 << 20, (7 << 20) + 12345 };
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(sizes); i++) {
+		copy_both_ways(sizes[i]);
+	}
+}
+
+UNIT_TEST(the_one_who_listens_would_see_a_plain_copy)
+{
+	sgpu_devptr memory = 0;
+
+	REQUIRE(sgpu_secure_malloc(context, 1000, &memory, &error) == SGPU_OK);
+	CHECK(put(stream, memory, needle, sizeof(needle)) == SGPU_OK && seen == 1);
+	seen = 0;
+	sgpu_secure_free(context, &memory);
+}
+
+UNIT_TEST(a_copy_that_is_altered_on_its_way_is_refused)
+{
+	uint64_t size = (5 << 20) + 3;
+	uint8_t *data = malloc(size), *back = malloc(size);
+	sgpu_devptr memory = 0;
+
+	fill(data, size, 4);
+	REQUIRE(sgpu_secure_malloc(context, size, &memory, &error) == SGPU_OK);
+	flip_in = 1;
+	CHECK(sgpu_secure_memcpy(context, data, memory, size, SGPU_SECURE_TO_DEVICE, &error) == SGPU_EAUTH);
+	CHECK(sgpu_secure_memcpy(context, data, memory, size, SGPU_SECURE_TO_DEVICE, &error) == SGPU_OK);
+	flip_out = 1;
+	memset(back, 1, size);
+	CHECK(sgpu_secure_memcpy(context, back, memory, size, SGPU_SECURE_TO_HOST, &error) == SGPU_EAUTH);
+	CHECK(strstr(error.text, "does not verify") && all_zero(back, size));
+	flip_out = 0;
+	CHECK(sgpu_secure_memcpy(context, back, memory, size, SGPU_SECURE_TO_HOST, &error) == SGPU_OK);
+	CHECK(!memcmp(data, back, size));
+	CHECK(sgpu_secure_memcpy(context, back, memory + 1, size, SGPU_SECURE_TO_HOST, &error) == SGPU_EUSAGE);
+	sgpu_secure_free(context, &memory);
+	free(data);
+	free(back);
+}
+
+/* ---- measures ---- */
+UNIT_TEST(a_measure_is_of_what_lies_on_the_device)
+{
+	static uint8_t data[100000];
+	uint8_t here[SGPU_CHANNEL_DIGEST_SIZE], there[SGPU_CHANNEL_DIGEST_SIZE], keyed[SGPU_CHANNEL_DIGEST_SIZE];
+	sgpu_devptr memory = 0;
+
+	fill(data, sizeof(data), 6);
+	REQUIRE(sgpu_secure_malloc(context, sizeof(data), &memory, &error) == SGPU_OK);
+	CHECK(sgpu_secure_memcpy(context, data, memory, sizeof(data), SGPU_SECURE_TO_DEVICE, &error) == SGPU_OK);
+	CHECK(sgpu_secure_measure(context, memory + 3, 9000, false, there, &error) == SGPU_OK);
+	sgpu_kt128(data + 3, 9000, SGPU_MEASURE_CUSTOM, sizeof(SGPU_MEASURE_CUSTOM) - 1, here, sizeof(here));
+	CHECK(!memcmp(here, there, sizeof(here)));
+	CHECK(sgpu_secure_measure(context, memory + 3, 9000, true, keyed, &error) == SGPU_OK);
+	CHECK(memcmp(keyed, there, sizeof(keyed)) != 0);
+	CHECK(sgpu_secure_measure(context, memory, sizeof(data) + 1, false, there, &error) == SGPU_EUSAGE);
+	sgpu_secure_free(context, &memory);
+}
+
+UNIT_TEST(a_module_is_loaded_by_its_measure_alone)
+{
+	struct sgpu_device *device = sgpu_secure_device(context);
+	static uint8_t image[50000];
+	uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE];
+	struct sgpu_device_module *module = NULL;
+
+	fill(image, sizeof(image), 8);
+	sgpu_kt128(image, sizeof(image), SGPU_MEASURE_CUSTOM, sizeof(SGPU_MEASURE_CUSTOM) - 1, digest, sizeof(digest));
+	digest[31] ^= 1;
+	CHECK(sgpu_secure_module_load(context, image, sizeof(image), digest, &module, &error) == SGPU_EPOLICY);
+	CHECK(!module && loads == 0);
+	digest[31] ^= 1;
+	CHECK(sgpu_device_module_load(device, image, sizeof(image), &module, &error) == SGPU_EPOLICY && loads == 0);
+	CHECK(sgpu_secure_module_load(context, image, sizeof(image), digest, &module, &error) == SGPU_OK);
+	CHECK(loads == 1 && !memcmp(loaded_digest, digest, sizeof(digest)));
+	sgpu_device_module_free(&module);
+	CHECK(freed == 1 && !module && seen == 0);
+}
+
+UNIT_TEST(a_module_says_what_it_touches)
+{
+	static const uint8_t image[8] = { 1 };
+	struct sgpu_module_shape shape = { .grid = { 3, 1, 1 }, .block = { 1, 1, 5 } };
+	uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE], expected[24] = { 0 };
+	uint64_t first = 0x1122334455667788, third = 99;
+	void *args[3] = { &first, (void *)(uintptr_t)"abc", &third };
+	size_t sizes[3] = { 8, 3, 8 };
+	struct sgpu_device_range range = { 0, 1000 };
+	struct sgpu_device_module *module = NULL;
+	struct sgpu_task task = { 0 };
+
+	sgpu_kt128(image, sizeof(image), SGPU_MEASURE_CUSTOM, sizeof(SGPU_MEASURE_CUSTOM) - 1, digest, sizeof(digest));
+	REQUIRE(sgpu_secure_module_load(context, image, sizeof(image), digest, &module, &error) == SGPU_OK);
+	REQUIRE(sgpu_secure_malloc(context, 1000, &range.address, &error) == SGPU_OK);
+	CHECK(sgpu_secure_kernel_launch(stream, module, "f", &shape, args, sizes, 3, &range, 1, &task) == SGPU_OK);
+	memcpy(expected, &first, 8);
+	memcpy(expected + 8, "abc", 3);
+	memcpy(expected + 16, &third, 8);
+	CHECK(launches == 1 && !memcmp(argument_seen, expected, sizeof(expected)));
+	range.size = 1001;
+	CHECK(sgpu_secure_kernel_launch(stream, module, "f", &shape, args, sizes, 3, &range, 1, &task) == SGPU_EUSAGE);
+	range.size = 10;
+	sizes[1] = 20000;
+	CHECK(sgpu_secure_kernel_launch(stream, module, "f", &shape, args, sizes, 3, &range, 1, &task) == SGPU_EUSAGE);
+	sizes[1] = 3;
+	CHECK(sgpu_device_module_launch(stream, module, "f", &shape, args, sizes, 3, &task) == SGPU_EPOLICY);
+	CHECK(launches == 1 && strstr(task.error.text, "ranges") != NULL);
+	sgpu_device_module_free(&module);
+	sgpu_secure_free(context, &range.address);
+}
+
+int main(void)
+{
+	DEVICE_OR_SKIP();
+	memset(needle, 0xd7, sizeof(needle));
+	if (!open_inner()) {
+		printf("Bail out! no pages\n");
+		return 1;
+	}
+	listen_on_the_bus();
+	table.stream_create = stream_create;
+	if (!(context = make_context(NULL)) || sgpu_secure_stream_create(context, &stream, &error)) {
+		printf("Bail out! %s\n", error.text);
+		return 1;
+	}
+	UNIT_RUN(copies_of_any_size_arrive_and_pass_as_ciphertext);
+	UNIT_RUN(the_one_who_listens_would_see_a_plain_copy);
+	UNIT_RUN(a_copy_that_is_altered_on_its_way_is_refused);
+	UNIT_RUN(a_measure_is_of_what_lies_on_the_device);
+	UNIT_RUN(a_module_is_loaded_by_its_measure_alone);
+	UNIT_RUN(a_module_says_what_it_touches);
+	sgpu_stream_free(&stream);
+	sgpu_secure_destroy(&context);
+	((struct sgpu_device_object *)(void *)inner)->backend = real;
+	sgpu_device_close(&inner);
+	return unit_done();
+}
