@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Secure channels, after Graviton (Volos, Vaswani, Bruno: Graviton: Trusted Execution Environments on GPUs, OSDI 2018,
- * sections 4 to 6), on stock hardware: the command processor is trusted software over the device's own memory mapping.
+ * Secure channels, after Graviton (Volos, Vaswani, Bruno: Graviton: Trusted Execution Environments on GPUs, OSDI
+ * 2018, sections 4 to 6), on stock hardware: the command processor is trusted software over the device's own
+ * memory mapping.
  *
  * Three parties that share nothing but the messages below:
  *   processor   trusted. Owns the table of pages, the page tables, the channel keys, and the mapping.
@@ -25,10 +26,11 @@ extern "C" {
 #endif
 
 /* ---- the address space of a channel ----
- * A directory has SGPU_CHANNEL_ENTRIES entries; each can hold a table of small pages, a table of big pages, or both. A
- * table of small pages has SGPU_CHANNEL_ENTRIES entries, one of big pages as many as cover the same range. So
- * VA = (directory index * SGPU_CHANNEL_ENTRIES + small index) * small; the device's address is the context's base + VA.
- * A directory and a table take one frame each of the protected region; what they hold is kept in hidden memory. */
+ * A directory has SGPU_CHANNEL_ENTRIES entries; each can hold a table of small pages, a table of big pages, or
+ * both. A table of small pages has SGPU_CHANNEL_ENTRIES entries, one of big pages as many as cover the same range.
+ * So VA = (directory index * SGPU_CHANNEL_ENTRIES + small index) * small; the device's address is the context's
+ * base + VA. A directory and a table take one frame each of the protected region; what they hold is kept in hidden
+ * memory. */
 enum {
 	SGPU_CHANNEL_ENTRIES = 4096,
 	SGPU_CHANNEL_MAX = 1024,       /* channel ids are below */
@@ -49,17 +51,18 @@ enum sgpu_channel_op {
 
 enum { SGPU_NO_FRAME = 0xffffffff };
 
-/* A command as the allocator gives it. Frames are numbers; a page of size `big` is named by its first frame. `via` is
- * the channel that it is sent through: a bootstrap channel, for all but CH_CREATE of one and CH_SUBMIT, which goes through
- * the channel itself. */
+/* A command as the allocator gives it. Frames are numbers; a page of size `big` is named by its first frame. `via`
+ * is the channel that it is sent through: a bootstrap channel, for all but CH_CREATE of one and CH_SUBMIT, which
+ * goes through the channel itself. */
 struct sgpu_command {
 	enum sgpu_channel_op op;
 	uint32_t via, channel;
 	union {
 		struct {
 			uint32_t directory;      /* frame */
-			bool has_key;            /* without: a bootstrap channel if the directory is unprotected, else a
-						    channel whose pages are not locked, which takes no groups */
+			/* Without: a bootstrap channel if the directory is unprotected, else a channel whose pages
+			 * are not locked, which takes no groups. */
+			bool has_key;
 			uint8_t owner_key[32];   /* X25519, public */
 		} create;
 		struct {
@@ -81,8 +84,9 @@ struct sgpu_command {
 			bool keyed;              /* the digest is keyed with the CEK, else anybody can compute it */
 		} measure;
 		struct {
-			bool has_mac;            /* without: where its pages stood nothing is mapped in the context again,
-						    so that other channels never find an empty page in their place */
+			/* Without: where its pages stood nothing is mapped in the context again, so that other
+			 * channels never find an empty page in their place. */
+			bool has_mac;
 			uint64_t mac_counter;
 			uint8_t mac[SGPU_CHANNEL_MAC_SIZE];
 		} destroy;
@@ -102,8 +106,8 @@ SGPU_MUST_CHECK int sgpu_command_encode(const struct sgpu_command *command, uint
 SGPU_MUST_CHECK int sgpu_command_decode(const uint8_t *bytes, size_t size, uint32_t *pages,
 					struct sgpu_command *command, struct sgpu_error *error);
 
-/* Why a command was refused; nothing was changed then. (When the device fails while pages that may go are taken away, they
- * stay and may have been cleared.) */
+/* Why a command was refused; nothing was changed then. (When the device fails while pages that may go are taken
+ * away, they stay and may have been cleared.) */
 enum sgpu_refusal {
 	SGPU_REFUSED_NOT,          /* it was carried out */
 	SGPU_REFUSED_MALFORMED,
@@ -122,7 +126,7 @@ enum sgpu_refusal {
 	SGPU_REFUSED_BOOTSTRAP,    /* a bootstrap channel may not do or be done this; or `via` is none */
 	SGPU_REFUSED_COUNTER,      /* dropped, replayed or reordered: the counter is not the next one */
 	SGPU_REFUSED_SEAL,         /* the group does not verify under the CEK */
-	SGPU_REFUSED_GROUP,        /* it verified, and what is in it is malformed or reaches memory of no or another context */
+	SGPU_REFUSED_GROUP,        /* it verified, and is malformed inside or leaves the context's memory */
 	SGPU_REFUSED_LIMIT,        /* too many channels, references or entries */
 	SGPU_REFUSED_DEVICE,       /* the device failed; the text says how */
 	SGPU_REFUSALS
@@ -143,20 +147,21 @@ enum { SGPU_GRANT_BIND_SIZE = 4 + 4 + SGPU_SHA256_SIZE + 16 };
 /* channel || serial || owner_hash || processor, integers little endian. */
 void sgpu_grant_bind(const struct sgpu_grant *grant, uint8_t bytes[SGPU_GRANT_BIND_SIZE]);
 
-/* From CH_PTE. The MAC is under a key derived from the CEK and covers all of it, so that the owner knows what was really
- * mapped; it has no meaning without the CEK. */
+/* From CH_PTE. The MAC is under a key derived from the CEK and covers all of it, so that the owner knows what was
+ * really mapped; it has no meaning without the CEK. */
 struct sgpu_summary {
 	uint32_t channel, serial;
-	uint64_t counter;               /* of this channel's reports, from 1, one more each time: the owner refuses old ones */
+	uint64_t counter;               /* of this channel's reports, from 1: the owner refuses old ones */
 	uint64_t va, size;              /* bytes that the command covered */
 	uint32_t protected_pages, pages; /* n and k: pages mapped by it in the protected region, and in all */
-	uint8_t hash[SGPU_CHANNEL_DIGEST_SIZE]; /* KT128 of the frame numbers of the protected ones, 32-bit little endian */
+	/* KT128 of the frame numbers of the protected ones, 32-bit little endian. */
+	uint8_t hash[SGPU_CHANNEL_DIGEST_SIZE];
 	uint8_t mac[SGPU_CHANNEL_MAC_SIZE];
 };
 
-/* From CH_MEASURE. Digest: KT128 of the bytes, customisation "sgpu measure v1", for a keyed one followed by a zero byte and a
- * key derived from the CEK. The untrusted side carries it and may ask for the digest of a single byte, so the digest of a
- * channel with a key is masked (sgpu_mask_measurement); the session takes the mask off. */
+/* From CH_MEASURE. Digest: KT128 of the bytes, customisation "sgpu measure v1", for a keyed one followed by a zero
+ * byte and a key derived from the CEK. The untrusted side carries it and may ask for the digest of a single byte,
+ * so the digest of a channel with a key is masked (sgpu_mask_measurement); the session takes the mask off. */
 struct sgpu_measurement {
 	uint32_t channel, serial;
 	uint64_t counter;               /* as in sgpu_summary, the same sequence */
@@ -169,7 +174,7 @@ struct sgpu_measurement {
 
 struct sgpu_reply {
 	enum sgpu_refusal refusal;
-	int code;                       /* SGPU_OK; else of the refusal: SGPU_EINVALID, SGPU_EPOLICY, SGPU_EAUTH, SGPU_EDEVICE */
+	int code;                       /* SGPU_OK; else SGPU_EINVALID, SGPU_EPOLICY, SGPU_EAUTH, SGPU_EDEVICE */
 	struct sgpu_error error;
 	union {
 		struct sgpu_grant grant;        /* CH_CREATE with a key */
@@ -190,16 +195,16 @@ SGPU_MUST_CHECK int sgpu_channel_derive(const uint8_t cek[SGPU_KEY_SIZE], const 
 /* Nonce of group number `counter` (from 1): serial (4, big endian) || counter (8, big endian). */
 void sgpu_group_nonce(uint32_t serial, uint64_t counter, uint8_t nonce[SGPU_NONCE_SIZE]);
 /* MACs: KT128 of key || fields, 32 bytes, with a customisation string of their own each. */
-void sgpu_mac_unmap(const struct sgpu_channel_keys *keys, uint32_t serial, uint64_t counter, uint64_t va, uint64_t size,
-		    uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
+void sgpu_mac_unmap(const struct sgpu_channel_keys *keys, uint32_t serial, uint64_t counter, uint64_t va,
+		    uint64_t size, uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
 void sgpu_mac_destroy(const struct sgpu_channel_keys *keys, uint32_t serial, uint64_t counter,
 		      uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
 void sgpu_mac_summary(const struct sgpu_channel_keys *keys, const struct sgpu_summary *summary,
 		      uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
 void sgpu_mac_measurement(const struct sgpu_channel_keys *keys, const struct sgpu_measurement *measurement,
 			  uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
-/* Covers or uncovers the digest: xor with KT128 of report key, serial and counter, which stand for one report alone. The MAC
- * is over the covered one. */
+/* Covers or uncovers the digest: xor with KT128 of report key, serial and counter, which stand for one report
+ * alone. The MAC is over the covered one. */
 void sgpu_mask_measurement(const struct sgpu_channel_keys *keys, struct sgpu_measurement *measurement);
 
 /* ---- the device under the processor: a device (sgpu_pager_of), or what a test puts there ---- */
@@ -209,12 +214,12 @@ struct sgpu_pager {
 	struct sgpu_pages_info info;
 	int (*space_create)(void *device, uint64_t size, void **space, sgpu_devptr *base, struct sgpu_error *error);
 	void (*space_free)(void *device, void *space);
-	/* `count` pages of `page_size` bytes at consecutive addresses from offset `at`; physical: their first frames. */
+	/* `count` pages of `page_size` bytes, named by their first frames, one after another from offset `at`. */
 	int (*map)(void *device, void *space, uint64_t at, const uint32_t *pages, size_t count, uint64_t page_size,
 		   struct sgpu_error *error);
 	int (*unmap)(void *device, void *space, uint64_t at, uint64_t size, struct sgpu_error *error);
-	/* Waits for all running work of the device, so that nothing is written behind it, and returns when it is clear.
-	 * The range is mapped and the space reachable. */
+	/* Waits for all running work of the device, so that nothing is written behind it, and returns when it is
+	 * clear. The range is mapped and the space reachable. */
 	int (*clear)(void *device, void *space, uint64_t at, uint64_t size, struct sgpu_error *error);
 	/* Whether kernels reach what is mapped in the space. Waits for running work of the device before it takes
 	 * anything away. */
@@ -223,7 +228,8 @@ struct sgpu_pager {
 		      uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE], struct sgpu_error *error);
 	/* Between host memory and a mapped range, for the unprotected region. Return when done. */
 	int (*read)(void *device, void *space, uint64_t at, void *to, uint64_t size, struct sgpu_error *error);
-	int (*write)(void *device, void *space, uint64_t at, const void *from, uint64_t size, struct sgpu_error *error);
+	int (*write)(void *device, void *space, uint64_t at, const void *from, uint64_t size,
+		     struct sgpu_error *error);
 };
 /* Fills in *pager; the device outlives it. Errors: SGPU_EUNAVAILABLE where the device cannot map pages. */
 SGPU_MUST_CHECK int sgpu_pager_of(struct sgpu_device *device, struct sgpu_pager *pager, struct sgpu_error *error);
@@ -238,43 +244,44 @@ struct sgpu_processor_config {
 	uint32_t unprotected;           /* frames at the beginning that the host may read and write */
 	uint32_t hidden;                /* frames at the end that nobody maps: keys and tables stand for them */
 	uint64_t space_size;            /* bytes of addresses a context gets, 0: twice the frames */
-	/* Carries out the items of an opened group, in order: called with what was sealed, after its tag has verified. The
-	 * device's own calls are made here. A failure is the group's: SGPU_REFUSED_GROUP for SGPU_EINVALID and
-	 * SGPU_EPOLICY, else SGPU_REFUSED_DEVICE; the counter has advanced all the same. NULL: groups are empty.
-	 * Of the processor it may call sgpu_processor_reaches, _space and _activate, on the thread that it is called on, and it
-	 * does not wait for a thread that sends commands: until it returns nothing is unmapped. `items` starts at a multiple
-	 * of 8 and is wiped afterwards. */
+	/* Carries out the items of an opened group, in order: called with what was sealed, after its tag has
+	 * verified. The device's own calls are made here. A failure is the group's: SGPU_REFUSED_GROUP for
+	 * SGPU_EINVALID and SGPU_EPOLICY, else SGPU_REFUSED_DEVICE; the counter has advanced all the same. NULL:
+	 * groups are empty. Of the processor it may call sgpu_processor_reaches, _space and _activate, on the
+	 * thread that it is called on, and it does not wait for a thread that sends commands: until it returns
+	 * nothing is unmapped. `items` starts at a multiple of 8 and is wiped afterwards. */
 	int (*execute)(void *executor, uint32_t channel, const uint8_t *items, size_t size, struct sgpu_error *error);
 	void *executor;
 };
 
-/* The pager is borrowed. Frames are taken to hold secrets at first: each is cleared before it is first mapped, unless the
- * pager's memory is new (its frames were never mapped) and says so by info.fresh. */
+/* The pager is borrowed. Frames are taken to hold secrets at first: each is cleared before it is first mapped,
+ * unless the pager's memory is new (its frames were never mapped) and says so by info.fresh. */
 SGPU_MUST_CHECK int sgpu_processor_create(const struct sgpu_pager *pager, const struct sgpu_processor_config *config,
 					  struct sgpu_processor **processor, struct sgpu_error *error);
 /* Destroys all channels: clears, unmaps; wipes keys. */
 void sgpu_processor_free(struct sgpu_processor **processor);
 
-/* One command as bytes: the only door for the untrusted side. May be called from several threads. Returns reply->code. */
+/* One command as bytes: the only door for the untrusted side. May be called from several threads. Returns
+ * reply->code. */
 int sgpu_processor_execute(struct sgpu_processor *processor, const uint8_t *command, size_t size,
 			   struct sgpu_reply *reply);
 /* The same when both stand in one program and the command need not be copied; the struct is read once, first. */
 int sgpu_processor_command(struct sgpu_processor *processor, const struct sgpu_command *command,
 			   struct sgpu_reply *reply);
 
-/* The host's window (what a BAR is): frames of the unprotected region alone; refused with SGPU_EPOLICY anywhere else. */
+/* The host's window (what a BAR is): frames of the unprotected region alone; SGPU_EPOLICY anywhere else. */
 SGPU_MUST_CHECK int sgpu_processor_host_read(struct sgpu_processor *processor, uint64_t physical, void *to,
 					     uint64_t size, struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_processor_host_write(struct sgpu_processor *processor, uint64_t physical, const void *from,
 					      uint64_t size, struct sgpu_error *error);
 
-/* For the executor and for trusted code beside it: whether [address, address + size) of the device is mapped, all of it, in
- * the context of the channel; base and size of its space. */
+/* For the executor and for trusted code beside it: whether [address, address + size) of the device is mapped, all
+ * of it, in the context of the channel; base and size of its space. */
 bool sgpu_processor_reaches(struct sgpu_processor *processor, uint32_t channel, sgpu_devptr address, uint64_t size);
 SGPU_MUST_CHECK int sgpu_processor_space(struct sgpu_processor *processor, uint32_t channel, sgpu_devptr *base,
 					 uint64_t *size, struct sgpu_error *error);
-/* Makes the channel's context the one that kernels reach, and every other unreachable; free when it already is. The executor
- * calls it before it enqueues work. */
+/* Makes the channel's context the one that kernels reach, and every other unreachable; free when it already is.
+ * The executor calls it before it enqueues work. */
 SGPU_MUST_CHECK int sgpu_processor_activate(struct sgpu_processor *processor, uint32_t channel,
 					    struct sgpu_error *error);
 
@@ -291,19 +298,20 @@ struct sgpu_frame {
 enum sgpu_frame_region { SGPU_REGION_UNPROTECTED, SGPU_REGION_PROTECTED, SGPU_REGION_HIDDEN };
 SGPU_MUST_CHECK int sgpu_processor_frame(struct sgpu_processor *processor, uint32_t frame, struct sgpu_frame *about);
 enum sgpu_frame_region sgpu_processor_region(const struct sgpu_processor *processor, uint32_t frame);
-/* Walks everything and compares it with the table of pages and with the four invariants; SGPU_EINVALID with what is broken.
- * Slow: for tests. */
+/* Walks everything and compares it with the table of pages and with the four invariants; SGPU_EINVALID with what
+ * is broken. Slow: for tests. */
 SGPU_MUST_CHECK int sgpu_processor_check(struct sgpu_processor *processor, struct sgpu_error *error);
 
 /* ---- the session: the owner's side of one channel ---- */
 struct sgpu_session;
-/* Opens the CEK in a grant with the owner's X25519 private key. Errors: SGPU_EAUTH, SGPU_EKEY (another's grant). What the grant
- * is worth the evidence says that came with it. */
+/* Opens the CEK in a grant with the owner's X25519 private key. Errors: SGPU_EAUTH, SGPU_EKEY (another's grant).
+ * What the grant is worth the evidence says that came with it. */
 SGPU_MUST_CHECK int sgpu_session_open(const struct sgpu_key *owner, const struct sgpu_grant *grant,
 				      struct sgpu_session **session, struct sgpu_error *error);
 void sgpu_session_close(struct sgpu_session **session); /* wipes it */
-/* Seals the next group: `group` has room for size + SGPU_TAG_SIZE. *counter is its number. Nothing is lost when it does not
- * arrive: the same bytes can be sent again; a group that was refused by its counter or its seal was not taken. One thread at a time. */
+/* Seals the next group: `group` has room for size + SGPU_TAG_SIZE. *counter is its number. Nothing is lost when it
+ * does not arrive: the same bytes can be sent again; a group that was refused by its counter or its seal was not
+ * taken. One thread at a time. */
 SGPU_MUST_CHECK int sgpu_session_seal(struct sgpu_session *session, const void *items, size_t size, uint8_t *group,
 				      uint64_t *counter, struct sgpu_error *error);
 /* MAC for CH_PTE that unmaps, and for CH_DESTROY; each takes the next number of the channel's authorisations. */
@@ -321,32 +329,37 @@ void sgpu_session_digest(const struct sgpu_session *session, const void *data, s
 			 uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE]);
 
 /* ---- the allocator: the untrusted side that works ----
- * One thread at a time. The config is the processor's: it needs one unprotected frame, for its bootstrap channel, number 0. */
+ * One thread at a time. The config is the processor's: it needs one unprotected frame, for its bootstrap channel,
+ * number 0. */
 struct sgpu_allocator;
 /* How its commands reach the processor: sgpu_processor_command, a wire, or a test in between. Returns reply->code. */
 typedef int (*sgpu_command_fn)(void *processor, const struct sgpu_command *command, struct sgpu_reply *reply);
 SGPU_MUST_CHECK int sgpu_allocator_create(const struct sgpu_pages_info *info,
-					  const struct sgpu_processor_config *config, sgpu_command_fn send, void *processor,
-					  struct sgpu_allocator **allocator, struct sgpu_error *error);
+					  const struct sgpu_processor_config *config, sgpu_command_fn send,
+					  void *processor, struct sgpu_allocator **allocator,
+					  struct sgpu_error *error);
 void sgpu_allocator_free(struct sgpu_allocator **allocator);
-/* A channel for an owner's key; its grant. The first of a context makes its directory; others get a directory of their own
- * that shares the tables. */
+/* A channel for an owner's key; its grant. The first of a context makes its directory; others get a directory of
+ * their own that shares the tables. */
 SGPU_MUST_CHECK int sgpu_allocator_channel(struct sgpu_allocator *allocator, const uint8_t owner_key[32],
 					   struct sgpu_grant *grant, struct sgpu_error *error);
-/* Maps `size` bytes, rounded up to whole pages, in big pages as far as they fit: *va, *mapped bytes. The summaries go to
- * `report`, one for each command. Errors: SGPU_ENOMEM. */
-SGPU_MUST_CHECK int sgpu_allocator_map(struct sgpu_allocator *allocator, uint32_t channel, uint64_t size, uint64_t *va,
-				       uint64_t *mapped, int (*report)(void *argument, const struct sgpu_summary *summary,
-								       struct sgpu_error *error),
+/* Maps `size` bytes, rounded up to whole pages, in big pages as far as they fit: *va, *mapped bytes. The summaries
+ * go to `report`, one for each command. Errors: SGPU_ENOMEM. */
+SGPU_MUST_CHECK int sgpu_allocator_map(struct sgpu_allocator *allocator, uint32_t channel, uint64_t size,
+				       uint64_t *va, uint64_t *mapped,
+				       int (*report)(void *argument, const struct sgpu_summary *summary,
+						     struct sgpu_error *error),
 				       void *argument, struct sgpu_error *error);
 /* Unmaps what sgpu_allocator_map gave: asks `authorise` for a MAC for each range. */
-SGPU_MUST_CHECK int sgpu_allocator_unmap(struct sgpu_allocator *allocator, uint32_t channel, uint64_t va, uint64_t mapped,
+SGPU_MUST_CHECK int sgpu_allocator_unmap(struct sgpu_allocator *allocator, uint32_t channel, uint64_t va,
+					 uint64_t mapped,
 					 void (*authorise)(void *argument, uint64_t va, uint64_t size,
 							   uint64_t *counter, uint8_t mac[SGPU_CHANNEL_MAC_SIZE]),
 					 void *argument, struct sgpu_error *error);
 /* Has CH_MEASURE done: the measurement as the processor gave it, for sgpu_session_measurement. */
-SGPU_MUST_CHECK int sgpu_allocator_measure(struct sgpu_allocator *allocator, uint32_t channel, uint64_t va, uint64_t size,
-					   bool keyed, struct sgpu_measurement *measurement, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_allocator_measure(struct sgpu_allocator *allocator, uint32_t channel, uint64_t va,
+					   uint64_t size, bool keyed, struct sgpu_measurement *measurement,
+					   struct sgpu_error *error);
 /* mac NULL: without the owner's word. */
 SGPU_MUST_CHECK int sgpu_allocator_destroy(struct sgpu_allocator *allocator, uint32_t channel, uint64_t counter,
 					   const uint8_t *mac, struct sgpu_error *error);

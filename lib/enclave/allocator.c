@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The allocator: the untrusted side that decides which pages stand where, and says so in commands. Whatever goes wrong here costs
- * memory or service and nothing else. All channels of a context share all of its tables, so one CH_PTE is for all of them. It sees
- * the processor through `send` alone.
+ * The allocator: the untrusted side that decides which pages stand where, and says so in commands. Whatever goes
+ * wrong here costs memory or service and nothing else. All channels of a context share all of its tables, so one
+ * CH_PTE is for all of them. It sees the processor through `send` alone.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -140,7 +140,8 @@ static void free_context(struct sgpu_allocator *allocator, struct context *conte
 
 			for (uint32_t i = 0; table && i < allocator->entries[kind]; i++) {
 				if (table->slots[i] != SGPU_NO_FRAME) {
-					sgpu_frame_give(&allocator->frames, table->slots[i], allocator->frames_of[kind]);
+					sgpu_frame_give(&allocator->frames, table->slots[i],
+							allocator->frames_of[kind]);
 				}
 			}
 			if (table) {
@@ -451,7 +452,8 @@ static int map_piece(struct sgpu_allocator *allocator, uint32_t channel, uint64_
 	return SGPU_OK;
 }
 
-int sgpu_allocator_map(struct sgpu_allocator *allocator, uint32_t channel, uint64_t size, uint64_t *va, uint64_t *mapped,
+int sgpu_allocator_map(struct sgpu_allocator *allocator, uint32_t channel, uint64_t size, uint64_t *va,
+		       uint64_t *mapped,
 		       int (*report)(void *argument, const struct sgpu_summary *summary, struct sgpu_error *error),
 		       void *argument, struct sgpu_error *error)
 {
@@ -464,7 +466,8 @@ int sgpu_allocator_map(struct sgpu_allocator *allocator, uint32_t channel, uint6
 		return no_channel(channel, error);
 	}
 	if (!size || size > allocator->space_size) {
-		return sgpu_fail(error, SGPU_ENOMEM, "%llu bytes do not fit into the context", (unsigned long long)size);
+		return sgpu_fail(error, SGPU_ENOMEM, "%llu bytes do not fit into the context",
+				 (unsigned long long)size);
 	}
 	whole = (size + small - 1) / small * small;
 	if (whole / small > allocator->frames.free) {
@@ -487,7 +490,9 @@ int sgpu_allocator_map(struct sgpu_allocator *allocator, uint32_t channel, uint6
 			rc = map_piece(allocator, channel, at, *va + whole, SMALL, &done, error);
 		}
 		if (rc == SGPU_OK) {
-			rc = !done ? no_pages(error) : report ? report(argument, &allocator->reply.summary, error) : SGPU_OK;
+			rc = !done    ? no_pages(error)
+			     : report ? report(argument, &allocator->reply.summary, error)
+				      : SGPU_OK;
 		}
 	}
 	/* What is mapped only its owner can unmap: it stays where it is, until the context goes. */
@@ -565,8 +570,9 @@ int sgpu_allocator_unmap(struct sgpu_allocator *allocator, uint32_t channel, uin
 	for (uint64_t at = va; rc == SGPU_OK && at < end; at += done) {
 		const int kind = kind_at(allocator, context, at);
 
-		rc = kind == KINDS ? sgpu_fail(error, SGPU_EUSAGE, "nothing is mapped at 0x%llx", (unsigned long long)at) :
-			unmap_piece(allocator, channel, at, end, kind, authorise, argument, &done, error);
+		rc = kind == KINDS
+			     ? sgpu_fail(error, SGPU_EUSAGE, "nothing is mapped at 0x%llx", (unsigned long long)at)
+			     : unmap_piece(allocator, channel, at, end, kind, authorise, argument, &done, error);
 		if (rc == SGPU_OK) {
 			sgpu_extents_give(&context->addresses, at, done);
 		}

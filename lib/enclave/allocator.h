@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the allocator knows: which frames and which addresses it has not given out yet. None of it is trusted, and nothing
- * of the processor's is seen here.
+ * What the allocator knows: which frames and which addresses it has not given out yet. None of it is trusted, and
+ * nothing of the processor's is seen here.
  */
 #ifndef ENCLAVE_ALLOCATOR_H
 #define ENCLAVE_ALLOCATOR_H
@@ -36,8 +36,8 @@ struct sgpu_extents {
 SGPU_MUST_CHECK int sgpu_extents_init(struct sgpu_extents *extents, uint64_t size, struct sgpu_error *error);
 void sgpu_extents_clear(struct sgpu_extents *extents);
 /* The first `size` bytes that fit. Errors: SGPU_ENOMEM. */
-SGPU_MUST_CHECK int sgpu_extents_take(struct sgpu_extents *extents, uint64_t size, uint64_t alignment, uint64_t *begin,
-				      struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_extents_take(struct sgpu_extents *extents, uint64_t size, uint64_t alignment,
+				      uint64_t *begin, struct sgpu_error *error);
 /* What cannot be entered for want of memory is not used again. */
 void sgpu_extents_give(struct sgpu_extents *extents, uint64_t begin, uint64_t size);
 

@@ -10,7 +10,9 @@
 /* ---- frames ---- */
 int sgpu_frame_pool_init(struct sgpu_frame_pool *pool, uint32_t begin, uint32_t end, struct sgpu_error *error)
 {
-	*pool = (struct sgpu_frame_pool){ .begin = begin, .end = end, .free = end - begin, .low = begin, .high = end };
+	*pool = (struct sgpu_frame_pool){
+		.begin = begin, .end = end, .free = end - begin, .low = begin, .high = end
+	};
 	pool->used = calloc(end / 64 + 1, sizeof(*pool->used));
 	return pool->used ? SGPU_OK : sgpu_fail_nomem(error);
 }

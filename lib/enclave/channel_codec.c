@@ -6,12 +6,14 @@
  *   version 1 (1), op (1), flags (2), via (4), channel (4), and then for
  *   CH_CREATE   directory (4), with KEY: owner key (32)
  *   CH_PDE      index (4), table (4)
- *   CH_PTE      directory index (4), table index (4), count (4), with MAC: counter (8), MAC (32); `count` frames (4 each)
+ *   CH_PTE      directory index (4), table index (4), count (4), with MAC: counter (8), MAC (32);
+ *               `count` frames (4 each)
  *   CH_MEASURE  va (8), size (8)
  *   CH_DESTROY  with MAC: counter (8), MAC (32)
  *   CH_SUBMIT   counter (8), size (4), the group (size)
  *
  * Flags are bits: KEY 1 and MAC 1 as said; BIG 2 of CH_PDE and CH_PTE; KEYED 1 of CH_MEASURE. The others are zero.
+ *
  */
 #include <string.h>
 
@@ -180,7 +182,8 @@ int sgpu_command_encode(const struct sgpu_command *command, uint8_t *bytes, size
 				 (int)command->op);
 	}
 	if (*size > capacity) {
-		return sgpu_fail(error, SGPU_EINVALID, "a command of %zu bytes does not fit into %zu", *size, capacity);
+		return sgpu_fail(error, SGPU_EINVALID, "a command of %zu bytes does not fit into %zu", *size,
+				 capacity);
 	}
 	uint32_t flags = flags_of(command);
 	bytes[0] = VERSION;

@@ -73,8 +73,8 @@ static void finish(struct fields *fields, const char *custom, uint8_t out[SGPU_C
 	sgpu_wipe(fields->bytes, fields->size);
 }
 
-void sgpu_mac_unmap(const struct sgpu_channel_keys *keys, uint32_t serial, uint64_t counter, uint64_t va, uint64_t size,
-		    uint8_t mac[SGPU_CHANNEL_MAC_SIZE])
+void sgpu_mac_unmap(const struct sgpu_channel_keys *keys, uint32_t serial, uint64_t counter, uint64_t va,
+		    uint64_t size, uint8_t mac[SGPU_CHANNEL_MAC_SIZE])
 {
 	struct fields fields;
 

@@ -137,8 +137,8 @@ static int check_report(struct sgpu_session *session, uint32_t channel, uint32_t
 				 session->channel);
 	}
 	if (counter <= session->reports) {
-		return sgpu_fail(error, SGPU_EAUTH, "a %s of channel %u is old: number %llu after %llu", what, channel,
-				 (unsigned long long)counter, (unsigned long long)session->reports);
+		return sgpu_fail(error, SGPU_EAUTH, "a %s of channel %u is old: number %llu after %llu", what,
+				 channel, (unsigned long long)counter, (unsigned long long)session->reports);
 	}
 	session->reports = counter;
 	return SGPU_OK;

@@ -10,7 +10,8 @@ enum sgpu_frame_region sgpu_processor_region(const struct sgpu_processor *proces
 	if (frame < processor->config.unprotected) {
 		return SGPU_REGION_UNPROTECTED;
 	}
-	return frame < processor->config.frames - processor->config.hidden ? SGPU_REGION_PROTECTED : SGPU_REGION_HIDDEN;
+	return frame < processor->config.frames - processor->config.hidden ? SGPU_REGION_PROTECTED
+									   : SGPU_REGION_HIDDEN;
 }
 
 enum sgpu_refusal sgpu_page_place(const struct sgpu_processor *processor, uint32_t first, int kind,

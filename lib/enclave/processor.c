@@ -200,7 +200,8 @@ static void begin(struct sgpu_reply *reply)
 	reply->error.hint[0] = '\0';
 }
 
-static int change_tables(struct sgpu_processor *processor, const struct sgpu_command *command, struct sgpu_reply *reply)
+static int change_tables(struct sgpu_processor *processor, const struct sgpu_command *command,
+			 struct sgpu_reply *reply)
 {
 	switch (command->op) {
 	case SGPU_CH_CREATE:
@@ -218,7 +219,8 @@ static int change_tables(struct sgpu_processor *processor, const struct sgpu_com
 	}
 }
 
-int sgpu_processor_command(struct sgpu_processor *processor, const struct sgpu_command *given, struct sgpu_reply *reply)
+int sgpu_processor_command(struct sgpu_processor *processor, const struct sgpu_command *given,
+			   struct sgpu_reply *reply)
 {
 	/* The sender may change its own while it is looked at. */
 	const struct sgpu_command command = *(const volatile struct sgpu_command *)given;
@@ -243,7 +245,8 @@ int sgpu_processor_command(struct sgpu_processor *processor, const struct sgpu_c
 	return reply->code;
 }
 
-int sgpu_processor_execute(struct sgpu_processor *processor, const uint8_t *bytes, size_t size, struct sgpu_reply *reply)
+int sgpu_processor_execute(struct sgpu_processor *processor, const uint8_t *bytes, size_t size,
+			   struct sgpu_reply *reply)
 {
 	uint32_t pages[SGPU_CHANNEL_PAGES_MAX];
 	struct sgpu_command command;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of the command processor: the table of pages, page tables, contexts and channels, and who may touch them when.
+ * Inside of the command processor: the table of pages, page tables, contexts and channels, and who may touch them
+ * when.
  *
- * `tables` guards everything but what `activation` guards. Commands that change tables hold it as writers; a group holds it
- * as a reader until its executor has returned, so that nothing that the executor found mapped goes away before
- * its work is enqueued. A channel's `lock` puts its groups into their order.
+ * `tables` guards everything but what `activation` guards. Commands that change tables hold it as writers; a group
+ * holds it as a reader until its executor has returned, so that nothing that the executor found mapped goes away
+ * before its work is enqueued. A channel's `lock` puts its groups into their order.
  */
 #ifndef ENCLAVE_PROCESSOR_H
 #define ENCLAVE_PROCESSOR_H
@@ -15,8 +16,8 @@
 
 enum { SGPU_SMALL, SGPU_BIG, SGPU_KINDS };
 
-/* One for each frame; zero is a free frame of which nothing is known. `index` is the entry of data in its table, and the
- * number of entries of a table. */
+/* One for each frame; zero is a free frame of which nothing is known. `index` is the entry of data in its table,
+ * and the number of entries of a table. */
 struct sgpu_frame_entry {
 	uint64_t owner : 10;
 	uint64_t mapped : 1, locked : 1, big : 1;
@@ -39,8 +40,8 @@ struct sgpu_table {
 	uint32_t slots[]; /* first frames of pages, SGPU_NO_FRAME for none */
 };
 
-/* Stands where a page was taken from a context without its owner's word while other channels of it go on. Nothing is mapped
- * there any more: their kernels shall fail there, not find an empty page in place of what they had. */
+/* Stands where a page was taken from a context without its owner's word while other channels of it go on. Nothing
+ * is mapped there any more: their kernels shall fail there, not find an empty page in place of what they had. */
 enum { SGPU_BURNT_FRAME = 0xfffffffe };
 
 /* What the device has mapped at one index of the directories of a context, whichever channels' tables say so. */
@@ -131,7 +132,8 @@ void sgpu_page_give(struct sgpu_processor *processor, uint32_t first, int kind);
 void sgpu_page_lose(struct sgpu_processor *processor, uint32_t first, int kind);
 /* The context whose page it is; NULL: of a bootstrap channel, or lost. */
 struct sgpu_context *sgpu_frame_context(const struct sgpu_processor *processor, uint32_t frame);
-static inline uint64_t sgpu_page_va(const struct sgpu_processor *processor, uint32_t directory, uint32_t index, int kind)
+static inline uint64_t sgpu_page_va(const struct sgpu_processor *processor, uint32_t directory, uint32_t index,
+				    int kind)
 {
 	return directory * (uint64_t)SGPU_CHANNEL_ENTRIES * processor->page_size[SGPU_SMALL] +
 	       index * processor->page_size[kind];
@@ -169,7 +171,8 @@ struct sgpu_page_change {
 	const uint8_t *actions;         /* what becomes of each on the device */
 };
 /* All of it or, when the device fails, none of it; only that what was to be dropped may be clear then. */
-int sgpu_pages_change(struct sgpu_processor *processor, const struct sgpu_page_change *change, struct sgpu_error *error);
+int sgpu_pages_change(struct sgpu_processor *processor, const struct sgpu_page_change *change,
+		      struct sgpu_error *error);
 
 /* ---- processor_activate.c ---- */
 /* By writers, when no executor is at work. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which context kernels reach: one at a time, since the device's own contexts share every mapping. Those who want another
- * one wait in a queue, so that a busy context does not keep the rest out, and until no executor is between
+ * Which context kernels reach: one at a time, since the device's own contexts share every mapping. Those who want
+ * another one wait in a queue, so that a busy context does not keep the rest out, and until no executor is between
  * its activation and its end. What the executors enqueued the pager waits for.
  */
 #include "enclave/processor.h"
@@ -75,7 +75,8 @@ int sgpu_deactivate(struct sgpu_processor *processor, struct sgpu_error *error)
 }
 
 /* In the order of asking. `hold`: until the executor's end. */
-static int activate(struct sgpu_processor *processor, struct sgpu_context *context, bool hold, struct sgpu_error *error)
+static int activate(struct sgpu_processor *processor, struct sgpu_context *context, bool hold,
+		    struct sgpu_error *error)
 {
 	uint64_t ticket;
 	int rc;
@@ -122,7 +123,8 @@ int sgpu_run_executor(struct sgpu_processor *processor, uint32_t channel, const 
 
 static struct sgpu_context *context_of(const struct sgpu_processor *processor, uint32_t channel)
 {
-	return channel < SGPU_CHANNEL_MAX && processor->channels[channel] ? processor->channels[channel]->context : NULL;
+	return channel < SGPU_CHANNEL_MAX && processor->channels[channel] ? processor->channels[channel]->context
+									  : NULL;
 }
 
 static int no_space(uint32_t channel, struct sgpu_error *error)
@@ -142,8 +144,10 @@ int sgpu_processor_activate(struct sgpu_processor *processor, uint32_t channel, 
 		rc = activate(processor, context, false, error);
 	} else if (execution->held) {
 		/* Another one would have to wait for this very executor. */
-		rc = execution->held == context ? SGPU_OK :
-			sgpu_fail(error, SGPU_EUSAGE, "a group of one context asks for another's, of channel %u", channel);
+		rc = execution->held == context
+			     ? SGPU_OK
+			     : sgpu_fail(error, SGPU_EUSAGE,
+					 "a group of one context asks for another's, of channel %u", channel);
 	} else {
 		rc = activate(processor, context, true, error);
 		execution->held = rc == SGPU_OK ? context : NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Walks everything that the processor keeps and counts anew what the table of pages says of it. For tests: it shares nothing
- * with the code that makes the entries.
+ * Walks everything that the processor keeps and counts anew what the table of pages says of it. For tests: it
+ * shares nothing with the code that makes the entries.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -100,14 +100,16 @@ static int check_table(const struct walk *walk, const struct sgpu_context *conte
 		}
 	}
 	const struct sgpu_frame_entry entry = p->frames[table->frame];
-	if (rc == SGPU_OK && (entry.index != used || entry.directory != directory || entry.big != (kind == SGPU_BIG))) {
+	if (rc == SGPU_OK &&
+	    (entry.index != used || entry.directory != directory || entry.big != (kind == SGPU_BIG))) {
 		rc = broken(walk, table->frame, "a table whose entries are not as many or not where it says");
 	}
 	return rc;
 }
 
 /* Whether a channel before this one in the context has the table, so that it was walked already. */
-static bool walked(const struct sgpu_context *context, const struct sgpu_channel *channel, uint32_t directory, int kind)
+static bool walked(const struct sgpu_context *context, const struct sgpu_channel *channel, uint32_t directory,
+		   int kind)
 {
 	const struct sgpu_channel *other = context->channels;
 
@@ -117,7 +119,8 @@ static bool walked(const struct sgpu_context *context, const struct sgpu_channel
 	return other != channel;
 }
 
-static int check_channel(const struct walk *walk, const struct sgpu_context *context, const struct sgpu_channel *channel)
+static int check_channel(const struct walk *walk, const struct sgpu_context *context,
+			 const struct sgpu_channel *channel)
 {
 	const struct sgpu_processor *p = walk->processor;
 	int rc = check_use(walk, channel->directory, context, SGPU_FRAME_DIRECTORY);
@@ -164,7 +167,8 @@ static int check_spans(const struct walk *walk, const struct sgpu_context *conte
 				}
 			}
 			if (used != context->spans[d].used[kind]) {
-				return sgpu_fail(walk->error, SGPU_EINVALID, "directory index %u: %u pages, %u counted", d,
+				return sgpu_fail(walk->error, SGPU_EINVALID,
+						 "directory index %u: %u pages, %u counted", d,
 						 context->spans[d].used[kind], used);
 			}
 		}
@@ -185,7 +189,8 @@ static int check_context(const struct walk *walk, const struct sgpu_context *con
 			return sgpu_fail(walk->error, SGPU_EINVALID, "two contexts of one owner");
 		}
 	}
-	for (const struct sgpu_channel *channel = context->channels; rc == SGPU_OK && channel; channel = channel->next) {
+	for (const struct sgpu_channel *channel = context->channels; rc == SGPU_OK && channel;
+	     channel = channel->next) {
 		rc = channel->context == context ? check_channel(walk, context, channel) :
 			sgpu_fail(walk->error, SGPU_EINVALID, "channel %u is in two contexts", channel->id);
 	}
@@ -200,7 +205,8 @@ static int check_counts(const struct walk *walk)
 		const struct sgpu_frame_entry entry = p->frames[f];
 
 		if (entry.references != walk->seen[f] || entry.mapped != (walk->seen[f] > 0)) {
-			return sgpu_fail(walk->error, SGPU_EINVALID, "frame %u: %u references are entered, %u are there", f,
+			return sgpu_fail(walk->error, SGPU_EINVALID,
+					 "frame %u: %u references are entered, %u are there", f,
 					 (unsigned)entry.references, walk->seen[f]);
 		}
 		if (entry.window && f >= p->config.unprotected) {
@@ -220,7 +226,8 @@ int sgpu_processor_check(struct sgpu_processor *processor, struct sgpu_error *er
 		return sgpu_fail_nomem(error);
 	}
 	sgpu_tables_enter(processor);
-	for (const struct sgpu_context *context = processor->contexts; rc == SGPU_OK && context; context = context->next) {
+	for (const struct sgpu_context *context = processor->contexts; rc == SGPU_OK && context;
+	     context = context->next) {
 		rc = check_context(&walk, context);
 	}
 	for (uint32_t i = 0; rc == SGPU_OK && i < SGPU_CHANNEL_MAX; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CH_CREATE: a channel, and with the first one of an owner its context: keys, a space of addresses, nothing mapped. What can
- * fail is done before anything is entered.
+ * CH_CREATE: a channel, and with the first one of an owner its context: keys, a space of addresses, nothing
+ * mapped. What can fail is done before anything is entered.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -42,8 +42,8 @@ void sgpu_context_free(struct sgpu_processor *processor, struct sgpu_context *co
 	free(context);
 }
 
-static int make_keys(const struct sgpu_processor *processor, struct sgpu_context *context, const uint8_t owner_key[32],
-		     struct sgpu_error *error)
+static int make_keys(const struct sgpu_processor *processor, struct sgpu_context *context,
+		     const uint8_t owner_key[32], struct sgpu_error *error)
 {
 	int rc;
 
@@ -187,8 +187,8 @@ static int create(struct sgpu_processor *processor, const struct sgpu_command *c
 		if (is_first) {
 			sgpu_context_free(processor, context);
 		}
-		return rc == SGPU_EINVALID ? sgpu_refuse(reply, SGPU_REFUSED_MALFORMED, "not a public key of X25519") :
-					     sgpu_refuse_device(reply, SGPU_ENOMEM, "cannot make a channel");
+		return rc == SGPU_EINVALID ? sgpu_refuse(reply, SGPU_REFUSED_MALFORMED, "not a public key of X25519")
+					   : sgpu_refuse_device(reply, SGPU_ENOMEM, "cannot make a channel");
 	}
 	enter(processor, channel, is_first);
 	return SGPU_OK;
@@ -212,12 +212,12 @@ int sgpu_do_create(struct sgpu_processor *processor, const struct sgpu_command *
 		return sgpu_refuse(reply, SGPU_REFUSED_EXISTS, "channel %u exists", id);
 	}
 	if (!bootstrap && region != SGPU_REGION_PROTECTED) {
-		return sgpu_refuse(reply, SGPU_REFUSED_REGION, "frame %u, for the directory of channel %u, is not protected",
-				   frame, id);
+		return sgpu_refuse(reply, SGPU_REFUSED_REGION,
+				   "frame %u, for the directory of channel %u, is not protected", frame, id);
 	}
 	if (!sgpu_page_is_free(processor, frame, SGPU_SMALL)) {
-		return sgpu_refuse(reply, SGPU_REFUSED_NOT_FREE, "frame %u, for the directory of channel %u, is in use",
-				   frame, id);
+		return sgpu_refuse(reply, SGPU_REFUSED_NOT_FREE,
+				   "frame %u, for the directory of channel %u, is in use", frame, id);
 	}
 	if (processor->serials == UINT32_MAX) {
 		return sgpu_refuse(reply, SGPU_REFUSED_LIMIT, "this processor has made all the channels it can");

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CH_DESTROY: a channel with what it alone has mapped. With or without the owner's word everything is cleared before it is
- * free; the word only says that the owner wanted it. With the last channel goes the context, and its key with it.
+ * CH_DESTROY: a channel with what it alone has mapped. With or without the owner's word everything is cleared
+ * before it is free; the word only says that the owner wanted it. With the last channel goes the context, and its
+ * key with it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -61,7 +62,8 @@ static int clear_or_lose(const struct leaving *leaving, const struct leaving_run
 
 static bool leaves(const struct leaving *leaving, const struct sgpu_table *table, uint32_t index)
 {
-	return table->slots[index] != SGPU_NO_FRAME && leaving->processor->frames[table->slots[index]].references == 1;
+	return table->slots[index] != SGPU_NO_FRAME &&
+	       leaving->processor->frames[table->slots[index]].references == 1;
 }
 
 /* The runs of one table; `limit` counts runs down, at 0 it ends. */
@@ -126,7 +128,7 @@ static int leave_device(const struct leaving *leaving)
 {
 	struct sgpu_processor *processor = leaving->processor;
 	uint64_t done = 0;
-	/* Kernels of another context must not see what is being cleared, and those of this one not write behind it. */
+	/* Kernels of another context must not see what is being cleared. */
 	int rc = sgpu_activate_now(processor, leaving->channel->context, leaving->error);
 
 	if (rc == SGPU_OK) {
@@ -201,7 +203,8 @@ static void inherit(struct sgpu_processor *processor, const struct sgpu_context 
 {
 	for (uint32_t d = 0; d < processor->directory_entries; d++) {
 		for (int kind = 0; kind < SGPU_KINDS; kind++) {
-			for (const struct sgpu_channel *channel = context->channels; channel; channel = channel->next) {
+			for (const struct sgpu_channel *channel = context->channels; channel;
+			     channel = channel->next) {
 				const struct sgpu_table *table = channel->tables[d][kind];
 
 				if (table && processor->frames[table->frame].owner == from) {

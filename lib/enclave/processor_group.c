@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CH_SUBMIT: a sealed command group. Its number must be the channel's next one and its tag must verify; then the number is
- * used up, whatever becomes of the items.
+ * CH_SUBMIT: a sealed command group. Its number must be the channel's next one and its tag must verify; then the
+ * number is used up, whatever becomes of the items.
  */
 #include <string.h>
 
@@ -15,7 +15,8 @@ static int open_group(struct sgpu_channel *channel, const struct sgpu_command *c
 	uint8_t nonce[SGPU_NONCE_SIZE];
 
 	if (command->submit.counter != channel->groups + 1) {
-		return sgpu_refuse(reply, SGPU_REFUSED_COUNTER, "group %llu of channel %u came when %llu was the next",
+		return sgpu_refuse(reply, SGPU_REFUSED_COUNTER,
+				   "group %llu of channel %u came when %llu was the next",
 				   (unsigned long long)command->submit.counter, channel->id,
 				   (unsigned long long)channel->groups + 1);
 	}
@@ -37,8 +38,9 @@ static int carry_out(struct sgpu_processor *processor, const struct sgpu_channel
 	int rc;
 
 	if (!processor->config.execute) {
-		return size ? sgpu_refuse(reply, SGPU_REFUSED_GROUP, "a group of %zu bytes, and nobody carries it out",
-					  size) : SGPU_OK;
+		return size ? sgpu_refuse(reply, SGPU_REFUSED_GROUP,
+					  "a group of %zu bytes, and nobody carries it out", size)
+			    : SGPU_OK;
 	}
 	rc = sgpu_run_executor(processor, channel->id, channel->items, size, &reply->error);
 	if (rc == SGPU_EINVALID || rc == SGPU_EPOLICY) {
@@ -48,7 +50,8 @@ static int carry_out(struct sgpu_processor *processor, const struct sgpu_channel
 	}
 	reply->code = rc;
 	if (rc != SGPU_OK && !reply->error.text[0]) {
-		(void)sgpu_fail(&reply->error, rc, "a group of channel %u failed: %s", channel->id, sgpu_strerror(rc));
+		(void)sgpu_fail(&reply->error, rc, "a group of channel %u failed: %s", channel->id,
+				sgpu_strerror(rc));
 	}
 	return rc;
 }
@@ -62,8 +65,8 @@ int sgpu_do_submit(struct sgpu_processor *processor, const struct sgpu_command *
 		return sgpu_refuse(reply, SGPU_REFUSED_NO_CHANNEL, "there is no channel %u", id);
 	}
 	if (!channel->context || command->via != id) {
-		return sgpu_refuse(reply, SGPU_REFUSED_BOOTSTRAP, "a group for channel %u came through channel %u", id,
-				   command->via);
+		return sgpu_refuse(reply, SGPU_REFUSED_BOOTSTRAP, "a group for channel %u came through channel %u",
+				   id, command->via);
 	}
 	if (command->submit.size < SGPU_TAG_SIZE || command->submit.size > SGPU_GROUP_MAX) {
 		return sgpu_refuse(reply, SGPU_REFUSED_MALFORMED, "a group of %u bytes", command->submit.size);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CH_MEASURE: a digest of what is mapped in a channel, for its owner. It goes through the hands of the untrusted side, which
- * also chooses the range: so that it learns nothing from it, the digest is masked.
+ * CH_MEASURE: a digest of what is mapped in a channel, for its owner. It goes through the hands of the untrusted
+ * side, which also chooses the range: so that it learns nothing from it, the digest is masked.
  */
 #include <string.h>
 
@@ -44,11 +44,13 @@ int sgpu_do_measure(struct sgpu_processor *processor, const struct sgpu_command 
 				   (unsigned long long)va);
 	}
 	if (command->measure.keyed && !channel->context->keys) {
-		return sgpu_refuse(reply, SGPU_REFUSED_MALFORMED, "channel %u has no key to measure with", channel->id);
+		return sgpu_refuse(reply, SGPU_REFUSED_MALFORMED, "channel %u has no key to measure with",
+				   channel->id);
 	}
 	if (!sgpu_range_is_mapped(processor, channel->context, channel, va, size)) {
-		return sgpu_refuse(reply, SGPU_REFUSED_NOT_MAPPED, "%llu bytes at 0x%llx are not all mapped in channel %u",
-				   (unsigned long long)size, (unsigned long long)va, channel->id);
+		return sgpu_refuse(reply, SGPU_REFUSED_NOT_MAPPED,
+				   "%llu bytes at 0x%llx are not all mapped in channel %u", (unsigned long long)size,
+				   (unsigned long long)va, channel->id);
 	}
 	*measurement = (struct sgpu_measurement){
 		.channel = channel->id,

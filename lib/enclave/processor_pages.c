@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the device does for CH_PTE: pages are mapped where nothing is, pages that go are cleared and unmapped, and where one
- * takes another's place it comes last. A step that fails is undone with all before it. A page that the device does not give
- * back is lost: nobody gets it any more.
+ * What the device does for CH_PTE: pages are mapped where nothing is, pages that go are cleared and unmapped, and
+ * where one takes another's place it comes last. A step that fails is undone with all before it. A page that the
+ * device does not give back is lost: nobody gets it any more.
  */
 #include "enclave/processor.h"
 
-enum { ADDED = 1 << SGPU_PAGE_ADD, DROPPED = 1 << SGPU_PAGE_DROP | 1 << SGPU_PAGE_SWAP, SWAPPED = 1 << SGPU_PAGE_SWAP };
+enum {
+	ADDED = 1 << SGPU_PAGE_ADD,
+	DROPPED = 1 << SGPU_PAGE_DROP | 1 << SGPU_PAGE_SWAP,
+	SWAPPED = 1 << SGPU_PAGE_SWAP
+};
 
 struct work {
 	struct sgpu_processor *processor;
@@ -20,7 +24,8 @@ static uint64_t at(const struct work *work, uint32_t index)
 	return work->change->va + index * work->processor->page_size[work->change->kind];
 }
 
-static int map(const struct work *work, const uint32_t *pages, uint32_t first, uint32_t count, struct sgpu_error *error)
+static int map(const struct work *work, const uint32_t *pages, uint32_t first, uint32_t count,
+	       struct sgpu_error *error)
 {
 	const struct sgpu_pager *pager = &work->processor->pager;
 
@@ -83,7 +88,8 @@ static int undo_unmap(const struct work *work, uint32_t first, uint32_t count)
 	return SGPU_OK;
 }
 
-/* Calls the step for every run of pages whose action is among `actions`, up to index `end`; *failed is where it failed. */
+/* Calls the step for every run of pages whose action is among `actions`, up to index `end`; *failed is where it
+ * failed. */
 static int each_run(const struct work *work, unsigned actions, step_fn step, uint32_t end, uint32_t *failed)
 {
 	const uint8_t *action = work->change->actions;
@@ -128,7 +134,8 @@ static int prepare(const struct work *work)
 
 		drops = drops || DROPPED >> action & 1;
 		if (action == SGPU_PAGE_ADD || action == SGPU_PAGE_SWAP) {
-			rc = sgpu_window_drop(processor, change->after[i], processor->frames_of[change->kind], work->error);
+			rc = sgpu_window_drop(processor, change->after[i], processor->frames_of[change->kind],
+					      work->error);
 			unclear = unclear || sgpu_page_needs_clear(processor, change->after[i], change->kind);
 		}
 	}
@@ -141,7 +148,8 @@ static int prepare(const struct work *work)
 	return rc;
 }
 
-int sgpu_pages_change(struct sgpu_processor *processor, const struct sgpu_page_change *change, struct sgpu_error *error)
+int sgpu_pages_change(struct sgpu_processor *processor, const struct sgpu_page_change *change,
+		      struct sgpu_error *error)
 {
 	const struct work work = { .processor = processor, .change = change, .error = error };
 	uint32_t added = 0, dropped = 0, swapped = 0, ignored;

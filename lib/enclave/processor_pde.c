@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CH_PDE: a page table into a directory, or out of it. A table can stand in the directories of several channels of one
- * context, at the same index; one with entries stays where it is.
+ * CH_PDE: a page table into a directory, or out of it. A table can stand in the directories of several channels of
+ * one context, at the same index; one with entries stays where it is.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -66,15 +66,18 @@ static int check_new(const struct sgpu_processor *processor, const struct sgpu_c
 	}
 	entry = &processor->frames[frame];
 	if (entry->mapped && sgpu_frame_context(processor, frame) != channel->context) {
-		return sgpu_refuse(reply, SGPU_REFUSED_FOREIGN, "frame %u, for a table, belongs to another context", frame);
+		return sgpu_refuse(reply, SGPU_REFUSED_FOREIGN, "frame %u, for a table, belongs to another context",
+				   frame);
 	}
 	if (entry->lost || entry->use != SGPU_FRAME_TABLE) {
 		return sgpu_refuse(reply, SGPU_REFUSED_NOT_FREE, "frame %u, for a table, is in use", frame);
 	}
 	*shared = find(channel->context, frame, command->pde.index, kind);
 	if (!*shared) {
-		return sgpu_refuse(reply, SGPU_REFUSED_ALIAS, "the table in frame %u stands at another index, or is for pages"
-				   " of another size", frame);
+		return sgpu_refuse(reply, SGPU_REFUSED_ALIAS,
+				   "the table in frame %u stands at another index, or is for pages"
+				   " of another size",
+				   frame);
 	}
 	return SGPU_OK;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CH_PTE: pages into a page table, or out of it. Everything is checked first, against the table of pages and against what
- * the context has mapped; then the device does its part; then it is entered.
+ * CH_PTE: pages into a page table, or out of it. Everything is checked first, against the table of pages and
+ * against what the context has mapped; then the device does its part; then it is entered.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -70,7 +70,8 @@ static int check_shared(struct job *job, uint32_t i, uint32_t page)
 
 	for (uint32_t f = page; f < page + processor->frames_of[job->kind]; f++) {
 		if (processor->frames[f].mapped && sgpu_frame_context(processor, f) != job->channel->context) {
-			return sgpu_refuse(job->reply, SGPU_REFUSED_FOREIGN, "frame %u belongs to another context", f);
+			return sgpu_refuse(job->reply, SGPU_REFUSED_FOREIGN, "frame %u belongs to another context",
+					   f);
 		}
 	}
 	if (entry->marked) {
@@ -164,7 +165,8 @@ static int check_mac(struct job *job, const struct sgpu_command *command)
 		return SGPU_OK;
 	}
 	if (!keys || command->pte.mac_counter != job->channel->authorisations + 1) {
-		return sgpu_refuse(job->reply, SGPU_REFUSED_MAC, "authorisation %llu of channel %u is not the next one",
+		return sgpu_refuse(job->reply, SGPU_REFUSED_MAC,
+				   "authorisation %llu of channel %u is not the next one",
 				   (unsigned long long)command->pte.mac_counter, job->channel->id);
 	}
 	sgpu_mac_unmap(&keys->derived, job->channel->serial, command->pte.mac_counter, job->va, job->size, expected);
@@ -187,8 +189,8 @@ static int check_place(struct job *job, const struct sgpu_command *command)
 	}
 	if (job->directory >= processor->directory_entries || job->index >= processor->entries[job->kind] ||
 	    job->count > processor->entries[job->kind] - job->index) {
-		return sgpu_refuse(job->reply, SGPU_REFUSED_RANGE, "%u pages at entry %u of the table at index %u", job->count,
-				   command->pte.table_index, command->pte.directory_index);
+		return sgpu_refuse(job->reply, SGPU_REFUSED_RANGE, "%u pages at entry %u of the table at index %u",
+				   job->count, command->pte.table_index, command->pte.directory_index);
 	}
 	job->va = sgpu_page_va(processor, job->directory, job->index, job->kind);
 	job->size = job->count * processor->page_size[job->kind];
@@ -198,8 +200,8 @@ static int check_place(struct job *job, const struct sgpu_command *command)
 	}
 	job->table = job->channel->tables[job->directory][job->kind];
 	if (!job->table) {
-		return sgpu_refuse(job->reply, SGPU_REFUSED_NO_TABLE, "no table at index %u of channel %u", job->directory,
-				   job->channel->id);
+		return sgpu_refuse(job->reply, SGPU_REFUSED_NO_TABLE, "no table at index %u of channel %u",
+				   job->directory, job->channel->id);
 	}
 	job->slots = sgpu_span_slots(processor, job->channel->context, job->directory, job->kind);
 	if (!job->slots) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The host's window onto the unprotected region. A frame stands at one place at a time: where a context has it, it is read
- * and written there, else in a space of the processor's own.
+ * The host's window onto the unprotected region. A frame stands at one place at a time: where a context has it, it
+ * is read and written there, else in a space of the processor's own.
  */
 #include "enclave/processor.h"
 
@@ -57,7 +57,8 @@ static int show(struct sgpu_processor *processor, uint32_t frame, struct sgpu_er
 	rc = pager->map(pager->device, processor->window, frame * small, &frame, 1, small, error);
 	if (rc == SGPU_OK && sgpu_needs_clear(processor, frame)) {
 		rc = pager->clear(pager->device, processor->window, frame * small, small, error);
-		if (rc != SGPU_OK && pager->unmap(pager->device, processor->window, frame * small, small, NULL) != SGPU_OK) {
+		if (rc != SGPU_OK &&
+		    pager->unmap(pager->device, processor->window, frame * small, small, NULL) != SGPU_OK) {
 			processor->frames[frame].lost = 1;
 		}
 	}
@@ -70,7 +71,8 @@ static int show(struct sgpu_processor *processor, uint32_t frame, struct sgpu_er
 }
 
 /* Where the frame can be reached. */
-static int locate(struct sgpu_processor *processor, uint32_t frame, void **space, uint64_t *at, struct sgpu_error *error)
+static int locate(struct sgpu_processor *processor, uint32_t frame, void **space, uint64_t *at,
+		  struct sgpu_error *error)
 {
 	const struct sgpu_frame_entry *entry = &processor->frames[frame];
 	struct sgpu_context *context = sgpu_frame_context(processor, frame);
@@ -102,7 +104,8 @@ static int move(struct sgpu_processor *processor, uint64_t physical, uint8_t *to
 	int rc = SGPU_OK;
 
 	if (physical > limit || size > limit - physical) {
-		return sgpu_fail(error, SGPU_EPOLICY, "%llu bytes at physical 0x%llx are not all in the unprotected region",
+		return sgpu_fail(error, SGPU_EPOLICY,
+				 "%llu bytes at physical 0x%llx are not all in the unprotected region",
 				 (unsigned long long)size, (unsigned long long)physical);
 	}
 	pthread_rwlock_wrlock(&processor->tables);

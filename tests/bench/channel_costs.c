@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the command processor costs besides the device's own calls: `channel_costs` prints, one a line, the median and the least
- * nanoseconds of a CH_PTE that maps 8 pages (codec, checks, summary with its MAC, one call of the device, which is host memory
- * here) with and without the codec, of the one that unmaps them with the owner's word, and of a sealed group of 100 bytes: sealed,
- * opened, both.
+ * What the command processor costs besides the device's own calls: `channel_costs` prints, one a line, the median
+ * and the least nanoseconds of a CH_PTE that maps 8 pages (codec, checks, summary with its MAC, one call of the
+ * device, which is host memory here) with and without the codec, of the one that unmaps them with the owner's
+ * word, and of a sealed group of 100 bytes: sealed, opened, both.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,8 +55,9 @@ static int execute(void *executor, uint32_t channel, const uint8_t *items, size_
 
 static void open_channel(struct bench *b, uint64_t *total)
 {
-	const struct sgpu_processor_config config = { .frames = FRAMES, .unprotected = UNPROTECTED, .execute = execute,
-						      .executor = total };
+	const struct sgpu_processor_config config = {
+		.frames = FRAMES, .unprotected = UNPROTECTED, .execute = execute, .executor = total
+	};
 	struct sgpu_command command = { .op = SGPU_CH_CREATE };
 	struct sgpu_error error = { 0 };
 	struct sgpu_key owner;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A processor over a fake pager, with a bootstrap channel and short ways to say commands. Frames 0 to 7 are unprotected, the last
- * four hidden; small pages of 64 bytes, big ones of four.
+ * A processor over a fake pager, with a bootstrap channel and short ways to say commands. Frames 0 to 7 are
+ * unprotected, the last four hidden; small pages of 64 bytes, big ones of four.
  */
 #ifndef CHANNEL_HARNESS_H
 #define CHANNEL_HARNESS_H
@@ -44,7 +44,8 @@ static inline enum sgpu_refusal say(struct bench *b, const struct sgpu_command *
 	return b->reply.refusal;
 }
 
-static inline enum sgpu_refusal create(struct bench *b, uint32_t channel, uint32_t directory, const struct sgpu_key *owner)
+static inline enum sgpu_refusal create(struct bench *b, uint32_t channel, uint32_t directory,
+				       const struct sgpu_key *owner)
 {
 	b->command = create_command(channel, directory, owner);
 	return say(b, &b->command);
@@ -101,8 +102,11 @@ static inline enum sgpu_refusal destroy(struct bench *b, uint32_t channel, struc
 static inline enum sgpu_refusal submit(struct bench *b, uint32_t channel, const uint8_t *group, size_t size,
 				       uint64_t counter)
 {
-	b->command = (struct sgpu_command){ .op = SGPU_CH_SUBMIT, .via = channel, .channel = channel,
-					    .submit = { .group = group, .size = (uint32_t)size, .counter = counter } };
+	b->command =
+		(struct sgpu_command){ .op = SGPU_CH_SUBMIT,
+				       .via = channel,
+				       .channel = channel,
+				       .submit = { .group = group, .size = (uint32_t)size, .counter = counter } };
 	return say(b, &b->command);
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A pager over plain host memory: knows which frame is mapped where, what is reachable, what was cleared and how often each call
- * was made; finds fault with calls that no device would take; fails when it is told to. A space's addresses are numbers.
+ * A pager over plain host memory: knows which frame is mapped where, what is reachable, what was cleared and how
+ * often each call was made; finds fault with calls that no device would take; fails when it is told to. A space's
+ * addresses are numbers.
  */
 #ifndef FAKE_PAGER_H
 #define FAKE_PAGER_H
@@ -68,7 +69,8 @@ static inline int fake_number(const struct fake_space *space)
 	return i;
 }
 
-static inline int fake_space_create(void *device, uint64_t size, void **space, sgpu_devptr *base, struct sgpu_error *error)
+static inline int fake_space_create(void *device, uint64_t size, void **space, sgpu_devptr *base,
+				    struct sgpu_error *error)
 {
 	struct fake_pager *fake = device;
 	int i = 0;
@@ -111,8 +113,8 @@ static inline void fake_space_free(void *device, void *space)
 	free(s);
 }
 
-static inline int fake_map(void *device, void *space, uint64_t at, const uint32_t *pages, size_t count, uint64_t page_size,
-			   struct sgpu_error *error)
+static inline int fake_map(void *device, void *space, uint64_t at, const uint32_t *pages, size_t count,
+			   uint64_t page_size, struct sgpu_error *error)
 {
 	struct fake_pager *fake = device;
 	struct fake_space *s = space;
@@ -167,8 +169,8 @@ static inline int fake_unmap(void *device, void *space, uint64_t at, uint64_t si
 	if (fake_fails(fake, FAKE_UNMAP, error)) {
 		return SGPU_EDEVICE;
 	}
-	if (!fake_has(s, at, size, false) || at % fake->info.small || size % fake->info.small || s->first[from] < from ||
-	    (end < s->pages && s->frames[end] != SGPU_NO_FRAME && s->first[end] < end)) {
+	if (!fake_has(s, at, size, false) || at % fake->info.small || size % fake->info.small ||
+	    s->first[from] < from || (end < s->pages && s->frames[end] != SGPU_NO_FRAME && s->first[end] < end)) {
 		return fake_fault(fake, "unmapping what is not mapped, or a part of a page", error);
 	}
 	for (uint64_t i = from; i < end; i++) {
@@ -256,11 +258,13 @@ static inline int fake_write(void *device, void *space, uint64_t at, const void 
 }
 
 /* Pages of `small` and of `ratio` times as many bytes. Fresh memory is zero; the other kind holds 0xa5. */
-static inline void fake_pager_init(struct fake_pager *fake, uint32_t frames, uint64_t small, uint32_t ratio, bool fresh,
-				   struct sgpu_pager *pager)
+static inline void fake_pager_init(struct fake_pager *fake, uint32_t frames, uint64_t small, uint32_t ratio,
+				   bool fresh, struct sgpu_pager *pager)
 {
 	memset(fake, 0, sizeof(*fake));
-	fake->info = (struct sgpu_pages_info){ .small = small, .big = small * ratio, .total = frames * small, .fresh = fresh };
+	fake->info = (struct sgpu_pages_info){
+		.small = small, .big = small * ratio, .total = frames * small, .fresh = fresh
+	};
 	fake->frames = frames;
 	fake->memory = calloc(frames, small);
 	fake->mapped = malloc(frames * sizeof(*fake->mapped));

@@ -68,9 +68,9 @@ static void describe(const struct sgpu_command *c, char *text, size_t size)
 		break;
 	case SGPU_CH_PTE:
 		sgpu_hex_encode(c->pte.mac, 32, mac);
-		snprintf(more, sizeof(more), "%u %u %d %d %llu %s %u: %u %u %u", c->pte.directory_index, c->pte.table_index,
-			 c->pte.big, c->pte.has_mac, (unsigned long long)c->pte.mac_counter, mac, c->pte.count,
-			 c->pte.pages[0], c->pte.pages[1], c->pte.pages[2]);
+		snprintf(more, sizeof(more), "%u %u %d %d %llu %s %u: %u %u %u", c->pte.directory_index,
+			 c->pte.table_index, c->pte.big, c->pte.has_mac, (unsigned long long)c->pte.mac_counter, mac,
+			 c->pte.count, c->pte.pages[0], c->pte.pages[1], c->pte.pages[2]);
 		break;
 	case SGPU_CH_MEASURE:
 		snprintf(more, sizeof(more), "%llx %llx %d", (unsigned long long)c->measure.va,
@@ -78,7 +78,8 @@ static void describe(const struct sgpu_command *c, char *text, size_t size)
 		break;
 	case SGPU_CH_DESTROY:
 		sgpu_hex_encode(c->destroy.mac, 32, mac);
-		snprintf(more, sizeof(more), "%d %llx %s", c->destroy.has_mac, (unsigned long long)c->destroy.mac_counter, mac);
+		snprintf(more, sizeof(more), "%d %llx %s", c->destroy.has_mac,
+			 (unsigned long long)c->destroy.mac_counter, mac);
 		break;
 	case SGPU_CH_SUBMIT:
 		snprintf(more, sizeof(more), "%llx %u %.*s", (unsigned long long)c->submit.counter, c->submit.size,
@@ -212,7 +213,9 @@ UNIT_TEST(keys_depend_on_the_processor_and_differ_from_each_other)
 
 UNIT_TEST(a_nonce_is_serial_and_counter_big_endian)
 {
-	static const uint8_t expected[SGPU_NONCE_SIZE] = { 1, 2, 3, 4, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18 };
+	static const uint8_t expected[SGPU_NONCE_SIZE] = {
+		1, 2, 3, 4, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18
+	};
 	uint8_t nonce[SGPU_NONCE_SIZE];
 
 	sgpu_group_nonce(0x01020304, 0x1112131415161718, nonce);
@@ -221,9 +224,16 @@ UNIT_TEST(a_nonce_is_serial_and_counter_big_endian)
 
 UNIT_TEST(a_mac_depends_on_all_that_it_covers)
 {
-	const struct sgpu_channel_keys keys = { .owner = { 1 }, .report = { 1 } }, other = { .owner = { 2 }, .report = { 2 } };
-	struct sgpu_summary summary = { .channel = 1, .serial = 2, .counter = 3, .va = 4, .size = 5, .protected_pages = 6,
-					.pages = 7, .hash = { 8 } };
+	const struct sgpu_channel_keys keys = { .owner = { 1 }, .report = { 1 } },
+				       other = { .owner = { 2 }, .report = { 2 } };
+	struct sgpu_summary summary = { .channel = 1,
+					.serial = 2,
+					.counter = 3,
+					.va = 4,
+					.size = 5,
+					.protected_pages = 6,
+					.pages = 7,
+					.hash = { 8 } };
 	uint8_t seen[16][SGPU_CHANNEL_MAC_SIZE];
 	int n = 0;
 
@@ -261,7 +271,8 @@ UNIT_TEST(a_mac_depends_on_all_that_it_covers)
 UNIT_TEST(a_mask_covers_and_uncovers_and_is_another_for_each_report)
 {
 	const struct sgpu_channel_keys keys = { .report = { 1 } };
-	struct sgpu_measurement a = { .serial = 1, .counter = 1, .digest = { 5 } }, b = { .serial = 1, .counter = 2, .digest = { 5 } };
+	struct sgpu_measurement a = { .serial = 1, .counter = 1, .digest = { 5 } },
+				b = { .serial = 1, .counter = 2, .digest = { 5 } };
 
 	sgpu_mask_measurement(&keys, &a);
 	sgpu_mask_measurement(&keys, &b);
@@ -307,7 +318,8 @@ UNIT_TEST(a_session_believes_each_report_once_and_in_order)
 	REQUIRE(pte(&b, 1, 0, 1, false, 1, &next) == SGPU_REFUSED_NOT);
 	second = b.reply.summary;
 	CHECK(first.counter == 1 && second.counter == 2);
-	CHECK(first.va == 0 && second.va == SMALL && first.size == SMALL && first.pages == 1 && first.protected_pages == 1);
+	CHECK(first.va == 0 && second.va == SMALL && first.size == SMALL && first.pages == 1 &&
+	      first.protected_pages == 1);
 	for (size_t i = 0; i < sizeof(altered); i++) {
 		altered = first;
 		((uint8_t *)&altered)[i] ^= 1;
@@ -330,7 +342,8 @@ UNIT_TEST(what_is_too_large_for_a_group_is_not_sealed)
 	bench_open(&b, true, NULL, NULL);
 	REQUIRE(create(&b, 1, 10, &b.owner[0]) == SGPU_REFUSED_NOT);
 	struct sgpu_session *session = session_of(&b, &b.owner[0]);
-	CHECK(sgpu_session_seal(session, items, SGPU_GROUP_MAX - SGPU_TAG_SIZE + 1, group, &counter, NULL) == SGPU_EUSAGE);
+	CHECK(sgpu_session_seal(session, items, SGPU_GROUP_MAX - SGPU_TAG_SIZE + 1, group, &counter, NULL) ==
+	      SGPU_EUSAGE);
 	CHECK(sgpu_session_seal(session, items, SGPU_GROUP_MAX - SGPU_TAG_SIZE, group, &counter, NULL) == SGPU_OK);
 	CHECK(counter == 1);
 	sgpu_session_close(&session);

@@ -70,7 +70,8 @@ static int believe(void *argument, const struct sgpu_summary *summary, struct sg
 	return rc;
 }
 
-static void authorise(void *argument, uint64_t va, uint64_t size, uint64_t *counter, uint8_t mac[SGPU_CHANNEL_MAC_SIZE])
+static void authorise(void *argument, uint64_t va, uint64_t size, uint64_t *counter,
+		      uint8_t mac[SGPU_CHANNEL_MAC_SIZE])
 {
 	sgpu_session_unmap(((struct world *)argument)->session, va, size, counter, mac);
 }
@@ -86,7 +87,8 @@ UNIT_TEST(memory_comes_in_big_pages_as_far_as_they_fit)
 	world_open(&w);
 	REQUIRE(sgpu_allocator_map(w.allocator, w.grant.channel, size, &va, &mapped, believe, &w, NULL) == SGPU_OK);
 	CHECK(mapped == 3 * big + 2 * SMALL && va % big == 0 && w.reported == mapped && w.reports == 2);
-	REQUIRE(sgpu_allocator_map(w.allocator, w.grant.channel, 1, &other, &other_mapped, believe, &w, NULL) == SGPU_OK);
+	REQUIRE(sgpu_allocator_map(w.allocator, w.grant.channel, 1, &other, &other_mapped, believe, &w, NULL) ==
+		SGPU_OK);
 	CHECK(other_mapped == SMALL && (other >= va + mapped || other + SMALL <= va));
 	REQUIRE(sgpu_processor_space(w.processor, w.grant.channel, &base, &space, NULL) == SGPU_OK);
 	CHECK(space == 2ULL * MANY * SMALL);
@@ -110,24 +112,28 @@ UNIT_TEST(what_is_given_back_comes_again_and_all_of_it_can_be_had)
 		random = random * 1664525 + 1013904223;
 		if (n < 200 && random >> 31) {
 			uint64_t size = 1 + (random >> 8) % 6000;
-			int rc = sgpu_allocator_map(w.allocator, w.grant.channel, size, &va[n], &mapped[n], believe, &w, NULL);
+			int rc = sgpu_allocator_map(w.allocator, w.grant.channel, size, &va[n], &mapped[n], believe,
+						    &w, NULL);
 
 			CHECK(rc == SGPU_OK || rc == SGPU_ENOMEM);
 			n += rc == SGPU_OK;
 		} else if (n) {
 			int i = (int)((random >> 8) % (uint32_t)n);
 
-			CHECK(sgpu_allocator_unmap(w.allocator, w.grant.channel, va[i], mapped[i], authorise, &w, NULL) == SGPU_OK);
+			CHECK(sgpu_allocator_unmap(w.allocator, w.grant.channel, va[i], mapped[i], authorise, &w,
+						   NULL) == SGPU_OK);
 			va[i] = va[--n];
 			mapped[i] = mapped[n];
 		}
 	}
 	CHECK(sgpu_processor_check(w.processor, NULL) == SGPU_OK);
 	while (n--) {
-		CHECK(sgpu_allocator_unmap(w.allocator, w.grant.channel, va[n], mapped[n], authorise, &w, NULL) == SGPU_OK);
+		CHECK(sgpu_allocator_unmap(w.allocator, w.grant.channel, va[n], mapped[n], authorise, &w, NULL) ==
+		      SGPU_OK);
 	}
 	/* All but the regions, and what directories and tables take. */
-	for (all = MANY - 8; sgpu_allocator_map(w.allocator, w.grant.channel, all * SMALL, va, mapped, believe, &w, NULL); all--) {
+	for (all = MANY - 8;
+	     sgpu_allocator_map(w.allocator, w.grant.channel, all * SMALL, va, mapped, believe, &w, NULL); all--) {
 		REQUIRE(all > MANY - 16);
 	}
 	CHECK(sgpu_allocator_map(w.allocator, w.grant.channel, 1, va, mapped, believe, &w, NULL) == SGPU_ENOMEM);
@@ -151,7 +157,8 @@ UNIT_TEST(a_second_channel_has_what_the_first_has)
 	REQUIRE(sgpu_allocator_measure(w.allocator, second.channel, va, 2000, true, &two, NULL) == SGPU_OK);
 	CHECK(sgpu_session_measurement(session, &one, NULL) == SGPU_EAUTH);
 	CHECK(sgpu_session_measurement(w.session, &one, NULL) == SGPU_OK);
-	CHECK(sgpu_session_measurement(session, &two, NULL) == SGPU_OK && !memcmp(one.digest, two.digest, sizeof(one.digest)));
+	CHECK(sgpu_session_measurement(session, &two, NULL) == SGPU_OK &&
+	      !memcmp(one.digest, two.digest, sizeof(one.digest)));
 	/* And what comes later, in a table of its own. */
 	REQUIRE(sgpu_allocator_map(w.allocator, w.grant.channel, 10, &later, &mapped, believe, &w, NULL) == SGPU_OK);
 	CHECK(sgpu_allocator_measure(w.allocator, second.channel, later, 10, false, &two, NULL) == SGPU_OK);
@@ -185,10 +192,12 @@ UNIT_TEST(a_failure_loses_neither_books_nor_service)
 	w.refuse = 0;
 	CHECK(sgpu_allocator_map(w.allocator, w.grant.channel, 3000, &va, &mapped, believe, &w, NULL) == SGPU_OK);
 	CHECK(sgpu_allocator_map(w.allocator, w.grant.channel, 0, &va, &mapped, believe, &w, NULL) == SGPU_ENOMEM);
-	CHECK(sgpu_allocator_map(w.allocator, w.grant.channel, UINT64_MAX, &va, &mapped, believe, &w, NULL) == SGPU_ENOMEM);
+	CHECK(sgpu_allocator_map(w.allocator, w.grant.channel, UINT64_MAX, &va, &mapped, believe, &w, NULL) ==
+	      SGPU_ENOMEM);
 	CHECK(sgpu_allocator_map(w.allocator, 77, 1, &va, &mapped, believe, &w, NULL) == SGPU_EUSAGE);
 	CHECK(sgpu_allocator_unmap(w.allocator, w.grant.channel, 1, SMALL, authorise, &w, NULL) == SGPU_EUSAGE);
-	CHECK(sgpu_allocator_unmap(w.allocator, w.grant.channel, SMALL, UINT64_MAX, authorise, &w, NULL) == SGPU_EUSAGE);
+	CHECK(sgpu_allocator_unmap(w.allocator, w.grant.channel, SMALL, UINT64_MAX, authorise, &w, NULL) ==
+	      SGPU_EUSAGE);
 	world_close(&w);
 }
 
@@ -207,14 +216,17 @@ UNIT_TEST(channels_come_and_go)
 		for (int i = 0; i < 12; i++) {
 			uint64_t va, mapped;
 
-			REQUIRE(sgpu_allocator_channel(w.allocator, keys[i % 3].public_half, &grants[i], NULL) == SGPU_OK);
+			REQUIRE(sgpu_allocator_channel(w.allocator, keys[i % 3].public_half, &grants[i], NULL) ==
+				SGPU_OK);
 			CHECK(grants[i].serial > serial);
 			serial = grants[i].serial;
-			CHECK(sgpu_allocator_map(w.allocator, grants[i].channel, 1500, &va, &mapped, NULL, NULL, NULL) == SGPU_OK);
+			CHECK(sgpu_allocator_map(w.allocator, grants[i].channel, 1500, &va, &mapped, NULL, NULL,
+						 NULL) == SGPU_OK);
 		}
 		CHECK(sgpu_processor_check(w.processor, NULL) == SGPU_OK);
 		for (int i = 0; i < 12; i++) {
-			CHECK(sgpu_allocator_destroy(w.allocator, grants[(i * 5 + round) % 12].channel, 0, NULL, NULL) == SGPU_OK);
+			CHECK(sgpu_allocator_destroy(w.allocator, grants[(i * 5 + round) % 12].channel, 0, NULL,
+						     NULL) == SGPU_OK);
 			CHECK(sgpu_processor_check(w.processor, NULL) == SGPU_OK);
 		}
 	}

@@ -5,10 +5,10 @@
 #include "channel_harness.h"
 
 #define OK SGPU_REFUSED_NOT
-static const uint32_t none[8] = { SGPU_NO_FRAME, SGPU_NO_FRAME, SGPU_NO_FRAME, SGPU_NO_FRAME, SGPU_NO_FRAME, SGPU_NO_FRAME,
-				  SGPU_NO_FRAME, SGPU_NO_FRAME };
+static const uint32_t none[8] = { SGPU_NO_FRAME, SGPU_NO_FRAME, SGPU_NO_FRAME, SGPU_NO_FRAME,
+				  SGPU_NO_FRAME, SGPU_NO_FRAME, SGPU_NO_FRAME, SGPU_NO_FRAME };
 
-/* Channel 1 of the first owner, with a table of small pages in frame 12 and one of big pages in 13, both at index 0. */
+/* Channel 1 of the first owner, with tables of small pages in frame 12 and of big pages in 13, both at index 0. */
 static struct sgpu_session *open_channel(struct bench *b)
 {
 	CHECK(create(b, 1, 11, &b->owner[0]) == OK);
@@ -66,7 +66,8 @@ UNIT_TEST(a_channel_is_refused)
 	b.command.via = 99;
 	CHECK(say(&b, &b.command) == SGPU_REFUSED_BOOTSTRAP);
 	b.command.op = 77;
-	CHECK(say(&b, &b.command) == SGPU_REFUSED_MALFORMED && b.reply.code == SGPU_EINVALID && b.reply.error.text[0]);
+	CHECK(say(&b, &b.command) == SGPU_REFUSED_MALFORMED && b.reply.code == SGPU_EINVALID &&
+	      b.reply.error.text[0]);
 	CHECK(!frame(&b, 12).mapped);
 	bench_close(&b);
 }
@@ -153,10 +154,12 @@ UNIT_TEST(pages_are_mapped_and_reported)
 	REQUIRE(pte(&b, 1, 0, 5, false, 4, small) == OK);
 	const struct sgpu_summary *s = &b.reply.summary;
 	sgpu_kt128(protected_ones, sizeof(protected_ones), NULL, 0, hash, sizeof(hash));
-	CHECK(s->channel == 1 && s->va == 5 * SMALL && s->size == 4 * SMALL && s->pages == 3 && s->protected_pages == 2);
+	CHECK(s->channel == 1 && s->va == 5 * SMALL && s->size == 4 * SMALL && s->pages == 3 &&
+	      s->protected_pages == 2);
 	CHECK(!memcmp(s->hash, hash, sizeof(hash)));
 	CHECK(sgpu_session_summary(session, s, NULL) == SGPU_OK);
-	CHECK(frame(&b, 20).va == 5 * SMALL && frame(&b, 22).va == 8 * SMALL && frame(&b, 20).locked && frame(&b, 3).locked);
+	CHECK(frame(&b, 20).va == 5 * SMALL && frame(&b, 22).va == 8 * SMALL && frame(&b, 20).locked &&
+	      frame(&b, 3).locked);
 	CHECK(frame(&b, 12).entries == 3 && b.fake.calls[FAKE_MAP] == 2);
 	REQUIRE(pte(&b, 1, 0, 3, true, 1, big) == OK);
 	CHECK(frame(&b, 40).big && frame(&b, 43).big && frame(&b, 43).va == 3 * BIG + 3 * SMALL);
@@ -301,7 +304,8 @@ UNIT_TEST(pages_of_a_channel_without_a_key_need_no_word_and_are_cleared)
 	REQUIRE(create(&b, 1, 11, NULL) == OK && pde(&b, 1, 0, 12, false) == OK);
 	REQUIRE(pte(&b, 1, 0, 0, false, 1, &(uint32_t){ 20 }) == OK);
 	CHECK(!frame(&b, 20).locked && !frame(&b, 12).locked && !b.reply.summary.counter);
-	REQUIRE(sgpu_processor_activate(b.processor, 1, NULL) == SGPU_OK && fake_store(&b.fake, base_of(&b, 1), mark, SMALL));
+	REQUIRE(sgpu_processor_activate(b.processor, 1, NULL) == SGPU_OK &&
+		fake_store(&b.fake, base_of(&b, 1), mark, SMALL));
 	CHECK(pte(&b, 1, 0, 0, false, 1, none) == OK);
 	CHECK(b.fake.cleared[20] == 1 && !b.fake.memory[20 * SMALL]);
 	b.command.pte.has_mac = true;
@@ -385,13 +389,17 @@ UNIT_TEST(a_channel_goes_with_or_without_its_owners_word)
 		REQUIRE(sgpu_processor_activate(b.processor, 1, NULL) == SGPU_OK);
 		REQUIRE(fake_store(&b.fake, base_of(&b, 1), secret, SMALL));
 		CHECK(destroy(&b, 1, with ? session : NULL) == OK);
-		CHECK(!frame(&b, 11).mapped && !frame(&b, 12).mapped && !frame(&b, 20).mapped && !frame(&b, 43).mapped);
-		CHECK(b.fake.memory[20 * SMALL] == 0 && b.fake.cleared[20] == with + 1u && b.fake.cleared[43] == with + 1u);
+		CHECK(!frame(&b, 11).mapped && !frame(&b, 12).mapped && !frame(&b, 20).mapped &&
+		      !frame(&b, 43).mapped);
+		CHECK(b.fake.memory[20 * SMALL] == 0 && b.fake.cleared[20] == with + 1u &&
+		      b.fake.cleared[43] == with + 1u);
 		CHECK(sound(&b));
 		sgpu_session_close(&session);
 	}
 	struct sgpu_session *session = open_channel(&b);
-	b.command = (struct sgpu_command){ .op = SGPU_CH_DESTROY, .channel = 1, .destroy = { .has_mac = true, .mac_counter = 1 } };
+	b.command = (struct sgpu_command){ .op = SGPU_CH_DESTROY,
+					   .channel = 1,
+					   .destroy = { .has_mac = true, .mac_counter = 1 } };
 	CHECK(say(&b, &b.command) == SGPU_REFUSED_MAC);
 	b.command.via = 1;
 	CHECK(say(&b, &b.command) == SGPU_REFUSED_BOOTSTRAP);

@@ -51,7 +51,8 @@ static int execute(void *argument, uint32_t channel, const uint8_t *items, size_
 	return SGPU_OK;
 }
 
-static enum sgpu_refusal seal_and_submit(struct bench *b, struct sgpu_session *session, uint32_t channel, const char *items)
+static enum sgpu_refusal seal_and_submit(struct bench *b, struct sgpu_session *session, uint32_t channel,
+					 const char *items)
 {
 	uint8_t group[128];
 	uint64_t counter;
@@ -110,7 +111,7 @@ UNIT_TEST(a_group_is_for_its_own_channel_and_life)
 	CHECK(b.reply.grant.serial != serial);
 	REQUIRE(sgpu_session_seal(one, "one", 3, group, &counter, NULL) == SGPU_OK);
 	CHECK(submit(&b, 2, group, 3 + SGPU_TAG_SIZE, counter) == SGPU_REFUSED_SEAL);
-	/* The channel's number comes again, its serial does not, although another channel has kept the context's key. */
+	/* The channel's number comes again, its serial does not, although the context and its key are the same. */
 	REQUIRE(destroy(&b, 1, NULL) == OK && create(&b, 1, 11, &b.owner[0]) == OK);
 	CHECK(b.reply.grant.serial > serial);
 	CHECK(submit(&b, 1, group, 3 + SGPU_TAG_SIZE, counter) == SGPU_REFUSED_SEAL);
@@ -194,7 +195,8 @@ UNIT_TEST(one_context_is_reachable_at_a_time_and_the_active_one_costs_nothing)
 	CHECK(seal_and_submit(&b, sessions[0], 1, "r") == OK && b.fake.calls[FAKE_ACCESS] == 1);
 	CHECK(!fake_load(&b.fake, b.fake.spaces[1]->base, &seen, 1));
 	CHECK(seal_and_submit(&b, sessions[1], 2, "r") == OK && b.fake.calls[FAKE_ACCESS] == 3);
-	CHECK(!fake_load(&b.fake, b.fake.spaces[0]->base, &seen, 1) && fake_load(&b.fake, b.fake.spaces[1]->base, &seen, 1));
+	CHECK(!fake_load(&b.fake, b.fake.spaces[0]->base, &seen, 1) &&
+	      fake_load(&b.fake, b.fake.spaces[1]->base, &seen, 1));
 	/* Destroying the one that is not active, without its owner. */
 	CHECK(destroy(&b, 1, NULL) == OK);
 	CHECK(!fake_load(&b.fake, b.fake.spaces[1]->base, &seen, 1));
@@ -243,7 +245,9 @@ static void *send_changes(void *argument)
 		*s->bad += sgpu_processor_command(s->bench->processor, &command, reply) != SGPU_OK;
 		command = (struct sgpu_command){ .op = SGPU_CH_PDE, .channel = s->channel, .pde = { .table = 28 } };
 		*s->bad += sgpu_processor_command(s->bench->processor, &command, reply) != SGPU_OK;
-		command = (struct sgpu_command){ .op = SGPU_CH_PTE, .channel = s->channel, .pte = { .count = 1, .pages = &page } };
+		command = (struct sgpu_command){ .op = SGPU_CH_PTE,
+						 .channel = s->channel,
+						 .pte = { .count = 1, .pages = &page } };
 		*s->bad += sgpu_processor_command(s->bench->processor, &command, reply) != SGPU_OK;
 		*s->bad += sgpu_processor_check(s->bench->processor, NULL) != SGPU_OK;
 		command = (struct sgpu_command){ .op = SGPU_CH_DESTROY, .channel = s->channel };
@@ -269,8 +273,9 @@ UNIT_TEST(channels_submit_at_once_and_each_sees_its_own_context)
 		streams[i] = session_of(&b, &b.owner[i]);
 	}
 	struct sender senders[5] = {
-		{ &b, sessions[0], 1, rounds, &bad }, { &b, sessions[1], 2, rounds, &bad }, { &b, streams[0], 3, rounds, &bad },
-		{ &b, streams[1], 4, rounds, &bad }, { &b, NULL, 9, rounds / 5, &bad },
+		{ &b, sessions[0], 1, rounds, &bad }, { &b, sessions[1], 2, rounds, &bad },
+		{ &b, streams[0], 3, rounds, &bad },  { &b, streams[1], 4, rounds, &bad },
+		{ &b, NULL, 9, rounds / 5, &bad },
 	};
 	for (int i = 0; i < 5; i++) {
 		REQUIRE(!pthread_create(&threads[i], NULL, i < 4 ? send_groups : send_changes, &senders[i]));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Channels of one context: what they share is counted and stays until the last one goes. And a device that fails at every
- * possible moment: what was refused has changed nothing.
+ * Channels of one context: what they share is counted and stays until the last one goes. And a device that fails
+ * at every possible moment: what was refused has changed nothing.
  */
 #include "channel_harness.h"
 
@@ -111,13 +111,15 @@ UNIT_TEST(no_empty_page_takes_the_place_of_one_that_was_taken_by_force)
 	REQUIRE(pte(&b, 2, 0, 1, false, 1, page) == OK);
 	REQUIRE(destroy(&b, 1, NULL) == OK && sound(&b));
 	CHECK(sgpu_processor_reaches(b.processor, 2, base + SMALL, SMALL));
-	CHECK(!sgpu_processor_reaches(b.processor, 2, base, 1) && !sgpu_processor_reaches(b.processor, 2, base + 2 * BIG, 1));
+	CHECK(!sgpu_processor_reaches(b.processor, 2, base, 1) &&
+	      !sgpu_processor_reaches(b.processor, 2, base + 2 * BIG, 1));
 	CHECK(pte(&b, 2, 0, 0, false, 1, &(uint32_t){ 30 }) == SGPU_REFUSED_ALIAS);
 	CHECK(pte(&b, 2, 0, 2, true, 1, &(uint32_t){ 44 }) == SGPU_REFUSED_ALIAS);
 	CHECK(pte(&b, 2, 0, 2 * RATIO, false, 1, &(uint32_t){ 30 }) == SGPU_REFUSED_ALIAS);
 	CHECK(pte(&b, 2, 0, 0, true, 1, &(uint32_t){ 44 }) == SGPU_REFUSED_ALIAS);
 	/* The pages themselves are free, elsewhere and for others. */
-	CHECK(pte(&b, 2, 0, 5, false, 1, &(uint32_t){ 20 }) == OK && pte(&b, 2, 0, 5, true, 1, &(uint32_t){ 40 }) == OK);
+	CHECK(pte(&b, 2, 0, 5, false, 1, &(uint32_t){ 20 }) == OK &&
+	      pte(&b, 2, 0, 5, true, 1, &(uint32_t){ 40 }) == OK);
 	/* With the owner's word the addresses are free as well. */
 	REQUIRE(create(&b, 3, 50, &b.owner[0]) == OK);
 	third = session_of(&b, &b.owner[0]);
@@ -169,8 +171,8 @@ static bool is_same(const struct state *a, const struct state *b)
 		const struct sgpu_frame *x = &a->frames[f], *y = &b->frames[f];
 
 		if (x->mapped != y->mapped || x->locked != y->locked || x->big != y->big || x->use != y->use ||
-		    x->owner != y->owner || x->references != y->references || x->entries != y->entries || x->va != y->va ||
-		    a->mapped[f] != b->mapped[f]) {
+		    x->owner != y->owner || x->references != y->references || x->entries != y->entries ||
+		    x->va != y->va || a->mapped[f] != b->mapped[f]) {
 			printf("# frame %u has changed\n", f);
 			return false;
 		}
@@ -213,7 +215,8 @@ static enum sgpu_refusal measure_first(struct bench *b, struct sgpu_session *ses
 }
 
 /* Fails at the first, second, third call of the device, until it is through. */
-static void fail_everywhere(enum sgpu_refusal (*command)(struct bench *, struct sgpu_session *), bool fresh, bool both)
+static void fail_everywhere(enum sgpu_refusal (*command)(struct bench *, struct sgpu_session *), bool fresh,
+			    bool both)
 {
 	uint32_t n = 0;
 	enum sgpu_refusal refusal = SGPU_REFUSED_DEVICE;
