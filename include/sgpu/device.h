@@ -366,7 +366,7 @@ SGPU_MUST_CHECK int sgpu_page_map(struct sgpu_space *space, uint64_t at, const u
 SGPU_MUST_CHECK int sgpu_page_unmap(struct sgpu_space *space, uint64_t at, uint64_t size, struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_space_access(struct sgpu_space *space, bool on, struct sgpu_error *error);
 
-/* Every backend's struct sgpu_space, and its struct sgpu_device, _stream, _event, _device_key and _device_module begin with this. */
+/* Every backend's struct sgpu_device, _stream, _event, _device_key, _device_module and sgpu_space begin with this. */
 struct sgpu_device_object {
 	const struct sgpu_device_backend *backend;
 };

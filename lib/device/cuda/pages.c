@@ -119,21 +119,34 @@ static bool page_at(const struct sgpu_space *space, uint64_t at, uint32_t *frame
 	return entry != 0;
 }
 
+/* Whether a new page stands there, whose memory is as the driver gave it, and how far it is to the next. */
+static bool is_raw(const struct sgpu_space *space, uint64_t at, uint64_t *step)
+{
+	uint32_t frame;
+
+	if (!page_at(space, at, &frame, step)) {
+		*step = SGPU_CUDA_SMALL;
+		return false;
+	}
+	return sgpu_cuda_frame_is_raw(&space->device->pages, frame);
+}
+
 /* Makes the memory of new pages zero, once it can be reached: what the driver gives is not said to be. */
 static CUresult clear_new(const struct sgpu_space *space, uint64_t at, uint64_t size)
 {
 	struct sgpu_device *device = space->device;
+	uint64_t end = at + size, stop, step = 0;
 	CUresult result = CUDA_SUCCESS;
-	uint64_t end = at + size, step;
 	bool any = false;
-	uint32_t frame;
 
-	for (; at < end && result == CUDA_SUCCESS && device->pages.raw > 0; at += step) {
-		if (!page_at(space, at, &frame, &step)) {
-			step = SGPU_CUDA_SMALL;
-		} else if (sgpu_cuda_frame_is_raw(&device->pages, frame)) {
-			result = sgpu_cu.cuMemsetD8Async(space->table.base + at, 0, step, device->internal);
+	for (; at < end && result == CUDA_SUCCESS && device->pages.raw > 0; at = stop) {
+		for (stop = at; stop < end && is_raw(space, stop, &step); stop += step) {
+		}
+		if (stop > at) {
+			result = sgpu_cu.cuMemsetD8Async(space->table.base + at, 0, stop - at, device->internal);
 			any = true;
+		} else {
+			stop += step;
 		}
 	}
 	if (result == CUDA_SUCCESS && any && sgpu_cuda_settle(device, NULL) != SGPU_OK) {
@@ -170,8 +183,8 @@ static CUresult open_run(const struct sgpu_space *space, uint64_t at, uint64_t s
 	return result;
 }
 
-/* Whether everything of the range is unmapped: what is not stays in the table. */
-static CUresult unmap_run(struct sgpu_space *space, uint64_t at, uint64_t size)
+/* Page by page: what cannot be unmapped stays in the table. */
+static CUresult unmap_pages(struct sgpu_space *space, uint64_t at, uint64_t size)
 {
 	CUresult result = CUDA_SUCCESS, last;
 	uint64_t end = at + size, step;
@@ -188,6 +201,26 @@ static CUresult unmap_run(struct sgpu_space *space, uint64_t at, uint64_t size)
 		} else {
 			result = last;
 		}
+	}
+	return result;
+}
+
+/* Whatever of a range is mapped: pages in a row by one call. */
+static CUresult unmap_run(struct sgpu_space *space, uint64_t at, uint64_t size)
+{
+	struct sgpu_frames *frames = &space->device->pages.frames;
+	CUresult result = CUDA_SUCCESS, last;
+	uint64_t end = at + size, run;
+
+	for (; at < end && sgpu_space_next_run(frames, &space->table, &at, &run) && at < end; at += run) {
+		run = run < end - at ? run : end - at;
+		last = sgpu_cu.cuMemUnmap(space->table.base + at, run);
+		if (last == CUDA_SUCCESS) {
+			sgpu_space_leave(frames, &space->table, at, run);
+		} else {
+			last = unmap_pages(space, at, run);
+		}
+		result = last == CUDA_SUCCESS ? result : last;
 	}
 	return result;
 }
