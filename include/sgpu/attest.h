@@ -3,8 +3,8 @@
  * Evidence: who signs it, what a quote says, how it is verified, how it is appraised. Three steps that never mix:
  * collect (RFC 9334's Attester), verify (signature, chain, time, nonce, binding), appraise (a policy).
  *
- * A quote is a CMW collection in JSON (RFC 9999): our claims as an EAT (RFC 9711), a JWT signed with ES384 whose x5c header
- * holds the certificates; beside it the platform's native records. sgpu-quote(5) has every field.
+ * A quote is a CMW collection in JSON (RFC 9999): our claims as an EAT (RFC 9711), a JWT signed with ES384 whose x5c
+ * header holds the certificates; beside it the platform's native records. sgpu-quote(5) has every field.
  */
 #ifndef SGPU_ATTEST_H
 #define SGPU_ATTEST_H
@@ -73,13 +73,14 @@ void sgpu_chain_clear(struct sgpu_chain *chain);
 /* *token from malloc. x5c: `chain`, or NULL for none; typ may be NULL. */
 SGPU_MUST_CHECK int sgpu_jws_sign(const struct sgpu_signer *signer, const struct sgpu_chain *chain, const char *typ,
 				  const void *payload, size_t size, char **token, struct sgpu_error *error);
-/* Splits and verifies with the key of the first certificate in x5c (given back in *chain, not judged), or with `public_pem` when
- * that is not NULL. Every alg but ES384 is refused, as are crit, b64, and jwk, jku, x5u headers. Errors: SGPU_EINVALID,
- * SGPU_ESIGNATURE. *payload from malloc. */
+/* Splits and verifies with the key of the first certificate in x5c (given back in *chain unless that is NULL, not
+ * judged), or with `public_pem` when that is not NULL. Every alg but ES384 is refused, and every header but alg, typ,
+ * kid and x5c: crit, b64, jwk, jku, x5u among them. Errors: SGPU_EINVALID, SGPU_ESIGNATURE. *payload from malloc. */
 SGPU_MUST_CHECK int sgpu_jws_verify(const char *token, size_t token_size, const char *public_pem, char **payload,
 				    size_t *payload_size, struct sgpu_chain *chain, struct sgpu_error *error);
-/* Whether the chain leads to one of the roots at that time (seconds since 1970). Leaf: key usage digitalSignature. Errors:
- * SGPU_ECHAIN, SGPU_EEXPIRED. */
+/* Whether the chain leads to one of the roots at that time (seconds since 1970), as RFC 5280 has it and strictly; the
+ * system's roots are not asked. Leaf: P-384, no CA, key usage digitalSignature. Errors: SGPU_ECHAIN,
+ * SGPU_EEXPIRED. */
 SGPU_MUST_CHECK int sgpu_chain_verify(const struct sgpu_chain *chain, const struct sgpu_chain *roots, int64_t now,
 				      struct sgpu_error *error);
 
@@ -90,12 +91,13 @@ SGPU_MUST_CHECK int sgpu_ca_create(const struct sgpu_signer *ca, const char *nam
 /* A request for an AK: a PKCS#10 request signed by the AK, inside a JWS signed by the EK. Text from malloc. */
 SGPU_MUST_CHECK int sgpu_enroll_request(const struct sgpu_signer *ek, const struct sgpu_signer *ak, int64_t now,
 					char **text, size_t *size, struct sgpu_error *error);
-/* The CA's answer: a certificate for the AK if the request is signed by one of the EKs it knows (public PEM, several one after
- * another) and by the AK itself, and is at most `max_age` seconds old. Chain PEM (AK, then CA). Errors: SGPU_EPOLICY (unknown EK),
- * SGPU_ESIGNATURE, SGPU_EEXPIRED. */
+/* The CA's answer: a certificate for the AK if the request is signed by one of the EKs it knows (public PEM, several
+ * one after another) and by the AK itself, and is at most `max_age` seconds old. Chain PEM (AK, then CA). Errors:
+ * SGPU_EPOLICY (unknown EK), SGPU_ESIGNATURE, SGPU_EEXPIRED. */
 SGPU_MUST_CHECK int sgpu_ca_certify(const struct sgpu_signer *ca, const struct sgpu_chain *ca_chain,
 				    const char *known_eks, const char *request, size_t request_size, int64_t now,
-				    unsigned days, unsigned max_age, char **pem, size_t *size, struct sgpu_error *error);
+				    unsigned days, unsigned max_age, char **pem, size_t *size,
+				    struct sgpu_error *error);
 
 /* ---- the platform ---- */
 enum sgpu_platform_kind { SGPU_PLATFORM_PLAIN, SGPU_PLATFORM_GRAMINE_DIRECT, SGPU_PLATFORM_GRAMINE_SGX,
@@ -108,7 +110,8 @@ struct sgpu_platform {
 /* SGPU_PLATFORM_ROOT in the environment names another root of the files that are looked at, for tests. */
 void sgpu_platform_detect(struct sgpu_platform *platform);
 const char *sgpu_platform_name(enum sgpu_platform_kind kind); /* for people */
-const char *sgpu_platform_word(enum sgpu_platform_kind kind); /* in quotes and policies: "plain", "gramine-direct", "sgx", "tdx", "snp" */
+/* In quotes and policies: "plain", "gramine-direct", "sgx", "tdx", "snp". */
+const char *sgpu_platform_word(enum sgpu_platform_kind kind);
 /* A row of the table in docs/threat-model.md. */
 struct sgpu_protection {
 	const char *row, *enclave_memory, *device_memory, *bus;
@@ -126,8 +129,9 @@ struct sgpu_record {
 	char absent[256];                /* why it is absent */
 };
 enum { SGPU_RECORDS_MAX = 8 };
-/* Collects what this machine can give for 64 bytes of report data. Never fails for what is merely absent. SGPU_TSM_ROOT and
- * SGPU_GRAMINE_ROOT in the environment name other trees, for tests. `device` may be NULL. Returns how many records. */
+/* Collects what this machine can give for 64 bytes of report data. Never fails for what is merely absent.
+ * SGPU_TSM_ROOT and SGPU_GRAMINE_ROOT in the environment name other trees, for tests. `device` may be NULL. Returns
+ * how many records. */
 int sgpu_evidence_collect(const uint8_t report_data[64], struct sgpu_device *device, struct sgpu_record *records);
 void sgpu_records_clear(struct sgpu_record *records, int count);
 
@@ -138,20 +142,21 @@ struct sgpu_tee_report {
 	bool debug;
 	uint8_t measurement[48];         /* SNP launch measurement, or TDX MRTD */
 	uint8_t rtmr[4][48];             /* TDX */
-	uint64_t tcb;                    /* SNP: reported TCB as it stands; TDX: the first 8 bytes of the TEE TCB SVN */
+	uint64_t tcb;                    /* SNP: reported TCB as it stands; TDX: first 8 bytes of the TEE TCB SVN */
 	uint32_t version;
 };
-/* Verifies signature and certificate chain of a TSM record, up to one of `roots` (self-signed, AMD's ARK or Intel's SGX Root
- * CA): SNP (report versions 2 to 5; VCEK or VLEK, ASK, ARK from auxblob or from `certificates`; made for this chip and TCB) or a
- * TDX quote (version 4 and 5; PCK chain inside; by Intel's quoting enclave and module). Revocation lists, Intel's TCB info and
- * the least revision of its enclave are not looked at, as they would have to be fetched: a policy can ask for a TCB. Debugging
- * is told, not refused. Errors: SGPU_EINVALID (unknown version named), SGPU_ESIGNATURE, SGPU_ECHAIN, SGPU_EEXPIRED, SGPU_EBINDING
- * (of another chip, TCB or key), SGPU_EPOLICY (another enclave or module than Intel's). */
+/* Verifies signature and certificate chain of a TSM record, up to one of `roots` (self-signed, AMD's ARK or Intel's
+ * SGX Root CA): SNP (report versions 2 to 5; VCEK or VLEK, ASK, ARK from auxblob or from `certificates`; made for
+ * this chip and TCB) or a TDX quote (version 4 and 5; PCK chain inside; by Intel's quoting enclave and module).
+ * Revocation lists, Intel's TCB info and the least revision of its enclave are not looked at, as they would have to
+ * be fetched: a policy can ask for a TCB. Debugging is told, not refused. Errors: SGPU_EINVALID (unknown version
+ * named), SGPU_ESIGNATURE, SGPU_ECHAIN, SGPU_EEXPIRED, SGPU_EBINDING (of another chip, TCB or key), SGPU_EPOLICY
+ * (another enclave or module than Intel's). */
 SGPU_MUST_CHECK int sgpu_tsm_verify(const char *record, size_t size, const struct sgpu_chain *certificates,
 				    const struct sgpu_chain *roots, int64_t now, struct sgpu_tee_report *report,
 				    struct sgpu_error *error);
-/* Extends a TDX run-time measurement register (0 to 3; the kernel lets 2 and 3 be extended alone) by 48 bytes. SGPU_TDX_ROOT names
- * another tree, for tests. Errors: SGPU_EUSAGE, SGPU_EUNAVAILABLE, SGPU_ESYSTEM, SGPU_EDEVICE. */
+/* Extends a TDX run-time measurement register (0 to 3; the kernel lets 2 and 3 be extended alone) by 48 bytes.
+ * SGPU_TDX_ROOT names another tree, for tests. Errors: SGPU_EUSAGE, SGPU_EUNAVAILABLE, SGPU_ESYSTEM, SGPU_EDEVICE. */
 SGPU_MUST_CHECK int sgpu_rtmr_extend(unsigned index, const uint8_t digest[48], struct sgpu_error *error);
 
 /* ---- the quote ---- */
@@ -172,23 +177,26 @@ struct sgpu_quote_subject {
 SGPU_MUST_CHECK int sgpu_quote_claims(const struct sgpu_quote_subject *subject, int64_t now, json_t **claims,
 				      struct sgpu_error *error);
 /* Claims, native records and signature: one line of JSON, from malloc. The records' report data is SHA-512 of
- * "sgpu quote v1" || 0 || SHA-256 of the AK's SubjectPublicKeyInfo || SHA-512 of the nonce, so that hardware's evidence and ours
- * cannot be mixed. */
+ * "sgpu quote v1" || 0 || SHA-256 of the AK's SubjectPublicKeyInfo || SHA-512 of the nonce, so that hardware's evidence
+ * and ours cannot be mixed; and the claims name each record by its SHA-512. */
 SGPU_MUST_CHECK int sgpu_quote_create(const struct sgpu_quote_subject *subject, const struct sgpu_signer *ak,
 				      const struct sgpu_chain *ak_chain, int64_t now, char **quote, size_t *size,
 				      struct sgpu_error *error);
 
-/* A quote's parts, well formed and not verified: the claims, a new reference, and the native records, those that are absent
- * with the reason that the claims give. Clear the records with sgpu_records_clear. For showing a quote, never for trusting it. */
+/* A quote's parts, well formed and not verified: the claims, a new reference, and the native records, those that are
+ * absent with the reason that the claims give. Clear the records with sgpu_records_clear. For showing a quote, never
+ * for trusting it. */
 SGPU_MUST_CHECK int sgpu_quote_parse(const char *quote, size_t size, json_t **claims,
-				     struct sgpu_record records[SGPU_RECORDS_MAX], int *count, struct sgpu_error *error);
+				     struct sgpu_record records[SGPU_RECORDS_MAX], int *count,
+				     struct sgpu_error *error);
 
 struct sgpu_quote_checks {
 	const struct sgpu_chain *roots;  /* of the AK's chain */
 	const uint8_t *nonce;            /* expected, or NULL: not compared, and the result says so */
 	size_t nonce_size;
-	const uint8_t *owner_key;        /* expected, or NULL */
-	const struct sgpu_chain *tee_certificates, *tee_roots; /* of TSM reports; NULL: those are not verified, and said so */
+	const uint8_t *owner_key;        /* expected, or NULL: not compared */
+	/* Of TSM reports; NULL: those are not verified, and said so. */
+	const struct sgpu_chain *tee_certificates, *tee_roots;
 	int64_t now, max_age;            /* seconds; max_age 0: one hour */
 };
 /* What verification found, each part by itself. */
@@ -200,11 +208,13 @@ struct sgpu_quote_result {
 	bool tee_present, gpu_evidence_present;
 	int64_t certificate_age;         /* seconds since the AK's certificate became valid */
 };
-/* Errors: SGPU_EINVALID (malformed, with what and where), SGPU_ESIGNATURE, SGPU_ECHAIN, SGPU_EEXPIRED, SGPU_ENONCE, SGPU_EBINDING. */
+/* Errors: SGPU_EINVALID (malformed, with what and where), SGPU_ESIGNATURE, SGPU_ECHAIN, SGPU_EEXPIRED, SGPU_ENONCE,
+ * SGPU_EBINDING. */
 SGPU_MUST_CHECK int sgpu_quote_verify(const char *quote, size_t size, const struct sgpu_quote_checks *checks,
 				      struct sgpu_quote_result *result, struct sgpu_error *error);
 void sgpu_quote_result_clear(struct sgpu_quote_result *result);
-/* From verified claims: the recipient's public key; the grant of the channel. Errors: SGPU_EINVALID when there is none. */
+/* From verified claims: the recipient's public key; the grant of the channel. Errors: SGPU_EINVALID when there is
+ * none. */
 SGPU_MUST_CHECK int sgpu_quote_recipient(const json_t *claims, struct sgpu_key *key, struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_quote_grant(const json_t *claims, struct sgpu_grant *grant, struct sgpu_error *error);
 
@@ -213,17 +223,19 @@ struct sgpu_policy; /* sgpu-policy(5) */
 SGPU_MUST_CHECK int sgpu_policy_parse(const char *text, size_t size, const char *name, struct sgpu_policy **policy,
 				      struct sgpu_error *error);
 void sgpu_policy_free(struct sgpu_policy **policy);
-/* A policy that accepts just this quote's digests, versions and platform. Text from malloc. */
-SGPU_MUST_CHECK int sgpu_policy_from_claims(const json_t *claims, char **text, size_t *size, struct sgpu_error *error);
+/* A policy that accepts just this quote's digests, versions and platform, and asks for nothing that the claims do not
+ * have: they may be a part of some, and unverified. Text from malloc. */
+SGPU_MUST_CHECK int sgpu_policy_from_claims(const json_t *claims, char **text, size_t *size,
+					    struct sgpu_error *error);
 
 struct sgpu_appraisal {
 	bool accepted;
-	json_t *reasons;                 /* array of {"claim", "expected", "got", "text"}: everything that is not as the policy wants */
-	json_t *ear;                     /* the result as EAR claims (draft-ietf-rats-ear) */
+	json_t *reasons;                 /* all that is not as wanted: array of {"claim", "expected", "got", "text"} */
+	json_t *ear;                     /* the result as claims (draft-ietf-rats-ear) */
 };
 /* Returns 0 whether it is accepted or not. */
-SGPU_MUST_CHECK int sgpu_appraise(const struct sgpu_policy *policy, const struct sgpu_quote_result *result, int64_t now,
-				  struct sgpu_appraisal *appraisal, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_appraise(const struct sgpu_policy *policy, const struct sgpu_quote_result *result,
+				  int64_t now, struct sgpu_appraisal *appraisal, struct sgpu_error *error);
 void sgpu_appraisal_clear(struct sgpu_appraisal *appraisal);
 
 /* ---- digests of code ---- */

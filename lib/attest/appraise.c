@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Appraisal: verified claims against a policy. Everything that is not as the policy wants is listed, not the first alone,
- * so that whoever reads it sees all there is to change.
+ * Appraisal: verified claims against a policy. Everything that is not as the policy wants is listed, not the first
+ * alone, so that whoever reads it sees all there is to change.
  */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -31,7 +31,8 @@ static void note(struct state *s, enum sgpu_finding *part, bool good, const char
 		return;
 	}
 	*part = SGPU_REFUSED;
-	json_t *reason = json_pack("{s:s, s:s, s:s, s:s}", "claim", claim, "expected", expected, "got", got, "text", text);
+	json_t *reason = json_pack("{s:s, s:s, s:s, s:s}", "claim", claim, "expected", expected, "got", got, "text",
+				   text);
 	s->failed |= !reason || json_array_append_new(s->reasons, reason) != 0;
 }
 
@@ -89,42 +90,47 @@ static void judge_program(struct state *s, const json_t *wanted, const json_t *r
 	if (version) {
 		const char *got = json_string_value(json_array_get(json_object_get(runner, "swversion"), 0));
 		snprintf(expected, sizeof(expected), "at least %s", version);
-		note(s, &s->findings.executables, got && sgpu_version_compare(got, version) >= 0, "runner.swversion", expected,
-		     got ? got : "none", "the runner is older than the policy wants");
+		note(s, &s->findings.executables, got && sgpu_version_compare(got, version) >= 0, "runner.swversion",
+		     expected, got ? got : "none", "the runner is older than the policy wants");
 	}
 	if (json_is_true(json_object_get(wanted, "process"))) {
-		note(s, &s->findings.executables, !strcmp(measured, "process"), "runner.measured", "process", measured,
-		     "the digest is of a file, not of the process that signed");
+		note(s, &s->findings.executables, !strcmp(measured, "process"), "runner.measured", "process",
+		     measured, "the digest is of a file, not of the process that signed");
 	}
 }
 
 static void judge_runner(struct state *s)
 {
-	const json_t *wanted = json_object_get(s->policy, "runner"), *runner = sgpu_claims_submod(s->result->claims, "runner");
+	const json_t *wanted = json_object_get(s->policy, "runner"),
+		*runner = sgpu_claims_submod(s->result->claims, "runner");
 	const json_t *own = sgpu_claims_own(runner);
 	const char *key = json_string_value(json_object_get(wanted, "key")), *got_key = text_of(own, "key", "none");
 	enum sgpu_finding *part = &s->findings.configuration;
 
 	judge_program(s, wanted, runner);
 	if (json_is_false(json_object_get(wanted, "debug"))) {
-		const char *whole = text_of(s->result->claims, "dbgstat", "none"), *got = text_of(runner, "dbgstat", "none");
+		const char *whole = text_of(s->result->claims, "dbgstat", "none"),
+			*got = text_of(runner, "dbgstat", "none");
 		note(s, part, !strcmp(whole, "disabled") && !strcmp(got, "disabled"), "dbgstat", "disabled",
 		     strcmp(whole, "disabled") ? whole : got, "the runner may be looked into by a debugger");
 		if (s->result->tee_verified) {
-			note(s, part, !s->result->tee.debug, "tee.debug", "off", "on", "the guest was started with debugging on");
+			note(s, part, !s->result->tee.debug, "tee.debug", "off", "on",
+			     "the guest was started with debugging on");
 		}
-		const char *mode = text_of(sgpu_claims_own(sgpu_claims_device_of(s->result->claims, NULL)), "confidential", "off");
+		const char *mode = text_of(sgpu_claims_own(sgpu_claims_device_of(s->result->claims, NULL)),
+					   "confidential", "off");
 		note(s, part, strcmp(mode, "devtools") != 0, "device.confidential", "off or on", mode,
 		     "the GPU is in its development mode");
 	}
 	if (json_is_false(json_object_get(wanted, "modules"))) {
-		note(s, part, json_is_false(json_object_get(own, "modules")), "runner.modules", "not allowed", "allowed",
-		     "the runner loads modules that a batch brings");
+		note(s, part, json_is_false(json_object_get(own, "modules")), "runner.modules", "not allowed",
+		     "allowed", "the runner loads modules that a batch brings");
 	}
 	if (key) {
 		/* A key that nobody keeps is better than one in a file. */
 		bool good = !strcmp(got_key, "ephemeral") || !strcmp(got_key, key);
-		note(s, part, good, "runner.key", key, got_key, "the recipient's key is not of the kind that the policy wants");
+		note(s, part, good, "runner.key", key, got_key,
+		     "the recipient's key is not of the kind that the policy wants");
 	}
 }
 
@@ -154,27 +160,30 @@ static void judge_device(struct state *s)
 {
 	const json_t *wanted = json_object_get(s->policy, "device");
 	const json_t *own = sgpu_claims_own(sgpu_claims_device_of(s->result->claims, NULL));
-	const char *driver = json_string_value(json_object_get(wanted, "driver")), *got = text_of(own, "driver", "none");
+	const char *driver = json_string_value(json_object_get(wanted, "driver")),
+		*got = text_of(own, "driver", "none");
 	const char *mode = text_of(own, "confidential", "off");
 	char expected[TEXT_SIZE];
 
 	if (wanted && !own) {
-		note(s, &s->findings.device_hardware, false, "device", "a device", "none", "the quote is of no device");
+		note(s, &s->findings.device_hardware, false, "device", "a device", "none",
+		     "the quote is of no device");
 		return;
 	}
 	judge_code(s, wanted, own);
 	if (driver) {
 		snprintf(expected, sizeof(expected), "at least %s", driver);
-		note(s, &s->findings.device_executables, sgpu_version_compare(got, driver) >= 0, "device.driver", expected, got,
-		     "the driver is older than the policy wants");
+		note(s, &s->findings.device_executables, sgpu_version_compare(got, driver) >= 0, "device.driver",
+		     expected, got, "the driver is older than the policy wants");
 	}
 	if (json_is_true(json_object_get(wanted, "confidential"))) {
 		note(s, &s->findings.device_hardware, !strcmp(mode, "on"), "device.confidential", "on", mode,
 		     "the GPU is not in confidential computing mode");
 	}
 	if (json_is_true(json_object_get(wanted, "agreement"))) {
-		note(s, &s->findings.device_configuration, json_is_true(json_object_get(own, "agreed")), "device.agreed",
-		     "a key of the device", text_of(own, "agreement", "none"), "keys cross the bus as they are");
+		note(s, &s->findings.device_configuration, json_is_true(json_object_get(own, "agreed")),
+		     "device.agreed", "a key of the device", text_of(own, "agreement", "none"),
+		     "keys cross the bus as they are");
 	}
 	if (json_is_false(json_object_get(wanted, "preemption"))) {
 		note(s, &s->findings.device_configuration, json_is_false(json_object_get(own, "preemption")),
@@ -207,7 +216,8 @@ static void judge_report(struct state *s, const json_t *wanted)
 	size_t i;
 
 	note(s, &s->findings.hardware, s->result->tee_verified, "tee", "a report that was verified",
-	     s->result->tee_present ? "a report that was not verified" : "none", "no report of the TEE proves the platform");
+	     s->result->tee_present ? "a report that was not verified" : "none",
+	     "no report of the TEE proves the platform");
 	if (!s->result->tee_verified) {
 		return;
 	}
@@ -216,8 +226,8 @@ static void judge_report(struct state *s, const json_t *wanted)
 		json_array_foreach((json_t *)measurements, i, item) {
 			known |= !strcmp(json_string_value(item), hex);
 		}
-		note(s, &s->findings.executables, known, "tee.measurement", expected_digests(measurements, expected), hex,
-		     "the guest is not one that the policy knows");
+		note(s, &s->findings.executables, known, "tee.measurement", expected_digests(measurements, expected),
+		     hex, "the guest is not one that the policy knows");
 	}
 	if (tcb) {
 		snprintf(hex, sizeof(hex), "%016" PRIx64, s->result->tee.tcb);
@@ -236,8 +246,8 @@ static void judge_platform(struct state *s)
 
 	if (least) {
 		snprintf(expected, sizeof(expected), "at least %s", least);
-		note(s, &s->findings.runtime, sgpu_platform_rank(got) >= sgpu_platform_rank(least), "platform.kind", expected,
-		     got, "the platform protects the runner less than the policy wants");
+		note(s, &s->findings.runtime, sgpu_platform_rank(got) >= sgpu_platform_rank(least), "platform.kind",
+		     expected, got, "the platform protects the runner less than the policy wants");
 	}
 	/* Only the hardware's own report proves what the claims say of it. */
 	if (json_is_true(report) || json_object_get(wanted, "measurements") || json_object_get(wanted, "tcb") ||
@@ -248,7 +258,8 @@ static void judge_platform(struct state *s)
 
 static void judge_machine(struct state *s)
 {
-	const json_t *machines = json_object_get(s->policy, "machines"), *age = json_object_get(s->policy, "certificate_age");
+	const json_t *machines = json_object_get(s->policy, "machines"),
+		*age = json_object_get(s->policy, "certificate_age");
 	const char *ueid = text_of(s->result->claims, "ueid", "");
 	uint8_t bytes[SGPU_UEID_SIZE] = { 0 };
 	char hex[2 * 48 + 1] = "none", expected[TEXT_SIZE], got[TEXT_SIZE];
@@ -266,13 +277,14 @@ static void judge_machine(struct state *s)
 		note(s, &s->findings.identity, known, "ueid", expected_digests(machines, expected), hex,
 		     "the machine is not one that the policy knows");
 	} else {
-		note(s, &s->findings.identity, true, "ueid", "", "", ""); /* the chain led to a root that is trusted */
+		/* The chain led to a root that is trusted. */
+		note(s, &s->findings.identity, true, "ueid", "", "", "");
 	}
 	if (age) {
 		snprintf(expected, sizeof(expected), "at most %" PRId64 " s", (int64_t)json_integer_value(age));
 		snprintf(got, sizeof(got), "%" PRId64 " s", s->result->certificate_age);
-		note(s, &s->findings.identity, s->result->certificate_age <= json_integer_value(age), "certificate age",
-		     expected, got, "the attestation key was certified too long ago");
+		note(s, &s->findings.identity, s->result->certificate_age <= json_integer_value(age),
+		     "certificate age", expected, got, "the attestation key was certified too long ago");
 	}
 	if (json_is_true(json_object_get(s->policy, "channel"))) {
 		bool has = json_object_get(sgpu_claims_own(s->result->claims), "grant") != NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A small CA: its own certificate, and certificates for attestation keys. What is in them is decided here; nothing that
- * a request asks for is taken over but its key.
+ * A small CA: its own certificate, and certificates for attestation keys. What is in them is decided here; nothing
+ * that a request asks for is taken over but its key.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,12 @@
 #include "attest/ca.h"
 #include "crypto/internal.h"
 
-enum { SERIAL_SIZE = 16, SECONDS_A_DAY = 86400, DAYS_MAX = 36500, NAME_MAX_LENGTH = 64 /* of a common name: X.520 */ };
+enum {
+	SERIAL_SIZE = 16,
+	SECONDS_A_DAY = 86400,
+	DAYS_MAX = 36500,
+	NAME_MAX_LENGTH = 64, /* of a common name: X.520 */
+};
 
 /* 127 random bits, so that nobody can tell the bytes of a certificate before it is made. */
 static int set_serial(X509 *certificate, struct sgpu_error *error)
@@ -76,7 +81,8 @@ static int set_name(X509_NAME *name, const char *common_name, const char *serial
 	return done ? 0 : sgpu_crypto_fail(error, "setting the name in a certificate");
 }
 
-static int to_pem(X509 *certificate, const struct sgpu_chain *more, char **pem, size_t *size, struct sgpu_error *error)
+static int to_pem(X509 *certificate, const struct sgpu_chain *more, char **pem, size_t *size,
+		  struct sgpu_error *error)
 {
 	BIO *bio = BIO_new(BIO_s_mem());
 	char *data = NULL;
@@ -99,8 +105,8 @@ static int check_days(unsigned days, struct sgpu_error *error)
 }
 
 /* A certificate for `key` from `issuer` (NULL: from itself), signed by the CA's key. */
-static int issue(const struct sgpu_signer *ca, X509 *issuer, EVP_PKEY *key, const char *common_name, const char *serial, int64_t now,
-		 int64_t end, X509 **certificate, struct sgpu_error *error)
+static int issue(const struct sgpu_signer *ca, X509 *issuer, EVP_PKEY *key, const char *common_name,
+		 const char *serial, int64_t now, int64_t end, X509 **certificate, struct sgpu_error *error)
 {
 	X509 *made = X509_new();
 	int code = 0;
@@ -136,8 +142,8 @@ static int issue(const struct sgpu_signer *ca, X509 *issuer, EVP_PKEY *key, cons
 	return 0;
 }
 
-int sgpu_ca_create(const struct sgpu_signer *ca, const char *name, int64_t now, unsigned days, char **pem, size_t *size,
-		   struct sgpu_error *error)
+int sgpu_ca_create(const struct sgpu_signer *ca, const char *name, int64_t now, unsigned days, char **pem,
+		   size_t *size, struct sgpu_error *error)
 {
 	X509 *certificate = NULL;
 
@@ -192,8 +198,8 @@ static int own_certificate(const struct sgpu_signer *ca, const struct sgpu_chain
 }
 
 int sgpu_ca_certify(const struct sgpu_signer *ca, const struct sgpu_chain *ca_chain, const char *known_eks,
-		    const char *request, size_t request_size, int64_t now, unsigned days, unsigned max_age, char **pem,
-		    size_t *size, struct sgpu_error *error)
+		    const char *request, size_t request_size, int64_t now, unsigned days, unsigned max_age,
+		    char **pem, size_t *size, struct sgpu_error *error)
 {
 	uint8_t fingerprint[SGPU_SHA256_SIZE] = { 0 };
 	char serial[2 * SGPU_SHA256_SIZE + 1];

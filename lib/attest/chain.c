@@ -58,12 +58,14 @@ void sgpu_chain_clear(struct sgpu_chain *chain)
 	memset(chain, 0, sizeof(*chain));
 }
 
-/* One block of a PEM text; anything but a certificate is refused, so that a private key in the file does not go unseen. */
+/* One block of a PEM text; anything but a certificate is refused, so that a private key in the file does not go
+ * unseen. */
 static int add_block(const char *type, const uint8_t *data, size_t size, const char *name, struct sgpu_chain *chain,
 		     struct sgpu_error *error)
 {
 	if (strcmp(type, PEM_STRING_X509)) {
-		return sgpu_fail(error, SGPU_EINVALID, "'%s' holds a '%s', where only certificates belong", name, type);
+		return sgpu_fail(error, SGPU_EINVALID, "'%s' holds a '%s', where only certificates belong", name,
+				 type);
 	}
 	if (chain->count == SGPU_CHAIN_MAX) {
 		return sgpu_fail(error, SGPU_EINVALID, "'%s' holds more than %d certificates", name, SGPU_CHAIN_MAX);
@@ -83,7 +85,8 @@ static int add_block(const char *type, const uint8_t *data, size_t size, const c
 	return 0;
 }
 
-int sgpu_chain_parse(const char *pem, size_t size, const char *name, struct sgpu_chain *chain, struct sgpu_error *error)
+int sgpu_chain_parse(const char *pem, size_t size, const char *name, struct sgpu_chain *chain,
+		     struct sgpu_error *error)
 {
 	BIO *bio = size <= PEM_MAX ? BIO_new_mem_buf(pem, (int)size) : NULL;
 	char *type = NULL, *header = NULL;
@@ -103,7 +106,8 @@ int sgpu_chain_parse(const char *pem, size_t size, const char *name, struct sgpu
 	}
 	/* The end of the text is told as an error, too: no more lines that start a block. */
 	if (!code && ERR_GET_REASON(ERR_peek_last_error()) != PEM_R_NO_START_LINE) {
-		code = sgpu_fail(error, SGPU_EINVALID, "'%s' is malformed PEM after certificate %d", name, chain->count);
+		code = sgpu_fail(error, SGPU_EINVALID, "'%s' is malformed PEM after certificate %d", name,
+				 chain->count);
 	}
 	if (!code && !chain->count) {
 		code = sgpu_fail(error, SGPU_EINVALID, "'%s' holds no certificate in PEM", name);
@@ -139,7 +143,8 @@ static int push_all(const struct sgpu_chain *chain, int first, STACK_OF(X509) *s
 		if (!certificate) {
 			return sgpu_fail(error, SGPU_ECHAIN, "%s %d is malformed", what, i + 1);
 		}
-		int done = store ? X509_STORE_add_cert(store, certificate) == 1 : sk_X509_push(stack, certificate) > 0;
+		int done = store ? X509_STORE_add_cert(store, certificate) == 1 :
+			   sk_X509_push(stack, certificate) > 0;
 		if (store || !done) {
 			X509_free(certificate);
 		}

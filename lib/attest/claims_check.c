@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whether claims have the members, types and sizes that sgpu-quote(5) gives them, and no others. Both sides go through
- * here: what is signed, and what was signed by somebody else.
+ * Whether claims have the members, types and sizes that sgpu-quote(5) gives them, and no others. Both sides go
+ * through here: what is signed, and what was signed by somebody else.
  */
 #include <string.h>
 
@@ -13,7 +13,10 @@
 enum { LIST_MAX = 4096 };
 
 static const struct sgpu_member code_members[] = {
-	{ "name", SGPU_MEMBER_TEXT, .max = 64 }, { .name = "size", .kind = SGPU_MEMBER_INTEGER }, { "digest", SGPU_MEMBER_BYTES, .min = 32, .max = 32 }, { .name = NULL },
+	{ "name", SGPU_MEMBER_TEXT, .max = 64 },
+	{ .name = "size", .kind = SGPU_MEMBER_INTEGER },
+	{ "digest", SGPU_MEMBER_BYTES, .min = 32, .max = 32 },
+	{ .name = NULL },
 };
 static const struct sgpu_member device_own_members[] = {
 	{ "selector", SGPU_MEMBER_TEXT, .max = 64 },
@@ -82,8 +85,12 @@ static const struct sgpu_member grant_members[] = {
 	{ .name = NULL },
 };
 static const struct sgpu_member measurement_members[] = {
-	{ "label", SGPU_MEMBER_TEXT, .max = 256 }, { .name = "va", .kind = SGPU_MEMBER_INTEGER }, { .name = "size", .kind = SGPU_MEMBER_INTEGER },
-	{ "digest", SGPU_MEMBER_BYTES, .min = 32, .max = 32 }, { "keyed", SGPU_MEMBER_TRUTH, .optional = true }, { .name = NULL },
+	{ "label", SGPU_MEMBER_TEXT, .max = 256 },
+	{ .name = "va", .kind = SGPU_MEMBER_INTEGER },
+	{ .name = "size", .kind = SGPU_MEMBER_INTEGER },
+	{ "digest", SGPU_MEMBER_BYTES, .min = 32, .max = 32 },
+	{ "keyed", SGPU_MEMBER_TRUTH, .optional = true },
+	{ .name = NULL },
 };
 static const struct sgpu_member own_members[] = {
 	{ "platform", SGPU_MEMBER_OBJECT, .inside = platform_members },
@@ -108,7 +115,9 @@ static const struct sgpu_member top_members[] = {
 	{ .name = NULL },
 };
 static const struct sgpu_member record_members[] = {
-	{ "type", SGPU_MEMBER_TEXT, .max = 128 }, { "sha512", SGPU_MEMBER_BYTES, .min = 64, .max = 64 }, { .name = NULL },
+	{ "type", SGPU_MEMBER_TEXT, .max = 128 },
+	{ "sha512", SGPU_MEMBER_BYTES, .min = 64, .max = 64 },
+	{ .name = NULL },
 };
 
 static int check_words(const json_t *claims, struct sgpu_error *error)
@@ -124,9 +133,11 @@ static int check_words(const json_t *claims, struct sgpu_error *error)
 	code = code ? code : sgpu_members_word(claims, "claims", "swname", software, error);
 	code = code ? code : sgpu_members_word(claims, "claims", "dbgstat", debug, error);
 	code = code ? code : sgpu_members_word(runner, "claims/submods/runner", "dbgstat", debug, error);
-	code = code ? code : sgpu_members_word(sgpu_claims_own(runner), "claims/submods/runner", "measured", measured, error);
+	code = code ? code : sgpu_members_word(sgpu_claims_own(runner), "claims/submods/runner", "measured", measured,
+					       error);
 	code = code ? code : sgpu_members_word(sgpu_claims_own(runner), "claims/submods/runner", "key", keys, error);
-	code = code ? code : sgpu_members_word(json_object_get(sgpu_claims_own(claims), "platform"), "claims: platform", "kind",
+	code = code ? code : sgpu_members_word(json_object_get(sgpu_claims_own(claims), "platform"),
+					       "claims: platform", "kind",
 					platforms, error);
 	return code || !device ? code : sgpu_members_word(device, "claims: device", "dbgstat", debug, error);
 }
@@ -150,7 +161,8 @@ static int check_records(const json_t *claims, struct sgpu_error *error)
 	}
 	json_object_foreach((json_t *)absent, label, value) {
 		if (!json_is_string(value) || json_object_get(records, label)) {
-			return sgpu_fail(error, SGPU_EINVALID, "claims: absent: '%.32s' is no reason, or it is there", label);
+			return sgpu_fail(error, SGPU_EINVALID, "claims: absent: '%.32s' is no reason, or it is there",
+					 label);
 		}
 	}
 	return 0;
@@ -161,7 +173,8 @@ static int check_whole(const json_t *claims, struct sgpu_error *error)
 {
 	const json_t *device = sgpu_claims_own(sgpu_claims_device_of(claims, NULL));
 	const json_t *runner = sgpu_claims_own(sgpu_claims_submod(claims, "runner"));
-	const json_t *submods = json_object_get(claims, "submods"), *grant = json_object_get(sgpu_claims_own(claims), "grant");
+	const json_t *submods = json_object_get(claims, "submods"),
+		*grant = json_object_get(sgpu_claims_own(claims), "grant");
 	bool key = strcmp(json_string_value(json_object_get(runner, "key")), "none") != 0;
 
 	if (json_object_get(submods, "gpu-0") && json_object_get(submods, "cpu")) {

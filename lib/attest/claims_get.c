@@ -75,10 +75,13 @@ int sgpu_quote_grant(const json_t *claims, struct sgpu_grant *grant, struct sgpu
 	}
 	int code = sgpu_json_u64(object, where, "channel", &channel, error);
 	code = code ? code : sgpu_json_u64(object, where, "serial", &serial, error);
-	code = code ? code : sgpu_json_bytes(object, where, "owner_hash", grant->owner_hash, sizeof(grant->owner_hash), error);
-	code = code ? code : sgpu_json_bytes(object, where, "processor", grant->processor, sizeof(grant->processor), error);
+	code = code ? code : sgpu_json_bytes(object, where, "owner_hash", grant->owner_hash,
+					     sizeof(grant->owner_hash), error);
+	code = code ? code : sgpu_json_bytes(object, where, "processor", grant->processor, sizeof(grant->processor),
+					     error);
 	code = code ? code : sgpu_json_bytes(object, where, "enc", grant->enc, sizeof(grant->enc), error);
-	code = code ? code : sgpu_json_bytes(object, where, "sealed_cek", grant->sealed_cek, sizeof(grant->sealed_cek), error);
+	code = code ? code : sgpu_json_bytes(object, where, "sealed_cek", grant->sealed_cek,
+					     sizeof(grant->sealed_cek), error);
 	if (!code && (channel > UINT32_MAX || serial > UINT32_MAX)) {
 		code = sgpu_fail(error, SGPU_EINVALID, "%s: its numbers are too large", where);
 	}

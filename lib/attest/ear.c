@@ -38,19 +38,21 @@ static int runtime_value(const struct sgpu_findings *findings, bool tee_verified
 static json_t *runner_result(const struct sgpu_policy *policy, const struct sgpu_findings *f, bool accepted,
 			     bool tee_verified)
 {
-	const int v[] = { value_of(f->identity), value_of(f->configuration), value_of(f->executables), value_of(f->hardware),
-			  runtime_value(f, tee_verified) };
+	const int v[] = { value_of(f->identity), value_of(f->configuration), value_of(f->executables),
+			  value_of(f->hardware), runtime_value(f, tee_verified) };
 	const char *status = status_of(v, sizeof(v) / sizeof(v[0]));
 
 	/* A refusal anywhere is one of the runner, which is what the answer is about. */
-	return json_pack("{s:s, s:{s:i, s:i, s:i, s:i, s:i}, s:[s]}", "ear_status", accepted ? status : "contraindicated",
-			 "ear_trustworthiness_vector", "instance-identity", v[0], "configuration", v[1], "executables",
-			 v[2], "hardware", v[3], "runtime-opaque", v[4], "ear_appraisal_policy_ids", policy->id);
+	return json_pack("{s:s, s:{s:i, s:i, s:i, s:i, s:i}, s:[s]}", "ear_status",
+			 accepted ? status : "contraindicated", "ear_trustworthiness_vector", "instance-identity",
+			 v[0], "configuration", v[1], "executables", v[2], "hardware", v[3], "runtime-opaque", v[4],
+			 "ear_appraisal_policy_ids", policy->id);
 }
 
 static json_t *device_result(const struct sgpu_policy *policy, const struct sgpu_findings *f)
 {
-	const int v[] = { value_of(f->device_configuration), value_of(f->device_executables), value_of(f->device_hardware) };
+	const int v[] = { value_of(f->device_configuration), value_of(f->device_executables),
+			  value_of(f->device_hardware) };
 
 	return json_pack("{s:s, s:{s:i, s:i, s:i}, s:[s]}", "ear_status", status_of(v, sizeof(v) / sizeof(v[0])),
 			 "ear_trustworthiness_vector", "configuration", v[0], "executables", v[1], "hardware", v[2],
@@ -73,6 +75,7 @@ json_t *sgpu_ear_claims(const struct sgpu_policy *policy, const struct sgpu_quot
 	}
 	/* The nonce only when it was compared: else it says nothing about freshness. */
 	return json_pack("{s:s, s:I, s:{s:s, s:s}, s:O*, s:o}", "eat_profile", EAR_PROFILE, "iat", (json_int_t)now,
-			 "ear_verifier_id", "developer", "https://sgpu.dev", "build", "sgpu " SGPU_VERSION, "eat_nonce",
-			 result->nonce_checked ? json_object_get(result->claims, "eat_nonce") : NULL, "submods", submods);
+			 "ear_verifier_id", "developer", "https://sgpu.dev", "build", "sgpu " SGPU_VERSION,
+			 "eat_nonce", result->nonce_checked ? json_object_get(result->claims, "eat_nonce") : NULL,
+			 "submods", submods);
 }

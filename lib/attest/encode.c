@@ -50,7 +50,8 @@ int sgpu_decode_base64(const char *text, size_t length, const char *what, uint8_
 	*data = NULL;
 	*size = 0;
 	if (length % 4 || length > TEXT_MAX) {
-		return sgpu_fail(error, SGPU_EINVALID, "%s: %zu characters are no base64 with its padding", what, length);
+		return sgpu_fail(error, SGPU_EINVALID, "%s: %zu characters are no base64 with its padding", what,
+				 length);
 	}
 	while (padding < 2 && padding < length && text[length - 1 - padding] == '=') {
 		padding++;

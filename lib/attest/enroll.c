@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Requests for an attestation key: two signatures, so that the CA certifies a key only for the machine whose EK it knows,
- * and only to somebody who has it. Inside is a PKCS#10 request that the AK signed, around it a token that the EK signed.
+ * Requests for an attestation key: two signatures, so that the CA certifies a key only for the machine whose EK it
+ * knows, and only to somebody who has it. Inside is a PKCS#10 request that the AK signed, around it a token that the
+ * EK signed.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -35,8 +36,8 @@ static int make_pkcs10(const struct sgpu_signer *ak, unsigned char **der, int *s
 	return done ? 0 : sgpu_crypto_fail(error, "making a certificate request");
 }
 
-int sgpu_enroll_request(const struct sgpu_signer *ek, const struct sgpu_signer *ak, int64_t now, char **text, size_t *size,
-			struct sgpu_error *error)
+int sgpu_enroll_request(const struct sgpu_signer *ek, const struct sgpu_signer *ak, int64_t now, char **text,
+			size_t *size, struct sgpu_error *error)
 {
 	char kid[SGPU_BASE64URL_MAX(SGPU_SHA256_SIZE)];
 	uint8_t fingerprint[SGPU_SHA256_SIZE] = { 0 };
@@ -130,7 +131,8 @@ static int find_ek(const char *known, const char *kid, EVP_PKEY **ek, uint8_t fi
 	}
 	BIO_free(bio);
 	if (!code && !count) {
-		code = sgpu_fail(error, SGPU_EINVALID, "there is no endorsement key in PEM among those that are known");
+		code = sgpu_fail(error, SGPU_EINVALID,
+				 "there is no endorsement key in PEM among those that are known");
 	} else if (!code && !*ek) {
 		code = sgpu_fail(error, SGPU_EPOLICY, "request: the endorsement key '%s' is not a known one", kid);
 	}
@@ -181,7 +183,8 @@ static int check_time(const json_t *claims, int64_t now, unsigned max_age, struc
 }
 
 /* The payload once its signature has verified. */
-static int open_claims(const struct sgpu_jws *jws, int64_t now, unsigned max_age, EVP_PKEY **key, struct sgpu_error *error)
+static int open_claims(const struct sgpu_jws *jws, int64_t now, unsigned max_age, EVP_PKEY **key,
+		       struct sgpu_error *error)
 {
 	static const char *const members[] = { "type", "iat", "pkcs10", NULL };
 	struct sgpu_error inner = { 0 };

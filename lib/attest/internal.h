@@ -36,8 +36,8 @@ X509 *sgpu_certificate_parse(const uint8_t *der, size_t size);
 SGPU_MUST_CHECK int sgpu_decode_base64url(const char *text, size_t length, const char *what, uint8_t **data,
 					  size_t *size, struct sgpu_error *error);
 /* Standard base64 with padding, as x5c has it. */
-SGPU_MUST_CHECK int sgpu_decode_base64(const char *text, size_t length, const char *what, uint8_t **data, size_t *size,
-				       struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_decode_base64(const char *text, size_t length, const char *what, uint8_t **data,
+				       size_t *size, struct sgpu_error *error);
 /* NUL-terminated, from malloc; NULL when out of memory. */
 char *sgpu_encode_base64(const void *data, size_t size);
 char *sgpu_encode_base64url(const void *data, size_t size);

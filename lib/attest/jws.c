@@ -42,7 +42,8 @@ int sgpu_jws_make(const struct sgpu_signer *signer, const struct sgpu_chain *cha
 	if (code) {
 		return code;
 	}
-	made = malloc(SGPU_BASE64URL_MAX(header_size) + SGPU_BASE64URL_MAX(size) + SGPU_BASE64URL_MAX(sizeof(signature)) + 3);
+	made = malloc(SGPU_BASE64URL_MAX(header_size) + SGPU_BASE64URL_MAX(size) +
+		      SGPU_BASE64URL_MAX(sizeof(signature)) + 3);
 	if (!made) {
 		free(header);
 		return sgpu_fail_nomem(error);
@@ -63,8 +64,8 @@ int sgpu_jws_make(const struct sgpu_signer *signer, const struct sgpu_chain *cha
 	return 0;
 }
 
-int sgpu_jws_sign(const struct sgpu_signer *signer, const struct sgpu_chain *chain, const char *typ, const void *payload,
-		  size_t size, char **token, struct sgpu_error *error)
+int sgpu_jws_sign(const struct sgpu_signer *signer, const struct sgpu_chain *chain, const char *typ,
+		  const void *payload, size_t size, char **token, struct sgpu_error *error)
 {
 	return sgpu_jws_make(signer, chain, typ, NULL, payload, size, token, error);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * JSON Web Signatures (RFC 7515), compact, ES384: taking them apart and verifying them. The header is what an attacker
- * writes: it may say that the algorithm is ES384 and what certificates there are, and nothing else.
+ * JSON Web Signatures (RFC 7515), compact, ES384: taking them apart and verifying them. The header is what an
+ * attacker writes: it may say that the algorithm is ES384 and what certificates there are, and nothing else.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -98,7 +98,8 @@ static int read_signature(struct sgpu_jws *jws, const char *text, size_t length,
 	int code = sgpu_decode_base64url(text, length, "token: signature", &data, &size, error);
 
 	if (!code && size != sizeof(jws->signature)) {
-		code = sgpu_fail(error, SGPU_EINVALID, "token: the signature has %zu bytes, not %d", size, SGPU_ES384_SIZE);
+		code = sgpu_fail(error, SGPU_EINVALID, "token: the signature has %zu bytes, not %d", size,
+				 SGPU_ES384_SIZE);
 	}
 	if (!code) {
 		memcpy(jws->signature, data, size);
@@ -185,8 +186,8 @@ static int read_public(const char *pem, EVP_PKEY **key, struct sgpu_error *error
 	return 0;
 }
 
-int sgpu_jws_verify(const char *token, size_t token_size, const char *public_pem, char **payload, size_t *payload_size,
-		    struct sgpu_chain *chain, struct sgpu_error *error)
+int sgpu_jws_verify(const char *token, size_t token_size, const char *public_pem, char **payload,
+		    size_t *payload_size, struct sgpu_chain *chain, struct sgpu_error *error)
 {
 	struct sgpu_jws jws;
 	EVP_PKEY *key = NULL;
@@ -205,8 +206,8 @@ int sgpu_jws_verify(const char *token, size_t token_size, const char *public_pem
 	} else if (!jws.chain.count) {
 		code = sgpu_fail(error, SGPU_EINVALID, "token: it has no 'x5c', and no key was given");
 	} else {
-		code = sgpu_certificate_key(jws.chain.der[0], jws.chain.size[0], "token: certificate 1 of 'x5c'", &key,
-					    error);
+		code = sgpu_certificate_key(jws.chain.der[0], jws.chain.size[0], "token: certificate 1 of 'x5c'",
+					    &key, error);
 	}
 	if (!code) {
 		code = sgpu_jws_check(&jws, key, error);

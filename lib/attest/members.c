@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks JSON objects by tables of their members: types, sizes, what may be missing, and nothing that is not in the table.
+ * Checks JSON objects by tables of their members: types, sizes, what may be missing, and nothing that is not in the
+ * table.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +19,8 @@ static int wrong(const char *where, const char *name, const char *what, struct s
 	return sgpu_fail(error, SGPU_EINVALID, "%s: '%s' %s", where, name, what);
 }
 
-static int check_bytes(const json_t *value, const char *where, const struct sgpu_member *member, struct sgpu_error *error)
+static int check_bytes(const json_t *value, const char *where, const struct sgpu_member *member,
+		       struct sgpu_error *error)
 {
 	struct sgpu_error inner = { 0 };
 	uint8_t *data = NULL;
@@ -27,8 +29,8 @@ static int check_bytes(const json_t *value, const char *where, const struct sgpu
 	if (!json_is_string(value)) {
 		return wrong(where, member->name, "is not a string", error);
 	}
-	int code = sgpu_decode_base64url(json_string_value(value), json_string_length(value), member->name, &data, &size,
-					 &inner);
+	int code = sgpu_decode_base64url(json_string_value(value), json_string_length(value), member->name, &data,
+					 &size, &inner);
 	free(data);
 	if (code) {
 		return sgpu_fail(error, code, "%s: %s", where, inner.text);
@@ -39,16 +41,18 @@ static int check_bytes(const json_t *value, const char *where, const struct sgpu
 }
 
 /* Lower case only, so that the same bytes have one text. */
-static int check_hex(const json_t *value, const char *where, const struct sgpu_member *member, struct sgpu_error *error)
+static int check_hex(const json_t *value, const char *where, const struct sgpu_member *member,
+		     struct sgpu_error *error)
 {
 	const char *text = json_string_value(value);
 
 	return text && strlen(text) == 2 * member->max && strspn(text, "0123456789abcdef") == 2 * member->max ? 0 :
-	       sgpu_fail(error, SGPU_EINVALID, "%s: '%s' is not %zu digits of lower-case hexadecimal", where, member->name,
-			 2 * member->max);
+	       sgpu_fail(error, SGPU_EINVALID, "%s: '%s' is not %zu digits of lower-case hexadecimal", where,
+			 member->name, 2 * member->max);
 }
 
-static int check_array(const json_t *value, const char *where, const struct sgpu_member *member, struct sgpu_error *error)
+static int check_array(const json_t *value, const char *where, const struct sgpu_member *member,
+		       struct sgpu_error *error)
 {
 	char inner[WHERE_SIZE];
 	size_t count = json_array_size(value);
@@ -75,7 +79,8 @@ static int check_array(const json_t *value, const char *where, const struct sgpu
 	return 0;
 }
 
-static int check_member(const json_t *value, const char *where, const struct sgpu_member *member, struct sgpu_error *error)
+static int check_member(const json_t *value, const char *where, const struct sgpu_member *member,
+			struct sgpu_error *error)
 {
 	char inner[WHERE_SIZE];
 
@@ -104,7 +109,8 @@ static int check_member(const json_t *value, const char *where, const struct sgp
 	}
 }
 
-int sgpu_members_check(const json_t *object, const char *where, const struct sgpu_member *members, struct sgpu_error *error)
+int sgpu_members_check(const json_t *object, const char *where, const struct sgpu_member *members,
+		       struct sgpu_error *error)
 {
 	const char *key;
 	json_t *value;

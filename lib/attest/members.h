@@ -17,14 +17,15 @@ enum sgpu_member_kind {
 	SGPU_MEMBER_OBJECT, SGPU_MEMBER_ARRAY,
 };
 
-/* One member; a table ends with a name that is NULL. Limits: characters of a text, bytes in base64url or (max alone) in
- * hexadecimal, items of an array. */
+/* One member; a table ends with a name that is NULL. Limits: characters of a text, bytes in base64url or (max alone)
+ * in hexadecimal, items of an array. */
 struct sgpu_member {
 	const char *name;
 	enum sgpu_member_kind kind;
 	bool optional;
 	size_t min, max;
-	/* Of an object, or of each object in an array. NULL: the object is checked elsewhere, the array holds strings. */
+	/* Of an object, or of each object in an array. NULL: the object is checked elsewhere, the array holds
+	 * strings. */
 	const struct sgpu_member *inside;
 	size_t digits;                   /* of an array of strings: bytes in hexadecimal of each; 0: any text */
 };

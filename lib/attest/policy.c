@@ -109,12 +109,15 @@ static int check_values(const json_t *document, const char *name, struct sgpu_er
 	if (!code && json_object_get(platform, "at_least")) {
 		code = sgpu_members_word(platform, name, "at_least", kinds, error);
 	}
-	if (!code && ((version && !isdigit((unsigned char)version[0])) || (driver && !isdigit((unsigned char)driver[0])))) {
-		code = sgpu_fail(error, SGPU_EINVALID, "%s: 'version' or 'driver' does not begin with a number", name);
+	if (!code && ((version && !isdigit((unsigned char)version[0])) ||
+		      (driver && !isdigit((unsigned char)driver[0])))) {
+		code = sgpu_fail(error, SGPU_EINVALID, "%s: 'version' or 'driver' does not begin with a number",
+				 name);
 	}
 	if (!code && json_is_false(json_object_get(platform, "report")) &&
 	    (json_object_get(platform, "measurements") || json_object_get(platform, "tcb"))) {
-		code = sgpu_fail(error, SGPU_EINVALID, "%s: 'measurements' and 'tcb' need a report, and 'report' is false", name);
+		code = sgpu_fail(error, SGPU_EINVALID,
+				 "%s: 'measurements' and 'tcb' need a report, and 'report' is false", name);
 	}
 	return code;
 }
@@ -130,7 +133,8 @@ int sgpu_policy_parse(const char *text, size_t size, const char *name, struct sg
 
 	*policy = NULL;
 	if (size > TEXT_SIZE_MAX) {
-		return sgpu_fail(error, SGPU_EINVALID, "%s: longer than %d bytes, so not a policy", name, TEXT_SIZE_MAX);
+		return sgpu_fail(error, SGPU_EINVALID, "%s: longer than %d bytes, so not a policy", name,
+				 TEXT_SIZE_MAX);
 	}
 	if (sgpu_json_parse(text, size, &document, &line, &column, &inner)) {
 		return sgpu_fail(error, SGPU_EINVALID, "%s:%d:%d: %s", name, line, column, inner.text);

@@ -18,11 +18,12 @@ struct sgpu_policy {
 bool sgpu_platform_is_tee(const char *word);
 /* Where a platform stands in the order of policies: more is better. -1: no such word. */
 int sgpu_platform_rank(const char *word);
-/* Compares versions by their numbers, from the first digit on: "driver 580.65.06" and "580.65". A text without a number
- * is less than any. */
+/* Compares versions by their numbers, from the first digit on: "driver 580.65.06" and "580.65". A text without a
+ * number is less than any. */
 int sgpu_version_compare(const char *a, const char *b);
 
-/* What an appraisal found about each part, for the result: whether the policy asked, and whether the answer was right. */
+/* What an appraisal found about each part, for the result: whether the policy asked, and whether the answer was
+ * right. */
 enum sgpu_finding { SGPU_NOT_ASKED, SGPU_AFFIRMED, SGPU_REFUSED };
 struct sgpu_findings {
 	enum sgpu_finding identity, configuration, executables, hardware, runtime;

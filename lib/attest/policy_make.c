@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A policy from claims: it accepts what is like them, and is a beginning to be read and changed. What the claims do not
- * have the policy does not ask for.
+ * A policy from claims: it accepts what is like them, and is a beginning to be read and changed. What the claims do
+ * not have the policy does not ask for.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +32,8 @@ static bool put(json_t *object, const char *key, json_t *value)
 static bool add_runner(json_t *policy, const json_t *claims)
 {
 	const json_t *runner = sgpu_claims_submod(claims, "runner"), *own = sgpu_claims_own(runner);
-	const json_t *digest = json_object_get(own, "digest"), *version = json_array_get(json_object_get(runner, "swversion"), 0);
+	const json_t *digest = json_object_get(own, "digest"),
+		*version = json_array_get(json_object_get(runner, "swversion"), 0);
 	const json_t *debug = json_object_get(claims, "dbgstat"), *modules = json_object_get(own, "modules");
 	const json_t *measured = json_object_get(own, "measured");
 	const char *key = json_string_value(json_object_get(own, "key"));
@@ -114,7 +115,8 @@ int sgpu_policy_from_claims(const json_t *claims, char **text, size_t *size, str
 
 	*text = NULL;
 	*size = 0;
-	bool made = document && add_runner(document, claims) && add_device(document, claims) && add_rest(document, claims);
+	bool made = document && add_runner(document, claims) && add_device(document, claims) &&
+		add_rest(document, claims);
 	char *lines = made ? json_dumps(document, JSON_INDENT(2)) : NULL;
 	char *whole = NULL;
 	json_decref(document);

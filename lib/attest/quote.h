@@ -31,8 +31,8 @@ const json_t *sgpu_claims_submod(const json_t *claims, const char *name);
 const json_t *sgpu_claims_device_of(const json_t *claims, const char **name);
 
 /* What the records' report data is. */
-SGPU_MUST_CHECK int sgpu_quote_report_data(const uint8_t ak[SGPU_SHA256_SIZE], const uint8_t *nonce, size_t nonce_size,
-					   uint8_t report_data[64], struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_quote_report_data(const uint8_t ak[SGPU_SHA256_SIZE], const uint8_t *nonce,
+					   size_t nonce_size, uint8_t report_data[64], struct sgpu_error *error);
 /* The ueid: of the machine when the AK's certificate names its EK, else of the AK. */
 SGPU_MUST_CHECK int sgpu_quote_ueid(const struct sgpu_chain *chain, uint8_t ueid[SGPU_UEID_SIZE],
 				    struct sgpu_error *error);

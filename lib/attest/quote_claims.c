@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Claims: what is said about this process, its device and its platform. Nothing in them is proved here; a verifier sees
- * who signed them.
+ * Claims: what is said about this process, its device and its platform. Nothing in them is proved here; a verifier
+ * sees who signed them.
  */
 #include <string.h>
 
@@ -99,7 +99,8 @@ static int check_subject(const struct sgpu_quote_subject *subject, struct sgpu_e
 	return 0;
 }
 
-int sgpu_quote_claims(const struct sgpu_quote_subject *subject, int64_t now, json_t **claims, struct sgpu_error *error)
+int sgpu_quote_claims(const struct sgpu_quote_subject *subject, int64_t now, json_t **claims,
+		      struct sgpu_error *error)
 {
 	struct sgpu_device_agreement agreement = { .agreed = false };
 	struct sgpu_device_info info = { .selector = "" };

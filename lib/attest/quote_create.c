@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A quote: claims and the platform's records, bound to each other both ways. The records carry a hash of the AK and the
- * nonce; the claims, which the AK signs, carry the hash of each record.
+ * A quote: claims and the platform's records, bound to each other both ways. The records carry a hash of the AK and
+ * the nonce; the claims, which the AK signs, carry the hash of each record.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,8 +53,8 @@ int sgpu_quote_ueid(const struct sgpu_chain *chain, uint8_t ueid[SGPU_UEID_SIZE]
 }
 
 /* The certificate must be the AK's, or nobody could verify what it signs. */
-static int check_ak(const struct sgpu_signer *ak, const struct sgpu_chain *chain, uint8_t fingerprint[SGPU_SHA256_SIZE],
-		    struct sgpu_error *error)
+static int check_ak(const struct sgpu_signer *ak, const struct sgpu_chain *chain,
+		    uint8_t fingerprint[SGPU_SHA256_SIZE], struct sgpu_error *error)
 {
 	uint8_t certified[SGPU_SHA256_SIZE] = { 0 };
 	EVP_PKEY *key = NULL;
@@ -177,7 +177,8 @@ static int sign_claims(json_t *claims, const struct sgpu_signer *ak, const struc
 }
 
 int sgpu_quote_create(const struct sgpu_quote_subject *subject, const struct sgpu_signer *ak,
-		      const struct sgpu_chain *ak_chain, int64_t now, char **quote, size_t *size, struct sgpu_error *error)
+		      const struct sgpu_chain *ak_chain, int64_t now, char **quote, size_t *size,
+		      struct sgpu_error *error)
 {
 	struct sgpu_record records[SGPU_RECORDS_MAX];
 	uint8_t fingerprint[SGPU_SHA256_SIZE] = { 0 }, report_data[64] = { 0 };
@@ -189,7 +190,8 @@ int sgpu_quote_create(const struct sgpu_quote_subject *subject, const struct sgp
 	*size = 0;
 	int code = check_ak(ak, ak_chain, fingerprint, error);
 	code = code ? code : sgpu_quote_claims(subject, now, &claims, error);
-	code = code ? code : sgpu_quote_report_data(fingerprint, subject->nonce, subject->nonce_size, report_data, error);
+	code = code ? code : sgpu_quote_report_data(fingerprint, subject->nonce, subject->nonce_size, report_data,
+						    error);
 	if (!code) {
 		count = sgpu_evidence_collect(report_data, subject->device, records);
 		code = claim_records(claims, records, count, error);

@@ -25,8 +25,8 @@ static json_t *code_claims(const struct sgpu_device_code *list, int count)
 	return array;
 }
 
-/* On the CPU device it is the program's own memory that counts. A GPU whose confidential mode is off lets its driver look
- * into it, and the development mode does, too. */
+/* On the CPU device it is the program's own memory that counts. A GPU whose confidential mode is off lets its driver
+ * look into it, and the development mode does, too. */
 static const char *device_debug(bool on_gpu, const char *confidential)
 {
 	return on_gpu ? !strcmp(confidential, "on") ? "disabled" : "enabled" : sgpu_debug_status();
@@ -53,13 +53,13 @@ int sgpu_claims_device(const struct sgpu_quote_subject *subject, const char **na
 	size_t length = strnlen(info->name, HWMODEL_MAX);
 	*name = on_gpu ? "gpu-0" : "cpu";
 	json_t *own = json_pack("{s:s, s:s, s:s*, s:s*, s:s*, s:s*, s:s*, s:I, s:I, s:o, s:b, s:s, s:b}", "selector",
-				info->selector, "name", info->name, "uuid", info->uuid[0] ? info->uuid : NULL, "driver",
-				info->driver[0] ? info->driver : NULL, "vbios",
+				info->selector, "name", info->name, "uuid", info->uuid[0] ? info->uuid : NULL,
+				"driver", info->driver[0] ? info->driver : NULL, "vbios",
 				info->vbios[0] ? info->vbios : NULL, "capability",
 				info->capability[0] ? info->capability : NULL, "confidential",
 				info->confidential[0] ? info->confidential : NULL, "memory",
-				(json_int_t)info->memory_total, "compute_units", (json_int_t)info->compute_units, "code",
-				code_claims(code_list, count), "agreed", agreement->agreed, "agreement",
+				(json_int_t)info->memory_total, "compute_units", (json_int_t)info->compute_units,
+				"code", code_claims(code_list, count), "agreed", agreement->agreed, "agreement",
 				agreement->text, "preemption", subject->preemption);
 	if (own && agreement->agreed &&
 	    json_object_set_new(own, "agreement_key",

@@ -31,12 +31,14 @@ void sgpu_quote_parts_clear(struct sgpu_quote_parts *parts)
 static int read_cmw(const json_t *record, const char *label, const char *type, char **value, size_t *size,
 		    struct sgpu_error *error)
 {
-	const json_t *name = json_array_get(record, 0), *text = json_array_get(record, 1), *what = json_array_get(record, 2);
+	const json_t *name = json_array_get(record, 0), *text = json_array_get(record, 1),
+		*what = json_array_get(record, 2);
 	char where[64];
 
-	if (!json_is_array(record) || json_array_size(record) != 3 || !json_is_string(name) || !json_is_string(text) ||
-	    !json_is_integer(what)) {
-		return sgpu_fail(error, SGPU_EINVALID, "quote: '%s' is not a record of type, value and indicator", label);
+	if (!json_is_array(record) || json_array_size(record) != 3 || !json_is_string(name) ||
+	    !json_is_string(text) || !json_is_integer(what)) {
+		return sgpu_fail(error, SGPU_EINVALID, "quote: '%s' is not a record of type, value and indicator",
+				 label);
 	}
 	if (strcmp(json_string_value(name), type)) {
 		return sgpu_fail(error, SGPU_EINVALID, "quote: '%s' has the type '%.80s', not '%s'", label,
@@ -46,11 +48,12 @@ static int read_cmw(const json_t *record, const char *label, const char *type, c
 		return sgpu_fail(error, SGPU_EINVALID, "quote: '%s' is not marked as evidence", label);
 	}
 	snprintf(where, sizeof(where), "quote: '%s'", label);
-	return sgpu_decode_base64url(json_string_value(text), json_string_length(text), where, (uint8_t **)value, size,
-				     error);
+	return sgpu_decode_base64url(json_string_value(text), json_string_length(text), where, (uint8_t **)value,
+				     size, error);
 }
 
-static int read_record(const char *label, const json_t *value, struct sgpu_quote_parts *parts, struct sgpu_error *error)
+static int read_record(const char *label, const json_t *value, struct sgpu_quote_parts *parts,
+		       struct sgpu_error *error)
 {
 	struct sgpu_record *record = &parts->records[parts->count];
 
@@ -73,10 +76,11 @@ static int read_collection(const json_t *collection, struct sgpu_quote_parts *pa
 	json_t *value;
 
 	if (!json_is_object(collection) || !profile || strcmp(profile, SGPU_CMW_PROFILE)) {
-		return sgpu_fail(error, SGPU_EINVALID, "quote: not a collection of the profile '%s'", SGPU_CMW_PROFILE);
+		return sgpu_fail(error, SGPU_EINVALID, "quote: not a collection of the profile '%s'",
+				 SGPU_CMW_PROFILE);
 	}
-	int code = read_cmw(json_object_get(collection, "eat"), "eat", SGPU_TYPE_EAT, &parts->token, &parts->token_size,
-			    error);
+	int code = read_cmw(json_object_get(collection, "eat"), "eat", SGPU_TYPE_EAT, &parts->token,
+			    &parts->token_size, error);
 	json_object_foreach((json_t *)collection, label, value) {
 		if (!code && strcmp(label, "__cmwc_t") && strcmp(label, "eat")) {
 			code = read_record(label, value, parts, error);

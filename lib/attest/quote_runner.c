@@ -87,7 +87,8 @@ static void build_id(const char *path, char hex[2 * BUILD_ID_MAX + 1])
 		   !memcmp(header.e_ident, ELFMAG, SELFMAG) && header.e_ident[EI_CLASS] == ELFCLASS64 &&
 		   header.e_phentsize == sizeof(segment) && header.e_phnum <= HEADERS_MAX;
 	for (unsigned i = 0; elf && i < header.e_phnum; i++) {
-		if (sgpu_pread(fd, path, &segment, sizeof(segment), header.e_phoff + i * sizeof(segment), &got, NULL) ||
+		if (sgpu_pread(fd, path, &segment, sizeof(segment), header.e_phoff + i * sizeof(segment), &got,
+			       NULL) ||
 		    got != sizeof(segment)) {
 			break;
 		}

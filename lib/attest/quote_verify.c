@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Verification of a quote: signature, chain, time, nonce, binding, in this order, each failure with a code of its own.
- * Whether what it says is good enough is another question (appraise.c).
+ * Verification of a quote: signature, chain, time, nonce, binding, in this order, each failure with a code of its
+ * own. Whether what it says is good enough is another question (appraise.c).
  */
 #include <string.h>
 
@@ -19,7 +19,8 @@ void sgpu_quote_result_clear(struct sgpu_quote_result *result)
 	memset(result, 0, sizeof(*result));
 }
 
-static int check_signature(const struct sgpu_quote_parts *parts, uint8_t ak[SGPU_SHA256_SIZE], struct sgpu_error *error)
+static int check_signature(const struct sgpu_quote_parts *parts, uint8_t ak[SGPU_SHA256_SIZE],
+			   struct sgpu_error *error)
 {
 	const struct sgpu_chain *chain = &parts->jws.chain;
 	EVP_PKEY *key = NULL;
@@ -52,11 +53,12 @@ static int get_nonce(const json_t *claims, uint8_t **nonce, size_t *size, struct
 {
 	const json_t *text = json_object_get(claims, "eat_nonce");
 
-	return sgpu_decode_base64url(json_string_value(text), json_string_length(text), "claims: 'eat_nonce'", nonce, size,
-				     error);
+	return sgpu_decode_base64url(json_string_value(text), json_string_length(text), "claims: 'eat_nonce'", nonce,
+				     size, error);
 }
 
-static int check_nonce(const struct sgpu_quote_checks *checks, const uint8_t *nonce, size_t size, struct sgpu_error *error)
+static int check_nonce(const struct sgpu_quote_checks *checks, const uint8_t *nonce, size_t size,
+		       struct sgpu_error *error)
 {
 	if (size != checks->nonce_size || !sgpu_equal(nonce, checks->nonce, size)) {
 		return sgpu_fail(error, SGPU_ENONCE, "the quote was made for another nonce");
@@ -80,7 +82,8 @@ static int check_owner(const json_t *claims, const uint8_t *owner_key, struct sg
 
 	if (json_object_get(own, "owner_key_hash") && grant &&
 	    !json_equal(json_object_get(own, "owner_key_hash"), json_object_get(grant, "owner_hash"))) {
-		return sgpu_fail(error, SGPU_EBINDING, "the quote's channel was made for another owner than the quote");
+		return sgpu_fail(error, SGPU_EBINDING,
+				 "the quote's channel was made for another owner than the quote");
 	}
 	if (!owner_key) {
 		return 0;
@@ -123,11 +126,13 @@ static int check_record(const json_t *claims, const struct sgpu_record *record, 
 	int code = sgpu_json_bytes(named, "claims: records", "sha512", expected, sizeof(expected), error);
 	code = code ? code : sgpu_sha512(record->value, record->size, got, error);
 	if (!code && !sgpu_equal(expected, got, sizeof(got))) {
-		code = sgpu_fail(error, SGPU_EBINDING, "the record '%s' is not the one that the claims name", record->label);
+		code = sgpu_fail(error, SGPU_EBINDING, "the record '%s' is not the one that the claims name",
+				 record->label);
 	}
 	code = code ? code : sgpu_record_check(record, report_data, &debugged, error);
 	if (!code && debugged && strcmp(debug, "enabled")) {
-		code = sgpu_fail(error, SGPU_EBINDING, "the record '%s' says that debugging is on, and the claims that it is not",
+		code = sgpu_fail(error, SGPU_EBINDING,
+				 "the record '%s' says that debugging is on, and the claims that it is not",
 				 record->label);
 	}
 	return code;
@@ -136,10 +141,11 @@ static int check_record(const json_t *claims, const struct sgpu_record *record, 
 static int verify_tsm(const struct sgpu_record *record, const struct sgpu_quote_checks *checks, const json_t *claims,
 		      const uint8_t report_data[64], struct sgpu_quote_result *result, struct sgpu_error *error)
 {
-	const char *kind = json_string_value(json_object_get(json_object_get(sgpu_claims_own(claims), "platform"), "kind"));
+	const char *kind = json_string_value(json_object_get(json_object_get(sgpu_claims_own(claims), "platform"),
+							     "kind"));
 	struct sgpu_tee_report tee;
-	int code = sgpu_tsm_verify(record->value, record->size, checks->tee_certificates, checks->tee_roots, checks->now,
-				   &tee, error);
+	int code = sgpu_tsm_verify(record->value, record->size, checks->tee_certificates, checks->tee_roots,
+				   checks->now, &tee, error);
 
 	if (!code && !sgpu_equal(tee.report_data, report_data, sizeof(tee.report_data))) {
 		code = sgpu_fail(error, SGPU_EBINDING, "the TEE's report was made for another key or nonce");

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whether a native record was made for this quote: its report data, where each format has it. Its signature is another
- * question, which needs the maker's roots (sgpu_tsm_verify); a record of another quote is refused without them, too.
+ * Whether a native record was made for this quote: its report data, where each format has it. Its signature is
+ * another question, which needs the maker's roots (sgpu_tsm_verify); a record of another quote is refused without
+ * them, too.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,8 @@
 #include "attest/tsm_report.h"
 #include "crypto/internal.h"
 
-/* Offsets: SEV-SNP ABI (AMD 56860), table of ATTESTATION_REPORT; TD quote and SGX quote: Intel TDX DCAP quoting library. */
+/* Offsets: SEV-SNP ABI (AMD 56860), table of ATTESTATION_REPORT; TD quote and SGX quote: Intel TDX DCAP quoting
+ * library. */
 enum {
 	SNP_SIZE = 1184, SNP_POLICY = 8, SNP_POLICY_DEBUG = 19 /* bit */, SNP_REPORT_DATA = 80,
 	TDX_ATTRIBUTES = 120, TDX_REPORT_DATA = 520, TDX_BODY_MIN = 584,
@@ -25,7 +27,8 @@ enum {
 	GPU_NONCE = 32,
 };
 
-static int compare(const char *label, const uint8_t *got, const uint8_t *expected, size_t size, struct sgpu_error *error)
+static int compare(const char *label, const uint8_t *got, const uint8_t *expected, size_t size,
+		   struct sgpu_error *error)
 {
 	return sgpu_equal(got, expected, size) ? 0 :
 	       sgpu_fail(error, SGPU_EBINDING, "the record '%s' was made for another key or nonce", label);
@@ -35,7 +38,8 @@ static int check_snp(const uint8_t *report, size_t size, const uint8_t report_da
 		     struct sgpu_error *error)
 {
 	if (size != SNP_SIZE) {
-		return sgpu_fail(error, SGPU_EINVALID, "TSM report: an SNP report has %d bytes, not %zu", SNP_SIZE, size);
+		return sgpu_fail(error, SGPU_EINVALID, "TSM report: an SNP report has %d bytes, not %zu", SNP_SIZE,
+				 size);
 	}
 	*debug = sgpu_le64(report + SNP_POLICY) >> SNP_POLICY_DEBUG & 1;
 	return compare("tsm-report", report + SNP_REPORT_DATA, report_data, 64, error);

@@ -26,7 +26,8 @@ bool sgpu_is_p384(const EVP_PKEY *key)
 		ERR_clear_error();
 		return false;
 	}
-	/* A curve that was written out may differ in what its name does not tell. A key in a TPM has no such parameter. */
+	/* A curve that was written out may differ in what its name does not tell. A key in a TPM has no such
+	 * parameter. */
 	if (EVP_PKEY_get_int_param(key, OSSL_PKEY_PARAM_EC_DECODED_FROM_EXPLICIT_PARAMS, &is_explicit) != 1) {
 		ERR_clear_error();
 	}
@@ -136,13 +137,15 @@ int sgpu_signer_public_pem(const struct sgpu_signer *signer, char **pem, size_t 
 	return code;
 }
 
-int sgpu_signer_fingerprint(const struct sgpu_signer *signer, uint8_t hash[SGPU_SHA256_SIZE], struct sgpu_error *error)
+int sgpu_signer_fingerprint(const struct sgpu_signer *signer, uint8_t hash[SGPU_SHA256_SIZE],
+			    struct sgpu_error *error)
 {
 	return sgpu_key_fingerprint(signer->key, hash, error);
 }
 
 /* DER as libcrypto gives it to r || s, each of 48 bytes (RFC 7518, section 3.4). */
-static int raw_signature(const uint8_t *der, size_t size, uint8_t signature[SGPU_ES384_SIZE], struct sgpu_error *error)
+static int raw_signature(const uint8_t *der, size_t size, uint8_t signature[SGPU_ES384_SIZE],
+			 struct sgpu_error *error)
 {
 	ECDSA_SIG *parts = d2i_ECDSA_SIG(NULL, &der, (long)size);
 	int done = parts && BN_bn2binpad(ECDSA_SIG_get0_r(parts), signature, SGPU_ES384_SIZE / 2) > 0 &&
@@ -156,8 +159,8 @@ EVP_MD_CTX *sgpu_signer_context(const struct sgpu_signer *signer)
 {
 	EVP_MD_CTX *context = EVP_MD_CTX_new();
 
-	if (context && EVP_DigestSignInit_ex(context, NULL, "SHA384", NULL, signer->in_tpm ? SGPU_TPM_PROPERTIES : NULL,
-					     signer->key, NULL) != 1) {
+	if (context && EVP_DigestSignInit_ex(context, NULL, "SHA384", NULL,
+					     signer->in_tpm ? SGPU_TPM_PROPERTIES : NULL, signer->key, NULL) != 1) {
 		EVP_MD_CTX_free(context);
 		context = NULL;
 	}

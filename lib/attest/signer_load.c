@@ -37,7 +37,8 @@ static int refuse_other(const char *name, const char *text, struct sgpu_error *e
 	return sgpu_fail(error, SGPU_EINVALID, "'%s' is no private key in PEM", name);
 }
 
-static int decode(const char *name, const char *text, size_t size, struct sgpu_signer *signer, struct sgpu_error *error)
+static int decode(const char *name, const char *text, size_t size, struct sgpu_signer *signer,
+		  struct sgpu_error *error)
 {
 	const unsigned char *data = (const unsigned char *)text;
 	OSSL_DECODER_CTX *context = OSSL_DECODER_CTX_new_for_pkey(&signer->key, "PEM", NULL, "EC", EVP_PKEY_KEYPAIR,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fuzzes quotes; input that begins with 'c' is claims, wrapped first to get behind two layers of base64. Without a root
- * nothing verifies.
+ * Fuzzes quotes; input that begins with 'c' is claims, wrapped first to get behind two layers of base64. Without a
+ * root nothing verifies.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -18,8 +18,8 @@ static char *wrap(const uint8_t *claims, size_t size)
 	char *pem = NULL, *token = NULL;
 	size_t pem_size = 0;
 
-	if (!ca && (sgpu_signer_generate(false, &ca, NULL) || sgpu_ca_create(ca, "fuzz", 0, 1, &pem, &pem_size, NULL) ||
-		    sgpu_chain_parse(pem, pem_size, "fuzz", &chain, NULL))) {
+	if (!ca && (sgpu_signer_generate(false, &ca, NULL) || sgpu_ca_create(ca, "f", 0, 1, &pem, &pem_size, NULL) ||
+		    sgpu_chain_parse(pem, pem_size, "f", &chain, NULL))) {
 		abort();
 	}
 	free(pem);
@@ -39,7 +39,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct sgpu_record records[SGPU_RECORDS_MAX];
 	struct sgpu_quote_result result;
 	const struct sgpu_quote_checks checks = { .roots = &(struct sgpu_chain){ .count = 0 } };
-	char *quote = size && data[0] == 'c' ? wrap(data + 1, size - 1) : strndup((const char *)data, size), *text = NULL;
+	char *text = NULL, *quote = size && data[0] == 'c' ? wrap(data + 1, size - 1) : strndup((char *)data, size);
 	struct sgpu_grant grant;
 	json_t *claims;
 	int count;

@@ -20,12 +20,13 @@ struct world {
 	char *eks;
 };
 
-static inline int world_certify(const struct world *world, const char *eks, const char *request, size_t size, int64_t now,
-				struct sgpu_chain *chain, struct sgpu_error *error)
+static inline int world_certify(const struct world *world, const char *eks, const char *request, size_t size,
+				int64_t now, struct sgpu_chain *chain, struct sgpu_error *error)
 {
 	char *pem = NULL;
 	size_t pem_size = 0;
-	int code = sgpu_ca_certify(world->ca, &world->roots, eks, request, size, now, 30, 600, &pem, &pem_size, error);
+	int code = sgpu_ca_certify(world->ca, &world->roots, eks, request, size, now, 30, 600, &pem, &pem_size,
+				   error);
 
 	if (!code) {
 		code = sgpu_chain_parse(pem, pem_size, "chain", chain, error);

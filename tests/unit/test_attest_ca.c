@@ -38,7 +38,8 @@ UNIT_TEST(the_certificate_of_an_attestation_key_names_its_machine)
 	CHECK(!strcmp(serial, hex));
 	REQUIRE(!sgpu_signer_fingerprint(w.ak, fingerprint, NULL));
 	int size = i2d_PUBKEY(X509_get0_pubkey(leaf), &spki);
-	CHECK(size > 0 && !sgpu_sha256(spki, (size_t)size, key_id, NULL) && !memcmp(key_id, fingerprint, sizeof(key_id)));
+	CHECK(size > 0 && !sgpu_sha256(spki, (size_t)size, key_id, NULL) &&
+	      !memcmp(key_id, fingerprint, sizeof(key_id)));
 	OPENSSL_free(spki);
 	CHECK(X509_get_extension_flags(leaf) & EXFLAG_BCONS && !(X509_get_extension_flags(leaf) & EXFLAG_CA));
 	CHECK(X509_get_key_usage(leaf) == KU_DIGITAL_SIGNATURE);
@@ -69,7 +70,8 @@ UNIT_TEST(a_request_of_an_unknown_machine_or_an_old_one_is_refused)
 	char *request = NULL, *foreign = NULL, *pem = NULL, *both = NULL;
 	size_t size = 0;
 
-	REQUIRE(!sgpu_signer_generate(false, &stranger, NULL) && !sgpu_signer_public_pem(stranger, &pem, &size, NULL));
+	REQUIRE(!sgpu_signer_generate(false, &stranger, NULL) &&
+		!sgpu_signer_public_pem(stranger, &pem, &size, NULL));
 	REQUIRE(!sgpu_enroll_request(w.ek, w.ak, NOW, &request, &size, NULL));
 	REQUIRE(!sgpu_enroll_request(stranger, w.ak, NOW, &foreign, &size, NULL));
 	CHECK(!certify(w.eks, request, NOW, NULL) && !certify(w.eks, request, NOW + 600, NULL));

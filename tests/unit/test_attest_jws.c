@@ -53,7 +53,8 @@ UNIT_TEST(a_token_verifies_by_its_certificate_and_by_the_key)
 	REQUIRE(!sgpu_jws_sign(w.ak, &w.chain, "JWT", "{\"a\":1}", 7, &token, NULL));
 	REQUIRE(!sgpu_jws_verify(token, strlen(token), NULL, &payload, &size, &chain, NULL));
 	CHECK(size == 7 && !memcmp(payload, "{\"a\":1}", 8));
-	CHECK(chain.count == 2 && chain.size[0] == w.chain.size[0] && !memcmp(chain.der[0], w.chain.der[0], chain.size[0]));
+	CHECK(chain.count == 2 && chain.size[0] == w.chain.size[0] &&
+	      !memcmp(chain.der[0], w.chain.der[0], chain.size[0]));
 	CHECK(!sgpu_chain_verify(&chain, &w.roots, NOW, NULL));
 	sgpu_chain_clear(&chain);
 	free(payload);
@@ -116,8 +117,10 @@ UNIT_TEST(only_es384_and_no_header_that_brings_a_key_is_taken)
 	CHECK(header_refused("{\"alg\":\"ES384\",\"x5c\":[\"AAA\"]}", "padding"));
 	CHECK(header_refused("{\"alg\":\"ES384\",\"x5c\":[\"A-_A\"]}", "base64"));
 	CHECK(header_refused("{\"alg\":\"ES384\",\"x5c\":[\"AAAA\"]}", "malformed"));
-	CHECK(header_refused("{\"alg\":\"ES384\",\"x5c\":[\"A\",\"A\",\"A\",\"A\",\"A\",\"A\",\"A\",\"A\",\"A\"]}", "'x5c'"));
-	CHECK(header_refused("{\"alg\":\"ES384\",\"x5c\":[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[", "deep"));
+	CHECK(header_refused("{\"alg\":\"ES384\",\"x5c\":[\"A\",\"A\",\"A\",\"A\",\"A\",\"A\",\"A\",\"A\",\"A\"]}",
+			     "'x5c'"));
+	CHECK(header_refused("{\"alg\":\"ES384\",\"x5c\":[[[[[[[[[[[[[[[[[[[["
+			     "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[", "deep"));
 }
 
 UNIT_TEST(a_signature_has_exactly_96_bytes)
@@ -132,7 +135,8 @@ UNIT_TEST(a_signature_has_exactly_96_bytes)
 		sgpu_base64url_encode(raw, size, token + strlen(token));
 		int code = verify(token, w.eks, &error);
 		/* r and s that are zero have the right size and are no signature. */
-		CHECK(size == SGPU_ES384_SIZE ? code == SGPU_ESIGNATURE : code == SGPU_EINVALID && strstr(error.text, "96"));
+		CHECK(size == SGPU_ES384_SIZE ? code == SGPU_ESIGNATURE : code == SGPU_EINVALID &&
+		      strstr(error.text, "96"));
 	}
 	CHECK(verify("a.b", NULL, NULL) == SGPU_EINVALID && verify("", NULL, NULL) == SGPU_EINVALID);
 	CHECK(verify("....", NULL, NULL) == SGPU_EINVALID);
@@ -170,12 +174,14 @@ UNIT_TEST(a_key_file_comes_back_as_the_same_key_and_is_refused_when_others_can_r
 	size_t size = 0, half_size = 0;
 
 	close(mkstemp(path));
-	REQUIRE(!sgpu_signer_private_pem(w.ak, &pem, &size, NULL) && !sgpu_signer_public_pem(w.ak, &half, &half_size, NULL));
+	REQUIRE(!sgpu_signer_private_pem(w.ak, &pem, &size, NULL) &&
+		!sgpu_signer_public_pem(w.ak, &half, &half_size, NULL));
 	CHECK(strstr(pem, "-----BEGIN PRIVATE KEY-----") == pem && size == strlen(pem));
 	put(path, pem, 0600);
 	REQUIRE(!sgpu_signer_load(path, &back, NULL));
 	CHECK(!sgpu_signer_in_tpm(back));
-	CHECK(!sgpu_signer_fingerprint(w.ak, a, NULL) && !sgpu_signer_fingerprint(back, b, NULL) && !memcmp(a, b, sizeof(a)));
+	CHECK(!sgpu_signer_fingerprint(w.ak, a, NULL) && !sgpu_signer_fingerprint(back, b, NULL) &&
+	      !memcmp(a, b, sizeof(a)));
 	sgpu_signer_free(&back);
 	put(path, pem, 0640);
 	CHECK(load(path, &error) == SGPU_EPOLICY && strstr(error.text, "0640"));

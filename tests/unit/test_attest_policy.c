@@ -14,7 +14,8 @@ static const uint8_t nonce[32] = { 1, 2, 3, 4 };
 static int quote_and_verify(void)
 {
 	struct sgpu_quote_subject s = { .nonce = nonce, .nonce_size = sizeof(nonce), .recipient = &recipient,
-					.recipient_ephemeral = true, .owner_key = owner.public_half, .device = device };
+					.recipient_ephemeral = true, .owner_key = owner.public_half,
+					.device = device };
 	struct sgpu_quote_checks c = { .roots = &w.roots, .nonce = nonce, .nonce_size = sizeof(nonce), .now = NOW };
 	char *quote = NULL;
 	size_t size = 0;
@@ -27,7 +28,8 @@ static int quote_and_verify(void)
 
 static json_t *own_of(const char *submod)
 {
-	json_t *object = submod ? json_object_get(json_object_get(verified.claims, "submods"), submod) : verified.claims;
+	json_t *object = submod ? json_object_get(json_object_get(verified.claims, "submods"), submod) :
+		verified.claims;
 
 	return json_object_get(object, SGPU_EAT_PROFILE);
 }
@@ -90,8 +92,8 @@ UNIT_TEST(a_policy_from_a_quote_accepts_that_quote)
 	CHECK(reasons(text, NULL) == 0);
 	free(text);
 	/* What the claims do not have the policy does not ask for. */
-	json_t *few = json_pack("{s:{s:{s:[s], s:{s:s}}}}", "submods", "runner", "swversion", "0.1.0", SGPU_EAT_PROFILE,
-				"digest", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
+	json_t *few = json_pack("{s:{s:{s:[s], s:{s:s}}}}", "submods", "runner", "swversion", "0.1.0",
+				SGPU_EAT_PROFILE, "digest", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
 	REQUIRE(!sgpu_policy_from_claims(few, &text, &size, NULL));
 	CHECK(reasons(text, "runner.digest") == 1 && !strstr(text, "platform") && !strstr(text, "debug"));
 	free(text);
@@ -183,7 +185,8 @@ UNIT_TEST(the_device_is_judged_by_code_driver_mode_and_agreement)
 						   sgpu_json_from_bytes(digest, sizeof(digest))));
 	CHECK(reasons(text, NULL) == 0);
 	digest[0] = 8;
-	json_array_append_new(json_object_get(own, "code"), json_pack("{s:s, s:i, s:o}", "name", "other", "size", 1, "digest",
+	json_array_append_new(json_object_get(own, "code"),
+			      json_pack("{s:s, s:i, s:o}", "name", "other", "size", 1, "digest",
 								      sgpu_json_from_bytes(digest, sizeof(digest))));
 	CHECK(reasons(text, "device.code other") == 1);
 	json_object_set_new(own, "code", json_array());
@@ -241,8 +244,10 @@ UNIT_TEST(machine_age_and_channel_are_judged)
 	CHECK(reasons("{\"version\":1,\"channel\":false}", NULL) == 0);
 	CHECK(reasons("{\"version\":1}", NULL) == 0);
 	/* All that is wrong is listed. */
-	CHECK(reasons("{\"version\":1,\"runner\":{\"digests\":[],\"version\":\"9\",\"debug\":false},\"device\":{\"confidential\":true},"
-		      "\"platform\":{\"at_least\":\"snp\"},\"machines\":[],\"channel\":true,\"certificate_age\":0}", NULL) == 9);
+	CHECK(reasons("{\"version\":1,\"runner\":{\"digests\":[],\"version\":\"9\",\"debug\":false},"
+		      "\"device\":{\"confidential\":true},"
+		      "\"platform\":{\"at_least\":\"snp\"},\"machines\":[],\"channel\":true,\"certificate_age\":0}",
+		      NULL) == 9);
 }
 
 UNIT_TEST(policies_are_read_strictly)
@@ -250,14 +255,16 @@ UNIT_TEST(policies_are_read_strictly)
 	struct sgpu_error error = { 0 };
 	struct sgpu_policy *policy = NULL;
 
-	CHECK(refused("") && refused("[]") && refused("{}") && refused("{\"version\":2}") && refused("{\"version\":\"1\"}"));
+	CHECK(refused("") && refused("[]") && refused("{}") && refused("{\"version\":2}") &&
+	      refused("{\"version\":\"1\"}"));
 	CHECK(refused("{\"version\":1,\"version\":1}") && refused("{\"version\":1,\"runer\":{}}"));
 	CHECK(refused("{\"version\":1,\"runner\":{\"digest\":[]}}") && refused("{\"version\":1,\"runner\":[]}"));
 	CHECK(refused("{\"version\":1,\"runner\":{\"digests\":[\"00\"]}}"));
 	CHECK(refused("{\"version\":1,\"runner\":{\"digests\":[1]}}"));
 	CHECK(refused("{\"version\":1,\"runner\":{\"digests\":["
 		      "\"000000000000000000000000000000000000000000000000000000000000000A\"]}}"));
-	CHECK(refused("{\"version\":1,\"runner\":{\"debug\":\"off\"}}") && refused("{\"version\":1,\"runner\":{\"key\":\"none\"}}"));
+	CHECK(refused("{\"version\":1,\"runner\":{\"debug\":\"off\"}}") &&
+	      refused("{\"version\":1,\"runner\":{\"key\":\"none\"}}"));
 	CHECK(refused("{\"version\":1,\"runner\":{\"version\":\"x\"}}"));
 	CHECK(refused("{\"version\":1,\"platform\":{\"at_least\":\"sev\"}}"));
 	CHECK(refused("{\"version\":1,\"platform\":{\"tcb\":\"12\"}}"));
@@ -280,10 +287,12 @@ UNIT_TEST(the_result_is_an_ear_that_says_what_was_judged)
 	size_t size = 0;
 
 	REQUIRE(!sgpu_policy_from_claims(verified.claims, &text, &size, NULL));
-	REQUIRE(!sgpu_policy_parse(text, size, "p", &policy, NULL) && !sgpu_appraise(policy, &verified, NOW, &appraisal, NULL));
+	REQUIRE(!sgpu_policy_parse(text, size, "p", &policy, NULL) &&
+		!sgpu_appraise(policy, &verified, NOW, &appraisal, NULL));
 	const json_t *runner = json_object_get(json_object_get(appraisal.ear, "submods"), "runner");
 	const json_t *vector = json_object_get(runner, "ear_trustworthiness_vector");
-	CHECK(!strcmp(json_string_value(json_object_get(appraisal.ear, "eat_profile")), "tag:ietf.org,2026:rats/ear#03"));
+	CHECK(!strcmp(json_string_value(json_object_get(appraisal.ear, "eat_profile")),
+		      "tag:ietf.org,2026:rats/ear#03"));
 	CHECK(json_integer_value(json_object_get(appraisal.ear, "iat")) == NOW);
 	CHECK(json_equal(json_object_get(appraisal.ear, "eat_nonce"), json_object_get(verified.claims, "eat_nonce")));
 	CHECK(json_string_value(json_object_get(json_object_get(appraisal.ear, "ear_verifier_id"), "build")));
@@ -294,7 +303,8 @@ UNIT_TEST(the_result_is_an_ear_that_says_what_was_judged)
 	CHECK(json_integer_value(json_object_get(vector, "runtime-opaque")) == 32);
 	CHECK(json_integer_value(json_object_get(vector, "hardware")) == 0);
 	CHECK(!strcmp(json_string_value(json_object_get(runner, "ear_status")), "warning"));
-	CHECK(!strncmp(json_string_value(json_array_get(json_object_get(runner, "ear_appraisal_policy_ids"), 0)), "tag:sgpu.dev", 12));
+	CHECK(!strncmp(json_string_value(json_array_get(json_object_get(runner, "ear_appraisal_policy_ids"), 0)),
+		       "tag:sgpu.dev", 12));
 	sgpu_appraisal_clear(&appraisal);
 	struct sgpu_quote_result none = { .claims = NULL };
 	CHECK(sgpu_appraise(policy, &none, NOW, &appraisal, NULL) == SGPU_EUSAGE && !appraisal.accepted);

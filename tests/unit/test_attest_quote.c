@@ -223,7 +223,8 @@ UNIT_TEST(a_quote_that_another_key_signed_is_refused)
 	char *eks = NULL, *request = NULL;
 	size_t size = 0;
 	REQUIRE(!sgpu_signer_generate(false, &ek, NULL) && !sgpu_signer_generate(false, &ak, NULL));
-	REQUIRE(!sgpu_signer_public_pem(ek, &eks, &size, NULL) && !sgpu_enroll_request(ek, ak, NOW, &request, &size, NULL));
+	REQUIRE(!sgpu_signer_public_pem(ek, &eks, &size, NULL) &&
+		!sgpu_enroll_request(ek, ak, NOW, &request, &size, NULL));
 	REQUIRE(!world_certify(&w, eks, request, size, NOW, &chain, NULL));
 	other = resign(claims, ak, &chain, "eat+jwt");
 	CHECK(verify(other, &c, NULL) == SGPU_EBINDING);
@@ -379,7 +380,8 @@ UNIT_TEST(the_channel_of_a_quote_comes_back_and_belongs_to_its_owner)
 {
 	struct sgpu_quote_subject s = subject();
 	struct sgpu_quote_checks c = checks();
-	struct sgpu_grant grant = { .channel = 3, .serial = 77, .processor = { 5 }, .enc = { 6 }, .sealed_cek = { 7 } }, back;
+	struct sgpu_grant grant = { .channel = 3, .serial = 77, .processor = { 5 }, .enc = { 6 },
+				    .sealed_cek = { 7 } }, back;
 	uint8_t digest[32] = { 4 };
 	json_t *measurements = json_pack("[{s:s, s:I, s:I, s:o}]", "label", "kernel", "va", (json_int_t)4096, "size",
 					 (json_int_t)100, "digest", sgpu_json_from_bytes(digest, sizeof(digest)));
@@ -394,10 +396,12 @@ UNIT_TEST(the_channel_of_a_quote_comes_back_and_belongs_to_its_owner)
 	REQUIRE(!sgpu_quote_verify(quote, size, &c, &result, NULL));
 	REQUIRE(!sgpu_quote_grant(result.claims, &back, NULL));
 	CHECK(back.channel == 3 && back.serial == 77 && !memcmp(back.owner_hash, grant.owner_hash, 32) &&
-	      !memcmp(back.sealed_cek, grant.sealed_cek, sizeof(back.sealed_cek)) && back.enc[0] == 6 && back.processor[0] == 5);
+	      !memcmp(back.sealed_cek, grant.sealed_cek, sizeof(back.sealed_cek)) && back.enc[0] == 6 &&
+	      back.processor[0] == 5);
 	json_t *own = json_object_get(result.claims, SGPU_EAT_PROFILE);
 	CHECK(json_equal(json_object_get(own, "measurements"), measurements));
-	json_object_set_new(json_object_get(own, "grant"), "owner_hash", sgpu_json_from_bytes(digest, sizeof(digest)));
+	json_object_set_new(json_object_get(own, "grant"), "owner_hash",
+			    sgpu_json_from_bytes(digest, sizeof(digest)));
 	other = resign(result.claims, w.ak, &w.chain, "eat+jwt");
 	CHECK(verify(other, &c, NULL) == SGPU_EBINDING);
 	c.owner_key = NULL;

@@ -18,8 +18,10 @@ static void report_data(const struct sgpu_signer *ak, const uint8_t *n, size_t n
 	uint8_t fingerprint[SGPU_SHA256_SIZE], hash[64];
 	EVP_MD_CTX *context = EVP_MD_CTX_new();
 
-	if (sgpu_signer_fingerprint(ak, fingerprint, NULL) || EVP_Digest(n, n_size, hash, NULL, EVP_sha512(), NULL) != 1 ||
-	    EVP_DigestInit_ex(context, EVP_sha512(), NULL) != 1 || EVP_DigestUpdate(context, "sgpu quote v1\0", 14) != 1 ||
+	if (sgpu_signer_fingerprint(ak, fingerprint, NULL) ||
+	    EVP_Digest(n, n_size, hash, NULL, EVP_sha512(), NULL) != 1 ||
+	    EVP_DigestInit_ex(context, EVP_sha512(), NULL) != 1 ||
+	    EVP_DigestUpdate(context, "sgpu quote v1\0", 14) != 1 ||
 	    EVP_DigestUpdate(context, fingerprint, sizeof(fingerprint)) != 1 ||
 	    EVP_DigestUpdate(context, hash, sizeof(hash)) != 1 || EVP_DigestFinal_ex(context, data, NULL) != 1) {
 		abort();
@@ -42,7 +44,8 @@ static char *snp_record(const uint8_t data[64], bool debug)
 
 	memcpy(report + SNP_DATA, data, 64);
 	report[SNP_POLICY + 2] = debug ? 8 : 0;
-	return dump(json_pack("{s:s, s:o}", "provider", "sev_guest\n", "outblob", sgpu_json_from_bytes(report, sizeof(report))));
+	return dump(json_pack("{s:s, s:o}", "provider", "sev_guest\n", "outblob",
+			      sgpu_json_from_bytes(report, sizeof(report))));
 }
 
 static char *gramine_record(const uint8_t data[64], bool debug)
@@ -51,7 +54,8 @@ static char *gramine_record(const uint8_t data[64], bool debug)
 
 	memcpy(quote + SGX_DATA, data, 64);
 	quote[SGX_ATTRIBUTES] = debug ? 3 : 1;
-	return dump(json_pack("{s:s, s:o}", "attestation_type", "dcap", "quote", sgpu_json_from_bytes(quote, sizeof(quote))));
+	return dump(json_pack("{s:s, s:o}", "attestation_type", "dcap", "quote",
+			      sgpu_json_from_bytes(quote, sizeof(quote))));
 }
 
 static char *gpu_record(const uint8_t data[64])
@@ -66,7 +70,8 @@ static char *gpu_record(const uint8_t data[64])
 	}
 	EVP_MD_CTX_free(context);
 	sgpu_hex_encode(short_nonce, sizeof(short_nonce), hex);
-	return dump(json_pack("[{s:s, s:s, s:s, s:s}]", "arch", "HOPPER", "certificate", "", "evidence", "", "nonce", hex));
+	return dump(json_pack("[{s:s, s:s, s:s, s:s}]", "arch", "HOPPER", "certificate", "", "evidence", "", "nonce",
+			      hex));
 }
 
 /* A quote with one record: named in the claims as `claimed`, sent as `sent`; either may be NULL for none. */
@@ -80,14 +85,16 @@ static char *quote_with(const char *label, const char *type, const char *claimed
 	size_t size = 0;
 
 	/* Its claims, with the ueid, are those of a quote without records. */
-	if (sgpu_quote_create(&s, w.ak, &w.chain, NOW, &quote, &size, NULL) || sgpu_quote_verify(quote, size, &c, &result, NULL)) {
+	if (sgpu_quote_create(&s, w.ak, &w.chain, NOW, &quote, &size, NULL) ||
+	    sgpu_quote_verify(quote, size, &c, &result, NULL)) {
 		abort();
 	}
 	free(quote);
 	json_t *own = json_object_get(result.claims, SGPU_EAT_PROFILE), *records = json_object_get(own, "records");
 	if (claimed) {
 		EVP_Digest(claimed, strlen(claimed), hash, NULL, EVP_sha512(), NULL);
-		json_object_set_new(records, label, json_pack("{s:s, s:o}", "type", type, "sha512", sgpu_json_from_bytes(hash, 64)));
+		json_object_set_new(records, label, json_pack("{s:s, s:o}", "type", type, "sha512",
+							      sgpu_json_from_bytes(hash, 64)));
 		json_object_del(json_object_get(own, "absent"), label);
 	}
 	json_object_set_new(result.claims, "dbgstat", json_string(debug));
@@ -98,7 +105,8 @@ static char *quote_with(const char *label, const char *type, const char *claimed
 	json_t *collection = json_pack("{s:s, s:[s, o, i]}", "__cmwc_t", SGPU_CMW_PROFILE, "eat", SGPU_TYPE_EAT,
 				       sgpu_json_from_bytes(token, strlen(token)), 4);
 	if (sent) {
-		json_object_set_new(collection, label, json_pack("[s, o, i]", type, sgpu_json_from_bytes(sent, strlen(sent)), 4));
+		json_object_set_new(collection, label, json_pack("[s, o, i]", type,
+								 sgpu_json_from_bytes(sent, strlen(sent)), 4));
 	}
 	sgpu_quote_result_clear(&result);
 	free(payload);
@@ -161,7 +169,8 @@ UNIT_TEST(a_quote_by_gramine_and_evidence_of_a_gpu_belong_to_their_quote_alone)
 
 	report_data(w.ak, nonce, sizeof(nonce), data);
 	report_data(w.ak, nonce, 8, wrong);
-	try_record("gramine", SGPU_TYPE_GRAMINE, gramine_record(data, false), gramine_record(wrong, false), false, false);
+	try_record("gramine", SGPU_TYPE_GRAMINE, gramine_record(data, false), gramine_record(wrong, false), false,
+		   false);
 	try_record("nv-gpu-evidence", SGPU_TYPE_NVIDIA, gpu_record(data), gpu_record(wrong), false, true);
 }
 
@@ -190,7 +199,8 @@ UNIT_TEST(a_report_that_nobody_signed_does_not_verify_with_roots)
 	uint8_t data[64];
 
 	report_data(w.ak, nonce, sizeof(nonce), data);
-	char *record = snp_record(data, false), *quote = quote_with("tsm-report", SGPU_TYPE_TSM, record, record, "enabled");
+	char *record = snp_record(data, false), *quote = quote_with("tsm-report", SGPU_TYPE_TSM, record, record,
+								    "enabled");
 	CHECK(sgpu_quote_verify(quote, strlen(quote), &c, &result, NULL) != SGPU_OK && !result.tee_verified);
 	sgpu_quote_result_clear(&result);
 	free(record);
