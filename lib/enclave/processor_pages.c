@@ -61,12 +61,18 @@ static int clear(const struct work *work, uint32_t first, uint32_t count)
 
 static int clear_new(const struct work *work, uint32_t first, uint32_t count)
 {
+	const uint32_t end = first + count;
 	int rc = SGPU_OK;
 
-	for (uint32_t i = first; rc == SGPU_OK && i < first + count; i++) {
-		if (sgpu_page_needs_clear(work->processor, work->change->after[i], work->change->kind)) {
-			rc = clear(work, i, 1);
+	while (rc == SGPU_OK && first < end) {
+		uint32_t last = first;
+
+		while (last < end &&
+		       sgpu_page_needs_clear(work->processor, work->change->after[last], work->change->kind)) {
+			last++;
 		}
+		rc = last > first ? clear(work, first, last - first) : SGPU_OK;
+		first = last + 1;
 	}
 	return rc;
 }

@@ -260,6 +260,26 @@ UNIT_TEST(a_page_goes_with_its_owners_word_and_is_cleared)
 	bench_close(&b);
 }
 
+UNIT_TEST(adjacent_pages_take_one_call_of_the_device)
+{
+	const uint32_t pages[8] = { 20, 31, 22, 33, 24, 35, 26, 37 };
+	struct bench b;
+
+	for (int fresh = 0; fresh < 2; fresh++) {
+		bench_open(&b, fresh, NULL, NULL);
+		struct sgpu_session *session = open_channel(&b);
+		REQUIRE(pte(&b, 1, 0, 0, false, 8, pages) == OK);
+		CHECK(b.fake.calls[FAKE_MAP] == 1 && b.fake.calls[FAKE_CLEAR] == !fresh);
+		REQUIRE(pte_authorised(&b, session, 1, 0, 0, false, 8, none) == OK);
+		CHECK(b.fake.calls[FAKE_CLEAR] == 1u + !fresh && b.fake.calls[FAKE_UNMAP] == 1);
+		REQUIRE(pte(&b, 1, 0, 0, false, 8, pages) == OK);
+		REQUIRE(destroy(&b, 1, session) == OK);
+		CHECK(b.fake.calls[FAKE_CLEAR] == 2u + !fresh && b.fake.cleared[37] == 2u + !fresh);
+		sgpu_session_close(&session);
+		bench_close(&b);
+	}
+}
+
 UNIT_TEST(an_authorisation_is_for_one_range_and_one_time)
 {
 	const uint32_t pages[3] = { 20, 21, 22 };
@@ -470,6 +490,7 @@ int main(void)
 	UNIT_RUN(pages_are_refused);
 	UNIT_RUN(a_page_across_two_regions_is_refused);
 	UNIT_RUN(a_page_goes_with_its_owners_word_and_is_cleared);
+	UNIT_RUN(adjacent_pages_take_one_call_of_the_device);
 	UNIT_RUN(an_authorisation_is_for_one_range_and_one_time);
 	UNIT_RUN(pages_of_a_channel_without_a_key_need_no_word_and_are_cleared);
 	UNIT_RUN(memory_that_is_not_new_is_cleared_before_anybody_sees_it);
