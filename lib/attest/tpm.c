@@ -13,7 +13,7 @@
 #include "attest/tpm.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static OSSL_PROVIDER *loaded;
+static OSSL_PROVIDER *standard, *loaded;
 
 /* The provider has its own numbers and texts, which may be missing: what failed is said in ours. */
 static int unavailable(struct sgpu_error *error, const char *what)
@@ -29,15 +29,14 @@ static int unavailable(struct sgpu_error *error, const char *what)
 }
 
 /* A provider that is loaded by name switches the default one off, unless that one is loaded by name too. Both stay
- * for the life of the process: keys refer to them. */
+ * for the life of the process: keys refer to them, and without the default one nothing else would work. */
 int sgpu_tpm_provider(struct sgpu_error *error)
 {
 	int rc = SGPU_OK;
 
 	pthread_mutex_lock(&lock);
 	if (!loaded) {
-		OSSL_PROVIDER *standard = OSSL_PROVIDER_load(NULL, "default");
-
+		standard = standard ? standard : OSSL_PROVIDER_load(NULL, "default");
 		loaded = standard ? OSSL_PROVIDER_load(NULL, "tpm2") : NULL;
 		if (!standard) {
 			rc = unavailable(error, "OpenSSL does not load its default provider");
