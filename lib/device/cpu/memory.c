@@ -362,6 +362,8 @@ void sgpu_cpu_memory_close(struct sgpu_cpu_memory *memory)
 	}
 	while ((slab = memory->slabs)) {
 		memory->slabs = slab->next;
+		/* The addresses may be somebody else's next. */
+		UNPOISON(slab->memory, SLAB);
 		munmap(slab->memory, SLAB);
 		free(slab);
 	}
