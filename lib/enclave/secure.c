@@ -30,6 +30,7 @@ static int send_for_allocator(void *argument, const struct sgpu_command *command
 {
 	struct sgpu_ground *ground = argument;
 	struct sgpu_kt128 *state = NULL;
+	int sends, rc;
 
 	if (command->op == SGPU_CH_PTE && sgpu_kt128_create(&state, NULL) == SGPU_OK) {
 		for (uint32_t i = 0; i < command->pte.count; i++) {
@@ -44,7 +45,13 @@ static int send_for_allocator(void *argument, const struct sgpu_command *command
 		sgpu_kt128_finish(state, NULL, 0, ground->asked_hash, sizeof(ground->asked_hash));
 		sgpu_kt128_free(&state);
 	}
-	return sgpu_secure_send(ground->sender, command, reply);
+	/* A MAC of the owner's has a number, and none after it is taken before it is: so it is sent until it got through. */
+	sends = (command->op == SGPU_CH_PTE && command->pte.has_mac) ||
+		(command->op == SGPU_CH_DESTROY && command->destroy.has_mac) ? SGPU_LANE_SENDS : 1;
+	do {
+		rc = sgpu_secure_send(ground->sender, command, reply);
+	} while (--sends > 0 && reply->refusal != SGPU_REFUSED_NOT);
+	return rc;
 }
 
 /* ---- the ground ---- */
