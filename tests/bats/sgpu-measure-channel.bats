@@ -5,7 +5,6 @@
 load helpers
 
 setup() {
-	requires sgpu-measure
 	cd "$BATS_TEST_TMPDIR" || return 1
 	cat >two.txt <<-END
 		# a bootstrap channel, and a channel each of two owners
