@@ -2,6 +2,8 @@
  *
  * What each command of the processor does, and every reason to refuse it.
  */
+#include <enclave/processor.h>
+
 #include "channel_harness.h"
 
 #define OK SGPU_REFUSED_NOT
@@ -69,6 +71,19 @@ UNIT_TEST(a_channel_is_refused)
 	CHECK(say(&b, &b.command) == SGPU_REFUSED_MALFORMED && b.reply.code == SGPU_EINVALID &&
 	      b.reply.error.text[0]);
 	CHECK(!frame(&b, 12).mapped);
+	bench_close(&b);
+}
+
+UNIT_TEST(no_serial_number_is_given_twice_even_at_the_last)
+{
+	struct bench b;
+
+	bench_open(&b, true, NULL, NULL);
+	b.processor->serials = UINT32_MAX - 1;
+	CHECK(create(&b, 1, 11, &b.owner[0]) == OK && b.reply.grant.serial == UINT32_MAX);
+	CHECK(create(&b, 2, 12, &b.owner[0]) == SGPU_REFUSED_LIMIT);
+	CHECK(destroy(&b, 1, NULL) == OK && create(&b, 1, 11, &b.owner[0]) == SGPU_REFUSED_LIMIT);
+	CHECK(create(&b, 3, 1, NULL) == SGPU_REFUSED_LIMIT);
 	bench_close(&b);
 }
 
@@ -483,6 +498,7 @@ int main(void)
 {
 	UNIT_RUN(a_channel_takes_its_directory);
 	UNIT_RUN(a_channel_is_refused);
+	UNIT_RUN(no_serial_number_is_given_twice_even_at_the_last);
 	UNIT_RUN(a_bootstrap_channel_only_configures_others);
 	UNIT_RUN(a_table_goes_in_and_out);
 	UNIT_RUN(a_table_is_refused);

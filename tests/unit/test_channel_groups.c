@@ -32,6 +32,17 @@ static int execute(void *argument, uint32_t channel, const uint8_t *items, size_
 	if (size && items[0] == 'd') {
 		return SGPU_ENOMEM;
 	}
+	if (size && items[0] == 'x') {
+		/* What an executor may not do: another's context after its own, a command of its own. */
+		struct sgpu_command command = { .op = SGPU_CH_DESTROY, .channel = channel };
+		struct sgpu_reply reply;
+
+		e->wrong += sgpu_processor_activate(e->bench->processor, channel, NULL) != SGPU_OK;
+		e->wrong += sgpu_processor_activate(e->bench->processor, 3 - channel, NULL) != SGPU_EUSAGE;
+		e->wrong += sgpu_processor_command(e->bench->processor, &command, &reply) != SGPU_EINVALID;
+		e->wrong += reply.refusal != SGPU_REFUSED_MALFORMED;
+		return SGPU_OK;
+	}
 	if (size && items[0] == 'r') {
 		/* What an executor does: is it ours, make it reachable, use it. */
 		if (sgpu_processor_space(e->bench->processor, channel, &base, &space, error) != SGPU_OK ||
@@ -207,6 +218,27 @@ UNIT_TEST(one_context_is_reachable_at_a_time_and_the_active_one_costs_nothing)
 	bench_close(&b);
 }
 
+UNIT_TEST(an_executor_neither_leaves_its_context_nor_sends_commands)
+{
+	struct bench b;
+	struct executor e = { .bench = &b };
+	struct sgpu_session *sessions[2];
+
+	bench_open(&b, true, execute, &e);
+	open_two(&b, sessions);
+	CHECK(seal_and_submit(&b, sessions[0], 1, "x") == OK && seal_and_submit(&b, sessions[1], 2, "x") == OK);
+	CHECK(e.calls == 2 && e.wrong == 0);
+	/* The device fails while it changes contexts: none is reachable, and the next group tries again. */
+	b.fake.fail_in = 2;
+	CHECK(seal_and_submit(&b, sessions[0], 1, "r") == SGPU_REFUSED_DEVICE);
+	CHECK(!b.fake.spaces[0]->reachable && !b.fake.spaces[1]->reachable);
+	CHECK(seal_and_submit(&b, sessions[0], 1, "r") == OK && b.fake.spaces[0]->reachable);
+	for (int i = 0; i < 2; i++) {
+		sgpu_session_close(&sessions[i]);
+	}
+	bench_close(&b);
+}
+
 /* ---- threads ---- */
 struct sender {
 	struct bench *bench;
@@ -299,6 +331,7 @@ int main(void)
 	UNIT_RUN(without_an_executor_groups_are_empty);
 	UNIT_RUN(a_command_as_bytes_does_the_same);
 	UNIT_RUN(one_context_is_reachable_at_a_time_and_the_active_one_costs_nothing);
+	UNIT_RUN(an_executor_neither_leaves_its_context_nor_sends_commands);
 	UNIT_RUN(channels_submit_at_once_and_each_sees_its_own_context);
 	return unit_done();
 }
