@@ -147,12 +147,29 @@ UNIT_TEST(spoiled_headers_reach_nothing_outside)
 	CHECK(count > 0);
 }
 
+UNIT_TEST(the_cpu_device_has_neither_code_nor_a_report)
+{
+	struct sgpu_device_code list[SGPU_DEVICE_CODE_MAX];
+	struct sgpu_device_evidence evidence;
+	struct sgpu_device *device;
+	const uint8_t nonce[32] = { 0 };
+
+	REQUIRE(sgpu_device_open("cpu", NULL, &device, &error) == SGPU_OK);
+	CHECK(sgpu_device_code_digests(device, list, &error) == 0);
+	error.text[0] = '\0';
+	CHECK(sgpu_device_get_evidence(device, nonce, &evidence, &error) == SGPU_EUNAVAILABLE && error.text[0]);
+	CHECK(!evidence.report && !evidence.chain);
+	sgpu_device_evidence_clear(&evidence);
+	sgpu_device_close(&device);
+}
+
 int main(void)
 {
 	read_self();
 	UNIT_RUN(a_section_is_found_and_digested);
 	UNIT_RUN(a_file_that_was_cut_short_has_none);
 	UNIT_RUN(spoiled_headers_reach_nothing_outside);
+	UNIT_RUN(the_cpu_device_has_neither_code_nor_a_report);
 	free(image);
 	return unit_done();
 }

@@ -2,6 +2,10 @@
  *
  * Pages of a device: mapping, what stays with a frame, what is refused, what is counted, what it costs.
  */
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <sgpu/channel.h>
 
 #include "pages_harness.h"
@@ -26,6 +30,32 @@ UNIT_TEST(sizes_are_told)
 	open_all((uint64_t)256 << 20);
 	CHECK(info.total > 0 && info.total <= (uint64_t)256 << 20);
 	close_all();
+}
+
+/* Else the kernel would end the process as it makes the memory file. */
+UNIT_TEST(a_limit_on_the_size_of_files_bounds_the_memory)
+{
+	const struct rlimit limit = { 64 << 20, 64 << 20 };
+	struct room room;
+	int status = 0;
+	pid_t pid;
+
+	CPU_ONLY("device memory is no file");
+	fflush(stdout);
+	pid = fork();
+	if (pid == 0) {
+		setrlimit(RLIMIT_FSIZE, &limit);
+		unit_bad = 0;
+		open_all(0);
+		CHECK(info.total == 64 << 20);
+		room = make_room(4);
+		CHECK(sgpu_page_map(room.space, 0, (const uint32_t[]){ 16383 }, 1, info.small, &error) == SGPU_OK);
+		CHECK(put(room.base, 1) == SGPU_OK && holds(room.base, 1));
+		close_all();
+		fflush(stdout);
+		_exit(unit_bad != 0);
+	}
+	CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 UNIT_TEST(contents_stay_with_the_frame)
@@ -332,6 +362,7 @@ int main(void)
 {
 	DEVICE_OR_SKIP();
 	UNIT_RUN(sizes_are_told);
+	UNIT_RUN(a_limit_on_the_size_of_files_bounds_the_memory);
 	UNIT_RUN(contents_stay_with_the_frame);
 	UNIT_RUN(a_run_of_pages_is_one_range);
 	UNIT_RUN(what_does_not_fit_is_refused);
