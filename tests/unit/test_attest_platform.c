@@ -56,11 +56,12 @@ static size_t entries(const char *path)
 
 static struct sgpu_record records[SGPU_RECORDS_MAX];
 static int count;
+static struct sgpu_device *device;
 
 static const struct sgpu_record *collect(const char *label)
 {
 	sgpu_records_clear(records, count);
-	count = sgpu_evidence_collect(report_data, NULL, records);
+	count = sgpu_evidence_collect(report_data, device, records);
 	for (int i = 0; i < count; i++) {
 		if (!strcmp(records[i].label, label)) {
 			return &records[i];
@@ -94,6 +95,45 @@ UNIT_TEST(each_kind_has_its_name_and_word)
 	CHECK(strstr(sgpu_platform_name(SGPU_PLATFORM_SNP), "SEV-SNP") != NULL);
 }
 
+/* A device that gives evidence, and nothing else. */
+static uint8_t seen_nonce[32];
+static int evidence_code;
+
+static int give_evidence(struct sgpu_device *of, const uint8_t nonce[32], struct sgpu_device_evidence *evidence,
+			 struct sgpu_error *error)
+{
+	(void)of;
+	memcpy(seen_nonce, nonce, sizeof(seen_nonce));
+	snprintf(evidence->architecture, sizeof(evidence->architecture), "HOPPER");
+	evidence->report = (uint8_t *)strdup("report");
+	evidence->report_size = 6;
+	evidence->chain = (uint8_t *)strdup("chain");
+	evidence->chain_size = 5;
+	return evidence_code ? sgpu_fail(error, evidence_code, "the GPU is busy") : SGPU_OK;
+}
+
+UNIT_TEST(evidence_of_a_gpu_is_over_a_nonce_drawn_from_the_report_data)
+{
+	/* SHAKE256 of the bytes 100 to 163, by another implementation. */
+	static const char nonce[] = "d40cb4b66f60914aad07dfa87adbb4e43d4b68863a5d6d8f5a68b93b69a93c85";
+	static const struct sgpu_device_backend backend = { .evidence = give_evidence };
+	const struct sgpu_device_backend *made = &backend;
+	char hex[65], expected[512];
+
+	device = (struct sgpu_device *)&made;
+	const struct sgpu_record *record = collect("nv-gpu-evidence");
+	sgpu_hex_encode(seen_nonce, sizeof(seen_nonce), hex);
+	CHECK(!strcmp(hex, nonce));
+	snprintf(expected, sizeof(expected),
+		 "[{\"arch\":\"HOPPER\",\"certificate\":\"Y2hhaW4=\",\"evidence\":\"cmVwb3J0\","
+		 "\"nonce\":\"%s\"}]", nonce);
+	CHECK(record->value && !strcmp(record->value, expected) && !strcmp(record->type, SGPU_TYPE_NVIDIA));
+	evidence_code = SGPU_EDEVICE;
+	record = collect("nv-gpu-evidence");
+	CHECK(!record->value && !strcmp(record->absent, "the GPU is busy"));
+	device = NULL;
+}
+
 static enum sgpu_platform_kind detected(void)
 {
 	struct sgpu_platform platform;
@@ -117,7 +157,8 @@ static void make_folders(const char *path)
 
 UNIT_TEST(detection_goes_by_what_only_such_a_guest_has)
 {
-	static const char gramine[] = "root/dev/attestation/attestation_type", vmpl[] = "root/sys/devices/system/cpu/sev/vmpl",
+	static const char gramine[] = "root/dev/attestation/attestation_type", vmpl[] =
+		"root/sys/devices/system/cpu/sev/vmpl",
 			  cpuinfo[] = "root/proc/cpuinfo", reports[] = "root/sys/kernel/config/tsm/report/";
 	struct sgpu_platform platform;
 
@@ -302,6 +343,7 @@ int main(void)
 	UNIT_RUN(a_report_without_auxblob_is_whole);
 	UNIT_RUN(one_quote_takes_one_report);
 	UNIT_RUN(each_fault_of_the_kernel_has_its_own_words);
+	UNIT_RUN(evidence_of_a_gpu_is_over_a_nonce_drawn_from_the_report_data);
 	UNIT_RUN(a_quote_of_gramine_is_read_after_its_data_are_written);
 	UNIT_RUN(a_register_is_extended_by_48_bytes);
 	sgpu_records_clear(records, count);

@@ -342,6 +342,24 @@ UNIT_TEST(a_leaf_of_somebody_else_is_refused)
 	tee_free(&stranger);
 }
 
+UNIT_TEST(what_is_no_authority_certifies_nothing)
+{
+	struct tee_identity saved = ask;
+
+	/* Whoever has one chip's key could otherwise make certificates for any. */
+	ask = vlek;
+	struct tee_identity leaf = make_leaf(milan_tcb, 64, false);
+	ask = saved;
+	make_report(good, 3, 0, milan_tcb, leaf.key);
+	table_start(&table, 4);
+	table_add_certificate(&table, ark_guid, ark.certificate);
+	table_add_certificate(&table, ask_guid, ask.certificate);
+	table_add_certificate(&table, ask_guid, vlek.certificate);
+	table_add_certificate(&table, vcek_guid, leaf.certificate);
+	CHECK(verify(good, REPORT) == SGPU_ECHAIN);
+	tee_free(&leaf);
+}
+
 UNIT_TEST(certificates_out_of_their_time_are_expired)
 {
 	usual_table(&table, vcek.certificate, vcek_guid);
@@ -370,6 +388,7 @@ int main(void)
 	UNIT_RUN(a_hostile_table_is_refused);
 	UNIT_RUN(a_chain_to_another_root_is_refused);
 	UNIT_RUN(a_leaf_of_somebody_else_is_refused);
+	UNIT_RUN(what_is_no_authority_certifies_nothing);
 	UNIT_RUN(certificates_out_of_their_time_are_expired);
 	sgpu_chain_clear(&roots);
 	tee_free(&ark);
