@@ -134,7 +134,8 @@ CUDA_HOME ?= $(abspath $(dir $(or $(realpath $(NVCC)),$(NVCC)))..)
 # Machine code for A100 and H100/H200, and PTX that newer devices compile by themselves.
 CUDA_ARCH ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 \
 	-gencode arch=compute_90,code=compute_90
-NVCC_FLAGS = -O3 -fmad=false -std=c++17 --threads 0 -lineinfo $(CUDA_ARCH) -Iinclude -Ilib -D_GNU_SOURCE \
+# No -lineinfo: it would put the folder into the device code, whose digest is in every quote. NVCCFLAGS=-lineinfo for profiles.
+NVCC_FLAGS = -O3 -fmad=false -std=c++17 --threads 0 $(CUDA_ARCH) -Iinclude -Ilib -D_GNU_SOURCE \
 	-Xcompiler -fPIC,-fvisibility=hidden,-Wall,-O2 -Xcudafe --display_error_number
 $(CUDA_BUILD)/%.o: %.cu $(CUDA_BUILD)/flags
 	$(call say,NVCC,$<)mkdir -p $(@D) && $(NVCC) $(NVCC_FLAGS) $(NVCCFLAGS) -MMD -MP -MF $(@:.o=.d) -MT $@ -c -o $@ $<

@@ -106,7 +106,9 @@ int cli_input(const char *path, const char **name)
 	*name = path;
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0) {
-		cli_fail(SGPU_ESYSTEM, "cannot open '%s': %s", path, strerror(errno));
+		if (!sgpu_io_interrupted()) { /* else a signal came while a pipe had no writer: nothing is wrong with it */
+			cli_fail(SGPU_ESYSTEM, "cannot open '%s': %s", path, strerror(errno));
+		}
 		return -1;
 	}
 	if (fstat(fd, &status) == 0) {

@@ -1,0 +1,243 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# A run that proves itself: what it quotes, who gets a batch, and who gets none.
+# shellcheck disable=SC2154 # bats sets stderr
+
+load helpers
+
+NONCE=000102030405060708090a0b0c0d0e0f
+
+# The machine's keys and the authority's, once.
+setup_file() {
+	cd "$BATS_FILE_TMPDIR" || return 1
+	sgpu-measure provision -o ek.pem --public ek.pub.pem
+	sgpu-measure enroll -k ek.pem -o ak.pem --request request
+	sgpu-measure ca init -o ca.pem --certificate ca.crt
+	sgpu-measure ca sign -k ca.pem --certificate ca.crt --ek ek.pub.pem -o ak.crt request
+}
+
+setup() {
+	cd "$BATS_TEST_TMPDIR" || return 1
+	cp "$BATS_FILE_TMPDIR"/{ak.pem,ak.crt,ca.crt} .
+	sgpu-seal keygen -o owner.jwk
+	seq 0 99 | floats >x.f32
+	cat >job.json <<-'END'
+	{ "version": 1, "manifest_id": "attested", "segments": [
+	  { "segment_id": "x", "data_location_client": "x.f32", "sensitivity_level": "HIGH", "direction": "INPUT",
+	    "data_type_info": { "dtype": "f32", "shape": [100] } },
+	  { "segment_id": "y", "data_location_client": "y.f32", "sensitivity_level": "HIGH", "direction": "OUTPUT" } ],
+	  "operations": [
+	  { "gpu_operation_id": "COPY", "kernel": "copy", "arguments": { "input": "x", "output": "y" } } ] }
+	END
+	sgpu-measure policy -q --build "$SGPU_BUILD" -o policy.json 2>/dev/null
+}
+
+teardown() {
+	[ -z "${RUNNER:-}" ] || kill -KILL "$RUNNER" 2>/dev/null || true
+	sgpu_teardown
+}
+
+# start_runner [PROGRAM [OPTION...]]: one that has written its quote and waits for a batch; its process id in $RUNNER.
+start_runner() {
+	local i
+	rm -f batch quote response
+	mkfifo batch
+	"${1:-sgpu-run}" --device cpu --quote quote --nonce "$NONCE" --attestation-key ak.pem --certificate ak.crt \
+		"${@:2}" -o response batch 2>message 3>&- &
+	RUNNER=$!
+	for ((i = 0; i < 600; i++)); do
+		[ ! -e quote ] || return 0
+		kill -0 "$RUNNER" || break
+		sleep 0.05
+	done
+	cat message >&2
+	return 1
+}
+
+# stop_runner: it never got a batch, so that there is no response.
+stop_runner() {
+	kill -TERM "$RUNNER"
+	wait "$RUNNER" || true
+	RUNNER=
+	assert_no_file response
+}
+
+appraise() {
+	sgpu-measure appraise -p policy.json --roots ca.crt --nonce "$NONCE" --recipient recipient.jwk "$@" quote
+}
+
+seal() {
+	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r recipient.jwk
+}
+
+@test "a batch is sealed to the key of a quote that was appraised, and runs" {
+	requires no-sanitizer
+	start_runner
+	appraise
+	seal >batch
+	wait "$RUNNER"
+	sgpu-seal open -k owner.jwk -C out response
+	assert_same out/y.f32 x.f32
+}
+
+@test "the quote is whole before the batch is read, and its key is in no file" {
+	requires no-sanitizer jq
+	start_runner
+	sgpu-measure verify --roots ca.crt --nonce "$NONCE" quote
+	appraise
+	jq -e '.kty == "OKP" and (.d | not)' recipient.jwk
+	[ "$(find . -type f | sort | tr '\n' ' ')" = "./ak.crt ./ak.pem ./ca.crt ./job.json ./message ./owner.jwk \
+./policy.json ./quote ./recipient.jwk ./x.f32 " ]
+	stop_runner
+}
+
+@test "one more byte in the runner is another program: nothing is sealed" {
+	requires no-sanitizer
+	cp "$SGPU_BUILD/bin/sgpu-run" altered
+	printf x >>altered
+	start_runner ./altered
+	run --separate-stderr -4 appraise
+	assert_contains "$stderr" "the runner is not a program that the policy knows"
+	assert_no_file recipient.jwk
+	stop_runner
+}
+
+@test "one changed byte in a text of the runner is another program" {
+	local at
+	requires no-sanitizer
+	cp "$SGPU_BUILD/bin/sgpu-run" altered
+	at=$(grep -abo 'no runner needs it' altered | head -n 1 | cut -d : -f 1)
+	flip_byte altered "$at"
+	start_runner ./altered
+	run --separate-stderr -4 appraise
+	assert_contains "$stderr" "the runner is not a program that the policy knows"
+	assert_no_file recipient.jwk
+	stop_runner
+}
+
+@test "a runner that can be debugged gets nothing" {
+	export SGPU_DEBUG=1
+	start_runner
+	run --separate-stderr -4 appraise
+	assert_contains "$stderr" "debugger"
+	assert_no_file recipient.jwk
+	stop_runner
+}
+
+@test "a runner that runs modules gets nothing unless the policy allows them" {
+	requires no-sanitizer
+	start_runner sgpu-run --allow-modules
+	run --separate-stderr -4 appraise
+	assert_contains "$stderr" "modules"
+	assert_no_file recipient.jwk
+	sed -i 's/"modules": false/"modules": true/' policy.json
+	appraise
+	[ -s recipient.jwk ]
+	stop_runner
+}
+
+@test "a quote for another nonce gives no key" {
+	requires no-sanitizer
+	start_runner
+	NONCE=ff0102030405060708090a0b0c0d0e0f
+	run --separate-stderr -4 appraise
+	assert_contains "$stderr" "nonce"
+	assert_no_file recipient.jwk
+	stop_runner
+}
+
+@test "a quote that was changed gives no key" {
+	requires no-sanitizer
+	start_runner
+	flip_byte quote $(($(stat -c %s quote) / 2))
+	run --separate-stderr appraise
+	[ "$status" -eq 4 ] || [ "$status" -eq 1 ]
+	assert_no_file recipient.jwk
+	stop_runner
+}
+
+@test "the quote of another authority's machine gives no key" {
+	requires no-sanitizer
+	start_runner
+	sgpu-measure ca init -o other.pem --certificate ca.crt.other
+	mv ca.crt.other ca.crt
+	run --separate-stderr -4 appraise
+	assert_no_file recipient.jwk
+	stop_runner
+}
+
+@test "a batch for the run before cannot be opened by the next one" {
+	requires no-sanitizer
+	start_runner
+	appraise
+	seal >batch.tar
+	kill -TERM "$RUNNER"
+	wait "$RUNNER" || true
+	start_runner
+	cat batch.tar >batch || true
+	status=0
+	wait "$RUNNER" || status=$?
+	RUNNER=
+	[ "$status" -eq 4 ]
+	assert_contains "$(cat message)" "recipient"
+	assert_no_file response
+}
+
+@test "the owner's key is bound into the quote" {
+	requires no-sanitizer
+	sgpu-seal keygen --x25519 -o mine.jwk
+	sgpu-seal pubkey -o mine.pub.jwk mine.jwk
+	sgpu-seal keygen --x25519 -o other.jwk
+	sgpu-seal pubkey -o other.pub.jwk other.jwk
+	start_runner sgpu-run --owner mine.pub.jwk
+	run --separate-stderr -4 appraise --owner other.pub.jwk
+	assert_no_file recipient.jwk
+	appraise --owner mine.pub.jwk
+	stop_runner
+}
+
+@test "the options of evidence are checked before anything is made" {
+	local all=(--nonce "$NONCE" --attestation-key ak.pem --certificate ak.crt)
+	run --separate-stderr -2 sgpu-run "${all[@]}" -o response /dev/null
+	assert_contains "$stderr" "--nonce is for a run with --quote"
+	run --separate-stderr -2 sgpu-run --owner owner.jwk -o response /dev/null
+	assert_contains "$stderr" "--owner is for a run with --quote"
+	run --separate-stderr -2 sgpu-run --quote quote "${all[@]:0:4}" -o response /dev/null
+	assert_contains "$stderr" "--quote needs --certificate"
+	run --separate-stderr -2 sgpu-run --quote quote "${all[@]:2}" -o response /dev/null
+	assert_contains "$stderr" "--quote needs --nonce"
+	run --separate-stderr -2 sgpu-run --quote - "${all[@]}" -o response /dev/null
+	assert_contains "$stderr" "the quote goes to a file"
+	run --separate-stderr -2 sgpu-run --quote quote --dry-run "${all[@]}" -o response /dev/null
+	assert_contains "$stderr" "nothing to quote"
+	for nonce in 00 0001020304050607g8 "${NONCE}0" "$(printf '%0130d' 0)"; do
+		run --separate-stderr -2 sgpu-run --quote quote --nonce "$nonce" "${all[@]:2}" -o response /dev/null
+		assert_contains "$stderr" "8 to 64 bytes"
+	done
+	run --separate-stderr -2 sgpu-run --quote ak.pem "${all[@]}" -o response /dev/null
+	assert_contains "$stderr" "both input and output"
+	assert_no_file quote response
+}
+
+@test "without its certificate, or with one of another key, there is neither a quote nor a run" {
+	sgpu-measure provision -o other.pem --public other.pub.pem
+	run --separate-stderr sgpu-run --device cpu --quote quote --nonce "$NONCE" --attestation-key other.pem \
+		--certificate ak.crt -o response /dev/null
+	[ "$status" -ne 0 ]
+	assert_no_file quote response
+	run --separate-stderr -3 sgpu-run --device cpu --quote quote --nonce "$NONCE" --attestation-key ak.pem \
+		--certificate nothing.crt -o response /dev/null
+	assert_no_file quote response
+}
+
+@test "the example ends as without evidence, and with exit status 4 for another runner" {
+	requires no-sanitizer fashion-mnist
+	run --separate-stderr -0 "$SGPU_TOP/examples/attested/run.sh" here
+	assert_contains "$output" "policy         accepted"
+	assert_contains "$output" "as without"
+	cp "$SGPU_BUILD/bin/sgpu-run" altered
+	printf x >>altered
+	RUNNER=$PWD/altered run --separate-stderr -4 "$SGPU_TOP/examples/attested/run.sh"
+	assert_contains "$stderr" "the runner is not a program that the policy knows"
+	[[ $output != *"as without"* ]]
+}
