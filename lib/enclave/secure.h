@@ -77,6 +77,7 @@ struct sgpu_secure {
 	/* memory */
 	pthread_mutex_t arena_lock;
 	struct sgpu_arena arena;
+	uint64_t mapped_most;             /* bytes that were mapped at one time */
 	struct sgpu_block *clearing, *clearing_tail; /* in the order of their serials */
 	uint64_t clearing_bytes;
 	uint64_t serial, cleared;         /* the last clearing that was enqueued, and the last that is known to be over */
@@ -134,8 +135,9 @@ SGPU_MUST_CHECK int sgpu_secure_alloc_row(struct sgpu_device *device, uint64_t s
 					  struct sgpu_error *error);
 void sgpu_secure_free_row(struct sgpu_device *device, sgpu_devptr memory, uint64_t size);
 bool sgpu_secure_owns(struct sgpu_secure *context, sgpu_devptr address, uint64_t size);
-/* Bytes that pages of the context could be made of in all, and those that are not given out. */
-void sgpu_secure_figures(struct sgpu_secure *context, uint64_t *total, uint64_t *available);
+/* Bytes that pages of the context could be made of in all, those that are not given out, and what the device counts as taken
+ * though nobody has it: it keeps the memory of pages that were ever mapped. */
+void sgpu_secure_figures(struct sgpu_secure *context, uint64_t *total, uint64_t *available, uint64_t *kept);
 /* When all lanes but the first are gone. */
 void sgpu_secure_memory_close(struct sgpu_secure *context);
 

@@ -57,11 +57,12 @@ static int open_device(const char *selector, const struct sgpu_device_config *co
 static int info(struct sgpu_device *device, struct sgpu_device_info *about, struct sgpu_error *error)
 {
 	struct sgpu_secure *context = context_of(device);
-	uint64_t total, available;
+	uint64_t total, available, kept;
 	int rc = sgpu_device_get_info(context->ground->device, about, error);
 
 	if (rc == SGPU_OK) {
-		sgpu_secure_figures(context, &total, &available);
+		sgpu_secure_figures(context, &total, &available, &kept);
+		about->memory_free += kept;
 		about->memory_total = total < about->memory_total ? total : about->memory_total;
 		about->memory_free = available < about->memory_free ? available : about->memory_free;
 		about->secure = true;

@@ -52,10 +52,12 @@ static void count_memory(struct sgpu_secure *context, uint64_t *total, uint64_t 
 	*available = *total - (taken < *total ? taken : *total);
 }
 
-void sgpu_secure_figures(struct sgpu_secure *context, uint64_t *total, uint64_t *available)
+void sgpu_secure_figures(struct sgpu_secure *context, uint64_t *total, uint64_t *available, uint64_t *kept)
 {
 	pthread_mutex_lock(&context->arena_lock);
 	count_memory(context, total, available);
+	*kept = context->mapped_most - (context->arena.used_bytes < context->mapped_most ? context->arena.used_bytes :
+											    context->mapped_most);
 	pthread_mutex_unlock(&context->arena_lock);
 }
 
@@ -143,18 +145,31 @@ static int map(struct sgpu_secure *context, uint64_t size, struct sgpu_error *er
 	rc = sgpu_allocator_map(ground->allocator, context->first->grant.channel, size, &va, &mapped, take_summary, &m,
 				error);
 	pthread_mutex_unlock(&ground->lock);
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	if (!m.any || m.first != va || m.next != va + mapped || mapped < size) {
+	if (rc == SGPU_OK && (!m.any || m.first != va || m.next != va + mapped || mapped < size)) {
 		return sgpu_fail(error, SGPU_EAUTH, "the allocator mapped other addresses than it said");
 	}
-	if (sgpu_arena_add(&context->arena, context->base + va, mapped) != SGPU_OK) {
-		(void)unmap(context, va, mapped, NULL);
+	/* What was mapped before a failure is as good as the rest would have been. */
+	if (m.any && sgpu_arena_add(&context->arena, context->base + m.first, m.next - m.first) != SGPU_OK) {
+		(void)unmap(context, m.first, m.next - m.first, NULL);
 		return sgpu_fail_nomem(error);
 	}
-	poison(context, context->base + va, mapped);
-	return SGPU_OK;
+	if (m.any) {
+		poison(context, context->base + m.first, m.next - m.first);
+	}
+	if (context->arena.mapped_bytes > context->mapped_most) {
+		context->mapped_most = context->arena.mapped_bytes;
+	}
+	return rc;
+}
+
+/* Whether a mapping failed for want of memory: the processor says no more than that the device failed. */
+static bool was_for_want(struct sgpu_secure *context, int rc, uint64_t size)
+{
+	struct sgpu_device_info info;
+
+	return rc == SGPU_ENOMEM || (rc == SGPU_EDEVICE &&
+				     sgpu_device_get_info(context->ground->device, &info, NULL) == SGPU_OK &&
+				     info.memory_free < size);
 }
 
 /* For a block of `extent` bytes: in big pages when that is worth it, and more than is needed now. */
@@ -162,15 +177,21 @@ static int grow(struct sgpu_secure *context, uint64_t extent, struct sgpu_error 
 {
 	const struct sgpu_pages_info *pages = &context->ground->pages;
 	uint64_t want = context->arena.mapped_bytes / 4, least = round_up(extent, pages->small);
+	uint64_t total, available;
 	int rc;
+
+	count_memory(context, &total, &available);
+	if (extent > available) {
+		return SGPU_ENOMEM;
+	}
 
 	want = want < GROW_MIN ? GROW_MIN : want > GROW_MAX ? GROW_MAX : want;
 	want = round_up(want < extent ? extent : want, pages->big);
 	rc = map(context, want, error);
-	if (rc == SGPU_ENOMEM && least < want) {
+	if (least < want && was_for_want(context, rc, want)) {
 		rc = map(context, least, error);
 	}
-	return rc;
+	return was_for_want(context, rc, least) ? SGPU_ENOMEM : rc;
 }
 
 /* ---- clearing ---- */
