@@ -7,9 +7,11 @@
 
 #include <sgpu/entropy.h>
 
-enum { VALUES = 256, ALPHA_BITS = 30 };
-/* Five counts of at most 11 bits each are told of a source of 1024 samples; of more samples, more. */
-enum { COUNTS = 5 };
+enum {
+	VALUES = 256,
+	ALPHA_BITS = 30,
+	COUNTS = 5, /* that are told of a source, each of at most as many bits as the number of samples has */
+};
 /* The upper bound of a proportion at 99 %, in standard deviations. */
 static const double bound = 2.576;
 
@@ -89,8 +91,8 @@ double sgpu_entropy_estimate(const struct sgpu_entropy_counts *counts)
 {
 	double common, lag;
 
-	if (counts->samples <= SGPU_ENTROPY_LAGS + 1 || counts->most_common > counts->samples || counts->most_common == 0 ||
-	    counts->most_at_lag > counts->samples - SGPU_ENTROPY_LAGS) {
+	if (counts->samples <= SGPU_ENTROPY_LAGS + 1 || counts->most_common > counts->samples ||
+	    counts->most_common == 0 || counts->most_at_lag > counts->samples - SGPU_ENTROPY_LAGS) {
 		return 0;
 	}
 	common = bits_of(counts->most_common, counts->samples);
@@ -100,7 +102,8 @@ double sgpu_entropy_estimate(const struct sgpu_entropy_counts *counts)
 }
 
 /* NULL, or what fails, with the count and the cutoff. */
-static const char *fault_of(const struct sgpu_entropy_counts *counts, double bits, double wanted, double *is, double *limit)
+static const char *fault_of(const struct sgpu_entropy_counts *counts, double bits, double wanted, double *is,
+			    double *limit)
 {
 	*is = counts->longest_run;
 	*limit = sgpu_entropy_repetition_cutoff(bits);
@@ -120,8 +123,8 @@ static const char *fault_of(const struct sgpu_entropy_counts *counts, double bit
 	return NULL;
 }
 
-int sgpu_entropy_judge(const struct sgpu_entropy_counts *counts, unsigned sources, double bits, double margin, double needed,
-		       struct sgpu_entropy_verdict *verdict, struct sgpu_error *error)
+int sgpu_entropy_judge(const struct sgpu_entropy_counts *counts, unsigned sources, double bits, double margin,
+		       double needed, struct sgpu_entropy_verdict *verdict, struct sgpu_error *error)
 {
 	const char *first = NULL;
 	double is = 0, limit = 0, first_is = 0, first_limit = 0, estimate, told;
@@ -149,9 +152,10 @@ int sgpu_entropy_judge(const struct sgpu_entropy_counts *counts, unsigned source
 		return 0;
 	}
 	if (!first) {
-		return sgpu_fail(error, SGPU_EDEVICE, "%u sources give %.0f bits of entropy, %.0f are needed", sources,
-				 verdict->credited, needed);
+		return sgpu_fail(error, SGPU_EDEVICE, "%u sources give %.0f bits of entropy, %.0f are needed",
+				 sources, verdict->credited, needed);
 	}
-	return sgpu_fail(error, SGPU_EDEVICE, "entropy failed the health tests: %u of %u sources passed; first failure: %s, "
-			 "%.2f against %.2f", verdict->sound, sources, first, first_is, first_limit);
+	return sgpu_fail(error, SGPU_EDEVICE,
+			 "entropy failed the health tests: %u of %u sources passed; first failure: %s, %.2f against %.2f",
+			 verdict->sound, sources, first, first_is, first_limit);
 }

@@ -32,7 +32,8 @@ static int end_chunks(struct sgpu_device *device, struct sgpu_cuda_record *recor
 	}
 	if (bad != UINT64_MAX) {
 		task->bad_chunk = bad;
-		return sgpu_fail(&task->error, SGPU_EAUTH, "sealed data do not verify at chunk %llu", (unsigned long long)bad);
+		return sgpu_fail(&task->error, SGPU_EAUTH, "sealed data do not verify at chunk %llu",
+				 (unsigned long long)bad);
 	}
 	return sgpu_fail(&task->error, SGPU_EDEVICE, "the device %s %llu chunks of %llu",
 			 record->kind == SGPU_CUDA_OPEN ? "opened" : "sealed", (unsigned long long)done,

@@ -16,7 +16,8 @@
 #include <device/cuda/gpu.h>
 #include <sgpu/entropy.h>
 
-/* What is claimed of a sample, in bits; its estimate must be so many times as much; what is needed in all, in bits. */
+/* Bits that are claimed of a sample; how many times as much its estimate must be; bits that are needed in all. What a
+ * source really has is not known: so little is claimed that even sources that depend on one another have enough. */
 static const double claimed = 0.5, margin = 2, needed = 1024;
 
 /* One agreement under way. */
@@ -48,7 +49,8 @@ static int gather(struct agreement *a, struct sgpu_error *error)
 	}
 	result = (CUresult)sgpu_cuda_agree_gather(stream_of(a), a->room, a->sources, 0);
 	if (result == CUDA_SUCCESS) {
-		result = sgpu_cu.cuMemcpyDtoHAsync(counts, sgpu_cuda_agree_counts(a->room, a->sources), size, stream_of(a));
+		result = sgpu_cu.cuMemcpyDtoHAsync(counts, sgpu_cuda_agree_counts(a->room, a->sources), size,
+						   stream_of(a));
 	}
 	code = sgpu_cuda_check(a->device, result, "cannot gather entropy on the device", error);
 	if (code == SGPU_OK) {
@@ -94,15 +96,17 @@ static int exchange(struct agreement *a, struct sgpu_error *error)
 	int code = sgpu_random(random, sizeof(random), error);
 
 	if (code == SGPU_OK) {
-		code = hear(a, (CUresult)sgpu_cuda_agree_make(stream_of(a), a->room, a->sources, random, a->slot->device),
-			    a->both + 32, error);
+		code = hear(a, (CUresult)sgpu_cuda_agree_make(stream_of(a), a->room, a->sources, random,
+							      a->slot->device), a->both + 32, error);
 	}
 	if (code == SGPU_OK) {
 		code = sgpu_x25519_generate(a->private_key, a->both, error);
 	}
 	if (code == SGPU_OK) {
 		code = sgpu_x25519(a->private_key, a->both + 32, shared, error);
-		code = code == SGPU_EAUTH ? sgpu_fail(error, SGPU_EDEVICE, "the device's public key has low order") : code;
+		if (code == SGPU_EAUTH) {
+			code = sgpu_fail(error, SGPU_EDEVICE, "the device's public key has low order");
+		}
 	}
 	if (code == SGPU_OK) {
 		code = sgpu_hkdf_sha256(shared, sizeof(shared), SGPU_AGREE_SALT, strlen(SGPU_AGREE_SALT), a->both,
@@ -110,8 +114,8 @@ static int exchange(struct agreement *a, struct sgpu_error *error)
 	}
 	sgpu_wipe(shared, sizeof(shared));
 	if (code == SGPU_OK) {
-		code = hear(a, (CUresult)sgpu_cuda_agree_finish(stream_of(a), a->room, a->sources, a->both, a->slot->device),
-			    proof, error);
+		code = hear(a, (CUresult)sgpu_cuda_agree_finish(stream_of(a), a->room, a->sources, a->both,
+								a->slot->device), proof, error);
 	}
 	if (code == SGPU_OK && !sgpu_equal(proof, a->out + SGPU_AGREE_KEY, sizeof(proof))) {
 		code = sgpu_fail(error, SGPU_EDEVICE, "the device came to another session key");
@@ -163,9 +167,9 @@ static int agree(struct sgpu_device *device, struct sgpu_error *error)
 	if (code == SGPU_OK) {
 		trust->told.agreed = true;
 		memcpy(trust->told.public_key, a.both + 32, 32);
-		snprintf(trust->told.text, sizeof(trust->told.text), "X25519 key made on the device; entropy: %u of %u sources, "
-			 "at least %.1f bits a sample, %.1f counted, health tests passed", a.verdict.sound, a.verdict.sources,
-			 a.verdict.least, claimed);
+		snprintf(trust->told.text, sizeof(trust->told.text),
+			 "X25519 key made on the device; entropy: %u of %u sources, at least %.1f bits a sample, "
+			 "%.1f counted, health tests passed", a.verdict.sound, a.verdict.sources, a.verdict.least, claimed);
 	}
 	sgpu_cuda_slot_give(device, a.slot);
 	sgpu_cuda_private_free(device, a.room, sgpu_cuda_agree_room(a.sources));
@@ -178,7 +182,8 @@ static bool bus_is_bare(struct sgpu_device *device)
 	struct sgpu_device_agreement *told = &device->keys.trust.told;
 
 	if (strcmp(device->confidential, "on") == 0) {
-		snprintf(told->text, sizeof(told->text), "confidential computing encrypts the bus: nothing else is agreed");
+		snprintf(told->text, sizeof(told->text),
+			 "confidential computing encrypts the bus: nothing else is agreed");
 		return true;
 	}
 	if (device->keys.bare) {
@@ -265,7 +270,8 @@ int sgpu_cuda_seal_key(struct sgpu_device *device, const struct sgpu_sealed_keys
 	}
 	memcpy(bare, material->key, SGPU_KEY_SIZE);
 	memcpy(bare + SGPU_KEY_SIZE, material->base_nonce, SGPU_NONCE_SIZE);
-	code = sgpu_aead_seal(trust->aead, nonce, bare, sizeof(bare), (uint8_t *)delivery->words, (uint8_t *)delivery->tag);
+	code = sgpu_aead_seal(trust->aead, nonce, bare, sizeof(bare), (uint8_t *)delivery->words,
+			      (uint8_t *)delivery->tag);
 	sgpu_wipe(bare, sizeof(bare));
 	if (code < 0) {
 		sgpu_wipe(delivery, sizeof(*delivery));

@@ -17,7 +17,8 @@ static __global__ void __launch_bounds__(THREADS) agree_gather(room *r, unsigned
 	gather(&s, r, sources, record);
 }
 
-static __global__ void agree_make(room *r, unsigned sources, const __grid_constant__ bytes32 random, sgpu_cuda_answer *to)
+static __global__ void agree_make(room *r, unsigned sources, const __grid_constant__ bytes32 random,
+				  sgpu_cuda_answer *to)
 {
 	__shared__ __align__(16) sgpu_agree_work work;
 
@@ -53,7 +54,8 @@ extern "C" int sgpu_cuda_agree_gather(void *stream, uint64_t address, unsigned s
 	return (int)cudaGetLastError();
 }
 
-extern "C" int sgpu_cuda_agree_make(void *stream, uint64_t address, unsigned sources, const uint8_t random[32], uint64_t to)
+extern "C" int sgpu_cuda_agree_make(void *stream, uint64_t address, unsigned sources, const uint8_t random[32],
+				    uint64_t to)
 {
 	bytes32 copy;
 

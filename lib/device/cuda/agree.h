@@ -38,7 +38,8 @@ int sgpu_cuda_agree_gather(void *stream, uint64_t room, unsigned sources, uint64
 /* The private key from the digests, which are cleared; answers the public key. */
 int sgpu_cuda_agree_make(void *stream, uint64_t room, unsigned sources, const uint8_t random[32], uint64_t answer);
 /* The session key as material; the private key is cleared. Answers the proof. */
-int sgpu_cuda_agree_finish(void *stream, uint64_t room, unsigned sources, const uint8_t host_public[32], uint64_t answer);
+int sgpu_cuda_agree_finish(void *stream, uint64_t room, unsigned sources, const uint8_t host_public[32],
+			   uint64_t answer);
 
 #ifdef __cplusplus
 }

@@ -9,7 +9,8 @@
 #include <sgpu/entropy.h>
 
 /* One thread: runs and windows. */
-SGPU_ON_DEVICE void sgpu_entropy_walk(const uint8_t *samples, uint32_t size, uint32_t *longest_run, uint32_t *most_in_window)
+SGPU_ON_DEVICE void sgpu_entropy_walk(const uint8_t *samples, uint32_t size, uint32_t *longest_run,
+				      uint32_t *most_in_window)
 {
 	uint32_t run = 0, inside = 0, longest = 0, most = 0;
 

@@ -121,7 +121,8 @@ static CUresult set_up_sealed(struct sgpu_stream *stream, struct sgpu_device_key
 }
 
 /* Enqueues the set-up on the stream. The locks of the stream's order and of the keys are held. */
-static CUresult set_up(struct sgpu_stream *stream, struct sgpu_device_key *key, const struct sgpu_sealed_keys *material)
+static CUresult set_up(struct sgpu_stream *stream, struct sgpu_device_key *key,
+		       const struct sgpu_sealed_keys *material)
 {
 	struct sgpu_cuda_keys *keys = &stream->device->keys;
 	CUresult result = CUDA_SUCCESS;

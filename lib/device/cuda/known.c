@@ -121,8 +121,8 @@ static int open_chunk(struct test *t, struct sgpu_cuda_verdict *verdict, struct 
 		result = sgpu_cu.cuMemsetD8Async(t->plain, 0, SGPU_CHUNK, stream);
 	}
 	if (result == CUDA_SUCCESS) {
-		result = (CUresult)sgpu_cuda_open(stream, t->state, 0, false, t->sealed, SGPU_SEALED_CHUNK, t->plain, &report,
-						  &expected);
+		result = (CUresult)sgpu_cuda_open(stream, t->state, 0, false, t->sealed, SGPU_SEALED_CHUNK, t->plain,
+						  &report, &expected);
 	}
 	if (result == CUDA_SUCCESS) {
 		result = sgpu_cu.cuMemcpyDtoHAsync(t->bytes + SGPU_SEALED_CHUNK, t->plain, SGPU_CHUNK, stream);
@@ -189,8 +189,9 @@ int sgpu_cuda_known_answer(struct sgpu_device *device, bool sealed, struct sgpu_
 		t.plain = t.sealed + SGPU_SEALED_CHUNK;
 		wrong = run(&t, sealed, &code, error);
 		if (code == SGPU_OK && wrong) {
-			sgpu_cuda_lose(device, SGPU_EDEVICE, false, "its kernels fail the known answer of AES-256-GCM");
-			code = sgpu_fail(error, SGPU_EDEVICE, "the device fails the known answer of AES-256-GCM: %s", wrong);
+			sgpu_cuda_lose(device, SGPU_EDEVICE, false, "it fails the known answer of AES-256-GCM");
+			code = sgpu_fail(error, SGPU_EDEVICE, "the device fails the known answer of AES-256-GCM: %s",
+					 wrong);
 		}
 	}
 	sgpu_cuda_slot_give(device, t.slot);

@@ -107,7 +107,8 @@ static int check_both(struct sgpu_device *device, sgpu_devptr in, uint64_t size,
 }
 
 /* Where the kernel tells what it did. */
-static CUresult ask_report(struct sgpu_stream *stream, struct sgpu_cuda_record *record, struct sgpu_cuda_report *report)
+static CUresult ask_report(struct sgpu_stream *stream, struct sgpu_cuda_record *record,
+			   struct sgpu_cuda_report *report)
 {
 	unsigned *words = NULL;
 	CUresult result;
