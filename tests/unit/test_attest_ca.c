@@ -216,6 +216,85 @@ UNIT_TEST(a_leaf_cannot_issue_certificates)
 	free(request);
 }
 
+static EVP_PKEY *key_of(const struct sgpu_signer *signer)
+{
+	char *pem = NULL;
+	size_t size = 0;
+
+	if (sgpu_signer_private_pem(signer, &pem, &size, NULL)) {
+		abort();
+	}
+	BIO *bio = BIO_new_mem_buf(pem, (int)size);
+	EVP_PKEY *key = PEM_read_bio_PrivateKey(bio, NULL, NULL, NULL);
+	BIO_free(bio);
+	sgpu_free_wiped(&pem, size);
+	return key;
+}
+
+static void extend(X509 *certificate, X509 *issuer, int nid, const char *value)
+{
+	X509V3_CTX context;
+
+	X509V3_set_ctx(&context, issuer, certificate, NULL, NULL, 0);
+	X509_EXTENSION *extension = X509V3_EXT_conf_nid(NULL, &context, nid, value);
+	if (!extension || X509_add_ext(certificate, extension, -1) != 1) {
+		abort();
+	}
+	X509_EXTENSION_free(extension);
+}
+
+/* What a hostile holder of a key can issue: a leaf for `key`, put before the chain that it comes from. */
+static int forge(const struct sgpu_signer *issuer_key, const struct sgpu_chain *above, EVP_PKEY *key, const char *usage,
+		 const char *basic)
+{
+	X509 *issuer = leaf_of(above), *made = X509_new();
+	EVP_PKEY *signer = key_of(issuer_key);
+	struct sgpu_chain chain = { .count = 1 };
+	unsigned char *der = NULL;
+
+	X509_set_version(made, X509_VERSION_3);
+	X509_set_pubkey(made, key);
+	ASN1_INTEGER_set(X509_get_serialNumber(made), 77);
+	X509_set_issuer_name(made, X509_get_subject_name(issuer));
+	ASN1_TIME_set(X509_getm_notBefore(made), NOW - 1);
+	ASN1_TIME_set(X509_getm_notAfter(made), NOW + DAY);
+	extend(made, issuer, NID_basic_constraints, basic);
+	extend(made, issuer, NID_key_usage, usage);
+	extend(made, issuer, NID_subject_key_identifier, "hash");
+	extend(made, issuer, NID_authority_key_identifier, "keyid:always");
+	X509_NAME_add_entry_by_NID(X509_get_subject_name(made), NID_commonName, MBSTRING_ASC,
+				   (const unsigned char *)"forged", -1, -1, 0);
+	X509_sign(made, signer, EVP_sha384());
+	chain.size[0] = (size_t)i2d_X509(made, &der);
+	chain.der[0] = der;
+	for (int i = 0; i < above->count; i++) {
+		chain.der[chain.count] = above->der[i];
+		chain.size[chain.count++] = above->size[i];
+	}
+	int code = sgpu_chain_verify(&chain, &w.roots, NOW, NULL);
+	OPENSSL_free(der);
+	EVP_PKEY_free(signer);
+	X509_free(made);
+	X509_free(issuer);
+	return code;
+}
+
+UNIT_TEST(a_chain_with_a_leaf_or_a_wrong_key_in_it_is_refused)
+{
+	EVP_PKEY *key = key_of(w.ek), *small = EVP_EC_gen("P-256");
+
+	CHECK(!forge(w.ca, &w.roots, key, "critical,digitalSignature", "critical,CA:FALSE"));
+	/* An attestation key issues nothing. */
+	CHECK(forge(w.ak, &w.chain, key, "critical,digitalSignature", "critical,CA:FALSE") == SGPU_ECHAIN);
+	/* Signed by somebody else than who is named. */
+	CHECK(forge(w.ek, &w.roots, key, "critical,digitalSignature", "critical,CA:FALSE") == SGPU_ECHAIN);
+	CHECK(forge(w.ca, &w.roots, small, "critical,digitalSignature", "critical,CA:FALSE") == SGPU_ECHAIN);
+	CHECK(forge(w.ca, &w.roots, key, "critical,keyAgreement", "critical,CA:FALSE") == SGPU_ECHAIN);
+	CHECK(forge(w.ca, &w.roots, key, "critical,digitalSignature,keyCertSign", "critical,CA:TRUE") == SGPU_ECHAIN);
+	EVP_PKEY_free(key);
+	EVP_PKEY_free(small);
+}
+
 UNIT_TEST(pem_files_hold_certificates_and_nothing_else)
 {
 	char *pem = NULL, *twice = NULL;
@@ -253,6 +332,7 @@ int main(void)
 	UNIT_RUN(a_ca_signs_with_its_own_certificate_while_that_is_valid);
 	UNIT_RUN(a_chain_is_believed_in_its_time_and_under_its_root_alone);
 	UNIT_RUN(a_leaf_cannot_issue_certificates);
+	UNIT_RUN(a_chain_with_a_leaf_or_a_wrong_key_in_it_is_refused);
 	UNIT_RUN(pem_files_hold_certificates_and_nothing_else);
 	world_free(&w);
 	return unit_done();
