@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How keys come to a GPU: the device's X25519, its entropy and their health tests, what a recorder of the bus finds, and
- * what becomes of launches that never reach the device.
+ * How keys come to a GPU: the device's X25519, its entropy and the health tests of that, what a recorder of the bus
+ * finds, and what becomes of launches that never reach the device.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -30,7 +30,8 @@ static bool compile(void)
 	const char *nvcc = getenv("NVCC");
 	FILE *file;
 
-	snprintf(command, sizeof(command), "'%s' -ptx -arch=compute_80 -std=c++17 -Iinclude -Ilib -o - tests/gpu/agree_module.cu",
+	snprintf(command, sizeof(command),
+		 "'%s' -ptx -arch=compute_80 -std=c++17 -Iinclude -Ilib -o - tests/gpu/agree_module.cu",
 		 nvcc && *nvcc ? nvcc : "nvcc");
 	file = popen(command, "r");
 	ptx = calloc(1, 1 << 20);
@@ -64,7 +65,8 @@ static void finish_module(void)
 	finish();
 }
 
-static bool launch(const char *function, unsigned blocks, unsigned threads, void *const *args, const size_t *sizes, int count)
+static bool launch(const char *function, unsigned blocks, unsigned threads, void *const *args, const size_t *sizes,
+		   int count)
 {
 	const struct sgpu_module_shape shape = { .grid = { blocks, 1, 1 }, .block = { threads, 1, 1 } };
 	struct sgpu_task task = { 0 };
@@ -94,7 +96,8 @@ static bool multiply(const uint8_t *scalars, const uint8_t *points, uint8_t *res
 	       sgpu_copy_in(stream, in, points, bytes, NULL) == SGPU_OK &&
 	       launch("x25519_many", (VECTORS + 31) / 32, 32, args, sizes, 5) &&
 	       sgpu_copy_out(stream, results, out, bytes, NULL) == SGPU_OK &&
-	       sgpu_copy_out(stream, sound, flags, VECTORS * 4, NULL) == SGPU_OK && sgpu_stream_sync(stream, NULL) == SGPU_OK;
+	       sgpu_copy_out(stream, sound, flags, VECTORS * 4, NULL) == SGPU_OK &&
+	       sgpu_stream_sync(stream, NULL) == SGPU_OK;
 	sgpu_device_free(device, &memory, 4 * bytes);
 	return done;
 }
@@ -196,7 +199,8 @@ UNIT_TEST(the_devices_health_tests_count_what_the_specification_counts)
 	samples = malloc((size_t)ground.sources * SGPU_CUDA_SAMPLES);
 	counts = calloc(ground.sources, sizeof(*counts));
 	REQUIRE(samples && counts);
-	CHECK(sgpu_copy_out(stream, samples, ground.record, (uint64_t)ground.sources * SGPU_CUDA_SAMPLES, NULL) == SGPU_OK);
+	CHECK(sgpu_copy_out(stream, samples, ground.record, (uint64_t)ground.sources * SGPU_CUDA_SAMPLES, NULL) ==
+	      SGPU_OK);
 	CHECK(sgpu_copy_out(stream, counts, ground.counts, ground.sources * sizeof(*counts), NULL) == SGPU_OK);
 	CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK);
 	for (unsigned i = 0; i < ground.sources; i++) {
@@ -212,8 +216,8 @@ UNIT_TEST(the_devices_health_tests_count_what_the_specification_counts)
 		}
 	}
 	CHECK(sgpu_entropy_judge(counts, ground.sources, 0.5, 2, 1024, &verdict, &error) == SGPU_OK);
-	printf("# %u sources, %u sound; bits a sample %.2f to %.2f, mean %.2f %s\n", ground.sources, verdict.sound, least, most,
-	       sum / ground.sources, error.text);
+	printf("# %u sources, %u sound; bits a sample %.2f to %.2f, mean %.2f %s\n", ground.sources, verdict.sound,
+	       least, most, sum / ground.sources, error.text);
 	printf("# first source:");
 	for (int i = 0; i < 48; i++) {
 		printf(" %u", samples[i]);
@@ -344,7 +348,8 @@ static bool round_trip(struct sgpu_device_key *key)
 
 static bool take_memory(void)
 {
-	return sgpu_device_alloc(device, SEALED, &in, NULL) == SGPU_OK && sgpu_device_alloc(device, SIZE, &out, NULL) == SGPU_OK;
+	return sgpu_device_alloc(device, SEALED, &in, NULL) == SGPU_OK &&
+	       sgpu_device_alloc(device, SIZE, &out, NULL) == SGPU_OK;
 }
 
 static void give_memory(void)
