@@ -15,6 +15,7 @@ const struct sgpu_bench_case *const bench_cases[] = {
 	&case_launch,
 	&case_alloc,
 	&case_channel,
+	&case_session,
 	&case_batch,
 	&case_app,
 	&case_manifest,
