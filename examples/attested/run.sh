@@ -11,7 +11,7 @@ folder=${1:-$(mktemp -d)}
 trap 'exit 130' INT TERM
 "$knn/run.sh" "$folder" >plain && accuracy=$(cat plain) && rm plain # the payloads, and what is to come out
 cd "$folder" && mv out expected
-rm -f ./*.pem ./*.jwk ./*.crt quote batch response
+rm -f ./*.pem ./*.jwk ./*.crt quote pipe response
 
 # The machine's maker: a key that names the machine, known to the authority, which certifies the key that signs quotes.
 sgpu-measure provision -o ek.pem --public ek.pub.pem
@@ -24,9 +24,9 @@ sgpu-measure policy -q --build "$build" -o policy.json
 nonce=$(od -An -N 32 -t x1 /dev/urandom | tr -d ' \n')
 
 # The machine: a runner that quotes first, and then waits for a batch.
-mkfifo batch
+mkfifo pipe
 "${RUNNER:-sgpu-run}" --device "${DEVICE:-cpu}" --quote quote --nonce "$nonce" --attestation-key ak.pem \
-	--certificate ak.crt -o response batch &
+	--certificate ak.crt -o response pipe &
 runner=$!
 trap 'kill $runner 2>/dev/null || true; [ -n "${1:-}" ] || rm -rf "$folder"' EXIT
 while [ ! -e quote ]; do kill -0 $runner && sleep 0.1; done
@@ -34,7 +34,7 @@ while [ ! -e quote ]; do kill -0 $runner && sleep 0.1; done
 # The owner: only a quote that verifies and that the policy accepts gives the key to seal to.
 sgpu-measure appraise -p policy.json --roots ca.crt --nonce "$nonce" --recipient recipient.jwk quote
 sgpu-seal keygen -o owner.jwk
-sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r recipient.jwk >batch
+sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r recipient.jwk >pipe
 wait $runner
 sgpu-seal open -k owner.jwk -C out response
 cmp out/labels.i32 expected/labels.i32

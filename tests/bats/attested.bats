@@ -40,10 +40,10 @@ teardown() {
 # start_runner [PROGRAM [OPTION...]]: one that has written its quote and waits for a batch; its process id in $RUNNER.
 start_runner() {
 	local i
-	rm -f batch quote response
-	mkfifo batch
+	rm -f pipe quote response
+	mkfifo pipe
 	"${1:-sgpu-run}" --device cpu --quote quote --nonce "$NONCE" --attestation-key ak.pem --certificate ak.crt \
-		"${@:2}" -o response batch 2>message 3>&- &
+		"${@:2}" -o response pipe 2>message 3>&- &
 	RUNNER=$!
 	for ((i = 0; i < 600; i++)); do
 		[ ! -e quote ] || return 0
@@ -74,7 +74,7 @@ seal() {
 	requires no-sanitizer
 	start_runner
 	appraise
-	seal >batch
+	seal >pipe
 	wait "$RUNNER"
 	sgpu-seal open -k owner.jwk -C out response
 	assert_same out/y.f32 x.f32
@@ -139,8 +139,8 @@ seal() {
 @test "a quote for another nonce gives no key" {
 	requires no-sanitizer
 	start_runner
-	NONCE=ff0102030405060708090a0b0c0d0e0f
-	run --separate-stderr -4 appraise
+	run --separate-stderr -4 sgpu-measure appraise -p policy.json --roots ca.crt \
+		--nonce ff0102030405060708090a0b0c0d0e0f --recipient recipient.jwk quote
 	assert_contains "$stderr" "nonce"
 	assert_no_file recipient.jwk
 	stop_runner
@@ -174,7 +174,7 @@ seal() {
 	kill -TERM "$RUNNER"
 	wait "$RUNNER" || true
 	start_runner
-	cat batch.tar >batch || true
+	cat batch.tar >pipe || true
 	status=0
 	wait "$RUNNER" || status=$?
 	RUNNER=
