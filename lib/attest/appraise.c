@@ -134,7 +134,7 @@ static void judge_runner(struct state *s)
 	}
 }
 
-static void judge_code(struct state *s, const json_t *wanted, const json_t *own)
+static void judge_code(struct state *s, const json_t *wanted, const char *name, const json_t *own)
 {
 	const json_t *digests = json_object_get(wanted, "code"), *list = json_object_get(own, "code"), *item;
 	char hex[2 * 48 + 1], expected[TEXT_SIZE], claim[TEXT_SIZE];
@@ -144,8 +144,8 @@ static void judge_code(struct state *s, const json_t *wanted, const json_t *own)
 		return;
 	}
 	if (!json_array_size(list)) {
-		/* A policy that names code is for a device that has some. */
-		note(s, &s->findings.device_executables, !json_array_size(digests), "device.code",
+		/* The CPU device's code is the runner's own, which is measured with it. */
+		note(s, &s->findings.device_executables, !json_array_size(digests) || !strcmp(name, "cpu"), "device.code",
 		     expected_digests(digests, expected), "none", "the device says of no code that it was loaded");
 	}
 	json_array_foreach((json_t *)list, i, item) {
@@ -159,7 +159,8 @@ static void judge_code(struct state *s, const json_t *wanted, const json_t *own)
 static void judge_device(struct state *s)
 {
 	const json_t *wanted = json_object_get(s->policy, "device");
-	const json_t *own = sgpu_claims_own(sgpu_claims_device_of(s->result->claims, NULL));
+	const char *name = "";
+	const json_t *own = sgpu_claims_own(sgpu_claims_device_of(s->result->claims, &name));
 	const char *driver = json_string_value(json_object_get(wanted, "driver")),
 		*got = text_of(own, "driver", "none");
 	const char *mode = text_of(own, "confidential", "off");
@@ -170,7 +171,7 @@ static void judge_device(struct state *s)
 		     "the quote is of no device");
 		return;
 	}
-	judge_code(s, wanted, own);
+	judge_code(s, wanted, name, own);
 	if (driver) {
 		snprintf(expected, sizeof(expected), "at least %s", driver);
 		note(s, &s->findings.device_executables, sgpu_version_compare(got, driver) >= 0, "device.driver",

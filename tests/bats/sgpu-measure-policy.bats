@@ -73,7 +73,6 @@ wants() {
 	wants '.runner.debug = false' dbgstat
 	wants '.runner.process = true' runner.measured
 	wants '.runner.key = "ephemeral"' runner.key
-	wants '.device.code = ["'"$(printf '%064d' 0)"'"]' device.code
 	wants '.device.driver = "580.65"' device.driver
 	wants '.device.confidential = true' device.confidential
 	wants '.device.agreement = true' device.agreed

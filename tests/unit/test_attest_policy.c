@@ -180,7 +180,14 @@ UNIT_TEST(the_device_is_judged_by_code_driver_mode_and_agreement)
 	json_object_set_new(own, "preemption", json_false());
 	sgpu_hex_encode(digest, sizeof(digest), hex);
 	snprintf(text, sizeof(text), "{\"version\":1,\"device\":{\"code\":[\"%s\"]}}", hex);
+	/* The CPU device's code is the runner's, a GPU has some of its own. */
+	json_t *submods = json_object_get(verified.claims, "submods"), *cpu = json_incref(json_object_get(submods, "cpu"));
+	CHECK(reasons(text, NULL) == 0);
+	json_object_del(submods, "cpu");
+	json_object_set(submods, "gpu-0", cpu);
 	CHECK(reasons(text, "device.code") == 1);
+	json_object_del(submods, "gpu-0");
+	json_object_set(submods, "cpu", cpu);
 	json_object_set_new(own, "code", json_pack("[{s:s, s:i, s:o}]", "name", "kernels", "size", 1, "digest",
 						   sgpu_json_from_bytes(digest, sizeof(digest))));
 	CHECK(reasons(text, NULL) == 0);
@@ -191,10 +198,9 @@ UNIT_TEST(the_device_is_judged_by_code_driver_mode_and_agreement)
 	CHECK(reasons(text, "device.code other") == 1);
 	json_object_set_new(own, "code", json_array());
 	CHECK(reasons("{\"version\":1,\"device\":{\"code\":[]}}", NULL) == 0);
-	json_t *cpu = json_incref(json_object_get(json_object_get(verified.claims, "submods"), "cpu"));
-	json_object_del(json_object_get(verified.claims, "submods"), "cpu");
+	json_object_del(submods, "cpu");
 	CHECK(reasons("{\"version\":1,\"device\":{}}", "device") == 1);
-	json_object_set_new(json_object_get(verified.claims, "submods"), "cpu", cpu);
+	json_object_set_new(submods, "cpu", cpu);
 }
 
 UNIT_TEST(a_platform_is_believed_for_its_hardware_only_with_a_verified_report)
