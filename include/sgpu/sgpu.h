@@ -8,6 +8,7 @@
 #include <sgpu/version.h>
 #include <sgpu/error.h>
 #include <sgpu/base.h>
+#include <sgpu/secret.h>
 #include <sgpu/io.h>
 #include <sgpu/json.h>
 #include <sgpu/manifest.h>
