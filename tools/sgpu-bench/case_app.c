@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * app: whole applications, each sealed and unsealed, from the batch to its response.
+ * app: whole applications, from the batch to its response: sealed and in a secure context, as sgpu-run runs them, and
+ * unsealed on the plain device.
  */
 #include <stdlib.h>
 
@@ -17,7 +18,7 @@ int app_run_side(void *argument, uint64_t *ns, struct sgpu_error *error)
 	for (int i = 0; rc == SGPU_OK && i < s->batches; i++) {
 		uint64_t one = 0;
 
-		rc = job_run_on(&s->job, s->bench, s->opens, &one, error);
+		rc = job_run_on(&s->job, s->bench, s->context, s->opens, &one, error);
 		*ns += one;
 	}
 	return rc;
@@ -64,13 +65,15 @@ void app_clear_sides(struct app_side sides[SIDES])
 	}
 }
 
-static int run_app(struct sgpu_bench *bench, int (*app)(struct sgpu_bench *, struct app_side *, struct sgpu_error *),
-		   struct sgpu_error *error)
+static int run_app(struct sgpu_bench *bench, struct sgpu_secure *context,
+		   int (*app)(struct sgpu_bench *, struct app_side *, struct sgpu_error *), struct sgpu_error *error)
 {
 	struct app_side *sides = calloc(SIDES, sizeof(*sides));
-	int rc = sides ? app(bench, sides, error) : sgpu_fail_nomem(error);
+	int rc = sides ? SGPU_OK : sgpu_fail_nomem(error);
 
-	if (sides) {
+	if (rc == SGPU_OK) {
+		sides[SEALED].context = context;
+		rc = app(bench, sides, error);
 		app_clear_sides(sides);
 	}
 	free(sides);
@@ -79,10 +82,14 @@ static int run_app(struct sgpu_bench *bench, int (*app)(struct sgpu_bench *, str
 
 static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
 {
-	int rc = run_app(bench, app_black_scholes, error);
+	struct sgpu_secure *context = NULL;
+	int rc = job_context(bench, &context, error);
 
 	(void)state; /* --size does not count: an application has the size that it has */
-	return rc == SGPU_OK ? run_app(bench, app_fashion_knn, error) : rc;
+	rc = rc == SGPU_OK ? run_app(bench, context, app_black_scholes, error) : rc;
+	rc = rc == SGPU_OK ? run_app(bench, context, app_fashion_knn, error) : rc;
+	sgpu_secure_destroy(&context);
+	return rc;
 }
 
 const struct sgpu_bench_case case_app = {

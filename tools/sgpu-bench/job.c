@@ -287,20 +287,44 @@ int job_run(struct job *job, struct sgpu_device *device, uint64_t *ns, struct sg
 	return rc;
 }
 
-int job_run_on(struct job *job, struct sgpu_bench *bench, bool opens, uint64_t *ns, struct sgpu_error *error)
+static int make_context(struct sgpu_device *device, struct sgpu_secure **context, struct sgpu_error *error)
+{
+	int rc = sgpu_secure_create(device, NULL, context, error);
+
+	return rc == SGPU_EUNAVAILABLE ? SGPU_OK : rc;
+}
+
+int job_context(struct sgpu_bench *bench, struct sgpu_secure **context, struct sgpu_error *error)
+{
+	return make_context(bench->device, context, error);
+}
+
+static int run_in(struct job *job, struct sgpu_device *device, struct sgpu_secure *context, uint64_t *ns,
+		  struct sgpu_error *error)
+{
+	return job_run(job, job->sealed && context ? sgpu_secure_device(context) : device, ns, error);
+}
+
+int job_run_on(struct job *job, struct sgpu_bench *bench, struct sgpu_secure *context, bool opens, uint64_t *ns,
+	       struct sgpu_error *error)
 {
 	const struct sgpu_device_config config = { .jobs = bench->options.jobs };
 	struct sgpu_device *device = NULL;
+	struct sgpu_secure *own = NULL;
 	uint64_t begin = sgpu_now_ns(), inside;
 	int rc;
 
 	if (!opens) {
-		return job_run(job, bench->device, ns, error);
+		return run_in(job, bench->device, context, ns, error);
 	}
 	rc = sgpu_device_open(bench->info.selector, &config, &device, error);
-	if (rc == SGPU_OK) {
-		rc = job_run(job, device, &inside, error);
+	if (rc == SGPU_OK && job->sealed) {
+		rc = make_context(device, &own, error);
 	}
+	if (rc == SGPU_OK) {
+		rc = run_in(job, device, own, &inside, error);
+	}
+	sgpu_secure_destroy(&own);
 	sgpu_device_close(&device);
 	*ns = sgpu_now_ns() - begin;
 	return rc;

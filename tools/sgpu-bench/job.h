@@ -7,6 +7,7 @@
 
 #include <sgpu/batch.h>
 #include <sgpu/bench.h>
+#include <sgpu/secure.h>
 
 enum { JOB_INPUTS_MAX = 1024 };
 
@@ -50,10 +51,13 @@ SGPU_MUST_CHECK int job_finish(struct job *job, struct sgpu_error *error);
 
 /* From the batch to its response, in *ns. */
 SGPU_MUST_CHECK int job_run(struct job *job, struct sgpu_device *device, uint64_t *ns, struct sgpu_error *error);
-/* The same on the bench's device (resident), or on one that is opened for it and closed again, in which case *ns counts
- * that, too. */
-SGPU_MUST_CHECK int job_run_on(struct job *job, struct sgpu_bench *bench, bool opens, uint64_t *ns,
-			       struct sgpu_error *error);
+/* A secure context over the bench's device, in which sealed jobs run as sgpu-run has them run; NULL when the device maps
+ * no pages, as there. Only one at a time. */
+SGPU_MUST_CHECK int job_context(struct sgpu_bench *bench, struct sgpu_secure **context, struct sgpu_error *error);
+/* As job_run: on the bench's device (resident), in the context when the job is sealed and that is not NULL; or on a device
+ * that is opened for it and closed again, with a context of its own for a sealed job, in which case *ns counts all that. */
+SGPU_MUST_CHECK int job_run_on(struct job *job, struct sgpu_bench *bench, struct sgpu_secure *context, bool opens,
+			       uint64_t *ns, struct sgpu_error *error);
 /* What the parameter "device" says of it. */
 const char *job_device_text(bool opens);
 /* The plaintext of an output of the response, authenticated: exactly `size` bytes. Errors: SGPU_EDIFFERS for another
