@@ -30,7 +30,9 @@ struct sgpu_entropy_counts {
 	uint32_t longest_run;       /* of the same value */
 	uint32_t most_in_window;    /* how often the first value of a window is in it, full or not */
 	uint32_t most_common;       /* how often the most common value is there */
-	uint32_t most_at_lag;       /* how many samples are the one `lag` before, for the lag up to the limit that has most */
+	/* How many samples from SGPU_ENTROPY_LAGS on are the one `lag` before, for the lag up to there that has most: as many
+	 * tries for each. */
+	uint32_t most_at_lag;
 };
 
 void sgpu_entropy_count(const uint8_t *samples, size_t size, struct sgpu_entropy_counts *counts);

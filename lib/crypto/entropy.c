@@ -48,7 +48,7 @@ void sgpu_entropy_count(const uint8_t *samples, size_t size, struct sgpu_entropy
 	for (size_t lag = 1; lag <= SGPU_ENTROPY_LAGS; lag++) {
 		uint32_t same = 0;
 
-		for (size_t i = lag; i < size; i++) {
+		for (size_t i = SGPU_ENTROPY_LAGS; i < size; i++) {
 			same += samples[i] == samples[i - lag];
 		}
 		counts->most_at_lag = same > counts->most_at_lag ? same : counts->most_at_lag;
@@ -96,7 +96,6 @@ double sgpu_entropy_estimate(const struct sgpu_entropy_counts *counts)
 		return 0;
 	}
 	common = bits_of(counts->most_common, counts->samples);
-	/* As if every lag had the fewest tries. */
 	lag = counts->most_at_lag ? bits_of(counts->most_at_lag, counts->samples - SGPU_ENTROPY_LAGS) : common;
 	return common < lag ? common : lag;
 }

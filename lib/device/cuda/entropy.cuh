@@ -38,13 +38,13 @@ SGPU_ON_DEVICE uint32_t sgpu_entropy_times(const uint8_t *samples, uint32_t size
 	return times;
 }
 
-/* How many samples are the one before by `lag`. */
+/* How many samples, of those that have one before by every lag, are the one before by `lag`. */
 SGPU_ON_DEVICE uint32_t sgpu_entropy_again(const uint8_t *samples, uint32_t size, uint32_t lag)
 {
 	uint32_t again = 0;
 
 	SGPU_ROLL
-	for (uint32_t i = lag; i < size; i++) {
+	for (uint32_t i = SGPU_ENTROPY_LAGS; i < size; i++) {
 		again += samples[i] == samples[i - lag];
 	}
 	return again;
