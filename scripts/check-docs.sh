@@ -183,24 +183,38 @@ check_headers() {
 	done
 }
 
-# The session in README.md, as it stands there.
+# readme_session NAME: the lines after <!-- NAME --> in README.md, as they stand there.
 readme_session() {
-	awk '/^<!-- session -->$/ { armed = 1; next } armed && /^```/ { if (inside) exit; inside = 1; next } inside' README.md
+	awk -v mark="<!-- $1 -->" '$0 == mark { armed = 1; next } armed && /^```/ { if (inside) exit; inside = 1; next } inside' README.md
 }
 
-check_session() {
-	local lines
-	readme_session >"$work/session"
-	lines=$(wc -l <"$work/session")
-	if [ "$lines" -lt 10 ] || [ "$lines" -gt 30 ]; then
-		fault "README.md: the session has $lines lines, not 10 to 30"
-	fi
+# run_sessions NAME...: one after another, in one empty folder.
+run_sessions() {
+	local lines name
+	for name in "$@"; do
+		readme_session "$name" >"$work/one"
+		lines=$(wc -l <"$work/one")
+		if [ "$lines" -lt 10 ] || [ "$lines" -gt 30 ]; then
+			fault "README.md: the session '$name' has $lines lines, not 10 to 30"
+		fi
+		cat "$work/one" >>"$work/session"
+	done
 	mkdir -p "$work/folder" "$work/run"
 	(
 		PATH=$(cd "$SGPU_BUILD/bin" && pwd):$PATH
 		export PATH XDG_RUNTIME_DIR=$work/run
 		cd "$work/folder" && umask 022 && bash -eu "$work/session"
 	) </dev/null >"$work/lines" 2>&1 || fault "README.md: the session fails: $(cat "$work/lines")"
+	rm -rf "$work/session" "$work/folder" "$work/run"
+}
+
+check_session() {
+	run_sessions session
+}
+
+# With what comes before it, whose files it uses.
+check_attested() {
+	run_sessions session attested
 }
 
 # Links to files of the project lead somewhere.
@@ -244,7 +258,7 @@ check_style() {
 		sed 's/$/: no licence tag/' | faults_after ""
 }
 
-all=(options verbs exits lint pages symbols headers session links shell words style)
+all=(options verbs exits lint pages symbols headers session attested links shell words style)
 : >"$work/faults"
 [ $# -gt 0 ] || set -- "${all[@]}"
 for check in "$@"; do
