@@ -248,7 +248,8 @@ SGPU_MUST_CHECK int sgpu_event_create(struct sgpu_device *device, struct sgpu_ev
 				      struct sgpu_error *error);
 void sgpu_event_free(struct sgpu_event **event);
 /* The event completes when all work enqueued on the stream so far has; wait holds later work of a stream back
- * until then. An event is recorded before it is waited for, once; it may be freed while work still waits for it. */
+ * until then. An event is recorded before it is waited for, once; it may be freed while work still waits for it. Who
+ * waits for that later work has waited for what is before the event: its tasks have ended, its callbacks were called. */
 SGPU_MUST_CHECK int sgpu_event_record(struct sgpu_stream *stream, struct sgpu_event *event);
 /* The calling thread waits for an event that was recorded. */
 SGPU_MUST_CHECK int sgpu_event_sync(struct sgpu_event *event, struct sgpu_error *error);

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <time.h>
 
 #include <sgpu/device.h>
 
@@ -198,6 +199,124 @@ UNIT_TEST(events_order_work_across_streams)
 	sgpu_device_close(&device);
 }
 
+struct heard {
+	atomic_int *count;
+	const struct sgpu_task *task; /* of the work before it */
+	bool ended;
+};
+
+/* Slowly, so that nobody hears of it by chance. */
+static void hear(void *argument)
+{
+	const struct timespec pause = { .tv_nsec = 2000000 };
+	struct heard *heard = argument;
+
+	nanosleep(&pause, NULL);
+	heard->ended = heard->task->end_ns != 0;
+	atomic_fetch_add(heard->count, 1);
+}
+
+/* Enqueues a copy and a callback behind it on each of a row of streams, which wait for the one before. */
+static void enqueue_row(struct sgpu_stream **streams, int count, sgpu_devptr memory, struct sgpu_task *tasks,
+			struct heard *heard)
+{
+	static uint8_t bytes[4096];
+	struct sgpu_event *event;
+
+	for (int i = 0; i < count; i++) {
+		CHECK(sgpu_copy_in(streams[i], memory, bytes, sizeof(bytes), &tasks[i]) == SGPU_OK);
+		CHECK(sgpu_stream_callback(streams[i], hear, &heard[i]) == SGPU_OK);
+		REQUIRE(sgpu_event_create(device, &event, NULL) == SGPU_OK);
+		CHECK(sgpu_event_record(streams[i], event) == SGPU_OK);
+		CHECK(i + 1 == count || sgpu_stream_wait(streams[i + 1], event) == SGPU_OK);
+		sgpu_event_free(&event);
+	}
+}
+
+UNIT_TEST(who_waits_for_a_stream_has_waited_for_what_it_waited_for)
+{
+	enum { STREAMS = 3 };
+	struct sgpu_stream *streams[STREAMS];
+	struct sgpu_task tasks[STREAMS];
+	struct heard heard[STREAMS];
+	sgpu_devptr memory;
+	atomic_int count;
+	bool settle;
+
+	device = open_test_device(2, 0);
+	REQUIRE(sgpu_device_alloc(device, 4096, &memory, NULL) == SGPU_OK);
+	for (int i = 0; i < STREAMS; i++) {
+		REQUIRE(sgpu_stream_create(device, &streams[i], NULL) == SGPU_OK);
+	}
+	for (int round = 0; round < 6; round++) {
+		settle = round % 2 == 1;
+		atomic_store(&count, 0);
+		memset(tasks, 0, sizeof(tasks));
+		for (int i = 0; i < STREAMS; i++) {
+			heard[i] = (struct heard){ &count, &tasks[i], false };
+		}
+		enqueue_row(streams, STREAMS, memory, tasks, heard);
+		CHECK((settle ? sgpu_device_settle(device, NULL) : sgpu_stream_sync(streams[STREAMS - 1], NULL)) == SGPU_OK);
+		CHECK(atomic_load(&count) == STREAMS);
+		for (int i = 0; i < STREAMS; i++) {
+			CHECK(heard[i].ended && tasks[i].end_ns != 0 && tasks[i].code == SGPU_OK);
+		}
+	}
+	for (int i = 0; i < STREAMS; i++) {
+		sgpu_stream_free(&streams[i]);
+	}
+	sgpu_device_free(device, &memory, 4096);
+	sgpu_device_close(&device);
+}
+
+/* Two threads wait for streams that wait for one another, back and forth. */
+struct pair {
+	struct sgpu_stream *streams[2];
+	atomic_int calls;
+};
+
+static void tick(void *argument)
+{
+	atomic_fetch_add((atomic_int *)argument, 1);
+}
+
+static void *wait_for_second(void *argument)
+{
+	struct pair *pair = argument;
+
+	return sgpu_stream_sync(pair->streams[1], NULL) == SGPU_OK ? pair : NULL;
+}
+
+UNIT_TEST(streams_that_wait_for_one_another_are_waited_for_at_once)
+{
+	enum { ROUNDS = 20, STEPS = 50 };
+	struct pair pair = { .calls = 0 };
+	struct sgpu_event *event;
+	pthread_t thread;
+	void *well;
+
+	device = open_test_device(2, 0);
+	REQUIRE(sgpu_stream_create(device, &pair.streams[0], NULL) == SGPU_OK);
+	REQUIRE(sgpu_stream_create(device, &pair.streams[1], NULL) == SGPU_OK);
+	for (int round = 0; round < ROUNDS; round++) {
+		atomic_store(&pair.calls, 0);
+		for (int i = 0; i < STEPS; i++) {
+			CHECK(sgpu_stream_callback(pair.streams[i % 2], tick, &pair.calls) == SGPU_OK);
+			REQUIRE(sgpu_event_create(device, &event, NULL) == SGPU_OK);
+			CHECK(sgpu_event_record(pair.streams[i % 2], event) == SGPU_OK);
+			CHECK(sgpu_stream_wait(pair.streams[(i + 1) % 2], event) == SGPU_OK);
+			sgpu_event_free(&event);
+		}
+		REQUIRE(pthread_create(&thread, NULL, wait_for_second, &pair) == 0);
+		CHECK(sgpu_stream_sync(pair.streams[0], NULL) == SGPU_OK);
+		CHECK(atomic_load(&pair.calls) == STEPS);
+		CHECK(pthread_join(thread, &well) == 0 && well);
+	}
+	sgpu_stream_free(&pair.streams[0]);
+	sgpu_stream_free(&pair.streams[1]);
+	sgpu_device_close(&device);
+}
+
 /* A lattice: stream i at step k waits for stream i - 1 at step k. With an error in the waiting, sums differ. */
 static int add_left(struct sgpu_launch *launch, void *argument)
 {
@@ -355,6 +474,8 @@ int main(void)
 	UNIT_RUN(streams_run_at_once);
 	UNIT_RUN(no_more_compute_at_once_than_there_are_jobs);
 	UNIT_RUN(events_order_work_across_streams);
+	UNIT_RUN(who_waits_for_a_stream_has_waited_for_what_it_waited_for);
+	UNIT_RUN(streams_that_wait_for_one_another_are_waited_for_at_once);
 	UNIT_RUN(many_streams_and_many_events);
 	UNIT_RUN(copies_and_clears_of_all_sizes);
 	UNIT_RUN(ranges_that_are_not_allocated_are_refused);

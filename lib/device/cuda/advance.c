@@ -65,8 +65,8 @@ static int outcome(struct sgpu_device *device, struct sgpu_cuda_record *record, 
 	}
 }
 
-/* Ends one record; nobody else has it. */
-static void end(struct sgpu_stream *stream, struct sgpu_cuda_record *record)
+/* Ends one record; nobody else has it. Not inlined: what is below calls itself, and needs little of the stack so. */
+static __attribute__((noinline)) void end(struct sgpu_stream *stream, struct sgpu_cuda_record *record)
 {
 	struct sgpu_device *device = stream->device;
 	struct sgpu_task ignored = { 0 }, *task = record->task ? record->task : &ignored;
@@ -98,7 +98,7 @@ static void end(struct sgpu_stream *stream, struct sgpu_cuda_record *record)
 	sgpu_cuda_base_give(device, record->base);
 }
 
-/* The queue's lock is held. */
+/* Everything before the one that is taken has ended, even what came to no record. The queue's lock is held. */
 static struct sgpu_cuda_record *take(struct sgpu_stream *stream, uint64_t serial)
 {
 	struct sgpu_cuda_record *record = stream->head;
@@ -110,9 +110,13 @@ static struct sgpu_cuda_record *take(struct sgpu_stream *stream, uint64_t serial
 	if (!stream->head) {
 		stream->tail = NULL;
 	}
+	stream->done = record->serial - 1;
 	return record;
 }
 
+/* Threads that advance streams which waited for one another do not wait for one another in a circle: a thread waits for
+ * what was enqueued before the record that it is at, and hears of every record's end. For the same reason it goes into
+ * no stream a second time, so that it calls itself once a stream at most. */
 void sgpu_cuda_advance(struct sgpu_stream *stream, uint64_t serial)
 {
 	struct sgpu_cuda_record *record;
@@ -128,12 +132,19 @@ void sgpu_cuda_advance(struct sgpu_stream *stream, uint64_t serial)
 	stream->advancing = true;
 	while ((record = take(stream, serial))) {
 		pthread_mutex_unlock(&stream->queue);
-		end(stream, record);
+		if (record->kind == SGPU_CUDA_WAIT) {
+			/* The device has passed what was waited for, on another stream: that ends first. */
+			sgpu_cuda_advance(record->other, record->other_serial);
+			sgpu_cuda_stream_drop(record->other);
+		} else {
+			end(stream, record);
+		}
 		pthread_mutex_lock(&stream->queue);
 		if (record->kind == SGPU_CUDA_CALL) {
 			atomic_fetch_sub(&stream->calls, 1);
 		}
 		stream->done = record->serial;
+		pthread_cond_broadcast(&stream->progress);
 		record->next = stream->spare;
 		stream->spare = record;
 	}

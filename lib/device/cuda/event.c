@@ -84,9 +84,11 @@ static struct sgpu_stream *recorded_on(struct sgpu_event *event)
 
 int sgpu_cuda_stream_wait(struct sgpu_stream *stream, struct sgpu_event *event)
 {
+	struct sgpu_stream *other = recorded_on(event);
+	struct sgpu_cuda_record record = { .kind = SGPU_CUDA_WAIT, .other = other };
 	int code;
 
-	if (!recorded_on(event)) {
+	if (!other) {
 		return SGPU_EUSAGE;
 	}
 	if (atomic_load(&event->done)) {
@@ -98,7 +100,19 @@ int sgpu_cuda_stream_wait(struct sgpu_stream *stream, struct sgpu_event *event)
 	}
 	stream->operations++;
 	code = sgpu_cuda_check(stream->device, sgpu_cu.cuStreamWaitEvent(stream->native, event->native, 0), "", NULL);
+	if (code == SGPU_OK && other != stream) {
+		/* Who waits for this stream has waited for what the other one did before the event, callbacks included. */
+		record.other_serial = event->serial;
+		sgpu_cuda_stream_hold(other);
+		code = sgpu_cuda_append(stream, &record);
+		if (code < 0) {
+			sgpu_cuda_stream_drop(other);
+		}
+	}
 	pthread_mutex_unlock(&stream->order);
+	if (atomic_load(&stream->device->lost) != 0) {
+		sgpu_cuda_advance(stream, UINT64_MAX); /* whoever ended what was pending may not have seen this */
+	}
 	return code;
 }
 

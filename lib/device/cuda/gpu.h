@@ -50,7 +50,9 @@ struct sgpu_cuda_base {
 	unsigned references;
 };
 
-enum sgpu_cuda_kind { SGPU_CUDA_PLAIN, SGPU_CUDA_LAUNCH, SGPU_CUDA_OPEN, SGPU_CUDA_SEAL, SGPU_CUDA_CALL };
+enum sgpu_cuda_kind {
+	SGPU_CUDA_PLAIN, SGPU_CUDA_LAUNCH, SGPU_CUDA_OPEN, SGPU_CUDA_SEAL, SGPU_CUDA_CALL, SGPU_CUDA_WAIT,
+};
 
 struct sgpu_cuda_record {
 	enum sgpu_cuda_kind kind;
@@ -67,6 +69,8 @@ struct sgpu_cuda_record {
 	uint8_t *digest;                 /* a digest's way out of the slot, or NULL */
 	void (*call)(void *argument);    /* CALL */
 	void *argument;
+	struct sgpu_stream *other;       /* WAIT: the stream of the event, a reference, */
+	uint64_t other_serial;           /* and the last record before the event */
 	struct sgpu_cuda_record *next;
 };
 
@@ -333,7 +337,7 @@ void sgpu_cuda_stream_free(struct sgpu_stream *stream);
 SGPU_MUST_CHECK int sgpu_cuda_stream_sync(struct sgpu_stream *stream, struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_cuda_callback(struct sgpu_stream *stream, void (*function)(void *argument),
 				       void *argument);
-/* Waits until every stream has passed what was enqueued on it. Fails only when the device is lost. */
+/* Waits until every stream has passed what was enqueued on it, and ends that. Fails only when the device is lost. */
 SGPU_MUST_CHECK int sgpu_cuda_settle_all(struct sgpu_device *device, struct sgpu_error *error);
 void sgpu_cuda_stream_hold(struct sgpu_stream *stream);
 void sgpu_cuda_stream_drop(struct sgpu_stream *stream);

@@ -171,6 +171,7 @@ int sgpu_cuda_settle_all(struct sgpu_device *device, struct sgpu_error *error)
 {
 	struct sgpu_stream *stream, *previous = NULL;
 	int code = sgpu_cuda_enter(device, error);
+	uint64_t serial;
 
 	if (code < 0) {
 		return code;
@@ -179,7 +180,12 @@ int sgpu_cuda_settle_all(struct sgpu_device *device, struct sgpu_error *error)
 		if (previous) {
 			sgpu_cuda_stream_drop(previous);
 		}
+		pthread_mutex_lock(&stream->queue);
+		serial = stream->serial;
+		pthread_mutex_unlock(&stream->queue);
 		wait_until_idle(stream);
+		/* What failed to open is cleared now, while its memory is still there. */
+		sgpu_cuda_advance(stream, serial);
 		previous = stream;
 	}
 	if (previous) {
