@@ -25,7 +25,8 @@ enum { SIZE = 1 << 20 };
 	"\"direction\":\"OUTPUT\"}]," \
 	"\"operations\":[" \
 	"{\"gpu_operation_id\":\"FIRST\",\"kernel\":\"copy\",\"arguments\":{\"input\":\"bias\",\"output\":\"half\"}}," \
-	"{\"gpu_operation_id\":\"SECOND\",\"kernel\":\"module:scan:%s\",\"grid\":[4096],\"block\":[128,2]," \
+	"{\"gpu_operation_id\":\"SECOND\",\"kernel\":\"module:scan:%s\",\"module_digest\":\"%s\"," \
+	"\"grid\":[4096],\"block\":[128,2]," \
 	"\"arguments\":{\"input\":\"half\",\"output\":\"result\"},\"params\":%s}," \
 	"{\"gpu_operation_id\":\"THIRD\",\"kernel\":\"copy\"," \
 	"\"arguments\":{\"input\":\"bias\",\"output\":\"bias_copy\"}}]}"
@@ -75,12 +76,15 @@ static void prepare(struct sgpu_run *run)
 /* The module is as large as the data: the text, and blank lines behind it. */
 static void make_module_job(struct job *job, const char *function, const char *params)
 {
-	char *text = NULL;
+	char named[SGPU_BASE64URL_MAX(SGPU_DIGEST_SIZE)], *text = NULL;
+	uint8_t digest[SGPU_DIGEST_SIZE];
 
 	make_job(job, SIZE);
 	memset(job->scan, '\n', SIZE);
 	memcpy(job->scan, ptx, sizeof(ptx) - 1);
-	if (asprintf(&text, MANIFEST, function, params) < 0) {
+	sgpu_kt128(job->scan, SIZE, SGPU_MEASURE_CUSTOM, sizeof(SGPU_MEASURE_CUSTOM) - 1, digest, sizeof(digest));
+	sgpu_base64url_encode(digest, sizeof(digest), named);
+	if (asprintf(&text, MANIFEST, function, named, params) < 0) {
 		abort();
 	}
 	free(job->batch->manifest_text);
