@@ -79,8 +79,8 @@ SGPU_MUST_CHECK int sgpu_jws_sign(const struct sgpu_signer *signer, const struct
 SGPU_MUST_CHECK int sgpu_jws_verify(const char *token, size_t token_size, const char *public_pem, char **payload,
 				    size_t *payload_size, struct sgpu_chain *chain, struct sgpu_error *error);
 /* Whether the chain leads to one of the roots at that time (seconds since 1970), as RFC 5280 has it and strictly; the
- * system's roots are not asked. Leaf: P-384, no CA, key usage digitalSignature. Errors: SGPU_ECHAIN,
- * SGPU_EEXPIRED. */
+ * system's roots are not asked. Leaf: P-384, no CA, key usage digitalSignature, no extended key usage but any. Errors:
+ * SGPU_ECHAIN, SGPU_EEXPIRED. */
 SGPU_MUST_CHECK int sgpu_chain_verify(const struct sgpu_chain *chain, const struct sgpu_chain *roots, int64_t now,
 				      struct sgpu_error *error);
 
@@ -144,6 +144,7 @@ struct sgpu_tee_report {
 	uint8_t rtmr[4][48];             /* TDX */
 	uint64_t tcb;                    /* SNP: reported TCB as it stands; TDX: first 8 bytes of the TEE TCB SVN */
 	uint32_t version;
+	uint32_t vmpl;                   /* SNP: of the software that asked for it, 0 to 3; 0 has all rights */
 };
 /* Verifies signature and certificate chain of a TSM record, up to one of `roots` (self-signed, AMD's ARK or Intel's
  * SGX Root CA): SNP (report versions 2 to 5; VCEK or VLEK, ASK, ARK from auxblob or from `certificates`; made for
@@ -239,7 +240,7 @@ SGPU_MUST_CHECK int sgpu_appraise(const struct sgpu_policy *policy, const struct
 void sgpu_appraisal_clear(struct sgpu_appraisal *appraisal);
 
 /* ---- digests of code ---- */
-/* KT128 with SGPU_MEASURE_CUSTOM of a file, or of this process's own program. */
+/* KT128 with SGPU_MEASURE_CUSTOM of a regular file, or of this process's own program. */
 SGPU_MUST_CHECK int sgpu_measure_file(const char *path, uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE], uint64_t *size,
 				      struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_measure_self(uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE], struct sgpu_error *error);

@@ -208,13 +208,59 @@ static bool tcb_at_least(uint64_t got, const char *wanted_hex)
 	return true;
 }
 
-static void judge_report(struct state *s, const json_t *wanted)
+/* A measurement or a register against its list, if there is one. */
+static void judge_register(struct state *s, const json_t *list, const uint8_t value[48], const char *claim,
+			   const char *text)
 {
-	const json_t *measurements = json_object_get(wanted, "measurements"), *item;
-	const char *tcb = json_string_value(json_object_get(wanted, "tcb"));
 	char hex[2 * 48 + 1], expected[TEXT_SIZE];
 	bool known = false;
+	const json_t *item;
 	size_t i;
+
+	if (!list) {
+		return;
+	}
+	sgpu_hex_encode(value, 48, hex);
+	json_array_foreach((json_t *)list, i, item) {
+		known |= !strcmp(json_string_value(item), hex);
+	}
+	note(s, &s->findings.executables, known, claim, expected_digests(list, expected), hex, text);
+}
+
+/* What the guest was started with, and what it measured since. */
+static void judge_guest(struct state *s, const json_t *wanted)
+{
+	const struct sgpu_tee_report *tee = &s->result->tee;
+	const int64_t most = json_integer_value(json_object_get(wanted, "vmpl")); /* 0 when it is missing */
+	char got[32], expected[32];
+
+	judge_register(s, json_object_get(wanted, "measurements"), tee->measurement, "tee.measurement",
+		       "the guest is not one that the policy knows");
+	for (unsigned i = 0; i < SGPU_POLICY_RTMRS; i++) {
+		char key[8], claim[16];
+		snprintf(key, sizeof(key), "rtmr%u", i);
+		snprintf(claim, sizeof(claim), "tee.%s", key);
+		const json_t *list = json_object_get(wanted, key);
+		if (list && tee->kind != SGPU_PLATFORM_TDX) {
+			note(s, &s->findings.executables, false, claim, "a register of TDX",
+			     sgpu_platform_word(tee->kind), "the platform has no such register");
+		} else {
+			judge_register(s, list, tee->rtmr[i], claim,
+				       "the guest has measured what the policy does not know");
+		}
+	}
+	if (tee->kind == SGPU_PLATFORM_SNP) {
+		snprintf(got, sizeof(got), "%" PRIu32, tee->vmpl);
+		snprintf(expected, sizeof(expected), "at most %" PRId64, most);
+		note(s, &s->findings.executables, tee->vmpl <= most, "tee.vmpl", expected, got,
+		     "the report was asked for by software that another in the guest can change");
+	}
+}
+
+static void judge_report(struct state *s, const json_t *wanted)
+{
+	const char *tcb = json_string_value(json_object_get(wanted, "tcb"));
+	char hex[2 * 48 + 1], expected[TEXT_SIZE];
 
 	note(s, &s->findings.hardware, s->result->tee_verified, "tee", "a report that was verified",
 	     s->result->tee_present ? "a report that was not verified" : "none",
@@ -222,14 +268,7 @@ static void judge_report(struct state *s, const json_t *wanted)
 	if (!s->result->tee_verified) {
 		return;
 	}
-	if (measurements) {
-		sgpu_hex_encode(s->result->tee.measurement, sizeof(s->result->tee.measurement), hex);
-		json_array_foreach((json_t *)measurements, i, item) {
-			known |= !strcmp(json_string_value(item), hex);
-		}
-		note(s, &s->findings.executables, known, "tee.measurement", expected_digests(measurements, expected),
-		     hex, "the guest is not one that the policy knows");
-	}
+	judge_guest(s, wanted);
 	if (tcb) {
 		snprintf(hex, sizeof(hex), "%016" PRIx64, s->result->tee.tcb);
 		snprintf(expected, sizeof(expected), "at least %s, byte by byte", tcb);
@@ -251,7 +290,7 @@ static void judge_platform(struct state *s)
 		     expected, got, "the platform protects the runner less than the policy wants");
 	}
 	/* Only the hardware's own report proves what the claims say of it. */
-	if (json_is_true(report) || json_object_get(wanted, "measurements") || json_object_get(wanted, "tcb") ||
+	if (json_is_true(report) || sgpu_policy_needs_report(wanted) ||
 	    (!report && least && sgpu_platform_is_tee(least))) {
 		judge_report(s, wanted);
 	}

@@ -12,7 +12,7 @@
 #include "attest/members.h"
 #include "attest/policy.h"
 
-enum { TEXT_SIZE_MAX = 1 << 18, DIGESTS_MAX = 1024, VERSION = 1 };
+enum { TEXT_SIZE_MAX = 1 << 18, DIGESTS_MAX = 1024, VERSION = 1, VMPL_MAX = 3 };
 
 static const struct sgpu_member runner_members[] = {
 	{ "digests", SGPU_MEMBER_ARRAY, .optional = true, .max = DIGESTS_MAX, .digits = SGPU_CHANNEL_DIGEST_SIZE },
@@ -35,7 +35,12 @@ static const struct sgpu_member platform_members[] = {
 	{ "at_least", SGPU_MEMBER_TEXT, .optional = true, .max = 32 },
 	{ "report", SGPU_MEMBER_TRUTH, .optional = true },
 	{ "measurements", SGPU_MEMBER_ARRAY, .optional = true, .max = DIGESTS_MAX, .digits = 48 },
+	{ "rtmr0", SGPU_MEMBER_ARRAY, .optional = true, .max = DIGESTS_MAX, .digits = 48 },
+	{ "rtmr1", SGPU_MEMBER_ARRAY, .optional = true, .max = DIGESTS_MAX, .digits = 48 },
+	{ "rtmr2", SGPU_MEMBER_ARRAY, .optional = true, .max = DIGESTS_MAX, .digits = 48 },
+	{ "rtmr3", SGPU_MEMBER_ARRAY, .optional = true, .max = DIGESTS_MAX, .digits = 48 },
 	{ "tcb", SGPU_MEMBER_HEX, .optional = true, .max = 8 },
+	{ "vmpl", SGPU_MEMBER_INTEGER, .optional = true },
 	{ .name = NULL },
 };
 static const struct sgpu_member policy_members[] = {
@@ -71,6 +76,18 @@ bool sgpu_platform_is_tee(const char *word)
 	return sgpu_platform_rank(word) == 2;
 }
 
+bool sgpu_policy_needs_report(const json_t *platform)
+{
+	static const char *const of_report[] = { "measurements", "rtmr0", "rtmr1", "rtmr2", "rtmr3", "tcb", "vmpl" };
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(of_report); i++) {
+		if (json_object_get(platform, of_report[i])) {
+			return true;
+		}
+	}
+	return false;
+}
+
 int sgpu_version_compare(const char *a, const char *b)
 {
 	a += strcspn(a, "0123456789");
@@ -87,6 +104,20 @@ int sgpu_version_compare(const char *a, const char *b)
 		b = *end_b == '.' ? end_b + 1 : "";
 	}
 	return 0;
+}
+
+/* "580,65" would be read as 580 alone, which is less than what was meant. */
+static bool is_version(const char *text)
+{
+	bool digit = false;
+
+	for (; *text; text++) {
+		if (*text == '.' ? !digit : !isdigit((unsigned char)*text)) {
+			return false;
+		}
+		digit = *text != '.';
+	}
+	return digit;
 }
 
 /* Words and numbers that a table does not check. */
@@ -109,15 +140,16 @@ static int check_values(const json_t *document, const char *name, struct sgpu_er
 	if (!code && json_object_get(platform, "at_least")) {
 		code = sgpu_members_word(platform, name, "at_least", kinds, error);
 	}
-	if (!code && ((version && !isdigit((unsigned char)version[0])) ||
-		      (driver && !isdigit((unsigned char)driver[0])))) {
-		code = sgpu_fail(error, SGPU_EINVALID, "%s: 'version' or 'driver' does not begin with a number",
-				 name);
-	}
-	if (!code && json_is_false(json_object_get(platform, "report")) &&
-	    (json_object_get(platform, "measurements") || json_object_get(platform, "tcb"))) {
+	if (!code && ((version && !is_version(version)) || (driver && !is_version(driver)))) {
 		code = sgpu_fail(error, SGPU_EINVALID,
-				 "%s: 'measurements' and 'tcb' need a report, and 'report' is false", name);
+				 "%s: 'version' or 'driver' is not numbers with dots between them", name);
+	}
+	if (!code && json_integer_value(json_object_get(platform, "vmpl")) > VMPL_MAX) {
+		code = sgpu_fail(error, SGPU_EINVALID, "%s: 'vmpl' is not 0 to %d", name, VMPL_MAX);
+	}
+	if (!code && json_is_false(json_object_get(platform, "report")) && sgpu_policy_needs_report(platform)) {
+		code = sgpu_fail(error, SGPU_EINVALID, "%s: 'platform' asks for what only a report has, and 'report' "
+				 "is false", name);
 	}
 	return code;
 }

@@ -7,7 +7,7 @@
 
 #include "attest/quote.h"
 
-enum { SGPU_POLICY_ID_SIZE = 160 };
+enum { SGPU_POLICY_ID_SIZE = 160, SGPU_POLICY_RTMRS = 4 };
 
 struct sgpu_policy {
 	json_t *document;                /* well formed */
@@ -18,6 +18,8 @@ struct sgpu_policy {
 bool sgpu_platform_is_tee(const char *word);
 /* Where a platform stands in the order of policies: more is better. -1: no such word. */
 int sgpu_platform_rank(const char *word);
+/* Whether the policy's platform asks for what only a report of the hardware tells. */
+bool sgpu_policy_needs_report(const json_t *platform);
 /* Compares versions by their numbers, from the first digit on: "driver 580.65.06" and "580.65". A text without a
  * number is less than any. */
 int sgpu_version_compare(const char *a, const char *b);

@@ -29,6 +29,16 @@ static bool put(json_t *object, const char *key, json_t *value)
 	return !value || json_object_set_new(object, key, value) == 0;
 }
 
+/* "580.159.04" from "driver 580.159.04, CUDA 13.0". */
+static json_t *first_version(const char *text)
+{
+	size_t skip = text ? strcspn(text, "0123456789") : 0;
+	size_t length = text ? strspn(text + skip, "0123456789.") : 0;
+
+	length -= length && text[skip + length - 1] == '.';
+	return length ? json_stringn(text + skip, length) : NULL;
+}
+
 static bool add_runner(json_t *policy, const json_t *claims)
 {
 	const json_t *runner = sgpu_claims_submod(claims, "runner"), *own = sgpu_claims_own(runner);
@@ -45,7 +55,7 @@ static bool add_runner(json_t *policy, const json_t *claims)
 	}
 	return put(policy, "runner", made) && made &&
 	       put(made, "digests", digest ? json_pack("[o]", hex_of(digest)) : NULL) &&
-	       put(made, "version", json_is_string(version) ? json_copy((json_t *)version) : NULL) &&
+	       put(made, "version", first_version(json_string_value(version))) &&
 	       put(made, "debug", debug ? json_boolean(strcmp(json_string_value(debug), "disabled") != 0) : NULL) &&
 	       put(made, "modules", modules ? json_boolean(json_is_true(modules)) : NULL) &&
 	       put(made, "key", key && strcmp(key, "none") ? json_string(key) : NULL) &&
@@ -64,15 +74,6 @@ static json_t *code_digests(const json_t *list)
 		}
 	}
 	return digests;
-}
-
-/* "580.159.04" from "driver 580.159.04, CUDA 13.0". */
-static json_t *first_version(const char *text)
-{
-	size_t skip = text ? strcspn(text, "0123456789") : 0;
-	size_t length = text ? strspn(text + skip, "0123456789.") : 0;
-
-	return length ? json_stringn(text + skip, length) : NULL;
 }
 
 static bool add_device(json_t *policy, const json_t *claims)

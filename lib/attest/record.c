@@ -58,7 +58,7 @@ static int check_tdx(const uint8_t *data, size_t size, const uint8_t report_data
 	if (code) {
 		return code;
 	}
-	*debug = quote.body.data[TDX_ATTRIBUTES] & 1;
+	*debug = quote.body.data[TDX_ATTRIBUTES] & SGPU_TDX_DEBUG;
 	return compare("tsm-report", quote.body.data + TDX_REPORT_DATA, report_data, 64, error);
 }
 

@@ -13,9 +13,9 @@
 
 enum {
 	REPORT_SIZE = 0x4a0, SIGNED_SIZE = 0x2a0,
-	AT_VERSION = 0x000, AT_POLICY = 0x008, AT_ALGORITHM = 0x034, AT_KEY = 0x048, AT_REPORT_DATA = 0x050,
+	AT_VERSION = 0x000, AT_POLICY = 0x008, AT_VMPL = 0x030, AT_ALGORITHM = 0x034, AT_KEY = 0x048, AT_REPORT_DATA = 0x050,
 	AT_MEASUREMENT = 0x090, AT_REPORTED_TCB = 0x180, AT_CHIP_ID = 0x1a0, AT_SIGNATURE = 0x2a0,
-	VERSION_MIN = 2, VERSION_MAX = 5,
+	VERSION_MIN = 2, VERSION_MAX = 5, VMPL_MAX = 3,
 	ECDSA_P384_SHA384 = 1,
 	PART_SIZE = 72, HALF = 48, /* r and s, little-endian, zeros above */
 	KEY_VCEK = 0, KEY_VLEK = 1,
@@ -37,6 +37,11 @@ static int check_shape(struct sgpu_bytes blob, struct sgpu_error *error)
 	}
 	if (algorithm != ECDSA_P384_SHA384) {
 		return sgpu_fail(error, SGPU_EINVALID, "SNP report: signature algorithm %u is unknown", algorithm);
+	}
+	/* The host can ask for reports of a guest, too; those have another number here. */
+	if (sgpu_le32(blob.data + AT_VMPL) > VMPL_MAX) {
+		return sgpu_fail(error, SGPU_EINVALID, "SNP report: its VMPL is %#x: the guest did not ask for it",
+				 sgpu_le32(blob.data + AT_VMPL));
 	}
 	/* It is not signed, so nothing may hide there. */
 	if (!sgpu_all_zero(tail, (size_t)(blob.data + REPORT_SIZE - tail))) {
@@ -145,6 +150,7 @@ int sgpu_snp_verify(struct sgpu_bytes blob, struct sgpu_bytes table, const struc
 		report->version = sgpu_le32(blob.data + AT_VERSION);
 		report->debug = sgpu_le64(blob.data + AT_POLICY) & POLICY_DEBUG;
 		report->tcb = sgpu_le64(blob.data + AT_REPORTED_TCB);
+		report->vmpl = sgpu_le32(blob.data + AT_VMPL);
 		memcpy(report->report_data, blob.data + AT_REPORT_DATA, sizeof(report->report_data));
 		memcpy(report->measurement, blob.data + AT_MEASUREMENT, sizeof(report->measurement));
 	}

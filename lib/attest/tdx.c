@@ -32,7 +32,6 @@ enum {
 	AT_MISC = 16, AT_ATTRIBUTES = 48, AT_MRSIGNER = 128, AT_PRODUCT = 256, AT_QE_REPORT_DATA = 320,
 	MRSIGNER_SIZE = 32,
 };
-#define TD_DEBUG UINT64_C(1)
 
 /* Intel's QE identity for TDX ("TD_QE"): who signed the enclave, which product it is, and its attributes:
  * initialised, with the provisioning key, no debugging; that it is of 64 bits may be set or not. */
@@ -196,7 +195,7 @@ static void fill(const struct sgpu_tdx_quote *quote, struct sgpu_tee_report *rep
 
 	report->kind = SGPU_PLATFORM_TDX;
 	report->version = quote->version;
-	report->debug = sgpu_le64(body + AT_TD_ATTRIBUTES) & TD_DEBUG;
+	report->debug = body[AT_TD_ATTRIBUTES] & SGPU_TDX_DEBUG;
 	report->tcb = sgpu_le64(body + AT_TCB);
 	memcpy(report->report_data, body + AT_REPORT_DATA, sizeof(report->report_data));
 	memcpy(report->measurement, body + AT_MRTD, REGISTER);

@@ -8,6 +8,8 @@
 #include "attest/tsm_report.h"
 
 enum { SGPU_TDX_HALF = 32 /* bytes of a coordinate on P-256 */, SGPU_QE_REPORT_SIZE = 384 };
+/* The first byte of a TD's attributes: whatever bit of it is set, the host may look into the TD. */
+enum { SGPU_TDX_DEBUG = 0xff };
 
 struct sgpu_tdx_quote {
 	uint16_t version;

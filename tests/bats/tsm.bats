@@ -45,6 +45,10 @@ verify() {
 	quote -o quote.json
 	run -0 --separate-stderr verify --tee-roots amd/ark.crt --json quote.json
 	[ -z "$stderr" ]
+	run -0 jq -e '.tee | .kind == "snp" and .measurement == "3e" * 48 and .tcb == "d114000000000003" and .vmpl == 0' \
+		<<<"$output"
+	run -0 verify --json quote.json
+	run -0 jq -e 'has("tee") | not' <<<"$output"
 	run -0 verify quote.json
 	[ -z "$(ls tsm)" ]
 }
@@ -81,7 +85,7 @@ appraise() {
 
 @test "a policy asks for a platform with a report, and for the guest that was measured" {
 	quote -o quote.json
-	jq -n '{version: 1, name: "snp", platform: {at_least: "snp", measurements: ["3e" * 48], tcb: "d114000000000003"}}' \
+	jq -n '{version: 1, name: "snp", platform: {at_least: "snp", measurements: ["3e" * 48], tcb: "d114000000000003", vmpl: 0}}' \
 		>policy.json
 	run -0 appraise quote.json
 	jq '.platform.measurements = ["3f" * 48]' policy.json >other.json

@@ -233,8 +233,32 @@ UNIT_TEST(a_platform_is_believed_for_its_hardware_only_with_a_verified_report)
 	CHECK(reasons(text, NULL) == 0);
 	verified.tee.measurement[47] = 0;
 	CHECK(reasons(text, "tee.measurement") == 1);
+	verified.tee.rtmr[2][0] = 0xcd;
+	sgpu_hex_encode(verified.tee.rtmr[2], 48, hex);
+	snprintf(text, sizeof(text), "{\"version\":1,\"platform\":{\"rtmr2\":[\"%s\"]}}", hex);
+	CHECK(reasons(text, NULL) == 0);
+	verified.tee.rtmr[2][47] = 1;
+	CHECK(reasons(text, "tee.rtmr2") == 1);
+	CHECK(reasons("{\"version\":1,\"platform\":{\"rtmr3\":[]}}", "tee.rtmr3") == 1);
 	verified.tee_verified = verified.tee_present = false;
 	json_object_set_new(platform, "kind", json_string("plain"));
+	CHECK(reasons(text, "tee") == 1);
+}
+
+UNIT_TEST(a_report_from_a_lower_level_of_the_guest_is_refused_unless_the_policy_allows_it)
+{
+	const char *none = "{\"version\":1,\"platform\":{\"rtmr2\":[]}}";
+
+	verified.tee_verified = verified.tee_present = true;
+	verified.tee.kind = SGPU_PLATFORM_SNP;
+	CHECK(reasons("{\"version\":1,\"platform\":{\"report\":true}}", NULL) == 0);
+	verified.tee.vmpl = 2;
+	CHECK(reasons("{\"version\":1,\"platform\":{\"report\":true}}", "tee.vmpl") == 1);
+	CHECK(reasons("{\"version\":1,\"platform\":{\"vmpl\":1}}", "tee.vmpl") == 1);
+	CHECK(reasons("{\"version\":1,\"platform\":{\"vmpl\":2}}", NULL) == 0);
+	verified.tee.vmpl = 0;
+	CHECK(reasons(none, "tee.rtmr2") == 1);
+	verified.tee_verified = verified.tee_present = false;
 }
 
 UNIT_TEST(machine_age_and_channel_are_judged)
@@ -271,7 +295,12 @@ UNIT_TEST(policies_are_read_strictly)
 		      "\"000000000000000000000000000000000000000000000000000000000000000A\"]}}"));
 	CHECK(refused("{\"version\":1,\"runner\":{\"debug\":\"off\"}}") &&
 	      refused("{\"version\":1,\"runner\":{\"key\":\"none\"}}"));
-	CHECK(refused("{\"version\":1,\"runner\":{\"version\":\"x\"}}"));
+	CHECK(refused("{\"version\":1,\"runner\":{\"version\":\"x\"}}") &&
+	      refused("{\"version\":1,\"runner\":{\"version\":\"1.\"}}"));
+	CHECK(refused("{\"version\":1,\"device\":{\"driver\":\"580,65\"}}") &&
+	      refused("{\"version\":1,\"device\":{\"driver\":\"580..65\"}}"));
+	CHECK(refused("{\"version\":1,\"platform\":{\"vmpl\":4}}") &&
+	      refused("{\"version\":1,\"platform\":{\"report\":false,\"rtmr3\":[]}}"));
 	CHECK(refused("{\"version\":1,\"platform\":{\"at_least\":\"sev\"}}"));
 	CHECK(refused("{\"version\":1,\"platform\":{\"tcb\":\"12\"}}"));
 	CHECK(refused("{\"version\":1,\"platform\":{\"report\":false,\"tcb\":\"0000000000000000\"}}"));
@@ -335,6 +364,7 @@ int main(void)
 	UNIT_RUN(debugging_is_off_only_when_all_that_can_debug_say_so);
 	UNIT_RUN(the_device_is_judged_by_code_driver_mode_and_agreement);
 	UNIT_RUN(a_platform_is_believed_for_its_hardware_only_with_a_verified_report);
+	UNIT_RUN(a_report_from_a_lower_level_of_the_guest_is_refused_unless_the_policy_allows_it);
 	UNIT_RUN(machine_age_and_channel_are_judged);
 	UNIT_RUN(policies_are_read_strictly);
 	UNIT_RUN(the_result_is_an_ear_that_says_what_was_judged);

@@ -172,6 +172,21 @@ UNIT_TEST(a_debugged_guest_is_told)
 	CHECK(verify(good, REPORT) == SGPU_OK && result.debug);
 }
 
+UNIT_TEST(a_report_says_which_level_of_the_guest_asked_and_never_the_host)
+{
+	usual_table(&table, vcek.certificate, vcek_guid);
+	for (uint32_t level = 0; level <= 4; level++) {
+		make_report(good, 3, 0, milan_tcb, vcek.key);
+		tee_put32(good + 0x30, level);
+		sign_report(good, vcek.key);
+		CHECK(level == 4 ? verify(good, REPORT) == SGPU_EINVALID :
+		      verify(good, REPORT) == SGPU_OK && result.vmpl == level);
+	}
+	tee_put32(good + 0x30, 0xffffffff);
+	sign_report(good, vcek.key);
+	CHECK(verify(good, REPORT) == SGPU_EINVALID && strstr(error.text, "VMPL"));
+}
+
 UNIT_TEST(no_byte_can_be_altered)
 {
 	uint8_t bad[REPORT];
@@ -377,6 +392,7 @@ int main(void)
 	UNIT_RUN(versions_2_to_5_verify_and_say_what_they_hold);
 	UNIT_RUN(other_versions_and_algorithms_are_named);
 	UNIT_RUN(a_debugged_guest_is_told);
+	UNIT_RUN(a_report_says_which_level_of_the_guest_asked_and_never_the_host);
 	UNIT_RUN(no_byte_can_be_altered);
 	UNIT_RUN(no_other_length_is_taken);
 	UNIT_RUN(a_signature_out_of_range_is_refused);

@@ -2,6 +2,7 @@
  *
  * What was checked, of a quote that verified, one by one.
  */
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -112,9 +113,32 @@ json_t *measure_checks_json(const struct measure_checks *checks)
 
 	gather(checks, list);
 	for (int i = 0; i < CHECKS; i++) {
-		/* A path need not be UTF-8, which JSON is. */
-		json_t *text = json_string(list[i].text);
-		json_object_set_new(object, list[i].name, json_pack("{s:s, s:o*}", "state", list[i].state, "text", text));
+		json_object_set_new(object, list[i].name, json_pack("{s:s, s:o*}", "state", list[i].state, "text",
+								    measure_text(list[i].text)));
+	}
+	return object;
+}
+
+json_t *measure_tee_json(const struct sgpu_quote_result *result)
+{
+	const struct sgpu_tee_report *tee = &result->tee;
+	char tcb[17];
+
+	if (!result->tee_verified) {
+		return NULL;
+	}
+	snprintf(tcb, sizeof(tcb), "%016" PRIx64, tee->tcb);
+	json_t *object = json_pack("{s:s, s:i, s:b, s:s, s:o}", "kind", sgpu_platform_word(tee->kind), "version",
+				   (int)tee->version, "debug", tee->debug, "tcb", tcb, "measurement",
+				   measure_hex(tee->measurement, sizeof(tee->measurement)));
+	if (tee->kind == SGPU_PLATFORM_SNP) {
+		json_object_set_new(object, "vmpl", json_integer(tee->vmpl));
+		return object;
+	}
+	for (int i = 0; i < 4; i++) {
+		char name[8];
+		snprintf(name, sizeof(name), "rtmr%d", i);
+		json_object_set_new(object, name, measure_hex(tee->rtmr[i], sizeof(tee->rtmr[i])));
 	}
 	return object;
 }

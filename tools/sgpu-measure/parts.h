@@ -47,6 +47,9 @@ SGPU_MUST_CHECK int measure_write_key(const struct sgpu_signer *signer, const ch
 int measure_print_record(json_t *record, bool data_on_stdout);
 /* What may be said of a new key: a record with --json, else a detail. Returns an exit status. */
 int measure_report_key(const char *kind, const struct sgpu_signer *signer, const char *path, const char *public_path);
+/* A text that need not be UTF-8, as names of files, as a new JSON string: what is not ASCII in one that is not becomes
+ * '?'. NULL for NULL. */
+json_t *measure_text(const char *text);
 /* Bytes as hexadecimal, as a new JSON string. */
 json_t *measure_hex(const void *data, size_t size);
 /* Text of foreign origin, on standard output: what is not printable becomes '?'. */
@@ -82,5 +85,7 @@ void measure_checks_clear(struct measure_checks *checks);
 /* What was checked, one line each on standard output; or as a new object {"signature": "verified", ...}. */
 void measure_print_checks(const struct measure_checks *checks);
 json_t *measure_checks_json(const struct measure_checks *checks);
+/* What a verified report of the hardware says, as a policy has it; NULL when none was verified. */
+json_t *measure_tee_json(const struct sgpu_quote_result *result);
 
 #endif

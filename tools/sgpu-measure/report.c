@@ -4,6 +4,7 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <sgpu/base.h>
 
@@ -19,6 +20,21 @@ int measure_print_record(json_t *record, bool data_on_stdout)
 
 	json_decref(record);
 	return written ? 0 : cli_fail(SGPU_ESYSTEM, "cannot write the record");
+}
+
+json_t *measure_text(const char *text)
+{
+	json_t *json = text ? json_string(text) : NULL;
+	char *copy = text && !json ? strdup(text) : NULL;
+
+	if (copy) {
+		for (char *p = copy; *p; p++) {
+			*p = (unsigned char)*p < 0x80 ? *p : '?';
+		}
+		json = json_string(copy);
+		free(copy);
+	}
+	return json;
 }
 
 json_t *measure_hex(const void *data, size_t size)
@@ -45,9 +61,10 @@ int measure_report_key(const char *kind, const struct sgpu_signer *signer, const
 		cli_detail("%s %s%s", kind, hex, sgpu_signer_in_tpm(signer) ? ", in the TPM" : "");
 		return 0;
 	}
-	return measure_print_record(json_pack("{s:s, s:s, s:b, s:s*, s:s*}", "kind", kind, "fingerprint", hex, "tpm",
-					      sgpu_signer_in_tpm(signer), "file", cli_is_standard(path) ? NULL : path,
-					      "public", cli_is_standard(public_path) ? NULL : public_path),
+	return measure_print_record(json_pack("{s:s, s:s, s:b, s:o*, s:o*}", "kind", kind, "fingerprint", hex, "tpm",
+					      sgpu_signer_in_tpm(signer), "file",
+					      measure_text(cli_is_standard(path) ? NULL : path), "public",
+					      measure_text(cli_is_standard(public_path) ? NULL : public_path)),
 				    cli_is_standard(path) || (public_path && cli_is_standard(public_path)));
 }
 

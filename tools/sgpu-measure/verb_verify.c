@@ -12,8 +12,10 @@ const struct cli_option verify_options[] = { CLI_COMMON, MEASURE_CHECK_OPTIONS, 
 static int report(const struct measure_checks *checks)
 {
 	if (cli_json) {
-		return measure_print_record(json_pack("{s:b, s:o, s:O}", "verified", 1, "checks",
-						      measure_checks_json(checks), "claims", checks->result.claims),
+		return measure_print_record(json_pack("{s:b, s:o, s:o*, s:O}", "verified", 1, "checks",
+						      measure_checks_json(checks), "tee",
+						      measure_tee_json(&checks->result), "claims",
+						      checks->result.claims),
 					    false);
 	}
 	measure_print_checks(checks);
