@@ -179,6 +179,11 @@ static int check_leaf(X509 *leaf, struct sgpu_error *error)
 	    usage & KU_KEY_CERT_SIGN) {
 		return sgpu_fail(error, SGPU_ECHAIN, "certificate 1 of the chain is not one for signatures");
 	}
+	/* An authority may certify servers and people as well, and none of those may sign evidence. */
+	if (flags & EXFLAG_XKUSAGE && !(X509_get_extended_key_usage(leaf) & XKU_ANYEKU)) {
+		return sgpu_fail(error, SGPU_ECHAIN,
+				 "certificate 1 of the chain is for certain purposes, and evidence is none of them");
+	}
 	return 0;
 }
 

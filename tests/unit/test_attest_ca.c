@@ -244,8 +244,8 @@ static void extend(X509 *certificate, X509 *issuer, int nid, const char *value)
 }
 
 /* What a hostile holder of a key can issue: a leaf for `key`, put before the chain that it comes from. */
-static int forge(const struct sgpu_signer *issuer_key, const struct sgpu_chain *above, EVP_PKEY *key, const char *usage,
-		 const char *basic)
+static int forge_for(const struct sgpu_signer *issuer_key, const struct sgpu_chain *above, EVP_PKEY *key,
+		     const char *usage, const char *basic, const char *purpose)
 {
 	X509 *issuer = leaf_of(above), *made = X509_new();
 	EVP_PKEY *signer = key_of(issuer_key);
@@ -260,6 +260,9 @@ static int forge(const struct sgpu_signer *issuer_key, const struct sgpu_chain *
 	ASN1_TIME_set(X509_getm_notAfter(made), NOW + DAY);
 	extend(made, issuer, NID_basic_constraints, basic);
 	extend(made, issuer, NID_key_usage, usage);
+	if (purpose) {
+		extend(made, issuer, NID_ext_key_usage, purpose);
+	}
 	extend(made, issuer, NID_subject_key_identifier, "hash");
 	extend(made, issuer, NID_authority_key_identifier, "keyid:always");
 	X509_NAME_add_entry_by_NID(X509_get_subject_name(made), NID_commonName, MBSTRING_ASC,
@@ -277,6 +280,24 @@ static int forge(const struct sgpu_signer *issuer_key, const struct sgpu_chain *
 	X509_free(made);
 	X509_free(issuer);
 	return code;
+}
+
+static int forge(const struct sgpu_signer *issuer_key, const struct sgpu_chain *above, EVP_PKEY *key, const char *usage,
+		 const char *basic)
+{
+	return forge_for(issuer_key, above, key, usage, basic, NULL);
+}
+
+UNIT_TEST(a_certificate_for_other_purposes_signs_no_evidence)
+{
+	static const char usage[] = "critical,digitalSignature", basic[] = "critical,CA:FALSE";
+	EVP_PKEY *key = key_of(w.ek);
+
+	CHECK(forge_for(w.ca, &w.roots, key, usage, basic, "serverAuth,clientAuth") == SGPU_ECHAIN);
+	CHECK(forge_for(w.ca, &w.roots, key, usage, basic, "critical,codeSigning") == SGPU_ECHAIN);
+	CHECK(forge_for(w.ca, &w.roots, key, usage, basic, "1.2.3.4.5") == SGPU_ECHAIN);
+	CHECK(!forge_for(w.ca, &w.roots, key, usage, basic, "anyExtendedKeyUsage"));
+	EVP_PKEY_free(key);
 }
 
 UNIT_TEST(a_chain_with_a_leaf_or_a_wrong_key_in_it_is_refused)
@@ -333,6 +354,7 @@ int main(void)
 	UNIT_RUN(a_chain_is_believed_in_its_time_and_under_its_root_alone);
 	UNIT_RUN(a_leaf_cannot_issue_certificates);
 	UNIT_RUN(a_chain_with_a_leaf_or_a_wrong_key_in_it_is_refused);
+	UNIT_RUN(a_certificate_for_other_purposes_signs_no_evidence);
 	UNIT_RUN(pem_files_hold_certificates_and_nothing_else);
 	world_free(&w);
 	return unit_done();
