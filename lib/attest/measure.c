@@ -42,13 +42,18 @@ static int digest_fd(int fd, const char *name, uint8_t digest[SGPU_CHANNEL_DIGES
 int sgpu_measure_file(const char *path, uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE], uint64_t *size,
 		      struct sgpu_error *error)
 {
+	struct stat status;
 	uint64_t ignored;
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	/* Neither a pipe that nobody writes to nor a device without an end is waited for: they are no programs. */
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK), code = 0;
 
 	if (fd < 0) {
 		return sgpu_fail_errno(error, "cannot open '%s'", path);
 	}
-	int code = digest_fd(fd, path, digest, size ? size : &ignored, error);
+	if (fstat(fd, &status) || !S_ISREG(status.st_mode)) {
+		code = sgpu_fail(error, SGPU_ESYSTEM, "cannot measure '%s': it is no regular file", path);
+	}
+	code = code ? code : digest_fd(fd, path, digest, size ? size : &ignored, error);
 	close(fd);
 	return code;
 }
