@@ -50,6 +50,17 @@ sign() {
 	assert_no_file elsewhere
 }
 
+@test "names of files that are not UTF-8 leave the records JSON" {
+	local name=$'n\xff'
+	run -0 --separate-stderr sgpu-measure provision --json -o "$name.pem" --public "$name.pub.pem"
+	run -0 jq -er '.file + " " + .public' <<<"$output"
+	[ "$output" = "n?.pem n?.pub.pem" ]
+	printf data >"$name"
+	run -0 --separate-stderr sgpu-measure memory --device cpu --json "$name"
+	run -0 jq -er '.measurements[0].label' <<<"$output"
+	[ "$output" = "n?" ]
+}
+
 @test "when the public part cannot be written, no key is left" {
 	run --separate-stderr -3 sgpu-measure provision -o new.pem --public no/such/folder
 	assert_no_file new.pem
