@@ -60,12 +60,13 @@ wanted() {
 	return 1
 }
 
-# find_files: fills `units` with those that run on the device, `kernels` with those of them that test kernels, `bats`,
-# and `alone` with the bats files that look at what the whole device holds.
+# find_files: fills `units` with those that run on the device, `kernels` with those of them that test kernels, `races` with
+# those of these whose threads share memory, `bats`, and `alone` with the bats files that look at what the whole device holds.
 find_files() {
 	local file name
 	units=()
 	kernels=()
+	races=()
 	bats=()
 	alone=()
 	for file in tests/gpu/test_*.c tests/unit/test_*.c; do
@@ -78,6 +79,7 @@ find_files() {
 		# Of kernels are those of operations, and those that know how to be small for a checker.
 		if [[ $name = test_ops_* ]] || mentions SGPU_TEST_SMALL "$file"; then
 			kernels+=("$name")
+			grep -q 'racecheck has nothing to find' "$file" || races+=("$name")
 		fi
 	done
 	for file in tests/gpu/*.bats; do
@@ -163,10 +165,10 @@ find_planted() {
 	echo "1 passed, 0 failed"
 }
 
-# sanitize TOOL OPTION...: errors of the API are not errors of a kernel, and some tests cause them.
+# sanitize TOOL OPTION...: the files of $checked under it.
 sanitize() {
 	local sanitizer status=0
-	[ ${#kernels[@]} -gt 0 ] || return 0
+	[ ${#checked[@]} -gt 0 ] || return 0
 	if ! sanitizer=$(find_sanitizer); then
 		echo "1..1"
 		echo "ok 1 - $1 # skip needs compute-sanitizer, of the CUDA toolkit"
@@ -175,15 +177,18 @@ sanitize() {
 	fi
 	find_planted "$sanitizer" "$1" || status=1
 	SGPU_TEST_SMALL=1 SGPU_TEST_WRAP="$sanitizer --tool $* --error-exitcode 98" \
-		run_tests "$((3 * jobs))" "${kernels[@]}" || status=1
+		run_tests "$((3 * jobs))" "${checked[@]}" || status=1
 	return $status
 }
 
+# Errors of the API are not errors of a kernel, and some tests cause them.
 step_memcheck() {
+	checked=("${kernels[@]}")
 	sanitize memcheck --report-api-errors no
 }
 
 step_racecheck() {
+	checked=("${races[@]}")
 	sanitize racecheck --racecheck-report all
 }
 

@@ -59,7 +59,7 @@ submit() {
 	exec 5>&-
 	wait "$started"
 	started=
-	assert_nothing_left "$base"
+	assert_given_back "$base"
 	submit
 	sgpu-seal open -k owner.jwk -C out response
 	assert_same out/secret.copy secret.f32

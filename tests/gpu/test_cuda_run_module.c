@@ -2,6 +2,7 @@
  *
  * Batches that bring their own kernel, on a GPU, from the sealed PTX to the sealed result; and what a run says when
  * such a kernel does not fit, or traps.
+ * No threads of its kernels share memory: racecheck has nothing to find.
  */
 #include <sys/wait.h>
 
