@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 # sgpu-measure channel: scripts of channel commands, what they print, and how they fail.
+# shellcheck disable=SC2154 # bats sets stderr
 
 load helpers
 
