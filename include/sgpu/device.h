@@ -61,7 +61,8 @@ struct sgpu_device_info {
 struct sgpu_device_config {
 	unsigned jobs;           /* CPU device: workers; 0: all */
 	uint64_t memory_limit;   /* bytes of device memory, 0: no limit of ours */
-	bool bare_keys;          /* keys cross the bus as they are, even where they could be agreed: to see what that costs */
+	bool bare_keys;          /* keys cross the bus as they are, even where they could be agreed: to see what that costs;
+	                            then whoever records the bus has them, and the data */
 };
 
 /* Bytes of device memory that belong together: what a launch touches. */
@@ -83,7 +84,7 @@ struct sgpu_space;
 struct sgpu_device_agreement {
 	bool agreed;             /* else keys cross the bus as they are; why stands in text */
 	uint8_t public_key[32];  /* X25519, made on the device */
-	char text[160];          /* "X25519 key made on the device; entropy: 132 sources, 2.1 bits a sample, health tests passed" */
+	char text[160];          /* "X25519 key made on the device; entropy: 132 of 132 sources, ..., health tests passed" */
 };
 
 /* What was loaded as code for the device. */
@@ -337,18 +338,21 @@ SGPU_MUST_CHECK int sgpu_device_module_launch(struct sgpu_stream *stream, struct
 					      void *const *args, const size_t *arg_sizes, int arg_count,
 					      struct sgpu_task *task);
 
-/* Whether keys travel sealed to a key that the device made; makes it on the first call. On a device whose memory is the
- * runner's own it says that there is nothing to agree. Errors: SGPU_EDEVICE (its entropy failed the health tests). */
+/* Whether keys travel sealed to a key that the device made; makes it on the first call, after a known answer. It keeps keys
+ * from who records the bus, not from who changes what crosses it or reads device memory: nothing proves whose key it is. On a
+ * device whose memory is the runner's own it says that there is nothing to agree. Errors: SGPU_EDEVICE (no known answer, or its
+ * entropy failed the health tests), then for good. */
 SGPU_MUST_CHECK int sgpu_device_agree(struct sgpu_device *device, struct sgpu_device_agreement *agreement,
 				      struct sgpu_error *error);
-/* Digests of the device's code: at most SGPU_DEVICE_CODE_MAX, returns how many (the CPU device has none of its own: its
- * operations are the program's). Errors: negative. */
+/* Digests of the device's code, into `list` of SGPU_DEVICE_CODE_MAX; returns how many (the CPU device has none of its own: its
+ * operations are the program's). Of the bytes that the driver is given: what runs cannot be read back. Errors: negative. */
 SGPU_MUST_CHECK int sgpu_device_code_digests(struct sgpu_device *device, struct sgpu_device_code *list,
 					     struct sgpu_error *error);
 /* The same from the file of the CUDA device, sgpu-cuda.so, which need not be loaded. Errors: SGPU_ESYSTEM, SGPU_EINVALID
  * where there is none in it. */
 SGPU_MUST_CHECK int sgpu_device_code_of_file(const char *path, struct sgpu_device_code *code, struct sgpu_error *error);
-/* The GPU's attestation report for a nonce. Errors: SGPU_EUNAVAILABLE where it has none: no confidential computing. */
+/* The GPU's attestation report for a nonce, as NVML gives it: nothing of it is verified. Free it with the next one. Errors:
+ * SGPU_EUNAVAILABLE where it has none: no confidential computing. */
 SGPU_MUST_CHECK int sgpu_device_get_evidence(struct sgpu_device *device, const uint8_t nonce[32],
 					     struct sgpu_device_evidence *evidence, struct sgpu_error *error);
 void sgpu_device_evidence_clear(struct sgpu_device_evidence *evidence);

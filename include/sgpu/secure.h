@@ -6,6 +6,9 @@
  *
  * sgpu_secure_device() shows the context as a device, so that everything written for sgpu/device.h runs inside it: the
  * orchestrator does. Streams are channels of the context.
+ *
+ * Sizes are bytes. Calls on one context may come from several threads, but for creating and destroying it; copies then
+ * wait for each other.
  */
 #ifndef SGPU_SECURE_H
 #define SGPU_SECURE_H
@@ -20,7 +23,8 @@ extern "C" {
 struct sgpu_secure;
 
 struct sgpu_secure_config {
-	const struct sgpu_key *owner;   /* X25519 with its private half; NULL: one is made and never leaves */
+	/* X25519 with its private half, copied; NULL: one is made and never leaves. */
+	const struct sgpu_key *owner;
 	/* A context beside others of the same device: contexts of one processor never reach each other. NULL: the context
 	 * makes a processor of its own, which takes all of the device's memory. */
 	struct sgpu_secure *beside;
@@ -29,21 +33,25 @@ struct sgpu_secure_config {
 	void *between_argument;         /* the processor is given to it by sgpu_secure_processor() */
 };
 
-/* The device is borrowed and must outlive the context. Errors: SGPU_EUNAVAILABLE (the device maps no pages), SGPU_EAUTH. */
+/* config may be NULL: all its members as if zero. The device is borrowed and must outlive the context. Errors:
+ * SGPU_EUNAVAILABLE (the device maps no pages), SGPU_ENOMEM, SGPU_EKEY (an owner's key of another kind), SGPU_EUSAGE (beside
+ * a context of another device), SGPU_EAUTH, SGPU_EDEVICE. */
 SGPU_MUST_CHECK int sgpu_secure_create(struct sgpu_device *device, const struct sgpu_secure_config *config,
 				       struct sgpu_secure **context, struct sgpu_error *error);
-/* Clears and gives back everything. A context that others stand beside is freed last. */
+/* Clears and gives back everything; no work may be pending, and streams and modules are freed before. A context that
+ * others stand beside is freed last. */
 void sgpu_secure_destroy(struct sgpu_secure **context);
 
 /* The context as a device; belongs to the context: sgpu_device_close on it does nothing. */
 struct sgpu_device *sgpu_secure_device(struct sgpu_secure *context);
 struct sgpu_processor *sgpu_secure_processor(struct sgpu_secure *context);
-/* Of its first channel. */
+/* Of its first channel; lives as long as the context. */
 const struct sgpu_grant *sgpu_secure_grant(const struct sgpu_secure *context);
 
 /* Device memory of the context, from pages that it keeps mapped: a call of the driver is made only when those are used up.
  * Every summary is checked: SGPU_EAUTH when the allocator gave pages that are not protected or not what it said. Starts at a
- * multiple of 4096. Freed memory is cleared on the device before anybody gets it. */
+ * multiple of 4096. Errors: SGPU_ENOMEM, SGPU_EDEVICE besides. Free accepts a pointer to 0 and clears it; no work on the
+ * memory may be pending. It is cleared on the device before anybody gets it. */
 SGPU_MUST_CHECK int sgpu_secure_malloc(struct sgpu_secure *context, uint64_t size, sgpu_devptr *memory,
 				       struct sgpu_error *error);
 void sgpu_secure_free(struct sgpu_secure *context, sgpu_devptr *memory);
@@ -52,24 +60,30 @@ SGPU_MUST_CHECK int sgpu_secure_trim(struct sgpu_secure *context, struct sgpu_er
 
 enum sgpu_secure_direction { SGPU_SECURE_TO_DEVICE, SGPU_SECURE_TO_HOST };
 /* Sealed with a fresh key where the data leave, opened and verified where they arrive; in between there is ciphertext
- * only. Returns when it is done. Unit: bytes. Errors: SGPU_EAUTH, SGPU_EUSAGE (outside of the context's memory). */
+ * only. Returns when it is done. To the device `host` is only read; from it, it is wiped when the copy fails. It does not wait
+ * for streams: what writes the memory must have ended. Errors: SGPU_EAUTH, SGPU_EUSAGE (outside of the context's memory),
+ * SGPU_EDEVICE. */
 SGPU_MUST_CHECK int sgpu_secure_memcpy(struct sgpu_secure *context, void *host, sgpu_devptr memory, uint64_t size,
 				       enum sgpu_secure_direction direction, struct sgpu_error *error);
 
+/* For all calls that take a stream, on the context or on its device; freed with sgpu_stream_free. */
 SGPU_MUST_CHECK int sgpu_secure_stream_create(struct sgpu_secure *context, struct sgpu_stream **stream,
 					      struct sgpu_error *error);
 /* Copies the image into protected memory, measures it there (CH_MEASURE) against `digest` (KT128, SGPU_MEASURE_CUSTOM, not
- * keyed), and loads it only then. Errors: SGPU_EPOLICY when it differs, as sgpu_device_module_load. */
+ * keyed), and loads it only then, from host memory: a driver takes code from nowhere else. The image is copied; freed with
+ * sgpu_device_module_free. Errors: SGPU_EPOLICY when it differs, as sgpu_device_module_load. */
 SGPU_MUST_CHECK int sgpu_secure_module_load(struct sgpu_secure *context, const void *image, size_t size,
 					    const uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE],
 					    struct sgpu_device_module **module, struct sgpu_error *error);
-/* As sgpu_device_module_launch; `ranges` are what the kernel is meant to touch: refused when they leave the context. */
+/* As sgpu_device_module_launch; `ranges` are what the kernel is meant to touch: refused when they leave the context
+ * (SGPU_EUSAGE). What it touches besides is not seen by this check: only what is mapped bounds it. */
 SGPU_MUST_CHECK int sgpu_secure_kernel_launch(struct sgpu_stream *stream, struct sgpu_device_module *module,
 					      const char *function, const struct sgpu_module_shape *shape,
 					      void *const *args, const size_t *arg_sizes, int arg_count,
 					      const struct sgpu_device_range *ranges, int range_count,
 					      struct sgpu_task *task);
-/* CH_MEASURE over device memory of the context, verified. */
+/* CH_MEASURE over device memory of the context, verified. keyed: with a key of the context, to compare with digests of the
+ * same context alone. Errors: SGPU_EUSAGE (outside of it), SGPU_EAUTH, SGPU_EDEVICE. */
 SGPU_MUST_CHECK int sgpu_secure_measure(struct sgpu_secure *context, sgpu_devptr memory, uint64_t size, bool keyed,
 					uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE], struct sgpu_error *error);
 
