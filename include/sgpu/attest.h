@@ -4,7 +4,8 @@
  * collect (RFC 9334's Attester), verify (signature, chain, time, nonce, binding), appraise (a policy).
  *
  * A quote is a CMW collection in JSON (RFC 9999): our claims as an EAT (RFC 9711), a JWT signed with ES384 whose x5c
- * header holds the certificates; beside it the platform's native records. sgpu-quote(5) has every field.
+ * header holds the certificates; beside it the platform's native records. sgpu-quote(5) has every field, and
+ * docs/threat-model.md what each part proves. Times are seconds since 1970; what a call is given stays the caller's.
  */
 #ifndef SGPU_ATTEST_H
 #define SGPU_ATTEST_H
@@ -42,7 +43,8 @@ enum {
 struct sgpu_signer; /* a private key */
 /* In a TPM when `tpm` is set: SGPU_EUNAVAILABLE without the provider or a TPM, with what to do. */
 SGPU_MUST_CHECK int sgpu_signer_generate(bool tpm, struct sgpu_signer **signer, struct sgpu_error *error);
-/* path as sgpu_key_load; refused when others can read it. */
+/* path as sgpu_key_load. Errors: SGPU_EPOLICY when others can read it, SGPU_EINVALID (no such key), SGPU_ESYSTEM, and as
+ * above for a key in a TPM. */
 SGPU_MUST_CHECK int sgpu_signer_load(const char *path, struct sgpu_signer **signer, struct sgpu_error *error);
 void sgpu_signer_free(struct sgpu_signer **signer);
 bool sgpu_signer_in_tpm(const struct sgpu_signer *signer);
@@ -64,7 +66,8 @@ struct sgpu_chain {
 	uint8_t *der[SGPU_CHAIN_MAX]; /* from malloc */
 	size_t size[SGPU_CHAIN_MAX];
 };
-SGPU_MUST_CHECK int sgpu_chain_load(const char *path, struct sgpu_chain *chain, struct sgpu_error *error); /* PEM */
+/* PEM, from a file or from memory; `name` is for errors. The caller clears the chain. Errors: SGPU_EINVALID, SGPU_ESYSTEM. */
+SGPU_MUST_CHECK int sgpu_chain_load(const char *path, struct sgpu_chain *chain, struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_chain_parse(const char *pem, size_t size, const char *name, struct sgpu_chain *chain,
 				     struct sgpu_error *error);
 void sgpu_chain_clear(struct sgpu_chain *chain);
@@ -161,6 +164,7 @@ SGPU_MUST_CHECK int sgpu_tsm_verify(const char *record, size_t size, const struc
 SGPU_MUST_CHECK int sgpu_rtmr_extend(unsigned index, const uint8_t digest[48], struct sgpu_error *error);
 
 /* ---- the quote ---- */
+/* What a quote is about; all of it is borrowed. */
 struct sgpu_quote_subject {
 	const uint8_t *nonce;            /* the verifier's */
 	size_t nonce_size;
@@ -172,7 +176,7 @@ struct sgpu_quote_subject {
 	const char *runner_path;         /* program that is measured; NULL: this process (/proc/self/exe) */
 	bool preemption;                 /* other work of the GPU may run between ours */
 	bool allows_modules;
-	const json_t *measurements;      /* array of {label, va, size, digest}, or NULL */
+	const json_t *measurements;      /* array of {label, va, size, digest}, sizes in bytes, or NULL */
 };
 /* The claims alone: a new object. */
 SGPU_MUST_CHECK int sgpu_quote_claims(const struct sgpu_quote_subject *subject, int64_t now, json_t **claims,
@@ -209,8 +213,9 @@ struct sgpu_quote_result {
 	bool tee_present, gpu_evidence_present;
 	int64_t certificate_age;         /* seconds since the AK's certificate became valid */
 };
-/* Errors: SGPU_EINVALID (malformed, with what and where), SGPU_ESIGNATURE, SGPU_ECHAIN, SGPU_EEXPIRED, SGPU_ENONCE,
- * SGPU_EBINDING. */
+/* Verifies; judges nothing of what the claims say. Clear the result also after an error. SGX quotes and GPU evidence are
+ * bound to the quote, but their own signatures are not verified. Errors: SGPU_EINVALID (malformed, with what and where),
+ * SGPU_ESIGNATURE, SGPU_ECHAIN, SGPU_EEXPIRED, SGPU_ENONCE, SGPU_EBINDING. */
 SGPU_MUST_CHECK int sgpu_quote_verify(const char *quote, size_t size, const struct sgpu_quote_checks *checks,
 				      struct sgpu_quote_result *result, struct sgpu_error *error);
 void sgpu_quote_result_clear(struct sgpu_quote_result *result);
@@ -221,6 +226,7 @@ SGPU_MUST_CHECK int sgpu_quote_grant(const json_t *claims, struct sgpu_grant *gr
 
 /* ---- appraisal ---- */
 struct sgpu_policy; /* sgpu-policy(5) */
+/* `name` is for errors. Errors: SGPU_EINVALID, with the member. */
 SGPU_MUST_CHECK int sgpu_policy_parse(const char *text, size_t size, const char *name, struct sgpu_policy **policy,
 				      struct sgpu_error *error);
 void sgpu_policy_free(struct sgpu_policy **policy);
@@ -234,7 +240,8 @@ struct sgpu_appraisal {
 	json_t *reasons;                 /* all that is not as wanted: array of {"claim", "expected", "got", "text"} */
 	json_t *ear;                     /* the result as claims (draft-ietf-rats-ear) */
 };
-/* Returns 0 whether it is accepted or not. */
+/* Of the result of a verification that returned 0, and of no other: of one that failed the claims may be there, to be shown.
+ * Returns 0 whether it is accepted or not; clear the appraisal in any case. */
 SGPU_MUST_CHECK int sgpu_appraise(const struct sgpu_policy *policy, const struct sgpu_quote_result *result,
 				  int64_t now, struct sgpu_appraisal *appraisal, struct sgpu_error *error);
 void sgpu_appraisal_clear(struct sgpu_appraisal *appraisal);
