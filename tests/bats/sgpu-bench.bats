@@ -20,7 +20,8 @@ END
 
 @test "list names every case with what it requires and why it cannot run" {
 	run -0 --separate-stderr sgpu-bench list --device cpu
-	for case in bandwidth aead-cpu aead-gpu secure-copy digest launch alloc channel session batch app manifest overlap; do
+	for case in bandwidth aead-cpu aead-gpu secure-copy digest launch alloc channel session quote batch \
+		app manifest overlap; do
 		[[ $output == *"$case "* ]]
 	done
 	[[ $output == *"needs: "*GPU*"; not here: "* ]]
@@ -82,6 +83,43 @@ END
 	[[ $stderr == *"1 passed, 0 waived, 1 failed"* ]]
 }
 
+@test "list fails when its output cannot be written" {
+	run -3 --separate-stderr bash -c 'sgpu-bench list --device cpu >/dev/full'
+	[[ $stderr == *"standard output"* ]]
+	run -3 --separate-stderr bash -c 'sgpu-bench list --device cpu --json >/dev/full'
+	[[ $stderr == *"standard output"* ]]
+}
+
+@test "the case quote takes proving apart, and says why no keys are agreed with a CPU device" {
+	requires python3
+	run -0 --separate-stderr quick -q --json quote
+	python3 - "$output" <<'END'
+import json, sys
+records = [json.loads(line) for line in sys.argv[1].splitlines()][1:]
+passed = {(r["parameters"]["what"], r["variant"]) for r in records if r["status"] == "passed"}
+assert {("quote", v) for v in ("collect", "verify", "appraise")} <= passed
+assert {("parts", v) for v in ("claims", "platform's records", "signature")} <= passed
+agree, = [r for r in records if r["parameters"]["what"] == "agree"]
+assert agree["status"] == "waived" and "keys cross no bus" in agree["reason"]
+END
+}
+
+@test "the case session opens devices, and has its figures of memory apart" {
+	requires python3
+	run -0 --separate-stderr quick -q --json session
+	python3 - "$output" <<'END'
+import json, sys
+records = [json.loads(line) for line in sys.argv[1].splitlines()][1:]
+passed = {(r["parameters"]["what"], r["variant"]) for r in records if r["status"] == "passed"}
+assert {("create", v) for v in ("plain", "secure", "secure, keys made")} <= passed
+for what in ("destroy", "launch", "alloc", "free", "copy"):
+    assert len([p for p in passed if p[0] == what]) == 2, what
+assert ("group", "sealed group") in passed
+module, = [r for r in records if r["parameters"]["what"] == "module"]
+assert module["status"] == "waived"
+END
+}
+
 @test "results stand alone on standard output" {
 	run -0 --separate-stderr quick -q alloc
 	[ -z "$stderr" ]
@@ -92,7 +130,7 @@ END
 	run -0 --separate-stderr sgpu-bench run --device cpu --quick --samples 1 --size 1K:64K
 	[[ $stderr != *warning* ]]
 	[[ $stderr == *" 0 failed"* ]]
-	for case in bandwidth aead-cpu digest launch alloc channel session batch app manifest; do
+	for case in bandwidth aead-cpu digest launch alloc channel session quote batch app manifest; do
 		grep -q "^$case .* median " <<<"$output"
 	done
 	[ -z "$(find "$XDG_RUNTIME_DIR" -type f)" ]

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * session: what a secure context costs beside the plain device: to make one, to send a request as a sealed command group, to
- * get memory from its pool, and to copy.
+ * get memory from its pool and to give it back, to load a module, and to copy. Graviton's figures for the like (its tables 2
+ * and 3, and its section 7.3) stand in the points: the secure call's time as a parameter, its ratio as a reference.
  */
 #include <stdlib.h>
 
@@ -20,7 +21,7 @@ struct side {
 	sgpu_devptr memory;             /* for the copies, and what launches name */
 	uint64_t size;
 	uint8_t *host, *back;           /* for the copies */
-	bool to_host;
+	bool to_host, gives_back;
 	struct sgpu_task tasks[LAUNCHES];
 };
 
@@ -57,35 +58,65 @@ static int measure_groups(struct side *sides, struct sgpu_error *error)
 		{ .name = "plain", .run = enqueue, .argument = &sides[0] },
 		{ .name = "sealed group", .run = enqueue, .argument = &sides[1] },
 	};
-	const struct sgpu_bench_point point = { .parameters = { { "what", "launch", 0 }, { "launches", NULL, LAUNCHES } },
+	const struct sgpu_bench_point point = { .parameters = { { "what", "launch", 0 }, { "launches", NULL, LAUNCHES },
+								{ "graviton_ns", NULL, 9200 } },
 						.operations = LAUNCHES };
 
 	return sgpu_bench_measure(sides[0].bench, &point, variants, 2, error);
 }
 
 /* ---- memory ---- */
+/* What was freed before is cleared by now, so that there is no waiting for that. */
+static int settle(void *argument, struct sgpu_error *error)
+{
+	struct side *s = argument;
+
+	return sgpu_device_settle(s->bench->device, error);
+}
+
 static int get_memory(void *argument, uint64_t *ns, struct sgpu_error *error)
 {
 	struct side *s = argument;
 	sgpu_devptr memory = 0;
-	uint64_t begin = sgpu_now_ns();
+	uint64_t begin = sgpu_now_ns(), middle;
 	int rc = sgpu_device_alloc(s->device, s->size, &memory, error);
 
+	middle = sgpu_now_ns();
 	sgpu_device_free(s->device, &memory, s->size);
-	*ns = sgpu_now_ns() - begin;
+	*ns = s->gives_back ? sgpu_now_ns() - middle : middle - begin;
 	return rc;
 }
 
+/* Graviton's figures (table 3) are for memory in small pages, 4 KiB, and in big ones, 128 KiB. */
 static int measure_memory(struct side *sides, uint64_t size, struct sgpu_error *error)
 {
-	const struct sgpu_bench_variant variants[] = {
-		{ .name = "plain", .run = get_memory, .argument = &sides[0] },
-		{ .name = "secure pool", .run = get_memory, .argument = &sides[1] },
+	static const struct {
+		const char *what;
+		const char *call;
+		uint64_t us[2];
+		double ratio[2];
+	} halves[2] = {
+		{ "alloc", "Graviton, cuMemAlloc", { 190, 430 }, { 9.5, 14.3 } },
+		{ "free", "Graviton, cuMemFree", { 280, 660 }, { 9.33, 13.2 } },
 	};
-	const struct sgpu_bench_point point = { .parameters = { { "what", "memory", 0 }, { "size_bytes", NULL, size } } };
+	const bool big = size >= (uint64_t)128 << 10;
+	int rc = SGPU_OK;
 
 	sides[0].size = sides[1].size = size;
-	return sgpu_bench_measure(sides[0].bench, &point, variants, 2, error);
+	for (int half = 0; rc == SGPU_OK && half < 2; half++) {
+		const struct sgpu_bench_variant variants[] = {
+			{ .name = "plain", .prepare = settle, .run = get_memory, .argument = &sides[0] },
+			{ .name = "secure pool", .prepare = settle, .run = get_memory, .argument = &sides[1],
+			  .reference_ratio = halves[half].ratio[big], .reference = halves[half].call },
+		};
+		const struct sgpu_bench_point point = { .parameters = { { "what", halves[half].what, 0 },
+									{ "size_bytes", NULL, size },
+									{ "graviton_us", NULL, halves[half].us[big] } } };
+
+		sides[0].gives_back = sides[1].gives_back = half == 1;
+		rc = sgpu_bench_measure(sides[0].bench, &point, variants, 2, error);
+	}
+	return rc;
 }
 
 /* ---- copies ---- */
@@ -139,21 +170,45 @@ static int verify_copy(void *argument, struct sgpu_error *error)
 	       sgpu_fail(error, SGPU_EDIFFERS, "byte %llu of the copy is wrong", (unsigned long long)wrong);
 }
 
+/* Graviton's table 2, whose copies go to the device: the secure one in us, and its ratio to the plain one. */
+static const struct {
+	uint64_t size, us;
+	double ratio;
+} graviton_copies[] = {
+	{ 4096, 460, 23 }, { 65536, 700, 23.3 }, { 262144, 1430, 17.9 }, { 4194304, 12570, 11.7 }, { 67108864, 176870, 16 },
+};
+
+static void put_graviton(uint64_t size, struct sgpu_bench_point *point, struct sgpu_bench_variant *variant)
+{
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(graviton_copies); i++) {
+		if (graviton_copies[i].size == size) {
+			point->parameters[3] = (struct sgpu_bench_parameter){ "graviton_us", NULL, graviton_copies[i].us };
+			variant->reference_ratio = graviton_copies[i].ratio;
+			variant->reference = "Graviton, secure copy";
+		}
+	}
+}
+
 static int copy_both_ways(struct side *sides, uint64_t size, struct sgpu_error *error)
 {
-	const struct sgpu_bench_variant variants[] = {
+	struct sgpu_bench_variant variants[] = {
 		{ .name = "plain", .prepare = spoil, .run = copy, .verify = verify_copy, .argument = &sides[0] },
 		{ .name = "secure copy", .prepare = spoil, .run = copy, .verify = verify_copy, .argument = &sides[1] },
 	};
 	int rc = SGPU_OK;
 
 	for (int out = 0; rc == SGPU_OK && out < 2; out++) {
-		const struct sgpu_bench_point point = {
+		struct sgpu_bench_point point = {
 			.parameters = { { "what", "copy", 0 }, { "direction", out ? "d2h" : "h2d", 0 },
 					{ "size_bytes", NULL, size } },
 			.bytes = size,
 		};
 
+		if (out) {
+			variants[1].reference_ratio = 0;
+		} else {
+			put_graviton(size, &point, &variants[1]);
+		}
 		sides[0].to_host = sides[1].to_host = out == 1;
 		sides[0].size = sides[1].size = size;
 		rc = sgpu_bench_measure(sides[0].bench, &point, variants, 2, error);
@@ -186,56 +241,16 @@ static int measure_copies(struct side *sides, uint64_t size, struct sgpu_error *
 	return rc;
 }
 
-/* ---- contexts ---- */
-static int make_stream(void *argument, uint64_t *ns, struct sgpu_error *error)
-{
-	struct side *s = argument;
-	struct sgpu_stream *stream = NULL;
-	uint64_t begin = sgpu_now_ns();
-	int rc = sgpu_stream_create(s->bench->device, &stream, error);
-
-	sgpu_stream_free(&stream);
-	*ns = sgpu_now_ns() - begin;
-	return rc;
-}
-
-/* Beside the one that is there, so that it is the context alone that is timed. */
-static int make_context(void *argument, uint64_t *ns, struct sgpu_error *error)
-{
-	struct side *s = argument;
-	const struct sgpu_secure_config config = { .beside = s->context };
-	struct sgpu_secure *context = NULL;
-	uint64_t begin = sgpu_now_ns();
-	int rc = sgpu_secure_create(s->bench->device, &config, &context, error);
-
-	sgpu_secure_destroy(&context);
-	*ns = sgpu_now_ns() - begin;
-	return rc;
-}
-
-static int measure_contexts(struct side *sides, struct sgpu_error *error)
-{
-	const struct sgpu_bench_variant variants[] = {
-		{ .name = "plain stream", .run = make_stream, .argument = &sides[0] },
-		{ .name = "secure context", .run = make_context, .argument = &sides[1] },
-	};
-	const struct sgpu_bench_point point = { .parameters = { { "what", "create", 0 } } };
-
-	return sgpu_bench_measure(sides[0].bench, &point, variants, 2, error);
-}
-
 /* ---- the case ---- */
 static int measure(struct sgpu_bench *bench, struct side *sides, struct sgpu_error *error)
 {
 	uint64_t sizes[SGPU_BENCH_SIZES_MAX];
-	int count = sgpu_bench_sizes(bench, SMALL, (uint64_t)64 << 20, sizes), rc = measure_contexts(sides, error);
+	int count = sgpu_bench_sizes(bench, SMALL, (uint64_t)64 << 20, sizes), rc = measure_groups(sides, error);
 
-	if (rc == SGPU_OK) {
-		rc = measure_groups(sides, error);
-	}
 	for (int i = 0; rc == SGPU_OK && i < count; i++) {
 		rc = measure_memory(sides, sizes[i], error);
 	}
+	rc = rc == SGPU_OK ? bench_session_module(bench, sides[1].context, error) : rc;
 	for (int i = 0; rc == SGPU_OK && i < count; i++) {
 		rc = measure_copies(sides, sizes[i], error);
 	}
@@ -246,9 +261,11 @@ static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
 {
 	struct sgpu_secure *context = NULL;
 	struct side *sides = calloc(2, sizeof(*sides));
-	int rc = sides ? sgpu_secure_create(bench->device, NULL, &context, error) : sgpu_fail_nomem(error);
+	int rc = sides ? bench_session_open(bench, error) : sgpu_fail_nomem(error);
 
 	(void)state;
+	rc = rc == SGPU_OK ? bench_session_group(bench, error) : rc;
+	rc = rc == SGPU_OK ? sgpu_secure_create(bench->device, NULL, &context, error) : rc;
 	for (int i = 0; rc == SGPU_OK && i < 2; i++) {
 		sides[i].bench = bench;
 		sides[i].context = i ? context : NULL;
@@ -274,7 +291,7 @@ static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
 
 const struct sgpu_bench_case case_session = {
 	.name = "session",
-	.help = "a secure context beside the plain device: made, groups, memory, copies",
+	.help = "a secure context beside the plain device: made, groups, memory, modules, copies",
 	.unit = SGPU_BENCH_NS,
 	.requires = SGPU_BENCH_DEVICE,
 	.run = run,

@@ -16,6 +16,7 @@ const struct sgpu_bench_case *const bench_cases[] = {
 	&case_alloc,
 	&case_channel,
 	&case_session,
+	&case_quote,
 	&case_batch,
 	&case_app,
 	&case_manifest,

@@ -7,13 +7,24 @@
 
 #include <sgpu/bench.h>
 #include <sgpu/channel.h>
+#include <sgpu/secure.h>
 
 extern const struct sgpu_bench_case case_aead_cpu, case_aead_gpu, case_alloc, case_app, case_bandwidth, case_batch,
-	case_channel, case_digest, case_launch, case_manifest, case_overlap, case_secure_copy, case_session;
+	case_channel, case_digest, case_launch, case_manifest, case_overlap, case_quote, case_secure_copy, case_session;
 
 /* CH_MEASURE, with the pager of bench->device, of which nobody else maps anything now. */
 SGPU_MUST_CHECK int bench_measure_channel(struct sgpu_bench *bench, const struct sgpu_pager *pager,
 					  struct sgpu_error *error);
+
+/* Parts of session. The first two need bench->device without a secure context over it. */
+SGPU_MUST_CHECK int bench_session_open(struct sgpu_bench *bench, struct sgpu_error *error);
+SGPU_MUST_CHECK int bench_session_group(struct sgpu_bench *bench, struct sgpu_error *error);
+SGPU_MUST_CHECK int bench_session_module(struct sgpu_bench *bench, struct sgpu_secure *context,
+					 struct sgpu_error *error);
+
+/* Parts of quote: the program's digest; keys agreed with the device. */
+SGPU_MUST_CHECK int bench_quote_program(struct sgpu_bench *bench, struct sgpu_error *error);
+SGPU_MUST_CHECK int bench_quote_agree(struct sgpu_bench *bench, struct sgpu_error *error);
 
 /* In the order in which they run, NULL-terminated. Static. */
 extern const struct sgpu_bench_case *const bench_cases[];

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Loading a module, of the case session: on the plain device, and in a secure context, where it is brought to protected
+ * memory and measured there first.
+ */
+#include <string.h>
+
+#include <sgpu/secure.h>
+
+#include "cases.h"
+
+/* The smallest module there is: what is timed is not its translation. */
+static const char image[] =
+	".version 7.0\n.target sm_80\n.address_size 64\n"
+	".visible .entry nothing() { ret; }\n";
+
+struct loading {
+	struct sgpu_device *device;
+	struct sgpu_secure *context;
+	uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE];
+};
+
+static int load_plain(void *argument, uint64_t *ns, struct sgpu_error *error)
+{
+	struct loading *l = argument;
+	struct sgpu_device_module *module = NULL;
+	uint64_t begin = sgpu_now_ns();
+	int rc = sgpu_device_module_load(l->device, image, sizeof(image), &module, error);
+
+	*ns = sgpu_now_ns() - begin;
+	sgpu_device_module_free(&module);
+	return rc;
+}
+
+static int load_secure(void *argument, uint64_t *ns, struct sgpu_error *error)
+{
+	struct loading *l = argument;
+	struct sgpu_device_module *module = NULL;
+	uint64_t begin = sgpu_now_ns();
+	int rc = sgpu_secure_module_load(l->context, image, sizeof(image), l->digest, &module, error);
+
+	*ns = sgpu_now_ns() - begin;
+	sgpu_device_module_free(&module);
+	return rc;
+}
+
+int bench_session_module(struct sgpu_bench *bench, struct sgpu_secure *context, struct sgpu_error *error)
+{
+	struct loading l = { .device = bench->device, .context = context };
+	const struct sgpu_bench_variant variants[] = {
+		{ .name = "plain", .run = load_plain, .argument = &l },
+		{ .name = "secure", .run = load_secure, .argument = &l, .reference_ratio = 49.6,
+		  .reference = "Graviton, cuModuleLoad" },
+	};
+	const struct sgpu_bench_point point = { .parameters = { { "what", "module", 0 }, { "graviton_us", NULL, 85270 } } };
+
+	if (strcmp(bench->info.selector, "cpu") == 0) {
+		sgpu_bench_waive(bench, &point, NULL, "no GPU: a module of the CPU device is a shared object");
+		return SGPU_OK;
+	}
+	sgpu_kt128(image, sizeof(image), SGPU_MEASURE_CUSTOM, strlen(SGPU_MEASURE_CUSTOM), l.digest, sizeof(l.digest));
+	return sgpu_bench_measure(bench, &point, variants, 2, error);
+}
