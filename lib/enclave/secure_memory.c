@@ -12,7 +12,7 @@
 #include "enclave/secure.h"
 
 /* Mapped at once, at least and at most, when less is asked for; in between a quarter of what the context has. */
-#define GROW_MIN ((uint64_t)8 << 20)
+#define GROW_MIN ((uint64_t)2 << 20)
 #define GROW_MAX ((uint64_t)256 << 20)
 
 static struct sgpu_secure *context_of(struct sgpu_device *device)
@@ -78,18 +78,26 @@ struct mapping {
 	bool any;
 };
 
-/* A summary: the owner's key vouches for it; all of its pages are protected; and they are those of the command that the
- * allocator sent, as many as the size says. The ground's lock is held, so that this is the answer to that command. */
-static int take_summary(void *argument, const struct sgpu_summary *summary, struct sgpu_error *error)
+/* Whether the owner's key vouches for a summary, and it is newer than all before. */
+static int is_true(struct sgpu_secure *context, const struct sgpu_summary *summary, struct sgpu_error *error)
 {
-	struct mapping *m = argument;
-	struct sgpu_secure *context = m->context;
-	uint64_t small = context->ground->pages.small, big = context->ground->pages.big;
 	int rc;
 
 	pthread_mutex_lock(&context->first->lock);
 	rc = sgpu_session_summary(context->first->session, summary, error);
 	pthread_mutex_unlock(&context->first->lock);
+	return rc;
+}
+
+/* A true summary: all of its pages are protected; and they are those of the command that the allocator sent, as many as
+ * the size says. The ground's lock is held, so that this is the answer to that command. */
+static int take_summary(void *argument, const struct sgpu_summary *summary, struct sgpu_error *error)
+{
+	struct mapping *m = argument;
+	struct sgpu_secure *context = m->context;
+	uint64_t small = context->ground->pages.small, big = context->ground->pages.big;
+	int rc = is_true(context, summary, error);
+
 	if (rc != SGPU_OK) {
 		return rc;
 	}
@@ -110,25 +118,63 @@ static int take_summary(void *argument, const struct sgpu_summary *summary, stru
 	return SGPU_OK;
 }
 
+/* ---- unmapping ---- */
+struct unmapping {
+	struct sgpu_secure *context;
+	uint64_t next, end;            /* of what is not unmapped yet */
+	uint64_t authorised;           /* bytes from `next` on that the owner's word is out for */
+};
+
+/* The owner's word for the next part of the range, and for nothing else. */
 static void authorise(void *argument, uint64_t va, uint64_t size, uint64_t *counter,
 		      uint8_t mac[SGPU_CHANNEL_MAC_SIZE])
 {
-	struct sgpu_secure *context = argument;
+	struct unmapping *u = argument;
 
-	pthread_mutex_lock(&context->first->lock);
-	sgpu_session_unmap(context->first->session, va, size, counter, mac);
-	pthread_mutex_unlock(&context->first->lock);
+	if (u->authorised != 0 || va != u->next || size > u->end - u->next) {
+		*counter = 0;
+		memset(mac, 0, SGPU_CHANNEL_MAC_SIZE);
+		return;
+	}
+	u->authorised = size;
+	pthread_mutex_lock(&u->context->first->lock);
+	sgpu_session_unmap(u->context->first->session, va, size, counter, mac);
+	pthread_mutex_unlock(&u->context->first->lock);
 }
 
+/* A true summary: nothing is mapped any more where the owner's word was for. */
+static int take_unmapped(void *argument, const struct sgpu_summary *summary, struct sgpu_error *error)
+{
+	struct unmapping *u = argument;
+	int rc = is_true(u->context, summary, error);
+
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	if (summary->va != u->next || summary->size != u->authorised || summary->size == 0 || summary->pages != 0) {
+		return sgpu_fail(error, SGPU_EAUTH, "the allocator unmapped other addresses than it said");
+	}
+	u->next += u->authorised;
+	u->authorised = 0;
+	return SGPU_OK;
+}
+
+/* When it fails, the owner's word is out, and the range may go at any time. */
 static int unmap(struct sgpu_secure *context, uint64_t va, uint64_t size, struct sgpu_error *error)
 {
+	struct unmapping u = { .context = context, .next = va, .end = va + size };
 	struct sgpu_ground *ground = context->ground;
 	int rc;
 
 	pthread_mutex_lock(&ground->lock);
 	ground->sender = context;
-	rc = sgpu_allocator_unmap(ground->allocator, context->first->grant.channel, va, size, authorise, context, error);
+	rc = sgpu_allocator_unmap(ground->allocator, context->first->grant.channel, va, size, authorise, take_unmapped, &u,
+				  error);
 	pthread_mutex_unlock(&ground->lock);
+	if (rc == SGPU_OK && u.next != u.end) {
+		rc = sgpu_fail(error, SGPU_EAUTH, "the allocator unmapped other addresses than it said");
+	}
+	context->word_lost = context->word_lost || rc != SGPU_OK;
 	return rc;
 }
 
@@ -138,7 +184,7 @@ static int map(struct sgpu_secure *context, uint64_t size, struct sgpu_error *er
 	struct sgpu_ground *ground = context->ground;
 	struct mapping m = { .context = context };
 	uint64_t va = 0, mapped = 0;
-	int rc;
+	int added = SGPU_OK, rc;
 
 	pthread_mutex_lock(&ground->lock);
 	ground->sender = context;
@@ -149,7 +195,13 @@ static int map(struct sgpu_secure *context, uint64_t size, struct sgpu_error *er
 		return sgpu_fail(error, SGPU_EAUTH, "the allocator mapped other addresses than it said");
 	}
 	/* What was mapped before a failure is as good as the rest would have been. */
-	if (m.any && sgpu_arena_add(&context->arena, context->base + m.first, m.next - m.first) != SGPU_OK) {
+	if (m.any) {
+		added = sgpu_arena_add(&context->arena, context->base + m.first, m.next - m.first);
+	}
+	if (added == SGPU_EUSAGE) {
+		return sgpu_fail(error, SGPU_EAUTH, "the allocator mapped addresses that are in use");
+	}
+	if (added != SGPU_OK) {
 		(void)unmap(context, m.first, m.next - m.first, NULL);
 		return sgpu_fail_nomem(error);
 	}
@@ -365,7 +417,8 @@ bool sgpu_secure_owns(struct sgpu_secure *context, sgpu_devptr address, uint64_t
 }
 
 /* ---- giving back ---- */
-/* Every region that holds nothing; the lock is held. */
+/* Every region that holds nothing; the lock is held. Where the owner's word went out and no true answer came, whoever has
+ * it can take the region away later: nothing of it is used again. No word that follows would be taken, so none is given. */
 static int trim(struct sgpu_secure *context, struct sgpu_error *error)
 {
 	struct sgpu_arena_region *region, *next;
@@ -374,14 +427,19 @@ static int trim(struct sgpu_secure *context, struct sgpu_error *error)
 	settle(context);
 	for (region = context->arena.regions; rc == SGPU_OK && region; region = next) {
 		next = region->next;
-		if (sgpu_arena_is_idle(region)) {
-			unpoison(context, region->address, region->extent);
-			rc = unmap(context, region->address - context->base, region->extent, error);
-			if (rc == SGPU_OK) {
-				sgpu_arena_drop(&context->arena, region);
-			} else {
-				poison(context, region->address, region->extent);
-			}
+		if (!sgpu_arena_is_idle(region)) {
+			continue;
+		}
+		if (context->word_lost) {
+			return sgpu_fail(error, SGPU_EAUTH, "the context gives no pages back: its word for some was lost");
+		}
+		sgpu_arena_withhold(&context->arena, region);
+		unpoison(context, region->address, region->extent);
+		rc = unmap(context, region->address - context->base, region->extent, error);
+		if (rc == SGPU_OK) {
+			sgpu_arena_drop(&context->arena, region);
+		} else {
+			poison(context, region->address, region->extent);
 		}
 	}
 	return rc;
