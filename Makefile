@@ -134,9 +134,10 @@ CUDA_HOME ?= $(abspath $(dir $(or $(realpath $(NVCC)),$(NVCC)))..)
 # Machine code for A100 and H100/H200, and PTX that newer devices compile by themselves.
 CUDA_ARCH ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 \
 	-gencode arch=compute_90,code=compute_90
-# No -lineinfo: it would put the folder into the device code, whose digest is in every quote. NVCCFLAGS=-lineinfo for profiles.
+# The digest of device code is in every quote, so the folder must stay out of it: no -lineinfo (NVCCFLAGS=-lineinfo for
+# profiles), and a short name of the source, since nvcc puts a checksum of the whole one into names of static functions.
 NVCC_FLAGS = -O3 -fmad=false -std=c++17 --threads 0 $(CUDA_ARCH) -Iinclude -Ilib -D_GNU_SOURCE \
-	-Xcompiler -fPIC,-fvisibility=hidden,-Wall,-O2 -Xcudafe --display_error_number
+	-Xcompiler -fPIC,-fvisibility=hidden,-Wall,-O2 -Xcudafe --display_error_number,--orig_src_path_name,$<
 $(CUDA_BUILD)/%.o: %.cu $(CUDA_BUILD)/flags
 	$(call say,NVCC,$<)mkdir -p $(@D) && $(NVCC) $(NVCC_FLAGS) $(NVCCFLAGS) -MMD -MP -MF $(@:.o=.d) -MT $@ -c -o $@ $<
 $(CUDA_BUILD)/flags: force
