@@ -24,6 +24,7 @@ struct scene {
 	struct sgpu_session *passing;   /* of the one that comes and goes */
 	struct sgpu_reply reply;
 	uint32_t per_big;               /* frames */
+	void *space;                    /* of nobody's: for pages that are mapped without a channel */
 };
 
 /* Frame `number` of those for directories and tables. */
@@ -63,6 +64,16 @@ static int pde(struct scene *s, uint32_t channel, uint32_t index, uint32_t table
 	return send(s, &command, ns, error);
 }
 
+/* The pages of a size that are mapped, by their first frames. */
+static void name_pages(const struct scene *s, bool big, uint32_t pages[PAGES])
+{
+	uint32_t first = (UNPROTECTED_PAGES + TABLE_PAGES + (big ? SMALL_PAGES : 0)) * s->per_big;
+
+	for (uint32_t i = 0; i < PAGES; i++) {
+		pages[i] = first + i * (big ? s->per_big : 1);
+	}
+}
+
 /* Maps the pages of a size, or unmaps them with the owner's word, whose making is not timed. */
 static int pte(struct scene *s, uint32_t channel, bool big, bool map, uint64_t *ns, struct sgpu_error *error)
 {
@@ -70,10 +81,11 @@ static int pte(struct scene *s, uint32_t channel, bool big, bool map, uint64_t *
 					.pte = { .directory_index = big ? BIG_INDEX : SMALL_INDEX, .big = big,
 						 .has_mac = !map, .count = PAGES } };
 	uint64_t page = big ? s->pager.info.big : s->pager.info.small;
-	uint32_t pages[PAGES], first = (UNPROTECTED_PAGES + TABLE_PAGES + (big ? SMALL_PAGES : 0)) * s->per_big;
+	uint32_t pages[PAGES];
 
-	for (uint32_t i = 0; i < PAGES; i++) {
-		pages[i] = map ? first + i * (big ? s->per_big : 1) : SGPU_NO_FRAME;
+	name_pages(s, big, pages);
+	for (uint32_t i = 0; i < PAGES && !map; i++) {
+		pages[i] = SGPU_NO_FRAME;
 	}
 	command.pte.pages = pages;
 	if (!map) {
@@ -138,6 +150,29 @@ static int run_pte(void *argument, uint64_t *ns, struct sgpu_error *error)
 	return rc == SGPU_OK ? pte(s, STANDING, job->big, false, job->map ? NULL : ns, error) : rc;
 }
 
+/* What the device does for it, without a channel. */
+static int run_mapping(void *argument, uint64_t *ns, struct sgpu_error *error)
+{
+	const struct job *job = argument;
+	const struct scene *s = job->scene;
+	const struct sgpu_pager *pager = &s->pager;
+	uint64_t page = job->big ? pager->info.big : pager->info.small, begin, between;
+	uint32_t pages[PAGES];
+	int rc, ended;
+
+	name_pages(s, job->big, pages);
+	begin = sgpu_now_ns();
+	rc = pager->map(pager->device, s->space, 0, pages, PAGES, page, error);
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	between = sgpu_now_ns();
+	rc = pager->clear(pager->device, s->space, 0, PAGES * page, error);
+	ended = pager->unmap(pager->device, s->space, 0, PAGES * page, rc == SGPU_OK ? error : NULL);
+	*ns = job->map ? between - begin : sgpu_now_ns() - between;
+	return rc == SGPU_OK ? ended : rc;
+}
+
 static int run_plain(void *argument, uint64_t *ns, struct sgpu_error *error)
 {
 	struct job *job = argument;
@@ -200,6 +235,7 @@ static int measure_pages(struct scene *s, bool big, bool map, struct sgpu_error 
 	const struct sgpu_bench_variant variants[] = {
 		{ .name = "plain", .run = run_plain, .argument = &job },
 		{ .name = "channel", .run = run_pte, .argument = &job },
+		{ .name = "mapping alone", .run = run_mapping, .argument = &job },
 	};
 	struct sgpu_bench_point point = { .parameters = { { "command", map ? "CH_PTE" : "CH_PTE-unmap", 0 },
 							  { "pages", big ? "big-8" : "small-8", 0 },
@@ -209,7 +245,7 @@ static int measure_pages(struct scene *s, bool big, bool map, struct sgpu_error 
 	if (!map) {
 		point.parameters[3] = (struct sgpu_bench_parameter){ NULL, NULL, 0 }; /* it has none for that */
 	}
-	return sgpu_bench_measure(s->bench, &point, variants, 2, error);
+	return sgpu_bench_measure(s->bench, &point, variants, 3, error);
 }
 
 static int measure_destroy(struct scene *s, struct sgpu_error *error)
@@ -250,6 +286,7 @@ static int set_scene(struct scene *s, struct sgpu_error *error)
 		.hidden = 1,
 		.space_size = 4 * SGPU_CHANNEL_ENTRIES * s->pager.info.small,
 	};
+	sgpu_devptr base;
 	int rc;
 
 	if (s->pager.info.total < ALL_PAGES * s->pager.info.big) {
@@ -262,13 +299,20 @@ static int set_scene(struct scene *s, struct sgpu_error *error)
 	rc = rc == SGPU_OK ? create(s, STANDING, table_frame(s, 0), NULL, error) : rc;
 	rc = rc == SGPU_OK ? sgpu_session_open(&s->owner, &s->reply.grant, &s->session, error) : rc;
 	rc = rc == SGPU_OK ? pde(s, STANDING, SMALL_INDEX, table_frame(s, 1), false, NULL, error) : rc;
-	return rc == SGPU_OK ? pde(s, STANDING, BIG_INDEX, table_frame(s, 2), true, NULL, error) : rc;
+	rc = rc == SGPU_OK ? pde(s, STANDING, BIG_INDEX, table_frame(s, 2), true, NULL, error) : rc;
+	if (rc == SGPU_OK) {
+		rc = s->pager.space_create(s->pager.device, PAGES * s->pager.info.big, &s->space, &base, error);
+	}
+	return rc == SGPU_OK ? s->pager.access(s->pager.device, s->space, true, error) : rc;
 }
 
 static void strike_scene(struct scene *s)
 {
 	sgpu_session_close(&s->passing);
 	sgpu_session_close(&s->session);
+	if (s->space) {
+		s->pager.space_free(s->pager.device, s->space);
+	}
 	sgpu_processor_free(&s->processor);
 	sgpu_key_clear(&s->owner);
 }
