@@ -128,14 +128,37 @@ static void *reserve(uint64_t size)
 	return pointer(start);
 }
 
-/* Puts the bare addresses back. It cannot be done without: what stays mapped would be reached. */
-static void bare(const struct sgpu_space *space, uint64_t at, uint64_t size)
+/* Gives or takes access to all that is mapped; the lock is held. */
+static bool protect(const struct sgpu_space *space, int protection)
 {
-	if (mmap(pointer(space->table.base + at), size, PROT_NONE,
-		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED &&
-	    munmap(pointer(space->table.base + at), size) != 0) {
-		abort();
+	const struct sgpu_frames *frames = &space->device->pages.frames;
+	uint64_t at = 0, size;
+
+	while (sgpu_space_next_run(frames, &space->table, &at, &size)) {
+		if (mprotect(pointer(space->table.base + at), size, protection) != 0) {
+			return false;
+		}
+		at += size;
 	}
+	return true;
+}
+
+/* Puts the bare addresses back; where the kernel has no mapping left for that, what is there is taken out of reach. Never
+ * are the addresses given away: somebody else's memory could come to lie there. False: nothing has changed, since a
+ * mapping would have to be cut in two and there are too many. */
+static bool bare(const struct sgpu_space *space, uint64_t at, uint64_t size)
+{
+	void *start = pointer(space->table.base + at);
+
+	if (mmap(start, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED ||
+	    mprotect(start, size, PROT_NONE) == 0) {
+		return true;
+	}
+	/* It may have come as far as the mapping that cannot be cut. */
+	if (space->table.reachable && !protect(space, PROT_READ | PROT_WRITE)) {
+		abort(); /* what is said to be there is not */
+	}
+	return false;
 }
 
 int sgpu_cpu_space_create(struct sgpu_device *device, uint64_t size, struct sgpu_space **space, sgpu_devptr *base,
@@ -184,7 +207,9 @@ int sgpu_cpu_space_create(struct sgpu_device *device, uint64_t size, struct sgpu
 /* The lock is held. */
 static void remove_space(struct sgpu_space *space)
 {
-	munmap(pointer(space->table.base), space->table.span);
+	if (munmap(pointer(space->table.base), space->table.span) != 0 && !bare(space, 0, space->table.span)) {
+		abort(); /* what others get next could be reached here */
+	}
 	sgpu_space_table_close(&space->device->pages.frames, &space->table);
 	*space->place = space->next;
 	if (space->next) {
@@ -233,9 +258,9 @@ static int promise(struct sgpu_device *device, const uint32_t *list, size_t coun
 	return code;
 }
 
-/* Frames that follow one another are mapped in one go. */
+/* Frames that follow one another are mapped in one go. *done: bytes that are mapped, on failure as well. */
 static int map_frames(struct sgpu_space *space, uint64_t at, const uint32_t *list, size_t count, uint64_t page_size,
-		      struct sgpu_error *error)
+		      uint64_t *done, struct sgpu_error *error)
 {
 	int protection = space->table.reachable ? PROT_READ | PROT_WRITE : PROT_NONE;
 	uint32_t each = (uint32_t)(page_size / SMALL);
@@ -243,6 +268,7 @@ static int map_frames(struct sgpu_space *space, uint64_t at, const uint32_t *lis
 	size_t i, run;
 
 	for (i = 0; i < count; i += run) {
+		*done = i * page_size;
 		for (run = 1; i + run < count && list[i + run] == list[i] + run * each; run++) {
 		}
 		if (mmap((char *)start + i * page_size, run * page_size, protection, MAP_SHARED | MAP_FIXED,
@@ -252,6 +278,7 @@ static int map_frames(struct sgpu_space *space, uint64_t at, const uint32_t *lis
 			return SGPU_ENOMEM;
 		}
 	}
+	*done = count * page_size;
 	if (madvise(start, count * page_size, MADV_DONTDUMP) != 0 ||
 	    madvise(start, count * page_size, MADV_DONTFORK) != 0) {
 		sgpu_fail_errno(error, "cannot keep %zu pages out of core dumps and children", count);
@@ -267,6 +294,7 @@ int sgpu_cpu_page_map(struct sgpu_space *space, uint64_t at, const uint32_t *lis
 		      struct sgpu_error *error)
 {
 	struct sgpu_frames *frames = &space->device->pages.frames;
+	uint64_t done = 0;
 	int code;
 
 	pthread_mutex_lock(&frames->lock);
@@ -274,9 +302,10 @@ int sgpu_cpu_page_map(struct sgpu_space *space, uint64_t at, const uint32_t *lis
 	if (code == SGPU_OK) {
 		code = promise(space->device, list, count, (uint32_t)(page_size / SMALL), error);
 		if (code == SGPU_OK) {
-			code = map_frames(space, at, list, count, page_size, error);
-			if (code < 0) {
-				bare(space, at, count * page_size);
+			code = map_frames(space, at, list, count, page_size, &done, error);
+			/* Mappings of their own begin and end there: nothing has to be cut. */
+			if (code < 0 && done > 0 && !bare(space, at, done)) {
+				abort();
 			}
 		}
 		if (code < 0) {
@@ -312,27 +341,15 @@ int sgpu_cpu_page_unmap(struct sgpu_space *space, uint64_t at, uint64_t size, st
 	settle(space);
 	pthread_mutex_lock(&frames->lock);
 	code = sgpu_space_check_range(frames, &space->table, at, size, error);
-	if (code == SGPU_OK && size > 0) {
-		bare(space, at, size);
+	if (code == SGPU_OK && size > 0 && !bare(space, at, size)) {
+		code = sgpu_fail(error, SGPU_ENOMEM, "cannot unmap %llu bytes in the midst of others",
+				 (unsigned long long)size);
+		sgpu_hint(error, "see vm.max_map_count: a run of pages would become two mappings");
+	} else if (code == SGPU_OK && size > 0) {
 		sgpu_space_leave(frames, &space->table, at, size);
 	}
 	pthread_mutex_unlock(&frames->lock);
 	return code;
-}
-
-/* Gives or takes access to all that is mapped; the lock is held. */
-static bool protect(const struct sgpu_space *space, int protection)
-{
-	const struct sgpu_frames *frames = &space->device->pages.frames;
-	uint64_t at = 0, size;
-
-	while (sgpu_space_next_run(frames, &space->table, &at, &size)) {
-		if (mprotect(pointer(space->table.base + at), size, protection) != 0) {
-			return false;
-		}
-		at += size;
-	}
-	return true;
 }
 
 int sgpu_cpu_space_access(struct sgpu_space *space, bool on, struct sgpu_error *error)
