@@ -224,6 +224,7 @@ static int open_claims(const struct sgpu_jws *jws, int64_t now, unsigned max_age
 int sgpu_enroll_verify(const char *known_eks, const char *request, size_t size, int64_t now, unsigned max_age,
 		       EVP_PKEY **key, uint8_t fingerprint[SGPU_SHA256_SIZE], struct sgpu_error *error)
 {
+	struct sgpu_error inner = { 0 };
 	struct sgpu_jws jws;
 	EVP_PKEY *ek = NULL;
 
@@ -234,9 +235,9 @@ int sgpu_enroll_verify(const char *known_eks, const char *request, size_t size, 
 	if (size > REQUEST_MAX) {
 		return sgpu_fail(error, SGPU_EINVALID, "request: longer than %d bytes", REQUEST_MAX);
 	}
-	int code = sgpu_jws_parse(request, size, &jws, error);
+	int code = sgpu_jws_parse(request, size, &jws, &inner);
 	if (code) {
-		return code;
+		return sgpu_fail(error, code, "request: %s", inner.text);
 	}
 	if (!jws.typ || strcmp(jws.typ, REQUEST_TYPE) || jws.chain.count) {
 		code = sgpu_fail(error, SGPU_EINVALID, "this is no request for an attestation key");

@@ -50,6 +50,14 @@ sign() {
 	assert_no_file elsewhere
 }
 
+@test "one file by two names is not written twice" {
+	run --separate-stderr -2 sgpu-measure provision -o two.pem --public ./two.pem
+	assert_contains "$stderr" "cannot both go to"
+	run -2 sgpu-measure enroll -k EK.pem -o two.pem --request "$PWD/two.pem"
+	run -2 sgpu-measure ca init -o two.pem --certificate ./two.pem
+	assert_no_file two.pem
+}
+
 @test "names of files that are not UTF-8 leave the records JSON" {
 	local name=$'n\xff'
 	run -0 --separate-stderr sgpu-measure provision --json -o "$name.pem" --public "$name.pub.pem"

@@ -15,11 +15,15 @@ enum { HEX_MAX = 64 };
 int measure_print_record(json_t *record, bool data_on_stdout)
 {
 	FILE *to = data_on_stdout ? stderr : stdout;
-	const bool written = record && json_dumpf(record, to, JSON_COMPACT | JSON_ENSURE_ASCII) == 0 && fputc('\n', to) != EOF &&
-			     fflush(to) == 0;
 
+	if (!record) {
+		return cli_fail(SGPU_ENOMEM, "out of memory, or a text of the record is not UTF-8");
+	}
+	const bool written = json_dumpf(record, to, JSON_COMPACT | JSON_ENSURE_ASCII) == 0 && fputc('\n', to) != EOF &&
+			     fflush(to) == 0;
 	json_decref(record);
-	return written ? 0 : cli_fail(SGPU_ESYSTEM, "cannot write the record");
+	return written ? 0 : cli_fail(SGPU_ESYSTEM, "cannot write '%s'", data_on_stdout ? "standard error" :
+				      "standard output");
 }
 
 json_t *measure_text(const char *text)

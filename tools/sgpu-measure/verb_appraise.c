@@ -86,7 +86,9 @@ static int judge(struct task *task, struct sgpu_error *error)
 		code = write_ear(task, error);
 	}
 	if (!code && task->appraisal.accepted && task->recipient_path) {
-		code = write_recipient(task, error);
+		code = task->ear_path && measure_same_file(task->ear_path, task->recipient_path) ?
+		       sgpu_fail(error, SGPU_EUSAGE, "the result and the recipient cannot both go to '%s'",
+				 task->recipient_path) : write_recipient(task, error);
 	}
 	return code;
 }

@@ -3,7 +3,6 @@
  * sgpu-measure ca: a small certificate authority, which knows the EKs of machines and certifies the AKs that these vouch
  * for.
  */
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -107,11 +106,6 @@ static int read_eks(struct task *task, struct sgpu_error *error)
 	return code;
 }
 
-static unsigned request_age(const struct task *task)
-{
-	return !task->max_age ? REQUEST_AGE : task->max_age > (int64_t)UINT_MAX ? UINT_MAX : (unsigned)task->max_age;
-}
-
 static int sign(struct task *task, struct sgpu_error *error)
 {
 	char *pem = NULL;
@@ -127,7 +121,7 @@ static int sign(struct task *task, struct sgpu_error *error)
 	if (!code) {
 		code = sgpu_ca_certify(task->ca, &task->chain, task->eks, task->request, task->request_size,
 				       measure_now(), task->days ? task->days : LEAF_DAYS,
-				       request_age(task), &pem, &size, error);
+				       task->max_age ? (unsigned)task->max_age : REQUEST_AGE, &pem, &size, error);
 	}
 	if (!code) {
 		code = measure_write(task->out_path, pem, size, error);
