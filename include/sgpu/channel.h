@@ -305,7 +305,8 @@ SGPU_MUST_CHECK int sgpu_processor_check(struct sgpu_processor *processor, struc
 /* ---- the session: the owner's side of one channel ---- */
 struct sgpu_session;
 /* Opens the CEK in a grant with the owner's X25519 private key. Errors: SGPU_EAUTH, SGPU_EKEY (another's grant).
- * What the grant is worth the evidence says that came with it. */
+ * What the grant is worth the evidence says that came with it. A grant is opened once: a second session would seal
+ * with the numbers, and so the nonces, of the first. */
 SGPU_MUST_CHECK int sgpu_session_open(const struct sgpu_key *owner, const struct sgpu_grant *grant,
 				      struct sgpu_session **session, struct sgpu_error *error);
 void sgpu_session_close(struct sgpu_session **session); /* wipes it */
@@ -343,18 +344,20 @@ void sgpu_allocator_free(struct sgpu_allocator **allocator);
  * their own that shares the tables. */
 SGPU_MUST_CHECK int sgpu_allocator_channel(struct sgpu_allocator *allocator, const uint8_t owner_key[32],
 					   struct sgpu_grant *grant, struct sgpu_error *error);
+/* What the owner's side does for the allocator: it hears each summary, and gives its word for a range. */
+typedef int (*sgpu_report_fn)(void *argument, const struct sgpu_summary *summary, struct sgpu_error *error);
+typedef void (*sgpu_authorise_fn)(void *argument, uint64_t va, uint64_t size, uint64_t *counter,
+				  uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
 /* Maps `size` bytes, rounded up to whole pages, in big pages as far as they fit: *va, *mapped bytes. The summaries
  * go to `report`, one for each command. Errors: SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_allocator_map(struct sgpu_allocator *allocator, uint32_t channel, uint64_t size,
-				       uint64_t *va, uint64_t *mapped,
-				       int (*report)(void *argument, const struct sgpu_summary *summary,
-						     struct sgpu_error *error),
-				       void *argument, struct sgpu_error *error);
-/* Unmaps what sgpu_allocator_map gave: asks `authorise` for a MAC for each range. */
+				       uint64_t *va, uint64_t *mapped, sgpu_report_fn report, void *argument,
+				       struct sgpu_error *error);
+/* Unmaps what sgpu_allocator_map gave: asks `authorise` for a MAC for each range; `report` gets the summaries. A MAC
+ * that went out may be used at any time: until a summary says that nothing is mapped in its range any more, the owner
+ * uses nothing there. */
 SGPU_MUST_CHECK int sgpu_allocator_unmap(struct sgpu_allocator *allocator, uint32_t channel, uint64_t va,
-					 uint64_t mapped,
-					 void (*authorise)(void *argument, uint64_t va, uint64_t size,
-							   uint64_t *counter, uint8_t mac[SGPU_CHANNEL_MAC_SIZE]),
+					 uint64_t mapped, sgpu_authorise_fn authorise, sgpu_report_fn report,
 					 void *argument, struct sgpu_error *error);
 /* Has CH_MEASURE done: the measurement as the processor gave it, for sgpu_session_measurement. */
 SGPU_MUST_CHECK int sgpu_allocator_measure(struct sgpu_allocator *allocator, uint32_t channel, uint64_t va,

@@ -84,7 +84,7 @@ static void set_sizes(struct sgpu_allocator *allocator, const struct sgpu_pages_
 		allocator->frames_of[kind] = (uint32_t)(allocator->page_size[kind] / info->small);
 		allocator->entries[kind] = SGPU_CHANNEL_ENTRIES / allocator->frames_of[kind];
 	}
-	allocator->space_size = config->space_size ? config->space_size : 2 * config->frames * info->small;
+	allocator->space_size = config->space_size ? config->space_size : 2 * (uint64_t)config->frames * info->small;
 	if (allocator->space_size > SGPU_CHANNEL_ENTRIES * allocator->span) {
 		allocator->space_size = SGPU_CHANNEL_ENTRIES * allocator->span;
 	}
@@ -453,9 +453,7 @@ static int map_piece(struct sgpu_allocator *allocator, uint32_t channel, uint64_
 }
 
 int sgpu_allocator_map(struct sgpu_allocator *allocator, uint32_t channel, uint64_t size, uint64_t *va,
-		       uint64_t *mapped,
-		       int (*report)(void *argument, const struct sgpu_summary *summary, struct sgpu_error *error),
-		       void *argument, struct sgpu_error *error)
+		       uint64_t *mapped, sgpu_report_fn report, void *argument, struct sgpu_error *error)
 {
 	const uint64_t small = allocator->page_size[SMALL], big = allocator->page_size[BIG];
 	struct context *context = context_of(allocator, channel);
@@ -516,12 +514,9 @@ static int kind_at(const struct sgpu_allocator *allocator, const struct context 
 	return KINDS;
 }
 
-typedef void (*authorise_fn)(void *argument, uint64_t va, uint64_t size, uint64_t *counter,
-			     uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
-
 /* A run of pages of one size in one table. */
 static int unmap_piece(struct sgpu_allocator *allocator, uint32_t channel, uint64_t va, uint64_t end, int kind,
-		       authorise_fn authorise, void *argument, uint64_t *done, struct sgpu_error *error)
+		       sgpu_authorise_fn authorise, void *argument, uint64_t *done, struct sgpu_error *error)
 {
 	struct context *context = allocator->channels[channel].context;
 	struct piece piece = piece_at(allocator, va, end, kind);
@@ -554,7 +549,7 @@ static int unmap_piece(struct sgpu_allocator *allocator, uint32_t channel, uint6
 }
 
 int sgpu_allocator_unmap(struct sgpu_allocator *allocator, uint32_t channel, uint64_t va, uint64_t mapped,
-			 authorise_fn authorise, void *argument, struct sgpu_error *error)
+			 sgpu_authorise_fn authorise, sgpu_report_fn report, void *argument, struct sgpu_error *error)
 {
 	struct context *context = context_of(allocator, channel);
 	uint64_t done = 0, end;
@@ -575,6 +570,7 @@ int sgpu_allocator_unmap(struct sgpu_allocator *allocator, uint32_t channel, uin
 			     : unmap_piece(allocator, channel, at, end, kind, authorise, argument, &done, error);
 		if (rc == SGPU_OK) {
 			sgpu_extents_give(&context->addresses, at, done);
+			rc = report ? report(argument, &allocator->reply.summary, error) : SGPU_OK;
 		}
 	}
 	return rc;

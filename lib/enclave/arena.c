@@ -123,10 +123,24 @@ static struct sgpu_block *best_of(const struct sgpu_arena *arena, int bin, uint6
 }
 
 /* ---- regions ---- */
+static bool has_some_of(const struct sgpu_arena *arena, sgpu_devptr address, uint64_t extent)
+{
+	const struct sgpu_arena_region *region = arena->regions;
+
+	while (region && (region->address + region->extent <= address || address + extent <= region->address)) {
+		region = region->next;
+	}
+	return region;
+}
+
 int sgpu_arena_add(struct sgpu_arena *arena, sgpu_devptr address, uint64_t extent)
 {
-	struct sgpu_arena_region *region = calloc(1, sizeof(*region));
+	struct sgpu_arena_region *region;
 
+	if (has_some_of(arena, address, extent)) {
+		return SGPU_EUSAGE;
+	}
+	region = calloc(1, sizeof(*region));
 	if (!region) {
 		return SGPU_ENOMEM;
 	}
@@ -149,6 +163,12 @@ bool sgpu_arena_is_idle(const struct sgpu_arena_region *region)
 	return region->first->state == SGPU_BLOCK_FREE && !region->first->after;
 }
 
+void sgpu_arena_withhold(struct sgpu_arena *arena, struct sgpu_arena_region *region)
+{
+	pull(arena, region->first);
+	region->first->state = SGPU_BLOCK_WITHHELD;
+}
+
 void sgpu_arena_drop(struct sgpu_arena *arena, struct sgpu_arena_region *region)
 {
 	struct sgpu_arena_region **link = &arena->regions;
@@ -158,7 +178,9 @@ void sgpu_arena_drop(struct sgpu_arena *arena, struct sgpu_arena_region *region)
 	}
 	*link = region->next;
 	arena->mapped_bytes -= region->extent;
-	pull(arena, region->first);
+	if (region->first->state == SGPU_BLOCK_FREE) {
+		pull(arena, region->first);
+	}
 	keep_record(arena, region->first);
 	free(region);
 }

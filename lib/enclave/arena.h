@@ -21,7 +21,7 @@ enum {
 
 struct sgpu_arena_region;
 
-enum sgpu_block_state { SGPU_BLOCK_FREE, SGPU_BLOCK_USED, SGPU_BLOCK_CLEARING };
+enum sgpu_block_state { SGPU_BLOCK_FREE, SGPU_BLOCK_USED, SGPU_BLOCK_CLEARING, SGPU_BLOCK_WITHHELD };
 
 struct sgpu_block {
 	sgpu_devptr address;
@@ -51,7 +51,7 @@ struct sgpu_arena {
 	uint64_t mapped_bytes, used_bytes;    /* of regions; of blocks in use, as whole pages */
 };
 
-/* A region that holds nothing. Errors: SGPU_ENOMEM (host memory). */
+/* A region that holds nothing. Errors: SGPU_EUSAGE (some of it is in another region), SGPU_ENOMEM (host memory). */
 SGPU_MUST_CHECK int sgpu_arena_add(struct sgpu_arena *arena, sgpu_devptr address, uint64_t extent);
 /* A block in use of `size` bytes, or NULL: none is free that has so many. */
 struct sgpu_block *sgpu_arena_take(struct sgpu_arena *arena, uint64_t size);
@@ -62,7 +62,9 @@ void sgpu_arena_leave(struct sgpu_arena *arena, struct sgpu_block *block);
 void sgpu_arena_release(struct sgpu_arena *arena, struct sgpu_block *block);
 /* Whether all of a region is free. */
 bool sgpu_arena_is_idle(const struct sgpu_arena_region *region);
-/* Forgets a region that is idle. */
+/* Nothing of a region that is idle is given out any more, nor added again, until it is dropped. */
+void sgpu_arena_withhold(struct sgpu_arena *arena, struct sgpu_arena_region *region);
+/* Forgets a region that is idle or withheld. */
 void sgpu_arena_drop(struct sgpu_arena *arena, struct sgpu_arena_region *region);
 /* Forgets everything. */
 void sgpu_arena_clear(struct sgpu_arena *arena);

@@ -112,7 +112,7 @@ static void set_sizes(struct sgpu_processor *processor)
 		processor->entries[kind] = SGPU_CHANNEL_ENTRIES / processor->frames_of[kind];
 	}
 	if (!size) {
-		size = 2 * processor->config.frames * info->small;
+		size = 2 * (uint64_t)processor->config.frames * info->small;
 	}
 	size = size > most - info->big ? most : (size + info->big - 1) / info->big * info->big;
 	processor->config.space_size = size;

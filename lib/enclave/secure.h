@@ -78,6 +78,7 @@ struct sgpu_secure {
 	pthread_mutex_t arena_lock;
 	struct sgpu_arena arena;
 	uint64_t mapped_most;             /* bytes that were mapped at one time */
+	bool word_lost;                   /* the owner's word went out and nothing proves what became of it */
 	struct sgpu_block *clearing, *clearing_tail; /* in the order of their serials */
 	uint64_t clearing_bytes;
 	uint64_t serial, cleared;         /* the last clearing that was enqueued, and the last that is known to be over */

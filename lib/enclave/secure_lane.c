@@ -124,8 +124,10 @@ void sgpu_lane_free(struct sgpu_lane *lane)
 	pthread_mutex_lock(&ground->lock);
 	ground->sender = context;
 	sgpu_session_destroy(lane->session, &counter, mac);
-	/* Where that does not get through, the channel stays as it is until the processor goes: nobody can use it. */
-	if (sgpu_allocator_destroy(ground->allocator, lane->grant.channel, counter, mac, NULL) == SGPU_OK) {
+	/* Where a word was lost no later one is taken, but a channel also goes without. Where that does not get through either,
+	 * it stays as it is until the processor goes: nobody can use it. */
+	if (sgpu_allocator_destroy(ground->allocator, lane->grant.channel, counter, mac, NULL) == SGPU_OK ||
+	    sgpu_allocator_destroy(ground->allocator, lane->grant.channel, 0, NULL, NULL) == SGPU_OK) {
 		atomic_store(&ground->lanes[lane->grant.channel], NULL);
 		pthread_mutex_unlock(&ground->lock);
 		forget(lane);

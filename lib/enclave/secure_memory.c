@@ -184,7 +184,7 @@ static int map(struct sgpu_secure *context, uint64_t size, struct sgpu_error *er
 	struct sgpu_ground *ground = context->ground;
 	struct mapping m = { .context = context };
 	uint64_t va = 0, mapped = 0;
-	int added = SGPU_OK, rc;
+	int added, rc;
 
 	pthread_mutex_lock(&ground->lock);
 	ground->sender = context;
@@ -195,15 +195,10 @@ static int map(struct sgpu_secure *context, uint64_t size, struct sgpu_error *er
 		return sgpu_fail(error, SGPU_EAUTH, "the allocator mapped other addresses than it said");
 	}
 	/* What was mapped before a failure is as good as the rest would have been. */
-	if (m.any) {
-		added = sgpu_arena_add(&context->arena, context->base + m.first, m.next - m.first);
-	}
-	if (added == SGPU_EUSAGE) {
-		return sgpu_fail(error, SGPU_EAUTH, "the allocator mapped addresses that are in use");
-	}
-	if (added != SGPU_OK) {
-		(void)unmap(context, m.first, m.next - m.first, NULL);
-		return sgpu_fail_nomem(error);
+	added = m.any ? sgpu_arena_add(&context->arena, context->base + m.first, m.next - m.first) : SGPU_OK;
+	if (added != SGPU_OK) { /* it stays mapped, and nobody uses it */
+		return added == SGPU_EUSAGE ? sgpu_fail(error, SGPU_EAUTH, "the allocator mapped addresses that are in use") :
+					      sgpu_fail_nomem(error);
 	}
 	if (m.any) {
 		poison(context, context->base + m.first, m.next - m.first);

@@ -46,6 +46,31 @@ UNIT_TEST(blocks_are_whole_pages_of_a_region)
 	sgpu_arena_clear(&arena);
 }
 
+UNIT_TEST(no_address_is_in_two_regions)
+{
+	REQUIRE(sgpu_arena_add(&arena, 0x10000, 4 * PAGE) == SGPU_OK);
+	CHECK(sgpu_arena_add(&arena, 0x10000, 4 * PAGE) == SGPU_EUSAGE);
+	CHECK(sgpu_arena_add(&arena, 0x10000 + 3 * PAGE, 4 * PAGE) == SGPU_EUSAGE);
+	CHECK(sgpu_arena_add(&arena, 0x10000 - PAGE, 16 * PAGE) == SGPU_EUSAGE);
+	CHECK(sgpu_arena_add(&arena, 0x10000 + PAGE, PAGE) == SGPU_EUSAGE && arena.mapped_bytes == 4 * PAGE);
+	CHECK(sgpu_arena_add(&arena, 0x10000 + 4 * PAGE, PAGE) == SGPU_OK);
+	CHECK(sgpu_arena_add(&arena, 0x10000 - PAGE, PAGE) == SGPU_OK && arena.mapped_bytes == 6 * PAGE);
+	sgpu_arena_clear(&arena);
+}
+
+UNIT_TEST(a_region_that_is_withheld_is_not_given_out)
+{
+	REQUIRE(sgpu_arena_add(&arena, 0x10000, 4 * PAGE) == SGPU_OK);
+	sgpu_arena_withhold(&arena, arena.regions);
+	CHECK(!sgpu_arena_take(&arena, 1) && !sgpu_arena_is_idle(arena.regions) && arena.mapped_bytes == 4 * PAGE);
+	CHECK(sgpu_arena_add(&arena, 0x10000, 4 * PAGE) == SGPU_EUSAGE);
+	sgpu_arena_drop(&arena, arena.regions);
+	CHECK(!arena.regions && arena.mapped_bytes == 0);
+	REQUIRE(sgpu_arena_add(&arena, 0x10000, 4 * PAGE) == SGPU_OK);
+	CHECK(sgpu_arena_take(&arena, 4 * PAGE) != NULL);
+	sgpu_arena_clear(&arena);
+}
+
 UNIT_TEST(a_block_that_is_left_is_not_given_out_before_it_is_released)
 {
 	struct sgpu_block *a;
@@ -133,6 +158,8 @@ UNIT_TEST(no_page_is_given_out_twice_whatever_the_order)
 int main(void)
 {
 	UNIT_RUN(blocks_are_whole_pages_of_a_region);
+	UNIT_RUN(no_address_is_in_two_regions);
+	UNIT_RUN(a_region_that_is_withheld_is_not_given_out);
 	UNIT_RUN(a_block_that_is_left_is_not_given_out_before_it_is_released);
 	UNIT_RUN(the_best_fit_is_taken);
 	UNIT_RUN(no_page_is_given_out_twice_whatever_the_order);

@@ -93,10 +93,10 @@ UNIT_TEST(memory_comes_in_big_pages_as_far_as_they_fit)
 	REQUIRE(sgpu_processor_space(w.processor, w.grant.channel, &base, &space, NULL) == SGPU_OK);
 	CHECK(space == 2ULL * MANY * SMALL);
 	CHECK(sgpu_processor_reaches(w.processor, w.grant.channel, base + va, mapped));
-	CHECK(sgpu_allocator_unmap(w.allocator, w.grant.channel, va, mapped, authorise, &w, NULL) == SGPU_OK);
+	CHECK(sgpu_allocator_unmap(w.allocator, w.grant.channel, va, mapped, authorise, believe, &w, NULL) == SGPU_OK);
 	CHECK(!sgpu_processor_reaches(w.processor, w.grant.channel, base + va, 1));
 	CHECK(sgpu_processor_reaches(w.processor, w.grant.channel, base + other, SMALL));
-	CHECK(sgpu_allocator_unmap(w.allocator, w.grant.channel, va, mapped, authorise, &w, NULL) == SGPU_EUSAGE);
+	CHECK(sgpu_allocator_unmap(w.allocator, w.grant.channel, va, mapped, authorise, believe, &w, NULL) == SGPU_EUSAGE);
 	world_close(&w);
 }
 
@@ -120,7 +120,7 @@ UNIT_TEST(what_is_given_back_comes_again_and_all_of_it_can_be_had)
 		} else if (n) {
 			int i = (int)((random >> 8) % (uint32_t)n);
 
-			CHECK(sgpu_allocator_unmap(w.allocator, w.grant.channel, va[i], mapped[i], authorise, &w,
+			CHECK(sgpu_allocator_unmap(w.allocator, w.grant.channel, va[i], mapped[i], authorise, believe, &w,
 						   NULL) == SGPU_OK);
 			va[i] = va[--n];
 			mapped[i] = mapped[n];
@@ -128,7 +128,7 @@ UNIT_TEST(what_is_given_back_comes_again_and_all_of_it_can_be_had)
 	}
 	CHECK(sgpu_processor_check(w.processor, NULL) == SGPU_OK);
 	while (n--) {
-		CHECK(sgpu_allocator_unmap(w.allocator, w.grant.channel, va[n], mapped[n], authorise, &w, NULL) ==
+		CHECK(sgpu_allocator_unmap(w.allocator, w.grant.channel, va[n], mapped[n], authorise, believe, &w, NULL) ==
 		      SGPU_OK);
 	}
 	/* All but the regions, and what directories and tables take. */
@@ -195,8 +195,8 @@ UNIT_TEST(a_failure_loses_neither_books_nor_service)
 	CHECK(sgpu_allocator_map(w.allocator, w.grant.channel, UINT64_MAX, &va, &mapped, believe, &w, NULL) ==
 	      SGPU_ENOMEM);
 	CHECK(sgpu_allocator_map(w.allocator, 77, 1, &va, &mapped, believe, &w, NULL) == SGPU_EUSAGE);
-	CHECK(sgpu_allocator_unmap(w.allocator, w.grant.channel, 1, SMALL, authorise, &w, NULL) == SGPU_EUSAGE);
-	CHECK(sgpu_allocator_unmap(w.allocator, w.grant.channel, SMALL, UINT64_MAX, authorise, &w, NULL) ==
+	CHECK(sgpu_allocator_unmap(w.allocator, w.grant.channel, 1, SMALL, authorise, believe, &w, NULL) == SGPU_EUSAGE);
+	CHECK(sgpu_allocator_unmap(w.allocator, w.grant.channel, SMALL, UINT64_MAX, authorise, believe, &w, NULL) ==
 	      SGPU_EUSAGE);
 	world_close(&w);
 }

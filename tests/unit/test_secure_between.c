@@ -22,6 +22,9 @@ static struct {
 	struct sgpu_command last_command[2]; /* of the stream's channel, and of the context's first */
 	void (*meddle)(struct sgpu_command *command); /* with commands of the allocator */
 	void (*forge)(struct sgpu_reply *reply);      /* with what CH_PTE answers */
+	enum attack word;              /* DROP or LIE: what becomes of the owner's word that pages may go; */
+	struct sgpu_command word_command; /* he keeps the first one */
+	uint32_t word_pages[SGPU_CHANNEL_PAGES_MAX];
 } he;
 
 static struct sgpu_device *device;
@@ -49,13 +52,13 @@ static void send_false(const struct sgpu_command *command)
 	he.refused += forward(command, &reply) != SGPU_OK && reply.refusal != SGPU_REFUSED_NOT;
 }
 
-static int lose(struct sgpu_reply *reply)
+static int lose(enum attack attack, struct sgpu_reply *reply)
 {
 	he.done++;
 	he.refused++;
 	memset(reply, 0, sizeof(*reply));
-	reply->refusal = he.attack == LIE ? SGPU_REFUSED_NOT : SGPU_REFUSED_DEVICE;
-	reply->code = he.attack == LIE ? SGPU_OK : SGPU_EDEVICE;
+	reply->refusal = attack == LIE ? SGPU_REFUSED_NOT : SGPU_REFUSED_DEVICE;
+	reply->code = attack == LIE ? SGPU_OK : SGPU_EDEVICE;
 	return reply->code;
 }
 
@@ -112,7 +115,7 @@ static int between_groups(const struct sgpu_command *command, struct sgpu_reply 
 	keep(&he.last_command[is_first(command)], he.last[is_first(command)], command);
 	if (he.drop_all || ((he.attack == DROP || he.attack == LIE) && number == he.at)) {
 		keep(&he.held_command, he.held, command);
-		return lose(reply);
+		return lose(he.attack, reply);
 	}
 	if (number == he.at) {
 		send_changed(command);
@@ -133,6 +136,14 @@ static int between(void *argument, const struct sgpu_command *command, struct sg
 	(void)argument;
 	if (command->op == SGPU_CH_SUBMIT) {
 		return between_groups(command, reply);
+	}
+	if (he.word != NONE && command->op == SGPU_CH_PTE && command->pte.has_mac) {
+		if (he.word_command.op == 0) {
+			he.word_command = *command;
+			memcpy(he.word_pages, command->pte.pages, command->pte.count * sizeof(*he.word_pages));
+			he.word_command.pte.pages = he.word_pages;
+		}
+		return lose(he.word, reply);
 	}
 	changed = *command;
 	if (he.meddle) {
@@ -417,6 +428,47 @@ UNIT_TEST(pages_go_back_with_the_owners_word_alone)
 	CHECK(batch());
 }
 
+/* He keeps the owner's word back, and takes the pages away with it when they are, so he hopes, in use again. */
+static void keep_a_word(enum attack word)
+{
+	const uint64_t size = 16 << 20; /* what one command maps */
+	struct sgpu_secure_config config = { .between = between, .beside = he.context };
+	struct sgpu_secure *kept = he.context, *other = make_context(&config);
+	uint8_t *data = malloc(size), *seen = malloc(size);
+	struct sgpu_reply reply = { .refusal = SGPU_REFUSED_NOT };
+	sgpu_devptr memory = 0;
+
+	REQUIRE(other != NULL && data && seen);
+	he.context = other;
+	fill(data, size, 3);
+	CHECK(sgpu_secure_malloc(other, size, &memory, &error) == SGPU_OK);
+	sgpu_secure_free(other, &memory);
+	he.word = word;
+	CHECK(sgpu_secure_trim(other, &error) == (word == LIE ? SGPU_EAUTH : SGPU_EDEVICE));
+	he.word = NONE;
+	/* An allocator that was told that the pages are free again gives them again. */
+	CHECK(word != LIE || sgpu_secure_malloc(other, size, &memory, &error) == SGPU_EAUTH);
+	CHECK(sgpu_secure_malloc(other, size, &memory, &error) == SGPU_OK);
+	CHECK(sgpu_secure_memcpy(other, data, memory, size, SGPU_SECURE_TO_DEVICE, &error) == SGPU_OK);
+	CHECK(he.word_command.op == SGPU_CH_PTE && forward(&he.word_command, &reply) == SGPU_OK);
+	CHECK(sgpu_secure_memcpy(other, seen, memory, size, SGPU_SECURE_TO_HOST, &error) == SGPU_OK);
+	CHECK(memcmp(data, seen, size) == 0);
+	sgpu_secure_free(other, &memory);
+	CHECK(sgpu_secure_trim(other, &error) == SGPU_EAUTH && strstr(error.text, "was lost"));
+	sgpu_secure_destroy(&other);
+	he.context = kept;
+	he.word_command.op = 0;
+	CHECK(sgpu_processor_check(sgpu_secure_processor(kept), &error) == SGPU_OK);
+	free(data);
+	free(seen);
+}
+
+UNIT_TEST(a_word_that_was_kept_back_takes_nothing_away_that_is_in_use)
+{
+	keep_a_word(DROP);
+	keep_a_word(LIE);
+}
+
 static void make_payload(void)
 {
 	uint8_t secret[SGPU_KEY_SIZE] = { 7 };
@@ -449,6 +501,7 @@ int main(void)
 	UNIT_RUN(a_group_that_never_comes_through_breaks_its_stream_and_is_refused_later);
 	UNIT_RUN(pages_that_are_not_what_the_allocator_says_are_not_used);
 	UNIT_RUN(a_page_that_the_host_reads_is_not_taken);
+	UNIT_RUN(a_word_that_was_kept_back_takes_nothing_away_that_is_in_use);
 	UNIT_RUN(pages_go_back_with_the_owners_word_alone);
 	sgpu_stream_free(&stream);
 	sgpu_secure_destroy(&he.context);
