@@ -5,13 +5,12 @@
 set -eu
 umask 077
 knn=$(cd "$(dirname "$0")/../fashion-knn" && pwd)
-build=$(cd "$(dirname "$(command -v sgpu-run)")/.." && pwd)
 folder=${1:-$(mktemp -d)}
-[ -n "${1:-}" ] || trap 'rm -rf "$folder"' EXIT
+trap 'kill ${runner:-} 2>/dev/null || true; [ -n "${1:-}" ] || rm -rf "$folder"' EXIT
 trap 'exit 130' INT TERM
-"$knn/run.sh" "$folder" >plain && accuracy=$(cat plain) && rm plain # the payloads, and what is to come out
-cd "$folder" && mv out expected
-rm -f ./*.pem ./*.jwk ./*.crt quote pipe response
+accuracy=$("$knn/run.sh" "$folder") # the payloads, and what is to come out
+cd "$folder"
+rm -rf expected ./*.pem ./*.jwk ./*.crt quote pipe response; mv out expected
 
 # The machine's maker: a key that names the machine, known to the authority, which certifies the key that signs quotes.
 sgpu-measure provision -o ek.pem --public ek.pub.pem
@@ -20,7 +19,7 @@ sgpu-measure ca init -o ca.pem --certificate ca.crt
 sgpu-measure ca sign -k ca.pem --certificate ca.crt --ek ek.pub.pem -o ak.crt request
 
 # The owner: which programs may have the data, and a number that no old quote can know.
-sgpu-measure policy -q --build "$build" -o policy.json
+sgpu-measure policy -q --build "$(dirname "$(dirname "$(command -v sgpu-run)")")" -o policy.json
 nonce=$(od -An -N 32 -t x1 /dev/urandom | tr -d ' \n')
 
 # The machine: a runner that quotes first, and then waits for a batch.
@@ -28,8 +27,7 @@ mkfifo pipe
 "${RUNNER:-sgpu-run}" --device "${DEVICE:-cpu}" --quote quote --nonce "$nonce" --attestation-key ak.pem \
 	--certificate ak.crt -o response pipe &
 runner=$!
-trap 'kill $runner 2>/dev/null || true; [ -n "${1:-}" ] || rm -rf "$folder"' EXIT
-while [ ! -e quote ]; do kill -0 $runner && sleep 0.1; done
+while [ ! -e quote ]; do kill -0 $runner; sleep 0.1; done
 
 # The owner: only a quote that verifies and that the policy accepts gives the key to seal to.
 sgpu-measure appraise -p policy.json --roots ca.crt --nonce "$nonce" --recipient recipient.jwk quote

@@ -12,7 +12,8 @@ fi
 folder=${1:-$(mktemp -d)}
 [ -n "${1:-}" ] || trap 'rm -rf "$folder"' EXIT
 trap 'exit 130' INT TERM
-mkdir -p "$folder" && cd "$folder"
+mkdir -p "$folder"
+cd "$folder"
 
 # The owner has a scan, a calibration (f32: gain 100 / 255, bias 0), a job and a key; the runner has a pair of keys.
 gunzip -c "$data/ch2.nii.gz" >ch2.nii

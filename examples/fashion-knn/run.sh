@@ -13,7 +13,8 @@ fi
 folder=${1:-$(mktemp -d)}
 [ -n "${1:-}" ] || trap 'rm -rf "$folder"' EXIT
 trap 'exit 130' INT TERM
-mkdir -p "$folder" && cd "$folder"
+mkdir -p "$folder"
+cd "$folder"
 
 # The job takes its windows out of the files: the first images behind a header of 16 bytes, their labels behind 8.
 gunzip -c "$data/train-images-idx3-ubyte.gz" >train-images

@@ -9,7 +9,8 @@ device=${DEVICE:-cpu}
 folder=${1:-$(mktemp -d)}
 [ -n "${1:-}" ] || trap 'rm -rf "$folder"' EXIT
 trap 'exit 130' INT TERM
-mkdir -p "$folder" && cd "$folder"
+mkdir -p "$folder"
+cd "$folder"
 
 # The kernel in the form that the device takes: a shared object, or the text that the driver compiles.
 case $device in
