@@ -171,14 +171,16 @@ without_comments() {
 }
 
 check_headers() {
-	local header name
+	local header name cc cxx
+	read -ra cc <<<"${CC:-cc}"
+	read -ra cxx <<<"${CXX:-c++}"
 	for header in include/sgpu/*.h; do
 		name=sgpu/$(basename "$header")
 		printf '#include <%s>\n#include <%s>\n' "$name" "$name" |
-			"${CC:-cc}" -std=c11 -Wall -Wextra -Werror -Iinclude -fsyntax-only -x c - >"$work/lines" 2>&1 ||
+			"${cc[@]}" -std=c11 -Wall -Wextra -Werror -Iinclude -fsyntax-only -x c - >"$work/lines" 2>&1 ||
 			fault "<$name> does not compile alone as C: $(head -n 3 "$work/lines")"
 		printf '#include <%s>\n' "$name" |
-			"${CXX:-c++}" -std=c++17 -Wall -Wextra -Werror -Iinclude -fsyntax-only -x c++ - >"$work/lines" 2>&1 ||
+			"${cxx[@]}" -std=c++17 -Wall -Wextra -Werror -Iinclude -fsyntax-only -x c++ - >"$work/lines" 2>&1 ||
 			fault "<$name> does not compile alone as C++: $(head -n 3 "$work/lines")"
 	done
 }

@@ -38,7 +38,7 @@ fake_driver() {
 		    print("int " + name.decode() + "(void) { return 1; }")
 		END
 	} >fake.c
-	"${CC:-cc}" -w -shared -fPIC -o "$1/libcuda.so.1" fake.c
+	compile -w -shared -fPIC -o "$1/libcuda.so.1" fake.c
 }
 
 needs_plugin() {
@@ -69,11 +69,11 @@ other_place() {
 	run -0 info_of .
 	assert_contains "$output" "cannot be loaded"
 	echo 'int something;' >none.c
-	"${CC:-cc}" -shared -fPIC -o other/lib/sgpu/sgpu-cuda.so none.c
+	compile -shared -fPIC -o other/lib/sgpu/sgpu-cuda.so none.c
 	run -0 info_of .
 	assert_contains "$output" "another version"
 	echo 'struct { unsigned abi, size; const char *version; void *rest; } sgpu_cuda_plugin = { 9999, 0, "9.9", 0 };' >old.c
-	"${CC:-cc}" -shared -fPIC -o other/lib/sgpu/sgpu-cuda.so old.c
+	compile -shared -fPIC -o other/lib/sgpu/sgpu-cuda.so old.c
 	run -0 info_of .
 	assert_contains "$output" "another version"
 }
@@ -82,7 +82,7 @@ other_place() {
 	requires python3 cc
 	other_place
 	echo 'int something = 5;' >none.c
-	"${CC:-cc}" -shared -fPIC -o whole.so none.c
+	compile -shared -fPIC -o whole.so none.c
 	for bytes in 1000 4096 $(($(stat -c %s whole.so) / 2)); do
 		head -c "$bytes" whole.so >other/lib/sgpu/sgpu-cuda.so
 		run -0 info_of .
@@ -105,11 +105,11 @@ other_place() {
 	needs_plugin
 	mkdir fake
 	echo 'int something;' >none.c
-	"${CC:-cc}" -shared -fPIC -o fake/libcuda.so.1 none.c
+	compile -shared -fPIC -o fake/libcuda.so.1 none.c
 	run -0 info_of "$PWD/fake"
 	assert_contains "$output" "tells no version"
 	echo 'int cuDriverGetVersion(int *version) { *version = 99000; return 0; }' >none.c
-	"${CC:-cc}" -shared -fPIC -o fake/libcuda.so.1 none.c
+	compile -shared -fPIC -o fake/libcuda.so.1 none.c
 	run -0 info_of "$PWD/fake"
 	assert_contains "$output" "has no 'cu"
 }
@@ -127,7 +127,7 @@ other_place() {
 	run -0 info_of "$PWD/fake"
 	assert_contains "$output" "CUDA_ERROR_OF_TEST (what the test says)"
 	sed -i 's/^int cuGetErrorName.*/int cuGetErrorName(int code, const char **text) { return 1; }/' fake.c
-	"${CC:-cc}" -w -shared -fPIC -o fake/libcuda.so.1 fake.c
+	compile -w -shared -fPIC -o fake/libcuda.so.1 fake.c
 	run -0 info_of "$PWD/fake"
 	assert_contains "$output" "CUDA error 999"
 }

@@ -10,7 +10,7 @@ requires_report() {
 	PATH=$SGPU_BUILD/examples:$PATH
 	command -v brain-report >/dev/null && return
 	requires cc
-	echo '#include <png.h>' | "${CC:-cc}" -E - >/dev/null 2>&1 || skip "needs libpng-dev"
+	echo '#include <png.h>' | compile -E - >/dev/null 2>&1 || skip "needs libpng-dev"
 }
 
 # figure NAME: the number behind "NAME: " in the output.

@@ -77,7 +77,7 @@ END
 	ln -s "$root" "$BATS_TEST_TMPDIR/prefix"
 	sanitize=$(case ${SGPU_SANITIZE:-} in address) echo -fsanitize=address,undefined ;; thread) echo -fsanitize=thread ;; esac)
 	# shellcheck disable=SC2086 # a list of flags
-	"${CC:-cc}" -std=c11 $sanitize user.c $flags -o user
+	compile -std=c11 $sanitize user.c $flags -o user
 	run -0 ./user
 	[ -n "$output" ]
 }

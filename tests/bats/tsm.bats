@@ -8,13 +8,13 @@ load helpers
 nonce=00112233445566778899aabbccddeeff
 
 setup_file() {
-	command -v "${CC:-cc}" >/dev/null || return 0
+	has_compiler || return 0
 	cd "$BATS_FILE_TMPDIR" || return 1
 	sgpu-measure ca init -o CA.pem --certificate CA.crt
 	sgpu-measure provision -o EK.pem --public EK.pub.pem
 	sgpu-measure enroll -k EK.pem -o AK.pem --request AK.request
 	sgpu-measure ca sign -k CA.pem --certificate CA.crt --ek EK.pub.pem -o AK.crt AK.request
-	"${CC:-cc}" -D_GNU_SOURCE -shared -fPIC -o fake_tsm.so "$SGPU_TOP/tests/bats/fake_tsm.c"
+	compile -D_GNU_SOURCE -shared -fPIC -o fake_tsm.so "$SGPU_TOP/tests/bats/fake_tsm.c"
 	if python3 -c 'import cryptography' 2>/dev/null; then
 		mkdir amd
 		python3 "$SGPU_TOP/tests/bats/fake_tsm.py" init amd
