@@ -162,16 +162,35 @@ static int obtain(struct sgpu_device *device, struct sgpu_device_key *key, struc
 	return SGPU_OK;
 }
 
-/* The lock of the keys is held. */
+/* Gives a state back, cleared; `usable`: the device was entered and is not lost. The lock of the keys is held. */
+static void retire(struct sgpu_device *device, struct sgpu_cuda_key_state *state, bool usable)
+{
+	struct sgpu_cuda_keys *keys = &device->keys;
+	CUresult result;
+
+	if (usable) {
+		result = sgpu_cu.cuMemsetD8Async(state->address, 0, keys->size, device->internal);
+		if (result == CUDA_SUCCESS) {
+			result = sgpu_cu.cuEventRecord(keys->cleared, device->internal);
+		}
+		keys->has_cleared = true;
+		sgpu_cuda_note(device, result);
+	}
+	state->next = keys->idle;
+	keys->idle = state;
+}
+
+/* What was enqueued of it may have made the state all the same. The lock of the keys is held. */
 static void give_up(struct sgpu_device *device, struct sgpu_stream *stream, struct sgpu_device_key *key)
 {
-	if (atomic_load(&device->lost) == 0) {
+	bool usable = atomic_load(&device->lost) == 0;
+
+	if (usable) {
 		(void)sgpu_cu.cuStreamSynchronize(stream->native);
 	}
 	sgpu_cuda_slot_give(device, key->material);
 	sgpu_cuda_event_give(device, false, key->ready);
-	key->state->next = device->keys.idle;
-	device->keys.idle = key->state;
+	retire(device, key->state, usable);
 }
 
 int sgpu_cuda_key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *material,
@@ -246,7 +265,6 @@ void sgpu_cuda_key_free(struct sgpu_device_key *key)
 	struct sgpu_device *device = key->device;
 	struct sgpu_cuda_keys *keys = &device->keys;
 	bool usable = sgpu_cuda_enter(device, NULL) == SGPU_OK;
-	CUresult result;
 
 	pthread_mutex_lock(&keys->lock);
 	reap(device);
@@ -256,16 +274,7 @@ void sgpu_cuda_key_free(struct sgpu_device_key *key)
 		}
 		reap(device);
 	}
-	if (usable) {
-		result = sgpu_cu.cuMemsetD8Async(key->state->address, 0, keys->size, device->internal);
-		if (result == CUDA_SUCCESS) {
-			result = sgpu_cu.cuEventRecord(keys->cleared, device->internal);
-		}
-		keys->has_cleared = true;
-		sgpu_cuda_note(device, result);
-	}
-	key->state->next = keys->idle;
-	keys->idle = key->state;
+	retire(device, key->state, usable);
 	pthread_mutex_unlock(&keys->lock);
 	free(key);
 }

@@ -360,9 +360,12 @@ static void remove_space(struct sgpu_space *space)
 	if (sgpu_cuda_enter(device, NULL) == SGPU_OK) {
 		result = unmap_run(space, 0, space->table.size);
 		if (result == CUDA_SUCCESS) {
-			result = sgpu_cu.cuMemAddressFree(space->table.base, span_of(space->table.size));
+			sgpu_cuda_note(device,
+				       sgpu_cu.cuMemAddressFree(space->table.base, span_of(space->table.size)));
+		} else if (sgpu_cuda_check(device, result, "", NULL) != SGPU_OK) {
+			/* Its pages are free from here on: others could be reached here. */
+			sgpu_cuda_lose(device, SGPU_EDEVICE, false, "a space cannot be unmapped");
 		}
-		sgpu_cuda_note(device, result);
 	}
 	sgpu_space_table_close(&device->pages.frames, &space->table);
 	*space->place = space->next;
