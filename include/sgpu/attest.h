@@ -175,7 +175,7 @@ struct sgpu_quote_subject {
 	struct sgpu_device *device;
 	const char *runner_path;         /* program that is measured; NULL: this process (/proc/self/exe) */
 	bool preemption;                 /* other work of the GPU may run between ours */
-	bool allows_modules;
+	bool allows_modules;             /* of this process; a program that is only measured is said to */
 	const json_t *measurements;      /* array of {label, va, size, digest}, sizes in bytes, or NULL */
 };
 /* The claims alone: a new object. */

@@ -131,12 +131,12 @@ int sgpu_claims_runner(const struct sgpu_quote_subject *subject, json_t **claims
 	}
 	base_name(subject->runner_path, name);
 	build_id(path, id);
-	/* Of a program that is not this process nobody here knows who looks into it. */
+	/* Of a program that is not this process nobody here knows who looks into it, and what it lets batches run. */
 	json_t *made = json_pack("{s:s, s:[s], s:s, s:{s:o, s:I, s:s, s:s*, s:b, s:s}}", "swname", name, "swversion",
 				 SGPU_VERSION, "dbgstat", subject->runner_path ? "enabled" : sgpu_debug_status(),
 				 SGPU_OWN, "digest", sgpu_json_from_bytes(digest, sizeof(digest)), "size",
 				 (json_int_t)size, "measured", subject->runner_path ? "file" : "process", "build_id",
-				 id[0] ? id : NULL, "modules", subject->allows_modules, "key", key);
+				 id[0] ? id : NULL, "modules", subject->runner_path || subject->allows_modules, "key", key);
 	*claims = made;
 	return made ? 0 : sgpu_fail(error, SGPU_EINVALID, "the program's name is not UTF-8, or memory is out");
 }

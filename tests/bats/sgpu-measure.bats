@@ -344,6 +344,8 @@ fake_gramine() {
 	assert_contains "${lines[0]}" "Nothing below was verified"
 	assert_contains "$output" "$nonce"
 	assert_contains "$output" "measured as a file"
+	# Nobody knows how a file will be run: the worse is said.
+	assert_contains "$output" "debugging enabled; kernels that batches bring are run"
 	assert_contains "$output" "stored"
 	run -0 sgpu-measure inspect --json quote.json
 	assert_contains "$output" '"verified":false'

@@ -62,6 +62,8 @@ static int load(struct task *task, struct sgpu_error *error)
 
 static int collect(struct task *task, char **quote, size_t *size, struct sgpu_error *error)
 {
+	struct sgpu_device_info info;
+	const int code = sgpu_device_get_info(task->device, &info, error);
 	const struct sgpu_quote_subject subject = {
 		.nonce = task->nonce.bytes,
 		.nonce_size = task->nonce.size,
@@ -70,9 +72,11 @@ static int collect(struct task *task, char **quote, size_t *size, struct sgpu_er
 		.grant = task->owner_path ? &task->grant.grant : NULL,
 		.device = task->device,
 		.runner_path = task->runner_path,
+		/* Nothing keeps the work of others from a GPU. */
+		.preemption = !code && strncmp(info.selector, "cpu", 3) != 0,
 	};
 
-	return sgpu_quote_create(&subject, task->ak, &task->chain, measure_now(), quote, size, error);
+	return code ? code : sgpu_quote_create(&subject, task->ak, &task->chain, measure_now(), quote, size, error);
 }
 
 static int run(struct task *task, struct sgpu_error *error)
