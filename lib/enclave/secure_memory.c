@@ -433,8 +433,6 @@ static int trim(struct sgpu_secure *context, struct sgpu_error *error)
 		rc = unmap(context, region->address - context->base, region->extent, error);
 		if (rc == SGPU_OK) {
 			sgpu_arena_drop(&context->arena, region);
-		} else {
-			poison(context, region->address, region->extent);
 		}
 	}
 	return rc;
