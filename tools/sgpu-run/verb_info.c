@@ -19,7 +19,7 @@
 
 const struct cli_option info_options[] = { CLI_COMMON, { NULL, 0, NULL, NULL } };
 
-enum { DEVICES_MAX = 66, SELECTOR = 16 };
+enum { DEVICES_MAX = 66, SELECTOR = 24 };
 
 struct found {
 	char selector[SELECTOR];    /* as it was asked for */
