@@ -206,6 +206,7 @@ struct sgpu_quote_checks {
 };
 /* What verification found, each part by itself. */
 struct sgpu_quote_result {
+	bool verified;                   /* all that was asked for; without it nothing is appraised */
 	json_t *claims;                  /* new reference: what was signed; NULL when the signature does not verify */
 	bool nonce_checked;
 	struct sgpu_tee_report tee;      /* kind PLAIN: none was verified */

@@ -338,9 +338,9 @@ int sgpu_appraise(const struct sgpu_policy *policy, const struct sgpu_quote_resu
 	struct state state = { .result = result, .policy = policy->document, .reasons = json_array() };
 
 	memset(appraisal, 0, sizeof(*appraisal));
-	if (!result->claims) {
+	if (!result->claims || !result->verified) {
 		json_decref(state.reasons);
-		return sgpu_fail(error, SGPU_EUSAGE, "only claims whose signature was verified can be appraised");
+		return sgpu_fail(error, SGPU_EUSAGE, "only a quote that verified can be appraised");
 	}
 	judge_runner(&state);
 	judge_device(&state);

@@ -217,6 +217,7 @@ static int verify_parts(const struct sgpu_quote_parts *parts, const struct sgpu_
 	code = code ? code : check_machine(parts, error);
 	code = code ? code : check_owner(parts->claims, checks->owner_key, error);
 	code = code ? code : check_records(parts, checks, report_data, result, error);
+	result->verified = !code;
 	sgpu_free_wiped(&nonce, nonce_size);
 	return code;
 }

@@ -14,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct sgpu_error error = { 0 };
 	struct sgpu_policy *policy = NULL;
 	struct sgpu_appraisal appraisal;
-	struct sgpu_quote_result result = { .tee_verified = size & 1 };
+	struct sgpu_quote_result result = { .verified = true, .tee_verified = size & 1 };
 
 	if (sgpu_policy_parse((const char *)data, size, "policy", &policy, &error)) {
 		if (policy || !error.text[0]) {

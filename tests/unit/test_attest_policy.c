@@ -343,6 +343,9 @@ UNIT_TEST(the_result_is_an_ear_that_says_what_was_judged)
 	sgpu_appraisal_clear(&appraisal);
 	struct sgpu_quote_result none = { .claims = NULL };
 	CHECK(sgpu_appraise(policy, &none, NOW, &appraisal, NULL) == SGPU_EUSAGE && !appraisal.accepted);
+	/* Nor is one that was signed and did not verify otherwise. */
+	none.claims = verified.claims;
+	CHECK(sgpu_appraise(policy, &none, NOW, &appraisal, NULL) == SGPU_EUSAGE && !appraisal.accepted);
 	sgpu_policy_free(&policy);
 	free(text);
 }
