@@ -153,5 +153,6 @@ $(digest bias.f32)  bias" ]
 	run -3 sgpu-measure memory --device cuda:99 data
 	run -3 memory no-such-file
 	run -3 memory .
+	run -1 memory /dev/zero
 	run -3 bash -c "sgpu-measure memory --device $device data >/dev/full"
 }

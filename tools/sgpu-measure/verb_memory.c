@@ -69,11 +69,14 @@ static int measure_file(struct memory_task *task, int fd, const char *name, stru
 {
 	struct memory_feed feed = { .read = memory_read_file, .fd = fd, .name = name };
 	const off_t position = lseek(fd, 0, SEEK_CUR);
-	struct stat status;
+	struct stat status = { 0 };
 	char *data = NULL;
 	size_t size = 0;
 
-	if (position >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size >= position) {
+	if (fstat(fd, &status) || S_ISCHR(status.st_mode)) {
+		return sgpu_fail(error, SGPU_EINVALID, "'%s' is a device, which may have no end", name);
+	}
+	if (position >= 0 && S_ISREG(status.st_mode) && status.st_size >= position) {
 		feed.at = (uint64_t)position;
 		return measure_feed(task, &feed, (uint64_t)(status.st_size - position), error);
 	}
