@@ -32,8 +32,8 @@ static int check_pictures(struct app_side *s, struct sgpu_error *error)
 
 	for (int i = 0; rc == SGPU_OK && i < (int)s->count; i++) {
 		if (found[i] != i % CLASSES) {
-			rc = sgpu_fail(error, SGPU_EDIFFERS, "picture %d is taken for class %d, not %d", i, (int)found[i],
-				       i % CLASSES);
+			rc = sgpu_fail(error, SGPU_EDIFFERS, "picture %d is taken for class %d, not %d", i,
+				       (int)found[i], i % CLASSES);
 		}
 	}
 	return rc;

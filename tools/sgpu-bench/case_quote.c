@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * quote: what proving costs. A quote is collected, verified and appraised, as sgpu-measure does it, with a certificate
- * authority made for it; then the parts of collecting by themselves.
+ * quote: what proving costs. A quote is collected, verified and appraised, as sgpu-measure does it, with a
+ * certificate authority made for it; then the parts of collecting by themselves.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -37,8 +37,8 @@ static int certify(struct proof *p, struct sgpu_error *error)
 	int rc = sgpu_enroll_request(p->ek, p->ak, p->now, &request, &request_size, error);
 
 	if (rc == SGPU_OK) {
-		rc = sgpu_ca_certify(p->ca, &p->roots, p->eks, request, request_size, p->now, DAYS, REQUEST_AGE, &pem, &size,
-				     error);
+		rc = sgpu_ca_certify(p->ca, &p->roots, p->eks, request, request_size, p->now, DAYS, REQUEST_AGE,
+				     &pem, &size, error);
 	}
 	rc = rc == SGPU_OK ? sgpu_chain_parse(pem, size, "certificate", &p->chain, error) : rc;
 	free(request);
@@ -64,8 +64,9 @@ static int make_authority(struct proof *p, struct sgpu_error *error)
 /* ---- collect, verify, appraise ---- */
 static struct sgpu_quote_subject subject_of(const struct proof *p)
 {
-	return (struct sgpu_quote_subject){ .nonce = p->nonce, .nonce_size = sizeof(p->nonce), .recipient = &p->recipient,
-					    .recipient_ephemeral = true, .device = p->bench->device };
+	return (struct sgpu_quote_subject){ .nonce = p->nonce, .nonce_size = sizeof(p->nonce),
+					    .recipient = &p->recipient, .recipient_ephemeral = true,
+					    .device = p->bench->device };
 }
 
 static int collect(void *argument, uint64_t *ns, struct sgpu_error *error)
@@ -81,8 +82,8 @@ static int collect(void *argument, uint64_t *ns, struct sgpu_error *error)
 static int verify(void *argument, uint64_t *ns, struct sgpu_error *error)
 {
 	struct proof *p = argument;
-	const struct sgpu_quote_checks checks = { .roots = &p->roots, .nonce = p->nonce, .nonce_size = sizeof(p->nonce),
-						  .now = p->now };
+	const struct sgpu_quote_checks checks = { .roots = &p->roots, .nonce = p->nonce,
+						  .nonce_size = sizeof(p->nonce), .now = p->now };
 
 	(void)ns;
 	sgpu_quote_result_clear(&p->result);
@@ -113,7 +114,8 @@ static int check_accepted(void *argument, struct sgpu_error *error)
 {
 	const struct proof *p = argument;
 
-	return p->accepted ? SGPU_OK : sgpu_fail(error, SGPU_EDIFFERS, "the quote was refused by the policy made from it");
+	return p->accepted ? SGPU_OK :
+	       sgpu_fail(error, SGPU_EDIFFERS, "the quote was refused by the policy made from it");
 }
 
 static int make_policy(struct proof *p, struct sgpu_error *error)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * session: what a secure context costs beside the plain device: to make one, to send a request as a sealed command group, to
- * get memory from its pool and to give it back, to load a module, and to copy. Graviton's figures for the like (its tables 2
- * and 3, and its section 7.3) stand in the points: the secure call's time as a parameter, its ratio as a reference.
+ * session: what a secure context costs beside the plain device: to make one, to send a request as a sealed command
+ * group, to get memory from its pool and to give it back, to load a module, and to copy. Graviton's figures for the like
+ * (its tables 2 and 3, and its section 7.3) stand in the points: the secure call's time as a parameter, its ratio as a
+ * reference.
  */
 #include <stdlib.h>
 
@@ -58,7 +59,8 @@ static int measure_groups(struct side *sides, struct sgpu_error *error)
 		{ .name = "plain", .run = enqueue, .argument = &sides[0] },
 		{ .name = "sealed group", .run = enqueue, .argument = &sides[1] },
 	};
-	const struct sgpu_bench_point point = { .parameters = { { "what", "launch", 0 }, { "launches", NULL, LAUNCHES },
+	const struct sgpu_bench_point point = { .parameters = { { "what", "launch", 0 },
+								{ "launches", NULL, LAUNCHES },
 								{ "graviton_ns", NULL, 9200 } },
 						.operations = LAUNCHES };
 
@@ -104,6 +106,7 @@ static int measure_memory(struct side *sides, uint64_t size, struct sgpu_error *
 
 	sides[0].size = sides[1].size = size;
 	for (int half = 0; rc == SGPU_OK && half < 2; half++) {
+		const uint64_t us = halves[half].us[big];
 		const struct sgpu_bench_variant variants[] = {
 			{ .name = "plain", .prepare = settle, .run = get_memory, .argument = &sides[0] },
 			{ .name = "secure pool", .prepare = settle, .run = get_memory, .argument = &sides[1],
@@ -111,7 +114,7 @@ static int measure_memory(struct side *sides, uint64_t size, struct sgpu_error *
 		};
 		const struct sgpu_bench_point point = { .parameters = { { "what", halves[half].what, 0 },
 									{ "size_bytes", NULL, size },
-									{ "graviton_us", NULL, halves[half].us[big] } } };
+									{ "graviton_us", NULL, us } } };
 
 		sides[0].gives_back = sides[1].gives_back = half == 1;
 		rc = sgpu_bench_measure(sides[0].bench, &point, variants, 2, error);
@@ -175,14 +178,16 @@ static const struct {
 	uint64_t size, us;
 	double ratio;
 } graviton_copies[] = {
-	{ 4096, 460, 23 }, { 65536, 700, 23.3 }, { 262144, 1430, 17.9 }, { 4194304, 12570, 11.7 }, { 67108864, 176870, 16 },
+	{ 4096, 460, 23 }, { 65536, 700, 23.3 }, { 262144, 1430, 17.9 }, { 4194304, 12570, 11.7 },
+	{ 67108864, 176870, 16 },
 };
 
 static void put_graviton(uint64_t size, struct sgpu_bench_point *point, struct sgpu_bench_variant *variant)
 {
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(graviton_copies); i++) {
 		if (graviton_copies[i].size == size) {
-			point->parameters[3] = (struct sgpu_bench_parameter){ "graviton_us", NULL, graviton_copies[i].us };
+			point->parameters[3].key = "graviton_us";
+			point->parameters[3].number = graviton_copies[i].us;
 			variant->reference_ratio = graviton_copies[i].ratio;
 			variant->reference = "Graviton, secure copy";
 		}

@@ -51,11 +51,12 @@ SGPU_MUST_CHECK int job_finish(struct job *job, struct sgpu_error *error);
 
 /* From the batch to its response, in *ns. */
 SGPU_MUST_CHECK int job_run(struct job *job, struct sgpu_device *device, uint64_t *ns, struct sgpu_error *error);
-/* A secure context over the bench's device, in which sealed jobs run as sgpu-run has them run; NULL when the device maps
- * no pages, as there. Only one at a time. */
+/* A secure context over the bench's device, in which sealed jobs run as sgpu-run has them run; NULL when the device
+ * maps no pages, as there. Only one at a time. */
 SGPU_MUST_CHECK int job_context(struct sgpu_bench *bench, struct sgpu_secure **context, struct sgpu_error *error);
-/* As job_run: on the bench's device (resident), in the context when the job is sealed and that is not NULL; or on a device
- * that is opened for it and closed again, with a context of its own for a sealed job, in which case *ns counts all that. */
+/* As job_run: on the bench's device (resident), in the context when the job is sealed and that is not NULL; or on a
+ * device that is opened for it and closed again, with a context of its own for a sealed job, in which case *ns counts
+ * all that. */
 SGPU_MUST_CHECK int job_run_on(struct job *job, struct sgpu_bench *bench, struct sgpu_secure *context, bool opens,
 			       uint64_t *ns, struct sgpu_error *error);
 /* What the parameter "device" says of it. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Keys agreed with the device, of the case quote: a device that is opened until a segment's key is on it, which goes there
- * sealed to a key that the device made, or bare.
+ * Keys agreed with the device, of the case quote: a device that is opened until a segment's key is on it, which goes
+ * there sealed to a key that the device made, or bare.
  */
 #include <sgpu/seal.h>
 

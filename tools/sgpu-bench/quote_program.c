@@ -110,7 +110,8 @@ static int measure(struct sgpu_bench *bench, struct program *p, struct sgpu_erro
 		{ .name = "cached", .prepare = forget, .run = run, .verify = verify, .argument = p },
 		{ .name = "from the disk", .prepare = make_cold, .run = run, .verify = verify, .argument = p },
 	};
-	const struct sgpu_bench_point point = { .parameters = { { "what", "program", 0 }, { "program_bytes", NULL, p->size } },
+	const struct sgpu_bench_point point = { .parameters = { { "what", "program", 0 },
+								{ "program_bytes", NULL, p->size } },
 						.bytes = p->size };
 	struct sgpu_error why = { 0 };
 	int count = 2, rc = SGPU_OK;

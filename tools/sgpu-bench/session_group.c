@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A sealed command group of the case session by itself: sealed, sent, its number compared, opened, and nothing done with
- * what is in it.
+ * A sealed command group of the case session by itself: sealed, sent, its number compared, opened, and nothing done
+ * with what is in it.
  */
 #include <string.h>
 
@@ -90,7 +90,8 @@ static int set_up(struct sgpu_bench *bench, struct sender *s, struct sgpu_error 
 
 int bench_session_group(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	static const size_t sizes[] = { 72, SGPU_GROUP_MAX - SGPU_TAG_SIZE }; /* a launch with one range; the most that fits */
+	/* A launch with one range; the most that fits. */
+	static const size_t sizes[] = { 72, SGPU_GROUP_MAX - SGPU_TAG_SIZE };
 	struct sender s = { .size = 0 };
 	const struct sgpu_bench_variant variant = { .name = "sealed group", .run = run, .verify = verify,
 						    .argument = &s };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Loading a module, of the case session: on the plain device, and in a secure context, where it is brought to protected
- * memory and measured there first.
+ * Loading a module, of the case session: on the plain device, and in a secure context, where it is brought to
+ * protected memory and measured there first.
  */
 #include <string.h>
 
@@ -52,12 +52,14 @@ int bench_session_module(struct sgpu_bench *bench, struct sgpu_secure *context, 
 		{ .name = "secure", .run = load_secure, .argument = &l, .reference_ratio = 49.6,
 		  .reference = "Graviton, cuModuleLoad" },
 	};
-	const struct sgpu_bench_point point = { .parameters = { { "what", "module", 0 }, { "graviton_us", NULL, 85270 } } };
+	const struct sgpu_bench_point point = { .parameters = { { "what", "module", 0 },
+								{ "graviton_us", NULL, 85270 } } };
 
 	if (strcmp(bench->info.selector, "cpu") == 0) {
 		sgpu_bench_waive(bench, &point, NULL, "no GPU: a module of the CPU device is a shared object");
 		return SGPU_OK;
 	}
-	sgpu_kt128(image, sizeof(image), SGPU_MEASURE_CUSTOM, strlen(SGPU_MEASURE_CUSTOM), l.digest, sizeof(l.digest));
+	sgpu_kt128(image, sizeof(image), SGPU_MEASURE_CUSTOM, strlen(SGPU_MEASURE_CUSTOM), l.digest,
+		   sizeof(l.digest));
 	return sgpu_bench_measure(bench, &point, variants, 2, error);
 }

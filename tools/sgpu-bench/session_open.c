@@ -21,8 +21,8 @@ struct opened {
 
 enum kind { PLAIN, SECURE, AGREED };
 
-/* Up to a stream that takes work. AGREED also makes the owner's key, and agrees one with the device where there is one to
- * agree. */
+/* Up to a stream that takes work. AGREED also makes the owner's key, and agrees one with the device where there is one
+ * to agree. */
 static int open_all(const struct opening *o, enum kind kind, struct opened *opened, struct sgpu_error *error)
 {
 	const struct sgpu_device_config config = { .jobs = o->bench->options.jobs, .bare_keys = kind != AGREED };
@@ -90,7 +90,8 @@ int bench_session_open(struct sgpu_bench *bench, struct sgpu_error *error)
 	struct sgpu_bench_variant ends[] = { variants[PLAIN], variants[SECURE] };
 	const struct sgpu_bench_point creation = { .parameters = { { "what", "create", 0 },
 								   { "graviton_us", NULL, 252630 } } };
-	const struct sgpu_bench_point end = { .parameters = { { "what", "destroy", 0 }, { "graviton_us", NULL, 29430 } } };
+	const struct sgpu_bench_point end = { .parameters = { { "what", "destroy", 0 },
+							      { "graviton_us", NULL, 29430 } } };
 	int rc = sgpu_key_generate(SGPU_KEY_X25519, &o.owner, error);
 
 	ends[1].reference_ratio = 1.73;
