@@ -100,7 +100,7 @@ int sgpu_allocator_create(const struct sgpu_pages_info *info, const struct sgpu_
 	int rc;
 
 	*allocator = NULL;
-	if (!config->unprotected || config->frames <= config->unprotected + config->hidden) {
+	if (!config->unprotected || config->frames <= (uint64_t)config->unprotected + config->hidden) {
 		return sgpu_fail(error, SGPU_EUSAGE, "an allocator needs an unprotected frame, and protected ones");
 	}
 	made = calloc(1, sizeof(*made));

@@ -248,11 +248,20 @@ int sgpu_processor_command(struct sgpu_processor *processor, const struct sgpu_c
 int sgpu_processor_execute(struct sgpu_processor *processor, const uint8_t *bytes, size_t size,
 			   struct sgpu_reply *reply)
 {
+	uint8_t own[SGPU_COMMAND_SIZE_MAX];
 	uint32_t pages[SGPU_CHANNEL_PAGES_MAX];
 	struct sgpu_command command;
 
 	begin(reply);
-	if (sgpu_command_decode(bytes, size, pages, &command, &reply->error) != SGPU_OK) {
+	if (size > sizeof(own)) {
+		return sgpu_refuse(reply, SGPU_REFUSED_MALFORMED, "a command of %zu bytes; at most %d are one", size,
+				   (int)SGPU_COMMAND_SIZE_MAX);
+	}
+	/* The sender may change its own while it is looked at. */
+	if (size) {
+		memcpy(own, bytes, size);
+	}
+	if (sgpu_command_decode(own, size, pages, &command, &reply->error) != SGPU_OK) {
 		reply->refusal = SGPU_REFUSED_MALFORMED;
 		reply->code = reply->error.code;
 		return reply->code;

@@ -63,6 +63,9 @@ struct sgpu_context {
 	void *space;
 	sgpu_devptr base;
 	struct sgpu_span *spans;
+	/* A page that was never this context's stands in its space uncleared, and the device does not take it back:
+	 * no kernel gets there any more. */
+	bool shut;
 };
 
 struct sgpu_channel {

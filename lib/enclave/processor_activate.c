@@ -81,6 +81,9 @@ static int activate(struct sgpu_processor *processor, struct sgpu_context *conte
 	uint64_t ticket;
 	int rc;
 
+	if (context->shut) {
+		return sgpu_fail(error, SGPU_EDEVICE, "the context is shut: the device did not take a page of it back");
+	}
 	pthread_mutex_lock(&processor->activation);
 	ticket = processor->tickets++;
 	while (ticket != processor->turn || (processor->active != context && processor->holders)) {

@@ -81,6 +81,7 @@ static int clear_new(const struct work *work, uint32_t first, uint32_t count)
 static int undo_map(const struct work *work, uint32_t first, uint32_t count)
 {
 	if (unmap(work, first, count, NULL) != SGPU_OK) {
+		work->change->context->shut = true;
 		for (uint32_t i = first; i < first + count; i++) {
 			sgpu_page_lose(work->processor, work->change->after[i], work->change->kind);
 		}

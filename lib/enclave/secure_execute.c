@@ -317,6 +317,7 @@ static int all_items(const struct work *w, const uint8_t *items, size_t size, ui
 int sgpu_secure_execute(void *executor, uint32_t channel, const uint8_t *items, size_t size, struct sgpu_error *error)
 {
 	struct work w = { .ground = executor, .channel = channel, .error = error };
+	struct sgpu_error unheard = { 0 };
 	struct sgpu_group group;
 	uint64_t expected;
 	int rc;
@@ -330,14 +331,10 @@ int sgpu_secure_execute(void *executor, uint32_t channel, const uint8_t *items, 
 	if (expected == 0 || !atomic_compare_exchange_strong(&w.lane->ticket, &expected, 0)) {
 		return sgpu_fail(error, SGPU_EPOLICY, "nobody waits for this command group any more");
 	}
-	if (w.lane->error) {
-		w.error = w.lane->error;
-	}
-	w.lane->code = all_items(&w, items + sizeof(group), size - sizeof(group), group.count);
-	if (w.lane->code != SGPU_OK && w.error != error && error) {
-		*error = *w.error;
-	}
-	rc = w.lane->code;
+	/* What went wrong the sender hears. The reply goes through the hands of whoever carries the commands, and does not say
+	 * what stood in the group. */
+	w.error = w.lane->error ? w.lane->error : &unheard;
+	rc = w.lane->code = all_items(&w, items + sizeof(group), size - sizeof(group), group.count);
 	atomic_store(&w.lane->ended, true); /* from here on the lane is its sender's again */
 	return rc;
 }

@@ -43,19 +43,25 @@ static int open_channel(struct sgpu_lane *lane, struct sgpu_error *error)
 
 	ground->sender = context;
 	rc = sgpu_allocator_channel(ground->allocator, context->owner.public_half, &lane->grant, error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_session_open(&context->owner, &lane->grant, &lane->session, error);
+	if (rc != SGPU_OK) {
+		return rc;
 	}
-	if (rc == SGPU_OK && (lane->grant.channel >= SGPU_CHANNEL_MAX ||
-			      atomic_load(&ground->lanes[lane->grant.channel]))) {
-		rc = sgpu_fail(error, SGPU_EAUTH, "the allocator gave channel %u, which is in use",
-			       (unsigned)lane->grant.channel);
+	if (lane->grant.channel >= SGPU_CHANNEL_MAX || atomic_load(&ground->lanes[lane->grant.channel])) {
+		return sgpu_fail(error, SGPU_EAUTH, "the allocator gave channel %u, which is in use",
+				 (unsigned)lane->grant.channel);
 	}
-	if (rc == SGPU_OK) {
-		atomic_store(&ground->lanes[lane->grant.channel], lane);
-		atomic_fetch_add(&context->channels, 1);
+	rc = sgpu_session_open(&context->owner, &lane->grant, &lane->session, error);
+	/* Where another channel was made than the grant says, it stays until the processor goes. */
+	if (rc != SGPU_OK &&
+	    sgpu_allocator_destroy(ground->allocator, lane->grant.channel, 0, NULL, NULL) != SGPU_OK) {
+		(void)sgpu_hint(error, "a channel stays as it is");
 	}
-	return rc;
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	atomic_store(&ground->lanes[lane->grant.channel], lane);
+	atomic_fetch_add(&context->channels, 1);
+	return SGPU_OK;
 }
 
 int sgpu_lane_create(struct sgpu_secure *context, struct sgpu_lane **lane, struct sgpu_error *error)

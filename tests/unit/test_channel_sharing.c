@@ -299,6 +299,37 @@ UNIT_TEST(what_a_dead_device_does_not_give_back_nobody_gets)
 	}
 }
 
+/* Alice has left what was in her pages; none of it may be seen by Bob, though his pages are not cleared when the device
+ * fails at the wrong moment and cannot be taken back either. */
+UNIT_TEST(a_context_is_shut_when_a_page_stays_in_it_uncleared)
+{
+	const uint32_t page = 24;
+	int shut = 0;
+
+	for (uint32_t n = 1; n < 8; n++) {
+		struct sgpu_session *sessions[2];
+		struct bench b;
+
+		bench_open(&b, false, NULL, NULL);
+		open_both(&b, sessions);
+		REQUIRE(create(&b, 3, 50, &b.owner[1]) == OK && pde(&b, 3, 0, 51, false) == OK);
+		memset(b.fake.memory + page * SMALL, 0xa5, SMALL);
+		b.fake.fail_in = n;
+		b.fake.fail_on = true;
+		const bool mapped = pte(&b, 3, 0, 0, false, 1, &page) == OK;
+		b.fake.fail_in = 0;
+		b.fake.fail_on = false;
+		const bool exposed = !mapped && b.fake.mapped[page] != FAKE_NONE;
+		CHECK((sgpu_processor_activate(b.processor, 3, NULL) == SGPU_OK) == !exposed);
+		CHECK(sgpu_processor_activate(b.processor, 1, NULL) == SGPU_OK);
+		shut += exposed;
+		CHECK(destroy(&b, 3, NULL) == OK && sound(&b));
+		CHECK(create(&b, 3, 50, &b.owner[1]) == OK && sgpu_processor_activate(b.processor, 3, NULL) == SGPU_OK);
+		close_both(&b, sessions);
+	}
+	CHECK(shut == 1);
+}
+
 int main(void)
 {
 	UNIT_RUN(a_table_is_shared_and_outlives_its_first_channel);
@@ -308,5 +339,6 @@ int main(void)
 	UNIT_RUN(a_context_ends_with_its_last_channel_and_its_key_with_it);
 	UNIT_RUN(a_device_that_fails_once_changes_nothing);
 	UNIT_RUN(what_a_dead_device_does_not_give_back_nobody_gets);
+	UNIT_RUN(a_context_is_shut_when_a_page_stays_in_it_uncleared);
 	return unit_done();
 }

@@ -22,6 +22,8 @@ static struct {
 	struct sgpu_command last_command[2]; /* of the stream's channel, and of the context's first */
 	void (*meddle)(struct sgpu_command *command); /* with commands of the allocator */
 	void (*forge)(struct sgpu_reply *reply);      /* with what CH_PTE answers */
+	void (*forge_grant)(struct sgpu_grant *grant);
+	uint32_t created;              /* the last channel that was made */
 	enum attack word;              /* DROP or LIE: what becomes of the owner's word that pages may go; */
 	struct sgpu_command word_command; /* he keeps the first one */
 	uint32_t word_pages[SGPU_CHANNEL_PAGES_MAX];
@@ -150,6 +152,12 @@ static int between(void *argument, const struct sgpu_command *command, struct sg
 		he.meddle(&changed);
 	}
 	rc = forward(&changed, reply);
+	if (command->op == SGPU_CH_CREATE && rc == SGPU_OK) {
+		he.created = command->channel;
+		if (he.forge_grant) {
+			he.forge_grant(&reply->grant);
+		}
+	}
 	if (he.forge && command->op == SGPU_CH_PTE && rc == SGPU_OK) {
 		he.forge(reply);
 	}
@@ -469,6 +477,54 @@ UNIT_TEST(a_word_that_was_kept_back_takes_nothing_away_that_is_in_use)
 	keep_a_word(LIE);
 }
 
+static void false_key(struct sgpu_grant *grant)
+{
+	grant->sealed_cek[3] ^= 1;
+}
+
+static void false_owner(struct sgpu_grant *grant)
+{
+	grant->owner_hash[0] ^= 1;
+}
+
+static void false_serial(struct sgpu_grant *grant)
+{
+	grant->serial++;
+}
+
+static void false_channel(struct sgpu_grant *grant)
+{
+	grant->channel = sgpu_secure_grant(he.context)->channel;
+}
+
+UNIT_TEST(a_grant_that_was_altered_is_refused)
+{
+	static void (*const forgeries[])(struct sgpu_grant *) = { false_key, false_owner, false_serial, false_channel };
+	struct sgpu_stream *spare[SGPU_ARRAY_LENGTH(forgeries) + 8], *other = NULL;
+	size_t spares = 0;
+
+	/* Streams that were kept need no channel; these are made until one is. */
+	for (uint32_t before = he.created; spares < SGPU_ARRAY_LENGTH(spare) && he.created == before; spares++) {
+		REQUIRE(sgpu_stream_create(device, &spare[spares], &error) == SGPU_OK);
+	}
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(forgeries); i++) {
+		struct sgpu_command measure = { .op = SGPU_CH_MEASURE, .measure = { .va = 0, .size = 1 } };
+		struct sgpu_reply reply = { .refusal = SGPU_REFUSED_NOT };
+
+		he.forge_grant = forgeries[i];
+		CHECK(sgpu_stream_create(device, &other, &error) < 0);
+		he.forge_grant = NULL;
+		measure.channel = he.created;
+		/* Nothing of it stays, unless it was given as another's. */
+		(void)forward(&measure, &reply);
+		CHECK((reply.refusal == SGPU_REFUSED_NO_CHANNEL) == (forgeries[i] != false_channel));
+	}
+	while (spares > 0) {
+		sgpu_stream_free(&spare[--spares]);
+	}
+	CHECK(batch());
+}
+
 static void make_payload(void)
 {
 	uint8_t secret[SGPU_KEY_SIZE] = { 7 };
@@ -501,6 +557,7 @@ int main(void)
 	UNIT_RUN(a_group_that_never_comes_through_breaks_its_stream_and_is_refused_later);
 	UNIT_RUN(pages_that_are_not_what_the_allocator_says_are_not_used);
 	UNIT_RUN(a_page_that_the_host_reads_is_not_taken);
+	UNIT_RUN(a_grant_that_was_altered_is_refused);
 	UNIT_RUN(a_word_that_was_kept_back_takes_nothing_away_that_is_in_use);
 	UNIT_RUN(pages_go_back_with_the_owners_word_alone);
 	sgpu_stream_free(&stream);
