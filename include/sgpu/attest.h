@@ -241,8 +241,8 @@ struct sgpu_appraisal {
 	json_t *reasons;                 /* all that is not as wanted: array of {"claim", "expected", "got", "text"} */
 	json_t *ear;                     /* the result as claims (draft-ietf-rats-ear) */
 };
-/* Of the result of a verification that returned 0, and of no other: of one that failed the claims may be there, to be shown.
- * Returns 0 whether it is accepted or not; clear the appraisal in any case. */
+/* Of the result of a verification that returned 0: SGPU_EUSAGE for any other, whose claims are only there to be shown. Returns
+ * 0 whether it is accepted or not; clear the appraisal in any case. */
 SGPU_MUST_CHECK int sgpu_appraise(const struct sgpu_policy *policy, const struct sgpu_quote_result *result,
 				  int64_t now, struct sgpu_appraisal *appraisal, struct sgpu_error *error);
 void sgpu_appraisal_clear(struct sgpu_appraisal *appraisal);
