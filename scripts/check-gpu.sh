@@ -7,7 +7,7 @@
 # nothing to test with.
 #   SGPU_BUILD       folder with the built programs (build)
 #   NVCC             the compiler of the kernels
-#   SGPU_TEST_JOBS   programs at a time (4)
+#   SGPU_TEST_JOBS   programs at a time (6)
 # Under compute-sanitizer programs find SGPU_TEST_SMALL=1 and should take small sizes.
 # check-gpu.sh --probe: only says what is missing, and exits 77, or says nothing.
 set -u
@@ -18,7 +18,7 @@ case $SGPU_BUILD in
 *) SGPU_BUILD=$PWD/$SGPU_BUILD ;;
 esac
 export SGPU_BUILD LC_ALL=C SGPU_TEST_SLOWEST=5
-jobs=${SGPU_TEST_JOBS:-4}
+jobs=${SGPU_TEST_JOBS:-6}
 file_timeout=90
 steps=(device units bats bench memcheck racecheck memory)
 started=$SECONDS
@@ -61,21 +61,27 @@ wanted() {
 }
 
 # find_files: fills `units` with those that run on the device, `kernels` with those of them that test kernels, `races` with
-# those of these whose threads share memory, `bats`, and `alone` with the bats files that look at what the whole device holds.
+# those of these whose threads share memory, `bats`, and of both what takes or looks at all of a device's memory: `units_alone`,
+# `bats_alone`.
 find_files() {
 	local file name
 	units=()
+	units_alone=()
 	kernels=()
 	races=()
 	bats=()
-	alone=()
+	bats_alone=()
 	for file in tests/gpu/test_*.c tests/unit/test_*.c; do
 		name=$(basename "$file" .c)
 		{ [ -e "$file" ] && wanted "$name"; } || continue
 		case $file in
 		tests/unit/*) mentions SGPU_TEST_DEVICE "$file" || continue ;;
 		esac
-		units+=("$name")
+		if grep -q '^ \* Runs alone' "$file"; then
+			units_alone+=("$name")
+		else
+			units+=("$name")
+		fi
 		# Of kernels are those of operations, and those that know how to be small for a checker.
 		if [[ $name = test_ops_* ]] || mentions SGPU_TEST_SMALL "$file"; then
 			kernels+=("$name")
@@ -86,7 +92,7 @@ find_files() {
 		name=$(basename "$file" .bats)
 		{ [ -e "$file" ] && wanted "$name"; } || continue
 		if grep -q '^# Runs alone' "$file"; then
-			alone+=("$name")
+			bats_alone+=("$name")
 		else
 			bats+=("$name")
 		fi
@@ -116,12 +122,15 @@ step_device() {
 }
 
 step_units() {
-	run_tests "$jobs" "${units[@]}"
+	local status=0
+	run_tests "$jobs" "${units[@]}" || status=1
+	run_tests 1 "${units_alone[@]}" || status=1
+	return $status
 }
 
 step_bats() {
 	local status=0
-	[ ${#bats[@]} -gt 0 ] || [ ${#alone[@]} -gt 0 ] || return 0
+	[ ${#bats[@]} -gt 0 ] || [ ${#bats_alone[@]} -gt 0 ] || return 0
 	if ! command -v bats >/dev/null; then
 		echo "1..1"
 		echo "ok 1 - tests/gpu/*.bats # skip needs bats"
@@ -129,7 +138,7 @@ step_bats() {
 		return 0
 	fi
 	run_tests "$jobs" "${bats[@]}" || status=1
-	run_tests 1 "${alone[@]}" || status=1
+	run_tests 1 "${bats_alone[@]}" || status=1
 	return $status
 }
 
@@ -177,7 +186,7 @@ sanitize() {
 	fi
 	find_planted "$sanitizer" "$1" || status=1
 	SGPU_TEST_SMALL=1 SGPU_TEST_WRAP="$sanitizer --tool $* --error-exitcode 98" \
-		run_tests "$((3 * jobs))" "${checked[@]}" || status=1
+		run_tests "$((2 * jobs))" "${checked[@]}" || status=1
 	return $status
 }
 
@@ -280,7 +289,7 @@ failed=0
 skipped=0
 took=()
 find_files
-if [ $((${#units[@]} + ${#bats[@]} + ${#alone[@]})) -eq 0 ]; then
+if [ $((${#units[@]} + ${#units_alone[@]} + ${#bats[@]} + ${#bats_alone[@]})) -eq 0 ]; then
 	echo "check-gpu.sh: no such test: ${names[*]}" >&2
 	exit 2
 fi

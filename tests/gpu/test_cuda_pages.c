@@ -3,6 +3,7 @@
  * Who reaches which page on a GPU. A kernel that reaches for one that it may not have ends CUDA for its process, so
  * each such test is a child, made before this process opens the device. Then what the device says of its code and of
  * itself, and what pages cost.
+ * Runs alone: it takes all memory of the device.
  * No threads of its kernels share memory: racecheck has nothing to find.
  */
 #include <limits.h>
