@@ -143,6 +143,7 @@ struct sgpu_tee_report {
 	enum sgpu_platform_kind kind;
 	uint8_t report_data[64];
 	bool debug;
+	bool migratable;                 /* the host may name another guest that can move this one, and so read it */
 	uint8_t measurement[48];         /* SNP launch measurement, or TDX MRTD */
 	uint8_t rtmr[4][48];             /* TDX */
 	uint64_t tcb;                    /* SNP: reported TCB as it stands; TDX: first 8 bytes of the TEE TCB SVN */

@@ -249,6 +249,11 @@ static void judge_guest(struct state *s, const json_t *wanted)
 				       "the guest has measured what the policy does not know");
 		}
 	}
+	/* Whoever moves a guest has its memory, and the host says who that is. */
+	if (!json_is_true(json_object_get(wanted, "migration"))) {
+		note(s, &s->findings.hardware, !tee->migratable, "tee.migratable", "no", "yes",
+		     "the host may have the guest moved by one of its own");
+	}
 	if (tee->kind == SGPU_PLATFORM_SNP) {
 		snprintf(got, sizeof(got), "%" PRIu32, tee->vmpl);
 		snprintf(expected, sizeof(expected), "at most %" PRId64, most);

@@ -41,6 +41,7 @@ static const struct sgpu_member platform_members[] = {
 	{ "rtmr3", SGPU_MEMBER_ARRAY, .optional = true, .max = DIGESTS_MAX, .digits = 48 },
 	{ "tcb", SGPU_MEMBER_HEX, .optional = true, .max = 8 },
 	{ "vmpl", SGPU_MEMBER_INTEGER, .optional = true },
+	{ .name = "migration", .kind = SGPU_MEMBER_TRUTH, .optional = true },
 	{ .name = NULL },
 };
 static const struct sgpu_member policy_members[] = {

@@ -20,6 +20,7 @@ enum {
 	PART_SIZE = 72, HALF = 48, /* r and s, little-endian, zeros above */
 	KEY_VCEK = 0, KEY_VLEK = 1,
 };
+#define POLICY_MIGRATE (UINT64_C(1) << 18)
 #define POLICY_DEBUG (UINT64_C(1) << 19)
 
 static int check_shape(struct sgpu_bytes blob, struct sgpu_error *error)
@@ -149,6 +150,7 @@ int sgpu_snp_verify(struct sgpu_bytes blob, struct sgpu_bytes table, const struc
 		report->kind = SGPU_PLATFORM_SNP;
 		report->version = sgpu_le32(blob.data + AT_VERSION);
 		report->debug = sgpu_le64(blob.data + AT_POLICY) & POLICY_DEBUG;
+		report->migratable = sgpu_le64(blob.data + AT_POLICY) & POLICY_MIGRATE;
 		report->tcb = sgpu_le64(blob.data + AT_REPORTED_TCB);
 		report->vmpl = sgpu_le32(blob.data + AT_VMPL);
 		memcpy(report->report_data, blob.data + AT_REPORT_DATA, sizeof(report->report_data));

@@ -33,6 +33,8 @@ enum {
 	MRSIGNER_SIZE = 32,
 };
 
+#define TD_MIGRATABLE (UINT64_C(1) << 29)
+
 /* Intel's QE identity for TDX ("TD_QE"): who signed the enclave, which product it is, and its attributes:
  * initialised, with the provisioning key, no debugging; that it is of 64 bits may be set or not. */
 static const uint8_t qe_signer[MRSIGNER_SIZE] = {
@@ -196,6 +198,7 @@ static void fill(const struct sgpu_tdx_quote *quote, struct sgpu_tee_report *rep
 	report->kind = SGPU_PLATFORM_TDX;
 	report->version = quote->version;
 	report->debug = body[AT_TD_ATTRIBUTES] & SGPU_TDX_DEBUG;
+	report->migratable = sgpu_le64(body + AT_TD_ATTRIBUTES) & TD_MIGRATABLE;
 	report->tcb = sgpu_le64(body + AT_TCB);
 	memcpy(report->report_data, body + AT_REPORT_DATA, sizeof(report->report_data));
 	memcpy(report->measurement, body + AT_MRTD, REGISTER);

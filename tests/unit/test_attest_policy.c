@@ -245,7 +245,7 @@ UNIT_TEST(a_platform_is_believed_for_its_hardware_only_with_a_verified_report)
 	CHECK(reasons(text, "tee") == 1);
 }
 
-UNIT_TEST(a_report_from_a_lower_level_of_the_guest_is_refused_unless_the_policy_allows_it)
+UNIT_TEST(lower_levels_and_migration_are_refused_unless_the_policy_allows_them)
 {
 	const char *none = "{\"version\":1,\"platform\":{\"rtmr2\":[]}}";
 
@@ -257,6 +257,10 @@ UNIT_TEST(a_report_from_a_lower_level_of_the_guest_is_refused_unless_the_policy_
 	CHECK(reasons("{\"version\":1,\"platform\":{\"vmpl\":1}}", "tee.vmpl") == 1);
 	CHECK(reasons("{\"version\":1,\"platform\":{\"vmpl\":2}}", NULL) == 0);
 	verified.tee.vmpl = 0;
+	verified.tee.migratable = true;
+	CHECK(reasons("{\"version\":1,\"platform\":{\"report\":true}}", "tee.migratable") == 1);
+	CHECK(reasons("{\"version\":1,\"platform\":{\"report\":true,\"migration\":true}}", NULL) == 0);
+	verified.tee.migratable = false;
 	CHECK(reasons(none, "tee.rtmr2") == 1);
 	verified.tee_verified = verified.tee_present = false;
 }
@@ -367,7 +371,7 @@ int main(void)
 	UNIT_RUN(debugging_is_off_only_when_all_that_can_debug_say_so);
 	UNIT_RUN(the_device_is_judged_by_code_driver_mode_and_agreement);
 	UNIT_RUN(a_platform_is_believed_for_its_hardware_only_with_a_verified_report);
-	UNIT_RUN(a_report_from_a_lower_level_of_the_guest_is_refused_unless_the_policy_allows_it);
+	UNIT_RUN(lower_levels_and_migration_are_refused_unless_the_policy_allows_them);
 	UNIT_RUN(machine_age_and_channel_are_judged);
 	UNIT_RUN(policies_are_read_strictly);
 	UNIT_RUN(the_result_is_an_ear_that_says_what_was_judged);

@@ -80,6 +80,7 @@ UNIT_TEST(a_tdx_quote_of_a_production_guest_verifies)
 	}
 	CHECK(verify_at(&vector, REAL_NOW) == SGPU_OK);
 	CHECK(result.kind == SGPU_PLATFORM_TDX && result.version == 4 && !result.debug);
+	CHECK(!result.migratable && !result.vmpl);
 	CHECK(holds(result.measurement, 48,
 		    "7357a10d2e2724dffe68813e3cc4cfcde6814d749f2fb62e3953e54f6e0b50a219786afe2cd478f6"
 		    "84b52c61837e1114"));

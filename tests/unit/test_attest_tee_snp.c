@@ -164,12 +164,15 @@ UNIT_TEST(other_versions_and_algorithms_are_named)
 	CHECK(verify(good, REPORT) == SGPU_EINVALID && strstr(error.text, "key 7"));
 }
 
-UNIT_TEST(a_debugged_guest_is_told)
+UNIT_TEST(a_guest_that_can_be_debugged_or_moved_is_told)
 {
 	make_report(good, 3, 0, milan_tcb, vcek.key);
 	good[0x0a] |= 8;
 	sign_report(good, vcek.key);
-	CHECK(verify(good, REPORT) == SGPU_OK && result.debug);
+	CHECK(verify(good, REPORT) == SGPU_OK && result.debug && !result.migratable);
+	good[0x0a] ^= 8 | 4;
+	sign_report(good, vcek.key);
+	CHECK(verify(good, REPORT) == SGPU_OK && !result.debug && result.migratable);
 }
 
 UNIT_TEST(a_report_says_which_level_of_the_guest_asked_and_never_the_host)
@@ -391,7 +394,7 @@ int main(void)
 	make_all();
 	UNIT_RUN(versions_2_to_5_verify_and_say_what_they_hold);
 	UNIT_RUN(other_versions_and_algorithms_are_named);
-	UNIT_RUN(a_debugged_guest_is_told);
+	UNIT_RUN(a_guest_that_can_be_debugged_or_moved_is_told);
 	UNIT_RUN(a_report_says_which_level_of_the_guest_asked_and_never_the_host);
 	UNIT_RUN(no_byte_can_be_altered);
 	UNIT_RUN(no_other_length_is_taken);

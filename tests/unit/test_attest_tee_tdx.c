@@ -158,15 +158,19 @@ UNIT_TEST(versions_4_and_5_verify_and_say_what_they_hold)
 	}
 }
 
-UNIT_TEST(a_debugged_guest_is_told)
+UNIT_TEST(a_guest_that_can_be_debugged_or_moved_is_told)
 {
 	/* Each bit of that byte is one kind of it, most of them for later. */
 	for (unsigned bit = 0; bit < 8; bit++) {
 		start(&quote, 4);
 		quote.body[120] = (uint8_t)(1 << bit);
 		finish(&quote);
-		CHECK(verify() == SGPU_OK && result.debug);
+		CHECK(verify() == SGPU_OK && result.debug && !result.migratable);
 	}
+	start(&quote, 4);
+	quote.body[123] = 1 << 5;
+	finish(&quote);
+	CHECK(verify() == SGPU_OK && !result.debug && result.migratable);
 }
 
 UNIT_TEST(other_versions_types_and_vendors_are_named)
@@ -348,7 +352,7 @@ int main(void)
 {
 	make_all();
 	UNIT_RUN(versions_4_and_5_verify_and_say_what_they_hold);
-	UNIT_RUN(a_debugged_guest_is_told);
+	UNIT_RUN(a_guest_that_can_be_debugged_or_moved_is_told);
 	UNIT_RUN(other_versions_types_and_vendors_are_named);
 	UNIT_RUN(no_byte_before_the_certificates_can_be_altered);
 	UNIT_RUN(no_shorter_quote_is_taken);

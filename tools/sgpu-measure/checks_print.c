@@ -128,8 +128,8 @@ json_t *measure_tee_json(const struct sgpu_quote_result *result)
 		return NULL;
 	}
 	snprintf(tcb, sizeof(tcb), "%016" PRIx64, tee->tcb);
-	json_t *object = json_pack("{s:s, s:i, s:b, s:s, s:o}", "kind", sgpu_platform_word(tee->kind), "version",
-				   (int)tee->version, "debug", tee->debug, "tcb", tcb, "measurement",
+	json_t *object = json_pack("{s:s, s:i, s:b, s:b, s:s, s:o}", "kind", sgpu_platform_word(tee->kind), "version",
+				   (int)tee->version, "debug", tee->debug, "migratable", tee->migratable, "tcb", tcb, "measurement",
 				   measure_hex(tee->measurement, sizeof(tee->measurement)));
 	if (tee->kind == SGPU_PLATFORM_SNP) {
 		json_object_set_new(object, "vmpl", json_integer(tee->vmpl));
