@@ -105,6 +105,36 @@ script() {
 	head -c 9000 /dev/zero | tr '\0' x >script.txt
 	run -1 --separate-stderr sgpu-measure channel script.txt
 	[[ $stderr == *'a line of more than'* ]]
+	printf 'check\ncreate\0 0 directory 0\n' >script.txt
+	run -1 --separate-stderr sgpu-measure channel script.txt
+	[[ $stderr == *'script.txt:2: a zero byte'* ]]
+	printf 'owner \377\n' >script.txt
+	run -1 --separate-stderr sgpu-measure channel --json script.txt
+	[[ $stderr == *'script.txt:1: an owner needs a name'* ]]
+}
+
+@test "channel: numbers of any size are refused or read, never cut" {
+	script "host $((1 << 62)) 65536" 'pte 1 4294967295 4294967295 20' 'expect range' \
+		'measure 1 18446744073709551615 18446744073709551615' 'expect range' \
+		'create 4294967295 directory 4294967294' 'expect range' 'pte 1 0 4095 32 33' 'expect range' check
+	run -0 --separate-stderr sgpu-measure channel script.txt
+	for line in 'create 4294967296 directory 40' 'create 3 directory 4294967295' 'pde 1 4294967296 20' \
+		'measure 1 0 18446744073709551616' 'frame 1024' 'host 0 65537'; do
+		script "$line"
+		run -1 --separate-stderr sgpu-measure channel script.txt
+		[[ $stderr == *"script.txt:9: '"*"' is no "* ]]
+	done
+}
+
+@test "channel: a script may be long, and end without a line's end" {
+	{
+		cat two.txt
+		yes 'pte 1 0 0 32' | head -20000
+		printf 'expect done'
+	} >script.txt
+	run -0 --separate-stderr sgpu-measure channel script.txt
+	[[ $output == *'20008: pte 1: done'* ]]
+	[ -z "$stderr" ]
 }
 
 @test "channel: usage, missing files and full outputs" {

@@ -38,14 +38,28 @@ static int take_via(struct script *script, uint32_t *via, struct sgpu_error *err
 }
 
 /* ---- owner NAME ---- */
+/* Visible ASCII, since names are printed, in JSON too. */
+static bool is_name(const char *name)
+{
+	size_t length = strlen(name);
+
+	for (size_t i = 0; i < length; i++) {
+		if (name[i] < '!' || name[i] > '~') {
+			return false;
+		}
+	}
+	return length > 0 && length < SCRIPT_NAME;
+}
+
 static int do_owner(struct script *script, struct sgpu_error *error)
 {
 	struct script_owner *owner = &script->owners[script->owner_count];
 	const char *name = script->at < script->count ? script->words[script->at++] : "";
 	int rc;
 
-	if (!*name || strlen(name) >= SCRIPT_NAME) {
-		return script_fault(script, error, "an owner needs a name of at most %d bytes", SCRIPT_NAME - 1);
+	if (!is_name(name)) {
+		return script_fault(script, error, "an owner needs a name of at most %d visible characters of ASCII",
+				    SCRIPT_NAME - 1);
 	}
 	for (int i = 0; i < script->owner_count; i++) {
 		if (strcmp(script->owners[i].name, name) == 0) {

@@ -3,8 +3,6 @@
  * sgpu-measure channel: carries out a script of channel commands, one a line, and prints summaries, measurements and
  * refusals: for tests, for teaching, and to compare other implementations with.
  */
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
@@ -62,17 +60,38 @@ static int begin(struct script *script, const struct request *r, struct sgpu_err
 	return sgpu_processor_create(&script->pager, &script->config, &script->processor, error);
 }
 
+/* A line without its end; *more is false when there is none. */
+static int next_line(struct script *script, FILE *file, char *line, bool *more, struct sgpu_error *error)
+{
+	size_t length = 0;
+	int c;
+
+	script->line++;
+	while ((c = getc(file)) != EOF && c != '\n') {
+		if (c == '\0') {
+			return script_fault(script, error, "a zero byte");
+		}
+		if (length == SCRIPT_LINE - 1) {
+			return script_fault(script, error, "a line of more than %d bytes", SCRIPT_LINE - 1);
+		}
+		line[length++] = (char)c;
+	}
+	line[length] = '\0';
+	*more = c != EOF || length > 0;
+	return SGPU_OK;
+}
+
 static int carry_out(struct script *script, FILE *file, struct sgpu_error *error)
 {
 	static char line[SCRIPT_LINE];
+	bool more = true;
 	int rc = SGPU_OK;
 
-	while (rc == SGPU_OK && fgets(line, sizeof(line), file)) {
-		script->line++;
-		if (!strchr(line, '\n') && !feof(file)) {
-			return script_fault(script, error, "a line of more than %d bytes", SCRIPT_LINE - 2);
+	while (rc == SGPU_OK && more) {
+		rc = next_line(script, file, line, &more, error);
+		if (rc == SGPU_OK && more) {
+			rc = script_line(script, line, error);
 		}
-		rc = script_line(script, line, error);
 	}
 	if (rc == SGPU_OK && ferror(file)) {
 		return sgpu_fail_errno(error, "cannot read '%s'", script->name);
