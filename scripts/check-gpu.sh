@@ -39,13 +39,13 @@ probe() {
 	has_gpu || nothing "no NVIDIA GPU: neither /dev/nvidiactl nor anything that nvidia-smi lists"
 }
 
-# mentions WORD FILE: the test, or a header beside it that it includes, says WORD.
+# mentions WORD FILE: the test, or a header beside it that it includes, or one that this includes, says WORD.
 mentions() {
 	local header
 	grep -q "$1" "$2" && return 0
 	while read -r header; do
 		[ -e "${2%/*}/$header" ] || continue
-		grep -q "$1" "${2%/*}/$header" && return 0
+		mentions "$1" "${2%/*}/$header" && return 0
 	done < <(sed -n 's/^#include "\(.*\)"$/\1/p' "$2")
 	return 1
 }
