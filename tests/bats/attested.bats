@@ -72,6 +72,11 @@ seal() {
 	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r recipient.jwk
 }
 
+# seal_to_owner: a batch that no quote was needed for.
+seal_to_owner() {
+	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk
+}
+
 @test "a batch is sealed to the key of a quote that was appraised, and runs" {
 	start_runner
 	appraise
@@ -210,7 +215,31 @@ seal() {
 	done
 	run --separate-stderr -2 sgpu-run --quote ak.pem "${all[@]}" -o response /dev/null
 	assert_contains "$stderr" "both input and output"
+	run --separate-stderr -2 sgpu-run --quote response "${all[@]}" -o ./response /dev/null
+	assert_contains "$stderr" "the quote and the response cannot both go to './response'"
+	run --separate-stderr -2 sgpu-run --quote quote "${all[@]}" --trace "../${PWD##*/}/quote" -o response /dev/null
+	assert_contains "$stderr" "the quote and the trace cannot both go to"
 	assert_no_file quote response
+}
+
+@test "a quote replaces neither the batch nor the owner's key nor standard output" {
+	local name all=(--nonce "$NONCE" --attestation-key ak.pem --certificate ak.crt)
+	sgpu-seal keygen --x25519 -o mine.jwk
+	sgpu-seal pubkey -o mine.pub.jwk mine.jwk
+	seal_to_owner >batch.tar
+	ln -s batch.tar link
+	for name in batch.tar ./link mine.pub.jwk; do
+		cp "$name" kept
+		run --separate-stderr -2 sgpu-run --device cpu --quote "$name" "${all[@]}" --owner mine.pub.jwk \
+			-o response batch.tar
+		assert_contains "$stderr" "'$name' is both input and output"
+		assert_same "$name" kept
+	done
+	status=0
+	sgpu-run --device cpu --quote output "${all[@]}" batch.tar >output 2>message || status=$?
+	[ "$status" -eq 2 ]
+	assert_contains "$(cat message)" "the quote and the response cannot both go to 'standard output'"
+	assert_no_file response
 }
 
 @test "without its certificate, or with one of another key, there is neither a quote nor a run" {

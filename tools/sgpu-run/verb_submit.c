@@ -3,6 +3,7 @@
  * sgpu-run submit: a batch in, a response out. The response appears only when the run came to its end.
  */
 #include <inttypes.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -134,6 +135,42 @@ static int take_option(struct request *r, int key, const char *value)
 	}
 }
 
+/* The file that has this name or will have it: that of its folder while there is none. */
+static bool find_file(const char *path, struct stat *status, const char **name)
+{
+	char folder[PATH_MAX];
+	const char *slash;
+
+	*name = "";
+	if (cli_is_standard(path)) {
+		return fstat(STDOUT_FILENO, status) == 0;
+	}
+	if (stat(path, status) == 0) {
+		return true;
+	}
+	slash = strrchr(path, '/');
+	*name = slash ? slash + 1 : path;
+	return snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(*name - path) : 1, slash ? path : ".") <
+	       (int)sizeof(folder) && stat(folder, status) == 0;
+}
+
+/* Whether two outputs end up in two files, however their names are spelt: prints when they do not. What is no regular
+ * file takes both. */
+static bool apart(const char *what, const char *path, const char *other, const char *other_path)
+{
+	const char *name, *other_name;
+	struct stat status, other_status;
+
+	if (!find_file(path, &status, &name) || !find_file(other_path, &other_status, &other_name) ||
+	    status.st_dev != other_status.st_dev || status.st_ino != other_status.st_ino ||
+	    strcmp(name, other_name) != 0 || (!*name && !S_ISREG(status.st_mode))) {
+		return true;
+	}
+	cli_usage("%s and %s cannot both go to '%s'", what, other, cli_is_standard(other_path) ? "standard output" :
+		  other_path);
+	return false;
+}
+
 /* What makes no sense together. */
 static int check_request(const struct request *r)
 {
@@ -145,8 +182,10 @@ static int check_request(const struct request *r)
 	if (r->trace && cli_is_standard(r->trace) && cli_is_standard(r->output)) {
 		return cli_usage("the trace and the response cannot both go to standard output");
 	}
-	if (r->trace && r->output && strcmp(r->trace, r->output) == 0) {
-		return cli_usage("the trace and the response cannot both go to '%s'", r->output);
+	if ((r->trace && !apart("the trace", r->trace, "the response", r->output)) ||
+	    (r->attested.quote && !apart("the quote", r->attested.quote, "the response", r->output)) ||
+	    (r->attested.quote && r->trace && !apart("the quote", r->attested.quote, "the trace", r->trace))) {
+		return 2;
 	}
 	if (r->trace && r->dry_run) {
 		return cli_usage("--dry-run runs nothing, so there is nothing to trace");
@@ -292,26 +331,12 @@ static int run_batch(const struct request *r, struct sgpu_device *device, struct
 	return rc;
 }
 
-/* Whether two outputs will have one name, however it was spelt. */
-static bool same_place(const struct sgpu_output *a, const struct sgpu_output *b)
-{
-	const char *a_name = strrchr(a->path, '/'), *b_name = strrchr(b->path, '/');
-	struct stat a_folder, b_folder;
-
-	return a->regular && b->regular && fstat(a->folder, &a_folder) == 0 && fstat(b->folder, &b_folder) == 0 &&
-	       a_folder.st_dev == b_folder.st_dev && a_folder.st_ino == b_folder.st_ino &&
-	       strcmp(a_name ? a_name + 1 : a->path, b_name ? b_name + 1 : b->path) == 0;
-}
-
 static int open_outputs(const struct request *r, struct outputs *outputs, struct sgpu_error *error)
 {
 	int rc = sgpu_output_open(&outputs->response, r->output ? r->output : "-", 0666, error);
 
 	if (rc == SGPU_OK && r->trace) {
 		rc = sgpu_output_open(&outputs->trace, r->trace, 0666, error);
-	}
-	if (rc == SGPU_OK && r->trace && same_place(&outputs->response, &outputs->trace)) {
-		rc = sgpu_fail(error, SGPU_EUSAGE, "the trace and the response cannot both go to '%s'", r->output);
 	}
 	return rc;
 }
@@ -466,6 +491,10 @@ static int open_and_run(struct request *r)
 	if (r->attested.quote) {
 		cli_remember_input(r->attested.key);
 		cli_remember_input(r->attested.certificate);
+		cli_remember_input(r->batch); /* opened after the quote is written */
+		if (r->attested.owner) {
+			cli_remember_input(r->attested.owner);
+		}
 	}
 	status = r->attested.quote ? cli_output_apart(r->attested.quote) ? 0 : 2 : open_batch(r);
 	if (status == 0) {
