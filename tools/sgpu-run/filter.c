@@ -77,12 +77,14 @@ static void answer_all(struct code *code, const struct filter_call *calls, unsig
 	}
 }
 
-/* The low half of an argument; all those looked at are ints. */
-static size_t argument(int index)
-{
-	const int high = __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__ ? 4 : 0;
+/* Half of an argument: the low one is all there is of an int. */
+enum half { LOW, HIGH };
 
-	return offsetof(struct seccomp_data, args) + (size_t)index * sizeof(uint64_t) + (size_t)high;
+static size_t argument(int index, enum half half)
+{
+	const bool second = (half == HIGH) == (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
+
+	return offsetof(struct seccomp_data, args) + (size_t)index * sizeof(uint64_t) + (second ? sizeof(uint32_t) : 0);
 }
 
 /* `yes` when the argument is one of the values, else `no`. */
@@ -90,7 +92,7 @@ static void choose(struct code *code, unsigned number, int index, const unsigned
 		   unsigned yes, unsigned no)
 {
 	only_for(code, number, (unsigned char)(count + 3));
-	load(code, argument(index));
+	load(code, argument(index, LOW));
 	for (unsigned char i = 0; i < count; i++) {
 		add(code, BPF_JMP | BPF_JEQ | BPF_K, (unsigned char)(count - i), 0, values[i]);
 	}
@@ -102,11 +104,24 @@ static void choose(struct code *code, unsigned number, int index, const unsigned
 static void choose_bits(struct code *code, unsigned number, int index, unsigned bits, unsigned yes, unsigned no)
 {
 	only_for(code, number, 4);
-	load(code, argument(index));
+	load(code, argument(index, LOW));
 	add(code, BPF_JMP | BPF_JSET | BPF_K, 1, 0, bits);
 	answer(code, no);
 	answer(code, yes);
 }
+
+/* `yes` when the argument is a NULL pointer, else `no`. */
+static void choose_null(struct code *code, unsigned number, int index, unsigned yes, unsigned no)
+{
+	only_for(code, number, 6);
+	load(code, argument(index, LOW));
+	add(code, BPF_JMP | BPF_JEQ | BPF_K, 0, 3, 0);
+	load(code, argument(index, HIGH));
+	add(code, BPF_JMP | BPF_JEQ | BPF_K, 0, 1, 0);
+	answer(code, yes);
+	answer(code, no);
+}
+
 #define CHOOSE(code, number, index, values, yes, no) \
 	choose(code, number, index, values, sizeof(values) / sizeof(*(values)), yes, no)
 
@@ -126,8 +141,7 @@ static void add_cpu_calls(struct code *code)
 	const unsigned self[] = { (unsigned)getpid() };
 	static const unsigned names[] = { PR_SET_NAME, PR_GET_NAME, PR_GET_DUMPABLE, PR_GET_NO_NEW_PRIVS, PR_CAPBSET_READ,
 					  0x53564d41 /* PR_SET_VMA: names memory */ };
-	static const unsigned terminal[] = { TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO };
-	static const unsigned nothing[] = { 0 };
+	static const unsigned terminal[] = { TCGETS, 0x802c542a /* TCGETS2 */, TIOCGWINSZ, FIONREAD, FIONBIO };
 
 	/* Not trapped: the C library blocks signals around these, and the trap would kill without a word. */
 	choose_bits(code, SYS_clone, 0, CLONE_THREAD, ALLOW, FORBID);
@@ -142,8 +156,7 @@ static void add_cpu_calls(struct code *code)
 	answer_for(code, SYS_tkill, TRAP);
 	CHOOSE(code, SYS_prctl, 0, names, ALLOW, FORBID);
 	CHOOSE(code, SYS_ioctl, 1, terminal, ALLOW, FORBID);
-	/* The pointer to new limits is NULL: its low half is, as memory is never mapped in such places. */
-	CHOOSE(code, SYS_prlimit64, 2, nothing, ALLOW, FORBID);
+	choose_null(code, SYS_prlimit64, 2, ALLOW, FORBID); /* the new limits */
 	answer_all(code, filter_needed, ALLOW);
 	answer(code, UNKNOWN);
 }
