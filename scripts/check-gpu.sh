@@ -60,9 +60,9 @@ wanted() {
 	return 1
 }
 
-# find_files: fills `units` with those that run on the device, `kernels` with those of them that test kernels, `races` with
-# those of these whose threads share memory, `bats`, and of both what takes or looks at all of a device's memory: `units_alone`,
-# `bats_alone`.
+# find_files: fills `units` with those that run on the device, `kernels` with those of them that test kernels, `races`
+# with those of these whose threads share memory, `bats`, and with what of both takes or looks at all of a device's
+# memory `units_alone` and `bats_alone`.
 find_files() {
 	local file name
 	units=()

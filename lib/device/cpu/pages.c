@@ -143,9 +143,9 @@ static bool protect(const struct sgpu_space *space, int protection)
 	return true;
 }
 
-/* Puts the bare addresses back; where the kernel has no mapping left for that, what is there is taken out of reach. Never
- * are the addresses given away: somebody else's memory could come to lie there. False: nothing has changed, since a
- * mapping would have to be cut in two and there are too many. */
+/* Puts the bare addresses back; where the kernel has no mapping left for that, what is there is taken out of reach.
+ * Never are the addresses given away: somebody else's memory could come to lie there. False: nothing has changed, since
+ * a mapping would have to be cut in two and there are too many. */
 static bool bare(const struct sgpu_space *space, uint64_t at, uint64_t size)
 {
 	void *start = pointer(space->table.base + at);

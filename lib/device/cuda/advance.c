@@ -65,7 +65,7 @@ static int outcome(struct sgpu_device *device, struct sgpu_cuda_record *record, 
 	}
 }
 
-/* Ends one record; nobody else has it. Not inlined: what is below calls itself, and needs little of the stack so. */
+/* Ends one record; nobody else has it. Not inlined: what is below calls itself, and so needs little of the stack. */
 static __attribute__((noinline)) void end(struct sgpu_stream *stream, struct sgpu_cuda_record *record)
 {
 	struct sgpu_device *device = stream->device;
@@ -114,9 +114,9 @@ static struct sgpu_cuda_record *take(struct sgpu_stream *stream, uint64_t serial
 	return record;
 }
 
-/* Threads that advance streams which waited for one another do not wait for one another in a circle: a thread waits for
- * what was enqueued before the record that it is at, and hears of every record's end. For the same reason it goes into
- * no stream a second time, so that it calls itself once a stream at most. */
+/* Threads that advance streams which waited for one another do not wait for one another in a circle: a thread waits
+ * for what was enqueued before the record that it is at, and hears of every record's end. For the same reason it goes
+ * into no stream a second time, so that it calls itself once a stream at most. */
 void sgpu_cuda_advance(struct sgpu_stream *stream, uint64_t serial)
 {
 	struct sgpu_cuda_record *record;
