@@ -236,6 +236,7 @@ seal_to_owner() {
 		assert_same "$name" kept
 	done
 	status=0
+	# shellcheck disable=SC2094 # which is what is refused
 	sgpu-run --device cpu --quote output "${all[@]}" batch.tar >output 2>message || status=$?
 	[ "$status" -eq 2 ]
 	assert_contains "$(cat message)" "the quote and the response cannot both go to 'standard output'"
