@@ -209,6 +209,10 @@ int sgpu_ca_certify(const struct sgpu_signer *ca, const struct sgpu_chain *ca_ch
 	*pem = NULL;
 	*size = 0;
 	int code = check_days(days, error);
+	if (!code && ca_chain->count >= SGPU_CHAIN_MAX) {
+		code = sgpu_fail(error, SGPU_EINVALID, "the CA's chain has %d certificates, and one more is too many",
+				 ca_chain->count);
+	}
 	if (!code) {
 		code = own_certificate(ca, ca_chain, now, &issuer, error);
 	}

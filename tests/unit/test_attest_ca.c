@@ -163,6 +163,17 @@ UNIT_TEST(a_ca_signs_with_its_own_certificate_while_that_is_valid)
 	CHECK(ASN1_TIME_cmp_time_t(X509_get0_notAfter(leaf), NOW + 364LL * DAY) == 0);
 	X509_free(leaf);
 	sgpu_chain_clear(&chain);
+	/* A chain that nobody would read is not made. */
+	struct sgpu_chain roots = w.roots;
+	for (w.roots.count = 1; w.roots.count < SGPU_CHAIN_MAX; w.roots.count++) {
+		w.roots.der[w.roots.count] = w.roots.der[0];
+		w.roots.size[w.roots.count] = w.roots.size[0];
+	}
+	CHECK(world_certify(&w, w.eks, request, size, NOW + 360LL * DAY, &chain, NULL) == SGPU_EINVALID);
+	w.roots.count--;
+	CHECK(!world_certify(&w, w.eks, request, size, NOW + 360LL * DAY, &chain, NULL));
+	w.roots = roots;
+	sgpu_chain_clear(&chain);
 	free(request);
 	char *pem = NULL;
 	CHECK(sgpu_ca_create(w.ca, "", NOW, 1, &pem, &size, NULL) == SGPU_EUSAGE);
