@@ -36,12 +36,31 @@ static inline enum sgpu_refusal scene_send(struct scene *scene, const struct sgp
 	return scene->reply.refusal;
 }
 
+/* Channels of one context have its keys; the first one's grant is opened. */
+static inline bool scene_learn(struct scene *scene, struct scene_channel *s)
+{
+	uint8_t bind[SGPU_GRANT_BIND_SIZE], cek[SGPU_KEY_SIZE];
+
+	s->grant = scene->reply.grant;
+	for (int i = 0; i < SCENE_CHANNELS; i++) {
+		const struct scene_channel *other = &scene->channels[i];
+
+		if (other != s && other->exists && other->owner == s->owner) {
+			s->keys = other->keys;
+			return true;
+		}
+	}
+	sgpu_grant_bind(&s->grant, bind);
+	return sgpu_hpke_open(scene->owners[s->owner].secret, s->grant.enc, "sgpu channel v1", 15, bind, sizeof(bind),
+			      s->grant.sealed_cek, sizeof(s->grant.sealed_cek), cek, NULL) == SGPU_OK &&
+	       sgpu_channel_derive(cek, s->grant.processor, &s->keys, NULL) == SGPU_OK;
+}
+
 /* owner -1: without a key. */
 static inline enum sgpu_refusal scene_create(struct scene *scene, uint32_t channel, int owner, uint32_t directory)
 {
 	struct sgpu_command c = { .op = SGPU_CH_CREATE, .via = channel == BOOT ? channel : BOOT, .channel = channel };
 	struct scene_channel *s = channel < SCENE_CHANNELS ? &scene->channels[channel] : NULL;
-	uint8_t bind[SGPU_GRANT_BIND_SIZE], cek[SGPU_KEY_SIZE];
 	enum sgpu_refusal refusal;
 
 	c.create.directory = directory;
@@ -56,14 +75,8 @@ static inline enum sgpu_refusal scene_create(struct scene *scene, uint32_t chann
 	memset(s, 0, sizeof(*s));
 	s->exists = true;
 	s->owner = owner;
-	if (owner >= 0) {
-		s->grant = scene->reply.grant;
-		sgpu_grant_bind(&s->grant, bind);
-		if (sgpu_hpke_open(scene->owners[owner].secret, s->grant.enc, "sgpu channel v1", 15, bind, sizeof(bind),
-				   s->grant.sealed_cek, sizeof(s->grant.sealed_cek), cek, NULL) < 0 ||
-		    sgpu_channel_derive(cek, s->grant.processor, &s->keys, NULL) < 0) {
-			return SGPU_REFUSED_SEAL;
-		}
+	if (owner >= 0 && !scene_learn(scene, s)) {
+		return SGPU_REFUSED_SEAL;
 	}
 	return refusal;
 }

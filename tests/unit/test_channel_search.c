@@ -10,7 +10,7 @@
 #include "channel_scene.h"
 #include "unit.h"
 
-enum { PAGES = 4, PLACES = 2, DEPTH = 6, STATES_MAX = 1 << 20, TABLE = 1 << 21, COMMANDS_MAX = 128 };
+enum { PAGES = 4, PLACES = 2, DEPTH = 5, STATES_MAX = 1 << 20, TABLE = 1 << 21, COMMANDS_MAX = 128 };
 
 enum letter_kind { MAP, UNMAP, TABLE_MAP, TABLE_UNMAP, TABLE_SHARE, DESTROY, JOIN, MEASURE };
 
@@ -35,6 +35,7 @@ struct search {
 	uint32_t state_count;
 	uint64_t *seen;
 	uint64_t transitions, accepted, beginning;
+	bool burnt;                    /* addresses of Alice's may be unusable, which no frame shows */
 	const char *broken;
 };
 
@@ -69,9 +70,10 @@ static void make_alphabet(struct search *s)
 		add_letter(s, DESTROY, channel, 0, 0, (int)channel);
 		add_letter(s, DESTROY, channel, 0, 0, (int)other);
 	}
-	/* A second channel of Alice, with its directory in a page that data would like. */
+	/* A second channel of Alice, with its directory in a page that data would like; joining takes the most time. */
+	add_letter(s, JOIN, ALICE_2, 0, 0, -1);
+	add_letter(s, JOIN, ALICE_2, 1, 0, -1);
 	for (uint32_t page = 0; page < PAGES; page++) {
-		add_letter(s, JOIN, ALICE_2, page, 0, -1);
 		add_letter(s, MAP, ALICE_2, page, 0, -1);
 	}
 	add_letter(s, TABLE_SHARE, ALICE_2, 0, 0, -1);
@@ -167,6 +169,10 @@ static enum sgpu_refusal step(struct search *s, const struct letter *l)
 		printf("# %s\n", error.text);
 		s->broken = "the tables are not consistent";
 	}
+	if (refusal == SGPU_REFUSED_NOT && l->kind == DESTROY && l->authority < 0 &&
+	    (s->scene.channels[ALICE].exists || s->scene.channels[ALICE_2].exists) && l->channel != BOB) {
+		s->burnt = true;
+	}
 	learn_spaces(s);
 	return refusal;
 }
@@ -186,6 +192,7 @@ static bool begin(struct search *s)
 	memset(&s->world, 0, sizeof(s->world));
 	memset(&s->scene, 0, sizeof(s->scene));
 	memset(s->spaces, 0, sizeof(s->spaces));
+	s->burnt = false;
 	memcpy(s->scene.owners, owners, sizeof(owners));
 	s->scene.pager = world_pager(&s->world);
 	return scene_begin(&s->scene, world_config());
@@ -224,24 +231,29 @@ static uint64_t signature(struct search *s)
 	for (int i = 0; i < SCENE_CHANNELS; i++) {
 		hash = mix(hash, s->scene.channels[i].exists);
 	}
-	hash = mix(hash, pages);
+	hash = mix(mix(hash, pages), s->burnt);
 	return hash ? hash : 1;
 }
 
 /* Back to the beginning by what the owners may do, which is quicker than making everything anew. */
 static bool reset(struct search *s)
 {
+	static const uint32_t directories[] = { [ALICE] = SCENE_ALICE_DIRECTORY, [BOB] = SCENE_BOB_DIRECTORY };
 	static const uint32_t tables[] = { [ALICE] = SCENE_ALICE_TABLE, [BOB] = SCENE_BOB_TABLE };
 	struct scene *scene = &s->scene;
 
-	if (!scene->channels[ALICE].exists || !scene->channels[BOB].exists) {
-		return false;
-	}
 	s->world.may_all = true;
 	if (scene->channels[ALICE_2].exists) {
-		scene_destroy(scene, ALICE_2, -1);
+		scene_destroy(scene, ALICE_2, ALICE_2);
 	}
+	if (s->burnt && scene->channels[ALICE].exists) {
+		scene_destroy(scene, ALICE, ALICE);
+	}
+	s->burnt = false;
 	for (uint32_t channel = ALICE; channel <= BOB; channel++) {
+		if (!scene->channels[channel].exists) {
+			scene_create(scene, channel, (int)(channel - ALICE), scene_frame(world_config(), directories[channel]));
+		}
 		for (uint32_t place = 0; place < PLACES; place++) {
 			scene_unmap(scene, channel, place, (int)channel);
 		}
