@@ -73,6 +73,7 @@ struct sgpu_channel {
 	struct sgpu_context *context; /* NULL: a bootstrap channel */
 	uint32_t id, serial, directory;
 	struct sgpu_table *(*tables)[SGPU_KINDS];
+	uint8_t grant_digest[SGPU_CHANNEL_DIGEST_SIZE]; /* of a channel with a key */
 	struct sgpu_aead *aead;
 	uint8_t *items; /* secret memory: an opened group */
 	pthread_mutex_t lock; /* groups, aead, items */

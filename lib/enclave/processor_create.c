@@ -116,11 +116,38 @@ static struct sgpu_channel *make_channel(const struct sgpu_processor *processor,
 	return channel;
 }
 
-static int make_grant(const struct sgpu_processor *processor, const struct sgpu_channel *channel,
-		      struct sgpu_grant *grant, struct sgpu_error *error)
+static void digest_grant(const struct sgpu_grant *grant, uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE])
+{
+	uint8_t bytes[SGPU_GRANT_BIND_SIZE + sizeof(grant->enc) + sizeof(grant->sealed_cek)];
+
+	sgpu_grant_bind(grant, bytes);
+	memcpy(bytes + SGPU_GRANT_BIND_SIZE, grant->enc, sizeof(grant->enc));
+	memcpy(bytes + SGPU_GRANT_BIND_SIZE + sizeof(grant->enc), grant->sealed_cek, sizeof(grant->sealed_cek));
+	sgpu_kt128(bytes, sizeof(bytes), NULL, 0, digest, SGPU_CHANNEL_DIGEST_SIZE);
+}
+
+int sgpu_processor_vouch(struct sgpu_processor *processor, const struct sgpu_grant *grant, struct sgpu_error *error)
+{
+	uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE];
+	const struct sgpu_channel *channel;
+	bool made;
+
+	digest_grant(grant, digest);
+	sgpu_tables_enter(processor);
+	channel = grant->channel < SGPU_CHANNEL_MAX ? processor->channels[grant->channel] : NULL;
+	made = channel && channel->context && channel->context->keys &&
+	       sgpu_equal(channel->grant_digest, digest, sizeof(digest));
+	sgpu_tables_leave(processor);
+	return made ? SGPU_OK : sgpu_fail(error, SGPU_EAUTH, "the grant of channel %u is not the processor's",
+					  (unsigned)grant->channel);
+}
+
+static int make_grant(const struct sgpu_processor *processor, struct sgpu_channel *channel, struct sgpu_grant *grant,
+		      struct sgpu_error *error)
 {
 	const struct sgpu_context *context = channel->context;
 	uint8_t bind[SGPU_GRANT_BIND_SIZE];
+	int rc;
 
 	memset(grant, 0, sizeof(*grant));
 	grant->channel = channel->id;
@@ -128,8 +155,10 @@ static int make_grant(const struct sgpu_processor *processor, const struct sgpu_
 	memcpy(grant->owner_hash, context->owner_hash, sizeof(grant->owner_hash));
 	memcpy(grant->processor, processor->id, sizeof(grant->processor));
 	sgpu_grant_bind(grant, bind);
-	return sgpu_hpke_seal(context->owner_key, GRANT_INFO, strlen(GRANT_INFO), bind, sizeof(bind),
-			      context->keys->cek, sizeof(context->keys->cek), grant->enc, grant->sealed_cek, error);
+	rc = sgpu_hpke_seal(context->owner_key, GRANT_INFO, strlen(GRANT_INFO), bind, sizeof(bind),
+			    context->keys->cek, sizeof(context->keys->cek), grant->enc, grant->sealed_cek, error);
+	digest_grant(grant, channel->grant_digest);
+	return rc;
 }
 
 static struct sgpu_context *find_context(const struct sgpu_processor *processor, const uint8_t owner_key[32])

@@ -50,7 +50,10 @@ static int open_channel(struct sgpu_lane *lane, struct sgpu_error *error)
 		return sgpu_fail(error, SGPU_EAUTH, "the allocator gave channel %u, which is in use",
 				 (unsigned)lane->grant.channel);
 	}
-	rc = sgpu_session_open(&context->owner, &lane->grant, &lane->session, error);
+	rc = sgpu_processor_vouch(ground->processor, &lane->grant, error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_session_open(&context->owner, &lane->grant, &lane->session, error);
+	}
 	/* Where another channel was made than the grant says, it stays until the processor goes. */
 	if (rc != SGPU_OK &&
 	    sgpu_allocator_destroy(ground->allocator, lane->grant.channel, 0, NULL, NULL) != SGPU_OK) {

@@ -11,6 +11,7 @@ enum attack { NONE, DROP, LIE, DOUBLE, OLD, AHEAD, CUT, EMPTY, LONGER, ALTER, OT
 
 static struct {
 	struct sgpu_secure *context;
+	struct sgpu_key owner;         /* of the context; he knows its public half */
 	enum attack attack;
 	int at;                        /* the group that it happens to */
 	int position;                  /* ALTER: which byte, from the begin, or before the end */
@@ -497,9 +498,21 @@ static void false_channel(struct sgpu_grant *grant)
 	grant->channel = sgpu_secure_grant(he.context)->channel;
 }
 
+/* All of it right but the key, which he has. */
+static void own_key(struct sgpu_grant *grant)
+{
+	static const uint8_t key[SGPU_KEY_SIZE] = { 1, 2, 3 };
+	uint8_t bind[SGPU_GRANT_BIND_SIZE];
+
+	sgpu_grant_bind(grant, bind);
+	CHECK(sgpu_hpke_seal(he.owner.public_half, "sgpu channel v1", 15, bind, sizeof(bind), key, sizeof(key), grant->enc,
+			     grant->sealed_cek, NULL) == SGPU_OK);
+}
+
 UNIT_TEST(a_grant_that_was_altered_is_refused)
 {
-	static void (*const forgeries[])(struct sgpu_grant *) = { false_key, false_owner, false_serial, false_channel };
+	static void (*const forgeries[])(struct sgpu_grant *) = { false_key, false_owner, false_serial, false_channel,
+								  own_key };
 	struct sgpu_stream *spare[SGPU_ARRAY_LENGTH(forgeries) + 8], *other = NULL;
 	size_t spares = 0;
 
@@ -512,7 +525,7 @@ UNIT_TEST(a_grant_that_was_altered_is_refused)
 		struct sgpu_reply reply = { .refusal = SGPU_REFUSED_NOT };
 
 		he.forge_grant = forgeries[i];
-		CHECK(sgpu_stream_create(device, &other, &error) < 0);
+		CHECK(sgpu_stream_create(device, &other, &error) == SGPU_EAUTH);
 		he.forge_grant = NULL;
 		measure.channel = he.created;
 		/* Nothing of it stays, unless it was given as another's. */
@@ -540,11 +553,12 @@ static void make_payload(void)
 
 int main(void)
 {
-	struct sgpu_secure_config config = { .between = between };
+	struct sgpu_secure_config config = { .between = between, .owner = &he.owner };
 
 	DEVICE_OR_SKIP();
 	make_payload();
-	if (!open_inner() || sgpu_secure_create(inner, &config, &he.context, &error) != SGPU_OK ||
+	if (!open_inner() || sgpu_key_generate(SGPU_KEY_X25519, &he.owner, &error) != SGPU_OK ||
+	    sgpu_secure_create(inner, &config, &he.context, &error) != SGPU_OK ||
 	    sgpu_stream_create(device = sgpu_secure_device(he.context), &stream, &error) != SGPU_OK) {
 		printf("Bail out! %s\n", error.text);
 		return 1;
