@@ -55,7 +55,9 @@ const struct sgpu_grant *sgpu_secure_grant(const struct sgpu_secure *context);
 SGPU_MUST_CHECK int sgpu_secure_malloc(struct sgpu_secure *context, uint64_t size, sgpu_devptr *memory,
 				       struct sgpu_error *error);
 void sgpu_secure_free(struct sgpu_secure *context, sgpu_devptr *memory);
-/* Gives pages that hold nothing back: unmapped with the owner's MAC. */
+/* Gives pages that hold nothing back: unmapped with the owner's MAC. Where no true summary says that they are, whoever
+ * has the MAC could still use it: they are given out no more, and the context gives none back after that. Errors:
+ * SGPU_EAUTH, SGPU_EDEVICE. */
 SGPU_MUST_CHECK int sgpu_secure_trim(struct sgpu_secure *context, struct sgpu_error *error);
 
 enum sgpu_secure_direction { SGPU_SECURE_TO_DEVICE, SGPU_SECURE_TO_HOST };

@@ -165,7 +165,7 @@ UNIT_TEST(without_an_executor_groups_are_empty)
 
 UNIT_TEST(a_command_as_bytes_does_the_same)
 {
-	static uint8_t bytes[SGPU_COMMAND_SIZE_MAX];
+	static uint8_t bytes[SGPU_COMMAND_SIZE_MAX + 1];
 	struct bench b;
 	struct sgpu_command command;
 	size_t size;
@@ -175,6 +175,9 @@ UNIT_TEST(a_command_as_bytes_does_the_same)
 	REQUIRE(sgpu_command_encode(&command, bytes, sizeof(bytes), &size, NULL) == SGPU_OK);
 	CHECK(sgpu_processor_execute(b.processor, bytes, size - 1, &b.reply) == SGPU_EINVALID);
 	CHECK(b.reply.refusal == SGPU_REFUSED_MALFORMED && b.reply.error.text[0]);
+	CHECK(sgpu_processor_execute(b.processor, bytes, sizeof(bytes), &b.reply) == SGPU_EINVALID);
+	CHECK(b.reply.refusal == SGPU_REFUSED_MALFORMED);
+	CHECK(sgpu_processor_execute(b.processor, NULL, 0, &b.reply) == SGPU_EINVALID);
 	CHECK(sgpu_processor_execute(b.processor, bytes, size, &b.reply) == SGPU_OK && b.reply.refusal == OK);
 	CHECK(sgpu_processor_execute(b.processor, bytes, size, &b.reply) == SGPU_EPOLICY);
 	CHECK(b.reply.refusal == SGPU_REFUSED_EXISTS);

@@ -521,15 +521,15 @@ UNIT_TEST(a_grant_that_was_altered_is_refused)
 		REQUIRE(sgpu_stream_create(device, &spare[spares], &error) == SGPU_OK);
 	}
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(forgeries); i++) {
-		struct sgpu_command measure = { .op = SGPU_CH_MEASURE, .measure = { .va = 0, .size = 1 } };
+		struct sgpu_command nowhere = { .op = SGPU_CH_PDE, .pde = { .index = UINT32_MAX } };
 		struct sgpu_reply reply = { .refusal = SGPU_REFUSED_NOT };
 
 		he.forge_grant = forgeries[i];
 		CHECK(sgpu_stream_create(device, &other, &error) == SGPU_EAUTH);
 		he.forge_grant = NULL;
-		measure.channel = he.created;
+		nowhere.channel = he.created;
 		/* Nothing of it stays, unless it was given as another's. */
-		(void)forward(&measure, &reply);
+		(void)forward(&nowhere, &reply);
 		CHECK((reply.refusal == SGPU_REFUSED_NO_CHANNEL) == (forgeries[i] != false_channel));
 	}
 	while (spares > 0) {
@@ -577,5 +577,6 @@ int main(void)
 	sgpu_stream_free(&stream);
 	sgpu_secure_destroy(&he.context);
 	sgpu_device_close(&inner);
+	sgpu_key_clear(&he.owner);
 	return unit_done();
 }
