@@ -21,9 +21,7 @@ static pthread_mutex_t bus = PTHREAD_MUTEX_INITIALIZER;
 static void look_for_plaintext(const uint8_t *data, uint64_t size)
 {
 	pthread_mutex_lock(&bus);
-	for (uint64_t i = 0; i + sizeof(needle) <= size; i++) {
-		seen += !memcmp(data + i, needle, sizeof(needle));
-	}
+	seen += memmem(data, size, needle, sizeof(needle)) != NULL;
 	pthread_mutex_unlock(&bus);
 }
 
