@@ -280,8 +280,8 @@ SGPU_MUST_CHECK int sgpu_processor_host_write(struct sgpu_processor *processor, 
 bool sgpu_processor_reaches(struct sgpu_processor *processor, uint32_t channel, sgpu_devptr address, uint64_t size);
 SGPU_MUST_CHECK int sgpu_processor_space(struct sgpu_processor *processor, uint32_t channel, sgpu_devptr *base,
 					 uint64_t *size, struct sgpu_error *error);
-/* Whether the processor made this very grant, and its channel is there. Anybody can seal a key of his own to an owner, so
- * a grant that came through other hands proves nothing by itself. Errors: SGPU_EAUTH. */
+/* Whether the processor made this very grant, and its channel is there. Anybody can seal a key of his own to an
+ * owner, so a grant that came through other hands proves nothing by itself. Errors: SGPU_EAUTH. */
 SGPU_MUST_CHECK int sgpu_processor_vouch(struct sgpu_processor *processor, const struct sgpu_grant *grant,
 					 struct sgpu_error *error);
 /* Makes the channel's context the one that kernels reach, and every other unreachable; free when it already is.
@@ -309,8 +309,8 @@ SGPU_MUST_CHECK int sgpu_processor_check(struct sgpu_processor *processor, struc
 /* ---- the session: the owner's side of one channel ---- */
 struct sgpu_session;
 /* Opens the CEK in a grant with the owner's X25519 private key. Errors: SGPU_EAUTH, SGPU_EKEY (another's grant).
- * What the grant is worth the evidence says that came with it, or sgpu_processor_vouch where one can ask. A grant is opened once: a second session would seal
- * with the numbers, and so the nonces, of the first. */
+ * What the grant is worth the evidence says that came with it, or sgpu_processor_vouch where one can ask. A grant
+ * is opened once: a second session would seal with the numbers, and so the nonces, of the first. */
 SGPU_MUST_CHECK int sgpu_session_open(const struct sgpu_key *owner, const struct sgpu_grant *grant,
 				      struct sgpu_session **session, struct sgpu_error *error);
 void sgpu_session_close(struct sgpu_session **session); /* wipes it */
