@@ -13,7 +13,6 @@
  *   CH_SUBMIT   counter (8), size (4), the group (size)
  *
  * Flags are bits: KEY 1 and MAC 1 as said; BIG 2 of CH_PDE and CH_PTE; KEYED 1 of CH_MEASURE. The others are zero.
- *
  */
 #include <string.h>
 
