@@ -16,6 +16,12 @@ extern const struct sgpu_bench_case case_aead_cpu, case_aead_gpu, case_alloc, ca
 SGPU_MUST_CHECK int bench_measure_channel(struct sgpu_bench *bench, const struct sgpu_pager *pager,
 					  struct sgpu_error *error);
 
+/* Opens a device up to a stream that takes work, and closes it: plain, in a secure context for an owner whose key is there
+ * already, or with that key made and one agreed with the device, too. Unit: ns of the host's clock. */
+enum bench_opening { BENCH_PLAIN, BENCH_SECURE, BENCH_AGREED };
+SGPU_MUST_CHECK int bench_open(const char *selector, unsigned jobs, const struct sgpu_key *owner, enum bench_opening kind,
+			       uint64_t *opening_ns, uint64_t *closing_ns, struct sgpu_error *error);
+
 /* Parts of session. The first two need bench->device without a secure context over it. */
 SGPU_MUST_CHECK int bench_session_open(struct sgpu_bench *bench, struct sgpu_error *error);
 SGPU_MUST_CHECK int bench_session_group(struct sgpu_bench *bench, struct sgpu_error *error);

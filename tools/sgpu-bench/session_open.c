@@ -1,7 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Devices of the case session that are opened for it: with a secure context, and without.
+ * Devices of the case session that are opened for it, with a secure context and without: in this process, whose device is
+ * open already, and each as the first of a process of its own.
  */
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <sgpu/secure.h>
 
 #include "cases.h"
@@ -19,21 +28,20 @@ struct opened {
 	struct sgpu_stream *stream;
 };
 
-enum kind { PLAIN, SECURE, AGREED };
-
-/* Up to a stream that takes work. AGREED also makes the owner's key, and agrees one with the device where there is one
- * to agree. */
-static int open_all(const struct opening *o, enum kind kind, struct opened *opened, struct sgpu_error *error)
+/* Up to a stream that takes work. BENCH_AGREED also makes the owner's key, and agrees one with the device where there is
+ * one to agree. */
+static int open_all(const char *selector, unsigned jobs, const struct sgpu_key *owner, enum bench_opening kind,
+		    struct opened *opened, struct sgpu_error *error)
 {
-	const struct sgpu_device_config config = { .jobs = o->bench->options.jobs, .bare_keys = kind != AGREED };
-	const struct sgpu_secure_config with = { .owner = kind == SECURE ? &o->owner : NULL };
+	const struct sgpu_device_config config = { .jobs = jobs, .bare_keys = kind != BENCH_AGREED };
+	const struct sgpu_secure_config with = { .owner = kind == BENCH_SECURE ? owner : NULL };
 	struct sgpu_device_agreement agreement;
-	int rc = sgpu_device_open(o->bench->info.selector, &config, &opened->device, error);
+	int rc = sgpu_device_open(selector, &config, &opened->device, error);
 
-	if (rc == SGPU_OK && kind == AGREED) {
+	if (rc == SGPU_OK && kind == BENCH_AGREED) {
 		rc = sgpu_device_agree(opened->device, &agreement, error);
 	}
-	if (rc == SGPU_OK && kind != PLAIN) {
+	if (rc == SGPU_OK && kind != BENCH_PLAIN) {
 		rc = sgpu_secure_create(opened->device, &with, &opened->context, error);
 	}
 	if (rc == SGPU_OK) {
@@ -50,52 +58,134 @@ static void close_all(struct opened *opened)
 	sgpu_device_close(&opened->device);
 }
 
-static int run(const struct opening *o, enum kind kind, uint64_t *ns, struct sgpu_error *error)
+int bench_open(const char *selector, unsigned jobs, const struct sgpu_key *owner, enum bench_opening kind,
+	       uint64_t *opening_ns, uint64_t *closing_ns, struct sgpu_error *error)
 {
 	struct opened opened = { 0 };
-	uint64_t begin = sgpu_now_ns(), middle, end;
-	int rc = open_all(o, kind, &opened, error);
+	uint64_t begin = sgpu_now_ns(), middle;
+	int rc = open_all(selector, jobs, owner, kind, &opened, error);
 
 	middle = sgpu_now_ns();
 	close_all(&opened);
-	end = sgpu_now_ns();
-	*ns = o->ends ? end - middle : middle - begin;
+	*opening_ns = middle - begin;
+	*closing_ns = sgpu_now_ns() - middle;
+	return rc;
+}
+
+/* ---- in this process ---- */
+static int run(const struct opening *o, enum bench_opening kind, uint64_t *ns, struct sgpu_error *error)
+{
+	uint64_t opening, closing;
+	int rc = bench_open(o->bench->info.selector, o->bench->options.jobs, &o->owner, kind, &opening, &closing, error);
+
+	*ns = o->ends ? closing : opening;
 	return rc;
 }
 
 static int run_plain(void *argument, uint64_t *ns, struct sgpu_error *error)
 {
-	return run(argument, PLAIN, ns, error);
+	return run(argument, BENCH_PLAIN, ns, error);
 }
 
 static int run_secure(void *argument, uint64_t *ns, struct sgpu_error *error)
 {
-	return run(argument, SECURE, ns, error);
+	return run(argument, BENCH_SECURE, ns, error);
 }
 
 static int run_agreed(void *argument, uint64_t *ns, struct sgpu_error *error)
 {
-	return run(argument, AGREED, ns, error);
+	return run(argument, BENCH_AGREED, ns, error);
 }
 
+/* ---- in a process of its own ---- */
+/* What the verb `open` of this program says, up to its end. */
+static int listen_to(pid_t child, int fd, char *text, size_t size, struct sgpu_error *error)
+{
+	size_t got = 0;
+	ssize_t n = 1;
+	int status = -1;
+
+	while (got < size - 1 && (n = read(fd, text + got, size - 1 - got)) > 0) {
+		got += (size_t)n;
+	}
+	text[got] = '\0';
+	if (n < 0) {
+		sgpu_fail_errno(error, "cannot read from a process of sgpu-bench");
+	}
+	if (waitpid(child, &status, 0) != child) {
+		return sgpu_fail_errno(error, "cannot wait for a process of sgpu-bench");
+	}
+	return n < 0 ? error->code :
+	       status == 0 ? SGPU_OK : sgpu_fail(error, SGPU_EDEVICE, "'sgpu-bench open' ended with status %d",
+						 WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+}
+
+static int run_process(const struct opening *o, enum bench_opening kind, uint64_t *ns, struct sgpu_error *error)
+{
+	extern char **environ;
+	char selector[sizeof(o->bench->info.selector)], text[64];
+	char *arguments[] = { "sgpu-bench", "open", "--device", selector, kind == BENCH_SECURE ? "--secure" : NULL, NULL };
+	posix_spawn_file_actions_t actions;
+	unsigned long long opening, closing;
+	int ends[2], rc;
+	pid_t child;
+
+	snprintf(selector, sizeof(selector), "%s", o->bench->info.selector);
+	if (pipe2(ends, O_CLOEXEC) != 0) {
+		return sgpu_fail_errno(error, "cannot make a pipe");
+	}
+	rc = posix_spawn_file_actions_init(&actions);
+	if (rc == 0) {
+		rc = posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+		rc = rc ? rc : posix_spawn(&child, "/proc/self/exe", &actions, NULL, arguments, environ);
+		posix_spawn_file_actions_destroy(&actions);
+	}
+	close(ends[1]);
+	rc = rc ? sgpu_fail(error, SGPU_ESYSTEM, "cannot start another sgpu-bench: %s", strerror(rc)) :
+		  listen_to(child, ends[0], text, sizeof(text), error);
+	close(ends[0]);
+	if (rc == SGPU_OK && sscanf(text, "%llu %llu", &opening, &closing) != 2) {
+		rc = sgpu_fail(error, SGPU_EDEVICE, "'sgpu-bench open' did not say how long it took");
+	}
+	*ns = rc == SGPU_OK ? opening : 0;
+	return rc;
+}
+
+static int process_plain(void *argument, uint64_t *ns, struct sgpu_error *error)
+{
+	return run_process(argument, BENCH_PLAIN, ns, error);
+}
+
+static int process_secure(void *argument, uint64_t *ns, struct sgpu_error *error)
+{
+	return run_process(argument, BENCH_SECURE, ns, error);
+}
+
+/* ---- the points ---- */
 int bench_session_open(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	struct opening o = { .bench = bench };
+	const struct sgpu_bench_variant processes[] = {
+		{ .name = "plain", .run = process_plain, .argument = &o },
+		{ .name = "secure", .run = process_secure, .argument = &o,
+		  .reference_ratio = 3.25, .reference = "Graviton, cuCtxCreate, its keys made" },
+	};
 	const struct sgpu_bench_variant variants[] = {
 		{ .name = "plain", .run = run_plain, .argument = &o },
 		{ .name = "secure", .run = run_secure, .argument = &o },
-		{ .name = "secure, keys made", .run = run_agreed, .argument = &o,
-		  .reference_ratio = 3.25, .reference = "Graviton, cuCtxCreate" },
+		{ .name = "secure, keys made", .run = run_agreed, .argument = &o },
 	};
-	struct sgpu_bench_variant ends[] = { variants[PLAIN], variants[SECURE] };
-	const struct sgpu_bench_point creation = { .parameters = { { "what", "create", 0 },
-								   { "graviton_us", NULL, 252630 } } };
+	struct sgpu_bench_variant ends[] = { variants[BENCH_PLAIN], variants[BENCH_SECURE] };
+	const struct sgpu_bench_point first = { .parameters = { { "what", "first of a process", 0 },
+								{ "graviton_us", NULL, 252630 } } };
+	const struct sgpu_bench_point creation = { .parameters = { { "what", "create", 0 } } };
 	const struct sgpu_bench_point end = { .parameters = { { "what", "destroy", 0 },
 							      { "graviton_us", NULL, 29430 } } };
 	int rc = sgpu_key_generate(SGPU_KEY_X25519, &o.owner, error);
 
 	ends[1].reference_ratio = 1.73;
 	ends[1].reference = "Graviton, cuCtxDestroy";
+	rc = rc == SGPU_OK ? sgpu_bench_measure(bench, &first, processes, 2, error) : rc;
 	rc = rc == SGPU_OK ? sgpu_bench_measure(bench, &creation, variants, 3, error) : rc;
 	o.ends = true;
 	rc = rc == SGPU_OK ? sgpu_bench_measure(bench, &end, ends, 2, error) : rc;
