@@ -2,6 +2,7 @@
  *
  * Operations on more elements than 32 bits can count. Everything is made and looked at on the device: inputs are 0 but
  * for some elements near the places where an index would overflow, and outputs are read around them.
+ * Runs alone: it takes most of the device's memory.
  */
 #include <sgpu/device.h>
 #include <sgpu/ops.h>

@@ -3,6 +3,7 @@
  * Runs on a device of which one call fails, the first, the second, and so on until none is left to fail: each run
  * must come to its end, and what it calls done must be right. On the device that $SGPU_TEST_DEVICE names, and on one
  * that is made to look like a GPU.
+ * Its kernels are those of other tests: racecheck has nothing to find.
  */
 #include "enclave/run.h"
 

@@ -445,6 +445,7 @@ static void keep_a_word(enum attack word)
 	struct sgpu_secure *kept = he.context, *other = make_context(&config);
 	uint8_t *data = malloc(size), *seen = malloc(size);
 	struct sgpu_reply reply = { .refusal = SGPU_REFUSED_NOT };
+	struct sgpu_pages_info pages;
 	sgpu_devptr memory = 0;
 
 	REQUIRE(other != NULL && data && seen);
@@ -462,6 +463,10 @@ static void keep_a_word(enum attack word)
 	CHECK(he.word_command.op == SGPU_CH_PTE && forward(&he.word_command, &reply) == SGPU_OK);
 	CHECK(sgpu_secure_memcpy(other, seen, memory, size, SGPU_SECURE_TO_HOST, &error) == SGPU_OK);
 	CHECK(memcmp(data, seen, size) == 0);
+	sgpu_secure_free(other, &memory);
+	/* Where pages are large, copies still have a part of that one: this one is all free again. */
+	CHECK(sgpu_device_pages(inner, &pages, &error) == SGPU_OK);
+	CHECK(sgpu_secure_malloc(other, pages.big, &memory, &error) == SGPU_OK);
 	sgpu_secure_free(other, &memory);
 	CHECK(sgpu_secure_trim(other, &error) == SGPU_EAUTH && strstr(error.text, "was lost"));
 	sgpu_secure_destroy(&other);
