@@ -99,6 +99,13 @@ static void print_hex(const uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE])
 	printf("%s", hex);
 }
 
+static void print_page(uint64_t size)
+{
+	bool large = size >= 1 << 20;
+
+	printf("%" PRIu64 " %s", size >> (large ? 20 : 10), large ? "MiB" : "KiB");
+}
+
 static void print_device(const struct found *found)
 {
 	if (!found->has_device) {
@@ -111,8 +118,11 @@ static void print_device(const struct found *found)
 	}
 	printf("channels         ");
 	if (found->pages) {
-		printf("pages of %" PRIu64 " KiB and %" PRIu64 " MiB\n", found->pages_info.small >> 10,
-		       found->pages_info.big >> 20);
+		printf("pages of ");
+		print_page(found->pages_info.small);
+		printf(" and ");
+		print_page(found->pages_info.big);
+		printf("\n");
 	} else {
 		printf("none: %s\n", found->pages_missing.text);
 	}
