@@ -24,6 +24,18 @@ int app_run_side(void *argument, uint64_t *ns, struct sgpu_error *error)
 	return rc;
 }
 
+/* The sealed job on the plain device: what is not the context's. */
+static int run_bare(void *argument, uint64_t *ns, struct sgpu_error *error)
+{
+	struct app_side *s = argument;
+	int rc;
+
+	s->job.bare = true;
+	rc = app_run_side(s, ns, error);
+	s->job.bare = false;
+	return rc;
+}
+
 int app_verify_side(void *argument, struct sgpu_error *error)
 {
 	struct app_side *s = argument;
@@ -42,6 +54,7 @@ int app_measure(struct sgpu_bench *bench, const char *app, int batches, uint64_t
 	const struct sgpu_bench_variant variants[] = {
 		{ .name = "unsealed", .run = app_run_side, .verify = app_verify_side, .argument = &sides[UNSEALED] },
 		{ .name = "sealed", .run = app_run_side, .verify = app_verify_side, .argument = &sides[SEALED] },
+		{ .name = "sealed, no context", .run = run_bare, .verify = app_verify_side, .argument = &sides[SEALED] },
 	};
 	const struct sgpu_bench_point point = {
 		.parameters = { { "app", app, 0 }, { "device", job_device_text(way->opens), 0 },
@@ -55,7 +68,7 @@ int app_measure(struct sgpu_bench *bench, const char *app, int batches, uint64_t
 		sides[i].batches = batches;
 		sides[i].opens = way->opens;
 	}
-	return sgpu_bench_measure(bench, &point, variants, SIDES, error);
+	return sgpu_bench_measure(bench, &point, variants, SGPU_ARRAY_LENGTH(variants), error);
 }
 
 void app_clear_sides(struct app_side sides[SIDES])

@@ -302,7 +302,7 @@ int job_context(struct sgpu_bench *bench, struct sgpu_secure **context, struct s
 static int run_in(struct job *job, struct sgpu_device *device, struct sgpu_secure *context, uint64_t *ns,
 		  struct sgpu_error *error)
 {
-	return job_run(job, job->sealed && context ? sgpu_secure_device(context) : device, ns, error);
+	return job_run(job, job->sealed && !job->bare && context ? sgpu_secure_device(context) : device, ns, error);
 }
 
 int job_run_on(struct job *job, struct sgpu_bench *bench, struct sgpu_secure *context, bool opens, uint64_t *ns,
@@ -318,7 +318,7 @@ int job_run_on(struct job *job, struct sgpu_bench *bench, struct sgpu_secure *co
 		return run_in(job, bench->device, context, ns, error);
 	}
 	rc = sgpu_device_open(bench->info.selector, &config, &device, error);
-	if (rc == SGPU_OK && job->sealed) {
+	if (rc == SGPU_OK && job->sealed && !job->bare) {
 		rc = make_context(device, &own, error);
 	}
 	if (rc == SGPU_OK) {

@@ -19,6 +19,7 @@ struct job_input {
 
 struct job {
 	bool sealed;                      /* all segments HIGH; else all LOW */
+	bool bare;                        /* for a sealed one: on the plain device, outside of a secure context */
 	bool staged;                      /* set before job_finish: payloads in a region, not inline */
 	char region[SGPU_REGION_ID_TEXT + 1];
 	json_t *segments, *operations;    /* of the manifest, until job_finish */
