@@ -5,11 +5,14 @@
  * 64 bytes, which the driver sees when it is closed, and whether the driver took them shows in the generation alone;
  * outblob cannot be read before; rmdir takes the attributes along.
  *
- * FAKE_TSM_DRIVER   command that is given the paths of inblob, outblob and auxblob; without it, the report is a few
- * words and                   what was written FAKE_TSM_PROVIDER what provider says, "sev_guest" if not set
- * FAKE_TSM_FAULT    what goes wrong: see struct fault FAKE_TSM_LOG      a file to which each close of inblob adds a
- * line
+ * FAKE_TSM_DRIVER    command that is given the paths of inblob, outblob and auxblob; without it, the report is a few
+ *                    words and what was written
+ * FAKE_TSM_PROVIDER  what provider says, "sev_guest" if not set
+ * FAKE_TSM_FAULT     what goes wrong: busy, empty, intruder, late-error, lost-write, no-provider or write-error
+ * FAKE_TSM_LOG       a file to which each close of inblob adds a line
  */
+/* Of a fortified header, read is inline, and cannot be replaced. */
+#undef _FORTIFY_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

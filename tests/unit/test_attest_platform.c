@@ -2,6 +2,8 @@
  *
  * The table of platforms, and the collection of their evidence from trees that stand in for the kernel's.
  */
+/* Of a fortified header, read is inline, and cannot be replaced. */
+#undef _FORTIFY_SOURCE
 #include <dirent.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -199,8 +201,8 @@ UNIT_TEST(protection_is_never_more_than_the_platform_gives)
 		CHECK(strstr(sgpu_platform_protection(&platform, true, "off", false)->bus, "the key too") != NULL);
 		CHECK(strstr(sgpu_platform_protection(&platform, true, "devtools", true)->bus, "the device made") !=
 		      NULL);
-		CHECK(!strcmp(sgpu_platform_protection(&platform, true, "on", false)->bus, "nothing") == machine);
-		CHECK(!strcmp(sgpu_platform_protection(&platform, true, "devtools", false)->bus, "nothing") == false);
+		CHECK((strcmp(sgpu_platform_protection(&platform, true, "on", false)->bus, "nothing") == 0) == machine);
+		CHECK(strcmp(sgpu_platform_protection(&platform, true, "devtools", false)->bus, "nothing") != 0);
 	}
 }
 
