@@ -7,6 +7,7 @@ fake_tsm.py report FOLDER INBLOB OUTBLOB AUXBLOB    what fake_tsm.c runs as FAKE
 """
 import datetime
 import os
+import ssl
 import struct
 import sys
 
@@ -25,6 +26,21 @@ GUIDS = {
 NUMBER = "1.3.6.1.4.1.3704.1."
 
 
+def der(tag, *parts):
+    content = b"".join(parts)
+    size = len(content)
+    long = size.to_bytes((size.bit_length() + 7) // 8, "big")
+    return bytes([tag]) + (bytes([size]) if size < 128 else bytes([0x80 + len(long)]) + long) + content
+
+
+# Identifiers of algorithms, RFC 4055: RSASSA-PKCS1-v1_5 and RSASSA-PSS, both with SHA-384.
+RSA = bytes.fromhex("2a864886f70d0101")
+SHA384 = der(0x30, der(6, bytes.fromhex("608648016503040202")), der(5))
+PKCS1 = der(0x30, der(6, RSA, b"\x0c"), der(5))
+MGF1 = der(0x30, der(6, RSA, b"\x08"), SHA384)
+PSS = der(0x30, der(6, RSA, b"\x0a"), der(0x30, der(0xA0, SHA384), der(0xA1, MGF1), der(0xA2, der(2, b"\x30"))))
+
+
 def certificate(name, key, issuer, issuer_key, extensions):
     now = datetime.datetime.now(datetime.timezone.utc)
     builder = (
@@ -38,8 +54,11 @@ def certificate(name, key, issuer, issuer_key, extensions):
     )
     for extension, critical in extensions:
         builder = builder.add_extension(extension, critical)
+    # Before release 41, cryptography knows no PSS for certificates: what it is to sign is taken from another signature.
+    content = builder.sign(issuer_key, hashes.SHA384()).tbs_certificate_bytes[4:].replace(PKCS1, PSS, 1)
+    signed = der(0x30, content)
     pss = padding.PSS(mgf=padding.MGF1(hashes.SHA384()), salt_length=48)
-    return builder.sign(issuer_key, hashes.SHA384(), rsa_padding=pss)
+    return der(0x30, signed, PSS, der(3, b"\0", issuer_key.sign(signed, pss, hashes.SHA384())))
 
 
 def small_number(value):
@@ -59,8 +78,8 @@ def init(folder):
         "vcek": certificate("SEV-VCEK", vcek, "SEV-Test", ask, leaf),
     }
     for name, one in made.items():
-        with open(os.path.join(folder, name + ".crt"), "wb") as file:
-            file.write(one.public_bytes(serialization.Encoding.PEM))
+        with open(os.path.join(folder, name + ".crt"), "w") as file:
+            file.write(ssl.DER_cert_to_PEM_cert(one))
     with open(os.path.join(folder, "vcek.key"), "wb") as file:
         file.write(vcek.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
                                       serialization.NoEncryption()))
@@ -71,10 +90,10 @@ def table(folder):
     entries, rest = b"", b""
     start = 24 * (len(GUIDS) + 1)
     for name, guid in GUIDS.items():
-        with open(os.path.join(folder, name + ".crt"), "rb") as file:
-            der = x509.load_pem_x509_certificate(file.read()).public_bytes(serialization.Encoding.DER)
-        entries += bytes.fromhex(guid) + struct.pack("<II", start + len(rest), len(der))
-        rest += der
+        with open(os.path.join(folder, name + ".crt")) as file:
+            one = ssl.PEM_cert_to_DER_cert(file.read())
+        entries += bytes.fromhex(guid) + struct.pack("<II", start + len(rest), len(one))
+        rest += one
     return entries + bytes(24) + rest
 
 
