@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <sgpu/io.h>
 #include <sgpu/secure.h>
 
 #include "cases.h"
@@ -102,22 +103,15 @@ static int run_agreed(void *argument, uint64_t *ns, struct sgpu_error *error)
 static int listen_to(pid_t child, int fd, char *text, size_t size, struct sgpu_error *error)
 {
 	size_t got = 0;
-	ssize_t n = 1;
-	int status = -1;
+	int status = -1, rc = sgpu_read(fd, "sgpu-bench open", text, size - 1, &got, error);
 
-	while (got < size - 1 && (n = read(fd, text + got, size - 1 - got)) > 0) {
-		got += (size_t)n;
-	}
-	text[got] = '\0';
-	if (n < 0) {
-		sgpu_fail_errno(error, "cannot read from a process of sgpu-bench");
-	}
+	text[rc == SGPU_OK ? got : 0] = '\0';
 	if (waitpid(child, &status, 0) != child) {
-		return sgpu_fail_errno(error, "cannot wait for a process of sgpu-bench");
+		return sgpu_fail_errno(error, "cannot wait for 'sgpu-bench open'");
 	}
-	return n < 0 ? error->code :
-	       status == 0 ? SGPU_OK : sgpu_fail(error, SGPU_EDEVICE, "'sgpu-bench open' ended with status %d",
-						 WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+	return rc != SGPU_OK || status == 0 ? rc :
+	       sgpu_fail(error, SGPU_EDEVICE, "'sgpu-bench open' ended with status %d",
+			 WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 }
 
 static int run_process(const struct opening *o, enum bench_opening kind, uint64_t *ns, struct sgpu_error *error)
