@@ -91,6 +91,9 @@ void cli_remember_input(const char *path);
  * returns false. */
 bool cli_is_input(const char *path);
 bool cli_output_apart(const char *path);
+/* Whether two outputs ("-" or NULL: standard output) end up in two files, however their names are spelt; prints when they
+ * do not. What is no regular file takes both, but for standard output. `what` and `other` are for the message: "the key". */
+bool cli_outputs_apart(const char *what, const char *path, const char *other, const char *other_path);
 /* Whether a path stands for standard input or output: "-" or NULL. */
 bool cli_is_standard(const char *path);
 

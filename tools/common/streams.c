@@ -89,6 +89,41 @@ bool cli_output_apart(const char *path)
 	return true;
 }
 
+/* The file that has this name or will have it: that of its folder while there is none. */
+static bool find_file(const char *path, struct stat *status, const char **name)
+{
+	char folder[PATH_MAX];
+	const char *slash;
+
+	*name = "";
+	if (cli_is_standard(path)) {
+		return fstat(STDOUT_FILENO, status) == 0;
+	}
+	if (stat(path, status) == 0) {
+		return true;
+	}
+	slash = strrchr(path, '/');
+	*name = slash ? slash + 1 : path;
+	return snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(*name - path) : 1, slash ? path : ".") <
+	       (int)sizeof(folder) && stat(folder, status) == 0;
+}
+
+bool cli_outputs_apart(const char *what, const char *path, const char *other, const char *other_path)
+{
+	const char *name, *other_name;
+	struct stat status, other_status;
+	bool standard = cli_is_standard(path) && cli_is_standard(other_path);
+
+	if (!standard && (!find_file(path, &status, &name) || !find_file(other_path, &other_status, &other_name) ||
+	    status.st_dev != other_status.st_dev || status.st_ino != other_status.st_ino ||
+	    strcmp(name, other_name) != 0 || (!*name && !S_ISREG(status.st_mode)))) {
+		return true;
+	}
+	cli_usage("%s and %s cannot both go to '%s'", what, other, cli_is_standard(other_path) ? "standard output" :
+		  other_path);
+	return false;
+}
+
 int cli_input(const char *path, const char **name)
 {
 	struct stat status;

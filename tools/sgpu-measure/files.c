@@ -4,7 +4,6 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
@@ -61,16 +60,7 @@ int measure_write(const char *path, const char *text, size_t size, struct sgpu_e
 	return code;
 }
 
-bool measure_same_file(const char *a, const char *b)
-{
-	struct stat one, other;
-
-	return !cli_is_standard(a) && !cli_is_standard(b) && stat(a, &one) == 0 && stat(b, &other) == 0 &&
-	       one.st_dev == other.st_dev && one.st_ino == other.st_ino;
-}
-
-/* The public part waits, complete, until the key is there. One path may be written in two ways, which shows only when
- * the key, a new file, is found under the other name. */
+/* The public part waits, complete, until the key is there. */
 static int write_both(const char *path, const char *pem, size_t pem_size, const char *text, size_t size,
 		      const char *public_path, struct sgpu_error *error)
 {
@@ -83,9 +73,7 @@ static int write_both(const char *path, const char *pem, size_t pem_size, const 
 	if (!code) {
 		code = cli_write_secret(path, pem, pem_size, error);
 		if (!code) {
-			code = measure_same_file(path, public_path) ?
-			       sgpu_fail(error, SGPU_EUSAGE, "the key and what goes with it cannot both go to '%s'", path) :
-			       sgpu_output_commit(&output, error);
+			code = sgpu_output_commit(&output, error);
 			if (code && !cli_is_standard(path)) {
 				unlink(path);
 			}

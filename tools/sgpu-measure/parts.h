@@ -38,8 +38,6 @@ int measure_read_input(const char *path, char **text, size_t *size, int *status)
 SGPU_MUST_CHECK int measure_runner_path(char *path, size_t size, struct sgpu_error *error);
 /* A file that appears when it is complete, or standard output. */
 SGPU_MUST_CHECK int measure_write(const char *path, const char *text, size_t size, struct sgpu_error *error);
-/* Whether two names are of one file that is there. */
-bool measure_same_file(const char *a, const char *b);
 /* A private key to a new file, and what goes with it to others (NULL: nothing) to `public_path`: both, or neither. */
 SGPU_MUST_CHECK int measure_write_key(const struct sgpu_signer *signer, const char *path, const char *text, size_t size,
 				      const char *public_path, struct sgpu_error *error);

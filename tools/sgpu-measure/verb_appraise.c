@@ -86,9 +86,7 @@ static int judge(struct task *task, struct sgpu_error *error)
 		code = write_ear(task, error);
 	}
 	if (!code && task->appraisal.accepted && task->recipient_path) {
-		code = task->ear_path && measure_same_file(task->ear_path, task->recipient_path) ?
-		       sgpu_fail(error, SGPU_EUSAGE, "the result and the recipient cannot both go to '%s'",
-				 task->recipient_path) : write_recipient(task, error);
+		code = write_recipient(task, error);
 	}
 	return code;
 }
@@ -170,8 +168,9 @@ static int check_paths(const struct task *task)
 	if (!strcmp(task->policy_path, "-") && cli_is_standard(task->quote_path)) {
 		return cli_usage("the policy and the quote cannot both come from standard input");
 	}
-	if (task->ear_path && task->recipient_path && !strcmp(task->ear_path, task->recipient_path)) {
-		return cli_usage("the result and the recipient cannot both go to '%s'", task->ear_path);
+	if (task->ear_path && task->recipient_path &&
+	    !cli_outputs_apart("the result", task->ear_path, "the recipient", task->recipient_path)) {
+		return 2;
 	}
 	return 0;
 }

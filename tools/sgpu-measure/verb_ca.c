@@ -67,8 +67,8 @@ static int verb_init(struct task *task)
 		return cli_usage("%s is missing", task->out_path ? "--certificate, where the certificate goes," :
 				 "-o, where the authority's key goes,");
 	}
-	if (!strcmp(task->out_path, task->certificate_path)) {
-		return cli_usage("the key and the certificate cannot both go to '%s'", task->out_path);
+	if (!cli_outputs_apart("the key", task->out_path, "the certificate", task->certificate_path)) {
+		return 2;
 	}
 	if (!cli_secret_output(task->out_path)) {
 		return 2;

@@ -78,8 +78,8 @@ static int options(struct task *task, int argc, char **argv)
 		return cli_usage("%s is missing", task->path ? "--request, where the request goes," :
 				 "-o, where the attestation key goes,");
 	}
-	if (!strcmp(task->path, task->request_path)) {
-		return cli_usage("the key and the request cannot both go to '%s'", task->path);
+	if (!cli_outputs_apart("the key", task->path, "the request", task->request_path)) {
+		return 2;
 	}
 	cli_remember_input(task->ek_path);
 	return cli_secret_output(task->path) && cli_output_apart(task->request_path) ? 0 : 2;

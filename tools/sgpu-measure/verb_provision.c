@@ -60,9 +60,8 @@ int verb_provision(int argc, char **argv)
 	if (!cli_positionals(argc, first, 0, 0)) {
 		return 2;
 	}
-	if (public_path && ((cli_is_standard(path) && cli_is_standard(public_path)) ||
-			    (path && !strcmp(path, public_path)))) {
-		return cli_usage("both halves of the key cannot go to '%s'", public_path);
+	if (public_path && !cli_outputs_apart("the key", path, "its public half", public_path)) {
+		return 2;
 	}
 	if (!cli_secret_output(path)) {
 		return 2;

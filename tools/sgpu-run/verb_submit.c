@@ -135,42 +135,6 @@ static int take_option(struct request *r, int key, const char *value)
 	}
 }
 
-/* The file that has this name or will have it: that of its folder while there is none. */
-static bool find_file(const char *path, struct stat *status, const char **name)
-{
-	char folder[PATH_MAX];
-	const char *slash;
-
-	*name = "";
-	if (cli_is_standard(path)) {
-		return fstat(STDOUT_FILENO, status) == 0;
-	}
-	if (stat(path, status) == 0) {
-		return true;
-	}
-	slash = strrchr(path, '/');
-	*name = slash ? slash + 1 : path;
-	return snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(*name - path) : 1, slash ? path : ".") <
-	       (int)sizeof(folder) && stat(folder, status) == 0;
-}
-
-/* Whether two outputs end up in two files, however their names are spelt: prints when they do not. What is no regular
- * file takes both. */
-static bool apart(const char *what, const char *path, const char *other, const char *other_path)
-{
-	const char *name, *other_name;
-	struct stat status, other_status;
-
-	if (!find_file(path, &status, &name) || !find_file(other_path, &other_status, &other_name) ||
-	    status.st_dev != other_status.st_dev || status.st_ino != other_status.st_ino ||
-	    strcmp(name, other_name) != 0 || (!*name && !S_ISREG(status.st_mode))) {
-		return true;
-	}
-	cli_usage("%s and %s cannot both go to '%s'", what, other, cli_is_standard(other_path) ? "standard output" :
-		  other_path);
-	return false;
-}
-
 /* What makes no sense together. */
 static int check_request(const struct request *r)
 {
@@ -179,12 +143,9 @@ static int check_request(const struct request *r)
 			return cli_usage("the key and the batch cannot both come from standard input");
 		}
 	}
-	if (r->trace && cli_is_standard(r->trace) && cli_is_standard(r->output)) {
-		return cli_usage("the trace and the response cannot both go to standard output");
-	}
-	if ((r->trace && !apart("the trace", r->trace, "the response", r->output)) ||
-	    (r->attested.quote && !apart("the quote", r->attested.quote, "the response", r->output)) ||
-	    (r->attested.quote && r->trace && !apart("the quote", r->attested.quote, "the trace", r->trace))) {
+	if ((r->trace && !cli_outputs_apart("the trace", r->trace, "the response", r->output)) ||
+	    (r->attested.quote && !cli_outputs_apart("the quote", r->attested.quote, "the response", r->output)) ||
+	    (r->attested.quote && r->trace && !cli_outputs_apart("the quote", r->attested.quote, "the trace", r->trace))) {
 		return 2;
 	}
 	if (r->trace && r->dry_run) {
