@@ -4,7 +4,6 @@
  * which a certificate authority certifies it.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "parts.h"
 #include "verbs.h"

@@ -3,7 +3,6 @@
  * sgpu-measure provision: the endorsement key (EK) of a machine, which stands for it for as long as it lives.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "parts.h"
 #include "verbs.h"

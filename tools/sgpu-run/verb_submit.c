@@ -3,11 +3,9 @@
  * sgpu-run submit: a batch in, a response out. The response appears only when the run came to its end.
  */
 #include <inttypes.h>
-#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
