@@ -4,7 +4,6 @@
  * alone, so that whoever reads it sees all there is to change.
  */
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -43,24 +42,30 @@ static const char *text_of(const json_t *object, const char *key, const char *ot
 	return text ? text : otherwise;
 }
 
-/* Whether a digest in base64url is in a list in hexadecimal; *hex is what it is there. */
-static bool listed(const json_t *list, const json_t *digest, char hex[2 * 48 + 1])
+static bool in_list(const json_t *list, const char *hex)
 {
-	uint8_t bytes[SGPU_CHANNEL_DIGEST_SIZE] = { 0 };
 	const json_t *item;
 	size_t i;
 
-	if (!json_is_string(digest) || sgpu_base64url_decode(json_string_value(digest), bytes, sizeof(bytes), NULL)) {
-		snprintf(hex, 2 * 48 + 1, "none");
-		return false;
-	}
-	sgpu_hex_encode(bytes, sizeof(bytes), hex);
 	json_array_foreach((json_t *)list, i, item) {
 		if (!strcmp(json_string_value(item), hex)) {
 			return true;
 		}
 	}
 	return false;
+}
+
+/* Whether a digest in base64url is in a list in hexadecimal; *hex is what it is there. */
+static bool listed(const json_t *list, const json_t *digest, char hex[2 * 48 + 1])
+{
+	uint8_t bytes[SGPU_CHANNEL_DIGEST_SIZE] = { 0 };
+
+	if (!json_is_string(digest) || sgpu_base64url_decode(json_string_value(digest), bytes, sizeof(bytes), NULL)) {
+		snprintf(hex, 2 * 48 + 1, "none");
+		return false;
+	}
+	sgpu_hex_encode(bytes, sizeof(bytes), hex);
+	return in_list(list, hex);
 }
 
 /* "one of 3 digests", or the one that there is, or "none". */
@@ -213,18 +218,12 @@ static void judge_register(struct state *s, const json_t *list, const uint8_t va
 			   const char *text)
 {
 	char hex[2 * 48 + 1], expected[TEXT_SIZE];
-	bool known = false;
-	const json_t *item;
-	size_t i;
 
 	if (!list) {
 		return;
 	}
 	sgpu_hex_encode(value, 48, hex);
-	json_array_foreach((json_t *)list, i, item) {
-		known |= !strcmp(json_string_value(item), hex);
-	}
-	note(s, &s->findings.executables, known, claim, expected_digests(list, expected), hex, text);
+	note(s, &s->findings.executables, in_list(list, hex), claim, expected_digests(list, expected), hex, text);
 }
 
 /* What the guest was started with, and what it measured since. */
@@ -308,18 +307,12 @@ static void judge_machine(struct state *s)
 	const char *ueid = text_of(s->result->claims, "ueid", "");
 	uint8_t bytes[SGPU_UEID_SIZE] = { 0 };
 	char hex[2 * 48 + 1] = "none", expected[TEXT_SIZE], got[TEXT_SIZE];
-	const json_t *item;
-	bool known = false;
-	size_t i;
 
 	if (machines) {
 		if (!sgpu_base64url_decode(ueid, bytes, sizeof(bytes), NULL)) {
 			sgpu_hex_encode(bytes + 1, SGPU_SHA256_SIZE, hex);
 		}
-		json_array_foreach((json_t *)machines, i, item) {
-			known |= !strcmp(json_string_value(item), hex);
-		}
-		note(s, &s->findings.identity, known, "ueid", expected_digests(machines, expected), hex,
+		note(s, &s->findings.identity, in_list(machines, hex), "ueid", expected_digests(machines, expected), hex,
 		     "the machine is not one that the policy knows");
 	} else {
 		/* The chain led to a root that is trusted. */

@@ -2,7 +2,6 @@
  *
  * Members of claims that were checked.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include <sgpu/base.h>

@@ -21,4 +21,9 @@ SGPU_MUST_CHECK int sgpu_evidence_text(json_t *document, char **value, size_t *s
 /* Where the kernel shows the interface: what the environment names, or `usual`. */
 const char *sgpu_evidence_root(const char *variable, const char *usual);
 
+/* The nonce for a GPU's own report, which has room for 32 bytes: drawn from report data by SHAKE256. */
+enum { SGPU_GPU_NONCE_SIZE = 32 };
+SGPU_MUST_CHECK int sgpu_gpu_nonce(const uint8_t report_data[64], uint8_t nonce[SGPU_GPU_NONCE_SIZE],
+				   struct sgpu_error *error);
+
 #endif

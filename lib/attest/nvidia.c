@@ -13,28 +13,26 @@
 #include "attest/internal.h"
 #include "crypto/internal.h"
 
-enum { GPU_NONCE_SIZE = 32 };
-
-static int draw_nonce(const uint8_t report_data[64], uint8_t nonce[GPU_NONCE_SIZE], struct sgpu_error *error)
+int sgpu_gpu_nonce(const uint8_t report_data[64], uint8_t nonce[SGPU_GPU_NONCE_SIZE], struct sgpu_error *error)
 {
 	EVP_MD_CTX *context = EVP_MD_CTX_new();
 	int done = context && EVP_DigestInit_ex(context, EVP_shake256(), NULL) == 1 &&
 		   EVP_DigestUpdate(context, report_data, 64) == 1 &&
-		   EVP_DigestFinalXOF(context, nonce, GPU_NONCE_SIZE) == 1;
+		   EVP_DigestFinalXOF(context, nonce, SGPU_GPU_NONCE_SIZE) == 1;
 
 	EVP_MD_CTX_free(context);
 	return done ? SGPU_OK : sgpu_crypto_fail(error, "SHAKE256");
 }
 
 /* An array, one object a GPU, as Veraison's nvidia-gpu-evidence has it. */
-static json_t *to_json(const struct sgpu_device_evidence *evidence, const uint8_t nonce[GPU_NONCE_SIZE])
+static json_t *to_json(const struct sgpu_device_evidence *evidence, const uint8_t nonce[SGPU_GPU_NONCE_SIZE])
 {
-	char hex[2 * GPU_NONCE_SIZE + 1];
+	char hex[2 * SGPU_GPU_NONCE_SIZE + 1];
 	char *chain = sgpu_encode_base64(evidence->chain, evidence->chain_size);
 	char *report = sgpu_encode_base64(evidence->report, evidence->report_size);
 	json_t *document = NULL;
 
-	sgpu_hex_encode(nonce, GPU_NONCE_SIZE, hex);
+	sgpu_hex_encode(nonce, SGPU_GPU_NONCE_SIZE, hex);
 	if (chain && report) {
 		document = json_pack("[{s:s, s:s, s:s, s:s}]", "arch", evidence->architecture, "certificate", chain,
 				     "evidence", report, "nonce", hex);
@@ -48,13 +46,13 @@ static int collect(const uint8_t report_data[64], struct sgpu_device *device, ch
 		   struct sgpu_error *error)
 {
 	struct sgpu_device_evidence evidence = { 0 };
-	uint8_t nonce[GPU_NONCE_SIZE];
+	uint8_t nonce[SGPU_GPU_NONCE_SIZE];
 	int rc;
 
 	if (!device) {
 		return sgpu_fail(error, SGPU_EUNAVAILABLE, "no device was asked");
 	}
-	rc = draw_nonce(report_data, nonce, error);
+	rc = sgpu_gpu_nonce(report_data, nonce, error);
 	if (rc == SGPU_OK) {
 		rc = sgpu_device_get_evidence(device, nonce, &evidence, error);
 	}

@@ -3,7 +3,6 @@
  * A quote: claims and the platform's records, bound to each other both ways. The records carry a hash of the AK and
  * the nonce; the claims, which the AK signs, carry the hash of each record.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -100,7 +99,8 @@ static int claim_records(json_t *claims, const struct sgpu_record *records, int 
 static int check_records(json_t *claims, const struct sgpu_record *records, int count, const uint8_t report_data[64],
 			 struct sgpu_error *error)
 {
-	json_t *runner = json_object_get(json_object_get(claims, "submods"), "runner");
+	json_t *submods = json_object_get(claims, "submods");
+	json_t *runner = json_object_get(submods, "runner"), *cpu = json_object_get(submods, "cpu");
 
 	for (int i = 0; i < count; i++) {
 		bool debug = false;
@@ -109,7 +109,8 @@ static int check_records(json_t *claims, const struct sgpu_record *records, int 
 			return code;
 		}
 		if (debug && (json_object_set_new(claims, "dbgstat", json_string("enabled")) ||
-			      json_object_set_new(runner, "dbgstat", json_string("enabled")))) {
+			      json_object_set_new(runner, "dbgstat", json_string("enabled")) ||
+			      (cpu && json_object_set_new(cpu, "dbgstat", json_string("enabled"))))) {
 			return sgpu_fail_nomem(error);
 		}
 	}

@@ -3,7 +3,6 @@
  * Signatures and certificates of the makers of processors. Their chains are not of the strict profile that ours are:
  * leaves without key usage or key identifiers, RSA-PSS in one and ECDSA in the other.
  */
-#include <string.h>
 
 #include <openssl/ecdsa.h>
 #include <openssl/err.h>

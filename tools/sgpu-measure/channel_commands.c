@@ -102,7 +102,6 @@ static int learn(struct script *script, const struct sgpu_command *c, const stru
 	}
 	channel = &script->channels[c->channel];
 	sgpu_session_close(&channel->session);
-	channel->owner = owner;
 	return sgpu_session_open(&owner->key, &script->reply.grant, &channel->session, error);
 }
 
@@ -299,7 +298,6 @@ static int do_destroy(struct script *script, struct sgpu_error *error)
 	}
 	if (send(script, &c) == SGPU_REFUSED_NOT && c.channel < SCRIPT_CHANNELS) {
 		sgpu_session_close(&script->channels[c.channel].session);
-		script->channels[c.channel].owner = NULL;
 	}
 	script_print(script, &c);
 	return rc;
@@ -457,6 +455,5 @@ void script_end(struct script *script)
 	}
 	sgpu_processor_free(&script->processor);
 	sgpu_pager_close(&script->pager);
-	sgpu_stream_free(&script->stream);
 	sgpu_device_close(&script->device);
 }

@@ -11,7 +11,7 @@
 #include <sgpu/base.h>
 
 #include "channel_script.h"
-#include "cli.h"
+#include "parts.h"
 
 static const char *op_name(enum sgpu_channel_op op)
 {
@@ -32,14 +32,6 @@ static void print_object(json_t *object)
 	json_decref(object);
 }
 
-static json_t *hex(const void *data, size_t size)
-{
-	char text[2 * SGPU_CHANNEL_DIGEST_SIZE + 1];
-
-	sgpu_hex_encode(data, size, text);
-	return json_string(text);
-}
-
 static bool with_key(const struct script *script, const struct sgpu_command *command)
 {
 	return command->channel < SCRIPT_CHANNELS && script->channels[command->channel].session != NULL;
@@ -53,19 +45,19 @@ static json_t *result_json(const struct script *script, const struct sgpu_comman
 
 	if (command->op == SGPU_CH_CREATE && command->create.has_key) {
 		return json_pack("{s:I, s:o, s:o}", "serial", (json_int_t)reply->grant.serial, "owner_sha256",
-				 hex(reply->grant.owner_hash, SGPU_SHA256_SIZE), "sealed_cek",
-				 hex(reply->grant.sealed_cek, SGPU_CHANNEL_DIGEST_SIZE));
+				 measure_hex(reply->grant.owner_hash, SGPU_SHA256_SIZE), "sealed_cek",
+				 measure_hex(reply->grant.sealed_cek, sizeof(reply->grant.sealed_cek)));
 	}
 	if (command->op == SGPU_CH_PTE && with_key(script, command)) {
 		return json_pack("{s:I, s:I, s:I, s:i, s:i, s:o, s:o}", "counter", (json_int_t)s->counter, "va",
 				 (json_int_t)s->va, "size", (json_int_t)s->size, "protected_pages",
 				 (int)s->protected_pages, "pages", (int)s->pages, "hash",
-				 hex(s->hash, sizeof(s->hash)), "mac", hex(s->mac, sizeof(s->mac)));
+				 measure_hex(s->hash, sizeof(s->hash)), "mac", measure_hex(s->mac, sizeof(s->mac)));
 	}
 	if (command->op == SGPU_CH_MEASURE) {
 		return json_pack("{s:I, s:I, s:I, s:b, s:o}", "counter", (json_int_t)m->counter, "va", (json_int_t)m->va,
 				 "size", (json_int_t)m->size, "keyed", m->keyed, "digest",
-				 hex(m->digest, sizeof(m->digest)));
+				 measure_hex(m->digest, sizeof(m->digest)));
 	}
 	return json_object();
 }

@@ -20,7 +20,6 @@ struct script_owner {
 
 /* What an owner has of a channel with a key. */
 struct script_channel {
-	const struct script_owner *owner;
 	struct sgpu_session *session;
 };
 
@@ -30,7 +29,6 @@ struct script {
 	char *words[SCRIPT_WORDS];
 	int count, at;                 /* words; the next one to be read */
 	struct sgpu_device *device;
-	struct sgpu_stream *stream;
 	struct sgpu_pager pager;
 	struct sgpu_processor_config config;
 	struct sgpu_processor *processor;

@@ -3,7 +3,6 @@
  * The words of a script's line.
  */
 #include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <sgpu/base.h>
