@@ -61,9 +61,7 @@ static void free_ground(struct sgpu_ground *ground)
 
 	sgpu_allocator_free(&ground->allocator);
 	sgpu_processor_free(&ground->processor);
-	if (ground->has_pager) {
-		sgpu_pager_close(&ground->pager);
-	}
+	sgpu_pager_close(&ground->pager);
 	while ((lane = ground->lost)) {
 		ground->lost = lane->next;
 		sgpu_session_close(&lane->session);
@@ -78,13 +76,13 @@ static void free_ground(struct sgpu_ground *ground)
  * take. */
 static int configure(struct sgpu_ground *ground, struct sgpu_error *error)
 {
-	uint64_t frames = ground->pages.total / ground->pages.small, hidden;
+	uint64_t frames = ground->pager.info.total / ground->pager.info.small, hidden;
 
 	frames = frames < UINT32_MAX ? frames : UINT32_MAX - 1;
-	hidden = frames * 8 / ground->pages.small + 1;
+	hidden = frames * 8 / ground->pager.info.small + 1;
 	if (frames < UNPROTECTED_FRAMES + hidden + 16) {
 		return sgpu_fail(error, SGPU_ENOMEM, "the device has %llu bytes for pages, too few for a secure context",
-				 (unsigned long long)ground->pages.total);
+				 (unsigned long long)ground->pager.info.total);
 	}
 	ground->config = (struct sgpu_processor_config){ .frames = (uint32_t)frames, .unprotected = UNPROTECTED_FRAMES,
 							 .hidden = (uint32_t)hidden, .execute = sgpu_secure_execute,
@@ -109,14 +107,12 @@ static int make_ground(struct sgpu_device *device, struct sgpu_secure *context, 
 	if (rc != SGPU_OK) {
 		return rc;
 	}
-	ground->has_pager = true;
-	ground->pages = ground->pager.info;
 	rc = configure(ground, error);
 	if (rc == SGPU_OK) {
 		rc = sgpu_processor_create(&ground->pager, &ground->config, &ground->processor, error);
 	}
 	if (rc == SGPU_OK) {
-		rc = sgpu_allocator_create(&ground->pages, &ground->config, send_for_allocator, ground,
+		rc = sgpu_allocator_create(&ground->pager.info, &ground->config, send_for_allocator, ground,
 					   &ground->allocator, error);
 	}
 	return rc;
@@ -193,12 +189,11 @@ int sgpu_secure_create(struct sgpu_device *device, const struct sgpu_secure_conf
 		free(new);
 		return sgpu_fail(error, SGPU_EUSAGE, "contexts beside each other are of one device");
 	}
-	new->inner = sgpu_device_backend_of(device);
-	sgpu_secure_table(new->inner, &new->table);
+	sgpu_secure_table(sgpu_device_backend_of(device), &new->table);
 	new->object.backend = &new->table;
 	new->between = config->between;
 	new->between_argument = config->between_argument;
-	new->poisons = strcmp(new->inner->name, "cpu") == 0;
+	new->poisons = strcmp(new->table.name, "cpu") == 0;
 	pthread_mutex_init(&new->arena_lock, NULL);
 	pthread_mutex_init(&new->copy_lock, NULL);
 	*context = new; /* whoever stands between asks it for the processor */

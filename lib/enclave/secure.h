@@ -48,9 +48,7 @@ struct sgpu_ground {
 	unsigned references;              /* under `lock` */
 	struct sgpu_device *device;
 	struct sgpu_pager pager;
-	bool has_pager;
 	struct sgpu_processor_config config;
-	struct sgpu_pages_info pages;
 	struct sgpu_processor *processor;
 	struct sgpu_allocator *allocator;
 	pthread_mutex_t lock;             /* the allocator, and what follows */
@@ -63,7 +61,6 @@ struct sgpu_ground {
 struct sgpu_secure {
 	struct sgpu_device_object object; /* of struct sgpu_device */
 	struct sgpu_device_backend table; /* the device's own, with the rows of secure_device.c */
-	const struct sgpu_device_backend *inner; /* of the device */
 	struct sgpu_ground *ground;
 	struct sgpu_key owner;
 	sgpu_command_fn between;
@@ -124,7 +121,6 @@ SGPU_MUST_CHECK int sgpu_lane_submit(struct sgpu_lane *lane, struct sgpu_group *
 int sgpu_secure_execute(void *ground, uint32_t channel, const uint8_t *items, size_t size, struct sgpu_error *error);
 
 /* ---- secure_device.c ---- */
-extern const struct sgpu_device_backend sgpu_device_secure;
 /* The rows for a context over a device of `inner`. */
 void sgpu_secure_table(const struct sgpu_device_backend *inner, struct sgpu_device_backend *table);
 /* Whether bytes lie in one allocation; SGPU_EUSAGE, with its text in the task. */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "enclave/run.h"
 #include "enclave/secure.h"
 
 enum {
@@ -53,11 +54,6 @@ struct half {
 	atomic_int code;
 };
 
-static uint64_t sealed_size(uint64_t size, bool last)
-{
-	return size + (size / SGPU_CHUNK + last) * SGPU_TAG_SIZE;
-}
-
 /* ---- the host's half ---- */
 static void crypt_part(void *argument, uint64_t begin, uint64_t end)
 {
@@ -70,7 +66,7 @@ static void crypt_part(void *argument, uint64_t begin, uint64_t end)
 
 	if (rc == SGPU_OK && h->copy->to_host) {
 		rc = sgpu_open_chunks(aead, &h->copy->keys, h->first + begin, last, sealed,
-				      (size_t)sealed_size(size, last), plain, NULL);
+				      (size_t)sgpu_piece_sealed(size, last), plain, NULL);
 	} else if (rc == SGPU_OK) {
 		rc = sgpu_seal_chunks(aead, &h->copy->keys, h->first + begin, last, plain, (size_t)size, sealed);
 	}
@@ -109,7 +105,7 @@ static const char *words(const struct sgpu_task *task)
 /* Waits for the piece in a slot, and opens it if it came to the host. */
 static int finish(struct copy *c, struct slot *s, struct sgpu_error *error)
 {
-	const struct sgpu_task *bad = s->crypt.code != SGPU_OK ? &s->crypt : &s->copy;
+	const struct sgpu_task *bad;
 	int rc;
 
 	if (!s->done) {
@@ -134,7 +130,7 @@ static int finish(struct copy *c, struct slot *s, struct sgpu_error *error)
 static int enqueue(struct copy *c, struct slot *s, uint64_t size, bool last)
 {
 	struct sgpu_stream *stream = c->copier->stream;
-	uint64_t first = s->piece * PIECE_CHUNKS, sealed = sealed_size(size, last);
+	uint64_t first = s->piece * PIECE_CHUNKS, sealed = sgpu_piece_sealed(size, last);
 	sgpu_devptr memory = c->memory + s->piece * PIECE;
 	int rc;
 

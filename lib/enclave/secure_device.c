@@ -11,6 +11,7 @@
 
 #include <seal/opened.h>
 
+#include "enclave/run.h"
 #include "enclave/secure.h"
 
 static struct sgpu_secure *context_of(struct sgpu_device *device)
@@ -138,12 +139,12 @@ static int event_create(struct sgpu_device *device, struct sgpu_event **event, s
 
 static int event_record(struct sgpu_stream *stream, struct sgpu_event *event)
 {
-	return lane_of(stream)->context->inner->event_record(lane_of(stream)->inner, event);
+	return sgpu_event_record(lane_of(stream)->inner, event);
 }
 
 static int stream_wait(struct sgpu_stream *stream, struct sgpu_event *event)
 {
-	return lane_of(stream)->context->inner->stream_wait(lane_of(stream)->inner, event);
+	return sgpu_stream_wait(lane_of(stream)->inner, event);
 }
 
 static int callback(struct sgpu_stream *stream, void (*function)(void *argument), void *argument)
@@ -281,7 +282,7 @@ static int seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, 
 	if (!last && size % SGPU_CHUNK != 0) {
 		return SGPU_EUSAGE;
 	}
-	return chunks(stream, item, size + (size / SGPU_CHUNK + last) * SGPU_TAG_SIZE, task);
+	return chunks(stream, item, sgpu_piece_sealed(size, last), task);
 }
 
 static int digest(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, const void *custom,
@@ -340,8 +341,7 @@ static int launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *arg
 	return launch_on(stream, function, argument, NULL, 0, task);
 }
 
-const struct sgpu_device_backend sgpu_device_secure = {
-	.name = "secure",
+static const struct sgpu_device_backend rows = {
 	.open = open_device,
 	.close = close_device,
 	.info = info,
@@ -379,7 +379,7 @@ const struct sgpu_device_backend sgpu_device_secure = {
 
 void sgpu_secure_table(const struct sgpu_device_backend *inner, struct sgpu_device_backend *table)
 {
-	*table = sgpu_device_secure;
+	*table = rows;
 	table->name = inner->name;
 	table->probe = inner->probe;
 	table->parts = inner->parts;
@@ -387,7 +387,4 @@ void sgpu_secure_table(const struct sgpu_device_backend *inner, struct sgpu_devi
 	table->event_free = inner->event_free;
 	table->event_sync = inner->event_sync;
 	table->event_query = inner->event_query;
-	table->agree = inner->agree ? agree : NULL;
-	table->code = inner->code ? code : NULL;
-	table->evidence = inner->evidence ? evidence : NULL;
 }

@@ -9,6 +9,7 @@
 
 #include <seal/opened.h>
 
+#include "enclave/run.h"
 #include "enclave/secure.h"
 
 struct work {
@@ -120,7 +121,7 @@ static int chunks(const struct work *w, const void *bytes, size_t size)
 		return sgpu_fail(w->error, SGPU_EPOLICY, "the key is not of this context");
 	}
 	out = c.head.kind == SGPU_ITEM_OPEN ? sgpu_opened_size(c.size) :
-					      c.size + (c.size / SGPU_CHUNK + (c.last != 0)) * SGPU_TAG_SIZE;
+					      sgpu_piece_sealed(c.size, c.last != 0);
 	rc = out < c.size && c.head.kind != SGPU_ITEM_OPEN ? malformed(w) : check(w, c.in, c.size);
 	if (rc == SGPU_OK) {
 		rc = check(w, c.out, out);

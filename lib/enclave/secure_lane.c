@@ -76,7 +76,6 @@ int sgpu_lane_create(struct sgpu_secure *context, struct sgpu_lane **lane, struc
 	*lane = take_spare(context);
 	pthread_mutex_unlock(&context->ground->lock);
 	if (*lane) {
-		(*lane)->object.backend = &context->table;
 		return SGPU_OK;
 	}
 	l = calloc(1, sizeof(*l));

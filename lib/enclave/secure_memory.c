@@ -47,8 +47,8 @@ static void count_memory(struct sgpu_secure *context, uint64_t *total, uint64_t 
 	uint64_t frames = (uint64_t)config->frames - config->unprotected - config->hidden, taken;
 
 	taken = atomic_load(&context->channels) + 2 * (frames / SGPU_CHANNEL_ENTRIES + 2);
-	*total = frames * context->ground->pages.small;
-	taken = taken * context->ground->pages.small + context->arena.used_bytes;
+	*total = frames * context->ground->pager.info.small;
+	taken = taken * context->ground->pager.info.small + context->arena.used_bytes;
 	*available = *total - (taken < *total ? taken : *total);
 }
 
@@ -95,7 +95,7 @@ static int take_summary(void *argument, const struct sgpu_summary *summary, stru
 {
 	struct mapping *m = argument;
 	struct sgpu_secure *context = m->context;
-	uint64_t small = context->ground->pages.small, big = context->ground->pages.big;
+	uint64_t small = context->ground->pager.info.small, big = context->ground->pager.info.big;
 	int rc = is_true(context, summary, error);
 
 	if (rc != SGPU_OK) {
@@ -222,7 +222,7 @@ static bool was_for_want(struct sgpu_secure *context, int rc, uint64_t size)
 /* For a block of `extent` bytes: in big pages when that is worth it, and more than is needed now. */
 static int grow(struct sgpu_secure *context, uint64_t extent, struct sgpu_error *error)
 {
-	const struct sgpu_pages_info *pages = &context->ground->pages;
+	const struct sgpu_pages_info *pages = &context->ground->pager.info;
 	uint64_t want = context->arena.mapped_bytes / 4, least = round_up(extent, pages->small);
 	uint64_t total, available;
 	int rc;
@@ -286,14 +286,6 @@ static void collect(struct sgpu_secure *context)
 	}
 }
 
-static void drop_mark(struct sgpu_secure *context)
-{
-	if (context->mark) {
-		context->inner->event_free(context->mark);
-		context->mark = NULL;
-	}
-}
-
 /* An event behind what is being cleared, if none is under way. */
 static void set_mark(struct sgpu_secure *context)
 {
@@ -303,7 +295,7 @@ static void set_mark(struct sgpu_secure *context)
 	if (sgpu_event_create(context->ground->device, &context->mark, NULL) != SGPU_OK) {
 		context->mark = NULL;
 	} else if (sgpu_event_record(context->first->inner, context->mark) != SGPU_OK) {
-		drop_mark(context);
+		sgpu_event_free(&context->mark);
 	} else {
 		context->mark_serial = context->serial;
 	}
@@ -316,7 +308,7 @@ static void look(struct sgpu_secure *context)
 
 	if (context->mark && sgpu_event_query(context->mark, &done, NULL) == SGPU_OK && done) {
 		context->cleared = context->mark_serial;
-		drop_mark(context);
+		sgpu_event_free(&context->mark);
 		collect(context);
 		set_mark(context);
 	}
@@ -328,7 +320,7 @@ static void settle(struct sgpu_secure *context)
 	uint64_t serial = context->serial;
 
 	if (context->clearing && sgpu_stream_sync(context->first->inner, NULL) == SGPU_OK) {
-		drop_mark(context);
+		sgpu_event_free(&context->mark);
 		context->cleared = serial;
 		collect(context);
 	}
@@ -455,7 +447,7 @@ void sgpu_secure_memory_close(struct sgpu_secure *context)
 	if (context->first) {
 		(void)trim(context, NULL);
 	}
-	drop_mark(context);
+	sgpu_event_free(&context->mark);
 	for (struct sgpu_arena_region *region = context->arena.regions; region; region = region->next) {
 		unpoison(context, region->address, region->extent);
 	}

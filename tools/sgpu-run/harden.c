@@ -36,12 +36,12 @@ void harden(void)
 {
 	const struct rlimit none = { 0, 0 };
 
-	if (harden_off()) {
 #ifndef SANITIZED
+	if (harden_off()) {
 		cli_warning("%s: others can attach to this process and read all that it holds", harden_off());
 		return;
-#endif
 	}
+#endif
 	if (setrlimit(RLIMIT_CORE, &none) != 0) {
 		cli_warning("core files cannot be switched off");
 	}
