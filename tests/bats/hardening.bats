@@ -127,7 +127,7 @@ start_runner() {
 	return 1
 }
 
-# peek PID: 0 when its memory can be read by process_vm_readv or by its file.
+# peek PID: 0 when its memory can be read by process_vm_readv or by its file, else 3.
 peek() {
 	python3 - "$1" <<-'END'
 	import ctypes, sys
@@ -148,7 +148,7 @@ peek() {
 	here, there = IoVec(ctypes.addressof(buffer), 16), IoVec(start, 16)
 	if libc.process_vm_readv(pid, ctypes.byref(here), 1, ctypes.byref(there), 1, 0) == 16:
 	    read = True
-	sys.exit(0 if read else 1)
+	sys.exit(0 if read else 3)
 	END
 }
 
@@ -215,14 +215,7 @@ peek() {
 	"${powerless[@]}" bash -c "$(declare -f peek); peek $RUNNER" || running=$?
 	kill "$sleeper"
 	[ "$sleeping" -eq 0 ] # else the trial says nothing
-	[ "$running" -ne 0 ]
-}
-
-@test "a process of another user cannot read the runner's memory" {
-	requires python3 setpriv root
-	start_runner
-	run ! setpriv --reuid 65534 --regid 65534 --clear-groups bash -c "$(declare -f peek); peek $RUNNER"
-	exec 7>&-
+	[ "$running" -eq 3 ]
 }
 
 @test "a runner that crashes leaves no core file" {

@@ -76,6 +76,7 @@ script() {
 }
 
 @test "channel: --json gives an object a line" {
+	requires jq
 	script 'pte 1 0 0 32' 'pte 2 0 0 32' 'frame 32'
 	run -0 sgpu-measure channel --json script.txt
 	[ "$(jq -s 'map(select(.command == "pte"))[0].result.protected_pages' <<<"$output")" -eq 1 ]

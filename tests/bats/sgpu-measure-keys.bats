@@ -59,6 +59,7 @@ sign() {
 }
 
 @test "names of files that are not UTF-8 leave the records JSON" {
+	requires jq
 	local name=$'n\xff'
 	run -0 --separate-stderr sgpu-measure provision --json -o "$name.pem" --public "$name.pub.pem"
 	run -0 jq -er '.file + " " + .public' <<<"$output"

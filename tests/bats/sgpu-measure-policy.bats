@@ -196,8 +196,9 @@ fake_build() {
 	small_job 100
 	mkfifo feed
 	sgpu-run submit --device cpu --quote own.json --nonce "$nonce" --attestation-key AK.pem --certificate AK.crt \
-		--owner owner.jwk feed >response &
-	exec 7>feed
+		--owner owner.jwk feed >response 3>&- &
+	runner=$!
+	exec 7<>feed
 	for _ in $(seq 100); do
 		[ ! -s own.json ] || break
 		sleep 0.1
@@ -206,7 +207,7 @@ fake_build() {
 	run ! cmp -s key.jwk runner.pub.jwk
 	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r key.jwk >&7
 	exec 7>&-
-	wait
+	wait "$runner"
 	sgpu-seal open -k owner.jwk -C out response
 	assert_same out/out.f32 expected.f32
 	# Another program's digest is not accepted.

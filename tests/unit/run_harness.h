@@ -67,13 +67,8 @@ static inline void run_on_both(void (*prepare)(void), void (*tests)(void), void 
 {
 	struct sgpu_device *plain = device;
 	struct sgpu_secure *context = NULL;
-	struct sgpu_pages_info info;
 
 	one_round(prepare, tests, end);
-	if (sgpu_device_pages(plain, &info, &error) != SGPU_OK) {
-		printf("# no secure context: %s\n", error.text);
-		return;
-	}
 	if (sgpu_secure_create(plain, NULL, &context, &error) != SGPU_OK) {
 		printf("Bail out! %s\n", error.text);
 		exit(1);

@@ -102,6 +102,7 @@ UNIT_TEST(an_altered_request_is_refused)
 		CHECK(code == SGPU_EINVALID || code == SGPU_ESIGNATURE || code == SGPU_EPOLICY);
 		request[i] = was;
 	}
+	CHECK(!certify(w.eks, request, NOW, NULL));
 	free(request);
 }
 

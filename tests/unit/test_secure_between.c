@@ -386,9 +386,6 @@ static void lie_about_pages(void (*meddle)(struct sgpu_command *), void (*forge)
 
 UNIT_TEST(pages_that_are_not_what_the_allocator_says_are_not_used)
 {
-	struct sgpu_device_info info;
-
-	REQUIRE(sgpu_device_get_info(device, &info, &error) == SGPU_OK);
 	lie_about_pages(swapped_pages, NULL, (uint64_t)160 << 20);
 	lie_about_pages(fewer_pages, NULL, (uint64_t)160 << 20);
 	lie_about_pages(NULL, forge_count, 4096);
