@@ -36,26 +36,14 @@ static void print_version(void)
 	printf("Licence: Apache-2.0. There is no warranty.\n");
 }
 
-static void print_option(const struct cli_option *option)
-{
-	char left[64];
-	char short_form[8] = "    ";
-
-	if (option->key < CLI_LONG - 1) {
-		snprintf(short_form, sizeof(short_form), "-%c, ", option->key);
-	}
-	snprintf(left, sizeof(left), "%s--%s%s%s", short_form, option->name, option->argument ? " " : "",
-		 option->argument ? option->argument : "");
-	printf("  %-26s  %s\n", left, option->help);
-}
-
 static void print_verb_help(void)
 {
-	printf("Usage: %s %s%s [OPTION]... %s\n\n%s\n\nOptions:\n", tool->name,
-	       tool->default_verb && !strcmp(tool->default_verb, verb->name) ? "[" : "", verb->name, verb->arguments,
-	       verb->help);
+	bool is_default = tool->default_verb && !strcmp(tool->default_verb, verb->name);
+
+	printf("Usage: %s %s%s%s [OPTION]... %s\n\n%s\n\nOptions:\n", tool->name, is_default ? "[" : "", verb->name,
+	       is_default ? "]" : "", verb->arguments, verb->help);
 	for (const struct cli_option *option = verb->options; option->name; option++) {
-		print_option(option);
+		cli_print_option(option);
 	}
 	printf("\nSee %s(1).\n", tool->name);
 }
@@ -151,7 +139,10 @@ int cli_main(const struct cli_tool *this_tool, int argc, char **argv)
 		return flush_output(verb->run(argc - 1, argv + 1));
 	}
 	if (!tool->default_verb) {
-		return argc < 2 ? cli_usage("a verb is missing") : cli_usage("unknown verb '%s'", argv[1]);
+		return argc < 2 ? cli_usage("a verb is missing") : cli_unknown_verb(tool, argv[1]);
+	}
+	if (argc >= 2 && cli_meant_verb(tool, argv[1])) {
+		return cli_unknown_verb(tool, argv[1]);
 	}
 	verb = find_verb(tool->default_verb);
 	return flush_output(verb->run(argc, argv));
@@ -180,8 +171,12 @@ static int bad_option(char **argv, int kind)
 
 	if (optopt > 0 && optopt < CLI_LONG - 1 && strncmp(text, "--", 2)) {
 		cli_usage(kind == ':' ? "option '-%c' needs an argument" : "unknown option '-%c'", optopt);
+	} else if (kind == ':') {
+		cli_usage("option '%s' needs an argument", text);
+	} else if (optopt > 0) {
+		cli_usage("option '%.*s' takes no argument", (int)strcspn(text, "="), text);
 	} else {
-		cli_usage(kind == ':' ? "option '%s' needs an argument" : "unknown option '%s'", text);
+		cli_unknown_option(verb->options, text);
 	}
 	return -1;
 }

@@ -5,9 +5,21 @@
 #ifndef SGPU_CLI_PRIVATE_H
 #define SGPU_CLI_PRIVATE_H
 
+#include <stdbool.h>
+
 /* "sgpu-seal", and the running verb or "". */
 const char *cli_tool_name(void);
 const char *cli_verb_name(void);
+
+/* help.c: one option of --help. */
+struct cli_option;
+struct cli_tool;
+void cli_print_option(const struct cli_option *option);
+/* Say so, with the one that was meant; return 2. */
+int cli_unknown_verb(const struct cli_tool *tool, const char *given);
+int cli_unknown_option(const struct cli_option *options, const char *given);
+/* Whether the first argument of a tool with a default verb is no file, but nearly a verb. */
+bool cli_meant_verb(const struct cli_tool *tool, const char *given);
 
 /* Ends a progress line before a message is printed. */
 void cli_progress_pause(void);

@@ -1,0 +1,77 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# What all tools say of themselves: help, version, and what was meant by a word that they do not know.
+
+load helpers
+
+tools() {
+	local main
+	for main in "$SGPU_TOP"/tools/sgpu-*/main.c; do
+		basename "$(dirname "$main")"
+	done
+}
+
+# of_help FUNCTION: called with the help of each tool and verb on standard input, and what printed it as argument.
+of_help() {
+	local tool verb
+	for tool in $(tools); do
+		"$tool" --help | "$1" "$tool"
+		for verb in $("$tool" --list-options | awk -F '\t' '$2 == "" { print $1 }'); do
+			"$tool" "$verb" --help | "$1" "$tool $verb"
+		done
+	done
+}
+
+within_80() {
+	awk -v of="$1" 'length($0) > 80 { print of " --help: " length($0) " columns: " $0; bad = 1 } END { exit bad }' >&2
+}
+
+balanced() {
+	awk -v of="$1" '{
+		depth = 0
+		for (i = 1; i <= length($0); i++) {
+			c = substr($0, i, 1)
+			depth += (c == "[" || c == "(") - (c == "]" || c == ")")
+			if (depth < 0) break
+		}
+		if (depth) { print of " --help: brackets do not match: " $0; bad = 1 }
+	} END { exit bad }' >&2
+}
+
+@test "every help text keeps to 80 columns" {
+	of_help within_80
+	# What checks that can fail.
+	run ! within_80 it <<<"$(printf 'x%.0s' $(seq 81))"
+}
+
+@test "the brackets of every usage line match" {
+	usage_balanced() { grep '^Usage:' | balanced "$1"; }
+	of_help usage_balanced
+	run ! balanced it <<<'Usage: x [y [OPTION]... [FILE]'
+}
+
+@test "a wrong verb says which one was meant" {
+	run --separate-stderr -2 sgpu-seal opne
+	assert_contains "$stderr" "unknown verb 'opne'"
+	assert_contains "$stderr" "did you mean 'open'?"
+	run --separate-stderr -2 sgpu-manifest zzzzz
+	assert_contains "$stderr" "try 'sgpu-manifest --help'"
+	# A tool with a default verb takes other words for files, but not when there is no such file.
+	run --separate-stderr -2 sgpu-run inof
+	assert_contains "$stderr" "did you mean 'info'?"
+	run --separate-stderr -3 sgpu-run ./inof
+	assert_contains "$stderr" "cannot open './inof'"
+}
+
+@test "a wrong option says which one was meant" {
+	run --separate-stderr -2 sgpu-seal open --ouptut x
+	assert_contains "$stderr" "unknown option '--ouptut'"
+	assert_contains "$stderr" "did you mean '--output'?"
+	run --separate-stderr -2 sgpu-manifest init --parma=sigma=1
+	assert_contains "$stderr" "did you mean '--param'?"
+	run --separate-stderr -2 sgpu-seal open --quiet=3
+	assert_contains "$stderr" "option '--quiet' takes no argument"
+	run --separate-stderr -2 sgpu-seal open --xyzxyz
+	assert_contains "$stderr" "try 'sgpu-seal open --help'"
+}
