@@ -78,7 +78,7 @@ requires() {
 		c++) command -v "${CXX:-c++}" >/dev/null || skip "needs a C++ compiler" ;;
 		cc) has_compiler || skip "needs a C compiler" ;;
 		age | bash | clang | fish | gcc | git | jq | make | mandoc | openssl | pkg-config | python3 | script | \
-			setpriv | shellcheck | ssh | strace | swtpm | tar | unshare | zsh)
+			setpriv | shellcheck | spin | ssh | strace | swtpm | tar | unshare | zsh)
 			command -v "$word" >/dev/null || skip "needs $word" ;;
 		*)
 			echo "requires: unknown word '$word'" >&2
