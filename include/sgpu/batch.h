@@ -22,6 +22,7 @@ extern "C" {
 enum {
 	SGPU_BATCH_VERSION = 1,
 	SGPU_BATCH_ID_SIZE = 16,
+	SGPU_RESPONSE_ID_SIZE = 16,
 	SGPU_INDEX_SIZE_MAX = 64 << 20,  /* bytes of batch.json or response.json */
 	SGPU_RECIPIENTS_MAX = 256,
 	SGPU_FILE_PATH_MAX = 4096,       /* bytes of a FILE location's path */
@@ -59,7 +60,8 @@ SGPU_MUST_CHECK int sgpu_tar_end(int fd, const char *name, struct sgpu_error *er
 
 /* ---- the index ---- */
 enum sgpu_masking { SGPU_MASKING_NONE, SGPU_MASKING_AES_GCM };
-/* SGPU_LOCATION_NONE: no payload travels (an output of a batch, a failed segment of a response). */
+/* SGPU_LOCATION_NONE: no payload travels (an output of a batch, a failed segment of a response). FILE: batches only;
+ * who opens a response reads no file that its writer names. */
 enum sgpu_location_kind { SGPU_LOCATION_NONE, SGPU_LOCATION_INLINE, SGPU_LOCATION_FILE, SGPU_LOCATION_REGION };
 
 struct sgpu_location {
@@ -92,6 +94,7 @@ struct sgpu_batch {
 	bool response;
 	uint8_t id[SGPU_BATCH_ID_SIZE];
 	uint8_t manifest_sha256[SGPU_SHA256_SIZE];
+	uint8_t response_id[SGPU_RESPONSE_ID_SIZE]; /* responses: random, new for each run of a batch */
 	uint64_t counter;         /* batches: grows from one batch of an owner to the next; 0 before sealing */
 	struct sgpu_batch_segment *segments;  /* batch: every INPUT, INPUT_OUTPUT and OUTPUT; response: every output */
 	int segment_count;
@@ -158,11 +161,14 @@ SGPU_MUST_CHECK int sgpu_batch_sign(struct sgpu_batch *batch, const uint8_t batc
 SGPU_MUST_CHECK int sgpu_batch_verify(const struct sgpu_batch *batch, const uint8_t batch_key[SGPU_KEY_SIZE],
 				      struct sgpu_error *error);
 
-enum { SGPU_SEGMENT_CONTEXT_MAX = 8 + SGPU_BATCH_ID_SIZE + SGPU_SHA256_SIZE + 1 + SGPU_ID_MAX };
-/* What a segment is sealed with: its key, derived from the batch key, and its context, "sgpu v1" || 0x00 || batch_id
- * || manifest_sha256 || 'i' or 'o' || segment_id. `output`: the direction. */
+enum { SGPU_SEGMENT_CONTEXT_MAX = 8 + SGPU_BATCH_ID_SIZE + SGPU_SHA256_SIZE + 1 + SGPU_RESPONSE_ID_SIZE + SGPU_ID_MAX };
+/* What a segment is sealed with: its key, derived from the batch key, and its context. response_id NULL: an input, with
+ * the context "sgpu v1" || 0x00 || batch_id || manifest_sha256 || 'i' || segment_id. Else an output of that response,
+ * with 'o' || response_id || segment_id at its end, so that it fits into no other response to the same batch. */
 SGPU_MUST_CHECK int sgpu_batch_segment_key(const struct sgpu_batch *batch, const uint8_t batch_key[SGPU_KEY_SIZE],
-					   const char *segment_id, bool output, uint8_t key[SGPU_KEY_SIZE],
+					   const char *segment_id,
+					   const uint8_t response_id[SGPU_RESPONSE_ID_SIZE],
+					   uint8_t key[SGPU_KEY_SIZE],
 					   uint8_t context[SGPU_SEGMENT_CONTEXT_MAX], size_t *context_size,
 					   struct sgpu_error *error);
 

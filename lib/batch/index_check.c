@@ -121,6 +121,10 @@ static int check_segment(const struct sgpu_batch *batch, const struct sgpu_batch
 		return sgpu_fail(error, SGPU_EINVALID, "'%.100s' is not a segment id", s->id ? s->id : "");
 	}
 	const uint64_t plaintext = batch->response ? s->actual_size : s->size;
+	if (batch->response && s->location.kind == SGPU_LOCATION_FILE) {
+		return sgpu_fail(error, SGPU_EPOLICY, "segment '%s' of the response is in a file: a response carries its "
+				 "payloads, or names regions", s->id);
+	}
 	int code = check_masking(s, plaintext, error);
 	if (!code) {
 		code = check_location(s, s->sealed ? s->sealed_size : plaintext, error);

@@ -232,12 +232,15 @@ static int parse_kind(const json_t *index, const char *where, struct sgpu_batch 
 		return sgpu_json_u64(index, where, "counter", &batch->counter, error);
 	}
 	bool some_failed = false, any = false;
-	const int code = choose(index, where, "batch_status", "OK", "SOME_FAILED", &some_failed, error);
+	int code = choose(index, where, "batch_status", "OK", "SOME_FAILED", &some_failed, error);
 	for (int i = 0; i < batch->segment_count; i++) {
 		any = any || batch->segments[i].status != SGPU_OK;
 	}
 	if (!code && any != some_failed) {
 		return sgpu_fail(error, SGPU_EINVALID, "%s: batch_status does not agree with the segments", where);
+	}
+	if (!code) {
+		code = sgpu_json_bytes(index, where, "response_id", batch->response_id, sizeof(batch->response_id), error);
 	}
 	batch->timings = json_incref(json_object_get(index, "timings"));
 	return code;
@@ -248,7 +251,8 @@ static int parse_index(const json_t *index, struct sgpu_batch *batch, struct sgp
 	static const char *const batch_keys[] = { "version", "batch_id", "manifest_sha256", "counter", "alg", "aead",
 						  "segments", "recipients", "mac", NULL };
 	static const char *const response_keys[] = { "version", "batch_id", "manifest_sha256", "alg", "aead",
-						     "batch_status", "segments", "timings", "recipients", "mac", NULL };
+						     "batch_status", "response_id", "segments", "timings", "recipients",
+						     "mac", NULL };
 	const char *where = batch->response ? "response.json" : "batch.json";
 	int code = json_is_object(index) ? 0 : sgpu_fail(error, SGPU_EINVALID, "%s: not an object", where);
 	if (!code) {

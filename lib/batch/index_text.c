@@ -82,7 +82,8 @@ static bool fill(json_t *index, const struct sgpu_batch *batch, bool for_mac)
 		  put(index, "manifest_sha256",
 		      sgpu_json_from_bytes(batch->manifest_sha256, sizeof(batch->manifest_sha256)));
 	if (batch->response) {
-		ok = ok && put(index, "batch_status", json_string(batch_status(batch)));
+		ok = ok && put(index, "batch_status", json_string(batch_status(batch))) &&
+		     put(index, "response_id", sgpu_json_from_bytes(batch->response_id, sizeof(batch->response_id)));
 	} else {
 		ok = ok && put(index, "counter", json_integer((json_int_t)batch->counter));
 	}

@@ -172,7 +172,8 @@ static size_t put(uint8_t *out, size_t at, const void *data, size_t size)
 }
 
 int sgpu_batch_segment_key(const struct sgpu_batch *batch, const uint8_t batch_key[SGPU_KEY_SIZE],
-			   const char *segment_id, bool output, uint8_t key[SGPU_KEY_SIZE],
+			   const char *segment_id, const uint8_t response_id[SGPU_RESPONSE_ID_SIZE],
+			   uint8_t key[SGPU_KEY_SIZE],
 			   uint8_t context[SGPU_SEGMENT_CONTEXT_MAX], size_t *context_size, struct sgpu_error *error)
 {
 	const size_t length = strlen(segment_id);
@@ -182,10 +183,14 @@ int sgpu_batch_segment_key(const struct sgpu_batch *batch, const uint8_t batch_k
 	size_t at = put(context, 0, "sgpu v1", 8);
 	at = put(context, at, batch->id, sizeof(batch->id));
 	at = put(context, at, batch->manifest_sha256, sizeof(batch->manifest_sha256));
-	at = put(context, at, output ? "o" : "i", 1);
+	at = put(context, at, response_id ? "o" : "i", 1);
+	if (response_id) {
+		at = put(context, at, response_id, SGPU_RESPONSE_ID_SIZE);
+	}
 	*context_size = put(context, at, segment_id, length);
 	char info[32 + SGPU_ID_MAX];
-	const int info_size = snprintf(info, sizeof(info), "sgpu v1 segment %s %s", output ? "out" : "in", segment_id);
+	const int info_size = snprintf(info, sizeof(info), "sgpu v1 segment %s %s", response_id ? "out" : "in",
+				       segment_id);
 	return sgpu_hkdf_sha256(batch_key, SGPU_KEY_SIZE, batch->id, sizeof(batch->id), info, (size_t)info_size, key,
 				SGPU_KEY_SIZE, error);
 }

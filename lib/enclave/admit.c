@@ -213,6 +213,9 @@ int sgpu_run_admit(struct sgpu_run *run, struct sgpu_error *error)
 		rc = authenticate(run, error);
 	}
 	if (rc == SGPU_OK) {
+		rc = sgpu_random(run->response_id, sizeof(run->response_id), error);
+	}
+	if (rc == SGPU_OK) {
 		rc = check_sizes(run, error);
 	}
 	if (rc == SGPU_OK) {

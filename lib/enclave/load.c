@@ -271,7 +271,7 @@ static int read_header(struct arrival *a, struct sgpu_error *error)
 	if (rc != SGPU_OK) {
 		return rc;
 	}
-	opened = sgpu_batch_segment_key(run->batch, run->batch_key, id_of(run, a->segment), false, key, context,
+	opened = sgpu_batch_segment_key(run->batch, run->batch_key, id_of(run, a->segment), NULL, key, context,
 					&context_size, &why);
 	if (opened == SGPU_OK) {
 		opened = sgpu_sealed_keys_open(key, context, context_size, header, &keys, &why);

@@ -169,6 +169,7 @@ static int make_response(struct sgpu_run *run, struct sgpu_batch **response, str
 	r->response = true;
 	memcpy(r->id, run->batch->id, sizeof(r->id));
 	memcpy(r->manifest_sha256, run->batch->manifest_sha256, sizeof(r->manifest_sha256));
+	memcpy(r->response_id, run->response_id, sizeof(r->response_id));
 	r->segments = calloc((size_t)run->batch->segment_count + 1, sizeof(*r->segments));
 	r->manifest_text = malloc(run->batch->manifest_size + 1);
 	if (!r->segments || !r->manifest_text) {

@@ -142,8 +142,8 @@ int sgpu_result_begin(struct sgpu_run *run, struct sgpu_run_leaving *l, struct s
 	if (!l->sealed) {
 		return SGPU_OK;
 	}
-	rc = sgpu_batch_segment_key(run->batch, run->batch_key, run->manifest->segments[l->segment].id, true, key,
-				    context, &context_size, error);
+	rc = sgpu_batch_segment_key(run->batch, run->batch_key, run->manifest->segments[l->segment].id,
+				    run->response_id, key, context, &context_size, error);
 	if (rc == SGPU_OK) {
 		rc = sgpu_sealed_keys_new(key, context, context_size, &keys, error);
 	}

@@ -363,6 +363,50 @@ segments/scan" ]
 	assert_no_file out
 }
 
+# repack FILE: an archive of the members in the folder "parts", as they were listed in FILE.
+repack() {
+	tar -tf "$1" >members
+	tar -cf - --format=ustar --owner=0 --group=0 --numeric-owner -C parts -T members
+}
+
+@test "outputs of two runs of one batch do not mix" {
+	requires tar
+	run_job
+	sgpu-run -k runner.jwk sealed >again
+	run ! cmp -s response again
+	mkdir parts
+	tar -xf response -C parts
+	repack response >whole
+	run -0 sgpu-seal open -k owner.jwk -C out whole
+	tar -xf again -C parts segments/result
+	repack response >mixed
+	run -4 --separate-stderr sgpu-seal open -k owner.jwk -C mixed.out mixed
+	assert_no_file mixed.out
+	# Nor does the index of the one go with the outputs of the other.
+	tar -xf again -C parts
+	tar -xf response -C parts response.json
+	repack response >mixed
+	run -4 sgpu-seal open -k owner.jwk -C mixed.out mixed
+	assert_no_file mixed.out
+}
+
+@test "a response that names a file of its reader is refused before the file is looked at" {
+	requires tar
+	run_job
+	mkdir parts
+	tar -xf response -C parts
+	printf 'my diary' >diary
+	sed -i "s|\"location\":{\"inline\":true}|\"location\":{\"file\":\"$PWD/diary\",\"offset\":0}|" parts/response.json
+	repack response >forged
+	for place in diary absent; do
+		[ $place = diary ] || rm diary
+		run -4 --separate-stderr sgpu-seal open -k owner.jwk -C out forged
+		assert_contains "$stderr" "is in a file"
+		assert_no_file out
+	done
+	run -4 sgpu-seal inspect forged
+}
+
 @test "inspect tells a batch from a response, checks the mac, and shows no secret" {
 	run_job
 	run -0 sgpu-seal inspect packed

@@ -29,8 +29,10 @@ def derive(batch_key, batch_id, info):
     return HKDF(SHA256(), 32, batch_id, info.encode()).derive(batch_key)
 
 
-def context(batch_id, manifest_sha256, direction, segment_id):
-    return b"sgpu v1\0" + batch_id + manifest_sha256 + direction.encode() + segment_id.encode()
+def context(batch_id, manifest_sha256, response_id, segment_id):
+    """response_id: empty for an input."""
+    direction = b"o" if response_id else b"i"
+    return b"sgpu v1\0" + batch_id + manifest_sha256 + direction + response_id + segment_id.encode()
 
 
 def mac(batch_key, index):
@@ -84,11 +86,11 @@ def wrap(batch_key, batch_id, jwk):
     return {"kind": "hpke", "kid": jwk["kid"], "enc": f.b64url(enc), "ct": f.b64url(sender.seal(batch_key, batch_id))}
 
 
-def open_segment(batch_key, index, segment_id, direction, sealed):
-    batch_id = f.unb64url(index["batch_id"])
-    word = {"i": "in", "o": "out"}[direction]
-    key = derive(batch_key, batch_id, f"sgpu v1 segment {word} {segment_id}")
-    return f.unseal(key, sealed, context(batch_id, f.unb64url(index["manifest_sha256"]), direction, segment_id))
+def open_segment(batch_key, index, segment_id, sealed):
+    """Of a batch, or of a response, which is what has an id of its own."""
+    batch_id, response_id = f.unb64url(index["batch_id"]), f.unb64url(index.get("response_id", ""))
+    key = derive(batch_key, batch_id, f"sgpu v1 segment {'out' if response_id else 'in'} {segment_id}")
+    return f.unseal(key, sealed, context(batch_id, f.unb64url(index["manifest_sha256"]), response_id, segment_id))
 
 
 def make(manifest, payloads, sizes, keys):
@@ -108,7 +110,7 @@ def make(manifest, payloads, sizes, keys):
             entry.update(size=len(data), location={"inline": True})
             if high:
                 key = derive(batch_key, batch_id, f"sgpu v1 segment in {name}")
-                sealed = f.seal(key, data, os.urandom(24), context(batch_id, digest, "i", name))
+                sealed = f.seal(key, data, os.urandom(24), context(batch_id, digest, b"", name))
                 entry["sealed_size"] = len(sealed)
                 data = sealed
             else:

@@ -43,7 +43,7 @@ def python_opens_our_batch():
     by_owner, by_runner = b.unwrap(index, jwk("owner.jwk")), b.unwrap(index, jwk("runner.jwk"))
     assert by_owner == by_runner
     assert b.mac(by_owner, index) == f.unb64url(index["mac"])
-    assert b.open_segment(by_owner, index, "scan", "i", members["segments/scan"]) == payloads["scan"]
+    assert b.open_segment(by_owner, index, "scan", members["segments/scan"]) == payloads["scan"]
     assert members["segments/bias"] == payloads["bias"]
 
 
@@ -60,7 +60,7 @@ def runner_takes_pythons_batch():
         index = json.loads(members["response.json"])
         assert index["batch_status"] == "OK"
         assert b.mac(batch_key, index) == f.unb64url(index["mac"])
-        assert b.open_segment(batch_key, index, "sum", "o", members["segments/sum"]) == expected
+        assert b.open_segment(batch_key, index, "sum", members["segments/sum"]) == expected
         sh("sgpu-seal", "open", "-k", "owner.jwk", "-C", "out", data=response)
         assert read("out/sum.f32") == expected
         os.remove("out/sum.f32")

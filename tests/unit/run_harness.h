@@ -141,7 +141,7 @@ static inline void seal_scan(struct job *job)
 	size_t context_size = 0;
 
 	if (!sgpu_sealed_size(job->size, &job->sealed_size) || !(job->sealed = malloc(job->sealed_size)) ||
-	    sgpu_batch_segment_key(job->batch, job->key, "scan", false, key, context, &context_size, &error) ||
+	    sgpu_batch_segment_key(job->batch, job->key, "scan", NULL, key, context, &context_size, &error) ||
 	    sgpu_seal_memory(key, context, context_size, job->scan, job->size, job->sealed, &error)) {
 		abort();
 	}
@@ -300,7 +300,8 @@ static inline bool open_payload(struct answer *answer, const uint8_t batch_key[S
 		return false;
 	}
 	answer->data[index] = malloc(answer->size[index] + 1);
-	if (sgpu_batch_segment_key(answer->batch, batch_key, s->id, true, key, context, &context_size, &error) ||
+	if (sgpu_batch_segment_key(answer->batch, batch_key, s->id, answer->batch->response_id, key, context,
+				   &context_size, &error) ||
 	    sgpu_open_memory(key, context, context_size, payload, size, answer->data[index], &error)) {
 		return false;
 	}

@@ -110,6 +110,7 @@ static struct sgpu_batch *response(const struct sgpu_key *key)
 	batch->segments[0] = (struct sgpu_batch_segment){ .id = strdup("sum"), .masking = SGPU_MASKING_AES_GCM,
 							  .actual_size = 16, .sealed = true, .sealed_size = 88,
 							  .location = { .kind = SGPU_LOCATION_INLINE } };
+	memset(batch->response_id, 8, sizeof(batch->response_id));
 	batch->timings = json_pack("{s:i, s:i}", "open", 5, "kernel", 7);
 	sign(batch, key);
 	return batch;
@@ -324,6 +325,62 @@ UNIT_TEST(failures_in_a_response_are_strict)
 	sgpu_batch_free(&answer);
 }
 
+/* Who opens a response would read the files that its writer names. */
+UNIT_TEST(a_response_names_no_file)
+{
+	const struct sgpu_key key = key_of(SGPU_KEY_OCT);
+	struct sgpu_batch *answer = response(&key), *read = NULL;
+	char *text = NULL;
+	size_t size = 0;
+	REQUIRE(sgpu_batch_text(answer, &text, &size, &error) == 0);
+	CHECK(sgpu_batch_parse(text, size, true, &read, &error) == 0);
+	sgpu_batch_free(&read);
+	char *at = strstr(text, "{\"inline\":true}");
+	REQUIRE(at != NULL);
+	char changed[4096];
+	snprintf(changed, sizeof(changed), "%.*s{\"file\":\"/etc/passwd\",\"offset\":0}%s", (int)(at - text), text,
+		 at + strlen("{\"inline\":true}"));
+	CHECK(sgpu_batch_parse(changed, strlen(changed), true, &read, &error) == SGPU_EPOLICY && !read);
+	CHECK(strstr(error.text, "'sum'") && strstr(error.text, "file"));
+	snprintf(changed, sizeof(changed), "%.*s{\"offset\":0,\"region\":\"0123456789abcdef0123456789abcdef\"}%s",
+		 (int)(at - text), text, at + strlen("{\"inline\":true}"));
+	CHECK(sgpu_batch_parse(changed, strlen(changed), true, &read, &error) == 0);
+	sgpu_batch_free(&read);
+	free(text);
+	answer->segments[0].location.kind = SGPU_LOCATION_FILE;
+	answer->segments[0].location.file = strdup("/etc/passwd");
+	CHECK(sgpu_batch_text(answer, &text, &size, &error) == SGPU_EPOLICY); /* nor is one written */
+	sgpu_batch_free(&answer);
+}
+
+UNIT_TEST(the_id_of_a_response_is_in_its_mac)
+{
+	const struct sgpu_key key = key_of(SGPU_KEY_OCT);
+	struct sgpu_batch *answer = response(&key);
+	CHECK(sgpu_batch_verify(answer, batch_key, &error) == 0);
+	answer->response_id[15] ^= 1;
+	CHECK(sgpu_batch_verify(answer, batch_key, &error) == SGPU_EAUTH);
+	sgpu_batch_free(&answer);
+}
+
+/* All its outputs have failed, so nothing in it is sealed: the manifest says that it must have a mac all the same. */
+UNIT_TEST(a_response_of_failures_alone_needs_its_mac)
+{
+	const struct sgpu_key key = key_of(SGPU_KEY_OCT);
+	struct sgpu_batch *answer = response(&key);
+	struct sgpu_batch_segment *s = &answer->segments[0];
+	*s = (struct sgpu_batch_segment){ .id = s->id, .masking = SGPU_MASKING_AES_GCM, .status = SGPU_EAUTH,
+					  .error_text = strdup("chunk 3 does not verify") };
+	sign(answer, &key);
+	CHECK(round_trip(answer) == 0);
+	answer->has_mac = false;
+	json_decref(answer->recipients);
+	answer->recipients = NULL;
+	CHECK(round_trip(answer) == SGPU_EPOLICY);
+	CHECK(strstr(error.text, "no mac"));
+	sgpu_batch_free(&answer);
+}
+
 /* ---- the head against the manifest: each change to a good batch, and what it must give ---- */
 static int head_code(struct sgpu_batch *batch)
 {
@@ -353,9 +410,11 @@ UNIT_TEST(index_and_manifest_must_agree)
 	b = packed_batch();
 	free(b->segments[--b->segment_count].id);
 	CHECK(head_code(b) == SGPU_EINVALID);
-	b = packed_batch();
-	b->manifest_sha256[0] ^= 1;
-	CHECK(head_code(b) == SGPU_EAUTH);
+	for (int i = 0; i < SGPU_SHA256_SIZE; i += SGPU_SHA256_SIZE - 1) { /* the first byte, and the last */
+		b = packed_batch();
+		b->manifest_sha256[i] ^= 1;
+		CHECK(head_code(b) == SGPU_EAUTH);
+	}
 	b = sealed_batch(&key);
 	b->segments[0].sealed = false;
 	b->segments[0].location.kind = SGPU_LOCATION_FILE;
@@ -476,9 +535,14 @@ UNIT_TEST(the_mac_covers_all_but_the_locations)
 	b->manifest_sha256[0] ^= 1;
 	CHECK(sgpu_batch_verify(b, batch_key, &error) == SGPU_EAUTH);
 	b->manifest_sha256[0] ^= 1;
-	b->mac[0] ^= 1;
+	for (int i = 0; i < SGPU_SHA256_SIZE; i += SGPU_SHA256_SIZE - 1) {
+		b->mac[i] ^= 1;
+		CHECK(sgpu_batch_verify(b, batch_key, &error) == SGPU_EAUTH);
+		b->mac[i] ^= 1;
+	}
+	b->segments[0].sealed_size++;
 	CHECK(sgpu_batch_verify(b, batch_key, &error) == SGPU_EAUTH);
-	b->mac[0] ^= 1;
+	b->segments[0].sealed_size--;
 	CHECK(sgpu_batch_verify(b, batch_key, &error) == 0);
 	batch_key[0] ^= 1;
 	CHECK(sgpu_batch_verify(b, batch_key, &error) == SGPU_EAUTH);
@@ -547,6 +611,9 @@ int main(void)
 	UNIT_RUN(locations_are_strict);
 	UNIT_RUN(masking_and_sizes_are_strict);
 	UNIT_RUN(failures_in_a_response_are_strict);
+	UNIT_RUN(a_response_names_no_file);
+	UNIT_RUN(the_id_of_a_response_is_in_its_mac);
+	UNIT_RUN(a_response_of_failures_alone_needs_its_mac);
 	UNIT_RUN(index_and_manifest_must_agree);
 	UNIT_RUN(manifests_that_are_not_canonical_or_valid_are_refused);
 	UNIT_RUN(payloads_come_once_in_order_and_whole);

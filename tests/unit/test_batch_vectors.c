@@ -47,22 +47,26 @@ UNIT_TEST(segment_keys_and_contexts_are_what_the_page_says)
 	unsigned length = 32;
 	memset(b.id, 1, sizeof(b.id));
 	memset(b.manifest_sha256, 2, sizeof(b.manifest_sha256));
+	memset(b.response_id, 5, sizeof(b.response_id));
 	memset(batch_key, 3, sizeof(batch_key));
-	CHECK(sgpu_batch_segment_key(&b, batch_key, "scan", false, key, context, &size, &error) == 0);
+	CHECK(sgpu_batch_segment_key(&b, batch_key, "scan", NULL, key, context, &size, &error) == 0);
 	REQUIRE(size == 8 + 16 + 32 + 1 + 4);
 	CHECK(!memcmp(context, "sgpu v1", 8) && !memcmp(context + 8, b.id, 16));
 	CHECK(!memcmp(context + 24, b.manifest_sha256, 32) && !memcmp(context + 56, "iscan", 5));
 	REQUIRE(HMAC(EVP_sha256(), b.id, sizeof(b.id), batch_key, 32, prk, &length) != NULL);
 	REQUIRE(HMAC(EVP_sha256(), prk, 32, (const uint8_t *)"sgpu v1 segment in scan\1", 24, wanted, &length) != NULL);
 	CHECK(!memcmp(key, wanted, 32));
-	CHECK(sgpu_batch_segment_key(&b, batch_key, "scan", true, other, context, &size, &error) == 0);
+	CHECK(sgpu_batch_segment_key(&b, batch_key, "scan", b.response_id, other, context, &size, &error) == 0);
 	REQUIRE(HMAC(EVP_sha256(), prk, 32, (const uint8_t *)"sgpu v1 segment out scan\1", 25, wanted, &length) != NULL);
 	CHECK(!memcmp(other, wanted, 32) && context[56] == 'o');
+	REQUIRE(size == 8 + 16 + 32 + 1 + 16 + 4);
+	CHECK(!memcmp(context + 57, b.response_id, 16) && !memcmp(context + 73, "scan", 4));
 	char long_id[SGPU_ID_MAX + 2];
 	memset(long_id, 'a', sizeof(long_id));
 	long_id[SGPU_ID_MAX + 1] = '\0';
-	CHECK(sgpu_batch_segment_key(&b, batch_key, long_id, true, key, context, &size, &error) == SGPU_EINVALID);
-	CHECK(sgpu_batch_segment_key(&b, batch_key, long_id + 1, true, key, context, &size, &error) == 0);
+	CHECK(sgpu_batch_segment_key(&b, batch_key, long_id, b.response_id, key, context, &size, &error) == SGPU_EINVALID);
+	CHECK(sgpu_batch_segment_key(&b, batch_key, long_id + 1, b.response_id, key, context, &size,
+				     &error) == 0);
 	CHECK(size == SGPU_SEGMENT_CONTEXT_MAX);
 }
 

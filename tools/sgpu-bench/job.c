@@ -156,7 +156,7 @@ int job_payload(const struct job *job, int segment, uint8_t *payload, struct sgp
 		memcpy(payload, input->data, input->size);
 		return SGPU_OK;
 	}
-	rc = sgpu_batch_segment_key(job->batch, job->key, s->id, false, key, context, &context_size, error);
+	rc = sgpu_batch_segment_key(job->batch, job->key, s->id, NULL, key, context, &context_size, error);
 	if (rc == SGPU_OK) {
 		rc = sgpu_seal_memory(key, context, context_size, input->data, input->size, payload, error);
 	}
@@ -353,7 +353,8 @@ static int open_output(const struct job *job, const struct sgpu_batch *response,
 		return rc == SGPU_OK && memcmp(digest, s->sha256, sizeof(digest)) != 0 ?
 		       sgpu_fail(error, SGPU_EAUTH, "output '%s' has another digest", s->id) : rc;
 	}
-	rc = sgpu_batch_segment_key(response, job->key, s->id, true, key, context, &context_size, error);
+	rc = sgpu_batch_segment_key(response, job->key, s->id, response->response_id, key, context,
+				    &context_size, error);
 	if (rc == SGPU_OK) {
 		rc = sgpu_open_memory(key, context, context_size, payload, sgpu_batch_payload_size(response, index),
 				      data, error);

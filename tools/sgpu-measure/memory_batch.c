@@ -67,7 +67,8 @@ static int measure_segment(struct reading *reading, int i, struct memory_feed *f
 
 	feed->name = s->id;
 	if (s->sealed) {
-		code = sgpu_batch_segment_key(batch, reading->batch_key, s->id, batch->response, key, context,
+		code = sgpu_batch_segment_key(batch, reading->batch_key, s->id,
+					      batch->response ? batch->response_id : NULL, key, context,
 					      &context_size, error);
 		if (!code) {
 			code = memory_load_sealed(reading->task, feed, size, key, context, context_size, &memory, &size,

@@ -59,8 +59,8 @@ static int write_high(struct opening *opening, struct seal_feed *feed, const str
 		      struct sgpu_output *output, struct sgpu_error *error)
 {
 	struct seal_secret secret;
-	int code = sgpu_batch_segment_key(opening->response, opening->batch_key, s->id, true, secret.key,
-					  secret.context, &secret.context_size, error);
+	int code = sgpu_batch_segment_key(opening->response, opening->batch_key, s->id,
+					  opening->response->response_id, secret.key, secret.context, &secret.context_size, error);
 	if (!code) {
 		code = open_payload(feed, s->sealed_size, &secret, output->fd, output->path, output->regular,
 				    &opening->meter, error);

@@ -138,7 +138,7 @@ static int write_sealed(struct task *task, struct seal_feed *feed, int i, struct
 {
 	const struct sgpu_batch_segment *s = &task->batch->segments[i];
 	struct seal_secret secret;
-	int code = sgpu_batch_segment_key(task->batch, task->batch_key, s->id, false, secret.key, secret.context,
+	int code = sgpu_batch_segment_key(task->batch, task->batch_key, s->id, NULL, secret.key, secret.context,
 					  &secret.context_size, error);
 	if (!code) {
 		code = seal_payload(feed, s->size, &secret, task->out.fd, task->out.path, &task->meter, error);
