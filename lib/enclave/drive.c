@@ -39,6 +39,13 @@ static void mark_failed(struct sgpu_run *run, int operation, int code, const cha
 	add_work(run, operation);
 }
 
+/* What those are told that depend on a failure: that it came too late, or from data that somebody altered, is the reason
+ * of them all; anything else is the matter of the one that failed. */
+static int inherited(int code)
+{
+	return code == SGPU_ETIMEOUT || code == SGPU_EAUTH ? code : SGPU_EDEPENDENCY;
+}
+
 /* It failed by itself, not through what it depends on. */
 static void fail_itself(struct sgpu_run *run, int operation, int code, const char *text)
 {
@@ -86,8 +93,7 @@ static void look_at(struct sgpu_run *run, int operation)
 		drop_followers(run, operation, false);
 	} else if (op->state == SGPU_OP_FAILED) {
 		for (int i = run->after_start[operation]; i < run->after_start[operation + 1]; i++) {
-			mark_failed(run, run->after[i], op->code == SGPU_ETIMEOUT ? SGPU_ETIMEOUT : SGPU_EDEPENDENCY,
-				    op->cause);
+			mark_failed(run, run->after[i], inherited(op->code), op->cause);
 		}
 	}
 }
@@ -104,7 +110,7 @@ static void arrived(struct sgpu_run *run, int segment)
 	sgpu_load_end(run, segment);
 	for (int i = 0; i < s->reader_count; i++) {
 		if (code != SGPU_OK) {
-			mark_failed(run, s->readers[i], code == SGPU_ETIMEOUT ? SGPU_ETIMEOUT : SGPU_EDEPENDENCY, cause);
+			mark_failed(run, s->readers[i], inherited(code), cause);
 		} else if (sgpu_plan_reader_once(s, i)) {
 			drop_hold(run, s->readers[i]);
 		}

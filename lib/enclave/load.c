@@ -285,7 +285,8 @@ static int read_header(struct arrival *a, struct sgpu_error *error)
 	sgpu_wipe(key, sizeof(key));
 	sgpu_wipe(&keys, sizeof(keys));
 	if (opened != SGPU_OK) {
-		sgpu_load_fail(run, a->segment, opened, why.text);
+		/* Key and context follow from an index that has verified: it is the payload that is not the owner's. */
+		sgpu_load_fail(run, a->segment, opened == SGPU_EKEY ? SGPU_EAUTH : opened, why.text);
 	}
 	return SGPU_OK;
 }

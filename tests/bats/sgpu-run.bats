@@ -197,7 +197,7 @@ waits_in_poll() {
 	assert_contains "$stderr" "segment 'scan' failed"
 	tar xOf response response.json >index
 	assert_contains "$(cat index)" "operation 'COPY' was not run: segment 'scan' failed"
-	assert_contains "$(cat index)" '"code":"EDEPENDENCY"'
+	assert_contains "$(cat index)" '"code":"EAUTH"'
 	run --separate-stderr -5 sgpu-seal open -k owner.jwk -C out response
 	assert_no_file out/out.f32
 	assert_same out/bias.copy.f32 bias.f32

@@ -380,7 +380,9 @@ repack() {
 	run -0 sgpu-seal open -k owner.jwk -C out whole
 	tar -xf again -C parts segments/result
 	repack response >mixed
-	run -4 --separate-stderr sgpu-seal open -k owner.jwk -C mixed.out mixed
+	run -4 --separate-stderr sgpu-seal open --json -k owner.jwk -C mixed.out mixed
+	# shellcheck disable=SC2154 # bats sets it
+	assert_contains "$stderr" '"code":"EAUTH"'
 	assert_no_file mixed.out
 	# Nor does the index of the one go with the outputs of the other.
 	tar -xf again -C parts

@@ -173,7 +173,7 @@ UNIT_TEST(a_module_that_does_not_verify_is_not_run)
 	make_module_job(&job, "traps", "[\"output\",\"input\"]");
 	job.sealed[job.sealed_size - 1] ^= 1;
 	CHECK(run_job(&job, &owner, &out) == SGPU_ESEGMENTS);
-	CHECK(read_answer(out, job.key, &answer) && says(&answer, 0, SGPU_EDEPENDENCY, "scan") &&
+	CHECK(read_answer(out, job.key, &answer) && says(&answer, 0, SGPU_EAUTH, "scan") &&
 	      is_sum(&answer, &job, 1, 0));
 	free_answer(&answer);
 	close(out);

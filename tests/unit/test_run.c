@@ -192,7 +192,7 @@ UNIT_TEST(a_changed_high_payload_fails_what_depends_on_it)
 		job.sealed[at[i]] ^= 1;
 		CHECK(run_job(&job, &owner, &out) == SGPU_ESEGMENTS);
 		REQUIRE(read_answer(out, job.key, &answer));
-		CHECK(says(&answer, 0, SGPU_EDEPENDENCY, "operation 'SECOND' was not run: segment 'scan' failed: "));
+		CHECK(says(&answer, 0, SGPU_EAUTH, "operation 'SECOND' was not run: segment 'scan' failed: "));
 		CHECK(says(&answer, 1, SGPU_OK, NULL) && !memcmp(answer.data[1], job.bias, job.size));
 		free_answer(&answer);
 		free_job(&job);
@@ -211,8 +211,8 @@ UNIT_TEST(a_changed_low_payload_fails_what_depends_on_it)
 	CHECK(run_job(&job, &owner, &out) == SGPU_ESEGMENTS);
 	REQUIRE(read_answer(out, job.key, &answer));
 	CHECK(says(&answer, 0, SGPU_OK, NULL) && !memcmp(answer.data[0], job.scan, job.size));
-	CHECK(says(&answer, 1, SGPU_EDEPENDENCY, "operation 'THIRD' was not run: segment 'bias' failed: "));
-	CHECK(says(&answer, 1, SGPU_EDEPENDENCY, "SHA-256"));
+	CHECK(says(&answer, 1, SGPU_EAUTH, "operation 'THIRD' was not run: segment 'bias' failed: "));
+	CHECK(says(&answer, 1, SGPU_EAUTH, "SHA-256"));
 	free_answer(&answer);
 	free_job(&job);
 	close(out);

@@ -183,7 +183,7 @@ static void check_value(void *argument, const struct sgpu_batch_segment *segment
 	CHECK((segment->status == SGPU_OK) == !expected->bad[v]);
 	CHECK((data != NULL) == !expected->bad[v]);
 	if (expected->bad[v]) {
-		REQUIRE(segment->status == SGPU_EDEPENDENCY);
+		REQUIRE(segment->status == SGPU_EAUTH);
 		CHECK(strstr(segment->error_text, "segment 'v0' failed") != NULL);
 	}
 	for (int i = 0; f && i < ELEMENTS; i++) {

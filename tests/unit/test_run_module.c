@@ -243,7 +243,7 @@ UNIT_TEST(nothing_is_loaded_of_what_does_not_verify)
 	CHECK(run_job(&job, &owner, &out) == SGPU_ESEGMENTS);
 	CHECK(atomic_load(&loads) == 0 && atomic_load(&ran) == 0);
 	CHECK(read_answer(out, job.key, &answer));
-	CHECK(says(&answer, 0, SGPU_EDEPENDENCY, "scan") && says(&answer, 1, SGPU_EDEPENDENCY, "scan"));
+	CHECK(says(&answer, 0, SGPU_EAUTH, "scan") && says(&answer, 1, SGPU_EAUTH, "scan"));
 	free_answer(&answer);
 	close(out);
 	free_job(&job);

@@ -318,11 +318,11 @@ UNIT_TEST(small_payloads_low_ones_and_files_on_a_disk_are_not_registered)
 	unlink(path);
 }
 
-static void expect_scan_failed(struct job *job, struct answer *answer, const char *part)
+static void expect_scan_failed(struct job *job, struct answer *answer, int code, const char *part)
 {
 	CHECK(run_noted(job, answer) == SGPU_ESEGMENTS);
 	REQUIRE(answer->batch != NULL);
-	CHECK(says(answer, 0, SGPU_EDEPENDENCY, part));
+	CHECK(says(answer, 0, code, part));
 	CHECK(says(answer, 1, SGPU_OK, NULL) && !memcmp(answer->data[1], job->bias, job->size));
 }
 
@@ -353,7 +353,7 @@ UNIT_TEST(a_file_that_is_cut_short_is_an_error_of_its_segment_and_no_fault)
 	make_job(&job, 9 << 20);
 	stage(&job, 0);
 	fake.before_register = cut_before;
-	expect_scan_failed(&job, &answer, "ends too early");
+	expect_scan_failed(&job, &answer, SGPU_EDEPENDENCY, "ends too early");
 	CHECK(rungs.in[SGPU_RUNG_REGISTERED] == 0);
 	unstage(&job, &answer);
 	/* Then what is pinned is still there. */
@@ -369,7 +369,7 @@ UNIT_TEST(a_file_that_is_cut_short_is_an_error_of_its_segment_and_no_fault)
 		make_job(&job, 9 << 20);
 		stage(&job, 0);
 		fake.before_copy_in = cut_after_a_piece;
-		expect_scan_failed(&job, &answer, "ends too early");
+		expect_scan_failed(&job, &answer, SGPU_EDEPENDENCY, "ends too early");
 		unstage(&job, &answer);
 	}
 }
@@ -400,14 +400,14 @@ UNIT_TEST(a_file_that_changes_meanwhile_does_not_verify)
 	make_job(&job, 9 << 20);
 	stage(&job, 0);
 	fake.after_register = change_pinned;
-	expect_scan_failed(&job, &answer, "does not verify");
+	expect_scan_failed(&job, &answer, SGPU_EAUTH, "does not verify");
 	CHECK(rungs.in[SGPU_RUNG_REGISTERED] > 0);
 	unstage(&job, &answer);
 	set_limits(16, SGPU_RUN_PINNED_MAX);
 	make_job(&job, 20 << 20);
 	stage(&job, 0);
 	fake.before_copy_in = change_file;
-	expect_scan_failed(&job, &answer, "does not verify");
+	expect_scan_failed(&job, &answer, SGPU_EAUTH, "does not verify");
 	unstage(&job, &answer);
 }
 

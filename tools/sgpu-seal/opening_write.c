@@ -66,6 +66,10 @@ static int write_high(struct opening *opening, struct seal_feed *feed, const str
 				    &opening->meter, error);
 	}
 	sgpu_wipe(&secret, sizeof(secret));
+	if (code == SGPU_EKEY) {
+		/* Key and context follow from an index that has verified. */
+		code = sgpu_fail(error, SGPU_EAUTH, "output '%s' was altered, or is not of this response", s->id);
+	}
 	return code;
 }
 
