@@ -36,6 +36,7 @@ enum {
 	SGPU_NONCE_MIN = 8, SGPU_NONCE_MAX = 64, /* bytes of a verifier's nonce */
 	SGPU_QUOTE_MAX = 1 << 20,      /* bytes of a quote that is read at all */
 	SGPU_CHAIN_MAX = 8,            /* certificates in a chain */
+	SGPU_QUOTE_OWNERS_MAX = 1024,  /* whose work a runner may say that it takes */
 };
 
 /* ---- P-384 keys and certificates ----
@@ -177,14 +178,22 @@ struct sgpu_quote_subject {
 	const char *runner_path;         /* program that is measured; NULL: this process (/proc/self/exe) */
 	bool preemption;                 /* other work of the GPU may run between ours */
 	bool allows_modules;             /* of this process; a program that is only measured is said to */
+	bool files;                      /* batches may name files of this machine; likewise */
+	/* Thumbprints of the signing keys whose work the runner takes; owner_count 0: anybody's. In any order, each
+	 * once. */
+	const char *const *owners;
+	int owner_count;
+	/* What confines the process: names with a truth each, or with such an object each. NULL: nothing is claimed. */
+	const json_t *confinement;
 	const json_t *measurements;      /* array of {label, va, size, digest}, sizes in bytes, or NULL */
 };
 /* The claims alone: a new object. */
 SGPU_MUST_CHECK int sgpu_quote_claims(const struct sgpu_quote_subject *subject, int64_t now, json_t **claims,
 				      struct sgpu_error *error);
 /* Claims, native records and signature: one line of JSON, from malloc. The records' report data is SHA-512 of
- * "sgpu quote v1" || 0 || SHA-256 of the AK's SubjectPublicKeyInfo || SHA-512 of the nonce, so that hardware's evidence
- * and ours cannot be mixed; and the claims name each record by its SHA-512. */
+ * "sgpu quote v1" || 0 || SHA-256 of the AK's SubjectPublicKeyInfo || SHA-512 of all claims but `records` and `absent`
+ * in canonical JSON, so that the hardware vouches for each claim, and not for the AK alone; and the claims name each
+ * record by its SHA-512. */
 SGPU_MUST_CHECK int sgpu_quote_create(const struct sgpu_quote_subject *subject, const struct sgpu_signer *ak,
 				      const struct sgpu_chain *ak_chain, int64_t now, char **quote, size_t *size,
 				      struct sgpu_error *error);

@@ -10,7 +10,7 @@
 #include "attest/members.h"
 #include "attest/quote.h"
 
-enum { LIST_MAX = 4096 };
+enum { LIST_MAX = 4096, CONFINEMENT_MAX = 32, CONFINEMENT_NAME = 32 };
 
 static const struct sgpu_member code_members[] = {
 	{ "name", SGPU_MEMBER_TEXT, .max = 64 },
@@ -47,6 +47,9 @@ static const struct sgpu_member runner_own_members[] = {
 	{ "measured", SGPU_MEMBER_TEXT, .max = 16 },
 	{ "build_id", SGPU_MEMBER_TEXT, .optional = true, .min = 2, .max = 128 },
 	{ .name = "modules", .kind = SGPU_MEMBER_TRUTH },
+	{ .name = "files", .kind = SGPU_MEMBER_TRUTH },
+	{ "owners", SGPU_MEMBER_ARRAY, .optional = true, .min = 1, .max = SGPU_QUOTE_OWNERS_MAX },
+	{ "confinement", SGPU_MEMBER_OBJECT, .optional = true },
 	{ "key", SGPU_MEMBER_TEXT, .max = 16 },
 	{ .name = NULL },
 };
@@ -142,6 +145,48 @@ static int check_words(const json_t *claims, struct sgpu_error *error)
 	return code || !device ? code : sgpu_members_word(device, "claims: device", "dbgstat", debug, error);
 }
 
+/* Thumbprints, in order, each once: one set of owners has one text. */
+static int check_owners(const json_t *runner, struct sgpu_error *error)
+{
+	const json_t *owners = json_object_get(runner, "owners"), *item;
+	const char *before = "";
+	uint8_t hash[SGPU_SHA256_SIZE];
+	size_t i;
+
+	json_array_foreach((json_t *)owners, i, item) {
+		const char *text = json_string_value(item);
+		if (sgpu_base64url_decode(text, hash, sizeof(hash), NULL) || strcmp(before, text) >= 0) {
+			return sgpu_fail(error, SGPU_EINVALID, "claims: 'owners' is no sorted list of thumbprints");
+		}
+		before = text;
+	}
+	return 0;
+}
+
+/* Names with a truth each; `nested`: one may be such an object itself. */
+static int check_truths(const json_t *object, bool nested, struct sgpu_error *error)
+{
+	const char *name;
+	json_t *value;
+	int code = 0;
+
+	if (json_object_size(object) > CONFINEMENT_MAX) {
+		return sgpu_fail(error, SGPU_EINVALID, "claims: 'confinement' has more than %d members", CONFINEMENT_MAX);
+	}
+	json_object_foreach((json_t *)object, name, value) {
+		if (nested && json_is_object(value)) {
+			code = check_truths(value, false, error);
+		} else if (!json_is_boolean(value) || strlen(name) > CONFINEMENT_NAME) {
+			code = sgpu_fail(error, SGPU_EINVALID, "claims: confinement: '%.32s' is neither true nor "
+					 "false, or too long", name);
+		}
+		if (code) {
+			break;
+		}
+	}
+	return code;
+}
+
 /* "records" and "absent": an object by labels each. */
 static int check_records(const json_t *claims, struct sgpu_error *error)
 {
@@ -201,5 +246,8 @@ int sgpu_claims_check(const json_t *claims, struct sgpu_error *error)
 	code = code ? code : check_words(claims, error);
 	code = code ? code : check_records(claims, error);
 	code = code ? code : check_whole(claims, error);
+	code = code ? code : check_owners(sgpu_claims_own(sgpu_claims_submod(claims, "runner")), error);
+	code = code ? code : check_truths(json_object_get(sgpu_claims_own(sgpu_claims_submod(claims, "runner")),
+							  "confinement"), true, error);
 	return code || !json_object_get(claims, "cnf") ? code : sgpu_quote_recipient(claims, &key, error);
 }

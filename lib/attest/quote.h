@@ -30,9 +30,9 @@ const json_t *sgpu_claims_submod(const json_t *claims, const char *name);
 /* The device's submodule and its name, or NULL. */
 const json_t *sgpu_claims_device_of(const json_t *claims, const char **name);
 
-/* What the records' report data is. */
-SGPU_MUST_CHECK int sgpu_quote_report_data(const uint8_t ak[SGPU_SHA256_SIZE], const uint8_t *nonce,
-					   size_t nonce_size, uint8_t report_data[64], struct sgpu_error *error);
+/* What the records are made over: a hash of all claims, those on the records themselves left out, and of the AK. */
+SGPU_MUST_CHECK int sgpu_quote_report_data(const json_t *claims, const uint8_t ak[SGPU_SHA256_SIZE],
+					   uint8_t report_data[64], struct sgpu_error *error);
 /* The ueid: of the machine when the AK's certificate names its EK, else of the AK. */
 SGPU_MUST_CHECK int sgpu_quote_ueid(const struct sgpu_chain *chain, uint8_t ueid[SGPU_UEID_SIZE],
 				    struct sgpu_error *error);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A quote: claims and the platform's records, bound to each other both ways. The records carry a hash of the AK and
- * the nonce; the claims, which the AK signs, carry the hash of each record.
+ * A quote: claims and the platform's records, bound to each other both ways. The records carry a hash of the claims
+ * and the AK; the token, which the AK signs, names each record by its hash.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,19 +12,6 @@
 
 #include "attest/quote.h"
 #include "attest/record.h"
-
-static const char report_label[] = "sgpu quote v1"; /* its NUL is hashed, too */
-
-int sgpu_quote_report_data(const uint8_t ak[SGPU_SHA256_SIZE], const uint8_t *nonce, size_t nonce_size,
-			   uint8_t report_data[64], struct sgpu_error *error)
-{
-	uint8_t joined[sizeof(report_label) + SGPU_SHA256_SIZE + SGPU_SHA512_SIZE];
-	int code = sgpu_sha512(nonce, nonce_size, joined + sizeof(report_label) + SGPU_SHA256_SIZE, error);
-
-	memcpy(joined, report_label, sizeof(report_label));
-	memcpy(joined + sizeof(report_label), ak, SGPU_SHA256_SIZE);
-	return code ? code : sgpu_sha512(joined, sizeof(joined), report_data, error);
-}
 
 /* The fingerprint of the EK in the certificate's subject, where the CA puts it. */
 static bool named_ek(X509 *leaf, uint8_t fingerprint[SGPU_SHA256_SIZE])
@@ -95,26 +82,68 @@ static int claim_records(json_t *claims, const struct sgpu_record *records, int 
 	return code ? code : bad ? sgpu_fail_nomem(error) : 0;
 }
 
-/* What was collected must be for this quote, and a platform that may be debugged makes the process so. */
-static int check_records(json_t *claims, const struct sgpu_record *records, int count, const uint8_t report_data[64],
+/* What was collected must be for this quote. *debug: whether one says that the platform may be debugged. */
+static int check_records(const struct sgpu_record *records, int count, const uint8_t report_data[64], bool *debug,
 			 struct sgpu_error *error)
 {
-	json_t *submods = json_object_get(claims, "submods");
-	json_t *runner = json_object_get(submods, "runner"), *cpu = json_object_get(submods, "cpu");
-
+	*debug = false;
 	for (int i = 0; i < count; i++) {
-		bool debug = false;
-		int code = records[i].value ? sgpu_record_check(&records[i], report_data, &debug, error) : 0;
+		bool one = false;
+		int code = records[i].value ? sgpu_record_check(&records[i], report_data, &one, error) : 0;
 		if (code) {
 			return code;
 		}
-		if (debug && (json_object_set_new(claims, "dbgstat", json_string("enabled")) ||
-			      json_object_set_new(runner, "dbgstat", json_string("enabled")) ||
-			      (cpu && json_object_set_new(cpu, "dbgstat", json_string("enabled"))))) {
-			return sgpu_fail_nomem(error);
-		}
+		*debug |= one;
 	}
 	return 0;
+}
+
+/* Whether the claims say already that the process may be debugged. */
+static bool says_debug(const json_t *claims)
+{
+	const json_t *submods = json_object_get(claims, "submods"), *cpu = json_object_get(submods, "cpu");
+	const json_t *const parts[] = { claims, json_object_get(submods, "runner"), cpu };
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(parts); i++) {
+		const char *status = json_string_value(json_object_get(parts[i], "dbgstat"));
+		if (parts[i] && (!status || strcmp(status, "enabled"))) {
+			return false;
+		}
+	}
+	return true;
+}
+
+/* A platform that may be debugged makes the process so. */
+static int say_debug(json_t *claims, struct sgpu_error *error)
+{
+	json_t *submods = json_object_get(claims, "submods"), *cpu = json_object_get(submods, "cpu");
+	int bad = json_object_set_new(claims, "dbgstat", json_string("enabled")) |
+		  json_object_set_new(json_object_get(submods, "runner"), "dbgstat", json_string("enabled"));
+
+	bad |= cpu ? json_object_set_new(cpu, "dbgstat", json_string("enabled")) : 0;
+	return bad ? sgpu_fail_nomem(error) : 0;
+}
+
+/* Collects the records over these claims, and again when what they show is a claim itself. */
+static int collect(json_t *claims, const uint8_t ak[SGPU_SHA256_SIZE], struct sgpu_device *device,
+		   struct sgpu_record *records, int *count, struct sgpu_error *error)
+{
+	uint8_t report_data[64] = { 0 };
+	bool debug = false;
+	int code;
+
+	do {
+		sgpu_records_clear(records, *count);
+		*count = 0;
+		code = debug ? say_debug(claims, error) : 0;
+		code = code ? code : sgpu_quote_report_data(claims, ak, report_data, error);
+		if (code) {
+			return code;
+		}
+		*count = sgpu_evidence_collect(report_data, device, records);
+		code = check_records(records, *count, report_data, &debug, error);
+	} while (!code && debug && !says_debug(claims));
+	return code ? code : claim_records(claims, records, *count, error);
 }
 
 static json_t *cmw_record(const char *type, const void *value, size_t size)
@@ -159,18 +188,22 @@ static int write_quote(const char *token, const struct sgpu_record *records, int
 	return 0;
 }
 
+static int add_machine(json_t *claims, const struct sgpu_chain *chain, struct sgpu_error *error)
+{
+	uint8_t ueid[SGPU_UEID_SIZE];
+	int code = sgpu_quote_ueid(chain, ueid, error);
+
+	return code ? code : json_object_set_new(claims, "ueid", sgpu_json_from_bytes(ueid, sizeof(ueid))) ?
+	       sgpu_fail_nomem(error) : 0;
+}
+
 static int sign_claims(json_t *claims, const struct sgpu_signer *ak, const struct sgpu_chain *chain, char **token,
 		       struct sgpu_error *error)
 {
-	uint8_t ueid[SGPU_UEID_SIZE];
 	char *payload = NULL;
 	size_t size = 0;
-	int code = sgpu_quote_ueid(chain, ueid, error);
+	int code = sgpu_claims_check(claims, error);
 
-	if (!code && json_object_set_new(claims, "ueid", sgpu_json_from_bytes(ueid, sizeof(ueid)))) {
-		code = sgpu_fail_nomem(error);
-	}
-	code = code ? code : sgpu_claims_check(claims, error);
 	code = code ? code : sgpu_json_canonical(claims, &payload, &size, error);
 	code = code ? code : sgpu_jws_sign(ak, chain, SGPU_EAT_TYP, payload, size, token, error);
 	free(payload);
@@ -182,7 +215,7 @@ int sgpu_quote_create(const struct sgpu_quote_subject *subject, const struct sgp
 		      struct sgpu_error *error)
 {
 	struct sgpu_record records[SGPU_RECORDS_MAX];
-	uint8_t fingerprint[SGPU_SHA256_SIZE] = { 0 }, report_data[64] = { 0 };
+	uint8_t fingerprint[SGPU_SHA256_SIZE] = { 0 };
 	json_t *claims = NULL;
 	char *token = NULL;
 	int count = 0;
@@ -191,13 +224,8 @@ int sgpu_quote_create(const struct sgpu_quote_subject *subject, const struct sgp
 	*size = 0;
 	int code = check_ak(ak, ak_chain, fingerprint, error);
 	code = code ? code : sgpu_quote_claims(subject, now, &claims, error);
-	code = code ? code : sgpu_quote_report_data(fingerprint, subject->nonce, subject->nonce_size, report_data,
-						    error);
-	if (!code) {
-		count = sgpu_evidence_collect(report_data, subject->device, records);
-		code = claim_records(claims, records, count, error);
-	}
-	code = code ? code : check_records(claims, records, count, report_data, error);
+	code = code ? code : add_machine(claims, ak_chain, error);
+	code = code ? code : collect(claims, fingerprint, subject->device, records, &count, error);
 	code = code ? code : sign_claims(claims, ak, ak_chain, &token, error);
 	code = code ? code : write_quote(token, records, count, quote, size, error);
 	sgpu_records_clear(records, count);

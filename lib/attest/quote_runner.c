@@ -117,10 +117,50 @@ static void base_name(const char *path, char name[PATH_SIZE])
 	snprintf(name, PATH_SIZE, "%s", slash ? slash + 1 : path);
 }
 
+static int by_text(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Whose work is taken, in one order whatever that of the caller. */
+static int add_owners(const struct sgpu_quote_subject *subject, json_t *own, struct sgpu_error *error)
+{
+	const size_t count = (size_t)subject->owner_count;
+	const char **sorted = calloc(count, sizeof(*sorted));
+	json_t *list = json_array();
+	int bad = !sorted || !list;
+
+	for (size_t i = 0; i < count && !bad; i++) {
+		sorted[i] = subject->owners[i];
+	}
+	if (!bad) {
+		qsort(sorted, count, sizeof(*sorted), by_text);
+	}
+	for (size_t i = 0; i < count && !bad; i++) {
+		bad = json_array_append_new(list, json_string(sorted[i]));
+	}
+	free(sorted);
+	return bad | json_object_set_new(own, "owners", list) ? sgpu_fail_nomem(error) : 0;
+}
+
+/* What only the process itself can say. */
+static int add_process(const struct sgpu_quote_subject *subject, json_t *own, struct sgpu_error *error)
+{
+	int code = subject->owner_count > 0 ? add_owners(subject, own, error) : 0;
+
+	if (!code && subject->confinement &&
+	    json_object_set_new(own, "confinement", json_deep_copy(subject->confinement))) {
+		code = sgpu_fail_nomem(error);
+	}
+	return code;
+}
+
 int sgpu_claims_runner(const struct sgpu_quote_subject *subject, json_t **claims, struct sgpu_error *error)
 {
 	const char *path = subject->runner_path ? subject->runner_path : "/proc/self/exe";
 	const char *key = !subject->recipient ? "none" : subject->recipient_ephemeral ? "ephemeral" : "stored";
+	/* Of a program that is not this process nobody here knows who looks into it, and how it will be run. */
+	const bool file = subject->runner_path != NULL;
 	uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE] = { 0 };
 	char name[PATH_SIZE], id[2 * BUILD_ID_MAX + 1];
 	uint64_t size = 0;
@@ -131,12 +171,15 @@ int sgpu_claims_runner(const struct sgpu_quote_subject *subject, json_t **claims
 	}
 	base_name(subject->runner_path, name);
 	build_id(path, id);
-	/* Of a program that is not this process nobody here knows who looks into it, and what it lets batches run. */
-	json_t *made = json_pack("{s:s, s:[s], s:s, s:{s:o, s:I, s:s, s:s*, s:b, s:s}}", "swname", name, "swversion",
-				 SGPU_VERSION, "dbgstat", subject->runner_path ? "enabled" : sgpu_debug_status(),
-				 SGPU_OWN, "digest", sgpu_json_from_bytes(digest, sizeof(digest)), "size",
-				 (json_int_t)size, "measured", subject->runner_path ? "file" : "process", "build_id",
-				 id[0] ? id : NULL, "modules", subject->runner_path || subject->allows_modules, "key", key);
+	json_t *own = json_pack("{s:o, s:I, s:s, s:s*, s:b, s:b, s:s}", "digest",
+				sgpu_json_from_bytes(digest, sizeof(digest)), "size", (json_int_t)size, "measured",
+				file ? "file" : "process", "build_id", id[0] ? id : NULL, "modules",
+				file || subject->allows_modules, "files", file || subject->files, "key", key);
+	code = !own ? sgpu_fail_nomem(error) : file ? 0 : add_process(subject, own, error);
+	json_t *made = code ? NULL : json_pack("{s:s, s:[s], s:s, s:O}", "swname", name, "swversion", SGPU_VERSION,
+					       "dbgstat", file ? "enabled" : sgpu_debug_status(), SGPU_OWN, own);
+	json_decref(own);
 	*claims = made;
-	return made ? 0 : sgpu_fail(error, SGPU_EINVALID, "the program's name is not UTF-8, or memory is out");
+	return code || made ? code :
+	       sgpu_fail(error, SGPU_EINVALID, "the program's name is not UTF-8, or memory is out");
 }

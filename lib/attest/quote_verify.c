@@ -3,6 +3,7 @@
  * Verification of a quote: signature, chain, time, nonce, binding, in this order, each failure with a code of its
  * own. Whether what it says is good enough is another question (appraise.c).
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include <sgpu/base.h>
@@ -48,22 +49,19 @@ static int check_time(const json_t *claims, const struct sgpu_quote_checks *chec
 	return 0;
 }
 
-/* The claims were checked, so it decodes. */
-static int get_nonce(const json_t *claims, uint8_t **nonce, size_t *size, struct sgpu_error *error)
+static int check_nonce(const json_t *claims, const struct sgpu_quote_checks *checks, struct sgpu_error *error)
 {
 	const json_t *text = json_object_get(claims, "eat_nonce");
+	uint8_t *nonce = NULL;
+	size_t size = 0;
+	int code = sgpu_decode_base64url(json_string_value(text), json_string_length(text), "claims: 'eat_nonce'",
+					 &nonce, &size, error);
 
-	return sgpu_decode_base64url(json_string_value(text), json_string_length(text), "claims: 'eat_nonce'", nonce,
-				     size, error);
-}
-
-static int check_nonce(const struct sgpu_quote_checks *checks, const uint8_t *nonce, size_t size,
-		       struct sgpu_error *error)
-{
-	if (size != checks->nonce_size || !sgpu_equal(nonce, checks->nonce, size)) {
-		return sgpu_fail(error, SGPU_ENONCE, "the quote was made for another nonce");
+	if (!code && (size != checks->nonce_size || !sgpu_equal(nonce, checks->nonce, size))) {
+		code = sgpu_fail(error, SGPU_ENONCE, "the quote was made for another nonce");
 	}
-	return 0;
+	free(nonce);
+	return code;
 }
 
 /* Whether a member of 32 bytes is there and equals. */
@@ -110,7 +108,7 @@ static int check_machine(const struct sgpu_quote_parts *parts, struct sgpu_error
 	return code;
 }
 
-/* The claims name each record by its hash, and the record carries the hash of the AK and the nonce. */
+/* The claims name each record by its hash, and the record carries the hash of the other claims and the AK. */
 static int check_record(const json_t *claims, const struct sgpu_record *record, const uint8_t report_data[64],
 			struct sgpu_error *error)
 {
@@ -148,7 +146,7 @@ static int verify_tsm(const struct sgpu_record *record, const struct sgpu_quote_
 				   checks->now, &tee, error);
 
 	if (!code && !sgpu_equal(tee.report_data, report_data, sizeof(tee.report_data))) {
-		code = sgpu_fail(error, SGPU_EBINDING, "the TEE's report was made for another key or nonce");
+		code = sgpu_fail(error, SGPU_EBINDING, "the TEE's report was made for other claims or another key");
 	}
 	if (!code && strcmp(sgpu_platform_word(tee.kind), kind)) {
 		code = sgpu_fail(error, SGPU_EBINDING, "the TEE's report is of '%s', and the claims say '%s'",
@@ -197,8 +195,6 @@ static int verify_parts(const struct sgpu_quote_parts *parts, const struct sgpu_
 			struct sgpu_quote_result *result, struct sgpu_error *error)
 {
 	uint8_t ak[SGPU_SHA256_SIZE] = { 0 }, report_data[64] = { 0 };
-	uint8_t *nonce = NULL;
-	size_t nonce_size = 0;
 	int code = check_signature(parts, ak, error);
 
 	if (code) {
@@ -208,17 +204,15 @@ static int verify_parts(const struct sgpu_quote_parts *parts, const struct sgpu_
 	code = sgpu_chain_verify(&parts->jws.chain, checks->roots, checks->now, error);
 	result->certificate_age = age_of(&parts->jws.chain, checks->now);
 	code = code ? code : check_time(parts->claims, checks, error);
-	code = code ? code : get_nonce(parts->claims, &nonce, &nonce_size, error);
 	if (!code && checks->nonce) {
-		code = check_nonce(checks, nonce, nonce_size, error);
+		code = check_nonce(parts->claims, checks, error);
 		result->nonce_checked = !code;
 	}
-	code = code ? code : sgpu_quote_report_data(ak, nonce, nonce_size, report_data, error);
+	code = code ? code : sgpu_quote_report_data(parts->claims, ak, report_data, error);
 	code = code ? code : check_machine(parts, error);
 	code = code ? code : check_owner(parts->claims, checks->owner_key, error);
 	code = code ? code : check_records(parts, checks, report_data, result, error);
 	result->verified = !code;
-	sgpu_free_wiped(&nonce, nonce_size);
 	return code;
 }
 

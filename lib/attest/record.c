@@ -28,7 +28,7 @@ static int compare(const char *label, const uint8_t *got, const uint8_t *expecte
 		   struct sgpu_error *error)
 {
 	return sgpu_equal(got, expected, size) ? 0 :
-	       sgpu_fail(error, SGPU_EBINDING, "the record '%s' was made for another key or nonce", label);
+	       sgpu_fail(error, SGPU_EBINDING, "the record '%s' was made for other claims or another key", label);
 }
 
 static int check_snp(const uint8_t *report, size_t size, const uint8_t report_data[64], bool *debug,

@@ -209,26 +209,32 @@ refused() {
 	[ "$(grant second.json | jq -r .owner_hash)" = "$(jq -r .x owner.jwk | decode | sha256sum | cut -c 1-64 | unhex | encode)" ]
 }
 
-# fake_gramine REPORT_DATA: a tree as Gramine shows it, with a quote over these bytes.
+# fake_gramine [REPORT_DATA]: a tree as Gramine shows it. Its quote is over what was written, or over these bytes.
 fake_gramine() {
-	mkdir -p gramine
+	rm -rf gramine
+	mkdir gramine
 	printf dcap >gramine/attestation_type
 	: >gramine/user_report_data
+	mkfifo gramine/quote
 	{
-		head -c 368 /dev/zero
-		printf %s "$1" | unhex
-		head -c 64 /dev/zero
-	} >gramine/quote
+		while [ "$(stat -c %s gramine/user_report_data)" -lt 64 ]; do sleep 0.02; done
+		{
+			head -c 368 /dev/zero
+			if [ -n "${1:-}" ]; then printf %s "$1" | unhex; else cat gramine/user_report_data; fi
+			head -c 64 /dev/zero
+		} >gramine/quote
+	} 3>&- &
 	export SGPU_GRAMINE_ROOT=$PWD/gramine
 }
 
-@test "the platform's record is made over the AK and the nonce, as the page says" {
+@test "the platform's record is made over the AK and all claims, as the page says" {
 	requires jq openssl
-	ak=$(openssl pkey -in AK.pem -pubout -outform DER | sha256sum | cut -c 1-64)
-	hash=$(printf %s "$nonce" | unhex | sha512sum | cut -c 1-128)
-	data=$({ printf 'sgpu quote v1\0' && printf %s "$ak$hash" | unhex; } | sha512sum | cut -c 1-128)
-	fake_gramine "$data"
+	fake_gramine
 	quote --nonce "$nonce" -o sgx.json
+	wait
+	ak=$(openssl pkey -in AK.pem -pubout -outform DER | sha256sum | cut -c 1-64)
+	hash=$(claims sgx.json | jq -cjS 'del(.[.eat_profile].records, .[.eat_profile].absent)' | sha512sum | cut -c 1-128)
+	data=$({ printf 'sgpu quote v1\0' && printf %s "$ak$hash" | unhex; } | sha512sum | cut -c 1-128)
 	[ "$(od -An -tx1 -v gramine/user_report_data | tr -d ' \n')" = "$data" ]
 	run -0 verify --nonce "$nonce" sgx.json
 	assert_contains "$output" "SGX quote      not checked"
@@ -246,6 +252,7 @@ fake_gramine() {
 @test "a platform's record over other bytes is not put into a quote" {
 	fake_gramine "$(printf '%0128d' 0)"
 	run --separate-stderr -4 quote --json --nonce "$nonce" -o sgx.json
+	wait
 	assert_contains "$stderr" '"EBINDING"'
 	assert_no_file sgx.json
 }

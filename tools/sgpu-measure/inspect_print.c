@@ -11,7 +11,7 @@
 
 #include "inspecting.h"
 
-enum { BYTES_MAX = 64 };
+enum { BYTES_MAX = 64, TEXT_SIZE = 1024 };
 
 static void SGPU_PRINTF(2, 3) line(const char *label, const char *format, ...)
 {
@@ -67,6 +67,49 @@ static const char *first_of(const json_t *object, const char *key)
 	return text ? text : "";
 }
 
+/* Adds the names that are true, or the others, to a list in words. */
+static void list_truths(const json_t *object, bool wanted, const char *within, char *text, size_t size)
+{
+	const char *name = NULL;
+	json_t *value = NULL;
+
+	json_object_foreach((json_t *)(uintptr_t)object, name, value) {
+		const size_t used = strlen(text);
+		if (json_is_object(value)) {
+			list_truths(value, wanted, name, text, size);
+		} else if (json_is_true(value) == wanted) {
+			snprintf(text + used, size - used, "%s%s%s%s", used ? ", " : "", within, *within ? " " : "", name);
+		}
+	}
+}
+
+static void print_confinement(const json_t *own)
+{
+	const json_t *confinement = json_object_get(own, "confinement");
+	char has[TEXT_SIZE] = "", lacks[TEXT_SIZE] = "";
+
+	if (!confinement) {
+		line("", "confinement: nothing is said");
+		return;
+	}
+	list_truths(confinement, true, "", has, sizeof(has));
+	list_truths(confinement, false, "", lacks, sizeof(lacks));
+	line("", "confined by %s%s%s", has[0] ? has : "nothing", lacks[0] ? "; not by " : "", lacks);
+}
+
+static void print_owners(const json_t *own)
+{
+	const json_t *owners = json_object_get(own, "owners"), *item = NULL;
+	size_t i = 0;
+
+	if (!owners) {
+		line("", "work is taken of anyone");
+	}
+	json_array_foreach(owners, i, item) {
+		line("", "work is taken of %s", json_string_value(item) ? json_string_value(item) : "");
+	}
+}
+
 static void print_runner(const json_t *claims)
 {
 	const json_t *runner = json_object_get(json_object_get(claims, "submods"), "runner"), *own = own_of(runner);
@@ -82,6 +125,9 @@ static void print_runner(const json_t *claims)
 	}
 	line("", "debugging %s; kernels that batches bring are %s", text_of(runner, "dbgstat"),
 	     is_true(own, "modules") ? "run" : "refused");
+	line("", "files of the machine are %s batches", is_true(own, "files") ? "open to" : "closed to");
+	print_owners(own);
+	print_confinement(own);
 	if (!jwk) {
 		line("recipient", "none: no key to seal to");
 		return;

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <time.h>
 
-#include <sgpu/attest.h>
 #include <sgpu/base.h>
 #include <sgpu/io.h>
 
@@ -97,12 +96,11 @@ static int write_quote(const char *path, const char *quote, size_t size, struct 
 	return code;
 }
 
-int attested_quote(const struct attested *options, struct sgpu_device *device, bool on_gpu, bool allow_modules,
-		   struct sgpu_key *recipient, struct sgpu_error *error)
+int attested_quote(const struct attested *options, const struct sgpu_quote_subject *run, struct sgpu_key *recipient,
+		   struct sgpu_error *error)
 {
 	struct parts parts = { .ak = NULL };
-	struct sgpu_quote_subject subject = { .recipient_ephemeral = true, .device = device, .preemption = on_gpu,
-					      .allows_modules = allow_modules };
+	struct sgpu_quote_subject subject = *run;
 	struct sgpu_key public_half;
 	char *quote = NULL;
 	size_t size = 0;
@@ -116,6 +114,7 @@ int attested_quote(const struct attested *options, struct sgpu_device *device, b
 	}
 	if (!code) {
 		subject.recipient = &public_half; /* what signs has no business with the other half */
+		subject.recipient_ephemeral = true;
 		subject.nonce = parts.nonce;
 		subject.nonce_size = parts.nonce_size;
 		subject.owner_key = options->owner ? parts.owner.public_half : NULL;

@@ -8,8 +8,8 @@
 
 #include <stdbool.h>
 
+#include <sgpu/attest.h>
 #include <sgpu/crypto.h>
-#include <sgpu/device.h>
 
 /* As on the command line; NULL: not given. */
 struct attested {
@@ -19,8 +19,9 @@ struct attested {
 /* Whether the options belong together: prints and returns false. */
 bool attested_check(const struct attested *options, bool dry_run);
 /* Fills *recipient, which should lie in memory for secrets, with a new X25519 key, and writes the quote: all of it, or
- * no file. The attestation key is loaded for this and gone when it returns. */
-SGPU_MUST_CHECK int attested_quote(const struct attested *options, struct sgpu_device *device, bool on_gpu,
-				   bool allow_modules, struct sgpu_key *recipient, struct sgpu_error *error);
+ * no file. `run` has the device and what holds for this run; nonce, recipient and owner's key are filled in here. The
+ * attestation key is loaded for this and gone when it returns. */
+SGPU_MUST_CHECK int attested_quote(const struct attested *options, const struct sgpu_quote_subject *run,
+				   struct sgpu_key *recipient, struct sgpu_error *error);
 
 #endif

@@ -325,9 +325,11 @@ static int open_batch(struct request *r)
  * before. An exit status. */
 static int prove(struct request *r, struct sgpu_device *device)
 {
+	const struct sgpu_quote_subject run = { .device = device, .preemption = on_gpu,
+						.allows_modules = r->allow_modules, .files = !r->no_files };
 	struct sgpu_error error = { 0 };
 
-	if (attested_quote(&r->attested, device, on_gpu, r->allow_modules, &r->keys[r->key_count], &error)) {
+	if (attested_quote(&r->attested, &run, &r->keys[r->key_count], &error)) {
 		return cli_error(&error);
 	}
 	r->key_count++;
