@@ -211,7 +211,7 @@ $(BUILD)/headers:
 install_deps = $(if $(filter 0,$(DEPS)),,@scripts/install-deps.sh $(1))
 again = +@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc))
 
-.PHONY: demo check check-gpu interop fuzz sanitize bench
+.PHONY: demo check check-gpu interop fuzz mutate sanitize bench
 demo:
 	$(call install_deps,build demo)
 	$(again) programs examples
@@ -234,6 +234,11 @@ interop:
 fuzz:
 	$(call install_deps,build fuzz)
 	$(again) fuzz-now BUILD='$(BUILD)-fuzz' CC=clang SANITIZE=fuzzer
+
+# Plants mistakes, one at a time, and runs the tests that should notice. Takes the better part of an hour.
+mutate:
+	$(call install_deps,build demo check)
+	@MAKE_ARGS='CC="$(CC)"' $(if $(SGPU_VECTORS),SGPU_VECTORS='$(SGPU_VECTORS)') scripts/mutate.py $(TESTS)
 
 sanitize:
 	$(call install_deps,build demo check)
@@ -284,6 +289,7 @@ targets
   check      install what is missing, build, run all tests
   sanitize   all tests under address, undefined and thread sanitizers
   fuzz       every fuzz target for FUZZ_SECONDS, with clang
+  mutate     plant mistakes one at a time: do the tests notice? (most of an hour)
   interop    against other implementations of the same formats
   check-gpu  all tests on a GPU, under compute-sanitizer too, and a short bench;
              fails where there is no GPU or no nvcc, since nothing is tested then
@@ -300,7 +306,7 @@ variables (make NAME=value)
   IPSEC_MB=$(IPSEC_MB) BLAS=$(BLAS) CLONES=$(CLONES) NUMA=$(NUMA) CUDA=$(CUDA)   0 leaves it out
   DEPS=0          install no packages
   TESTS=          only these: TESTS="seal test_hkdf"; of check-gpu also memcheck,
-                  racecheck, bench
+                  racecheck, bench; of mutate the names of mistakes
   FUZZ_SECONDS=$(FUZZ_SECONDS) BENCH_OPTIONS=
 endef
 export HELP
