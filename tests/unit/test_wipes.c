@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the library leaves behind when it fails, and in the memory that it gives back: no key, no plaintext.
+ */
+#include <malloc.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+#include <sgpu/crypto.h>
+#include <sgpu/io.h>
+#include <sgpu/seal.h>
+
+#include "unit.h"
+
+/* A sanitizer has an allocator of its own. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define OWN_FREE 0
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define OWN_FREE 0
+#endif
+#endif
+#ifndef OWN_FREE
+#define OWN_FREE 1
+#endif
+
+static const uint8_t zero[4096];
+static const char marker[] = "plaintext-that-nobody-may-find-again";
+static bool watching;
+static unsigned found, freed;
+
+#if OWN_FREE
+extern void __libc_free(void *memory);
+
+/* In the place of the C library's: looks through what is given back. */
+void free(void *memory)
+{
+	if (memory && __atomic_load_n(&watching, __ATOMIC_RELAXED)) {
+		__atomic_fetch_add(&freed, 1, __ATOMIC_RELAXED);
+		if (memmem(memory, malloc_usable_size(memory), marker, sizeof(marker) - 1)) {
+			__atomic_fetch_add(&found, 1, __ATOMIC_RELAXED);
+		}
+	}
+	__libc_free(memory);
+}
+#endif
+
+static void watch(bool on)
+{
+	if (on) {
+		found = freed = 0;
+	}
+	__atomic_store_n(&watching, on, __ATOMIC_SEQ_CST);
+}
+
+static int memory_file(const void *data, size_t size)
+{
+	int fd = memfd_create("test", MFD_CLOEXEC);
+
+	if (fd < 0 || (size && write(fd, data, size) != (ssize_t)size) || lseek(fd, 0, SEEK_SET) != 0) {
+		abort();
+	}
+	return fd;
+}
+
+static void fill(uint8_t *data, size_t size)
+{
+	for (size_t i = 0; i < size; i++) {
+		data[i] = (uint8_t)marker[i % (sizeof(marker) - 1)];
+	}
+}
+
+UNIT_TEST(the_watch_finds_what_was_not_wiped)
+{
+#if OWN_FREE
+	uint8_t *memory = malloc(200);
+
+	REQUIRE(memory);
+	fill(memory, 200);
+	watch(true);
+	free(memory);
+	watch(false);
+	CHECK(found == 1 && freed >= 1);
+#else
+	SKIP("the sanitizer has an allocator of its own");
+#endif
+}
+
+UNIT_TEST(streams_give_back_no_memory_with_plaintext)
+{
+#if OWN_FREE
+	enum { SIZE = 3 << 20 };
+	static const uint8_t key[SGPU_KEY_SIZE] = { 1 };
+	uint8_t *data = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	REQUIRE(data != MAP_FAILED);
+	fill(data, SIZE);
+	int in = memory_file(data, SIZE), sealed = memory_file("", 0), out = memory_file("", 0);
+	struct sgpu_seal_job seal = { .key = key, .size = SGPU_SIZE_UNKNOWN, .jobs = 2 };
+	struct sgpu_seal_job open = { .key = key, .size = SGPU_SIZE_UNKNOWN, .jobs = 2 };
+
+	sgpu_seal_end_from_fd(in, "in", &seal.in);
+	sgpu_seal_end_from_fd(sealed, "sealed", &seal.out);
+	watch(true);
+	CHECK(sgpu_seal_stream(&seal, NULL) == 0);
+	watch(false);
+	CHECK(freed > 0 && found == 0);
+	REQUIRE(lseek(sealed, 0, SEEK_SET) == 0);
+	sgpu_seal_end_from_fd(sealed, "sealed", &open.in);
+	sgpu_seal_end_from_fd(out, "out", &open.out);
+	watch(true);
+	CHECK(sgpu_open_stream(&open, NULL) == 0 && open.bytes_out == SIZE);
+	watch(false);
+	CHECK(freed > 0 && found == 0);
+	/* What was opened before a bad chunk was met. */
+	uint8_t byte = 0;
+	REQUIRE(pread(sealed, &byte, 1, SIZE / 2) == 1);
+	byte ^= 1;
+	REQUIRE(pwrite(sealed, &byte, 1, SIZE / 2) == 1 && lseek(sealed, 0, SEEK_SET) == 0);
+	sgpu_seal_end_from_fd(sealed, "sealed", &open.in);
+	watch(true);
+	CHECK(sgpu_open_stream(&open, NULL) == SGPU_EAUTH);
+	watch(false);
+	CHECK(freed > 0 && found == 0);
+	close(in);
+	close(sealed);
+	close(out);
+	munmap(data, SIZE);
+#else
+	SKIP("the sanitizer has an allocator of its own");
+#endif
+}
+
+UNIT_TEST(a_wrong_key_leaves_no_derived_keys)
+{
+	static const uint8_t key[SGPU_KEY_SIZE] = { 1 }, other[SGPU_KEY_SIZE] = { 2 };
+	struct sgpu_sealed_keys keys;
+	uint8_t header[SGPU_SEALED_HEADER];
+
+	REQUIRE(sgpu_sealed_keys_new(key, "context", 7, &keys, NULL) == 0);
+	sgpu_sealed_header(&keys, header);
+	CHECK(sgpu_sealed_keys_open(other, "context", 7, header, &keys, NULL) == SGPU_EKEY);
+	CHECK(memcmp(&keys, zero, sizeof(keys)) == 0);
+}
+
+UNIT_TEST(what_does_not_unwrap_leaves_nothing)
+{
+	uint8_t kek[32] = { 1 }, key[32], wrapped[40], back[32];
+
+	memset(key, 7, sizeof(key));
+	REQUIRE(sgpu_wrap(kek, key, wrapped, NULL) == 0);
+	wrapped[39] ^= 1;
+	memset(back, 9, sizeof(back));
+	CHECK(sgpu_unwrap(kek, wrapped, back, NULL) == SGPU_EAUTH);
+	CHECK(memcmp(back, zero, sizeof(back)) == 0);
+}
+
+UNIT_TEST(an_hpke_message_that_does_not_verify_leaves_nothing)
+{
+	struct sgpu_key key;
+	uint8_t message[32], enc[32], ct[48], back[32];
+
+	memset(message, 7, sizeof(message));
+	REQUIRE(sgpu_key_generate(SGPU_KEY_X25519, &key, NULL) == 0);
+	REQUIRE(sgpu_hpke_seal(key.public_half, "info", 4, "aad", 3, message, 32, enc, ct, NULL) == 0);
+	ct[47] ^= 1;
+	memset(back, 9, sizeof(back));
+	CHECK(sgpu_hpke_open(key.secret, enc, "info", 4, "aad", 3, ct, 48, back, NULL) == SGPU_EAUTH);
+	CHECK(memcmp(back, zero, sizeof(back)) == 0);
+	sgpu_key_clear(&key);
+	CHECK(memcmp(key.secret, zero, sizeof(key.secret)) == 0);
+}
+
+UNIT_TEST(memory_that_does_not_open_is_cleared)
+{
+	uint8_t key[SGPU_KEY_SIZE] = { 1 }, plain[40000], sealed[40200], back[40000];
+	uint64_t sealed_size = 0;
+
+	fill(plain, sizeof(plain));
+	REQUIRE(sgpu_sealed_size(sizeof(plain), &sealed_size) && sealed_size <= sizeof(sealed));
+	REQUIRE(sgpu_seal_memory(key, NULL, 0, plain, sizeof(plain), sealed, NULL) == 0);
+	sealed[sealed_size - 1] ^= 1; /* the last chunk's tag: two have verified by then */
+	memset(back, 9, sizeof(back));
+	CHECK(sgpu_open_memory(key, NULL, 0, sealed, (size_t)sealed_size, back, NULL) == SGPU_EAUTH);
+	for (size_t i = 0; i < sizeof(back); i++) {
+		REQUIRE(back[i] == 0);
+	}
+}
+
+int main(void)
+{
+	UNIT_RUN(the_watch_finds_what_was_not_wiped);
+	UNIT_RUN(streams_give_back_no_memory_with_plaintext);
+	UNIT_RUN(a_wrong_key_leaves_no_derived_keys);
+	UNIT_RUN(what_does_not_unwrap_leaves_nothing);
+	UNIT_RUN(an_hpke_message_that_does_not_verify_leaves_nothing);
+	UNIT_RUN(memory_that_does_not_open_is_cleared);
+	return unit_done();
+}
