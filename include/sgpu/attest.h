@@ -165,6 +165,18 @@ SGPU_MUST_CHECK int sgpu_tsm_verify(const char *record, size_t size, const struc
  * SGPU_TDX_ROOT names another tree, for tests. Errors: SGPU_EUSAGE, SGPU_EUNAVAILABLE, SGPU_ESYSTEM, SGPU_EDEVICE. */
 SGPU_MUST_CHECK int sgpu_rtmr_extend(unsigned index, const uint8_t digest[48], struct sgpu_error *error);
 
+/* ---- owners: whose batches a runner takes ---- */
+struct sgpu_owners {
+	char **names;                    /* thumbprints (RFC 7638, SHA-256), sorted, each once */
+	int count;
+};
+/* One thumbprint a line; "#" begins a comment. A file without any is refused. What a wrong line holds is not told.
+ * Errors: SGPU_EINVALID, SGPU_ESYSTEM. */
+SGPU_MUST_CHECK int sgpu_owners_parse(const char *text, size_t size, const char *path, struct sgpu_owners *owners,
+				      struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_owners_load(const char *path, struct sgpu_owners *owners, struct sgpu_error *error);
+void sgpu_owners_clear(struct sgpu_owners *owners);
+
 /* ---- the quote ---- */
 /* What a quote is about; all of it is borrowed. */
 struct sgpu_quote_subject {

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A file of owners: whose batches a runner takes. One thumbprint a line, in the order that quotes have them.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include <sgpu/attest.h>
+#include <sgpu/base.h>
+#include <sgpu/io.h>
+
+enum { FILE_MAX = 1 << 18, THUMBPRINT_LENGTH = 43 };
+
+void sgpu_owners_clear(struct sgpu_owners *owners)
+{
+	for (int i = 0; i < owners->count; i++) {
+		free(owners->names[i]);
+	}
+	free(owners->names);
+	memset(owners, 0, sizeof(*owners));
+}
+
+static int by_text(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Takes a name over, or frees it. */
+static int add(struct sgpu_owners *owners, char *name, const char *path, struct sgpu_error *error)
+{
+	char **more = name ? realloc(owners->names, ((size_t)owners->count + 1) * sizeof(*more)) : NULL;
+
+	owners->names = more ? more : owners->names;
+	if (!more || owners->count == SGPU_QUOTE_OWNERS_MAX) {
+		free(name);
+		return !more ? sgpu_fail_nomem(error) :
+		       sgpu_fail(error, SGPU_EINVALID, "'%s' names more than %d owners", path, SGPU_QUOTE_OWNERS_MAX);
+	}
+	owners->names[owners->count++] = name;
+	return 0;
+}
+
+/* A line without its comment: a thumbprint, or blank. What stands there is not shown, since it may be a key. */
+static int read_line(const char *line, size_t length, int number, const char *path, struct sgpu_owners *owners,
+		     struct sgpu_error *error)
+{
+	uint8_t hash[SGPU_SHA256_SIZE];
+	const char *comment = memchr(line, '#', length);
+
+	length = comment ? (size_t)(comment - line) : length;
+	while (length && strchr(" \t\r", line[length - 1])) {
+		length--;
+	}
+	while (length && strchr(" \t", *line)) {
+		line++;
+		length--;
+	}
+	if (!length) {
+		return 0;
+	}
+	char *name = memchr(line, '\0', length) ? NULL : strndup(line, length);
+	if (!name || length != THUMBPRINT_LENGTH || sgpu_base64url_decode(name, hash, sizeof(hash), NULL)) {
+		free(name);
+		return sgpu_fail(error, SGPU_EINVALID, "'%s':%d: no thumbprint of a key, as 'sgpu-seal keyinfo --owner' "
+				 "prints it", path, number);
+	}
+	return add(owners, name, path, error);
+}
+
+int sgpu_owners_parse(const char *text, size_t size, const char *path, struct sgpu_owners *owners,
+		      struct sgpu_error *error)
+{
+	int code = 0, number = 1;
+
+	memset(owners, 0, sizeof(*owners));
+	for (size_t at = 0; at < size && !code; number++) {
+		const char *end = memchr(text + at, '\n', size - at);
+		size_t length = end ? (size_t)(end - text) - at : size - at;
+		code = read_line(text + at, length, number, path, owners, error);
+		at += length + 1;
+	}
+	if (!code && !owners->count) {
+		code = sgpu_fail(error, SGPU_EINVALID, "'%s' names no owner", path);
+	}
+	if (code) {
+		sgpu_owners_clear(owners);
+		return code;
+	}
+	qsort(owners->names, (size_t)owners->count, sizeof(*owners->names), by_text);
+	int kept = 1;
+	for (int i = 1; i < owners->count; i++) {
+		if (strcmp(owners->names[i], owners->names[kept - 1])) {
+			owners->names[kept++] = owners->names[i];
+		} else {
+			free(owners->names[i]);
+		}
+	}
+	owners->count = kept;
+	return 0;
+}
+
+int sgpu_owners_load(const char *path, struct sgpu_owners *owners, struct sgpu_error *error)
+{
+	char *text = NULL;
+	size_t size = 0;
+
+	memset(owners, 0, sizeof(*owners));
+	int code = sgpu_read_file(path, FILE_MAX, &text, &size, error);
+	code = code ? code : sgpu_owners_parse(text, size, path, owners, error);
+	sgpu_free_wiped(&text, size); /* it may be a key that was given in its place */
+	return code;
+}
