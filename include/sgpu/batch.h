@@ -23,7 +23,9 @@ enum {
 	SGPU_BATCH_VERSION = 1,
 	SGPU_BATCH_ID_SIZE = 16,
 	SGPU_RESPONSE_ID_SIZE = 16,
-	SGPU_INDEX_SIZE_MAX = 64 << 20,  /* bytes of batch.json or response.json */
+	SGPU_INDEX_SIZE_MAX = 64 << 20,  /* bytes of batch.json or response.json, */
+	SGPU_INDEX_FRAME_MAX = 1 << 20,  /* of all in it but the segments, */
+	SGPU_INDEX_SEGMENT_MAX = 32 << 10, /* and of one of these */
 	SGPU_RECIPIENTS_MAX = 256,
 	SGPU_FILE_PATH_MAX = 4096,       /* bytes of a FILE location's path */
 	SGPU_REGION_ID_TEXT = 32,        /* hex digits of a region id */

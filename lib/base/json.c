@@ -7,13 +7,16 @@
 #include <string.h>
 
 #include <sgpu/base.h>
-#include <sgpu/json.h>
+
+#include "base/json_private.h"
 
 enum { DEPTH_MAX = 64 };
 
-/* jansson's own limit is 2048 levels of recursion; ours is checked before it parses. */
-static bool too_deep(const char *text, size_t size, size_t *where)
+/* What a text would cost as a tree is known before any of it is made: jansson takes 224 bytes for "{}", and goes 2048
+ * levels deep. */
+static int check_cost(const char *text, size_t size, size_t values_max, size_t *where, struct sgpu_error *error)
 {
+	size_t values = 1;
 	int depth = 0;
 	bool in_string = false;
 
@@ -25,21 +28,29 @@ static bool too_deep(const char *text, size_t size, size_t *where)
 			} else if (c == '"') {
 				in_string = false;
 			}
-		} else if (c == '"') {
+			continue;
+		}
+		*where = i;
+		if (c == '"') {
 			in_string = true;
 		} else if (c == '{' || c == '[') {
+			values++;
 			if (++depth > DEPTH_MAX) {
-				*where = i;
-				return true;
+				return sgpu_fail(error, SGPU_EINVALID, "nested deeper than %d levels", DEPTH_MAX);
 			}
 		} else if (c == '}' || c == ']') {
 			depth--;
+		} else if (c == ',') {
+			values++;
+		}
+		if (values > values_max) {
+			return sgpu_fail(error, SGPU_EINVALID, "more than %zu values", values_max);
 		}
 	}
-	return false;
+	return SGPU_OK;
 }
 
-static void line_and_column(const char *text, size_t position, int *line, int *column)
+void sgpu_json_place(const char *text, size_t position, int *line, int *column)
 {
 	*line = 1;
 	*column = 1;
@@ -48,31 +59,47 @@ static void line_and_column(const char *text, size_t position, int *line, int *c
 			++*line;
 			*column = 1;
 		} else {
-			++*column;
+			*column += ((unsigned char)text[i] & 0xc0) != 0x80;
 		}
 	}
 }
 
-int sgpu_json_parse(const char *text, size_t size, json_t **value, int *line, int *column, struct sgpu_error *error)
+int sgpu_json_parse_at(const char *text, size_t size, bool any, size_t values_max, json_t **value, size_t *position,
+		       struct sgpu_error *error)
 {
-	int ignored;
-	size_t where;
 	json_error_t fault;
 
-	line = line ? line : &ignored;
-	column = column ? column : &ignored;
-	*line = *column = 1;
-	if (too_deep(text, size, &where)) {
-		line_and_column(text, where, line, column);
-		return sgpu_fail(error, SGPU_EINVALID, "nested deeper than %d levels", DEPTH_MAX);
+	*value = NULL;
+	*position = 0;
+	if (check_cost(text, size, values_max, position, error) != SGPU_OK) {
+		return SGPU_EINVALID;
 	}
-	*value = json_loadb(text, size, JSON_REJECT_DUPLICATES, &fault);
+	*value = json_loadb(text, size, JSON_REJECT_DUPLICATES | (any ? JSON_DECODE_ANY : 0), &fault);
 	if (!*value) {
-		*line = fault.line > 0 ? fault.line : 1;
-		*column = fault.column > 0 ? fault.column : 1;
+		/* How much was read: the fault is in the last of it. */
+		*position = fault.position > 0 ? (size_t)fault.position - 1 : 0;
+		*position = *position < size ? *position : size;
 		return sgpu_fail(error, SGPU_EINVALID, "%s", fault.text);
 	}
-	return 0;
+	return SGPU_OK;
+}
+
+int sgpu_json_parse_most(const char *text, size_t size, size_t values_max, json_t **value, int *line, int *column,
+			 struct sgpu_error *error)
+{
+	size_t position;
+	int code = sgpu_json_parse_at(text, size, false, values_max, value, &position, error);
+
+	if (line || column) {
+		int ignored;
+		sgpu_json_place(text, code ? position : 0, line ? line : &ignored, column ? column : &ignored);
+	}
+	return code;
+}
+
+int sgpu_json_parse(const char *text, size_t size, json_t **value, int *line, int *column, struct sgpu_error *error)
+{
+	return sgpu_json_parse_most(text, size, SGPU_JSON_VALUES_MAX, value, line, column, error);
 }
 
 int sgpu_json_string(const json_t *object, const char *where, const char *key, const char **value,

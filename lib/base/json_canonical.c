@@ -161,8 +161,20 @@ static int write_real(struct text *out, double value)
 }
 
 static int write_value(struct text *out, const json_t *value);
+static int write_items(struct text *out, const struct sgpu_json_items *list);
 
-static int write_object(struct text *out, const json_t *value)
+static const struct sgpu_json_items *find_items(const struct sgpu_json_items *lists, size_t count, const char *key)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (!strcmp(lists[i].key, key)) {
+			return &lists[i];
+		}
+	}
+	return NULL;
+}
+
+/* A member of the same key as one of the lists stands for it. */
+static int write_object(struct text *out, const json_t *value, const struct sgpu_json_items *lists, size_t list_count)
 {
 	size_t count = json_object_size(value), used = 0;
 	const char **keys = malloc((count ? count : 1) * sizeof(*keys));
@@ -184,7 +196,8 @@ static int write_object(struct text *out, const json_t *value)
 		}
 		write_string(out, keys[i], strlen(keys[i]));
 		put(out, ':');
-		code = write_value(out, json_object_get(value, keys[i]));
+		const struct sgpu_json_items *list = find_items(lists, list_count, keys[i]);
+		code = list ? write_items(out, list) : write_value(out, json_object_get(value, keys[i]));
 	}
 	put(out, '}');
 	free(keys);
@@ -211,6 +224,23 @@ static int write_array(struct text *out, const json_t *value)
 	return code;
 }
 
+static int write_items(struct text *out, const struct sgpu_json_items *list)
+{
+	int code = 0;
+
+	put(out, '[');
+	for (size_t i = 0; i < list->count && !code; i++) {
+		json_t *item = list->item(list->argument, i);
+		if (i) {
+			put(out, ',');
+		}
+		code = item ? write_value(out, item) : SGPU_ENOMEM;
+		json_decref(item);
+	}
+	put(out, ']');
+	return code;
+}
+
 static int write_integer(struct text *out, json_int_t number)
 {
 	uint64_t magnitude = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
@@ -227,7 +257,7 @@ static int write_value(struct text *out, const json_t *value)
 {
 	switch (json_typeof(value)) {
 	case JSON_OBJECT:
-		return write_object(out, value);
+		return write_object(out, value, NULL, 0);
 	case JSON_ARRAY:
 		return write_array(out, value);
 	case JSON_STRING:
@@ -249,21 +279,33 @@ static int write_value(struct text *out, const json_t *value)
 	}
 }
 
-int sgpu_json_canonical(const json_t *value, char **text, size_t *size, struct sgpu_error *error)
+static int finish(struct text *out, int code, char **text, size_t *size, struct sgpu_error *error)
 {
-	struct text out = { NULL, 0, 0, false };
-	int code = write_value(&out, value);
-
-	put(&out, '\0');
-	if (out.failed && !code) {
+	put(out, '\0');
+	if (out->failed && !code) {
 		code = SGPU_ENOMEM;
 	}
 	if (code) {
-		free(out.data);
+		free(out->data);
 		return code == SGPU_ENOMEM ? sgpu_fail_nomem(error) :
 			sgpu_fail(error, code, "a number is not below 2^53, so it has no canonical form");
 	}
-	*text = out.data;
-	*size = out.size - 1;
+	*text = out->data;
+	*size = out->size - 1;
 	return 0;
+}
+
+int sgpu_json_canonical(const json_t *value, char **text, size_t *size, struct sgpu_error *error)
+{
+	struct text out = { NULL, 0, 0, false };
+
+	return finish(&out, write_value(&out, value), text, size, error);
+}
+
+int sgpu_json_canonical_items(const json_t *value, const struct sgpu_json_items *lists, size_t list_count, char **text,
+			      size_t *size, struct sgpu_error *error)
+{
+	struct text out = { NULL, 0, 0, false };
+
+	return finish(&out, write_object(&out, value, lists, list_count), text, size, error);
 }

@@ -170,24 +170,52 @@ static int parse_segment(const json_t *json, const char *where, bool response, s
 	return code;
 }
 
-static int parse_segments(const json_t *index, const char *where, struct sgpu_batch *batch, struct sgpu_error *error)
+static int fail_form(const char *where, struct sgpu_error *error)
 {
-	const json_t *segments = json_object_get(index, "segments");
-	const size_t count = json_array_size(segments);
-	if (!json_is_array(segments) || count > SGPU_MANIFEST_SEGMENTS_MAX) {
+	return sgpu_fail(error, SGPU_EINVALID, "%s is not in canonical form", where);
+}
+
+/* The tree of one segment at a time: of all of them it would take ten times as much as their text. */
+static int parse_part(const struct sgpu_json_part *part, const char *where, size_t i, bool response,
+		      struct sgpu_batch_segment *segment, struct sgpu_error *error)
+{
+	char place[SGPU_WHERE_MAX], *canonical = NULL;
+	size_t size = 0;
+	json_t *json = NULL;
+	struct sgpu_error fault = { 0 };
+	snprintf(place, sizeof(place), "%s: /segments/%zu", where, i);
+	int code = sgpu_json_part_parse(part, NULL, &json, NULL, NULL, &fault);
+	if (code) {
+		code = sgpu_fail(error, code, "%s: %s", place, fault.text);
+	} else {
+		code = parse_segment(json, place, response, segment, error);
+	}
+	if (!code) {
+		code = sgpu_json_canonical(json, &canonical, &size, error);
+	}
+	if (!code && (size != part->size || memcmp(canonical, part->text, size))) {
+		code = fail_form(where, error);
+	}
+	free(canonical);
+	json_decref(json);
+	return code;
+}
+
+static int parse_segments(const json_t *index, const struct sgpu_json_list *list, const char *where,
+			  struct sgpu_batch *batch, struct sgpu_error *error)
+{
+	if (!json_is_array(json_object_get(index, "segments"))) {
 		return sgpu_fail(error, SGPU_EINVALID, "%s: /segments is not an array of at most %d", where,
 				 SGPU_MANIFEST_SEGMENTS_MAX);
 	}
-	batch->segments = calloc(count + 1, sizeof(*batch->segments));
+	batch->segments = calloc(list->count + 1, sizeof(*batch->segments));
 	if (!batch->segments) {
 		return sgpu_fail_nomem(error);
 	}
-	batch->segment_count = (int)count;
+	batch->segment_count = (int)list->count;
 	int code = 0;
-	for (size_t i = 0; !code && i < count; i++) {
-		char place[SGPU_WHERE_MAX];
-		snprintf(place, sizeof(place), "%s: /segments/%zu", where, i);
-		code = parse_segment(json_array_get(segments, i), place, batch->response, &batch->segments[i], error);
+	for (size_t i = 0; !code && i < list->count; i++) {
+		code = parse_part(&list->parts[i], where, i, batch->response, &batch->segments[i], error);
 	}
 	return code;
 }
@@ -246,7 +274,8 @@ static int parse_kind(const json_t *index, const char *where, struct sgpu_batch 
 	return code;
 }
 
-static int parse_index(const json_t *index, struct sgpu_batch *batch, struct sgpu_error *error)
+static int parse_index(const json_t *index, const struct sgpu_json_list *list, struct sgpu_batch *batch,
+		       struct sgpu_error *error)
 {
 	static const char *const batch_keys[] = { "version", "batch_id", "manifest_sha256", "counter", "alg", "aead",
 						  "segments", "recipients", "mac", NULL };
@@ -269,7 +298,7 @@ static int parse_index(const json_t *index, struct sgpu_batch *batch, struct sgp
 				       sizeof(batch->manifest_sha256), error);
 	}
 	if (!code) {
-		code = parse_segments(index, where, batch, error);
+		code = parse_segments(index, list, where, batch, error);
 	}
 	if (!code) {
 		code = parse_kind(index, where, batch, error);
@@ -277,32 +306,48 @@ static int parse_index(const json_t *index, struct sgpu_batch *batch, struct sgp
 	return code ? code : parse_authentication(index, where, batch, error);
 }
 
-/* A batch has one text: what is not canonical was written by something that does not keep to the format. */
-static int check_canonical(const json_t *index, const char *text, size_t size, const char *where,
-			   struct sgpu_error *error)
+/* A batch has one text: what is not canonical was written by something that does not keep to the format. The segments
+ * have been compared; this is what stands around them. */
+static int check_frame(const json_t *index, const struct sgpu_json_list *list, const char *text, size_t size,
+		       const char *where, struct sgpu_error *error)
 {
-	char *canonical = NULL;
-	size_t canonical_size = 0;
-	int code = sgpu_json_canonical(index, &canonical, &canonical_size, error);
-	if (!code && (canonical_size != size || memcmp(canonical, text, size))) {
-		code = sgpu_fail(error, SGPU_EINVALID, "%s is not in canonical form", where);
+	const struct sgpu_json_part *parts = list->parts;
+	size_t before = size, behind = 0, frame_size = 0;
+	char *frame = NULL;
+	bool same = true;
+	int code = sgpu_json_canonical(index, &frame, &frame_size, error);
+	if (code) {
+		return code;
 	}
-	free(canonical);
-	return code;
+	for (size_t i = 1; i < list->count; i++) { /* one comma, and nothing else */
+		same = same && parts[i].text == parts[i - 1].text + parts[i - 1].size + 1;
+	}
+	if (list->count) {
+		before = (size_t)(parts[0].text - text);
+		behind = (size_t)(text + size - (parts[list->count - 1].text + parts[list->count - 1].size));
+	}
+	same = same && frame_size == before + behind && !memcmp(frame, text, before) &&
+	       !memcmp(frame + before, text + size - behind, behind);
+	free(frame);
+	return same ? 0 : fail_form(where, error);
 }
 
 int sgpu_batch_parse(const char *text, size_t size, bool response, struct sgpu_batch **batch,
 		     struct sgpu_error *error)
 {
 	const char *where = response ? "response.json" : "batch.json";
+	struct sgpu_json_list list = { .key = "segments", .count_max = SGPU_MANIFEST_SEGMENTS_MAX,
+				       .part_max = SGPU_INDEX_SEGMENT_MAX };
 	json_t *index = NULL;
 	struct sgpu_batch *made = NULL;
 	*batch = NULL;
 	if (size > SGPU_INDEX_SIZE_MAX) {
 		return sgpu_fail(error, SGPU_EINVALID, "%s is larger than %d bytes", where, SGPU_INDEX_SIZE_MAX);
 	}
-	int code = sgpu_json_parse(text, size, &index, NULL, NULL, error);
+	struct sgpu_error fault = { 0 };
+	int code = sgpu_json_split(text, size, &list, 1, SGPU_INDEX_FRAME_MAX, &index, NULL, NULL, &fault);
 	if (code) {
+		code = sgpu_fail(error, code, "%s: %s", where, fault.text);
 		goto out;
 	}
 	made = calloc(1, sizeof(*made));
@@ -311,16 +356,16 @@ int sgpu_batch_parse(const char *text, size_t size, bool response, struct sgpu_b
 		goto out;
 	}
 	made->response = response;
-	code = parse_index(index, made, error);
+	code = parse_index(index, &list, made, error);
+	if (!code) {
+		code = check_frame(index, &list, text, size, where, error);
+	}
 	if (!code) {
 		code = sgpu_batch_check(made, error);
 	}
 	if (!code) {
 		code = sgpu_batch_sort(made, &made->by_id, error);
 		made->by_id_count = made->segment_count;
-	}
-	if (!code) {
-		code = check_canonical(index, text, size, where, error);
 	}
 	if (code) {
 		goto out;
@@ -330,5 +375,6 @@ int sgpu_batch_parse(const char *text, size_t size, bool response, struct sgpu_b
 out:
 	sgpu_batch_free(&made);
 	json_decref(index);
+	sgpu_json_lists_clear(&list, 1);
 	return code;
 }

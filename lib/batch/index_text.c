@@ -56,14 +56,18 @@ static json_t *segment_json(const struct sgpu_batch *batch, const struct sgpu_ba
 	return json;
 }
 
-static bool put_segments(json_t *index, const struct sgpu_batch *batch, bool for_mac)
+/* The segments are made one at a time, while they are written. */
+struct segments {
+	const struct sgpu_batch *batch;
+	bool for_mac, failed;
+};
+
+static json_t *segment_item(void *argument, size_t i)
 {
-	json_t *segments = json_array();
-	bool ok = segments != NULL;
-	for (int i = 0; ok && i < batch->segment_count; i++) {
-		ok = json_array_append_new(segments, segment_json(batch, &batch->segments[i], for_mac)) == 0;
-	}
-	return put(index, "segments", segments) && ok;
+	struct segments *segments = argument;
+	json_t *json = segment_json(segments->batch, &segments->batch->segments[i], segments->for_mac);
+	segments->failed = segments->failed || !json;
+	return json;
 }
 
 static const char *batch_status(const struct sgpu_batch *batch)
@@ -87,7 +91,7 @@ static bool fill(json_t *index, const struct sgpu_batch *batch, bool for_mac)
 	} else {
 		ok = ok && put(index, "counter", json_integer((json_int_t)batch->counter));
 	}
-	ok = ok && put_segments(index, batch, for_mac);
+	ok = ok && put(index, "segments", json_array());
 	if (batch->recipients) {
 		ok = ok && json_object_set(index, "recipients", batch->recipients) == 0;
 	}
@@ -106,13 +110,15 @@ int sgpu_batch_canonical(const struct sgpu_batch *batch, bool for_mac, char **te
 	json_t *index = json_pack("{s:i, s:s, s:s}", "version", SGPU_BATCH_VERSION, "alg", SGPU_BATCH_ALG, "aead",
 				  SGPU_BATCH_AEAD);
 	int code = SGPU_ENOMEM;
-	if (!index || !fill(index, batch, for_mac)) {
+	struct segments segments = { batch, for_mac, !index || !fill(index, batch, for_mac) };
+	const struct sgpu_json_items list = { "segments", (size_t)batch->segment_count, segment_item, &segments };
+	if (!segments.failed) {
+		code = sgpu_json_canonical_items(index, &list, 1, text, size, error);
+	}
+	if (segments.failed) {
 		/* jansson also says so of text that is not UTF-8, which only paths and error texts could bring. */
 		code = sgpu_fail(error, SGPU_EINVALID, "cannot write the index: out of memory, or text that is not UTF-8");
-		goto out;
 	}
-	code = sgpu_json_canonical(index, text, size, error);
-out:
 	json_decref(index);
 	return code;
 }

@@ -13,6 +13,7 @@
 
 /* Look-ups of names that are near, over the whole of one parse: about 10 ms of them. */
 enum { COMPARISONS_MAX = 65536 };
+enum { VALUES_MAX = 8 << 20 };
 
 enum { TOP_VERSION, TOP_ID, TOP_SEGMENTS, TOP_OPERATIONS, TOP_FIELDS };
 static const char *const top_fields[TOP_FIELDS + 1] = { "version", "manifest_id", "segments", "operations", NULL };
@@ -238,10 +239,11 @@ static int parse_text(const char *text, size_t size, json_t **json, int *line, i
 {
 	size_t stripped;
 	char *copy = strip(text, size, &stripped);
-	int code = copy ? sgpu_json_parse(copy, stripped, json, NULL, NULL, error) : sgpu_fail_nomem(error);
+	int code = copy ? sgpu_json_parse_most(copy, stripped, VALUES_MAX, json, NULL, NULL, error) :
+			  sgpu_fail_nomem(error);
 
 	free(copy);
-	return code == SGPU_EINVALID ? sgpu_json_parse(text, size, json, line, column, error) : code;
+	return code == SGPU_EINVALID ? sgpu_json_parse_most(text, size, VALUES_MAX, json, line, column, error) : code;
 }
 
 static int parse_json(const char *text, size_t size, json_t **json, struct sgpu_faults *faults,

@@ -75,6 +75,7 @@ requires() {
 		tpm2-openssl) find /usr/lib /usr/local/lib -name tpm2.so -path '*ossl-modules*' 2>/dev/null | grep -q . ||
 			skip "needs OpenSSL's provider tpm2 (package tpm2-openssl)" ;;
 		python-cryptography) python3 -c 'import cryptography' 2>/dev/null || skip "needs Python's cryptography" ;;
+		gnu-time) [ -x /usr/bin/time ] || skip "needs GNU time" ;;
 		c++) command -v "${CXX:-c++}" >/dev/null || skip "needs a C++ compiler" ;;
 		cc) has_compiler || skip "needs a C compiler" ;;
 		age | bash | clang | fish | gcc | git | jq | make | mandoc | openssl | pkg-config | python3 | script | \

@@ -136,6 +136,125 @@ UNIT_TEST(member_readers_name_the_member)
 	json_decref(value);
 }
 
+UNIT_TEST(values_are_counted_before_a_tree_is_made)
+{
+	char *text = malloc(2 * SGPU_JSON_VALUES_MAX + 8);
+	json_t *value = NULL;
+	size_t at = 0;
+
+	REQUIRE(text);
+	text[at++] = '[';
+	for (int i = 0; i < SGPU_JSON_VALUES_MAX - 1; i++) { /* and the array itself */
+		text[at++] = '1';
+		text[at++] = ',';
+	}
+	text[at - 1] = ']';
+	CHECK(sgpu_json_parse(text, at, &value, NULL, NULL, NULL) == SGPU_OK);
+	json_decref(value);
+	memcpy(text + at - 1, ",1]", 3);
+	CHECK(sgpu_json_parse(text, at + 2, &value, NULL, NULL, NULL) == SGPU_EINVALID && !value);
+	/* What is no JSON at all is refused for its number before anything else is looked at. */
+	memset(text, '{', 2 * SGPU_JSON_VALUES_MAX);
+	CHECK(sgpu_json_parse(text, 2 * SGPU_JSON_VALUES_MAX, &value, NULL, NULL, NULL) == SGPU_EINVALID);
+	CHECK(sgpu_json_parse_most("[1,2]", 5, 2, &value, NULL, NULL, NULL) == SGPU_EINVALID);
+	CHECK(sgpu_json_parse_most("[1,2]", 5, 3, &value, NULL, NULL, NULL) == SGPU_OK);
+	json_decref(value);
+	free(text);
+}
+
+/* Splits at "a" and "b" and puts the whole together again. NULL: refused. */
+static json_t *split_and_join(const char *text, int *line, int *column)
+{
+	struct sgpu_json_list lists[] = { { .key = "a", .count_max = 4, .part_max = 20 }, { .key = "b", .count_max = 2 } };
+	json_t *whole = NULL, *item = NULL;
+	int rc = sgpu_json_split(text, strlen(text), lists, 2, 100, &whole, line, column, NULL);
+
+	for (size_t i = 0; rc == SGPU_OK && i < 2; i++) {
+		for (size_t k = 0; rc == SGPU_OK && k < lists[i].count; k++) {
+			CHECK(json_array_size(json_object_get(whole, lists[i].key)) == k);
+			rc = sgpu_json_part_parse(&lists[i].parts[k], text, &item, line, column, NULL);
+			if (rc == SGPU_OK) {
+				json_array_append_new(json_object_get(whole, lists[i].key), item);
+			}
+		}
+	}
+	sgpu_json_lists_clear(lists, 2);
+	if (rc != SGPU_OK) {
+		CHECK(rc == SGPU_EINVALID);
+		json_decref(whole);
+		return NULL;
+	}
+	return whole;
+}
+
+UNIT_TEST(a_document_in_parts_is_the_same_document)
+{
+	static const char *const good[] = {
+		"{\"a\":[]}", "{}", "[]", "{ \"a\" : [ ] , \"b\" : [ 1 , \"],[\" ] }", "{\"a\":[{\"a\":[1,2,3]},[[]],\"\\\"]\"]}",
+		"{\"c\":{\"a\":[1,2,3,4,5,6]},\"b\":[{\"x\":\"a\"}]}", "{\"c\":\"a\",\"a\":[1,2]}", "{\"c\":[\"a\",[1]],\"a\":7}",
+		"{\"\\u0061\":[1,2],\"d\":3}", "[\"a\",[1,2,3,4,5,6,7]]", "{\"a\":{\"b\":[1]},\"b\":[\"\\\\\"]}",
+	};
+	static const char *const bad[] = {
+		"", "{\"a\":[", "{\"a\":[1,]}", "{\"a\":[,1]}", "{\"a\":[1 2]}", "{\"a\":[1}", "{\"a\":[{]}", "{\"a\":[1]]}",
+		"{\"a\":[1],\"a\":[]}", "{\"a\":[],\"a\":[1]}", "{\"a\":[],\"a\":[]}", "{\"a\"[1]}", "{\"a\":[1]} x", "{\"a\":[\"]}",
+		"{\"a\":[{\"x\":1,\"x\":2}]}", "{\"a\":[1],}", "{\"a\":[1]\"b\":[]}", "{\"a\":[(]}", "{\"a\":[1)]}",
+		"{\"a\":[1,2,3,4,5]}", /* limits: elements, their length, and the rest */
+		"{\"a\":[\"0123456789012345678\"]}",
+		"{\"c\":\"0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789\"}",
+	};
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(good); i++) {
+		json_t *whole = NULL, *joined = split_and_join(good[i], NULL, NULL);
+		REQUIRE(parse(good[i], &whole) == SGPU_OK);
+		CHECK(joined && json_equal(whole, joined));
+		json_decref(whole);
+		json_decref(joined);
+	}
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(bad); i++) {
+		json_t *joined = split_and_join(bad[i], NULL, NULL);
+		CHECK(!joined);
+		json_decref(joined);
+	}
+}
+
+UNIT_TEST(a_fault_of_a_part_has_its_place_in_the_whole)
+{
+	static const struct {
+		const char *text;
+		int line, column;
+	} cases[] = {
+		{ "{\n\"a\": [1,\n 2,\n  x]}", 4, 3 },
+		{ "{\"a\": [1,\n 2],\n \"c\" x}", 3, 6 },
+		{ "{\"a\": [\n1\n],\n\"b\": [1,2],\n  y}", 5, 3 },
+		{ "{ x \"a\": [\n1\n]}", 1, 3 },
+	};
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(cases); i++) {
+		int line = 0, column = 0;
+		CHECK(!split_and_join(cases[i].text, &line, &column));
+		CHECK(line == cases[i].line && column == cases[i].column);
+	}
+}
+
+static json_t *numbered(void *argument, size_t index)
+{
+	return *(int *)argument == (int)index ? NULL : json_integer((json_int_t)index);
+}
+
+UNIT_TEST(a_list_can_be_written_an_element_at_a_time)
+{
+	json_t *frame = json_pack("{s:i, s:s, s:[]}", "z", 1, "list", "whatever", "empty");
+	int none = -1, fails = 2;
+	struct sgpu_json_items items[] = { { "list", 3, numbered, &none }, { "empty", 0, numbered, &none } };
+	char *text = NULL;
+	size_t size = 0;
+
+	CHECK(sgpu_json_canonical_items(frame, items, 2, &text, &size, NULL) == SGPU_OK);
+	CHECK(text && !strcmp(text, "{\"empty\":[],\"list\":[0,1,2],\"z\":1}") && size == strlen(text));
+	free(text);
+	items[0].argument = &fails;
+	CHECK(sgpu_json_canonical_items(frame, items, 2, &text, &size, NULL) == SGPU_ENOMEM);
+	json_decref(frame);
+}
+
 int main(void)
 {
 	UNIT_RUN(strict_parsing_refuses_what_is_ambiguous);
@@ -143,5 +262,9 @@ int main(void)
 	UNIT_RUN(canonical_form_follows_rfc_8785);
 	UNIT_RUN(positions_are_found_by_pointer);
 	UNIT_RUN(member_readers_name_the_member);
+	UNIT_RUN(values_are_counted_before_a_tree_is_made);
+	UNIT_RUN(a_document_in_parts_is_the_same_document);
+	UNIT_RUN(a_fault_of_a_part_has_its_place_in_the_whole);
+	UNIT_RUN(a_list_can_be_written_an_element_at_a_time);
 	return unit_done();
 }

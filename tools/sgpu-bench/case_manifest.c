@@ -23,7 +23,7 @@ static int parse(void *argument, uint64_t *ns, struct sgpu_error *error)
 {
 	struct text *t = argument;
 	json_t *value = NULL;
-	int rc = sgpu_json_parse(t->text, t->size, &value, NULL, NULL, error);
+	int rc = sgpu_json_parse_most(t->text, t->size, SIZE_MAX, &value, NULL, NULL, error);
 
 	(void)ns;
 	t->good = json_array_size(json_object_get(value, "segments")) == SEGMENTS;

@@ -1,0 +1,103 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Memory that a batch of which nothing is known yet may cost: at most four bytes for each of its own, and a little.
+
+load helpers
+
+setup() {
+	cd "$BATS_TEST_TMPDIR" || return 1
+	requires python3 gnu-time no-sanitizer
+}
+
+# peak COMMAND...: its exit status, and in $kib what it had of memory at most.
+peak() {
+	local status=0
+	/usr/bin/time -q -f %M -o peak "$@" >/dev/null 2>message || status=$?
+	kib=$(cat peak)
+	return "$status"
+}
+
+# make_head KIND FILE: 16 MiB of it, or what KIND says.
+make_head() {
+	python3 - "$@" <<'END'
+import base64, hashlib, io, json, sys, tarfile
+kind, path = sys.argv[1:]
+size = 16 << 20
+def canonical(value):
+    return json.dumps(value, sort_keys=True, separators=(',', ':')).encode()
+def text(data):
+    return base64.urlsafe_b64encode(data).decode().rstrip('=')
+def index(manifest, segments, **more):
+    return canonical(dict(version=1, batch_id=text(bytes(16)), counter=1, segments=segments, aead='AEAD_AES_256_GCM',
+        manifest_sha256=text(hashlib.sha256(manifest).digest()), alg='c2sp.org/chunked-encryption', **more))
+def fill(before, item, behind):
+    count = (size - len(before) - len(behind)) // (len(item) + 1)
+    return before + b','.join([item] * count) + behind
+manifest, payloads = b'{}', []
+if kind == 'list':
+    head = fill(b'[', b'{}', b']')
+elif kind == 'segments':
+    head = fill(b'{"segments":[', b'{}', b']}')
+elif kind == 'recipients':
+    head = fill(b'{"recipients":[', b'{}', b']}')
+elif kind == 'escaped':
+    head = fill(b'{"segm\\u0065nts":[', b'[]', b']}')
+elif kind == 'string':
+    head = b'{"segments":["' + b'a' * size + b'"]}'
+elif kind == 'paths':
+    head = index(manifest, [dict(segment_id='s%d' % i + 'x' * 70, masking_level='MASKING_NONE', size=4,
+        sha256=text(bytes(32)), location=dict(file='/' + 'a' * 120, offset=0)) for i in range(65536)])
+elif kind == 'short':
+    head = index(manifest, [dict(segment_id='s%d' % i, masking_level='MASKING_NONE', size=4) for i in range(65536)])
+with tarfile.open(path, 'w', format=tarfile.USTAR_FORMAT) as tar:
+    for name, data in [('batch.json', head), ('manifest.json', manifest)] + payloads:
+        member = tarfile.TarInfo(name)
+        member.size = len(data)
+        tar.addfile(member, io.BytesIO(data))
+END
+}
+
+# What a runner has in any case, and 4 MiB.
+empty_peak() {
+	printf x >nothing
+	peak sgpu-run nothing || true
+	echo $((kib + 4096))
+}
+
+@test "an index costs at most four bytes a byte, whatever is in it" {
+	local kind base kib size
+	base=$(empty_peak)
+	for kind in list segments recipients escaped string paths short; do
+		make_head "$kind" "$kind.tar"
+		size=$(($(stat -c %s "$kind.tar") / 1024))
+		run -1 peak sgpu-run -q -o response "$kind.tar"
+		kib=$(cat peak)
+		echo "$kind: $kib KiB for $size" >&2
+		[ "$kib" -le $((base + 4 * size)) ]
+		assert_no_file response
+		rm "$kind.tar"
+	done
+}
+
+@test "who opens or inspects a response is not made to take more either" {
+	local base kib size
+	base=$(empty_peak)
+	make_head segments head.tar
+	sed -i '1s/batch\.json\x00\x00\x00/response.json/' head.tar
+	python3 - <<'END'
+with open('head.tar', 'r+b') as tar:
+    header = bytearray(tar.read(512))
+    header[148:156] = b' ' * 8
+    header[148:156] = b'%06o\0 ' % sum(header)
+    tar.seek(0)
+    tar.write(header)
+END
+	size=$(($(stat -c %s head.tar) / 1024))
+	sgpu-seal keygen -q -o owner.jwk
+	run -1 peak sgpu-seal open -q -k owner.jwk -C out head.tar
+	[ "$(cat peak)" -le $((base + 4 * size)) ]
+	run -1 peak sgpu-seal inspect head.tar
+	[ "$(cat peak)" -le $((base + 4 * size)) ]
+	assert_contains "$(cat message)" "response.json"
+}
