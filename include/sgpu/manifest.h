@@ -51,6 +51,8 @@ struct sgpu_type {
 size_t sgpu_dtype_size(enum sgpu_dtype dtype);       /* bytes of one element; 0 for SGPU_NONE */
 const char *sgpu_dtype_name(enum sgpu_dtype dtype);  /* "f32" */
 enum sgpu_dtype sgpu_dtype_parse(const char *name);  /* SGPU_NONE when unknown */
+/* The type that may be meant by a name that is none, such as "uint8"; NULL when there is none near. */
+const char *sgpu_dtype_near(const char *name);
 /* False when the product is not below 2^53. */
 bool sgpu_type_elements(const struct sgpu_type *type, uint64_t *elements);
 bool sgpu_type_bytes(const struct sgpu_type *type, uint64_t *bytes);

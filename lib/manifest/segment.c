@@ -34,7 +34,7 @@ const char *sgpu_direction_name(enum sgpu_direction direction)
 }
 
 /* What other programs call the element types. */
-static const char *dtype_hint(const char *name, char hint[SGPU_HINT_MAX])
+const char *sgpu_dtype_near(const char *name)
 {
 	static const char *const others[][2] = {
 		{ "float32", "f32" }, { "float", "f32" }, { "single", "f32" }, { "float64", "f64" },
@@ -45,10 +45,10 @@ static const char *dtype_hint(const char *name, char hint[SGPU_HINT_MAX])
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(others); i++) {
 		if (strcmp(name, others[i][0]) == 0) {
-			return sgpu_reader_hint_text(others[i][1], hint);
+			return others[i][1];
 		}
 	}
-	return sgpu_reader_hint(name, dtype_names, hint);
+	return sgpu_nearest_name(name, dtype_names);
 }
 
 static void read_dtype(struct sgpu_reader *reader, const char *where, const json_t *value, struct sgpu_type *type)
@@ -61,7 +61,7 @@ static void read_dtype(struct sgpu_reader *reader, const char *where, const json
 	}
 	type->dtype = sgpu_dtype_parse(name);
 	if (type->dtype == SGPU_NONE) {
-		sgpu_reader_fault(reader, where, "dtype", dtype_hint(name, hint),
+		sgpu_reader_fault(reader, where, "dtype", sgpu_reader_hint_text(sgpu_dtype_near(name), hint),
 				  "%s is not one of f32, f64, i32, u8, i16, f16", sgpu_reader_value(value, text));
 	}
 }

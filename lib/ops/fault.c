@@ -72,8 +72,12 @@ void sgpu_ops_segment_fault(struct sgpu_ops_checker *checker, int segment, const
 
 const char *sgpu_ops_near(const char *name, const char *const *names, char hint[SGPU_ERROR_HINT_MAX])
 {
-	const char *near = sgpu_nearest_name(name, names);
+	const char *near = sgpu_nearest_name(name, names), *type = near ? NULL : sgpu_dtype_near(name);
 
+	/* What other programs call an element type, where the names are those of types. */
+	for (int i = 0; type && names[i] && !near; i++) {
+		near = strcmp(names[i], type) == 0 ? names[i] : NULL;
+	}
 	if (!near) {
 		return NULL;
 	}

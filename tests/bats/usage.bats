@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
+# shellcheck disable=SC2154 # bats sets stderr
 #
 # What all tools say of themselves: help, version, and what was meant by a word that they do not know.
 

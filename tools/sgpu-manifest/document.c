@@ -14,6 +14,7 @@
 #include <sgpu/ops.h>
 
 #include "cli.h"
+#include "pretty.h"
 #include "report.h"
 #include "verbs.h"
 
@@ -147,7 +148,7 @@ int text_write(const char *path, const char *input, const char *text, size_t siz
 
 int json_write(const char *path, const char *input, json_t *value, size_t indent)
 {
-	char *text = value ? json_dumps(value, indent ? JSON_INDENT(indent) : JSON_COMPACT) : NULL;
+	char *text = value ? pretty_json(value, indent) : NULL;
 	size_t size = text ? strlen(text) : 0;
 	int status;
 

@@ -4,6 +4,7 @@
  */
 #include "file_spec.h"
 
+#include <ctype.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,8 @@
 #include <unistd.h>
 
 #include "header.h"
+
+enum { TYPE_WORD_MAX = 16 };
 
 /* The last ":DTYPE:" of the text, so that a path may hold colons. */
 static const char *find_type(const char *text, enum sgpu_dtype *dtype)
@@ -93,11 +96,52 @@ static int check_name(const char *path, const struct sgpu_op *op, struct sgpu_er
 	return sgpu_hint(error, "'sgpu-manifest ops %s' shows the arguments", op->name);
 }
 
+/* The last ":WORD" of the text behind which nothing or ":SHAPE[:OFFSET]" stands: what was meant as a type. */
+static const char *find_word(const char *text, size_t *length)
+{
+	const char *found = NULL;
+
+	for (const char *colon = strchr(text, ':'); colon; colon = strchr(colon + 1, ':')) {
+		size_t size = strcspn(colon + 1, ":");
+		const char *rest = colon + 1 + size;
+
+		if (isalpha((unsigned char)colon[1]) && size < TYPE_WORD_MAX && !rest[strspn(rest, ":,0123456789")]) {
+			found = colon + 1;
+			*length = size;
+		}
+	}
+	return found;
+}
+
+/* "FILE:uint8:16" is no file, and its type is none. */
+static int check_type_name(const char *path, struct sgpu_error *error)
+{
+	char name[TYPE_WORD_MAX];
+	const char *word, *near;
+	size_t length = 0;
+
+	word = access(path, F_OK) ? find_word(path, &length) : NULL;
+	if (!word) {
+		return SGPU_OK;
+	}
+	snprintf(name, sizeof(name), "%.*s", (int)length, word);
+	near = sgpu_dtype_near(name);
+	if (sgpu_dtype_parse(name) != SGPU_NONE) {
+		sgpu_fail(error, SGPU_EUSAGE, "'%s' has a type without a shape", path);
+		return sgpu_hint(error, "FILE:DTYPE:SHAPE, SHAPE as in 181,217,181, and nothing for one element");
+	}
+	if (!near && !word[length]) {
+		return SGPU_OK; /* the end of a name with a colon */
+	}
+	sgpu_fail(error, SGPU_EUSAGE, "'%s' is not one of the types f32, f64, i32, u8, i16, f16", name);
+	return near ? sgpu_hint(error, "did you mean '%s'?", near) : error->code;
+}
+
 int file_spec_parse(const char *text, const struct sgpu_op *op, struct file_spec *spec, struct sgpu_error *error)
 {
 	enum sgpu_dtype dtype = SGPU_NONE;
+	struct header header;
 	const char *type;
-	bool known;
 	int code;
 
 	memset(spec, 0, sizeof(*spec));
@@ -126,14 +170,20 @@ int file_spec_parse(const char *text, const struct sgpu_op *op, struct file_spec
 	if (type) {
 		return parse_type(type + 1, dtype, spec, error);
 	}
-	code = header_read(spec->path, &known, &spec->type, &spec->offset, error);
-	if (!code && !known) {
+	code = check_type_name(spec->path, error);
+	code = code ? code : header_read(spec->path, &header, error);
+	if (!code && !header.known) {
 		sgpu_fail(error, SGPU_EUSAGE, "'%s' does not say what it holds", spec->path);
 		sgpu_hint(error, "%s:DTYPE:SHAPE, DTYPE one of f32 f64 i32 u8 i16 f16, SHAPE as in 181,217,181",
 			  spec->path);
 		return SGPU_EUSAGE;
 	}
-	spec->has_offset = known;
+	spec->type = header.type;
+	spec->offset = header.offset;
+	spec->has_offset = header.known;
+	spec->scaled = header.scaled;
+	spec->gain = header.gain;
+	spec->bias = header.bias;
 	return code;
 }
 

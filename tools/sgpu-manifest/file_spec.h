@@ -13,9 +13,12 @@ struct file_spec {
 	struct sgpu_type type;
 	bool has_offset;
 	uint64_t offset;
+	bool scaled;        /* the file's header says that a value is meant as value * gain + bias */
+	double gain, bias;
 };
 
-/* A type that is not stated is looked for in the file. Errors: SGPU_EUSAGE, SGPU_EINVALID, SGPU_ESYSTEM. */
+/* A type that is not stated is looked for in the file; one that is stated is that of the stored values, which no
+ * header's scaling applies to. Errors: SGPU_EUSAGE, SGPU_EINVALID, SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int file_spec_parse(const char *text, const struct sgpu_op *op, struct file_spec *spec,
 				    struct sgpu_error *error);
 void file_spec_clear(struct file_spec *spec);

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -17,7 +18,8 @@
 
 /* Offsets and values of the NIfTI-1 standard. */
 enum {
-	NIFTI_SIZE = 348, NIFTI_DIM = 40, NIFTI_DATATYPE = 70, NIFTI_VOX_OFFSET = 108, NIFTI_MAGIC = 344,
+	NIFTI_SIZE = 348, NIFTI_DIM = 40, NIFTI_DATATYPE = 70, NIFTI_VOX_OFFSET = 108, NIFTI_SLOPE = 112,
+	NIFTI_INTER = 116, NIFTI_MAGIC = 344,
 	NIFTI_DIMS_MAX = 7,
 };
 
@@ -30,6 +32,15 @@ static uint32_t get32(const uint8_t *p, bool big)
 {
 	return big ? (uint32_t)get16(p, true) << 16 | get16(p + 2, true) :
 		     (uint32_t)get16(p + 2, false) << 16 | get16(p, false);
+}
+
+static float get_float(const uint8_t *p)
+{
+	uint32_t bits = get32(p, false);
+	float value;
+
+	memcpy(&value, &bits, sizeof(value));
+	return value;
 }
 
 static enum sgpu_dtype nifti_dtype(unsigned datatype)
@@ -77,31 +88,54 @@ static int nifti_shape(const uint8_t *header, const char *path, struct sgpu_type
 	return SGPU_OK;
 }
 
-static int read_nifti(const uint8_t *header, const char *path, struct sgpu_type *type, uint64_t *offset,
-		      struct sgpu_error *error)
+/* A slope of 0 means that there is no scaling, whatever the intercept. */
+static int nifti_scaling(const uint8_t *nifti, const char *path, struct header *header, struct sgpu_error *error)
 {
-	uint32_t bits = get32(header + NIFTI_VOX_OFFSET, false);
-	unsigned datatype = get16(header + NIFTI_DATATYPE, false);
-	float start;
+	float slope = get_float(nifti + NIFTI_SLOPE), inter = get_float(nifti + NIFTI_INTER);
+	char type[SGPU_TYPE_TEXT_MAX];
+	size_t name;
 
-	if (get32(header, false) != NIFTI_SIZE) {
+	if (slope == 0.0f || (slope == 1.0f && inter == 0.0f)) {
+		return SGPU_OK;
+	}
+	if (isfinite(slope) && isfinite(inter)) {
+		header->scaled = true;
+		header->gain = (double)slope;
+		header->bias = (double)inter;
+		return SGPU_OK;
+	}
+	sgpu_fail(error, SGPU_EINVALID, "'%s' has the scaling %g * value + %g, which is no number", path,
+		  (double)slope, (double)inter);
+	sgpu_type_text(&header->type, type); /* u8[3,4]: here u8:3,4 */
+	name = strcspn(type, "[");
+	return sgpu_hint(error, "'%s:%.*s:%.*s:%" PRIu64 "' takes the stored values without it", path, (int)name, type,
+			 (int)strcspn(type + name + 1, "]"), type + name + 1, header->offset);
+}
+
+static int read_nifti(const uint8_t *nifti, const char *path, struct header *header, struct sgpu_error *error)
+{
+	float start = get_float(nifti + NIFTI_VOX_OFFSET);
+	unsigned datatype = get16(nifti + NIFTI_DATATYPE, false);
+	int code;
+
+	if (get32(nifti, false) != NIFTI_SIZE) {
 		return sgpu_fail(error, SGPU_EINVALID, "'%s' is big-endian, payloads are little-endian", path);
 	}
-	if (memcmp(header + NIFTI_MAGIC, "n+1", 4) != 0) {
+	if (memcmp(nifti + NIFTI_MAGIC, "n+1", 4) != 0) {
 		return sgpu_fail(error, SGPU_EINVALID, "'%s' is a NIfTI header whose data are in another file", path);
 	}
-	type->dtype = nifti_dtype(datatype);
-	if (type->dtype == SGPU_NONE) {
+	header->type.dtype = nifti_dtype(datatype);
+	if (header->type.dtype == SGPU_NONE) {
 		return sgpu_fail(error, SGPU_EINVALID, "'%s' has elements of the NIfTI type %u, which no dtype is",
 				 path, datatype);
 	}
-	memcpy(&start, &bits, sizeof(start));
 	if (!(start >= NIFTI_SIZE && start < 16777216.0f && start == (float)(uint32_t)start)) {
 		return sgpu_fail(error, SGPU_EINVALID, "'%s': a NIfTI header whose data start at %g", path,
 				 (double)start);
 	}
-	*offset = (uint64_t)start;
-	return nifti_shape(header, path, type, error);
+	header->offset = (uint64_t)start;
+	code = nifti_shape(nifti, path, &header->type, error);
+	return code ? code : nifti_scaling(nifti, path, header, error);
 }
 
 static int read_idx(const uint8_t *header, size_t size, const char *path, struct sgpu_type *type, uint64_t *offset,
@@ -174,38 +208,38 @@ static int check_size(const char *path, uint64_t file_size, const struct sgpu_ty
 	return SGPU_OK;
 }
 
-int header_read(const char *path, bool *known, struct sgpu_type *type, uint64_t *offset, struct sgpu_error *error)
+int header_read(const char *path, struct header *header, struct sgpu_error *error)
 {
-	uint8_t header[NIFTI_SIZE] = { 0 };
+	uint8_t first[NIFTI_SIZE] = { 0 };
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), code;
 	struct stat status;
 	size_t size = 0;
 
-	*known = false;
+	memset(header, 0, sizeof(*header));
 	if (fd < 0) {
 		return sgpu_fail_errno(error, "cannot open '%s'", path);
 	}
 	code = fstat(fd, &status) ? sgpu_fail_errno(error, "cannot look at '%s'", path) : SGPU_OK;
 	if (!code && S_ISREG(status.st_mode)) {
-		code = sgpu_read(fd, path, header, sizeof(header), &size, error);
+		code = sgpu_read(fd, path, first, sizeof(first), &size, error);
 	}
 	close(fd);
 	if (code) {
 		return code;
 	}
-	if (size >= 2 && header[0] == 0x1f && header[1] == 0x8b) {
+	if (size >= 2 && first[0] == 0x1f && first[1] == 0x8b) {
 		sgpu_fail(error, SGPU_EINVALID, "'%s' is compressed", path);
 		return sgpu_hint(error, "unpack it with gunzip first");
 	}
-	if (is_nifti(header, size)) {
-		*known = true;
-		code = read_nifti(header, path, type, offset, error);
-	} else if (is_idx(header, size, (uint64_t)status.st_size)) {
-		*known = true;
-		code = read_idx(header, size, path, type, offset, error);
+	if (is_nifti(first, size)) {
+		header->known = true;
+		code = read_nifti(first, path, header, error);
+	} else if (is_idx(first, size, (uint64_t)status.st_size)) {
+		header->known = true;
+		code = read_idx(first, size, path, &header->type, &header->offset, error);
 	}
-	if (!code && *known) {
-		code = check_size(path, (uint64_t)status.st_size, type, *offset, error);
+	if (!code && header->known) {
+		code = check_size(path, (uint64_t)status.st_size, &header->type, header->offset, error);
 	}
 	return code;
 }

@@ -11,9 +11,16 @@
 #include <sgpu/error.h>
 #include <sgpu/manifest.h>
 
-/* Fills type and offset from the file's header. *known is false when the file has none that is understood. Errors:
- * SGPU_ESYSTEM; SGPU_EINVALID when the header promises what the file does not hold, or what no manifest can say. */
-SGPU_MUST_CHECK int header_read(const char *path, bool *known, struct sgpu_type *type, uint64_t *offset,
-				struct sgpu_error *error);
+struct header {
+	bool known; /* the file has one that is understood */
+	struct sgpu_type type;
+	uint64_t offset;
+	bool scaled; /* what is meant by a stored value is value * gain + bias */
+	double gain, bias;
+};
+
+/* Reads the file's header. Errors: SGPU_ESYSTEM; SGPU_EINVALID when the header promises what the file does not hold, or
+ * what no manifest can say. */
+SGPU_MUST_CHECK int header_read(const char *path, struct header *header, struct sgpu_error *error);
 
 #endif

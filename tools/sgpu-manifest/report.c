@@ -8,20 +8,15 @@
 #include <string.h>
 
 #include "cli.h"
+#include "pretty.h"
 
-/* A pointer may hold any key that the document has. */
+/* A pointer may hold any key that the document has, and a fault's text a part of it. */
 static void print_clean(FILE *file, const char *text)
 {
-	for (; *text; text++) {
-		unsigned char c = (unsigned char)*text;
+	char *clean = pretty_clean(text);
 
-		if (c < 0x20 || c == 0x7f || (c == 0xc2 && (unsigned char)text[1] < 0xa0)) {
-			fputc('?', file);
-			text += c == 0xc2;
-		} else {
-			fputc(c, file);
-		}
-	}
+	fputs(clean ? clean : "?", file);
+	free(clean);
 }
 
 static void print_fault(FILE *file, const char *name, const struct sgpu_fault *fault)
@@ -32,9 +27,12 @@ static void print_fault(FILE *file, const char *name, const struct sgpu_fault *f
 		print_clean(file, fault->pointer);
 		fputs(": ", file);
 	}
-	fprintf(file, "%s\n", fault->text);
+	print_clean(file, fault->text);
+	fputc('\n', file);
 	if (fault->hint) {
-		fprintf(file, "    hint: %s\n", fault->hint);
+		fputs("    hint: ", file);
+		print_clean(file, fault->hint);
+		fputc('\n', file);
 	}
 }
 
@@ -92,7 +90,7 @@ void table_cell(struct table *table, const char *text)
 		table->cells = cells;
 		table->capacity = capacity;
 	}
-	table->cells[table->count] = strdup(text && *text ? text : "-");
+	table->cells[table->count] = pretty_clean(text && *text ? text : "-");
 	if (!table->cells[table->count]) {
 		table->failed = true;
 		return;
@@ -105,18 +103,18 @@ static void print_cells(const struct table *table)
 	size_t width[TABLE_COLUMNS_MAX] = { 0 }, columns = (size_t)table->columns;
 
 	for (size_t i = 0; i < table->count; i++) {
-		size_t length = strlen(table->cells[i]);
+		size_t length = pretty_width(table->cells[i]);
 
 		width[i % columns] = length > width[i % columns] ? length : width[i % columns];
 	}
 	for (size_t i = 0; i < table->count; i++) {
 		bool last = i % columns == columns - 1;
 
-		print_clean(stdout, table->cells[i]);
+		fputs(table->cells[i], stdout);
 		if (last) {
 			putchar('\n');
 		} else {
-			printf("%*s", (int)(width[i % columns] - strlen(table->cells[i])) + 2, "");
+			printf("%*s", (int)(width[i % columns] - pretty_width(table->cells[i])) + 2, "");
 		}
 	}
 }

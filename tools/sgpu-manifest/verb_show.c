@@ -9,6 +9,7 @@
 #include <sgpu/base.h>
 
 #include "document.h"
+#include "pretty.h"
 #include "report.h"
 #include "show.h"
 #include "verbs.h"
@@ -79,7 +80,7 @@ static void arguments_text(const struct sgpu_manifest *manifest, const struct sg
 /* Parameters as JSON, how a module is started, and what else there is to say. */
 static void options_text(const struct sgpu_operation *operation, char *text, size_t size)
 {
-	char *params = operation->params ? json_dumps(operation->params, JSON_COMPACT) : NULL;
+	char *params = operation->params ? pretty_json(operation->params, 0) : NULL;
 	const struct sgpu_module_call *module = operation->module;
 	size_t used = (size_t)snprintf(text, size, "%s", params ? params : "");
 

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * JSON for people, and the width of text on a terminal.
+ */
+#ifndef SGPU_MANIFEST_PRETTY_H
+#define SGPU_MANIFEST_PRETTY_H
+
+#include <stddef.h>
+
+#include <jansson.h>
+
+/* Indented by so many blanks, or on one line with 0. Numbers are the shortest that mean the same: 0.58, and not all the
+ * digits of its f64. From malloc; NULL when out of memory. */
+char *pretty_json(const json_t *value, size_t indent);
+
+/* The text with a '?' for what would move the cursor or turn the direction of writing, and for what is no UTF-8. From
+ * malloc; NULL when out of memory. */
+char *pretty_clean(const char *text);
+/* The columns that the text takes, where a character of East Asia takes two and an accent of its own none. */
+size_t pretty_width(const char *text);
+
+#endif
