@@ -6,6 +6,7 @@ A mistake that no test notices has survived. Exit status 1 when more than 5 % of
 as equivalent, or when one no longer applies to the sources. It works in a copy of the tree, so a run can be interrupted.
 
   SGPU_MUTATE_JOBS  mistakes at a time (1)
+  SGPU_TEST_SEQUENCES  of the test with random commands (20000)
   MAKE_ARGS         for make, such as CC="ccache gcc"
 
 An entry of the table:
@@ -82,6 +83,7 @@ def plant(entry, tree):
 
 def run(command, tree, timeout=None):
     env = dict(os.environ, SGPU_TEST_JOBS="1")
+    env.setdefault("SGPU_TEST_SEQUENCES", "20000")
     try:
         done = subprocess.run(command, cwd=tree, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, timeout=timeout, check=False)

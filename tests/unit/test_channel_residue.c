@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What one step leaves for the next: items of a group, contents of a frame, words and reports that were kept back.
+ */
+#include "channel_harness.h"
+
+#define OK SGPU_REFUSED_NOT
+
+/* Where the executor was shown the items. */
+static const uint8_t *shown;
+static size_t shown_size;
+
+static int note(void *executor, uint32_t channel, const uint8_t *items, size_t size, struct sgpu_error *error)
+{
+	(void)executor;
+	(void)channel;
+	(void)error;
+	shown = items;
+	shown_size = size;
+	return size && items[0] == 'f' ? SGPU_EDEVICE : SGPU_OK;
+}
+
+static bool is_zero(const uint8_t *bytes, size_t size)
+{
+	for (size_t i = 0; i < size; i++) {
+		if (bytes[i]) {
+			return false;
+		}
+	}
+	return true;
+}
+
+UNIT_TEST(the_items_of_a_group_are_wiped_whether_it_worked_or_not)
+{
+	static const char *const items[] = { "good items", "failing items" };
+	struct bench b;
+
+	bench_open(&b, true, note, NULL);
+	CHECK(create(&b, 1, 20, &b.owner[0]) == OK);
+	struct sgpu_session *session = session_of(&b, &b.owner[0]);
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(items); i++) {
+		uint8_t group[64];
+		uint64_t counter;
+
+		shown = NULL;
+		CHECK(sgpu_session_seal(session, items[i], strlen(items[i]), group, &counter, NULL) == SGPU_OK);
+		(void)submit(&b, 1, group, strlen(items[i]) + SGPU_TAG_SIZE, counter);
+		/* The channel's own memory, which lives as long as the channel. */
+		REQUIRE(shown && shown_size == strlen(items[i]));
+		CHECK(is_zero(shown, shown_size));
+	}
+	sgpu_session_close(&session);
+	bench_close(&b);
+}
+
+UNIT_TEST(an_authorisation_that_skips_one_is_refused)
+{
+	struct bench b;
+	const uint32_t page = 40, none = SGPU_NO_FRAME;
+	uint8_t kept[SGPU_CHANNEL_MAC_SIZE];
+	uint64_t counter;
+
+	bench_open(&b, true, note, NULL);
+	CHECK(create(&b, 1, 20, &b.owner[0]) == OK);
+	struct sgpu_session *session = session_of(&b, &b.owner[0]);
+	CHECK(pde(&b, 1, 0, 21, false) == OK);
+	CHECK(pte(&b, 1, 0, 0, false, 1, &page) == OK);
+	sgpu_session_unmap(session, 0, SMALL, &counter, kept);
+	/* The first word was kept back, so that it could be used later. */
+	CHECK(pte_authorised(&b, session, 1, 0, 0, false, 1, &none) == SGPU_REFUSED_MAC);
+	CHECK(destroy(&b, 1, session) == SGPU_REFUSED_MAC);
+	CHECK(frame(&b, page).mapped);
+	sgpu_session_close(&session);
+	bench_close(&b);
+}
+
+UNIT_TEST(a_report_of_the_channel_that_took_the_number_is_not_believed)
+{
+	struct bench b;
+	const uint32_t page = 40, other = 41;
+
+	bench_open(&b, true, note, NULL);
+	CHECK(create(&b, 1, 20, &b.owner[0]) == OK);
+	struct sgpu_session *first = session_of(&b, &b.owner[0]);
+	CHECK(create(&b, 2, 22, &b.owner[0]) == OK); /* keeps the context, and with it the keys */
+	CHECK(destroy(&b, 1, NULL) == OK);
+	CHECK(create(&b, 1, 20, &b.owner[0]) == OK);
+	struct sgpu_session *second = session_of(&b, &b.owner[0]);
+	CHECK(pde(&b, 1, 0, 21, false) == OK);
+	CHECK(pte(&b, 1, 0, 0, false, 1, &page) == OK);
+	CHECK(sgpu_session_summary(first, &b.reply.summary, NULL) == SGPU_EAUTH);
+	CHECK(sgpu_session_summary(second, &b.reply.summary, NULL) == SGPU_OK);
+	CHECK(pte(&b, 1, 0, 1, false, 1, &other) == OK);
+	CHECK(measure(&b, 1, 0, SMALL, true) == OK);
+	CHECK(sgpu_session_measurement(first, &b.reply.measurement, NULL) == SGPU_EAUTH);
+	sgpu_session_close(&first);
+	sgpu_session_close(&second);
+	bench_close(&b);
+}
+
+UNIT_TEST(the_processor_vouches_for_its_own_grants_alone)
+{
+	struct bench b;
+	struct sgpu_grant grant, forged;
+
+	bench_open(&b, true, note, NULL);
+	CHECK(create(&b, 1, 20, &b.owner[0]) == OK);
+	grant = b.reply.grant;
+	CHECK(sgpu_processor_vouch(b.processor, &grant, NULL) == SGPU_OK);
+	forged = grant;
+	forged.serial++;
+	CHECK(sgpu_processor_vouch(b.processor, &forged, NULL) == SGPU_EAUTH);
+	forged = grant;
+	forged.sealed_cek[sizeof(forged.sealed_cek) - 1] ^= 1;
+	CHECK(sgpu_processor_vouch(b.processor, &forged, NULL) == SGPU_EAUTH);
+	forged = grant;
+	forged.enc[0] ^= 1;
+	CHECK(sgpu_processor_vouch(b.processor, &forged, NULL) == SGPU_EAUTH);
+	forged = grant;
+	forged.owner_hash[31] ^= 1;
+	CHECK(sgpu_processor_vouch(b.processor, &forged, NULL) == SGPU_EAUTH);
+	forged = grant;
+	forged.channel = 7;
+	CHECK(sgpu_processor_vouch(b.processor, &forged, NULL) == SGPU_EAUTH);
+	CHECK(create(&b, 2, 22, &b.owner[1]) == OK);
+	forged = b.reply.grant;
+	forged.channel = 1;
+	CHECK(sgpu_processor_vouch(b.processor, &forged, NULL) == SGPU_EAUTH);
+	bench_close(&b);
+}
+
+/* What is in a frame of the device's memory, past any mapping. */
+static bool frame_is_zero(const struct bench *b, uint32_t number)
+{
+	return is_zero(b->fake.memory + (size_t)number * SMALL, SMALL);
+}
+
+UNIT_TEST(what_the_host_wrote_is_cleared_before_a_context_maps_it)
+{
+	struct bench b;
+	const uint32_t page = 5;
+
+	/* On a device that gives clean memory, so that only what the host did makes it unclean. */
+	bench_open(&b, true, note, NULL);
+	CHECK(sgpu_processor_host_write(b.processor, page * SMALL, "the host's", 10, NULL) == SGPU_OK);
+	/* It becomes the directory of a bootstrap channel and comes back. */
+	b.command = create_command(3, page, NULL);
+	b.command.via = 3;
+	CHECK(say(&b, &b.command) == OK);
+	CHECK(destroy(&b, 3, NULL) == OK);
+	CHECK(!frame_is_zero(&b, page));
+	CHECK(create(&b, 1, 20, &b.owner[0]) == OK);
+	CHECK(pde(&b, 1, 0, 21, false) == OK);
+	CHECK(pte(&b, 1, 0, 0, false, 1, &page) == OK);
+	CHECK(frame_is_zero(&b, page));
+	bench_close(&b);
+}
+
+UNIT_TEST(the_host_sees_nothing_that_was_in_the_memory_before)
+{
+	struct bench b;
+	uint8_t seen[SMALL];
+
+	bench_open(&b, false, note, NULL); /* memory that holds something */
+	CHECK(!frame_is_zero(&b, 4));
+	memset(seen, 7, sizeof(seen));
+	CHECK(sgpu_processor_host_read(b.processor, 4 * SMALL, seen, sizeof(seen), NULL) == SGPU_OK);
+	CHECK(is_zero(seen, sizeof(seen)));
+	bench_close(&b);
+}
+
+int main(void)
+{
+	UNIT_RUN(the_items_of_a_group_are_wiped_whether_it_worked_or_not);
+	UNIT_RUN(an_authorisation_that_skips_one_is_refused);
+	UNIT_RUN(a_report_of_the_channel_that_took_the_number_is_not_believed);
+	UNIT_RUN(the_processor_vouches_for_its_own_grants_alone);
+	UNIT_RUN(what_the_host_wrote_is_cleared_before_a_context_maps_it);
+	UNIT_RUN(the_host_sees_nothing_that_was_in_the_memory_before);
+	return unit_done();
+}
