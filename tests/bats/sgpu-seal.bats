@@ -599,3 +599,16 @@ repack() {
 	assert_contains "$(cat shown)" verified
 	run -2 bash -c 'sgpu-seal inspect -k - <owner.jwk'
 }
+
+@test "a batch with nothing HIGH is sealed with a warning, and refused under --require-high" {
+	# shellcheck disable=SC2154 # bats sets stderr
+	run --separate-stderr -0 sgpu-seal seal -k owner.jwk --require-high -o sealed packed
+	case $stderr in *"travels in the clear"*) false ;; esac
+	sed 's/"HIGH"/"LOW"/' job.json >low.json
+	sgpu-manifest pack -o open low.json
+	run --separate-stderr -0 sgpu-seal seal -k owner.jwk -o sealed open
+	assert_contains "$stderr" "warning: no segment of 'open' is HIGH: everything in it travels in the clear"
+	run --separate-stderr -4 sgpu-seal seal -k owner.jwk --require-high -o refused open
+	assert_contains "$stderr" "no segment of 'open' is HIGH"
+	assert_no_file refused
+}

@@ -13,7 +13,7 @@
 #include "parts.h"
 #include "verbs.h"
 
-enum { BY_REFERENCE = CLI_LONG };
+enum { BY_REFERENCE = CLI_LONG, REQUIRE_HIGH };
 
 const struct cli_option seal_options[] = {
 	CLI_COMMON,
@@ -21,6 +21,7 @@ const struct cli_option seal_options[] = {
 	{ "recipient", 'r', "FILE", "the runner's public key, or a key shared with it" },
 	{ "output", 'o', "FILE", "write the sealed batch there" },
 	{ "by-reference", BY_REFERENCE, NULL, "leave LOW payloads in their files and regions" },
+	{ "require-high", REQUIRE_HIGH, NULL, "refuse a batch that has nothing HIGH" },
 	{ "jobs", 'j', "N", "threads; as many as there are processors by default" },
 	{ NULL, 0, NULL, NULL },
 };
@@ -29,7 +30,7 @@ struct task {
 	struct seal_keys keys;
 	int own_keys;
 	const char *out_path;
-	bool by_reference;
+	bool by_reference, require_high;
 	const char *in_name;
 	struct sgpu_tar_reader *reader;
 	struct sgpu_batch *batch;
@@ -109,6 +110,22 @@ static int plan_segment(struct task *task, int i, struct sgpu_error *error)
 	return check_source(task, i, error);
 }
 
+/* A manifest in which HIGH was forgotten sends all that it names as plaintext. */
+static int check_high(const struct task *task, struct sgpu_error *error)
+{
+	for (int i = 0; i < task->batch->segment_count; i++) {
+		if (task->batch->segments[i].masking == SGPU_MASKING_AES_GCM) {
+			return 0;
+		}
+	}
+	if (task->require_high) {
+		return sgpu_fail(error, SGPU_EPOLICY, "no segment of '%s' is HIGH, which --require-high asks for",
+				 task->in_name);
+	}
+	cli_warning("no segment of '%s' is HIGH: everything in it travels in the clear", task->in_name);
+	return 0;
+}
+
 static int plan(struct task *task, struct sgpu_error *error)
 {
 	struct sgpu_batch *batch = task->batch;
@@ -116,6 +133,10 @@ static int plan(struct task *task, struct sgpu_error *error)
 	if (batch->has_mac) {
 		sgpu_fail(error, SGPU_EINVALID, "'%s' is sealed already", task->in_name);
 		return sgpu_hint(error, "'sgpu-seal rewrap' changes who can open it");
+	}
+	code = check_high(task, error);
+	if (code) {
+		return code;
 	}
 	task->from = calloc((size_t)batch->segment_count + 1, sizeof(*task->from));
 	if (!task->from) {
@@ -277,6 +298,8 @@ static int options(struct task *task, int argc, char **argv, int *first)
 			task->out_path = value;
 		} else if (key == BY_REFERENCE) {
 			task->by_reference = true;
+		} else if (key == REQUIRE_HIGH) {
+			task->require_high = true;
 		} else if (key != 'j' || !seal_parse_jobs(value, &task->meter.jobs)) {
 			return 2;
 		}
