@@ -45,6 +45,21 @@ void sgpu_hex_encode(const void *data, size_t size, char *text);
 /* The exact number of digits, or SGPU_EINVALID with both lengths in the text. */
 SGPU_MUST_CHECK int sgpu_hex_decode(const char *text, void *data, size_t size, struct sgpu_error *error);
 
+/* ---- text from outside, as it may be shown ----
+ * Printable ASCII stays, every other byte becomes \xNN; terminated, and cut to `room` bytes (at least 1) between two
+ * characters. Returns its length. */
+size_t sgpu_escape(const void *bytes, size_t size, char *text, size_t room);
+
+/* At most 24 bytes of a value, escaped, "..." for the rest; of a longer one that looks like a key "..." alone.
+ * Returns `text`. */
+#define SGPU_EXCERPT_MAX (4 * 24 + 4)
+const char *sgpu_excerpt(const char *value, size_t size, char text[SGPU_EXCERPT_MAX]);
+
+/* Whether a text looks like a key, as JWK or PEM, or like a part of one. */
+bool sgpu_looks_secret(const char *text, size_t size);
+/* Whether a value can be the name of something, so that messages show all of it. */
+bool sgpu_is_name(const char *value, size_t size);
+
 /* base64url without padding (RFC 4648, section 5). `text` must hold SGPU_BASE64URL_MAX(size) bytes. */
 #define SGPU_BASE64URL_MAX(size) (((size) * 4 + 2) / 3 + 1)
 void sgpu_base64url_encode(const void *data, size_t size, char *text);

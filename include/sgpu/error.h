@@ -7,6 +7,8 @@
 #ifndef SGPU_ERROR_H
 #define SGPU_ERROR_H
 
+#include <stdarg.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -47,8 +49,11 @@ struct sgpu_error {
 };
 
 /* Fills *error (unless NULL) from a format and returns `code`, so that a function can `return sgpu_fail(...)`.
- * Control characters in the result are replaced, since values quoted in it may come from hostile input. */
+ * Values in it may come from hostile input, so the result is printable ASCII: other bytes are escaped, as \xNN. A value
+ * in quotes, '%s' in the format, is shown whole when it can be a name (a path, or up to 64 bytes without quotes, braces
+ * and lines); otherwise up to 24 bytes of it are, and none when it looks like a key. */
 int sgpu_fail(struct sgpu_error *error, int code, const char *format, ...) SGPU_PRINTF(3, 4);
+int sgpu_vfail(struct sgpu_error *error, int code, const char *format, va_list arguments) SGPU_PRINTF(3, 0);
 
 /* The same for a failed system call: appends ": " and the text of the current errno. Returns SGPU_ENOMEM for
  * ENOMEM, else SGPU_ESYSTEM. */

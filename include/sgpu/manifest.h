@@ -64,7 +64,7 @@ void sgpu_type_text(const struct sgpu_type *type, char text[SGPU_TYPE_TEXT_MAX])
 /* ---- faults ---- */
 struct sgpu_fault {
 	int line, column; /* from 1; 0 when the text has no such place */
-	char *pointer;    /* JSON pointer, "" for the document; raw: control characters are for the printer to replace */
+	char *pointer;    /* JSON pointer, "" for the document; raw: control characters are for the printer to escape */
 	char *text;       /* "'IN' is not one of INPUT, OUTPUT, INPUT_OUTPUT, INTERMEDIATE" */
 	char *hint;       /* "did you mean 'INPUT'?", or NULL */
 };
@@ -75,7 +75,7 @@ struct sgpu_faults {
 	bool out_of_memory; /* some faults could not be recorded */
 };
 
-/* Adds one fault; format makes its text, hint may be NULL, control characters are replaced. */
+/* Adds one fault; format makes its text, hint may be NULL, both are printable ASCII then, as in sgpu_fail. */
 void sgpu_fault_add(struct sgpu_faults *faults, const char *pointer, const char *hint, const char *format, ...)
 	SGPU_PRINTF(4, 5);
 /* Fills line and column of those that have none from the text, which must be JSON then, and sorts by them. */

@@ -9,6 +9,8 @@
 
 #include <sgpu/error.h>
 
+#include "base/message.h"
+
 static const struct {
 	int code, status;
 	const char *name, *text;
@@ -72,38 +74,33 @@ int sgpu_exit_status(int code)
 	return codes[find(code)].status;
 }
 
-/* Values in messages may come from a hostile file: no control character may reach a terminal. C1 controls
- * (0xc2 0x80 to 0xc2 0x9f in UTF-8) count. */
-static void make_printable(char *text)
-{
-	for (unsigned char *p = (unsigned char *)text; *p; p++) {
-		if (*p < 0x20 || *p == 0x7f) {
-			*p = '?';
-		} else if (*p == 0xc2 && p[1] >= 0x80 && p[1] <= 0x9f) {
-			*p++ = '?';
-			*p = '?';
-		}
-	}
-}
-
+/* A pointer to the list: some ABIs pass it as an array, so it is not handed on as it is. */
 static void SGPU_PRINTF(3, 0) format_text(char *text, size_t size, const char *format, va_list arguments)
 {
-	if (vsnprintf(text, size, format, arguments) < 0) {
-		text[0] = '\0';
+	va_list copy;
+
+	va_copy(copy, arguments);
+	sgpu_message_format(text, size, format, &copy);
+	va_end(copy);
+}
+
+int sgpu_vfail(struct sgpu_error *error, int code, const char *format, va_list arguments)
+{
+	if (error) {
+		format_text(error->text, sizeof(error->text), format, arguments);
+		error->code = code;
+		error->hint[0] = '\0';
 	}
-	make_printable(text);
+	return code;
 }
 
 int sgpu_fail(struct sgpu_error *error, int code, const char *format, ...)
 {
-	if (error) {
-		va_list arguments;
-		va_start(arguments, format);
-		format_text(error->text, sizeof(error->text), format, arguments);
-		va_end(arguments);
-		error->code = code;
-		error->hint[0] = '\0';
-	}
+	va_list arguments;
+
+	va_start(arguments, format);
+	(void)sgpu_vfail(error, code, format, arguments);
+	va_end(arguments);
 	return code;
 }
 

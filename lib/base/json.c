@@ -64,6 +64,18 @@ void sgpu_json_place(const char *text, size_t position, int *line, int *column)
 	}
 }
 
+/* jansson quotes what it saw last: "invalid token near 'x'". That may be half of a secret, so only a short one is kept. */
+static int fail_parse(char *text, struct sgpu_error *error)
+{
+	enum { SHORT = 24 };
+	char *near = strstr(text, " near '"), *end = strrchr(text, '\'');
+
+	if (near && (end < near + strlen(" near '") || end - near - strlen(" near '") > SHORT)) {
+		*near = '\0';
+	}
+	return sgpu_fail(error, SGPU_EINVALID, "%s", text);
+}
+
 int sgpu_json_parse_at(const char *text, size_t size, bool any, size_t values_max, json_t **value, size_t *position,
 		       struct sgpu_error *error)
 {
@@ -79,7 +91,7 @@ int sgpu_json_parse_at(const char *text, size_t size, bool any, size_t values_ma
 		/* How much was read: the fault is in the last of it. */
 		*position = fault.position > 0 ? (size_t)fault.position - 1 : 0;
 		*position = *position < size ? *position : size;
-		return sgpu_fail(error, SGPU_EINVALID, "%s", fault.text);
+		return fail_parse(fault.text, error);
 	}
 	return SGPU_OK;
 }

@@ -6,22 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <sgpu/base.h>
+
+#include "base/message.h"
 #include "manifest/reader.h"
 
-/* C0 and DEL, and the C1 controls and the bidirectional overrides as UTF-8 writes them. */
-static void replace_controls(char *text)
-{
-	for (unsigned char *p = (unsigned char *)text; *p; p++) {
-		if (*p < 0x20 || *p == 0x7f) {
-			*p = '?';
-		} else if (p[0] == 0xc2 && p[1] >= 0x80 && p[1] <= 0x9f) {
-			p[0] = p[1] = '?';
-		} else if (p[0] == 0xe2 && ((p[1] == 0x80 && p[2] >= 0xaa && p[2] <= 0xae) ||
-					    (p[1] == 0x81 && p[2] >= 0xa6 && p[2] <= 0xa9))) {
-			p[0] = p[1] = p[2] = '?';
-		}
-	}
-}
+enum { TEXT_MAX = 1024 };
 
 static bool grow(struct sgpu_faults *faults)
 {
@@ -48,19 +38,27 @@ static void fault_clear(struct sgpu_fault *fault)
 	memset(fault, 0, sizeof(*fault));
 }
 
-/* Takes over `text`. */
-static void append(struct sgpu_faults *faults, const char *pointer, const char *hint, char *text)
+/* A hint may name what the document does. */
+static char *copy_escaped(const char *text)
 {
-	struct sgpu_fault fault = { .pointer = strdup(pointer), .text = text, .hint = hint ? strdup(hint) : NULL };
+	const size_t room = 4 * strlen(text) + 1;
+	char *copy = malloc(room);
+
+	if (copy) {
+		sgpu_escape(text, strlen(text), copy, room);
+	}
+	return copy;
+}
+
+static void append(struct sgpu_faults *faults, const char *pointer, const char *hint, const char *text)
+{
+	struct sgpu_fault fault = { .pointer = strdup(pointer), .text = strdup(text),
+				    .hint = hint ? copy_escaped(hint) : NULL };
 
 	if (!fault.text || !fault.pointer || (hint && !fault.hint) || !grow(faults)) {
 		fault_clear(&fault);
 		faults->out_of_memory = true;
 		return;
-	}
-	replace_controls(fault.text);
-	if (fault.hint) {
-		replace_controls(fault.hint);
 	}
 	faults->list[faults->count++] = fault;
 }
@@ -68,18 +66,19 @@ static void append(struct sgpu_faults *faults, const char *pointer, const char *
 void sgpu_fault_addv(struct sgpu_faults *faults, const char *pointer, const char *hint, const char *format,
 		     va_list arguments)
 {
-	char *text = NULL;
+	char text[TEXT_MAX];
+	va_list copy;
 
 	if (faults->count > SGPU_FAULTS_MAX) {
 		return;
 	}
 	if (faults->count == SGPU_FAULTS_MAX) {
-		append(faults, "", NULL, strdup("there are more faults than can be listed"));
+		append(faults, "", NULL, "there are more faults than can be listed");
 		return;
 	}
-	if (vasprintf(&text, format, arguments) < 0) {
-		text = NULL;
-	}
+	va_copy(copy, arguments);
+	sgpu_message_format(text, sizeof(text), format, &copy);
+	va_end(copy);
 	append(faults, pointer, hint, text);
 }
 

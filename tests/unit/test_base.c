@@ -91,9 +91,9 @@ UNIT_TEST(messages_carry_no_control_characters)
 	struct sgpu_error error;
 
 	CHECK(sgpu_fail(&error, SGPU_EINVALID, "x %s", "\033[31m\xc2\x9bred\n") == SGPU_EINVALID);
-	CHECK(!strcmp(error.text, "x ?[31m??red?"));
+	CHECK(!strcmp(error.text, "x \\x1b[31m\\xc2\\x9bred\\x0a"));
 	CHECK(sgpu_hint(&error, "try\t%d", 1) == SGPU_EINVALID);
-	CHECK(!strcmp(error.hint, "try?1"));
+	CHECK(!strcmp(error.hint, "try\\x091"));
 	sgpu_fail(NULL, SGPU_EINVALID, "no crash");
 }
 

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Text from outside, as it may be shown: printable ASCII or escaped, short where it is no name, and nothing of a key.
+ */
+#include <string.h>
+
+#include <sgpu/base.h>
+
+enum { EXCERPT = 24, NAME_MAX_LENGTH = 64 };
+
+size_t sgpu_escape(const void *bytes, size_t size, char *text, size_t room)
+{
+	static const char digits[] = "0123456789abcdef";
+	const unsigned char *in = bytes;
+	size_t used = 0;
+
+	for (size_t i = 0; i < size; i++) {
+		const bool printable = in[i] >= 0x20 && in[i] < 0x7f;
+		if (room - used <= (printable ? 1 : 4)) {
+			break; /* never a part of an escape */
+		}
+		if (printable) {
+			text[used++] = (char)in[i];
+		} else {
+			text[used++] = '\\';
+			text[used++] = 'x';
+			text[used++] = digits[in[i] >> 4];
+			text[used++] = digits[in[i] & 15];
+		}
+	}
+	text[used] = '\0';
+	return used;
+}
+
+static bool holds(const char *text, size_t size, const char *part)
+{
+	return memmem(text, size, part, strlen(part)) != NULL;
+}
+
+bool sgpu_looks_secret(const char *text, size_t size)
+{
+	static const char *const marks[] = { "\"kty\"", "\"k\"", "\"d\"", "-----BEGIN", "PRIVATE KEY" };
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(marks); i++) {
+		if (holds(text, size, marks[i])) {
+			return true;
+		}
+	}
+	return false;
+}
+
+const char *sgpu_excerpt(const char *value, size_t size, char text[SGPU_EXCERPT_MAX])
+{
+	const size_t shown = size <= EXCERPT ? size : sgpu_looks_secret(value, size) ? 0 : EXCERPT;
+	const size_t used = sgpu_escape(value, shown, text, SGPU_EXCERPT_MAX);
+
+	if (shown < size) {
+		memcpy(text + used, "...", sizeof("..."));
+	}
+	return text;
+}
+
+/* A path is shown whole however long it is. What has quotes, braces or lines in it and is long is a text, and so is what
+ * is long without a '/'. */
+bool sgpu_is_name(const char *value, size_t size)
+{
+	if (size <= EXCERPT) {
+		return true;
+	}
+	for (size_t i = 0; i < size; i++) {
+		if (strchr("{}\"\n\r", value[i])) {
+			return false;
+		}
+	}
+	return !sgpu_looks_secret(value, size) && (size <= NAME_MAX_LENGTH || memchr(value, '/', size));
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Formatting of messages, for errors and for the faults of a manifest.
+ */
+#ifndef SGPU_BASE_MESSAGE_H
+#define SGPU_BASE_MESSAGE_H
+
+#include <stdarg.h>
+#include <stddef.h>
+
+/* As vsnprintf, but all of the result is printable ASCII or escaped, and a value in quotes ('%s') that is no name is cut
+ * to its beginning, or to nothing when it looks like a key. */
+void sgpu_message_format(char *text, size_t size, const char *format, va_list *arguments);
+
+#endif
