@@ -54,6 +54,8 @@ size_t sgpu_escape(const void *bytes, size_t size, char *text, size_t room);
  * Returns `text`. */
 #define SGPU_EXCERPT_MAX (4 * 24 + 4)
 const char *sgpu_excerpt(const char *value, size_t size, char text[SGPU_EXCERPT_MAX]);
+/* The same of a string, in memory of the enclosing block: for arguments that are no paths. */
+#define SGPU_EXCERPT(value) sgpu_excerpt((value), strlen(value), (char[SGPU_EXCERPT_MAX]){ 0 })
 
 /* Whether a text looks like a key, as JWK or PEM, or like a part of one. */
 bool sgpu_looks_secret(const char *text, size_t size);

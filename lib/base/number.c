@@ -29,8 +29,8 @@ static int check_range(const char *text, const char *what, uint64_t value, uint6
 		       struct sgpu_error *error)
 {
 	if (value < min || value > max) {
-		return sgpu_fail(error, SGPU_EUSAGE, "%s '%s' is not between %" PRIu64 " and %" PRIu64, what, text, min,
-				 max);
+		return sgpu_fail(error, SGPU_EUSAGE, "%s '%s' is not between %" PRIu64 " and %" PRIu64, what,
+				 SGPU_EXCERPT(text), min, max);
 	}
 	return 0;
 }
@@ -42,7 +42,7 @@ int sgpu_parse_u64(const char *text, const char *what, uint64_t min, uint64_t ma
 	const char *rest;
 
 	if (!leading_digits(text, &parsed, &rest) || *rest) {
-		return sgpu_fail(error, SGPU_EUSAGE, "%s '%s' is not a whole number", what, text);
+		return sgpu_fail(error, SGPU_EUSAGE, "%s '%s' is not a whole number", what, SGPU_EXCERPT(text));
 	}
 	int code = check_range(text, what, parsed, min, max, error);
 	if (!code) {
@@ -65,7 +65,7 @@ int sgpu_parse_size(const char *text, const char *what, uint64_t min, uint64_t m
 		       sgpu_mul_u64(parsed, (uint64_t)1 << (10 * (suffix - suffixes + 1)), &parsed);
 	}
 	if (!good) {
-		int code = sgpu_fail(error, SGPU_EUSAGE, "%s '%s' is not a size", what, text);
+		int code = sgpu_fail(error, SGPU_EUSAGE, "%s '%s' is not a size", what, SGPU_EXCERPT(text));
 		sgpu_hint(error, "a number of bytes, with K, M, G or T for powers of 1024");
 		return code;
 	}
@@ -97,7 +97,7 @@ int sgpu_parse_duration(const char *text, const char *what, uint64_t *ns, struct
 			}
 		}
 	}
-	int code = sgpu_fail(error, SGPU_EUSAGE, "%s '%s' is not a duration", what, text);
+	int code = sgpu_fail(error, SGPU_EUSAGE, "%s '%s' is not a duration", what, SGPU_EXCERPT(text));
 	sgpu_hint(error, "seconds above 0, or a number with ms, s, m, h or d");
 	return code;
 }

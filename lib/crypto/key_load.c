@@ -15,6 +15,13 @@
 
 #include "crypto/key.h"
 
+/* A shell that was given the content for the name: nothing of it may be shown. */
+static int refuse_content(struct sgpu_error *error)
+{
+	sgpu_fail(error, SGPU_EUSAGE, "a key itself was given where the name of its file belongs");
+	return sgpu_hint(error, "arguments are seen by other users: name the file, or give it as '-' or 'fd:N'");
+}
+
 /* Links are followed, as secrets that are mounted into a container are links; it is the target that counts. */
 static int open_key(const char *path, int *fd, const char **name, struct sgpu_error *error)
 {
@@ -32,6 +39,9 @@ static int open_key(const char *path, int *fd, const char **name, struct sgpu_er
 		source = (int)number;
 	} else {
 		*fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+		if (*fd < 0 && sgpu_looks_secret(path, strlen(path))) {
+			return refuse_content(error);
+		}
 		return *fd < 0 ? sgpu_fail_errno(error, "cannot open key '%s'", path) : 0;
 	}
 	*fd = fcntl(source, F_DUPFD_CLOEXEC, 0);

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <sgpu/base.h>
 #include <sgpu/version.h>
 
 #include "cli.h"
@@ -111,9 +112,21 @@ static int flush_output(int status)
 	return status;
 }
 
+/* What is wrong with the options before it is said as JSON, too. */
+static bool asks_for_json(int argc, char **argv)
+{
+	for (int i = 1; i < argc && strcmp(argv[i], "--"); i++) {
+		if (!strcmp(argv[i], "--json")) {
+			return true;
+		}
+	}
+	return false;
+}
+
 int cli_main(const struct cli_tool *this_tool, int argc, char **argv)
 {
 	tool = this_tool;
+	cli_json = asks_for_json(argc, argv);
 	if (!open_standard()) {
 		return 3;
 	}
@@ -172,7 +185,7 @@ static int bad_option(char **argv, int kind)
 	if (optopt > 0 && optopt < CLI_LONG - 1 && strncmp(text, "--", 2)) {
 		cli_usage(kind == ':' ? "option '-%c' needs an argument" : "unknown option '-%c'", optopt);
 	} else if (kind == ':') {
-		cli_usage("option '%s' needs an argument", text);
+		cli_usage("option '%s' needs an argument", SGPU_EXCERPT(text));
 	} else if (optopt > 0) {
 		cli_usage("option '%.*s' takes no argument", (int)strcspn(text, "="), text);
 	} else {

@@ -66,6 +66,9 @@ void cli_warning(const char *format, ...) SGPU_PRINTF(1, 2);
 void cli_note(const char *format, ...) SGPU_PRINTF(1, 2);           /* unless -q */
 void cli_detail(const char *format, ...) SGPU_PRINTF(1, 2);         /* with -v */
 
+/* Text from outside, as it may reach a terminal: printable ASCII or escaped. Returns the columns that it took. */
+int cli_print_text(FILE *file, const char *text);
+
 /* ---- progress on a terminal: a line on standard error, only if that is one and not -q ---- */
 void cli_progress_begin(const char *label, uint64_t total_bytes); /* total 0: unknown */
 void cli_progress(void *unused, uint64_t bytes);                  /* fits sgpu_seal_job.progress */

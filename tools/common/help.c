@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <sgpu/base.h>
 #include <sgpu/manifest.h>
 
 #include "cli.h"
@@ -54,7 +55,7 @@ static int unknown(const char *what, const char *given, const char *dashes, cons
 	const char *near = sgpu_nearest_name(given, names), *verb = cli_verb_name();
 	struct sgpu_error error = { .code = SGPU_EUSAGE };
 
-	sgpu_fail(&error, SGPU_EUSAGE, "%s '%s%s'", what, dashes, given);
+	sgpu_fail(&error, SGPU_EUSAGE, "%s '%s%s'", what, dashes, SGPU_EXCERPT(given));
 	if (near) {
 		sgpu_hint(&error, "did you mean '%s%s'?", dashes, near);
 	} else {

@@ -4,7 +4,8 @@
  * - everything goes to standard error; data go to standard output and never here;
  * - `sgpu-seal: error: cannot open 'x': No such file or directory`: lower case, the value quoted, no full stop;
  * - a hint stands on a line of its own, indented by four;
- * - with --json an error is one object on one line;
+ * - what is quoted is printable ASCII or escaped, and short unless it is a name: sgpu_vfail sees to it;
+ * - with --json every message is one object on one line: {"error":{...}}, {"warning":{...}}, {"note":{...}};
  * - one write a message, so that messages of several processes do not mix.
  */
 #include <stdarg.h>
@@ -13,6 +14,8 @@
 #include <unistd.h>
 
 #include <jansson.h>
+
+#include <sgpu/base.h>
 
 #include "cli.h"
 #include "cli_private.h"
@@ -32,47 +35,37 @@ static void emit(const char *kind, const char *text, const char *hint)
 	(void)!write(STDERR_FILENO, line, (size_t)size);
 }
 
-/* File names, and texts that were cut, need not be UTF-8, which JSON is: what is not ASCII in those becomes '?'. */
-static json_t *text_json(const char *text)
+/* The texts are ASCII: sgpu_vfail made them. */
+static void emit_json(const char *kind, const struct sgpu_error *message)
 {
-	json_t *json = json_string(text);
-	char copy[SGPU_ERROR_TEXT_MAX];
+	json_t *object = json_pack("{s:{s:s, s:s}}", kind, "text", message->text, "tool", cli_tool_name());
+	json_t *inner = json_object_get(object, kind);
 
-	if (!json) {
-		snprintf(copy, sizeof(copy), "%s", text);
-		for (char *p = copy; *p; p++) {
-			*p = (unsigned char)*p < 0x80 ? *p : '?';
-		}
-		json = json_string(copy);
+	if (object && message->code != SGPU_OK) {
+		json_object_set_new(inner, "code", json_string(sgpu_error_name(message->code)));
 	}
-	return json;
-}
-
-static void emit_json(const struct sgpu_error *error)
-{
-	json_t *object = json_pack("{s:{s:s, s:o, s:s}}", "error", "code", sgpu_error_name(error->code), "text",
-				   text_json(error->text), "tool", cli_tool_name());
-
-	if (object && *error->hint) {
-		json_object_set_new(json_object_get(object, "error"), "hint", text_json(error->hint));
+	if (object && *message->hint) {
+		json_object_set_new(inner, "hint", json_string(message->hint));
 	}
-	char *line = object ? json_dumps(object, JSON_COMPACT) : NULL;
-	if (line) {
-		cli_progress_pause();
-		dprintf(STDERR_FILENO, "%s\n", line);
-	} else {
-		emit("error: ", error->text, error->hint);
-	}
+	char *line = object ? json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENSURE_ASCII) : NULL;
+	cli_progress_pause();
+	/* Without memory, too, whoever parses the lines gets one. */
+	dprintf(STDERR_FILENO, "%s\n", line ? line : "{\"error\":{\"code\":\"ENOMEM\",\"text\":\"out of memory\"}}");
 	free(line);
 	json_decref(object);
 }
 
 int cli_error(const struct sgpu_error *error)
 {
+	struct sgpu_error full = *error;
+
+	if (!full.text[0]) {
+		snprintf(full.text, sizeof(full.text), "%s", sgpu_strerror(error->code));
+	}
 	if (cli_json) {
-		emit_json(error);
+		emit_json("error", &full);
 	} else {
-		emit("error: ", error->text[0] ? error->text : sgpu_strerror(error->code), error->hint);
+		emit("error: ", full.text, full.hint);
 	}
 	return sgpu_exit_status(error->code);
 }
@@ -80,39 +73,38 @@ int cli_error(const struct sgpu_error *error)
 int cli_fail(int code, const char *format, ...)
 {
 	struct sgpu_error error = { .code = code };
-	char text[SGPU_ERROR_TEXT_MAX];
 	va_list arguments;
 
 	va_start(arguments, format);
-	vsnprintf(text, sizeof(text), format, arguments);
+	sgpu_vfail(&error, code, format, arguments);
 	va_end(arguments);
-	sgpu_fail(&error, code, "%s", text);
 	return cli_error(&error);
 }
 
 int cli_usage(const char *format, ...)
 {
 	struct sgpu_error error = { .code = SGPU_EUSAGE };
-	char text[SGPU_ERROR_TEXT_MAX];
 	va_list arguments;
 
 	va_start(arguments, format);
-	vsnprintf(text, sizeof(text), format, arguments);
+	sgpu_vfail(&error, SGPU_EUSAGE, format, arguments);
 	va_end(arguments);
-	sgpu_fail(&error, SGPU_EUSAGE, "%s", text);
 	const char *verb = cli_verb_name();
 	sgpu_hint(&error, "try '%s%s%s --help'", cli_tool_name(), *verb ? " " : "", verb);
 	return cli_error(&error);
 }
 
-static void SGPU_PRINTF(2, 0) print_line(const char *kind, const char *format, va_list arguments)
+/* kind: the member's name with --json; prefix: what stands before the text without. */
+static void SGPU_PRINTF(3, 0) print_line(const char *kind, const char *prefix, const char *format, va_list arguments)
 {
 	struct sgpu_error line = { .code = SGPU_OK };
-	char text[SGPU_ERROR_TEXT_MAX];
 
-	vsnprintf(text, sizeof(text), format, arguments);
-	sgpu_fail(&line, SGPU_OK, "%s", text); /* control characters */
-	emit(kind, line.text, "");
+	sgpu_vfail(&line, SGPU_OK, format, arguments);
+	if (cli_json) {
+		emit_json(kind, &line);
+	} else {
+		emit(prefix, line.text, "");
+	}
 }
 
 void cli_warning(const char *format, ...)
@@ -120,7 +112,7 @@ void cli_warning(const char *format, ...)
 	va_list arguments;
 
 	va_start(arguments, format);
-	print_line("warning: ", format, arguments);
+	print_line("warning", "warning: ", format, arguments);
 	va_end(arguments);
 }
 
@@ -130,7 +122,7 @@ void cli_note(const char *format, ...)
 
 	if (!cli_quiet) {
 		va_start(arguments, format);
-		print_line("", format, arguments);
+		print_line("note", "", format, arguments);
 		va_end(arguments);
 	}
 }
@@ -141,7 +133,19 @@ void cli_detail(const char *format, ...)
 
 	if (cli_verbose) {
 		va_start(arguments, format);
-		print_line("", format, arguments);
+		print_line("detail", "", format, arguments);
 		va_end(arguments);
 	}
+}
+
+int cli_print_text(FILE *file, const char *text)
+{
+	char piece[4 + 1];
+	int columns = 0;
+
+	for (; *text; text++) {
+		columns += (int)sgpu_escape(text, 1, piece, sizeof(piece));
+		fputs(piece, file);
+	}
+	return columns;
 }

@@ -3,6 +3,7 @@
  * Looking up an operation that the command line names.
  */
 #include <stddef.h>
+#include <string.h>
 
 #include <sgpu/base.h>
 #include <sgpu/ops.h>
@@ -23,7 +24,7 @@ const struct sgpu_op *cli_find_op(const char *name)
 		names[i] = ops[i]->name;
 	}
 	near = sgpu_nearest_name(name, names);
-	sgpu_fail(&error, SGPU_EUSAGE, "'%s' is not an operation", name);
+	sgpu_fail(&error, SGPU_EUSAGE, "'%s' is not an operation", SGPU_EXCERPT(name));
 	if (near) {
 		sgpu_hint(&error, "did you mean '%s'?", near);
 	}

@@ -21,10 +21,10 @@ static void print_clean(FILE *file, const char *text)
 
 static void print_fault(FILE *file, const char *name, const struct sgpu_fault *fault)
 {
-	print_clean(file, name);
+	cli_print_text(file, name);
 	fprintf(file, ":%d:%d: ", fault->line, fault->column);
 	if (*fault->pointer) {
-		print_clean(file, fault->pointer);
+		cli_print_text(file, fault->pointer);
 		fputs(": ", file);
 	}
 	print_clean(file, fault->text);
@@ -46,7 +46,7 @@ static void print_record(FILE *file, const char *name, const struct sgpu_fault *
 		json_object_set_new(record, "hint", json_text(fault->hint));
 	}
 	if (record) {
-		json_dumpf(record, file, JSON_COMPACT);
+		json_dumpf(record, file, JSON_COMPACT | JSON_ENSURE_ASCII);
 		fputc('\n', file);
 	}
 	json_decref(record);

@@ -11,6 +11,8 @@
 
 #include <sgpu/io.h>
 
+#include <sgpu/base.h>
+
 #include "document.h"
 #include "draft.h"
 #include "payload.h"
@@ -48,12 +50,12 @@ static int add_param(struct draft *draft, const char *text)
 	int failed;
 
 	if (!equals || equals == text) {
-		return cli_usage("'%s' is not NAME=VALUE", text);
+		return cli_usage("'%s' is not NAME=VALUE", SGPU_EXCERPT(text));
 	}
 	name = strndup(text, (size_t)(equals - text));
 	failed = name ? json_object_set_new(draft->params, name, param_value(equals + 1)) : -1;
 	free(name);
-	return failed ? cli_usage("'%s' is not NAME=VALUE in UTF-8", text) : 0;
+	return failed ? cli_usage("'%s' is not NAME=VALUE in UTF-8", SGPU_EXCERPT(text)) : 0;
 }
 
 /* A pipe or the like takes what comes. */

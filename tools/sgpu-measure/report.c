@@ -74,10 +74,5 @@ int measure_report_key(const char *kind, const struct sgpu_signer *signer, const
 
 void measure_print_text(const char *text)
 {
-	for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
-		/* C1 controls are two bytes in UTF-8, the first 0xc2: no text that is printed here needs them. */
-		const bool control = *p < 0x20 || *p == 0x7f || (*p == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0);
-		putchar(control ? '?' : *p);
-		p += *p == 0xc2 && control;
-	}
+	cli_print_text(stdout, text);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <sgpu/base.h>
 #include <sgpu/io.h>
 
 #include "parts.h"
@@ -209,7 +210,7 @@ static int dispatch(struct task *task, int argc, char **argv)
 		task->request_path = first + 1 < argc ? argv[first + 1] : NULL;
 		return verb_sign(task);
 	}
-	return cli_usage("'ca' does 'init' or 'sign', not '%s'", argv[first]);
+	return cli_usage("'ca' does 'init' or 'sign', not '%s'", SGPU_EXCERPT(argv[first]));
 }
 
 int verb_ca(int argc, char **argv)

@@ -8,6 +8,7 @@
 
 #include <sgpu/base.h>
 
+#include "cli.h"
 #include "inspecting.h"
 
 static const char *const mac_texts[] = { "none", "not checked, no key was given", "verified" };
@@ -18,20 +19,6 @@ static void encode(const void *data, size_t size, char *text)
 	sgpu_base64url_encode(data, size, text);
 }
 
-/* Paths come from outside: no control character may reach a terminal. */
-static void print_path(const char *path)
-{
-	for (const unsigned char *p = (const unsigned char *)path; *p; p++) {
-		if (p[0] == 0xc2 && p[1] >= 0x80 && p[1] <= 0x9f) {
-			printf("\\xc2\\x%02x", *++p);
-		} else if (*p < 0x20 || *p == 0x7f) {
-			printf("\\x%02x", *p);
-		} else {
-			putchar(*p);
-		}
-	}
-}
-
 static void print_location(const struct sgpu_location *location)
 {
 	switch (location->kind) {
@@ -40,7 +27,7 @@ static void print_location(const struct sgpu_location *location)
 		break;
 	case SGPU_LOCATION_FILE:
 		printf("file ");
-		print_path(location->file);
+		cli_print_text(stdout, location->file);
 		printf(" at %llu", (unsigned long long)location->offset);
 		break;
 	case SGPU_LOCATION_REGION:
@@ -70,7 +57,7 @@ static void print_segment(const struct inspected *inspected, const struct sgpu_b
 	       m ? sgpu_sensitivity_name(m->sensitivity) : "-", state,
 	       (unsigned long long)(response ? s->actual_size : s->size));
 	if (s->status != SGPU_OK && s->error_text) {
-		print_path(s->error_text);
+		cli_print_text(stdout, s->error_text);
 	} else {
 		print_location(&s->location);
 	}
@@ -224,7 +211,7 @@ int inspected_print_json(const struct inspected *inspected, struct sgpu_error *e
 	if (!json) {
 		return sgpu_fail_nomem(error);
 	}
-	json_dumpf(json, stdout, JSON_COMPACT);
+	json_dumpf(json, stdout, JSON_COMPACT | JSON_ENSURE_ASCII);
 	putchar('\n');
 	json_decref(json);
 	return 0;

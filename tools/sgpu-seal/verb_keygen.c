@@ -46,7 +46,7 @@ static int report(const struct sgpu_key *key, const char *path)
 	}
 	json_t *record = json_pack("{s:s, s:s, s:s*}", "kid", key->kid, "kind", kind, "file", path);
 	FILE *to = path ? stdout : stderr;
-	bool written = record && json_dumpf(record, to, JSON_COMPACT) == 0 && fputc('\n', to) != EOF &&
+	bool written = record && json_dumpf(record, to, JSON_COMPACT | JSON_ENSURE_ASCII) == 0 && fputc('\n', to) != EOF &&
 		       fflush(to) == 0;
 	json_decref(record);
 	return written ? 0 : cli_fail(SGPU_ESYSTEM, "cannot write the record");

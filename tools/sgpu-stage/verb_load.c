@@ -212,7 +212,7 @@ static void record(const struct load *load)
 			   load->region.locked, "sealed", load->region.sealed, "keep", load->region.keep, "expires",
 			   (json_int_t)load->region.expires);
 	if (object) {
-		json_dumpf(object, stderr, JSON_COMPACT);
+		json_dumpf(object, stderr, JSON_COMPACT | JSON_ENSURE_ASCII);
 		fputc('\n', stderr);
 	}
 	json_decref(object);

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+# shellcheck disable=SC2129,SC2154
+#
+# What all tools say: nothing of a key, no byte that a terminal obeys, one JSON object a line with --json, "no input"
+# behind a program that failed, and what a file is that is not the one expected.
+
+load helpers
+
+# every_verb COMMAND: calls COMMAND TOOL VERB for each verb of each tool.
+every_verb() {
+	local tool verb
+	for tool in sgpu-manifest sgpu-seal sgpu-stage sgpu-run sgpu-measure sgpu-bench; do
+		for verb in $("$tool" --list-options | awk -F '\t' '$2 == "" { print $1 }'); do
+			"$@" "$tool" "$verb" || return 1
+		done
+	done
+}
+
+# secrets KEY...: the secret halves of key files, one a line.
+secrets() {
+	jq -r '.. | objects | .k, .d | strings' "$@"
+}
+
+# assert_untold FILE: no eight characters in a row of any secret of owner.jwk and runner.jwk are in it.
+assert_untold() {
+	local secret i
+	for secret in $(secrets owner.jwk runner.jwk); do
+		for ((i = 0; i + 8 <= ${#secret}; i += 4)); do
+			if grep -m 3 -F -e "${secret:i:8}" "$1" >&2; then
+				return 1
+			fi
+		done
+	done
+}
+
+# with_keys TOOL VERB: a key's content, and its file, where the verb expects something else.
+with_keys() {
+	local option content
+	content=$(cat owner.jwk)
+	case "$1 $2" in
+	"sgpu-measure channel" | "sgpu-bench run" | "sgpu-bench open") return 0 ;;
+	esac
+	timeout 20 "$1" "$2" "$content" >>said 2>&1 </dev/null
+	timeout 20 "$1" "$2" owner.jwk >>said 2>&1 </dev/null
+	timeout 20 "$1" "$2" <owner.jwk >>said 2>&1
+	timeout 20 "$1" "$2" runner.jwk owner.jwk >>said 2>&1 </dev/null
+	timeout 20 "$1" "$content" >>said 2>&1 </dev/null
+	for option in $("$1" --list-options | awk -F '\t' -v verb="$2" '$1 == verb && $2 != "" && $4 != "" { print $2 }'); do
+		case $option in
+		output | public | request | recipient | quote | trace | results | ear | state) continue ;; # written, not read
+		esac
+		timeout 20 "$1" "$2" "--$option" "$content" >>said 2>&1 </dev/null
+		timeout 20 "$1" "$2" "--$option=$content" "$content" >>said 2>&1 </dev/null
+		timeout 20 "$1" "$2" "--$option" owner.jwk runner.jwk >>said 2>&1 </dev/null
+	done
+	return 0
+}
+
+@test "messages: no tool tells anything of a key, given for anything else" {
+	requires jq
+	make_keys
+	small_job
+	sgpu-manifest pack -o packed job.json
+	# Files that hold a key among other things, or a half of one.
+	head -c 50 owner.jwk >half
+	{ cat owner.jwk; echo '{"a":1}'; } >two
+	tr , '\n' <owner.jwk >lines
+	: >said
+	every_verb with_keys
+	[ -s said ]
+	for file in half two lines; do
+		for command in "sgpu-manifest check" "sgpu-manifest show" "sgpu-seal pubkey" "sgpu-seal seal -k" \
+			"sgpu-measure inspect" "sgpu-measure appraise -p" "sgpu-bench compare" "sgpu-run -k"; do
+			# shellcheck disable=SC2086
+			$command "$file" >>said 2>&1 <packed || true
+		done
+	done
+	assert_untold said
+}
+
+@test "messages: a key's content in place of its name is refused with the reason" {
+	make_keys
+	run -2 --separate-stderr sgpu-run -k "$(cat owner.jwk)" /dev/null
+	assert_contains "$stderr" "a key itself was given where the name of its file belongs"
+	run -2 --separate-stderr sgpu-seal seal -k "$(cat owner.jwk)" /dev/null
+	assert_contains "$stderr" "fd:N"
+}
+
+@test "messages: what is no name is shown by its first 24 bytes" {
+	local long
+	long=$(printf 'x%.0s' {1..100})
+	run -2 --separate-stderr sgpu-seal "$long"
+	assert_contains "$stderr" "unknown verb '${long:0:24}...'"
+	run -2 --separate-stderr sgpu-seal keygen "--$long"
+	assert_contains "$stderr" "unknown option '"
+	[ "${#stderr}" -lt 150 ]
+	run -2 --separate-stderr sgpu-run --jobs "$long"
+	assert_contains "$stderr" "--jobs '${long:0:24}...' is not a whole number"
+	run -2 --separate-stderr sgpu-run ops "$long"
+	assert_contains "$stderr" "'${long:0:24}...' is not an operation"
+	# A path is: whoever reads the message must find the file.
+	run -3 --separate-stderr sgpu-seal inspect "/nowhere/$long/$long"
+	assert_contains "$stderr" "'/nowhere/$long/$long'"
+}
+
+@test "messages: bytes that a terminal obeys are escaped in every name" {
+	local name
+	for name in $'a\x9b31mb' $'a\xe2\x80\xaeb' $'a\x1b]0;b' $'a\nb' $'a\xffb' $'a\xc2\x9bb' $'a\xe2\x81\xa6b'; do
+		run -3 --separate-stderr sgpu-seal inspect "$name"
+		assert_plain "$stderr"
+		assert_contains "$stderr" "'a\\x"
+		run --separate-stderr sgpu-manifest check "$name"
+		assert_plain "$stderr"
+		run -3 --separate-stderr sgpu-stage load "$name"
+		assert_plain "$stderr"
+		run -3 --separate-stderr sgpu-run -k "$name" /dev/null
+		assert_plain "$stderr"
+		run --separate-stderr sgpu-measure inspect "$name"
+		assert_plain "$stderr"
+		run --separate-stderr sgpu-bench table "$name"
+		assert_plain "$stderr"
+		printf '{"version":1,"%s":1,"segments":[{"x":"\\u202e\\u009b"}]}' "${name//[$'\n\x1b']/}" >job.json
+		run --separate-stderr sgpu-manifest check job.json
+		assert_plain "$output"
+		assert_plain "$stderr"
+	done
+}
+
+# assert_plain TEXT: printable ASCII and ends of lines.
+assert_plain() {
+	if printf %s "$1" | tr -d '\n' | LC_ALL=C grep -q '[^ -~]'; then
+		printf 'not plain: %q\n' "$1" >&2
+		return 1
+	fi
+}
+
+# as_json TOOL VERB: errors of a verb, each line of which must be an object.
+as_json() {
+	local arguments
+	case "$1 $2" in
+	"sgpu-bench open") return 0 ;;
+	esac
+	for arguments in "--nothing" "/nowhere" "a b c d e f" "-k /nowhere" "-o /nowhere/x owner.jwk" "job.json" "-v job.batch"; do
+		# shellcheck disable=SC2086
+		timeout 20 "$1" "$2" --json $arguments 2>line </dev/null >/dev/null
+		assert_objects line || {
+			echo "$1 $2 --json $arguments" >&2
+			return 1
+		}
+	done
+}
+
+# assert_objects FILE: every line is one JSON object.
+assert_objects() {
+	local line
+	while IFS= read -r line || [ -n "$line" ]; do
+		if ! jq -es 'length == 1 and (.[0] | type == "object")' <<<"$line" >/dev/null 2>&1; then
+			printf 'no JSON object: %s\n' "$line" >&2
+			return 1
+		fi
+	done <"$1"
+}
+
+@test "messages: with --json every line on standard error is an object, in every verb" {
+	requires jq
+	make_keys
+	small_job
+	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk -o job.batch
+	every_verb as_json
+}
+
+@test "messages: with --json so are warnings, notes, counts of faults and what went well" {
+	requires jq
+	make_keys
+	small_job
+	sgpu-manifest pack --json -o packed job.json 2>said
+	sgpu-seal seal --json -v -k owner.jwk -r runner.pub.jwk -o job.batch packed 2>>said
+	sgpu-stage load --json -v -o staged job.batch 2>>said
+	sgpu-run --json -v --stats -k runner.jwk -o response staged 2>>said
+	sgpu-seal open --json -v -k owner.jwk -C results response 2>>said
+	sgpu-seal keygen --json -v 2>>said >other.jwk
+	umask 022
+	sgpu-seal keygen --json 2>warned >readable.jwk
+	jq -es 'any(.[]; .warning)' warned
+	cat warned >>said
+	assert_objects said
+	jq -es 'any(.[]; .detail)' said
+	sed 's/"version": 1/"version": 7, "a": 1/' job.json >bad.json
+	run -1 --separate-stderr sgpu-manifest pack --json bad.json
+	printf '%s\n' "$stderr" >said
+	assert_objects said
+	jq -es 'any(.[]; .note.text | strings | test("faults"))' said
+	run -2 --separate-stderr sgpu-seal --nothing --json
+	printf '%s\n' "$stderr" >said
+	assert_objects said
+	[ -s said ]
+}
