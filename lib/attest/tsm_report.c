@@ -72,7 +72,7 @@ static int verify_record(const json_t *record, const struct sgpu_tsm_trust *trus
 	} else if (rc == SGPU_OK) {
 		rc = sgpu_fail(error, SGPU_EINVALID, "TSM report: provider '%.*s' is neither 'sev_guest' nor "
 			       "'tdx_guest'",
-			       (int)strcspn(provider, "\n"), provider);
+			       (int)(strcspn(provider, "\n") < 24 ? strcspn(provider, "\n") : 24), provider);
 	}
 	free(outblob);
 	free(auxblob);

@@ -145,3 +145,18 @@ script() {
 	run -3 sgpu-measure channel --frames 16777216 --device cpu two.txt
 	[ ! -c /dev/full ] || run -3 bash -c 'sgpu-measure channel two.txt >/dev/full'
 }
+
+@test "a key that is given for a script is not shown" {
+	sgpu-seal keygen -o owner.jwk
+	head -c 30 /dev/urandom | base64 >secret
+	printf 'create %s\nowner a\nowner %s\n' "$(cat secret)" "$(cat secret)" >words
+	for file in owner.jwk secret words; do
+		for option in -q --json; do
+			run -1 sgpu-measure channel "$option" "$file"
+			run ! grep -qF -e "$(cut -c 20-40 "$file" | head -n 1)" -e "$(cut -c 10-30 secret)" <<<"$output"
+		done
+	done
+	printf 'craete 1\n' >typo
+	run -1 sgpu-measure channel typo
+	assert_contains "$output" "'craete' is no command"
+}

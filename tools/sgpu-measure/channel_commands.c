@@ -55,6 +55,7 @@ static int do_owner(struct script *script, struct sgpu_error *error)
 {
 	struct script_owner *owner = &script->owners[script->owner_count];
 	const char *name = script->at < script->count ? script->words[script->at++] : "";
+	char shown[SCRIPT_SHOWN];
 	int rc;
 
 	if (!is_name(name)) {
@@ -63,7 +64,7 @@ static int do_owner(struct script *script, struct sgpu_error *error)
 	}
 	for (int i = 0; i < script->owner_count; i++) {
 		if (strcmp(script->owners[i].name, name) == 0) {
-			return script_fault(script, error, "there is an owner '%s'", name);
+			return script_fault(script, error, "there is an owner %s", script_shown(name, shown));
 		}
 	}
 	if (script->owner_count == SCRIPT_OWNERS) {
@@ -81,6 +82,7 @@ static int do_owner(struct script *script, struct sgpu_error *error)
 static int find_owner(struct script *script, const struct script_owner **owner, struct sgpu_error *error)
 {
 	const char *name = script->at < script->count ? script->words[script->at++] : "";
+	char shown[SCRIPT_SHOWN];
 
 	for (int i = 0; i < script->owner_count; i++) {
 		if (strcmp(script->owners[i].name, name) == 0) {
@@ -88,7 +90,7 @@ static int find_owner(struct script *script, const struct script_owner **owner, 
 			return SGPU_OK;
 		}
 	}
-	return script_fault(script, error, "there is no owner '%s'", name);
+	return script_fault(script, error, "there is no owner %s", script_shown(name, shown));
 }
 
 /* ---- create CHANNEL directory FRAME [owner NAME] [via CHANNEL] ---- */
@@ -380,13 +382,15 @@ static int do_frame(struct script *script, struct sgpu_error *error)
 static int do_expect(struct script *script, struct sgpu_error *error)
 {
 	const char *word = script->at < script->count ? script->words[script->at++] : "", *is;
+	char shown[SCRIPT_SHOWN];
 	bool known = strcmp(word, "done") == 0;
 
 	for (int i = SGPU_REFUSED_NOT + 1; i < SGPU_REFUSALS; i++) {
 		known = known || strcmp(word, sgpu_refusal_name((enum sgpu_refusal)i)) == 0;
 	}
 	if (!known) {
-		return script_fault(script, error, "'%s' is neither 'done' nor the name of a refusal", word);
+		return script_fault(script, error, "%s is neither 'done' nor the name of a refusal",
+				    script_shown(word, shown));
 	}
 	if (!script->has_reply) {
 		return script_fault(script, error, "no command came before");
@@ -420,7 +424,7 @@ static const struct {
 
 int script_line(struct script *script, char *line, struct sgpu_error *error)
 {
-	char *rest = NULL;
+	char shown[SCRIPT_SHOWN], *rest = NULL;
 	int rc;
 
 	script->count = 0;
@@ -439,10 +443,11 @@ int script_line(struct script *script, char *line, struct sgpu_error *error)
 		if (strcmp(commands[i].name, script->words[0]) == 0) {
 			rc = commands[i].run(script, error);
 			return rc == SGPU_OK && script->at < script->count ?
-				       script_fault(script, error, "'%s' is too much", script->words[script->at]) : rc;
+				       script_fault(script, error, "%s is too much",
+						    script_shown(script->words[script->at], shown)) : rc;
 		}
 	}
-	return script_fault(script, error, "'%s' is no command", script->words[0]);
+	return script_fault(script, error, "%s is no command", script_shown(script->words[0], shown));
 }
 
 void script_end(struct script *script)

@@ -11,7 +11,8 @@
 
 #include <sgpu/channel.h>
 
-enum { SCRIPT_WORDS = 64, SCRIPT_LINE = 4096, SCRIPT_OWNERS = 16, SCRIPT_NAME = 32, SCRIPT_CHANNELS = 64 };
+enum { SCRIPT_WORDS = 64, SCRIPT_LINE = 4096, SCRIPT_OWNERS = 16, SCRIPT_NAME = 32, SCRIPT_CHANNELS = 64,
+       SCRIPT_SHOWN_WORD = 31, SCRIPT_SHOWN = 48 };
 
 struct script_owner {
 	char name[SCRIPT_NAME];
@@ -52,6 +53,8 @@ SGPU_MUST_CHECK int script_number(struct script *script, const char *what, uint6
 SGPU_MUST_CHECK int script_frame(struct script *script, const char *what, uint32_t *frame, struct sgpu_error *error);
 /* Whether the next word is this one; then it is taken. */
 bool script_word(struct script *script, const char *word);
+/* A word for a message: itself in quotes, or how long it is when it does not look like one of a script. */
+const char *script_shown(const char *word, char text[SCRIPT_SHOWN]);
 SGPU_MUST_CHECK int script_fault(struct script *script, struct sgpu_error *error, const char *format, ...)
 	SGPU_PRINTF(3, 4);
 

@@ -20,6 +20,20 @@ int script_fault(struct script *script, struct sgpu_error *error, const char *fo
 	return sgpu_fail(error, SGPU_EINVALID, "%s:%u: %s", script->name, script->line, text);
 }
 
+/* A word of a script is shown when it looks like one: what was given in place of a script may be a key. */
+const char *script_shown(const char *word, char text[SCRIPT_SHOWN])
+{
+	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
+	size_t length = strlen(word);
+
+	if (length <= SCRIPT_SHOWN_WORD && strspn(word, plain) == length) {
+		snprintf(text, SCRIPT_SHOWN, "'%s'", word);
+	} else {
+		snprintf(text, SCRIPT_SHOWN, "a word of %zu characters", length);
+	}
+	return text;
+}
+
 static const char *next(struct script *script)
 {
 	return script->at < script->count ? script->words[script->at] : NULL;
@@ -62,12 +76,14 @@ static bool parse(const char *text, uint64_t max, uint64_t *value)
 int script_number(struct script *script, const char *what, uint64_t max, uint64_t *value, struct sgpu_error *error)
 {
 	const char *word = next(script);
+	char shown[SCRIPT_SHOWN];
 
 	if (!word) {
 		return script_fault(script, error, "%s is missing", what);
 	}
 	if (!parse(word, max, value)) {
-		return script_fault(script, error, "'%s' is no %s from 0 to %llu", word, what, (unsigned long long)max);
+		return script_fault(script, error, "%s is no %s from 0 to %llu", script_shown(word, shown), what,
+				    (unsigned long long)max);
 	}
 	script->at++;
 	return SGPU_OK;
