@@ -117,10 +117,59 @@ wants() {
 	run --separate-stderr -4 appraise -p strict.json --recipient key.jwk -o ear.json quote.json
 	[ "$(grep -c '^sgpu-measure: error: ' <<<"$stderr")" -eq 3 ]
 	assert_contains "$output" "policy         not accepted"
-	[ "$(cat key.jwk)" = old ]
+	assert_no_file key.jwk
 	[ "$(jq -r .submods.runner.ear_status ear.json)" = contraindicated ]
 	run -4 appraise -p strict.json --recipient new.jwk quote.json
 	assert_no_file new.jwk
+}
+
+# older: what an earlier run wrote, which said "accepted".
+older() {
+	appraise -p policy.json --recipient key.jwk -o ear.json quote.json
+	[ -s key.jwk ] && [ -s ear.json ]
+}
+
+@test "an older key and an older result are gone whatever ends the run" {
+	local both=(--recipient key.jwk -o ear.json)
+	older
+	run -2 appraise "${both[@]}" quote.json
+	assert_no_file key.jwk ear.json
+	older
+	run -2 sgpu-measure appraise -p policy.json "${both[@]}" quote.json
+	assert_no_file key.jwk ear.json
+	older
+	run -2 appraise -p policy.json "${both[@]}" quote.json more
+	assert_no_file key.jwk ear.json
+	older
+	run -3 appraise -p no-such-file "${both[@]}" quote.json
+	assert_no_file key.jwk ear.json
+	older
+	run -3 appraise -p policy.json "${both[@]}" no-such-file
+	assert_no_file key.jwk ear.json
+	older
+	run -3 sgpu-measure appraise --roots no-such-file -p policy.json "${both[@]}" quote.json
+	assert_no_file key.jwk ear.json
+	older
+	run -1 appraise -p CA.crt "${both[@]}" quote.json
+	assert_no_file key.jwk ear.json
+	older
+	run -4 appraise --tee-roots CA.crt -p policy.json "${both[@]}" quote.json
+	assert_no_file key.jwk ear.json
+	older
+	ln -s key.jwk link
+	run -4 sgpu-measure appraise --roots CA.crt --nonce "${nonce}00" -p policy.json --recipient link -o ear.json quote.json
+	assert_no_file link ear.json
+}
+
+@test "what is read is not taken for an older result" {
+	for name in policy.json quote.json CA.crt; do
+		run --separate-stderr -2 appraise -p policy.json --recipient "$name" quote.json
+		assert_contains "$stderr" "both input and output"
+		run -2 appraise -p policy.json -o "./$name" quote.json
+		[ -s "$name" ]
+	done
+	run -2 appraise -p policy.json --recipient CA.pem a CA.pem
+	[ -s CA.pem ]
 }
 
 @test "what does not verify is not appraised" {

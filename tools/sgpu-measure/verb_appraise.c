@@ -3,8 +3,11 @@
  * sgpu-measure appraise: verifies a quote, and judges what it says by a policy. Only a quote that the policy accepts gives
  * the key to seal to.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <sgpu/base.h>
 #include <sgpu/io.h>
@@ -44,7 +47,7 @@ static int load_policy(struct task *task, struct sgpu_error *error)
 	return code;
 }
 
-/* Written whatever it says: a result that says "refused" must not leave an older one that says "accepted" in place. */
+/* Written whatever it says. */
 static int write_ear(const struct task *task, struct sgpu_error *error)
 {
 	char *text = json_dumps(task->appraisal.ear, JSON_INDENT(2));
@@ -175,11 +178,45 @@ static int check_paths(const struct task *task)
 	return 0;
 }
 
-/* When all that is read is known. */
-static bool outputs_apart(const struct task *task)
+/* ---- what an earlier run left ---- */
+static void remember_inputs(const struct task *task)
 {
-	return (!task->ear_path || cli_output_apart(task->ear_path)) &&
-	       (!task->recipient_path || cli_output_apart(task->recipient_path));
+	const struct measure_checks *checks = &task->checks;
+	const char *const paths[] = { task->policy_path, checks->roots_path, checks->owner_path, checks->tee_roots_path,
+				      checks->tee_certificates_path };
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(paths); i++) {
+		if (paths[i]) {
+			cli_remember_input(paths[i]);
+		}
+	}
+}
+
+/* A pipe or a device keeps nothing. Returns an exit status. */
+static int remove_older(const char *path)
+{
+	struct stat status;
+
+	if (!path || cli_is_standard(path)) {
+		return 0;
+	}
+	if (!cli_output_apart(path)) {
+		return 2;
+	}
+	if (lstat(path, &status) || (!S_ISREG(status.st_mode) && !S_ISLNK(status.st_mode))) {
+		return 0;
+	}
+	return unlink(path) ? cli_fail(SGPU_ESYSTEM, "cannot remove the older '%s': %s", path, strerror(errno)) : 0;
+}
+
+/* The key and the result of another quote: whoever does not look at the exit status would take them for those of this
+ * one. So they go before anything is read or judged, whatever comes of it. */
+static int remove_both(const struct task *task)
+{
+	remember_inputs(task);
+	const int first = remove_older(task->recipient_path), second = remove_older(task->ear_path);
+
+	return first ? first : second;
 }
 
 static int run(struct task *task)
@@ -190,16 +227,12 @@ static int run(struct task *task)
 	if (status) {
 		return status;
 	}
-	cli_remember_input(task->policy_path);
 	if (load_policy(task, &error)) {
 		return cli_error(&error);
 	}
 	status = measure_run_checks(&task->checks, task->quote_path, &error);
 	if (status) {
 		return status;
-	}
-	if (!outputs_apart(task)) {
-		return 2;
 	}
 	return judge(task, &error) ? cli_error(&error) : report(task);
 }
@@ -213,11 +246,17 @@ int verb_appraise(int argc, char **argv)
 	for (int key = 0; !status && (key = cli_next(argc, argv, &value, &first)) != 0;) {
 		status = take_option(&task, key, value);
 	}
+	if (!status) {
+		for (int i = first; i < argc; i++) {
+			cli_remember_input(argv[i]);
+		}
+		task.quote_path = first < argc ? argv[first] : NULL;
+		status = remove_both(&task);
+	}
 	if (!status && !cli_positionals(argc, first, 0, 1)) {
 		status = 2;
 	}
 	if (!status) {
-		task.quote_path = first < argc ? argv[first] : NULL;
 		status = run(&task);
 	}
 	sgpu_policy_free(&task.policy);
