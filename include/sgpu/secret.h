@@ -22,7 +22,8 @@ extern "C" {
 /* Zeroed memory that starts at a multiple of 64, or NULL: no memory, or size 0. It may be less than it should be, see
  * sgpu_secret_kind: a machine that locks no memory is no reason to do nothing. Any thread. */
 SGPU_MUST_CHECK void *sgpu_secret_alloc(size_t size);
-/* Wipes and gives back what sgpu_secret_alloc(size) gave; the same size. Accepts NULL. */
+/* Wipes and gives back what sgpu_secret_alloc(size) gave; the same size. Accepts NULL; other memory is wiped and
+ * stays where it is. */
 void sgpu_secret_free(void *memory, size_t size);
 
 /* What it rests on: "memfd_secret", "mlock", or "none" (RLIMIT_MEMLOCK leaves no room to lock it, so that it can be

@@ -101,6 +101,11 @@ int sgpu_space_table_open(struct sgpu_frames *frames, struct sgpu_space_table *t
 void sgpu_space_table_close(struct sgpu_frames *frames, struct sgpu_space_table *table)
 {
 	sgpu_space_leave(frames, table, 0, table->size);
+	sgpu_space_table_abandon(frames, table);
+}
+
+void sgpu_space_table_abandon(struct sgpu_frames *frames, struct sgpu_space_table *table)
+{
 	tdelete(table, &frames->spaces, compare);
 	free(table->entries);
 	free(table->filled);

@@ -45,6 +45,9 @@ SGPU_MUST_CHECK int sgpu_space_table_open(struct sgpu_frames *frames, struct sgp
 /* Takes it off the list; its frames are free. */
 void sgpu_space_table_close(struct sgpu_frames *frames, struct sgpu_space_table *table);
 
+/* The same for one whose pages are still mapped: its frames stay so, and nobody gets them. */
+void sgpu_space_table_abandon(struct sgpu_frames *frames, struct sgpu_space_table *table);
+
 /* Enters pages, after all checks; nothing is entered when one fails. Errors: SGPU_EUSAGE. */
 SGPU_MUST_CHECK int sgpu_space_enter(struct sgpu_frames *frames, struct sgpu_space_table *table, uint64_t at,
 				     const uint32_t *list, size_t count, uint64_t page_size, struct sgpu_error *error);

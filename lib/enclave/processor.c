@@ -46,6 +46,14 @@ int sgpu_refuse(struct sgpu_reply *reply, enum sgpu_refusal refusal, const char 
 	return reply->code;
 }
 
+int sgpu_refuse_memory(struct sgpu_reply *reply)
+{
+	reply->refusal = SGPU_REFUSED_LIMIT;
+	reply->error.hint[0] = '\0';
+	reply->code = sgpu_fail(&reply->error, SGPU_ENOMEM, "out of memory for a table");
+	return reply->code;
+}
+
 int sgpu_refuse_device(struct sgpu_reply *reply, int code, const char *what)
 {
 	char text[SGPU_ERROR_TEXT_MAX];

@@ -143,7 +143,7 @@ int sgpu_do_pde(struct sgpu_processor *processor, const struct sgpu_command *com
 		is_new = true;
 		table = sgpu_table_new(processor, command->pde.table, kind);
 		if (!table) {
-			return sgpu_refuse(reply, SGPU_REFUSED_LIMIT, "out of memory for a table");
+			return sgpu_refuse_memory(reply);
 		}
 	}
 	channel->tables[index][kind] = NULL;

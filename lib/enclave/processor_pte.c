@@ -205,7 +205,7 @@ static int check_place(struct job *job, const struct sgpu_command *command)
 	}
 	job->slots = sgpu_span_slots(processor, job->channel->context, job->directory, job->kind);
 	if (!job->slots) {
-		return sgpu_refuse(job->reply, SGPU_REFUSED_LIMIT, "out of memory for a table");
+		return sgpu_refuse_memory(job->reply);
 	}
 	job->slots += job->index;
 	return SGPU_OK;

@@ -2,6 +2,7 @@
  *
  * A secure context from its creation to its end, and the ground that contexts of one device share.
  */
+#include <endian.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,26 +25,29 @@ int sgpu_secure_send(struct sgpu_secure *context, const struct sgpu_command *com
 	return rc;
 }
 
-/* How the allocator's commands go out; the ground's lock is held. What pages they ask for is noted, to be compared with the
- * summary. */
+/* What pages the allocator asks for, to be compared with the summary. Nothing is allocated for that: without memory the
+ * comparison would come out as somebody's deed. */
+static void note_pages(struct sgpu_ground *ground, const struct sgpu_command *command)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < command->pte.count && i < SGPU_CHANNEL_PAGES_MAX; i++) {
+		if (command->pte.pages[i] != SGPU_NO_FRAME) {
+			ground->asked[count++] = htole32(command->pte.pages[i]);
+		}
+	}
+	sgpu_kt128(ground->asked, count * sizeof(*ground->asked), NULL, 0, ground->asked_hash,
+		   sizeof(ground->asked_hash));
+}
+
+/* How the allocator's commands go out; the ground's lock is held. */
 static int send_for_allocator(void *argument, const struct sgpu_command *command, struct sgpu_reply *reply)
 {
 	struct sgpu_ground *ground = argument;
-	struct sgpu_kt128 *state = NULL;
 	int sends, rc;
 
-	if (command->op == SGPU_CH_PTE && sgpu_kt128_create(&state, NULL) == SGPU_OK) {
-		for (uint32_t i = 0; i < command->pte.count; i++) {
-			uint32_t frame = command->pte.pages[i];
-			uint8_t bytes[4] = { (uint8_t)frame, (uint8_t)(frame >> 8), (uint8_t)(frame >> 16),
-					     (uint8_t)(frame >> 24) };
-
-			if (frame != SGPU_NO_FRAME) {
-				sgpu_kt128_update(state, bytes, sizeof(bytes));
-			}
-		}
-		sgpu_kt128_finish(state, NULL, 0, ground->asked_hash, sizeof(ground->asked_hash));
-		sgpu_kt128_free(&state);
+	if (command->op == SGPU_CH_PTE) {
+		note_pages(ground, command);
 	}
 	/* A MAC of the owner's has a number, and none after it is taken before it is: so it is sent until it got through. */
 	sends = (command->op == SGPU_CH_PTE && command->pte.has_mac) ||

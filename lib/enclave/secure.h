@@ -53,7 +53,8 @@ struct sgpu_ground {
 	struct sgpu_allocator *allocator;
 	pthread_mutex_t lock;             /* the allocator, and what follows */
 	struct sgpu_secure *sender;       /* whose commands the allocator makes */
-	uint8_t asked_hash[SGPU_CHANNEL_DIGEST_SIZE]; /* of the pages in the last CH_PTE that went out */
+	uint32_t asked[SGPU_CHANNEL_PAGES_MAX]; /* pages of the last CH_PTE that went out */
+	uint8_t asked_hash[SGPU_CHANNEL_DIGEST_SIZE];
 	_Atomic(struct sgpu_lane *) lanes[SGPU_CHANNEL_MAX]; /* by channel */
 	struct sgpu_lane *lost;           /* whose channels could not be destroyed */
 };

@@ -196,9 +196,12 @@ static int map(struct sgpu_secure *context, uint64_t size, struct sgpu_error *er
 	}
 	/* What was mapped before a failure is as good as the rest would have been. */
 	added = m.any ? sgpu_arena_add(&context->arena, context->base + m.first, m.next - m.first) : SGPU_OK;
-	if (added != SGPU_OK) { /* it stays mapped, and nobody uses it */
-		return added == SGPU_EUSAGE ? sgpu_fail(error, SGPU_EAUTH, "the allocator mapped addresses that are in use") :
-					      sgpu_fail_nomem(error);
+	if (added == SGPU_EUSAGE) { /* it stays mapped, and nobody uses it */
+		return sgpu_fail(error, SGPU_EAUTH, "the allocator mapped addresses that are in use");
+	}
+	if (added != SGPU_OK) {
+		(void)unmap(context, m.first, m.next - m.first, NULL);
+		return sgpu_fail_nomem(error);
 	}
 	if (m.any) {
 		poison(context, context->base + m.first, m.next - m.first);

@@ -101,3 +101,8 @@ END
 	[ "$(cat peak)" -le $((base + 4 * size)) ]
 	assert_contains "$(cat message)" "response.json"
 }
+
+@test "the library never exits: nothing in it aborts" {
+	run grep -rnE --include='*.c' --include='*.h' --include='*.cu' '(^|[^a-z_])abort\(' "$SGPU_TOP/lib"
+	[ "$status" -eq 1 ]
+}

@@ -22,6 +22,7 @@ struct sgpu_space {
 	struct sgpu_device_object object;
 	struct sgpu_device *device;
 	struct sgpu_space_table table;
+	bool lost; /* what is mapped is not what the table says: nothing is done with it any more, but to free it */
 	struct sgpu_space *next, **place; /* all of the device */
 };
 
@@ -143,10 +144,22 @@ static bool protect(const struct sgpu_space *space, int protection)
 	return true;
 }
 
+static int lose(struct sgpu_space *space, struct sgpu_error *error)
+{
+	space->lost = true;
+	space->table.reachable = false;
+	return sgpu_fail(error, SGPU_EDEVICE, "the kernel changed a part of a space's mappings and refused the rest");
+}
+
+static int check_lost(const struct sgpu_space *space, struct sgpu_error *error)
+{
+	return space->lost ? sgpu_fail(error, SGPU_EDEVICE, "the space is lost: its mappings could not be changed") : SGPU_OK;
+}
+
 /* Puts the bare addresses back; where the kernel has no mapping left for that, what is there is taken out of reach.
  * Never are the addresses given away: somebody else's memory could come to lie there. False: nothing has changed, since
- * a mapping would have to be cut in two and there are too many. */
-static bool bare(const struct sgpu_space *space, uint64_t at, uint64_t size)
+ * a mapping would have to be cut in two and there are too many; or the space is lost. */
+static bool bare(struct sgpu_space *space, uint64_t at, uint64_t size)
 {
 	void *start = pointer(space->table.base + at);
 
@@ -156,7 +169,7 @@ static bool bare(const struct sgpu_space *space, uint64_t at, uint64_t size)
 	}
 	/* It may have come as far as the mapping that cannot be cut. */
 	if (space->table.reachable && !protect(space, PROT_READ | PROT_WRITE)) {
-		abort(); /* what is said to be there is not */
+		(void)lose(space, NULL); /* what is said to be there is not */
 	}
 	return false;
 }
@@ -204,13 +217,14 @@ int sgpu_cpu_space_create(struct sgpu_device *device, uint64_t size, struct sgpu
 	return code;
 }
 
-/* The lock is held. */
+/* The lock is held. What cannot be taken away stays, with its frames: nobody else gets either. */
 static void remove_space(struct sgpu_space *space)
 {
-	if (munmap(pointer(space->table.base), space->table.span) != 0 && !bare(space, 0, space->table.span)) {
-		abort(); /* what others get next could be reached here */
+	if (munmap(pointer(space->table.base), space->table.span) == 0 || bare(space, 0, space->table.span)) {
+		sgpu_space_table_close(&space->device->pages.frames, &space->table);
+	} else {
+		sgpu_space_table_abandon(&space->device->pages.frames, &space->table);
 	}
-	sgpu_space_table_close(&space->device->pages.frames, &space->table);
 	*space->place = space->next;
 	if (space->next) {
 		space->next->place = space->place;
@@ -298,17 +312,21 @@ int sgpu_cpu_page_map(struct sgpu_space *space, uint64_t at, const uint32_t *lis
 	int code;
 
 	pthread_mutex_lock(&frames->lock);
-	code = sgpu_space_enter(frames, &space->table, at, list, count, page_size, error);
+	code = check_lost(space, error);
+	if (code == SGPU_OK) {
+		code = sgpu_space_enter(frames, &space->table, at, list, count, page_size, error);
+	}
 	if (code == SGPU_OK) {
 		code = promise(space->device, list, count, (uint32_t)(page_size / SMALL), error);
 		if (code == SGPU_OK) {
 			code = map_frames(space, at, list, count, page_size, &done, error);
-			/* Mappings of their own begin and end there: nothing has to be cut. */
+			/* Mappings of their own begin and end there, so nothing has to be cut; if it fails all the same,
+			 * the frames stay where they are. */
 			if (code < 0 && done > 0 && !bare(space, at, done)) {
-				abort();
+				code = lose(space, error);
 			}
 		}
-		if (code < 0) {
+		if (code < 0 && !space->lost) {
 			sgpu_space_leave(frames, &space->table, at, count * page_size);
 		}
 	}
@@ -340,7 +358,10 @@ int sgpu_cpu_page_unmap(struct sgpu_space *space, uint64_t at, uint64_t size, st
 
 	settle(space);
 	pthread_mutex_lock(&frames->lock);
-	code = sgpu_space_check_range(frames, &space->table, at, size, error);
+	code = check_lost(space, error);
+	if (code == SGPU_OK) {
+		code = sgpu_space_check_range(frames, &space->table, at, size, error);
+	}
 	if (code == SGPU_OK && size > 0 && !bare(space, at, size)) {
 		code = sgpu_fail(error, SGPU_ENOMEM, "cannot unmap %llu bytes in the midst of others",
 				 (unsigned long long)size);
@@ -355,8 +376,8 @@ int sgpu_cpu_page_unmap(struct sgpu_space *space, uint64_t at, uint64_t size, st
 int sgpu_cpu_space_access(struct sgpu_space *space, bool on, struct sgpu_error *error)
 {
 	struct sgpu_frames *frames = &space->device->pages.frames;
-	int code = SGPU_OK;
 	bool before;
+	int code;
 
 	pthread_mutex_lock(&frames->lock);
 	before = space->table.reachable;
@@ -367,12 +388,15 @@ int sgpu_cpu_space_access(struct sgpu_space *space, bool on, struct sgpu_error *
 		sgpu_cpu_quiet(space->device);
 		pthread_mutex_lock(&frames->lock);
 	}
-	if (before != on && !protect(space, on ? PROT_READ | PROT_WRITE : PROT_NONE)) {
+	code = check_lost(space, error);
+	if (code == SGPU_OK && before != on && !protect(space, on ? PROT_READ | PROT_WRITE : PROT_NONE)) {
 		code = sgpu_fail_errno(error, "cannot change the access to a space");
+		/* What others may not see must not stay in sight: rather is nothing mapped. */
 		if (!on || !protect(space, PROT_NONE)) {
-			abort(); /* what others may not see could be seen */
+			(void)bare(space, 0, space->table.span);
+			code = lose(space, error);
 		}
-	} else {
+	} else if (code == SGPU_OK) {
 		space->table.reachable = on;
 	}
 	pthread_mutex_unlock(&frames->lock);
