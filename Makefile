@@ -26,9 +26,15 @@ FUZZ_SECONDS ?= 20
 # Restricts check and fuzz: TESTS="seal test_hkdf", TESTS="fuzz_tar".
 TESTS ?=
 
+# What --version names, from git, or what git left in the script when it packed the source.
+SGPU_COMMIT ?= $(shell scripts/commit.sh)
+
 have_header = $(if $(wildcard $(addsuffix /$(1),/usr/include $(subst :, ,$(CPATH)))),1,0)
 spaces = $(if $(word 2,$(1)),$(error $(2) '$(1)' contains a space, which make cannot handle))
 $(call spaces,$(PREFIX),PREFIX)$(call spaces,$(BUILD),BUILD)
+$(if $(filter-out /%,$(PREFIX)),$(error PREFIX '$(PREFIX)' is not an absolute path))
+# Asked once, not for every file.
+SGPU_COMMIT := $(or $(SGPU_COMMIT),unknown)
 override SANITIZE := $(patsubst 1,address,$(filter-out 0,$(SANITIZE)))
 $(if $(filter-out address thread fuzzer,$(SANITIZE)),$(error SANITIZE is address, thread or fuzzer, not '$(SANITIZE)'))
 $(if $(filter-out 0,$(CUDA)),$(if $(NVCC),,$(error CUDA=1 needs nvcc: give NVCC=, or CUDA=0)))
@@ -118,6 +124,16 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags | $(BUILD)/headers
 	@mkdir -p $(@D)
 	$(call say,CC,$<)$(CC) $(SGPU_CPPFLAGS) $(CPPFLAGS) $(SGPU_CFLAGS) $(CFLAGS) $(MORE) -MMD -MP -c -o $@ $<
 
+# One object knows the commit, so that another one does not build everything again.
+FEATURES := IPSEC_MB BLAS NUMA CLONES SECCOMP CUDA
+is_built = $(if $(filter-out 0,$($(1))),1)
+$(BUILD)/obj/tools/common/version.o: MORE = -DSGPU_COMMIT='"$(SGPU_COMMIT)"' \
+	-DSGPU_WITH='"$(strip $(foreach name,$(FEATURES),$(if $(call is_built,$(name)),$(name))))"' \
+	-DSGPU_WITHOUT='"$(strip $(foreach name,$(FEATURES),$(if $(call is_built,$(name)),,$(name))))"'
+$(BUILD)/obj/tools/common/version.o: $(BUILD)/commit
+$(BUILD)/commit: force
+	$(call remember,'$(SGPU_COMMIT)')
+
 # Hot loops of the operations: more optimisation, unless somebody asked for another level.
 $(BUILD)/obj/lib/ops/%.o: MORE = $(patsubst -O2,-O3,$(filter -O2,$(CFLAGS)))
 
@@ -189,7 +205,7 @@ $(BUILD)/completions/fish/%.fish: $(BUILD)/bin/% scripts/completions.sh
 # Files that are written anew only when what they say changes: everything is built again when the flags differ, and
 # the library when a source has gone. `settings` is for the test of the installation: what to give make so that it
 # finds everything built.
-SETTINGS := CC NVCC CUDA CFLAGS CPPFLAGS LDFLAGS LDLIBS SANITIZE IPSEC_MB BLAS CLONES NUMA PARTS
+SETTINGS := SGPU_COMMIT CC NVCC CUDA CFLAGS CPPFLAGS LDFLAGS LDLIBS SANITIZE IPSEC_MB BLAS CLONES NUMA PARTS
 remember = @mkdir -p $(@D); printf '%s\n' $(1) | cmp -s - $@ || printf '%s\n' $(1) > $@
 FLAGS_NOW := $(CC) $(SGPU_CPPFLAGS) $(CPPFLAGS) $(SGPU_CFLAGS) $(CFLAGS) $(SGPU_LDFLAGS) $(LDFLAGS) $(LIBS) $(LDLIBS)
 $(BUILD)/flags: force | $(BUILD)/settings

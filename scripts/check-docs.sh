@@ -229,8 +229,22 @@ check_links() {
 			[ -e "$(dirname "$file")/$target" ] || fault "$file: the link '$target' leads nowhere"
 		done <"$work/targets"
 	done <"$work/files"
-	grep -q "^## $(sed -n 's/.*define SGPU_VERSION "\(.*\)"/\1/p' include/sgpu/version.h)" CHANGELOG.md ||
-		fault "CHANGELOG.md: has no section for the version in version.h"
+}
+
+# The newest section of the change log is that of the version in version.h; while it is of what is not released, the
+# version is a later one, with "-dev".
+check_version() {
+	local version released
+	version=$(sed -n 's/.*define SGPU_VERSION "\(.*\)"/\1/p' include/sgpu/version.h)
+	released=$(sed -n 's/^## \([0-9][0-9.]*\).*/\1/p' CHANGELOG.md | head -n 1)
+	if [ "$(grep -m 1 '^## ' CHANGELOG.md)" != "## Unreleased" ]; then
+		[ "$version" = "$released" ] || fault "version.h says '$version', CHANGELOG.md '$released'"
+	elif [ "${version%-dev}" = "$version" ]; then
+		fault "version.h: '$version' without '-dev', while CHANGELOG.md has what is not released"
+	elif [ "${version%-dev}" = "$released" ] ||
+		[ "$(printf '%s\n' "${version%-dev}" "$released" | sort -V | tail -n 1)" = "$released" ]; then
+		fault "version.h: '$version' is not after '$released', the newest of CHANGELOG.md"
+	fi
 }
 
 check_shell() {
@@ -260,7 +274,7 @@ check_style() {
 		sed 's/$/: no licence tag/' | faults_after ""
 }
 
-all=(options verbs exits lint pages symbols headers session attested links shell words style)
+all=(version options verbs exits lint pages symbols headers session attested links shell words style)
 : >"$work/faults"
 [ $# -gt 0 ] || set -- "${all[@]}"
 for check in "$@"; do

@@ -2,6 +2,7 @@
 #ifndef SGPU_VERSION_H
 #define SGPU_VERSION_H
 
-#define SGPU_VERSION "0.1.0"
+/* That of the newest section of CHANGELOG.md, with "-dev" while there is one of what is not released. */
+#define SGPU_VERSION "0.2.0-dev"
 
 #endif

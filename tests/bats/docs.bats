@@ -47,8 +47,23 @@ check() {
 	check attested
 }
 
-@test "links lead somewhere and the change log knows the version" {
+@test "links lead somewhere" {
 	check links
+}
+
+@test "the change log and the version agree" {
+	check version
+	# It can fail, in each way.
+	mkdir -p tree/scripts tree/include/sgpu
+	cp "$SGPU_TOP/scripts/check-docs.sh" tree/scripts/
+	for pair in "0.1.0:Unreleased" "0.1.0-dev:Unreleased" "0.0.9-dev:Unreleased" "0.2.0:0.1.0" "0.1.0-dev:0.1.0"; do
+		printf '#define SGPU_VERSION "%s"\n' "${pair%:*}" >tree/include/sgpu/version.h
+		printf '# Changes\n\n## %s\n\n## 0.1.0\n' "${pair#*:}" >tree/CHANGELOG.md
+		run -1 tree/scripts/check-docs.sh version
+		assert_contains "$output" "version.h"
+	done
+	printf '#define SGPU_VERSION "0.1.0"\n' >tree/include/sgpu/version.h
+	run -0 tree/scripts/check-docs.sh version
 }
 
 @test "shellcheck finds nothing to say about the scripts" {

@@ -82,9 +82,11 @@ END
 	[ -n "$output" ]
 }
 
-@test "a space in PREFIX or BUILD is refused with a word about it" {
+@test "a space in PREFIX or BUILD, or a relative PREFIX, is refused with a word about it" {
 	run -2 make -C "$SGPU_TOP" -n PREFIX="/opt/my sgpu" install
 	assert_contains "$output" "contains a space"
+	run -2 make -C "$SGPU_TOP" -n PREFIX=usr/local install
+	assert_contains "$output" "PREFIX 'usr/local' is not an absolute path"
 	run -2 make -C "$SGPU_TOP" -n BUILD="my build"
 	assert_contains "$output" "contains a space"
 }

@@ -76,3 +76,45 @@ balanced() {
 	run --separate-stderr -2 sgpu-seal open --xyzxyz
 	assert_contains "$stderr" "try 'sgpu-seal open --help'"
 }
+
+@test "--version tells the version, the commit and what is built in" {
+	local version commit tool
+	version=$(sed -n 's/.*define SGPU_VERSION "\(.*\)"/\1/p' "$SGPU_TOP/include/sgpu/version.h")
+	commit=$(sed -n 's/^SGPU_COMMIT=//p' "$SGPU_BUILD/settings")
+	[ -n "$commit" ]
+	for tool in $(tools); do
+		run -0 "$tool" --version
+		[ "${lines[0]}" = "$tool (sgpu) $version, commit $commit" ]
+		assert_contains "$output" "OpenSSL "
+	done
+	# Every feature is in one of the two lines, and NUMA in that of what was set.
+	for feature in IPSEC_MB BLAS NUMA CLONES SECCOMP CUDA; do
+		[ "$(grep -c "^Built with.*\b$feature\b" <<<"$output")" -eq 1 ]
+	done
+	case $(sed -n 's/^NUMA=//p' "$SGPU_BUILD/settings") in
+	1) grep -q '^Built with:.* NUMA\b' <<<"$output" ;;
+	*) grep -q '^Built without:.*\bNUMA\b' <<<"$output" ;;
+	esac
+}
+
+@test "the commit comes from git, or from what git packed, or is unknown" {
+	requires git
+	mkdir -p tree/scripts
+	cp "$SGPU_TOP/scripts/commit.sh" tree/scripts/
+	cp "$SGPU_TOP/.gitattributes" tree/
+	run -0 tree/scripts/commit.sh
+	[ "$output" = unknown ]
+	git() { command git -C tree -c user.name=a -c user.email=a@example.org -c commit.gpgsign=false "$@"; }
+	git init -q .
+	git add .
+	git commit -qm one
+	run -0 tree/scripts/commit.sh
+	[ "$output" = "$(git rev-parse --short=12 HEAD)" ]
+	echo "# changed" >>tree/scripts/commit.sh
+	run -0 tree/scripts/commit.sh
+	[ "$output" = "$(git rev-parse --short=12 HEAD)-dirty" ]
+	mkdir packed
+	git archive HEAD | tar xf - -C packed
+	run -0 packed/scripts/commit.sh
+	[ "$output" = "$(git rev-parse --short=12 HEAD)" ]
+}

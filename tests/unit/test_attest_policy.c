@@ -113,8 +113,8 @@ UNIT_TEST(the_runner_is_judged_by_digest_version_debug_modules_and_key)
 	CHECK(reasons("{\"version\":1,\"runner\":{\"digests\":[]}}", "runner.digest") == 1);
 	CHECK(reasons("{\"version\":1,\"runner\":{\"version\":\"0.1.0\"}}", NULL) == 0);
 	CHECK(reasons("{\"version\":1,\"runner\":{\"version\":\"0.1\"}}", NULL) == 0);
-	CHECK(reasons("{\"version\":1,\"runner\":{\"version\":\"0.1.1\"}}", "runner.swversion") == 1);
-	CHECK(reasons("{\"version\":1,\"runner\":{\"version\":\"0.1.0.1\"}}", "runner.swversion") == 1);
+	CHECK(reasons("{\"version\":1,\"runner\":{\"version\":\"0.2.1\"}}", "runner.swversion") == 1);
+	CHECK(reasons("{\"version\":1,\"runner\":{\"version\":\"0.2.0.1\"}}", "runner.swversion") == 1);
 	CHECK(reasons("{\"version\":1,\"runner\":{\"version\":\"0.10\"}}", "runner.swversion") == 1);
 	CHECK(reasons("{\"version\":1,\"runner\":{\"debug\":false}}", "dbgstat") == 1);
 	CHECK(reasons("{\"version\":1,\"runner\":{\"debug\":true}}", NULL) == 0);

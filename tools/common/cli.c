@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/version.h>
 
 #include "cli.h"
 #include "cli_private.h"
@@ -29,12 +28,6 @@ const char *cli_tool_name(void)
 const char *cli_verb_name(void)
 {
 	return verb ? verb->name : "";
-}
-
-static void print_version(void)
-{
-	printf("%s (sgpu) %s\n", tool->name, SGPU_VERSION);
-	printf("Licence: Apache-2.0. There is no warranty.\n");
 }
 
 static void print_verb_help(void)
@@ -139,7 +132,7 @@ int cli_main(const struct cli_tool *this_tool, int argc, char **argv)
 			return flush_output(0);
 		}
 		if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
-			print_version();
+			cli_print_version(tool->name);
 			return flush_output(0);
 		}
 		if (!strcmp(argv[1], "--list-options")) {
@@ -211,7 +204,7 @@ int cli_next(int argc, char **argv, const char **value, int *first)
 			print_verb_help();
 			exit(flush_output(0));
 		case 'V':
-			print_version();
+			cli_print_version(tool->name);
 			exit(flush_output(0));
 		case 'q':
 			cli_quiet = true;

@@ -21,6 +21,9 @@ int cli_unknown_option(const struct cli_option *options, const char *given);
 /* Whether the first argument of a tool with a default verb is no file, but nearly a verb. */
 bool cli_meant_verb(const struct cli_tool *tool, const char *given);
 
+/* version.c: the lines of --version. */
+void cli_print_version(const char *tool);
+
 /* Ends a progress line before a message is printed. */
 void cli_progress_pause(void);
 
