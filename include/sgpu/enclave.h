@@ -14,6 +14,7 @@
 #include <sgpu/crypto.h>
 #include <sgpu/device.h>
 #include <sgpu/ops.h>
+#include <sgpu/stage.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -67,12 +68,11 @@ struct sgpu_run_options {
 	int key_count;
 	uint64_t deadline_ns;         /* sgpu_now_ns() clock; 0: none */
 	bool spans;                   /* record them */
-	/* Whoever makes a batch names files in it and guesses their digests; which guesses fit tells him what the
-	 * files hold, byte by byte. So a runner that serves others fetches from none, and none from its keys'. */
-	bool no_files;                /* refuse batches with payloads in files (SGPU_EPOLICY) */
+	/* Whoever makes a batch names files in it and guesses their digests; which guesses fit tells them what the
+	 * files hold, byte by byte. So payloads in files are fetched from these folders alone, and for batches with a
+	 * MAC alone; NULL: batches that have any are refused (SGPU_EPOLICY). Borrowed until the batch has run. */
+	const struct sgpu_files *files;
 	bool allow_modules;           /* run kernels that a batch brings; else such a batch is refused (SGPU_EPOLICY) */
-	const char *const *private_files; /* paths that are not fetched from, and other names of the same files */
-	int private_file_count;       /* borrowed until the batch has run */
 };
 
 /* Sums over all spans of a kind, kept whether spans are recorded or not. */

@@ -92,21 +92,45 @@ struct sgpu_source {
 	char name[128];
 };
 /* Opens a FILE or REGION location for `size` bytes: kind, bounds and, for a region, the lease are checked; a FILE
- * must be a regular file. `take` as sgpu_region_take. */
+ * must be a regular file, anywhere: this is for the owner's side. `take` as sgpu_region_take. */
 SGPU_MUST_CHECK int sgpu_source_open(const struct sgpu_location *location, uint64_t size, bool take,
 				     struct sgpu_source *source, struct sgpu_error *error);
 void sgpu_source_close(struct sgpu_source *source);
 
+/* ---- folders that a runner lets batches fetch from ----
+ * Whoever makes a batch chooses the names in it. So they are looked up in these folders alone: an absolute one must
+ * begin with a folder's own path, a relative one is tried in each; links, '..' and other mounts are refused, and
+ * nothing but regular files is opened. Without folders there are no files. */
+struct sgpu_files;
+SGPU_MUST_CHECK int sgpu_files_create(struct sgpu_files **files, struct sgpu_error *error);
+void sgpu_files_free(struct sgpu_files **files);
+/* Opens a folder, once. Errors: SGPU_ESYSTEM; SGPU_EPOLICY when its file system is one of the kernel's (procfs, sysfs,
+ * devtmpfs and such). */
+SGPU_MUST_CHECK int sgpu_files_allow(struct sgpu_files *files, const char *folder, struct sgpu_error *error);
+/* A file that is never fetched, by what fstat says of it, whatever name it has or gets. */
+struct stat;
+SGPU_MUST_CHECK int sgpu_files_except(struct sgpu_files *files, const struct stat *status, struct sgpu_error *error);
+/* The folder that a file lies in or beneath, as it was named, or NULL. */
+const char *sgpu_files_above(const struct sgpu_files *files, const char *path);
+/* What a name stands for, without opening it. */
+SGPU_MUST_CHECK int sgpu_files_look(const struct sgpu_files *files, const char *path, struct stat *status,
+				    struct sgpu_error *error);
+/* The folders' descriptors (of O_PATH), and how they were named. `files` may be NULL for the count: 0. */
+int sgpu_files_count(const struct sgpu_files *files);
+int sgpu_files_folder(const struct sgpu_files *files, int index, const char **name);
+
 /* ---- what a runner holds for one batch ----
  * A batch has many payloads in one region, and a region can be taken once. The first use of a region takes it, later
- * ones share its descriptor. Any thread may call. */
+ * ones share its descriptor. Any thread may call. `files` is borrowed, NULL: no payload in a file is fetched
+ * (SGPU_EPOLICY). */
 struct sgpu_leases;
-SGPU_MUST_CHECK int sgpu_leases_create(struct sgpu_leases **leases, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_leases_create(const struct sgpu_files *files, struct sgpu_leases **leases,
+				       struct sgpu_error *error);
 /* Closes all; no source from here may be in use. Accepts NULL. */
 void sgpu_leases_free(struct sgpu_leases **leases);
-/* As sgpu_source_open with take. A source in a region stays valid until sgpu_leases_free; a FILE is closed by
- * sgpu_source_close, which every source may be given. writable: for outputs, REGION only, and the region must be one
- * that is kept (SGPU_EPOLICY). */
+/* As sgpu_source_open with take, a FILE only from the folders. A source in a region stays valid until
+ * sgpu_leases_free; a FILE is closed by sgpu_source_close, which every source may be given. writable: for outputs,
+ * REGION only, and the region must be one that is kept (SGPU_EPOLICY). */
 SGPU_MUST_CHECK int sgpu_leases_source(struct sgpu_leases *leases, const struct sgpu_location *location,
 				       uint64_t size, bool writable, struct sgpu_source *source,
 				       struct sgpu_error *error);

@@ -88,6 +88,20 @@ static int check_modules(const struct sgpu_run *run, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
+/* A digest that fits or does not tells what a file holds: so files are for batches alone that have an author. */
+static int check_file(const struct sgpu_run *run, const struct sgpu_batch_segment *in_batch, struct sgpu_error *error)
+{
+	if (sgpu_files_count(run->options.files) == 0) {
+		sgpu_fail(error, SGPU_EPOLICY, "segment '%s' is in a file, and this runner fetches from none", in_batch->id);
+		return sgpu_hint(error, "'sgpu-stage load' brings payloads in files along");
+	}
+	if (!run->batch->has_mac) {
+		sgpu_fail(error, SGPU_EPOLICY, "segment '%s' is in a file, and the batch has no MAC", in_batch->id);
+		return sgpu_hint(error, "pass the batch through 'sgpu-seal seal' or 'sgpu-stage load' first");
+	}
+	return SGPU_OK;
+}
+
 /* What the owner's sensitivity demands of the container. */
 static int check_policy(struct sgpu_run *run, struct sgpu_error *error)
 {
@@ -103,12 +117,11 @@ static int check_policy(struct sgpu_run *run, struct sgpu_error *error)
 			return sgpu_fail(error, SGPU_EPOLICY, "segment '%s' is HIGH and has MASKING_NONE",
 					 in_batch->id);
 		}
-		if (run->options.no_files && in_batch->location.kind == SGPU_LOCATION_FILE) {
-			return sgpu_fail(error, SGPU_EPOLICY,
-					 "segment '%s' is in a file, and this runner fetches from none", in_batch->id);
-		}
 		if (sgpu_segment_is_input(segment)) {
 			rc = check_input(in_batch, high, error);
+		}
+		if (rc == SGPU_OK && in_batch->location.kind == SGPU_LOCATION_FILE) {
+			rc = check_file(run, in_batch, error);
 		}
 		if (rc != SGPU_OK) {
 			return rc;

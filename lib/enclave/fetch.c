@@ -4,7 +4,6 @@
  * own, so that neither waits for the other.
  */
 #include <string.h>
-#include <sys/stat.h>
 
 #include "enclave/run.h"
 
@@ -53,7 +52,7 @@ bool sgpu_fetch_needed(const struct sgpu_run *run)
 
 int sgpu_fetch_take(struct sgpu_run *run, struct sgpu_error *error)
 {
-	int rc = sgpu_leases_create(&run->leases, error);
+	int rc = sgpu_leases_create(run->options.files, &run->leases, error);
 
 	for (int i = 0; rc == SGPU_OK && i < run->batch->segment_count; i++) {
 		struct sgpu_source source = { .fd = -1 };
@@ -74,23 +73,6 @@ static int read_file(const struct sgpu_load_source *source, uint64_t position, v
 	return sgpu_move_read(source->movers, source->file, position, data, size, error);
 }
 
-/* Compared by descriptor: a link or another name of a private file is that file. */
-static int check_private(const struct sgpu_run *run, const struct sgpu_source *file, struct sgpu_error *error)
-{
-	struct stat mine, asked;
-
-	if (fstat(file->fd, &asked) != 0) {
-		return sgpu_fail_errno(error, "cannot inspect '%s'", file->name);
-	}
-	for (int i = 0; i < run->options.private_file_count; i++) {
-		if (stat(run->options.private_files[i], &mine) == 0 && mine.st_dev == asked.st_dev &&
-		    mine.st_ino == asked.st_ino) {
-			return sgpu_fail(error, SGPU_EPOLICY, "'%s' is private to the runner", file->name);
-		}
-	}
-	return SGPU_OK;
-}
-
 static void fetch_one(struct sgpu_run *run, int in_batch)
 {
 	struct sgpu_source file = { .fd = -1 };
@@ -103,9 +85,6 @@ static void fetch_one(struct sgpu_run *run, int in_batch)
 	if (rc == SGPU_OK) {
 		rc = sgpu_leases_source(run->leases, &run->batch->segments[in_batch].location, size, false, &file,
 					&error);
-	}
-	if (rc == SGPU_OK && run->batch->segments[in_batch].location.kind == SGPU_LOCATION_FILE) {
-		rc = check_private(run, &file, &error);
 	}
 	if (rc != SGPU_OK) {
 		sgpu_load_miss(run, segment, rc, error.text);

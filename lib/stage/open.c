@@ -105,6 +105,37 @@ static int validate(const char *id, bool expired_too, int fd, struct sgpu_region
 	return check_metadata(id, &status, region, expired_too, error);
 }
 
+/* What the name stands for is looked at before it is opened, as opening a device or a pipe does something. */
+static int open_looked_at(int folder, const char *id, bool writable, int *fd, bool *found, struct sgpu_error *error)
+{
+	struct stat status;
+	int look = sgpu_look(folder, id, O_NOFOLLOW), code;
+
+	*fd = -1;
+	*found = look >= 0 || errno != ENOENT;
+	if (look < 0 && *found) {
+		return sgpu_fail_errno(error, "cannot open region '%s'", id);
+	}
+	if (look < 0) {
+		sgpu_fail(error, SGPU_ESYSTEM, "there is no region '%s'", id);
+		sgpu_hint(error, "it was taken by a runner, released, has expired, or belongs to another user");
+		return SGPU_ESYSTEM;
+	}
+	if (fstat(look, &status) != 0) {
+		code = sgpu_fail_errno(error, "cannot inspect region '%s'", id);
+	} else if (S_ISLNK(status.st_mode)) {
+		code = REFUSE(id, "it is a symbolic link");
+	} else {
+		code = check_file(id, &status, error);
+	}
+	if (code == SGPU_OK) {
+		*fd = sgpu_look_open(look, folder, id, (writable ? O_RDWR : O_RDONLY) | O_NOFOLLOW);
+		code = *fd < 0 ? sgpu_fail_errno(error, "cannot open region '%s'", id) : SGPU_OK;
+	}
+	close(look);
+	return code;
+}
+
 int sgpu_region_open_in(int folder, const char *id, bool writable, bool expired_too, struct sgpu_region *region,
 			bool *found, struct sgpu_error *error)
 {
@@ -112,19 +143,9 @@ int sgpu_region_open_in(int folder, const char *id, bool writable, bool expired_
 
 	memset(region, 0, sizeof(*region));
 	region->fd = -1;
-	/* Not blocking: a pipe under that name must not hold us. */
-	fd = openat(folder, id, (writable ? O_RDWR : O_RDONLY) | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
-	*found = fd >= 0 || errno != ENOENT;
-	if (fd < 0 && errno == ELOOP) {
-		return REFUSE(id, "it is a symbolic link");
-	}
-	if (fd < 0 && *found) {
-		return sgpu_fail_errno(error, "cannot open region '%s'", id);
-	}
-	if (fd < 0) {
-		sgpu_fail(error, SGPU_ESYSTEM, "there is no region '%s'", id);
-		sgpu_hint(error, "it was taken by a runner, released, has expired, or belongs to another user");
-		return SGPU_ESYSTEM;
+	code = open_looked_at(folder, id, writable, &fd, found, error);
+	if (code < 0) {
+		return code;
 	}
 	code = validate(id, expired_too, fd, region, error);
 	if (code < 0) {

@@ -38,6 +38,20 @@ void sgpu_stage_folders_free(char ***folders);
 SGPU_MUST_CHECK int sgpu_region_open_in(int folder, const char *id, bool writable, bool expired_too,
 					struct sgpu_region *region, bool *found, struct sgpu_error *error);
 
+/* ---- look.c: descriptors that only name a file; -1 with errno on failure ---- */
+int sgpu_look(int folder, const char *path, int flags);
+/* Beneath the folder, without links, '..' out of it, or another mount. */
+int sgpu_look_beneath(int folder, const char *path);
+/* Opens the regular file that was looked at; where there is no /proc by `path`, if that still is it. */
+int sgpu_look_open(int look, int folder, const char *path, int flags);
+/* Both in turn, for a name in a folder that may be anything. */
+int sgpu_look_open_name(int folder, const char *name, int flags);
+
+/* ---- files.c ---- */
+/* Opens a regular file by a location's path. `files` may be NULL: then nothing is. */
+SGPU_MUST_CHECK int sgpu_files_open(const struct sgpu_files *files, const char *path, int *fd,
+				    struct sgpu_error *error);
+
 /* ---- numa.c ---- */
 /* Binds a mapping to a node before it is touched. Errors: SGPU_EUNAVAILABLE, SGPU_EUSAGE (no such node). */
 SGPU_MUST_CHECK int sgpu_numa_bind(void *data, uint64_t size, int node, struct sgpu_error *error);

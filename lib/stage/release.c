@@ -83,7 +83,7 @@ static void wipe(int fd)
 /* Whatever stands under the name goes, damaged regions and links too: the folder is ours alone. */
 static int release_in(int folder, const char *name, bool *found, struct sgpu_error *error)
 {
-	int fd = openat(folder, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY), code = SGPU_OK;
+	int fd = sgpu_look_open_name(folder, name, O_RDWR), code = SGPU_OK;
 
 	*found = true;
 	if (unlinkat(folder, name, 0) != 0) {
@@ -174,7 +174,7 @@ static int reap_one(int folder, const char *path, const char *name, void *argume
 		}
 	} else if (strncmp(name, "new-", 4) == 0 && sgpu_region_id_valid(name + 4)) {
 		/* Its maker holds a lock as long as it lives. */
-		fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+		fd = sgpu_look_open_name(folder, name, O_RDONLY);
 		dead = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0;
 		if (fd >= 0) {
 			close(fd);

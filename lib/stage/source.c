@@ -22,27 +22,41 @@ struct lease {
 };
 
 struct sgpu_leases {
+	const struct sgpu_files *files;
 	pthread_mutex_t lock;
 	struct lease *list;
 };
 
-static int open_file(const struct sgpu_location *location, uint64_t size, struct sgpu_source *source,
-		     struct sgpu_error *error)
+/* Wherever it is: for whoever chose the name. */
+static int open_anywhere(const char *path, int *fd, struct sgpu_error *error)
+{
+	int look = sgpu_look(AT_FDCWD, path, 0), code = SGPU_OK;
+
+	*fd = look < 0 ? -1 : sgpu_look_open(look, AT_FDCWD, path, O_RDONLY);
+	if (*fd < 0) {
+		code = look >= 0 && errno == EINVAL ? sgpu_fail(error, SGPU_EINVALID, "'%s' is no regular file", path)
+						    : sgpu_fail_errno(error, "cannot open '%s'", path);
+	}
+	if (look >= 0) {
+		close(look);
+	}
+	return code;
+}
+
+/* `code`: how opening source->fd went. */
+static int check_file(int code, const struct sgpu_location *location, uint64_t size, struct sgpu_source *source,
+		      struct sgpu_error *error)
 {
 	struct stat status;
 	uint64_t end;
-	int code = SGPU_OK;
 
-	source->fd = open(location->file, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-	if (source->fd < 0) {
-		return sgpu_fail_errno(error, "cannot open '%s'", location->file);
+	if (code < 0) {
+		return code;
 	}
 	source->owned = true;
 	snprintf(source->name, sizeof(source->name), "%s", location->file);
 	if (fstat(source->fd, &status) != 0) {
 		code = sgpu_fail_errno(error, "cannot inspect '%s'", location->file);
-	} else if (!S_ISREG(status.st_mode)) {
-		code = sgpu_fail(error, SGPU_EINVALID, "'%s' is no regular file", location->file);
 	} else if (!sgpu_add_u64(location->offset, size, &end) || end > (uint64_t)status.st_size) {
 		code = sgpu_fail(error, SGPU_EINVALID, "'%s' has %lld bytes, and %llu from byte %llu are needed",
 				 location->file, (long long)status.st_size, (unsigned long long)size,
@@ -95,7 +109,7 @@ int sgpu_source_open(const struct sgpu_location *location, uint64_t size, bool t
 
 	clear(source);
 	if (location->kind == SGPU_LOCATION_FILE) {
-		return open_file(location, size, source, error);
+		return check_file(open_anywhere(location->file, &source->fd, error), location, size, source, error);
 	}
 	if (location->kind != SGPU_LOCATION_REGION) {
 		return sgpu_fail(error, SGPU_EUSAGE, "a payload that is neither in a file nor in a region was to be opened");
@@ -123,7 +137,7 @@ void sgpu_source_close(struct sgpu_source *source)
 	clear(source);
 }
 
-int sgpu_leases_create(struct sgpu_leases **leases, struct sgpu_error *error)
+int sgpu_leases_create(const struct sgpu_files *files, struct sgpu_leases **leases, struct sgpu_error *error)
 {
 	struct sgpu_leases *new = calloc(1, sizeof(*new));
 
@@ -132,6 +146,7 @@ int sgpu_leases_create(struct sgpu_leases **leases, struct sgpu_error *error)
 		free(new);
 		return sgpu_fail_nomem(error);
 	}
+	new->files = files;
 	*leases = new;
 	return SGPU_OK;
 }
@@ -212,9 +227,15 @@ int sgpu_leases_source(struct sgpu_leases *leases, const struct sgpu_location *l
 	int code;
 
 	clear(source);
+	if (location->kind != SGPU_LOCATION_REGION && writable) {
+		return sgpu_fail(error, SGPU_EUSAGE, "an output can only be left in a region");
+	}
+	if (location->kind == SGPU_LOCATION_FILE) {
+		return check_file(sgpu_files_open(leases->files, location->file, &source->fd, error), location, size,
+				  source, error);
+	}
 	if (location->kind != SGPU_LOCATION_REGION) {
-		return writable ? sgpu_fail(error, SGPU_EUSAGE, "an output can only be left in a region")
-				: sgpu_source_open(location, size, true, source, error);
+		return sgpu_source_open(location, size, true, source, error);
 	}
 	pthread_mutex_lock(&leases->lock);
 	code = lease_of(leases, location->region, &lease, error);

@@ -216,13 +216,15 @@ waits_in_poll() {
 @test "a file that changed since it was packed fails what reads it" {
 	two_jobs
 	sed 's/"HIGH"/"LOW"/' two.json >low.json
-	sgpu-manifest pack low.json >low
+	mv owner.jwk "$TEST_SHM"
+	rm runner.jwk
+	sgpu-manifest pack low.json | sgpu-seal seal -k "$TEST_SHM/owner.jwk" --by-reference >low
 	flip_byte scan.f32 77
-	run --separate-stderr -5 sgpu-run -o response low
+	run --separate-stderr -5 sgpu-run -k "$TEST_SHM/owner.jwk" --files . -o response low
 	tar xOf response segments/d | cmp - bias.f32
 	run -2 tar xOf response segments/c
 	rm scan.f32
-	run --separate-stderr -5 sgpu-run -o response low
+	run --separate-stderr -5 sgpu-run -k "$TEST_SHM/owner.jwk" --files . -o response low
 	assert_contains "$stderr" "segment 'a' failed: cannot open"
 	tar xOf response segments/d | cmp - bias.f32
 }
@@ -489,57 +491,4 @@ one_is_done() {
 	kill -TERM "$RUNNER"
 	wait "$RUNNER" || true
 	exec 7>&-
-}
-
-# file_job FILE: packs a job whose LOW payload is FILE, as it is.
-file_job() {
-	cat >file.json <<-END
-	{ "version": 1, "manifest_id": "file", "segments": [
-	  { "segment_id": "a", "data_location_client": "$1", "sensitivity_level": "LOW", "direction": "INPUT",
-	    "data_type_info": { "dtype": "u8", "shape": [$(stat -c %s "$1")] } },
-	  { "segment_id": "b", "sensitivity_level": "LOW", "direction": "OUTPUT" } ],
-	  "operations": [
-	  { "gpu_operation_id": "C", "kernel": "copy", "arguments": { "input": "a", "output": "b" } } ] }
-	END
-	sgpu-manifest pack file.json
-}
-
-@test "the file of the runner's key is no payload, whatever its name and however the key came" {
-	ln runner.jwk other
-	file_job runner.jwk >packed-key
-	file_job other >packed-other
-	file_job scan.f32 >packed-scan
-	run --separate-stderr -5 sgpu-run -k runner.jwk -o response packed-key
-	[[ $stderr == *"private to the runner"* ]]
-	run --separate-stderr -5 sgpu-run -k runner.jwk -o response packed-other
-	run --separate-stderr -5 sgpu-run -k fd:7 -o response packed-other 7<runner.jwk
-	run --separate-stderr -5 sgpu-run -k - -o response packed-other <runner.jwk
-	run -0 sgpu-run -k runner.jwk -o response packed-scan
-}
-
-@test "with --no-files a payload in a file is refused, and the same one inside is not" {
-	file_job scan.f32 >packed-scan
-	sgpu-seal seal -k owner.jwk -r runner.pub.jwk --by-reference packed-scan >sealed-reference
-	sgpu-seal seal -k owner.jwk -r runner.pub.jwk packed-scan >sealed-inline
-	for batch in packed-scan sealed-reference; do
-		run --separate-stderr -4 sgpu-run -k runner.jwk --no-files -o new "$batch"
-		[[ $stderr == *"segment 'a' is in a file"* ]]
-		assert_no_file new
-		run -0 sgpu-run -k runner.jwk -o old "$batch"
-	done
-	run -0 sgpu-run -k runner.jwk --no-files -o new sealed-inline
-}
-
-@test "a response or a trace never replaces a payload that the batch has in a file" {
-	file_job scan.f32 >packed-scan
-	cp scan.f32 kept
-	ln -s scan.f32 link
-	for target in scan.f32 ./link; do
-		run --separate-stderr -2 sgpu-run -o "$target" packed-scan
-		assert_contains "$stderr" "'$target' is a payload of the batch"
-		run --separate-stderr -2 sgpu-run -o response --trace "$target" packed-scan
-		assert_same scan.f32 kept
-		assert_no_file response
-	done
-	sgpu-run -o response --trace trace packed-scan
 }

@@ -116,7 +116,8 @@ segments/bias" ]
 	[ "$output" = "batch.json
 manifest.json
 segments/scan" ]
-	sgpu-run -k runner.jwk sealed | sgpu-seal open -k owner.jwk -C out
+	mv runner.jwk "$TEST_SHM"
+	sgpu-run -k "$TEST_SHM/runner.jwk" --files . sealed | sgpu-seal open -k owner.jwk -C out
 	assert_same out/bias.copy.f32 bias.f32
 }
 
@@ -133,7 +134,7 @@ segments/scan" ]
 @test "a batch without secrets goes unsealed, and its response opens without a key" {
 	sed 's/HIGH/LOW/' job.json >low.json
 	sgpu-manifest pack low.json >low
-	sgpu-run low >response
+	sgpu-stage load low | sgpu-run >response
 	run -0 --separate-stderr sgpu-seal open -C out response
 	assert_contains "$stderr" "no mac"
 	assert_same out/out.f32 expected.f32

@@ -180,19 +180,55 @@ static inline void make_job(struct job *job, uint64_t size)
 	}
 }
 
+/* A folder in memory that the runs fetch from, and the path of a new file in it, which is open: it goes at the end. */
+static struct sgpu_files *run_files;
+static char run_folder[64];
+
+static inline void remove_run_folder(void)
+{
+	char path[128];
+
+	sgpu_files_free(&run_files);
+	for (int i = 0; i < 1000; i++) {
+		snprintf(path, sizeof(path), "%s/%d", run_folder, i);
+		unlink(path);
+	}
+	rmdir(run_folder);
+}
+
+static inline int new_file(char **path)
+{
+	static int number;
+	int fd;
+
+	if (!run_files) {
+		snprintf(run_folder, sizeof(run_folder), "/dev/shm/sgpu-run-XXXXXX");
+		if (!mkdtemp(run_folder) || sgpu_files_create(&run_files, &error) ||
+		    sgpu_files_allow(run_files, run_folder, &error) || atexit(remove_run_folder)) {
+			abort();
+		}
+	}
+	if (asprintf(path, "%s/%d", run_folder, number++ % 1000) < 0) {
+		abort();
+	}
+	fd = open(*path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	if (fd < 0) {
+		abort();
+	}
+	return fd;
+}
+
 /* Moves the sealed payload into a file in memory, `offset` bytes behind its begin, whose descriptor is returned. */
 static inline int stage_scan(struct job *job, uint64_t offset)
 {
 	struct sgpu_location *location = &job->batch->segments[0].location;
-	int fd = memfd_create("staged", MFD_CLOEXEC);
+	char *path = NULL;
+	int fd = new_file(&path);
 
-	if (fd < 0 || sgpu_pwrite(fd, "staged", job->sealed, job->sealed_size, offset, &error)) {
+	if (sgpu_pwrite(fd, "staged", job->sealed, job->sealed_size, offset, &error)) {
 		abort();
 	}
-	*location = (struct sgpu_location){ .kind = SGPU_LOCATION_FILE, .offset = offset };
-	if (asprintf(&location->file, "/proc/self/fd/%d", fd) < 0) {
-		abort();
-	}
+	*location = (struct sgpu_location){ .kind = SGPU_LOCATION_FILE, .offset = offset, .file = path };
 	return fd;
 }
 
@@ -243,7 +279,7 @@ static __attribute__((unused)) void (*prepare_run)(struct sgpu_run *run);
 static inline int run_with(const struct sgpu_key *key, int in, int out, uint64_t deadline_ns, struct sgpu_run **kept)
 {
 	struct sgpu_run_options options = { .keys = key, .key_count = key ? 1 : 0, .deadline_ns = deadline_ns,
-					    .spans = true };
+					    .spans = true, .files = run_files };
 	struct sgpu_run *run = NULL;
 	int rc = sgpu_run_create(device, &options, &run, &error);
 

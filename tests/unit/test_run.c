@@ -220,8 +220,8 @@ UNIT_TEST(a_changed_low_payload_fails_what_depends_on_it)
 
 UNIT_TEST(payloads_in_files_are_fetched_and_missing_ones_fail_alone)
 {
-	char path[] = "/tmp/sgpu-test-XXXXXX";
-	int fd = mkstemp(path);
+	char *path = NULL;
+	int fd = new_file(&path);
 
 	for (int missing = 0; missing < 2; missing++) {
 		struct answer answer;
@@ -233,7 +233,10 @@ UNIT_TEST(payloads_in_files_are_fetched_and_missing_ones_fail_alone)
 			abort();
 		}
 		job.batch->segments[0].location = (struct sgpu_location){
-			.kind = SGPU_LOCATION_FILE, .file = strdup(missing ? "/nonexistent/x" : path), .offset = 100 };
+			.kind = SGPU_LOCATION_FILE, .file = strdup(path), .offset = 100 };
+		if (missing) {
+			unlink(path);
+		}
 		rc = run_job(&job, &owner, &out);
 		CHECK(rc == (missing ? SGPU_ESEGMENTS : SGPU_OK));
 		REQUIRE(read_answer(out, job.key, &answer));
@@ -248,7 +251,27 @@ UNIT_TEST(payloads_in_files_are_fetched_and_missing_ones_fail_alone)
 		close(out);
 	}
 	close(fd);
-	unlink(path);
+	free(path);
+}
+
+UNIT_TEST(a_payload_in_a_file_is_refused_where_no_folder_is_open)
+{
+	struct sgpu_run_options options = { .keys = &owner, .key_count = 1 };
+	struct sgpu_run *run = NULL;
+	int in, out = memfd_create("response", MFD_CLOEXEC);
+	struct job job;
+
+	make_job(&job, 100);
+	close(stage_scan(&job, 0));
+	in = sign_and_write(&job);
+	REQUIRE(sgpu_run_create(device, &options, &run, &error) == SGPU_OK);
+	CHECK(sgpu_run_batch(run, in, "batch", out, "response", &error) == SGPU_EPOLICY);
+	CHECK(strstr(error.text, "segment 'scan' is in a file") && strstr(error.hint, "sgpu-stage load"));
+	CHECK(is_empty(out));
+	sgpu_run_free(&run);
+	free_job(&job);
+	close(in);
+	close(out);
 }
 
 /* ---- time and signals ---- */
@@ -359,6 +382,7 @@ static void all_tests(void)
 	UNIT_RUN(a_changed_high_payload_fails_what_depends_on_it);
 	UNIT_RUN(a_changed_low_payload_fails_what_depends_on_it);
 	UNIT_RUN(payloads_in_files_are_fetched_and_missing_ones_fail_alone);
+	UNIT_RUN(a_payload_in_a_file_is_refused_where_no_folder_is_open);
 	UNIT_RUN(a_silent_sender_does_not_hold_the_run_past_its_deadline);
 	UNIT_RUN(a_cancelled_run_ends_without_a_response);
 	UNIT_RUN(a_batch_comes_through_a_pipe);

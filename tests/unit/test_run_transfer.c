@@ -289,8 +289,8 @@ static void name_file(struct job *job, int segment, const char *path)
 
 UNIT_TEST(small_payloads_low_ones_and_files_on_a_disk_are_not_registered)
 {
-	char path[] = "/var/tmp/sgpu-test-XXXXXX", memory[64];
-	int disk = mkstemp(path);
+	char folder[] = "/var/tmp/sgpu-test-XXXXXX", path[64], *memory = NULL;
+	int disk;
 	struct answer answer;
 	struct job job;
 	struct statfs about;
@@ -298,11 +298,13 @@ UNIT_TEST(small_payloads_low_ones_and_files_on_a_disk_are_not_registered)
 	set_limits(1, SGPU_RUN_PINNED_MAX);
 	make_job(&job, 1 << 20);
 	stage(&job, 0);
+	REQUIRE(mkdtemp(folder) && sgpu_files_allow(run_files, folder, &error) == SGPU_OK);
+	snprintf(path, sizeof(path), "%s/file", folder);
+	disk = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	CHECK(run_noted(&job, &answer) == SGPU_OK && rungs.in[SGPU_RUNG_REGISTERED] == 0);
 	unstage(&job, &answer);
 	make_job(&job, 9 << 20);
-	staged = memfd_create("staged", MFD_CLOEXEC);
-	snprintf(memory, sizeof(memory), "/proc/self/fd/%d", staged);
+	staged = new_file(&memory);
 	REQUIRE(sgpu_pwrite(staged, memory, job.bias, job.size, 0, &error) == SGPU_OK);
 	REQUIRE(disk >= 0 && sgpu_pwrite(disk, path, job.sealed, job.sealed_size, 0, &error) == SGPU_OK);
 	name_file(&job, 0, path);
@@ -316,6 +318,8 @@ UNIT_TEST(small_payloads_low_ones_and_files_on_a_disk_are_not_registered)
 	unstage(&job, &answer);
 	close(disk);
 	unlink(path);
+	rmdir(folder);
+	free(memory);
 }
 
 static void expect_scan_failed(struct job *job, struct answer *answer, int code, const char *part)

@@ -114,7 +114,7 @@ UNIT_TEST(leases_take_a_region_once_and_share_it)
 	struct sgpu_source a, b;
 
 	REQUIRE(publish(100, false, &location) == SGPU_OK);
-	REQUIRE(sgpu_leases_create(&leases, NULL) == SGPU_OK && sgpu_leases_create(&others, NULL) == SGPU_OK);
+	REQUIRE(sgpu_leases_create(NULL, &leases, NULL) == SGPU_OK && sgpu_leases_create(NULL, &others, NULL) == SGPU_OK);
 	CHECK(there(&location));
 	REQUIRE(sgpu_leases_source(leases, &location, 10, false, &a, NULL) == SGPU_OK);
 	CHECK(!there(&location));
@@ -140,7 +140,7 @@ UNIT_TEST(outputs_are_written_to_a_region_that_is_kept)
 	char byte = 0;
 
 	REQUIRE(publish(100, true, &location) == SGPU_OK);
-	REQUIRE(sgpu_leases_create(&leases, NULL) == SGPU_OK);
+	REQUIRE(sgpu_leases_create(NULL, &leases, NULL) == SGPU_OK);
 	REQUIRE(sgpu_leases_source(leases, &location, 100, false, &in, NULL) == SGPU_OK);
 	CHECK(pwrite(in.fd, "x", 1, (off_t)in.offset) < 0);
 	location.offset = 20;
@@ -151,6 +151,131 @@ UNIT_TEST(outputs_are_written_to_a_region_that_is_kept)
 	sgpu_leases_free(&leases);
 	CHECK(there(&location));
 	CHECK(sgpu_region_release(location.region, NULL) == SGPU_OK);
+}
+
+/* ---- folders of files ---- */
+static int fetch(struct sgpu_files *files, const char *name, struct sgpu_error *error)
+{
+	struct sgpu_location location = { .kind = SGPU_LOCATION_FILE, .file = (char *)name };
+	struct sgpu_leases *leases = NULL;
+	struct sgpu_source source;
+	int code = sgpu_leases_create(files, &leases, error);
+
+	if (code == SGPU_OK) {
+		code = sgpu_leases_source(leases, &location, 1, false, &source, error);
+		sgpu_source_close(&source);
+	}
+	sgpu_leases_free(&leases);
+	return code;
+}
+
+static void make_file(const char *name)
+{
+	int fd = open(name, O_CREAT | O_WRONLY | O_TRUNC, 0600);
+
+	if (fd < 0 || write(fd, "0123456789", 10) != 10) {
+		abort();
+	}
+	close(fd);
+}
+
+UNIT_TEST(a_lease_fetches_from_no_file_without_a_folder)
+{
+	struct sgpu_error error;
+	struct sgpu_files *files;
+
+	make_file(file);
+	CHECK(fetch(NULL, file, &error) == SGPU_EPOLICY && strstr(error.text, file));
+	REQUIRE(sgpu_files_create(&files, NULL) == SGPU_OK);
+	CHECK(fetch(files, file, NULL) == SGPU_EPOLICY);
+	sgpu_files_free(&files);
+	unlink(file);
+}
+
+UNIT_TEST(a_file_is_fetched_from_beneath_its_folder_and_by_no_other_way)
+{
+	char deep[128], inside[160], link[160], up[160], pipe[160], twin[160], through[192];
+	struct sgpu_error error;
+	struct sgpu_files *files;
+
+	snprintf(deep, sizeof(deep), "%s/deep", runtime);
+	snprintf(inside, sizeof(inside), "%s/inside", deep);
+	snprintf(link, sizeof(link), "%s/link", deep);
+	snprintf(up, sizeof(up), "%s/../file", deep);
+	snprintf(pipe, sizeof(pipe), "%s/pipe", deep);
+	snprintf(twin, sizeof(twin), "%s-twin", deep);
+	snprintf(through, sizeof(through), "%s/way/deep/inside", deep);
+	REQUIRE(mkdir(deep, 0700) == 0 && symlink(file, link) == 0 && mkfifo(pipe, 0600) == 0);
+	make_file(file);
+	make_file(inside);
+	make_file(twin);
+	REQUIRE(sgpu_files_create(&files, NULL) == SGPU_OK && sgpu_files_allow(files, deep, NULL) == SGPU_OK);
+	CHECK(fetch(files, inside, NULL) == SGPU_OK);
+	CHECK(fetch(files, "inside", NULL) == SGPU_OK && fetch(files, "./inside", NULL) == SGPU_OK);
+	CHECK(fetch(files, file, &error) == SGPU_EPOLICY && strstr(error.text, "not in a folder"));
+	CHECK(fetch(files, twin, NULL) == SGPU_EPOLICY); /* the folder's name is no prefix of letters */
+	CHECK(fetch(files, up, &error) == SGPU_EPOLICY && strstr(error.text, "'..'"));
+	CHECK(fetch(files, "../file", NULL) == SGPU_EPOLICY);
+	CHECK(fetch(files, link, &error) == SGPU_EPOLICY && strstr(error.text, "link"));
+	CHECK(fetch(files, "link", NULL) == SGPU_EPOLICY);
+	CHECK(fetch(files, pipe, NULL) == SGPU_EINVALID && fetch(files, deep, NULL) == SGPU_EPOLICY);
+	CHECK(fetch(files, "missing", NULL) == SGPU_ESYSTEM);
+	/* A link on the way is one, too, and so is one that the kernel makes. */
+	snprintf(up, sizeof(up), "%s/way", deep);
+	REQUIRE(symlink("..", up) == 0);
+	CHECK(fetch(files, through, NULL) == SGPU_EPOLICY && fetch(files, "/proc/self/fd/0", NULL) == SGPU_EPOLICY);
+	sgpu_files_free(&files);
+	unlink(up);
+	unlink(link);
+	unlink(pipe);
+	unlink(inside);
+	unlink(twin);
+	unlink(file);
+	rmdir(deep);
+}
+
+UNIT_TEST(what_is_private_is_not_fetched_whatever_its_name)
+{
+	char first[128], second[128];
+	struct sgpu_error error;
+	struct sgpu_files *files;
+	struct stat status;
+
+	snprintf(first, sizeof(first), "%s/first", runtime);
+	snprintf(second, sizeof(second), "%s/second", runtime);
+	make_file(first);
+	make_file(file);
+	REQUIRE(stat(first, &status) == 0 && sgpu_files_create(&files, NULL) == SGPU_OK);
+	REQUIRE(sgpu_files_allow(files, runtime, NULL) == SGPU_OK);
+	CHECK(fetch(files, first, NULL) == SGPU_OK);
+	REQUIRE(sgpu_files_except(files, &status, NULL) == SGPU_OK);
+	CHECK(fetch(files, first, &error) == SGPU_EPOLICY && strstr(error.text, "private to the runner"));
+	REQUIRE(rename(first, second) == 0 && link(second, first) == 0);
+	CHECK(fetch(files, "second", NULL) == SGPU_EPOLICY && fetch(files, "first", NULL) == SGPU_EPOLICY);
+	CHECK(fetch(files, file, NULL) == SGPU_OK);
+	CHECK(sgpu_files_above(files, first) && !strcmp(sgpu_files_above(files, first), runtime));
+	CHECK(!sgpu_files_above(files, "/etc/passwd") && !sgpu_files_above(files, "/nonexistent/x"));
+	sgpu_files_free(&files);
+	unlink(first);
+	unlink(second);
+	unlink(file);
+}
+
+UNIT_TEST(folders_of_the_kernel_are_no_folders_of_files)
+{
+	static const char *const refused[] = { "/proc", "/proc/self", "/sys", "/dev" };
+	struct sgpu_error error;
+	struct sgpu_files *files;
+
+	REQUIRE(sgpu_files_create(&files, NULL) == SGPU_OK);
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(refused); i++) {
+		CHECK(sgpu_files_allow(files, refused[i], &error) == SGPU_EPOLICY && strstr(error.text, refused[i]));
+	}
+	make_file(file);
+	CHECK(sgpu_files_allow(files, file, NULL) == SGPU_ESYSTEM && sgpu_files_allow(files, "/nonexistent", NULL) < 0);
+	CHECK(sgpu_files_count(files) == 0 && sgpu_files_count(NULL) == 0);
+	sgpu_files_free(&files);
+	unlink(file);
 }
 
 struct user {
@@ -179,7 +304,7 @@ UNIT_TEST(any_thread_may_use_leases)
 	int i;
 
 	REQUIRE(publish(100, false, &location) == SGPU_OK);
-	REQUIRE(sgpu_leases_create(&leases, NULL) == SGPU_OK);
+	REQUIRE(sgpu_leases_create(NULL, &leases, NULL) == SGPU_OK);
 	for (i = 0; i < USERS; i++) {
 		users[i] = (struct user){ leases, &location, 1 };
 		pthread_create(&threads[i], NULL, use, &users[i]);
@@ -209,6 +334,10 @@ int main(void)
 	UNIT_RUN(leases_take_a_region_once_and_share_it);
 	UNIT_RUN(outputs_are_written_to_a_region_that_is_kept);
 	UNIT_RUN(any_thread_may_use_leases);
+	UNIT_RUN(a_lease_fetches_from_no_file_without_a_folder);
+	UNIT_RUN(a_file_is_fetched_from_beneath_its_folder_and_by_no_other_way);
+	UNIT_RUN(what_is_private_is_not_fetched_whatever_its_name);
+	UNIT_RUN(folders_of_the_kernel_are_no_folders_of_files);
 	rmdir(folder);
 	rmdir(runtime);
 	return unit_done();

@@ -90,6 +90,8 @@ int cli_input(const char *path, const char **name);
  * Remembers a file that the verb reads (cli_input does so by itself): a path, "-" or NULL for standard input, or a
  * key's "fd:N". What is no regular file needs no remembering. */
 void cli_remember_input(const char *path);
+struct stat;
+void cli_remember_file(const struct stat *status); /* by what it is */
 /* Whether `path`, an output ("-" or NULL: standard output), is a remembered input; the second prints that, too, and
  * returns false. */
 bool cli_is_input(const char *path);

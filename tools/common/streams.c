@@ -37,7 +37,7 @@ static struct {
 } *inputs;
 static size_t input_count;
 
-static void remember(const struct stat *status)
+void cli_remember_file(const struct stat *status)
 {
 	if (!S_ISREG(status->st_mode)) {
 		return;
@@ -61,7 +61,7 @@ void cli_remember_input(const char *path)
 		descriptor = !sgpu_parse_u64(path + 3, "descriptor", 0, INT_MAX, &fd, &ignored);
 	}
 	if ((descriptor ? fstat((int)fd, &status) : stat(path, &status)) == 0) {
-		remember(&status);
+		cli_remember_file(&status);
 	}
 }
 
@@ -152,7 +152,7 @@ int cli_input(const char *path, const char **name)
 			close(fd);
 			return -1;
 		}
-		remember(&status);
+		cli_remember_file(&status);
 	}
 	return fd;
 }

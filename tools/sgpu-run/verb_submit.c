@@ -16,12 +16,13 @@
 
 #include "attested.h"
 #include "harden.h"
+#include "key_files.h"
 #include "report.h"
 #include "verbs.h"
 
-enum { OPT_DEVICE = CLI_LONG, OPT_TIMEOUT, OPT_TRACE, OPT_STATS, OPT_DRY_RUN, OPT_NO_FILES, OPT_ALLOW_MODULES,
+enum { OPT_DEVICE = CLI_LONG, OPT_TIMEOUT, OPT_TRACE, OPT_STATS, OPT_DRY_RUN, OPT_FILES, OPT_ALLOW_MODULES,
        OPT_QUOTE, OPT_NONCE, OPT_AK, OPT_CERTIFICATE, OPT_OWNER };
-enum { KEYS_MAX = 64, DESCRIPTOR_PATH_MAX = 32, KEYS_SIZE = (KEYS_MAX + 1) * sizeof(struct sgpu_key) };
+enum { KEYS_MAX = 64, KEYS_SIZE = (KEYS_MAX + 1) * sizeof(struct sgpu_key) };
 
 const struct cli_option submit_options[] = {
 	CLI_COMMON,
@@ -31,7 +32,7 @@ const struct cli_option submit_options[] = {
 	{ "timeout", OPT_TIMEOUT, "DURATION", "fail what is not done by then: 90, 500ms, 5m" },
 	{ "trace", OPT_TRACE, "FILE", "write a trace that Perfetto and Chrome open" },
 	{ "stats", OPT_STATS, NULL, "times and bytes by stage, on standard error" },
-	{ "no-files", OPT_NO_FILES, NULL, "refuse payloads in files: for a runner that serves others" },
+	{ "files", OPT_FILES, "DIR", "let batches name payloads in files of this folder; may be repeated" },
 	{ "allow-modules", OPT_ALLOW_MODULES, NULL, "run kernels that the batch brings along" },
 	{ "quote", OPT_QUOTE, "FILE", "first write evidence of this run there, with a key that only it has" },
 	{ "nonce", OPT_NONCE, "HEX", "what the verifier sent for the quote: 8 to 64 bytes" },
@@ -45,17 +46,17 @@ const struct cli_option submit_options[] = {
 
 struct request {
 	const char *key_paths[KEYS_MAX];
-	const char *key_files[KEYS_MAX];        /* the same as paths, descriptors too */
-	char descriptors[KEYS_MAX][DESCRIPTOR_PATH_MAX];
 	int path_count, key_count;              /* the key of an attested run has no path: it is the last */
 	struct sgpu_key *keys;                  /* in memory for secrets */
+	struct key_files key_files;             /* where keys and the attestation key are */
+	struct sgpu_files *files;               /* where payloads may be; NULL: nowhere */
 	struct attested attested;
 	int in_fd;                              /* the batch; -1 while it is not open */
 	const char *in_name;
 	const char *device, *trace, *output, *batch;
 	struct sgpu_device_config config;
 	uint64_t timeout_ns;
-	bool stats, dry_run, no_files, allow_modules;
+	bool stats, dry_run, allow_modules;
 };
 
 struct outputs {
@@ -71,6 +72,18 @@ static void stop_running(void)
 	if (running) {
 		sgpu_run_cancel(running);
 	}
+}
+
+/* An exit status. */
+static int allow_files(struct request *r, const char *folder)
+{
+	struct sgpu_error error = { 0 };
+	int rc = r->files ? SGPU_OK : sgpu_files_create(&r->files, &error);
+
+	if (rc == SGPU_OK) {
+		rc = sgpu_files_allow(r->files, folder, &error);
+	}
+	return rc == SGPU_OK ? 0 : cli_error(&error);
 }
 
 static int take_option(struct request *r, int key, const char *value)
@@ -103,9 +116,8 @@ static int take_option(struct request *r, int key, const char *value)
 	case OPT_STATS:
 		r->stats = true;
 		return 0;
-	case OPT_NO_FILES:
-		r->no_files = true;
-		return 0;
+	case OPT_FILES:
+		return allow_files(r, value);
 	case OPT_ALLOW_MODULES:
 		r->allow_modules = true;
 		return 0;
@@ -152,24 +164,15 @@ static int check_request(const struct request *r)
 	return attested_check(&r->attested, r->dry_run) ? 0 : 2;
 }
 
-/* Where the key lies, as a path: no payload is fetched from there. */
-static void note_key_file(struct request *r, int i)
-{
-	const char *path = r->key_paths[i], *number = strncmp(path, "fd:", 3) == 0 ? path + 3 : NULL;
-
-	number = strcmp(path, "-") == 0 ? "0" : number;
-	if (number) {
-		snprintf(r->descriptors[i], sizeof(r->descriptors[i]), "/proc/self/fd/%s", number);
-	}
-	r->key_files[i] = number ? r->descriptors[i] : path;
-}
-
+/* All of them are read before the first batch, and no batch gets at where they lie. */
 static int load_keys(struct request *r, struct sgpu_error *error)
 {
-	int rc = SGPU_OK;
+	int rc = r->attested.key ? key_files_note(&r->key_files, r->attested.key, r->files, error) : SGPU_OK;
 
 	for (int i = 0; rc == SGPU_OK && i < r->path_count; i++) {
-		note_key_file(r, i);
+		rc = key_files_note(&r->key_files, r->key_paths[i], r->files, error);
+	}
+	for (int i = 0; rc == SGPU_OK && i < r->path_count; i++) {
 		rc = sgpu_key_load(r->key_paths[i], &r->keys[i], error);
 		r->key_count += rc == SGPU_OK;
 	}
@@ -201,10 +204,12 @@ static int spare_payloads(const struct request *r, const struct sgpu_run *run, s
 {
 	const struct sgpu_batch *batch = sgpu_run_get_batch(run);
 	const char *const outputs[] = { r->output, r->trace };
+	struct stat status;
 
 	for (int i = 0; i < batch->segment_count; i++) {
-		if (batch->segments[i].location.kind == SGPU_LOCATION_FILE) {
-			cli_remember_input(batch->segments[i].location.file);
+		if (batch->segments[i].location.kind == SGPU_LOCATION_FILE &&
+		    sgpu_files_look(r->files, batch->segments[i].location.file, &status, NULL) == SGPU_OK) {
+			cli_remember_file(&status);
 		}
 	}
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(outputs); i++) {
@@ -257,8 +262,7 @@ static int run_batch(const struct request *r, struct sgpu_device *device, struct
 		     struct sgpu_error *error)
 {
 	struct sgpu_run_options options = { .keys = r->keys, .key_count = r->key_count, .spans = r->trace != NULL,
-					    .no_files = r->no_files, .private_files = r->key_files,
-					    .private_file_count = r->path_count, .allow_modules = r->allow_modules };
+					    .files = r->files, .allow_modules = r->allow_modules };
 	struct sgpu_run *run = NULL;
 	struct sgpu_error other;
 	int rc;
@@ -326,7 +330,7 @@ static int open_batch(struct request *r)
 static int prove(struct request *r, struct sgpu_device *device)
 {
 	const struct sgpu_quote_subject run = { .device = device, .preemption = on_gpu,
-						.allows_modules = r->allow_modules, .files = !r->no_files };
+						.allows_modules = r->allow_modules, .files = r->files != NULL };
 	struct sgpu_error error = { 0 };
 
 	if (attested_quote(&r->attested, &run, &r->keys[r->key_count], &error)) {
@@ -406,6 +410,7 @@ static int submit(struct request *r)
 	describe(device);
 	status = r->attested.quote ? prove(r, device) : 0;
 	if (status == 0) {
+		key_files_close(&r->key_files, r->in_fd);
 		status = run_filtered(r, device, &outputs);
 	}
 	sgpu_output_close(&outputs.response);
@@ -474,6 +479,7 @@ int verb_submit(int argc, char **argv)
 	int status = read_options(&r, argc, argv);
 
 	if (status) {
+		sgpu_files_free(&r.files);
 		return status;
 	}
 	current = &r;
@@ -488,6 +494,8 @@ int verb_submit(int argc, char **argv)
 	cli_signals(stop_running);
 	status = open_and_run(&r);
 	sgpu_secret_free(r.keys, KEYS_SIZE);
+	sgpu_files_free(&r.files);
+	key_files_clear(&r.key_files);
 	status = cli_finish(status);
 	if (on_gpu) {
 		/* All is closed, and nothing waits to be flushed on standard output. What a GPU's driver does at an

@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Folders from which batches may have payloads fetched. They are opened once; whatever a batch names is resolved
+ * beneath them, without links and without leaving the mount, so that neither a name nor a mount on top leads elsewhere.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/magic.h>
+#include <linux/openat2.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+
+#include <stage/region.h>
+
+enum { FOLDERS_MAX = 64, PRIVATE_MAX = 128 };
+
+struct folder {
+	char *path;  /* as it is, without links */
+	char *given; /* as it was named */
+	int fd;
+	dev_t device;
+	ino_t inode;
+};
+
+struct sgpu_files {
+	struct folder folders[FOLDERS_MAX];
+	int count;
+	struct {
+		dev_t device;
+		ino_t inode;
+	} private_files[PRIVATE_MAX];
+	int private_count;
+};
+
+int sgpu_files_create(struct sgpu_files **files, struct sgpu_error *error)
+{
+	*files = calloc(1, sizeof(**files));
+	return *files ? SGPU_OK : sgpu_fail_nomem(error);
+}
+
+void sgpu_files_free(struct sgpu_files **files)
+{
+	if (!files || !*files) {
+		return;
+	}
+	for (int i = 0; i < (*files)->count; i++) {
+		free((*files)->folders[i].path);
+		free((*files)->folders[i].given);
+		close((*files)->folders[i].fd);
+	}
+	free(*files);
+	*files = NULL;
+}
+
+/* File systems whose files are no data: reading one shows the kernel's inside, or does something. */
+static const char *unfit(int fd)
+{
+	static const struct {
+		unsigned long magic;
+		const char *name;
+	} kinds[] = {
+		{ PROC_SUPER_MAGIC, "procfs" }, { SYSFS_MAGIC, "sysfs" }, { SECURITYFS_MAGIC, "securityfs" },
+		{ DEBUGFS_MAGIC, "debugfs" }, { TRACEFS_MAGIC, "tracefs" }, { CGROUP_SUPER_MAGIC, "cgroup" },
+		{ CGROUP2_SUPER_MAGIC, "cgroup2" }, { DEVPTS_SUPER_MAGIC, "devpts" }, { BPF_FS_MAGIC, "bpf" },
+		{ EFIVARFS_MAGIC, "efivarfs" }, { PSTOREFS_MAGIC, "pstore" }, { SELINUX_MAGIC, "selinuxfs" },
+		{ SMACK_MAGIC, "smackfs" }, { BINFMTFS_MAGIC, "binfmt_misc" }, { NSFS_MAGIC, "nsfs" },
+		{ PIPEFS_MAGIC, "pipefs" }, { SOCKFS_MAGIC, "sockfs" }, { ANON_INODE_FS_MAGIC, "anon_inodefs" },
+		{ 0x62656570, "configfs" }, { 0x65735543, "fusectl" }, { 0x19800202, "mqueue" },
+		{ 0x7655821, "resctrl" }, { 0x187, "autofs" },
+	};
+	struct stat status, devices, root;
+	struct statfs about;
+
+	if (fstatfs(fd, &about) != 0 || fstat(fd, &status) != 0) {
+		return "unknown";
+	}
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(kinds); i++) {
+		if ((unsigned long)about.f_type == kinds[i].magic) {
+			return kinds[i].name;
+		}
+	}
+	/* devtmpfs calls itself tmpfs: it is the one that /dev is. */
+	if (stat("/dev", &devices) == 0 && stat("/", &root) == 0 && devices.st_dev != root.st_dev &&
+	    devices.st_dev == status.st_dev) {
+		return "devtmpfs";
+	}
+	return NULL;
+}
+
+static int open_folder(const char *path, struct folder *folder, struct sgpu_error *error)
+{
+	struct stat status;
+	const char *kind;
+
+	folder->fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	folder->path = realpath(path, NULL);
+	folder->given = strdup(path);
+	if (folder->fd < 0 || !folder->path) {
+		return sgpu_fail_errno(error, "cannot open folder '%s'", path);
+	}
+	if (!folder->given) {
+		return sgpu_fail_nomem(error);
+	}
+	if (fstat(folder->fd, &status) != 0) {
+		return sgpu_fail_errno(error, "cannot inspect folder '%s'", path);
+	}
+	folder->device = status.st_dev;
+	folder->inode = status.st_ino;
+	kind = unfit(folder->fd);
+	if (!kind && (strcmp(folder->path, "/dev") == 0)) {
+		kind = "devtmpfs";
+	}
+	return kind ? sgpu_fail(error, SGPU_EPOLICY, "folder '%s' holds no data: its file system is %s", path, kind) : 0;
+}
+
+int sgpu_files_allow(struct sgpu_files *files, const char *path, struct sgpu_error *error)
+{
+	struct folder folder = { .fd = -1 };
+	int code;
+
+	if (files->count == FOLDERS_MAX) {
+		return sgpu_fail(error, SGPU_EUSAGE, "more than %d folders of files", FOLDERS_MAX);
+	}
+	code = open_folder(path, &folder, error);
+	if (code < 0) {
+		free(folder.path);
+		free(folder.given);
+		if (folder.fd >= 0) {
+			close(folder.fd);
+		}
+		return code;
+	}
+	files->folders[files->count++] = folder;
+	return SGPU_OK;
+}
+
+int sgpu_files_except(struct sgpu_files *files, const struct stat *status, struct sgpu_error *error)
+{
+	if (files->private_count == PRIVATE_MAX) {
+		return sgpu_fail(error, SGPU_EUSAGE, "more than %d private files", PRIVATE_MAX);
+	}
+	files->private_files[files->private_count].device = status->st_dev;
+	files->private_files[files->private_count++].inode = status->st_ino;
+	return SGPU_OK;
+}
+
+int sgpu_files_count(const struct sgpu_files *files)
+{
+	return files ? files->count : 0;
+}
+
+int sgpu_files_folder(const struct sgpu_files *files, int index, const char **name)
+{
+	*name = files->folders[index].given;
+	return files->folders[index].fd;
+}
+
+/* Goes up from the file's folder to the root. Folders are told by what they are, so that a mount elsewhere counts. */
+const char *sgpu_files_above(const struct sgpu_files *files, const char *path)
+{
+	char *real = realpath(path, NULL), *slash = real ? strrchr(real, '/') : NULL;
+	struct stat status, below = { .st_ino = 0 };
+	const char *found = NULL;
+	int fd = -1, up;
+
+	if (slash) {
+		slash[slash == real] = '\0';
+		fd = open(real, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	}
+	free(real);
+	while (fd >= 0 && !found && fstat(fd, &status) == 0 &&
+	       (status.st_ino != below.st_ino || status.st_dev != below.st_dev)) {
+		for (int i = 0; i < sgpu_files_count(files) && !found; i++) {
+			if (status.st_dev == files->folders[i].device && status.st_ino == files->folders[i].inode) {
+				found = files->folders[i].given;
+			}
+		}
+		below = status;
+		up = openat(fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+		close(fd);
+		fd = up;
+	}
+	if (fd >= 0) {
+		close(fd);
+	}
+	return found;
+}
+
+/* What is left of an absolute path beneath a folder, or NULL. */
+static const char *beneath(const char *folder, const char *path)
+{
+	size_t size = strlen(folder);
+
+	while (size > 0 && folder[size - 1] == '/') {
+		size--;
+	}
+	if (strncmp(path, folder, size) != 0 || path[size] != '/') {
+		return NULL;
+	}
+	path += size;
+	return path + strspn(path, "/");
+}
+
+static bool goes_up(const char *path)
+{
+	for (const char *p = path; p; p = strchr(p, '/')) {
+		p += strspn(p, "/");
+		if (strncmp(p, "..", 2) == 0 && (p[2] == '/' || p[2] == '\0')) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static int open_beneath(const struct sgpu_files *files, int index, const char *path)
+{
+	const char *rest = path;
+
+	if (*path == '/') {
+		rest = beneath(files->folders[index].path, path);
+		rest = rest ? rest : beneath(files->folders[index].given, path);
+	}
+	if (!rest || !*rest) {
+		errno = ENOENT;
+		return -1;
+	}
+	return sgpu_look_beneath(files->folders[index].fd, rest);
+}
+
+/* A descriptor that only names the file: nothing has been opened. */
+static int find(const struct sgpu_files *files, const char *path, int *fd, struct sgpu_error *error)
+{
+	bool lies_there = *path != '/';
+
+	*fd = -1;
+	if (goes_up(path)) {
+		return sgpu_fail(error, SGPU_EPOLICY, "'%s' is refused: it has a '..'", path);
+	}
+	for (int i = 0; *path == '/' && i < files->count; i++) {
+		lies_there = lies_there || beneath(files->folders[i].path, path) || beneath(files->folders[i].given, path);
+	}
+	if (!lies_there) {
+		return sgpu_fail(error, SGPU_EPOLICY, "'%s' is not in a folder that this runner fetches from", path);
+	}
+	errno = ENOENT;
+	for (int i = 0; *fd < 0 && errno == ENOENT && i < files->count; i++) {
+		*fd = open_beneath(files, i, path);
+	}
+	if (*fd >= 0) {
+		return SGPU_OK;
+	}
+	if (errno == ELOOP || errno == EXDEV) {
+		return sgpu_fail(error, SGPU_EPOLICY, "'%s' is refused: %s", path,
+				 errno == ELOOP ? "a link is in it" : "it leaves the folder or its file system");
+	}
+	if (errno == ENOSYS) {
+		return sgpu_fail(error, SGPU_EUNAVAILABLE, "this kernel cannot open files beneath a folder: it has no openat2");
+	}
+	return sgpu_fail_errno(error, "cannot open '%s'", path);
+}
+
+int sgpu_files_look(const struct sgpu_files *files, const char *path, struct stat *status, struct sgpu_error *error)
+{
+	int fd, code = find(files, path, &fd, error);
+
+	if (code == SGPU_OK && fstat(fd, status) != 0) {
+		code = sgpu_fail_errno(error, "cannot inspect '%s'", path);
+	}
+	if (fd >= 0) {
+		close(fd);
+	}
+	return code;
+}
+
+int sgpu_files_open(const struct sgpu_files *files, const char *path, int *fd, struct sgpu_error *error)
+{
+	struct stat status;
+	int look, code;
+
+	*fd = -1;
+	if (!files || files->count == 0) {
+		return sgpu_fail(error, SGPU_EPOLICY, "'%s' is refused: this runner fetches from no files", path);
+	}
+	code = find(files, path, &look, error);
+	if (code < 0) {
+		return code;
+	}
+	if (fstat(look, &status) != 0) {
+		code = sgpu_fail_errno(error, "cannot inspect '%s'", path);
+	} else if (S_ISLNK(status.st_mode)) {
+		code = sgpu_fail(error, SGPU_EPOLICY, "'%s' is refused: it is a link", path);
+	} else if (!S_ISREG(status.st_mode)) {
+		code = sgpu_fail(error, SGPU_EINVALID, "'%s' is no regular file", path);
+	}
+	for (int i = 0; code == SGPU_OK && i < files->private_count; i++) {
+		if (status.st_dev == files->private_files[i].device && status.st_ino == files->private_files[i].inode) {
+			code = sgpu_fail(error, SGPU_EPOLICY, "'%s' is private to the runner", path);
+		}
+	}
+	if (code == SGPU_OK) {
+		*fd = sgpu_look_open(look, AT_FDCWD, path, O_RDONLY | O_NOFOLLOW);
+		code = *fd < 0 ? sgpu_fail_errno(error, "cannot open '%s'", path) : SGPU_OK;
+	}
+	close(look);
+	return code;
+}

@@ -1,0 +1,293 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# Payloads in files of the runner's machine: from the folders of --files alone, for sealed batches alone, never keys.
+# shellcheck disable=SC2154 # bats sets stderr
+
+load helpers
+
+# Keys in keys/, data in data/, and what is to stay secret in secrets/.
+setup() {
+	cd "$BATS_TEST_TMPDIR" || return 1
+	mkdir keys data secrets
+	sgpu-seal keygen -o keys/owner.jwk
+	sgpu-seal keygen --x25519 -o keys/runner.jwk
+	sgpu-seal pubkey -o runner.pub.jwk keys/runner.jwk
+	seq 0 99 | floats >data/scan.f32
+	printf 'correct horse' >secrets/token
+}
+
+# file_job FILE: packs a job whose LOW payload is FILE, as it is.
+file_job() {
+	cat >file.json <<-END
+	{ "version": 1, "manifest_id": "file", "segments": [
+	  { "segment_id": "a", "data_location_client": "$1", "sensitivity_level": "LOW", "direction": "INPUT",
+	    "data_type_info": { "dtype": "u8", "shape": [$(stat -Lc %s "$1")] } },
+	  { "segment_id": "b", "sensitivity_level": "LOW", "direction": "OUTPUT" } ],
+	  "operations": [
+	  { "gpu_operation_id": "C", "kernel": "copy", "arguments": { "input": "a", "output": "b" } } ] }
+	END
+	sgpu-manifest pack --allow-outside file.json
+}
+
+# sealed_job FILE [LOCATION]: the same, sealed, its payload left where it is, or where LOCATION says.
+sealed_job() {
+	file_job "$1" >packed
+	if [ -n "${2:-}" ]; then
+		relocate packed "$2"
+	fi
+	sgpu-seal seal -k keys/owner.jwk -r runner.pub.jwk --by-reference packed
+}
+
+# relocate PACKED PATH: has the batch name another file, which sealing will look at.
+relocate() {
+	python3 - "$1" "$2" <<-'END'
+	import io, json, sys, tarfile
+	name, path = sys.argv[1:]
+	with tarfile.open(name) as tar:
+	    members = [(m.name, tar.extractfile(m).read()) for m in tar.getmembers()]
+	with tarfile.open(name, "w", format=tarfile.USTAR_FORMAT) as tar:
+	    for member, data in members:
+	        if member == "batch.json":
+	            index = json.loads(data)
+	            for segment in index["segments"]:
+	                if segment["segment_id"] == "a":
+	                    segment["location"]["file"] = path
+	            data = json.dumps(index, separators=(",", ":"), sort_keys=True).encode()
+	        info = tarfile.TarInfo(member)
+	        info.size, info.mode = len(data), 0o644
+	        tar.addfile(info, io.BytesIO(data))
+	END
+}
+
+# refuses STATUS TEXT ARGUMENT...: the runner ends so, says so, and no response is left; with 5, no output in it.
+refuses() {
+	run --separate-stderr "-$1" sgpu-run -k keys/runner.jwk "${@:3}" -o response
+	assert_contains "$stderr" "$2"
+	if [ "$1" -eq 5 ]; then
+		[ "$(tar tf response)" = "response.json" ] || tar tf response | grep -c segments/ | grep -qx 0
+		rm response
+	fi
+	assert_no_file response
+}
+
+@test "without --files no payload in a file is fetched, sealed batch or not" {
+	file_job data/scan.f32 >packed
+	sealed_job data/scan.f32 >sealed
+	refuses 4 "segment 'a' is in a file" packed
+	refuses 4 "segment 'a' is in a file" sealed
+	assert_contains "$stderr" "sgpu-stage load"
+	sgpu-seal seal -k keys/owner.jwk -r runner.pub.jwk packed >inline
+	run -0 sgpu-run -k keys/runner.jwk -o response inline
+	run -0 sgpu-run -k keys/runner.jwk -o response <(sgpu-stage load sealed)
+}
+
+@test "with --files a sealed batch's payload beneath it is fetched" {
+	mkdir data/deep
+	cp data/scan.f32 data/deep
+	sealed_job data/scan.f32 >sealed
+	sealed_job data/deep/scan.f32 >deep
+	run -0 sgpu-run -k keys/runner.jwk --files data -o response sealed
+	tar xOf response segments/b | cmp - data/scan.f32
+	run -0 sgpu-run -k keys/runner.jwk --files secrets --files "$PWD/data/" -o response deep
+	tar xOf response segments/b | cmp - data/scan.f32
+	run -0 sgpu-seal open -k keys/owner.jwk -C out response
+}
+
+@test "a relative location is looked for in each folder" {
+	requires python3
+	cp data/scan.f32 .
+	sealed_job scan.f32 scan.f32 >sealed
+	rm scan.f32
+	refuses 4 "is in a file" sealed
+	refuses 5 "cannot open 'scan.f32'" --files secrets sealed
+	run -0 sgpu-run -k keys/runner.jwk --files secrets --files data -o response sealed
+	tar xOf response segments/b | cmp - data/scan.f32
+}
+
+@test "a batch that nobody signed gets no file even with --files" {
+	file_job data/scan.f32 >packed
+	refuses 4 "the batch has no MAC" --files data packed
+}
+
+@test "what lies elsewhere is refused, and so are '..', links, and names that only begin like the folder" {
+	requires python3
+	mkdir data-twin
+	cp secrets/token data-twin/token
+	ln -s ../secrets/token data/link
+	ln -s ../secrets data/way
+	sealed_job secrets/token >sealed
+	refuses 5 "is not in a folder that this runner fetches from" --files data sealed
+	sealed_job data-twin/token >sealed
+	refuses 5 "is not in a folder" --files data sealed
+	sealed_job secrets/token "$PWD/data/../secrets/token" >sealed
+	refuses 5 "it has a '..'" --files data sealed
+	sealed_job secrets/token "$PWD/data/link" >sealed
+	refuses 5 "is a link" --files data sealed
+	sealed_job secrets/token "$PWD/data/way/token" >sealed
+	refuses 5 "a link is in it" --files data sealed
+	sealed_job secrets/token "/proc/self/root$PWD/secrets/token" >sealed
+	refuses 5 "is not in a folder" --files data sealed
+}
+
+@test "a folder that is mounted onto the one of --files is not entered" {
+	requires mount python3
+	mkdir data/on
+	cp secrets/token data/on/token
+	sealed_job data/on/token >sealed
+	run -0 sgpu-run -k keys/runner.jwk --files data -o response sealed
+	run --separate-stderr unshare --mount bash -c \
+		'mount --bind secrets data/on && sgpu-run -k keys/runner.jwk --files data -o other sealed'
+	[ "$status" -eq 5 ]
+	assert_contains "$stderr" "leaves the folder or its file system"
+}
+
+@test "pipes and folders are no payloads, and a pipe that is named has no reader" {
+	requires python3
+	mkfifo data/pipe
+	mkdir data/folder
+	sealed_job data/scan.f32 >sealed
+	mv data/scan.f32 data/kept
+	mkfifo data/scan.f32
+	refuses 5 "is no regular file" --files data --timeout 20s sealed
+	rm data/scan.f32
+	mkdir data/scan.f32
+	refuses 5 "is no regular file" --files data sealed
+}
+
+@test "folders of the kernel, and what is no folder, are refused at once" {
+	local folder
+	for folder in /proc /proc/self /sys /dev; do
+		run --separate-stderr -4 sgpu-run -k keys/runner.jwk --files "$folder" -o response /dev/null
+		assert_contains "$stderr" "folder '$folder' holds no data"
+	done
+	run --separate-stderr -3 sgpu-run -k keys/runner.jwk --files missing -o response /dev/null
+	assert_contains "$stderr" "cannot open folder 'missing'"
+	run --separate-stderr -3 sgpu-run -k keys/runner.jwk --files secrets/token -o response /dev/null
+	assert_no_file response
+}
+
+@test "a key may not lie in a folder of --files" {
+	ln -s ../keys data/link
+	run --separate-stderr -2 sgpu-run -k keys/runner.jwk --files keys -o response /dev/null
+	assert_contains "$stderr" "key 'keys/runner.jwk' lies in 'keys'"
+	run --separate-stderr -2 sgpu-run -k data/link/runner.jwk --files . -o response /dev/null
+	assert_contains "$stderr" "lies in '.'"
+	run --separate-stderr -2 sgpu-run -k data/link/runner.jwk --files data --files keys -o response /dev/null
+	assert_no_file response
+}
+
+@test "a key is not fetched: not by another name of its file, renamed, or given by a descriptor" {
+	ln keys/runner.jwk data/other
+	sealed_job data/other >sealed
+	refuses 5 "private to the runner" --files data sealed
+	run --separate-stderr -5 sgpu-run -k fd:7 --files data -o response sealed 7<keys/runner.jwk
+	assert_contains "$stderr" "private to the runner"
+	run --separate-stderr -5 sgpu-run -k - --files data -o response sealed <keys/runner.jwk
+	assert_contains "$stderr" "private to the runner"
+}
+
+# A runner that waits for its batch, with the key already loaded.
+@test "a key file that is renamed into the folder after it was loaded is not fetched" {
+	local i
+	cp keys/runner.jwk data/same
+	sealed_job data/same >sealed
+	rm data/same
+	mkfifo pipe
+	sgpu-run -k keys/runner.jwk --files data -o response pipe 2>message 3>&- &
+	exec 7>pipe
+	for ((i = 0; i < 200; i++)); do
+		[ "$(sed -n 's/^Seccomp:[[:space:]]*//p' "/proc/$!/status")" != 2 ] || break
+		sleep 0.05
+	done
+	mv keys/runner.jwk data/same
+	cat sealed >&7
+	exec 7>&-
+	i=0
+	wait $! || i=$?
+	[ "$i" -eq 5 ]
+	assert_contains "$(cat message)" "private to the runner"
+}
+
+@test "a key file is not fetched through another mount" {
+	requires mount
+	mkdir mounted
+	cp keys/runner.jwk mounted/runner.jwk
+	sealed_job mounted/runner.jwk >sealed
+	rm mounted/runner.jwk
+	run --separate-stderr unshare --mount bash -c \
+		'mount --bind keys mounted && sgpu-run -k keys/runner.jwk --files data -o response sealed'
+	[ "$status" -eq 5 ]
+	assert_contains "$stderr" "is not in a folder"
+	run --separate-stderr unshare --mount bash -c \
+		'mount --bind keys mounted && sgpu-run -k keys/runner.jwk --files mounted -o response sealed'
+	[ "$status" -eq 2 ]
+	assert_contains "$stderr" "lies in 'mounted'"
+}
+
+@test "a sealed payload in a file needs --files, too" {
+	cat >high.json <<-END
+	{ "version": 1, "manifest_id": "high", "segments": [
+	  { "segment_id": "a", "data_location_client": "data/scan.f32", "sensitivity_level": "HIGH", "direction": "INPUT",
+	    "data_type_info": { "dtype": "f32", "shape": [100] } },
+	  { "segment_id": "b", "sensitivity_level": "HIGH", "direction": "OUTPUT", "data_location_client": "b.f32" } ],
+	  "operations": [
+	  { "gpu_operation_id": "C", "kernel": "copy", "arguments": { "input": "a", "output": "b" } } ] }
+	END
+	requires python3
+	sgpu-manifest pack high.json | sgpu-seal seal -k keys/owner.jwk -r runner.pub.jwk >inline
+	python3 - <<-'END'
+	# The MAC covers no location, so whoever carries a batch can put a sealed payload into a file.
+	import io, json, os, tarfile
+	with tarfile.open("inline") as tar:
+	    members = [(m.name, tar.extractfile(m).read()) for m in tar.getmembers()]
+	with tarfile.open("moved", "w", format=tarfile.USTAR_FORMAT) as tar:
+	    for name, data in members:
+	        if name == "segments/a":
+	            open("data/sealed", "wb").write(data)
+	            continue
+	        if name == "batch.json":
+	            index = json.loads(data)
+	            for segment in index["segments"]:
+	                if segment["segment_id"] == "a":
+	                    segment["location"] = {"file": os.path.abspath("data/sealed"), "offset": 0}
+	            data = json.dumps(index, separators=(",", ":"), sort_keys=True).encode()
+	        info = tarfile.TarInfo(name)
+	        info.size, info.mode = len(data), 0o644
+	        tar.addfile(info, io.BytesIO(data))
+	END
+	refuses 4 "segment 'a' is in a file" moved
+	run -0 sgpu-run -k keys/runner.jwk --files data -o response moved
+	run -0 sgpu-seal open -k keys/owner.jwk -C out response
+	assert_same out/b.f32 data/scan.f32
+}
+
+@test "a response or a trace never replaces a payload that the batch has in a file" {
+	local target
+	sealed_job data/scan.f32 >sealed
+	cp data/scan.f32 kept
+	ln -s data/scan.f32 link
+	for target in data/scan.f32 ./link; do
+		run --separate-stderr -2 sgpu-run -k keys/runner.jwk --files data -o "$target" sealed
+		assert_contains "$stderr" "'$target' is a payload of the batch"
+		run --separate-stderr -2 sgpu-run -k keys/runner.jwk --files data -o response --trace "$target" sealed
+		assert_same data/scan.f32 kept
+		assert_no_file response
+	done
+	sgpu-run -k keys/runner.jwk --files data -o response --trace trace sealed
+}
+
+@test "what is no regular file is looked at and never opened" {
+	requires strace python3
+	sealed_job data/scan.f32 >sealed
+	rm data/scan.f32
+	mkfifo data/scan.f32
+	strace -f -o trace sgpu-run --device cpu -k keys/runner.jwk --files data -o response sealed || [ $? -eq 5 ]
+	grep 'scan\.f32' trace | grep -q O_PATH
+	run ! grep -E 'open(at|at2)?\(.*scan\.f32' <(grep -v O_PATH trace)
+	# Neither is a region.
+	sgpu-stage list -q
+	mkfifo "$XDG_RUNTIME_DIR/sgpu/00000000000000000000000000000000"
+	strace -f -o trace sgpu-stage release 00000000000000000000000000000000 || true
+	run ! grep -E 'open(at|at2)?\(.*00000000000000000000000000000000' <(grep -v O_PATH trace)
+	run ! grep -E 'open.*"/proc/self/fd/' trace
+}

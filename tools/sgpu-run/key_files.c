@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The files of the runner's own secrets: what they are, and that no descriptor of them stays.
+ */
+#include "key_files.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+
+#include "cli.h"
+
+/* -1: the key is named by a path. */
+static int descriptor_of(const char *key)
+{
+	uint64_t number;
+
+	if (strcmp(key, "-") == 0) {
+		return STDIN_FILENO;
+	}
+	return strncmp(key, "fd:", 3) == 0 && sgpu_parse_u64(key + 3, "descriptor", 0, INT_MAX, &number, NULL) == SGPU_OK ?
+		       (int)number : -1;
+}
+
+int key_files_note(struct key_files *keys, const char *key, struct sgpu_files *files, struct sgpu_error *error)
+{
+	const int fd = descriptor_of(key);
+	const char *above;
+	struct stat status;
+
+	if ((fd >= 0 ? fstat(fd, &status) : stat(key, &status)) != 0) {
+		return SGPU_OK; /* none of a file system: it is for whoever loads it to say what it is */
+	}
+	if (keys->count == KEY_FILES_MAX) {
+		return sgpu_fail(error, SGPU_EUSAGE, "more than %d keys", KEY_FILES_MAX);
+	}
+	above = files && fd < 0 && S_ISREG(status.st_mode) ? sgpu_files_above(files, key) : NULL;
+	if (above) {
+		sgpu_fail(error, SGPU_EUSAGE, "key '%s' lies in '%s', from which batches fetch", key, above);
+		return sgpu_hint(error, "move the key, or name another folder with --files");
+	}
+	keys->list[keys->count].status = status;
+	keys->list[keys->count].path = fd < 0 && S_ISREG(status.st_mode) ? realpath(key, NULL) : NULL;
+	keys->count++;
+	return files && S_ISREG(status.st_mode) ? sgpu_files_except(files, &status, error) : SGPU_OK;
+}
+
+static bool is_noted(const struct key_files *keys, int fd)
+{
+	struct stat status;
+
+	if (fstat(fd, &status) != 0 || (!S_ISREG(status.st_mode) && !S_ISFIFO(status.st_mode))) {
+		return false;
+	}
+	for (int i = 0; i < keys->count; i++) {
+		if (status.st_dev == keys->list[i].status.st_dev && status.st_ino == keys->list[i].status.st_ino) {
+			return true;
+		}
+	}
+	return false;
+}
+
+void key_files_close(const struct key_files *keys, int kept)
+{
+	struct rlimit limit;
+	/* Descriptors beyond the limit of today stay open, but whoever starts a runner so has to mean it. */
+	int end = getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < 65536 ? (int)limit.rlim_cur : 65536, nothing;
+
+	for (int fd = 0; fd < end; fd++) {
+		if (fd == kept || !is_noted(keys, fd)) {
+			continue;
+		}
+		if (fd > STDERR_FILENO) {
+			close(fd);
+			continue;
+		}
+		/* The number must not become that of the next file. */
+		nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+		if (nothing < 0 || dup2(nothing, fd) < 0) {
+			cli_warning("descriptor %d, which a key came by, stays open", fd);
+		}
+		if (nothing > STDERR_FILENO) {
+			close(nothing);
+		}
+	}
+}
+
+void key_files_clear(struct key_files *keys)
+{
+	for (int i = 0; i < keys->count; i++) {
+		free(keys->list[i].path);
+	}
+	memset(keys, 0, sizeof(*keys));
+}
