@@ -129,6 +129,37 @@ check_pages() {
 	done
 }
 
+# As a terminal of 80 columns shows the pages: no line is longer, and brackets and quotation marks match. Bytes are counted,
+# so the marks become one byte each. What an example pipes, it pipes with pipefail.
+check_width() {
+	local page
+	for page in man/*.[157]; do
+		mandoc -T utf8 -O width=78 "$page" | LC_ALL=C sed -e 's/\xe2\x80\x9c/\x01/g; s/\xe2\x80\x9d/\x02/g' \
+			-e 's/[\xc2-\xf4][\x80-\xbf]*/?/g' -e 's/.\x08//g' >"$work/rendered"
+		awk -v page="$page" '
+		length($0) > 80 { print page ": " length($0) " columns: " $0 }
+		function judge() {
+			depth[1] = depth[2] = depth[3] = 0
+			for (i = 1; i <= length(text); i++) {
+				c = substr(text, i, 1)
+				depth[1] += (c == "(") - (c == ")")
+				depth[2] += (c == "[") - (c == "]")
+				depth[3] += (c == "\001") - (c == "\002")
+				if (depth[1] < 0 || depth[2] < 0 || depth[3] < 0 || depth[3] > 1) break
+			}
+			if (depth[1] || depth[2] || depth[3]) print page ": marks do not match: " substr(text, 1, 90)
+			text = ""
+		}
+		NF { text = text " " $0; next }
+		{ judge() }
+		END { judge() }' "$work/rendered" | tr '\001\002' '""' | faults_after ""
+		awk '/^\.Sh / { inside = /EXAMPLES/ } inside' "$page" >"$work/examples"
+		if grep -q '[^|]|\( \|$\)' "$work/examples" && ! grep -q 'set -o pipefail' "$work/examples"; then
+			fault "$page: the examples have pipes, and do not say 'set -o pipefail'"
+		fi
+	done
+}
+
 # Symbols that are not the compiler's own.
 symbols() {
 	nm -g --defined-only "$SGPU_BUILD/libsgpu.a" 2>/dev/null | awk 'NF == 3 && $3 !~ /^__/ { print $2, $3 }' | sort -u
@@ -274,7 +305,7 @@ check_style() {
 		sed 's/$/: no licence tag/' | faults_after ""
 }
 
-all=(version options verbs exits lint pages symbols headers session attested links shell words style)
+all=(version options verbs exits lint pages width symbols headers session attested links shell words style)
 : >"$work/faults"
 [ $# -gt 0 ] || set -- "${all[@]}"
 for check in "$@"; do

@@ -29,6 +29,24 @@ check() {
 	check pages
 }
 
+@test "the pages keep to 80 columns, and their brackets and quotation marks match" {
+	requires mandoc
+	check width
+	mkdir -p tree/scripts tree/man
+	cp "$SGPU_TOP/scripts/check-docs.sh" tree/scripts/
+	{
+		printf '.Dd January 1, 2026\n.Dt X 1\n.Os\n.Sh NAME\n.Nm x\n.Nd y\n.Sh DESCRIPTION\n'
+		printf '.Pq Dq none , Dq not checked\n.Pp\n.Op Fl x Op Fl y\nopen [\n'
+		printf '.Bd -literal\n%s\n.Ed\n.Sh EXAMPLES\n.Bd -literal\na | b\n.Ed\n' "$(printf 'x%.0s' $(seq 90))"
+	} >tree/man/x.1
+	run -1 tree/scripts/check-docs.sh width
+	assert_contains "$output" "marks do not match:"
+	assert_contains "$output" "not checked"
+	assert_contains "$output" "open ["
+	assert_contains "$output" "columns: "
+	assert_contains "$output" "pipefail"
+}
+
 @test "the library exports only sgpu_ names, and all that the headers promise" {
 	check symbols
 }

@@ -118,3 +118,33 @@ balanced() {
 	run -0 packed/scripts/commit.sh
 	[ "$output" = "$(git rev-parse --short=12 HEAD)" ]
 }
+
+@test "the tables of operations align, whatever the names" {
+	local tool
+	for tool in sgpu-manifest sgpu-run; do
+		"$tool" ops >table
+		# The last heading stands where the last column of each row begins, behind two blanks.
+		awk 'NR == 1 { at = index($0, "WHAT IT DOES") }
+			substr($0, at - 2, 2) != "  " || substr($0, at, 1) == " " { print; bad = 1 }
+			END { exit bad || at < 20 || NR < 10 }' table
+	done
+	run ! grep -q black_scholes <(sgpu-run ops copy)
+}
+
+@test "the README says how the programs get into the path, before its session, and names pipefail" {
+	local session path pipefail
+	line() { grep -n -m 1 -- "$1" "$SGPU_TOP/README.md" | cut -d: -f1; }
+	session=$(line '<!-- session -->')
+	# shellcheck disable=SC2016 # as it stands there
+	path=$(line 'export PATH="$PWD/build/bin:$PATH"')
+	pipefail=$(line 'set -o pipefail')
+	[ "$path" -lt "$session" ]
+	[ "$pipefail" -lt "$session" ]
+	# The line does what it says.
+	cd "$SGPU_TOP"
+	[ "$(basename "$SGPU_BUILD")" != build ] || (
+		PATH=/usr/bin:/bin
+		eval "$(sed -n "${path}p" README.md)"
+		command -v sgpu-seal
+	)
+}

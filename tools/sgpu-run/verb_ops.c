@@ -71,26 +71,60 @@ static void join(const struct sgpu_op *op, bool outputs, char *text, size_t size
 	}
 }
 
-static void print_row(const struct sgpu_op *op)
+enum { COLUMNS = 4, CELL_MAX = 96 };
+
+/* Name, inputs, outputs and devices; the last column is the help. */
+static void row_cells(const struct sgpu_op *op, char cells[COLUMNS][CELL_MAX])
 {
 	const struct sgpu_device_backend *const *backends = sgpu_device_backends();
-	char inputs[96], outputs[64], devices[64] = "";
 	size_t used = 0;
 
-	join(op, false, inputs, sizeof(inputs));
-	join(op, true, outputs, sizeof(outputs));
-	for (int i = 0; backends[i] && used < sizeof(devices); i++) {
+	snprintf(cells[0], CELL_MAX, "%s", op->name);
+	join(op, false, cells[1], CELL_MAX);
+	join(op, true, cells[2], CELL_MAX);
+	cells[3][0] = '\0';
+	for (int i = 0; backends[i] && used < CELL_MAX; i++) {
 		if (implemented(op, backends[i])) {
-			used += (size_t)snprintf(devices + used, sizeof(devices) - used, "%s%s", used ? " " : "",
+			used += (size_t)snprintf(cells[3] + used, CELL_MAX - used, "%s%s", used ? " " : "",
 						 backends[i]->name);
 		}
 	}
-	printf("%-14s %-28s %-14s %-8s %s\n", op->name, inputs, outputs, devices, op->help);
+}
+
+/* Columns as wide as their widest cell, of all operations, so that one looks as it does among all. */
+static void print_table(const struct sgpu_op *only)
+{
+	static const char *const headings[COLUMNS] = { "NAME", "INPUTS", "OUTPUTS", "DEVICES" };
+	const struct sgpu_op *const *ops = sgpu_ops();
+	char cells[COLUMNS][CELL_MAX];
+	size_t width[COLUMNS];
+
+	for (int k = 0; k < COLUMNS; k++) {
+		width[k] = strlen(headings[k]);
+	}
+	for (int i = 0; ops[i]; i++) {
+		row_cells(ops[i], cells);
+		for (int k = 0; k < COLUMNS; k++) {
+			width[k] = strlen(cells[k]) > width[k] ? strlen(cells[k]) : width[k];
+		}
+	}
+	for (int k = 0; k < COLUMNS; k++) {
+		printf("%-*s  ", (int)width[k], headings[k]);
+	}
+	printf("WHAT IT DOES\n");
+	for (int i = 0; ops[i]; i++) {
+		row_cells(ops[i], cells);
+		for (int k = 0; k < COLUMNS && (!only || only == ops[i]); k++) {
+			printf("%-*s  ", (int)width[k], cells[k]);
+		}
+		if (!only || only == ops[i]) {
+			printf("%s\n", ops[i]->help);
+		}
+	}
 }
 
 int verb_ops(int argc, char **argv)
 {
-	const struct sgpu_op *const *ops = sgpu_ops();
 	const struct sgpu_op *only = NULL;
 	const char *value;
 	int first, key;
@@ -109,11 +143,6 @@ int verb_ops(int argc, char **argv)
 	if (cli_json) {
 		return print_json(only);
 	}
-	printf("%-14s %-28s %-14s %-8s %s\n", "NAME", "INPUTS", "OUTPUTS", "DEVICES", "WHAT IT DOES");
-	for (int i = 0; ops[i]; i++) {
-		if (!only || only == ops[i]) {
-			print_row(ops[i]);
-		}
-	}
+	print_table(only);
 	return fflush(stdout) == EOF ? cli_fail(SGPU_ESYSTEM, "cannot write to standard output") : 0;
 }
