@@ -41,26 +41,64 @@ void sgpu_io_interrupt(void);
 bool sgpu_io_interrupted(void);
 
 /* ---- an output that appears only on success ----
- * For a path that names a regular file or nothing: a temporary file in the same folder (O_TMPFILE where the file
- * system has it, so that even a killed process leaves nothing), which commit renames over the path. For "-", a
- * pipe, a device or a socket: the thing itself. */
+ * For a path that names a regular file or nothing: a file without a name in the same folder (O_TMPFILE), to which commit
+ * gives the path's name, so that even a killed process leaves nothing. A file system that has no such files gets a
+ * temporary name, see sgpu_output_has_name. For "-", "/dev/stdout", a pipe, a device or a socket: the thing itself.
+ *
+ * The path is walked by descriptors. What another user may have planted is refused (SGPU_EPOLICY): their links, pipes
+ * and devices anywhere, and anything of theirs in a folder that everybody can write to. The user's own links are followed
+ * where they lie in a folder of the user's own: the link stays, its target is replaced. Folders that are missing are made,
+ * and removed again unless the output is committed. From then on no path is looked up: commit uses linkat and renameat in
+ * the folder that open walked to. Under Landlock that takes MAKE_REG, and REMOVE_FILE to replace. */
 struct sgpu_output {
-	int fd;         /* to write to; -1 when closed */
-	bool regular;   /* positioned writes are possible and commit makes it appear */
-	char *path;     /* as given */
-	char *temporary; /* the temporary's path, or NULL when it has no name */
-	int folder;     /* descriptor of the folder, or -1 */
+	int fd;          /* to write to; -1 when closed */
+	bool regular;    /* positioned writes are possible and commit makes it appear */
+	char *path;      /* as given, for messages */
+	char *temporary; /* the temporary name, or NULL while it has none */
+	int folder;      /* descriptor of the folder, or -1 */
+	char *name;      /* that it will have in the folder */
+	int kept_mode;   /* permission bits of the user's own file that it replaces, or -1 */
+	bool is_new;     /* commit does not replace */
+	bool unsynced;   /* commit leaves it to the caller to bring data and names to the disk */
+	struct sgpu_output_made *made; /* folders */
+	int made_count;
 };
 
-/* mode: permission bits for a new file (an existing file's bits are kept unless mode is 0600, which is forced).
- * Errors: SGPU_ESYSTEM. */
+/* mode: permission bits for a new file (those of a file of the user's own that is replaced are kept unless mode is 0600,
+ * which is forced). Folders get mode 0700 if that is 0600, else 0777 less the umask. Errors: SGPU_ESYSTEM, SGPU_EPOLICY. */
 SGPU_MUST_CHECK int sgpu_output_open(struct sgpu_output *output, const char *path, mode_t mode,
 				     struct sgpu_error *error);
+/* The same for a file that must not exist: SGPU_ESYSTEM if it does now, or when it is committed. Pipes and devices are
+ * written to all the same. */
+SGPU_MUST_CHECK int sgpu_output_open_new(struct sgpu_output *output, const char *path, mode_t mode,
+					 struct sgpu_error *error);
+/* A regular file at a relative path below an open folder. Folders that are missing are made (0700); nothing leads out
+ * and no link is followed, neither on the way nor at the end: SGPU_EPOLICY, and so is what is there and is no regular
+ * file. Whoever swaps a component meanwhile changes nothing about that. `shown` is for messages. */
+SGPU_MUST_CHECK int sgpu_output_open_beneath(struct sgpu_output *output, int root, const char *path,
+					     const char *shown, mode_t mode, bool is_new, struct sgpu_error *error);
+/* As though it had been opened with this mode. */
+SGPU_MUST_CHECK int sgpu_output_set_mode(struct sgpu_output *output, mode_t mode, struct sgpu_error *error);
+/* Whether its bytes stand under a (temporary) name before they are committed, where a process that is killed leaves
+ * them: there is no O_TMPFILE on vfat, NFS and most of FUSE. */
+bool sgpu_output_has_name(const struct sgpu_output *output);
 /* Flushes to the disk and makes the file appear. On an error nothing appears. */
 SGPU_MUST_CHECK int sgpu_output_commit(struct sgpu_output *output, struct sgpu_error *error);
 /* Closes, and removes what was not committed. Accepts one that is closed or zeroed by sgpu_output_init. */
 void sgpu_output_close(struct sgpu_output *output);
-#define SGPU_OUTPUT_INIT { .fd = -1, .folder = -1 }
+#define SGPU_OUTPUT_INIT { .fd = -1, .folder = -1, .kept_mode = -1 }
+
+/* A folder for outputs, at a path with the same rules. Made with `mode`, and its parents, when absent. */
+struct sgpu_output_folder {
+	int fd;
+	struct sgpu_output_made *made;
+	int made_count;
+};
+SGPU_MUST_CHECK int sgpu_output_folder_open(struct sgpu_output_folder *folder, const char *path, mode_t mode,
+					    struct sgpu_error *error);
+/* Removes the folders that were made and are empty, unless they are kept. */
+void sgpu_output_folder_close(struct sgpu_output_folder *folder, bool keep);
+#define SGPU_OUTPUT_FOLDER_INIT { .fd = -1 }
 
 /* Whether two descriptors are the same regular file (input equal to output is refused by the tools). */
 bool sgpu_same_file(int a, int b);

@@ -13,179 +13,192 @@
 #include <sgpu/base.h>
 #include <sgpu/io.h>
 
-/* The real file behind links, so that the link stays and its target is replaced; `path` itself when absent. */
-static char *resolve(const char *path)
-{
-	char *real = realpath(path, NULL);
-
-	return real ? real : strdup(path);
-}
-
-static int open_folder(const char *path, struct sgpu_output *output, struct sgpu_error *error)
-{
-	char *copy = strdup(path);
-
-	if (!copy) {
-		return sgpu_fail_nomem(error);
-	}
-	char *slash = strrchr(copy, '/');
-	const char *folder = !slash ? "." : slash == copy ? "/" : copy;
-	if (slash && slash != copy) {
-		*slash = '\0';
-	}
-	output->folder = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int code = output->folder < 0 ? sgpu_fail_errno(error, "cannot open folder '%s'", folder) : 0;
-	free(copy);
-	return code;
-}
-
-static const char *last_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash ? slash + 1 : path;
-}
-
-/* A name beside the target that nobody else uses: only this process makes it. */
-static int temporary_name(struct sgpu_output *output)
-{
-	static unsigned serial;
-	unsigned number = __atomic_fetch_add(&serial, 1, __ATOMIC_RELAXED);
-
-	free(output->temporary);
-	output->temporary = NULL;
-	/* Short whatever the target's name, which may be as long as the file system allows. */
-	return asprintf(&output->temporary, ".sgpu-%ld-%u-%llx", (long)getpid(), number,
-			(unsigned long long)sgpu_now_ns()) < 0 ? -1 : 0;
-}
+#include "output_name.h"
+#include "output_place.h"
 
 static int open_temporary(struct sgpu_output *output, mode_t mode, struct sgpu_error *error)
 {
+	sgpu_output_names_collect(output->folder);
 	output->fd = openat(output->folder, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, mode);
-	if (output->fd >= 0) {
+	/* EISDIR: a kernel, EOPNOTSUPP: a file system without O_TMPFILE; ENOENT from some of FUSE. */
+	return output->fd >= 0 ? 0 : sgpu_output_name_create(output, mode, error);
+}
+
+int sgpu_output_set_mode(struct sgpu_output *output, mode_t mode, struct sgpu_error *error)
+{
+	if (!output->regular) {
 		return 0;
 	}
-	/* A file system without O_TMPFILE. */
-	for (int attempt = 0; attempt < 100; attempt++) {
-		if (temporary_name(output)) {
-			output->temporary = NULL;
-			return sgpu_fail_nomem(error);
-		}
-		output->fd = openat(output->folder, output->temporary,
-				    O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
-		if (output->fd >= 0) {
-			return 0;
-		}
-		if (errno != EEXIST) {
-			break;
-		}
-	}
-	free(output->temporary);
-	output->temporary = NULL;
-	return sgpu_fail_errno(error, "cannot create '%s'", output->path);
+	/* Never more than asked for, not even for a moment: other threads may make files. */
+	const mode_t mask = umask(0077);
+
+	umask(mask);
+	mode = mode == 0600 ? mode : output->kept_mode >= 0 ? (mode_t)output->kept_mode : mode & ~mask;
+	return fchmod(output->fd, mode) ? sgpu_fail_errno(error, "cannot set the mode of '%s'", output->path) : 0;
 }
 
-/* Keeps an existing file's permission bits, but never makes a secret readable. */
-static int take_mode(struct sgpu_output *output, const struct stat *existing, mode_t mode, struct sgpu_error *error)
+/* By the descriptor that was judged. */
+static int open_special(struct sgpu_output *output, int found, struct sgpu_error *error)
 {
-	if (mode == 0600) {
-		if (fchmod(output->fd, 0600)) {
-			return sgpu_fail_errno(error, "cannot set the mode of '%s'", output->path);
-		}
-	} else if (existing && fchmod(output->fd, existing->st_mode & 0777)) {
-		return sgpu_fail_errno(error, "cannot set the mode of '%s'", output->path);
-	}
-	return 0;
-}
+	char link[64];
 
-static int open_special(struct sgpu_output *output, struct sgpu_error *error)
-{
-	output->fd = open(output->path, O_WRONLY | O_CLOEXEC);
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", found);
+	output->fd = open(link, O_WRONLY | O_NOCTTY | O_CLOEXEC);
 	return output->fd < 0 ? sgpu_fail_errno(error, "cannot open '%s'", output->path) : 0;
 }
 
-int sgpu_output_open(struct sgpu_output *output, const char *path, mode_t mode, struct sgpu_error *error)
+/* The copy shares its position with the one that was given. */
+static int open_descriptor(struct sgpu_output *output, int descriptor, struct sgpu_error *error)
 {
-	struct stat existing;
-	int code;
+	const int flags = fcntl(descriptor, F_GETFL);
 
-	*output = (struct sgpu_output)SGPU_OUTPUT_INIT;
-	if (!strcmp(path, "-")) {
-		output->path = strdup("standard output");
-		output->fd = STDOUT_FILENO;
-		return output->path ? 0 : sgpu_fail_nomem(error);
+	if (flags >= 0 && (flags & O_ACCMODE) == O_RDONLY) {
+		errno = EBADF;
+	} else if (flags >= 0) {
+		output->fd = fcntl(descriptor, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
 	}
-	output->path = resolve(path);
-	if (!output->path) {
-		return sgpu_fail_nomem(error);
+	return output->fd < 0 ? sgpu_fail_errno(error, "cannot open '%s'", output->path) : 0;
+}
+
+static int exists(const struct sgpu_output *output, struct sgpu_error *error)
+{
+	return sgpu_fail(error, SGPU_ESYSTEM, "'%s' exists", output->path);
+}
+
+/* What the place holds and the output needs goes over to it. */
+static int open_regular(struct sgpu_output *output, struct output_place *place, mode_t mode, struct sgpu_error *error)
+{
+	const struct stat *status = &place->status;
+
+	if (place->found >= 0 && output->is_new) {
+		return exists(output, error);
 	}
-	bool exists = stat(output->path, &existing) == 0;
-	if (exists && S_ISDIR(existing.st_mode)) {
-		code = sgpu_fail(error, SGPU_ESYSTEM, "cannot write '%s': it is a folder", output->path);
-	} else if (exists && !S_ISREG(existing.st_mode)) {
-		code = open_special(output, error);
-	} else {
-		output->regular = true;
-		code = open_folder(output->path, output, error);
-		code = code ? code : open_temporary(output, mode, error);
-		code = code ? code : take_mode(output, exists ? &existing : NULL, mode, error);
+	output->regular = true;
+	output->name = place->name;
+	place->name = NULL;
+	/* To bring the name to the disk the folder has to be open for reading; where that is denied, it does without. */
+	output->folder = openat(place->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (output->folder < 0) {
+		output->folder = place->folder;
+		place->folder = -1;
 	}
+	/* Bits that another user chose would let them read; so would those of another file that was linked here. */
+	if (place->found >= 0 && status->st_uid == geteuid() && status->st_nlink == 1) {
+		output->kept_mode = (int)(status->st_mode & 0777);
+	}
+	const int code = open_temporary(output, mode, error);
+	return code || mode == 0600 || output->kept_mode < 0 ? code : sgpu_output_set_mode(output, mode, error);
+}
+
+static int open_found(struct sgpu_output *output, struct output_place *place, mode_t mode, struct sgpu_error *error)
+{
+	if (place->descriptor >= 0) {
+		return open_descriptor(output, place->descriptor, error);
+	}
+	if (place->found >= 0 && S_ISDIR(place->status.st_mode)) {
+		return sgpu_fail(error, SGPU_ESYSTEM, "cannot write '%s': it is a folder", output->path);
+	}
+	if (place->found >= 0 && !S_ISREG(place->status.st_mode)) {
+		return open_special(output, place->found, error);
+	}
+	return open_regular(output, place, mode, error);
+}
+
+/* Ends an opening: all of the output, or nothing. */
+static int settle(struct sgpu_output *output, struct output_place *place, int code)
+{
+	output->made = place->made;
+	output->made_count = place->made_count;
+	place->made = NULL;
+	place->made_count = 0;
+	sgpu_output_place_clear(place);
 	if (code) {
 		sgpu_output_close(output);
 	}
 	return code;
 }
 
-/* Gives an O_TMPFILE its first name; rename then replaces the target, which linkat cannot. */
-static int give_name(struct sgpu_output *output, struct sgpu_error *error)
+static int open_path(struct sgpu_output *output, const char *path, mode_t mode, bool is_new, struct sgpu_error *error)
 {
-	char link[64];
+	struct output_place place = OUTPUT_PLACE_INIT;
 
-	snprintf(link, sizeof(link), "/proc/self/fd/%d", output->fd);
-	for (int attempt = 0; attempt < 100; attempt++) {
-		if (temporary_name(output)) {
-			output->temporary = NULL;
-			return sgpu_fail_nomem(error);
-		}
-		if (linkat(AT_FDCWD, link, output->folder, output->temporary, AT_SYMLINK_FOLLOW) == 0) {
-			return 0;
-		}
-		if (errno != EEXIST) {
-			break;
-		}
+	*output = (struct sgpu_output)SGPU_OUTPUT_INIT;
+	output->is_new = is_new;
+	output->path = strdup(strcmp(path, "-") ? path : "standard output");
+	if (!output->path) {
+		return sgpu_fail_nomem(error);
 	}
-	free(output->temporary);
-	output->temporary = NULL;
-	return sgpu_fail_errno(error, "cannot name '%s'", output->path);
+	if (!strcmp(path, "-")) {
+		output->fd = STDOUT_FILENO;
+		return 0;
+	}
+	int code = sgpu_output_place_find(path, mode == 0600 ? 0700 : 0777, &place, error);
+	code = code ? code : open_found(output, &place, mode, error);
+	return settle(output, &place, code);
+}
+
+int sgpu_output_open(struct sgpu_output *output, const char *path, mode_t mode, struct sgpu_error *error)
+{
+	return open_path(output, path, mode, false, error);
+}
+
+int sgpu_output_open_new(struct sgpu_output *output, const char *path, mode_t mode, struct sgpu_error *error)
+{
+	return open_path(output, path, mode, true, error);
+}
+
+int sgpu_output_open_beneath(struct sgpu_output *output, int root, const char *path, const char *shown, mode_t mode,
+			     bool is_new, struct sgpu_error *error)
+{
+	struct output_place place = OUTPUT_PLACE_INIT;
+
+	*output = (struct sgpu_output)SGPU_OUTPUT_INIT;
+	output->is_new = is_new;
+	output->path = strdup(shown);
+	if (!output->path) {
+		return sgpu_fail_nomem(error);
+	}
+	int code = sgpu_output_place_beneath(root, path, shown, 0700, &place, error);
+	if (!code && place.found >= 0 && !S_ISREG(place.status.st_mode)) {
+		code = sgpu_fail(error, SGPU_EPOLICY, "'%s' is there and is not a regular file", shown);
+	}
+	code = code ? code : open_regular(output, &place, mode, error);
+	return settle(output, &place, code);
+}
+
+bool sgpu_output_has_name(const struct sgpu_output *output)
+{
+	return output->temporary != NULL;
+}
+
+/* A full disk behind a redirection may only speak at close: that is standard output's own business, but fsync tells of
+ * it now where the kind allows. */
+static int commit_special(struct sgpu_output *output, struct sgpu_error *error)
+{
+	if (fsync(output->fd) && errno != EINVAL && errno != EROFS && errno != ENOTSUP) {
+		return sgpu_fail_errno(error, "cannot write '%s'", output->path);
+	}
+	sgpu_output_close(output);
+	return 0;
 }
 
 int sgpu_output_commit(struct sgpu_output *output, struct sgpu_error *error)
 {
 	if (!output->regular) {
-		/* A full disk behind a redirection may only speak at close: that is standard output's own business,
-		 * but fsync tells of it now where the kind allows. */
-		if (fsync(output->fd) && errno != EINVAL && errno != EROFS && errno != ENOTSUP) {
-			return sgpu_fail_errno(error, "cannot write '%s'", output->path);
-		}
-		sgpu_output_close(output);
-		return 0;
+		return commit_special(output, error);
 	}
-	if (fsync(output->fd)) {
+	if (!output->unsynced && fsync(output->fd)) {
 		return sgpu_fail_errno(error, "cannot write '%s'", output->path);
 	}
-	if (!output->temporary) {
-		int code = give_name(output, error);
-		if (code) {
-			return code;
-		}
+	const int code = output->is_new ? sgpu_output_name_give(output, error) : sgpu_output_name_replace(output, error);
+	if (code) {
+		return code;
 	}
-	if (renameat(output->folder, output->temporary, output->folder, last_name(output->path))) {
-		return sgpu_fail_errno(error, "cannot replace '%s'", output->path);
+	if (!output->unsynced) {
+		/* The name must survive a crash too; a file system that cannot is no reason to fail. */
+		(void)!fsync(output->folder);
 	}
-	free(output->temporary);
-	output->temporary = NULL;
-	/* The name must survive a crash too; a file system that cannot is no reason to fail. */
-	(void)!fsync(output->folder);
+	sgpu_output_made_clear(&output->made, &output->made_count, true);
 	sgpu_output_close(output);
 	return 0;
 }
@@ -201,7 +214,9 @@ void sgpu_output_close(struct sgpu_output *output)
 	if (output->folder >= 0) {
 		close(output->folder);
 	}
+	sgpu_output_made_clear(&output->made, &output->made_count, false);
 	free(output->temporary);
+	free(output->name);
 	free(output->path);
 	*output = (struct sgpu_output)SGPU_OUTPUT_INIT;
 }

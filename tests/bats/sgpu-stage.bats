@@ -354,7 +354,7 @@ location() {
 	sealed_batch
 	run --separate-stderr -3 bash -c 'sgpu-stage load sealed.sgpu >/dev/full'
 	no_regions
-	run --separate-stderr -3 sgpu-stage load -o nowhere/staged.sgpu sealed.sgpu
+	run --separate-stderr -3 sgpu-stage load -o sealed.sgpu/staged.sgpu sealed.sgpu
 	no_regions
 }
 

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Between the files that make outputs: where one goes, walked to by descriptors alone.
+ */
+#ifndef SGPU_BASE_OUTPUT_PLACE_H
+#define SGPU_BASE_OUTPUT_PLACE_H
+
+#include <sys/stat.h>
+
+#include <sgpu/io.h>
+
+/* A folder that was made on the way. */
+struct sgpu_output_made {
+	int folder; /* the one that it was made in */
+	char *name;
+};
+
+struct output_place {
+	int descriptor;     /* one of this process's own, if the path names that; else -1 */
+	int folder;         /* of the last component */
+	char *name;         /* the last component, from malloc */
+	int found;          /* O_PATH descriptor of what has that name, or -1 */
+	struct stat status; /* of it */
+	struct sgpu_output_made *made;
+	int made_count;
+};
+
+#define OUTPUT_PLACE_INIT { .descriptor = -1, .folder = -1, .found = -1 }
+
+/* Walks to the place, and makes the folders that are missing. Refuses (SGPU_EPOLICY) what another user may have put
+ * there. The caller clears `place` in any case; the folders that were made stay, see sgpu_output_made_clear. */
+SGPU_MUST_CHECK int sgpu_output_place_find(const char *path, mode_t folder_mode, struct output_place *place,
+				      struct sgpu_error *error);
+/* The same for a folder: all components are on the way, and place->folder is the last one. */
+SGPU_MUST_CHECK int sgpu_output_place_folder(const char *path, mode_t folder_mode, struct output_place *place,
+					struct sgpu_error *error);
+/* A place below an open folder, see sgpu_output_open_beneath. Links are not followed: one with the last name is what was
+ * found. `shown` is for messages. */
+SGPU_MUST_CHECK int sgpu_output_place_beneath(int root, const char *path, const char *shown, mode_t folder_mode,
+					 struct output_place *place, struct sgpu_error *error);
+/* mkdirat in place->folder, and remembers what was made. A folder that is there is no error. */
+SGPU_MUST_CHECK int sgpu_output_place_make(struct output_place *place, const char *name, mode_t mode, const char *shown,
+				      struct sgpu_error *error);
+void sgpu_output_place_clear(struct output_place *place);
+
+/* Frees the list; removes the folders that are empty unless they are kept. */
+void sgpu_output_made_clear(struct sgpu_output_made **made, int *count, bool keep);
+
+#endif
