@@ -27,7 +27,7 @@ sgpu-seal pubkey -o runner.pub.jwk runner.jwk
 # In real life ssh stands between the owner (first and last line) and the machine with the runner (between them).
 sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk |
 	sgpu-stage load | sgpu-run -k runner.jwk |
-	sgpu-seal open -k owner.jwk -C out
+	sgpu-seal open -k owner.jwk --force -C out
 
 # What everybody may know: the intensities, from 0 to 100 %, in 20 bins.
 od -An -v -w80 -t d4 out/histogram.i32 | xargs echo "histogram:"

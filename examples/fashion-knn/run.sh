@@ -26,7 +26,8 @@ rm -f shared.jwk
 sgpu-seal keygen -o shared.jwk
 
 # Owner and runner share one key here; ../brain-mri has one for each.
-sgpu-manifest pack job.json | sgpu-seal seal -k shared.jwk | sgpu-run -k shared.jwk | sgpu-seal open -k shared.jwk -C out
+sgpu-manifest pack job.json | sgpu-seal seal -k shared.jwk | sgpu-run -k shared.jwk |
+	sgpu-seal open -k shared.jwk --force -C out
 
 # One line a picture: the label that came out, the label that is right.
 od -An -v -w4 -t d4 out/labels.i32 >got

@@ -23,7 +23,7 @@ rm -f shared.jwk
 sgpu-seal keygen -o shared.jwk
 
 sgpu-manifest pack job.json | sgpu-seal seal -k shared.jwk |
-	sgpu-run --device "$device" --allow-modules -k shared.jwk | sgpu-seal open -k shared.jwk -C out
+	sgpu-run --device "$device" --allow-modules -k shared.jwk | sgpu-seal open -k shared.jwk --force -C out
 
 cmp out/scaled.f32 out/expected.f32
 echo "module: $(($(wc -c <out/scaled.f32) / 4)) numbers as expected"

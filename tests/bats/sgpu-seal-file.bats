@@ -331,7 +331,7 @@ bytes() {
 @test "a missing input, a folder and an output that cannot be made are exit status 3" {
 	run -3 sgpu-seal seal-file -k key.jwk missing out
 	run -3 sgpu-seal seal-file -k key.jwk . out
-	run -3 sgpu-seal seal-file -k key.jwk /dev/null missing/out
+	run -3 sgpu-seal seal-file -k key.jwk /dev/null key.jwk/out
 	assert_no_file out
 }
 

@@ -226,8 +226,10 @@ segments/scan" ]
 
 @test "an output that cannot be written leaves nothing" {
 	run_job
-	run -3 sgpu-seal open -k owner.jwk -C nowhere/out response
-	run -3 sgpu-seal seal -k owner.jwk -o nowhere/sealed packed
+	run -3 sgpu-seal open -k owner.jwk -C packed/out response
+	run -3 sgpu-seal seal -k owner.jwk -o packed/sealed packed
+	run -3 sgpu-seal seal -k owner.jwk -o new/folder/ packed
+	assert_no_file new
 	run -3 bash -c 'sgpu-seal seal -k owner.jwk packed >/dev/full'
 	run -3 bash -c 'sgpu-seal open -k owner.jwk --only result response >/dev/full'
 }
@@ -269,13 +271,22 @@ segments/scan" ]
 	[ "$(ls out)" = bias.copy.f32 ]
 }
 
-@test "opening again replaces the files" {
+@test "opening replaces no file, unless it is told to" {
 	run_job
 	mkdir out && echo old >out/out.f32
-	run -0 sgpu-seal open -k owner.jwk -C out response
+	run --separate-stderr -3 sgpu-seal open -k owner.jwk -C out response
+	assert_contains "$stderr" "'out/out.f32' exists"
+	assert_contains "$stderr" "--force"
+	[ "$(cat out/out.f32)" = old ]
+	assert_no_file out/bias.copy.f32
+	run -0 sgpu-seal open --force -k owner.jwk -C out response
 	assert_same out/out.f32 expected.f32
-	run -0 sgpu-seal open -k owner.jwk -C out response
+	run -0 sgpu-seal open --force -k owner.jwk -C out response
 	[ "$(find out | wc -l)" -eq 3 ]
+	run --separate-stderr -3 sgpu-seal open -k owner.jwk --only result -o out/out.f32 response
+	assert_contains "$stderr" "--force"
+	run -0 sgpu-seal open -k owner.jwk --only result --force -o out/out.f32 response
+	run -0 sgpu-seal open -k owner.jwk --only result -o /dev/null response
 }
 
 @test "outputs go into folders below, which are made, and to their id without a location" {

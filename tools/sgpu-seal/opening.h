@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-seal open, between its two files: which outputs are wanted and where they go, and the opening itself.
+ * sgpu-seal open, between its files: which outputs are wanted and where they go, and the opening itself.
  */
 #ifndef SGPU_SEAL_OPENING_H
 #define SGPU_SEAL_OPENING_H
@@ -19,6 +19,8 @@ struct opening {
 	struct seal_keys keys;
 	const char *folder;    /* -C, or NULL */
 	const char *out_path;  /* -o */
+	bool force;            /* --force */
+	bool named;            /* --allow-named-temporary */
 	const char **only;     /* --only */
 	int only_count;
 	const char *batch_path; /* --batch, or NULL */
@@ -28,6 +30,7 @@ struct opening {
 	bool has_key;
 	uint8_t batch_key[SGPU_KEY_SIZE];
 	struct opening_target *targets; /* by segment */
+	struct sgpu_output out; /* at out_path, until its target takes it */
 	struct seal_below below;
 	int pending, pending_max;       /* outputs that wait, and how many may */
 	struct seal_meter meter;
@@ -35,10 +38,14 @@ struct opening {
 	int opened, failed;
 };
 
+/* Opens what the outputs go to, so that a place that cannot be is known before the response comes. */
+SGPU_MUST_CHECK int opening_prepare(struct opening *opening, struct sgpu_error *error);
 /* Unwraps the key and verifies the MAC, also against the batch that was sent. */
 SGPU_MUST_CHECK int opening_authenticate(struct opening *opening, struct sgpu_error *error);
 /* Decides which outputs are wanted and where they go. */
 SGPU_MUST_CHECK int opening_choose(struct opening *opening, struct sgpu_error *error);
+/* Opens the place of one output. */
+SGPU_MUST_CHECK int opening_target_open(struct opening *opening, int i, struct sgpu_error *error);
 /* Opens all that is wanted, reads the archive to its end, and only then lets the outputs appear. */
 SGPU_MUST_CHECK int opening_write(struct opening *opening, struct sgpu_error *error);
 void opening_clear(struct opening *opening);

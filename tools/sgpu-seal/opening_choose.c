@@ -14,7 +14,7 @@
 #include "cli.h"
 #include "opening.h"
 
-enum { SPARE_DESCRIPTORS = 64, DESCRIPTORS_AN_OUTPUT = 2, NAMES_SHOWN = 400 };
+enum { SPARE_DESCRIPTORS = 64, DESCRIPTORS_AN_OUTPUT = 3, NAMES_SHOWN = 400 };
 
 static int read_batch(const struct opening *opening, struct sgpu_batch **batch, struct sgpu_error *error)
 {
@@ -207,7 +207,12 @@ int opening_choose(struct opening *opening, struct sgpu_error *error)
 	if (!code) {
 		code = take_paths(opening, manifest, error);
 	}
+	for (int i = 0; !code && i < response->segment_count; i++) {
+		if (opening->targets[i].path && response->segments[i].status == SGPU_OK) {
+			code = seal_below_check(&opening->below, opening->targets[i].path, opening->force, error);
+		}
+	}
 	sgpu_manifest_free(&manifest);
 	sgpu_faults_clear(&faults);
-	return code ? code : seal_below_open(&opening->below, opening->folder, error);
+	return code;
 }

@@ -14,6 +14,8 @@
 #include "cli.h"
 #include "opening.h"
 
+enum { SYNCED_ONE_BY_ONE = 8 };
+
 /* A file without a name, for what must be verified before a pipe may have it. */
 static int open_spool(struct sgpu_error *error)
 {
@@ -92,48 +94,93 @@ static void take_back(const struct sgpu_output *output, off_t end)
 	}
 }
 
-static int commit(struct opening *opening, struct sgpu_error *error)
+/* Many files go to the disk by one sync of the file system: a sync of each would take longer than all the rest. */
+static bool sync_at_once(const struct opening *opening)
 {
-	const struct sgpu_batch *response = opening->response;
-	for (int i = 0; i < response->segment_count; i++) {
-		struct opening_target *target = &opening->targets[i];
-		struct sgpu_error fault = { 0 };
-		if (!target->written) {
-			continue;
-		}
-		const int code = sgpu_output_commit(&target->output, &fault);
-		if (code) {
-			return sgpu_fail(error, code, "output '%s': %s", response->segments[i].id, fault.text);
-		}
-		target->written = false;
-		opening->opened++;
+	int waiting = 0;
+	for (int i = 0; i < opening->response->segment_count; i++) {
+		waiting += opening->targets[i].written;
 	}
-	opening->pending = 0;
+	return waiting > SYNCED_ONE_BY_ONE;
+}
+
+static bool is_on(const struct stat *root, int fd)
+{
+	struct stat status;
+	return fstat(fd, &status) == 0 && status.st_dev == root->st_dev;
+}
+
+/* The names in a folder, when the next output goes to another one; -1 ends. */
+static void sync_names(int *last, struct stat *last_status, int folder)
+{
+	struct stat status = { 0 };
+	if (folder >= 0 && *last >= 0 && fstat(folder, &status) == 0 && status.st_dev == last_status->st_dev &&
+	    status.st_ino == last_status->st_ino) {
+		return;
+	}
+	if (*last >= 0) {
+		(void)!fsync(*last); /* a file system that cannot is no reason to fail */
+		close(*last);
+	}
+	*last = folder < 0 ? -1 : fcntl(folder, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	if (*last >= 0 && fstat(*last, last_status)) {
+		close(*last);
+		*last = -1;
+	}
+}
+
+static int commit_one(struct opening *opening, int i, struct sgpu_error *error)
+{
+	struct opening_target *target = &opening->targets[i];
+	struct sgpu_error fault = { 0 };
+	const int code = sgpu_output_commit(&target->output, &fault);
+	if (code) {
+		(void)sgpu_fail(error, code, "output '%s': %s", opening->response->segments[i].id, fault.text);
+		return target->output.is_new ? sgpu_hint(error, "--force replaces files that exist") : code;
+	}
+	target->written = false;
+	opening->opened++;
 	return 0;
 }
 
-static int open_target(struct opening *opening, int i, struct sgpu_error *error)
+static int commit(struct opening *opening, struct sgpu_error *error)
 {
-	struct opening_target *target = &opening->targets[i];
-	const mode_t mode = opening->response->segments[i].masking == SGPU_MASKING_AES_GCM ? 0600 : 0644;
-	if (!target->path) {
-		return sgpu_output_open(&target->output, opening->out_path, mode, error);
+	struct stat root, last_status;
+	int last = -1, code = 0;
+	const bool at_once = opening->folder && sync_at_once(opening) && fstat(opening->below.folder.fd, &root) == 0;
+	if (at_once && syncfs(opening->below.folder.fd)) {
+		return sgpu_fail_errno(error, "cannot write to '%s'", opening->folder);
 	}
-	if (opening->pending >= opening->pending_max) {
-		const int code = commit(opening, error);
-		if (code) {
-			return code;
+	for (int i = 0; !code && i < opening->response->segment_count; i++) {
+		struct sgpu_output *output = &opening->targets[i].output;
+		if (!opening->targets[i].written) {
+			continue;
 		}
+		output->unsynced = at_once && is_on(&root, output->fd);
+		if (output->unsynced) {
+			sync_names(&last, &last_status, output->folder);
+		}
+		code = commit_one(opening, i, error);
 	}
-	opening->pending++;
-	return seal_below_output(&opening->below, target->path, mode, &target->output, error);
+	sync_names(&last, &last_status, -1);
+	opening->pending = code ? opening->pending : 0;
+	return code;
+}
+
+/* For one more output that waits. */
+static int make_room(struct opening *opening, struct sgpu_error *error)
+{
+	const int code = opening->pending >= opening->pending_max ? commit(opening, error) : 0;
+	opening->pending += !code;
+	return code;
 }
 
 static int write_target(struct opening *opening, struct seal_feed *feed, int i, struct sgpu_error *error)
 {
 	const struct sgpu_batch_segment *s = &opening->response->segments[i];
 	struct sgpu_output *output = &opening->targets[i].output;
-	int code = open_target(opening, i, error);
+	int code = opening->targets[i].path ? make_room(opening, error) : 0;
+	code = code ? code : opening_target_open(opening, i, error);
 	if (code) {
 		return code;
 	}
@@ -164,10 +211,15 @@ static int write_from_archive(struct opening *opening, int i, struct sgpu_error 
 	return write_target(opening, &feed, i, error);
 }
 
-static int write_from_source(struct opening *opening, int i, struct sgpu_error *error)
+/* From a staged region. Never from a file: whoever made the response could have named one of the owner's. */
+static int write_from_region(struct opening *opening, int i, struct sgpu_error *error)
 {
 	const struct sgpu_batch_segment *s = &opening->response->segments[i];
 	struct sgpu_source source;
+	if (s->location.kind != SGPU_LOCATION_REGION) {
+		return sgpu_fail(error, SGPU_EINVALID, "'%s': output '%s' is in a file, which no response may refer to",
+				 opening->in_name, s->id);
+	}
 	int code = sgpu_source_open(&s->location, sgpu_batch_payload_size(opening->response, i), false, &source, error);
 	if (code) {
 		return code;
@@ -191,7 +243,7 @@ static int write_segment(struct opening *opening, int i, struct sgpu_error *erro
 		opening->failed++;
 		return 0;
 	}
-	return write_from_source(opening, i, error);
+	return write_from_region(opening, i, error);
 }
 
 int opening_write(struct opening *opening, struct sgpu_error *error)
@@ -209,13 +261,15 @@ int opening_write(struct opening *opening, struct sgpu_error *error)
 
 void opening_clear(struct opening *opening)
 {
-	for (int i = 0; opening->targets && i < opening->response->segment_count; i++) {
+	/* The last one first, so that a folder is empty when its maker is closed. */
+	for (int i = opening->targets ? opening->response->segment_count : 0; i-- > 0;) {
 		sgpu_output_close(&opening->targets[i].output);
 		free(opening->targets[i].path);
 	}
 	free(opening->targets);
 	free(opening->only);
-	seal_below_close(&opening->below, opening->opened > 0);
+	sgpu_output_close(&opening->out);
+	sgpu_output_folder_close(&opening->below.folder, opening->opened > 0);
 	sgpu_tar_close(&opening->reader);
 	sgpu_batch_free(&opening->response);
 	sgpu_wipe(opening->batch_key, sizeof(opening->batch_key));

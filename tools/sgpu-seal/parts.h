@@ -64,19 +64,16 @@ SGPU_MUST_CHECK int seal_pass_through(struct sgpu_tar_reader *reader, const stru
 
 /* ---- outputs below a folder ---- */
 struct seal_below {
-	int root;           /* descriptor of the folder, or -1 */
+	struct sgpu_output_folder folder;
 	const char *name;
-	bool made_root;
-	char **made;        /* folders that were made, below it */
-	size_t made_count;
 };
-/* Opens the folder, and makes it (0700) when it is absent. */
-SGPU_MUST_CHECK int seal_below_open(struct seal_below *below, const char *path, struct sgpu_error *error);
+/* What can be said about an output before there is one: its path stays below the folder by its text, it is no file that
+ * is read, and it exists only if it may be replaced. */
+SGPU_MUST_CHECK int seal_below_check(const struct seal_below *below, const char *path, bool replace,
+				     struct sgpu_error *error);
 /* An output at a relative path that does not leave the folder, neither by its text nor through a link. */
-SGPU_MUST_CHECK int seal_below_output(struct seal_below *below, const char *path, mode_t mode,
+SGPU_MUST_CHECK int seal_below_output(const struct seal_below *below, const char *path, mode_t mode, bool replace,
 				      struct sgpu_output *output, struct sgpu_error *error);
-/* Removes the folders that were made, unless they are kept, and closes. */
-void seal_below_close(struct seal_below *below, bool keep);
 
 /* ---- reports ---- */
 /* -v: "sealed 1.0 GiB in 0.31 s, 3.46 GB/s, ipsec-mb (VAES), 2 threads". */

@@ -19,6 +19,7 @@
 struct options {
 	const char *key, *context, *in, *out;
 	uint64_t jobs;
+	bool named; /* --allow-named-temporary */
 };
 
 /* All that has to be closed, freed and wiped. */
@@ -66,6 +67,9 @@ static int parse(int argc, char **argv, struct options *options)
 			break;
 		case SINGLE_FILE_CONTEXT:
 			options->context = value;
+			break;
+		case SINGLE_FILE_NAMED:
+			options->named = true;
 			break;
 		case 'j':
 			if (sgpu_parse_u64(value, "--jobs", 1, SGPU_POOL_JOBS_MAX, &options->jobs, &error)) {
@@ -132,14 +136,21 @@ static int open_output(const struct options *options, struct work *work)
 {
 	const char *path = is_stream_name(options->out) ? "-" : options->out;
 	struct sgpu_error error = { 0 };
-	struct stat existing;
 
 	if (!cli_output_apart(path) || (!strcmp(path, "-") && !cli_binary_output(STDOUT_FILENO))) {
 		return 2;
 	}
-	/* What was sealed is nobody else's business; a file that is there keeps the mode that its owner gave it. */
-	bool secret = work->opening && strcmp(path, "-") && stat(path, &existing);
-	if (sgpu_output_open(&work->out, path, secret ? 0600 : 0666, &error)) {
+	/* What was sealed is nobody else's business; a file of the user's own keeps the mode that they gave it. */
+	int code = sgpu_output_open(&work->out, path, work->opening ? 0600 : 0666, &error);
+	if (!code && work->opening && work->out.kept_mode >= 0) {
+		code = sgpu_output_set_mode(&work->out, 0666, &error);
+	}
+	if (!code && work->opening && !options->named && sgpu_output_has_name(&work->out)) {
+		code = sgpu_fail(&error, SGPU_EPOLICY, "'%s' is on a file system where every file has a name: if this "
+				 "was killed, plaintext would be left there", path);
+		(void)sgpu_hint(&error, "choose another place, or accept that with --allow-named-temporary");
+	}
+	if (code) {
 		return cli_error(&error);
 	}
 	sgpu_seal_end_from_fd(work->out.fd, work->out.path, &work->job.out);

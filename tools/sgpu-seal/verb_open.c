@@ -11,7 +11,7 @@
 #include "opening.h"
 #include "verbs.h"
 
-enum { ONLY = CLI_LONG, BATCH };
+enum { ONLY = CLI_LONG, BATCH, FORCE, NAMED };
 
 const struct cli_option open_options[] = {
 	CLI_COMMON,
@@ -20,6 +20,8 @@ const struct cli_option open_options[] = {
 	{ "output", 'o', "FILE", "write the one output there" },
 	{ "only", ONLY, "ID", "this output; may be given again" },
 	{ "batch", BATCH, "FILE", "demand that it answers this batch" },
+	{ "force", FORCE, NULL, "replace files that exist" },
+	{ "allow-named-temporary", NAMED, NULL, "also where a killed run would leave plaintext" },
 	{ "jobs", 'j', "N", "threads; as many as there are processors by default" },
 	{ NULL, 0, NULL, NULL },
 };
@@ -42,6 +44,12 @@ static int take_option(struct opening *opening, int key, const char *value)
 	case BATCH:
 		opening->batch_path = value;
 		cli_remember_input(value);
+		return 0;
+	case FORCE:
+		opening->force = true;
+		return 0;
+	case NAMED:
+		opening->named = true;
 		return 0;
 	case 'j':
 		return seal_parse_jobs(value, &opening->meter.jobs) ? 0 : 2;
@@ -78,7 +86,10 @@ static int options(struct opening *opening, int argc, char **argv, int *first)
 
 static int run(struct opening *opening, int in, struct sgpu_error *error)
 {
-	int code = sgpu_tar_open(in, opening->in_name, &opening->reader, error);
+	int code = opening_prepare(opening, error);
+	if (!code) {
+		code = sgpu_tar_open(in, opening->in_name, &opening->reader, error);
+	}
 	if (!code) {
 		code = sgpu_batch_read_head(opening->reader, true, &opening->response, error);
 	}
@@ -131,7 +142,7 @@ static int report(const struct opening *opening)
 
 int verb_open(int argc, char **argv)
 {
-	struct opening opening = { .below = { .root = -1 } };
+	struct opening opening = { .below = { .folder = SGPU_OUTPUT_FOLDER_INIT }, .out = SGPU_OUTPUT_INIT };
 	struct sgpu_error error = { 0 };
 	int first = argc, in = -1;
 	int status = options(&opening, argc, argv, &first);

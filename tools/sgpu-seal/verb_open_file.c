@@ -5,7 +5,11 @@
 #include "single_file.h"
 #include "verbs.h"
 
-const struct cli_option open_file_options[] = { SINGLE_FILE_OPTIONS("where the opened data go") };
+const struct cli_option open_file_options[] = {
+	SINGLE_FILE_OPTIONS("where the opened data go"),
+	{ "allow-named-temporary", SINGLE_FILE_NAMED, NULL, "also where a killed run would leave plaintext" },
+	{ NULL, 0, NULL, NULL },
+};
 
 int verb_open_file(int argc, char **argv)
 {

@@ -5,7 +5,10 @@
 #include "single_file.h"
 #include "verbs.h"
 
-const struct cli_option seal_file_options[] = { SINGLE_FILE_OPTIONS("where the sealed data go") };
+const struct cli_option seal_file_options[] = {
+	SINGLE_FILE_OPTIONS("where the sealed data go"),
+	{ NULL, 0, NULL, NULL },
+};
 
 int verb_seal_file(int argc, char **argv)
 {

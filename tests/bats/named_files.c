@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Preloaded, it makes every file system one where a file always has a name, as on vfat, NFS and most of FUSE. With
+ * SGPU_TEST_KILL=1 the process then dies by SIGKILL at its first rename, as one that is killed between two calls would.
+ * See outputs.bats.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+int openat(int folder, const char *path, int flags, ...)
+{
+	va_list rest;
+	va_start(rest, flags);
+	const mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(rest, mode_t) : 0;
+	va_end(rest);
+	if ((flags & O_TMPFILE) == O_TMPFILE && !getenv("SGPU_TEST_NAMELESS")) {
+		errno = EOPNOTSUPP;
+		return -1;
+	}
+	return (int)syscall(SYS_openat, folder, path, flags, mode);
+}
+
+int renameat(int from_folder, const char *from, int to_folder, const char *to)
+{
+	if (getenv("SGPU_TEST_KILL")) {
+		raise(SIGKILL);
+	}
+	return (int)syscall(SYS_renameat2, from_folder, from, to_folder, to, 0);
+}

@@ -1,0 +1,204 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Where outputs go when somebody else has prepared the place: links, pipes and folders of other users, names that are
+# swapped while a tool works, file systems that give every file a name, places that cannot be.
+
+load helpers
+
+setup() {
+	cd "$BATS_TEST_TMPDIR" || return 1
+	make_keys
+	small_job 500
+	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk >sealed
+	sgpu-run -q -k owner.jwk -o response sealed
+}
+
+teardown() {
+	[ -z "${swapper:-}" ] || kill "$swapper" 2>/dev/null || true
+	sgpu_teardown
+}
+
+# swap exchange A B, swap link NAME TARGET: from now on, in the background.
+swap() {
+	compile -O2 -o swapper "$BATS_TEST_DIRNAME/swapper.c"
+	./swapper "$@" &
+	swapper=$!
+}
+
+# open_often [OPTION]...: the outcome of each does not matter.
+open_often() {
+	local i
+	for ((i = 0; i < 150; i++)); do
+		sgpu-seal open -q -k owner.jwk "$@" response 2>/dev/null || true
+	done
+}
+
+@test "a last component that is swapped for a link leads nowhere" {
+	requires cc no-sanitizer
+	mkdir out elsewhere
+	echo mine >elsewhere/out.f32
+	echo old >out/out.f32
+	swap link out/out.f32 ../elsewhere/out.f32
+	open_often --force -C out
+	kill "$swapper"
+	[ "$(cat elsewhere/out.f32)" = mine ]
+	[ "$(ls elsewhere)" = out.f32 ]
+}
+
+@test "a folder on the way that is swapped for a link leads nowhere" {
+	requires cc no-sanitizer
+	sed 's|"out.f32"|"sub/deep/out.f32"|' job.json >sub.json
+	sgpu-manifest pack sub.json | sgpu-seal seal -k owner.jwk | sgpu-run -q -k owner.jwk >response
+	mkdir -p out/sub/deep target/deep
+	ln -s ../target link
+	swap exchange out/sub link
+	open_often --force --only result -C out
+	kill "$swapper"
+	[ -z "$(ls target/deep)" ]
+	[ -n "$(find out link -name out.f32)" ]
+}
+
+# A folder like /tmp, in which user 65534 has put what the tools may be told to write to.
+planted_by_nobody() {
+	requires root setpriv
+	chmod 711 "$TEST_SHM"
+	mkdir "$TEST_SHM/shared" private
+	chmod 1777 "$TEST_SHM/shared"
+	ln -s "$TEST_SHM/shared" shared
+	echo mine >private/file
+	nobody sh -c "cd $TEST_SHM/shared && umask 0 && ln -s $PWD/private/file link && ln -s $PWD/private way && mkfifo pipe &&
+		mkdir folder && echo theirs >file"
+}
+
+nobody() {
+	setpriv --reuid=65534 --regid=65534 --clear-groups "$@"
+}
+
+@test "what another user planted in a folder that all can write to is refused by every tool" {
+	planted_by_nobody
+	local place
+	for place in link way/file way/new pipe folder/new file; do
+		for command in "sgpu-seal open -k owner.jwk --only result -o PLACE response" \
+			"sgpu-seal open -k owner.jwk --only result --force -o PLACE response" \
+			"sgpu-seal open-file -k owner.jwk single PLACE" "sgpu-seal seal -k owner.jwk -o PLACE packed" \
+			"sgpu-run -q -k owner.jwk -o PLACE sealed" "sgpu-stage load -o PLACE sealed" \
+			"sgpu-manifest pack -o PLACE job.json" "sgpu-measure policy --build $SGPU_BUILD -o PLACE"; do
+			sgpu-manifest pack job.json >packed
+			sgpu-seal seal-file -k owner.jwk scan.f32 single
+			# shellcheck disable=SC2086 # words on purpose
+			run --separate-stderr timeout 20 ${command/PLACE/shared\/$place}
+			# shellcheck disable=SC2154 # bats sets stderr
+			echo "$command at $place: $status $stderr"
+			[ "$status" -eq 4 ]
+		done
+	done
+	[ "$(ls private)" = file ]
+	[ "$(cat private/file)" = mine ]
+	[ -z "$(ls shared/folder)" ]
+	run -4 sgpu-seal open -k owner.jwk -C shared/folder response
+	run -4 sgpu-seal open -k owner.jwk -C shared/way response
+	[ -z "$(find shared/folder private -name '*.f32')" ]
+}
+
+@test "pipes, devices and descriptors of the user's own are written to" {
+	mkfifo pipe
+	cat pipe >got &
+	run -0 sgpu-seal open -k owner.jwk --only result -o pipe response
+	wait
+	assert_same got expected.f32
+	sgpu-seal open -k owner.jwk --only result -o /dev/stdout response | cmp - expected.f32
+	sgpu-seal open -k owner.jwk --only result -o /dev/fd/7 response 7>seven
+	assert_same seven expected.f32
+	sgpu-seal open -k owner.jwk --only result -o >(cat >other; touch "$PWD/ended") response
+	while [ ! -e ended ]; do sleep 0.1; done
+	assert_same other expected.f32
+	run -0 sgpu-seal open -k owner.jwk --only result -o /dev/null response
+	run -3 sgpu-seal open -k owner.jwk --only result -o /dev/full response
+}
+
+@test "a link of the user's own stays, and its target is replaced" {
+	mkdir elsewhere
+	echo old >elsewhere/real
+	ln -s elsewhere/real link
+	ln -s elsewhere way
+	run -0 sgpu-seal open -k owner.jwk --only result --force -o link response
+	[ -L link ]
+	assert_same elsewhere/real expected.f32
+	run -0 sgpu-seal open -k owner.jwk --only result -o way/new response
+	assert_same elsewhere/new expected.f32
+}
+
+# with_names COMMAND...: where every file has a name.
+with_names() {
+	LD_PRELOAD=$PWD/named_files.so "$@"
+}
+
+@test "where every file has a name, secret data are refused unless that is allowed" {
+	requires cc no-sanitizer
+	compile -shared -fPIC -O2 -o named_files.so "$BATS_TEST_DIRNAME/named_files.c"
+	sgpu-seal seal-file -k owner.jwk scan.f32 single
+	run --separate-stderr -4 with_names sgpu-seal open -k owner.jwk -C out response
+	assert_contains "$stderr" "--allow-named-temporary"
+	assert_no_file out
+	run -4 with_names sgpu-seal open -k owner.jwk --only result -o one response
+	run -4 with_names sgpu-seal open-file -k owner.jwk single one
+	assert_no_file one
+	# It is known before the response has come.
+	run -4 with_names sgpu-seal open -k owner.jwk -C out /dev/null
+	run -0 with_names sgpu-seal open --allow-named-temporary -k owner.jwk -C out response
+	assert_same out/out.f32 expected.f32
+	[ "$(find out | wc -l)" -eq 3 ]
+	run -0 with_names sgpu-seal open --allow-named-temporary -k owner.jwk --only result -o one response
+	run -0 with_names sgpu-seal open-file --allow-named-temporary -k owner.jwk single two
+	assert_same two scan.f32
+	run -3 with_names sgpu-seal open --allow-named-temporary -k owner.jwk -C out response
+	run -0 with_names sgpu-run -q -k owner.jwk -o again sealed
+	run -0 with_names sgpu-seal open -k owner.jwk --only result response
+}
+
+@test "a temporary name that a killed process left is gone after the next run" {
+	requires cc no-sanitizer
+	compile -shared -fPIC -O2 -o named_files.so "$BATS_TEST_DIRNAME/named_files.c"
+	mkdir out
+	echo old >out/out.f32
+	LD_PRELOAD=$PWD/named_files.so SGPU_TEST_NAMELESS=1 SGPU_TEST_KILL=1 \
+		run -137 sgpu-seal open --force -k owner.jwk -C out response
+	[ -n "$(find out -name '.sgpu-*')" ]
+	[ "$(cat out/out.f32)" = old ]
+	run -0 sgpu-seal open --force -k owner.jwk -C out response
+	[ "$(find out -type f | wc -l)" -eq 2 ]
+}
+
+@test "a made-up response that names a file of the owner copies nothing" {
+	requires tar
+	sed 's/HIGH/LOW/' job.json >low.json
+	sgpu-manifest pack low.json | sgpu-stage load | sgpu-run -q >response
+	mkdir parts
+	tar -xf response -C parts
+	cp parts/segments/result secret.f32
+	sed -i "s|{\"inline\":true}|{\"file\":\"$PWD/secret.f32\",\"offset\":0}|" parts/response.json
+	tar --format=ustar --owner=0 --group=0 --mode=0644 --mtime=@0 -C parts -cf made-up response.json manifest.json \
+		segments/bias_copy
+	local status=0
+	sgpu-seal open -C out made-up 2>message || status=$?
+	[ "$status" -eq 1 ] || [ "$status" -eq 4 ]
+	cat message
+	grep "file" message
+	assert_no_file out
+	sgpu-seal open --only result made-up >got || status=$?
+	[ ! -s got ]
+}
+
+@test "folders that are missing are made, and go again when the command fails" {
+	run -0 sgpu-seal open -k owner.jwk --only result -o new/folder/one response
+	assert_same new/folder/one expected.f32
+	run -0 sgpu-seal open -k owner.jwk -C newer/folder response
+	assert_same newer/folder/out.f32 expected.f32
+	run -0 sgpu-run -q -k owner.jwk -o run/to/response sealed
+	head -c 3000 response >short
+	run -1 sgpu-seal open -k owner.jwk -C not/here short
+	run -1 sgpu-seal open -k owner.jwk --only result -o nor/here short
+	run -1 sgpu-run -q -k owner.jwk -o neither/here short
+	assert_no_file not nor neither
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sgpu-seal open: the places that outputs go to.
+ */
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "cli.h"
+#include "opening.h"
+
+/* A process that is killed must leave no plaintext: what has not verified as a whole may stand under no name. */
+static int refuse_name(const char *place, struct sgpu_error *error)
+{
+	sgpu_fail(error, SGPU_EPOLICY, "'%s' is on a file system where every file has a name: if this was killed, "
+		  "plaintext would be left there", place);
+	return sgpu_hint(error, "choose another place, or accept that with --allow-named-temporary");
+}
+
+/* With a key there are secrets to be expected, so that it is told before the response has come. */
+static bool minds_names(const struct opening *opening)
+{
+	return opening->keys.count && !opening->named;
+}
+
+static int prepare_folder(struct opening *opening, struct sgpu_error *error)
+{
+	opening->below.name = opening->folder;
+	int code = sgpu_output_folder_open(&opening->below.folder, opening->folder, 0700, error);
+	if (code) {
+		return code;
+	}
+	const int nameless = openat(opening->below.folder.fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	if (nameless >= 0) {
+		close(nameless);
+		return 0;
+	}
+	if (faccessat(opening->below.folder.fd, ".", W_OK, AT_EACCESS)) {
+		return sgpu_fail_errno(error, "cannot write to folder '%s'", opening->folder);
+	}
+	return minds_names(opening) ? refuse_name(opening->folder, error) : 0;
+}
+
+static int prepare_file(struct opening *opening, struct sgpu_error *error)
+{
+	int code = opening->force ? sgpu_output_open(&opening->out, opening->out_path, 0600, error)
+				  : sgpu_output_open_new(&opening->out, opening->out_path, 0600, error);
+	if (code == SGPU_ESYSTEM && !opening->force && access(opening->out_path, F_OK) == 0) {
+		return sgpu_hint(error, "--force replaces a file that exists");
+	}
+	if (!code && sgpu_output_has_name(&opening->out) && minds_names(opening)) {
+		code = refuse_name(opening->out_path, error);
+	}
+	return code;
+}
+
+int opening_prepare(struct opening *opening, struct sgpu_error *error)
+{
+	return opening->folder ? prepare_folder(opening, error) : prepare_file(opening, error);
+}
+
+int opening_target_open(struct opening *opening, int i, struct sgpu_error *error)
+{
+	struct opening_target *target = &opening->targets[i];
+	const bool secret = opening->response->segments[i].masking == SGPU_MASKING_AES_GCM;
+	const mode_t mode = secret ? 0600 : 0644;
+	int code = 0;
+	if (target->path) {
+		code = seal_below_output(&opening->below, target->path, mode, opening->force, &target->output, error);
+	} else {
+		target->output = opening->out;
+		opening->out = (struct sgpu_output)SGPU_OUTPUT_INIT;
+		code = sgpu_output_set_mode(&target->output, mode, error);
+	}
+	if (!code && secret && !opening->named && sgpu_output_has_name(&target->output)) {
+		code = refuse_name(target->output.path, error);
+	}
+	return code;
+}
