@@ -19,7 +19,8 @@ sgpu-measure ca init -o ca.pem --certificate ca.crt
 sgpu-measure ca sign -k ca.pem --certificate ca.crt --ek ek.pub.pem -o ak.crt request
 
 # The owner: which programs may have the data, and a number that no old quote can know.
-sgpu-measure policy -q --build "$(dirname "$(dirname "$(command -v sgpu-run)")")" -o policy.json
+sgpu-measure policy -q --build "$(dirname "$(dirname "$(command -v sgpu-run)")")" --owners any --at-least plain \
+	-o policy.json
 nonce=$(od -An -N 32 -t x1 /dev/urandom | tr -d ' \n')
 
 # The machine: a runner that quotes first, and then waits for a batch.

@@ -145,6 +145,7 @@ struct sgpu_tee_report {
 	uint8_t report_data[64];
 	bool debug;
 	bool migratable;                 /* the host may name another guest that can move this one, and so read it */
+	bool sept_ve;                    /* TDX: taking a page away interrupts the guest (SEPT_VE_DISABLE is off) */
 	uint8_t measurement[48];         /* SNP launch measurement, or TDX MRTD */
 	uint8_t rtmr[4][48];             /* TDX */
 	uint64_t tcb;                    /* SNP: reported TCB as it stands; TDX: first 8 bytes of the TEE TCB SVN */
@@ -253,8 +254,9 @@ struct sgpu_policy; /* sgpu-policy(5) */
 SGPU_MUST_CHECK int sgpu_policy_parse(const char *text, size_t size, const char *name, struct sgpu_policy **policy,
 				      struct sgpu_error *error);
 void sgpu_policy_free(struct sgpu_policy **policy);
-/* A policy that accepts just this quote's digests, versions and platform, and asks for nothing that the claims do not
- * have: they may be a part of some, and unverified. Text from malloc. */
+/* A policy that accepts just this quote's digests, versions, owners and platform. The claims may be a part of some, and
+ * unverified: what they do not have the policy does not name. What a report of the hardware says is not in claims, so
+ * that for such a platform its measurements are to be added. Text from malloc. */
 SGPU_MUST_CHECK int sgpu_policy_from_claims(const json_t *claims, char **text, size_t *size,
 					    struct sgpu_error *error);
 

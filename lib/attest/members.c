@@ -97,6 +97,12 @@ static int check_member(const json_t *value, const char *where, const struct sgp
 		return json_is_boolean(value) ? 0 : wrong(where, member->name, "is neither true nor false", error);
 	case SGPU_MEMBER_BYTES:
 		return check_bytes(value, where, member, error);
+	case SGPU_MEMBER_LIST:
+		if (json_is_string(value)) {
+			return strcmp(json_string_value(value), "any") ?
+			       wrong(where, member->name, "is neither a list nor \"any\"", error) : 0;
+		}
+		return check_array(value, where, member, error);
 	case SGPU_MEMBER_ARRAY:
 		return check_array(value, where, member, error);
 	case SGPU_MEMBER_HEX:
@@ -124,7 +130,7 @@ int sgpu_members_check(const json_t *object, const char *where, const struct sgp
 			member++;
 		}
 		if (!member->name) {
-			return sgpu_fail(error, SGPU_EINVALID, "%s: unknown member '%.64s'", where, key);
+			return sgpu_fail(error, SGPU_EINVALID, "%s: unknown member '%.24s'", where, key);
 		}
 		int code = check_member(value, where, member, error);
 		if (code) {
@@ -150,6 +156,6 @@ int sgpu_members_word(const json_t *object, const char *where, const char *key, 
 			return 0;
 		}
 	}
-	return sgpu_fail(error, SGPU_EINVALID, "%s: '%s' is '%.64s', which is none of its words", where, key,
+	return sgpu_fail(error, SGPU_EINVALID, "%s: '%s' is '%.24s', which is none of its words", where, key,
 			 text ? text : "");
 }

@@ -14,7 +14,7 @@
 
 enum sgpu_member_kind {
 	SGPU_MEMBER_TEXT, SGPU_MEMBER_INTEGER, SGPU_MEMBER_TRUTH, SGPU_MEMBER_BYTES /* base64url */, SGPU_MEMBER_HEX,
-	SGPU_MEMBER_OBJECT, SGPU_MEMBER_ARRAY,
+	SGPU_MEMBER_OBJECT, SGPU_MEMBER_ARRAY, SGPU_MEMBER_LIST /* an array, or the text "any" */,
 };
 
 /* One member; a table ends with a name that is NULL. Limits: characters of a text, bytes in base64url or (max alone)

@@ -15,16 +15,19 @@
 enum { TEXT_SIZE_MAX = 1 << 18, DIGESTS_MAX = 1024, VERSION = 1, VMPL_MAX = 3 };
 
 static const struct sgpu_member runner_members[] = {
-	{ "digests", SGPU_MEMBER_ARRAY, .optional = true, .max = DIGESTS_MAX, .digits = SGPU_CHANNEL_DIGEST_SIZE },
+	{ "digests", SGPU_MEMBER_LIST, .optional = true, .max = DIGESTS_MAX, .digits = SGPU_CHANNEL_DIGEST_SIZE },
 	{ "version", SGPU_MEMBER_TEXT, .optional = true, .min = 1, .max = 64 },
 	{ "debug", SGPU_MEMBER_TRUTH, .optional = true },
 	{ "modules", SGPU_MEMBER_TRUTH, .optional = true },
+	{ "files", SGPU_MEMBER_TRUTH, .optional = true },
+	{ "owners", SGPU_MEMBER_LIST, .optional = true, .max = SGPU_QUOTE_OWNERS_MAX },
+	{ "confinement", SGPU_MEMBER_TRUTH, .optional = true },
 	{ "key", SGPU_MEMBER_TEXT, .optional = true, .max = 16 },
 	{ "process", SGPU_MEMBER_TRUTH, .optional = true },
 	{ .name = NULL },
 };
 static const struct sgpu_member device_members[] = {
-	{ "code", SGPU_MEMBER_ARRAY, .optional = true, .max = DIGESTS_MAX, .digits = SGPU_CHANNEL_DIGEST_SIZE },
+	{ "code", SGPU_MEMBER_LIST, .optional = true, .max = DIGESTS_MAX, .digits = SGPU_CHANNEL_DIGEST_SIZE },
 	{ "driver", SGPU_MEMBER_TEXT, .optional = true, .min = 1, .max = 64 },
 	{ "confidential", SGPU_MEMBER_TRUTH, .optional = true },
 	{ "agreement", SGPU_MEMBER_TRUTH, .optional = true },
@@ -34,14 +37,15 @@ static const struct sgpu_member device_members[] = {
 static const struct sgpu_member platform_members[] = {
 	{ "at_least", SGPU_MEMBER_TEXT, .optional = true, .max = 32 },
 	{ "report", SGPU_MEMBER_TRUTH, .optional = true },
-	{ "measurements", SGPU_MEMBER_ARRAY, .optional = true, .max = DIGESTS_MAX, .digits = 48 },
-	{ "rtmr0", SGPU_MEMBER_ARRAY, .optional = true, .max = DIGESTS_MAX, .digits = 48 },
-	{ "rtmr1", SGPU_MEMBER_ARRAY, .optional = true, .max = DIGESTS_MAX, .digits = 48 },
-	{ "rtmr2", SGPU_MEMBER_ARRAY, .optional = true, .max = DIGESTS_MAX, .digits = 48 },
-	{ "rtmr3", SGPU_MEMBER_ARRAY, .optional = true, .max = DIGESTS_MAX, .digits = 48 },
+	{ "measurements", SGPU_MEMBER_LIST, .optional = true, .max = DIGESTS_MAX, .digits = 48 },
+	{ "rtmr0", SGPU_MEMBER_LIST, .optional = true, .max = DIGESTS_MAX, .digits = 48 },
+	{ "rtmr1", SGPU_MEMBER_LIST, .optional = true, .max = DIGESTS_MAX, .digits = 48 },
+	{ "rtmr2", SGPU_MEMBER_LIST, .optional = true, .max = DIGESTS_MAX, .digits = 48 },
+	{ "rtmr3", SGPU_MEMBER_LIST, .optional = true, .max = DIGESTS_MAX, .digits = 48 },
 	{ "tcb", SGPU_MEMBER_HEX, .optional = true, .max = 8 },
 	{ "vmpl", SGPU_MEMBER_INTEGER, .optional = true },
 	{ .name = "migration", .kind = SGPU_MEMBER_TRUTH, .optional = true },
+	{ .name = "sept_ve", .kind = SGPU_MEMBER_TRUTH, .optional = true },
 	{ .name = NULL },
 };
 static const struct sgpu_member policy_members[] = {
@@ -79,7 +83,8 @@ bool sgpu_platform_is_tee(const char *word)
 
 bool sgpu_policy_needs_report(const json_t *platform)
 {
-	static const char *const of_report[] = { "measurements", "rtmr0", "rtmr1", "rtmr2", "rtmr3", "tcb", "vmpl" };
+	static const char *const of_report[] = { "measurements", "rtmr0", "rtmr1", "rtmr2", "rtmr3", "tcb", "vmpl",
+						 "migration", "sept_ve" };
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(of_report); i++) {
 		if (json_object_get(platform, of_report[i])) {
@@ -121,6 +126,20 @@ static bool is_version(const char *text)
 	return digit;
 }
 
+static int check_owners(const json_t *owners, const char *name, struct sgpu_error *error)
+{
+	uint8_t hash[SGPU_SHA256_SIZE];
+	const json_t *item;
+	size_t i;
+
+	json_array_foreach((json_t *)owners, i, item) {
+		if (sgpu_base64url_decode(json_string_value(item), hash, sizeof(hash), NULL)) {
+			return sgpu_fail(error, SGPU_EINVALID, "%s/runner/owners/%zu is no thumbprint of a key", name, i);
+		}
+	}
+	return 0;
+}
+
 /* Words and numbers that a table does not check. */
 static int check_values(const json_t *document, const char *name, struct sgpu_error *error)
 {
@@ -152,7 +171,7 @@ static int check_values(const json_t *document, const char *name, struct sgpu_er
 		code = sgpu_fail(error, SGPU_EINVALID, "%s: 'platform' asks for what only a report has, and 'report' "
 				 "is false", name);
 	}
-	return code;
+	return code ? code : check_owners(json_object_get(runner, "owners"), name, error);
 }
 
 int sgpu_policy_parse(const char *text, size_t size, const char *name, struct sgpu_policy **policy,

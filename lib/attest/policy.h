@@ -18,7 +18,7 @@ struct sgpu_policy {
 bool sgpu_platform_is_tee(const char *word);
 /* Where a platform stands in the order of policies: more is better. -1: no such word. */
 int sgpu_platform_rank(const char *word);
-/* Whether the policy's platform asks for what only a report of the hardware tells. */
+/* Whether the policy's platform has a member about what only a report of the hardware tells. */
 bool sgpu_policy_needs_report(const json_t *platform);
 /* Compares versions by their numbers, from the first digit on: "driver 580.65.06" and "580.65". A text without a
  * number is less than any. */

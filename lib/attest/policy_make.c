@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A policy from claims: it accepts what is like them, and is a beginning to be read and changed. What the claims do
- * not have the policy does not ask for.
+ * not have the policy does not name, and so refuses where it lets something pass.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +39,29 @@ static json_t *first_version(const char *text)
 	return length ? json_stringn(text + skip, length) : NULL;
 }
 
+static bool all_true(const json_t *object)
+{
+	const char *name;
+	json_t *value;
+
+	json_object_foreach((json_t *)object, name, value) {
+		if (!json_is_true(value) && !(json_is_object(value) && all_true(value))) {
+			return false;
+		}
+	}
+	return json_object_size(object) > 0;
+}
+
+/* What whole claims of a runner have, though by leaving it out: whose work is taken, and what confines it. */
+static bool add_limits(json_t *made, const json_t *own)
+{
+	const json_t *files = json_object_get(own, "files"), *owners = json_object_get(own, "owners");
+
+	return !files || (put(made, "files", json_boolean(json_is_true(files))) &&
+			  put(made, "owners", owners ? json_deep_copy(owners) : json_string("any")) &&
+			  put(made, "confinement", json_boolean(all_true(json_object_get(own, "confinement")))));
+}
+
 static bool add_runner(json_t *policy, const json_t *claims)
 {
 	const json_t *runner = sgpu_claims_submod(claims, "runner"), *own = sgpu_claims_own(runner);
@@ -57,7 +80,7 @@ static bool add_runner(json_t *policy, const json_t *claims)
 	       put(made, "digests", digest ? json_pack("[o]", hex_of(digest)) : NULL) &&
 	       put(made, "version", first_version(json_string_value(version))) &&
 	       put(made, "debug", debug ? json_boolean(strcmp(json_string_value(debug), "disabled") != 0) : NULL) &&
-	       put(made, "modules", modules ? json_boolean(json_is_true(modules)) : NULL) &&
+	       put(made, "modules", modules ? json_boolean(json_is_true(modules)) : NULL) && add_limits(made, own) &&
 	       put(made, "key", key && strcmp(key, "none") ? json_string(key) : NULL) &&
 	       put(made, "process", measured ? json_boolean(!strcmp(json_string_value(measured), "process")) : NULL);
 }
@@ -78,19 +101,22 @@ static json_t *code_digests(const json_t *list)
 
 static bool add_device(json_t *policy, const json_t *claims)
 {
-	const json_t *own = sgpu_claims_own(sgpu_claims_device_of(claims, NULL));
+	const char *name = "";
+	const json_t *own = sgpu_claims_own(sgpu_claims_device_of(claims, &name));
 	const char *confidential = json_string_value(json_object_get(own, "confidential"));
 	const json_t *agreed = json_object_get(own, "agreed"), *preemption = json_object_get(own, "preemption");
+	bool on = confidential && !strcmp(confidential, "on"), whole_gpu = agreed && strcmp(name, "cpu") != 0;
 	json_t *made = json_object();
 
 	if (!own) {
 		json_decref(made);
 		return true;
 	}
+	/* Of the CPU device neither is asked; a GPU may leave out a mode that it does not have. */
 	return put(policy, "device", made) && made && put(made, "code", code_digests(json_object_get(own, "code"))) &&
 	       put(made, "driver", first_version(json_string_value(json_object_get(own, "driver")))) &&
-	       put(made, "confidential", confidential && !strcmp(confidential, "on") ? json_true() : NULL) &&
-	       put(made, "agreement", json_is_true(agreed) ? json_true() : NULL) &&
+	       put(made, "confidential", confidential || whole_gpu ? json_boolean(on) : NULL) &&
+	       put(made, "agreement", json_is_true(agreed) ? json_true() : whole_gpu && !on ? json_false() : NULL) &&
 	       put(made, "preemption", preemption ? json_boolean(json_is_true(preemption)) : NULL);
 }
 

@@ -33,6 +33,7 @@ enum {
 	MRSIGNER_SIZE = 32,
 };
 
+#define TD_SEPT_VE_DISABLE (UINT64_C(1) << 28)
 #define TD_MIGRATABLE (UINT64_C(1) << 29)
 
 /* Intel's QE identity for TDX ("TD_QE"): who signed the enclave, which product it is, and its attributes:
@@ -199,6 +200,7 @@ static void fill(const struct sgpu_tdx_quote *quote, struct sgpu_tee_report *rep
 	report->version = quote->version;
 	report->debug = body[AT_TD_ATTRIBUTES] & SGPU_TDX_DEBUG;
 	report->migratable = sgpu_le64(body + AT_TD_ATTRIBUTES) & TD_MIGRATABLE;
+	report->sept_ve = !(sgpu_le64(body + AT_TD_ATTRIBUTES) & TD_SEPT_VE_DISABLE);
 	report->tcb = sgpu_le64(body + AT_TCB);
 	memcpy(report->report_data, body + AT_REPORT_DATA, sizeof(report->report_data));
 	memcpy(report->measurement, body + AT_MRTD, REGISTER);

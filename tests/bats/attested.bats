@@ -29,9 +29,9 @@ setup() {
 	  "operations": [
 	  { "gpu_operation_id": "COPY", "kernel": "copy", "arguments": { "input": "x", "output": "y" } } ] }
 	END
-	sgpu-measure policy -q --build "$SGPU_BUILD" -o policy.json 2>/dev/null
+	sgpu-measure policy -q --build "$SGPU_BUILD" --owners any --at-least plain -o policy.json 2>/dev/null
 	# A build for a sanitizer can be debugged, and only one test is about that.
-	[ -z "${SGPU_SANITIZE:-}" ] || sed -i 's/"debug": false/"debug": true/' policy.json
+	[ -z "${SGPU_SANITIZE:-}" ] || sed -i 's/"debug": false/"debug": true/; s/"confinement": true/"confinement": false/' policy.json
 }
 
 teardown() {

@@ -72,6 +72,11 @@ wants() {
 	wants '.runner.version = "99.0"' runner.swversion
 	wants '.runner.debug = false' dbgstat
 	wants '.runner.process = true' runner.measured
+	wants '.runner.modules = false' runner.modules
+	wants '.runner.files = false' runner.files
+	wants '.runner.owners = []' runner.owners
+	wants '.runner.owners = ["'"$(printf 'A%.0s' {1..43})"'"]' runner.owners
+	wants '.runner.confinement = true' runner.confinement
 	wants '.runner.key = "ephemeral"' runner.key
 	wants '.device.driver = "580.65"' device.driver
 	wants '.device.confidential = true' device.confidential
@@ -79,32 +84,45 @@ wants() {
 	wants '.platform.at_least = "gramine-direct"' platform.kind
 	wants '.platform.at_least = "tdx"' platform.kind,tee
 	wants '.platform.report = true' tee
+	wants '.platform.migration = false' tee
+	wants '.platform.migration = true' tee
 	wants '.platform.measurements = ["'"$(printf '%096d' 0)"'"]' tee
 	wants '.platform.tcb = "0000000000000000"' tee
 	wants '.machines = ["'"$(printf '%064d' 0)"'"]' ueid
 	wants '.runner.debug = false | .runner.key = "ephemeral" | .machines = []' dbgstat,runner.key,ueid
 }
 
-@test "a policy that asks for nothing accepts, and one that asks for a channel wants one" {
+@test "what a policy leaves out it refuses" {
 	requires jq
-	echo '{"version": 1}' >nothing.json
-	appraise -p nothing.json quote.json
+	for member in digests debug modules files owners confinement process; do
+		wants "del(.runner.$member)" "$(jq -r --arg m "$member" '{digests: "runner.digest", debug: "dbgstat",
+			process: "runner.measured"}[$m] // "runner.\($m)"' <<<null)"
+	done
+	wants 'del(.runner.key)' runner.key
+	wants 'del(.platform)' platform.kind,tee
+	echo '{"version": 1}' >policy.json
+	wants . "runner.digest,runner.measured,dbgstat,runner.modules,runner.files,runner.owners,runner.confinement,runner.key,\
+platform.kind,tee"
+}
+
+@test "a policy that asks for a channel wants one" {
+	requires jq
 	sgpu-measure quote -k AK.pem --certificate AK.crt --nonce "$nonce" --device cpu -o bare.json
-	echo '{"version": 1, "channel": true}' >channel.json
-	appraise -p channel.json quote.json
-	run --separate-stderr -4 appraise -p channel.json bare.json
+	run --separate-stderr -4 appraise -p policy.json bare.json
 	assert_contains "$stderr" "no channel"
 	# A quote without a recipient has no key to give.
+	jq '.channel = false | del(.runner.key)' policy.json >nothing.json
 	run -1 appraise -p nothing.json --recipient key.jwk bare.json
 	assert_no_file key.jwk
 }
 
 @test "an AK that was certified too long ago is refused" {
 	sleep 2
-	echo '{"version": 1, "certificate_age": 1}' >young.json
+	requires jq
+	jq '.certificate_age = 1' policy.json >young.json
 	run --separate-stderr -4 appraise -p young.json quote.json
 	assert_contains "$stderr" "certified too long ago"
-	echo '{"version": 1, "certificate_age": 86400}' >old.json
+	jq '.certificate_age = 86400' policy.json >old.json
 	appraise -p old.json quote.json
 }
 
@@ -227,9 +245,10 @@ fake_build() {
 @test "the policy of a build has its digests, and wants them of a process that nobody looks into" {
 	requires jq
 	fake_build
-	sgpu-measure policy -q --build build -o from-build.json
+	sgpu-measure policy -q --build build --owners any --at-least plain -o from-build.json
 	[ "$(jq -c .runner.digests from-build.json)" = "$(jq -c .runner.digests policy.json)" ]
-	[ "$(jq -c '[.runner.debug, .runner.modules, .runner.process, .runner.key]' from-build.json)" = '[false,false,true,"ephemeral"]' ]
+	[ "$(jq -c '.runner | [.debug, .modules, .files, .confinement, .owners, .process, .key]' from-build.json)" = \
+		'[false,false,false,true,"any",true,"ephemeral"]' ]
 	[ "$(jq -c .device.code from-build.json)" = '[]' ]
 	# A quote that sgpu-measure made is of a file, and refused for that.
 	run --separate-stderr -4 appraise -p from-build.json quote.json
@@ -237,11 +256,32 @@ fake_build() {
 	run ! grep -q "not a program that the policy knows" <<<"$stderr"
 }
 
+@test "the policy of a build names owners, and the platforms that a report proves" {
+	requires jq
+	fake_build
+	printf '%s\n# ours\n%sA\n' "$(printf 'A%.0s' {1..43})" "$(printf 'B%.0s' {1..42})" >owners
+	run --separate-stderr -0 sgpu-measure policy --build build --owners owners -o owned.json
+	assert_contains "$stderr" "measurements"
+	[ "$(jq -c '.runner.owners | length' owned.json)" -eq 2 ]
+	[ "$(jq -c 'has("platform")' owned.json)" = false ]
+	run -4 --separate-stderr appraise -p owned.json quote.json
+	assert_contains "$stderr" "the runner takes work of anybody"
+	assert_contains "$stderr" "no report of the TEE proves the platform"
+	sgpu-measure policy -q --build build --owners owners --at-least plain -o plain.json
+	[ "$(jq -c .platform plain.json)" = '{"at_least":"plain"}' ]
+	sgpu-seal keygen -o mine.jwk
+	run --separate-stderr -1 sgpu-measure policy --build build --owners mine.jwk -o new.json
+	run ! grep -qF "$(jq -r .k mine.jwk)" <<<"$stderr"
+	run -3 sgpu-measure policy --build build --owners no-such-file -o new.json
+	run -2 sgpu-measure policy --build build --owners owners -o owners
+	assert_no_file new.json
+}
+
 @test "only the runner of the build is accepted, with its own key, and gets the batch" {
 	requires jq
 	[ -z "${SGPU_SANITIZE:-}" ] || skip "a process under a sanitizer can be looked into"
 	fake_build
-	sgpu-measure policy -q --build build -o from-build.json
+	sgpu-measure policy -q --build build --owners any --at-least plain -o from-build.json
 	small_job 100
 	mkfifo feed
 	sgpu-run submit --device cpu --quote own.json --nonce "$nonce" --attestation-key AK.pem --certificate AK.crt \
@@ -261,7 +301,7 @@ fake_build() {
 	assert_same out/out.f32 expected.f32
 	# Another program's digest is not accepted.
 	printf x >>build/bin/sgpu-run
-	sgpu-measure policy -q --build build -o other.json
+	sgpu-measure policy -q --build build --owners any --at-least plain -o other.json
 	run --separate-stderr -4 appraise -p other.json own.json
 	assert_contains "$stderr" "not a program that the policy knows"
 }
@@ -284,20 +324,25 @@ fake_build() {
 }
 
 @test "a build that is none is told" {
-	run -3 sgpu-measure policy --build no-such-folder
+	run -3 sgpu-measure policy --build no-such-folder --owners any
 	mkdir -p broken/bin broken/lib/sgpu
 	echo run >broken/bin/sgpu-run
 	echo 'no code' >broken/lib/sgpu/sgpu-cuda.so
-	run --separate-stderr -1 sgpu-measure policy --build broken -o new.json
+	run --separate-stderr -1 sgpu-measure policy --build broken --owners any -o new.json
 	assert_contains "$stderr" "sgpu-cuda.so"
 	: >broken/lib/sgpu/sgpu-cuda.so
-	run -1 sgpu-measure policy --build broken -o new.json
+	run -1 sgpu-measure policy --build broken --owners any -o new.json
 	assert_no_file new.json
 }
 
 @test "what makes no sense is a usage error" {
 	run -2 sgpu-measure policy --build x quote.json
 	run -2 sgpu-measure policy a b
+	run --separate-stderr -2 sgpu-measure policy --build x
+	assert_contains "$stderr" "the file of owners is missing"
+	run -2 sgpu-measure policy --build x --owners any --at-least sev
+	run -2 sgpu-measure policy --owners any quote.json
+	run -2 sgpu-measure policy --at-least plain quote.json
 	run -2 sgpu-measure policy -o quote.json quote.json
 	run -2 appraise quote.json
 	run -2 sgpu-measure appraise -p policy.json quote.json

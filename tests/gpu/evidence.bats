@@ -20,7 +20,7 @@ setup() {
 	cd "$BATS_TEST_TMPDIR" || return 1
 	requires gpu
 	cp "$BATS_FILE_TMPDIR"/{ak.pem,ak.crt,ca.crt} .
-	sgpu-measure policy -q --build "$SGPU_BUILD" -o policy.json 2>/dev/null
+	sgpu-measure policy -q --build "$SGPU_BUILD" --owners any --at-least plain -o policy.json 2>/dev/null
 }
 
 teardown() {

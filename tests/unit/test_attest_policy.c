@@ -34,8 +34,16 @@ static json_t *own_of(const char *submod)
 	return json_object_get(object, SGPU_EAT_PROFILE);
 }
 
+/* Lets everything of this machine pass, so that a test sees what it asks for and nothing else. */
+static const char lenient[] =
+	"{\"version\":1,\"runner\":{\"digests\":\"any\",\"debug\":true,\"modules\":true,\"files\":true,"
+	"\"owners\":\"any\",\"confinement\":false,\"key\":\"stored\",\"process\":false},"
+	"\"platform\":{\"at_least\":\"plain\"}}";
+/* And whatever the guest. */
+#define ANY_GUEST "\"measurements\":\"any\",\"rtmr0\":\"any\",\"rtmr1\":\"any\",\"rtmr2\":\"any\",\"rtmr3\":\"any\""
+
 /* How many reasons a policy finds; -1 when it does not parse. The first reason's claim must be `claim`. */
-static int reasons(const char *text, const char *claim)
+static int strictly(const char *text, const char *claim)
 {
 	struct sgpu_policy *policy = NULL;
 	struct sgpu_appraisal appraisal;
@@ -68,6 +76,26 @@ static int reasons(const char *text, const char *claim)
 	return count;
 }
 
+/* The same of the lenient policy, with the members of `text` put over it. */
+static int reasons(const char *text, const char *claim)
+{
+	json_t *whole = json_loads(lenient, 0, NULL), *change = json_loads(text, 0, NULL), *value;
+	const char *key;
+
+	json_object_foreach(change, key, value) {
+		json_t *part = json_object_get(whole, key);
+		if (!json_is_object(part) || !json_is_object(value) || json_object_update(part, value)) {
+			json_object_set(whole, key, value);
+		}
+	}
+	char *merged = json_dumps(whole, JSON_COMPACT);
+	int count = strictly(merged, claim);
+	free(merged);
+	json_decref(change);
+	json_decref(whole);
+	return count;
+}
+
 static int refused(const char *text)
 {
 	struct sgpu_policy *policy = NULL;
@@ -83,24 +111,120 @@ UNIT_TEST(a_policy_from_a_quote_accepts_that_quote)
 	size_t size = 0;
 
 	REQUIRE(!sgpu_policy_from_claims(verified.claims, &text, &size, NULL));
-	CHECK(size == strlen(text) && reasons(text, NULL) == 0);
+	CHECK(size == strlen(text) && strictly(text, NULL) == 0);
 	/* Another program is another digest. */
 	json_t *kept = json_incref(json_object_get(own_of("runner"), "digest"));
 	json_object_set_new(own_of("runner"), "digest", json_string("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"));
-	CHECK(reasons(text, "runner.digest") == 1);
+	CHECK(strictly(text, "runner.digest") == 1);
 	json_object_set_new(own_of("runner"), "digest", kept);
-	CHECK(reasons(text, NULL) == 0);
+	CHECK(strictly(text, NULL) == 0);
 	free(text);
-	/* What the claims do not have the policy does not ask for. */
+	/* What the claims do not have the policy does not name, and so lets nothing of it pass. */
 	json_t *few = json_pack("{s:{s:{s:[s], s:{s:s}}}}", "submods", "runner", "swversion", "0.1.0",
 				SGPU_EAT_PROFILE, "digest", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
 	REQUIRE(!sgpu_policy_from_claims(few, &text, &size, NULL));
-	CHECK(reasons(text, "runner.digest") == 1 && !strstr(text, "platform") && !strstr(text, "debug"));
+	CHECK(strictly(text, "runner.digest") > 1 && !strstr(text, "platform") && !strstr(text, "debug"));
 	free(text);
 	json_decref(few);
 	json_t *bad = json_pack("{s:{s:{s:{s:s}}}}", "submods", "runner", SGPU_EAT_PROFILE, "key", "strange");
 	CHECK(sgpu_policy_from_claims(bad, &text, &size, NULL) == SGPU_EINVALID && !text);
 	json_decref(bad);
+}
+
+/* Each member by itself: what the lenient policy lets pass is refused without it. */
+UNIT_TEST(what_a_policy_does_not_name_it_refuses)
+{
+	static const struct {
+		const char *part, *member, *claim;
+	} named[] = {
+		{ "runner", "digests", "runner.digest" }, { "runner", "debug", "dbgstat" },
+		{ "runner", "modules", "runner.modules" }, { "runner", "files", "runner.files" },
+		{ "runner", "owners", "runner.owners" }, { "runner", "confinement", "runner.confinement" },
+		{ "runner", "key", "runner.key" }, { "runner", "process", "runner.measured" },
+		{ "platform", "at_least", "platform.kind" },
+	};
+
+	json_object_set_new(own_of("runner"), "modules", json_true());
+	json_object_set_new(own_of("runner"), "files", json_true());
+	json_object_set_new(own_of("runner"), "measured", json_string("file"));
+	json_object_set_new(own_of("runner"), "key", json_string("stored"));
+	CHECK(strictly(lenient, NULL) == 0);
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(named); i++) {
+		json_t *policy = json_loads(lenient, 0, NULL);
+		json_object_del(json_object_get(policy, named[i].part), named[i].member);
+		char *text = json_dumps(policy, JSON_COMPACT);
+		/* Without at_least a report is demanded, too. */
+		CHECK(strictly(text, named[i].claim) == 1 + !strcmp(named[i].member, "at_least"));
+		free(text);
+		json_decref(policy);
+	}
+	CHECK(strictly("{\"version\":1}", "runner.digest") == 10);
+	json_object_set_new(own_of("runner"), "modules", json_false());
+	json_object_set_new(own_of("runner"), "files", json_false());
+	json_object_set_new(own_of("runner"), "measured", json_string("process"));
+	json_object_set_new(own_of("runner"), "key", json_string("ephemeral"));
+}
+
+UNIT_TEST(the_runner_is_judged_by_owners_files_and_confinement)
+{
+#define A "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+#define B "BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBA"
+	json_t *own = own_of("runner");
+
+	/* Work of anybody is none of an owner that the policy names. */
+	CHECK(reasons("{\"version\":1,\"runner\":{\"owners\":[\"" A "\"]}}", "runner.owners") == 1);
+	CHECK(reasons("{\"version\":1,\"runner\":{\"owners\":[]}}", "runner.owners") == 1);
+	json_object_set_new(own, "owners", json_pack("[s]", A));
+	CHECK(reasons("{\"version\":1,\"runner\":{\"owners\":[\"" A "\"]}}", NULL) == 0);
+	CHECK(reasons("{\"version\":1,\"runner\":{\"owners\":[\"" B "\",\"" A "\"]}}", NULL) == 0);
+	CHECK(reasons("{\"version\":1,\"runner\":{\"owners\":[\"" B "\"]}}", "runner.owners") == 1);
+	CHECK(reasons("{\"version\":1,\"runner\":{\"owners\":[]}}", "runner.owners") == 1);
+	CHECK(reasons("{\"version\":1,\"runner\":{\"owners\":\"any\"}}", NULL) == 0);
+	/* One owner more than the policy names can send work of his own. */
+	json_object_set_new(own, "owners", json_pack("[s, s]", A, B));
+	CHECK(reasons("{\"version\":1,\"runner\":{\"owners\":[\"" A "\"]}}", "runner.owners") == 1);
+	json_object_del(own, "owners");
+	CHECK(reasons("{\"version\":1,\"runner\":{\"files\":false}}", NULL) == 0);
+	json_object_set_new(own, "files", json_true());
+	CHECK(reasons("{\"version\":1,\"runner\":{\"files\":false}}", "runner.files") == 1);
+	json_object_set_new(own, "files", json_false());
+	static const char confined[] = "{\"version\":1,\"runner\":{\"confinement\":true}}";
+	CHECK(reasons(confined, "runner.confinement") == 1);
+	json_object_set_new(own, "confinement", json_pack("{s:b, s:{s:b}}", "seccomp", 1, "modules", "process", 1));
+	CHECK(reasons(confined, NULL) == 0);
+	json_object_set_new(own, "confinement", json_pack("{s:b, s:{s:b}}", "seccomp", 1, "modules", "process", 0));
+	CHECK(reasons(confined, "runner.confinement") == 1);
+	json_object_set_new(own, "confinement", json_pack("{s:b}", "seccomp", 0));
+	CHECK(reasons(confined, "runner.confinement") == 1);
+	json_object_set_new(own, "confinement", json_object());
+	CHECK(reasons(confined, "runner.confinement") == 1);
+	json_object_del(own, "confinement");
+#undef A
+#undef B
+}
+
+UNIT_TEST(a_recipient_of_low_order_is_refused)
+{
+	/* RFC 7748, section 6.1 and its security considerations: 0, 1, of order 8, p - 1 and p. */
+	static const uint8_t low[][32] = {
+		{ 0 }, { 1 },
+		{ 0xe0, 0xeb, 0x7a, 0x7c, 0x3b, 0x41, 0xb8, 0xae, 0x16, 0x56, 0xe3, 0xfa, 0xf1, 0x9f, 0xc4, 0x6a,
+		  0xda, 0x09, 0x8d, 0xeb, 0x9c, 0x32, 0xb1, 0xfd, 0x86, 0x62, 0x05, 0x16, 0x5f, 0x49, 0xb8, 0x00 },
+		{ 0xec, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+		  0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f },
+		{ 0xed, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+		  0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f },
+	};
+	json_t *kept = json_incref(json_object_get(verified.claims, "cnf"));
+
+	CHECK(reasons("{\"version\":1}", NULL) == 0);
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(low); i++) {
+		json_object_set_new(verified.claims, "cnf",
+				    json_pack("{s:{s:s, s:s, s:o}}", "jwk", "kty", "OKP", "crv", "X25519", "x",
+					      sgpu_json_from_bytes(low[i], 32)));
+		CHECK(reasons("{\"version\":1}", "cnf") == 1);
+	}
+	json_object_set_new(verified.claims, "cnf", kept);
 }
 
 UNIT_TEST(the_runner_is_judged_by_digest_version_debug_modules_and_key)
@@ -185,7 +309,26 @@ UNIT_TEST(the_device_is_judged_by_code_driver_mode_and_agreement)
 	CHECK(reasons(text, NULL) == 0);
 	json_object_del(submods, "cpu");
 	json_object_set(submods, "gpu-0", cpu);
-	CHECK(reasons(text, "device.code") == 1);
+	/* One that names none may have any, so that no list accepts it, and none does. */
+	static const char open_gpu[] = "\"confidential\":false,\"agreement\":false";
+	const char *const lists[] = { "", "\"code\":[],", "\"code\":[\"", };
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(lists); i++) {
+		snprintf(text, sizeof(text), "{\"version\":1,\"device\":{%s%s%s%s}}", lists[i], i == 2 ? hex : "",
+			 i == 2 ? "\"]," : "", open_gpu);
+		CHECK(reasons(text, "device.code") == 1);
+	}
+	snprintf(text, sizeof(text), "{\"version\":1,\"device\":{\"code\":[\"%s\"]}}", hex);
+	CHECK(reasons("{\"version\":1,\"device\":{\"code\":\"any\",\"confidential\":false,\"agreement\":false}}", NULL) == 0);
+	CHECK(reasons("{\"version\":1,\"device\":{\"code\":\"any\",\"agreement\":false}}", "device.confidential") == 1);
+	CHECK(reasons("{\"version\":1,\"device\":{\"code\":\"any\",\"confidential\":false}}", "device.agreed") == 1);
+	CHECK(reasons("{\"version\":1}", "device.code") == 3);
+	json_object_set_new(own, "confidential", json_string("on"));
+	CHECK(reasons("{\"version\":1,\"device\":{\"code\":\"any\"}}", NULL) == 0);
+	json_object_set_new(own, "preemption", json_true());
+	CHECK(reasons("{\"version\":1,\"device\":{\"code\":\"any\"}}", "device.preemption") == 1);
+	CHECK(reasons("{\"version\":1,\"device\":{\"code\":\"any\",\"preemption\":true}}", NULL) == 0);
+	json_object_set_new(own, "preemption", json_false());
+	json_object_del(own, "confidential");
 	json_object_del(submods, "gpu-0");
 	json_object_set(submods, "cpu", cpu);
 	json_object_set_new(own, "code", json_pack("[{s:s, s:i, s:o}]", "name", "kernels", "size", 1, "digest",
@@ -222,24 +365,26 @@ UNIT_TEST(a_platform_is_believed_for_its_hardware_only_with_a_verified_report)
 	verified.tee.kind = SGPU_PLATFORM_TDX;
 	verified.tee.tcb = 0x0304000000000102;
 	memset(verified.tee.measurement, 0xab, sizeof(verified.tee.measurement));
-	CHECK(reasons("{\"version\":1,\"platform\":{\"at_least\":\"snp\"}}", NULL) == 0);
-	CHECK(reasons("{\"version\":1,\"platform\":{\"tcb\":\"0304000000000102\"}}", NULL) == 0);
-	CHECK(reasons("{\"version\":1,\"platform\":{\"tcb\":\"0303000000000102\"}}", NULL) == 0);
+	/* A report proves a guest; which one is for the policy to say. */
+	CHECK(reasons("{\"version\":1,\"platform\":{\"at_least\":\"snp\"}}", "tee.measurement") == 5);
+	CHECK(reasons("{\"version\":1,\"platform\":{\"at_least\":\"snp\"," ANY_GUEST "}}", NULL) == 0);
+	CHECK(reasons("{\"version\":1,\"platform\":{\"tcb\":\"0304000000000102\"," ANY_GUEST "}}", NULL) == 0);
+	CHECK(reasons("{\"version\":1,\"platform\":{\"tcb\":\"0303000000000102\"," ANY_GUEST "}}", NULL) == 0);
 	/* Each byte counts by itself: a larger one does not make up for a smaller. */
-	CHECK(reasons("{\"version\":1,\"platform\":{\"tcb\":\"0203000000000103\"}}", "tee.tcb") == 1);
+	CHECK(reasons("{\"version\":1,\"platform\":{\"tcb\":\"0203000000000103\"," ANY_GUEST "}}", "tee.tcb") == 1);
 	char text[512], hex[97];
 	sgpu_hex_encode(verified.tee.measurement, 48, hex);
-	snprintf(text, sizeof(text), "{\"version\":1,\"platform\":{\"measurements\":[\"%s\"]}}", hex);
+	snprintf(text, sizeof(text), "{\"version\":1,\"platform\":{" ANY_GUEST ",\"measurements\":[\"%s\"]}}", hex);
 	CHECK(reasons(text, NULL) == 0);
 	verified.tee.measurement[47] = 0;
 	CHECK(reasons(text, "tee.measurement") == 1);
 	verified.tee.rtmr[2][0] = 0xcd;
 	sgpu_hex_encode(verified.tee.rtmr[2], 48, hex);
-	snprintf(text, sizeof(text), "{\"version\":1,\"platform\":{\"rtmr2\":[\"%s\"]}}", hex);
+	snprintf(text, sizeof(text), "{\"version\":1,\"platform\":{" ANY_GUEST ",\"rtmr2\":[\"%s\"]}}", hex);
 	CHECK(reasons(text, NULL) == 0);
 	verified.tee.rtmr[2][47] = 1;
 	CHECK(reasons(text, "tee.rtmr2") == 1);
-	CHECK(reasons("{\"version\":1,\"platform\":{\"rtmr3\":[]}}", "tee.rtmr3") == 1);
+	CHECK(reasons("{\"version\":1,\"platform\":{" ANY_GUEST ",\"rtmr3\":[]}}", "tee.rtmr3") == 1);
 	verified.tee_verified = verified.tee_present = false;
 	json_object_set_new(platform, "kind", json_string("plain"));
 	CHECK(reasons(text, "tee") == 1);
@@ -247,22 +392,49 @@ UNIT_TEST(a_platform_is_believed_for_its_hardware_only_with_a_verified_report)
 
 UNIT_TEST(lower_levels_and_migration_are_refused_unless_the_policy_allows_them)
 {
-	const char *none = "{\"version\":1,\"platform\":{\"rtmr2\":[]}}";
+	static const char snp[] = "{\"version\":1,\"platform\":{\"report\":true,\"measurements\":\"any\"}}";
+	static const char tdx[] = "{\"version\":1,\"platform\":{" ANY_GUEST "}}";
 
 	verified.tee_verified = verified.tee_present = true;
 	verified.tee.kind = SGPU_PLATFORM_SNP;
-	CHECK(reasons("{\"version\":1,\"platform\":{\"report\":true}}", NULL) == 0);
+	CHECK(reasons(snp, NULL) == 0);
 	verified.tee.vmpl = 2;
-	CHECK(reasons("{\"version\":1,\"platform\":{\"report\":true}}", "tee.vmpl") == 1);
-	CHECK(reasons("{\"version\":1,\"platform\":{\"vmpl\":1}}", "tee.vmpl") == 1);
-	CHECK(reasons("{\"version\":1,\"platform\":{\"vmpl\":2}}", NULL) == 0);
+	CHECK(reasons(snp, "tee.vmpl") == 1);
+	CHECK(reasons("{\"version\":1,\"platform\":{\"vmpl\":1,\"measurements\":\"any\"}}", "tee.vmpl") == 1);
+	CHECK(reasons("{\"version\":1,\"platform\":{\"vmpl\":2,\"measurements\":\"any\"}}", NULL) == 0);
 	verified.tee.vmpl = 0;
 	verified.tee.migratable = true;
-	CHECK(reasons("{\"version\":1,\"platform\":{\"report\":true}}", "tee.migratable") == 1);
-	CHECK(reasons("{\"version\":1,\"platform\":{\"report\":true,\"migration\":true}}", NULL) == 0);
+	CHECK(reasons(snp, "tee.migratable") == 1);
+	CHECK(reasons("{\"version\":1,\"platform\":{\"migration\":false,\"measurements\":\"any\"}}", "tee.migratable") == 1);
+	CHECK(reasons("{\"version\":1,\"platform\":{\"migration\":true,\"measurements\":\"any\"}}", NULL) == 0);
 	verified.tee.migratable = false;
-	CHECK(reasons(none, "tee.rtmr2") == 1);
+	CHECK(reasons("{\"version\":1,\"platform\":{\"measurements\":\"any\",\"rtmr2\":[]}}", "tee.rtmr2") == 1);
+	CHECK(reasons(tdx, NULL) == 0);
+	verified.tee.kind = SGPU_PLATFORM_TDX;
+	verified.tee.sept_ve = true;
+	CHECK(reasons(tdx, "tee.sept_ve") == 1);
+	CHECK(reasons("{\"version\":1,\"platform\":{\"sept_ve\":false," ANY_GUEST "}}", "tee.sept_ve") == 1);
+	CHECK(reasons("{\"version\":1,\"platform\":{\"sept_ve\":true," ANY_GUEST "}}", NULL) == 0);
+	verified.tee.sept_ve = false;
+	CHECK(reasons(tdx, NULL) == 0);
 	verified.tee_verified = verified.tee_present = false;
+}
+
+UNIT_TEST(any_member_about_hardware_demands_a_report)
+{
+	static const char *const members[] = {
+		"\"report\":true", "\"measurements\":\"any\"", "\"rtmr0\":\"any\"", "\"rtmr1\":\"any\"",
+		"\"rtmr2\":\"any\"", "\"rtmr3\":\"any\"", "\"tcb\":\"0000000000000000\"", "\"vmpl\":3",
+		"\"migration\":false", "\"migration\":true", "\"sept_ve\":false", "\"sept_ve\":true",
+	};
+	char text[256];
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(members); i++) {
+		snprintf(text, sizeof(text), "{\"version\":1,\"platform\":{%s}}", members[i]);
+		CHECK(reasons(text, "tee") == 1);
+		snprintf(text, sizeof(text), "{\"version\":1,\"platform\":{\"report\":false,%s}}", members[i]);
+		CHECK(refused(text));
+	}
 }
 
 UNIT_TEST(machine_age_and_channel_are_judged)
@@ -278,10 +450,10 @@ UNIT_TEST(machine_age_and_channel_are_judged)
 	CHECK(reasons("{\"version\":1,\"channel\":false}", NULL) == 0);
 	CHECK(reasons("{\"version\":1}", NULL) == 0);
 	/* All that is wrong is listed. */
-	CHECK(reasons("{\"version\":1,\"runner\":{\"digests\":[],\"version\":\"9\",\"debug\":false},"
+	CHECK(strictly("{\"version\":1,\"runner\":{\"digests\":[],\"version\":\"9\",\"debug\":false},"
 		      "\"device\":{\"confidential\":true},"
 		      "\"platform\":{\"at_least\":\"snp\"},\"machines\":[],\"channel\":true,\"certificate_age\":0}",
-		      NULL) == 9);
+		      NULL) == 11);
 }
 
 UNIT_TEST(policies_are_read_strictly)
@@ -301,6 +473,12 @@ UNIT_TEST(policies_are_read_strictly)
 	      refused("{\"version\":1,\"runner\":{\"key\":\"none\"}}"));
 	CHECK(refused("{\"version\":1,\"runner\":{\"version\":\"x\"}}") &&
 	      refused("{\"version\":1,\"runner\":{\"version\":\"1.\"}}"));
+	CHECK(refused("{\"version\":1,\"runner\":{\"digests\":\"all\"}}") &&
+	      refused("{\"version\":1,\"runner\":{\"owners\":\"all\"}}") &&
+	      refused("{\"version\":1,\"runner\":{\"owners\":[\"AAAA\"]}}") &&
+	      refused("{\"version\":1,\"runner\":{\"owners\":[1]}}") &&
+	      refused("{\"version\":1,\"machines\":\"any\"}") &&
+	      refused("{\"version\":1,\"runner\":{\"confinement\":\"all\"}}"));
 	CHECK(refused("{\"version\":1,\"device\":{\"driver\":\"580,65\"}}") &&
 	      refused("{\"version\":1,\"device\":{\"driver\":\"580..65\"}}"));
 	CHECK(refused("{\"version\":1,\"platform\":{\"vmpl\":4}}") &&
@@ -367,11 +545,15 @@ int main(void)
 	/* The tests change what the machine says of itself: they are about the policy. */
 	json_object_set_new(json_object_get(own_of(NULL), "platform"), "kind", json_string("plain"));
 	UNIT_RUN(a_policy_from_a_quote_accepts_that_quote);
+	UNIT_RUN(what_a_policy_does_not_name_it_refuses);
+	UNIT_RUN(the_runner_is_judged_by_owners_files_and_confinement);
+	UNIT_RUN(a_recipient_of_low_order_is_refused);
 	UNIT_RUN(the_runner_is_judged_by_digest_version_debug_modules_and_key);
 	UNIT_RUN(debugging_is_off_only_when_all_that_can_debug_say_so);
 	UNIT_RUN(the_device_is_judged_by_code_driver_mode_and_agreement);
 	UNIT_RUN(a_platform_is_believed_for_its_hardware_only_with_a_verified_report);
 	UNIT_RUN(lower_levels_and_migration_are_refused_unless_the_policy_allows_them);
+	UNIT_RUN(any_member_about_hardware_demands_a_report);
 	UNIT_RUN(machine_age_and_channel_are_judged);
 	UNIT_RUN(policies_are_read_strictly);
 	UNIT_RUN(the_result_is_an_ear_that_says_what_was_judged);

@@ -170,7 +170,11 @@ UNIT_TEST(a_guest_that_can_be_debugged_or_moved_is_told)
 	start(&quote, 4);
 	quote.body[123] = 1 << 5;
 	finish(&quote);
-	CHECK(verify() == SGPU_OK && !result.debug && result.migratable);
+	CHECK(verify() == SGPU_OK && !result.debug && result.migratable && result.sept_ve);
+	start(&quote, 4);
+	quote.body[123] = 1 << 4;
+	finish(&quote);
+	CHECK(verify() == SGPU_OK && !result.migratable && !result.sept_ve);
 }
 
 UNIT_TEST(other_versions_types_and_vendors_are_named)
@@ -310,7 +314,7 @@ UNIT_TEST(a_chain_to_another_root_is_refused)
 	roots = wrong;
 	CHECK(verify() == SGPU_ECHAIN);
 	memset(&roots, 0, sizeof(roots));
-	CHECK(verify() == SGPU_ECHAIN);
+	CHECK(verify() == SGPU_ECHAIN && strstr(error.text, "no trusted root"));
 	roots = saved;
 	sgpu_chain_clear(&wrong);
 	tee_free(&other);
@@ -331,10 +335,17 @@ UNIT_TEST(certificates_of_another_form_are_refused)
 	X509 *const alone[] = { pck.certificate };
 	struct tee_identity wide = tee_start("Test PCK Certificate", "P-384", &platform_ca, false);
 
+	struct tee_identity weak = tee_start("Test PCK Certificate", "P-256", &platform_ca, false);
+
 	tee_sign(wide.certificate, platform_ca.key);
+	/* The platform's own key, by a certificate whose digest others can make fit. */
+	tee_need(X509_set_pubkey(weak.certificate, pck.key), "key");
+	tee_sign_by(weak.certificate, platform_ca.key, EVP_sha1());
 	X509 *const wider[] = { wide.certificate, platform_ca.certificate, root.certificate };
-	char *parts[] = { tee_pem(alone, 1, &chain_size), strdup("no certificate"), tee_pem(wider, 3, &chain_size) };
-	const int expected[] = { SGPU_ECHAIN, SGPU_EINVALID, SGPU_ECHAIN };
+	X509 *const weaker[] = { weak.certificate, platform_ca.certificate, root.certificate };
+	char *parts[] = { tee_pem(alone, 1, &chain_size), strdup("no certificate"), tee_pem(wider, 3, &chain_size),
+			  tee_pem(weaker, 3, &chain_size) };
+	const int expected[] = { SGPU_ECHAIN, SGPU_EINVALID, SGPU_ECHAIN, SGPU_ECHAIN };
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(parts); i++) {
 		chain_pem = parts[i];
 		chain_size = strlen(parts[i]);
@@ -346,6 +357,7 @@ UNIT_TEST(certificates_of_another_form_are_refused)
 	chain_pem = saved;
 	chain_size = saved_size;
 	tee_free(&wide);
+	tee_free(&weak);
 }
 
 int main(void)

@@ -135,6 +135,7 @@ json_t *measure_tee_json(const struct sgpu_quote_result *result)
 		json_object_set_new(object, "vmpl", json_integer(tee->vmpl));
 		return object;
 	}
+	json_object_set_new(object, "sept_ve", json_boolean(tee->sept_ve));
 	for (int i = 0; i < 4; i++) {
 		char name[8];
 		snprintf(name, sizeof(name), "rtmr%d", i);

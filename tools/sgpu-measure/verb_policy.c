@@ -14,25 +14,45 @@
 #include "parts.h"
 #include "verbs.h"
 
-enum { REFERENCE_VALUES = CLI_LONG, BUILD };
+enum { REFERENCE_VALUES = CLI_LONG, BUILD, OWNERS, AT_LEAST };
 
 const struct cli_option policy_options[] = {
 	CLI_COMMON,
 	{ "reference-values", REFERENCE_VALUES, NULL, "digests alone, as {\"name\": [\"hex\", ...]}" },
 	{ "build", BUILD, "DIR", "from the files of a build, not from a quote" },
+	{ "owners", OWNERS, "FILE", "with --build: whose work the runner may take, a thumbprint a line; or 'any'" },
+	{ "at-least", AT_LEAST, "KIND", "with --build: plain, gramine-direct, sgx, tdx or snp (default: what a report proves)" },
 	{ "output", 'o', "FILE", "where it goes (default: standard output)" },
 	{ NULL, 0, NULL, NULL },
 };
 
 struct task {
-	const char *quote_path, *build_path, *out_path;
+	const char *quote_path, *build_path, *owners_path, *at_least, *out_path;
 	bool reference_values;
+	struct sgpu_owners owners;
 	json_t *claims;
 };
 
+/* On these the host reads what the runner has, so that a GPU that it reads, too, makes it no worse. */
+static bool is_open(const struct task *task)
+{
+	return task->at_least && (!strcmp(task->at_least, "plain") || !strcmp(task->at_least, "gramine-direct"));
+}
+
 /* ---- claims as a quote of that build should have them: digests from files, and what makes these worth something, that the
  * quote is of the process that has the key, into which nobody looks, and which runs no other code ---- */
-static int build_runner(const char *folder, json_t **runner, struct sgpu_error *error)
+/* NULL: anybody's, or out of memory. */
+static json_t *owner_claims(const struct task *task)
+{
+	json_t *list = task->owners.count ? json_array() : NULL;
+
+	for (int i = 0; list && i < task->owners.count; i++) {
+		json_array_append_new(list, json_string(task->owners.names[i]));
+	}
+	return list;
+}
+
+static int build_runner(const struct task *task, const char *folder, json_t **runner, struct sgpu_error *error)
 {
 	uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE];
 	char path[PATH_MAX];
@@ -44,15 +64,17 @@ static int build_runner(const char *folder, json_t **runner, struct sgpu_error *
 	cli_remember_input(path);
 	const int code = sgpu_measure_file(path, digest, &size, error);
 	if (!code) {
-		*runner = json_pack("{s:s, s:s, s:{s:o, s:I, s:s, s:b, s:s}}", "swname", "sgpu-run", "dbgstat",
-				    "disabled", SGPU_EAT_PROFILE, "digest", sgpu_json_from_bytes(digest, sizeof(digest)),
-				    "size", (json_int_t)size, "measured", "process", "modules", 0, "key", "ephemeral");
+		*runner = json_pack("{s:s, s:s, s:{s:o, s:I, s:s, s:b, s:b, s:o*, s:{s:b}, s:s}}", "swname",
+				    "sgpu-run", "dbgstat", "disabled", SGPU_EAT_PROFILE, "digest",
+				    sgpu_json_from_bytes(digest, sizeof(digest)), "size", (json_int_t)size, "measured",
+				    "process", "modules", 0, "files", 0, "owners", owner_claims(task), "confinement",
+				    "all", 1, "key", "ephemeral");
 	}
 	return code || *runner ? code : sgpu_fail_nomem(error);
 }
 
 /* A build without the CUDA device has no code for one, and quotes with any are to be refused. */
-static int build_device(const char *folder, json_t **device, struct sgpu_error *error)
+static int build_device(const struct task *task, const char *folder, json_t **device, struct sgpu_error *error)
 {
 	struct sgpu_device_code found;
 	char path[PATH_MAX];
@@ -68,9 +90,11 @@ static int build_device(const char *folder, json_t **device, struct sgpu_error *
 	cli_remember_input(path);
 	const int code = sgpu_device_code_of_file(path, &found, error);
 	if (!code) {
-		*device = json_pack("{s:{s:[{s:s, s:I, s:o}]}}", SGPU_EAT_PROFILE, "code", "name", found.name, "size",
-				    (json_int_t)found.size, "digest",
-				    sgpu_json_from_bytes(found.digest, sizeof(found.digest)));
+		/* Nothing keeps the work of others from a GPU. */
+		*device = json_pack("{s:{s:[{s:s, s:I, s:o}], s:b, s:s*}}", SGPU_EAT_PROFILE, "code", "name",
+				    found.name, "size", (json_int_t)found.size, "digest",
+				    sgpu_json_from_bytes(found.digest, sizeof(found.digest)), "preemption", 1,
+				    "confidential", is_open(task) ? "off" : NULL);
 	}
 	return code || *device ? code : sgpu_fail_nomem(error);
 }
@@ -78,14 +102,19 @@ static int build_device(const char *folder, json_t **device, struct sgpu_error *
 static int claims_of_build(struct task *task, struct sgpu_error *error)
 {
 	json_t *runner = NULL, *device = NULL;
-	int code = build_runner(task->build_path, &runner, error);
+	int code = task->owners_path && strcmp(task->owners_path, "any") ?
+		   sgpu_owners_load(task->owners_path, &task->owners, error) : 0;
 
 	if (!code) {
-		code = build_device(task->build_path, &device, error);
+		code = build_runner(task, task->build_path, &runner, error);
 	}
 	if (!code) {
-		task->claims = json_pack("{s:s, s:{s:O, s:O}}", "dbgstat", "disabled", "submods", "runner", runner, "gpu-0",
-					 device);
+		code = build_device(task, task->build_path, &device, error);
+	}
+	if (!code) {
+		json_t *platform = task->at_least ? json_pack("{s:{s:s}}", "platform", "kind", task->at_least) : json_object();
+		task->claims = json_pack("{s:s, s:{s:O, s:O}, s:o}", "dbgstat", "disabled", "submods", "runner", runner,
+					 "gpu-0", device, SGPU_EAT_PROFILE, platform);
 		code = task->claims ? 0 : sgpu_fail_nomem(error);
 	}
 	json_decref(runner);
@@ -176,12 +205,24 @@ static int read_quote(struct task *task, struct sgpu_error *error, int *status)
 	return code;
 }
 
+/* What only a report of the hardware says is neither in a quote's claims nor in a build. */
+static bool guest_missing(const struct task *task)
+{
+	const char *kind = json_string_value(json_object_get(json_object_get(json_object_get(task->claims, SGPU_EAT_PROFILE),
+									     "platform"), "kind"));
+
+	return !task->reference_values && (!kind || (strcmp(kind, "plain") && strcmp(kind, "gramine-direct")));
+}
+
 static int run(struct task *task)
 {
 	struct sgpu_error error = { 0 };
 	int status = 0;
 
 	if (task->build_path) {
+		if (task->owners_path && strcmp(task->owners_path, "any")) {
+			cli_remember_input(task->owners_path);
+		}
 		if (claims_of_build(task, &error)) {
 			return cli_error(&error);
 		}
@@ -191,7 +232,35 @@ static int run(struct task *task)
 	if (!cli_output_apart(task->out_path)) {
 		return 2;
 	}
+	if (guest_missing(task)) {
+		cli_note("the policy accepts no guest before its 'platform' has the 'measurements' of one");
+	}
 	return write_policy(task, &error) ? cli_error(&error) : 0;
+}
+
+static int check_options(const struct task *task)
+{
+	static const char *const kinds[] = { "plain", "gramine-direct", "sgx", "tdx", "snp" };
+	bool known = !task->at_least;
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(kinds) && !known; i++) {
+		known = !strcmp(task->at_least, kinds[i]);
+	}
+	if (!known) {
+		return cli_usage("--at-least is plain, gramine-direct, sgx, tdx or snp");
+	}
+	if (task->build_path && task->quote_path) {
+		return cli_usage("a quote and --build exclude each other");
+	}
+	if (!task->build_path && (task->owners_path || task->at_least)) {
+		return cli_usage("%s is for a policy with --build", task->owners_path ? "--owners" : "--at-least");
+	}
+	/* A policy that names no owners accepts no runner. */
+	if (task->build_path && !task->owners_path && !task->reference_values) {
+		return cli_usage("the file of owners is missing, with --owners; '--owners any' accepts a runner that takes "
+				 "work of anybody");
+	}
+	return 0;
 }
 
 int verb_policy(int argc, char **argv)
@@ -208,6 +277,12 @@ int verb_policy(int argc, char **argv)
 		case BUILD:
 			task.build_path = value;
 			break;
+		case OWNERS:
+			task.owners_path = value;
+			break;
+		case AT_LEAST:
+			task.at_least = value;
+			break;
 		case 'o':
 			task.out_path = value;
 			break;
@@ -218,11 +293,10 @@ int verb_policy(int argc, char **argv)
 	if (!cli_positionals(argc, first, 0, 1)) {
 		return 2;
 	}
-	if (task.build_path && first < argc) {
-		return cli_usage("a quote and --build exclude each other");
-	}
 	task.quote_path = first < argc ? argv[first] : NULL;
-	const int status = run(&task);
+	int status = check_options(&task);
+	status = status ? status : run(&task);
 	json_decref(task.claims);
+	sgpu_owners_clear(&task.owners);
 	return status;
 }

@@ -329,11 +329,17 @@ static int open_batch(struct request *r)
  * before. An exit status. */
 static int prove(struct request *r, struct sgpu_device *device)
 {
+	/* A run that has claimed the filter ends when it cannot be had. */
+	json_t *confinement = json_pack("{s:b}", "seccomp", !harden_off());
 	const struct sgpu_quote_subject run = { .device = device, .preemption = on_gpu,
-						.allows_modules = r->allow_modules, .files = r->files != NULL };
+						.allows_modules = r->allow_modules, .files = r->files != NULL,
+						.confinement = confinement };
 	struct sgpu_error error = { 0 };
+	int rc = confinement ? attested_quote(&r->attested, &run, &r->keys[r->key_count], &error) :
+			       sgpu_fail_nomem(&error);
 
-	if (attested_quote(&r->attested, &run, &r->keys[r->key_count], &error)) {
+	json_decref(confinement);
+	if (rc != SGPU_OK) {
 		return cli_error(&error);
 	}
 	r->key_count++;
@@ -378,8 +384,12 @@ static int run_filtered(struct request *r, struct sgpu_device *device, struct ou
 	if (rc == SGPU_OK) {
 		rc = make_context(device, &context, &error);
 	}
-	if (rc == SGPU_OK && harden_filter(on_gpu, &error) != SGPU_OK) {
-		cli_warning("%s", error.text);
+	if (rc == SGPU_OK) {
+		rc = harden_filter(on_gpu, &error);
+		if (rc != SGPU_OK && !r->attested.quote) {
+			cli_warning("%s", error.text);
+			rc = SGPU_OK;
+		}
 	}
 	if (rc == SGPU_OK) {
 		rc = run_batch(r, context ? sgpu_secure_device(context) : device, outputs, &error);
