@@ -67,21 +67,24 @@ static inline void tee_add_raw(X509 *certificate, const char *number, const void
 }
 
 /* Signs as an RSA issuer of AMD does, with PSS, or as an issuer on an elliptic curve. */
-static inline void tee_sign(X509 *certificate, EVP_PKEY *key)
+static inline void tee_sign_by(X509 *certificate, EVP_PKEY *key, const EVP_MD *digest)
 {
 	EVP_MD_CTX *context = EVP_MD_CTX_new();
 	EVP_PKEY_CTX *parameters = NULL;
 	bool rsa = EVP_PKEY_is_a(key, "RSA");
 
-	tee_need(context && EVP_DigestSignInit(context, &parameters, rsa ? EVP_sha384() : EVP_sha256(), NULL,
-					       key) == 1,
-		 "signature");
+	tee_need(context && EVP_DigestSignInit(context, &parameters, digest, NULL, key) == 1, "signature");
 	if (rsa) {
 		tee_need(EVP_PKEY_CTX_set_rsa_padding(parameters, RSA_PKCS1_PSS_PADDING) == 1 &&
 			 EVP_PKEY_CTX_set_rsa_pss_saltlen(parameters, 48) == 1, "PSS");
 	}
 	tee_need(X509_sign_ctx(certificate, context) > 0, "certificate");
 	EVP_MD_CTX_free(context);
+}
+
+static inline void tee_sign(X509 *certificate, EVP_PKEY *key)
+{
+	tee_sign_by(certificate, key, EVP_PKEY_is_a(key, "RSA") ? EVP_sha384() : EVP_sha256());
 }
 
 /* Not signed yet. issuer NULL: its own. */

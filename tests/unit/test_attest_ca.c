@@ -255,6 +255,8 @@ static void extend(X509 *certificate, X509 *issuer, int nid, const char *value)
 	X509_EXTENSION_free(extension);
 }
 
+static const EVP_MD *(*digest_of_leaf)(void) = EVP_sha384;
+
 /* What a hostile holder of a key can issue: a leaf for `key`, put before the chain that it comes from. */
 static int forge_for(const struct sgpu_signer *issuer_key, const struct sgpu_chain *above, EVP_PKEY *key,
 		     const char *usage, const char *basic, const char *purpose)
@@ -279,7 +281,7 @@ static int forge_for(const struct sgpu_signer *issuer_key, const struct sgpu_cha
 	extend(made, issuer, NID_authority_key_identifier, "keyid:always");
 	X509_NAME_add_entry_by_NID(X509_get_subject_name(made), NID_commonName, MBSTRING_ASC,
 				   (const unsigned char *)"forged", -1, -1, 0);
-	X509_sign(made, signer, EVP_sha384());
+	X509_sign(made, signer, digest_of_leaf());
 	chain.size[0] = (size_t)i2d_X509(made, &der);
 	chain.der[0] = der;
 	for (int i = 0; i < above->count; i++) {
@@ -328,6 +330,20 @@ UNIT_TEST(a_chain_with_a_leaf_or_a_wrong_key_in_it_is_refused)
 	EVP_PKEY_free(small);
 }
 
+UNIT_TEST(a_chain_of_a_low_security_level_is_refused)
+{
+	EVP_PKEY *key = key_of(w.ek);
+
+	/* Two files with one SHA-1 can be made; SHA-224 is the least that gives 112 bits. */
+	digest_of_leaf = EVP_sha1;
+	CHECK(forge(w.ca, &w.roots, key, "critical,digitalSignature", "critical,CA:FALSE") == SGPU_ECHAIN);
+	digest_of_leaf = EVP_sha224;
+	CHECK(!forge(w.ca, &w.roots, key, "critical,digitalSignature", "critical,CA:FALSE"));
+	digest_of_leaf = EVP_sha384;
+	CHECK(!forge(w.ca, &w.roots, key, "critical,digitalSignature", "critical,CA:FALSE"));
+	EVP_PKEY_free(key);
+}
+
 UNIT_TEST(pem_files_hold_certificates_and_nothing_else)
 {
 	char *pem = NULL, *twice = NULL;
@@ -367,6 +383,7 @@ int main(void)
 	UNIT_RUN(a_leaf_cannot_issue_certificates);
 	UNIT_RUN(a_chain_with_a_leaf_or_a_wrong_key_in_it_is_refused);
 	UNIT_RUN(a_certificate_for_other_purposes_signs_no_evidence);
+	UNIT_RUN(a_chain_of_a_low_security_level_is_refused);
 	UNIT_RUN(pem_files_hold_certificates_and_nothing_else);
 	world_free(&w);
 	return unit_done();
