@@ -68,6 +68,14 @@ verify() {
 	run -4 verify --tee-roots amd/ark.crt without.json
 }
 
+@test "claims of another platform than the report's do not verify" {
+	rm -r root # the machine shows nothing of SEV-SNP, so the claims say that it is plain
+	quote -o quote.json
+	run -0 verify quote.json
+	run -4 --separate-stderr verify --tee-roots amd/ark.crt quote.json
+	assert_contains "$stderr" "the TEE's report is of 'snp', and the claims say 'plain'"
+}
+
 @test "what the kernel does not give is absent with its reason, and the quote is made all the same" {
 	for fault in no-provider busy lost-write intruder late-error empty write-error; do
 		FAKE_TSM_FAULT=$fault quote -o "$fault.json"

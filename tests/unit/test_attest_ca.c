@@ -326,6 +326,7 @@ UNIT_TEST(a_chain_with_a_leaf_or_a_wrong_key_in_it_is_refused)
 	CHECK(forge(w.ca, &w.roots, small, "critical,digitalSignature", "critical,CA:FALSE") == SGPU_ECHAIN);
 	CHECK(forge(w.ca, &w.roots, key, "critical,keyAgreement", "critical,CA:FALSE") == SGPU_ECHAIN);
 	CHECK(forge(w.ca, &w.roots, key, "critical,digitalSignature,keyCertSign", "critical,CA:TRUE") == SGPU_ECHAIN);
+	CHECK(forge(w.ca, &w.roots, key, "critical,digitalSignature,cRLSign", "critical,CA:TRUE") == SGPU_ECHAIN);
 	EVP_PKEY_free(key);
 	EVP_PKEY_free(small);
 }

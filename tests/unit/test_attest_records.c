@@ -207,6 +207,12 @@ UNIT_TEST(a_report_of_an_snp_guest_belongs_to_its_quote_alone)
 	try_record("tsm-report", SGPU_TYPE_TSM, snp_record(data, false), snp_record(wrong, false), true, false);
 	report_data(stranger, claims, wrong);
 	try_record("tsm-report", SGPU_TYPE_TSM, snp_record(data, false), snp_record(wrong, false), true, false);
+	/* All of it counts, from the first byte to the last. */
+	for (size_t at = 0; at < sizeof(data); at += sizeof(data) - 1) {
+		memcpy(wrong, data, sizeof(wrong));
+		wrong[at] ^= 1;
+		try_record("tsm-report", SGPU_TYPE_TSM, snp_record(data, false), snp_record(wrong, false), true, false);
+	}
 	sgpu_signer_free(&stranger);
 	json_decref(claims);
 }
