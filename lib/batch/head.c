@@ -188,6 +188,33 @@ static int check_head(struct sgpu_batch *batch, struct sgpu_error *error)
 	return code;
 }
 
+static bool is_staged(const struct sgpu_batch *batch)
+{
+	for (int i = 0; i < batch->segment_count; i++) {
+		if (batch->segments[i].location.kind == SGPU_LOCATION_REGION) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* The archive is the other of the two, or neither. */
+static int fail_other(struct sgpu_tar_reader *reader, bool is_batch, bool is_response, uint64_t size,
+		      const char *wanted, struct sgpu_error *error)
+{
+	struct sgpu_batch *batch = NULL;
+	struct sgpu_error ignored;
+	const bool staged = is_batch && !read_index(reader, false, size, &batch, &ignored) && is_staged(batch);
+
+	sgpu_batch_free(&batch);
+	sgpu_fail(error, SGPU_EINVALID, "'%s' is %s, not a %s", reader->name, staged ? "a staged batch" :
+		  is_batch ? "a batch" : is_response ? "a response" : "another tar archive", wanted);
+	if (is_batch) {
+		return sgpu_hint(error, "'sgpu-run' makes a response of it");
+	}
+	return is_response ? sgpu_hint(error, "'sgpu-seal open' takes it") : SGPU_EINVALID;
+}
+
 static int read_head(struct sgpu_tar_reader *reader, bool batches, bool responses, struct sgpu_batch **batch,
 		     struct sgpu_error *error)
 {
@@ -201,9 +228,7 @@ static int read_head(struct sgpu_tar_reader *reader, bool batches, bool response
 	const bool is_batch = member && !strcmp(member, index_name(false));
 	const bool is_response = member && !strcmp(member, index_name(true));
 	if (!(is_batch && batches) && !(is_response && responses)) {
-		sgpu_fail(error, SGPU_EINVALID, "'%s' is not a %s", reader->name, batches ? "batch" : "response");
-		return is_batch || is_response ? sgpu_hint(error, "it is a %s", is_batch ? "batch" : "response")
-					       : SGPU_EINVALID;
+		return fail_other(reader, is_batch, is_response, size, batches ? "batch" : "response", error);
 	}
 	struct sgpu_batch *made = NULL;
 	code = read_index(reader, is_response, size, &made, error);

@@ -44,7 +44,7 @@ struct sgpu_tar_reader {
 	uint64_t position, file_size;     /* seekable only: where reading goes on, and the size when it was opened */
 	uint64_t remaining;               /* payload bytes of the member that were not read */
 	unsigned padding;                 /* bytes behind them */
-	bool ended, lost;                 /* lost: the position could not be moved */
+	bool begun, ended, lost;          /* lost: the position could not be moved */
 	bool has_first;                   /* a first block that the caller had read */
 	struct sgpu_tar_raw first;
 	int cursor;                       /* of sgpu_batch_next_payload: the segment to look at next */

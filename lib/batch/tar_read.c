@@ -11,6 +11,7 @@
 
 #include <sgpu/base.h>
 #include <sgpu/io.h>
+#include <sgpu/sniff.h>
 
 #include "tar.h"
 
@@ -252,6 +253,33 @@ static int next_header(struct sgpu_tar_reader *reader, struct sgpu_tar_raw *head
 	return read_exact(reader, header, sizeof(*header), error);
 }
 
+/* The first block says what was given for an archive. One of another tar is told as any bad header. */
+static int check_first(struct sgpu_tar_reader *reader, struct sgpu_error *error)
+{
+	size_t got = sizeof(reader->first);
+	int code = 0;
+
+	if (!reader->has_first) {
+		code = sgpu_read(reader->fd, reader->name, &reader->first, sizeof(reader->first), &got, error);
+		reader->position += got;
+	}
+	if (code) {
+		return code;
+	}
+	reader->has_first = true;
+	const enum sgpu_sniffed kind = sgpu_sniff(&reader->first, got, NULL);
+	const bool strict = !memcmp(reader->first.magic, "ustar", sizeof(reader->first.magic));
+	const bool archive = kind == SGPU_SNIFFED_BATCH || kind == SGPU_SNIFFED_RESPONSE ||
+			     (kind == SGPU_SNIFFED_TAR && strict);
+	if (got == sizeof(reader->first) && (archive || all_zero(&reader->first, got))) {
+		return 0; /* zeros: an archive without members */
+	}
+	if (archive) {
+		return cut_short(reader, error);
+	}
+	return sgpu_fail_sniffed(error, reader->name, &reader->first, got, "a batch or a response");
+}
+
 int sgpu_tar_next(struct sgpu_tar_reader *reader, const char **member, uint64_t *size, struct sgpu_error *error)
 {
 	*member = NULL;
@@ -264,6 +292,13 @@ int sgpu_tar_next(struct sgpu_tar_reader *reader, const char **member, uint64_t 
 		return code;
 	}
 	struct sgpu_tar_raw header;
+	if (!reader->begun) {
+		reader->begun = true;
+		code = check_first(reader, error);
+		if (code) {
+			return code;
+		}
+	}
 	code = next_header(reader, &header, error);
 	if (code) {
 		return code;

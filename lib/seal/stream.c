@@ -11,6 +11,7 @@
 
 #include <sgpu/io.h>
 #include <sgpu/seal.h>
+#include <sgpu/sniff.h>
 
 #include "seal/transfer.h"
 
@@ -137,6 +138,9 @@ static int get_header(struct sgpu_transfer *transfer, uint8_t header[SGPU_SEALED
 	int code = in->positioned ? sgpu_pread(in->fd, in->name, header, SGPU_SEALED_HEADER, in->offset, &got, error)
 				  : sgpu_read(in->fd, in->name, header, SGPU_SEALED_HEADER, &got, error);
 
+	if (!code && got == 0 && !in->positioned) {
+		return sgpu_fail_sniffed(error, in->name, header, got, "sealed data");
+	}
 	if (!code && got < SGPU_SEALED_HEADER) {
 		code = sgpu_fail(error, SGPU_EAUTH, "'%s' has %zu bytes, too few to be sealed data", in->name, got);
 	}

@@ -196,3 +196,107 @@ assert_objects() {
 	assert_objects said
 	[ -s said ]
 }
+
+# other_files: one of each kind that is neither a batch, a response nor sealed data.
+other_files() {
+	mkdir -p other
+	cp job.json other/manifest
+	gzip -c job.batch >other/gzip
+	sgpu-measure provision -o ek.pem --public other/public.pem
+	cp ek.pem other/pem
+	printf 'some words\n%.0s' {1..20} >other/text
+	head -c 1064 /dev/zero >other/zeros
+	cp scan.f32 other/numbers
+	printf '{"a":"%0120d"}' 1 >other/json
+	cp "$(command -v sgpu-seal)" other/program
+	tar cf other/tar job.json
+}
+
+@test "messages: inspect says of a key its kind and kid alone" {
+	requires jq
+	make_keys
+	local key
+	for key in owner.jwk runner.jwk runner.pub.jwk; do
+		sgpu-seal inspect "$key" >said 2>&1
+		sgpu-seal inspect --json "$key" >>said 2>&1
+		sgpu-seal inspect <"$key" >>said 2>&1
+		assert_untold said
+		grep -qF "$(jq -r '(.keys // [.])[0].kid // empty' "$key")" said
+		[ "$(sgpu-seal inspect "$key" | head -n 1)" = key ]
+		sgpu-seal inspect --json "$key" | jq -e '.kind == "key" and (.keys | length) > 0' >/dev/null
+	done
+	# One that is no good key is still none of sealed data.
+	jq -c '.k = "short"' owner.jwk >bad.jwk
+	run -1 sgpu-seal inspect bad.jwk
+}
+
+@test "messages: inspect calls nothing sealed that is something else, and prints nothing of it" {
+	requires jq
+	make_keys
+	small_job
+	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk -o job.batch
+	other_files
+	local file
+	for file in other/*; do
+		run -1 --separate-stderr sgpu-seal inspect "$file"
+		[ -z "$output" ] || { echo "$file: $output"; return 1; }
+		assert_contains "$stderr" "'$file' is "
+		run -1 --separate-stderr sgpu-seal inspect --json "$file"
+		[ -z "$output" ]
+		jq -e .error.text <<<"$stderr" >/dev/null
+	done
+	sgpu-seal seal-file -k owner.jwk scan.f32 sealed
+	run -0 sgpu-seal inspect sealed
+	assert_contains "${lines[0]}" "likely sealed data"
+}
+
+@test "messages: what is given for a batch is named as what it is" {
+	make_keys
+	small_job
+	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk -o job.batch
+	sgpu-run -q -k runner.jwk -o response job.batch
+	sgpu-stage load --keep -o staged job.batch
+	other_files
+	local command pair
+	for command in "sgpu-seal seal -k owner.jwk -r runner.pub.jwk" "sgpu-stage load" "sgpu-run -k runner.jwk" \
+		"sgpu-seal rewrap -k owner.jwk -r runner.pub.jwk" "sgpu-seal open -k owner.jwk -C out"; do
+		for pair in other/manifest:"a manifest" other/gzip:"gzip data" owner.jwk:"a " other/text:text \
+			other/pem:PEM other/tar:"tar archive" response:"a response" staged:"a staged batch"; do
+			case "$pair $command" in
+			response:*rewrap* | response:*open* | staged:*load* | staged:*run* | staged:*rewrap* | staged:*seal\ seal*)
+				continue
+				;;
+			esac
+			# shellcheck disable=SC2086
+			run -1 --separate-stderr $command "${pair%%:*}"
+			assert_contains "$stderr" "'${pair%%:*}' is "
+			assert_contains "$stderr" "${pair#*:}"
+		done
+		assert_no_file out
+	done
+	sgpu-manifest pack -o packed other/../job.json
+	run -1 --separate-stderr sgpu-seal open -k owner.jwk -C out packed
+	assert_contains "$stderr" "'packed' is a batch, not a response"
+}
+
+@test "messages: behind a program that failed the others say no input, and the status is 1" {
+	make_keys
+	small_job
+	echo '{' >bad.json
+	# shellcheck disable=SC2016
+	run -0 --separate-stderr bash -c \
+		'sgpu-manifest pack bad.json 2>first | sgpu-seal seal -k owner.jwk -r runner.pub.jwk | sgpu-stage load |
+		sgpu-run -k runner.jwk | sgpu-seal open -k owner.jwk -C out; echo "${PIPESTATUS[*]}"'
+	[ "${lines[0]}" = "1 1 1 1 1" ]
+	[ "$(sort -u <<<"$stderr" | sed 's/^[a-z-]*: //' | sort -u)" = "error: no input" ]
+	[ "$(wc -l <<<"$stderr")" -eq 4 ]
+	assert_no_file out
+	local command
+	for command in "sgpu-seal inspect" "sgpu-seal rewrap -k owner.jwk -r runner.pub.jwk" "sgpu-manifest check" \
+		"sgpu-manifest show" "sgpu-measure inspect" "sgpu-bench table -" "sgpu-run --dry-run" \
+		"sgpu-seal open-file -k owner.jwk"; do
+		# shellcheck disable=SC2086
+		run -1 --separate-stderr bash -c "true | $command"
+		[ "$stderr" = "${command%% *}: error: no input" ] || { echo "$command: $stderr"; return 1; }
+	done
+}

@@ -248,6 +248,9 @@ END
 	done
 	: >empty.json
 	run -1 --separate-stderr sgpu-bench table empty.json
+	[[ $stderr == *"'empty.json' is empty"* ]]
+	echo >blank.json
+	run -1 --separate-stderr sgpu-bench table blank.json
 	[[ $stderr == *"no measurements"* ]]
 	run -1 --separate-stderr sgpu-bench table --plot out.svg empty.json
 	[ ! -e out.svg ]

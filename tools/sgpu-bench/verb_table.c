@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include <sgpu/io.h>
+#include <sgpu/sniff.h>
 
 #include "verbs.h"
 
@@ -26,6 +27,9 @@ int read_results(const char *path, struct sgpu_bench_results *results)
 
 	cli_remember_input(path);
 	rc = sgpu_read_file(path, RESULTS_SIZE_MAX, &text, &size, &error);
+	if (rc == SGPU_OK && size == 0) {
+		rc = sgpu_fail_sniffed(&error, cli_is_standard(path) ? "standard input" : path, text, size, "results");
+	}
 	if (rc == SGPU_OK) {
 		rc = sgpu_bench_read(text, size, path, results, &error);
 	}

@@ -12,6 +12,7 @@
 
 #include <sgpu/io.h>
 #include <sgpu/ops.h>
+#include <sgpu/sniff.h>
 
 #include "cli.h"
 #include "pretty.h"
@@ -59,6 +60,9 @@ int document_load(const char *path, unsigned options, struct document *document)
 		return cli_usage("refusing to read a manifest from a terminal; name a file or redirect");
 	}
 	code = sgpu_read_file(document->path, SGPU_MANIFEST_SIZE_MAX, &document->text, &document->size, &error);
+	if (!code && !document->size) {
+		code = sgpu_fail_sniffed(&error, *document->name == '<' ? "standard input" : path, "", 0, "a manifest");
+	}
 	return code ? cli_error(&error) : check(document, options);
 }
 

@@ -8,6 +8,7 @@
 
 #include <sgpu/base.h>
 #include <sgpu/io.h>
+#include <sgpu/sniff.h>
 
 #include "parts.h"
 
@@ -37,7 +38,11 @@ int measure_read_input(const char *path, char **text, size_t *size, int *status)
 		*status = cli_is_standard(path) ? 2 : 3;
 		return SGPU_EUSAGE;
 	}
-	const int code = sgpu_read_fd(fd, name, SGPU_QUOTE_MAX, text, size, &error);
+	int code = sgpu_read_fd(fd, name, SGPU_QUOTE_MAX, text, size, &error);
+
+	if (!code && !*size) {
+		code = sgpu_fail_sniffed(&error, name, *text, *size, "a quote");
+	}
 	if (fd > STDERR_FILENO) {
 		close(fd);
 	}

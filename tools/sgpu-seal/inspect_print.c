@@ -120,7 +120,8 @@ void inspected_print(const struct inspected *inspected)
 	sgpu_hex_encode(inspected->header, SGPU_SALT_SIZE, salt);
 	sgpu_hex_encode(inspected->header + SGPU_SALT_SIZE, SGPU_COMMITMENT_SIZE, commitment);
 	printf("%s\nbytes       %llu, of plaintext %llu\nchunks      %llu\nsalt        %s\ncommitment  %s\n",
-	       inspected->key_fits ? "sealed data, and the key and context fit" : "sealed data, by its length",
+	       inspected->key_fits ? "sealed data, and the key and context fit" :
+				     "likely sealed data: random, without a mark, of a length that fits",
 	       (unsigned long long)inspected->sealed_size, (unsigned long long)inspected->size,
 	       (unsigned long long)(inspected->size / SGPU_CHUNK + 1), salt, commitment);
 }

@@ -5,6 +5,7 @@
 #ifndef SGPU_SEAL_INSPECTING_H
 #define SGPU_SEAL_INSPECTING_H
 
+#include "cli.h"
 #include "parts.h"
 
 enum inspected_mac { MAC_NONE, MAC_NOT_CHECKED, MAC_VERIFIED };
@@ -24,5 +25,9 @@ struct inspected {
 /* On standard output. */
 void inspected_print(const struct inspected *inspected);
 SGPU_MUST_CHECK int inspected_print_json(const struct inspected *inspected, struct sgpu_error *error);
+
+/* inspect_key.c: what may be told of a key file, whose first bytes were read already. */
+SGPU_MUST_CHECK int inspect_key(int in, const char *name, const uint8_t *first, size_t first_size,
+				struct sgpu_error *error);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-seal inspect: says what a batch, a response or a bare sealed file is.
+ * sgpu-seal inspect: says what a batch, a response, a bare sealed file or a key is, and of others that they are none.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -8,11 +8,12 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
+#include <sgpu/sniff.h>
 
 #include "inspecting.h"
 #include "verbs.h"
 
-enum { CONTEXT = CLI_LONG, USTAR_AT = 257 };
+enum { CONTEXT = CLI_LONG };
 
 const struct cli_option inspect_options[] = {
 	CLI_COMMON,
@@ -26,7 +27,7 @@ struct task {
 	uint8_t context[SGPU_CONTEXT_MAX];
 	size_t context_size;
 	const char *in_name;
-	uint8_t first[SGPU_TAR_BLOCK];
+	uint8_t first[SGPU_TAR_BLOCK]; /* may be of a key */
 	size_t first_size;
 };
 
@@ -117,28 +118,42 @@ static int whole_size(const struct task *task, int in, uint64_t *size, struct sg
 	return code;
 }
 
-static int inspect_sealed(const struct task *task, int in, struct sgpu_error *error)
+/* Whether one of the keys fits, which only the key of a bare sealed file can. */
+static int try_keys(const struct task *task, struct inspected *inspected, struct sgpu_error *error)
 {
-	struct inspected inspected = { 0 };
 	struct sgpu_sealed_keys keys;
-	int code = whole_size(task, in, &inspected.sealed_size, error);
-	if (code) {
-		return code;
-	}
-	if (!sgpu_sealed_plaintext_size(inspected.sealed_size, &inspected.size)) {
-		return sgpu_fail(error, SGPU_EINVALID, "'%s' is neither a batch, a response nor sealed data",
-				 task->in_name);
-	}
-	memcpy(inspected.header, task->first, sizeof(inspected.header));
-	for (int i = 0; i < task->keys.count && !inspected.key_fits; i++) {
+	int code = 0;
+
+	for (int i = 0; i < task->keys.count && !inspected->key_fits; i++) {
 		if (task->keys.list[i].kind != SGPU_KEY_OCT) {
 			code = sgpu_fail(error, SGPU_EKEY, "only an oct key can fit a bare sealed file");
 			continue;
 		}
 		code = sgpu_sealed_keys_open(task->keys.list[i].secret, task->context, task->context_size,
-					     inspected.header, &keys, error);
+					     inspected->header, &keys, error);
 		sgpu_wipe(&keys, sizeof(keys));
-		inspected.key_fits = code == 0;
+		inspected->key_fits = code == 0;
+	}
+	return code;
+}
+
+/* Sealed data are random bytes, with no mark. Without a key that fits, only what is nothing else is taken for some. */
+static int inspect_sealed(const struct task *task, int in, enum sgpu_sniffed kind, struct sgpu_error *error)
+{
+	struct inspected inspected = { 0 };
+	int code = whole_size(task, in, &inspected.sealed_size, error);
+
+	if (code) {
+		return code;
+	}
+	const bool fits = sgpu_sealed_plaintext_size(inspected.sealed_size, &inspected.size);
+	if (fits) {
+		memcpy(inspected.header, task->first, sizeof(inspected.header));
+		code = try_keys(task, &inspected, error);
+	}
+	if (!inspected.key_fits && (!fits || kind != SGPU_SNIFFED_UNKNOWN)) {
+		return sgpu_fail_sniffed(error, task->in_name, task->first, task->first_size,
+					 "a batch, a response or sealed data");
 	}
 	return code ? code : show(&inspected, error);
 }
@@ -149,10 +164,18 @@ static int run(struct task *task, int in, struct sgpu_error *error)
 	if (code) {
 		return code;
 	}
-	if (task->first_size == sizeof(task->first) && !memcmp(task->first + USTAR_AT, "ustar", 5)) {
-		return inspect_archive(task, in, error);
+	const enum sgpu_sniffed kind = sgpu_sniff(task->first, task->first_size, NULL);
+	switch (kind) {
+	case SGPU_SNIFFED_BATCH:
+	case SGPU_SNIFFED_RESPONSE:
+	case SGPU_SNIFFED_TAR:
+		return task->first_size == sizeof(task->first) ? inspect_archive(task, in, error) :
+		       sgpu_fail(error, SGPU_EINVALID, "'%s' is cut short", task->in_name);
+	case SGPU_SNIFFED_KEY:
+		return inspect_key(in, task->in_name, task->first, task->first_size, error);
+	default:
+		return inspect_sealed(task, in, kind, error);
 	}
-	return inspect_sealed(task, in, error);
 }
 
 static int take_option(struct task *task, int key, const char *value)
@@ -199,6 +222,7 @@ int verb_inspect(int argc, char **argv)
 	}
 out:
 	seal_keys_clear(&task.keys);
+	sgpu_wipe(task.first, sizeof(task.first));
 	if (in > STDERR_FILENO) {
 		close(in);
 	}

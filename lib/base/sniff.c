@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a file is, by its first bytes.
+ */
+#include <stdint.h>
+#include <string.h>
+
+#include <sgpu/base.h>
+#include <sgpu/sniff.h>
+
+enum { USTAR_AT = 257 };
+
+static const struct mark {
+	size_t at;
+	const char *bytes;
+	size_t size;
+	enum sgpu_sniffed kind;
+	const char *what;
+} marks[] = {
+#define MARK(at, bytes, kind, what) { at, bytes, sizeof(bytes) - 1, SGPU_SNIFFED_##kind, what }
+	MARK(0, "\x1f\x8b\x08", PACKED, "gzip data"),
+	MARK(0, "\x28\xb5\x2f\xfd", PACKED, "zstd data"),
+	MARK(0, "\xfd" "7zXZ", PACKED, "xz data"),
+	MARK(4, "1AY&SY", PACKED, "bzip2 data"),
+	MARK(0, "\x04\x22\x4d\x18", PACKED, "lz4 data"),
+	MARK(0, "PK\x03\x04", PACKED, "a zip archive"),
+	MARK(0, "7z\xbc\xaf\x27\x1c", PACKED, "a 7z archive"),
+	MARK(0, "-----BEGIN CERTIFICATE", PEM, "a certificate in PEM"),
+	MARK(0, "-----BEGIN PUBLIC KEY", PEM, "a public key in PEM"),
+	MARK(0, "-----BEGIN ENCRYPTED", PEM, "an encrypted key in PEM"),
+	MARK(0, "-----BEGIN OPENSSH", PEM, "an SSH key"),
+	MARK(0, "-----BEGIN", PEM, "a key or another thing in PEM"),
+	MARK(0, "age-encryption.org/", FORMAT, "a file of age"),
+	MARK(0, "\x7f" "ELF", FORMAT, "an ELF program or module"),
+	MARK(0, "\x50\xed\x55\xba", FORMAT, "a fat binary of CUDA"),
+	MARK(0, "\x89PNG\r\n\x1a\n", FORMAT, "a PNG picture"),
+	MARK(0, "\xff\xd8\xff", FORMAT, "a JPEG picture"),
+	MARK(0, "GIF8", FORMAT, "a GIF picture"),
+	MARK(0, "II*\0", FORMAT, "a TIFF picture"),
+	MARK(0, "MM\0*", FORMAT, "a TIFF picture"),
+	MARK(0, "%PDF-", FORMAT, "a PDF document"),
+	MARK(0, "\x89HDF\r\n\x1a\n", FORMAT, "an HDF5 file"),
+	MARK(0, "\x93NUMPY", FORMAT, "a NumPy array"),
+	MARK(0, "SQLite format 3", FORMAT, "an SQLite database"),
+	MARK(344, "n+1\0", FORMAT, "a NIfTI scan"),
+	MARK(128, "DICM", FORMAT, "a DICOM file"),
+#undef MARK
+};
+
+static bool has(const char *text, size_t size, const char *part)
+{
+	return memmem(text, size, part, strlen(part)) != NULL;
+}
+
+static enum sgpu_sniffed sniff_json(const char *text, size_t size, const char **what)
+{
+	if (has(text, size, "\"kty\"")) {
+		*what = has(text, size, "\"keys\"") ? "a set of JSON Web Keys" : "a JSON Web Key";
+		return SGPU_SNIFFED_KEY;
+	}
+	if (has(text, size, "\"manifest_id\"") || has(text, size, "\"segments\"") ||
+	    has(text, size, "\"gpu_operation_id\"")) {
+		*what = "a manifest";
+		return SGPU_SNIFFED_MANIFEST;
+	}
+	*what = "JSON text";
+	return SGPU_SNIFFED_JSON;
+}
+
+/* By the name of the first member, so that a batch whose header is damaged or cut short is told as such. */
+static enum sgpu_sniffed sniff_tar(const char *text, size_t size, const char **what)
+{
+	if (size >= sizeof("batch.json") && !memcmp(text, "batch.json", sizeof("batch.json"))) {
+		*what = "a batch";
+		return SGPU_SNIFFED_BATCH;
+	}
+	if (size >= sizeof("response.json") && !memcmp(text, "response.json", sizeof("response.json"))) {
+		*what = "a response";
+		return SGPU_SNIFFED_RESPONSE;
+	}
+	*what = "a tar archive";
+	return size >= USTAR_AT + 5 && !memcmp(text + USTAR_AT, "ustar", 5) ? SGPU_SNIFFED_TAR : SGPU_SNIFFED_UNKNOWN;
+}
+
+/* UTF-8 is taken as any bytes from 0x80 on beside many that are ASCII. */
+static bool is_text(const uint8_t *bytes, size_t size)
+{
+	size_t plain = 0;
+
+	for (size_t i = 0; i < size; i++) {
+		if (bytes[i] == 0x7f || (bytes[i] < 0x20 && !strchr("\t\n\r\f\033", bytes[i])) || !bytes[i]) {
+			return false;
+		}
+		plain += bytes[i] < 0x80;
+	}
+	return plain * 4 >= size * 3;
+}
+
+/* Pairs of equal bytes: of n random ones about n * (n - 1) / 512 are, with that variance. Twelve deviations and twelve
+ * more are never seen, and what people make (pictures, numbers, programs) is far beyond. */
+static bool is_uneven(const uint8_t *bytes, size_t size)
+{
+	uint64_t counts[256] = { 0 }, pairs = 0, expected = (uint64_t)size * (size - 1) / 512, deviation = 0;
+
+	for (size_t i = 0; i < size; i++) {
+		pairs += counts[bytes[i]]++;
+	}
+	while (deviation * deviation < expected) {
+		deviation++;
+	}
+	return pairs > expected + 12 * deviation + 12;
+}
+
+enum sgpu_sniffed sgpu_sniff(const void *first, size_t size, const char **what)
+{
+	const char *text = first, *ignored;
+	size_t begin = 0;
+
+	what = what ? what : &ignored;
+	size = size < SGPU_SNIFF_SIZE ? size : SGPU_SNIFF_SIZE;
+	if (!size) {
+		*what = "empty";
+		return SGPU_SNIFFED_EMPTY;
+	}
+	const enum sgpu_sniffed archive = sniff_tar(text, size, what);
+	if (archive != SGPU_SNIFFED_UNKNOWN) {
+		return archive;
+	}
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(marks); i++) {
+		const struct mark *mark = &marks[i];
+		if (size >= mark->at + mark->size && !memcmp(text + mark->at, mark->bytes, mark->size)) {
+			*what = mark->what;
+			return mark->kind;
+		}
+	}
+	const bool readable = is_text(first, size);
+	while (begin < size && strchr(" \t\r\n", text[begin]) && text[begin]) {
+		begin++;
+	}
+	if (readable && begin < size && (text[begin] == '{' || text[begin] == '[')) {
+		return sniff_json(text, size, what);
+	}
+	if (readable) {
+		*what = "text";
+		return SGPU_SNIFFED_TEXT;
+	}
+	if (is_uneven(first, size)) {
+		*what = "plain data of no known kind";
+		return SGPU_SNIFFED_UNEVEN;
+	}
+	*what = "data of no known kind";
+	return SGPU_SNIFFED_UNKNOWN;
+}
+
+int sgpu_fail_sniffed(struct sgpu_error *error, const char *name, const void *first, size_t size, const char *wanted)
+{
+	const char *what;
+	const enum sgpu_sniffed kind = sgpu_sniff(first, size, &what);
+
+	if (kind == SGPU_SNIFFED_EMPTY && !strcmp(name, "standard input")) {
+		return sgpu_fail(error, SGPU_EINVALID, "no input");
+	}
+	if (kind == SGPU_SNIFFED_EMPTY) {
+		return sgpu_fail(error, SGPU_EINVALID, "'%s' is empty", name);
+	}
+	sgpu_fail(error, SGPU_EINVALID, "'%s' is %s, not %s", name, what, wanted);
+	switch (kind) {
+	case SGPU_SNIFFED_PACKED:
+		return sgpu_hint(error, "unpack it first");
+	case SGPU_SNIFFED_MANIFEST:
+		return sgpu_hint(error, "'sgpu-manifest pack' makes a batch of it");
+	case SGPU_SNIFFED_KEY:
+		return sgpu_hint(error, "keys are given with -k");
+	default:
+		return SGPU_EINVALID;
+	}
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What files are, by their first bytes; and that sealed data, which are random, are never taken for anything else.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include <sgpu/base.h>
+#include <sgpu/sniff.h>
+
+#include "unit.h"
+
+static const char *what_is(const void *first, size_t size)
+{
+	const char *what = NULL;
+
+	(void)sgpu_sniff(first, size, &what);
+	return what;
+}
+
+#define WHAT(text) what_is(text, sizeof(text) - 1)
+
+UNIT_TEST(known_beginnings_are_named)
+{
+	uint8_t block[SGPU_SNIFF_SIZE] = "batch.json";
+
+	memcpy(block + 257, "ustar", 5);
+	CHECK(sgpu_sniff(block, sizeof(block), NULL) == SGPU_SNIFFED_BATCH);
+	CHECK(sgpu_sniff(block, 100, NULL) == SGPU_SNIFFED_BATCH);
+	memcpy(block, "other\0.json", 11);
+	CHECK(sgpu_sniff(block, sizeof(block), NULL) == SGPU_SNIFFED_TAR);
+	memcpy(block, "response.json", 14);
+	CHECK(sgpu_sniff(block, sizeof(block), NULL) == SGPU_SNIFFED_RESPONSE);
+	CHECK(!strcmp(WHAT("{\"kty\":\"oct\"}"), "a JSON Web Key"));
+	CHECK(!strcmp(WHAT("{\n \"keys\": [ {\"kty\": \"OKP\"} ] }"), "a set of JSON Web Keys"));
+	CHECK(!strcmp(WHAT("\n {\"version\":1,\"manifest_id\":\"a\"}"), "a manifest"));
+	CHECK(!strcmp(WHAT("[1, 2]"), "JSON text"));
+	CHECK(!strcmp(WHAT("-----BEGIN PRIVATE KEY-----\nMC4CAQAw"), "a key or another thing in PEM"));
+	CHECK(!strcmp(WHAT("\x1f\x8b\x08\x00"), "gzip data"));
+	CHECK(!strcmp(WHAT("\x28\xb5\x2f\xfd"), "zstd data"));
+	CHECK(!strcmp(WHAT("\x7f" "ELF\2"), "an ELF program or module"));
+	CHECK(!strcmp(WHAT("two words\n"), "text"));
+	CHECK(!strcmp(WHAT("gr\xc3\xbc\xc3\x9f" "e an alle\n"), "text"));
+	CHECK(sgpu_sniff("", 0, NULL) == SGPU_SNIFFED_EMPTY);
+	memset(block, 7, sizeof(block));
+	CHECK(sgpu_sniff(block, sizeof(block), NULL) == SGPU_SNIFFED_UNEVEN);
+	for (size_t i = 0; i < sizeof(block) / sizeof(float); i++) {
+		const float value = (float)i * 0.37f;
+		memcpy(block + i * sizeof(value), &value, sizeof(value));
+	}
+	CHECK(sgpu_sniff(block, sizeof(block), NULL) == SGPU_SNIFFED_UNEVEN);
+}
+
+UNIT_TEST(random_bytes_are_of_no_known_kind)
+{
+	uint8_t block[SGPU_SNIFF_SIZE];
+	unsigned seed = 7, other = 0;
+
+	for (int round = 0; round < 20000; round++) {
+		const size_t size = round % 2 ? sizeof(block) : 80 + (size_t)round % 400;
+		for (size_t i = 0; i < size; i++) {
+			block[i] = (uint8_t)(rand_r(&seed) >> 7);
+		}
+		other += sgpu_sniff(block, size, NULL) != SGPU_SNIFFED_UNKNOWN;
+	}
+	CHECK(other == 0);
+}
+
+UNIT_TEST(nothing_on_standard_input_is_no_input)
+{
+	struct sgpu_error error;
+
+	CHECK(sgpu_fail_sniffed(&error, "standard input", "", 0, "a batch") == SGPU_EINVALID);
+	CHECK(!strcmp(error.text, "no input") && !error.hint[0]);
+	CHECK(sgpu_fail_sniffed(&error, "a", "", 0, "a batch") == SGPU_EINVALID && !strcmp(error.text, "'a' is empty"));
+	CHECK(sgpu_fail_sniffed(&error, "a", "\x1f\x8b\x08", 3, "a batch") == SGPU_EINVALID);
+	CHECK(!strcmp(error.text, "'a' is gzip data, not a batch") && error.hint[0]);
+	CHECK(sgpu_fail_sniffed(NULL, "a", "x", 1, "a batch") == SGPU_EINVALID);
+}
+
+int main(void)
+{
+	UNIT_RUN(known_beginnings_are_named);
+	UNIT_RUN(random_bytes_are_of_no_known_kind);
+	UNIT_RUN(nothing_on_standard_input_is_no_input);
+	return unit_done();
+}
