@@ -7,8 +7,7 @@ from cryptography.hazmat.primitives.hashes import SHA512
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 def schedule(key, salt, context=b""):
-    info = b"c2sp.org/chunked-encryption@v1+AEAD_AES_256_GCM\0" + salt + context
-    out = HKDFExpand(SHA512(), 76, info).derive(key)
+    out = HKDFExpand(SHA512(), 76, b"c2sp.org/chunked-encryption@v1+AEAD_AES_256_GCM\0" + salt + context).derive(key)
     nonce = lambda k: bytes(a ^ b for a, b in zip(out[32:44], k.to_bytes(12, "big")))
     return AESGCM(out[:32]), nonce, out[44:]
 def seal(key, data, salt):
@@ -21,5 +20,6 @@ def unseal(key, sealed):
     chunks = (sealed[at:at + 16400] for at in range(56, len(sealed), 16400))
     return b"".join(aead.decrypt(nonce(k), chunk, None) for k, chunk in enumerate(chunks))
 verb, jwk, source, target = sys.argv[1:]
-key, data = base64.urlsafe_b64decode(json.load(open(jwk))["k"] + "="), open(source, "rb").read()
+keys, data = json.load(open(jwk)), open(source, "rb").read()
+key = base64.urlsafe_b64decode(next(one["k"] for one in keys.get("keys", [keys]) if "k" in one) + "=")
 open(target, "wb").write(seal(key, data, os.urandom(24)) if verb == "seal" else unseal(key, data))

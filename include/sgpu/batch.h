@@ -27,6 +27,7 @@ enum {
 	SGPU_INDEX_FRAME_MAX = 1 << 20,  /* of all in it but the segments, */
 	SGPU_INDEX_SEGMENT_MAX = 32 << 10, /* and of one of these */
 	SGPU_RECIPIENTS_MAX = 256,
+	SGPU_SIGNATURES_MAX = 8,
 	SGPU_FILE_PATH_MAX = 4096,       /* bytes of a FILE location's path */
 	SGPU_REGION_ID_TEXT = 32,        /* hex digits of a region id */
 	SGPU_TAR_BLOCK = 512,

@@ -129,11 +129,71 @@ SGPU_MUST_CHECK int sgpu_key_parse(const char *text, size_t size, const char *na
 				   struct sgpu_error *error);
 /* One line of JWK text with a newline, from malloc; free with sgpu_free_wiped. */
 SGPU_MUST_CHECK int sgpu_key_text(const struct sgpu_key *key, char **text, size_t *size, struct sgpu_error *error);
-/* From a file. A secret key that is not a regular file or pipe of this user (or root) with no rights for others
- * is refused with SGPU_EPOLICY. path "-" is standard input, "fd:N" a descriptor. */
+/* From a file: its key to encrypt with, of a JWK or a JWK Set. A secret key that is not a regular file or pipe of this
+ * user (or root) with no rights for others is refused with SGPU_EPOLICY. path "-" is standard input, "fd:N" a
+ * descriptor. */
 SGPU_MUST_CHECK int sgpu_key_load(const char *path, struct sgpu_key *key, struct sgpu_error *error);
+/* The same for a key that is to open something. Errors: SGPU_EKEY for a public half. */
+SGPU_MUST_CHECK int sgpu_key_load_private(const char *path, struct sgpu_key *key, struct sgpu_error *error);
 /* Wipes it. */
 void sgpu_key_clear(struct sgpu_key *key);
+
+/* ---- keys that sign: Ed25519 (RFC 8032) and ECDSA on P-256 with SHA-256 (FIPS 186-5) ---- */
+enum { SGPU_SIGNATURE_SIZE = 64 }; /* of both, as JWS has it: for P-256 r || s */
+enum sgpu_signing_kind { SGPU_SIGNING_NONE, SGPU_SIGNING_ED25519, SGPU_SIGNING_P256 };
+
+struct sgpu_signing_key {
+	enum sgpu_signing_kind kind;
+	bool secret_known;       /* it can sign, not only verify */
+	uint8_t secret[32];
+	uint8_t public_half[64]; /* Ed25519: 32 bytes and zeros; P-256: x || y */
+	char kid[SGPU_KID_SIZE + 1];
+};
+
+/* A new Ed25519 key. */
+SGPU_MUST_CHECK int sgpu_signing_generate(struct sgpu_signing_key *key, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_signing_sign(const struct sgpu_signing_key *key, const void *data, size_t size,
+				      uint8_t signature[SGPU_SIGNATURE_SIZE], struct sgpu_error *error);
+/* Errors: SGPU_EAUTH. */
+SGPU_MUST_CHECK int sgpu_signing_verify(const struct sgpu_signing_key *key, const void *data, size_t size,
+					const uint8_t signature[SGPU_SIGNATURE_SIZE], struct sgpu_error *error);
+/* Without the secret. */
+void sgpu_signing_public(const struct sgpu_signing_key *key, struct sgpu_signing_key *public_key);
+const char *sgpu_signing_name(enum sgpu_signing_kind kind); /* "Ed25519", "P-256", "none" */
+
+/* ---- detached JWS (RFC 7515, appendix F), compact: "HEADER..SIGNATURE" ----
+ * The header is {"alg","jwk","kid","typ"} in canonical form: the public key, and its thumbprint. The token is from
+ * malloc. */
+enum { SGPU_DETACHED_MAX = 1024 };
+SGPU_MUST_CHECK int sgpu_detached_sign(const struct sgpu_signing_key *key, const char *typ, const void *payload,
+				       size_t size, char **token, struct sgpu_error *error);
+/* The key that the header names, without a look at the payload. Errors: SGPU_EINVALID for any other form. */
+SGPU_MUST_CHECK int sgpu_detached_parse(const char *token, const char *typ, struct sgpu_signing_key *key,
+					uint8_t signature[SGPU_SIGNATURE_SIZE], struct sgpu_error *error);
+/* Whether it signs that payload by the key in it; that anybody trusts this key is not said. Errors: SGPU_EINVALID,
+ * SGPU_EAUTH. */
+SGPU_MUST_CHECK int sgpu_detached_verify(const char *token, const char *typ, const void *payload, size_t size,
+					 struct sgpu_signing_key *key, struct sgpu_error *error);
+
+/* ---- what a key file holds: one JWK or a JWK Set, with at most one key of each use ---- */
+struct sgpu_key_set {
+	bool has_key;                    /* one to encrypt with */
+	struct sgpu_key key;
+	struct sgpu_signing_key signing; /* kind SGPU_SIGNING_NONE: there is none */
+};
+SGPU_MUST_CHECK int sgpu_key_set_parse(const char *text, size_t size, const char *name, struct sgpu_key_set *set,
+				       struct sgpu_error *error);
+/* As sgpu_key_text: a JWK Set, or a JWK when there is one key. */
+SGPU_MUST_CHECK int sgpu_key_set_text(const struct sgpu_key_set *set, char **text, size_t *size,
+				      struct sgpu_error *error);
+/* Public halves; a symmetric key has none and is left out. Errors: SGPU_EINVALID when nothing is left. */
+SGPU_MUST_CHECK int sgpu_key_set_public(const struct sgpu_key_set *set, struct sgpu_key_set *public_set,
+					struct sgpu_error *error);
+bool sgpu_key_set_secret(const struct sgpu_key_set *set); /* whether anything in it is */
+/* As sgpu_key_load, which gives the one to encrypt with. */
+SGPU_MUST_CHECK int sgpu_key_set_load(const char *path, struct sgpu_key_set *set, struct sgpu_error *error);
+/* Wipes it. */
+void sgpu_key_set_clear(struct sgpu_key_set *set);
 
 #ifdef __cplusplus
 }

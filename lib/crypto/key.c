@@ -70,38 +70,47 @@ int sgpu_key_public(const struct sgpu_key *key, struct sgpu_key *public_key, str
 	return 0;
 }
 
-int sgpu_key_text(const struct sgpu_key *key, char **text, size_t *size, struct sgpu_error *error)
+size_t sgpu_key_line(const struct sgpu_key *key, char line[SGPU_KEY_LINE_MAX])
 {
 	char secret[DIGITS] = "", public_half[DIGITS] = "";
-	char *made = malloc(TEXT_SIZE);
 	int length;
+
+	sgpu_base64url_encode(key->secret, sizeof(key->secret), secret);
+	sgpu_base64url_encode(key->public_half, sizeof(key->public_half), public_half);
+	switch (key->kind) {
+	case SGPU_KEY_OCT:
+		length = snprintf(line, SGPU_KEY_LINE_MAX, "{\"kty\":\"oct\",\"k\":\"%s\",\"kid\":\"%s\"}", secret,
+				  key->kid);
+		break;
+	case SGPU_KEY_X25519:
+		length = snprintf(line, SGPU_KEY_LINE_MAX,
+				  "{\"kty\":\"OKP\",\"crv\":\"X25519\",\"x\":\"%s\",\"d\":\"%s\",\"kid\":\"%s\"}",
+				  public_half, secret, key->kid);
+		break;
+	case SGPU_KEY_X25519_PUBLIC:
+	default:
+		length = snprintf(line, SGPU_KEY_LINE_MAX,
+				  "{\"kty\":\"OKP\",\"crv\":\"X25519\",\"x\":\"%s\",\"kid\":\"%s\"}", public_half,
+				  key->kid);
+		break;
+	}
+	sgpu_wipe(secret, sizeof(secret));
+	return (size_t)length;
+}
+
+int sgpu_key_text(const struct sgpu_key *key, char **text, size_t *size, struct sgpu_error *error)
+{
+	char *made = malloc(SGPU_KEY_LINE_MAX + 1);
 
 	*text = NULL;
 	*size = 0;
 	if (!made) {
 		return sgpu_fail_nomem(error);
 	}
-	sgpu_base64url_encode(key->secret, sizeof(key->secret), secret);
-	sgpu_base64url_encode(key->public_half, sizeof(key->public_half), public_half);
-	switch (key->kind) {
-	case SGPU_KEY_OCT:
-		length = snprintf(made, TEXT_SIZE, "{\"kty\":\"oct\",\"k\":\"%s\",\"kid\":\"%s\"}\n", secret,
-				  key->kid);
-		break;
-	case SGPU_KEY_X25519:
-		length = snprintf(made, TEXT_SIZE,
-				  "{\"kty\":\"OKP\",\"crv\":\"X25519\",\"x\":\"%s\",\"d\":\"%s\",\"kid\":\"%s\"}\n",
-				  public_half, secret, key->kid);
-		break;
-	case SGPU_KEY_X25519_PUBLIC:
-	default:
-		length = snprintf(made, TEXT_SIZE, "{\"kty\":\"OKP\",\"crv\":\"X25519\",\"x\":\"%s\",\"kid\":\"%s\"}\n",
-				  public_half, key->kid);
-		break;
-	}
-	sgpu_wipe(secret, sizeof(secret));
+	*size = sgpu_key_line(key, made);
+	made[(*size)++] = '\n';
+	made[*size] = '\0';
 	*text = made;
-	*size = (size_t)length;
 	return 0;
 }
 

@@ -6,12 +6,52 @@
 #define SGPU_CRYPTO_KEY_H
 
 #include <sgpu/crypto.h>
+#include <sgpu/json.h>
 
-enum { SGPU_KEY_TEXT_MAX = 16384 };
+enum { SGPU_KEY_TEXT_MAX = 16384, SGPU_KEY_MASK_FROM = 24, SGPU_KEY_LINE_MAX = 512 };
 
+/* ---- key_mask.c: a key's text, with its long strings masked ---- */
+struct sgpu_key_masked {
+	const char *text; /* the original */
+	size_t size;
+	const char *name; /* for messages */
+	char *copy;
+	json_t *object;   /* of the masked copy */
+};
+/* Parses it; its text must be an object. Errors: SGPU_EINVALID. */
+SGPU_MUST_CHECK int sgpu_key_masked_open(const char *text, size_t size, const char *name,
+					 struct sgpu_key_masked *masked, struct sgpu_error *error);
+void sgpu_key_masked_close(struct sgpu_key_masked *masked);
+/* A member of 32 bytes. */
+SGPU_MUST_CHECK int sgpu_key_bytes(const struct sgpu_key_masked *masked, const json_t *object, const char *member,
+				   uint8_t bytes[32], struct sgpu_error *error);
+
+/* ---- key_parse.c ---- */
+/* Refuses members but those `known` and the registered optional ones, which may not say that the key is for anything but
+ * `use` and one of the algorithms. */
+SGPU_MUST_CHECK int sgpu_key_members(const json_t *object, const char *name, const char *const *known,
+				     const char *use, const char *const *algorithms, struct sgpu_error *error);
+/* A member of the masked text as a key to encrypt with. */
+SGPU_MUST_CHECK int sgpu_key_from_object(const struct sgpu_key_masked *masked, const json_t *object,
+					 struct sgpu_key *key, struct sgpu_error *error);
+
+/* ---- key.c ---- */
 /* Fills key->kid with the thumbprint (RFC 7638) of what else is in *key. */
 SGPU_MUST_CHECK int sgpu_key_thumbprint(struct sgpu_key *key, struct sgpu_error *error);
+/* The key's JWK without a newline; returns its length. */
+size_t sgpu_key_line(const struct sgpu_key *key, char line[SGPU_KEY_LINE_MAX]);
 
+/* ---- sign.c, jwk_sign.c ---- */
+/* Whether the public half is that of the secret, and a point of its curve. Errors: SGPU_EINVALID. */
+SGPU_MUST_CHECK int sgpu_signing_check(const struct sgpu_signing_key *key, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_signing_thumbprint(struct sgpu_signing_key *key, struct sgpu_error *error);
+size_t sgpu_signing_line(const struct sgpu_signing_key *key, char line[SGPU_KEY_LINE_MAX]);
+/* Whether the object is one that signs, by its type. */
+bool sgpu_signing_is(const json_t *object);
+SGPU_MUST_CHECK int sgpu_signing_from_object(const struct sgpu_key_masked *masked, const json_t *object,
+					     struct sgpu_signing_key *key, struct sgpu_error *error);
+
+/* ---- key_load.c ---- */
 /* The text of a file that is secret whatever is in it, under the rules of sgpu_key_load. *name is what messages call it,
  * static or the path itself; free *text with sgpu_free_wiped. */
 SGPU_MUST_CHECK int sgpu_secret_load(const char *path, size_t limit, const char **name, char **text, size_t *size,

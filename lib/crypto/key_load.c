@@ -89,25 +89,56 @@ static int read_key(const char *path, size_t limit, const char **name, struct st
 	return code;
 }
 
-int sgpu_key_load(const char *path, struct sgpu_key *key, struct sgpu_error *error)
+int sgpu_key_set_load(const char *path, struct sgpu_key_set *set, struct sgpu_error *error)
 {
 	struct stat status;
 	const char *name;
 	char *text = NULL;
 	size_t size = 0;
 
-	memset(key, 0, sizeof(*key));
+	memset(set, 0, sizeof(*set));
 	int code = read_key(path, SGPU_KEY_TEXT_MAX, &name, &status, &text, &size, error);
 	if (!code) {
-		code = sgpu_key_parse(text, size, name, key, error);
+		code = sgpu_key_set_parse(text, size, name, set, error);
 	}
-	if (!code && key->kind != SGPU_KEY_X25519_PUBLIC) {
+	if (!code && sgpu_key_set_secret(set)) {
 		code = check_secret(name, &status, error);
 	}
 	if (code) {
-		sgpu_key_clear(key);
+		sgpu_key_set_clear(set);
 	}
 	sgpu_free_wiped(&text, size);
+	return code;
+}
+
+int sgpu_key_load(const char *path, struct sgpu_key *key, struct sgpu_error *error)
+{
+	struct sgpu_key_set set;
+
+	memset(key, 0, sizeof(*key));
+	int code = sgpu_key_set_load(path, &set, error);
+	if (!code && !set.has_key) {
+		(void)sgpu_fail(error, SGPU_EINVALID, "key '%s' signs, and there is none to encrypt with beside it", path);
+		code = sgpu_hint(error, "'sgpu-seal keygen' makes files with both");
+	}
+	if (!code) {
+		*key = set.key;
+	}
+	sgpu_key_set_clear(&set);
+	return code;
+}
+
+int sgpu_key_load_private(const char *path, struct sgpu_key *key, struct sgpu_error *error)
+{
+	int code = sgpu_key_load(path, key, error);
+
+	if (!code && key->kind == SGPU_KEY_X25519_PUBLIC) {
+		(void)sgpu_fail(error, SGPU_EKEY, "key '%s' is the public half of '%s', which opens nothing", path,
+				key->kid);
+		(void)sgpu_hint(error, "give the file with both halves, which 'sgpu-seal keygen' wrote");
+		sgpu_key_clear(key);
+		code = SGPU_EKEY;
+	}
 	return code;
 }
 

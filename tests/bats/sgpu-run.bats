@@ -189,6 +189,20 @@ waits_in_poll() {
 	run --separate-stderr -3 bash -c 'sgpu-run -k runner.jwk batch.tar >/dev/full'
 }
 
+@test "a public half is called one, and a batch for other keys says for which, and which were given" {
+	run --separate-stderr -4 sgpu-run -k runner.pub.jwk -o response batch.tar
+	assert_contains "$stderr" "'runner.pub.jwk' is the public half"
+	assert_no_file response
+	sgpu-seal keygen -q --x25519 -o other.jwk
+	run --separate-stderr -4 sgpu-run -k other.jwk -o response batch.tar
+	for key in owner.jwk runner.jwk other.jwk; do
+		assert_contains "$stderr" "$(sgpu-seal keyinfo $key | awk 'NR == 1 { print $4 }')"
+	done
+	assert_no_file response
+	run --separate-stderr -4 sgpu-seal open -k runner.pub.jwk -C out batch.tar
+	assert_contains "$stderr" "public half"
+}
+
 # ---- what fails alone ----
 
 @test "a HIGH payload that was changed fails what depends on it and nothing else" {

@@ -70,9 +70,63 @@ bytes() {
 }
 
 @test "pubkey of a symmetric key is refused and leaves no file" {
-	run --separate-stderr -1 sgpu-seal pubkey -o half.jwk key.jwk
+	sgpu-seal keygen --no-sign -o shared.jwk
+	run --separate-stderr -1 sgpu-seal pubkey -o half.jwk shared.jwk
 	assert_contains "$stderr" "no public half"
 	assert_no_file half.jwk
+}
+
+@test "keygen makes a key to encrypt and one to sign, and keyinfo says their ids and no secret" {
+	run --separate-stderr -0 sgpu-seal keygen -o owner.jwk
+	[ -z "$output" ]
+	said=$stderr
+	run --separate-stderr -0 sgpu-seal keyinfo owner.jwk
+	[ "${#lines[@]}" -eq 2 ]
+	read -r kind use secret kid <<<"${lines[0]}"
+	[ "$kind $use $secret" = "oct encryption secret" ]
+	assert_contains "$said" "oct key $kid"
+	read -r kind use secret kid <<<"${lines[1]}"
+	[ "$kind $use $secret" = "Ed25519 signature secret" ]
+	assert_contains "$said" "Ed25519 key $kid"
+	[ "$(sgpu-seal keyinfo --owner owner.jwk)" = "$kid" ]
+	for member in k d; do
+		value=$(grep -o "\"$member\":\"[^\"]*" owner.jwk | cut -d'"' -f4)
+		[ "${#value}" -eq 43 ]
+		run ! grep -qF -- "$value" <<<"$said$(sgpu-seal keyinfo owner.jwk)$(sgpu-seal keyinfo --json owner.jwk)"
+	done
+	sgpu-seal keygen -q -o quiet.jwk 2>noise
+	[ ! -s noise ]
+}
+
+@test "the kinds of key files: alone, with a key that signs, shared, and their public halves" {
+	kinds() {
+		sgpu-seal keyinfo "$1" | awk '{ printf "%s %s;", $1, $3 }'
+	}
+	sgpu-seal keygen --x25519 -o pair.jwk
+	sgpu-seal keygen --x25519 --sign -o both.jwk
+	sgpu-seal keygen --no-sign -o shared.jwk
+	[ "$(kinds pair.jwk)" = "X25519 secret;" ]
+	[ "$(kinds both.jwk)" = "X25519 secret;Ed25519 secret;" ]
+	[ "$(kinds shared.jwk)" = "oct secret;" ]
+	for key in key both; do
+		sgpu-seal pubkey -o $key.pub.jwk $key.jwk
+		[ "$(sgpu-seal keyinfo --owner $key.pub.jwk)" = "$(sgpu-seal keyinfo --owner $key.jwk)" ]
+		run ! grep -q '"[dk]"' $key.pub.jwk
+	done
+	[ "$(kinds both.pub.jwk)" = "X25519 public;Ed25519 public;" ]
+	[ "$(kinds key.pub.jwk)" = "Ed25519 public;" ]
+	run -1 sgpu-seal keyinfo --owner pair.jwk
+	run -2 sgpu-seal keygen --sign --no-sign -o never.jwk
+	assert_no_file never.jwk
+	chmod 644 key.jwk
+	run -4 sgpu-seal keyinfo key.jwk
+}
+
+@test "a key that only signs seals no file, and says so" {
+	sgpu-seal pubkey -o half.jwk key.jwk
+	run --separate-stderr -1 sgpu-seal seal-file -k half.jwk in out
+	assert_contains "$stderr" "none to encrypt with"
+	assert_no_file out
 }
 
 @test "a secret key that others may read is refused with the remedy" {
@@ -339,7 +393,7 @@ bytes() {
 @test "a key that is redirected to a file that others can read is warned about" {
 	run --separate-stderr -0 bash -c 'umask 022; sgpu-seal keygen >open.jwk'
 	assert_contains "$stderr" "mode 0644"
-	run --separate-stderr -0 bash -c 'umask 077; sgpu-seal keygen >closed.jwk'
+	run --separate-stderr -0 bash -c 'umask 077; sgpu-seal keygen -q >closed.jwk'
 	[ -z "$stderr" ]
 }
 

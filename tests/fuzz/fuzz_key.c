@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fuzzes the key file. What parses must come back the same from its own text.
+ * Fuzzes the key file, and the detached signature. What parses must come back the same from its own text.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -11,6 +11,34 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+/* The same text as a set of keys, and as the token of a signature. */
+static void fuzz_set(const char *data, size_t size)
+{
+	static const struct sgpu_key_set none;
+	uint8_t signature[SGPU_SIGNATURE_SIZE];
+	struct sgpu_key_set set, again;
+	struct sgpu_signing_key named;
+	size_t text_size = 0;
+	char *text = NULL, *token = strndup(data, size);
+
+	if (token && !sgpu_detached_parse(token, "sgpu-batch", &named, signature, NULL) &&
+	    strlen(named.kid) != SGPU_KID_SIZE) {
+		abort();
+	}
+	free(token);
+	if (sgpu_key_set_parse(data, size, "fuzz", &set, NULL)) {
+		if (memcmp(&set, &none, sizeof(set))) {
+			abort();
+		}
+		return;
+	}
+	if (sgpu_key_set_text(&set, &text, &text_size, NULL) ||
+	    sgpu_key_set_parse(text, text_size, "fuzz", &again, NULL) || memcmp(&set, &again, sizeof(set))) {
+		abort();
+	}
+	sgpu_free_wiped(&text, text_size);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct sgpu_error error = { 0 };
@@ -18,6 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	static const struct sgpu_key none;
 	size_t text_size = 0;
 	char *text = NULL;
+	fuzz_set((const char *)data, size);
 	int code = sgpu_key_parse((const char *)data, size, "fuzz", &key, &error);
 
 	if (code) {

@@ -51,9 +51,15 @@ def unb64url(text):
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
-def oct_key(path):
+def encryption_key(path):
+    """The JWK that is no signing key, of a file that holds one key or a set."""
     with open(path, encoding="utf-8") as file:
-        return unb64url(json.load(file)["k"])
+        jwk = json.load(file)
+    return next(key for key in jwk.get("keys", [jwk]) if key.get("use") != "sig")
+
+
+def oct_key(path):
+    return unb64url(encryption_key(path)["k"])
 
 
 def pattern(size):

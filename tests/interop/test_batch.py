@@ -27,7 +27,7 @@ def job():
 
 
 def jwk(path):
-    return json.loads(read(path))
+    return f.encryption_key(path)
 
 
 @test

@@ -11,7 +11,7 @@ from tap import main, read, sh, test, write
 @test
 def jwcrypto_reads_ours():
     "jwcrypto reads our keys and computes the same thumbprints"
-    sh("sgpu-seal", "keygen", "-o", "a.jwk")
+    sh("sgpu-seal", "keygen", "--no-sign", "-o", "a.jwk")
     sh("sgpu-seal", "keygen", "--x25519", "-o", "b.jwk")
     sh("sgpu-seal", "pubkey", "-o", "c.jwk", "b.jwk")
     for path in ("a.jwk", "b.jwk", "c.jwk"):
@@ -21,6 +21,27 @@ def jwcrypto_reads_ours():
     half = jwk.JWK.from_json(read("b.jwk")).export_public(as_dict=True)
     ours = json.loads(read("c.jwk"))
     assert all(half[name] == ours[name] for name in ("kty", "crv", "x"))
+
+
+@test
+def jwcrypto_reads_our_sets():
+    "jwcrypto reads our sets of keys, and we read those that it makes, with Ed25519 and P-256"
+    sh("sgpu-seal", "keygen", "-o", "owner.jwk")
+    ours = jwk.JWKSet.from_json(read("owner.jwk"))
+    known = {key.thumbprint() for key in ours}
+    assert known == {key["kid"] for key in json.loads(read("owner.jwk"))["keys"]} and len(known) == 2
+    for signing in ({"kty": "OKP", "crv": "Ed25519"}, {"kty": "EC", "crv": "P-256"}):
+        keys = jwk.JWKSet()
+        keys.add(jwk.JWK.generate(kty="OKP", crv="X25519", use="enc"))
+        keys.add(jwk.JWK.generate(use="sig", **signing))
+        write("theirs.jwk", keys.export(private_keys=True).encode())
+        info = json.loads(sh("sgpu-seal", "keyinfo", "--json", "theirs.jwk"))["keys"]
+        assert {key["kid"] for key in info} == {key.thumbprint() for key in keys}
+        assert all(key["secret"] for key in info) and {key["use"] for key in info} == {"enc", "sig"}
+        half = jwk.JWKSet.from_json(sh("sgpu-seal", "pubkey", "theirs.jwk"))
+        assert {key.thumbprint() for key in half} == {key.thumbprint() for key in keys}
+        assert not any(key.has_private for key in half)
+        os.remove("theirs.jwk")
 
 
 @test

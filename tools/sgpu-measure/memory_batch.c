@@ -43,7 +43,7 @@ static int authenticate(struct reading *reading, struct sgpu_error *error)
 	keys = calloc((size_t)task->key_count, sizeof(*keys));
 	code = keys ? 0 : sgpu_fail_nomem(error);
 	for (; !code && loaded < task->key_count; loaded++) {
-		code = sgpu_key_load(task->key_paths[loaded], &keys[loaded], error);
+		code = sgpu_key_load_private(task->key_paths[loaded], &keys[loaded], error);
 	}
 	if (!code) {
 		code = sgpu_batch_unwrap(reading->batch, keys, task->key_count, reading->batch_key, error);

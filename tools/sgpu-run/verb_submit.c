@@ -173,7 +173,7 @@ static int load_keys(struct request *r, struct sgpu_error *error)
 		rc = key_files_note(&r->key_files, r->key_paths[i], r->files, error);
 	}
 	for (int i = 0; rc == SGPU_OK && i < r->path_count; i++) {
-		rc = sgpu_key_load(r->key_paths[i], &r->keys[i], error);
+		rc = sgpu_key_load_private(r->key_paths[i], &r->keys[i], error);
 		r->key_count += rc == SGPU_OK;
 	}
 	return rc;

@@ -11,31 +11,70 @@
 #include "cli.h"
 #include "parts.h"
 
-int seal_keys_load(struct seal_keys *keys, const char *path, struct sgpu_error *error)
+/* Once: growing would leave copies of secrets behind. */
+static int make_lists(struct seal_keys *keys, struct sgpu_error *error)
 {
+	if (!keys->list) {
+		keys->list = calloc(SGPU_RECIPIENTS_MAX, sizeof(*keys->list));
+	}
+	if (!keys->signers) {
+		keys->signers = calloc(SGPU_SIGNATURES_MAX, sizeof(*keys->signers));
+	}
+	return keys->list && keys->signers ? 0 : sgpu_fail_nomem(error);
+}
+
+static int add(struct seal_keys *keys, const char *path, enum seal_use use, const struct sgpu_key_set *set,
+	       struct sgpu_error *error)
+{
+	const bool signs = (use == SEAL_OWNER || use == SEAL_CHANGER) && set->signing.secret_known;
+	const bool opens = use == SEAL_READER || use == SEAL_CHANGER;
+
+	if (signs && keys->signer_count >= SGPU_SIGNATURES_MAX) {
+		return sgpu_fail(error, SGPU_EUSAGE, "more than %d keys that sign", SGPU_SIGNATURES_MAX);
+	}
+	if (signs) {
+		keys->signers[keys->signer_count++] = set->signing;
+	}
+	if (!set->has_key && !signs) {
+		return sgpu_fail(error, SGPU_EINVALID, "key '%s' has %s key to sign with, and none to encrypt with", path,
+				 set->signing.secret_known ? "a" : "a public");
+	}
+	if (opens && set->has_key && set->key.kind == SGPU_KEY_X25519_PUBLIC) {
+		sgpu_fail(error, SGPU_EKEY, "key '%s' is the public half of '%s', which opens nothing", path, set->key.kid);
+		return sgpu_hint(error, "give the file with both halves, which 'sgpu-seal keygen' wrote");
+	}
+	if (set->has_key) {
+		keys->list[keys->count++] = set->key;
+	}
+	return 0;
+}
+
+int seal_keys_load(struct seal_keys *keys, const char *path, enum seal_use use, struct sgpu_error *error)
+{
+	struct sgpu_key_set set;
+
 	if (keys->count >= SGPU_RECIPIENTS_MAX) {
 		return sgpu_fail(error, SGPU_EUSAGE, "more than %d keys", SGPU_RECIPIENTS_MAX);
 	}
-	if (!keys->list) {
-		/* Once: growing would leave copies of secrets behind. */
-		keys->list = calloc(SGPU_RECIPIENTS_MAX, sizeof(*keys->list));
-		if (!keys->list) {
-			return sgpu_fail_nomem(error);
-		}
+	int code = make_lists(keys, error);
+	if (code) {
+		return code;
 	}
 	keys->standard_input = keys->standard_input || !strcmp(path, "-");
 	cli_remember_input(path);
-	const int code = sgpu_key_load(path, &keys->list[keys->count], error);
+	code = sgpu_key_set_load(path, &set, error);
 	if (!code) {
-		keys->count++;
+		code = add(keys, path, use, &set, error);
 	}
+	sgpu_key_set_clear(&set);
 	return code;
 }
 
 void seal_keys_clear(struct seal_keys *keys)
 {
 	sgpu_free_wiped(&keys->list, SGPU_RECIPIENTS_MAX * sizeof(*keys->list));
-	keys->count = 0;
+	sgpu_free_wiped(&keys->signers, SGPU_SIGNATURES_MAX * sizeof(*keys->signers));
+	keys->count = keys->signer_count = 0;
 }
 
 bool seal_parse_jobs(const char *text, unsigned *jobs)

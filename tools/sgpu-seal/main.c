@@ -6,7 +6,8 @@
 
 static const struct cli_verb verbs[] = {
 	{ "keygen", "", "make a secret key", keygen_options, verb_keygen },
-	{ "pubkey", "[KEY]", "write the public half of a key", pubkey_options, verb_pubkey },
+	{ "pubkey", "[KEY]", "write the public halves of a key file", pubkey_options, verb_pubkey },
+	{ "keyinfo", "[KEY]", "say what is in a key file, but nothing secret", keyinfo_options, verb_keyinfo },
 	{ "seal", "[BATCH]", "seal the secret payloads of a batch", seal_options, verb_seal },
 	{ "open", "[RESPONSE]", "verify a response and open its outputs", open_options, verb_open },
 	{ "seal-file", "[IN [OUT]]", "seal one file in the bare sealed format", seal_file_options, verb_seal_file },

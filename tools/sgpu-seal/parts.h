@@ -16,9 +16,14 @@
 struct seal_keys {
 	struct sgpu_key *list;
 	int count;
+	struct sgpu_signing_key *signers; /* those of the owner that can sign */
+	int signer_count;
 	bool standard_input; /* one of them was read from there */
 };
-SGPU_MUST_CHECK int seal_keys_load(struct seal_keys *keys, const char *path, struct sgpu_error *error);
+/* What a key is for: to be sealed to; to be sealed to and sign; to open; to open and sign. */
+enum seal_use { SEAL_RECIPIENT, SEAL_OWNER, SEAL_READER, SEAL_CHANGER };
+SGPU_MUST_CHECK int seal_keys_load(struct seal_keys *keys, const char *path, enum seal_use use,
+				   struct sgpu_error *error);
 void seal_keys_clear(struct seal_keys *keys);
 /* -j: prints and returns false when it is no number of threads. */
 bool seal_parse_jobs(const char *text, unsigned *jobs);

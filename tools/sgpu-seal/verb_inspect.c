@@ -182,7 +182,7 @@ static int take_option(struct task *task, int key, const char *value)
 {
 	struct sgpu_error error = { 0 };
 	if (key == 'k') {
-		return seal_keys_load(&task->keys, value, &error) ? cli_error(&error) : 0;
+		return seal_keys_load(&task->keys, value, SEAL_READER, &error) ? cli_error(&error) : 0;
 	}
 	if (key != CONTEXT) {
 		return 2;

@@ -13,20 +13,22 @@
 
 #include "verbs.h"
 
-enum { OPTION_X25519 = CLI_LONG };
+enum { OPTION_X25519 = CLI_LONG, OPTION_SIGN, OPTION_NO_SIGN };
 
 const struct cli_option keygen_options[] = {
 	CLI_COMMON,
-	{ "x25519", OPTION_X25519, NULL, "a key pair for recipients, not a symmetric key" },
+	{ "x25519", OPTION_X25519, NULL, "a key pair for recipients, not a symmetric key; alone, unless --sign" },
+	{ "sign", OPTION_SIGN, NULL, "an Ed25519 key to sign batches with beside it (default without --x25519)" },
+	{ "no-sign", OPTION_NO_SIGN, NULL, "no key to sign with: for a key that is shared" },
 	{ "output", 'o', "FILE", "new file for the key (default: standard output)" },
 	{ NULL, 0, NULL, NULL },
 };
 
-static int write_key(const struct sgpu_key *key, const char *path, struct sgpu_error *error)
+static int write_keys(const struct sgpu_key_set *keys, const char *path, struct sgpu_error *error)
 {
 	char *text = NULL;
 	size_t size = 0;
-	int code = sgpu_key_text(key, &text, &size, error);
+	int code = sgpu_key_set_text(keys, &text, &size, error);
 
 	if (!code) {
 		code = cli_write_secret(path, text, size, error);
@@ -35,16 +37,21 @@ static int write_key(const struct sgpu_key *key, const char *path, struct sgpu_e
 	return code;
 }
 
-/* What may be said about a key. */
-static int report(const struct sgpu_key *key, const char *path)
+/* What may be said about the keys: their ids, on standard error. */
+static int report(const struct sgpu_key_set *keys, const char *path)
 {
-	const char *kind = key->kind == SGPU_KEY_OCT ? "oct" : "X25519";
+	const char *kind = keys->key.kind == SGPU_KEY_OCT ? "oct" : "X25519";
+	const bool signs = keys->signing.kind != SGPU_SIGNING_NONE;
 
 	if (!cli_json) {
-		cli_detail("%s key %s", kind, key->kid);
+		cli_note("%s key %s", kind, keys->key.kid);
+		if (signs) {
+			cli_note("%s key %s, which signs", sgpu_signing_name(keys->signing.kind), keys->signing.kid);
+		}
 		return 0;
 	}
-	json_t *record = json_pack("{s:s, s:s, s:s*}", "kid", key->kid, "kind", kind, "file", path);
+	json_t *record = json_pack("{s:s, s:s, s:s*, s:s*}", "kid", keys->key.kid, "kind", kind, "signing_kid",
+				   signs ? keys->signing.kid : NULL, "file", path);
 	FILE *to = path ? stdout : stderr;
 	bool written = record && json_dumpf(record, to, JSON_COMPACT | JSON_ENSURE_ASCII) == 0 && fputc('\n', to) != EOF &&
 		       fflush(to) == 0;
@@ -52,11 +59,19 @@ static int report(const struct sgpu_key *key, const char *path)
 	return written ? 0 : cli_fail(SGPU_ESYSTEM, "cannot write the record");
 }
 
+static int generate(enum sgpu_key_kind kind, bool signs, struct sgpu_key_set *keys, struct sgpu_error *error)
+{
+	memset(keys, 0, sizeof(*keys));
+	keys->has_key = true;
+	int code = sgpu_key_generate(kind, &keys->key, error);
+	return code || !signs ? code : sgpu_signing_generate(&keys->signing, error);
+}
+
 int verb_keygen(int argc, char **argv)
 {
-	enum sgpu_key_kind kind = SGPU_KEY_OCT;
+	bool x25519 = false, sign = false, no_sign = false;
 	struct sgpu_error error = { 0 };
-	struct sgpu_key key;
+	struct sgpu_key_set keys;
 	const char *path = NULL, *value;
 	int first, option;
 
@@ -64,23 +79,27 @@ int verb_keygen(int argc, char **argv)
 		if (option < 0) {
 			return 2;
 		}
-		if (option == OPTION_X25519) {
-			kind = SGPU_KEY_X25519;
-		} else if (option == 'o') {
+		x25519 = x25519 || option == OPTION_X25519;
+		sign = sign || option == OPTION_SIGN;
+		no_sign = no_sign || option == OPTION_NO_SIGN;
+		if (option == 'o') {
 			path = strcmp(value, "-") ? value : NULL;
 		}
 	}
 	if (!cli_positionals(argc, first, 0, 0)) {
 		return 2;
 	}
+	if (sign && no_sign) {
+		return cli_usage("--sign and --no-sign exclude each other");
+	}
 	if (!cli_secret_output(path)) {
 		return 2;
 	}
-	int code = sgpu_key_generate(kind, &key, &error);
+	int code = generate(x25519 ? SGPU_KEY_X25519 : SGPU_KEY_OCT, sign || (!x25519 && !no_sign), &keys, &error);
 	if (!code) {
-		code = write_key(&key, path, &error);
+		code = write_keys(&keys, path, &error);
 	}
-	int status = code ? cli_error(&error) : report(&key, path);
-	sgpu_key_clear(&key);
+	int status = code ? cli_error(&error) : report(&keys, path);
+	sgpu_key_set_clear(&keys);
 	return status;
 }

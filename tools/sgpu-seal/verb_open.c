@@ -31,7 +31,7 @@ static int take_option(struct opening *opening, int key, const char *value)
 	struct sgpu_error error = { 0 };
 	switch (key) {
 	case 'k':
-		return seal_keys_load(&opening->keys, value, &error) ? cli_error(&error) : 0;
+		return seal_keys_load(&opening->keys, value, SEAL_READER, &error) ? cli_error(&error) : 0;
 	case 'C':
 		opening->folder = value;
 		return 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-seal pubkey: the half of an X25519 key that may be given away.
+ * sgpu-seal pubkey: the halves of a key file that may be given away.
  */
 #include <string.h>
 #include <unistd.h>
@@ -18,16 +18,16 @@ const struct cli_option pubkey_options[] = {
 	{ NULL, 0, NULL, NULL },
 };
 
-static int write_public(const struct sgpu_key *key, const char *path, struct sgpu_error *error)
+static int write_public(const struct sgpu_key_set *keys, const char *path, struct sgpu_error *error)
 {
 	struct sgpu_output output = SGPU_OUTPUT_INIT;
-	struct sgpu_key public_key;
+	struct sgpu_key_set public_keys;
 	char *text = NULL;
 	size_t size = 0;
-	int code = sgpu_key_public(key, &public_key, error);
+	int code = sgpu_key_set_public(keys, &public_keys, error);
 
 	if (!code) {
-		code = sgpu_key_text(&public_key, &text, &size, error);
+		code = sgpu_key_set_text(&public_keys, &text, &size, error);
 	}
 	if (!code) {
 		code = sgpu_output_open(&output, path ? path : "-", 0644, error);
@@ -47,7 +47,7 @@ int verb_pubkey(int argc, char **argv)
 {
 	const char *key_path = NULL, *path = NULL, *value;
 	struct sgpu_error error = { 0 };
-	struct sgpu_key key;
+	struct sgpu_key_set keys;
 	int first, option;
 
 	while ((option = cli_next(argc, argv, &value, &first))) {
@@ -77,10 +77,10 @@ int verb_pubkey(int argc, char **argv)
 	if (!cli_output_apart(path)) {
 		return 2;
 	}
-	int code = sgpu_key_load(key_path, &key, &error);
+	int code = sgpu_key_set_load(key_path, &keys, &error);
 	if (!code) {
-		code = write_public(&key, path, &error);
+		code = write_public(&keys, path, &error);
 	}
-	sgpu_key_clear(&key);
+	sgpu_key_set_clear(&keys);
 	return code ? cli_error(&error) : 0;
 }

@@ -117,10 +117,10 @@ static int take_option(struct task *task, int key, const char *value)
 	struct sgpu_error error = { 0 };
 	switch (key) {
 	case 'k':
-		return seal_keys_load(&task->keys, value, &error) ? cli_error(&error) : 0;
+		return seal_keys_load(&task->keys, value, SEAL_CHANGER, &error) ? cli_error(&error) : 0;
 	case 'r':
 	case ADD:
-		return seal_keys_load(&task->added, value, &error) ? cli_error(&error) : 0;
+		return seal_keys_load(&task->added, value, SEAL_RECIPIENT, &error) ? cli_error(&error) : 0;
 	case REMOVE:
 		task->removed[task->removed_count++] = value;
 		return 0;

@@ -290,7 +290,7 @@ static int options(struct task *task, int argc, char **argv, int *first)
 	const char *value = NULL;
 	for (int key = 0; (key = cli_next(argc, argv, &value, first)) != 0;) {
 		if (key == 'k' || key == 'r') {
-			if (seal_keys_load(&task->keys, value, &error)) {
+			if (seal_keys_load(&task->keys, value, key == 'k' ? SEAL_OWNER : SEAL_RECIPIENT, &error)) {
 				return cli_error(&error);
 			}
 			task->own_keys += key == 'k';

@@ -13,6 +13,7 @@
 
 SEAL_VERB(keygen);
 SEAL_VERB(pubkey);
+SEAL_VERB(keyinfo);
 SEAL_VERB(seal);
 SEAL_VERB(open);
 SEAL_VERB(seal_file);

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Keys that sign, as JWK (RFC 7517, RFC 7518, RFC 8037): their text, their thumbprint, and what is read of it.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include <sgpu/base.h>
+
+#include "crypto/internal.h"
+#include "crypto/key.h"
+
+enum { DIGITS = SGPU_BASE64URL_MAX(32) };
+
+/* The members of the public half, as they stand in text: sorted, so that it is also what the thumbprint is of. */
+static int public_members(const struct sgpu_signing_key *key, char *text, size_t size)
+{
+	char x[DIGITS], y[DIGITS];
+
+	sgpu_base64url_encode(key->public_half, 32, x);
+	sgpu_base64url_encode(key->public_half + 32, 32, y);
+	return key->kind == SGPU_SIGNING_P256 ?
+	       snprintf(text, size, "\"crv\":\"P-256\",\"kty\":\"EC\",\"x\":\"%s\",\"y\":\"%s\"", x, y) :
+	       snprintf(text, size, "\"crv\":\"Ed25519\",\"kty\":\"OKP\",\"x\":\"%s\"", x);
+}
+
+int sgpu_signing_thumbprint(struct sgpu_signing_key *key, struct sgpu_error *error)
+{
+	char text[SGPU_KEY_LINE_MAX] = "{";
+	uint8_t digest[SGPU_SHA256_SIZE];
+	int length = 1 + public_members(key, text + 1, sizeof(text) - 2);
+
+	text[length++] = '}';
+	int code = sgpu_sha256(text, (size_t)length, digest, error);
+	if (!code) {
+		sgpu_base64url_encode(digest, sizeof(digest), key->kid);
+	}
+	return code;
+}
+
+size_t sgpu_signing_line(const struct sgpu_signing_key *key, char line[SGPU_KEY_LINE_MAX])
+{
+	char members[SGPU_KEY_LINE_MAX / 2], secret[DIGITS] = "";
+
+	public_members(key, members, sizeof(members));
+	if (key->secret_known) {
+		sgpu_base64url_encode(key->secret, sizeof(key->secret), secret);
+	}
+	int length = snprintf(line, SGPU_KEY_LINE_MAX, "{%s%s%s%s,\"use\":\"sig\",\"alg\":\"%s\",\"kid\":\"%s\"}", members,
+			      key->secret_known ? ",\"d\":\"" : "", secret, key->secret_known ? "\"" : "",
+			      key->kind == SGPU_SIGNING_P256 ? "ES256" : "EdDSA", key->kid);
+	sgpu_wipe(secret, sizeof(secret));
+	return (size_t)length;
+}
+
+static bool is(const json_t *object, const char *member, const char *value)
+{
+	const char *text = json_string_value(json_object_get(object, member));
+
+	return text && !strcmp(text, value);
+}
+
+bool sgpu_signing_is(const json_t *object)
+{
+	return is(object, "kty", "EC") || (is(object, "kty", "OKP") && is(object, "crv", "Ed25519"));
+}
+
+int sgpu_signing_from_object(const struct sgpu_key_masked *masked, const json_t *object,
+			     struct sgpu_signing_key *key, struct sgpu_error *error)
+{
+	static const char *const ed25519[] = { "crv", "x", "d", NULL }, *const eddsa[] = { "EdDSA", NULL };
+	static const char *const p256[] = { "crv", "x", "y", "d", NULL }, *const es256[] = { "ES256", NULL };
+	const bool ec = is(object, "kty", "EC");
+	struct sgpu_error inner = { 0 };
+
+	memset(key, 0, sizeof(*key));
+	if (ec && !is(object, "crv", "P-256")) {
+		return sgpu_fail(error, SGPU_EINVALID, "%s: 'crv' of an EC key is not 'P-256'", masked->name);
+	}
+	key->kind = ec ? SGPU_SIGNING_P256 : SGPU_SIGNING_ED25519;
+	int code = sgpu_key_members(object, masked->name, ec ? p256 : ed25519, "sig", ec ? es256 : eddsa, error);
+	if (!code) {
+		code = sgpu_key_bytes(masked, object, "x", key->public_half, error);
+	}
+	if (!code && ec) {
+		code = sgpu_key_bytes(masked, object, "y", key->public_half + 32, error);
+	}
+	if (!code && json_object_get(object, "d")) {
+		key->secret_known = true;
+		code = sgpu_key_bytes(masked, object, "d", key->secret, error);
+	}
+	if (!code && sgpu_signing_check(key, &inner)) {
+		code = sgpu_fail(error, inner.code, "%s: the %s key: %s", masked->name, sgpu_signing_name(key->kind),
+				 inner.text);
+	}
+	if (!code) {
+		code = sgpu_signing_thumbprint(key, error);
+	}
+	if (code) {
+		sgpu_wipe(key, sizeof(*key));
+	}
+	return code;
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a key file holds: one JSON Web Key or a set (RFC 7517, section 5), with at most one key of each use.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sgpu/base.h>
+
+#include "crypto/internal.h"
+#include "crypto/key.h"
+
+enum { KEYS_MAX = 2 };
+
+void sgpu_key_set_clear(struct sgpu_key_set *set)
+{
+	if (set) {
+		sgpu_wipe(set, sizeof(*set));
+	}
+}
+
+static int add_key(const struct sgpu_key_masked *masked, const json_t *object, struct sgpu_key_set *set,
+		   struct sgpu_error *error)
+{
+	if (sgpu_signing_is(object)) {
+		return set->signing.kind != SGPU_SIGNING_NONE ?
+		       sgpu_fail(error, SGPU_EINVALID, "%s: two keys to sign with", masked->name) :
+		       sgpu_signing_from_object(masked, object, &set->signing, error);
+	}
+	if (set->has_key) {
+		return sgpu_fail(error, SGPU_EINVALID, "%s: two keys to encrypt with", masked->name);
+	}
+	set->has_key = true;
+	return sgpu_key_from_object(masked, object, &set->key, error);
+}
+
+static int add_keys(const struct sgpu_key_masked *masked, struct sgpu_key_set *set, struct sgpu_error *error)
+{
+	static const char *const members[] = { "keys", NULL };
+	const json_t *keys = json_object_get(masked->object, "keys");
+	size_t count = json_array_size(keys);
+	int code = 0;
+
+	if (!keys) {
+		return add_key(masked, masked->object, set, error);
+	}
+	if (!json_is_array(keys) || !count || count > KEYS_MAX || json_object_size(masked->object) != 1) {
+		return sgpu_fail(error, SGPU_EINVALID, "%s: not a JSON Web Key Set of '%s' alone, an array of 1 to %d",
+				 masked->name, members[0], KEYS_MAX);
+	}
+	for (size_t i = 0; !code && i < count; i++) {
+		code = add_key(masked, json_array_get(keys, i), set, error);
+	}
+	return code;
+}
+
+int sgpu_key_set_parse(const char *text, size_t size, const char *name, struct sgpu_key_set *set,
+		       struct sgpu_error *error)
+{
+	struct sgpu_key_masked masked;
+
+	memset(set, 0, sizeof(*set));
+	int code = sgpu_key_masked_open(text, size, name, &masked, error);
+	if (!code) {
+		code = add_keys(&masked, set, error);
+		sgpu_key_masked_close(&masked);
+	}
+	if (code) {
+		sgpu_key_set_clear(set);
+	}
+	return code;
+}
+
+bool sgpu_key_set_secret(const struct sgpu_key_set *set)
+{
+	return (set->has_key && set->key.kind != SGPU_KEY_X25519_PUBLIC) || set->signing.secret_known;
+}
+
+int sgpu_key_set_text(const struct sgpu_key_set *set, char **text, size_t *size, struct sgpu_error *error)
+{
+	static const char begin[] = "{\"keys\":[", end[] = "]}";
+	const bool signs = set->signing.kind != SGPU_SIGNING_NONE, both = set->has_key && signs;
+	char *made = malloc(2 * SGPU_KEY_LINE_MAX + sizeof(begin) + sizeof(end) + 2), *at = made;
+
+	*text = NULL;
+	*size = 0;
+	if (!made) {
+		return sgpu_fail_nomem(error);
+	}
+	if (!set->has_key && !signs) {
+		free(made);
+		return sgpu_fail(error, SGPU_EUSAGE, "there is no key to be written");
+	}
+	at += both ? sprintf(at, "%s", begin) : 0;
+	at += set->has_key ? sgpu_key_line(&set->key, at) : 0;
+	at += both ? sprintf(at, ",") : 0;
+	at += signs ? sgpu_signing_line(&set->signing, at) : 0;
+	at += both ? sprintf(at, "%s", end) : 0;
+	at += sprintf(at, "\n");
+	*text = made;
+	*size = (size_t)(at - made);
+	return 0;
+}
+
+int sgpu_key_set_public(const struct sgpu_key_set *set, struct sgpu_key_set *public_set, struct sgpu_error *error)
+{
+	struct sgpu_key_set made = { .has_key = set->has_key && set->key.kind != SGPU_KEY_OCT };
+
+	if (!made.has_key && set->signing.kind == SGPU_SIGNING_NONE) {
+		return sgpu_fail(error, SGPU_EINVALID, "a symmetric (oct) key has no public half");
+	}
+	int code = made.has_key ? sgpu_key_public(&set->key, &made.key, error) : 0;
+	if (!code) {
+		sgpu_signing_public(&set->signing, &made.signing);
+		*public_set = made;
+	}
+	return code;
+}

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Signatures: Ed25519 (RFC 8032), and ECDSA on P-256 with SHA-256 as JWS has it, r || s (RFC 7518, section 3.4).
+ */
+#include <string.h>
+
+#include <openssl/core_names.h>
+#include <openssl/ecdsa.h>
+#include <openssl/err.h>
+#include <openssl/evp.h>
+#include <openssl/param_build.h>
+
+#include <sgpu/base.h>
+
+#include "crypto/internal.h"
+#include "crypto/key.h"
+
+enum { HALF = SGPU_SIGNATURE_SIZE / 2, POINT_SIZE = 65, DER_MAX = 80 };
+
+static OSSL_PARAM *p256_parameters(const struct sgpu_signing_key *key, BIGNUM *secret)
+{
+	OSSL_PARAM_BLD *builder = OSSL_PARAM_BLD_new();
+	OSSL_PARAM *parameters = NULL;
+	uint8_t point[POINT_SIZE] = { POINT_CONVERSION_UNCOMPRESSED };
+
+	memcpy(point + 1, key->public_half, sizeof(key->public_half));
+	if (builder && OSSL_PARAM_BLD_push_utf8_string(builder, OSSL_PKEY_PARAM_GROUP_NAME, "P-256", 0) == 1 &&
+	    OSSL_PARAM_BLD_push_octet_string(builder, OSSL_PKEY_PARAM_PUB_KEY, point, sizeof(point)) == 1 &&
+	    (!secret || OSSL_PARAM_BLD_push_BN(builder, OSSL_PKEY_PARAM_PRIV_KEY, secret) == 1)) {
+		parameters = OSSL_PARAM_BLD_to_param(builder);
+	}
+	OSSL_PARAM_BLD_free(builder);
+	return parameters;
+}
+
+static EVP_PKEY *p256_key(const struct sgpu_signing_key *key)
+{
+	EVP_PKEY_CTX *context = EVP_PKEY_CTX_new_from_name(NULL, "EC", NULL);
+	BIGNUM *secret = key->secret_known ? BN_secure_new() : NULL;
+	OSSL_PARAM *parameters = NULL;
+	EVP_PKEY *made = NULL;
+
+	if (context && (!key->secret_known || (secret && BN_bin2bn(key->secret, sizeof(key->secret), secret)))) {
+		parameters = p256_parameters(key, secret);
+	}
+	if (parameters && EVP_PKEY_fromdata_init(context) == 1) {
+		(void)EVP_PKEY_fromdata(context, &made, key->secret_known ? EVP_PKEY_KEYPAIR : EVP_PKEY_PUBLIC_KEY,
+					parameters);
+	}
+	OSSL_PARAM_free(parameters);
+	BN_clear_free(secret);
+	EVP_PKEY_CTX_free(context);
+	return made;
+}
+
+/* The key as libcrypto has it, or NULL, which is also what becomes of a point that is on no curve. */
+static EVP_PKEY *load(const struct sgpu_signing_key *key)
+{
+	if (key->kind == SGPU_SIGNING_P256) {
+		return p256_key(key);
+	}
+	return key->secret_known ? EVP_PKEY_new_raw_private_key_ex(NULL, "ED25519", NULL, key->secret, 32) :
+				   EVP_PKEY_new_raw_public_key_ex(NULL, "ED25519", NULL, key->public_half, 32);
+}
+
+static bool belongs(const struct sgpu_signing_key *key, EVP_PKEY *loaded)
+{
+	uint8_t derived[32] = { 0 };
+	size_t size = sizeof(derived);
+
+	if (key->kind == SGPU_SIGNING_P256) {
+		EVP_PKEY_CTX *context = EVP_PKEY_CTX_new_from_pkey(NULL, loaded, NULL);
+		bool good = context && EVP_PKEY_public_check(context) == 1 &&
+			    (!key->secret_known || EVP_PKEY_pairwise_check(context) == 1);
+		EVP_PKEY_CTX_free(context);
+		return good;
+	}
+	return EVP_PKEY_get_raw_public_key(loaded, derived, &size) == 1 &&
+	       sgpu_equal(derived, key->public_half, sizeof(derived));
+}
+
+int sgpu_signing_check(const struct sgpu_signing_key *key, struct sgpu_error *error)
+{
+	EVP_PKEY *loaded = load(key);
+	bool good = loaded && belongs(key, loaded);
+
+	EVP_PKEY_free(loaded);
+	ERR_clear_error();
+	if (good) {
+		return 0;
+	}
+	return key->secret_known ? sgpu_fail(error, SGPU_EINVALID, "its public half is not the one of 'd'")
+				 : sgpu_fail(error, SGPU_EINVALID, "it is not a point of its curve");
+}
+
+int sgpu_signing_generate(struct sgpu_signing_key *key, struct sgpu_error *error)
+{
+	EVP_PKEY *made = EVP_PKEY_Q_keygen(NULL, NULL, "ED25519");
+	size_t secret_size = 32, public_size = 32;
+
+	memset(key, 0, sizeof(*key));
+	key->kind = SGPU_SIGNING_ED25519;
+	key->secret_known = true;
+	int code = made && EVP_PKEY_get_raw_private_key(made, key->secret, &secret_size) == 1 &&
+		   EVP_PKEY_get_raw_public_key(made, key->public_half, &public_size) == 1 ?
+		   sgpu_signing_thumbprint(key, error) : sgpu_crypto_fail(error, "making an Ed25519 key");
+	EVP_PKEY_free(made);
+	if (code) {
+		sgpu_wipe(key, sizeof(*key));
+	}
+	return code;
+}
+
+void sgpu_signing_public(const struct sgpu_signing_key *key, struct sgpu_signing_key *public_key)
+{
+	*public_key = (struct sgpu_signing_key){ .kind = key->kind };
+	memcpy(public_key->public_half, key->public_half, sizeof(public_key->public_half));
+	memcpy(public_key->kid, key->kid, sizeof(public_key->kid));
+}
+
+const char *sgpu_signing_name(enum sgpu_signing_kind kind)
+{
+	static const char *const names[] = { "none", "Ed25519", "P-256" };
+
+	return names[kind];
+}
+
+/* ---- ECDSA's two forms ---- */
+static bool der_to_raw(const uint8_t *der, size_t size, uint8_t raw[SGPU_SIGNATURE_SIZE])
+{
+	ECDSA_SIG *parts = d2i_ECDSA_SIG(NULL, &der, (long)size);
+	bool done = parts && BN_bn2binpad(ECDSA_SIG_get0_r(parts), raw, HALF) == HALF &&
+		    BN_bn2binpad(ECDSA_SIG_get0_s(parts), raw + HALF, HALF) == HALF;
+
+	ECDSA_SIG_free(parts);
+	return done;
+}
+
+static int raw_to_der(const uint8_t raw[SGPU_SIGNATURE_SIZE], uint8_t der[DER_MAX])
+{
+	ECDSA_SIG *parts = ECDSA_SIG_new();
+	BIGNUM *r = BN_bin2bn(raw, HALF, NULL), *s = BN_bin2bn(raw + HALF, HALF, NULL);
+	int size = 0;
+
+	if (parts && r && s && ECDSA_SIG_set0(parts, r, s) == 1) {
+		r = s = NULL;
+		size = i2d_ECDSA_SIG(parts, NULL) <= DER_MAX ? i2d_ECDSA_SIG(parts, &der) : 0;
+	}
+	BN_free(r);
+	BN_free(s);
+	ECDSA_SIG_free(parts);
+	return size;
+}
+
+static const char *digest_of(const struct sgpu_signing_key *key)
+{
+	return key->kind == SGPU_SIGNING_P256 ? "SHA256" : NULL; /* Ed25519 takes the message itself */
+}
+
+int sgpu_signing_sign(const struct sgpu_signing_key *key, const void *data, size_t size,
+		      uint8_t signature[SGPU_SIGNATURE_SIZE], struct sgpu_error *error)
+{
+	uint8_t made[DER_MAX];
+	size_t made_size = sizeof(made);
+
+	if (key->kind == SGPU_SIGNING_NONE || !key->secret_known) {
+		return sgpu_fail(error, SGPU_EKEY, "the key '%s' cannot sign: it is a public half", key->kid);
+	}
+	EVP_PKEY *loaded = load(key);
+	EVP_MD_CTX *context = EVP_MD_CTX_new();
+	bool done = loaded && context &&
+		    EVP_DigestSignInit_ex(context, NULL, digest_of(key), NULL, NULL, loaded, NULL) == 1 &&
+		    EVP_DigestSign(context, made, &made_size, data, size) == 1;
+	if (done && key->kind == SGPU_SIGNING_P256) {
+		done = der_to_raw(made, made_size, signature);
+	} else if (done) {
+		memcpy(signature, made, SGPU_SIGNATURE_SIZE);
+	}
+	EVP_MD_CTX_free(context);
+	EVP_PKEY_free(loaded);
+	return done ? 0 : sgpu_crypto_fail(error, "signing");
+}
+
+int sgpu_signing_verify(const struct sgpu_signing_key *key, const void *data, size_t size,
+			const uint8_t signature[SGPU_SIGNATURE_SIZE], struct sgpu_error *error)
+{
+	struct sgpu_signing_key public_key;
+	uint8_t der[DER_MAX];
+	const uint8_t *checked = signature;
+	int checked_size = SGPU_SIGNATURE_SIZE;
+
+	if (key->kind == SGPU_SIGNING_NONE) {
+		return sgpu_fail(error, SGPU_EINVALID, "there is no key to verify a signature with");
+	}
+	sgpu_signing_public(key, &public_key);
+	if (key->kind == SGPU_SIGNING_P256) {
+		checked_size = raw_to_der(signature, der);
+		checked = der;
+	}
+	EVP_PKEY *loaded = load(&public_key);
+	EVP_MD_CTX *context = EVP_MD_CTX_new();
+	bool good = loaded && context && checked_size > 0 &&
+		    EVP_DigestVerifyInit_ex(context, NULL, digest_of(key), NULL, NULL, loaded, NULL) == 1 &&
+		    EVP_DigestVerify(context, checked, (size_t)checked_size, data, size) == 1;
+	EVP_MD_CTX_free(context);
+	EVP_PKEY_free(loaded);
+	ERR_clear_error();
+	return good ? 0 : sgpu_fail(error, SGPU_EAUTH, "the signature of '%s' does not verify", key->kid);
+}

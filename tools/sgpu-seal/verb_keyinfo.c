@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sgpu-seal keyinfo: which keys a file holds, by their ids. Nothing secret is in the answer.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <jansson.h>
+
+#include <sgpu/crypto.h>
+
+#include "verbs.h"
+
+enum { OPTION_OWNER = CLI_LONG };
+
+const struct cli_option keyinfo_options[] = {
+	CLI_COMMON,
+	{ "owner", OPTION_OWNER, NULL, "the id of the key that signs alone: a line for sgpu-run --owners" },
+	{ NULL, 0, NULL, NULL },
+};
+
+static const char *kind_name(const struct sgpu_key *key)
+{
+	return key->kind == SGPU_KEY_OCT ? "oct" : "X25519";
+}
+
+static bool is_secret(const struct sgpu_key *key)
+{
+	return key->kind != SGPU_KEY_X25519_PUBLIC;
+}
+
+static void print_line(const char *kind, const char *use, bool secret, const char *kid)
+{
+	printf("%-7s  %-10s  %-6s  %s\n", kind, use, secret ? "secret" : "public", kid);
+}
+
+static bool print_json(const struct sgpu_key_set *keys)
+{
+	json_t *list = json_array(), *record = json_pack("{s:o}", "keys", list);
+
+	if (keys->has_key) {
+		json_array_append_new(list, json_pack("{s:s, s:s, s:b, s:s}", "kind", kind_name(&keys->key), "use", "enc",
+						      "secret", is_secret(&keys->key), "kid", keys->key.kid));
+	}
+	if (keys->signing.kind != SGPU_SIGNING_NONE) {
+		json_array_append_new(list, json_pack("{s:s, s:s, s:b, s:s}", "kind", sgpu_signing_name(keys->signing.kind),
+						      "use", "sig", "secret", keys->signing.secret_known, "kid",
+						      keys->signing.kid));
+	}
+	const bool written = record && json_dumpf(record, stdout, JSON_COMPACT) == 0 && putchar('\n') != EOF;
+	json_decref(record);
+	return written;
+}
+
+static int print(const struct sgpu_key_set *keys, const char *path, bool owner)
+{
+	bool written = true;
+
+	if (owner && keys->signing.kind == SGPU_SIGNING_NONE) {
+		return cli_fail(SGPU_EINVALID, "'%s' has no key that signs", path);
+	}
+	if (owner) {
+		printf("%s\n", keys->signing.kid);
+	} else if (cli_json) {
+		written = print_json(keys);
+	} else {
+		if (keys->has_key) {
+			print_line(kind_name(&keys->key), "encryption", is_secret(&keys->key), keys->key.kid);
+		}
+		if (keys->signing.kind != SGPU_SIGNING_NONE) {
+			print_line(sgpu_signing_name(keys->signing.kind), "signature", keys->signing.secret_known,
+				   keys->signing.kid);
+		}
+	}
+	return written && fflush(stdout) == 0 ? 0 : cli_fail(SGPU_ESYSTEM, "cannot write to standard output");
+}
+
+int verb_keyinfo(int argc, char **argv)
+{
+	struct sgpu_error error = { 0 };
+	struct sgpu_key_set keys;
+	const char *value;
+	bool owner = false;
+	int first, option;
+
+	while ((option = cli_next(argc, argv, &value, &first))) {
+		if (option < 0) {
+			return 2;
+		}
+		owner = owner || option == OPTION_OWNER;
+	}
+	if (!cli_positionals(argc, first, 0, 1)) {
+		return 2;
+	}
+	const char *path = first < argc ? argv[first] : "-";
+	if (!strcmp(path, "-") && isatty(STDIN_FILENO)) {
+		return cli_usage("no key given");
+	}
+	int status = sgpu_key_set_load(path, &keys, &error) ? cli_error(&error) : print(&keys, path, owner);
+	sgpu_key_set_clear(&keys);
+	return status;
+}
