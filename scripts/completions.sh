@@ -15,34 +15,75 @@ generate() {
 	printf '%s\n' "$table" | awk -F '\t' -v tool="$tool" -v default_verb="$default" "$common $1"
 }
 
-# kind(): what completes an option's argument: words (a|b|c), a folder, a file, or nothing that can be known.
+# kind(): what completes an argument: words (a|b|c, and those of a device), a folder, a file, what the tool itself lists
+# (operation, case, region), or nothing that can be known. positional(): the same of what is no option.
+# lister(): the command behind PROGRAM that prints such a list, one name a line, of such characters alone that mean
+# nothing to a shell.
 # shellcheck disable=SC2016 # these are awk's
 common='
 function kind(argument) {
 	if (argument == "") return "none"
-	if (index(argument, "|")) return "words"
+	if (index(argument, "|") || argument == "DEVICE") return "words"
 	if (argument ~ /^DIR/) return "dir"
-	if (argument ~ /^(FILE|KEY|PATH|MANIFEST|BATCH|RESPONSE|POLICY)/) return "file"
+	if (argument ~ /^(FILE|KEY|PATH|MANIFEST|BATCH|RESPONSE|POLICY|PROGRAM)/) return "file"
+	if (argument == "OPERATION") return "operation"
 	return "other"
 }
-function words(argument) { gsub(/\|/, " ", argument); return argument }
+function words(argument) {
+	if (argument == "DEVICE") return "auto cpu cuda"
+	gsub(/ *\| */, " ", argument)
+	return argument
+}
+function positional(arguments) {
+	if (arguments == "") return "none"
+	if (arguments ~ /OPERATION/) return "operation"
+	if (arguments ~ /CASE/) return "case"
+	if (arguments ~ /REGION/) return "region"
+	if (arguments ~ /^[a-z]+ \| [a-z]+/) return "words"
+	return "file"
+}
+# "init sign" of "init | sign [REQUEST]"
+function subverbs(arguments) { sub(/ *[^a-z |].*/, "", arguments); return words(arguments) }
+function lister(what) {
+	if (what == "operation") return "ops 2>/dev/null | sed \"1d; s/[^a-z0-9_].*//\""
+	if (what == "case") return "list 2>/dev/null | sed -n \"s/^\\([a-z][a-z0-9-]*\\) .*/\\1/p\""
+	return "list 2>/dev/null | sed \"1d; s/[^0-9a-f].*//\""
+}
+function is_listed(what) { return what == "operation" || what == "case" || what == "region" }
 function identifier(name) { gsub(/-/, "_", name); return "_" name }
 function quoted(text) { gsub(/\047/, "\047\\\047\047", text); return "\047" text "\047" }
-$2 == "" { verb[++verbs] = $1; verb_help[$1] = $5; next }
+$2 == "" { verb[++verbs] = $1; verb_help[$1] = $5; verb_arguments[$1] = $4; next }
 { row[++rows] = $0 }
 '
 
+# A word behind "--option=" is completed like one behind "--option", whether bash has cut it there or not. What is no file
+# is offered as it is.
 # shellcheck disable=SC2016 # these are awk's
 bash='
+function offer(what, argument) {
+	if (what == "file") return "compopt -o filenames 2>/dev/null || :; mapfile -t COMPREPLY < <(compgen -f -- \"$word\")"
+	if (what == "dir") return "compopt -o filenames 2>/dev/null || :; mapfile -t COMPREPLY < <(compgen -d -- \"$word\")"
+	if (what == "words") return "mapfile -t COMPREPLY < <(compgen -W \"" argument "\" -- \"$word\")"
+	if (is_listed(what))
+		return "mapfile -t COMPREPLY < <(compgen -W \"$(\"${COMP_WORDS[0]}\" " lister(what) ")\" -- \"$word\")"
+	return "COMPREPLY=()"
+}
 END {
 	names = ""
 	for (v = 1; v <= verbs; v++) names = names verb[v] " "
 	print "# bash completion for " tool ": made from its option tables."
 	print identifier(tool) "()"
 	print "{"
-	print "\tlocal word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} verb=${COMP_WORDS[1]} options="
+	print "\tlocal word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} verb=${COMP_WORDS[1]} options= prefix="
 	print "\tCOMPREPLY=()"
-	print "\tif [ \"$COMP_CWORD\" -eq 1 ] && [[ $word != */* ]]; then"
+	print "\tif [[ $word == \"=\" ]]; then"
+	print "\t\tword="
+	print "\telif [[ $before == \"=\" && $COMP_CWORD -gt 2 ]]; then"
+	print "\t\tbefore=${COMP_WORDS[COMP_CWORD-2]}"
+	print "\telif [[ $word == --*=* ]]; then"
+	print "\t\tprefix=${word%%=*}= before=${word%%=*} word=${word#*=}"
+	print "\tfi"
+	print "\tif [ \"$COMP_CWORD\" -eq 1 ] && [[ -z $prefix && $word != " (default_verb == "" ? "" : "-* && $word != ") "*/* ]]; then"
 	print "\t\tmapfile -t COMPREPLY < <(compgen -W \"" names "--help --version\" -- \"$word\")"
 	print "\t\t[ ${#COMPREPLY[@]} -eq 0 ] || return 0"
 	print "\tfi"
@@ -54,11 +95,8 @@ END {
 		split(row[r], f, "\t")
 		what = kind(f[4])
 		if (what == "none") continue
-		printf "\t%s:--%s%s) ", f[1], f[2], f[3] == "" ? "" : " | " f[1] ":-" f[3]
-		if (what == "file") print "mapfile -t COMPREPLY < <(compgen -f -- \"$word\"); return 0 ;;"
-		else if (what == "dir") print "mapfile -t COMPREPLY < <(compgen -d -- \"$word\"); return 0 ;;"
-		else if (what == "words") print "mapfile -t COMPREPLY < <(compgen -W \"" words(f[4]) "\" -- \"$word\"); return 0 ;;"
-		else print "return 0 ;;"
+		printf "\t%s:--%s%s)\n\t\t%s\n\t\t[ -z \"$prefix\" ] || COMPREPLY=(\"${COMPREPLY[@]/#/$prefix}\")\n\t\treturn 0\n\t\t;;\n",
+			f[1], f[2], f[3] == "" ? "" : " | " f[1] ":-" f[3], offer(what, words(f[4]))
 	}
 	print "\tesac"
 	print "\tcase $verb in"
@@ -71,30 +109,59 @@ END {
 		print "\t" verb[v] ") options=\"" substr(options, 2) "\" ;;"
 	}
 	print "\tesac"
-	print "\tcase $word in"
-	print "\t-*) mapfile -t COMPREPLY < <(compgen -W \"$options\" -- \"$word\") ;;"
-	print "\t*) mapfile -t COMPREPLY < <(compgen -f -- \"$word\") ;;"
+	print "\tcase $verb:$word in"
+	print "\t*:-*) mapfile -t COMPREPLY < <(compgen -W \"$options\" -- \"$word\") ;;"
+	for (v = 1; v <= verbs; v++) {
+		arguments = verb_arguments[verb[v]]
+		what = positional(arguments)
+		if (what == "words") {
+			# Files behind the first of them.
+			print "\t" verb[v] ":*)"
+			print "\t\t" offer("words", subverbs(arguments))
+			print "\t\tfor before in \"${COMP_WORDS[@]:2:COMP_CWORD-2}\"; do"
+			print "\t\t\tcase \" " subverbs(arguments) " \" in *\" $before \"*) " offer("file") " ;; esac"
+			print "\t\tdone"
+			print "\t\t;;"
+		} else print "\t" verb[v] ":*) " offer(what) " ;;"
+	}
 	print "\tesac"
 	print "}"
-	print "complete -o filenames -F " identifier(tool) " " tool
+	print "complete -F " identifier(tool) " " tool
 }'
 
 # shellcheck disable=SC2016 # these are awk's
 zsh='
-function spec(f,   what, action, text) {
+function action(what, argument) {
+	if (what == "file") return "_files"
+	if (what == "dir") return "_files -/"
+	if (what == "words") return "(" argument ")"
+	if (is_listed(what)) return identifier(tool) "_" what
+	return " "
+}
+function spec(f,   what, act, text) {
 	what = kind(f[4])
-	action = what == "none" ? "" : ":" f[4] ":" (what == "file" ? "_files" : what == "dir" ? "_files -/" : \
-		what == "words" ? "(" words(f[4]) ")" : " ")
+	act = what == "none" ? "" : ":" f[4] ":" action(what, words(f[4]))
 	text = f[5]
 	gsub(/[][\\:]/, "\\\\&", text)
-	if (f[3] == "") return quoted("--" f[2] "[" text "]" action)
-	return quoted("(-" f[3] " --" f[2] ")") "{-" f[3] ",--" f[2] "}" quoted("[" text "]" action)
+	if (f[3] == "") return quoted("--" f[2] (what == "none" ? "" : "=") "[" text "]" act)
+	return quoted("(-" f[3] " --" f[2] ")") "{-" f[3] (what == "none" ? "" : "+") ",--" f[2] (what == "none" ? "" : "=") "}" \
+		quoted("[" text "]" act)
 }
 END {
 	print "#compdef " tool
 	print "# zsh completion for " tool ": made from its option tables."
+	for (v = 1; v <= verbs; v++) wanted[positional(verb_arguments[verb[v]])] = 1
+	for (r = 1; r <= rows; r++) { split(row[r], f, "\t"); wanted[kind(f[4])] = 1 }
+	for (what in wanted) if (is_listed(what)) {
+		print identifier(tool) "_" what "() {"
+		print "\tlocal -a found"
+		print "\tfound=(${(f)\"$(" tool " " lister(what) ")\"})"
+		print "\tcompadd -a found"
+		print "}"
+	}
 	print identifier(tool) "() {"
 	print "\tlocal -a verbs"
+	print "\tlocal verb=$words[2] ret=1"
 	print "\tverbs=("
 	for (v = 1; v <= verbs; v++) {
 		text = verb_help[verb[v]]
@@ -103,19 +170,16 @@ END {
 	}
 	print "\t)"
 	print "\tif (( CURRENT == 2 )); then"
-	print "\t\t_describe verb verbs" (default_verb == "" ? "" : "; _files")
-	print "\t\treturn"
-	print "\tfi"
-	print "\tlocal verb=$words[2]"
+	print "\t\t_describe verb verbs && ret=0"
+	# What the default verb takes stands beside the verbs.
+	print default_verb == "" ? "\t\treturn ret" : "\t\tverb=" default_verb
 	if (default_verb != "") {
-		print "\tif [[ -z ${(M)verbs:#$verb:*} ]]; then"
+		print "\telif [[ -z ${(M)verbs:#$verb:*} ]]; then"
 		print "\t\tverb=" default_verb
-		print "\telse"
-		print "\t\tshift words; (( CURRENT-- ))"
-		print "\tfi"
-	} else {
-		print "\tshift words; (( CURRENT-- ))"
 	}
+	print "\telse"
+	print "\t\tshift words; (( CURRENT-- ))"
+	print "\tfi"
 	print "\tcase $verb in"
 	for (v = 1; v <= verbs; v++) {
 		print "\t" verb[v] ")"
@@ -124,31 +188,53 @@ END {
 			split(row[r], f, "\t")
 			if (f[1] == verb[v]) print "\t\t\t" spec(f) " \\"
 		}
-		print "\t\t\t" quoted("*:file:_files")
+		what = positional(verb_arguments[verb[v]])
+		if (what == "words")
+			print "\t\t\t" quoted("1:verb:" action(what, subverbs(verb_arguments[verb[v]]))) " \\"
+		if (what != "none")
+			print "\t\t\t" quoted("*:" (is_listed(what) ? what : "file") ":" action(what == "words" ? "file" : what)) " \\"
+		print "\t\t\t&& ret=0"
 		print "\t\t;;"
 	}
 	print "\tesac"
+	print "\treturn ret"
 	print "}"
 	print identifier(tool) " \"$@\""
 }'
 
 # shellcheck disable=SC2016 # these are awk's
 fish='
+function offer(what, argument) {
+	if (what == "file") return " -r -F"
+	if (what == "dir") return " -x -a \"(__fish_complete_directories)\""
+	if (what == "words") return " -x -a " quoted(argument)
+	if (is_listed(what)) return " -x -a " quoted("(" tool " " lister(what) ")")
+	return " -x"
+}
 END {
 	print "# fish completion for " tool ": made from its option tables."
 	names = ""
 	for (v = 1; v <= verbs; v++) names = names " " verb[v]
-	for (v = 1; v <= verbs; v++)
+	if (default_verb == "")
+		printf "complete -c %s -n \"not __fish_seen_subcommand_from%s\" -f\n", tool, names
+	for (v = 1; v <= verbs; v++) {
 		printf "complete -c %s -n \"not __fish_seen_subcommand_from%s\" -a %s -d %s\n", tool, names, verb[v],
 			quoted(verb_help[verb[v]])
+		what = positional(verb_arguments[verb[v]])
+		when = "__fish_seen_subcommand_from " verb[v]
+		if (what == "none") printf "complete -c %s -n \"%s\" -f\n", tool, when
+		else if (what == "words") {
+			list = subverbs(verb_arguments[verb[v]])
+			printf "complete -c %s -n \"%s; and not __fish_seen_subcommand_from %s\"%s\n", tool, when, list, offer(what, list)
+		} else if (is_listed(what)) printf "complete -c %s -n \"%s\"%s\n", tool, when, offer(what)
+	}
 	for (r = 1; r <= rows; r++) {
 		split(row[r], f, "\t")
 		what = kind(f[4])
 		when = "__fish_seen_subcommand_from " f[1]
 		if (f[1] == default_verb) when = when "; or not __fish_seen_subcommand_from" names
 		printf "complete -c %s -n \"%s\" -l %s%s%s -d %s\n", tool, when, f[2], f[3] == "" ? "" : " -s " f[3],
-			what == "none" ? "" : what == "file" ? " -r -F" : what == "dir" ? " -x -a \"(__fish_complete_directories)\"" : \
-			what == "words" ? " -x -a " quoted(words(f[4])) : " -x", quoted(f[5])
+			what == "none" ? "" : offer(what, words(f[4])), quoted(f[5])
 	}
 }'
 
