@@ -91,6 +91,20 @@ void sgpu_page_lose(struct sgpu_processor *processor, uint32_t first, int kind)
 	}
 }
 
+void sgpu_page_miss(struct sgpu_processor *processor, uint32_t first, int kind)
+{
+	for (uint32_t i = 0; i < processor->frames_of[kind]; i++) {
+		processor->frames[first + i].missing = 1;
+	}
+}
+
+void sgpu_page_soil(struct sgpu_processor *processor, uint32_t first, int kind)
+{
+	for (uint32_t i = 0; i < processor->frames_of[kind]; i++) {
+		processor->frames[first + i].stale = 1;
+	}
+}
+
 struct sgpu_context *sgpu_frame_context(const struct sgpu_processor *processor, uint32_t frame)
 {
 	const struct sgpu_frame_entry *entry = &processor->frames[frame];
@@ -124,8 +138,11 @@ bool sgpu_range_is_mapped(const struct sgpu_processor *processor, const struct s
 		for (; kind < SGPU_KINDS; kind++) {
 			const uint32_t *slots = slots_at(context, channel, directory, kind);
 
-			/* No frame, and no burnt one. */
-			if (slots && slots[at % span / processor->page_size[kind]] < SGPU_BURNT_FRAME) {
+			const uint32_t page =
+				slots ? slots[at % span / processor->page_size[kind]] : SGPU_NO_FRAME;
+
+			/* No frame, no burnt one, and none that the device has not. */
+			if (page < SGPU_BURNT_FRAME && !processor->frames[page].missing) {
 				break;
 			}
 		}

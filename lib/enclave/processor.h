@@ -26,6 +26,7 @@ struct sgpu_frame_entry {
 	uint64_t stale : 1;   /* the host wrote to it: no frame of a device's new memory any more */
 	uint64_t window : 1;  /* mapped for the host */
 	uint64_t lost : 1;    /* the device would not give it back: nobody gets it */
+	uint64_t missing : 1; /* in a table, but the device did not map it again: it can only be taken out */
 	uint64_t marked : 1;  /* named by the command that is being checked */
 	uint64_t references : 11;
 	uint64_t directory : 12;
@@ -136,6 +137,10 @@ void sgpu_page_refer(struct sgpu_processor *processor, uint32_t first, int kind,
 /* Data have been cleared; a directory's or table's frame is as it was. */
 void sgpu_page_give(struct sgpu_processor *processor, uint32_t first, int kind);
 void sgpu_page_lose(struct sgpu_processor *processor, uint32_t first, int kind);
+/* It was cleared, and stays in its tables; nothing is done with it on the device any more. */
+void sgpu_page_miss(struct sgpu_processor *processor, uint32_t first, int kind);
+/* A free page that kernels may have written to. */
+void sgpu_page_soil(struct sgpu_processor *processor, uint32_t first, int kind);
 /* The context whose page it is; NULL: of a bootstrap channel, or lost. */
 struct sgpu_context *sgpu_frame_context(const struct sgpu_processor *processor, uint32_t frame);
 static inline uint64_t sgpu_page_va(const struct sgpu_processor *processor, uint32_t directory, uint32_t index,
@@ -176,7 +181,8 @@ struct sgpu_page_change {
 	const uint32_t *before, *after; /* `count` pages each */
 	const uint8_t *actions;         /* what becomes of each on the device */
 };
-/* All of it or, when the device fails, none of it; only that what was to be dropped may be clear then. */
+/* All of it or, when the device fails, none of it; only that what was to be dropped may be clear then, and, when the
+ * device fails again, missing. */
 int sgpu_pages_change(struct sgpu_processor *processor, const struct sgpu_page_change *change,
 		      struct sgpu_error *error);
 

@@ -44,8 +44,12 @@ static int map_run(const struct leaving *leaving, const struct leaving_run *run)
 {
 	const struct sgpu_pager *pager = &leaving->processor->pager;
 
-	(void)pager->map(pager->device, leaving->channel->context->space, run->va, run->pages, run->count,
-			 leaving->processor->page_size[run->kind], NULL);
+	if (pager->map(pager->device, leaving->channel->context->space, run->va, run->pages, run->count,
+		       leaving->processor->page_size[run->kind], NULL) != SGPU_OK) {
+		for (uint32_t i = 0; i < run->count; i++) {
+			sgpu_page_miss(leaving->processor, run->pages[i], run->kind);
+		}
+	}
 	return SGPU_OK;
 }
 
@@ -60,10 +64,13 @@ static int clear_or_lose(const struct leaving *leaving, const struct leaving_run
 	return SGPU_OK;
 }
 
+/* Of what is missing the device has nothing left. */
 static bool leaves(const struct leaving *leaving, const struct sgpu_table *table, uint32_t index)
 {
-	return table->slots[index] != SGPU_NO_FRAME &&
-	       leaving->processor->frames[table->slots[index]].references == 1;
+	const uint32_t page = table->slots[index];
+
+	return page != SGPU_NO_FRAME && leaving->processor->frames[page].references == 1 &&
+	       !leaving->processor->frames[page].missing;
 }
 
 /* The runs of one table; `limit` counts runs down, at 0 it ends. */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the device does for CH_PTE: pages are mapped where nothing is, pages that go are cleared and unmapped, and
- * where one takes another's place it comes last. A step that fails is undone with all before it. A page that the
- * device does not give back is lost: nobody gets it any more.
+ * where one takes another's place it comes last. A step that fails is undone with all before it. When that fails as well,
+ * a page that the device does not give back is lost: nobody gets it any more; and one that it does not map again is
+ * missing: it stands in its tables until it is taken out, and nothing reaches for it on the device.
  */
 #include "enclave/processor.h"
 
@@ -51,12 +52,17 @@ static int unmap_old(const struct work *work, uint32_t first, uint32_t count)
 	return unmap(work, first, count, work->error);
 }
 
-static int clear(const struct work *work, uint32_t first, uint32_t count)
+static int clear_and_tell(const struct work *work, uint32_t first, uint32_t count, struct sgpu_error *error)
 {
 	const struct sgpu_pager *pager = &work->processor->pager;
 
 	return pager->clear(pager->device, work->change->context->space, at(work, first),
-			    at(work, first + count) - at(work, first), work->error);
+			    at(work, first + count) - at(work, first), error);
+}
+
+static int clear(const struct work *work, uint32_t first, uint32_t count)
+{
+	return clear_and_tell(work, first, count, work->error);
 }
 
 static int clear_new(const struct work *work, uint32_t first, uint32_t count)
@@ -77,34 +83,51 @@ static int clear_new(const struct work *work, uint32_t first, uint32_t count)
 	return rc;
 }
 
-/* Undoing: what cannot be unmapped is lost, and what cannot be mapped again is missing, in this context alone. */
+/* Undoing: what cannot be unmapped is lost, and what cannot be mapped again is missing. */
 static int undo_map(const struct work *work, uint32_t first, uint32_t count)
 {
+	/* Kernels may have written there already. */
+	bool clean = sgpu_activate_now(work->processor, work->change->context, NULL) == SGPU_OK &&
+		     clear_and_tell(work, first, count, NULL) == SGPU_OK;
+
 	if (unmap(work, first, count, NULL) != SGPU_OK) {
 		work->change->context->shut = true;
 		for (uint32_t i = first; i < first + count; i++) {
 			sgpu_page_lose(work->processor, work->change->after[i], work->change->kind);
 		}
+		return SGPU_OK;
+	}
+	for (uint32_t i = first; !clean && i < first + count; i++) {
+		sgpu_page_soil(work->processor, work->change->after[i], work->change->kind);
 	}
 	return SGPU_OK;
 }
 
 static int undo_unmap(const struct work *work, uint32_t first, uint32_t count)
 {
-	(void)map(work, work->change->before, first, count, NULL);
+	if (map(work, work->change->before, first, count, NULL) != SGPU_OK) {
+		for (uint32_t i = first; i < first + count; i++) {
+			sgpu_page_miss(work->processor, work->change->before[i], work->change->kind);
+		}
+	}
 	return SGPU_OK;
+}
+
+/* Whether the step is for that page; of what is missing the device has nothing to drop. */
+static bool is_for(const struct work *work, unsigned actions, uint32_t index)
+{
+	return actions >> work->change->actions[index] & 1 &&
+	       !(actions == DROPPED && work->processor->frames[work->change->before[index]].missing);
 }
 
 /* Calls the step for every run of pages whose action is among `actions`, up to index `end`; *failed is where it
  * failed. */
 static int each_run(const struct work *work, unsigned actions, step_fn step, uint32_t end, uint32_t *failed)
 {
-	const uint8_t *action = work->change->actions;
-
 	for (uint32_t first = 0; first < end;) {
 		uint32_t last = first;
 
-		while (last < end && actions >> action[last] & 1) {
+		while (last < end && is_for(work, actions, last)) {
 			last++;
 		}
 		if (last > first) {

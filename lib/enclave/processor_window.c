@@ -59,7 +59,8 @@ static int show(struct sgpu_processor *processor, uint32_t frame, struct sgpu_er
 		rc = pager->clear(pager->device, processor->window, frame * small, small, error);
 		if (rc != SGPU_OK &&
 		    pager->unmap(pager->device, processor->window, frame * small, small, NULL) != SGPU_OK) {
-			processor->frames[frame].lost = 1;
+			/* In use as a table it stays what it is: the device maps it nowhere else. */
+			processor->frames[frame].lost = !processor->frames[frame].mapped;
 		}
 	}
 	if (rc == SGPU_OK) {
@@ -78,7 +79,7 @@ static int locate(struct sgpu_processor *processor, uint32_t frame, void **space
 	struct sgpu_context *context = sgpu_frame_context(processor, frame);
 	int rc;
 
-	if (entry->lost) {
+	if (entry->lost || entry->missing) {
 		return sgpu_fail(error, SGPU_EDEVICE, "the device does not give frame %u back", frame);
 	}
 	if (entry->mapped && entry->use == SGPU_FRAME_DATA && context) {

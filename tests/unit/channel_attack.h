@@ -40,6 +40,8 @@ struct attack {
 	uint8_t stale_groups[16][64];
 	struct sgpu_command last;
 	uint64_t sent, accepted, by_refusal[SGPU_REFUSALS], by_op[8];
+	bool failing;                   /* the device fails now and then */
+	uint64_t failures;
 	const char *broken;
 };
 

@@ -19,11 +19,16 @@ enum { WORLD_FRAMES = 64, WORLD_SMALL = 64, WORLD_RATIO = 8, WORLD_SPACES = 64, 
 struct world_space {
 	bool used, on;
 	bool of_host;                  /* the host's window */
+	bool running;                  /* kernels of the context run, since it was not taken out of reach in this command */
 };
 
 struct world_frame {
 	struct world_space *space;     /* where it is mapped; NULL: nowhere */
 	uint64_t at;
+	uint64_t command;              /* that mapped it: what it maps it may take away again */
+	bool dirty;                    /* mapped with contents in it, and not cleared yet */
+	bool soiled;                   /* the device failed to clear it */
+	bool stuck;                    /* the device did not give it back: what is in it stays */
 };
 
 struct world {
@@ -38,6 +43,9 @@ struct world {
 	bool locked[WORLD_FRAMES];     /* but what is locked */
 	bool host;                     /* the host's own window is being used: it may reach unprotected frames alone */
 	bool fails;                    /* the device fails from now on */
+	int until, failures;           /* or: so many steps succeed, and so many then fail; until < 0: none */
+	int failed;                    /* steps that have failed in the command under way */
+	uint64_t command;              /* number of it */
 	const char *broken;
 };
 
@@ -45,6 +53,44 @@ static inline void world_break(struct world *world, const char *what)
 {
 	if (!world->broken) {
 		world->broken = what;
+	}
+}
+
+/* Whether the device fails at this step. */
+static inline bool world_fails(struct world *world)
+{
+	bool now = world->fails;
+
+	if (world->until > 0) {
+		world->until--;
+	} else if (world->until == 0 && world->failures > 0) {
+		world->failures--;
+		now = true;
+	}
+	world->failed += now;
+	return now;
+}
+
+/* A command begins: `until` steps of the device succeed and `failures` fail then; kernels of the context in reach run. */
+static inline void world_begin(struct world *world, int until, int failures)
+{
+	world->until = until;
+	world->failures = failures;
+	world->failed = 0;
+	world->command++;
+	for (int i = 0; i < WORLD_SPACES; i++) {
+		world->spaces[i].running = world->spaces[i].on && !world->spaces[i].of_host;
+	}
+}
+
+/* And ends: whatever was mapped with contents in it has been cleared, or the device failed. */
+static inline void world_end(struct world *world)
+{
+	world->until = -1;
+	for (int i = 0; i < WORLD_FRAMES; i++) {
+		if (world->frames[i].space && world->frames[i].dirty && !world->frames[i].stuck) {
+			world_break(world, "a page was left mapped with somebody's data in it");
+		}
 	}
 }
 
@@ -58,13 +104,13 @@ static inline int world_space_create(void *device, uint64_t size, void **space, 
 {
 	struct world *world = device;
 
-	if (world->fails) {
+	if (world_fails(world)) {
 		return world_fault(error);
 	}
 	for (int i = 0; i < WORLD_SPACES; i++) {
 		if (!world->spaces[i].used) {
 			world->spaces[i].used = true;
-			world->spaces[i].on = false;
+			world->spaces[i].on = world->spaces[i].running = false;
 			world->spaces[i].of_host = world->host;
 			*space = &world->spaces[i];
 			*base = (uint64_t)(i + 1) << 40;
@@ -83,13 +129,42 @@ static inline void world_take(struct world *world, struct world_space *space, ui
 		if (frame->space != space || frame->at < at || frame->at - at >= size) {
 			continue;
 		}
-		if (world->may_all ? world->locked[i] : !space->of_host && (world->may_unmap != space ||
+		if (frame->command == world->command) {
+			/* Undone. One step that fails is no reason to leave something in it. */
+			frame->soiled = frame->soiled || world->failed > 1;
+		} else if (world->may_all ? world->locked[i] : !space->of_host && (world->may_unmap != space ||
 									    frame->at < world->may_begin ||
 									    frame->at >= world->may_end)) {
 			world_break(world, "a page was unmapped, and nobody authorised it");
 		}
 		frame->space = NULL;
+		frame->dirty = false;
 		world->changes++;
+	}
+}
+
+/* Whether all of a range is mapped. */
+static inline bool world_has(const struct world *world, const void *space, uint64_t at, uint64_t size)
+{
+	uint64_t found = 0;
+
+	for (int i = 0; i < WORLD_FRAMES; i++) {
+		const struct world_frame *frame = &world->frames[i];
+
+		found += frame->space == space && frame->at >= at && frame->at - at < size ? WORLD_SMALL : 0;
+	}
+	return found == size;
+}
+
+/* What was new in a range that cannot be unmapped stays as it is. */
+static inline void world_stick(struct world *world, const void *space, uint64_t at, uint64_t size)
+{
+	for (int i = 0; i < WORLD_FRAMES; i++) {
+		struct world_frame *frame = &world->frames[i];
+
+		if (frame->space == space && frame->at >= at && frame->at - at < size && frame->command == world->command) {
+			frame->stuck = true;
+		}
 	}
 }
 
@@ -108,9 +183,19 @@ static inline int world_map(void *device, void *space, uint64_t at, const uint32
 	static const uint8_t zeros[WORLD_SMALL];
 	struct world *world = device;
 	uint64_t per_page = page_size / WORLD_SMALL;
+	struct world_space *s = space;
 
-	if (world->fails) {
+	if (world_fails(world)) {
 		return world_fault(error);
+	}
+	for (int i = 0; i < WORLD_FRAMES; i++) {
+		const struct world_frame *frame = &world->frames[i];
+
+		/* No device maps over what it did not take back. */
+		if (frame->stuck && frame->space == s && frame->at >= at && frame->at - at < count * page_size) {
+			world->failed++;
+			return world_fault(error);
+		}
 	}
 	for (size_t i = 0; i < count; i++) {
 		for (uint64_t k = 0; k < per_page; k++) {
@@ -123,13 +208,19 @@ static inline int world_map(void *device, void *space, uint64_t at, const uint32
 			if (world->frames[frame].space) {
 				world_break(world, "a page was mapped at two places");
 			}
-			if (frame >= WORLD_UNPROTECTED && memcmp(world->memory[frame], zeros, WORLD_SMALL) != 0) {
-				world_break(world, "a page was mapped with somebody's data in it");
+			bool dirty = frame >= WORLD_UNPROTECTED && memcmp(world->memory[frame], zeros, WORLD_SMALL) != 0;
+
+			if (dirty && s->running) {
+				world_break(world, "a page with somebody's data in it came in sight of kernels that run");
 			}
-			world->frames[frame] = (struct world_frame){ space, at + i * page_size + k * WORLD_SMALL };
+			world->frames[frame] = (struct world_frame){ s, at + i * page_size + k * WORLD_SMALL,
+								     world->command, dirty, world->frames[frame].soiled,
+								     false };
 			world->changes++;
 			/* Its owner uses it at once. */
-			memset(world->memory[frame], 0xa5, WORLD_SMALL);
+			if (!dirty) {
+				memset(world->memory[frame], 0xa5, WORLD_SMALL);
+			}
 		}
 	}
 	return SGPU_OK;
@@ -139,8 +230,12 @@ static inline int world_unmap(void *device, void *space, uint64_t at, uint64_t s
 {
 	struct world *world = device;
 
-	if (world->fails) {
+	if (world_fails(world)) {
+		world_stick(world, space, at, size);
 		return world_fault(error);
+	}
+	if (!world_has(world, space, at, size)) {
+		world_break(world, "what is not mapped was unmapped");
 	}
 	world_take(world, space, at, size);
 	return SGPU_OK;
@@ -150,12 +245,21 @@ static inline int world_clear(void *device, void *space, uint64_t at, uint64_t s
 {
 	struct world *world = device;
 
-	if (world->fails) {
+	if (world_fails(world)) {
+		for (int i = 0; i < WORLD_FRAMES; i++) {
+			struct world_frame *frame = &world->frames[i];
+
+			frame->soiled = frame->soiled || (frame->space == space && frame->at >= at && frame->at - at < size);
+		}
 		return world_fault(error);
+	}
+	if (!world_has(world, space, at, size)) {
+		world_break(world, "what is not mapped was cleared");
 	}
 	for (int i = 0; i < WORLD_FRAMES; i++) {
 		if (world->frames[i].space == space && world->frames[i].at >= at && world->frames[i].at - at < size) {
 			memset(world->memory[i], 0, WORLD_SMALL);
+			world->frames[i].dirty = world->frames[i].soiled = false;
 		}
 	}
 	return SGPU_OK;
@@ -166,7 +270,7 @@ static inline int world_access(void *device, void *space, bool on, struct sgpu_e
 	struct world *world = device;
 	struct world_space *s = space;
 
-	if (world->fails) {
+	if (world_fails(world)) {
 		return world_fault(error);
 	}
 	for (int i = 0; on && i < WORLD_SPACES; i++) {
@@ -176,6 +280,7 @@ static inline int world_access(void *device, void *space, bool on, struct sgpu_e
 		}
 	}
 	s->on = on;
+	s->running = s->running && on;
 	return SGPU_OK;
 }
 
@@ -208,7 +313,12 @@ static inline int world_digest(void *device, void *space, uint64_t at, uint64_t 
 			       size_t custom_size, uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE], struct sgpu_error *error)
 {
 	struct world *world = device;
-	uint8_t *copy = malloc(size ? size : 1);
+	uint8_t *copy;
+
+	if (world_fails(world)) {
+		return world_fault(error);
+	}
+	copy = malloc(size ? size : 1);
 
 	for (uint64_t i = 0; copy && i < size; i++) {
 		const uint8_t *byte = world_byte(world, space, at + i);

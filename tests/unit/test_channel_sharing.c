@@ -330,6 +330,56 @@ UNIT_TEST(a_context_is_shut_when_a_page_stays_in_it_uncleared)
 	CHECK(shut == 1);
 }
 
+/* After a failure and a failed undoing the device lacks pages that stand in tables. It is asked for none of them. */
+UNIT_TEST(a_missing_page_is_only_taken_out)
+{
+	static enum sgpu_refusal (*const actions[])(struct bench *, struct sgpu_session *) = { change_all, destroy_first };
+	int missing = 0;
+
+	for (uint32_t n = 0; n < 24; n++) {
+		const bool both = n % 2;
+		struct sgpu_session *sessions[2];
+		struct bench b;
+
+		bench_open(&b, true, NULL, NULL);
+		open_both(&b, sessions);
+		CHECK(!both || map_big(&b, sessions[0]) == OK);
+		b.fake.fail_in = 1 + n / 2;
+		b.fake.fail_on = true;
+		(void)actions[both](&b, sessions[0]);
+		b.fake.fail_in = 0;
+		b.fake.fail_on = false;
+		for (uint32_t channel = 1; channel < 3; channel++) {
+			for (uint64_t va = 0; va < 16 * SMALL; va += SMALL) {
+				const enum sgpu_refusal refusal = measure(&b, channel, va, SMALL, false);
+
+				CHECK(refusal == OK || refusal == SGPU_REFUSED_NOT_MAPPED || refusal == SGPU_REFUSED_NO_CHANNEL);
+			}
+		}
+		for (uint32_t f = 16; f < 48; f++) {
+			const struct sgpu_frame about = frame(&b, f);
+
+			if (about.mapped && about.use == SGPU_FRAME_DATA && b.fake.mapped[f] == FAKE_NONE) {
+				missing++;
+				CHECK(measure(&b, about.owner, about.va, SMALL, false) == SGPU_REFUSED_NOT_MAPPED);
+				CHECK(pte(&b, about.owner, 0, (uint32_t)(about.va / SMALL), false, 1, &f) == SGPU_REFUSED_DEVICE);
+			}
+		}
+		CHECK(sound(&b));
+		CHECK(destroy(&b, 2, NULL) == OK);
+		if (measure(&b, 1, 0, 0, false) != SGPU_REFUSED_NO_CHANNEL) {
+			CHECK(destroy(&b, 1, NULL) == OK);
+		}
+		CHECK(b.fake.faults == 0 && sgpu_processor_check(b.processor, NULL) == SGPU_OK);
+		sgpu_session_close(&sessions[0]);
+		sgpu_session_close(&sessions[1]);
+		sgpu_processor_free(&b.processor);
+		CHECK(b.fake.faults == 0);
+		fake_pager_clear(&b.fake);
+	}
+	CHECK(missing > 2);
+}
+
 int main(void)
 {
 	UNIT_RUN(a_table_is_shared_and_outlives_its_first_channel);
@@ -340,5 +390,6 @@ int main(void)
 	UNIT_RUN(a_device_that_fails_once_changes_nothing);
 	UNIT_RUN(what_a_dead_device_does_not_give_back_nobody_gets);
 	UNIT_RUN(a_context_is_shut_when_a_page_stays_in_it_uncleared);
+	UNIT_RUN(a_missing_page_is_only_taken_out);
 	return unit_done();
 }
