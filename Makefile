@@ -13,6 +13,8 @@ BLAS ?= 1
 CLONES ?= 1
 # NUMA placement through libnuma.
 NUMA ?= $(call have_header,numa.h)
+# Filters of system calls through libseccomp. Without it there are none, which is said at run time.
+SECCOMP ?= $(call have_header,seccomp.h)
 # The CUDA device, a shared object of its own: built where nvcc is.
 NVCC ?= $(or $(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
 CUDA ?= $(if $(NVCC),1,0)
@@ -63,6 +65,10 @@ endif
 ifeq ($(BLAS),1)
 SGPU_CPPFLAGS += -DSGPU_BLAS=1
 endif
+ifeq ($(SECCOMP),1)
+SGPU_CPPFLAGS += -DSGPU_SECCOMP=1
+SECCOMP_LIBS := -lseccomp
+endif
 ifneq ($(filter-out 0,$(CUDA)),)
 SGPU_CPPFLAGS += -DSGPU_CUDA=1
 endif
@@ -106,6 +112,10 @@ EXAMPLES := $(if $(filter 1,$(call have_header,png.h)),$(patsubst %.c,$(BUILD)/e
 BENCHES := $(BENCH_SOURCES:tests/bench/%.c=$(BUILD)/bench/%)
 # Found beside the programs, as ../lib/sgpu/sgpu-cuda.so.
 PLUGIN := $(if $(filter-out 0,$(CUDA)),$(BUILD)/lib/sgpu/sgpu-cuda.so)
+# What modules of the CPU device run in, found beside the programs likewise. It is no part of the library, and has no
+# sanitizer: what it confines itself to leaves none room.
+MODULE_HOST := $(BUILD)/lib/sgpu/sgpu-module-host
+MODULE_HOST_SOURCES := $(sort $(wildcard tools/module-host/*.c))
 COMPLETIONS := $(foreach tool,$(TOOLS),$(BUILD)/completions/bash/$(tool) $(BUILD)/completions/zsh/_$(tool) \
 	$(BUILD)/completions/fish/$(tool).fish)
 
@@ -113,8 +123,8 @@ COMPLETIONS := $(foreach tool,$(TOOLS),$(BUILD)/completions/bash/$(tool) $(BUILD
 .SECONDARY:
 .PHONY: all programs units gpu-units benches examples completions
 all: programs completions
-programs: $(PROGRAMS) $(PLUGIN)
-units: $(UNITS) $(PLUGIN)
+programs: $(PROGRAMS) $(PLUGIN) $(MODULE_HOST)
+units: $(UNITS) $(PLUGIN) $(MODULE_HOST)
 gpu-units: units $(GPU_UNITS) $(GPU_TOOLS)
 benches: $(BENCHES)
 examples: $(EXAMPLES)
@@ -167,6 +177,15 @@ $(BUILD)/lib/sgpu/sgpu-cuda.so: $(CUDA_OBJECTS) $(KERNEL_OBJECTS) $(LIB)
 		$(LDFLAGS) -o $@.new $(filter %.o,$^) $(LIB) -L$(CUDA_HOME)/lib64 -lcudart_static -Wl,--as-needed $(LIBS) -lrt \
 		$(LDLIBS) && mv -f $@.new $@
 
+plain = $(filter-out $(SANITIZE_$(SANITIZE)) -fno-sanitize-recover=all,$(1))
+$(BUILD)/module-host/%.o: tools/module-host/%.c $(BUILD)/flags | $(BUILD)/headers
+	@mkdir -p $(@D)
+	$(call say,CC,$<)$(CC) $(SGPU_CPPFLAGS) $(CPPFLAGS) $(call plain,$(SGPU_CFLAGS)) $(CFLAGS) -MMD -MP -c -o $@ $<
+$(MODULE_HOST): $(MODULE_HOST_SOURCES:tools/module-host/%.c=$(BUILD)/module-host/%.o)
+	$(call say,LD,$@)mkdir -p $(@D) && $(CC) $(call plain,$(SGPU_CFLAGS)) $(CFLAGS) $(call plain,$(SGPU_LDFLAGS)) $(LDFLAGS) \
+		-o $@.new $^ $(SECCOMP_LIBS) -ldl $(LDLIBS) && mv -f $@.new $@
+
+$(BUILD)/bin/sgpu-run: LIBS += $(SECCOMP_LIBS)
 define program
 $(BUILD)/bin/$(1): $(call objects,$(sort $(wildcard tools/$(1)/*.c)) $(COMMON_SOURCES)) $(LIB)
 	$$(call link)
@@ -205,7 +224,7 @@ $(BUILD)/completions/fish/%.fish: $(BUILD)/bin/% scripts/completions.sh
 # Files that are written anew only when what they say changes: everything is built again when the flags differ, and
 # the library when a source has gone. `settings` is for the test of the installation: what to give make so that it
 # finds everything built.
-SETTINGS := SGPU_COMMIT CC NVCC CUDA CFLAGS CPPFLAGS LDFLAGS LDLIBS SANITIZE IPSEC_MB BLAS CLONES NUMA PARTS
+SETTINGS := SGPU_COMMIT CC NVCC CUDA CFLAGS CPPFLAGS LDFLAGS LDLIBS SANITIZE IPSEC_MB BLAS CLONES NUMA SECCOMP PARTS
 remember = @mkdir -p $(@D); printf '%s\n' $(1) | cmp -s - $@ || printf '%s\n' $(1) > $@
 FLAGS_NOW := $(CC) $(SGPU_CPPFLAGS) $(CPPFLAGS) $(SGPU_CFLAGS) $(CFLAGS) $(SGPU_LDFLAGS) $(LDFLAGS) $(LIBS) $(LDLIBS)
 $(BUILD)/flags: force | $(BUILD)/settings
@@ -319,7 +338,7 @@ variables (make NAME=value)
   BUILD=$(BUILD)     folder to build in
   V=1             show the commands
   SANITIZE=       address (with undefined) or thread
-  IPSEC_MB=$(IPSEC_MB) BLAS=$(BLAS) CLONES=$(CLONES) NUMA=$(NUMA) CUDA=$(CUDA)   0 leaves it out
+  IPSEC_MB=$(IPSEC_MB) BLAS=$(BLAS) CLONES=$(CLONES) NUMA=$(NUMA) SECCOMP=$(SECCOMP) CUDA=$(CUDA)   0 leaves it out
   DEPS=0          install no packages
   TESTS=          only these: TESTS="seal test_hkdf"; of check-gpu also memcheck,
                   racecheck, bench; of mutate the names of mistakes
@@ -331,4 +350,5 @@ help:
 
 -include $(patsubst %.o,%.d,$(call objects,$(LIB_SOURCES) $(COMMON_SOURCES) $(TOOL_SOURCES) $(UNIT_SOURCES) \
 	$(wildcard tests/gpu/*.c) \
-	$(FUZZ_SOURCES) $(BENCH_SOURCES) $(CUDA_SOURCES))) $(KERNEL_OBJECTS:.o=.d)
+	$(FUZZ_SOURCES) $(BENCH_SOURCES) $(CUDA_SOURCES))) $(KERNEL_OBJECTS:.o=.d) \
+	$(MODULE_HOST_SOURCES:tools/module-host/%.c=$(BUILD)/module-host/%.d)

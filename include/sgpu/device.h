@@ -60,6 +60,8 @@ struct sgpu_device_info {
 
 struct sgpu_device_config {
 	unsigned jobs;           /* CPU device: workers; 0: all */
+	bool modules;            /* CPU device: start the process that modules run in at once, not when the first is loaded: for
+	                            whoever may start none later, or holds keys by then */
 	uint64_t memory_limit;   /* bytes of device memory, 0: no limit of ours */
 	bool bare_keys;          /* keys cross the bus as they are, even where they could be agreed: to see what that costs;
 	                            then whoever records the bus has them, and the data */
@@ -127,6 +129,26 @@ typedef int (*sgpu_launch_fn)(struct sgpu_launch *launch, void *argument);
 struct sgpu_module_shape {
 	unsigned grid[3], block[3];  /* each at least 1 */
 	unsigned shared_bytes;       /* dynamic shared memory of a block */
+};
+
+/* The memory that a module's function works on. */
+struct sgpu_module_memory {
+	const struct sgpu_device_range *ranges;
+	int count;                   /* SGPU_MODULE_RANGES_MAX at most */
+	uint64_t written;            /* by range, from bit 0: the function writes it, and does not read it */
+	const int *target;           /* by argument: the range that it points at, or -1 */
+};
+enum { SGPU_MODULE_RANGES_MAX = 64 };
+
+/* What holds for the process that modules of the CPU device run in; 0: not to be had on this machine. */
+struct sgpu_module_confinement {
+	uint8_t process;             /* it has its own */
+	uint8_t user, mount, pid, net, ipc, uts; /* its own namespace of each kind */
+	uint8_t root;                /* a root with libraries in it, and nothing else */
+	uint8_t landlock;            /* the version; it bars all files but libraries */
+	uint8_t seccomp;             /* a list of the system calls that computing code makes; others end the process */
+	uint8_t named;               /* the call that ended it is known by name */
+	uint8_t capabilities;        /* it has none */
 };
 
 /* Something that a backend rests on and that may be missing. */
@@ -218,6 +240,15 @@ struct sgpu_device_backend {
 	int (*evidence)(struct sgpu_device *device, const uint8_t nonce[32], struct sgpu_device_evidence *evidence,
 			struct sgpu_error *error);
 	int (*settle)(struct sgpu_device *device, struct sgpu_error *error);
+	/* As module_launch, saying what memory it works on. NULL: as module_launch. */
+	int (*module_launch_on)(struct sgpu_stream *stream, struct sgpu_device_module *module, const char *function,
+				const struct sgpu_module_shape *shape, void *const *args, const size_t *arg_sizes,
+				int arg_count, const struct sgpu_module_memory *memory, struct sgpu_task *task);
+	/* NULL: modules run on the device itself. */
+	int (*module_confinement)(struct sgpu_device *device, struct sgpu_module_confinement *confinement,
+				  struct sgpu_error *error);
+	/* Whether a module did what is refused; NULL: it is not watched. */
+	bool (*module_broke_rules)(struct sgpu_device *device);
 };
 
 /* Backends in order of preference, NULL-terminated. Static. */
@@ -326,17 +357,33 @@ const struct sgpu_device_backend *sgpu_device_backend_of(struct sgpu_device *dev
 
 /* Kernels that came as data. CUDA: `image` is a cubin, a fatbin or PTX text; on the CPU device an ELF shared object,
  * whose functions have the type sgpu_module_fn. The image is copied. It must have been verified: it is code. Errors:
- * SGPU_EINVALID (not an image that this device takes), SGPU_EDEVICE. */
+ * SGPU_EINVALID (not an image that this device takes), SGPU_EDEVICE; SGPU_EPOLICY, CPU device: it did what is refused.
+ * On the CPU device a module runs in a process of its own, confined, that knows of the memory alone that a launch names; one
+ * launch of a module runs at a time. */
 typedef int (*sgpu_module_fn)(const struct sgpu_module_shape *shape, void *const *args, int arg_count);
 SGPU_MUST_CHECK int sgpu_device_module_load(struct sgpu_device *device, const void *image, size_t size,
 					    struct sgpu_device_module **module, struct sgpu_error *error);
 void sgpu_device_module_free(struct sgpu_device_module **module); /* no launch may be pending */
-/* args[i] points at the value of argument i, arg_sizes[i] bytes, copied at once. Errors at once: SGPU_EINVALID when
- * there is no such function, or its parameters differ in number or size where the device can tell. */
+/* args[i] points at the value of argument i, arg_sizes[i] bytes (CPU device: 16 at most), copied at once. Errors at once, or
+ * in the task where the device learns of it later: SGPU_EINVALID when there is no such function, or its parameters differ in
+ * number or size where the device can tell. */
 SGPU_MUST_CHECK int sgpu_device_module_launch(struct sgpu_stream *stream, struct sgpu_device_module *module,
 					      const char *function, const struct sgpu_module_shape *shape,
 					      void *const *args, const size_t *arg_sizes, int arg_count,
 					      struct sgpu_task *task);
+/* The same for arguments that are addresses of device memory: on the CPU device the function sees no other. There what it
+ * writes is zero at first, and nothing else that it changes is kept. */
+SGPU_MUST_CHECK int sgpu_device_module_launch_on(struct sgpu_stream *stream, struct sgpu_device_module *module,
+						 const char *function, const struct sgpu_module_shape *shape,
+						 void *const *args, const size_t *arg_sizes, int arg_count,
+						 const struct sgpu_module_memory *memory, struct sgpu_task *task);
+/* How modules are confined. On a GPU: not at all (all zero), they run there. Errors: SGPU_EUNAVAILABLE. */
+SGPU_MUST_CHECK int sgpu_device_module_confinement(struct sgpu_device *device,
+						   struct sgpu_module_confinement *confinement,
+						   struct sgpu_error *error);
+/* Whether a module of this device was ended because it did what is refused: then what runs is not what its owner meant, and
+ * no result of it should be given out. */
+bool sgpu_device_module_broke_rules(struct sgpu_device *device);
 
 /* Whether keys travel sealed to a key that the device made; makes it on the first call, after a known answer. It keeps keys
  * from who records the bus, not from who changes what crosses it or reads device memory: nothing proves whose key it is. On a

@@ -77,13 +77,12 @@ SGPU_MUST_CHECK int sgpu_secure_stream_create(struct sgpu_secure *context, struc
 SGPU_MUST_CHECK int sgpu_secure_module_load(struct sgpu_secure *context, const void *image, size_t size,
 					    const uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE],
 					    struct sgpu_device_module **module, struct sgpu_error *error);
-/* As sgpu_device_module_launch; `ranges` are what the kernel is meant to touch: refused when they leave the context
- * (SGPU_EUSAGE). What it touches besides is not seen by this check: only what is mapped bounds it. */
+/* As sgpu_device_module_launch_on; `memory` is what the kernel is meant to touch: refused when it leaves the context
+ * (SGPU_EUSAGE). What it touches besides is not seen by this check: on a GPU only what is mapped bounds it. */
 SGPU_MUST_CHECK int sgpu_secure_kernel_launch(struct sgpu_stream *stream, struct sgpu_device_module *module,
 					      const char *function, const struct sgpu_module_shape *shape,
 					      void *const *args, const size_t *arg_sizes, int arg_count,
-					      const struct sgpu_device_range *ranges, int range_count,
-					      struct sgpu_task *task);
+					      const struct sgpu_module_memory *memory, struct sgpu_task *task);
 /* CH_MEASURE over device memory of the context, verified. keyed: with a key of the context, to compare with digests of the
  * same context alone. Errors: SGPU_EUSAGE (outside of it), SGPU_EAUTH, SGPU_EDEVICE. */
 SGPU_MUST_CHECK int sgpu_secure_measure(struct sgpu_secure *context, sgpu_devptr memory, uint64_t size, bool keyed,

@@ -286,6 +286,33 @@ int sgpu_device_module_launch(struct sgpu_stream *stream, struct sgpu_device_mod
 	return BACKEND(stream)->module_launch(stream, module, function, shape, args, arg_sizes, arg_count, task);
 }
 
+int sgpu_device_module_launch_on(struct sgpu_stream *stream, struct sgpu_device_module *module, const char *function,
+				 const struct sgpu_module_shape *shape, void *const *args, const size_t *arg_sizes,
+				 int arg_count, const struct sgpu_module_memory *memory, struct sgpu_task *task)
+{
+	const struct sgpu_device_backend *backend = BACKEND(stream);
+
+	return backend->module_launch_on ?
+		backend->module_launch_on(stream, module, function, shape, args, arg_sizes, arg_count, memory, task) :
+		backend->module_launch(stream, module, function, shape, args, arg_sizes, arg_count, task);
+}
+
+int sgpu_device_module_confinement(struct sgpu_device *device, struct sgpu_module_confinement *confinement,
+				   struct sgpu_error *error)
+{
+	const struct sgpu_device_backend *backend = BACKEND(device);
+
+	memset(confinement, 0, sizeof(*confinement));
+	return backend->module_confinement ? backend->module_confinement(device, confinement, error) : SGPU_OK;
+}
+
+bool sgpu_device_module_broke_rules(struct sgpu_device *device)
+{
+	const struct sgpu_device_backend *backend = BACKEND(device);
+
+	return backend->module_broke_rules && backend->module_broke_rules(device);
+}
+
 int sgpu_device_launch_on(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
 			  const struct sgpu_device_range *ranges, int count, struct sgpu_task *task)
 {

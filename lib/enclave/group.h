@@ -80,13 +80,16 @@ struct sgpu_item_module {        /* MODULE_LOAD; MODULE_FREE without an image */
 	uint64_t image, size;
 };
 
-struct sgpu_item_module_launch { /* ranges follow, then sizes of arguments, 8 bytes each, then values, each from a multiple of 8 */
+/* Ranges follow, then sizes of arguments, 8 bytes each (above them, from bit 32, the range that it points at, counted from 1),
+ * then values, each from a multiple of 8. */
+struct sgpu_item_module_launch {
 	struct sgpu_item head;
 	uint64_t module;         /* struct sgpu_secure_module */
 	uint64_t function;       /* its name */
 	struct sgpu_module_shape shape;
 	uint32_t rest;
 	uint64_t task;
+	uint64_t written;        /* by range */
 	uint32_t range_count, arg_count;
 };
 

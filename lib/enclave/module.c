@@ -189,20 +189,41 @@ static int clear_outputs(struct sgpu_run *run, struct sgpu_run_launch *l, struct
 	return rc;
 }
 
-/* In a secure context with what it is meant to touch. */
+/* What the function works on: the operation's arguments, and which parameters point at them. */
+static struct sgpu_module_memory memory_of(struct sgpu_run *run, const struct sgpu_run_launch *l,
+					   struct sgpu_device_range ranges[SGPU_ARGUMENTS_MAX],
+					   int target[SGPU_MODULE_PARAMS_MAX])
+{
+	const struct sgpu_operation *op = &run->manifest->operations[l->operation];
+	struct sgpu_module_memory memory = { .ranges = ranges, .count = op->arg_count, .target = target };
+
+	for (int i = 0; i < op->arg_count; i++) {
+		ranges[i] = (struct sgpu_device_range){ (sgpu_devptr)(uintptr_t)l->call.data[i], 0 };
+		if (!sgpu_type_bytes(&l->call.type[i], &ranges[i].size)) {
+			ranges[i].size = 0;
+		}
+		memory.written |= (uint64_t)op->args[i].output << i;
+	}
+	for (int i = 0; i < op->module->param_count; i++) {
+		const struct sgpu_module_param *param = &op->module->params[i];
+
+		target[i] = param->kind == SGPU_MODULE_POINTER ? param->argument : -1;
+	}
+	return memory;
+}
+
+/* With what it is meant to touch. */
 static int launch_module(struct sgpu_run *run, struct sgpu_run_launch *l, struct sgpu_stream *stream,
 			 struct sgpu_device_module *loaded, const struct sgpu_module_shape *shape,
 			 const struct values *values)
 {
 	const struct sgpu_module_call *module = run->manifest->operations[l->operation].module;
-	struct sgpu_device_range ranges[SGPU_RUN_RANGES_MAX];
+	struct sgpu_device_range ranges[SGPU_ARGUMENTS_MAX];
+	int target[SGPU_MODULE_PARAMS_MAX];
+	const struct sgpu_module_memory memory = memory_of(run, l, ranges, target);
 
-	if (!sgpu_secure_of(run->device)) {
-		return sgpu_device_module_launch(stream, loaded, module->function, shape, values->args, values->sizes,
-						 module->param_count, &l->task);
-	}
-	return sgpu_secure_kernel_launch(stream, loaded, module->function, shape, values->args, values->sizes,
-					 module->param_count, ranges, sgpu_launch_ranges(l, ranges), &l->task);
+	return (sgpu_secure_of(run->device) ? sgpu_secure_kernel_launch : sgpu_device_module_launch_on)(
+		stream, loaded, module->function, shape, values->args, values->sizes, module->param_count, &memory, &l->task);
 }
 
 static int enqueue(struct sgpu_run *run, struct sgpu_run_launch *l, struct sgpu_stream *stream,
@@ -229,6 +250,15 @@ static int enqueue(struct sgpu_run *run, struct sgpu_run_launch *l, struct sgpu_
 	return rc;
 }
 
+/* A module that did what is refused is not what its owner meant to run: the run ends, and no response is given. */
+static void stop_for_rules(struct sgpu_run *run, const char *text)
+{
+	if (sgpu_device_module_broke_rules(run->device) && !run->broke_rules) {
+		run->broke_rules = sgpu_run_text("%s", text);
+		sgpu_run_stop(run, SGPU_EPOLICY);
+	}
+}
+
 int sgpu_module_start(struct sgpu_run *run, struct sgpu_run_launch *l, struct sgpu_stream *stream,
 		      struct sgpu_error *error)
 {
@@ -239,6 +269,8 @@ int sgpu_module_start(struct sgpu_run *run, struct sgpu_run_launch *l, struct sg
 
 	if (rc == SGPU_OK) {
 		rc = make_values(&l->call, op->module, &values, error);
+	} else if (rc == SGPU_EPOLICY) {
+		stop_for_rules(run, error->text);
 	}
 	if (rc != SGPU_OK) {
 		return rc;
@@ -264,5 +296,8 @@ void sgpu_module_end(struct sgpu_run *run, struct sgpu_run_launch *l)
 		l->task.code = sgpu_fail(&l->task.error, bad->code, "module '%s', function '%s': %s",
 					 id_of(run, op->module->segment), op->module->function,
 					 text_of(&why, bad->code));
+		if (bad->code == SGPU_EPOLICY) {
+			stop_for_rules(run, l->task.error.text);
+		}
 	}
 }

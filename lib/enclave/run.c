@@ -63,6 +63,7 @@ static void free_segments(struct sgpu_run *run)
 	free(run->segments);
 	free(run->operations);
 	free(run->stray);
+	free(run->broke_rules);
 }
 
 void sgpu_run_free(struct sgpu_run **run)
@@ -325,6 +326,9 @@ static int run_admitted(struct sgpu_run *run, int out_fd, const char *out_name, 
 	rc = carry_out(run, error);
 	atomic_store(&run->on_device, false);
 	stop = atomic_load(&run->stop);
+	if (stop == SGPU_EPOLICY) {
+		return sgpu_fail(error, stop, "%s", run->broke_rules ? run->broke_rules : sgpu_strerror(stop));
+	}
 	if (rc != SGPU_OK && stop != SGPU_ETIMEOUT) {
 		return stopped(run, rc, error);
 	}

@@ -177,6 +177,7 @@ struct sgpu_run {
 	uint64_t pinned_out;          /* bytes of pinned memory that results have */
 	char *stray;                  /* a failed input that nothing reads */
 	struct sgpu_run_module *modules; /* by segment, once one is used */
+	char *broke_rules;               /* what a module did that is refused, or NULL; the driver's */
 
 	struct sgpu_leases *leases;   /* regions, from admission to the end */
 

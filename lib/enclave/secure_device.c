@@ -112,6 +112,17 @@ static int evidence(struct sgpu_device *device, const uint8_t nonce[32], struct 
 	return sgpu_device_get_evidence(context_of(device)->ground->device, nonce, gained, error);
 }
 
+static int module_confinement(struct sgpu_device *device, struct sgpu_module_confinement *confinement,
+			      struct sgpu_error *error)
+{
+	return sgpu_device_module_confinement(context_of(device)->ground->device, confinement, error);
+}
+
+static bool module_broke_rules(struct sgpu_device *device)
+{
+	return sgpu_device_module_broke_rules(context_of(device)->ground->device);
+}
+
 /* ---- streams; events are the device's own ---- */
 static int stream_create(struct sgpu_device *device, struct sgpu_stream **stream, struct sgpu_error *error)
 {
@@ -375,6 +386,8 @@ static const struct sgpu_device_backend rows = {
 	.agree = agree,
 	.code = code,
 	.evidence = evidence,
+	.module_confinement = module_confinement,
+	.module_broke_rules = module_broke_rules,
 };
 
 void sgpu_secure_table(const struct sgpu_device_backend *inner, struct sgpu_device_backend *table)

@@ -199,10 +199,12 @@ static int module(const struct work *w, const void *bytes, size_t size)
 }
 
 /* The values stand in the item, each at a multiple of 8 bytes; the device copies them. */
-static int launch_module(const struct work *w, const struct sgpu_item_module_launch *l, const uint8_t *at,
-			 const uint8_t *end)
+static int launch_module(const struct work *w, const struct sgpu_item_module_launch *l,
+			 const struct sgpu_device_range *ranges, const uint8_t *at, const uint8_t *end)
 {
 	const struct sgpu_secure_module *m = pointer(l->module);
+	int target[SGPU_MODULE_ARGUMENTS_MAX];
+	const struct sgpu_module_memory memory = { ranges, (int)l->range_count, l->written, target };
 	void *args[SGPU_MODULE_ARGUMENTS_MAX];
 	size_t sizes[SGPU_MODULE_ARGUMENTS_MAX];
 
@@ -210,7 +212,11 @@ static int launch_module(const struct work *w, const struct sgpu_item_module_lau
 		uint64_t size;
 
 		memcpy(&size, at, sizeof(size));
-		sizes[i] = (size_t)size;
+		sizes[i] = (size_t)(uint32_t)size;
+		if (size >> 32 > l->range_count) {
+			return malformed(w);
+		}
+		target[i] = (int)(size >> 32) - 1;
 	}
 	for (uint32_t i = 0; i < l->arg_count; i++) {
 		if (sizes[i] > (size_t)(end - at) || sgpu_group_round(sizes[i]) > (size_t)(end - at)) {
@@ -222,13 +228,13 @@ static int launch_module(const struct work *w, const struct sgpu_item_module_lau
 	if (at != end) {
 		return malformed(w);
 	}
-	return tell(w, sgpu_device_module_launch(w->lane->inner, m->inner, pointer(l->function), &l->shape, args, sizes,
-						 (int)l->arg_count, pointer(l->task)), l->task);
+	return tell(w, sgpu_device_module_launch_on(w->lane->inner, m->inner, pointer(l->function), &l->shape, args, sizes,
+						    (int)l->arg_count, &memory, pointer(l->task)), l->task);
 }
 
 static int module_launch(const struct work *w, const uint8_t *bytes, size_t size)
 {
-	struct sgpu_device_range ranges[SGPU_GROUP_RANGES_MAX];
+	struct sgpu_device_range ranges[SGPU_MODULE_RANGES_MAX];
 	struct sgpu_item_module_launch l;
 	const struct sgpu_secure_module *m;
 	size_t before;
@@ -239,7 +245,7 @@ static int module_launch(const struct work *w, const uint8_t *bytes, size_t size
 	}
 	memcpy(&l, bytes, sizeof(l));
 	before = sizeof(l) + (size_t)l.range_count * sizeof(*ranges);
-	if (l.range_count > SGPU_GROUP_RANGES_MAX || l.arg_count > SGPU_MODULE_ARGUMENTS_MAX ||
+	if (l.range_count > SGPU_MODULE_RANGES_MAX || l.arg_count > SGPU_MODULE_ARGUMENTS_MAX ||
 	    size < before + (size_t)l.arg_count * 8) {
 		return malformed(w);
 	}
@@ -249,7 +255,7 @@ static int module_launch(const struct work *w, const uint8_t *bytes, size_t size
 	}
 	memcpy(ranges, bytes + sizeof(l), (size_t)l.range_count * sizeof(*ranges));
 	rc = check_all(w, ranges, l.range_count);
-	return rc == SGPU_OK ? launch_module(w, &l, bytes + before, bytes + size) : rc;
+	return rc == SGPU_OK ? launch_module(w, &l, ranges, bytes + before, bytes + size) : rc;
 }
 
 /* ---- groups ---- */

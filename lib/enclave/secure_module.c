@@ -121,9 +121,10 @@ int sgpu_secure_module_load(struct sgpu_secure *context, const void *image, size
 
 /* ---- launching ---- */
 /* All of a launch as one item; `at` has room for SGPU_GROUP_ITEMS_MAX bytes. Returns its size, or 0: it has none. */
-static size_t write_launch(uint8_t *at, struct sgpu_item_module_launch item, const struct sgpu_device_range *ranges,
+static size_t write_launch(uint8_t *at, struct sgpu_item_module_launch item, const struct sgpu_module_memory *memory,
 			   void *const *args, const size_t *arg_sizes)
 {
+	const struct sgpu_device_range *ranges = memory->ranges;
 	size_t size = sizeof(item) + item.range_count * sizeof(*ranges), value = size + (size_t)item.arg_count * 8;
 
 	for (uint32_t i = 0; i < item.arg_count; i++) {
@@ -143,7 +144,8 @@ static size_t write_launch(uint8_t *at, struct sgpu_item_module_launch item, con
 	}
 	value = size + (size_t)item.arg_count * 8;
 	for (uint32_t i = 0; i < item.arg_count; i++) {
-		uint64_t arg_size = arg_sizes[i];
+		uint64_t target = memory->target && memory->target[i] >= 0 ? (uint64_t)memory->target[i] + 1 : 0;
+		uint64_t arg_size = arg_sizes[i] | target << 32;
 
 		memcpy(at + size + i * 8, &arg_size, sizeof(arg_size));
 		memcpy(at + value, args[i], arg_sizes[i]);
@@ -162,30 +164,30 @@ static int refuse(struct sgpu_task *task, int rc, const char *text)
 
 int sgpu_secure_kernel_launch(struct sgpu_stream *stream, struct sgpu_device_module *module, const char *function,
 			      const struct sgpu_module_shape *shape, void *const *args, const size_t *arg_sizes,
-			      int arg_count, const struct sgpu_device_range *ranges, int range_count,
-			      struct sgpu_task *task)
+			      int arg_count, const struct sgpu_module_memory *memory, struct sgpu_task *task)
 {
 	struct sgpu_lane *lane = (struct sgpu_lane *)(void *)stream;
 	struct { struct sgpu_group group; uint8_t item[SGPU_GROUP_ITEMS_MAX - sizeof(struct sgpu_group)]; } request;
 	struct sgpu_item_module_launch item = { .module = (uint64_t)(uintptr_t)module_of(module),
 						.function = (uint64_t)(uintptr_t)function, .shape = *shape,
-						.task = (uint64_t)(uintptr_t)task,
-						.range_count = (uint32_t)range_count, .arg_count = (uint32_t)arg_count };
+						.task = (uint64_t)(uintptr_t)task, .written = memory->written,
+						.range_count = (uint32_t)memory->count,
+						.arg_count = (uint32_t)arg_count };
 	struct sgpu_error why = { 0 };
 	size_t size;
 	int rc = SGPU_OK;
 
-	if (range_count < 0 || range_count > SGPU_GROUP_RANGES_MAX || arg_count < 0 ||
+	if (memory->count < 0 || memory->count > SGPU_MODULE_RANGES_MAX || arg_count < 0 ||
 	    arg_count > SGPU_MODULE_ARGUMENTS_MAX) {
 		return refuse(task, SGPU_EUSAGE, "a launch names too many ranges or arguments");
 	}
-	for (int i = 0; rc == SGPU_OK && i < range_count; i++) {
-		rc = sgpu_secure_check_range(lane->context, ranges[i].address, ranges[i].size, task);
+	for (int i = 0; rc == SGPU_OK && i < memory->count; i++) {
+		rc = sgpu_secure_check_range(lane->context, memory->ranges[i].address, memory->ranges[i].size, task);
 	}
 	if (rc != SGPU_OK) {
 		return rc;
 	}
-	size = write_launch(request.item, item, ranges, args, arg_sizes);
+	size = write_launch(request.item, item, memory, args, arg_sizes);
 	if (size == 0) {
 		return refuse(task, SGPU_EUSAGE, "the arguments of a launch are too large");
 	}

@@ -5,13 +5,12 @@
 
 load helpers
 
-# Its constructor leaves the file that $MARKER names, so that a test sees whether it was loaded.
+# Built twice: trap.so cannot be loaded without a word, since its constructor does what is refused.
 setup_file() {
 	has_compiler || return 0
 	cat >"$BATS_FILE_TMPDIR/kernels.c" <<-'END'
 	#include <stdint.h>
-	#include <stdio.h>
-	#include <stdlib.h>
+	#include <unistd.h>
 
 	#include <sgpu/device.h>
 
@@ -19,15 +18,21 @@ setup_file() {
 
 	int not_a_function = 5;
 
-	__attribute__((constructor)) static void leave_marker(void)
+	#ifdef TRAP
+	__attribute__((constructor)) static void be_seen(void)
 	{
-		const char *path = getenv("MARKER");
-		FILE *file = path ? fopen(path, "a") : NULL;
+		(void)fork();
+	}
+	#endif
 
-		if (file) {
-			fputs("loaded\n", file);
-			fclose(file);
-		}
+	/* How often a function was called since it was loaded. */
+	KERNEL(counts)
+	{
+		static float calls;
+
+		(void)shape;
+		**(float **)args[0] = ++calls;
+		return count == 1 ? 0 : 1;
 	}
 
 	KERNEL(scale)
@@ -90,7 +95,8 @@ setup_file() {
 		return 7;
 	}
 	END
-	compile -shared -fPIC -I"$SGPU_TOP/include" -o "$BATS_FILE_TMPDIR/kernels.so" "$BATS_FILE_TMPDIR/kernels.c"
+	compile -shared -fPIC -I"$SGPU_TOP/include" -o "$BATS_FILE_TMPDIR/kernels.so" "$BATS_FILE_TMPDIR/kernels.c" &&
+		compile -DTRAP -shared -fPIC -I"$SGPU_TOP/include" -o "$BATS_FILE_TMPDIR/trap.so" "$BATS_FILE_TMPDIR/kernels.c"
 }
 
 setup() {
@@ -100,8 +106,16 @@ setup() {
 	sgpu-seal keygen -o owner.jwk
 	seq 0 999 | floats >x.f32
 	awk 'BEGIN { for (i = 0; i < 1000; i++) print i * 3 }' | floats >expected.f32
-	MARKER=$PWD/marker
-	export MARKER
+}
+
+# trap_module: from here on a module that was loaded, for whatever reason, ends the runner with status 4.
+trap_module() {
+	cp "$BATS_FILE_TMPDIR/trap.so" kernels.so
+}
+
+# What a run says whose module was not loaded.
+assert_not_loaded() {
+	[[ $stderr != *"refused: no module needs it"* ]]
 }
 
 # job FUNCTION PARAMS [LEVEL]: job.json, x.f32 by a function of kernels.so.
@@ -145,7 +159,16 @@ results() {
 	results
 	assert_same out/y.f32 expected.f32
 	assert_same out/z.f32 x.f32
-	[ "$(cat marker)" = loaded ]
+}
+
+@test "a module that is loaded and does what is refused ends the runner: else the tests below say nothing" {
+	trap_module
+	job scale "$scale"
+	seal
+	run --separate-stderr -4 submit --allow-modules
+	assert_contains "$stderr" "module 'code': system call"
+	assert_contains "$stderr" "(clone) refused: no module needs it"
+	assert_no_file response
 }
 
 @test "a LOW module runs under the MAC of its batch" {
@@ -157,31 +180,39 @@ results() {
 }
 
 @test "without --allow-modules a batch with a module is refused and none is loaded" {
+	trap_module
 	job scale "$scale"
 	seal
 	run --separate-stderr -4 submit
 	assert_contains "$stderr" "modules are not allowed"
 	assert_contains "$stderr" "--allow-modules"
-	assert_no_file response marker
+	assert_not_loaded
+	assert_no_file response
 }
 
 @test "a module in a batch that nobody signed is refused and not loaded" {
+	trap_module
+	mkdir files
+	mv kernels.so x.f32 files
+	cd files
 	job scale "$scale" LOW
 	sgpu-manifest pack -o batch.tar job.json
-	run --separate-stderr -4 submit --allow-modules
+	run --separate-stderr -4 sgpu-run --device cpu -k ../owner.jwk --allow-modules --files . -o response batch.tar
 	assert_contains "$stderr" "no MAC"
-	assert_no_file response marker
+	assert_not_loaded
+	assert_no_file response
 }
 
 @test "a sealed module that was tampered with is never loaded, and the rest answers" {
 	local block
+	trap_module
 	job scale "$scale"
 	seal
 	block=$(tar -tRf batch.tar | sed -n 's,^block \([0-9]*\): segments/code$,\1,p')
 	flip_byte batch.tar $((block * 512 + 512 + 9000))
 	run --separate-stderr -5 submit --allow-modules
 	assert_contains "$stderr" "'code'"
-	assert_no_file marker
+	assert_not_loaded
 	run -5 results
 	assert_same out/z.f32 x.f32
 	assert_no_file out/y.f32
@@ -189,6 +220,7 @@ results() {
 
 @test "a LOW module that was tampered with is never loaded" {
 	local block
+	trap_module
 	job scale "$scale" LOW
 	seal
 	block=$(tar -tRf batch.tar | sed -n 's,^block \([0-9]*\): segments/code$,\1,p')
@@ -199,21 +231,25 @@ results() {
 	fi
 	run --separate-stderr -5 submit --allow-modules
 	assert_contains "$stderr" "SHA-256"
-	assert_no_file marker
+	assert_not_loaded
 }
 
 @test "a module is loaded once for all of its operations" {
 	job scale "$scale"
 	sed -i -e '/"segment_id": "z"/s/.*/{ "segment_id": "w", "data_location_client": "w.f32", "sensitivity_level": "HIGH",\
-		"direction": "OUTPUT", "data_type_info": { "dtype": "f32", "shape": [10] } } ],/' \
-		-e '/"gpu_operation_id": "COPY"/s/.*/{ "gpu_operation_id": "AGAIN", "kernel": "module:code:nothing",\
-		"arguments": { "input": "x", "output": "w" }, "params": ["output", "input"] } ] }/' job.json
+		"direction": "OUTPUT", "data_type_info": { "dtype": "f32", "shape": [1] } },\
+		{ "segment_id": "v", "data_location_client": "v.f32", "sensitivity_level": "HIGH",\
+		"direction": "OUTPUT", "data_type_info": { "dtype": "f32", "shape": [1] } } ],/' \
+		-e '/"gpu_operation_id": "COPY"/s/.*/{ "gpu_operation_id": "FIRST", "kernel": "module:code:counts",\
+		"arguments": { "output": "w" }, "params": ["output"] },\
+		{ "gpu_operation_id": "SECOND", "kernel": "module:code:counts",\
+		"arguments": { "output": "v" }, "params": ["output"] } ] }/' job.json
 	sgpu-manifest check job.json
 	seal
 	submit --allow-modules
 	results
 	assert_same out/y.f32 expected.f32
-	[ "$(wc -l <marker)" -eq 1 ]
+	[ "$(cat out/w.f32 out/v.f32 | od -An -t f4 | tr -s ' ' '\n' | sort -n | xargs)" = "1 2" ]
 }
 
 @test "what a module does not write is zero, in memory that held other data, too" {
@@ -264,7 +300,7 @@ results() {
 }
 
 @test "a function that is not there fails by name, and the rest answers" {
-	for name in no_such_function not_a_function leave_marker malloc; do
+	for name in no_such_function not_a_function malloc; do
 		job "$name" "$scale"
 		seal
 		run --separate-stderr -5 submit --allow-modules
@@ -295,7 +331,7 @@ results() {
 		seal
 		run --separate-stderr -5 submit --allow-modules
 		assert_contains "$stderr" "module 'code'"
-		assert_no_file marker
+		assert_not_loaded
 	done
 	job scale "$scale"
 	echo '.version 7.0' >kernels.so
@@ -313,16 +349,53 @@ results() {
 		seal
 		run --separate-stderr -5 submit --allow-modules
 		assert_contains "$stderr" "another processor"
-		assert_no_file marker
+		assert_not_loaded
 	done
 }
 
-@test "a function that never ends does not hold up a runner that was told to stop" {
+@test "a function that never ends is ended at the deadline, and the rest answers" {
 	job forever "$scale"
 	seal
-	run --separate-stderr -3 submit --allow-modules --timeout 100ms
-	assert_contains "$stderr" "does not stop"
+	run --separate-stderr -5 submit --allow-modules --timeout 2s
+	assert_contains "$stderr" "deadline"
+	run -5 results
+	assert_same out/z.f32 x.f32
+	assert_no_file out/y.f32
+}
+
+# below PID: its processes, and theirs.
+below() {
+	local pid
+	for pid in $(pgrep -P "$1"); do
+		echo "$pid"
+		below "$pid"
+	done
+}
+
+@test "a function that never ends does not hold up a runner that was told to stop, and nothing of it is left" {
+	local runner status=0 pids pid i
+	job forever "$scale"
+	seal
+	sgpu-run --device cpu -k owner.jwk --allow-modules -o response batch.tar 2>message &
+	runner=$!
+	for ((i = 0; i < 200; i++)); do
+		pids=$(below "$runner")
+		# The host, its first process in the namespace if there is one, the worker.
+		[ "$(wc -w <<<"$pids")" -lt 2 ] || break
+		sleep 0.05
+	done
+	[ "$i" -lt 200 ]
+	kill -TERM "$runner"
+	wait "$runner" || status=$?
+	[ "$status" -ne 0 ]
 	assert_no_file response
+	for pid in $pids; do
+		for ((i = 0; i < 100; i++)); do
+			kill -0 "$pid" 2>/dev/null || break
+			sleep 0.05
+		done
+		[ "$i" -lt 100 ]
+	done
 }
 
 @test "a module has one size when its manifest says so" {

@@ -115,6 +115,25 @@ static int module_launch(struct sgpu_stream *stream, struct sgpu_device_module *
 	return fake.real->launch(stream, add, a, task);
 }
 
+/* It is told of both arguments, and which of them it writes. */
+static int module_launch_on(struct sgpu_stream *stream, struct sgpu_device_module *module, const char *function,
+			    const struct sgpu_module_shape *shape, void *const *args, const size_t *sizes, int count,
+			    const struct sgpu_module_memory *memory, struct sgpu_task *task)
+{
+	const int *target = memory->target;
+	uint64_t output, input;
+
+	memcpy(&output, args[0], 8);
+	memcpy(&input, args[1], 8);
+	if (memory->count != 2 || target[0] < 0 || target[1] != 1 - target[0] || target[2] != -1 || target[3] != -1 ||
+	    memory->ranges[target[0]].address != output || memory->ranges[target[1]].address != input ||
+	    memory->ranges[0].size != job.size || memory->ranges[1].size != job.size ||
+	    memory->written != (uint64_t)1 << target[0]) {
+		atomic_fetch_add(&wrong, 1);
+	}
+	return module_launch(stream, module, function, shape, args, sizes, count, task);
+}
+
 static int clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, struct sgpu_task *task)
 {
 	return fake_fails() ? SGPU_EDEVICE : fake.real->clear(stream, memory, size, task);
@@ -321,6 +340,7 @@ static void put_on(void)
 	fake.table.module_load = module_load;
 	fake.table.module_free = module_free;
 	fake.table.module_launch = module_launch;
+	fake.table.module_launch_on = module_launch_on;
 	fake.table.clear = clear;
 	fake.table.launch = launch;
 	fake.table.launch_on = launch_on;

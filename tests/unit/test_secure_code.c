@@ -93,6 +93,20 @@ static int module_launch(struct sgpu_stream *on, struct sgpu_device_module *modu
 	return SGPU_OK;
 }
 
+static struct sgpu_device_range range_seen;
+static uint64_t written_seen;
+static int target_seen[3];
+
+static int module_launch_on(struct sgpu_stream *on, struct sgpu_device_module *module, const char *function,
+			    const struct sgpu_module_shape *shape, void *const *args, const size_t *sizes, int count,
+			    const struct sgpu_module_memory *memory, struct sgpu_task *task)
+{
+	range_seen = memory->ranges[0];
+	written_seen = memory->written;
+	memcpy(target_seen, memory->target, sizeof(target_seen));
+	return memory->count != 1 ? SGPU_EDEVICE : module_launch(on, module, function, shape, args, sizes, count, task);
+}
+
 static void listen_on_the_bus(void)
 {
 	struct sgpu_device_object *object = (struct sgpu_device_object *)(void *)inner;
@@ -104,6 +118,7 @@ static void listen_on_the_bus(void)
 	table.module_load = module_load;
 	table.module_free = module_free;
 	table.module_launch = module_launch;
+	table.module_launch_on = module_launch_on;
 	object->backend = &table;
 }
 
@@ -236,22 +251,26 @@ UNIT_TEST(a_module_says_what_it_touches)
 	void *args[3] = { &first, (void *)(uintptr_t)"abc", &third };
 	size_t sizes[3] = { 8, 3, 8 };
 	struct sgpu_device_range range = { 0, 1000 };
+	const int target[3] = { -1, -1, 0 };
+	const struct sgpu_module_memory memory = { &range, 1, 1, target };
 	struct sgpu_device_module *module = NULL;
 	struct sgpu_task task = { 0 };
 
 	sgpu_kt128(image, sizeof(image), SGPU_MEASURE_CUSTOM, sizeof(SGPU_MEASURE_CUSTOM) - 1, digest, sizeof(digest));
 	REQUIRE(sgpu_secure_module_load(context, image, sizeof(image), digest, &module, &error) == SGPU_OK);
 	REQUIRE(sgpu_secure_malloc(context, 1000, &range.address, &error) == SGPU_OK);
-	CHECK(sgpu_secure_kernel_launch(stream, module, "f", &shape, args, sizes, 3, &range, 1, &task) == SGPU_OK);
+	CHECK(sgpu_secure_kernel_launch(stream, module, "f", &shape, args, sizes, 3, &memory, &task) == SGPU_OK);
 	memcpy(expected, &first, 8);
 	memcpy(expected + 8, "abc", 3);
 	memcpy(expected + 16, &third, 8);
 	CHECK(launches == 1 && !memcmp(argument_seen, expected, sizeof(expected)));
+	CHECK(range_seen.address == range.address && range_seen.size == 1000 && written_seen == 1);
+	CHECK(!memcmp(target_seen, target, sizeof(target)));
 	range.size = 1001;
-	CHECK(sgpu_secure_kernel_launch(stream, module, "f", &shape, args, sizes, 3, &range, 1, &task) == SGPU_EUSAGE);
+	CHECK(sgpu_secure_kernel_launch(stream, module, "f", &shape, args, sizes, 3, &memory, &task) == SGPU_EUSAGE);
 	range.size = 10;
 	sizes[1] = 20000;
-	CHECK(sgpu_secure_kernel_launch(stream, module, "f", &shape, args, sizes, 3, &range, 1, &task) == SGPU_EUSAGE);
+	CHECK(sgpu_secure_kernel_launch(stream, module, "f", &shape, args, sizes, 3, &memory, &task) == SGPU_EUSAGE);
 	sizes[1] = 3;
 	CHECK(sgpu_device_module_launch(stream, module, "f", &shape, args, sizes, 3, &task) == SGPU_EPOLICY);
 	CHECK(launches == 1 && strstr(task.error.text, "ranges") != NULL);

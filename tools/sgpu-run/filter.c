@@ -261,6 +261,15 @@ static int install(bool gpu, struct sgpu_error *error)
 }
 #endif
 
+bool harden_filters(void)
+{
+#ifdef ARCHITECTURE
+	return !harden_off();
+#else
+	return false;
+#endif
+}
+
 int harden_filter(bool gpu, struct sgpu_error *error)
 {
 	return harden_off() ? SGPU_OK : install(gpu, error);

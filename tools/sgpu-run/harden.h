@@ -22,6 +22,9 @@ void harden(void);
  * refused). One that is refused ends the process with status 4 and a message. Errors: SGPU_EUNAVAILABLE. */
 SGPU_MUST_CHECK int harden_filter(bool gpu, struct sgpu_error *error);
 
+/* Whether this build has the filter and harden_filter() puts it on: what a quote may say before. */
+bool harden_filters(void);
+
 /* What holds in this build on this machine, tried in children of their own. Before any thread. */
 struct harden_finding {
 	const char *name, *title;  /* for JSON and for people */

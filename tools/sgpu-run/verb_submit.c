@@ -15,6 +15,7 @@
 #include <sgpu/secure.h>
 
 #include "attested.h"
+#include "confinement.h"
 #include "harden.h"
 #include "key_files.h"
 #include "report.h"
@@ -56,6 +57,7 @@ struct request {
 	const char *device, *trace, *output, *batch;
 	struct sgpu_device_config config;
 	uint64_t timeout_ns;
+	struct sgpu_module_confinement modules; /* once the device is open */
 	bool stats, dry_run, allow_modules;
 };
 
@@ -119,7 +121,7 @@ static int take_option(struct request *r, int key, const char *value)
 	case OPT_FILES:
 		return allow_files(r, value);
 	case OPT_ALLOW_MODULES:
-		r->allow_modules = true;
+		r->allow_modules = r->config.modules = true;
 		return 0;
 	case OPT_DRY_RUN:
 		r->dry_run = true;
@@ -278,7 +280,7 @@ static int run_batch(const struct request *r, struct sgpu_device *device, struct
 	if (sgpu_io_interrupted()) {
 		sgpu_run_cancel(run); /* the signal came before there was anything to stop */
 	}
-	report_progress_begin(run, on_gpu || r->allow_modules ? give_up : NULL);
+	report_progress_begin(run, on_gpu ? give_up : NULL);
 	rc = sgpu_run_batch(run, r->in_fd, r->in_name, outputs->response.fd,
 			    cli_is_standard(r->output) ? "standard output" : r->output, error);
 	report_progress_end();
@@ -329,8 +331,7 @@ static int open_batch(struct request *r)
  * before. An exit status. */
 static int prove(struct request *r, struct sgpu_device *device)
 {
-	/* A run that has claimed the filter ends when it cannot be had. */
-	json_t *confinement = json_pack("{s:b}", "seccomp", !harden_off());
+	json_t *confinement = confinement_claim(harden_filters(), r->modules.process ? &r->modules : NULL);
 	const struct sgpu_quote_subject run = { .device = device, .preemption = on_gpu,
 						.allows_modules = r->allow_modules, .files = r->files != NULL,
 						.confinement = confinement };
@@ -384,11 +385,10 @@ static int run_filtered(struct request *r, struct sgpu_device *device, struct ou
 	if (rc == SGPU_OK) {
 		rc = make_context(device, &context, &error);
 	}
-	if (rc == SGPU_OK) {
-		rc = harden_filter(on_gpu, &error);
-		if (rc != SGPU_OK && !r->attested.quote) {
+	if (rc == SGPU_OK && harden_filter(on_gpu, &error) != SGPU_OK) {
+		rc = r->attested.quote && harden_filters() ? error.code : SGPU_OK; /* then its quote says otherwise */
+		if (rc == SGPU_OK) {
 			cli_warning("%s", error.text);
-			rc = SGPU_OK;
 		}
 	}
 	if (rc == SGPU_OK) {
@@ -418,7 +418,10 @@ static int submit(struct request *r)
 	}
 	on_gpu = is_gpu(device);
 	describe(device);
-	status = r->attested.quote ? prove(r, device) : 0;
+	if (r->allow_modules) {
+		rc = confinement_of_modules(device, &r->modules, &error);
+	}
+	status = rc != SGPU_OK ? cli_error(&error) : r->attested.quote ? prove(r, device) : 0;
 	if (status == 0) {
 		key_files_close(&r->key_files, r->in_fd);
 		status = run_filtered(r, device, &outputs);

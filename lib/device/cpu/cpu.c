@@ -22,6 +22,7 @@ static void discard(struct sgpu_device *device)
 {
 	pthread_cond_destroy(&device->quiet);
 	pthread_cond_destroy(&device->work);
+	pthread_mutex_destroy(&device->host.lock);
 	pthread_mutex_destroy(&device->pages.frames.lock);
 	pthread_mutex_destroy(&device->lock);
 	free(device);
@@ -30,6 +31,7 @@ static void discard(struct sgpu_device *device)
 static void close_device(struct sgpu_device *device)
 {
 	sgpu_cpu_threads_stop(device);
+	sgpu_cpu_host_stop(device);
 	sgpu_cpu_pages_close(device);
 	sgpu_cpu_memory_close(&device->memory);
 	sgpu_pool_free(&device->pool);
@@ -64,6 +66,8 @@ static int open_device(const char *selector, const struct sgpu_device_config *co
 	new->may_spin = sgpu_cpu_count() > 1;
 	make_lock(&new->lock);
 	make_lock(&new->pages.frames.lock);
+	pthread_mutex_init(&new->host.lock, NULL);
+	new->host.control = -1;
 	pthread_cond_init(&new->work, NULL);
 	pthread_cond_init(&new->quiet, NULL);
 	code = sgpu_cpu_memory_open(&new->memory, config->memory_limit, error);
@@ -71,6 +75,9 @@ static int open_device(const char *selector, const struct sgpu_device_config *co
 		code = sgpu_pool_create(config->jobs, &new->pool, error);
 		if (code == SGPU_OK) {
 			code = sgpu_cpu_threads_start(new, error);
+		}
+		if (code == SGPU_OK && config->modules) {
+			code = sgpu_cpu_host_start(new, error);
 		}
 		if (code < 0) {
 			close_device(new);
@@ -267,4 +274,7 @@ const struct sgpu_device_backend sgpu_device_cpu = {
 	.space_access = sgpu_cpu_space_access,
 	.launch_on = launch_on,
 	.settle = settle,
+	.module_launch_on = sgpu_cpu_module_launch_on,
+	.module_confinement = sgpu_cpu_module_confinement,
+	.module_broke_rules = sgpu_cpu_module_broke_rules,
 };

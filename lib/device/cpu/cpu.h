@@ -12,6 +12,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/types.h>
 
 #include <sgpu/device.h>
 
@@ -126,6 +127,31 @@ SGPU_MUST_CHECK int sgpu_cpu_module_launch(struct sgpu_stream *stream, struct sg
 					   const char *function, const struct sgpu_module_shape *shape,
 					   void *const *args, const size_t *arg_sizes, int arg_count,
 					   struct sgpu_task *task);
+SGPU_MUST_CHECK int sgpu_cpu_module_launch_on(struct sgpu_stream *stream, struct sgpu_device_module *module,
+					      const char *function, const struct sgpu_module_shape *shape,
+					      void *const *args, const size_t *arg_sizes, int arg_count,
+					      const struct sgpu_module_memory *memory, struct sgpu_task *task);
+
+/* ---- module_host.c: the process that modules run in ---- */
+struct sgpu_host_answer;
+struct sgpu_cpu_host {
+	pthread_mutex_t lock;          /* one request at a time */
+	int control;                   /* -1: it is not started */
+	pid_t pid;
+	struct sgpu_module_confinement confinement;
+	atomic_bool broke_rules;       /* a module did what is refused */
+};
+/* Does nothing when it runs. */
+SGPU_MUST_CHECK int sgpu_cpu_host_start(struct sgpu_device *device, struct sgpu_error *error);
+void sgpu_cpu_host_stop(struct sgpu_device *device);
+/* A worker that loads this image; its answers come over *channel, and it ends when that is closed. */
+SGPU_MUST_CHECK int sgpu_cpu_host_worker(struct sgpu_device *device, int image, uint64_t size, int *channel,
+					 struct sgpu_error *error);
+/* Fills *error with how a worker ended and returns its code, which is never SGPU_OK. */
+int sgpu_cpu_host_ended(struct sgpu_device *device, struct sgpu_host_answer *answer, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_cpu_module_confinement(struct sgpu_device *device,
+						struct sgpu_module_confinement *confinement, struct sgpu_error *error);
+bool sgpu_cpu_module_broke_rules(struct sgpu_device *device);
 
 enum sgpu_cpu_state { SGPU_CPU_IDLE, SGPU_CPU_READY, SGPU_CPU_RUNNING, SGPU_CPU_WAITING };
 
@@ -157,6 +183,7 @@ struct sgpu_device {
 	struct sgpu_pool *pool;
 	struct sgpu_cpu_memory memory;
 	struct sgpu_cpu_pages pages;
+	struct sgpu_cpu_host host;
 	bool may_spin;                 /* there is another processor to wait for */
 	pthread_mutex_t lock;          /* everything below, streams and events */
 	pthread_cond_t work;

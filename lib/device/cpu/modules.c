@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Modules of the CPU device: ELF shared objects, loaded from a sealed memory file, so that no file system sees them and
- * nobody changes them between the check and the load. They are native code in this process.
+ * Modules of the CPU device: ELF shared objects, passed as sealed memory files to a process of their own (module_wire.h). A
+ * launch copies what its function reads into memory that both share, and what the function writes out of it.
  */
-#include <dlfcn.h>
-#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <link.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,44 +13,107 @@
 #include <unistd.h>
 
 #include <sgpu/io.h>
+#include <sgpu/secret.h>
 
 #include <device/cpu/cpu.h>
+#include <device/cpu/module_message.h>
+#include <device/cpu/module_wire.h>
 #include <device/elf.h>
+
+/* How long a launch waits between looks at whether it was told to stop. */
+enum { LOOK_MS = 50 };
 
 /* Of kernels from 6.3 on, where memory files may else not be executable. */
 #ifndef MFD_EXEC
 #define MFD_EXEC 0x0010U
 #endif
 
-enum { VALUE_ALIGN = 16, PATH_SIZE = 64 };
-
 struct sgpu_device_module {
 	struct sgpu_device_object object;
-	void *handle;
-	int fd; /* open for as long as it is loaded: the loader tells modules apart by their paths, which name it */
+	struct sgpu_device *device;
+	pthread_mutex_t lock;          /* one launch at a time */
+	int image;                     /* sealed */
+	uint64_t size;
+	int channel;                   /* to its worker; -1: it has none */
 };
 
-/* A launch under way; values, pointers to them and all in one block. */
-struct module_launch {
-	sgpu_module_fn function;
-	struct sgpu_module_shape shape;
-	int arg_count;
-	void **args;
+struct module_range {
+	char *memory;
+	uint64_t size, at;             /* where it lies in the shared memory */
+	bool written;
 };
+
+/* A launch under way. */
+struct module_launch {
+	struct sgpu_device_module *module;
+	struct sgpu_host_launch head;
+	int range_count;
+	struct module_range ranges[SGPU_MODULE_RANGES_MAX];
+	uint64_t size;                 /* of the shared memory */
+};
+
+/* ---- its process ---- */
+static void close_channel(struct sgpu_device_module *module)
+{
+	if (module->channel >= 0) {
+		close(module->channel); /* the host then ends the worker, whatever it does */
+	}
+	module->channel = -1;
+}
+
+/* Waits for the worker's answer to what it was told; after anything else it has no process any more. */
+static int wait_for(struct sgpu_device_module *module, struct sgpu_host_answer *answer, struct sgpu_error *error)
+{
+	struct pollfd look = { .fd = module->channel, .events = POLLIN };
+	int code;
+
+	while (poll(&look, 1, LOOK_MS) <= 0) {
+		if (sgpu_pool_cancelled(module->device->pool)) {
+			close_channel(module);
+			return sgpu_fail(error, SGPU_ECANCELED, "%s", sgpu_strerror(SGPU_ECANCELED));
+		}
+	}
+	if (!sgpu_host_receive(module->channel, answer, sizeof(*answer), NULL)) {
+		code = sgpu_fail(error, SGPU_EDEVICE, "its process ended");
+	} else if (answer->kind == SGPU_HOST_ENDED) {
+		code = sgpu_cpu_host_ended(module->device, answer, error);
+	} else {
+		return SGPU_OK;
+	}
+	close_channel(module);
+	return code;
+}
+
+static int load_in_process(struct sgpu_device_module *module, struct sgpu_error *error)
+{
+	struct sgpu_host_answer answer;
+	int code = sgpu_cpu_host_worker(module->device, module->image, module->size, &module->channel, error);
+
+	if (code == SGPU_OK) {
+		code = wait_for(module, &answer, error);
+	}
+	if (code == SGPU_OK && (answer.kind != SGPU_HOST_LOADED || answer.code != 0)) {
+		answer.text[sizeof(answer.text) - 1] = '\0';
+		code = sgpu_fail(error, SGPU_EINVALID, "the module cannot be loaded: %s", answer.text);
+		close_channel(module);
+	}
+	return code;
+}
 
 /* ---- loading ---- */
-static int memory_file(void)
+static int memory_file(unsigned more)
 {
-	int fd = memfd_create("sgpu-module", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_EXEC);
-
-	return fd < 0 && errno == EINVAL ? memfd_create("sgpu-module", MFD_CLOEXEC | MFD_ALLOW_SEALING) : fd;
+	return memfd_create("sgpu-module", MFD_CLOEXEC | MFD_ALLOW_SEALING | more);
 }
 
 static int write_image(const void *image, size_t size, int *fd, struct sgpu_error *error)
 {
 	int code;
 
-	*fd = memory_file();
+	*fd = memory_file(MFD_EXEC);
+	if (*fd < 0 && errno == EINVAL) {
+		*fd = memory_file(0);
+	}
 	if (*fd < 0) {
 		return sgpu_fail_errno(error, "cannot make a memory file for a module");
 	}
@@ -64,14 +125,8 @@ static int write_image(const void *image, size_t size, int *fd, struct sgpu_erro
 	return code;
 }
 
-int sgpu_cpu_module_load(struct sgpu_device *device, const void *image, size_t size,
-			 struct sgpu_device_module **module, struct sgpu_error *error)
+static int check_image(const void *image, size_t size, struct sgpu_error *error)
 {
-	struct sgpu_device_module *new;
-	char path[PATH_SIZE];
-	const char *why;
-	int code;
-
 	if (!sgpu_elf_is_shared(image, size)) {
 		sgpu_fail(error, SGPU_EINVALID, "the module is not an ELF shared object");
 		return sgpu_hint(error, "on the CPU device a module is what 'cc -shared -fPIC' makes");
@@ -82,100 +137,139 @@ int sgpu_cpu_module_load(struct sgpu_device *device, const void *image, size_t s
 	if (!sgpu_elf_is_whole(image, size)) {
 		return sgpu_fail(error, SGPU_EINVALID, "the module is an ELF shared object that was cut short");
 	}
+	return SGPU_OK;
+}
+
+int sgpu_cpu_module_load(struct sgpu_device *device, const void *image, size_t size,
+			 struct sgpu_device_module **module, struct sgpu_error *error)
+{
+	struct sgpu_device_module *new;
+	int code = check_image(image, size, error);
+
+	if (code == SGPU_OK) {
+		code = sgpu_cpu_host_start(device, error);
+	}
+	if (code != SGPU_OK) {
+		return code;
+	}
 	new = calloc(1, sizeof(*new));
 	if (!new) {
 		return sgpu_fail_nomem(error);
 	}
 	new->object.backend = device->object.backend;
-	code = write_image(image, size, &new->fd, error);
+	new->device = device;
+	new->size = size;
+	new->channel = new->image = -1;
+	pthread_mutex_init(&new->lock, NULL);
+	code = write_image(image, size, &new->image, error);
 	if (code == SGPU_OK) {
-		snprintf(path, sizeof(path), "/proc/self/fd/%d", new->fd);
-		new->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-		if (!new->handle) {
-			why = dlerror();
-			code = sgpu_fail(error, SGPU_EINVALID, "the module cannot be loaded: %s", why ? why : "");
-		}
+		code = load_in_process(new, error);
 	}
 	if (code != SGPU_OK) {
-		if (new->fd >= 0) {
-			close(new->fd);
-		}
-		free(new);
+		sgpu_cpu_module_free(new);
 		return code;
 	}
 	*module = new;
 	return SGPU_OK;
 }
 
-/* One that stays loaded, which it can ask for, keeps its descriptor, so that no other gets its path. */
 void sgpu_cpu_module_free(struct sgpu_device_module *module)
 {
-	char path[PATH_SIZE];
-	void *left;
-
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", module->fd);
-	dlclose(module->handle);
-	left = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
-	if (left) {
-		dlclose(left);
-	} else {
-		close(module->fd);
+	close_channel(module);
+	if (module->image >= 0) {
+		close(module->image);
 	}
+	pthread_mutex_destroy(&module->lock);
 	free(module);
 }
 
 /* ---- launching ---- */
-/* A function of the module itself; the look-up would also find those of the libraries that it uses. */
-static sgpu_module_fn find_function(const struct sgpu_device_module *module, const char *name)
+/* Of the size of the launch, zero, and neither side can make it shorter under the other. */
+static int share_memory(struct module_launch *l, int *fd, char **memory, struct sgpu_error *error)
 {
-	void *address = dlsym(module->handle, name);
-	const struct link_map *own = NULL, *map = NULL;
-	const ElfW(Sym) *symbol = NULL;
-	sgpu_module_fn function;
-	Dl_info info;
-
-	if (!address || dlinfo(module->handle, RTLD_DI_LINKMAP, &own) != 0 ||
-	    !dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP) || map != own ||
-	    !dladdr1(address, &info, (void **)&symbol, RTLD_DL_SYMENT) || !symbol ||
-	    ELF64_ST_TYPE(symbol->st_info) != STT_FUNC) {
-		return NULL;
+	*fd = memory_file(0);
+	if (*fd < 0) {
+		return sgpu_fail_errno(error, "cannot make memory for a module");
 	}
-	memcpy(&function, &address, sizeof(function));
-	return function;
+	if (ftruncate(*fd, (off_t)l->size) != 0 || fallocate(*fd, 0, 0, (off_t)l->size) != 0 ||
+	    fcntl(*fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
+		sgpu_fail_errno(error, "no memory to share with a module");
+		return sgpu_fail(error, SGPU_ENOMEM, "no memory to share with a module: %llu bytes",
+				 (unsigned long long)l->size);
+	}
+	*memory = mmap(NULL, l->size, PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0);
+	if (*memory == MAP_FAILED) {
+		*memory = NULL;
+		return sgpu_fail_errno(error, "cannot map memory for a module");
+	}
+	return SGPU_OK;
+}
+
+static int run_in_process(struct module_launch *l, int fd, struct sgpu_error *error)
+{
+	const struct sgpu_host_call call = { .size = l->size };
+	struct sgpu_device_module *module = l->module;
+	struct sgpu_host_answer answer = { 0 };
+	int code = SGPU_OK;
+
+	if (module->channel < 0) {
+		code = load_in_process(module, error); /* the one before ended its process */
+	}
+	if (code == SGPU_OK) {
+		/* When that fails, the worker has ended, and why is there to be read. */
+		(void)sgpu_host_send(module->channel, &call, sizeof(call), fd);
+		code = wait_for(module, &answer, error);
+	}
+	if (code != SGPU_OK) {
+		return code;
+	}
+	if (answer.kind == SGPU_HOST_NO_FUNCTION) {
+		return sgpu_fail(error, SGPU_EINVALID, "the module has no function '%s'", l->head.function);
+	}
+	if (answer.kind != SGPU_HOST_RAN || answer.code != 0) {
+		return sgpu_fail(error, SGPU_EDEVICE, "the function returned %d", answer.code);
+	}
+	return SGPU_OK;
+}
+
+static void copy_ranges(const struct module_launch *l, char *memory, bool written)
+{
+	for (int i = 0; i < l->range_count; i++) {
+		const struct module_range *range = &l->ranges[i];
+
+		if (range->written != written) {
+			continue;
+		}
+		memcpy(written ? range->memory : memory + range->at, written ? memory + range->at : range->memory,
+		       range->size);
+	}
 }
 
 static int run_function(struct sgpu_launch *launch, void *argument)
 {
-	const struct module_launch *l = argument;
-	int code = l->function(&l->shape, l->args, l->arg_count);
+	struct module_launch *l = argument;
+	char *memory = NULL;
+	int fd = -1, code;
 
-	return code == 0 ? SGPU_OK : sgpu_fail(launch->error, SGPU_EDEVICE, "the function returned %d", code);
-}
-
-/* Values behind the pointers to them, each at a multiple of VALUE_ALIGN. NULL when memory is out. */
-static struct module_launch *copy_arguments(void *const *args, const size_t *sizes, int count)
-{
-	size_t head = (sizeof(struct module_launch) + (size_t)count * sizeof(void *) + VALUE_ALIGN - 1) / VALUE_ALIGN *
-		      VALUE_ALIGN;
-	size_t total = head;
-	struct module_launch *l;
-	char *value;
-
-	for (int i = 0; i < count; i++) {
-		total += (sizes[i] + VALUE_ALIGN - 1) / VALUE_ALIGN * VALUE_ALIGN;
+	pthread_mutex_lock(&l->module->lock);
+	code = share_memory(l, &fd, &memory, launch->error);
+	if (code == SGPU_OK) {
+		memcpy(memory, &l->head, sizeof(l->head));
+		copy_ranges(l, memory, false);
+		code = run_in_process(l, fd, launch->error);
 	}
-	l = calloc(1, total);
-	if (!l) {
-		return NULL;
+	if (code == SGPU_OK) {
+		copy_ranges(l, memory, true);
 	}
-	l->args = (void **)(l + 1);
-	l->arg_count = count;
-	value = (char *)l + head;
-	for (int i = 0; i < count; i++) {
-		l->args[i] = memcpy(value, args[i], sizes[i]);
-		value += (sizes[i] + VALUE_ALIGN - 1) / VALUE_ALIGN * VALUE_ALIGN;
+	if (memory) {
+		sgpu_wipe(memory, l->size);
+		munmap(memory, l->size);
 	}
-	return l;
+	if (fd >= 0) {
+		close(fd);
+	}
+	pthread_mutex_unlock(&l->module->lock);
+	return code;
 }
 
 /* The launch is freed by an item of its own behind it, which comes even when the first is not run. */
@@ -183,45 +277,109 @@ static int enqueue(struct sgpu_stream *stream, struct module_launch *l, struct s
 {
 	struct sgpu_cpu_item run = { .kind = SGPU_CPU_LAUNCH, .task = task, .function.launch = run_function,
 				     .argument = l };
-	struct sgpu_cpu_item end = { .kind = SGPU_CPU_CALL, .function.call = free, .argument = l };
+	struct sgpu_cpu_item after = { .kind = SGPU_CPU_CALL, .function.call = free, .argument = l };
 	int code = sgpu_cpu_enqueue(stream, &run);
 
 	if (code != SGPU_OK) {
 		free(l);
 		return code;
 	}
-	if (sgpu_cpu_enqueue(stream, &end) != SGPU_OK) {
+	if (sgpu_cpu_enqueue(stream, &after) != SGPU_OK) {
 		code = sgpu_cpu_stream_sync(stream, NULL);
 		free(l);
 	}
 	return code;
 }
 
-static int refuse(struct sgpu_task *task, int code, const char *function)
+static int refuse(struct sgpu_task *task, int code, const char *text)
 {
-	if (task && code == SGPU_ENOMEM) {
-		task->code = sgpu_fail_nomem(&task->error);
-	} else if (task) {
-		task->code = sgpu_fail(&task->error, code, "the module has no function '%s'", function);
+	if (task) {
+		task->code = sgpu_fail(&task->error, code, "%s", text);
 	}
 	return code;
+}
+
+static uint64_t aligned(uint64_t size)
+{
+	return (size + SGPU_HOST_ALIGN - 1) / SGPU_HOST_ALIGN * SGPU_HOST_ALIGN;
+}
+
+/* What the launch shares: the head, then each range from a multiple of SGPU_HOST_ALIGN. False: too much. */
+static bool place_ranges(struct module_launch *l, const struct sgpu_module_memory *memory)
+{
+	l->size = aligned(sizeof(l->head));
+	for (int i = 0; memory && i < memory->count; i++) {
+		const struct sgpu_device_range *range = &memory->ranges[i];
+
+		if (range->size > INT64_MAX / 2 || l->size > INT64_MAX / 2) {
+			return false;
+		}
+		l->ranges[i] = (struct module_range){ (char *)(uintptr_t)range->address, range->size, l->size,
+						      memory->written >> i & 1 };
+		l->size += aligned(range->size);
+		l->range_count++;
+	}
+	return true;
+}
+
+static bool place_arguments(struct module_launch *l, void *const *args, const size_t *sizes, int count,
+			    const struct sgpu_module_memory *memory)
+{
+	l->head.argument_count = (uint32_t)count;
+	for (int i = 0; i < count; i++) {
+		struct sgpu_host_argument *argument = &l->head.arguments[i];
+		int target = memory && memory->target ? memory->target[i] : -1;
+
+		if (sizes[i] > sizeof(argument->value) || target >= l->range_count) {
+			return false;
+		}
+		argument->size = (uint32_t)sizes[i];
+		if (target >= 0) {
+			argument->points = 1;
+			argument->at = l->ranges[target].at;
+		} else {
+			memcpy(argument->value, args[i], sizes[i]);
+		}
+	}
+	return true;
+}
+
+int sgpu_cpu_module_launch_on(struct sgpu_stream *stream, struct sgpu_device_module *module, const char *function,
+			      const struct sgpu_module_shape *shape, void *const *args, const size_t *arg_sizes,
+			      int arg_count, const struct sgpu_module_memory *memory, struct sgpu_task *task)
+{
+	struct module_launch *l;
+	int code = SGPU_OK;
+
+	if (arg_count < 0 || arg_count > SGPU_HOST_ARGUMENTS || (memory && memory->count > SGPU_MODULE_RANGES_MAX)) {
+		return refuse(task, SGPU_EUSAGE, "a launch names too many ranges or arguments");
+	}
+	if (strlen(function) >= SGPU_HOST_FUNCTION) {
+		return refuse(task, SGPU_EINVALID, "the name of a function is too long");
+	}
+	for (int i = 0; memory && code == SGPU_OK && i < memory->count; i++) {
+		code = sgpu_cpu_check_range(stream, memory->ranges[i].address, memory->ranges[i].size, task);
+	}
+	if (code != SGPU_OK) {
+		return code;
+	}
+	l = calloc(1, sizeof(*l));
+	if (!l) {
+		return refuse(task, SGPU_ENOMEM, sgpu_strerror(SGPU_ENOMEM));
+	}
+	l->module = module;
+	l->head.shape = *shape;
+	memcpy(l->head.function, function, strlen(function));
+	if (!place_ranges(l, memory) || !place_arguments(l, args, arg_sizes, arg_count, memory)) {
+		free(l);
+		return refuse(task, SGPU_EUSAGE, "the arguments of a launch are too large");
+	}
+	return enqueue(stream, l, task);
 }
 
 int sgpu_cpu_module_launch(struct sgpu_stream *stream, struct sgpu_device_module *module, const char *function,
 			   const struct sgpu_module_shape *shape, void *const *args, const size_t *arg_sizes,
 			   int arg_count, struct sgpu_task *task)
 {
-	sgpu_module_fn found = find_function(module, function);
-	struct module_launch *l;
-
-	if (!found) {
-		return refuse(task, SGPU_EINVALID, function);
-	}
-	l = copy_arguments(args, arg_sizes, arg_count);
-	if (!l) {
-		return refuse(task, SGPU_ENOMEM, function);
-	}
-	l->function = found;
-	l->shape = *shape;
-	return enqueue(stream, l, task);
+	return sgpu_cpu_module_launch_on(stream, module, function, shape, args, arg_sizes, arg_count, NULL, task);
 }

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What passes between a process with a CPU device and sgpu-module-host, the process that its modules run in. All of it are
+ * messages of fixed size over sockets that keep their boundaries, and memory files.
+ *
+ *   control   the device asks for a worker and passes the image; the host answers with that worker's channel. First of all,
+ *             unasked, it says how it is confined.
+ *   channel   one a worker. The device asks it to run a function, and passes the memory of that launch: a head, then the
+ *             bytes that the function works on. The worker answers; when it ends, the host does, in its place.
+ *
+ * A worker runs code that nobody here wrote, so the device believes nothing that comes over a channel: an answer ends the
+ * launch, no more, and of its memory the device reads the bytes alone that the function was to write.
+ */
+#ifndef SGPU_DEVICE_CPU_MODULE_WIRE_H
+#define SGPU_DEVICE_CPU_MODULE_WIRE_H
+
+#include <stdint.h>
+
+#include <sgpu/device.h>
+
+#define SGPU_HOST_PROGRAM "sgpu-module-host"
+
+enum {
+	SGPU_HOST_CONTROL = 3,         /* descriptor of the control socket in the host */
+	SGPU_HOST_VERSION = 1,
+	SGPU_HOST_TEXT = 240,
+	SGPU_HOST_ARGUMENTS = 256,
+	SGPU_HOST_VALUE = 16,          /* bytes of an argument, at most */
+	SGPU_HOST_FUNCTION = 256,
+	SGPU_HOST_ALIGN = 4096,        /* of the bytes that an argument points at */
+};
+
+/* ---- control ---- */
+enum sgpu_host_kind { SGPU_HOST_HELLO = 1, SGPU_HOST_STARTED, SGPU_HOST_LOADED, SGPU_HOST_RAN, SGPU_HOST_NO_FUNCTION,
+		      SGPU_HOST_ENDED };
+
+/* From the device: load this image, whose descriptor comes along. */
+struct sgpu_host_request {
+	uint32_t version, reserved;
+	uint64_t size;
+};
+
+/* From the host, or from a worker. */
+struct sgpu_host_answer {
+	uint32_t kind;
+	int32_t code;                  /* STARTED: an errno; LOADED: 0, or not; RAN: what the function returned */
+	int32_t status;                /* ENDED: as waitpid() gives it */
+	int32_t call;                  /* ENDED: the number of the system call that was refused, or -1 */
+	struct sgpu_module_confinement confinement; /* HELLO */
+	char text[SGPU_HOST_TEXT];     /* LOADED: why not; ENDED: the name of that call, "" when it has none */
+};
+
+/* ---- channel ---- */
+/* From the device: run what this memory says, whose descriptor comes along. */
+struct sgpu_host_call {
+	uint64_t size;                 /* of the memory */
+};
+
+struct sgpu_host_argument {
+	uint32_t size;                 /* of the value */
+	uint32_t points;               /* the value is `at` from where the memory begins */
+	uint64_t at;
+	uint8_t value[SGPU_HOST_VALUE];
+};
+
+struct sgpu_host_launch {
+	char function[SGPU_HOST_FUNCTION];
+	struct sgpu_module_shape shape;
+	uint32_t argument_count;
+	struct sgpu_host_argument arguments[SGPU_HOST_ARGUMENTS];
+};
+
+#endif

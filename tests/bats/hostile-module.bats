@@ -1,0 +1,421 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# Modules that mean harm, or are broken, on the CPU device: what they cannot do, and whom they take with them.
+# shellcheck disable=SC2154 # bats sets stderr
+
+load helpers
+
+# A module whose functions do, by the number that they are given, what no module should.
+setup_file() {
+	has_compiler || return 0
+	cat >"$BATS_FILE_TMPDIR/evil.c" <<-'END'
+	#define _GNU_SOURCE
+	#include <errno.h>
+	#include <fcntl.h>
+	#include <pthread.h>
+	#include <sched.h>
+	#include <signal.h>
+	#include <stdint.h>
+	#include <stdio.h>
+	#include <stdlib.h>
+	#include <string.h>
+	#include <sys/ioctl.h>
+	#include <sys/mman.h>
+	#include <sys/prctl.h>
+	#include <sys/ptrace.h>
+	#include <sys/resource.h>
+	#include <sys/socket.h>
+	#include <sys/stat.h>
+	#include <sys/syscall.h>
+	#include <unistd.h>
+
+	#include <sgpu/device.h>
+
+	#define FUNCTION(name) int name(const struct sgpu_module_shape *shape, void *const *args, int count)
+
+	extern char **environ;
+	static int opened;
+
+	/* What a constructor can open, while the loader may open libraries. */
+	__attribute__((constructor)) static void look_around(void)
+	{
+		static const char *const paths[] = { "/etc/passwd", "/proc/1/mem", "/proc/self/mem", "/proc/self/environ",
+						     "/proc/self/oom_score_adj", "/dev/zero", "/tmp", "/", ".", HERE };
+
+		for (size_t i = 0; i < sizeof(paths) / sizeof(*paths); i++) {
+			opened += open(paths[i], O_RDONLY) >= 0;
+		}
+	}
+
+	static void on_sigsys(int signal)
+	{
+		(void)signal;
+	}
+
+	static void *nothing(void *argument)
+	{
+		*(int *)argument = 7;
+		return NULL;
+	}
+
+	static int compute_in_a_thread(void)
+	{
+		pthread_t thread;
+		int value = 0;
+
+		return pthread_create(&thread, NULL, nothing, &value) == 0 && pthread_join(thread, NULL) == 0 && value == 7;
+	}
+
+	static int descriptors(void)
+	{
+		struct stat status;
+		int n = 0;
+
+		for (int fd = 3; fd < 1024; fd++) {
+			n += fstat(fd, &status) == 0 && !S_ISSOCK(status.st_mode) && !S_ISREG(status.st_mode);
+		}
+		return n;
+	}
+
+	/* Whether it went as it may. */
+	static int harmless(int what)
+	{
+		switch (what) {
+		case 100: return 1;
+		case 101: return opened == 0;
+		case 102: return environ == NULL || environ[0] == NULL;
+		case 103: return compute_in_a_thread();
+		case 104: return descriptors() == 0;
+		case 105: return printf("%s\n", "out of line") > 0 && fflush(stdout) == 0 && fputs("and here\n", stderr) > 0;
+		case 106: return ioctl(0, TIOCSTI, "x") < 0;
+		default: return 0;
+		}
+	}
+
+	/* By a pointer whose low half is that of NULL. */
+	static long set_limit_from_afar(void)
+	{
+		struct rlimit *limit = mmap((void *)0x700000000, 4096, PROT_READ | PROT_WRITE,
+					    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+
+		return limit == MAP_FAILED || getrlimit(RLIMIT_NOFILE, limit) ? 0 :
+		       syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, limit, 0);
+	}
+
+	static void *anonymous(int protection)
+	{
+		return mmap(NULL, 4096, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	}
+
+	/* Whatever of it returns is one call too many. */
+	static void attack(int what)
+	{
+		struct sigaction mine = { .sa_handler = on_sigsys };
+		struct rlimit limit = { 1 << 20, 1 << 20 };
+		cpu_set_t set;
+		sigset_t all;
+		char *const none[] = { 0 };
+
+		switch (what) {
+		case 1: execve("/bin/true", none, none); break;
+		case 2: fork(); break;
+		case 3: socket(AF_INET, SOCK_STREAM, 0); break;
+		case 4: socket(AF_UNIX, SOCK_STREAM, 0); break;
+		case 5: ptrace(PTRACE_ATTACH, getppid(), 0, 0); break;
+		case 6: syscall(SYS_process_vm_readv, getppid(), 0, 0, 0, 0, 0); break;
+		case 7: kill(getppid(), 0); break;
+		case 8: syscall(SYS_setuid, getuid()); break;
+		case 9: syscall(425, 1, 0); break; /* io_uring_setup */
+		case 10: syscall(SYS_unshare, 0); break;
+		case 11: syscall(SYS_mount, 0, 0, 0, 0, 0); break;
+		case 12: syscall(SYS_bpf, 0, 0, 0); break;
+		case 20: sigaction(SIGSYS, &mine, NULL); break;
+		case 21:
+			sigfillset(&all);
+			sigprocmask(SIG_BLOCK, &all, NULL);
+			socket(AF_UNIX, SOCK_STREAM, 0);
+			break;
+		case 22: open("/proc/1/mem", O_RDWR); break;
+		case 23: open("/proc/self/environ", O_RDONLY); break;
+		case 24: open("/proc/1/oom_score_adj", O_WRONLY); break;
+		case 25: anonymous(PROT_READ | PROT_WRITE | PROT_EXEC); break;
+		case 26: mprotect(anonymous(PROT_READ | PROT_WRITE), 4096, PROT_READ | PROT_EXEC); break;
+		case 27: fcntl(0, F_SETOWN, getppid()); break;
+		case 28: fcntl(0, F_SETSIG, SIGKILL); break;
+		case 29:
+			CPU_ZERO(&set);
+			CPU_SET(0, &set);
+			sched_setaffinity(getppid(), sizeof(set), &set);
+			break;
+		case 30: syscall(SYS_move_pages, getppid(), 0, 0, 0, 0, 0); break;
+		case 31: prctl(PR_SET_DUMPABLE, 1); break;
+		case 32: setrlimit(RLIMIT_NOFILE, &limit); break;
+		case 33: set_limit_from_afar(); break;
+		case 34: memfd_create("x", 0); break;
+		case 35: syscall(SYS_tgkill, getpid(), getpid(), SIGKILL); break;
+		case 36: syscall(SYS_personality, 0x0400000); break; /* READ_IMPLIES_EXEC */
+		case 37: mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_SHARED, 3, 0); break;
+		case 38: prctl(PR_SET_PDEATHSIG, 0); break;
+	#ifdef __x86_64__
+		case 50: {
+			long result;
+
+			__asm__ volatile("int $0x80" : "=a"(result) : "a"(20L) : "memory"); /* getpid of i386 */
+			break;
+		}
+		case 51: syscall(0x40000000 + SYS_getpid); break;
+	#endif
+		}
+	}
+
+	FUNCTION(does)
+	{
+		int what = *(int32_t *)args[2];
+		volatile float *output = *(float **)args[0], *input = *(float **)args[1];
+
+		(void)shape;
+		(void)count;
+		switch (what) {
+		case 200: exit(0);
+		case 201: _exit(3);
+		case 202: abort();
+		case 203: *(volatile int *)8 = 1; return 0;
+		case 204: __builtin_trap();
+		case 205: /* all that it can reach around its arguments */
+			for (int i = 0; i < 10; i++) {
+				input[i] = 99;
+			}
+			for (int i = 10; i < 1024; i++) {
+				output[i] = 99;
+			}
+			return 0;
+		case 206:
+			for (long i = 0;; i++) {
+				output[i] = 1;
+			}
+		}
+		if (what >= 100) {
+			return harmless(what) ? 0 : 9;
+		}
+		attack(what);
+		return 9;
+	}
+	END
+	compile -shared -fPIC -pthread -DHERE="\"$BATS_FILE_TMPDIR\"" -I"$SGPU_TOP/include" -o "$BATS_FILE_TMPDIR/evil.so" \
+		"$BATS_FILE_TMPDIR/evil.c"
+}
+
+setup() {
+	cd "$BATS_TEST_TMPDIR" || return 1
+	requires cc
+	cp "$BATS_FILE_TMPDIR/evil.so" .
+	sgpu-seal keygen -o owner.jwk
+	seq 1 10 | floats >x.f32
+	head -c 40 /dev/zero >zeros
+}
+
+# batch NUMBER: batch.tar, whose module does that; z = x + y, which y of zeros leaves x, and w is none of its business.
+batch() {
+	cat >job.json <<-END
+	{ "version": 1, "manifest_id": "evil", "segments": [
+	  { "segment_id": "code", "data_location_client": "evil.so", "sensitivity_level": "HIGH", "direction": "INPUT" },
+	  { "segment_id": "x", "data_location_client": "x.f32", "sensitivity_level": "HIGH", "direction": "INPUT",
+	    "data_type_info": { "dtype": "f32", "shape": [10] } },
+	  { "segment_id": "y", "data_location_client": "y.f32", "sensitivity_level": "HIGH", "direction": "OUTPUT",
+	    "data_type_info": { "dtype": "f32", "shape": [10] } },
+	  { "segment_id": "z", "data_location_client": "z.f32", "sensitivity_level": "HIGH", "direction": "OUTPUT",
+	    "data_type_info": { "dtype": "f32", "shape": [10] } },
+	  { "segment_id": "w", "data_location_client": "w.f32", "sensitivity_level": "HIGH", "direction": "OUTPUT",
+	    "data_type_info": { "dtype": "f32", "shape": [10] } } ],
+	  "operations": [
+	  { "gpu_operation_id": "RUN", "kernel": "module:code:does",
+	    "arguments": { "input": "x", "output": "y" }, "params": ["output", "input", { "i32": $1 }] },
+	  { "gpu_operation_id": "ADD", "kernel": "vector_add", "arguments": { "a": "x", "b": "y", "output": "z" } },
+	  { "gpu_operation_id": "COPY", "kernel": "copy", "arguments": { "input": "x", "output": "w" } } ] }
+	END
+	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -o batch.tar
+}
+
+# try NUMBER [OPTION...]
+try() {
+	batch "$1"
+	"${UNDER[@]}" sgpu-run --device cpu --allow-modules -k owner.jwk "${@:2}" -o response batch.tar
+}
+
+results() {
+	rm -rf out
+	sgpu-seal open -k owner.jwk -C out response
+}
+
+refused="1:execve 2:clone 3:socket 4:socket 5:ptrace 6:process_vm_readv 7:kill 8:setuid 9:io_uring_setup 10:unshare
+	11:mount 12:bpf 20:rt_sigaction 21:socket 22:openat 23:openat 24:openat 25:mmap 26:mprotect 27:fcntl 28:fcntl
+	29:sched_setaffinity 30:move_pages 31:prctl 32:prlimit64 33:prlimit64 34:memfd_create 35:tgkill 36:personality
+	37:mmap 38:prctl"
+
+@test "what a module may do it does: compute, in threads, print to nobody; it sees no file, no variable, no descriptor" {
+	local number
+	for number in 100 101 102 103 104 105 106; do
+		run --separate-stderr -0 try "$number"
+		[[ $stderr$output != *"out of line"* && $stderr != *"and here"* ]]
+		results
+		assert_same out/y.f32 zeros
+	done
+}
+
+@test "a call that no module needs ends the runner with status 4 and is named, and no response is given" {
+	local number
+	for number in $refused; do
+		run --separate-stderr -4 try "${number%%:*}"
+		assert_contains "$stderr" "module 'code', function 'does': system call"
+		assert_contains "$stderr" "(${number#*:}) refused: no module needs it"
+		assert_no_file response
+	done
+}
+
+@test "calls by the numbers of other architectures end the runner, too" {
+	local number
+	[ "$(uname -m)" = x86_64 ] || skip "for x86-64"
+	for number in 50 51; do
+		run --separate-stderr -4 try "$number"
+		assert_contains "$stderr" "a system call was refused that no module needs"
+		assert_no_file response
+	done
+}
+
+@test "a refused call is told as JSON, too" {
+	run --separate-stderr -4 try 1 --json
+	assert_contains "$stderr" '"tool":"sgpu-run"'
+	assert_contains "$stderr" "(execve) refused"
+}
+
+@test "a module that ends its process fails its operation alone, even with status 0" {
+	local number
+	for number in "200:status 0" "201:status 3" "202:SIGABRT" "203:SIGSEGV" "204:SIGILL" "206:SIGSEGV"; do
+		run --separate-stderr -5 try "${number%%:*}"
+		assert_contains "$stderr" "${number#*:}"
+		run -5 results
+		assert_same out/w.f32 x.f32
+		assert_no_file out/y.f32
+	done
+}
+
+@test "what a module writes besides its outputs stays with it" {
+	run --separate-stderr -0 try 205
+	results
+	assert_same out/y.f32 zeros
+	assert_same out/z.f32 x.f32
+	assert_same out/w.f32 x.f32
+}
+
+@test "damaged images end their own process and no other" {
+	local i at size status
+	size=$(stat -c %s "$BATS_FILE_TMPDIR/evil.so")
+	for ((i = 0; i < ${SGPU_DAMAGED_IMAGES:-50}; i++)); do
+		cp "$BATS_FILE_TMPDIR/evil.so" .
+		# Every second one in what the loader reads first; always the same ones.
+		at=$(((i * 7919 + 13) % (i % 2 ? 4096 : size)))
+		# shellcheck disable=SC2059 # the format is an escape on purpose
+		printf "\\x$(printf %02x $((i * 37 % 256)))" | dd of=evil.so bs=1 seek="$at" conv=notrunc status=none
+		status=0
+		try 100 2>message || status=$?
+		case $status in
+		0 | 5) ;;
+		4) grep -q 'refused' message ;;
+		*)
+			echo "image $i, byte $at: status $status" >&2
+			cat message >&2
+			return 1
+			;;
+		esac
+	done
+}
+
+@test "with SGPU_DEBUG, which leaves the runner open, modules stay where they are" {
+	export SGPU_DEBUG=1
+	run --separate-stderr -4 try 4
+	assert_contains "$stderr" "SGPU_DEBUG is set"
+	assert_contains "$stderr" "(socket) refused: no module needs it"
+}
+
+@test "a run says at its start what it confines modules by only where something lacks" {
+	run --separate-stderr -0 try 100
+	unshare -Ur true 2>/dev/null || skip "needs user namespaces"
+	[[ $stderr != *"modules run without"* ]]
+}
+
+@test "without the program that modules run in, none is run, and the error names it" {
+	mkdir -p alone/bin
+	cp "$SGPU_BUILD/bin/sgpu-run" alone/bin/
+	batch 100
+	run --separate-stderr -3 alone/bin/sgpu-run --device cpu --allow-modules -k owner.jwk -o response batch.tar
+	assert_contains "$stderr" "sgpu-module-host' is missing"
+	assert_no_file response
+	run --separate-stderr -2 "$SGPU_BUILD/lib/sgpu/sgpu-module-host"
+	assert_contains "$stderr" "sgpu starts it"
+}
+
+@test "without namespaces a module is confined all the same, and the run warns" {
+	local number
+	requires unshare
+	unshare -Ur sh -c 'echo 0 >/proc/sys/user/max_user_namespaces' 2>/dev/null || skip "needs user namespaces to be counted"
+	cat >none.sh <<-'END'
+	#!/bin/sh
+	echo 0 >/proc/sys/user/max_user_namespaces
+	for kind in mnt net ipc uts pid; do echo 0 >/proc/sys/user/max_${kind}_namespaces; done
+	exec "$@"
+	END
+	chmod +x none.sh
+	UNDER=(unshare -Ur ./none.sh)
+	for number in 100 101 102 103 104; do
+		run --separate-stderr -0 try "$number"
+		assert_contains "$stderr" "modules"
+		assert_contains "$stderr" "namespace"
+	done
+	for number in 3:socket 22:openat 25:mmap; do
+		run --separate-stderr -4 try "${number%%:*}"
+		assert_contains "$stderr" "(${number#*:}) refused: no module needs it"
+	done
+}
+
+@test "where the kernel gives no listener, refused calls end the process without a name, and the run says so" {
+	local number
+	requires no-sanitizer
+	# Who is listened to already gets no listener of its own.
+	cat >listened.c <<-'END'
+	#include <linux/filter.h>
+	#include <linux/seccomp.h>
+	#include <stddef.h>
+	#include <sys/prctl.h>
+	#include <sys/syscall.h>
+	#include <unistd.h>
+
+	int main(int argc, char **argv)
+	{
+		struct sock_filter code[] = {
+			BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+			BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_acct, 0, 1),
+			BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF),
+			BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+		};
+		struct sock_fprog program = { 4, code };
+		int fd;
+
+		prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+		fd = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, &program);
+		return argc < 2 || fd < 0 || dup(fd) < 0 ? 77 : execvp(argv[1], argv + 1);
+	}
+	END
+	compile -o listened listened.c
+	./listened true || skip "needs a kernel with seccomp listeners"
+	UNDER=(./listened)
+	for number in 100 101 103; do
+		run --separate-stderr -0 try "$number"
+		assert_contains "$stderr" "not named"
+	done
+	rm response
+	for number in $refused; do
+		run --separate-stderr -4 try "${number%%:*}"
+		assert_contains "$stderr" "a system call was refused that no module needs"
+		assert_no_file response
+	done
+}

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The system calls of a worker: what computing code makes is listed, and all else is refused. A call that is refused is not
+ * made: the process waits in it until the host, which listens, has noted the call and killed the process. Without a listener
+ * the kernel does, and the call has no name. No signal handler is involved, so none can be taken away.
+ */
+#include "host.h"
+
+#include <errno.h>
+#include <string.h>
+
+#ifdef SGPU_SECCOMP
+#include <fcntl.h>
+#include <sched.h>
+#include <seccomp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#define COUNT(array) (sizeof(array) / sizeof(*(array)))
+
+/* Memory, threads, waiting, clocks, itself, signals of its own; reading and writing what is open. */
+static const char *const computing[] = {
+	"read", "write", "readv", "writev", "pread64", "lseek", "close", "fstat", "munmap", "mremap", "brk", "madvise", "futex",
+	"futex_waitv", "set_robust_list", "get_robust_list", "rseq", "set_tid_address", "exit", "exit_group",
+	"restart_syscall", "gettid", "getpid", "getppid", "getuid", "geteuid", "getgid", "getegid", "uname", "sysinfo",
+	"getrandom", "getrusage", "getrlimit", "times", "sched_yield", "sched_getaffinity", "sched_getparam",
+	"sched_getscheduler", "sched_get_priority_max", "sched_get_priority_min", "getcpu", "clock_gettime", "clock_getres",
+	"clock_nanosleep", "nanosleep", "gettimeofday", "time", "poll", "ppoll", "rt_sigprocmask", "rt_sigreturn",
+	"rt_sigpending", "sigaltstack", "membarrier", "arch_prctl",
+};
+
+/* By the loader, besides openat() for reading and mmap() of code. */
+static const char *const opening[] = { "open", "openat" };
+static const char *const loading[] = { "readlink", "readlinkat", "access", "faccessat", "faccessat2",
+				       "getcwd", "statfs", "fstatfs" };
+static const char *const in_passing[] = { "newfstatat", "statx", "stat", "lstat" };
+
+static int add(scmp_filter_ctx filter, uint32_t action, const char *name, unsigned count,
+	       const struct scmp_arg_cmp *conditions)
+{
+	int number = seccomp_syscall_resolve_name(name);
+
+	/* Below 0: this architecture has no such call. */
+	return number < 0 ? 0 : seccomp_rule_add_array(filter, action, number, count, conditions);
+}
+
+static int add_all(scmp_filter_ctx filter, uint32_t action, const char *const *names, size_t count)
+{
+	int rc = 0;
+
+	for (size_t i = 0; rc == 0 && i < count; i++) {
+		rc = add(filter, action, names[i], 0, NULL);
+	}
+	return rc;
+}
+
+struct rule {
+	const char *name;
+	struct scmp_arg_cmp condition;
+};
+
+#define BITS(argument, mask, value) { argument, SCMP_CMP_MASKED_EQ, mask, value }
+#define EQUAL(argument, value) { argument, SCMP_CMP_EQ, value, 0 }
+#define WRITING (O_ACCMODE | O_CREAT | O_TRUNC | O_APPEND)
+
+/* Memory without code, threads but no processes, an end by abort(), its own signals, names of threads, limits to be read,
+ * messages to those who wait for them. */
+static int add_conditions(scmp_filter_ctx filter, int channel, int handoff)
+{
+	const struct rule rules[] = {
+		{ "mmap", BITS(2, PROT_EXEC, 0) },
+		{ "mprotect", BITS(2, PROT_EXEC, 0) },
+		{ "clone", BITS(0, CLONE_THREAD, CLONE_THREAD) },
+		{ "rt_sigaction", { 0, SCMP_CMP_NE, SIGSYS, 0 } },
+		{ "prctl", EQUAL(0, PR_SET_NAME) },
+		{ "prctl", EQUAL(0, PR_GET_NAME) },
+		{ "prctl", EQUAL(0, 0x53564d41) }, /* PR_SET_VMA: names memory */
+		{ "prlimit64", EQUAL(2, 0) },
+		{ "fcntl", EQUAL(1, F_GETFD) },
+		{ "fcntl", EQUAL(1, F_GETFL) },
+		{ "sendmsg", EQUAL(0, (scmp_datum_t)channel) },
+		{ "sendmsg", EQUAL(0, (scmp_datum_t)handoff) },
+		{ "recvmsg", EQUAL(0, (scmp_datum_t)channel) },
+	};
+	const struct scmp_arg_cmp own_abort[] = { EQUAL(0, (scmp_datum_t)getpid()), EQUAL(2, SIGABRT) };
+	int rc = add(filter, SCMP_ACT_ALLOW, "tgkill", 2, own_abort);
+
+	for (size_t i = 0; rc == 0 && i < COUNT(rules); i++) {
+		rc = add(filter, SCMP_ACT_ALLOW, rules[i].name, 1, &rules[i].condition);
+	}
+	return rc;
+}
+
+/* Without a listener the filter itself has to know the loader's calls, and the one that tightens it. */
+static int add_loader(scmp_filter_ctx filter)
+{
+	const struct rule rules[] = {
+		{ "mmap", BITS(2, PROT_EXEC | PROT_WRITE, PROT_EXEC) },
+		{ "openat", BITS(2, WRITING, 0) },
+		{ "open", BITS(1, WRITING, 0) },
+		{ "prctl", EQUAL(0, PR_SET_NO_NEW_PRIVS) },
+	};
+	int rc = add_all(filter, SCMP_ACT_ALLOW, loading, COUNT(loading));
+
+	if (rc == 0) {
+		rc = add_all(filter, SCMP_ACT_ALLOW, in_passing, COUNT(in_passing));
+	}
+	if (rc == 0) {
+		rc = add(filter, SCMP_ACT_ALLOW, "seccomp", 0, NULL);
+	}
+	for (size_t i = 0; rc == 0 && i < COUNT(rules); i++) {
+		rc = add(filter, SCMP_ACT_ALLOW, rules[i].name, 1, &rules[i].condition);
+	}
+	return rc;
+}
+
+static bool load(scmp_filter_ctx filter, int rc)
+{
+	if (rc == 0) {
+		rc = seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
+	}
+	if (rc == 0) {
+		(void)seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2); /* of libseccomp 2.5 on */
+		rc = seccomp_load(filter);
+	}
+	return rc == 0;
+}
+
+static bool install(bool listening, int channel, int handoff, int *listener)
+{
+	scmp_filter_ctx filter = seccomp_init(listening ? SCMP_ACT_NOTIFY : SCMP_ACT_KILL_PROCESS);
+	int rc = filter ? 0 : -ENOMEM;
+	bool good;
+
+	*listener = -1;
+	if (rc == 0) {
+		rc = add_all(filter, SCMP_ACT_ALLOW, computing, COUNT(computing));
+	}
+	if (rc == 0) {
+		rc = add_conditions(filter, channel, handoff);
+	}
+	/* For the first, clone() serves, whose flags a filter can see; what is open here is no terminal. */
+	if (rc == 0) {
+		rc = add(filter, SCMP_ACT_ERRNO(ENOSYS), "clone3", 0, NULL);
+	}
+	if (rc == 0) {
+		rc = add(filter, SCMP_ACT_ERRNO(ENOTTY), "ioctl", 0, NULL);
+	}
+	if (rc == 0 && !listening) {
+		rc = add_loader(filter);
+	}
+	good = load(filter, rc);
+	if (good && listening) {
+		*listener = seccomp_notify_fd(filter);
+	}
+	if (filter && !listening) {
+		seccomp_release(filter); /* a release would close the listener */
+	}
+	return good && (!listening || *listener >= 0);
+}
+
+bool filter_install(int channel, int handoff, int *listener)
+{
+	return install(true, channel, handoff, listener) || install(false, channel, handoff, listener);
+}
+
+bool filter_tighten(void)
+{
+	const struct scmp_arg_cmp code = BITS(2, PROT_EXEC, PROT_EXEC);
+	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
+	int rc = filter ? add_all(filter, SCMP_ACT_KILL_PROCESS, loading, COUNT(loading)) : -ENOMEM;
+
+	if (rc == 0) {
+		rc = add_all(filter, SCMP_ACT_KILL_PROCESS, opening, COUNT(opening));
+	}
+	if (rc == 0) {
+		rc = add_all(filter, SCMP_ACT_ERRNO(EPERM), in_passing, COUNT(in_passing));
+	}
+	if (rc == 0) {
+		rc = add(filter, SCMP_ACT_KILL_PROCESS, "seccomp", 0, NULL);
+	}
+	if (rc == 0) {
+		rc = add(filter, SCMP_ACT_KILL_PROCESS, "mmap", 1, &code);
+	}
+	return load(filter, rc);
+}
+
+static bool is_one_of(int number, const char *const *names, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (number == seccomp_syscall_resolve_name(names[i])) {
+			return true;
+		}
+	}
+	return false;
+}
+
+enum host_verdict filter_verdict(int number, const uint64_t arguments[6])
+{
+	if (number == seccomp_syscall_resolve_name("mmap")) {
+		return (arguments[2] & (PROT_EXEC | PROT_WRITE)) == PROT_EXEC ? HOST_LOAD : HOST_REFUSE;
+	}
+	if (is_one_of(number, opening, COUNT(opening))) {
+		const uint64_t flags = arguments[number == seccomp_syscall_resolve_name("openat") ? 2 : 1];
+
+		return flags & WRITING ? HOST_REFUSE : HOST_LOAD;
+	}
+	if (is_one_of(number, in_passing, COUNT(in_passing))) {
+		return HOST_LOAD_SOFT;
+	}
+	return is_one_of(number, loading, COUNT(loading)) ? HOST_LOAD : HOST_REFUSE;
+}
+
+void filter_name(int number, char *name, size_t size)
+{
+	char *text = seccomp_syscall_resolve_num_arch(SCMP_ARCH_NATIVE, number);
+
+	snprintf(name, size, "%s", text ? text : "");
+	free(text);
+}
+#else
+bool filter_install(int channel, int handoff, int *listener)
+{
+	(void)channel;
+	(void)handoff;
+	*listener = -1;
+	return false;
+}
+
+bool filter_tighten(void)
+{
+	return true;
+}
+
+enum host_verdict filter_verdict(int number, const uint64_t arguments[6])
+{
+	(void)number;
+	(void)arguments;
+	return HOST_REFUSE;
+}
+
+void filter_name(int number, char *name, size_t size)
+{
+	(void)number;
+	memset(name, 0, size);
+}
+#endif

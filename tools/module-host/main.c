@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sgpu-module-host: makes workers for the device that started it, watches them, and tells how each ended.
+ */
+#include "host.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#ifdef SGPU_SECCOMP
+#include <seccomp.h>
+#include <linux/seccomp.h>
+#endif
+
+enum { WORKERS = 256 };
+
+struct worker {
+	pid_t pid;                 /* 0: the place is free */
+	int channel, listener;     /* the worker's end of the first, kept to speak in its place; or -1 */
+	bool loaded;
+	int call;                  /* that was refused, or -1 */
+	char path[HOST_IMAGE_PATH];
+};
+
+static struct worker workers[WORKERS];
+static struct sgpu_module_confinement confinement;
+static unsigned images;
+static int ended_fd;
+
+/* ---- workers ---- */
+static void forget_descriptor(int *fd)
+{
+	if (*fd >= 0) {
+		close(*fd);
+	}
+	*fd = -1;
+}
+
+/* In the child: nothing of the host's is left open but what the worker needs. */
+static _Noreturn void become_worker(const struct worker_start *start)
+{
+	sigset_t none;
+
+	for (int i = 0; i < WORKERS; i++) {
+		if (workers[i].pid) {
+			forget_descriptor(&workers[i].channel);
+			forget_descriptor(&workers[i].listener);
+		}
+	}
+	close(SGPU_HOST_CONTROL);
+	close(ended_fd);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	worker_run(start);
+}
+
+/* Waits until the worker is confined, which takes no longer than it lives. */
+static bool start_worker(struct worker *worker, int channel, struct worker_confined *confined)
+{
+	struct worker_start start = { .channel = channel, .in_root = confinement.root };
+	int handoff[2];
+	bool good;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, handoff) != 0) {
+		return false;
+	}
+	memcpy(start.path, worker->path, sizeof(start.path));
+	start.handoff = handoff[1];
+	worker->call = -1;
+	worker->loaded = false;
+	worker->pid = fork();
+	if (worker->pid == 0) {
+		close(handoff[0]);
+		become_worker(&start);
+	}
+	close(handoff[1]);
+	good = worker->pid > 0 &&
+	       sgpu_host_receive(handoff[0], confined, sizeof(*confined), &worker->listener);
+	close(handoff[0]);
+	return good;
+}
+
+static void tell_end(struct worker *worker, int status)
+{
+	struct sgpu_host_answer answer;
+
+	memset(&answer, 0, sizeof(answer));
+	answer.kind = SGPU_HOST_ENDED;
+	answer.status = status;
+	answer.call = worker->call;
+	if (worker->call >= 0) {
+		filter_name(worker->call, answer.text, sizeof(answer.text));
+	}
+	if (worker->channel >= 0) {
+		(void)sgpu_host_send(worker->channel, &answer, sizeof(answer), -1);
+	}
+	root_remove(&confinement, worker->path);
+	forget_descriptor(&worker->channel);
+	forget_descriptor(&worker->listener);
+	worker->pid = 0;
+}
+
+static void reap(void)
+{
+	struct signalfd_siginfo note;
+	int status;
+	pid_t pid;
+
+	(void)!read(ended_fd, &note, sizeof(note));
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+		for (int i = 0; i < WORKERS; i++) {
+			if (workers[i].pid == pid) {
+				tell_end(&workers[i], status);
+			}
+		}
+	}
+}
+
+/* ---- refused calls ---- */
+#ifdef SGPU_SECCOMP
+/* Kills what is not to go on: the call is never made, since the process waits in it. */
+static void decide(struct worker *worker, const struct seccomp_notif *request, struct seccomp_notif_resp *response)
+{
+	enum host_verdict verdict = filter_verdict(request->data.nr, (const uint64_t *)request->data.args);
+
+	response->id = request->id;
+	if (request->data.nr == SYS_prctl && request->data.args[0] == HOST_ALL_LOADED) {
+		worker->loaded = true;
+		root_remove(&confinement, worker->path);
+		worker->path[0] = '\0';
+	} else if (verdict != HOST_REFUSE && !worker->loaded) {
+		response->flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
+	} else if (verdict == HOST_LOAD_SOFT) {
+		response->error = -EPERM;
+	} else {
+		worker->call = worker->call >= 0 ? worker->call : request->data.nr;
+		kill(worker->pid, SIGKILL);
+		return;
+	}
+	(void)seccomp_notify_respond(worker->listener, response);
+}
+
+static void listen_to(struct worker *worker)
+{
+	struct seccomp_notif *request = NULL;
+	struct seccomp_notif_resp *response = NULL;
+
+	if (seccomp_notify_alloc(&request, &response) != 0) {
+		kill(worker->pid, SIGKILL);
+		return;
+	}
+	if (seccomp_notify_receive(worker->listener, request) == 0) {
+		decide(worker, request, response);
+	}
+	seccomp_notify_free(request, response);
+}
+#else
+static void listen_to(struct worker *worker)
+{
+	forget_descriptor(&worker->listener);
+}
+#endif
+
+/* ---- the device's requests ---- */
+static int make_worker(int image, int *channel)
+{
+	struct worker_confined confined;
+	struct worker *worker = workers;
+	int ends[2];
+
+	while (worker < workers + WORKERS && worker->pid) {
+		worker++;
+	}
+	if (worker == workers + WORKERS) {
+		return EAGAIN;
+	}
+	if (!root_place(&confinement, image, images++, worker->path)) {
+		root_remove(&confinement, worker->path);
+		return ENOSPC;
+	}
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
+		root_remove(&confinement, worker->path);
+		return errno;
+	}
+	*channel = ends[0];
+	worker->channel = ends[1];
+	worker->listener = -1;
+	if (!start_worker(worker, ends[1], &confined) && worker->pid <= 0) {
+		worker->pid = 0;
+		root_remove(&confinement, worker->path);
+		close(ends[0]);
+		close(ends[1]);
+		return EAGAIN;
+	}
+	return 0; /* one that ended before it was confined is told as one that ended */
+}
+
+/* False: the device is gone. */
+static bool answer_request(void)
+{
+	struct sgpu_host_answer answer;
+	struct sgpu_host_request request;
+	int image = -1, channel = -1;
+	bool good;
+
+	if (!sgpu_host_receive(SGPU_HOST_CONTROL, &request, sizeof(request), &image) || image < 0 ||
+	    request.version != SGPU_HOST_VERSION) {
+		return false;
+	}
+	memset(&answer, 0, sizeof(answer));
+	answer.kind = SGPU_HOST_STARTED;
+	answer.code = make_worker(image, &channel);
+	close(image);
+	good = sgpu_host_send(SGPU_HOST_CONTROL, &answer, sizeof(answer), channel);
+	forget_descriptor(&channel);
+	return good;
+}
+
+static void serve(void)
+{
+	struct pollfd fds[2 + 2 * WORKERS];
+
+	for (;;) {
+		fds[0] = (struct pollfd){ .fd = SGPU_HOST_CONTROL, .events = POLLIN };
+		fds[1] = (struct pollfd){ .fd = ended_fd, .events = POLLIN };
+		for (int i = 0; i < WORKERS; i++) {
+			bool there = workers[i].pid > 0;
+
+			/* Of a channel only that its other end is closed; what comes over it is for the worker. */
+			fds[2 + 2 * i] = (struct pollfd){ .fd = there ? workers[i].channel : -1 };
+			fds[3 + 2 * i] = (struct pollfd){ .fd = there ? workers[i].listener : -1, .events = POLLIN };
+		}
+		if (poll(fds, 2 + 2 * WORKERS, -1) < 0 && errno != EINTR) {
+			return;
+		}
+		for (int i = 0; i < WORKERS; i++) {
+			if (workers[i].pid > 0 && fds[2 + 2 * i].revents & (POLLHUP | POLLERR)) {
+				forget_descriptor(&workers[i].channel);
+				kill(workers[i].pid, SIGKILL);
+			}
+			if (workers[i].pid > 0 && fds[3 + 2 * i].revents & POLLIN) {
+				listen_to(&workers[i]);
+			} else if (workers[i].pid > 0 && fds[3 + 2 * i].revents) {
+				forget_descriptor(&workers[i].listener);
+			}
+		}
+		if (fds[1].revents) {
+			reap();
+		}
+		if (fds[0].revents && !answer_request()) {
+			return;
+		}
+	}
+}
+
+/* ---- the beginning ---- */
+static bool say_hello(void)
+{
+	struct worker trial = { .channel = -1, .listener = -1 };
+	struct worker_confined confined = { 0, 0 };
+	struct sgpu_host_answer answer;
+	int status;
+
+	if (start_worker(&trial, -1, &confined)) {
+		confinement.landlock = confined.landlock;
+		confinement.seccomp = confined.seccomp;
+		confinement.named = trial.listener >= 0;
+	}
+	forget_descriptor(&trial.listener);
+	while (trial.pid > 0 && waitpid(trial.pid, &status, 0) < 0 && errno == EINTR) {
+	}
+	memset(&answer, 0, sizeof(answer));
+	answer.kind = SGPU_HOST_HELLO;
+	answer.confinement = confinement;
+	return sgpu_host_send(SGPU_HOST_CONTROL, &answer, sizeof(answer), -1);
+}
+
+static void close_all_but_control(void)
+{
+	if (syscall(436, SGPU_HOST_CONTROL + 1, ~0U, 0) != 0) { /* close_range */
+		for (int fd = SGPU_HOST_CONTROL + 1; fd < 65536; fd++) {
+			close(fd);
+		}
+	}
+}
+
+static void limit(void)
+{
+	const struct rlimit none = { 0, 0 }, few = { 1024, 1024 };
+
+	(void)setrlimit(RLIMIT_CORE, &none);
+	(void)setrlimit(RLIMIT_FSIZE, &(struct rlimit){ RLIM_INFINITY, RLIM_INFINITY });
+	(void)setrlimit(RLIMIT_NOFILE, &few);
+	prctl(PR_SET_DUMPABLE, 0);
+	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+}
+
+int main(int argc, char **argv)
+{
+	int kind = 0;
+	socklen_t size = sizeof(kind);
+	sigset_t ended;
+
+	(void)argv;
+	if (argc != 1 || getsockopt(SGPU_HOST_CONTROL, SOL_SOCKET, SO_TYPE, &kind, &size) != 0 || kind != SOCK_SEQPACKET) {
+		fputs("sgpu-module-host runs modules of the CPU device; sgpu starts it, nobody else does\n", stderr);
+		return 2;
+	}
+	close_all_but_control();
+	root_enter(&confinement);
+	root_change(&confinement);
+	confinement.capabilities = root_drop();
+	limit();
+	sigemptyset(&ended);
+	sigaddset(&ended, SIGCHLD);
+	sigprocmask(SIG_SETMASK, &ended, NULL);
+	ended_fd = signalfd(-1, &ended, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (ended_fd < 0 || !say_hello()) {
+		return 1;
+	}
+	serve();
+	return 0; /* workers end with their parent, if not with the namespace */
+}

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Namespaces, a root with libraries alone, no capabilities. What is refused is left out and told.
+ */
+#include "host.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* ---- namespaces ---- */
+static bool write_text(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	bool good = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+
+	if (fd >= 0) {
+		close(fd);
+	}
+	return good;
+}
+
+/* The user and the group are themselves in there, and nobody else is anybody. */
+static bool enter_user_namespace(void)
+{
+	const unsigned user = geteuid(), group = getegid();
+	char map[64];
+
+	if (unshare(CLONE_NEWUSER) != 0) {
+		return false;
+	}
+	(void)write_text("/proc/self/setgroups", "deny");
+	snprintf(map, sizeof(map), "%u %u 1", group, group);
+	(void)write_text("/proc/self/gid_map", map);
+	snprintf(map, sizeof(map), "%u %u 1", user, user);
+	(void)write_text("/proc/self/uid_map", map);
+	return true;
+}
+
+/* The process that was started only waits for the one that goes on. */
+static _Noreturn void wait_for(pid_t child)
+{
+	int status = 0;
+
+	close(SGPU_HOST_CONTROL);
+	while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+	}
+	_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+}
+
+static void enter_pid_namespace(struct sgpu_module_confinement *confinement)
+{
+	pid_t child;
+	int ends[2];
+	char byte;
+
+	if (unshare(CLONE_NEWPID) != 0 || pipe2(ends, O_CLOEXEC) != 0) {
+		return;
+	}
+	child = fork();
+	if (child < 0) {
+		_exit(1); /* children of this process can only be had in a namespace that has no first one */
+	}
+	if (child > 0) {
+		close(ends[0]);
+		wait_for(child);
+	}
+	close(ends[1]);
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	/* The other end is open for as long as the parent lives; it never writes. */
+	if (fcntl(ends[0], F_SETFL, O_NONBLOCK) != 0 || read(ends[0], &byte, 1) == 0) {
+		_exit(1);
+	}
+	close(ends[0]);
+	confinement->pid = 1;
+}
+
+void root_enter(struct sgpu_module_confinement *confinement)
+{
+	const struct {
+		int flag;
+		uint8_t *done;
+	} kinds[] = { { CLONE_NEWNS, &confinement->mount }, { CLONE_NEWNET, &confinement->net },
+		      { CLONE_NEWIPC, &confinement->ipc }, { CLONE_NEWUTS, &confinement->uts } };
+
+	confinement->process = 1;
+	confinement->user = enter_user_namespace();
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+		*kinds[i].done = unshare(kinds[i].flag) == 0;
+	}
+	enter_pid_namespace(confinement);
+}
+
+/* ---- root ---- */
+static const char *const libraries[] = { "/lib", "/lib64", "/lib32", "/libx32", "/usr/lib", "/usr/lib64", "/usr/local/lib",
+					 NULL };
+
+static bool make_folders(const char *path)
+{
+	char part[256];
+
+	for (const char *slash = strchr(path + 1, '/');; slash = strchr(slash + 1, '/')) {
+		snprintf(part, sizeof(part), "%.*s", slash ? (int)(slash - path) : (int)strlen(path), path);
+		if (mkdir(part, 0755) != 0 && errno != EEXIST) {
+			return false;
+		}
+		if (!slash) {
+			return true;
+		}
+	}
+}
+
+/* A link as such, a folder by what is in it; the current folder is the new root. */
+static bool bring(const char *path)
+{
+	char here[256], target[256];
+	struct stat status;
+	ssize_t size;
+
+	snprintf(here, sizeof(here), ".%s", path);
+	if (lstat(path, &status) != 0) {
+		return true;
+	}
+	if (S_ISLNK(status.st_mode)) {
+		size = readlink(path, target, sizeof(target) - 1);
+		target[size < 0 ? 0 : size] = '\0';
+		return size > 0 && symlink(target, here) == 0;
+	}
+	if (S_ISREG(status.st_mode)) {
+		int fd = open(here, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0400);
+
+		if (fd < 0) {
+			return false;
+		}
+		close(fd);
+	} else if (!make_folders(here)) {
+		return false;
+	}
+	return mount(path, here, NULL, MS_BIND | MS_REC, NULL) == 0;
+}
+
+static bool build_root(void)
+{
+	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+	    mount("none", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0700") != 0 || chdir("/tmp") != 0) {
+		return false;
+	}
+	for (int i = 0; libraries[i]; i++) {
+		if (!bring(libraries[i])) {
+			return false;
+		}
+	}
+	if (mkdir("./etc", 0755) != 0 || !bring("/etc/ld.so.cache")) {
+		return false;
+	}
+	/* The old root lies on the new one for a moment, and is taken off. */
+	return syscall(SYS_pivot_root, ".", ".") == 0 && umount2(".", MNT_DETACH) == 0 && chdir("/") == 0;
+}
+
+void root_change(struct sgpu_module_confinement *confinement)
+{
+	confinement->root = confinement->mount && build_root();
+}
+
+bool root_drop(void)
+{
+	struct __user_cap_header_struct header = { _LINUX_CAPABILITY_VERSION_3, 0 };
+	struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3];
+
+	for (int capability = 0; prctl(PR_CAPBSET_READ, capability) >= 0; capability++) {
+		(void)prctl(PR_CAPBSET_DROP, capability);
+	}
+	memset(none, 0, sizeof(none));
+	return syscall(SYS_capset, &header, none) == 0;
+}
+
+/* ---- images ---- */
+static bool copy_image(int from, int to)
+{
+	off_t at = 0;
+	struct stat status;
+
+	if (fstat(from, &status) != 0) {
+		return false;
+	}
+	while (at < status.st_size) {
+		if (sendfile(to, from, &at, (size_t)(status.st_size - at)) <= 0) {
+			return false;
+		}
+	}
+	return true;
+}
+
+bool root_place(const struct sgpu_module_confinement *confinement, int fd, unsigned number, char path[HOST_IMAGE_PATH])
+{
+	bool good;
+	int to;
+
+	if (!confinement->root) {
+		snprintf(path, HOST_IMAGE_PATH, "/proc/self/fd/%d", fd);
+		return true;
+	}
+	snprintf(path, HOST_IMAGE_PATH, "/module.%u", number);
+	to = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0400);
+	good = to >= 0 && copy_image(fd, to);
+	if (to >= 0) {
+		close(to);
+	}
+	return good;
+}
+
+void root_remove(const struct sgpu_module_confinement *confinement, const char *path)
+{
+	if (confinement->root && path[0]) {
+		unlink(path);
+	}
+}

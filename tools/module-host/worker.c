@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A worker: it is confined, loads one module, and runs its functions on the memory that the device passes. From the moment
+ * that the module is loaded all of this may be told what to do by it.
+ */
+#include "host.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <link.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- confinement ---- */
+/* What the kernel has of it. Without a filter it goes on: the host has said so, and what the device makes of it is the
+ * device's affair. */
+static struct worker_confined confine(const struct worker_start *start, int *listener)
+{
+	struct worker_confined confined = { 0, 0 };
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	confined.landlock = (uint8_t)landlock_libraries(start->in_root ? start->path : NULL);
+	confined.seccomp = filter_install(start->channel, start->handoff, listener);
+	return confined;
+}
+
+/* ---- the module ---- */
+static void say(int channel, uint32_t kind, int code, const char *text)
+{
+	struct sgpu_host_answer answer;
+
+	memset(&answer, 0, sizeof(answer));
+	answer.kind = kind;
+	answer.code = code;
+	answer.call = -1;
+	snprintf(answer.text, sizeof(answer.text), "%s", text ? text : "");
+	if (!sgpu_host_send(channel, &answer, sizeof(answer), -1)) {
+		_exit(1);
+	}
+}
+
+/* A function of the module itself; the look-up would also find those of the libraries that it uses. */
+static sgpu_module_fn find_function(void *handle, const char *name)
+{
+	void *address = dlsym(handle, name);
+	const struct link_map *own = NULL, *map = NULL;
+	const ElfW(Sym) *symbol = NULL;
+	sgpu_module_fn function;
+	Dl_info info;
+
+	if (!address || dlinfo(handle, RTLD_DI_LINKMAP, &own) != 0 ||
+	    !dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP) || map != own ||
+	    !dladdr1(address, &info, (void **)&symbol, RTLD_DL_SYMENT) || !symbol ||
+	    ELF64_ST_TYPE(symbol->st_info) != STT_FUNC) {
+		return NULL;
+	}
+	memcpy(&function, &address, sizeof(function));
+	return function;
+}
+
+/* The head is the device's; a module that runs beside may change it, and then meets what it has made itself. */
+static void run_function(int channel, void *handle, char *memory)
+{
+	static struct sgpu_host_launch launch;
+	static union {
+		uint8_t bytes[SGPU_HOST_VALUE];
+		char *pointer;
+	} values[SGPU_HOST_ARGUMENTS];
+	static void *arguments[SGPU_HOST_ARGUMENTS];
+	sgpu_module_fn function;
+
+	memcpy(&launch, memory, sizeof(launch));
+	launch.function[sizeof(launch.function) - 1] = '\0';
+	function = find_function(handle, launch.function);
+	if (!function || launch.argument_count > SGPU_HOST_ARGUMENTS) {
+		say(channel, SGPU_HOST_NO_FUNCTION, 0, NULL);
+		return;
+	}
+	for (uint32_t i = 0; i < launch.argument_count; i++) {
+		memcpy(values[i].bytes, launch.arguments[i].value, sizeof(values[i].bytes));
+		if (launch.arguments[i].points) {
+			values[i].pointer = memory + launch.arguments[i].at;
+		}
+		arguments[i] = &values[i];
+	}
+	say(channel, SGPU_HOST_RAN, function(&launch.shape, arguments, (int)launch.argument_count), NULL);
+}
+
+static void serve(int channel, void *handle)
+{
+	struct sgpu_host_call call;
+	char *memory;
+	int fd;
+
+	while (sgpu_host_receive(channel, &call, sizeof(call), &fd) && fd >= 0 &&
+	       call.size >= sizeof(struct sgpu_host_launch)) {
+		memory = mmap(NULL, call.size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		close(fd);
+		if (memory == MAP_FAILED) {
+			_exit(1);
+		}
+		run_function(channel, handle, memory);
+		munmap(memory, call.size);
+	}
+}
+
+void worker_run(const struct worker_start *start)
+{
+	struct worker_confined confined;
+	int listener = -1;
+	const char *why;
+	void *handle;
+
+	confined = confine(start, &listener);
+	if (!sgpu_host_send(start->handoff, &confined, sizeof(confined), listener)) {
+		_exit(1);
+	}
+	if (listener >= 0) {
+		close(listener);
+	}
+	close(start->handoff);
+	if (!start->path[0]) {
+		_exit(0);
+	}
+	handle = dlopen(start->path, RTLD_NOW | RTLD_LOCAL);
+	/* What a constructor did before is bounded by the calls of the loader. */
+	if (listener >= 0 ? prctl(HOST_ALL_LOADED, 0, 0, 0, 0) != 0 : confined.seccomp && !filter_tighten()) {
+		_exit(1);
+	}
+	why = handle ? NULL : dlerror();
+	say(start->channel, SGPU_HOST_LOADED, handle ? 0 : 1, why ? why : "");
+	if (handle) {
+		serve(start->channel, handle);
+	}
+	_exit(0);
+}
