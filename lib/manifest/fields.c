@@ -4,6 +4,7 @@
  */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "manifest/reader.h"
@@ -117,6 +118,17 @@ static void quote(const char *string, size_t limit, char text[SGPU_VALUE_TEXT_MA
 	snprintf(text, SGPU_VALUE_TEXT_MAX, "'%.*s%s'", (int)cut, string, cut < length ? "..." : "");
 }
 
+const char *sgpu_reader_number(double number, char text[SGPU_NUMBER_TEXT_MAX])
+{
+	for (int digits = 15; digits <= 17; digits++) {
+		snprintf(text, SGPU_NUMBER_TEXT_MAX, "%.*g", digits, number);
+		if (strtod(text, NULL) == number) {
+			break;
+		}
+	}
+	return text;
+}
+
 const char *sgpu_reader_value(const json_t *value, char text[SGPU_VALUE_TEXT_MAX])
 {
 	switch (json_typeof(value)) {
@@ -127,8 +139,7 @@ const char *sgpu_reader_value(const json_t *value, char text[SGPU_VALUE_TEXT_MAX
 		snprintf(text, SGPU_VALUE_TEXT_MAX, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
 		return text;
 	case JSON_REAL:
-		snprintf(text, SGPU_VALUE_TEXT_MAX, "%.17g", json_real_value(value));
-		return text;
+		return sgpu_reader_number(json_real_value(value), text);
 	case JSON_OBJECT:
 		return "an object";
 	case JSON_ARRAY:

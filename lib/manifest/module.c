@@ -197,12 +197,13 @@ static bool read_integer(const struct entry *entry, enum form form, const json_t
 	static const double most[] = { INT32_MAX, UINT32_MAX, (double)(SGPU_JSON_INTEGER_MAX - 1),
 				       (double)(SGPU_JSON_INTEGER_MAX - 1) };
 	double number = json_number_value(value);
+	char text[SGPU_NUMBER_TEXT_MAX];
 	int64_t whole;
 
 	if (number != floor(number) || number < least[form] || number > most[form]) {
 		sgpu_reader_fault(entry->reader, entry->where, entry->field, NULL,
-				  "is %.17g, %s is a whole number from %.17g to %.17g", number, forms[form],
-				  least[form], most[form]);
+				  "is %s, %s is a whole number from %.17g to %.17g",
+				  sgpu_reader_number(number, text), forms[form], least[form], most[form]);
 		return false;
 	}
 	whole = (int64_t)number;
@@ -243,7 +244,8 @@ static bool read_number(const struct entry *entry, enum form form, const json_t 
 	}
 	single = fabs(real) <= (double)FLT_MAX * (1 + DBL_EPSILON) ? (float)real : INFINITY;
 	if (isinf(single)) {
-		sgpu_reader_fault(entry->reader, entry->where, entry->field, NULL, "%.17g is too large for f32", real);
+		sgpu_reader_fault(entry->reader, entry->where, entry->field, NULL, "%s is too large for f32",
+				  sgpu_reader_number(real, text));
 		return false;
 	}
 	put(param, &single, sizeof(single));

@@ -58,6 +58,9 @@ const char *sgpu_reader_hint_text(const char *nearest, char hint[SGPU_HINT_MAX])
 const char *sgpu_reader_hint(const char *name, const char *const *names, char hint[SGPU_HINT_MAX]);
 /* The nearest of the keys of an object, or NULL. */
 const char *sgpu_reader_nearest_key(struct sgpu_reader *reader, const char *name, json_t *keys);
+/* A number with as many digits as tell it from its neighbours: 0.58. */
+enum { SGPU_NUMBER_TEXT_MAX = 32 };
+const char *sgpu_reader_number(double number, char text[SGPU_NUMBER_TEXT_MAX]);
 /* The value, cut and in quotes, or what kind it is of. */
 const char *sgpu_reader_value(const json_t *value, char text[SGPU_VALUE_TEXT_MAX]);
 /* Members of an object by the NULL-terminated list of names into values[]; unknown members and missing ones among

@@ -271,6 +271,12 @@ through() {
 	run -1 sgpu-manifest show job.json
 }
 
+@test "messages show numbers as they were given" {
+	echo '{ "version": 0.58, "manifest_id": "x", "segments": [], "operations": [] }' >job.json
+	run --separate-stderr -1 sgpu-manifest check job.json
+	assert_contains "$stderr" "/version: 0.58 is not a version"
+}
+
 @test "columns align behind wide characters and accents" {
 	mkdir 脳スキャン
 	head -c 16 /dev/zero >脳スキャン/a.u8

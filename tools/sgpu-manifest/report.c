@@ -10,15 +10,6 @@
 #include "cli.h"
 #include "pretty.h"
 
-/* A pointer may hold any key that the document has, and a fault's text a part of it. */
-static void print_clean(FILE *file, const char *text)
-{
-	char *clean = pretty_clean(text);
-
-	fputs(clean ? clean : "?", file);
-	free(clean);
-}
-
 static void print_fault(FILE *file, const char *name, const struct sgpu_fault *fault)
 {
 	cli_print_text(file, name);
@@ -27,11 +18,11 @@ static void print_fault(FILE *file, const char *name, const struct sgpu_fault *f
 		cli_print_text(file, fault->pointer);
 		fputs(": ", file);
 	}
-	print_clean(file, fault->text);
+	cli_print_text(file, fault->text);
 	fputc('\n', file);
 	if (fault->hint) {
 		fputs("    hint: ", file);
-		print_clean(file, fault->hint);
+		cli_print_text(file, fault->hint);
 		fputc('\n', file);
 	}
 }
