@@ -5,6 +5,8 @@
 #ifndef SGPU_CRYPTO_KEY_H
 #define SGPU_CRYPTO_KEY_H
 
+#include <sys/stat.h>
+
 #include <sgpu/crypto.h>
 #include <sgpu/json.h>
 
@@ -56,5 +58,9 @@ SGPU_MUST_CHECK int sgpu_signing_from_object(const struct sgpu_key_masked *maske
  * static or the path itself; free *text with sgpu_free_wiped. */
 SGPU_MUST_CHECK int sgpu_secret_load(const char *path, size_t limit, const char **name, char **text, size_t *size,
 				     struct sgpu_error *error);
+
+/* Takes the group's bits out of status->st_mode when they are the mask of an access control list that lets nobody in but
+ * the file's owner, this process's user, and root. */
+void sgpu_key_narrow_mode(int fd, struct stat *status);
 
 #endif

@@ -83,6 +83,7 @@ static int read_key(const char *path, size_t limit, const char **name, struct st
 	} else if (S_ISDIR(status->st_mode)) {
 		code = sgpu_fail(error, SGPU_ESYSTEM, "key '%s' is a folder", *name);
 	} else {
+		sgpu_key_narrow_mode(fd, status);
 		code = sgpu_read_fd(fd, *name, limit, text, size, error);
 	}
 	close(fd);

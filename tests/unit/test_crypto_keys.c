@@ -4,6 +4,7 @@
  */
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
@@ -166,6 +167,55 @@ UNIT_TEST(a_secret_that_others_may_read_is_refused_and_a_public_key_is_not)
 	CHECK(load_with_mode(half, 0644, &error) == 0);
 }
 
+/* One entry of an access control list. */
+static size_t put_entry(uint8_t *at, unsigned tag, unsigned permissions, uint32_t id)
+{
+	const uint8_t entry[8] = { (uint8_t)tag, 0, (uint8_t)permissions, 0, (uint8_t)id, (uint8_t)(id >> 8),
+				   (uint8_t)(id >> 16), (uint8_t)(id >> 24) };
+
+	memcpy(at, entry, sizeof(entry));
+	return sizeof(entry);
+}
+
+/* -1: this file system has no lists. Else how a key loads that the list lets `user`, the group and others read. */
+static int load_with_list(uint32_t user, unsigned group, unsigned other)
+{
+	static const char secret[] = "{\"kty\":\"oct\",\"k\":\"" OCT_K "\"}";
+	uint8_t list[64] = { 2 };
+	char path[] = "/dev/shm/sgpu-key-XXXXXX";
+	struct sgpu_key key;
+	size_t size = 4;
+	int fd = mkstemp(path), code = 1;
+
+	size += put_entry(list + size, 0x01, 4, UINT32_MAX);
+	size += put_entry(list + size, 0x02, 4, user);
+	size += put_entry(list + size, 0x04, group, UINT32_MAX);
+	size += put_entry(list + size, 0x10, 4, UINT32_MAX);
+	size += put_entry(list + size, 0x20, other, UINT32_MAX);
+	if (fd >= 0 && write(fd, secret, strlen(secret)) == (ssize_t)strlen(secret) && !fchmod(fd, 0400) &&
+	    !fsetxattr(fd, "system.posix_acl_access", list, size, 0)) {
+		code = sgpu_key_load(path, &key, NULL);
+		sgpu_key_clear(&key);
+	}
+	close(fd);
+	unlink(path);
+	return code;
+}
+
+UNIT_TEST(a_list_that_lets_in_this_user_alone_keeps_a_key_secret)
+{
+	int code = load_with_list(geteuid(), 0, 0);
+
+	if (code == 1) {
+		printf("# no access control lists on /dev/shm\n");
+		return;
+	}
+	CHECK(code == SGPU_OK && load_with_list(0, 0, 0) == SGPU_OK);
+	CHECK(load_with_list(geteuid() + 1, 0, 0) == SGPU_EPOLICY);
+	CHECK(load_with_list(geteuid(), 4, 0) == SGPU_EPOLICY);
+	CHECK(load_with_list(geteuid(), 0, 4) == SGPU_EPOLICY);
+}
+
 UNIT_TEST(a_key_comes_from_a_pipe_by_descriptor)
 {
 	static const char secret[] = "{\"kty\":\"oct\",\"k\":\"" OCT_K "\"}";
@@ -196,6 +246,7 @@ int main(void)
 	UNIT_RUN(what_is_no_key_is_refused_by_name);
 	UNIT_RUN(members_of_the_wrong_shape_are_refused_by_name);
 	UNIT_RUN(a_secret_that_others_may_read_is_refused_and_a_public_key_is_not);
+	UNIT_RUN(a_list_that_lets_in_this_user_alone_keeps_a_key_secret);
 	UNIT_RUN(a_key_comes_from_a_pipe_by_descriptor);
 	return unit_done();
 }
