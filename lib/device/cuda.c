@@ -47,6 +47,11 @@ static bool plugin_path(char *path, size_t size)
 static int not_there(const char *path, struct sgpu_error *error)
 {
 #ifdef SGPU_CUDA
+	if (!path) {
+		sgpu_fail(error, SGPU_EUNAVAILABLE, "which folder this program is in, with its shared object for CUDA, is not "
+			  "known without /proc");
+		return sgpu_hint(error, "mount /proc, or use the device 'cpu'");
+	}
 	sgpu_fail(error, SGPU_EUNAVAILABLE, "'%s' is missing", path);
 	return sgpu_hint(error, "use the device 'cpu', or install sgpu with make install, which puts it there");
 #else
@@ -88,7 +93,10 @@ static int load(struct sgpu_error *error)
 	const char *text;
 	void *library;
 
-	if (!plugin_path(path, sizeof(path)) || access(path, F_OK) != 0) {
+	if (!plugin_path(path, sizeof(path))) {
+		return not_there(NULL, error);
+	}
+	if (access(path, F_OK) != 0) {
 		return not_there(path, error);
 	}
 	if (is_cut_short(path)) {

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sysinfo.h>
 #include <sys/utsname.h>
 
 #include <device/host.h>
@@ -100,15 +101,31 @@ static void apply_groups(const char *root, const char *group, const struct group
 	apply_group(root, files, total, available);
 }
 
+/* Of the machine. Without /proc the kernel tells less: what caches could give back does not count. */
+static void whole_machine(uint64_t *total, uint64_t *available)
+{
+	struct sysinfo about;
+	uint64_t all = labelled("/proc/meminfo", "MemTotal", 0), now = labelled("/proc/meminfo", "MemAvailable", all);
+
+	if (all > 0 && all < UINT64_MAX / 1024 && now <= all) {
+		*total = all * 1024;
+		*available = now * 1024;
+		return;
+	}
+	*total = *available = UINT64_MAX;
+	if (sysinfo(&about) == 0) {
+		*total = (uint64_t)about.totalram * about.mem_unit;
+		*available = ((uint64_t)about.freeram + about.bufferram) * about.mem_unit;
+	}
+}
+
 void sgpu_host_memory(uint64_t *total, uint64_t *available)
 {
 	FILE *file = fopen("/proc/self/cgroup", "re");
-	uint64_t all = labelled("/proc/meminfo", "MemTotal", UINT64_MAX / 1024);
-	uint64_t now = labelled("/proc/meminfo", "MemAvailable", all);
+	uint64_t all, now;
 	char line[PATH_MAX], *controllers, *group;
 
-	all = all >= UINT64_MAX / 1024 ? UINT64_MAX : all * 1024;
-	now = now >= UINT64_MAX / 1024 ? UINT64_MAX : now * 1024;
+	whole_machine(&all, &now);
 	while (file && fgets(line, sizeof(line), file)) {
 		line[strcspn(line, "\n")] = '\0';
 		controllers = strchr(line, ':');

@@ -180,6 +180,7 @@ struct sgpu_cuda_host {
 	struct sgpu_cuda_slot *idle;     /* slots */
 	struct sgpu_cuda_slab *slabs;    /* what they are cut from */
 };
+bool sgpu_cuda_host_pins(struct sgpu_device *device);
 SGPU_MUST_CHECK int sgpu_cuda_host_open(struct sgpu_device *device, struct sgpu_error *error);
 void sgpu_cuda_host_close(struct sgpu_device *device);
 SGPU_MUST_CHECK int sgpu_cuda_host_alloc(struct sgpu_device *device, uint64_t size, void **memory,

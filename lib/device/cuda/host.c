@@ -347,6 +347,16 @@ void sgpu_cuda_host_unregister(struct sgpu_device *device, const void *memory)
 	}
 }
 
+bool sgpu_cuda_host_pins(struct sgpu_device *device)
+{
+	bool pins;
+
+	pthread_mutex_lock(&device->host.lock);
+	pins = device->host.pins;
+	pthread_mutex_unlock(&device->host.lock);
+	return pins;
+}
+
 /* ---- open and close ---- */
 int sgpu_cuda_host_open(struct sgpu_device *device, struct sgpu_error *error)
 {

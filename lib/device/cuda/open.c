@@ -260,7 +260,7 @@ int sgpu_cuda_info(struct sgpu_device *device, struct sgpu_device_info *info, st
 	info->numa_node = device->numa_node;
 	info->compute_units = device->multiprocessors;
 	info->opens_on_device = true;
-	info->pins_host_memory = device->host.pins;
+	info->pins_host_memory = sgpu_cuda_host_pins(device);
 	info->registers = device->registers;
 	info->piece = SGPU_CUDA_PIECE;
 	if (sgpu_cuda_enter(device, error) == SGPU_OK) {
