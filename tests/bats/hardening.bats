@@ -13,6 +13,7 @@ setup() {
 
 teardown() {
 	[ -z "${RUNNER:-}" ] || kill -KILL "$RUNNER" 2>/dev/null || true
+	[ -z "${WAITER:-}" ] || kill -KILL "$WAITER" 2>/dev/null || true
 	sgpu_teardown
 }
 
@@ -111,4 +112,82 @@ peek() {
 	done
 	run -0 sgpu-run info
 	assert_contains "$output" "of this build, tried on this machine"
+}
+
+# wait_in COMMAND...: starts it with an input that does not come; its process id in $WAITER once it is hardened.
+wait_in() {
+	local i
+	mkfifo waiting
+	"$@" <waiting >/dev/null 2>&1 3>&- &
+	WAITER=$!
+	exec 8>waiting
+	for ((i = 0; i < 200; i++)); do
+		! grep -q '^NoNewPrivs:[[:space:]]*1$' "/proc/$WAITER/status" || return 0
+		sleep 0.05
+	done
+	return 1
+}
+
+@test "the other programs that hold keys leave no core and let nobody attach, either" {
+	local tool
+	for tool in "sgpu-seal seal -k owner.jwk" "sgpu-measure inspect" "sgpu-stage load"; do
+		# shellcheck disable=SC2086 # words
+		wait_in $tool
+		grep -q '^Max core file size[[:space:]]*0[[:space:]]*0' "/proc/$WAITER/limits"
+		if [ "$(id -u)" -ne 0 ]; then
+			[ "$(stat -c %u "/proc/$WAITER/mem")" -eq 0 ]
+		fi
+		kill -KILL "$WAITER"
+		wait "$WAITER" 2>/dev/null || true
+		exec 8>&-
+		rm waiting
+	done
+}
+
+@test "another process of the same user cannot read what sgpu-seal holds" {
+	requires python3 setpriv root
+	local powerless=(setpriv --bounding-set=-all --inh-caps=-all) status=0
+	wait_in "${powerless[@]}" sgpu-seal seal -k owner.jwk
+	"${powerless[@]}" bash -c "$(declare -f peek); peek $WAITER" || status=$?
+	kill -KILL "$WAITER"
+	wait "$WAITER" 2>/dev/null || true
+	exec 8>&-
+	[ "$status" -eq 3 ]
+}
+
+@test "keys and data come by descriptors and process substitution all the same" {
+	head -c 1000 /dev/urandom >clear
+	sgpu-seal seal-file -k <(cat owner.jwk) clear sealed
+	sgpu-seal open-file -k /dev/fd/7 sealed 7<owner.jwk | cmp - clear
+	sgpu-seal open-file -k owner.jwk <(cat sealed) opened
+	assert_same opened clear
+	small_job
+	# shellcheck disable=SC2094 # descriptors of the same file, only read
+	sgpu-manifest pack job.json | sgpu-seal seal -k fd:7 7<owner.jwk | sgpu-run --device cpu -k <(cat owner.jwk) -o response
+	[ -s response ]
+}
+
+@test "no descriptor of a key's file stays open in a runner, inherited or not" {
+	exec 5<owner.jwk
+	start_runner env
+	exec 5<&-
+	run ! grep -l owner.jwk <(readlink "/proc/$RUNNER/fd"/*)
+	exec 7>&-
+}
+
+@test "a small ulimit -v ends a run with a text that says so" {
+	local limit
+	for limit in 60000 300000; do
+		run --separate-stderr bash -c "ulimit -v $limit; sgpu-run --device cpu -k owner.jwk -o response /dev/null"
+		[ "$status" -eq 3 ]
+		assert_contains "$stderr" "ulimit -v"
+		assert_no_file response
+	done
+}
+
+@test "without /proc info shows figures of this machine" {
+	requires mount
+	run -0 unshare --mount sh -c 'umount -l /proc; sgpu-run info'
+	grep -qE '[1-9][0-9]* MiB of memory, [1-9][0-9]* MiB free' <<<"$output"
+	run ! grep -q '17592186044415 MiB' <<<"$output"
 }

@@ -13,6 +13,7 @@
 #include <sgpu/base.h>
 
 #include "cli.h"
+#include "cli_harden.h"
 #include "cli_private.h"
 
 enum { OPTIONS_MAX = 48 };
@@ -141,6 +142,9 @@ int cli_main(const struct cli_tool *this_tool, int argc, char **argv)
 		}
 		verb = find_verb(argv[1]);
 	}
+	if (tool->holds_secrets) {
+		cli_harden();
+	}
 	if (verb) {
 		return flush_output(verb->run(argc - 1, argv + 1));
 	}
@@ -154,10 +158,16 @@ int cli_main(const struct cli_tool *this_tool, int argc, char **argv)
 	return flush_output(verb->run(argc, argv));
 }
 
-static void fill_tables(struct option *longs, char *shorts)
+/* False when there are more options than the tables hold. */
+static bool fill_tables(struct option longs[OPTIONS_MAX + 1], char shorts[2 * OPTIONS_MAX + 2])
 {
+	const struct option *end = longs + OPTIONS_MAX;
+
 	*shorts++ = ':'; /* tell a missing argument from an unknown option */
 	for (const struct cli_option *option = verb->options; option->name; option++) {
+		if (longs == end) {
+			return false;
+		}
 		*longs++ = (struct option){ option->name, option->argument ? required_argument : no_argument, NULL,
 					    option->key };
 		if (option->key < CLI_LONG - 1) {
@@ -169,6 +179,7 @@ static void fill_tables(struct option *longs, char *shorts)
 	}
 	*longs = (struct option){ 0 };
 	*shorts = '\0';
+	return true;
 }
 
 static int bad_option(char **argv, int kind)
@@ -189,10 +200,13 @@ static int bad_option(char **argv, int kind)
 
 int cli_next(int argc, char **argv, const char **value, int *first)
 {
-	struct option longs[OPTIONS_MAX];
-	char shorts[2 * OPTIONS_MAX];
+	struct option longs[OPTIONS_MAX + 1];
+	char shorts[2 * OPTIONS_MAX + 2];
 
-	fill_tables(longs, shorts);
+	if (!fill_tables(longs, shorts)) {
+		cli_fail(SGPU_ENOMEM, "'%s' has more than %d options", verb->name, OPTIONS_MAX);
+		return -1;
+	}
 	opterr = 0;
 	for (;;) {
 		int key = getopt_long(argc, argv, shorts, longs, NULL);

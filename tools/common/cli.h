@@ -40,6 +40,7 @@ struct cli_tool {
 	const char *name;        /* "sgpu-seal" */
 	const char *summary;     /* one line */
 	const struct cli_verb *verbs; /* ends with a NULL name */
+	bool holds_secrets;      /* keys or plaintext: cli_harden() before any verb */
 	const char *default_verb; /* taken when the first argument is no verb, or NULL */
 };
 

@@ -26,6 +26,7 @@ static const struct cli_tool tool = {
 	.name = "sgpu-measure",
 	.summary = "prove which code runs on which platform, and check such proofs",
 	.verbs = verbs,
+	.holds_secrets = true,
 };
 
 int main(int argc, char **argv)

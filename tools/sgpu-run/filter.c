@@ -264,7 +264,7 @@ static int install(bool gpu, struct sgpu_error *error)
 bool harden_filters(void)
 {
 #ifdef ARCHITECTURE
-	return !harden_off();
+	return !cli_harden_off();
 #else
 	return false;
 #endif
@@ -272,5 +272,5 @@ bool harden_filters(void)
 
 int harden_filter(bool gpu, struct sgpu_error *error)
 {
-	return harden_off() ? SGPU_OK : install(gpu, error);
+	return cli_harden_off() ? SGPU_OK : install(gpu, error);
 }

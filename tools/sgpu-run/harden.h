@@ -10,12 +10,7 @@
 
 #include <sgpu/error.h>
 
-/* Why the process is left open, or NULL: a build for a sanitizer, whose leak checker attaches to its own process; or SGPU_DEBUG
- * in the environment, for whoever has to debug a runner. A quote of such a process says so. */
-const char *harden_off(void);
-
-/* First, before any thread: no core file, no attaching, no new privileges. Warns of what cannot be had. */
-void harden(void);
+#include "cli_harden.h"
 
 /* Once everything is open: from then on all threads make only the system calls that the run of a batch needs (CPU device: a
  * list of what is allowed), or none that no runner needs (GPU, whose driver's calls are not all known: a list of what is

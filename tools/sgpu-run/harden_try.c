@@ -60,14 +60,14 @@ static int dump_core(int fd)
 		limit.rlim_cur = limit.rlim_max; /* else the shell's limit would be what was tried */
 		(void)setrlimit(RLIMIT_CORE, &limit);
 	}
-	harden();
+	cli_harden();
 	raise(SIGABRT);
 	return 1;
 }
 
 static bool leaves_no_core(void)
 {
-	int status = harden_off() ? -1 : end_of(start(dump_core, -1));
+	int status = cli_harden_off() ? -1 : end_of(start(dump_core, -1));
 
 	return status >= 0 && WIFSIGNALED(status) && !WCOREDUMP(status);
 }
@@ -89,7 +89,7 @@ static void drop_capabilities(void)
 static int be_read(int fd)
 {
 	drop_capabilities();
-	harden();
+	cli_harden();
 	return write(fd, "", 1) == 1 && pause() ? 0 : 1;
 }
 
@@ -130,7 +130,7 @@ static bool lets_none_attach(void)
 static int gain_nothing(int fd)
 {
 	(void)fd;
-	harden();
+	cli_harden();
 	return prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1 ? 0 : 1;
 }
 
@@ -139,8 +139,8 @@ static int run_another_program(int gpu)
 {
 	char *const none[] = { NULL };
 
-	harden();
-	if (harden_off() || harden_filter(gpu != 0, NULL) != SGPU_OK) {
+	cli_harden();
+	if (cli_harden_off() || harden_filter(gpu != 0, NULL) != SGPU_OK) {
 		return 1;
 	}
 	execve("/", none, none);
@@ -157,7 +157,7 @@ static bool exits_with(int (*body)(int), int argument, int wanted)
 static void note(struct harden_finding *finding, const char *name, const char *title, bool holds, const char *good,
 		 const char *bad)
 {
-	const char *off = harden_off();
+	const char *off = cli_harden_off();
 
 	finding->name = name;
 	finding->title = title;

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
@@ -372,6 +373,19 @@ static void describe_context(struct sgpu_secure *context)
 	}
 }
 
+/* Memory, or addresses for a context, ran out where the shell said so. */
+static int fail_run(struct sgpu_error *error)
+{
+	struct rlimit limit;
+
+	if ((error->code == SGPU_ENOMEM || (error->code == SGPU_EDEVICE && !on_gpu)) &&
+	    getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+		sgpu_hint(error, "'ulimit -v' leaves it %" PRIu64 " MiB of addresses; a run reserves more than the machine has "
+			  "memory, and uses little of it: limit memory by a cgroup instead", (uint64_t)limit.rlim_cur >> 20);
+	}
+	return cli_error(error);
+}
+
 /* With everything open: what runs from here on runs under the filter. */
 static int run_filtered(struct request *r, struct sgpu_device *device, struct outputs *outputs)
 {
@@ -397,7 +411,7 @@ static int run_filtered(struct request *r, struct sgpu_device *device, struct ou
 	describe_context(context);
 	sgpu_secure_destroy(&context);
 	return rc == SGPU_OK ? 0 : rc == SGPU_ECANCELED && sgpu_io_interrupted() ? sgpu_exit_status(rc) :
-	       cli_error(&error);
+	       fail_run(&error);
 }
 
 static int submit(struct request *r)
@@ -414,7 +428,7 @@ static int submit(struct request *r)
 		rc = sgpu_device_open(r->device, &r->config, &device, &error);
 	}
 	if (rc != SGPU_OK) {
-		return cli_error(&error);
+		return fail_run(&error);
 	}
 	on_gpu = is_gpu(device);
 	describe(device);
@@ -496,7 +510,7 @@ int verb_submit(int argc, char **argv)
 		return status;
 	}
 	current = &r;
-	harden();
+	cli_harden();
 	r.keys = sgpu_secret_alloc(KEYS_SIZE);
 	if (!r.keys) {
 		return cli_fail(SGPU_ENOMEM, "out of memory");

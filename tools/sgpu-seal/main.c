@@ -21,6 +21,7 @@ static const struct cli_tool tool = {
 	.name = "sgpu-seal",
 	.summary = "seal batches for a runner and open its responses",
 	.verbs = verbs,
+	.holds_secrets = true,
 };
 
 int main(int argc, char **argv)

@@ -18,6 +18,7 @@ static const struct cli_tool tool = {
 	.name = "sgpu-stage",
 	.summary = "put payloads where a runner can fetch them",
 	.verbs = verbs,
+	.holds_secrets = true,
 };
 
 const char *stage_bytes(uint64_t bytes, char text[STAGE_BYTES_TEXT])

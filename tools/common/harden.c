@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The runner holds keys and plaintext: no core file, no attaching by other processes of the same user, and nothing that
- * it starts gains rights.
+ * Who holds keys and plaintext leaves no core file, lets no other process of the same user attach, and nothing that it
+ * starts gains rights.
  */
-#include "harden.h"
+#include "cli_harden.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@
 #endif
 #endif
 
-const char *harden_off(void)
+const char *cli_harden_off(void)
 {
 #ifdef SANITIZED
 	return "this build is for a sanitizer";
@@ -32,13 +32,13 @@ const char *harden_off(void)
 #endif
 }
 
-void harden(void)
+void cli_harden(void)
 {
 	const struct rlimit none = { 0, 0 };
 
 #ifndef SANITIZED
-	if (harden_off()) {
-		cli_warning("%s: others can attach to this process and read all that it holds", harden_off());
+	if (cli_harden_off()) {
+		cli_warning("%s: others can attach to this process and read all that it holds", cli_harden_off());
 		return;
 	}
 #endif
