@@ -71,7 +71,7 @@ sign() {
 }
 
 @test "when the public part cannot be written, no key is left" {
-	run --separate-stderr -3 sgpu-measure provision -o new.pem --public no/such/folder
+	run --separate-stderr -3 sgpu-measure provision -o new.pem --public EK.pem/folder
 	assert_no_file new.pem
 	run --separate-stderr -3 sgpu-measure provision -o new.pem --public /dev/full
 	assert_contains "$stderr" "No space left"
@@ -245,7 +245,7 @@ sign() {
 	enroll
 	run -3 sign no-such-file
 	run -3 sign -o /dev/full AK.request
-	run -3 sign -o no/such/folder AK.request
+	run -3 sign -o AK.request/folder AK.request
 	run -3 bash -c 'sgpu-measure provision >/dev/full'
 	run -3 sgpu-measure enroll -k no-such-key -o one.out --request two.out
 	assert_no_file one.out two.out

@@ -354,7 +354,7 @@ fake_build() {
 	run -3 appraise -p no-such-file quote.json
 	run -3 appraise -p policy.json -o /dev/full quote.json
 	run -3 appraise -p policy.json --recipient /dev/full quote.json
-	run -3 appraise -p policy.json --recipient no/such/folder quote.json
+	run -3 appraise -p policy.json --recipient CA.crt/folder quote.json
 	run -3 bash -c "sgpu-measure appraise --roots CA.crt -p policy.json quote.json >/dev/full"
 	assert_no_file x
 }

@@ -297,7 +297,7 @@ fake_gramine() {
 
 @test "a quote appears when it is whole, and not before" {
 	run -3 quote --nonce "$nonce" -o /dev/full
-	run -3 quote --nonce "$nonce" -o no/such/folder
+	run -3 quote --nonce "$nonce" -o AK.crt/folder
 	run -3 bash -c "sgpu-measure quote -k AK.pem --certificate AK.crt --nonce $nonce --device cpu >/dev/full"
 	run -3 quote --nonce "$nonce" --device cuda:99 -o new.json
 	assert_no_file new.json
@@ -439,4 +439,26 @@ fake_gramine() {
 	run -2 sgpu-measure extend --rtmr 2 --digest 00
 	run -2 sgpu-measure extend --rtmr 2 --digest "$(printf '%096d' 0)" CA.crt
 	run -3 sgpu-measure extend --rtmr 2 no-such-file
+}
+
+# plain: what comes through it is printable ASCII alone.
+plain() {
+	! grep -qaP '[^\x20-\x7e\n]'
+}
+
+@test "8-bit control characters and overrides of direction are escaped, in names and in quotes" {
+	requires jq
+	forge quote.json '.submods.runner.swname = "a\u202eb\u009bc"' >odd.json
+	sgpu-measure inspect odd.json | plain
+	sgpu-measure inspect odd.json | grep -qF 'a'
+	dir=$(printf 'd\xe2\x80\xae\x9b31m')
+	mkdir "$dir"
+	cp "$SGPU_BUILD"/bin/sgpu-{measure,run} "$dir"
+	"./$dir/sgpu-measure" info --device cpu 2>/dev/null | plain
+	for verb in inspect "verify --roots" "policy --build x --owners" "appraise -p" channel; do
+		# shellcheck disable=SC2086
+		run --separate-stderr sgpu-measure $verb "$dir/none"
+		[ "$status" -ne 0 ]
+		plain <<<"$stderr"
+	done
 }

@@ -138,7 +138,9 @@ static void print_code(const struct found *found)
 		printf("cannot be measured: %s\n", found->runner_missing.text);
 	} else {
 		print_hex(found->runner);
-		printf("  %s\n", found->runner_path);
+		printf("  ");
+		measure_print_text(found->runner_path);
+		putchar('\n');
 	}
 	for (int i = 0; i < found->code_count; i++) {
 		printf("device code      ");
