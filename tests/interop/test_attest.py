@@ -6,6 +6,7 @@ import datetime
 import hashlib
 import json
 import os
+import threading
 import time
 
 from Crypto.Hash import KangarooTwelve
@@ -124,6 +125,79 @@ def others_verify_our_quote():
     assert unb64(runner["digest"]) == digest.read(32) and runner["size"] == len(read("/bin/sh"))
     assert claims["dbgstat"] in ("enabled", "disabled") and claims["swname"] == "sgpu"
     assert isinstance(claims["swversion"], list)
+
+
+def report_data(claims, ak):
+    """What a record of the hardware is made over, sgpu-quote(5). Keys are ASCII and numbers whole, so that sorting is enough
+    for RFC 8785."""
+    covered = copy.deepcopy(claims)
+    for member in ("records", "absent"):
+        covered[PROFILE].pop(member, None)
+    text = json.dumps(covered, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    return hashlib.sha512(b"sgpu quote v1\0" + hashlib.sha256(spki(ak)).digest() + hashlib.sha512(text).digest()).digest()
+
+
+def gramine(record_over=None):
+    """A tree as Gramine shows it, whose quote is over what is written to it, or over other bytes."""
+    os.mkdir("gramine")
+    write("gramine/attestation_type", b"dcap")
+    write("gramine/user_report_data", b"")
+    os.mkfifo("gramine/quote")
+    os.environ["SGPU_GRAMINE_ROOT"] = os.path.abspath("gramine")
+
+    def serve():
+        while len(read("gramine/user_report_data")) < 64:
+            time.sleep(0.01)
+        write("gramine/quote", bytes(368) + (record_over or read("gramine/user_report_data")) + bytes(64))
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    return thread
+
+
+@test
+def others_compute_what_the_hardware_vouches_for():
+    "the report data are a hash over all claims and the key: others compute the same"
+    server = gramine()
+    try:
+        quote = our_quote()
+    finally:
+        os.environ["SGPU_GRAMINE_ROOT"] = "/nonexistent"
+    server.join()
+    _, claims, chain = take_apart(quote)
+    assert read("gramine/user_report_data") == report_data(claims, chain[0].public_key())
+    assert set(claims[PROFILE]["records"]) == {"gramine"}
+
+
+@test
+def ours_refuses_claims_that_no_hardware_vouches_for():
+    "whoever has the attestation key signs other claims beside a genuine record: refused"
+    server = gramine()
+    try:
+        quote = json.loads(our_quote())
+    finally:
+        os.environ["SGPU_GRAMINE_ROOT"] = "/nonexistent"
+    server.join()
+    _, claims, chain = take_apart(json.dumps(quote))
+    ak = serialization.load_pem_private_key(read("AK.pem"), None)
+    write("roots.crt", read("CA.crt"))
+
+    def forged(changed):
+        made = json.loads(their_quote(ak, chain, changed))
+        made["gramine"] = quote["gramine"]
+        return json.dumps(made).encode()
+
+    check(forged(claims), 0)
+    other = copy.deepcopy(claims)
+    other["cnf"]["jwk"]["x"] = b64(os.urandom(31) + b"\1")
+    del other["cnf"]["jwk"]["kid"]
+    check(forged(other), 4)
+    for name, value in (("modules", False), ("files", False), ("measured", "process"), ("owners", [b64(bytes(32))]),
+                        ("confinement", {"seccomp": True})):
+        other = copy.deepcopy(claims)
+        other["submods"]["runner"][PROFILE][name] = value
+        check(forged(other), 4)
+    check(forged({**claims, "iat": claims["iat"] - 1}), 4)
 
 
 def their_machine():
