@@ -77,6 +77,7 @@ requires() {
 		python-cryptography) python3 -c 'import cryptography' 2>/dev/null || skip "needs Python's cryptography" ;;
 		gnu-time) [ -x /usr/bin/time ] || skip "needs GNU time" ;;
 		c++) command -v "${CXX:-c++}" >/dev/null || skip "needs a C++ compiler" ;;
+		pty) script -qec true /dev/null >/dev/null 2>&1 </dev/null || skip "needs a pseudo-terminal (and script)" ;;
 		cc) has_compiler || skip "needs a C compiler" ;;
 		age | bash | clang | fish | gcc | git | jq | make | mandoc | openssl | pkg-config | python3 | script | \
 			setpriv | shellcheck | spin | ssh | strace | swtpm | tar | unshare | zsh)

@@ -300,3 +300,106 @@ other_files() {
 		[ "$stderr" = "${command%% *}: error: no input" ] || { echo "$command: $stderr"; return 1; }
 	done
 }
+
+# slow_pieces COUNT: a MiB every 0.2 s.
+slow_pieces() {
+	local i
+	for ((i = 0; i < $1; i++)); do
+		head -c 1048576 /dev/zero
+		sleep 0.2
+	done
+}
+
+# on_terminal COMMAND...: what a terminal gets to see, with standard input left as it is.
+on_terminal() {
+	script -qec "$*" /dev/null </dev/null
+}
+
+@test "messages: a terminal shows progress, and a dumb one without escapes" {
+	requires script pty
+	make_keys
+	export -f slow_pieces
+	on_terminal "bash -c 'slow_pieces 4 | TERM=xterm sgpu-seal seal-file -k owner.jwk -o sealed'" >seen
+	grep -q $'\r\x1b\\[Ksealing: .* MiB' seen || grep -q 'sealing: .* MiB/s' seen
+	grep -q $'\x1b\\[K' seen
+	local terminal
+	for terminal in TERM=dumb TERM= -uTERM; do
+		on_terminal "bash -c 'slow_pieces 4 | env $terminal sgpu-seal seal-file -k owner.jwk -o sealed'" >seen
+		grep -q 'sealing: .* MiB/s' seen
+		run ! grep -q $'\x1b' seen
+	done
+	on_terminal "bash -c 'slow_pieces 4 | TERM=xterm sgpu-seal seal-file -q -k owner.jwk -o sealed'" >seen
+	[ ! -s seen ]
+	on_terminal "bash -c 'slow_pieces 4 | TERM=xterm sgpu-seal seal-file --json -k owner.jwk -o sealed'" >seen
+	run ! grep -q $'\x1b' seen
+}
+
+# slow_batch: a batch of which the payload arrives slowly, and its parts.
+slow_batch() {
+	make_keys
+	small_job 1048576
+	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk -o job.batch
+	head -c 2097152 job.batch >begin
+	tail -c +2097153 job.batch >rest
+}
+
+@test "messages: sgpu-run shows operations, bytes and what is left on a terminal" {
+	requires script pty
+	slow_batch
+	on_terminal "bash -c '{ cat begin; sleep 1; cat rest; } | TERM=dumb sgpu-run -k runner.jwk -o response'" >seen
+	grep -Eq 'running: 0 of 3 operations, [0-9]+ of 8 MiB in, [0-9]+ s left' seen
+	run ! grep -q $'\x1b' seen
+	sgpu-seal open -k owner.jwk -C results response
+	assert_same results/out.f32 expected.f32
+}
+
+# progress_of NAME COMMAND...: SIGUSR1 while the command waits for more input prints a line and ends nothing. The command
+# reads standard input; begin and rest are what it gets.
+progress_of() {
+	local name=$1 pid status=0 i
+	shift
+	rm -f pipe
+	mkfifo pipe
+	"$@" <pipe >result 2>"said.$name" 3>&- &
+	pid=$!
+	exec 8>pipe
+	cat begin >&8
+	for ((i = 0; i < 50; i++)); do
+		sleep 0.1
+		kill -USR1 "$pid" || break
+		! grep -q . "said.$name" || break
+	done
+	kill -USR1 "$pid"
+	cat rest >&8
+	exec 8>&-
+	wait "$pid" || status=$?
+	echo "$name: status $status: $(head -n 1 "said.$name")"
+	[ "$status" -eq 0 ] && grep -Eq '[0-9.]+ n?s|"elapsed_ns":[0-9]' "said.$name"
+}
+
+@test "messages: SIGUSR1 prints progress in every tool and ends none" {
+	requires jq
+	slow_batch
+	progress_of run sgpu-run -k runner.jwk -o response
+	progress_of stage sgpu-stage load --keep -o staged
+	grep -Eq 'staging: [0-9]+ of [0-9]+ bytes, [0-9.]+ s' said.stage
+	progress_of inspect sgpu-seal inspect
+	progress_of seal-file sgpu-seal seal-file -k owner.jwk -o sealed
+	grep -Eq 'sealing: [0-9]+ bytes, [0-9.]+ s' said.seal-file
+	sgpu-seal open-file -k owner.jwk sealed | cmp - job.batch
+	progress_of json sgpu-seal seal-file --json -k owner.jwk -o sealed
+	assert_objects said.json
+	jq -es '.[0].progress.label == "sealing"' said.json
+	progress_of memory sgpu-measure memory
+	head -c 100 job.json >begin
+	tail -c +101 job.json >rest
+	progress_of manifest sgpu-manifest check
+	sgpu-bench run --quick manifest >result 2>said.bench 3>&- &
+	local pid=$!
+	sleep 0.3
+	while kill -USR1 "$pid" 2>/dev/null && ! grep -Eq 'manifest: [0-9.]+ s$' said.bench; do
+		sleep 0.05
+	done
+	wait "$pid"
+	grep -Eq 'sgpu-bench: (manifest|run|starting): [0-9.]+ s$' said.bench
+}

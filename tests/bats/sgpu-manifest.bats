@@ -461,7 +461,7 @@ assert any(p["name"] == "sigma" and p["kind"] == "number" for p in ops["gaussian
 }
 
 @test "a batch goes to no terminal" {
-	requires script
+	requires script pty
 	small_job
 	run script -qec 'sgpu-manifest pack job.json' /dev/null
 	[ "$status" -eq 2 ]

@@ -105,7 +105,7 @@ sign() {
 }
 
 @test "a secret is not shown on a terminal" {
-	requires script
+	requires script pty
 	run bash -c "script -qec 'sgpu-measure provision' /dev/null </dev/null"
 	assert_contains "$output" "refusing to show a secret key on a terminal"
 	run ! grep -q 'BEGIN PRIVATE' <<<"$output"

@@ -343,7 +343,7 @@ bytes() {
 }
 
 @test "neither a secret nor binary data go to a terminal" {
-	requires script
+	requires script pty
 	bytes 100 >in
 	sgpu-seal seal-file -k key.jwk in sealed
 	for command in "keygen" "seal-file -k key.jwk in" "open-file -k key.jwk sealed"; do

@@ -127,6 +127,7 @@ int cli_main(const struct cli_tool *this_tool, int argc, char **argv)
 	/* Errors of write, with a message and an end in order, and not the death of the process. */
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
+	cli_progress_on_signal();
 	if (argc >= 2) {
 		if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
 			print_tool_help(stdout);

@@ -70,10 +70,19 @@ void cli_detail(const char *format, ...) SGPU_PRINTF(1, 2);         /* with -v *
 /* Text from outside, as it may reach a terminal: printable ASCII or escaped. Returns the columns that it took. */
 int cli_print_text(FILE *file, const char *text);
 
-/* ---- progress on a terminal: a line on standard error, only if that is one and not -q ---- */
+/* ---- progress ----
+ * A line on standard error if that is a terminal, not with -q and --json, and without escapes where TERM is "dumb"; and
+ * one wherever it goes on SIGUSR1, which ends no tool. `label`: static memory. */
 void cli_progress_begin(const char *label, uint64_t total_bytes); /* total 0: unknown */
 void cli_progress(void *unused, uint64_t bytes);                  /* fits sgpu_seal_job.progress */
 void cli_progress_end(void);
+/* For who makes the line by themselves: whether it is time for one, ten times a second; and the line. */
+bool cli_progress_due(void);
+void cli_progress_line(const char *text);
+/* Removes the line, before something else is printed. */
+void cli_progress_pause(void);
+/* What is left, in ns, when `done` of `total` took that long; 0: not known. */
+uint64_t cli_progress_left(uint64_t elapsed_ns, uint64_t done, uint64_t total);
 
 /* Refuses to write binary data to a terminal: prints and returns false. */
 bool cli_binary_output(int fd);

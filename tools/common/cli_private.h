@@ -24,7 +24,7 @@ bool cli_meant_verb(const struct cli_tool *tool, const char *given);
 /* version.c: the lines of --version. */
 void cli_print_version(const char *tool);
 
-/* Ends a progress line before a message is printed. */
-void cli_progress_pause(void);
+/* From here on SIGUSR1 prints how far it is. */
+void cli_progress_on_signal(void);
 
 #endif

@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A progress line on a terminal, at most ten times a second.
+ * How far a program is: a line on a terminal, at most ten times a second, and one on SIGUSR1 wherever standard error
+ * goes. That one is written by the handler itself, which may come at any time: so it reads atomics alone, and makes its
+ * text without stdio.
  */
+#include <errno.h>
 #include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -11,56 +17,117 @@
 #include "cli.h"
 #include "cli_private.h"
 
+enum { LINE_MAX_LENGTH = 256 };
+
 static struct {
 	pthread_mutex_t lock;
-	bool active, shown;
-	const char *label;
-	uint64_t total, begin_ns, last_ns;
+	bool active, plain;      /* plain: no escapes */
+	size_t shown;            /* columns that are there now */
+	uint64_t last_ns;
 } line = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+/* What a handler may read. */
+static struct {
+	_Atomic(const char *) label; /* NULL: none of the verb's long steps is under way */
+	atomic_uint_least64_t done, total, begin_ns, start_ns;
+} state;
 
 void cli_progress_begin(const char *label, uint64_t total_bytes)
 {
+	const char *terminal = getenv("TERM");
+	const uint64_t now = sgpu_now_ns();
+
 	pthread_mutex_lock(&line.lock);
-	line.active = !cli_quiet && isatty(STDERR_FILENO);
-	line.shown = false;
-	line.label = label;
-	line.total = total_bytes;
-	line.begin_ns = line.last_ns = sgpu_now_ns();
+	line.active = !cli_quiet && !cli_json && isatty(STDERR_FILENO);
+	line.plain = !terminal || !*terminal || !strcmp(terminal, "dumb");
+	line.shown = 0;
+	line.last_ns = now;
+	atomic_store(&state.done, 0);
+	atomic_store(&state.total, total_bytes);
+	atomic_store(&state.begin_ns, now);
+	atomic_store(&state.label, label);
 	pthread_mutex_unlock(&line.lock);
 }
 
-static void show(uint64_t bytes, uint64_t now)
+/* Back to the first column, over what was there. */
+static void erase(void)
 {
-	double seconds = (double)(now - line.begin_ns) / 1e9;
-	double mib = (double)bytes / (1 << 20);
-	char share[16] = "";
+	char blanks[LINE_MAX_LENGTH + 2];
 
-	if (line.total) {
-		snprintf(share, sizeof(share), " %3.0f %%", 100.0 * (double)bytes / (double)line.total);
+	if (!line.plain) {
+		(void)!write(STDERR_FILENO, "\r\033[K", 4);
+	} else {
+		memset(blanks, ' ', sizeof(blanks));
+		blanks[0] = blanks[line.shown + 1] = '\r';
+		(void)!write(STDERR_FILENO, blanks, line.shown + 2);
 	}
-	dprintf(STDERR_FILENO, "\r\033[K%s:%s %.0f MiB, %.0f MiB/s", line.label, share, mib,
-		seconds > 0 ? mib / seconds : 0.0);
-	line.shown = true;
+	line.shown = 0;
+}
+
+static void show(const char *text, size_t size)
+{
+	if (line.shown) {
+		erase();
+	}
+	(void)!write(STDERR_FILENO, text, size);
+	line.shown = size;
+}
+
+bool cli_progress_due(void)
+{
+	bool due = false;
+
+	pthread_mutex_lock(&line.lock);
+	const uint64_t now = line.active ? sgpu_now_ns() : 0;
+	if (line.active && now - line.last_ns >= 100000000) {
+		line.last_ns = now;
+		due = true;
+	}
+	pthread_mutex_unlock(&line.lock);
+	return due;
+}
+
+void cli_progress_line(const char *text)
+{
+	const size_t size = strnlen(text, LINE_MAX_LENGTH);
+
+	pthread_mutex_lock(&line.lock);
+	if (line.active) {
+		show(text, size);
+	}
+	pthread_mutex_unlock(&line.lock);
+}
+
+uint64_t cli_progress_left(uint64_t elapsed_ns, uint64_t done, uint64_t total)
+{
+	return done && total > done ? (uint64_t)((double)elapsed_ns / (double)done * (double)(total - done)) : 0;
 }
 
 void cli_progress(void *unused, uint64_t bytes)
 {
 	(void)unused;
-	pthread_mutex_lock(&line.lock);
-	uint64_t now = line.active ? sgpu_now_ns() : 0;
-	if (line.active && now - line.last_ns >= 100000000) {
-		line.last_ns = now;
-		show(bytes, now);
+	atomic_store(&state.done, bytes);
+	if (!cli_progress_due()) {
+		return;
 	}
-	pthread_mutex_unlock(&line.lock);
+	const uint64_t total = atomic_load(&state.total), elapsed = sgpu_now_ns() - atomic_load(&state.begin_ns);
+	const double mib = (double)bytes / (1 << 20), seconds = (double)elapsed / 1e9;
+	char text[LINE_MAX_LENGTH], share[16] = "", left[32] = "";
+
+	if (total && bytes <= total) {
+		snprintf(share, sizeof(share), " %3.0f %%", 100.0 * (double)bytes / (double)total);
+		snprintf(left, sizeof(left), ", %.0f s left", (double)cli_progress_left(elapsed, bytes, total) / 1e9);
+	}
+	snprintf(text, sizeof(text), "%s:%s %.0f MiB, %.0f MiB/s%s", atomic_load(&state.label), share, mib,
+		 seconds > 0 ? mib / seconds : 0.0, left);
+	cli_progress_line(text);
 }
 
 void cli_progress_pause(void)
 {
 	pthread_mutex_lock(&line.lock);
 	if (line.shown) {
-		(void)!write(STDERR_FILENO, "\r\033[K", 4);
-		line.shown = false;
+		erase();
 	}
 	pthread_mutex_unlock(&line.lock);
 }
@@ -70,5 +137,116 @@ void cli_progress_end(void)
 	cli_progress_pause();
 	pthread_mutex_lock(&line.lock);
 	line.active = false;
+	atomic_store(&state.label, NULL);
 	pthread_mutex_unlock(&line.lock);
+}
+
+/* ---- SIGUSR1 ---- */
+struct writer {
+	char text[LINE_MAX_LENGTH];
+	size_t used;
+};
+
+static void put(struct writer *w, const char *text)
+{
+	for (; *text && w->used < sizeof(w->text); text++) {
+		w->text[w->used++] = *text;
+	}
+}
+
+static void put_number(struct writer *w, uint64_t number)
+{
+	char digits[24];
+	size_t at = sizeof(digits);
+
+	digits[--at] = '\0';
+	do {
+		digits[--at] = (char)('0' + number % 10);
+		number /= 10;
+	} while (number);
+	put(w, digits + at);
+}
+
+static void put_seconds(struct writer *w, uint64_t ns)
+{
+	put_number(w, ns / 1000000000);
+	put(w, ".");
+	put_number(w, ns / 100000000 % 10);
+	put(w, " s");
+}
+
+static void put_json(struct writer *w, const char *label, uint64_t done, uint64_t total, uint64_t elapsed, uint64_t left)
+{
+	put(w, "{\"progress\":{\"bytes\":");
+	put_number(w, done);
+	if (total) {
+		put(w, ",\"bytes_in_all\":");
+		put_number(w, total);
+	}
+	put(w, ",\"elapsed_ns\":");
+	put_number(w, elapsed);
+	put(w, ",\"label\":\"");
+	put(w, label);
+	if (left) {
+		put(w, "\",\"left_ns\":");
+		put_number(w, left);
+		put(w, ",\"tool\":\"");
+	} else {
+		put(w, "\",\"tool\":\"");
+	}
+	put(w, cli_tool_name());
+	put(w, "\"}}\n");
+}
+
+static void put_text(struct writer *w, const char *label, uint64_t done, uint64_t total, uint64_t elapsed, uint64_t left)
+{
+	put(w, cli_tool_name());
+	put(w, ": ");
+	put(w, label);
+	put(w, ": ");
+	if (done || total) {
+		put_number(w, done);
+		if (total) {
+			put(w, " of ");
+			put_number(w, total);
+		}
+		put(w, " bytes, ");
+	}
+	put_seconds(w, elapsed);
+	if (left) {
+		put(w, ", about ");
+		put_seconds(w, left);
+		put(w, " left");
+	}
+	put(w, "\n");
+}
+
+static void on_usr1(int number)
+{
+	const int saved = errno;
+	struct writer w = { .used = 0 };
+	const char *label = atomic_load(&state.label);
+	const uint64_t done = label ? atomic_load(&state.done) : 0, total = label ? atomic_load(&state.total) : 0;
+	const uint64_t elapsed = sgpu_now_ns() - atomic_load(label ? &state.begin_ns : &state.start_ns);
+	const uint64_t left = cli_progress_left(elapsed, done, total);
+
+	(void)number;
+	label = label ? label : *cli_verb_name() ? cli_verb_name() : "starting";
+	if (cli_json) {
+		put_json(&w, label, done, total, elapsed, left);
+	} else {
+		put_text(&w, label, done, total, elapsed, left);
+	}
+	(void)!write(STDERR_FILENO, w.text, w.used);
+	errno = saved;
+}
+
+void cli_progress_on_signal(void)
+{
+	/* Calls that wait go on waiting. */
+	struct sigaction action = { .sa_handler = on_usr1, .sa_flags = SA_RESTART };
+
+	atomic_store(&state.start_ns, sgpu_now_ns());
+	sigemptyset(&action.sa_mask);
+	sigaction(SIGUSR1, &action, NULL);
 }

@@ -240,7 +240,9 @@ static int run_cases(const struct request *r, struct sgpu_device *device, struct
 
 	for (int i = 0; rc == SGPU_OK && i < r->case_count; i++) {
 		cli_note("%s: %s", r->cases[i]->name, r->cases[i]->help);
+		cli_progress_begin(r->cases[i]->name, 0); /* for SIGUSR1 */
 		rc = sgpu_bench_run(r->cases[i], &r->options, device, NULL, take_record, sink, &status, error);
+		cli_progress_end();
 		if (rc == SGPU_OK) {
 			sink->counts[status]++;
 		}

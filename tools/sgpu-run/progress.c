@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * SIGUSR1 prints one line: a thread reads the signal from a descriptor, so that printing needs no care for what a
- * handler may do. The same thread sees when a run does not end that was told to: a GPU gives up on its kernels in a few
- * seconds, but a call of its driver may wait for a kernel that never ends; and a module on the CPU device is not to be
- * stopped at all.
+ * How far a run is: a line on a terminal, and one on SIGUSR1. A thread reads the signal from a descriptor, so that
+ * printing needs no care for what a handler may do. The same thread sees when a run does not end that was told to: a GPU
+ * gives up on its kernels in a few seconds, but a call of its driver may wait for a kernel that never ends; and a module
+ * on the CPU device is not to be stopped at all.
  */
 #include <inttypes.h>
 #include <poll.h>
@@ -26,22 +26,73 @@ static void (*when_stuck)(void);
 /* Three times what a GPU takes to give up on a kernel. */
 static const uint64_t stuck_ns = 15000000000;
 
+/* Bytes of the payloads that come in; known once the operations are. */
+static uint64_t bytes_in_all(const struct sgpu_run_progress *p)
+{
+	const struct sgpu_batch *batch = p->operations ? sgpu_run_get_batch(shown) : NULL;
+	uint64_t sum = 0;
+
+	for (int i = 0; batch && i < batch->segment_count; i++) {
+		sum += batch->segments[i].input ? sgpu_batch_payload_size(batch, i) : 0;
+	}
+	return sum;
+}
+
+/* What is left, if operations and bytes go on as they went: half of the way is each. */
+static uint64_t left_ns(const struct sgpu_run_progress *p, uint64_t all)
+{
+	const uint64_t whole = 1 << 20;
+	const double bytes = all ? (double)p->bytes_in / (double)all : 1;
+	const double operations = p->operations ? (double)(p->operations_done + p->operations_failed) / p->operations : 0;
+
+	return cli_progress_left(p->elapsed_ns, (uint64_t)((bytes + operations) / 2 * (double)whole), whole);
+}
+
 static void print_line(void)
 {
 	struct sgpu_run_progress p;
-	char line[512];
+	char line[512], left[64] = "";
 	int size;
 
 	sgpu_run_get_progress(shown, &p);
+	const uint64_t all = bytes_in_all(&p), ns = left_ns(&p, all);
+	if (ns && cli_json) {
+		snprintf(left, sizeof(left), ",\"left_ns\":%" PRIu64, ns);
+	} else if (ns) {
+		snprintf(left, sizeof(left), ", about %.1f s left", (double)ns / 1e9);
+	}
 	size = snprintf(line, sizeof(line), cli_json ?
 			"{\"progress\":{\"operations_done\":%d,\"operations_failed\":%d,\"operations\":%d,"
-			"\"bytes_in\":%" PRIu64 ",\"bytes_out\":%" PRIu64 ",\"elapsed_ns\":%" PRIu64 "}}\n" :
-			"sgpu-run: %d operations done, %d failed, %d in all; %" PRIu64 " bytes in, %" PRIu64
-			" bytes out; %" PRIu64 " ns\n",
-			p.operations_done, p.operations_failed, p.operations, p.bytes_in, p.bytes_out, p.elapsed_ns);
+			"\"bytes_in\":%" PRIu64 ",\"bytes_in_all\":%" PRIu64 ",\"bytes_out\":%" PRIu64
+			",\"elapsed_ns\":%" PRIu64 "%s}}\n" :
+			"sgpu-run: %d operations done, %d failed, %d in all; %" PRIu64 " of %" PRIu64 " bytes in, %" PRIu64
+			" bytes out; %" PRIu64 " ns%s\n",
+			p.operations_done, p.operations_failed, p.operations, p.bytes_in, all, p.bytes_out, p.elapsed_ns,
+			left);
 	if (size > 0) {
-		fwrite(line, 1, (size_t)size, stderr);
+		cli_progress_pause();
+		(void)!write(STDERR_FILENO, line, (size_t)size);
 	}
+}
+
+/* The line on a terminal. */
+static void show_line(void)
+{
+	struct sgpu_run_progress p;
+	char line[160], left[32] = "";
+
+	if (!cli_progress_due()) {
+		return;
+	}
+	sgpu_run_get_progress(shown, &p);
+	const uint64_t all = bytes_in_all(&p), ns = left_ns(&p, all);
+	if (ns) {
+		snprintf(left, sizeof(left), ", %.0f s left", (double)ns / 1e9);
+	}
+	snprintf(line, sizeof(line), "running: %d of %d operations, %.0f of %.0f MiB in%s",
+		 p.operations_done + p.operations_failed, p.operations, (double)p.bytes_in / (1 << 20),
+		 (double)all / (1 << 20), left);
+	cli_progress_line(line);
 }
 
 static void look_after_run(void)
@@ -60,8 +111,11 @@ static void *wait_for_signal(void *argument)
 	struct pollfd fds[2] = { { .fd = signal_fd, .events = POLLIN }, { .fd = end_fd, .events = POLLIN } };
 
 	(void)argument;
-	while (poll(fds, 2, when_stuck ? 1000 : -1) >= 0 && !fds[1].revents) {
+	const int wait_ms = isatty(STDERR_FILENO) && !cli_quiet && !cli_json ? 100 : when_stuck ? 1000 : -1;
+
+	while (poll(fds, 2, wait_ms) >= 0 && !fds[1].revents) {
 		look_after_run();
+		show_line();
 		if (fds[0].revents && read(signal_fd, &signal, sizeof(signal)) == (ssize_t)sizeof(signal)) {
 			print_line();
 		}
@@ -84,6 +138,7 @@ void report_progress_begin(const struct sgpu_run *run, void (*give_up)(void))
 	if (signal_fd < 0 || end_fd < 0) {
 		return;
 	}
+	cli_progress_begin("running", 0);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	started = pthread_create(&thread, NULL, wait_for_signal, NULL) == 0;
@@ -97,6 +152,7 @@ void report_progress_end(void)
 	if (started && write(end_fd, &one, sizeof(one)) == (ssize_t)sizeof(one)) {
 		pthread_join(thread, NULL);
 	}
+	cli_progress_end();
 	started = false;
 	if (signal_fd >= 0) {
 		close(signal_fd);
