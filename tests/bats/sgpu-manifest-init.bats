@@ -120,6 +120,13 @@ through() {
 	run ! grep -q LOW high.json
 	sgpu-manifest init --op gaussian3d --low input --low output -o low.json x.nii
 	run ! grep -q HIGH low.json
+	run --separate-stderr -2 sgpu-manifest init --op gaussian3d --low x_scaled -o wrong.json x.nii
+	assert_contains "$stderr" "'x_scaled' is neither"
+	# What cannot travel so is said at once.
+	run --separate-stderr -0 sgpu-manifest init --op copy -o stdin.json input=-:u8:4
+	assert_contains "$stderr" "nothing HIGH from standard input"
+	run --separate-stderr -0 sgpu-manifest init --op copy --low input --low output -o lower.json input=-:u8:4
+	[ -z "$stderr" ]
 }
 
 @test "init never replaces a file" {

@@ -49,7 +49,7 @@ void draft_make_id(const struct draft *draft, const char *text, char id[SGPU_ID_
 static void id_of_file(const struct draft *draft, const char *path, char id[SGPU_ID_MAX + 1])
 {
 	const char *slash = strrchr(path, '/');
-	const char *name = slash ? slash + 1 : path;
+	const char *name = slash ? slash + 1 : strcmp(path, "-") ? path : "input";
 	size_t used = 0, length = strcspn(name, ".");
 
 	for (length = length ? length : strlen(name); used < length && used < SGPU_ID_MAX - 8; used++) {
@@ -160,6 +160,10 @@ static int add_input(struct draft *draft, const struct file_spec *spec)
 		memcpy(draft->stem, id, sizeof(id));
 	}
 	low = draft_is_low(draft, argument, id);
+	if (!low && strcmp(location, "-") == 0) {
+		cli_warning("'pack' takes nothing HIGH from standard input: put it into a file, or lower it with --low %s",
+			    argument);
+	}
 	name = json_string(location);
 	status = name ? draft_add_segment(draft, id, "INPUT", low, name, type_json(spec)) :
 			cli_fail(SGPU_EINVALID, "a file's name is not UTF-8");
@@ -213,7 +217,22 @@ static void fill_params(struct draft *draft)
 	}
 }
 
-/* Every name that the user made LOW is that of an argument or of a segment. */
+/* A segment that the user knows: what is inserted is as its input is. */
+static bool is_file(const struct draft *draft, const char *id)
+{
+	size_t i;
+	json_t *segment;
+
+	json_array_foreach(draft->segments, i, segment) {
+		if (json_object_get(segment, "data_location_client") &&
+		    strcmp(json_string_value(json_object_get(segment, "segment_id")), id) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Every name that the user made LOW is that of an argument or of a file's segment. */
 static int check_low(const struct draft *draft)
 {
 	size_t i;
@@ -223,7 +242,7 @@ static int check_low(const struct draft *draft)
 		const char *text = json_string_value(name);
 		struct sgpu_error error = { 0 };
 
-		if (json_object_get(draft->arguments, text) || has_id(draft->segments, "segment_id", text)) {
+		if (json_object_get(draft->arguments, text) || is_file(draft, text)) {
 			continue;
 		}
 		sgpu_fail(&error, SGPU_EUSAGE, "--low: '%s' is neither an argument of '%s' nor a segment", text,

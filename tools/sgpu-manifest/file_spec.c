@@ -140,7 +140,7 @@ static int check_type_name(const char *path, struct sgpu_error *error)
 int file_spec_parse(const char *text, const struct sgpu_op *op, struct file_spec *spec, struct sgpu_error *error)
 {
 	enum sgpu_dtype dtype = SGPU_NONE;
-	struct header header;
+	struct header header = { 0 };
 	const char *type;
 	int code;
 
