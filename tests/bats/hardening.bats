@@ -5,6 +5,106 @@
 
 load helpers
 
+# Code in the runner itself, as a fault in a library would be: it waits for the filter, then does what $TRY says, and ends
+# the process with status 9 when it was let, with 8 when it only failed.
+setup_file() {
+	has_compiler || return 0
+	cat >"$BATS_FILE_TMPDIR/inside.c" <<-'END'
+	#define _GNU_SOURCE
+	#include <fcntl.h>
+	#include <pthread.h>
+	#include <sched.h>
+	#include <signal.h>
+	#include <stdlib.h>
+	#include <sys/ioctl.h>
+	#include <sys/mman.h>
+	#include <sys/prctl.h>
+	#include <sys/ptrace.h>
+	#include <sys/resource.h>
+	#include <sys/socket.h>
+	#include <sys/syscall.h>
+	#include <unistd.h>
+
+	/* By a pointer whose low half is that of NULL. */
+	static long set_limit_from_afar(void)
+	{
+		struct rlimit *limit = mmap((void *)0x700000000, 4096, PROT_READ | PROT_WRITE,
+					    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+
+		return limit == MAP_FAILED || getrlimit(RLIMIT_NOFILE, limit) ? 0 :
+		       syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, limit, 0);
+	}
+
+	static long call(int what)
+	{
+		char *const none[] = { 0 };
+		struct rlimit limit = { 1 << 20, 1 << 20 };
+		cpu_set_t set = { { 1 } };
+
+		switch (what) {
+		case 1: return execve("/bin/true", none, none);
+		case 2: return fork();
+		case 3: return socket(AF_INET, SOCK_STREAM, 0);
+		case 4: return socket(AF_UNIX, SOCK_STREAM, 0);
+		case 5: return ptrace(PTRACE_ATTACH, getppid(), 0, 0);
+		case 6: return syscall(SYS_process_vm_readv, getppid(), 0, 0, 0, 0, 0);
+		case 7: return kill(getppid(), 0);
+		case 8: return syscall(SYS_setuid, getuid()); /* the C library would ask every thread */
+		case 9: return syscall(425, 1, 0); /* io_uring_setup */
+		case 10: return syscall(SYS_unshare, 0);
+		case 11: return syscall(SYS_mount, 0, 0, 0, 0, 0);
+		case 12: return syscall(SYS_bpf, 0, 0, 0);
+		case 13: return mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED ? -1 : 0;
+		case 14: return mprotect(&set, 1, PROT_READ | PROT_WRITE | PROT_EXEC);
+		case 20: return prctl(PR_SET_DUMPABLE, 1);
+		case 21: return ioctl(0, TIOCSTI, "x");
+		case 22: return setrlimit(RLIMIT_NOFILE, &limit);
+		case 23: return fcntl(0, F_SETOWN, getppid());
+		case 24: return set_limit_from_afar();
+		case 25: return fcntl(0, F_SETSIG, SIGKILL);
+		case 26: return sched_setaffinity(getppid(), sizeof(set), &set);
+		case 27: return syscall(SYS_move_pages, getppid(), 0, 0, 0, 0, 0);
+		case 28: return syscall(SYS_ioctl, 0, 0x100000000L | TIOCSTI, "x");
+	#ifdef __x86_64__
+		case 30: {
+			long result;
+
+			__asm__ volatile("int $0x80" : "=a"(result) : "a"(20L) : "memory"); /* getpid of i386 */
+			return result;
+		}
+		case 31: return syscall(0x40000000 + SYS_getpid);
+	#endif
+		default: return 0;
+		}
+	}
+
+	static void *attack(void *what)
+	{
+		while (prctl(PR_GET_SECCOMP) == 0) {
+			usleep(1000);
+		}
+		_exit(call(atoi(what)) < 0 ? 8 : 9);
+	}
+
+	__attribute__((constructor)) static void begin(void)
+	{
+		char *what = getenv("TRY");
+		pthread_t thread;
+
+		if (what) {
+			pthread_create(&thread, NULL, attack, what);
+		}
+	}
+	END
+	compile -shared -fPIC -pthread -o "$BATS_FILE_TMPDIR/inside.so" "$BATS_FILE_TMPDIR/inside.c"
+}
+
+# try NUMBER [OPTION...]: a runner that waits for its batch, with that code in it.
+try() {
+	[ -p silence ] || mkfifo silence
+	TRY=$1 LD_PRELOAD=$BATS_FILE_TMPDIR/inside.so sgpu-run --device cpu -k owner.jwk -o response "${@:2}" <>silence
+}
+
 setup() {
 	cd "$BATS_TEST_TMPDIR" || return 1
 	requires no-sanitizer
@@ -55,6 +155,45 @@ peek() {
 	    read = True
 	sys.exit(0 if read else 3)
 	END
+}
+
+@test "a call that no runner needs ends it with status 4, and is named" {
+	local number
+	requires cc
+	for number in 1:execve 3:socket 4:socket 5:ptrace 6:process_vm_readv 7:kill 8:setuid 9:io_uring_setup 10:unshare \
+		11:mount 12:bpf 13:mmap 14:mprotect; do
+		run --separate-stderr -4 try "${number%%:*}"
+		assert_contains "$stderr" "(${number#*:}) refused: no runner needs it"
+		assert_no_file response
+	done
+}
+
+@test "a refused call is told as JSON, too" {
+	requires cc
+	run --separate-stderr -4 try 1 --json
+	assert_contains "$stderr" '"tool":"sgpu-run"'
+	assert_contains "$stderr" "(execve) refused"
+	if command -v jq >/dev/null; then
+		jq -e .error.code <<<"$stderr"
+	fi
+}
+
+@test "a runner starts no process, does not open itself, type, raise limits, or send signals and pages to others" {
+	local number
+	requires cc
+	for number in 2 20 21 22 23 24 25 26 27 28; do
+		run -8 try "$number"
+	done
+}
+
+@test "calls by the numbers of other architectures are refused" {
+	local number
+	requires cc
+	[ "$(uname -m)" = x86_64 ] || skip "for x86-64"
+	for number in 30 31; do
+		run --separate-stderr -4 try "$number"
+		assert_contains "$stderr" "not one of this architecture"
+	done
 }
 
 @test "the kernel shows a running runner as filtered and without new rights, in every thread" {
@@ -190,4 +329,9 @@ wait_in() {
 	run -0 unshare --mount sh -c 'umount -l /proc; sgpu-run info'
 	grep -qE '[1-9][0-9]* MiB of memory, [1-9][0-9]* MiB free' <<<"$output"
 	run ! grep -q '17592186044415 MiB' <<<"$output"
+}
+
+@test "with SGPU_DEBUG a run warns" {
+	run --separate-stderr -1 env SGPU_DEBUG=1 sgpu-run --device cpu -k owner.jwk -o response /dev/null
+	assert_contains "$stderr" "SGPU_DEBUG is set"
 }

@@ -1,203 +1,187 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The filter of system calls, as classic BPF. A call that no runner needs is trapped: the handler says which one it was and
- * ends the process. One that is merely not known on the CPU device fails with ENOSYS, for which libraries have another way.
+ * The filter of system calls, through libseccomp. A call that no runner needs is trapped: the handler says which one it was
+ * and ends the process. One that is merely not known on the CPU device fails with ENOSYS, for which libraries have another
+ * way. Modules, which could take the handler away, are not in this process.
  */
+#include "filter_calls.h"
+#include "harden.h"
 
-#include <asm/ioctls.h>
 #include <errno.h>
-#include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
+
+#include <sgpu/base.h>
+
+#include "cli.h"
+
+#ifdef SGPU_SECCOMP
+#include <asm/ioctls.h>
+#include <fcntl.h>
 #include <sched.h>
+#include <seccomp.h>
 #include <signal.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "cli.h"
-#include "filter_calls.h"
-#include "harden.h"
+#define TRAP SCMP_ACT_TRAP
+#define FORBID SCMP_ACT_ERRNO(EPERM)
+#define UNKNOWN SCMP_ACT_ERRNO(ENOSYS)
 
-#if defined(__x86_64__)
-#define ARCHITECTURE AUDIT_ARCH_X86_64
-#elif defined(__aarch64__)
-#define ARCHITECTURE AUDIT_ARCH_AARCH64
-#endif
+/* From 424 on a number is the same on every architecture. */
+enum { CLONE3 = 435 };
 
-#ifdef ARCHITECTURE
-/* Calls by the numbers of x32 have this bit; no program here makes them. */
-enum { X32 = 0x40000000, CLONE3 = 435, INSTRUCTIONS_MAX = 1024 };
-
-struct code {
-	struct sock_filter instructions[INSTRUCTIONS_MAX];
-	unsigned short count;
-	bool overflow;
+/* A call, and what is done about it when one of its arguments is so. */
+struct rule {
+	uint32_t action;
+	unsigned number;
+	struct scmp_arg_cmp argument;
 };
 
-static void add(struct code *code, unsigned short operation, unsigned char yes, unsigned char no, unsigned value)
+/* Of an argument that the kernel takes as an int it sees the low half, and so does this. */
+#define INT(index, value) { index, SCMP_CMP_MASKED_EQ, 0xffffffffU, (uint32_t)(value) }
+#define BITS(index, mask, value) { index, SCMP_CMP_MASKED_EQ, mask, value }
+#define OTHER(index, value) { index, SCMP_CMP_NE, (scmp_datum_t)(value), 0 }
+#define EQUAL(index, value) { index, SCMP_CMP_EQ, (scmp_datum_t)(value), 0 }
+
+/* The first failure stays. */
+static void add(scmp_filter_ctx filter, int *rc, uint32_t action, unsigned number, const struct scmp_arg_cmp *argument)
 {
-	if (code->count == INSTRUCTIONS_MAX) {
-		code->overflow = true;
-		return;
+	if (*rc == 0) {
+		*rc = seccomp_rule_add_array(filter, action, (int)number, argument ? 1 : 0, argument);
 	}
-	code->instructions[code->count++] = (struct sock_filter){ operation, yes, no, value };
 }
 
-static void load(struct code *code, size_t offset)
-{
-	add(code, BPF_LD | BPF_W | BPF_ABS, 0, 0, (unsigned)offset);
-}
-
-static void answer(struct code *code, unsigned action)
-{
-	add(code, BPF_RET | BPF_K, 0, 0, action);
-}
-
-/* What follows, up to `count` instructions, is for this number alone. */
-static void only_for(struct code *code, unsigned number, unsigned char count)
-{
-	add(code, BPF_JMP | BPF_JEQ | BPF_K, 0, count, number);
-}
-
-static void answer_for(struct code *code, unsigned number, unsigned action)
-{
-	only_for(code, number, 1);
-	answer(code, action);
-}
-
-static void answer_all(struct code *code, const struct filter_call *calls, unsigned action)
+static void add_all(scmp_filter_ctx filter, int *rc, uint32_t action, const struct filter_call *calls)
 {
 	for (; calls->name; calls++) {
-		answer_for(code, calls->number, action);
+		add(filter, rc, action, calls->number, NULL);
 	}
 }
 
-/* Half of an argument: the low one is all there is of an int. */
-enum half { LOW, HIGH };
-
-static size_t argument(int index, enum half half)
+static void add_rules(scmp_filter_ctx filter, int *rc, const struct rule *rules, size_t count)
 {
-	const bool second = (half == HIGH) == (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
-
-	return offsetof(struct seccomp_data, args) + (size_t)index * sizeof(uint64_t) + (second ? sizeof(uint32_t) : 0);
-}
-
-/* `yes` when the argument is one of the values, else `no`. */
-static void choose(struct code *code, unsigned number, int index, const unsigned *values, unsigned char count,
-		   unsigned yes, unsigned no)
-{
-	only_for(code, number, (unsigned char)(count + 3));
-	load(code, argument(index, LOW));
-	for (unsigned char i = 0; i < count; i++) {
-		add(code, BPF_JMP | BPF_JEQ | BPF_K, (unsigned char)(count - i), 0, values[i]);
+	for (size_t i = 0; i < count; i++) {
+		add(filter, rc, rules[i].action, rules[i].number, &rules[i].argument);
 	}
-	answer(code, no);
-	answer(code, yes);
 }
-
-/* `yes` when the argument has any of the bits, else `no`. */
-static void choose_bits(struct code *code, unsigned number, int index, unsigned bits, unsigned yes, unsigned no)
-{
-	only_for(code, number, 4);
-	load(code, argument(index, LOW));
-	add(code, BPF_JMP | BPF_JSET | BPF_K, 1, 0, bits);
-	answer(code, no);
-	answer(code, yes);
-}
-
-/* `yes` when the argument is a NULL pointer, else `no`. */
-static void choose_null(struct code *code, unsigned number, int index, unsigned yes, unsigned no)
-{
-	only_for(code, number, 6);
-	load(code, argument(index, LOW));
-	add(code, BPF_JMP | BPF_JEQ | BPF_K, 0, 3, 0);
-	load(code, argument(index, HIGH));
-	add(code, BPF_JMP | BPF_JEQ | BPF_K, 0, 1, 0);
-	answer(code, yes);
-	answer(code, no);
-}
-
-#define CHOOSE(code, number, index, values, yes, no) \
-	choose(code, number, index, values, sizeof(values) / sizeof(*(values)), yes, no)
-
-enum {
-	ALLOW = SECCOMP_RET_ALLOW,
-	TRAP = SECCOMP_RET_TRAP,
-	FORBID = SECCOMP_RET_ERRNO | EPERM,
-	UNKNOWN = SECCOMP_RET_ERRNO | ENOSYS,
-	NAMESPACES = CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID |
-		     CLONE_NEWNET,
-};
 
 /* Threads, but no processes; signals to itself; names of threads; what a terminal is, but nothing typed into it; limits may
- * be read. */
-static void add_cpu_calls(struct code *code)
+ * be read; no signal for others by way of a descriptor, no memory that is code and can be written. */
+static void add_cpu_calls(scmp_filter_ctx filter, int *rc)
 {
-	const unsigned self[] = { (unsigned)getpid() };
-	static const unsigned names[] = { PR_SET_NAME, PR_GET_NAME, PR_GET_DUMPABLE, PR_GET_NO_NEW_PRIVS, PR_CAPBSET_READ,
-					  0x53564d41 /* PR_SET_VMA: names memory */ };
-	static const unsigned terminal[] = { TCGETS, 0x802c542a /* TCGETS2 */, TIOCGWINSZ, FIONREAD, FIONBIO };
+	const struct rule rules[] = {
+		/* Not trapped: the C library blocks signals around these, and the trap would kill without a word. */
+		{ FORBID, SYS_clone, BITS(0, CLONE_THREAD, 0) },
+		{ SCMP_ACT_ALLOW, SYS_clone, BITS(0, CLONE_THREAD, CLONE_THREAD) },
+		{ SCMP_ACT_ALLOW, SYS_tgkill, EQUAL(0, getpid()) },
+		{ TRAP, SYS_tgkill, OTHER(0, getpid()) },
+		{ SCMP_ACT_ALLOW, SYS_kill, EQUAL(0, getpid()) },
+		{ TRAP, SYS_kill, OTHER(0, getpid()) },
+		{ SCMP_ACT_ALLOW, SYS_prctl, INT(0, PR_SET_NAME) },
+		{ SCMP_ACT_ALLOW, SYS_prctl, INT(0, PR_GET_NAME) },
+		{ SCMP_ACT_ALLOW, SYS_prctl, INT(0, PR_GET_DUMPABLE) },
+		{ SCMP_ACT_ALLOW, SYS_prctl, INT(0, PR_GET_NO_NEW_PRIVS) },
+		{ SCMP_ACT_ALLOW, SYS_prctl, INT(0, PR_CAPBSET_READ) },
+		{ SCMP_ACT_ALLOW, SYS_prctl, INT(0, 0x53564d41) }, /* PR_SET_VMA: names memory */
+		{ SCMP_ACT_ALLOW, SYS_ioctl, INT(1, TCGETS) },
+		{ SCMP_ACT_ALLOW, SYS_ioctl, INT(1, 0x802c542a) }, /* TCGETS2 */
+		{ SCMP_ACT_ALLOW, SYS_ioctl, INT(1, TIOCGWINSZ) },
+		{ SCMP_ACT_ALLOW, SYS_ioctl, INT(1, FIONREAD) },
+		{ SCMP_ACT_ALLOW, SYS_ioctl, INT(1, FIONBIO) },
+		{ SCMP_ACT_ALLOW, SYS_prlimit64, EQUAL(2, 0) }, /* no new limits */
+		{ FORBID, SYS_prlimit64, OTHER(2, 0) },
+		{ SCMP_ACT_ALLOW, SYS_mmap, BITS(2, PROT_WRITE, 0) },
+		{ SCMP_ACT_ALLOW, SYS_mmap, BITS(2, PROT_WRITE | PROT_EXEC, PROT_WRITE) },
+		{ TRAP, SYS_mmap, BITS(2, PROT_WRITE | PROT_EXEC, PROT_WRITE | PROT_EXEC) },
+		{ SCMP_ACT_ALLOW, SYS_mprotect, BITS(2, PROT_WRITE, 0) },
+		{ SCMP_ACT_ALLOW, SYS_mprotect, BITS(2, PROT_WRITE | PROT_EXEC, PROT_WRITE) },
+		{ TRAP, SYS_mprotect, BITS(2, PROT_WRITE | PROT_EXEC, PROT_WRITE | PROT_EXEC) },
+	};
+	/* F_DUPFD to F_SETLKW, F_DUPFD_CLOEXEC, pipes, seals; none of F_SETOWN, F_SETSIG, F_SETOWN_EX. */
+	static const int controls[] = { F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_GETLK, F_SETLK, F_SETLKW,
+					F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW, F_DUPFD_CLOEXEC, F_SETPIPE_SZ,
+					F_GETPIPE_SZ, F_ADD_SEALS, F_GET_SEALS };
+	static const unsigned others[] = { SYS_socket, SYS_socketpair, SYS_tkill };
 
-	/* Not trapped: the C library blocks signals around these, and the trap would kill without a word. */
-	choose_bits(code, SYS_clone, 0, CLONE_THREAD, ALLOW, FORBID);
-#ifdef SYS_fork
-	answer_for(code, SYS_fork, FORBID);
-	answer_for(code, SYS_vfork, FORBID);
-#endif
-	answer_for(code, SYS_socket, TRAP);
-	answer_for(code, SYS_socketpair, TRAP);
-	CHOOSE(code, SYS_tgkill, 0, self, ALLOW, TRAP);
-	CHOOSE(code, SYS_kill, 0, self, ALLOW, TRAP);
-	answer_for(code, SYS_tkill, TRAP);
-	CHOOSE(code, SYS_prctl, 0, names, ALLOW, FORBID);
-	CHOOSE(code, SYS_ioctl, 1, terminal, ALLOW, FORBID);
-	choose_null(code, SYS_prlimit64, 2, ALLOW, FORBID); /* the new limits */
-	answer_all(code, filter_needed, ALLOW);
-	answer(code, UNKNOWN);
-}
+	add_rules(filter, rc, rules, SGPU_ARRAY_LENGTH(rules));
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(controls); i++) {
+		const struct scmp_arg_cmp command = INT(1, controls[i]);
 
-static void add_gpu_calls(struct code *code)
-{
-	static const unsigned local[] = { AF_UNIX };
-	static const unsigned typing[] = { TIOCSTI, TIOCLINUX };
-	static const unsigned opening[] = { PR_SET_DUMPABLE, PR_SET_MM, PR_SET_PTRACER, PR_SET_KEEPCAPS, PR_CAP_AMBIENT };
-
-	choose_bits(code, SYS_clone, 0, NAMESPACES, TRAP, ALLOW);
-	CHOOSE(code, SYS_socket, 0, local, ALLOW, FORBID);
-	CHOOSE(code, SYS_ioctl, 1, typing, FORBID, ALLOW);
-	CHOOSE(code, SYS_prctl, 0, opening, FORBID, ALLOW);
-	answer(code, ALLOW);
-}
-
-static void build(struct code *code, bool gpu)
-{
-	load(code, offsetof(struct seccomp_data, arch));
-	add(code, BPF_JMP | BPF_JEQ | BPF_K, 1, 0, ARCHITECTURE);
-	answer(code, TRAP);
-	load(code, offsetof(struct seccomp_data, nr));
-	add(code, BPF_JMP | BPF_JGE | BPF_K, 0, 1, X32);
-	answer(code, TRAP);
-	/* Its flags lie in memory, where a filter cannot look: clone() does the same, and is what the C library takes then. */
-	answer_for(code, CLONE3, UNKNOWN);
-	answer_all(code, filter_refused, TRAP);
-	if (gpu) {
-		add_gpu_calls(code);
-	} else {
-		add_cpu_calls(code);
+		add(filter, rc, SCMP_ACT_ALLOW, SYS_fcntl, &command);
 	}
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(others); i++) {
+		add(filter, rc, TRAP, others[i], NULL);
+	}
+#ifdef SYS_fork
+	add(filter, rc, FORBID, SYS_fork, NULL);
+	add(filter, rc, FORBID, SYS_vfork, NULL);
+#endif
+	add_all(filter, rc, SCMP_ACT_ALLOW, filter_needed);
+}
+
+static void add_gpu_calls(scmp_filter_ctx filter, int *rc)
+{
+	static const unsigned long namespaces[] = { CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWUTS, CLONE_NEWIPC, CLONE_NEWUSER,
+						    CLONE_NEWPID, CLONE_NEWNET };
+	static const struct rule rules[] = {
+		{ FORBID, SYS_socket, OTHER(0, AF_UNIX) },
+		{ FORBID, SYS_ioctl, INT(1, TIOCSTI) },
+		{ FORBID, SYS_ioctl, INT(1, TIOCLINUX) },
+		{ FORBID, SYS_prctl, INT(0, PR_SET_DUMPABLE) },
+		{ FORBID, SYS_prctl, INT(0, PR_SET_MM) },
+		{ FORBID, SYS_prctl, INT(0, PR_SET_PTRACER) },
+		{ FORBID, SYS_prctl, INT(0, PR_SET_KEEPCAPS) },
+		{ FORBID, SYS_prctl, INT(0, PR_CAP_AMBIENT) },
+	};
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(namespaces); i++) {
+		const struct scmp_arg_cmp flag = BITS(0, namespaces[i], namespaces[i]);
+
+		add(filter, rc, TRAP, SYS_clone, &flag);
+	}
+	add_rules(filter, rc, rules, SGPU_ARRAY_LENGTH(rules));
+}
+
+/* What libseccomp said, as a negative errno; the filter is on when it is 0. */
+static int load(bool gpu)
+{
+	scmp_filter_ctx filter = seccomp_init(gpu ? SCMP_ACT_ALLOW : UNKNOWN);
+	int rc = filter ? 0 : -ENOMEM;
+
+	/* Its flags lie in memory, where a filter cannot look: clone() does the same, and is what the C library takes then. On
+	 * the CPU device it is unknown as all else is. */
+	if (gpu) {
+		add(filter, &rc, UNKNOWN, CLONE3, NULL);
+		add_gpu_calls(filter, &rc);
+	} else {
+		add_cpu_calls(filter, &rc);
+	}
+	add_all(filter, &rc, TRAP, filter_refused);
+	if (rc == 0) {
+		rc = seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, TRAP);
+	}
+	if (rc == 0) {
+		rc = seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1);
+	}
+	if (rc == 0) {
+		(void)seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2); /* of libseccomp 2.5 on */
+		rc = seccomp_load(filter);
+	}
+	seccomp_release(filter);
+	return rc;
 }
 
 /* ---- what was refused ---- */
+static uint32_t native; /* the architecture */
+
 static const char *name_of(unsigned number)
 {
 	static const struct filter_call others[] = {
 		{ "clone", SYS_clone }, { "socket", SYS_socket }, { "socketpair", SYS_socketpair }, { "kill", SYS_kill },
-		{ "tkill", SYS_tkill }, { "tgkill", SYS_tgkill },
+		{ "tkill", SYS_tkill }, { "tgkill", SYS_tgkill }, { "mmap", SYS_mmap }, { "mprotect", SYS_mprotect },
 		{ NULL, 0 },
 	};
 	const struct filter_call *const tables[] = { filter_refused, others };
@@ -226,7 +210,7 @@ static void on_refused(int signal, siginfo_t *info, void *context)
 				   "\"tool\":\"sgpu-run\"}}\n" :
 				   "%ssystem call %u (%s) refused: no runner needs it\n",
 			cli_json ? sgpu_error_name(SGPU_EPOLICY) : "sgpu-run: error: ", number,
-			info->si_arch == ARCHITECTURE ? name_of(number) : "not one of this architecture");
+			info->si_arch == native ? name_of(number) : "not one of this architecture");
 	if (size > 0) {
 		(void)!write(STDERR_FILENO, line, (size_t)size);
 	}
@@ -235,35 +219,32 @@ static void on_refused(int signal, siginfo_t *info, void *context)
 
 static int install(bool gpu, struct sgpu_error *error)
 {
-	static struct code code;
 	const struct sigaction action = { .sa_sigaction = on_refused, .sa_flags = SA_SIGINFO };
-	struct sock_fprog program = { .filter = code.instructions };
-	long rc;
+	int rc;
 
-	code.count = 0;
-	build(&code, gpu);
-	program.len = code.count;
-	if (code.overflow || sigaction(SIGSYS, &action, NULL) != 0) {
-		return sgpu_fail(error, SGPU_EUNAVAILABLE, "system calls are not filtered: the filter is too long");
+	native = seccomp_arch_native();
+	if (sigaction(SIGSYS, &action, NULL) != 0) {
+		return sgpu_fail_errno(error, "system calls are not filtered");
 	}
-	rc = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program);
-	if (rc != 0) {
-		return sgpu_fail(error, SGPU_EUNAVAILABLE, rc > 0 ? "system calls are not filtered: a thread has a filter of "
-				 "its own" : "system calls are not filtered: the kernel has no seccomp, or forbids it");
+	rc = load(gpu);
+	if (rc == 0) {
+		return SGPU_OK;
 	}
-	return SGPU_OK;
+	return sgpu_fail(error, SGPU_EUNAVAILABLE, "system calls are not filtered: %s",
+			 rc == -ECANCELED || rc == -ESRCH ? "the kernel has no seccomp, forbids it, or a thread has a filter of "
+							    "its own" : sgpu_strerror(SGPU_ENOMEM));
 }
 #else
 static int install(bool gpu, struct sgpu_error *error)
 {
 	(void)gpu;
-	return sgpu_fail(error, SGPU_EUNAVAILABLE, "system calls are not filtered: not on this architecture");
+	return sgpu_fail(error, SGPU_EUNAVAILABLE, "system calls are not filtered: this build has no libseccomp");
 }
 #endif
 
 bool harden_filters(void)
 {
-#ifdef ARCHITECTURE
+#ifdef SGPU_SECCOMP
 	return !cli_harden_off();
 #else
 	return false;
