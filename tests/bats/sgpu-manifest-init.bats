@@ -306,4 +306,7 @@ through() {
 	run -0 sgpu-manifest show job.json
 	assert_contains "$output" "a?b"
 	case $output in *$'\xe2\x80\xae'*) false ;; esac
+	run -0 sgpu-manifest show --json job.json
+	assert_contains "$output" 'a\u202Eb'
+	case $output in *$'\xe2\x80\xae'*) false ;; esac
 }

@@ -152,7 +152,7 @@ int text_write(const char *path, const char *input, const char *text, size_t siz
 
 int json_write(const char *path, const char *input, json_t *value, size_t indent)
 {
-	char *text = value ? pretty_json(value, indent) : NULL;
+	char *text = value ? pretty_json(value, indent, !path) : NULL;
 	size_t size = text ? strlen(text) : 0;
 	int status;
 

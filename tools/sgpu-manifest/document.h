@@ -39,7 +39,7 @@ int document_each(int argc, char **argv, unsigned options, int (*one)(const char
  * status. `input` (or NULL) is a path that the output may not be. */
 int text_write(const char *path, const char *input, const char *text, size_t size);
 /* The same for a JSON value with an indent of `indent` (0: one line), whose reference it takes. NULL is out of
- * memory. */
+ * memory. What may go to a terminal (path NULL) is ASCII. */
 int json_write(const char *path, const char *input, json_t *value, size_t indent);
 /* A string of bytes that need not be UTF-8 (a path, a key cut short): what is not goes out as '?'. */
 json_t *json_text(const char *text);

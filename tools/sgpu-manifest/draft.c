@@ -306,7 +306,7 @@ int draft_finish(struct draft *draft, json_t **manifest)
 	*manifest = json_pack("{s:i, s:s, s:O, s:O}", "version", (int)SGPU_MANIFEST_VERSION, "manifest_id",
 			      draft->id ? draft->id : draft->op->name, "segments", draft->segments, "operations",
 			      draft->operations);
-	text = *manifest ? pretty_json(*manifest, 2) : NULL;
+	text = *manifest ? pretty_json(*manifest, 2, false) : NULL;
 	status = text ? document_check(text, strlen(text), "<init>", 0, &document) :
 			cli_fail(SGPU_EINVALID, "the manifest_id is not UTF-8");
 	if (!status) {

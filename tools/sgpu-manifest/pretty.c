@@ -56,9 +56,10 @@ static int shorten(FILE *out, const char *text)
 	return code;
 }
 
-char *pretty_json(const json_t *value, size_t indent)
+char *pretty_json(const json_t *value, size_t indent, bool ascii)
 {
-	char *dump = json_dumps(value, (indent ? JSON_INDENT(indent) : JSON_COMPACT) | JSON_ENCODE_ANY), *text = NULL;
+	size_t flags = (indent ? JSON_INDENT(indent) : JSON_COMPACT) | (ascii ? JSON_ENSURE_ASCII : 0);
+	char *dump = json_dumps(value, flags | JSON_ENCODE_ANY), *text = NULL;
 	size_t size = 0;
 	FILE *out = dump ? open_memstream(&text, &size) : NULL;
 	int code = out ? shorten(out, dump) : SGPU_ENOMEM;

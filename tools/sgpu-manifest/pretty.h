@@ -5,13 +5,14 @@
 #ifndef SGPU_MANIFEST_PRETTY_H
 #define SGPU_MANIFEST_PRETTY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include <jansson.h>
 
 /* Indented by so many blanks, or on one line with 0. Numbers are the shortest that mean the same: 0.58, and not all the
- * digits of its f64. From malloc; NULL when out of memory. */
-char *pretty_json(const json_t *value, size_t indent);
+ * digits of its f64. With `ascii`, other characters are escaped, as \u202e. From malloc; NULL when out of memory. */
+char *pretty_json(const json_t *value, size_t indent, bool ascii);
 
 /* The text with a '?' for what would move the cursor or turn the direction of writing, and for what is no UTF-8. From
  * malloc; NULL when out of memory. */

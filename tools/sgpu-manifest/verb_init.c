@@ -112,7 +112,7 @@ static int write_manifest(const char *path, json_t *manifest)
 	if (is_special(path)) {
 		return json_write(path, NULL, json_incref(manifest), 2);
 	}
-	text = pretty_json(manifest, 2);
+	text = pretty_json(manifest, 2, false);
 	if (!text) {
 		return cli_fail(SGPU_ENOMEM, "out of memory");
 	}

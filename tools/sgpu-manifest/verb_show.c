@@ -80,7 +80,7 @@ static void arguments_text(const struct sgpu_manifest *manifest, const struct sg
 /* Parameters as JSON, how a module is started, and what else there is to say. */
 static void options_text(const struct sgpu_operation *operation, char *text, size_t size)
 {
-	char *params = operation->params ? pretty_json(operation->params, 0) : NULL;
+	char *params = operation->params ? pretty_json(operation->params, 0, false) : NULL;
 	const struct sgpu_module_call *module = operation->module;
 	size_t used = (size_t)snprintf(text, size, "%s", params ? params : "");
 
