@@ -102,6 +102,7 @@ struct sgpu_batch {
 	struct sgpu_batch_segment *segments;  /* batch: every INPUT, INPUT_OUTPUT and OUTPUT; response: every output */
 	int segment_count;
 	json_t *recipients;       /* array, or NULL when there are none */
+	json_t *signatures;       /* batches: array of detached JWS of the owners, or NULL when there are none */
 	bool has_mac;
 	uint8_t mac[SGPU_SHA256_SIZE];
 	json_t *timings;          /* responses: object of nanoseconds by stage, or NULL */
@@ -157,6 +158,22 @@ SGPU_MUST_CHECK int sgpu_batch_wrap(struct sgpu_batch *batch, const struct sgpu_
  * wrapped key does not verify. */
 SGPU_MUST_CHECK int sgpu_batch_unwrap(const struct sgpu_batch *batch, const struct sgpu_key *keys, int key_count,
 				      uint8_t batch_key[SGPU_KEY_SIZE], struct sgpu_error *error);
+/* The owner's signature: a detached JWS of the type SGPU_BATCH_TYP over the SHA-256 of the canonical index without `mac`,
+ * `signatures` and each segment's `location`, so of recipients and wrapped keys, too. HPKE says to whom a batch is
+ * sealed, this by whom. One of the same key is replaced. To be made after the last change, and before sgpu_batch_sign.
+ * Errors: SGPU_EUSAGE when there are SGPU_SIGNATURES_MAX. */
+#define SGPU_BATCH_TYP "sgpu-batch"
+SGPU_MUST_CHECK int sgpu_batch_add_signature(struct sgpu_batch *batch, const struct sgpu_signing_key *key,
+					     struct sgpu_error *error);
+/* The key of signature number `index`, once it has verified: whether anybody trusts this key is not said. Errors:
+ * SGPU_EINVALID, SGPU_EAUTH. */
+SGPU_MUST_CHECK int sgpu_batch_signature(const struct sgpu_batch *batch, int index, struct sgpu_signing_key *key,
+					 struct sgpu_error *error);
+/* Whether one of the owners, thumbprints of keys, has signed the batch. kid: whose signature verified. Nothing is
+ * computed over a batch of which no owner's key is named. Errors: SGPU_EPOLICY when none has signed, SGPU_EAUTH when a
+ * signature of theirs does not verify. */
+SGPU_MUST_CHECK int sgpu_batch_owner(const struct sgpu_batch *batch, const char *const *owners, int owner_count,
+				     char kid[SGPU_KID_SIZE + 1], struct sgpu_error *error);
 /* The MAC over the index: canonical JSON without `mac` and without each segment's `location`, which whoever
  * carries the batch may change (sgpu-stage does); what lies there is bound by sha256 or by its seal. */
 SGPU_MUST_CHECK int sgpu_batch_sign(struct sgpu_batch *batch, const uint8_t batch_key[SGPU_KEY_SIZE],

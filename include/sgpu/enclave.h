@@ -66,6 +66,9 @@ struct sgpu_span {
 struct sgpu_run_options {
 	const struct sgpu_key *keys;  /* any of them may be the recipient; borrowed until the batch has run */
 	int key_count;
+	const char *const *owners;    /* thumbprints: batches that none of these has signed are refused (SGPU_EPOLICY,
+	                                 SGPU_EAUTH); NULL: whoever knows a recipient's key may send work. Borrowed. */
+	int owner_count;
 	uint64_t deadline_ns;         /* sgpu_now_ns() clock; 0: none */
 	bool spans;                   /* record them */
 	/* Whoever makes a batch names files in it and guesses their digests; which guesses fit tells them what the

@@ -22,6 +22,7 @@ void sgpu_batch_free(struct sgpu_batch **batch)
 	free(b->by_id);
 	free(b->manifest_text);
 	json_decref(b->recipients);
+	json_decref(b->signatures);
 	json_decref(b->timings);
 	free(b);
 	*batch = NULL;

@@ -209,6 +209,23 @@ int sgpu_batch_check_recipients(const json_t *recipients, const char *where, str
 	return code;
 }
 
+int sgpu_batch_check_signatures(const json_t *signatures, struct sgpu_error *error)
+{
+	const size_t count = json_array_size(signatures);
+	if (!json_is_array(signatures) || !count || count > SGPU_SIGNATURES_MAX) {
+		return sgpu_fail(error, SGPU_EINVALID, "batch.json: /signatures is not an array of 1 to %d",
+				 SGPU_SIGNATURES_MAX);
+	}
+	for (size_t i = 0; i < count; i++) {
+		const char *token = json_string_value(json_array_get(signatures, i));
+		if (!token || strlen(token) > SGPU_DETACHED_MAX) {
+			return sgpu_fail(error, SGPU_EINVALID, "batch.json: /signatures/%zu is not a text of at most %d bytes",
+					 i, SGPU_DETACHED_MAX);
+		}
+	}
+	return 0;
+}
+
 int sgpu_batch_check(const struct sgpu_batch *batch, struct sgpu_error *error)
 {
 	if (batch->segment_count < 0 || batch->segment_count > SGPU_MANIFEST_SEGMENTS_MAX) {
@@ -216,6 +233,9 @@ int sgpu_batch_check(const struct sgpu_batch *batch, struct sgpu_error *error)
 	}
 	if (batch->has_mac != (batch->recipients != NULL)) {
 		return sgpu_fail(error, SGPU_EINVALID, "mac and recipients are not there together");
+	}
+	if (batch->signatures && (batch->response || !batch->has_mac)) {
+		return sgpu_fail(error, SGPU_EINVALID, "signatures are for sealed batches");
 	}
 	if (batch->counter >= SGPU_JSON_INTEGER_MAX) {
 		return sgpu_fail(error, SGPU_EINVALID, "the counter is too large");
@@ -227,6 +247,9 @@ int sgpu_batch_check(const struct sgpu_batch *batch, struct sgpu_error *error)
 	if (!code && batch->recipients) {
 		code = sgpu_batch_check_recipients(batch->recipients, batch->response ? "response.json" : "batch.json",
 						   error);
+	}
+	if (!code && batch->signatures) {
+		code = sgpu_batch_check_signatures(batch->signatures, error);
 	}
 	if (!code && batch->timings) {
 		code = check_timings(batch->timings, error);

@@ -246,6 +246,7 @@ static int parse_authentication(const json_t *index, const char *where, struct s
 {
 	/* Left to sgpu_batch_check: their form, and that they come together. */
 	batch->recipients = json_incref(json_object_get(index, "recipients"));
+	batch->signatures = json_incref(json_object_get(index, "signatures"));
 	if (!json_object_get(index, "mac")) {
 		return 0;
 	}
@@ -278,7 +279,7 @@ static int parse_index(const json_t *index, const struct sgpu_json_list *list, s
 		       struct sgpu_error *error)
 {
 	static const char *const batch_keys[] = { "version", "batch_id", "manifest_sha256", "counter", "alg", "aead",
-						  "segments", "recipients", "mac", NULL };
+						  "segments", "recipients", "signatures", "mac", NULL };
 	static const char *const response_keys[] = { "version", "batch_id", "manifest_sha256", "alg", "aead",
 						     "batch_status", "response_id", "segments", "timings", "recipients",
 						     "mac", NULL };

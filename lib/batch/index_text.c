@@ -26,7 +26,8 @@ static json_t *location_json(const struct sgpu_location *location)
 	}
 }
 
-static json_t *segment_json(const struct sgpu_batch *batch, const struct sgpu_batch_segment *s, bool for_mac)
+static json_t *segment_json(const struct sgpu_batch *batch, const struct sgpu_batch_segment *s,
+			    enum sgpu_index_part part)
 {
 	const json_int_t size = (json_int_t)(batch->response ? s->actual_size : s->size);
 	json_t *json = json_pack("{s:s, s:s, s:I}", "segment_id", s->id, "masking_level",
@@ -43,7 +44,7 @@ static json_t *segment_json(const struct sgpu_batch *batch, const struct sgpu_ba
 	if (s->sealed) {
 		ok = ok && put(json, "sealed_size", json_integer((json_int_t)s->sealed_size));
 	}
-	if (!for_mac && s->location.kind != SGPU_LOCATION_NONE) {
+	if (part == SGPU_INDEX_WHOLE && s->location.kind != SGPU_LOCATION_NONE) {
 		ok = ok && put(json, "location", location_json(&s->location));
 	}
 	if (s->has_sha256) {
@@ -59,13 +60,13 @@ static json_t *segment_json(const struct sgpu_batch *batch, const struct sgpu_ba
 /* The segments are made one at a time, while they are written. */
 struct segments {
 	const struct sgpu_batch *batch;
-	bool for_mac, failed;
+	enum sgpu_index_part part, failed;
 };
 
 static json_t *segment_item(void *argument, size_t i)
 {
 	struct segments *segments = argument;
-	json_t *json = segment_json(segments->batch, &segments->batch->segments[i], segments->for_mac);
+	json_t *json = segment_json(segments->batch, &segments->batch->segments[i], segments->part);
 	segments->failed = segments->failed || !json;
 	return json;
 }
@@ -80,7 +81,7 @@ static const char *batch_status(const struct sgpu_batch *batch)
 	return "OK";
 }
 
-static bool fill(json_t *index, const struct sgpu_batch *batch, bool for_mac)
+static bool fill(json_t *index, const struct sgpu_batch *batch, enum sgpu_index_part part)
 {
 	bool ok = put(index, "batch_id", sgpu_json_from_bytes(batch->id, sizeof(batch->id))) &&
 		  put(index, "manifest_sha256",
@@ -95,22 +96,25 @@ static bool fill(json_t *index, const struct sgpu_batch *batch, bool for_mac)
 	if (batch->recipients) {
 		ok = ok && json_object_set(index, "recipients", batch->recipients) == 0;
 	}
+	if (part != SGPU_INDEX_FOR_SIGNATURES && batch->signatures) {
+		ok = ok && json_object_set(index, "signatures", batch->signatures) == 0;
+	}
 	if (batch->response && batch->timings) {
 		ok = ok && json_object_set(index, "timings", batch->timings) == 0;
 	}
-	if (!for_mac && batch->has_mac) {
+	if (part == SGPU_INDEX_WHOLE && batch->has_mac) {
 		ok = ok && put(index, "mac", sgpu_json_from_bytes(batch->mac, sizeof(batch->mac)));
 	}
 	return ok;
 }
 
-int sgpu_batch_canonical(const struct sgpu_batch *batch, bool for_mac, char **text, size_t *size,
+int sgpu_batch_canonical(const struct sgpu_batch *batch, enum sgpu_index_part part, char **text, size_t *size,
 			 struct sgpu_error *error)
 {
 	json_t *index = json_pack("{s:i, s:s, s:s}", "version", SGPU_BATCH_VERSION, "alg", SGPU_BATCH_ALG, "aead",
 				  SGPU_BATCH_AEAD);
 	int code = SGPU_ENOMEM;
-	struct segments segments = { batch, for_mac, !index || !fill(index, batch, for_mac) };
+	struct segments segments = { batch, part, !index || !fill(index, batch, part) };
 	const struct sgpu_json_items list = { "segments", (size_t)batch->segment_count, segment_item, &segments };
 	if (!segments.failed) {
 		code = sgpu_json_canonical_items(index, &list, 1, text, size, error);
@@ -133,7 +137,7 @@ int sgpu_batch_text(const struct sgpu_batch *batch, char **text, size_t *size, s
 		code = sgpu_batch_sort(batch, &by_id, error);
 	}
 	if (!code) {
-		code = sgpu_batch_canonical(batch, false, &made, &made_size, error);
+		code = sgpu_batch_canonical(batch, SGPU_INDEX_WHOLE, &made, &made_size, error);
 	}
 	if (!code && made_size > SGPU_INDEX_SIZE_MAX) {
 		code = sgpu_fail(error, SGPU_EINVALID, "the index is larger than %d bytes", SGPU_INDEX_SIZE_MAX);

@@ -159,7 +159,7 @@ static int compute_mac(const struct sgpu_batch *batch, const uint8_t *batch_key,
 	uint8_t key[SGPU_KEY_SIZE];
 	char *text = NULL;
 	size_t size = 0;
-	int code = sgpu_batch_canonical(batch, true, &text, &size, error);
+	int code = sgpu_batch_canonical(batch, SGPU_INDEX_FOR_MAC, &text, &size, error);
 	if (!code) {
 		code = sgpu_hkdf_sha256(batch_key, SGPU_KEY_SIZE, batch->id, sizeof(batch->id), info, sizeof(info) - 1,
 					key, sizeof(key), error);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Admission: everything that can be refused before the first payload is. First what the container says, and the
- * manifest in it, since that is where it stands what is HIGH; then what the policy forbids, whether a key opens it and
+ * Admission: everything that can be refused before the first payload is. First what the container says, and where
+ * owners are named whether one of them has signed it; then the manifest in it, since that is where it stands what is
+ * HIGH; then what the policy forbids, whether a key opens it and
  * whether it is authentic; only then sizes, plan and memory. Nothing is fetched or run before all of it has passed.
  */
 #include <stdlib.h>
@@ -71,7 +72,8 @@ static bool has_module(const struct sgpu_run *run)
 	return false;
 }
 
-/* A module is code: it is run for those alone who say so, and when it is known who wrote it. */
+/* A module is code: it is run where that is allowed, and in a sealed batch. Who wrote that is known where there are owners;
+ * anywhere else it may be anyone who can submit, since anybody can seal to a public key. */
 static int check_modules(const struct sgpu_run *run, struct sgpu_error *error)
 {
 	if (!has_module(run)) {
@@ -210,6 +212,9 @@ int sgpu_run_admit(struct sgpu_run *run, struct sgpu_error *error)
 	int rc = sgpu_batch_read_head(run->tar, false, &run->batch, error);
 
 	sgpu_span_add(run, SGPU_SPAN_READ, -1, "batch.json", begin, sgpu_now_ns(), 0);
+	if (rc == SGPU_OK && run->options.owners) {
+		rc = sgpu_batch_owner(run->batch, run->options.owners, run->options.owner_count, run->owner, error);
+	}
 	if (rc == SGPU_OK) {
 		rc = load_manifest(run, error);
 	}

@@ -156,6 +156,7 @@ struct sgpu_run {
 	struct sgpu_plan *plan;
 	bool keyed;
 	uint8_t batch_key[SGPU_KEY_SIZE];
+	char owner[SGPU_KID_SIZE + 1]; /* whose signature has verified; empty: nobody's was asked for */
 	uint8_t response_id[SGPU_RESPONSE_ID_SIZE]; /* of the one response that this run gives */
 	int *to_manifest;             /* by segment of the batch */
 	struct sgpu_run_segment *segments;     /* by segment of the manifest */

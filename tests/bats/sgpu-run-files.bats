@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# Payloads in files of the runner's machine: from the folders of --files alone, for sealed batches alone, never keys.
+# Payloads in files of the runner's machine: from the folders of --owners owners --files alone, for sealed batches alone, never keys.
 # shellcheck disable=SC2154 # bats sets stderr
 
 load helpers
@@ -12,6 +12,7 @@ setup() {
 	sgpu-seal keygen -o keys/owner.jwk
 	sgpu-seal keygen --x25519 -o keys/runner.jwk
 	sgpu-seal pubkey -o runner.pub.jwk keys/runner.jwk
+	sgpu-seal keyinfo --owner keys/owner.jwk >owners
 	seq 0 99 | floats >data/scan.f32
 	printf 'correct horse' >secrets/token
 }
@@ -70,7 +71,7 @@ refuses() {
 	assert_no_file response
 }
 
-@test "without --files no payload in a file is fetched, sealed batch or not" {
+@test "without --owners owners --files no payload in a file is fetched, sealed batch or not" {
 	file_job data/scan.f32 >packed
 	sealed_job data/scan.f32 >sealed
 	refuses 4 "segment 'a' is in a file" packed
@@ -81,14 +82,14 @@ refuses() {
 	run -0 sgpu-run -k keys/runner.jwk -o response <(sgpu-stage load sealed)
 }
 
-@test "with --files a sealed batch's payload beneath it is fetched" {
+@test "with --owners owners --files a sealed batch's payload beneath it is fetched" {
 	mkdir data/deep
 	cp data/scan.f32 data/deep
 	sealed_job data/scan.f32 >sealed
 	sealed_job data/deep/scan.f32 >deep
-	run -0 sgpu-run -k keys/runner.jwk --files data -o response sealed
+	run -0 sgpu-run -k keys/runner.jwk --owners owners --files data -o response sealed
 	tar xOf response segments/b | cmp - data/scan.f32
-	run -0 sgpu-run -k keys/runner.jwk --files secrets --files "$PWD/data/" -o response deep
+	run -0 sgpu-run -k keys/runner.jwk --owners owners --files secrets --files "$PWD/data/" -o response deep
 	tar xOf response segments/b | cmp - data/scan.f32
 	run -0 sgpu-seal open -k keys/owner.jwk -C out response
 }
@@ -99,14 +100,23 @@ refuses() {
 	sealed_job scan.f32 scan.f32 >sealed
 	rm scan.f32
 	refuses 4 "is in a file" sealed
-	refuses 5 "cannot open 'scan.f32'" --files secrets sealed
-	run -0 sgpu-run -k keys/runner.jwk --files secrets --files data -o response sealed
+	refuses 5 "cannot open 'scan.f32'" --owners owners --files secrets sealed
+	run -0 sgpu-run -k keys/runner.jwk --owners owners --files secrets --files data -o response sealed
 	tar xOf response segments/b | cmp - data/scan.f32
 }
 
 @test "a batch that nobody signed gets no file even with --files" {
 	file_job data/scan.f32 >packed
-	refuses 4 "the batch has no MAC" --files data packed
+	refuses 4 "is not signed" --owners owners --files data packed
+	sgpu-seal keygen -q --no-sign -o keys/mute.jwk
+	sgpu-seal seal -k keys/mute.jwk -r runner.pub.jwk --by-reference packed >sealed
+	refuses 4 "is not signed" --owners owners --files data sealed
+	sgpu-seal keygen -q -o keys/stranger.jwk
+	sgpu-seal seal -k keys/stranger.jwk -r runner.pub.jwk --by-reference packed >sealed
+	refuses 4 "none of the owners" --owners owners --files data sealed
+	run --separate-stderr -2 sgpu-run -k keys/runner.jwk --files data -o response sealed
+	assert_contains "$stderr" "--files needs --owners"
+	assert_no_file response
 }
 
 @test "what lies elsewhere is refused, and so are '..', links, and names that only begin like the folder" {
@@ -116,27 +126,27 @@ refuses() {
 	ln -s ../secrets/token data/link
 	ln -s ../secrets data/way
 	sealed_job secrets/token >sealed
-	refuses 5 "is not in a folder that this runner fetches from" --files data sealed
+	refuses 5 "is not in a folder that this runner fetches from" --owners owners --files data sealed
 	sealed_job data-twin/token >sealed
-	refuses 5 "is not in a folder" --files data sealed
+	refuses 5 "is not in a folder" --owners owners --files data sealed
 	sealed_job secrets/token "$PWD/data/../secrets/token" >sealed
-	refuses 5 "it has a '..'" --files data sealed
+	refuses 5 "it has a '..'" --owners owners --files data sealed
 	sealed_job secrets/token "$PWD/data/link" >sealed
-	refuses 5 "is a link" --files data sealed
+	refuses 5 "is a link" --owners owners --files data sealed
 	sealed_job secrets/token "$PWD/data/way/token" >sealed
-	refuses 5 "a link is in it" --files data sealed
+	refuses 5 "a link is in it" --owners owners --files data sealed
 	sealed_job secrets/token "/proc/self/root$PWD/secrets/token" >sealed
-	refuses 5 "is not in a folder" --files data sealed
+	refuses 5 "is not in a folder" --owners owners --files data sealed
 }
 
-@test "a folder that is mounted onto the one of --files is not entered" {
+@test "a folder that is mounted onto the one of --owners owners --files is not entered" {
 	requires mount python3
 	mkdir data/on
 	cp secrets/token data/on/token
 	sealed_job data/on/token >sealed
-	run -0 sgpu-run -k keys/runner.jwk --files data -o response sealed
+	run -0 sgpu-run -k keys/runner.jwk --owners owners --files data -o response sealed
 	run --separate-stderr unshare --mount bash -c \
-		'mount --bind secrets data/on && sgpu-run -k keys/runner.jwk --files data -o other sealed'
+		'mount --bind secrets data/on && sgpu-run -k keys/runner.jwk --owners owners --files data -o other sealed'
 	[ "$status" -eq 5 ]
 	assert_contains "$stderr" "leaves the folder or its file system"
 }
@@ -148,41 +158,41 @@ refuses() {
 	sealed_job data/scan.f32 >sealed
 	mv data/scan.f32 data/kept
 	mkfifo data/scan.f32
-	refuses 5 "is no regular file" --files data --timeout 20s sealed
+	refuses 5 "is no regular file" --owners owners --files data --timeout 20s sealed
 	rm data/scan.f32
 	mkdir data/scan.f32
-	refuses 5 "is no regular file" --files data sealed
+	refuses 5 "is no regular file" --owners owners --files data sealed
 }
 
 @test "folders of the kernel, and what is no folder, are refused at once" {
 	local folder
 	for folder in /proc /proc/self /sys /dev; do
-		run --separate-stderr -4 sgpu-run -k keys/runner.jwk --files "$folder" -o response /dev/null
+		run --separate-stderr -4 sgpu-run -k keys/runner.jwk --owners owners --files "$folder" -o response /dev/null
 		assert_contains "$stderr" "folder '$folder' holds no data"
 	done
-	run --separate-stderr -3 sgpu-run -k keys/runner.jwk --files missing -o response /dev/null
+	run --separate-stderr -3 sgpu-run -k keys/runner.jwk --owners owners --files missing -o response /dev/null
 	assert_contains "$stderr" "cannot open folder 'missing'"
-	run --separate-stderr -3 sgpu-run -k keys/runner.jwk --files secrets/token -o response /dev/null
+	run --separate-stderr -3 sgpu-run -k keys/runner.jwk --owners owners --files secrets/token -o response /dev/null
 	assert_no_file response
 }
 
 @test "a key may not lie in a folder of --files" {
 	ln -s ../keys data/link
-	run --separate-stderr -2 sgpu-run -k keys/runner.jwk --files keys -o response /dev/null
+	run --separate-stderr -2 sgpu-run -k keys/runner.jwk --owners owners --files keys -o response /dev/null
 	assert_contains "$stderr" "key 'keys/runner.jwk' lies in 'keys'"
-	run --separate-stderr -2 sgpu-run -k data/link/runner.jwk --files . -o response /dev/null
+	run --separate-stderr -2 sgpu-run -k data/link/runner.jwk --owners owners --files . -o response /dev/null
 	assert_contains "$stderr" "lies in '.'"
-	run --separate-stderr -2 sgpu-run -k data/link/runner.jwk --files data --files keys -o response /dev/null
+	run --separate-stderr -2 sgpu-run -k data/link/runner.jwk --owners owners --files data --files keys -o response /dev/null
 	assert_no_file response
 }
 
 @test "a key is not fetched: not by another name of its file, renamed, or given by a descriptor" {
 	ln keys/runner.jwk data/other
 	sealed_job data/other >sealed
-	refuses 5 "private to the runner" --files data sealed
-	run --separate-stderr -5 sgpu-run -k fd:7 --files data -o response sealed 7<keys/runner.jwk
+	refuses 5 "private to the runner" --owners owners --files data sealed
+	run --separate-stderr -5 sgpu-run -k fd:7 --owners owners --files data -o response sealed 7<keys/runner.jwk
 	assert_contains "$stderr" "private to the runner"
-	run --separate-stderr -5 sgpu-run -k - --files data -o response sealed <keys/runner.jwk
+	run --separate-stderr -5 sgpu-run -k - --owners owners --files data -o response sealed <keys/runner.jwk
 	assert_contains "$stderr" "private to the runner"
 }
 
@@ -193,7 +203,7 @@ refuses() {
 	sealed_job data/same >sealed
 	rm data/same
 	mkfifo pipe
-	sgpu-run -k keys/runner.jwk --files data -o response pipe 2>message 3>&- &
+	sgpu-run -k keys/runner.jwk --owners owners --files data -o response pipe 2>message 3>&- &
 	exec 7>pipe
 	for ((i = 0; i < 200; i++)); do
 		[ "$(sed -n 's/^Seccomp:[[:space:]]*//p' "/proc/$!/status")" != 2 ] || break
@@ -215,11 +225,11 @@ refuses() {
 	sealed_job mounted/runner.jwk >sealed
 	rm mounted/runner.jwk
 	run --separate-stderr unshare --mount bash -c \
-		'mount --bind keys mounted && sgpu-run -k keys/runner.jwk --files data -o response sealed'
+		'mount --bind keys mounted && sgpu-run -k keys/runner.jwk --owners owners --files data -o response sealed'
 	[ "$status" -eq 5 ]
 	assert_contains "$stderr" "is not in a folder"
 	run --separate-stderr unshare --mount bash -c \
-		'mount --bind keys mounted && sgpu-run -k keys/runner.jwk --files mounted -o response sealed'
+		'mount --bind keys mounted && sgpu-run -k keys/runner.jwk --owners owners --files mounted -o response sealed'
 	[ "$status" -eq 2 ]
 	assert_contains "$stderr" "lies in 'mounted'"
 }
@@ -256,7 +266,7 @@ refuses() {
 	        tar.addfile(info, io.BytesIO(data))
 	END
 	refuses 4 "segment 'a' is in a file" moved
-	run -0 sgpu-run -k keys/runner.jwk --files data -o response moved
+	run -0 sgpu-run -k keys/runner.jwk --owners owners --files data -o response moved
 	run -0 sgpu-seal open -k keys/owner.jwk -C out response
 	assert_same out/b.f32 data/scan.f32
 }
@@ -267,13 +277,13 @@ refuses() {
 	cp data/scan.f32 kept
 	ln -s data/scan.f32 link
 	for target in data/scan.f32 ./link; do
-		run --separate-stderr -2 sgpu-run -k keys/runner.jwk --files data -o "$target" sealed
+		run --separate-stderr -2 sgpu-run -k keys/runner.jwk --owners owners --files data -o "$target" sealed
 		assert_contains "$stderr" "'$target' is a payload of the batch"
-		run --separate-stderr -2 sgpu-run -k keys/runner.jwk --files data -o response --trace "$target" sealed
+		run --separate-stderr -2 sgpu-run -k keys/runner.jwk --owners owners --files data -o response --trace "$target" sealed
 		assert_same data/scan.f32 kept
 		assert_no_file response
 	done
-	sgpu-run -k keys/runner.jwk --files data -o response --trace trace sealed
+	sgpu-run -k keys/runner.jwk --owners owners --files data -o response --trace trace sealed
 }
 
 @test "what is no regular file is looked at and never opened" {
@@ -281,7 +291,7 @@ refuses() {
 	sealed_job data/scan.f32 >sealed
 	rm data/scan.f32
 	mkfifo data/scan.f32
-	strace -f -o trace sgpu-run --device cpu -k keys/runner.jwk --files data -o response sealed || [ $? -eq 5 ]
+	strace -f -o trace sgpu-run --device cpu -k keys/runner.jwk --owners owners --files data -o response sealed || [ $? -eq 5 ]
 	grep 'scan\.f32' trace | grep -q O_PATH
 	run ! grep -E 'open(at|at2)?\(.*scan\.f32' <(grep -v O_PATH trace)
 	# Neither is a region.

@@ -232,13 +232,14 @@ waits_in_poll() {
 	sed 's/"HIGH"/"LOW"/' two.json >low.json
 	mv owner.jwk "$TEST_SHM"
 	rm runner.jwk
+	sgpu-seal keyinfo --owner "$TEST_SHM/owner.jwk" >owners
 	sgpu-manifest pack low.json | sgpu-seal seal -k "$TEST_SHM/owner.jwk" --by-reference >low
 	flip_byte scan.f32 77
-	run --separate-stderr -5 sgpu-run -k "$TEST_SHM/owner.jwk" --files . -o response low
+	run --separate-stderr -5 sgpu-run -k "$TEST_SHM/owner.jwk" --owners owners --files . -o response low
 	tar xOf response segments/d | cmp - bias.f32
 	run -2 tar xOf response segments/c
 	rm scan.f32
-	run --separate-stderr -5 sgpu-run -k "$TEST_SHM/owner.jwk" --files . -o response low
+	run --separate-stderr -5 sgpu-run -k "$TEST_SHM/owner.jwk" --owners owners --files . -o response low
 	assert_contains "$stderr" "segment 'a' failed: cannot open"
 	tar xOf response segments/d | cmp - bias.f32
 }

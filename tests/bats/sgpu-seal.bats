@@ -117,7 +117,8 @@ segments/bias" ]
 manifest.json
 segments/scan" ]
 	mv runner.jwk "$TEST_SHM"
-	sgpu-run -k "$TEST_SHM/runner.jwk" --files . sealed | sgpu-seal open -k owner.jwk -C out
+	sgpu-seal keyinfo --owner owner.jwk >owners
+	sgpu-run -k "$TEST_SHM/runner.jwk" --owners owners --files . sealed | sgpu-seal open -k owner.jwk -C out
 	assert_same out/bias.copy.f32 bias.f32
 }
 

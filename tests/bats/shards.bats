@@ -88,11 +88,12 @@ parts() {
 @test "merge exits 5 when a shard's output failed and says why" {
 	parts
 	sgpu-seal keygen -o "$TEST_SHM/owner.jwk"
+	sgpu-seal keyinfo --owner "$TEST_SHM/owner.jwk" >owners
 	sgpu-manifest split -n 2 parts.json >/dev/null
 	sgpu-manifest pack shard-000.json | sgpu-stage load | sgpu-run >r0.tar
 	sgpu-manifest pack shard-001.json | sgpu-seal seal -k "$TEST_SHM/owner.jwk" --by-reference -o b1.tar
 	printf '\1\2\3\5' >a.u8
-	run --separate-stderr -5 sgpu-run -k "$TEST_SHM/owner.jwk" --files . -o r1.tar b1.tar
+	run --separate-stderr -5 sgpu-run -k "$TEST_SHM/owner.jwk" --owners owners --files . -o r1.tar b1.tar
 	run --separate-stderr -5 sgpu-manifest merge -m parts.json r0.tar r1.tar
 	[ "$(grep -c ' OK ' <<<"$output")" -eq 2 ]
 	[ "$(grep -c ' E[A-Z]* ' <<<"$output")" -eq 2 ]

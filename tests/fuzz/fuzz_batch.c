@@ -20,6 +20,13 @@ static void use(struct sgpu_batch *batch, const char *text, size_t size)
 		abort();
 	}
 	free(again);
+	for (size_t i = 0; i < json_array_size(batch->signatures); i++) {
+		struct sgpu_signing_key signer;
+		const int code = sgpu_batch_signature(batch, (int)i, &signer, NULL);
+		if (code && code != SGPU_EINVALID && code != SGPU_EAUTH) {
+			abort();
+		}
+	}
 	for (int i = 0; i < batch->segment_count; i++) {
 		if (sgpu_batch_segment(batch, batch->segments[i].id) != i) {
 			abort();

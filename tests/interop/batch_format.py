@@ -14,6 +14,9 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.keywrap import aes_key_unwrap, aes_key_wrap
 from pyhpke import AEADId, CipherSuite, KDFId, KEMId, KEMKey
 
+from jwcrypto import jwk as jose
+from jwcrypto import jws
+
 import sealed_format as f
 
 SUITE = CipherSuite.new(KEMId.DHKEM_X25519_HKDF_SHA256, KDFId.HKDF_SHA256, AEADId.AES256_GCM)
@@ -41,6 +44,37 @@ def mac(batch_key, index):
                         for segment in index["segments"]]
     key = derive(batch_key, f.unb64url(index["batch_id"]), "sgpu v1 mac")
     return hmac.new(key, canonical(bare), hashlib.sha256).digest()
+
+
+def signed_digest(index):
+    """What an owner signs: the digest of all that whoever carries a batch may not change."""
+    bare = {name: value for name, value in index.items() if name not in ("mac", "signatures")}
+    bare["segments"] = [{name: value for name, value in segment.items() if name != "location"}
+                        for segment in index["segments"]]
+    return hashlib.sha256(canonical(bare)).digest()
+
+
+def sign(index, key):
+    """A detached JWS of jwcrypto's by its key."""
+    token = jws.JWS(signed_digest(index))
+    header = {"alg": "ES256" if key["kty"] == "EC" else "EdDSA", "jwk": key.export_public(as_dict=True),
+              "kid": key.thumbprint(), "typ": "sgpu-batch"}
+    header["jwk"] = {name: value for name, value in header["jwk"].items() if name in ("crv", "kty", "x", "y")}
+    token.add_signature(key, protected=canonical(header).decode())
+    head, _, signature = token.serialize(compact=True).split(".")
+    return f"{head}..{signature}"
+
+
+def verify(index, token):
+    """The thumbprint of the key in a signature that jwcrypto has verified."""
+    head, empty, signature = token.split(".")
+    header = json.loads(f.unb64url(head))
+    key = jose.JWK(**header["jwk"])
+    assert not empty and header["typ"] == "sgpu-batch" and header["kid"] == key.thumbprint()
+    whole = jws.JWS()
+    whole.deserialize(f"{head}.{f.b64url(signed_digest(index))}.{signature}")
+    whole.verify(key)
+    return key.thumbprint()
 
 
 def load(data):
@@ -93,7 +127,7 @@ def open_segment(batch_key, index, segment_id, sealed):
     return f.unseal(key, sealed, context(batch_id, f.unb64url(index["manifest_sha256"]), response_id, segment_id))
 
 
-def make(manifest, payloads, sizes, keys):
+def make(manifest, payloads, sizes, keys, signer=None):
     """A sealed batch: canonical manifest, payloads of the inputs, sizes of the outputs, keys of the recipients."""
     batch_key, batch_id = os.urandom(32), os.urandom(16)
     digest = hashlib.sha256(manifest).digest()
@@ -121,5 +155,7 @@ def make(manifest, payloads, sizes, keys):
              "alg": "c2sp.org/chunked-encryption", "aead": "AEAD_AES_256_GCM",
              "counter": time.time_ns() // 1000, "segments": segments,
              "recipients": [wrap(batch_key, batch_id, key) for key in keys]}
+    if signer:
+        index["signatures"] = [sign(index, signer)]
     index["mac"] = f.b64url(mac(batch_key, index))
     return batch_key, store({"batch.json": canonical(index), "manifest.json": manifest, **members})

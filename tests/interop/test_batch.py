@@ -67,6 +67,28 @@ def runner_takes_pythons_batch():
 
 
 @test
+def signatures_verify_both_ways():
+    "jwcrypto verifies our signature of a batch, and sgpu-run takes a batch that jwcrypto signed, with either algorithm"
+    payloads, expected = job()
+    kid = sh("sgpu-seal", "keyinfo", "--owner", "owner.jwk").decode().strip()
+    sealed = sh("sgpu-seal", "seal", "-k", "owner.jwk", "-r", "runner.pub.jwk",
+                data=sh("sgpu-manifest", "pack", "job.json"))
+    index = json.loads(b.load(sealed)["batch.json"])
+    assert [b.verify(index, token) for token in index["signatures"]] == [kid]
+    manifest = sh("sgpu-manifest", "canon", "job.json").rstrip(b"\n")
+    for options in ({"kty": "OKP", "crv": "Ed25519"}, {"kty": "EC", "crv": "P-256"}):
+        signer = b.jose.JWK.generate(**options)
+        _, batch = b.make(manifest, payloads, {"sum": len(expected)}, [jwk("owner.jwk"), jwk("runner.pub.jwk")], signer)
+        write("owners", signer.thumbprint().encode() + b"\n")
+        response = sh("sgpu-run", "-k", "runner.jwk", "--owners", "owners", data=batch)
+        sh("sgpu-seal", "open", "-k", "owner.jwk", "--only", "sum", "-o", "sum", data=response)
+        assert read("sum") == expected
+        os.remove("sum")
+        write("owners", kid.encode() + b"\n")
+        sh("sgpu-run", "-k", "runner.jwk", "--owners", "owners", data=batch, status=4)
+
+
+@test
 def altered_batches_are_refused():
     "a batch of Python's that was altered in any way is refused by sgpu-run"
     payloads, expected = job()

@@ -35,7 +35,7 @@ UNIT_TEST(a_response_is_not_a_batch)
 	const struct sgpu_key key = key_of(SGPU_KEY_OCT);
 	struct sgpu_batch *answer = response(&key), *read = NULL;
 	CHECK(read_archive(archive(answer), false, &read) == SGPU_EINVALID && !read);
-	CHECK(strstr(error.hint, "response") != NULL);
+	CHECK(strstr(error.text, "response") != NULL);
 	struct sgpu_tar_reader *reader = NULL;
 	const int fd = archive(answer);
 	REQUIRE(sgpu_tar_open(fd, "b", &reader, &error) == 0);

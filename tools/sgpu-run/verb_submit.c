@@ -23,7 +23,7 @@
 #include "verbs.h"
 
 enum { OPT_DEVICE = CLI_LONG, OPT_TIMEOUT, OPT_TRACE, OPT_STATS, OPT_DRY_RUN, OPT_FILES, OPT_ALLOW_MODULES,
-       OPT_QUOTE, OPT_NONCE, OPT_AK, OPT_CERTIFICATE, OPT_OWNER };
+       OPT_QUOTE, OPT_NONCE, OPT_AK, OPT_CERTIFICATE, OPT_OWNER, OPT_OWNERS };
 enum { KEYS_MAX = 64, KEYS_SIZE = (KEYS_MAX + 1) * sizeof(struct sgpu_key) };
 
 const struct cli_option submit_options[] = {
@@ -34,6 +34,7 @@ const struct cli_option submit_options[] = {
 	{ "timeout", OPT_TIMEOUT, "DURATION", "fail what is not done by then: 90, 500ms, 5m" },
 	{ "trace", OPT_TRACE, "FILE", "write a trace that Perfetto and Chrome open" },
 	{ "stats", OPT_STATS, NULL, "times and bytes by stage, on standard error" },
+	{ "owners", OPT_OWNERS, "FILE", "take batches alone that one of these keys signed: thumbprints, one a line" },
 	{ "files", OPT_FILES, "DIR", "let batches name payloads in files of this folder; may be repeated" },
 	{ "allow-modules", OPT_ALLOW_MODULES, NULL, "run kernels that the batch brings along" },
 	{ "quote", OPT_QUOTE, "FILE", "first write evidence of this run there, with a key that only it has" },
@@ -51,6 +52,7 @@ struct request {
 	int path_count, key_count;              /* the key of an attested run has no path: it is the last */
 	struct sgpu_key *keys;                  /* in memory for secrets */
 	struct key_files key_files;             /* where keys and the attestation key are */
+	struct sgpu_owners owners;              /* whose batches are taken; none: anybody's */
 	struct sgpu_files *files;               /* where payloads may be; NULL: nowhere */
 	struct attested attested;
 	int in_fd;                              /* the batch; -1 while it is not open */
@@ -119,6 +121,12 @@ static int take_option(struct request *r, int key, const char *value)
 	case OPT_STATS:
 		r->stats = true;
 		return 0;
+	case OPT_OWNERS:
+		cli_remember_input(value);
+		if (r->owners.count > 0) {
+			return cli_usage("--owners is given twice: one file names them all");
+		}
+		return sgpu_owners_load(value, &r->owners, &error) == SGPU_OK ? 0 : cli_error(&error);
 	case OPT_FILES:
 		return allow_files(r, value);
 	case OPT_ALLOW_MODULES:
@@ -160,6 +168,9 @@ static int check_request(const struct request *r)
 	    (r->attested.quote && !cli_outputs_apart("the quote", r->attested.quote, "the response", r->output)) ||
 	    (r->attested.quote && r->trace && !cli_outputs_apart("the quote", r->attested.quote, "the trace", r->trace))) {
 		return 2;
+	}
+	if (r->files && r->owners.count == 0) {
+		return cli_usage("--files needs --owners: whoever makes a batch chooses what is read there");
 	}
 	if (r->trace && r->dry_run) {
 		return cli_usage("--dry-run runs nothing, so there is nothing to trace");
@@ -265,7 +276,9 @@ static int run_batch(const struct request *r, struct sgpu_device *device, struct
 		     struct sgpu_error *error)
 {
 	struct sgpu_run_options options = { .keys = r->keys, .key_count = r->key_count, .spans = r->trace != NULL,
-					    .files = r->files, .allow_modules = r->allow_modules };
+					    .files = r->files, .allow_modules = r->allow_modules,
+					    .owners = (const char *const *)r->owners.names,
+					    .owner_count = r->owners.count };
 	struct sgpu_run *run = NULL;
 	struct sgpu_error other;
 	int rc;
@@ -335,6 +348,8 @@ static int prove(struct request *r, struct sgpu_device *device)
 	json_t *confinement = confinement_claim(harden_filters(), r->modules.process ? &r->modules : NULL);
 	const struct sgpu_quote_subject run = { .device = device, .preemption = on_gpu,
 						.allows_modules = r->allow_modules, .files = r->files != NULL,
+						.owners = (const char *const *)r->owners.names,
+						.owner_count = r->owners.count,
 						.confinement = confinement };
 	struct sgpu_error error = { 0 };
 	int rc = confinement ? attested_quote(&r->attested, &run, &r->keys[r->key_count], &error) :
@@ -507,6 +522,7 @@ int verb_submit(int argc, char **argv)
 
 	if (status) {
 		sgpu_files_free(&r.files);
+		sgpu_owners_clear(&r.owners);
 		return status;
 	}
 	current = &r;
@@ -522,6 +538,7 @@ int verb_submit(int argc, char **argv)
 	status = open_and_run(&r);
 	sgpu_secret_free(r.keys, KEYS_SIZE);
 	sgpu_files_free(&r.files);
+	sgpu_owners_clear(&r.owners);
 	key_files_clear(&r.key_files);
 	status = cli_finish(status);
 	if (on_gpu) {

@@ -75,6 +75,29 @@ static void print_recipients(const struct inspected *inspected)
 	}
 }
 
+/* A signature stands for itself: it needs no key to be verified, and says nothing of whether its key is trusted. */
+static void print_signatures(const struct sgpu_batch *batch)
+{
+	for (size_t i = 0; i < json_array_size(batch->signatures); i++) {
+		struct sgpu_signing_key key;
+		const int code = sgpu_batch_signature(batch, (int)i, &key, NULL);
+		printf("signature   %s  %s, %s\n", key.kind == SGPU_SIGNING_NONE ? "-" : key.kid,
+		       sgpu_signing_name(key.kind), code ? "does not verify" : "verified");
+	}
+}
+
+static json_t *signatures_json(const struct sgpu_batch *batch)
+{
+	json_t *list = json_array();
+	for (size_t i = 0; i < json_array_size(batch->signatures); i++) {
+		struct sgpu_signing_key key;
+		const int code = sgpu_batch_signature(batch, (int)i, &key, NULL);
+		json_array_append_new(list, json_pack("{s:s, s:s, s:b}", "kid", key.kid, "kind", sgpu_signing_name(key.kind),
+						      "verified", code == 0));
+	}
+	return list;
+}
+
 static void print_counter(uint64_t counter)
 {
 	char text[32] = "";
@@ -99,6 +122,7 @@ static void print_archive(const struct inspected *inspected)
 	}
 	printf("mac         %s\n", mac_texts[inspected->mac]);
 	print_recipients(inspected);
+	print_signatures(batch);
 	int width = (int)strlen("segment");
 	for (int i = 0; i < batch->segment_count; i++) {
 		const int length = (int)strlen(batch->segments[i].id);
@@ -186,6 +210,7 @@ static json_t *archive_json(const struct inspected *inspected)
 				 inspected->manifest->id, "manifest_sha256", hash, "mac", mac_names[inspected->mac],
 				 "recipients", recipients, "segments", segments);
 	if (json && !batch->response) {
+		json_object_set_new(json, "signatures", signatures_json(batch));
 		json_object_set_new(json, "counter", json_integer((json_int_t)batch->counter));
 	}
 	if (json && batch->timings) {

@@ -87,5 +87,7 @@ void seal_detail(const char *what, uint64_t bytes, const struct seal_meter *mete
 void seal_record(json_t *record, uint64_t bytes_in, uint64_t bytes_out, const struct seal_meter *meter);
 /* The kids of the recipients as a new array. */
 json_t *seal_recipient_kids(const struct sgpu_batch *batch);
+/* And those of the keys that sign. */
+json_t *seal_signer_kids(const struct seal_keys *keys);
 
 #endif

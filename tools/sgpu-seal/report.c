@@ -54,3 +54,12 @@ json_t *seal_recipient_kids(const struct sgpu_batch *batch)
 	}
 	return kids;
 }
+
+json_t *seal_signer_kids(const struct seal_keys *keys)
+{
+	json_t *kids = json_array();
+	for (int i = 0; i < keys->signer_count; i++) {
+		json_array_append_new(kids, json_string(keys->signers[i].kid));
+	}
+	return kids;
+}

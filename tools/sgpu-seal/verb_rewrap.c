@@ -51,6 +51,24 @@ static int remove_kid(struct sgpu_batch *batch, const char *kid, struct sgpu_err
 	return sgpu_hint(error, "'sgpu-seal inspect' lists them");
 }
 
+/* The old signatures were over other recipients: who can, signs anew; who cannot, is told. */
+static int sign_again(struct task *task, struct sgpu_error *error)
+{
+	struct sgpu_batch *batch = task->batch;
+	const size_t before = json_array_size(batch->signatures);
+	int code = 0;
+	json_decref(batch->signatures);
+	batch->signatures = NULL;
+	for (int i = 0; !code && !batch->response && i < task->keys.signer_count; i++) {
+		code = sgpu_batch_add_signature(batch, &task->keys.signers[i], error);
+	}
+	if (!code && before && !batch->signatures) {
+		cli_warning("the batch is not signed any more: its signature was over the old recipients, and no key given "
+			    "signs");
+	}
+	return code;
+}
+
 static int change(struct task *task, struct sgpu_error *error)
 {
 	struct sgpu_batch *batch = task->batch;
@@ -69,6 +87,9 @@ static int change(struct task *task, struct sgpu_error *error)
 	}
 	if (!code && !json_array_size(batch->recipients)) {
 		code = sgpu_fail(error, SGPU_EUSAGE, "no recipient would be left");
+	}
+	if (!code) {
+		code = sign_again(task, error);
 	}
 	return code ? code : sgpu_batch_sign(batch, task->batch_key, error);
 }

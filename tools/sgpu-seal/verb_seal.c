@@ -152,6 +152,9 @@ static int plan(struct task *task, struct sgpu_error *error)
 		code = sgpu_batch_wrap(batch, &task->keys.list[i], task->batch_key, error);
 	}
 	batch->counter = microseconds_since_1970();
+	for (int i = 0; !code && i < task->keys.signer_count; i++) {
+		code = sgpu_batch_add_signature(batch, &task->keys.signers[i], error);
+	}
 	return code ? code : sgpu_batch_sign(batch, task->batch_key, error);
 }
 
@@ -263,10 +266,11 @@ static void report(const struct task *task)
 		}
 	}
 	seal_detail("sealed", task->sealed_bytes, &task->meter);
-	seal_record(json_pack("{s:s, s:o, s:I, s:i, s:i, s:o}", "verb", "seal", "batch_id",
+	seal_record(json_pack("{s:s, s:o, s:I, s:i, s:i, s:o, s:o}", "verb", "seal", "batch_id",
 			      sgpu_json_from_bytes(task->batch->id, sizeof(task->batch->id)), "counter",
 			      (json_int_t)task->batch->counter, "segments", task->batch->segment_count, "sealed",
-			      task->sealed_count, "recipients", seal_recipient_kids(task->batch)),
+			      task->sealed_count, "recipients", seal_recipient_kids(task->batch), "signed_by",
+			      seal_signer_kids(&task->keys)),
 		    task->payload_bytes, bytes_out, &task->meter);
 }
 

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Whose batch it is: signatures over the index, and whether one of them is an owner's.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sgpu/base.h>
+
+#include "index.h"
+
+/* What is signed: the digest of all that whoever carries the batch may not change. */
+static int digest_of(const struct sgpu_batch *batch, uint8_t digest[SGPU_SHA256_SIZE], struct sgpu_error *error)
+{
+	char *text = NULL;
+	size_t size = 0;
+	int code = sgpu_batch_canonical(batch, SGPU_INDEX_FOR_SIGNATURES, &text, &size, error);
+	if (!code) {
+		code = sgpu_sha256(text, size, digest, error);
+	}
+	free(text);
+	return code;
+}
+
+static const char *token_at(const struct sgpu_batch *batch, size_t index)
+{
+	return json_string_value(json_array_get(batch->signatures, index));
+}
+
+/* The key that a signature names; nothing has verified then. */
+static int named_key(const struct sgpu_batch *batch, size_t index, struct sgpu_signing_key *key,
+		     struct sgpu_error *error)
+{
+	uint8_t signature[SGPU_SIGNATURE_SIZE];
+	const char *token = token_at(batch, index);
+	return token ? sgpu_detached_parse(token, SGPU_BATCH_TYP, key, signature, error)
+		     : sgpu_fail(error, SGPU_EINVALID, "signature: not a text");
+}
+
+static void remove_of(struct sgpu_batch *batch, const char *kid)
+{
+	for (size_t i = json_array_size(batch->signatures); i-- > 0;) {
+		struct sgpu_signing_key key;
+		if (named_key(batch, i, &key, NULL) == 0 && !strcmp(key.kid, kid)) {
+			(void)json_array_remove(batch->signatures, i);
+		}
+	}
+}
+
+int sgpu_batch_add_signature(struct sgpu_batch *batch, const struct sgpu_signing_key *key, struct sgpu_error *error)
+{
+	uint8_t digest[SGPU_SHA256_SIZE];
+	char *token = NULL;
+	remove_of(batch, key->kid);
+	if (json_array_size(batch->signatures) >= SGPU_SIGNATURES_MAX) {
+		return sgpu_fail(error, SGPU_EUSAGE, "more than %d signatures", SGPU_SIGNATURES_MAX);
+	}
+	int code = digest_of(batch, digest, error);
+	if (!code) {
+		code = sgpu_detached_sign(key, SGPU_BATCH_TYP, digest, sizeof(digest), &token, error);
+	}
+	if (!code && !batch->signatures) {
+		batch->signatures = json_array();
+	}
+	if (!code && json_array_append_new(batch->signatures, json_string(token))) {
+		code = sgpu_fail_nomem(error);
+	}
+	free(token);
+	return code;
+}
+
+int sgpu_batch_signature(const struct sgpu_batch *batch, int index, struct sgpu_signing_key *key,
+			 struct sgpu_error *error)
+{
+	uint8_t digest[SGPU_SHA256_SIZE];
+	int code = named_key(batch, (size_t)index, key, error);
+	if (!code) {
+		code = digest_of(batch, digest, error);
+	}
+	if (!code) {
+		code = sgpu_detached_verify(token_at(batch, (size_t)index), SGPU_BATCH_TYP, digest, sizeof(digest), key,
+					    error);
+	}
+	if (code == SGPU_EAUTH) {
+		code = sgpu_fail(error, SGPU_EAUTH, "the signature of '%s' does not verify: the batch was altered", key->kid);
+	}
+	return code;
+}
+
+static bool listed(const char *kid, const char *const *owners, int owner_count)
+{
+	for (int i = 0; i < owner_count; i++) {
+		if (!strcmp(owners[i], kid)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+int sgpu_batch_owner(const struct sgpu_batch *batch, const char *const *owners, int owner_count,
+		     char kid[SGPU_KID_SIZE + 1], struct sgpu_error *error)
+{
+	const size_t count = json_array_size(batch->signatures);
+	struct sgpu_signing_key key = { .kind = SGPU_SIGNING_NONE };
+	kid[0] = '\0';
+	if (!count) {
+		sgpu_fail(error, SGPU_EPOLICY, "the batch is not signed, and this runner takes work of known owners alone");
+		return sgpu_hint(error, "seal it with a key file that has a key to sign with: 'sgpu-seal keygen'");
+	}
+	for (size_t i = 0; i < count; i++) {
+		int code = named_key(batch, i, &key, error);
+		if (!code && !listed(key.kid, owners, owner_count)) {
+			continue;
+		}
+		if (!code) {
+			code = sgpu_batch_signature(batch, (int)i, &key, error);
+		}
+		if (!code) {
+			memcpy(kid, key.kid, sizeof(key.kid));
+		}
+		return code;
+	}
+	sgpu_fail(error, SGPU_EPOLICY, "the batch is signed by '%s', which is none of the owners of this runner", key.kid);
+	return sgpu_hint(error, "'sgpu-seal keyinfo --owner' prints the line for their file");
+}

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Signatures of batches: what they cover, and whose are taken.
+ */
+#include "batch_harness.h"
+
+static struct sgpu_key oct;
+static struct sgpu_signing_key owner, stranger;
+static const char *owners[1];
+
+static struct sgpu_batch *signed_batch(const struct sgpu_signing_key *signer)
+{
+	struct sgpu_batch *batch = sealed_batch(&oct);
+
+	if (sgpu_batch_add_signature(batch, signer, &error) || sgpu_batch_sign(batch, batch_key, &error)) {
+		abort();
+	}
+	return batch;
+}
+
+static int owner_code(const struct sgpu_batch *batch)
+{
+	char kid[SGPU_KID_SIZE + 1] = "";
+	const int code = sgpu_batch_owner(batch, owners, 1, kid, &error);
+
+	CHECK(code ? !kid[0] : !strcmp(kid, owner.kid));
+	return code;
+}
+
+UNIT_TEST(a_signed_batch_comes_back_and_its_owner_is_known)
+{
+	struct sgpu_batch *b = signed_batch(&owner), *read = NULL;
+
+	CHECK(round_trip(b) == 0);
+	REQUIRE(read_archive(archive(b), false, &read) == 0);
+	CHECK(owner_code(read) == 0 && sgpu_batch_verify(read, batch_key, &error) == 0);
+	sgpu_batch_free(&b);
+	sgpu_batch_free(&read);
+}
+
+UNIT_TEST(unsigned_and_foreign_batches_are_refused)
+{
+	struct sgpu_batch *bare = sealed_batch(&oct), *foreign = signed_batch(&stranger);
+
+	CHECK(owner_code(bare) == SGPU_EPOLICY && strstr(error.text, "not signed"));
+	CHECK(owner_code(foreign) == SGPU_EPOLICY && strstr(error.text, stranger.kid));
+	/* One that both have signed is the owner's, too. */
+	CHECK(sgpu_batch_add_signature(foreign, &owner, &error) == 0 && owner_code(foreign) == 0);
+	sgpu_batch_free(&bare);
+	sgpu_batch_free(&foreign);
+}
+
+UNIT_TEST(a_signature_covers_all_but_mac_signatures_and_locations)
+{
+	struct sgpu_batch *b = signed_batch(&owner);
+
+	b->segments[1].location = (struct sgpu_location){ .kind = SGPU_LOCATION_REGION, .offset = 4096 };
+	memset(b->segments[1].location.region, 'a', SGPU_REGION_ID_TEXT);
+	CHECK(owner_code(b) == 0);
+	b->mac[0] ^= 1;
+	CHECK(owner_code(b) == 0);
+	b->counter++;
+	CHECK(owner_code(b) == SGPU_EAUTH);
+	b->counter--;
+	b->id[15] ^= 1;
+	CHECK(owner_code(b) == SGPU_EAUTH);
+	b->id[15] ^= 1;
+	b->manifest_sha256[31] ^= 1;
+	CHECK(owner_code(b) == SGPU_EAUTH);
+	b->manifest_sha256[31] ^= 1;
+	b->segments[1].sha256[31] ^= 1;
+	CHECK(owner_code(b) == SGPU_EAUTH);
+	b->segments[1].sha256[31] ^= 1;
+	b->segments[0].sealed_size++;
+	CHECK(owner_code(b) == SGPU_EAUTH);
+	b->segments[0].sealed_size--;
+	CHECK(owner_code(b) == 0);
+	sgpu_batch_free(&b);
+}
+
+/* A host that was a recipient of any batch knows a batch key; it may not read the answer to another's manifest. */
+UNIT_TEST(a_host_cannot_put_its_own_recipient_beside_an_owners_manifest)
+{
+	struct sgpu_batch *b = signed_batch(&owner);
+	struct sgpu_key host = key_of(SGPU_KEY_OCT);
+
+	CHECK(sgpu_batch_wrap(b, &host, batch_key, &error) == 0 && sgpu_batch_sign(b, batch_key, &error) == 0);
+	CHECK(sgpu_batch_verify(b, batch_key, &error) == 0); /* the MAC alone does not hold them off */
+	CHECK(owner_code(b) == SGPU_EAUTH && strstr(error.text, owner.kid));
+	sgpu_batch_free(&b);
+	b = signed_batch(&owner);
+	json_array_clear(b->recipients);
+	CHECK(sgpu_batch_wrap(b, &host, batch_key, &error) == 0 && owner_code(b) == SGPU_EAUTH);
+	sgpu_batch_free(&b);
+}
+
+UNIT_TEST(a_signature_of_another_batch_is_none_of_this)
+{
+	struct sgpu_batch *a = signed_batch(&owner), *b = sealed_batch(&oct);
+
+	b->id[0] ^= 1;
+	b->signatures = json_deep_copy(a->signatures);
+	CHECK(owner_code(b) == SGPU_EAUTH);
+	sgpu_batch_free(&a);
+	sgpu_batch_free(&b);
+}
+
+UNIT_TEST(the_mac_covers_the_signatures)
+{
+	struct sgpu_batch *b = signed_batch(&owner);
+
+	CHECK(sgpu_batch_verify(b, batch_key, &error) == 0);
+	json_decref(b->signatures);
+	b->signatures = NULL;
+	CHECK(sgpu_batch_verify(b, batch_key, &error) == SGPU_EAUTH);
+	sgpu_batch_free(&b);
+}
+
+UNIT_TEST(one_key_signs_once_and_there_is_a_most_of_signatures)
+{
+	struct sgpu_batch *b = signed_batch(&owner);
+	struct sgpu_signing_key key;
+
+	CHECK(sgpu_batch_add_signature(b, &owner, &error) == 0 && json_array_size(b->signatures) == 1);
+	for (int i = 1; i < SGPU_SIGNATURES_MAX; i++) {
+		REQUIRE(sgpu_signing_generate(&key, &error) == 0);
+		CHECK(sgpu_batch_add_signature(b, &key, &error) == 0);
+	}
+	REQUIRE(sgpu_signing_generate(&key, &error) == 0);
+	CHECK(sgpu_batch_add_signature(b, &key, &error) == SGPU_EUSAGE);
+	CHECK(owner_code(b) == 0);
+	sgpu_batch_free(&b);
+}
+
+static int shape(json_t *signatures)
+{
+	struct sgpu_batch *b = sealed_batch(&oct);
+	char *text = NULL;
+	size_t size = 0;
+
+	b->signatures = signatures;
+	const int code = sgpu_batch_text(b, &text, &size, &error);
+	free(text);
+	sgpu_batch_free(&b);
+	return code;
+}
+
+UNIT_TEST(signatures_are_texts_of_sealed_batches_alone)
+{
+	char long_text[SGPU_DETACHED_MAX + 2];
+	struct sgpu_batch *answer = response(&oct), *packed = packed_batch();
+	char *text = NULL;
+	size_t size = 0;
+
+	memset(long_text, 'a', sizeof(long_text));
+	long_text[SGPU_DETACHED_MAX + 1] = '\0';
+	CHECK(shape(json_pack("[s]", "abc")) == 0); /* what it is worth is another question */
+	CHECK(shape(json_array()) == SGPU_EINVALID && shape(json_object()) == SGPU_EINVALID);
+	CHECK(shape(json_pack("[i]", 5)) == SGPU_EINVALID && shape(json_pack("[s]", long_text)) == SGPU_EINVALID);
+	CHECK(shape(json_pack("[s]", long_text + 1)) == 0);
+	CHECK(shape(json_pack("[sssssssss]", "1", "2", "3", "4", "5", "6", "7", "8", "9")) == SGPU_EINVALID);
+	answer->signatures = json_pack("[s]", "abc");
+	packed->signatures = json_pack("[s]", "abc");
+	CHECK(sgpu_batch_text(answer, &text, &size, &error) == SGPU_EINVALID);
+	CHECK(sgpu_batch_text(packed, &text, &size, &error) == SGPU_EINVALID);
+	sgpu_batch_free(&answer);
+	sgpu_batch_free(&packed);
+}
+
+int main(void)
+{
+	oct = key_of(SGPU_KEY_OCT);
+	if (sgpu_signing_generate(&owner, &error) || sgpu_signing_generate(&stranger, &error)) {
+		return 1;
+	}
+	owners[0] = owner.kid;
+	UNIT_RUN(a_signed_batch_comes_back_and_its_owner_is_known);
+	UNIT_RUN(unsigned_and_foreign_batches_are_refused);
+	UNIT_RUN(a_signature_covers_all_but_mac_signatures_and_locations);
+	UNIT_RUN(a_host_cannot_put_its_own_recipient_beside_an_owners_manifest);
+	UNIT_RUN(a_signature_of_another_batch_is_none_of_this);
+	UNIT_RUN(the_mac_covers_the_signatures);
+	UNIT_RUN(one_key_signs_once_and_there_is_a_most_of_signatures);
+	UNIT_RUN(signatures_are_texts_of_sealed_batches_alone);
+	return unit_done();
+}
