@@ -41,7 +41,7 @@ struct sgpu_plan {
 
 /* A buffer is given to a second tenant only when the graph says that all that touch the first (its writer and its
  * readers) are ancestors of the operation that writes the second. What leaves the device keeps its buffer. With more
- * than 4096 operations nothing is shared, so that planning stays quick.
+ * than 4096 operations only what follows one another on one stream shares, so that planning stays quick.
  * One stream an operation, but an operation that is the first to follow another continues its stream, so that a
  * chain needs one stream and no event, and beyond SGPU_PLAN_STREAMS_MAX streams they are used in turn. */
 SGPU_MUST_CHECK int sgpu_plan_create(const struct sgpu_manifest *manifest, struct sgpu_plan **plan,

@@ -100,7 +100,8 @@ struct sgpu_segment {
 	enum sgpu_direction direction;
 	int operation;            /* index of gpu_operation_id, or -1 */
 	struct sgpu_type type;    /* stated, or inferred by sgpu_ops_check */
-	bool type_stated;
+	bool type_given;          /* the document has a data_type_info, */
+	bool type_stated;         /* and it was good */
 	bool has_offset;          /* data_type_info.offset was given: the payload is a window of the file */
 	uint64_t offset;          /* bytes into the file at data_location_client */
 	bool at_most;             /* the size of this output is only known after the run; type is the largest */
@@ -148,17 +149,18 @@ struct sgpu_module_call {
 struct sgpu_operation {
 	const char *id;
 	const char *kernel;
-	json_t *params;           /* object, of a module an array, or NULL; borrowed from the document */
+	json_t *params;           /* object, of a module an array, or NULL */
 	struct sgpu_module_call *module; /* NULL: the kernel is an operation of the table */
 	struct sgpu_argument args[SGPU_ARGUMENTS_MAX];
 	int arg_count;
+	bool arguments_given;     /* the document has an object of them, of which args has all */
 	bool declassify;
 	int *before;              /* operations that must end before this one starts, ascending, each once */
 	int before_count;
 };
 
 struct sgpu_manifest {
-	json_t *json;             /* the document */
+	json_t *json;             /* the document, without the entries of its arrays unless it was parsed whole */
 	const char *id;           /* manifest_id */
 	struct sgpu_segment *segments;
 	int segment_count;
@@ -169,7 +171,8 @@ struct sgpu_manifest {
 	size_t canonical_size;
 	uint8_t sha256[32];       /* over the canonical text: the manifest's hash; both only when there are no faults */
 	json_t *segment_ids, *operation_ids; /* private: from id to index */
-	int *graph;               /* private: the memory of every readers and before */
+	int *graph;               /* private: the memory of every readers and before, */
+	struct sgpu_manifest_texts *texts; /* and of every name */
 };
 
 /* Parses and validates all that needs no knowledge of the operations: fields, names, references, graph,
@@ -184,8 +187,9 @@ void sgpu_manifest_free(struct sgpu_manifest **manifest);
 /* The same with options. An output's location may never leave the folder that it is opened below; an input's may,
  * as far as the library is concerned (a batch travels to where that folder is not), unless SGPU_MANIFEST_INSIDE asks
  * for faults on those too. SGPU_MANIFEST_UNHASHED leaves canonical and sha256 empty, for those who only want to know
- * of faults. */
-enum sgpu_manifest_options { SGPU_MANIFEST_INSIDE = 1, SGPU_MANIFEST_UNHASHED = 2 };
+ * of faults. SGPU_MANIFEST_WHOLE makes the document's tree with all in it, which takes ten times as much memory as the
+ * text: for documents of one's own. */
+enum sgpu_manifest_options { SGPU_MANIFEST_INSIDE = 1, SGPU_MANIFEST_UNHASHED = 2, SGPU_MANIFEST_WHOLE = 4 };
 SGPU_MUST_CHECK int sgpu_manifest_parse_options(const char *text, size_t size, unsigned options,
 						struct sgpu_manifest **manifest, struct sgpu_faults *faults,
 						struct sgpu_error *error);

@@ -105,6 +105,9 @@ static void split_list(struct pass *pass, struct sgpu_json_list *list)
 	if (pass->cut_count < LISTS_MAX) {
 		pass->cuts[pass->cut_count++] = (struct cut){ pass->frame_size, (size_t)(pass->at - open) - 1 };
 	}
+	if (pass->at < pass->end) {
+		emit(pass, pass->at++, 1);
+	}
 }
 
 /* A key with escapes is decoded by jansson. */

@@ -90,6 +90,7 @@ static void look_at(struct sgpu_run *run, int operation)
 			return;
 		}
 		op->state = SGPU_OP_ENQUEUED;
+		run->ahead++;
 		drop_followers(run, operation, false);
 	} else if (op->state == SGPU_OP_FAILED) {
 		for (int i = run->after_start[operation]; i < run->after_start[operation + 1]; i++) {
@@ -199,6 +200,7 @@ static void ran(struct sgpu_run *run, int operation)
 			      run->manifest->operations[operation].id, launch->task.begin_ns, launch->task.end_ns,
 			      call_bytes(&launch->call));
 	}
+	run->ahead--;
 	op->launch = NULL;
 	free(launch->clears);
 	free(launch);
@@ -263,6 +265,13 @@ static void take_node(struct sgpu_run *run, const struct sgpu_run_node *node)
 	}
 }
 
+/* Each launch under way costs some KiB, and the device only needs enough of them not to run dry. */
+static bool may_look(const struct sgpu_run *run)
+{
+	return run->work_head < run->work_tail &&
+	       (run->ahead < SGPU_RUN_AHEAD || run->operations[run->work[run->work_head]].state != SGPU_OP_WAITING);
+}
+
 void *sgpu_drive(void *argument)
 {
 	struct sgpu_run *run = argument;
@@ -273,7 +282,7 @@ void *sgpu_drive(void *argument)
 		}
 	}
 	for (;;) {
-		while (run->work_head < run->work_tail) {
+		while (may_look(run)) {
 			look_at(run, run->work[run->work_head++]);
 		}
 		if (run->arrivals_open == 0 && run->operations_open == 0 && run->outputs_open == 0) {

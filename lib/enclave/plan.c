@@ -22,10 +22,14 @@ struct tenant {
 	int writer;          /* or -1 */
 };
 
+/* Buffers among which one is looked for where there are very many operations. */
+enum { LOOK_BACK = 64 };
+
 struct planner {
 	const struct sgpu_manifest *manifest;
 	struct sgpu_plan *plan;
-	struct sgpu_reach *reach; /* NULL: share nothing */
+	struct sgpu_reach *reach; /* NULL: too many operations, */
+	int *chain, *place;       /* of which then this is known: each follows the one before it in its chain */
 	struct tenant *tenants;   /* by buffer */
 };
 
@@ -36,12 +40,13 @@ bool sgpu_plan_reader_once(const struct sgpu_segment *segment, int index)
 }
 
 /* ---- streams ---- */
-static int free_stream(const struct sgpu_plan *plan, const int *tail, const struct sgpu_operation *op)
+static int free_stream(const struct sgpu_plan *plan, const int *tail, const struct sgpu_operation *op, int *follows)
 {
 	for (int i = 0; i < op->before_count; i++) {
 		int stream = plan->stream[op->before[i]];
 
 		if (tail[stream] == op->before[i]) {
+			*follows = op->before[i];
 			return stream;
 		}
 	}
@@ -55,8 +60,11 @@ static void plan_streams(struct planner *p)
 
 	for (int i = 0; i < p->manifest->operation_count; i++) {
 		int operation = p->manifest->order[i];
-		int stream = free_stream(p->plan, tail, &p->manifest->operations[operation]);
+		int follows = -1;
+		int stream = free_stream(p->plan, tail, &p->manifest->operations[operation], &follows);
 
+		p->chain[operation] = follows < 0 ? operation : p->chain[follows];
+		p->place[operation] = follows < 0 ? 0 : p->place[follows] + 1;
 		if (stream < 0 && p->plan->stream_count < SGPU_PLAN_STREAMS_MAX) {
 			stream = p->plan->stream_count++;
 		} else if (stream < 0) {
@@ -68,25 +76,33 @@ static void plan_streams(struct planner *p)
 }
 
 /* ---- buffers ---- */
+/* True only where the graph says so; without a matrix that is not always found. */
+static bool comes_before(const struct planner *p, int earlier, int later)
+{
+	return p->reach ? sgpu_reach_ancestor(p->reach, earlier, later) :
+			  p->chain[earlier] == p->chain[later] && p->place[earlier] < p->place[later];
+}
+
 static bool tenant_ended(const struct planner *p, const struct tenant *tenant, int operation)
 {
 	if (tenant->stays) {
 		return false;
 	}
 	for (int i = 0; i < tenant->reader_count; i++) {
-		if (!sgpu_reach_ancestor(p->reach, tenant->readers[i], operation)) {
+		if (!comes_before(p, tenant->readers[i], operation)) {
 			return false;
 		}
 	}
-	return tenant->writer < 0 || sgpu_reach_ancestor(p->reach, tenant->writer, operation);
+	return tenant->writer < 0 || comes_before(p, tenant->writer, operation);
 }
 
 /* The smallest buffer that holds `size`, else the largest, of those whose tenant has ended; or -1. */
 static int find_buffer(const struct planner *p, int operation, uint64_t size)
 {
+	const int first = p->reach || p->plan->buffer_count < LOOK_BACK ? 0 : p->plan->buffer_count - LOOK_BACK;
 	int best = -1;
 
-	for (int i = 0; p->reach && i < p->plan->buffer_count; i++) {
+	for (int i = first; i < p->plan->buffer_count; i++) {
 		uint64_t have = p->plan->buffers[i].size;
 		uint64_t best_size = best < 0 ? 0 : p->plan->buffers[best].size;
 		bool better = best < 0 || (have >= size ? best_size < size || have < best_size : have > best_size);
@@ -245,19 +261,27 @@ static int allocate(struct planner *p, struct sgpu_error *error)
 	if (!p->plan || !p->tenants) {
 		return sgpu_fail_nomem(error);
 	}
+	p->chain = minus_ones(operations);
+	p->place = minus_ones(operations);
 	p->plan->stream = minus_ones(operations);
 	p->plan->buffers = calloc(most, sizeof(*p->plan->buffers));
 	p->plan->in_buffer = minus_ones(segments);
 	p->plan->out_buffer = minus_ones(segments);
 	p->plan->scratch_buffer = minus_ones(operations);
 	if (!p->plan->stream || !p->plan->buffers || !p->plan->in_buffer || !p->plan->out_buffer ||
-	    !p->plan->scratch_buffer) {
+	    !p->plan->scratch_buffer || !p->chain || !p->place) {
 		return sgpu_fail_nomem(error);
 	}
 	return SGPU_OK;
 }
 
 int sgpu_plan_create(const struct sgpu_manifest *manifest, struct sgpu_plan **plan, struct sgpu_error *error)
+{
+	return sgpu_plan_create_limited(manifest, SGPU_REACH_OPERATIONS_MAX, plan, error);
+}
+
+int sgpu_plan_create_limited(const struct sgpu_manifest *manifest, int operations_max, struct sgpu_plan **plan,
+			     struct sgpu_error *error)
 {
 	struct planner p = { .manifest = manifest };
 	int rc;
@@ -271,7 +295,7 @@ int sgpu_plan_create(const struct sgpu_manifest *manifest, struct sgpu_plan **pl
 		goto out;
 	}
 	plan_streams(&p);
-	if (manifest->operation_count <= SGPU_REACH_OPERATIONS_MAX) {
+	if (manifest->operation_count <= operations_max) {
 		rc = sgpu_reach_create(manifest, &p.reach, error);
 		if (rc != SGPU_OK) {
 			goto out;
@@ -286,6 +310,8 @@ int sgpu_plan_create(const struct sgpu_manifest *manifest, struct sgpu_plan **pl
 	rc = SGPU_OK;
 out:
 	sgpu_reach_free(&p.reach);
+	free(p.chain);
+	free(p.place);
 	free(p.tenants);
 	sgpu_plan_free(&p.plan);
 	return rc;

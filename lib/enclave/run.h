@@ -30,6 +30,7 @@ enum {
 	SGPU_RUN_LOADERS = 2,          /* the reader's and the fetcher's */
 	SGPU_RUN_STREAMS = 4,          /* that bring in, a loader; and that bring out */
 	SGPU_RUN_SLOTS = 32,
+	SGPU_RUN_AHEAD = 1024,        /* operations that are enqueued at once */
 	SGPU_RUN_DRAIN_SLOTS = 3,
 	SGPU_RUN_ENGINE_STREAMS = 8,   /* of operations, on a device with engines: what its driver gives queues to */
 	SGPU_RUN_TOGETHER_MAX = 64 << 20, /* bytes of buffers that are one allocation there */
@@ -174,6 +175,7 @@ struct sgpu_run {
 					 and once when it has failed */
 	int work_head, work_tail;
 	int arrivals_open, operations_open, outputs_open;
+	int ahead;                    /* operations that are enqueued and of whose end it has not heard */
 	int next_lane;
 	uint64_t pinned_out;          /* bytes of pinned memory that results have */
 	char *stray;                  /* a failed input that nothing reads */

@@ -125,7 +125,7 @@ void sgpu_reader_location(struct sgpu_reader *reader, const char *where, const c
 		sgpu_reader_fault(reader, where, field, NULL, "%s names a folder", sgpu_reader_value(value, text));
 		return;
 	}
-	segment->location = location;
+	segment->location = sgpu_reader_keep(reader, location);
 	if (unsure) {
 		return;
 	}

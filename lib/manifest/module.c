@@ -341,7 +341,7 @@ static void read_params(struct sgpu_reader *reader, const char *where, json_t *v
 				  count, (int)SGPU_MODULE_PARAMS_MAX);
 		return;
 	}
-	operation->params = value;
+	operation->params = json_incref(value);
 	module->params = calloc(count + 1, sizeof(*module->params));
 	reader->no_memory |= !module->params;
 	sgpu_reader_place(where, "params", place);

@@ -66,12 +66,13 @@ static void read_arguments(struct sgpu_reader *reader, const char *where, json_t
 				  "there are %zu arguments, at most %d are possible", json_object_size(value),
 				  (int)SGPU_ARGUMENTS_MAX);
 	}
+	operation->arguments_given = json_object_size(value) <= SGPU_ARGUMENTS_MAX;
 	sgpu_reader_place(where, "arguments", place);
 	json_object_foreach(value, name, item) {
 		if (operation->arg_count == SGPU_ARGUMENTS_MAX) {
 			return;
 		}
-		read_argument(reader, place, name, item, &operation->args[operation->arg_count]);
+		read_argument(reader, place, sgpu_reader_keep(reader, name), item, &operation->args[operation->arg_count]);
 		output |= operation->args[operation->arg_count++].output;
 	}
 	if (!output) {
@@ -116,7 +117,7 @@ static void read_params(struct sgpu_reader *reader, const char *where, json_t *v
 				  sgpu_reader_value(value, text));
 		return;
 	}
-	operation->params = value;
+	operation->params = json_incref(value);
 	sgpu_reader_place(where, "params", place);
 	json_object_foreach(value, name, item) {
 		if (sgpu_reader_too_large(item)) {
@@ -146,7 +147,7 @@ static void read_kind(struct sgpu_reader *reader, const char *where, json_t *con
 	}
 }
 
-void sgpu_reader_operation(struct sgpu_reader *reader, int index)
+static void read_operation(struct sgpu_reader *reader, int index, json_t *entry)
 {
 	struct sgpu_operation *operation = &reader->manifest->operations[index];
 	char where[SGPU_WHERE_MAX], text[SGPU_VALUE_TEXT_MAX];
@@ -154,14 +155,13 @@ void sgpu_reader_operation(struct sgpu_reader *reader, int index)
 
 	operation->id = "";
 	sgpu_reader_entry("operations", index, where);
-	if (!sgpu_reader_fields(reader, where, json_array_get(reader->operations, (size_t)index), fields, REQUIRED,
-				values)) {
+	if (!sgpu_reader_fields(reader, where, entry, fields, REQUIRED, values)) {
 		return;
 	}
 	if (json_is_string(values[ID]) && json_string_length(values[ID]) <= SGPU_ID_MAX) {
-		operation->id = json_string_value(values[ID]);
+		operation->id = sgpu_reader_keep(reader, json_string_value(values[ID]));
 	}
-	operation->kernel = read_kernel(reader, where, values[KERNEL]);
+	operation->kernel = sgpu_reader_keep(reader, read_kernel(reader, where, values[KERNEL]));
 	read_arguments(reader, where, values[ARGUMENTS], operation);
 	read_kind(reader, where, values, operation);
 	if (values[DECLASSIFY] && !json_is_boolean(values[DECLASSIFY])) {
@@ -170,4 +170,14 @@ void sgpu_reader_operation(struct sgpu_reader *reader, int index)
 	}
 	operation->declassify = json_is_true(values[DECLASSIFY]);
 	sgpu_reader_dependencies(reader, where, values[DEPENDENCIES]);
+}
+
+void sgpu_reader_operation(struct sgpu_reader *reader, int index)
+{
+	json_t *entry = sgpu_reader_take(reader, SGPU_LIST_OPERATIONS, index);
+
+	if (entry) {
+		read_operation(reader, index, entry);
+	}
+	json_decref(entry);
 }

@@ -87,19 +87,25 @@ static void add_data_edges(struct edges *edges, const struct sgpu_segment *segme
 	}
 }
 
+static json_t *take_dependent(struct sgpu_reader *reader, int list, int index)
+{
+	return sgpu_reader_mentions(reader, list, index, "dependencies") ? sgpu_reader_take(reader, list, index) : NULL;
+}
+
 static void collect(struct sgpu_reader *reader, struct edges *edges)
 {
 	const struct sgpu_manifest *manifest = reader->manifest;
 
 	for (int i = 0; i < manifest->segment_count && !stopped(edges); i++) {
-		const json_t *entry = json_array_get(reader->segments, (size_t)i);
+		json_t *entry = take_dependent(reader, SGPU_LIST_SEGMENTS, i);
 
 		add_data_edges(edges, &manifest->segments[i]);
 		add_segment_dependencies(edges, manifest, &manifest->segments[i],
 					 json_object_get(entry, "dependencies"));
+		json_decref(entry);
 	}
 	for (int i = 0; i < manifest->operation_count && !stopped(edges); i++) {
-		const json_t *entry = json_array_get(reader->operations, (size_t)i);
+		json_t *entry = take_dependent(reader, SGPU_LIST_OPERATIONS, i);
 		json_t *item;
 		size_t k;
 
@@ -110,6 +116,7 @@ static void collect(struct sgpu_reader *reader, struct edges *edges)
 				add_edge(edges, earlier, i);
 			}
 		}
+		json_decref(entry);
 	}
 }
 

@@ -13,7 +13,6 @@
 
 /* Look-ups of names that are near, over the whole of one parse: about 10 ms of them. */
 enum { COMPARISONS_MAX = 65536 };
-enum { VALUES_MAX = 8 << 20 };
 
 enum { TOP_VERSION, TOP_ID, TOP_SEGMENTS, TOP_OPERATIONS, TOP_FIELDS };
 static const char *const top_fields[TOP_FIELDS + 1] = { "version", "manifest_id", "segments", "operations", NULL };
@@ -45,62 +44,54 @@ static void read_manifest_id(struct sgpu_reader *reader, const json_t *value)
 				  (int)SGPU_MANIFEST_ID_MAX);
 		return;
 	}
-	reader->manifest->id = id;
+	reader->manifest->id = sgpu_reader_keep(reader, id);
 }
 
-/* The array and how many of its entries are looked at. */
-static json_t *read_array(struct sgpu_reader *reader, const char *field, json_t *value, int limit, int *count)
+/* Whether it is an array, of how many entries. */
+static void read_array(struct sgpu_reader *reader, int list, json_t *value, int *count)
 {
+	const char *field = reader->lists[list].key;
 	char text[SGPU_VALUE_TEXT_MAX];
 
 	*count = 0;
 	if (!value) {
-		return NULL;
+		return;
 	}
 	if (!json_is_array(value)) {
 		sgpu_reader_fault(reader, "", field, NULL, "%s is not an array", sgpu_reader_value(value, text));
-		return NULL;
+		return;
 	}
-	if (!json_array_size(value)) {
+	if (!reader->lists[list].count) {
 		sgpu_reader_fault(reader, "", field, NULL, "the array is empty");
 	}
-	if (json_array_size(value) > (size_t)limit) {
-		sgpu_reader_fault(reader, "", field, NULL, "there are %zu %s, at most %d are possible",
-				  json_array_size(value), field, limit);
-		*count = limit;
-		return value;
-	}
-	*count = (int)json_array_size(value);
-	return value;
+	*count = (int)reader->lists[list].count;
 }
 
 /* The first pass over an array: ids, so that the second can resolve references in either direction. */
-static json_t *read_ids(struct sgpu_reader *reader, const char *list, json_t *array, int count, const char *field,
-			const json_t *others)
+static json_t *read_ids(struct sgpu_reader *reader, int entries, int count, const char *field, const json_t *others)
 {
+	const char *list = reader->lists[entries].key;
 	json_t *ids = json_object();
 	char where[SGPU_WHERE_MAX];
 
 	for (int i = 0; i < count && ids; i++) {
-		json_t *value = json_object_get(json_array_get(array, (size_t)i), field);
+		json_t *entry = sgpu_reader_take(reader, entries, i);
 		const char *id;
 
 		sgpu_reader_entry(list, i, where);
-		id = sgpu_reader_id(reader, where, field, value);
-		if (!id) {
-			continue;
-		}
-		if (json_object_get(ids, id)) {
+		id = sgpu_reader_id(reader, where, field, json_object_get(entry, field));
+		if (id && json_object_get(ids, id)) {
 			sgpu_reader_fault(reader, where, field, NULL, "'%s' is the id of /%s/%d already", id, list,
 					  sgpu_ids_index(ids, id));
-			continue;
+			id = NULL;
 		}
-		if (json_object_get(others, id)) {
+		if (id && json_object_get(others, id)) {
 			sgpu_reader_fault(reader, where, field, NULL, "'%s' is the id of a segment already", id);
 		}
-		if (json_object_set_new_nocheck(ids, id, json_integer(i)) < 0) {
+		if (id && json_object_set_new_nocheck(ids, id, json_integer(i)) < 0) {
 			reader->no_memory = true;
 		}
+		json_decref(entry);
 	}
 	reader->no_memory |= !ids;
 	return ids;
@@ -134,18 +125,15 @@ static void read_document(struct sgpu_reader *reader)
 	}
 	read_version(reader, values[TOP_VERSION]);
 	read_manifest_id(reader, values[TOP_ID]);
-	reader->segments = read_array(reader, "segments", values[TOP_SEGMENTS], SGPU_MANIFEST_SEGMENTS_MAX,
-				      &manifest->segment_count);
-	reader->operations = read_array(reader, "operations", values[TOP_OPERATIONS], SGPU_MANIFEST_OPERATIONS_MAX,
-					&manifest->operation_count);
+	read_array(reader, SGPU_LIST_SEGMENTS, values[TOP_SEGMENTS], &manifest->segment_count);
+	read_array(reader, SGPU_LIST_OPERATIONS, values[TOP_OPERATIONS], &manifest->operation_count);
 	reader->no_memory |= !allocate(reader);
 	if (reader->no_memory) {
 		return;
 	}
-	manifest->segment_ids = read_ids(reader, "segments", reader->segments, manifest->segment_count, "segment_id",
-					 NULL);
-	manifest->operation_ids = read_ids(reader, "operations", reader->operations, manifest->operation_count,
-					   "gpu_operation_id", manifest->segment_ids);
+	manifest->segment_ids = read_ids(reader, SGPU_LIST_SEGMENTS, manifest->segment_count, "segment_id", NULL);
+	manifest->operation_ids = read_ids(reader, SGPU_LIST_OPERATIONS, manifest->operation_count, "gpu_operation_id",
+					   manifest->segment_ids);
 	for (int i = 0; i < manifest->operation_count && !reader->no_memory; i++) {
 		sgpu_reader_operation(reader, i);
 	}
@@ -174,7 +162,7 @@ static int make_hash(struct sgpu_reader *reader, struct sgpu_error *error)
 	if (reader->faults->count || reader->options & SGPU_MANIFEST_UNHASHED) {
 		return SGPU_OK;
 	}
-	code = sgpu_json_canonical(manifest->json, &manifest->canonical, &manifest->canonical_size, &reason);
+	code = sgpu_reader_canonical(reader, &reason);
 	if (code == SGPU_EINVALID) {
 		sgpu_fault_add(reader->faults, "", *reason.hint ? reason.hint : NULL, "%s", reason.text);
 		return SGPU_OK;
@@ -188,67 +176,9 @@ static int make_hash(struct sgpu_reader *reader, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-static bool is_blank(char c)
+static int parse_json(struct sgpu_reader *reader, const char *text, size_t size, struct sgpu_error *error)
 {
-	return c == ' ' || c == '\n' || c == '\t' || c == '\r';
-}
-
-/* From behind an opening quote to behind the closing one, or to the end. */
-static const char *string_end(const char *text, const char *stop)
-{
-	while (text < stop && *text != '"') {
-		text += *text == '\\' && text + 1 < stop ? 2 : 1;
-	}
-	return text < stop ? text + 1 : stop;
-}
-
-/* The text without its blanks, for jansson takes as long over each of those as over anything else. A blank stays
- * where its loss could make one token of two: behind all but quotes, brackets, colons and commas. */
-static char *strip(const char *text, size_t size, size_t *stripped)
-{
-	char *copy = malloc(size + 1), *end = copy;
-	const char *stop = text + size, *next;
-	bool joins = false;
-
-	while (copy && text < stop) {
-		if (is_blank(*text)) {
-			for (; text < stop && is_blank(*text); text++) {
-			}
-			if (joins) {
-				*end++ = ' ';
-			}
-		} else if (*text == '"') {
-			next = string_end(text + 1, stop);
-			memcpy(end, text, (size_t)(next - text));
-			end += next - text;
-			text = next;
-			joins = false;
-		} else {
-			joins = *text != ',' && *text != ':' && *text != '{' && *text != '}' && *text != '[' &&
-				*text != ']';
-			*end++ = *text++;
-		}
-	}
-	*stripped = copy ? (size_t)(end - copy) : 0;
-	return copy;
-}
-
-/* Of what is no JSON only the text itself can tell where. */
-static int parse_text(const char *text, size_t size, json_t **json, int *line, int *column,
-		      struct sgpu_error *error)
-{
-	size_t stripped;
-	char *copy = strip(text, size, &stripped);
-	int code = copy ? sgpu_json_parse_most(copy, stripped, VALUES_MAX, json, NULL, NULL, error) :
-			  sgpu_fail_nomem(error);
-
-	free(copy);
-	return code == SGPU_EINVALID ? sgpu_json_parse_most(text, size, VALUES_MAX, json, line, column, error) : code;
-}
-
-static int parse_json(const char *text, size_t size, json_t **json, struct sgpu_faults *faults,
-		      struct sgpu_error *error)
-{
+	struct sgpu_faults *faults = reader->faults;
 	struct sgpu_error reason = { 0 };
 	int line = 0, column = 0;
 	int code = SGPU_EINVALID;
@@ -257,7 +187,7 @@ static int parse_json(const char *text, size_t size, json_t **json, struct sgpu_
 		sgpu_fail(&reason, code, "a manifest of %zu bytes is longer than %d", size,
 			  (int)SGPU_MANIFEST_SIZE_MAX);
 	} else {
-		code = parse_text(text, size, json, &line, &column, &reason);
+		code = sgpu_reader_split(reader, text, size, &reader->manifest->json, &line, &column, &reason);
 	}
 	if (code == SGPU_EINVALID) {
 		sgpu_fault_add(faults, "", *reason.hint ? reason.hint : NULL, "%s", reason.text);
@@ -283,11 +213,14 @@ int sgpu_manifest_parse_options(const char *text, size_t size, unsigned options,
 		code = sgpu_fail_nomem(error);
 		goto out;
 	}
-	code = parse_json(text, size, &reader.manifest->json, faults, error);
+	code = parse_json(&reader, text, size, error);
 	if (code) {
 		goto out;
 	}
 	read_document(&reader);
+	if (options & SGPU_MANIFEST_WHOLE) {
+		sgpu_reader_join(&reader);
+	}
 	code = make_hash(&reader, error);
 	if (!code && (reader.no_memory || faults->out_of_memory)) {
 		code = sgpu_fail_nomem(error);
@@ -298,6 +231,8 @@ int sgpu_manifest_parse_options(const char *text, size_t size, unsigned options,
 	}
 out:
 	free(reader.unsure);
+	free(reader.text);
+	sgpu_json_lists_clear(reader.lists, SGPU_ARRAY_LENGTH(reader.lists));
 	json_decref(reader.variables);
 	json_decref(reader.outputs);
 	sgpu_manifest_free(&reader.manifest);
@@ -318,6 +253,7 @@ void sgpu_manifest_free(struct sgpu_manifest **manifest)
 		return;
 	}
 	for (int i = 0; m->operations && i < m->operation_count; i++) {
+		json_decref(m->operations[i].params);
 		if (m->operations[i].module) {
 			free(m->operations[i].module->params);
 			free(m->operations[i].module);
@@ -331,6 +267,7 @@ void sgpu_manifest_free(struct sgpu_manifest **manifest)
 	json_decref(m->operation_ids);
 	json_decref(m->segment_ids);
 	json_decref(m->json);
+	sgpu_reader_free_texts(m);
 	free(m);
 	*manifest = NULL;
 }

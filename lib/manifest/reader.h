@@ -27,7 +27,8 @@ struct sgpu_reader {
 	struct sgpu_manifest *manifest;
 	struct sgpu_faults *faults;
 	unsigned options;
-	json_t *segments, *operations; /* the arrays of the document, or NULL */
+	struct sgpu_json_list lists[2]; /* segments and operations, an entry at a time */
+	char *text;                    /* what they point into, when it is not the caller's */
 	json_t *outputs;               /* output locations seen, normalised */
 	json_t *variables;             /* client_dma_*_var names seen */
 	bool standard_input;           /* "-" was seen among the inputs */
@@ -115,6 +116,22 @@ void sgpu_reader_order(struct sgpu_reader *reader);
 void sgpu_reader_flow(struct sgpu_reader *reader);
 
 int sgpu_ids_index(const json_t *ids, const char *id);
+
+/* ---- entries.c ---- */
+enum { SGPU_LIST_SEGMENTS, SGPU_LIST_OPERATIONS };
+/* The document but for its entries, which all have been parsed once. Errors as sgpu_json_split. */
+int sgpu_reader_split(struct sgpu_reader *reader, const char *text, size_t size, json_t **frame, int *line, int *column,
+		      struct sgpu_error *error);
+/* A new reference, to be given back when the entry has been read; NULL: no memory. */
+json_t *sgpu_reader_take(struct sgpu_reader *reader, int list, int index);
+/* Whether the entry may have such a member: its text says that, without a parse. */
+bool sgpu_reader_mentions(const struct sgpu_reader *reader, int list, int index, const char *name);
+/* A copy that lives as long as the manifest; NULL of NULL. */
+const char *sgpu_reader_keep(struct sgpu_reader *reader, const char *text);
+void sgpu_reader_free_texts(struct sgpu_manifest *manifest);
+/* Puts all entries into the frame. */
+void sgpu_reader_join(struct sgpu_reader *reader);
+int sgpu_reader_canonical(struct sgpu_reader *reader, struct sgpu_error *error);
 
 /* The segment that an operation reads by its argument k, or, behind the last, as its module; -1 for none. */
 static inline int sgpu_operation_reads(const struct sgpu_operation *operation, int k)

@@ -190,7 +190,7 @@ static void read_variables(struct sgpu_reader *reader, int index, const char *wh
 	}
 }
 
-void sgpu_reader_segment(struct sgpu_reader *reader, int index)
+static void read_segment(struct sgpu_reader *reader, int index, json_t *entry)
 {
 	struct sgpu_manifest *manifest = reader->manifest;
 	struct sgpu_segment *segment = &manifest->segments[index];
@@ -201,13 +201,12 @@ void sgpu_reader_segment(struct sgpu_reader *reader, int index)
 	segment->id = "";
 	reader->unsure[index] |= SGPU_UNSURE_DIRECTION | SGPU_UNSURE_SENSITIVITY;
 	sgpu_reader_entry("segments", index, where);
-	if (!sgpu_reader_fields(reader, where, json_array_get(reader->segments, (size_t)index), fields, REQUIRED,
-				values)) {
+	if (!sgpu_reader_fields(reader, where, entry, fields, REQUIRED, values)) {
 		reader->unsure[index] |= SGPU_UNSURE_USE;
 		return;
 	}
 	if (json_is_string(values[ID]) && json_string_length(values[ID]) <= SGPU_ID_MAX) {
-		segment->id = json_string_value(values[ID]);
+		segment->id = sgpu_reader_keep(reader, json_string_value(values[ID]));
 	}
 	/* An id that is missing, malformed or taken is fault enough; who was to use the segment cannot be known. */
 	if (sgpu_ids_index(manifest->segment_ids, segment->id) != index) {
@@ -227,6 +226,7 @@ void sgpu_reader_segment(struct sgpu_reader *reader, int index)
 		segment->operation = sgpu_reader_reference(reader, where, "gpu_operation_id", values[OPERATION],
 							   manifest->operation_ids, "an operation");
 	}
+	segment->type_given = values[TYPE];
 	sgpu_reader_type(reader, where, values[TYPE], segment);
 	sgpu_reader_dependencies(reader, where, values[DEPENDENCIES]);
 	check_direction(reader, index, where, values);
@@ -235,4 +235,14 @@ void sgpu_reader_segment(struct sgpu_reader *reader, int index)
 	if (segment->direction != SGPU_INTERMEDIATE) {
 		sgpu_reader_location(reader, where, "data_location_client", values[LOCATION], segment);
 	}
+}
+
+void sgpu_reader_segment(struct sgpu_reader *reader, int index)
+{
+	json_t *entry = sgpu_reader_take(reader, SGPU_LIST_SEGMENTS, index);
+
+	if (entry) {
+		read_segment(reader, index, entry);
+	}
+	json_decref(entry);
 }

@@ -86,5 +86,5 @@ void sgpu_reader_variable(struct sgpu_reader *reader, const char *where, enum sg
 	if (json_object_set_new_nocheck(reader->variables, name, json_string_nocheck(segment->id)) < 0) {
 		reader->no_memory = true;
 	}
-	segment->dma_var[which] = name;
+	segment->dma_var[which] = sgpu_reader_keep(reader, name);
 }

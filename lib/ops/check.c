@@ -11,17 +11,9 @@
 #include "check.h"
 #include "ops_private.h"
 
-/* The operation as the document has it, or NULL. */
-static const json_t *operation_json(const struct sgpu_ops_checker *checker)
-{
-	return json_array_get(json_object_get(checker->manifest->json, "operations"), (size_t)checker->index);
-}
-
 bool sgpu_ops_states_type(const struct sgpu_ops_checker *checker, int segment)
 {
-	const json_t *json = json_array_get(json_object_get(checker->manifest->json, "segments"), (size_t)segment);
-
-	return checker->manifest->segments[segment].type_stated || json_object_get(json, "data_type_info");
+	return checker->manifest->segments[segment].type_given;
 }
 
 static void unknown_kernel(struct sgpu_ops_checker *checker)
@@ -57,7 +49,6 @@ static bool place_arguments(struct sgpu_ops_checker *checker, struct sgpu_op_cal
 {
 	const struct sgpu_operation *operation = checker->operation;
 	const struct sgpu_op *op = call->op;
-	const json_t *json = json_object_get(operation_json(checker), "arguments");
 	char hint[SGPU_ERROR_HINT_MAX];
 	bool any_output = false;
 
@@ -83,7 +74,7 @@ static bool place_arguments(struct sgpu_ops_checker *checker, struct sgpu_op_cal
 		}
 		/* What the parser could not take is a fault already. */
 		segment[i] = -2;
-		if (json_is_object(json) && !json_object_get(json, op->args[i].name) && (!output || any_output)) {
+		if (operation->arguments_given && (!output || any_output)) {
 			snprintf(hint, sizeof(hint), "%s: %s", op->args[i].name, op->args[i].help);
 			sgpu_ops_fault(checker, "arguments", NULL, hint, "'%s' needs the argument '%s'", op->name,
 				       op->args[i].name);

@@ -50,6 +50,24 @@ elif kind == 'paths':
         sha256=text(bytes(32)), location=dict(file='/' + 'a' * 120, offset=0)) for i in range(65536)])
 elif kind == 'short':
     head = index(manifest, [dict(segment_id='s%d' % i, masking_level='MASKING_NONE', size=4) for i in range(65536)])
+elif kind == 'manifest':
+    manifest = fill(b'{"segments":[', b'{}', b']}')
+    head = index(manifest, [])
+elif kind == 'chain':
+    count, u8 = 65534, dict(dtype='u8', shape=[4])
+    def segment(name, direction, operation, **more):
+        return dict(segment_id=name, sensitivity_level='LOW', direction=direction, gpu_operation_id=operation, **more)
+    segments = [segment('s%d' % i, 'INTERMEDIATE', 'o%d' % i) for i in range(1, count)]
+    segments.insert(0, segment('s0', 'INPUT', 'o1', data_location_client='in', data_type_info=u8))
+    segments.append(segment('s%d' % count, 'OUTPUT', 'o%d' % count, data_location_client='out', data_type_info=u8))
+    operations = [dict(gpu_operation_id='o%d' % i, kernel='copy', arguments=dict(input='s%d' % (i - 1), output='s%d' % i))
+        for i in range(1, count + 1)]
+    manifest = canonical(dict(version=1, manifest_id='chain', segments=segments, operations=operations))
+    payloads = [('segments/s0', b'abcd')]
+    head = index(manifest, [
+        dict(segment_id='s0', masking_level='MASKING_NONE', size=4, location=dict(inline=True),
+            sha256=text(hashlib.sha256(b'abcd').digest())),
+        dict(segment_id='s%d' % count, masking_level='MASKING_NONE', size=4)])
 with tarfile.open(path, 'w', format=tarfile.USTAR_FORMAT) as tar:
     for name, data in [('batch.json', head), ('manifest.json', manifest)] + payloads:
         member = tarfile.TarInfo(name)
@@ -68,7 +86,7 @@ empty_peak() {
 @test "an index costs at most four bytes a byte, whatever is in it" {
 	local kind base kib size
 	base=$(empty_peak)
-	for kind in list segments recipients escaped string paths short; do
+	for kind in list segments recipients escaped string paths short manifest; do
 		make_head "$kind" "$kind.tar"
 		size=$(($(stat -c %s "$kind.tar") / 1024))
 		run -1 peak sgpu-run -q -o response "$kind.tar"
@@ -100,6 +118,15 @@ END
 	run -1 peak sgpu-seal inspect head.tar
 	[ "$(cat peak)" -le $((base + 4 * size)) ]
 	assert_contains "$(cat message)" "response.json"
+}
+
+@test "a chain of as many operations as there can be runs in 200 MiB" {
+	make_head chain chain.tar
+	peak sgpu-run -q -o response chain.tar
+	echo "$kib KiB" >&2
+	[ "$kib" -le $((200 * 1024)) ]
+	sgpu-seal open -q --only s65534 -o out response
+	[ "$(cat out)" = abcd ]
 }
 
 @test "the library never exits: nothing in it aborts" {

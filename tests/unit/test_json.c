@@ -170,6 +170,7 @@ static json_t *split_and_join(const char *text, int *line, int *column)
 	int rc = sgpu_json_split(text, strlen(text), lists, 2, 100, &whole, line, column, NULL);
 
 	for (size_t i = 0; rc == SGPU_OK && i < 2; i++) {
+		CHECK(json_array_size(json_object_get(whole, lists[i].key)) == 0);
 		for (size_t k = 0; rc == SGPU_OK && k < lists[i].count; k++) {
 			CHECK(json_array_size(json_object_get(whole, lists[i].key)) == k);
 			rc = sgpu_json_part_parse(&lists[i].parts[k], text, &item, line, column, NULL);

@@ -23,8 +23,8 @@ static int check(struct document *document, unsigned options)
 {
 	struct sgpu_error error = { 0 };
 	int code = sgpu_manifest_parse_options(document->text, document->size,
-					       options & ~(unsigned)DOCUMENT_FAULTS_ARE_RESULT, &document->manifest,
-					       &document->faults, &error);
+					       (options & ~(unsigned)DOCUMENT_FAULTS_ARE_RESULT) | SGPU_MANIFEST_WHOLE,
+					       &document->manifest, &document->faults, &error);
 
 	if (!code) {
 		code = sgpu_ops_check(document->manifest, &document->faults, &error);

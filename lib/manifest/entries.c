@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Segments and operations of a document, whose trees live one at a time: of all of them together they would take ten
+ * times as much memory as the text. What the manifest keeps of them are copies of a few names.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "manifest/reader.h"
+
+enum { TEXTS = 64 << 10 };
+
+struct sgpu_manifest_texts {
+	struct sgpu_manifest_texts *next;
+	size_t used, size;
+	char text[];
+};
+
+static bool is_blank(char c)
+{
+	return c == ' ' || c == '\n' || c == '\t' || c == '\r';
+}
+
+/* From behind an opening quote to behind the closing one, or to the end. */
+static const char *string_end(const char *text, const char *stop)
+{
+	while (text < stop && *text != '"') {
+		text += *text == '\\' && text + 1 < stop ? 2 : 1;
+	}
+	return text < stop ? text + 1 : stop;
+}
+
+/* The text without its blanks, for jansson takes as long over each of those as over anything else. A blank stays
+ * where its loss could make one token of two: behind all but quotes, brackets, colons and commas. */
+static char *strip(const char *text, size_t size, size_t *stripped)
+{
+	char *copy = malloc(size + 1), *end = copy;
+	const char *stop = text + size, *next;
+	bool joins = false;
+
+	while (copy && text < stop) {
+		if (is_blank(*text)) {
+			for (; text < stop && is_blank(*text); text++) {
+			}
+			if (joins) {
+				*end++ = ' ';
+			}
+		} else if (*text == '"') {
+			next = string_end(text + 1, stop);
+			memcpy(end, text, (size_t)(next - text));
+			end += next - text;
+			text = next;
+			joins = false;
+		} else {
+			joins = *text != ',' && *text != ':' && *text != '{' && *text != '}' && *text != '[' &&
+				*text != ']';
+			*end++ = *text++;
+		}
+	}
+	*stripped = copy ? (size_t)(end - copy) : 0;
+	return copy;
+}
+
+static int split(struct sgpu_reader *reader, const char *text, size_t size, json_t **frame, int *line, int *column,
+		 struct sgpu_error *error)
+{
+	json_t *value;
+	int code = sgpu_json_split(text, size, reader->lists, SGPU_ARRAY_LENGTH(reader->lists), 0, frame, line, column,
+				   error);
+
+	for (size_t list = 0; !code && list < SGPU_ARRAY_LENGTH(reader->lists); list++) {
+		for (size_t i = 0; !code && i < reader->lists[list].count; i++) {
+			code = sgpu_json_part_parse(&reader->lists[list].parts[i], text, &value, line, column, error);
+			json_decref(value);
+		}
+	}
+	if (code) {
+		json_decref(*frame);
+		*frame = NULL;
+		sgpu_json_lists_clear(reader->lists, SGPU_ARRAY_LENGTH(reader->lists));
+	}
+	return code;
+}
+
+int sgpu_reader_split(struct sgpu_reader *reader, const char *text, size_t size, json_t **frame, int *line, int *column,
+		      struct sgpu_error *error)
+{
+	size_t stripped;
+	int code;
+
+	reader->lists[SGPU_LIST_SEGMENTS] = (struct sgpu_json_list){ .key = "segments",
+								     .count_max = SGPU_MANIFEST_SEGMENTS_MAX };
+	reader->lists[SGPU_LIST_OPERATIONS] = (struct sgpu_json_list){ .key = "operations",
+								       .count_max = SGPU_MANIFEST_OPERATIONS_MAX };
+	reader->text = strip(text, size, &stripped);
+	if (!reader->text) {
+		return sgpu_fail_nomem(error);
+	}
+	if (stripped == size) {
+		free(reader->text);
+		reader->text = NULL;
+	}
+	code = split(reader, reader->text ? reader->text : text, stripped, frame, line, column, error);
+	/* Of what is no JSON only the text itself can tell where. */
+	return code == SGPU_EINVALID && reader->text ? split(reader, text, size, frame, line, column, error) : code;
+}
+
+json_t *sgpu_reader_take(struct sgpu_reader *reader, int list, int index)
+{
+	json_t *value = NULL;
+
+	if (sgpu_json_part_parse(&reader->lists[list].parts[index], NULL, &value, NULL, NULL, NULL) != SGPU_OK) {
+		reader->no_memory = true; /* it has been parsed before */
+	}
+	return value;
+}
+
+bool sgpu_reader_mentions(const struct sgpu_reader *reader, int list, int index, const char *name)
+{
+	const struct sgpu_json_part *part = &reader->lists[list].parts[index];
+
+	return memmem(part->text, part->size, name, strlen(name)) || memchr(part->text, '\\', part->size);
+}
+
+const char *sgpu_reader_keep(struct sgpu_reader *reader, const char *text)
+{
+	struct sgpu_manifest_texts *texts = reader->manifest->texts;
+	size_t size = text ? strlen(text) + 1 : 0;
+	char *copy;
+
+	if (!text) {
+		return NULL;
+	}
+	if (!texts || texts->size - texts->used < size) {
+		const size_t room = size > TEXTS ? size : TEXTS;
+
+		texts = malloc(sizeof(*texts) + room);
+		if (!texts) {
+			reader->no_memory = true;
+			return "";
+		}
+		*texts = (struct sgpu_manifest_texts){ reader->manifest->texts, 0, room };
+		reader->manifest->texts = texts;
+	}
+	copy = memcpy(texts->text + texts->used, text, size);
+	texts->used += size;
+	return copy;
+}
+
+void sgpu_reader_free_texts(struct sgpu_manifest *manifest)
+{
+	struct sgpu_manifest_texts *texts;
+
+	while ((texts = manifest->texts)) {
+		manifest->texts = texts->next;
+		free(texts);
+	}
+}
+
+void sgpu_reader_join(struct sgpu_reader *reader)
+{
+	for (int list = 0; list < (int)SGPU_ARRAY_LENGTH(reader->lists); list++) {
+		json_t *array = json_object_get(reader->manifest->json, reader->lists[list].key);
+
+		for (int i = 0; i < (int)reader->lists[list].count && !reader->no_memory; i++) {
+			if (json_array_append_new(array, sgpu_reader_take(reader, list, i)) < 0) {
+				reader->no_memory = true;
+			}
+		}
+	}
+}
+
+struct taker {
+	struct sgpu_reader *reader;
+	int list;
+};
+
+static json_t *take_item(void *argument, size_t index)
+{
+	struct taker *taker = argument;
+
+	return sgpu_reader_take(taker->reader, taker->list, (int)index);
+}
+
+int sgpu_reader_canonical(struct sgpu_reader *reader, struct sgpu_error *error)
+{
+	struct taker takers[] = { { reader, SGPU_LIST_SEGMENTS }, { reader, SGPU_LIST_OPERATIONS } };
+	struct sgpu_json_items items[SGPU_ARRAY_LENGTH(takers)];
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(items); i++) {
+		items[i] = (struct sgpu_json_items){ reader->lists[i].key, reader->lists[i].count, take_item, &takers[i] };
+	}
+	return sgpu_json_canonical_items(reader->manifest->json, items, SGPU_ARRAY_LENGTH(items),
+					 &reader->manifest->canonical, &reader->manifest->canonical_size, error);
+}
