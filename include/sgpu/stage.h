@@ -56,6 +56,11 @@ struct sgpu_region {
  * malloc. */
 SGPU_MUST_CHECK int sgpu_stage_folder(char **path, struct sgpu_error *error);
 
+/* All folders in which regions may be: the first is that one, made when absent, the others are of huge pages and may not be
+ * there. NULL-terminated, from malloc. */
+SGPU_MUST_CHECK int sgpu_stage_folders(char ***folders, struct sgpu_error *error);
+void sgpu_stage_folders_free(char ***folders);
+
 /* A new region of `size` bytes, open for writing; region->fd is the caller's. Until publish it has no name, so that
  * a killed process leaves nothing. Close without publish gives the memory back. */
 SGPU_MUST_CHECK int sgpu_region_create(uint64_t size, const struct sgpu_region_options *options,

@@ -28,9 +28,6 @@ bool sgpu_region_file_size(uint64_t size, uint64_t page_size, uint64_t *file_siz
 SGPU_MUST_CHECK int sgpu_stage_open_folder(const char *path, bool make, int *folder, struct sgpu_error *error);
 /* "MOUNT/sgpu-UID", from malloc, or NULL. */
 char *sgpu_stage_huge_folder(const char *mount);
-/* All folders in which regions may be: the first is the main one. NULL-terminated, from malloc. */
-SGPU_MUST_CHECK int sgpu_stage_folders(char ***folders, struct sgpu_error *error);
-void sgpu_stage_folders_free(char ***folders);
 
 /* ---- open.c ---- */
 /* Opens `id` in an open folder and validates everything; with expired_too expiry is no fault. *found tells whether

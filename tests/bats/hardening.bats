@@ -240,12 +240,12 @@ peek() {
 	local name
 	requires jq
 	sgpu-run info --json >info.json
-	for name in no_core no_attaching no_new_privileges filtered_system_calls; do
+	for name in no_core no_attaching no_new_privileges filtered_system_calls confined_files; do
 		[ "$(jq ".hardening.$name.holds" info.json)" = true ]
 	done
 	jq -e '.hardening.secret_memory.text' info.json
 	SGPU_DEBUG=1 sgpu-run info --json >debug.json
-	for name in no_core no_attaching no_new_privileges filtered_system_calls; do
+	for name in no_core no_attaching no_new_privileges filtered_system_calls confined_files; do
 		[ "$(jq ".hardening.$name.holds" debug.json)" = false ]
 		jq -r ".hardening.$name.text" debug.json | grep -q 'SGPU_DEBUG is set'
 	done
@@ -334,4 +334,66 @@ wait_in() {
 @test "with SGPU_DEBUG a run warns" {
 	run --separate-stderr -1 env SGPU_DEBUG=1 sgpu-run --device cpu -k owner.jwk -o response /dev/null
 	assert_contains "$stderr" "SGPU_DEBUG is set"
+}
+
+# landlock: skips where the kernel has none.
+landlock() {
+	sgpu-run info | grep -q '^  files *a run opens none but' || skip "needs Landlock"
+}
+
+@test "a key that lies where every run reads is refused" {
+	requires root mount
+	landlock
+	run --separate-stderr unshare --mount sh -c 'mount -t tmpfs none /usr/share && cp owner.jwk /usr/share/key.jwk &&
+		sgpu-run --device cpu -k /usr/share/key.jwk -o response /dev/null'
+	[ "$status" -eq 4 ]
+	assert_contains "$stderr" "key '/usr/share/key.jwk' lies in '/usr'"
+	assert_no_file response
+}
+
+# The folder of regions is opened by its name each time: another one in its place is not the one that was allowed.
+@test "a waiting runner opens no folder but those that it had at its start" {
+	landlock
+	small_job
+	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk >sealed
+	start_runner env
+	mv "$XDG_RUNTIME_DIR/sgpu" "$XDG_RUNTIME_DIR/before"
+	sgpu-stage load sealed >staged
+	cat staged >&7
+	exec 7>&-
+	local status=0
+	wait "$RUNNER" || status=$?
+	[ "$status" -eq 5 ]
+	assert_contains "$(cat message)" "Permission denied"
+	# With it in its place the same goes through.
+	rm pipe
+	sgpu-stage load sealed >staged
+	sgpu-run --device cpu -k owner.jwk -o response staged
+}
+
+@test "outputs get their names in their folders, whether they are there, replaced, or linked to" {
+	landlock
+	small_job
+	mkdir out
+	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk >sealed
+	sgpu-run --device cpu -k owner.jwk -o out/response --trace trace sealed
+	sgpu-run --device cpu -k owner.jwk -o out/response --trace out/trace sealed
+	[ -s out/response ] && [ -s out/trace ] && [ -s trace ]
+	sgpu-run --device cpu -k owner.jwk sealed | sgpu-seal open -k owner.jwk -C opened
+	assert_same opened/out.f32 expected.f32
+}
+
+@test "a quote says that files are confined" {
+	requires jq
+	landlock
+	sgpu-measure provision -q -o ek.pem --public ek.pub.pem
+	sgpu-measure enroll -q -k ek.pem -o ak.pem --request ak.request
+	sgpu-measure ca init -q -o ca.pem --certificate ca.crt
+	sgpu-measure ca sign -q -k ca.pem --certificate ca.crt --ek ek.pub.pem -o ak.crt ak.request
+	small_job
+	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk >sealed
+	sgpu-run --device cpu -k owner.jwk --quote quote --nonce 0011223344556677 --attestation-key ak.pem \
+		--certificate ak.crt -o response sealed
+	run -0 sgpu-measure inspect --json quote
+	[ "$(jq '[.. | .confinement? // empty | .landlock] | first' <<<"$output")" = true ]
 }

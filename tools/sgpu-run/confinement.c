@@ -57,9 +57,9 @@ int confinement_of_modules(struct sgpu_device *device, struct sgpu_module_confin
 	return code;
 }
 
-json_t *confinement_claim(bool filtered, const struct sgpu_module_confinement *modules)
+json_t *confinement_claim(bool filtered, bool confined, const struct sgpu_module_confinement *modules)
 {
-	json_t *claim = json_pack("{s:b}", "seccomp", filtered);
+	json_t *claim = json_pack("{s:b, s:b}", "seccomp", filtered, "landlock", confined);
 	const struct sgpu_module_confinement *m = modules;
 	json_t *own;
 

@@ -13,7 +13,7 @@
 /* Asks the device, and warns of what modules go without. Errors: SGPU_EUNAVAILABLE: they cannot be run. */
 SGPU_MUST_CHECK int confinement_of_modules(struct sgpu_device *device, struct sgpu_module_confinement *modules,
 					   struct sgpu_error *error);
-/* The claim `confinement` of a quote: "seccomp", and "modules" unless that is NULL. NULL: out of memory. */
-json_t *confinement_claim(bool filtered, const struct sgpu_module_confinement *modules);
+/* The claim `confinement` of a quote: "seccomp", "landlock", and "modules" unless that is NULL. NULL: out of memory. */
+json_t *confinement_claim(bool filtered, bool confined, const struct sgpu_module_confinement *modules);
 
 #endif

@@ -26,7 +26,7 @@ struct harden_finding {
 	bool holds;
 	char text[160];
 };
-enum { HARDEN_FINDINGS = 5 };
+enum { HARDEN_FINDINGS = 6 };
 void harden_try(struct harden_finding findings[HARDEN_FINDINGS]);
 
 #endif

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -20,6 +21,7 @@
 
 #include "cli.h"
 #include "harden.h"
+#include "landlock.h"
 
 /* A child that runs `body` with nothing to say, and how it ended; -1 when there is none. */
 static pid_t start(int (*body)(int), int fd)
@@ -147,6 +149,42 @@ static int run_another_program(int gpu)
 	return 1;
 }
 
+/* ---- files ---- */
+static int confined_ends[2];
+
+/* A thread that was there before, with all signals blocked, as those of libraries are. */
+static void *read_later(void *opened)
+{
+	char go;
+
+	*(bool *)opened = read(confined_ends[0], &go, 1) != 1 || open("/etc/passwd", O_RDONLY | O_CLOEXEC) >= 0;
+	return NULL;
+}
+
+static int open_what_is_not_ours(int fd)
+{
+	const struct landlock_needs none = { .files = NULL };
+	pthread_t thread;
+	sigset_t all, before;
+	bool opened = true;
+
+	(void)fd;
+	cli_harden();
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	if (cli_harden_off() || pipe(confined_ends) != 0 || pthread_create(&thread, NULL, read_later, &opened) != 0) {
+		return 1;
+	}
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (landlock_confine(&none, NULL) != SGPU_OK || open("/etc/passwd", O_RDONLY | O_CLOEXEC) >= 0 ||
+	    open("/proc/self/root/etc/passwd", O_RDONLY | O_CLOEXEC) >= 0 ||
+	    open("/dev/null", O_RDONLY | O_CLOEXEC) < 0 || write(confined_ends[1], "", 1) != 1) {
+		return 1;
+	}
+	pthread_join(thread, NULL);
+	return opened ? 1 : 0;
+}
+
 static bool exits_with(int (*body)(int), int argument, int wanted)
 {
 	int status = end_of(start(body, argument));
@@ -183,7 +221,10 @@ void harden_try(struct harden_finding findings[HARDEN_FINDINGS])
 	note(&findings[3], "filtered_system_calls", "system calls",
 	     exits_with(run_another_program, 0, refused) && exits_with(run_another_program, 1, refused),
 	     "CPU device: those that it needs, no others; GPU: all but those that no runner needs", "all are possible");
-	note(&findings[4], "secret_memory", "keys", secret || locked,
+	note(&findings[4], "confined_files", "files", exits_with(open_what_is_not_ours, -1, 0),
+	     "a run opens none but the system's, those of --files, regions and its outputs (Landlock)",
+	     "a run can open all that its user can: this kernel has no Landlock, or it is off");
+	note(&findings[5], "secret_memory", "keys", secret || locked,
 	     secret ? "in memory that the kernel itself does not map (memfd_secret)" :
 		      "in locked memory (mlock), which root and the kernel can read",
 	     "in ordinary memory, which may be swapped: RLIMIT_MEMLOCK leaves no room");

@@ -14,6 +14,7 @@
 #include <sgpu/base.h>
 
 #include "cli.h"
+#include "landlock.h"
 
 /* -1: the key is named by a path. */
 static int descriptor_of(const char *key)
@@ -38,6 +39,11 @@ int key_files_note(struct key_files *keys, const char *key, struct sgpu_files *f
 	}
 	if (keys->count == KEY_FILES_MAX) {
 		return sgpu_fail(error, SGPU_EUSAGE, "more than %d keys", KEY_FILES_MAX);
+	}
+	above = fd < 0 && S_ISREG(status.st_mode) && landlock_version() ? landlock_above(key) : NULL;
+	if (above) {
+		sgpu_fail(error, SGPU_EPOLICY, "key '%s' lies in '%s', which a run must be able to read", key, above);
+		return sgpu_hint(error, "move the key to a folder of its own");
 	}
 	above = files && fd < 0 && S_ISREG(status.st_mode) ? sgpu_files_above(files, key) : NULL;
 	if (above) {

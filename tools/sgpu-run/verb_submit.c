@@ -19,6 +19,7 @@
 #include "confinement.h"
 #include "harden.h"
 #include "key_files.h"
+#include "landlock.h"
 #include "report.h"
 #include "verbs.h"
 
@@ -345,7 +346,7 @@ static int open_batch(struct request *r)
  * before. An exit status. */
 static int prove(struct request *r, struct sgpu_device *device)
 {
-	json_t *confinement = confinement_claim(harden_filters(), r->modules.process ? &r->modules : NULL);
+	json_t *confinement = confinement_claim(harden_filters(), landlock_version() > 0, r->modules.process ? &r->modules : NULL);
 	const struct sgpu_quote_subject run = { .device = device, .preemption = on_gpu,
 						.allows_modules = r->allow_modules, .files = r->files != NULL,
 						.owners = (const char *const *)r->owners.names,
@@ -401,6 +402,26 @@ static int fail_run(struct sgpu_error *error)
 	return cli_error(error);
 }
 
+/* Nothing else is opened, and nothing else is asked of the kernel. A quote may not say otherwise. */
+static int confine(const struct request *r, const struct outputs *outputs, struct sgpu_error *error)
+{
+	const struct landlock_needs needs = { .files = r->files, .gpu = on_gpu, .output_count = 2,
+					      .outputs = { outputs->response.folder, outputs->trace.folder } };
+	int rc = landlock_confine(&needs, error);
+
+	if (rc != SGPU_OK && (!r->attested.quote || landlock_version() == 0)) {
+		cli_warning("%s", error->text);
+		rc = SGPU_OK;
+	}
+	if (rc == SGPU_OK && harden_filter(on_gpu, error) != SGPU_OK) {
+		rc = r->attested.quote && harden_filters() ? error->code : SGPU_OK;
+		if (rc == SGPU_OK) {
+			cli_warning("%s", error->text);
+		}
+	}
+	return rc;
+}
+
 /* With everything open: what runs from here on runs under the filter. */
 static int run_filtered(struct request *r, struct sgpu_device *device, struct outputs *outputs)
 {
@@ -414,11 +435,8 @@ static int run_filtered(struct request *r, struct sgpu_device *device, struct ou
 	if (rc == SGPU_OK) {
 		rc = make_context(device, &context, &error);
 	}
-	if (rc == SGPU_OK && harden_filter(on_gpu, &error) != SGPU_OK) {
-		rc = r->attested.quote && harden_filters() ? error.code : SGPU_OK; /* then its quote says otherwise */
-		if (rc == SGPU_OK) {
-			cli_warning("%s", error.text);
-		}
+	if (rc == SGPU_OK) {
+		rc = confine(r, outputs, &error);
 	}
 	if (rc == SGPU_OK) {
 		rc = run_batch(r, context ? sgpu_secure_device(context) : device, outputs, &error);

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * By the signal with which the C library changes the user id of all threads. It never lets a thread block that one, as a
+ * library's own threads do with all others, and nothing here changes its user id. The handler is set for this alone.
+ */
+#include "every_thread.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { SETXID = 33, THREADS_MAX = 8192, PATIENCE_MS = 10000 };
+
+/* The kernel's, which is not the C library's. */
+struct kernel_action {
+	void (*handler)(int);
+	unsigned long flags;
+#if defined(__x86_64__)
+	void (*restorer)(void);
+#endif
+	uint64_t mask;
+};
+
+#if defined(__x86_64__)
+enum { RESTORER = 0x04000000 };
+void every_thread_return(void);
+__asm__(".text\n"
+	".type every_thread_return, @function\n"
+	"every_thread_return:\n"
+	"	movq $15, %rax\n" /* rt_sigreturn */
+	"	syscall\n"
+	".size every_thread_return, . - every_thread_return\n");
+#endif
+
+/* Threads that were called: their number, and 1 or -1 once they have done it. */
+static struct {
+	pid_t thread;
+	atomic_int outcome;
+} called[THREADS_MAX];
+static int called_count;
+static bool (*to_call)(void);
+
+static void on_call(int signal)
+{
+	const int saved = errno;
+	const pid_t self = (pid_t)syscall(SYS_gettid);
+
+	(void)signal;
+	for (int i = 0; i < called_count; i++) {
+		if (called[i].thread == self) {
+			atomic_store(&called[i].outcome, to_call() ? 1 : -1);
+		}
+	}
+	errno = saved;
+}
+
+static bool is_called(pid_t thread)
+{
+	for (int i = 0; i < called_count; i++) {
+		if (called[i].thread == thread) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool is_gone(pid_t thread)
+{
+	return syscall(SYS_tgkill, getpid(), thread, 0) != 0 && errno == ESRCH;
+}
+
+/* A millisecond at a time. */
+static bool wait_for(int index)
+{
+	const struct timespec moment = { 0, 1000000 };
+
+	for (int i = 0; i < PATIENCE_MS; i++) {
+		if (atomic_load(&called[index].outcome) != 0) {
+			return atomic_load(&called[index].outcome) > 0;
+		}
+		if (is_gone(called[index].thread)) {
+			return true;
+		}
+		nanosleep(&moment, NULL);
+	}
+	return false;
+}
+
+static bool call(pid_t thread)
+{
+	const int index = called_count;
+
+	if (index == THREADS_MAX) {
+		return false;
+	}
+	called[index].thread = thread;
+	atomic_store(&called[index].outcome, 0);
+	called_count++;
+	/* One that has ended meanwhile needs nothing. */
+	return syscall(SYS_tgkill, getpid(), thread, SETXID) == 0 ? wait_for(index) : errno == ESRCH;
+}
+
+/* Those that have not been called; *any tells whether there were any. */
+static bool call_new_ones(bool *any)
+{
+	const pid_t self = (pid_t)syscall(SYS_gettid);
+	DIR *tasks = opendir("/proc/self/task");
+	struct dirent *entry;
+	bool good = tasks != NULL;
+
+	*any = false;
+	while (good && (entry = readdir(tasks))) {
+		pid_t thread = (pid_t)strtol(entry->d_name, NULL, 10);
+
+		if (thread > 0 && thread != self && !is_called(thread)) {
+			*any = true;
+			good = call(thread);
+		}
+	}
+	if (tasks) {
+		closedir(tasks);
+	}
+	return good;
+}
+
+int every_thread(bool (*body)(void), struct sgpu_error *error)
+{
+	struct kernel_action action, before;
+	bool good = true, any = true;
+
+	memset(&action, 0, sizeof(action));
+	memset(&before, 0, sizeof(before));
+	action.handler = on_call;
+	action.flags = SA_RESTART | SA_ONSTACK;
+#if defined(__x86_64__)
+	action.flags |= RESTORER;
+	action.restorer = every_thread_return;
+#endif
+	called_count = 0;
+	to_call = body;
+	if (syscall(SYS_rt_sigaction, SETXID, &action, &before, sizeof(uint64_t)) != 0) {
+		return sgpu_fail(error, SGPU_EUNAVAILABLE, "threads of this process cannot be told what they may open");
+	}
+	while (good && any) {
+		good = call_new_ones(&any);
+	}
+	(void)syscall(SYS_rt_sigaction, SETXID, &before, NULL, sizeof(uint64_t));
+	if (!good || !body()) {
+		return sgpu_fail(error, SGPU_EUNAVAILABLE, "files are not confined: not every thread of this process follows");
+	}
+	return SGPU_OK;
+}

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Landlock by its system calls: the C library has no functions for them. The rules are kept to the rights that the
+ * kernel's version knows.
+ */
+#include "landlock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <limits.h>
+#include <linux/landlock.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "cli_harden.h"
+#include "every_thread.h"
+
+/* The same on all architectures. */
+enum { CREATE_RULESET = 444, ADD_RULE = 445, RESTRICT_SELF = 446 };
+
+/* Rights of later versions, which the headers that this is built with may not have. */
+#define REFER (1ULL << 13)
+#define TRUNCATE (1ULL << 14)
+#define IOCTL_DEV (1ULL << 15)
+#define ALL_FIRST ((1ULL << 13) - 1)
+
+#define READ (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
+#define RUN (READ | LANDLOCK_ACCESS_FS_EXECUTE)
+#define WRITE (LANDLOCK_ACCESS_FS_WRITE_FILE | TRUNCATE)
+#define NAME (LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_REMOVE_FILE)
+#define DEVICE (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE | IOCTL_DEV)
+/* What there is for a file that is no folder. */
+#define OF_FILES (LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE | WRITE | IOCTL_DEV)
+
+struct rule {
+	const char *path;
+	uint64_t rights;
+};
+
+/* Folders in which libraries, and what they read of the machine, are: a key in one of them could be read. */
+static const struct rule folders[] = {
+	{ "/usr", RUN }, { "/lib", RUN }, { "/lib32", RUN }, { "/lib64", RUN }, { "/libx32", RUN },
+	{ "/etc/ld.so.conf.d", READ }, { "/proc/self", READ }, { "/proc/sys", READ }, { "/proc/driver", READ },
+	{ "/sys/devices", READ }, { "/sys/bus", READ }, { "/sys/class", READ }, { "/sys/module", READ },
+	{ "/sys/kernel/mm", READ }, { "/sys/fs/cgroup", READ },
+};
+
+static const struct rule single_files[] = {
+	{ "/etc/ld.so.cache", READ }, { "/etc/ld.so.conf", READ }, { "/etc/ld.so.preload", READ },
+	{ "/etc/localtime", READ }, { "/etc/ssl/openssl.cnf", READ }, { "/proc/meminfo", READ },
+	{ "/proc/cpuinfo", READ }, { "/proc/stat", READ }, { "/proc/filesystems", READ }, { "/proc/devices", READ },
+	{ "/proc/version", READ }, { "/proc/modules", READ }, { "/dev/null", DEVICE }, { "/dev/zero", DEVICE },
+	{ "/dev/full", DEVICE }, { "/dev/random", DEVICE }, { "/dev/urandom", DEVICE },
+};
+
+/* Patterns of what NVIDIA's driver opens. */
+static const struct rule of_gpus[] = {
+	{ "/dev/nvidia*", DEVICE | READ }, { "/etc/nvidia*", READ }, { "/run/nvidia-*", DEVICE | READ },
+	{ "/dev/dri/renderD*", DEVICE },
+};
+
+int landlock_version(void)
+{
+	long version = cli_harden_off() ? 0 : syscall(CREATE_RULESET, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
+
+	return version < 1 ? 0 : (int)version;
+}
+
+/* ../lib/sgpu from the program's folder, where what it loads later is. */
+static const char *own_libraries(void)
+{
+	static char path[PATH_MAX + 32];
+	char program[PATH_MAX];
+	ssize_t length = readlink("/proc/self/exe", program, sizeof(program) - 1);
+	char *slash;
+
+	program[length > 0 ? length : 0] = '\0';
+	slash = strrchr(program, '/');
+	if (!slash) {
+		return NULL;
+	}
+	*slash = '\0';
+	snprintf(path, sizeof(path), "%s/../lib/sgpu", program);
+	return path;
+}
+
+static bool is_same(const char *path, const struct stat *folder)
+{
+	struct stat status;
+
+	return path && stat(path, &status) == 0 && status.st_dev == folder->st_dev && status.st_ino == folder->st_ino;
+}
+
+static const char *readable(const struct stat *folder)
+{
+	for (size_t i = 0; i < sizeof(folders) / sizeof(*folders); i++) {
+		if (is_same(folders[i].path, folder)) {
+			return folders[i].path;
+		}
+	}
+	return is_same(own_libraries(), folder) ? own_libraries() : NULL;
+}
+
+const char *landlock_above(const char *path)
+{
+	char *real = realpath(path, NULL), *slash;
+	const char *found = NULL;
+	struct stat status;
+
+	while (real && !found && (slash = strrchr(real, '/')) && slash != real) {
+		*slash = '\0';
+		found = stat(real, &status) == 0 ? readable(&status) : NULL;
+	}
+	free(real);
+	return found;
+}
+
+struct ruleset {
+	int fd;
+	uint64_t known;
+	bool failed;
+};
+
+static void allow_descriptor(struct ruleset *rules, int fd, uint64_t rights)
+{
+	struct landlock_path_beneath_attr rule = { .allowed_access = rights & rules->known, .parent_fd = fd };
+	struct stat status;
+
+	if (fstat(fd, &status) == 0 && !S_ISDIR(status.st_mode)) {
+		rule.allowed_access &= OF_FILES;
+	}
+	rules->failed = rules->failed ||
+			(rule.allowed_access && syscall(ADD_RULE, rules->fd, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) != 0);
+}
+
+/* What is not on this machine needs no rule. */
+static void allow(struct ruleset *rules, const char *path, uint64_t rights)
+{
+	int fd = path ? open(path, O_PATH | O_CLOEXEC) : -1;
+
+	if (fd >= 0) {
+		allow_descriptor(rules, fd, rights);
+		close(fd);
+	}
+}
+
+static void allow_patterns(struct ruleset *rules)
+{
+	for (size_t i = 0; i < sizeof(of_gpus) / sizeof(*of_gpus); i++) {
+		glob_t found;
+
+		if (glob(of_gpus[i].path, 0, NULL, &found) == 0) {
+			for (size_t k = 0; k < found.gl_pathc; k++) {
+				allow(rules, found.gl_pathv[k], of_gpus[i].rights);
+			}
+			globfree(&found);
+		}
+	}
+}
+
+/* Made now, as a region may be staged while the run waits for its batch. */
+static void allow_regions(struct ruleset *rules)
+{
+	char **regions = NULL;
+
+	if (sgpu_stage_folders(&regions, NULL) != SGPU_OK) {
+		return; /* then there are no regions */
+	}
+	for (int i = 0; regions[i]; i++) {
+		(void)mkdir(regions[i], 0700);
+		allow(rules, regions[i], READ | WRITE | LANDLOCK_ACCESS_FS_REMOVE_FILE);
+	}
+	sgpu_stage_folders_free(&regions);
+}
+
+static void allow_all(struct ruleset *rules, const struct landlock_needs *needs)
+{
+	const char *name;
+
+	for (size_t i = 0; i < sizeof(folders) / sizeof(*folders); i++) {
+		allow(rules, folders[i].path, folders[i].rights);
+	}
+	for (size_t i = 0; i < sizeof(single_files) / sizeof(*single_files); i++) {
+		allow(rules, single_files[i].path, single_files[i].rights);
+	}
+	allow(rules, "/proc/self/exe", RUN);
+	allow(rules, own_libraries(), RUN);
+	if (needs->gpu) {
+		allow_patterns(rules);
+	}
+	allow_regions(rules);
+	for (int i = 0; i < sgpu_files_count(needs->files); i++) {
+		allow_descriptor(rules, sgpu_files_folder(needs->files, i, &name), READ);
+	}
+	for (int i = 0; i < needs->output_count; i++) {
+		if (needs->outputs[i] >= 0) {
+			allow_descriptor(rules, needs->outputs[i], NAME);
+		}
+	}
+	for (int i = 0; i < needs->state_count; i++) {
+		allow(rules, needs->states[i], READ | WRITE | NAME);
+	}
+}
+
+/* As the structure was made; later versions add to its end. */
+struct attributes {
+	uint64_t files, net;
+};
+
+static int make_ruleset(int version, uint64_t *known)
+{
+	struct attributes attributes = { .files = ALL_FIRST };
+
+	attributes.files |= version >= 2 ? REFER : 0;
+	attributes.files |= version >= 3 ? TRUNCATE : 0;
+	attributes.files |= version >= 5 ? IOCTL_DEV : 0;
+	attributes.net = version >= 4 ? 3 : 0; /* bind, connect: TCP */
+	*known = attributes.files;
+	return (int)syscall(CREATE_RULESET, &attributes,
+			    version >= 4 ? sizeof(attributes) : offsetof(struct attributes, net), 0);
+}
+
+static int ruleset_to_enter = -1;
+
+/* In a signal handler of each thread. */
+static bool enter(void)
+{
+	return syscall(RESTRICT_SELF, ruleset_to_enter, 0) == 0;
+}
+
+int landlock_confine(const struct landlock_needs *needs, struct sgpu_error *error)
+{
+	struct ruleset rules = { .fd = -1 };
+	int version = landlock_version(), code;
+
+	if (cli_harden_off()) {
+		return SGPU_OK;
+	}
+	if (version == 0) {
+		return sgpu_fail(error, SGPU_EUNAVAILABLE, "files are not confined: this kernel has no Landlock, or it is off");
+	}
+	rules.fd = make_ruleset(version, &rules.known);
+	if (rules.fd >= 0) {
+		allow_all(&rules, needs);
+	}
+	if (rules.fd < 0 || rules.failed) {
+		code = sgpu_fail(error, SGPU_EUNAVAILABLE, "files are not confined: no ruleset of Landlock can be made: %s",
+				 strerror(errno));
+	} else {
+		ruleset_to_enter = rules.fd;
+		code = every_thread(enter, error);
+	}
+	if (rules.fd >= 0) {
+		close(rules.fd);
+	}
+	return code;
+}

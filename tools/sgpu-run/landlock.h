@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the runner may open once everything of its own is open: files of the system, folders of --files, regions, and
+ * names for its outputs. So a fault in it gets at no key file, nor at anything else of its user.
+ */
+#ifndef SGPU_RUN_LANDLOCK_H
+#define SGPU_RUN_LANDLOCK_H
+
+#include <stdbool.h>
+
+#include <sgpu/stage.h>
+
+enum { LANDLOCK_FOLDERS_MAX = 8 };
+
+struct landlock_needs {
+	const struct sgpu_files *files;            /* to be read, or NULL */
+	int outputs[LANDLOCK_FOLDERS_MAX];         /* descriptors of folders in which files get names; -1: none */
+	int output_count;
+	const char *states[LANDLOCK_FOLDERS_MAX];  /* folders to be read and written */
+	int state_count;
+	bool gpu;
+};
+
+/* The kernel's version of Landlock; 0: none, or this build or SGPU_DEBUG does without. */
+int landlock_version(void);
+
+/* The folder that every run may read and that holds `path`, or NULL: no key may lie there. */
+const char *landlock_above(const char *path);
+
+/* From then on no thread of the process opens anything else. Errors: SGPU_EUNAVAILABLE, and what could be confined is. */
+SGPU_MUST_CHECK int landlock_confine(const struct landlock_needs *needs, struct sgpu_error *error);
+
+#endif
