@@ -14,6 +14,7 @@
 #include <sgpu/crypto.h>
 #include <sgpu/device.h>
 #include <sgpu/ops.h>
+#include <sgpu/replay.h>
 #include <sgpu/stage.h>
 
 #ifdef __cplusplus
@@ -69,6 +70,7 @@ struct sgpu_run_options {
 	const char *const *owners;    /* thumbprints: batches that none of these has signed are refused (SGPU_EPOLICY,
 	                                 SGPU_EAUTH); NULL: whoever knows a recipient's key may send work. Borrowed. */
 	int owner_count;
+	struct sgpu_replay *replay;   /* remembers what the run takes, and refuses what was taken before; or NULL. Borrowed. */
 	uint64_t deadline_ns;         /* sgpu_now_ns() clock; 0: none */
 	bool spans;                   /* record them */
 	/* Whoever makes a batch names files in it and guesses their digests; which guesses fit tells them what the

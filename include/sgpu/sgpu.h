@@ -22,6 +22,7 @@
 #include <sgpu/transfer.h>
 #include <sgpu/channel.h>
 #include <sgpu/secure.h>
+#include <sgpu/replay.h>
 #include <sgpu/enclave.h>
 #include <sgpu/attest.h>
 #include <sgpu/bench.h>

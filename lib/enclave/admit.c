@@ -7,6 +7,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "enclave/run.h"
 
@@ -206,6 +207,22 @@ static int check_memory(struct sgpu_run *run, struct sgpu_error *error)
 	return rc;
 }
 
+/* The last thing that can refuse a batch, so that none is remembered that could have come again. */
+static int take_once(struct sgpu_run *run, struct sgpu_error *error)
+{
+	struct timespec now = { 0 };
+
+	if (!run->options.replay) {
+		return SGPU_OK;
+	}
+	if (!run->batch->has_mac) {
+		return sgpu_fail(error, SGPU_EPOLICY, "the batch has no MAC, so it cannot be told from another");
+	}
+	clock_gettime(CLOCK_REALTIME, &now);
+	return sgpu_replay_take(run->options.replay, run->owner, run->batch->id, run->batch->counter,
+				(uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000, error);
+}
+
 int sgpu_run_admit(struct sgpu_run *run, struct sgpu_error *error)
 {
 	uint64_t begin = sgpu_now_ns();
@@ -244,6 +261,9 @@ int sgpu_run_admit(struct sgpu_run *run, struct sgpu_error *error)
 	}
 	if (rc == SGPU_OK) {
 		rc = sgpu_run_setup(run, error);
+	}
+	if (rc == SGPU_OK) {
+		rc = take_once(run, error);
 	}
 	if (rc == SGPU_OK) {
 		rc = sgpu_fetch_take(run, error);

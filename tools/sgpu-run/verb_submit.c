@@ -24,7 +24,7 @@
 #include "verbs.h"
 
 enum { OPT_DEVICE = CLI_LONG, OPT_TIMEOUT, OPT_TRACE, OPT_STATS, OPT_DRY_RUN, OPT_FILES, OPT_ALLOW_MODULES,
-       OPT_QUOTE, OPT_NONCE, OPT_AK, OPT_CERTIFICATE, OPT_OWNER, OPT_OWNERS };
+       OPT_QUOTE, OPT_NONCE, OPT_AK, OPT_CERTIFICATE, OPT_OWNER, OPT_OWNERS, OPT_STATE, OPT_WINDOW };
 enum { KEYS_MAX = 64, KEYS_SIZE = (KEYS_MAX + 1) * sizeof(struct sgpu_key) };
 
 const struct cli_option submit_options[] = {
@@ -36,6 +36,8 @@ const struct cli_option submit_options[] = {
 	{ "trace", OPT_TRACE, "FILE", "write a trace that Perfetto and Chrome open" },
 	{ "stats", OPT_STATS, NULL, "times and bytes by stage, on standard error" },
 	{ "owners", OPT_OWNERS, "FILE", "take batches alone that one of these keys signed: thumbprints, one a line" },
+	{ "state", OPT_STATE, "DIR", "remember there which batches were taken: none runs twice" },
+	{ "replay-window", OPT_WINDOW, "DURATION", "how old a batch may be (default: 7d)" },
 	{ "files", OPT_FILES, "DIR", "let batches name payloads in files of this folder; may be repeated" },
 	{ "allow-modules", OPT_ALLOW_MODULES, NULL, "run kernels that the batch brings along" },
 	{ "quote", OPT_QUOTE, "FILE", "first write evidence of this run there, with a key that only it has" },
@@ -48,12 +50,17 @@ const struct cli_option submit_options[] = {
 	{ NULL, 0, NULL, NULL },
 };
 
+static const uint64_t DEFAULT_WINDOW_US = SGPU_REPLAY_WINDOW_DAYS * UINT64_C(86400000000);
+
 struct request {
 	const char *key_paths[KEYS_MAX];
 	int path_count, key_count;              /* the key of an attested run has no path: it is the last */
 	struct sgpu_key *keys;                  /* in memory for secrets */
 	struct key_files key_files;             /* where keys and the attestation key are */
 	struct sgpu_owners owners;              /* whose batches are taken; none: anybody's */
+	const char *state;                      /* folder; NULL: in memory */
+	uint64_t window_ns;
+	struct sgpu_replay *replay;
 	struct sgpu_files *files;               /* where payloads may be; NULL: nowhere */
 	struct attested attested;
 	int in_fd;                              /* the batch; -1 while it is not open */
@@ -128,6 +135,12 @@ static int take_option(struct request *r, int key, const char *value)
 			return cli_usage("--owners is given twice: one file names them all");
 		}
 		return sgpu_owners_load(value, &r->owners, &error) == SGPU_OK ? 0 : cli_error(&error);
+	case OPT_STATE:
+		r->state = value;
+		return 0;
+	case OPT_WINDOW:
+		return sgpu_parse_duration(value, "--replay-window", &r->window_ns, &error) == SGPU_OK ? 0 :
+		       cli_error(&error);
 	case OPT_FILES:
 		return allow_files(r, value);
 	case OPT_ALLOW_MODULES:
@@ -172,6 +185,10 @@ static int check_request(const struct request *r)
 	}
 	if (r->files && r->owners.count == 0) {
 		return cli_usage("--files needs --owners: whoever makes a batch chooses what is read there");
+	}
+	if ((r->state || r->window_ns) && r->owners.count == 0) {
+		return cli_usage("%s needs --owners: anybody could use up the ids of others' batches",
+				 r->state ? "--state" : "--replay-window");
 	}
 	if (r->trace && r->dry_run) {
 		return cli_usage("--dry-run runs nothing, so there is nothing to trace");
@@ -279,7 +296,7 @@ static int run_batch(const struct request *r, struct sgpu_device *device, struct
 	struct sgpu_run_options options = { .keys = r->keys, .key_count = r->key_count, .spans = r->trace != NULL,
 					    .files = r->files, .allow_modules = r->allow_modules,
 					    .owners = (const char *const *)r->owners.names,
-					    .owner_count = r->owners.count };
+					    .owner_count = r->owners.count, .replay = r->replay };
 	struct sgpu_run *run = NULL;
 	struct sgpu_error other;
 	int rc;
@@ -454,6 +471,10 @@ static int submit(struct request *r)
 	struct sgpu_error error = { 0 };
 	int rc = load_keys(r, &error), status;
 
+	if (rc == SGPU_OK && r->owners.count > 0) {
+		rc = sgpu_replay_create(r->state, r->window_ns ? r->window_ns / 1000 : DEFAULT_WINDOW_US, &r->replay, &error);
+	}
+
 	if (rc == SGPU_OK) {
 		rc = check_aead(&error);
 	}
@@ -557,6 +578,7 @@ int verb_submit(int argc, char **argv)
 	sgpu_secret_free(r.keys, KEYS_SIZE);
 	sgpu_files_free(&r.files);
 	sgpu_owners_clear(&r.owners);
+	sgpu_replay_free(&r.replay);
 	key_files_clear(&r.key_files);
 	status = cli_finish(status);
 	if (on_gpu) {

@@ -1,0 +1,104 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# A batch runs once: sgpu-run --state.
+# shellcheck disable=SC2154 # bats sets stderr
+
+load helpers
+
+setup() {
+	cd "$BATS_TEST_TMPDIR" || return 1
+	make_keys 2>/dev/null
+	small_job 5000
+	sgpu-seal keyinfo --owner owner.jwk >owners
+	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk >sealed
+}
+
+runner() {
+	sgpu-run -k runner.jwk --owners owners --state state "$@"
+}
+
+@test "with --state a batch runs once, also when it is staged, rewrapped or given to another process" {
+	run -0 runner -o response sealed
+	[ "$(stat -c %a state)" = 700 ]
+	rm response
+	sgpu-stage load --keep sealed >staged || sgpu-stage load sealed >staged
+	sgpu-seal rewrap -q -k owner.jwk -r runner.pub.jwk -o again sealed
+	for batch in sealed staged again; do
+		run --separate-stderr -4 runner -o response $batch
+		assert_contains "$stderr" "taken before"
+		assert_no_file response
+	done
+	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk >new
+	run -0 runner -o response new
+}
+
+@test "a batch that a host altered uses up no id: the right one runs after it" {
+	requires tar
+	local at
+	at=$(grep -abo '"mac":"' sealed | head -n 1 | cut -d: -f1)
+	cp sealed altered
+	flip_byte altered $((at + 8))
+	run --separate-stderr -4 runner -o response altered
+	assert_contains "$stderr" "mac"
+	run -0 runner -o response sealed
+}
+
+@test "a batch that is killed while it runs does not run again" {
+	head -c $(($(stat -c %s sealed) - 1024)) sealed >endless
+	mkfifo pipe
+	runner -o response pipe 2>message &
+	local pid=$! i
+	exec 7>pipe
+	cat endless >&7
+	for ((i = 0; i < 600; i++)); do
+		[ ! -s state/batches ] || break
+		sleep 0.05
+	done
+	[ -s state/batches ]
+	kill -KILL $pid
+	wait $pid || true
+	exec 7>&-
+	run --separate-stderr -4 runner -o response sealed
+	assert_contains "$stderr" "taken before"
+}
+
+@test "of several runners with one folder, one takes the batch" {
+	local i done=0 pids=()
+	for i in 1 2 3 4; do
+		runner --device cpu -j 1 -q -o "response.$i" sealed 2>"message.$i" &
+		pids+=($!)
+	done
+	for i in 1 2 3 4; do
+		status=0
+		wait "${pids[i - 1]}" || status=$?
+		[ $status -eq 0 ] || [ $status -eq 4 ]
+		done=$((done + (status == 0)))
+	done
+	[ $done -eq 1 ]
+	[ "$(find . -name 'response.*' | wc -l)" -eq 1 ]
+}
+
+@test "a batch that is older than the window is refused, with and without a folder" {
+	run --separate-stderr -4 runner --replay-window 1ms -o response sealed
+	assert_contains "$stderr" "too old"
+	run --separate-stderr -4 sgpu-run -k runner.jwk --owners owners --replay-window 1ms -o response sealed
+	assert_no_file response
+	run -0 runner --replay-window 10d -o response sealed
+}
+
+@test "--state needs --owners and a folder of this user alone" {
+	run --separate-stderr -2 sgpu-run -k runner.jwk --state state -o response sealed
+	run --separate-stderr -2 sgpu-run -k runner.jwk --replay-window 1d -o response sealed
+	run --separate-stderr -2 runner --replay-window never -o response sealed
+	mkdir -m 755 state
+	run --separate-stderr -4 runner -o response sealed
+	assert_contains "$stderr" "not of this user alone"
+	run --separate-stderr -3 sgpu-run -k runner.jwk --owners owners --state owners -o response sealed
+	assert_no_file response
+}
+
+@test "a batch that is refused for another reason is not used up" {
+	sgpu-seal keygen -q --x25519 -o other.jwk
+	run -4 sgpu-run -k other.jwk --owners owners --state state -o response sealed
+	run -0 runner -o response sealed
+}

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The cache of batches that were taken: each once, by whoever asks, and whatever is left of the file.
+ */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <sgpu/replay.h>
+
+#include "unit.h"
+
+#define SECOND UINT64_C(1000000)
+#define WINDOW (100 * SECOND)
+#define NOW (UINT64_C(1800000000) * SECOND)
+enum { HEADER = 24, RECORD = 32 };
+
+static struct sgpu_error error;
+static char folder[64], data[80];
+
+static void new_folder(void)
+{
+	strcpy(folder, "/tmp/sgpu-replay-XXXXXX");
+	if (!mkdtemp(folder)) {
+		abort();
+	}
+	snprintf(data, sizeof(data), "%s/batches", folder);
+}
+
+static void remove_folder(void)
+{
+	char command[160];
+
+	snprintf(command, sizeof(command), "rm -rf '%s'", folder);
+	CHECK(system(command) == 0);
+}
+
+static int take_at(struct sgpu_replay *replay, const char *owner, unsigned id, uint64_t counter, uint64_t now)
+{
+	uint8_t batch_id[SGPU_BATCH_ID_SIZE] = { (uint8_t)id, (uint8_t)(id >> 8), (uint8_t)(id >> 16) };
+
+	return sgpu_replay_take(replay, owner, batch_id, counter, now, &error);
+}
+
+/* By a cache of its own, as another process has. */
+static int take_afresh(unsigned id)
+{
+	struct sgpu_replay *replay = NULL;
+	int code = sgpu_replay_create(folder, WINDOW, &replay, &error);
+
+	code = code ? code : take_at(replay, "owner", id, NOW, NOW);
+	sgpu_replay_free(&replay);
+	return code;
+}
+
+UNIT_TEST(a_batch_is_taken_once_in_memory_and_in_a_folder)
+{
+	new_folder();
+	for (int in_file = 0; in_file < 2; in_file++) {
+		struct sgpu_replay *replay = NULL;
+		REQUIRE(sgpu_replay_create(in_file ? folder : NULL, WINDOW, &replay, &error) == 0);
+		CHECK(take_at(replay, "owner", 1, NOW, NOW) == 0 && take_at(replay, "owner", 2, NOW, NOW) == 0);
+		CHECK(take_at(replay, "owner", 1, NOW, NOW) == SGPU_EPOLICY && strstr(error.text, "taken before"));
+		CHECK(take_at(replay, "owner", 1, NOW + SECOND, NOW) == SGPU_EPOLICY); /* the id counts */
+		CHECK(take_at(replay, "other", 1, NOW, NOW) == 0); /* nobody uses up the ids of others */
+		sgpu_replay_free(&replay);
+		CHECK(!replay);
+	}
+	CHECK(take_afresh(2) == SGPU_EPOLICY && take_afresh(3) == 0 && take_afresh(3) == SGPU_EPOLICY);
+	remove_folder();
+}
+
+UNIT_TEST(what_is_too_old_or_from_the_future_is_refused_and_not_remembered)
+{
+	struct sgpu_replay *replay = NULL;
+	const uint64_t ahead = SGPU_REPLAY_AHEAD_SECONDS * SECOND;
+
+	REQUIRE(sgpu_replay_create(NULL, WINDOW, &replay, &error) == 0);
+	CHECK(take_at(replay, "o", 1, NOW - WINDOW - 1, NOW) == SGPU_EPOLICY && strstr(error.text, "too old"));
+	CHECK(take_at(replay, "o", 1, NOW + ahead + 1, NOW) == SGPU_EPOLICY && strstr(error.text, "future"));
+	CHECK(take_at(replay, "o", 1, 0, NOW) == SGPU_EPOLICY);
+	CHECK(take_at(replay, "o", 1, NOW - WINDOW, NOW) == 0);
+	CHECK(take_at(replay, "o", 2, NOW + ahead, NOW) == 0);
+	sgpu_replay_free(&replay);
+}
+
+UNIT_TEST(what_a_crash_cut_short_is_no_record_and_damage_is_told)
+{
+	struct stat status;
+	char byte = 0;
+
+	new_folder();
+	CHECK(take_afresh(1) == 0 && take_afresh(2) == 0 && take_afresh(3) == 0);
+	REQUIRE(stat(data, &status) == 0 && status.st_size == HEADER + 3 * RECORD);
+	for (off_t cut = 1; cut < RECORD; cut += 10) { /* of the last record some bytes are there: it never ran */
+		REQUIRE(truncate(data, HEADER + 2 * RECORD + cut) == 0);
+		CHECK(take_afresh(1) == SGPU_EPOLICY && take_afresh(2) == SGPU_EPOLICY && take_afresh(3) == 0);
+		CHECK(take_afresh(3) == SGPU_EPOLICY);
+	}
+	const int fd = open(data, O_RDWR);
+	REQUIRE(fd >= 0);
+	CHECK(pwrite(fd, &byte, 1, HEADER + 3 * RECORD - 1) == 1); /* its blocks came in another order */
+	CHECK(take_afresh(3) == 0 && take_afresh(3) == SGPU_EPOLICY);
+	CHECK(pread(fd, &byte, 1, HEADER + RECORD + 3) == 1);
+	byte ^= 1;
+	CHECK(pwrite(fd, &byte, 1, HEADER + RECORD + 3) == 1);
+	CHECK(take_afresh(9) == SGPU_ESYSTEM && strstr(error.text, "damaged"));
+	close(fd);
+	REQUIRE(truncate(data, 3) == 0);
+	CHECK(take_afresh(9) == SGPU_ESYSTEM);
+	remove_folder();
+}
+
+UNIT_TEST(old_records_go_and_a_clock_that_is_set_back_brings_none_again)
+{
+	struct sgpu_replay *replay = NULL;
+	struct stat status;
+
+	new_folder();
+	REQUIRE(sgpu_replay_create(folder, WINDOW, &replay, &error) == 0);
+	for (unsigned i = 0; i < 1100; i++) {
+		REQUIRE(take_at(replay, "o", i, NOW, NOW) == 0);
+	}
+	CHECK(take_at(replay, "o", 5000, NOW + 3 * WINDOW, NOW + 3 * WINDOW) == 0);
+	REQUIRE(stat(data, &status) == 0);
+	CHECK(status.st_size == HEADER + RECORD);
+	CHECK(take_at(replay, "o", 7, NOW, NOW) == SGPU_EPOLICY && strstr(error.text, "too old"));
+	CHECK(take_at(replay, "o", 5000, NOW + 3 * WINDOW, NOW + 3 * WINDOW) == SGPU_EPOLICY);
+	sgpu_replay_free(&replay);
+	remove_folder();
+}
+
+/* Each of several processes tries to take the same batches; each batch goes to one of them. */
+UNIT_TEST(of_many_processes_one_takes_a_batch)
+{
+	enum { PROCESSES = 4, BATCHES = 40 };
+	int taken = 0;
+
+	new_folder();
+	for (int i = 0; i < PROCESSES; i++) {
+		if (fork() == 0) {
+			int mine = 0;
+			for (unsigned id = 0; id < BATCHES; id++) {
+				const int code = take_afresh(id);
+				mine += code == 0;
+				if (code && code != SGPU_EPOLICY) {
+					_exit(255);
+				}
+			}
+			_exit(mine);
+		}
+	}
+	for (int i = 0; i < PROCESSES; i++) {
+		int status = 0;
+		REQUIRE(wait(&status) > 0 && WIFEXITED(status) && WEXITSTATUS(status) != 255);
+		taken += WEXITSTATUS(status);
+	}
+	CHECK(taken == BATCHES);
+	remove_folder();
+}
+
+UNIT_TEST(the_folder_is_made_and_has_to_be_of_this_user_alone)
+{
+	struct sgpu_replay *replay = NULL;
+	struct stat status;
+	char inner[80];
+
+	new_folder();
+	snprintf(inner, sizeof(inner), "%s/state", folder);
+	REQUIRE(sgpu_replay_create(inner, WINDOW, &replay, &error) == 0);
+	sgpu_replay_free(&replay);
+	CHECK(stat(inner, &status) == 0 && (status.st_mode & 07777) == 0700);
+	REQUIRE(chmod(inner, 0750) == 0);
+	CHECK(sgpu_replay_create(inner, WINDOW, &replay, &error) == SGPU_EPOLICY && !replay);
+	REQUIRE(chmod(inner, 0700) == 0);
+	if (geteuid() == 0) {
+		REQUIRE(chown(inner, 4711, (gid_t)-1) == 0);
+		CHECK(sgpu_replay_create(inner, WINDOW, &replay, &error) == SGPU_EPOLICY);
+	}
+	snprintf(inner, sizeof(inner), "%s/no/state", folder);
+	CHECK(sgpu_replay_create(inner, WINDOW, &replay, &error) == SGPU_ESYSTEM);
+	remove_folder();
+}
+
+int main(void)
+{
+	UNIT_RUN(a_batch_is_taken_once_in_memory_and_in_a_folder);
+	UNIT_RUN(what_is_too_old_or_from_the_future_is_refused_and_not_remembered);
+	UNIT_RUN(what_a_crash_cut_short_is_no_record_and_damage_is_told);
+	UNIT_RUN(old_records_go_and_a_clock_that_is_set_back_brings_none_again);
+	UNIT_RUN(of_many_processes_one_takes_a_batch);
+	UNIT_RUN(the_folder_is_made_and_has_to_be_of_this_user_alone);
+	return unit_done();
+}
