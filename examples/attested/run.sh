@@ -18,21 +18,21 @@ sgpu-measure enroll -k ek.pem -o ak.pem --request request
 sgpu-measure ca init -o ca.pem --certificate ca.crt
 sgpu-measure ca sign -k ca.pem --certificate ca.crt --ek ek.pub.pem -o ak.crt request
 
-# The owner: which programs may have the data, and a number that no old quote can know.
-sgpu-measure policy -q --build "$(dirname "$(dirname "$(command -v sgpu-run)")")" --owners any --at-least plain \
-	-o policy.json
+# The owner: which programs may have the data, whose work they take, and a number that no old quote can know.
+sgpu-seal keygen -q -o owner.jwk
+sgpu-seal keyinfo --owner owner.jwk >owners
+sgpu-measure policy -q --build "$(dirname "$(command -v sgpu-run)")/.." --owners owners --at-least plain -o policy.json
 nonce=$(od -An -N 32 -t x1 /dev/urandom | tr -d ' \n')
 
 # The machine: a runner that quotes first, and then waits for a batch.
 mkfifo pipe
 "${RUNNER:-sgpu-run}" --device "${DEVICE:-cpu}" --quote quote --nonce "$nonce" --attestation-key ak.pem \
-	--certificate ak.crt -o response pipe &
+	--certificate ak.crt --owners owners -o response pipe &
 runner=$!
 while [ ! -e quote ]; do kill -0 $runner; sleep 0.1; done
 
 # The owner: only a quote that verifies and that the policy accepts gives the key to seal to.
 sgpu-measure appraise -p policy.json --roots ca.crt --nonce "$nonce" --recipient recipient.jwk quote
-sgpu-seal keygen -o owner.jwk
 sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r recipient.jwk >pipe
 wait $runner
 sgpu-seal open -k owner.jwk -C out response

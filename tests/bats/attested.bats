@@ -29,7 +29,8 @@ setup() {
 	  "operations": [
 	  { "gpu_operation_id": "COPY", "kernel": "copy", "arguments": { "input": "x", "output": "y" } } ] }
 	END
-	sgpu-measure policy -q --build "$SGPU_BUILD" --owners any --at-least plain -o policy.json 2>/dev/null
+	sgpu-seal keyinfo --owner owner.jwk >owners
+	sgpu-measure policy -q --build "$SGPU_BUILD" --owners owners --at-least plain -o policy.json 2>/dev/null
 	# A build for a sanitizer can be debugged, and only one test is about that.
 	[ -z "${SGPU_SANITIZE:-}" ] || sed -i 's/"debug": false/"debug": true/; s/"confinement": true/"confinement": false/' policy.json
 }
@@ -44,7 +45,7 @@ start_runner() {
 	local i
 	rm -f pipe quote response
 	mkfifo pipe
-	"${1:-sgpu-run}" --device cpu --quote quote --nonce "$NONCE" --attestation-key ak.pem --certificate ak.crt \
+	"${1:-sgpu-run}" --device cpu --owners owners --quote quote --nonce "$NONCE" --attestation-key ak.pem --certificate ak.crt \
 		"${@:2}" -o response pipe 2>message 3>&- &
 	RUNNER=$!
 	for ((i = 0; i < 600; i++)); do
@@ -62,6 +63,14 @@ stop_runner() {
 	wait "$RUNNER" || true
 	RUNNER=
 	assert_no_file response
+}
+
+# ends_with STATUS: the runner does, when it has got a batch.
+ends_with() {
+	local ended=0
+	wait "$RUNNER" || ended=$?
+	RUNNER=
+	[ "$ended" -eq "$1" ]
 }
 
 appraise() {
@@ -93,7 +102,7 @@ seal_to_owner() {
 	appraise
 	jq -e '.kty == "OKP" and (.d | not)' recipient.jwk
 	[ "$(find . -type f | sort | tr '\n' ' ')" = "./ak.crt ./ak.pem ./ca.crt ./job.json ./message ./owner.jwk \
-./policy.json ./quote ./recipient.jwk ./x.f32 " ]
+./owners ./policy.json ./quote ./recipient.jwk ./x.f32 " ]
 	stop_runner
 }
 
@@ -140,6 +149,29 @@ seal_to_owner() {
 	stop_runner
 }
 
+@test "a runner that takes work of another owner, too, or of anybody, gets nothing" {
+	sgpu-seal keygen -o other.jwk
+	sgpu-seal keyinfo --owner other.jwk >>owners
+	start_runner
+	run --separate-stderr -4 appraise
+	assert_contains "$stderr" "an owner that the policy does not know"
+	assert_no_file recipient.jwk
+	stop_runner
+	sed -i 's/"owners": \[/&"'"$(sgpu-seal keyinfo --owner other.jwk)"'", /' policy.json
+	start_runner
+	appraise
+	stop_runner
+}
+
+@test "a batch of another owner is refused, though it is sealed to the runner's key" {
+	start_runner
+	appraise
+	sgpu-seal keygen -o other.jwk
+	sgpu-manifest pack job.json | sgpu-seal seal -k other.jwk -r recipient.jwk >pipe
+	ends_with 4
+	assert_no_file response
+}
+
 @test "a quote for another nonce gives no key" {
 	start_runner
 	run --separate-stderr -4 sgpu-measure appraise -p policy.json --roots ca.crt \
@@ -175,10 +207,7 @@ seal_to_owner() {
 	wait "$RUNNER" || true
 	start_runner
 	cat batch.tar >pipe || true
-	status=0
-	wait "$RUNNER" || status=$?
-	RUNNER=
-	[ "$status" -eq 4 ]
+	ends_with 4
 	assert_contains "$(cat message)" "recipient"
 	assert_no_file response
 }
