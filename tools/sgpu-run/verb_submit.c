@@ -423,7 +423,8 @@ static int fail_run(struct sgpu_error *error)
 static int confine(const struct request *r, const struct outputs *outputs, struct sgpu_error *error)
 {
 	const struct landlock_needs needs = { .files = r->files, .gpu = on_gpu, .output_count = 2,
-					      .outputs = { outputs->response.folder, outputs->trace.folder } };
+					      .outputs = { outputs->response.folder, outputs->trace.folder },
+					      .states = { r->state }, .state_count = r->state != NULL };
 	int rc = landlock_confine(&needs, error);
 
 	if (rc != SGPU_OK && (!r->attested.quote || landlock_version() == 0)) {
