@@ -38,7 +38,7 @@ struct sgpu_device_module {
 
 static struct job job;
 static atomic_int calls, fail_at, loads, freed, started, ran, wrong;
-static bool allow, first_fails, no_digest, bad_digest;
+static bool allow, first_fails, no_digest, bad_digest, other_digest;
 
 static bool fails(void)
 {
@@ -180,7 +180,7 @@ static char *make_manifest(void)
 {
 	char first[128], second[128] = "", *text = NULL;
 
-	digest_member(first, sizeof(first), bad_digest);
+	digest_member(first, sizeof(first), bad_digest || other_digest);
 	if (!no_digest) {
 		digest_member(second, sizeof(second), bad_digest);
 	}
@@ -296,6 +296,31 @@ UNIT_TEST(a_module_runs_only_where_its_digest_is_named_and_right)
 	bad_digest = false;
 }
 
+/* SECOND names another digest than THIRD, of one segment: whichever comes first decides, and the wrong one never runs. */
+UNIT_TEST(two_digests_of_one_module_are_not_both_right)
+{
+	struct answer answer;
+	bool first, second;
+	int out;
+
+	setup();
+	other_digest = true;
+	free(job.batch->manifest_text);
+	free(job.sealed);
+	set_manifest(job.batch, make_manifest());
+	seal_scan(&job);
+	CHECK(run_job(&job, &owner, &out) == SGPU_ESEGMENTS);
+	CHECK(read_answer(out, job.key, &answer));
+	first = says(&answer, 0, SGPU_OK, NULL);
+	second = says(&answer, 1, SGPU_OK, NULL);
+	CHECK(!first && atomic_load(&loads) == second && atomic_load(&ran) == second);
+	CHECK(says(&answer, second ? 0 : 1, SGPU_EPOLICY, "operations name different digests of it"));
+	free_answer(&answer);
+	close(out);
+	free_job(&job);
+	other_digest = false;
+}
+
 UNIT_TEST(a_module_is_not_started_after_a_failure)
 {
 	int out;
@@ -352,6 +377,7 @@ static void all_tests(void)
 	UNIT_RUN(nothing_is_loaded_where_modules_are_not_allowed);
 	UNIT_RUN(nothing_is_loaded_of_what_does_not_verify);
 	UNIT_RUN(a_module_runs_only_where_its_digest_is_named_and_right);
+	UNIT_RUN(two_digests_of_one_module_are_not_both_right);
 	UNIT_RUN(a_module_is_not_started_after_a_failure);
 	UNIT_RUN(a_run_ends_well_whichever_call_fails);
 }

@@ -15,7 +15,7 @@ static const struct sgpu_device_backend *real;
 
 /* ---- a bus that somebody listens on ---- */
 static uint8_t needle[64];
-static int seen, flip_in, flip_out;
+static int seen, flip_in, flip_out, flip_there;
 static pthread_mutex_t bus = PTHREAD_MUTEX_INITIALIZER;
 
 static void look_for_plaintext(const uint8_t *data, uint64_t size)
@@ -49,6 +49,16 @@ static int copy_out(struct sgpu_stream *on, void *to, sgpu_devptr from, uint64_t
 		((uint8_t *)to)[size / 2] ^= (uint8_t)flip_out;
 	}
 	return rc;
+}
+
+/* Alters device memory in place, before it is measured. */
+static int digest(struct sgpu_stream *on, sgpu_devptr memory, uint64_t size, const void *custom, size_t custom_size,
+		  uint8_t *result, struct sgpu_task *task)
+{
+	if (flip_there) {
+		((uint8_t *)(uintptr_t)memory)[size / 2] ^= 1;
+	}
+	return real->digest(on, memory, size, custom, custom_size, result, task);
 }
 
 /* ---- modules ---- */
@@ -115,6 +125,7 @@ static void listen_on_the_bus(void)
 	table = *real;
 	table.copy_in = copy_in;
 	table.copy_out = copy_out;
+	table.digest = digest;
 	table.module_load = module_load;
 	table.module_free = module_free;
 	table.module_launch = module_launch;
@@ -242,6 +253,28 @@ UNIT_TEST(a_module_is_loaded_by_its_measure_alone)
 	CHECK(freed == 1 && !module && seen == 0);
 }
 
+/* Both copies are compared: the one that is measured, and the one that the driver is given. */
+UNIT_TEST(a_module_is_not_loaded_when_one_of_its_copies_differs)
+{
+	static uint8_t image[50000];
+	uint8_t digest_of_it[SGPU_CHANNEL_DIGEST_SIZE];
+	struct sgpu_device_module *module = NULL;
+	int before = loads;
+
+	fill(image, sizeof(image), 9);
+	sgpu_kt128(image, sizeof(image), SGPU_MEASURE_CUSTOM, sizeof(SGPU_MEASURE_CUSTOM) - 1, digest_of_it,
+		   sizeof(digest_of_it));
+	flip_there = 1; /* the device's alone */
+	CHECK(sgpu_secure_module_load(context, image, sizeof(image), digest_of_it, &module, &error) == SGPU_EPOLICY);
+	image[sizeof(image) / 2] ^= 1; /* the host's alone: the device's is flipped back before it is measured */
+	CHECK(sgpu_secure_module_load(context, image, sizeof(image), digest_of_it, &module, &error) == SGPU_EPOLICY);
+	CHECK(!module && loads == before);
+	flip_there = 0;
+	image[sizeof(image) / 2] ^= 1;
+	CHECK(sgpu_secure_module_load(context, image, sizeof(image), digest_of_it, &module, &error) == SGPU_OK);
+	sgpu_device_module_free(&module);
+}
+
 UNIT_TEST(a_module_says_what_it_touches)
 {
 	static const uint8_t image[8] = { 1 };
@@ -297,6 +330,7 @@ int main(void)
 	UNIT_RUN(a_copy_that_is_altered_on_its_way_is_refused);
 	UNIT_RUN(a_measure_is_of_what_lies_on_the_device);
 	UNIT_RUN(a_module_is_loaded_by_its_measure_alone);
+	UNIT_RUN(a_module_is_not_loaded_when_one_of_its_copies_differs);
 	UNIT_RUN(a_module_says_what_it_touches);
 	sgpu_stream_free(&stream);
 	sgpu_secure_destroy(&context);

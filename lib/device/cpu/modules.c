@@ -193,7 +193,6 @@ static int share_memory(struct module_launch *l, int *fd, char **memory, struct 
 	}
 	if (ftruncate(*fd, (off_t)l->size) != 0 || fallocate(*fd, 0, 0, (off_t)l->size) != 0 ||
 	    fcntl(*fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
-		sgpu_fail_errno(error, "no memory to share with a module");
 		return sgpu_fail(error, SGPU_ENOMEM, "no memory to share with a module: %llu bytes",
 				 (unsigned long long)l->size);
 	}
