@@ -118,6 +118,81 @@ UNIT_TEST(several_workers_give_the_bytes_of_the_host)
 	same_bytes(5);
 }
 
+/* By another implementation: key 00 01 ..., base nonce f0 f1 ..., plaintext "sgpu". All bits of the chunk's number are in
+ * its nonce, or one would come again after 1 GiB or 64 TiB. */
+static const struct {
+	uint64_t chunk;
+	uint8_t sealed[4 + SGPU_TAG_SIZE];
+} vectors[] = {
+		{ 0x0u,
+		  { 0x1a, 0x61, 0x33, 0x75, 0x9c, 0x4e, 0xe9, 0x63, 0x2d, 0xa6,
+		    0x4f, 0x51, 0x0a, 0x69, 0x52, 0xce, 0xb9, 0xf8, 0xf9, 0xf4 } },
+		{ 0x1u,
+		  { 0x70, 0x22, 0x6d, 0xbc, 0x6c, 0xdc, 0x27, 0x06, 0x0a, 0x01,
+		    0xec, 0x31, 0x9d, 0x9f, 0x28, 0x7c, 0x4a, 0x0d, 0x65, 0xdc } },
+		{ 0xffffu,
+		  { 0x5d, 0xaa, 0x41, 0x66, 0x4e, 0xd2, 0x02, 0xd0, 0x7e, 0x1f,
+		    0xd8, 0x3a, 0x1b, 0x10, 0xff, 0x46, 0xd2, 0xcc, 0x78, 0x85 } },
+		{ 0x10000u,
+		  { 0xe9, 0x9b, 0xd7, 0x8f, 0xe1, 0x0b, 0xef, 0x73, 0xdd, 0x6f,
+		    0x01, 0xc1, 0x14, 0xae, 0x27, 0xc9, 0x7a, 0xd3, 0x12, 0x6e } },
+		{ 0x10001u,
+		  { 0x59, 0x7e, 0xe0, 0x0a, 0xb1, 0x7c, 0x62, 0xaf, 0xf5, 0x15,
+		    0x64, 0x48, 0x16, 0xe1, 0xc6, 0x7c, 0xe3, 0xa2, 0xf8, 0x9f } },
+		{ 0xffffffffu,
+		  { 0x2e, 0xae, 0xa3, 0xb6, 0x53, 0xc8, 0x5c, 0x84, 0x08, 0x5c,
+		    0x3b, 0xc3, 0xc3, 0x0f, 0x85, 0x34, 0xfe, 0xfa, 0x5b, 0x30 } },
+		{ 0x100000000u,
+		  { 0x6b, 0x0d, 0xa7, 0x91, 0x4f, 0x76, 0x8a, 0xda, 0xa1, 0x2e,
+		    0xaa, 0x70, 0x15, 0x6e, 0x2c, 0x93, 0x34, 0xbc, 0x22, 0x61 } },
+		{ 0x100000001u,
+		  { 0xb4, 0x28, 0x0a, 0xc5, 0xdc, 0xbc, 0x1a, 0x02, 0x7e, 0xd2,
+		    0xd6, 0xd9, 0x81, 0xb0, 0x16, 0x6e, 0x61, 0x90, 0x43, 0x4f } },
+		{ 0x123456789abcdefu,
+		  { 0x9d, 0xfd, 0x8e, 0xa7, 0xa1, 0xf0, 0xa5, 0xe2, 0x7b, 0xde,
+		    0x24, 0x17, 0xff, 0x56, 0x9a, 0x08, 0xc9, 0x10, 0xbb, 0x46 } },
+};
+
+UNIT_TEST(every_bit_of_a_chunks_number_is_in_its_nonce)
+{
+	struct fixture f;
+	struct sgpu_task task;
+	struct sgpu_aead *aead = NULL;
+
+	REQUIRE(set_up(&f, 2));
+	sgpu_device_key_free(&f.key);
+	for (unsigned i = 0; i < SGPU_KEY_SIZE; i++) {
+		f.keys.key[i] = (uint8_t)i;
+	}
+	for (unsigned i = 0; i < SGPU_NONCE_SIZE; i++) {
+		f.keys.base_nonce[i] = (uint8_t)(0xf0 + i);
+	}
+	REQUIRE(sgpu_device_key_load(f.stream, &f.keys, &f.key, NULL) == SGPU_OK);
+	REQUIRE(sgpu_aead_create(NULL, f.keys.key, &aead, NULL) == SGPU_OK);
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(vectors); i++) {
+		const uint64_t chunk = vectors[i].chunk, size = sizeof(vectors[i].sealed);
+		const uint8_t *expected = vectors[i].sealed;
+		uint8_t opened[4];
+
+		CHECK(sgpu_seal_chunks(aead, &f.keys, chunk, true, (const uint8_t *)"sgpu", 4, sealed) == SGPU_OK);
+		CHECK(!memcmp(sealed, expected, size));
+		CHECK(sgpu_open_chunks(aead, &f.keys, chunk, true, expected, size, opened, NULL) == SGPU_OK);
+		CHECK(round_trip(&f, false, chunk, true, "sgpu", 4, size, &task) == SGPU_OK);
+		CHECK(task.code == SGPU_OK && !memcmp(result, expected, size));
+		CHECK(round_trip(&f, true, chunk, true, expected, size, 4, &task) == SGPU_OK);
+		CHECK(task.code == SGPU_OK && !memcmp(result, "sgpu", 4));
+		/* And as the second chunk of a run that begins before. */
+		if (chunk) {
+			CHECK(round_trip(&f, false, chunk - 1, true, plaintext, C + 4, C + 4 + 2 * SGPU_TAG_SIZE, &task) ==
+			      SGPU_OK);
+			CHECK(sgpu_seal_chunks(aead, &f.keys, chunk, true, plaintext + C, 4, sealed) == SGPU_OK);
+			CHECK(task.code == SGPU_OK && !memcmp(result + C + SGPU_TAG_SIZE, sealed, size));
+		}
+	}
+	sgpu_aead_free(&aead);
+	tear_down(&f);
+}
+
 UNIT_TEST(a_failed_open_names_the_chunk_and_leaves_no_plaintext)
 {
 	static const uint64_t bad[] = { 0, 3, 50, 99, 100 };
@@ -218,6 +293,7 @@ int main(void)
 	DEVICE_OR_SKIP();
 	UNIT_RUN(one_worker_gives_the_bytes_of_the_host);
 	UNIT_RUN(several_workers_give_the_bytes_of_the_host);
+	UNIT_RUN(every_bit_of_a_chunks_number_is_in_its_nonce);
 	UNIT_RUN(a_failed_open_names_the_chunk_and_leaves_no_plaintext);
 	UNIT_RUN(the_end_mark_is_demanded_and_refused);
 	UNIT_RUN(a_run_that_was_cut_short_leaves_nothing_either);
