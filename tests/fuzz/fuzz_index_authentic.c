@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Fuzzes what lies behind authentication: an index and, behind a line feed, its manifest. Both get their canonical form,
+ * the index the manifest's digest, digests of the payloads, a recipient, an owner's signature and a MAC, so that a
+ * runner takes what was mutated for genuine. It runs the batch on the CPU device, and what it answers must verify.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+#include <sgpu/batch.h>
+#include <sgpu/device.h>
+#include <sgpu/enclave.h>
+#include <sgpu/io.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { PAYLOAD_MAX = 64 << 10, MEMORY = 4 << 20 };
+static const uint64_t deadline_ns = 3000000000;
+
+static struct sgpu_device *device;
+static struct sgpu_key runner;
+static struct sgpu_signing_key owner;
+static const uint8_t batch_key[SGPU_KEY_SIZE] = { 1, 2, 3 }, zeros[PAYLOAD_MAX];
+
+static void set_up(void)
+{
+	const struct sgpu_device_config config = { .jobs = 1, .memory_limit = MEMORY };
+
+	if (!device && (sgpu_device_open("cpu", &config, &device, NULL) || sgpu_key_generate(SGPU_KEY_OCT, &runner, NULL) ||
+			sgpu_signing_generate(&owner, NULL))) {
+		abort();
+	}
+}
+
+/* NULL: no manifest that a runner gets as far as with. */
+static struct sgpu_manifest *read_manifest(const char *text, size_t size)
+{
+	struct sgpu_manifest *manifest = NULL;
+	struct sgpu_faults faults = { 0 };
+
+	if (sgpu_manifest_parse(text, size, &manifest, &faults, NULL) || faults.count) {
+		sgpu_manifest_free(&manifest);
+	}
+	sgpu_faults_clear(&faults);
+	return manifest;
+}
+
+static struct sgpu_batch *read_index(const char *text, size_t size)
+{
+	struct sgpu_batch *batch = NULL;
+	json_t *json = NULL;
+	char *canonical = NULL;
+	size_t canonical_size = 0;
+
+	if (!sgpu_json_parse(text, size, &json, NULL, NULL, NULL) &&
+	    !sgpu_json_canonical(json, &canonical, &canonical_size, NULL) &&
+	    sgpu_batch_parse(canonical, canonical_size, false, &batch, NULL)) {
+		batch = NULL;
+	}
+	free(canonical);
+	json_decref(json);
+	return batch;
+}
+
+/* Payloads are zeros, sealed ones as well: those do not verify. */
+static bool authenticate(struct sgpu_batch *batch, const struct sgpu_manifest *manifest)
+{
+	batch->manifest_text = strdup(manifest->canonical);
+	batch->manifest_size = manifest->canonical_size;
+	memcpy(batch->manifest_sha256, manifest->sha256, sizeof(batch->manifest_sha256));
+	for (int i = 0; i < batch->segment_count; i++) {
+		struct sgpu_batch_segment *s = &batch->segments[i];
+
+		if (s->location.kind != SGPU_LOCATION_INLINE) {
+			continue;
+		}
+		if (sgpu_batch_payload_size(batch, i) > PAYLOAD_MAX) {
+			return false;
+		}
+		if (s->has_sha256 && sgpu_sha256(zeros, s->size, s->sha256, NULL)) {
+			abort();
+		}
+	}
+	return batch->manifest_text && !sgpu_batch_wrap(batch, &runner, batch_key, NULL) &&
+	       !sgpu_batch_add_signature(batch, &owner, NULL) && !sgpu_batch_sign(batch, batch_key, NULL) &&
+	       !sgpu_batch_verify(batch, batch_key, NULL);
+}
+
+static int write_batch(const struct sgpu_batch *batch)
+{
+	int fd = memfd_create("batch", MFD_CLOEXEC);
+	bool good = fd >= 0 && !sgpu_batch_write_head(fd, "batch", batch, NULL);
+
+	for (int i = 0; good && i < batch->segment_count; i++) {
+		if (batch->segments[i].location.kind == SGPU_LOCATION_INLINE) {
+			good = !sgpu_batch_payload_begin(fd, "batch", batch, i, NULL) &&
+			       !sgpu_write(fd, "batch", zeros, sgpu_batch_payload_size(batch, i), NULL) &&
+			       !sgpu_batch_payload_end(fd, "batch", batch, i, NULL);
+		}
+	}
+	if (!good || sgpu_tar_end(fd, "batch", NULL) || lseek(fd, 0, SEEK_SET) != 0) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+/* What a runner answers, its owner opens. */
+static void check_response(int fd)
+{
+	struct sgpu_tar_reader *reader = NULL;
+	struct sgpu_batch *response = NULL;
+	struct sgpu_error error = { 0 };
+	int segment = 0;
+
+	if (lseek(fd, 0, SEEK_SET) != 0 || sgpu_tar_open(fd, "response", &reader, &error) ||
+	    sgpu_batch_read_head(reader, true, &response, &error) || sgpu_batch_verify(response, batch_key, &error)) {
+		fprintf(stderr, "response: %s\n", error.text);
+		abort();
+	}
+	while (segment >= 0) {
+		if (sgpu_batch_next_payload(reader, response, &segment, &error)) {
+			fprintf(stderr, "response: %s\n", error.text);
+			abort();
+		}
+	}
+	sgpu_batch_free(&response);
+	sgpu_tar_close(&reader);
+}
+
+static void run(const struct sgpu_batch *batch)
+{
+	const char *const owners[] = { owner.kid };
+	const struct sgpu_run_options options = { .keys = &runner, .key_count = 1, .owners = owners, .owner_count = 1,
+						  .deadline_ns = sgpu_now_ns() + deadline_ns };
+	struct sgpu_run *made = NULL;
+	struct sgpu_error error = { 0 };
+	int in = write_batch(batch), out = memfd_create("response", MFD_CLOEXEC), rc;
+
+	if (in < 0 || out < 0 || sgpu_run_create(device, &options, &made, &error)) {
+		abort();
+	}
+	rc = sgpu_run_batch(made, in, "batch", out, "response", &error);
+	if (rc == SGPU_OK || rc == SGPU_ESEGMENTS) {
+		check_response(out);
+	} else if (lseek(out, 0, SEEK_END) != 0 || rc == SGPU_EUSAGE) {
+		fprintf(stderr, "%s, and a response: %s\n", sgpu_error_name(rc), error.text);
+		abort();
+	}
+	sgpu_run_free(&made);
+	close(in);
+	close(out);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	const char *text = (const char *)data, *line = size ? memchr(data, '\n', size) : NULL;
+	struct sgpu_manifest *manifest;
+	struct sgpu_batch *batch;
+
+	if (!line) {
+		return 0;
+	}
+	set_up();
+	manifest = read_manifest(line + 1, size - (size_t)(line + 1 - text));
+	batch = manifest ? read_index(text, (size_t)(line - text)) : NULL;
+	if (batch && authenticate(batch, manifest)) {
+		run(batch);
+	}
+	sgpu_batch_free(&batch);
+	sgpu_manifest_free(&manifest);
+	return 0;
+}
