@@ -403,3 +403,26 @@ progress_of() {
 	wait "$pid"
 	grep -Eq 'sgpu-bench: (manifest|run|starting): [0-9.]+ s$' said.bench
 }
+
+@test "messages: the runner logs one line a batch: id, manifest, key, bytes, time, status" {
+	requires jq
+	make_keys
+	small_job
+	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk -o job.batch
+	local id kid
+	id=$(sgpu-seal inspect --json job.batch | jq -r .batch_id)
+	kid=$(jq -r .kid runner.jwk)
+	run -0 --separate-stderr sgpu-run -k runner.jwk -o response job.batch
+	[[ $stderr =~ ^"sgpu-run: batch $id, manifest 'small-job', key $kid: "[0-9]+" bytes in, "[0-9]+" out, "[0-9.]+" ms, OK"$ ]]
+	run -0 --separate-stderr sgpu-run -q -k runner.jwk -o response job.batch
+	[ -z "$stderr" ]
+	run -0 --separate-stderr sgpu-run --json -k runner.jwk -o response job.batch
+	jq -es --arg id "$id" --arg kid "$kid" 'length == 1 and (.[0].batch | .batch_id == $id and .kid == $kid and
+		.manifest_id == "small-job" and .bytes_in > 8000 and .elapsed_ms > 0 and .status == "OK")' <<<"$stderr"
+	# One for another key is logged as what it came to; what is no batch is an error alone.
+	sgpu-seal keygen -q --x25519 -o other.jwk
+	run -4 --separate-stderr sgpu-run --json -k other.jwk -o response job.batch
+	jq -es '[.[].batch | objects] | length == 1 and .[0].status == "EKEY" and .[0].kid == ""' <<<"$stderr"
+	run -1 --separate-stderr sgpu-run -k runner.jwk -o response job.json
+	run ! grep -q '^sgpu-run: batch ' <<<"$stderr"
+}

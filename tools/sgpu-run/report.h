@@ -16,6 +16,9 @@ void report_stats(const struct sgpu_run *run, struct sgpu_device *device);
 /* What a device's compute units are called. */
 const char *report_units(const struct sgpu_device_info *info);
 
+/* log.c: one line on standard error, unless -q: which batch, which of the keys, how much, how long, the code. */
+void report_batch(const struct sgpu_run *run, const struct sgpu_key *keys, int count, int code);
+
 /* progress.c: from begin to end, SIGUSR1 prints one line on standard error, and when the device does not let go of a
  * run that was told to stop, `give_up` is called, which may be NULL. */
 void report_progress_begin(const struct sgpu_run *run, void (*give_up)(void));

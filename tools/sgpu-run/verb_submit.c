@@ -324,6 +324,7 @@ static int run_batch(const struct request *r, struct sgpu_device *device, struct
 	if (r->stats && (rc == SGPU_OK || rc == SGPU_ESEGMENTS)) {
 		report_stats(run, device);
 	}
+	report_batch(run, r->keys, r->key_count, rc);
 	sgpu_run_free(&run);
 	return rc;
 }
