@@ -132,6 +132,52 @@ segments/scan" ]
 	assert_same out/out.f32 expected.f32
 }
 
+# other_digest FILE INDEX BYTE: changes one byte of every digest of a payload.
+other_digest() {
+	python3 - "$@" <<-'END'
+	import base64, io, json, sys, tarfile
+	name, index, byte = sys.argv[1], sys.argv[2], int(sys.argv[3])
+	with tarfile.open(name) as tar:
+	    members = [(m.name, tar.extractfile(m).read()) for m in tar.getmembers()]
+	with tarfile.open(name, "w", format=tarfile.USTAR_FORMAT) as tar:
+	    for member, data in members:
+	        if member == index:
+	            value = json.loads(data)
+	            for segment in value["segments"]:
+	                if "sha256" in segment:
+	                    digest = bytearray(base64.urlsafe_b64decode(segment["sha256"] + "="))
+	                    digest[byte] ^= 1
+	                    segment["sha256"] = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+	            data = json.dumps(value, separators=(",", ":"), sort_keys=True).encode()
+	        info = tarfile.TarInfo(member)
+	        info.size = len(data)
+	        tar.addfile(info, io.BytesIO(data))
+	END
+}
+
+@test "digests of public payloads are compared whole: to the first byte and to the last" {
+	requires python3
+	sed 's/HIGH/LOW/' job.json >low.json
+	sgpu-manifest pack low.json >low
+	sgpu-stage load <low | sgpu-run >response
+	local byte
+	for byte in 0 31; do
+		cp packed changed
+		other_digest changed batch.json $byte
+		run --separate-stderr -4 sgpu-seal seal -k owner.jwk -o sealed changed
+		assert_contains "$stderr" "sha256"
+		assert_no_file sealed
+		cp response changed
+		other_digest changed response.json $byte
+		run --separate-stderr -4 sgpu-seal open -C out changed
+		assert_no_file out
+		sgpu-stage load <low >changed
+		other_digest changed batch.json $byte
+		run --separate-stderr -5 sgpu-run -o failed changed
+		assert_contains "$stderr" "SHA-256"
+	done
+}
+
 @test "a batch without secrets goes unsealed, and its response opens without a key" {
 	sed 's/HIGH/LOW/' job.json >low.json
 	sgpu-manifest pack low.json >low

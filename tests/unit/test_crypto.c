@@ -80,7 +80,9 @@ UNIT_TEST(key_wrap_matches_rfc_3394_and_refuses_any_changed_byte)
 		wrapped[i] ^= 1;
 	}
 	kek[0] ^= 1;
+	memset(back, 0x55, sizeof(back));
 	CHECK(sgpu_unwrap(kek, wrapped, back, NULL) == SGPU_EAUTH);
+	CHECK(!memcmp(back, (uint8_t[32]){ 0 }, sizeof(back)));
 }
 
 UNIT_TEST(hpke_opens_only_with_the_same_key_info_and_associated_data)
@@ -100,7 +102,9 @@ UNIT_TEST(hpke_opens_only_with_the_same_key_info_and_associated_data)
 	CHECK(sgpu_hpke_open(key.secret, enc, "info", 4, "aad", 3, ct, 15, back, NULL) == SGPU_EAUTH);
 	for (unsigned i = 0; i < 48; i++) {
 		ct[i] ^= 0x80;
+		memset(back, 0x55, sizeof(back));
 		CHECK(sgpu_hpke_open(key.secret, enc, "info", 4, "aad", 3, ct, 48, back, NULL) == SGPU_EAUTH);
+		CHECK(!memcmp(back, (uint8_t[32]){ 0 }, sizeof(back))); /* GCM decrypts before it compares */
 		ct[i] ^= 0x80;
 	}
 }
