@@ -322,6 +322,9 @@ wait_in() {
 		assert_contains "$stderr" "ulimit -v"
 		assert_no_file response
 	done
+	run --separate-stderr bash -c "ulimit -v 60000; sgpu-measure memory --device cpu owner.jwk"
+	[ "$status" -eq 3 ]
+	assert_contains "$stderr" "ulimit -v"
 }
 
 @test "without /proc info shows figures of this machine" {
@@ -348,6 +351,11 @@ landlock() {
 		sgpu-run --device cpu -k /usr/share/key.jwk -o response /dev/null'
 	[ "$status" -eq 4 ]
 	assert_contains "$stderr" "key '/usr/share/key.jwk' lies in '/usr'"
+	sgpu-seal keyinfo --owner owner.jwk >owners
+	mkdir -m 0700 state
+	sgpu-seal keygen --x25519 -o state/runner.jwk
+	run --separate-stderr -4 sgpu-run --device cpu -k state/runner.jwk --owners owners --state state -o response /dev/null
+	assert_contains "$stderr" "lies in 'state'"
 	assert_no_file response
 }
 

@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <jansson.h>
@@ -55,10 +56,23 @@ static void emit_json(const char *kind, const struct sgpu_error *message)
 	json_decref(object);
 }
 
+/* Memory, or addresses, ran out where the shell said so; to map none is EDEVICE on the CPU device. */
+static void explain_limit(struct sgpu_error *error)
+{
+	struct rlimit limit;
+
+	if ((error->code == SGPU_ENOMEM || error->code == SGPU_EDEVICE) && !error->hint[0] &&
+	    getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+		sgpu_hint(error, "'ulimit -v' leaves %llu MiB of addresses; a run reserves more than the machine has memory, "
+			  "and uses little of it: limit memory by a cgroup instead", (unsigned long long)limit.rlim_cur >> 20);
+	}
+}
+
 int cli_error(const struct sgpu_error *error)
 {
 	struct sgpu_error full = *error;
 
+	explain_limit(&full);
 	if (!full.text[0]) {
 		snprintf(full.text, sizeof(full.text), "%s", sgpu_strerror(error->code));
 	}

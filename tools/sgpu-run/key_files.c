@@ -28,7 +28,8 @@ static int descriptor_of(const char *key)
 		       (int)number : -1;
 }
 
-int key_files_note(struct key_files *keys, const char *key, struct sgpu_files *files, struct sgpu_error *error)
+int key_files_note(struct key_files *keys, const char *key, struct sgpu_files *files, const char *state,
+		   struct sgpu_error *error)
 {
 	const int fd = descriptor_of(key);
 	const char *above;
@@ -40,7 +41,7 @@ int key_files_note(struct key_files *keys, const char *key, struct sgpu_files *f
 	if (keys->count == KEY_FILES_MAX) {
 		return sgpu_fail(error, SGPU_EUSAGE, "more than %d keys", KEY_FILES_MAX);
 	}
-	above = fd < 0 && S_ISREG(status.st_mode) && landlock_version() ? landlock_above(key) : NULL;
+	above = fd < 0 && S_ISREG(status.st_mode) && landlock_version() ? landlock_above(key, state) : NULL;
 	if (above) {
 		sgpu_fail(error, SGPU_EPOLICY, "key '%s' lies in '%s', which a run must be able to read", key, above);
 		return sgpu_hint(error, "move the key to a folder of its own");

@@ -20,10 +20,11 @@ struct key_files {
 };
 
 /* Notes the file of a key, as -k takes one, before it is read. No batch gets it from `files` (may be NULL): one that lies
- * in there is refused (SGPU_EUSAGE), and other names of it are never fetched. What is no file is left to whoever loads
+ * in there is refused (SGPU_EUSAGE), and other names of it are never fetched. One that the run could read once it is
+ * confined, in `state` (may be NULL) for one, is refused as well (SGPU_EPOLICY). What is no file is left to whoever loads
  * it. */
 SGPU_MUST_CHECK int key_files_note(struct key_files *keys, const char *key, struct sgpu_files *files,
-				   struct sgpu_error *error);
+				   const char *state, struct sgpu_error *error);
 
 /* Closes every descriptor of them but `kept`, inherited ones too. */
 void key_files_close(const struct key_files *keys, int kept);

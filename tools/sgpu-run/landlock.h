@@ -24,8 +24,9 @@ struct landlock_needs {
 /* The kernel's version of Landlock; 0: none, or this build or SGPU_DEBUG does without. */
 int landlock_version(void);
 
-/* The folder that every run may read and that holds `path`, or NULL: no key may lie there. */
-const char *landlock_above(const char *path);
+/* The folder that a run may read and that holds `path`, or NULL: no key may lie there. state: a folder of its own, or
+ * NULL. */
+const char *landlock_above(const char *path, const char *state);
 
 /* From then on no thread of the process opens anything else. Errors: SGPU_EUNAVAILABLE, and what could be confined is. */
 SGPU_MUST_CHECK int landlock_confine(const struct landlock_needs *needs, struct sgpu_error *error);

@@ -6,7 +6,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
@@ -199,10 +198,10 @@ static int check_request(const struct request *r)
 /* All of them are read before the first batch, and no batch gets at where they lie. */
 static int load_keys(struct request *r, struct sgpu_error *error)
 {
-	int rc = r->attested.key ? key_files_note(&r->key_files, r->attested.key, r->files, error) : SGPU_OK;
+	int rc = r->attested.key ? key_files_note(&r->key_files, r->attested.key, r->files, r->state, error) : SGPU_OK;
 
 	for (int i = 0; rc == SGPU_OK && i < r->path_count; i++) {
-		rc = key_files_note(&r->key_files, r->key_paths[i], r->files, error);
+		rc = key_files_note(&r->key_files, r->key_paths[i], r->files, r->state, error);
 	}
 	for (int i = 0; rc == SGPU_OK && i < r->path_count; i++) {
 		rc = sgpu_key_load_private(r->key_paths[i], &r->keys[i], error);
@@ -407,19 +406,6 @@ static void describe_context(struct sgpu_secure *context)
 	}
 }
 
-/* Memory, or addresses for a context, ran out where the shell said so. */
-static int fail_run(struct sgpu_error *error)
-{
-	struct rlimit limit;
-
-	if ((error->code == SGPU_ENOMEM || (error->code == SGPU_EDEVICE && !on_gpu)) &&
-	    getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
-		sgpu_hint(error, "'ulimit -v' leaves it %" PRIu64 " MiB of addresses; a run reserves more than the machine has "
-			  "memory, and uses little of it: limit memory by a cgroup instead", (uint64_t)limit.rlim_cur >> 20);
-	}
-	return cli_error(error);
-}
-
 /* Nothing else is opened, and nothing else is asked of the kernel. A quote may not say otherwise. */
 static int confine(const struct request *r, const struct outputs *outputs, struct sgpu_error *error)
 {
@@ -463,7 +449,7 @@ static int run_filtered(struct request *r, struct sgpu_device *device, struct ou
 	describe_context(context);
 	sgpu_secure_destroy(&context);
 	return rc == SGPU_OK ? 0 : rc == SGPU_ECANCELED && sgpu_io_interrupted() ? sgpu_exit_status(rc) :
-	       fail_run(&error);
+	       cli_error(&error);
 }
 
 static int submit(struct request *r)
@@ -484,7 +470,7 @@ static int submit(struct request *r)
 		rc = sgpu_device_open(r->device, &r->config, &device, &error);
 	}
 	if (rc != SGPU_OK) {
-		return fail_run(&error);
+		return cli_error(&error);
 	}
 	on_gpu = is_gpu(device);
 	describe(device);

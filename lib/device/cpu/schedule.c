@@ -3,8 +3,10 @@
  * The threads of the CPU device: who runs which stream when. One lock guards all of it; it is never held while an
  * item computes.
  */
+#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <device/cpu/cpu.h>
 #include <device/cpu/schedule.h>
@@ -213,7 +215,8 @@ int sgpu_cpu_threads_start(struct sgpu_device *device, struct sgpu_error *error)
 	failure = start_thread(device);
 	pthread_mutex_unlock(&device->lock);
 	if (failure != 0) {
-		return sgpu_fail(error, SGPU_ESYSTEM, "cannot start a thread: error %d", failure);
+		return sgpu_fail(error, failure == EAGAIN ? SGPU_ENOMEM : SGPU_ESYSTEM, "cannot start a thread: %s",
+				 strerror(failure));
 	}
 	return SGPU_OK;
 }

@@ -4,6 +4,7 @@
  * gives up on what goes on after it was cancelled. As the device passes a callback it writes the callback's serial
  * into a word of host memory, so that looking costs no call of the driver; where it cannot, an event is asked.
  */
+#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -262,7 +263,8 @@ int sgpu_cuda_completer_start(struct sgpu_device *device, struct sgpu_error *err
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	device->completer_started = failure == 0;
 	return failure == 0 ? SGPU_OK
-			    : sgpu_fail(error, SGPU_ESYSTEM, "cannot start a thread: error %d", failure);
+			    : sgpu_fail(error, failure == EAGAIN ? SGPU_ENOMEM : SGPU_ESYSTEM, "cannot start a thread: %s",
+					strerror(failure));
 }
 
 void sgpu_cuda_completer_stop(struct sgpu_device *device)
