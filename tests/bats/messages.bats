@@ -39,7 +39,7 @@ with_keys() {
 	local option content
 	content=$(cat owner.jwk)
 	case "$1 $2" in
-	"sgpu-measure channel" | "sgpu-bench run" | "sgpu-bench open") return 0 ;;
+	"sgpu-bench run" | "sgpu-bench open") return 0 ;;
 	esac
 	timeout 20 "$1" "$2" "$content" >>said 2>&1 </dev/null
 	timeout 20 "$1" "$2" owner.jwk >>said 2>&1 </dev/null
@@ -394,7 +394,7 @@ progress_of() {
 	head -c 100 job.json >begin
 	tail -c +101 job.json >rest
 	progress_of manifest sgpu-manifest check
-	sgpu-bench run --quick manifest >result 2>said.bench 3>&- &
+	sgpu-bench run --time 2s manifest >result 2>said.bench 3>&- &
 	local pid=$!
 	sleep 0.3
 	while kill -USR1 "$pid" 2>/dev/null && ! grep -Eq 'manifest: [0-9.]+ s$' said.bench; do

@@ -135,7 +135,6 @@ UNIT_TEST(conversions_are_those_of_printf)
 	same_as_printf("%.0f %.2f %8.3f %g %.15g %.17g %e", 0.5, 1.005, 2.0, 1e300, 0.1, 0.1, 3.0);
 	same_as_printf("%.*s|%.*s|%*d|%.*f", 3, "abcdef", 10, "ab", 6, 1, 2, 0.125);
 	same_as_printf("%s: '%s' is %s", "name", "value", "missing");
-	same_as_printf("%hhd %hd", 7, 8);
 }
 
 /* Random bytes, as texts and as values: never a byte outside of printable ASCII, never an escape cut in two. */
