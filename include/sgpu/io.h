@@ -23,7 +23,7 @@ SGPU_MUST_CHECK int sgpu_read(int fd, const char *name, void *data, size_t size,
 /* The same at an offset; the file position does not move. */
 SGPU_MUST_CHECK int sgpu_pread(int fd, const char *name, void *data, size_t size, uint64_t offset, size_t *got,
 			       struct sgpu_error *error);
-/* Writes all of it. EPIPE is an error like any other (the tools ignore SIGPIPE). */
+/* Writes all of it. EPIPE is an error like any other (the tools ignore SIGPIPE), and sgpu_io_reader_gone tells of it. */
 SGPU_MUST_CHECK int sgpu_write(int fd, const char *name, const void *data, size_t size, struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_pwrite(int fd, const char *name, const void *data, size_t size, uint64_t offset,
 				struct sgpu_error *error);
@@ -39,6 +39,9 @@ SGPU_MUST_CHECK int sgpu_read_fd(int fd, const char *name, size_t limit, char **
  * EINTR. One for the process. */
 void sgpu_io_interrupt(void);
 bool sgpu_io_interrupted(void);
+/* Whether a write has failed since nobody reads that pipe any more; whoever writes by other means notes it with errno. */
+bool sgpu_io_reader_gone(void);
+void sgpu_io_note_failure(void);
 
 /* ---- an output that appears only on success ----
  * For a path that names a regular file or nothing: a file without a name in the same folder (O_TMPFILE), to which commit
@@ -82,6 +85,8 @@ SGPU_MUST_CHECK int sgpu_output_set_mode(struct sgpu_output *output, mode_t mode
 /* Whether its bytes stand under a (temporary) name before they are committed, where a process that is killed leaves
  * them: there is no O_TMPFILE on vfat, NFS and most of FUSE. */
 bool sgpu_output_has_name(const struct sgpu_output *output);
+/* The folder in which the output's i-th missing folder was made, to be removed if it is not committed; -1 ends. */
+int sgpu_output_made_in(const struct sgpu_output *output, int i);
 /* Flushes to the disk and makes the file appear. On an error nothing appears. */
 SGPU_MUST_CHECK int sgpu_output_commit(struct sgpu_output *output, struct sgpu_error *error);
 /* Closes, and removes what was not committed. Accepts one that is closed or zeroed by sgpu_output_init. */

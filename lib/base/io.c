@@ -14,7 +14,7 @@
 
 #include <sgpu/io.h>
 
-static atomic_bool interrupted;
+static atomic_bool interrupted, reader_gone;
 
 void sgpu_io_interrupt(void)
 {
@@ -24,6 +24,18 @@ void sgpu_io_interrupt(void)
 bool sgpu_io_interrupted(void)
 {
 	return atomic_load(&interrupted);
+}
+
+bool sgpu_io_reader_gone(void)
+{
+	return atomic_load(&reader_gone);
+}
+
+void sgpu_io_note_failure(void)
+{
+	if (errno == EPIPE) {
+		atomic_store(&reader_gone, true);
+	}
 }
 
 /* What to do after a call that returned -1: 0 to try again. */
@@ -39,6 +51,7 @@ static int after_failure(int fd, short events, const char *what, const char *nam
 			return sgpu_io_interrupted() ? sgpu_fail(error, SGPU_ECANCELED, "interrupted") : 0;
 		}
 	}
+	sgpu_io_note_failure();
 	return sgpu_fail_errno(error, "cannot %s '%s'", what, name);
 }
 

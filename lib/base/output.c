@@ -171,6 +171,11 @@ bool sgpu_output_has_name(const struct sgpu_output *output)
 	return output->temporary != NULL;
 }
 
+int sgpu_output_made_in(const struct sgpu_output *output, int i)
+{
+	return i < output->made_count ? output->made[i].folder : -1;
+}
+
 /* A full disk behind a redirection may only speak at close: that is standard output's own business, but fsync tells of
  * it now where the kind allows. */
 static int commit_special(struct sgpu_output *output, struct sgpu_error *error)

@@ -135,6 +135,7 @@ int sgpu_transfer_write(struct sgpu_transfer_worker *worker, uint64_t group, siz
 		if (count >= 0) {
 			done += (size_t)count;
 		} else if (errno != EINTR && errno != EAGAIN) {
+			sgpu_io_note_failure();
 			return sgpu_fail_errno(error, "cannot write '%s'", out->name);
 		}
 	}

@@ -141,7 +141,7 @@ as_json() {
 	case "$1 $2" in
 	"sgpu-bench open") return 0 ;;
 	esac
-	for arguments in "--nothing" "/nowhere" "a b c d e f" "-k /nowhere" "-o /nowhere/x owner.jwk" "job.json" "-v job.batch"; do
+	for arguments in "--nothing" "/nowhere" "a b c d e f" "-k /nowhere" "-o /proc/nowhere/x owner.jwk" "job.json" "-v job.batch"; do
 		# shellcheck disable=SC2086
 		timeout 20 "$1" "$2" --json $arguments 2>line </dev/null >/dev/null
 		assert_objects line || {

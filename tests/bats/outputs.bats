@@ -83,7 +83,7 @@ nobody() {
 			"sgpu-seal open -k owner.jwk --only result --force -o PLACE response" \
 			"sgpu-seal open-file -k owner.jwk single PLACE" "sgpu-seal seal -k owner.jwk -o PLACE packed" \
 			"sgpu-run -q -k owner.jwk -o PLACE sealed" "sgpu-stage load -o PLACE sealed" \
-			"sgpu-manifest pack -o PLACE job.json" "sgpu-measure policy --build $SGPU_BUILD -o PLACE"; do
+			"sgpu-manifest pack -o PLACE job.json" "sgpu-measure policy --owners any --build $SGPU_BUILD -o PLACE"; do
 			sgpu-manifest pack job.json >packed
 			sgpu-seal seal-file -k owner.jwk scan.f32 single
 			# shellcheck disable=SC2086 # words on purpose
@@ -190,12 +190,90 @@ with_names() {
 	[ ! -s got ]
 }
 
+# unread COMMAND...: fails before the first byte of its standard input, which is a pipe, is taken.
+unread() {
+	local status=0
+	{ sleep 0.3; printf 'untouched\n'; } | { timeout 20 "$@" >/dev/null 2>message || echo $? >status; cat >left; }
+	status=$(cat status)
+	echo "$*: status $status, $(cat message)"
+	[ "$status" -eq 3 ]
+	[ "$(cat left)" = untouched ]
+}
+
+@test "an output that cannot be made is told before the first byte of input is read" {
+	sgpu-seal seal-file -k owner.jwk scan.f32 single
+	unread sgpu-seal open -k owner.jwk -C job.json/out
+	unread sgpu-seal open -k owner.jwk --only result -o job.json/out
+	unread sgpu-seal seal -k owner.jwk -o job.json/out
+	unread sgpu-seal rewrap -k owner.jwk -r runner.pub.jwk -o job.json/out
+	unread sgpu-seal seal-file -k owner.jwk -o job.json/out
+	unread sgpu-seal open-file -k owner.jwk -o job.json/out
+	unread sgpu-seal pubkey -o job.json/out
+	unread sgpu-stage load -o job.json/out
+	unread sgpu-run -q -k owner.jwk -o job.json/out
+	unread sgpu-run -q -k owner.jwk --trace job.json/out
+	unread sgpu-run -q --dry-run -o job.json/out
+	unread sgpu-manifest pack -o job.json/out
+	unread sgpu-manifest split -n 2 -C job.json/out
+	unread sgpu-manifest canon -o job.json/out
+	unread sgpu-measure policy -o job.json/out
+	unread sgpu-measure appraise -p job.json -o job.json/out
+	unread sgpu-measure appraise -p job.json --recipient job.json/out
+	unread sgpu-measure ca sign -k x --certificate x --ek x -o job.json/out
+	unread sgpu-bench table --plot job.json/out -
+}
+
+# closed_early COMMAND...: dies by SIGPIPE when nobody reads its standard output, and says nothing.
+closed_early() {
+	local status=0
+	{ ( "$@" ) 2>message || echo $? >status; } | true || true
+	status=$(cat status)
+	rm status
+	echo "$*: status $status, $(cat message)"
+	[ "$status" -eq 141 ]
+	[ ! -s message ]
+}
+
+@test "a reader that has gone ends every tool quietly by SIGPIPE" {
+	# More than a pipe holds, or else the end may come before the reader has gone.
+	small_job 100000
+	sgpu-manifest pack job.json >packed
+	sgpu-seal seal -k owner.jwk packed >sealed
+	sgpu-run -q -k owner.jwk -o response sealed
+	sgpu-seal seal-file -k owner.jwk scan.f32 single
+	closed_early sgpu-seal seal -k owner.jwk packed
+	closed_early sgpu-seal open -k owner.jwk --only result response
+	closed_early sgpu-seal rewrap -k owner.jwk -r runner.pub.jwk sealed
+	closed_early sgpu-seal seal-file -k owner.jwk scan.f32
+	closed_early sgpu-seal open-file -k owner.jwk single
+	closed_early sgpu-run -q -k owner.jwk sealed
+	for command in "sgpu-manifest schema" "sgpu-manifest canon job.json" "sgpu-manifest pack job.json" \
+		"sgpu-stage load sealed" "sgpu-measure policy -q --owners any --build $SGPU_BUILD" "sgpu-bench --help" \
+		"sgpu-measure info" "sgpu-run info" "sgpu-seal inspect sealed"; do
+		# shellcheck disable=SC2086 # words on purpose
+		closed_early late $command
+	done
+	[ -z "$(ls "$XDG_RUNTIME_DIR/sgpu")" ]
+	# What goes to a file meanwhile does not stay half-written.
+	closed_early sgpu-run -q --trace trace -k owner.jwk sealed
+	assert_no_file trace
+}
+
+# With a pipe whose reader has gone for certain before the first byte is written.
+late() {
+	sleep 0.3
+	exec "$@"
+}
+
 @test "folders that are missing are made, and go again when the command fails" {
 	run -0 sgpu-seal open -k owner.jwk --only result -o new/folder/one response
 	assert_same new/folder/one expected.f32
 	run -0 sgpu-seal open -k owner.jwk -C newer/folder response
 	assert_same newer/folder/out.f32 expected.f32
 	run -0 sgpu-run -q -k owner.jwk -o run/to/response sealed
+	run -0 sgpu-seal keygen -o keys/of/mine.jwk
+	[ "$(stat -c %a keys/of keys/of/mine.jwk)" = "700
+600" ]
 	head -c 3000 response >short
 	run -1 sgpu-seal open -k owner.jwk -C not/here short
 	run -1 sgpu-seal open -k owner.jwk --only result -o nor/here short

@@ -176,7 +176,7 @@ END
 	[[ $output == *"## alloc"* ]]
 	run -2 quick -o none.json no-such-case
 	[ ! -e none.json ]
-	run -3 quick --plot missing/none.svg -o none.json alloc
+	run -3 quick --plot /proc/missing/none.svg -o none.json alloc
 	[ ! -e none.json ]
 	sgpu-bench run --device cpu --time 20s --size 64K -o none.json -q alloc &
 	pid=$!

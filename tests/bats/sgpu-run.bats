@@ -124,11 +124,11 @@ waits_in_poll() {
 }
 
 @test "response and trace both appear, or neither" {
-	run --separate-stderr -3 sgpu-run -k runner.jwk -o response --trace absent/trace batch.tar
+	run --separate-stderr -3 sgpu-run -k runner.jwk -o response --trace batch.tar/trace batch.tar
 	assert_no_file response
 	run --separate-stderr -3 sgpu-run -k runner.jwk -o response --trace /dev/full batch.tar
 	assert_no_file response
-	run --separate-stderr -3 sgpu-run -k runner.jwk -o absent/response --trace trace batch.tar
+	run --separate-stderr -3 sgpu-run -k runner.jwk -o batch.tar/response --trace trace batch.tar
 	assert_no_file trace
 	run --separate-stderr -2 sgpu-run -k runner.jwk -o response --trace ./response batch.tar
 	assert_no_file response
@@ -185,7 +185,7 @@ waits_in_poll() {
 }
 
 @test "a response that cannot be written is an error" {
-	run --separate-stderr -3 sgpu-run -k runner.jwk -o nowhere/response batch.tar
+	run --separate-stderr -3 sgpu-run -k runner.jwk -o batch.tar/response batch.tar
 	run --separate-stderr -3 bash -c 'sgpu-run -k runner.jwk batch.tar >/dev/full'
 }
 

@@ -511,7 +511,8 @@ bytes() {
 	done
 }
 
-@test "a reader that goes away ends sealing with exit status 3" {
-	run --separate-stderr -0 bash -c 'sgpu-seal seal-file -k key.jwk /dev/zero | head -c 100 >out; exit $((PIPESTATUS[0] - 3))'
+@test "a reader that goes away ends sealing quietly, by SIGPIPE" {
+	run --separate-stderr -141 bash -c 'sgpu-seal seal-file -k key.jwk /dev/zero | head -c 100 >out; exit ${PIPESTATUS[0]}'
+	[ -z "$stderr" ]
 	[ "$(stat -c %s out)" -eq 100 ]
 }

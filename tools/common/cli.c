@@ -101,9 +101,9 @@ static bool open_standard(void)
 static int flush_output(int status)
 {
 	if ((fflush(stdout) || ferror(stdout)) && !status) {
-		return cli_fail(SGPU_ESYSTEM, "cannot write 'standard output'");
+		status = cli_fail(SGPU_ESYSTEM, "cannot write 'standard output'");
 	}
-	return status;
+	return cli_finish(status);
 }
 
 /* What is wrong with the options before it is said as JSON, too. */

@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include <sgpu/error.h>
+#include <sgpu/io.h>
 
 /* One option of a verb. `key` is its short letter, or a value from CLI_LONG on for one that is only long. */
 struct cli_option {
@@ -44,7 +45,8 @@ struct cli_tool {
 	const char *default_verb; /* taken when the first argument is no verb, or NULL */
 };
 
-/* Dispatch: what main() returns. Ignores SIGPIPE, and makes sure that descriptors 0 to 2 are open. */
+/* Dispatch: what main() returns. Makes sure that descriptors 0 to 2 are open. A write to a pipe
+ * that nobody reads any more is an error, of which nothing is said; after clean-up the process dies by SIGPIPE. */
 int cli_main(const struct cli_tool *tool, int argc, char **argv);
 
 /* The next option of the running verb: its key, 0 at the end (then *first is the index of the first positional
@@ -117,10 +119,19 @@ bool cli_is_standard(const char *path);
 struct sgpu_op;
 const struct sgpu_op *cli_find_op(const char *name);
 
+/* ---- outputs that are opened before the input is read ----
+ * Opens what will be written to `path` much later, so that a place that cannot be is told at once: 0, or the exit status
+ * after a message. Standard output and pipes wait until they are taken. The path must stay. */
+int cli_output_prepare(const char *path, mode_t mode, bool is_new);
+/* That output, which is the caller's from now on; or opens it ("-" or NULL: standard output). */
+SGPU_MUST_CHECK int cli_output_take(struct sgpu_output *output, const char *path, mode_t mode,
+				    struct sgpu_error *error);
+
 /* ---- signals: SIGINT and SIGTERM ----
  * The handler calls `stop` (async-signal-safe, may be NULL) and sgpu_io_interrupt(); a second one kills. */
 void cli_signals(void (*stop)(void));
-/* After clean-up: dies by the signal that came, if one did; else returns status. */
+/* After clean-up: dies by the signal that came, if one did, or by SIGPIPE when whoever read an output has gone; else
+ * returns status. */
 int cli_finish(int status);
 
 #endif

@@ -27,4 +27,10 @@ void cli_print_version(const char *tool);
 /* From here on SIGUSR1 prints how far it is. */
 void cli_progress_on_signal(void);
 
+/* Closes what was prepared and not taken. */
+void cli_outputs_close(void);
+
+/* Whether a reader of ours has gone: then nobody wants to be told, least of all that. */
+bool cli_reader_gone(void);
+
 #endif

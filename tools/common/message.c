@@ -73,6 +73,9 @@ int cli_error(const struct sgpu_error *error)
 	struct sgpu_error full = *error;
 
 	explain_limit(&full);
+	if (error->code == SGPU_ESYSTEM && cli_reader_gone()) {
+		return sgpu_exit_status(error->code); /* cli_finish has the last word */
+	}
 	if (!full.text[0]) {
 		snprintf(full.text, sizeof(full.text), "%s", sgpu_strerror(error->code));
 	}

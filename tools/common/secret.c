@@ -15,28 +15,24 @@
 /* A new file, or none: a key that is overwritten takes all that depends on it along. */
 static int create_file(const char *path, const char *text, size_t size, struct sgpu_error *error)
 {
-	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	struct sgpu_output output;
+	struct stat status;
 
-	if (fd < 0 && errno == EEXIST) {
+	if (lstat(path, &status) == 0) {
 		(void)sgpu_fail(error, SGPU_ESYSTEM, "'%s' exists; a key is never overwritten", path);
 		return sgpu_hint(error, "choose another name, or remove the file if nothing depends on it");
 	}
-	if (fd < 0) {
-		return sgpu_fail_errno(error, "cannot create '%s'", path);
-	}
-	int code = fchmod(fd, 0600) ? sgpu_fail_errno(error, "cannot set the mode of '%s'", path) : 0;
+	int code = sgpu_output_open_new(&output, path, 0600, error);
 	if (!code) {
-		code = sgpu_write(fd, path, text, size, error);
+		code = sgpu_output_set_mode(&output, 0600, error);
 	}
-	if (!code && fsync(fd)) {
-		code = sgpu_fail_errno(error, "cannot write '%s'", path);
+	if (!code) {
+		code = sgpu_write(output.fd, path, text, size, error);
 	}
-	if (close(fd) && !code) {
-		code = sgpu_fail_errno(error, "cannot write '%s'", path);
+	if (!code) {
+		code = sgpu_output_commit(&output, error);
 	}
-	if (code) {
-		unlink(path);
-	}
+	sgpu_output_close(&output);
 	return code;
 }
 

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 #include <sgpu/io.h>
 
 #include "cli.h"
+#include "cli_private.h"
 
 bool cli_binary_output(int fd)
 {
@@ -186,11 +188,22 @@ void cli_signals(void (*stop)(void))
 	}
 }
 
+bool cli_reader_gone(void)
+{
+	struct pollfd out = { .fd = STDOUT_FILENO, .events = POLLOUT };
+
+	/* What stdio could not write has left no errno behind. */
+	return sgpu_io_reader_gone() || (ferror(stdout) && poll(&out, 1, 0) == 1 && (out.revents & POLLERR));
+}
+
 int cli_finish(int status)
 {
-	if (caught) {
-		signal(caught, SIG_DFL);
-		raise(caught);
+	const int number = caught ? caught : status == sgpu_exit_status(SGPU_ESYSTEM) && cli_reader_gone() ? SIGPIPE : 0;
+
+	cli_outputs_close();
+	if (number) {
+		signal(number, SIG_DFL);
+		raise(number);
 	}
 	return status;
 }

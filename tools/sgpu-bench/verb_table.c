@@ -71,6 +71,10 @@ int verb_table(int argc, char **argv)
 	if (!cli_positionals(argc, first, 1, 1)) {
 		return 2;
 	}
+	status = cli_output_prepare(plot, 0666, false);
+	if (status) {
+		return status;
+	}
 	status = read_results(argv[first], &results);
 	if (status) {
 		return status;
@@ -79,7 +83,7 @@ int verb_table(int argc, char **argv)
 		print_markdown(stdout, &results);
 	} else if (!cli_output_apart(plot)) {
 		status = 2;
-	} else if (sgpu_output_open(&output, plot, 0666, &error) != SGPU_OK ||
+	} else if (cli_output_take(&output, plot, 0666, &error) != SGPU_OK ||
 		   write_plot(&results, &output, plot, &error) != SGPU_OK) {
 		status = cli_error(&error);
 	}

@@ -139,7 +139,7 @@ int text_write(const char *path, const char *input, const char *text, size_t siz
 		return 2;
 	}
 	path = path ? path : "-";
-	code = sgpu_output_open(&output, path, 0666, &error);
+	code = cli_output_take(&output, path, 0666, &error);
 	if (!code) {
 		code = sgpu_write(output.fd, strcmp(path, "-") ? path : "standard output", text, size, &error);
 	}

@@ -30,6 +30,10 @@ int verb_canon(int argc, char **argv)
 	if (!cli_positionals(argc, first, 0, 1)) {
 		return 2;
 	}
+	status = cli_output_prepare(output, 0666, false);
+	if (status) {
+		return status;
+	}
 	status = document_load(argv[first], options, &document);
 	if (!status) {
 		status = text_write(output, document.path, document.manifest->canonical,

@@ -81,48 +81,6 @@ static bool is_new(const char *path)
 	return false;
 }
 
-static int write_new(const char *path, const char *text, size_t size)
-{
-	struct sgpu_error error = { 0 };
-	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666), code;
-
-	if (fd < 0) {
-		return is_new(path) ? cli_fail(SGPU_ESYSTEM, "cannot create '%s': %s", path, strerror(errno)) : 3;
-	}
-	code = sgpu_write(fd, path, text, size, &error);
-	if (!code && fsync(fd) && errno != EINVAL) {
-		code = sgpu_fail_errno(&error, "cannot write '%s'", path);
-	}
-	if (close(fd) && !code) {
-		code = sgpu_fail_errno(&error, "cannot write '%s'", path);
-	}
-	if (code) {
-		unlink(path);
-		return cli_error(&error);
-	}
-	return 0;
-}
-
-static int write_manifest(const char *path, json_t *manifest)
-{
-	char *text;
-	size_t size;
-	int result;
-
-	if (is_special(path)) {
-		return json_write(path, NULL, json_incref(manifest), 2);
-	}
-	text = pretty_json(manifest, 2, false);
-	if (!text) {
-		return cli_fail(SGPU_ENOMEM, "out of memory");
-	}
-	size = strlen(text);
-	text[size] = '\n'; /* in place of the NUL */
-	result = write_new(path, text, size + 1);
-	free(text);
-	return result;
-}
-
 static int make_manifest(struct draft *draft, const char *output, char **files)
 {
 	struct payload_folder folder = { .spool = -1 };
@@ -133,6 +91,10 @@ static int make_manifest(struct draft *draft, const char *output, char **files)
 	if (!is_new(output)) {
 		return 3;
 	}
+	status = cli_output_prepare(output, 0666, true);
+	if (status) {
+		return status;
+	}
 	if (payload_folder_open(output ? output : "-", &folder, &error)) {
 		return cli_error(&error);
 	}
@@ -142,7 +104,7 @@ static int make_manifest(struct draft *draft, const char *output, char **files)
 	}
 	status = status ? status : draft_build(draft);
 	status = status ? status : draft_finish(draft, &manifest);
-	status = status ? status : write_manifest(output, manifest);
+	status = status ? status : json_write(output, NULL, json_incref(manifest), 2);
 	if (!status && draft->outside) {
 		cli_warning("a file is outside the manifest's folder: pack it with --allow-outside");
 	}

@@ -208,7 +208,7 @@ static int write_archive(const char *path, char **responses)
 			return 2;
 		}
 	}
-	code = sgpu_output_open(&output, path, 0666, &error);
+	code = cli_output_take(&output, path, 0666, &error);
 	if (!code && !cli_binary_output(output.fd)) {
 		sgpu_output_close(&output);
 		return 2;
@@ -285,5 +285,7 @@ int verb_merge(int argc, char **argv)
 	if (!cli_positionals(argc, first, 1, SGPU_MANIFEST_OPERATIONS_MAX)) {
 		return 2;
 	}
-	return merge(argv + first, manifest, output);
+	const int status = cli_output_prepare(output, 0666, false);
+
+	return status ? status : merge(argv + first, manifest, output);
 }

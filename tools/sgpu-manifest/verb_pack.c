@@ -115,7 +115,7 @@ static int write_batch(const struct payload_folder *folder, const struct sgpu_ba
 	struct sgpu_output output = SGPU_OUTPUT_INIT;
 	struct sgpu_error error = { 0 };
 	const char *name = strcmp(path, "-") ? path : "standard output";
-	int code = sgpu_output_open(&output, path, 0666, &error);
+	int code = cli_output_take(&output, path, 0666, &error);
 
 	if (!code && !cli_binary_output(output.fd)) {
 		sgpu_output_close(&output);
@@ -178,6 +178,10 @@ int verb_pack(int argc, char **argv)
 	}
 	if (!cli_positionals(argc, first, 0, 1) || !output_differs(output, first < argc ? argv[first] : "-")) {
 		return 2;
+	}
+	status = cli_output_prepare(output, 0666, false);
+	if (status) {
+		return status;
 	}
 	cli_signals(NULL);
 	status = document_load(argv[first], options, &document);

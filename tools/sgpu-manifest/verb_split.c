@@ -289,6 +289,7 @@ static int split(const struct document *document, const char *directory, uint64_
 int verb_split(int argc, char **argv)
 {
 	const char *value, *directory = NULL;
+	struct sgpu_output_folder folder = SGPU_OUTPUT_FOLDER_INIT;
 	unsigned options = SGPU_MANIFEST_INSIDE;
 	struct sgpu_error error = { 0 };
 	struct document document;
@@ -309,10 +310,15 @@ int verb_split(int argc, char **argv)
 	if (!cli_positionals(argc, first, 0, 1)) {
 		return 2;
 	}
+	/* Before the manifest is read: a folder that cannot be is told at once. */
+	if (directory && sgpu_output_folder_open(&folder, directory, 0777, &error)) {
+		return cli_error(&error);
+	}
 	status = document_load(argv[first], options, &document);
 	if (!status) {
 		status = split(&document, directory, wanted);
 	}
 	document_free(&document);
+	sgpu_output_folder_close(&folder, !status);
 	return status;
 }

@@ -53,7 +53,7 @@ int measure_read_input(const char *path, char **text, size_t *size, int *status)
 int measure_write(const char *path, const char *text, size_t size, struct sgpu_error *error)
 {
 	struct sgpu_output output = SGPU_OUTPUT_INIT;
-	int code = sgpu_output_open(&output, path ? path : "-", 0644, error);
+	int code = cli_output_take(&output, path, 0644, error);
 
 	if (!code) {
 		code = sgpu_write(output.fd, output.path, text, size, error);

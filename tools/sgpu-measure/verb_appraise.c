@@ -224,6 +224,8 @@ static int run(struct task *task)
 	struct sgpu_error error = { 0 };
 	int status = check_paths(task);
 
+	status = status ? status : cli_output_prepare(task->ear_path, 0644, false);
+	status = status ? status : cli_output_prepare(task->recipient_path, 0644, false);
 	if (status) {
 		return status;
 	}

@@ -152,6 +152,10 @@ static int verb_sign(struct task *task)
 	for (int i = 0; i < task->ek_count; i++) {
 		cli_remember_input(task->ek_paths[i]);
 	}
+	status = cli_output_prepare(task->out_path, 0644, false);
+	if (status) {
+		return status;
+	}
 	if (measure_read_input(task->request_path, &task->request, &task->request_size, &status)) {
 		return status;
 	}

@@ -217,8 +217,11 @@ static bool guest_missing(const struct task *task)
 static int run(struct task *task)
 {
 	struct sgpu_error error = { 0 };
-	int status = 0;
+	int status = cli_output_prepare(task->out_path, 0644, false);
 
+	if (status) {
+		return status;
+	}
 	if (task->build_path) {
 		if (task->owners_path && strcmp(task->owners_path, "any")) {
 			cli_remember_input(task->owners_path);

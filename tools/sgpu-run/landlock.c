@@ -196,6 +196,19 @@ static void allow_regions(struct ruleset *rules)
 	sgpu_stage_folders_free(&regions);
 }
 
+/* Its name, and to remove the folders that were made for it if it fails. */
+static void allow_output(struct ruleset *rules, const struct sgpu_output *output)
+{
+	int folder;
+
+	if (output->folder >= 0) {
+		allow_descriptor(rules, output->folder, NAME);
+	}
+	for (int i = 0; (folder = sgpu_output_made_in(output, i)) >= 0; i++) {
+		allow_descriptor(rules, folder, LANDLOCK_ACCESS_FS_REMOVE_DIR);
+	}
+}
+
 static void allow_all(struct ruleset *rules, const struct landlock_needs *needs)
 {
 	const char *name;
@@ -216,9 +229,7 @@ static void allow_all(struct ruleset *rules, const struct landlock_needs *needs)
 		allow_descriptor(rules, sgpu_files_folder(needs->files, i, &name), READ);
 	}
 	for (int i = 0; i < needs->output_count; i++) {
-		if (needs->outputs[i] >= 0) {
-			allow_descriptor(rules, needs->outputs[i], NAME);
-		}
+		allow_output(rules, needs->outputs[i]);
 	}
 	for (int i = 0; i < needs->state_count; i++) {
 		allow(rules, needs->states[i], READ | WRITE | NAME);

@@ -8,13 +8,14 @@
 
 #include <stdbool.h>
 
+#include <sgpu/io.h>
 #include <sgpu/stage.h>
 
 enum { LANDLOCK_FOLDERS_MAX = 8 };
 
 struct landlock_needs {
 	const struct sgpu_files *files;            /* to be read, or NULL */
-	int outputs[LANDLOCK_FOLDERS_MAX];         /* descriptors of folders in which files get names; -1: none */
+	const struct sgpu_output *outputs[LANDLOCK_FOLDERS_MAX]; /* open: what they need to get their names */
 	int output_count;
 	const char *states[LANDLOCK_FOLDERS_MAX];  /* folders to be read and written */
 	int state_count;

@@ -193,7 +193,7 @@ static int print_plan(const struct planned *p, const char *path, struct sgpu_err
 	}
 	rc = fclose(out) == 0 ? SGPU_OK : sgpu_fail_nomem(error);
 	if (rc == SGPU_OK) {
-		rc = sgpu_output_open(&output, path, 0666, error);
+		rc = cli_output_take(&output, path, 0666, error);
 	}
 	if (rc == SGPU_OK) {
 		rc = sgpu_write(output.fd, path, text, size, error);

@@ -330,10 +330,10 @@ static int run_batch(const struct request *r, struct sgpu_device *device, struct
 
 static int open_outputs(const struct request *r, struct outputs *outputs, struct sgpu_error *error)
 {
-	int rc = sgpu_output_open(&outputs->response, r->output ? r->output : "-", 0666, error);
+	int rc = cli_output_take(&outputs->response, r->output, 0666, error);
 
 	if (rc == SGPU_OK && r->trace) {
-		rc = sgpu_output_open(&outputs->trace, r->trace, 0666, error);
+		rc = cli_output_take(&outputs->trace, r->trace, 0666, error);
 	}
 	return rc;
 }
@@ -410,7 +410,7 @@ static void describe_context(struct sgpu_secure *context)
 static int confine(const struct request *r, const struct outputs *outputs, struct sgpu_error *error)
 {
 	const struct landlock_needs needs = { .files = r->files, .gpu = on_gpu, .output_count = 2,
-					      .outputs = { outputs->response.folder, outputs->trace.folder },
+					      .outputs = { &outputs->response, &outputs->trace },
 					      .states = { r->state }, .state_count = r->state != NULL };
 	int rc = landlock_confine(&needs, error);
 
@@ -532,6 +532,12 @@ static int open_and_run(struct request *r)
 		}
 	}
 	status = r->attested.quote ? cli_output_apart(r->attested.quote) ? 0 : 2 : open_batch(r);
+	if (status == 0) {
+		status = cli_output_prepare(r->output, 0666, false);
+	}
+	if (status == 0) {
+		status = cli_output_prepare(r->trace, 0666, false);
+	}
 	if (status == 0) {
 		status = r->dry_run ? dry_run(r) : submit(r);
 	}

@@ -30,7 +30,7 @@ static int write_public(const struct sgpu_key_set *keys, const char *path, struc
 		code = sgpu_key_set_text(&public_keys, &text, &size, error);
 	}
 	if (!code) {
-		code = sgpu_output_open(&output, path ? path : "-", 0644, error);
+		code = cli_output_take(&output, path, 0644, error);
 	}
 	if (!code) {
 		code = sgpu_write(output.fd, output.path, text, size, error);
@@ -76,6 +76,10 @@ int verb_pubkey(int argc, char **argv)
 	cli_remember_input(key_path);
 	if (!cli_output_apart(path)) {
 		return 2;
+	}
+	const int status = cli_output_prepare(path, 0644, false);
+	if (status) {
+		return status;
 	}
 	int code = sgpu_key_set_load(key_path, &keys, &error);
 	if (!code) {

@@ -96,10 +96,7 @@ static int change(struct task *task, struct sgpu_error *error)
 
 static int write_all(struct task *task, struct sgpu_error *error)
 {
-	int code = sgpu_output_open(&task->out, task->out_path, 0644, error);
-	if (!code) {
-		code = sgpu_batch_write_head(task->out.fd, task->out.path, task->batch, error);
-	}
+	int code = sgpu_batch_write_head(task->out.fd, task->out.path, task->batch, error);
 	if (!code) {
 		cli_progress_begin("copying", 0);
 		code = seal_pass_through(task->reader, task->batch, task->out.fd, task->out.path, &task->meter, error);
@@ -113,7 +110,10 @@ static int write_all(struct task *task, struct sgpu_error *error)
 
 static int run(struct task *task, int in, struct sgpu_error *error)
 {
-	int code = sgpu_tar_open(in, task->in_name, &task->reader, error);
+	int code = sgpu_output_open(&task->out, task->out_path, 0644, error);
+	if (!code) {
+		code = sgpu_tar_open(in, task->in_name, &task->reader, error);
+	}
 	if (!code) {
 		code = sgpu_batch_read_any(task->reader, &task->batch, error);
 	}

@@ -238,15 +238,15 @@ static int write_batch(struct task *task, struct sgpu_error *error)
 
 static int run(struct task *task, int in, struct sgpu_error *error)
 {
-	int code = sgpu_tar_open(in, task->in_name, &task->reader, error);
+	int code = sgpu_output_open(&task->out, task->out_path, 0644, error);
+	if (!code) {
+		code = sgpu_tar_open(in, task->in_name, &task->reader, error);
+	}
 	if (!code) {
 		code = sgpu_batch_read_head(task->reader, false, &task->batch, error);
 	}
 	if (!code) {
 		code = plan(task, error);
-	}
-	if (!code) {
-		code = sgpu_output_open(&task->out, task->out_path, 0644, error);
 	}
 	if (code) {
 		return code;

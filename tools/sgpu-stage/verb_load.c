@@ -188,10 +188,7 @@ static int write_batch(struct task *task, struct sgpu_error *error)
 	int code;
 
 	load_relocate(&task->load);
-	code = sgpu_output_open(&task->out, task->out_path, 0644, error);
-	if (code == SGPU_OK) {
-		code = sgpu_batch_write_head(task->out.fd, task->out.path, task->load.batch, error);
-	}
+	code = sgpu_batch_write_head(task->out.fd, task->out.path, task->load.batch, error);
 	if (code == SGPU_OK) {
 		code = sgpu_tar_end(task->out.fd, task->out.path, error);
 	}
@@ -220,8 +217,11 @@ static void record(const struct load *load)
 
 static int run(struct task *task, int in, struct sgpu_error *error)
 {
-	int code = read_head(&task->load, in, error);
+	int code = sgpu_output_open(&task->out, task->out_path, 0644, error);
 
+	if (code == SGPU_OK) {
+		code = read_head(&task->load, in, error);
+	}
 	if (code == SGPU_OK) {
 		code = check_payloads(task, error);
 	}
