@@ -23,7 +23,7 @@ gunzip -c "$data/t10k-images-idx3-ubyte.gz" >test-images
 gunzip -c "$data/t10k-labels-idx1-ubyte.gz" >test-labels
 cp "$here/job.json" job.json
 rm -f shared.jwk
-sgpu-seal keygen -o shared.jwk
+sgpu-seal keygen --no-sign -o shared.jwk
 
 # Owner and runner share one key here; ../brain-mri has one for each.
 sgpu-manifest pack job.json | sgpu-seal seal -k shared.jwk | sgpu-run -k shared.jwk |
