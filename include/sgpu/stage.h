@@ -51,10 +51,13 @@ struct sgpu_region {
 	char why[128];
 };
 
-/* The folder: $XDG_RUNTIME_DIR/sgpu, else /run/user/UID/sgpu where that folder is, else /dev/shm/sgpu-UID. Made
+/* The folder: $XDG_RUNTIME_DIR/sgpu, else /run/user/UID/sgpu where that folder is, else /dev/shm/sgpu-UID, or
+ * /dev/shm/sgpu-UID-XXXXXX where another user has taken that. Made
  * with mode 0700 when absent; refused (SGPU_EPOLICY) when it is not ours alone or is a link. `path` comes from
  * malloc. */
 SGPU_MUST_CHECK int sgpu_stage_folder(char **path, struct sgpu_error *error);
+/* Whether it is the last of these. */
+bool sgpu_stage_folder_is_fallback(const char *path);
 
 /* All folders in which regions may be: the first is that one, made when absent, the others are of huge pages and may not be
  * there. NULL-terminated, from malloc. */

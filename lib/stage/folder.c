@@ -3,8 +3,11 @@
  * The folders that regions live in. Each must be ours alone: whoever could write there could put a region of his own
  * under a name that a runner trusts.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +21,8 @@
 
 #include <stage/region.h>
 
+#define SHARED_MEMORY "/dev/shm"
+
 static bool is_own_folder(const char *path)
 {
 	struct stat status;
@@ -25,12 +30,97 @@ static bool is_own_folder(const char *path)
 	return stat(path, &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == geteuid();
 }
 
+/* Like stat, but of a link itself: whoever can plant a folder can plant one of those, too. */
+static bool is_there(const char *path, struct stat *status)
+{
+	return lstat(path, status) == 0;
+}
+
+/* "sgpu-UID-XXXXXX" of ours, so that all calls find the same one; an absent one is "". */
+static void find_fallback(const char *prefix, char found[NAME_MAX + 1])
+{
+	DIR *folder = opendir(SHARED_MEMORY);
+	struct dirent *entry;
+	struct stat status;
+
+	found[0] = '\0';
+	while (folder && (entry = readdir(folder))) {
+		if (strncmp(entry->d_name, prefix, strlen(prefix)) == 0 &&
+		    (!found[0] || strcmp(entry->d_name, found) < 0) &&
+		    fstatat(dirfd(folder), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+		    S_ISDIR(status.st_mode) && status.st_uid == geteuid() && (status.st_mode & 0077) == 0) {
+			strcpy(found, entry->d_name);
+		}
+	}
+	if (folder) {
+		closedir(folder);
+	}
+}
+
+static char *look_in_memory(void)
+{
+	char prefix[64], found[NAME_MAX + 1], *path = NULL;
+	struct stat status;
+	bool taken;
+
+	snprintf(prefix, sizeof(prefix), "sgpu-%lu-", (unsigned long)geteuid());
+	if (asprintf(&path, SHARED_MEMORY "/%.*s", (int)strlen(prefix) - 1, prefix) < 0) {
+		return NULL;
+	}
+	taken = is_there(path, &status) && status.st_uid != geteuid();
+	if (is_there(path, &status) && !taken) {
+		return path;
+	}
+	find_fallback(prefix, found);
+	if (!taken && !found[0]) {
+		return path;
+	}
+	free(path);
+	if (asprintf(&path, SHARED_MEMORY "/%s%s", found[0] ? found : prefix, found[0] ? "" : "XXXXXX") < 0) {
+		return NULL;
+	}
+	if (!found[0] && !mkdtemp(path)) {
+		free(path);
+		return NULL;
+	}
+	return path;
+}
+
+bool sgpu_stage_folder_is_fallback(const char *path)
+{
+	char usual[64];
+
+	snprintf(usual, sizeof(usual), SHARED_MEMORY "/sgpu-%lu", (unsigned long)geteuid());
+	return strncmp(path, usual, strlen(usual)) == 0 && path[strlen(usual)] == '-';
+}
+
+/* /dev/shm/sgpu-UID, or one with a name that nobody can have foreseen where somebody else has taken that: then it is
+ * always the same one, also for a runner that may list no folders any more. */
+static char *choose_in_memory(void)
+{
+	static char chosen[sizeof(SHARED_MEMORY) + NAME_MAX + 1];
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	char *path = NULL;
+
+	pthread_mutex_lock(&lock);
+	if (chosen[0]) {
+		path = strdup(chosen);
+	} else {
+		path = look_in_memory();
+		if (path && sgpu_stage_folder_is_fallback(path)) {
+			snprintf(chosen, sizeof(chosen), "%s", path);
+		}
+	}
+	pthread_mutex_unlock(&lock);
+	return path;
+}
+
 /* The rule of stage.h; from malloc. */
 static char *choose_folder(void)
 {
 	const char *runtime = getenv("XDG_RUNTIME_DIR");
 	char *path = NULL, user[64];
-	int length;
+	int length = 0;
 
 	snprintf(user, sizeof(user), "/run/user/%lu", (unsigned long)geteuid());
 	if (runtime && runtime[0] == '/') {
@@ -38,7 +128,7 @@ static char *choose_folder(void)
 	} else if (is_own_folder(user)) {
 		length = asprintf(&path, "%s/sgpu", user);
 	} else {
-		length = asprintf(&path, "/dev/shm/sgpu-%lu", (unsigned long)geteuid());
+		path = choose_in_memory();
 	}
 	return length < 0 ? NULL : path;
 }

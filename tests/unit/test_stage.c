@@ -112,6 +112,45 @@ UNIT_TEST(a_folder_of_another_user_is_refused)
 	CHECK(chown(folder, 0, 0) == 0);
 }
 
+/* In a process of its own: 0, or what went wrong. */
+static int as_another_user(void)
+{
+	char *path = NULL, *again = NULL;
+	struct stat status;
+
+	if (setresgid(54321, 54321, 54321) || setresuid(54321, 54321, 54321) || unsetenv("XDG_RUNTIME_DIR")) {
+		return 1;
+	}
+	if (sgpu_stage_folder(&path, NULL) != SGPU_OK || sgpu_stage_folder(&again, NULL) != SGPU_OK) {
+		return 2;
+	}
+	if (strncmp(path, "/dev/shm/sgpu-54321-", 20) || strcmp(path, again) || !sgpu_stage_folder_is_fallback(path)) {
+		return 3;
+	}
+	if (stat(path, &status) || status.st_uid != 54321 || (status.st_mode & 07777) != 0700) {
+		return 4;
+	}
+	free(path);
+	free(again);
+	return 0;
+}
+
+UNIT_TEST(a_folder_that_another_user_has_taken_is_done_without)
+{
+	int status = 0;
+	pid_t child;
+
+	if (geteuid() != 0 || mkdir("/dev/shm/sgpu-54321", 0755)) {
+		SKIP("not root");
+	}
+	child = fork();
+	if (child == 0) {
+		_exit(as_another_user());
+	}
+	CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	CHECK(system("rmdir /dev/shm/sgpu-54321 /dev/shm/sgpu-54321-*") == 0);
+}
+
 UNIT_TEST(a_region_keeps_what_was_put_into_it)
 {
 	static const uint64_t sizes[] = { 0, 1, 4096, 100001, 5 << 20 };
@@ -478,6 +517,7 @@ int main(void)
 	UNIT_RUN(the_folder_is_made_for_its_user_alone);
 	UNIT_RUN(a_folder_that_others_could_use_is_refused);
 	UNIT_RUN(a_folder_of_another_user_is_refused);
+	UNIT_RUN(a_folder_that_another_user_has_taken_is_done_without);
 	UNIT_RUN(a_region_keeps_what_was_put_into_it);
 	UNIT_RUN(ids_are_not_to_be_guessed);
 	UNIT_RUN(what_is_not_published_has_no_name);

@@ -102,6 +102,9 @@ static void warn_of_folder(void)
 	    sgpu_stage_file_system(folder, &kind, &in_memory, &room, NULL) == SGPU_OK && !in_memory) {
 		cli_warning("'%s' is not in memory (%s)", folder, kind);
 	}
+	if (folder && sgpu_stage_folder_is_fallback(folder)) {
+		cli_warning("another user has taken the usual folder: regions are in '%s'", folder);
+	}
 	free(folder);
 }
 
