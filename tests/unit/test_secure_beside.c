@@ -57,6 +57,16 @@ static bool chunks_are_refused(enum sgpu_item_kind kind, struct sgpu_device_key 
 	return is_refused(&request.group, sizeof(request));
 }
 
+/* Loading into a key of another's, or freeing it. */
+static bool key_is_refused(enum sgpu_item_kind kind, struct sgpu_device_key *key)
+{
+	struct { struct sgpu_group group; struct sgpu_item_key item; } request = {
+		.item = { .head = { kind, sizeof(request.item) }, .key = number(key), .keys = { .key = { 9 } } },
+	};
+
+	return is_refused(&request.group, sizeof(request));
+}
+
 static int never(struct sgpu_launch *launch, void *argument)
 {
 	(void)launch;
@@ -121,6 +131,8 @@ UNIT_TEST(a_key_of_another_context_opens_nothing)
 	REQUIRE(sgpu_device_key_load(our_stream, &keys, &our_key, &error) == SGPU_OK);
 	REQUIRE(sgpu_device_key_load(their_stream, &keys, &their_key, &error) == SGPU_OK);
 	CHECK(chunks_are_refused(SGPU_ITEM_OPEN, their_key, our_memory, our_memory + 8192));
+	CHECK(chunks_are_refused(SGPU_ITEM_SEAL, their_key, our_memory, our_memory + 8192));
+	CHECK(key_is_refused(SGPU_ITEM_KEY_LOAD, their_key) && key_is_refused(SGPU_ITEM_KEY_FREE, their_key));
 	CHECK(chunks_are_refused(SGPU_ITEM_OPEN, our_key, our_memory, their_memory));
 	CHECK(chunks_are_refused(SGPU_ITEM_SEAL, our_key, their_memory, our_memory));
 	CHECK(chunks_are_refused(SGPU_ITEM_SEAL, our_key, our_memory, their_memory));
