@@ -5,6 +5,8 @@
  * that is made to look like a GPU.
  * Its kernels are those of other tests: racecheck has nothing to find.
  */
+#include <unistd.h>
+
 #include "enclave/run.h"
 
 #include "fake_gpu.h"
@@ -137,10 +139,51 @@ UNIT_TEST(a_run_whose_payloads_are_read_by_several_cores_ends_well_too)
 	fail_large_transfers(4);
 }
 
+/* FIRST fails when SECOND, which reads what it writes, is most likely enqueued behind it. */
+static atomic_int kernels;
+
+static int fail_late(struct sgpu_op_call *call, struct sgpu_launch *launch)
+{
+	(void)call;
+	atomic_fetch_add(&kernels, 1);
+	usleep(50000);
+	return sgpu_fail(launch->error, SGPU_EDEVICE, "the kernel failed, as the test wants it");
+}
+
+static sgpu_op_fn always_fail_late(const char *name)
+{
+	(void)name;
+	return fail_late;
+}
+
+UNIT_TEST(no_kernel_runs_on_what_a_failed_one_left)
+{
+	sgpu_op_fn (*op)(const char *) = fake.table.op;
+	struct answer answer;
+	struct job job;
+	int out;
+
+	make_job(&job, 1000);
+	atomic_store(&fail_at, -1);
+	atomic_store(&kernels, 0);
+	fake.table.op = always_fail_late;
+	CHECK(run_job(&job, &owner, &out) == SGPU_ESEGMENTS);
+	fake.table.op = op;
+	CHECK(atomic_load(&kernels) == 2); /* FIRST and THIRD */
+	REQUIRE(read_answer(out, job.key, &answer));
+	CHECK(answer.batch->segments[0].status == SGPU_EDEPENDENCY || answer.batch->segments[0].status == SGPU_EDEVICE);
+	CHECK(answer.batch->segments[1].status != SGPU_OK && !answer.data[0] && !answer.data[1]);
+	CHECK(fake_is_clean());
+	free_answer(&answer);
+	close(out);
+	free_job(&job);
+}
+
 static void all_tests(void)
 {
 	fake.plain = true;
 	pinned_max = SGPU_RUN_PINNED_MAX;
+	UNIT_RUN(no_kernel_runs_on_what_a_failed_one_left);
 	UNIT_RUN(a_run_ends_well_whichever_call_of_the_device_fails);
 	fake.plain = strcmp(device_name(), "cpu") != 0;
 	UNIT_RUN(a_run_on_a_device_that_copies_beside_the_rest_ends_well_too);
