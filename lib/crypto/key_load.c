@@ -15,6 +15,16 @@
 
 #include "crypto/key.h"
 
+/* A key's text, or its secret member alone: 32 bytes in base64url or hexadecimal. */
+static bool is_content(const char *path)
+{
+	static const char base64url[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+	const size_t size = strlen(path);
+
+	return sgpu_looks_secret(path, size) || (size == 43 && strspn(path, base64url) == size) ||
+	       (size == 64 && strspn(path, "0123456789abcdefABCDEF") == size);
+}
+
 /* A shell that was given the content for the name: nothing of it may be shown. */
 static int refuse_content(struct sgpu_error *error)
 {
@@ -39,7 +49,7 @@ static int open_key(const char *path, int *fd, const char **name, struct sgpu_er
 		source = (int)number;
 	} else {
 		*fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-		if (*fd < 0 && sgpu_looks_secret(path, strlen(path))) {
+		if (*fd < 0 && is_content(path)) {
 			return refuse_content(error);
 		}
 		return *fd < 0 ? sgpu_fail_errno(error, "cannot open key '%s'", path) : 0;

@@ -80,11 +80,22 @@ with_keys() {
 }
 
 @test "messages: a key's content in place of its name is refused with the reason" {
+	requires jq
 	make_keys
 	run -2 --separate-stderr sgpu-run -k "$(cat owner.jwk)" /dev/null
 	assert_contains "$stderr" "a key itself was given where the name of its file belongs"
 	run -2 --separate-stderr sgpu-seal seal -k "$(cat owner.jwk)" /dev/null
 	assert_contains "$stderr" "fd:N"
+	local secret
+	for secret in $(secrets owner.jwk); do
+		run -2 --separate-stderr sgpu-run -k "$secret" /dev/null
+		printf '%s\n' "$stderr" >said
+		assert_untold said
+	done
+	# A file that is there may have any name.
+	secret=$(printf 'x%.0s' {1..43})
+	cp owner.jwk "$secret"
+	sgpu-seal seal-file -k "$secret" owner.jwk sealed
 }
 
 @test "messages: what is no name is shown by its first 24 bytes" {
