@@ -218,6 +218,25 @@ UNIT_TEST(a_changed_low_payload_fails_what_depends_on_it)
 	close(out);
 }
 
+UNIT_TEST(a_digest_is_compared_to_its_last_byte)
+{
+	struct answer answer;
+	struct job job;
+	int out;
+
+	make_job(&job, 5000);
+	job.batch->segments[1].sha256[SGPU_SHA256_SIZE - 1] ^= 1;
+	CHECK(run_job(&job, &owner, &out) == SGPU_ESEGMENTS);
+	REQUIRE(read_answer(out, job.key, &answer));
+	CHECK(says(&answer, 0, SGPU_OK, NULL) && says(&answer, 1, SGPU_EAUTH, "SHA-256"));
+	free_answer(&answer);
+	free_job(&job);
+	close(out);
+	make_job(&job, 5000);
+	job.batch->manifest_sha256[SGPU_SHA256_SIZE - 1] ^= 1;
+	check_refused(&job, &owner, SGPU_EAUTH, "is not the manifest");
+}
+
 UNIT_TEST(payloads_in_files_are_fetched_and_missing_ones_fail_alone)
 {
 	char *path = NULL;
@@ -381,6 +400,7 @@ static void all_tests(void)
 	UNIT_RUN(an_archive_that_is_cut_short_is_refused_wherever_it_is_cut);
 	UNIT_RUN(a_changed_high_payload_fails_what_depends_on_it);
 	UNIT_RUN(a_changed_low_payload_fails_what_depends_on_it);
+	UNIT_RUN(a_digest_is_compared_to_its_last_byte);
 	UNIT_RUN(payloads_in_files_are_fetched_and_missing_ones_fail_alone);
 	UNIT_RUN(a_payload_in_a_file_is_refused_where_no_folder_is_open);
 	UNIT_RUN(a_silent_sender_does_not_hold_the_run_past_its_deadline);
