@@ -99,8 +99,8 @@ static int check_new(struct job *job, uint32_t i, uint32_t page, uint32_t old)
 	job->pages++;
 	job->protected_pages += region == SGPU_REGION_PROTECTED;
 	if (processor->frames[page].missing) {
-		return sgpu_refuse(job->reply, SGPU_REFUSED_DEVICE, "the device has not page %u any more: it can only be taken out",
-				   page);
+		return sgpu_refuse(job->reply, SGPU_REFUSED_DEVICE,
+				   "the device has not page %u any more: it can only be taken out", page);
 	}
 	if (page == old) {
 		return SGPU_OK;

@@ -353,7 +353,8 @@ UNIT_TEST(a_missing_page_is_only_taken_out)
 			for (uint64_t va = 0; va < 16 * SMALL; va += SMALL) {
 				const enum sgpu_refusal refusal = measure(&b, channel, va, SMALL, false);
 
-				CHECK(refusal == OK || refusal == SGPU_REFUSED_NOT_MAPPED || refusal == SGPU_REFUSED_NO_CHANNEL);
+				CHECK(refusal == OK || refusal == SGPU_REFUSED_NOT_MAPPED ||
+				      refusal == SGPU_REFUSED_NO_CHANNEL);
 			}
 		}
 		for (uint32_t f = 16; f < 48; f++) {
@@ -362,7 +363,8 @@ UNIT_TEST(a_missing_page_is_only_taken_out)
 			if (about.mapped && about.use == SGPU_FRAME_DATA && b.fake.mapped[f] == FAKE_NONE) {
 				missing++;
 				CHECK(measure(&b, about.owner, about.va, SMALL, false) == SGPU_REFUSED_NOT_MAPPED);
-				CHECK(pte(&b, about.owner, 0, (uint32_t)(about.va / SMALL), false, 1, &f) == SGPU_REFUSED_DEVICE);
+				CHECK(pte(&b, about.owner, 0, (uint32_t)(about.va / SMALL), false, 1, &f) ==
+				      SGPU_REFUSED_DEVICE);
 			}
 		}
 		CHECK(sound(&b));
