@@ -61,6 +61,16 @@ broken() {
 	broken key_read -DWITHOUT_FILES_CLOSED
 }
 
+@test "model: without --owners inputs stay secret, responses whole and files shut, and no more" {
+	search -DUNOWNED
+	broken ran_foreign -DWITHOUT_OWNERS
+	broken 'times_run[0]<=1' -DWITHOUT_REPLAY_CACHE -DWITHOUT_EXPIRY
+	# These still rest on their own rules, so the search above is none of an empty state.
+	broken host_reads_input -DUNOWNED -DWITHOUT_MEASUREMENT
+	broken accepted_mixed -DUNOWNED -DWITHOUT_RESPONSE_ID
+	broken key_read -DUNOWNED -DWITHOUT_FILES_CLOSED
+}
+
 @test "model: without one of the rules about replays a batch runs twice" {
 	broken 'times_run[0]<=1' -DWITHOUT_REPLAY_CACHE
 	broken 'times_run[0]<=1' -DWITHOUT_EXPIRY
