@@ -250,6 +250,94 @@ check_attested() {
 	run_sessions session attested
 }
 
+# What a document promises, a test holds. Each paragraph, list item and table row under a heading ends in references
+# like [^name], which the end of the file defines as the tests that hold it: a file and a name in quotation marks, several
+# parted by "; ", on one line or on indented ones. [^limit] stands where nothing is promised. What ends in a colon
+# introduces what follows, and sections of this list only describe.
+no_promises="Who is trusted for what|Parties and messages|What depends on where the runner runs|Reporting|What counts|How it is tested"
+
+# promises_of FILE: its "use LINE NAME", "bare LINE TEXT", "define LINE NAME" and "test LINE PATH \"TEST".
+promises_of() {
+	awk -v skip="^($no_promises)\$" '
+	function judge(  rest, found) {
+		rest = text
+		while (match(rest, /\[\^[^]]*\]/)) {
+			print "use " start " " substr(rest, RSTART + 2, RLENGTH - 3)
+			rest = substr(rest, RSTART + RLENGTH)
+			found = 1
+		}
+		if (text != "" && !found && promising && text !~ /:$/) print "bare " start " " substr(text, 1, 60)
+		text = ""
+	}
+	function tests(list) {
+		while (match(list, /[^ ;"]+ "[^"]+"/)) {
+			print "test " NR " " substr(list, RSTART, RLENGTH - 1)
+			tested = 1
+			list = substr(list, 1, RSTART - 1) substr(list, RSTART + RLENGTH)
+		}
+		gsub(/[; ]/, "", list)
+		if (list != "") print "test " NR " " list
+	}
+	function close_definition() {
+		if (defining && !tested) print "test " NR - 1 " none for " name
+		defining = 0
+	}
+	/^```/ { judge(); fenced = !fenced; next }
+	fenced { next }
+	/^#/ { judge(); row = 0; sub(/^#+ */, ""); promising = headings++ && $0 !~ skip; next }
+	/^\[\^[^]]*\]:/ {
+		judge()
+		close_definition()
+		tested = 0
+		name = $1
+		gsub(/^\[\^|\]:$/, "", name)
+		print "define " NR " " name
+		sub(/^[^ ]* */, "")
+		defining = name != "limit"
+		if (defining) tests($0)
+		next
+	}
+	defining && /^    / { sub(/^ */, ""); tests($0); next }
+	{ close_definition() }
+	/^ *$/ { judge(); row = 0; next }
+	/^\|/ { judge(); if (++row > 2) { text = $0; start = NR; judge() } next }
+	/^(- |[0-9]+\. )/ { judge() }
+	/^    / && text == "" { next }
+	{ if (text == "") start = NR; text = text (text == "" ? "" : " ") $0 }
+	END { judge(); close_definition() }' "$1"
+}
+
+check_promises() {
+	local file kind line rest name path
+	for file in docs/threat-model.md SECURITY.md; do
+		promises_of "$file" >"$work/promises"
+		[ -s "$work/promises" ] || fault "'$file' promises nothing"
+		sed -n 's/^use [0-9]* //p' "$work/promises" | sort -u >"$work/used"
+		sed -n 's/^define [0-9]* //p' "$work/promises" | sort >"$work/defined"
+		uniq -d "$work/defined" | faults_after "$file: defined twice: "
+		sort -u "$work/defined" | comm -23 "$work/used" - | faults_after "$file: named, but not defined: "
+		sort -u "$work/defined" | comm -13 "$work/used" - | faults_after "$file: defined, but promised nowhere: "
+		while read -r kind line rest; do
+			case $kind in
+			bare) fault "$file:$line: neither a test nor [^limit]: $rest" ;;
+			test)
+				path=${rest%% *}
+				name=${rest#*\"}
+				case $rest in
+				tests/*.bats\ \"*) name="@test \"$name\" {" ;;
+				tests/*.c\ \"*) name="UNIT_TEST($name)" ;;
+				*)
+					fault "$file:$line: no file and name of a test: $rest"
+					continue
+					;;
+				esac
+				grep -Fqx -- "$name" "$path" 2>/dev/null || fault "$file:$line: '$path' has no $name"
+				;;
+			esac
+		done <"$work/promises"
+	done
+}
+
 # Links to files of the project lead somewhere.
 check_links() {
 	local file target
@@ -305,7 +393,7 @@ check_style() {
 		sed 's/$/: no licence tag/' | faults_after ""
 }
 
-all=(version options verbs exits lint pages width symbols headers session attested links shell words style)
+all=(version options verbs exits lint pages width symbols headers session attested promises links shell words style)
 : >"$work/faults"
 [ $# -gt 0 ] || set -- "${all[@]}"
 for check in "$@"; do

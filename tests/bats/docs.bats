@@ -65,6 +65,77 @@ check() {
 	check attested
 }
 
+@test "what the threat model and SECURITY.md promise, tests hold" {
+	check promises
+}
+
+@test "a promise without a test, or with one that is not there, is found" {
+	mkdir -p tree/{scripts,docs,tests/bats,tests/unit}
+	cp "$SGPU_TOP/scripts/check-docs.sh" tree/scripts/
+	printf '@test "it holds; so there" {\n@test "another" {\n' >tree/tests/bats/a.bats
+	printf 'UNIT_TEST(it_holds)\n' >tree/tests/unit/test_a.c
+	printf '# S\n\n## What protects\n\nThis. [^a]\n\n[^a]: tests/bats/a.bats "another"\n' >tree/SECURITY.md
+	cat >whole.md <<-'END'
+	# Threat model
+
+	An introduction.
+
+	## Who is trusted for what
+
+	Nothing is promised here.
+
+	## What is protected
+
+	These hold:
+
+	- **One.** It goes over
+	  two lines. [^one]
+	- A limit. [^limit]
+
+	| what | how |
+	|---|---|
+	| a row | held [^two] |
+
+	    an example
+
+	A paragraph. [^one]
+
+	[^limit]: No promise.
+	[^one]: tests/bats/a.bats "it holds; so there"
+	[^two]: tests/bats/a.bats "another";
+	    tests/unit/test_a.c "it_holds"
+	END
+	cp whole.md tree/docs/threat-model.md
+	run -0 tree/scripts/check-docs.sh promises
+	# planted EXPRESSION TEXT: this change is found, and told so.
+	planted() {
+		sed "$1" whole.md >tree/docs/threat-model.md
+		run ! cmp -s whole.md tree/docs/threat-model.md
+		run -1 tree/scripts/check-docs.sh promises
+		assert_contains "$output" "$2"
+		[ "${#lines[@]}" -eq "${3:-1}" ]
+	}
+	planted 's/two lines. .*/two lines./' ":13: neither a test nor [^limit]: - **One.**"
+	planted 's/A limit. .*/A limit./' ":15: neither a test nor [^limit]: - A limit." 2 # and [^limit] is used nowhere
+	planted 's/held .*/held |/' ":19: neither a test nor [^limit]: | a row" 2
+	planted 's/A paragraph. .*/A paragraph./' ":23: neither a test nor [^limit]: A paragraph."
+	planted 's/held .*/held [^three] |/' "named, but not defined: three" 2
+	planted 's/^\[^one\]/[^four]/' "defined, but promised nowhere: four" 2
+	planted 's/^\[^two\]/[^one]/' "defined twice: one" 2
+	planted 's/so there"/so where"/' "'tests/bats/a.bats' has no @test \"it holds; so where\" {"
+	planted 's/"another"/"anothe"/' "'tests/bats/a.bats' has no @test \"anothe\" {"
+	planted 's/"it_holds"/"it_hold"/' "'tests/unit/test_a.c' has no UNIT_TEST(it_hold)"
+	planted 's|unit/test_a.c|unit/test_b.c|' "'tests/unit/test_b.c' has no"
+	planted 's|tests/unit/test_a.c|test_a.c|' "no file and name of a test: test_a.c"
+	planted 's/tests.*so there"/the tests of hostile batches/' "no file and name of a test" 2
+	planted 's/^\[^one\].*/[^one]:/' "no file and name of a test"
+	# SECURITY.md is read, too.
+	cp whole.md tree/docs/threat-model.md
+	sed -i 's/"another"/"none"/' tree/SECURITY.md
+	run -1 tree/scripts/check-docs.sh promises
+	assert_contains "$output" "SECURITY.md"
+}
+
 @test "links lead somewhere" {
 	check links
 }
