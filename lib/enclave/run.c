@@ -335,6 +335,13 @@ static int run_admitted(struct sgpu_run *run, int out_fd, const char *out_name, 
 	if (stop == SGPU_ECANCELED || atomic_load(&run->cancel)) {
 		return stopped(run, SGPU_ECANCELED, error);
 	}
+	if (stop == SGPU_OK) {
+		sgpu_modules_free(run); /* all work has ended */
+	}
+	if (sgpu_device_module_broke_rules(run->device)) {
+		return sgpu_fail(error, SGPU_EPOLICY, "a module made a system call that is refused, after its function had "
+				 "returned");
+	}
 	return sgpu_respond(run, out_fd, out_name, error);
 }
 

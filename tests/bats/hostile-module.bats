@@ -27,6 +27,7 @@ setup_file() {
 	#include <sys/socket.h>
 	#include <sys/stat.h>
 	#include <sys/syscall.h>
+	#include <sys/uio.h>
 	#include <unistd.h>
 
 	#include <sgpu/device.h>
@@ -87,6 +88,7 @@ setup_file() {
 		case 103: return compute_in_a_thread();
 		case 104: return descriptors() == 0;
 		case 105: return printf("%s\n", "out of line") > 0 && fflush(stdout) == 0 && fputs("and here\n", stderr) > 0;
+		case 108: return usleep(1000000) == 0;
 		case 106: return ioctl(0, TIOCSTI, "x") < 0;
 		default: return 0;
 		}
@@ -105,6 +107,33 @@ setup_file() {
 	static void *anonymous(int protection)
 	{
 		return mmap(NULL, 4096, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	}
+
+	/* Messages to the runner that answer what it did not ask, as many as there is room for. */
+	static void babble(void)
+	{
+		static char message[sizeof(struct { int32_t head[4]; char rest[256]; })] = { 4 };
+		struct iovec part = { message, 0 };
+		struct msghdr all = { .msg_iov = &part, .msg_iovlen = 1 };
+		struct stat status;
+		int fd = 3;
+
+		while (fstat(fd, &status) != 0 || !S_ISSOCK(status.st_mode)) {
+			fd++;
+		}
+		for (part.iov_len = 1; part.iov_len <= sizeof(message); part.iov_len++) {
+			sendmsg(fd, &all, MSG_DONTWAIT);
+		}
+		while (sendmsg(fd, &all, MSG_DONTWAIT) > 0) {
+		}
+	}
+
+	/* Beside the function, and after it has returned. */
+	static void *call_later(void *argument)
+	{
+		usleep(100000);
+		socket(AF_INET, SOCK_STREAM, 0);
+		return argument;
 	}
 
 	/* Whatever of it returns is one call too many. */
@@ -155,6 +184,10 @@ setup_file() {
 		case 35: syscall(SYS_tgkill, getpid(), getpid(), SIGKILL); break;
 		case 36: syscall(SYS_personality, 0x0400000); break; /* READ_IMPLIES_EXEC */
 		case 37: mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_SHARED, 3, 0); break;
+		case 39:
+			babble();
+			socket(AF_UNIX, SOCK_STREAM, 0);
+			break;
 		case 38: prctl(PR_SET_PDEATHSIG, 0); break;
 	#ifdef __x86_64__
 		case 50: {
@@ -189,6 +222,12 @@ setup_file() {
 				output[i] = 99;
 			}
 			return 0;
+		case 208: babble(); _exit(0);
+		case 207: {
+			pthread_t thread;
+
+			return pthread_create(&thread, NULL, call_later, NULL);
+		}
 		case 206:
 			for (long i = 0;; i++) {
 				output[i] = 1;
@@ -270,6 +309,19 @@ refused="1:execve 2:clone 3:socket 4:socket 5:ptrace 6:process_vm_readv 7:kill 8
 		assert_contains "$stderr" "(${number#*:}) refused: no module needs it"
 		assert_no_file response
 	done
+}
+
+@test "a call that a thread makes after its function has returned ends the runner, too" {
+	# Another module goes on for longer than the thread waits.
+	batch 207
+	sed -i -e 's/"kernel": "copy", "arguments": { "input": "x", "output": "w" }/"kernel": "module:again:does",\
+		"arguments": { "input": "x", "output": "w" }, "params": ["output", "input", { "i32": 108 }]/' \
+		-e 's/"segments": \[/&{ "segment_id": "again", "data_location_client": "evil.so", "sensitivity_level": "HIGH",\
+		"direction": "INPUT" },/' job.json
+	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -o batch.tar
+	run --separate-stderr -4 sgpu-run --device cpu --allow-modules -k owner.jwk -o response batch.tar
+	assert_contains "$stderr" "refused, after its function had returned"
+	assert_no_file response
 }
 
 @test "calls by the numbers of other architectures end the runner, too" {

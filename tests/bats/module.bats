@@ -192,12 +192,9 @@ results() {
 
 @test "a module in a batch that nobody signed is refused and not loaded" {
 	trap_module
-	mkdir files
-	mv kernels.so x.f32 files
-	cd files
 	job scale "$scale" LOW
-	sgpu-manifest pack -o batch.tar job.json
-	run --separate-stderr -4 sgpu-run --device cpu -k ../owner.jwk --allow-modules --files . -o response batch.tar
+	sgpu-manifest pack job.json | sgpu-stage load -o batch.tar
+	run --separate-stderr -4 submit --allow-modules
 	assert_contains "$stderr" "no MAC"
 	assert_not_loaded
 	assert_no_file response

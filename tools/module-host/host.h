@@ -54,6 +54,7 @@ enum { HOST_ALL_LOADED = 0x73677075 };
 /* ---- worker.c ---- */
 struct worker_start {
 	int channel, handoff;           /* to the device; to the host, for the listener */
+	int image;                      /* or -1 */
 	bool in_root;                   /* the path is one of the new root, not of a descriptor */
 	char path[HOST_IMAGE_PATH];     /* "": there is no image, this is a trial of the confinement */
 };

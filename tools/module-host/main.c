@@ -24,11 +24,11 @@
 #include <linux/seccomp.h>
 #endif
 
-enum { WORKERS = 256 };
+enum { WORKERS = 256, DESCRIPTORS = 1024 };
 
 struct worker {
 	pid_t pid;                 /* 0: the place is free */
-	int channel, listener;     /* the worker's end of the first, kept to speak in its place; or -1 */
+	int report, listener;      /* to the device: how it ended; of its filter; or -1 */
 	bool loaded;
 	int call;                  /* that was refused, or -1 */
 	char path[HOST_IMAGE_PATH];
@@ -53,23 +53,20 @@ static _Noreturn void become_worker(const struct worker_start *start)
 {
 	sigset_t none;
 
-	for (int i = 0; i < WORKERS; i++) {
-		if (workers[i].pid) {
-			forget_descriptor(&workers[i].channel);
-			forget_descriptor(&workers[i].listener);
+	for (int fd = STDERR_FILENO + 1; fd < DESCRIPTORS; fd++) {
+		if (fd != start->channel && fd != start->handoff && (start->in_root || fd != start->image)) {
+			close(fd);
 		}
 	}
-	close(SGPU_HOST_CONTROL);
-	close(ended_fd);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	worker_run(start);
 }
 
 /* Waits until the worker is confined, which takes no longer than it lives. */
-static bool start_worker(struct worker *worker, int channel, struct worker_confined *confined)
+static bool start_worker(struct worker *worker, int channel, int image, struct worker_confined *confined)
 {
-	struct worker_start start = { .channel = channel, .in_root = confinement.root };
+	struct worker_start start = { .channel = channel, .image = image, .in_root = confinement.root };
 	int handoff[2];
 	bool good;
 
@@ -82,7 +79,6 @@ static bool start_worker(struct worker *worker, int channel, struct worker_confi
 	worker->loaded = false;
 	worker->pid = fork();
 	if (worker->pid == 0) {
-		close(handoff[0]);
 		become_worker(&start);
 	}
 	close(handoff[1]);
@@ -103,11 +99,11 @@ static void tell_end(struct worker *worker, int status)
 	if (worker->call >= 0) {
 		filter_name(worker->call, answer.text, sizeof(answer.text));
 	}
-	if (worker->channel >= 0) {
-		(void)sgpu_host_send(worker->channel, &answer, sizeof(answer), -1);
+	if (worker->report >= 0) {
+		(void)sgpu_host_send(worker->report, &answer, sizeof(answer), -1); /* the only message over it */
 	}
 	root_remove(&confinement, worker->path);
-	forget_descriptor(&worker->channel);
+	forget_descriptor(&worker->report);
 	forget_descriptor(&worker->listener);
 	worker->pid = 0;
 }
@@ -174,11 +170,11 @@ static void listen_to(struct worker *worker)
 #endif
 
 /* ---- the device's requests ---- */
-static int make_worker(int image, int *channel)
+static int make_worker(int image, int *channel, int *report)
 {
 	struct worker_confined confined;
 	struct worker *worker = workers;
-	int ends[2];
+	int ends[2], reports[2];
 
 	while (worker < workers + WORKERS && worker->pid) {
 		worker++;
@@ -192,16 +188,26 @@ static int make_worker(int image, int *channel)
 	}
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
 		root_remove(&confinement, worker->path);
-		return errno;
+		return EMFILE;
 	}
-	*channel = ends[0];
-	worker->channel = ends[1];
-	worker->listener = -1;
-	if (!start_worker(worker, ends[1], &confined) && worker->pid <= 0) {
-		worker->pid = 0;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, reports) != 0) {
 		root_remove(&confinement, worker->path);
 		close(ends[0]);
 		close(ends[1]);
+		return EMFILE;
+	}
+	*channel = ends[0];
+	*report = reports[0];
+	worker->report = reports[1];
+	worker->listener = -1;
+	(void)start_worker(worker, ends[1], image, &confined);
+	close(ends[1]);
+	if (worker->pid <= 0) {
+		worker->pid = 0;
+		root_remove(&confinement, worker->path);
+		forget_descriptor(channel);
+		forget_descriptor(report);
+		forget_descriptor(&worker->report);
 		return EAGAIN;
 	}
 	return 0; /* one that ended before it was confined is told as one that ended */
@@ -212,7 +218,7 @@ static bool answer_request(void)
 {
 	struct sgpu_host_answer answer;
 	struct sgpu_host_request request;
-	int image = -1, channel = -1;
+	int image = -1, channel = -1, report = -1;
 	bool good;
 
 	if (!sgpu_host_receive(SGPU_HOST_CONTROL, &request, sizeof(request), &image) || image < 0 ||
@@ -221,10 +227,12 @@ static bool answer_request(void)
 	}
 	memset(&answer, 0, sizeof(answer));
 	answer.kind = SGPU_HOST_STARTED;
-	answer.code = make_worker(image, &channel);
+	answer.code = make_worker(image, &channel, &report);
 	close(image);
-	good = sgpu_host_send(SGPU_HOST_CONTROL, &answer, sizeof(answer), channel);
+	good = sgpu_host_send(SGPU_HOST_CONTROL, &answer, sizeof(answer), channel) &&
+	       sgpu_host_send(SGPU_HOST_CONTROL, &answer, sizeof(answer), report);
 	forget_descriptor(&channel);
+	forget_descriptor(&report);
 	return good;
 }
 
@@ -238,8 +246,8 @@ static void serve(void)
 		for (int i = 0; i < WORKERS; i++) {
 			bool there = workers[i].pid > 0;
 
-			/* Of a channel only that its other end is closed; what comes over it is for the worker. */
-			fds[2 + 2 * i] = (struct pollfd){ .fd = there ? workers[i].channel : -1 };
+			/* That its other end is closed: the device has no use for the worker any more. */
+			fds[2 + 2 * i] = (struct pollfd){ .fd = there ? workers[i].report : -1 };
 			fds[3 + 2 * i] = (struct pollfd){ .fd = there ? workers[i].listener : -1, .events = POLLIN };
 		}
 		if (poll(fds, 2 + 2 * WORKERS, -1) < 0 && errno != EINTR) {
@@ -247,7 +255,7 @@ static void serve(void)
 		}
 		for (int i = 0; i < WORKERS; i++) {
 			if (workers[i].pid > 0 && fds[2 + 2 * i].revents & (POLLHUP | POLLERR)) {
-				forget_descriptor(&workers[i].channel);
+				forget_descriptor(&workers[i].report);
 				kill(workers[i].pid, SIGKILL);
 			}
 			if (workers[i].pid > 0 && fds[3 + 2 * i].revents & POLLIN) {
@@ -268,12 +276,12 @@ static void serve(void)
 /* ---- the beginning ---- */
 static bool say_hello(void)
 {
-	struct worker trial = { .channel = -1, .listener = -1 };
+	struct worker trial = { .report = -1, .listener = -1 };
 	struct worker_confined confined = { 0, 0 };
 	struct sgpu_host_answer answer;
 	int status;
 
-	if (start_worker(&trial, -1, &confined)) {
+	if (start_worker(&trial, -1, -1, &confined)) {
 		confinement.landlock = confined.landlock;
 		confinement.seccomp = confined.seccomp;
 		confinement.named = trial.listener >= 0;
@@ -298,10 +306,9 @@ static void close_all_but_control(void)
 
 static void limit(void)
 {
-	const struct rlimit none = { 0, 0 }, few = { 1024, 1024 };
+	const struct rlimit none = { 0, 0 }, few = { DESCRIPTORS, DESCRIPTORS };
 
 	(void)setrlimit(RLIMIT_CORE, &none);
-	(void)setrlimit(RLIMIT_FSIZE, &(struct rlimit){ RLIM_INFINITY, RLIM_INFINITY });
 	(void)setrlimit(RLIMIT_NOFILE, &few);
 	prctl(PR_SET_DUMPABLE, 0);
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);

@@ -144,8 +144,9 @@ struct sgpu_cpu_host {
 /* Does nothing when it runs. */
 SGPU_MUST_CHECK int sgpu_cpu_host_start(struct sgpu_device *device, struct sgpu_error *error);
 void sgpu_cpu_host_stop(struct sgpu_device *device);
-/* A worker that loads this image; its answers come over *channel, and it ends when that is closed. */
-SGPU_MUST_CHECK int sgpu_cpu_host_worker(struct sgpu_device *device, int image, uint64_t size, int *channel,
+/* A worker that loads this image: its answers come over *channel, how it ended over *report, and it ends when that is
+ * closed. */
+SGPU_MUST_CHECK int sgpu_cpu_host_worker(struct sgpu_device *device, int image, uint64_t size, int *channel, int *report,
 					 struct sgpu_error *error);
 /* Fills *error with how a worker ended and returns its code, which is never SGPU_OK. */
 int sgpu_cpu_host_ended(struct sgpu_device *device, struct sgpu_host_answer *answer, struct sgpu_error *error);

@@ -123,22 +123,24 @@ void sgpu_cpu_host_stop(struct sgpu_device *device)
 	}
 }
 
-int sgpu_cpu_host_worker(struct sgpu_device *device, int image, uint64_t size, int *channel, struct sgpu_error *error)
+int sgpu_cpu_host_worker(struct sgpu_device *device, int image, uint64_t size, int *channel, int *report,
+			 struct sgpu_error *error)
 {
 	const struct sgpu_host_request request = { .version = SGPU_HOST_VERSION, .size = size };
 	struct sgpu_cpu_host *host = &device->host;
 	struct sgpu_host_answer answer = { 0 };
 	bool good;
 
-	*channel = -1;
+	*channel = *report = -1;
 	pthread_mutex_lock(&host->lock);
 	good = sgpu_host_send(host->control, &request, sizeof(request), image) &&
-	       sgpu_host_receive(host->control, &answer, sizeof(answer), channel) && answer.kind == SGPU_HOST_STARTED;
+	       sgpu_host_receive(host->control, &answer, sizeof(answer), channel) &&
+	       sgpu_host_receive(host->control, &answer, sizeof(answer), report) && answer.kind == SGPU_HOST_STARTED;
 	pthread_mutex_unlock(&host->lock);
 	if (!good) {
 		return sgpu_fail(error, SGPU_EDEVICE, "the process that modules run in has ended");
 	}
-	if (*channel < 0) {
+	if (*channel < 0 || *report < 0) {
 		errno = answer.code;
 		return sgpu_fail_errno(error, "no process can be had for a module");
 	}
@@ -146,7 +148,6 @@ int sgpu_cpu_host_worker(struct sgpu_device *device, int image, uint64_t size, i
 }
 
 /* ---- how a worker ended ---- */
-/* The name of a call is the host's, but a worker can pretend to be it. */
 static bool is_name(const char *text)
 {
 	size_t length = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_");

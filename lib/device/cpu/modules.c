@@ -34,7 +34,7 @@ struct sgpu_device_module {
 	pthread_mutex_t lock;          /* one launch at a time */
 	int image;                     /* sealed */
 	uint64_t size;
-	int channel;                   /* to its worker; -1: it has none */
+	int channel, report;           /* to its worker, and of how that ended; -1: it has none */
 };
 
 struct module_range {
@@ -56,29 +56,47 @@ struct module_launch {
 static void close_channel(struct sgpu_device_module *module)
 {
 	if (module->channel >= 0) {
-		close(module->channel); /* the host then ends the worker, whatever it does */
+		close(module->channel);
 	}
-	module->channel = -1;
+	if (module->report >= 0) {
+		close(module->report); /* the host then ends the worker, whatever it does */
+	}
+	module->channel = module->report = -1;
+}
+
+/* Whether there is a message, not the end of them; of the latter another look a little later says why. */
+static bool peek(int socket)
+{
+	char byte;
+
+	if (recv(socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0) {
+		return true;
+	}
+	poll(NULL, 0, 1);
+	return false;
 }
 
 /* Waits for the worker's answer to what it was told; after anything else it has no process any more. */
 static int wait_for(struct sgpu_device_module *module, struct sgpu_host_answer *answer, struct sgpu_error *error)
 {
-	struct pollfd look = { .fd = module->channel, .events = POLLIN };
+	struct pollfd look[2] = { { .fd = module->channel, .events = POLLIN }, { .fd = module->report, .events = POLLIN } };
 	int code;
 
-	while (poll(&look, 1, LOOK_MS) <= 0) {
+	/* A worker that ended closes its channel before the host knows. */
+	while (poll(look, 2, LOOK_MS) <= 0 || (!look[1].revents && !(look[0].revents & POLLIN && peek(module->channel)))) {
 		if (sgpu_pool_cancelled(module->device->pool)) {
 			close_channel(module);
 			return sgpu_fail(error, SGPU_ECANCELED, "%s", sgpu_strerror(SGPU_ECANCELED));
 		}
 	}
-	if (!sgpu_host_receive(module->channel, answer, sizeof(*answer), NULL)) {
-		code = sgpu_fail(error, SGPU_EDEVICE, "its process ended");
-	} else if (answer->kind == SGPU_HOST_ENDED) {
+	if (!look[1].revents && sgpu_host_receive(module->channel, answer, sizeof(*answer), NULL)) {
+		return SGPU_OK;
+	}
+	if (look[1].revents && sgpu_host_receive(module->report, answer, sizeof(*answer), NULL) &&
+	    answer->kind == SGPU_HOST_ENDED) {
 		code = sgpu_cpu_host_ended(module->device, answer, error);
 	} else {
-		return SGPU_OK;
+		code = sgpu_fail(error, SGPU_EDEVICE, "its process ended");
 	}
 	close_channel(module);
 	return code;
@@ -87,7 +105,8 @@ static int wait_for(struct sgpu_device_module *module, struct sgpu_host_answer *
 static int load_in_process(struct sgpu_device_module *module, struct sgpu_error *error)
 {
 	struct sgpu_host_answer answer;
-	int code = sgpu_cpu_host_worker(module->device, module->image, module->size, &module->channel, error);
+	int code = sgpu_cpu_host_worker(module->device, module->image, module->size, &module->channel, &module->report,
+					error);
 
 	if (code == SGPU_OK) {
 		code = wait_for(module, &answer, error);
@@ -159,7 +178,7 @@ int sgpu_cpu_module_load(struct sgpu_device *device, const void *image, size_t s
 	new->object.backend = device->object.backend;
 	new->device = device;
 	new->size = size;
-	new->channel = new->image = -1;
+	new->channel = new->report = new->image = -1;
 	pthread_mutex_init(&new->lock, NULL);
 	code = write_image(image, size, &new->image, error);
 	if (code == SGPU_OK) {
@@ -173,8 +192,21 @@ int sgpu_cpu_module_load(struct sgpu_device *device, const void *image, size_t s
 	return SGPU_OK;
 }
 
+/* What a thread of it did after the last function had returned is known by now, or too late. */
+static void look_back(struct sgpu_device_module *module)
+{
+	struct pollfd look = { .fd = module->report, .events = POLLIN };
+	struct sgpu_host_answer answer;
+
+	if (module->report >= 0 && poll(&look, 1, 0) > 0 &&
+	    sgpu_host_receive(module->report, &answer, sizeof(answer), NULL) && answer.kind == SGPU_HOST_ENDED) {
+		(void)sgpu_cpu_host_ended(module->device, &answer, NULL);
+	}
+}
+
 void sgpu_cpu_module_free(struct sgpu_device_module *module)
 {
+	look_back(module);
 	close_channel(module);
 	if (module->image >= 0) {
 		close(module->image);
