@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # run.sh [FOLDER]: the job of ../fashion-knn, sealed only to a runner that proved what it is. Results stay in FOLDER, if it
 # is given. RUNNER is the program that runs (default: sgpu-run), DEVICE "cpu" (the default) or "cuda".
-set -eu
-umask 077
+set -eu; umask 077
 knn=$(cd "$(dirname "$0")/../fashion-knn" && pwd)
 folder=${1:-$(mktemp -d)}
 trap 'kill ${runner:-} 2>/dev/null || true; [ -n "${1:-}" ] || rm -rf "$folder"' EXIT

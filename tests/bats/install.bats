@@ -97,7 +97,7 @@ END
 	touch "a file"
 	# shellcheck source=/dev/null
 	source "$root/share/bash-completion/completions/sgpu-seal"
-	COMP_WORDS=(sgpu-seal key)
+	COMP_WORDS=(sgpu-seal keyg)
 	COMP_CWORD=1
 	_sgpu_seal
 	[ "${COMPREPLY[*]}" = keygen ]
