@@ -10,11 +10,10 @@ setup() {
 	requires python3 gnu-time no-sanitizer
 }
 
-# peak COMMAND...: its exit status, and in $kib what it had of memory at most.
+# peak COMMAND...: its exit status, and in the file peak the KiB that it had of memory at most.
 peak() {
 	local status=0
 	/usr/bin/time -q -f %M -o peak "$@" >/dev/null 2>message || status=$?
-	kib=$(cat peak)
 	return "$status"
 }
 
@@ -80,7 +79,7 @@ END
 empty_peak() {
 	printf x >nothing
 	peak sgpu-run nothing || true
-	echo $((kib + 4096))
+	echo $(($(cat peak) + 4096))
 }
 
 @test "an index costs at most four bytes a byte, whatever is in it" {
@@ -122,7 +121,9 @@ END
 
 @test "a chain of as many operations as there can be runs in 200 MiB" {
 	make_head chain chain.tar
+	local kib
 	peak sgpu-run -q -o response chain.tar
+	kib=$(cat peak)
 	echo "$kib KiB" >&2
 	[ "$kib" -le $((200 * 1024)) ]
 	sgpu-seal open -q --only s65534 -o out response

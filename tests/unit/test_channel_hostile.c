@@ -128,8 +128,10 @@ static void end(struct attack *a)
 	memset(a->world.locked, 0, sizeof(a->world.locked));
 	sgpu_processor_free(&a->processor);
 	for (int i = 0; i < WORLD_FRAMES; i++) {
+		const bool known = i >= WORLD_UNPROTECTED && !a->world.frames[i].stuck && !a->world.frames[i].soiled;
+
 		empty = empty && !a->world.frames[i].space;
-		for (int k = 0; i >= WORLD_UNPROTECTED && !a->world.frames[i].stuck && !a->world.frames[i].soiled && k < WORLD_SMALL; k++) {
+		for (int k = 0; known && k < WORLD_SMALL; k++) {
 			empty = empty && a->world.memory[i][k] == 0;
 		}
 	}
