@@ -280,7 +280,7 @@ SGPU_MUST_CHECK int sgpu_processor_host_write(struct sgpu_processor *processor, 
 bool sgpu_processor_reaches(struct sgpu_processor *processor, uint32_t channel, sgpu_devptr address, uint64_t size);
 SGPU_MUST_CHECK int sgpu_processor_space(struct sgpu_processor *processor, uint32_t channel, sgpu_devptr *base,
 					 uint64_t *size, struct sgpu_error *error);
-/* Whether the processor made this very grant, and its channel is there. Anybody can seal a key of his own to an
+/* Whether the processor made this very grant, and its channel is there. Anybody can seal a key of their own to an
  * owner, so a grant that came through other hands proves nothing by itself. Errors: SGPU_EAUTH. */
 SGPU_MUST_CHECK int sgpu_processor_vouch(struct sgpu_processor *processor, const struct sgpu_grant *grant,
 					 struct sgpu_error *error);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The folders that regions live in. Each must be ours alone: whoever could write there could put a region of his own
+ * The folders that regions live in. Each must be ours alone: whoever could write there could put a region of their own
  * under a name that a runner trusts.
  */
 #include <dirent.h>

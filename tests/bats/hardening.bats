@@ -65,6 +65,7 @@ setup_file() {
 		case 26: return sched_setaffinity(getppid(), sizeof(set), &set);
 		case 27: return syscall(SYS_move_pages, getppid(), 0, 0, 0, 0, 0);
 		case 28: return syscall(SYS_ioctl, 0, 0x100000000L | TIOCSTI, "x");
+		case 40: return open(getenv("OPENED"), O_RDONLY);
 	#ifdef __x86_64__
 		case 30: {
 			long result;
@@ -357,6 +358,18 @@ landlock() {
 	run --separate-stderr -4 sgpu-run --device cpu -k state/runner.jwk --owners owners --state state -o response /dev/null
 	assert_contains "$stderr" "lies in 'state'"
 	assert_no_file response
+}
+
+@test "code in a runner opens neither its key again nor another file of its user" {
+	requires cc
+	landlock
+	sgpu-seal keyinfo --owner owner.jwk >owners
+	cp owners other
+	ln owner.jwk link.jwk
+	OPENED=/dev/null run -9 try 40 # else what is refused below says nothing
+	for name in owner.jwk link.jwk owners other "/proc/self/cwd/owner.jwk" "/proc/self/root$PWD/owner.jwk"; do
+		OPENED=$name run -8 try 40 --owners owners
+	done
 }
 
 # The folder of regions is opened by its name each time: another one in its place is not the one that was allowed.

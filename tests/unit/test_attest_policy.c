@@ -180,7 +180,7 @@ UNIT_TEST(the_runner_is_judged_by_owners_files_and_confinement)
 	CHECK(reasons("{\"version\":1,\"runner\":{\"owners\":[\"" B "\"]}}", "runner.owners") == 1);
 	CHECK(reasons("{\"version\":1,\"runner\":{\"owners\":[]}}", "runner.owners") == 1);
 	CHECK(reasons("{\"version\":1,\"runner\":{\"owners\":\"any\"}}", NULL) == 0);
-	/* One owner more than the policy names can send work of his own. */
+	/* One owner more than the policy names can send work of their own. */
 	json_object_set_new(own, "owners", json_pack("[s, s]", A, B));
 	CHECK(reasons("{\"version\":1,\"runner\":{\"owners\":[\"" A "\"]}}", "runner.owners") == 1);
 	json_object_del(own, "owners");

@@ -29,6 +29,8 @@
 
 static const uint8_t zero[4096];
 static const char marker[] = "plaintext-that-nobody-may-find-again";
+/* Begins what must not be found: plaintext, or a key, whose bytes are also the first of its schedule. */
+enum { NEEDLE = 16 };
 static bool watching;
 static unsigned found, freed;
 
@@ -40,7 +42,7 @@ void free(void *memory)
 {
 	if (memory && __atomic_load_n(&watching, __ATOMIC_RELAXED)) {
 		__atomic_fetch_add(&freed, 1, __ATOMIC_RELAXED);
-		if (memmem(memory, malloc_usable_size(memory), marker, sizeof(marker) - 1)) {
+		if (memmem(memory, malloc_usable_size(memory), marker, NEEDLE)) {
 			__atomic_fetch_add(&found, 1, __ATOMIC_RELAXED);
 		}
 	}
@@ -134,6 +136,30 @@ UNIT_TEST(streams_give_back_no_memory_with_plaintext)
 #endif
 }
 
+UNIT_TEST(key_schedules_are_wiped_before_they_are_given_back)
+{
+#if OWN_FREE
+	uint8_t data[64] = { 0 }, nonce[SGPU_NONCE_SIZE] = { 1 }, tag[SGPU_TAG_SIZE], key[SGPU_KEY_SIZE];
+	const char *const *names = sgpu_aead_providers();
+
+	fill(key, sizeof(key));
+	for (size_t i = 0; names[i]; i++) {
+		struct sgpu_aead *aead = NULL, *copy = NULL;
+
+		watch(true);
+		REQUIRE(sgpu_aead_create(names[i], key, &aead, NULL) == 0 && sgpu_aead_copy(aead, &copy, NULL) == 0);
+		CHECK(sgpu_aead_seal(copy, nonce, data, sizeof(data), data, tag) == 0);
+		CHECK(sgpu_aead_open(aead, nonce, data, sizeof(data), data, tag) == 0);
+		sgpu_aead_free(&copy);
+		sgpu_aead_free(&aead);
+		watch(false);
+		CHECK(freed > 0 && found == 0);
+	}
+#else
+	SKIP("the sanitizer has an allocator of its own");
+#endif
+}
+
 UNIT_TEST(a_wrong_key_leaves_no_derived_keys)
 {
 	static const uint8_t key[SGPU_KEY_SIZE] = { 1 }, other[SGPU_KEY_SIZE] = { 2 };
@@ -194,6 +220,7 @@ int main(void)
 {
 	UNIT_RUN(the_watch_finds_what_was_not_wiped);
 	UNIT_RUN(streams_give_back_no_memory_with_plaintext);
+	UNIT_RUN(key_schedules_are_wiped_before_they_are_given_back);
 	UNIT_RUN(a_wrong_key_leaves_no_derived_keys);
 	UNIT_RUN(what_does_not_unwrap_leaves_nothing);
 	UNIT_RUN(an_hpke_message_that_does_not_verify_leaves_nothing);
