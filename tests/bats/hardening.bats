@@ -65,7 +65,13 @@ setup_file() {
 		case 26: return sched_setaffinity(getppid(), sizeof(set), &set);
 		case 27: return syscall(SYS_move_pages, getppid(), 0, 0, 0, 0, 0);
 		case 28: return syscall(SYS_ioctl, 0, 0x100000000L | TIOCSTI, "x");
+		case 15: return syscall(SYS_perf_event_open, 0, 0, -1, -1, 0);
+		case 16: return syscall(SYS_keyctl, 0, 0);
+		case 17: return syscall(SYS_finit_module, -1, "", 0);
+		case 18: return syscall(SYS_setns, -1, 0);
+		case 19: return syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, 0, 0, 0, 0);
 		case 40: return open(getenv("OPENED"), O_RDONLY);
+		case 41: return syscall(435, 0, 0); /* clone3 */
 	#ifdef __x86_64__
 		case 30: {
 			long result;
@@ -162,7 +168,7 @@ peek() {
 	local number
 	requires cc
 	for number in 1:execve 3:socket 4:socket 5:ptrace 6:process_vm_readv 7:kill 8:setuid 9:io_uring_setup 10:unshare \
-		11:mount 12:bpf 13:mmap 14:mprotect; do
+		11:mount 12:bpf 13:mmap 14:mprotect 15:perf_event_open 16:keyctl 17:finit_module 18:setns; do
 		run --separate-stderr -4 try "${number%%:*}"
 		assert_contains "$stderr" "(${number#*:}) refused: no runner needs it"
 		assert_no_file response
@@ -184,6 +190,47 @@ peek() {
 	requires cc
 	for number in 2 20 21 22 23 24 25 26 27 28; do
 		run -8 try "$number"
+	done
+}
+
+# Whatever the device of this machine: the filter itself, in a program that does nothing else.
+@test "the filter for a GPU refuses what no runner needs, and leaves what a driver may need" {
+	local number
+	requires cc
+	sgpu-run --version | grep -q '^Built with:.* SECCOMP' || skip "needs libseccomp"
+	cat >filtered.c <<-'END'
+	#include <stdbool.h>
+	#include <stdio.h>
+	#include <unistd.h>
+	#include "harden.h"
+	bool cli_json;
+	const char *cli_harden_off(void) { return NULL; }
+	int main(void)
+	{
+		struct sgpu_error error;
+
+		if (harden_filter(true, &error) != SGPU_OK) {
+			fprintf(stderr, "%s\n", error.text);
+			return 7;
+		}
+		return pause();
+	}
+	END
+	compile -D_GNU_SOURCE -DSGPU_SECCOMP=1 -I"$SGPU_TOP"/{include,tools/common,tools/sgpu-run} -o filtered filtered.c \
+		"$SGPU_TOP"/tools/sgpu-run/filter{,_calls}.c "$SGPU_BUILD/libsgpu.a" -lseccomp -lcrypto
+	attempt() {
+		TRY=$1 LD_PRELOAD=$BATS_FILE_TMPDIR/inside.so timeout 20 ./filtered
+	}
+	for number in 1:execve 5:ptrace 6:process_vm_readv 8:setuid 9:io_uring_setup 10:unshare 11:mount 12:bpf \
+		15:perf_event_open 16:keyctl 17:finit_module 18:setns 19:clone; do
+		run --separate-stderr -4 attempt "${number%%:*}"
+		assert_contains "$stderr" "(${number#*:}) refused: no runner needs it"
+	done
+	for number in 3 20 41; do
+		run -8 attempt "$number"
+	done
+	for number in 2 4 13; do
+		run -9 attempt "$number"
 	done
 }
 
