@@ -169,6 +169,9 @@ SGPU_MUST_CHECK int sgpu_batch_add_signature(struct sgpu_batch *batch, const str
  * SGPU_EINVALID, SGPU_EAUTH. */
 SGPU_MUST_CHECK int sgpu_batch_signature(const struct sgpu_batch *batch, int index, struct sgpu_signing_key *key,
 					 struct sgpu_error *error);
+/* Whether a key has signed the batch. Errors: SGPU_EAUTH when a signature of it does not verify. */
+SGPU_MUST_CHECK int sgpu_batch_signed_by(const struct sgpu_batch *batch, const char *kid, bool *yes,
+					 struct sgpu_error *error);
 /* Whether one of the owners, thumbprints of keys, has signed the batch. kid: whose signature verified. Nothing is
  * computed over a batch of which no owner's key is named. Errors: SGPU_EPOLICY when none has signed, SGPU_EAUTH when a
  * signature of theirs does not verify. */

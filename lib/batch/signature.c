@@ -88,6 +88,22 @@ int sgpu_batch_signature(const struct sgpu_batch *batch, int index, struct sgpu_
 	return code;
 }
 
+int sgpu_batch_signed_by(const struct sgpu_batch *batch, const char *kid, bool *yes, struct sgpu_error *error)
+{
+	const size_t count = json_array_size(batch->signatures);
+	int code = 0;
+
+	*yes = false;
+	for (size_t i = 0; !code && !*yes && i < count; i++) {
+		struct sgpu_signing_key key;
+		if (named_key(batch, i, &key, NULL) == 0 && !strcmp(key.kid, kid)) {
+			code = sgpu_batch_signature(batch, (int)i, &key, error);
+			*yes = !code;
+		}
+	}
+	return code;
+}
+
 static bool listed(const char *kid, const char *const *owners, int owner_count)
 {
 	for (int i = 0; i < owner_count; i++) {

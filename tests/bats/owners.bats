@@ -79,6 +79,24 @@ json.dump(next(key for key in keys if key.get("use") == "sig"), open("sign.jwk",
 	refused "not signed" gone
 }
 
+@test "rewrap signs no batch that the same key has not signed, whoever made it for its owner" {
+	sgpu-seal keygen -q --x25519 --sign -o both.jwk
+	sgpu-seal pubkey -q -o both.pub.jwk both.jwk
+	sgpu-seal keyinfo --owner both.jwk >owners
+	sgpu-seal keygen -q --x25519 -o host.jwk
+	# The host's batch: the owner opens it, and so could rewrap it in good faith.
+	sgpu-seal seal -k host.jwk -r both.pub.jwk -r runner.pub.jwk packed >planted
+	run --separate-stderr -0 sgpu-seal rewrap -k both.jwk -r runner.pub.jwk -o again planted
+	assert_contains "$stderr" "had not signed the batch"
+	refused "not signed" again
+	# A former recipient puts its own batch in the place of the owner's, under the owner's key and signature.
+	sgpu-seal seal -k owner.jwk -k both.jwk -r host.jwk packed >sealed
+	sgpu-seal rewrap -q -k host.jwk -r runner.pub.jwk -o stolen sealed 2>/dev/null
+	run --separate-stderr -0 sgpu-seal rewrap -k owner.jwk -r runner.pub.jwk -o again stolen
+	assert_contains "$stderr" "had not signed the batch"
+	refused "not signed" again
+}
+
 @test "a recipient that the host adds makes the signature fail, though the MAC verifies" {
 	requires python3
 	sgpu-seal keygen -q --no-sign -o host.jwk
@@ -99,6 +117,8 @@ json.dump(next(key for key in keys if key.get("use") == "sig"), open("sign.jwk",
 	        tar.addfile(info, io.BytesIO(data))
 	END
 	refused "does not verify: the batch was altered" forged
+	run --separate-stderr -4 sgpu-seal rewrap -k owner.jwk -r runner.pub.jwk -o again forged
+	assert_no_file again
 	run -0 sgpu-seal inspect forged
 	assert_contains "$output" "does not verify"
 }

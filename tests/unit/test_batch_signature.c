@@ -50,6 +50,18 @@ UNIT_TEST(unsigned_and_foreign_batches_are_refused)
 	sgpu_batch_free(&foreign);
 }
 
+UNIT_TEST(what_a_key_has_signed_verifies_or_is_told)
+{
+	struct sgpu_batch *batch = signed_batch(&owner);
+	bool yes = false;
+
+	CHECK(sgpu_batch_signed_by(batch, owner.kid, &yes, &error) == 0 && yes);
+	CHECK(sgpu_batch_signed_by(batch, stranger.kid, &yes, &error) == 0 && !yes);
+	batch->counter++;
+	CHECK(sgpu_batch_signed_by(batch, owner.kid, &yes, &error) == SGPU_EAUTH && !yes);
+	sgpu_batch_free(&batch);
+}
+
 UNIT_TEST(a_signature_covers_all_but_mac_signatures_and_locations)
 {
 	struct sgpu_batch *b = signed_batch(&owner);
@@ -176,6 +188,7 @@ int main(void)
 	owners[0] = owner.kid;
 	UNIT_RUN(a_signed_batch_comes_back_and_its_owner_is_known);
 	UNIT_RUN(unsigned_and_foreign_batches_are_refused);
+	UNIT_RUN(what_a_key_has_signed_verifies_or_is_told);
 	UNIT_RUN(a_signature_covers_all_but_mac_signatures_and_locations);
 	UNIT_RUN(a_host_cannot_put_its_own_recipient_beside_an_owners_manifest);
 	UNIT_RUN(a_signature_of_another_batch_is_none_of_this);

@@ -28,6 +28,7 @@ struct task {
 	struct seal_keys keys, added;
 	const char **removed;
 	int removed_count;
+	bool signed_before[SGPU_SIGNATURES_MAX]; /* of keys.signers */
 	bool only;
 	const char *out_path, *in_name;
 	struct sgpu_tar_reader *reader;
@@ -51,20 +52,37 @@ static int remove_kid(struct sgpu_batch *batch, const char *kid, struct sgpu_err
 	return sgpu_hint(error, "'sgpu-seal inspect' lists them");
 }
 
-/* The old signatures were over other recipients: who can, signs anew; who cannot, is told. */
+/* Which of the keys that sign have signed the batch as it was read. Anybody who knows the batch key, as recipients do,
+ * makes another batch and a MAC for it: so a MAC that verifies says nothing of who wrote what is signed anew. */
+static int find_signers(struct task *task, struct sgpu_error *error)
+{
+	int code = 0;
+	for (int i = 0; !code && !task->batch->response && i < task->keys.signer_count; i++) {
+		code = sgpu_batch_signed_by(task->batch, task->keys.signers[i].kid, &task->signed_before[i], error);
+	}
+	return code;
+}
+
+/* The old signatures were over other recipients: who made one, signs anew; who did not, is told. */
 static int sign_again(struct task *task, struct sgpu_error *error)
 {
 	struct sgpu_batch *batch = task->batch;
 	const size_t before = json_array_size(batch->signatures);
+	bool left = false;
 	int code = 0;
 	json_decref(batch->signatures);
 	batch->signatures = NULL;
 	for (int i = 0; !code && !batch->response && i < task->keys.signer_count; i++) {
-		code = sgpu_batch_add_signature(batch, &task->keys.signers[i], error);
+		if (task->signed_before[i]) {
+			code = sgpu_batch_add_signature(batch, &task->keys.signers[i], error);
+		}
+		left = left || !task->signed_before[i];
 	}
 	if (!code && before && !batch->signatures) {
 		cli_warning("the batch is not signed any more: its signature was over the old recipients, and no key given "
-			    "signs");
+			    "had made one");
+	} else if (!code && left) {
+		cli_warning("a key given had not signed the batch, and signs nothing that it has not sealed");
 	}
 	return code;
 }
@@ -75,6 +93,9 @@ static int change(struct task *task, struct sgpu_error *error)
 	int code = sgpu_batch_unwrap(batch, task->keys.list, task->keys.count, task->batch_key, error);
 	if (!code) {
 		code = sgpu_batch_verify(batch, task->batch_key, error);
+	}
+	if (!code) {
+		code = find_signers(task, error);
 	}
 	for (int i = 0; !code && i < task->removed_count; i++) {
 		code = remove_kid(batch, task->removed[i], error);
