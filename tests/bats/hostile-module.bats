@@ -311,6 +311,92 @@ refused="1:execve 2:clone 3:socket 4:socket 5:ptrace 6:process_vm_readv 7:kill 8
 	done
 }
 
+@test "no memory is both written and run, whatever a constructor prepares" {
+	local how
+	[ "$(uname -m)" = x86_64 ] || skip "for x86-64"
+	cat >code.c <<-'END'
+	#define _GNU_SOURCE
+	#include <stdint.h>
+	#include <string.h>
+	#include <sys/mman.h>
+	#include <sys/socket.h>
+	#include <sys/stat.h>
+	#include <sys/syscall.h>
+	#include <unistd.h>
+
+	#include <device/cpu/module_wire.h>
+
+	static char *writable, *code;
+
+	static int run_it(void)
+	{
+		static const unsigned char returns_42[] = { 0xb8, 42, 0, 0, 0, 0xc3 };
+		int (*function)(void);
+
+		if (!writable || !code || writable == MAP_FAILED || code == MAP_FAILED) {
+			return 0;
+		}
+		memcpy(writable, returns_42, sizeof(returns_42));
+		memcpy(&function, &code, sizeof(function));
+		return function();
+	}
+
+	#ifdef SHARED
+	__attribute__((constructor)) static void prepare(void)
+	{
+		code = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		writable = code == MAP_FAILED ? code : mremap(code, 0, 4096, MREMAP_MAYMOVE); /* the same, once more */
+		if (writable != MAP_FAILED) {
+			mprotect(writable, 4096, PROT_READ | PROT_WRITE);
+		}
+	}
+	#else
+	/* Never returns: it says that all is loaded, and takes the memory of a launch for code. */
+	__attribute__((constructor)) static void pose(void)
+	{
+		union {
+			struct cmsghdr head;
+			char space[CMSG_SPACE(sizeof(int))];
+		} passed;
+		struct sgpu_host_answer answer = { .kind = SGPU_HOST_LOADED };
+		struct sgpu_host_call call;
+		struct iovec part = { &answer, sizeof(answer) };
+		struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
+		struct stat status;
+		int channel = 3, memory;
+
+		while (syscall(SYS_fstat, channel, &status) != 0 || !S_ISSOCK(status.st_mode)) {
+			channel++;
+		}
+		sendmsg(channel, &message, 0);
+		part = (struct iovec){ &call, sizeof(call) };
+		message.msg_control = &passed;
+		message.msg_controllen = sizeof(passed);
+		if (recvmsg(channel, &message, 0) > 0 && message.msg_controllen) {
+			memcpy(&memory, CMSG_DATA(&passed.head), sizeof(memory));
+			writable = mmap(NULL, call.size, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
+			code = mmap(NULL, call.size, PROT_READ | PROT_EXEC, MAP_PRIVATE, memory, 0);
+		}
+		_exit(run_it());
+	}
+	#endif
+
+	int does(const struct sgpu_module_shape *shape, void *const *args, int count)
+	{
+		(void)shape;
+		(void)args;
+		(void)count;
+		return run_it();
+	}
+	END
+	for how in SHARED:mmap POSE:recvmsg; do
+		compile -shared -fPIC -D"${how%:*}" -I"$SGPU_TOP/include" -I"$SGPU_TOP/lib" -o evil.so code.c
+		run --separate-stderr -4 try 0
+		assert_contains "$stderr" "(${how#*:}) refused: no module needs it"
+		assert_no_file response
+	done
+}
+
 @test "a call that a thread makes after its function has returned ends the runner, too" {
 	# Another module goes on for longer than the thread waits.
 	batch 207

@@ -33,7 +33,8 @@ static const char *const computing[] = {
 	"rt_sigpending", "sigaltstack", "membarrier", "arch_prctl",
 };
 
-/* By the loader, besides openat() for reading and mmap() of code. */
+/* By the loader, besides openat() for reading and mmap() of code, which is that of a file and of nobody else's making: what is
+ * shared, or in no file, could be written by another name. */
 static const char *const opening[] = { "open", "openat" };
 static const char *const loading[] = { "readlink", "readlinkat", "access", "faccessat", "faccessat2",
 				       "getcwd", "statfs", "fstatfs" };
@@ -66,6 +67,7 @@ struct rule {
 #define BITS(argument, mask, value) { argument, SCMP_CMP_MASKED_EQ, mask, value }
 #define EQUAL(argument, value) { argument, SCMP_CMP_EQ, value, 0 }
 #define WRITING (O_ACCMODE | O_CREAT | O_TRUNC | O_APPEND)
+#define CODE_FLAGS (MAP_TYPE | MAP_ANONYMOUS)
 
 /* Memory without code, threads but no processes, an end by abort(), its own signals, names of threads, limits to be read,
  * messages to those who wait for them. */
@@ -84,7 +86,6 @@ static int add_conditions(scmp_filter_ctx filter, int channel, int handoff)
 		{ "fcntl", EQUAL(1, F_GETFL) },
 		{ "sendmsg", EQUAL(0, (scmp_datum_t)channel) },
 		{ "sendmsg", EQUAL(0, (scmp_datum_t)handoff) },
-		{ "recvmsg", EQUAL(0, (scmp_datum_t)channel) },
 	};
 	const struct scmp_arg_cmp own_abort[] = { EQUAL(0, (scmp_datum_t)getpid()), EQUAL(2, SIGABRT) };
 	int rc = add(filter, SCMP_ACT_ALLOW, "tgkill", 2, own_abort);
@@ -95,11 +96,13 @@ static int add_conditions(scmp_filter_ctx filter, int channel, int handoff)
 	return rc;
 }
 
-/* Without a listener the filter itself has to know the loader's calls, and the one that tightens it. */
-static int add_loader(scmp_filter_ctx filter)
+/* Without a listener the filter itself has to know the loader's calls, the one that tightens it, and what it takes from the
+ * device. */
+static int add_loader(scmp_filter_ctx filter, int channel)
 {
+	const struct scmp_arg_cmp code[] = { BITS(2, PROT_EXEC | PROT_WRITE, PROT_EXEC), BITS(3, CODE_FLAGS, MAP_PRIVATE) };
 	const struct rule rules[] = {
-		{ "mmap", BITS(2, PROT_EXEC | PROT_WRITE, PROT_EXEC) },
+		{ "recvmsg", EQUAL(0, (scmp_datum_t)channel) },
 		{ "openat", BITS(2, WRITING, 0) },
 		{ "open", BITS(1, WRITING, 0) },
 		{ "prctl", EQUAL(0, PR_SET_NO_NEW_PRIVS) },
@@ -111,6 +114,9 @@ static int add_loader(scmp_filter_ctx filter)
 	}
 	if (rc == 0) {
 		rc = add(filter, SCMP_ACT_ALLOW, "seccomp", 0, NULL);
+	}
+	if (rc == 0) {
+		rc = add(filter, SCMP_ACT_ALLOW, "mmap", COUNT(code), code);
 	}
 	for (size_t i = 0; rc == 0 && i < COUNT(rules); i++) {
 		rc = add(filter, SCMP_ACT_ALLOW, rules[i].name, 1, &rules[i].condition);
@@ -151,7 +157,7 @@ static bool install(bool listening, int channel, int handoff, int *listener)
 		rc = add(filter, SCMP_ACT_ERRNO(ENOTTY), "ioctl", 0, NULL);
 	}
 	if (rc == 0 && !listening) {
-		rc = add_loader(filter);
+		rc = add_loader(filter, channel);
 	}
 	good = load(filter, rc);
 	if (good && listening) {
@@ -199,10 +205,14 @@ static bool is_one_of(int number, const char *const *names, size_t count)
 	return false;
 }
 
-enum host_verdict filter_verdict(int number, const uint64_t arguments[6])
+enum host_verdict filter_verdict(int number, const uint64_t arguments[6], int channel)
 {
 	if (number == seccomp_syscall_resolve_name("mmap")) {
-		return (arguments[2] & (PROT_EXEC | PROT_WRITE)) == PROT_EXEC ? HOST_LOAD : HOST_REFUSE;
+		return (arguments[2] & (PROT_EXEC | PROT_WRITE)) == PROT_EXEC &&
+		       (arguments[3] & CODE_FLAGS) == MAP_PRIVATE ? HOST_LOAD : HOST_REFUSE;
+	}
+	if (number == seccomp_syscall_resolve_name("recvmsg")) {
+		return arguments[0] == (uint64_t)channel ? HOST_SERVE : HOST_REFUSE;
 	}
 	if (is_one_of(number, opening, COUNT(opening))) {
 		const uint64_t flags = arguments[number == seccomp_syscall_resolve_name("openat") ? 2 : 1];
@@ -236,10 +246,11 @@ bool filter_tighten(void)
 	return true;
 }
 
-enum host_verdict filter_verdict(int number, const uint64_t arguments[6])
+enum host_verdict filter_verdict(int number, const uint64_t arguments[6], int channel)
 {
 	(void)number;
 	(void)arguments;
+	(void)channel;
 	return HOST_REFUSE;
 }
 

@@ -36,6 +36,7 @@ int landlock_libraries(const char *image);
 enum host_verdict {
 	HOST_LOAD,      /* the loader makes it; once all is loaded it is refused */
 	HOST_LOAD_SOFT, /* likewise, but then it fails: the C library makes it in passing, and does without */
+	HOST_SERVE,     /* once all is loaded it takes what the device passes; before, memory that is shared could become code */
 	HOST_REFUSE,
 };
 /* Puts the calling process under the filter, for good. What computing code needs is allowed; what else it calls is for a
@@ -45,7 +46,7 @@ bool filter_install(int channel, int handoff, int *listener);
 /* Where there is no listener: from now on the loader's calls end the process, too. */
 bool filter_tighten(void);
 /* Of what a listener was told. */
-enum host_verdict filter_verdict(int number, const uint64_t arguments[6]);
+enum host_verdict filter_verdict(int number, const uint64_t arguments[6], int channel);
 /* "": there is none of that number. */
 void filter_name(int number, char *name, size_t size);
 /* The first argument of prctl() by which a worker says that all is loaded; the listener answers 0. */

@@ -31,6 +31,7 @@ struct worker {
 	int report, listener;      /* to the device: how it ended; of its filter; or -1 */
 	bool loaded;
 	int call;                  /* that was refused, or -1 */
+	int channel;               /* the worker's number of it */
 	char path[HOST_IMAGE_PATH];
 };
 
@@ -76,6 +77,7 @@ static bool start_worker(struct worker *worker, int channel, int image, struct w
 	memcpy(start.path, worker->path, sizeof(start.path));
 	start.handoff = handoff[1];
 	worker->call = -1;
+	worker->channel = channel;
 	worker->loaded = false;
 	worker->pid = fork();
 	if (worker->pid == 0) {
@@ -129,16 +131,18 @@ static void reap(void)
 /* Kills what is not to go on: the call is never made, since the process waits in it. */
 static void decide(struct worker *worker, const struct seccomp_notif *request, struct seccomp_notif_resp *response)
 {
-	enum host_verdict verdict = filter_verdict(request->data.nr, (const uint64_t *)request->data.args);
+	enum host_verdict verdict = filter_verdict(request->data.nr, (const uint64_t *)request->data.args,
+						    worker->channel);
+	const bool now = worker->loaded ? verdict == HOST_SERVE : verdict == HOST_LOAD || verdict == HOST_LOAD_SOFT;
 
 	response->id = request->id;
 	if (request->data.nr == SYS_prctl && request->data.args[0] == HOST_ALL_LOADED) {
 		worker->loaded = true;
 		root_remove(&confinement, worker->path);
 		worker->path[0] = '\0';
-	} else if (verdict != HOST_REFUSE && !worker->loaded) {
+	} else if (now) {
 		response->flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
-	} else if (verdict == HOST_LOAD_SOFT) {
+	} else if (verdict == HOST_LOAD_SOFT) { /* and all is loaded */
 		response->error = -EPERM;
 	} else {
 		worker->call = worker->call >= 0 ? worker->call : request->data.nr;
