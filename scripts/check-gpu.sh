@@ -19,7 +19,9 @@ case $SGPU_BUILD in
 esac
 export SGPU_BUILD LC_ALL=C SGPU_TEST_SLOWEST=5
 jobs=${SGPU_TEST_JOBS:-6}
-file_timeout=90
+# Seconds that a file may take; under a checker several times as much, on the slowest machine.
+file_timeout=120
+checked_timeout=400
 steps=(device units bats bench memcheck racecheck memory)
 started=$SECONDS
 
@@ -185,7 +187,7 @@ sanitize() {
 		return 0
 	fi
 	find_planted "$sanitizer" "$1" || status=1
-	SGPU_TEST_SMALL=1 SGPU_TEST_WRAP="$sanitizer --tool $* --error-exitcode 98" \
+	file_timeout=$checked_timeout SGPU_TEST_SMALL=1 SGPU_TEST_WRAP="$sanitizer --tool $* --error-exitcode 98" \
 		run_tests "$((2 * jobs))" "${checked[@]}" || status=1
 	return $status
 }
@@ -223,6 +225,12 @@ memory_used() {
 step_memory() {
 	local now
 	now=$(memory_used)
+	# What was ended a moment ago may still be on its way out.
+	for _ in 1 2 3 4 5 6 7 8 9 10; do
+		[ "${now:-0}" -gt $((${memory_before:-0} + 64)) ] || break
+		sleep 1
+		now=$(memory_used)
+	done
 	if [ -z "$now" ] || [ -z "$memory_before" ]; then
 		echo "ok 1 - device memory is free again # skip needs nvidia-smi"
 		echo "0 passed, 0 failed, 1 skipped"

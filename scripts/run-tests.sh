@@ -32,8 +32,9 @@ export ASAN_OPTIONS=${ASAN_OPTIONS:-exitcode=99:allocator_may_return_null=1}
 export TSAN_OPTIONS=${TSAN_OPTIONS:-exitcode=99:second_deadlock_stack=1}
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
 
+# A file that does not end when told to is killed, and what it started with it.
+runner=(timeout -k 10 "$file_timeout")
 # The thread sanitizer's memory map does not fit every address randomisation.
-runner=(timeout "$file_timeout")
 if [ "${SGPU_SANITIZE:-}" = thread ] && setarch "$(uname -m)" -R true 2>/dev/null; then
 	runner+=(setarch "$(uname -m)" -R)
 fi

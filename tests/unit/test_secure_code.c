@@ -51,12 +51,23 @@ static int copy_out(struct sgpu_stream *on, void *to, sgpu_devptr from, uint64_t
 	return rc;
 }
 
+/* By copies: what a GPU has at an address the processor cannot reach. */
+static void flip_on_device(struct sgpu_stream *on, sgpu_devptr at)
+{
+	struct sgpu_task out = { 0 }, in = { 0 };
+	uint8_t byte = 0;
+
+	CHECK(real->copy_out(on, &byte, at, 1, &out) == SGPU_OK && real->stream_sync(on, NULL) == SGPU_OK);
+	byte ^= 1;
+	CHECK(real->copy_in(on, at, &byte, 1, &in) == SGPU_OK && real->stream_sync(on, NULL) == SGPU_OK);
+}
+
 /* Alters device memory in place, before it is measured. */
 static int digest(struct sgpu_stream *on, sgpu_devptr memory, uint64_t size, const void *custom, size_t custom_size,
 		  uint8_t *result, struct sgpu_task *task)
 {
 	if (flip_there) {
-		((uint8_t *)(uintptr_t)memory)[size / 2] ^= 1;
+		flip_on_device(on, memory + size / 2);
 	}
 	return real->digest(on, memory, size, custom, custom_size, result, task);
 }
