@@ -173,6 +173,13 @@ older() {
 	older
 	run -4 appraise --tee-roots CA.crt -p policy.json "${both[@]}" quote.json
 	assert_no_file key.jwk ear.json
+	# A fault of the command line, before or behind their names: a script's nonce may be empty.
+	older
+	run -2 sgpu-measure appraise --nonce "" --roots CA.crt -p policy.json "${both[@]}" quote.json
+	assert_no_file key.jwk ear.json
+	older
+	run -2 appraise -p policy.json "${both[@]}" --max-age never --no-such-option quote.json
+	assert_no_file key.jwk ear.json
 	older
 	ln -s key.jwk link
 	run -4 sgpu-measure appraise --roots CA.crt --nonce "${nonce}00" -p policy.json --recipient link -o ear.json quote.json

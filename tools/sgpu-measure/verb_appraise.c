@@ -243,18 +243,20 @@ int verb_appraise(int argc, char **argv)
 {
 	struct task task = { 0 };
 	const char *value = NULL;
-	int first = argc, status = 0;
+	int first = argc, status = 0, faults = 0;
 
-	for (int key = 0; !status && (key = cli_next(argc, argv, &value, &first)) != 0;) {
-		status = take_option(&task, key, value);
+	/* All of them, whatever is wrong with one: what an earlier run left goes in any case. */
+	for (int key = 0; faults <= argc && (key = cli_next(argc, argv, &value, &first)) != 0;) {
+		const int fault = take_option(&task, key, value);
+		status = status ? status : fault;
+		faults += fault != 0;
 	}
-	if (!status) {
-		for (int i = first; i < argc; i++) {
-			cli_remember_input(argv[i]);
-		}
-		task.quote_path = first < argc ? argv[first] : NULL;
-		status = remove_both(&task);
+	for (int i = first; i < argc; i++) {
+		cli_remember_input(argv[i]);
 	}
+	task.quote_path = first < argc ? argv[first] : NULL;
+	const int removed = remove_both(&task);
+	status = status ? status : removed;
 	if (!status && !cli_positionals(argc, first, 0, 1)) {
 		status = 2;
 	}
