@@ -500,6 +500,50 @@ refused="1:execve 2:clone 3:socket 4:socket 5:ptrace 6:process_vm_readv 7:kill 8
 	assert_contains "$stderr" "sgpu starts it"
 }
 
+# worker_of PID: the process of a module that this runner has started, once there is one: the last of its line.
+worker_of() {
+	local pid=$1 child i
+	for ((i = 0; i < 600; i++)); do
+		pid=$1
+		while child=$(cat "/proc/$pid/task"/*/children 2>/dev/null) && [ -n "$child" ]; do
+			pid=${child%% *}
+		done
+		if [ "$(sed -n 's/^Seccomp:[[:space:]]*//p' "/proc/$pid/status" 2>/dev/null)" = 2 ] && [ "$pid" != "$1" ]; then
+			echo "$pid"
+			return 0
+		fi
+		sleep 0.02
+	done
+	return 1
+}
+
+@test "the kernel shows a module in namespaces and a root of its own, without rights, under a filter" {
+	local worker kind status=0 shown
+	requires root unshare
+	batch 108 # which sleeps for a second
+	sgpu-run --device cpu --allow-modules -k owner.jwk -o response batch.tar 2>message 3>&- &
+	local runner=$!
+	worker=$(worker_of "$runner")
+	mkdir seen
+	for kind in user pid mnt net ipc uts; do
+		readlink "/proc/$worker/ns/$kind" "/proc/$runner/ns/$kind" >"seen/$kind"
+	done
+	cat "/proc/$worker/status" >seen/status
+	(cd "/proc/$worker/root" && find . -maxdepth 1 -mindepth 1 && find etc -mindepth 1) >seen/root
+	tr '\0' '\n' <"/proc/$worker/environ" >seen/environ
+	wait "$runner" || status=$?
+	[ "$status" -eq 0 ]
+	! grep -q namespace message || skip "needs namespaces: $(cat message)"
+	for kind in user pid mnt net ipc uts; do
+		[ "$(sort -u "seen/$kind" | wc -l)" -eq 2 ]
+	done
+	for shown in CapInh:0 CapPrm:0 CapEff:0 CapBnd:0 CapAmb:0 NoNewPrivs:1 Seccomp:2; do
+		grep -qE "^${shown%:*}:[[:space:]]*0*${shown#*:}\$" seen/status
+	done
+	run ! grep -vE '^(\./(lib[a-z0-9]*|usr|etc|proc|dev|nix|gnu)|etc/ld\.so\.cache)$' seen/root
+	[ ! -s seen/environ ]
+}
+
 @test "without namespaces a module is confined all the same, and the run warns" {
 	local number
 	requires unshare
