@@ -266,6 +266,7 @@ END
 }
 
 @test "files that cannot be written are told before anything is measured" {
+	touch no-folder
 	run -3 --separate-stderr sgpu-bench run --device cpu --samples 3 --size 64K -o a.json --plot no-folder/a.svg digest
 	[[ $stderr == *no-folder* ]]
 	[[ $stderr != *digest* ]]
