@@ -93,6 +93,9 @@ SGPU_MUST_CHECK int sgpu_output_commit(struct sgpu_output *output, struct sgpu_e
 void sgpu_output_close(struct sgpu_output *output);
 #define SGPU_OUTPUT_INIT { .fd = -1, .folder = -1, .kept_mode = -1 }
 
+/* Removes the regular file that an output at this path would replace, by the same rules: it is no error if there is none. */
+SGPU_MUST_CHECK int sgpu_output_remove(const char *path, struct sgpu_error *error);
+
 /* A folder for outputs, at a path with the same rules. Made with `mode`, and its parents, when absent. */
 struct sgpu_output_folder {
 	int fd;

@@ -225,3 +225,16 @@ void sgpu_output_close(struct sgpu_output *output)
 	free(output->path);
 	*output = (struct sgpu_output)SGPU_OUTPUT_INIT;
 }
+
+int sgpu_output_remove(const char *path, struct sgpu_error *error)
+{
+	struct output_place place = OUTPUT_PLACE_INIT;
+	int code = sgpu_output_place_find(path, 0700, &place, error);
+
+	if (!code && place.found >= 0 && S_ISREG(place.status.st_mode) && unlinkat(place.folder, place.name, 0)) {
+		code = sgpu_fail_errno(error, "cannot remove the older '%s'", path);
+	}
+	sgpu_output_made_clear(&place.made, &place.made_count, false);
+	sgpu_output_place_clear(&place);
+	return code;
+}

@@ -278,14 +278,24 @@ int sgpu_replay_take(struct sgpu_replay *replay, const char *owner, const uint8_
 }
 
 /* ---- opening ---- */
+/* By the rules of outputs: through another user's link or folder that user would have it forgotten. */
 static int open_folder(struct sgpu_replay *replay, struct sgpu_error *error)
 {
+	struct sgpu_output_folder opened;
 	struct stat status;
-	if (mkdir(replay->name, 0700) && errno != EEXIST) {
+	int code = sgpu_output_folder_open(&opened, replay->name, 0700, error);
+	if (code) {
+		return code;
+	}
+	if (opened.made_count > 1) { /* of a volume that is not mounted the records are elsewhere */
+		sgpu_output_folder_close(&opened, false);
+		errno = ENOENT;
 		return sgpu_fail_errno(error, "cannot make folder '%s'", replay->name);
 	}
-	replay->folder = open(replay->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (replay->folder < 0 || fstat(replay->folder, &status)) {
+	replay->folder = opened.fd;
+	opened.fd = -1;
+	sgpu_output_folder_close(&opened, true);
+	if (fstat(replay->folder, &status)) {
 		return sgpu_fail_errno(error, "cannot open folder '%s'", replay->name);
 	}
 	if (status.st_uid != geteuid() || (status.st_mode & (S_IRWXG | S_IRWXO))) {

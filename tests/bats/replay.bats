@@ -102,3 +102,20 @@ runner() {
 	run -4 sgpu-run -k other.jwk --owners owners --state state -o response sealed
 	run -0 runner -o response sealed
 }
+
+@test "a folder of --state that another user could put away is refused" {
+	requires root setpriv
+	chmod 711 "$TEST_SHM"
+	mkdir "$TEST_SHM/shared" mine
+	chmod 1777 "$TEST_SHM/shared"
+	setpriv --reuid=65534 --regid=65534 --clear-groups sh -c \
+		"cd '$TEST_SHM/shared' && umask 0 && mkdir theirs && ln -s '$PWD/mine' way"
+	for folder in theirs/state theirs way/state way; do
+		run --separate-stderr -4 sgpu-run -k runner.jwk --owners owners --state "$TEST_SHM/shared/$folder" \
+			-o response sealed
+		assert_contains "$stderr" "of another user"
+		assert_no_file response
+	done
+	[ -z "$(find mine "$TEST_SHM/shared/theirs" -mindepth 1)" ]
+	run -0 runner -o response sealed
+}

@@ -147,6 +147,29 @@ older() {
 	[ -s key.jwk ] && [ -s ear.json ]
 }
 
+@test "an older key goes also behind a link of the user's own, and no file behind another user's" {
+	older
+	mkdir keys
+	mv key.jwk keys/
+	ln -s keys/key.jwk current.jwk
+	run -3 appraise -p no-such-file --recipient current.jwk quote.json
+	[ -L current.jwk ]
+	assert_no_file keys/key.jwk
+	requires root setpriv
+	echo mine >keys/file
+	chmod 711 "$TEST_SHM"
+	mkdir "$TEST_SHM/shared"
+	chmod 1777 "$TEST_SHM/shared"
+	setpriv --reuid=65534 --regid=65534 --clear-groups ln -s "$PWD/keys" "$TEST_SHM/shared/way"
+	for option in --recipient -o; do
+		run --separate-stderr -4 appraise -p policy.json $option "$TEST_SHM/shared/way/file" quote.json
+		assert_contains "$stderr" "of another user"
+		[ "$(cat keys/file)" = mine ]
+	done
+	run -4 appraise -p policy.json -o "$TEST_SHM/shared/way/none/file" quote.json
+	assert_no_file keys/none
+}
+
 @test "an older key and an older result are gone whatever ends the run" {
 	local both=(--recipient key.jwk -o ear.json)
 	older
@@ -183,7 +206,7 @@ older() {
 	older
 	ln -s key.jwk link
 	run -4 sgpu-measure appraise --roots CA.crt --nonce "${nonce}00" -p policy.json --recipient link -o ear.json quote.json
-	assert_no_file link ear.json
+	assert_no_file key.jwk ear.json
 }
 
 @test "what is read is not taken for an older result" {

@@ -3,11 +3,8 @@
  * sgpu-measure appraise: verifies a quote, and judges what it says by a policy. Only a quote that the policy accepts gives
  * the key to seal to.
  */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <sgpu/base.h>
 #include <sgpu/io.h>
@@ -195,7 +192,7 @@ static void remember_inputs(const struct task *task)
 /* A pipe or a device keeps nothing. Returns an exit status. */
 static int remove_older(const char *path)
 {
-	struct stat status;
+	struct sgpu_error error = { 0 };
 
 	if (!path || cli_is_standard(path)) {
 		return 0;
@@ -203,10 +200,7 @@ static int remove_older(const char *path)
 	if (!cli_output_apart(path)) {
 		return 2;
 	}
-	if (lstat(path, &status) || (!S_ISREG(status.st_mode) && !S_ISLNK(status.st_mode))) {
-		return 0;
-	}
-	return unlink(path) ? cli_fail(SGPU_ESYSTEM, "cannot remove the older '%s': %s", path, strerror(errno)) : 0;
+	return sgpu_output_remove(path, &error) ? cli_error(&error) : 0;
 }
 
 /* The key and the result of another quote: whoever does not look at the exit status would take them for those of this
