@@ -96,7 +96,7 @@ static int check_file(const struct sgpu_run *run, const struct sgpu_batch_segmen
 {
 	if (sgpu_files_count(run->options.files) == 0) {
 		sgpu_fail(error, SGPU_EPOLICY, "segment '%s' is in a file, and this runner fetches from none", in_batch->id);
-		return sgpu_hint(error, "'sgpu-stage load' brings payloads in files along");
+		return sgpu_hint(error, "'sgpu-stage load --files' brings payloads in files along");
 	}
 	if (!run->batch->has_mac) {
 		sgpu_fail(error, SGPU_EPOLICY, "segment '%s' is in a file, and the batch has no MAC", in_batch->id);

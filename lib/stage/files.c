@@ -246,7 +246,7 @@ static int find(const struct sgpu_files *files, const char *path, int *fd, struc
 		lies_there = lies_there || beneath(files->folders[i].path, path) || beneath(files->folders[i].given, path);
 	}
 	if (!lies_there) {
-		return sgpu_fail(error, SGPU_EPOLICY, "'%s' is not in a folder that this runner fetches from", path);
+		return sgpu_fail(error, SGPU_EPOLICY, "'%s' is not in a folder that is open to batches", path);
 	}
 	errno = ENOENT;
 	for (int i = 0; *fd < 0 && errno == ENOENT && i < files->count; i++) {
@@ -285,7 +285,7 @@ int sgpu_files_open(const struct sgpu_files *files, const char *path, int *fd, s
 
 	*fd = -1;
 	if (!files || files->count == 0) {
-		return sgpu_fail(error, SGPU_EPOLICY, "'%s' is refused: this runner fetches from no files", path);
+		return sgpu_fail(error, SGPU_EPOLICY, "'%s' is refused: no folder is open to batches", path);
 	}
 	code = find(files, path, &look, error);
 	if (code < 0) {

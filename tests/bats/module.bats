@@ -193,7 +193,7 @@ results() {
 @test "a module in a batch that nobody signed is refused and not loaded" {
 	trap_module
 	job scale "$scale" LOW
-	sgpu-manifest pack job.json | sgpu-stage load -o batch.tar
+	sgpu-manifest pack job.json | sgpu-stage load --files . -o batch.tar
 	run --separate-stderr -4 submit --allow-modules
 	assert_contains "$stderr" "no MAC"
 	assert_not_loaded

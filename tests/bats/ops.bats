@@ -177,7 +177,7 @@ many_pieces() {
 
 # results JOBS: hashes of the outputs.
 results() {
-	sgpu-manifest pack job.json | sgpu-stage load | sgpu-run -q -j "$1" >response.tar || return 1
+	sgpu-manifest pack job.json | sgpu-stage load --files . | sgpu-run -q -j "$1" >response.tar || return 1
 	for name in s m h; do
 		tar xOf response.tar "segments/$name" | sha256sum
 	done

@@ -83,7 +83,7 @@ no_region() {
 
 @test "a job of LOW segments alone needs no key" {
 	sed 's/"HIGH"/"LOW"/' job.json >low.json
-	sgpu-manifest pack low.json | sgpu-stage load | sgpu-run >response
+	sgpu-manifest pack low.json | sgpu-stage load --files . | sgpu-run >response
 	tar xOf response segments/result | cmp - expected.f32
 	no_region
 }

@@ -76,10 +76,10 @@ refuses() {
 	sealed_job data/scan.f32 >sealed
 	refuses 4 "segment 'a' is in a file" packed
 	refuses 4 "segment 'a' is in a file" sealed
-	assert_contains "$stderr" "sgpu-stage load"
+	assert_contains "$stderr" "sgpu-stage load --files"
 	sgpu-seal seal -k keys/owner.jwk -r runner.pub.jwk packed >inline
 	run -0 sgpu-run -k keys/runner.jwk -o response inline
-	run -0 sgpu-run -k keys/runner.jwk -o response <(sgpu-stage load sealed)
+	run -0 sgpu-run -k keys/runner.jwk -o response <(sgpu-stage load --files data sealed)
 }
 
 @test "with --owners owners --files a sealed batch's payload beneath it is fetched" {
@@ -126,7 +126,7 @@ refuses() {
 	ln -s ../secrets/token data/link
 	ln -s ../secrets data/way
 	sealed_job secrets/token >sealed
-	refuses 5 "is not in a folder that this runner fetches from" --owners owners --files data sealed
+	refuses 5 "is not in a folder that is open to batches" --owners owners --files data sealed
 	sealed_job data-twin/token >sealed
 	refuses 5 "is not in a folder" --owners owners --files data sealed
 	sealed_job secrets/token "$PWD/data/../secrets/token" >sealed

@@ -111,16 +111,39 @@ location() {
 	small_job
 	make_keys
 	sgpu-manifest pack job.json | sgpu-seal seal --by-reference -k owner.jwk -r runner.pub.jwk |
-		sgpu-stage load -o staged.sgpu
+		sgpu-stage load --files . -o staged.sgpu
 	rm bias.f32 scan.f32
 	[ "$(tar tf staged.sgpu | wc -l)" -eq 2 ]
 	sgpu-run -k runner.jwk <staged.sgpu | sgpu-seal open -k owner.jwk -C out
 	assert_same out/out.f32 expected.f32
 }
 
+# A batch from outside whose digest is a guess at what a file of this machine holds.
+@test "no file that a batch names is staged, but from folders of --files" {
+	local batch
+	small_job
+	make_keys
+	mkdir data
+	cp bias.f32 data
+	sgpu-manifest pack -o packed.sgpu job.json
+	sgpu-seal seal --by-reference -k owner.jwk -r runner.pub.jwk -o sealed.sgpu packed.sgpu
+	for batch in packed.sgpu sealed.sgpu; do
+		run --separate-stderr -4 sgpu-stage load -o staged.sgpu $batch
+		# shellcheck disable=SC2154
+		assert_contains "$stderr" "segment 'bias' is in a file"
+		run --separate-stderr -4 sgpu-stage load --files data -o staged.sgpu $batch
+		assert_contains "$stderr" "not in a folder that is open to batches"
+		assert_no_file staged.sgpu
+		no_regions
+	done
+	run --separate-stderr -4 sgpu-stage load --files /proc -o staged.sgpu packed.sgpu
+	run --separate-stderr -3 sgpu-stage load --files missing -o staged.sgpu packed.sgpu
+	run -0 sgpu-stage load --files data --files . -o staged.sgpu packed.sgpu
+}
+
 @test "HIGH payloads that are not sealed are never staged" {
 	small_job
-	run --separate-stderr -0 sgpu-stage load -o staged.sgpu <(sgpu-manifest pack job.json)
+	run --separate-stderr -0 sgpu-stage load --files . -o staged.sgpu <(sgpu-manifest pack job.json)
 	# shellcheck disable=SC2154
 	assert_contains "$stderr" "'scan' is HIGH and not sealed"
 	[ -z "$(location scan staged.sgpu)" ]
@@ -140,7 +163,7 @@ location() {
 	small_job
 	sgpu-manifest pack -o packed.sgpu job.json
 	flip_byte bias.f32 100
-	run --separate-stderr -4 sgpu-stage load -o staged.sgpu packed.sgpu
+	run --separate-stderr -4 sgpu-stage load --files . -o staged.sgpu packed.sgpu
 	assert_no_file staged.sgpu
 	no_regions
 }
@@ -149,12 +172,12 @@ location() {
 	small_job
 	sgpu-manifest pack -o packed.sgpu job.json
 	truncate -s 100 bias.f32
-	run --separate-stderr -1 sgpu-stage load -o staged.sgpu packed.sgpu
+	run --separate-stderr -1 sgpu-stage load --files . -o staged.sgpu packed.sgpu
 	assert_no_file staged.sgpu
 	rm bias.f32
-	run --separate-stderr -3 sgpu-stage load -o staged.sgpu packed.sgpu
+	run --separate-stderr -3 sgpu-stage load --files . -o staged.sgpu packed.sgpu
 	mkfifo bias.f32
-	run --separate-stderr -1 sgpu-stage load -o staged.sgpu packed.sgpu
+	run --separate-stderr -1 sgpu-stage load --files . -o staged.sgpu packed.sgpu
 	assert_no_file staged.sgpu
 	no_regions
 }
@@ -242,13 +265,13 @@ location() {
 	sgpu-manifest pack -o packed.sgpu job.json
 	# The same forging with a name that is fine gives a batch that is taken.
 	forge FINE_NAME
-	run --separate-stderr -0 sgpu-stage load --export -o staged.sgpu forged.sgpu
+	run --separate-stderr -0 sgpu-stage load --export --files . -o staged.sgpu forged.sgpu
 	assert_contains "$output" "FINE_NAME='sgpu:"
 	sgpu-stage release --all
 	rm staged.sgpu
 	for name in PATH LD_PRELOAD IFS "A'\$(id)'" 'A B' 1A 'A=B' 'A;id'; do
 		forge "$name"
-		run --separate-stderr -1 sgpu-stage load --export -o staged.sgpu forged.sgpu
+		run --separate-stderr -1 sgpu-stage load --export --files . -o staged.sgpu forged.sgpu
 		[ -z "$output" ]
 		assert_no_file staged.sgpu
 		no_regions
@@ -432,7 +455,7 @@ END
 END
 	head -c 16 /dev/zero >scan.f32
 	sgpu-manifest pack -o packed.sgpu job.json
-	sgpu-stage load -q -o staged.sgpu packed.sgpu
+	sgpu-stage load -q --files . -o staged.sgpu packed.sgpu
 	assert_same packed.sgpu staged.sgpu
 	no_regions
 }
@@ -449,7 +472,7 @@ END
 	sealed_batch
 	sgpu-manifest pack -o packed.sgpu job.json
 	cp bias.f32 before
-	run --separate-stderr -2 sgpu-stage load -o ./bias.f32 packed.sgpu
+	run --separate-stderr -2 sgpu-stage load --files . -o ./bias.f32 packed.sgpu
 	assert_same bias.f32 before
 	no_regions
 }

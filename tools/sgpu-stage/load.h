@@ -21,6 +21,8 @@ struct load_slice {
 struct load {
 	struct sgpu_region_options options;
 	unsigned jobs;
+	struct sgpu_files *files;   /* folders that batches may name files of; NULL: none */
+	struct sgpu_leases *leases; /* by which these are opened */
 	const char *in_name;
 	struct sgpu_tar_reader *reader;
 	struct sgpu_batch *batch;

@@ -126,7 +126,7 @@ static int fill_file(struct load *load, int segment, struct sgpu_error *error)
 {
 	const struct load_slice *slice = &load->slices[segment];
 	struct sgpu_source source;
-	int code = sgpu_source_open(&slice->from, slice->size, false, &source, error);
+	int code = sgpu_leases_source(load->leases, &slice->from, slice->size, false, &source, error);
 
 	if (code < 0) {
 		return code;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <jansson.h>
@@ -12,11 +13,12 @@
 #include "load.h"
 #include "verbs.h"
 
-enum { KEEP = CLI_LONG, NODE, LIFETIME, NO_HUGE, EXPORT };
+enum { KEEP = CLI_LONG, FILES, NODE, LIFETIME, NO_HUGE, EXPORT };
 
 const struct cli_option load_options[] = {
 	CLI_COMMON,
 	{ "output", 'o', "FILE", "write the staged batch there" },
+	{ "files", FILES, "DIR", "let the batch name payloads in files of this folder; may be repeated" },
 	{ "keep", KEEP, NULL, "let the region stay until it is released or expires" },
 	{ "lifetime", LIFETIME, "DURATION", "until the region expires: 90s, 30m, 2h, 1d; 1h by default" },
 	{ "node", NODE, "N", "bind the region to this NUMA node" },
@@ -42,6 +44,15 @@ static int parse_number(const char *text, const char *what, uint64_t max, uint64
 	return sgpu_parse_u64(text, what, 0, max, value, &error) < 0 ? cli_usage("%s", error.text) : 0;
 }
 
+static int allow_files(struct load *load, const char *folder)
+{
+	struct sgpu_error error = { 0 };
+	int code = load->files ? SGPU_OK : sgpu_files_create(&load->files, &error);
+
+	code = code ? code : sgpu_files_allow(load->files, folder, &error);
+	return code ? cli_error(&error) : 0;
+}
+
 static int apply_option(struct task *task, int key, const char *value)
 {
 	struct sgpu_error error = { 0 };
@@ -56,6 +67,8 @@ static int apply_option(struct task *task, int key, const char *value)
 		status = parse_number(value, "--jobs", SGPU_POOL_JOBS_MAX, &number);
 		task->load.jobs = (unsigned)number;
 		return status;
+	case FILES:
+		return allow_files(&task->load, value);
 	case KEEP:
 		task->load.options.keep = true;
 		return 0;
@@ -101,10 +114,12 @@ static int options(struct task *task, int argc, char **argv, int *first)
 static int check_payloads(const struct task *task, struct sgpu_error *error)
 {
 	const struct sgpu_batch *batch = task->load.batch;
+	struct stat status;
 
-	for (int i = 0; i < batch->segment_count; i++) {
-		if (batch->segments[i].location.kind == SGPU_LOCATION_FILE) {
-			cli_remember_input(batch->segments[i].location.file);
+	for (int i = 0; task->load.files && i < batch->segment_count; i++) {
+		if (batch->segments[i].location.kind == SGPU_LOCATION_FILE &&
+		    sgpu_files_look(task->load.files, batch->segments[i].location.file, &status, NULL) == SGPU_OK) {
+			cli_remember_file(&status);
 		}
 	}
 	return cli_is_input(task->out_path) ?
@@ -229,6 +244,9 @@ static int run(struct task *task, int in, struct sgpu_error *error)
 		code = check_payloads(task, error);
 	}
 	if (code == SGPU_OK) {
+		code = sgpu_leases_create(task->load.files, &task->load.leases, error);
+	}
+	if (code == SGPU_OK) {
 		code = stage(task, error);
 	}
 	if (code == SGPU_OK) {
@@ -256,6 +274,8 @@ static void clear(struct task *task)
 		}
 	}
 	free(load->slices);
+	sgpu_leases_free(&load->leases);
+	sgpu_files_free(&load->files);
 	sgpu_region_close(&load->region);
 	sgpu_manifest_free(&load->manifest);
 	sgpu_batch_free(&load->batch);
@@ -270,10 +290,12 @@ int verb_load(int argc, char **argv)
 	int first = argc, in, status = options(&task, argc, argv, &first);
 
 	if (status) {
+		clear(&task);
 		return status;
 	}
 	in = cli_input(first < argc ? argv[first] : NULL, &task.load.in_name);
 	if (in < 0) {
+		clear(&task);
 		return first < argc && strcmp(argv[first], "-") != 0 ? 3 : 2;
 	}
 	if (!cli_output_apart(task.out_path) ||
