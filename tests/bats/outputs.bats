@@ -174,7 +174,7 @@ with_names() {
 @test "a made-up response that names a file of the owner copies nothing" {
 	requires tar
 	sed 's/HIGH/LOW/' job.json >low.json
-	sgpu-manifest pack low.json | sgpu-stage load | sgpu-run -q >response
+	sgpu-manifest pack low.json | sgpu-stage load --files . | sgpu-run -q >response
 	mkdir parts
 	tar -xf response -C parts
 	cp parts/segments/result secret.f32

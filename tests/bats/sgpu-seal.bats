@@ -159,7 +159,7 @@ other_digest() {
 	requires python3
 	sed 's/HIGH/LOW/' job.json >low.json
 	sgpu-manifest pack low.json >low
-	sgpu-stage load <low | sgpu-run >response
+	sgpu-stage load --files . <low | sgpu-run >response
 	local byte
 	for byte in 0 31; do
 		cp packed changed
@@ -171,7 +171,7 @@ other_digest() {
 		other_digest changed response.json $byte
 		run --separate-stderr -4 sgpu-seal open -C out changed
 		assert_no_file out
-		sgpu-stage load <low >changed
+		sgpu-stage load --files . <low >changed
 		other_digest changed batch.json $byte
 		run --separate-stderr -5 sgpu-run -o failed changed
 		assert_contains "$stderr" "SHA-256"
@@ -181,7 +181,7 @@ other_digest() {
 @test "a batch without secrets goes unsealed, and its response opens without a key" {
 	sed 's/HIGH/LOW/' job.json >low.json
 	sgpu-manifest pack low.json >low
-	sgpu-stage load low | sgpu-run >response
+	sgpu-stage load --files . low | sgpu-run >response
 	run -0 --separate-stderr sgpu-seal open -C out response
 	assert_contains "$stderr" "no mac"
 	assert_same out/out.f32 expected.f32

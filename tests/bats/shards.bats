@@ -67,7 +67,7 @@ parts() {
 	parts
 	sgpu-manifest split -n 2 parts.json >/dev/null
 	for i in 0 1; do
-		sgpu-manifest pack shard-00$i.json | sgpu-stage load | sgpu-run >r$i.tar
+		sgpu-manifest pack shard-00$i.json | sgpu-stage load --files . | sgpu-run >r$i.tar
 	done
 	run --separate-stderr -0 sgpu-manifest merge -m parts.json r0.tar r1.tar
 	[ "$(grep -c ' OK ' <<<"$output")" -eq 4 ]
@@ -90,7 +90,7 @@ parts() {
 	sgpu-seal keygen -o "$TEST_SHM/owner.jwk"
 	sgpu-seal keyinfo --owner "$TEST_SHM/owner.jwk" >owners
 	sgpu-manifest split -n 2 parts.json >/dev/null
-	sgpu-manifest pack shard-000.json | sgpu-stage load | sgpu-run >r0.tar
+	sgpu-manifest pack shard-000.json | sgpu-stage load --files . | sgpu-run >r0.tar
 	sgpu-manifest pack shard-001.json | sgpu-seal seal -k "$TEST_SHM/owner.jwk" --by-reference -o b1.tar
 	printf '\1\2\3\5' >a.u8
 	run --separate-stderr -5 sgpu-run -k "$TEST_SHM/owner.jwk" --owners owners --files . -o r1.tar b1.tar
