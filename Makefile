@@ -112,9 +112,9 @@ EXAMPLES := $(if $(filter 1,$(call have_header,png.h)),$(patsubst %.c,$(BUILD)/e
 BENCHES := $(BENCH_SOURCES:tests/bench/%.c=$(BUILD)/bench/%)
 # Found beside the programs, as ../lib/sgpu/sgpu-cuda.so.
 PLUGIN := $(if $(filter-out 0,$(CUDA)),$(BUILD)/lib/sgpu/sgpu-cuda.so)
-# What modules of the CPU device run in, found beside the programs likewise. It is no part of the library, and has no
-# sanitizer: what it confines itself to leaves none room.
-MODULE_HOST := $(BUILD)/lib/sgpu/sgpu-module-host
+# The program that modules of the CPU device run in. The library has it as bytes (lib/device/cpu/module_image.c), so that a
+# digest of a program is one of it, too. It has no sanitizer: what it confines itself to leaves none room.
+MODULE_HOST := $(BUILD)/module-host/sgpu-module-host.image
 MODULE_HOST_SOURCES := $(sort $(wildcard tools/module-host/*.c))
 COMPLETIONS := $(foreach tool,$(TOOLS),$(BUILD)/completions/bash/$(tool) $(BUILD)/completions/zsh/_$(tool) \
 	$(BUILD)/completions/fish/$(tool).fish)
@@ -123,8 +123,8 @@ COMPLETIONS := $(foreach tool,$(TOOLS),$(BUILD)/completions/bash/$(tool) $(BUILD
 .SECONDARY:
 .PHONY: all programs units gpu-units benches examples completions
 all: programs completions
-programs: $(PROGRAMS) $(PLUGIN) $(MODULE_HOST)
-units: $(UNITS) $(PLUGIN) $(MODULE_HOST)
+programs: $(PROGRAMS) $(PLUGIN)
+units: $(UNITS) $(PLUGIN)
 gpu-units: units $(GPU_UNITS) $(GPU_TOOLS)
 benches: $(BENCHES)
 examples: $(EXAMPLES)
@@ -183,7 +183,9 @@ $(BUILD)/module-host/%.o: tools/module-host/%.c $(BUILD)/flags | $(BUILD)/header
 	$(call say,CC,$<)$(CC) $(SGPU_CPPFLAGS) $(CPPFLAGS) $(call plain,$(SGPU_CFLAGS)) $(CFLAGS) -MMD -MP -c -o $@ $<
 $(MODULE_HOST): $(MODULE_HOST_SOURCES:tools/module-host/%.c=$(BUILD)/module-host/%.o)
 	$(call say,LD,$@)mkdir -p $(@D) && $(CC) $(call plain,$(SGPU_CFLAGS)) $(CFLAGS) $(call plain,$(SGPU_LDFLAGS)) $(LDFLAGS) \
-		-o $@.new $^ $(SECCOMP_LIBS) -ldl $(LDLIBS) && mv -f $@.new $@
+		-Wl,--strip-all -o $@.new $^ $(SECCOMP_LIBS) -ldl $(LDLIBS) && mv -f $@.new $@
+$(BUILD)/obj/lib/device/cpu/module_image.o: private MORE = -I$(BUILD)/module-host
+$(BUILD)/obj/lib/device/cpu/module_image.o: $(MODULE_HOST)
 
 $(BUILD)/bin/sgpu-run: LIBS += $(SECCOMP_LIBS)
 define program

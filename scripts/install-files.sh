@@ -27,7 +27,6 @@ list() {
 	if [ "$action" = uninstall ] || [ -e "$build/lib/sgpu/sgpu-cuda.so" ]; then
 		echo "755 $build/lib/sgpu/sgpu-cuda.so lib/sgpu/sgpu-cuda.so"
 	fi
-	echo "755 $build/lib/sgpu/sgpu-module-host lib/sgpu/sgpu-module-host"
 	echo "644 $build/libsgpu.a lib/libsgpu.a"
 	echo "644 $build/sgpu.pc lib/pkgconfig/sgpu.pc"
 	for file in include/sgpu/*.h; do

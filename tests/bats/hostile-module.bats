@@ -489,15 +489,60 @@ refused="1:execve 2:clone 3:socket 4:socket 5:ptrace 6:process_vm_readv 7:kill 8
 	[[ $stderr != *"modules run without"* ]]
 }
 
-@test "without the program that modules run in, none is run, and the error names it" {
-	mkdir -p alone/bin
+@test "a file in the place of the program that modules run in is never run: the runner has that program in itself" {
+	local i copies=0 at place image=$SGPU_BUILD/module-host/sgpu-module-host.image
+	mkdir -p alone/bin alone/lib/sgpu
 	cp "$SGPU_BUILD/bin/sgpu-run" alone/bin/
+	printf '#!/bin/sh\ntouch %s/mark\n' "$PWD" >hostile
+	chmod +x hostile
+	# Wherever one might look for it.
+	for place in alone/lib/sgpu alone/bin alone/lib .; do
+		for i in sgpu-module-host sgpu-module-host.image; do
+			cp hostile "$place/$i"
+		done
+	done
 	batch 100
-	run --separate-stderr -3 alone/bin/sgpu-run --device cpu --allow-modules -k owner.jwk -o response batch.tar
-	assert_contains "$stderr" "sgpu-module-host' is missing"
+	PATH=$PWD:$PATH LD_LIBRARY_PATH=$PWD alone/bin/sgpu-run --device cpu --allow-modules -k owner.jwk -o response batch.tar
+	results
+	assert_same out/y.f32 zeros
+	assert_no_file mark
+	# No other bytes than those that the digest of the runner covers.
+	while IFS=: read -r at _; do
+		! cmp -s -n "$(stat -c %s "$image")" -i "$at:0" alone/bin/sgpu-run "$image" || copies=$((copies + 1))
+	done < <(grep -obUaP '\x7fELF' alone/bin/sgpu-run)
+	[ "$copies" -eq 1 ]
+}
+
+@test "where memory files may not be executed no module is run, and the error says so" {
+	requires unshare
+	cat >setting.sh <<-'END'
+	#!/bin/sh
+	echo "$1" >/proc/sys/vm/memfd_noexec || exit 77
+	shift
+	exec "$@"
+	END
+	chmod +x setting.sh
+	unshare -Urpf --mount-proc ./setting.sh 2 true 2>/dev/null ||
+		skip "needs a kernel that forbids it by namespaces of processes"
+	UNDER=(unshare -Urpf --mount-proc ./setting.sh 2)
+	run --separate-stderr -3 try 100
+	assert_contains "$stderr" "modules cannot be run: memory files may not be executed here"
+	assert_contains "$stderr" "vm.memfd_noexec"
 	assert_no_file response
-	run --separate-stderr -2 "$SGPU_BUILD/lib/sgpu/sgpu-module-host"
-	assert_contains "$stderr" "sgpu starts it"
+	# Files that do not ask for it are not executable then; this one does.
+	UNDER=(unshare -Urpf --mount-proc ./setting.sh 1)
+	run --separate-stderr -0 try 100
+}
+
+@test "what modules print goes to no file that was laid in the place of /dev/null" {
+	requires mount
+	batch 105
+	touch listening
+	run --separate-stderr -3 unshare --mount sh -c \
+		'mount --bind listening /dev/null && exec sgpu-run --device cpu --allow-modules -k owner.jwk -o response batch.tar'
+	assert_contains "$stderr" "cannot open '/dev/null' for modules"
+	[ ! -s listening ]
+	assert_no_file response
 }
 
 # worker_of PID: the process of a module that this runner has started, once there is one: the last of its line.

@@ -26,7 +26,6 @@ installed() {
 		[ -s "$root/share/zsh/site-functions/_$tool" ]
 		[ -s "$root/share/fish/vendor_completions.d/$tool.fish" ]
 	done
-	[ -x "$root/lib/sgpu/sgpu-module-host" ]
 	[ -s "$root/lib/libsgpu.a" ]
 	[ -s "$root/lib/pkgconfig/sgpu.pc" ]
 	[ -s "$root/share/man/man7/sgpu.7" ]

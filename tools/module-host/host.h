@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-module-host: the process that modules of the CPU device run in. It is started by the library, with nothing but a
- * socket; it holds no key and no data but those of a launch. It stays behind as the parent of workers, one a module, which
- * are confined before they load anything.
+ * sgpu-module-host: the process that modules of the CPU device run in. The library has the program inside itself and
+ * starts it, with nothing but a socket; it holds no key and no data but those of a launch. It stays behind as the parent of
+ * workers, one a module, which are confined before they load anything.
  */
 #ifndef SGPU_MODULE_HOST_H
 #define SGPU_MODULE_HOST_H

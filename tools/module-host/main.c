@@ -326,9 +326,10 @@ int main(int argc, char **argv)
 
 	(void)argv;
 	if (argc != 1 || getsockopt(SGPU_HOST_CONTROL, SOL_SOCKET, SO_TYPE, &kind, &size) != 0 || kind != SOCK_SEQPACKET) {
-		fputs("sgpu-module-host runs modules of the CPU device; sgpu starts it, nobody else does\n", stderr);
+		fputs("sgpu-module-host runs modules of the CPU device; libsgpu starts it, nobody else does\n", stderr);
 		return 2;
 	}
+	prctl(PR_SET_NAME, SGPU_HOST_PROGRAM);
 	close_all_but_control();
 	root_enter(&confinement);
 	root_change(&confinement);

@@ -1,66 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The process that modules run in, as the device sees it: a program beside this one, ../lib/sgpu/sgpu-module-host from the
- * program's folder, started with a socket and nothing else.
+ * The process that modules run in, as the device sees it: it has a socket to this one and nothing else.
  */
-#include <fcntl.h>
-#include <limits.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <device/cpu/cpu.h>
+#include <device/cpu/module_image.h>
 #include <device/cpu/module_message.h>
 #include <device/cpu/module_wire.h>
 
 enum { HELLO_MS = 20000 };
-
-static bool host_path(char *path, size_t size)
-{
-	char program[PATH_MAX];
-	ssize_t length = readlink("/proc/self/exe", program, sizeof(program) - 1);
-	char *slash;
-
-	program[length < 0 ? 0 : length] = '\0';
-	slash = strrchr(program, '/');
-	if (!slash) {
-		return false;
-	}
-	*slash = '\0';
-	return snprintf(path, size, "%s/../lib/sgpu/" SGPU_HOST_PROGRAM, program) < (int)size;
-}
-
-/* A session of its own: what a terminal sends is for the program, which ends the host when it ends. */
-static int spawn(const char *path, int control, pid_t *pid)
-{
-	char name[] = SGPU_HOST_PROGRAM;
-	char *const words[] = { name, NULL }, *const environment[] = { NULL };
-	posix_spawn_file_actions_t actions;
-	posix_spawnattr_t attributes;
-	sigset_t all, none;
-	int rc;
-
-	sigfillset(&all);
-	sigemptyset(&none);
-	posix_spawn_file_actions_init(&actions);
-	posix_spawnattr_init(&attributes);
-	posix_spawn_file_actions_adddup2(&actions, control, SGPU_HOST_CONTROL);
-	posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-	posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-	posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSID);
-	posix_spawnattr_setsigdefault(&attributes, &all);
-	posix_spawnattr_setsigmask(&attributes, &none);
-	rc = posix_spawn(pid, path, &actions, &attributes, words, environment);
-	posix_spawnattr_destroy(&attributes);
-	posix_spawn_file_actions_destroy(&actions);
-	return rc;
-}
 
 static void end(struct sgpu_cpu_host *host)
 {
@@ -75,29 +29,23 @@ static void end(struct sgpu_cpu_host *host)
 static int start(struct sgpu_cpu_host *host, struct sgpu_error *error)
 {
 	struct sgpu_host_answer hello = { 0 };
-	char path[PATH_MAX + 64];
-	int ends[2], rc;
+	int ends[2], code;
 
-	if (!host_path(path, sizeof(path)) || access(path, X_OK) != 0) {
-		sgpu_fail(error, SGPU_EUNAVAILABLE, "modules cannot be run: '%s' is missing", path);
-		return sgpu_hint(error, "it is built and installed with the programs, by make and make install");
-	}
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
 		return sgpu_fail_errno(error, "cannot make a socket for modules");
 	}
-	rc = spawn(path, ends[1], &host->pid);
+	code = sgpu_module_host_spawn(ends[1], &host->pid, error);
 	close(ends[1]);
-	if (rc != 0) {
+	if (code != SGPU_OK) {
 		close(ends[0]);
-		errno = rc;
-		return sgpu_fail_errno(error, "cannot start '%s'", path);
+		return code;
 	}
 	host->control = ends[0];
 	if (poll(&(struct pollfd){ .fd = ends[0], .events = POLLIN }, 1, HELLO_MS) != 1 ||
 	    !sgpu_host_receive(ends[0], &hello, sizeof(hello), NULL) || hello.kind != SGPU_HOST_HELLO) {
 		kill(host->pid, SIGKILL);
 		end(host);
-		return sgpu_fail(error, SGPU_EUNAVAILABLE, "'%s' does not start as it should", path);
+		return sgpu_fail(error, SGPU_EUNAVAILABLE, "the process that modules run in does not start as it should");
 	}
 	host->confinement = hello.confinement;
 	return SGPU_OK;
