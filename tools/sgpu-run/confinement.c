@@ -5,22 +5,32 @@
 
 #include "cli.h"
 
-static void warn_of_namespaces(const struct sgpu_module_confinement *m)
+enum { NAMESPACES_SIZE = 96 };
+
+/* The kinds that modules have none of their own of; "": there is none. */
+static const char *lacking(const struct sgpu_module_confinement *m, char list[NAMESPACES_SIZE])
 {
 	const struct {
 		const char *name;
 		bool there;
 	} kinds[] = { { "user", m->user }, { "mount", m->mount }, { "process", m->pid }, { "network", m->net },
 		      { "IPC", m->ipc }, { "host name", m->uts } };
-	char list[96] = "";
 	size_t used = 0;
 
+	list[0] = '\0';
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
 		if (!kinds[i].there) {
-			used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s", used ? ", " : "", kinds[i].name);
+			used += (size_t)snprintf(list + used, NAMESPACES_SIZE - used, "%s%s", used ? ", " : "", kinds[i].name);
 		}
 	}
-	if (used) {
+	return list;
+}
+
+static void warn_of_namespaces(const struct sgpu_module_confinement *m)
+{
+	char list[NAMESPACES_SIZE];
+
+	if (*lacking(m, list)) {
 		cli_warning("modules run without a namespace of their own of these kinds: %s", list);
 	}
 	if (m->mount && !m->root) {
@@ -74,4 +84,52 @@ json_t *confinement_claim(bool filtered, bool confined, const struct sgpu_module
 		return NULL;
 	}
 	return claim;
+}
+
+/* ---- for info ---- */
+static void note(struct harden_finding *finding, const char *name, const char *title, bool holds, const char *text)
+{
+	finding->name = name;
+	finding->title = title;
+	finding->holds = holds;
+	snprintf(finding->text, sizeof(finding->text), "%.*s", (int)sizeof(finding->text) - 1, text);
+}
+
+static void note_all(struct harden_finding *findings, const struct sgpu_module_confinement *m)
+{
+	char list[NAMESPACES_SIZE], text[2 * NAMESPACES_SIZE];
+
+	note(&findings[0], "process", "process", m->process,
+	     "each in one of its own, without keys, of a program that is part of this one");
+	snprintf(text, sizeof(text), "none of its own of these kinds: %s", lacking(m, list));
+	note(&findings[1], "namespaces", "namespaces", !*list, *list ? text : "its own of every kind");
+	note(&findings[2], "root", "root directory", m->root, m->root ? "one with libraries in it, and nothing else" :
+	     "that of this machine");
+	note(&findings[3], "landlock", "files", m->landlock != 0, m->landlock ? "it reads libraries alone (Landlock)" :
+	     m->root ? "only its root directory keeps files from it: this kernel has no Landlock, or it is off" :
+	     "while it is loaded it can read the files that this user can: this kernel has no Landlock, or it is off");
+	note(&findings[4], "seccomp", "system calls", m->seccomp,
+	     !m->seccomp ? "all are possible: the kernel has no seccomp or forbids it, or this build has no libseccomp" :
+	     m->named ? "those of computing code; another ends it and the run, by name" :
+	     "those of computing code; another ends it and the run, but is not named: the kernel gives no listener");
+	note(&findings[5], "no_capabilities", "capabilities", m->capabilities, m->capabilities ? "none" :
+	     "those of this process");
+}
+
+void confinement_try(struct harden_finding findings[CONFINEMENT_FINDINGS])
+{
+	struct sgpu_module_confinement modules = { .process = 0 };
+	struct sgpu_device *device = NULL;
+	struct sgpu_error error = { 0 };
+
+	if (sgpu_device_open("cpu", NULL, &device, &error) == SGPU_OK &&
+	    sgpu_device_module_confinement(device, &modules, &error) == SGPU_OK) {
+		note_all(findings, &modules);
+	} else {
+		note_all(findings, &modules); /* the names */
+		for (int i = 0; i < CONFINEMENT_FINDINGS; i++) {
+			note(&findings[i], findings[i].name, findings[i].title, false, i ? "no module is run" : error.text);
+		}
+	}
+	sgpu_device_close(&device);
 }

@@ -14,7 +14,7 @@
 #include <sgpu/crypto.h>
 #include <sgpu/device.h>
 
-#include "harden.h"
+#include "confinement.h"
 #include "verbs.h"
 
 const struct cli_option info_options[] = { CLI_COMMON, { NULL, 0, NULL, NULL } };
@@ -35,7 +35,7 @@ struct inventory {
 	int device_count;
 	struct sgpu_device_part parts[SGPU_DEVICE_PARTS_MAX];
 	int part_count;
-	struct harden_finding hardening[HARDEN_FINDINGS];
+	struct harden_finding hardening[HARDEN_FINDINGS], modules[CONFINEMENT_FINDINGS];
 };
 
 static void look(const char *selector, struct found *found)
@@ -85,6 +85,7 @@ static void look_at_all(struct inventory *all)
 	harden_try(all->hardening); /* first: it forks, and devices start threads */
 	look_for_gpus(all);
 	look("cpu", &all->devices[all->device_count++]);
+	confinement_try(all->modules);
 	for (i = 0; backends[i]; i++) {
 		if (backends[i]->parts) {
 			all->part_count = backends[i]->parts(all->parts);
@@ -155,13 +156,10 @@ static void print_part(const struct sgpu_device_part *part)
 	}
 }
 
-static void print_hardening(const struct inventory *all)
+static void print_findings(const struct harden_finding *findings, int count)
 {
-	printf("hardening     of this build, tried on this machine\n");
-	for (int i = 0; i < HARDEN_FINDINGS; i++) {
-		const struct harden_finding *finding = &all->hardening[i];
-
-		printf("  %-14s  %s%s\n", finding->title, finding->holds ? "" : "NOT: ", finding->text);
+	for (int i = 0; i < count; i++) {
+		printf("  %-14s  %s%s\n", findings[i].title, findings[i].holds ? "" : "NOT: ", findings[i].text);
 	}
 }
 
@@ -221,15 +219,13 @@ static json_t *part_json(const struct sgpu_device_part *part)
 			 part->hint);
 }
 
-static json_t *hardening_json(const struct inventory *all)
+static json_t *findings_json(const struct harden_finding *findings, int count)
 {
 	json_t *object = json_object();
 
-	for (int i = 0; i < HARDEN_FINDINGS; i++) {
-		const struct harden_finding *finding = &all->hardening[i];
-
-		json_object_set_new(object, finding->name,
-				    json_pack("{s:b, s:s}", "holds", finding->holds, "text", finding->text));
+	for (int i = 0; i < count; i++) {
+		json_object_set_new(object, findings[i].name,
+				    json_pack("{s:b, s:s}", "holds", findings[i].holds, "text", findings[i].text));
 	}
 	return object;
 }
@@ -250,14 +246,16 @@ static int print_json(const struct inventory *all, const struct sgpu_platform *p
 	for (int i = 0; names[i]; i++) {
 		json_array_append_new(providers, json_string(names[i]));
 	}
-	object = json_pack("{s:o, s:o, s:{s:s, s:o}, s:{s:s, s:s, s:b, s:b, s:b}, s:{s:s, s:b, s:s, s:s, s:s}, s:o}",
+	object = json_pack("{s:o, s:o, s:{s:s, s:o}, s:{s:s, s:s, s:b, s:b, s:b}, s:{s:s, s:b, s:s, s:s, s:s}, s:o, s:o}",
 			   "devices", devices, "cuda", parts, "aead", "provider", sgpu_aead_provider(), "available",
 			   providers, "platform", "kind", sgpu_platform_name(platform->kind), "seen", platform->seen,
 			   "virtual_machine", platform->virtual_machine, "attestation_reports", platform->reports,
 			   "nvidia_driver", platform->gpu, "protection", "row", protection->row,
 			   "protects_runner_memory", protection->protects, "host_reads_runner_memory",
 			   protection->enclave_memory, "host_reads_device_memory", protection->device_memory,
-			   "bus_recorder_sees", protection->bus, "hardening", hardening_json(all));
+			   "bus_recorder_sees", protection->bus, "hardening",
+			   findings_json(all->hardening, HARDEN_FINDINGS), "modules",
+			   findings_json(all->modules, CONFINEMENT_FINDINGS));
 	failed = !object || json_dumpf(object, stdout, JSON_INDENT(2)) < 0 || putchar('\n') == EOF;
 	json_decref(object);
 	return failed || fflush(stdout) == EOF ? cli_fail(SGPU_ESYSTEM, "cannot write to standard output") : 0;
@@ -274,7 +272,10 @@ static void print_text(const struct inventory *all, const struct sgpu_platform *
 		print_part(&all->parts[i]);
 	}
 	printf("AES-GCM       %s\n", sgpu_aead_provider());
-	print_hardening(all);
+	printf("hardening     of this build, tried on this machine\n");
+	print_findings(all->hardening, HARDEN_FINDINGS);
+	printf("modules       of the CPU device, tried on this machine\n");
+	print_findings(all->modules, CONFINEMENT_FINDINGS);
 	print_platform(platform, protection);
 }
 
