@@ -48,10 +48,10 @@ static int read_line(const char *line, size_t length, int number, const char *pa
 	const char *comment = memchr(line, '#', length);
 
 	length = comment ? (size_t)(comment - line) : length;
-	while (length && strchr(" \t\r", line[length - 1])) {
+	while (length && line[length - 1] && strchr(" \t\r", line[length - 1])) {
 		length--;
 	}
-	while (length && strchr(" \t", *line)) {
+	while (length && *line && strchr(" \t", *line)) {
 		line++;
 		length--;
 	}
