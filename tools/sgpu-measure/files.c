@@ -42,6 +42,8 @@ int measure_read_input(const char *path, char **text, size_t *size, int *status)
 
 	if (!code && !*size) {
 		code = sgpu_fail_sniffed(&error, name, *text, *size, "a quote");
+		free(*text);
+		*text = NULL;
 	}
 	if (fd > STDERR_FILENO) {
 		close(fd);
