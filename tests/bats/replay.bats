@@ -32,6 +32,18 @@ runner() {
 	run -0 runner -o response new
 }
 
+@test "what its owner seals again runs again, also from the same packed batch" {
+	sgpu-manifest pack -o packed job.json
+	sgpu-seal seal -k owner.jwk -r runner.pub.jwk -o one packed
+	sgpu-seal seal -k owner.jwk -r runner.pub.jwk -o two packed
+	run -0 runner -o response one
+	run -0 runner -o response.two two
+	run -4 sgpu-seal open -k owner.jwk --batch one -C out response.two
+	run -0 sgpu-seal open -k owner.jwk --batch two -C out response.two
+	run --separate-stderr -4 runner -o response.two one
+	assert_contains "$stderr" "taken before"
+}
+
 @test "a batch that a host altered uses up no id: the right one runs after it" {
 	requires tar
 	local at

@@ -145,6 +145,10 @@ static int plan(struct task *task, struct sgpu_error *error)
 	for (int i = 0; !code && i < batch->segment_count; i++) {
 		code = plan_segment(task, i, error);
 	}
+	/* What is sealed twice are two batches: a runner takes each once, and their keys and contexts have nothing in common. */
+	if (!code) {
+		code = sgpu_random(batch->id, sizeof(batch->id), error);
+	}
 	if (!code) {
 		code = sgpu_random(task->batch_key, sizeof(task->batch_key), error);
 	}
