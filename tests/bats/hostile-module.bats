@@ -673,3 +673,39 @@ worker_of() {
 		assert_no_file response
 	done
 }
+
+@test "no process of the same user looks into those of a module, or takes its image" {
+	requires root setpriv
+	local nobody=(setpriv --reuid=65534 --regid=65534 --clear-groups) there=$TEST_SHM/there pid pids=() runner sleeper
+	# One that is still being loaded: its image has a name.
+	printf '__attribute__((constructor)) static void stay(void) { for (;;) { } }\nint does(void) { return 0; }\n' >stay.c
+	compile -shared -fPIC -o evil.so stay.c
+	batch 0
+	mkdir "$there"
+	cp owner.jwk batch.tar "$SGPU_BUILD/bin/sgpu-run" "$there"
+	chmod 711 "$TEST_SHM"
+	chown -R 65534 "$there"
+	"${nobody[@]}" "$there/sgpu-run" --device cpu --allow-modules --timeout 60s -k "$there/owner.jwk" -o "$there/response" \
+		"$there/batch.tar" 2>/dev/null &
+	runner=$!
+	"${nobody[@]}" sleep 60 &
+	sleeper=$!
+	while [ "${#pids[@]}" -lt 3 ]; do
+		kill -0 "$runner"
+		sleep 0.1
+		pids=()
+		for pid in $(pgrep -x -u 65534 -f sgpu-module-host); do
+			pids+=("$pid")
+		done
+	done
+	sleep 0.3
+	"${nobody[@]}" sh -c "exec 9</proc/$sleeper/mem && ls /proc/$sleeper/root/" >/dev/null # else the trial says nothing
+	for pid in "${pids[@]}"; do
+		for what in mem environ maps ns/mnt; do
+			run ! "${nobody[@]}" sh -c "exec 9</proc/$pid/$what"
+		done
+		run ! "${nobody[@]}" ls "/proc/$pid/root/"
+		grep -q 'CapEff:.*0000000000000000' "/proc/$pid/status"
+	done
+	kill -KILL "$runner" "$sleeper"
+}

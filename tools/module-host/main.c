@@ -330,6 +330,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	prctl(PR_SET_NAME, SGPU_HOST_PROGRAM);
+	prctl(PR_SET_DUMPABLE, 0); /* where it was not started so, as for root, who reads every file */
 	close_all_but_control();
 	root_enter(&confinement);
 	root_change(&confinement);

@@ -15,6 +15,7 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/sendfile.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -33,7 +34,7 @@ static bool write_text(const char *path, const char *text)
 }
 
 /* The user and the group are themselves in there, and nobody else is anybody. */
-static bool enter_user_namespace(void)
+static bool make_user_namespace(void)
 {
 	const unsigned user = geteuid(), group = getegid();
 	char map[64];
@@ -49,12 +50,50 @@ static bool enter_user_namespace(void)
 	return true;
 }
 
+/* Only a process that others of the same user can look into writes the maps of its namespace. So one that has nothing makes it
+ * and this one, which is closed to them from its first moment on, enters. */
+static bool enter_user_namespace(void)
+{
+	char byte = 0, path[32];
+	bool good = false;
+	int ends[2], fd;
+	pid_t maker;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+		return false;
+	}
+	maker = fork();
+	if (maker == 0) {
+		close(SGPU_HOST_CONTROL);
+		close(ends[0]);
+		prctl(PR_SET_DUMPABLE, 1);
+		byte = make_user_namespace();
+		(void)!write(ends[1], &byte, 1);
+		(void)!read(ends[1], &byte, 1); /* until it was entered */
+		_exit(0);
+	}
+	close(ends[1]);
+	if (maker > 0 && read(ends[0], &byte, 1) == 1 && byte) {
+		snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)maker);
+		fd = open(path, O_RDONLY | O_CLOEXEC);
+		good = fd >= 0 && setns(fd, CLONE_NEWUSER) == 0;
+		if (fd >= 0) {
+			close(fd);
+		}
+	}
+	close(ends[0]);
+	while (maker > 0 && waitpid(maker, NULL, 0) < 0 && errno == EINTR) {
+	}
+	return good;
+}
+
 /* The process that was started only waits for the one that goes on. */
 static _Noreturn void wait_for(pid_t child)
 {
 	int status = 0;
 
 	close(SGPU_HOST_CONTROL);
+	(void)root_drop();
 	while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
 	}
 	_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);

@@ -52,6 +52,10 @@ int sgpu_module_host_file(int *fd, struct sgpu_error *error)
 	}
 	code = sgpu_write(*fd, "memory file", sgpu_module_host_image,
 			  (size_t)(sgpu_module_host_image_end - sgpu_module_host_image), error);
+	/* Of a program that one may not read, one may not look into the process either: from its first moment on. */
+	if (code == SGPU_OK && fchmod(*fd, S_IXUSR) != 0) {
+		code = sgpu_fail_errno(error, "cannot set the mode of the memory file of the process that modules run in");
+	}
 	if (code == SGPU_OK &&
 	    fcntl(*fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) != 0) {
 		code = sgpu_fail_errno(error, "cannot seal the memory file of the process that modules run in");
