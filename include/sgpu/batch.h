@@ -165,6 +165,9 @@ SGPU_MUST_CHECK int sgpu_batch_unwrap(const struct sgpu_batch *batch, const stru
 #define SGPU_BATCH_TYP "sgpu-batch"
 SGPU_MUST_CHECK int sgpu_batch_add_signature(struct sgpu_batch *batch, const struct sgpu_signing_key *key,
 					     struct sgpu_error *error);
+/* What is signed, as text: the same whoever signs it. */
+SGPU_MUST_CHECK int sgpu_batch_content(const struct sgpu_batch *batch, char text[SGPU_KID_SIZE + 1],
+				       struct sgpu_error *error);
 /* The key of signature number `index`, once it has verified: whether anybody trusts this key is not said. Errors:
  * SGPU_EINVALID, SGPU_EAUTH. */
 SGPU_MUST_CHECK int sgpu_batch_signature(const struct sgpu_batch *batch, int index, struct sgpu_signing_key *key,

@@ -23,6 +23,16 @@ static int digest_of(const struct sgpu_batch *batch, uint8_t digest[SGPU_SHA256_
 	return code;
 }
 
+int sgpu_batch_content(const struct sgpu_batch *batch, char text[SGPU_KID_SIZE + 1], struct sgpu_error *error)
+{
+	uint8_t digest[SGPU_SHA256_SIZE];
+	const int code = digest_of(batch, digest, error);
+	if (!code) {
+		sgpu_base64url_encode(digest, sizeof(digest), text);
+	}
+	return code;
+}
+
 static const char *token_at(const struct sgpu_batch *batch, size_t index)
 {
 	return json_string_value(json_array_get(batch->signatures, index));

@@ -207,10 +207,15 @@ static int check_memory(struct sgpu_run *run, struct sgpu_error *error)
 	return rc;
 }
 
-/* The last thing that can refuse a batch, so that none is remembered that could have come again. */
+/* The last thing that can refuse a batch, so that none is remembered that could have come again. Whoever was a recipient can
+ * leave out one of two owners' signatures and make another MAC: so what is signed is remembered, too, under a name of its
+ * own, and not the id of the owner alone. */
 static int take_once(struct sgpu_run *run, struct sgpu_error *error)
 {
 	struct timespec now = { 0 };
+	char content[SGPU_KID_SIZE + 1];
+	uint64_t now_us;
+	int rc;
 
 	if (!run->options.replay) {
 		return SGPU_OK;
@@ -219,8 +224,13 @@ static int take_once(struct sgpu_run *run, struct sgpu_error *error)
 		return sgpu_fail(error, SGPU_EPOLICY, "the batch has no MAC, so it cannot be told from another");
 	}
 	clock_gettime(CLOCK_REALTIME, &now);
-	return sgpu_replay_take(run->options.replay, run->owner, run->batch->id, run->batch->counter,
-				(uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000, error);
+	now_us = (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+	rc = sgpu_batch_content(run->batch, content, error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_replay_take(run->options.replay, content, run->batch->id, run->batch->counter, now_us, error);
+	}
+	return rc != SGPU_OK ? rc : sgpu_replay_take(run->options.replay, run->owner, run->batch->id, run->batch->counter,
+						     now_us, error);
 }
 
 int sgpu_run_admit(struct sgpu_run *run, struct sgpu_error *error)

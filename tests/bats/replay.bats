@@ -32,6 +32,21 @@ runner() {
 	run -0 runner -o response new
 }
 
+@test "a batch that two owners signed runs once, whichever of the signatures it comes with" {
+	sgpu-seal keygen -q -o second.jwk
+	sgpu-seal keyinfo --owner second.jwk >>owners
+	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -k second.jwk -r runner.pub.jwk >both
+	# A recipient can leave out a signature; the other one is over the same.
+	sgpu-seal rewrap -q -k owner.jwk -r runner.pub.jwk -o first both
+	sgpu-seal rewrap -q -k second.jwk -r runner.pub.jwk -o other both
+	run -0 runner -o response first
+	for batch in other both; do
+		run --separate-stderr -4 runner -o response.two $batch
+		assert_contains "$stderr" "taken before"
+		assert_no_file response.two
+	done
+}
+
 @test "what its owner seals again runs again, also from the same packed batch" {
 	sgpu-manifest pack -o packed job.json
 	sgpu-seal seal -k owner.jwk -r runner.pub.jwk -o one packed
