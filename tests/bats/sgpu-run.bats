@@ -365,6 +365,18 @@ more_lines_than() {
 	grep '"progress"' message | tail -n 1 | grep -q '"operations":3'
 }
 
+@test "before a batch has come nobody is told how much is left of it" {
+	: >endless
+	start_endless endless
+	wait_for waits_in_poll "$RUNNER"
+	kill -USR1 "$RUNNER"
+	wait_for grep -q 'operations done' message
+	kill -TERM "$RUNNER"
+	wait "$RUNNER" || true
+	exec 7>&-
+	grep -Eqx 'sgpu-run: 0 operations done, 0 failed, 0 in all; 0 of 0 bytes in, 0 bytes out; [0-9]+\.[0-9] s' message
+}
+
 one_is_done() {
 	kill -USR1 "$RUNNER"
 	grep -q '"operations_done":1' message

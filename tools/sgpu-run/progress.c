@@ -38,12 +38,17 @@ static uint64_t bytes_in_all(const struct sgpu_run_progress *p)
 	return sum;
 }
 
-/* What is left, if operations and bytes go on as they went: half of the way is each. */
+/* What is left, if operations and bytes go on as they went: half of the way is each. 0: nobody knows, as before the batch's
+ * head has come. */
 static uint64_t left_ns(const struct sgpu_run_progress *p, uint64_t all)
 {
 	const uint64_t whole = 1 << 20;
+
+	if (!p->operations) {
+		return 0;
+	}
 	const double bytes = all ? (double)p->bytes_in / (double)all : 1;
-	const double operations = p->operations ? (double)(p->operations_done + p->operations_failed) / p->operations : 0;
+	const double operations = (double)(p->operations_done + p->operations_failed) / p->operations;
 
 	return cli_progress_left(p->elapsed_ns, (uint64_t)((bytes + operations) / 2 * (double)whole), whole);
 }
@@ -61,14 +66,16 @@ static void print_line(void)
 	} else if (ns) {
 		snprintf(left, sizeof(left), ", about %.1f s left", (double)ns / 1e9);
 	}
-	size = snprintf(line, sizeof(line), cli_json ?
+	size = cli_json ? snprintf(line, sizeof(line),
 			"{\"progress\":{\"operations_done\":%d,\"operations_failed\":%d,\"operations\":%d,"
 			"\"bytes_in\":%" PRIu64 ",\"bytes_in_all\":%" PRIu64 ",\"bytes_out\":%" PRIu64
-			",\"elapsed_ns\":%" PRIu64 "%s}}\n" :
+			",\"elapsed_ns\":%" PRIu64 "%s}}\n",
+			p.operations_done, p.operations_failed, p.operations, p.bytes_in, all, p.bytes_out, p.elapsed_ns, left) :
+			snprintf(line, sizeof(line),
 			"sgpu-run: %d operations done, %d failed, %d in all; %" PRIu64 " of %" PRIu64 " bytes in, %" PRIu64
-			" bytes out; %" PRIu64 " ns%s\n",
-			p.operations_done, p.operations_failed, p.operations, p.bytes_in, all, p.bytes_out, p.elapsed_ns,
-			left);
+			" bytes out; %.1f s%s\n",
+			p.operations_done, p.operations_failed, p.operations, p.bytes_in, all, p.bytes_out,
+			(double)p.elapsed_ns / 1e9, left);
 	if (size > 0) {
 		cli_progress_pause();
 		(void)!write(STDERR_FILENO, line, (size_t)size);
