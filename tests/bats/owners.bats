@@ -151,3 +151,18 @@ json.dump(next(key for key in keys if key.get("use") == "sig"), open("sign.jwk",
 	} >commented
 	run -0 sgpu-run -k runner.jwk --owners commented -o response sealed
 }
+
+@test "a file of owners that others can write to decides nothing" {
+	chmod 666 owners
+	refused "others can write to 'owners'" sealed
+	chmod 664 owners
+	run -0 sgpu-run -q -k runner.jwk --owners owners -o response sealed
+	rm response
+	run -0 sgpu-run -q -k runner.jwk --owners <(cat owners) -o response sealed
+	rm response
+	requires root
+	chown 65534 owners
+	refused "(user 65534" sealed
+	run -4 sgpu-measure policy --build "$SGPU_BUILD" --owners owners --at-least plain -o policy.json
+	assert_no_file policy.json
+}
