@@ -353,6 +353,38 @@ UNIT_TEST(a_chain_of_ten_thousand_operations_needs_three_buffers)
 	sgpu_manifest_free(&m);
 }
 
+UNIT_TEST(an_input_that_nothing_reads_keeps_its_buffer)
+{
+	struct text text = { 0 };
+	struct sgpu_plan *p = NULL;
+	struct sgpu_error error;
+	struct sgpu_manifest *m;
+	int unread;
+
+	/* It arrives whenever it likes: whatever shared its buffer would be overwritten. */
+	add(&text, "{\"version\":1,\"manifest_id\":\"unread\",\"segments\":[");
+	add_segment(&text, "in", 0, "INPUT", "f32", true);
+	for (int i = 0; i < 6; i++) {
+		add_segment(&text, "t", i, i < 5 ? "INTERMEDIATE" : "INPUT_OUTPUT", "f32", false);
+	}
+	add(&text, "],\"operations\":[");
+	for (int i = 0; i < 6; i++) {
+		add(&text, "%s{\"gpu_operation_id\":\"O%d\",\"kernel\":\"copy\",\"arguments\":{\"input\":\"%s%d\",\"output\":\"t%d\"}}",
+		    i ? "," : "", i, i ? "t" : "in", i ? i - 1 : 0, i);
+	}
+	add(&text, "]}");
+	m = load(&text);
+	REQUIRE(m != NULL && sgpu_plan_create(m, &p, &error) == SGPU_OK);
+	unread = sgpu_manifest_segment(m, "t5"); /* written, and what arrives of it is not read */
+	REQUIRE(unread >= 0 && p->in_buffer[unread] >= 0);
+	for (int s = 0; s < m->segment_count; s++) {
+		CHECK(p->out_buffer[s] != p->in_buffer[unread]);
+		CHECK(s == unread || p->in_buffer[s] != p->in_buffer[unread]);
+	}
+	sgpu_plan_free(&p);
+	sgpu_manifest_free(&m);
+}
+
 UNIT_TEST(streams_are_bounded)
 {
 	struct text text = { 0 };
@@ -387,6 +419,7 @@ int main(void)
 	UNIT_RUN(a_diamond_has_two_streams_and_keeps_what_both_sides_read);
 	UNIT_RUN(no_buffer_is_reused_while_it_may_be_touched);
 	UNIT_RUN(a_chain_of_ten_thousand_operations_needs_three_buffers);
+	UNIT_RUN(an_input_that_nothing_reads_keeps_its_buffer);
 	UNIT_RUN(streams_are_bounded);
 	return unit_done();
 }
