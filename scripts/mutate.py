@@ -31,7 +31,7 @@ import sys
 import tempfile
 
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-TIMEOUT = 900  # seconds for the tests of one mistake; one that never ends counts as noticed
+TIMEOUT = 300  # seconds for the tests of one mistake; one that never ends counts as noticed
 
 
 def read_table():

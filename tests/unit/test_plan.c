@@ -369,8 +369,8 @@ UNIT_TEST(an_input_that_nothing_reads_keeps_its_buffer)
 	}
 	add(&text, "],\"operations\":[");
 	for (int i = 0; i < 6; i++) {
-		add(&text, "%s{\"gpu_operation_id\":\"O%d\",\"kernel\":\"copy\",\"arguments\":{\"input\":\"%s%d\",\"output\":\"t%d\"}}",
-		    i ? "," : "", i, i ? "t" : "in", i ? i - 1 : 0, i);
+		add(&text, "%s{\"gpu_operation_id\":\"O%d\",\"kernel\":\"copy\",\"arguments\":", i ? "," : "", i);
+		add(&text, "{\"input\":\"%s%d\",\"output\":\"t%d\"}}", i ? "t" : "in", i ? i - 1 : 0, i);
 	}
 	add(&text, "]}");
 	m = load(&text);
