@@ -128,6 +128,7 @@ UNIT_TEST(the_watch_finds_what_was_not_wiped)
 
 		REQUIRE(memory);
 		memcpy(memory + 100, needles[i], NEEDLE);
+		__asm__ volatile("" : : "r"(memory) : "memory"); /* stores before a free count as dead otherwise */
 		watch(true);
 		free(memory);
 		watch(false);

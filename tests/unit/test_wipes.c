@@ -82,6 +82,7 @@ UNIT_TEST(the_watch_finds_what_was_not_wiped)
 
 	REQUIRE(memory);
 	fill(memory, 200);
+	__asm__ volatile("" : : "r"(memory) : "memory"); /* stores before a free count as dead otherwise */
 	watch(true);
 	free(memory);
 	watch(false);
