@@ -331,12 +331,12 @@ on_terminal() {
 	make_keys
 	export -f slow_pieces
 	on_terminal "bash -c 'slow_pieces 4 | TERM=xterm sgpu-seal seal-file -k owner.jwk -o sealed'" >seen
-	grep -q $'\r\x1b\\[Ksealing: .* MiB' seen || grep -q 'sealing: .* MiB/s' seen
+	grep -q $'\r\x1b\\[Ksealing: .* [KM]iB' seen || grep -q 'sealing: .* [KM]iB/s' seen
 	grep -q $'\x1b\\[K' seen
 	local terminal
 	for terminal in TERM=dumb TERM= -uTERM; do
 		on_terminal "bash -c 'slow_pieces 4 | env $terminal sgpu-seal seal-file -k owner.jwk -o sealed'" >seen
-		grep -q 'sealing: .* MiB/s' seen
+		grep -q 'sealing: .* [KM]iB/s' seen
 		run ! grep -q $'\x1b' seen
 	done
 	on_terminal "bash -c 'slow_pieces 4 | TERM=xterm sgpu-seal seal-file -q -k owner.jwk -o sealed'" >seen
