@@ -41,6 +41,7 @@ fi
 
 work=$(mktemp -d) || exit 1
 SGPU_TEST_SHM=$(mktemp -d /dev/shm/sgpu-tests.XXXXXX 2>/dev/null || mktemp -d) || exit 1
+chmod 711 "$SGPU_TEST_SHM" # tests let other users into folders of theirs below it
 export SGPU_TEST_SHM
 trap 'rm -rf "$work" "$SGPU_TEST_SHM"' EXIT
 trap 'exit 130' INT

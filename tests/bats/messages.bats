@@ -323,7 +323,7 @@ slow_pieces() {
 
 # on_terminal COMMAND...: what a terminal gets to see, with standard input left as it is.
 on_terminal() {
-	script -qec "$*" /dev/null </dev/null
+	SHELL=$(command -v bash) script -qec "$*" /dev/null </dev/null # another shell may not hand functions on
 }
 
 @test "messages: a terminal shows progress, and a dumb one without escapes" {

@@ -63,7 +63,6 @@ open_often() {
 planted_by_nobody() {
 	requires root setpriv
 	chmod 711 "$TEST_SHM"
-	[ -z "${SGPU_TEST_SHM:-}" ] || chmod 711 "$SGPU_TEST_SHM"
 	mkdir "$TEST_SHM/shared" private
 	chmod 1777 "$TEST_SHM/shared"
 	ln -s "$TEST_SHM/shared" shared

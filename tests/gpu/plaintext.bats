@@ -66,10 +66,19 @@ dumps() {
 
 @test "dumps taken all along a job show no plaintext of a HIGH segment" {
 	marker_job 256 64 none
-	# Before that it only loads the driver.
+	local delay seen=0
+	# Before that it only loads the driver. How long that takes differs from machine to machine: no dump may show a
+	# secret, and some must have come while the data were there.
 	dumps cuda 0.15 0.25 0.35 0.45 0.6 0.8
 	[ "$secrets" -eq 0 ]
-	[ "$opens" -gt 0 ]
+	seen=$opens
+	for delay in 0.2 0.3 0.22 0.28 0.24 0.26 0.32 0.18 0.2 0.3 0.22 0.28 0.24 0.26 0.32 0.18; do
+		[ "$seen" -eq 0 ] || break
+		dumps cuda "$delay"
+		[ "$secrets" -eq 0 ]
+		seen=$opens
+	done
+	[ "$seen" -gt 0 ]
 	sgpu-seal open -k owner.jwk -C out response
 	assert_same out/secret.copy secret.f32
 }
