@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Pages of a device: mapping, what stays with a frame, what is refused, what is counted, what it costs.
+ * Runs alone on a GPU, since it takes pages that others may have taken all of.
  */
 #include <sys/resource.h>
 #include <sys/wait.h>
