@@ -11,18 +11,6 @@
 
 #include "run_harness.h"
 
-/* A sanitizer has an allocator of its own. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define OWN_FREE 0
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define OWN_FREE 0
-#endif
-#endif
-#ifndef OWN_FREE
-#define OWN_FREE 1
-#endif
-
 enum { NEEDLE = 16, PLAINTEXT = 0, BATCH_KEY, OWNER_KEY, SEGMENT_KEY, CHUNK_KEY, NEEDLES };
 static const char *const names[NEEDLES] = { "plaintext", "the batch key", "the owner's key", "a segment's key",
 					    "the key of its chunks" };
@@ -30,7 +18,7 @@ static uint8_t needles[NEEDLES][NEEDLE];
 static unsigned found[NEEDLES], freed;
 static bool watching;
 
-#if OWN_FREE
+#if UNIT_OWN_FREE
 extern void __libc_free(void *memory);
 
 /* In the place of the C library's: looks through what is given back. */
@@ -111,7 +99,7 @@ static void run_watched(struct job *job, int in, int code)
 
 #define NEEDS_OWN_FREE()                                                    \
 	do {                                                                \
-		if (!OWN_FREE) {                                            \
+		if (!UNIT_OWN_FREE) {                                            \
 			SKIP("the sanitizer has an allocator of its own");  \
 		}                                                           \
 	} while (0)

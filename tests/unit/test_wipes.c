@@ -15,18 +15,6 @@
 
 #include "unit.h"
 
-/* A sanitizer has an allocator of its own. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define OWN_FREE 0
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define OWN_FREE 0
-#endif
-#endif
-#ifndef OWN_FREE
-#define OWN_FREE 1
-#endif
-
 static const uint8_t zero[4096];
 static const char marker[] = "plaintext-that-nobody-may-find-again";
 /* Begins what must not be found: plaintext, or a key, whose bytes are also the first of its schedule. */
@@ -34,7 +22,7 @@ enum { NEEDLE = 16 };
 static bool watching;
 static unsigned found, freed;
 
-#if OWN_FREE
+#if UNIT_OWN_FREE
 extern void __libc_free(void *memory);
 
 /* In the place of the C library's: looks through what is given back. */
@@ -77,7 +65,7 @@ static void fill(uint8_t *data, size_t size)
 
 UNIT_TEST(the_watch_finds_what_was_not_wiped)
 {
-#if OWN_FREE
+#if UNIT_OWN_FREE
 	uint8_t *memory = malloc(200);
 
 	REQUIRE(memory);
@@ -94,7 +82,7 @@ UNIT_TEST(the_watch_finds_what_was_not_wiped)
 
 UNIT_TEST(streams_give_back_no_memory_with_plaintext)
 {
-#if OWN_FREE
+#if UNIT_OWN_FREE
 	enum { SIZE = 3 << 20 };
 	static const uint8_t key[SGPU_KEY_SIZE] = { 1 };
 	uint8_t *data = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -139,7 +127,7 @@ UNIT_TEST(streams_give_back_no_memory_with_plaintext)
 
 UNIT_TEST(key_schedules_are_wiped_before_they_are_given_back)
 {
-#if OWN_FREE
+#if UNIT_OWN_FREE
 	uint8_t data[64] = { 0 }, nonce[SGPU_NONCE_SIZE] = { 1 }, tag[SGPU_TAG_SIZE], key[SGPU_KEY_SIZE];
 	const char *const *names = sgpu_aead_providers();
 

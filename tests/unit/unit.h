@@ -13,6 +13,18 @@
 static int unit_count, unit_failures, unit_bad;
 static const char *unit_skip;
 
+/* Whether a test may put a free() in the place of the C library's: a sanitizer has an allocator of its own. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define UNIT_OWN_FREE 0
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define UNIT_OWN_FREE 0
+#endif
+#endif
+#ifndef UNIT_OWN_FREE
+#define UNIT_OWN_FREE 1
+#endif
+
 #define UNIT_TEST(name) static void name(void)
 
 #define CHECK(condition)                                                                      \
