@@ -42,7 +42,7 @@ $(if $(filter-out address thread fuzzer,$(SANITIZE)),$(error SANITIZE is address
 $(if $(filter-out 0,$(CUDA)),$(if $(NVCC),,$(error CUDA=1 needs nvcc: give NVCC=, or CUDA=0)))
 
 VERSION := $(shell sed -n 's/.*define SGPU_VERSION "\(.*\)"/\1/p' include/sgpu/version.h)
-PARTS := base manifest crypto seal batch device ops stage enclave attest bench
+PARTS := base manifest crypto seal batch device ops stage transfer channel secure run attest bench
 WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wpointer-arith -Wformat=2
 # Fortify needs optimisation, and the sanitizers do its work better.
 HARDEN := -fstack-protector-strong -fPIC -fvisibility=hidden \
@@ -89,7 +89,7 @@ say = $(if $(filter 1,$(V)),,@$(if $(silent),,printf '  %-4s %s\n' $(1) $(2);))
 
 LIB_SOURCES := $(sort $(filter-out $(PARTS:%=lib/%/cuda/%),$(wildcard $(PARTS:%=lib/%/*.c) $(PARTS:%=lib/%/*/*.c))))
 CUDA_SOURCES := $(sort $(wildcard $(PARTS:%=lib/%/cuda/*.c)))
-KERNEL_SOURCES := $(sort $(wildcard $(PARTS:%=lib/%/cuda/*.cu)))
+KERNEL_SOURCES := $(sort $(wildcard $(PARTS:%=lib/%/cuda/kernels/*.cu)))
 COMMON_SOURCES := $(sort $(wildcard tools/common/*.c))
 # A tool's folder without a source is one that is not written yet.
 TOOLS := $(sort $(patsubst tools/%/,%,$(dir $(wildcard tools/sgpu-*/main.c))))

@@ -407,8 +407,8 @@ void sgpu_device_evidence_clear(struct sgpu_device_evidence *evidence);
 /* Returns when all work that was enqueued before has ended, on all streams. Not from a callback or a launch. */
 SGPU_MUST_CHECK int sgpu_device_settle(struct sgpu_device *device, struct sgpu_error *error);
 
-/* ---- pages: for lib/enclave alone ---- as the rows of struct sgpu_device_backend have it. Errors: SGPU_EUNAVAILABLE,
- * SGPU_ENOMEM, SGPU_EUSAGE. */
+/* ---- pages: for lib/channel and lib/secure alone ---- as the rows of struct sgpu_device_backend have it.
+ * Errors: SGPU_EUNAVAILABLE, SGPU_ENOMEM, SGPU_EUSAGE. */
 SGPU_MUST_CHECK int sgpu_device_pages(struct sgpu_device *device, struct sgpu_pages_info *info, struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_space_create(struct sgpu_device *device, uint64_t size, struct sgpu_space **space,
 				      sgpu_devptr *base, struct sgpu_error *error);

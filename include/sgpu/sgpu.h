@@ -23,7 +23,7 @@
 #include <sgpu/channel.h>
 #include <sgpu/secure.h>
 #include <sgpu/replay.h>
-#include <sgpu/enclave.h>
+#include <sgpu/run.h>
 #include <sgpu/attest.h>
 #include <sgpu/bench.h>
 

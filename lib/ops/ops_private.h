@@ -7,8 +7,8 @@
  * start at fixed multiples; partial results are added in the order of the pieces) nor on the CPU's vectors (sums
  * keep a fixed number of lanes that are added in a fixed order). Copies of data on the stack are wiped.
  */
-#ifndef SGPU_OPS_PRIVATE_H
-#define SGPU_OPS_PRIVATE_H
+#ifndef SGPU_OPS_OPS_PRIVATE_H
+#define SGPU_OPS_OPS_PRIVATE_H
 
 #include <stdbool.h>
 #include <stdint.h>

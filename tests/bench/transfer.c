@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#include <stage/transfer.h>
+#include <transfer/transfer.h>
 
 enum { ROUNDS = 9, SIZES = 3, KINDS = 5 };
 #define KIB ((uint64_t)1024)

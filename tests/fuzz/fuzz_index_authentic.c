@@ -13,7 +13,7 @@
 #include <sgpu/base.h>
 #include <sgpu/batch.h>
 #include <sgpu/device.h>
-#include <sgpu/enclave.h>
+#include <sgpu/run.h>
 #include <sgpu/io.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -4,7 +4,7 @@
  */
 #include <stdlib.h>
 
-#include "attest/tsm_report.h"
+#include "attest/verify/tsm_report.h"
 
 enum { REPORT_SIZE = 0x4a0 };
 

@@ -4,7 +4,7 @@
  */
 #include <stdlib.h>
 
-#include "attest/tdx.h"
+#include "attest/verify/tdx.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -3,7 +3,7 @@
  * The device's half of an agreement as a module, for test_cuda_agree: with scalars, points and host bytes that the test
  * chooses, and with raw samples shown, of which no key is made.
  */
-#include <device/cuda/agree_kernels.cuh>
+#include <device/cuda/kernels/agree_kernels.cuh>
 
 using namespace sgpu_agree;
 

@@ -6,7 +6,7 @@
  */
 #include <sys/wait.h>
 
-#include "enclave/run.h"
+#include "run/run.h"
 
 #include "run_harness.h"
 

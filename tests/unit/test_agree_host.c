@@ -8,10 +8,10 @@
 #include <openssl/evp.h>
 
 #include <crypto/internal.h>
-#include <device/cuda/agree_secret.cuh>
+#include <device/cuda/kernels/agree_secret.cuh>
 
 #include "device_code.h"
-#include <device/cuda/delivery.cuh>
+#include <device/cuda/kernels/delivery.cuh>
 
 #include "unit.h"
 

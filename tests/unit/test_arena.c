@@ -2,7 +2,7 @@
  *
  * The accounts of a secure context's memory: no byte is given out twice, the best fit is taken, neighbours become one again.
  */
-#include "enclave/arena.h"
+#include "secure/arena.h"
 
 #include "unit.h"
 

@@ -2,7 +2,7 @@
  *
  * What each command of the processor does, and every reason to refuse it.
  */
-#include <enclave/processor.h>
+#include <channel/processor/processor.h>
 
 #include "channel_harness.h"
 

@@ -9,7 +9,7 @@
 #include <sgpu/crypto.h>
 #include <sgpu/entropy.h>
 
-#include <device/cuda/entropy.cuh>
+#include <device/cuda/kernels/entropy.cuh>
 
 #include "unit.h"
 

@@ -8,10 +8,10 @@
 #include <stdint.h>
 
 #include <sgpu/base.h>
-#include <sgpu/enclave.h>
+#include <sgpu/run.h>
 #include <sgpu/ops.h>
 
-#include "enclave/plan.h"
+#include "run/plan.h"
 #include "unit.h"
 
 /* ---- manifests as text ---- */

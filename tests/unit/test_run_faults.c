@@ -7,7 +7,7 @@
  */
 #include <unistd.h>
 
-#include "enclave/run.h"
+#include "run/run.h"
 
 #include "fake_gpu.h"
 

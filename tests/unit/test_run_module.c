@@ -5,7 +5,7 @@
  */
 #include <sgpu/channel.h>
 
-#include "enclave/run.h"
+#include "run/run.h"
 
 #include "fake_gpu.h"
 

@@ -7,7 +7,7 @@
 #include <linux/magic.h>
 #include <sys/vfs.h>
 
-#include "enclave/run.h"
+#include "run/run.h"
 
 #include "fake_gpu.h"
 

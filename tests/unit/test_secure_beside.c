@@ -5,7 +5,7 @@
  */
 #include <pthread.h>
 
-#include "enclave/secure.h"
+#include "secure/secure.h"
 
 #include "secure_harness.h"
 

@@ -5,7 +5,7 @@
  */
 #include <stdint.h>
 
-#include <stage/transfer.h>
+#include <transfer/transfer.h>
 
 #include "fake_tasks.h"
 #include "unit.h"

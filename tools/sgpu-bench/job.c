@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <sgpu/enclave.h>
+#include <sgpu/run.h>
 #include <sgpu/io.h>
 #include <sgpu/seal.h>
 

@@ -5,7 +5,7 @@
 #ifndef SGPU_RUN_REPORT_H
 #define SGPU_RUN_REPORT_H
 
-#include <sgpu/enclave.h>
+#include <sgpu/run.h>
 #include <sgpu/io.h>
 
 /* trace.c: Chrome trace format, a row a stream. Writes, and leaves the commit to the caller. */

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/enclave.h>
+#include <sgpu/run.h>
 #include <sgpu/io.h>
 #include <sgpu/secret.h>
 #include <sgpu/secure.h>

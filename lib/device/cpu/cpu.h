@@ -7,8 +7,8 @@
  * many streams run at once as there are threads, and a batch of thousands of streams needs no thousands of threads.
  * What computes holds a token of the pool, which is what bounds the use of the processors.
  */
-#ifndef SGPU_DEVICE_CPU_H
-#define SGPU_DEVICE_CPU_H
+#ifndef SGPU_DEVICE_CPU_CPU_H
+#define SGPU_DEVICE_CPU_CPU_H
 
 #include <pthread.h>
 #include <stdatomic.h>

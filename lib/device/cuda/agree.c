@@ -11,7 +11,7 @@
 #include <crypto/internal.h>
 #include <device/cuda/aead.h>
 #include <device/cuda/agree.h>
-#include <device/cuda/agree_secret.cuh>
+#include <device/cuda/kernels/agree_secret.cuh>
 #include <device/cuda/blocks.h>
 #include <device/cuda/gpu.h>
 #include <sgpu/entropy.h>

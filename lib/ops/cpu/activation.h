@@ -2,8 +2,8 @@
  *
  * The activations of dense, in f64, for every device.
  */
-#ifndef SGPU_OPS_ACTIVATION_H
-#define SGPU_OPS_ACTIVATION_H
+#ifndef SGPU_OPS_CPU_ACTIVATION_H
+#define SGPU_OPS_CPU_ACTIVATION_H
 
 #include "ops/cpu/math64.h"
 

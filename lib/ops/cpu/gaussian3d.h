@@ -2,8 +2,8 @@
  *
  * The kernel of gaussian3d, the same on every device.
  */
-#ifndef SGPU_OPS_GAUSSIAN3D_H
-#define SGPU_OPS_GAUSSIAN3D_H
+#ifndef SGPU_OPS_CPU_GAUSSIAN3D_H
+#define SGPU_OPS_CPU_GAUSSIAN3D_H
 
 #include "ops/ops_private.h"
 

@@ -4,8 +4,8 @@
  * own by CPU, and their last bits differ; these give the same bytes everywhere, and loops over them vectorise.
  * Checked against the C library in tests/unit/test_ops_black_scholes.c.
  */
-#ifndef SGPU_OPS_MATH64_H
-#define SGPU_OPS_MATH64_H
+#ifndef SGPU_OPS_CPU_MATH64_H
+#define SGPU_OPS_CPU_MATH64_H
 
 #include <math.h>
 #include <stdint.h>

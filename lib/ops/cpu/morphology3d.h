@@ -2,8 +2,8 @@
  *
  * The two halves of morphology3d: balls by squared distances (morphology3d.c) and components (components3d.c).
  */
-#ifndef SGPU_OPS_MORPHOLOGY3D_H
-#define SGPU_OPS_MORPHOLOGY3D_H
+#ifndef SGPU_OPS_CPU_MORPHOLOGY3D_H
+#define SGPU_OPS_CPU_MORPHOLOGY3D_H
 
 #include <string.h>
 

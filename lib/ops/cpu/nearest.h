@@ -2,8 +2,8 @@
  *
  * How nearest divides its work on a device with many threads, which the operation's scratch memory must fit.
  */
-#ifndef SGPU_OPS_NEAREST_H
-#define SGPU_OPS_NEAREST_H
+#ifndef SGPU_OPS_CPU_NEAREST_H
+#define SGPU_OPS_CPU_NEAREST_H
 
 #include "ops/ops_private.h"
 

@@ -2,8 +2,8 @@
  *
  * The loops of reduce.c: sums and the least of blocks of f64, in lanes and element by element.
  */
-#ifndef SGPU_OPS_REDUCE_LOOPS_H
-#define SGPU_OPS_REDUCE_LOOPS_H
+#ifndef SGPU_OPS_CPU_REDUCE_LOOPS_H
+#define SGPU_OPS_CPU_REDUCE_LOOPS_H
 
 #include <math.h>
 #include <string.h>

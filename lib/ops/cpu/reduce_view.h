@@ -2,8 +2,8 @@
  *
  * How reduce sees its input, and where it cuts it: the same on every device, since sums of floats depend on it.
  */
-#ifndef SGPU_OPS_REDUCE_VIEW_H
-#define SGPU_OPS_REDUCE_VIEW_H
+#ifndef SGPU_OPS_CPU_REDUCE_VIEW_H
+#define SGPU_OPS_CPU_REDUCE_VIEW_H
 
 #include "ops/ops_private.h"
 

@@ -3,8 +3,8 @@
  * The operations on a CUDA device: one .cu file each, listed in table.c. An implementation enqueues its kernels on
  * launch->native and returns; nothing may wait there. common.cuh has what they share and the rules.
  */
-#ifndef SGPU_OPS_CUDA_H
-#define SGPU_OPS_CUDA_H
+#ifndef SGPU_OPS_CUDA_OPS_CUDA_H
+#define SGPU_OPS_CUDA_OPS_CUDA_H
 
 #include <stdbool.h>
 #include <stddef.h>

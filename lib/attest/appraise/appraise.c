@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Appraisal: verified claims against a policy. Everything that is not as the policy wants is listed, not the first
+ * alone, so that whoever reads it sees all there is to change.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <sgpu/base.h>
+
+#include "attest/appraise/appraise.h"
+#include "crypto/internal.h"
+
+void sgpu_judge_note(struct sgpu_judging *s, enum sgpu_finding *part, bool good, const char *claim,
+		     const char *expected, const char *got, const char *text)
+{
+	if (good) {
+		*part = *part == SGPU_REFUSED ? SGPU_REFUSED : SGPU_AFFIRMED;
+		return;
+	}
+	*part = SGPU_REFUSED;
+	json_t *reason = json_pack("{s:s, s:s, s:s, s:s}", "claim", claim, "expected", expected, "got", got, "text",
+				   text);
+	s->failed |= !reason || json_array_append_new(s->reasons, reason) != 0;
+}
+
+const char *sgpu_judge_text(const json_t *object, const char *key, const char *otherwise)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+
+	return text ? text : otherwise;
+}
+
+bool sgpu_judge_any(const json_t *list)
+{
+	return json_is_string(list);
+}
+
+bool sgpu_judge_in(const json_t *list, const char *text)
+{
+	const json_t *item;
+	size_t i;
+
+	json_array_foreach((json_t *)list, i, item) {
+		if (!strcmp(json_string_value(item), text)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+bool sgpu_judge_listed(const json_t *list, const json_t *digest, char hex[SGPU_HEX_SIZE])
+{
+	uint8_t bytes[SGPU_CHANNEL_DIGEST_SIZE] = { 0 };
+
+	if (!json_is_string(digest) || sgpu_base64url_decode(json_string_value(digest), bytes, sizeof(bytes), NULL)) {
+		snprintf(hex, SGPU_HEX_SIZE, "none");
+		return sgpu_judge_any(list);
+	}
+	sgpu_hex_encode(bytes, sizeof(bytes), hex);
+	return sgpu_judge_any(list) || sgpu_judge_in(list, hex);
+}
+
+const char *sgpu_judge_expected(const json_t *list, char text[SGPU_REASON_SIZE])
+{
+	size_t count = json_array_size(list);
+
+	if (count == 1) {
+		return json_string_value(json_array_get(list, 0));
+	}
+	snprintf(text, SGPU_REASON_SIZE, "one of %zu digests", count);
+	return count ? text : "none";
+}
+
+static void judge_machine(struct sgpu_judging *s)
+{
+	const json_t *machines = json_object_get(s->policy, "machines"),
+		*age = json_object_get(s->policy, "certificate_age");
+	const char *ueid = sgpu_judge_text(s->result->claims, "ueid", "");
+	uint8_t bytes[SGPU_UEID_SIZE] = { 0 };
+	char hex[SGPU_HEX_SIZE] = "none", expected[SGPU_REASON_SIZE], got[SGPU_REASON_SIZE];
+
+	if (machines) {
+		if (!sgpu_base64url_decode(ueid, bytes, sizeof(bytes), NULL)) {
+			sgpu_hex_encode(bytes + 1, SGPU_SHA256_SIZE, hex);
+		}
+		sgpu_judge_note(s, &s->findings.identity, sgpu_judge_in(machines, hex), "ueid",
+				sgpu_judge_expected(machines, expected), hex,
+				"the machine is not one that the policy knows");
+	} else {
+		/* The chain led to a root that is trusted. */
+		sgpu_judge_note(s, &s->findings.identity, true, "ueid", "", "", "");
+	}
+	if (age) {
+		snprintf(expected, sizeof(expected), "at most %" PRId64 " s", (int64_t)json_integer_value(age));
+		snprintf(got, sizeof(got), "%" PRId64 " s", s->result->certificate_age);
+		sgpu_judge_note(s, &s->findings.identity, s->result->certificate_age <= json_integer_value(age),
+				"certificate age", expected, got, "the attestation key was certified too long ago");
+	}
+	if (json_is_true(json_object_get(s->policy, "channel"))) {
+		bool has = json_object_get(sgpu_claims_own(s->result->claims), "grant") != NULL;
+		sgpu_judge_note(s, &s->findings.configuration, has, "grant", "a channel", "none",
+				"the quote is for no channel");
+	}
+}
+
+/* A point of low order gives the same secret for every scalar: anybody opens what is sealed to it. */
+static void judge_recipient(struct sgpu_judging *s)
+{
+	static const uint8_t scalar[32] = { 1 };
+	uint8_t shared[32];
+	struct sgpu_key key;
+
+	if (!json_object_get(s->result->claims, "cnf")) {
+		return;
+	}
+	bool good = !sgpu_quote_recipient(s->result->claims, &key, NULL) &&
+		    !sgpu_x25519(scalar, key.public_half, shared, NULL);
+	sgpu_judge_note(s, &s->findings.configuration, good, "cnf", "a key of full order", "one of low order",
+			"anybody could open what is sealed to the recipient's key");
+}
+
+int sgpu_appraise(const struct sgpu_policy *policy, const struct sgpu_quote_result *result, int64_t now,
+		  struct sgpu_appraisal *appraisal, struct sgpu_error *error)
+{
+	struct sgpu_judging state = { .result = result, .policy = policy->document, .reasons = json_array() };
+
+	memset(appraisal, 0, sizeof(*appraisal));
+	if (!result->claims || !result->verified) {
+		json_decref(state.reasons);
+		return sgpu_fail(error, SGPU_EUSAGE, "only a quote that verified can be appraised");
+	}
+	sgpu_judge_runner(&state);
+	judge_recipient(&state);
+	sgpu_judge_device(&state);
+	sgpu_judge_platform(&state);
+	judge_machine(&state);
+	/* What cannot be listed is not accepted. */
+	bool accepted = state.reasons && !state.failed && json_array_size(state.reasons) == 0;
+	json_t *ear = state.failed ? NULL : sgpu_ear_claims(policy, result, &state.findings, accepted, now);
+	if (!state.reasons || !ear) {
+		json_decref(state.reasons);
+		json_decref(ear);
+		return sgpu_fail_nomem(error);
+	}
+	appraisal->accepted = accepted;
+	appraisal->reasons = state.reasons;
+	appraisal->ear = ear;
+	return 0;
+}
+
+void sgpu_appraisal_clear(struct sgpu_appraisal *appraisal)
+{
+	json_decref(appraisal->reasons);
+	json_decref(appraisal->ear);
+	memset(appraisal, 0, sizeof(*appraisal));
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Where a platform's own evidence comes from: one file and one row each.
+ */
+#ifndef SGPU_ATTEST_COLLECT_EVIDENCE_H
+#define SGPU_ATTEST_COLLECT_EVIDENCE_H
+
+#include <sgpu/attest.h>
+
+struct sgpu_evidence_source {
+	const char *label, *type;
+	/* *value from malloc. Whatever goes wrong, the error's text is why the record is absent. */
+	int (*collect)(const uint8_t report_data[64], struct sgpu_device *device, char **value, size_t *size,
+		       struct sgpu_error *error);
+};
+
+extern const struct sgpu_evidence_source sgpu_evidence_tsm, sgpu_evidence_gramine, sgpu_evidence_nvidia;
+
+/* The JSON text of an object or array that is taken over; NULL is SGPU_ENOMEM. */
+SGPU_MUST_CHECK int sgpu_evidence_text(json_t *document, char **value, size_t *size, struct sgpu_error *error);
+/* Where the kernel shows the interface: what the environment names, or `usual`. */
+const char *sgpu_evidence_root(const char *variable, const char *usual);
+
+/* The nonce for a GPU's own report, which has room for 32 bytes: drawn from report data by SHAKE256. */
+enum { SGPU_GPU_NONCE_SIZE = 32 };
+SGPU_MUST_CHECK int sgpu_gpu_nonce(const uint8_t report_data[64], uint8_t nonce[SGPU_GPU_NONCE_SIZE],
+				   struct sgpu_error *error);
+
+#endif

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What kind of machine this process sees itself on, from what needs no privileges, the more specific first; and the
+ * table of what each protects. It decides nothing: a host that lies could make it say anything, and only evidence
+ * that somebody else verified proves it.
+ */
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+#include <sgpu/attest.h>
+#include <sgpu/base.h>
+
+#include "attest/collect/evidence.h"
+
+#define GRAMINE_TYPE "/dev/attestation/attestation_type"
+#define SNP_VMPL "/sys/devices/system/cpu/sev/vmpl"
+
+/* The root of the tree that is looked at: that of the machine, or a test's. */
+static const char *root(void)
+{
+	return sgpu_evidence_root("SGPU_PLATFORM_ROOT", "");
+}
+
+/* A path under the root; one that is too long is none that exists. */
+static const char *under_root(const char *path, char whole[PATH_MAX])
+{
+	return snprintf(whole, PATH_MAX, "%s%s", root(), path) < PATH_MAX ? whole : "";
+}
+
+static bool exists(const char *path)
+{
+	char whole[PATH_MAX];
+
+	return access(under_root(path, whole), F_OK) == 0;
+}
+
+static bool is_folder(const char *path)
+{
+	char whole[PATH_MAX];
+	struct stat status;
+
+	return stat(under_root(path, whole), &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+static bool first_line(const char *path, char *line, int size)
+{
+	char whole[PATH_MAX];
+	FILE *file = fopen(under_root(path, whole), "re");
+	bool got = file && fgets(line, size, file);
+
+	if (file) {
+		fclose(file);
+	}
+	if (got) {
+		line[strcspn(line, "\n")] = '\0';
+	}
+	return got;
+}
+
+/* A word among the flags of the first processor. sev_snp is no use here: hosts show it too. */
+static bool cpu_flag(const char *word)
+{
+	char line[8192], whole[PATH_MAX];
+	FILE *file = fopen(under_root("/proc/cpuinfo", whole), "re");
+	bool found = false;
+
+	while (file && !found && fgets(line, sizeof(line), file)) {
+		char *rest = NULL;
+
+		if (strncmp(line, "flags", 5) != 0) {
+			continue;
+		}
+		for (char *flag = strtok_r(line, " \t\n:", &rest); flag && !found;
+		     flag = strtok_r(NULL, " \t\n:", &rest)) {
+			found = strcmp(flag, word) == 0;
+		}
+		break;
+	}
+	if (file) {
+		fclose(file);
+	}
+	return found;
+}
+
+static bool tdx_cpuid(void)
+{
+#if defined(__x86_64__)
+	unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+	char name[13] = "";
+
+	if (*root() || __get_cpuid_max(0, NULL) < 0x21) {
+		return false;
+	}
+	__cpuid_count(0x21, 0, eax, ebx, ecx, edx);
+	memcpy(name, &ebx, 4);
+	memcpy(name + 4, &edx, 4);
+	memcpy(name + 8, &ecx, 4);
+	return memcmp(name, "IntelTDX    ", 12) == 0;
+#else
+	return false;
+#endif
+}
+
+static void detect_kind(struct sgpu_platform *platform)
+{
+	char line[64];
+
+	if (first_line(GRAMINE_TYPE, line, sizeof(line))) {
+		platform->seen = GRAMINE_TYPE;
+		platform->kind = strcmp(line, "none") == 0 ? SGPU_PLATFORM_GRAMINE_DIRECT : SGPU_PLATFORM_GRAMINE_SGX;
+	} else if (exists(SNP_VMPL)) {
+		platform->seen = SNP_VMPL;
+		platform->kind = SGPU_PLATFORM_SNP;
+	} else if (tdx_cpuid()) {
+		platform->seen = "CPUID leaf 0x21";
+		platform->kind = SGPU_PLATFORM_TDX;
+	} else if (cpu_flag("tdx_guest")) {
+		platform->seen = "/proc/cpuinfo";
+		platform->kind = SGPU_PLATFORM_TDX;
+	} else {
+		platform->seen = "no sign of another";
+		platform->kind = SGPU_PLATFORM_PLAIN;
+	}
+}
+
+void sgpu_platform_detect(struct sgpu_platform *platform)
+{
+	memset(platform, 0, sizeof(*platform));
+	detect_kind(platform);
+	platform->virtual_machine = cpu_flag("hypervisor");
+	platform->reports = is_folder("/sys/kernel/config/tsm/report");
+	platform->gpu = exists("/dev/nvidiactl") || exists("/proc/driver/nvidia/version");
+}
+
+static const struct {
+	const char *name, *word;
+} kinds[] = {
+	[SGPU_PLATFORM_PLAIN] = { "plain machine", "plain" },
+	[SGPU_PLATFORM_GRAMINE_DIRECT] = { "Gramine without SGX", "gramine-direct" },
+	[SGPU_PLATFORM_GRAMINE_SGX] = { "SGX by Gramine", "sgx" },
+	[SGPU_PLATFORM_TDX] = { "TDX guest", "tdx" },
+	[SGPU_PLATFORM_SNP] = { "SEV-SNP guest", "snp" },
+};
+
+const char *sgpu_platform_name(enum sgpu_platform_kind kind)
+{
+	return (size_t)kind < SGPU_ARRAY_LENGTH(kinds) ? kinds[kind].name : "unknown";
+}
+
+const char *sgpu_platform_word(enum sgpu_platform_kind kind)
+{
+	return (size_t)kind < SGPU_ARRAY_LENGTH(kinds) ? kinds[kind].word : "unknown";
+}
+
+#define KEY_CROSSES "ciphertext; the key too, which was not agreed with the device"
+#define KEY_AGREED "ciphertext; keys sealed to a key that the device made"
+
+/* On the CPU device nothing crosses a bus; on a GPU the second row of a pair is that of agreed keys. */
+static const struct sgpu_protection plain_cpu = {
+	"plain machine, CPU device", "yes (development only)", "yes, it is a part of the runner's memory",
+	"nothing crosses a bus", false,
+};
+static const struct sgpu_protection plain_gpu[] = {
+	{ "plain machine, GPU", "yes (development only)", "through the driver, yes", KEY_CROSSES, false },
+	{ "plain machine, GPU", "yes (development only)", "through the driver, yes", KEY_AGREED, false },
+};
+static const struct sgpu_protection guest_cpu = {
+	"SGX by Gramine, TDX or SEV-SNP guest, CPU device", "no", "no, it is a part of the runner's memory",
+	"nothing crosses a bus", true,
+};
+static const struct sgpu_protection guest_gpu[] = {
+	{ "SGX by Gramine, TDX or SEV-SNP guest, GPU without confidential computing", "no", "through the driver, yes",
+	  KEY_CROSSES, true },
+	{ "SGX by Gramine, TDX or SEV-SNP guest, GPU without confidential computing", "no", "through the driver, yes",
+	  KEY_AGREED, true },
+};
+static const struct sgpu_protection guest_confidential = {
+	"TDX or SEV-SNP guest, GPU in CC mode", "no", "no", "nothing", true,
+};
+
+/* With its development tools on, a GPU's confidential mode protects nothing: its word is then not "on". */
+const struct sgpu_protection *sgpu_platform_protection(const struct sgpu_platform *platform, bool on_gpu,
+						       const char *confidential, bool keys_agreed)
+{
+	bool machine = platform->kind == SGPU_PLATFORM_TDX || platform->kind == SGPU_PLATFORM_SNP;
+	bool guest = machine || platform->kind == SGPU_PLATFORM_GRAMINE_SGX;
+
+	if (on_gpu && machine && strcmp(confidential, "on") == 0) {
+		return &guest_confidential;
+	}
+	if (on_gpu) {
+		return guest ? &guest_gpu[keys_agreed] : &plain_gpu[keys_agreed];
+	}
+	return guest ? &guest_cpu : &plain_cpu;
+}

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A quote: claims and the platform's records, bound to each other both ways. The records carry a hash of the claims
+ * and the AK; the token, which the AK signs, names each record by its hash.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include <openssl/x509.h>
+
+#include <sgpu/base.h>
+
+#include "attest/quote.h"
+#include "attest/verify/record.h"
+
+/* The fingerprint of the EK in the certificate's subject, where the CA puts it. */
+static bool named_ek(X509 *leaf, uint8_t fingerprint[SGPU_SHA256_SIZE])
+{
+	char hex[2 * SGPU_SHA256_SIZE + 2] = "";
+	int length = X509_NAME_get_text_by_NID(X509_get_subject_name(leaf), NID_serialNumber, hex, sizeof(hex));
+
+	return length == 2 * SGPU_SHA256_SIZE && !sgpu_hex_decode(hex, fingerprint, SGPU_SHA256_SIZE, NULL);
+}
+
+int sgpu_quote_ueid(const struct sgpu_chain *chain, uint8_t ueid[SGPU_UEID_SIZE], struct sgpu_error *error)
+{
+	X509 *leaf = chain->count ? sgpu_certificate_parse(chain->der[0], chain->size[0]) : NULL;
+	EVP_PKEY *key = leaf ? X509_get0_pubkey(leaf) : NULL;
+	int code = 0;
+
+	ueid[0] = SGPU_UEID_RAND;
+	if (!key) {
+		code = sgpu_fail(error, SGPU_EINVALID, "the attestation key's certificate is malformed");
+	} else if (!named_ek(leaf, ueid + 1)) {
+		code = sgpu_key_fingerprint(key, ueid + 1, error);
+	}
+	X509_free(leaf);
+	return code;
+}
+
+/* The certificate must be the AK's, or nobody could verify what it signs. */
+static int check_ak(const struct sgpu_signer *ak, const struct sgpu_chain *chain,
+		    uint8_t fingerprint[SGPU_SHA256_SIZE], struct sgpu_error *error)
+{
+	uint8_t certified[SGPU_SHA256_SIZE] = { 0 };
+	EVP_PKEY *key = NULL;
+
+	if (!chain->count) {
+		return sgpu_fail(error, SGPU_EUSAGE, "there is no certificate of the attestation key");
+	}
+	int code = sgpu_certificate_key(chain->der[0], chain->size[0], "certificate 1 of the chain", &key, error);
+	if (!code) {
+		code = sgpu_key_fingerprint(key, certified, error);
+	}
+	if (!code) {
+		code = sgpu_signer_fingerprint(ak, fingerprint, error);
+	}
+	EVP_PKEY_free(key);
+	if (!code && !sgpu_equal(certified, fingerprint, sizeof(certified))) {
+		code = sgpu_fail(error, SGPU_EKEY, "the certificate is not that of the attestation key");
+	}
+	return code;
+}
+
+/* "records" and "absent" in the claims. */
+static int claim_records(json_t *claims, const struct sgpu_record *records, int count, struct sgpu_error *error)
+{
+	json_t *own = json_object_get(claims, SGPU_OWN), *present = json_object(), *absent = json_object();
+	uint8_t hash[SGPU_SHA512_SIZE];
+	int code = 0, bad = json_object_set_new(own, "records", present) | json_object_set_new(own, "absent", absent);
+
+	for (int i = 0; i < count && !bad && !code; i++) {
+		if (!records[i].value) {
+			bad = json_object_set_new(absent, records[i].label, json_string(records[i].absent));
+			continue;
+		}
+		code = sgpu_sha512(records[i].value, records[i].size, hash, error);
+		bad = json_object_set_new(present, records[i].label,
+					  json_pack("{s:s, s:o}", "type", records[i].type, "sha512",
+						    sgpu_json_from_bytes(hash, sizeof(hash))));
+	}
+	return code ? code : bad ? sgpu_fail_nomem(error) : 0;
+}
+
+/* What was collected must be for this quote. *debug: whether one says that the platform may be debugged. */
+static int check_records(const struct sgpu_record *records, int count, const uint8_t report_data[64], bool *debug,
+			 struct sgpu_error *error)
+{
+	*debug = false;
+	for (int i = 0; i < count; i++) {
+		bool one = false;
+		int code = records[i].value ? sgpu_record_check(&records[i], report_data, &one, error) : 0;
+		if (code) {
+			return code;
+		}
+		*debug |= one;
+	}
+	return 0;
+}
+
+/* Whether the claims say already that the process may be debugged. */
+static bool says_debug(const json_t *claims)
+{
+	const json_t *submods = json_object_get(claims, "submods"), *cpu = json_object_get(submods, "cpu");
+	const json_t *const parts[] = { claims, json_object_get(submods, "runner"), cpu };
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(parts); i++) {
+		const char *status = json_string_value(json_object_get(parts[i], "dbgstat"));
+		if (parts[i] && (!status || strcmp(status, "enabled"))) {
+			return false;
+		}
+	}
+	return true;
+}
+
+/* A platform that may be debugged makes the process so. */
+static int say_debug(json_t *claims, struct sgpu_error *error)
+{
+	json_t *submods = json_object_get(claims, "submods"), *cpu = json_object_get(submods, "cpu");
+	int bad = json_object_set_new(claims, "dbgstat", json_string("enabled")) |
+		  json_object_set_new(json_object_get(submods, "runner"), "dbgstat", json_string("enabled"));
+
+	bad |= cpu ? json_object_set_new(cpu, "dbgstat", json_string("enabled")) : 0;
+	return bad ? sgpu_fail_nomem(error) : 0;
+}
+
+/* Collects the records over these claims, and again when what they show is a claim itself. */
+static int collect(json_t *claims, const uint8_t ak[SGPU_SHA256_SIZE], struct sgpu_device *device,
+		   struct sgpu_record *records, int *count, struct sgpu_error *error)
+{
+	uint8_t report_data[64] = { 0 };
+	bool debug = false;
+	int code;
+
+	do {
+		sgpu_records_clear(records, *count);
+		*count = 0;
+		code = debug ? say_debug(claims, error) : 0;
+		code = code ? code : sgpu_quote_report_data(claims, ak, report_data, error);
+		if (code) {
+			return code;
+		}
+		*count = sgpu_evidence_collect(report_data, device, records);
+		code = check_records(records, *count, report_data, &debug, error);
+	} while (!code && debug && !says_debug(claims));
+	return code ? code : claim_records(claims, records, *count, error);
+}
+
+static json_t *cmw_record(const char *type, const void *value, size_t size)
+{
+	return json_pack("[s, o, i]", type, sgpu_json_from_bytes(value, size), SGPU_CMW_EVIDENCE);
+}
+
+/* The collection (RFC 9999) as one line. */
+static int write_quote(const char *token, const struct sgpu_record *records, int count, char **quote, size_t *size,
+		       struct sgpu_error *error)
+{
+	json_t *collection = json_pack("{s:s, s:o}", "__cmwc_t", SGPU_CMW_PROFILE, "eat",
+				       cmw_record(SGPU_TYPE_EAT, token, strlen(token)));
+	char *text = NULL;
+	size_t length = 0;
+	int bad = !collection;
+
+	for (int i = 0; i < count && !bad; i++) {
+		bad = records[i].value && json_object_set_new(collection, records[i].label,
+							      cmw_record(records[i].type, records[i].value,
+									 records[i].size));
+	}
+	int code = bad ? sgpu_fail_nomem(error) : sgpu_json_canonical(collection, &text, &length, error);
+	json_decref(collection);
+	if (!code && length >= SGPU_QUOTE_MAX) {
+		code = sgpu_fail(error, SGPU_EINVALID, "the quote would have %zu bytes, and %d are read", length,
+				 SGPU_QUOTE_MAX);
+	}
+	if (!code) {
+		char *line = realloc(text, length + 2);
+		code = line ? 0 : sgpu_fail_nomem(error);
+		text = line ? line : text;
+	}
+	if (code) {
+		free(text);
+		return code;
+	}
+	text[length] = '\n';
+	text[length + 1] = '\0';
+	*quote = text;
+	*size = length + 1;
+	return 0;
+}
+
+static int add_machine(json_t *claims, const struct sgpu_chain *chain, struct sgpu_error *error)
+{
+	uint8_t ueid[SGPU_UEID_SIZE];
+	int code = sgpu_quote_ueid(chain, ueid, error);
+
+	return code ? code : json_object_set_new(claims, "ueid", sgpu_json_from_bytes(ueid, sizeof(ueid))) ?
+	       sgpu_fail_nomem(error) : 0;
+}
+
+static int sign_claims(json_t *claims, const struct sgpu_signer *ak, const struct sgpu_chain *chain, char **token,
+		       struct sgpu_error *error)
+{
+	char *payload = NULL;
+	size_t size = 0;
+	int code = sgpu_claims_check(claims, error);
+
+	code = code ? code : sgpu_json_canonical(claims, &payload, &size, error);
+	code = code ? code : sgpu_jws_sign(ak, chain, SGPU_EAT_TYP, payload, size, token, error);
+	free(payload);
+	return code;
+}
+
+int sgpu_quote_create(const struct sgpu_quote_subject *subject, const struct sgpu_signer *ak,
+		      const struct sgpu_chain *ak_chain, int64_t now, char **quote, size_t *size,
+		      struct sgpu_error *error)
+{
+	struct sgpu_record records[SGPU_RECORDS_MAX];
+	uint8_t fingerprint[SGPU_SHA256_SIZE] = { 0 };
+	json_t *claims = NULL;
+	char *token = NULL;
+	int count = 0;
+
+	*quote = NULL;
+	*size = 0;
+	int code = check_ak(ak, ak_chain, fingerprint, error);
+	code = code ? code : sgpu_quote_claims(subject, now, &claims, error);
+	code = code ? code : add_machine(claims, ak_chain, error);
+	code = code ? code : collect(claims, fingerprint, subject->device, records, &count, error);
+	code = code ? code : sign_claims(claims, ak, ak_chain, &token, error);
+	code = code ? code : write_quote(token, records, count, quote, size, error);
+	sgpu_records_clear(records, count);
+	json_decref(claims);
+	free(token);
+	return code;
+}

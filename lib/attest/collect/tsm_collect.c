@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The kernel's reports of TDX and SEV-SNP guests: configfs-tsm (Documentation/ABI/testing/configfs-tsm-report). A
+ * folder that is made under the root is a report: what is written to its inblob is what the report is over. The
+ * kernel takes it when the file is closed, and close() does not say whether it did. So the counter of accepted writes
+ * is compared before and after; a folder of our own keeps others from writing in between, and the counter would show
+ * it.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+#include <sgpu/io.h>
+#include <sgpu/json.h>
+
+#include "attest/collect/evidence.h"
+
+#define USUAL_ROOT "/sys/kernel/config/tsm/report"
+
+enum { BLOB_MAX = 1 << 16, LINE_MAX_SIZE = 64 };
+
+/* One report. */
+struct report {
+	const char *root;
+	char folder[PATH_MAX];
+	char *outblob, *auxblob, *provider;
+	size_t outblob_size, auxblob_size, provider_size;
+};
+
+static int attribute_path(const struct report *report, const char *name, char path[PATH_MAX],
+			  struct sgpu_error *error)
+{
+	return snprintf(path, PATH_MAX, "%s/%s", report->folder, name) < PATH_MAX ? SGPU_OK :
+	       sgpu_fail(error, SGPU_EUSAGE, "path '%s' is too long", report->root);
+}
+
+static int read_attribute(const struct report *report, const char *name, size_t limit, char **data, size_t *size,
+			  struct sgpu_error *error)
+{
+	char path[PATH_MAX];
+	int rc = attribute_path(report, name, path, error);
+
+	*data = NULL;
+	return rc == SGPU_OK ? sgpu_read_file(path, limit, data, size, error) : rc;
+}
+
+/* How many writes were accepted. */
+static int read_generation(const struct report *report, uint64_t *generation, struct sgpu_error *error)
+{
+	char *text = NULL;
+	size_t size = 0;
+	int rc = read_attribute(report, "generation", LINE_MAX_SIZE, &text, &size, error);
+
+	if (rc == SGPU_OK) {
+		text[strcspn(text, "\n")] = '\0';
+		rc = sgpu_parse_u64(text, "the report's generation", 0, UINT64_MAX - 1, generation, error);
+	}
+	free(text);
+	return rc;
+}
+
+static int make_folder(struct report *report, struct sgpu_error *error)
+{
+	struct stat status;
+	uint8_t random[8];
+	char word[2 * sizeof(random) + 1];
+	int rc = sgpu_random(random, sizeof(random), error);
+
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	if (stat(report->root, &status) || !S_ISDIR(status.st_mode)) {
+		return sgpu_fail(error, SGPU_EUNAVAILABLE, "this kernel gives no reports: there is no '%s'",
+				 report->root);
+	}
+	sgpu_hex_encode(random, sizeof(random), word);
+	if (snprintf(report->folder, sizeof(report->folder), "%s/sgpu.%ld.%s", report->root, (long)getpid(), word) >=
+	    (int)sizeof(report->folder)) {
+		report->folder[0] = '\0';
+		return sgpu_fail(error, SGPU_EUSAGE, "path '%s' is too long", report->root);
+	}
+	if (!mkdir(report->folder, 0700)) {
+		return SGPU_OK;
+	}
+	report->folder[0] = '\0';
+	switch (errno) {
+	case ENXIO:
+		return sgpu_fail(error, SGPU_EUNAVAILABLE, "no driver gives reports in '%s': this is no TDX or "
+				 "SEV-SNP guest, or its driver is not loaded", report->root);
+	case EBUSY:
+		return sgpu_fail(error, SGPU_EUNAVAILABLE, "the driver of '%s' is busy", report->root);
+	default:
+		return sgpu_fail_errno(error, "cannot make a report in '%s'", report->root);
+	}
+}
+
+/* The kernel sees the data when the file is closed. */
+static int write_inblob(const struct report *report, const uint8_t report_data[64], struct sgpu_error *error)
+{
+	char path[PATH_MAX];
+	int rc = attribute_path(report, "inblob", path, error);
+	int fd = rc == SGPU_OK ? open(path, O_WRONLY | O_CLOEXEC) : -1;
+
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	if (fd < 0) {
+		return sgpu_fail_errno(error, "cannot open '%s'", path);
+	}
+	rc = sgpu_write(fd, path, report_data, 64, error);
+	if (close(fd) && rc == SGPU_OK) {
+		rc = errno == EBUSY ? sgpu_fail(error, SGPU_EUNAVAILABLE, "the driver of '%s' is busy",
+						report->root) :
+				      sgpu_fail_errno(error, "cannot write '%s'", path);
+	}
+	return rc;
+}
+
+static int check_generation(const struct report *report, uint64_t expected, const char *when,
+			    struct sgpu_error *error)
+{
+	uint64_t generation = 0;
+	int rc = read_generation(report, &generation, error);
+
+	if (rc != SGPU_OK || generation == expected) {
+		return rc;
+	}
+	return sgpu_fail(error, SGPU_EDEVICE, generation < expected ?
+			 "the driver did not take the report's data: its generation is %llu %s, not %llu" :
+			 "something else wrote to our report: its generation is %llu %s, not %llu",
+			 (unsigned long long)generation, when, (unsigned long long)expected);
+}
+
+/* TDX has no auxblob: its certificates are in the quote. */
+static int read_blobs(struct report *report, struct sgpu_error *error)
+{
+	struct sgpu_error fault = { 0 };
+	char path[PATH_MAX];
+	int rc = read_attribute(report, "outblob", BLOB_MAX, &report->outblob, &report->outblob_size, &fault);
+
+	if (rc != SGPU_OK) {
+		return sgpu_fail(error, rc == SGPU_ESYSTEM ? SGPU_EDEVICE : rc,
+				 "the driver took the data and then gave no report: %s", fault.text);
+	}
+	if (!report->outblob_size) {
+		return sgpu_fail(error, SGPU_EDEVICE, "the driver gave an empty report");
+	}
+	rc = attribute_path(report, "auxblob", path, error);
+	if (rc == SGPU_OK && access(path, F_OK) == 0) {
+		rc = sgpu_read_file(path, BLOB_MAX, &report->auxblob, &report->auxblob_size, error);
+	}
+	if (rc == SGPU_OK) {
+		rc = read_attribute(report, "provider", LINE_MAX_SIZE, &report->provider, &report->provider_size,
+				    error);
+	}
+	return rc;
+}
+
+static int make_report(struct report *report, const uint8_t report_data[64], struct sgpu_error *error)
+{
+	uint64_t before = 0;
+	int rc = read_generation(report, &before, error);
+
+	if (rc == SGPU_OK) {
+		rc = write_inblob(report, report_data, error);
+	}
+	if (rc == SGPU_OK) {
+		rc = check_generation(report, before + 1, "after writing", error);
+	}
+	if (rc == SGPU_OK) {
+		rc = read_blobs(report, error);
+	}
+	return rc == SGPU_OK ? check_generation(report, before + 1, "after reading", error) : rc;
+}
+
+/* "auxblob", "outblob" and "provider", as Veraison's tsm-report has them. */
+static int to_json(const struct report *report, char **value, size_t *size, struct sgpu_error *error)
+{
+	json_t *document = json_pack("{s:o, s:o, s:s%}", "auxblob",
+				     sgpu_json_from_bytes(report->auxblob, report->auxblob_size), "outblob",
+				     sgpu_json_from_bytes(report->outblob, report->outblob_size), "provider",
+				     report->provider, report->provider_size);
+
+	if (!document) {
+		return sgpu_fail(error, SGPU_EDEVICE, "the report's provider is no text");
+	}
+	return sgpu_evidence_text(document, value, size, error);
+}
+
+static int collect(const uint8_t report_data[64], struct sgpu_device *device, char **value, size_t *size,
+		   struct sgpu_error *error)
+{
+	struct report report = { .root = sgpu_evidence_root("SGPU_TSM_ROOT", USUAL_ROOT) };
+	int rc = make_folder(&report, error);
+
+	(void)device;
+	if (rc == SGPU_OK) {
+		rc = make_report(&report, report_data, error);
+		/* What is left would hold the driver in memory, and there is nothing more to try. */
+		(void)rmdir(report.folder);
+	}
+	if (rc == SGPU_OK) {
+		rc = to_json(&report, value, size, error);
+	}
+	free(report.outblob);
+	free(report.auxblob);
+	free(report.provider);
+	return rc;
+}
+
+const struct sgpu_evidence_source sgpu_evidence_tsm = { "tsm-report", SGPU_TYPE_TSM, collect };

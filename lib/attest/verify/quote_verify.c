@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Verification of a quote: signature, chain, time, nonce, binding, in this order, each failure with a code of its
+ * own. Whether what it says is good enough is another question (appraise.c).
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include <sgpu/base.h>
+
+#include "attest/keys/ca.h"
+#include "attest/quote.h"
+#include "attest/verify/record.h"
+
+enum { SKEW = 60 /* seconds that the attester's clock may be ahead */, MAX_AGE = 3600 };
+
+void sgpu_quote_result_clear(struct sgpu_quote_result *result)
+{
+	json_decref(result->claims);
+	memset(result, 0, sizeof(*result));
+}
+
+static int check_signature(const struct sgpu_quote_parts *parts, uint8_t ak[SGPU_SHA256_SIZE],
+			   struct sgpu_error *error)
+{
+	const struct sgpu_chain *chain = &parts->jws.chain;
+	EVP_PKEY *key = NULL;
+	int code = sgpu_certificate_key(chain->der[0], chain->size[0], "certificate 1 of 'x5c'", &key, error);
+
+	code = code ? code : sgpu_jws_check(&parts->jws, key, error);
+	code = code ? code : sgpu_key_fingerprint(key, ak, error);
+	EVP_PKEY_free(key);
+	return code;
+}
+
+static int check_time(const json_t *claims, const struct sgpu_quote_checks *checks, struct sgpu_error *error)
+{
+	int64_t made = json_integer_value(json_object_get(claims, "iat"));
+	int64_t max_age = checks->max_age > 0 ? checks->max_age : MAX_AGE;
+
+	if (made > checks->now + SKEW) {
+		return sgpu_fail(error, SGPU_EEXPIRED, "the quote was made %lld s in the future: is a clock wrong?",
+				 (long long)(made - checks->now));
+	}
+	if (checks->now - made > max_age) {
+		return sgpu_fail(error, SGPU_EEXPIRED, "the quote is %lld s old, and %lld are allowed",
+				 (long long)(checks->now - made), (long long)max_age);
+	}
+	return 0;
+}
+
+static int check_nonce(const json_t *claims, const struct sgpu_quote_checks *checks, struct sgpu_error *error)
+{
+	const json_t *text = json_object_get(claims, "eat_nonce");
+	uint8_t *nonce = NULL;
+	size_t size = 0;
+	int code = sgpu_decode_base64url(json_string_value(text), json_string_length(text), "claims: 'eat_nonce'",
+					 &nonce, &size, error);
+
+	if (!code && (size != checks->nonce_size || !sgpu_equal(nonce, checks->nonce, size))) {
+		code = sgpu_fail(error, SGPU_ENONCE, "the quote was made for another nonce");
+	}
+	free(nonce);
+	return code;
+}
+
+/* Whether a member of 32 bytes is there and equals. */
+static bool same_hash(const json_t *object, const char *key, const uint8_t expected[SGPU_SHA256_SIZE])
+{
+	uint8_t got[SGPU_SHA256_SIZE];
+
+	return object && !sgpu_json_bytes(object, "claims", key, got, sizeof(got), NULL) &&
+	       sgpu_equal(got, expected, sizeof(got));
+}
+
+static int check_owner(const json_t *claims, const uint8_t *owner_key, struct sgpu_error *error)
+{
+	const json_t *own = sgpu_claims_own(claims), *grant = json_object_get(own, "grant");
+	uint8_t expected[SGPU_SHA256_SIZE] = { 0 };
+
+	if (json_object_get(own, "owner_key_hash") && grant &&
+	    !json_equal(json_object_get(own, "owner_key_hash"), json_object_get(grant, "owner_hash"))) {
+		return sgpu_fail(error, SGPU_EBINDING,
+				 "the quote's channel was made for another owner than the quote");
+	}
+	if (!owner_key) {
+		return 0;
+	}
+	int code = sgpu_sha256(owner_key, 32, expected, error);
+	if (!code && !same_hash(own, "owner_key_hash", expected)) {
+		code = sgpu_fail(error, SGPU_EBINDING, "the quote is not bound to this owner's key");
+	}
+	/* And so the grant's is: it equals that one. */
+	return code;
+}
+
+static int check_machine(const struct sgpu_quote_parts *parts, struct sgpu_error *error)
+{
+	uint8_t expected[SGPU_UEID_SIZE], got[SGPU_UEID_SIZE] = { 0 };
+	int code = sgpu_quote_ueid(&parts->jws.chain, expected, error);
+
+	code = code ? code : sgpu_json_bytes(parts->claims, "claims", "ueid", got, sizeof(got), error);
+	if (!code && !sgpu_equal(expected, got, sizeof(got))) {
+		code = sgpu_fail(error, SGPU_EBINDING, "'ueid' names another machine than the certificate");
+	}
+	return code;
+}
+
+/* The claims name each record by its hash, and the record carries the hash of the other claims and the AK. */
+static int check_record(const json_t *claims, const struct sgpu_record *record, const uint8_t report_data[64],
+			struct sgpu_error *error)
+{
+	const json_t *named = json_object_get(json_object_get(sgpu_claims_own(claims), "records"), record->label);
+	uint8_t expected[SGPU_SHA512_SIZE] = { 0 }, got[SGPU_SHA512_SIZE] = { 0 };
+	const char *debug = json_string_value(json_object_get(claims, "dbgstat"));
+	bool debugged = false;
+
+	if (!named || strcmp(json_string_value(json_object_get(named, "type")), record->type)) {
+		return sgpu_fail(error, SGPU_EBINDING, "the record '%s' is not among those that the claims name",
+				 record->label);
+	}
+	int code = sgpu_json_bytes(named, "claims: records", "sha512", expected, sizeof(expected), error);
+	code = code ? code : sgpu_sha512(record->value, record->size, got, error);
+	if (!code && !sgpu_equal(expected, got, sizeof(got))) {
+		code = sgpu_fail(error, SGPU_EBINDING, "the record '%s' is not the one that the claims name",
+				 record->label);
+	}
+	code = code ? code : sgpu_record_check(record, report_data, &debugged, error);
+	if (!code && debugged && strcmp(debug, "enabled")) {
+		code = sgpu_fail(error, SGPU_EBINDING,
+				 "the record '%s' says that debugging is on, and the claims that it is not",
+				 record->label);
+	}
+	return code;
+}
+
+static int verify_tsm(const struct sgpu_record *record, const struct sgpu_quote_checks *checks, const json_t *claims,
+		      const uint8_t report_data[64], struct sgpu_quote_result *result, struct sgpu_error *error)
+{
+	const char *kind = json_string_value(json_object_get(json_object_get(sgpu_claims_own(claims), "platform"),
+							     "kind"));
+	struct sgpu_tee_report tee;
+	int code = sgpu_tsm_verify(record->value, record->size, checks->tee_certificates, checks->tee_roots,
+				   checks->now, &tee, error);
+
+	if (!code && !sgpu_equal(tee.report_data, report_data, sizeof(tee.report_data))) {
+		code = sgpu_fail(error, SGPU_EBINDING, "the TEE's report was made for other claims or another key");
+	}
+	if (!code && strcmp(sgpu_platform_word(tee.kind), kind)) {
+		code = sgpu_fail(error, SGPU_EBINDING, "the TEE's report is of '%s', and the claims say '%s'",
+				 sgpu_platform_word(tee.kind), kind);
+	}
+	if (!code) {
+		result->tee = tee;
+		result->tee_verified = true;
+	}
+	return code;
+}
+
+static int check_records(const struct sgpu_quote_parts *parts, const struct sgpu_quote_checks *checks,
+			 const uint8_t report_data[64], struct sgpu_quote_result *result, struct sgpu_error *error)
+{
+	const json_t *named = json_object_get(sgpu_claims_own(parts->claims), "records");
+	int code = 0;
+
+	if (json_object_size(named) != (size_t)parts->count) {
+		return sgpu_fail(error, SGPU_EBINDING, "the claims name %zu records, and the quote has %d",
+				 json_object_size(named), parts->count);
+	}
+	for (int i = 0; i < parts->count && !code; i++) {
+		const struct sgpu_record *record = &parts->records[i];
+		bool tsm = !strcmp(record->label, "tsm-report");
+		code = check_record(parts->claims, record, report_data, error);
+		result->tee_present |= tsm && !code;
+		result->gpu_evidence_present |= !strcmp(record->label, "nv-gpu-evidence") && !code;
+		if (!code && tsm && checks->tee_roots) {
+			code = verify_tsm(record, checks, parts->claims, report_data, result, error);
+		}
+	}
+	return code;
+}
+
+static int64_t age_of(const struct sgpu_chain *chain, int64_t now)
+{
+	X509 *leaf = sgpu_certificate_parse(chain->der[0], chain->size[0]);
+	int64_t age = leaf ? now - sgpu_certificate_time(X509_get0_notBefore(leaf)) : 0;
+
+	X509_free(leaf);
+	return age;
+}
+
+static int verify_parts(const struct sgpu_quote_parts *parts, const struct sgpu_quote_checks *checks,
+			struct sgpu_quote_result *result, struct sgpu_error *error)
+{
+	uint8_t ak[SGPU_SHA256_SIZE] = { 0 }, report_data[64] = { 0 };
+	int code = check_signature(parts, ak, error);
+
+	if (code) {
+		return code;
+	}
+	result->claims = json_incref(parts->claims);
+	code = sgpu_chain_verify(&parts->jws.chain, checks->roots, checks->now, error);
+	result->certificate_age = age_of(&parts->jws.chain, checks->now);
+	code = code ? code : check_time(parts->claims, checks, error);
+	if (!code && checks->nonce) {
+		code = check_nonce(parts->claims, checks, error);
+		result->nonce_checked = !code;
+	}
+	code = code ? code : sgpu_quote_report_data(parts->claims, ak, report_data, error);
+	code = code ? code : check_machine(parts, error);
+	code = code ? code : check_owner(parts->claims, checks->owner_key, error);
+	code = code ? code : check_records(parts, checks, report_data, result, error);
+	result->verified = !code;
+	return code;
+}
+
+int sgpu_quote_verify(const char *quote, size_t size, const struct sgpu_quote_checks *checks,
+		      struct sgpu_quote_result *result, struct sgpu_error *error)
+{
+	struct sgpu_quote_parts parts;
+
+	memset(result, 0, sizeof(*result));
+	if (!checks->roots) {
+		return sgpu_fail(error, SGPU_EUSAGE, "a quote cannot be verified without a root that is trusted");
+	}
+	int code = sgpu_quote_split(quote, size, &parts, error);
+	if (code) {
+		return code;
+	}
+	code = verify_parts(&parts, checks, result, error);
+	sgpu_quote_parts_clear(&parts);
+	return code;
+}

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Verifying a TDX quote: the TD's report is signed by an attestation key, which a quoting enclave made and names in
+ * its own report, which is signed by the platform's key (PCK), which Intel certified. The PCK signs for whatever
+ * enclave may use it, and an owner of a machine can run one of their own; so it has to be Intel's quoting enclave for
+ * TDX.
+ *
+ * What is not checked: Intel's revocation lists, its TCB info (whether the platform, its module and the quoting
+ * enclave are recent enough) and the revision of the enclave that its QE identity asks for. Those change and would
+ * have to be fetched.
+ */
+#include <string.h>
+
+#include <openssl/core_names.h>
+#include <openssl/err.h>
+#include <openssl/params.h>
+
+#include <sgpu/base.h>
+#include <sgpu/crypto.h>
+
+#include "attest/internal.h"
+#include "attest/verify/tdx.h"
+#include "crypto/internal.h"
+
+/* Offsets in a TD's report. */
+enum {
+	AT_TCB = 0, AT_SIGNER_SEAM = 64, AT_SEAM_ATTRIBUTES = 112, AT_TD_ATTRIBUTES = 120, AT_MRTD = 136,
+	AT_RTMR = 328, AT_REPORT_DATA = 520, REGISTER = 48,
+};
+/* Offsets in an enclave's report. */
+enum {
+	AT_MISC = 16, AT_ATTRIBUTES = 48, AT_MRSIGNER = 128, AT_PRODUCT = 256, AT_QE_REPORT_DATA = 320,
+	MRSIGNER_SIZE = 32,
+};
+
+#define TD_SEPT_VE_DISABLE (UINT64_C(1) << 28)
+#define TD_MIGRATABLE (UINT64_C(1) << 29)
+
+/* Intel's QE identity for TDX ("TD_QE"): who signed the enclave, which product it is, and its attributes:
+ * initialised, with the provisioning key, no debugging; that it is of 64 bits may be set or not. */
+static const uint8_t qe_signer[MRSIGNER_SIZE] = {
+	0xdc, 0x9e, 0x2a, 0x7c, 0x6f, 0x94, 0x8f, 0x17, 0x47, 0x4e, 0x34, 0xa7, 0xfc, 0x43, 0xed, 0x03,
+	0x0f, 0x7c, 0x15, 0x63, 0xf1, 0xba, 0xbd, 0xdf, 0x63, 0x40, 0xc8, 0x2e, 0x0e, 0x54, 0xa8, 0xc5,
+};
+enum { QE_PRODUCT = 2 };
+#define QE_ATTRIBUTES UINT64_C(0x11)
+#define QE_ATTRIBUTES_MASK (~UINT64_C(4))
+
+static bool is_p256(const EVP_PKEY *key)
+{
+	char group[32] = "";
+	size_t length = 0;
+	bool good = key && EVP_PKEY_is_a(key, "EC") &&
+		    EVP_PKEY_get_group_name(key, group, sizeof(group), &length) == 1 && !strcmp(group, "prime256v1");
+
+	ERR_clear_error();
+	return good;
+}
+
+/* A public key from its coordinates; NULL when they are no point of the curve. */
+static EVP_PKEY *point_key(const uint8_t *coordinates)
+{
+	uint8_t point[1 + 2 * SGPU_TDX_HALF] = { 4 };
+	char group[] = "prime256v1";
+	EVP_PKEY_CTX *context = EVP_PKEY_CTX_new_from_name(NULL, "EC", NULL);
+	EVP_PKEY *key = NULL;
+
+	memcpy(point + 1, coordinates, 2 * SGPU_TDX_HALF);
+	OSSL_PARAM parameters[] = {
+		OSSL_PARAM_construct_utf8_string(OSSL_PKEY_PARAM_GROUP_NAME, group, 0),
+		OSSL_PARAM_construct_octet_string(OSSL_PKEY_PARAM_PUB_KEY, point, sizeof(point)),
+		OSSL_PARAM_construct_end(),
+	};
+	if (!context || EVP_PKEY_fromdata_init(context) != 1 ||
+	    EVP_PKEY_fromdata(context, &key, EVP_PKEY_PUBLIC_KEY, parameters) != 1) {
+		key = NULL;
+	}
+	ERR_clear_error();
+	EVP_PKEY_CTX_free(context);
+	return key;
+}
+
+static int check_td_signature(const struct sgpu_tdx_quote *quote, struct sgpu_error *error)
+{
+	EVP_PKEY *key = point_key(quote->attestation_key.data);
+	bool good = key && sgpu_tsm_signed(key, "SHA256", quote->head, quote->signature, SGPU_TDX_HALF);
+
+	EVP_PKEY_free(key);
+	return good ? SGPU_OK : sgpu_fail(error, SGPU_ESIGNATURE, key ? "TDX quote: its signature does not verify" :
+					  "TDX quote: its attestation key is no point of P-256");
+}
+
+/* Whether the enclave made this attestation key, and is Intel's. */
+static int check_enclave(const struct sgpu_tdx_quote *quote, struct sgpu_error *error)
+{
+	const uint8_t *report = quote->qe_report.data;
+	struct sgpu_sha256 *state = NULL;
+	uint8_t digest[SGPU_SHA256_SIZE];
+	int rc = sgpu_sha256_create(&state, error);
+
+	if (rc == SGPU_OK) {
+		rc = sgpu_sha256_update(state, quote->attestation_key.data, quote->attestation_key.size, error);
+	}
+	if (rc == SGPU_OK) {
+		rc = sgpu_sha256_update(state, quote->qe_data.data, quote->qe_data.size, error);
+	}
+	if (rc == SGPU_OK) {
+		rc = sgpu_sha256_finish(state, digest, error);
+	}
+	sgpu_sha256_free(&state);
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	if (!sgpu_equal(digest, report + AT_QE_REPORT_DATA, sizeof(digest)) ||
+	    !sgpu_all_zero(report + AT_QE_REPORT_DATA + sizeof(digest), 64 - sizeof(digest))) {
+		return sgpu_fail(error, SGPU_EBINDING, "TDX quote: its attestation key is not the one that the "
+				 "quoting enclave made");
+	}
+	if (memcmp(report + AT_MRSIGNER, qe_signer, sizeof(qe_signer)) ||
+	    sgpu_le16(report + AT_PRODUCT) != QE_PRODUCT) {
+		return sgpu_fail(error, SGPU_EPOLICY, "TDX quote: made by another enclave than Intel's for TDX");
+	}
+	if ((sgpu_le64(report + AT_ATTRIBUTES) & QE_ATTRIBUTES_MASK) != QE_ATTRIBUTES ||
+	    sgpu_le32(report + AT_MISC)) {
+		return sgpu_fail(error, SGPU_EPOLICY, "TDX quote: its quoting enclave has attributes %#llx, as one "
+				 "under a debugger may have", (unsigned long long)sgpu_le64(report + AT_ATTRIBUTES));
+	}
+	return SGPU_OK;
+}
+
+/* Fills the pool with all but the first, which is the platform's key. */
+static int load_chain(struct sgpu_bytes pem, STACK_OF(X509) *others, X509 **leaf, struct sgpu_error *error)
+{
+	struct sgpu_chain chain = { 0 };
+	struct sgpu_error inner = { 0 };
+	int rc = SGPU_OK;
+
+	/* It is a string of C: its end is a part of it, or missing. */
+	while (pem.size && !pem.data[pem.size - 1]) {
+		pem.size--;
+	}
+	if (sgpu_chain_parse((const char *)pem.data, pem.size, "PCK chain", &chain, &inner)) {
+		return sgpu_fail(error, SGPU_EINVALID, "TDX quote: %s", inner.text);
+	}
+	for (int i = 0; rc == SGPU_OK && i < chain.count; i++) {
+		X509 *certificate = sgpu_certificate_parse(chain.der[i], chain.size[i]);
+
+		if (!certificate) {
+			rc = sgpu_fail(error, SGPU_EINVALID, "TDX quote: certificate %d is malformed", i + 1);
+		} else if (i == 0) {
+			*leaf = certificate;
+		} else if (sk_X509_push(others, certificate) <= 0) {
+			X509_free(certificate);
+			rc = sgpu_fail_nomem(error);
+		}
+	}
+	sgpu_chain_clear(&chain);
+	return rc;
+}
+
+static int check_platform(const struct sgpu_tdx_quote *quote, const struct sgpu_tsm_trust *trust,
+			  struct sgpu_error *error)
+{
+	STACK_OF(X509) *others = sk_X509_new_null();
+	X509 *leaf = NULL;
+	int rc = others ? load_chain(quote->chain, others, &leaf, error) : sgpu_fail_nomem(error);
+
+	if (rc == SGPU_OK && !is_p256(X509_get0_pubkey(leaf))) {
+		rc = sgpu_fail(error, SGPU_ECHAIN, "TDX quote: its platform's key is not on P-256");
+	}
+	if (rc == SGPU_OK) {
+		rc = sgpu_tsm_chain(leaf, others, trust, "PCK", error);
+	}
+	if (rc == SGPU_OK && !sgpu_tsm_signed(X509_get0_pubkey(leaf), "SHA256", quote->qe_report, quote->qe_signature,
+					      SGPU_TDX_HALF)) {
+		rc = sgpu_fail(error, SGPU_ESIGNATURE, "TDX quote: the signature of its quoting enclave does not "
+			       "verify");
+	}
+	ERR_clear_error();
+	sk_X509_pop_free(others, X509_free);
+	X509_free(leaf);
+	return rc;
+}
+
+/* The module that stands between the TD and its host: one of Intel's, not of another signer, and not under a
+ * debugger. */
+static int check_module(const struct sgpu_tdx_quote *quote, struct sgpu_error *error)
+{
+	return sgpu_all_zero(quote->body.data + AT_SIGNER_SEAM, REGISTER) &&
+	       !sgpu_le64(quote->body.data + AT_SEAM_ATTRIBUTES) ? SGPU_OK :
+	       sgpu_fail(error, SGPU_EPOLICY, "TDX quote: the TDX module is not one of Intel's, or is under a "
+			 "debugger");
+}
+
+static void fill(const struct sgpu_tdx_quote *quote, struct sgpu_tee_report *report)
+{
+	const uint8_t *body = quote->body.data;
+
+	report->kind = SGPU_PLATFORM_TDX;
+	report->version = quote->version;
+	report->debug = body[AT_TD_ATTRIBUTES] & SGPU_TDX_DEBUG;
+	report->migratable = sgpu_le64(body + AT_TD_ATTRIBUTES) & TD_MIGRATABLE;
+	report->sept_ve = !(sgpu_le64(body + AT_TD_ATTRIBUTES) & TD_SEPT_VE_DISABLE);
+	report->tcb = sgpu_le64(body + AT_TCB);
+	memcpy(report->report_data, body + AT_REPORT_DATA, sizeof(report->report_data));
+	memcpy(report->measurement, body + AT_MRTD, REGISTER);
+	for (size_t i = 0; i < 4; i++) {
+		memcpy(report->rtmr[i], body + AT_RTMR + i * REGISTER, REGISTER);
+	}
+}
+
+int sgpu_tdx_verify(struct sgpu_bytes blob, const struct sgpu_tsm_trust *trust, struct sgpu_tee_report *report,
+		    struct sgpu_error *error)
+{
+	struct sgpu_tdx_quote quote;
+	int rc = sgpu_tdx_parse(blob, &quote, error);
+
+	if (rc == SGPU_OK) {
+		rc = check_platform(&quote, trust, error);
+	}
+	if (rc == SGPU_OK) {
+		rc = check_enclave(&quote, error);
+	}
+	if (rc == SGPU_OK) {
+		rc = check_td_signature(&quote, error);
+	}
+	if (rc == SGPU_OK) {
+		rc = check_module(&quote, error);
+	}
+	if (rc == SGPU_OK) {
+		fill(&quote, report);
+	}
+	return rc;
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Verifying reports of TDX and SEV-SNP guests: a file for each format, and what they share.
+ */
+#ifndef SGPU_ATTEST_VERIFY_TSM_REPORT_H
+#define SGPU_ATTEST_VERIFY_TSM_REPORT_H
+
+#include <openssl/evp.h>
+#include <openssl/x509.h>
+
+#include <sgpu/attest.h>
+
+/* A part of a text or a blob that somebody else owns. */
+struct sgpu_bytes {
+	const uint8_t *data;
+	size_t size;
+};
+
+/* What a report is judged by. */
+struct sgpu_tsm_trust {
+	const struct sgpu_chain *certificates; /* given beside the report; may be NULL */
+	const struct sgpu_chain *roots;
+	int64_t now;
+};
+
+/* Errors as sgpu_tsm_verify. *report is filled on success alone. */
+SGPU_MUST_CHECK int sgpu_snp_verify(struct sgpu_bytes blob, struct sgpu_bytes table,
+				    const struct sgpu_tsm_trust *trust, struct sgpu_tee_report *report,
+				    struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_tdx_verify(struct sgpu_bytes quote, const struct sgpu_tsm_trust *trust,
+				    struct sgpu_tee_report *report, struct sgpu_error *error);
+
+/* The certificates of an SNP report. */
+struct sgpu_snp_certificates {
+	X509 *vcek, *vlek;               /* from the table, or NULL */
+	STACK_OF(X509) *others;          /* the rest of the table, and those given */
+};
+/* Takes the table apart that a host gives with a report; it may be empty. Errors: SGPU_EINVALID. */
+SGPU_MUST_CHECK int sgpu_snp_certificates(struct sgpu_bytes table, const struct sgpu_chain *given,
+					  struct sgpu_snp_certificates *certificates, struct sgpu_error *error);
+void sgpu_snp_certificates_clear(struct sgpu_snp_certificates *certificates);
+/* Whether a VCEK or VLEK was made for this security version (TCB) and, if it is a VCEK, this chip. Errors:
+ * SGPU_EBINDING. */
+SGPU_MUST_CHECK int sgpu_snp_match(X509 *leaf, bool is_vlek, const uint8_t tcb[8], const uint8_t chip[64],
+				   struct sgpu_error *error);
+
+/* Whether `leaf` leads through `others` to one of the roots; `what` names the leaf. No revocation lists are fetched
+ * or read. Errors: SGPU_ECHAIN, SGPU_EEXPIRED. */
+SGPU_MUST_CHECK int sgpu_tsm_chain(X509 *leaf, STACK_OF(X509) *others, const struct sgpu_tsm_trust *trust,
+				   const char *what, struct sgpu_error *error);
+/* Whether r || s, each big-endian of `half` bytes (at most 48), signs the data. The digest: "SHA256" or "SHA384". */
+bool sgpu_tsm_signed(EVP_PKEY *key, const char *digest, struct sgpu_bytes data, const uint8_t *signature,
+		     size_t half);
+
+static inline uint16_t sgpu_le16(const uint8_t *data)
+{
+	return (uint16_t)(data[0] | data[1] << 8);
+}
+static inline uint32_t sgpu_le32(const uint8_t *data)
+{
+	return (uint32_t)sgpu_le16(data) | (uint32_t)sgpu_le16(data + 2) << 16;
+}
+static inline uint64_t sgpu_le64(const uint8_t *data)
+{
+	return (uint64_t)sgpu_le32(data) | (uint64_t)sgpu_le32(data + 4) << 32;
+}
+bool sgpu_all_zero(const uint8_t *data, size_t size);
+
+#endif

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which context kernels reach: one at a time, since the device's own contexts share every mapping. Those who want
+ * another one wait in a queue, so that a busy context does not keep the rest out, and until no executor is between
+ * its activation and its end. What the executors enqueued the pager waits for.
+ */
+#include "channel/processor/processor.h"
+
+/* The executor that this thread is in. */
+struct execution {
+	const struct sgpu_processor *processor;
+	struct sgpu_context *held;
+};
+static _Thread_local struct execution *execution;
+
+bool sgpu_is_executing(const struct sgpu_processor *processor)
+{
+	return execution && execution->processor == processor;
+}
+
+void sgpu_tables_enter(struct sgpu_processor *processor)
+{
+	if (!sgpu_is_executing(processor)) {
+		pthread_rwlock_rdlock(&processor->tables);
+	}
+}
+
+void sgpu_tables_leave(struct sgpu_processor *processor)
+{
+	if (!sgpu_is_executing(processor)) {
+		pthread_rwlock_unlock(&processor->tables);
+	}
+}
+
+/* With `activation` locked, or as a writer. When it fails, no context is reachable. */
+static int replace(struct sgpu_processor *processor, struct sgpu_context *context, struct sgpu_error *error)
+{
+	const struct sgpu_pager *pager = &processor->pager;
+	int rc = SGPU_OK;
+
+	if (processor->active == context) {
+		return SGPU_OK;
+	}
+	if (processor->active) {
+		rc = pager->access(pager->device, processor->active->space, false, error);
+		if (rc != SGPU_OK) {
+			/* Still reachable, so it is still the active one. */
+			return rc;
+		}
+		processor->active = NULL;
+	}
+	if (context) {
+		rc = pager->access(pager->device, context->space, true, error);
+		if (rc == SGPU_OK) {
+			processor->active = context;
+		} else {
+			/* Part of it may be. */
+			(void)pager->access(pager->device, context->space, false, NULL);
+		}
+	}
+	return rc;
+}
+
+int sgpu_activate_now(struct sgpu_processor *processor, struct sgpu_context *context, struct sgpu_error *error)
+{
+	pthread_mutex_lock(&processor->activation);
+	int rc = replace(processor, context, error);
+	pthread_mutex_unlock(&processor->activation);
+	return rc;
+}
+
+int sgpu_deactivate(struct sgpu_processor *processor, struct sgpu_error *error)
+{
+	return sgpu_activate_now(processor, NULL, error);
+}
+
+/* In the order of asking. `hold`: until the executor's end. */
+static int activate(struct sgpu_processor *processor, struct sgpu_context *context, bool hold,
+		    struct sgpu_error *error)
+{
+	uint64_t ticket;
+	int rc;
+
+	if (context->shut) {
+		return sgpu_fail(error, SGPU_EDEVICE, "the context is shut: the device did not take a page of it back");
+	}
+	pthread_mutex_lock(&processor->activation);
+	ticket = processor->tickets++;
+	while (ticket != processor->turn || (processor->active != context && processor->holders)) {
+		pthread_cond_wait(&processor->activation_turn, &processor->activation);
+	}
+	rc = replace(processor, context, error);
+	if (rc == SGPU_OK && hold) {
+		processor->holders++;
+	}
+	if (++processor->turn != processor->tickets) {
+		pthread_cond_broadcast(&processor->activation_turn);
+	}
+	pthread_mutex_unlock(&processor->activation);
+	return rc;
+}
+
+static void release(struct sgpu_processor *processor)
+{
+	pthread_mutex_lock(&processor->activation);
+	if (--processor->holders == 0 && processor->turn != processor->tickets) {
+		pthread_cond_broadcast(&processor->activation_turn);
+	}
+	pthread_mutex_unlock(&processor->activation);
+}
+
+int sgpu_run_executor(struct sgpu_processor *processor, uint32_t channel, const uint8_t *items, size_t size,
+		      struct sgpu_error *error)
+{
+	struct execution here = { .processor = processor }, *before = execution;
+	int rc;
+
+	execution = &here;
+	rc = processor->config.execute(processor->config.executor, channel, items, size, error);
+	execution = before;
+	if (here.held) {
+		release(processor);
+	}
+	return rc;
+}
+
+static struct sgpu_context *context_of(const struct sgpu_processor *processor, uint32_t channel)
+{
+	return channel < SGPU_CHANNEL_MAX && processor->channels[channel] ? processor->channels[channel]->context
+									  : NULL;
+}
+
+static int no_space(uint32_t channel, struct sgpu_error *error)
+{
+	return sgpu_fail(error, SGPU_EUSAGE, "channel %u has no address space", channel);
+}
+
+int sgpu_processor_activate(struct sgpu_processor *processor, uint32_t channel, struct sgpu_error *error)
+{
+	int rc;
+
+	sgpu_tables_enter(processor);
+	struct sgpu_context *context = context_of(processor, channel);
+	if (!context) {
+		rc = no_space(channel, error);
+	} else if (!sgpu_is_executing(processor)) {
+		rc = activate(processor, context, false, error);
+	} else if (execution->held) {
+		/* Another one would have to wait for this very executor. */
+		rc = execution->held == context
+			     ? SGPU_OK
+			     : sgpu_fail(error, SGPU_EUSAGE,
+					 "a group of one context asks for another's, of channel %u", channel);
+	} else {
+		rc = activate(processor, context, true, error);
+		execution->held = rc == SGPU_OK ? context : NULL;
+	}
+	sgpu_tables_leave(processor);
+	return rc;
+}
+
+bool sgpu_processor_reaches(struct sgpu_processor *processor, uint32_t channel, sgpu_devptr address, uint64_t size)
+{
+	bool does = false;
+
+	sgpu_tables_enter(processor);
+	const struct sgpu_context *context = context_of(processor, channel);
+	if (context && address >= context->base) {
+		does = sgpu_range_is_mapped(processor, context, NULL, address - context->base, size);
+	}
+	sgpu_tables_leave(processor);
+	return does;
+}
+
+int sgpu_processor_space(struct sgpu_processor *processor, uint32_t channel, sgpu_devptr *base, uint64_t *size,
+			 struct sgpu_error *error)
+{
+	int rc = SGPU_OK;
+
+	sgpu_tables_enter(processor);
+	const struct sgpu_context *context = context_of(processor, channel);
+	if (context) {
+		*base = context->base;
+		*size = processor->config.space_size;
+	} else {
+		rc = no_space(channel, error);
+	}
+	sgpu_tables_leave(processor);
+	return rc;
+}

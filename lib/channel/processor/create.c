@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * CH_CREATE: a channel, and with the first one of an owner its context: keys, a space of addresses, nothing
+ * mapped. What can fail is done before anything is entered.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include <sgpu/base.h>
+#include <sgpu/secret.h>
+
+#include "channel/processor/processor.h"
+
+static const char GRANT_INFO[] = "sgpu channel v1";
+
+void sgpu_channel_free(struct sgpu_channel *channel)
+{
+	if (!channel) {
+		return;
+	}
+	sgpu_aead_free(&channel->aead);
+	sgpu_secret_free(channel->items, SGPU_GROUP_MAX);
+	free(channel->tables);
+	pthread_mutex_destroy(&channel->lock);
+	free(channel);
+}
+
+void sgpu_context_free(struct sgpu_processor *processor, struct sgpu_context *context)
+{
+	if (!context) {
+		return;
+	}
+	if (context->space) {
+		processor->pager.space_free(processor->pager.device, context->space);
+	}
+	for (uint32_t i = 0; context->spans && i < processor->directory_entries; i++) {
+		free(context->spans[i].slots[SGPU_SMALL]);
+		free(context->spans[i].slots[SGPU_BIG]);
+	}
+	free(context->spans);
+	sgpu_secret_free(context->keys, sizeof(*context->keys));
+	free(context);
+}
+
+static int make_keys(const struct sgpu_processor *processor, struct sgpu_context *context,
+		     const uint8_t owner_key[32], struct sgpu_error *error)
+{
+	int rc;
+
+	context->keys = sgpu_secret_alloc(sizeof(*context->keys));
+	if (!context->keys) {
+		return sgpu_fail_nomem(error);
+	}
+	memcpy(context->owner_key, owner_key, sizeof(context->owner_key));
+	rc = sgpu_sha256(owner_key, sizeof(context->owner_key), context->owner_hash, error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_random(context->keys->cek, sizeof(context->keys->cek), error);
+	}
+	if (rc == SGPU_OK) {
+		rc = sgpu_channel_derive(context->keys->cek, processor->id, &context->keys->derived, error);
+	}
+	return rc;
+}
+
+static struct sgpu_context *make_context(struct sgpu_processor *processor, const uint8_t *owner_key,
+					 struct sgpu_error *error)
+{
+	const struct sgpu_pager *pager = &processor->pager;
+	struct sgpu_context *context = calloc(1, sizeof(*context));
+	int rc = SGPU_OK;
+
+	if (!context || !(context->spans = calloc(processor->directory_entries, sizeof(*context->spans)))) {
+		rc = sgpu_fail_nomem(error);
+	}
+	if (rc == SGPU_OK && owner_key) {
+		rc = make_keys(processor, context, owner_key, error);
+	}
+	if (rc == SGPU_OK) {
+		rc = pager->space_create(pager->device, processor->config.space_size, &context->space, &context->base,
+					 error);
+	}
+	if (rc != SGPU_OK) {
+		sgpu_context_free(processor, context);
+		return NULL;
+	}
+	return context;
+}
+
+static struct sgpu_channel *make_channel(const struct sgpu_processor *processor, struct sgpu_context *context,
+					 const struct sgpu_command *command, struct sgpu_error *error)
+{
+	struct sgpu_channel *channel = calloc(1, sizeof(*channel));
+	int rc = SGPU_OK;
+
+	if (!channel) {
+		(void)sgpu_fail_nomem(error);
+		return NULL;
+	}
+	(void)pthread_mutex_init(&channel->lock, NULL);
+	channel->context = context;
+	channel->id = command->channel;
+	channel->serial = processor->serials + 1;
+	channel->directory = command->create.directory;
+	if (context && !(channel->tables = calloc(processor->directory_entries, sizeof(*channel->tables)))) {
+		rc = sgpu_fail_nomem(error);
+	}
+	if (rc == SGPU_OK && context && context->keys) {
+		channel->items = sgpu_secret_alloc(SGPU_GROUP_MAX);
+		rc = channel->items ? sgpu_aead_create(NULL, context->keys->derived.group, &channel->aead, error) :
+				      sgpu_fail_nomem(error);
+	}
+	if (rc != SGPU_OK) {
+		sgpu_channel_free(channel);
+		return NULL;
+	}
+	return channel;
+}
+
+static void digest_grant(const struct sgpu_grant *grant, uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE])
+{
+	uint8_t bytes[SGPU_GRANT_BIND_SIZE + sizeof(grant->enc) + sizeof(grant->sealed_cek)];
+
+	sgpu_grant_bind(grant, bytes);
+	memcpy(bytes + SGPU_GRANT_BIND_SIZE, grant->enc, sizeof(grant->enc));
+	memcpy(bytes + SGPU_GRANT_BIND_SIZE + sizeof(grant->enc), grant->sealed_cek, sizeof(grant->sealed_cek));
+	sgpu_kt128(bytes, sizeof(bytes), NULL, 0, digest, SGPU_CHANNEL_DIGEST_SIZE);
+}
+
+int sgpu_processor_vouch(struct sgpu_processor *processor, const struct sgpu_grant *grant, struct sgpu_error *error)
+{
+	uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE];
+	const struct sgpu_channel *channel;
+	bool made;
+
+	digest_grant(grant, digest);
+	sgpu_tables_enter(processor);
+	channel = grant->channel < SGPU_CHANNEL_MAX ? processor->channels[grant->channel] : NULL;
+	made = channel && channel->context && channel->context->keys &&
+	       sgpu_equal(channel->grant_digest, digest, sizeof(digest));
+	sgpu_tables_leave(processor);
+	return made ? SGPU_OK : sgpu_fail(error, SGPU_EAUTH, "the grant of channel %u is not the processor's",
+					  (unsigned)grant->channel);
+}
+
+static int make_grant(const struct sgpu_processor *processor, struct sgpu_channel *channel, struct sgpu_grant *grant,
+		      struct sgpu_error *error)
+{
+	const struct sgpu_context *context = channel->context;
+	uint8_t bind[SGPU_GRANT_BIND_SIZE];
+	int rc;
+
+	memset(grant, 0, sizeof(*grant));
+	grant->channel = channel->id;
+	grant->serial = channel->serial;
+	memcpy(grant->owner_hash, context->owner_hash, sizeof(grant->owner_hash));
+	memcpy(grant->processor, processor->id, sizeof(grant->processor));
+	sgpu_grant_bind(grant, bind);
+	rc = sgpu_hpke_seal(context->owner_key, GRANT_INFO, strlen(GRANT_INFO), bind, sizeof(bind),
+			    context->keys->cek, sizeof(context->keys->cek), grant->enc, grant->sealed_cek, error);
+	digest_grant(grant, channel->grant_digest);
+	return rc;
+}
+
+static struct sgpu_context *find_context(const struct sgpu_processor *processor, const uint8_t owner_key[32])
+{
+	struct sgpu_context *context = processor->contexts;
+
+	while (context && !(context->keys && sgpu_equal(context->owner_key, owner_key, sizeof(context->owner_key)))) {
+		context = context->next;
+	}
+	return context;
+}
+
+static void enter(struct sgpu_processor *processor, struct sgpu_channel *channel, bool is_first)
+{
+	struct sgpu_context *context = channel->context;
+
+	if (context && is_first) {
+		context->next = processor->contexts;
+		processor->contexts = context;
+	}
+	if (context) {
+		channel->next = context->channels;
+		context->channels = channel;
+	}
+	processor->channels[channel->id] = channel;
+	processor->serials = channel->serial;
+	sgpu_page_take(processor, channel->directory, SGPU_SMALL, (struct sgpu_frame_entry){
+		.owner = channel->id,
+		.use = SGPU_FRAME_DIRECTORY,
+		.locked = context && context->keys,
+		.clean = processor->frames[channel->directory].clean,
+		.stale = processor->frames[channel->directory].stale,
+		.window = processor->frames[channel->directory].window,
+	});
+}
+
+static int create(struct sgpu_processor *processor, const struct sgpu_command *command, bool bootstrap,
+		  struct sgpu_reply *reply)
+{
+	const uint8_t *owner_key = command->create.has_key ? command->create.owner_key : NULL;
+	struct sgpu_context *context = owner_key ? find_context(processor, owner_key) : NULL;
+	struct sgpu_channel *channel = NULL;
+	bool is_first = !context;
+	int rc = SGPU_OK;
+
+	if (!context && !bootstrap && !(context = make_context(processor, owner_key, &reply->error))) {
+		return sgpu_refuse_device(reply, SGPU_ENOMEM, "cannot make a context");
+	}
+	channel = make_channel(processor, context, command, &reply->error);
+	if (channel && owner_key) {
+		rc = make_grant(processor, channel, &reply->grant, &reply->error);
+	}
+	if (!channel || rc != SGPU_OK) {
+		sgpu_channel_free(channel);
+		if (is_first) {
+			sgpu_context_free(processor, context);
+		}
+		return rc == SGPU_EINVALID ? sgpu_refuse(reply, SGPU_REFUSED_MALFORMED, "not a public key of X25519")
+					   : sgpu_refuse_device(reply, SGPU_ENOMEM, "cannot make a channel");
+	}
+	enter(processor, channel, is_first);
+	return SGPU_OK;
+}
+
+int sgpu_do_create(struct sgpu_processor *processor, const struct sgpu_command *command, struct sgpu_reply *reply)
+{
+	const uint32_t frame = command->create.directory, id = command->channel;
+	enum sgpu_frame_region region;
+
+	if (id >= SGPU_CHANNEL_MAX || frame >= processor->config.frames) {
+		return sgpu_refuse(reply, SGPU_REFUSED_RANGE, "channel %u with its directory in frame %u", id, frame);
+	}
+	region = sgpu_processor_region(processor, frame);
+	const bool bootstrap = !command->create.has_key && region == SGPU_REGION_UNPROTECTED;
+
+	if (!bootstrap && !sgpu_is_bootstrap(processor, command->via)) {
+		return sgpu_refuse(reply, SGPU_REFUSED_BOOTSTRAP, "channel %u is no bootstrap channel", command->via);
+	}
+	if (processor->channels[id]) {
+		return sgpu_refuse(reply, SGPU_REFUSED_EXISTS, "channel %u exists", id);
+	}
+	if (!bootstrap && region != SGPU_REGION_PROTECTED) {
+		return sgpu_refuse(reply, SGPU_REFUSED_REGION,
+				   "frame %u, for the directory of channel %u, is not protected", frame, id);
+	}
+	if (!sgpu_page_is_free(processor, frame, SGPU_SMALL)) {
+		return sgpu_refuse(reply, SGPU_REFUSED_NOT_FREE,
+				   "frame %u, for the directory of channel %u, is in use", frame, id);
+	}
+	if (processor->serials == UINT32_MAX) {
+		return sgpu_refuse(reply, SGPU_REFUSED_LIMIT, "this processor has made all the channels it can");
+	}
+	return create(processor, command, bootstrap, reply);
+}

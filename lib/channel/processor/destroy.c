@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * CH_DESTROY: a channel with what it alone has mapped. With or without the owner's word everything is cleared
+ * before it is free; the word only says that the owner wanted it. With the last channel goes the context, and its
+ * key with it.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include <sgpu/base.h>
+
+#include "channel/processor/processor.h"
+
+struct leaving {
+	struct sgpu_processor *processor;
+	struct sgpu_channel *channel;
+	struct sgpu_error *error;
+	bool burns; /* what goes leaves its addresses unusable */
+};
+/* Consecutive pages that go with the channel. */
+struct leaving_run {
+	uint64_t va, size;
+	const uint32_t *pages;
+	uint32_t count;
+	int kind;
+};
+typedef int (*run_fn)(const struct leaving *leaving, const struct leaving_run *run);
+
+static int clear_run(const struct leaving *leaving, const struct leaving_run *run)
+{
+	const struct sgpu_pager *pager = &leaving->processor->pager;
+
+	return pager->clear(pager->device, leaving->channel->context->space, run->va, run->size, leaving->error);
+}
+
+static int unmap_run(const struct leaving *leaving, const struct leaving_run *run)
+{
+	const struct sgpu_pager *pager = &leaving->processor->pager;
+
+	return pager->unmap(pager->device, leaving->channel->context->space, run->va, run->size, leaving->error);
+}
+
+static int map_run(const struct leaving *leaving, const struct leaving_run *run)
+{
+	const struct sgpu_pager *pager = &leaving->processor->pager;
+
+	if (pager->map(pager->device, leaving->channel->context->space, run->va, run->pages, run->count,
+		       leaving->processor->page_size[run->kind], NULL) != SGPU_OK) {
+		for (uint32_t i = 0; i < run->count; i++) {
+			sgpu_page_miss(leaving->processor, run->pages[i], run->kind);
+		}
+	}
+	return SGPU_OK;
+}
+
+/* One that cannot be cleared is nobody's any more. */
+static int clear_or_lose(const struct leaving *leaving, const struct leaving_run *run)
+{
+	if (clear_run(leaving, run) != SGPU_OK) {
+		for (uint32_t i = 0; i < run->count; i++) {
+			sgpu_page_lose(leaving->processor, run->pages[i], run->kind);
+		}
+	}
+	return SGPU_OK;
+}
+
+/* Of what is missing the device has nothing left. */
+static bool leaves(const struct leaving *leaving, const struct sgpu_table *table, uint32_t index)
+{
+	const uint32_t page = table->slots[index];
+
+	return page != SGPU_NO_FRAME && leaving->processor->frames[page].references == 1 &&
+	       !leaving->processor->frames[page].missing;
+}
+
+/* The runs of one table; `limit` counts runs down, at 0 it ends. */
+static int each_run_of(const struct leaving *leaving, uint32_t directory, int kind, run_fn run, uint64_t *limit,
+		       uint64_t *done)
+{
+	const struct sgpu_processor *processor = leaving->processor;
+	const struct sgpu_table *table = leaving->channel->tables[directory][kind];
+	const uint32_t entries = processor->entries[kind];
+
+	if (!table || processor->frames[table->frame].references != 1) {
+		return SGPU_OK;
+	}
+	for (uint32_t first = 0; first < entries && *limit;) {
+		uint32_t last = first;
+
+		while (last < entries && leaves(leaving, table, last)) {
+			last++;
+		}
+		if (last > first) {
+			const struct leaving_run pages = {
+				.va = sgpu_page_va(processor, directory, first, kind),
+				.size = (last - first) * processor->page_size[kind],
+				.pages = table->slots + first,
+				.count = last - first,
+				.kind = kind,
+			};
+			int rc = run(leaving, &pages);
+
+			if (rc != SGPU_OK) {
+				return rc;
+			}
+			++*done;
+			--*limit;
+		}
+		first = last + 1;
+	}
+	return SGPU_OK;
+}
+
+/* Calls `run` for at most `limit` runs; *done is how many it did. */
+static int each_run(const struct leaving *leaving, run_fn run, uint64_t limit, uint64_t *done)
+{
+	int rc = SGPU_OK;
+
+	*done = 0;
+	for (uint32_t d = 0; rc == SGPU_OK && d < leaving->processor->directory_entries; d++) {
+		for (int kind = 0; rc == SGPU_OK && kind < SGPU_KINDS; kind++) {
+			rc = each_run_of(leaving, d, kind, run, &limit, done);
+		}
+	}
+	return rc;
+}
+
+static bool is_last(const struct sgpu_channel *channel)
+{
+	return channel->context->channels == channel && !channel->next;
+}
+
+/* What the device does; when it fails nothing has gone, but what was to go may be clear. */
+static int leave_device(const struct leaving *leaving)
+{
+	struct sgpu_processor *processor = leaving->processor;
+	uint64_t done = 0;
+	/* Kernels of another context must not see what is being cleared. */
+	int rc = sgpu_activate_now(processor, leaving->channel->context, leaving->error);
+
+	if (rc == SGPU_OK) {
+		rc = each_run(leaving, clear_run, UINT64_MAX, &done);
+	}
+	if (rc == SGPU_OK && is_last(leaving->channel)) {
+		/* The space goes, and takes its mappings with it. */
+		return sgpu_deactivate(processor, leaving->error);
+	}
+	if (rc == SGPU_OK) {
+		rc = each_run(leaving, unmap_run, UINT64_MAX, &done);
+		if (rc != SGPU_OK) {
+			(void)each_run(leaving, map_run, done, &done);
+		}
+	}
+	return rc;
+}
+
+/* ---- entering it ---- */
+static void leave_table(const struct leaving *leaving, uint32_t directory, int kind)
+{
+	struct sgpu_processor *processor = leaving->processor;
+	struct sgpu_span *span = &leaving->channel->context->spans[directory];
+	struct sgpu_table *table = leaving->channel->tables[directory][kind];
+
+	if (processor->frames[table->frame].references > 1) {
+		sgpu_page_refer(processor, table->frame, SGPU_SMALL, -1);
+		return;
+	}
+	for (uint32_t i = 0; i < processor->entries[kind]; i++) {
+		const uint32_t page = table->slots[i];
+
+		if (page == SGPU_NO_FRAME) {
+			continue;
+		}
+		if (processor->frames[page].references > 1) {
+			sgpu_page_refer(processor, page, kind, -1);
+			continue;
+		}
+		if (!processor->frames[page].lost) {
+			sgpu_page_give(processor, page, kind);
+		}
+		span->slots[kind][i] = leaving->burns ? SGPU_BURNT_FRAME : SGPU_NO_FRAME;
+		span->used[kind] -= !leaving->burns;
+	}
+	sgpu_page_give(processor, table->frame, SGPU_SMALL);
+	free(table);
+}
+
+/* The id may soon be another context's, so what stays gets an owner among those who have it. */
+static void inherit_page(struct sgpu_processor *processor, const struct sgpu_context *context, uint32_t from,
+			 uint32_t directory, uint32_t index, int kind)
+{
+	const uint32_t page = context->spans[directory].slots[kind][index];
+
+	if (page >= SGPU_BURNT_FRAME || processor->frames[page].owner != from) {
+		return;
+	}
+	for (const struct sgpu_channel *channel = context->channels; channel; channel = channel->next) {
+		const struct sgpu_table *table = channel->tables[directory][kind];
+
+		if (table && table->slots[index] == page) {
+			for (uint32_t f = page; f < page + processor->frames_of[kind]; f++) {
+				processor->frames[f].owner = channel->id;
+			}
+			return;
+		}
+	}
+}
+
+static void inherit(struct sgpu_processor *processor, const struct sgpu_context *context, uint32_t from)
+{
+	for (uint32_t d = 0; d < processor->directory_entries; d++) {
+		for (int kind = 0; kind < SGPU_KINDS; kind++) {
+			for (const struct sgpu_channel *channel = context->channels; channel;
+			     channel = channel->next) {
+				const struct sgpu_table *table = channel->tables[d][kind];
+
+				if (table && processor->frames[table->frame].owner == from) {
+					processor->frames[table->frame].owner = channel->id;
+				}
+			}
+			for (uint32_t i = 0; context->spans[d].used[kind] && i < processor->entries[kind]; i++) {
+				inherit_page(processor, context, from, d, i, kind);
+			}
+		}
+	}
+}
+
+static void remove_context(struct sgpu_processor *processor, struct sgpu_context *context)
+{
+	struct sgpu_context **link = &processor->contexts;
+
+	while (*link != context) {
+		link = &(*link)->next;
+	}
+	*link = context->next;
+	sgpu_context_free(processor, context);
+}
+
+static void leave(struct sgpu_processor *processor, struct sgpu_channel *channel, bool authorised)
+{
+	const struct leaving leaving = { .processor = processor, .channel = channel, .burns = !authorised };
+	struct sgpu_context *context = channel->context;
+
+	for (uint32_t d = 0; context && d < processor->directory_entries; d++) {
+		for (int kind = 0; kind < SGPU_KINDS; kind++) {
+			if (channel->tables[d][kind]) {
+				leave_table(&leaving, d, kind);
+			}
+		}
+	}
+	if (context) {
+		struct sgpu_channel **link = &context->channels;
+
+		while (*link != channel) {
+			link = &(*link)->next;
+		}
+		*link = channel->next;
+	}
+	sgpu_page_give(processor, channel->directory, SGPU_SMALL);
+	processor->channels[channel->id] = NULL;
+	if (context && context->channels) {
+		inherit(processor, context, channel->id);
+	} else if (context) {
+		remove_context(processor, context);
+	}
+	sgpu_channel_free(channel);
+}
+
+void sgpu_destroy_by_force(struct sgpu_processor *processor, struct sgpu_channel *channel)
+{
+	const struct leaving leaving = { .processor = processor, .channel = channel };
+	uint64_t done;
+
+	if (channel->context) {
+		(void)sgpu_activate_now(processor, channel->context, NULL);
+		(void)each_run(&leaving, clear_or_lose, UINT64_MAX, &done);
+		if (is_last(channel)) {
+			if (sgpu_deactivate(processor, NULL) != SGPU_OK) {
+				processor->active = NULL;
+			}
+		} else {
+			(void)each_run(&leaving, unmap_run, UINT64_MAX, &done);
+		}
+	}
+	leave(processor, channel, false);
+}
+
+static int check_mac(const struct sgpu_channel *channel, const struct sgpu_command *command, struct sgpu_reply *reply)
+{
+	const struct sgpu_context_keys *keys = channel->context ? channel->context->keys : NULL;
+	const uint64_t counter = command->destroy.mac_counter;
+	uint8_t expected[SGPU_CHANNEL_MAC_SIZE];
+	bool is_good;
+
+	if (!command->destroy.has_mac) {
+		return SGPU_OK;
+	}
+	if (!keys || counter != channel->authorisations + 1) {
+		return sgpu_refuse(reply, SGPU_REFUSED_MAC, "authorisation %llu of channel %u is not the next one",
+				   (unsigned long long)counter, channel->id);
+	}
+	sgpu_mac_destroy(&keys->derived, channel->serial, counter, expected);
+	is_good = sgpu_equal(expected, command->destroy.mac, sizeof(expected));
+	sgpu_wipe(expected, sizeof(expected));
+	return is_good ? SGPU_OK : sgpu_refuse(reply, SGPU_REFUSED_MAC,
+					       "authorisation %llu of channel %u does not verify",
+					       (unsigned long long)counter, channel->id);
+}
+
+int sgpu_do_destroy(struct sgpu_processor *processor, const struct sgpu_command *command, struct sgpu_reply *reply)
+{
+	const uint32_t id = command->channel;
+	struct sgpu_channel *channel;
+
+	if (!sgpu_is_bootstrap(processor, command->via)) {
+		return sgpu_refuse(reply, SGPU_REFUSED_BOOTSTRAP, "channel %u is no bootstrap channel", command->via);
+	}
+	channel = id < SGPU_CHANNEL_MAX ? processor->channels[id] : NULL;
+	if (!channel) {
+		return sgpu_refuse(reply, SGPU_REFUSED_NO_CHANNEL, "there is no channel %u", id);
+	}
+	if (check_mac(channel, command, reply) != SGPU_OK) {
+		return reply->code;
+	}
+	if (channel->context) {
+		const struct leaving leaving = { .processor = processor, .channel = channel, .error = &reply->error };
+		int rc = leave_device(&leaving);
+
+		if (rc != SGPU_OK) {
+			return sgpu_refuse_device(reply, rc, "cannot clear what the channel has");
+		}
+	}
+	leave(processor, channel, command->destroy.has_mac);
+	return SGPU_OK;
+}

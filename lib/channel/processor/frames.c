@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The table of pages: 8 bytes for each frame say whose it is, where it stands and what it needs before somebody else
+ * gets it. A page of several frames is entered in each of them.
+ */
+#include "channel/processor/processor.h"
+
+enum sgpu_frame_region sgpu_processor_region(const struct sgpu_processor *processor, uint32_t frame)
+{
+	if (frame < processor->config.unprotected) {
+		return SGPU_REGION_UNPROTECTED;
+	}
+	return frame < processor->config.frames - processor->config.hidden ? SGPU_REGION_PROTECTED
+									   : SGPU_REGION_HIDDEN;
+}
+
+enum sgpu_refusal sgpu_page_place(const struct sgpu_processor *processor, uint32_t first, int kind,
+				  enum sgpu_frame_region *region)
+{
+	const uint32_t count = processor->frames_of[kind], total = processor->config.frames;
+
+	if (first >= total || count > total - first || first % count) {
+		return SGPU_REFUSED_RANGE;
+	}
+	*region = sgpu_processor_region(processor, first);
+	if (*region == SGPU_REGION_HIDDEN || sgpu_processor_region(processor, first + count - 1) != *region) {
+		return SGPU_REFUSED_REGION;
+	}
+	return SGPU_REFUSED_NOT;
+}
+
+bool sgpu_page_is_free(const struct sgpu_processor *processor, uint32_t first, int kind)
+{
+	for (uint32_t i = 0; i < processor->frames_of[kind]; i++) {
+		if (processor->frames[first + i].mapped || processor->frames[first + i].lost) {
+			return false;
+		}
+	}
+	return true;
+}
+
+bool sgpu_page_needs_clear(const struct sgpu_processor *processor, uint32_t first, int kind)
+{
+	for (uint32_t i = 0; i < processor->frames_of[kind]; i++) {
+		if (sgpu_needs_clear(processor, first + i)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+void sgpu_page_take(struct sgpu_processor *processor, uint32_t first, int kind, struct sgpu_frame_entry entry)
+{
+	entry.mapped = 1;
+	entry.references = 1;
+	entry.big = kind == SGPU_BIG;
+	for (uint32_t i = 0; i < processor->frames_of[kind]; i++) {
+		processor->frames[first + i] = entry;
+	}
+}
+
+void sgpu_page_refer(struct sgpu_processor *processor, uint32_t first, int kind, int change)
+{
+	for (uint32_t i = 0; i < processor->frames_of[kind]; i++) {
+		struct sgpu_frame_entry *entry = &processor->frames[first + i];
+
+		entry->references = (entry->references + (unsigned)change) & 0x7ff;
+	}
+}
+
+void sgpu_page_give(struct sgpu_processor *processor, uint32_t first, int kind)
+{
+	for (uint32_t i = 0; i < processor->frames_of[kind]; i++) {
+		struct sgpu_frame_entry *entry = &processor->frames[first + i];
+		const bool is_data = entry->use == SGPU_FRAME_DATA;
+
+		*entry = (struct sgpu_frame_entry){
+			.clean = is_data || entry->clean,
+			.stale = !is_data && entry->stale,
+			.window = entry->window,
+		};
+	}
+}
+
+void sgpu_page_lose(struct sgpu_processor *processor, uint32_t first, int kind)
+{
+	const struct sgpu_frame_entry lost = { .lost = 1, .stale = 1 };
+
+	for (uint32_t i = 0; i < processor->frames_of[kind]; i++) {
+		processor->frames[first + i] = lost;
+	}
+}
+
+void sgpu_page_miss(struct sgpu_processor *processor, uint32_t first, int kind)
+{
+	for (uint32_t i = 0; i < processor->frames_of[kind]; i++) {
+		processor->frames[first + i].missing = 1;
+	}
+}
+
+void sgpu_page_soil(struct sgpu_processor *processor, uint32_t first, int kind)
+{
+	for (uint32_t i = 0; i < processor->frames_of[kind]; i++) {
+		processor->frames[first + i].stale = 1;
+	}
+}
+
+struct sgpu_context *sgpu_frame_context(const struct sgpu_processor *processor, uint32_t frame)
+{
+	const struct sgpu_frame_entry *entry = &processor->frames[frame];
+	const struct sgpu_channel *channel = entry->mapped ? processor->channels[entry->owner] : NULL;
+
+	return channel ? channel->context : NULL;
+}
+
+static const uint32_t *slots_at(const struct sgpu_context *context, const struct sgpu_channel *channel,
+				uint32_t directory, int kind)
+{
+	if (!channel) {
+		return context->spans[directory].slots[kind];
+	}
+	return channel->tables[directory][kind] ? channel->tables[directory][kind]->slots : NULL;
+}
+
+bool sgpu_range_is_mapped(const struct sgpu_processor *processor, const struct sgpu_context *context,
+			  const struct sgpu_channel *channel, uint64_t at, uint64_t size)
+{
+	const uint64_t span = SGPU_CHANNEL_ENTRIES * processor->page_size[SGPU_SMALL];
+	uint64_t end;
+
+	if (__builtin_add_overflow(at, size, &end) || end > processor->config.space_size) {
+		return false;
+	}
+	while (at < end) {
+		const uint32_t directory = (uint32_t)(at / span);
+		int kind = SGPU_SMALL;
+
+		for (; kind < SGPU_KINDS; kind++) {
+			const uint32_t *slots = slots_at(context, channel, directory, kind);
+
+			const uint32_t page =
+				slots ? slots[at % span / processor->page_size[kind]] : SGPU_NO_FRAME;
+
+			/* No frame, no burnt one, and none that the device has not. */
+			if (page < SGPU_BURNT_FRAME && !processor->frames[page].missing) {
+				break;
+			}
+		}
+		if (kind == SGPU_KINDS) {
+			return false;
+		}
+		at = (at / processor->page_size[kind] + 1) * processor->page_size[kind];
+	}
+	return true;
+}
+
+int sgpu_processor_frame(struct sgpu_processor *processor, uint32_t frame, struct sgpu_frame *about)
+{
+	if (frame >= processor->config.frames) {
+		return SGPU_EUSAGE;
+	}
+	sgpu_tables_enter(processor);
+	const struct sgpu_frame_entry entry = processor->frames[frame];
+	sgpu_tables_leave(processor);
+
+	*about = (struct sgpu_frame){
+		.mapped = entry.mapped,
+		.locked = entry.locked,
+		.big = entry.big,
+		.use = entry.use,
+		.owner = entry.owner,
+		.references = entry.references,
+	};
+	if (entry.use == SGPU_FRAME_TABLE) {
+		about->entries = entry.index;
+	} else if (entry.mapped && entry.use == SGPU_FRAME_DATA) {
+		int kind = entry.big ? SGPU_BIG : SGPU_SMALL;
+
+		about->va = sgpu_page_va(processor, entry.directory, entry.index, kind) +
+			    frame % processor->frames_of[kind] * processor->page_size[SGPU_SMALL];
+	}
+	return SGPU_OK;
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * CH_MEASURE: a digest of what is mapped in a channel, for its owner. It goes through the hands of the untrusted
+ * side, which also chooses the range: so that it learns nothing from it, the digest is masked.
+ */
+#include <string.h>
+
+#include <sgpu/base.h>
+
+#include "channel/processor/processor.h"
+
+static int digest(struct sgpu_processor *processor, const struct sgpu_context *context,
+		  struct sgpu_measurement *measurement, struct sgpu_error *error)
+{
+	const struct sgpu_pager *pager = &processor->pager;
+	uint8_t custom[sizeof(SGPU_MEASURE_CUSTOM) + SGPU_KEY_SIZE];
+	size_t size = sizeof(SGPU_MEASURE_CUSTOM) - 1;
+	int rc;
+
+	/* With a key, the literal's terminator stands between. */
+	memcpy(custom, SGPU_MEASURE_CUSTOM, sizeof(SGPU_MEASURE_CUSTOM));
+	if (measurement->keyed) {
+		memcpy(custom + sizeof(SGPU_MEASURE_CUSTOM), context->keys->derived.measure, SGPU_KEY_SIZE);
+		size = sizeof(custom);
+	}
+	rc = pager->digest(pager->device, context->space, measurement->va, measurement->size, custom, size,
+			   measurement->digest, error);
+	sgpu_wipe(custom, sizeof(custom));
+	return rc;
+}
+
+int sgpu_do_measure(struct sgpu_processor *processor, const struct sgpu_command *command, struct sgpu_reply *reply)
+{
+	struct sgpu_channel *channel = sgpu_configurable(processor, command->via, command->channel, reply);
+	const uint64_t va = command->measure.va, size = command->measure.size;
+	struct sgpu_measurement *measurement = &reply->measurement;
+	int rc;
+
+	if (!channel) {
+		return reply->code;
+	}
+	if (!size || va > processor->config.space_size || size > processor->config.space_size - va) {
+		return sgpu_refuse(reply, SGPU_REFUSED_RANGE, "%llu bytes at 0x%llx", (unsigned long long)size,
+				   (unsigned long long)va);
+	}
+	if (command->measure.keyed && !channel->context->keys) {
+		return sgpu_refuse(reply, SGPU_REFUSED_MALFORMED, "channel %u has no key to measure with",
+				   channel->id);
+	}
+	if (!sgpu_range_is_mapped(processor, channel->context, channel, va, size)) {
+		return sgpu_refuse(reply, SGPU_REFUSED_NOT_MAPPED,
+				   "%llu bytes at 0x%llx are not all mapped in channel %u", (unsigned long long)size,
+				   (unsigned long long)va, channel->id);
+	}
+	*measurement = (struct sgpu_measurement){
+		.channel = channel->id,
+		.serial = channel->serial,
+		.counter = channel->reports + 1,
+		.va = va,
+		.size = size,
+		.keyed = command->measure.keyed,
+	};
+	rc = sgpu_activate_now(processor, channel->context, &reply->error);
+	if (rc == SGPU_OK) {
+		rc = digest(processor, channel->context, measurement, &reply->error);
+	}
+	if (rc != SGPU_OK) {
+		memset(measurement, 0, sizeof(*measurement));
+		return sgpu_refuse_device(reply, rc, "cannot measure");
+	}
+	channel->reports++;
+	if (channel->context->keys) {
+		sgpu_mask_measurement(&channel->context->keys->derived, measurement);
+		sgpu_mac_measurement(&channel->context->keys->derived, measurement, measurement->mac);
+	}
+	return SGPU_OK;
+}

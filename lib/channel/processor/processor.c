@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The command processor: made, fed with commands, and ended. What a command does stands in a file of its own.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sgpu/base.h>
+
+#include "channel/processor/processor.h"
+
+static int code_of(enum sgpu_refusal refusal)
+{
+	switch (refusal) {
+	case SGPU_REFUSED_NOT:
+		return SGPU_OK;
+	case SGPU_REFUSED_MALFORMED:
+	case SGPU_REFUSED_NO_CHANNEL:
+	case SGPU_REFUSED_RANGE:
+	case SGPU_REFUSED_GROUP:
+		return SGPU_EINVALID;
+	case SGPU_REFUSED_MAC:
+	case SGPU_REFUSED_COUNTER:
+	case SGPU_REFUSED_SEAL:
+		return SGPU_EAUTH;
+	case SGPU_REFUSED_DEVICE:
+		return SGPU_EDEVICE;
+	default:
+		return SGPU_EPOLICY;
+	}
+}
+
+int sgpu_refuse(struct sgpu_reply *reply, enum sgpu_refusal refusal, const char *format, ...)
+{
+	char text[SGPU_ERROR_TEXT_MAX];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	reply->refusal = refusal;
+	reply->error.hint[0] = '\0';
+	reply->code = sgpu_fail(&reply->error, code_of(refusal), "%s", text);
+	return reply->code;
+}
+
+int sgpu_refuse_memory(struct sgpu_reply *reply)
+{
+	reply->refusal = SGPU_REFUSED_LIMIT;
+	reply->error.hint[0] = '\0';
+	reply->code = sgpu_fail(&reply->error, SGPU_ENOMEM, "out of memory for a table");
+	return reply->code;
+}
+
+int sgpu_refuse_device(struct sgpu_reply *reply, int code, const char *what)
+{
+	char text[SGPU_ERROR_TEXT_MAX];
+
+	snprintf(text, sizeof(text), "%s", reply->error.text[0] ? reply->error.text : sgpu_strerror(code));
+	return sgpu_refuse(reply, SGPU_REFUSED_DEVICE, "%s: %.*s", what, SGPU_ERROR_TEXT_MAX / 2, text);
+}
+
+bool sgpu_is_bootstrap(const struct sgpu_processor *processor, uint32_t id)
+{
+	return id < SGPU_CHANNEL_MAX && processor->channels[id] && !processor->channels[id]->context;
+}
+
+struct sgpu_channel *sgpu_configurable(struct sgpu_processor *processor, uint32_t via, uint32_t id,
+				       struct sgpu_reply *reply)
+{
+	if (!sgpu_is_bootstrap(processor, via)) {
+		(void)sgpu_refuse(reply, SGPU_REFUSED_BOOTSTRAP, "channel %u is no bootstrap channel", via);
+		return NULL;
+	}
+	if (id >= SGPU_CHANNEL_MAX || !processor->channels[id]) {
+		(void)sgpu_refuse(reply, SGPU_REFUSED_NO_CHANNEL, "there is no channel %u", id);
+		return NULL;
+	}
+	if (!processor->channels[id]->context) {
+		(void)sgpu_refuse(reply, SGPU_REFUSED_BOOTSTRAP, "channel %u is a bootstrap channel", id);
+		return NULL;
+	}
+	return processor->channels[id];
+}
+
+/* ---- making and ending ---- */
+static int check_config(const struct sgpu_pager *pager, const struct sgpu_processor_config *config,
+			struct sgpu_error *error)
+{
+	const struct sgpu_pages_info *info = &pager->info;
+
+	if (!info->small || !info->big || info->big % info->small ||
+	    info->big / info->small > SGPU_CHANNEL_ENTRIES || SGPU_CHANNEL_ENTRIES % (info->big / info->small)) {
+		return sgpu_fail(error, SGPU_EUSAGE, "pages of %llu and %llu bytes do not go together",
+				 (unsigned long long)info->small, (unsigned long long)info->big);
+	}
+	if (!config->frames || config->frames >= SGPU_NO_FRAME || config->frames > info->total / info->small) {
+		return sgpu_fail(error, SGPU_EUSAGE, "%u frames: the device has %llu", config->frames,
+				 (unsigned long long)(info->total / info->small));
+	}
+	if (config->unprotected > config->frames || config->hidden > config->frames - config->unprotected) {
+		return sgpu_fail(error, SGPU_EUSAGE, "%u unprotected and %u hidden frames of %u", config->unprotected,
+				 config->hidden, config->frames);
+	}
+	return SGPU_OK;
+}
+
+static void set_sizes(struct sgpu_processor *processor)
+{
+	const struct sgpu_pages_info *info = &processor->pager.info;
+	const uint64_t span = SGPU_CHANNEL_ENTRIES * info->small, most = SGPU_CHANNEL_ENTRIES * span;
+	uint64_t size = processor->config.space_size;
+
+	processor->page_size[SGPU_SMALL] = info->small;
+	processor->page_size[SGPU_BIG] = info->big;
+	for (int kind = 0; kind < SGPU_KINDS; kind++) {
+		processor->frames_of[kind] = (uint32_t)(processor->page_size[kind] / info->small);
+		processor->entries[kind] = SGPU_CHANNEL_ENTRIES / processor->frames_of[kind];
+	}
+	if (!size) {
+		size = 2 * (uint64_t)processor->config.frames * info->small;
+	}
+	size = size > most - info->big ? most : (size + info->big - 1) / info->big * info->big;
+	processor->config.space_size = size;
+	processor->directory_entries = (uint32_t)((size + span - 1) / span);
+}
+
+/* Writers first: a flood of groups does not keep the allocator out. No thread reads twice at once. */
+static int init_locks(struct sgpu_processor *processor)
+{
+	pthread_rwlockattr_t attributes;
+	int bad = pthread_rwlockattr_init(&attributes);
+
+	if (!bad) {
+		(void)pthread_rwlockattr_setkind_np(&attributes, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+		bad = pthread_rwlock_init(&processor->tables, &attributes);
+		(void)pthread_rwlockattr_destroy(&attributes);
+	}
+	if (!bad) {
+		(void)pthread_mutex_init(&processor->activation, NULL);
+		(void)pthread_cond_init(&processor->activation_turn, NULL);
+	}
+	return bad;
+}
+
+int sgpu_processor_create(const struct sgpu_pager *pager, const struct sgpu_processor_config *config,
+			  struct sgpu_processor **processor, struct sgpu_error *error)
+{
+	struct sgpu_processor *made;
+	int rc = check_config(pager, config, error);
+
+	*processor = NULL;
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	made = calloc(1, sizeof(*made));
+	/* Untouched entries cost nothing. */
+	if (!made || !(made->frames = calloc(config->frames, sizeof(*made->frames))) || init_locks(made)) {
+		free(made ? made->frames : NULL);
+		free(made);
+		return sgpu_fail_nomem(error);
+	}
+	made->pager = *pager;
+	made->config = *config;
+	set_sizes(made);
+	rc = sgpu_random(made->id, sizeof(made->id), error);
+	if (rc != SGPU_OK) {
+		sgpu_processor_free(&made);
+		return rc;
+	}
+	*processor = made;
+	return SGPU_OK;
+}
+
+void sgpu_processor_free(struct sgpu_processor **processor)
+{
+	struct sgpu_processor *p = processor ? *processor : NULL;
+
+	if (!p) {
+		return;
+	}
+	for (uint32_t i = 0; i < SGPU_CHANNEL_MAX; i++) {
+		if (p->channels[i]) {
+			sgpu_destroy_by_force(p, p->channels[i]);
+		}
+	}
+	if (p->window) {
+		(void)p->pager.access(p->pager.device, p->window, false, NULL);
+		p->pager.space_free(p->pager.device, p->window);
+	}
+	pthread_rwlock_destroy(&p->tables);
+	pthread_mutex_destroy(&p->activation);
+	pthread_cond_destroy(&p->activation_turn);
+	free(p->frames);
+	free(p);
+	*processor = NULL;
+}
+
+/* ---- commands ---- */
+static void begin(struct sgpu_reply *reply)
+{
+	reply->refusal = SGPU_REFUSED_NOT;
+	reply->code = SGPU_OK;
+	reply->error.code = SGPU_OK;
+	reply->error.text[0] = '\0';
+	reply->error.hint[0] = '\0';
+}
+
+static int change_tables(struct sgpu_processor *processor, const struct sgpu_command *command,
+			 struct sgpu_reply *reply)
+{
+	switch (command->op) {
+	case SGPU_CH_CREATE:
+		return sgpu_do_create(processor, command, reply);
+	case SGPU_CH_PDE:
+		return sgpu_do_pde(processor, command, reply);
+	case SGPU_CH_PTE:
+		return sgpu_do_pte(processor, command, reply);
+	case SGPU_CH_MEASURE:
+		return sgpu_do_measure(processor, command, reply);
+	case SGPU_CH_DESTROY:
+		return sgpu_do_destroy(processor, command, reply);
+	default:
+		return sgpu_refuse(reply, SGPU_REFUSED_MALFORMED, "unknown operation %d", (int)command->op);
+	}
+}
+
+int sgpu_processor_command(struct sgpu_processor *processor, const struct sgpu_command *given,
+			   struct sgpu_reply *reply)
+{
+	/* The sender may change its own while it is looked at. */
+	const struct sgpu_command command = *(const volatile struct sgpu_command *)given;
+
+	begin(reply);
+	if (sgpu_is_executing(processor)) {
+		return sgpu_refuse(reply, SGPU_REFUSED_MALFORMED, "a command from inside of a group");
+	}
+	if (command.op == SGPU_CH_SUBMIT) {
+		sgpu_tables_enter(processor);
+		(void)sgpu_do_submit(processor, &command, reply);
+		sgpu_tables_leave(processor);
+	} else {
+		pthread_rwlock_wrlock(&processor->tables);
+		(void)change_tables(processor, &command, reply);
+		pthread_rwlock_unlock(&processor->tables);
+	}
+	if (reply->code == SGPU_OK) {
+		/* A device may have said something about what was tried first. */
+		begin(reply);
+	}
+	return reply->code;
+}
+
+int sgpu_processor_execute(struct sgpu_processor *processor, const uint8_t *bytes, size_t size,
+			   struct sgpu_reply *reply)
+{
+	uint8_t own[SGPU_COMMAND_SIZE_MAX];
+	uint32_t pages[SGPU_CHANNEL_PAGES_MAX];
+	struct sgpu_command command;
+
+	begin(reply);
+	if (size > sizeof(own)) {
+		return sgpu_refuse(reply, SGPU_REFUSED_MALFORMED, "a command of %zu bytes; at most %d are one", size,
+				   (int)SGPU_COMMAND_SIZE_MAX);
+	}
+	/* The sender may change its own while it is looked at. */
+	if (size) {
+		memcpy(own, bytes, size);
+	}
+	if (sgpu_command_decode(own, size, pages, &command, &reply->error) != SGPU_OK) {
+		reply->refusal = SGPU_REFUSED_MALFORMED;
+		reply->code = reply->error.code;
+		return reply->code;
+	}
+	return sgpu_processor_command(processor, &command, reply);
+}

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Inside of the command processor: the table of pages, page tables, contexts and channels, and who may touch them
+ * when.
+ *
+ * `tables` guards everything but what `activation` guards. Commands that change tables hold it as writers; a group
+ * holds it as a reader until its executor has returned, so that nothing that the executor found mapped goes away
+ * before its work is enqueued. A channel's `lock` puts its groups into their order.
+ */
+#ifndef ENCLAVE_PROCESSOR_H
+#define ENCLAVE_PROCESSOR_H
+
+#include <pthread.h>
+
+#include <sgpu/channel.h>
+
+enum { SGPU_SMALL, SGPU_BIG, SGPU_KINDS };
+
+/* One for each frame; zero is a free frame of which nothing is known. `index` is the entry of data in its table,
+ * and the number of entries of a table. */
+struct sgpu_frame_entry {
+	uint64_t owner : 10;
+	uint64_t mapped : 1, locked : 1, big : 1;
+	uint64_t use : 2;
+	uint64_t clean : 1;   /* was cleared when it became free */
+	uint64_t stale : 1;   /* the host wrote to it: no frame of a device's new memory any more */
+	uint64_t window : 1;  /* mapped for the host */
+	uint64_t lost : 1;    /* the device would not give it back: nobody gets it */
+	uint64_t missing : 1; /* in a table, but the device did not map it again: it can only be taken out */
+	uint64_t marked : 1;  /* named by the command that is being checked */
+	uint64_t references : 11;
+	uint64_t directory : 12;
+	uint64_t index : 13;
+};
+_Static_assert(sizeof(struct sgpu_frame_entry) == 8, "an entry takes 8 bytes a frame");
+_Static_assert(SGPU_CHANNEL_ENTRIES <= 1 << 12 && SGPU_CHANNEL_MAX <= 1 << 10, "indexes fit into an entry");
+
+/* What a page table holds: kept here, not in its frame. */
+struct sgpu_table {
+	uint32_t frame;
+	uint32_t slots[]; /* first frames of pages, SGPU_NO_FRAME for none */
+};
+
+/* Stands where a page was taken from a context without its owner's word while other channels of it go on. Nothing
+ * is mapped there any more: their kernels shall fail there, not find an empty page in place of what they had. */
+enum { SGPU_BURNT_FRAME = 0xfffffffe };
+
+/* What the device has mapped at one index of the directories of a context, whichever channels' tables say so. */
+struct sgpu_span {
+	uint32_t *slots[SGPU_KINDS];
+	uint32_t used[SGPU_KINDS];
+};
+
+struct sgpu_context_keys {
+	uint8_t cek[SGPU_KEY_SIZE];
+	struct sgpu_channel_keys derived;
+};
+
+struct sgpu_context {
+	struct sgpu_context *next;
+	struct sgpu_channel *channels;
+	struct sgpu_context_keys *keys; /* secret memory; NULL: a channel without key, alone in its context */
+	uint8_t owner_key[32], owner_hash[SGPU_SHA256_SIZE];
+	void *space;
+	sgpu_devptr base;
+	struct sgpu_span *spans;
+	/* A page that was never this context's stands in its space uncleared, and the device does not take it back:
+	 * no kernel gets there any more. */
+	bool shut;
+};
+
+struct sgpu_channel {
+	struct sgpu_channel *next; /* of its context */
+	struct sgpu_context *context; /* NULL: a bootstrap channel */
+	uint32_t id, serial, directory;
+	struct sgpu_table *(*tables)[SGPU_KINDS];
+	uint8_t grant_digest[SGPU_CHANNEL_DIGEST_SIZE]; /* of a channel with a key */
+	struct sgpu_aead *aead;
+	uint8_t *items; /* secret memory: an opened group */
+	pthread_mutex_t lock; /* groups, aead, items */
+	uint64_t groups;
+	uint64_t authorisations, reports; /* by writers */
+};
+
+struct sgpu_processor {
+	struct sgpu_pager pager;
+	struct sgpu_processor_config config;
+	uint64_t page_size[SGPU_KINDS];
+	uint32_t frames_of[SGPU_KINDS];  /* frames of a page */
+	uint32_t entries[SGPU_KINDS];    /* entries of a table */
+	uint32_t directory_entries;
+	uint8_t id[16];
+
+	pthread_rwlock_t tables;
+	struct sgpu_frame_entry *frames;
+	struct sgpu_channel *channels[SGPU_CHANNEL_MAX];
+	struct sgpu_context *contexts;
+	uint32_t serials; /* given so far */
+	void *window;     /* space in which the host's frames are mapped; NULL until it is needed */
+	/* of the command at work */
+	uint32_t pages[SGPU_CHANNEL_PAGES_MAX];
+	uint8_t actions[SGPU_CHANNEL_PAGES_MAX];
+
+	pthread_mutex_t activation;
+	pthread_cond_t activation_turn;
+	uint64_t tickets, turn;
+	uint32_t holders; /* executors between their activation and their end */
+	struct sgpu_context *active;
+};
+
+/* ---- processor.c ---- */
+/* Fills in the reply and returns its code. */
+int sgpu_refuse(struct sgpu_reply *reply, enum sgpu_refusal refusal, const char *format, ...) SGPU_PRINTF(3, 4);
+/* As sgpu_refuse: this machine has no memory for a table, which is nobody's fault. */
+int sgpu_refuse_memory(struct sgpu_reply *reply);
+/* As sgpu_refuse, for a device that failed; the text is the device's where it gave one. */
+int sgpu_refuse_device(struct sgpu_reply *reply, int code, const char *what);
+/* The channel that `id` names and that can be configured through `via`; NULL: refused. */
+struct sgpu_channel *sgpu_configurable(struct sgpu_processor *processor, uint32_t via, uint32_t id,
+				       struct sgpu_reply *reply);
+bool sgpu_is_bootstrap(const struct sgpu_processor *processor, uint32_t id);
+
+/* ---- frames.c ---- */
+static inline bool sgpu_needs_clear(const struct sgpu_processor *processor, uint32_t frame)
+{
+	const struct sgpu_frame_entry *entry = &processor->frames[frame];
+
+	return entry->stale || (!entry->clean && !processor->pager.info.fresh);
+}
+/* A page of `kind` at `first`: in range, aligned, in one region that is not hidden. */
+enum sgpu_refusal sgpu_page_place(const struct sgpu_processor *processor, uint32_t first, int kind,
+				  enum sgpu_frame_region *region);
+bool sgpu_page_is_free(const struct sgpu_processor *processor, uint32_t first, int kind);
+bool sgpu_page_needs_clear(const struct sgpu_processor *processor, uint32_t first, int kind);
+void sgpu_page_take(struct sgpu_processor *processor, uint32_t first, int kind, struct sgpu_frame_entry entry);
+void sgpu_page_refer(struct sgpu_processor *processor, uint32_t first, int kind, int change);
+/* Data have been cleared; a directory's or table's frame is as it was. */
+void sgpu_page_give(struct sgpu_processor *processor, uint32_t first, int kind);
+void sgpu_page_lose(struct sgpu_processor *processor, uint32_t first, int kind);
+/* It was cleared, and stays in its tables; nothing is done with it on the device any more. */
+void sgpu_page_miss(struct sgpu_processor *processor, uint32_t first, int kind);
+/* A free page that kernels may have written to. */
+void sgpu_page_soil(struct sgpu_processor *processor, uint32_t first, int kind);
+/* The context whose page it is; NULL: of a bootstrap channel, or lost. */
+struct sgpu_context *sgpu_frame_context(const struct sgpu_processor *processor, uint32_t frame);
+static inline uint64_t sgpu_page_va(const struct sgpu_processor *processor, uint32_t directory, uint32_t index,
+				    int kind)
+{
+	return directory * (uint64_t)SGPU_CHANNEL_ENTRIES * processor->page_size[SGPU_SMALL] +
+	       index * processor->page_size[kind];
+}
+/* Whether [at, at + size) is mapped: in a context, or in one channel of it. */
+bool sgpu_range_is_mapped(const struct sgpu_processor *processor, const struct sgpu_context *context,
+			  const struct sgpu_channel *channel, uint64_t at, uint64_t size);
+
+/* ---- commands, called by writers ---- */
+int sgpu_do_create(struct sgpu_processor *processor, const struct sgpu_command *command, struct sgpu_reply *reply);
+int sgpu_do_pde(struct sgpu_processor *processor, const struct sgpu_command *command, struct sgpu_reply *reply);
+int sgpu_do_pte(struct sgpu_processor *processor, const struct sgpu_command *command, struct sgpu_reply *reply);
+int sgpu_do_measure(struct sgpu_processor *processor, const struct sgpu_command *command, struct sgpu_reply *reply);
+int sgpu_do_destroy(struct sgpu_processor *processor, const struct sgpu_command *command, struct sgpu_reply *reply);
+/* By a reader. */
+int sgpu_do_submit(struct sgpu_processor *processor, const struct sgpu_command *command, struct sgpu_reply *reply);
+
+/* Without asking the owner or the device's opinion: for the end. */
+void sgpu_destroy_by_force(struct sgpu_processor *processor, struct sgpu_channel *channel);
+void sgpu_channel_free(struct sgpu_channel *channel);
+void sgpu_context_free(struct sgpu_processor *processor, struct sgpu_context *context);
+struct sgpu_table *sgpu_table_new(const struct sgpu_processor *processor, uint32_t frame, int kind);
+/* Slots of the span, made when there are none; NULL: no memory. */
+uint32_t *sgpu_span_slots(const struct sgpu_processor *processor, struct sgpu_context *context, uint32_t directory,
+			  int kind);
+
+/* ---- pages.c: what the device does for a command ---- */
+enum sgpu_page_action { SGPU_PAGE_NONE, SGPU_PAGE_ADD, SGPU_PAGE_DROP, SGPU_PAGE_SWAP };
+struct sgpu_page_change {
+	struct sgpu_context *context;
+	int kind;
+	uint64_t va;
+	uint32_t count;
+	const uint32_t *before, *after; /* `count` pages each */
+	const uint8_t *actions;         /* what becomes of each on the device */
+};
+/* All of it or, when the device fails, none of it; only that what was to be dropped may be clear then, and, when the
+ * device fails again, missing. */
+int sgpu_pages_change(struct sgpu_processor *processor, const struct sgpu_page_change *change,
+		      struct sgpu_error *error);
+
+/* ---- activate.c ---- */
+/* By writers, when no executor is at work. */
+int sgpu_activate_now(struct sgpu_processor *processor, struct sgpu_context *context, struct sgpu_error *error);
+/* Nothing is reachable any more; waits for the device. */
+int sgpu_deactivate(struct sgpu_processor *processor, struct sgpu_error *error);
+/* Readers; does nothing inside an executor, whose thread is one already. */
+void sgpu_tables_enter(struct sgpu_processor *processor);
+void sgpu_tables_leave(struct sgpu_processor *processor);
+/* Whether this thread is in an executor of the processor. */
+bool sgpu_is_executing(const struct sgpu_processor *processor);
+/* Calls the executor as a holder of whatever context it activates. */
+int sgpu_run_executor(struct sgpu_processor *processor, uint32_t channel, const uint8_t *items, size_t size,
+		      struct sgpu_error *error);
+
+/* ---- window.c ---- */
+int sgpu_window_drop(struct sgpu_processor *processor, uint32_t first, uint32_t count, struct sgpu_error *error);
+
+#endif

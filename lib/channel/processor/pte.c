@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * CH_PTE: pages into a page table, or out of it. Everything is checked first, against the table of pages and
+ * against what the context has mapped; then the device does its part; then it is entered.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include <sgpu/base.h>
+
+#include "channel/processor/processor.h"
+
+/* The command with what it is about. */
+struct job {
+	struct sgpu_processor *processor;
+	struct sgpu_channel *channel;
+	struct sgpu_table *table;
+	uint32_t directory, index, count;
+	int kind;
+	uint64_t va, size;
+	struct sgpu_reply *reply;
+	uint32_t *slots;           /* of the context's span, from `index` on */
+	uint32_t protected_pages, pages;
+	bool authorised;
+};
+
+uint32_t *sgpu_span_slots(const struct sgpu_processor *processor, struct sgpu_context *context, uint32_t directory,
+			  int kind)
+{
+	uint32_t **slots = &context->spans[directory].slots[kind];
+
+	if (!*slots) {
+		const size_t size = processor->entries[kind] * sizeof(**slots);
+
+		*slots = malloc(size);
+		if (*slots) {
+			memset(*slots, 0xff, size);
+		}
+	}
+	return *slots;
+}
+
+/* What of the other size is mapped where entry `index` stands. */
+static bool overlaps(const struct job *job, uint32_t index)
+{
+	const struct sgpu_span *span = &job->channel->context->spans[job->directory];
+	const uint32_t ratio = job->processor->frames_of[SGPU_BIG];
+	const int other = job->kind == SGPU_BIG ? SGPU_SMALL : SGPU_BIG;
+	const uint32_t *slots = span->slots[other];
+
+	if (!span->used[other]) {
+		return false;
+	}
+	if (other == SGPU_BIG) {
+		return slots[index / ratio] != SGPU_NO_FRAME;
+	}
+	for (uint32_t i = index * ratio; i < (index + 1) * ratio; i++) {
+		if (slots[i] != SGPU_NO_FRAME) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Page `i` of the command is in use: it may be shared if it is this context's, at this very address. */
+static int check_shared(struct job *job, uint32_t i, uint32_t page)
+{
+	const struct sgpu_processor *processor = job->processor;
+	const struct sgpu_frame_entry *entry = &processor->frames[page];
+
+	for (uint32_t f = page; f < page + processor->frames_of[job->kind]; f++) {
+		if (processor->frames[f].mapped && sgpu_frame_context(processor, f) != job->channel->context) {
+			return sgpu_refuse(job->reply, SGPU_REFUSED_FOREIGN, "frame %u belongs to another context",
+					   f);
+		}
+	}
+	if (entry->marked) {
+		return sgpu_refuse(job->reply, SGPU_REFUSED_ALIAS, "page %u is named twice", page);
+	}
+	if (!entry->mapped || entry->use != SGPU_FRAME_DATA) {
+		return sgpu_refuse(job->reply, SGPU_REFUSED_NOT_FREE, "page %u is in use", page);
+	}
+	if (entry->big != (job->kind == SGPU_BIG) || entry->directory != job->directory ||
+	    entry->index != job->index + i) {
+		return sgpu_refuse(job->reply, SGPU_REFUSED_ALIAS, "page %u stands at another address", page);
+	}
+	return SGPU_OK;
+}
+
+static int check_new(struct job *job, uint32_t i, uint32_t page, uint32_t old)
+{
+	struct sgpu_processor *processor = job->processor;
+	enum sgpu_frame_region region;
+	enum sgpu_refusal refusal = sgpu_page_place(processor, page, job->kind, &region);
+
+	if (refusal != SGPU_REFUSED_NOT) {
+		return sgpu_refuse(job->reply, refusal, "page %u: %s", page, sgpu_refusal_text(refusal));
+	}
+	job->pages++;
+	job->protected_pages += region == SGPU_REGION_PROTECTED;
+	if (processor->frames[page].missing) {
+		return sgpu_refuse(job->reply, SGPU_REFUSED_DEVICE,
+				   "the device has not page %u any more: it can only be taken out", page);
+	}
+	if (page == old) {
+		return SGPU_OK;
+	}
+	if (processor->frames[page].marked || !sgpu_page_is_free(processor, page, job->kind)) {
+		if (check_shared(job, i, page) != SGPU_OK) {
+			return job->reply->code;
+		}
+		/* It stands in the context's span here, so nothing else does. */
+		return SGPU_OK;
+	}
+	/* Free: nothing else may stand there once this command has taken out what is in the table. */
+	const bool vacant = job->slots[i] == SGPU_NO_FRAME ||
+			    (old != SGPU_NO_FRAME && processor->frames[old].references == 1);
+	if (!vacant || overlaps(job, job->index + i)) {
+		return sgpu_refuse(job->reply, SGPU_REFUSED_ALIAS, "another page than %u is mapped at 0x%llx", page,
+				   (unsigned long long)(job->va + i * processor->page_size[job->kind]));
+	}
+	processor->frames[page].marked = 1;
+	processor->actions[i] = old == SGPU_NO_FRAME ? SGPU_PAGE_ADD : SGPU_PAGE_SWAP;
+	return SGPU_OK;
+}
+
+static int check_entry(struct job *job, uint32_t i)
+{
+	struct sgpu_processor *processor = job->processor;
+	const uint32_t page = processor->pages[i], old = job->table->slots[job->index + i];
+
+	processor->actions[i] = SGPU_PAGE_NONE;
+	if (old != SGPU_NO_FRAME && old != page) {
+		if (processor->frames[old].locked && !job->authorised) {
+			return sgpu_refuse(job->reply, SGPU_REFUSED_LOCKED, "page %u at 0x%llx is locked", old,
+					   (unsigned long long)(job->va + i * processor->page_size[job->kind]));
+		}
+		if (page == SGPU_NO_FRAME && processor->frames[old].references == 1) {
+			processor->actions[i] = SGPU_PAGE_DROP;
+		}
+	}
+	return page == SGPU_NO_FRAME ? SGPU_OK : check_new(job, i, page, old);
+}
+
+static int check_entries(struct job *job)
+{
+	struct sgpu_processor *processor = job->processor;
+	uint32_t checked = 0;
+	int rc = SGPU_OK;
+
+	for (; rc == SGPU_OK && checked < job->count; checked++) {
+		rc = check_entry(job, checked);
+	}
+	for (uint32_t i = 0; i < checked; i++) {
+		if (processor->pages[i] < processor->config.frames) {
+			processor->frames[processor->pages[i]].marked = 0;
+		}
+	}
+	return rc;
+}
+
+static int check_mac(struct job *job, const struct sgpu_command *command)
+{
+	const struct sgpu_context_keys *keys = job->channel->context->keys;
+	uint8_t expected[SGPU_CHANNEL_MAC_SIZE];
+	bool is_good;
+
+	if (!command->pte.has_mac) {
+		return SGPU_OK;
+	}
+	if (!keys || command->pte.mac_counter != job->channel->authorisations + 1) {
+		return sgpu_refuse(job->reply, SGPU_REFUSED_MAC,
+				   "authorisation %llu of channel %u is not the next one",
+				   (unsigned long long)command->pte.mac_counter, job->channel->id);
+	}
+	sgpu_mac_unmap(&keys->derived, job->channel->serial, command->pte.mac_counter, job->va, job->size, expected);
+	is_good = sgpu_equal(expected, command->pte.mac, sizeof(expected));
+	sgpu_wipe(expected, sizeof(expected));
+	if (!is_good) {
+		return sgpu_refuse(job->reply, SGPU_REFUSED_MAC, "authorisation %llu of channel %u does not verify",
+				   (unsigned long long)command->pte.mac_counter, job->channel->id);
+	}
+	job->authorised = true;
+	return SGPU_OK;
+}
+
+static int check_place(struct job *job, const struct sgpu_command *command)
+{
+	const struct sgpu_processor *processor = job->processor;
+
+	if (job->count < 1 || job->count > SGPU_CHANNEL_PAGES_MAX) {
+		return sgpu_refuse(job->reply, SGPU_REFUSED_MALFORMED, "%u pages in one command", job->count);
+	}
+	if (job->directory >= processor->directory_entries || job->index >= processor->entries[job->kind] ||
+	    job->count > processor->entries[job->kind] - job->index) {
+		return sgpu_refuse(job->reply, SGPU_REFUSED_RANGE, "%u pages at entry %u of the table at index %u",
+				   job->count, command->pte.table_index, command->pte.directory_index);
+	}
+	job->va = sgpu_page_va(processor, job->directory, job->index, job->kind);
+	job->size = job->count * processor->page_size[job->kind];
+	if (job->va > processor->config.space_size || job->size > processor->config.space_size - job->va) {
+		return sgpu_refuse(job->reply, SGPU_REFUSED_RANGE, "0x%llx lies beyond the space of a context",
+				   (unsigned long long)(job->va + job->size));
+	}
+	job->table = job->channel->tables[job->directory][job->kind];
+	if (!job->table) {
+		return sgpu_refuse(job->reply, SGPU_REFUSED_NO_TABLE, "no table at index %u of channel %u",
+				   job->directory, job->channel->id);
+	}
+	job->slots = sgpu_span_slots(processor, job->channel->context, job->directory, job->kind);
+	if (!job->slots) {
+		return sgpu_refuse_memory(job->reply);
+	}
+	job->slots += job->index;
+	return SGPU_OK;
+}
+
+/* ---- entering it ---- */
+static void take_out(struct job *job, uint32_t i, uint32_t page)
+{
+	struct sgpu_processor *processor = job->processor;
+
+	if (processor->frames[page].references > 1) {
+		sgpu_page_refer(processor, page, job->kind, -1);
+		return;
+	}
+	sgpu_page_give(processor, page, job->kind);
+	job->slots[i] = SGPU_NO_FRAME;
+	job->channel->context->spans[job->directory].used[job->kind]--;
+}
+
+static void put_in(struct job *job, uint32_t i, uint32_t page)
+{
+	struct sgpu_processor *processor = job->processor;
+
+	if (processor->frames[page].mapped) {
+		sgpu_page_refer(processor, page, job->kind, 1);
+		return;
+	}
+	sgpu_page_take(processor, page, job->kind, (struct sgpu_frame_entry){
+		.owner = job->channel->id,
+		.use = SGPU_FRAME_DATA,
+		.locked = job->channel->context->keys != NULL,
+		.clean = 1,
+		.directory = job->directory,
+		.index = job->index + i,
+	});
+	job->slots[i] = page;
+	job->channel->context->spans[job->directory].used[job->kind]++;
+}
+
+static void enter(struct job *job)
+{
+	struct sgpu_frame_entry *table = &job->processor->frames[job->table->frame];
+
+	for (uint32_t i = 0; i < job->count; i++) {
+		uint32_t *slot = &job->table->slots[job->index + i];
+		const uint32_t page = job->processor->pages[i], old = *slot;
+
+		if (page == old) {
+			continue;
+		}
+		if (old != SGPU_NO_FRAME) {
+			take_out(job, i, old);
+			table->index = (table->index - 1u) & 0x1fff;
+		}
+		if (page != SGPU_NO_FRAME) {
+			put_in(job, i, page);
+			table->index = (table->index + 1u) & 0x1fff;
+		}
+		*slot = page;
+	}
+	job->channel->authorisations += job->authorised;
+}
+
+static void summarise(struct job *job)
+{
+	struct sgpu_summary *summary = &job->reply->summary;
+	uint32_t *pages = job->processor->pages;
+	uint32_t count = 0;
+
+	if (!job->channel->context->keys) {
+		memset(summary, 0, sizeof(*summary));
+		return;
+	}
+	for (uint32_t i = 0; i < job->count; i++) {
+		if (pages[i] != SGPU_NO_FRAME &&
+		    sgpu_processor_region(job->processor, pages[i]) == SGPU_REGION_PROTECTED) {
+			pages[count++] = htole32(pages[i]);
+		}
+	}
+	*summary = (struct sgpu_summary){
+		.channel = job->channel->id,
+		.serial = job->channel->serial,
+		.counter = ++job->channel->reports,
+		.va = job->va,
+		.size = job->size,
+		.protected_pages = job->protected_pages,
+		.pages = job->pages,
+	};
+	sgpu_kt128(pages, count * sizeof(*pages), NULL, 0, summary->hash, sizeof(summary->hash));
+	sgpu_mac_summary(&job->channel->context->keys->derived, summary, summary->mac);
+}
+
+static int change_device(struct job *job)
+{
+	const struct sgpu_page_change change = {
+		.context = job->channel->context,
+		.kind = job->kind,
+		.va = job->va,
+		.count = job->count,
+		.before = job->table->slots + job->index,
+		.after = job->processor->pages,
+		.actions = job->processor->actions,
+	};
+	int rc = sgpu_pages_change(job->processor, &change, &job->reply->error);
+
+	return rc == SGPU_OK ? SGPU_OK : sgpu_refuse_device(job->reply, rc, "cannot change mappings");
+}
+
+int sgpu_do_pte(struct sgpu_processor *processor, const struct sgpu_command *command, struct sgpu_reply *reply)
+{
+	struct job job = {
+		.processor = processor,
+		.channel = sgpu_configurable(processor, command->via, command->channel, reply),
+		.directory = command->pte.directory_index,
+		.index = command->pte.table_index,
+		.count = command->pte.count,
+		.kind = command->pte.big ? SGPU_BIG : SGPU_SMALL,
+		.reply = reply,
+	};
+
+	if (!job.channel || check_place(&job, command) != SGPU_OK || check_mac(&job, command) != SGPU_OK) {
+		return reply->code;
+	}
+	/* The sender may change its own while it is looked at. */
+	memcpy(processor->pages, command->pte.pages, job.count * sizeof(*processor->pages));
+	if (check_entries(&job) != SGPU_OK || change_device(&job) != SGPU_OK) {
+		return reply->code;
+	}
+	enter(&job);
+	summarise(&job);
+	return SGPU_OK;
+}

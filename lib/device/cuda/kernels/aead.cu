@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * AES-256-GCM over runs of chunks of the sealed format, opening and sealing, in one pass.
+ *
+ * A warp takes a chunk, row by row: 32 blocks of 16 bytes, one a lane. Lane l's part of GHASH is a Horner scheme in
+ * H^32 over every 32nd block, its product by the constant H^32 read from tables in shared memory. At the end each
+ * lane multiplies its sum once by the power of H that its place asks for, and the warp adds up.
+ *
+ * What would leave many multiprocessors idle is split: several warps of a block share a chunk, each with some of
+ * its rows.
+ */
+#include <cuda_runtime.h>
+
+#include <device/cuda/kernels/aead_state.cuh>
+#include <device/cuda/kernels/blocks.cuh>
+#include <device/cuda/kernels/ghash.cuh>
+
+using namespace sgpu_aead;
+using namespace sgpu_blocks;
+using namespace sgpu_ghash;
+
+enum { THREADS = 1024, WARPS = THREADS / 32 };
+
+struct job {
+	const key_state *state;
+	const unsigned char *in;
+	unsigned char *out;
+	uint64_t first;                 /* number of the first chunk */
+	uint64_t count;                 /* chunks in the run */
+	uint64_t end_size;              /* plaintext bytes of the last of them */
+	uint64_t whole;                 /* chunks that are done one a warp; the others are split over `split` warps */
+	unsigned split;
+	uint64_t bad_end;               /* chunk where the run itself is wrong, or UINT64_MAX */
+	sgpu_cuda_verdict *verdict;
+	unsigned long long *counter;    /* blocks that have ended, above DONE_BITS, and chunks that they did */
+};
+enum { DONE_BITS = 48 };
+
+/* The end of shared memory, after the tables of AES and of GHASH. */
+struct rest {
+	uint4 round_keys[sgpu_aes::ROUNDS + 1];
+	uint32_t sum[WARPS][4];         /* by chunk in work: GHASH of its parts */
+	uint32_t done[4];               /* the first: chunks that are done */
+};
+
+enum { SHARED_BYTES = sgpu_aes::TABLE_BYTES + HASH_BYTES + sizeof(rest) };
+
+/* ---- a chunk ---- */
+struct worker {
+	sgpu_aes::cipher cipher;
+	hash ghash;
+	uint32_t lane;
+};
+
+struct chunk {
+	const unsigned char *in;
+	unsigned char *out;
+	int size;                       /* plaintext bytes */
+	uint32_t n0, n1, n2;            /* nonce */
+};
+
+template <bool OPEN> static __device__ __forceinline__ chunk find_chunk(const job &j, uint64_t index)
+{
+	uint64_t number = j.first + index;
+	uint4 nonce = __ldg(&j.state->nonce);
+	chunk c;
+
+	c.in = j.in + index * (OPEN ? SEALED : CHUNK);
+	c.out = j.out + index * (OPEN ? CHUNK : SEALED);
+	c.size = index == j.count - 1 ? (int)j.end_size : CHUNK;
+	c.n0 = nonce.x;
+	c.n1 = nonce.y ^ sgpu_aes::permute((uint32_t)(number >> 32), 0, 0x0123);
+	c.n2 = nonce.z ^ sgpu_aes::permute((uint32_t)number, 0, 0x0123);
+	return c;
+}
+
+/* One block of a row: deciphered or enciphered, and the ciphertext for GHASH. */
+template <bool OPEN, bool ALIGNED>
+static __device__ __forceinline__ uint4 do_block(const worker &w, const sgpu_aes::start &s, const chunk &c,
+						 int index, uint4 data)
+{
+	uint4 other = data ^ sgpu_aes::counter_block(w.cipher, s, (uint32_t)index + 2);
+	int left = c.size - 16 * index;
+
+	if (left >= 16) {
+		store_block<ALIGNED>(c.out + 16 * index, other);
+	} else {
+		other = keep_part(other, left);
+		store_part(c.out + 16 * index, other, left);
+	}
+	return OPEN ? data : other;
+}
+
+template <bool ALIGNED> static __device__ __forceinline__ uint4 fetch(const chunk &c, int index, int blocks)
+{
+	if (index < 0 || index >= blocks) {
+		return make_uint4(0, 0, 0, 0);
+	}
+	return c.size - 16 * index >= 16 ? load_block<ALIGNED>(c.in + 16 * index)
+					 : load_part(c.in + 16 * index, c.size - 16 * index);
+}
+
+/* Rows [part * rows / split, (part + 1) * rows / split) of a chunk; the warp's share of GHASH, without the length
+ * block. Rows count from the end, so that the first may begin before the chunk: such blocks are zero. */
+template <bool OPEN, bool ALIGNED>
+static __device__ __forceinline__ uint4 do_rows(const worker &w, const job &j, const chunk &c, unsigned part,
+						unsigned split)
+{
+	int blocks = (c.size + 15) / 16, rows = (blocks + ROW - 1) / ROW;
+	int row = (int)(part * rows / split), end = (int)((part + 1) * rows / split);
+	int index = row * ROW + (int)w.lane - (rows * ROW - blocks);
+	uint4 sum = make_uint4(0, 0, 0, 0), next;
+
+	if (row == end) {
+		return sum;
+	}
+	sgpu_aes::start s = sgpu_aes::begin_chunk(w.cipher, c.n0, c.n1, c.n2);
+	next = fetch<ALIGNED>(c, index, blocks);
+	for (; row < end; row++, index += ROW) {
+		uint4 data = next;
+
+		next = fetch<ALIGNED>(c, index + ROW, row + 1 < end ? blocks : 0);
+		if (index >= 0) {
+			data = do_block<OPEN, ALIGNED>(w, s, c, index, data);
+		}
+		sum = horner(w.ghash, sum, data);
+	}
+	return sum_of_warp(product(sum, __ldg(&j.state->power[ROW * (rows - end) + ROW + 1 - (int)w.lane])));
+}
+
+/* The length block times H. */
+static __device__ __forceinline__ uint4 length_part(const job &j, const chunk &c)
+{
+	if (c.size == CHUNK) {
+		return __ldg(&j.state->full_length);
+	}
+	return product(make_uint4(0, 0, 0, sgpu_aes::permute((uint32_t)c.size * 8, 0, 0x0123)),
+		       __ldg(&j.state->power[1]));
+}
+
+/* Compares or writes the tag: one lane. */
+template <bool OPEN, bool ALIGNED>
+static __device__ __forceinline__ void end_chunk(const job &j, rest *r, const chunk &c, uint64_t index, uint4 tag)
+{
+	if (OPEN) {
+		uint4 d = tag ^ load_block<false>(c.in + c.size);
+
+		if (d.x | d.y | d.z | d.w) {
+			atomicMin((unsigned long long *)&j.verdict->bad, (unsigned long long)(j.first + index));
+			return;
+		}
+	} else {
+		store_block<false>(c.out + c.size, tag);
+	}
+	atomicAdd(&r->done[0], 1);
+}
+
+/* The block that the tag is masked with: counter 1. */
+static __device__ __forceinline__ uint4 mask(const worker &w, const chunk &c)
+{
+	return sgpu_aes::counter_block(w.cipher, sgpu_aes::begin_chunk(w.cipher, c.n0, c.n1, c.n2), 1);
+}
+
+/* Whole chunks, one a warp, at a distance of all warps. The masks of up to 32 of them are made at once, one a lane. */
+template <bool OPEN, bool ALIGNED>
+static __device__ __forceinline__ void do_whole(const worker &w, const job &j, rest *r)
+{
+	uint64_t warps = (uint64_t)gridDim.x * WARPS, index = (threadIdx.x / 32) * (uint64_t)gridDim.x + blockIdx.x;
+	uint4 masks = make_uint4(0, 0, 0, 0);
+
+	for (int turn = 0; index < j.whole; index += warps, turn = turn + 1 & 31) {
+		if (turn == 0) {
+			masks = mask(w, find_chunk<OPEN>(j, index + w.lane * warps));
+		}
+		chunk c = find_chunk<OPEN>(j, index);
+		uint4 sum = do_rows<OPEN, ALIGNED>(w, j, c, 0, 1);
+
+		if (w.lane == turn) {
+			end_chunk<OPEN, ALIGNED>(j, r, c, index, sum ^ length_part(j, c) ^ masks);
+		}
+	}
+}
+
+/* The others: `split` warps of a block share a chunk. All threads of a block go through the same passes. */
+template <bool OPEN, bool ALIGNED>
+static __device__ __forceinline__ void do_split(const worker &w, const job &j, rest *r)
+{
+	unsigned warp = threadIdx.x / 32, part = warp % j.split, slot = warp / j.split, together = WARPS / j.split;
+	uint64_t step = (uint64_t)gridDim.x * together;
+
+	for (uint64_t base = j.whole; base < j.count; base += step) {
+		uint64_t index = base + slot * (uint64_t)gridDim.x + blockIdx.x;
+		chunk c = find_chunk<OPEN>(j, index);
+		uint4 sum = make_uint4(0, 0, 0, 0);
+
+		if (threadIdx.x < WARPS * 4) {
+			((uint32_t *)r->sum)[threadIdx.x] = 0;
+		}
+		__syncthreads();
+		if (index < j.count) {
+			sum = do_rows<OPEN, ALIGNED>(w, j, c, part, j.split);
+			/* Neither is for the same warp where there are several. */
+			if (part == 0) {
+				sum = sum ^ length_part(j, c);
+			}
+			if (part == j.split - 1) {
+				sum = sum ^ mask(w, c);
+			}
+		}
+		if (w.lane == 0) {
+			atomicXor(&r->sum[slot][0], sum.x);
+			atomicXor(&r->sum[slot][1], sum.y);
+			atomicXor(&r->sum[slot][2], sum.z);
+			atomicXor(&r->sum[slot][3], sum.w);
+		}
+		__syncthreads();
+		if (index < j.count && part == 0 && w.lane == 0) {
+			end_chunk<OPEN, ALIGNED>(j, r, c, index, *(uint4 *)r->sum[slot]);
+		}
+		__syncthreads();
+	}
+}
+
+/* A store that stays although nothing reads it. */
+static __device__ __forceinline__ void wipe_block(unsigned char *at)
+{
+	asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" :: "r"((uint32_t)__cvta_generic_to_shared(at)), "r"(0)
+		     : "memory");
+}
+
+/* The last block to end tells the host how many chunks were done: one thread of each. */
+static __device__ __forceinline__ void report(const job &j, const rest *r)
+{
+	unsigned long long mine = (1ull << DONE_BITS) + r->done[0], all;
+
+	__threadfence();
+	all = atomicAdd(j.counter, mine) + mine;
+	if (all >> DONE_BITS == gridDim.x) {
+		*(volatile uint64_t *)&j.verdict->done = all & (1ull << DONE_BITS) - 1;
+	}
+}
+
+template <bool OPEN, bool ALIGNED>
+static __global__ void __launch_bounds__(THREADS, 1) run_chunks(const job j)
+{
+	extern __shared__ __align__(1024) unsigned char shared[];
+	unsigned char *table = shared + sgpu_aes::TABLE_BYTES;
+	rest *r = (rest *)(table + HASH_BYTES);
+	worker w;
+
+	uint32_t usable = __ldg(&j.state->nonce).w;
+
+	if (OPEN && blockIdx.x == 0 && threadIdx.x == 0 && j.bad_end != UINT64_MAX) {
+		atomicMin((unsigned long long *)&j.verdict->bad, (unsigned long long)j.bad_end);
+	}
+	if (threadIdx.x == 0) {
+		r->done[0] = 0;
+	}
+	sgpu_aes::fill_tables<THREADS>(shared);
+	if (usable != USABLE) {
+		if (blockIdx.x == 0 && threadIdx.x == 0) {
+			*(volatile uint64_t *)&j.verdict->refused = 1;
+		}
+		return;
+	}
+#pragma unroll
+	for (int i = 0; i < HASH_BYTES / 16 / THREADS; i++) {
+		((uint4 *)table)[i * THREADS + threadIdx.x] = __ldg(&j.state->table[i * THREADS + threadIdx.x]);
+	}
+	if (threadIdx.x <= sgpu_aes::ROUNDS) {
+		r->round_keys[threadIdx.x] = __ldg(&j.state->round_keys[threadIdx.x]);
+	}
+	__syncthreads();
+	w.lane = threadIdx.x % 32;
+	w.cipher.tables = shared;
+	w.cipher.keys = r->round_keys;
+	w.cipher.lane = w.lane * 4;
+	w.ghash = make_hash(table, w.lane);
+	do_whole<OPEN, ALIGNED>(w, j, r);
+	do_split<OPEN, ALIGNED>(w, j, r);
+	/* The next kernel on this multiprocessor may be anybody's. */
+	__syncthreads();
+	if (threadIdx.x == 0) {
+		report(j, r);
+	}
+	__syncthreads();
+	for (int i = threadIdx.x; i < (int)(HASH_BYTES + sizeof(rest)) / 16; i += THREADS) {
+		wipe_block(table + 16 * i);
+	}
+}
+
+/* ---- host ---- */
+typedef void (*kernel_fn)(const job);
+
+enum { DEVICES = 64 };
+static int multiprocessors_of[DEVICES];
+
+static kernel_fn choose(bool open, bool aligned)
+{
+	static const kernel_fn kernels[2][2] = {
+		{ run_chunks<false, false>, run_chunks<false, true> },
+		{ run_chunks<true, false>, run_chunks<true, true> },
+	};
+
+	return kernels[open][aligned];
+}
+
+extern "C" int sgpu_cuda_aead_prepare(void)
+{
+	int device = 0, code = cudaGetDevice(&device);
+
+	if (code == cudaSuccess && (device < 0 || device >= DEVICES)) {
+		code = cudaErrorInvalidDevice;
+	}
+	if (code == cudaSuccess) {
+		code = cudaDeviceGetAttribute(&multiprocessors_of[device], cudaDevAttrMultiProcessorCount, device);
+	}
+	for (int i = 0; i < 4 && code == cudaSuccess; i++) {
+		code = cudaFuncSetAttribute((const void *)choose(i / 2, i % 2),
+					    cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_BYTES);
+	}
+	return code;
+}
+
+/* Clock cycles that a row and a product at the end keep a multiprocessor busy, measured on an H200. */
+enum { ROW_WORK = 265, END_WORK = 225 };
+
+/* One pass of a multiprocessor over `together` chunks, each split over `split` warps: with few warps, part of the
+ * time nothing can be issued; a fit to measurements. */
+static uint64_t pass_time(uint64_t together, unsigned split)
+{
+	uint64_t warps = together * split, work = together * (ROWS * ROW_WORK + split * END_WORK);
+
+	return work + work * 8 / warps;
+}
+
+/* How the chunks are shared out: as many as go evenly are done one a warp; what is left is split so that all of it
+ * ends soonest. */
+static void share_out(job *j, int multiprocessors, unsigned *blocks)
+{
+	uint64_t all = (uint64_t)multiprocessors, left = j->count % (all * WARPS), best = UINT64_MAX;
+
+	j->whole = j->count - left;
+	j->split = 1;
+	*blocks = (unsigned)multiprocessors;
+	for (unsigned split = 1; left > 0 && split <= WARPS; split *= 2) {
+		uint64_t most = WARPS / split, each = (left + all - 1) / all, passes = (each + most - 1) / most;
+		uint64_t cost = passes * pass_time(each < most ? each : most, split);
+
+		if (cost < best) {
+			best = cost;
+			j->split = split;
+		}
+	}
+	if (j->whole == 0 && left < all) {
+		*blocks = left > 0 ? (unsigned)left : 1;
+	}
+}
+
+static int start(void *stream, job *j, bool open, const struct sgpu_cuda_report *report, uint64_t *expected)
+{
+	int device = 0, code = cudaGetDevice(&device);
+	unsigned blocks;
+	bool aligned = (((uintptr_t)j->in | (uintptr_t)j->out) & 15) == 0;
+
+	if (code != cudaSuccess || device < 0 || device >= DEVICES || multiprocessors_of[device] == 0) {
+		return code != cudaSuccess ? code : cudaErrorInitializationError;
+	}
+	*expected = j->count + (j->bad_end != UINT64_MAX);
+	j->verdict = (sgpu_cuda_verdict *)report->verdict;
+	j->counter = (unsigned long long *)report->counter;
+	if (*expected == 0) {
+		return cudaSuccess;
+	}
+	share_out(j, multiprocessors_of[device], &blocks);
+	choose(open, aligned)<<<blocks, THREADS, SHARED_BYTES, (cudaStream_t)stream>>>(*j);
+	return cudaGetLastError();
+}
+
+extern "C" int sgpu_cuda_open(void *stream, uint64_t state, uint64_t first, bool last, uint64_t in, uint64_t size,
+			      uint64_t out, const struct sgpu_cuda_report *report, uint64_t *expected)
+{
+	uint64_t full = size / SEALED, end = size % SEALED;
+	bool has_end = last && end >= TAG;
+	job j = {};
+
+	j.state = (const key_state *)state;
+	j.in = (const unsigned char *)in;
+	j.out = (unsigned char *)out;
+	j.first = first;
+	j.count = full + has_end;
+	j.end_size = has_end ? end - TAG : CHUNK;
+	j.bad_end = last ? (has_end ? UINT64_MAX : first + full) : (end == 0 ? UINT64_MAX : first + full);
+	return start(stream, &j, true, report, expected);
+}
+
+extern "C" int sgpu_cuda_seal(void *stream, uint64_t state, uint64_t first, bool last, uint64_t in, uint64_t size,
+			      uint64_t out, const struct sgpu_cuda_report *report, uint64_t *expected)
+{
+	job j = {};
+
+	j.state = (const key_state *)state;
+	j.in = (const unsigned char *)in;
+	j.out = (unsigned char *)out;
+	j.first = first;
+	j.count = size / CHUNK + last;
+	j.end_size = last ? size % CHUNK : CHUNK;
+	j.bad_end = UINT64_MAX;
+	return start(stream, &j, false, report, expected);
+}

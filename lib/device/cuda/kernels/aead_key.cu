@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A key on the device, by one block: what comes sealed is opened, then AES-256 key expansion, powers of H and the
+ * tables of GHASH.
+ */
+#include <cuda_runtime.h>
+
+#include <device/cuda/kernels/aead_state.cuh>
+#include <device/cuda/kernels/delivery.cuh>
+#include <device/cuda/kernels/gf128.cuh>
+
+using namespace sgpu_aead;
+
+enum { THREADS = 1024 };
+
+struct scratch {
+	uint32_t t0[256];
+	uint32_t round_keys[sgpu_aes::ROUND_KEY_WORDS];
+	uint4 power[POWERS];
+	/* H^32 times x^i, as blocks, at 16 times the bit in its byte plus the byte's position: lanes want the same
+	 * bit of neighbouring positions. */
+	uint4 basis[128];
+	uint32_t material[SGPU_CUDA_MATERIAL / 4]; /* key, base nonce, whether they are right */
+	/* Of a delivery. */
+	uint32_t session[sgpu_aes::ROUND_KEY_WORDS];
+	uint32_t stream[SGPU_DELIVERY_TERMS][4];
+	uint4 term[SGPU_DELIVERY_TERMS];
+};
+
+static __device__ uint4 product(uint4 a, uint4 b)
+{
+	return sgpu_gf::to_block(sgpu_gf::multiply(sgpu_gf::from_block(a), sgpu_gf::from_block(b)));
+}
+
+/* Doubling: from H^1 to H^n the next n follow by one product each. */
+static __device__ void make_powers(scratch *s)
+{
+#pragma unroll 1
+	for (int n = 1; n < POWERS - 1; n *= 2) {
+		int i = (int)threadIdx.x + 1;
+
+		if (i <= n && n + i < POWERS) {
+			s->power[n + i] = product(s->power[n], s->power[i]);
+		}
+		__syncthreads();
+	}
+}
+
+static __device__ void make_table(const scratch *s, uint4 *table)
+{
+	for (int i = threadIdx.x; i < 256 * 16; i += THREADS) {
+		int byte = i / 16, position = i % 16;
+		uint4 sum = make_uint4(0, 0, 0, 0);
+
+		for (int bit = 0; bit < 8; bit++) {
+			uint4 b = s->basis[16 * bit + position];
+			uint32_t mask = byte >> bit & 1 ? 0xffffffffu : 0;
+
+			sum.x ^= b.x & mask;
+			sum.y ^= b.y & mask;
+			sum.z ^= b.z & mask;
+			sum.w ^= b.w & mask;
+		}
+		table[i] = sum;
+	}
+}
+
+/* Opens a delivery into the scratch. One warp has the key stream, another GHASH. All threads. */
+static __device__ void receive(scratch *s, const sgpu_cuda_delivery &d)
+{
+	const key_state *session = (const key_state *)d.session;
+	int t = threadIdx.x, i = t - 32;
+
+	if (t < sgpu_aes::ROUND_KEY_WORDS) {
+		s->session[t] = ((const uint32_t *)session->round_keys)[t];
+	}
+	__syncthreads();
+	if (t < SGPU_DELIVERY_TERMS) {
+		sgpu_delivery_stream(&d, s->t0, s->session, (uint32_t)t + 1, s->stream[t]);
+	} else if (i >= 0 && i < SGPU_DELIVERY_TERMS) {
+		s->term[i] = sgpu_delivery_term(&d, i, session->power[SGPU_DELIVERY_TERMS - i]);
+	}
+	__syncthreads();
+	if (t == 0) {
+		uint4 tag = *(const uint4 *)s->stream[0];
+		uint32_t wrong;
+
+		for (int k = 0; k < SGPU_DELIVERY_TERMS; k++) {
+			tag = make_uint4(tag.x ^ s->term[k].x, tag.y ^ s->term[k].y, tag.z ^ s->term[k].z,
+					 tag.w ^ s->term[k].w);
+		}
+		wrong = (tag.x ^ d.tag[0]) | (tag.y ^ d.tag[1]) | (tag.z ^ d.tag[2]) | (tag.w ^ d.tag[3]);
+		s->material[SGPU_DELIVERY_WORDS] = wrong == 0 && session->nonce.w == USABLE ? USABLE : 0;
+	}
+	if (t < SGPU_DELIVERY_WORDS) {
+		s->material[t] = d.words[t] ^ s->stream[1 + t / 4][t % 4];
+	}
+}
+
+template <bool SEALED_KEY>
+static __global__ void __launch_bounds__(THREADS, 1)
+	set_up(const __grid_constant__ sgpu_cuda_delivery delivery, uint4 *material, key_state *state)
+{
+	__shared__ __align__(16) scratch s;
+	int t = threadIdx.x;
+
+	if (t < 256) {
+		s.t0[t] = sgpu_aes::t0_table.at[t];
+	}
+	if (SEALED_KEY) {
+		__syncthreads();
+		receive(&s, delivery);
+	} else if (t < SGPU_CUDA_MATERIAL / 16) {
+		((uint4 *)s.material)[t] = material[t];
+		material[t] = make_uint4(0, 0, 0, 0);
+		if (t == SGPU_CUDA_MATERIAL / 16 - 1) {
+			s.material[SGPU_DELIVERY_WORDS] = USABLE;
+		}
+	}
+	__syncthreads();
+	bool usable = s.material[SGPU_DELIVERY_WORDS] == USABLE;
+	__syncthreads();
+	if (!usable) {
+		/* The state stays as it was cleared. */
+		for (int i = t; i < (int)(sizeof(s) / 4); i += THREADS) {
+			((volatile uint32_t *)&s)[i] = 0;
+		}
+		if (t == 0) {
+			state->nonce = make_uint4(0, 0, 0, 0);
+		}
+		return;
+	}
+	if (t == 0) {
+		sgpu_aes_expand(s.t0, s.material, s.round_keys);
+		s.power[0] = make_uint4(0, 0, 0, 0);
+		/* H: the block of zeros, enciphered. */
+		sgpu_aes_encipher(s.t0, s.round_keys, (const uint32_t *)&s.power[0], (uint32_t *)&s.power[1]);
+		state->nonce = ((const uint4 *)s.material)[2];
+	}
+	__syncthreads();
+	if (t < sgpu_aes::ROUND_KEY_WORDS) {
+		((uint32_t *)state->round_keys)[t] = s.round_keys[t];
+	}
+	make_powers(&s);
+	for (int i = t; i < POWERS; i += THREADS) {
+		state->power[i] = s.power[i];
+	}
+	if (t < 128) {
+		sgpu_gf::gf x = { t < 64 ? 1ull << t : 0, t < 64 ? 0 : 1ull << (t - 64) };
+
+		s.basis[16 * (7 - t % 8) + t / 8] = sgpu_gf::to_block(sgpu_gf::multiply(sgpu_gf::from_block(s.power[ROW]), x));
+	}
+	if (t == THREADS - 1) {
+		/* Bits of data, big endian, in the last eight bytes. */
+		uint4 length = make_uint4(0, 0, 0, __byte_perm(CHUNK * 8, 0, 0x0123));
+
+		state->full_length = product(length, s.power[1]);
+	}
+	__syncthreads();
+	make_table(&s, state->table);
+	__syncthreads();
+	for (int i = t; i < (int)(sizeof(s) / 4); i += THREADS) {
+		((volatile uint32_t *)&s)[i] = 0;
+	}
+}
+
+extern "C" size_t sgpu_cuda_key_size(void)
+{
+	return (sizeof(key_state) + 255) / 256 * 256;
+}
+
+extern "C" int sgpu_cuda_key_setup(void *stream, uint64_t material, uint64_t state)
+{
+	const sgpu_cuda_delivery none = {};
+
+	set_up<false><<<1, THREADS, 0, (cudaStream_t)stream>>>(none, (uint4 *)material, (key_state *)state);
+	return (int)cudaGetLastError();
+}
+
+extern "C" int sgpu_cuda_key_deliver(void *stream, const struct sgpu_cuda_delivery *delivery, uint64_t state)
+{
+	set_up<true><<<1, THREADS, 0, (cudaStream_t)stream>>>(*delivery, NULL, (key_state *)state);
+	return (int)cudaGetLastError();
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * GHASH (NIST SP 800-38D, section 6.4) by a warp: products by the constant H^32 from a table in shared memory.
+ *
+ * The table has an entry for each byte and each of the sixteen positions of a byte in a block, so a product is
+ * sixteen look-ups. Lane l begins at position l mod 8 of each half: so the eight lanes that a shared-memory
+ * access of 16 bytes serves at once always want eight different positions, and positions lie in different banks.
+ */
+#ifndef SGPU_DEVICE_CUDA_KERNELS_GHASH_CUH
+#define SGPU_DEVICE_CUDA_KERNELS_GHASH_CUH
+
+#include <device/cuda/kernels/aes.cuh>
+#include <device/cuda/kernels/gf128.cuh>
+
+namespace sgpu_ghash {
+
+struct hash {
+	const unsigned char *table;     /* in shared memory */
+	uint32_t places[2];             /* by step 0 to 7, a byte each: 16 times the position in the half */
+	uint32_t turn;                  /* bits to rotate by within a word */
+	bool swap;
+};
+
+static __device__ __forceinline__ hash make_hash(const unsigned char *table, uint32_t lane)
+{
+	hash h;
+
+	h.table = table;
+	h.turn = 8 * (lane & 3);
+	h.swap = lane & 4;
+	for (int half = 0; half < 2; half++) {
+		h.places[half] = 0;
+		for (int i = 0; i < 4; i++) {
+			h.places[half] |= (4 * half + i + lane & 7) * 16 << 8 * i;
+		}
+	}
+	return h;
+}
+
+template <int HALF, int STEP>
+static __device__ __forceinline__ uint4 look_up(const hash &h, uint32_t word)
+{
+	/* The address: the byte over the place; the upper bytes repeat the sign of the place, which has none. */
+	uint32_t at = sgpu_aes::permute(word, h.places[STEP / 4],
+					4 + STEP % 4 | STEP % 4 << 4 | (12 + STEP % 4) * 0x1100);
+
+	return *(const uint4 *)(h.table + at + HALF * 128);
+}
+
+static __device__ __forceinline__ void add(uint4 &sum, uint4 a, uint4 b)
+{
+	sum.x = sum.x ^ a.x ^ b.x;
+	sum.y = sum.y ^ a.y ^ b.y;
+	sum.z = sum.z ^ a.z ^ b.z;
+	sum.w = sum.w ^ a.w ^ b.w;
+}
+
+template <int HALF>
+static __device__ __forceinline__ void half_product(const hash &h, uint32_t a, uint32_t b, uint4 &sum)
+{
+	uint32_t x = h.swap ? b : a, y = h.swap ? a : b;
+	uint32_t low = __funnelshift_r(x, y, h.turn), high = __funnelshift_r(y, x, h.turn);
+
+	add(sum, look_up<HALF, 0>(h, low), look_up<HALF, 1>(h, low));
+	add(sum, look_up<HALF, 2>(h, low), look_up<HALF, 3>(h, low));
+	add(sum, look_up<HALF, 4>(h, high), look_up<HALF, 5>(h, high));
+	add(sum, look_up<HALF, 6>(h, high), look_up<HALF, 7>(h, high));
+}
+
+/* y times H^32, plus c. */
+static __device__ __forceinline__ uint4 horner(const hash &h, uint4 y, uint4 c)
+{
+	half_product<0>(h, y.x, y.y, c);
+	half_product<1>(h, y.z, y.w, c);
+	return c;
+}
+
+static __device__ __forceinline__ uint4 product(uint4 a, uint4 b)
+{
+	return sgpu_gf::to_block(sgpu_gf::multiply(sgpu_gf::from_block(a), sgpu_gf::from_block(b)));
+}
+
+static __device__ __forceinline__ uint4 sum_of_warp(uint4 a)
+{
+	return make_uint4(__reduce_xor_sync(0xffffffffu, a.x), __reduce_xor_sync(0xffffffffu, a.y),
+			  __reduce_xor_sync(0xffffffffu, a.z), __reduce_xor_sync(0xffffffffu, a.w));
+}
+
+} /* namespace */
+
+#endif

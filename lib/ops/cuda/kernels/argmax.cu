@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * argmax: a warp for a short row, a block for a long one, and several blocks for one that is longer still, whose
+ * winners are compared afterwards. The order of elements is total, so that the way there does not matter.
+ */
+#include "ops/cuda/kernels/common.cuh"
+
+enum { INPUT, OUTPUT, WARP_ROW_MAX = 2048, WARPS = SGPU_CUDA_BLOCK / SGPU_CUDA_WARP };
+
+struct best {
+	double value;
+	uint64_t at;
+};
+
+/* Whether a is to be taken before b: NaN first, then the larger, then the first. */
+static __device__ __forceinline__ bool wins(const best &a, const best &b)
+{
+	bool strange_a = a.value != a.value, strange_b = b.value != b.value;
+
+	if (strange_a || strange_b) {
+		return strange_a && (!strange_b || a.at < b.at);
+	}
+	return a.value > b.value || (a.value == b.value && a.at < b.at);
+}
+
+static __device__ __forceinline__ best nothing()
+{
+	return { -(double)INFINITY, UINT64_MAX };
+}
+
+template <int LANES>
+static __device__ __forceinline__ best warp_best(best mine)
+{
+#pragma unroll
+	for (unsigned step = 1; step < LANES; step *= 2) {
+		best other = { __shfl_xor_sync(0xffffffffu, mine.value, step),
+			       __shfl_xor_sync(0xffffffffu, mine.at, step) };
+
+		mine = wins(other, mine) ? other : mine;
+	}
+	return mine;
+}
+
+/* `shared` holds one for each warp; a __syncthreads() must come before it is used again. */
+static __device__ __forceinline__ best block_best(best mine, best *shared)
+{
+	mine = warp_best<SGPU_CUDA_WARP>(mine);
+	if (threadIdx.x % SGPU_CUDA_WARP == 0) {
+		shared[threadIdx.x / SGPU_CUDA_WARP] = mine;
+	}
+	__syncthreads();
+	mine = shared[0];
+	for (int i = 1; i < WARPS; i++) {
+		mine = wins(shared[i], mine) ? shared[i] : mine;
+	}
+	return mine;
+}
+
+/* The best of elements begin + first, + step, ... below `end`. */
+template <typename T>
+static __device__ __forceinline__ best scan(const T *row, uint64_t begin, uint64_t end, unsigned first, unsigned step)
+{
+	best mine = nothing();
+
+#pragma unroll 4
+	for (uint64_t i = begin + first; i < end; i += step) {
+		best one = { sgpu_cuda_f64(row[i]), i };
+
+		mine = wins(one, mine) ? one : mine;
+	}
+	return mine;
+}
+
+/* LANES threads for each row. */
+template <int LANES, typename T>
+static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
+short_rows(uint64_t rows, uint64_t width, const T *input, int32_t *output)
+{
+	const uint64_t at_once = SGPU_CUDA_BLOCK / LANES, step = gridDim.x * at_once;
+	unsigned lane = threadIdx.x % LANES;
+
+	for (uint64_t base = blockIdx.x * at_once; base < rows; base += step) {
+		uint64_t row = base + threadIdx.x / LANES;
+		best mine = warp_best<LANES>(scan(input + row * width, 0, row < rows ? width : 0, lane, LANES));
+
+		if (lane == 0 && row < rows) {
+			output[row] = (int32_t)mine.at;
+		}
+	}
+}
+
+template <int LANES, typename T>
+static int start_lanes(struct sgpu_launch *launch, uint64_t rows, uint64_t width, const T *input, int32_t *output)
+{
+	return sgpu_cuda_start(launch, "argmax", short_rows<LANES, T>, sgpu_cuda_grid(rows, SGPU_CUDA_BLOCK / LANES),
+			       SGPU_CUDA_BLOCK, 0, rows, width, input, output);
+}
+
+template <typename T>
+static int start_short(struct sgpu_launch *launch, uint64_t rows, uint64_t width, const T *input, int32_t *output)
+{
+	switch (sgpu_cuda_row_lanes(width)) {
+	case 4:
+		return start_lanes<4>(launch, rows, width, input, output);
+	case 8:
+		return start_lanes<8>(launch, rows, width, input, output);
+	case 16:
+		return start_lanes<16>(launch, rows, width, input, output);
+	default:
+		return start_lanes<32>(launch, rows, width, input, output);
+	}
+}
+
+/* Item: one of `parts` parts of a row. With one part a row, the answer; with more, what to compare in `results`. */
+template <typename T>
+static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
+parts_of_rows(uint64_t rows, uint64_t parts, uint64_t width, const T *input, best *results, int32_t *output)
+{
+	__shared__ best shared[WARPS];
+
+	for (uint64_t item = blockIdx.x; item < rows * parts; item += gridDim.x) {
+		uint64_t begin = item % parts * SGPU_ROW_PART;
+		uint64_t end = width - begin < SGPU_ROW_PART ? width : begin + SGPU_ROW_PART;
+		best mine = scan(input + item / parts * width, begin, end, threadIdx.x, SGPU_CUDA_BLOCK);
+
+		mine = block_best(mine, shared);
+		if (threadIdx.x == 0 && parts > 1) {
+			results[item] = mine;
+		} else if (threadIdx.x == 0) {
+			output[item] = (int32_t)mine.at;
+		}
+		__syncthreads();
+	}
+}
+
+static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
+compare_parts(uint64_t rows, uint64_t parts, const best *results, int32_t *output)
+{
+	__shared__ best shared[WARPS];
+
+	for (uint64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+		best mine = nothing();
+
+		for (uint64_t i = threadIdx.x; i < parts; i += SGPU_CUDA_BLOCK) {
+			best one = results[row * parts + i];
+
+			mine = wins(one, mine) ? one : mine;
+		}
+		mine = block_best(mine, shared);
+		if (threadIdx.x == 0) {
+			output[row] = (int32_t)mine.at;
+		}
+		__syncthreads();
+	}
+}
+
+template <typename T>
+static int start(const struct sgpu_op_call *call, struct sgpu_launch *launch, uint64_t rows, uint64_t width)
+{
+	const T *input = (const T *)call->data[INPUT];
+	int32_t *output = (int32_t *)call->data[OUTPUT];
+	best *results = (best *)call->scratch;
+	uint64_t parts = sgpu_ops_parts(width);
+	int result;
+
+	if (width <= WARP_ROW_MAX) {
+		return start_short(launch, rows, width, input, output);
+	}
+	result = sgpu_cuda_start(launch, "argmax", parts_of_rows<T>, sgpu_cuda_grid(rows * parts, 1), SGPU_CUDA_BLOCK,
+				 0, rows, parts, width, input, results, output);
+	if (result || parts == 1) {
+		return result;
+	}
+	return sgpu_cuda_start(launch, "argmax", compare_parts, sgpu_cuda_grid(rows, 1), SGPU_CUDA_BLOCK, 0, rows,
+			       parts, (const best *)results, output);
+}
+
+extern "C" int sgpu_argmax_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
+{
+	const struct sgpu_type *type = &call->type[INPUT];
+	uint64_t rows = sgpu_ops_count(&call->type[OUTPUT]);
+	int result = 0;
+
+	if (rows == 0) {
+		return 0;
+	}
+	SGPU_CUDA_TYPES(type->dtype, T, result = start<T>(call, launch, rows, type->shape[type->rank - 1]));
+	return result;
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cast: as cpu/cast.c, through f64 with one rounding.
+ */
+#include <cuda_fp16.h>
+
+#include "ops/cuda/kernels/convert.cuh"
+
+enum { INPUT, OUTPUT };
+
+template <typename I, typename O>
+struct conversion {
+	__device__ O operator()(I value) const
+	{
+		return sgpu_cuda_narrow<O>(sgpu_cuda_widen(value));
+	}
+};
+
+/* These have an instruction of their own, which rounds once; but not for a NaN, whose bits it would not keep. */
+template <>
+struct conversion<float, sgpu_half> {
+	__device__ sgpu_half operator()(float value) const
+	{
+		return { value == value ? __half_as_ushort(__float2half_rn(value)) :
+					  sgpu_cuda_narrow<sgpu_half>(sgpu_cuda_widen(value)).bits };
+	}
+};
+
+template <>
+struct conversion<sgpu_half, float> {
+	__device__ float operator()(sgpu_half value) const
+	{
+		float wide = __half2float(__ushort_as_half(value.bits));
+
+		return wide == wide ? wide : sgpu_cuda_narrow<float>(sgpu_cuda_widen(value));
+	}
+};
+
+template <typename I>
+static int from(struct sgpu_op_call *call, struct sgpu_launch *launch, uint64_t count)
+{
+	int result = 0;
+
+	SGPU_CUDA_TYPES(call->type[OUTPUT].dtype, O,
+			result = sgpu_cuda_map<sgpu_cuda_together<I, O>>(launch, "cast", count, conversion<I, O>(),
+									 (O *)call->data[OUTPUT],
+									 (const I *)call->data[INPUT]));
+	return result;
+}
+
+extern "C" int sgpu_cast_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
+{
+	uint64_t count = sgpu_ops_count(&call->type[INPUT]);
+	int result = 0;
+
+	/* Same type: no conversion, which would change the bits of a signalling NaN. */
+	if (call->type[INPUT].dtype == call->type[OUTPUT].dtype) {
+		return sgpu_copy_cuda(call, launch);
+	}
+	SGPU_CUDA_TYPES(call->type[INPUT].dtype, I, result = from<I>(call, launch, count));
+	return result;
+}

@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The largest connected component of a mask, as cpu/components3d.c. Voxels that touch are joined by union-find without
+ * locks: a root is hung below a lower one by an atomic minimum, so that in the end a set's root is its first voxel
+ * whatever the order (J. Jaiganesh and M. Burtscher, A High-Performance Connected Components Implementation for GPUs,
+ * 2018). A warp takes 32 voxels of a row as the bits of a word, and only one voxel of a run joins. Tiles are joined in
+ * shared memory first, then their faces in the other.
+ */
+#include "ops/cuda/kernels/volume.cuh"
+
+enum {
+	TILE = 8,                                /* rows of a tile along y and z; along x it is a word */
+	TILE_WORDS = TILE * TILE,
+	TILE_VOXELS = TILE_WORDS * SGPU_CUDA_WARP,
+	CHUNK = 16,                              /* words of a warp whose sizes are added up before they go to memory */
+};
+
+static_assert(TILE * SGPU_CUDA_WARP == SGPU_CUDA_BLOCK, "all kernels are started with the same block");
+
+struct volume {
+	uint8_t *mask;
+	uint64_t planes, height, width, words; /* words of a row */
+	uint32_t *parent;                      /* of each voxel inside */
+	uint32_t *size;                        /* of roots, in voxels */
+	unsigned long long *best;              /* size of the largest << 32 | ~root */
+};
+
+/* The word of a warp: this lane's voxel, and the bits of those inside. */
+struct word {
+	uint64_t row, x, at;
+	bool exists, inside;
+	unsigned bits;
+};
+
+static __device__ __forceinline__ struct word word_at(const struct volume &v, uint64_t item)
+{
+	struct word w;
+	uint64_t word;
+
+	w.row = sgpu_cuda_split(item, v.words, &word);
+	w.x = word * 32 + threadIdx.x % SGPU_CUDA_WARP;
+	w.at = w.row * v.width + w.x;
+	w.exists = w.x < v.width;
+	w.inside = w.exists && v.mask[w.at];
+	w.bits = __ballot_sync(0xffffffffu, w.inside);
+	return w;
+}
+
+static __device__ __forceinline__ uint64_t first_item()
+{
+	return ((uint64_t)blockIdx.x * blockDim.x + threadIdx.x) / SGPU_CUDA_WARP;
+}
+
+static __device__ __forceinline__ uint64_t item_step()
+{
+	return (uint64_t)gridDim.x * (blockDim.x / SGPU_CUDA_WARP);
+}
+
+/* Where the run that a lane is in begins, within its word. */
+static __device__ __forceinline__ unsigned run_start(unsigned bits, unsigned lane)
+{
+	unsigned gaps = ~bits & ((1u << lane) - 1);
+
+	return 32 - (unsigned)__clz((int)gaps);
+}
+
+/* Others may change what is read here, but only to a node that is nearer to the root. */
+static __device__ __forceinline__ uint32_t find_root(uint32_t *parent, uint32_t node)
+{
+	volatile uint32_t *p = parent;
+	uint32_t next = p[node];
+
+	while (next != node) {
+		uint32_t over = p[next];
+
+		if (over != next) {
+			p[node] = over;
+		}
+		node = next;
+		next = over;
+	}
+	return node;
+}
+
+/* The root when all sets are joined. It shortens no path: that of a voxel which somebody else has pointed at its root
+ * meanwhile would end before it again. */
+static __device__ __forceinline__ uint32_t final_root(const uint32_t *parent, uint32_t node)
+{
+	uint32_t next;
+
+	while ((next = parent[node]) != node) {
+		node = next;
+	}
+	return node;
+}
+
+static __device__ __forceinline__ void join(uint32_t *parent, uint32_t a, uint32_t b)
+{
+	while (true) {
+		uint32_t high, low, old;
+
+		a = find_root(parent, a);
+		b = find_root(parent, b);
+		if (a == b) {
+			return;
+		}
+		high = a > b ? a : b;
+		low = a > b ? b : a;
+		old = atomicMin(parent + high, low);
+		if (old == high) {
+			return;
+		}
+		/* it was no root any more: what it hangs below belongs to the same set */
+		a = old;
+		b = low;
+	}
+}
+
+/* ---- within a tile, whose sets are trees of places in it; nobody shortens paths there, which are short ---- */
+static __device__ __forceinline__ unsigned tile_root(unsigned *parent, unsigned node)
+{
+	unsigned next;
+
+	while ((next = atomicOr(parent + node, 0)) != node) {
+		node = next;
+	}
+	return node;
+}
+
+static __device__ __forceinline__ void tile_join(unsigned *parent, unsigned a, unsigned b)
+{
+	while ((a = tile_root(parent, a)) != (b = tile_root(parent, b))) {
+		unsigned high = a > b ? a : b, low = a > b ? b : a, old = atomicMin(parent + high, low);
+
+		if (old == high) {
+			return;
+		}
+		a = old;
+		b = low;
+	}
+}
+
+/* Joins the runs of a word with those of another that they touch; the first voxel of each overlap does. */
+static __device__ __forceinline__ void tile_join_words(unsigned *parent, const unsigned *bits, unsigned word,
+						       unsigned other)
+{
+	unsigned lane = threadIdx.x % SGPU_CUDA_WARP, both = bits[word] & bits[other];
+
+	if ((both & ~(both << 1)) >> lane & 1) {
+		tile_join(parent, word * SGPU_CUDA_WARP + lane, other * SGPU_CUDA_WARP + lane);
+	}
+}
+
+/* Makes sets of what is connected within a tile. A warp has the rows of one y. */
+static __global__ void __launch_bounds__(TILE *SGPU_CUDA_WARP) join_tiles(struct volume v)
+{
+	__shared__ unsigned parent[TILE_VOXELS], bits[TILE_WORDS];
+	unsigned lane = threadIdx.x % SGPU_CUDA_WARP, own = threadIdx.x / SGPU_CUDA_WARP;
+	uint64_t across = (v.height + TILE - 1) / TILE, deep = (v.planes + TILE - 1) / TILE;
+
+	for (uint64_t item = blockIdx.x; item < deep * across * v.words; item += gridDim.x) {
+		uint64_t word, ty, tz = sgpu_cuda_split(sgpu_cuda_split(item, v.words, &word), across, &ty);
+		uint64_t x = word * 32 + lane, y = ty * TILE + own, z = tz * TILE;
+		uint64_t plane = v.height * v.width, at = z * plane + y * v.width + x;
+
+		for (unsigned i = 0; i < TILE; i++) {
+			unsigned w = i * TILE + own;
+			unsigned inside = __ballot_sync(0xffffffffu, x < v.width && y < v.height && z + i < v.planes &&
+									     v.mask[at + i * plane]);
+
+			parent[w * SGPU_CUDA_WARP + lane] = w * SGPU_CUDA_WARP + run_start(inside, lane);
+			if (lane == 0) {
+				bits[w] = inside;
+			}
+		}
+		__syncthreads();
+		for (unsigned i = 0; i < TILE; i++) {
+			unsigned w = i * TILE + own;
+
+			if (own > 0) {
+				tile_join_words(parent, bits, w, w - 1);
+			}
+			if (i > 0) {
+				tile_join_words(parent, bits, w, w - TILE);
+			}
+		}
+		__syncthreads();
+		for (unsigned i = 0; i < TILE; i++) {
+			unsigned w = i * TILE + own, node = w * SGPU_CUDA_WARP + lane, top;
+
+			if (bits[w] >> lane & 1) {
+				top = tile_root(parent, node);
+				v.parent[at + i * plane] =
+					(uint32_t)((z + top / (TILE * SGPU_CUDA_WARP)) * plane +
+						   (ty * TILE + top / SGPU_CUDA_WARP % TILE) * v.width + word * 32 +
+						   top % SGPU_CUDA_WARP);
+				if (top == node) {
+					v.size[at + i * plane] = 0;
+				}
+			}
+		}
+		__syncthreads();
+	}
+}
+
+/* ---- over the faces of tiles ---- */
+/* Joins the runs of this word that touch those `back` voxels before; the first voxel of each overlap does. */
+static __device__ __forceinline__ void join_before(const struct volume &v, const struct word &w, uint64_t back)
+{
+	unsigned lane = threadIdx.x % SGPU_CUDA_WARP;
+	unsigned both = __ballot_sync(0xffffffffu, w.inside && v.mask[w.at - back]);
+
+	if ((both & ~(both << 1)) >> lane & 1) {
+		join(v.parent, (uint32_t)w.at, (uint32_t)(w.at - back));
+	}
+	__syncwarp();
+}
+
+/* The first rows of tiles with the row before, along y, */
+static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) join_rows(struct volume v)
+{
+	uint64_t faces = (v.height - 1) / TILE;
+
+	for (uint64_t item = first_item(); item < v.planes * faces * v.words; item += item_step()) {
+		uint64_t word, face, z = sgpu_cuda_split(sgpu_cuda_split(item, v.words, &word), faces, &face);
+
+		join_before(v, word_at(v, (z * v.height + (face + 1) * TILE) * v.words + word), v.width);
+	}
+}
+
+/* their first planes with the plane before, */
+static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) join_planes(struct volume v)
+{
+	uint64_t faces = (v.planes - 1) / TILE;
+
+	for (uint64_t item = first_item(); item < faces * v.height * v.words; item += item_step()) {
+		uint64_t rest, face = sgpu_cuda_split(item, v.height * v.words, &rest);
+
+		join_before(v, word_at(v, (face + 1) * TILE * v.height * v.words + rest), v.height * v.width);
+	}
+}
+
+/* and their first voxels with the voxel before. */
+static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) join_columns(struct volume v)
+{
+	uint64_t faces = v.words - 1, step = (uint64_t)gridDim.x * blockDim.x;
+
+	for (uint64_t item = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; item < v.planes * v.height * faces;
+	     item += step) {
+		uint64_t face, row = sgpu_cuda_split(item, faces, &face), at = row * v.width + (face + 1) * 32;
+
+		if (v.mask[at] && v.mask[at - 1]) {
+			join(v.parent, (uint32_t)at, (uint32_t)(at - 1));
+		}
+	}
+}
+
+/* The size of one set that a warp has met, not yet in memory. */
+struct tally {
+	uint32_t root, count;
+};
+
+static __device__ __forceinline__ void flush(const struct volume &v, const struct tally &tally)
+{
+	if (tally.count && threadIdx.x % SGPU_CUDA_WARP == 0) {
+		atomicAdd(v.size + tally.root, tally.count);
+	}
+}
+
+/* Adds the runs of a word: lanes that begin one have its root and its length. */
+static __device__ __forceinline__ void add_runs(const struct volume &v, struct tally &tally, bool begins, uint32_t root,
+						unsigned length)
+{
+	unsigned rest = __ballot_sync(0xffffffffu, begins);
+
+	while (rest) {
+		uint32_t one = __shfl_sync(0xffffffffu, root, __ffs((int)rest) - 1);
+		bool mine = begins && root == one;
+		unsigned sum = __reduce_add_sync(0xffffffffu, mine ? length : 0);
+
+		rest &= ~__ballot_sync(0xffffffffu, mine);
+		if (one != tally.root) {
+			flush(v, tally);
+			tally.root = one;
+			tally.count = 0;
+		}
+		tally.count += sum;
+	}
+}
+
+/* Points every voxel at its root, and adds up sizes. */
+static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) measure_sets(struct volume v)
+{
+	uint64_t items = v.planes * v.height * v.words;
+	unsigned lane = threadIdx.x % SGPU_CUDA_WARP;
+
+	for (uint64_t chunk = first_item() * CHUNK; chunk < items; chunk += item_step() * CHUNK) {
+		uint64_t end = chunk + CHUNK < items ? chunk + CHUNK : items;
+		struct tally tally = { 0, 0 };
+
+		for (uint64_t item = chunk; item < end; item++) {
+			struct word w = word_at(v, item);
+			unsigned start = w.inside ? run_start(w.bits, lane) : lane, beyond;
+			uint32_t root = 0;
+
+			if (w.bits == 0) {
+				continue;
+			}
+			if (w.inside && lane == start) {
+				root = final_root(v.parent, (uint32_t)w.at);
+			}
+			root = __shfl_sync(0xffffffffu, root, (int)start);
+			if (w.inside) {
+				v.parent[w.at] = root;
+			}
+			beyond = ~(w.bits >> lane); /* its lowest bit is where the run ends */
+			add_runs(v, tally, w.inside && lane == start, root,
+				 beyond ? (unsigned)__ffs((int)beyond) - 1 : SGPU_CUDA_WARP);
+		}
+		flush(v, tally);
+	}
+}
+
+struct larger {
+	__device__ unsigned long long operator()(unsigned long long a, unsigned long long b) const
+	{
+		return a > b ? a : b;
+	}
+};
+
+/* Of sets of one size the one with the lowest root. */
+static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) find_largest(struct volume v)
+{
+	__shared__ unsigned long long shared[SGPU_CUDA_WARP];
+	uint64_t count = v.planes * v.height * v.width, step = (uint64_t)gridDim.x * blockDim.x;
+	unsigned long long most = 0;
+
+	for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) {
+		if (v.mask[i] && v.parent[i] == (uint32_t)i) {
+			most = larger()(most, (unsigned long long)v.size[i] << 32 | (uint32_t)~(uint32_t)i);
+		}
+	}
+	most = sgpu_cuda_block_reduce(most, larger(), shared);
+	if (threadIdx.x == 0 && most) {
+		atomicMax(v.best, most);
+	}
+}
+
+static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) clear_others(struct volume v)
+{
+	uint64_t count = v.planes * v.height * v.width, step = (uint64_t)gridDim.x * blockDim.x;
+	uint32_t root = ~(uint32_t)*v.best;
+
+	for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) {
+		if (v.mask[i] && v.parent[i] != root) {
+			v.mask[i] = 0;
+		}
+	}
+}
+
+int sgpu_cuda_keep_largest(uint8_t *mask, const uint64_t shape[3], void *scratch, struct sgpu_launch *launch)
+{
+	uint64_t count = shape[0] * shape[1] * shape[2];
+	struct volume v = { mask, shape[0], shape[1], shape[2], (shape[2] + 31) / 32, (uint32_t *)scratch,
+			    (uint32_t *)scratch + count, (unsigned long long *)launch->counters };
+	uint64_t rows = shape[0] * shape[1], items = rows * v.words;
+	uint64_t deep = (shape[0] + TILE - 1) / TILE, across = (shape[1] + TILE - 1) / TILE;
+	unsigned warps = SGPU_CUDA_BLOCK / SGPU_CUDA_WARP;
+	const struct {
+		void (*kernel)(struct volume);
+		uint64_t items, per_block;
+	} steps[] = {
+		{ join_tiles, deep * across * v.words, 1 },
+		{ join_rows, (shape[1] - 1) / TILE * shape[0] * v.words, warps },
+		{ join_planes, (shape[0] - 1) / TILE * shape[1] * v.words, warps },
+		{ join_columns, rows * (v.words - 1), SGPU_CUDA_BLOCK },
+		{ measure_sets, items, warps * CHUNK },
+		{ find_largest, count, SGPU_CUDA_BLOCK * 4 },
+		{ clear_others, count, SGPU_CUDA_BLOCK * 4 },
+	};
+	int result = 0;
+
+	for (size_t i = 0; !result && i < SGPU_ARRAY_LENGTH(steps); i++) {
+		if (steps[i].items == 0) {
+			continue; /* one tile along this axis */
+		}
+		result = sgpu_cuda_start(launch, "morphology3d", steps[i].kernel,
+					 dim3(sgpu_cuda_grid(steps[i].items, steps[i].per_block)),
+					 dim3(SGPU_CUDA_BLOCK), 0, v);
+	}
+	return result;
+}

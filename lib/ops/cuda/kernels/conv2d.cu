@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * conv2d: the product of the weights, a row for each output channel, and a matrix that is never stored: a column for
+ * each element of an output image, a row for each weight of a kernel. Products are added in the order channel, row,
+ * column with two roundings, and what the padding stands for is multiplied as 0: the same bytes as on the CPU.
+ */
+#include "ops/cuda/kernels/tile.cuh"
+
+enum { INPUT, WEIGHTS, BIAS, OUTPUT };
+enum { STRIDE, PADDING, DILATION };
+
+using large = sgpu_tile<float, 64, 128, 8, 4, 8>;
+using small = sgpu_tile<float, 32, 128, 8, 4, 4>; /* few output channels */
+
+/* Division by one number again and again: n / by = n * factor >> shift, exact for n and `by` below 2^31. */
+struct divisor {
+	uint64_t by;
+	uint32_t factor, shift; /* factor 0: `by` is too large */
+};
+
+static divisor make_divisor(uint64_t by)
+{
+	divisor made = { by, 0, 31 };
+
+	if (by == 0 || by >> 31) {
+		return made;
+	}
+	while ((uint64_t)1 << (made.shift - 31) < by) {
+		made.shift++;
+	}
+	/* by <= 2^(shift - 31) < 2 by, so the factor is at least 2^31 and at most 2^32 - 1, or 2^31 when `by` is 1 */
+	made.factor = (uint32_t)((((uint64_t)1 << made.shift) - 1) / by + 1);
+	return made;
+}
+
+static __device__ __forceinline__ uint64_t divide(uint64_t n, const divisor &d, uint64_t *rest)
+{
+	uint64_t quotient = d.factor && n >> 31 == 0 ? (uint64_t)(uint32_t)n * d.factor >> d.shift : n / d.by;
+
+	*rest = n - quotient * d.by;
+	return quotient;
+}
+
+struct job {
+	const float *input, *weights, *bias;
+	float *output;
+	uint64_t images, channels, height, width; /* of the input */
+	uint64_t outputs, out_height, out_width;
+	uint64_t kernel_height, kernel_width;
+	int64_t stride, padding, dilation;
+	divisor plane, line, window, window_line; /* elements of an output image, its row, a kernel, its row */
+};
+
+/* One column of the matrix, the one that this thread copies: the same for all its elements. */
+struct window {
+	static constexpr bool along_k = false;
+	const job &j;
+	const float *image; /* NULL: no such column */
+	int64_t top, left;  /* where the kernel begins in it */
+	uint64_t depth;
+
+	/* Padding may be anywhere. */
+	__device__ __forceinline__ bool inside(int) const
+	{
+		return false;
+	}
+	template <bool WHOLE>
+	__device__ __forceinline__ const float *where(int, uint64_t k) const
+	{
+		uint64_t rest, kx, channel, ky;
+		int64_t y, x;
+
+		if (!image || k >= depth) {
+			return NULL;
+		}
+		channel = divide(k, j.window, &rest);
+		ky = divide(rest, j.window_line, &kx);
+		y = top + (int64_t)ky * j.dilation;
+		x = left + (int64_t)kx * j.dilation;
+		return y >= 0 && y < (int64_t)j.height && x >= 0 && x < (int64_t)j.width ?
+			       image + ((channel * j.height + (uint64_t)y) * j.width + (uint64_t)x) : NULL;
+	}
+};
+
+static __device__ window find_window(const job &j, uint64_t pixel, uint64_t depth)
+{
+	uint64_t rest, x, image = divide(pixel, j.plane, &rest), y = divide(rest, j.line, &x);
+	bool inside = image < j.images;
+
+	return { j, inside ? j.input + image * j.channels * j.height * j.width : NULL,
+		 (int64_t)y * j.stride - j.padding, (int64_t)x * j.stride - j.padding, depth };
+}
+
+template <typename TILE>
+static __global__ void __launch_bounds__(TILE::THREADS, TILE::RESIDENT) convolve(job j)
+{
+	static_assert(TILE::THREADS % TILE::COLUMNS == 0, "a thread reads one column");
+	__shared__ typename TILE::buffers shared;
+	uint64_t depth = j.channels * j.kernel_height * j.kernel_width, plane = j.out_height * j.out_width;
+	uint64_t pixels = j.images * plane, down = (j.outputs + TILE::ROWS - 1) / TILE::ROWS;
+	uint64_t across = (pixels + TILE::COLUMNS - 1) / TILE::COLUMNS;
+
+	for (uint64_t tile = blockIdx.x; tile < down * across; tile += gridDim.x) {
+		uint64_t row = tile % down * TILE::ROWS, column = tile / down * TILE::COLUMNS;
+		sgpu_along_k<float> weights = { j.weights + row * depth, depth, j.outputs - row, depth };
+		window from = find_window(j, column + threadIdx.x % TILE::COLUMNS, depth);
+		float sums[TILE::DOWN][TILE::ACROSS];
+
+#pragma unroll
+		for (int i = 0; i < TILE::DOWN; i++) {
+			uint64_t channel = row + TILE::row(i);
+			float start = j.bias && channel < j.outputs ? j.bias[channel] : 0.0f;
+
+#pragma unroll
+			for (int k = 0; k < TILE::ACROSS; k++) {
+				sums[i][k] = start;
+			}
+		}
+		sgpu_tile_product<TILE, sgpu_step_plain>(weights, from, depth, shared, sums);
+#pragma unroll
+		for (int k = 0; k < TILE::ACROSS; k++) {
+			uint64_t pixel = column + TILE::column(k), at, image = divide(pixel, j.plane, &at);
+
+#pragma unroll
+			for (int i = 0; i < TILE::DOWN; i++) {
+				uint64_t channel = row + TILE::row(i);
+
+				if (pixel < pixels && channel < j.outputs) {
+					j.output[(image * j.outputs + channel) * plane + at] = sums[i][k];
+				}
+			}
+		}
+	}
+}
+
+template <typename TILE>
+static int start(struct sgpu_launch *launch, const job &j)
+{
+	uint64_t pixels = j.images * j.out_height * j.out_width;
+	uint64_t tiles = ((j.outputs + TILE::ROWS - 1) / TILE::ROWS) * ((pixels + TILE::COLUMNS - 1) / TILE::COLUMNS);
+
+	return sgpu_cuda_start(launch, "conv2d", convolve<TILE>, sgpu_cuda_blocks(tiles), TILE::THREADS, 0, j);
+}
+
+extern "C" int sgpu_conv2d_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
+{
+	const uint64_t *in = call->type[INPUT].shape, *kernel = call->type[WEIGHTS].shape;
+	const uint64_t *out = call->type[OUTPUT].shape;
+	job j = {
+		(const float *)call->data[INPUT],
+		(const float *)call->data[WEIGHTS],
+		(const float *)call->data[BIAS],
+		(float *)call->data[OUTPUT],
+		in[0], in[1], in[2], in[3],
+		out[1], out[2], out[3],
+		kernel[2], kernel[3],
+		(int64_t)call->param[STRIDE].number,
+		(int64_t)call->param[PADDING].number,
+		(int64_t)call->param[DILATION].number,
+		make_divisor(out[2] * out[3]), make_divisor(out[3]),
+		make_divisor(kernel[2] * kernel[3]), make_divisor(kernel[3]),
+	};
+
+	if (sgpu_ops_count(&call->type[OUTPUT]) == 0) {
+		return 0;
+	}
+	return j.outputs <= (uint64_t)small::ROWS ? start<small>(launch, j) : start<large>(launch, j);
+}

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gemm, and the matrix product that other operations use: by cuBLAS or by the kernels here. A sum is made in the order
+ * of k with one rounding for each product, but for a few vectors, which thin.cu multiplies.
+ */
+#include "ops/cuda/cublas.h"
+#include "ops/cuda/kernels/gemm.cuh"
+#include "ops/cuda/kernels/thin.cuh"
+#include "ops/cuda/kernels/tile.cuh"
+
+enum { A, B, C, OUTPUT };
+
+/* A large tile reads less, smaller ones keep more multiprocessors busy where there are few of them. */
+template <typename T>
+struct tiles;
+template <>
+struct tiles<float> {
+	using large = sgpu_tile<float, 128, 128, 8, 8, 8>;
+	using medium = sgpu_tile<float, 64, 64, 16, 4, 4>;
+	using small = sgpu_tile<float, 32, 32, 32, 2, 2>;
+};
+template <>
+struct tiles<double> {
+	using large = sgpu_tile<double, 64, 64, 8, 4, 4>;
+	using medium = sgpu_tile<double, 32, 64, 8, 2, 4>;
+	using small = sgpu_tile<double, 32, 32, 16, 2, 2>;
+};
+
+enum { GROUP = 8 }; /* rows of tiles that are walked together, so that the columns they share stay in the cache */
+
+/* Tile `index` of one product that has `down` x `across`. */
+static __device__ void place_tile(uint64_t index, uint64_t down, uint64_t across, uint64_t *row, uint64_t *column)
+{
+	uint64_t group = index / (GROUP * across), within = index % (GROUP * across);
+	uint64_t rows = down - group * GROUP < GROUP ? down - group * GROUP : GROUP;
+
+	*row = group * GROUP + within % rows;
+	*column = within / rows;
+}
+
+template <typename TILE, typename SOURCE_A, typename SOURCE_B>
+static __global__ void __launch_bounds__(TILE::THREADS, TILE::RESIDENT)
+product(struct sgpu_gemm gemm, const typename TILE::T *a, const typename TILE::T *b, const typename TILE::T *c,
+	typename TILE::T *output)
+{
+	using T = typename TILE::T;
+	__shared__ typename TILE::buffers shared;
+	uint64_t down = (gemm.m + TILE::ROWS - 1) / TILE::ROWS, across = (gemm.n + TILE::COLUMNS - 1) / TILE::COLUMNS;
+	T alpha = (T)gemm.alpha, beta = (T)gemm.beta;
+
+	for (uint64_t tile = blockIdx.x; tile < gemm.batch * down * across; tile += gridDim.x) {
+		uint64_t batch = tile / (down * across), row, column;
+		T sums[TILE::DOWN][TILE::ACROSS] = {};
+
+		place_tile(tile % (down * across), down, across, &row, &column);
+		row *= TILE::ROWS;
+		column *= TILE::COLUMNS;
+		const T *at_a = a + batch * gemm.stride_a + row * (SOURCE_A::along_k ? gemm.lda : 1);
+		const T *at_b = b + batch * gemm.stride_b + column * (SOURCE_B::along_k ? gemm.ldb : 1);
+		SOURCE_A from_a = { at_a, gemm.lda, gemm.m - row, gemm.k };
+		SOURCE_B from_b = { at_b, gemm.ldb, gemm.n - column, gemm.k };
+
+		sgpu_tile_product<TILE, sgpu_step_fused>(from_a, from_b, gemm.k, shared, sums);
+#pragma unroll
+		for (int i = 0; i < TILE::DOWN; i++) {
+			uint64_t y = row + TILE::row(i), line = batch * gemm.stride_c + y * gemm.ldc;
+
+#pragma unroll
+			for (int j = 0; j < TILE::ACROSS; j++) {
+				uint64_t x = column + TILE::column(j);
+
+				if (y < gemm.m && x < gemm.n) {
+					T product = alpha * sums[i][j];
+
+					output[line + x] = beta == 0 ? product : product + beta * c[line + x];
+				}
+			}
+		}
+	}
+}
+
+static uint64_t count_tiles(const struct sgpu_gemm *gemm, uint64_t rows, uint64_t columns)
+{
+	return gemm->batch * ((gemm->m + rows - 1) / rows) * ((gemm->n + columns - 1) / columns);
+}
+
+template <typename TILE, typename T = typename TILE::T>
+static int start_tiles(struct sgpu_launch *launch, const char *what, const struct sgpu_gemm *gemm, const T *a,
+		       const T *b, const T *c, T *output)
+{
+	void (*kernel)(struct sgpu_gemm, const T *, const T *, const T *, T *);
+
+	if (gemm->transpose_a) {
+		kernel = gemm->transpose_b ? product<TILE, sgpu_across_k<T>, sgpu_along_k<T>> :
+					     product<TILE, sgpu_across_k<T>, sgpu_across_k<T>>;
+	} else {
+		kernel = gemm->transpose_b ? product<TILE, sgpu_along_k<T>, sgpu_along_k<T>> :
+					     product<TILE, sgpu_along_k<T>, sgpu_across_k<T>>;
+	}
+	return sgpu_cuda_start(launch, what, kernel,
+			       sgpu_cuda_blocks(count_tiles(gemm, TILE::ROWS, TILE::COLUMNS)), TILE::THREADS, 0, *gemm,
+			       a, b, c, output);
+}
+
+template <typename T>
+static int start_built_in(struct sgpu_launch *launch, const char *what, const struct sgpu_gemm *gemm, const void *a,
+			  const void *b, const void *c, void *output)
+{
+	using large = typename tiles<T>::large;
+	using medium = typename tiles<T>::medium;
+	using small = typename tiles<T>::small;
+	bool thin = gemm->m <= (uint64_t)small::ROWS || gemm->n <= (uint64_t)small::COLUMNS;
+	uint64_t enough = sgpu_cuda_multiprocessors();
+	const T *from_a = (const T *)a, *from_b = (const T *)b, *from_c = (const T *)c;
+
+	if (!thin && count_tiles(gemm, large::ROWS, large::COLUMNS) >= enough) {
+		return start_tiles<large>(launch, what, gemm, from_a, from_b, from_c, (T *)output);
+	}
+	if (!thin && count_tiles(gemm, medium::ROWS, medium::COLUMNS) >= enough) {
+		return start_tiles<medium>(launch, what, gemm, from_a, from_b, from_c, (T *)output);
+	}
+	return start_tiles<small>(launch, what, gemm, from_a, from_b, from_c, (T *)output);
+}
+
+/* Without products, only beta c is left. */
+static struct sgpu_gemm effective(const struct sgpu_gemm *gemm)
+{
+	struct sgpu_gemm result = *gemm;
+
+	result.batch = gemm->batch ? gemm->batch : 1;
+	result.k = gemm->alpha == 0 ? 0 : gemm->k;
+	return result;
+}
+
+int sgpu_cuda_gemm_built_in(struct sgpu_launch *launch, const char *what, enum sgpu_dtype dtype,
+			    const struct sgpu_gemm *gemm, const void *a, const void *b, const void *c, void *output)
+{
+	struct sgpu_gemm now = effective(gemm);
+	int result = 0;
+
+	if (now.m == 0 || now.n == 0) {
+		return 0;
+	}
+	if (sgpu_thin_fits(&now)) {
+		return sgpu_thin_gemm(launch, what, dtype, &now, a, b, c, output);
+	}
+	SGPU_CUDA_FLOATS(dtype, T, result = start_built_in<T>(launch, what, &now, a, b, c, output));
+	return result;
+}
+
+int sgpu_cuda_gemm(struct sgpu_launch *launch, const char *what, enum sgpu_dtype dtype, const struct sgpu_gemm *gemm,
+		   const void *a, const void *b, const void *c, void *output)
+{
+	struct sgpu_gemm now = effective(gemm);
+
+	if (now.m == 0 || now.n == 0) {
+		return 0;
+	}
+	if (sgpu_cublas_fits(&now)) {
+		return sgpu_cublas_gemm(launch, what, dtype, &now, a, b, c, output);
+	}
+	return sgpu_cuda_gemm_built_in(launch, what, dtype, &now, a, b, c, output);
+}
+
+extern "C" int sgpu_gemm_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
+{
+	struct sgpu_gemm gemm = sgpu_op_gemm_describe(call);
+
+	if (sgpu_ops_count(&call->type[OUTPUT]) == 0) {
+		return 0;
+	}
+	return sgpu_cuda_gemm(launch, "gemm", call->type[OUTPUT].dtype, &gemm, call->data[A], call->data[B],
+			      call->data[C], call->data[OUTPUT]);
+}

@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * nearest: as cpu/nearest.c has it. Candidates come from |b|^2 - 2ab in f32, distances are computed anew in f64 in the
+ * same order of additions, and decide.
+ *
+ * A candidate is one number of 64 bits: its distance in f32, made an integer of the same order, above its index. So
+ * the lists of k and a reserve hold the same candidates however the rows are shared out.
+ */
+#include "ops/cpu/nearest.h"
+#include "ops/cuda/kernels/gemm.cuh"
+
+enum { A, B, LABELS, OUTPUT, K = 0 };
+enum {
+	KEEP_MAX = SGPU_NEAREST_K_MAX + SGPU_NEAREST_RESERVE,
+	LANES = 8, /* threads that add up one distance */
+	GROUPS = SGPU_CUDA_BLOCK / LANES,
+	WARPS = SGPU_CUDA_BLOCK / SGPU_CUDA_WARP,
+	BATCH = 8, /* products that a lane reads at once */
+};
+
+struct job {
+	uint64_t n, m, d, k;
+	struct sgpu_nearest_plan plan;
+	const float *a, *b;
+	float *norms, *products;             /* [m], [queries][rows of the tile] */
+	unsigned long long *lists;           /* [queries][parts][keep], ascending; all ones: none */
+	uint64_t query, queries, row, rows;  /* the tile */
+};
+
+/* ---- sums in lanes: lane i has elements i, i + 8, ... ---- */
+static __device__ __forceinline__ double add_lanes(double mine)
+{
+	mine += __shfl_xor_sync(0xffffffffu, mine, 4);
+	mine += __shfl_xor_sync(0xffffffffu, mine, 2);
+	mine += __shfl_xor_sync(0xffffffffu, mine, 1);
+	return mine;
+}
+
+static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) compute_norms(job j)
+{
+	unsigned lane = threadIdx.x % LANES;
+
+	for (uint64_t base = (uint64_t)blockIdx.x * GROUPS; base < j.m; base += (uint64_t)gridDim.x * GROUPS) {
+		uint64_t row = base + threadIdx.x / LANES;
+		double mine = 0;
+
+		for (uint64_t i = lane; row < j.m && i < j.d; i += LANES) {
+			double value = (double)j.b[row * j.d + i];
+
+			mine += value * value;
+		}
+		mine = add_lanes(mine);
+		if (row < j.m && lane == 0) {
+			j.norms[row] = (float)mine;
+		}
+	}
+}
+
+/* ---- candidates ---- */
+/* NaN counts as infinite, and -0 as 0. */
+static __device__ __forceinline__ unsigned long long make_key(float near, uint64_t index)
+{
+	uint32_t bits = __float_as_uint(near != near ? INFINITY : near == 0.0f ? 0.0f : near);
+
+	bits = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+	return (unsigned long long)bits << 32 | index;
+}
+
+/* Puts a key into the ascending list of a warp, whose last key, which is greater, falls out. */
+static __device__ void insert(unsigned long long *list, unsigned keep, unsigned long long key, unsigned lane)
+{
+	unsigned place = 0, base;
+
+	for (base = 0; base < keep; base += SGPU_CUDA_WARP) {
+		bool below = base + lane < keep && list[base + lane] < key;
+		unsigned count = (unsigned)__popc(__ballot_sync(0xffffffffu, below));
+
+		place += count;
+		if (count < SGPU_CUDA_WARP) {
+			break;
+		}
+	}
+	for (base = (keep - 1) / SGPU_CUDA_WARP * SGPU_CUDA_WARP;; base -= SGPU_CUDA_WARP) {
+		unsigned at = base + lane;
+		bool moves = at < keep && at > place;
+		unsigned long long before = moves ? list[at - 1] : 0;
+
+		__syncwarp();
+		if (moves) {
+			list[at] = before;
+		}
+		__syncwarp();
+		if (base <= place) {
+			break;
+		}
+	}
+	if (lane == 0) {
+		list[place] = key;
+	}
+	__syncwarp();
+}
+
+/* Takes the keys of all lanes, ones that are too large apart; returns whether any was taken. */
+static __device__ __forceinline__ bool offer(unsigned long long *list, unsigned keep, unsigned long long key,
+					     unsigned lane)
+{
+	unsigned some = __ballot_sync(0xffffffffu, key < list[keep - 1]), left = some;
+
+	while (left) {
+		int from = __ffs((int)left) - 1;
+		unsigned long long one = __shfl_sync(0xffffffffu, key, from);
+
+		if (one < list[keep - 1]) {
+			insert(list, keep, one, lane);
+		}
+		left &= left - 1;
+	}
+	return some != 0;
+}
+
+/* Item: a part of the tile's rows for a query, one warp's work. */
+static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) select_candidates(job j)
+{
+	__shared__ unsigned long long shared[WARPS][KEEP_MAX];
+	unsigned lane = threadIdx.x % SGPU_CUDA_WARP, keep = (unsigned)j.plan.keep;
+	unsigned long long *list = shared[threadIdx.x / SGPU_CUDA_WARP];
+	uint64_t share = (j.rows + j.plan.parts - 1) / j.plan.parts, step = (uint64_t)gridDim.x * WARPS;
+	uint64_t item = (uint64_t)blockIdx.x * WARPS + threadIdx.x / SGPU_CUDA_WARP;
+
+	for (; item < j.queries * j.plan.parts; item += step) {
+		uint64_t query = item / j.plan.parts, begin = item % j.plan.parts * share;
+		uint64_t end = begin + share < j.rows ? begin + share : j.rows;
+		const float *products = j.products + query * j.rows;
+
+		for (unsigned i = lane; i < keep; i += SGPU_CUDA_WARP) {
+			list[i] = j.row == 0 ? ~0ull : j.lists[item * keep + i];
+		}
+		__syncwarp();
+		for (uint64_t base = begin; base < end; base += BATCH * SGPU_CUDA_WARP) {
+			unsigned long long keys[BATCH], least = ~0ull;
+
+#pragma unroll
+			for (int b = 0; b < BATCH; b++) {
+				uint64_t i = base + b * SGPU_CUDA_WARP + lane;
+
+				keys[b] = ~0ull;
+				if (i < end) {
+					keys[b] = make_key(j.norms[j.row + i] - 2.0f * products[i], j.row + i);
+				}
+				least = keys[b] < least ? keys[b] : least;
+			}
+			if (!__any_sync(0xffffffffu, least < list[keep - 1])) {
+				continue;
+			}
+#pragma unroll
+			for (int b = 0; b < BATCH; b++) {
+				offer(list, keep, keys[b], lane);
+			}
+		}
+		__syncwarp();
+		for (unsigned i = lane; i < keep; i += SGPU_CUDA_WARP) {
+			j.lists[item * keep + i] = list[i];
+		}
+		__syncwarp();
+	}
+}
+
+/* The lists of a query's parts into the first of them. */
+static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) merge_parts(job j)
+{
+	__shared__ unsigned long long shared[WARPS][KEEP_MAX];
+	unsigned lane = threadIdx.x % SGPU_CUDA_WARP, keep = (unsigned)j.plan.keep;
+	unsigned long long *list = shared[threadIdx.x / SGPU_CUDA_WARP];
+	uint64_t query = (uint64_t)blockIdx.x * WARPS + threadIdx.x / SGPU_CUDA_WARP;
+
+	for (; query < j.queries; query += (uint64_t)gridDim.x * WARPS) {
+		unsigned long long *all = j.lists + query * j.plan.parts * keep;
+
+		for (unsigned i = lane; i < keep; i += SGPU_CUDA_WARP) {
+			list[i] = all[i];
+		}
+		__syncwarp();
+		for (uint64_t part = 1; part < j.plan.parts; part++) {
+			bool any = true;
+
+			/* ascending: the rest of a part is farther than what was not taken */
+			for (unsigned base = 0; base < keep && any; base += SGPU_CUDA_WARP) {
+				unsigned i = base + lane;
+
+				any = offer(list, keep, i < keep ? all[part * keep + i] : ~0ull, lane);
+			}
+		}
+		__syncwarp();
+		for (unsigned i = lane; i < keep; i += SGPU_CUDA_WARP) {
+			all[i] = list[i];
+		}
+		__syncwarp();
+	}
+}
+
+/* ---- the decision: a block for each query ---- */
+struct decision {
+	double distance[KEEP_MAX];
+	uint32_t index[KEEP_MAX], sorted[KEEP_MAX];
+	int32_t labels[SGPU_NEAREST_K_MAX];
+	unsigned winner; /* votes above, then the nearest place */
+};
+
+static __device__ void compute_distances(const job &j, uint64_t query, decision *shared)
+{
+	const unsigned long long *list = j.lists + (query - j.query) * j.plan.parts * j.plan.keep;
+	unsigned lane = threadIdx.x % LANES;
+
+	for (unsigned base = 0; base < j.plan.keep; base += GROUPS) {
+		unsigned i = base + threadIdx.x / LANES;
+		uint32_t index = i < j.plan.keep ? (uint32_t)list[i] : 0;
+		const float *a = j.a + query * j.d, *b = j.b + (uint64_t)index * j.d;
+		double mine = 0;
+
+		for (uint64_t e = lane; i < j.plan.keep && e < j.d; e += LANES) {
+			double difference = (double)a[e] - (double)b[e];
+
+			mine += difference * difference;
+		}
+		mine = add_lanes(mine);
+		if (i < j.plan.keep && lane == 0) {
+			shared->distance[i] = mine != mine ? (double)INFINITY : mine;
+			shared->index[i] = index;
+		}
+	}
+	__syncthreads();
+}
+
+/* Every candidate's place is the number of those before it. */
+static __device__ void sort_candidates(const job &j, decision *shared)
+{
+	for (unsigned i = threadIdx.x; i < j.plan.keep; i += SGPU_CUDA_BLOCK) {
+		double distance = shared->distance[i];
+		uint32_t index = shared->index[i];
+		unsigned place = 0;
+
+		for (unsigned other = 0; other < j.plan.keep; other++) {
+			place += shared->distance[other] < distance ||
+				 (shared->distance[other] == distance && shared->index[other] < index);
+		}
+		shared->sorted[place] = index;
+	}
+	__syncthreads();
+}
+
+/* The label that most have; of several, that of the nearest row. */
+template <typename T>
+static __device__ int32_t vote(const job &j, const T *labels, decision *shared)
+{
+	unsigned k = (unsigned)j.k;
+
+	if (threadIdx.x == 0) {
+		shared->winner = 0;
+	}
+	for (unsigned i = threadIdx.x; i < k; i += SGPU_CUDA_BLOCK) {
+		shared->labels[i] = labels[shared->sorted[i]];
+	}
+	__syncthreads();
+	for (unsigned i = threadIdx.x; i < k; i += SGPU_CUDA_BLOCK) {
+		unsigned votes = 0;
+
+		for (unsigned other = 0; other < k; other++) {
+			votes += shared->labels[other] == shared->labels[i];
+		}
+		atomicMax(&shared->winner, votes << 16 | (0xffffu - i));
+	}
+	__syncthreads();
+	return shared->labels[0xffffu - (shared->winner & 0xffffu)];
+}
+
+/* T: of the labels, which may be NULL. */
+template <typename T>
+static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) decide(job j, const T *labels, int32_t *output)
+{
+	__shared__ decision shared;
+
+	for (uint64_t i = blockIdx.x; i < j.queries; i += gridDim.x) {
+		uint64_t query = j.query + i;
+
+		compute_distances(j, query, &shared);
+		sort_candidates(j, &shared);
+		if (labels) {
+			int32_t label = vote(j, labels, &shared);
+
+			if (threadIdx.x == 0) {
+				output[query] = label;
+			}
+		} else {
+			for (unsigned place = threadIdx.x; place < j.k; place += SGPU_CUDA_BLOCK) {
+				output[query * j.k + place] = (int32_t)shared.sorted[place];
+			}
+		}
+		__syncthreads();
+	}
+}
+
+/* One block of queries against all rows. */
+static int find_candidates(struct sgpu_launch *launch, job *j)
+{
+	struct sgpu_gemm gemm = {};
+	int result = 0;
+
+	gemm.m = j->queries;
+	gemm.k = j->d;
+	gemm.transpose_b = true;
+	gemm.lda = gemm.ldb = j->d;
+	gemm.alpha = 1;
+	for (j->row = 0; !result && j->row < j->m; j->row += j->plan.rows) {
+		j->rows = j->m - j->row < j->plan.rows ? j->m - j->row : j->plan.rows;
+		gemm.n = gemm.ldc = j->rows;
+		result = sgpu_cuda_gemm_built_in(launch, "nearest", SGPU_F32, &gemm, j->a + j->query * j->d,
+						 j->b + j->row * j->d, NULL, j->products);
+		if (!result) {
+			result = sgpu_cuda_start(launch, "nearest", select_candidates,
+						 sgpu_cuda_grid(j->queries * j->plan.parts, WARPS), SGPU_CUDA_BLOCK, 0,
+						 *j);
+		}
+	}
+	if (!result && j->plan.parts > 1) {
+		result = sgpu_cuda_start(launch, "nearest", merge_parts, sgpu_cuda_grid(j->queries, WARPS),
+					 SGPU_CUDA_BLOCK, 0, *j);
+	}
+	return result;
+}
+
+static int start_decision(struct sgpu_launch *launch, const struct sgpu_op_call *call, const job *j)
+{
+	unsigned grid = sgpu_cuda_grid(j->queries, 1);
+	int32_t *output = (int32_t *)call->data[OUTPUT];
+
+	if (call->data[LABELS] && call->type[LABELS].dtype == SGPU_U8) {
+		return sgpu_cuda_start(launch, "nearest", decide<uint8_t>, grid, SGPU_CUDA_BLOCK, 0, *j,
+				       (const uint8_t *)call->data[LABELS], output);
+	}
+	return sgpu_cuda_start(launch, "nearest", decide<int32_t>, grid, SGPU_CUDA_BLOCK, 0, *j,
+			       (const int32_t *)call->data[LABELS], output);
+}
+
+extern "C" int sgpu_nearest_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
+{
+	job j = {};
+	int result;
+
+	j.plan = sgpu_nearest_plan(call);
+	j.n = call->type[A].shape[0];
+	j.m = call->type[B].shape[0];
+	j.d = call->type[A].shape[1];
+	j.k = (uint64_t)call->param[K].number;
+	j.a = (const float *)call->data[A];
+	j.b = (const float *)call->data[B];
+	j.lists = (unsigned long long *)call->scratch;
+	j.norms = (float *)(j.lists + j.plan.queries * j.plan.parts * j.plan.keep);
+	j.products = j.norms + j.m;
+	if (j.n == 0) {
+		return 0;
+	}
+	result = sgpu_cuda_start(launch, "nearest", compute_norms, sgpu_cuda_grid(j.m, GROUPS), SGPU_CUDA_BLOCK, 0, j);
+	for (j.query = 0; !result && j.query < j.n; j.query += j.plan.queries) {
+		j.queries = j.n - j.query < j.plan.queries ? j.n - j.query : j.plan.queries;
+		result = find_candidates(launch, &j);
+		if (!result) {
+			result = start_decision(launch, call, &j);
+		}
+	}
+	return result;
+}

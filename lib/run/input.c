@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Arrivals: a payload comes in pieces, through staging memory, onto the device, and is opened there piece by piece
+ * while the next one is read. It counts as arrived only when every piece, the end mark or the digest included, has
+ * verified; until then nothing may read it. Whatever its source does meanwhile, what is used is what was verified: the
+ * device's own copy of sealed bytes, or the bytes that were read once, and hashed and brought from there.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "run/run.h"
+
+/* One arrival under way. */
+struct arrival {
+	struct sgpu_run_loader *loader;
+	const struct sgpu_load_source *source;
+	int segment;
+	bool sealed;
+	sgpu_devptr memory;            /* of the plaintext */
+	uint64_t payload, read;        /* bytes of it, and those that were read in order */
+	uint64_t size, at;             /* plaintext bytes, and those that were brought in order */
+	struct sgpu_pinned pinned;     /* the payload behind its header, registered */
+	struct sgpu_sha256 *digest;    /* not sealed */
+};
+
+static const char *deadline_text = "the deadline passed before it arrived";
+
+static const char *id_of(const struct sgpu_run *run, int segment)
+{
+	return run->manifest->segments[segment].id;
+}
+
+void sgpu_load_fail(struct sgpu_run *run, int segment, int code, const char *text)
+{
+	struct sgpu_run_segment *s = &run->segments[segment];
+
+	pthread_mutex_lock(&run->mutex);
+	if (atomic_load(&s->in_code) == SGPU_OK) {
+		s->in_text = sgpu_run_text("segment '%s' failed: %s", id_of(run, segment), text);
+		atomic_store(&s->in_code, code);
+	}
+	pthread_mutex_unlock(&run->mutex);
+}
+
+void sgpu_load_release(struct sgpu_run *run, int segment)
+{
+	if (atomic_fetch_sub(&run->segments[segment].pending, 1) == 1) {
+		sgpu_run_post(&run->segments[segment].arrived);
+	}
+}
+
+void sgpu_load_end(struct sgpu_run *run, int segment)
+{
+	sgpu_device_key_free(&run->segments[segment].key);
+}
+
+static void begin_segment(struct sgpu_run *run, int segment)
+{
+	struct sgpu_run_segment *s = &run->segments[segment];
+
+	s->loaded = true;
+	s->arrived = (struct sgpu_run_node){ .run = run, .kind = SGPU_NODE_ARRIVED, .index = segment };
+	atomic_store(&s->pending, 1);
+}
+
+void sgpu_load_miss(struct sgpu_run *run, int segment, int code, const char *text)
+{
+	begin_segment(run, segment);
+	sgpu_load_fail(run, segment, code == SGPU_OK ? SGPU_EINVALID : code,
+		       code == SGPU_ETIMEOUT ? deadline_text : text);
+	sgpu_load_release(run, segment);
+}
+
+/* ---- pieces ---- */
+static int read_at(const struct arrival *a, const struct sgpu_load_source *source, uint64_t position, void *data,
+		   size_t size, struct sgpu_error *error)
+{
+	struct sgpu_run *run = a->loader->run;
+	uint64_t begin = sgpu_now_ns();
+	int rc = source->read(source, position, data, size, error);
+
+	if (rc == SGPU_OK) {
+		sgpu_span_add(run, SGPU_SPAN_READ, -1, id_of(run, a->segment), begin, sgpu_now_ns(), size);
+		atomic_fetch_add(&run->bytes_in, size);
+	}
+	return rc;
+}
+
+static int read_next(struct arrival *a, void *data, size_t size, struct sgpu_error *error)
+{
+	int rc = read_at(a, a->source, a->read, data, size, error);
+
+	a->read += rc == SGPU_OK ? size : 0;
+	return rc;
+}
+
+/* Memory for a piece, and the piece in it. Only a failure to read is returned; the others are the segment's. */
+static int fill(const struct arrival *a, const struct sgpu_load_source *source, uint64_t position,
+		struct sgpu_run_slot *slot, struct sgpu_slot_piece *piece, struct sgpu_error *error)
+{
+	struct sgpu_run *run = a->loader->run;
+	enum sgpu_rung rung = SGPU_RUNG_REGISTERED, of_slot;
+	struct sgpu_error why = { 0 };
+	int rc = sgpu_slot_fill(slot, !a->pinned.data, a->sealed, &of_slot, &why);
+
+	if (rc != SGPU_OK) {
+		sgpu_load_fail(run, a->segment, rc, why.text);
+		return SGPU_OK;
+	}
+	if (a->pinned.data) {
+		piece->from = a->pinned.data + (position - SGPU_SEALED_HEADER);
+		atomic_fetch_add(&run->bytes_in, piece->bytes);
+	} else {
+		rung = of_slot;
+		piece->from = slot->host;
+		rc = read_at(a, source, position, slot->host, piece->bytes, error);
+	}
+	if (rc == SGPU_OK) {
+		sgpu_rung_add(run, false, rung, piece->bytes);
+	}
+	return rc;
+}
+
+/* The slot may be free again by now, but nobody else fills it, so what was read is still there. */
+static void add_to_digest(const struct arrival *a, const struct sgpu_slot_piece *piece)
+{
+	struct sgpu_error why = { 0 };
+	int rc = a->digest ? sgpu_sha256_update(a->digest, piece->from, piece->bytes, &why) : SGPU_OK;
+
+	if (rc != SGPU_OK) {
+		sgpu_load_fail(a->loader->run, a->segment, rc, why.text);
+	}
+}
+
+/* Bytes [at, at + size) of the plaintext from the source to the device. Only a failure to read is returned. */
+static int bring_piece(const struct arrival *a, const struct sgpu_load_source *source, uint64_t at, uint64_t size,
+		       struct sgpu_error *error)
+{
+	struct sgpu_run *run = a->loader->run;
+	struct sgpu_slot_piece piece = { .segment = a->segment, .key = run->segments[a->segment].key,
+					 .chunk = at / SGPU_CHUNK, .last = at + size == a->size };
+	uint64_t position = a->sealed ? SGPU_SEALED_HEADER + sgpu_piece_sealed(at, false) : at;
+	struct sgpu_run_slot *slot = sgpu_slot_take(a->loader);
+	int rc;
+
+	/* The end mark may be all that is in the last piece: then nothing is written, and nothing lies behind. */
+	piece.to = a->memory + (size == 0 ? 0 : at);
+	piece.bytes = a->sealed ? sgpu_piece_sealed(size, piece.last) : size;
+	rc = fill(a, source, position, slot, &piece, error);
+	if (rc != SGPU_OK || atomic_load(&run->segments[a->segment].in_code) != SGPU_OK) {
+		sgpu_slot_give(slot);
+	} else if (sgpu_slot_send(slot, &piece) == SGPU_OK) {
+		add_to_digest(a, &piece);
+	}
+	return rc;
+}
+
+static int bring_next(struct arrival *a, struct sgpu_error *error)
+{
+	uint64_t size = sgpu_piece_next(a->size - a->at, a->loader->piece);
+	bool last = a->at + size == a->size;
+	int rc = bring_piece(a, a->source, a->at, size, error);
+
+	if (rc == SGPU_OK) {
+		a->at += size;
+		a->read += a->sealed ? sgpu_piece_sealed(size, last) : size;
+	}
+	return rc;
+}
+
+/* ---- pieces of a file, by several cores, each with slots of its own: none waits for another ---- */
+struct shared {
+	const struct arrival *arrival;
+	struct sgpu_load_source source;
+	uint64_t *at;                  /* where pieces begin, and the end */
+};
+
+static void bring_shared(void *argument, uint64_t begin, uint64_t end)
+{
+	const struct shared *s = argument;
+	struct sgpu_run *run = s->arrival->loader->run;
+	int segment = s->arrival->segment;
+
+	for (uint64_t i = begin; i < end; i++) {
+		struct sgpu_error why = { 0 };
+		int rc = atomic_load(&run->stop);
+
+		if (atomic_load(&run->segments[segment].in_code) != SGPU_OK) {
+			return;
+		}
+		if (rc == SGPU_OK) {
+			rc = bring_piece(s->arrival, &s->source, s->at[i], s->at[i + 1] - s->at[i], &why);
+		}
+		if (rc != SGPU_OK) {
+			sgpu_load_fail(run, segment, rc, rc == SGPU_ETIMEOUT ? deadline_text :
+				       why.text[0] ? why.text : sgpu_strerror(rc));
+		}
+	}
+}
+
+/* Streams are made by one thread. */
+static int make_streams(const struct arrival *a, struct sgpu_error *error)
+{
+	const struct sgpu_run_loader *loader = a->loader;
+	int rc = SGPU_OK;
+
+	for (int i = 0; rc == SGPU_OK && i < loader->copy_count + loader->apart; i++) {
+		struct sgpu_stream *stream;
+
+		rc = sgpu_run_stream(loader->run, loader->first_row + i, &stream, error);
+	}
+	return rc;
+}
+
+/* All pieces of a sealed payload in a file. What fails is the segment's. */
+static void bring_together(struct arrival *a)
+{
+	struct shared s = { .arrival = a, .source = *a->source };
+	struct sgpu_pool *movers = a->source->movers;
+	struct sgpu_error why = { 0 };
+	uint64_t count = 0, at = 0;
+	int rc = make_streams(a, &why);
+
+	s.at = calloc(a->size / SGPU_RUN_PIECE_MIN + 4, sizeof(*s.at));
+	if (rc == SGPU_OK && !s.at) {
+		rc = sgpu_fail_nomem(&why);
+	}
+	if (rc == SGPU_OK) {
+		while (at < a->size) {
+			at += sgpu_piece_next(a->size - at, a->loader->piece);
+			s.at[++count] = at;
+		}
+		s.source.movers = NULL; /* those who read hold its tokens */
+		sgpu_pool_enter(movers);
+		rc = sgpu_pool_for(movers, count, 1, bring_shared, &s);
+		sgpu_pool_leave(movers);
+	}
+	if (rc != SGPU_OK) {
+		sgpu_load_fail(a->loader->run, a->segment, rc, why.text[0] ? why.text : sgpu_strerror(rc));
+	}
+	free(s.at);
+	a->read = a->payload;
+}
+
+/* What is left of a payload that has failed must still be read where others follow it. */
+static int skip_rest(struct arrival *a, struct sgpu_error *error)
+{
+	uint8_t data[16384];
+	int rc = SGPU_OK;
+
+	while (rc == SGPU_OK && a->read < a->payload && a->source->fatal) {
+		uint64_t left = a->payload - a->read;
+
+		rc = read_next(a, data, left < sizeof(data) ? (size_t)left : sizeof(data), error);
+	}
+	sgpu_wipe(data, sizeof(data));
+	return rc;
+}
+
+/* ---- the whole payload ---- */
+static int read_header(struct arrival *a, struct sgpu_error *error)
+{
+	struct sgpu_run *run = a->loader->run;
+	uint8_t header[SGPU_SEALED_HEADER], key[SGPU_KEY_SIZE], context[SGPU_SEGMENT_CONTEXT_MAX];
+	struct sgpu_sealed_keys keys = { 0 };
+	struct sgpu_stream *stream = NULL;
+	struct sgpu_error why = { 0 };
+	size_t context_size = 0;
+	int opened, rc = read_next(a, header, sizeof(header), error);
+
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	opened = sgpu_batch_segment_key(run->batch, run->batch_key, id_of(run, a->segment), NULL, key, context,
+					&context_size, &why);
+	if (opened == SGPU_OK) {
+		opened = sgpu_sealed_keys_open(key, context, context_size, header, &keys, &why);
+	}
+	if (opened == SGPU_OK) {
+		opened = sgpu_run_stream(run, a->loader->first_row, &stream, &why);
+	}
+	if (opened == SGPU_OK) {
+		opened = sgpu_device_key_load(stream, &keys, &run->segments[a->segment].key, &why);
+	}
+	sgpu_wipe(key, sizeof(key));
+	sgpu_wipe(&keys, sizeof(keys));
+	if (opened != SGPU_OK) {
+		/* Key and context follow from an index that has verified: it is the payload that is not the owner's. */
+		sgpu_load_fail(run, a->segment, opened == SGPU_EKEY ? SGPU_EAUTH : opened, why.text);
+	}
+	return SGPU_OK;
+}
+
+static void check_digest(struct arrival *a, const struct sgpu_batch_segment *in_batch)
+{
+	struct sgpu_run *run = a->loader->run;
+	uint8_t digest[SGPU_SHA256_SIZE];
+	struct sgpu_error why = { 0 };
+	int rc = sgpu_sha256_finish(a->digest, digest, &why);
+
+	if (rc != SGPU_OK) {
+		sgpu_load_fail(run, a->segment, rc, why.text);
+	} else if (!sgpu_equal(digest, in_batch->sha256, sizeof(digest))) {
+		sgpu_load_fail(run, a->segment, SGPU_EAUTH, "its SHA-256 is not the one that the batch names");
+	}
+}
+
+/* The payload of a file in memory may be read by the device itself, if it is sealed: what it is then does not matter
+ * before it has verified. A digest is made by the processor, from what it read. */
+static void try_to_pin(struct arrival *a)
+{
+	const struct sgpu_source *file = a->source->file;
+	struct sgpu_run *run = a->loader->run;
+	uint64_t begin = sgpu_now_ns();
+
+	if (file && a->sealed && atomic_load(&run->segments[a->segment].in_code) == SGPU_OK &&
+	    sgpu_pin(run, file->fd, file->offset + a->read, a->payload - a->read, &a->pinned)) {
+		sgpu_span_add(run, SGPU_SPAN_READ, -1, id_of(run, a->segment), begin, sgpu_now_ns(),
+			      a->payload - a->read);
+	}
+}
+
+static int bring(struct arrival *a, const struct sgpu_batch_segment *in_batch, struct sgpu_error *error)
+{
+	struct sgpu_run *run = a->loader->run;
+	const atomic_int *code = &run->segments[a->segment].in_code;
+	struct sgpu_error why = { 0 };
+	int made, rc = SGPU_OK;
+
+	made = sgpu_run_memory(run, run->plan->in_buffer[a->segment], &a->memory, &why);
+	if (made == SGPU_OK && !a->sealed) {
+		made = sgpu_sha256_create(&a->digest, &why);
+	}
+	if (made != SGPU_OK) {
+		sgpu_load_fail(run, a->segment, made, why.text);
+	} else if (a->sealed) {
+		rc = read_header(a, error);
+		if (rc == SGPU_OK) {
+			try_to_pin(a);
+		}
+	}
+	if (rc == SGPU_OK && atomic_load(code) == SGPU_OK && a->sealed && a->source->movers && !a->pinned.data) {
+		bring_together(a);
+	}
+	while (rc == SGPU_OK && a->read < a->payload && atomic_load(code) == SGPU_OK) {
+		if (atomic_load(&run->stop)) {
+			return sgpu_fail(error, atomic_load(&run->stop), "the run was stopped");
+		}
+		rc = bring_next(a, error);
+	}
+	if (rc == SGPU_OK) {
+		rc = skip_rest(a, error);
+	}
+	if (rc == SGPU_OK && a->digest && atomic_load(code) == SGPU_OK) {
+		check_digest(a, in_batch);
+	}
+	return rc;
+}
+
+int sgpu_load_segment(struct sgpu_run_loader *loader, int segment, const struct sgpu_load_source *source,
+		      struct sgpu_error *error)
+{
+	struct sgpu_run *run = loader->run;
+	const struct sgpu_batch_segment *in_batch = &run->batch->segments[run->segments[segment].in_batch];
+	struct arrival a = { .loader = loader, .source = source, .segment = segment, .sealed = in_batch->sealed,
+			     .payload = sgpu_batch_payload_size(run->batch, run->segments[segment].in_batch),
+			     .size = in_batch->size };
+	struct sgpu_error why = { 0 };
+	int rc;
+
+	begin_segment(run, segment);
+	rc = bring(&a, in_batch, &why);
+	if (rc != SGPU_OK) {
+		sgpu_load_fail(run, segment, rc, rc == SGPU_ETIMEOUT || atomic_load(&run->stop) == SGPU_ETIMEOUT ?
+			       deadline_text : why.text);
+	}
+	sgpu_sha256_free(&a.digest);
+	sgpu_load_release(run, segment);
+	if (a.pinned.data) {
+		sgpu_slots_wait(loader);
+		sgpu_unpin(run, &a.pinned);
+	}
+	if (rc != SGPU_OK && source->fatal) {
+		if (error) {
+			*error = why;
+		}
+		return rc;
+	}
+	return SGPU_OK;
+}
+
+void sgpu_load_free(struct sgpu_run *run)
+{
+	for (int i = 0; run->segments && i < run->manifest->segment_count; i++) {
+		sgpu_load_end(run, i);
+	}
+	sgpu_slots_free(run);
+}

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The plan of a run: which stream an operation runs on, and which buffer each value and each scratch area has.
+ *
+ * A buffer changes hands only where the graph proves it: everything that touched the old tenant must be an ancestor
+ * of the operation that makes the new one, so that no timing can bring the two together. What leaves the device
+ * keeps its buffer, since its way out is no operation of the graph, and what arrives has its own from the start.
+ */
+#include "run/plan.h"
+
+#include <stdlib.h>
+
+#include <sgpu/run.h>
+
+#include "run/reach.h"
+
+/* A buffer's present tenant: it ends with its readers, or with its writer if none reads it. */
+struct tenant {
+	bool stays;          /* until the run ends */
+	const int *readers;
+	int reader_count;
+	int writer;          /* or -1 */
+};
+
+/* Buffers among which one is looked for where there are very many operations. */
+enum { LOOK_BACK = 64 };
+
+struct planner {
+	const struct sgpu_manifest *manifest;
+	struct sgpu_plan *plan;
+	struct sgpu_reach *reach; /* NULL: too many operations, */
+	int *chain, *place;       /* of which then this is known: each follows the one before it in its chain */
+	struct tenant *tenants;   /* by buffer */
+};
+
+bool sgpu_plan_reader_once(const struct sgpu_segment *segment, int index)
+{
+	/* Readers are collected operation by operation, so that repeats stand together. */
+	return index == 0 || segment->readers[index] != segment->readers[index - 1];
+}
+
+/* ---- streams ---- */
+static int free_stream(const struct sgpu_plan *plan, const int *tail, const struct sgpu_operation *op, int *follows)
+{
+	for (int i = 0; i < op->before_count; i++) {
+		int stream = plan->stream[op->before[i]];
+
+		if (tail[stream] == op->before[i]) {
+			*follows = op->before[i];
+			return stream;
+		}
+	}
+	return -1;
+}
+
+static void plan_streams(struct planner *p)
+{
+	int tail[SGPU_PLAN_STREAMS_MAX];
+	int next = 0;
+
+	for (int i = 0; i < p->manifest->operation_count; i++) {
+		int operation = p->manifest->order[i];
+		int follows = -1;
+		int stream = free_stream(p->plan, tail, &p->manifest->operations[operation], &follows);
+
+		p->chain[operation] = follows < 0 ? operation : p->chain[follows];
+		p->place[operation] = follows < 0 ? 0 : p->place[follows] + 1;
+		if (stream < 0 && p->plan->stream_count < SGPU_PLAN_STREAMS_MAX) {
+			stream = p->plan->stream_count++;
+		} else if (stream < 0) {
+			stream = next++ % SGPU_PLAN_STREAMS_MAX;
+		}
+		tail[stream] = operation;
+		p->plan->stream[operation] = stream;
+	}
+}
+
+/* ---- buffers ---- */
+/* True only where the graph says so; without a matrix that is not always found. */
+static bool comes_before(const struct planner *p, int earlier, int later)
+{
+	return p->reach ? sgpu_reach_ancestor(p->reach, earlier, later) :
+			  p->chain[earlier] == p->chain[later] && p->place[earlier] < p->place[later];
+}
+
+static bool tenant_ended(const struct planner *p, const struct tenant *tenant, int operation)
+{
+	if (tenant->stays) {
+		return false;
+	}
+	for (int i = 0; i < tenant->reader_count; i++) {
+		if (!comes_before(p, tenant->readers[i], operation)) {
+			return false;
+		}
+	}
+	return tenant->writer < 0 || comes_before(p, tenant->writer, operation);
+}
+
+/* The smallest buffer that holds `size`, else the largest, of those whose tenant has ended; or -1. */
+static int find_buffer(const struct planner *p, int operation, uint64_t size)
+{
+	const int first = p->reach || p->plan->buffer_count < LOOK_BACK ? 0 : p->plan->buffer_count - LOOK_BACK;
+	int best = -1;
+
+	for (int i = first; i < p->plan->buffer_count; i++) {
+		uint64_t have = p->plan->buffers[i].size;
+		uint64_t best_size = best < 0 ? 0 : p->plan->buffers[best].size;
+		bool better = best < 0 || (have >= size ? best_size < size || have < best_size : have > best_size);
+
+		if (better && tenant_ended(p, &p->tenants[i], operation)) {
+			best = i;
+		}
+	}
+	return best;
+}
+
+static int add_buffer(struct planner *p, uint64_t size, const struct tenant *tenant)
+{
+	int buffer = p->plan->buffer_count++;
+
+	p->plan->buffers[buffer].size = size;
+	p->tenants[buffer] = *tenant;
+	return buffer;
+}
+
+/* A buffer for what `operation` writes. */
+static int give_buffer(struct planner *p, int operation, uint64_t size, const struct tenant *tenant)
+{
+	int buffer = find_buffer(p, operation, size);
+
+	if (buffer < 0) {
+		return add_buffer(p, size, tenant);
+	}
+	if (p->plan->buffers[buffer].size < size) {
+		p->plan->buffers[buffer].size = size;
+	}
+	p->tenants[buffer] = *tenant;
+	return buffer;
+}
+
+static int count_unshared(struct planner *p, uint64_t size, struct sgpu_error *error)
+{
+	if (!sgpu_add_u64(p->plan->bytes_unshared, size, &p->plan->bytes_unshared)) {
+		return sgpu_fail(error, SGPU_ENOMEM, "the batch needs more device memory than can be counted");
+	}
+	return SGPU_OK;
+}
+
+static int segment_bytes(const struct sgpu_segment *segment, uint64_t *size, struct sgpu_error *error)
+{
+	if (segment->type.dtype == SGPU_NONE || !sgpu_type_bytes(&segment->type, size)) {
+		return sgpu_fail(error, SGPU_EINVALID, "the size of segment '%s' is not known", segment->id);
+	}
+	return SGPU_OK;
+}
+
+static int plan_arrivals(struct planner *p, struct sgpu_error *error)
+{
+	for (int i = 0; i < p->manifest->segment_count; i++) {
+		const struct sgpu_segment *s = &p->manifest->segments[i];
+		struct tenant tenant = { .stays = s->reader_count == 0, .readers = s->readers,
+					 .reader_count = s->reader_count, .writer = -1 };
+		uint64_t size = 0;
+		int rc;
+
+		if (!sgpu_segment_is_input(s)) {
+			continue;
+		}
+		rc = segment_bytes(s, &size, error);
+		if (rc == SGPU_OK) {
+			rc = count_unshared(p, size, error);
+		}
+		if (rc != SGPU_OK) {
+			return rc;
+		}
+		p->plan->in_buffer[i] = add_buffer(p, size, &tenant);
+	}
+	return SGPU_OK;
+}
+
+static int plan_output(struct planner *p, int operation, int segment, struct sgpu_error *error)
+{
+	const struct sgpu_segment *s = &p->manifest->segments[segment];
+	struct tenant tenant = { .stays = sgpu_segment_is_output(s), .readers = s->readers,
+				 .reader_count = sgpu_plan_reads_input(s) ? 0 : s->reader_count,
+				 .writer = operation };
+	uint64_t size = 0;
+	int rc = segment_bytes(s, &size, error);
+
+	if (rc == SGPU_OK) {
+		rc = count_unshared(p, size, error);
+	}
+	if (rc == SGPU_OK) {
+		p->plan->out_buffer[segment] = give_buffer(p, operation, size, &tenant);
+	}
+	return rc;
+}
+
+static int plan_scratch(struct planner *p, int operation, struct sgpu_error *error)
+{
+	struct tenant tenant = { .writer = operation };
+	struct sgpu_op_call call;
+	uint64_t size;
+	int rc = sgpu_ops_prepare(p->manifest, operation, &call, error);
+
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	size = call.op->scratch ? call.op->scratch(&call) : 0;
+	if (size == 0) {
+		return SGPU_OK;
+	}
+	rc = count_unshared(p, size, error);
+	if (rc == SGPU_OK) {
+		p->plan->scratch_buffer[operation] = give_buffer(p, operation, size, &tenant);
+	}
+	return rc;
+}
+
+static int plan_buffers(struct planner *p, struct sgpu_error *error)
+{
+	int rc = plan_arrivals(p, error);
+
+	for (int i = 0; rc == SGPU_OK && i < p->manifest->operation_count; i++) {
+		int operation = p->manifest->order[i];
+		const struct sgpu_operation *op = &p->manifest->operations[operation];
+
+		for (int k = 0; rc == SGPU_OK && k < op->arg_count; k++) {
+			if (op->args[k].output && op->args[k].segment >= 0) {
+				rc = plan_output(p, operation, op->args[k].segment, error);
+			}
+		}
+		if (rc == SGPU_OK) {
+			rc = plan_scratch(p, operation, error);
+		}
+	}
+	for (int i = 0; rc == SGPU_OK && i < p->plan->buffer_count; i++) {
+		p->plan->bytes += p->plan->buffers[i].size; /* at most bytes_unshared */
+	}
+	return rc;
+}
+
+/* ---- the whole ---- */
+static int *minus_ones(int count)
+{
+	int *list = malloc(((size_t)count + 1) * sizeof(*list));
+
+	for (int i = 0; list && i < count; i++) {
+		list[i] = -1;
+	}
+	return list;
+}
+
+static int allocate(struct planner *p, struct sgpu_error *error)
+{
+	int segments = p->manifest->segment_count, operations = p->manifest->operation_count;
+	size_t most = 2 * (size_t)segments + (size_t)operations + 1; /* two values a segment, one scratch area an op */
+
+	p->plan = calloc(1, sizeof(*p->plan));
+	p->tenants = calloc(most, sizeof(*p->tenants));
+	if (!p->plan || !p->tenants) {
+		return sgpu_fail_nomem(error);
+	}
+	p->chain = minus_ones(operations);
+	p->place = minus_ones(operations);
+	p->plan->stream = minus_ones(operations);
+	p->plan->buffers = calloc(most, sizeof(*p->plan->buffers));
+	p->plan->in_buffer = minus_ones(segments);
+	p->plan->out_buffer = minus_ones(segments);
+	p->plan->scratch_buffer = minus_ones(operations);
+	if (!p->plan->stream || !p->plan->buffers || !p->plan->in_buffer || !p->plan->out_buffer ||
+	    !p->plan->scratch_buffer || !p->chain || !p->place) {
+		return sgpu_fail_nomem(error);
+	}
+	return SGPU_OK;
+}
+
+int sgpu_plan_create(const struct sgpu_manifest *manifest, struct sgpu_plan **plan, struct sgpu_error *error)
+{
+	return sgpu_plan_create_limited(manifest, SGPU_REACH_OPERATIONS_MAX, plan, error);
+}
+
+int sgpu_plan_create_limited(const struct sgpu_manifest *manifest, int operations_max, struct sgpu_plan **plan,
+			     struct sgpu_error *error)
+{
+	struct planner p = { .manifest = manifest };
+	int rc;
+
+	*plan = NULL;
+	if (!manifest->order) {
+		return sgpu_fail(error, SGPU_EINVALID, "the operations have no order: their graph has a cycle");
+	}
+	rc = allocate(&p, error);
+	if (rc != SGPU_OK) {
+		goto out;
+	}
+	plan_streams(&p);
+	if (manifest->operation_count <= operations_max) {
+		rc = sgpu_reach_create(manifest, &p.reach, error);
+		if (rc != SGPU_OK) {
+			goto out;
+		}
+	}
+	rc = plan_buffers(&p, error);
+	if (rc != SGPU_OK) {
+		goto out;
+	}
+	*plan = p.plan;
+	p.plan = NULL;
+	rc = SGPU_OK;
+out:
+	sgpu_reach_free(&p.reach);
+	free(p.chain);
+	free(p.place);
+	free(p.tenants);
+	sgpu_plan_free(&p.plan);
+	return rc;
+}
+
+void sgpu_plan_sizes(struct sgpu_manifest *manifest, const struct sgpu_batch *batch)
+{
+	for (int i = 0; i < batch->segment_count; i++) {
+		int segment = sgpu_manifest_segment(manifest, batch->segments[i].id);
+
+		if (segment >= 0 && manifest->segments[segment].size_of_file) {
+			sgpu_segment_set_size(&manifest->segments[segment], batch->segments[i].size);
+		}
+	}
+}
+
+void sgpu_plan_free(struct sgpu_plan **plan)
+{
+	if (!plan || !*plan) {
+		return;
+	}
+	free((*plan)->stream);
+	free((*plan)->buffers);
+	free((*plan)->in_buffer);
+	free((*plan)->out_buffer);
+	free((*plan)->scratch_buffer);
+	free(*plan);
+	*plan = NULL;
+}

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Bins of free blocks with a bit map of those that hold any, so that taking and releasing cost the same whatever the number
+ * of blocks, but for the choice within one bin. Records of blocks are kept for reuse.
+ */
+#include "secure/arena.h"
+
+#include <search.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Blocks of a bin that are looked at for the best one. */
+enum { LOOKS = 32 };
+
+static int bin_of(uint64_t extent)
+{
+	uint64_t pages = extent / SGPU_ARENA_PAGE;
+	int log;
+
+	if (pages <= SGPU_ARENA_SMALL) {
+		return (int)pages - 1;
+	}
+	log = 63 - __builtin_clzll(pages);
+	return SGPU_ARENA_SMALL + (log - 8) * 8 + (int)((pages >> (log - 3)) & 7);
+}
+
+/* Blocks are disjoint, so those that overlap are the same; a key of one byte finds the block around it. */
+static int compare(const void *a, const void *b)
+{
+	const struct sgpu_block *left = a, *right = b;
+
+	if (left->address + left->extent <= right->address) {
+		return -1;
+	}
+	return left->address >= right->address + right->extent ? 1 : 0;
+}
+
+/* ---- records ---- */
+static struct sgpu_block *new_block(struct sgpu_arena *arena, struct sgpu_arena_region *region)
+{
+	struct sgpu_block *block = arena->spare;
+
+	if (block) {
+		arena->spare = block->next;
+		block->next = NULL;
+		block->before = block->after = block->previous = NULL;
+	} else {
+		block = calloc(1, sizeof(*block));
+	}
+	if (block) {
+		block->region = region;
+	}
+	return block;
+}
+
+static void keep_record(struct sgpu_arena *arena, struct sgpu_block *block)
+{
+	block->next = arena->spare;
+	arena->spare = block;
+}
+
+/* ---- bins ---- */
+static void put(struct sgpu_arena *arena, struct sgpu_block *block)
+{
+	int bin = bin_of(block->extent);
+
+	block->state = SGPU_BLOCK_FREE;
+	block->previous = NULL;
+	block->next = arena->bins[bin];
+	if (block->next) {
+		block->next->previous = block;
+	}
+	arena->bins[bin] = block;
+	arena->filled[bin / 64] |= (uint64_t)1 << (bin % 64);
+}
+
+static void pull(struct sgpu_arena *arena, struct sgpu_block *block)
+{
+	int bin = bin_of(block->extent);
+
+	if (block->next) {
+		block->next->previous = block->previous;
+	}
+	if (block->previous) {
+		block->previous->next = block->next;
+	} else {
+		arena->bins[bin] = block->next;
+	}
+	if (!arena->bins[bin]) {
+		arena->filled[bin / 64] &= ~((uint64_t)1 << (bin % 64));
+	}
+	block->previous = block->next = NULL;
+}
+
+/* The first bin from `bin` on that holds a block, or -1. */
+static int next_filled(const struct sgpu_arena *arena, int bin)
+{
+	for (int word = bin / 64; word < (int)SGPU_ARRAY_LENGTH(arena->filled); word++) {
+		uint64_t bits = arena->filled[word];
+
+		if (word == bin / 64) {
+			bits &= ~(uint64_t)0 << (bin % 64);
+		}
+		if (bits) {
+			return word * 64 + __builtin_ctzll(bits);
+		}
+	}
+	return -1;
+}
+
+/* The least of the first blocks of a bin that are large enough; in the bin of `extent` itself all are looked at if need be. */
+static struct sgpu_block *best_of(const struct sgpu_arena *arena, int bin, uint64_t extent)
+{
+	struct sgpu_block *best = NULL;
+	int looks = 0;
+
+	for (struct sgpu_block *b = arena->bins[bin]; b && (looks < LOOKS || !best); b = b->next, looks++) {
+		if (b->extent >= extent && (!best || b->extent < best->extent)) {
+			best = b;
+		}
+	}
+	return best;
+}
+
+/* ---- regions ---- */
+static bool has_some_of(const struct sgpu_arena *arena, sgpu_devptr address, uint64_t extent)
+{
+	const struct sgpu_arena_region *region = arena->regions;
+
+	while (region && (region->address + region->extent <= address || address + extent <= region->address)) {
+		region = region->next;
+	}
+	return region;
+}
+
+int sgpu_arena_add(struct sgpu_arena *arena, sgpu_devptr address, uint64_t extent)
+{
+	struct sgpu_arena_region *region;
+
+	if (has_some_of(arena, address, extent)) {
+		return SGPU_EUSAGE;
+	}
+	region = calloc(1, sizeof(*region));
+	if (!region) {
+		return SGPU_ENOMEM;
+	}
+	region->first = new_block(arena, region);
+	if (!region->first) {
+		free(region);
+		return SGPU_ENOMEM;
+	}
+	region->address = region->first->address = address;
+	region->extent = region->first->extent = extent;
+	put(arena, region->first);
+	region->next = arena->regions;
+	arena->regions = region;
+	arena->mapped_bytes += extent;
+	return SGPU_OK;
+}
+
+bool sgpu_arena_is_idle(const struct sgpu_arena_region *region)
+{
+	return region->first->state == SGPU_BLOCK_FREE && !region->first->after;
+}
+
+void sgpu_arena_withhold(struct sgpu_arena *arena, struct sgpu_arena_region *region)
+{
+	pull(arena, region->first);
+	region->first->state = SGPU_BLOCK_WITHHELD;
+}
+
+void sgpu_arena_drop(struct sgpu_arena *arena, struct sgpu_arena_region *region)
+{
+	struct sgpu_arena_region **link = &arena->regions;
+
+	while (*link != region) {
+		link = &(*link)->next;
+	}
+	*link = region->next;
+	arena->mapped_bytes -= region->extent;
+	if (region->first->state == SGPU_BLOCK_FREE) {
+		pull(arena, region->first);
+	}
+	keep_record(arena, region->first);
+	free(region);
+}
+
+static void nothing(void *block)
+{
+	(void)block;
+}
+
+void sgpu_arena_clear(struct sgpu_arena *arena)
+{
+	struct sgpu_arena_region *region;
+	struct sgpu_block *block;
+
+	tdestroy(arena->used, nothing);
+	while ((region = arena->regions)) {
+		arena->regions = region->next;
+		while ((block = region->first)) {
+			region->first = block->after;
+			free(block);
+		}
+		free(region);
+	}
+	while ((block = arena->spare)) {
+		arena->spare = block->next;
+		free(block);
+	}
+	memset(arena, 0, sizeof(*arena));
+}
+
+/* ---- blocks ---- */
+/* Cuts what is beyond `extent` off; without a record for it the block stays as large as it is. */
+static void cut(struct sgpu_arena *arena, struct sgpu_block *block, uint64_t extent)
+{
+	struct sgpu_block *rest;
+
+	if (block->extent == extent || !(rest = new_block(arena, block->region))) {
+		return;
+	}
+	rest->address = block->address + extent;
+	rest->extent = block->extent - extent;
+	block->extent = extent;
+	rest->before = block;
+	rest->after = block->after;
+	if (rest->after) {
+		rest->after->before = rest;
+	}
+	block->after = rest;
+	put(arena, rest);
+}
+
+/* Takes `block` up into the one before it; both are free and in no bin. */
+static struct sgpu_block *join(struct sgpu_arena *arena, struct sgpu_block *left, struct sgpu_block *block)
+{
+	left->extent += block->extent;
+	left->after = block->after;
+	if (left->after) {
+		left->after->before = left;
+	}
+	keep_record(arena, block);
+	return left;
+}
+
+struct sgpu_block *sgpu_arena_take(struct sgpu_arena *arena, uint64_t size)
+{
+	uint64_t extent = sgpu_arena_extent(size);
+	struct sgpu_block *block = NULL;
+	int bin = next_filled(arena, bin_of(extent));
+
+	while (bin >= 0 && !block) {
+		block = best_of(arena, bin, extent);
+		bin = block || bin + 1 >= SGPU_ARENA_BINS ? -1 : next_filled(arena, bin + 1);
+	}
+	if (!block) {
+		return NULL;
+	}
+	pull(arena, block);
+	cut(arena, block, extent);
+	block->size = size;
+	if (!tsearch(block, &arena->used, compare)) {
+		sgpu_arena_release(arena, block);
+		return NULL;
+	}
+	block->state = SGPU_BLOCK_USED;
+	arena->used_bytes += block->extent;
+	return block;
+}
+
+struct sgpu_block *sgpu_arena_find(const struct sgpu_arena *arena, sgpu_devptr address)
+{
+	struct sgpu_block key;
+	struct sgpu_block **node;
+
+	key.address = address;
+	key.extent = 1;
+	node = tfind(&key, &arena->used, compare);
+	return node ? *node : NULL;
+}
+
+void sgpu_arena_leave(struct sgpu_arena *arena, struct sgpu_block *block)
+{
+	tdelete(block, &arena->used, compare);
+	arena->used_bytes -= block->extent;
+	block->state = SGPU_BLOCK_CLEARING;
+}
+
+void sgpu_arena_release(struct sgpu_arena *arena, struct sgpu_block *block)
+{
+	struct sgpu_block *before = block->before, *after = block->after;
+
+	if (after && after->state == SGPU_BLOCK_FREE) {
+		pull(arena, after);
+		block = join(arena, block, after);
+	}
+	if (before && before->state == SGPU_BLOCK_FREE) {
+		pull(arena, before);
+		block = join(arena, before, block);
+	}
+	put(arena, block);
+}

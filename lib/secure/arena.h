@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Who has which bytes of the device's memory that a secure context keeps mapped. It only keeps accounts: what it speaks of
+ * is never touched here. Blocks are cut from regions, best fit, and neighbours that are free become one again. Not for
+ * several threads at once.
+ */
+#ifndef SGPU_SECURE_ARENA_H
+#define SGPU_SECURE_ARENA_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <sgpu/device.h>
+
+enum {
+	SGPU_ARENA_PAGE = 4096,
+	/* Bins: one for each number of pages up to SMALL, which fits exactly; beyond, eight for each power of two. */
+	SGPU_ARENA_SMALL = 256,
+	SGPU_ARENA_BINS = SGPU_ARENA_SMALL + 8 * 56,
+};
+
+struct sgpu_arena_region;
+
+enum sgpu_block_state { SGPU_BLOCK_FREE, SGPU_BLOCK_USED, SGPU_BLOCK_CLEARING, SGPU_BLOCK_WITHHELD };
+
+struct sgpu_block {
+	sgpu_devptr address;
+	uint64_t size;                        /* as asked for */
+	uint64_t extent;                      /* bytes that are its own: a multiple of SGPU_ARENA_PAGE */
+	enum sgpu_block_state state;
+	struct sgpu_arena_region *region;
+	struct sgpu_block *before, *after;    /* neighbours in the region */
+	struct sgpu_block *previous, *next;   /* in its bin; next: also among those that are cleared, or spare */
+	uint64_t serial;                      /* of its clearing */
+	struct sgpu_task task;                /* of its clearing */
+};
+
+struct sgpu_arena_region {
+	sgpu_devptr address;
+	uint64_t extent;
+	struct sgpu_block *first;
+	struct sgpu_arena_region *next;
+};
+
+struct sgpu_arena {
+	struct sgpu_arena_region *regions;
+	void *used;                           /* tree of blocks in use, by address */
+	struct sgpu_block *bins[SGPU_ARENA_BINS];
+	uint64_t filled[(SGPU_ARENA_BINS + 63) / 64]; /* a bit for each bin that holds a block */
+	struct sgpu_block *spare;             /* records */
+	uint64_t mapped_bytes, used_bytes;    /* of regions; of blocks in use, as whole pages */
+};
+
+/* A region that holds nothing. Errors: SGPU_EUSAGE (some of it is in another region), SGPU_ENOMEM (host memory). */
+SGPU_MUST_CHECK int sgpu_arena_add(struct sgpu_arena *arena, sgpu_devptr address, uint64_t extent);
+/* A block in use of `size` bytes, or NULL: none is free that has so many. */
+struct sgpu_block *sgpu_arena_take(struct sgpu_arena *arena, uint64_t size);
+/* The block in use around an address, or NULL. */
+struct sgpu_block *sgpu_arena_find(const struct sgpu_arena *arena, sgpu_devptr address);
+/* Not in use any more; it is not given out before sgpu_arena_release. */
+void sgpu_arena_leave(struct sgpu_arena *arena, struct sgpu_block *block);
+void sgpu_arena_release(struct sgpu_arena *arena, struct sgpu_block *block);
+/* Whether all of a region is free. */
+bool sgpu_arena_is_idle(const struct sgpu_arena_region *region);
+/* Nothing of a region that is idle is given out any more, nor added again, until it is dropped. */
+void sgpu_arena_withhold(struct sgpu_arena *arena, struct sgpu_arena_region *region);
+/* Forgets a region that is idle or withheld. */
+void sgpu_arena_drop(struct sgpu_arena *arena, struct sgpu_arena_region *region);
+/* Forgets everything. */
+void sgpu_arena_clear(struct sgpu_arena *arena);
+
+static inline uint64_t sgpu_arena_extent(uint64_t size)
+{
+	return (size + (size == 0) + SGPU_ARENA_PAGE - 1) / SGPU_ARENA_PAGE * SGPU_ARENA_PAGE;
+}
+
+#endif

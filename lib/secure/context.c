@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A secure context from its creation to its end, and the ground that contexts of one device share.
+ */
+#include <endian.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "secure/secure.h"
+
+enum { UNPROTECTED_FRAMES = 16 };
+
+/* ---- commands ---- */
+int sgpu_secure_send(struct sgpu_secure *context, const struct sgpu_command *command, struct sgpu_reply *reply)
+{
+	int rc;
+
+	atomic_fetch_add_explicit(command->op == SGPU_CH_SUBMIT ? &context->groups : &context->commands, 1,
+				  memory_order_relaxed);
+	rc = context->between ? context->between(context->between_argument, command, reply) :
+				sgpu_processor_command(context->ground->processor, command, reply);
+	if (reply->refusal != SGPU_REFUSED_NOT) {
+		atomic_fetch_add_explicit(&context->refused, 1, memory_order_relaxed);
+	}
+	return rc;
+}
+
+/* What pages the allocator asks for, to be compared with the summary. Nothing is allocated for that: without memory the
+ * comparison would come out as somebody's deed. */
+static void note_pages(struct sgpu_ground *ground, const struct sgpu_command *command)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < command->pte.count && i < SGPU_CHANNEL_PAGES_MAX; i++) {
+		if (command->pte.pages[i] != SGPU_NO_FRAME) {
+			ground->asked[count++] = htole32(command->pte.pages[i]);
+		}
+	}
+	sgpu_kt128(ground->asked, count * sizeof(*ground->asked), NULL, 0, ground->asked_hash,
+		   sizeof(ground->asked_hash));
+}
+
+/* How the allocator's commands go out; the ground's lock is held. */
+static int send_for_allocator(void *argument, const struct sgpu_command *command, struct sgpu_reply *reply)
+{
+	struct sgpu_ground *ground = argument;
+	int sends, rc;
+
+	if (command->op == SGPU_CH_PTE) {
+		note_pages(ground, command);
+	}
+	/* A MAC of the owner's has a number, and none after it is taken before it is: so it is sent until it got through. */
+	sends = (command->op == SGPU_CH_PTE && command->pte.has_mac) ||
+		(command->op == SGPU_CH_DESTROY && command->destroy.has_mac) ? SGPU_LANE_SENDS : 1;
+	do {
+		rc = sgpu_secure_send(ground->sender, command, reply);
+	} while (--sends > 0 && reply->refusal != SGPU_REFUSED_NOT);
+	return rc;
+}
+
+/* ---- the ground ---- */
+static void free_ground(struct sgpu_ground *ground)
+{
+	struct sgpu_lane *lane;
+
+	sgpu_allocator_free(&ground->allocator);
+	sgpu_processor_free(&ground->processor);
+	sgpu_pager_close(&ground->pager);
+	while ((lane = ground->lost)) {
+		ground->lost = lane->next;
+		sgpu_session_close(&lane->session);
+		pthread_mutex_destroy(&lane->lock);
+		sgpu_free_wiped(&lane, sizeof(*lane));
+	}
+	pthread_mutex_destroy(&ground->lock);
+	free(ground);
+}
+
+/* What is kept apart: some frames that the host reads and writes, and as many at the end as the table of pages would
+ * take. */
+static int configure(struct sgpu_ground *ground, struct sgpu_error *error)
+{
+	uint64_t frames = ground->pager.info.total / ground->pager.info.small, hidden;
+
+	frames = frames < UINT32_MAX ? frames : UINT32_MAX - 1;
+	hidden = frames * 8 / ground->pager.info.small + 1;
+	if (frames < UNPROTECTED_FRAMES + hidden + 16) {
+		return sgpu_fail(error, SGPU_ENOMEM, "the device has %llu bytes for pages, too few for a secure context",
+				 (unsigned long long)ground->pager.info.total);
+	}
+	ground->config = (struct sgpu_processor_config){ .frames = (uint32_t)frames, .unprotected = UNPROTECTED_FRAMES,
+							 .hidden = (uint32_t)hidden, .execute = sgpu_secure_execute,
+							 .executor = ground };
+	return SGPU_OK;
+}
+
+static int make_ground(struct sgpu_device *device, struct sgpu_secure *context, struct sgpu_error *error)
+{
+	struct sgpu_ground *ground = calloc(1, sizeof(*ground));
+	int rc;
+
+	context->ground = ground;
+	if (!ground) {
+		return sgpu_fail_nomem(error);
+	}
+	ground->references = 1;
+	ground->device = device;
+	ground->sender = context;
+	pthread_mutex_init(&ground->lock, NULL);
+	rc = sgpu_pager_of(device, &ground->pager, error);
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	rc = configure(ground, error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_processor_create(&ground->pager, &ground->config, &ground->processor, error);
+	}
+	if (rc == SGPU_OK) {
+		rc = sgpu_allocator_create(&ground->pager.info, &ground->config, send_for_allocator, ground,
+					   &ground->allocator, error);
+	}
+	return rc;
+}
+
+static void leave_ground(struct sgpu_ground *ground)
+{
+	bool last;
+
+	if (!ground) {
+		return;
+	}
+	pthread_mutex_lock(&ground->lock);
+	last = --ground->references == 0;
+	pthread_mutex_unlock(&ground->lock);
+	if (last) {
+		free_ground(ground);
+	}
+}
+
+/* ---- the context ---- */
+static int make_owner(struct sgpu_secure *context, const struct sgpu_key *owner, struct sgpu_error *error)
+{
+	if (!owner) {
+		return sgpu_key_generate(SGPU_KEY_X25519, &context->owner, error);
+	}
+	if (owner->kind != SGPU_KEY_X25519) {
+		return sgpu_fail(error, SGPU_EKEY, "the owner of a secure context needs an X25519 key with its private half");
+	}
+	context->owner = *owner;
+	return SGPU_OK;
+}
+
+static int set_up(struct sgpu_secure *context, struct sgpu_device *device, const struct sgpu_secure_config *config,
+		  struct sgpu_error *error)
+{
+	uint64_t size = 0;
+	int rc = make_owner(context, config->owner, error);
+
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	if (config->beside) {
+		context->ground = config->beside->ground;
+		pthread_mutex_lock(&context->ground->lock);
+		context->ground->references++;
+		pthread_mutex_unlock(&context->ground->lock);
+	} else {
+		rc = make_ground(device, context, error);
+	}
+	if (rc == SGPU_OK) {
+		rc = sgpu_lane_create(context, &context->first, error);
+	}
+	if (rc == SGPU_OK) {
+		rc = sgpu_processor_space(context->ground->processor, context->first->grant.channel, &context->base, &size,
+					  error);
+	}
+	return rc;
+}
+
+int sgpu_secure_create(struct sgpu_device *device, const struct sgpu_secure_config *config,
+		       struct sgpu_secure **context, struct sgpu_error *error)
+{
+	static const struct sgpu_secure_config standard;
+	struct sgpu_secure *new = calloc(1, sizeof(*new));
+	int rc;
+
+	*context = NULL;
+	config = config ? config : &standard;
+	if (!new) {
+		return sgpu_fail_nomem(error);
+	}
+	if (config->beside && config->beside->ground->device != device) {
+		free(new);
+		return sgpu_fail(error, SGPU_EUSAGE, "contexts beside each other are of one device");
+	}
+	sgpu_secure_table(sgpu_device_backend_of(device), &new->table);
+	new->object.backend = &new->table;
+	new->between = config->between;
+	new->between_argument = config->between_argument;
+	new->poisons = strcmp(new->table.name, "cpu") == 0;
+	pthread_mutex_init(&new->arena_lock, NULL);
+	pthread_mutex_init(&new->copy_lock, NULL);
+	*context = new; /* whoever stands between asks it for the processor */
+	rc = set_up(new, device, config, error);
+	if (rc != SGPU_OK) {
+		sgpu_secure_destroy(context);
+	}
+	return rc;
+}
+
+void sgpu_secure_destroy(struct sgpu_secure **context)
+{
+	struct sgpu_secure *c = context ? *context : NULL;
+	struct sgpu_lane *lane;
+
+	if (!c) {
+		return;
+	}
+	sgpu_secure_copier_free(c);
+	while ((lane = c->spare)) {
+		c->spare = lane->next;
+		sgpu_lane_free(lane);
+	}
+	sgpu_secure_memory_close(c);
+	if (c->first) {
+		sgpu_lane_free(c->first);
+	}
+	leave_ground(c->ground);
+	pthread_mutex_destroy(&c->copy_lock);
+	pthread_mutex_destroy(&c->arena_lock);
+	*context = NULL;
+	sgpu_free_wiped(&c, sizeof(*c));
+}
+
+struct sgpu_device *sgpu_secure_device(struct sgpu_secure *context)
+{
+	return (struct sgpu_device *)(void *)context;
+}
+
+struct sgpu_secure *sgpu_secure_of(struct sgpu_device *device)
+{
+	const struct sgpu_device_backend *backend = sgpu_device_backend_of(device);
+
+	return backend->module_load == sgpu_secure_module_load_row ? (struct sgpu_secure *)(void *)device : NULL;
+}
+
+struct sgpu_processor *sgpu_secure_processor(struct sgpu_secure *context)
+{
+	return context->ground ? context->ground->processor : NULL;
+}
+
+const struct sgpu_grant *sgpu_secure_grant(const struct sgpu_secure *context)
+{
+	return &context->first->grant;
+}
+
+int sgpu_secure_stream_create(struct sgpu_secure *context, struct sgpu_stream **stream, struct sgpu_error *error)
+{
+	return sgpu_stream_create(sgpu_secure_device(context), stream, error);
+}
+
+void sgpu_secure_get_stats(struct sgpu_secure *context, struct sgpu_secure_stats *stats)
+{
+	*stats = (struct sgpu_secure_stats){
+		.groups = atomic_load(&context->groups),
+		.refused = atomic_load(&context->refused),
+		.commands = atomic_load(&context->commands),
+		.channels = atomic_load(&context->channels),
+	};
+	pthread_mutex_lock(&context->arena_lock);
+	stats->mapped_bytes = context->arena.mapped_bytes;
+	stats->used_bytes = context->arena.used_bytes;
+	pthread_mutex_unlock(&context->arena_lock);
+}

@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Memory of a secure context. Pages are mapped in large pieces and kept; blocks of them are handed out without a call of
+ * the driver. What is freed is cleared on the device, in the order of the first lane's stream, and handed out again when
+ * that is known to be over. The allocator says which pages it mapped; its summaries are checked against the owner's key,
+ * against what was asked for, and against the pages in the command that went out.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "secure/poison.h"
+#include "secure/secure.h"
+
+/* Mapped at once, at least and at most, when less is asked for; in between a quarter of what the context has. */
+#define GROW_MIN ((uint64_t)2 << 20)
+#define GROW_MAX ((uint64_t)256 << 20)
+
+static struct sgpu_secure *context_of(struct sgpu_device *device)
+{
+	return (struct sgpu_secure *)(void *)device;
+}
+
+static uint64_t round_up(uint64_t size, uint64_t multiple)
+{
+	return (size + multiple - 1) / multiple * multiple;
+}
+
+static void poison(const struct sgpu_secure *context, sgpu_devptr address, uint64_t size)
+{
+	if (context->poisons && size > 0) {
+		SGPU_POISON(address, size);
+	}
+}
+
+static void unpoison(const struct sgpu_secure *context, sgpu_devptr address, uint64_t size)
+{
+	if (context->poisons && size > 0) {
+		SGPU_UNPOISON(address, size);
+	}
+}
+
+/* Protected memory, and what of it is left when each channel has taken a directory, and tables have been taken for all of
+ * it. The lock of the arena is held. */
+static void count_memory(struct sgpu_secure *context, uint64_t *total, uint64_t *available)
+{
+	const struct sgpu_processor_config *config = &context->ground->config;
+	uint64_t frames = (uint64_t)config->frames - config->unprotected - config->hidden, taken;
+
+	taken = atomic_load(&context->channels) + 2 * (frames / SGPU_CHANNEL_ENTRIES + 2);
+	*total = frames * context->ground->pager.info.small;
+	taken = taken * context->ground->pager.info.small + context->arena.used_bytes;
+	*available = *total - (taken < *total ? taken : *total);
+}
+
+void sgpu_secure_figures(struct sgpu_secure *context, uint64_t *total, uint64_t *available, uint64_t *kept)
+{
+	pthread_mutex_lock(&context->arena_lock);
+	count_memory(context, total, available);
+	*kept = context->mapped_most - (context->arena.used_bytes < context->mapped_most ? context->arena.used_bytes :
+											    context->mapped_most);
+	pthread_mutex_unlock(&context->arena_lock);
+}
+
+/* The lock of the arena is held. */
+static int out_of_memory(struct sgpu_secure *context, uint64_t size, struct sgpu_error *error)
+{
+	uint64_t total, available;
+
+	count_memory(context, &total, &available);
+	return sgpu_fail(error, SGPU_ENOMEM, "out of device memory: %llu bytes asked for, %llu available",
+			 (unsigned long long)size, (unsigned long long)available);
+}
+
+/* ---- mapping ---- */
+struct mapping {
+	struct sgpu_secure *context;
+	uint64_t first, next;          /* of what the summaries tell, which follow each other */
+	bool any;
+};
+
+/* Whether the owner's key vouches for a summary, and it is newer than all before. */
+static int is_true(struct sgpu_secure *context, const struct sgpu_summary *summary, struct sgpu_error *error)
+{
+	int rc;
+
+	pthread_mutex_lock(&context->first->lock);
+	rc = sgpu_session_summary(context->first->session, summary, error);
+	pthread_mutex_unlock(&context->first->lock);
+	return rc;
+}
+
+/* A true summary: all of its pages are protected; and they are those of the command that the allocator sent, as many as
+ * the size says. The ground's lock is held, so that this is the answer to that command. */
+static int take_summary(void *argument, const struct sgpu_summary *summary, struct sgpu_error *error)
+{
+	struct mapping *m = argument;
+	struct sgpu_secure *context = m->context;
+	uint64_t small = context->ground->pager.info.small, big = context->ground->pager.info.big;
+	int rc = is_true(context, summary, error);
+
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	if (summary->pages == 0 || summary->protected_pages != summary->pages) {
+		return sgpu_fail(error, SGPU_EAUTH, "the allocator mapped %u pages, of which %u are protected",
+				 summary->pages, summary->protected_pages);
+	}
+	if (!sgpu_equal(summary->hash, context->ground->asked_hash, sizeof(summary->hash))) {
+		return sgpu_fail(error, SGPU_EAUTH, "other pages were mapped than the allocator asked for");
+	}
+	if ((summary->size != summary->pages * small && summary->size != summary->pages * big) ||
+	    (m->any && summary->va != m->next)) {
+		return sgpu_fail(error, SGPU_EAUTH, "the allocator mapped other addresses than it said");
+	}
+	m->first = m->any ? m->first : summary->va;
+	m->next = summary->va + summary->size;
+	m->any = true;
+	return SGPU_OK;
+}
+
+/* ---- unmapping ---- */
+struct unmapping {
+	struct sgpu_secure *context;
+	uint64_t next, end;            /* of what is not unmapped yet */
+	uint64_t authorised;           /* bytes from `next` on that the owner's word is out for */
+};
+
+/* The owner's word for the next part of the range, and for nothing else. */
+static void authorise(void *argument, uint64_t va, uint64_t size, uint64_t *counter,
+		      uint8_t mac[SGPU_CHANNEL_MAC_SIZE])
+{
+	struct unmapping *u = argument;
+
+	if (u->authorised != 0 || va != u->next || size > u->end - u->next) {
+		*counter = 0;
+		memset(mac, 0, SGPU_CHANNEL_MAC_SIZE);
+		return;
+	}
+	u->authorised = size;
+	pthread_mutex_lock(&u->context->first->lock);
+	sgpu_session_unmap(u->context->first->session, va, size, counter, mac);
+	pthread_mutex_unlock(&u->context->first->lock);
+}
+
+/* A true summary: nothing is mapped any more where the owner's word was for. */
+static int take_unmapped(void *argument, const struct sgpu_summary *summary, struct sgpu_error *error)
+{
+	struct unmapping *u = argument;
+	int rc = is_true(u->context, summary, error);
+
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	if (summary->va != u->next || summary->size != u->authorised || summary->size == 0 || summary->pages != 0) {
+		return sgpu_fail(error, SGPU_EAUTH, "the allocator unmapped other addresses than it said");
+	}
+	u->next += u->authorised;
+	u->authorised = 0;
+	return SGPU_OK;
+}
+
+/* When it fails, the owner's word is out, and the range may go at any time. */
+static int unmap(struct sgpu_secure *context, uint64_t va, uint64_t size, struct sgpu_error *error)
+{
+	struct unmapping u = { .context = context, .next = va, .end = va + size };
+	struct sgpu_ground *ground = context->ground;
+	int rc;
+
+	pthread_mutex_lock(&ground->lock);
+	ground->sender = context;
+	rc = sgpu_allocator_unmap(ground->allocator, context->first->grant.channel, va, size, authorise, take_unmapped, &u,
+				  error);
+	pthread_mutex_unlock(&ground->lock);
+	if (rc == SGPU_OK && u.next != u.end) {
+		rc = sgpu_fail(error, SGPU_EAUTH, "the allocator unmapped other addresses than it said");
+	}
+	context->word_lost = context->word_lost || rc != SGPU_OK;
+	return rc;
+}
+
+/* Maps `size` bytes more. */
+static int map(struct sgpu_secure *context, uint64_t size, struct sgpu_error *error)
+{
+	struct sgpu_ground *ground = context->ground;
+	struct mapping m = { .context = context };
+	uint64_t va = 0, mapped = 0;
+	int added, rc;
+
+	pthread_mutex_lock(&ground->lock);
+	ground->sender = context;
+	rc = sgpu_allocator_map(ground->allocator, context->first->grant.channel, size, &va, &mapped, take_summary, &m,
+				error);
+	pthread_mutex_unlock(&ground->lock);
+	if (rc == SGPU_OK && (!m.any || m.first != va || m.next != va + mapped || mapped < size)) {
+		return sgpu_fail(error, SGPU_EAUTH, "the allocator mapped other addresses than it said");
+	}
+	/* What was mapped before a failure is as good as the rest would have been. */
+	added = m.any ? sgpu_arena_add(&context->arena, context->base + m.first, m.next - m.first) : SGPU_OK;
+	if (added == SGPU_EUSAGE) { /* it stays mapped, and nobody uses it */
+		return sgpu_fail(error, SGPU_EAUTH, "the allocator mapped addresses that are in use");
+	}
+	if (added != SGPU_OK) {
+		(void)unmap(context, m.first, m.next - m.first, NULL);
+		return sgpu_fail_nomem(error);
+	}
+	if (m.any) {
+		poison(context, context->base + m.first, m.next - m.first);
+	}
+	if (context->arena.mapped_bytes > context->mapped_most) {
+		context->mapped_most = context->arena.mapped_bytes;
+	}
+	return rc;
+}
+
+/* Whether a mapping failed for want of memory: the processor says no more than that the device failed. */
+static bool was_for_want(struct sgpu_secure *context, int rc, uint64_t size)
+{
+	struct sgpu_device_info info;
+
+	return rc == SGPU_ENOMEM || (rc == SGPU_EDEVICE &&
+				     sgpu_device_get_info(context->ground->device, &info, NULL) == SGPU_OK &&
+				     info.memory_free < size);
+}
+
+/* For a block of `extent` bytes: in big pages when that is worth it, and more than is needed now. */
+static int grow(struct sgpu_secure *context, uint64_t extent, struct sgpu_error *error)
+{
+	const struct sgpu_pages_info *pages = &context->ground->pager.info;
+	uint64_t want = context->arena.mapped_bytes / 4, least = round_up(extent, pages->small);
+	uint64_t total, available;
+	int rc;
+
+	count_memory(context, &total, &available);
+	if (extent > available) {
+		return SGPU_ENOMEM;
+	}
+
+	want = want < GROW_MIN ? GROW_MIN : want > GROW_MAX ? GROW_MAX : want;
+	want = round_up(want < extent ? extent : want, pages->big);
+	rc = map(context, want, error);
+	if (least < want && was_for_want(context, rc, want)) {
+		rc = map(context, least, error);
+	}
+	return was_for_want(context, rc, least) ? SGPU_ENOMEM : rc;
+}
+
+/* ---- clearing ---- */
+/* Puts a block behind those that are being cleared. The lock of the arena is held. */
+static void start_clearing(struct sgpu_secure *context, struct sgpu_block *block)
+{
+	struct { struct sgpu_group group; struct sgpu_item_move item; } request = {
+		.item = { .head = { SGPU_ITEM_CLEAR, sizeof(request.item) }, .device = block->address,
+			  .size = block->extent, .task = (uint64_t)(uintptr_t)&block->task },
+	};
+
+	memset(&block->task, 0, sizeof(block->task));
+	unpoison(context, block->address, block->extent);
+	if (sgpu_lane_submit(context->first, &request.group, sizeof(request), &block->task.error) != SGPU_OK) {
+		return; /* it is never given out again */
+	}
+	block->serial = ++context->serial;
+	block->next = NULL;
+	if (context->clearing) {
+		context->clearing_tail->next = block;
+	} else {
+		context->clearing = block;
+	}
+	context->clearing_tail = block;
+	context->clearing_bytes += block->extent;
+}
+
+/* Takes back what is cleared by now. A clearing that a cancellation cut short is done again; after another failure the
+ * block is never given out again. */
+static void collect(struct sgpu_secure *context)
+{
+	struct sgpu_block *block;
+	uint64_t cleared = context->cleared;
+
+	while ((block = context->clearing) && block->serial <= cleared) {
+		context->clearing = block->next;
+		context->clearing_bytes -= block->extent;
+		block->next = NULL;
+		if (block->task.code == SGPU_OK) {
+			poison(context, block->address, block->extent);
+			sgpu_arena_release(&context->arena, block);
+		} else if (block->task.code == SGPU_ECANCELED) {
+			start_clearing(context, block);
+		}
+	}
+}
+
+/* An event behind what is being cleared, if none is under way. */
+static void set_mark(struct sgpu_secure *context)
+{
+	if (context->mark || !context->clearing) {
+		return;
+	}
+	if (sgpu_event_create(context->ground->device, &context->mark, NULL) != SGPU_OK) {
+		context->mark = NULL;
+	} else if (sgpu_event_record(context->first->inner, context->mark) != SGPU_OK) {
+		sgpu_event_free(&context->mark);
+	} else {
+		context->mark_serial = context->serial;
+	}
+}
+
+/* What is over is seen without waiting. */
+static void look(struct sgpu_secure *context)
+{
+	bool done = false;
+
+	if (context->mark && sgpu_event_query(context->mark, &done, NULL) == SGPU_OK && done) {
+		context->cleared = context->mark_serial;
+		sgpu_event_free(&context->mark);
+		collect(context);
+		set_mark(context);
+	}
+}
+
+/* Waits for all that is being cleared. */
+static void settle(struct sgpu_secure *context)
+{
+	uint64_t serial = context->serial;
+
+	if (context->clearing && sgpu_stream_sync(context->first->inner, NULL) == SGPU_OK) {
+		sgpu_event_free(&context->mark);
+		context->cleared = serial;
+		collect(context);
+	}
+}
+
+/* ---- giving out ---- */
+/* From what is free; from what is being cleared; from new pages; or else from all that can be had. */
+static int obtain(struct sgpu_secure *context, uint64_t size, struct sgpu_block **block, struct sgpu_error *error)
+{
+	uint64_t extent = sgpu_arena_extent(size);
+	int rc = SGPU_OK;
+
+	look(context);
+	*block = sgpu_arena_take(&context->arena, size);
+	if (!*block && context->clearing_bytes >= extent) {
+		settle(context);
+		*block = sgpu_arena_take(&context->arena, size);
+	}
+	if (!*block) {
+		rc = grow(context, extent, error);
+		if (rc == SGPU_ENOMEM && context->clearing) {
+			settle(context);
+		}
+		*block = sgpu_arena_take(&context->arena, size);
+	}
+	if (*block) {
+		return SGPU_OK;
+	}
+	return rc == SGPU_OK || rc == SGPU_ENOMEM ? out_of_memory(context, size, error) : rc;
+}
+
+static int trim(struct sgpu_secure *context, struct sgpu_error *error);
+
+int sgpu_secure_alloc_row(struct sgpu_device *device, uint64_t size, sgpu_devptr *memory, struct sgpu_error *error)
+{
+	struct sgpu_secure *context = context_of(device);
+	struct sgpu_block *block = NULL;
+	int rc;
+
+	pthread_mutex_lock(&context->arena_lock);
+	rc = size > INT64_MAX ? out_of_memory(context, size, error) : obtain(context, size, &block, error);
+	/* What is mapped in pieces too small may do as one. */
+	if (rc == SGPU_ENOMEM && size <= INT64_MAX && context->arena.regions && trim(context, NULL) == SGPU_OK) {
+		rc = obtain(context, size, &block, error);
+	}
+	if (rc == SGPU_OK) {
+		*memory = block->address;
+		unpoison(context, block->address, size);
+	}
+	pthread_mutex_unlock(&context->arena_lock);
+	return rc;
+}
+
+void sgpu_secure_free_row(struct sgpu_device *device, sgpu_devptr memory, uint64_t size)
+{
+	struct sgpu_secure *context = context_of(device);
+	struct sgpu_block *block;
+
+	(void)size; /* the block knows */
+	pthread_mutex_lock(&context->arena_lock);
+	block = sgpu_arena_find(&context->arena, memory);
+	if (block && block->address == memory) {
+		sgpu_arena_leave(&context->arena, block);
+		start_clearing(context, block);
+		look(context);
+		set_mark(context);
+	}
+	pthread_mutex_unlock(&context->arena_lock);
+}
+
+bool sgpu_secure_owns(struct sgpu_secure *context, sgpu_devptr address, uint64_t size)
+{
+	const struct sgpu_block *block;
+	bool inside;
+
+	pthread_mutex_lock(&context->arena_lock);
+	block = sgpu_arena_find(&context->arena, address);
+	inside = block && address - block->address <= block->size && size <= block->size - (address - block->address);
+	pthread_mutex_unlock(&context->arena_lock);
+	return inside;
+}
+
+/* ---- giving back ---- */
+/* Every region that holds nothing; the lock is held. Where the owner's word went out and no true answer came, whoever has
+ * it can take the region away later: nothing of it is used again. No word that follows would be taken, so none is given. */
+static int trim(struct sgpu_secure *context, struct sgpu_error *error)
+{
+	struct sgpu_arena_region *region, *next;
+	int rc = SGPU_OK;
+
+	settle(context);
+	for (region = context->arena.regions; rc == SGPU_OK && region; region = next) {
+		next = region->next;
+		if (!sgpu_arena_is_idle(region)) {
+			continue;
+		}
+		if (context->word_lost) {
+			return sgpu_fail(error, SGPU_EAUTH, "the context gives no pages back: its word for some was lost");
+		}
+		sgpu_arena_withhold(&context->arena, region);
+		unpoison(context, region->address, region->extent);
+		rc = unmap(context, region->address - context->base, region->extent, error);
+		if (rc == SGPU_OK) {
+			sgpu_arena_drop(&context->arena, region);
+		}
+	}
+	return rc;
+}
+
+int sgpu_secure_trim(struct sgpu_secure *context, struct sgpu_error *error)
+{
+	int rc;
+
+	pthread_mutex_lock(&context->arena_lock);
+	rc = trim(context, error);
+	pthread_mutex_unlock(&context->arena_lock);
+	return rc;
+}
+
+/* What is still mapped the processor clears and unmaps with the last channel. */
+void sgpu_secure_memory_close(struct sgpu_secure *context)
+{
+	pthread_mutex_lock(&context->arena_lock);
+	if (context->first) {
+		(void)trim(context, NULL);
+	}
+	sgpu_event_free(&context->mark);
+	for (struct sgpu_arena_region *region = context->arena.regions; region; region = region->next) {
+		unpoison(context, region->address, region->extent);
+	}
+	sgpu_arena_clear(&context->arena);
+	context->clearing = context->clearing_tail = NULL;
+	pthread_mutex_unlock(&context->arena_lock);
+}
+
+/* ---- the calls of sgpu/secure.h ---- */
+int sgpu_secure_malloc(struct sgpu_secure *context, uint64_t size, sgpu_devptr *memory, struct sgpu_error *error)
+{
+	return sgpu_device_alloc(sgpu_secure_device(context), size, memory, error);
+}
+
+void sgpu_secure_free(struct sgpu_secure *context, sgpu_devptr *memory)
+{
+	if (memory && *memory) {
+		sgpu_secure_free_row(sgpu_secure_device(context), *memory, 0);
+		*memory = 0;
+	}
+}

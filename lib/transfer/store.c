@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Copies that go past the caches, from a buffer in them to memory that is not read soon: ordinary stores would first
+ * read every line that they overwrite.
+ */
+#include <string.h>
+
+#include <transfer/transfer.h>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <immintrin.h>
+
+enum { LINE = 64 };
+
+static void lines_sse2(uint8_t *to, const uint8_t *from, size_t lines)
+{
+	for (; lines > 0; lines--, to += LINE, from += LINE) {
+		for (size_t i = 0; i < LINE; i += 16) {
+			__m128i part = _mm_loadu_si128((const __m128i *)(const void *)(from + i));
+
+			_mm_stream_si128((__m128i *)(void *)(to + i), part);
+		}
+	}
+}
+
+#ifdef SGPU_CLONES
+__attribute__((target("avx2"))) static void lines_avx2(uint8_t *to, const uint8_t *from, size_t lines)
+{
+	for (; lines > 0; lines--, to += LINE, from += LINE) {
+		_mm256_stream_si256((__m256i *)(void *)to, _mm256_loadu_si256((const __m256i *)(const void *)from));
+		_mm256_stream_si256((__m256i *)(void *)(to + 32),
+				    _mm256_loadu_si256((const __m256i *)(const void *)(from + 32)));
+	}
+}
+
+__attribute__((target("avx512f"))) static void lines_avx512(uint8_t *to, const uint8_t *from, size_t lines)
+{
+	for (; lines > 0; lines--, to += LINE, from += LINE) {
+		_mm512_stream_si512((__m512i *)(void *)to, _mm512_loadu_si512((const void *)from));
+	}
+}
+#endif
+
+static void store_lines(uint8_t *to, const uint8_t *from, size_t lines)
+{
+#ifdef SGPU_CLONES
+	if (__builtin_cpu_supports("avx512f")) {
+		lines_avx512(to, from, lines);
+		return;
+	}
+	if (__builtin_cpu_supports("avx2")) {
+		lines_avx2(to, from, lines);
+		return;
+	}
+#endif
+	lines_sse2(to, from, lines);
+}
+
+void sgpu_transfer_store(void *to, const void *from, size_t size)
+{
+	size_t head = (LINE - (uintptr_t)to % LINE) % LINE, lines;
+
+	head = head < size ? head : size;
+	memcpy(to, from, head);
+	lines = (size - head) / LINE;
+	store_lines((uint8_t *)to + head, (const uint8_t *)from + head, lines);
+	head += lines * LINE;
+	memcpy((uint8_t *)to + head, (const uint8_t *)from + head, size - head);
+}
+
+void sgpu_transfer_store_fence(void)
+{
+	_mm_sfence();
+}
+
+/* CLDEMOTE, which is a no-operation on processors that do not have it. */
+void sgpu_transfer_demote(const void *memory, size_t size)
+{
+	for (size_t i = 0; i < size; i += LINE) {
+		if (i / LINE % 4 < 3) {
+			__asm__ volatile(".byte 0x0f, 0x1c, 0x00" : : "a"((const uint8_t *)memory + i) : "memory");
+		}
+	}
+}
+
+/* Some hypervisors hide its bit, which does not keep it from working: MOVDIR64B came with it. */
+bool sgpu_transfer_can_demote(void)
+{
+	unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+
+	return __builtin_cpu_is("intel") && __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) &&
+	       (ecx & (1u << 25 | 1u << 28)) != 0;
+}
+
+#else
+
+void sgpu_transfer_store(void *to, const void *from, size_t size)
+{
+	memcpy(to, from, size);
+}
+
+void sgpu_transfer_store_fence(void)
+{
+}
+
+void sgpu_transfer_demote(const void *memory, size_t size)
+{
+	(void)memory;
+	(void)size;
+}
+
+bool sgpu_transfer_can_demote(void)
+{
+	return false;
+}
+
+#endif
