@@ -1,14 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Large secure copies between host memory and a device, at nearly the speed of a plain copy from pinned memory.
+ * The transfer engine: moves bytes between the host and the memory of a device, and opens, seals or digests them on the
+ * way. All copies of payloads go through it.
  *
- * Sealed at rest: the host's memory holds sealed chunks, which the device opens or seals. Sealed live: the host's
- * memory holds plaintext, and only what crosses the bus is sealed. Both work in groups of chunks: while one group is
- * on the bus, the one before is opened on the device and the one after is sealed by the processors, so that the bus is
- * never idle. Groups are small where the other stages would have to wait, at the begin and at the end.
+ * An engine is made once a process for a device and kept: streams, staging buffers in pinned and in device memory, and
+ * worker threads. It takes memory and threads when they are first needed, in proportion to what is moved, within a
+ * bound, and keeps them. Many transfers run at once. They take turns by chunk run, so that a large one does not hold up
+ * a small one.
  *
- * An engine holds streams, pinned memory, device memory and threads. It is made once and used for many copies, by any
- * thread, one copy at a time: others wait. Every copy has ended when its function returns.
+ * A transfer reads from a source or writes to a sink. Both are small tables of functions, so that a pipe, a file, a
+ * region or memory are all the same to it. Its end is told by a call of `done`.
+ *
+ * What a transfer promises:
+ * - After success of an input, every tag and the end mark, or the digest, have verified on the device's own copy.
+ * - After a failure of an input its destination on the device is cleared before `done` is called. Nothing that was
+ *   not verified stays readable. No kernel that reads it may be enqueued before `done`.
+ * - Bytes that the host could change or cut short (mapped files) are touched by no processor, only by the device.
+ * - Transfers never wait for one another for ever, however little staging memory there is.
  */
 #ifndef SGPU_TRANSFER_H
 #define SGPU_TRANSFER_H
@@ -24,62 +32,189 @@
 extern "C" {
 #endif
 
-struct sgpu_transfer;
-struct sgpu_transfer_key;
+/* ---- the engine ---- */
+struct sgpu_engine;
 
-/* How an engine is built; 0 stands for what was found to be best. Units: bytes of plaintext, rounded to chunks. */
-struct sgpu_transfer_config {
-	unsigned jobs;           /* threads that seal and open for live copies, the caller's one among them; 0:
-	                            sgpu_cpu_count() */
-	uint64_t sealed_group;   /* largest group of a copy that is sealed at rest */
-	unsigned sealed_slots;   /* groups of that size in device memory */
-	/* Largest groups of live copies to the device and from it, and how many there are in pinned memory. */
-	uint64_t in_group, out_group;
-	unsigned in_slots, out_slots;
-	uint64_t first_group;    /* smallest groups: when a live copy begins ... */
-	uint64_t last_group;     /* ... and where the device works alone, before or after the bus */
+/* 0 stands for what was measured to be best. Unit: bytes; chunk runs count plaintext, rounded down to whole chunks. */
+struct sgpu_engine_config {
+	unsigned workers;       /* threads; 0: sgpu_cpu_count() */
+	uint64_t pinned_max;    /* most staging memory on the host; 64 MiB */
+	uint64_t staged_run;    /* chunk run that goes through a staging buffer on the host; 2 MiB */
+	uint64_t direct_run;    /* chunk run that the device reads or writes where it lies; 32 MiB */
+	unsigned direct_count;  /* staging buffers of that size on the device; 3 */
+	uint64_t first_run;     /* smallest chunk run where a live copy begins; 512 KiB */
+	uint64_t last_run;      /* smallest chunk run where the device works alone, before or after the bus; 1 MiB */
+	unsigned live_buffers;  /* staging buffers that one live copy uses at most */
 };
 
-/* config: NULL stands for zeros. Errors: SGPU_ENOMEM, SGPU_EDEVICE, SGPU_EUSAGE for a config without sense. */
-SGPU_MUST_CHECK int sgpu_transfer_create(struct sgpu_device *device, const struct sgpu_transfer_config *config,
-					 struct sgpu_transfer **transfer, struct sgpu_error *error);
-/* Before the device is closed; its keys have been freed. Accepts NULL; wipes what it held. */
+/* `device` is borrowed and must outlive the engine; NULL: an engine that works on the host alone.
+ * config: NULL stands for zeros. Errors: SGPU_ENOMEM, SGPU_EDEVICE, SGPU_EUSAGE for a config without sense. */
+SGPU_MUST_CHECK int sgpu_engine_create(struct sgpu_device *device, const struct sgpu_engine_config *config,
+				       struct sgpu_engine **engine, struct sgpu_error *error);
+/* All transfers have ended, and keys of live copies have been freed. Accepts NULL; wipes what it held. */
+void sgpu_engine_free(struct sgpu_engine **engine);
+/* Work comes soon: wakes the workers and keeps them awake for a while, which takes longer than to copy some MiB. */
+void sgpu_engine_expect(struct sgpu_engine *engine);
+
+/* ---- sources and sinks ----
+ * Positions count bytes from the begin of what is moved: of the first chunk where it is sealed, behind its header.
+ * All functions may fail; *error is filled in then. They are called on workers, on the thread that starts a small
+ * transfer, and on the thread that pumps an ordered one; never on a stream's callback. */
+
+struct sgpu_transfer_source {
+	/* Fills `data` with exactly `size` bytes from `position` on. */
+	int (*read)(void *context, uint64_t position, void *data, size_t size, struct sgpu_error *error);
+	/* NULL, or: all of [0, size) in memory that stays until close; NULL where it is not to be had: then read is
+	 * called. *registered: the device reads it by itself (sgpu_host_alloc, sgpu_host_register). Then no processor
+	 * touches it, and it may be a mapping that somebody cuts short. Otherwise it is ordinary memory that nobody
+	 * changes meanwhile. Called once, before anything is read. */
+	const void *(*view)(void *context, uint64_t size, bool *registered);
+	/* NULL, or called once when nothing reads from the source any more, before done. May call the device. */
+	void (*close)(void *context);
+	/* Read in order, by the one thread that owns the pipe, in sgpu_transfer_pump. Else read by all workers. */
+	bool ordered;
+	void *context;
+};
+
+struct sgpu_transfer_sink {
+	/* Takes exactly `size` bytes at `position`. */
+	int (*write)(void *context, uint64_t position, const void *data, size_t size, struct sgpu_error *error);
+	/* As a source's: memory that is written; NULL: write is called. What was written there is wiped after a failure
+	 * of the transfer. */
+	void *(*view)(void *context, uint64_t size, bool *registered);
+	void (*close)(void *context);
+	bool ordered;             /* written in order, in sgpu_transfer_pump */
+	void *context;
+};
+
+/* Bytes [offset, offset + size) of a file or region. Read by pread on all cores; where the file lies in memory (tmpfs,
+ * hugetlbfs), the device can register it, and that costs less than to copy it, it is mapped and read by the device
+ * itself. `fd` and `name` are borrowed until the transfer has ended. Errors: SGPU_ENOMEM, and then nothing is made. */
+SGPU_MUST_CHECK int sgpu_source_from_file(struct sgpu_engine *engine, int fd, const char *name, uint64_t offset,
+					  struct sgpu_transfer_source *source, struct sgpu_error *error);
+/* The same written by pwrite, by all cores, into a regular file. */
+SGPU_MUST_CHECK int sgpu_sink_to_file(struct sgpu_engine *engine, int fd, const char *name, uint64_t offset,
+				      struct sgpu_transfer_sink *sink, struct sgpu_error *error);
+/* Memory of this process; registered: from sgpu_host_alloc, or registered by the caller. */
+struct sgpu_transfer_source sgpu_source_from_memory(const void *memory, bool registered);
+struct sgpu_transfer_sink sgpu_sink_to_memory(void *memory, bool registered);
+
+/* ---- transfers ---- */
+struct sgpu_transfer;
+
+enum sgpu_transfer_direction { SGPU_TRANSFER_IN, SGPU_TRANSFER_OUT };
+
+/* How bytes got between host and device. */
+enum sgpu_transfer_path {
+	SGPU_PATH_REGISTERED,  /* the device read or wrote the memory where they lie */
+	SGPU_PATH_PINNED,      /* copied by the processors into, or out of, memory that the device reaches by itself */
+	SGPU_PATH_PAGEABLE,    /* through ordinary memory: all there is on the CPU device */
+	SGPU_PATHS
+};
+const char *sgpu_transfer_path_name(enum sgpu_transfer_path path); /* "registered", "pinned", "pageable" */
+
+enum sgpu_transfer_step {
+	SGPU_STEP_READ,        /* from the source by a processor, or registering it */
+	SGPU_STEP_COPY_IN,
+	SGPU_STEP_OPEN,
+	SGPU_STEP_SEAL,
+	SGPU_STEP_COPY_OUT,
+	SGPU_STEP_WRITE,       /* to the sink by a processor */
+	SGPU_STEPS
+};
+/* What was done for one chunk run. */
+struct sgpu_transfer_span {
+	enum sgpu_transfer_step step;
+	int row;               /* stream of the engine, 0 to SGPU_ENGINE_ROWS - 1; -1: the host */
+	uint64_t begin_ns, end_ns, bytes;
+};
+enum { SGPU_ENGINE_ROWS = 4 };
+const char *sgpu_engine_row_name(int row); /* "copy in", "open", "seal", "copy out" */
+
+struct sgpu_transfer_result {
+	int code;              /* SGPU_OK or what went wrong first, counted by position */
+	struct sgpu_error error;
+	uint64_t bad_chunk;    /* SGPU_EAUTH of a sealed input: the lowest chunk that does not verify, counted as `first` */
+	uint8_t digest[SGPU_DIGEST_SIZE]; /* of a plain transfer that asked for one */
+	uint64_t bytes[SGPU_PATHS];       /* as they travelled */
+	uint64_t begin_ns, end_ns;
+};
+
+struct sgpu_transfer_request {
+	enum sgpu_transfer_direction direction;
+	/* SEALED: chunks from number `first` on are opened or sealed on the device under this key, which is borrowed until
+	 * done. The header is not part of them. NULL: PLAIN. */
+	struct sgpu_device_key *key;
+	uint64_t first;
+	bool last;             /* sealed: the end mark is demanded, or written; without it size is whole chunks */
+	sgpu_devptr memory;    /* plaintext; must stay until done */
+	uint64_t size;         /* bytes that cross: sealed ones of a sealed input; else plaintext */
+	/* Plain: KT128 of all bytes with this customisation (borrowed until done), computed on the device: compared with
+	 * `expected`, unless NULL (SGPU_EAUTH), and given in the result. */
+	bool digested;
+	const void *custom;
+	size_t custom_size;
+	const uint8_t *expected; /* SGPU_DIGEST_SIZE bytes, borrowed until done; in only */
+	struct sgpu_transfer_source source; /* in */
+	struct sgpu_transfer_sink sink;     /* out */
+	/* Out: the data are ready when this event has completed; NULL: they are ready now. Borrowed for the call of
+	 * sgpu_transfer_start alone. Later outputs wait for it too. */
+	struct sgpu_event *after;
+	/* NULL, or called once before anything else, where the source is called: may fill in what is not known before
+	 * (key, memory, size, source, sink) and read the header. `stream` is for sgpu_device_key_load. An error ends the
+	 * transfer. */
+	int (*prepare)(void *argument, struct sgpu_stream *stream, struct sgpu_transfer_request *request,
+		       struct sgpu_error *error);
+	/* NULL, or told of each step once it has ended. On any thread; calls nothing of the device and nothing here. */
+	void (*span)(void *argument, const struct sgpu_transfer_span *span);
+	/* Called once, after everything else, on any thread, also before start has returned. It may post and count; it
+	 * calls nothing of the device and nothing here but sgpu_transfer_free. The result lives for the call. NULL:
+	 * sgpu_transfer_wait tells. */
+	void (*done)(void *argument, const struct sgpu_transfer_result *result);
+	void *argument;        /* of prepare, span and done */
+};
+
+/* The request is copied. An error is returned only where nothing was started: then neither close nor done is called.
+ * Everything else is told to done. A transfer of up to SGPU_TRANSFER_SMALL bytes is read and enqueued by the caller at
+ * once where there is a free staging buffer; what is enqueued then needs no other thread. Errors: SGPU_ENOMEM,
+ * SGPU_EUSAGE, SGPU_EDEVICE. */
+#define SGPU_TRANSFER_SMALL ((uint64_t)128 << 10)
+SGPU_MUST_CHECK int sgpu_transfer_start(struct sgpu_engine *engine, const struct sgpu_transfer_request *request,
+					struct sgpu_transfer **transfer, struct sgpu_error *error);
+/* Moves the bytes of an ordered source or sink on the calling thread, which blocks in it and nobody else does. Returns
+ * when the source has been read to its end, also that of a transfer that has failed meanwhile, so that what follows in
+ * the pipe can be read; or when the sink has all. Errors are those of the source or sink itself, which done is told of
+ * as well, or SGPU_ECANCELED: then the pipe is of no more use. */
+SGPU_MUST_CHECK int sgpu_transfer_pump(struct sgpu_transfer *transfer, struct sgpu_error *error);
+/* Ends it soon, with `code` (SGPU_ECANCELED, SGPU_ETIMEOUT); no-operation when it has ended. It does not interrupt a
+ * read or write that blocks. From any thread, done included. */
+void sgpu_transfer_cancel(struct sgpu_transfer *transfer, int code);
+/* Waits until done has returned; *result unless NULL. Returns the result's code. Not in a callback. */
+int sgpu_transfer_wait(struct sgpu_transfer *transfer, struct sgpu_transfer_result *result);
+/* Once done has been called, also within it. Accepts NULL. */
 void sgpu_transfer_free(struct sgpu_transfer **transfer);
+/* Start, pump where it is ordered, wait and free. `result` may be NULL; its code is returned. */
+SGPU_MUST_CHECK int sgpu_transfer_sync(struct sgpu_engine *engine, const struct sgpu_transfer_request *request,
+				      struct sgpu_transfer_result *result);
 
-/* ---- sealed at rest ----
- * `task`, which may be NULL, gets the outcome: code, text, bad_chunk, and the host's times of begin and end. The same
- * code is returned. SGPU_EAUTH: the lowest chunk that does not verify is in bad_chunk, counted as `first` is. After any
- * error the destination is cleared, and the engine can be used again; but after SGPU_EUSAGE, where it is not known to
- * be the caller's, it holds nothing, or what has verified. */
+/* ---- live copies: plaintext in the host's memory, sealed only while it crosses the bus ---- */
 
-/* As sgpu_open_chunks: `sealed` is read from host memory, at full speed only where the device reads it by itself
- * (sgpu_host_alloc, sgpu_host_register), and `to` gets the plaintext. Nothing that was not verified stays in `to`. */
-SGPU_MUST_CHECK int sgpu_transfer_in_sealed(struct sgpu_transfer *transfer, struct sgpu_device_key *key, uint64_t first,
-					    bool last, const void *sealed, uint64_t size, sgpu_devptr to,
-					    struct sgpu_task *task);
-/* As sgpu_seal_chunks: plaintext on the device to sealed chunks in host memory. The caller sees to it that no chunk
- * number is ever used twice with one key. */
-SGPU_MUST_CHECK int sgpu_transfer_out_sealed(struct sgpu_transfer *transfer, struct sgpu_device_key *key,
-					     uint64_t first, bool last, sgpu_devptr from, uint64_t size, void *sealed,
-					     struct sgpu_task *task);
-
-/* ---- sealed live ---- */
-
-/* A key for live copies, on the device and with every thread. It counts the chunks that it has sealed, in both
+/* A key for live copies, on the device and with every worker. It counts the chunks that it has sealed, in both
  * directions, so that no nonce is ever used twice: so `keys` must be fresh (sgpu_sealed_keys_new) and not be used
  * elsewhere. Another engine refuses it (SGPU_EUSAGE). */
-SGPU_MUST_CHECK int sgpu_transfer_key_load(struct sgpu_transfer *transfer, const struct sgpu_sealed_keys *keys,
-					   struct sgpu_transfer_key **key, struct sgpu_error *error);
+struct sgpu_live_key;
+SGPU_MUST_CHECK int sgpu_live_key_load(struct sgpu_engine *engine, const struct sgpu_sealed_keys *keys,
+				       struct sgpu_live_key **key, struct sgpu_error *error);
 /* Wipes it; no copy with it may run. Accepts NULL. */
-void sgpu_transfer_key_free(struct sgpu_transfer_key **key);
+void sgpu_live_key_free(struct sgpu_live_key **key);
 
-/* Plaintext from ordinary host memory to the device. The task is as above; bad_chunk counts from the begin of the
- * copy. */
-SGPU_MUST_CHECK int sgpu_transfer_in_live(struct sgpu_transfer *transfer, struct sgpu_transfer_key *key,
-					  const void *plaintext, uint64_t size, sgpu_devptr to, struct sgpu_task *task);
+/* Plaintext from ordinary host memory to the device. Returns when it has ended; live copies take turns as a whole.
+ * `result` may be NULL; bad_chunk counts from the begin of the copy. After an error the destination is cleared. */
+SGPU_MUST_CHECK int sgpu_live_in(struct sgpu_engine *engine, struct sgpu_live_key *key, const void *plaintext,
+				 uint64_t size, sgpu_devptr to, struct sgpu_transfer_result *result);
 /* Plaintext from the device to ordinary host memory: a chunk reaches it only when it has verified. */
-SGPU_MUST_CHECK int sgpu_transfer_out_live(struct sgpu_transfer *transfer, struct sgpu_transfer_key *key,
-					   sgpu_devptr from, uint64_t size, void *plaintext, struct sgpu_task *task);
+SGPU_MUST_CHECK int sgpu_live_out(struct sgpu_engine *engine, struct sgpu_live_key *key, sgpu_devptr from,
+				  uint64_t size, void *plaintext, struct sgpu_transfer_result *result);
 
 /* What a live copy to the device is made of, to be timed one upon the other, as Graviton (OSDI 2018) breaks it down.
  * What `to` holds afterwards is defined for the first, which protects nothing, and for the last alone. */
@@ -87,11 +222,11 @@ enum sgpu_transfer_stage {
 	SGPU_TRANSFER_STAGE,         /* copied into pinned memory by the processors, and from there to the device */
 	SGPU_TRANSFER_ENCRYPT,       /* in place of the copy by the processors: AES-256 in counter mode */
 	SGPU_TRANSFER_AUTHENTICATE,  /* ... AES-256-GCM */
-	SGPU_TRANSFER_OPEN,          /* and opened on the device: sgpu_transfer_in_live */
+	SGPU_TRANSFER_OPEN,          /* and opened on the device: sgpu_live_in */
 };
-SGPU_MUST_CHECK int sgpu_transfer_in_stages(struct sgpu_transfer *transfer, struct sgpu_transfer_key *key,
-					    enum sgpu_transfer_stage stage, const void *plaintext, uint64_t size,
-					    sgpu_devptr to, struct sgpu_task *task);
+SGPU_MUST_CHECK int sgpu_live_in_stages(struct sgpu_engine *engine, struct sgpu_live_key *key,
+					enum sgpu_transfer_stage stage, const void *plaintext, uint64_t size,
+					sgpu_devptr to, struct sgpu_transfer_result *result);
 
 #ifdef __cplusplus
 }

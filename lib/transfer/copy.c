@@ -231,7 +231,7 @@ static void prepare(struct sgpu_transfer_live *live, bool open)
 	}
 	live->base = live->key->next;
 	live->key->next += chunks; /* never again, whatever becomes of this copy */
-	sgpu_transfer_start(live->transfer, slot, SGPU_TRANSFER_SLOTS_MAX);
+	sgpu_transfer_begin(live->transfer, slot, SGPU_TRANSFER_SLOTS_MAX);
 }
 
 static int copy(struct sgpu_transfer_live *live, bool out, struct sgpu_task *task)

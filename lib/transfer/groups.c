@@ -37,7 +37,7 @@ struct sgpu_transfer_group sgpu_transfer_group_at(const struct sgpu_transfer_pla
 	return group;
 }
 
-void sgpu_transfer_start(struct sgpu_transfer *transfer, uint64_t slot_size, unsigned slots)
+void sgpu_transfer_begin(struct sgpu_transfer *transfer, uint64_t slot_size, unsigned slots)
 {
 	uint64_t room = transfer->staging_size / slot_size;
 

@@ -26,7 +26,7 @@ static void begin(struct sgpu_transfer *transfer, struct sgpu_task *task)
 	memset(task, 0, sizeof(*task));
 	pthread_mutex_lock(&transfer->lock);
 	task->begin_ns = sgpu_now_ns();
-	sgpu_transfer_start(transfer, sgpu_transfer_slot_size(transfer, transfer->config.sealed_group),
+	sgpu_transfer_begin(transfer, sgpu_transfer_slot_size(transfer, transfer->config.sealed_group),
 			    transfer->config.sealed_slots);
 }
 

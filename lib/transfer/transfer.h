@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include <sgpu/transfer.h>
+#include <sgpu/transfer_old.h>
 
 #if defined(__x86_64__)
 #define SGPU_TRANSFER_PAUSE() __builtin_ia32_pause()
@@ -74,7 +74,7 @@ struct sgpu_transfer_plan {
 struct sgpu_transfer_group sgpu_transfer_group_at(const struct sgpu_transfer_plan *plan, uint64_t first);
 
 /* Starts a copy: slots of `slot_size` bytes, as many as the staging memory holds, at most `slots`. */
-void sgpu_transfer_start(struct sgpu_transfer *transfer, uint64_t slot_size, unsigned slots);
+void sgpu_transfer_begin(struct sgpu_transfer *transfer, uint64_t slot_size, unsigned slots);
 /* Chunks of a group as they are enqueued. */
 struct sgpu_transfer_run {
 	struct sgpu_device_key *key;   /* NULL: nothing is opened, and the copy goes to or from `device` itself */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <sgpu/transfer.h>
+#include <sgpu/transfer_old.h>
 
 #include "cases.h"
 #include "memory.h"
