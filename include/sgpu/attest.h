@@ -77,11 +77,6 @@ void sgpu_chain_clear(struct sgpu_chain *chain);
 /* *token from malloc. x5c: `chain`, or NULL for none; typ may be NULL. */
 SGPU_MUST_CHECK int sgpu_jws_sign(const struct sgpu_signer *signer, const struct sgpu_chain *chain, const char *typ,
 				  const void *payload, size_t size, char **token, struct sgpu_error *error);
-/* Splits and verifies with the key of the first certificate in x5c (given back in *chain unless that is NULL, not
- * judged), or with `public_pem` when that is not NULL. Every alg but ES384 is refused, and every header but alg, typ,
- * kid and x5c: crit, b64, jwk, jku, x5u among them. Errors: SGPU_EINVALID, SGPU_ESIGNATURE. *payload from malloc. */
-SGPU_MUST_CHECK int sgpu_jws_verify(const char *token, size_t token_size, const char *public_pem, char **payload,
-				    size_t *payload_size, struct sgpu_chain *chain, struct sgpu_error *error);
 /* Whether the chain leads to one of the roots at that time (seconds since 1970), as RFC 5280 has it and strictly; the
  * system's roots are not asked. Leaf: P-384, no CA, key usage digitalSignature, no extended key usage but any. Errors:
  * SGPU_ECHAIN, SGPU_EEXPIRED. */
@@ -152,16 +147,6 @@ struct sgpu_tee_report {
 	uint32_t version;
 	uint32_t vmpl;                   /* SNP: of the software that asked for it, 0 to 3; 0 has all rights */
 };
-/* Verifies signature and certificate chain of a TSM record, up to one of `roots` (self-signed, AMD's ARK or Intel's
- * SGX Root CA): SNP (report versions 2 to 5; VCEK or VLEK, ASK, ARK from auxblob or from `certificates`; made for
- * this chip and TCB) or a TDX quote (version 4 and 5; PCK chain inside; by Intel's quoting enclave and module).
- * Revocation lists, Intel's TCB info and the least revision of its enclave are not looked at, as they would have to
- * be fetched: a policy can ask for a TCB. Debugging is told, not refused. Errors: SGPU_EINVALID (unknown version
- * named), SGPU_ESIGNATURE, SGPU_ECHAIN, SGPU_EEXPIRED, SGPU_EBINDING (of another chip, TCB or key), SGPU_EPOLICY
- * (another enclave or module than Intel's). */
-SGPU_MUST_CHECK int sgpu_tsm_verify(const char *record, size_t size, const struct sgpu_chain *certificates,
-				    const struct sgpu_chain *roots, int64_t now, struct sgpu_tee_report *report,
-				    struct sgpu_error *error);
 /* Extends a TDX run-time measurement register (0 to 3; the kernel lets 2 and 3 be extended alone) by 48 bytes.
  * SGPU_TDX_ROOT names another tree, for tests. Errors: SGPU_EUSAGE, SGPU_EUNAVAILABLE, SGPU_ESYSTEM, SGPU_EDEVICE. */
 SGPU_MUST_CHECK int sgpu_rtmr_extend(unsigned index, const uint8_t digest[48], struct sgpu_error *error);
@@ -171,10 +156,9 @@ struct sgpu_owners {
 	char **names;                    /* thumbprints (RFC 7638, SHA-256), sorted, each once */
 	int count;
 };
-/* One thumbprint a line; "#" begins a comment. A file without any is refused. What a wrong line holds is not told.
- * Errors: SGPU_EINVALID, SGPU_ESYSTEM. */
-SGPU_MUST_CHECK int sgpu_owners_parse(const char *text, size_t size, const char *path, struct sgpu_owners *owners,
-				      struct sgpu_error *error);
+/* Reads a file of thumbprints, one on each line; "#" begins a comment. A file without thumbprints is refused. Messages do
+ * not show the content of a wrong line. Errors: SGPU_EINVALID, SGPU_ESYSTEM, SGPU_EPOLICY (the file is another user's, or
+ * others can write to it). */
 SGPU_MUST_CHECK int sgpu_owners_load(const char *path, struct sgpu_owners *owners, struct sgpu_error *error);
 void sgpu_owners_clear(struct sgpu_owners *owners);
 

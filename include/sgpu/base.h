@@ -59,8 +59,6 @@ const char *sgpu_excerpt(const char *value, size_t size, char text[SGPU_EXCERPT_
 
 /* Whether a text looks like a key, as JWK or PEM, or like a part of one. */
 bool sgpu_looks_secret(const char *text, size_t size);
-/* Whether a value can be the name of something, so that messages show all of it. */
-bool sgpu_is_name(const char *value, size_t size);
 
 /* base64url without padding (RFC 4648, section 5). `text` must hold SGPU_BASE64URL_MAX(size) bytes. */
 #define SGPU_BASE64URL_MAX(size) (((size) * 4 + 2) / 3 + 1)

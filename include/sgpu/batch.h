@@ -143,12 +143,6 @@ uint64_t sgpu_batch_payload_size(const struct sgpu_batch *batch, int segment);
 /* Index by id, or -1. */
 int sgpu_batch_segment(const struct sgpu_batch *batch, const char *id);
 
-/* From and to index text, for the above, the tools and the fuzzer; manifest_text is not touched. */
-SGPU_MUST_CHECK int sgpu_batch_parse(const char *text, size_t size, bool response, struct sgpu_batch **batch,
-				     struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_batch_text(const struct sgpu_batch *batch, char **text, size_t *size,
-				    struct sgpu_error *error);
-
 /* ---- keys ---- */
 /* Adds a recipient that can unwrap the batch key: HPKE for an X25519 key, RFC 3394 for an oct key. One that is there
  * already stays as it is. Errors: SGPU_EUSAGE when there are SGPU_RECIPIENTS_MAX. */

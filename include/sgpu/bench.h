@@ -30,8 +30,6 @@ struct sgpu_bench_statistics {
 	double mad;               /* median of the distances from the median */
 	double spread;            /* (p95 - min) / median */
 };
-/* Sorts the samples. All zero when n is 0. */
-void sgpu_bench_summarise(double *samples, uint64_t n, struct sgpu_bench_statistics *statistics);
 
 /* ---- cases ---- */
 enum sgpu_bench_unit { SGPU_BENCH_BYTES_PER_SECOND, SGPU_BENCH_OPERATIONS_PER_SECOND, SGPU_BENCH_NS };

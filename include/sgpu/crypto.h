@@ -97,11 +97,6 @@ SGPU_MUST_CHECK int sgpu_hpke_seal(const uint8_t public_key[32], const void *inf
 SGPU_MUST_CHECK int sgpu_hpke_open(const uint8_t private_key[32], const uint8_t enc[32], const void *info,
 				   size_t info_size, const void *aad, size_t aad_size, const uint8_t *ciphertext,
 				   size_t size, uint8_t *plaintext /* size - 16 */, struct sgpu_error *error);
-/* For the tests with published vectors: message number `sequence` of a context. */
-SGPU_MUST_CHECK int sgpu_hpke_open_at(const uint8_t private_key[32], const uint8_t enc[32], const void *info,
-				      size_t info_size, uint64_t sequence, const void *aad, size_t aad_size,
-				      const uint8_t *ciphertext, size_t size, uint8_t *plaintext,
-				      struct sgpu_error *error);
 
 /* AES-256 key wrap of 32 bytes (RFC 3394). Unwrap errors: SGPU_EAUTH. */
 SGPU_MUST_CHECK int sgpu_wrap(const uint8_t kek[32], const uint8_t key[32], uint8_t wrapped[40],
@@ -152,13 +147,6 @@ struct sgpu_signing_key {
 
 /* A new Ed25519 key. */
 SGPU_MUST_CHECK int sgpu_signing_generate(struct sgpu_signing_key *key, struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_signing_sign(const struct sgpu_signing_key *key, const void *data, size_t size,
-				      uint8_t signature[SGPU_SIGNATURE_SIZE], struct sgpu_error *error);
-/* Errors: SGPU_EAUTH. */
-SGPU_MUST_CHECK int sgpu_signing_verify(const struct sgpu_signing_key *key, const void *data, size_t size,
-					const uint8_t signature[SGPU_SIGNATURE_SIZE], struct sgpu_error *error);
-/* Without the secret. */
-void sgpu_signing_public(const struct sgpu_signing_key *key, struct sgpu_signing_key *public_key);
 const char *sgpu_signing_name(enum sgpu_signing_kind kind); /* "Ed25519", "P-256", "none" */
 
 /* ---- detached JWS (RFC 7515, appendix F), compact: "HEADER..SIGNATURE" ----
@@ -189,7 +177,6 @@ SGPU_MUST_CHECK int sgpu_key_set_text(const struct sgpu_key_set *set, char **tex
 /* Public halves; a symmetric key has none and is left out. Errors: SGPU_EINVALID when nothing is left. */
 SGPU_MUST_CHECK int sgpu_key_set_public(const struct sgpu_key_set *set, struct sgpu_key_set *public_set,
 					struct sgpu_error *error);
-bool sgpu_key_set_secret(const struct sgpu_key_set *set); /* whether anything in it is */
 /* As sgpu_key_load, which gives the one to encrypt with. */
 SGPU_MUST_CHECK int sgpu_key_set_load(const char *path, struct sgpu_key_set *set, struct sgpu_error *error);
 /* Wipes it. */

@@ -35,14 +35,6 @@ struct sgpu_entropy_counts {
 	uint32_t most_at_lag;
 };
 
-void sgpu_entropy_count(const uint8_t *samples, size_t size, struct sgpu_entropy_counts *counts);
-
-/* A count that reaches the cutoff fails. bits: min-entropy a sample that is claimed, more than 0 and at most 8. */
-unsigned sgpu_entropy_repetition_cutoff(double bits);
-unsigned sgpu_entropy_proportion_cutoff(double bits);
-/* Bits a sample; the bound is at 99 %. */
-double sgpu_entropy_estimate(const struct sgpu_entropy_counts *counts);
-
 struct sgpu_entropy_verdict {
 	unsigned sources, sound;    /* all; those that passed */
 	double least;               /* the lowest estimate among those */

@@ -108,9 +108,6 @@ SGPU_MUST_CHECK int sgpu_output_folder_open(struct sgpu_output_folder *folder, c
 void sgpu_output_folder_close(struct sgpu_output_folder *folder, bool keep);
 #define SGPU_OUTPUT_FOLDER_INIT { .fd = -1 }
 
-/* Whether two descriptors are the same regular file (input equal to output is refused by the tools). */
-bool sgpu_same_file(int a, int b);
-
 #ifdef __cplusplus
 }
 #endif

@@ -196,9 +196,8 @@ SGPU_MUST_CHECK int sgpu_manifest_parse_options(const char *text, size_t size, u
 /* Whether a location leaves the folder that it is relative to, as its text goes: absolute, or by "..". */
 bool sgpu_location_outside(const char *location);
 
-/* Index of a segment or an operation by its id, or -1. */
+/* Returns the index of the segment with this id, or -1. */
 int sgpu_manifest_segment(const struct sgpu_manifest *manifest, const char *id);
-int sgpu_manifest_operation(const struct sgpu_manifest *manifest, const char *id);
 
 /* Directions as questions. */
 static inline bool sgpu_segment_is_input(const struct sgpu_segment *segment)

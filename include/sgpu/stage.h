@@ -74,14 +74,6 @@ SGPU_MUST_CHECK int sgpu_region_back(struct sgpu_region *region, uint64_t offset
 				     struct sgpu_error *error);
 /* Gives it its name, after which it is only read and written through descriptors; region->data is gone. */
 SGPU_MUST_CHECK int sgpu_region_publish(struct sgpu_region *region, struct sgpu_error *error);
-/* Opens by id after validation: the id's form, owner, mode, kind, size, expiry. Errors: SGPU_EINVALID (form),
- * SGPU_EPOLICY (owner, mode, expired), SGPU_ESYSTEM (absent). */
-SGPU_MUST_CHECK int sgpu_region_open(const char *id, bool writable, struct sgpu_region *region,
-				     struct sgpu_error *error);
-/* A runner's way to open: as above, and unlinks it unless it is to be kept, so that nothing is left however the
- * runner ends. */
-SGPU_MUST_CHECK int sgpu_region_take(const char *id, bool writable, struct sgpu_region *region,
-				     struct sgpu_error *error);
 void sgpu_region_close(struct sgpu_region *region);
 /* Overwrites with zeros and unlinks. While a runner still has it open it is only unlinked: what it holds goes with
  * the last descriptor. */

@@ -62,4 +62,14 @@ SGPU_MUST_CHECK int sgpu_jws_make(const struct sgpu_signer *signer, const struct
 				  const char *kid, const void *payload, size_t size, char **token,
 				  struct sgpu_error *error);
 
+/* ---- keys/ ---- */
+/* Splits a token and verifies its signature with `public_pem`, or, when that is NULL, with the key of the first
+ * certificate in x5c. *chain (unless NULL) receives x5c, unverified. Refuses every alg but ES384, and every header but
+ * alg, typ, kid and x5c. *payload comes from malloc. Errors: SGPU_EINVALID, SGPU_ESIGNATURE. */
+SGPU_MUST_CHECK int sgpu_jws_verify(const char *token, size_t token_size, const char *public_pem, char **payload,
+				    size_t *payload_size, struct sgpu_chain *chain, struct sgpu_error *error);
+/* The text of a file that sgpu_owners_load takes. Errors: SGPU_EINVALID. */
+SGPU_MUST_CHECK int sgpu_owners_parse(const char *text, size_t size, const char *path, struct sgpu_owners *owners,
+				      struct sgpu_error *error);
+
 #endif

@@ -6,6 +6,8 @@
 
 #include <sgpu/base.h>
 
+#include "base/message.h"
+
 enum { EXCERPT = 24, NAME_MAX_LENGTH = 64 };
 
 size_t sgpu_escape(const void *bytes, size_t size, char *text, size_t room)

@@ -191,11 +191,3 @@ int sgpu_read_file(const char *path, size_t limit, char **data, size_t *size, st
 	close(fd);
 	return code;
 }
-
-bool sgpu_same_file(int a, int b)
-{
-	struct stat first, second;
-
-	return fstat(a, &first) == 0 && fstat(b, &second) == 0 && S_ISREG(first.st_mode) &&
-	       first.st_dev == second.st_dev && first.st_ino == second.st_ino;
-}

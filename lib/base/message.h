@@ -6,10 +6,15 @@
 #define SGPU_BASE_MESSAGE_H
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 /* As vsnprintf, but all of the result is printable ASCII or escaped, and a value in quotes ('%s') that is no name is cut
  * to its beginning, or to nothing when it looks like a key. */
 void sgpu_message_format(char *text, size_t size, const char *format, va_list *arguments);
+
+/* ---- escape.c ---- */
+/* Whether a value can be a name, which messages show in full. */
+bool sgpu_is_name(const char *value, size_t size);
 
 #endif

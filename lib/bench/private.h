@@ -38,4 +38,7 @@ void sgpu_bench_give_error(struct sgpu_bench *bench, const struct sgpu_bench_poi
 			   const struct sgpu_error *error);
 bool sgpu_bench_is_waived(int code);
 
+/* Sorts the samples and fills *statistics; n = 0 gives zeros. */
+void sgpu_bench_summarise(double *samples, uint64_t n, struct sgpu_bench_statistics *statistics);
+
 #endif

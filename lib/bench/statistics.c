@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <sgpu/bench.h>
+#include "bench/private.h"
 
 static int by_value(const void *a, const void *b)
 {

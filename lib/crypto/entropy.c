@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include <sgpu/entropy.h>
+#include "crypto/health.h"
 
 enum {
 	VALUES = 256,

@@ -33,4 +33,10 @@ SGPU_MUST_CHECK int sgpu_x25519_public(const uint8_t private_key[32], uint8_t pu
 SGPU_MUST_CHECK int sgpu_x25519(const uint8_t private_key[32], const uint8_t peer[32], uint8_t shared[32],
 				struct sgpu_error *error);
 
+/* Opens message number `sequence` of a context; the published vectors have several. */
+SGPU_MUST_CHECK int sgpu_hpke_open_at(const uint8_t private_key[32], const uint8_t enc[32], const void *info,
+				      size_t info_size, uint64_t sequence, const void *aad, size_t aad_size,
+				      const uint8_t *ciphertext, size_t size, uint8_t *plaintext,
+				      struct sgpu_error *error);
+
 #endif

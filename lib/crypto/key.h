@@ -63,4 +63,16 @@ SGPU_MUST_CHECK int sgpu_secret_load(const char *path, size_t limit, const char 
  * the file's owner, this process's user, and root. */
 void sgpu_key_narrow_mode(int fd, struct stat *status);
 
+/* ---- sign.c, key_set.c ---- */
+/* Errors: SGPU_EKEY when the secret is not known. */
+SGPU_MUST_CHECK int sgpu_signing_sign(const struct sgpu_signing_key *key, const void *data, size_t size,
+				      uint8_t signature[SGPU_SIGNATURE_SIZE], struct sgpu_error *error);
+/* Errors: SGPU_EAUTH. */
+SGPU_MUST_CHECK int sgpu_signing_verify(const struct sgpu_signing_key *key, const void *data, size_t size,
+					const uint8_t signature[SGPU_SIGNATURE_SIZE], struct sgpu_error *error);
+/* Copies the key without its secret. */
+void sgpu_signing_public(const struct sgpu_signing_key *key, struct sgpu_signing_key *public_key);
+/* Whether the set holds a secret. */
+bool sgpu_key_set_secret(const struct sgpu_key_set *set);
+
 #endif

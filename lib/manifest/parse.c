@@ -276,8 +276,3 @@ int sgpu_manifest_segment(const struct sgpu_manifest *manifest, const char *id)
 {
 	return sgpu_ids_index(manifest->segment_ids, id);
 }
-
-int sgpu_manifest_operation(const struct sgpu_manifest *manifest, const char *id)
-{
-	return sgpu_ids_index(manifest->operation_ids, id);
-}

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <sgpu/batch.h>
+#include "batch/index.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -16,6 +16,8 @@
 #include <sgpu/run.h>
 #include <sgpu/io.h>
 
+#include "batch/index.h"
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { PAYLOAD_MAX = 64 << 10, MEMORY = 4 << 20 };

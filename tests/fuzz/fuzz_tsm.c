@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include <sgpu/attest.h>
+#include "attest/verify/tsm_report.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include <crypto/health.h>
 #include <crypto/internal.h>
 #include <device/cuda/aead.h>
 #include <device/cuda/agree.h>

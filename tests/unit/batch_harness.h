@@ -13,6 +13,7 @@
 #include <sgpu/batch.h>
 #include <sgpu/io.h>
 
+#include "batch/index.h"
 #include "unit.h"
 
 static struct sgpu_error error;

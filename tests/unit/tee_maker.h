@@ -16,6 +16,7 @@
 #include <sgpu/base.h>
 #include <sgpu/json.h>
 
+#include "attest/verify/tsm_report.h"
 #include "unit.h"
 
 enum { TEE_NOW = 1800000000, TEE_FROM = 1700000000, TEE_TO = 1900000000 };

@@ -9,6 +9,7 @@
 #include <sgpu/base.h>
 #include <sgpu/json.h>
 
+#include "attest/internal.h"
 #include "unit.h"
 
 #define NOW 1800000000

@@ -4,6 +4,7 @@
  */
 #include <sgpu/attest.h>
 
+#include "attest/internal.h"
 #include "unit.h"
 
 #define A "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"

@@ -8,6 +8,7 @@
 #include <sgpu/bench.h>
 #include <sgpu/ops.h>
 
+#include "bench/private.h"
 #include "unit.h"
 
 static struct sgpu_error error;

@@ -8,6 +8,7 @@
 #include <sgpu/base.h>
 #include <sgpu/crypto.h>
 
+#include "crypto/key.h"
 #include "unit.h"
 
 static struct sgpu_error error;

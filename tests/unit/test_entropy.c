@@ -9,6 +9,7 @@
 #include <sgpu/crypto.h>
 #include <sgpu/entropy.h>
 
+#include <crypto/health.h>
 #include <device/cuda/kernels/entropy.cuh>
 
 #include "unit.h"

@@ -7,6 +7,7 @@
 #include <sgpu/stage.h>
 
 #include "fake_gpu.h"
+#include "stage/region.h"
 
 enum { VALUES_MAX = 120, ELEMENTS = 5000 };
 

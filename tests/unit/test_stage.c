@@ -13,6 +13,7 @@
 #include <sgpu/io.h>
 #include <sgpu/stage.h>
 
+#include "stage/region.h"
 #include "unit.h"
 
 static char runtime[64], folder[80];

@@ -12,6 +12,8 @@
 #include <sgpu/base.h>
 #include <sgpu/io.h>
 
+#include "attest/internal.h"
+
 enum { FILE_MAX = 1 << 18, THUMBPRINT_LENGTH = 43 };
 
 void sgpu_owners_clear(struct sgpu_owners *owners)
