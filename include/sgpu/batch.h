@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include <sgpu/crypto.h>
+#include <sgpu/digest.h>
 #include <sgpu/json.h>
 #include <sgpu/manifest.h>
 #include <sgpu/seal.h>
@@ -82,8 +83,8 @@ struct sgpu_batch_segment {
 	                             sealing names the plaintext's file instead and has no sealed_size. */
 	uint64_t sealed_size;
 	struct sgpu_location location;
-	bool has_sha256;          /* MASKING_NONE payloads: digest of the payload */
-	uint8_t sha256[SGPU_SHA256_SIZE];
+	bool has_kt128;           /* MASKING_NONE payloads: */
+	uint8_t kt128[SGPU_KT128_SIZE]; /* KangarooTwelve of the payload, without a customisation string */
 	/* the manifest's direction, after sgpu_batch_read_head; both for INPUT_OUTPUT */
 	bool input, output;
 	/* responses only */
@@ -175,7 +176,7 @@ SGPU_MUST_CHECK int sgpu_batch_signed_by(const struct sgpu_batch *batch, const c
 SGPU_MUST_CHECK int sgpu_batch_owner(const struct sgpu_batch *batch, const char *const *owners, int owner_count,
 				     char kid[SGPU_KID_SIZE + 1], struct sgpu_error *error);
 /* The MAC over the index: canonical JSON without `mac` and without each segment's `location`, which whoever
- * carries the batch may change (sgpu-stage does); what lies there is bound by sha256 or by its seal. */
+ * carries the batch may change (sgpu-stage does); what lies there is bound by kt128 or by its seal. */
 SGPU_MUST_CHECK int sgpu_batch_sign(struct sgpu_batch *batch, const uint8_t batch_key[SGPU_KEY_SIZE],
 				    struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_batch_verify(const struct sgpu_batch *batch, const uint8_t batch_key[SGPU_KEY_SIZE],

@@ -99,7 +99,7 @@ static int check_segment(const struct sgpu_batch *batch, const struct sgpu_batch
 	}
 	const enum sgpu_location_kind kind = s->location.kind;
 	if (!sgpu_segment_is_input(wanted)) {
-		if (s->sealed || s->has_sha256 || (kind != SGPU_LOCATION_NONE && kind != SGPU_LOCATION_REGION)) {
+		if (s->sealed || s->has_kt128 || (kind != SGPU_LOCATION_NONE && kind != SGPU_LOCATION_REGION)) {
 			return sgpu_fail(error, SGPU_EINVALID, "segment '%s' is an OUTPUT and has a payload", s->id);
 		}
 		return 0;
@@ -107,8 +107,8 @@ static int check_segment(const struct sgpu_batch *batch, const struct sgpu_batch
 	if (kind == SGPU_LOCATION_NONE) {
 		return sgpu_fail(error, SGPU_EINVALID, "segment '%s' is an input and has no location", s->id);
 	}
-	if (!high && !s->has_sha256) {
-		return sgpu_fail(error, SGPU_EINVALID, "segment '%s' has a payload and no sha256", s->id);
+	if (!high && !s->has_kt128) {
+		return sgpu_fail(error, SGPU_EINVALID, "segment '%s' has a payload and no kt128", s->id);
 	}
 	if (high && batch->has_mac && !s->sealed) {
 		return sgpu_fail(error, SGPU_EPOLICY, "segment '%s' is HIGH and not sealed, in a sealed batch", s->id);

@@ -69,8 +69,8 @@ static int check_masking(const struct sgpu_batch_segment *s, uint64_t plaintext,
 		return sgpu_fail(error, SGPU_EINVALID, "segment '%s': the sealed size %llu does not belong to size %llu",
 				 s->id, (unsigned long long)s->sealed_size, (unsigned long long)plaintext);
 	}
-	if (masked && s->has_sha256) {
-		return sgpu_fail(error, SGPU_EINVALID, "segment '%s' is MASKING_AES_GCM and has a sha256", s->id);
+	if (masked && s->has_kt128) {
+		return sgpu_fail(error, SGPU_EINVALID, "segment '%s' is MASKING_AES_GCM and has a kt128", s->id);
 	}
 	if (masked && !s->sealed && s->location.kind == SGPU_LOCATION_INLINE) {
 		return sgpu_fail(error, SGPU_EPOLICY, "segment '%s' is HIGH and would travel unsealed", s->id);
@@ -84,9 +84,9 @@ static int check_input(const struct sgpu_batch_segment *s, struct sgpu_error *er
 	if (s->sealed && kind == SGPU_LOCATION_NONE) {
 		return sgpu_fail(error, SGPU_EINVALID, "segment '%s' is sealed and has no location", s->id);
 	}
-	if (s->masking == SGPU_MASKING_NONE && !s->has_sha256 &&
+	if (s->masking == SGPU_MASKING_NONE && !s->has_kt128 &&
 	    (kind == SGPU_LOCATION_INLINE || kind == SGPU_LOCATION_FILE)) {
-		return sgpu_fail(error, SGPU_EINVALID, "segment '%s' has a payload and no sha256", s->id);
+		return sgpu_fail(error, SGPU_EINVALID, "segment '%s' has a payload and no kt128", s->id);
 	}
 	return 0;
 }
@@ -94,13 +94,13 @@ static int check_input(const struct sgpu_batch_segment *s, struct sgpu_error *er
 static int check_output(const struct sgpu_batch_segment *s, struct sgpu_error *error)
 {
 	if (s->status == SGPU_OK) {
-		const bool bound = s->masking == SGPU_MASKING_AES_GCM ? s->sealed : s->has_sha256;
+		const bool bound = s->masking == SGPU_MASKING_AES_GCM ? s->sealed : s->has_kt128;
 		if (s->error_text || s->location.kind == SGPU_LOCATION_NONE) {
 			return sgpu_fail(error, SGPU_EINVALID, "segment '%s' is OK and has %s", s->id,
 					 s->error_text ? "an error" : "no location");
 		}
 		return bound ? 0 : sgpu_fail(error, s->masking == SGPU_MASKING_NONE ? SGPU_EINVALID : SGPU_EPOLICY,
-					     "segment '%s' is neither sealed nor has it a sha256", s->id);
+					     "segment '%s' is neither sealed nor has it a kt128", s->id);
 	}
 	if (s->status != sgpu_error_by_name(sgpu_error_name(s->status))) {
 		return sgpu_fail(error, SGPU_EINVALID, "segment '%s': unknown error code", s->id);
@@ -108,7 +108,7 @@ static int check_output(const struct sgpu_batch_segment *s, struct sgpu_error *e
 	if (!s->error_text || strlen(s->error_text) >= SGPU_ERROR_TEXT_MAX) {
 		return sgpu_fail(error, SGPU_EINVALID, "segment '%s': the error's text is missing or too long", s->id);
 	}
-	if (s->sealed || s->has_sha256 || s->actual_size || s->location.kind != SGPU_LOCATION_NONE) {
+	if (s->sealed || s->has_kt128 || s->actual_size || s->location.kind != SGPU_LOCATION_NONE) {
 		return sgpu_fail(error, SGPU_EINVALID, "segment '%s' has failed and has a payload", s->id);
 	}
 	return 0;

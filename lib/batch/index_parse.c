@@ -133,10 +133,10 @@ static int parse_segment(const json_t *json, const char *where, bool response, s
 			 struct sgpu_error *error)
 {
 	static const char *const batch_keys[] = { "segment_id", "masking_level", "size", "sealed_size", "location",
-						  "sha256", NULL };
+						  "kt128", NULL };
 	static const char *const response_keys[] = { "segment_id", "status", "masking_level",
 						     "actual_output_data_size_bytes", "sealed_size", "location",
-						     "sha256", "error", NULL };
+						     "kt128", "error", NULL };
 	bool masked = false;
 	int code = json_is_object(json) ? 0 : sgpu_fail(error, SGPU_EINVALID, "%s: not an object", where);
 	if (!code) {
@@ -160,9 +160,9 @@ static int parse_segment(const json_t *json, const char *where, bool response, s
 	if (!code) {
 		code = parse_location(json, where, &s->location, error);
 	}
-	if (!code && json_object_get(json, "sha256")) {
-		s->has_sha256 = true;
-		code = sgpu_json_bytes(json, where, "sha256", s->sha256, sizeof(s->sha256), error);
+	if (!code && json_object_get(json, "kt128")) {
+		s->has_kt128 = true;
+		code = sgpu_json_bytes(json, where, "kt128", s->kt128, sizeof(s->kt128), error);
 	}
 	if (!code && response) {
 		code = parse_status(json, where, s, error);

@@ -47,8 +47,8 @@ static json_t *segment_json(const struct sgpu_batch *batch, const struct sgpu_ba
 	if (part == SGPU_INDEX_WHOLE && s->location.kind != SGPU_LOCATION_NONE) {
 		ok = ok && put(json, "location", location_json(&s->location));
 	}
-	if (s->has_sha256) {
-		ok = ok && put(json, "sha256", sgpu_json_from_bytes(s->sha256, sizeof(s->sha256)));
+	if (s->has_kt128) {
+		ok = ok && put(json, "kt128", sgpu_json_from_bytes(s->kt128, sizeof(s->kt128)));
 	}
 	if (!ok) {
 		json_decref(json);

@@ -57,8 +57,8 @@ static int check_input(const struct sgpu_batch_segment *in_batch, bool high, str
 	if (in_batch->location.kind == SGPU_LOCATION_NONE) {
 		return sgpu_fail(error, SGPU_EINVALID, "segment '%s' is an input and has no location", in_batch->id);
 	}
-	if (in_batch->masking == SGPU_MASKING_NONE && !in_batch->has_sha256) {
-		return sgpu_fail(error, SGPU_EINVALID, "segment '%s' is not sealed and has no sha256", in_batch->id);
+	if (in_batch->masking == SGPU_MASKING_NONE && !in_batch->has_kt128) {
+		return sgpu_fail(error, SGPU_EINVALID, "segment '%s' is not sealed and has no kt128", in_batch->id);
 	}
 	return SGPU_OK;
 }

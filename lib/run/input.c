@@ -3,7 +3,7 @@
  * Arrivals: a payload comes in pieces, through staging memory, onto the device, and is opened there piece by piece
  * while the next one is read. It counts as arrived only when every piece, the end mark or the digest included, has
  * verified; until then nothing may read it. Whatever its source does meanwhile, what is used is what was verified: the
- * device's own copy of sealed bytes, or the bytes that were read once, and hashed and brought from there.
+ * device's own copy, opened or digested where it lies.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,6 @@ struct arrival {
 	uint64_t payload, read;        /* bytes of it, and those that were read in order */
 	uint64_t size, at;             /* plaintext bytes, and those that were brought in order */
 	struct sgpu_pinned pinned;     /* the payload behind its header, registered */
-	struct sgpu_sha256 *digest;    /* not sealed */
 };
 
 static const char *deadline_text = "the deadline passed before it arrived";
@@ -121,17 +120,6 @@ static int fill(const struct arrival *a, const struct sgpu_load_source *source, 
 	return rc;
 }
 
-/* The slot may be free again by now, but nobody else fills it, so what was read is still there. */
-static void add_to_digest(const struct arrival *a, const struct sgpu_slot_piece *piece)
-{
-	struct sgpu_error why = { 0 };
-	int rc = a->digest ? sgpu_sha256_update(a->digest, piece->from, piece->bytes, &why) : SGPU_OK;
-
-	if (rc != SGPU_OK) {
-		sgpu_load_fail(a->loader->run, a->segment, rc, why.text);
-	}
-}
-
 /* Bytes [at, at + size) of the plaintext from the source to the device. Only a failure to read is returned. */
 static int bring_piece(const struct arrival *a, const struct sgpu_load_source *source, uint64_t at, uint64_t size,
 		       struct sgpu_error *error)
@@ -149,8 +137,8 @@ static int bring_piece(const struct arrival *a, const struct sgpu_load_source *s
 	rc = fill(a, source, position, slot, &piece, error);
 	if (rc != SGPU_OK || atomic_load(&run->segments[a->segment].in_code) != SGPU_OK) {
 		sgpu_slot_give(slot);
-	} else if (sgpu_slot_send(slot, &piece) == SGPU_OK) {
-		add_to_digest(a, &piece);
+	} else {
+		sgpu_slot_send(slot, &piece);
 	}
 	return rc;
 }
@@ -291,22 +279,66 @@ static int read_header(struct arrival *a, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-static void check_digest(struct arrival *a, const struct sgpu_batch_segment *in_batch)
+/* May be a callback, which may ask nothing of the device. */
+static void compare_digest(void *argument)
+{
+	struct sgpu_run_segment *s = argument;
+	struct sgpu_run *run = s->arrived.run;
+	const struct sgpu_task *task = &s->digesting;
+
+	if (task->code != SGPU_OK) {
+		sgpu_load_fail(run, s->arrived.index, task->code,
+			       task->error.text[0] ? task->error.text : sgpu_strerror(task->code));
+	} else if (!sgpu_equal(s->digest, run->batch->segments[s->in_batch].kt128, sizeof(s->digest))) {
+		sgpu_load_fail(run, s->arrived.index, SGPU_EAUTH, "its kt128 is not the one that the batch names");
+	}
+	sgpu_load_release(run, s->arrived.index);
+}
+
+/* Enqueues the digest of what lies on the device, behind the copies on all streams that brought it. */
+static int start_digest(const struct arrival *a, struct sgpu_stream **stream, struct sgpu_error *error)
+{
+	const struct sgpu_run_loader *loader = a->loader;
+	struct sgpu_run *run = loader->run;
+	struct sgpu_run_segment *s = &run->segments[a->segment];
+	int rc = sgpu_run_stream(run, loader->first_row, stream, error);
+
+	for (int i = 1; rc == SGPU_OK && i < loader->copy_count; i++) {
+		struct sgpu_stream *other = run->streams[loader->first_row + i];
+
+		rc = other ? sgpu_run_follow(run, other, *stream, error) : SGPU_OK;
+	}
+	if (rc == SGPU_OK && a->size > 0) {
+		rc = sgpu_device_digest(*stream, a->memory, a->size, NULL, 0, s->digest, &s->digesting);
+	} else if (rc == SGPU_OK) {
+		sgpu_kt128(NULL, 0, NULL, 0, s->digest, sizeof(s->digest));
+	}
+	return rc;
+}
+
+static void check_digest(const struct arrival *a)
 {
 	struct sgpu_run *run = a->loader->run;
-	uint8_t digest[SGPU_SHA256_SIZE];
+	struct sgpu_run_segment *s = &run->segments[a->segment];
+	struct sgpu_stream *stream = NULL;
 	struct sgpu_error why = { 0 };
-	int rc = sgpu_sha256_finish(a->digest, digest, &why);
+	int rc = start_digest(a, &stream, &why);
 
 	if (rc != SGPU_OK) {
-		sgpu_load_fail(run, a->segment, rc, why.text);
-	} else if (!sgpu_equal(digest, in_batch->sha256, sizeof(digest))) {
-		sgpu_load_fail(run, a->segment, SGPU_EAUTH, "its SHA-256 is not the one that the batch names");
+		sgpu_load_fail(run, a->segment, rc, why.text[0] ? why.text : sgpu_strerror(rc));
+		return;
+	}
+	atomic_fetch_add(&s->pending, 1);
+	if (sgpu_stream_callback(stream, compare_digest, s) != SGPU_OK) {
+		if (sgpu_stream_sync(stream, NULL) != SGPU_OK) {
+			sgpu_load_fail(run, a->segment, SGPU_EDEVICE, "the device failed");
+		}
+		compare_digest(s);
 	}
 }
 
 /* The payload of a file in memory may be read by the device itself, if it is sealed: what it is then does not matter
- * before it has verified. A digest is made by the processor, from what it read. */
+ * before it has verified. */
 static void try_to_pin(struct arrival *a)
 {
 	const struct sgpu_source *file = a->source->file;
@@ -320,7 +352,7 @@ static void try_to_pin(struct arrival *a)
 	}
 }
 
-static int bring(struct arrival *a, const struct sgpu_batch_segment *in_batch, struct sgpu_error *error)
+static int bring(struct arrival *a, struct sgpu_error *error)
 {
 	struct sgpu_run *run = a->loader->run;
 	const atomic_int *code = &run->segments[a->segment].in_code;
@@ -328,9 +360,6 @@ static int bring(struct arrival *a, const struct sgpu_batch_segment *in_batch, s
 	int made, rc = SGPU_OK;
 
 	made = sgpu_run_memory(run, run->plan->in_buffer[a->segment], &a->memory, &why);
-	if (made == SGPU_OK && !a->sealed) {
-		made = sgpu_sha256_create(&a->digest, &why);
-	}
 	if (made != SGPU_OK) {
 		sgpu_load_fail(run, a->segment, made, why.text);
 	} else if (a->sealed) {
@@ -351,8 +380,8 @@ static int bring(struct arrival *a, const struct sgpu_batch_segment *in_batch, s
 	if (rc == SGPU_OK) {
 		rc = skip_rest(a, error);
 	}
-	if (rc == SGPU_OK && a->digest && atomic_load(code) == SGPU_OK) {
-		check_digest(a, in_batch);
+	if (rc == SGPU_OK && !a->sealed && atomic_load(code) == SGPU_OK) {
+		check_digest(a);
 	}
 	return rc;
 }
@@ -369,12 +398,11 @@ int sgpu_load_segment(struct sgpu_run_loader *loader, int segment, const struct 
 	int rc;
 
 	begin_segment(run, segment);
-	rc = bring(&a, in_batch, &why);
+	rc = bring(&a, &why);
 	if (rc != SGPU_OK) {
 		sgpu_load_fail(run, segment, rc, rc == SGPU_ETIMEOUT || atomic_load(&run->stop) == SGPU_ETIMEOUT ?
 			       deadline_text : why.text);
 	}
-	sgpu_sha256_free(&a.digest);
 	sgpu_load_release(run, segment);
 	if (a.pinned.data) {
 		sgpu_slots_wait(loader);

@@ -131,6 +131,23 @@ static int make_leaving(struct sgpu_run *run, int segment, uint64_t actual, stru
 	return rc;
 }
 
+/* Of what lies on the device, which nothing changes any more. */
+static int start_digest(struct sgpu_run *run, struct sgpu_run_leaving *l, struct sgpu_error *error)
+{
+	uint8_t *digest = run->segments[l->segment].out_digest;
+	struct sgpu_stream *stream = NULL;
+	int rc;
+
+	if (l->actual == 0) {
+		sgpu_kt128(NULL, 0, NULL, 0, digest, SGPU_KT128_SIZE);
+		return SGPU_OK;
+	}
+	rc = sgpu_run_stream(run, l->lane->seal_row, &stream, error);
+	return rc != SGPU_OK ? rc :
+	       sgpu_device_digest(stream, run->buffers[run->plan->out_buffer[l->segment]].memory, l->actual, NULL, 0, digest,
+				  &l->digest);
+}
+
 int sgpu_result_begin(struct sgpu_run *run, struct sgpu_run_leaving *l, struct sgpu_error *error)
 {
 	uint8_t key[SGPU_KEY_SIZE], context[SGPU_SEGMENT_CONTEXT_MAX];
@@ -140,7 +157,7 @@ int sgpu_result_begin(struct sgpu_run *run, struct sgpu_run_leaving *l, struct s
 	int rc;
 
 	if (!l->sealed) {
-		return SGPU_OK;
+		return start_digest(run, l, error);
 	}
 	rc = sgpu_batch_segment_key(run->batch, run->batch_key, run->manifest->segments[l->segment].id,
 				    run->response_id, key, context, &context_size, error);
@@ -301,7 +318,7 @@ static int enqueue_all(struct sgpu_run *run, struct sgpu_run_leaving *l, struct 
 		return sgpu_result_settle(run, l->lane) == SGPU_OK ? rc : SGPU_EDEVICE;
 	}
 	atomic_store(&l->ends, 1);
-	if (l->sealed && l->lane->seal_row != l->lane->copy_row) {
+	if (run->streams[l->lane->seal_row] && l->lane->seal_row != l->lane->copy_row) {
 		hear_from(l, run->streams[l->lane->seal_row]);
 	}
 	hear_from(l, copy);
@@ -336,6 +353,10 @@ static int first_failure(const struct sgpu_run_leaving *l, struct sgpu_error *er
 			return sgpu_fail(error, bad->code, "%s", bad->error.text[0] ? bad->error.text :
 					 sgpu_strerror(bad->code));
 		}
+	}
+	if (l->digest.code != SGPU_OK) {
+		return sgpu_fail(error, l->digest.code, "%s", l->digest.error.text[0] ? l->digest.error.text :
+				 sgpu_strerror(l->digest.code));
 	}
 	return l->code == SGPU_OK ? SGPU_OK : sgpu_fail(error, l->code, "%s", l->error.text[0] ? l->error.text :
 							sgpu_strerror(l->code));

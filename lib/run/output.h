@@ -23,6 +23,7 @@ struct sgpu_run_leaving {
 	int piece_count;
 	struct sgpu_run_out_piece *pieces;
 	struct sgpu_device_key *key;
+	struct sgpu_task digest;      /* not sealed */
 	atomic_int ends;              /* callbacks that are still to come, and one until all are enqueued */
 	int code;                     /* why the drain could not go on */
 	struct sgpu_error error;
@@ -30,7 +31,7 @@ struct sgpu_run_leaving {
 };
 
 /* ---- output.c ---- */
-/* The header and the key, if it is to be sealed. */
+/* The header and the key, if it is to be sealed; else its digest is enqueued, on the lane's stream for sealing. */
 SGPU_MUST_CHECK int sgpu_result_begin(struct sgpu_run *run, struct sgpu_run_leaving *l, struct sgpu_error *error);
 /* Where a piece starts in the payload, and how many bytes it has there. */
 uint64_t sgpu_result_offset(const struct sgpu_run_leaving *l, int piece, uint64_t *bytes);

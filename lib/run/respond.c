@@ -73,8 +73,8 @@ static int write_to_region(struct sgpu_run *run, const struct sgpu_batch_segment
 	return rc;
 }
 
-static int fill_payload(struct sgpu_run *run, const struct sgpu_batch_segment *asked, int segment,
-			struct sgpu_batch_segment *to, struct sgpu_error *error)
+static void fill_payload(struct sgpu_run *run, const struct sgpu_batch_segment *asked, int segment,
+			 struct sgpu_batch_segment *to)
 {
 	const struct sgpu_run_segment *s = &run->segments[segment];
 
@@ -88,10 +88,10 @@ static int fill_payload(struct sgpu_run *run, const struct sgpu_batch_segment *a
 	if (to->masking == SGPU_MASKING_AES_GCM) {
 		to->sealed = true;
 		to->sealed_size = s->out_size;
-		return SGPU_OK;
+		return;
 	}
-	to->has_sha256 = true;
-	return sgpu_sha256(s->out_data, s->out_size, to->sha256, error);
+	to->has_kt128 = true;
+	memcpy(to->kt128, s->out_digest, sizeof(to->kt128));
 }
 
 static int fill_failure(struct sgpu_batch_segment *to, int code, char *text, struct sgpu_error *error)
@@ -100,7 +100,7 @@ static int fill_failure(struct sgpu_batch_segment *to, int code, char *text, str
 	to->error_text = text;
 	to->actual_size = 0;
 	to->sealed = false;
-	to->has_sha256 = false;
+	to->has_kt128 = false;
 	to->location.kind = SGPU_LOCATION_NONE;
 	return text ? SGPU_OK : sgpu_fail_nomem(error);
 }
@@ -108,7 +108,7 @@ static int fill_failure(struct sgpu_batch_segment *to, int code, char *text, str
 static int fill_segment(struct sgpu_run *run, int in_batch, struct sgpu_batch_segment *to, struct sgpu_error *error)
 {
 	const struct sgpu_batch_segment *asked = &run->batch->segments[in_batch];
-	int segment = run->to_manifest[in_batch], rc, code = SGPU_OK;
+	int segment = run->to_manifest[in_batch], code = SGPU_OK;
 	struct sgpu_error why = { 0 };
 
 	to->id = strdup(asked->id);
@@ -122,8 +122,8 @@ static int fill_segment(struct sgpu_run *run, int in_batch, struct sgpu_batch_se
 
 		return fill_failure(to, code, text, error);
 	}
-	rc = fill_payload(run, asked, segment, to, error);
-	if (rc == SGPU_OK && to->location.kind == SGPU_LOCATION_REGION) {
+	fill_payload(run, asked, segment, to);
+	if (to->location.kind == SGPU_LOCATION_REGION) {
 		code = write_to_region(run, asked, segment, &why);
 	}
 	if (code != SGPU_OK) {
@@ -132,9 +132,9 @@ static int fill_segment(struct sgpu_run *run, int in_batch, struct sgpu_batch_se
 		if (text) {
 			clean(text);
 		}
-		rc = fill_failure(to, code, text, error);
+		return fill_failure(to, code, text, error);
 	}
-	return rc;
+	return SGPU_OK;
 }
 
 static json_t *timings(const struct sgpu_run *run)

@@ -58,6 +58,8 @@ struct sgpu_run_segment {
 	atomic_int pending;           /* pieces under way, and one until the loader has ended */
 	atomic_int in_code;           /* the first failure */
 	struct sgpu_device_key *key;  /* of a sealed payload, until the driver has seen its arrival */
+	struct sgpu_task digesting;   /* of a payload that is not sealed */
+	uint8_t digest[SGPU_KT128_SIZE];
 	char *in_text;                /* why; set by whoever set in_code, read after the node came */
 	bool loaded;                  /* reader or fetcher: begun, so that it will be posted */
 	/* departure: driver, then reader */
@@ -68,6 +70,7 @@ struct sgpu_run_segment {
 	uint8_t *out_data;            /* payload as the response carries it */
 	bool out_pinned;              /* it is from sgpu_host_alloc */
 	uint64_t out_size, out_actual;
+	uint8_t out_digest[SGPU_KT128_SIZE]; /* where it is not sealed */
 };
 
 /* A launch under way; lives from its enqueuing until the driver has seen its end. */
@@ -297,8 +300,8 @@ struct sgpu_slot_piece {
 	uint64_t chunk;
 	bool last;
 };
-/* Hands it to the device: from here on the slot is the stream's, whatever is returned. */
-SGPU_MUST_CHECK int sgpu_slot_send(struct sgpu_run_slot *slot, const struct sgpu_slot_piece *piece);
+/* Hands it to the device: from here on the slot is the stream's. A failure is recorded as the segment's. */
+void sgpu_slot_send(struct sgpu_run_slot *slot, const struct sgpu_slot_piece *piece);
 /* Waits until all slots are free. */
 void sgpu_slots_wait(struct sgpu_run_loader *loader);
 void sgpu_slots_free(struct sgpu_run *run);

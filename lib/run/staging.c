@@ -194,7 +194,7 @@ static int enqueue(struct sgpu_run_slot *slot, const struct sgpu_slot_piece *pie
 	return rc;
 }
 
-int sgpu_slot_send(struct sgpu_run_slot *slot, const struct sgpu_slot_piece *piece)
+void sgpu_slot_send(struct sgpu_run_slot *slot, const struct sgpu_slot_piece *piece)
 {
 	struct sgpu_run *run = slot->loader->run;
 	struct sgpu_error error = { 0 };
@@ -209,7 +209,6 @@ int sgpu_slot_send(struct sgpu_run_slot *slot, const struct sgpu_slot_piece *pie
 		sgpu_load_fail(run, piece->segment, rc, error.text);
 	}
 	part_done(slot);
-	return rc;
 }
 
 void sgpu_slots_free(struct sgpu_run *run)

@@ -330,7 +330,7 @@ edited_index() {
 	edited_index 's/"kind":"a256kw"/"kind":"none"/'
 	edited_index 's/ *$/ /'
 	edited_index 's/^{/{ /'
-	edited_index 's/"sha256":"\(.\)/"sha256":"A\1/'
+	edited_index 's/"kt128":"\(.\)/"kt128":"A\1/'
 }
 
 @test "a response without its mac does not pass for one of a batch that had none" {

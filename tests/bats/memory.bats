@@ -46,7 +46,7 @@ elif kind == 'string':
     head = b'{"segments":["' + b'a' * size + b'"]}'
 elif kind == 'paths':
     head = index(manifest, [dict(segment_id='s%d' % i + 'x' * 70, masking_level='MASKING_NONE', size=4,
-        sha256=text(bytes(32)), location=dict(file='/' + 'a' * 120, offset=0)) for i in range(65536)])
+        kt128=text(bytes(32)), location=dict(file='/' + 'a' * 120, offset=0)) for i in range(65536)])
 elif kind == 'short':
     head = index(manifest, [dict(segment_id='s%d' % i, masking_level='MASKING_NONE', size=4) for i in range(65536)])
 elif kind == 'manifest':
@@ -65,7 +65,7 @@ elif kind == 'chain':
     payloads = [('segments/s0', b'abcd')]
     head = index(manifest, [
         dict(segment_id='s0', masking_level='MASKING_NONE', size=4, location=dict(inline=True),
-            sha256=text(hashlib.sha256(b'abcd').digest())),
+            kt128='1TxcQj_ouSETBSZJZ5KqUmUByJyXlPG0jqpGOXlNues'),
         dict(segment_id='s%d' % count, masking_level='MASKING_NONE', size=4)])
 with tarfile.open(path, 'w', format=tarfile.USTAR_FORMAT) as tar:
     for name, data in [('batch.json', head), ('manifest.json', manifest)] + payloads:

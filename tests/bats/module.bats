@@ -227,7 +227,7 @@ results() {
 		flip_byte kernels.so 9000
 	fi
 	run --separate-stderr -5 submit --allow-modules
-	assert_contains "$stderr" "SHA-256"
+	assert_contains "$stderr" "its kt128 is not the one"
 	assert_not_loaded
 }
 

@@ -116,7 +116,7 @@ $(digest bias.f32)  bias" ]
 	assert_contains "$output" "$(digest bias.f32)  bias"
 	flip_byte bias.f32 100
 	run --separate-stderr -4 memory --batch referring -k owner.jwk
-	assert_contains "$stderr" "SHA-256"
+	assert_contains "$stderr" "its kt128 differs"
 }
 
 @test "a batch that was altered, or another's, is exit status 4 and measures nothing" {

@@ -144,10 +144,10 @@ other_digest() {
 	        if member == index:
 	            value = json.loads(data)
 	            for segment in value["segments"]:
-	                if "sha256" in segment:
-	                    digest = bytearray(base64.urlsafe_b64decode(segment["sha256"] + "="))
+	                if "kt128" in segment:
+	                    digest = bytearray(base64.urlsafe_b64decode(segment["kt128"] + "="))
 	                    digest[byte] ^= 1
-	                    segment["sha256"] = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+	                    segment["kt128"] = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 	            data = json.dumps(value, separators=(",", ":"), sort_keys=True).encode()
 	        info = tarfile.TarInfo(member)
 	        info.size = len(data)
@@ -165,7 +165,7 @@ other_digest() {
 		cp packed changed
 		other_digest changed batch.json $byte
 		run --separate-stderr -4 sgpu-seal seal -k owner.jwk -o sealed changed
-		assert_contains "$stderr" "sha256"
+		assert_contains "$stderr" "kt128"
 		assert_no_file sealed
 		cp response changed
 		other_digest changed response.json $byte
@@ -174,7 +174,7 @@ other_digest() {
 		sgpu-stage load --files . <low >changed
 		other_digest changed batch.json $byte
 		run --separate-stderr -5 sgpu-run -o failed changed
-		assert_contains "$stderr" "SHA-256"
+		assert_contains "$stderr" "its kt128 is not the one"
 	done
 }
 

@@ -52,7 +52,7 @@ index_of() {
 
 # location SEGMENT FILE: "REGION OFFSET" as the index says; members are sorted by name in canonical JSON.
 location() {
-	index_of "$2" | sed 's/{"location"/\n&/g' | grep "\"segment_id\":\"$1\"" |
+	index_of "$2" | sed 's/[[,]{/\n&/g' | grep "\"segment_id\":\"$1\"" |
 		sed -n 's/.*"offset":\([0-9]*\),"region":"\([0-9a-f]*\)".*/\2 \1/p'
 }
 
@@ -157,7 +157,7 @@ location() {
 	sealed_batch
 	flip_byte sealed.sgpu $(($(stat -c %s sealed.sgpu) - 2000))
 	run --separate-stderr -4 sgpu-stage load -o staged.sgpu sealed.sgpu
-	assert_contains "$stderr" "sha256 of segment 'bias'"
+	assert_contains "$stderr" "kt128 of segment 'bias'"
 	assert_no_file staged.sgpu
 	no_regions
 	small_job

@@ -83,8 +83,8 @@ static bool authenticate(struct sgpu_batch *batch, const struct sgpu_manifest *m
 		if (sgpu_batch_payload_size(batch, i) > PAYLOAD_MAX) {
 			return false;
 		}
-		if (s->has_sha256 && sgpu_sha256(zeros, s->size, s->sha256, NULL)) {
-			abort();
+		if (s->has_kt128) {
+			sgpu_kt128(zeros, s->size, NULL, 0, s->kt128, sizeof(s->kt128));
 		}
 	}
 	return batch->manifest_text && !sgpu_batch_wrap(batch, &runner, batch_key, NULL) &&

@@ -8,6 +8,7 @@ import os
 import tarfile
 import time
 
+from Crypto.Hash import KangarooTwelve
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -148,7 +149,7 @@ def make(manifest, payloads, sizes, keys, signer=None):
                 entry["sealed_size"] = len(sealed)
                 data = sealed
             else:
-                entry["sha256"] = f.b64url(hashlib.sha256(data).digest())
+                entry["kt128"] = f.b64url(KangarooTwelve.new(data).read(32))
             members["segments/" + name] = data
         segments.append(entry)
     index = {"version": 1, "batch_id": f.b64url(batch_id), "manifest_sha256": f.b64url(digest),

@@ -69,12 +69,10 @@ static inline struct sgpu_batch *packed_batch(void)
 	s[0] = (struct sgpu_batch_segment){ .id = strdup("secret"), .masking = SGPU_MASKING_AES_GCM, .size = 16,
 					    .location = { .kind = SGPU_LOCATION_FILE, .file = strdup("/tmp/ä b\n"),
 							  .offset = 352 } };
-	s[1] = (struct sgpu_batch_segment){ .id = strdup("public"), .size = 16, .has_sha256 = true,
+	s[1] = (struct sgpu_batch_segment){ .id = strdup("public"), .size = 16, .has_kt128 = true,
 					    .location = { .kind = SGPU_LOCATION_INLINE } };
 	s[2] = (struct sgpu_batch_segment){ .id = strdup("sum"), .masking = SGPU_MASKING_AES_GCM, .size = 16 };
-	if (sgpu_sha256(public_data, 16, s[1].sha256, &error)) {
-		abort();
-	}
+	sgpu_kt128(public_data, 16, NULL, 0, s[1].kt128, sizeof(s[1].kt128));
 	return batch;
 }
 

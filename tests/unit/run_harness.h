@@ -170,12 +170,12 @@ static inline void make_job(struct job *job, uint64_t size)
 	s[0] = (struct sgpu_batch_segment){ .id = strdup("scan"), .masking = SGPU_MASKING_AES_GCM, .size = size,
 					    .sealed = true, .sealed_size = job->sealed_size,
 					    .location = { .kind = SGPU_LOCATION_INLINE } };
-	s[1] = (struct sgpu_batch_segment){ .id = strdup("bias"), .size = size, .has_sha256 = true,
+	s[1] = (struct sgpu_batch_segment){ .id = strdup("bias"), .size = size, .has_kt128 = true,
 					    .location = { .kind = SGPU_LOCATION_INLINE } };
 	s[2] = (struct sgpu_batch_segment){ .id = strdup("result"), .masking = SGPU_MASKING_AES_GCM, .size = size };
 	s[3] = (struct sgpu_batch_segment){ .id = strdup("bias_copy"), .size = size };
-	if (sgpu_sha256(job->bias, size, s[1].sha256, &error) ||
-	    sgpu_batch_wrap(job->batch, &owner, job->key, &error)) {
+	sgpu_kt128(job->bias, size, NULL, 0, s[1].kt128, sizeof(s[1].kt128));
+	if (sgpu_batch_wrap(job->batch, &owner, job->key, &error)) {
 		abort();
 	}
 }
@@ -324,13 +324,14 @@ static inline bool open_payload(struct answer *answer, const uint8_t batch_key[S
 			 uint64_t size)
 {
 	const struct sgpu_batch_segment *s = &answer->batch->segments[index];
-	uint8_t key[SGPU_KEY_SIZE], context[SGPU_SEGMENT_CONTEXT_MAX], digest[SGPU_SHA256_SIZE];
+	uint8_t key[SGPU_KEY_SIZE], context[SGPU_SEGMENT_CONTEXT_MAX], digest[SGPU_KT128_SIZE];
 	size_t context_size = 0;
 
 	if (s->masking == SGPU_MASKING_NONE) {
 		answer->data[index] = payload;
 		answer->size[index] = size;
-		return sgpu_sha256(payload, size, digest, &error) == SGPU_OK && !memcmp(digest, s->sha256, sizeof(digest));
+		sgpu_kt128(payload, size, NULL, 0, digest, sizeof(digest));
+		return !memcmp(digest, s->kt128, sizeof(digest));
 	}
 	if (!sgpu_sealed_plaintext_size(size, &answer->size[index])) {
 		return false;

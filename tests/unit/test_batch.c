@@ -52,11 +52,11 @@ UNIT_TEST(a_response_is_not_a_batch)
 #define HEAD "{\"aead\":\"AEAD_AES_256_GCM\",\"alg\":\"c2sp.org/chunked-encryption\",\"batch_id\":\"" ID "\","
 #define TAIL ",\"version\":1}"
 #define MID HEAD "\"counter\":0,\"manifest_sha256\":\"" HASH "\","
-#define SEGMENT "{\"location\":{\"inline\":true},\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"a\"," \
-		"\"sha256\":\"" HASH "\",\"size\":5}"
+#define SEGMENT "{\"kt128\":\"" HASH "\",\"location\":{\"inline\":true},\"masking_level\":\"MASKING_NONE\"," \
+		"\"segment_id\":\"a\",\"size\":5}"
 #define LOCATED(location, offset)                                                                              \
-	MID "\"segments\":[{\"location\":{" location offset "},\"masking_level\":\"MASKING_NONE\"," \
-	    "\"segment_id\":\"a\",\"sha256\":\"" HASH "\",\"size\":5}]" TAIL
+	MID "\"segments\":[{\"kt128\":\"" HASH "\",\"location\":{" location offset "}," \
+	    "\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"a\",\"size\":5}]" TAIL
 #define MASKED(members) MID "\"segments\":[{" members "}]" TAIL
 
 static int parse(const char *text)
@@ -123,10 +123,23 @@ UNIT_TEST(masking_and_sizes_are_strict)
 	CHECK(parse(MASKED("\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"\",\"size\":5")) == SGPU_EINVALID);
 	CHECK(parse(MASKED("\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"..\",\"size\":5")) == SGPU_EINVALID);
 	CHECK(parse(MASKED("\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"a\",\"size\":\"5\"")) == SGPU_EINVALID);
-	CHECK(parse(MASKED("\"masking_level\":\"MASKING_AES_GCM\",\"segment_id\":\"a\",\"sha256\":\"" HASH
-			   "\",\"size\":5")) == SGPU_EINVALID);
+	CHECK(parse(MASKED("\"kt128\":\"" HASH "\",\"masking_level\":\"MASKING_AES_GCM\",\"segment_id\":\"a\","
+			   "\"size\":5")) == SGPU_EINVALID);
+	CHECK(strstr(error.text, "kt128") != NULL);
 	CHECK(parse(MASKED("\"location\":{\"inline\":true},\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"a\","
 			   "\"size\":5")) == SGPU_EINVALID); /* nothing binds it */
+}
+
+UNIT_TEST(a_digest_of_another_kind_or_length_is_refused_by_name)
+{
+	CHECK(parse(MASKED("\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"a\",\"sha256\":\"" HASH
+			   "\",\"size\":5")) == SGPU_EINVALID);
+	CHECK(strstr(error.text, "sha256") != NULL);
+	CHECK(parse(MASKED("\"kt128\":\"" HASH "AA\",\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"a\","
+			   "\"size\":5")) == SGPU_EINVALID);
+	CHECK(strstr(error.text, "kt128") != NULL);
+	CHECK(parse(MASKED("\"kt128\":7,\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"a\",\"size\":5")) ==
+	      SGPU_EINVALID);
 }
 
 /* ---- the head against the manifest: each change to a good batch, and what it must give ---- */
@@ -145,11 +158,11 @@ UNIT_TEST(index_and_manifest_must_agree)
 	CHECK(head_code(b) == SGPU_EINVALID);
 	b = packed_batch();
 	b->segments[0].masking = SGPU_MASKING_NONE; /* HIGH, relabelled */
-	b->segments[0].has_sha256 = true;
+	b->segments[0].has_kt128 = true;
 	CHECK(head_code(b) == SGPU_EPOLICY);
 	b = packed_batch();
 	b->segments[1].masking = SGPU_MASKING_AES_GCM;
-	b->segments[1].has_sha256 = false;
+	b->segments[1].has_kt128 = false;
 	b->segments[1].location.kind = SGPU_LOCATION_NONE;
 	CHECK(head_code(b) == SGPU_EINVALID);
 	b = packed_batch();
@@ -271,9 +284,9 @@ UNIT_TEST(the_mac_covers_all_but_the_locations)
 	b->segments[1].size++;
 	CHECK(sgpu_batch_verify(b, batch_key, &error) == SGPU_EAUTH);
 	b->segments[1].size--;
-	b->segments[1].sha256[31] ^= 1;
+	b->segments[1].kt128[31] ^= 1;
 	CHECK(sgpu_batch_verify(b, batch_key, &error) == SGPU_EAUTH);
-	b->segments[1].sha256[31] ^= 1;
+	b->segments[1].kt128[31] ^= 1;
 	b->counter++;
 	CHECK(sgpu_batch_verify(b, batch_key, &error) == SGPU_EAUTH);
 	b->counter--;
@@ -356,6 +369,7 @@ int main(void)
 	UNIT_RUN(directions_come_from_the_manifest);
 	UNIT_RUN(a_response_is_not_a_batch);
 	UNIT_RUN(an_index_is_strict);
+	UNIT_RUN(a_digest_of_another_kind_or_length_is_refused_by_name);
 	UNIT_RUN(locations_are_strict);
 	UNIT_RUN(masking_and_sizes_are_strict);
 	UNIT_RUN(index_and_manifest_must_agree);

@@ -80,9 +80,9 @@ UNIT_TEST(a_signature_covers_all_but_mac_signatures_and_locations)
 	b->manifest_sha256[31] ^= 1;
 	CHECK(owner_code(b) == SGPU_EAUTH);
 	b->manifest_sha256[31] ^= 1;
-	b->segments[1].sha256[31] ^= 1;
+	b->segments[1].kt128[31] ^= 1;
 	CHECK(owner_code(b) == SGPU_EAUTH);
-	b->segments[1].sha256[31] ^= 1;
+	b->segments[1].kt128[31] ^= 1;
 	b->segments[0].sealed_size++;
 	CHECK(owner_code(b) == SGPU_EAUTH);
 	b->segments[0].sealed_size--;

@@ -24,10 +24,10 @@ UNIT_TEST(the_mac_is_what_the_page_says)
 	uint8_t prk[32], mac_key[32], mac[32];
 	unsigned size = 32;
 	const char text[] = "{\"aead\":\"AEAD_AES_256_GCM\",\"alg\":\"c2sp.org/chunked-encryption\",\"batch_id\":\"" ID
-			    "\",\"counter\":3,\"manifest_sha256\":\"" HASH "\",\"segments\":[{\"masking_level\":"
-			    "\"MASKING_NONE\",\"segment_id\":\"a\",\"sha256\":\"" HASH "\",\"size\":5}],\"version\":1}";
+			    "\",\"counter\":3,\"manifest_sha256\":\"" HASH "\",\"segments\":[{\"kt128\":\"" HASH
+			    "\",\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"a\",\"size\":5}],\"version\":1}";
 	struct sgpu_batch b = { .counter = 3, .segment_count = 1 };
-	struct sgpu_batch_segment segment = { .id = (char *)(uintptr_t)"a", .size = 5, .has_sha256 = true,
+	struct sgpu_batch_segment segment = { .id = (char *)(uintptr_t)"a", .size = 5, .has_kt128 = true,
 					      .location = { .kind = SGPU_LOCATION_INLINE } };
 	memset(b.id, 7, sizeof(b.id));
 	b.segments = &segment;

@@ -212,7 +212,7 @@ UNIT_TEST(a_changed_low_payload_fails_what_depends_on_it)
 	REQUIRE(read_answer(out, job.key, &answer));
 	CHECK(says(&answer, 0, SGPU_OK, NULL) && !memcmp(answer.data[0], job.scan, job.size));
 	CHECK(says(&answer, 1, SGPU_EAUTH, "operation 'THIRD' was not run: segment 'bias' failed: "));
-	CHECK(says(&answer, 1, SGPU_EAUTH, "SHA-256"));
+	CHECK(says(&answer, 1, SGPU_EAUTH, "its kt128 is not the one"));
 	free_answer(&answer);
 	free_job(&job);
 	close(out);
@@ -225,10 +225,10 @@ UNIT_TEST(a_digest_is_compared_to_its_last_byte)
 	int out;
 
 	make_job(&job, 5000);
-	job.batch->segments[1].sha256[SGPU_SHA256_SIZE - 1] ^= 1;
+	job.batch->segments[1].kt128[SGPU_KT128_SIZE - 1] ^= 1;
 	CHECK(run_job(&job, &owner, &out) == SGPU_ESEGMENTS);
 	REQUIRE(read_answer(out, job.key, &answer));
-	CHECK(says(&answer, 0, SGPU_OK, NULL) && says(&answer, 1, SGPU_EAUTH, "SHA-256"));
+	CHECK(says(&answer, 0, SGPU_OK, NULL) && says(&answer, 1, SGPU_EAUTH, "its kt128 is not the one"));
 	free_answer(&answer);
 	free_job(&job);
 	close(out);

@@ -102,11 +102,11 @@ static struct sgpu_batch *plain_batch(char *manifest, const struct payload *payl
 		if (payloads[i].input && s->location.kind == SGPU_LOCATION_NONE) {
 			s->location.kind = SGPU_LOCATION_INLINE;
 		}
-		s->has_sha256 = payloads[i].input;
-		if (s->has_sha256 && sgpu_sha256(payloads[i].data, s->size, s->sha256, &error)) {
-			abort();
+		s->has_kt128 = payloads[i].input;
+		if (s->has_kt128) {
+			sgpu_kt128(payloads[i].data, s->size, NULL, 0, s->kt128, sizeof(s->kt128));
 		}
-		s->sha256[0] ^= payloads[i].damaged;
+		s->kt128[0] ^= payloads[i].damaged;
 	}
 	return batch;
 }

@@ -117,8 +117,9 @@ static int describe_segment(const struct job *job, const struct sgpu_segment *fr
 		return sgpu_sealed_size(input->size, &to->sealed_size) ? SGPU_OK :
 		       sgpu_fail(error, SGPU_EUSAGE, "a segment that is too large");
 	}
-	to->has_sha256 = true;
-	return sgpu_sha256(input->data, input->size, to->sha256, error);
+	to->has_kt128 = true;
+	sgpu_kt128(input->data, input->size, NULL, 0, to->kt128, sizeof(to->kt128));
+	return SGPU_OK;
 }
 
 static int describe(struct job *job, const struct sgpu_manifest *manifest, struct sgpu_error *error)
@@ -339,7 +340,7 @@ static int open_output(const struct job *job, const struct sgpu_batch *response,
 		       void *data, uint64_t size, struct sgpu_error *error)
 {
 	const struct sgpu_batch_segment *s = &response->segments[index];
-	uint8_t key[SGPU_KEY_SIZE], context[SGPU_SEGMENT_CONTEXT_MAX], digest[SGPU_SHA256_SIZE];
+	uint8_t key[SGPU_KEY_SIZE], context[SGPU_SEGMENT_CONTEXT_MAX], digest[SGPU_KT128_SIZE];
 	size_t context_size = 0;
 	int rc;
 
@@ -348,10 +349,10 @@ static int open_output(const struct job *job, const struct sgpu_batch *response,
 				 (unsigned long long)s->actual_size, (unsigned long long)size);
 	}
 	if (s->masking == SGPU_MASKING_NONE) {
-		rc = sgpu_sha256(payload, size, digest, error);
+		sgpu_kt128(payload, size, NULL, 0, digest, sizeof(digest));
 		memcpy(data, payload, size);
-		return rc == SGPU_OK && memcmp(digest, s->sha256, sizeof(digest)) != 0 ?
-		       sgpu_fail(error, SGPU_EAUTH, "output '%s' has another digest", s->id) : rc;
+		return memcmp(digest, s->kt128, sizeof(digest)) == 0 ? SGPU_OK :
+		       sgpu_fail(error, SGPU_EAUTH, "output '%s' has another digest", s->id);
 	}
 	rc = sgpu_batch_segment_key(response, job->key, s->id, response->response_id, key, context,
 				    &context_size, error);

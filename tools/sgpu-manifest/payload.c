@@ -144,10 +144,10 @@ static int check_size(const struct sgpu_segment *segment, uint64_t wanted, uint6
 static int hash_window(struct payload_folder *folder, int fd, const char *name, uint64_t offset,
 		       struct sgpu_batch_segment *entry, struct sgpu_error *error)
 {
-	struct sgpu_sha256 *state = NULL;
+	struct sgpu_kt128 *state = NULL;
 	uint8_t *buffer = malloc(BUFFER_SIZE);
 	uint64_t done = 0, size = entry->size;
-	int code = buffer ? sgpu_sha256_create(&state, error) : sgpu_fail_nomem(error);
+	int code = buffer ? sgpu_kt128_create(&state, error) : sgpu_fail_nomem(error);
 
 	while (!code && done < size) {
 		size_t piece = size - done < BUFFER_SIZE ? (size_t)(size - done) : BUFFER_SIZE, got = 0;
@@ -157,7 +157,7 @@ static int hash_window(struct payload_folder *folder, int fd, const char *name, 
 			code = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read", name);
 		}
 		if (!code) {
-			code = sgpu_sha256_update(state, buffer, got, error);
+			sgpu_kt128_update(state, buffer, got);
 		}
 		done += got;
 		cli_progress(NULL, folder->hashed += got);
@@ -166,10 +166,10 @@ static int hash_window(struct payload_folder *folder, int fd, const char *name, 
 		}
 	}
 	if (!code) {
-		code = sgpu_sha256_finish(state, entry->sha256, error);
+		sgpu_kt128_finish(state, NULL, 0, entry->kt128, sizeof(entry->kt128));
 	}
-	entry->has_sha256 = !code;
-	sgpu_sha256_free(&state);
+	entry->has_kt128 = !code;
+	sgpu_kt128_free(&state);
 	free(buffer);
 	return code;
 }

@@ -26,7 +26,7 @@ SGPU_MUST_CHECK int payload_folder_open(const char *manifest_path, struct payloa
 					struct sgpu_error *error);
 void payload_folder_close(struct payload_folder *folder);
 
-/* Finds, opens and measures the payload of an input, and fills size, location and, for a LOW one, sha256. Errors:
+/* Finds, opens and measures the payload of an input, and fills size, location and, for a LOW one, kt128. Errors:
  * SGPU_ESYSTEM, SGPU_EINVALID (a size that does not fit), SGPU_EPOLICY (outside the folder, HIGH data that would
  * have to travel in the clear). */
 SGPU_MUST_CHECK int payload_take(struct payload_folder *folder, const struct sgpu_segment *segment,

@@ -43,8 +43,8 @@ int memory_read_file(struct memory_feed *feed, void *to, size_t size, struct sgp
 int memory_read_bytes(struct memory_feed *feed, void *to, size_t size, struct sgpu_error *error);
 int memory_read_member(struct memory_feed *feed, void *to, size_t size, struct sgpu_error *error);
 
-/* `size` bytes of the feed into fresh memory of the context. sha256: what they must have, or NULL. Errors: SGPU_EAUTH. */
-SGPU_MUST_CHECK int memory_load(struct memory_task *task, struct memory_feed *feed, uint64_t size, const uint8_t *sha256,
+/* `size` bytes of the feed into fresh memory of the context. kt128: the digest that they must have, or NULL. Errors: SGPU_EAUTH. */
+SGPU_MUST_CHECK int memory_load(struct memory_task *task, struct memory_feed *feed, uint64_t size, const uint8_t *kt128,
 				sgpu_devptr *memory, struct sgpu_error *error);
 /* Sealed data, opened on the device. Errors: SGPU_EKEY, SGPU_EAUTH. */
 SGPU_MUST_CHECK int memory_load_sealed(struct memory_task *task, struct memory_feed *feed, uint64_t sealed_size,

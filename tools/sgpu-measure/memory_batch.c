@@ -76,7 +76,7 @@ static int measure_segment(struct reading *reading, int i, struct memory_feed *f
 		}
 		sgpu_wipe(key, sizeof(key));
 	} else {
-		code = memory_load(reading->task, feed, size, s->has_sha256 ? s->sha256 : NULL, &memory, error);
+		code = memory_load(reading->task, feed, size, s->has_kt128 ? s->kt128 : NULL, &memory, error);
 	}
 	if (!code) {
 		code = memory_measure(reading->task, s->id, memory, size, error);

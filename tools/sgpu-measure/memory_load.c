@@ -36,7 +36,7 @@ int memory_read_member(struct memory_feed *feed, void *to, size_t size, struct s
 
 /* ---- plain ---- */
 static int copy_pieces(struct memory_task *task, struct memory_feed *feed, uint64_t size, sgpu_devptr memory,
-		       struct sgpu_sha256 *hash, uint8_t *piece, struct sgpu_error *error)
+		       struct sgpu_kt128 *hash, uint8_t *piece, struct sgpu_error *error)
 {
 	int code = 0;
 
@@ -44,7 +44,7 @@ static int copy_pieces(struct memory_task *task, struct memory_feed *feed, uint6
 		const size_t part = size - done < PIECE ? (size_t)(size - done) : PIECE;
 		code = feed->read(feed, piece, part, error);
 		if (!code && hash) {
-			code = sgpu_sha256_update(hash, piece, part, error);
+			sgpu_kt128_update(hash, piece, part);
 		}
 		if (!code) {
 			code = sgpu_secure_memcpy(task->context, piece, memory + done, part, SGPU_SECURE_TO_DEVICE, error);
@@ -54,27 +54,27 @@ static int copy_pieces(struct memory_task *task, struct memory_feed *feed, uint6
 	return code;
 }
 
-static int compare_hash(struct sgpu_sha256 *hash, const uint8_t *sha256, const char *name, struct sgpu_error *error)
+static int compare_hash(struct sgpu_kt128 *hash, const uint8_t *kt128, const char *name, struct sgpu_error *error)
 {
-	uint8_t digest[SGPU_SHA256_SIZE];
-	const int code = sgpu_sha256_finish(hash, digest, error);
+	uint8_t digest[SGPU_KT128_SIZE];
 
-	if (!code && !sgpu_equal(digest, sha256, sizeof(digest))) {
-		return sgpu_fail(error, SGPU_EAUTH, "'%s' is not what the batch says: its SHA-256 differs", name);
+	sgpu_kt128_finish(hash, NULL, 0, digest, sizeof(digest));
+	if (!sgpu_equal(digest, kt128, sizeof(digest))) {
+		return sgpu_fail(error, SGPU_EAUTH, "'%s' is not what the batch says: its kt128 differs", name);
 	}
-	return code;
+	return SGPU_OK;
 }
 
-int memory_load(struct memory_task *task, struct memory_feed *feed, uint64_t size, const uint8_t *sha256,
+int memory_load(struct memory_task *task, struct memory_feed *feed, uint64_t size, const uint8_t *kt128,
 		sgpu_devptr *memory, struct sgpu_error *error)
 {
-	struct sgpu_sha256 *hash = NULL;
+	struct sgpu_kt128 *hash = NULL;
 	uint8_t *piece = malloc(PIECE);
 	int code = piece ? 0 : sgpu_fail_nomem(error);
 
 	*memory = 0;
-	if (!code && sha256) {
-		code = sgpu_sha256_create(&hash, error);
+	if (!code && kt128) {
+		code = sgpu_kt128_create(&hash, error);
 	}
 	if (!code) {
 		code = sgpu_secure_malloc(task->context, size, memory, error);
@@ -82,13 +82,13 @@ int memory_load(struct memory_task *task, struct memory_feed *feed, uint64_t siz
 	if (!code) {
 		code = copy_pieces(task, feed, size, *memory, hash, piece, error);
 	}
-	if (!code && sha256) {
-		code = compare_hash(hash, sha256, feed->name, error);
+	if (!code && kt128) {
+		code = compare_hash(hash, kt128, feed->name, error);
 	}
 	if (code && *memory) {
 		sgpu_secure_free(task->context, memory);
 	}
-	sgpu_sha256_free(&hash);
+	sgpu_kt128_free(&hash);
 	sgpu_free_wiped(&piece, PIECE);
 	return code;
 }

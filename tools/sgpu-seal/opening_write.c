@@ -41,13 +41,13 @@ static int write_low(struct opening *opening, struct seal_feed *feed, const stru
 		     struct sgpu_output *output, struct sgpu_error *error)
 {
 	if (output->regular) {
-		return seal_copy(feed, s->actual_size, output->fd, output->path, s->sha256, &opening->meter, error);
+		return seal_copy(feed, s->actual_size, output->fd, output->path, s->kt128, &opening->meter, error);
 	}
 	const int spool = open_spool(error);
 	if (spool < 0) {
 		return spool;
 	}
-	int code = seal_copy(feed, s->actual_size, spool, "temporary file", s->sha256, &opening->meter, error);
+	int code = seal_copy(feed, s->actual_size, spool, "temporary file", s->kt128, &opening->meter, error);
 	if (!code) {
 		struct seal_meter ignored = opening->meter;
 		struct seal_feed verified = { .fd = spool, .name = "temporary file" };

@@ -46,9 +46,9 @@ struct seal_feed {
 	const char *name;
 };
 
-/* Copies `size` bytes to fd, and compares their SHA-256 with `sha256` unless that is NULL: SGPU_EAUTH when it differs,
+/* Copies `size` bytes to fd, and compares their KT128 digest with `kt128` unless that is NULL: SGPU_EAUTH when it differs,
  * which is known only after the bytes were written. */
-SGPU_MUST_CHECK int seal_copy(struct seal_feed *feed, uint64_t size, int fd, const char *name, const uint8_t *sha256,
+SGPU_MUST_CHECK int seal_copy(struct seal_feed *feed, uint64_t size, int fd, const char *name, const uint8_t *kt128,
 			      struct seal_meter *meter, struct sgpu_error *error);
 
 /* What a segment is sealed with. Wipe it. */

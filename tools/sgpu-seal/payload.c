@@ -28,7 +28,7 @@ static int feed_read(struct seal_feed *feed, void *data, size_t size, struct sgp
 }
 
 static int copy_pieces(struct seal_feed *feed, uint64_t size, uint8_t *buffer, int fd, const char *name,
-		       struct sgpu_sha256 *hash, const struct seal_meter *meter, struct sgpu_error *error)
+		       struct sgpu_kt128 *hash, const struct seal_meter *meter, struct sgpu_error *error)
 {
 	uint64_t done = 0;
 	int code = 0;
@@ -36,7 +36,7 @@ static int copy_pieces(struct seal_feed *feed, uint64_t size, uint8_t *buffer, i
 		const size_t piece = size - done < PIECE ? (size_t)(size - done) : PIECE;
 		code = feed_read(feed, buffer, piece, error);
 		if (!code && hash) {
-			code = sgpu_sha256_update(hash, buffer, piece, error);
+			sgpu_kt128_update(hash, buffer, piece);
 		}
 		if (!code) {
 			code = sgpu_write(fd, name, buffer, piece, error);
@@ -47,30 +47,30 @@ static int copy_pieces(struct seal_feed *feed, uint64_t size, uint8_t *buffer, i
 	return code;
 }
 
-int seal_copy(struct seal_feed *feed, uint64_t size, int fd, const char *name, const uint8_t *sha256,
+int seal_copy(struct seal_feed *feed, uint64_t size, int fd, const char *name, const uint8_t *kt128,
 	      struct seal_meter *meter, struct sgpu_error *error)
 {
-	struct sgpu_sha256 *hash = NULL;
-	uint8_t digest[SGPU_SHA256_SIZE];
+	struct sgpu_kt128 *hash = NULL;
+	uint8_t digest[SGPU_KT128_SIZE];
 	int code = 0;
 	uint8_t *buffer = malloc(size < PIECE ? (size_t)size + 1 : PIECE);
 	if (!buffer) {
 		code = sgpu_fail_nomem(error);
 		goto out;
 	}
-	code = sha256 ? sgpu_sha256_create(&hash, error) : 0;
+	code = kt128 ? sgpu_kt128_create(&hash, error) : 0;
 	if (!code) {
 		code = copy_pieces(feed, size, buffer, fd, name, hash, meter, error);
 	}
-	if (!code && sha256) {
-		code = sgpu_sha256_finish(hash, digest, error);
-	}
-	if (!code && sha256 && !sgpu_equal(digest, sha256, sizeof(digest))) {
-		code = sgpu_fail(error, SGPU_EAUTH, "the sha256 of '%s' does not match", feed->name);
+	if (!code && kt128) {
+		sgpu_kt128_finish(hash, NULL, 0, digest, sizeof(digest));
+		if (!sgpu_equal(digest, kt128, sizeof(digest))) {
+			code = sgpu_fail(error, SGPU_EAUTH, "the kt128 of '%s' does not match", feed->name);
+		}
 	}
 	meter->done += size;
 out:
-	sgpu_sha256_free(&hash);
+	sgpu_kt128_free(&hash);
 	free(buffer);
 	return code;
 }
@@ -157,7 +157,7 @@ int seal_pass_through(struct sgpu_tar_reader *reader, const struct sgpu_batch *b
 		code = sgpu_batch_payload_begin(fd, name, batch, segment, error);
 		if (!code) {
 			code = seal_copy(&feed, sgpu_batch_payload_size(batch, segment), fd, name,
-					 s->has_sha256 ? s->sha256 : NULL, meter, error);
+					 s->has_kt128 ? s->kt128 : NULL, meter, error);
 		}
 		if (!code) {
 			code = sgpu_batch_payload_end(fd, name, batch, segment, error);

@@ -181,7 +181,7 @@ static int write_body(struct task *task, struct seal_feed *feed, int i, struct s
 	int code = sgpu_batch_payload_begin(task->out.fd, task->out.path, task->batch, i, error);
 	if (!code) {
 		code = s->sealed ? write_sealed(task, feed, i, error)
-				 : seal_copy(feed, s->size, task->out.fd, task->out.path, s->sha256, &task->meter, error);
+				 : seal_copy(feed, s->size, task->out.fd, task->out.path, s->kt128, &task->meter, error);
 	}
 	return code ? code : sgpu_batch_payload_end(task->out.fd, task->out.path, task->batch, i, error);
 }

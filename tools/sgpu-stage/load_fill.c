@@ -140,15 +140,18 @@ static int check_digest(const struct load *load, int segment, struct sgpu_error 
 {
 	const struct sgpu_batch_segment *s = &load->batch->segments[segment];
 	const struct load_slice *slice = &load->slices[segment];
-	uint8_t digest[SGPU_SHA256_SIZE];
+	uint8_t digest[SGPU_KT128_SIZE];
 	int code;
 
-	if (s->sealed || !s->has_sha256) {
+	if (s->sealed || !s->has_kt128) {
 		return SGPU_OK;
 	}
-	code = sgpu_sha256(load->region.data + slice->offset, slice->size, digest, error);
-	if (code == SGPU_OK && !sgpu_equal(digest, s->sha256, sizeof(digest))) {
-		code = sgpu_fail(error, SGPU_EAUTH, "the sha256 of segment '%s' does not match", s->id);
+	sgpu_pool_enter(load->pool);
+	code = sgpu_kt128_shared(load->pool, load->region.data + slice->offset, slice->size, NULL, 0, digest,
+				 sizeof(digest), error);
+	sgpu_pool_leave(load->pool);
+	if (code == SGPU_OK && !sgpu_equal(digest, s->kt128, sizeof(digest))) {
+		code = sgpu_fail(error, SGPU_EAUTH, "the kt128 of segment '%s' does not match", s->id);
 	}
 	return code;
 }

@@ -42,8 +42,8 @@ static int plan_input(struct load *load, int segment, struct sgpu_error *error)
 		sgpu_fail(error, SGPU_EPOLICY, "segment '%s' is in a file, and no folder is open to batches", s->id);
 		return sgpu_hint(error, "'--files DIR' opens one; 'sgpu-seal seal' puts payloads into the batch");
 	}
-	if (!s->sealed && !s->has_sha256) {
-		return sgpu_fail(error, SGPU_EPOLICY, "segment '%s' has no sha256 to hold its payload against", s->id);
+	if (!s->sealed && !s->has_kt128) {
+		return sgpu_fail(error, SGPU_EPOLICY, "segment '%s' has no kt128 to compare its payload with", s->id);
 	}
 	load->slices[segment].from = s->location;
 	load->staged++;
