@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pages of the CPU device where the kernel gives no more mappings, addresses or files: what cannot be done is refused
- * and changes nothing, and what is taken away is never left within reach.
+ * Pages and streams of the CPU device where the kernel gives no more mappings, addresses, files or threads: what cannot be
+ * done is refused and changes nothing, and what is taken away is never left within reach.
  */
 #include <errno.h>
 #include <sys/mman.h>
@@ -221,11 +221,36 @@ UNIT_TEST(without_files_and_addresses_there_are_no_pages)
 	CHECK(CHECKED || in_child(open_without_addresses));
 }
 
+static void open_without_threads(void)
+{
+	const struct rlimit limit = { 0 };
+	struct sgpu_stream *one = NULL, *other = NULL;
+
+	device = open_test_device(1, 0);
+	REQUIRE(sgpu_stream_create(device, &one, &error) == SGPU_OK);
+	/* No thread gets a stack; the thread that is there goes on. */
+	CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
+	CHECK(sgpu_stream_create(device, &other, &error) == SGPU_ENOMEM && !other);
+	CHECK(strstr(error.text, "cannot start a thread for a stream") && strstr(error.hint, "streams in use: 1"));
+	CHECK(sgpu_stream_sync(one, &error) == SGPU_OK);
+	sgpu_stream_free(&one);
+	CHECK(sgpu_stream_create(device, &one, &error) == SGPU_OK);
+	sgpu_stream_free(&one);
+	sgpu_device_close(&device);
+}
+
+UNIT_TEST(without_threads_there_are_no_more_streams)
+{
+	CPU_ONLY("its streams have no threads");
+	CHECK(CHECKED || in_child(open_without_threads));
+}
+
 int main(void)
 {
 	DEVICE_OR_SKIP();
 	UNIT_RUN(without_mappings_pages_are_refused_and_nothing_changes);
 	UNIT_RUN(mappings_that_run_out_end_with_a_refusal);
 	UNIT_RUN(without_files_and_addresses_there_are_no_pages);
+	UNIT_RUN(without_threads_there_are_no_more_streams);
 	return unit_done();
 }

@@ -10,7 +10,6 @@
 #include <device/backends.h>
 #include <device/cpu/cpu.h>
 #include <device/host.h>
-#include <seal/opened.h>
 
 static int probe(struct sgpu_error *error)
 {
@@ -20,8 +19,6 @@ static int probe(struct sgpu_error *error)
 
 static void discard(struct sgpu_device *device)
 {
-	pthread_cond_destroy(&device->quiet);
-	pthread_cond_destroy(&device->work);
 	pthread_mutex_destroy(&device->host.lock);
 	pthread_mutex_destroy(&device->pages.frames.lock);
 	pthread_mutex_destroy(&device->lock);
@@ -30,7 +27,7 @@ static void discard(struct sgpu_device *device)
 
 static void close_device(struct sgpu_device *device)
 {
-	sgpu_cpu_threads_stop(device);
+	sgpu_cpu_streams_close(device);
 	sgpu_cpu_host_stop(device);
 	sgpu_cpu_pages_close(device);
 	sgpu_cpu_memory_close(&device->memory);
@@ -63,19 +60,13 @@ static int open_device(const char *selector, const struct sgpu_device_config *co
 		return sgpu_fail_nomem(error);
 	}
 	new->object.backend = &sgpu_device_cpu;
-	new->may_spin = sgpu_cpu_count() > 1;
 	make_lock(&new->lock);
 	make_lock(&new->pages.frames.lock);
 	pthread_mutex_init(&new->host.lock, NULL);
 	new->host.control = -1;
-	pthread_cond_init(&new->work, NULL);
-	pthread_cond_init(&new->quiet, NULL);
 	code = sgpu_cpu_memory_open(&new->memory, config->memory_limit, error);
 	if (code == SGPU_OK) {
 		code = sgpu_pool_create(config->jobs, &new->pool, error);
-		if (code == SGPU_OK) {
-			code = sgpu_cpu_threads_start(new, error);
-		}
 		if (code == SGPU_OK && config->modules) {
 			code = sgpu_cpu_host_start(new, error);
 		}
@@ -106,104 +97,6 @@ static int info(struct sgpu_device *device, struct sgpu_device_info *about, stru
 	return SGPU_OK;
 }
 
-int sgpu_cpu_check_range(struct sgpu_stream *stream, sgpu_devptr address, uint64_t size, struct sgpu_task *task)
-{
-	if (sgpu_cpu_owns(stream->device, address, size) ||
-	    sgpu_frames_reach(&stream->device->pages.frames, address, size)) {
-		return SGPU_OK;
-	}
-	if (task) {
-		task->code = sgpu_fail(&task->error, SGPU_EUSAGE, "%llu bytes at device address %#llx are not allocated",
-				       (unsigned long long)size, (unsigned long long)address);
-	}
-	return SGPU_EUSAGE;
-}
-
-static int copy_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size,
-		   struct sgpu_task *task)
-{
-	struct sgpu_cpu_item item = { .kind = SGPU_CPU_COPY, .task = task, .from = from, .size = size,
-				      .to = (void *)(uintptr_t)to };
-	int code = sgpu_cpu_check_range(stream, to, size, task);
-
-	return code < 0 ? code : sgpu_cpu_enqueue(stream, &item);
-}
-
-static int copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size, struct sgpu_task *task)
-{
-	struct sgpu_cpu_item item = { .kind = SGPU_CPU_COPY, .task = task, .to = to, .size = size,
-				      .from = (const void *)(uintptr_t)from };
-	int code = sgpu_cpu_check_range(stream, from, size, task);
-
-	return code < 0 ? code : sgpu_cpu_enqueue(stream, &item);
-}
-
-static int clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, struct sgpu_task *task)
-{
-	struct sgpu_cpu_item item = { .kind = SGPU_CPU_CLEAR, .task = task, .size = size,
-				      .to = (void *)(uintptr_t)memory };
-	int code = sgpu_cpu_check_range(stream, memory, size, task);
-
-	return code < 0 ? code : sgpu_cpu_enqueue(stream, &item);
-}
-
-static int chunks(struct sgpu_stream *stream, const struct sgpu_cpu_item *item, uint64_t out_size)
-{
-	int code = sgpu_cpu_check_range(stream, (uintptr_t)item->from, item->size, item->task);
-
-	if (code == SGPU_OK) {
-		code = sgpu_cpu_check_range(stream, (uintptr_t)item->to, out_size, item->task);
-	}
-	return code == SGPU_OK ? sgpu_cpu_enqueue(stream, item) : code;
-}
-
-static int open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
-		       sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
-{
-	struct sgpu_cpu_item item = { .kind = SGPU_CPU_OPEN, .task = task, .first = first, .last = last, .size = size,
-				      .from = (const void *)(uintptr_t)in, .to = (void *)(uintptr_t)out, .key = key };
-
-	return chunks(stream, &item, sgpu_opened_size(size));
-}
-
-static int seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
-		       sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
-{
-	struct sgpu_cpu_item item = { .kind = SGPU_CPU_SEAL, .task = task, .first = first, .last = last, .size = size,
-				      .from = (const void *)(uintptr_t)in, .to = (void *)(uintptr_t)out, .key = key };
-
-	if (!last && size % SGPU_CHUNK != 0) {
-		return SGPU_EUSAGE;
-	}
-	return chunks(stream, &item, size + (size / SGPU_CHUNK + last) * SGPU_TAG_SIZE);
-}
-
-static int launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument, struct sgpu_task *task)
-{
-	struct sgpu_cpu_item item = { .kind = SGPU_CPU_LAUNCH, .task = task, .function.launch = function,
-				      .argument = argument };
-
-	return sgpu_cpu_enqueue(stream, &item);
-}
-
-static int launch_on(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
-		     const struct sgpu_device_range *ranges, int count, struct sgpu_task *task)
-{
-	int code = SGPU_OK, i;
-
-	for (i = 0; i < count && code == SGPU_OK; i++) {
-		code = sgpu_cpu_check_range(stream, ranges[i].address, ranges[i].size, task);
-	}
-	return code == SGPU_OK ? launch(stream, function, argument, task) : code;
-}
-
-static int callback(struct sgpu_stream *stream, void (*function)(void *argument), void *argument)
-{
-	struct sgpu_cpu_item item = { .kind = SGPU_CPU_CALL, .function.call = function, .argument = argument };
-
-	return sgpu_cpu_enqueue(stream, &item);
-}
-
 /* Nothing has to be pinned for it. */
 static int host_register(struct sgpu_device *device, const void *memory, uint64_t size, struct sgpu_error *error)
 {
@@ -222,7 +115,7 @@ static void host_unregister(struct sgpu_device *device, const void *memory)
 static int settle(struct sgpu_device *device, struct sgpu_error *error)
 {
 	(void)error;
-	sgpu_cpu_quiet(device);
+	sgpu_cpu_wait_idle(device);
 	return SGPU_OK;
 }
 
@@ -247,15 +140,15 @@ const struct sgpu_device_backend sgpu_device_cpu = {
 	.event_sync = sgpu_cpu_event_sync,
 	.event_record = sgpu_cpu_event_record,
 	.stream_wait = sgpu_cpu_stream_wait,
-	.copy_in = copy_in,
-	.copy_out = copy_out,
-	.clear = clear,
+	.copy_in = sgpu_cpu_copy_in,
+	.copy_out = sgpu_cpu_copy_out,
+	.clear = sgpu_cpu_clear,
 	.key_load = sgpu_cpu_key_load,
 	.key_free = sgpu_cpu_key_free,
-	.open_chunks = open_chunks,
-	.seal_chunks = seal_chunks,
-	.launch = launch,
-	.callback = callback,
+	.open_chunks = sgpu_cpu_open_chunks,
+	.seal_chunks = sgpu_cpu_seal_chunks,
+	.launch = sgpu_cpu_launch,
+	.callback = sgpu_cpu_callback,
 	.cancel = cancel,
 	.digest = sgpu_cpu_digest,
 	.event_query = sgpu_cpu_event_query,
@@ -272,7 +165,7 @@ const struct sgpu_device_backend sgpu_device_cpu = {
 	.page_map = sgpu_cpu_page_map,
 	.page_unmap = sgpu_cpu_page_unmap,
 	.space_access = sgpu_cpu_space_access,
-	.launch_on = launch_on,
+	.launch_on = sgpu_cpu_launch_on,
 	.settle = settle,
 	.module_launch_on = sgpu_cpu_module_launch_on,
 	.module_confinement = sgpu_cpu_module_confinement,

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening and sealing runs of chunks on the CPU device: groups of chunks are shared out over the pool, each worker
- * with a cipher of its own.
+ * Opening and sealing chunk runs on the CPU device. The workers of the pool share a run, each with a cipher of its own.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -9,16 +8,15 @@
 #include <device/cpu/cpu.h>
 #include <seal/opened.h>
 
-/* Up to here one worker is faster than several. */
-enum { INLINE_CHUNKS = 8, GROUP_MIN = 8, GROUP_MAX = 64 };
+/* Chunks: up to INLINE_CHUNKS one worker is faster than several; a worker takes GRAIN_MIN to GRAIN_MAX at once. */
+enum { INLINE_CHUNKS = 8, GRAIN_MIN = 8, GRAIN_MAX = 64 };
 
-/* One run that is worked on. */
 struct run {
 	const struct sgpu_cpu_item *item;
 	bool open;
 	uint64_t count;              /* chunks */
 	pthread_mutex_t lock;        /* everything below */
-	struct sgpu_aead **idle;     /* ciphers that no worker has now */
+	struct sgpu_aead **idle;     /* ciphers that no worker uses now */
 	unsigned idle_count;
 	int code;
 	uint64_t bad_chunk;
@@ -43,8 +41,8 @@ static int take_aead(struct run *run, struct sgpu_aead **aead)
 	return code;
 }
 
-/* The lowest chunk that fails is reported, whoever finds which first. */
-static void finish_piece(struct run *run, struct sgpu_aead *aead, int code, uint64_t bad_chunk)
+/* The lowest chunk that fails is reported, in whatever order the workers find them. */
+static void give_aead(struct run *run, struct sgpu_aead *aead, int code, uint64_t bad_chunk)
 {
 	pthread_mutex_lock(&run->lock);
 	if (aead) {
@@ -57,8 +55,8 @@ static void finish_piece(struct run *run, struct sgpu_aead *aead, int code, uint
 	pthread_mutex_unlock(&run->lock);
 }
 
-/* Chunks [begin, end) of the run with this cipher. */
-static int work(const struct run *run, struct sgpu_aead *aead, uint64_t begin, uint64_t end, uint64_t *bad_chunk)
+/* Chunks [begin, end) of the run. */
+static int work_chunks(const struct run *run, struct sgpu_aead *aead, uint64_t begin, uint64_t end, uint64_t *bad_chunk)
 {
 	const struct sgpu_cpu_item *item = run->item;
 	uint64_t in_chunk = run->open ? SGPU_SEALED_CHUNK : SGPU_CHUNK;
@@ -75,7 +73,7 @@ static int work(const struct run *run, struct sgpu_aead *aead, uint64_t begin, u
 	return sgpu_seal_chunks(aead, &item->key->keys, item->first + begin, last, in, size, out);
 }
 
-static void piece(void *argument, uint64_t begin, uint64_t end)
+static void work_grain(void *argument, uint64_t begin, uint64_t end)
 {
 	struct run *run = argument;
 	struct sgpu_aead *aead = NULL;
@@ -83,24 +81,24 @@ static void piece(void *argument, uint64_t begin, uint64_t end)
 	int code = take_aead(run, &aead);
 
 	if (code == SGPU_OK) {
-		code = work(run, aead, begin, end, &bad_chunk);
+		code = work_chunks(run, aead, begin, end, &bad_chunk);
 	}
-	finish_piece(run, aead, code, bad_chunk);
+	give_aead(run, aead, code, bad_chunk);
 }
 
-static int run_shared(struct sgpu_device *device, struct run *run, uint64_t *bad_chunk)
+static int share_chunks(struct sgpu_device *device, struct run *run, uint64_t *bad_chunk)
 {
 	unsigned jobs = sgpu_pool_jobs(device->pool), i;
 	uint64_t grain = run->count / ((uint64_t)jobs * 4);
 	int code;
 
-	grain = grain < GROUP_MIN ? GROUP_MIN : min_u64(grain, GROUP_MAX);
+	grain = grain < GRAIN_MIN ? GRAIN_MIN : min_u64(grain, GRAIN_MAX);
 	run->idle = calloc(jobs, sizeof(struct sgpu_aead *));
 	if (!run->idle || pthread_mutex_init(&run->lock, NULL) != 0) {
 		free(run->idle);
 		return SGPU_ENOMEM;
 	}
-	code = sgpu_pool_for(device->pool, run->count, grain, piece, run);
+	code = sgpu_pool_for(device->pool, run->count, grain, work_grain, run);
 	if (run->code != SGPU_OK) {
 		code = run->code;
 		*bad_chunk = run->bad_chunk;
@@ -113,7 +111,7 @@ static int run_shared(struct sgpu_device *device, struct run *run, uint64_t *bad
 	return code;
 }
 
-static int perform(struct sgpu_device *device, struct run *run, uint64_t *bad_chunk)
+static int run_chunks(struct sgpu_device *device, struct run *run, uint64_t *bad_chunk)
 {
 	struct sgpu_aead *aead = NULL;
 	int code;
@@ -122,35 +120,73 @@ static int perform(struct sgpu_device *device, struct run *run, uint64_t *bad_ch
 		return SGPU_ECANCELED;
 	}
 	if (run->count > INLINE_CHUNKS && sgpu_pool_jobs(device->pool) > 1) {
-		return run_shared(device, run, bad_chunk);
+		return share_chunks(device, run, bad_chunk);
 	}
 	code = sgpu_aead_copy(run->item->key->model, &aead, NULL);
 	if (code == SGPU_OK) {
-		code = work(run, aead, 0, run->count, bad_chunk);
+		code = work_chunks(run, aead, 0, run->count, bad_chunk);
 	}
 	sgpu_aead_free(&aead);
 	return code;
 }
 
-int sgpu_cpu_open_chunks(struct sgpu_device *device, const struct sgpu_cpu_item *item, uint64_t *bad_chunk)
+/* ---- requests ---- */
+static int enqueue(struct sgpu_stream *stream, const struct sgpu_cpu_item *item, uint64_t out_size)
+{
+	int code = sgpu_cpu_check_range(stream, (uintptr_t)item->from, item->size, item->task);
+
+	if (code == SGPU_OK) {
+		code = sgpu_cpu_check_range(stream, (uintptr_t)item->to, out_size, item->task);
+	}
+	return code == SGPU_OK ? sgpu_cpu_enqueue(stream, item) : code;
+}
+
+static int open_run(struct sgpu_device *device, const struct sgpu_cpu_item *item, struct sgpu_task *task)
 {
 	struct run run = { .item = item, .open = true };
 	int code;
 
 	run.count = item->size / SGPU_SEALED_CHUNK + (item->size % SGPU_SEALED_CHUNK != 0);
-	*bad_chunk = item->first;
-	code = perform(device, &run, bad_chunk);
+	task->bad_chunk = item->first;
+	code = run_chunks(device, &run, &task->bad_chunk);
 	if (code != SGPU_OK) {
 		sgpu_wipe(item->to, sgpu_opened_size(item->size));
+	}
+	if (code == SGPU_EAUTH) {
+		sgpu_fail(&task->error, code, "sealed data do not verify at chunk %llu",
+			  (unsigned long long)task->bad_chunk);
 	}
 	return code;
 }
 
-int sgpu_cpu_seal_chunks(struct sgpu_device *device, const struct sgpu_cpu_item *item)
+int sgpu_cpu_open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
+			 sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
 {
-	struct run run = { .item = item };
+	const struct sgpu_cpu_item item = { .kind = SGPU_CPU_WORK, .work = open_run, .key = key, .first = first,
+					    .last = last, .from = (const void *)(uintptr_t)in, .size = size,
+					    .to = (void *)(uintptr_t)out, .task = task };
+
+	return enqueue(stream, &item, sgpu_opened_size(size));
+}
+
+static int seal_run(struct sgpu_device *device, const struct sgpu_cpu_item *item, struct sgpu_task *task)
+{
+	struct run run = { .item = item, .count = item->size / SGPU_CHUNK + item->last };
 	uint64_t unused;
 
-	run.count = item->size / SGPU_CHUNK + item->last;
-	return perform(device, &run, &unused);
+	(void)task;
+	return run_chunks(device, &run, &unused);
+}
+
+int sgpu_cpu_seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
+			 sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
+{
+	const struct sgpu_cpu_item item = { .kind = SGPU_CPU_WORK, .work = seal_run, .key = key, .first = first,
+					    .last = last, .from = (const void *)(uintptr_t)in, .size = size,
+					    .to = (void *)(uintptr_t)out, .task = task };
+
+	if (!last && size % SGPU_CHUNK != 0) {
+		return SGPU_EUSAGE;
+	}
+	return enqueue(stream, &item, size + (size / SGPU_CHUNK + last) * SGPU_TAG_SIZE);
 }

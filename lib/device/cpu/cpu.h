@@ -2,10 +2,8 @@
  *
  * The CPU device: what its files share.
  *
- * A stream is a queue of items. Threads of the device take a stream that has something to do, run its items in
- * order, and leave it when it is empty or has to wait for an event; so a stream is run by one thread at a time, as
- * many streams run at once as there are threads, and a batch of thousands of streams needs no thousands of threads.
- * What computes holds a token of the pool, which is what bounds the use of the processors.
+ * A stream is a queue and a thread that runs its items in order; it sleeps while there are none. Work that computes holds a
+ * token of the pool, which bounds the processors in use whatever the number of streams.
  */
 #ifndef SGPU_DEVICE_CPU_CPU_H
 #define SGPU_DEVICE_CPU_CPU_H
@@ -21,8 +19,7 @@
 enum {
 	SGPU_CPU_PAGE = 4096,
 	SGPU_CPU_CLASSES = 9,     /* small blocks: 4 KiB to 1 MiB, powers of two */
-	SGPU_CPU_THREADS = 64,    /* threads that run streams, at most */
-	SGPU_CPU_SPARE = 256,     /* items kept for reuse */
+	SGPU_CPU_STREAMS = 2048,  /* in use at once, at most: each has a thread */
 	SGPU_CPU_PIECE = 1 << 20, /* plaintext bytes that are best moved at once */
 };
 
@@ -87,28 +84,6 @@ SGPU_MUST_CHECK int sgpu_cpu_space_access(struct sgpu_space *space, bool on, str
 /* Clears and frees everything. */
 void sgpu_cpu_pages_close(struct sgpu_device *device);
 
-/* ---- stream.c ---- */
-enum sgpu_cpu_kind { SGPU_CPU_COPY, SGPU_CPU_CLEAR, SGPU_CPU_OPEN, SGPU_CPU_SEAL, SGPU_CPU_DIGEST, SGPU_CPU_LAUNCH,
-		     SGPU_CPU_CALL,
-		     SGPU_CPU_RECORD, SGPU_CPU_WAIT };
-
-struct sgpu_cpu_item {
-	enum sgpu_cpu_kind kind;
-	bool last;                     /* OPEN, SEAL */
-	struct sgpu_task *task;        /* or NULL */
-	const void *from;
-	void *to;
-	uint64_t size, first;
-	union {
-		sgpu_launch_fn launch;
-		void (*call)(void *argument);
-	} function;
-	void *argument;
-	struct sgpu_event *event;      /* holds a reference */
-	struct sgpu_device_key *key;   /* OPEN, SEAL */
-	struct sgpu_cpu_item *next;
-};
-
 /* ---- keys.c ---- */
 struct sgpu_device_key {
 	struct sgpu_device_object object;
@@ -154,18 +129,39 @@ SGPU_MUST_CHECK int sgpu_cpu_module_confinement(struct sgpu_device *device,
 						struct sgpu_module_confinement *confinement, struct sgpu_error *error);
 bool sgpu_cpu_module_broke_rules(struct sgpu_device *device);
 
-enum sgpu_cpu_state { SGPU_CPU_IDLE, SGPU_CPU_READY, SGPU_CPU_RUNNING, SGPU_CPU_WAITING };
+/* ---- stream.c ---- */
+enum sgpu_cpu_kind { SGPU_CPU_WORK, SGPU_CPU_CALL, SGPU_CPU_RECORD, SGPU_CPU_WAIT, SGPU_CPU_END };
+
+/* One entry of a stream's queue. */
+struct sgpu_cpu_item {
+	enum sgpu_cpu_kind kind;
+	/* WORK: performs the item; its result becomes the task's code */
+	int (*work)(struct sgpu_device *device, const struct sgpu_cpu_item *item, struct sgpu_task *task);
+	bool moves;                    /* it computes nothing */
+	struct sgpu_task *task;        /* or NULL */
+	void *to;
+	const void *from;
+	uint64_t size;                 /* bytes */
+	struct sgpu_device_key *key;   /* open and seal: */
+	uint64_t first;                /* the first chunk's index, */
+	bool last;                     /* and whether the last chunk ends the segment */
+	sgpu_launch_fn launch;
+	void (*call)(void *argument);  /* CALL */
+	void *argument;                /* of launch, of call; a digest's customisation */
+	struct sgpu_event *event;      /* RECORD, WAIT: holds a reference */
+};
 
 struct sgpu_stream {
 	struct sgpu_device_object object;
 	struct sgpu_device *device;
-	enum sgpu_cpu_state state;
-	struct sgpu_cpu_item *head, *tail;
-	struct sgpu_stream *next;      /* among the ready ones, or among those that wait for an event */
-	uint64_t enqueued;
-	atomic_uint_fast64_t ended;    /* items; written under the lock */
-	unsigned syncing;              /* threads that wait in sync */
-	pthread_cond_t progress;
+	pthread_t thread;
+	struct sgpu_cpu_item *items;   /* the queue, a ring: item n is at n % capacity */
+	uint64_t capacity;             /* a power of two */
+	uint64_t enqueued, ended;      /* items, so far */
+	pthread_cond_t work;           /* an item was enqueued */
+	pthread_cond_t progress;       /* an item ended */
+	struct sgpu_stream *next;      /* all of the device */
+	struct sgpu_stream *next_spare;
 };
 
 struct sgpu_event {
@@ -173,10 +169,8 @@ struct sgpu_event {
 	struct sgpu_device *device;
 	unsigned references;
 	bool recorded;
-	atomic_bool done;
-	struct sgpu_stream *waiting;
-	unsigned syncing;
-	pthread_cond_t progress;
+	bool done;
+	pthread_cond_t completed;
 };
 
 struct sgpu_device {
@@ -185,37 +179,23 @@ struct sgpu_device {
 	struct sgpu_cpu_memory memory;
 	struct sgpu_cpu_pages pages;
 	struct sgpu_cpu_host host;
-	bool may_spin;                 /* there is another processor to wait for */
 	pthread_mutex_t lock;          /* everything below, streams and events */
-	pthread_cond_t work;
-	struct sgpu_stream *ready, *ready_tail;
-	atomic_uint ready_count;
-	bool spinning;                 /* one idle thread looks at ready_count without sleeping */
-	unsigned idle;                 /* threads asleep */
-	bool starting;                 /* a thread was created and has not looked for work yet */
-	bool stopping;
-	unsigned busy;                 /* streams with work that has not ended */
-	unsigned quieting;             /* threads that wait until there is none */
-	pthread_cond_t quiet;
-	unsigned thread_count, thread_max;
-	pthread_t threads[SGPU_CPU_THREADS];
-	struct sgpu_cpu_item *spare;
-	unsigned spare_count;
+	struct sgpu_stream *streams;   /* all, until the device is closed */
+	struct sgpu_stream *spare;     /* those that were freed */
+	unsigned stream_count;
 };
-
-/* Starts the first thread. */
-SGPU_MUST_CHECK int sgpu_cpu_threads_start(struct sgpu_device *device, struct sgpu_error *error);
-/* Runs what is still enqueued and can run, then ends the threads. */
-void sgpu_cpu_threads_stop(struct sgpu_device *device);
-/* Waits until no stream has work left. Not from a callback or a launch. */
-void sgpu_cpu_quiet(struct sgpu_device *device);
-/* Enqueues a copy of *item. */
-SGPU_MUST_CHECK int sgpu_cpu_enqueue(struct sgpu_stream *stream, const struct sgpu_cpu_item *item);
 
 SGPU_MUST_CHECK int sgpu_cpu_stream_create(struct sgpu_device *device, struct sgpu_stream **stream,
 					   struct sgpu_error *error);
 void sgpu_cpu_stream_free(struct sgpu_stream *stream);
 SGPU_MUST_CHECK int sgpu_cpu_stream_sync(struct sgpu_stream *stream, struct sgpu_error *error);
+/* Waits until all work that was enqueued has ended. Not from a callback or a launch. */
+void sgpu_cpu_wait_idle(struct sgpu_device *device);
+/* Waits for all work, then ends the threads and frees the streams. */
+void sgpu_cpu_streams_close(struct sgpu_device *device);
+/* Enqueues a copy of *item. */
+SGPU_MUST_CHECK int sgpu_cpu_enqueue(struct sgpu_stream *stream, const struct sgpu_cpu_item *item);
+
 SGPU_MUST_CHECK int sgpu_cpu_event_create(struct sgpu_device *device, struct sgpu_event **event,
 					  struct sgpu_error *error);
 void sgpu_cpu_event_free(struct sgpu_event *event);
@@ -224,20 +204,32 @@ SGPU_MUST_CHECK int sgpu_cpu_event_query(struct sgpu_event *event, bool *done, s
 SGPU_MUST_CHECK int sgpu_cpu_event_record(struct sgpu_stream *stream, struct sgpu_event *event);
 SGPU_MUST_CHECK int sgpu_cpu_stream_wait(struct sgpu_stream *stream, struct sgpu_event *event);
 
-/* ---- work.c: what an item does, on the stream's thread ---- */
-void sgpu_cpu_perform(struct sgpu_device *device, struct sgpu_cpu_item *item);
-/* ---- chunks.c: OPEN and SEAL, with a token held; the code also goes into the task ---- */
-int sgpu_cpu_open_chunks(struct sgpu_device *device, const struct sgpu_cpu_item *item, uint64_t *bad_chunk);
-int sgpu_cpu_seal_chunks(struct sgpu_device *device, const struct sgpu_cpu_item *item);
-
-/* ---- digest.c: DIGEST; its argument is freed ---- */
-SGPU_MUST_CHECK int sgpu_cpu_digest(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, const void *custom,
-				    size_t custom_size, uint8_t *digest, struct sgpu_task *task);
-int sgpu_cpu_digest_now(struct sgpu_device *device, const struct sgpu_cpu_item *item, struct sgpu_error *error);
-
-/* ---- cpu.c ---- */
-/* Refuses a range that is not in one allocation: a kernel or a copy past it would reach another's data. */
+/* ---- work.c ---- */
+/* Performs WORK and CALL, on the stream's thread. */
+void sgpu_cpu_perform(struct sgpu_device *device, const struct sgpu_cpu_item *item);
+/* Refuses a range that is not in one allocation: a kernel or a copy past its end would reach another's data. */
 SGPU_MUST_CHECK int sgpu_cpu_check_range(struct sgpu_stream *stream, sgpu_devptr address, uint64_t size,
+					 struct sgpu_task *task);
+SGPU_MUST_CHECK int sgpu_cpu_copy_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size,
+				     struct sgpu_task *task);
+SGPU_MUST_CHECK int sgpu_cpu_copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size,
+				      struct sgpu_task *task);
+SGPU_MUST_CHECK int sgpu_cpu_clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
+				   struct sgpu_task *task);
+SGPU_MUST_CHECK int sgpu_cpu_digest(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, const void *custom,
+				    size_t custom_size, uint8_t *result, struct sgpu_task *task);
+SGPU_MUST_CHECK int sgpu_cpu_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
+				    struct sgpu_task *task);
+SGPU_MUST_CHECK int sgpu_cpu_launch_on(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
+				       const struct sgpu_device_range *ranges, int count, struct sgpu_task *task);
+SGPU_MUST_CHECK int sgpu_cpu_callback(struct sgpu_stream *stream, void (*function)(void *argument), void *argument);
+
+/* ---- chunks.c ---- */
+SGPU_MUST_CHECK int sgpu_cpu_open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
+					 bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
+					 struct sgpu_task *task);
+SGPU_MUST_CHECK int sgpu_cpu_seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
+					 bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
 					 struct sgpu_task *task);
 
 #endif

@@ -303,19 +303,16 @@ static int run_function(struct sgpu_launch *launch, void *argument)
 	return code;
 }
 
-/* The launch is freed by an item of its own behind it, which comes even when the first is not run. */
+/* The launch is freed by a callback behind it, which is called even when the launch is cancelled. */
 static int enqueue(struct sgpu_stream *stream, struct module_launch *l, struct sgpu_task *task)
 {
-	struct sgpu_cpu_item run = { .kind = SGPU_CPU_LAUNCH, .task = task, .function.launch = run_function,
-				     .argument = l };
-	struct sgpu_cpu_item after = { .kind = SGPU_CPU_CALL, .function.call = free, .argument = l };
-	int code = sgpu_cpu_enqueue(stream, &run);
+	int code = sgpu_cpu_launch(stream, run_function, l, task);
 
 	if (code != SGPU_OK) {
 		free(l);
 		return code;
 	}
-	if (sgpu_cpu_enqueue(stream, &after) != SGPU_OK) {
+	if (sgpu_cpu_callback(stream, free, l) != SGPU_OK) {
 		code = sgpu_cpu_stream_sync(stream, NULL);
 		free(l);
 	}

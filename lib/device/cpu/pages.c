@@ -236,7 +236,7 @@ void sgpu_cpu_space_free(struct sgpu_space *space)
 {
 	struct sgpu_device *device = space->device;
 
-	sgpu_cpu_quiet(device);
+	sgpu_cpu_wait_idle(device);
 	pthread_mutex_lock(&device->pages.frames.lock);
 	remove_space(space);
 	pthread_mutex_unlock(&device->pages.frames.lock);
@@ -347,7 +347,7 @@ static void settle(struct sgpu_space *space)
 	reachable = space->table.reachable;
 	pthread_mutex_unlock(&frames->lock);
 	if (reachable) {
-		sgpu_cpu_quiet(space->device);
+		sgpu_cpu_wait_idle(space->device);
 	}
 }
 
@@ -385,7 +385,7 @@ int sgpu_cpu_space_access(struct sgpu_space *space, bool on, struct sgpu_error *
 		/* What is asked for from here on is refused; what was asked for before ends first. */
 		space->table.reachable = false;
 		pthread_mutex_unlock(&frames->lock);
-		sgpu_cpu_quiet(space->device);
+		sgpu_cpu_wait_idle(space->device);
 		pthread_mutex_lock(&frames->lock);
 	}
 	code = check_lost(space, error);

@@ -1,183 +1,48 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Streams and events of the CPU device, seen from the host: creating, enqueueing, waiting.
+ * Streams and events of the CPU device. A stream is a queue and a thread that runs its items in order. One lock of the
+ * device guards all queues and events; it is never held while an item runs.
+ *
+ * A stream that is freed keeps its thread, which sleeps until the stream is given out again. The threads end when the
+ * device is closed.
  */
+#include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <device/cpu/cpu.h>
-#include <device/cpu/schedule.h>
 
-/* How long a waiting host thread looks before it sleeps: about what going to sleep and waking up would cost. */
-#define SPIN_NS 15000
+enum { QUEUE_MIN = 64 }; /* items */
 
-int sgpu_cpu_stream_create(struct sgpu_device *device, struct sgpu_stream **stream, struct sgpu_error *error)
+/* ---- the queue; the lock is held ---- */
+static bool grow_queue(struct sgpu_stream *stream)
 {
-	struct sgpu_stream *new = calloc(1, sizeof(*new));
+	uint64_t capacity = stream->capacity ? stream->capacity * 2 : QUEUE_MIN, i;
+	struct sgpu_cpu_item *items = malloc(capacity * sizeof(*items));
 
-	if (!new || pthread_cond_init(&new->progress, NULL) != 0) {
-		free(new);
-		return sgpu_fail_nomem(error);
+	if (!items) {
+		return false;
 	}
-	new->object.backend = device->object.backend;
-	new->device = device;
-	new->state = SGPU_CPU_IDLE;
-	*stream = new;
-	return SGPU_OK;
-}
-
-static bool reached(const struct sgpu_device *device, const atomic_uint_fast64_t *value, uint64_t target)
-{
-	uint64_t limit = sgpu_now_ns() + SPIN_NS;
-
-	while (atomic_load(value) < target) {
-		if (!device->may_spin || sgpu_now_ns() >= limit) {
-			return false;
-		}
-		SGPU_CPU_PAUSE();
+	for (i = stream->ended; i < stream->enqueued; i++) {
+		items[i % capacity] = stream->items[i % stream->capacity];
 	}
+	free(stream->items);
+	stream->items = items;
+	stream->capacity = capacity;
 	return true;
 }
 
-int sgpu_cpu_stream_sync(struct sgpu_stream *stream, struct sgpu_error *error)
+static int append(struct sgpu_stream *stream, const struct sgpu_cpu_item *item)
 {
-	struct sgpu_device *device = stream->device;
-	uint64_t target;
-
-	(void)error;
-	pthread_mutex_lock(&device->lock);
-	target = stream->enqueued;
-	pthread_mutex_unlock(&device->lock);
-	if (reached(device, &stream->ended, target)) {
-		return SGPU_OK;
-	}
-	pthread_mutex_lock(&device->lock);
-	stream->syncing++;
-	while (atomic_load(&stream->ended) < target) {
-		pthread_cond_wait(&stream->progress, &device->lock);
-	}
-	stream->syncing--;
-	pthread_mutex_unlock(&device->lock);
-	return SGPU_OK;
-}
-
-void sgpu_cpu_stream_free(struct sgpu_stream *stream)
-{
-	struct sgpu_device *device = stream->device;
-
-	pthread_mutex_lock(&device->lock);
-	stream->syncing++;
-	while (stream->state != SGPU_CPU_IDLE) {
-		pthread_cond_wait(&stream->progress, &device->lock);
-	}
-	pthread_mutex_unlock(&device->lock);
-	pthread_cond_destroy(&stream->progress);
-	free(stream);
-}
-
-int sgpu_cpu_event_create(struct sgpu_device *device, struct sgpu_event **event, struct sgpu_error *error)
-{
-	struct sgpu_event *new = calloc(1, sizeof(*new));
-
-	if (!new || pthread_cond_init(&new->progress, NULL) != 0) {
-		free(new);
-		return sgpu_fail_nomem(error);
-	}
-	new->object.backend = device->object.backend;
-	new->device = device;
-	new->references = 1;
-	*event = new;
-	return SGPU_OK;
-}
-
-void sgpu_cpu_event_unref(struct sgpu_event *event)
-{
-	if (--event->references == 0) {
-		pthread_cond_destroy(&event->progress);
-		free(event);
-	}
-}
-
-void sgpu_cpu_event_free(struct sgpu_event *event)
-{
-	struct sgpu_device *device = event->device;
-
-	pthread_mutex_lock(&device->lock);
-	sgpu_cpu_event_unref(event);
-	pthread_mutex_unlock(&device->lock);
-}
-
-int sgpu_cpu_event_sync(struct sgpu_event *event, struct sgpu_error *error)
-{
-	struct sgpu_device *device = event->device;
-	uint64_t limit = sgpu_now_ns() + SPIN_NS;
-	int code = SGPU_OK;
-
-	while (device->may_spin && !atomic_load(&event->done) && sgpu_now_ns() < limit) {
-		SGPU_CPU_PAUSE();
-	}
-	pthread_mutex_lock(&device->lock);
-	if (!event->recorded) {
-		code = sgpu_fail(error, SGPU_EUSAGE, "an event was waited for that was not recorded");
-	}
-	event->syncing++;
-	while (code == SGPU_OK && !atomic_load(&event->done)) {
-		pthread_cond_wait(&event->progress, &device->lock);
-	}
-	event->syncing--;
-	pthread_mutex_unlock(&device->lock);
-	return code;
-}
-
-int sgpu_cpu_event_query(struct sgpu_event *event, bool *done, struct sgpu_error *error)
-{
-	bool recorded;
-
-	pthread_mutex_lock(&event->device->lock);
-	recorded = event->recorded;
-	pthread_mutex_unlock(&event->device->lock);
-	*done = atomic_load(&event->done);
-	return recorded ? SGPU_OK : sgpu_fail(error, SGPU_EUSAGE, "an event was asked for that was not recorded");
-}
-
-/* A fresh item, from those kept if there is one; the lock is held. */
-static struct sgpu_cpu_item *take_item(struct sgpu_device *device)
-{
-	struct sgpu_cpu_item *item = device->spare;
-
-	if (item) {
-		device->spare = item->next;
-		device->spare_count--;
-		return item;
-	}
-	return malloc(sizeof(*item));
-}
-
-/* The lock is held. */
-static int append(struct sgpu_stream *stream, const struct sgpu_cpu_item *what)
-{
-	struct sgpu_cpu_item *item = take_item(stream->device);
-
-	if (!item) {
+	if (stream->enqueued - stream->ended == stream->capacity && !grow_queue(stream)) {
 		return SGPU_ENOMEM;
 	}
-	*item = *what;
-	item->next = NULL;
+	stream->items[stream->enqueued++ % stream->capacity] = *item;
 	if (item->event) {
 		item->event->references++;
 	}
-	if (stream->tail) {
-		stream->tail->next = item;
-	} else {
-		stream->head = item;
-	}
-	stream->tail = item;
-	stream->enqueued++;
-	if (stream->state == SGPU_CPU_IDLE) {
-		stream->device->busy++;
-		sgpu_cpu_make_ready(stream);
-		sgpu_cpu_wake(stream->device);
-	}
+	pthread_cond_signal(&stream->work);
 	return SGPU_OK;
 }
 
@@ -194,9 +59,210 @@ int sgpu_cpu_enqueue(struct sgpu_stream *stream, const struct sgpu_cpu_item *ite
 	return code;
 }
 
+/* ---- the thread ---- */
+/* The lock is held. */
+static void drop_event(struct sgpu_event *event)
+{
+	if (--event->references == 0) {
+		pthread_cond_destroy(&event->completed);
+		free(event);
+	}
+}
+
+/* The lock is held. */
+static void wait_for_event(struct sgpu_event *event)
+{
+	while (!event->done) {
+		pthread_cond_wait(&event->completed, &event->device->lock);
+	}
+}
+
+static void *run_stream(void *argument)
+{
+	struct sgpu_stream *stream = argument;
+	struct sgpu_device *device = stream->device;
+	struct sgpu_cpu_item item = { .kind = SGPU_CPU_WORK };
+
+	pthread_mutex_lock(&device->lock);
+	while (item.kind != SGPU_CPU_END) {
+		while (stream->enqueued == stream->ended) {
+			pthread_cond_wait(&stream->work, &device->lock);
+		}
+		item = stream->items[stream->ended % stream->capacity];
+		if (item.kind == SGPU_CPU_WORK || item.kind == SGPU_CPU_CALL) {
+			pthread_mutex_unlock(&device->lock);
+			sgpu_cpu_perform(device, &item);
+			pthread_mutex_lock(&device->lock);
+		} else if (item.kind == SGPU_CPU_RECORD) {
+			item.event->done = true;
+			pthread_cond_broadcast(&item.event->completed);
+			drop_event(item.event);
+		} else if (item.kind == SGPU_CPU_WAIT) {
+			wait_for_event(item.event);
+			drop_event(item.event);
+		}
+		stream->ended++;
+		pthread_cond_broadcast(&stream->progress);
+	}
+	pthread_mutex_unlock(&device->lock);
+	return NULL;
+}
+
+static int start_thread(struct sgpu_stream *stream)
+{
+	sigset_t all, before;
+	int failure;
+
+	sigfillset(&all);
+	sigdelset(&all, SIGSYS); /* if it were blocked, a refused system call would end the process without a message */
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	failure = pthread_create(&stream->thread, NULL, run_stream, stream);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return failure;
+}
+
+/* ---- streams ---- */
+static void destroy_stream(struct sgpu_stream *stream)
+{
+	pthread_cond_destroy(&stream->work);
+	pthread_cond_destroy(&stream->progress);
+	free(stream->items);
+	free(stream);
+}
+
+/* The lock is held. */
+static int make_stream(struct sgpu_device *device, struct sgpu_stream **stream, struct sgpu_error *error)
+{
+	struct sgpu_stream *new;
+	int failure;
+
+	if (device->stream_count == SGPU_CPU_STREAMS) {
+		return sgpu_fail(error, SGPU_ENOMEM, "the CPU device has %d streams in use, and has no more",
+				 SGPU_CPU_STREAMS);
+	}
+	new = calloc(1, sizeof(*new));
+	if (!new) {
+		return sgpu_fail_nomem(error);
+	}
+	new->device = device;
+	pthread_cond_init(&new->work, NULL);
+	pthread_cond_init(&new->progress, NULL);
+	failure = grow_queue(new) ? start_thread(new) : ENOMEM;
+	if (failure != 0) {
+		destroy_stream(new);
+		sgpu_fail(error, SGPU_ENOMEM, "cannot start a thread for a stream: %s", strerror(failure));
+		return sgpu_hint(error, "streams in use: %u; see 'ulimit -u' and the control group's pids.max",
+				 device->stream_count);
+	}
+	new->next = device->streams;
+	device->streams = new;
+	device->stream_count++;
+	*stream = new;
+	return SGPU_OK;
+}
+
+int sgpu_cpu_stream_create(struct sgpu_device *device, struct sgpu_stream **stream, struct sgpu_error *error)
+{
+	int code = SGPU_OK;
+
+	pthread_mutex_lock(&device->lock);
+	if (device->spare) {
+		*stream = device->spare;
+		device->spare = (*stream)->next_spare;
+	} else {
+		code = make_stream(device, stream, error);
+	}
+	if (code == SGPU_OK) {
+		(*stream)->object.backend = device->object.backend;
+	}
+	pthread_mutex_unlock(&device->lock);
+	return code;
+}
+
+/* Waits for what was enqueued so far. The lock is held. */
+static void wait_for_stream(struct sgpu_stream *stream)
+{
+	uint64_t target = stream->enqueued;
+
+	while (stream->ended < target) {
+		pthread_cond_wait(&stream->progress, &stream->device->lock);
+	}
+}
+
+int sgpu_cpu_stream_sync(struct sgpu_stream *stream, struct sgpu_error *error)
+{
+	(void)error;
+	pthread_mutex_lock(&stream->device->lock);
+	wait_for_stream(stream);
+	pthread_mutex_unlock(&stream->device->lock);
+	return SGPU_OK;
+}
+
+void sgpu_cpu_stream_free(struct sgpu_stream *stream)
+{
+	struct sgpu_device *device = stream->device;
+
+	pthread_mutex_lock(&device->lock);
+	wait_for_stream(stream);
+	stream->next_spare = device->spare;
+	device->spare = stream;
+	pthread_mutex_unlock(&device->lock);
+}
+
+void sgpu_cpu_wait_idle(struct sgpu_device *device)
+{
+	struct sgpu_stream *stream;
+
+	pthread_mutex_lock(&device->lock);
+	/* A stream stays in the list until the device is closed. */
+	for (stream = device->streams; stream; stream = stream->next) {
+		wait_for_stream(stream);
+	}
+	pthread_mutex_unlock(&device->lock);
+}
+
+void sgpu_cpu_streams_close(struct sgpu_device *device)
+{
+	const struct sgpu_cpu_item end = { .kind = SGPU_CPU_END };
+	struct sgpu_stream *stream;
+
+	sgpu_cpu_wait_idle(device);
+	while ((stream = device->streams)) {
+		device->streams = stream->next;
+		(void)!sgpu_cpu_enqueue(stream, &end); /* its queue is empty: there is room */
+		pthread_join(stream->thread, NULL);
+		destroy_stream(stream);
+	}
+}
+
+/* ---- events ---- */
+int sgpu_cpu_event_create(struct sgpu_device *device, struct sgpu_event **event, struct sgpu_error *error)
+{
+	struct sgpu_event *new = calloc(1, sizeof(*new));
+
+	if (!new) {
+		return sgpu_fail_nomem(error);
+	}
+	pthread_cond_init(&new->completed, NULL);
+	new->object.backend = device->object.backend;
+	new->device = device;
+	new->references = 1;
+	*event = new;
+	return SGPU_OK;
+}
+
+void sgpu_cpu_event_free(struct sgpu_event *event)
+{
+	struct sgpu_device *device = event->device;
+
+	pthread_mutex_lock(&device->lock);
+	drop_event(event);
+	pthread_mutex_unlock(&device->lock);
+}
+
 int sgpu_cpu_event_record(struct sgpu_stream *stream, struct sgpu_event *event)
 {
-	struct sgpu_cpu_item item = { .kind = SGPU_CPU_RECORD, .event = event };
+	const struct sgpu_cpu_item item = { .kind = SGPU_CPU_RECORD, .event = event };
 	int code = SGPU_EUSAGE;
 
 	pthread_mutex_lock(&stream->device->lock);
@@ -210,14 +276,43 @@ int sgpu_cpu_event_record(struct sgpu_stream *stream, struct sgpu_event *event)
 
 int sgpu_cpu_stream_wait(struct sgpu_stream *stream, struct sgpu_event *event)
 {
-	struct sgpu_cpu_item item = { .kind = SGPU_CPU_WAIT, .event = event };
+	const struct sgpu_cpu_item item = { .kind = SGPU_CPU_WAIT, .event = event };
 	int code = SGPU_EUSAGE;
 
 	pthread_mutex_lock(&stream->device->lock);
 	if (event->recorded) {
-		/* One that has completed holds nothing back. */
-		code = atomic_load(&event->done) ? SGPU_OK : append(stream, &item);
+		/* An event that has completed holds nothing back. */
+		code = event->done ? SGPU_OK : append(stream, &item);
 	}
 	pthread_mutex_unlock(&stream->device->lock);
+	return code;
+}
+
+static int check_recorded(const struct sgpu_event *event, struct sgpu_error *error)
+{
+	return event->recorded ? SGPU_OK : sgpu_fail(error, SGPU_EUSAGE, "the event was not recorded");
+}
+
+int sgpu_cpu_event_sync(struct sgpu_event *event, struct sgpu_error *error)
+{
+	int code;
+
+	pthread_mutex_lock(&event->device->lock);
+	code = check_recorded(event, error);
+	if (code == SGPU_OK) {
+		wait_for_event(event);
+	}
+	pthread_mutex_unlock(&event->device->lock);
+	return code;
+}
+
+int sgpu_cpu_event_query(struct sgpu_event *event, bool *done, struct sgpu_error *error)
+{
+	int code;
+
+	pthread_mutex_lock(&event->device->lock);
+	code = check_recorded(event, error);
+	*done = event->done;
+	pthread_mutex_unlock(&event->device->lock);
 	return code;
 }
