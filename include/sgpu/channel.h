@@ -275,6 +275,15 @@ SGPU_MUST_CHECK int sgpu_processor_host_read(struct sgpu_processor *processor, u
 SGPU_MUST_CHECK int sgpu_processor_host_write(struct sgpu_processor *processor, uint64_t physical, const void *from,
 					      uint64_t size, struct sgpu_error *error);
 
+/* Begins a request of trusted code in this process (sgpu/secure.h): every range must be mapped in the context of the
+ * channel, and that context becomes the one that kernels reach. Contexts that want the device take turns in the order in
+ * which they ask; a context that is active already waits for nobody. Until sgpu_processor_leave nothing is unmapped and no
+ * other context becomes reachable: the caller enqueues the request in between, sends no command, and begins no other
+ * request. A range of no bytes touches nothing. Errors: SGPU_EUSAGE (a range that is not the context's, no such channel),
+ * SGPU_EDEVICE; there is nothing to leave then. */
+SGPU_MUST_CHECK int sgpu_processor_enter(struct sgpu_processor *processor, uint32_t channel,
+					 const struct sgpu_device_range *ranges, int count, struct sgpu_error *error);
+void sgpu_processor_leave(struct sgpu_processor *processor);
 /* For the executor and for trusted code beside it: whether [address, address + size) of the device is mapped, all
  * of it, in the context of the channel; base and size of its space. */
 bool sgpu_processor_reaches(struct sgpu_processor *processor, uint32_t channel, sgpu_devptr address, uint64_t size);

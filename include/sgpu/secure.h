@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A secure context on a device: what Graviton's runtime offers (cudaSecureMalloc and its kin), as library calls. It makes a
- * processor, an allocator and a session (sgpu/channel.h) over the device. All memory comes from pages of the context; every
- * request travels as a sealed command group, and the processor refuses one that reaches memory outside of the context.
+ * processor, an allocator and a session (sgpu/channel.h) over the device. All memory comes from pages of the context. A
+ * request is a direct call: the processor refuses one that names memory outside of the context, makes the context the only one
+ * that kernels reach, and the device enqueues it.
  *
  * sgpu_secure_device() shows the context as a device, so that everything written for sgpu/device.h runs inside it: the
- * orchestrator does. Streams are channels of the context.
+ * orchestrator does.
  *
  * Sizes are bytes. Calls on one context may come from several threads, but for creating and destroying it; copies then
  * wait for each other.
@@ -45,7 +46,7 @@ void sgpu_secure_destroy(struct sgpu_secure **context);
 /* The context as a device; belongs to the context: sgpu_device_close on it does nothing. */
 struct sgpu_device *sgpu_secure_device(struct sgpu_secure *context);
 struct sgpu_processor *sgpu_secure_processor(struct sgpu_secure *context);
-/* Of its first channel; lives as long as the context. */
+/* Of its channel; lives as long as the context. */
 const struct sgpu_grant *sgpu_secure_grant(const struct sgpu_secure *context);
 
 /* Device memory of the context, from pages that it keeps mapped: a call of the driver is made only when those are used up.
@@ -90,9 +91,10 @@ SGPU_MUST_CHECK int sgpu_secure_measure(struct sgpu_secure *context, sgpu_devptr
 
 /* What the context did, for figures and for -v. */
 struct sgpu_secure_stats {
-	uint64_t groups, refused, commands; /* sealed groups, those refused, commands of the allocator */
+	uint64_t requests;                  /* of the device's memory, that were not refused */
+	uint64_t commands, refused;         /* of the allocator; those of them that were refused */
 	uint64_t mapped_bytes, used_bytes;  /* of the context's pages; of what is allocated */
-	uint64_t channels;
+	uint64_t streams;                   /* in use, and kept for the next user */
 };
 void sgpu_secure_get_stats(struct sgpu_secure *context, struct sgpu_secure_stats *stats);
 

@@ -11,12 +11,12 @@
 enum { UNPROTECTED_FRAMES = 16 };
 
 /* ---- commands ---- */
-int sgpu_secure_send(struct sgpu_secure *context, const struct sgpu_command *command, struct sgpu_reply *reply)
+/* A command on its way to the processor. */
+static int send_command(struct sgpu_secure *context, const struct sgpu_command *command, struct sgpu_reply *reply)
 {
 	int rc;
 
-	atomic_fetch_add_explicit(command->op == SGPU_CH_SUBMIT ? &context->groups : &context->commands, 1,
-				  memory_order_relaxed);
+	atomic_fetch_add_explicit(&context->commands, 1, memory_order_relaxed);
 	rc = context->between ? context->between(context->between_argument, command, reply) :
 				sgpu_processor_command(context->ground->processor, command, reply);
 	if (reply->refusal != SGPU_REFUSED_NOT) {
@@ -51,9 +51,9 @@ static int send_for_allocator(void *argument, const struct sgpu_command *command
 	}
 	/* A MAC of the owner's has a number, and none after it is taken before it is: so it is sent until it got through. */
 	sends = (command->op == SGPU_CH_PTE && command->pte.has_mac) ||
-		(command->op == SGPU_CH_DESTROY && command->destroy.has_mac) ? SGPU_LANE_SENDS : 1;
+		(command->op == SGPU_CH_DESTROY && command->destroy.has_mac) ? SGPU_SECURE_SENDS : 1;
 	do {
-		rc = sgpu_secure_send(ground->sender, command, reply);
+		rc = send_command(ground->sender, command, reply);
 	} while (--sends > 0 && reply->refusal != SGPU_REFUSED_NOT);
 	return rc;
 }
@@ -61,17 +61,9 @@ static int send_for_allocator(void *argument, const struct sgpu_command *command
 /* ---- the ground ---- */
 static void free_ground(struct sgpu_ground *ground)
 {
-	struct sgpu_lane *lane;
-
 	sgpu_allocator_free(&ground->allocator);
 	sgpu_processor_free(&ground->processor);
 	sgpu_pager_close(&ground->pager);
-	while ((lane = ground->lost)) {
-		ground->lost = lane->next;
-		sgpu_session_close(&lane->session);
-		pthread_mutex_destroy(&lane->lock);
-		sgpu_free_wiped(&lane, sizeof(*lane));
-	}
 	pthread_mutex_destroy(&ground->lock);
 	free(ground);
 }
@@ -89,8 +81,7 @@ static int configure(struct sgpu_ground *ground, struct sgpu_error *error)
 				 (unsigned long long)ground->pager.info.total);
 	}
 	ground->config = (struct sgpu_processor_config){ .frames = (uint32_t)frames, .unprotected = UNPROTECTED_FRAMES,
-							 .hidden = (uint32_t)hidden, .execute = sgpu_secure_execute,
-							 .executor = ground };
+							 .hidden = (uint32_t)hidden };
 	return SGPU_OK;
 }
 
@@ -150,6 +141,59 @@ static int make_owner(struct sgpu_secure *context, const struct sgpu_key *owner,
 	return SGPU_OK;
 }
 
+/* The channel of the context, and its owner's session. What the allocator says of it is not believed where it matters: the
+ * processor vouches for the grant, and no two contexts have one channel, since they would share a session. */
+static int open_channel(struct sgpu_secure *context, struct sgpu_error *error)
+{
+	struct sgpu_ground *ground = context->ground;
+	struct sgpu_grant *grant = &context->grant;
+	int rc;
+
+	pthread_mutex_lock(&ground->lock);
+	ground->sender = context;
+	rc = sgpu_allocator_channel(ground->allocator, context->owner.public_half, grant, error);
+	if (rc < 0) {
+		goto out;
+	}
+	if (grant->channel >= SGPU_CHANNEL_MAX || ground->taken[grant->channel]) {
+		rc = sgpu_fail(error, SGPU_EAUTH, "the allocator gave channel %u, which is in use", (unsigned)grant->channel);
+		goto out;
+	}
+	rc = sgpu_processor_vouch(ground->processor, grant, error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_session_open(&context->owner, grant, &context->session, error);
+	}
+	ground->taken[grant->channel] = rc == SGPU_OK;
+	/* Where another channel was made than the grant says, it stays until the processor goes. */
+	if (rc < 0 && sgpu_allocator_destroy(ground->allocator, grant->channel, 0, NULL, NULL) != SGPU_OK) {
+		(void)sgpu_hint(error, "a channel stays as it is");
+	}
+out:
+	pthread_mutex_unlock(&ground->lock);
+	return rc;
+}
+
+/* Where an authorisation was lost no later one is taken, but a channel also goes without. Where that does not get through
+ * either, the channel stays until the processor goes: nobody can use it. */
+static void close_channel(struct sgpu_secure *context)
+{
+	struct sgpu_ground *ground = context->ground;
+	uint32_t channel = context->grant.channel;
+	uint8_t mac[SGPU_CHANNEL_MAC_SIZE];
+	uint64_t counter;
+
+	if (!context->session) {
+		return;
+	}
+	pthread_mutex_lock(&ground->lock);
+	ground->sender = context;
+	sgpu_session_destroy(context->session, &counter, mac);
+	ground->taken[channel] = sgpu_allocator_destroy(ground->allocator, channel, counter, mac, NULL) != SGPU_OK &&
+				 sgpu_allocator_destroy(ground->allocator, channel, 0, NULL, NULL) != SGPU_OK;
+	pthread_mutex_unlock(&ground->lock);
+	sgpu_session_close(&context->session);
+}
+
 static int set_up(struct sgpu_secure *context, struct sgpu_device *device, const struct sgpu_secure_config *config,
 		  struct sgpu_error *error)
 {
@@ -168,11 +212,13 @@ static int set_up(struct sgpu_secure *context, struct sgpu_device *device, const
 		rc = make_ground(device, context, error);
 	}
 	if (rc == SGPU_OK) {
-		rc = sgpu_lane_create(context, &context->first, error);
+		rc = open_channel(context, error);
 	}
 	if (rc == SGPU_OK) {
-		rc = sgpu_processor_space(context->ground->processor, context->first->grant.channel, &context->base, &size,
-					  error);
+		rc = sgpu_processor_space(context->ground->processor, context->grant.channel, &context->base, &size, error);
+	}
+	if (rc == SGPU_OK) {
+		rc = sgpu_stream_create(device, &context->clearer, error);
 	}
 	return rc;
 }
@@ -198,6 +244,7 @@ int sgpu_secure_create(struct sgpu_device *device, const struct sgpu_secure_conf
 	new->between = config->between;
 	new->between_argument = config->between_argument;
 	new->poisons = strcmp(new->table.name, "cpu") == 0;
+	pthread_mutex_init(&new->stream_lock, NULL);
 	pthread_mutex_init(&new->arena_lock, NULL);
 	pthread_mutex_init(&new->copy_lock, NULL);
 	*context = new; /* whoever stands between asks it for the processor */
@@ -211,23 +258,19 @@ int sgpu_secure_create(struct sgpu_device *device, const struct sgpu_secure_conf
 void sgpu_secure_destroy(struct sgpu_secure **context)
 {
 	struct sgpu_secure *c = context ? *context : NULL;
-	struct sgpu_lane *lane;
 
 	if (!c) {
 		return;
 	}
 	sgpu_secure_copier_free(c);
-	while ((lane = c->spare)) {
-		c->spare = lane->next;
-		sgpu_lane_free(lane);
-	}
+	sgpu_secure_streams_close(c);
 	sgpu_secure_memory_close(c);
-	if (c->first) {
-		sgpu_lane_free(c->first);
-	}
+	sgpu_stream_free(&c->clearer);
+	close_channel(c);
 	leave_ground(c->ground);
 	pthread_mutex_destroy(&c->copy_lock);
 	pthread_mutex_destroy(&c->arena_lock);
+	pthread_mutex_destroy(&c->stream_lock);
 	*context = NULL;
 	sgpu_free_wiped(&c, sizeof(*c));
 }
@@ -251,7 +294,7 @@ struct sgpu_processor *sgpu_secure_processor(struct sgpu_secure *context)
 
 const struct sgpu_grant *sgpu_secure_grant(const struct sgpu_secure *context)
 {
-	return &context->first->grant;
+	return &context->grant;
 }
 
 int sgpu_secure_stream_create(struct sgpu_secure *context, struct sgpu_stream **stream, struct sgpu_error *error)
@@ -262,10 +305,10 @@ int sgpu_secure_stream_create(struct sgpu_secure *context, struct sgpu_stream **
 void sgpu_secure_get_stats(struct sgpu_secure *context, struct sgpu_secure_stats *stats)
 {
 	*stats = (struct sgpu_secure_stats){
-		.groups = atomic_load(&context->groups),
+		.requests = atomic_load(&context->requests),
 		.refused = atomic_load(&context->refused),
 		.commands = atomic_load(&context->commands),
-		.channels = atomic_load(&context->channels),
+		.streams = atomic_load(&context->streams),
 	};
 	pthread_mutex_lock(&context->arena_lock);
 	stats->mapped_bytes = context->arena.mapped_bytes;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A secure context as a device: each request that touches the device's memory becomes an item of a command group. What moves no
- * data of the device goes straight to it: events, callbacks, host memory.
+ * A secure context as a device. A request that touches the device's memory is checked, makes the context the one that kernels
+ * reach, and is a direct call of the device. What moves no data of the device goes straight to it: events, callbacks, host
+ * memory.
  *
- * Whether a range lies in one allocation is seen here, as on every device; whether it lies in the context, by the executor.
- * A launch without ranges says that it touches no memory of the device. A module says what it touches, or does not run.
+ * The context's own account says whether a range lies in one allocation, as on every device; the processor's says whether it
+ * lies in the context. A launch without ranges touches no memory of the device. A module says what it touches, or does not
+ * run.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include <seal/opened.h>
 
@@ -19,25 +20,9 @@ static struct sgpu_secure *context_of(struct sgpu_device *device)
 	return (struct sgpu_secure *)(void *)device;
 }
 
-static struct sgpu_lane *lane_of(struct sgpu_stream *stream)
-{
-	return (struct sgpu_lane *)(void *)stream;
-}
-
 static struct sgpu_secure_key *key_of(struct sgpu_device_key *key)
 {
 	return (struct sgpu_secure_key *)(void *)key;
-}
-
-/* What an item names: a pointer of the host as a number. */
-static uint64_t number(const void *pointer)
-{
-	return (uint64_t)(uintptr_t)pointer;
-}
-
-static struct sgpu_item head(enum sgpu_item_kind kind, size_t size)
-{
-	return (struct sgpu_item){ .kind = kind, .size = (uint32_t)size };
 }
 
 /* ---- the device ---- */
@@ -126,21 +111,21 @@ static bool module_broke_rules(struct sgpu_device *device)
 /* ---- streams; events are the device's own ---- */
 static int stream_create(struct sgpu_device *device, struct sgpu_stream **stream, struct sgpu_error *error)
 {
-	struct sgpu_lane *lane = NULL;
-	int rc = sgpu_lane_create(context_of(device), &lane, error);
+	struct sgpu_secure_stream *made = NULL;
+	int rc = sgpu_secure_stream_take(context_of(device), &made, error);
 
-	*stream = (struct sgpu_stream *)(void *)lane;
+	*stream = (struct sgpu_stream *)(void *)made;
 	return rc;
 }
 
 static void stream_free(struct sgpu_stream *stream)
 {
-	sgpu_lane_give(lane_of(stream));
+	sgpu_secure_stream_give(sgpu_secure_stream_of(stream));
 }
 
 static int stream_sync(struct sgpu_stream *stream, struct sgpu_error *error)
 {
-	return sgpu_stream_sync(lane_of(stream)->inner, error);
+	return sgpu_stream_sync(sgpu_secure_stream_of(stream)->inner, error);
 }
 
 static int event_create(struct sgpu_device *device, struct sgpu_event **event, struct sgpu_error *error)
@@ -150,36 +135,20 @@ static int event_create(struct sgpu_device *device, struct sgpu_event **event, s
 
 static int event_record(struct sgpu_stream *stream, struct sgpu_event *event)
 {
-	return sgpu_event_record(lane_of(stream)->inner, event);
+	return sgpu_event_record(sgpu_secure_stream_of(stream)->inner, event);
 }
 
 static int stream_wait(struct sgpu_stream *stream, struct sgpu_event *event)
 {
-	return sgpu_stream_wait(lane_of(stream)->inner, event);
+	return sgpu_stream_wait(sgpu_secure_stream_of(stream)->inner, event);
 }
 
 static int callback(struct sgpu_stream *stream, void (*function)(void *argument), void *argument)
 {
-	return sgpu_stream_callback(lane_of(stream)->inner, function, argument);
+	return sgpu_stream_callback(sgpu_secure_stream_of(stream)->inner, function, argument);
 }
 
 /* ---- requests ---- */
-/* A request with a task: what became of its enqueuing stands there, too. */
-static int submit(struct sgpu_stream *stream, struct sgpu_group *group, size_t size, struct sgpu_task *task)
-{
-	struct sgpu_error why;
-	int rc;
-
-	why.text[0] = why.hint[0] = '\0';
-	rc = sgpu_lane_submit(lane_of(stream), group, size, &why);
-	if (rc != SGPU_OK && task) {
-		why.code = rc;
-		task->code = rc;
-		task->error = why;
-	}
-	return rc;
-}
-
 int sgpu_secure_check_range(struct sgpu_secure *context, sgpu_devptr address, uint64_t size, struct sgpu_task *task)
 {
 	if (sgpu_secure_owns(context, address, size)) {
@@ -192,53 +161,100 @@ int sgpu_secure_check_range(struct sgpu_secure *context, sgpu_devptr address, ui
 	return SGPU_EUSAGE;
 }
 
-static int move(struct sgpu_stream *stream, enum sgpu_item_kind kind, sgpu_devptr device, const void *host,
-		uint64_t size, struct sgpu_task *task)
+int sgpu_secure_begin(struct sgpu_secure *context, const struct sgpu_device_range *ranges, int count,
+		      struct sgpu_task *task)
 {
-	struct { struct sgpu_group group; struct sgpu_item_move item; } request = {
-		.item = { .head = head(kind, sizeof(request.item)), .device = device, .size = size,
-			  .host = number(host), .task = number(task) },
-	};
-	int rc = sgpu_secure_check_range(lane_of(stream)->context, device, size, task);
+	int rc = SGPU_OK;
 
-	return rc == SGPU_OK ? submit(stream, &request.group, sizeof(request), task) : rc;
+	for (int i = 0; i < count; i++) {
+		rc = sgpu_secure_check_range(context, ranges[i].address, ranges[i].size, task);
+		if (rc < 0) {
+			return rc;
+		}
+	}
+	rc = sgpu_processor_enter(context->ground->processor, context->grant.channel, ranges, count,
+				  task ? &task->error : NULL);
+	if (rc < 0) {
+		if (task) {
+			task->code = rc;
+		}
+		return rc;
+	}
+	atomic_fetch_add_explicit(&context->requests, 1, memory_order_relaxed);
+	return SGPU_OK;
+}
+
+int sgpu_secure_end(struct sgpu_secure *context, int rc)
+{
+	sgpu_processor_leave(context->ground->processor);
+	return rc;
 }
 
 static int copy_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size,
 		   struct sgpu_task *task)
 {
-	return move(stream, SGPU_ITEM_COPY_IN, to, from, size, task);
+	const struct sgpu_secure_stream *s = sgpu_secure_stream_of(stream);
+	int rc = sgpu_secure_begin(s->context, &(struct sgpu_device_range){ to, size }, 1, task);
+
+	return rc < 0 ? rc : sgpu_secure_end(s->context, sgpu_copy_in(s->inner, to, from, size, task));
 }
 
 static int copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size, struct sgpu_task *task)
 {
-	return move(stream, SGPU_ITEM_COPY_OUT, from, to, size, task);
+	const struct sgpu_secure_stream *s = sgpu_secure_stream_of(stream);
+	int rc = sgpu_secure_begin(s->context, &(struct sgpu_device_range){ from, size }, 1, task);
+
+	return rc < 0 ? rc : sgpu_secure_end(s->context, sgpu_copy_out(s->inner, to, from, size, task));
 }
 
 static int clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, struct sgpu_task *task)
 {
-	return move(stream, SGPU_ITEM_CLEAR, memory, NULL, size, task);
+	const struct sgpu_secure_stream *s = sgpu_secure_stream_of(stream);
+	int rc = sgpu_secure_begin(s->context, &(struct sgpu_device_range){ memory, size }, 1, task);
+
+	return rc < 0 ? rc : sgpu_secure_end(s->context, sgpu_device_clear(s->inner, memory, size, task));
 }
 
+static int digest(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, const void *custom,
+		  size_t custom_size, uint8_t *result, struct sgpu_task *task)
+{
+	const struct sgpu_secure_stream *s = sgpu_secure_stream_of(stream);
+	int rc = sgpu_secure_begin(s->context, &(struct sgpu_device_range){ memory, size }, 1, task);
+
+	return rc < 0 ? rc : sgpu_secure_end(s->context, sgpu_device_digest(s->inner, memory, size, custom, custom_size,
+									     result, task));
+}
+
+static int launch_on(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
+		     const struct sgpu_device_range *ranges, int count, struct sgpu_task *task)
+{
+	const struct sgpu_secure_stream *s = sgpu_secure_stream_of(stream);
+	int rc = sgpu_secure_begin(s->context, ranges, count, task);
+
+	return rc < 0 ? rc : sgpu_secure_end(s->context, sgpu_device_launch_on(s->inner, function, argument, ranges, count,
+									       task));
+}
+
+static int launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument, struct sgpu_task *task)
+{
+	return launch_on(stream, function, argument, NULL, 0, task);
+}
+
+/* ---- keys of segments ---- */
 static int key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys, struct sgpu_device_key **key,
 		    struct sgpu_error *error)
 {
-	struct { struct sgpu_group group; struct sgpu_item_key item; } request = {
-		.item = { .head = head(SGPU_ITEM_KEY_LOAD, sizeof(request.item)), .keys = *keys },
-	};
+	const struct sgpu_secure_stream *s = sgpu_secure_stream_of(stream);
 	struct sgpu_secure_key *new = calloc(1, sizeof(*new));
 	int rc;
 
 	if (!new) {
-		sgpu_wipe(&request, sizeof(request));
 		return sgpu_fail_nomem(error);
 	}
-	new->object.backend = lane_of(stream)->object.backend;
-	new->context = lane_of(stream)->context;
-	request.item.key = number(new);
-	rc = sgpu_lane_submit(lane_of(stream), &request.group, sizeof(request), error);
-	sgpu_wipe(&request, sizeof(request));
-	if (rc != SGPU_OK) {
+	new->object.backend = s->object.backend;
+	new->context = s->context;
+	rc = sgpu_device_key_load(s->inner, keys, &new->inner, error);
+	if (rc < 0) {
 		free(new);
 		return rc;
 	}
@@ -246,110 +262,52 @@ static int key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *k
 	return SGPU_OK;
 }
 
-/* The stream that it came through may be gone; its wiping waits for no stream. Where the group does not get through, it is
- * freed all the same: what is wiped is safe. */
 static void key_free(struct sgpu_device_key *key)
 {
-	struct sgpu_secure_key *k = key_of(key);
-	struct { struct sgpu_group group; struct sgpu_item_key item; } request = {
-		.item = { .head = head(SGPU_ITEM_KEY_FREE, sizeof(request.item)), .key = number(k) },
-	};
-
-	if (sgpu_lane_submit(k->context->first, &request.group, sizeof(request), NULL) != SGPU_OK) {
-		sgpu_device_key_free(&k->inner);
-	}
-	free(k);
+	sgpu_device_key_free(&key_of(key)->inner);
+	free(key_of(key));
 }
 
-static int chunks(struct sgpu_stream *stream, struct sgpu_item_chunks item, uint64_t out_size, struct sgpu_task *task)
+/* Begins work with a key, from `in` to `out`. `out_size` is of use only when `size` bytes are allocated, which is checked
+ * first: no other size wraps. */
+static int begin_chunks(const struct sgpu_secure_stream *s, struct sgpu_device_key *key, sgpu_devptr in, uint64_t size,
+			sgpu_devptr out, uint64_t out_size, struct sgpu_task *task)
 {
-	struct { struct sgpu_group group; struct sgpu_item_chunks item; } request = { .item = item };
-	struct sgpu_secure *context = lane_of(stream)->context;
-	int rc = sgpu_secure_check_range(context, item.in, item.size, task);
+	const struct sgpu_device_range ranges[] = { { in, size }, { out, out_size } };
+	int rc;
 
-	if (rc == SGPU_OK) {
-		rc = sgpu_secure_check_range(context, item.out, out_size, task);
+	if (key_of(key)->context != s->context) {
+		rc = sgpu_fail(task ? &task->error : NULL, SGPU_EPOLICY, "the key is not of this context");
+		if (task) {
+			task->code = rc;
+		}
+		return rc;
 	}
-	return rc == SGPU_OK ? submit(stream, &request.group, sizeof(request), task) : rc;
+	return sgpu_secure_begin(s->context, ranges, 2, task);
 }
 
 static int open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
 		       sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
 {
-	struct sgpu_item_chunks item = { .head = head(SGPU_ITEM_OPEN, sizeof(item)), .key = number(key_of(key)),
-					 .first = first, .last = last, .in = in, .size = size, .out = out,
-					 .task = number(task) };
+	const struct sgpu_secure_stream *s = sgpu_secure_stream_of(stream);
+	int rc = begin_chunks(s, key, in, size, out, sgpu_opened_size(size), task);
 
-	return chunks(stream, item, sgpu_opened_size(size), task);
+	return rc < 0 ? rc : sgpu_secure_end(s->context, sgpu_device_open_chunks(s->inner, key_of(key)->inner, first, last,
+										 in, size, out, task));
 }
 
 static int seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
 		       sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
 {
-	struct sgpu_item_chunks item = { .head = head(SGPU_ITEM_SEAL, sizeof(item)), .key = number(key_of(key)),
-					 .first = first, .last = last, .in = in, .size = size, .out = out,
-					 .task = number(task) };
+	const struct sgpu_secure_stream *s = sgpu_secure_stream_of(stream);
+	int rc;
 
 	if (!last && size % SGPU_CHUNK != 0) {
 		return SGPU_EUSAGE;
 	}
-	return chunks(stream, item, sgpu_piece_sealed(size, last), task);
-}
-
-static int digest(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, const void *custom,
-		  size_t custom_size, uint8_t *result, struct sgpu_task *task)
-{
-	struct { struct sgpu_group group; struct sgpu_item_digest item; } request = {
-		.item = { .head = head(SGPU_ITEM_DIGEST, sizeof(request.item)), .memory = memory, .size = size,
-			  .digest = number(result), .task = number(task), .custom_size = custom_size },
-	};
-	int rc = sgpu_secure_check_range(lane_of(stream)->context, memory, size, task);
-
-	if (custom_size > 0) {
-		memcpy(request.item.custom, custom, custom_size);
-	}
-	return rc == SGPU_OK ? submit(stream, &request.group, sizeof(request), task) : rc;
-}
-
-/* ---- launches ---- */
-static int refuse(struct sgpu_task *task, int rc, const char *text)
-{
-	if (task) {
-		task->code = sgpu_fail(&task->error, rc, "%s", text);
-	}
-	return rc;
-}
-
-static int launch_on(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
-		     const struct sgpu_device_range *ranges, int count, struct sgpu_task *task)
-{
-	struct {
-		struct sgpu_group group;
-		struct sgpu_item_launch item;
-		struct sgpu_device_range ranges[SGPU_GROUP_RANGES_MAX];
-	} request;
-	size_t size = sizeof(request.item) + (size_t)count * sizeof(*ranges);
-	int rc = SGPU_OK;
-
-	if (count < 0 || count > SGPU_GROUP_RANGES_MAX) {
-		return refuse(task, SGPU_EUSAGE, "a launch names too many ranges");
-	}
-	for (int i = 0; rc == SGPU_OK && i < count; i++) {
-		rc = sgpu_secure_check_range(lane_of(stream)->context, ranges[i].address, ranges[i].size, task);
-		request.ranges[i] = ranges[i];
-	}
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	request.item = (struct sgpu_item_launch){ .head = head(SGPU_ITEM_LAUNCH, size), .argument = number(argument),
-						  .task = number(task), .range_count = (uint64_t)count };
-	memcpy(&request.item.function, &function, sizeof(function));
-	return submit(stream, &request.group, sizeof(request.group) + size, task);
-}
-
-static int launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument, struct sgpu_task *task)
-{
-	return launch_on(stream, function, argument, NULL, 0, task);
+	rc = begin_chunks(s, key, in, size, out, sgpu_piece_sealed(size, last), task);
+	return rc < 0 ? rc : sgpu_secure_end(s->context, sgpu_device_seal_chunks(s->inner, key_of(key)->inner, first, last,
+										 in, size, out, task));
 }
 
 static const struct sgpu_device_backend rows = {

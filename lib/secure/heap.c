@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Memory of a secure context. Pages are mapped in large pieces and kept; blocks of them are handed out without a call of
- * the driver. What is freed is cleared on the device, in the order of the first lane's stream, and handed out again when
+ * the driver. What is freed is cleared on the device, on a stream of its own, and handed out again when
  * that is known to be over. The allocator says which pages it mapped; its summaries are checked against the owner's key,
  * against what was asked for, and against the pages in the command that went out.
  */
@@ -39,14 +39,14 @@ static void unpoison(const struct sgpu_secure *context, sgpu_devptr address, uin
 	}
 }
 
-/* Protected memory, and what of it is left when each channel has taken a directory, and tables have been taken for all of
+/* Protected memory, and what of it is left when the channel has taken a directory, and tables have been taken for all of
  * it. The lock of the arena is held. */
 static void count_memory(struct sgpu_secure *context, uint64_t *total, uint64_t *available)
 {
 	const struct sgpu_processor_config *config = &context->ground->config;
 	uint64_t frames = (uint64_t)config->frames - config->unprotected - config->hidden, taken;
 
-	taken = atomic_load(&context->channels) + 2 * (frames / SGPU_CHANNEL_ENTRIES + 2);
+	taken = 1 + 2 * (frames / SGPU_CHANNEL_ENTRIES + 2);
 	*total = frames * context->ground->pager.info.small;
 	taken = taken * context->ground->pager.info.small + context->arena.used_bytes;
 	*available = *total - (taken < *total ? taken : *total);
@@ -78,17 +78,6 @@ struct mapping {
 	bool any;
 };
 
-/* Whether the owner's key vouches for a summary, and it is newer than all before. */
-static int is_true(struct sgpu_secure *context, const struct sgpu_summary *summary, struct sgpu_error *error)
-{
-	int rc;
-
-	pthread_mutex_lock(&context->first->lock);
-	rc = sgpu_session_summary(context->first->session, summary, error);
-	pthread_mutex_unlock(&context->first->lock);
-	return rc;
-}
-
 /* A true summary: all of its pages are protected; and they are those of the command that the allocator sent, as many as
  * the size says. The ground's lock is held, so that this is the answer to that command. */
 static int take_summary(void *argument, const struct sgpu_summary *summary, struct sgpu_error *error)
@@ -96,7 +85,7 @@ static int take_summary(void *argument, const struct sgpu_summary *summary, stru
 	struct mapping *m = argument;
 	struct sgpu_secure *context = m->context;
 	uint64_t small = context->ground->pager.info.small, big = context->ground->pager.info.big;
-	int rc = is_true(context, summary, error);
+	int rc = sgpu_session_summary(context->session, summary, error);
 
 	if (rc != SGPU_OK) {
 		return rc;
@@ -137,16 +126,14 @@ static void authorise(void *argument, uint64_t va, uint64_t size, uint64_t *coun
 		return;
 	}
 	u->authorised = size;
-	pthread_mutex_lock(&u->context->first->lock);
-	sgpu_session_unmap(u->context->first->session, va, size, counter, mac);
-	pthread_mutex_unlock(&u->context->first->lock);
+	sgpu_session_unmap(u->context->session, va, size, counter, mac);
 }
 
 /* A true summary: nothing is mapped any more where the owner's word was for. */
 static int take_unmapped(void *argument, const struct sgpu_summary *summary, struct sgpu_error *error)
 {
 	struct unmapping *u = argument;
-	int rc = is_true(u->context, summary, error);
+	int rc = sgpu_session_summary(u->context->session, summary, error);
 
 	if (rc != SGPU_OK) {
 		return rc;
@@ -168,7 +155,7 @@ static int unmap(struct sgpu_secure *context, uint64_t va, uint64_t size, struct
 
 	pthread_mutex_lock(&ground->lock);
 	ground->sender = context;
-	rc = sgpu_allocator_unmap(ground->allocator, context->first->grant.channel, va, size, authorise, take_unmapped, &u,
+	rc = sgpu_allocator_unmap(ground->allocator, context->grant.channel, va, size, authorise, take_unmapped, &u,
 				  error);
 	pthread_mutex_unlock(&ground->lock);
 	if (rc == SGPU_OK && u.next != u.end) {
@@ -188,7 +175,7 @@ static int map(struct sgpu_secure *context, uint64_t size, struct sgpu_error *er
 
 	pthread_mutex_lock(&ground->lock);
 	ground->sender = context;
-	rc = sgpu_allocator_map(ground->allocator, context->first->grant.channel, size, &va, &mapped, take_summary, &m,
+	rc = sgpu_allocator_map(ground->allocator, context->grant.channel, size, &va, &mapped, take_summary, &m,
 				error);
 	pthread_mutex_unlock(&ground->lock);
 	if (rc == SGPU_OK && (!m.any || m.first != va || m.next != va + mapped || mapped < size)) {
@@ -245,18 +232,19 @@ static int grow(struct sgpu_secure *context, uint64_t extent, struct sgpu_error 
 }
 
 /* ---- clearing ---- */
-/* Puts a block behind those that are being cleared. The lock of the arena is held. */
+/* Puts a block behind those that are being cleared. One whose clearing cannot be enqueued is never given out again. The lock
+ * of the arena is held. */
 static void start_clearing(struct sgpu_secure *context, struct sgpu_block *block)
 {
-	struct { struct sgpu_group group; struct sgpu_item_move item; } request = {
-		.item = { .head = { SGPU_ITEM_CLEAR, sizeof(request.item) }, .device = block->address,
-			  .size = block->extent, .task = (uint64_t)(uintptr_t)&block->task },
-	};
+	const struct sgpu_device_range range = { block->address, block->extent };
+	int rc;
 
 	memset(&block->task, 0, sizeof(block->task));
 	unpoison(context, block->address, block->extent);
-	if (sgpu_lane_submit(context->first, &request.group, sizeof(request), &block->task.error) != SGPU_OK) {
-		return; /* it is never given out again */
+	rc = sgpu_processor_enter(context->ground->processor, context->grant.channel, &range, 1, NULL);
+	if (rc < 0 || sgpu_secure_end(context, sgpu_device_clear(context->clearer, block->address, block->extent,
+								 &block->task)) < 0) {
+		return;
 	}
 	block->serial = ++context->serial;
 	block->next = NULL;
@@ -297,7 +285,7 @@ static void set_mark(struct sgpu_secure *context)
 	}
 	if (sgpu_event_create(context->ground->device, &context->mark, NULL) != SGPU_OK) {
 		context->mark = NULL;
-	} else if (sgpu_event_record(context->first->inner, context->mark) != SGPU_OK) {
+	} else if (sgpu_event_record(context->clearer, context->mark) != SGPU_OK) {
 		sgpu_event_free(&context->mark);
 	} else {
 		context->mark_serial = context->serial;
@@ -322,7 +310,7 @@ static void settle(struct sgpu_secure *context)
 {
 	uint64_t serial = context->serial;
 
-	if (context->clearing && sgpu_stream_sync(context->first->inner, NULL) == SGPU_OK) {
+	if (context->clearing && sgpu_stream_sync(context->clearer, NULL) == SGPU_OK) {
 		sgpu_event_free(&context->mark);
 		context->cleared = serial;
 		collect(context);
@@ -447,7 +435,7 @@ int sgpu_secure_trim(struct sgpu_secure *context, struct sgpu_error *error)
 void sgpu_secure_memory_close(struct sgpu_secure *context)
 {
 	pthread_mutex_lock(&context->arena_lock);
-	if (context->first) {
+	if (context->session) {
 		(void)trim(context, NULL);
 	}
 	sgpu_event_free(&context->mark);

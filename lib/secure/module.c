@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Code in a secure context: it is copied into protected memory, measured there, compared with the digest that the owner
- * names, and only then loaded, from bytes of the host that have the same digest. What a kernel is meant to touch is said with
- * its launch.
+ * names, and only then loaded, from bytes of the host that have the same digest. A launch says what its kernel is meant to
+ * touch.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -29,11 +29,9 @@ int sgpu_secure_measure(struct sgpu_secure *context, sgpu_devptr memory, uint64_
 	}
 	pthread_mutex_lock(&ground->lock);
 	ground->sender = context;
-	rc = sgpu_allocator_measure(ground->allocator, context->first->grant.channel, va, size, keyed, &m, error);
+	rc = sgpu_allocator_measure(ground->allocator, context->grant.channel, va, size, keyed, &m, error);
 	if (rc == SGPU_OK) {
-		pthread_mutex_lock(&context->first->lock);
-		rc = sgpu_session_measurement(context->first->session, &m, error);
-		pthread_mutex_unlock(&context->first->lock);
+		rc = sgpu_session_measurement(context->session, &m, error);
 	}
 	pthread_mutex_unlock(&ground->lock);
 	if (rc == SGPU_OK && (m.va != va || m.size != size || m.keyed != keyed)) {
@@ -81,17 +79,6 @@ static int check_image(struct sgpu_secure *context, void *image, size_t size,
 	return SGPU_OK;
 }
 
-static int submit_module(struct sgpu_secure_module *module, enum sgpu_item_kind kind, const void *image, size_t size,
-			 struct sgpu_error *error)
-{
-	struct { struct sgpu_group group; struct sgpu_item_module item; } request = {
-		.item = { .head = { kind, sizeof(request.item) }, .module = (uint64_t)(uintptr_t)module,
-			  .image = (uint64_t)(uintptr_t)image, .size = size },
-	};
-
-	return sgpu_lane_submit(module->context->first, &request.group, sizeof(request), error);
-}
-
 int sgpu_secure_module_load(struct sgpu_secure *context, const void *image, size_t size,
 			    const uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE], struct sgpu_device_module **module,
 			    struct sgpu_error *error)
@@ -108,7 +95,7 @@ int sgpu_secure_module_load(struct sgpu_secure *context, const void *image, size
 		rc = check_image(context, copy, size, digest, error);
 	}
 	if (rc == SGPU_OK) {
-		rc = submit_module(new, SGPU_ITEM_MODULE_LOAD, copy, size, error);
+		rc = sgpu_device_module_load(context->ground->device, copy, size, &new->inner, error);
 	}
 	sgpu_free_wiped(&copy, size);
 	if (rc != SGPU_OK) {
@@ -120,40 +107,6 @@ int sgpu_secure_module_load(struct sgpu_secure *context, const void *image, size
 }
 
 /* ---- launching ---- */
-/* All of a launch as one item; `at` has room for SGPU_GROUP_ITEMS_MAX bytes. Returns its size, or 0: it has none. */
-static size_t write_launch(uint8_t *at, struct sgpu_item_module_launch item, const struct sgpu_module_memory *memory,
-			   void *const *args, const size_t *arg_sizes)
-{
-	const struct sgpu_device_range *ranges = memory->ranges;
-	size_t size = sizeof(item) + item.range_count * sizeof(*ranges), value = size + (size_t)item.arg_count * 8;
-
-	for (uint32_t i = 0; i < item.arg_count; i++) {
-		if (arg_sizes[i] > SGPU_GROUP_ITEMS_MAX || value > SGPU_GROUP_ITEMS_MAX) {
-			return 0;
-		}
-		value += sgpu_group_round(arg_sizes[i]);
-	}
-	if (value > SGPU_GROUP_ITEMS_MAX - sizeof(struct sgpu_group)) {
-		return 0;
-	}
-	item.head = (struct sgpu_item){ SGPU_ITEM_MODULE_LAUNCH, (uint32_t)value };
-	memset(at, 0, value);
-	memcpy(at, &item, sizeof(item));
-	if (item.range_count > 0) {
-		memcpy(at + sizeof(item), ranges, item.range_count * sizeof(*ranges));
-	}
-	value = size + (size_t)item.arg_count * 8;
-	for (uint32_t i = 0; i < item.arg_count; i++) {
-		uint64_t target = memory->target && memory->target[i] >= 0 ? (uint64_t)memory->target[i] + 1 : 0;
-		uint64_t arg_size = arg_sizes[i] | target << 32;
-
-		memcpy(at + size + i * 8, &arg_size, sizeof(arg_size));
-		memcpy(at + value, args[i], arg_sizes[i]);
-		value += sgpu_group_round(arg_sizes[i]);
-	}
-	return value;
-}
-
 static int refuse(struct sgpu_task *task, int rc, const char *text)
 {
 	if (task) {
@@ -166,34 +119,19 @@ int sgpu_secure_kernel_launch(struct sgpu_stream *stream, struct sgpu_device_mod
 			      const struct sgpu_module_shape *shape, void *const *args, const size_t *arg_sizes,
 			      int arg_count, const struct sgpu_module_memory *memory, struct sgpu_task *task)
 {
-	struct sgpu_lane *lane = (struct sgpu_lane *)(void *)stream;
-	struct { struct sgpu_group group; uint8_t item[SGPU_GROUP_ITEMS_MAX - sizeof(struct sgpu_group)]; } request;
-	struct sgpu_item_module_launch item = { .module = (uint64_t)(uintptr_t)module_of(module),
-						.function = (uint64_t)(uintptr_t)function, .shape = *shape,
-						.task = (uint64_t)(uintptr_t)task, .written = memory->written,
-						.range_count = (uint32_t)memory->count,
-						.arg_count = (uint32_t)arg_count };
-	struct sgpu_error why = { 0 };
-	size_t size;
-	int rc = SGPU_OK;
+	const struct sgpu_secure_stream *s = sgpu_secure_stream_of(stream);
+	int rc;
 
-	if (memory->count < 0 || memory->count > SGPU_MODULE_RANGES_MAX || arg_count < 0 ||
-	    arg_count > SGPU_MODULE_ARGUMENTS_MAX) {
-		return refuse(task, SGPU_EUSAGE, "a launch names too many ranges or arguments");
+	if (memory->count < 0 || memory->count > SGPU_MODULE_RANGES_MAX) {
+		return refuse(task, SGPU_EUSAGE, "a launch names too many ranges");
 	}
-	for (int i = 0; rc == SGPU_OK && i < memory->count; i++) {
-		rc = sgpu_secure_check_range(lane->context, memory->ranges[i].address, memory->ranges[i].size, task);
+	if (module_of(module)->context != s->context) {
+		return refuse(task, SGPU_EPOLICY, "the module is not of this context");
 	}
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	size = write_launch(request.item, item, memory, args, arg_sizes);
-	if (size == 0) {
-		return refuse(task, SGPU_EUSAGE, "the arguments of a launch are too large");
-	}
-	rc = sgpu_lane_submit(lane, &request.group, sizeof(request.group) + size, &why);
-	sgpu_wipe(&request, sizeof(request.group) + size);
-	return rc == SGPU_OK ? rc : refuse(task, rc, why.text);
+	rc = sgpu_secure_begin(s->context, memory->ranges, memory->count, task);
+	return rc < 0 ? rc : sgpu_secure_end(s->context,
+					     sgpu_device_module_launch_on(s->inner, module_of(module)->inner, function, shape,
+									  args, arg_sizes, arg_count, memory, task));
 }
 
 /* ---- the rows of the device ---- */
@@ -211,12 +149,8 @@ int sgpu_secure_module_load_row(struct sgpu_device *device, const void *image, s
 /* No launch is pending. */
 void sgpu_secure_module_free_row(struct sgpu_device_module *module)
 {
-	struct sgpu_secure_module *m = module_of(module);
-
-	if (submit_module(m, SGPU_ITEM_MODULE_FREE, NULL, 0, NULL) != SGPU_OK) {
-		sgpu_device_module_free(&m->inner);
-	}
-	free(m);
+	sgpu_device_module_free(&module_of(module)->inner);
+	free(module_of(module));
 }
 
 int sgpu_secure_module_launch_row(struct sgpu_stream *stream, struct sgpu_device_module *module, const char *function,

@@ -3,13 +3,13 @@
  * A secure context, private to lib/secure.
  *
  *   ground    what contexts of one device share: the processor, the allocator, and the device itself
- *   context   an owner's key, memory (an arena over mapped pages), and its lanes
- *   lane      a channel, its session and a stream of the device: what the context's users see as a stream
+ *   context   an owner's key, a channel and the owner's session on it, memory (an arena over mapped pages), streams
  *
- * A request becomes an item of a command group, which a lane seals and sends; the processor opens it and gives it to the
- * executor (execute.c), which knows by the channel which lane, and so which context, it belongs to.
+ * A request is a direct call: the context looks up the allocation, the processor checks that the range is the context's and
+ * makes the context the one that kernels reach, and the device enqueues it. What the untrusted allocator does travels as
+ * commands, and the session authorises and checks it.
  *
- * Locks, in this order: arena, ground, lane. The processor has its own behind them. The executor takes none.
+ * Locks, in this order: arena, ground. The session is used under the ground's. The processor has its own behind them.
  */
 #ifndef SGPU_SECURE_SECURE_H
 #define SGPU_SECURE_SECURE_H
@@ -20,28 +20,10 @@
 #include <sgpu/secure.h>
 
 #include "secure/arena.h"
-#include "secure/group.h"
 
 enum {
-	SGPU_LANE_SENDS = 3,       /* a group that did not get through is sent so often */
-	SGPU_LANES_SPARE = 64,     /* lanes kept for the next stream: making one costs two key agreements */
-};
-
-struct sgpu_lane {
-	struct sgpu_device_object object; /* of struct sgpu_stream */
-	struct sgpu_secure *context;
-	struct sgpu_stream *inner;
-	struct sgpu_session *session;
-	struct sgpu_grant grant;
-	struct sgpu_lane *next;           /* among the spare ones */
-	pthread_mutex_t lock;             /* everything below, and the session */
-	bool broken;                      /* a group did not get through: nothing may follow it */
-	uint64_t drawn;                   /* the last ticket */
-	atomic_uint_fast64_t ticket;      /* of the group under way, until it is taken or given up; else 0 */
-	atomic_bool ended;                /* the one that was taken has been carried out; code and error are set */
-	int code;
-	struct sgpu_error *error;         /* of whoever sends it, or NULL */
-	uint8_t group[SGPU_GROUP_MAX];
+	SGPU_SECURE_SENDS = 3,          /* how often a command that uses up an authorisation is sent */
+	SGPU_SECURE_STREAMS_SPARE = 64, /* streams kept for the next user */
 };
 
 struct sgpu_ground {
@@ -55,8 +37,15 @@ struct sgpu_ground {
 	struct sgpu_secure *sender;       /* whose commands the allocator makes */
 	uint32_t asked[SGPU_CHANNEL_PAGES_MAX]; /* pages of the last CH_PTE that went out */
 	uint8_t asked_hash[SGPU_CHANNEL_DIGEST_SIZE];
-	_Atomic(struct sgpu_lane *) lanes[SGPU_CHANNEL_MAX]; /* by channel */
-	struct sgpu_lane *lost;           /* whose channels could not be destroyed */
+	bool taken[SGPU_CHANNEL_MAX];     /* channels that a context has, or that could not be destroyed */
+};
+
+/* What the users of a context see as struct sgpu_stream. */
+struct sgpu_secure_stream {
+	struct sgpu_device_object object;
+	struct sgpu_secure *context;
+	struct sgpu_stream *inner;
+	struct sgpu_secure_stream *next;  /* among the spare ones */
 };
 
 struct sgpu_secure {
@@ -67,16 +56,19 @@ struct sgpu_secure {
 	sgpu_command_fn between;
 	void *between_argument;
 	bool poisons;                     /* the device's memory is the host's */
-	struct sgpu_lane *first;          /* clears; its session checks reports and authorises */
+	struct sgpu_grant grant;
+	struct sgpu_session *session;     /* checks reports and authorises; NULL: there is no channel */
 	sgpu_devptr base;                 /* of the context's addresses */
-	/* lanes: under the ground's lock */
-	struct sgpu_lane *spare;
+	/* streams */
+	pthread_mutex_t stream_lock;
+	struct sgpu_secure_stream *spare;
 	unsigned spare_count;
 	/* memory */
 	pthread_mutex_t arena_lock;
 	struct sgpu_arena arena;
 	uint64_t mapped_most;             /* bytes that were mapped at one time */
-	bool word_lost;                   /* the owner's word went out and nothing proves what became of it */
+	bool word_lost;                   /* an authorisation went out and nothing proves what became of it */
+	struct sgpu_stream *clearer;      /* a stream of the device: clears what is freed */
 	struct sgpu_block *clearing, *clearing_tail; /* in the order of their serials */
 	uint64_t clearing_bytes;
 	uint64_t serial, cleared;         /* the last clearing that was enqueued, and the last that is known to be over */
@@ -86,7 +78,7 @@ struct sgpu_secure {
 	pthread_mutex_t copy_lock;
 	struct sgpu_copier *copier;
 	/* figures */
-	atomic_uint_fast64_t groups, refused, commands, channels;
+	atomic_uint_fast64_t requests, refused, commands, streams;
 };
 
 struct sgpu_secure_key {
@@ -101,25 +93,21 @@ struct sgpu_secure_module {
 	struct sgpu_device_module *inner;
 };
 
-/* ---- secure.c ---- */
-/* A command on its way to the processor; counts it. */
-int sgpu_secure_send(struct sgpu_secure *context, const struct sgpu_command *command, struct sgpu_reply *reply);
+static inline struct sgpu_secure_stream *sgpu_secure_stream_of(struct sgpu_stream *stream)
+{
+	return (struct sgpu_secure_stream *)(void *)stream;
+}
+
+/* ---- context.c ---- */
 /* The context that a device is, or NULL. */
 struct sgpu_secure *sgpu_secure_of(struct sgpu_device *device);
 
 /* ---- stream.c ---- */
-SGPU_MUST_CHECK int sgpu_lane_create(struct sgpu_secure *context, struct sgpu_lane **lane, struct sgpu_error *error);
-/* Waits for its work; keeps it for the next one, if it may be used again. */
-void sgpu_lane_give(struct sgpu_lane *lane);
-/* Destroys its channel with the owner's word. */
-void sgpu_lane_free(struct sgpu_lane *lane);
-/* Seals a group of one item and sends it; `group` stands before the item. Returns what became of it: SGPU_EAUTH when it
- * did not get through, else the executor's code. */
-SGPU_MUST_CHECK int sgpu_lane_submit(struct sgpu_lane *lane, struct sgpu_group *group, size_t size,
-				     struct sgpu_error *error);
-
-/* ---- execute.c ---- */
-int sgpu_secure_execute(void *ground, uint32_t channel, const uint8_t *items, size_t size, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_secure_stream_take(struct sgpu_secure *context, struct sgpu_secure_stream **stream,
+					    struct sgpu_error *error);
+/* Waits for its work; keeps it for the next user, unless the device failed or enough are kept. */
+void sgpu_secure_stream_give(struct sgpu_secure_stream *stream);
+void sgpu_secure_streams_close(struct sgpu_secure *context);
 
 /* ---- device.c ---- */
 /* The rows for a context over a device of `inner`. */
@@ -127,6 +115,12 @@ void sgpu_secure_table(const struct sgpu_device_backend *inner, struct sgpu_devi
 /* Whether bytes lie in one allocation; SGPU_EUSAGE, with its text in the task. */
 SGPU_MUST_CHECK int sgpu_secure_check_range(struct sgpu_secure *context, sgpu_devptr address, uint64_t size,
 					    struct sgpu_task *task);
+/* Begins a request: each range lies in one allocation and, by the processor's account, in the context. Whoever began one
+ * enqueues it on the device and ends it with sgpu_processor_leave. Errors: SGPU_EUSAGE, SGPU_EDEVICE; the task has the text. */
+SGPU_MUST_CHECK int sgpu_secure_begin(struct sgpu_secure *context, const struct sgpu_device_range *ranges, int count,
+				      struct sgpu_task *task);
+/* Ends it; returns what the device said. */
+int sgpu_secure_end(struct sgpu_secure *context, int rc);
 
 /* ---- heap.c ---- */
 SGPU_MUST_CHECK int sgpu_secure_alloc_row(struct sgpu_device *device, uint64_t size, sgpu_devptr *memory,
@@ -136,7 +130,7 @@ bool sgpu_secure_owns(struct sgpu_secure *context, sgpu_devptr address, uint64_t
 /* Bytes that pages of the context could be made of in all, those that are not given out, and what the device counts as taken
  * though nobody has it: it keeps the memory of pages that were ever mapped. */
 void sgpu_secure_figures(struct sgpu_secure *context, uint64_t *total, uint64_t *available, uint64_t *kept);
-/* When all lanes but the first are gone. */
+/* When all streams are gone but the clearer. */
 void sgpu_secure_memory_close(struct sgpu_secure *context);
 
 /* ---- copy.c ---- */

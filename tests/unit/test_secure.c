@@ -27,12 +27,12 @@ UNIT_TEST(it_tells_what_it_is)
 	REQUIRE(sgpu_device_get_info(device, &info, &error) == SGPU_OK);
 	CHECK(!plain.secure && info.secure && !strcmp(plain.name, info.name) && !strcmp(plain.selector, info.selector));
 	CHECK(info.memory_total > 0 && info.memory_total <= plain.memory_total);
-	CHECK(s.channels == 2 && s.commands > 0 && s.refused == 0);
+	CHECK(s.streams == 1 && s.commands > 0 && s.refused == 0);
 }
 
-UNIT_TEST(bytes_come_back_and_travel_in_groups)
+UNIT_TEST(bytes_come_back_by_one_request_each)
 {
-	uint64_t before = stats().groups;
+	uint64_t before = stats().requests;
 	uint8_t *data = malloc(3 * MIB + 5), *back = calloc(1, 3 * MIB + 5);
 	sgpu_devptr memory = 0;
 
@@ -41,7 +41,7 @@ UNIT_TEST(bytes_come_back_and_travel_in_groups)
 	CHECK(memory % 4096 == 0);
 	CHECK(put(stream, memory, data, 3 * MIB + 5) == SGPU_OK && get(stream, back, memory, 3 * MIB + 5) == SGPU_OK);
 	CHECK(!memcmp(data, back, 3 * MIB + 5));
-	CHECK(stats().groups == before + 2);
+	CHECK(stats().requests == before + 2);
 	sgpu_device_free(device, &memory, 3 * MIB + 5);
 	free(data);
 	free(back);
@@ -53,7 +53,7 @@ UNIT_TEST(what_is_not_one_allocation_is_refused_at_once)
 	struct sgpu_task task = { 0 };
 	uint8_t byte[64] = { 0 };
 	sgpu_devptr a = 0;
-	uint64_t before = stats().groups;
+	uint64_t before = stats().requests;
 
 	REQUIRE(sgpu_device_alloc(device, 100, &a, &error) == SGPU_OK);
 	CHECK(sgpu_copy_in(stream, a + 50, byte, 51, &task) == SGPU_EUSAGE && strstr(task.error.text, "not allocated"));
@@ -63,7 +63,7 @@ UNIT_TEST(what_is_not_one_allocation_is_refused_at_once)
 	CHECK(sgpu_device_clear(stream, 4096, 1, NULL) == SGPU_EUSAGE);
 	range = (struct sgpu_device_range){ a, 101 };
 	CHECK(sgpu_device_launch_on(stream, NULL, NULL, &range, 1, &task) == SGPU_EUSAGE);
-	CHECK(stats().groups == before);
+	CHECK(stats().requests == before);
 	CHECK(sgpu_copy_in(stream, a + 36, byte, 64, NULL) == SGPU_OK && sgpu_stream_sync(stream, &error) == SGPU_OK);
 	sgpu_device_free(device, &a, 100);
 	CHECK(sgpu_copy_in(stream, a, byte, 1, NULL) == SGPU_EUSAGE);
@@ -239,23 +239,22 @@ UNIT_TEST(a_digest_is_the_one_of_the_bytes)
 	sgpu_device_free(device, &memory, sizeof(data));
 }
 
-UNIT_TEST(streams_are_channels_that_are_used_again)
+UNIT_TEST(streams_are_kept_and_used_again)
 {
 	struct sgpu_stream *many[5] = { NULL };
-	uint64_t before = stats().channels, commands;
+	uint64_t before = stats().streams, commands = stats().commands;
 
 	for (int i = 0; i < 5; i++) {
 		CHECK(sgpu_secure_stream_create(context, &many[i], &error) == SGPU_OK);
 	}
-	CHECK(stats().channels == before + 5);
+	CHECK(stats().streams == before + 5);
 	for (int i = 0; i < 5; i++) {
 		sgpu_stream_free(&many[i]);
 	}
-	commands = stats().commands;
 	for (int i = 0; i < 5; i++) {
 		CHECK(sgpu_stream_create(device, &many[i], &error) == SGPU_OK);
 	}
-	CHECK(stats().channels == before + 5 && stats().commands == commands);
+	CHECK(stats().streams == before + 5 && stats().commands == commands);
 	for (int i = 0; i < 5; i++) {
 		sgpu_stream_free(&many[i]);
 	}
@@ -309,7 +308,7 @@ int main(void)
 		return 1;
 	}
 	UNIT_RUN(it_tells_what_it_is);
-	UNIT_RUN(bytes_come_back_and_travel_in_groups);
+	UNIT_RUN(bytes_come_back_by_one_request_each);
 	UNIT_RUN(what_is_not_one_allocation_is_refused_at_once);
 	UNIT_RUN(memory_is_zero_when_it_is_given_out_again);
 	UNIT_RUN(memory_from_the_pool_needs_no_command);
@@ -319,7 +318,7 @@ int main(void)
 	UNIT_RUN(a_launch_names_what_it_touches);
 	UNIT_RUN(sealed_data_open_on_the_device_and_seal_again);
 	UNIT_RUN(a_digest_is_the_one_of_the_bytes);
-	UNIT_RUN(streams_are_channels_that_are_used_again);
+	UNIT_RUN(streams_are_kept_and_used_again);
 	UNIT_RUN(events_and_callbacks_are_the_devices_own);
 	UNIT_RUN(the_owner_needs_a_private_key);
 	sgpu_stream_free(&stream);

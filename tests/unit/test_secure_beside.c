@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Two secure contexts of one device: neither reaches the other, whatever its groups name; both keep what is theirs while they
+ * Two secure contexts of one device: neither reaches the other, whatever its requests name; both keep what is theirs while they
  * take turns; and what one gives back is zero when the other gets it.
  */
 #include <pthread.h>
+#include <time.h>
 
 #include "secure/secure.h"
 
@@ -16,55 +17,11 @@ static struct sgpu_stream *our_stream, *their_stream;
 static sgpu_devptr our_memory, their_memory;
 static uint8_t our_data[SIZE], their_data[SIZE], back[SIZE];
 
-/* ---- groups that the owner of `ours` makes by hand, around the checks of her own device ---- */
-static uint64_t number(const void *pointer)
+/* ---- requests that name what is another context's ---- */
+static bool theirs_is_whole(void)
 {
-	return (uint64_t)(uintptr_t)pointer;
-}
-
-static bool is_refused(struct sgpu_group *group, size_t size)
-{
-	struct sgpu_error why = { 0 };
-	struct sgpu_secure_stats before, after;
-	int rc;
-
-	sgpu_secure_get_stats(ours, &before);
-	rc = sgpu_lane_submit((struct sgpu_lane *)(void *)our_stream, group, size, &why);
-	sgpu_secure_get_stats(ours, &after);
-	if (rc != SGPU_EPOLICY || after.refused != before.refused + 1) {
-		printf("# %d '%s'\n", rc, why.text);
-	}
-	return rc == SGPU_EPOLICY && after.refused == before.refused + 1 && strstr(why.text, "not of this context");
-}
-
-static bool move_is_refused(enum sgpu_item_kind kind, sgpu_devptr address, uint64_t size, void *host)
-{
-	struct { struct sgpu_group group; struct sgpu_item_move item; } request = {
-		.item = { .head = { kind, sizeof(request.item) }, .device = address, .size = size, .host = number(host) },
-	};
-
-	return is_refused(&request.group, sizeof(request));
-}
-
-static bool chunks_are_refused(enum sgpu_item_kind kind, struct sgpu_device_key *key, sgpu_devptr in, sgpu_devptr out)
-{
-	struct sgpu_task task = { 0 };
-	struct { struct sgpu_group group; struct sgpu_item_chunks item; } request = {
-		.item = { .head = { kind, sizeof(request.item) }, .key = number(key), .last = 1, .in = in, .size = 1000,
-			  .out = out, .task = number(&task) },
-	};
-
-	return is_refused(&request.group, sizeof(request));
-}
-
-/* Loading into a key of another's, or freeing it. */
-static bool key_is_refused(enum sgpu_item_kind kind, struct sgpu_device_key *key)
-{
-	struct { struct sgpu_group group; struct sgpu_item_key item; } request = {
-		.item = { .head = { kind, sizeof(request.item) }, .key = number(key), .keys = { .key = { 9 } } },
-	};
-
-	return is_refused(&request.group, sizeof(request));
+	memset(back, 0, SIZE);
+	return get(their_stream, back, their_memory, SIZE) == SGPU_OK && !memcmp(back, their_data, SIZE);
 }
 
 static int never(struct sgpu_launch *launch, void *argument)
@@ -74,100 +31,133 @@ static int never(struct sgpu_launch *launch, void *argument)
 	return SGPU_OK;
 }
 
-static bool launch_is_refused(sgpu_devptr second)
+static uint64_t requests(void)
 {
-	sgpu_launch_fn function = never;
-	int ran = 0;
-	struct {
-		struct sgpu_group group;
-		struct sgpu_item_launch item;
-		struct sgpu_device_range ranges[2];
-	} request = {
-		.item = { .head = { SGPU_ITEM_LAUNCH, sizeof(request.item) + sizeof(request.ranges) },
-			  .argument = number(&ran), .range_count = 2 },
-		.ranges = { { our_memory, 100 }, { second, 100 } },
-	};
+	struct sgpu_secure_stats stats;
 
-	memcpy(&request.item.function, &function, sizeof(function));
-	return is_refused(&request.group, sizeof(request)) && sgpu_stream_sync(our_stream, &error) == SGPU_OK && ran == 0;
+	sgpu_secure_get_stats(ours, &stats);
+	return stats.requests;
 }
 
-static bool digest_is_refused(void)
+/* Every kind of request of `ours` on memory of theirs. None may be enqueued. */
+static void ask_for_theirs(const char *reason)
 {
+	const struct sgpu_device_range ranges[2] = { { our_memory, 100 }, { their_memory, 100 } };
+	uint8_t data[1000] = { 1 }, result[SGPU_DIGEST_SIZE];
+	struct sgpu_sealed_keys keys = { .key = { 3 } };
+	struct sgpu_device_key *key = NULL;
 	struct sgpu_task task = { 0 };
-	struct { struct sgpu_group group; struct sgpu_item_digest item; } request = {
-		.item = { .head = { SGPU_ITEM_DIGEST, sizeof(request.item) }, .memory = their_memory, .size = SIZE,
-			  .digest = number(back), .task = number(&task) },
-	};
+	uint64_t before;
+	int ran = 0;
 
-	return is_refused(&request.group, sizeof(request));
-}
-
-static bool theirs_is_whole(void)
-{
-	memset(back, 0, SIZE);
-	return get(their_stream, back, their_memory, SIZE) == SGPU_OK && !memcmp(back, their_data, SIZE);
-}
-
-UNIT_TEST(a_group_that_names_memory_of_another_context_is_refused)
-{
-	uint8_t data[1000] = { 1 };
-
-	CHECK(move_is_refused(SGPU_ITEM_COPY_IN, their_memory, 1000, data));
-	CHECK(move_is_refused(SGPU_ITEM_COPY_OUT, their_memory, 1000, data) && data[0] == 1);
-	CHECK(move_is_refused(SGPU_ITEM_CLEAR, their_memory, SIZE, NULL));
-	CHECK(move_is_refused(SGPU_ITEM_COPY_OUT, our_memory, UINT64_MAX - 10, data));
-	CHECK(move_is_refused(SGPU_ITEM_COPY_OUT, 4096, 8, data));
-	CHECK(launch_is_refused(their_memory));
-	CHECK(digest_is_refused());
+	REQUIRE(sgpu_device_key_load(our_stream, &keys, &key, &error) == SGPU_OK);
+	before = requests();
+	CHECK(sgpu_copy_in(our_stream, their_memory, data, 1000, &task) == SGPU_EUSAGE);
+	CHECK(task.code == SGPU_EUSAGE && strstr(task.error.text, reason) != NULL);
+	CHECK(sgpu_copy_out(our_stream, data, their_memory, 1000, NULL) == SGPU_EUSAGE && data[0] == 1);
+	CHECK(sgpu_device_clear(our_stream, their_memory, SIZE, NULL) == SGPU_EUSAGE);
+	CHECK(sgpu_device_launch_on(our_stream, never, &ran, ranges, 2, &task) == SGPU_EUSAGE);
+	CHECK(sgpu_device_digest(our_stream, their_memory, SIZE, NULL, 0, result, &task) == SGPU_EUSAGE);
+	CHECK(sgpu_device_open_chunks(our_stream, key, 0, true, our_memory, 1000, their_memory, &task) == SGPU_EUSAGE);
+	CHECK(sgpu_device_seal_chunks(our_stream, key, 0, true, their_memory, 1000, our_memory, &task) == SGPU_EUSAGE);
+	CHECK(sgpu_device_seal_chunks(our_stream, key, 0, true, our_memory, 1000, their_memory, &task) == SGPU_EUSAGE);
+	CHECK(requests() == before && sgpu_stream_sync(our_stream, &error) == SGPU_OK && ran == 0);
+	sgpu_device_key_free(&key);
 	CHECK(theirs_is_whole());
+}
+
+UNIT_TEST(a_request_that_names_memory_of_another_context_is_refused)
+{
+	ask_for_theirs("not allocated");
+}
+
+/* By the processor's account, when that of the context says that theirs is ours. */
+UNIT_TEST(the_processor_refuses_what_the_context_believes_to_be_its_own)
+{
+	const uint64_t extent = sgpu_arena_extent(SIZE);
+	struct sgpu_arena kept = ours->arena;
+
+	memset(&ours->arena, 0, sizeof(ours->arena));
+	REQUIRE(sgpu_arena_add(&ours->arena, their_memory, extent) == SGPU_OK &&
+		sgpu_arena_take(&ours->arena, SIZE)->address == their_memory);
+	REQUIRE(sgpu_arena_add(&ours->arena, our_memory, extent) == SGPU_OK &&
+		sgpu_arena_take(&ours->arena, SIZE)->address == our_memory);
+	ask_for_theirs("not of this context");
+	sgpu_arena_clear(&ours->arena);
+	ours->arena = kept;
+	CHECK(put(our_stream, our_memory, our_data, SIZE) == SGPU_OK);
 }
 
 UNIT_TEST(a_key_of_another_context_opens_nothing)
 {
 	struct sgpu_sealed_keys keys = { .key = { 3 } };
-	struct sgpu_device_key *our_key = NULL, *their_key = NULL;
+	struct sgpu_device_key *their_key = NULL;
+	struct sgpu_task task = { 0 };
+	uint64_t before = requests();
 
-	REQUIRE(sgpu_device_key_load(our_stream, &keys, &our_key, &error) == SGPU_OK);
 	REQUIRE(sgpu_device_key_load(their_stream, &keys, &their_key, &error) == SGPU_OK);
-	CHECK(chunks_are_refused(SGPU_ITEM_OPEN, their_key, our_memory, our_memory + 8192));
-	CHECK(chunks_are_refused(SGPU_ITEM_SEAL, their_key, our_memory, our_memory + 8192));
-	CHECK(key_is_refused(SGPU_ITEM_KEY_LOAD, their_key) && key_is_refused(SGPU_ITEM_KEY_FREE, their_key));
-	CHECK(chunks_are_refused(SGPU_ITEM_OPEN, our_key, our_memory, their_memory));
-	CHECK(chunks_are_refused(SGPU_ITEM_SEAL, our_key, their_memory, our_memory));
-	CHECK(chunks_are_refused(SGPU_ITEM_SEAL, our_key, our_memory, their_memory));
-	sgpu_device_key_free(&our_key);
+	CHECK(sgpu_device_open_chunks(our_stream, their_key, 0, true, our_memory, 1000, our_memory + 8192, &task) ==
+	      SGPU_EPOLICY);
+	CHECK(task.code == SGPU_EPOLICY && strstr(task.error.text, "not of this context") != NULL);
+	CHECK(sgpu_device_seal_chunks(our_stream, their_key, 0, true, our_memory, 1000, our_memory + 8192, &task) ==
+	      SGPU_EPOLICY);
+	CHECK(requests() == before);
 	sgpu_device_key_free(&their_key);
-	CHECK(theirs_is_whole());
 }
 
-UNIT_TEST(malformed_groups_are_refused)
+UNIT_TEST(a_module_of_another_context_does_not_run)
 {
-	uint64_t words[20] = { 0 };
-	struct sgpu_error why = { 0 };
-	struct sgpu_lane *lane = (struct sgpu_lane *)(void *)our_stream;
-	/* Head of an item: kind in the low half, size in the high. */
-	static const struct { uint64_t head; size_t size; } cases[] = {
-		{ 0, 16 }, { 0, 24 }, { (uint64_t)8 << 32, 24 }, { ((uint64_t)8 << 32) | 99, 24 },
-		{ ((uint64_t)40 << 32) | SGPU_ITEM_COPY_IN, 48 }, { ((uint64_t)48 << 32) | SGPU_ITEM_COPY_IN, 64 },
-		{ ((uint64_t)12 << 32) | SGPU_ITEM_COPY_IN, 56 }, { ((uint64_t)40 << 32) | SGPU_ITEM_LAUNCH, 160 },
-		{ ((uint64_t)144 << 32) | SGPU_ITEM_LAUNCH, 160 }, { ((uint64_t)144 << 32) | SGPU_ITEM_MODULE_LAUNCH, 160 },
-		{ ((uint64_t)8 << 32) | SGPU_ITEM_KEY_LOAD, 24 }, { ((uint64_t)8 << 32) | SGPU_ITEM_OPEN, 24 },
-		{ ((uint64_t)8 << 32) | SGPU_ITEM_DIGEST, 24 }, { ((uint64_t)8 << 32) | SGPU_ITEM_MODULE_LOAD, 24 },
-	};
+	struct sgpu_secure_module theirs_alone = { .context = theirs };
+	const struct sgpu_module_memory memory = { 0 };
+	const struct sgpu_module_shape shape = { { 1, 1, 1 }, { 1, 1, 1 }, 0 };
+	struct sgpu_task task = { 0 };
 
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(cases); i++) {
-		memset(words, 0, sizeof(words));
-		words[2] = cases[i].head;
-		for (size_t k = 3; k < SGPU_ARRAY_LENGTH(words); k++) {
-			words[k] = cases[i].head >> 32 == 40 ? 0 : UINT64_MAX;
-		}
-		if (sgpu_lane_submit(lane, (struct sgpu_group *)(void *)words, cases[i].size, &why) != SGPU_EINVALID) {
-			printf("# case %zu: '%s'\n", i, why.text);
-			CHECK(!"it was refused");
-		}
+	CHECK(sgpu_secure_kernel_launch(our_stream, (struct sgpu_device_module *)(void *)&theirs_alone, "f", &shape, NULL, NULL,
+					0, &memory, &task) == SGPU_EPOLICY);
+	CHECK(task.code == SGPU_EPOLICY && strstr(task.error.text, "not of this context") != NULL);
+}
+
+/* While a request of one is being enqueued, nothing of the other is reachable, and it waits for its turn. */
+static void *enter_theirs(void *argument)
+{
+	atomic_int *entered = argument;
+	struct sgpu_error why;
+
+	*entered = sgpu_processor_enter(theirs->ground->processor, theirs->grant.channel,
+					&(struct sgpu_device_range){ their_memory, SIZE }, 1, &why) == SGPU_OK ? 1 : -1;
+	if (*entered == 1) {
+		sgpu_processor_leave(theirs->ground->processor);
 	}
-	CHECK(put(our_stream, our_memory, our_data, SIZE) == SGPU_OK);
+	return NULL;
+}
+
+UNIT_TEST(a_context_waits_while_a_request_of_another_is_enqueued)
+{
+	struct sgpu_processor *processor = sgpu_secure_processor(ours);
+	const struct sgpu_device_range range = { our_memory, SIZE };
+	const struct timespec moment = { .tv_nsec = 50000000 };
+	struct sgpu_stream *plain = NULL;
+	atomic_int entered = 0;
+	pthread_t thread;
+
+	REQUIRE(sgpu_stream_create(inner, &plain, &error) == SGPU_OK);
+	REQUIRE(sgpu_processor_enter(processor, ours->grant.channel, &range, 1, &error) == SGPU_OK);
+	REQUIRE(pthread_create(&thread, NULL, enter_theirs, &entered) == 0);
+	nanosleep(&moment, NULL);
+	CHECK(entered == 0);
+	/* By the device's own account, too. */
+	CHECK(sgpu_copy_out(plain, back, their_memory, 1, NULL) == SGPU_EUSAGE);
+	CHECK(sgpu_copy_out(plain, back, our_memory, 1, NULL) == SGPU_OK);
+	sgpu_processor_leave(processor);
+	pthread_join(thread, NULL);
+	CHECK(entered == 1);
+	CHECK(sgpu_copy_out(plain, back, our_memory, 1, NULL) == SGPU_EUSAGE);
+	CHECK(sgpu_processor_enter(processor, SGPU_CHANNEL_MAX, NULL, 0, &error) == SGPU_EUSAGE);
+	CHECK(sgpu_processor_enter(processor, ours->grant.channel,
+				   &(struct sgpu_device_range){ ours->base, UINT64_MAX }, 1, &error) == SGPU_EUSAGE);
+	CHECK(sgpu_processor_enter(processor, ours->grant.channel,
+				   &(struct sgpu_device_range){ ours->base - 1, 1 }, 1, &error) == SGPU_EUSAGE);
+	sgpu_stream_free(&plain);
 }
 
 UNIT_TEST(another_contexts_memory_is_not_measured)
@@ -180,7 +170,7 @@ UNIT_TEST(another_contexts_memory_is_not_measured)
 	CHECK(sgpu_secure_memcpy(ours, back, their_memory, SIZE, SGPU_SECURE_TO_HOST, &error) == SGPU_EUSAGE);
 	/* And the processor refuses, too. */
 	ground->sender = ours;
-	CHECK(sgpu_allocator_measure(ground->allocator, ours->first->grant.channel, their_memory - ours->base, SIZE, false,
+	CHECK(sgpu_allocator_measure(ground->allocator, ours->grant.channel, their_memory - ours->base, SIZE, false,
 				     &measurement, &error) != SGPU_OK);
 	CHECK(sgpu_secure_measure(theirs, their_memory, SIZE, false, digest, &error) == SGPU_OK);
 	sgpu_kt128(their_data, SIZE, SGPU_MEASURE_CUSTOM, sizeof(SGPU_MEASURE_CUSTOM) - 1, expected, sizeof(expected));
@@ -296,9 +286,11 @@ int main(void)
 		printf("Bail out! %s\n", error.text);
 		return 1;
 	}
-	UNIT_RUN(a_group_that_names_memory_of_another_context_is_refused);
+	UNIT_RUN(a_request_that_names_memory_of_another_context_is_refused);
+	UNIT_RUN(the_processor_refuses_what_the_context_believes_to_be_its_own);
 	UNIT_RUN(a_key_of_another_context_opens_nothing);
-	UNIT_RUN(malformed_groups_are_refused);
+	UNIT_RUN(a_module_of_another_context_does_not_run);
+	UNIT_RUN(a_context_waits_while_a_request_of_another_is_enqueued);
 	UNIT_RUN(another_contexts_memory_is_not_measured);
 	UNIT_RUN(contexts_take_turns_and_keep_what_is_theirs);
 	UNIT_RUN(threads_of_both_contexts_work_at_the_same_time);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * session: what a secure context costs beside the plain device: to make one, to send a request as a sealed command
- * group, to get memory from its pool and to give it back, to load a module, and to copy. Graviton's figures for the like
- * (its tables 2 and 3, and its section 7.3) stand in the points: the secure call's time as a parameter, its ratio as a
- * reference.
+ * session: what a secure context costs beside the plain device: to make one, to make a request, to get memory from its pool
+ * and to give it back, to load a module, and to copy. Graviton's figures for the like (its tables 2 and 3, and its section
+ * 7.3) stand in the points: the secure call's time as a parameter, its ratio as a reference.
  */
 #include <stdlib.h>
 
@@ -26,7 +25,7 @@ struct side {
 	struct sgpu_task tasks[LAUNCHES];
 };
 
-/* ---- groups ---- */
+/* ---- requests ---- */
 static int nothing(struct sgpu_launch *launch, void *argument)
 {
 	(void)launch;
@@ -57,7 +56,7 @@ static int measure_groups(struct side *sides, struct sgpu_error *error)
 {
 	const struct sgpu_bench_variant variants[] = {
 		{ .name = "plain", .run = enqueue, .argument = &sides[0] },
-		{ .name = "sealed group", .run = enqueue, .argument = &sides[1] },
+		{ .name = "secure", .run = enqueue, .argument = &sides[1] },
 	};
 	const struct sgpu_bench_point point = { .parameters = { { "what", "launch", 0 },
 								{ "launches", NULL, LAUNCHES },

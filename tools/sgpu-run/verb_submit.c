@@ -382,7 +382,7 @@ static int prove(struct request *r, struct sgpu_device *device)
 	return open_batch(r);
 }
 
-/* The run's own memory and channels on the device; a device that maps no pages does without. */
+/* The run's own memory on the device; a device that maps no pages does without. */
 static int make_context(struct sgpu_device *device, struct sgpu_secure **context, struct sgpu_error *error)
 {
 	int rc = sgpu_secure_create(device, NULL, context, error);
@@ -400,9 +400,9 @@ static void describe_context(struct sgpu_secure *context)
 
 	if (cli_verbose && context) {
 		sgpu_secure_get_stats(context, &stats);
-		cli_detail("secure context: %" PRIu64 " MiB of pages in %" PRIu64 " channels, %" PRIu64 " commands, %" PRIu64
-			   " sealed groups, %" PRIu64 " refused", stats.mapped_bytes >> 20, stats.channels, stats.commands,
-			   stats.groups, stats.refused);
+		cli_detail("secure context: %" PRIu64 " MiB of pages, %" PRIu64 " commands, %" PRIu64 " refused, %" PRIu64
+			   " requests in %" PRIu64 " streams", stats.mapped_bytes >> 20, stats.commands, stats.refused,
+			   stats.requests, stats.streams);
 	}
 }
 

@@ -159,6 +159,45 @@ int sgpu_processor_activate(struct sgpu_processor *processor, uint32_t channel, 
 	return rc;
 }
 
+static int check_ranges(const struct sgpu_processor *processor, const struct sgpu_context *context,
+			const struct sgpu_device_range *ranges, int count, struct sgpu_error *error)
+{
+	for (int i = 0; i < count; i++) {
+		const struct sgpu_device_range *r = &ranges[i];
+
+		if (r->size != 0 && (r->address < context->base ||
+				     !sgpu_range_is_mapped(processor, context, NULL, r->address - context->base, r->size))) {
+			return sgpu_fail(error, SGPU_EUSAGE, "%llu bytes at device address %#llx are not of this context",
+					 (unsigned long long)r->size, (unsigned long long)r->address);
+		}
+	}
+	return SGPU_OK;
+}
+
+int sgpu_processor_enter(struct sgpu_processor *processor, uint32_t channel, const struct sgpu_device_range *ranges,
+			 int count, struct sgpu_error *error)
+{
+	struct sgpu_context *context;
+	int rc;
+
+	pthread_rwlock_rdlock(&processor->tables);
+	context = context_of(processor, channel);
+	rc = context ? check_ranges(processor, context, ranges, count, error) : no_space(channel, error);
+	if (rc == SGPU_OK) {
+		rc = activate(processor, context, true, error);
+	}
+	if (rc != SGPU_OK) {
+		pthread_rwlock_unlock(&processor->tables);
+	}
+	return rc;
+}
+
+void sgpu_processor_leave(struct sgpu_processor *processor)
+{
+	release(processor);
+	pthread_rwlock_unlock(&processor->tables);
+}
+
 bool sgpu_processor_reaches(struct sgpu_processor *processor, uint32_t channel, sgpu_devptr address, uint64_t size)
 {
 	bool does = false;
