@@ -105,25 +105,25 @@ check_exits() {
 
 # Whether a page that is referred to exists is for check_pages to say: these are not installed yet.
 check_lint() {
-	mandoc -T lint man/*.[157] >"$work/lint" 2>"$work/errors"
+	mandoc -T lint man/*.[1357] >"$work/lint" 2>"$work/errors"
 	cat "$work/lint" "$work/errors" | grep -vE 'referenced manual not found|lacks .* entry' | faults_after ""
 }
 
 # Every page has its sections in the one order, and every page that it refers to is there or is another project's.
 check_pages() {
 	local page
-	for page in man/*.[157]; do
+	for page in man/*.[1357]; do
 		grep '^\.Sh ' "$page" | sed 's/^\.Sh //' | awk -v page="$page" '
 		BEGIN {
-			split("NAME,SYNOPSIS,DESCRIPTION,OPTIONS,FORMAT,ENVIRONMENT,FILES,EXIT STATUS,EXAMPLES," \
-				"SEE ALSO,STANDARDS,CAVEATS", names, ",")
+			split("NAME,LIBRARY,SYNOPSIS,DESCRIPTION,OPTIONS,FORMAT,RETURN VALUES,ENVIRONMENT,FILES," \
+				"EXIT STATUS,EXAMPLES,ERRORS,SEE ALSO,STANDARDS,CAVEATS", names, ",")
 			for (i in names) place[names[i]] = i + 0
 		}
 		{ gsub(/"/, "") }
 		!($0 in place) { next }
 		place[$0] < last { print page ": section " $0 " is out of order" }
 		{ last = place[$0] }' | faults_after ""
-		grep -oE '^\.Xr sgpu[a-z-]* [0-9]' "$page" | while read -r _ name section; do
+		grep -oE '^\.Xr sgpu[a-z_-]* [0-9]' "$page" | while read -r _ name section; do
 			[ -e "man/$name.$section" ] || echo "$page: refers to $name($section), which is missing"
 		done | faults_after ""
 	done
@@ -133,7 +133,7 @@ check_pages() {
 # so the marks become one byte each. What an example pipes, it pipes with pipefail.
 check_width() {
 	local page
-	for page in man/*.[157]; do
+	for page in man/*.[1357]; do
 		mandoc -T utf8 -O width=78 "$page" | LC_ALL=C sed -e 's/\xe2\x80\x9c/\x01/g; s/\xe2\x80\x9d/\x02/g' \
 			-e 's/[\xc2-\xf4][\x80-\xbf]*/?/g' -e 's/.\x08//g' >"$work/rendered"
 		awk -v page="$page" '
@@ -169,14 +169,50 @@ check_symbols() {
 	symbols >"$work/symbols"
 	[ -s "$work/symbols" ] || fault "'$SGPU_BUILD/libsgpu.a' defines nothing"
 	awk '$2 !~ /^sgpu_/ { print $2 }' "$work/symbols" | faults_after "libsgpu.a: exported, but not named sgpu_: "
+}
+
+# Public headers whose manual page is still to be written.
+without_page="channel device transfer_old run seal secure transfer"
+
+# The functions that a header declares, those that its page has, and the symbols of the library agree.
+check_functions() {
+	local name page header
+	: >"$work/declared"
+	for header in include/sgpu/*.h; do
+		name=$(basename "$header" .h)
+		page=man/sgpu_$name.3
+		scripts/man-synopsis.sh --functions "$name" | sort -u >"$work/functions"
+		cat "$work/functions" >>"$work/declared"
+		if [ ! -e "$page" ]; then
+			[ ! -s "$work/functions" ] || [[ " $without_page " = *" $name "* ]] ||
+				fault "'$page' is missing: $header declares functions"
+			continue
+		fi
+		[[ " $without_page " != *" $name "* ]] || fault "check-docs.sh: there is a page for '$name' now"
+		sed -n '/^\.Sh SYNOPSIS/,/^\.Sh DESCRIPTION/s/^\.Fn \([a-z0-9_]*\).*/\1/p' "$page" | sort -u >"$work/listed"
+		comm -23 "$work/functions" "$work/listed" | faults_after "$page: the SYNOPSIS lacks "
+		comm -13 "$work/functions" "$work/listed" | faults_after "$page: $header does not declare "
+		sed -n '/^\.Sh SYNOPSIS/,/^\.Sh DESCRIPTION/p' "$page" | sed '$d' >"$work/synopsis"
+		! cmp -s "$work/functions" "$work/listed" || scripts/man-synopsis.sh "$name" | cmp -s - "$work/synopsis" ||
+			fault "$page: the SYNOPSIS differs from $header: scripts/man-synopsis.sh --update $name"
+		sed '/^\.Sh SYNOPSIS/,/^\.Sh DESCRIPTION/d' "$page" | grep -oE '\bFn sgpu_[a-z0-9_]+' | sed 's/^Fn //' |
+			sort -u >"$work/described"
+		comm -23 "$work/functions" "$work/described" | faults_after "$page: the text does not describe "
+		cat "$work/described" >>"$work/all-described"
+	done
+	sort -u "$work/declared" -o "$work/declared"
+	[ ! -e "$work/all-described" ] || sort -u "$work/all-described" | comm -13 "$work/declared" - |
+		faults_after "man/sgpu_*.3: described, but in no public header: "
+
+	symbols >"$work/symbols"
+	[ -s "$work/symbols" ] || fault "'$SGPU_BUILD/libsgpu.a' defines nothing"
 	awk '$1 ~ /[TWi]/ { print $2 }' "$work/symbols" | sort -u >"$work/defined"
-	cat include/sgpu/*.h | without_comments >"$work/headers"
-	grep -oE '(^|[^A-Za-z0-9_])sgpu_[a-z0-9_]+ *\(' "$work/headers" | grep -oE 'sgpu_[a-z0-9_]+' | sort -u >"$work/declared"
-	# Defined in a header, or a type of functions.
-	grep -oE 'static inline [^(]*|typedef [a-z]+ \(\*sgpu_[a-z0-9_]+' "$work/headers" | grep -oE 'sgpu_[a-z0-9_]+$' |
-		sort -u >"$work/inline"
+	cat include/sgpu/*.h | without_comments | grep -oE 'static inline [^(]*' | grep -oE 'sgpu_[a-z0-9_]+$' | sort -u >"$work/inline"
 	comm -23 "$work/declared" "$work/inline" | comm -23 - "$work/defined" |
 		faults_after "declared in a public header, but not in libsgpu.a: "
+	find include lib -name '*.h' -exec cat {} + | without_comments | grep -oE '\bsgpu_[A-Za-z0-9_]+' | sort -u >"$work/words"
+	awk '{ print $2 }' "$work/symbols" | grep '^sgpu_' | sort -u | comm -23 - "$work/words" |
+		faults_after "libsgpu.a: exported, but in no header (static?): "
 }
 
 without_comments() {
@@ -393,7 +429,7 @@ check_style() {
 		sed 's/$/: no licence tag/' | faults_after ""
 }
 
-all=(version options verbs exits lint pages width symbols headers session attested promises links shell words style)
+all=(version options verbs exits lint pages width symbols functions headers session attested promises links shell words style)
 : >"$work/faults"
 [ $# -gt 0 ] || set -- "${all[@]}"
 for check in "$@"; do

@@ -32,7 +32,7 @@ list() {
 	for file in include/sgpu/*.h; do
 		echo "644 $file $file"
 	done
-	for file in man/*.[157]; do
+	for file in man/*.[1357]; do
 		[ ! -e "$file" ] || echo "644 $file share/man/man${file##*.}/$(basename "$file")"
 	done
 	for file in README.md CHANGELOG.md SECURITY.md LICENSE docs/*.md; do

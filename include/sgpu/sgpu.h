@@ -10,6 +10,7 @@
 #include <sgpu/base.h>
 #include <sgpu/secret.h>
 #include <sgpu/io.h>
+#include <sgpu/sniff.h>
 #include <sgpu/json.h>
 #include <sgpu/manifest.h>
 #include <sgpu/crypto.h>

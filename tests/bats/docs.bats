@@ -47,8 +47,79 @@ check() {
 	assert_contains "$output" "pipefail"
 }
 
-@test "the library exports only sgpu_ names, and all that the headers promise" {
+@test "the library exports only sgpu_ names" {
 	check symbols
+}
+
+@test "headers, their pages and the library have the same functions" {
+	check functions
+}
+
+@test "a function that a header, its page or the library lacks is found" {
+	requires cc
+	mkdir -p tree/{scripts,include/sgpu,lib/x,man,build}
+	cp "$SGPU_TOP"/scripts/{check-docs,man-synopsis}.sh tree/scripts/
+	cat >header.h <<-'END'
+	/* A comment with sgpu_none(), and a "quotation". */
+	int sgpu_one(const char *text, void (*body)(int a, int b)); /* one; two */
+	static inline int sgpu_two(void)
+	{
+		return sgpu_one("", 0);
+	}
+	typedef int (*sgpu_type)(int a);
+	END
+	printf '.Sh NAME\n.Sh SYNOPSIS\n.Sh DESCRIPTION\n.Fn sgpu_one\nand\n.Fn sgpu_two .\n' >page.3
+	printf 'int sgpu_one(int a) { return a; }\nint sgpu_three(void) { return 3; }\n' >library.c
+	echo 'int sgpu_three(void);' >private.h
+	# planted [TEXT]: with these files, the check says TEXT and nothing else; or nothing at all.
+	planted() {
+		cp header.h tree/include/sgpu/x.h
+		cp page.3 tree/man/sgpu_x.3
+		cp private.h tree/lib/x/private.h
+		[ -n "${keep:-}" ] || tree/scripts/man-synopsis.sh --update
+		cc -c -o library.o library.c
+		rm -f tree/build/libsgpu.a
+		ar rc tree/build/libsgpu.a library.o
+		if [ $# -eq 0 ]; then
+			SGPU_BUILD=build run -0 tree/scripts/check-docs.sh functions
+		else
+			SGPU_BUILD=build run -1 tree/scripts/check-docs.sh functions
+			assert_contains "$output" "$1"
+		fi
+		[ "${#lines[@]}" -eq $# ]
+	}
+	planted
+	# The synopsis has the prototypes as they are.
+	grep -Fqx '.Fn sgpu_one "const char *text" "void (*body)(int a, int b)"' tree/man/sgpu_x.3
+	grep -Fqx '.Fn sgpu_two "void"' tree/man/sgpu_x.3
+	sed -i 's/^\.Fn sgpu_two \.$/nothing./' page.3
+	planted "the text does not describe sgpu_two"
+	sed -i 's/^nothing\.$/.Fn sgpu_two .\n.Fn sgpu_none ./' page.3
+	planted "described, but in no public header: sgpu_none"
+	sed -i '/sgpu_none/d' page.3
+	cp tree/man/sgpu_x.3 page.3
+	sed -i '/sgpu_none/d' page.3
+	keep=1
+	sed -i 's/^\.Fn sgpu_two "void"/&\n.Ft int\n.Fn sgpu_three "void"/' page.3
+	planted "include/sgpu/x.h does not declare sgpu_three"
+	sed -i '/sgpu_three/d; /^\.Fn sgpu_two "void"/d' page.3
+	planted "the SYNOPSIS lacks sgpu_two"
+	keep=
+	planted
+	cp tree/man/sgpu_x.3 page.3
+	keep=1
+	sed -i 's/const char \*text/char *text/' page.3
+	planted "the SYNOPSIS differs from include/sgpu/x.h"
+	keep=
+	: >private.h
+	planted "exported, but in no header (static?): sgpu_three"
+	echo 'int sgpu_three(void);' >private.h
+	sed -i s/sgpu_one/sgpu_four/ library.c
+	echo 'int sgpu_four(int a);' >>private.h
+	planted "declared in a public header, but not in libsgpu.a: sgpu_one"
+	rm tree/man/sgpu_x.3
+	SGPU_BUILD=build run -1 tree/scripts/check-docs.sh functions
+	assert_contains "$output" "'man/sgpu_x.3' is missing"
 }
 
 @test "every public header compiles alone, as C and as C++" {

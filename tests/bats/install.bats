@@ -11,6 +11,18 @@ top_make() {
 	make -C "$SGPU_TOP" --no-print-directory "$@" "${settings[@]}" BUILD="$SGPU_BUILD"
 }
 
+# compile_user NAME [FLAG...]: a program of one file, with what pkg-config says of the installed library.
+compile_user() {
+	local flags sanitize name=$1
+	shift
+	flags=$(PKG_CONFIG_PATH="$root/lib/pkgconfig" \
+		pkg-config --define-variable=prefix="$BATS_TEST_TMPDIR/prefix" --cflags --libs sgpu)
+	[ -e "$BATS_TEST_TMPDIR/prefix" ] || ln -s "$root" "$BATS_TEST_TMPDIR/prefix"
+	sanitize=$(case ${SGPU_SANITIZE:-} in address) echo -fsanitize=address,undefined ;; thread) echo -fsanitize=thread ;; esac)
+	# shellcheck disable=SC2086 # a list of flags
+	compile -std=c11 "$@" $sanitize "$name.c" $flags -o "$name"
+}
+
 installed() {
 	top_make install DESTDIR="$BATS_TEST_TMPDIR/root dir" PREFIX=/opt/sgpu >/dev/null
 	root="$BATS_TEST_TMPDIR/root dir/opt/sgpu"
@@ -29,6 +41,9 @@ installed() {
 	[ -s "$root/lib/libsgpu.a" ]
 	[ -s "$root/lib/pkgconfig/sgpu.pc" ]
 	[ -s "$root/share/man/man7/sgpu.7" ]
+	for page in "$SGPU_TOP"/man/*.3; do
+		cmp "$page" "$root/share/man/man3/$(basename "$page")"
+	done
 	[ -s "$root/share/doc/sgpu/README.md" ]
 	for header in "$SGPU_TOP"/include/sgpu/*.h; do
 		cmp "$header" "$root/include/sgpu/$(basename "$header")"
@@ -72,14 +87,25 @@ installed() {
 #include <sgpu/sgpu.h>
 int main(void) { return puts(sgpu_strerror(SGPU_EAUTH)) < 0; }
 END
-	export PKG_CONFIG_PATH="$root/lib/pkgconfig"
-	flags=$(pkg-config --define-variable=prefix="$BATS_TEST_TMPDIR/prefix" --cflags --libs sgpu)
-	ln -s "$root" "$BATS_TEST_TMPDIR/prefix"
-	sanitize=$(case ${SGPU_SANITIZE:-} in address) echo -fsanitize=address,undefined ;; thread) echo -fsanitize=thread ;; esac)
-	# shellcheck disable=SC2086 # a list of flags
-	compile -std=c11 $sanitize user.c $flags -o user
+	compile_user user
 	run -0 ./user
 	[ -n "$output" ]
+}
+
+@test "the examples in the pages of section 3 compile and run" {
+	requires cc pkg-config
+	installed
+	count=0
+	for page in "$SGPU_TOP"/man/*.3; do
+		name=$(basename "$page" .3)
+		sed -n '/^\.Sh EXAMPLES/,$p' "$page" | sed -n '/^\.Bd/,/^\.Ed/p' |
+			sed -e '/^\./d' -e 's/^\\&//' -e 's/\\e/\\/g' >"$name.c"
+		[ -s "$name.c" ] || continue
+		compile_user "$name" -Wall -Wextra -Werror
+		run -0 "./$name"
+		count=$((count + 1))
+	done
+	[ $count -ge 4 ]
 }
 
 @test "a space in PREFIX or BUILD, or a relative PREFIX, is refused with a word about it" {
