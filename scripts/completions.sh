@@ -39,10 +39,10 @@ function positional(arguments) {
 	if (arguments ~ /OPERATION/) return "operation"
 	if (arguments ~ /CASE/) return "case"
 	if (arguments ~ /REGION/) return "region"
-	if (arguments ~ /^[a-z]+ \| [a-z]+/) return "words"
+	if (arguments ~ /^[a-z]+\|[a-z]+/) return "words"
 	return "file"
 }
-# "init sign" of "init | sign [REQUEST]"
+# "init sign" of "init|sign [REQUEST]"
 function subverbs(arguments) { sub(/ *[^a-z |].*/, "", arguments); return words(arguments) }
 function lister(what) {
 	if (what == "operation") return "ops 2>/dev/null | sed \"1d; s/[^a-z0-9_].*//\""

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Verbs and options from tables: dispatch, getopt_long, --help, --version, and the listing that the completions and
- * the check of the man pages are made from.
+ * Verbs from a table: dispatch, --help, --version, and the listing of options that the completions and the check of
+ * the man pages are made from.
  */
 #include <fcntl.h>
-#include <getopt.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +14,6 @@
 #include "cli.h"
 #include "cli_harden.h"
 #include "cli_private.h"
-
-enum { OPTIONS_MAX = 48 };
 
 static const struct cli_tool *tool;
 static const struct cli_verb *verb;
@@ -29,6 +26,11 @@ const char *cli_tool_name(void)
 const char *cli_verb_name(void)
 {
 	return verb ? verb->name : "";
+}
+
+const struct cli_verb *cli_verb(void)
+{
+	return verb;
 }
 
 static void print_verb_help(void)
@@ -59,8 +61,7 @@ static void list_options(void)
 	for (const struct cli_verb *v = tool->verbs; v->name; v++) {
 		printf("%s\t\t\t%s\t%s\n", v->name, v->arguments, v->help);
 		for (const struct cli_option *option = v->options; option->name; option++) {
-			char letter[2] = { option->key < CLI_LONG - 1 ? (char)option->key : '\0', '\0' };
-			printf("%s\t%s\t%s\t%s\t%s\n", v->name, option->name, letter,
+			printf("%s\t%s\t%.1s\t%s\t%s\n", v->name, option->name, (char[]){ option->letter, '\0' },
 			       option->argument ? option->argument : "", option->help);
 		}
 	}
@@ -106,7 +107,17 @@ static int flush_output(int status)
 	return cli_finish(status);
 }
 
-/* What is wrong with the options before it is said as JSON, too. */
+void cli_print_help(bool version)
+{
+	if (version) {
+		cli_print_version(tool->name);
+	} else {
+		print_verb_help();
+	}
+	exit(flush_output(0));
+}
+
+/* Faults of options that stand before --json are reported as JSON, too. */
 static bool asks_for_json(int argc, char **argv)
 {
 	for (int i = 1; i < argc && strcmp(argv[i], "--"); i++) {
@@ -157,97 +168,4 @@ int cli_main(const struct cli_tool *this_tool, int argc, char **argv)
 	}
 	verb = find_verb(tool->default_verb);
 	return flush_output(verb->run(argc, argv));
-}
-
-/* False when there are more options than the tables hold. */
-static bool fill_tables(struct option longs[OPTIONS_MAX + 1], char shorts[2 * OPTIONS_MAX + 2])
-{
-	const struct option *end = longs + OPTIONS_MAX;
-
-	*shorts++ = ':'; /* tell a missing argument from an unknown option */
-	for (const struct cli_option *option = verb->options; option->name; option++) {
-		if (longs == end) {
-			return false;
-		}
-		*longs++ = (struct option){ option->name, option->argument ? required_argument : no_argument, NULL,
-					    option->key };
-		if (option->key < CLI_LONG - 1) {
-			*shorts++ = (char)option->key;
-			if (option->argument) {
-				*shorts++ = ':';
-			}
-		}
-	}
-	*longs = (struct option){ 0 };
-	*shorts = '\0';
-	return true;
-}
-
-static int bad_option(char **argv, int kind)
-{
-	const char *text = argv[optind - 1];
-
-	if (optopt > 0 && optopt < CLI_LONG - 1 && strncmp(text, "--", 2)) {
-		cli_usage(kind == ':' ? "option '-%c' needs an argument" : "unknown option '-%c'", optopt);
-	} else if (kind == ':') {
-		cli_usage("option '%s' needs an argument", SGPU_EXCERPT(text));
-	} else if (optopt > 0) {
-		cli_usage("option '%.*s' takes no argument", (int)strcspn(text, "="), text);
-	} else {
-		cli_unknown_option(verb->options, text);
-	}
-	return -1;
-}
-
-int cli_next(int argc, char **argv, const char **value, int *first)
-{
-	struct option longs[OPTIONS_MAX + 1];
-	char shorts[2 * OPTIONS_MAX + 2];
-
-	if (!fill_tables(longs, shorts)) {
-		cli_fail(SGPU_ENOMEM, "'%s' has more than %d options", verb->name, OPTIONS_MAX);
-		return -1;
-	}
-	opterr = 0;
-	for (;;) {
-		int key = getopt_long(argc, argv, shorts, longs, NULL);
-		switch (key) {
-		case -1:
-			*first = optind;
-			return 0;
-		case 'h':
-			print_verb_help();
-			exit(flush_output(0));
-		case 'V':
-			cli_print_version(tool->name);
-			exit(flush_output(0));
-		case 'q':
-			cli_quiet = true;
-			break;
-		case 'v':
-			cli_verbose = true;
-			break;
-		case CLI_LONG - 1:
-			cli_json = true;
-			break;
-		case '?':
-		case ':':
-			return bad_option(argv, key);
-		default:
-			*value = optarg;
-			return key;
-		}
-	}
-}
-
-bool cli_positionals(int argc, int first, int min, int max)
-{
-	int count = argc - first;
-
-	if (count < min) {
-		cli_usage("an argument is missing: %s", verb->arguments);
-	} else if (count > max) {
-		cli_usage("more arguments than '%s' takes", verb->name);
-	}
-	return count >= min && count <= max;
 }

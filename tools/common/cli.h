@@ -7,31 +7,80 @@
 #define SGPU_CLI_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
 #include <sgpu/error.h>
 #include <sgpu/io.h>
 
-/* One option of a verb. `key` is its short letter, or a value from CLI_LONG on for one that is only long. */
+/* One option of a verb: a row of its table, which CLI_END ends. The last members say what becomes of the value. They come
+ * from one of the macros below, which name a member of the struct that the verb gives to cli_read(). */
 struct cli_option {
-	const char *name;     /* long name without the dashes; NULL ends the table */
-	int key;
+	const char *name;     /* long name without the dashes */
+	char letter;          /* its short form, or 0 */
 	const char *argument; /* "FILE", or NULL when it takes none; "FILE", "DIR", "KEY" complete as paths */
 	const char *help;     /* one line, lower case, no full stop */
+	enum {
+		CLI_IS_COMMON, CLI_IS_FLAG, CLI_IS_TEXT, CLI_IS_INPUT, CLI_IS_LIST, CLI_IS_NUMBER, CLI_IS_SIZE, CLI_IS_DURATION,
+		CLI_IS_BYTES, CLI_IS_TAKEN
+	} kind;
+	size_t offset, size;  /* of the member */
+	uint64_t min, max;
+	int (*take)(void *values, const char *value);
 };
-enum { CLI_LONG = 256 };
 
-/* The options that every verb has, to be put first in its table: -h --help, -V --version, -q --quiet,
- * -v --verbose, --json. cli_next handles them by itself. */
+/* All values of an option that may be repeated. Free `items`. */
+struct cli_list {
+	const char **items;
+	int count;
+};
+
+/* Bytes that were given in hexadecimal. */
+enum { CLI_BYTES_MAX = 4096 };
+struct cli_bytes {
+	uint8_t data[CLI_BYTES_MAX];
+	size_t size; /* 0: none were given */
+};
+
+/* bool: set to true. */
+#define CLI_FLAG(type, member) CLI_MEMBER(type, member, bool, CLI_IS_FLAG)
+/* const char *: the text as given. */
+#define CLI_TEXT(type, member) CLI_MEMBER(type, member, const char *, CLI_IS_TEXT)
+/* The same for the path of a file that is read: no output may take its place, see cli_remember_input(). */
+#define CLI_INPUT(type, member) CLI_MEMBER(type, member, const char *, CLI_IS_INPUT)
+/* struct cli_list. */
+#define CLI_LIST(type, member) CLI_MEMBER(type, member, struct cli_list, CLI_IS_LIST)
+/* unsigned or uint64_t: a whole number from `least` to `most`, or a size in bytes with K, M, G or T. */
+#define CLI_NUMBER(type, member, least, most)                                                          \
+	.kind = _Generic(((type *)0)->member, unsigned: CLI_IS_NUMBER, uint64_t: CLI_IS_NUMBER),       \
+	.offset = offsetof(type, member), .size = sizeof(((type *)0)->member), .min = (least), .max = (most)
+#define CLI_SIZE(type, member, least, most) \
+	CLI_MEMBER(type, member, uint64_t, CLI_IS_SIZE), .min = (least), .max = (most)
+/* uint64_t: nanoseconds, at least so many; sgpu_parse_duration(). */
+#define CLI_DURATION(type, member, least) CLI_MEMBER(type, member, uint64_t, CLI_IS_DURATION), .min = (least)
+/* struct cli_bytes: from `least` to `most` bytes. */
+#define CLI_BYTES(type, member, least, most) \
+	CLI_MEMBER(type, member, struct cli_bytes, CLI_IS_BYTES), .min = (least), .max = (most)
+/* Anything else: a function that stores the value, and returns 0 or the exit status after a message. */
+#define CLI_TAKE(function) .kind = CLI_IS_TAKEN, .take = (function)
+
+#define CLI_MEMBER(type, member, wanted, its_kind)                           \
+	.kind = _Generic(((type *)0)->member, wanted: its_kind),             \
+	.offset = offsetof(type, member), .size = sizeof(((type *)0)->member)
+
+/* The options that every verb has, to be put first in its table. cli_read() handles them by itself. */
 #define CLI_COMMON \
-	{ "help", 'h', NULL, "show this help" }, { "version", 'V', NULL, "show the version" }, \
-	{ "quiet", 'q', NULL, "no progress, no notes" }, { "verbose", 'v', NULL, "say more" }, \
-	{ "json", CLI_LONG - 1, NULL, "results and errors as JSON" }
+	{ "help", 'h', NULL, "show this help", .kind = CLI_IS_COMMON },                     \
+	{ "version", 'V', NULL, "show the version", .kind = CLI_IS_COMMON },                \
+	{ "quiet", 'q', NULL, "no progress, no notes", .kind = CLI_IS_COMMON },             \
+	{ "verbose", 'v', NULL, "say more", .kind = CLI_IS_COMMON },                        \
+	{ "json", 0, NULL, "results and errors as JSON", .kind = CLI_IS_COMMON }
+#define CLI_END { .name = NULL }
 
 struct cli_verb {
 	const char *name;
-	const char *arguments; /* "[BATCH]" */
+	const char *arguments; /* "[BATCH]", "FIRST SECOND", "[REGION...]": cli_read() checks their number by it */
 	const char *help;      /* one line */
 	const struct cli_option *options;
 	int (*run)(int argc, char **argv); /* argv[0] is the verb; returns an exit status */
@@ -49,13 +98,10 @@ struct cli_tool {
  * that nobody reads any more is an error, of which nothing is said; after clean-up the process dies by SIGPIPE. */
 int cli_main(const struct cli_tool *tool, int argc, char **argv);
 
-/* The next option of the running verb: its key, 0 at the end (then *first is the index of the first positional
- * argument), or -1 after a usage error that was printed, for which the verb returns 2. The option's argument is in
- * *value. -h and -V print and exit. */
-int cli_next(int argc, char **argv, const char **value, int *first);
-
-/* Checks the number of positional arguments; prints and returns false when it is wrong. */
-bool cli_positionals(int argc, int first, int min, int max);
+/* Reads the options of the running verb into `values`; *arguments: the positional arguments, of which there are as many as
+ * the verb's row says, then NULL. Returns 0, or the exit status after a message: then what was read until the
+ * fault stands in `values`, and all paths. -h and -V print and exit. */
+int cli_read(int argc, char **argv, void *values, char ***arguments);
 
 extern bool cli_quiet, cli_verbose, cli_json;
 

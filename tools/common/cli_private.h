@@ -10,6 +10,9 @@
 /* "sgpu-seal", and the running verb or "". */
 const char *cli_tool_name(void);
 const char *cli_verb_name(void);
+const struct cli_verb *cli_verb(void);
+/* Prints the verb's help, or the version, and exits. */
+_Noreturn void cli_print_help(bool version);
 
 /* help.c: one option of --help. */
 struct cli_option;

@@ -36,8 +36,8 @@ void cli_print_option(const struct cli_option *option)
 	char left[64];
 	char short_form[8] = "    ";
 
-	if (option->key < CLI_LONG - 1) {
-		snprintf(short_form, sizeof(short_form), "-%c, ", option->key);
+	if (option->letter) {
+		snprintf(short_form, sizeof(short_form), "-%c, ", option->letter);
 	}
 	snprintf(left, sizeof(left), "%s--%s%s%s", short_form, option->name, option->argument ? " " : "",
 		 option->argument ? option->argument : "");

@@ -10,7 +10,7 @@ static const struct cli_verb verbs[] = {
 	{ "compare", "FIRST SECOND", "say where two runs differ by more than noise", compare_options, verb_compare },
 	{ "table", "RESULTS", "show a run's results as Markdown, or draw them", table_options, verb_table },
 	{ "open", "", "open a device as the first of a process, and say how long it took", open_options, verb_open },
-	{ NULL, NULL, NULL, NULL, NULL },
+	{ .name = NULL },
 };
 
 static const struct cli_tool tool = {

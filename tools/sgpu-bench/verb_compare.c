@@ -8,13 +8,29 @@
 
 #include "verbs.h"
 
-enum { OPT_THRESHOLD = CLI_LONG, OPT_RATIOS };
+struct request {
+	double threshold; /* fraction */
+	bool ratios;
+};
+
+static int take_threshold(void *values, const char *text)
+{
+	struct request *request = values;
+	char *end;
+
+	request->threshold = strtod(text, &end) / 100;
+	if (end == text || *end || strspn(text, "0123456789.") != strlen(text) || !isfinite(request->threshold)) {
+		return cli_usage("--threshold: '%s' is not a percentage", text);
+	}
+	return 0;
+}
 
 const struct cli_option compare_options[] = {
 	CLI_COMMON,
-	{ "threshold", OPT_THRESHOLD, "PERCENT", "how much slower is too much (default: 5)" },
-	{ "ratios", OPT_RATIOS, NULL, "compare ratios, which two machines can have in common" },
-	{ NULL, 0, NULL, NULL },
+	{ "threshold", 0, "PERCENT", "how much slower is too much (default: 5)", CLI_TAKE(take_threshold) },
+	{ "ratios", 0, NULL, "compare ratios, which two machines can have in common",
+	  CLI_FLAG(struct request, ratios) },
+	CLI_END,
 };
 
 static const char *verdict_text(enum sgpu_bench_verdict verdict)
@@ -108,45 +124,26 @@ static int report(const struct sgpu_bench_difference *differences, size_t count,
 	return status ? status : worse_count ? sgpu_exit_status(SGPU_EDIFFERS) : 0;
 }
 
-static bool parse_percent(const char *text, double *fraction)
-{
-	char *end;
-
-	*fraction = strtod(text, &end) / 100;
-	return end != text && *end == '\0' && strspn(text, "0123456789.") == strlen(text) && isfinite(*fraction);
-}
-
 int verb_compare(int argc, char **argv)
 {
 	struct sgpu_bench_results first = { 0 }, second = { 0 };
 	struct sgpu_bench_difference *differences = NULL;
 	struct sgpu_error error = { 0 };
-	double threshold = 0.05;
-	bool ratios = false;
-	const char *value;
+	struct request request = { .threshold = 0.05 };
 	size_t count = 0;
-	int position = argc, key, status;
+	char **paths;
+	int status = cli_read(argc, argv, &request, &paths);
 
-	while ((key = cli_next(argc, argv, &value, &position))) {
-		if (key < 0) {
-			return 2;
-		}
-		ratios = ratios || key == OPT_RATIOS;
-		if (key == OPT_THRESHOLD && !parse_percent(value, &threshold)) {
-			return cli_usage("--threshold: '%s' is no number of percent", value);
-		}
-	}
-	if (!cli_positionals(argc, position, 2, 2)) {
-		return 2;
-	}
-	status = read_results(argv[position], &first);
 	if (status == 0) {
-		status = read_results(argv[position + 1], &second);
+		status = read_results(paths[0], &first);
 	}
-	if (status == 0 && sgpu_bench_compare(&first, &second, ratios, &differences, &count, &error) != SGPU_OK) {
+	if (status == 0) {
+		status = read_results(paths[1], &second);
+	}
+	if (status == 0 && sgpu_bench_compare(&first, &second, request.ratios, &differences, &count, &error) != SGPU_OK) {
 		status = cli_error(&error);
 	} else if (status == 0) {
-		status = report(differences, count, ratios, threshold);
+		status = report(differences, count, request.ratios, request.threshold);
 	}
 	free(differences);
 	sgpu_bench_results_clear(&first);

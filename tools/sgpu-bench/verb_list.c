@@ -6,12 +6,14 @@
 
 #include "verbs.h"
 
-enum { OPT_DEVICE = CLI_LONG };
+struct request {
+	const char *device;
+};
 
 const struct cli_option list_options[] = {
 	CLI_COMMON,
-	{ "device", OPT_DEVICE, "DEVICE", "cpu, cuda, cuda:N or auto (the default)" },
-	{ NULL, 0, NULL, NULL },
+	{ "device", 0, "DEVICE", "cpu, cuda, cuda:N or auto (the default)", CLI_TEXT(struct request, device) },
+	CLI_END,
 };
 
 /* Words for the bits of a row, "device, pinned memory". */
@@ -60,22 +62,17 @@ static int print_row(const struct sgpu_bench_case *row, const struct sgpu_device
 
 int verb_list(int argc, char **argv)
 {
-	const char *value, *selector = "auto";
+	struct request request = { .device = "auto" };
 	struct sgpu_device *device = NULL;
 	struct sgpu_device_info info;
 	struct sgpu_error error = { 0 };
-	int first = argc, key, status = 0, rc;
+	char **arguments;
+	int status = cli_read(argc, argv, &request, &arguments), rc;
 
-	while ((key = cli_next(argc, argv, &value, &first))) {
-		if (key < 0) {
-			return 2;
-		}
-		selector = value;
+	if (status) {
+		return status;
 	}
-	if (!cli_positionals(argc, first, 0, 0)) {
-		return 2;
-	}
-	rc = sgpu_device_open(selector, NULL, &device, &error);
+	rc = sgpu_device_open(request.device, NULL, &device, &error);
 	if (rc == SGPU_OK) {
 		rc = sgpu_device_get_info(device, &info, &error);
 	}

@@ -6,42 +6,35 @@
 
 #include "verbs.h"
 
-enum { OPT_DEVICE = CLI_LONG, OPT_SECURE };
+struct request {
+	const char *device;
+	bool secure;
+};
 
 const struct cli_option open_options[] = {
 	CLI_COMMON,
-	{ "device", OPT_DEVICE, "DEVICE", "cpu, cuda, cuda:N or auto (the default)" },
-	{ "secure", OPT_SECURE, NULL, "with a secure context for an owner whose key is there" },
-	{ NULL, 0, NULL, NULL },
+	{ "device", 0, "DEVICE", "cpu, cuda, cuda:N or auto (the default)", CLI_TEXT(struct request, device) },
+	{ "secure", 0, NULL, "with a secure context for an owner whose key is known",
+	  CLI_FLAG(struct request, secure) },
+	CLI_END,
 };
 
 int verb_open(int argc, char **argv)
 {
-	const char *value, *selector = "auto";
-	enum bench_opening kind = BENCH_PLAIN;
+	struct request request = { .device = "auto" };
 	uint64_t opening, closing;
 	struct sgpu_error error = { 0 };
 	struct sgpu_key owner = { 0 };
-	int first = argc, key, rc;
+	char **arguments;
+	int rc = cli_read(argc, argv, &request, &arguments);
 
-	while ((key = cli_next(argc, argv, &value, &first))) {
-		switch (key) {
-		case OPT_DEVICE:
-			selector = value;
-			break;
-		case OPT_SECURE:
-			kind = BENCH_SECURE;
-			break;
-		default:
-			return 2;
-		}
-	}
-	if (!cli_positionals(argc, first, 0, 0)) {
-		return 2;
+	if (rc) {
+		return rc;
 	}
 	rc = sgpu_key_generate(SGPU_KEY_X25519, &owner, &error);
 	if (rc == SGPU_OK) {
-		rc = bench_open(selector, 0, &owner, kind, &opening, &closing, &error);
+		rc = bench_open(request.device, 0, &owner, request.secure ? BENCH_SECURE : BENCH_PLAIN, &opening,
+				&closing, &error);
 	}
 	sgpu_key_clear(&owner);
 	if (rc != SGPU_OK) {

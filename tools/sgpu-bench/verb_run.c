@@ -10,23 +10,7 @@
 
 #include "verbs.h"
 
-enum { OPT_DEVICE = CLI_LONG, OPT_QUICK, OPT_SAMPLES, OPT_TIME, OPT_SIZE, OPT_CSV, OPT_MARKDOWN, OPT_PLOT };
 enum { CASES_MAX = 64, SAMPLES_LIMIT = 100000 };
-
-const struct cli_option run_options[] = {
-	CLI_COMMON,
-	{ "device", OPT_DEVICE, "DEVICE", "cpu, cuda, cuda:N or auto (the default)" },
-	{ "jobs", 'j', "N", "threads of the host (default: one a processor)" },
-	{ "quick", OPT_QUICK, NULL, "fewer sizes and samples: a look, no figures" },
-	{ "samples", OPT_SAMPLES, "N", "samples of each measurement, whatever the time" },
-	{ "time", OPT_TIME, "DURATION", "time for each measurement: 500ms, 2s (default: 1s)" },
-	{ "size", OPT_SIZE, "SIZE", "only this size, or MIN:MAX: 64M, 4K:1G" },
-	{ "csv", OPT_CSV, NULL, "records as CSV" },
-	{ "markdown", OPT_MARKDOWN, NULL, "tables in Markdown, at the end" },
-	{ "plot", OPT_PLOT, "FILE", "draw the results there, as SVG" },
-	{ "output", 'o', "FILE", "write the records there, not to standard output" },
-	{ NULL, 0, NULL, NULL },
-};
 
 enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_CSV, FORMAT_MARKDOWN };
 
@@ -37,6 +21,48 @@ struct request {
 	enum format format;
 	const struct sgpu_bench_case *cases[CASES_MAX];
 	int case_count;
+};
+
+/* ---- options ---- */
+/* "64M", or "4K:1G". */
+static int take_size(void *values, const char *value)
+{
+	struct sgpu_bench_options *options = &((struct request *)values)->options;
+	struct sgpu_error error = { 0 };
+	const char *colon = strchr(value, ':');
+	char least[32];
+	int rc;
+
+	snprintf(least, sizeof(least), "%.*s", (int)strcspn(value, ":"), value);
+	rc = strcspn(value, ":") >= sizeof(least) ? sgpu_fail(&error, SGPU_EUSAGE, "--size: '%s' is no size", value) :
+	     sgpu_parse_size(least, "--size", 1, UINT64_MAX / 2, &options->size_min, &error);
+	options->size_max = options->size_min;
+	if (rc == SGPU_OK && colon) {
+		rc = sgpu_parse_size(colon + 1, "--size", 1, UINT64_MAX / 2, &options->size_max, &error);
+	}
+	if (rc == SGPU_OK && options->size_min > options->size_max) {
+		rc = sgpu_fail(&error, SGPU_EUSAGE, "--size: '%s' ends before it begins", value);
+	}
+	return rc == SGPU_OK ? 0 : cli_error(&error);
+}
+
+const struct cli_option run_options[] = {
+	CLI_COMMON,
+	{ "device", 0, "DEVICE", "cpu, cuda, cuda:N or auto (the default)", CLI_TEXT(struct request, device) },
+	{ "jobs", 'j', "N", "threads of the host (default: one a processor)",
+	  CLI_NUMBER(struct request, options.jobs, 1, SGPU_POOL_JOBS_MAX) },
+	{ "quick", 0, NULL, "fewer sizes and samples: a look, no figures", CLI_FLAG(struct request, options.quick) },
+	{ "samples", 0, "N", "samples of each measurement, whatever the time",
+	  CLI_NUMBER(struct request, options.samples, 1, SAMPLES_LIMIT) },
+	{ "time", 0, "DURATION", "time for each measurement: 500ms, 2s (default: 1s)",
+	  CLI_DURATION(struct request, options.time_ns, 0) },
+	{ "size", 0, "SIZE", "only this size, or MIN:MAX: 64M, 4K:1G", CLI_TAKE(take_size) },
+	{ "csv", 0, NULL, "records as CSV", CLI_FLAG(struct request, csv) },
+	{ "markdown", 0, NULL, "tables in Markdown, at the end", CLI_FLAG(struct request, markdown) },
+	{ "plot", 0, "FILE", "draw the results there, as SVG", CLI_TEXT(struct request, plot) },
+	{ "output", 'o', "FILE", "write the records there, not to standard output",
+	  CLI_TEXT(struct request, output) },
+	CLI_END,
 };
 
 /* Opened before anything is measured, so that a path that cannot be written costs no run. */
@@ -53,78 +79,6 @@ struct sink {
 	struct sgpu_error error;
 	int counts[3];  /* cases by status */
 };
-
-/* ---- options ---- */
-static int take_size(struct request *r, const char *value)
-{
-	struct sgpu_error error = { 0 };
-	const char *colon = strchr(value, ':');
-	char least[32];
-	int rc;
-
-	if (!colon) {
-		rc = sgpu_parse_size(value, "--size", 1, UINT64_MAX / 2, &r->options.size_min, &error);
-		r->options.size_max = r->options.size_min;
-		return rc == SGPU_OK ? 0 : cli_error(&error);
-	}
-	snprintf(least, sizeof(least), "%.*s", (int)(colon - value), value);
-	rc = (size_t)(colon - value) >= sizeof(least) ?
-	     sgpu_fail(&error, SGPU_EUSAGE, "--size: '%s' is no size", value) :
-	     sgpu_parse_size(least, "--size", 1, UINT64_MAX / 2, &r->options.size_min, &error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_parse_size(colon + 1, "--size", 1, UINT64_MAX / 2, &r->options.size_max, &error);
-	}
-	if (rc == SGPU_OK && r->options.size_min > r->options.size_max) {
-		rc = sgpu_fail(&error, SGPU_EUSAGE, "--size: '%s' ends before it begins", value);
-	}
-	return rc == SGPU_OK ? 0 : cli_error(&error);
-}
-
-static int take_number(const char *name, const char *value, uint64_t max, uint64_t *number)
-{
-	struct sgpu_error error = { 0 };
-
-	return sgpu_parse_u64(value, name, 1, max, number, &error) == SGPU_OK ? 0 : cli_error(&error);
-}
-
-static int take_option(struct request *r, int key, const char *value)
-{
-	struct sgpu_error error = { 0 };
-	uint64_t jobs = 0;
-	int status;
-
-	switch (key) {
-	case OPT_DEVICE:
-		r->device = value;
-		return 0;
-	case 'j':
-		status = take_number("--jobs", value, SGPU_POOL_JOBS_MAX, &jobs);
-		r->options.jobs = (unsigned)jobs;
-		return status;
-	case OPT_QUICK:
-		r->options.quick = true;
-		return 0;
-	case OPT_SAMPLES:
-		return take_number("--samples", value, SAMPLES_LIMIT, &r->options.samples);
-	case OPT_TIME:
-		return sgpu_parse_duration(value, "--time", &r->options.time_ns, &error) == SGPU_OK ? 0 :
-		       cli_error(&error);
-	case OPT_SIZE:
-		return take_size(r, value);
-	case OPT_CSV:
-		r->csv = true;
-		return 0;
-	case OPT_MARKDOWN:
-		r->markdown = true;
-		return 0;
-	case OPT_PLOT:
-		r->plot = value;
-		return 0;
-	default:
-		r->output = value;
-		return 0;
-	}
-}
 
 static int check_request(struct request *r)
 {
@@ -168,17 +122,11 @@ static int choose_cases(struct request *r, char *const *names)
 
 static int read_options(struct request *r, int argc, char **argv)
 {
-	const char *value;
-	int first = argc, key, status;
+	char **names;
+	int status = cli_read(argc, argv, r, &names);
 
-	while ((key = cli_next(argc, argv, &value, &first))) {
-		status = key < 0 ? 2 : take_option(r, key, value);
-		if (status) {
-			return status;
-		}
-	}
-	status = check_request(r);
-	return status ? status : choose_cases(r, argv + first);
+	status = status ? status : check_request(r);
+	return status ? status : choose_cases(r, names);
 }
 
 /* ---- records ---- */

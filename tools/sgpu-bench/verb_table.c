@@ -9,13 +9,16 @@
 
 #include "verbs.h"
 
-enum { OPT_PLOT = CLI_LONG };
 enum { RESULTS_SIZE_MAX = 64 << 20 };
+
+struct request {
+	const char *plot;
+};
 
 const struct cli_option table_options[] = {
 	CLI_COMMON,
-	{ "plot", OPT_PLOT, "FILE", "draw them there, as SVG, and show no table" },
-	{ NULL, 0, NULL, NULL },
+	{ "plot", 0, "FILE", "draw them there, as SVG, and show no table", CLI_TEXT(struct request, plot) },
+	CLI_END,
 };
 
 int read_results(const char *path, struct sgpu_bench_results *results)
@@ -59,23 +62,19 @@ int verb_table(int argc, char **argv)
 	struct sgpu_bench_results results = { 0 };
 	struct sgpu_output output = SGPU_OUTPUT_INIT;
 	struct sgpu_error error = { 0 };
-	const char *value, *plot = NULL;
-	int first = argc, key, status;
+	struct request request = { 0 };
+	char **paths;
+	int status = cli_read(argc, argv, &request, &paths);
+	const char *plot = request.plot;
 
-	while ((key = cli_next(argc, argv, &value, &first))) {
-		if (key < 0) {
-			return 2;
-		}
-		plot = value;
-	}
-	if (!cli_positionals(argc, first, 1, 1)) {
-		return 2;
+	if (status) {
+		return status;
 	}
 	status = cli_output_prepare(plot, 0666, false);
 	if (status) {
 		return status;
 	}
-	status = read_results(argv[first], &results);
+	status = read_results(paths[0], &results);
 	if (status) {
 		return status;
 	}

@@ -93,20 +93,19 @@ void document_free(struct document *document)
 
 int document_each(int argc, char **argv, unsigned options, int (*one)(const char *path, unsigned options))
 {
-	const char *value;
-	int first, key, worst = 0;
+	struct document_request request = { 0 };
+	char **paths;
+	int worst = cli_read(argc, argv, &request, &paths);
 
-	while ((key = cli_next(argc, argv, &value, &first))) {
-		if (key < 0) {
-			return 2;
-		}
-		options &= key == OPTION_ALLOW_OUTSIDE ? ~(unsigned)SGPU_MANIFEST_INSIDE : ~0u;
+	if (worst) {
+		return worst;
 	}
-	if (first == argc) {
+	options |= request.outside ? 0 : SGPU_MANIFEST_INSIDE;
+	if (!*paths) {
 		return one(NULL, options);
 	}
-	for (int i = first; i < argc; i++) {
-		int status = one(argv[i], options);
+	for (; *paths; paths++) {
+		int status = one(*paths, options);
 
 		worst = status > worst ? status : worst;
 	}

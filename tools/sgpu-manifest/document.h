@@ -31,8 +31,11 @@ int document_load(const char *path, unsigned options, struct document *document)
 /* The same from text in memory, which stays the caller's. */
 int document_check(const char *text, size_t size, const char *name, unsigned options, struct document *document);
 void document_free(struct document *document);
-/* A verb that takes --allow-outside and any number of manifests: calls one() for each, or for standard input. Returns
- * the highest exit status. */
+/* A verb that takes --allow-outside and any number of manifests: calls one() for each, or for standard input, with
+ * `options` and SGPU_MANIFEST_INSIDE unless they may lie outside. Returns the highest exit status. */
+struct document_request {
+	bool outside;
+};
 int document_each(int argc, char **argv, unsigned options, int (*one)(const char *path, unsigned options));
 
 /* Writes text to a file that appears only when all of it is there; path NULL is standard output. Returns an exit

@@ -15,7 +15,7 @@
 
 struct draft {
 	const struct sgpu_op *op;
-	const char *id;
+	const char *id, *output;
 	json_t *params, *low;              /* of the operation; names of what is to be LOW */
 	const char *folder;                /* real path that locations are relative to */
 	struct file_spec specs[SGPU_ARGUMENTS_MAX];

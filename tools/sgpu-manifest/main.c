@@ -16,7 +16,7 @@ static const struct cli_verb verbs[] = {
 	{ "split", "[MANIFEST]", "write manifests of the independent parts", split_options, verb_split },
 	{ "merge", "RESPONSE...", "report on the responses of the parts together", merge_options, verb_merge },
 	{ "ops", "[OPERATION]", "list the operations, their arguments and parameters", ops_options, verb_ops },
-	{ NULL, NULL, NULL, NULL, NULL },
+	{ .name = NULL },
 };
 
 static const struct cli_tool tool = {

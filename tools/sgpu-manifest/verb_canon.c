@@ -8,39 +8,33 @@
 #include "document.h"
 #include "verbs.h"
 
+struct request {
+	const char *output;
+	bool outside;
+};
+
 const struct cli_option canon_options[] = {
-	CLI_COMMON, { "output", 'o', "FILE", "write there, not to standard output" }, OPTION_OUTSIDE,
-	{ NULL, 0, NULL, NULL }
+	CLI_COMMON, OPTION_OUTPUT(struct request), OPTION_OUTSIDE(struct request), CLI_END
 };
 
 int verb_canon(int argc, char **argv)
 {
-	const char *value, *output = NULL;
-	struct document document;
-	unsigned options = SGPU_MANIFEST_INSIDE;
-	int first, key, status;
+	struct request request = { 0 };
+	struct document document = { 0 };
+	char **paths;
+	int status = cli_read(argc, argv, &request, &paths);
 
-	while ((key = cli_next(argc, argv, &value, &first))) {
-		if (key < 0) {
-			return 2;
-		}
-		options &= key == OPTION_ALLOW_OUTSIDE ? ~(unsigned)SGPU_MANIFEST_INSIDE : ~0u;
-		output = key == 'o' ? value : output;
-	}
-	if (!cli_positionals(argc, first, 0, 1)) {
-		return 2;
-	}
-	status = cli_output_prepare(output, 0666, false);
+	status = status ? status : cli_output_prepare(request.output, 0666, false);
 	if (status) {
 		return status;
 	}
-	status = document_load(argv[first], options, &document);
+	status = document_load(paths[0], request.outside ? 0 : SGPU_MANIFEST_INSIDE, &document);
 	if (!status) {
-		status = text_write(output, document.path, document.manifest->canonical,
+		status = text_write(request.output, document.path, document.manifest->canonical,
 				    document.manifest->canonical_size);
 	}
 	/* The form has no newline; a prompt should still start on its own line. */
-	if (!status && !output && isatty(STDOUT_FILENO)) {
+	if (!status && !request.output && isatty(STDOUT_FILENO)) {
 		putchar('\n');
 	}
 	document_free(&document);

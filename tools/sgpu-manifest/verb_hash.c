@@ -9,7 +9,7 @@
 #include "document.h"
 #include "verbs.h"
 
-const struct cli_option hash_options[] = { CLI_COMMON, OPTION_OUTSIDE, { NULL, 0, NULL, NULL } };
+const struct cli_option hash_options[] = { CLI_COMMON, OPTION_OUTSIDE(struct document_request), CLI_END };
 
 static int hash_one(const char *path, unsigned options)
 {
@@ -34,5 +34,5 @@ static int hash_one(const char *path, unsigned options)
 
 int verb_hash(int argc, char **argv)
 {
-	return document_each(argc, argv, SGPU_MANIFEST_INSIDE, hash_one);
+	return document_each(argc, argv, 0, hash_one);
 }

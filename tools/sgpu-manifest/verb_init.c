@@ -19,18 +19,6 @@
 #include "pretty.h"
 #include "verbs.h"
 
-enum { OPTION_OP = CLI_LONG, OPTION_LOW, OPTION_ID, OPTION_PARAM };
-
-const struct cli_option init_options[] = {
-	CLI_COMMON,
-	{ "op", OPTION_OP, "OPERATION", "the operation" },
-	{ "low", OPTION_LOW, "NAME", "this argument is LOW, not HIGH; may be repeated" },
-	{ "id", OPTION_ID, "ID", "the manifest_id; the operation's name without it" },
-	{ "param", OPTION_PARAM, "NAME=VALUE", "a parameter of the operation; may be repeated" },
-	{ "output", 'o', "FILE", "write to this new file, not to standard output" },
-	{ NULL, 0, NULL, NULL }
-};
-
 /* A number, true, false, or else a string. */
 static json_t *param_value(const char *text)
 {
@@ -43,8 +31,23 @@ static json_t *param_value(const char *text)
 	return json_string(text);
 }
 
-static int add_param(struct draft *draft, const char *text)
+static int take_op(void *values, const char *name)
 {
+	struct draft *draft = values;
+
+	draft->op = cli_find_op(name);
+	return draft->op ? 0 : 2;
+}
+
+static int take_low(void *values, const char *name)
+{
+	return json_array_append_new(((struct draft *)values)->low, json_string(name)) ?
+	       cli_usage("--low: '%s' is not UTF-8", name) : 0;
+}
+
+static int take_param(void *values, const char *text)
+{
+	struct draft *draft = values;
 	const char *equals = strchr(text, '=');
 	char *name;
 	int failed;
@@ -57,6 +60,16 @@ static int add_param(struct draft *draft, const char *text)
 	free(name);
 	return failed ? cli_usage("'%s' is not NAME=VALUE in UTF-8", SGPU_EXCERPT(text)) : 0;
 }
+
+const struct cli_option init_options[] = {
+	CLI_COMMON,
+	{ "op", 0, "OPERATION", "the operation", CLI_TAKE(take_op) },
+	{ "low", 0, "NAME", "this argument is LOW, not HIGH; may be repeated", CLI_TAKE(take_low) },
+	{ "id", 0, "ID", "the manifest_id; the operation's name without it", CLI_TEXT(struct draft, id) },
+	{ "param", 0, "NAME=VALUE", "a parameter of the operation; may be repeated", CLI_TAKE(take_param) },
+	{ "output", 'o', "FILE", "write to this new file, not to standard output", CLI_TEXT(struct draft, output) },
+	CLI_END
+};
 
 /* A pipe or the like takes what comes. */
 static bool is_special(const char *path)
@@ -81,8 +94,9 @@ static bool is_new(const char *path)
 	return false;
 }
 
-static int make_manifest(struct draft *draft, const char *output, char **files)
+static int make_manifest(struct draft *draft, char **files)
 {
+	const char *output = draft->output;
 	struct payload_folder folder = { .spool = -1 };
 	struct sgpu_error error = { 0 };
 	json_t *manifest = NULL;
@@ -113,43 +127,18 @@ static int make_manifest(struct draft *draft, const char *output, char **files)
 	return status;
 }
 
-static int set_option(struct draft *draft, const char **output, int key, const char *value)
-{
-	switch (key) {
-	case OPTION_OP:
-		draft->op = cli_find_op(value);
-		return draft->op ? 0 : 2;
-	case OPTION_LOW:
-		return json_array_append_new(draft->low, json_string(value)) ?
-		       cli_usage("--low: '%s' is not UTF-8", value) : 0;
-	case OPTION_ID:
-		draft->id = value;
-		return 0;
-	case OPTION_PARAM:
-		return add_param(draft, value);
-	case 'o':
-		*output = value;
-		return 0;
-	default:
-		return 2;
-	}
-}
-
 int verb_init(int argc, char **argv)
 {
 	struct draft draft = { .params = json_object(), .low = json_array(), .segments = json_array(),
 			       .arguments = json_object(), .operations = json_array() };
-	const char *value, *output = NULL;
-	int first, key, status = 0;
+	char **files;
+	int status = cli_read(argc, argv, &draft, &files);
 
-	while (!status && (key = cli_next(argc, argv, &value, &first))) {
-		status = set_option(&draft, &output, key, value);
-	}
 	if (!status && !draft.op) {
 		status = cli_usage("--op is missing; 'sgpu-manifest ops' lists the operations");
 	}
 	if (!status) {
-		status = make_manifest(&draft, output, argv + first);
+		status = make_manifest(&draft, files);
 	}
 	draft_clear(&draft);
 	return status;

@@ -19,11 +19,16 @@
 #include "report.h"
 #include "verbs.h"
 
+struct request {
+	const char *manifest, *output;
+};
+
 const struct cli_option merge_options[] = {
 	CLI_COMMON,
-	{ "manifest", 'm', "FILE", "the manifest that was split: every output of it must be there" },
-	{ "output", 'o', "FILE", "write the responses there as one tar archive" },
-	{ NULL, 0, NULL, NULL }
+	{ "manifest", 'm', "FILE", "the manifest that was split: every output of it must be there",
+	  CLI_TEXT(struct request, manifest) },
+	{ "output", 'o', "FILE", "write the responses there as one tar archive", CLI_TEXT(struct request, output) },
+	CLI_END
 };
 
 struct merger {
@@ -272,20 +277,10 @@ static int merge(char **responses, const char *manifest, const char *output)
 
 int verb_merge(int argc, char **argv)
 {
-	const char *value, *output = NULL, *manifest = NULL;
-	int first, key;
+	struct request request = { 0 };
+	char **responses;
+	int status = cli_read(argc, argv, &request, &responses);
 
-	while ((key = cli_next(argc, argv, &value, &first))) {
-		if (key < 0) {
-			return 2;
-		}
-		output = key == 'o' ? value : output;
-		manifest = key == 'm' ? value : manifest;
-	}
-	if (!cli_positionals(argc, first, 1, SGPU_MANIFEST_OPERATIONS_MAX)) {
-		return 2;
-	}
-	const int status = cli_output_prepare(output, 0666, false);
-
-	return status ? status : merge(argv + first, manifest, output);
+	status = status ? status : cli_output_prepare(request.output, 0666, false);
+	return status ? status : merge(responses, request.manifest, request.output);
 }

@@ -10,7 +10,7 @@
 #include "report.h"
 #include "verbs.h"
 
-const struct cli_option ops_options[] = { CLI_COMMON, { NULL, 0, NULL, NULL } };
+const struct cli_option ops_options[] = { CLI_COMMON, CLI_END };
 
 static json_t *argument_json(const struct sgpu_op_argument *argument)
 {
@@ -154,20 +154,15 @@ int verb_ops(int argc, char **argv)
 {
 	const struct sgpu_op *const *ops = sgpu_ops();
 	const struct sgpu_op *op;
-	const char *value;
 	json_t *list;
-	int first, key;
+	char **names;
+	int status = cli_read(argc, argv, NULL, &names);
 
-	while ((key = cli_next(argc, argv, &value, &first))) {
-		if (key < 0) {
-			return 2;
-		}
+	if (status) {
+		return status;
 	}
-	if (!cli_positionals(argc, first, 0, 1)) {
-		return 2;
-	}
-	op = argv[first] ? cli_find_op(argv[first]) : NULL;
-	if (argv[first] && !op) {
+	op = *names ? cli_find_op(*names) : NULL;
+	if (*names && !op) {
 		return 2;
 	}
 	if (!cli_json) {

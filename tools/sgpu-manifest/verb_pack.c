@@ -14,9 +14,13 @@
 #include "payload.h"
 #include "verbs.h"
 
+struct request {
+	const char *output;
+	bool outside;
+};
+
 const struct cli_option pack_options[] = {
-	CLI_COMMON, { "output", 'o', "FILE", "write there, not to standard output" }, OPTION_OUTSIDE,
-	{ NULL, 0, NULL, NULL }
+	CLI_COMMON, OPTION_OUTPUT(struct request), OPTION_OUTSIDE(struct request), CLI_END
 };
 
 /* Every segment but the INTERMEDIATE ones, in the manifest's order. Each fault of a payload is printed; the status
@@ -137,9 +141,9 @@ static int write_batch(const struct payload_folder *folder, const struct sgpu_ba
 	return code ? cli_error(&error) : 0;
 }
 
-static int pack(struct document *document, const char *output, unsigned options)
+static int pack(struct document *document, const char *output, bool outside)
 {
-	struct payload_folder folder = { .allow_outside = !(options & SGPU_MANIFEST_INSIDE),
+	struct payload_folder folder = { .allow_outside = outside,
 					 .output = output,
 					 .spool = -1,
 					 .standard_input = strcmp(document->path, "-") == 0 };
@@ -150,7 +154,7 @@ static int pack(struct document *document, const char *output, unsigned options)
 	if (payload_folder_open(document->path, &folder, &error)) {
 		return cli_error(&error);
 	}
-	status = module_digests_fill(document, &folder, options);
+	status = module_digests_fill(document, &folder, outside ? 0 : SGPU_MANIFEST_INSIDE);
 	if (!status) {
 		status = make_batch(document, &folder, &batch);
 	}
@@ -164,29 +168,25 @@ static int pack(struct document *document, const char *output, unsigned options)
 
 int verb_pack(int argc, char **argv)
 {
-	const char *value, *output = NULL;
+	struct request request = { 0 };
 	struct document document;
-	unsigned options = SGPU_MANIFEST_INSIDE;
-	int first, key, status;
+	char **paths;
+	int status = cli_read(argc, argv, &request, &paths);
 
-	while ((key = cli_next(argc, argv, &value, &first))) {
-		if (key < 0) {
-			return 2;
-		}
-		options &= key == OPTION_ALLOW_OUTSIDE ? ~(unsigned)SGPU_MANIFEST_INSIDE : ~0u;
-		output = key == 'o' ? value : output;
+	if (status) {
+		return status;
 	}
-	if (!cli_positionals(argc, first, 0, 1) || !output_differs(output, first < argc ? argv[first] : "-")) {
+	if (!output_differs(request.output, paths[0] ? paths[0] : "-")) {
 		return 2;
 	}
-	status = cli_output_prepare(output, 0666, false);
+	status = cli_output_prepare(request.output, 0666, false);
 	if (status) {
 		return status;
 	}
 	cli_signals(NULL);
-	status = document_load(argv[first], options, &document);
+	status = document_load(paths[0], request.outside ? 0 : SGPU_MANIFEST_INSIDE, &document);
 	if (!status) {
-		status = pack(&document, output, options);
+		status = pack(&document, request.output, request.outside);
 	}
 	document_free(&document);
 	return cli_finish(status);

@@ -10,9 +10,11 @@
 #include "op_info.h"
 #include "verbs.h"
 
-const struct cli_option schema_options[] = {
-	CLI_COMMON, { "output", 'o', "FILE", "write there, not to standard output" }, { NULL, 0, NULL, NULL }
+struct request {
+	const char *output;
 };
+
+const struct cli_option schema_options[] = { CLI_COMMON, OPTION_OUTPUT(struct request), CLI_END };
 
 static json_t *strings(const char *const *names)
 {
@@ -267,14 +269,9 @@ static json_t *manifest_schema(void)
 
 int verb_schema(int argc, char **argv)
 {
-	const char *value, *output = NULL;
-	int first, key;
+	struct request request = { 0 };
+	char **arguments;
+	int status = cli_read(argc, argv, &request, &arguments);
 
-	while ((key = cli_next(argc, argv, &value, &first))) {
-		if (key < 0) {
-			return 2;
-		}
-		output = key == 'o' ? value : output;
-	}
-	return cli_positionals(argc, first, 0, 0) ? json_write(output, NULL, manifest_schema(), 2) : 2;
+	return status ? status : json_write(request.output, NULL, manifest_schema(), 2);
 }

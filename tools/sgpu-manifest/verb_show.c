@@ -14,12 +14,17 @@
 #include "show.h"
 #include "verbs.h"
 
-enum { OPTION_DOT = CLI_LONG };
 enum { AFTER_MAX = 4 }; /* names in a cell */
 
+struct request {
+	bool dot, outside;
+};
+
 const struct cli_option show_options[] = {
-	CLI_COMMON, { "dot", OPTION_DOT, NULL, "the graph in Graphviz's language" }, OPTION_OUTSIDE,
-	{ NULL, 0, NULL, NULL }
+	CLI_COMMON,
+	{ "dot", 0, NULL, "the graph in Graphviz's language", CLI_FLAG(struct request, dot) },
+	OPTION_OUTSIDE(struct request),
+	CLI_END
 };
 
 static void headings(struct table *table, const char *const *names)
@@ -172,27 +177,19 @@ static int print_text(const struct sgpu_manifest *manifest)
 
 int verb_show(int argc, char **argv)
 {
+	struct request request = { 0 };
 	struct document document;
-	unsigned options = SGPU_MANIFEST_INSIDE;
-	bool dot = false;
-	const char *value;
-	int first, key, status;
+	char **paths;
+	int status = cli_read(argc, argv, &request, &paths);
 
-	while ((key = cli_next(argc, argv, &value, &first))) {
-		if (key < 0) {
-			return 2;
-		}
-		options &= key == OPTION_ALLOW_OUTSIDE ? ~(unsigned)SGPU_MANIFEST_INSIDE : ~0u;
-		dot |= key == OPTION_DOT;
+	if (status) {
+		return status;
 	}
-	if (!cli_positionals(argc, first, 0, 1)) {
-		return 2;
-	}
-	if (dot && cli_json) {
+	if (request.dot && cli_json) {
 		return cli_usage("--dot and --json exclude each other");
 	}
-	status = document_load(argv[first], options, &document);
-	if (!status && dot) {
+	status = document_load(paths[0], request.outside ? 0 : SGPU_MANIFEST_INSIDE, &document);
+	if (!status && request.dot) {
 		show_dot(document.manifest);
 	} else if (!status && cli_json) {
 		status = json_write(NULL, NULL, show_json(document.manifest), 2);

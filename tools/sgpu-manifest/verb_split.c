@@ -18,12 +18,20 @@
 #include "pretty.h"
 #include "verbs.h"
 
+struct request {
+	const char *directory;
+	uint64_t wanted;
+	bool outside;
+};
+
 const struct cli_option split_options[] = {
 	CLI_COMMON,
-	{ "shards", 'n', "NUMBER", "at most so many shards, balanced by bytes; without it one a part" },
-	{ "directory", 'C', "DIR", "write them there, not into the manifest's folder" },
-	OPTION_OUTSIDE,
-	{ NULL, 0, NULL, NULL }
+	{ "shards", 'n', "NUMBER", "at most so many shards, balanced by bytes; without it one a part",
+	  CLI_NUMBER(struct request, wanted, 1, SGPU_MANIFEST_OPERATIONS_MAX) },
+	{ "directory", 'C', "DIR", "write them there, not into the manifest's folder",
+	  CLI_TEXT(struct request, directory) },
+	OPTION_OUTSIDE(struct request),
+	CLI_END
 };
 
 struct splitter {
@@ -288,35 +296,23 @@ static int split(const struct document *document, const char *directory, uint64_
 
 int verb_split(int argc, char **argv)
 {
-	const char *value, *directory = NULL;
+	struct request request = { 0 };
 	struct sgpu_output_folder folder = SGPU_OUTPUT_FOLDER_INIT;
-	unsigned options = SGPU_MANIFEST_INSIDE;
 	struct sgpu_error error = { 0 };
 	struct document document;
-	uint64_t wanted = 0;
-	int first, key, status;
+	char **paths;
+	int status = cli_read(argc, argv, &request, &paths);
 
-	while ((key = cli_next(argc, argv, &value, &first))) {
-		if (key < 0) {
-			return 2;
-		}
-		if (key == 'n' &&
-		    sgpu_parse_u64(value, "the number of shards", 1, SGPU_MANIFEST_OPERATIONS_MAX, &wanted, &error)) {
-			return cli_error(&error);
-		}
-		options &= key == OPTION_ALLOW_OUTSIDE ? ~(unsigned)SGPU_MANIFEST_INSIDE : ~0u;
-		directory = key == 'C' ? value : directory;
+	if (status) {
+		return status;
 	}
-	if (!cli_positionals(argc, first, 0, 1)) {
-		return 2;
-	}
-	/* Before the manifest is read: a folder that cannot be is told at once. */
-	if (directory && sgpu_output_folder_open(&folder, directory, 0777, &error)) {
+	/* Before the manifest is read, so that a folder that cannot be made is reported at once. */
+	if (request.directory && sgpu_output_folder_open(&folder, request.directory, 0777, &error)) {
 		return cli_error(&error);
 	}
-	status = document_load(argv[first], options, &document);
+	status = document_load(paths[0], request.outside ? 0 : SGPU_MANIFEST_INSIDE, &document);
 	if (!status) {
-		status = split(&document, directory, wanted);
+		status = split(&document, request.directory, request.wanted);
 	}
 	document_free(&document);
 	sgpu_output_folder_close(&folder, !status);

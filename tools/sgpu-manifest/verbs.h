@@ -22,7 +22,10 @@ MANIFEST_VERB(split);
 MANIFEST_VERB(merge);
 MANIFEST_VERB(ops);
 
-enum { OPTION_ALLOW_OUTSIDE = CLI_LONG + 64 };
-#define OPTION_OUTSIDE { "allow-outside", OPTION_ALLOW_OUTSIDE, NULL, "let inputs lie outside the manifest's folder" }
+/* Rows that several verbs have. */
+#define OPTION_OUTSIDE(type) \
+	{ "allow-outside", 0, NULL, "let inputs lie outside the manifest's folder", CLI_FLAG(type, outside) }
+#define OPTION_OUTPUT(type) \
+	{ "output", 'o', "FILE", "write there, not to standard output", CLI_TEXT(type, output) }
 
 #endif

@@ -9,37 +9,9 @@
 
 #include "parts.h"
 
-int measure_take_check(struct measure_checks *checks, int key, const char *value)
-{
-	switch (key) {
-	case MEASURE_ROOTS:
-		checks->roots_path = value;
-		return 0;
-	case MEASURE_NONCE:
-		return measure_parse_nonce(value, &checks->nonce) ? 0 : 2;
-	case MEASURE_OWNER:
-		checks->owner_path = value;
-		return 0;
-	case MEASURE_TEE_ROOTS:
-		checks->tee_roots_path = value;
-		return 0;
-	case MEASURE_TEE_CERTIFICATES:
-		checks->tee_certificates_path = value;
-		return 0;
-	case MEASURE_MAX_AGE:
-		return measure_parse_seconds(value, "--max-age", &checks->max_age) ? 0 : 2;
-	default:
-		return 1;
-	}
-}
-
 static int load_chain(const char *path, struct sgpu_chain *chain, struct sgpu_error *error)
 {
-	if (!path) {
-		return 0;
-	}
-	cli_remember_input(path);
-	return sgpu_chain_load(path, chain, error);
+	return path ? sgpu_chain_load(path, chain, error) : 0;
 }
 
 static int load(struct measure_checks *checks, struct sgpu_error *error)
@@ -72,13 +44,13 @@ static int verify(struct measure_checks *checks, struct sgpu_error *error)
 {
 	const struct sgpu_quote_checks wanted = {
 		.roots = &checks->roots,
-		.nonce = checks->nonce.size ? checks->nonce.bytes : NULL,
+		.nonce = checks->nonce.size ? checks->nonce.data : NULL,
 		.nonce_size = checks->nonce.size,
 		.owner_key = checks->owner_path ? checks->owner.public_half : NULL,
 		.tee_certificates = checks->tee_certificates_path ? &checks->tee_certificates : NULL,
 		.tee_roots = checks->tee_roots_path ? &checks->tee_roots : NULL,
 		.now = measure_now(),
-		.max_age = checks->max_age,
+		.max_age = (int64_t)(checks->max_age_ns / MEASURE_SECOND),
 	};
 	const int code = sgpu_quote_verify(checks->quote, checks->quote_size, &wanted, &checks->result, error);
 

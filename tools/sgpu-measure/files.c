@@ -15,9 +15,8 @@
 int measure_load_x25519(const char *path, struct sgpu_key *key, struct sgpu_error *error)
 {
 	struct sgpu_key loaded;
-
-	cli_remember_input(path);
 	int code = sgpu_key_load(path, &loaded, error);
+
 	if (!code && loaded.kind == SGPU_KEY_OCT) {
 		code = sgpu_fail(error, SGPU_EINVALID, "'%s' is a symmetric key; an X25519 key is needed", path);
 	}

@@ -9,7 +9,7 @@
 static const struct cli_verb verbs[] = {
 	{ "provision", "", "make the endorsement key of a machine", provision_options, verb_provision },
 	{ "enroll", "", "make an attestation key, and a request to certify it", enroll_options, verb_enroll },
-	{ "ca", "init | sign [REQUEST]", "make a certificate authority; answer a request", ca_options, verb_ca },
+	{ "ca", "init|sign [REQUEST]", "make a certificate authority; answer a request", ca_options, verb_ca },
 	{ "quote", "", "sign what runs here, for a verifier's nonce", quote_options, verb_quote },
 	{ "verify", "[QUOTE]", "check signature, chain, time, nonce and binding", verify_options, verb_verify },
 	{ "appraise", "[QUOTE]", "verify, then judge by a policy", appraise_options, verb_appraise },
@@ -19,7 +19,7 @@ static const struct cli_verb verbs[] = {
 	{ "info", "", "what this machine can prove, and what is missing", info_options, verb_info },
 	{ "memory", "[FILE]", "measure memory of a device", memory_options, verb_memory },
 	{ "channel", "[SCRIPT]", "carry out channel commands, one a line", channel_options, verb_channel },
-	{ NULL, NULL, NULL, NULL, NULL },
+	{ .name = NULL },
 };
 
 static const struct cli_tool tool = {

@@ -13,16 +13,15 @@
 #include <sgpu/batch.h>
 #include <sgpu/secure.h>
 
-enum { MEMORY_KEYS_MAX = 64 };
+#include "cli.h"
 
 struct memory_task {
 	/* what was asked for */
 	const char *device_name, *path, *batch_path, *segment;
-	const char *key_paths[MEMORY_KEYS_MAX];
-	int key_count;
-	bool keyed, has_expected, has_size;
-	uint8_t expected[SGPU_CHANNEL_DIGEST_SIZE];
-	uint64_t offset, size;
+	struct cli_list keys;      /* paths */
+	bool keyed;
+	struct cli_bytes expected; /* a digest */
+	uint64_t offset, size;     /* size 0: to the end */
 	/* what it runs in */
 	struct sgpu_device *device;
 	struct sgpu_secure *context;

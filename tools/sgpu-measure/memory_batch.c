@@ -35,23 +35,23 @@ static int authenticate(struct reading *reading, struct sgpu_error *error)
 	int loaded = 0, code = 0;
 
 	if (!reading->batch->has_mac) {
-		return task->key_count ? sgpu_fail(error, SGPU_EPOLICY, "the batch has no mac, so no key fits it") : 0;
+		return task->keys.count ? sgpu_fail(error, SGPU_EPOLICY, "the batch has no mac, so no key fits it") : 0;
 	}
-	if (!task->key_count) {
+	if (!task->keys.count) {
 		return sgpu_fail(error, SGPU_EUSAGE, "a key that opens the batch is missing, with -k");
 	}
-	keys = calloc((size_t)task->key_count, sizeof(*keys));
+	keys = calloc((size_t)task->keys.count, sizeof(*keys));
 	code = keys ? 0 : sgpu_fail_nomem(error);
-	for (; !code && loaded < task->key_count; loaded++) {
-		code = sgpu_key_load_private(task->key_paths[loaded], &keys[loaded], error);
+	for (; !code && loaded < task->keys.count; loaded++) {
+		code = sgpu_key_load_private(task->keys.items[loaded], &keys[loaded], error);
 	}
 	if (!code) {
-		code = sgpu_batch_unwrap(reading->batch, keys, task->key_count, reading->batch_key, error);
+		code = sgpu_batch_unwrap(reading->batch, keys, task->keys.count, reading->batch_key, error);
 	}
 	if (!code) {
 		code = sgpu_batch_verify(reading->batch, reading->batch_key, error);
 	}
-	sgpu_free_wiped(&keys, (size_t)task->key_count * sizeof(*keys));
+	sgpu_free_wiped(&keys, (size_t)task->keys.count * sizeof(*keys));
 	return code;
 }
 

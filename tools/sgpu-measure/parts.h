@@ -14,14 +14,9 @@
 
 #include "cli.h"
 
-/* ---- values of options; these print, and return false for a usage error ---- */
-struct measure_nonce {
-	uint8_t bytes[SGPU_NONCE_MAX];
-	size_t size; /* 0: none was given */
-};
-bool measure_parse_nonce(const char *text, struct measure_nonce *nonce);
-bool measure_parse_days(const char *text, unsigned *days);
-bool measure_parse_seconds(const char *text, const char *what, int64_t *seconds);
+/* How long anything is valid or may be old: whole seconds, as an option in nanoseconds. */
+enum { MEASURE_DAYS_MAX = 36500 };
+#define MEASURE_SECOND UINT64_C(1000000000)
 
 /* Seconds since 1970. */
 int64_t measure_now(void);
@@ -56,29 +51,30 @@ json_t *measure_hex(const void *data, size_t size);
 void measure_print_text(const char *text);
 
 /* ---- what verify and appraise share ---- */
-enum { MEASURE_ROOTS = CLI_LONG, MEASURE_NONCE, MEASURE_OWNER, MEASURE_TEE_ROOTS, MEASURE_TEE_CERTIFICATES,
-       MEASURE_MAX_AGE, MEASURE_OWN_OPTIONS };
-
-#define MEASURE_CHECK_OPTIONS                                                                           \
-	{ "roots", MEASURE_ROOTS, "FILE", "certificates that are trusted for the attestation key" },    \
-	{ "nonce", MEASURE_NONCE, "HEX", "the nonce that the quote was asked for with" },               \
-	{ "owner", MEASURE_OWNER, "KEY", "the owner's X25519 key that the quote must be bound to" },    \
-	{ "tee-roots", MEASURE_TEE_ROOTS, "FILE", "certificates that are trusted for the hardware's report" }, \
-	{ "tee-certificates", MEASURE_TEE_CERTIFICATES, "FILE", "certificates between the report and those" }, \
-	{ "max-age", MEASURE_MAX_AGE, "DURATION", "how old a quote may be (default: 1h)" }
+#define MEASURE_CHECK_OPTIONS(type, checks)                                                              \
+	{ "roots", 0, "FILE", "certificates that are trusted for the attestation key",                   \
+	  CLI_INPUT(type, checks roots_path) },                                                          \
+	{ "nonce", 0, "HEX", "the nonce that the quote was asked for with",                              \
+	  CLI_BYTES(type, checks nonce, SGPU_NONCE_MIN, SGPU_NONCE_MAX) },                               \
+	{ "owner", 0, "KEY", "the owner's X25519 key that the quote must be bound to",                   \
+	  CLI_INPUT(type, checks owner_path) },                                                          \
+	{ "tee-roots", 0, "FILE", "certificates that are trusted for the hardware's report",             \
+	  CLI_INPUT(type, checks tee_roots_path) },                                                      \
+	{ "tee-certificates", 0, "FILE", "certificates between the report and those",                    \
+	  CLI_INPUT(type, checks tee_certificates_path) },                                               \
+	{ "max-age", 0, "DURATION", "how old a quote may be (default: 1h)",                              \
+	  CLI_DURATION(type, checks max_age_ns, MEASURE_SECOND) }
 
 struct measure_checks {
 	const char *roots_path, *owner_path, *tee_roots_path, *tee_certificates_path;
-	struct measure_nonce nonce;
-	int64_t max_age;
+	struct cli_bytes nonce;
+	uint64_t max_age_ns;
 	struct sgpu_chain roots, tee_roots, tee_certificates;
 	struct sgpu_key owner;
 	char *quote;
 	size_t quote_size;
 	struct sgpu_quote_result result;
 };
-/* Whether the option was one of them: 0 it was and is taken, 1 it is another, 2 a usage error that was printed. */
-int measure_take_check(struct measure_checks *checks, int key, const char *value);
 /* Loads what the options name, reads the quote, and verifies it. Returns an exit status; everything was printed. */
 int measure_run_checks(struct measure_checks *checks, const char *quote_path, struct sgpu_error *error);
 void measure_checks_clear(struct measure_checks *checks);

@@ -12,23 +12,23 @@
 #include "parts.h"
 #include "verbs.h"
 
-enum { RECIPIENT = MEASURE_OWN_OPTIONS };
 enum { POLICY_MAX = 1 << 20 };
-
-const struct cli_option appraise_options[] = {
-	CLI_COMMON,
-	{ "policy", 'p', "POLICY", "what is accepted, sgpu-policy(5)" },
-	MEASURE_CHECK_OPTIONS,
-	{ "recipient", RECIPIENT, "FILE", "write the runner's public key there, if the quote is accepted" },
-	{ "output", 'o', "FILE", "write the result there, as EAR claims" },
-	{ NULL, 0, NULL, NULL },
-};
 
 struct task {
 	struct measure_checks checks;
 	const char *policy_path, *recipient_path, *ear_path, *quote_path;
 	struct sgpu_policy *policy;
 	struct sgpu_appraisal appraisal;
+};
+
+const struct cli_option appraise_options[] = {
+	CLI_COMMON,
+	{ "policy", 'p', "POLICY", "what is accepted, sgpu-policy(5)", CLI_INPUT(struct task, policy_path) },
+	MEASURE_CHECK_OPTIONS(struct task, checks.),
+	{ "recipient", 0, "FILE", "write the runner's public key there, if the quote is accepted",
+	  CLI_TEXT(struct task, recipient_path) },
+	{ "output", 'o', "FILE", "write the result there, as EAR claims", CLI_TEXT(struct task, ear_path) },
+	CLI_END,
 };
 
 static int load_policy(struct task *task, struct sgpu_error *error)
@@ -142,24 +142,6 @@ static int report(const struct task *task)
 	return !a->accepted ? refuse(task) : status;
 }
 
-/* ---- options ---- */
-static int take_option(struct task *task, int key, const char *value)
-{
-	switch (key) {
-	case 'p':
-		task->policy_path = value;
-		return 0;
-	case RECIPIENT:
-		task->recipient_path = value;
-		return 0;
-	case 'o':
-		task->ear_path = value;
-		return 0;
-	default:
-		return measure_take_check(&task->checks, key, value) ? 2 : 0;
-	}
-}
-
 static int check_paths(const struct task *task)
 {
 	if (!task->policy_path) {
@@ -176,19 +158,6 @@ static int check_paths(const struct task *task)
 }
 
 /* ---- what an earlier run left ---- */
-static void remember_inputs(const struct task *task)
-{
-	const struct measure_checks *checks = &task->checks;
-	const char *const paths[] = { task->policy_path, checks->roots_path, checks->owner_path, checks->tee_roots_path,
-				      checks->tee_certificates_path };
-
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(paths); i++) {
-		if (paths[i]) {
-			cli_remember_input(paths[i]);
-		}
-	}
-}
-
 /* A pipe or a device keeps nothing. Returns an exit status. */
 static int remove_older(const char *path)
 {
@@ -207,7 +176,6 @@ static int remove_older(const char *path)
  * one. So they go before anything is read or judged, whatever comes of it. */
 static int remove_both(const struct task *task)
 {
-	remember_inputs(task);
 	const int first = remove_older(task->recipient_path), second = remove_older(task->ear_path);
 
 	return first ? first : second;
@@ -236,24 +204,16 @@ static int run(struct task *task)
 int verb_appraise(int argc, char **argv)
 {
 	struct task task = { 0 };
-	const char *value = NULL;
-	int first = argc, status = 0, faults = 0;
+	char **paths;
+	/* All options, even when one is wrong: what an earlier run left goes in any case. */
+	int status = cli_read(argc, argv, &task, &paths);
 
-	/* All of them, whatever is wrong with one: what an earlier run left goes in any case. */
-	for (int key = 0; faults <= argc && (key = cli_next(argc, argv, &value, &first)) != 0;) {
-		const int fault = take_option(&task, key, value);
-		status = status ? status : fault;
-		faults += fault != 0;
+	task.quote_path = *paths;
+	for (; *paths; paths++) {
+		cli_remember_input(*paths);
 	}
-	for (int i = first; i < argc; i++) {
-		cli_remember_input(argv[i]);
-	}
-	task.quote_path = first < argc ? argv[first] : NULL;
 	const int removed = remove_both(&task);
 	status = status ? status : removed;
-	if (!status && !cli_positionals(argc, first, 0, 1)) {
-		status = 2;
-	}
 	if (!status) {
 		status = run(&task);
 	}

@@ -12,31 +12,35 @@
 #include "parts.h"
 #include "verbs.h"
 
-enum { CERTIFICATE = CLI_LONG, NAME, DAYS, EK, MAX_AGE };
 enum { ROOT_DAYS = 3650, LEAF_DAYS = 30, REQUEST_AGE = 86400, EKS_MAX = 4 << 20 };
-
-const struct cli_option ca_options[] = {
-	CLI_COMMON,
-	{ "key", 'k', "KEY", "sign: the authority's key (- standard input, fd:N a descriptor)" },
-	{ "certificate", CERTIFICATE, "FILE", "the authority's certificate: init writes it, sign reads it" },
-	{ "name", NAME, "NAME", "init: what the authority is called (default: sgpu CA)" },
-	{ "days", DAYS, "N", "how long the certificate is valid (default: init 3650, sign 30)" },
-	{ "ek", EK, "FILE", "sign: public endorsement keys of known machines, PEM; may be given again" },
-	{ "max-age", MAX_AGE, "DURATION", "sign: how old the request may be (default: 1d)" },
-	{ "output", 'o', "FILE", "init: new file for the key; sign: where the certificate goes" },
-	{ NULL, 0, NULL, NULL },
-};
 
 struct task {
 	const char *key_path, *certificate_path, *name, *out_path, *request_path;
-	const char **ek_paths;
-	int ek_count;
+	struct cli_list eks_paths;
 	unsigned days;
-	int64_t max_age;
+	uint64_t max_age_ns;
 	struct sgpu_signer *ca;
 	struct sgpu_chain chain;
 	char *eks, *request;
 	size_t request_size;
+};
+
+const struct cli_option ca_options[] = {
+	CLI_COMMON,
+	{ "key", 'k', "KEY", "sign: the authority's key (- standard input, fd:N a descriptor)",
+	  CLI_INPUT(struct task, key_path) },
+	{ "certificate", 0, "FILE", "the authority's certificate: init writes it, sign reads it",
+	  CLI_TEXT(struct task, certificate_path) },
+	{ "name", 0, "NAME", "init: what the authority is called (default: sgpu CA)", CLI_TEXT(struct task, name) },
+	{ "days", 0, "N", "how long the certificate is valid (default: init 3650, sign 30)",
+	  CLI_NUMBER(struct task, days, 1, MEASURE_DAYS_MAX) },
+	{ "ek", 0, "FILE", "sign: public endorsement keys of known machines, PEM; may be given again",
+	  CLI_LIST(struct task, eks_paths) },
+	{ "max-age", 0, "DURATION", "sign: how old the request may be (default: 1d)",
+	  CLI_DURATION(struct task, max_age_ns, MEASURE_SECOND) },
+	{ "output", 'o', "FILE", "init: new file for the key; sign: where the certificate goes",
+	  CLI_TEXT(struct task, out_path) },
+	CLI_END,
 };
 
 /* ---- init ---- */
@@ -61,7 +65,7 @@ static int verb_init(struct task *task)
 {
 	struct sgpu_error error = { 0 };
 
-	if (task->key_path || task->ek_count || task->max_age) {
+	if (task->key_path || task->eks_paths.count || task->max_age_ns) {
 		return cli_usage("-k, --ek and --max-age belong to 'ca sign'");
 	}
 	if (!task->out_path || !task->certificate_path) {
@@ -85,12 +89,12 @@ static int read_eks(struct task *task, struct sgpu_error *error)
 	size_t total = 0;
 	int code = 0;
 
-	for (int i = 0; !code && i < task->ek_count; i++) {
+	for (int i = 0; !code && i < task->eks_paths.count; i++) {
 		char *text = NULL, *grown = NULL;
 		size_t size = 0;
-		code = sgpu_read_file(task->ek_paths[i], EKS_MAX, &text, &size, error);
+		code = sgpu_read_file(task->eks_paths.items[i], EKS_MAX, &text, &size, error);
 		if (!code && memchr(text, '\0', size)) {
-			code = sgpu_fail(error, SGPU_EINVALID, "'%s' is not PEM text", task->ek_paths[i]);
+			code = sgpu_fail(error, SGPU_EINVALID, "'%s' is not PEM text", task->eks_paths.items[i]);
 		}
 		if (!code && !(grown = realloc(task->eks, total + size + 2))) {
 			code = sgpu_fail_nomem(error);
@@ -122,7 +126,8 @@ static int sign(struct task *task, struct sgpu_error *error)
 	if (!code) {
 		code = sgpu_ca_certify(task->ca, &task->chain, task->eks, task->request, task->request_size,
 				       measure_now(), task->days ? task->days : LEAF_DAYS,
-				       task->max_age ? (unsigned)task->max_age : REQUEST_AGE, &pem, &size, error);
+				       task->max_age_ns ? (unsigned)(task->max_age_ns / MEASURE_SECOND) :
+				       REQUEST_AGE, &pem, &size, error);
 	}
 	if (!code) {
 		code = measure_write(task->out_path, pem, size, error);
@@ -139,18 +144,17 @@ static int verb_sign(struct task *task)
 	if (task->name) {
 		return cli_usage("--name belongs to 'ca init'");
 	}
-	if (!task->key_path || !task->certificate_path || !task->ek_count) {
-		return cli_usage("%s is missing", !task->key_path ? "the authority's key, -k," : task->ek_count ?
+	if (!task->key_path || !task->certificate_path || !task->eks_paths.count) {
+		return cli_usage("%s is missing", !task->key_path ? "the authority's key, -k," : task->eks_paths.count ?
 				 "the authority's certificate, --certificate," :
 				 "a known endorsement key, --ek,");
 	}
 	if (!strcmp(task->key_path, "-") && cli_is_standard(task->request_path)) {
 		return cli_usage("the key and the request cannot both come from standard input");
 	}
-	cli_remember_input(task->key_path);
 	cli_remember_input(task->certificate_path);
-	for (int i = 0; i < task->ek_count; i++) {
-		cli_remember_input(task->ek_paths[i]);
+	for (int i = 0; i < task->eks_paths.count; i++) {
+		cli_remember_input(task->eks_paths.items[i]);
 	}
 	status = cli_output_prepare(task->out_path, 0644, false);
 	if (status) {
@@ -165,67 +169,33 @@ static int verb_sign(struct task *task)
 	return sign(task, &error) ? cli_error(&error) : 0;
 }
 
-static int take_option(struct task *task, int key, const char *value)
-{
-	switch (key) {
-	case 'k':
-		task->key_path = value;
-		return 0;
-	case CERTIFICATE:
-		task->certificate_path = value;
-		return 0;
-	case NAME:
-		task->name = value;
-		return 0;
-	case DAYS:
-		return measure_parse_days(value, &task->days) ? 0 : 2;
-	case EK:
-		task->ek_paths[task->ek_count++] = value;
-		return 0;
-	case MAX_AGE:
-		return measure_parse_seconds(value, "--max-age", &task->max_age) ? 0 : 2;
-	case 'o':
-		task->out_path = value;
-		return 0;
-	default:
-		return 2;
-	}
-}
-
 static int dispatch(struct task *task, int argc, char **argv)
 {
-	const char *value = NULL;
-	int first = argc;
+	char **arguments;
+	const int status = cli_read(argc, argv, task, &arguments);
 
-	for (int key = 0; (key = cli_next(argc, argv, &value, &first)) != 0;) {
-		const int status = take_option(task, key, value);
-		if (status) {
-			return status;
-		}
+	if (status) {
+		return status;
 	}
-	if (!cli_positionals(argc, first, 1, 2)) {
-		return 2;
+	if (!strcmp(arguments[0], "init")) {
+		return arguments[1] ? cli_usage("'ca init' takes no argument, not '%s'", arguments[1]) : verb_init(task);
 	}
-	if (!strcmp(argv[first], "init")) {
-		return first + 1 < argc ? cli_usage("'ca init' takes no argument, not '%s'", argv[first + 1]) :
-		       verb_init(task);
-	}
-	if (!strcmp(argv[first], "sign")) {
-		task->request_path = first + 1 < argc ? argv[first + 1] : NULL;
+	if (!strcmp(arguments[0], "sign")) {
+		task->request_path = arguments[1];
 		return verb_sign(task);
 	}
-	return cli_usage("'ca' does 'init' or 'sign', not '%s'", SGPU_EXCERPT(argv[first]));
+	return cli_usage("'ca' does 'init' or 'sign', not '%s'", SGPU_EXCERPT(arguments[0]));
 }
 
 int verb_ca(int argc, char **argv)
 {
-	struct task task = { .ek_paths = calloc((size_t)argc + 1, sizeof(*task.ek_paths)) };
-	const int status = task.ek_paths ? dispatch(&task, argc, argv) : cli_fail(SGPU_ENOMEM, "out of memory");
+	struct task task = { 0 };
+	const int status = dispatch(&task, argc, argv);
 
 	sgpu_signer_free(&task.ca);
 	sgpu_chain_clear(&task.chain);
 	free(task.eks);
 	free(task.request);
-	free(task.ek_paths);
+	free(task.eks_paths.items);
 	return status;
 }

@@ -10,34 +10,24 @@
 #include "channel_script.h"
 #include "verbs.h"
 
-enum { OPT_DEVICE = CLI_LONG, OPT_FRAMES, OPT_UNPROTECTED, OPT_HIDDEN };
-
-const struct cli_option channel_options[] = {
-	CLI_COMMON,
-	{ "device", OPT_DEVICE, "DEVICE", "cpu (the default), cuda, cuda:N" },
-	{ "frames", OPT_FRAMES, "N", "small pages of physical memory (1024)" },
-	{ "unprotected", OPT_UNPROTECTED, "N", "of them at the beginning for the host (16)" },
-	{ "hidden", OPT_HIDDEN, "N", "of them at the end for the processor alone (16)" },
-	{ NULL, 0, NULL, NULL },
-};
+enum { FRAMES_MAX = 1 << 24 };
 
 struct request {
 	const char *device;
 	uint64_t frames, unprotected, hidden;
 };
 
-static int take_option(struct request *r, int key, const char *value)
-{
-	struct sgpu_error error = { 0 };
-	uint64_t *number = key == OPT_FRAMES ? &r->frames : key == OPT_UNPROTECTED ? &r->unprotected : &r->hidden;
-	const char *name = key == OPT_FRAMES ? "--frames" : key == OPT_UNPROTECTED ? "--unprotected" : "--hidden";
-
-	if (key == OPT_DEVICE) {
-		r->device = value;
-		return 0;
-	}
-	return sgpu_parse_u64(value, name, 0, 1 << 24, number, &error) == SGPU_OK ? 0 : cli_error(&error);
-}
+const struct cli_option channel_options[] = {
+	CLI_COMMON,
+	{ "device", 0, "DEVICE", "cpu (the default), cuda, cuda:N", CLI_TEXT(struct request, device) },
+	{ "frames", 0, "N", "small pages of physical memory (1024)",
+	  CLI_NUMBER(struct request, frames, 0, FRAMES_MAX) },
+	{ "unprotected", 0, "N", "of them at the beginning for the host (16)",
+	  CLI_NUMBER(struct request, unprotected, 0, FRAMES_MAX) },
+	{ "hidden", 0, "N", "of them at the end for the processor alone (16)",
+	  CLI_NUMBER(struct request, hidden, 0, FRAMES_MAX) },
+	CLI_END,
+};
 
 static int begin(struct script *script, const struct request *r, struct sgpu_error *error)
 {
@@ -134,18 +124,8 @@ static int run(const struct request *r, const char *path)
 int verb_channel(int argc, char **argv)
 {
 	struct request r = { .device = "cpu", .frames = 1024, .unprotected = 16, .hidden = 16 };
-	const char *value;
-	int first, key;
+	char **paths;
+	const int status = cli_read(argc, argv, &r, &paths);
 
-	while ((key = cli_next(argc, argv, &value, &first))) {
-		int status = key < 0 ? 2 : take_option(&r, key, value);
-
-		if (status) {
-			return status;
-		}
-	}
-	if (!cli_positionals(argc, first, 0, 1)) {
-		return 2;
-	}
-	return run(&r, first < argc ? argv[first] : NULL);
+	return status ? status : run(&r, paths[0]);
 }

@@ -8,21 +8,20 @@
 #include "parts.h"
 #include "verbs.h"
 
-enum { TPM = CLI_LONG, REQUEST };
-
-const struct cli_option enroll_options[] = {
-	CLI_COMMON,
-	{ "key", 'k', "KEY", "the endorsement key (- standard input, fd:N a descriptor)" },
-	{ "tpm", TPM, NULL, "keep the attestation key in the TPM 2.0 of this machine" },
-	{ "output", 'o', "FILE", "new file for the attestation key" },
-	{ "request", REQUEST, "FILE", "where the request goes" },
-	{ NULL, 0, NULL, NULL },
-};
-
 struct task {
 	const char *ek_path, *path, *request_path;
 	bool tpm;
 	struct sgpu_signer *ek, *ak;
+};
+
+const struct cli_option enroll_options[] = {
+	CLI_COMMON,
+	{ "key", 'k', "KEY", "the endorsement key (- standard input, fd:N a descriptor)",
+	  CLI_INPUT(struct task, ek_path) },
+	{ "tpm", 0, NULL, "keep the attestation key in the TPM 2.0 of this machine", CLI_FLAG(struct task, tpm) },
+	{ "output", 'o', "FILE", "new file for the attestation key", CLI_TEXT(struct task, path) },
+	{ "request", 0, "FILE", "where the request goes", CLI_TEXT(struct task, request_path) },
+	CLI_END,
 };
 
 static int run(struct task *task, struct sgpu_error *error)
@@ -44,32 +43,8 @@ static int run(struct task *task, struct sgpu_error *error)
 	return code;
 }
 
-static int options(struct task *task, int argc, char **argv)
+static int check_options(const struct task *task)
 {
-	const char *value = NULL;
-	int first = argc;
-
-	for (int key = 0; (key = cli_next(argc, argv, &value, &first)) != 0;) {
-		switch (key) {
-		case 'k':
-			task->ek_path = value;
-			break;
-		case TPM:
-			task->tpm = true;
-			break;
-		case 'o':
-			task->path = value;
-			break;
-		case REQUEST:
-			task->request_path = value;
-			break;
-		default:
-			return 2;
-		}
-	}
-	if (!cli_positionals(argc, first, 0, 0)) {
-		return 2;
-	}
 	if (!task->ek_path) {
 		return cli_usage("the endorsement key is missing, with -k");
 	}
@@ -80,7 +55,6 @@ static int options(struct task *task, int argc, char **argv)
 	if (!cli_outputs_apart("the key", task->path, "the request", task->request_path)) {
 		return 2;
 	}
-	cli_remember_input(task->ek_path);
 	return cli_secret_output(task->path) && cli_output_apart(task->request_path) ? 0 : 2;
 }
 
@@ -88,8 +62,10 @@ int verb_enroll(int argc, char **argv)
 {
 	struct sgpu_error error = { 0 };
 	struct task task = { 0 };
-	int status = options(&task, argc, argv);
+	char **arguments;
+	int status = cli_read(argc, argv, &task, &arguments);
 
+	status = status ? status : check_options(&task);
 	if (!status) {
 		status = run(&task, &error) ? cli_error(&error) :
 			 measure_report_key("AK", task.ak, task.path, task.request_path);

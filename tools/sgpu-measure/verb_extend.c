@@ -15,14 +15,20 @@
 #include "parts.h"
 #include "verbs.h"
 
-enum { RTMR = CLI_LONG, DIGEST };
 enum { RTMR_MAX = 3, SHA384_SIZE = 48, PIECE = 1 << 16 };
+
+struct request {
+	unsigned rtmr;
+	struct cli_bytes digest;
+};
 
 const struct cli_option extend_options[] = {
 	CLI_COMMON,
-	{ "rtmr", RTMR, "N", "which register, 0 to 3; guests may extend 2 and 3" },
-	{ "digest", DIGEST, "HEX", "48 bytes to extend it by, not the SHA-384 of a file" },
-	{ NULL, 0, NULL, NULL },
+	{ "rtmr", 0, "N", "which register, 0 to 3; guests may extend 2 and 3",
+	  CLI_NUMBER(struct request, rtmr, 0, RTMR_MAX) },
+	{ "digest", 0, "HEX", "48 bytes to extend it by, not the SHA-384 of a file",
+	  CLI_BYTES(struct request, digest, SHA384_SIZE, SHA384_SIZE) },
+	CLI_END,
 };
 
 static int digest_file(int fd, const char *name, uint8_t digest[SHA384_SIZE], struct sgpu_error *error)
@@ -58,17 +64,15 @@ static int report(unsigned rtmr, const uint8_t digest[SHA384_SIZE])
 	return 0;
 }
 
-static int extend(unsigned rtmr, const char *hex, const char *path)
+static int extend(unsigned rtmr, const struct cli_bytes *given, const char *path)
 {
 	uint8_t digest[SHA384_SIZE];
 	struct sgpu_error error = { 0 };
 	const char *name = NULL;
 	int code = 0;
 
-	if (hex) {
-		if (sgpu_hex_decode(hex, digest, sizeof(digest), &error)) {
-			return cli_usage("--digest: %s", error.text);
-		}
+	if (given->size) {
+		memcpy(digest, given->data, sizeof(digest));
 	} else {
 		const int fd = cli_input(path, &name);
 		if (fd < 0) {
@@ -87,33 +91,18 @@ static int extend(unsigned rtmr, const char *hex, const char *path)
 
 int verb_extend(int argc, char **argv)
 {
-	const char *value = NULL, *hex = NULL;
-	struct sgpu_error error = { 0 };
-	uint64_t rtmr = RTMR_MAX + 1;
-	int first = argc;
+	struct request request = { .rtmr = RTMR_MAX + 1 };
+	char **paths;
+	const int status = cli_read(argc, argv, &request, &paths);
 
-	for (int key = 0; (key = cli_next(argc, argv, &value, &first)) != 0;) {
-		switch (key) {
-		case RTMR:
-			if (sgpu_parse_u64(value, "--rtmr", 0, RTMR_MAX, &rtmr, &error)) {
-				return cli_error(&error);
-			}
-			break;
-		case DIGEST:
-			hex = value;
-			break;
-		default:
-			return 2;
-		}
+	if (status) {
+		return status;
 	}
-	if (!cli_positionals(argc, first, 0, 1)) {
-		return 2;
-	}
-	if (rtmr > RTMR_MAX) {
+	if (request.rtmr > RTMR_MAX) {
 		return cli_usage("the register is missing, with --rtmr");
 	}
-	if (hex && first < argc) {
+	if (request.digest.size && *paths) {
 		return cli_usage("--digest and a file exclude each other");
 	}
-	return extend((unsigned)rtmr, hex, first < argc ? argv[first] : NULL);
+	return extend(request.rtmr, &request.digest, paths[0]);
 }

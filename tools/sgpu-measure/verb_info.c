@@ -12,12 +12,14 @@
 #include "parts.h"
 #include "verbs.h"
 
-enum { DEVICE = CLI_LONG };
+struct request {
+	const char *device;
+};
 
 const struct cli_option info_options[] = {
 	CLI_COMMON,
-	{ "device", DEVICE, "DEVICE", "cpu, cuda, cuda:N or auto (the default)" },
-	{ NULL, 0, NULL, NULL },
+	{ "device", 0, "DEVICE", "cpu, cuda, cuda:N or auto (the default)", CLI_TEXT(struct request, device) },
+	CLI_END,
 };
 
 struct found {
@@ -234,20 +236,15 @@ static int print_json(const struct found *found)
 
 int verb_info(int argc, char **argv)
 {
-	const char *device = "auto", *value = NULL;
+	struct request request = { .device = "auto" };
 	struct found found = { 0 };
-	int first = argc, status = 0;
+	char **arguments;
+	int status = cli_read(argc, argv, &request, &arguments);
 
-	for (int key = 0; (key = cli_next(argc, argv, &value, &first)) != 0;) {
-		if (key != DEVICE) {
-			return 2;
-		}
-		device = value;
+	if (status) {
+		return status;
 	}
-	if (!cli_positionals(argc, first, 0, 0)) {
-		return 2;
-	}
-	look(&found, device);
+	look(&found, request.device);
 	if (!found.has_device && found.device_missing.code == SGPU_EUSAGE) {
 		status = cli_error(&found.device_missing);
 	} else if (cli_json) {

@@ -9,7 +9,7 @@
 #include "inspecting.h"
 #include "verbs.h"
 
-const struct cli_option inspect_options[] = { CLI_COMMON, { NULL, 0, NULL, NULL } };
+const struct cli_option inspect_options[] = { CLI_COMMON, CLI_END };
 
 static json_t *record_json(const struct sgpu_record *record)
 {
@@ -40,16 +40,13 @@ int verb_inspect(int argc, char **argv)
 {
 	struct sgpu_record records[SGPU_RECORDS_MAX];
 	struct sgpu_error error = { 0 };
-	const char *value = NULL;
+	char **paths;
 	json_t *claims = NULL;
 	char *text = NULL;
 	size_t size = 0;
-	int first = argc, count = 0, status = 0;
+	int count = 0, status = cli_read(argc, argv, NULL, &paths);
 
-	if (cli_next(argc, argv, &value, &first) || !cli_positionals(argc, first, 0, 1)) {
-		return 2;
-	}
-	if (measure_read_input(first < argc ? argv[first] : NULL, &text, &size, &status)) {
+	if (status || measure_read_input(paths[0], &text, &size, &status)) {
 		return status;
 	}
 	if (sgpu_quote_parse(text, size, &claims, records, &count, &error)) {

@@ -16,27 +16,32 @@
 #include "parts.h"
 #include "verbs.h"
 
-enum { DEVICE = CLI_LONG, KEYED, EXPECT, OFFSET, SIZE, BATCH, SEGMENT };
-static const uint64_t memory_max = (uint64_t)1 << 46;
+#define MEMORY_MAX (UINT64_C(1) << 46)
 
 const struct cli_option memory_options[] = {
 	CLI_COMMON,
-	{ "device", DEVICE, "DEVICE", "cpu, cuda, cuda:N or auto (the default)" },
-	{ "keyed", KEYED, NULL, "digests with the context's key, which only this run can compare" },
-	{ "expect", EXPECT, "DIGEST", "what the digest must be; else the exit status is 1" },
-	{ "offset", OFFSET, "N", "measure from this byte on: 4096, 64K" },
-	{ "size", SIZE, "N", "measure so many bytes (default: to the end)" },
-	{ "batch", BATCH, "BATCH", "the segments of a batch or a response, not a file" },
-	{ "key", 'k', "KEY", "a key that opens the batch; may be given again" },
-	{ "segment", SEGMENT, "ID", "this segment alone" },
-	{ NULL, 0, NULL, NULL },
+	{ "device", 0, "DEVICE", "cpu, cuda, cuda:N or auto (the default)",
+	  CLI_TEXT(struct memory_task, device_name) },
+	{ "keyed", 0, NULL, "digests with the context's key, which only this run can compare",
+	  CLI_FLAG(struct memory_task, keyed) },
+	{ "expect", 0, "DIGEST", "what the digest must be; else the exit status is 1",
+	  CLI_BYTES(struct memory_task, expected, SGPU_CHANNEL_DIGEST_SIZE, SGPU_CHANNEL_DIGEST_SIZE) },
+	{ "offset", 0, "N", "measure from this byte on: 4096, 64K",
+	  CLI_SIZE(struct memory_task, offset, 0, MEMORY_MAX) },
+	{ "size", 0, "N", "measure so many bytes (default: to the end)",
+	  CLI_SIZE(struct memory_task, size, 1, MEMORY_MAX) },
+	{ "batch", 0, "BATCH", "the segments of a batch or a response, not a file",
+	  CLI_TEXT(struct memory_task, batch_path) },
+	{ "key", 'k', "KEY", "a key that opens the batch; may be given again", CLI_LIST(struct memory_task, keys) },
+	{ "segment", 0, "ID", "this segment alone", CLI_TEXT(struct memory_task, segment) },
+	CLI_END,
 };
 
 int memory_measure(struct memory_task *task, const char *label, sgpu_devptr memory, uint64_t total,
 		   struct sgpu_error *error)
 {
 	uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE];
-	const uint64_t size = task->has_size ? task->size : total - (task->offset < total ? task->offset : total);
+	const uint64_t size = task->size ? task->size : total - (task->offset < total ? task->offset : total);
 
 	if (!size || task->offset > total || size > total - task->offset) {
 		return sgpu_fail(error, SGPU_EINVALID, "'%s' has %" PRIu64 " bytes: there is nothing to measure at %" PRIu64
@@ -81,7 +86,7 @@ static int measure_file(struct memory_task *task, int fd, const char *name, stru
 		feed.at = (uint64_t)position;
 		return measure_feed(task, &feed, (uint64_t)(status.st_size - position), error);
 	}
-	int code = sgpu_read_fd(fd, name, memory_max, &data, &size, error);
+	int code = sgpu_read_fd(fd, name, MEMORY_MAX, &data, &size, error);
 	if (!code) {
 		feed = (struct memory_feed){ .read = memory_read_bytes, .data = (const uint8_t *)data, .name = name };
 		code = measure_feed(task, &feed, size, error);
@@ -132,7 +137,7 @@ static int compare(const struct memory_task *task)
 	const char *got = json_string_value(json_object_get(result, "digest"));
 	char expected[2 * SGPU_CHANNEL_DIGEST_SIZE + 1];
 
-	sgpu_hex_encode(task->expected, sizeof(task->expected), expected);
+	sgpu_hex_encode(task->expected.data, task->expected.size, expected);
 	if (!got || strcmp(got, expected)) {
 		return cli_fail(SGPU_EDIFFERS, "the digest of '%s' is %s, not %s",
 				json_string_value(json_object_get(result, "label")), got ? got : "unknown", expected);
@@ -141,66 +146,22 @@ static int compare(const struct memory_task *task)
 }
 
 /* ---- options ---- */
-static int take_number(const char *value, const char *what, uint64_t min, uint64_t *number)
-{
-	struct sgpu_error error = { 0 };
-
-	return sgpu_parse_size(value, what, min, memory_max, number, &error) ? cli_usage("%s", error.text) : 0;
-}
-
-static int take_option(struct memory_task *task, int key, const char *value)
-{
-	struct sgpu_error error = { 0 };
-
-	switch (key) {
-	case DEVICE:
-		task->device_name = value;
-		return 0;
-	case KEYED:
-		task->keyed = true;
-		return 0;
-	case EXPECT:
-		task->has_expected = true;
-		return sgpu_hex_decode(value, task->expected, sizeof(task->expected), &error) ?
-		       cli_usage("--expect: %s", error.text) : 0;
-	case OFFSET:
-		return take_number(value, "--offset", 0, &task->offset);
-	case SIZE:
-		task->has_size = true;
-		return take_number(value, "--size", 1, &task->size);
-	case BATCH:
-		task->batch_path = value;
-		return 0;
-	case 'k':
-		if (task->key_count == MEMORY_KEYS_MAX) {
-			return cli_usage("more than %d keys", MEMORY_KEYS_MAX);
-		}
-		task->key_paths[task->key_count++] = value;
-		return 0;
-	case SEGMENT:
-		task->segment = value;
-		return 0;
-	default:
-		return 2;
-	}
-}
-
 static int check_options(const struct memory_task *task)
 {
 	if (task->path && task->batch_path) {
 		return cli_usage("a file and --batch exclude each other");
 	}
-	if (!task->batch_path && (task->key_count || task->segment)) {
+	if (!task->batch_path && (task->keys.count || task->segment)) {
 		return cli_usage("-k and --segment need --batch");
 	}
-	if (task->keyed && task->has_expected) {
+	if (task->keyed && task->expected.size) {
 		return cli_usage("--keyed and --expect exclude each other: the key is new in every run");
 	}
-	if (task->batch_path && !task->segment && (task->has_expected || task->has_size || task->offset)) {
+	if (task->batch_path && !task->segment && (task->expected.size || task->size || task->offset)) {
 		return cli_usage("--expect, --offset and --size need one --segment of the batch");
 	}
-	for (int i = 0; i < task->key_count; i++) {
-		if (!strcmp(task->key_paths[i], "-") && cli_is_standard(task->batch_path)) {
+	for (int i = 0; i < task->keys.count; i++) {
+		if (!strcmp(task->keys.items[i], "-") && cli_is_standard(task->batch_path)) {
 			return cli_usage("the key and the batch cannot both come from standard input");
 		}
 	}
@@ -222,7 +183,7 @@ static int run(struct memory_task *task)
 	}
 	cli_signals(NULL);
 	status = in_context(task, fd, name, &error) ? cli_error(&error) : report(task);
-	if (!status && task->has_expected) {
+	if (!status && task->expected.size) {
 		status = compare(task);
 	}
 	if (fd > STDERR_FILENO) {
@@ -234,19 +195,14 @@ static int run(struct memory_task *task)
 int verb_memory(int argc, char **argv)
 {
 	struct memory_task task = { .device_name = "auto", .results = json_array() };
-	const char *value = NULL;
-	int first = argc, status = 0;
+	char **paths;
+	int status = cli_read(argc, argv, &task, &paths);
 
-	for (int key = 0; !status && (key = cli_next(argc, argv, &value, &first)) != 0;) {
-		status = take_option(&task, key, value);
-	}
-	if (!status && !cli_positionals(argc, first, 0, 1)) {
-		status = 2;
-	}
 	if (!status) {
-		task.path = first < argc ? argv[first] : NULL;
+		task.path = paths[0];
 		status = run(&task);
 	}
+	free(task.keys.items);
 	json_decref(task.results);
 	return cli_finish(status);
 }

@@ -14,23 +14,24 @@
 #include "parts.h"
 #include "verbs.h"
 
-enum { REFERENCE_VALUES = CLI_LONG, BUILD, OWNERS, AT_LEAST };
-
-const struct cli_option policy_options[] = {
-	CLI_COMMON,
-	{ "reference-values", REFERENCE_VALUES, NULL, "digests alone, as {\"name\": [\"hex\", ...]}" },
-	{ "build", BUILD, "DIR", "from the files of a build, not from a quote" },
-	{ "owners", OWNERS, "FILE", "with --build: whose work the runner may take, a thumbprint a line; or 'any'" },
-	{ "at-least", AT_LEAST, "KIND", "with --build: plain, gramine-direct, sgx, tdx or snp (default: what a report proves)" },
-	{ "output", 'o', "FILE", "where it goes (default: standard output)" },
-	{ NULL, 0, NULL, NULL },
-};
-
 struct task {
 	const char *quote_path, *build_path, *owners_path, *at_least, *out_path;
 	bool reference_values;
 	struct sgpu_owners owners;
 	json_t *claims;
+};
+
+const struct cli_option policy_options[] = {
+	CLI_COMMON,
+	{ "reference-values", 0, NULL, "digests alone, as {\"name\": [\"hex\", ...]}",
+	  CLI_FLAG(struct task, reference_values) },
+	{ "build", 0, "DIR", "from the files of a build, not from a quote", CLI_TEXT(struct task, build_path) },
+	{ "owners", 0, "FILE", "with --build: whose work the runner may take, a thumbprint a line; or 'any'",
+	  CLI_TEXT(struct task, owners_path) },
+	{ "at-least", 0, "KIND", "with --build: plain, gramine-direct, sgx, tdx or snp (default: what a report proves)",
+	  CLI_TEXT(struct task, at_least) },
+	{ "output", 'o', "FILE", "where it goes (default: standard output)", CLI_TEXT(struct task, out_path) },
+	CLI_END,
 };
 
 /* On these the host reads what the runner has, so that a GPU that it reads, too, makes it no worse. */
@@ -269,35 +270,11 @@ static int check_options(const struct task *task)
 int verb_policy(int argc, char **argv)
 {
 	struct task task = { 0 };
-	const char *value = NULL;
-	int first = argc;
+	char **paths;
+	int status = cli_read(argc, argv, &task, &paths);
 
-	for (int key = 0; (key = cli_next(argc, argv, &value, &first)) != 0;) {
-		switch (key) {
-		case REFERENCE_VALUES:
-			task.reference_values = true;
-			break;
-		case BUILD:
-			task.build_path = value;
-			break;
-		case OWNERS:
-			task.owners_path = value;
-			break;
-		case AT_LEAST:
-			task.at_least = value;
-			break;
-		case 'o':
-			task.out_path = value;
-			break;
-		default:
-			return 2;
-		}
-	}
-	if (!cli_positionals(argc, first, 0, 1)) {
-		return 2;
-	}
-	task.quote_path = first < argc ? argv[first] : NULL;
-	int status = check_options(&task);
+	task.quote_path = paths[0];
+	status = status ? status : check_options(&task);
 	status = status ? status : run(&task);
 	json_decref(task.claims);
 	sgpu_owners_clear(&task.owners);

@@ -7,27 +7,31 @@
 #include "parts.h"
 #include "verbs.h"
 
-enum { TPM = CLI_LONG, PUBLIC };
+struct request {
+	bool tpm;
+	const char *path, *public_path;
+};
 
 const struct cli_option provision_options[] = {
 	CLI_COMMON,
-	{ "tpm", TPM, NULL, "keep the private half in the TPM 2.0 of this machine" },
-	{ "output", 'o', "FILE", "new file for the key (default: standard output)" },
-	{ "public", PUBLIC, "FILE", "also write the public half there, for the certificate authority" },
-	{ NULL, 0, NULL, NULL },
+	{ "tpm", 0, NULL, "keep the private half in the TPM 2.0 of this machine", CLI_FLAG(struct request, tpm) },
+	{ "output", 'o', "FILE", "new file for the key (default: standard output)", CLI_TEXT(struct request, path) },
+	{ "public", 0, "FILE", "also write the public half there, for the certificate authority",
+	  CLI_TEXT(struct request, public_path) },
+	CLI_END,
 };
 
-static int run(bool tpm, const char *path, const char *public_path, struct sgpu_signer **ek, struct sgpu_error *error)
+static int run(const struct request *request, struct sgpu_signer **ek, struct sgpu_error *error)
 {
 	char *pem = NULL;
 	size_t size = 0;
-	int code = sgpu_signer_generate(tpm, ek, error);
+	int code = sgpu_signer_generate(request->tpm, ek, error);
 
-	if (!code && public_path) {
+	if (!code && request->public_path) {
 		code = sgpu_signer_public_pem(*ek, &pem, &size, error);
 	}
 	if (!code) {
-		code = measure_write_key(*ek, path, pem, size, public_path, error);
+		code = measure_write_key(*ek, request->path, pem, size, request->public_path, error);
 	}
 	free(pem);
 	return code;
@@ -35,38 +39,24 @@ static int run(bool tpm, const char *path, const char *public_path, struct sgpu_
 
 int verb_provision(int argc, char **argv)
 {
-	const char *path = NULL, *public_path = NULL, *value = NULL;
+	struct request request = { 0 };
 	struct sgpu_signer *ek = NULL;
 	struct sgpu_error error = { 0 };
-	bool tpm = false;
-	int first = argc;
+	char **arguments;
+	int status = cli_read(argc, argv, &request, &arguments);
 
-	for (int key = 0; (key = cli_next(argc, argv, &value, &first)) != 0;) {
-		switch (key) {
-		case TPM:
-			tpm = true;
-			break;
-		case PUBLIC:
-			public_path = value;
-			break;
-		case 'o':
-			path = value;
-			break;
-		default:
-			return 2;
-		}
+	if (status) {
+		return status;
 	}
-	if (!cli_positionals(argc, first, 0, 0)) {
+	if (request.public_path &&
+	    !cli_outputs_apart("the key", request.path, "its public half", request.public_path)) {
 		return 2;
 	}
-	if (public_path && !cli_outputs_apart("the key", path, "its public half", public_path)) {
+	if (!cli_secret_output(request.path)) {
 		return 2;
 	}
-	if (!cli_secret_output(path)) {
-		return 2;
-	}
-	const int status = run(tpm, path, public_path, &ek, &error) ? cli_error(&error) :
-			   measure_report_key("EK", ek, path, public_path);
+	status = run(&request, &ek, &error) ? cli_error(&error) :
+		 measure_report_key("EK", ek, request.path, request.public_path);
 	sgpu_signer_free(&ek);
 	return status;
 }

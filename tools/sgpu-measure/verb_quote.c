@@ -14,30 +14,33 @@
 #include "parts.h"
 #include "verbs.h"
 
-enum { CERTIFICATE = CLI_LONG, NONCE, OWNER, RECIPIENT, DEVICE, RUNNER };
-
-const struct cli_option quote_options[] = {
-	CLI_COMMON,
-	{ "key", 'k', "KEY", "the attestation key (- standard input, fd:N a descriptor)" },
-	{ "certificate", CERTIFICATE, "FILE", "its certificate, and those up to the authority's" },
-	{ "nonce", NONCE, "HEX", "what the verifier sent: 8 to 64 bytes" },
-	{ "owner", OWNER, "KEY", "the owner's X25519 key: a channel is made for it" },
-	{ "recipient", RECIPIENT, "KEY", "the runner's X25519 key, to which batches are to be sealed" },
-	{ "device", DEVICE, "DEVICE", "cpu, cuda, cuda:N or auto (the default)" },
-	{ "runner", RUNNER, "PROGRAM", "the program that is measured (default: the sgpu-run beside this one)" },
-	{ "output", 'o', "FILE", "where the quote goes (default: standard output)" },
-	{ NULL, 0, NULL, NULL },
-};
-
 struct task {
 	const char *key_path, *certificate_path, *owner_path, *recipient_path, *device_name, *runner_path, *out_path;
 	char runner_beside[PATH_MAX];
-	struct measure_nonce nonce;
+	struct cli_bytes nonce;
 	struct sgpu_signer *ak;
 	struct sgpu_chain chain;
 	struct sgpu_key owner, recipient;
 	struct sgpu_device *device;
 	struct measure_grant grant;
+};
+
+const struct cli_option quote_options[] = {
+	CLI_COMMON,
+	{ "key", 'k', "KEY", "the attestation key (- standard input, fd:N a descriptor)",
+	  CLI_INPUT(struct task, key_path) },
+	{ "certificate", 0, "FILE", "its certificate, and those up to the authority's",
+	  CLI_INPUT(struct task, certificate_path) },
+	{ "nonce", 0, "HEX", "what the verifier sent: 8 to 64 bytes",
+	  CLI_BYTES(struct task, nonce, SGPU_NONCE_MIN, SGPU_NONCE_MAX) },
+	{ "owner", 0, "KEY", "the owner's X25519 key: a channel is made for it", CLI_INPUT(struct task, owner_path) },
+	{ "recipient", 0, "KEY", "the runner's X25519 key, to which batches are to be sealed",
+	  CLI_INPUT(struct task, recipient_path) },
+	{ "device", 0, "DEVICE", "cpu, cuda, cuda:N or auto (the default)", CLI_TEXT(struct task, device_name) },
+	{ "runner", 0, "PROGRAM", "the program that is measured (default: the sgpu-run beside this one)",
+	  CLI_INPUT(struct task, runner_path) },
+	{ "output", 'o', "FILE", "where the quote goes (default: standard output)", CLI_TEXT(struct task, out_path) },
+	CLI_END,
 };
 
 static int load(struct task *task, struct sgpu_error *error)
@@ -65,7 +68,7 @@ static int collect(struct task *task, char **quote, size_t *size, struct sgpu_er
 	struct sgpu_device_info info;
 	const int code = sgpu_device_get_info(task->device, &info, error);
 	const struct sgpu_quote_subject subject = {
-		.nonce = task->nonce.bytes,
+		.nonce = task->nonce.data,
 		.nonce_size = task->nonce.size,
 		.recipient = task->recipient_path ? &task->recipient : NULL,
 		.owner_key = task->owner_path ? task->owner.public_half : NULL,
@@ -101,37 +104,6 @@ static int run(struct task *task, struct sgpu_error *error)
 	return code;
 }
 
-static int take_option(struct task *task, int key, const char *value)
-{
-	switch (key) {
-	case 'k':
-		task->key_path = value;
-		return 0;
-	case CERTIFICATE:
-		task->certificate_path = value;
-		return 0;
-	case NONCE:
-		return measure_parse_nonce(value, &task->nonce) ? 0 : 2;
-	case OWNER:
-		task->owner_path = value;
-		return 0;
-	case RECIPIENT:
-		task->recipient_path = value;
-		return 0;
-	case DEVICE:
-		task->device_name = value;
-		return 0;
-	case RUNNER:
-		task->runner_path = value;
-		return 0;
-	case 'o':
-		task->out_path = value;
-		return 0;
-	default:
-		return 2;
-	}
-}
-
 static int check_options(const struct task *task)
 {
 	const char *const inputs[] = { task->key_path, task->certificate_path, task->owner_path, task->recipient_path };
@@ -142,13 +114,7 @@ static int check_options(const struct task *task)
 				 "the verifier's nonce, --nonce," : "the certificate of the attestation key, --certificate,");
 	}
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(inputs); i++) {
-		if (inputs[i]) {
-			cli_remember_input(inputs[i]);
-			standard += !strcmp(inputs[i], "-");
-		}
-	}
-	if (task->runner_path) {
-		cli_remember_input(task->runner_path);
+		standard += inputs[i] && !strcmp(inputs[i], "-");
 	}
 	if (standard > 1) {
 		return cli_usage("standard input can be only one of the files that are read");
@@ -160,15 +126,9 @@ int verb_quote(int argc, char **argv)
 {
 	struct task task = { .device_name = "auto" };
 	struct sgpu_error error = { 0 };
-	const char *value = NULL;
-	int first = argc, status = 0;
+	char **arguments;
+	int status = cli_read(argc, argv, &task, &arguments);
 
-	for (int key = 0; !status && (key = cli_next(argc, argv, &value, &first)) != 0;) {
-		status = take_option(&task, key, value);
-	}
-	if (!status && !cli_positionals(argc, first, 0, 0)) {
-		status = 2;
-	}
 	if (!status) {
 		status = check_options(&task);
 	}

@@ -7,7 +7,9 @@
 #include "parts.h"
 #include "verbs.h"
 
-const struct cli_option verify_options[] = { CLI_COMMON, MEASURE_CHECK_OPTIONS, { NULL, 0, NULL, NULL } };
+const struct cli_option verify_options[] = {
+	CLI_COMMON, MEASURE_CHECK_OPTIONS(struct measure_checks, ), CLI_END
+};
 
 static int report(const struct measure_checks *checks)
 {
@@ -26,17 +28,11 @@ int verb_verify(int argc, char **argv)
 {
 	struct measure_checks checks = { 0 };
 	struct sgpu_error error = { 0 };
-	const char *value = NULL;
-	int first = argc, status = 0;
+	char **paths;
+	int status = cli_read(argc, argv, &checks, &paths);
 
-	for (int key = 0; !status && (key = cli_next(argc, argv, &value, &first)) != 0;) {
-		status = measure_take_check(&checks, key, value) ? 2 : 0;
-	}
-	if (!status && !cli_positionals(argc, first, 0, 1)) {
-		status = 2;
-	}
 	if (!status) {
-		status = measure_run_checks(&checks, first < argc ? argv[first] : NULL, &error);
+		status = measure_run_checks(&checks, paths[0], &error);
 	}
 	if (!status) {
 		status = report(&checks);

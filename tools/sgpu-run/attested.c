@@ -6,49 +6,34 @@
 #include "attested.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include <sgpu/base.h>
 #include <sgpu/io.h>
 
-#include "cli.h"
 
 /* What the parts are loaded into. */
 struct parts {
 	struct sgpu_signer *ak;
 	struct sgpu_chain chain;
 	struct sgpu_key owner;
-	uint8_t nonce[SGPU_NONCE_MAX];
-	size_t nonce_size;
 };
-
-static bool nonce_fits(const char *text)
-{
-	size_t digits = strlen(text);
-
-	if (digits % 2 || digits < 2 * SGPU_NONCE_MIN || digits > 2 * SGPU_NONCE_MAX ||
-	    strspn(text, "0123456789abcdefABCDEF") != digits) {
-		cli_usage("--nonce is 8 to 64 bytes in hexadecimal, as the verifier sent them");
-		return false;
-	}
-	return true;
-}
 
 bool attested_check(const struct attested *options, bool dry_run)
 {
 	const struct {
-		const char *name, *value;
-	} needed[] = { { "--nonce", options->nonce }, { "--attestation-key", options->key },
-		       { "--certificate", options->certificate }, { "--owner", options->owner } };
+		const char *name;
+		bool given;
+	} needed[] = { { "--nonce", options->nonce.size > 0 }, { "--attestation-key", options->key != NULL },
+		       { "--certificate", options->certificate != NULL }, { "--owner", options->owner != NULL } };
 	const size_t optional = SGPU_ARRAY_LENGTH(needed) - 1;
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(needed); i++) {
-		if (!options->quote && needed[i].value) {
+		if (!options->quote && needed[i].given) {
 			cli_usage("%s is for a run with --quote", needed[i].name);
 			return false;
 		}
-		if (options->quote && !needed[i].value && i < optional) {
+		if (options->quote && !needed[i].given && i < optional) {
 			cli_usage("--quote needs %s", needed[i].name);
 			return false;
 		}
@@ -61,7 +46,7 @@ bool attested_check(const struct attested *options, bool dry_run)
 		cli_usage("the quote goes to a file, since standard output is for the response");
 		return false;
 	}
-	return !options->quote || nonce_fits(options->nonce);
+	return true;
 }
 
 static int load(const struct attested *options, struct parts *parts, struct sgpu_error *error)
@@ -77,8 +62,7 @@ static int load(const struct attested *options, struct parts *parts, struct sgpu
 	if (!code && options->owner && parts->owner.kind == SGPU_KEY_OCT) {
 		code = sgpu_fail(error, SGPU_EKEY, "'%s' is a symmetric key, the owner's is an X25519 key", options->owner);
 	}
-	parts->nonce_size = strlen(options->nonce) / 2;
-	return code ? code : sgpu_hex_decode(options->nonce, parts->nonce, parts->nonce_size, error);
+	return code;
 }
 
 static int write_quote(const char *path, const char *quote, size_t size, struct sgpu_error *error)
@@ -115,8 +99,8 @@ int attested_quote(const struct attested *options, const struct sgpu_quote_subje
 	if (!code) {
 		subject.recipient = &public_half; /* what signs has no business with the other half */
 		subject.recipient_ephemeral = true;
-		subject.nonce = parts.nonce;
-		subject.nonce_size = parts.nonce_size;
+		subject.nonce = options->nonce.data;
+		subject.nonce_size = options->nonce.size;
 		subject.owner_key = options->owner ? parts.owner.public_half : NULL;
 		code = sgpu_quote_create(&subject, parts.ak, &parts.chain, time(NULL), &quote, &size, error);
 	}

@@ -11,9 +11,12 @@
 #include <sgpu/attest.h>
 #include <sgpu/crypto.h>
 
-/* As on the command line; NULL: not given. */
+#include "cli.h"
+
+/* As on the command line; NULL or no bytes: not given. */
 struct attested {
-	const char *quote, *nonce, *key, *certificate, *owner;
+	const char *quote, *key, *certificate, *owner;
+	struct cli_bytes nonce;
 };
 
 /* Whether the options belong together: prints and returns false. */

@@ -10,7 +10,7 @@ static const struct cli_verb verbs[] = {
 	{ "submit", "[BATCH]", "run a batch and write its response", submit_options, verb_submit },
 	{ "info", "", "show devices, what is missing, and what this platform protects", info_options, verb_info },
 	{ "ops", "[OPERATION]", "list the operations and the devices that have them", ops_options, verb_ops },
-	{ NULL, NULL, NULL, NULL, NULL },
+	{ .name = NULL },
 };
 
 static const struct cli_tool tool = {

@@ -17,7 +17,7 @@
 #include "confinement.h"
 #include "verbs.h"
 
-const struct cli_option info_options[] = { CLI_COMMON, { NULL, 0, NULL, NULL } };
+const struct cli_option info_options[] = { CLI_COMMON, CLI_END };
 
 enum { DEVICES_MAX = 66, SELECTOR = 24 };
 
@@ -285,16 +285,11 @@ int verb_info(int argc, char **argv)
 	const struct sgpu_protection *protection;
 	const struct found *taken;
 	struct sgpu_platform platform;
-	const char *value;
-	int first, key;
+	char **arguments;
+	const int status = cli_read(argc, argv, NULL, &arguments);
 
-	while ((key = cli_next(argc, argv, &value, &first))) {
-		if (key < 0) {
-			return 2;
-		}
-	}
-	if (!cli_positionals(argc, first, 0, 0)) {
-		return 2;
+	if (status) {
+		return status;
 	}
 	look_at_all(&all);
 	taken = automatic(&all);

@@ -13,7 +13,7 @@
 
 #include "verbs.h"
 
-const struct cli_option ops_options[] = { CLI_COMMON, { NULL, 0, NULL, NULL } };
+const struct cli_option ops_options[] = { CLI_COMMON, CLI_END };
 
 static bool is_output(const struct sgpu_op_argument *argument)
 {
@@ -126,18 +126,13 @@ static void print_table(const struct sgpu_op *only)
 int verb_ops(int argc, char **argv)
 {
 	const struct sgpu_op *only = NULL;
-	const char *value;
-	int first, key;
+	char **names;
+	const int status = cli_read(argc, argv, NULL, &names);
 
-	while ((key = cli_next(argc, argv, &value, &first))) {
-		if (key < 0) {
-			return 2;
-		}
+	if (status) {
+		return status;
 	}
-	if (!cli_positionals(argc, first, 0, 1)) {
-		return 2;
-	}
-	if (argv[first] && !(only = cli_find_op(argv[first]))) {
+	if (*names && !(only = cli_find_op(*names))) {
 		return 2;
 	}
 	if (cli_json) {

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -22,38 +23,13 @@
 #include "report.h"
 #include "verbs.h"
 
-enum { OPT_DEVICE = CLI_LONG, OPT_TIMEOUT, OPT_TRACE, OPT_STATS, OPT_DRY_RUN, OPT_FILES, OPT_ALLOW_MODULES,
-       OPT_QUOTE, OPT_NONCE, OPT_AK, OPT_CERTIFICATE, OPT_OWNER, OPT_OWNERS, OPT_STATE, OPT_WINDOW };
 enum { KEYS_MAX = 64, KEYS_SIZE = (KEYS_MAX + 1) * sizeof(struct sgpu_key) };
-
-const struct cli_option submit_options[] = {
-	CLI_COMMON,
-	{ "key", 'k', "KEY", "a key that opens the batch; may be given several times" },
-	{ "device", OPT_DEVICE, "DEVICE", "cpu, cuda, cuda:N or auto (the default)" },
-	{ "jobs", 'j', "N", "workers of the CPU device (default: one a processor)" },
-	{ "timeout", OPT_TIMEOUT, "DURATION", "fail what is not done by then: 90, 500ms, 5m" },
-	{ "trace", OPT_TRACE, "FILE", "write a trace that Perfetto and Chrome open" },
-	{ "stats", OPT_STATS, NULL, "times and bytes by stage, on standard error" },
-	{ "owners", OPT_OWNERS, "FILE", "take batches alone that one of these keys signed: thumbprints, one a line" },
-	{ "state", OPT_STATE, "DIR", "remember there which batches were taken: none runs twice" },
-	{ "replay-window", OPT_WINDOW, "DURATION", "how old a batch may be (default: 7d)" },
-	{ "files", OPT_FILES, "DIR", "let batches name payloads in files of this folder; may be repeated" },
-	{ "allow-modules", OPT_ALLOW_MODULES, NULL, "run kernels that the batch brings along" },
-	{ "quote", OPT_QUOTE, "FILE", "first write evidence of this run there, with a key that only it has" },
-	{ "nonce", OPT_NONCE, "HEX", "what the verifier sent for the quote: 8 to 64 bytes" },
-	{ "attestation-key", OPT_AK, "KEY", "the key that signs the quote" },
-	{ "certificate", OPT_CERTIFICATE, "FILE", "certificate of that key, and those up to the authority's" },
-	{ "owner", OPT_OWNER, "KEY", "the owner's X25519 public key, to be bound into the quote" },
-	{ "dry-run", OPT_DRY_RUN, NULL, "show the plan and run nothing; needs no key" },
-	{ "output", 'o', "FILE", "write the response there, not to standard output" },
-	{ NULL, 0, NULL, NULL },
-};
 
 static const uint64_t DEFAULT_WINDOW_US = SGPU_REPLAY_WINDOW_DAYS * UINT64_C(86400000000);
 
 struct request {
-	const char *key_paths[KEYS_MAX];
-	int path_count, key_count;              /* the key of an attested run has no path: it is the last */
+	struct cli_list key_paths;
+	int key_count;                          /* the key of an attested run has no path: it is the last */
 	struct sgpu_key *keys;                  /* in memory for secrets */
 	struct key_files key_files;             /* where keys and the attestation key are */
 	struct sgpu_owners owners;              /* whose batches are taken; none: anybody's */
@@ -86,9 +62,9 @@ static void stop_running(void)
 	}
 }
 
-/* An exit status. */
-static int allow_files(struct request *r, const char *folder)
+static int take_files(void *values, const char *folder)
 {
+	struct request *r = values;
 	struct sgpu_error error = { 0 };
 	int rc = r->files ? SGPU_OK : sgpu_files_create(&r->files, &error);
 
@@ -98,82 +74,62 @@ static int allow_files(struct request *r, const char *folder)
 	return rc == SGPU_OK ? 0 : cli_error(&error);
 }
 
-static int take_option(struct request *r, int key, const char *value)
+static int take_owners(void *values, const char *path)
 {
+	struct request *r = values;
 	struct sgpu_error error = { 0 };
-	uint64_t jobs;
 
-	switch (key) {
-	case 'k':
-		if (r->path_count == KEYS_MAX) {
-			return cli_usage("more than %d keys", KEYS_MAX);
-		}
-		r->key_paths[r->path_count++] = value;
-		return 0;
-	case OPT_DEVICE:
-		r->device = value;
-		return 0;
-	case 'j':
-		if (sgpu_parse_u64(value, "--jobs", 1, SGPU_POOL_JOBS_MAX, &jobs, &error) != SGPU_OK) {
-			return cli_error(&error);
-		}
-		r->config.jobs = (unsigned)jobs;
-		return 0;
-	case OPT_TIMEOUT:
-		return sgpu_parse_duration(value, "--timeout", &r->timeout_ns, &error) == SGPU_OK ? 0 :
-		       cli_error(&error);
-	case OPT_TRACE:
-		r->trace = value;
-		return 0;
-	case OPT_STATS:
-		r->stats = true;
-		return 0;
-	case OPT_OWNERS:
-		cli_remember_input(value);
-		if (r->owners.count > 0) {
-			return cli_usage("--owners is given twice: one file names them all");
-		}
-		return sgpu_owners_load(value, &r->owners, &error) == SGPU_OK ? 0 : cli_error(&error);
-	case OPT_STATE:
-		r->state = value;
-		return 0;
-	case OPT_WINDOW:
-		return sgpu_parse_duration(value, "--replay-window", &r->window_ns, &error) == SGPU_OK ? 0 :
-		       cli_error(&error);
-	case OPT_FILES:
-		return allow_files(r, value);
-	case OPT_ALLOW_MODULES:
-		r->allow_modules = r->config.modules = true;
-		return 0;
-	case OPT_DRY_RUN:
-		r->dry_run = true;
-		return 0;
-	case OPT_QUOTE:
-		r->attested.quote = value;
-		return 0;
-	case OPT_NONCE:
-		r->attested.nonce = value;
-		return 0;
-	case OPT_AK:
-		r->attested.key = value;
-		return 0;
-	case OPT_CERTIFICATE:
-		r->attested.certificate = value;
-		return 0;
-	case OPT_OWNER:
-		r->attested.owner = value;
-		return 0;
-	default:
-		r->output = value;
-		return 0;
+	cli_remember_input(path);
+	if (r->owners.count > 0) {
+		return cli_usage("--owners is given twice: one file names them all");
 	}
+	return sgpu_owners_load(path, &r->owners, &error) == SGPU_OK ? 0 : cli_error(&error);
 }
+
+const struct cli_option submit_options[] = {
+	CLI_COMMON,
+	{ "key", 'k', "KEY", "a key that opens the batch; may be given several times",
+	  CLI_LIST(struct request, key_paths) },
+	{ "device", 0, "DEVICE", "cpu, cuda, cuda:N or auto (the default)", CLI_TEXT(struct request, device) },
+	{ "jobs", 'j', "N", "workers of the CPU device (default: one a processor)",
+	  CLI_NUMBER(struct request, config.jobs, 1, SGPU_POOL_JOBS_MAX) },
+	{ "timeout", 0, "DURATION", "fail what is not done by then: 90, 500ms, 5m",
+	  CLI_DURATION(struct request, timeout_ns, 0) },
+	{ "trace", 0, "FILE", "write a trace that Perfetto and Chrome open", CLI_TEXT(struct request, trace) },
+	{ "stats", 0, NULL, "times and bytes by stage, on standard error", CLI_FLAG(struct request, stats) },
+	{ "owners", 0, "FILE", "take batches alone that one of these keys signed: thumbprints, one a line",
+	  CLI_TAKE(take_owners) },
+	{ "state", 0, "DIR", "remember there which batches were taken: none runs twice",
+	  CLI_TEXT(struct request, state) },
+	{ "replay-window", 0, "DURATION", "how old a batch may be (default: 7d)",
+	  CLI_DURATION(struct request, window_ns, 0) },
+	{ "files", 0, "DIR", "let batches name payloads in files of this folder; may be repeated",
+	  CLI_TAKE(take_files) },
+	{ "allow-modules", 0, NULL, "run kernels that the batch brings along",
+	  CLI_FLAG(struct request, allow_modules) },
+	{ "quote", 0, "FILE", "first write evidence of this run there, with a key that only it has",
+	  CLI_TEXT(struct request, attested.quote) },
+	{ "nonce", 0, "HEX", "what the verifier sent for the quote: 8 to 64 bytes",
+	  CLI_BYTES(struct request, attested.nonce, SGPU_NONCE_MIN, SGPU_NONCE_MAX) },
+	{ "attestation-key", 0, "KEY", "the key that signs the quote", CLI_INPUT(struct request, attested.key) },
+	{ "certificate", 0, "FILE", "certificate of that key, and those up to the authority's",
+	  CLI_INPUT(struct request, attested.certificate) },
+	{ "owner", 0, "KEY", "the owner's X25519 public key, to be bound into the quote",
+	  CLI_INPUT(struct request, attested.owner) },
+	{ "dry-run", 0, NULL, "show the plan and run nothing; needs no key", CLI_FLAG(struct request, dry_run) },
+	{ "output", 'o', "FILE", "write the response there, not to standard output",
+	  CLI_TEXT(struct request, output) },
+	CLI_END,
+};
 
 /* What makes no sense together. */
 static int check_request(const struct request *r)
 {
-	for (int i = 0; i < r->path_count; i++) {
-		if (cli_is_standard(r->key_paths[i]) && cli_is_standard(r->batch)) {
+	if (r->key_paths.count > KEYS_MAX) {
+		return cli_usage("more than %d keys", KEYS_MAX);
+	}
+	for (int i = 0; i < r->key_paths.count; i++) {
+		if (cli_is_standard(r->key_paths.items[i]) && cli_is_standard(r->batch)) {
 			return cli_usage("the key and the batch cannot both come from standard input");
 		}
 	}
@@ -200,11 +156,11 @@ static int load_keys(struct request *r, struct sgpu_error *error)
 {
 	int rc = r->attested.key ? key_files_note(&r->key_files, r->attested.key, r->files, r->state, error) : SGPU_OK;
 
-	for (int i = 0; rc == SGPU_OK && i < r->path_count; i++) {
-		rc = key_files_note(&r->key_files, r->key_paths[i], r->files, r->state, error);
+	for (int i = 0; rc == SGPU_OK && i < r->key_paths.count; i++) {
+		rc = key_files_note(&r->key_files, r->key_paths.items[i], r->files, r->state, error);
 	}
-	for (int i = 0; rc == SGPU_OK && i < r->path_count; i++) {
-		rc = sgpu_key_load_private(r->key_paths[i], &r->keys[i], error);
+	for (int i = 0; rc == SGPU_OK && i < r->key_paths.count; i++) {
+		rc = sgpu_key_load_private(r->key_paths.items[i], &r->keys[i], error);
 		r->key_count += rc == SGPU_OK;
 	}
 	return rc;
@@ -490,23 +446,12 @@ static int submit(struct request *r)
 
 static int read_options(struct request *r, int argc, char **argv)
 {
-	const char *value;
-	int first, key, status = 0;
+	char **paths;
+	const int status = cli_read(argc, argv, r, &paths);
 
-	while ((key = cli_next(argc, argv, &value, &first))) {
-		if (key < 0) {
-			return 2;
-		}
-		status = take_option(r, key, value);
-		if (status) {
-			return status;
-		}
-	}
-	if (!cli_positionals(argc, first, 0, 1)) {
-		return 2;
-	}
-	r->batch = argv[first];
-	return check_request(r);
+	r->batch = paths[0];
+	r->config.modules = r->allow_modules;
+	return status ? status : check_request(r);
 }
 
 static int dry_run(const struct request *r)
@@ -520,16 +465,11 @@ static int open_and_run(struct request *r)
 {
 	int status;
 
-	for (int i = 0; i < r->path_count; i++) {
-		cli_remember_input(r->key_paths[i]);
+	for (int i = 0; i < r->key_paths.count; i++) {
+		cli_remember_input(r->key_paths.items[i]);
 	}
 	if (r->attested.quote) {
-		cli_remember_input(r->attested.key);
-		cli_remember_input(r->attested.certificate);
 		cli_remember_input(r->batch); /* opened after the quote is written */
-		if (r->attested.owner) {
-			cli_remember_input(r->attested.owner);
-		}
 	}
 	status = r->attested.quote ? cli_output_apart(r->attested.quote) ? 0 : 2 : open_batch(r);
 	if (status == 0) {
@@ -556,6 +496,7 @@ int verb_submit(int argc, char **argv)
 	if (status) {
 		sgpu_files_free(&r.files);
 		sgpu_owners_clear(&r.owners);
+		free(r.key_paths.items);
 		return status;
 	}
 	current = &r;
@@ -573,6 +514,7 @@ int verb_submit(int argc, char **argv)
 	sgpu_files_free(&r.files);
 	sgpu_owners_clear(&r.owners);
 	sgpu_replay_free(&r.replay);
+	free(r.key_paths.items);
 	key_files_clear(&r.key_files);
 	status = cli_finish(status);
 	if (on_gpu) {

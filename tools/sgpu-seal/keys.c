@@ -49,7 +49,7 @@ static int add(struct seal_keys *keys, const char *path, enum seal_use use, cons
 	return 0;
 }
 
-int seal_keys_load(struct seal_keys *keys, const char *path, enum seal_use use, struct sgpu_error *error)
+static int load_keys(struct seal_keys *keys, const char *path, enum seal_use use, struct sgpu_error *error)
 {
 	struct sgpu_key_set set;
 
@@ -70,23 +70,18 @@ int seal_keys_load(struct seal_keys *keys, const char *path, enum seal_use use, 
 	return code;
 }
 
+int seal_keys_take(struct seal_keys *keys, const char *path, enum seal_use use)
+{
+	struct sgpu_error error = { 0 };
+
+	return load_keys(keys, path, use, &error) ? cli_error(&error) : 0;
+}
+
 void seal_keys_clear(struct seal_keys *keys)
 {
 	sgpu_free_wiped(&keys->list, SGPU_RECIPIENTS_MAX * sizeof(*keys->list));
 	sgpu_free_wiped(&keys->signers, SGPU_SIGNATURES_MAX * sizeof(*keys->signers));
 	keys->count = keys->signer_count = 0;
-}
-
-bool seal_parse_jobs(const char *text, unsigned *jobs)
-{
-	struct sgpu_error error = { 0 };
-	uint64_t value = 0;
-	if (sgpu_parse_u64(text, "number of jobs", 1, SGPU_POOL_JOBS_MAX, &value, &error)) {
-		cli_usage("%s", error.text);
-		return false;
-	}
-	*jobs = (unsigned)value;
-	return true;
 }
 
 int seal_input(const struct seal_keys *keys, const char *path, const char **name, int *status)

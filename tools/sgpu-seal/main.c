@@ -14,7 +14,7 @@ static const struct cli_verb verbs[] = {
 	{ "open-file", "[IN [OUT]]", "open one file in the bare sealed format", open_file_options, verb_open_file },
 	{ "inspect", "[FILE]", "say what a batch, a response or a sealed file is", inspect_options, verb_inspect },
 	{ "rewrap", "[FILE]", "change who can open a batch or a response", rewrap_options, verb_rewrap },
-	{ NULL, NULL, NULL, NULL, NULL },
+	{ .name = NULL },
 };
 
 static const struct cli_tool tool = {

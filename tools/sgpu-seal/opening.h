@@ -5,6 +5,7 @@
 #ifndef SGPU_SEAL_OPENING_H
 #define SGPU_SEAL_OPENING_H
 
+#include "cli.h"
 #include "parts.h"
 
 /* One output of the response. */
@@ -21,8 +22,7 @@ struct opening {
 	const char *out_path;  /* -o */
 	bool force;            /* --force */
 	bool named;            /* --allow-named-temporary */
-	const char **only;     /* --only */
-	int only_count;
+	struct cli_list only;  /* --only */
 	const char *batch_path; /* --batch, or NULL */
 	const char *in_name;
 	struct sgpu_tar_reader *reader;

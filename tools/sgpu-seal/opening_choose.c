@@ -103,16 +103,16 @@ static int mark_wanted(struct opening *opening, struct sgpu_error *error)
 	char names[NAMES_SHOWN];
 	list_names(response, names);
 	int wanted = 0;
-	for (int i = 0; i < opening->only_count; i++) {
-		const int segment = sgpu_batch_segment(response, opening->only[i]);
+	for (int i = 0; i < opening->only.count; i++) {
+		const int segment = sgpu_batch_segment(response, opening->only.items[i]);
 		if (segment < 0) {
-			return sgpu_fail(error, SGPU_EUSAGE, "'%s' is not an output; there are: %s", opening->only[i],
+			return sgpu_fail(error, SGPU_EUSAGE, "'%s' is not an output; there are: %s", opening->only.items[i],
 					 names);
 		}
 		wanted += !opening->targets[segment].wanted;
 		opening->targets[segment].wanted = true;
 	}
-	for (int i = 0; !opening->only_count && i < response->segment_count; i++) {
+	for (int i = 0; !opening->only.count && i < response->segment_count; i++) {
 		opening->targets[i].wanted = true;
 		wanted++;
 	}

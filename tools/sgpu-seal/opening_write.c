@@ -267,7 +267,7 @@ void opening_clear(struct opening *opening)
 		free(opening->targets[i].path);
 	}
 	free(opening->targets);
-	free(opening->only);
+	free(opening->only.items);
 	sgpu_output_close(&opening->out);
 	sgpu_output_folder_close(&opening->below.folder, opening->opened > 0);
 	sgpu_tar_close(&opening->reader);

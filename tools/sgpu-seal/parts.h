@@ -22,11 +22,13 @@ struct seal_keys {
 };
 /* What a key is for: to be sealed to; to be sealed to and sign; to open; to open and sign. */
 enum seal_use { SEAL_RECIPIENT, SEAL_OWNER, SEAL_READER, SEAL_CHANGER };
-SGPU_MUST_CHECK int seal_keys_load(struct seal_keys *keys, const char *path, enum seal_use use,
-				   struct sgpu_error *error);
+/* For the row of an option: returns 0, or the exit status after a message. */
+int seal_keys_take(struct seal_keys *keys, const char *path, enum seal_use use);
 void seal_keys_clear(struct seal_keys *keys);
-/* -j: prints and returns false when it is no number of threads. */
-bool seal_parse_jobs(const char *text, unsigned *jobs);
+/* -j, for a struct with a meter. */
+#define SEAL_JOBS(type)                                                                \
+	{ "jobs", 'j', "N", "threads; as many as there are processors by default",     \
+	  CLI_NUMBER(type, meter.jobs, 1, SGPU_POOL_JOBS_MAX) }
 /* As cli_input, and refuses to read both a key and the input from standard input. *status: the exit status. */
 int seal_input(const struct seal_keys *keys, const char *path, const char **name, int *status);
 

@@ -16,100 +16,46 @@
 
 #include "single_file.h"
 
-struct options {
-	const char *key, *context, *in, *out;
-	uint64_t jobs;
-	bool named; /* --allow-named-temporary */
-};
-
 /* All that has to be closed, freed and wiped. */
 struct work {
 	bool opening;
 	struct sgpu_key key;
-	uint8_t *context;
 	int in;
 	struct sgpu_output out;
 	struct sgpu_seal_job job;
 };
 
-static bool is_stream_name(const char *path)
+int single_file_take_key(void *values, const char *path)
 {
-	return !path || !strcmp(path, "-");
-}
+	struct single_file *options = values;
 
-static int check_options(const struct options *options)
-{
-	if (!options->key) {
-		return cli_usage("no key: -k is missing");
+	if (options->key) {
+		return cli_usage("more than one key: a single file has one");
 	}
-	if (!strcmp(options->key, "-") && is_stream_name(options->in)) {
-		return cli_usage("the key and the data cannot both come from standard input");
-	}
+	options->key = path;
 	return 0;
 }
 
-static int parse(int argc, char **argv, struct options *options)
+static int read_options(int argc, char **argv, struct single_file *options)
 {
-	struct sgpu_error error = { 0 };
-	const char *value;
-	int first, key;
+	char **paths;
+	const int status = cli_read(argc, argv, options, &paths);
 
-	while ((key = cli_next(argc, argv, &value, &first))) {
-		switch (key) {
-		case 'k':
-			if (options->key) {
-				return cli_usage("more than one key: a single file has one");
-			}
-			options->key = value;
-			break;
-		case 'o':
-			options->out = value;
-			break;
-		case SINGLE_FILE_CONTEXT:
-			options->context = value;
-			break;
-		case SINGLE_FILE_NAMED:
-			options->named = true;
-			break;
-		case 'j':
-			if (sgpu_parse_u64(value, "--jobs", 1, SGPU_POOL_JOBS_MAX, &options->jobs, &error)) {
-				return cli_error(&error);
-			}
-			break;
-		default:
-			return 2;
-		}
+	if (status) {
+		return status;
 	}
-	if (!cli_positionals(argc, first, 0, 2)) {
-		return 2;
-	}
-	options->in = first < argc ? argv[first] : NULL;
-	if (first + 1 < argc) {
+	options->in = paths[0];
+	if (paths[0] && paths[1]) {
 		if (options->out) {
-			return cli_usage("the output is given twice, as '%s' and with -o", argv[first + 1]);
+			return cli_usage("the output is given twice, as '%s' and with -o", paths[1]);
 		}
-		options->out = argv[first + 1];
+		options->out = paths[1];
 	}
-	return check_options(options);
-}
-
-static int parse_context(const char *text, struct work *work)
-{
-	struct sgpu_error error = { 0 };
-	size_t digits = text ? strlen(text) : 0;
-
-	if (digits % 2 || digits / 2 > SGPU_CONTEXT_MAX) {
-		return cli_usage("--context has %zu hexadecimal digits, not an even number up to %d", digits,
-				 2 * SGPU_CONTEXT_MAX);
+	if (!options->key) {
+		return cli_usage("no key: -k is missing");
 	}
-	work->context = malloc(digits / 2 + 1);
-	if (!work->context) {
-		return cli_fail(SGPU_ENOMEM, "out of memory");
-	}
-	work->job.context = work->context;
-	work->job.context_size = digits / 2;
-	if (digits && sgpu_hex_decode(text, work->context, digits / 2, &error)) {
-		return cli_usage("--context %s", error.text);
+	if (!strcmp(options->key, "-") && cli_is_standard(options->in)) {
+		return cli_usage("the key and the data cannot both come from standard input");
 	}
 	return 0;
 }
@@ -132,9 +78,9 @@ static int load_key(const char *path, struct work *work)
 	return 0;
 }
 
-static int open_output(const struct options *options, struct work *work)
+static int open_output(const struct single_file *options, struct work *work)
 {
-	const char *path = is_stream_name(options->out) ? "-" : options->out;
+	const char *path = cli_is_standard(options->out) ? "-" : options->out;
 	struct sgpu_error error = { 0 };
 
 	if (!cli_output_apart(path) || (!strcmp(path, "-") && !cli_binary_output(STDOUT_FILENO))) {
@@ -162,13 +108,13 @@ static int open_output(const struct options *options, struct work *work)
 	return 0;
 }
 
-static int open_input(const struct options *options, struct work *work)
+static int open_input(const struct single_file *options, struct work *work)
 {
 	const char *name;
 
 	work->in = cli_input(options->in, &name);
 	if (work->in < 0) {
-		return is_stream_name(options->in) ? 2 : 3;
+		return cli_is_standard(options->in) ? 2 : 3;
 	}
 	sgpu_seal_end_from_fd(work->in, name, &work->job.in);
 	return 0;
@@ -185,7 +131,7 @@ static void move_positions(const struct work *work)
 	}
 }
 
-static int report(const struct options *options, const struct work *work, double seconds)
+static int report(const struct single_file *options, const struct work *work, double seconds)
 {
 	const struct sgpu_seal_job *job = &work->job;
 	uint64_t plain = work->opening ? job->bytes_out : job->bytes_in;
@@ -200,7 +146,7 @@ static int report(const struct options *options, const struct work *work, double
 				   "alg", "c2sp.org/chunked-encryption", "aead", "AEAD_AES_256_GCM", "provider",
 				   sgpu_aead_provider(), "bytes_in", (json_int_t)job->bytes_in, "bytes_out",
 				   (json_int_t)job->bytes_out, "seconds", seconds);
-	FILE *to = is_stream_name(options->out) ? stderr : stdout;
+	FILE *to = cli_is_standard(options->out) ? stderr : stdout;
 	bool written = record && json_dumpf(record, to, JSON_COMPACT) == 0 && fputc('\n', to) != EOF &&
 		       fflush(to) == 0;
 	json_decref(record);
@@ -229,7 +175,7 @@ static int transfer(struct work *work, double *seconds)
 
 int single_file(int argc, char **argv, bool opening)
 {
-	struct options options = { .jobs = 0 };
+	struct single_file options = { 0 };
 	struct work work = {
 		.opening = opening,
 		.in = -1,
@@ -237,17 +183,16 @@ int single_file(int argc, char **argv, bool opening)
 		.job = { .size = SGPU_SIZE_UNKNOWN, .progress = cli_progress },
 	};
 	double seconds = 0;
-	int status = parse(argc, argv, &options);
+	int status = read_options(argc, argv, &options);
 
 	if (status) {
 		return status;
 	}
-	work.job.jobs = (unsigned)options.jobs;
+	work.job.jobs = options.jobs;
+	work.job.context = options.context.data;
+	work.job.context_size = options.context.size;
 	cli_signals(NULL);
-	status = parse_context(options.context, &work);
-	if (!status) {
-		status = load_key(options.key, &work);
-	}
+	status = load_key(options.key, &work);
 	if (!status) {
 		status = open_input(&options, &work);
 	}
@@ -264,7 +209,6 @@ int single_file(int argc, char **argv, bool opening)
 	if (work.in > STDERR_FILENO) {
 		close(work.in);
 	}
-	free(work.context);
 	sgpu_key_clear(&work.key);
 	return cli_finish(status);
 }

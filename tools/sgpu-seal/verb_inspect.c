@@ -13,22 +13,25 @@
 #include "inspecting.h"
 #include "verbs.h"
 
-enum { CONTEXT = CLI_LONG };
-
-const struct cli_option inspect_options[] = {
-	CLI_COMMON,
-	{ "key", 'k', "KEY", "also check the mac, or the commitment, with this key" },
-	{ "context", CONTEXT, "HEX", "the context of a bare sealed file" },
-	{ NULL, 0, NULL, NULL },
-};
-
 struct task {
 	struct seal_keys keys;
-	uint8_t context[SGPU_CONTEXT_MAX];
-	size_t context_size;
+	struct cli_bytes context;
 	const char *in_name;
 	uint8_t first[SGPU_TAR_BLOCK]; /* may be of a key */
 	size_t first_size;
+};
+
+static int take_key(void *values, const char *path)
+{
+	return seal_keys_take(&((struct task *)values)->keys, path, SEAL_READER);
+}
+
+const struct cli_option inspect_options[] = {
+	CLI_COMMON,
+	{ "key", 'k', "KEY", "also check the mac, or the commitment, with this key", CLI_TAKE(take_key) },
+	{ "context", 0, "HEX", "the context of a bare sealed file",
+	  CLI_BYTES(struct task, context, 0, SGPU_CONTEXT_MAX) },
+	CLI_END,
 };
 
 static int show(const struct inspected *inspected, struct sgpu_error *error)
@@ -129,7 +132,7 @@ static int try_keys(const struct task *task, struct inspected *inspected, struct
 			code = sgpu_fail(error, SGPU_EKEY, "only an oct key can fit a bare sealed file");
 			continue;
 		}
-		code = sgpu_sealed_keys_open(task->keys.list[i].secret, task->context, task->context_size,
+		code = sgpu_sealed_keys_open(task->keys.list[i].secret, task->context.data, task->context.size,
 					     inspected->header, &keys, error);
 		sgpu_wipe(&keys, sizeof(keys));
 		inspected->key_fits = code == 0;
@@ -178,40 +181,16 @@ static int run(struct task *task, int in, struct sgpu_error *error)
 	}
 }
 
-static int take_option(struct task *task, int key, const char *value)
-{
-	struct sgpu_error error = { 0 };
-	if (key == 'k') {
-		return seal_keys_load(&task->keys, value, SEAL_READER, &error) ? cli_error(&error) : 0;
-	}
-	if (key != CONTEXT) {
-		return 2;
-	}
-	const size_t digits = strlen(value);
-	if (digits / 2 > sizeof(task->context) || sgpu_hex_decode(value, task->context, digits / 2, &error)) {
-		return cli_usage("the context is not up to %d bytes in hexadecimal", SGPU_CONTEXT_MAX);
-	}
-	task->context_size = digits / 2;
-	return 0;
-}
-
 int verb_inspect(int argc, char **argv)
 {
 	static struct task task;
 	struct sgpu_error error = { 0 };
-	const char *value = NULL;
-	int first = argc, in = -1, status = 0;
-	for (int key = 0; !status && (key = cli_next(argc, argv, &value, &first)) != 0;) {
-		status = take_option(&task, key, value);
-	}
-	if (!status && !cli_positionals(argc, first, 0, 1)) {
-		status = 2;
-	}
+	char **paths;
+	int in = -1, status = cli_read(argc, argv, &task, &paths);
 	if (status) {
 		goto out;
 	}
-	const char *in_path = first < argc ? argv[first] : NULL;
-	in = seal_input(&task.keys, in_path, &task.in_name, &status);
+	in = seal_input(&task.keys, paths[0], &task.in_name, &status);
 	if (in < 0) {
 		goto out;
 	}

@@ -13,15 +13,20 @@
 
 #include "verbs.h"
 
-enum { OPTION_X25519 = CLI_LONG, OPTION_SIGN, OPTION_NO_SIGN };
+struct request {
+	bool x25519, sign, no_sign;
+	const char *path;
+};
 
 const struct cli_option keygen_options[] = {
 	CLI_COMMON,
-	{ "x25519", OPTION_X25519, NULL, "a key pair for recipients, not a symmetric key; alone, unless --sign" },
-	{ "sign", OPTION_SIGN, NULL, "an Ed25519 key to sign batches with beside it (default without --x25519)" },
-	{ "no-sign", OPTION_NO_SIGN, NULL, "no key to sign with: for a key that is shared" },
-	{ "output", 'o', "FILE", "new file for the key (default: standard output)" },
-	{ NULL, 0, NULL, NULL },
+	{ "x25519", 0, NULL, "a key pair for recipients, not a symmetric key; alone, unless --sign",
+	  CLI_FLAG(struct request, x25519) },
+	{ "sign", 0, NULL, "an Ed25519 key to sign batches with beside it (default without --x25519)",
+	  CLI_FLAG(struct request, sign) },
+	{ "no-sign", 0, NULL, "no key to sign with: for a key that is shared", CLI_FLAG(struct request, no_sign) },
+	{ "output", 'o', "FILE", "new file for the key (default: standard output)", CLI_TEXT(struct request, path) },
+	CLI_END,
 };
 
 static int write_keys(const struct sgpu_key_set *keys, const char *path, struct sgpu_error *error)
@@ -69,37 +74,28 @@ static int generate(enum sgpu_key_kind kind, bool signs, struct sgpu_key_set *ke
 
 int verb_keygen(int argc, char **argv)
 {
-	bool x25519 = false, sign = false, no_sign = false;
+	struct request request = { 0 };
 	struct sgpu_error error = { 0 };
 	struct sgpu_key_set keys;
-	const char *path = NULL, *value;
-	int first, option;
+	char **arguments;
+	int status = cli_read(argc, argv, &request, &arguments);
 
-	while ((option = cli_next(argc, argv, &value, &first))) {
-		if (option < 0) {
-			return 2;
-		}
-		x25519 = x25519 || option == OPTION_X25519;
-		sign = sign || option == OPTION_SIGN;
-		no_sign = no_sign || option == OPTION_NO_SIGN;
-		if (option == 'o') {
-			path = strcmp(value, "-") ? value : NULL;
-		}
+	if (status) {
+		return status;
 	}
-	if (!cli_positionals(argc, first, 0, 0)) {
-		return 2;
-	}
-	if (sign && no_sign) {
+	if (request.sign && request.no_sign) {
 		return cli_usage("--sign and --no-sign exclude each other");
 	}
+	const char *path = cli_is_standard(request.path) ? NULL : request.path;
 	if (!cli_secret_output(path)) {
 		return 2;
 	}
-	int code = generate(x25519 ? SGPU_KEY_X25519 : SGPU_KEY_OCT, sign || (!x25519 && !no_sign), &keys, &error);
+	int code = generate(request.x25519 ? SGPU_KEY_X25519 : SGPU_KEY_OCT,
+			    request.sign || (!request.x25519 && !request.no_sign), &keys, &error);
 	if (!code) {
 		code = write_keys(&keys, path, &error);
 	}
-	int status = code ? cli_error(&error) : report(&keys, path);
+	status = code ? cli_error(&error) : report(&keys, path);
 	sgpu_key_set_clear(&keys);
 	return status;
 }

@@ -12,12 +12,15 @@
 
 #include "verbs.h"
 
-enum { OPTION_OWNER = CLI_LONG };
+struct request {
+	bool owner;
+};
 
 const struct cli_option keyinfo_options[] = {
 	CLI_COMMON,
-	{ "owner", OPTION_OWNER, NULL, "the id of the key that signs alone: a line for sgpu-run --owners" },
-	{ NULL, 0, NULL, NULL },
+	{ "owner", 0, NULL, "the id of the key that signs alone: a line for sgpu-run --owners",
+	  CLI_FLAG(struct request, owner) },
+	CLI_END,
 };
 
 static const char *kind_name(const struct sgpu_key *key)
@@ -80,24 +83,18 @@ int verb_keyinfo(int argc, char **argv)
 {
 	struct sgpu_error error = { 0 };
 	struct sgpu_key_set keys;
-	const char *value;
-	bool owner = false;
-	int first, option;
+	struct request request = { 0 };
+	char **paths;
+	int status = cli_read(argc, argv, &request, &paths);
 
-	while ((option = cli_next(argc, argv, &value, &first))) {
-		if (option < 0) {
-			return 2;
-		}
-		owner = owner || option == OPTION_OWNER;
+	if (status) {
+		return status;
 	}
-	if (!cli_positionals(argc, first, 0, 1)) {
-		return 2;
-	}
-	const char *path = first < argc ? argv[first] : "-";
+	const char *path = *paths ? *paths : "-";
 	if (!strcmp(path, "-") && isatty(STDIN_FILENO)) {
 		return cli_usage("no key given");
 	}
-	int status = sgpu_key_set_load(path, &keys, &error) ? cli_error(&error) : print(&keys, path, owner);
+	status = sgpu_key_set_load(path, &keys, &error) ? cli_error(&error) : print(&keys, path, request.owner);
 	sgpu_key_set_clear(&keys);
 	return status;
 }

@@ -11,69 +11,33 @@
 #include "opening.h"
 #include "verbs.h"
 
-enum { ONLY = CLI_LONG, BATCH, FORCE, NAMED };
+static int take_key(void *values, const char *path)
+{
+	return seal_keys_take(&((struct opening *)values)->keys, path, SEAL_READER);
+}
 
 const struct cli_option open_options[] = {
 	CLI_COMMON,
-	{ "key", 'k', "KEY", "your own key, with which the batch was sealed" },
-	{ "directory", 'C', "DIR", "write every output below this folder, where the manifest says" },
-	{ "output", 'o', "FILE", "write the one output there" },
-	{ "only", ONLY, "ID", "this output; may be given again" },
-	{ "batch", BATCH, "FILE", "demand that it answers this batch" },
-	{ "force", FORCE, NULL, "replace files that exist" },
-	{ "allow-named-temporary", NAMED, NULL, "also where a killed run would leave plaintext" },
-	{ "jobs", 'j', "N", "threads; as many as there are processors by default" },
-	{ NULL, 0, NULL, NULL },
+	{ "key", 'k', "KEY", "your own key, with which the batch was sealed", CLI_TAKE(take_key) },
+	{ "directory", 'C', "DIR", "write every output below this folder, where the manifest says",
+	  CLI_TEXT(struct opening, folder) },
+	{ "output", 'o', "FILE", "write the one output there", CLI_TEXT(struct opening, out_path) },
+	{ "only", 0, "ID", "this output; may be given again", CLI_LIST(struct opening, only) },
+	{ "batch", 0, "FILE", "demand that it answers this batch", CLI_INPUT(struct opening, batch_path) },
+	{ "force", 0, NULL, "replace files that exist", CLI_FLAG(struct opening, force) },
+	{ "allow-named-temporary", 0, NULL, "also where a killed run would leave plaintext",
+	  CLI_FLAG(struct opening, named) },
+	SEAL_JOBS(struct opening),
+	CLI_END,
 };
 
-static int take_option(struct opening *opening, int key, const char *value)
-{
-	struct sgpu_error error = { 0 };
-	switch (key) {
-	case 'k':
-		return seal_keys_load(&opening->keys, value, SEAL_READER, &error) ? cli_error(&error) : 0;
-	case 'C':
-		opening->folder = value;
-		return 0;
-	case 'o':
-		opening->out_path = value;
-		return 0;
-	case ONLY:
-		opening->only[opening->only_count++] = value;
-		return 0;
-	case BATCH:
-		opening->batch_path = value;
-		cli_remember_input(value);
-		return 0;
-	case FORCE:
-		opening->force = true;
-		return 0;
-	case NAMED:
-		opening->named = true;
-		return 0;
-	case 'j':
-		return seal_parse_jobs(value, &opening->meter.jobs) ? 0 : 2;
-	default:
-		return 2;
-	}
-}
-
 /* 0, or the exit status after a message. */
-static int options(struct opening *opening, int argc, char **argv, int *first)
+static int read_options(struct opening *opening, int argc, char **argv, char ***paths)
 {
-	const char *value = NULL;
-	opening->only = calloc((size_t)argc + 1, sizeof(*opening->only));
-	if (!opening->only) {
-		return cli_fail(SGPU_ENOMEM, "out of memory");
-	}
-	for (int key = 0; (key = cli_next(argc, argv, &value, first)) != 0;) {
-		const int status = take_option(opening, key, value);
-		if (status) {
-			return status;
-		}
-	}
-	if (!cli_positionals(argc, *first, 0, 1)) {
-		return 2;
+	const int status = cli_read(argc, argv, opening, paths);
+
+	if (status) {
+		return status;
 	}
 	if (opening->folder && opening->out_path) {
 		return cli_usage("-C and -o exclude each other");
@@ -144,13 +108,12 @@ int verb_open(int argc, char **argv)
 {
 	struct opening opening = { .below = { .folder = SGPU_OUTPUT_FOLDER_INIT }, .out = SGPU_OUTPUT_INIT };
 	struct sgpu_error error = { 0 };
-	int first = argc, in = -1;
-	int status = options(&opening, argc, argv, &first);
+	char **paths;
+	int in = -1, status = read_options(&opening, argc, argv, &paths);
 	if (status) {
 		goto out;
 	}
-	const char *in_path = first < argc ? argv[first] : NULL;
-	in = seal_input(&opening.keys, in_path, &opening.in_name, &status);
+	in = seal_input(&opening.keys, paths[0], &opening.in_name, &status);
 	if (in < 0) {
 		goto out;
 	}

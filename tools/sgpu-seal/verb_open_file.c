@@ -7,8 +7,9 @@
 
 const struct cli_option open_file_options[] = {
 	SINGLE_FILE_OPTIONS("where the opened data go"),
-	{ "allow-named-temporary", SINGLE_FILE_NAMED, NULL, "also where a killed run would leave plaintext" },
-	{ NULL, 0, NULL, NULL },
+	{ "allow-named-temporary", 0, NULL, "also where a killed run would leave plaintext",
+	  CLI_FLAG(struct single_file, named) },
+	CLI_END,
 };
 
 int verb_open_file(int argc, char **argv)

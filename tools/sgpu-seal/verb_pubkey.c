@@ -11,11 +11,27 @@
 
 #include "verbs.h"
 
+struct request {
+	const char *key_path, *path;
+};
+
+static int take_key(void *values, const char *path)
+{
+	struct request *request = values;
+
+	if (request->key_path) {
+		return cli_usage("more than one key");
+	}
+	request->key_path = path;
+	return 0;
+}
+
 const struct cli_option pubkey_options[] = {
 	CLI_COMMON,
-	{ "key", 'k', "KEY", "the key file (- standard input, fd:N a descriptor)" },
-	{ "output", 'o', "FILE", "where the public key goes (default: standard output)" },
-	{ NULL, 0, NULL, NULL },
+	{ "key", 'k', "KEY", "the key file (- standard input, fd:N a descriptor)", CLI_TAKE(take_key) },
+	{ "output", 'o', "FILE", "where the public key goes (default: standard output)",
+	  CLI_TEXT(struct request, path) },
+	CLI_END,
 };
 
 static int write_public(const struct sgpu_key_set *keys, const char *path, struct sgpu_error *error)
@@ -45,45 +61,33 @@ static int write_public(const struct sgpu_key_set *keys, const char *path, struc
 
 int verb_pubkey(int argc, char **argv)
 {
-	const char *key_path = NULL, *path = NULL, *value;
+	struct request request = { 0 };
 	struct sgpu_error error = { 0 };
 	struct sgpu_key_set keys;
-	int first, option;
+	char **paths;
+	int status = cli_read(argc, argv, &request, &paths);
 
-	while ((option = cli_next(argc, argv, &value, &first))) {
-		if (option < 0) {
-			return 2;
-		}
-		if (option == 'k') {
-			if (key_path) {
-				return cli_usage("more than one key");
-			}
-			key_path = value;
-		} else if (option == 'o') {
-			path = strcmp(value, "-") ? value : NULL;
-		}
+	if (status) {
+		return status;
 	}
-	if (!cli_positionals(argc, first, 0, 1)) {
-		return 2;
+	if (*paths && request.key_path) {
+		return cli_usage("the key is given twice, as '%s' and with -k", *paths);
 	}
-	if (first < argc && key_path) {
-		return cli_usage("the key is given twice, as '%s' and with -k", argv[first]);
-	}
-	key_path = first < argc ? argv[first] : key_path ? key_path : "-";
+	const char *key_path = *paths ? *paths : request.key_path ? request.key_path : "-";
 	if (!strcmp(key_path, "-") && isatty(STDIN_FILENO)) {
 		return cli_usage("no key given");
 	}
 	cli_remember_input(key_path);
-	if (!cli_output_apart(path)) {
+	if (!cli_output_apart(request.path)) {
 		return 2;
 	}
-	const int status = cli_output_prepare(path, 0644, false);
+	status = cli_output_prepare(request.path, 0644, false);
 	if (status) {
 		return status;
 	}
 	int code = sgpu_key_set_load(key_path, &keys, &error);
 	if (!code) {
-		code = write_public(&keys, path, &error);
+		code = write_public(&keys, request.path, &error);
 	}
 	sgpu_key_set_clear(&keys);
 	return code ? cli_error(&error) : 0;

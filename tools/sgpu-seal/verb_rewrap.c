@@ -11,23 +11,9 @@
 #include "parts.h"
 #include "verbs.h"
 
-enum { ADD = CLI_LONG, REMOVE, ONLY };
-
-const struct cli_option rewrap_options[] = {
-	CLI_COMMON,
-	{ "key", 'k', "KEY", "a key that is a recipient now" },
-	{ "recipient", 'r', "FILE", "add this recipient" },
-	{ "add", ADD, "FILE", "the same" },
-	{ "remove", REMOVE, "KID", "remove the recipient with this key id" },
-	{ "only", ONLY, NULL, "remove all but those that are added" },
-	{ "output", 'o', "FILE", "write the result there" },
-	{ NULL, 0, NULL, NULL },
-};
-
 struct task {
 	struct seal_keys keys, added;
-	const char **removed;
-	int removed_count;
+	struct cli_list removed; /* key ids */
 	bool signed_before[SGPU_SIGNATURES_MAX]; /* of keys.signers */
 	bool only;
 	const char *out_path, *in_name;
@@ -36,6 +22,27 @@ struct task {
 	uint8_t batch_key[SGPU_KEY_SIZE];
 	struct sgpu_output out;
 	struct seal_meter meter;
+};
+
+static int take_key(void *values, const char *path)
+{
+	return seal_keys_take(&((struct task *)values)->keys, path, SEAL_CHANGER);
+}
+
+static int take_recipient(void *values, const char *path)
+{
+	return seal_keys_take(&((struct task *)values)->added, path, SEAL_RECIPIENT);
+}
+
+const struct cli_option rewrap_options[] = {
+	CLI_COMMON,
+	{ "key", 'k', "KEY", "a key that is a recipient now", CLI_TAKE(take_key) },
+	{ "recipient", 'r', "FILE", "add this recipient", CLI_TAKE(take_recipient) },
+	{ "add", 0, "FILE", "the same", CLI_TAKE(take_recipient) },
+	{ "remove", 0, "KID", "remove the recipient with this key id", CLI_LIST(struct task, removed) },
+	{ "only", 0, NULL, "remove all but those that are added", CLI_FLAG(struct task, only) },
+	{ "output", 'o', "FILE", "write the result there", CLI_TEXT(struct task, out_path) },
+	CLI_END,
 };
 
 static int remove_kid(struct sgpu_batch *batch, const char *kid, struct sgpu_error *error)
@@ -97,8 +104,8 @@ static int change(struct task *task, struct sgpu_error *error)
 	if (!code) {
 		code = find_signers(task, error);
 	}
-	for (int i = 0; !code && i < task->removed_count; i++) {
-		code = remove_kid(batch, task->removed[i], error);
+	for (int i = 0; !code && i < task->removed.count; i++) {
+		code = remove_kid(batch, task->removed.items[i], error);
 	}
 	if (!code && task->only) {
 		code = json_array_clear(batch->recipients) ? sgpu_fail_nomem(error) : 0;
@@ -154,50 +161,18 @@ static int run(struct task *task, int in, struct sgpu_error *error)
 	return 0;
 }
 
-static int take_option(struct task *task, int key, const char *value)
-{
-	struct sgpu_error error = { 0 };
-	switch (key) {
-	case 'k':
-		return seal_keys_load(&task->keys, value, SEAL_CHANGER, &error) ? cli_error(&error) : 0;
-	case 'r':
-	case ADD:
-		return seal_keys_load(&task->added, value, SEAL_RECIPIENT, &error) ? cli_error(&error) : 0;
-	case REMOVE:
-		task->removed[task->removed_count++] = value;
-		return 0;
-	case ONLY:
-		task->only = true;
-		return 0;
-	case 'o':
-		task->out_path = value;
-		return 0;
-	default:
-		return 2;
-	}
-}
-
 /* 0, or the exit status after a message. */
-static int options(struct task *task, int argc, char **argv, int *first)
+static int read_options(struct task *task, int argc, char **argv, char ***paths)
 {
-	const char *value = NULL;
-	task->removed = calloc((size_t)argc + 1, sizeof(*task->removed));
-	if (!task->removed) {
-		return cli_fail(SGPU_ENOMEM, "out of memory");
-	}
-	for (int key = 0; (key = cli_next(argc, argv, &value, first)) != 0;) {
-		const int status = take_option(task, key, value);
-		if (status) {
-			return status;
-		}
-	}
-	if (!cli_positionals(argc, *first, 0, 1)) {
-		return 2;
+	const int status = cli_read(argc, argv, task, paths);
+
+	if (status) {
+		return status;
 	}
 	if (!task->keys.count) {
 		return cli_usage("a key that is a recipient is missing, with -k");
 	}
-	if (!task->added.count && !task->removed_count) {
+	if (!task->added.count && !task->removed.count) {
 		return cli_usage("nothing to change: give -r or --remove");
 	}
 	return 0;
@@ -211,21 +186,20 @@ static void clear(struct task *task)
 	sgpu_wipe(task->batch_key, sizeof(task->batch_key));
 	seal_keys_clear(&task->keys);
 	seal_keys_clear(&task->added);
-	free(task->removed);
+	free(task->removed.items);
 }
 
 int verb_rewrap(int argc, char **argv)
 {
 	struct task task = { .out_path = "-", .out = SGPU_OUTPUT_INIT, .meter = { .begin_ns = sgpu_now_ns() } };
 	struct sgpu_error error = { 0 };
-	int first = argc, in = -1;
-	int status = options(&task, argc, argv, &first);
+	char **paths;
+	int in = -1, status = read_options(&task, argc, argv, &paths);
 	if (status) {
 		goto out;
 	}
-	const char *in_path = first < argc ? argv[first] : NULL;
 	task.keys.standard_input = task.keys.standard_input || task.added.standard_input;
-	in = seal_input(&task.keys, in_path, &task.in_name, &status);
+	in = seal_input(&task.keys, paths[0], &task.in_name, &status);
 	if (in < 0) {
 		goto out;
 	}

@@ -13,19 +13,6 @@
 #include "parts.h"
 #include "verbs.h"
 
-enum { BY_REFERENCE = CLI_LONG, REQUIRE_HIGH };
-
-const struct cli_option seal_options[] = {
-	CLI_COMMON,
-	{ "key", 'k', "KEY", "your own key: what the response will be opened with" },
-	{ "recipient", 'r', "FILE", "the runner's public key, or a key shared with it" },
-	{ "output", 'o', "FILE", "write the sealed batch there" },
-	{ "by-reference", BY_REFERENCE, NULL, "leave LOW payloads in their files and regions" },
-	{ "require-high", REQUIRE_HIGH, NULL, "refuse a batch that has nothing HIGH" },
-	{ "jobs", 'j', "N", "threads; as many as there are processors by default" },
-	{ NULL, 0, NULL, NULL },
-};
-
 struct task {
 	struct seal_keys keys;
 	int own_keys;
@@ -40,6 +27,31 @@ struct task {
 	struct seal_meter meter;
 	uint64_t payload_bytes, sealed_bytes;
 	int sealed_count;
+};
+
+static int take_own_key(void *values, const char *path)
+{
+	struct task *task = values;
+
+	task->own_keys++;
+	return seal_keys_take(&task->keys, path, SEAL_OWNER);
+}
+
+static int take_recipient(void *values, const char *path)
+{
+	return seal_keys_take(&((struct task *)values)->keys, path, SEAL_RECIPIENT);
+}
+
+const struct cli_option seal_options[] = {
+	CLI_COMMON,
+	{ "key", 'k', "KEY", "your own key: what the response will be opened with", CLI_TAKE(take_own_key) },
+	{ "recipient", 'r', "FILE", "the runner's public key, or a key shared with it", CLI_TAKE(take_recipient) },
+	{ "output", 'o', "FILE", "write the sealed batch there", CLI_TEXT(struct task, out_path) },
+	{ "by-reference", 0, NULL, "leave LOW payloads in their files and regions",
+	  CLI_FLAG(struct task, by_reference) },
+	{ "require-high", 0, NULL, "refuse a batch that has nothing HIGH", CLI_FLAG(struct task, require_high) },
+	SEAL_JOBS(struct task),
+	CLI_END,
 };
 
 static uint64_t microseconds_since_1970(void)
@@ -292,28 +304,12 @@ static void clear(struct task *task)
 }
 
 /* 0, or the exit status after a message. */
-static int options(struct task *task, int argc, char **argv, int *first)
+static int read_options(struct task *task, int argc, char **argv, char ***paths)
 {
-	struct sgpu_error error = { 0 };
-	const char *value = NULL;
-	for (int key = 0; (key = cli_next(argc, argv, &value, first)) != 0;) {
-		if (key == 'k' || key == 'r') {
-			if (seal_keys_load(&task->keys, value, key == 'k' ? SEAL_OWNER : SEAL_RECIPIENT, &error)) {
-				return cli_error(&error);
-			}
-			task->own_keys += key == 'k';
-		} else if (key == 'o') {
-			task->out_path = value;
-		} else if (key == BY_REFERENCE) {
-			task->by_reference = true;
-		} else if (key == REQUIRE_HIGH) {
-			task->require_high = true;
-		} else if (key != 'j' || !seal_parse_jobs(value, &task->meter.jobs)) {
-			return 2;
-		}
-	}
-	if (!cli_positionals(argc, *first, 0, 1)) {
-		return 2;
+	const int status = cli_read(argc, argv, task, paths);
+
+	if (status) {
+		return status;
 	}
 	if (!task->keys.count) {
 		return cli_usage("a key is missing: your own with -k, the runner's with -r");
@@ -328,13 +324,12 @@ int verb_seal(int argc, char **argv)
 {
 	struct task task = { .out_path = "-", .out = SGPU_OUTPUT_INIT, .meter = { .begin_ns = sgpu_now_ns() } };
 	struct sgpu_error error = { 0 };
-	int first = argc, in = -1;
-	int status = options(&task, argc, argv, &first);
+	char **paths;
+	int in = -1, status = read_options(&task, argc, argv, &paths);
 	if (status) {
 		goto out;
 	}
-	const char *in_path = first < argc ? argv[first] : NULL;
-	in = seal_input(&task.keys, in_path, &task.in_name, &status);
+	in = seal_input(&task.keys, paths[0], &task.in_name, &status);
 	if (in < 0) {
 		goto out;
 	}

@@ -7,7 +7,7 @@
 
 const struct cli_option seal_file_options[] = {
 	SINGLE_FILE_OPTIONS("where the sealed data go"),
-	{ NULL, 0, NULL, NULL },
+	CLI_END,
 };
 
 int verb_seal_file(int argc, char **argv)

@@ -11,7 +11,7 @@ static const struct cli_verb verbs[] = {
 	{ "list", "", "list the staged regions", list_options, verb_list },
 	{ "release", "[REGION...]", "overwrite and remove staged regions", release_options, verb_release },
 	{ "info", "", "say what this machine offers for staging", info_options, verb_info },
-	{ NULL, NULL, NULL, NULL, NULL },
+	{ .name = NULL },
 };
 
 static const struct cli_tool tool = {

@@ -11,7 +11,7 @@
 #include "machine.h"
 #include "verbs.h"
 
-const struct cli_option info_options[] = { CLI_COMMON, { NULL, 0, NULL, NULL } };
+const struct cli_option info_options[] = { CLI_COMMON, CLI_END };
 
 static const char *limit_text(uint64_t bytes, char text[STAGE_BYTES_TEXT])
 {
@@ -165,11 +165,11 @@ int verb_info(int argc, char **argv)
 {
 	struct sgpu_error error = { 0 };
 	struct machine machine;
-	const char *value;
-	int first = argc, status = 0;
+	char **arguments;
+	int status = cli_read(argc, argv, NULL, &arguments);
 
-	if (cli_next(argc, argv, &value, &first) != 0 || !cli_positionals(argc, first, 0, 0)) {
-		return 2;
+	if (status) {
+		return status;
 	}
 	if (machine_look(&machine, &error) < 0) {
 		return cli_error(&error);

@@ -13,7 +13,7 @@
 
 #include "verbs.h"
 
-const struct cli_option list_options[] = { CLI_COMMON, { NULL, 0, NULL, NULL } };
+const struct cli_option list_options[] = { CLI_COMMON, CLI_END };
 
 /* "3d", "59m", "12s"; "-" once it is over. */
 static void span(int64_t seconds, char text[24])
@@ -112,11 +112,11 @@ int verb_list(int argc, char **argv)
 {
 	struct sgpu_region *list = NULL;
 	struct sgpu_error error = { 0 };
-	const char *value;
-	int first = argc, count = 0, status = 0;
+	char **arguments;
+	int count = 0, status = cli_read(argc, argv, NULL, &arguments);
 
-	if (cli_next(argc, argv, &value, &first) != 0 || !cli_positionals(argc, first, 0, 0)) {
-		return 2;
+	if (status) {
+		return status;
 	}
 	if (sgpu_region_list(&list, &count, &error) < 0) {
 		return cli_error(&error);

@@ -13,21 +13,6 @@
 #include "load.h"
 #include "verbs.h"
 
-enum { KEEP = CLI_LONG, FILES, NODE, LIFETIME, NO_HUGE, EXPORT };
-
-const struct cli_option load_options[] = {
-	CLI_COMMON,
-	{ "output", 'o', "FILE", "write the staged batch there" },
-	{ "files", FILES, "DIR", "let the batch name payloads in files of this folder; may be repeated" },
-	{ "keep", KEEP, NULL, "let the region stay until it is released or expires" },
-	{ "lifetime", LIFETIME, "DURATION", "until the region expires: 90s, 30m, 2h, 1d; 1h by default" },
-	{ "node", NODE, "N", "bind the region to this NUMA node" },
-	{ "no-huge", NO_HUGE, NULL, "normal pages only" },
-	{ "export", EXPORT, NULL, "print shell assignments of handles; needs -o, implies --keep" },
-	{ "jobs", 'j', "N", "threads; as many as there are processors by default" },
-	{ NULL, 0, NULL, NULL },
-};
-
 struct task {
 	struct load load;
 	const char *out_path;
@@ -36,16 +21,9 @@ struct task {
 	struct sgpu_output out;
 };
 
-/* 0, or the exit status after a message. */
-static int parse_number(const char *text, const char *what, uint64_t max, uint64_t *value)
+static int take_files(void *values, const char *folder)
 {
-	struct sgpu_error error = { 0 };
-
-	return sgpu_parse_u64(text, what, 0, max, value, &error) < 0 ? cli_usage("%s", error.text) : 0;
-}
-
-static int allow_files(struct load *load, const char *folder)
-{
+	struct load *load = &((struct task *)values)->load;
 	struct sgpu_error error = { 0 };
 	int code = load->files ? SGPU_OK : sgpu_files_create(&load->files, &error);
 
@@ -53,62 +31,35 @@ static int allow_files(struct load *load, const char *folder)
 	return code ? cli_error(&error) : 0;
 }
 
-static int apply_option(struct task *task, int key, const char *value)
+static int take_node(void *values, const char *text)
 {
 	struct sgpu_error error = { 0 };
-	uint64_t number = 0;
-	int status = 0;
+	uint64_t node = 0;
 
-	switch (key) {
-	case 'o':
-		task->out_path = value;
-		return 0;
-	case 'j':
-		status = parse_number(value, "--jobs", SGPU_POOL_JOBS_MAX, &number);
-		task->load.jobs = (unsigned)number;
-		return status;
-	case FILES:
-		return allow_files(&task->load, value);
-	case KEEP:
-		task->load.options.keep = true;
-		return 0;
-	case NODE:
-		status = parse_number(value, "--node", 65535, &number);
-		task->load.options.numa_node = (int)number;
-		return status;
-	case LIFETIME:
-		return sgpu_parse_duration(value, "--lifetime", &task->load.options.lifetime_ns, &error) < 0 ?
-			       cli_usage("%s", error.text) : 0;
-	case NO_HUGE:
-		task->load.options.no_huge = true;
-		return 0;
-	case EXPORT:
-		task->export = task->load.options.keep = true;
-		return 0;
-	default:
-		return 2;
+	if (sgpu_parse_u64(text, "--node", 0, 65535, &node, &error) < 0) {
+		return cli_usage("%s", error.text);
 	}
-}
-
-static int options(struct task *task, int argc, char **argv, int *first)
-{
-	const char *value = NULL;
-	int key, status;
-
-	while ((key = cli_next(argc, argv, &value, first)) != 0) {
-		status = apply_option(task, key, value);
-		if (status) {
-			return status;
-		}
-	}
-	if (!cli_positionals(argc, *first, 0, 1)) {
-		return 2;
-	}
-	if (task->export && strcmp(task->out_path, "-") == 0) {
-		return cli_usage("--export writes to standard output, so the batch needs a file: -o FILE");
-	}
+	((struct task *)values)->load.options.numa_node = (int)node;
 	return 0;
 }
+
+const struct cli_option load_options[] = {
+	CLI_COMMON,
+	{ "output", 'o', "FILE", "write the staged batch there", CLI_TEXT(struct task, out_path) },
+	{ "files", 0, "DIR", "let the batch name payloads in files of this folder; may be repeated",
+	  CLI_TAKE(take_files) },
+	{ "keep", 0, NULL, "let the region stay until it is released or expires",
+	  CLI_FLAG(struct task, load.options.keep) },
+	{ "lifetime", 0, "DURATION", "until the region expires: 90s, 30m, 2h, 1d; 1h by default",
+	  CLI_DURATION(struct task, load.options.lifetime_ns, 0) },
+	{ "node", 0, "N", "bind the region to this NUMA node", CLI_TAKE(take_node) },
+	{ "no-huge", 0, NULL, "normal pages only", CLI_FLAG(struct task, load.options.no_huge) },
+	{ "export", 0, NULL, "print shell assignments of handles; needs -o, implies --keep",
+	  CLI_FLAG(struct task, export) },
+	{ "jobs", 'j', "N", "threads; as many as there are processors by default",
+	  CLI_NUMBER(struct task, load.jobs, 0, SGPU_POOL_JOBS_MAX) },
+	CLI_END,
+};
 
 /* The output may not take the place of a file that a payload is in. */
 static int check_payloads(const struct task *task, struct sgpu_error *error)
@@ -287,16 +238,21 @@ int verb_load(int argc, char **argv)
 	struct task task = { .load = { .options = { .numa_node = -1 }, .region = { .fd = -1 } }, .out_path = "-",
 			     .out = SGPU_OUTPUT_INIT };
 	struct sgpu_error error = { 0 };
-	int first = argc, in, status = options(&task, argc, argv, &first);
+	char **arguments;
+	int in, status = cli_read(argc, argv, &task, &arguments);
 
+	task.load.options.keep = task.load.options.keep || task.export;
+	if (status == 0 && task.export && strcmp(task.out_path, "-") == 0) {
+		status = cli_usage("--export writes to standard output, so the batch needs a file: -o FILE");
+	}
 	if (status) {
 		clear(&task);
 		return status;
 	}
-	in = cli_input(first < argc ? argv[first] : NULL, &task.load.in_name);
+	in = cli_input(*arguments, &task.load.in_name);
 	if (in < 0) {
 		clear(&task);
-		return first < argc && strcmp(argv[first], "-") != 0 ? 3 : 2;
+		return cli_is_standard(*arguments) ? 2 : 3;
 	}
 	if (!cli_output_apart(task.out_path) ||
 	    (strcmp(task.out_path, "-") == 0 && !cli_binary_output(STDOUT_FILENO))) {

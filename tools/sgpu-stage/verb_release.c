@@ -8,12 +8,14 @@
 
 #include "verbs.h"
 
-enum { ALL = CLI_LONG };
+struct request {
+	bool all;
+};
 
 const struct cli_option release_options[] = {
 	CLI_COMMON,
-	{ "all", ALL, NULL, "all regions of this user" },
-	{ NULL, 0, NULL, NULL },
+	{ "all", 0, NULL, "all regions of this user", CLI_FLAG(struct request, all) },
+	CLI_END,
 };
 
 /* Goes on after a failure; the first one decides the status. */
@@ -48,27 +50,25 @@ static int release_all(int *released)
 
 int verb_release(int argc, char **argv)
 {
-	const char *value;
-	bool all = false;
-	int first = argc, key, i, one, status = 0, released = 0;
+	struct request request = { 0 };
+	char **regions;
+	int released = 0, status = cli_read(argc, argv, &request, &regions);
 
-	while ((key = cli_next(argc, argv, &value, &first)) != 0) {
-		if (key != ALL) {
-			return 2;
-		}
-		all = true;
+	if (status) {
+		return status;
 	}
-	if (all && first < argc) {
+	if (request.all && *regions) {
 		return cli_usage("--all takes no region beside it");
 	}
-	if (!all && first == argc) {
+	if (!request.all && !*regions) {
 		return cli_usage("name a region, or --all");
 	}
-	if (all) {
+	if (request.all) {
 		status = release_all(&released);
 	}
-	for (i = first; i < argc; i++) {
-		one = release(argv[i], &released);
+	for (; *regions; regions++) {
+		int one = release(*regions, &released);
+
 		status = status ? status : one;
 	}
 	if (cli_json) {

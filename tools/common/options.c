@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Options of a verb: each row of its table says where a value goes and how it is read.
+ */
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sgpu/base.h>
+
+#include "cli.h"
+#include "cli_private.h"
+
+enum { OPTIONS_MAX = 48 };
+
+/* getopt_long returns the letter of a short option, and this plus the row's number for a long one. */
+enum { ROW = 256 };
+
+/* False when there are more options than the tables hold. */
+static bool fill_tables(const struct cli_option *options, struct option longs[OPTIONS_MAX + 1],
+			char shorts[2 * OPTIONS_MAX + 2])
+{
+	int row = 0;
+
+	*shorts++ = ':'; /* tells a missing argument from an unknown option */
+	for (; options[row].name; row++) {
+		const struct cli_option *option = &options[row];
+
+		if (row == OPTIONS_MAX) {
+			return false;
+		}
+		longs[row] = (struct option){ option->name, option->argument ? required_argument : no_argument, NULL,
+					      ROW + row };
+		if (option->letter) {
+			*shorts++ = option->letter;
+			if (option->argument) {
+				*shorts++ = ':';
+			}
+		}
+	}
+	longs[row] = (struct option){ 0 };
+	*shorts = '\0';
+	return true;
+}
+
+static const struct cli_option *find_row(const struct cli_option *options, int key)
+{
+	if (key >= ROW) {
+		return &options[key - ROW];
+	}
+	while (options->letter != key) {
+		options++;
+	}
+	return options;
+}
+
+/* Returns 2. */
+static int refuse_option(const struct cli_option *options, const char *text, int kind)
+{
+	if (optopt > 0 && optopt < ROW && strncmp(text, "--", 2)) {
+		return cli_usage(kind == ':' ? "option '-%c' needs an argument" : "unknown option '-%c'", optopt);
+	}
+	if (kind == ':') {
+		return cli_usage("option '%s' needs an argument", SGPU_EXCERPT(text));
+	}
+	if (optopt > 0) {
+		return cli_usage("option '%.*s' takes no argument", (int)strcspn(text, "="), text);
+	}
+	return cli_unknown_option(options, text);
+}
+
+/* A number, a size or a duration, by the rules of sgpu/base.h. */
+static int store_number(const struct cli_option *option, void *to, const char *value, const char *name)
+{
+	struct sgpu_error error = { 0 };
+	uint64_t number = 0;
+	int rc;
+
+	if (option->kind == CLI_IS_DURATION) {
+		rc = sgpu_parse_duration(value, name, &number, &error);
+		if (rc == SGPU_OK && number < option->min) {
+			rc = sgpu_fail(&error, SGPU_EUSAGE, "%s '%s' is less than %" PRIu64 " s", name,
+				       SGPU_EXCERPT(value), option->min / 1000000000);
+		}
+	} else if (option->kind == CLI_IS_SIZE) {
+		rc = sgpu_parse_size(value, name, option->min, option->max, &number, &error);
+	} else {
+		rc = sgpu_parse_u64(value, name, option->min, option->max, &number, &error);
+	}
+	if (rc != SGPU_OK) {
+		return error.hint[0] ? cli_error(&error) : cli_usage("%s", error.text);
+	}
+	if (option->size == sizeof(uint64_t)) {
+		*(uint64_t *)to = number;
+	} else {
+		*(unsigned *)to = (unsigned)number;
+	}
+	return 0;
+}
+
+static int store_bytes(const struct cli_option *option, struct cli_bytes *to, const char *value, const char *name)
+{
+	const size_t digits = strlen(value);
+	char least[32] = "";
+
+	if (digits % 2 || digits / 2 < option->min || digits / 2 > option->max ||
+	    sgpu_hex_decode(value, to->data, digits / 2, NULL) != SGPU_OK) {
+		if (option->min < option->max) {
+			snprintf(least, sizeof(least), "%" PRIu64 " to ", option->min);
+		}
+		return cli_usage("%s is %s%" PRIu64 " bytes in hexadecimal, two digits each, not these %zu characters", name,
+				 least, option->max, digits);
+	}
+	to->size = digits / 2;
+	return 0;
+}
+
+static int store_item(struct cli_list *list, const char *value, int argc)
+{
+	if (!list->items) {
+		list->items = calloc((size_t)argc, sizeof(*list->items)); /* no option is given more often than that */
+	}
+	if (!list->items) {
+		return cli_fail(SGPU_ENOMEM, "out of memory");
+	}
+	list->items[list->count++] = value;
+	return 0;
+}
+
+/* Returns an exit status. */
+static int store_value(const struct cli_option *option, void *values, const char *value, int argc)
+{
+	void *to = (char *)values + option->offset;
+	char name[64];
+
+	snprintf(name, sizeof(name), "--%s", option->name);
+	switch (option->kind) {
+	case CLI_IS_FLAG:
+		*(bool *)to = true;
+		return 0;
+	case CLI_IS_INPUT:
+		cli_remember_input(value);
+		*(const char **)to = value;
+		return 0;
+	case CLI_IS_TEXT:
+		*(const char **)to = value;
+		return 0;
+	case CLI_IS_LIST:
+		return store_item(to, value, argc);
+	case CLI_IS_NUMBER:
+	case CLI_IS_SIZE:
+	case CLI_IS_DURATION:
+		return store_number(option, to, value, name);
+	case CLI_IS_BYTES:
+		return store_bytes(option, to, value, name);
+	case CLI_IS_TAKEN:
+		return option->take(values, value);
+	case CLI_IS_COMMON:
+		break;
+	}
+	switch (option->letter) {
+	case 'h':
+	case 'V':
+		cli_print_help(option->letter == 'V');
+	case 'q':
+		cli_quiet = true;
+		return 0;
+	case 'v':
+		cli_verbose = true;
+		return 0;
+	default:
+		cli_json = true;
+		return 0;
+	}
+}
+
+/* As many as the usage line names: words in brackets may be left out, and dots allow any number. Returns an exit status. */
+static int check_arguments(const struct cli_verb *verb, int count)
+{
+	int least = 0, most = 0;
+
+	for (const char *word = verb->arguments; *word; word += strcspn(word, " "), word += strspn(word, " ")) {
+		most++;
+		least += *word != '[';
+	}
+	if (count < least) {
+		return cli_usage("an argument is missing: %s", verb->arguments);
+	}
+	if (count > most && !strstr(verb->arguments, "...")) {
+		return cli_usage("more arguments than '%s' takes", verb->name);
+	}
+	return 0;
+}
+
+int cli_read(int argc, char **argv, void *values, char ***arguments)
+{
+	const struct cli_verb *verb = cli_verb();
+	struct option longs[OPTIONS_MAX + 1];
+	char shorts[2 * OPTIONS_MAX + 2];
+	int key, status = 0;
+
+	*arguments = argv + argc;
+	if (!fill_tables(verb->options, longs, shorts)) {
+		return cli_fail(SGPU_ENOMEM, "'%s' has more than %d options", verb->name, OPTIONS_MAX);
+	}
+	opterr = 0;
+	while ((key = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {
+		const bool known = key != '?' && key != ':';
+		const struct cli_option *option = known ? find_row(verb->options, key) : NULL;
+
+		/* After the first fault only paths still count: appraise removes what an earlier run left there. */
+		if (status == 0) {
+			status = known ? store_value(option, values, optarg, argc) :
+				 refuse_option(verb->options, argv[optind - 1], key);
+		} else if (known && (option->kind == CLI_IS_TEXT || option->kind == CLI_IS_INPUT)) {
+			store_value(option, values, optarg, argc);
+		}
+	}
+	*arguments = argv + optind;
+	return status ? status : check_arguments(verb, argc - optind);
+}
