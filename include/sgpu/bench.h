@@ -232,9 +232,11 @@ SGPU_MUST_CHECK int sgpu_bench_compare(const struct sgpu_bench_results *first, c
 				       struct sgpu_error *error);
 
 /* ---- plots ---- */
-/* A drawing of all measurements that passed, a panel for each case: lines over the size where it varies, else bars; all
- * axes of values are logarithmic. *svg comes from malloc, NUL-terminated. Errors: SGPU_EINVALID when none passed. */
-SGPU_MUST_CHECK int sgpu_bench_plot(const struct sgpu_bench_results *results, char **svg, size_t *size,
+/* A gnuplot script that draws all measurements that passed, as SVG on its standard output, with a panel for each case:
+ * lines over the size where it varies, else bars; all axes of values are logarithmic. It holds the data, and nothing from
+ * the results that gnuplot would carry out. *script comes from malloc, NUL-terminated. Errors: SGPU_EINVALID when no
+ * measurement passed. */
+SGPU_MUST_CHECK int sgpu_bench_plot(const struct sgpu_bench_results *results, char **script, size_t *size,
 				    struct sgpu_error *error);
 
 #ifdef __cplusplus

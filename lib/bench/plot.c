@@ -1,16 +1,43 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Results as a drawing: a panel for each case, below each other. Here are the panels; plot_svg.c has axes and text.
+ * Results as a script for gnuplot: below one another, a panel for each case.
  */
+#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/plot.h"
+#include <sgpu/bench.h>
 
-enum { CASES_MAX = 64, SERIES_MAX = 24, BARS_MAX = 80 };
+enum { CASES_MAX = 64, SERIES_MAX = 24, BARS_MAX = 80, LABEL_MAX = 256 };
+/* Pixels. */
+enum { WIDTH = 960, HEAD = 70, PANEL = 300, ROW = 18, GAP = 80 };
 
-/* ---- what belongs together ---- */
+struct plot {
+	FILE *out;
+	const struct sgpu_bench_results *results;
+	int panels, top; /* where the next panel begins */
+};
+
+/* How gnuplot writes a value of each unit: after scaling, with a prefix as in "GB/s". */
+static const struct {
+	const char *what, *format, *scale;
+} units[] = {
+	{ "bytes a second, more is better", "%cB/s", "1" },
+	{ "operations a second, more is better", "%cop/s", "1" },
+	{ "time of an operation, less is better", "%cs", "1e-9" },
+};
+
+/* Names come from files of others, and a script may run programs: only characters that mean nothing within quotes stay. */
+static void put_quoted(FILE *out, char quote, const char *text)
+{
+	fputc(quote, out);
+	for (; *text; text++) {
+		fputc(isalnum((unsigned char)*text) || strchr(" ,.:;_-+/()=<>", *text) ? *text : '_', out);
+	}
+	fputc(quote, out);
+}
+
 static const struct sgpu_bench_record_parameter *size_of(const struct sgpu_bench_record *record)
 {
 	for (int i = 0; i < record->parameter_count; i++) {
@@ -47,162 +74,127 @@ static bool size_varies(const struct sgpu_bench_results *results, const char *na
 }
 
 /* "sealed, h2d, streams 4": the variant and the parameters, without the size where that is an axis. */
-static void label_of(const struct sgpu_bench_record *record, bool without_size, char label[PLOT_LABEL_MAX])
+static void label_of(const struct sgpu_bench_record *record, bool without_size, char label[LABEL_MAX])
 {
 	const struct sgpu_bench_record_parameter *size = without_size ? size_of(record) : NULL;
-	int length = snprintf(label, PLOT_LABEL_MAX, "%s", record->variant);
+	int length = snprintf(label, LABEL_MAX, "%s", record->variant);
 
-	for (int i = 0; i < record->parameter_count && length < PLOT_LABEL_MAX; i++) {
+	for (int i = 0; i < record->parameter_count && length < LABEL_MAX; i++) {
 		const struct sgpu_bench_record_parameter *p = &record->parameters[i];
-		size_t room = (size_t)(PLOT_LABEL_MAX - length);
+		size_t room = (size_t)(LABEL_MAX - length);
 
-		if (p == size) {
-			continue;
+		if (p != size) {
+			length += p->is_number ?
+				snprintf(label + length, room, ", %s %llu", p->key, (unsigned long long)p->number) :
+				snprintf(label + length, room, ", %s", p->text);
 		}
-		length += p->is_number ?
-			snprintf(label + length, room, ", %s %llu", p->key, (unsigned long long)p->number) :
-			snprintf(label + length, room, ", %s", p->text);
 	}
 }
 
-static void widen(double value, double *least, double *most)
+/* Margins, title, grid and axes of the next panel, whose values are on the `axis`, "x" or "y". */
+static void begin_panel(struct plot *plot, const struct sgpu_bench_record *record, const char *axis, int height,
+			double left, double right)
 {
-	*least = value < *least ? value : *least;
-	*most = value > *most ? value : *most;
+	FILE *out = plot->out;
+
+	fprintf(out, "reset\nset tmargin at screen 1-%d./H\nset bmargin at screen 1-%d./H\n", plot->top,
+		plot->top + height);
+	fprintf(out, "set key at screen 0.7, screen 1-%d./H left top Left reverse noenhanced\n", plot->top);
+	fprintf(out, "set lmargin at screen %g\nset rmargin at screen %g\nset title ", left, right);
+	put_quoted(out, '\'', record->name);
+	fprintf(out, ".': %s'\nset grid\nset logscale %s 10\nset format %s '%%.0s %s'\n", units[record->unit].what, axis,
+		axis, units[record->unit].format);
+	plot->top += height + GAP;
+	plot->panels++;
 }
 
-/* ---- lines over the size ---- */
-struct series {
-	char label[PLOT_LABEL_MAX];
-};
-
-static int collect_series(const struct sgpu_bench_results *results, const char *name, struct series *series,
-			  struct plot_axis *x, struct plot_axis *y)
+/* Lines over the size, one for each label. */
+static void draw_lines(struct plot *plot, const struct sgpu_bench_record *one)
 {
+	char labels[SERIES_MAX][LABEL_MAX], label[LABEL_MAX];
 	int count = 0;
 
-	for (size_t i = 0; i < results->count; i++) {
-		const struct sgpu_bench_record *record = &results->records[i];
-		char label[PLOT_LABEL_MAX];
+	fprintf(plot->out, "$data << END\n");
+	for (size_t i = 0; i < plot->results->count; i++) {
+		const struct sgpu_bench_record *record = &plot->results->records[i];
 		int at = 0;
 
-		if (!is_drawn(record, name) || !size_of(record)) {
+		if (!is_drawn(record, one->name) || !size_of(record)) {
 			continue;
 		}
 		label_of(record, true, label);
-		while (at < count && strcmp(series[at].label, label) != 0) {
+		while (at < count && strcmp(labels[at], label) != 0) {
 			at++;
 		}
 		if (at == count && count < SERIES_MAX) {
-			snprintf(series[count++].label, PLOT_LABEL_MAX, "%s", label);
+			snprintf(labels[count++], LABEL_MAX, "%s", label);
 		}
-		if (at < SERIES_MAX) {
-			widen(fmax((double)size_of(record)->number, 1), &x->least, &x->most);
-			widen(sgpu_bench_value(record), &y->least, &y->most);
-		}
+		fprintf(plot->out, "%.17g %.17g %d\n", fmax((double)size_of(record)->number, 1), sgpu_bench_value(record),
+			at);
 	}
-	return count;
+	fprintf(plot->out, "END\n");
+	begin_panel(plot, one, "y", count * ROW > PANEL ? count * ROW : PANEL, 0.085, 0.69);
+	fprintf(plot->out, "set logscale x 2\nset format x '%%.0b %%BB'\nset datafile missing NaN\nplot ");
+	for (int i = 0; i < count; i++) {
+		fprintf(plot->out, "$data using 1:($3==%d ? $2*%s : NaN) with linespoints lt %d pt 7 ps 0.5 title ", i,
+			units[one->unit].scale, i + 1);
+		put_quoted(plot->out, '\'', labels[i]);
+		fputs(i + 1 < count ? ", " : "\n", plot->out);
+	}
 }
 
-static void draw_series(struct plot *plot, const struct sgpu_bench_results *results, const char *name,
-			const struct series *series, int index)
+/* Bars, with their values at the ends. */
+static void draw_bars(struct plot *plot, const struct sgpu_bench_record *one, bool without_sizes)
 {
-	char label[PLOT_LABEL_MAX];
-	bool begun = false;
+	const char *scale = units[one->unit].scale;
+	double least = INFINITY;
+	char label[LABEL_MAX];
+	int count = 0;
 
-	for (size_t i = 0; i < results->count; i++) {
-		const struct sgpu_bench_record *record = &results->records[i];
+	fprintf(plot->out, "$data << END\n");
+	for (size_t i = 0; i < plot->results->count && count < BARS_MAX; i++) {
+		const struct sgpu_bench_record *record = &plot->results->records[i];
 
-		if (!is_drawn(record, name) || !size_of(record)) {
-			continue;
-		}
-		label_of(record, true, label);
-		if (strcmp(label, series->label) == 0) {
-			double x = sgpu_plot_x(plot, fmax((double)size_of(record)->number, 1));
-			double y = sgpu_plot_y(plot, sgpu_bench_value(record));
-
-			sgpu_plot_point(plot, x, y, index, !begun);
-			begun = true;
-		}
-	}
-	sgpu_plot_end_line(plot, index);
-}
-
-static void draw_lines(struct plot *plot, const struct sgpu_bench_results *results, const char *name,
-		       enum sgpu_bench_unit unit)
-{
-	struct plot_axis x = { .least = INFINITY }, y = { .least = INFINITY };
-	struct series *series = calloc(SERIES_MAX, sizeof(*series));
-	int count = series ? collect_series(results, name, series, &x, &y) : 0;
-
-	if (count > 0) {
-		sgpu_plot_begin_lines(plot, name, unit, &x, &y, count);
-		for (int i = 0; i < count; i++) {
-			draw_series(plot, results, name, &series[i], i);
-			sgpu_plot_legend(plot, series[i].label, i);
-		}
-		sgpu_plot_end_panel(plot);
-	}
-	free(series);
-}
-
-/* ---- bars ---- */
-static void draw_bars(struct plot *plot, const struct sgpu_bench_results *results, const char *name,
-		      enum sgpu_bench_unit unit, bool without_sizes)
-{
-	struct plot_axis axis = { .least = INFINITY };
-	int count = 0, drawn = 0;
-
-	for (size_t i = 0; i < results->count; i++) {
-		const struct sgpu_bench_record *record = &results->records[i];
-
-		if (is_drawn(record, name) && !(without_sizes && size_of(record)) && count < BARS_MAX) {
-			widen(sgpu_bench_value(record), &axis.least, &axis.most);
+		if (is_drawn(record, one->name) && !(without_sizes && size_of(record))) {
+			label_of(record, false, label);
+			fprintf(plot->out, "%.17g ", sgpu_bench_value(record));
+			put_quoted(plot->out, '"', label);
+			fputc('\n', plot->out);
+			least = fmin(least, sgpu_bench_value(record));
 			count++;
 		}
 	}
-	if (count == 0) {
-		return;
+	fprintf(plot->out, "END\n");
+	if (count > 0) {
+		begin_panel(plot, one, "x", count * ROW, 0.5, 0.93);
+		fprintf(plot->out, "L = %.17g*%s/2\nset xrange [L:*]\nset yrange [%d-0.5:-0.5]\nset ytics noenhanced\n", least,
+			scale, count);
+		fprintf(plot->out, "plot $data using (L):0:(L):($1*%s):($0-0.35):($0+0.35):ytic(2) with boxxyerror fs solid "
+			"notitle, $data using ($1*%s):0:(gprintf('%%.1s %s', $1*%s)) with labels left offset 0.5,0 notitle\n",
+			scale, scale, units[one->unit].format, scale);
 	}
-	sgpu_plot_begin_bars(plot, name, unit, &axis, count);
-	for (size_t i = 0; i < results->count && drawn < count; i++) {
-		const struct sgpu_bench_record *record = &results->records[i];
-		char label[PLOT_LABEL_MAX];
-
-		if (is_drawn(record, name) && !(without_sizes && size_of(record))) {
-			label_of(record, false, label);
-			sgpu_plot_bar(plot, label, sgpu_bench_value(record), drawn++);
-		}
-	}
-	sgpu_plot_end_panel(plot);
 }
 
-static void draw_case(struct plot *plot, const struct sgpu_bench_results *results,
-		      const struct sgpu_bench_record *record)
-{
-	bool lines = size_varies(results, record->name);
-
-	if (lines) {
-		draw_lines(plot, results, record->name, record->unit);
-	}
-	draw_bars(plot, results, record->name, record->unit, lines);
-}
-
-static void draw_cases(struct plot *plot, const struct sgpu_bench_results *results)
+static void draw_cases(struct plot *plot)
 {
 	const char *names[CASES_MAX];
 	int count = 0;
 
-	for (size_t i = 0; i < results->count; i++) {
-		const char *name = results->records[i].name;
+	for (size_t i = 0; i < plot->results->count; i++) {
+		const struct sgpu_bench_record *record = &plot->results->records[i];
 		int at = 0;
 
-		while (at < count && strcmp(names[at], name) != 0) {
+		while (at < count && strcmp(names[at], record->name) != 0) {
 			at++;
 		}
-		if (at == count && count < CASES_MAX && is_drawn(&results->records[i], name)) {
-			names[count++] = name;
-			draw_case(plot, results, &results->records[i]);
+		if (at == count && count < CASES_MAX && is_drawn(record, record->name)) {
+			bool lines = size_varies(plot->results, record->name);
+
+			names[count++] = record->name;
+			if (lines) {
+				draw_lines(plot, record);
+			}
+			draw_bars(plot, record, lines);
 		}
 	}
 }
@@ -214,26 +206,35 @@ static const char *environment_text(const struct sgpu_bench_results *results, co
 	return text ? text : "";
 }
 
-int sgpu_bench_plot(const struct sgpu_bench_results *results, char **svg, size_t *size, struct sgpu_error *error)
+int sgpu_bench_plot(const struct sgpu_bench_results *results, char **script, size_t *size, struct sgpu_error *error)
 {
-	struct plot plot = { 0 };
-	char subtitle[PLOT_LABEL_MAX];
+	struct plot plot = { .results = results, .top = HEAD };
+	char title[LABEL_MAX];
+	char *panels = NULL;
+	size_t panels_size = 0;
 	bool good;
 
-	*svg = NULL;
-	plot.body = open_memstream(&plot.text, &plot.size);
-	if (!plot.body) {
+	*script = NULL;
+	plot.out = open_memstream(&panels, &panels_size);
+	if (!plot.out) {
 		return sgpu_fail_nomem(error);
 	}
-	snprintf(subtitle, sizeof(subtitle), "%.80s; %.60s; %.24s", environment_text(results, "device"),
-		 environment_text(results, "processor"), environment_text(results, "date"));
-	draw_cases(&plot, results);
-	good = fclose(plot.body) == 0;
+	draw_cases(&plot);
+	good = fclose(plot.out) == 0;
 	if (good && plot.panels == 0) {
-		free(plot.text);
+		free(panels);
 		return sgpu_fail(error, SGPU_EINVALID, "there is nothing to draw: no measurement passed");
 	}
-	good = good && sgpu_plot_document(&plot, results->environment ? subtitle : "", svg, size);
-	free(plot.text);
-	return good ? SGPU_OK : sgpu_fail_nomem(error);
+	plot.out = good ? open_memstream(script, size) : NULL;
+	if (plot.out) {
+		snprintf(title, sizeof(title), "sgpu-bench: %.80s; %.60s; %.24s", environment_text(results, "device"),
+			 environment_text(results, "processor"), environment_text(results, "date"));
+		fprintf(plot.out, "H = %d\nset terminal svg size %d,H noenhanced font 'sans,11' background 'white'\n"
+			"set multiplot title ", plot.top, WIDTH);
+		put_quoted(plot.out, '\'', results->environment ? title : "sgpu-bench");
+		fprintf(plot.out, "\n%s", panels);
+		good = fclose(plot.out) == 0;
+	}
+	free(panels);
+	return plot.out && good ? SGPU_OK : sgpu_fail_nomem(error);
 }

@@ -159,7 +159,7 @@ END
 }
 
 @test "run --plot draws well-formed SVG" {
-	requires python3
+	requires python3 gnuplot
 	quick -q --plot out.svg alloc digest >out.txt
 	python3 - <<'END'
 import xml.etree.ElementTree as ET
@@ -257,7 +257,35 @@ END
 	run -3 sgpu-bench table none.json
 }
 
+@test "table --gnuplot gives the script where there is no gnuplot, and --plot says what is missing" {
+	results a.json 100
+	run -0 --separate-stderr env PATH="$SGPU_BUILD/bin" sgpu-bench table --gnuplot a.json
+	[[ $output == *"set terminal svg "* && $output == *"title 'made'"* ]]
+	run -3 --separate-stderr env PATH="$SGPU_BUILD/bin" sgpu-bench table --plot out.svg a.json
+	[[ $stderr == *"cannot start 'gnuplot'"* && $stderr == *"package gnuplot-nox"* ]]
+	assert_no_file out.svg
+	run -3 --separate-stderr env PATH="$SGPU_BUILD/bin" sgpu-bench run --device cpu --samples 3 -o b.json --plot out.svg digest
+	[[ $stderr == *"package gnuplot-nox"* && $stderr != *digest* ]]
+	assert_no_file b.json
+	run -2 sgpu-bench table --gnuplot --plot out.svg a.json
+}
+
+@test "results of others run nothing when they are drawn" {
+	requires gnuplot
+	cat >a.json <<'END'
+{"record":"environment","device":"'; system('touch ran')","processor":"`touch ran`"}
+{"record":"measurement","case":"`touch ran`'; system('touch ran') #","variant":"$(touch ran)\"; !touch ran","parameters":{"size_bytes":4096},"unit":"B/s","status":"passed","n":9,"min_ns":90,"median_ns":100,"p95_ns":9000,"mad_ns":1,"spread":1,"cpu_median_ns":5,"bytes":4096,"operations":1}
+END
+	run -0 sgpu-bench table a.json
+	run -0 sgpu-bench table --gnuplot a.json
+	[[ $output == *"touch ran"* ]]
+	run -0 sgpu-bench table --plot out.svg a.json
+	grep -q '^<svg' out.svg
+	assert_no_file ran
+}
+
 @test "table draws, and refuses to draw over its input" {
+	requires gnuplot
 	results a.json 100
 	sgpu-bench table --plot out.svg a.json
 	grep -q '^<svg' out.svg

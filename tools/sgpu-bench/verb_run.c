@@ -59,7 +59,7 @@ const struct cli_option run_options[] = {
 	{ "size", 0, "SIZE", "only this size, or MIN:MAX: 64M, 4K:1G", CLI_TAKE(take_size) },
 	{ "csv", 0, NULL, "records as CSV", CLI_FLAG(struct request, csv) },
 	{ "markdown", 0, NULL, "tables in Markdown, at the end", CLI_FLAG(struct request, markdown) },
-	{ "plot", 0, "FILE", "draw the results there, as SVG", CLI_TEXT(struct request, plot) },
+	{ "plot", 0, "FILE", "draw the results there, as SVG, by gnuplot", CLI_TEXT(struct request, plot) },
 	{ "output", 'o', "FILE", "write the records there, not to standard output",
 	  CLI_TEXT(struct request, output) },
 	CLI_END,
@@ -215,7 +215,7 @@ static int finish(const struct request *r, struct sink *sink, struct files *file
 				       cli_is_standard(r->output) ? "standard output" : r->output);
 	}
 	if (r->plot) {
-		rc = write_plot(&sink->results, &files->drawing, r->plot, error);
+		rc = draw(&sink->results, &files->drawing, error);
 	}
 	return rc == SGPU_OK ? sgpu_output_commit(&files->records, error) : rc;
 }
@@ -252,6 +252,9 @@ static int open_files(const struct request *r, struct files *files, struct sgpu_
 
 	if (rc == SGPU_OK && r->plot) {
 		rc = sgpu_output_open(&files->drawing, r->plot, 0666, error);
+	}
+	if (rc == SGPU_OK && r->plot) {
+		rc = draw_check(error);
 	}
 	if (rc == SGPU_OK) {
 		fd = dup(files->records.fd);

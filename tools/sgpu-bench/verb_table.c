@@ -3,6 +3,7 @@
  * sgpu-bench table: the results of a run as Markdown, or as a drawing.
  */
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <sgpu/io.h>
 #include <sgpu/sniff.h>
@@ -13,11 +14,13 @@ enum { RESULTS_SIZE_MAX = 64 << 20 };
 
 struct request {
 	const char *plot;
+	bool gnuplot;
 };
 
 const struct cli_option table_options[] = {
 	CLI_COMMON,
-	{ "plot", 0, "FILE", "draw them there, as SVG, and show no table", CLI_TEXT(struct request, plot) },
+	{ "plot", 0, "FILE", "draw them there, as SVG, by gnuplot, and show no table", CLI_TEXT(struct request, plot) },
+	{ "gnuplot", 0, NULL, "show the script that gnuplot draws them from", CLI_FLAG(struct request, gnuplot) },
 	CLI_END,
 };
 
@@ -40,23 +43,6 @@ int read_results(const char *path, struct sgpu_bench_results *results)
 	return rc == SGPU_OK ? 0 : cli_error(&error);
 }
 
-int write_plot(const struct sgpu_bench_results *results, struct sgpu_output *output, const char *path,
-	       struct sgpu_error *error)
-{
-	char *svg = NULL;
-	size_t size = 0;
-	int rc = sgpu_bench_plot(results, &svg, &size, error);
-
-	if (rc == SGPU_OK) {
-		rc = sgpu_write(output->fd, path, svg, size, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_output_commit(output, error);
-	}
-	free(svg);
-	return rc;
-}
-
 int verb_table(int argc, char **argv)
 {
 	struct sgpu_bench_results results = { 0 };
@@ -70,6 +56,9 @@ int verb_table(int argc, char **argv)
 	if (status) {
 		return status;
 	}
+	if (plot && request.gnuplot) {
+		return cli_usage("--plot and --gnuplot exclude each other");
+	}
 	status = cli_output_prepare(plot, 0666, false);
 	if (status) {
 		return status;
@@ -78,12 +67,14 @@ int verb_table(int argc, char **argv)
 	if (status) {
 		return status;
 	}
-	if (!plot) {
+	if (request.gnuplot) {
+		status = draw_script(&results, STDOUT_FILENO, "standard output", &error) ? cli_error(&error) : 0;
+	} else if (!plot) {
 		print_markdown(stdout, &results);
 	} else if (!cli_output_apart(plot)) {
 		status = 2;
 	} else if (cli_output_take(&output, plot, 0666, &error) != SGPU_OK ||
-		   write_plot(&results, &output, plot, &error) != SGPU_OK) {
+		   draw(&results, &output, &error) != SGPU_OK) {
 		status = cli_error(&error);
 	}
 	sgpu_output_close(&output);

@@ -22,9 +22,15 @@ int verb_open(int argc, char **argv);
 
 /* Reads a file of results; prints and returns an exit status when it cannot. */
 int read_results(const char *path, struct sgpu_bench_results *results);
-/* Draws results to an output that is open, of this name, and makes it appear. Errors: SGPU_EINVALID, SGPU_ESYSTEM. */
-SGPU_MUST_CHECK int write_plot(const struct sgpu_bench_results *results, struct sgpu_output *output, const char *path,
-			       struct sgpu_error *error);
+
+/* ---- draw.c ---- */
+/* Whether gnuplot can be started. Errors: SGPU_ESYSTEM. */
+SGPU_MUST_CHECK int draw_check(struct sgpu_error *error);
+/* Draws results as SVG to an output that is open, and makes it appear. Errors: SGPU_EINVALID, SGPU_ESYSTEM. */
+SGPU_MUST_CHECK int draw(const struct sgpu_bench_results *results, struct sgpu_output *output, struct sgpu_error *error);
+/* Writes the script that gnuplot draws them from. */
+SGPU_MUST_CHECK int draw_script(const struct sgpu_bench_results *results, int fd, const char *name,
+				struct sgpu_error *error);
 
 /* ---- formats ---- */
 enum { TEXT_MAX = 64 };
