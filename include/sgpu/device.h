@@ -160,99 +160,13 @@ struct sgpu_device_part {
 };
 enum { SGPU_DEVICE_PARTS_MAX = 8 };
 
-/* A backend is one of these in one file, listed in lib/device/device.c. Memory that is freed is cleared first. */
-struct sgpu_device_backend {
-	const char *name; /* "cpu" */
-	/* Whether a device can be had; if not, *error says what is missing and how to get it. */
-	int (*probe)(struct sgpu_error *error);
-	int (*open)(const char *selector, const struct sgpu_device_config *config, struct sgpu_device **device,
-		    struct sgpu_error *error);
-	void (*close)(struct sgpu_device *device);
-	int (*info)(struct sgpu_device *device, struct sgpu_device_info *info, struct sgpu_error *error);
-	int (*alloc)(struct sgpu_device *device, uint64_t size, sgpu_devptr *memory, struct sgpu_error *error);
-	void (*free)(struct sgpu_device *device, sgpu_devptr memory, uint64_t size);
-	int (*stream_create)(struct sgpu_device *device, struct sgpu_stream **stream, struct sgpu_error *error);
-	void (*stream_free)(struct sgpu_stream *stream);
-	int (*stream_sync)(struct sgpu_stream *stream, struct sgpu_error *error);
-	int (*event_create)(struct sgpu_device *device, struct sgpu_event **event, struct sgpu_error *error);
-	void (*event_free)(struct sgpu_event *event);
-	int (*event_sync)(struct sgpu_event *event, struct sgpu_error *error);
-	int (*event_record)(struct sgpu_stream *stream, struct sgpu_event *event);
-	int (*stream_wait)(struct sgpu_stream *stream, struct sgpu_event *event);
-	int (*copy_in)(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size,
-		       struct sgpu_task *task);
-	int (*copy_out)(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size,
-			struct sgpu_task *task);
-	int (*clear)(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, struct sgpu_task *task);
-	int (*key_load)(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys, struct sgpu_device_key **key,
-			struct sgpu_error *error);
-	void (*key_free)(struct sgpu_device_key *key);
-	int (*open_chunks)(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
-			   sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task);
-	int (*seal_chunks)(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
-			   sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task);
-	int (*digest)(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, const void *custom,
-		      size_t custom_size, uint8_t *digest, struct sgpu_task *task);
-	int (*launch)(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument, struct sgpu_task *task);
-	int (*callback)(struct sgpu_stream *stream, void (*function)(void *argument), void *argument);
-	void (*cancel)(struct sgpu_device *device, bool cancel);
-	int (*event_query)(struct sgpu_event *event, bool *done, struct sgpu_error *error);
-	int (*host_alloc)(struct sgpu_device *device, uint64_t size, void **memory, struct sgpu_error *error);
-	void (*host_free)(struct sgpu_device *device, void *memory, uint64_t size);
-	int (*host_register)(struct sgpu_device *device, const void *memory, uint64_t size, struct sgpu_error *error);
-	void (*host_unregister)(struct sgpu_device *device, const void *memory);
-	/* The device's own implementation of an operation, or NULL when it has none. NULL on the CPU device, whose
-	 * implementations are in the table of operations. */
-	sgpu_op_fn (*op)(const char *name);
-	int (*module_load)(struct sgpu_device *device, const void *image, size_t size,
-			   struct sgpu_device_module **module, struct sgpu_error *error);
-	void (*module_free)(struct sgpu_device_module *module);
-	int (*module_launch)(struct sgpu_stream *stream, struct sgpu_device_module *module, const char *function,
-			     const struct sgpu_module_shape *shape, void *const *args, const size_t *arg_sizes,
-			     int arg_count, struct sgpu_task *task);
-	/* What it rests on, with or without a device: fills in at most SGPU_DEVICE_PARTS_MAX and returns how many.
-	 * NULL: nothing. */
-	int (*parts)(struct sgpu_device_part *parts);
-	/* Pages. NULL: the device maps none. Sizes and offsets are multiples of `small`; frames count small pages of physical
-	 * memory; a big page is named by its first frame, a multiple of big / small. Memory of a frame is made when it is
-	 * first mapped and kept until the device is closed: it counts as memory in use from then on, and the contents stay
-	 * with it wherever it is mapped. Frames that were mapped as small pages can come back as one big page, and the other
-	 * way round; a GPU then makes new memory for them, zero, where the CPU device keeps what was there. A frame is mapped
-	 * at one place at a time. What is refused changes nothing. */
-	int (*pages)(struct sgpu_device *device, struct sgpu_pages_info *info, struct sgpu_error *error);
-	int (*space_create)(struct sgpu_device *device, uint64_t size, struct sgpu_space **space, sgpu_devptr *base,
-			    struct sgpu_error *error);
-	void (*space_free)(struct sgpu_space *space); /* waits for all work, unmaps; nothing is cleared */
-	int (*page_map)(struct sgpu_space *space, uint64_t at, const uint32_t *frames, size_t count, uint64_t page_size,
-			struct sgpu_error *error);
-	/* Whatever of the range is mapped; a big page is not cut in two. Waits for all work of the device while the space can
-	 * be reached. */
-	int (*page_unmap)(struct sgpu_space *space, uint64_t at, uint64_t size, struct sgpu_error *error);
-	/* Whether kernels and copies reach what is mapped, now and later; not at first. Taking it away waits for all work of
-	 * the device. */
-	int (*space_access)(struct sgpu_space *space, bool on, struct sgpu_error *error);
-	/* As launch, saying which memory it touches. NULL: as launch. */
-	int (*launch_on)(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
-			 const struct sgpu_device_range *ranges, int count, struct sgpu_task *task);
-	/* NULL: keys never leave the memory that they are in, so there is nothing to agree. */
-	int (*agree)(struct sgpu_device *device, struct sgpu_device_agreement *agreement, struct sgpu_error *error);
-	int (*code)(struct sgpu_device *device, struct sgpu_device_code *list); /* NULL: it loads none; returns how many */
-	int (*evidence)(struct sgpu_device *device, const uint8_t nonce[32], struct sgpu_device_evidence *evidence,
-			struct sgpu_error *error);
-	int (*settle)(struct sgpu_device *device, struct sgpu_error *error);
-	/* As module_launch, saying what memory it works on. NULL: as module_launch. */
-	int (*module_launch_on)(struct sgpu_stream *stream, struct sgpu_device_module *module, const char *function,
-				const struct sgpu_module_shape *shape, void *const *args, const size_t *arg_sizes,
-				int arg_count, const struct sgpu_module_memory *memory, struct sgpu_task *task);
-	/* NULL: modules run on the device itself. */
-	int (*module_confinement)(struct sgpu_device *device, struct sgpu_module_confinement *confinement,
-				  struct sgpu_error *error);
-	/* Whether a module did what is refused; NULL: it is not watched. */
-	bool (*module_broke_rules)(struct sgpu_device *device);
-};
-
-/* Backends in order of preference, NULL-terminated. Static. */
-const struct sgpu_device_backend *const *sgpu_device_backends(void);
+/* Kinds of devices, in order of preference: "cuda", "cpu"; NULL behind the last. */
+const char *sgpu_device_kind(int index);
+/* What devices rest on, whether there is one or not: fills in at most SGPU_DEVICE_PARTS_MAX and returns how many. */
+int sgpu_device_parts(struct sgpu_device_part *parts);
+/* Their own implementation of an operation, which can be told without a device. NULL: they have none, or "cpu", whose
+ * implementations are in the table of operations. */
+sgpu_op_fn sgpu_device_kind_op(const char *kind, const char *name);
 
 /* selector: "cpu", "cuda", "cuda:1", "cuda:GPU-5d0c..." (a UUID, or so much of it that only one fits), "auto" (the
  * first backend that has a device). Indexes count the devices that CUDA_VISIBLE_DEVICES leaves. Errors: SGPU_EUNAVAILABLE,
@@ -353,7 +267,6 @@ void sgpu_host_unregister(struct sgpu_device *device, const void *memory);
 /* The device's implementation of an operation for sgpu_device_launch, or NULL; on the CPU device always NULL, since
  * the table of operations has it. */
 sgpu_op_fn sgpu_device_op(struct sgpu_device *device, const char *name);
-const struct sgpu_device_backend *sgpu_device_backend_of(struct sgpu_device *device);
 
 /* Kernels that came as data. CUDA: `image` is a cubin, a fatbin or PTX text; on the CPU device an ELF shared object,
  * whose functions have the type sgpu_module_fn. The image is copied. It must have been verified: it is code. Errors:
@@ -364,15 +277,11 @@ typedef int (*sgpu_module_fn)(const struct sgpu_module_shape *shape, void *const
 SGPU_MUST_CHECK int sgpu_device_module_load(struct sgpu_device *device, const void *image, size_t size,
 					    struct sgpu_device_module **module, struct sgpu_error *error);
 void sgpu_device_module_free(struct sgpu_device_module **module); /* no launch may be pending */
-/* args[i] points at the value of argument i, arg_sizes[i] bytes (CPU device: 16 at most), copied at once. Errors at once, or
- * in the task where the device learns of it later: SGPU_EINVALID when there is no such function, or its parameters differ in
- * number or size where the device can tell. */
-SGPU_MUST_CHECK int sgpu_device_module_launch(struct sgpu_stream *stream, struct sgpu_device_module *module,
-					      const char *function, const struct sgpu_module_shape *shape,
-					      void *const *args, const size_t *arg_sizes, int arg_count,
-					      struct sgpu_task *task);
-/* The same for arguments that are addresses of device memory: on the CPU device the function sees no other. There what it
- * writes is zero at first, and nothing else that it changes is kept. */
+/* args[i] points at the value of argument i, arg_sizes[i] bytes (CPU device: 16 at most), copied at once. `memory` says which
+ * arguments are addresses of device memory, and of what: on the CPU device the function sees no other. There what it writes
+ * is zero at first, and nothing else that it changes is kept. NULL: the caller does not say. Errors at once, or in the task
+ * where the device learns of it later: SGPU_EINVALID when there is no such function, or its parameters differ in number or
+ * size where the device can tell. */
 SGPU_MUST_CHECK int sgpu_device_module_launch_on(struct sgpu_stream *stream, struct sgpu_device_module *module,
 						 const char *function, const struct sgpu_module_shape *shape,
 						 void *const *args, const size_t *arg_sizes, int arg_count,
@@ -405,23 +314,27 @@ SGPU_MUST_CHECK int sgpu_device_get_evidence(struct sgpu_device *device, const u
 void sgpu_device_evidence_clear(struct sgpu_device_evidence *evidence);
 
 /* Returns when all work that was enqueued before has ended, on all streams. Not from a callback or a launch. */
-SGPU_MUST_CHECK int sgpu_device_settle(struct sgpu_device *device, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_device_synchronize(struct sgpu_device *device, struct sgpu_error *error);
 
-/* ---- pages: for lib/channel and lib/secure alone ---- as the rows of struct sgpu_device_backend have it.
+/* ---- pages: for lib/channel and lib/secure alone ----
+ * Sizes and offsets are multiples of `small`; frames count small pages of physical memory; a big page is named by its first
+ * frame, a multiple of big / small. A frame gets memory when it is first mapped, and keeps it until the device is closed: from
+ * then on it counts as memory in use, and the contents stay with it wherever it is mapped. Frames that were mapped as small
+ * pages can come back as one big page, and the other way round; a GPU then makes new memory for them, zero, where the CPU
+ * device keeps what was there. A frame is mapped at one place at a time. A call that is refused changes nothing.
  * Errors: SGPU_EUNAVAILABLE, SGPU_ENOMEM, SGPU_EUSAGE. */
 SGPU_MUST_CHECK int sgpu_device_pages(struct sgpu_device *device, struct sgpu_pages_info *info, struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_space_create(struct sgpu_device *device, uint64_t size, struct sgpu_space **space,
 				      sgpu_devptr *base, struct sgpu_error *error);
-void sgpu_space_free(struct sgpu_space **space);
+void sgpu_space_free(struct sgpu_space **space); /* waits for all work, unmaps; nothing is cleared */
 SGPU_MUST_CHECK int sgpu_page_map(struct sgpu_space *space, uint64_t at, const uint32_t *frames, size_t count,
 				  uint64_t page_size, struct sgpu_error *error);
+/* Unmaps whatever of the range is mapped; a big page is not cut in two. Waits for all work of the device while the space can
+ * be reached. */
 SGPU_MUST_CHECK int sgpu_page_unmap(struct sgpu_space *space, uint64_t at, uint64_t size, struct sgpu_error *error);
+/* Whether kernels and copies reach what is mapped, now and later; not at first. Taking it away waits for all work of the
+ * device. */
 SGPU_MUST_CHECK int sgpu_space_access(struct sgpu_space *space, bool on, struct sgpu_error *error);
-
-/* Every backend's struct sgpu_device, _stream, _event, _device_key, _device_module and sgpu_space begin with this. */
-struct sgpu_device_object {
-	const struct sgpu_device_backend *backend;
-};
 
 #ifdef __cplusplus
 }

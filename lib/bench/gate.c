@@ -203,7 +203,7 @@ int sgpu_bench_launch(struct sgpu_bench *bench, struct sgpu_stream *stream, stru
 	bool own = sgpu_device_op(bench->device, call->op->name) != NULL;
 	int rc;
 
-	if (!own && sgpu_device_backend_of(bench->device)->op) {
+	if (!own && bench->info.opens_on_device) {
 		return sgpu_fail(error, SGPU_EUNAVAILABLE, "device '%s' has no operation '%s'", bench->info.selector,
 				 call->op->name);
 	}

@@ -91,7 +91,7 @@ static int clear(void *device, void *space, uint64_t at, uint64_t size, struct s
 {
 	struct paged_device *paged = device;
 	struct sgpu_task task = { 0 };
-	int code = sgpu_device_settle(paged->device, error);
+	int code = sgpu_device_synchronize(paged->device, error);
 
 	if (code < 0) {
 		return code;

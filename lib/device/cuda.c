@@ -16,7 +16,7 @@
 
 #include <sgpu/version.h>
 
-#include <device/backends.h>
+#include <device/backend.h>
 #include <device/cuda/plugin.h>
 #include <device/elf.h>
 

@@ -6,15 +6,34 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <device/backends.h>
+#include <device/backend.h>
 
 static const struct sgpu_device_backend *const backends[] = { &sgpu_device_cuda, &sgpu_device_cpu, NULL };
 
-#define BACKEND(handle) (((const struct sgpu_device_object *)(const void *)(handle))->backend)
+#define BACKEND(object) sgpu_device_backend_of(object)
 
-const struct sgpu_device_backend *const *sgpu_device_backends(void)
+const char *sgpu_device_kind(int index)
 {
-	return backends;
+	return backends[index] ? backends[index]->name : NULL;
+}
+
+int sgpu_device_parts(struct sgpu_device_part *parts)
+{
+	int count = 0, i;
+
+	for (i = 0; backends[i]; i++) {
+		count += backends[i]->parts ? backends[i]->parts(parts + count) : 0;
+	}
+	return count;
+}
+
+sgpu_op_fn sgpu_device_kind_op(const char *kind, const char *name)
+{
+	int i;
+
+	for (i = 0; backends[i] && strcmp(backends[i]->name, kind) != 0; i++) {
+	}
+	return backends[i] && backends[i]->op ? backends[i]->op(name) : NULL;
 }
 
 /* An index, or a GPU's UUID or the beginning of one. */
@@ -97,13 +116,13 @@ int sgpu_device_get_info(struct sgpu_device *device, struct sgpu_device_info *in
 int sgpu_device_alloc(struct sgpu_device *device, uint64_t size, sgpu_devptr *memory, struct sgpu_error *error)
 {
 	*memory = 0;
-	return BACKEND(device)->alloc(device, size, memory, error);
+	return BACKEND(device)->memory->alloc(device, size, memory, error);
 }
 
 void sgpu_device_free(struct sgpu_device *device, sgpu_devptr *memory, uint64_t size)
 {
 	if (memory && *memory) {
-		BACKEND(device)->free(device, *memory, size);
+		BACKEND(device)->memory->free(device, *memory, size);
 		*memory = 0;
 	}
 }
@@ -111,77 +130,77 @@ void sgpu_device_free(struct sgpu_device *device, sgpu_devptr *memory, uint64_t 
 int sgpu_stream_create(struct sgpu_device *device, struct sgpu_stream **stream, struct sgpu_error *error)
 {
 	*stream = NULL;
-	return BACKEND(device)->stream_create(device, stream, error);
+	return BACKEND(device)->stream->create(device, stream, error);
 }
 
 void sgpu_stream_free(struct sgpu_stream **stream)
 {
 	if (stream && *stream) {
-		BACKEND(*stream)->stream_free(*stream);
+		BACKEND(*stream)->stream->free(*stream);
 		*stream = NULL;
 	}
 }
 
 int sgpu_stream_sync(struct sgpu_stream *stream, struct sgpu_error *error)
 {
-	return BACKEND(stream)->stream_sync(stream, error);
+	return BACKEND(stream)->stream->sync(stream, error);
 }
 
 int sgpu_event_create(struct sgpu_device *device, struct sgpu_event **event, struct sgpu_error *error)
 {
 	*event = NULL;
-	return BACKEND(device)->event_create(device, event, error);
+	return BACKEND(device)->stream->event_create(device, event, error);
 }
 
 void sgpu_event_free(struct sgpu_event **event)
 {
 	if (event && *event) {
-		BACKEND(*event)->event_free(*event);
+		BACKEND(*event)->stream->event_free(*event);
 		*event = NULL;
 	}
 }
 
 int sgpu_event_record(struct sgpu_stream *stream, struct sgpu_event *event)
 {
-	return BACKEND(stream)->event_record(stream, event);
+	return BACKEND(stream)->stream->event_record(stream, event);
 }
 
 int sgpu_event_sync(struct sgpu_event *event, struct sgpu_error *error)
 {
-	return BACKEND(event)->event_sync(event, error);
+	return BACKEND(event)->stream->event_sync(event, error);
 }
 
 int sgpu_stream_wait(struct sgpu_stream *stream, struct sgpu_event *event)
 {
-	return BACKEND(stream)->stream_wait(stream, event);
+	return BACKEND(stream)->stream->wait(stream, event);
 }
 
 int sgpu_copy_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size, struct sgpu_task *task)
 {
-	return BACKEND(stream)->copy_in(stream, to, from, size, task);
+	return BACKEND(stream)->memory->copy_in(stream, to, from, size, task);
 }
 
 int sgpu_copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size, struct sgpu_task *task)
 {
-	return BACKEND(stream)->copy_out(stream, to, from, size, task);
+	return BACKEND(stream)->memory->copy_out(stream, to, from, size, task);
 }
 
 int sgpu_device_clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, struct sgpu_task *task)
 {
-	return BACKEND(stream)->clear(stream, memory, size, task);
+	return BACKEND(stream)->memory->clear(stream, memory, size, task);
 }
 
 int sgpu_device_key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys,
 			 struct sgpu_device_key **key, struct sgpu_error *error)
 {
 	*key = NULL;
-	return BACKEND(stream)->key_load(stream, keys, key, error);
+	return BACKEND(stream)->key->load(stream, keys, key, error);
 }
 
 void sgpu_device_key_free(struct sgpu_device_key **key)
 {
 	if (key && *key) {
-		BACKEND(*key)->key_free(*key);
+		BACKEND(*key)->key->free(*key);
 		*key = NULL;
 	}
 }
@@ -189,13 +208,13 @@ void sgpu_device_key_free(struct sgpu_device_key **key)
 int sgpu_device_open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
 			    sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
 {
-	return BACKEND(stream)->open_chunks(stream, key, first, last, in, size, out, task);
+	return BACKEND(stream)->key->open_chunks(stream, key, first, last, in, size, out, task);
 }
 
 int sgpu_device_seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
 			    sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
 {
-	return BACKEND(stream)->seal_chunks(stream, key, first, last, in, size, out, task);
+	return BACKEND(stream)->key->seal_chunks(stream, key, first, last, in, size, out, task);
 }
 
 int sgpu_device_digest(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, const void *custom,
@@ -204,17 +223,23 @@ int sgpu_device_digest(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t 
 	if (custom_size > SGPU_DIGEST_CUSTOM_MAX || !task) {
 		return SGPU_EUSAGE;
 	}
-	return BACKEND(stream)->digest(stream, memory, size, custom, custom_size, digest, task);
+	return BACKEND(stream)->memory->digest(stream, memory, size, custom, custom_size, digest, task);
 }
 
 int sgpu_device_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument, struct sgpu_task *task)
 {
-	return BACKEND(stream)->launch(stream, function, argument, task);
+	return sgpu_device_launch_on(stream, function, argument, NULL, 0, task);
+}
+
+int sgpu_device_launch_on(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
+			  const struct sgpu_device_range *ranges, int count, struct sgpu_task *task)
+{
+	return BACKEND(stream)->stream->launch(stream, function, argument, ranges, count, task);
 }
 
 int sgpu_stream_callback(struct sgpu_stream *stream, void (*function)(void *argument), void *argument)
 {
-	return BACKEND(stream)->callback(stream, function, argument);
+	return BACKEND(stream)->stream->callback(stream, function, argument);
 }
 
 void sgpu_device_cancel(struct sgpu_device *device, bool cancel)
@@ -225,31 +250,31 @@ void sgpu_device_cancel(struct sgpu_device *device, bool cancel)
 int sgpu_event_query(struct sgpu_event *event, bool *done, struct sgpu_error *error)
 {
 	*done = false;
-	return BACKEND(event)->event_query(event, done, error);
+	return BACKEND(event)->stream->event_query(event, done, error);
 }
 
 int sgpu_host_alloc(struct sgpu_device *device, uint64_t size, void **memory, struct sgpu_error *error)
 {
 	*memory = NULL;
-	return BACKEND(device)->host_alloc(device, size, memory, error);
+	return BACKEND(device)->memory->host_alloc(device, size, memory, error);
 }
 
 void sgpu_host_free(struct sgpu_device *device, void **memory, uint64_t size)
 {
 	if (memory && *memory) {
-		BACKEND(device)->host_free(device, *memory, size);
+		BACKEND(device)->memory->host_free(device, *memory, size);
 		*memory = NULL;
 	}
 }
 
 int sgpu_host_register(struct sgpu_device *device, const void *memory, uint64_t size, struct sgpu_error *error)
 {
-	return BACKEND(device)->host_register(device, memory, size, error);
+	return BACKEND(device)->memory->host_register(device, memory, size, error);
 }
 
 void sgpu_host_unregister(struct sgpu_device *device, const void *memory)
 {
-	BACKEND(device)->host_unregister(device, memory);
+	BACKEND(device)->memory->host_unregister(device, memory);
 }
 
 sgpu_op_fn sgpu_device_op(struct sgpu_device *device, const char *name)
@@ -259,76 +284,51 @@ sgpu_op_fn sgpu_device_op(struct sgpu_device *device, const char *name)
 	return backend->op ? backend->op(name) : NULL;
 }
 
-const struct sgpu_device_backend *sgpu_device_backend_of(struct sgpu_device *device)
-{
-	return BACKEND(device);
-}
-
 int sgpu_device_module_load(struct sgpu_device *device, const void *image, size_t size,
 			    struct sgpu_device_module **module, struct sgpu_error *error)
 {
 	*module = NULL;
-	return BACKEND(device)->module_load(device, image, size, module, error);
+	return BACKEND(device)->module->load(device, image, size, module, error);
 }
 
 void sgpu_device_module_free(struct sgpu_device_module **module)
 {
 	if (module && *module) {
-		BACKEND(*module)->module_free(*module);
+		BACKEND(*module)->module->free(*module);
 		*module = NULL;
 	}
-}
-
-int sgpu_device_module_launch(struct sgpu_stream *stream, struct sgpu_device_module *module, const char *function,
-			      const struct sgpu_module_shape *shape, void *const *args, const size_t *arg_sizes,
-			      int arg_count, struct sgpu_task *task)
-{
-	return BACKEND(stream)->module_launch(stream, module, function, shape, args, arg_sizes, arg_count, task);
 }
 
 int sgpu_device_module_launch_on(struct sgpu_stream *stream, struct sgpu_device_module *module, const char *function,
 				 const struct sgpu_module_shape *shape, void *const *args, const size_t *arg_sizes,
 				 int arg_count, const struct sgpu_module_memory *memory, struct sgpu_task *task)
 {
-	const struct sgpu_device_backend *backend = BACKEND(stream);
-
-	return backend->module_launch_on ?
-		backend->module_launch_on(stream, module, function, shape, args, arg_sizes, arg_count, memory, task) :
-		backend->module_launch(stream, module, function, shape, args, arg_sizes, arg_count, task);
+	return BACKEND(stream)->module->launch(stream, module, function, shape, args, arg_sizes, arg_count, memory, task);
 }
 
 int sgpu_device_module_confinement(struct sgpu_device *device, struct sgpu_module_confinement *confinement,
 				   struct sgpu_error *error)
 {
-	const struct sgpu_device_backend *backend = BACKEND(device);
+	const struct sgpu_device_module_calls *calls = BACKEND(device)->module;
 
 	memset(confinement, 0, sizeof(*confinement));
-	return backend->module_confinement ? backend->module_confinement(device, confinement, error) : SGPU_OK;
+	return calls->confinement ? calls->confinement(device, confinement, error) : SGPU_OK;
 }
 
 bool sgpu_device_module_broke_rules(struct sgpu_device *device)
 {
-	const struct sgpu_device_backend *backend = BACKEND(device);
+	const struct sgpu_device_module_calls *calls = BACKEND(device)->module;
 
-	return backend->module_broke_rules && backend->module_broke_rules(device);
-}
-
-int sgpu_device_launch_on(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
-			  const struct sgpu_device_range *ranges, int count, struct sgpu_task *task)
-{
-	const struct sgpu_device_backend *backend = BACKEND(stream);
-
-	return backend->launch_on ? backend->launch_on(stream, function, argument, ranges, count, task) :
-				    backend->launch(stream, function, argument, task);
+	return calls->broke_rules && calls->broke_rules(device);
 }
 
 int sgpu_device_agree(struct sgpu_device *device, struct sgpu_device_agreement *agreement, struct sgpu_error *error)
 {
-	const struct sgpu_device_backend *backend = BACKEND(device);
+	const struct sgpu_device_key_calls *calls = BACKEND(device)->key;
 
 	memset(agreement, 0, sizeof(*agreement));
-	if (backend->agree) {
-		return backend->agree(device, agreement, error);
+	if (calls->agree) {
+		return calls->agree(device, agreement, error);
 	}
 	snprintf(agreement->text, sizeof(agreement->text), "the device's memory is the runner's own: keys cross no bus");
 	return SGPU_OK;
@@ -359,35 +359,38 @@ void sgpu_device_evidence_clear(struct sgpu_device_evidence *evidence)
 	memset(evidence, 0, sizeof(*evidence));
 }
 
-int sgpu_device_settle(struct sgpu_device *device, struct sgpu_error *error)
+int sgpu_device_synchronize(struct sgpu_device *device, struct sgpu_error *error)
 {
-	return BACKEND(device)->settle(device, error);
+	return BACKEND(device)->synchronize(device, error);
 }
 
 /* ---- pages ---- */
+static int check_pages(const struct sgpu_device *device, struct sgpu_error *error)
+{
+	return BACKEND(device)->page ? SGPU_OK : sgpu_fail(error, SGPU_EUNAVAILABLE, "the device maps no pages");
+}
+
 int sgpu_device_pages(struct sgpu_device *device, struct sgpu_pages_info *info, struct sgpu_error *error)
 {
-	const struct sgpu_device_backend *backend = BACKEND(device);
+	int code = check_pages(device, error);
 
 	memset(info, 0, sizeof(*info));
-	return backend->pages ? backend->pages(device, info, error) :
-				sgpu_fail(error, SGPU_EUNAVAILABLE, "the device maps no pages");
+	return code < 0 ? code : BACKEND(device)->page->info(device, info, error);
 }
 
 int sgpu_space_create(struct sgpu_device *device, uint64_t size, struct sgpu_space **space, sgpu_devptr *base,
 		      struct sgpu_error *error)
 {
-	const struct sgpu_device_backend *backend = BACKEND(device);
+	int code = check_pages(device, error);
 
 	*space = NULL;
-	return backend->space_create ? backend->space_create(device, size, space, base, error) :
-				       sgpu_fail(error, SGPU_EUNAVAILABLE, "the device maps no pages");
+	return code < 0 ? code : BACKEND(device)->page->space_create(device, size, space, base, error);
 }
 
 void sgpu_space_free(struct sgpu_space **space)
 {
 	if (space && *space) {
-		BACKEND(*space)->space_free(*space);
+		BACKEND(*space)->page->space_free(*space);
 		*space = NULL;
 	}
 }
@@ -395,15 +398,15 @@ void sgpu_space_free(struct sgpu_space **space)
 int sgpu_page_map(struct sgpu_space *space, uint64_t at, const uint32_t *frames, size_t count, uint64_t page_size,
 		  struct sgpu_error *error)
 {
-	return BACKEND(space)->page_map(space, at, frames, count, page_size, error);
+	return BACKEND(space)->page->map(space, at, frames, count, page_size, error);
 }
 
 int sgpu_page_unmap(struct sgpu_space *space, uint64_t at, uint64_t size, struct sgpu_error *error)
 {
-	return BACKEND(space)->page_unmap(space, at, size, error);
+	return BACKEND(space)->page->unmap(space, at, size, error);
 }
 
 int sgpu_space_access(struct sgpu_space *space, bool on, struct sgpu_error *error)
 {
-	return BACKEND(space)->space_access(space, on, error);
+	return BACKEND(space)->page->access(space, on, error);
 }

@@ -239,11 +239,11 @@ int sgpu_secure_create(struct sgpu_device *device, const struct sgpu_secure_conf
 		free(new);
 		return sgpu_fail(error, SGPU_EUSAGE, "contexts beside each other are of one device");
 	}
-	sgpu_secure_table(sgpu_device_backend_of(device), &new->table);
-	new->object.backend = &new->table;
+	sgpu_secure_calls(new, sgpu_device_backend_of(device));
+	new->object.backend = &new->backend;
 	new->between = config->between;
 	new->between_argument = config->between_argument;
-	new->poisons = strcmp(new->table.name, "cpu") == 0;
+	new->poisons = strcmp(new->backend.name, "cpu") == 0;
 	pthread_mutex_init(&new->stream_lock, NULL);
 	pthread_mutex_init(&new->arena_lock, NULL);
 	pthread_mutex_init(&new->copy_lock, NULL);
@@ -282,9 +282,9 @@ struct sgpu_device *sgpu_secure_device(struct sgpu_secure *context)
 
 struct sgpu_secure *sgpu_secure_of(struct sgpu_device *device)
 {
-	const struct sgpu_device_backend *backend = sgpu_device_backend_of(device);
+	bool secure = sgpu_device_backend_of(device)->module == &sgpu_secure_module_calls;
 
-	return backend->module_load == sgpu_secure_module_load_row ? (struct sgpu_secure *)(void *)device : NULL;
+	return secure ? (struct sgpu_secure *)(void *)device : NULL;
 }
 
 struct sgpu_processor *sgpu_secure_processor(struct sgpu_secure *context)

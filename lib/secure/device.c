@@ -56,6 +56,11 @@ static int info(struct sgpu_device *device, struct sgpu_device_info *about, stru
 	return rc;
 }
 
+static int synchronize(struct sgpu_device *device, struct sgpu_error *error)
+{
+	return sgpu_device_synchronize(context_of(device)->ground->device, error);
+}
+
 static void cancel(struct sgpu_device *device, bool stop)
 {
 	sgpu_device_cancel(context_of(device)->ground->device, stop);
@@ -95,17 +100,6 @@ static int evidence(struct sgpu_device *device, const uint8_t nonce[32], struct 
 		    struct sgpu_error *error)
 {
 	return sgpu_device_get_evidence(context_of(device)->ground->device, nonce, gained, error);
-}
-
-static int module_confinement(struct sgpu_device *device, struct sgpu_module_confinement *confinement,
-			      struct sgpu_error *error)
-{
-	return sgpu_device_module_confinement(context_of(device)->ground->device, confinement, error);
-}
-
-static bool module_broke_rules(struct sgpu_device *device)
-{
-	return sgpu_device_module_broke_rules(context_of(device)->ground->device);
 }
 
 /* ---- streams; events are the device's own ---- */
@@ -225,19 +219,14 @@ static int digest(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
 									     result, task));
 }
 
-static int launch_on(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
-		     const struct sgpu_device_range *ranges, int count, struct sgpu_task *task)
+static int launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
+		  const struct sgpu_device_range *ranges, int count, struct sgpu_task *task)
 {
 	const struct sgpu_secure_stream *s = sgpu_secure_stream_of(stream);
 	int rc = sgpu_secure_begin(s->context, ranges, count, task);
 
 	return rc < 0 ? rc : sgpu_secure_end(s->context, sgpu_device_launch_on(s->inner, function, argument, ranges, count,
 									       task));
-}
-
-static int launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument, struct sgpu_task *task)
-{
-	return launch_on(stream, function, argument, NULL, 0, task);
 }
 
 /* ---- keys of segments ---- */
@@ -310,52 +299,58 @@ static int seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, 
 										 in, size, out, task));
 }
 
-static const struct sgpu_device_backend rows = {
-	.open = open_device,
-	.close = close_device,
-	.info = info,
+static const struct sgpu_device_memory_calls memory_calls = {
 	.alloc = sgpu_secure_alloc_row,
 	.free = sgpu_secure_free_row,
-	.stream_create = stream_create,
-	.stream_free = stream_free,
-	.stream_sync = stream_sync,
-	.event_create = event_create,
-	.event_record = event_record,
-	.stream_wait = stream_wait,
-	.copy_in = copy_in,
-	.copy_out = copy_out,
-	.clear = clear,
-	.key_load = key_load,
-	.key_free = key_free,
-	.open_chunks = open_chunks,
-	.seal_chunks = seal_chunks,
-	.digest = digest,
-	.launch = launch,
-	.callback = callback,
-	.cancel = cancel,
 	.host_alloc = host_alloc,
 	.host_free = host_free,
 	.host_register = host_register,
 	.host_unregister = host_unregister,
-	.module_load = sgpu_secure_module_load_row,
-	.module_free = sgpu_secure_module_free_row,
-	.module_launch = sgpu_secure_module_launch_row,
-	.launch_on = launch_on,
-	.agree = agree,
-	.code = code,
-	.evidence = evidence,
-	.module_confinement = module_confinement,
-	.module_broke_rules = module_broke_rules,
+	.copy_in = copy_in,
+	.copy_out = copy_out,
+	.clear = clear,
+	.digest = digest,
 };
 
-void sgpu_secure_table(const struct sgpu_device_backend *inner, struct sgpu_device_backend *table)
+static const struct sgpu_device_stream_calls stream_calls = {
+	.create = stream_create,
+	.free = stream_free,
+	.sync = stream_sync,
+	.wait = stream_wait,
+	.callback = callback,
+	.launch = launch,
+	.event_create = event_create,
+	.event_record = event_record,
+};
+
+static const struct sgpu_device_key_calls key_calls = {
+	.load = key_load,
+	.free = key_free,
+	.open_chunks = open_chunks,
+	.seal_chunks = seal_chunks,
+	.agree = agree,
+};
+
+void sgpu_secure_calls(struct sgpu_secure *context, const struct sgpu_device_backend *inner)
 {
-	*table = rows;
-	table->name = inner->name;
-	table->probe = inner->probe;
-	table->parts = inner->parts;
-	table->op = inner->op;
-	table->event_free = inner->event_free;
-	table->event_sync = inner->event_sync;
-	table->event_query = inner->event_query;
+	/* Events are the device's own. */
+	context->stream_calls = stream_calls;
+	context->stream_calls.event_free = inner->stream->event_free;
+	context->stream_calls.event_sync = inner->stream->event_sync;
+	context->stream_calls.event_query = inner->stream->event_query;
+	context->backend = (struct sgpu_device_backend){
+		.name = inner->name,
+		.open = open_device,
+		.close = close_device,
+		.info = info,
+		.synchronize = synchronize,
+		.cancel = cancel,
+		.op = inner->op,
+		.code = code,
+		.evidence = evidence,
+		.memory = &memory_calls,
+		.stream = &context->stream_calls,
+		.key = &key_calls,
+		.module = &sgpu_secure_module_calls,
+	};
 }

@@ -122,6 +122,10 @@ int sgpu_secure_kernel_launch(struct sgpu_stream *stream, struct sgpu_device_mod
 	const struct sgpu_secure_stream *s = sgpu_secure_stream_of(stream);
 	int rc;
 
+	if (!memory) {
+		return refuse(task, SGPU_EPOLICY, "a secure context starts a module's function only with the ranges that it "
+			      "touches");
+	}
 	if (memory->count < 0 || memory->count > SGPU_MODULE_RANGES_MAX) {
 		return refuse(task, SGPU_EUSAGE, "a launch names too many ranges");
 	}
@@ -134,10 +138,10 @@ int sgpu_secure_kernel_launch(struct sgpu_stream *stream, struct sgpu_device_mod
 									  args, arg_sizes, arg_count, memory, task));
 }
 
-/* ---- the rows of the device ---- */
+/* ---- the calls of the device ---- */
 /* Without a digest nothing is loaded. */
-int sgpu_secure_module_load_row(struct sgpu_device *device, const void *image, size_t size,
-				struct sgpu_device_module **module, struct sgpu_error *error)
+static int module_load(struct sgpu_device *device, const void *image, size_t size, struct sgpu_device_module **module,
+		       struct sgpu_error *error)
 {
 	(void)device;
 	(void)image;
@@ -147,22 +151,27 @@ int sgpu_secure_module_load_row(struct sgpu_device *device, const void *image, s
 }
 
 /* No launch is pending. */
-void sgpu_secure_module_free_row(struct sgpu_device_module *module)
+static void module_free(struct sgpu_device_module *module)
 {
 	sgpu_device_module_free(&module_of(module)->inner);
 	free(module_of(module));
 }
 
-int sgpu_secure_module_launch_row(struct sgpu_stream *stream, struct sgpu_device_module *module, const char *function,
-				  const struct sgpu_module_shape *shape, void *const *args, const size_t *arg_sizes,
-				  int arg_count, struct sgpu_task *task)
+static int module_confinement(struct sgpu_device *device, struct sgpu_module_confinement *confinement,
+			      struct sgpu_error *error)
 {
-	(void)stream;
-	(void)module;
-	(void)function;
-	(void)shape;
-	(void)args;
-	(void)arg_sizes;
-	(void)arg_count;
-	return refuse(task, SGPU_EPOLICY, "a secure context starts a module's function only with the ranges that it touches");
+	return sgpu_device_module_confinement(((struct sgpu_secure *)(void *)device)->ground->device, confinement, error);
 }
+
+static bool module_broke_rules(struct sgpu_device *device)
+{
+	return sgpu_device_module_broke_rules(((struct sgpu_secure *)(void *)device)->ground->device);
+}
+
+const struct sgpu_device_module_calls sgpu_secure_module_calls = {
+	.load = module_load,
+	.free = module_free,
+	.launch = sgpu_secure_kernel_launch,
+	.confinement = module_confinement,
+	.broke_rules = module_broke_rules,
+};

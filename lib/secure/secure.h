@@ -19,6 +19,8 @@
 
 #include <sgpu/secure.h>
 
+#include <device/backend.h>
+
 #include "secure/arena.h"
 
 enum {
@@ -50,7 +52,8 @@ struct sgpu_secure_stream {
 
 struct sgpu_secure {
 	struct sgpu_device_object object; /* of struct sgpu_device */
-	struct sgpu_device_backend table; /* the device's own, with the rows of device.c */
+	struct sgpu_device_backend backend; /* the calls of device.c, */
+	struct sgpu_device_stream_calls stream_calls; /* and those of its streams */
 	struct sgpu_ground *ground;
 	struct sgpu_key owner;
 	sgpu_command_fn between;
@@ -110,8 +113,8 @@ void sgpu_secure_stream_give(struct sgpu_secure_stream *stream);
 void sgpu_secure_streams_close(struct sgpu_secure *context);
 
 /* ---- device.c ---- */
-/* The rows for a context over a device of `inner`. */
-void sgpu_secure_table(const struct sgpu_device_backend *inner, struct sgpu_device_backend *table);
+/* Fills in the calls of a context over a device of `inner`. */
+void sgpu_secure_calls(struct sgpu_secure *context, const struct sgpu_device_backend *inner);
 /* Whether bytes lie in one allocation; SGPU_EUSAGE, with its text in the task. */
 SGPU_MUST_CHECK int sgpu_secure_check_range(struct sgpu_secure *context, sgpu_devptr address, uint64_t size,
 					    struct sgpu_task *task);
@@ -137,12 +140,6 @@ void sgpu_secure_memory_close(struct sgpu_secure *context);
 void sgpu_secure_copier_free(struct sgpu_secure *context);
 
 /* ---- module.c ---- */
-SGPU_MUST_CHECK int sgpu_secure_module_load_row(struct sgpu_device *device, const void *image, size_t size,
-						struct sgpu_device_module **module, struct sgpu_error *error);
-void sgpu_secure_module_free_row(struct sgpu_device_module *module);
-SGPU_MUST_CHECK int sgpu_secure_module_launch_row(struct sgpu_stream *stream, struct sgpu_device_module *module,
-						  const char *function, const struct sgpu_module_shape *shape,
-						  void *const *args, const size_t *arg_sizes, int arg_count,
-						  struct sgpu_task *task);
+extern const struct sgpu_device_module_calls sgpu_secure_module_calls;
 
 #endif

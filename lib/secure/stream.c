@@ -33,7 +33,7 @@ int sgpu_secure_stream_take(struct sgpu_secure *context, struct sgpu_secure_stre
 	if (!s) {
 		return sgpu_fail_nomem(error);
 	}
-	s->object.backend = &context->table;
+	s->object.backend = &context->backend;
 	s->context = context;
 	rc = sgpu_stream_create(context->ground->device, &s->inner, error);
 	if (rc < 0) {

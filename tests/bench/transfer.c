@@ -12,6 +12,8 @@
 
 #include <transfer/transfer.h>
 
+#include "../unit/fake_backend.h"
+
 enum { ROUNDS = 9, SIZES = 3, KINDS = 5 };
 #define KIB ((uint64_t)1024)
 #define MIB (1024 * KIB)
@@ -162,7 +164,7 @@ static int traced_in(struct sgpu_stream *stream, sgpu_devptr to, const void *fro
 	(void)task;
 	events[event_count].sent = sgpu_now_ns();
 	events[event_count].size = size;
-	return real->copy_in(stream, to, from, size, &tasks[event_count++]);
+	return real->memory->copy_in(stream, to, from, size, &tasks[event_count++]);
 }
 
 static int traced_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size, struct sgpu_task *task)
@@ -170,12 +172,12 @@ static int traced_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, ui
 	(void)task;
 	events[event_count].sent = sgpu_now_ns();
 	events[event_count].size = size;
-	return real->copy_out(stream, to, from, size, &tasks[event_count++]);
+	return real->memory->copy_out(stream, to, from, size, &tasks[event_count++]);
 }
 
 static void trace(struct bench *b, const struct sgpu_transfer_config *config, int kind, uint64_t size)
 {
-	static struct sgpu_device_backend table;
+	static struct fake_backend traced;
 	struct sgpu_sealed_keys keys;
 	struct sgpu_error error = { 0 };
 	const uint8_t secret[SGPU_KEY_SIZE] = { 3 };
@@ -184,11 +186,11 @@ static void trace(struct bench *b, const struct sgpu_transfer_config *config, in
 	must(sgpu_sealed_keys_new(secret, "", 0, &keys, &error), &error);
 	must(sgpu_transfer_key_load(b->transfer, &keys, &b->live, &error), &error);
 	real = sgpu_device_backend_of(b->device);
-	table = *real;
-	table.copy_in = traced_in;
-	table.copy_out = traced_out;
-	((struct sgpu_device_object *)b->transfer->copy_in)->backend = &table;
-	((struct sgpu_device_object *)b->transfer->copy_out)->backend = &table;
+	fake_backend_copy(&traced, real);
+	traced.memory.copy_in = traced_in;
+	traced.memory.copy_out = traced_out;
+	fake_backend_give(b->transfer->copy_in, &traced);
+	fake_backend_give(b->transfer->copy_out, &traced);
 	for (int i = 0; i < 3; i++) {
 		struct sgpu_task task = { 0 };
 		struct timespec pause = { 0, 20000000 };

@@ -71,7 +71,7 @@ static bool launch(const char *function, unsigned blocks, unsigned threads, void
 {
 	const struct sgpu_module_shape shape = { .grid = { blocks, 1, 1 }, .block = { threads, 1, 1 } };
 	struct sgpu_task task = { 0 };
-	bool done = sgpu_device_module_launch(stream, module, function, &shape, args, sizes, count, &task) == SGPU_OK &&
+	bool done = sgpu_device_module_launch_on(stream, module, function, &shape, args, sizes, count, NULL, &task) == SGPU_OK &&
 		    sgpu_stream_sync(stream, NULL) == SGPU_OK && task.code == SGPU_OK;
 
 	if (!done) {

@@ -42,16 +42,16 @@ UNIT_TEST(a_module_runs_and_what_does_not_fit_is_refused)
 	CHECK(sgpu_device_module_load(device, "\177ELF\2\1\1", 7, &none, &error) == SGPU_EINVALID && !none);
 	CHECK(sgpu_device_module_load(device, "", 0, &none, &error) == SGPU_EINVALID && !none);
 	REQUIRE(sgpu_device_module_load(device, ptx, sizeof(ptx) - 1, &module, &error) == SGPU_OK);
-	CHECK(sgpu_device_module_launch(stream, module, "nothing", &shape, args, sizes, 2, &task) == SGPU_EINVALID);
+	CHECK(sgpu_device_module_launch_on(stream, module, "nothing", &shape, args, sizes, 2, NULL, &task) == SGPU_EINVALID);
 	CHECK(strstr(task.error.text, "nothing"));
-	CHECK(sgpu_device_module_launch(stream, module, "fill", &shape, args, wrong, 2, &task) == SGPU_EINVALID);
-	CHECK(sgpu_device_module_launch(stream, module, "fill", &shape, args, sizes, 1, &task) == SGPU_EINVALID);
-	CHECK(sgpu_device_module_launch(stream, module, "trap", &shape, args, sizes, 1, &task) == SGPU_EINVALID);
+	CHECK(sgpu_device_module_launch_on(stream, module, "fill", &shape, args, wrong, 2, NULL, &task) == SGPU_EINVALID);
+	CHECK(sgpu_device_module_launch_on(stream, module, "fill", &shape, args, sizes, 1, NULL, &task) == SGPU_EINVALID);
+	CHECK(sgpu_device_module_launch_on(stream, module, "trap", &shape, args, sizes, 1, NULL, &task) == SGPU_EINVALID);
 	shape.block[0] = 5000;
-	CHECK(sgpu_device_module_launch(stream, module, "fill", &shape, args, sizes, 2, &task) == SGPU_EINVALID);
+	CHECK(sgpu_device_module_launch_on(stream, module, "fill", &shape, args, sizes, 2, NULL, &task) == SGPU_EINVALID);
 	shape.block[0] = 256;
 	memset(&task, 0, sizeof(task));
-	CHECK(sgpu_device_module_launch(stream, module, "fill", &shape, args, sizes, 2, &task) == SGPU_OK);
+	CHECK(sgpu_device_module_launch_on(stream, module, "fill", &shape, args, sizes, 2, NULL, &task) == SGPU_OK);
 	CHECK(sgpu_copy_out(stream, out, memory, sizeof(out), NULL) == SGPU_OK);
 	CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK && task.code == SGPU_OK && task.end_ns >= task.begin_ns);
 	for (i = 0; i < 1024 && out[i] == value; i++) {
@@ -75,12 +75,12 @@ UNIT_TEST(cancelled_launches_do_not_run_until_it_is_lifted)
 	REQUIRE(sgpu_device_clear(stream, memory, 4, NULL) == SGPU_OK);
 	REQUIRE(sgpu_device_module_load(device, ptx, sizeof(ptx) - 1, &module, NULL) == SGPU_OK);
 	sgpu_device_cancel(device, true);
-	CHECK(sgpu_device_module_launch(stream, module, "fill", &one, args, sizes, 2, &tasks[0]) == SGPU_OK);
+	CHECK(sgpu_device_module_launch_on(stream, module, "fill", &one, args, sizes, 2, NULL, &tasks[0]) == SGPU_OK);
 	CHECK(sgpu_copy_out(stream, &out, memory, 4, NULL) == SGPU_OK);
 	CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK);
 	CHECK(tasks[0].code == SGPU_ECANCELED && tasks[0].error.text[0] && out == 0);
 	sgpu_device_cancel(device, false);
-	CHECK(sgpu_device_module_launch(stream, module, "fill", &one, args, sizes, 2, &tasks[1]) == SGPU_OK);
+	CHECK(sgpu_device_module_launch_on(stream, module, "fill", &one, args, sizes, 2, NULL, &tasks[1]) == SGPU_OK);
 	CHECK(sgpu_copy_out(stream, &out, memory, 4, NULL) == SGPU_OK);
 	CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK && tasks[1].code == SGPU_OK && out == 7);
 	sgpu_device_module_free(&module);
@@ -108,7 +108,7 @@ static void fault(void)
 	REQUIRE(sgpu_device_module_load(device, ptx, sizeof(ptx) - 1, &module, &error) == SGPU_OK);
 	seen.count = &count;
 	/* Whether they are taken depends on how soon the fault shows. */
-	(void)!sgpu_device_module_launch(stream, module, "trap", &one, NULL, NULL, 0, &tasks[0]);
+	(void)!sgpu_device_module_launch_on(stream, module, "trap", &one, NULL, NULL, 0, NULL, &tasks[0]);
 	if (sgpu_copy_in(stream, memory, pinned, sizeof(host), &tasks[1]) == SGPU_OK &&
 	    sgpu_stream_callback(stream, look, &seen) == SGPU_OK) {
 		CHECK(sgpu_stream_sync(stream, &error) == SGPU_EDEVICE);
@@ -138,7 +138,7 @@ static void fault_with_a_callback(void)
 	REQUIRE(begin());
 	REQUIRE(sgpu_device_module_load(device, ptx, sizeof(ptx) - 1, &module, NULL) == SGPU_OK);
 	seen.count = &count;
-	(void)!sgpu_device_module_launch(stream, module, "trap", &one, NULL, NULL, 0, &seen.task);
+	(void)!sgpu_device_module_launch_on(stream, module, "trap", &one, NULL, NULL, 0, NULL, &seen.task);
 	if (sgpu_stream_callback(stream, look, &seen) == SGPU_OK) {
 		for (i = 0; i < 5000 && atomic_load(&count) == 0; i++) {
 			usleep(1000);
@@ -163,7 +163,7 @@ static void hang(void)
 	REQUIRE(sgpu_host_alloc(device, 4096, &pinned, NULL) == SGPU_OK);
 	REQUIRE(sgpu_device_module_load(device, ptx, sizeof(ptx) - 1, &module, NULL) == SGPU_OK);
 	seen.count = &count;
-	CHECK(sgpu_device_module_launch(stream, module, "spin", &one, NULL, NULL, 0, &task) == SGPU_OK);
+	CHECK(sgpu_device_module_launch_on(stream, module, "spin", &one, NULL, NULL, 0, NULL, &task) == SGPU_OK);
 	CHECK(sgpu_copy_out(stream, pinned, memory, 4096, &later) == SGPU_OK);
 	CHECK(sgpu_stream_callback(stream, look, &seen) == SGPU_OK);
 	usleep(100000);

@@ -97,7 +97,7 @@ static int peek(sgpu_devptr target)
 
 	if (sgpu_device_alloc(device, 8, &to, &error) != SGPU_OK ||
 	    sgpu_device_module_load(device, ptx, sizeof(ptx) - 1, &module, &error) != SGPU_OK ||
-	    sgpu_device_module_launch(stream, module, "peek", &shape, args, sizes, 2, &task) != SGPU_OK) {
+	    sgpu_device_module_launch_on(stream, module, "peek", &shape, args, sizes, 2, NULL, &task) != SGPU_OK) {
 		return ARRANGED_WRONG;
 	}
 	synced = sgpu_stream_sync(stream, &error);

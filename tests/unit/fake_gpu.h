@@ -12,6 +12,7 @@
 
 #include <sgpu/device.h>
 
+#include "fake_backend.h"
 #include "fake_tasks.h"
 #include "run_harness.h"
 
@@ -19,7 +20,7 @@ enum { FAKE_REGISTERED_MAX = 8 };
 
 struct fake_gpu {
 	const struct sgpu_device_backend *real;
-	struct sgpu_device_backend table;
+	struct fake_backend backend;           /* its calls, with those of below */
 	bool (*fails)(void);                   /* asked at every call; NULL: none does */
 	/* what it is like */
 	bool plain;                            /* as the device that it is: only calls may fail */
@@ -74,18 +75,18 @@ static inline int fake_info(struct sgpu_device *on, struct sgpu_device_info *inf
 
 static inline int fake_alloc(struct sgpu_device *on, uint64_t size, sgpu_devptr *memory, struct sgpu_error *why)
 {
-	return fake_fails() ? sgpu_fail(why, SGPU_ENOMEM, "made to fail") : fake.real->alloc(on, size, memory, why);
+	return fake_fails() ? sgpu_fail(why, SGPU_ENOMEM, "made to fail") : fake.real->memory->alloc(on, size, memory, why);
 }
 
 /* What a device makes goes through the table as well. */
 static inline void fake_adopt(void *made)
 {
-	((struct sgpu_device_object *)made)->backend = &fake.table;
+	fake_backend_give(made, &fake.backend);
 }
 
 static inline int fake_stream_create(struct sgpu_device *on, struct sgpu_stream **stream, struct sgpu_error *why)
 {
-	int rc = fake_fails() ? fake_error(why) : fake.real->stream_create(on, stream, why);
+	int rc = fake_fails() ? fake_error(why) : fake.real->stream->create(on, stream, why);
 
 	if (rc == SGPU_OK) {
 		fake_adopt(*stream);
@@ -95,7 +96,7 @@ static inline int fake_stream_create(struct sgpu_device *on, struct sgpu_stream 
 
 static inline int fake_event_create(struct sgpu_device *on, struct sgpu_event **event, struct sgpu_error *why)
 {
-	int rc = fake_fails() ? fake_error(why) : fake.real->event_create(on, event, why);
+	int rc = fake_fails() ? fake_error(why) : fake.real->stream->event_create(on, event, why);
 
 	if (rc == SGPU_OK) {
 		fake_adopt(*event);
@@ -109,7 +110,7 @@ static inline int fake_event_record(struct sgpu_stream *stream, struct sgpu_even
 
 	fake_order(true);
 	if (!fake_fails()) {
-		rc = fake.real->event_record(stream, event);
+		rc = fake.real->stream->event_record(stream, event);
 	}
 	if (rc == SGPU_OK) {
 		fake_event_note(event, stream);
@@ -121,7 +122,7 @@ static inline int fake_event_record(struct sgpu_stream *stream, struct sgpu_even
 static inline void fake_event_free(struct sgpu_event *event)
 {
 	fake_event_seen(event, false);
-	fake.real->event_free(event);
+	fake.real->stream->event_free(event);
 }
 
 static inline int fake_stream_sync(struct sgpu_stream *stream, struct sgpu_error *why)
@@ -132,7 +133,7 @@ static inline int fake_stream_sync(struct sgpu_stream *stream, struct sgpu_error
 	fake_order(true);
 	serial = fake_serial();
 	fake_order(false);
-	rc = fake.real->stream_sync(stream, why);
+	rc = fake.real->stream->sync(stream, why);
 
 	fake_tasks_tell(stream, serial);
 	return rc;
@@ -140,15 +141,15 @@ static inline int fake_stream_sync(struct sgpu_stream *stream, struct sgpu_error
 
 static inline void fake_stream_free(struct sgpu_stream *stream)
 {
-	if (fake.real->stream_sync(stream, NULL) == SGPU_OK) {
+	if (fake.real->stream->sync(stream, NULL) == SGPU_OK) {
 		fake_tasks_tell(stream, UINT64_MAX);
 	}
-	fake.real->stream_free(stream);
+	fake.real->stream->free(stream);
 }
 
 static inline int fake_stream_wait(struct sgpu_stream *stream, struct sgpu_event *event)
 {
-	return fake_fails() ? SGPU_EDEVICE : fake.real->stream_wait(stream, event);
+	return fake_fails() ? SGPU_EDEVICE : fake.real->stream->wait(stream, event);
 }
 
 /* Where a device finds what was registered: in pages that it has pinned, whatever became of the mapping. */
@@ -177,7 +178,7 @@ static inline int fake_copy_in(struct sgpu_stream *stream, sgpu_devptr to, const
 	}
 	fake_order(true);
 	if (!fake_fails()) {
-		rc = fake.real->copy_in(stream, to, fake_pinned(from), size, fake_task_new(stream, task));
+		rc = fake.real->memory->copy_in(stream, to, fake_pinned(from), size, fake_task_new(stream, task));
 	}
 	fake_order(false);
 	return rc;
@@ -190,7 +191,7 @@ static inline int fake_copy_out(struct sgpu_stream *stream, void *to, sgpu_devpt
 
 	fake_order(true);
 	if (!fake_fails()) {
-		rc = fake.real->copy_out(stream, to, from, size, fake_task_new(stream, task));
+		rc = fake.real->memory->copy_out(stream, to, from, size, fake_task_new(stream, task));
 	}
 	fake_order(false);
 	return rc;
@@ -204,7 +205,7 @@ static inline int fake_key_load(struct sgpu_stream *stream, const struct sgpu_se
 	if (fake_fails()) {
 		return fake_error(why);
 	}
-	rc = fake.real->key_load(stream, keys, key, why);
+	rc = fake.real->key->load(stream, keys, key, why);
 	if (rc == SGPU_OK) {
 		fake_adopt(*key);
 		atomic_fetch_add(&fake.keys, 1);
@@ -218,7 +219,7 @@ static inline void fake_key_free(struct sgpu_device_key *key)
 		atomic_store(&fake.misuse, true);
 	}
 	atomic_fetch_sub(&fake.keys, 1);
-	fake.real->key_free(key);
+	fake.real->key->free(key);
 }
 
 static inline int fake_open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
@@ -228,7 +229,7 @@ static inline int fake_open_chunks(struct sgpu_stream *stream, struct sgpu_devic
 
 	fake_order(true);
 	if (!fake_fails()) {
-		rc = fake.real->open_chunks(stream, key, first, last, in, size, out, fake_task_new(stream, task));
+		rc = fake.real->key->open_chunks(stream, key, first, last, in, size, out, fake_task_new(stream, task));
 	}
 	fake_order(false);
 	return rc;
@@ -241,7 +242,7 @@ static inline int fake_seal_chunks(struct sgpu_stream *stream, struct sgpu_devic
 
 	fake_order(true);
 	if (!fake_fails()) {
-		rc = fake.real->seal_chunks(stream, key, first, last, in, size, out, fake_task_new(stream, task));
+		rc = fake.real->key->seal_chunks(stream, key, first, last, in, size, out, fake_task_new(stream, task));
 	}
 	fake_order(false);
 	return rc;
@@ -259,28 +260,14 @@ static inline int fake_hang(struct sgpu_launch *launch, void *argument)
 }
 
 static inline int fake_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
-			      struct sgpu_task *task)
+			      const struct sgpu_device_range *ranges, int count, struct sgpu_task *task)
 {
 	int rc = SGPU_EDEVICE;
 
 	fake_order(true);
 	if (!fake_fails()) {
-		rc = fake.real->launch(stream, fake.hangs ? fake_hang : function, argument,
-				       fake_task_new(stream, task));
-	}
-	fake_order(false);
-	return rc;
-}
-
-static inline int fake_launch_on(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
-				 const struct sgpu_device_range *ranges, int count, struct sgpu_task *task)
-{
-	int rc = SGPU_EDEVICE;
-
-	fake_order(true);
-	if (!fake_fails()) {
-		rc = fake.real->launch_on(stream, fake.hangs ? fake_hang : function, argument, ranges, count,
-					  fake_task_new(stream, task));
+		rc = fake.real->stream->launch(stream, fake.hangs ? fake_hang : function, argument, ranges, count,
+					       fake_task_new(stream, task));
 	}
 	fake_order(false);
 	return rc;
@@ -320,7 +307,7 @@ static inline int fake_callback(struct sgpu_stream *stream, void (*function)(voi
 	}
 	fake_order(true);
 	*call = (struct fake_call){ function, argument, stream, fake_serial() };
-	rc = fake.real->callback(stream, fake_called, call);
+	rc = fake.real->stream->callback(stream, fake_called, call);
 	fake_order(false);
 	if (rc != SGPU_OK) {
 		free(call);
@@ -330,7 +317,7 @@ static inline int fake_callback(struct sgpu_stream *stream, void (*function)(voi
 
 static inline int fake_event_sync(struct sgpu_event *event, struct sgpu_error *why)
 {
-	int rc = fake.real->event_sync(event, why);
+	int rc = fake.real->stream->event_sync(event, why);
 
 	fake_event_seen(event, true);
 	/* It has ended all the same: whoever is told that it failed must look after what it wrote. */
@@ -345,7 +332,7 @@ static inline int fake_host_alloc(struct sgpu_device *on, uint64_t size, void **
 	if (fake_fails() || fake.no_host_memory) {
 		return sgpu_fail(why, SGPU_ENOMEM, "made to fail");
 	}
-	rc = fake.real->host_alloc(on, size, memory, why);
+	rc = fake.real->memory->host_alloc(on, size, memory, why);
 	if (rc == SGPU_OK) {
 		lent = atomic_fetch_add(&fake.lent, size) + size;
 		if (lent > atomic_load(&fake.lent_most)) {
@@ -361,7 +348,7 @@ static inline void fake_host_free(struct sgpu_device *on, void *memory, uint64_t
 		atomic_store(&fake.misuse, true);
 	}
 	atomic_fetch_sub(&fake.lent, size);
-	fake.real->host_free(on, memory, size);
+	fake.real->memory->host_free(on, memory, size);
 }
 
 /* As a kernel pins: a page that is not there is an error, and no fault. */
@@ -392,7 +379,7 @@ static inline int fake_host_register(struct sgpu_device *on, const void *memory,
 		return fake_error(why);
 	}
 	if (fake.plain) {
-		return fake.real->host_register(on, memory, size, why);
+		return fake.real->memory->host_register(on, memory, size, why);
 	}
 	if (fake.before_register) {
 		fake.before_register(memory, size);
@@ -423,7 +410,7 @@ static inline void fake_host_unregister(struct sgpu_device *on, const void *memo
 		atomic_store(&fake.misuse, true);
 	}
 	if (fake.plain) {
-		fake.real->host_unregister(on, memory);
+		fake.real->memory->host_unregister(on, memory);
 		return;
 	}
 	pthread_mutex_lock(&fake.lock);
@@ -444,32 +431,31 @@ static inline void make_fake_gpu(void)
 	struct sgpu_device_object *object = (struct sgpu_device_object *)(void *)device;
 
 	fake.real = object->backend;
-	fake.table = *fake.real;
-	fake.table.info = fake_info;
-	fake.table.alloc = fake_alloc;
-	fake.table.stream_create = fake_stream_create;
-	fake.table.event_create = fake_event_create;
-	fake.table.event_record = fake_event_record;
-	fake.table.event_sync = fake_event_sync;
-	fake.table.event_free = fake_event_free;
-	fake.table.stream_sync = fake_stream_sync;
-	fake.table.stream_free = fake_stream_free;
-	fake.table.stream_wait = fake_stream_wait;
-	fake.table.copy_in = fake_copy_in;
-	fake.table.copy_out = fake_copy_out;
-	fake.table.key_load = fake_key_load;
-	fake.table.key_free = fake_key_free;
-	fake.table.open_chunks = fake_open_chunks;
-	fake.table.seal_chunks = fake_seal_chunks;
-	fake.table.launch = fake_launch;
-	fake.table.launch_on = fake_launch_on;
-	fake.table.callback = fake_callback;
-	fake.table.cancel = fake_cancel;
-	fake.table.host_alloc = fake_host_alloc;
-	fake.table.host_free = fake_host_free;
-	fake.table.host_register = fake_host_register;
-	fake.table.host_unregister = fake_host_unregister;
-	object->backend = &fake.table;
+	fake_backend_copy(&fake.backend, fake.real);
+	fake.backend.table.info = fake_info;
+	fake.backend.memory.alloc = fake_alloc;
+	fake.backend.stream.create = fake_stream_create;
+	fake.backend.stream.event_create = fake_event_create;
+	fake.backend.stream.event_record = fake_event_record;
+	fake.backend.stream.event_sync = fake_event_sync;
+	fake.backend.stream.event_free = fake_event_free;
+	fake.backend.stream.sync = fake_stream_sync;
+	fake.backend.stream.free = fake_stream_free;
+	fake.backend.stream.wait = fake_stream_wait;
+	fake.backend.memory.copy_in = fake_copy_in;
+	fake.backend.memory.copy_out = fake_copy_out;
+	fake.backend.key.load = fake_key_load;
+	fake.backend.key.free = fake_key_free;
+	fake.backend.key.open_chunks = fake_open_chunks;
+	fake.backend.key.seal_chunks = fake_seal_chunks;
+	fake.backend.stream.launch = fake_launch;
+	fake.backend.stream.callback = fake_callback;
+	fake.backend.table.cancel = fake_cancel;
+	fake.backend.memory.host_alloc = fake_host_alloc;
+	fake.backend.memory.host_free = fake_host_free;
+	fake.backend.memory.host_register = fake_host_register;
+	fake.backend.memory.host_unregister = fake_host_unregister;
+	object->backend = &fake.backend.table;
 }
 
 static inline void unmake_fake_gpu(void)

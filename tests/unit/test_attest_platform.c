@@ -14,6 +14,8 @@
 #include <sgpu/base.h>
 #include <sgpu/json.h>
 
+#include <device/backend.h>
+
 #include "unit.h"
 
 /* Its open, read, write, close, mkdir and rmdir take the place of those of libc in this program. */

@@ -162,13 +162,13 @@ UNIT_TEST(settling_waits_for_every_stream)
 
 	CPU_ONLY("the kernel is native code");
 	open_all(0);
-	CHECK(sgpu_device_settle(device, &error) == SGPU_OK);
+	CHECK(sgpu_device_synchronize(device, &error) == SGPU_OK);
 	for (i = 0; i < 3; i++) {
 		slow[i] = (struct slow){ .ns = 5000000 * (uint64_t)(i + 1), .word = &words[i] };
 		REQUIRE(sgpu_stream_create(device, &streams[i], NULL) == SGPU_OK);
 		CHECK(sgpu_device_launch(streams[i], run_slowly, &slow[i], &tasks[i]) == SGPU_OK);
 	}
-	CHECK(sgpu_device_settle(device, &error) == SGPU_OK);
+	CHECK(sgpu_device_synchronize(device, &error) == SGPU_OK);
 	for (i = 0; i < 3; i++) {
 		CHECK(tasks[i].end_ns != 0 && words[i] > 0);
 		sgpu_stream_free(&streams[i]);

@@ -256,7 +256,7 @@ UNIT_TEST(who_waits_for_a_stream_has_waited_for_what_it_waited_for)
 			heard[i] = (struct heard){ &count, &tasks[i], false };
 		}
 		enqueue_row(streams, STREAMS, memory, tasks, heard);
-		CHECK((settle ? sgpu_device_settle(device, NULL) : sgpu_stream_sync(streams[STREAMS - 1], NULL)) == SGPU_OK);
+		CHECK((settle ? sgpu_device_synchronize(device, NULL) : sgpu_stream_sync(streams[STREAMS - 1], NULL)) == SGPU_OK);
 		CHECK(atomic_load(&count) == STREAMS);
 		for (int i = 0; i < STREAMS; i++) {
 			CHECK(heard[i].ended && tasks[i].end_ns != 0 && tasks[i].code == SGPU_OK);

@@ -76,7 +76,7 @@ UNIT_TEST(streams_without_number_are_refused)
 	for (i = 0; i < made; i++) {
 		CHECK(sgpu_stream_callback(streams[i], tick, &calls) == SGPU_OK);
 	}
-	CHECK(sgpu_device_settle(device, NULL) == SGPU_OK && atomic_load(&calls) == made);
+	CHECK(sgpu_device_synchronize(device, NULL) == SGPU_OK && atomic_load(&calls) == made);
 	sgpu_stream_free(&streams[0]);
 	CHECK(sgpu_stream_create(device, &streams[0], &error) == SGPU_OK);
 	for (i = 0; i < made; i++) {
@@ -140,7 +140,7 @@ UNIT_TEST(to_wait_for_a_device_takes_an_end_while_others_go_on)
 	}
 	for (int i = 1; i <= 20; i++) {
 		CHECK(sgpu_stream_callback(other, tick, &calls) == SGPU_OK);
-		CHECK(sgpu_device_settle(device, NULL) == SGPU_OK && atomic_load(&calls) == i);
+		CHECK(sgpu_device_synchronize(device, NULL) == SGPU_OK && atomic_load(&calls) == i);
 	}
 	atomic_store(&busy.stop, 1);
 	CHECK(pthread_join(thread, NULL) == 0);

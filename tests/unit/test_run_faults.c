@@ -158,7 +158,7 @@ static sgpu_op_fn always_fail_late(const char *name)
 
 UNIT_TEST(no_kernel_runs_on_what_a_failed_one_left)
 {
-	sgpu_op_fn (*op)(const char *) = fake.table.op;
+	sgpu_op_fn (*op)(const char *) = fake.backend.table.op;
 	struct answer answer;
 	struct job job;
 	int out;
@@ -166,9 +166,9 @@ UNIT_TEST(no_kernel_runs_on_what_a_failed_one_left)
 	make_job(&job, 1000);
 	atomic_store(&fail_at, -1);
 	atomic_store(&kernels, 0);
-	fake.table.op = always_fail_late;
+	fake.backend.table.op = always_fail_late;
 	CHECK(run_job(&job, &owner, &out) == SGPU_ESEGMENTS);
-	fake.table.op = op;
+	fake.backend.table.op = op;
 	CHECK(atomic_load(&kernels) == 2); /* FIRST and THIRD */
 	REQUIRE(read_answer(out, job.key, &answer));
 	CHECK(answer.batch->segments[0].status == SGPU_EDEPENDENCY || answer.batch->segments[0].status == SGPU_EDEVICE);

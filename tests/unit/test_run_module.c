@@ -56,7 +56,7 @@ static int module_load(struct sgpu_device *on, const void *image, size_t size, s
 		atomic_fetch_add(&wrong, 1);
 	}
 	*module = calloc(1, sizeof(**module));
-	(*module)->object.backend = &fake.table;
+	fake_backend_give(*module, &fake.backend);
 	atomic_fetch_add(&loads, 1);
 	return SGPU_OK;
 }
@@ -91,9 +91,9 @@ static int add(struct sgpu_launch *launch, void *argument)
 	return SGPU_OK;
 }
 
-static int module_launch(struct sgpu_stream *stream, struct sgpu_device_module *module, const char *function,
-			 const struct sgpu_module_shape *shape, void *const *args, const size_t *sizes, int count,
-			 struct sgpu_task *task)
+static int start_add(struct sgpu_stream *stream, struct sgpu_device_module *module, const char *function,
+		     const struct sgpu_module_shape *shape, void *const *args, const size_t *sizes, int count,
+		     struct sgpu_task *task)
 {
 	struct add *a;
 	bool second = shape->shared_bytes == 7;
@@ -112,13 +112,13 @@ static int module_launch(struct sgpu_stream *stream, struct sgpu_device_module *
 	memcpy(&a->input, args[1], 8);
 	memcpy(&a->n, args[2], 8);
 	memcpy(&a->more, args[3], 4);
-	return fake.real->launch(stream, add, a, task);
+	return fake.real->stream->launch(stream, add, a, NULL, 0, task);
 }
 
 /* It is told of both arguments, and which of them it writes. */
-static int module_launch_on(struct sgpu_stream *stream, struct sgpu_device_module *module, const char *function,
-			    const struct sgpu_module_shape *shape, void *const *args, const size_t *sizes, int count,
-			    const struct sgpu_module_memory *memory, struct sgpu_task *task)
+static int module_launch(struct sgpu_stream *stream, struct sgpu_device_module *module, const char *function,
+			 const struct sgpu_module_shape *shape, void *const *args, const size_t *sizes, int count,
+			 const struct sgpu_module_memory *memory, struct sgpu_task *task)
 {
 	const int *target = memory->target;
 	uint64_t output, input;
@@ -131,12 +131,12 @@ static int module_launch_on(struct sgpu_stream *stream, struct sgpu_device_modul
 	    memory->written != (uint64_t)1 << target[0]) {
 		atomic_fetch_add(&wrong, 1);
 	}
-	return module_launch(stream, module, function, shape, args, sizes, count, task);
+	return start_add(stream, module, function, shape, args, sizes, count, task);
 }
 
 static int clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, struct sgpu_task *task)
 {
-	return fake_fails() ? SGPU_EDEVICE : fake.real->clear(stream, memory, size, task);
+	return fake_fails() ? SGPU_EDEVICE : fake.real->memory->clear(stream, memory, size, task);
 }
 
 static int fail_at_last(struct sgpu_launch *launch, void *argument)
@@ -146,17 +146,11 @@ static int fail_at_last(struct sgpu_launch *launch, void *argument)
 	return sgpu_fail(launch->error, SGPU_EDEVICE, "made to fail");
 }
 
-static int launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument, struct sgpu_task *task)
+static int launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
+		  const struct sgpu_device_range *ranges, int count, struct sgpu_task *task)
 {
-	return fake_fails() ? SGPU_EDEVICE : fake.real->launch(stream, first_fails ? fail_at_last : function, argument,
-							       task);
-}
-
-static int launch_on(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
-		     const struct sgpu_device_range *ranges, int count, struct sgpu_task *task)
-{
-	return fake_fails() ? SGPU_EDEVICE : fake.real->launch_on(stream, first_fails ? fail_at_last : function, argument,
-								  ranges, count, task);
+	return fake_fails() ? SGPU_EDEVICE : fake.real->stream->launch(stream, first_fails ? fail_at_last : function,
+								       argument, ranges, count, task);
 }
 
 static void prepare(struct sgpu_run *run)
@@ -362,13 +356,11 @@ static void put_on(void)
 	fake.plain = true;
 	fake.fails = fails;
 	make_fake_gpu();
-	fake.table.module_load = module_load;
-	fake.table.module_free = module_free;
-	fake.table.module_launch = module_launch;
-	fake.table.module_launch_on = module_launch_on;
-	fake.table.clear = clear;
-	fake.table.launch = launch;
-	fake.table.launch_on = launch_on;
+	fake.backend.module.load = module_load;
+	fake.backend.module.free = module_free;
+	fake.backend.module.launch = module_launch;
+	fake.backend.memory.clear = clear;
+	fake.backend.stream.launch = launch;
 }
 
 static void all_tests(void)

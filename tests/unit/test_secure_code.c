@@ -6,11 +6,12 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "fake_backend.h"
 #include "secure_harness.h"
 
 static struct sgpu_secure *context;
 static struct sgpu_stream *stream;
-static struct sgpu_device_backend table;
+static struct fake_backend fake;
 static const struct sgpu_device_backend *real;
 
 /* ---- a bus that somebody listens on ---- */
@@ -32,19 +33,19 @@ static int copy_in(struct sgpu_stream *on, sgpu_devptr to, const void *from, uin
 
 	look_for_plaintext(from, size);
 	if (!flip_in) {
-		return real->copy_in(on, to, from, size, task);
+		return real->memory->copy_in(on, to, from, size, task);
 	}
 	changed[size / 2] ^= 1;
-	rc = real->copy_in(on, to, from, size, task);
+	rc = real->memory->copy_in(on, to, from, size, task);
 	flip_in = 0;
-	return real->stream_sync(on, NULL) == SGPU_OK ? rc : SGPU_EDEVICE;
+	return real->stream->sync(on, NULL) == SGPU_OK ? rc : SGPU_EDEVICE;
 }
 
 static int copy_out(struct sgpu_stream *on, void *to, sgpu_devptr from, uint64_t size, struct sgpu_task *task)
 {
-	int rc = real->copy_out(on, to, from, size, task);
+	int rc = real->memory->copy_out(on, to, from, size, task);
 
-	if (rc == SGPU_OK && real->stream_sync(on, NULL) == SGPU_OK) {
+	if (rc == SGPU_OK && real->stream->sync(on, NULL) == SGPU_OK) {
 		look_for_plaintext(to, size);
 		((uint8_t *)to)[size / 2] ^= (uint8_t)flip_out;
 	}
@@ -57,9 +58,9 @@ static void flip_on_device(struct sgpu_stream *on, sgpu_devptr at)
 	struct sgpu_task out = { 0 }, in = { 0 };
 	uint8_t byte = 0;
 
-	CHECK(real->copy_out(on, &byte, at, 1, &out) == SGPU_OK && real->stream_sync(on, NULL) == SGPU_OK);
+	CHECK(real->memory->copy_out(on, &byte, at, 1, &out) == SGPU_OK && real->stream->sync(on, NULL) == SGPU_OK);
 	byte ^= 1;
-	CHECK(real->copy_in(on, at, &byte, 1, &in) == SGPU_OK && real->stream_sync(on, NULL) == SGPU_OK);
+	CHECK(real->memory->copy_in(on, at, &byte, 1, &in) == SGPU_OK && real->stream->sync(on, NULL) == SGPU_OK);
 }
 
 /* Alters device memory in place, before it is measured. */
@@ -69,7 +70,7 @@ static int digest(struct sgpu_stream *on, sgpu_devptr memory, uint64_t size, con
 	if (flip_there) {
 		flip_on_device(on, memory + size / 2);
 	}
-	return real->digest(on, memory, size, custom, custom_size, result, task);
+	return real->memory->digest(on, memory, size, custom, custom_size, result, task);
 }
 
 /* ---- modules ---- */
@@ -88,7 +89,7 @@ static int module_load(struct sgpu_device *on, const void *image, size_t size, s
 	sgpu_kt128(image, size, SGPU_MEASURE_CUSTOM, sizeof(SGPU_MEASURE_CUSTOM) - 1, loaded_digest,
 		   sizeof(loaded_digest));
 	*module = calloc(1, sizeof(**module));
-	(*module)->object.backend = &table;
+	fake_backend_give(*module, &fake);
 	loads++;
 	return SGPU_OK;
 }
@@ -99,9 +100,9 @@ static void module_free(struct sgpu_device_module *module)
 	free(module);
 }
 
-static int module_launch(struct sgpu_stream *on, struct sgpu_device_module *module, const char *function,
-			 const struct sgpu_module_shape *shape, void *const *args, const size_t *sizes, int count,
-			 struct sgpu_task *task)
+static int start_function(struct sgpu_stream *on, struct sgpu_device_module *module, const char *function,
+			  const struct sgpu_module_shape *shape, void *const *args, const size_t *sizes, int count,
+			  struct sgpu_task *task)
 {
 	(void)on;
 	(void)module;
@@ -118,14 +119,14 @@ static struct sgpu_device_range range_seen;
 static uint64_t written_seen;
 static int target_seen[3];
 
-static int module_launch_on(struct sgpu_stream *on, struct sgpu_device_module *module, const char *function,
-			    const struct sgpu_module_shape *shape, void *const *args, const size_t *sizes, int count,
-			    const struct sgpu_module_memory *memory, struct sgpu_task *task)
+static int module_launch(struct sgpu_stream *on, struct sgpu_device_module *module, const char *function,
+			 const struct sgpu_module_shape *shape, void *const *args, const size_t *sizes, int count,
+			 const struct sgpu_module_memory *memory, struct sgpu_task *task)
 {
 	range_seen = memory->ranges[0];
 	written_seen = memory->written;
 	memcpy(target_seen, memory->target, sizeof(target_seen));
-	return memory->count != 1 ? SGPU_EDEVICE : module_launch(on, module, function, shape, args, sizes, count, task);
+	return memory->count != 1 ? SGPU_EDEVICE : start_function(on, module, function, shape, args, sizes, count, task);
 }
 
 static void listen_on_the_bus(void)
@@ -133,24 +134,23 @@ static void listen_on_the_bus(void)
 	struct sgpu_device_object *object = (struct sgpu_device_object *)(void *)inner;
 
 	real = object->backend;
-	table = *real;
-	table.copy_in = copy_in;
-	table.copy_out = copy_out;
-	table.digest = digest;
-	table.module_load = module_load;
-	table.module_free = module_free;
-	table.module_launch = module_launch;
-	table.module_launch_on = module_launch_on;
-	object->backend = &table;
+	fake_backend_copy(&fake, real);
+	fake.memory.copy_in = copy_in;
+	fake.memory.copy_out = copy_out;
+	fake.memory.digest = digest;
+	fake.module.load = module_load;
+	fake.module.free = module_free;
+	fake.module.launch = module_launch;
+	object->backend = &fake.table;
 }
 
 /* Streams of the device go through the table, too. */
 static int stream_create(struct sgpu_device *on, struct sgpu_stream **made, struct sgpu_error *why)
 {
-	int rc = real->stream_create(on, made, why);
+	int rc = real->stream->create(on, made, why);
 
 	if (rc == SGPU_OK) {
-		((struct sgpu_device_object *)(void *)*made)->backend = &table;
+		fake_backend_give(*made, &fake);
 	}
 	return rc;
 }
@@ -315,7 +315,7 @@ UNIT_TEST(a_module_says_what_it_touches)
 	CHECK(sgpu_secure_kernel_launch(stream, module, "f", &shape, args, sizes, 3, &memory, &task) == SGPU_EUSAGE);
 	range.size = 10;
 	CHECK(sgpu_secure_kernel_launch(stream, module, "f", &shape, args, sizes, 3, &many, &task) == SGPU_EUSAGE);
-	CHECK(sgpu_device_module_launch(stream, module, "f", &shape, args, sizes, 3, &task) == SGPU_EPOLICY);
+	CHECK(sgpu_device_module_launch_on(stream, module, "f", &shape, args, sizes, 3, NULL, &task) == SGPU_EPOLICY);
 	CHECK(launches == 1 && strstr(task.error.text, "ranges") != NULL);
 	sgpu_device_module_free(&module);
 	sgpu_secure_free(context, &range.address);
@@ -330,7 +330,7 @@ int main(void)
 		return 1;
 	}
 	listen_on_the_bus();
-	table.stream_create = stream_create;
+	fake.stream.create = stream_create;
 	if (!(context = make_context(NULL)) || sgpu_secure_stream_create(context, &stream, &error)) {
 		printf("Bail out! %s\n", error.text);
 		return 1;

@@ -7,6 +7,7 @@
 
 #include <transfer/transfer.h>
 
+#include "fake_backend.h"
 #include "fake_tasks.h"
 #include "unit.h"
 
@@ -311,12 +312,12 @@ UNIT_TEST(the_end_mark_is_demanded_and_refused)
 
 /* ---- a device that does wrong: the real one's table with other functions in it ---- */
 static const struct sgpu_device_backend *real;
-static struct sgpu_device_backend wrong;
+static struct fake_backend wrong;
 static int countdown; /* copies that go well before one is altered */
 
 static void be_wrong(void *object)
 {
-	((struct sgpu_device_object *)object)->backend = &wrong;
+	fake_backend_give(object, &wrong);
 }
 
 static int alter_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size, struct sgpu_task *task)
@@ -324,7 +325,7 @@ static int alter_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from
 	if (countdown-- == 0 && size > 0) {
 		((uint8_t *)(uintptr_t)from)[size / 2] ^= 0x10;
 	}
-	return real->copy_in(stream, to, from, size, task);
+	return real->memory->copy_in(stream, to, from, size, task);
 }
 
 static int alter_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size, struct sgpu_task *task)
@@ -332,16 +333,16 @@ static int alter_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uin
 	if (countdown-- == 0 && size > 0) {
 		/* Sealed data are altered before they leave the device. */
 		uint8_t other[8] = { 5, 5 };
-		int code = real->copy_in(stream, from + size / 2, other, sizeof(other), NULL);
+		int code = real->memory->copy_in(stream, from + size / 2, other, sizeof(other), NULL);
 
 		if (code == SGPU_OK) {
-			code = real->stream_sync(stream, NULL);
+			code = real->stream->sync(stream, NULL);
 		}
 		if (code != SGPU_OK) {
 			return code;
 		}
 	}
-	return real->copy_out(stream, to, from, size, task);
+	return real->memory->copy_out(stream, to, from, size, task);
 }
 
 static int refuse_event(struct sgpu_device *device, struct sgpu_event **event, struct sgpu_error *error)
@@ -349,7 +350,7 @@ static int refuse_event(struct sgpu_device *device, struct sgpu_event **event, s
 	if (countdown-- == 0) {
 		return sgpu_fail(error, SGPU_ENOMEM, "no more events");
 	}
-	return real->event_create(device, event, error);
+	return real->stream->event_create(device, event, error);
 }
 
 static bool set_up_wrong(struct fixture *f)
@@ -358,7 +359,7 @@ static bool set_up_wrong(struct fixture *f)
 		return false;
 	}
 	real = sgpu_device_backend_of(f->device);
-	wrong = *real;
+	fake_backend_copy(&wrong, real);
 	be_wrong(f->device);
 	be_wrong(f->transfer->copy_in);
 	be_wrong(f->transfer->copy_out);
@@ -372,22 +373,22 @@ UNIT_TEST(what_is_altered_on_the_bus_is_found)
 
 	REQUIRE(set_up_wrong(&f));
 	for (int after = 0; after < 20; after += getenv("SGPU_TEST_SMALL") ? 9 : 3) {
-		wrong.copy_in = alter_in;
+		wrong.memory.copy_in = alter_in;
 		spoil(&f);
 		countdown = after;
 		CHECK(sgpu_transfer_in_live(f.transfer, f.live, f.plaintext, LARGEST, f.memory, &task) == SGPU_EAUTH);
 		CHECK(task.bad_chunk < 901 && (after > 0 || task.bad_chunk == 2) && task.error.text[0]);
-		wrong.copy_in = real->copy_in;
+		wrong.memory.copy_in = real->memory->copy_in;
 		from_device(&f, f.room);
 		CHECK(all(f.result, LARGEST, 0) && all(f.result + LARGEST, f.room - LARGEST, 0xee));
 		to_device(&f, f.plaintext, LARGEST);
 		memset(f.result, 0xee, f.room);
-		wrong.copy_out = alter_out;
+		wrong.memory.copy_out = alter_out;
 		countdown = after;
 		CHECK(sgpu_transfer_out_live(f.transfer, f.live, f.memory, LARGEST, f.result, &task) == SGPU_EAUTH);
 		CHECK(task.bad_chunk < 901 && (after > 0 || task.bad_chunk == 2) && task.error.text[0]);
 		CHECK(all(f.result, LARGEST, 0) && all(f.result + LARGEST, f.room - LARGEST, 0xee));
-		wrong.copy_out = real->copy_out;
+		wrong.memory.copy_out = real->memory->copy_out;
 	}
 	in_live(&f, SGPU_TRANSFER_OPEN, LARGEST);
 	out_live(&f, LARGEST, 0);
@@ -404,7 +405,7 @@ UNIT_TEST(a_copy_that_cannot_go_on_ends_and_leaves_nothing)
 	uint64_t total = seal(&f, 0, true, LARGEST);
 	for (int after = 0; after < 8; after++) {
 		spoil(&f);
-		wrong.event_create = refuse_event;
+		wrong.stream.event_create = refuse_event;
 		countdown = after;
 		code[0] = sgpu_transfer_in_live(f.transfer, f.live, f.plaintext, LARGEST, f.memory, &task);
 		from_device(&f, LARGEST);
@@ -422,7 +423,7 @@ UNIT_TEST(a_copy_that_cannot_go_on_ends_and_leaves_nothing)
 		memset(f.sealed_again, 0xee, f.room);
 		code[3] = sgpu_transfer_out_sealed(f.transfer, f.key, 0, true, f.memory, LARGEST, f.sealed_again, &task);
 		CHECK(all(f.sealed_again, total, 0));
-		wrong.event_create = real->event_create;
+		wrong.stream.event_create = real->stream->event_create;
 		CHECK(code[0] == SGPU_ENOMEM && code[1] == SGPU_ENOMEM && code[2] == SGPU_ENOMEM && code[3] == SGPU_ENOMEM);
 	}
 	in_live(&f, SGPU_TRANSFER_OPEN, LARGEST);
@@ -433,12 +434,12 @@ UNIT_TEST(a_copy_that_cannot_go_on_ends_and_leaves_nothing)
 static int late_seal(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last, sgpu_devptr in,
 		     uint64_t size, sgpu_devptr out, struct sgpu_task *task)
 {
-	return real->seal_chunks(stream, key, first, last, in, size, out, fake_task_new(stream, task));
+	return real->key->seal_chunks(stream, key, first, last, in, size, out, fake_task_new(stream, task));
 }
 
 static int late_create(struct sgpu_device *device, struct sgpu_event **event, struct sgpu_error *error)
 {
-	int code = real->event_create(device, event, error);
+	int code = real->stream->event_create(device, event, error);
 
 	if (code == SGPU_OK) {
 		be_wrong(*event);
@@ -448,7 +449,7 @@ static int late_create(struct sgpu_device *device, struct sgpu_event **event, st
 
 static int late_record(struct sgpu_stream *stream, struct sgpu_event *event)
 {
-	int code = real->event_record(stream, event);
+	int code = real->stream->event_record(stream, event);
 
 	if (code == SGPU_OK) {
 		fake_event_note(event, stream);
@@ -458,7 +459,7 @@ static int late_record(struct sgpu_stream *stream, struct sgpu_event *event)
 
 static int late_wait(struct sgpu_event *event, struct sgpu_error *error)
 {
-	int code = real->event_sync(event, error);
+	int code = real->stream->event_sync(event, error);
 
 	fake_event_seen(event, true);
 	return code;
@@ -467,12 +468,12 @@ static int late_wait(struct sgpu_event *event, struct sgpu_error *error)
 static void late_free(struct sgpu_event *event)
 {
 	fake_event_seen(event, false);
-	real->event_free(event);
+	real->stream->event_free(event);
 }
 
 static int late_sync(struct sgpu_stream *stream, struct sgpu_error *error)
 {
-	int code = real->stream_sync(stream, error);
+	int code = real->stream->sync(stream, error);
 
 	fake_tasks_tell(stream, UINT64_MAX);
 	return code;
@@ -486,12 +487,12 @@ UNIT_TEST(a_copy_whose_sealing_was_cancelled_fails)
 
 	REQUIRE(set_up_wrong(&f));
 	be_wrong(f.transfer->compute);
-	wrong.seal_chunks = late_seal;
-	wrong.event_create = late_create;
-	wrong.event_record = late_record;
-	wrong.event_sync = late_wait;
-	wrong.event_free = late_free;
-	wrong.stream_sync = late_sync;
+	wrong.key.seal_chunks = late_seal;
+	wrong.stream.event_create = late_create;
+	wrong.stream.event_record = late_record;
+	wrong.stream.event_sync = late_wait;
+	wrong.stream.event_free = late_free;
+	wrong.stream.sync = late_sync;
 	to_device(&f, f.plaintext, LARGEST);
 	sgpu_device_cancel(f.device, true);
 	memset(f.sealed_again, 0xee, f.room);

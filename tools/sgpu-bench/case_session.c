@@ -72,7 +72,7 @@ static int settle(void *argument, struct sgpu_error *error)
 {
 	struct side *s = argument;
 
-	return sgpu_device_settle(s->bench->device, error);
+	return sgpu_device_synchronize(s->bench->device, error);
 }
 
 static int get_memory(void *argument, uint64_t *ns, struct sgpu_error *error)

@@ -78,19 +78,12 @@ static void look_for_gpus(struct inventory *all)
 
 static void look_at_all(struct inventory *all)
 {
-	const struct sgpu_device_backend *const *backends = sgpu_device_backends();
-	int i;
-
 	memset(all, 0, sizeof(*all));
 	harden_try(all->hardening); /* first: it forks, and devices start threads */
 	look_for_gpus(all);
 	look("cpu", &all->devices[all->device_count++]);
 	confinement_try(all->modules);
-	for (i = 0; backends[i]; i++) {
-		if (backends[i]->parts) {
-			all->part_count = backends[i]->parts(all->parts);
-		}
-	}
+	all->part_count = sgpu_device_parts(all->parts);
 }
 
 /* The device that "auto" takes. */

@@ -20,23 +20,22 @@ static bool is_output(const struct sgpu_op_argument *argument)
 	return strncmp(argument->name, "output", 6) == 0;
 }
 
-static bool implemented(const struct sgpu_op *op, const struct sgpu_device_backend *backend)
+static bool implemented(const struct sgpu_op *op, const char *kind)
 {
-	/* The CPU's implementations are in the table; another device's are told without one at hand. */
-	return backend->op ? backend->op(op->name) != NULL : op->cpu != NULL;
+	return strcmp(kind, "cpu") == 0 ? op->cpu != NULL : sgpu_device_kind_op(kind, op->name) != NULL;
 }
 
 static json_t *op_json(const struct sgpu_op *op)
 {
-	const struct sgpu_device_backend *const *backends = sgpu_device_backends();
 	json_t *inputs = json_array(), *outputs = json_array(), *devices = json_array();
+	const char *kind;
 
 	for (int i = 0; op->args[i].name; i++) {
 		json_array_append_new(is_output(&op->args[i]) ? outputs : inputs, json_string(op->args[i].name));
 	}
-	for (int i = 0; backends[i]; i++) {
-		if (implemented(op, backends[i])) {
-			json_array_append_new(devices, json_string(backends[i]->name));
+	for (int i = 0; (kind = sgpu_device_kind(i)); i++) {
+		if (implemented(op, kind)) {
+			json_array_append_new(devices, json_string(kind));
 		}
 	}
 	return json_pack("{s:s, s:s, s:o, s:o, s:o}", "name", op->name, "help", op->help, "inputs", inputs, "outputs",
@@ -76,17 +75,16 @@ enum { COLUMNS = 4, CELL_MAX = 96 };
 /* Name, inputs, outputs and devices; the last column is the help. */
 static void row_cells(const struct sgpu_op *op, char cells[COLUMNS][CELL_MAX])
 {
-	const struct sgpu_device_backend *const *backends = sgpu_device_backends();
+	const char *kind;
 	size_t used = 0;
 
 	snprintf(cells[0], CELL_MAX, "%s", op->name);
 	join(op, false, cells[1], CELL_MAX);
 	join(op, true, cells[2], CELL_MAX);
 	cells[3][0] = '\0';
-	for (int i = 0; backends[i] && used < CELL_MAX; i++) {
-		if (implemented(op, backends[i])) {
-			used += (size_t)snprintf(cells[3] + used, CELL_MAX - used, "%s%s", used ? " " : "",
-						 backends[i]->name);
+	for (int i = 0; (kind = sgpu_device_kind(i)) && used < CELL_MAX; i++) {
+		if (implemented(op, kind)) {
+			used += (size_t)snprintf(cells[3] + used, CELL_MAX - used, "%s%s", used ? " " : "", kind);
 		}
 	}
 }

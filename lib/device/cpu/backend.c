@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The CPU device, the specification of every other: its row in the table of backends, and the checks that every
- * request passes before it is enqueued.
+ * The CPU device, the specification of every other: opening and closing it.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <device/backends.h>
 #include <device/cpu/cpu.h>
 #include <device/host.h>
 
@@ -97,22 +95,7 @@ static int info(struct sgpu_device *device, struct sgpu_device_info *about, stru
 	return SGPU_OK;
 }
 
-/* Nothing has to be pinned for it. */
-static int host_register(struct sgpu_device *device, const void *memory, uint64_t size, struct sgpu_error *error)
-{
-	(void)device;
-	(void)memory;
-	(void)size;
-	return sgpu_fail(error, SGPU_EUNAVAILABLE, "the CPU device registers no memory");
-}
-
-static void host_unregister(struct sgpu_device *device, const void *memory)
-{
-	(void)device;
-	(void)memory;
-}
-
-static int settle(struct sgpu_device *device, struct sgpu_error *error)
+static int synchronize(struct sgpu_device *device, struct sgpu_error *error)
 {
 	(void)error;
 	sgpu_cpu_wait_idle(device);
@@ -130,44 +113,11 @@ const struct sgpu_device_backend sgpu_device_cpu = {
 	.open = open_device,
 	.close = close_device,
 	.info = info,
-	.alloc = sgpu_cpu_alloc,
-	.free = sgpu_cpu_free,
-	.stream_create = sgpu_cpu_stream_create,
-	.stream_free = sgpu_cpu_stream_free,
-	.stream_sync = sgpu_cpu_stream_sync,
-	.event_create = sgpu_cpu_event_create,
-	.event_free = sgpu_cpu_event_free,
-	.event_sync = sgpu_cpu_event_sync,
-	.event_record = sgpu_cpu_event_record,
-	.stream_wait = sgpu_cpu_stream_wait,
-	.copy_in = sgpu_cpu_copy_in,
-	.copy_out = sgpu_cpu_copy_out,
-	.clear = sgpu_cpu_clear,
-	.key_load = sgpu_cpu_key_load,
-	.key_free = sgpu_cpu_key_free,
-	.open_chunks = sgpu_cpu_open_chunks,
-	.seal_chunks = sgpu_cpu_seal_chunks,
-	.launch = sgpu_cpu_launch,
-	.callback = sgpu_cpu_callback,
+	.synchronize = synchronize,
 	.cancel = cancel,
-	.digest = sgpu_cpu_digest,
-	.event_query = sgpu_cpu_event_query,
-	.host_alloc = sgpu_cpu_host_alloc,
-	.host_free = sgpu_cpu_host_free,
-	.host_register = host_register,
-	.host_unregister = host_unregister,
-	.module_load = sgpu_cpu_module_load,
-	.module_free = sgpu_cpu_module_free,
-	.module_launch = sgpu_cpu_module_launch,
-	.pages = sgpu_cpu_pages,
-	.space_create = sgpu_cpu_space_create,
-	.space_free = sgpu_cpu_space_free,
-	.page_map = sgpu_cpu_page_map,
-	.page_unmap = sgpu_cpu_page_unmap,
-	.space_access = sgpu_cpu_space_access,
-	.launch_on = sgpu_cpu_launch_on,
-	.settle = settle,
-	.module_launch_on = sgpu_cpu_module_launch_on,
-	.module_confinement = sgpu_cpu_module_confinement,
-	.module_broke_rules = sgpu_cpu_module_broke_rules,
+	.memory = &sgpu_cpu_memory_calls,
+	.stream = &sgpu_cpu_stream_calls,
+	.key = &sgpu_cpu_key_calls,
+	.page = &sgpu_cpu_page_calls,
+	.module = &sgpu_cpu_module_calls,
 };

@@ -12,8 +12,7 @@
 #include <stdatomic.h>
 #include <sys/types.h>
 
-#include <sgpu/device.h>
-
+#include <device/backend.h>
 #include <device/space.h>
 
 enum {
@@ -59,6 +58,9 @@ bool sgpu_cpu_owns(struct sgpu_device *device, sgpu_devptr address, uint64_t siz
 SGPU_MUST_CHECK int sgpu_cpu_host_alloc(struct sgpu_device *device, uint64_t size, void **memory,
 					struct sgpu_error *error);
 void sgpu_cpu_host_free(struct sgpu_device *device, void *memory, uint64_t size);
+SGPU_MUST_CHECK int sgpu_cpu_host_register(struct sgpu_device *device, const void *memory, uint64_t size,
+					   struct sgpu_error *error);
+void sgpu_cpu_host_unregister(struct sgpu_device *device, const void *memory);
 void sgpu_cpu_memory_figures(struct sgpu_cpu_memory *memory, uint64_t *total, uint64_t *available);
 /* Counts bytes that are had otherwise, for good. Errors: SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_cpu_memory_promise(struct sgpu_cpu_memory *memory, uint64_t size, struct sgpu_error *error);
@@ -72,40 +74,9 @@ struct sgpu_cpu_pages {
 	uint64_t *made;                /* a bit a frame: it counts as memory in use */
 	struct sgpu_space *spaces;
 };
-SGPU_MUST_CHECK int sgpu_cpu_pages(struct sgpu_device *device, struct sgpu_pages_info *info, struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_cpu_space_create(struct sgpu_device *device, uint64_t size, struct sgpu_space **space,
-					  sgpu_devptr *base, struct sgpu_error *error);
-void sgpu_cpu_space_free(struct sgpu_space *space);
-SGPU_MUST_CHECK int sgpu_cpu_page_map(struct sgpu_space *space, uint64_t at, const uint32_t *list, size_t count,
-				      uint64_t page_size, struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_cpu_page_unmap(struct sgpu_space *space, uint64_t at, uint64_t size,
-					struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_cpu_space_access(struct sgpu_space *space, bool on, struct sgpu_error *error);
 /* Clears and frees everything. */
 void sgpu_cpu_pages_close(struct sgpu_device *device);
-
-/* ---- keys.c ---- */
-struct sgpu_device_key {
-	struct sgpu_device_object object;
-	struct sgpu_sealed_keys keys;
-	struct sgpu_aead *model;       /* only copied from */
-};
-SGPU_MUST_CHECK int sgpu_cpu_key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys,
-				      struct sgpu_device_key **key, struct sgpu_error *error);
-void sgpu_cpu_key_free(struct sgpu_device_key *key);
-
-/* ---- modules.c ---- */
-SGPU_MUST_CHECK int sgpu_cpu_module_load(struct sgpu_device *device, const void *image, size_t size,
-					 struct sgpu_device_module **module, struct sgpu_error *error);
-void sgpu_cpu_module_free(struct sgpu_device_module *module);
-SGPU_MUST_CHECK int sgpu_cpu_module_launch(struct sgpu_stream *stream, struct sgpu_device_module *module,
-					   const char *function, const struct sgpu_module_shape *shape,
-					   void *const *args, const size_t *arg_sizes, int arg_count,
-					   struct sgpu_task *task);
-SGPU_MUST_CHECK int sgpu_cpu_module_launch_on(struct sgpu_stream *stream, struct sgpu_device_module *module,
-					      const char *function, const struct sgpu_module_shape *shape,
-					      void *const *args, const size_t *arg_sizes, int arg_count,
-					      const struct sgpu_module_memory *memory, struct sgpu_task *task);
+extern const struct sgpu_device_page_calls sgpu_cpu_page_calls;
 
 /* ---- module_host.c: the process that modules run in ---- */
 struct sgpu_host_answer;
@@ -185,9 +156,6 @@ struct sgpu_device {
 	unsigned stream_count;
 };
 
-SGPU_MUST_CHECK int sgpu_cpu_stream_create(struct sgpu_device *device, struct sgpu_stream **stream,
-					   struct sgpu_error *error);
-void sgpu_cpu_stream_free(struct sgpu_stream *stream);
 SGPU_MUST_CHECK int sgpu_cpu_stream_sync(struct sgpu_stream *stream, struct sgpu_error *error);
 /* Waits until all work that was enqueued has ended. Not from a callback or a launch. */
 void sgpu_cpu_wait_idle(struct sgpu_device *device);
@@ -196,40 +164,19 @@ void sgpu_cpu_streams_close(struct sgpu_device *device);
 /* Enqueues a copy of *item. */
 SGPU_MUST_CHECK int sgpu_cpu_enqueue(struct sgpu_stream *stream, const struct sgpu_cpu_item *item);
 
-SGPU_MUST_CHECK int sgpu_cpu_event_create(struct sgpu_device *device, struct sgpu_event **event,
-					  struct sgpu_error *error);
-void sgpu_cpu_event_free(struct sgpu_event *event);
-SGPU_MUST_CHECK int sgpu_cpu_event_sync(struct sgpu_event *event, struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_cpu_event_query(struct sgpu_event *event, bool *done, struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_cpu_event_record(struct sgpu_stream *stream, struct sgpu_event *event);
-SGPU_MUST_CHECK int sgpu_cpu_stream_wait(struct sgpu_stream *stream, struct sgpu_event *event);
+SGPU_MUST_CHECK int sgpu_cpu_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
+				    const struct sgpu_device_range *ranges, int count, struct sgpu_task *task);
+SGPU_MUST_CHECK int sgpu_cpu_callback(struct sgpu_stream *stream, void (*function)(void *argument), void *argument);
+extern const struct sgpu_device_stream_calls sgpu_cpu_stream_calls;
 
 /* ---- work.c ---- */
-/* Performs WORK and CALL, on the stream's thread. */
-void sgpu_cpu_perform(struct sgpu_device *device, const struct sgpu_cpu_item *item);
 /* Refuses a range that is not in one allocation: a kernel or a copy past its end would reach another's data. */
 SGPU_MUST_CHECK int sgpu_cpu_check_range(struct sgpu_stream *stream, sgpu_devptr address, uint64_t size,
 					 struct sgpu_task *task);
-SGPU_MUST_CHECK int sgpu_cpu_copy_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size,
-				     struct sgpu_task *task);
-SGPU_MUST_CHECK int sgpu_cpu_copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size,
-				      struct sgpu_task *task);
-SGPU_MUST_CHECK int sgpu_cpu_clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
-				   struct sgpu_task *task);
-SGPU_MUST_CHECK int sgpu_cpu_digest(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, const void *custom,
-				    size_t custom_size, uint8_t *result, struct sgpu_task *task);
-SGPU_MUST_CHECK int sgpu_cpu_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
-				    struct sgpu_task *task);
-SGPU_MUST_CHECK int sgpu_cpu_launch_on(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
-				       const struct sgpu_device_range *ranges, int count, struct sgpu_task *task);
-SGPU_MUST_CHECK int sgpu_cpu_callback(struct sgpu_stream *stream, void (*function)(void *argument), void *argument);
+extern const struct sgpu_device_memory_calls sgpu_cpu_memory_calls;
 
-/* ---- chunks.c ---- */
-SGPU_MUST_CHECK int sgpu_cpu_open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
-					 bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
-					 struct sgpu_task *task);
-SGPU_MUST_CHECK int sgpu_cpu_seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
-					 bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
-					 struct sgpu_task *task);
+/* ---- keys.c, modules.c ---- */
+extern const struct sgpu_device_key_calls sgpu_cpu_key_calls;
+extern const struct sgpu_device_module_calls sgpu_cpu_module_calls;
 
 #endif

@@ -1,14 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Keys of sealed segments on the CPU device: the key schedule, and a cipher made from it that workers copy.
+ * Keys of sealed segments on the CPU device, and opening and sealing chunk runs with them. A key is the key schedule and a
+ * cipher made from it. The workers of the pool share a run, each with a copy of the cipher.
  */
 #include <stdlib.h>
+#include <string.h>
 
-#include <device/backends.h>
 #include <device/cpu/cpu.h>
+#include <seal/opened.h>
 
-int sgpu_cpu_key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys, struct sgpu_device_key **key,
-		      struct sgpu_error *error)
+struct sgpu_device_key {
+	struct sgpu_device_object object;
+	struct sgpu_sealed_keys keys;
+	struct sgpu_aead *model;     /* only copied from */
+};
+
+static void key_free(struct sgpu_device_key *key)
+{
+	sgpu_aead_free(&key->model);
+	sgpu_free_wiped(&key, sizeof(*key));
+}
+
+static int key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys, struct sgpu_device_key **key,
+		    struct sgpu_error *error)
 {
 	struct sgpu_device_key *new = calloc(1, sizeof(*new));
 	int code;
@@ -21,15 +35,200 @@ int sgpu_cpu_key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys 
 	new->keys = *keys;
 	code = sgpu_aead_create(NULL, keys->key, &new->model, error);
 	if (code != SGPU_OK) {
-		sgpu_cpu_key_free(new);
+		key_free(new);
 		return code;
 	}
 	*key = new;
 	return SGPU_OK;
 }
 
-void sgpu_cpu_key_free(struct sgpu_device_key *key)
+/* ---- chunk runs ---- */
+/* Chunks: up to INLINE_CHUNKS one worker is faster than several; a worker takes GRAIN_MIN to GRAIN_MAX at once. */
+enum { INLINE_CHUNKS = 8, GRAIN_MIN = 8, GRAIN_MAX = 64 };
+
+struct run {
+	const struct sgpu_cpu_item *item;
+	bool open;
+	uint64_t count;              /* chunks */
+	pthread_mutex_t lock;        /* everything below */
+	struct sgpu_aead **idle;     /* ciphers that no worker uses now */
+	unsigned idle_count;
+	int code;
+	uint64_t bad_chunk;
+};
+
+static uint64_t min_u64(uint64_t a, uint64_t b)
 {
-	sgpu_aead_free(&key->model);
-	sgpu_free_wiped(&key, sizeof(*key));
+	return a < b ? a : b;
 }
+
+static int take_aead(struct run *run, struct sgpu_aead **aead)
+{
+	int code = SGPU_OK;
+
+	pthread_mutex_lock(&run->lock);
+	if (run->idle_count > 0) {
+		*aead = run->idle[--run->idle_count];
+	} else {
+		code = sgpu_aead_copy(run->item->key->model, aead, NULL);
+	}
+	pthread_mutex_unlock(&run->lock);
+	return code;
+}
+
+/* The lowest chunk that fails is reported, in whatever order the workers find them. */
+static void give_aead(struct run *run, struct sgpu_aead *aead, int code, uint64_t bad_chunk)
+{
+	pthread_mutex_lock(&run->lock);
+	if (aead) {
+		run->idle[run->idle_count++] = aead;
+	}
+	if (code != SGPU_OK && (run->code == SGPU_OK || bad_chunk < run->bad_chunk)) {
+		run->code = code;
+		run->bad_chunk = bad_chunk;
+	}
+	pthread_mutex_unlock(&run->lock);
+}
+
+/* Chunks [begin, end) of the run. */
+static int work_chunks(const struct run *run, struct sgpu_aead *aead, uint64_t begin, uint64_t end, uint64_t *bad_chunk)
+{
+	const struct sgpu_cpu_item *item = run->item;
+	uint64_t in_chunk = run->open ? SGPU_SEALED_CHUNK : SGPU_CHUNK;
+	uint64_t out_chunk = run->open ? SGPU_CHUNK : SGPU_SEALED_CHUNK;
+	uint64_t from = begin * in_chunk, size = min_u64(end * in_chunk, item->size) - from;
+	const uint8_t *in = (const uint8_t *)item->from + from;
+	uint8_t *out = (uint8_t *)item->to + begin * out_chunk;
+	bool last = item->last && end == run->count;
+
+	*bad_chunk = item->first + begin;
+	if (run->open) {
+		return sgpu_open_chunks(aead, &item->key->keys, item->first + begin, last, in, size, out, bad_chunk);
+	}
+	return sgpu_seal_chunks(aead, &item->key->keys, item->first + begin, last, in, size, out);
+}
+
+static void work_grain(void *argument, uint64_t begin, uint64_t end)
+{
+	struct run *run = argument;
+	struct sgpu_aead *aead = NULL;
+	uint64_t bad_chunk = run->item->first + begin;
+	int code = take_aead(run, &aead);
+
+	if (code == SGPU_OK) {
+		code = work_chunks(run, aead, begin, end, &bad_chunk);
+	}
+	give_aead(run, aead, code, bad_chunk);
+}
+
+static int share_chunks(struct sgpu_device *device, struct run *run, uint64_t *bad_chunk)
+{
+	unsigned jobs = sgpu_pool_jobs(device->pool), i;
+	uint64_t grain = run->count / ((uint64_t)jobs * 4);
+	int code;
+
+	grain = grain < GRAIN_MIN ? GRAIN_MIN : min_u64(grain, GRAIN_MAX);
+	run->idle = calloc(jobs, sizeof(struct sgpu_aead *));
+	if (!run->idle || pthread_mutex_init(&run->lock, NULL) != 0) {
+		free(run->idle);
+		return SGPU_ENOMEM;
+	}
+	code = sgpu_pool_for(device->pool, run->count, grain, work_grain, run);
+	if (run->code != SGPU_OK) {
+		code = run->code;
+		*bad_chunk = run->bad_chunk;
+	}
+	for (i = 0; i < run->idle_count; i++) {
+		sgpu_aead_free(&run->idle[i]);
+	}
+	free(run->idle);
+	pthread_mutex_destroy(&run->lock);
+	return code;
+}
+
+static int run_chunks(struct sgpu_device *device, struct run *run, uint64_t *bad_chunk)
+{
+	struct sgpu_aead *aead = NULL;
+	int code;
+
+	if (sgpu_pool_cancelled(device->pool)) {
+		return SGPU_ECANCELED;
+	}
+	if (run->count > INLINE_CHUNKS && sgpu_pool_jobs(device->pool) > 1) {
+		return share_chunks(device, run, bad_chunk);
+	}
+	code = sgpu_aead_copy(run->item->key->model, &aead, NULL);
+	if (code == SGPU_OK) {
+		code = work_chunks(run, aead, 0, run->count, bad_chunk);
+	}
+	sgpu_aead_free(&aead);
+	return code;
+}
+
+/* ---- requests ---- */
+static int enqueue(struct sgpu_stream *stream, const struct sgpu_cpu_item *item, uint64_t out_size)
+{
+	int code = sgpu_cpu_check_range(stream, (uintptr_t)item->from, item->size, item->task);
+
+	if (code == SGPU_OK) {
+		code = sgpu_cpu_check_range(stream, (uintptr_t)item->to, out_size, item->task);
+	}
+	return code == SGPU_OK ? sgpu_cpu_enqueue(stream, item) : code;
+}
+
+static int open_run(struct sgpu_device *device, const struct sgpu_cpu_item *item, struct sgpu_task *task)
+{
+	struct run run = { .item = item, .open = true };
+	int code;
+
+	run.count = item->size / SGPU_SEALED_CHUNK + (item->size % SGPU_SEALED_CHUNK != 0);
+	task->bad_chunk = item->first;
+	code = run_chunks(device, &run, &task->bad_chunk);
+	if (code != SGPU_OK) {
+		sgpu_wipe(item->to, sgpu_opened_size(item->size));
+	}
+	if (code == SGPU_EAUTH) {
+		sgpu_fail(&task->error, code, "sealed data do not verify at chunk %llu",
+			  (unsigned long long)task->bad_chunk);
+	}
+	return code;
+}
+
+static int open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
+		       sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
+{
+	const struct sgpu_cpu_item item = { .kind = SGPU_CPU_WORK, .work = open_run, .key = key, .first = first,
+					    .last = last, .from = (const void *)(uintptr_t)in, .size = size,
+					    .to = (void *)(uintptr_t)out, .task = task };
+
+	return enqueue(stream, &item, sgpu_opened_size(size));
+}
+
+static int seal_run(struct sgpu_device *device, const struct sgpu_cpu_item *item, struct sgpu_task *task)
+{
+	struct run run = { .item = item, .count = item->size / SGPU_CHUNK + item->last };
+	uint64_t unused;
+
+	(void)task;
+	return run_chunks(device, &run, &unused);
+}
+
+static int seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
+		       sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
+{
+	const struct sgpu_cpu_item item = { .kind = SGPU_CPU_WORK, .work = seal_run, .key = key, .first = first,
+					    .last = last, .from = (const void *)(uintptr_t)in, .size = size,
+					    .to = (void *)(uintptr_t)out, .task = task };
+
+	if (!last && size % SGPU_CHUNK != 0) {
+		return SGPU_EUSAGE;
+	}
+	return enqueue(stream, &item, size + (size / SGPU_CHUNK + last) * SGPU_TAG_SIZE);
+}
+
+const struct sgpu_device_key_calls sgpu_cpu_key_calls = {
+	.load = key_load,
+	.free = key_free,
+	.open_chunks = open_chunks,
+	.seal_chunks = seal_chunks,
+};

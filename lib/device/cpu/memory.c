@@ -386,3 +386,17 @@ void sgpu_cpu_host_free(struct sgpu_device *device, void *memory, uint64_t size)
 	sgpu_wipe(memory, size);
 	free(memory);
 }
+
+int sgpu_cpu_host_register(struct sgpu_device *device, const void *memory, uint64_t size, struct sgpu_error *error)
+{
+	(void)device;
+	(void)memory;
+	(void)size;
+	return sgpu_fail(error, SGPU_EUNAVAILABLE, "the CPU device registers no memory");
+}
+
+void sgpu_cpu_host_unregister(struct sgpu_device *device, const void *memory)
+{
+	(void)device;
+	(void)memory;
+}

@@ -159,8 +159,31 @@ static int check_image(const void *image, size_t size, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-int sgpu_cpu_module_load(struct sgpu_device *device, const void *image, size_t size,
-			 struct sgpu_device_module **module, struct sgpu_error *error)
+/* What a thread of it did after the last function had returned is known by now, or too late. */
+static void look_back(struct sgpu_device_module *module)
+{
+	struct pollfd look = { .fd = module->report, .events = POLLIN };
+	struct sgpu_host_answer answer;
+
+	if (module->report >= 0 && poll(&look, 1, 0) > 0 &&
+	    sgpu_host_receive(module->report, &answer, sizeof(answer), NULL) && answer.kind == SGPU_HOST_ENDED) {
+		(void)sgpu_cpu_host_ended(module->device, &answer, NULL);
+	}
+}
+
+static void module_free(struct sgpu_device_module *module)
+{
+	look_back(module);
+	close_channel(module);
+	if (module->image >= 0) {
+		close(module->image);
+	}
+	pthread_mutex_destroy(&module->lock);
+	free(module);
+}
+
+static int module_load(struct sgpu_device *device, const void *image, size_t size, struct sgpu_device_module **module,
+		       struct sgpu_error *error)
 {
 	struct sgpu_device_module *new;
 	int code = check_image(image, size, error);
@@ -185,34 +208,11 @@ int sgpu_cpu_module_load(struct sgpu_device *device, const void *image, size_t s
 		code = load_in_process(new, error);
 	}
 	if (code != SGPU_OK) {
-		sgpu_cpu_module_free(new);
+		module_free(new);
 		return code;
 	}
 	*module = new;
 	return SGPU_OK;
-}
-
-/* What a thread of it did after the last function had returned is known by now, or too late. */
-static void look_back(struct sgpu_device_module *module)
-{
-	struct pollfd look = { .fd = module->report, .events = POLLIN };
-	struct sgpu_host_answer answer;
-
-	if (module->report >= 0 && poll(&look, 1, 0) > 0 &&
-	    sgpu_host_receive(module->report, &answer, sizeof(answer), NULL) && answer.kind == SGPU_HOST_ENDED) {
-		(void)sgpu_cpu_host_ended(module->device, &answer, NULL);
-	}
-}
-
-void sgpu_cpu_module_free(struct sgpu_device_module *module)
-{
-	look_back(module);
-	close_channel(module);
-	if (module->image >= 0) {
-		close(module->image);
-	}
-	pthread_mutex_destroy(&module->lock);
-	free(module);
 }
 
 /* ---- launching ---- */
@@ -306,7 +306,7 @@ static int run_function(struct sgpu_launch *launch, void *argument)
 /* The launch is freed by a callback behind it, which is called even when the launch is cancelled. */
 static int enqueue(struct sgpu_stream *stream, struct module_launch *l, struct sgpu_task *task)
 {
-	int code = sgpu_cpu_launch(stream, run_function, l, task);
+	int code = sgpu_cpu_launch(stream, run_function, l, NULL, 0, task);
 
 	if (code != SGPU_OK) {
 		free(l);
@@ -372,9 +372,9 @@ static bool place_arguments(struct module_launch *l, void *const *args, const si
 	return true;
 }
 
-int sgpu_cpu_module_launch_on(struct sgpu_stream *stream, struct sgpu_device_module *module, const char *function,
-			      const struct sgpu_module_shape *shape, void *const *args, const size_t *arg_sizes,
-			      int arg_count, const struct sgpu_module_memory *memory, struct sgpu_task *task)
+static int module_launch(struct sgpu_stream *stream, struct sgpu_device_module *module, const char *function,
+			 const struct sgpu_module_shape *shape, void *const *args, const size_t *arg_sizes,
+			 int arg_count, const struct sgpu_module_memory *memory, struct sgpu_task *task)
 {
 	struct module_launch *l;
 	int code = SGPU_OK;
@@ -405,9 +405,10 @@ int sgpu_cpu_module_launch_on(struct sgpu_stream *stream, struct sgpu_device_mod
 	return enqueue(stream, l, task);
 }
 
-int sgpu_cpu_module_launch(struct sgpu_stream *stream, struct sgpu_device_module *module, const char *function,
-			   const struct sgpu_module_shape *shape, void *const *args, const size_t *arg_sizes,
-			   int arg_count, struct sgpu_task *task)
-{
-	return sgpu_cpu_module_launch_on(stream, module, function, shape, args, arg_sizes, arg_count, NULL, task);
-}
+const struct sgpu_device_module_calls sgpu_cpu_module_calls = {
+	.load = module_load,
+	.free = module_free,
+	.launch = module_launch,
+	.confinement = sgpu_cpu_module_confinement,
+	.broke_rules = sgpu_cpu_module_broke_rules,
+};

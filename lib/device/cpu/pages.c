@@ -93,7 +93,7 @@ static int prepare(struct sgpu_device *device, struct sgpu_error *error)
 	return code;
 }
 
-int sgpu_cpu_pages(struct sgpu_device *device, struct sgpu_pages_info *info, struct sgpu_error *error)
+static int pages_info(struct sgpu_device *device, struct sgpu_pages_info *info, struct sgpu_error *error)
 {
 	struct sgpu_frames *frames = &device->pages.frames;
 	int code;
@@ -174,7 +174,7 @@ static bool bare(struct sgpu_space *space, uint64_t at, uint64_t size)
 	return false;
 }
 
-int sgpu_cpu_space_create(struct sgpu_device *device, uint64_t size, struct sgpu_space **space, sgpu_devptr *base,
+static int space_create(struct sgpu_device *device, uint64_t size, struct sgpu_space **space, sgpu_devptr *base,
 			  struct sgpu_error *error)
 {
 	struct sgpu_cpu_pages *pages = &device->pages;
@@ -232,7 +232,7 @@ static void remove_space(struct sgpu_space *space)
 	free(space);
 }
 
-void sgpu_cpu_space_free(struct sgpu_space *space)
+static void space_free(struct sgpu_space *space)
 {
 	struct sgpu_device *device = space->device;
 
@@ -304,7 +304,7 @@ static int map_frames(struct sgpu_space *space, uint64_t at, const uint32_t *lis
 	return SGPU_OK;
 }
 
-int sgpu_cpu_page_map(struct sgpu_space *space, uint64_t at, const uint32_t *list, size_t count, uint64_t page_size,
+static int page_map(struct sgpu_space *space, uint64_t at, const uint32_t *list, size_t count, uint64_t page_size,
 		      struct sgpu_error *error)
 {
 	struct sgpu_frames *frames = &space->device->pages.frames;
@@ -351,7 +351,7 @@ static void settle(struct sgpu_space *space)
 	}
 }
 
-int sgpu_cpu_page_unmap(struct sgpu_space *space, uint64_t at, uint64_t size, struct sgpu_error *error)
+static int page_unmap(struct sgpu_space *space, uint64_t at, uint64_t size, struct sgpu_error *error)
 {
 	struct sgpu_frames *frames = &space->device->pages.frames;
 	int code;
@@ -373,7 +373,7 @@ int sgpu_cpu_page_unmap(struct sgpu_space *space, uint64_t at, uint64_t size, st
 	return code;
 }
 
-int sgpu_cpu_space_access(struct sgpu_space *space, bool on, struct sgpu_error *error)
+static int space_access(struct sgpu_space *space, bool on, struct sgpu_error *error)
 {
 	struct sgpu_frames *frames = &space->device->pages.frames;
 	bool before;
@@ -457,3 +457,12 @@ void sgpu_cpu_pages_close(struct sgpu_device *device)
 		free(pages->made);
 	}
 }
+
+const struct sgpu_device_page_calls sgpu_cpu_page_calls = {
+	.info = pages_info,
+	.space_create = space_create,
+	.space_free = space_free,
+	.map = page_map,
+	.unmap = page_unmap,
+	.access = space_access,
+};

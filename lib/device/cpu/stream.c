@@ -15,6 +15,9 @@
 
 enum { QUEUE_MIN = 64 }; /* items */
 
+/* A copy up to here costs less than a wait for a token. */
+#define INLINE_BYTES ((uint64_t)64 << 10)
+
 /* ---- the queue; the lock is held ---- */
 static bool grow_queue(struct sgpu_stream *stream)
 {
@@ -60,6 +63,33 @@ int sgpu_cpu_enqueue(struct sgpu_stream *stream, const struct sgpu_cpu_item *ite
 }
 
 /* ---- the thread ---- */
+/* Work that computes, or moves more than a little, holds a token of the pool, so that --jobs bounds the processors in use
+ * whatever the number of streams. */
+static void perform(struct sgpu_device *device, const struct sgpu_cpu_item *item)
+{
+	struct sgpu_task ignored, *task = item->task ? item->task : &ignored;
+	bool token = !item->moves || item->size > INLINE_BYTES;
+
+	if (item->kind == SGPU_CPU_CALL) {
+		item->call(item->argument);
+		return;
+	}
+	task->error.text[0] = task->error.hint[0] = '\0';
+	if (token) {
+		sgpu_pool_enter(device->pool);
+	}
+	task->begin_ns = sgpu_now_ns();
+	task->code = item->work(device, item, task);
+	task->end_ns = sgpu_now_ns();
+	if (token) {
+		sgpu_pool_leave(device->pool);
+	}
+	task->error.code = task->code;
+	if (task->code != SGPU_OK && task->error.text[0] == '\0') {
+		sgpu_fail(&task->error, task->code, "%s", sgpu_strerror(task->code));
+	}
+}
+
 /* The lock is held. */
 static void drop_event(struct sgpu_event *event)
 {
@@ -91,7 +121,7 @@ static void *run_stream(void *argument)
 		item = stream->items[stream->ended % stream->capacity];
 		if (item.kind == SGPU_CPU_WORK || item.kind == SGPU_CPU_CALL) {
 			pthread_mutex_unlock(&device->lock);
-			sgpu_cpu_perform(device, &item);
+			perform(device, &item);
 			pthread_mutex_lock(&device->lock);
 		} else if (item.kind == SGPU_CPU_RECORD) {
 			item.event->done = true;
@@ -161,7 +191,7 @@ static int make_stream(struct sgpu_device *device, struct sgpu_stream **stream, 
 	return SGPU_OK;
 }
 
-int sgpu_cpu_stream_create(struct sgpu_device *device, struct sgpu_stream **stream, struct sgpu_error *error)
+static int stream_create(struct sgpu_device *device, struct sgpu_stream **stream, struct sgpu_error *error)
 {
 	int code = SGPU_OK;
 
@@ -198,7 +228,7 @@ int sgpu_cpu_stream_sync(struct sgpu_stream *stream, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-void sgpu_cpu_stream_free(struct sgpu_stream *stream)
+static void stream_free(struct sgpu_stream *stream)
 {
 	struct sgpu_device *device = stream->device;
 
@@ -235,8 +265,43 @@ void sgpu_cpu_streams_close(struct sgpu_device *device)
 	}
 }
 
+/* ---- launches and callbacks ---- */
+static int perform_launch(struct sgpu_device *device, const struct sgpu_cpu_item *item, struct sgpu_task *task)
+{
+	int64_t status[2] = { 0, 0 };
+	struct sgpu_launch context = { .device = device, .pool = device->pool, .error = &task->error, .status = status };
+	int code;
+
+	if (sgpu_pool_cancelled(device->pool)) {
+		return SGPU_ECANCELED;
+	}
+	code = item->launch(&context, item->argument);
+	task->actual = (uint64_t)status[1];
+	return code != SGPU_OK ? code : (int)status[0];
+}
+
+int sgpu_cpu_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
+		    const struct sgpu_device_range *ranges, int count, struct sgpu_task *task)
+{
+	const struct sgpu_cpu_item item = { .kind = SGPU_CPU_WORK, .work = perform_launch, .launch = function,
+					    .argument = argument, .task = task };
+	int code = SGPU_OK, i;
+
+	for (i = 0; i < count && code == SGPU_OK; i++) {
+		code = sgpu_cpu_check_range(stream, ranges[i].address, ranges[i].size, task);
+	}
+	return code == SGPU_OK ? sgpu_cpu_enqueue(stream, &item) : code;
+}
+
+int sgpu_cpu_callback(struct sgpu_stream *stream, void (*function)(void *argument), void *argument)
+{
+	const struct sgpu_cpu_item item = { .kind = SGPU_CPU_CALL, .call = function, .argument = argument };
+
+	return sgpu_cpu_enqueue(stream, &item);
+}
+
 /* ---- events ---- */
-int sgpu_cpu_event_create(struct sgpu_device *device, struct sgpu_event **event, struct sgpu_error *error)
+static int event_create(struct sgpu_device *device, struct sgpu_event **event, struct sgpu_error *error)
 {
 	struct sgpu_event *new = calloc(1, sizeof(*new));
 
@@ -251,7 +316,7 @@ int sgpu_cpu_event_create(struct sgpu_device *device, struct sgpu_event **event,
 	return SGPU_OK;
 }
 
-void sgpu_cpu_event_free(struct sgpu_event *event)
+static void event_free(struct sgpu_event *event)
 {
 	struct sgpu_device *device = event->device;
 
@@ -260,7 +325,7 @@ void sgpu_cpu_event_free(struct sgpu_event *event)
 	pthread_mutex_unlock(&device->lock);
 }
 
-int sgpu_cpu_event_record(struct sgpu_stream *stream, struct sgpu_event *event)
+static int event_record(struct sgpu_stream *stream, struct sgpu_event *event)
 {
 	const struct sgpu_cpu_item item = { .kind = SGPU_CPU_RECORD, .event = event };
 	int code = SGPU_EUSAGE;
@@ -274,7 +339,7 @@ int sgpu_cpu_event_record(struct sgpu_stream *stream, struct sgpu_event *event)
 	return code;
 }
 
-int sgpu_cpu_stream_wait(struct sgpu_stream *stream, struct sgpu_event *event)
+static int stream_wait(struct sgpu_stream *stream, struct sgpu_event *event)
 {
 	const struct sgpu_cpu_item item = { .kind = SGPU_CPU_WAIT, .event = event };
 	int code = SGPU_EUSAGE;
@@ -293,7 +358,7 @@ static int check_recorded(const struct sgpu_event *event, struct sgpu_error *err
 	return event->recorded ? SGPU_OK : sgpu_fail(error, SGPU_EUSAGE, "the event was not recorded");
 }
 
-int sgpu_cpu_event_sync(struct sgpu_event *event, struct sgpu_error *error)
+static int event_sync(struct sgpu_event *event, struct sgpu_error *error)
 {
 	int code;
 
@@ -306,7 +371,7 @@ int sgpu_cpu_event_sync(struct sgpu_event *event, struct sgpu_error *error)
 	return code;
 }
 
-int sgpu_cpu_event_query(struct sgpu_event *event, bool *done, struct sgpu_error *error)
+static int event_query(struct sgpu_event *event, bool *done, struct sgpu_error *error)
 {
 	int code;
 
@@ -316,3 +381,17 @@ int sgpu_cpu_event_query(struct sgpu_event *event, bool *done, struct sgpu_error
 	pthread_mutex_unlock(&event->device->lock);
 	return code;
 }
+
+const struct sgpu_device_stream_calls sgpu_cpu_stream_calls = {
+	.create = stream_create,
+	.free = stream_free,
+	.sync = sgpu_cpu_stream_sync,
+	.wait = stream_wait,
+	.callback = sgpu_cpu_callback,
+	.launch = sgpu_cpu_launch,
+	.event_create = event_create,
+	.event_free = event_free,
+	.event_record = event_record,
+	.event_sync = event_sync,
+	.event_query = event_query,
+};

@@ -17,8 +17,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include <sgpu/device.h>
-
+#include <device/backend.h>
 #include <device/cuda/driver.h>
 #include <device/space.h>
 
@@ -339,7 +338,7 @@ SGPU_MUST_CHECK int sgpu_cuda_stream_sync(struct sgpu_stream *stream, struct sgp
 SGPU_MUST_CHECK int sgpu_cuda_callback(struct sgpu_stream *stream, void (*function)(void *argument),
 				       void *argument);
 /* Waits until every stream has passed what was enqueued on it, and ends that. Fails only when the device is lost. */
-SGPU_MUST_CHECK int sgpu_cuda_settle_all(struct sgpu_device *device, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_cuda_synchronize(struct sgpu_device *device, struct sgpu_error *error);
 void sgpu_cuda_stream_hold(struct sgpu_stream *stream);
 void sgpu_cuda_stream_drop(struct sgpu_stream *stream);
 /* Destroys the lanes that are kept. */
@@ -386,9 +385,7 @@ SGPU_MUST_CHECK int sgpu_cuda_seal_chunks(struct sgpu_stream *stream, struct sgp
 					  bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
 					  struct sgpu_task *task);
 SGPU_MUST_CHECK int sgpu_cuda_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
-				     struct sgpu_task *task);
-SGPU_MUST_CHECK int sgpu_cuda_launch_on(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
-					const struct sgpu_device_range *ranges, int count, struct sgpu_task *task);
+				     const struct sgpu_device_range *ranges, int count, struct sgpu_task *task);
 /* Whether new kernels are to end with SGPU_ECANCELED at once. */
 bool sgpu_cuda_cancelled(const struct sgpu_device *device);
 
@@ -399,7 +396,7 @@ void sgpu_cuda_module_free(struct sgpu_device_module *module);
 SGPU_MUST_CHECK int sgpu_cuda_module_launch(struct sgpu_stream *stream, struct sgpu_device_module *module,
 					    const char *function, const struct sgpu_module_shape *shape,
 					    void *const *args, const size_t *arg_sizes, int arg_count,
-					    struct sgpu_task *task);
+					    const struct sgpu_module_memory *memory, struct sgpu_task *task);
 
 /* ---- nvml.c: what NVIDIA's management library knows, where it is there ---- */
 /* "on", "off", "devtools" or "unknown"; the driver's version, "" when it is not known. */

@@ -283,7 +283,7 @@ static int settle(struct sgpu_space *space, struct sgpu_error *error)
 	pthread_mutex_lock(&frames->lock);
 	reachable = space->table.reachable;
 	pthread_mutex_unlock(&frames->lock);
-	return reachable ? sgpu_cuda_settle_all(space->device, error) : sgpu_cuda_enter(space->device, error);
+	return reachable ? sgpu_cuda_synchronize(space->device, error) : sgpu_cuda_enter(space->device, error);
 }
 
 int sgpu_cuda_page_unmap(struct sgpu_space *space, uint64_t at, uint64_t size, struct sgpu_error *error)
@@ -334,7 +334,7 @@ int sgpu_cuda_space_access(struct sgpu_space *space, bool on, struct sgpu_error 
 	space->table.reachable = false;
 	if (before && !on) {
 		pthread_mutex_unlock(&frames->lock);
-		code = sgpu_cuda_settle_all(device, error);
+		code = sgpu_cuda_synchronize(device, error);
 		pthread_mutex_lock(&frames->lock);
 	}
 	if (code == SGPU_OK && before != on) {
@@ -379,7 +379,7 @@ void sgpu_cuda_space_free(struct sgpu_space *space)
 {
 	struct sgpu_device *device = space->device;
 
-	if (sgpu_cuda_settle_all(device, NULL) != SGPU_OK) {
+	if (sgpu_cuda_synchronize(device, NULL) != SGPU_OK) {
 		/* Lost: nothing of it runs any more. */
 	}
 	pthread_mutex_lock(&device->pages.frames.lock);

@@ -7,11 +7,11 @@
 
 #include <stdint.h>
 
-#include <sgpu/device.h>
+#include <device/backend.h>
 
-/* Raised whenever something that crosses the border changes: a struct or a function pointer of sgpu/device.h, or
+/* Raised whenever something that crosses the border changes: a struct of sgpu/device.h, a call of device/backend.h, or
  * struct sgpu_op_call. */
-enum { SGPU_CUDA_PLUGIN_ABI = 2 };
+enum { SGPU_CUDA_PLUGIN_ABI = 3 };
 #define SGPU_CUDA_PLUGIN_SYMBOL "sgpu_cuda_plugin"
 
 struct sgpu_cuda_plugin {

@@ -167,7 +167,7 @@ static struct sgpu_stream *next_unsettled(struct sgpu_device *device, struct sgp
 	return next;
 }
 
-int sgpu_cuda_settle_all(struct sgpu_device *device, struct sgpu_error *error)
+int sgpu_cuda_synchronize(struct sgpu_device *device, struct sgpu_error *error)
 {
 	struct sgpu_stream *stream, *previous = NULL;
 	int code = sgpu_cuda_enter(device, error);

@@ -189,7 +189,8 @@ int sgpu_cuda_seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *ke
 }
 
 /* ---- launches ---- */
-int sgpu_cuda_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument, struct sgpu_task *task)
+int sgpu_cuda_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
+		     const struct sgpu_device_range *ranges, int count, struct sgpu_task *task)
 {
 	struct sgpu_device *device = stream->device;
 	struct sgpu_cuda_record record = { .kind = SGPU_CUDA_LAUNCH, .task = task };
@@ -197,8 +198,14 @@ int sgpu_cuda_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *
 	struct sgpu_launch launch = { .device = device, .native = stream->native,
 				      .error = task ? &task->error : &ignored.error };
 	CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-	int code = sgpu_cuda_begin(stream, task);
+	int code = SGPU_OK, i;
 
+	for (i = 0; i < count && code == SGPU_OK; i++) {
+		code = sgpu_cuda_check_range(device, ranges[i].address, ranges[i].size, task);
+	}
+	if (code == SGPU_OK) {
+		code = sgpu_cuda_begin(stream, task);
+	}
 	if (code < 0) {
 		return code;
 	}
@@ -217,15 +224,4 @@ int sgpu_cuda_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *
 		record.code = function(&launch, argument);
 	}
 	return sgpu_cuda_commit(stream, &record, result, "cannot launch");
-}
-
-int sgpu_cuda_launch_on(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
-			const struct sgpu_device_range *ranges, int count, struct sgpu_task *task)
-{
-	int code = SGPU_OK, i;
-
-	for (i = 0; i < count && code == SGPU_OK; i++) {
-		code = sgpu_cuda_check_range(stream->device, ranges[i].address, ranges[i].size, task);
-	}
-	return code == SGPU_OK ? sgpu_cuda_launch(stream, function, argument, task) : code;
 }
