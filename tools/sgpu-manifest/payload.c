@@ -17,11 +17,16 @@
 
 #include <sgpu/base.h>
 #include <sgpu/channel.h>
+#include <sgpu/digest.h>
 #include <sgpu/io.h>
 
 #include "cli.h"
 
-enum { BUFFER_SIZE = 1 << 20 };
+enum {
+	BUFFER_SIZE = 1 << 20,
+	SHARED_MIN = 4 << 20, /* payloads from here on are worth starting threads for */
+	WINDOW = 32 << 20,    /* between two looks at the progress */
+};
 
 int payload_folder_open(const char *manifest_path, struct payload_folder *folder, struct sgpu_error *error)
 {
@@ -48,6 +53,10 @@ void payload_folder_close(struct payload_folder *folder)
 		close(folder->spool);
 	}
 	folder->spool = -1;
+	if (folder->pool) {
+		sgpu_pool_leave(folder->pool);
+	}
+	sgpu_pool_free(&folder->pool);
 	free(folder->path);
 	folder->path = NULL;
 }
@@ -141,36 +150,41 @@ static int check_size(const struct sgpu_segment *segment, uint64_t wanted, uint6
 	return SGPU_OK;
 }
 
+/* Threads, made for the first payload that is worth it. This one computes with them. */
+static int make_pool(struct payload_folder *folder, uint64_t size, struct sgpu_error *error)
+{
+	int code = SGPU_OK;
+
+	if (!folder->pool && size >= SHARED_MIN) {
+		code = sgpu_pool_create(0, &folder->pool, error);
+		if (!code) {
+			sgpu_pool_enter(folder->pool);
+		}
+	}
+	return code;
+}
+
 static int hash_window(struct payload_folder *folder, int fd, const char *name, uint64_t offset,
 		       struct sgpu_batch_segment *entry, struct sgpu_error *error)
 {
+	struct sgpu_file_place from = { fd, name, offset };
 	struct sgpu_kt128 *state = NULL;
-	uint8_t *buffer = malloc(BUFFER_SIZE);
-	uint64_t done = 0, size = entry->size;
-	int code = buffer ? sgpu_kt128_create(&state, error) : sgpu_fail_nomem(error);
+	int code = sgpu_kt128_create(&state, error);
 
-	while (!code && done < size) {
-		size_t piece = size - done < BUFFER_SIZE ? (size_t)(size - done) : BUFFER_SIZE, got = 0;
-
-		code = sgpu_pread(fd, name, buffer, piece, offset + done, &got, error);
-		if (!code && got < piece) {
-			code = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read", name);
-		}
-		if (!code) {
-			sgpu_kt128_update(state, buffer, got);
-		}
-		done += got;
-		cli_progress(NULL, folder->hashed += got);
-		if (!code && sgpu_io_interrupted()) {
-			code = sgpu_fail(error, SGPU_ECANCELED, "interrupted");
-		}
+	if (!code) {
+		code = make_pool(folder, entry->size, error);
+	}
+	for (uint64_t left = entry->size, now; !code && left > 0; left -= now) {
+		now = left < WINDOW ? left : WINDOW;
+		code = sgpu_kt128_update_file(state, folder->pool, &from, NULL, now, error);
+		from.offset += now;
+		cli_progress(NULL, folder->hashed += now);
 	}
 	if (!code) {
 		sgpu_kt128_finish(state, NULL, 0, entry->kt128, sizeof(entry->kt128));
 	}
 	entry->has_kt128 = !code;
 	sgpu_kt128_free(&state);
-	free(buffer);
 	return code;
 }
 

@@ -17,6 +17,7 @@ struct payload_folder {
 	bool allow_outside;
 	bool standard_input; /* taken by the manifest itself */
 	const char *output;  /* the batch's path, or NULL */
+	struct sgpu_pool *pool; /* cores that digest, once there is something for them, or NULL */
 	uint64_t hashed;     /* bytes so far, for the progress */
 	int spool;           /* descriptor of what came from standard input, or -1 */
 };

@@ -4,14 +4,21 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
+#include <sgpu/digest.h>
 
 #include "cli.h"
 #include "parts.h"
 
-enum { PIECE = 1 << 18 };
+enum {
+	PIECE = 1 << 18,
+	PIECE_SHARED = 4 << 20, /* so much that all cores have something of it */
+	SHARED_MIN = 4 << 20,   /* payloads from here on are worth starting threads for */
+	WINDOW = 32 << 20,      /* between two looks at the progress */
+};
 
 static int feed_read(struct seal_feed *feed, void *data, size_t size, struct sgpu_error *error)
 {
@@ -27,23 +34,97 @@ static int feed_read(struct seal_feed *feed, void *data, size_t size, struct sgp
 	return code;
 }
 
-static int copy_pieces(struct seal_feed *feed, uint64_t size, uint8_t *buffer, int fd, const char *name,
-		       struct sgpu_kt128 *hash, const struct seal_meter *meter, struct sgpu_error *error)
+/* In order, through memory: a stream's way. All cores of the pool digest a piece, if there is one. */
+static int copy_pieces(struct seal_feed *feed, uint64_t size, int fd, const char *name, struct sgpu_kt128 *hash,
+		       struct sgpu_pool *pool, const struct seal_meter *meter, struct sgpu_error *error)
 {
-	uint64_t done = 0;
-	int code = 0;
-	while (!code && done < size) {
-		const size_t piece = size - done < PIECE ? (size_t)(size - done) : PIECE;
-		code = feed_read(feed, buffer, piece, error);
+	const size_t most = pool ? PIECE_SHARED : PIECE;
+	uint8_t *buffer = malloc(size < most ? (size_t)size + 1 : most);
+	int code = buffer ? SGPU_OK : sgpu_fail_nomem(error);
+
+	for (uint64_t done = 0, piece; !code && done < size; done += piece) {
+		piece = size - done < most ? size - done : most;
+		code = feed_read(feed, buffer, (size_t)piece, error);
 		if (!code && hash) {
-			sgpu_kt128_update(hash, buffer, piece);
+			code = sgpu_kt128_update_shared(hash, pool, buffer, (size_t)piece, error);
 		}
 		if (!code) {
-			code = sgpu_write(fd, name, buffer, piece, error);
+			code = sgpu_write(fd, name, buffer, (size_t)piece, error);
 		}
-		done += piece;
-		cli_progress(NULL, meter->done + done);
+		cli_progress(NULL, meter->done + done + piece);
 	}
+	free(buffer);
+	return code;
+}
+
+/* Whether the payload is in a file that has all of it, and goes to one: then every core copies its share. */
+static bool by_position(const struct seal_feed *feed, uint64_t size, int fd, struct sgpu_file_place *from,
+			struct sgpu_file_place *to)
+{
+	struct sgpu_seal_end in = { .fd = feed->fd, .positioned = true, .offset = feed->offset }, out;
+	struct stat status;
+
+	if (feed->reader) {
+		sgpu_seal_end_from_fd(sgpu_tar_fd(feed->reader), feed->name, &in);
+	}
+	sgpu_seal_end_from_fd(fd, NULL, &out);
+	*from = (struct sgpu_file_place){ in.fd, feed->name, in.offset };
+	*to = (struct sgpu_file_place){ fd, NULL, out.offset };
+	return in.positioned && out.positioned && fstat(in.fd, &status) == 0 && status.st_size >= 0 &&
+	       (uint64_t)status.st_size >= size && (uint64_t)status.st_size - size >= in.offset;
+}
+
+/* Leaves the positions of both files behind the payload. */
+static int copy_by_position(struct seal_feed *feed, struct sgpu_file_place *from, struct sgpu_file_place *to,
+			    uint64_t size, struct sgpu_kt128 *hash, struct sgpu_pool *pool, const struct seal_meter *meter,
+			    struct sgpu_error *error)
+{
+	int code = SGPU_OK;
+
+	for (uint64_t done = 0, now; !code && done < size; done += now) {
+		now = size - done < WINDOW ? size - done : WINDOW;
+		code = sgpu_kt128_update_file(hash, pool, from, to, now, error);
+		from->offset += now;
+		to->offset += now;
+		cli_progress(NULL, meter->done + done + now);
+	}
+	if (!code && lseek(to->fd, (off_t)to->offset, SEEK_SET) < 0) {
+		code = sgpu_fail_errno(error, "cannot seek in '%s'", to->name);
+	}
+	if (feed->reader) {
+		sgpu_tar_consumed(feed->reader, size);
+	} else {
+		feed->offset = from->offset;
+	}
+	return code;
+}
+
+static int copy_digested(struct seal_feed *feed, uint64_t size, int fd, const char *name, struct sgpu_kt128 *hash,
+			 const struct seal_meter *meter, struct sgpu_error *error)
+{
+	struct sgpu_pool *pool = NULL;
+	struct sgpu_file_place from, to;
+	int code = SGPU_OK;
+
+	if (size >= SHARED_MIN) {
+		code = sgpu_pool_create(meter->jobs, &pool, error);
+	}
+	if (code) {
+		return code;
+	}
+	if (pool) {
+		sgpu_pool_enter(pool);
+	}
+	if (pool && by_position(feed, size, fd, &from, &to)) {
+		to.name = name;
+		code = copy_by_position(feed, &from, &to, size, hash, pool, meter, error);
+	} else {
+		code = copy_pieces(feed, size, fd, name, hash, pool, meter, error);
+	}
+	if (pool) {
+		sgpu_pool_leave(pool);
+	}
+	sgpu_pool_free(&pool);
 	return code;
 }
 
@@ -52,26 +133,25 @@ int seal_copy(struct seal_feed *feed, uint64_t size, int fd, const char *name, c
 {
 	struct sgpu_kt128 *hash = NULL;
 	uint8_t digest[SGPU_KT128_SIZE];
-	int code = 0;
-	uint8_t *buffer = malloc(size < PIECE ? (size_t)size + 1 : PIECE);
-	if (!buffer) {
-		code = sgpu_fail_nomem(error);
-		goto out;
+	int code;
+
+	if (!kt128) {
+		code = copy_pieces(feed, size, fd, name, NULL, NULL, meter, error);
+		meter->done += size;
+		return code;
 	}
-	code = kt128 ? sgpu_kt128_create(&hash, error) : 0;
+	code = sgpu_kt128_create(&hash, error);
 	if (!code) {
-		code = copy_pieces(feed, size, buffer, fd, name, hash, meter, error);
+		code = copy_digested(feed, size, fd, name, hash, meter, error);
 	}
-	if (!code && kt128) {
+	if (!code) {
 		sgpu_kt128_finish(hash, NULL, 0, digest, sizeof(digest));
 		if (!sgpu_equal(digest, kt128, sizeof(digest))) {
 			code = sgpu_fail(error, SGPU_EAUTH, "the kt128 of '%s' does not match", feed->name);
 		}
 	}
 	meter->done += size;
-out:
 	sgpu_kt128_free(&hash);
-	free(buffer);
 	return code;
 }
 
