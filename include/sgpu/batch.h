@@ -144,6 +144,27 @@ uint64_t sgpu_batch_payload_size(const struct sgpu_batch *batch, int segment);
 /* Index by id, or -1. */
 int sgpu_batch_segment(const struct sgpu_batch *batch, const char *id);
 
+/* ---- making a batch ---- */
+/* A batch of a checked manifest: every segment but the INTERMEDIATE ones, in its order, with a random id. No payload has a
+ * location yet. Errors: SGPU_ENOMEM, SGPU_ESYSTEM. */
+SGPU_MUST_CHECK int sgpu_batch_create(const struct sgpu_manifest *manifest, struct sgpu_batch **batch,
+				      struct sgpu_error *error);
+/* Says of an input that its payload, `size` bytes at `data`, travels inline: sealed if the segment is HIGH, else with its
+ * digest. Errors: SGPU_EUSAGE when it is too large. */
+SGPU_MUST_CHECK int sgpu_batch_set_payload(struct sgpu_batch *batch, int segment, const void *data, uint64_t size,
+					   struct sgpu_error *error);
+/* The payload of such an input as it travels, sgpu_batch_payload_size() bytes: sealed under the batch key, or as it is. */
+SGPU_MUST_CHECK int sgpu_batch_seal_payload(const struct sgpu_batch *batch, const uint8_t batch_key[SGPU_KEY_SIZE],
+					    int segment, const void *data, void *payload, struct sgpu_error *error);
+/* The inverse, also for outputs of a response. Errors: SGPU_EKEY, SGPU_EAUTH; then `data` holds nothing of use. */
+SGPU_MUST_CHECK int sgpu_batch_open_payload(const struct sgpu_batch *batch, const uint8_t batch_key[SGPU_KEY_SIZE],
+					    int segment, const void *payload, void *data, struct sgpu_error *error);
+/* Writes all of a batch: the head, and each inline payload, whose sgpu_batch_payload_size() bytes write_payload() writes. */
+typedef int sgpu_batch_payload_writer(int fd, const char *name, const struct sgpu_batch *batch, int segment, void *argument,
+				      struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_batch_write(int fd, const char *name, const struct sgpu_batch *batch,
+				     sgpu_batch_payload_writer *write_payload, void *argument, struct sgpu_error *error);
+
 /* ---- keys ---- */
 /* Adds a recipient that can unwrap the batch key: HPKE for an X25519 key, RFC 3394 for an oct key. One that is there
  * already stays as it is. Errors: SGPU_EUSAGE when there are SGPU_RECIPIENTS_MAX. */

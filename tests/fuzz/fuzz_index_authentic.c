@@ -92,19 +92,18 @@ static bool authenticate(struct sgpu_batch *batch, const struct sgpu_manifest *m
 	       !sgpu_batch_verify(batch, batch_key, NULL);
 }
 
+static int write_payload(int fd, const char *name, const struct sgpu_batch *batch, int segment, void *unused,
+			 struct sgpu_error *error)
+{
+	(void)unused;
+	return sgpu_write(fd, name, zeros, sgpu_batch_payload_size(batch, segment), error);
+}
+
 static int write_batch(const struct sgpu_batch *batch)
 {
 	int fd = memfd_create("batch", MFD_CLOEXEC);
-	bool good = fd >= 0 && !sgpu_batch_write_head(fd, "batch", batch, NULL);
 
-	for (int i = 0; good && i < batch->segment_count; i++) {
-		if (batch->segments[i].location.kind == SGPU_LOCATION_INLINE) {
-			good = !sgpu_batch_payload_begin(fd, "batch", batch, i, NULL) &&
-			       !sgpu_write(fd, "batch", zeros, sgpu_batch_payload_size(batch, i), NULL) &&
-			       !sgpu_batch_payload_end(fd, "batch", batch, i, NULL);
-		}
-	}
-	if (!good || sgpu_tar_end(fd, "batch", NULL) || lseek(fd, 0, SEEK_SET) != 0) {
+	if (sgpu_batch_write(fd, "batch", batch, write_payload, NULL, NULL) || lseek(fd, 0, SEEK_SET) != 0) {
 		close(fd);
 		return -1;
 	}

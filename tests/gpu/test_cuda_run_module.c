@@ -88,10 +88,7 @@ static void make_module_job(struct job *job, const char *function, const char *p
 	if (asprintf(&text, MANIFEST, function, named, params) < 0) {
 		abort();
 	}
-	free(job->batch->manifest_text);
-	free(job->sealed);
-	set_manifest(job->batch, text);
-	seal_scan(job);
+	remake_job(job, text);
 }
 
 /* What the harness calls 0 is result, 1 bias_copy. */

@@ -118,29 +118,22 @@ static inline struct sgpu_batch *response(const struct sgpu_key *key)
 	return batch;
 }
 
+static inline int write_payload(int fd, const char *name, const struct sgpu_batch *batch, int segment, void *unused,
+				struct sgpu_error *failed)
+{
+	static const uint8_t zeros[128];
+	const uint64_t size = sgpu_batch_payload_size(batch, segment);
+
+	(void)unused;
+	return sgpu_write(fd, name, size == 16 ? public_data : zeros, (size_t)size, failed);
+}
+
 /* The archive of a batch whose payloads are zeros (or the public data). */
 static inline int archive(const struct sgpu_batch *batch)
 {
 	const int fd = memfd_create("batch", 0);
-	uint8_t zeros[128] = { 0 };
-	int code = sgpu_batch_write_head(fd, "b", batch, &error);
-	for (int i = 0; !code && i < batch->segment_count; i++) {
-		if (batch->segments[i].location.kind != SGPU_LOCATION_INLINE) {
-			continue;
-		}
-		const uint64_t size = sgpu_batch_payload_size(batch, i);
-		code = sgpu_batch_payload_begin(fd, "b", batch, i, &error);
-		if (!code) {
-			code = sgpu_write(fd, "b", size == 16 ? public_data : zeros, (size_t)size, &error);
-		}
-		if (!code) {
-			code = sgpu_batch_payload_end(fd, "b", batch, i, &error);
-		}
-	}
-	if (!code) {
-		code = sgpu_tar_end(fd, "b", &error);
-	}
-	if (code || lseek(fd, 0, SEEK_SET)) {
+
+	if (sgpu_batch_write(fd, "b", batch, write_payload, NULL, &error) || lseek(fd, 0, SEEK_SET)) {
 		close(fd);
 		return -1;
 	}

@@ -118,66 +118,56 @@ static inline char *manifest_text(uint64_t n)
 	return text;
 }
 
-static inline void set_manifest(struct sgpu_batch *batch, char *source)
+/* An empty batch of a manifest, which is freed. */
+static inline struct sgpu_batch *batch_of(char *source)
 {
+	struct sgpu_batch *batch = NULL;
 	struct sgpu_manifest *manifest = NULL;
 	struct sgpu_faults faults = { 0 };
 
-	if (sgpu_ops_load_manifest(source, strlen(source), "test", &manifest, &faults, &error) != SGPU_OK) {
+	if (sgpu_ops_load_manifest(source, strlen(source), "test", &manifest, &faults, &error) != SGPU_OK ||
+	    sgpu_batch_create(manifest, &batch, &error) != SGPU_OK) {
 		printf("# %s\n", error.text);
 		abort();
 	}
-	batch->manifest_text = strdup(manifest->canonical);
-	batch->manifest_size = manifest->canonical_size;
-	memcpy(batch->manifest_sha256, manifest->sha256, sizeof(manifest->sha256));
 	sgpu_manifest_free(&manifest);
 	sgpu_faults_clear(&faults);
 	free(source);
+	return batch;
 }
 
-static inline void seal_scan(struct job *job)
+/* Gives the job another manifest, which is freed, of segments with the same names and sizes. */
+static inline void remake_job(struct job *job, char *manifest)
 {
-	uint8_t key[SGPU_KEY_SIZE], context[SGPU_SEGMENT_CONTEXT_MAX];
-	size_t context_size = 0;
-
-	if (!sgpu_sealed_size(job->size, &job->sealed_size) || !(job->sealed = malloc(job->sealed_size)) ||
-	    sgpu_batch_segment_key(job->batch, job->key, "scan", NULL, key, context, &context_size, &error) ||
-	    sgpu_seal_memory(key, context, context_size, job->scan, job->size, job->sealed, &error)) {
+	sgpu_batch_free(&job->batch);
+	free(job->sealed);
+	job->batch = batch_of(manifest);
+	if (sgpu_batch_set_payload(job->batch, 0, job->scan, job->size, &error) ||
+	    sgpu_batch_set_payload(job->batch, 1, job->bias, job->size, &error)) {
+		abort();
+	}
+	job->sealed_size = job->batch->segments[0].sealed_size;
+	job->sealed = malloc(job->sealed_size);
+	if (!job->sealed || sgpu_batch_seal_payload(job->batch, job->key, 0, job->scan, job->sealed, &error) ||
+	    sgpu_batch_wrap(job->batch, &owner, job->key, &error)) {
 		abort();
 	}
 }
 
 static inline void make_job(struct job *job, uint64_t size)
 {
-	struct sgpu_batch_segment *s;
-
 	memset(job, 0, sizeof(*job));
 	job->size = size;
-	job->batch = calloc(1, sizeof(*job->batch));
 	job->scan = malloc(size + 1);
 	job->bias = malloc(size + 1);
+	if (sgpu_random(job->key, SGPU_KEY_SIZE, &error)) {
+		abort();
+	}
 	for (uint64_t i = 0; i < size; i++) {
 		job->scan[i] = (uint8_t)(i * 7 + i / 251);
 		job->bias[i] = (uint8_t)(i * 13 + i / 241);
 	}
-	set_manifest(job->batch, manifest_text(size));
-	if (sgpu_random(job->batch->id, SGPU_BATCH_ID_SIZE, &error) || sgpu_random(job->key, SGPU_KEY_SIZE, &error)) {
-		abort();
-	}
-	seal_scan(job);
-	s = job->batch->segments = calloc(4, sizeof(*s));
-	job->batch->segment_count = 4;
-	s[0] = (struct sgpu_batch_segment){ .id = strdup("scan"), .masking = SGPU_MASKING_AES_GCM, .size = size,
-					    .sealed = true, .sealed_size = job->sealed_size,
-					    .location = { .kind = SGPU_LOCATION_INLINE } };
-	s[1] = (struct sgpu_batch_segment){ .id = strdup("bias"), .size = size, .has_kt128 = true,
-					    .location = { .kind = SGPU_LOCATION_INLINE } };
-	s[2] = (struct sgpu_batch_segment){ .id = strdup("result"), .masking = SGPU_MASKING_AES_GCM, .size = size };
-	s[3] = (struct sgpu_batch_segment){ .id = strdup("bias_copy"), .size = size };
-	sgpu_kt128(job->bias, size, NULL, 0, s[1].kt128, sizeof(s[1].kt128));
-	if (sgpu_batch_wrap(job->batch, &owner, job->key, &error)) {
-		abort();
-	}
+	remake_job(job, manifest_text(size));
 }
 
 /* A folder in memory that the runs fetch from, and the path of a new file in it, which is open: it goes at the end. */
@@ -240,24 +230,24 @@ static inline void free_job(struct job *job)
 	free(job->sealed);
 }
 
-static inline void write_batch(const struct job *job, int fd)
+/* data: the payloads by segment. */
+static inline int write_payload(int fd, const char *name, const struct sgpu_batch *batch, int segment, void *data,
+				struct sgpu_error *failed)
 {
-	const struct sgpu_batch *b = job->batch;
-	int rc = sgpu_batch_write_head(fd, "batch", b, &error);
+	return sgpu_write(fd, name, ((const void **)data)[segment], sgpu_batch_payload_size(batch, segment), failed);
+}
 
-	for (int i = 0; i < 2 && !rc; i++) {
-		const uint8_t *data = i ? job->bias : job->sealed;
-
-		if (b->segments[i].location.kind == SGPU_LOCATION_INLINE) {
-			rc = sgpu_batch_payload_begin(fd, "batch", b, i, &error);
-			rc = rc ? rc : sgpu_write(fd, "batch", data, i ? job->size : job->sealed_size, &error);
-			rc = rc ? rc : sgpu_batch_payload_end(fd, "batch", b, i, &error);
-		}
-	}
-	if (rc || sgpu_tar_end(fd, "batch", &error)) {
+static inline void write_payloads(const struct sgpu_batch *batch, const void **data, int fd)
+{
+	if (sgpu_batch_write(fd, "batch", batch, write_payload, data, &error) != SGPU_OK) {
 		printf("# %s\n", error.text);
 		abort();
 	}
+}
+
+static inline void write_batch(const struct job *job, int fd)
+{
+	write_payloads(job->batch, (const void *[]){ job->sealed, job->bias }, fd);
 }
 
 static inline int sign_and_write(struct job *job)
@@ -323,23 +313,12 @@ struct answer {
 static inline bool open_payload(struct answer *answer, const uint8_t batch_key[SGPU_KEY_SIZE], int index, uint8_t *payload,
 			 uint64_t size)
 {
-	const struct sgpu_batch_segment *s = &answer->batch->segments[index];
-	uint8_t key[SGPU_KEY_SIZE], context[SGPU_SEGMENT_CONTEXT_MAX], digest[SGPU_KT128_SIZE];
-	size_t context_size = 0;
-
-	if (s->masking == SGPU_MASKING_NONE) {
-		answer->data[index] = payload;
-		answer->size[index] = size;
-		sgpu_kt128(payload, size, NULL, 0, digest, sizeof(digest));
-		return !memcmp(digest, s->kt128, sizeof(digest));
-	}
-	if (!sgpu_sealed_plaintext_size(size, &answer->size[index])) {
+	answer->size[index] = size;
+	if (answer->batch->segments[index].sealed && !sgpu_sealed_plaintext_size(size, &answer->size[index])) {
 		return false;
 	}
 	answer->data[index] = malloc(answer->size[index] + 1);
-	if (sgpu_batch_segment_key(answer->batch, batch_key, s->id, answer->batch->response_id, key, context,
-				   &context_size, &error) ||
-	    sgpu_open_memory(key, context, context_size, payload, size, answer->data[index], &error)) {
+	if (sgpu_batch_open_payload(answer->batch, batch_key, index, payload, answer->data[index], &error)) {
 		return false;
 	}
 	free(payload);

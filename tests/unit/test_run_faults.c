@@ -58,10 +58,7 @@ static void add_edge(struct job *job)
 			    json_pack("[s]", "THIRD"));
 	text = json_dumps(json, 0);
 	json_decref(json);
-	free(job->batch->manifest_text);
-	free(job->sealed);
-	set_manifest(job->batch, text);
-	seal_scan(job);
+	remake_job(job, text);
 }
 
 /* The calls of a run differ a little from one to the next, so all is over when none was left to fail. Under checkers, which

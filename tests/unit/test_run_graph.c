@@ -89,23 +89,16 @@ struct payload {
 
 static struct sgpu_batch *plain_batch(char *manifest, const struct payload *payloads, int count)
 {
-	struct sgpu_batch *batch = calloc(1, sizeof(*batch));
+	struct sgpu_batch *batch = batch_of(manifest);
 
-	set_manifest(batch, manifest);
-	batch->segments = calloc((size_t)count, sizeof(*batch->segments));
 	for (int i = 0; i < count; i++) {
-		struct sgpu_batch_segment *s = &batch->segments[batch->segment_count++];
+		struct sgpu_batch_segment *s = &batch->segments[i];
 
-		s->id = strdup(payloads[i].id);
+		if (payloads[i].input && sgpu_batch_set_payload(batch, i, payloads[i].data, payloads[i].size, &error)) {
+			abort();
+		}
 		s->size = payloads[i].size;
-		s->location = payloads[i].location;
-		if (payloads[i].input && s->location.kind == SGPU_LOCATION_NONE) {
-			s->location.kind = SGPU_LOCATION_INLINE;
-		}
-		s->has_kt128 = payloads[i].input;
-		if (s->has_kt128) {
-			sgpu_kt128(payloads[i].data, s->size, NULL, 0, s->kt128, sizeof(s->kt128));
-		}
+		s->location = payloads[i].location.kind == SGPU_LOCATION_NONE ? s->location : payloads[i].location;
 		s->kt128[0] ^= payloads[i].damaged;
 	}
 	return batch;
@@ -115,19 +108,14 @@ static struct sgpu_batch *plain_batch(char *manifest, const struct payload *payl
 static int run_plain(char *manifest, const struct payload *payloads, int count, int *out)
 {
 	struct sgpu_batch *batch = plain_batch(manifest, payloads, count);
-	int in = memfd_create("batch", MFD_CLOEXEC), rc = sgpu_batch_write_head(in, "batch", batch, &error);
+	const void **data = calloc((size_t)batch->segment_count + 1, sizeof(*data));
+	int in = memfd_create("batch", MFD_CLOEXEC), rc;
 
-	for (int i = 0; i < count && !rc; i++) {
-		if (batch->segments[i].location.kind == SGPU_LOCATION_INLINE) {
-			rc = sgpu_batch_payload_begin(in, "batch", batch, i, &error);
-			rc = rc ? rc : sgpu_write(in, "batch", payloads[i].data, payloads[i].size, &error);
-			rc = rc ? rc : sgpu_batch_payload_end(in, "batch", batch, i, &error);
-		}
+	for (int i = 0; data && i < count; i++) {
+		data[i] = payloads[i].data;
 	}
-	if (rc || sgpu_tar_end(in, "batch", &error)) {
-		printf("# %s\n", error.text);
-		abort();
-	}
+	write_payloads(batch, data, in);
+	free(data);
 	sgpu_batch_free(&batch);
 	lseek(in, 0, SEEK_SET);
 	*out = memfd_create("response", MFD_CLOEXEC);

@@ -195,10 +195,7 @@ static void setup(void)
 	allow = true;
 	first_fails = false;
 	make_job(&job, SIZE);
-	free(job.batch->manifest_text);
-	free(job.sealed);
-	set_manifest(job.batch, make_manifest());
-	seal_scan(&job);
+	remake_job(&job, make_manifest());
 }
 
 /* Whatever the response calls done is what it should be; how many those are, or -1. */
@@ -299,10 +296,7 @@ UNIT_TEST(two_digests_of_one_module_are_not_both_right)
 
 	setup();
 	other_digest = true;
-	free(job.batch->manifest_text);
-	free(job.sealed);
-	set_manifest(job.batch, make_manifest());
-	seal_scan(&job);
+	remake_job(&job, make_manifest());
 	CHECK(run_job(&job, &owner, &out) == SGPU_ESEGMENTS);
 	CHECK(read_answer(out, job.key, &answer));
 	first = says(&answer, 0, SGPU_OK, NULL);

@@ -80,13 +80,6 @@ void job_operation(struct job *job, const char *id, const char *kernel, json_t *
 }
 
 /* ---- the batch ---- */
-static uint64_t type_size(const struct sgpu_type *type)
-{
-	uint64_t size = 0;
-
-	return sgpu_type_bytes(type, &size) ? size : 0;
-}
-
 static const struct job_input *find_input(const struct job *job, const char *id)
 {
 	for (int i = 0; i < job->input_count; i++) {
@@ -97,104 +90,24 @@ static const struct job_input *find_input(const struct job *job, const char *id)
 	return NULL;
 }
 
-static int describe_segment(const struct job *job, const struct sgpu_segment *from, struct sgpu_batch_segment *to,
-			    struct sgpu_error *error)
-{
-	const struct job_input *input = find_input(job, from->id);
-
-	to->id = strdup(from->id);
-	to->masking = job->sealed ? SGPU_MASKING_AES_GCM : SGPU_MASKING_NONE;
-	to->size = input ? input->size : type_size(&from->type);
-	if (!to->id) {
-		return sgpu_fail_nomem(error);
-	}
-	if (!input) {
-		return SGPU_OK;
-	}
-	to->location.kind = SGPU_LOCATION_INLINE;
-	to->sealed = job->sealed;
-	if (job->sealed) {
-		return sgpu_sealed_size(input->size, &to->sealed_size) ? SGPU_OK :
-		       sgpu_fail(error, SGPU_EUSAGE, "a segment that is too large");
-	}
-	to->has_kt128 = true;
-	sgpu_kt128(input->data, input->size, NULL, 0, to->kt128, sizeof(to->kt128));
-	return SGPU_OK;
-}
-
-static int describe(struct job *job, const struct sgpu_manifest *manifest, struct sgpu_error *error)
-{
-	struct sgpu_batch *b = job->batch = calloc(1, sizeof(*b));
-	int rc = b ? sgpu_random(b->id, sizeof(b->id), error) : sgpu_fail_nomem(error);
-
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	b->manifest_text = strdup(manifest->canonical);
-	b->manifest_size = manifest->canonical_size;
-	memcpy(b->manifest_sha256, manifest->sha256, sizeof(b->manifest_sha256));
-	b->segments = calloc((size_t)manifest->segment_count, sizeof(*b->segments));
-	if (!b->manifest_text || !b->segments) {
-		return sgpu_fail_nomem(error);
-	}
-	for (int i = 0; rc == SGPU_OK && i < manifest->segment_count; i++) {
-		if (manifest->segments[i].direction != SGPU_INTERMEDIATE) {
-			rc = describe_segment(job, &manifest->segments[i], &b->segments[b->segment_count++], error);
-		}
-	}
-	return rc;
-}
-
 int job_payload(const struct job *job, int segment, uint8_t *payload, struct sgpu_error *error)
 {
-	const struct sgpu_batch_segment *s = &job->batch->segments[segment];
-	const struct job_input *input = find_input(job, s->id);
-	uint8_t key[SGPU_KEY_SIZE], context[SGPU_SEGMENT_CONTEXT_MAX];
-	size_t context_size = 0;
-	int rc;
-
-	if (!job->sealed) {
-		memcpy(payload, input->data, input->size);
-		return SGPU_OK;
-	}
-	rc = sgpu_batch_segment_key(job->batch, job->key, s->id, NULL, key, context, &context_size, error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_seal_memory(key, context, context_size, input->data, input->size, payload, error);
-	}
-	sgpu_wipe(key, sizeof(key));
-	return rc;
+	return sgpu_batch_seal_payload(job->batch, job->key, segment, find_input(job, job->batch->segments[segment].id)->data,
+				       payload, error);
 }
 
-static int write_payload(struct job *job, int segment, struct sgpu_error *error)
+static int write_payload(int fd, const char *name, const struct sgpu_batch *batch, int segment, void *job,
+			 struct sgpu_error *error)
 {
-	const uint64_t size = sgpu_batch_payload_size(job->batch, segment);
+	const uint64_t size = sgpu_batch_payload_size(batch, segment);
 	uint8_t *payload = malloc(size + 1);
 	int rc = payload ? job_payload(job, segment, payload, error) : sgpu_fail_nomem(error);
 
 	if (rc == SGPU_OK) {
-		rc = sgpu_write(job->batch_fd, "batch", payload, size, error);
+		rc = sgpu_write(fd, name, payload, size, error);
 	}
 	free(payload);
 	return rc;
-}
-
-static int write_batch(struct job *job, struct sgpu_error *error)
-{
-	int rc = sgpu_batch_write_head(job->batch_fd, "batch", job->batch, error);
-
-	for (int i = 0; rc == SGPU_OK && i < job->batch->segment_count; i++) {
-		if (job->batch->segments[i].location.kind != SGPU_LOCATION_INLINE) {
-			continue;
-		}
-		rc = sgpu_batch_payload_begin(job->batch_fd, "batch", job->batch, i, error);
-		if (rc == SGPU_OK) {
-			rc = write_payload(job, i, error);
-		}
-		if (rc == SGPU_OK) {
-			rc = sgpu_batch_payload_end(job->batch_fd, "batch", job->batch, i, error);
-		}
-	}
-	return rc == SGPU_OK ? sgpu_tar_end(job->batch_fd, "batch", error) : rc;
 }
 
 char *job_manifest(const struct job *job)
@@ -229,9 +142,13 @@ int job_finish(struct job *job, struct sgpu_error *error)
 	}
 	rc = load_manifest(job, &manifest, error);
 	if (rc == SGPU_OK) {
-		rc = describe(job, manifest, error);
+		rc = sgpu_batch_create(manifest, &job->batch, error);
 	}
 	sgpu_manifest_free(&manifest);
+	for (int i = 0; rc == SGPU_OK && i < job->input_count; i++) {
+		rc = sgpu_batch_set_payload(job->batch, sgpu_batch_segment(job->batch, job->inputs[i].id),
+					    job->inputs[i].data, job->inputs[i].size, error);
+	}
 	if (rc == SGPU_OK) {
 		rc = sgpu_batch_wrap(job->batch, &job->owner, job->key, error);
 	}
@@ -249,7 +166,7 @@ int job_finish(struct job *job, struct sgpu_error *error)
 	if (job->batch_fd < 0 || job->response_fd < 0) {
 		return sgpu_fail_errno(error, "cannot make a memory file");
 	}
-	return write_batch(job, error);
+	return sgpu_batch_write(job->batch_fd, "batch", job->batch, write_payload, job, error);
 }
 
 /* ---- a run ---- */
@@ -336,43 +253,20 @@ const char *job_device_text(bool opens)
 	return opens ? "opened for a batch" : "resident";
 }
 
-static int open_output(const struct job *job, const struct sgpu_batch *response, int index, const uint8_t *payload,
-		       void *data, uint64_t size, struct sgpu_error *error)
-{
-	const struct sgpu_batch_segment *s = &response->segments[index];
-	uint8_t key[SGPU_KEY_SIZE], context[SGPU_SEGMENT_CONTEXT_MAX], digest[SGPU_KT128_SIZE];
-	size_t context_size = 0;
-	int rc;
-
-	if (s->actual_size != size) {
-		return sgpu_fail(error, SGPU_EDIFFERS, "output '%s' has %llu bytes, not %llu", s->id,
-				 (unsigned long long)s->actual_size, (unsigned long long)size);
-	}
-	if (s->masking == SGPU_MASKING_NONE) {
-		sgpu_kt128(payload, size, NULL, 0, digest, sizeof(digest));
-		memcpy(data, payload, size);
-		return memcmp(digest, s->kt128, sizeof(digest)) == 0 ? SGPU_OK :
-		       sgpu_fail(error, SGPU_EAUTH, "output '%s' has another digest", s->id);
-	}
-	rc = sgpu_batch_segment_key(response, job->key, s->id, response->response_id, key, context,
-				    &context_size, error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_open_memory(key, context, context_size, payload, sgpu_batch_payload_size(response, index),
-				      data, error);
-	}
-	sgpu_wipe(key, sizeof(key));
-	return rc;
-}
-
 static int read_payload(const struct job *job, struct sgpu_tar_reader *tar, const struct sgpu_batch *response,
 			int index, void *data, uint64_t size, struct sgpu_error *error)
 {
+	const struct sgpu_batch_segment *s = &response->segments[index];
 	uint64_t payload_size = sgpu_batch_payload_size(response, index);
 	uint8_t *payload = malloc(payload_size + 1);
 	int rc = payload ? sgpu_tar_read(tar, payload, payload_size, error) : sgpu_fail_nomem(error);
 
+	if (rc == SGPU_OK && s->actual_size != size) {
+		rc = sgpu_fail(error, SGPU_EDIFFERS, "output '%s' has %llu bytes, not %llu", s->id,
+			       (unsigned long long)s->actual_size, (unsigned long long)size);
+	}
 	if (rc == SGPU_OK) {
-		rc = open_output(job, response, index, payload, data, size, error);
+		rc = sgpu_batch_open_payload(response, job->key, index, payload, data, error);
 	}
 	free(payload);
 	return rc;
