@@ -39,6 +39,16 @@ SGPU_MUST_CHECK int sgpu_read_fd(int fd, const char *name, size_t limit, char **
  * EINTR. One for the process. */
 void sgpu_io_interrupt(void);
 bool sgpu_io_interrupted(void);
+/* While it is set, sgpu_read and sgpu_write of this thread never block on a pipe, a terminal or a socket for longer than
+ * `ended` allows: it is asked before each wait and whenever wake_fd, an eventfd that does not block, becomes readable;
+ * and it is asked at deadline_ns (sgpu_now_ns() clock, 0: none). Once it returns a code, they fail with it. NULL ends it. */
+struct sgpu_io_guard {
+	int wake_fd;
+	uint64_t deadline_ns;
+	int (*ended)(void *argument);
+	void *argument;
+};
+void sgpu_io_set_guard(const struct sgpu_io_guard *guard);
 /* Whether a write has failed since nobody reads that pipe any more; whoever writes by other means notes it with errno. */
 bool sgpu_io_reader_gone(void);
 void sgpu_io_note_failure(void);

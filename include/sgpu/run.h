@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The orchestrator: takes a batch, drives its graph over the streams of a device, and gives the response.
+ * The runner: takes batches, drives their graphs over the streams of a device, and writes the responses.
  */
 #ifndef SGPU_RUN_H
 #define SGPU_RUN_H
@@ -16,6 +16,7 @@
 #include <sgpu/ops.h>
 #include <sgpu/replay.h>
 #include <sgpu/stage.h>
+#include <sgpu/transfer.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -52,7 +53,30 @@ void sgpu_plan_free(struct sgpu_plan **plan);
  * it is planned. */
 void sgpu_plan_sizes(struct sgpu_manifest *manifest, const struct sgpu_batch *batch);
 
+/* ---- the runner ----
+ * A process makes one runner for a device and submits batches to it, several at once if it likes. The runner keeps what
+ * costs time to make: its thread, the threads that read and write, streams, and staging memory. Device memory of a batch
+ * is cleared and given back when the batch ends, however it ends. */
+struct sgpu_runner;
+
+struct sgpu_runner_config {
+	struct sgpu_device *device;  /* borrowed until sgpu_runner_free */
+	unsigned jobs;               /* cores that copy for a device with copy engines; 0: sgpu_cpu_count() */
+	uint64_t pinned_max;         /* bytes of pinned memory for the inputs, and for the results, of one batch;
+	                                0: SGPU_RUNNER_PINNED_MAX */
+};
+#define SGPU_RUNNER_PINNED_MAX ((uint64_t)64 << 20)
+
+/* Errors: SGPU_ENOMEM, SGPU_ESYSTEM, SGPU_EDEVICE. */
+SGPU_MUST_CHECK int sgpu_runner_create(const struct sgpu_runner_config *config, struct sgpu_runner **runner,
+				       struct sgpu_error *error);
+/* Its runs have been freed. Accepts NULL; clears the caller's pointer. */
+void sgpu_runner_free(struct sgpu_runner **runner);
+
 /* ---- a run ---- */
+/* One batch from its submission to its response. */
+struct sgpu_run;
+
 enum sgpu_span_kind { SGPU_SPAN_READ, SGPU_SPAN_COPY_IN, SGPU_SPAN_OPEN, SGPU_SPAN_KERNEL, SGPU_SPAN_SEAL,
 		      SGPU_SPAN_COPY_OUT, SGPU_SPAN_WRITE, SGPU_SPAN_KINDS };
 const char *sgpu_span_name(enum sgpu_span_kind kind);
@@ -64,43 +88,52 @@ struct sgpu_span {
 	uint64_t begin_ns, end_ns, bytes;
 };
 
+/* What its pointers point at is borrowed until the batch has run. */
 struct sgpu_run_options {
-	const struct sgpu_key *keys;  /* any of them may be the recipient; borrowed until the batch has run */
+	const struct sgpu_key *keys;  /* any of them may be the recipient */
 	int key_count;
 	const char *const *owners;    /* thumbprints: batches that none of these has signed are refused (SGPU_EPOLICY,
-	                                 SGPU_EAUTH); NULL: whoever knows a recipient's key may send work. Borrowed. */
+	                                 SGPU_EAUTH); NULL: whoever knows a recipient's key may send work */
 	int owner_count;
-	struct sgpu_replay *replay;   /* remembers what the run takes, and refuses what was taken before; or NULL. Borrowed. */
+	struct sgpu_replay *replay;   /* remembers what the run takes, and refuses what was taken before; or NULL */
 	uint64_t deadline_ns;         /* sgpu_now_ns() clock; 0: none */
 	bool spans;                   /* record them */
 	/* Whoever makes a batch names files in it and guesses their digests; which guesses fit tells them what the
 	 * files hold, byte by byte. So payloads in files are fetched from these folders alone, and for batches with a
-	 * MAC alone; NULL: batches that have any are refused (SGPU_EPOLICY). Borrowed until the batch has run. */
+	 * MAC alone; NULL: batches that have any are refused (SGPU_EPOLICY). */
 	const struct sgpu_files *files;
 	bool allow_modules;           /* run kernels that a batch brings; else such a batch is refused (SGPU_EPOLICY) */
 };
 
-/* Sums over all spans of a kind, kept whether spans are recorded or not. */
-struct sgpu_run_total {
-	uint64_t count, ns, bytes;
+struct sgpu_submission {
+	int in_fd;                    /* the batch; read from its position on */
+	const char *in_name;          /* for messages */
+	int out_fd;                   /* the response; written from its position on */
+	const char *out_name;
+	struct sgpu_run_options options;
 };
 
-/* A run takes one batch. */
-struct sgpu_run;
+/* Called once, from a thread of the runner, when all of the batch has ended; `code` as sgpu_run_wait returns it. It may
+ * submit; it may not wait for a run nor free one. */
+typedef void (*sgpu_run_done_fn)(void *argument, struct sgpu_run *run, int code);
 
-SGPU_MUST_CHECK int sgpu_run_create(struct sgpu_device *device, const struct sgpu_run_options *options,
-				    struct sgpu_run **run, struct sgpu_error *error);
-/* Wipes and frees all. No thread may be in sgpu_run_batch. */
-void sgpu_run_free(struct sgpu_run **run);
-
-/* Reads a batch from in_fd, runs it, and writes the response to out_fd. Work starts while the batch still arrives.
- * Returns 0; SGPU_ESEGMENTS when some segments failed (the response is written and says which and why); or, with
- * no response written, what refused or stopped the batch: SGPU_EINVALID, SGPU_EAUTH, SGPU_EKEY, SGPU_EPOLICY,
- * SGPU_ENOMEM, SGPU_ESYSTEM, SGPU_ECANCELED. */
-SGPU_MUST_CHECK int sgpu_run_batch(struct sgpu_run *run, int in_fd, const char *in_name, int out_fd,
-				   const char *out_name, struct sgpu_error *error);
-/* Stops the run soon; async-signal-safe. */
+/* Starts to read a batch and returns; work starts while the batch still arrives. Names, descriptors and what the options
+ * point at are borrowed until the batch has run. done: may be NULL. The run is the caller's, and is set before `done` can
+ * be called. Errors, of the submission alone: SGPU_ENOMEM, SGPU_ESYSTEM. */
+SGPU_MUST_CHECK int sgpu_runner_submit(struct sgpu_runner *runner, const struct sgpu_submission *submission,
+				       sgpu_run_done_fn done, void *argument, struct sgpu_run **run,
+				       struct sgpu_error *error);
+/* Waits until the batch has run and `done` has returned. Returns 0; SGPU_ESEGMENTS when some segments failed (the
+ * response is written and says which and why); or, with no response written, what refused or stopped the batch:
+ * SGPU_EINVALID, SGPU_EAUTH, SGPU_EKEY, SGPU_EPOLICY, SGPU_ENOMEM, SGPU_ESYSTEM, SGPU_ECANCELED, SGPU_ETIMEOUT. Any
+ * number of threads may wait, again and again. */
+SGPU_MUST_CHECK int sgpu_run_wait(struct sgpu_run *run, struct sgpu_error *error);
+/* Stops the run soon; async-signal-safe. Kernels of other runs on the device are not disturbed, unless those of this one
+ * do not end within SGPU_RUN_GRACE_NS. */
 void sgpu_run_cancel(struct sgpu_run *run);
+#define SGPU_RUN_GRACE_NS UINT64_C(5000000000)
+/* Cancels the run if it has not ended, waits for it, and frees all. Accepts NULL; clears the caller's pointer. */
+void sgpu_run_free(struct sgpu_run **run);
 
 struct sgpu_run_progress {
 	int operations_done, operations_failed, operations;
@@ -111,21 +144,19 @@ struct sgpu_run_progress {
 /* May be called from any thread at any time. */
 void sgpu_run_get_progress(const struct sgpu_run *run, struct sgpu_run_progress *progress);
 
+/* Sums over all spans of a kind, kept whether spans are recorded or not. */
+struct sgpu_run_total {
+	uint64_t count, ns, bytes;
+};
+
 /* After the batch: spans in order of their begin, and the totals by kind. They live as long as the run. */
 void sgpu_run_get_spans(const struct sgpu_run *run, const struct sgpu_span **spans, size_t *count);
 void sgpu_run_get_totals(const struct sgpu_run *run, struct sgpu_run_total totals[SGPU_SPAN_KINDS]);
-/* The staging ladder: how bytes got between host and device. */
-enum sgpu_rung {
-	SGPU_RUNG_REGISTERED, /* the device read a file's own memory */
-	SGPU_RUNG_PINNED,     /* copied by the processor into, or out of, memory that the device reads by itself */
-	SGPU_RUNG_PAGEABLE,   /* through ordinary memory: all there is on the CPU device */
-	SGPU_RUNGS
+/* How payloads got between host and device. */
+struct sgpu_run_paths {
+	uint64_t in[SGPU_PATHS], out[SGPU_PATHS]; /* bytes of payloads, as they travel */
 };
-const char *sgpu_rung_name(enum sgpu_rung rung); /* "registered", "pinned", "pageable" */
-struct sgpu_run_rungs {
-	uint64_t in[SGPU_RUNGS], out[SGPU_RUNGS]; /* bytes of payloads, as they travel */
-};
-void sgpu_run_get_rungs(const struct sgpu_run *run, struct sgpu_run_rungs *rungs);
+void sgpu_run_get_paths(const struct sgpu_run *run, struct sgpu_run_paths *paths);
 /* The batch that was taken, once its head has been read, else NULL. It lives as long as the run. */
 const struct sgpu_batch *sgpu_run_get_batch(const struct sgpu_run *run);
 /* What the rows of the trace are: streams of operations first, then those that bring in, then those that bring

@@ -10,8 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
+#include <sgpu/base.h>
 #include <sgpu/io.h>
 
 static atomic_bool interrupted, reader_gone;
@@ -36,6 +38,70 @@ void sgpu_io_note_failure(void)
 	if (errno == EPIPE) {
 		atomic_store(&reader_gone, true);
 	}
+}
+
+/* ---- waits that can be ended ---- */
+static _Thread_local const struct sgpu_io_guard *guard;
+
+void sgpu_io_set_guard(const struct sgpu_io_guard *with)
+{
+	guard = with;
+}
+
+static bool can_block(int fd)
+{
+	struct stat status;
+
+	return fstat(fd, &status) != 0 || !S_ISREG(status.st_mode);
+}
+
+/* Milliseconds until the guard's deadline, rounded up; -1: there is none, or it has passed and was told. */
+static int guard_timeout(void)
+{
+	uint64_t now = sgpu_now_ns(), left;
+
+	if (guard->deadline_ns == 0 || now >= guard->deadline_ns) {
+		return -1;
+	}
+	left = (guard->deadline_ns - now) / 1000000 + 1;
+	return left > 3600000 ? 3600000 : (int)left;
+}
+
+/* Waits until the descriptor is ready, which a closed one is, too. */
+static int wait_guarded(int fd, short events, const char *what, const char *name, struct sgpu_error *error)
+{
+	struct pollfd fds[2] = { { .fd = fd, .events = events }, { .fd = guard->wake_fd, .events = POLLIN } };
+	uint64_t count;
+
+	for (;;) {
+		int code = guard->ended(guard->argument);
+
+		if (code) {
+			return sgpu_fail(error, code, "stopped before '%s' could be %s", name, what);
+		}
+		fds[0].revents = fds[1].revents = 0;
+		if (poll(fds, 2, guard_timeout()) < 0 && errno != EINTR) {
+			return sgpu_fail_errno(error, "cannot wait for '%s'", name);
+		}
+		if (fds[1].revents && read(guard->wake_fd, &count, sizeof(count)) < 0) {
+			continue; /* somebody else has read it: `ended` says what it meant */
+		}
+		if (fds[0].revents && !fds[1].revents) {
+			return 0;
+		}
+	}
+}
+
+/* A descriptor that can take something may still block on more than that. */
+static ssize_t write_ready(int fd, const void *data, size_t size)
+{
+	const struct iovec part = { .iov_base = (void *)(uintptr_t)data, .iov_len = size };
+	ssize_t count = pwritev2(fd, &part, 1, -1, RWF_NOWAIT);
+
+	if (count < 0 && (errno == EOPNOTSUPP || errno == ENOSYS || errno == ESPIPE || errno == EINVAL)) {
+		count = write(fd, data, size < PIPE_BUF ? size : PIPE_BUF);
+	}
+	return count;
 }
 
 /* What to do after a call that returned -1: 0 to try again. */
@@ -64,10 +130,10 @@ static size_t piece(size_t size)
 /* No offset: at the descriptor's own position. */
 enum { AT_POSITION = -1 };
 
-static ssize_t move_once(int fd, void *data, size_t size, int64_t offset, bool out)
+static ssize_t move_once(int fd, void *data, size_t size, int64_t offset, bool out, bool guarded)
 {
 	if (offset == AT_POSITION) {
-		return out ? write(fd, data, size) : read(fd, data, size);
+		return !out ? read(fd, data, size) : guarded ? write_ready(fd, data, size) : write(fd, data, size);
 	}
 	return out ? pwrite(fd, data, size, (off_t)offset) : pread(fd, data, size, (off_t)offset);
 }
@@ -76,15 +142,22 @@ static ssize_t move_once(int fd, void *data, size_t size, int64_t offset, bool o
 static int move_all(int fd, const char *name, void *data, size_t size, int64_t offset, bool out, size_t *done,
 		    struct sgpu_error *error)
 {
+	const bool guarded = guard && offset == AT_POSITION && size > 0 && can_block(fd);
+	int code;
+
 	*done = 0;
 	while (*done < size) {
 		if (sgpu_io_interrupted()) {
 			return sgpu_fail(error, SGPU_ECANCELED, "interrupted");
 		}
+		code = guarded ? wait_guarded(fd, out ? POLLOUT : POLLIN, out ? "written" : "read", name, error) : 0;
+		if (code) {
+			return code;
+		}
 		ssize_t count = move_once(fd, (char *)data + *done, piece(size - *done),
-					  offset == AT_POSITION ? offset : offset + (int64_t)*done, out);
+					  offset == AT_POSITION ? offset : offset + (int64_t)*done, out, guarded);
 		if (count < 0) {
-			int code = after_failure(fd, out ? POLLOUT : POLLIN, out ? "write" : "read", name, error);
+			code = after_failure(fd, out ? POLLOUT : POLLIN, out ? "write" : "read", name, error);
 			if (code) {
 				return code;
 			}

@@ -5,43 +5,49 @@
  * HIGH; then what the policy forbids, whether a key opens it and
  * whether it is authentic; only then sizes, plan and memory. Nothing is fetched or run before all of it has passed.
  */
+#include "run/admit.h"
+
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "run/run.h"
+#include "run/stock.h"
+#include "run/trace.h"
 
-static const struct sgpu_segment *segment_of(const struct sgpu_run *run, int in_batch)
+
+static const struct sgpu_segment *segment_of(const struct sgpu_job *job, int in_batch)
 {
-	return &run->manifest->segments[run->to_manifest[in_batch]];
+	return &job->manifest->segments[job->to_manifest[in_batch]];
 }
 
 /* Which segment of the manifest each of the batch is. They usually stand in the same order. */
-static int match_segments(struct sgpu_run *run, struct sgpu_error *error)
+static int match_segments(struct sgpu_job *job, struct sgpu_error *error)
 {
-	run->to_manifest = calloc((size_t)run->batch->segment_count + 1, sizeof(*run->to_manifest));
-	run->segments = calloc((size_t)run->manifest->segment_count + 1, sizeof(*run->segments));
-	run->operations = calloc((size_t)run->manifest->operation_count + 1, sizeof(*run->operations));
-	if (!run->to_manifest || !run->segments || !run->operations) {
+	const struct sgpu_manifest *m = job->manifest;
+
+	job->to_manifest = calloc((size_t)job->batch->segment_count + 1, sizeof(*job->to_manifest));
+	job->in_batch = calloc((size_t)m->segment_count + 1, sizeof(*job->in_batch));
+	if (!job->to_manifest || !job->in_batch) {
 		return sgpu_fail_nomem(error);
 	}
-	for (int i = 0; i < run->manifest->segment_count; i++) {
-		run->segments[i].in_batch = -1;
+	for (int i = 0; i < m->segment_count; i++) {
+		job->in_batch[i] = -1;
 	}
-	for (int i = 0; i < run->batch->segment_count; i++) {
-		int segment = sgpu_manifest_segment(run->manifest, run->batch->segments[i].id);
+	for (int i = 0; i < job->batch->segment_count; i++) {
+		int segment = sgpu_manifest_segment(m, job->batch->segments[i].id);
 
-		if (segment < 0 || run->segments[segment].in_batch >= 0) {
+		if (segment < 0 || job->in_batch[segment] >= 0) {
 			return sgpu_fail(error, SGPU_EINVALID, "segment '%s' is not one of the manifest's",
-					 run->batch->segments[i].id);
+					 job->batch->segments[i].id);
 		}
-		run->to_manifest[i] = segment;
-		run->segments[segment].in_batch = i;
+		job->to_manifest[i] = segment;
+		job->in_batch[segment] = i;
 	}
-	for (int i = 0; i < run->manifest->segment_count; i++) {
-		if (run->segments[i].in_batch < 0 && run->manifest->segments[i].direction != SGPU_INTERMEDIATE) {
-			return sgpu_fail(error, SGPU_EINVALID, "the batch lacks segment '%s'",
-					 run->manifest->segments[i].id);
+	for (int i = 0; i < m->segment_count; i++) {
+		if (job->in_batch[i] < 0 && m->segments[i].direction != SGPU_INTERMEDIATE) {
+			return sgpu_fail(error, SGPU_EINVALID, "the batch lacks segment '%s'", m->segments[i].id);
 		}
 	}
 	return SGPU_OK;
@@ -63,10 +69,10 @@ static int check_input(const struct sgpu_batch_segment *in_batch, bool high, str
 	return SGPU_OK;
 }
 
-static bool has_module(const struct sgpu_run *run)
+static bool has_module(const struct sgpu_job *job)
 {
-	for (int i = 0; i < run->manifest->operation_count; i++) {
-		if (run->manifest->operations[i].module) {
+	for (int i = 0; i < job->manifest->operation_count; i++) {
+		if (job->manifest->operations[i].module) {
 			return true;
 		}
 	}
@@ -75,16 +81,16 @@ static bool has_module(const struct sgpu_run *run)
 
 /* A module is code: it is run where that is allowed, and in a sealed batch. Who wrote that is known where there are owners;
  * anywhere else it may be anyone who can submit, since anybody can seal to a public key. */
-static int check_modules(const struct sgpu_run *run, struct sgpu_error *error)
+static int check_modules(const struct sgpu_job *job, struct sgpu_error *error)
 {
-	if (!has_module(run)) {
+	if (!has_module(job)) {
 		return SGPU_OK;
 	}
-	if (!run->options.allow_modules) {
+	if (!job->options->allow_modules) {
 		sgpu_fail(error, SGPU_EPOLICY, "the batch has a module, and modules are not allowed here");
 		return sgpu_hint(error, "'sgpu-run --allow-modules' runs them");
 	}
-	if (!run->batch->has_mac) {
+	if (!job->batch->has_mac) {
 		sgpu_fail(error, SGPU_EPOLICY, "the batch has a module and no MAC");
 		return sgpu_hint(error, "pass the batch through 'sgpu-seal seal' first");
 	}
@@ -92,13 +98,13 @@ static int check_modules(const struct sgpu_run *run, struct sgpu_error *error)
 }
 
 /* A digest that fits or does not tells what a file holds: so files are for batches alone that have an author. */
-static int check_file(const struct sgpu_run *run, const struct sgpu_batch_segment *in_batch, struct sgpu_error *error)
+static int check_file(const struct sgpu_job *job, const struct sgpu_batch_segment *in_batch, struct sgpu_error *error)
 {
-	if (sgpu_files_count(run->options.files) == 0) {
+	if (sgpu_files_count(job->options->files) == 0) {
 		sgpu_fail(error, SGPU_EPOLICY, "segment '%s' is in a file, and this runner fetches from none", in_batch->id);
 		return sgpu_hint(error, "'sgpu-stage load --files' brings payloads in files along");
 	}
-	if (!run->batch->has_mac) {
+	if (!job->batch->has_mac) {
 		sgpu_fail(error, SGPU_EPOLICY, "segment '%s' is in a file, and the batch has no MAC", in_batch->id);
 		return sgpu_hint(error, "pass the batch through 'sgpu-seal seal' or 'sgpu-stage load' first");
 	}
@@ -106,13 +112,13 @@ static int check_file(const struct sgpu_run *run, const struct sgpu_batch_segmen
 }
 
 /* What the owner's sensitivity demands of the container. */
-static int check_policy(struct sgpu_run *run, struct sgpu_error *error)
+static int check_policy(struct sgpu_job *job, struct sgpu_error *error)
 {
 	bool needs_key = false;
 
-	for (int i = 0; i < run->batch->segment_count; i++) {
-		const struct sgpu_batch_segment *in_batch = &run->batch->segments[i];
-		const struct sgpu_segment *segment = segment_of(run, i);
+	for (int i = 0; i < job->batch->segment_count; i++) {
+		const struct sgpu_batch_segment *in_batch = &job->batch->segments[i];
+		const struct sgpu_segment *segment = segment_of(job, i);
 		bool high = segment->sensitivity == SGPU_HIGH;
 		int rc = SGPU_OK;
 
@@ -124,58 +130,58 @@ static int check_policy(struct sgpu_run *run, struct sgpu_error *error)
 			rc = check_input(in_batch, high, error);
 		}
 		if (rc == SGPU_OK && in_batch->location.kind == SGPU_LOCATION_FILE) {
-			rc = check_file(run, in_batch, error);
+			rc = check_file(job, in_batch, error);
 		}
 		if (rc != SGPU_OK) {
 			return rc;
 		}
 		needs_key = needs_key || high || in_batch->masking == SGPU_MASKING_AES_GCM;
 	}
-	if (needs_key && !run->batch->has_mac) {
+	if (needs_key && !job->batch->has_mac) {
 		sgpu_fail(error, SGPU_EPOLICY, "the batch has HIGH segments and no MAC");
 		return sgpu_hint(error, "pass the batch through 'sgpu-seal seal' first");
 	}
 	return SGPU_OK;
 }
 
-static int authenticate(struct sgpu_run *run, struct sgpu_error *error)
+static int authenticate(struct sgpu_job *job, struct sgpu_error *error)
 {
 	int rc;
 
-	if (!run->batch->has_mac) {
+	if (!job->batch->has_mac) {
 		return SGPU_OK;
 	}
-	if (run->options.key_count == 0) {
+	if (job->options->key_count == 0) {
 		sgpu_fail(error, SGPU_EKEY, "the batch is sealed and there is no key to open it with");
 		return sgpu_hint(error, "give the runner's key with -k");
 	}
-	rc = sgpu_batch_unwrap(run->batch, run->options.keys, run->options.key_count, run->batch_key, error);
+	rc = sgpu_batch_unwrap(job->batch, job->options->keys, job->options->key_count, job->batch_key, error);
 	if (rc == SGPU_OK) {
-		run->keyed = true;
-		rc = sgpu_batch_verify(run->batch, run->batch_key, error);
+		job->keyed = true;
+		rc = sgpu_batch_verify(job->batch, job->batch_key, error);
 	}
 	return rc;
 }
 
 /* The index is authentic, the manifest's types are inferred: they must agree on every size. */
-static int check_sizes(struct sgpu_run *run, struct sgpu_error *error)
+static int check_sizes(struct sgpu_job *job, struct sgpu_error *error)
 {
-	sgpu_plan_sizes(run->manifest, run->batch);
-	for (int i = 0; i < run->batch->segment_count; i++) {
-		const struct sgpu_segment *segment = segment_of(run, i);
+	sgpu_plan_sizes(job->manifest, job->batch);
+	for (int i = 0; i < job->batch->segment_count; i++) {
+		const struct sgpu_segment *segment = segment_of(job, i);
 		uint64_t size = 0, sealed = 0;
 
 		if (segment->type.dtype == SGPU_NONE || !sgpu_type_bytes(&segment->type, &size)) {
 			return sgpu_fail(error, SGPU_EINVALID, "the type of segment '%s' is not known", segment->id);
 		}
-		if (size != run->batch->segments[i].size) {
+		if (size != job->batch->segments[i].size) {
 			return sgpu_fail(error, SGPU_EINVALID,
 					 "segment '%s' has %llu bytes in the batch and %llu by the manifest",
-					 segment->id, (unsigned long long)run->batch->segments[i].size,
+					 segment->id, (unsigned long long)job->batch->segments[i].size,
 					 (unsigned long long)size);
 		}
-		if (run->batch->segments[i].sealed && (!sgpu_sealed_size(size, &sealed) ||
-						       sealed != run->batch->segments[i].sealed_size)) {
+		if (job->batch->segments[i].sealed && (!sgpu_sealed_size(size, &sealed) ||
+						       sealed != job->batch->segments[i].sealed_size)) {
 			return sgpu_fail(error, SGPU_EINVALID, "the sealed size of segment '%s' is wrong", segment->id);
 		}
 		if (sgpu_segment_is_output(segment) && segment->writer < 0) {
@@ -185,24 +191,30 @@ static int check_sizes(struct sgpu_run *run, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-static int load_manifest(struct sgpu_run *run, struct sgpu_error *error)
+static int load_manifest(struct sgpu_job *job, struct sgpu_error *error)
 {
 	struct sgpu_faults faults = { 0 };
-	int rc = sgpu_ops_load_manifest(run->batch->manifest_text, run->batch->manifest_size, "manifest.json",
-					&run->manifest, &faults, error);
+	int rc = sgpu_ops_load_manifest(job->batch->manifest_text, job->batch->manifest_size, "manifest.json",
+					&job->manifest, &faults, error);
 
 	sgpu_faults_clear(&faults);
 	return rc;
 }
 
-static int check_memory(struct sgpu_run *run, struct sgpu_error *error)
+/* Staging memory that the runner keeps is given back before a batch is refused for want of it. */
+static int check_memory(struct sgpu_run_base *base, struct sgpu_error *error)
 {
+	const uint64_t needed = base->job->plan->bytes;
 	struct sgpu_device_info info;
-	int rc = sgpu_device_get_info(run->device, &info, error);
+	int rc = sgpu_device_get_info(base->traits->device, &info, error);
 
-	if (rc == SGPU_OK && run->plan->bytes > info.memory_free) {
+	if (rc == SGPU_OK && needed > info.memory_free) {
+		sgpu_stock_trim(base->stock);
+		rc = sgpu_device_get_info(base->traits->device, &info, error);
+	}
+	if (rc == SGPU_OK && needed > info.memory_free) {
 		rc = sgpu_fail(error, SGPU_ENOMEM, "the batch needs %llu bytes of device memory and %llu are free",
-			       (unsigned long long)run->plan->bytes, (unsigned long long)info.memory_free);
+			       (unsigned long long)needed, (unsigned long long)info.memory_free);
 	}
 	return rc;
 }
@@ -210,73 +222,78 @@ static int check_memory(struct sgpu_run *run, struct sgpu_error *error)
 /* The last thing that can refuse a batch, so that none is remembered that could have come again. Whoever was a recipient can
  * leave out one of two owners' signatures and make another MAC: so what is signed is remembered, too, under a name of its
  * own, and not the id of the owner alone. */
-static int take_once(struct sgpu_run *run, struct sgpu_error *error)
+int sgpu_admit_once(struct sgpu_job *job, struct sgpu_error *error)
 {
+	static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* several runs may share one record */
 	struct timespec now = { 0 };
 	char content[SGPU_KID_SIZE + 1];
 	uint64_t now_us;
 	int rc;
 
-	if (!run->options.replay) {
+	if (!job->options->replay) {
 		return SGPU_OK;
 	}
-	if (!run->batch->has_mac) {
+	if (!job->batch->has_mac) {
 		return sgpu_fail(error, SGPU_EPOLICY, "the batch has no MAC, so it cannot be told from another");
 	}
 	clock_gettime(CLOCK_REALTIME, &now);
 	now_us = (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
-	rc = sgpu_batch_content(run->batch, content, error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_replay_take(run->options.replay, content, run->batch->id, run->batch->counter, now_us, error);
+	rc = sgpu_batch_content(job->batch, content, error);
+	if (rc != SGPU_OK) {
+		return rc;
 	}
-	return rc != SGPU_OK ? rc : sgpu_replay_take(run->options.replay, run->owner, run->batch->id, run->batch->counter,
-						     now_us, error);
+	pthread_mutex_lock(&mutex);
+	rc = sgpu_replay_take(job->options->replay, content, job->batch->id, job->batch->counter, now_us, error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_replay_take(job->options->replay, job->owner, job->batch->id, job->batch->counter, now_us, error);
+	}
+	pthread_mutex_unlock(&mutex);
+	return rc;
 }
 
-int sgpu_run_admit(struct sgpu_run *run, struct sgpu_error *error)
+int sgpu_admit(struct sgpu_run_base *base, struct sgpu_tar_reader *tar, struct sgpu_error *error)
 {
+	struct sgpu_job *job = base->job;
 	uint64_t begin = sgpu_now_ns();
-	int rc = sgpu_batch_read_head(run->tar, false, &run->batch, error);
+	int rc = sgpu_batch_read_head(tar, false, &job->batch, error);
 
-	sgpu_span_add(run, SGPU_SPAN_READ, -1, "batch.json", begin, sgpu_now_ns(), 0);
-	if (rc == SGPU_OK && run->options.owners) {
-		rc = sgpu_batch_owner(run->batch, run->options.owners, run->options.owner_count, run->owner, error);
+	sgpu_trace_add(base->trace, SGPU_SPAN_READ, -1, "batch.json", begin, sgpu_now_ns(), 0);
+	if (rc == SGPU_OK && job->options->owners) {
+		rc = sgpu_batch_owner(job->batch, job->options->owners, job->options->owner_count, job->owner, error);
 	}
 	if (rc == SGPU_OK) {
-		rc = load_manifest(run, error);
+		rc = load_manifest(job, error);
 	}
 	if (rc == SGPU_OK) {
-		rc = match_segments(run, error);
+		rc = match_segments(job, error);
 	}
 	if (rc == SGPU_OK) {
-		rc = check_policy(run, error);
+		rc = check_policy(job, error);
 	}
 	if (rc == SGPU_OK) {
-		rc = check_modules(run, error);
+		rc = check_modules(job, error);
 	}
 	if (rc == SGPU_OK) {
-		rc = authenticate(run, error);
+		rc = authenticate(job, error);
 	}
 	if (rc == SGPU_OK) {
-		rc = sgpu_random(run->response_id, sizeof(run->response_id), error);
+		rc = sgpu_random(job->response_id, sizeof(job->response_id), error);
 	}
 	if (rc == SGPU_OK) {
-		rc = check_sizes(run, error);
+		rc = check_sizes(job, error);
 	}
 	if (rc == SGPU_OK) {
-		rc = sgpu_plan_create(run->manifest, &run->plan, error);
+		rc = sgpu_plan_create(job->manifest, &job->plan, error);
 	}
-	if (rc == SGPU_OK) {
-		rc = check_memory(run, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_run_setup(run, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = take_once(run, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_fetch_take(run, error);
-	}
-	return rc;
+	return rc == SGPU_OK ? check_memory(base, error) : rc;
+}
+
+void sgpu_job_clear(struct sgpu_job *job)
+{
+	sgpu_wipe(job->batch_key, sizeof(job->batch_key));
+	free(job->to_manifest);
+	free(job->in_batch);
+	sgpu_plan_free(&job->plan);
+	sgpu_manifest_free(&job->manifest);
+	sgpu_batch_free(&job->batch);
 }

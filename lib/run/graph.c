@@ -1,42 +1,169 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The driver: one thread owns the graph. It learns what arrived, what ran and what left, and decides what follows.
- *
- * An operation is held back by each arrival that it reads and by each predecessor that is not yet enqueued; at
- * zero it is enqueued, and waits on the device for predecessors that still run. So no kernel runs on what has not
- * verified, and the device never waits for the host between two operations, unless the second is a module.
+ * An operation is held back by each input that it reads and by each predecessor that is not yet enqueued. At zero it is
+ * enqueued, and waits on the device for predecessors that still run. So no kernel runs on what has not verified, and the
+ * device never waits for the host between two operations, unless the second is a module.
  */
+#include "run/graph.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "run/plan.h"
 #include "run/run.h"
 
+/* Operations that are enqueued at once. Each costs some KiB, and a device's queue blocks whoever fills it; the device only
+ * needs enough of them not to run dry. */
+enum { AHEAD_MAX = 128 };
+
+enum state { WAITING, ENQUEUED, DONE, FAILED };
+
+struct operation {
+	enum state state;
+	int holds;          /* inputs and predecessors that hold it back */
+	int code;
+	char *text;         /* why it failed by itself, or NULL */
+	const char *cause;  /* whose text says why it was not run */
+};
+
+struct sgpu_graph {
+	struct sgpu_graph_config config;
+	struct operation *operations;
+	int *follower_start, *followers; /* those of operation i: followers[follower_start[i]] ... */
+	int *work;          /* operations to look at: each is added when nothing holds it back any more, when it is to be
+			       tried again, and when it has failed */
+	int work_head, work_tail;
+	int inputs_open, operations_open, ahead;
+	char *unused_input;
+};
+
 static const char *deadline_text = "the deadline passed";
 
-/* ---- what is to be looked at ---- */
-static void add_work(struct sgpu_run *run, int operation)
+/* ---- making it ---- */
+/* The edges turned round: for each operation those that follow it. */
+static int list_followers(struct sgpu_graph *graph, struct sgpu_error *error)
 {
-	run->work[run->work_tail++] = operation;
+	const struct sgpu_manifest *m = graph->config.manifest;
+	size_t edges = 1;
+	int *next;
+
+	for (int i = 0; i < m->operation_count; i++) {
+		edges += (size_t)m->operations[i].before_count;
+	}
+	graph->follower_start = calloc((size_t)m->operation_count + 2, sizeof(*graph->follower_start));
+	graph->followers = calloc(edges, sizeof(*graph->followers));
+	next = calloc((size_t)m->operation_count + 1, sizeof(*next));
+	if (!graph->follower_start || !graph->followers || !next) {
+		free(next);
+		return sgpu_fail_nomem(error);
+	}
+	for (int i = 0; i < m->operation_count; i++) {
+		for (int k = 0; k < m->operations[i].before_count; k++) {
+			graph->follower_start[m->operations[i].before[k] + 1]++;
+		}
+	}
+	for (int i = 0; i < m->operation_count; i++) {
+		graph->follower_start[i + 1] += graph->follower_start[i];
+		next[i] = graph->follower_start[i];
+	}
+	for (int i = 0; i < m->operation_count; i++) {
+		for (int k = 0; k < m->operations[i].before_count; k++) {
+			graph->followers[next[m->operations[i].before[k]]++] = i;
+		}
+	}
+	free(next);
+	return SGPU_OK;
 }
 
-/* The operation fails; it is counted out here unless it still runs, and its followers when it is looked at. */
-static void mark_failed(struct sgpu_run *run, int operation, int code, const char *cause)
+static void add_work(struct sgpu_graph *graph, int operation)
 {
-	struct sgpu_run_operation *op = &run->operations[operation];
+	graph->work[graph->work_tail++] = operation;
+}
 
-	if (op->state == SGPU_OP_DONE || op->state == SGPU_OP_FAILED) {
+static void count_holds(struct sgpu_graph *graph)
+{
+	const struct sgpu_manifest *m = graph->config.manifest;
+
+	for (int i = 0; i < m->operation_count; i++) {
+		graph->operations[i].holds = m->operations[i].before_count;
+	}
+	for (int i = 0; i < m->segment_count; i++) {
+		const struct sgpu_segment *segment = &m->segments[i];
+
+		if (!sgpu_segment_is_input(segment)) {
+			continue;
+		}
+		graph->inputs_open++;
+		for (int k = 0; k < segment->reader_count; k++) {
+			graph->operations[segment->readers[k]].holds += sgpu_plan_reader_once(segment, k);
+		}
+	}
+	for (int i = 0; i < m->operation_count; i++) {
+		if (graph->operations[i].holds == 0) {
+			add_work(graph, i);
+		}
+	}
+	graph->operations_open = m->operation_count;
+	atomic_store(&graph->config.count->operations, m->operation_count);
+}
+
+int sgpu_graph_create(const struct sgpu_graph_config *config, struct sgpu_graph **graph, struct sgpu_error *error)
+{
+	const size_t count = (size_t)config->manifest->operation_count;
+	struct sgpu_graph *g = calloc(1, sizeof(*g));
+	int rc;
+
+	*graph = NULL;
+	if (!g) {
+		return sgpu_fail_nomem(error);
+	}
+	g->config = *config;
+	g->operations = calloc(count + 1, sizeof(*g->operations));
+	g->work = calloc(3 * count + 1, sizeof(*g->work));
+	rc = g->operations && g->work ? list_followers(g, error) : sgpu_fail_nomem(error);
+	if (rc != SGPU_OK) {
+		sgpu_graph_free(&g);
+		return rc;
+	}
+	count_holds(g);
+	*graph = g;
+	return SGPU_OK;
+}
+
+void sgpu_graph_free(struct sgpu_graph **graph)
+{
+	struct sgpu_graph *g = *graph;
+
+	if (!g) {
 		return;
 	}
-	if (op->state == SGPU_OP_WAITING) {
-		run->operations_open--;
+	for (int i = 0; g->operations && i < g->config.manifest->operation_count; i++) {
+		free(g->operations[i].text);
 	}
-	op->state = SGPU_OP_FAILED;
+	free(g->operations);
+	free(g->work);
+	free(g->follower_start);
+	free(g->followers);
+	free(g->unused_input);
+	free(g);
+	*graph = NULL;
+}
+
+/* ---- failures ---- */
+/* The operation fails. It is counted out here unless it still runs, and its followers when it is looked at. */
+static void mark_failed(struct sgpu_graph *graph, int operation, int code, const char *cause)
+{
+	struct operation *op = &graph->operations[operation];
+
+	if (op->state == DONE || op->state == FAILED) {
+		return;
+	}
+	graph->operations_open -= op->state == WAITING;
+	op->state = FAILED;
 	op->code = code;
 	op->cause = cause;
-	atomic_store(&op->bad, true);
-	atomic_fetch_add(&run->failed, 1);
-	add_work(run, operation);
+	atomic_fetch_add(&graph->config.count->failed, 1);
+	add_work(graph, operation);
 }
 
 /* What those are told that depend on a failure: that it came too late, or from data that somebody altered, is the reason
@@ -47,248 +174,145 @@ static int inherited(int code)
 }
 
 /* It failed by itself, not through what it depends on. */
-static void fail_itself(struct sgpu_run *run, int operation, int code, const char *text)
+static void fail_itself(struct sgpu_graph *graph, int operation, int code, const char *text)
 {
-	struct sgpu_run_operation *op = &run->operations[operation];
-	bool late = atomic_load(&run->stop) == SGPU_ETIMEOUT;
+	struct operation *op = &graph->operations[operation];
+	bool late = atomic_load(graph->config.stop) == SGPU_ETIMEOUT;
 
-	op->text = sgpu_run_text("operation '%s' failed: %s", run->manifest->operations[operation].id,
+	op->text = sgpu_run_text("operation '%s' failed: %s", graph->config.manifest->operations[operation].id,
 				 late ? deadline_text : text[0] ? text : sgpu_strerror(code));
-	mark_failed(run, operation, late ? SGPU_ETIMEOUT : code, op->text ? op->text : sgpu_strerror(SGPU_ENOMEM));
+	mark_failed(graph, operation, late ? SGPU_ETIMEOUT : code, op->text ? op->text : sgpu_strerror(SGPU_ENOMEM));
 }
 
-static void drop_hold(struct sgpu_run *run, int operation)
+/* ---- what follows ---- */
+static void drop_hold(struct sgpu_graph *graph, int operation)
 {
-	struct sgpu_run_operation *op = &run->operations[operation];
+	struct operation *op = &graph->operations[operation];
 
-	if (--op->waiting == 0 && op->state == SGPU_OP_WAITING) {
-		add_work(run, operation);
+	if (--op->holds == 0 && op->state == WAITING) {
+		add_work(graph, operation);
 	}
 }
 
 /* Those that follow an operation learn that it is enqueued or, `ended`, that it has ended well. A module waits for the
  * latter: what a failed operation left behind could bring it down, and the whole context with it. */
-static void drop_followers(struct sgpu_run *run, int operation, bool ended)
+static void drop_followers(struct sgpu_graph *graph, int operation, bool ended)
 {
-	for (int i = run->after_start[operation]; i < run->after_start[operation + 1]; i++) {
-		if (ended == (run->manifest->operations[run->after[i]].module != NULL)) {
-			drop_hold(run, run->after[i]);
+	for (int i = graph->follower_start[operation]; i < graph->follower_start[operation + 1]; i++) {
+		int follower = graph->followers[i];
+
+		if (ended == (graph->config.manifest->operations[follower].module != NULL)) {
+			drop_hold(graph, follower);
 		}
 	}
 }
 
-static void look_at(struct sgpu_run *run, int operation)
+static void look_at(struct sgpu_graph *graph, int operation)
 {
-	struct sgpu_run_operation *op = &run->operations[operation];
+	struct operation *op = &graph->operations[operation];
 	struct sgpu_error error = { 0 };
 
-	if (op->state == SGPU_OP_WAITING && op->waiting == 0) {
-		int rc = sgpu_execute(run, operation, &error);
+	if (op->state == WAITING && op->holds == 0) {
+		int rc = graph->config.start(graph->config.argument, operation, &error);
 
-		if (rc != SGPU_OK) {
-			fail_itself(run, operation, rc, error.text);
-			return;
-		}
-		op->state = SGPU_OP_ENQUEUED;
-		run->ahead++;
-		drop_followers(run, operation, false);
-	} else if (op->state == SGPU_OP_FAILED) {
-		for (int i = run->after_start[operation]; i < run->after_start[operation + 1]; i++) {
-			mark_failed(run, run->after[i], inherited(op->code), op->cause);
-		}
-	}
-}
-
-/* ---- what the nodes say ---- */
-static void arrived(struct sgpu_run *run, int segment)
-{
-	const struct sgpu_segment *s = &run->manifest->segments[segment];
-	const struct sgpu_run_segment *state = &run->segments[segment];
-	int code = atomic_load(&state->in_code);
-	const char *cause = state->in_text ? state->in_text : sgpu_strerror(code);
-
-	run->arrivals_open--;
-	sgpu_load_end(run, segment);
-	for (int i = 0; i < s->reader_count; i++) {
-		if (code != SGPU_OK) {
-			mark_failed(run, s->readers[i], inherited(code), cause);
-		} else if (sgpu_plan_reader_once(s, i)) {
-			drop_hold(run, s->readers[i]);
-		}
-	}
-	if (code != SGPU_OK && s->reader_count == 0 && !run->stray) {
-		run->stray = strdup(cause);
-	}
-}
-
-static void fail_output(struct sgpu_run *run, int segment, int code, const char *text)
-{
-	struct sgpu_run_segment *s = &run->segments[segment];
-	bool late = atomic_load(&run->stop) == SGPU_ETIMEOUT;
-
-	s->out_code = late ? SGPU_ETIMEOUT : code;
-	s->out_text = sgpu_run_text("segment '%s' failed: %s", run->manifest->segments[segment].id,
-				    late ? deadline_text : text[0] ? text : sgpu_strerror(code));
-}
-
-/* Sends the outputs of an operation that has run on their way. */
-static void start_outputs(struct sgpu_run *run, int operation, const struct sgpu_op_call *call, uint64_t elements)
-{
-	const struct sgpu_operation *op = &run->manifest->operations[operation];
-	bool at_most = call->op->at_most && call->op->at_most(call);
-
-	for (int i = 0; i < op->arg_count; i++) {
-		int segment = op->args[i].segment;
-		const struct sgpu_segment *s = &run->manifest->segments[segment];
-		struct sgpu_error error = { 0 };
-		uint64_t actual = 0;
-		int rc = atomic_load(&run->stop);
-
-		if (!op->args[i].output || !sgpu_segment_is_output(s)) {
-			continue;
-		}
-		if (!sgpu_type_bytes(&s->type, &actual) ||
-		    (at_most && elements > actual / sgpu_dtype_size(s->type.dtype))) {
-			rc = sgpu_fail(&error, SGPU_EDEVICE, "the operation reports more elements than there can be");
-		} else if (at_most) {
-			actual = elements * sgpu_dtype_size(s->type.dtype);
-		}
-		if (rc == SGPU_OK) {
-			rc = sgpu_result_start(run, segment, actual, &error);
-		}
-		if (rc != SGPU_OK) {
-			fail_output(run, segment, rc, error.text);
+		if (rc == SGPU_GRAPH_LATER) {
+			op->holds = 1;
+		} else if (rc != SGPU_OK) {
+			fail_itself(graph, operation, rc, error.text);
 		} else {
-			run->outputs_open++;
+			op->state = ENQUEUED;
+			graph->ahead++;
+			drop_followers(graph, operation, false);
+		}
+	} else if (op->state == FAILED) {
+		for (int i = graph->follower_start[operation]; i < graph->follower_start[operation + 1]; i++) {
+			mark_failed(graph, graph->followers[i], inherited(op->code), op->cause);
 		}
 	}
 }
 
-static uint64_t call_bytes(const struct sgpu_op_call *call)
+void sgpu_graph_advance(struct sgpu_graph *graph)
 {
-	uint64_t sum = 0;
+	while (graph->work_head < graph->work_tail) {
+		int operation = graph->work[graph->work_head];
 
-	for (int i = 0; i < SGPU_ARGUMENTS_MAX; i++) {
-		uint64_t bytes = 0;
-
-		if (call->data[i] && sgpu_type_bytes(&call->type[i], &bytes)) {
-			sum += bytes;
-		}
-	}
-	return sum;
-}
-
-static void ran(struct sgpu_run *run, int operation)
-{
-	struct sgpu_run_operation *op = &run->operations[operation];
-	struct sgpu_run_launch *launch = op->launch;
-	int code;
-
-	sgpu_module_end(run, launch);
-	code = launch->task.code;
-	run->operations_open--;
-	if (op->state == SGPU_OP_ENQUEUED && code == SGPU_OK) {
-		op->state = SGPU_OP_DONE;
-		atomic_fetch_add(&run->done, 1);
-		drop_followers(run, operation, true);
-		start_outputs(run, operation, &launch->call, launch->task.actual);
-	} else if (op->state == SGPU_OP_ENQUEUED) {
-		fail_itself(run, operation, code, launch->task.error.text);
-	}
-	if (code != SGPU_EDEPENDENCY) {
-		sgpu_span_add(run, SGPU_SPAN_KERNEL, run->plan->stream[operation],
-			      run->manifest->operations[operation].id, launch->task.begin_ns, launch->task.end_ns,
-			      call_bytes(&launch->call));
-	}
-	run->ahead--;
-	op->launch = NULL;
-	free(launch->clears);
-	free(launch);
-}
-
-static void left(struct sgpu_run *run, int segment)
-{
-	struct sgpu_error error = { 0 };
-	int rc = sgpu_result_end(run, segment, &error);
-
-	run->outputs_open--;
-	if (rc != SGPU_OK) {
-		fail_output(run, segment, rc, error.text);
-	}
-}
-
-/* Whatever is not enqueued will not be. What is ends by itself. */
-static void stop(struct sgpu_run *run)
-{
-	int code = atomic_load(&run->stop);
-
-	for (int i = 0; i < run->manifest->operation_count; i++) {
-		if (run->operations[i].state == SGPU_OP_WAITING) {
-			mark_failed(run, i, code, code == SGPU_ETIMEOUT ? deadline_text : sgpu_strerror(code));
-		}
-	}
-}
-
-/* ---- the thread ---- */
-static struct sgpu_run_node *next_node(struct sgpu_run *run)
-{
-	struct sgpu_run_node *node;
-
-	pthread_mutex_lock(&run->mutex);
-	while (!run->queue_head) {
-		pthread_cond_wait(&run->queue_filled, &run->mutex);
-	}
-	node = run->queue_head;
-	run->queue_head = node->next;
-	if (!run->queue_head) {
-		run->queue_tail = NULL;
-	}
-	pthread_mutex_unlock(&run->mutex);
-	return node;
-}
-
-static void take_node(struct sgpu_run *run, const struct sgpu_run_node *node)
-{
-	switch (node->kind) {
-	case SGPU_NODE_ARRIVED:
-		arrived(run, node->index);
-		break;
-	case SGPU_NODE_RAN:
-		ran(run, node->index);
-		break;
-	case SGPU_NODE_LEFT:
-		left(run, node->index);
-		break;
-	case SGPU_NODE_STOP:
-		stop(run);
-		break;
-	}
-}
-
-/* Each launch under way costs some KiB, and the device only needs enough of them not to run dry. */
-static bool may_look(const struct sgpu_run *run)
-{
-	return run->work_head < run->work_tail &&
-	       (run->ahead < SGPU_RUN_AHEAD || run->operations[run->work[run->work_head]].state != SGPU_OP_WAITING);
-}
-
-void *sgpu_drive(void *argument)
-{
-	struct sgpu_run *run = argument;
-
-	for (int i = 0; i < run->manifest->operation_count; i++) {
-		if (run->operations[i].waiting == 0) {
-			add_work(run, i);
-		}
-	}
-	for (;;) {
-		while (may_look(run)) {
-			look_at(run, run->work[run->work_head++]);
-		}
-		if (run->arrivals_open == 0 && run->operations_open == 0 && run->outputs_open == 0) {
+		if (graph->ahead >= AHEAD_MAX && graph->operations[operation].state == WAITING) {
 			break;
 		}
-		take_node(run, next_node(run));
+		graph->work_head++;
+		look_at(graph, operation);
 	}
-	return NULL;
+}
+
+/* ---- what happened ---- */
+void sgpu_graph_arrived(struct sgpu_graph *graph, int segment, int code, const char *text)
+{
+	const struct sgpu_segment *s = &graph->config.manifest->segments[segment];
+	const char *cause = text ? text : sgpu_strerror(code);
+
+	graph->inputs_open--;
+	for (int i = 0; i < s->reader_count; i++) {
+		if (code != SGPU_OK) {
+			mark_failed(graph, s->readers[i], inherited(code), cause);
+		} else if (sgpu_plan_reader_once(s, i)) {
+			drop_hold(graph, s->readers[i]);
+		}
+	}
+	if (code != SGPU_OK && s->reader_count == 0 && !graph->unused_input) {
+		graph->unused_input = strdup(cause);
+	}
+}
+
+bool sgpu_graph_ran(struct sgpu_graph *graph, int operation, int code, const char *text)
+{
+	struct operation *op = &graph->operations[operation];
+
+	graph->operations_open--;
+	graph->ahead--;
+	if (op->state == ENQUEUED && code == SGPU_OK) {
+		op->state = DONE;
+		atomic_fetch_add(&graph->config.count->done, 1);
+		drop_followers(graph, operation, true);
+		return true;
+	}
+	if (op->state == ENQUEUED) {
+		fail_itself(graph, operation, code, text);
+	}
+	return false;
+}
+
+void sgpu_graph_retry(struct sgpu_graph *graph, int operation)
+{
+	drop_hold(graph, operation);
+}
+
+void sgpu_graph_stop(struct sgpu_graph *graph)
+{
+	int code = atomic_load(graph->config.stop);
+
+	for (int i = 0; i < graph->config.manifest->operation_count; i++) {
+		if (graph->operations[i].state == WAITING) {
+			mark_failed(graph, i, code, code == SGPU_ETIMEOUT ? deadline_text : sgpu_strerror(code));
+		}
+	}
+}
+
+/* ---- how it stands ---- */
+bool sgpu_graph_ended(const struct sgpu_graph *graph)
+{
+	return graph->inputs_open == 0 && graph->operations_open == 0;
+}
+
+int sgpu_graph_outcome(const struct sgpu_graph *graph, int operation, const char **text, const char **cause)
+{
+	const struct operation *op = &graph->operations[operation];
+
+	*text = op->text;
+	*cause = op->cause;
+	return op->state == DONE ? SGPU_OK : op->code != SGPU_OK ? op->code : SGPU_EDEPENDENCY;
+}
+
+const char *sgpu_graph_unused_input(const struct sgpu_graph *graph)
+{
+	return graph->unused_input;
 }

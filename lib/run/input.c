@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "run/run.h"
+#include "run/inputs.h"
+#include "run/transfers.h"
 
 /* One arrival under way. */
 struct arrival {
@@ -24,12 +25,12 @@ struct arrival {
 
 static const char *deadline_text = "the deadline passed before it arrived";
 
-static const char *id_of(const struct sgpu_run *run, int segment)
+static const char *id_of(const struct sgpu_transfers *run, int segment)
 {
-	return run->manifest->segments[segment].id;
+	return run->job->manifest->segments[segment].id;
 }
 
-void sgpu_load_fail(struct sgpu_run *run, int segment, int code, const char *text)
+void sgpu_load_fail(struct sgpu_transfers *run, int segment, int code, const char *text)
 {
 	struct sgpu_run_segment *s = &run->segments[segment];
 
@@ -41,28 +42,29 @@ void sgpu_load_fail(struct sgpu_run *run, int segment, int code, const char *tex
 	pthread_mutex_unlock(&run->mutex);
 }
 
-void sgpu_load_release(struct sgpu_run *run, int segment)
+void sgpu_load_release(struct sgpu_transfers *run, int segment)
 {
 	if (atomic_fetch_sub(&run->segments[segment].pending, 1) == 1) {
-		sgpu_run_post(&run->segments[segment].arrived);
+		sgpu_loop_post(run->base->loop, &run->segments[segment].arrived);
 	}
 }
 
-void sgpu_load_end(struct sgpu_run *run, int segment)
+int sgpu_input_end(struct sgpu_transfers *run, int segment, const char **text)
 {
 	sgpu_device_key_free(&run->segments[segment].key);
+	*text = run->segments[segment].in_text;
+	return atomic_load(&run->segments[segment].in_code);
 }
 
-static void begin_segment(struct sgpu_run *run, int segment)
+static void begin_segment(struct sgpu_transfers *run, int segment)
 {
 	struct sgpu_run_segment *s = &run->segments[segment];
 
 	s->loaded = true;
-	s->arrived = (struct sgpu_run_node){ .run = run, .kind = SGPU_NODE_ARRIVED, .index = segment };
 	atomic_store(&s->pending, 1);
 }
 
-void sgpu_load_miss(struct sgpu_run *run, int segment, int code, const char *text)
+void sgpu_load_miss(struct sgpu_transfers *run, int segment, int code, const char *text)
 {
 	begin_segment(run, segment);
 	sgpu_load_fail(run, segment, code == SGPU_OK ? SGPU_EINVALID : code,
@@ -74,13 +76,13 @@ void sgpu_load_miss(struct sgpu_run *run, int segment, int code, const char *tex
 static int read_at(const struct arrival *a, const struct sgpu_load_source *source, uint64_t position, void *data,
 		   size_t size, struct sgpu_error *error)
 {
-	struct sgpu_run *run = a->loader->run;
+	struct sgpu_transfers *run = a->loader->run;
 	uint64_t begin = sgpu_now_ns();
 	int rc = source->read(source, position, data, size, error);
 
 	if (rc == SGPU_OK) {
-		sgpu_span_add(run, SGPU_SPAN_READ, -1, id_of(run, a->segment), begin, sgpu_now_ns(), size);
-		atomic_fetch_add(&run->bytes_in, size);
+		sgpu_trace_add(run->base->trace, SGPU_SPAN_READ, -1, id_of(run, a->segment), begin, sgpu_now_ns(), size);
+		atomic_fetch_add(&run->base->trace->bytes_in, size);
 	}
 	return rc;
 }
@@ -97,8 +99,8 @@ static int read_next(struct arrival *a, void *data, size_t size, struct sgpu_err
 static int fill(const struct arrival *a, const struct sgpu_load_source *source, uint64_t position,
 		struct sgpu_run_slot *slot, struct sgpu_slot_piece *piece, struct sgpu_error *error)
 {
-	struct sgpu_run *run = a->loader->run;
-	enum sgpu_rung rung = SGPU_RUNG_REGISTERED, of_slot;
+	struct sgpu_transfers *run = a->loader->run;
+	enum sgpu_transfer_path path = SGPU_PATH_REGISTERED, of_slot;
 	struct sgpu_error why = { 0 };
 	int rc = sgpu_slot_fill(slot, !a->pinned.data, a->sealed, &of_slot, &why);
 
@@ -108,14 +110,14 @@ static int fill(const struct arrival *a, const struct sgpu_load_source *source, 
 	}
 	if (a->pinned.data) {
 		piece->from = a->pinned.data + (position - SGPU_SEALED_HEADER);
-		atomic_fetch_add(&run->bytes_in, piece->bytes);
+		atomic_fetch_add(&run->base->trace->bytes_in, piece->bytes);
 	} else {
-		rung = of_slot;
+		path = of_slot;
 		piece->from = slot->host;
 		rc = read_at(a, source, position, slot->host, piece->bytes, error);
 	}
 	if (rc == SGPU_OK) {
-		sgpu_rung_add(run, false, rung, piece->bytes);
+		sgpu_trace_path(run->base->trace, false, path, piece->bytes);
 	}
 	return rc;
 }
@@ -124,7 +126,7 @@ static int fill(const struct arrival *a, const struct sgpu_load_source *source, 
 static int bring_piece(const struct arrival *a, const struct sgpu_load_source *source, uint64_t at, uint64_t size,
 		       struct sgpu_error *error)
 {
-	struct sgpu_run *run = a->loader->run;
+	struct sgpu_transfers *run = a->loader->run;
 	struct sgpu_slot_piece piece = { .segment = a->segment, .key = run->segments[a->segment].key,
 					 .chunk = at / SGPU_CHUNK, .last = at + size == a->size };
 	uint64_t position = a->sealed ? SGPU_SEALED_HEADER + sgpu_piece_sealed(at, false) : at;
@@ -166,12 +168,12 @@ struct shared {
 static void bring_shared(void *argument, uint64_t begin, uint64_t end)
 {
 	const struct shared *s = argument;
-	struct sgpu_run *run = s->arrival->loader->run;
+	struct sgpu_transfers *run = s->arrival->loader->run;
 	int segment = s->arrival->segment;
 
 	for (uint64_t i = begin; i < end; i++) {
 		struct sgpu_error why = { 0 };
-		int rc = atomic_load(&run->stop);
+		int rc = atomic_load(&run->base->stop);
 
 		if (atomic_load(&run->segments[segment].in_code) != SGPU_OK) {
 			return;
@@ -248,7 +250,7 @@ static int skip_rest(struct arrival *a, struct sgpu_error *error)
 /* ---- the whole payload ---- */
 static int read_header(struct arrival *a, struct sgpu_error *error)
 {
-	struct sgpu_run *run = a->loader->run;
+	struct sgpu_transfers *run = a->loader->run;
 	uint8_t header[SGPU_SEALED_HEADER], key[SGPU_KEY_SIZE], context[SGPU_SEGMENT_CONTEXT_MAX];
 	struct sgpu_sealed_keys keys = { 0 };
 	struct sgpu_stream *stream = NULL;
@@ -259,7 +261,7 @@ static int read_header(struct arrival *a, struct sgpu_error *error)
 	if (rc != SGPU_OK) {
 		return rc;
 	}
-	opened = sgpu_batch_segment_key(run->batch, run->batch_key, id_of(run, a->segment), NULL, key, context,
+	opened = sgpu_batch_segment_key(run->job->batch, run->job->batch_key, id_of(run, a->segment), NULL, key, context,
 					&context_size, &why);
 	if (opened == SGPU_OK) {
 		opened = sgpu_sealed_keys_open(key, context, context_size, header, &keys, &why);
@@ -283,28 +285,29 @@ static int read_header(struct arrival *a, struct sgpu_error *error)
 static void compare_digest(void *argument)
 {
 	struct sgpu_run_segment *s = argument;
-	struct sgpu_run *run = s->arrived.run;
+	struct sgpu_transfers *run = s->transfers;
 	const struct sgpu_task *task = &s->digesting;
+	int segment = s->arrived.index;
 
 	if (task->code != SGPU_OK) {
-		sgpu_load_fail(run, s->arrived.index, task->code,
+		sgpu_load_fail(run, segment, task->code,
 			       task->error.text[0] ? task->error.text : sgpu_strerror(task->code));
-	} else if (!sgpu_equal(s->digest, run->batch->segments[s->in_batch].kt128, sizeof(s->digest))) {
-		sgpu_load_fail(run, s->arrived.index, SGPU_EAUTH, "its kt128 is not the one that the batch names");
+	} else if (!sgpu_equal(s->digest, run->job->batch->segments[run->job->in_batch[segment]].kt128, sizeof(s->digest))) {
+		sgpu_load_fail(run, segment, SGPU_EAUTH, "its kt128 is not the one that the batch names");
 	}
-	sgpu_load_release(run, s->arrived.index);
+	sgpu_load_release(run, segment);
 }
 
 /* Enqueues the digest of what lies on the device, behind the copies on all streams that brought it. */
 static int start_digest(const struct arrival *a, struct sgpu_stream **stream, struct sgpu_error *error)
 {
 	const struct sgpu_run_loader *loader = a->loader;
-	struct sgpu_run *run = loader->run;
+	struct sgpu_transfers *run = loader->run;
 	struct sgpu_run_segment *s = &run->segments[a->segment];
 	int rc = sgpu_run_stream(run, loader->first_row, stream, error);
 
 	for (int i = 1; rc == SGPU_OK && i < loader->copy_count; i++) {
-		struct sgpu_stream *other = run->streams[loader->first_row + i];
+		struct sgpu_stream *other = run->streams[loader->first_row + i - run->rows.operations];
 
 		rc = other ? sgpu_run_follow(run, other, *stream, error) : SGPU_OK;
 	}
@@ -318,7 +321,7 @@ static int start_digest(const struct arrival *a, struct sgpu_stream **stream, st
 
 static void check_digest(const struct arrival *a)
 {
-	struct sgpu_run *run = a->loader->run;
+	struct sgpu_transfers *run = a->loader->run;
 	struct sgpu_run_segment *s = &run->segments[a->segment];
 	struct sgpu_stream *stream = NULL;
 	struct sgpu_error why = { 0 };
@@ -342,24 +345,24 @@ static void check_digest(const struct arrival *a)
 static void try_to_pin(struct arrival *a)
 {
 	const struct sgpu_source *file = a->source->file;
-	struct sgpu_run *run = a->loader->run;
+	struct sgpu_transfers *run = a->loader->run;
 	uint64_t begin = sgpu_now_ns();
 
 	if (file && a->sealed && atomic_load(&run->segments[a->segment].in_code) == SGPU_OK &&
 	    sgpu_pin(run, file->fd, file->offset + a->read, a->payload - a->read, &a->pinned)) {
-		sgpu_span_add(run, SGPU_SPAN_READ, -1, id_of(run, a->segment), begin, sgpu_now_ns(),
+		sgpu_trace_add(run->base->trace, SGPU_SPAN_READ, -1, id_of(run, a->segment), begin, sgpu_now_ns(),
 			      a->payload - a->read);
 	}
 }
 
 static int bring(struct arrival *a, struct sgpu_error *error)
 {
-	struct sgpu_run *run = a->loader->run;
+	struct sgpu_transfers *run = a->loader->run;
 	const atomic_int *code = &run->segments[a->segment].in_code;
 	struct sgpu_error why = { 0 };
 	int made, rc = SGPU_OK;
 
-	made = sgpu_run_memory(run, run->plan->in_buffer[a->segment], &a->memory, &why);
+	made = sgpu_memory_get(run->base->memory, run->job->plan->in_buffer[a->segment], &a->memory, &why);
 	if (made != SGPU_OK) {
 		sgpu_load_fail(run, a->segment, made, why.text);
 	} else if (a->sealed) {
@@ -372,8 +375,8 @@ static int bring(struct arrival *a, struct sgpu_error *error)
 		bring_together(a);
 	}
 	while (rc == SGPU_OK && a->read < a->payload && atomic_load(code) == SGPU_OK) {
-		if (atomic_load(&run->stop)) {
-			return sgpu_fail(error, atomic_load(&run->stop), "the run was stopped");
+		if (atomic_load(&run->base->stop)) {
+			return sgpu_fail(error, atomic_load(&run->base->stop), "the run was stopped");
 		}
 		rc = bring_next(a, error);
 	}
@@ -389,10 +392,10 @@ static int bring(struct arrival *a, struct sgpu_error *error)
 int sgpu_load_segment(struct sgpu_run_loader *loader, int segment, const struct sgpu_load_source *source,
 		      struct sgpu_error *error)
 {
-	struct sgpu_run *run = loader->run;
-	const struct sgpu_batch_segment *in_batch = &run->batch->segments[run->segments[segment].in_batch];
+	struct sgpu_transfers *run = loader->run;
+	const struct sgpu_batch_segment *in_batch = &run->job->batch->segments[run->job->in_batch[segment]];
 	struct arrival a = { .loader = loader, .source = source, .segment = segment, .sealed = in_batch->sealed,
-			     .payload = sgpu_batch_payload_size(run->batch, run->segments[segment].in_batch),
+			     .payload = sgpu_batch_payload_size(run->job->batch, run->job->in_batch[segment]),
 			     .size = in_batch->size };
 	struct sgpu_error why = { 0 };
 	int rc;
@@ -400,7 +403,7 @@ int sgpu_load_segment(struct sgpu_run_loader *loader, int segment, const struct 
 	begin_segment(run, segment);
 	rc = bring(&a, &why);
 	if (rc != SGPU_OK) {
-		sgpu_load_fail(run, segment, rc, rc == SGPU_ETIMEOUT || atomic_load(&run->stop) == SGPU_ETIMEOUT ?
+		sgpu_load_fail(run, segment, rc, rc == SGPU_ETIMEOUT || atomic_load(&run->base->stop) == SGPU_ETIMEOUT ?
 			       deadline_text : why.text);
 	}
 	sgpu_load_release(run, segment);
@@ -415,12 +418,4 @@ int sgpu_load_segment(struct sgpu_run_loader *loader, int segment, const struct 
 		return rc;
 	}
 	return SGPU_OK;
-}
-
-void sgpu_load_free(struct sgpu_run *run)
-{
-	for (int i = 0; run->segments && i < run->manifest->segment_count; i++) {
-		sgpu_load_end(run, i);
-	}
-	sgpu_slots_free(run);
 }

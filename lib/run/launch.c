@@ -1,100 +1,182 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One operation onto its stream: its buffers, the events that it waits for, its launch, and the event that others
- * wait for.
+ * Streams are taken from the runner when an operation first needs them. An event stands behind an operation that another
+ * one on another stream follows.
  */
+#include "run/launch.h"
+
 #include <stdlib.h>
 
+#include "run/admit.h"
+#include "run/loop.h"
+#include "run/memory.h"
+#include "run/module.h"
 #include "run/plan.h"
 #include "run/run.h"
+#include "run/stock.h"
+#include "run/trace.h"
 
-static int run_unless_stopped(const struct sgpu_run *run, struct sgpu_run_launch *l, struct sgpu_launch *launch)
+/* A launch under way, from its enqueuing until the loop has seen its end. */
+struct launch {
+	struct sgpu_launches *all;
+	int operation;
+	sgpu_op_fn on_device;         /* the device's own implementation, or NULL: the table's for the CPU */
+	struct sgpu_launch_end end;
+	struct sgpu_task *clears;     /* of a module's outputs, by argument; or NULL */
+};
+
+struct operation {
+	struct sgpu_note ended;
+	atomic_bool bad;              /* it failed: whatever depends on it may not run any more */
+	bool followed_elsewhere;      /* by an operation on another stream */
+	struct launch *launch;
+	struct sgpu_event *event;     /* after its kernel */
+};
+
+struct sgpu_launches {
+	struct sgpu_run_base *base;
+	const struct sgpu_manifest *manifest;
+	const struct sgpu_plan *plan;
+	struct sgpu_modules *modules;
+	struct operation *operations;
+	struct sgpu_stream **streams; /* of the plan */
+};
+
+int sgpu_launches_create(struct sgpu_run_base *base, struct sgpu_modules *modules, void (*ended)(struct sgpu_note *note),
+			 void *owner, struct sgpu_launches **launches, struct sgpu_error *error)
 {
-	const struct sgpu_operation *op = &run->manifest->operations[l->operation];
-	int rc = atomic_load(&run->stop);
+	const struct sgpu_job *job = base->job;
+	const struct sgpu_manifest *m = job->manifest;
+	struct sgpu_launches *l = calloc(1, sizeof(*l));
+
+	*launches = l;
+	if (!l) {
+		return sgpu_fail_nomem(error);
+	}
+	l->base = base;
+	l->manifest = m;
+	l->plan = job->plan;
+	l->modules = modules;
+	l->operations = calloc((size_t)m->operation_count + 1, sizeof(*l->operations));
+	l->streams = calloc((size_t)job->plan->stream_count + 1, sizeof(struct sgpu_stream *));
+	if (!l->operations || !l->streams) {
+		sgpu_launches_free(launches);
+		return sgpu_fail_nomem(error);
+	}
+	for (int i = 0; i < m->operation_count; i++) {
+		l->operations[i].ended = (struct sgpu_note){ .handle = ended, .owner = owner, .index = i };
+		for (int k = 0; k < m->operations[i].before_count; k++) {
+			int before = m->operations[i].before[k];
+
+			l->operations[before].followed_elsewhere |= l->plan->stream[before] != l->plan->stream[i];
+		}
+	}
+	return SGPU_OK;
+}
+
+void sgpu_launches_settle(struct sgpu_launches *launches)
+{
+	for (int i = 0; i < launches->plan->stream_count; i++) {
+		sgpu_stock_give_stream(launches->base->stock, &launches->streams[i]);
+	}
+	for (int i = 0; i < launches->manifest->operation_count; i++) {
+		sgpu_event_free(&launches->operations[i].event);
+	}
+}
+
+void sgpu_launches_free(struct sgpu_launches **launches)
+{
+	if (*launches) {
+		free((*launches)->operations);
+		free((*launches)->streams);
+		free(*launches);
+		*launches = NULL;
+	}
+}
+
+/* ---- on the stream's thread ---- */
+static int run_unless_stopped(struct launch *l, struct sgpu_launch *launch)
+{
+	const struct sgpu_operation *op = &l->all->manifest->operations[l->operation];
+	int rc = atomic_load(&l->all->base->stop);
 
 	if (rc != SGPU_OK) {
 		return sgpu_fail(launch->error, rc, "the run was stopped");
 	}
 	for (int i = 0; i < op->before_count; i++) {
-		if (atomic_load(&run->operations[op->before[i]].bad)) {
+		if (atomic_load(&l->all->operations[op->before[i]].bad)) {
 			return sgpu_fail(launch->error, SGPU_EDEPENDENCY, "an operation before it failed");
 		}
 	}
 	if (l->on_device) {
-		return l->on_device(&l->call, launch);
+		return l->on_device(&l->end.call, launch);
 	}
-	rc = l->call.op->cpu(&l->call, launch->pool, launch->error);
-	launch->status[1] = (int64_t)l->call.actual;
+	rc = l->end.call.op->cpu(&l->end.call, launch->pool, launch->error);
+	launch->status[1] = (int64_t)l->end.call.actual;
 	return rc;
 }
 
-/* On the stream's thread. What an earlier operation got wrong is known by then even if the driver has not yet
- * heard of it; one that was not run for that reason has written nothing either, so it counts as failed, too. */
+/* What an earlier operation got wrong is known by then even if the loop has not yet heard of it; one that was not run for
+ * that reason has written nothing either, so it counts as failed, too. */
 static int run_kernel(struct sgpu_launch *launch, void *argument)
 {
-	struct sgpu_run_launch *l = argument;
-	struct sgpu_run *run = l->run;
-	int rc = run_unless_stopped(run, l, launch);
+	struct launch *l = argument;
+	int rc = run_unless_stopped(l, launch);
 
 	if (rc != SGPU_OK) {
-		atomic_store(&run->operations[l->operation].bad, true);
+		atomic_store(&l->all->operations[l->operation].bad, true);
 	}
 	return rc;
 }
 
-static void kernel_ran(void *argument)
+static void post_ended(void *argument)
 {
-	sgpu_run_post(argument);
+	struct launch *l = argument;
+
+	sgpu_loop_post(l->all->base->loop, &l->all->operations[l->operation].ended);
 }
 
+/* ---- enqueuing ---- */
 /* Where the call's data lie. */
-static int place(struct sgpu_run *run, int operation, struct sgpu_op_call *call, struct sgpu_error *error)
+static int place_arguments(struct sgpu_launches *launches, int operation, struct sgpu_op_call *call,
+			   struct sgpu_error *error)
 {
-	const struct sgpu_operation *op = &run->manifest->operations[operation];
-	int scratch = run->plan->scratch_buffer[operation];
+	const struct sgpu_operation *op = &launches->manifest->operations[operation];
+	const struct sgpu_plan *plan = launches->plan;
+	int scratch = plan->scratch_buffer[operation];
 	sgpu_devptr memory = 0;
 	int rc = SGPU_OK;
 
 	for (int i = 0; rc == SGPU_OK && i < op->arg_count; i++) {
 		int segment = op->args[i].segment, at = op->module ? i : sgpu_op_arg(call->op, op->args[i].name);
-		bool arrives = !op->args[i].output && sgpu_plan_reads_input(&run->manifest->segments[segment]);
-		int buffer = arrives ? run->plan->in_buffer[segment] : run->plan->out_buffer[segment];
+		bool arrives = !op->args[i].output && sgpu_plan_reads_input(&launches->manifest->segments[segment]);
+		int buffer = arrives ? plan->in_buffer[segment] : plan->out_buffer[segment];
 
 		if (at < 0 || buffer < 0) {
 			return sgpu_fail(error, SGPU_EINVALID, "operation '%s' has no memory for '%s'", op->id,
 					 op->args[i].name);
 		}
-		rc = sgpu_run_memory(run, buffer, &memory, error);
+		rc = sgpu_memory_get(launches->base->memory, buffer, &memory, error);
 		call->data[at] = (void *)(uintptr_t)memory;
 	}
 	if (rc == SGPU_OK && scratch >= 0) {
-		rc = sgpu_run_memory(run, scratch, &memory, error);
+		rc = sgpu_memory_get(launches->base->memory, scratch, &memory, error);
 		call->scratch = (void *)(uintptr_t)memory;
 	}
 	return rc;
 }
 
-static bool followed_elsewhere(const struct sgpu_run *run, int operation)
-{
-	for (int i = run->after_start[operation]; i < run->after_start[operation + 1]; i++) {
-		if (run->plan->stream[run->after[i]] != run->plan->stream[operation]) {
-			return true;
-		}
-	}
-	return false;
-}
-
 /* Waits on the device for those predecessors on other streams whose end the host has not seen yet. */
-static int wait_for_others(struct sgpu_run *run, int operation, struct sgpu_stream *stream, struct sgpu_error *error)
+static int wait_for_others(struct sgpu_launches *launches, int operation, struct sgpu_stream *stream,
+			   struct sgpu_error *error)
 {
-	const struct sgpu_operation *op = &run->manifest->operations[operation];
+	const struct sgpu_operation *op = &launches->manifest->operations[operation];
 
 	for (int i = 0; i < op->before_count; i++) {
-		const struct sgpu_run_operation *other = &run->operations[op->before[i]];
-		bool same = run->plan->stream[op->before[i]] == run->plan->stream[operation];
+		const struct operation *other = &launches->operations[op->before[i]];
+		bool same = launches->plan->stream[op->before[i]] == launches->plan->stream[operation];
 
-		if (same || other->state != SGPU_OP_ENQUEUED || !other->event) {
+		if (same || !other->launch || !other->event) {
 			continue;
 		}
 		if (sgpu_stream_wait(stream, other->event) != SGPU_OK) {
@@ -104,53 +186,55 @@ static int wait_for_others(struct sgpu_run *run, int operation, struct sgpu_stre
 	return SGPU_OK;
 }
 
-int sgpu_launch_ranges(const struct sgpu_run_launch *l, struct sgpu_device_range ranges[SGPU_RUN_RANGES_MAX])
+/* With what it touches: its tensors and its scratch memory. */
+static int start_kernel(struct launch *l, struct sgpu_stream *stream, struct sgpu_error *error)
 {
-	const struct sgpu_run *run = l->run;
-	int scratch = run->plan->scratch_buffer[l->operation], count = 0;
+	const struct sgpu_op_call *call = &l->end.call;
+	struct sgpu_device_range ranges[SGPU_ARGUMENTS_MAX + 1];
+	int scratch = l->all->plan->scratch_buffer[l->operation], count = 0, rc;
 
 	for (int i = 0; i < SGPU_ARGUMENTS_MAX; i++) {
 		uint64_t size = 0;
 
-		if (l->call.data[i] && sgpu_type_bytes(&l->call.type[i], &size)) {
-			ranges[count++] = (struct sgpu_device_range){ (sgpu_devptr)(uintptr_t)l->call.data[i], size };
+		if (call->data[i] && sgpu_type_bytes(&call->type[i], &size)) {
+			ranges[count++] = (struct sgpu_device_range){ (sgpu_devptr)(uintptr_t)call->data[i], size };
 		}
 	}
 	if (scratch >= 0) {
-		ranges[count++] = (struct sgpu_device_range){ (sgpu_devptr)(uintptr_t)l->call.scratch,
-							      run->plan->buffers[scratch].size };
+		ranges[count++] = (struct sgpu_device_range){ (sgpu_devptr)(uintptr_t)call->scratch,
+							      l->all->plan->buffers[scratch].size };
 	}
-	return count;
-}
-
-static int start_kernel(struct sgpu_run_launch *l, struct sgpu_stream *stream, struct sgpu_error *error)
-{
-	struct sgpu_device_range ranges[SGPU_RUN_RANGES_MAX];
-	int count = sgpu_launch_ranges(l, ranges);
-	int rc = sgpu_device_launch_on(stream, run_kernel, l, ranges, count, &l->task);
-
+	rc = sgpu_device_launch_on(stream, run_kernel, l, ranges, count, &l->end.task);
 	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "the device refused the launch: %s",
-					      l->task.error.text[0] ? l->task.error.text : sgpu_strerror(rc));
+					      l->end.task.error.text[0] ? l->end.task.error.text : sgpu_strerror(rc));
 }
 
-/* The callback goes before the event, so that the driver hears of an operation before it hears of those that
- * waited for it. */
-static int launch(struct sgpu_run *run, struct sgpu_run_launch *l, struct sgpu_stream *stream,
-		  struct sgpu_error *error)
+static int start_module(struct launch *l, struct sgpu_stream *stream, struct sgpu_error *error)
 {
-	struct sgpu_run_operation *op = &run->operations[l->operation];
-	int rc = run->manifest->operations[l->operation].module ? sgpu_module_start(run, l, stream, error) :
-								  start_kernel(l, stream, error);
+	const struct sgpu_operation *op = &l->all->manifest->operations[l->operation];
+
+	l->clears = calloc((size_t)op->arg_count + 1, sizeof(*l->clears));
+	return l->clears ? sgpu_module_start(l->all->modules, l->operation, &l->end.call, stream, l->clears, &l->end.task,
+					     error) : sgpu_fail_nomem(error);
+}
+
+/* The callback goes before the event, so that the loop hears of an operation before it hears of those that waited for
+ * it. */
+static int enqueue(struct launch *l, struct sgpu_stream *stream, struct sgpu_error *error)
+{
+	struct operation *op = &l->all->operations[l->operation];
+	bool is_module = l->all->manifest->operations[l->operation].module != NULL;
+	int rc = is_module ? start_module(l, stream, error) : start_kernel(l, stream, error);
 
 	if (rc != SGPU_OK) {
 		return rc;
 	}
 	op->launch = l;
-	if (sgpu_stream_callback(stream, kernel_ran, &op->ran) != SGPU_OK) {
-		if (sgpu_stream_sync(stream, NULL) != SGPU_OK && l->task.code == SGPU_OK) {
-			l->task.code = SGPU_EDEVICE;
+	if (sgpu_stream_callback(stream, post_ended, l) != SGPU_OK) {
+		if (sgpu_stream_sync(stream, NULL) != SGPU_OK && l->end.task.code == SGPU_OK) {
+			l->end.task.code = SGPU_EDEVICE;
 		}
-		kernel_ran(&op->ran);
+		post_ended(l);
 	}
 	if (op->event && sgpu_event_record(stream, op->event) != SGPU_OK) {
 		sgpu_event_free(&op->event); /* then the host waits, once, in place of the streams */
@@ -161,37 +245,85 @@ static int launch(struct sgpu_run *run, struct sgpu_run_launch *l, struct sgpu_s
 	return SGPU_OK;
 }
 
-int sgpu_execute(struct sgpu_run *run, int operation, struct sgpu_error *error)
+int sgpu_launch_start(struct sgpu_launches *launches, int operation, struct sgpu_error *error)
 {
-	struct sgpu_run_launch *l = calloc(1, sizeof(*l));
-	struct sgpu_stream *stream = NULL;
-	int rc;
+	const struct sgpu_operation *op = &launches->manifest->operations[operation];
+	struct operation *state = &launches->operations[operation];
+	struct sgpu_stream **stream = &launches->streams[launches->plan->stream[operation]];
+	int rc = op->module ? sgpu_modules_ready(launches->modules, operation, error) : SGPU_OK;
+	struct launch *l;
 
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	l = calloc(1, sizeof(*l));
 	if (!l) {
 		return sgpu_fail_nomem(error);
 	}
-	l->run = run;
+	l->all = launches;
 	l->operation = operation;
-	l->on_device = sgpu_device_op(run->device, run->manifest->operations[operation].kernel);
-	rc = sgpu_ops_prepare(run->manifest, operation, &l->call, error);
+	l->on_device = sgpu_device_op(launches->base->traits->device, op->kernel);
+	rc = sgpu_ops_prepare(launches->manifest, operation, &l->end.call, error);
 	if (rc == SGPU_OK) {
-		rc = place(run, operation, &l->call, error);
+		rc = place_arguments(launches, operation, &l->end.call, error);
+	}
+	if (rc == SGPU_OK && !*stream) {
+		rc = sgpu_stock_take_stream(launches->base->stock, stream, error);
+	}
+	if (rc == SGPU_OK && state->followed_elsewhere) {
+		rc = sgpu_event_create(launches->base->traits->device, &state->event, error);
 	}
 	if (rc == SGPU_OK) {
-		rc = sgpu_run_stream(run, run->plan->stream[operation], &stream, error);
-	}
-	if (rc == SGPU_OK && followed_elsewhere(run, operation)) {
-		rc = sgpu_event_create(run->device, &run->operations[operation].event, error);
+		rc = wait_for_others(launches, operation, *stream, error);
 	}
 	if (rc == SGPU_OK) {
-		rc = wait_for_others(run, operation, stream, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = launch(run, l, stream, error);
+		rc = enqueue(l, *stream, error);
 	}
 	if (rc != SGPU_OK) {
 		free(l->clears);
 		free(l);
 	}
 	return rc;
+}
+
+/* ---- afterwards ---- */
+static uint64_t call_bytes(const struct sgpu_op_call *call)
+{
+	uint64_t sum = 0;
+
+	for (int i = 0; i < SGPU_ARGUMENTS_MAX; i++) {
+		uint64_t bytes = 0;
+
+		if (call->data[i] && sgpu_type_bytes(&call->type[i], &bytes)) {
+			sum += bytes;
+		}
+	}
+	return sum;
+}
+
+const struct sgpu_launch_end *sgpu_launch_result(struct sgpu_launches *launches, int operation)
+{
+	struct launch *l = launches->operations[operation].launch;
+	const struct sgpu_operation *op = &launches->manifest->operations[operation];
+
+	if (op->module) {
+		sgpu_module_end(launches->modules, operation, l->clears, &l->end.task);
+	}
+	if (l->end.task.code != SGPU_EDEPENDENCY) {
+		sgpu_trace_add(launches->base->trace, SGPU_SPAN_KERNEL, launches->plan->stream[operation], op->id,
+			       l->end.task.begin_ns, l->end.task.end_ns, call_bytes(&l->end.call));
+	}
+	return &l->end;
+}
+
+void sgpu_launch_drop(struct sgpu_launches *launches, int operation, bool failed)
+{
+	struct operation *op = &launches->operations[operation];
+
+	if (failed) {
+		atomic_store(&op->bad, true);
+	}
+	free(op->launch->clears);
+	free(op->launch);
+	op->launch = NULL;
 }

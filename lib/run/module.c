@@ -1,27 +1,53 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Operations whose kernel a segment brings. A module is loaded once, when the first of its operations is started: by
- * then all of its segment has verified, as of every input. Its image passes through host memory, since that is where
- * a device takes it from. It must have the digest that its operation names: in a secure context it is measured in the
- * device's memory, else where it is taken from.
+ * A module is loaded once, when the first of its operations could start: by then all of its segment has verified, as of
+ * every input. A thread that may block does that, since loading waits for the device. The image passes through host memory,
+ * since that is where a device takes it from. It must have the digest that its operation names: in a secure context it is
+ * measured in the device's memory, else where it is taken from.
  */
+#include "run/module.h"
+
 #include <stdlib.h>
 #include <string.h>
 
+#include "run/admit.h"
+#include "run/loop.h"
+#include "run/memory.h"
 #include "run/run.h"
+#include "run/stock.h"
+#include "run/threads.h"
 #include "secure/secure.h"
 
-struct sgpu_run_module {
-	bool tried;
-	int code;                      /* of loading it */
-	char *text;                    /* why not, or NULL */
-	uint8_t digest[SGPU_DIGEST_SIZE]; /* that it was loaded with */
+enum state { UNTRIED, LOADING, TRIED };
+
+struct module {
+	enum state state;
+	int code;                         /* of loading it */
+	struct sgpu_error error;          /* why not */
+	uint8_t digest[SGPU_DIGEST_SIZE]; /* that it was to be loaded with */
 	struct sgpu_device_module *loaded;
+	struct sgpu_blocking task;
+	struct sgpu_note note;
 };
 
-static const char *id_of(const struct sgpu_run *run, int segment)
+struct sgpu_modules {
+	struct sgpu_run_base *base;
+	void (*loaded)(void *argument, int segment);
+	void *argument;
+	struct module *list;              /* by segment of the manifest; NULL until one is used */
+	bool *waits;                      /* by operation: for its module */
+	int loading;
+	char *broken_rule;
+};
+
+static const char *id_of(const struct sgpu_modules *modules, int segment)
 {
-	return run->manifest->segments[segment].id;
+	return modules->base->job->manifest->segments[segment].id;
+}
+
+static const struct sgpu_operation *operation_of(const struct sgpu_modules *modules, int operation)
+{
+	return &modules->base->job->manifest->operations[operation];
 }
 
 static const char *text_of(const struct sgpu_error *error, int code)
@@ -29,21 +55,84 @@ static const char *text_of(const struct sgpu_error *error, int code)
 	return error->text[0] ? error->text : sgpu_strerror(code);
 }
 
-/* ---- loading ---- */
-/* A stream of its own: that of the operation may have to wait for others first. */
-static int copy_image(struct sgpu_run *run, int segment, void *image, uint64_t size, struct sgpu_error *error)
+int sgpu_modules_create(struct sgpu_run_base *base, void (*loaded)(void *argument, int segment), void *argument,
+			struct sgpu_modules **modules, struct sgpu_error *error)
 {
-	sgpu_devptr memory = run->buffers[run->plan->in_buffer[segment]].memory;
+	*modules = calloc(1, sizeof(**modules));
+	if (!*modules) {
+		return sgpu_fail_nomem(error);
+	}
+	(*modules)->base = base;
+	(*modules)->loaded = loaded;
+	(*modules)->argument = argument;
+	return SGPU_OK;
+}
+
+void sgpu_modules_unload(struct sgpu_modules *modules)
+{
+	for (int i = 0; modules->list && i < modules->base->job->manifest->segment_count; i++) {
+		sgpu_device_module_free(&modules->list[i].loaded);
+	}
+}
+
+void sgpu_modules_free(struct sgpu_modules **modules)
+{
+	struct sgpu_modules *m = *modules;
+
+	if (!m) {
+		return;
+	}
+	sgpu_modules_unload(m);
+	free(m->list);
+	free(m->waits);
+	free(m->broken_rule);
+	free(m);
+	*modules = NULL;
+}
+
+bool sgpu_modules_used(const struct sgpu_modules *modules)
+{
+	return modules->list != NULL;
+}
+
+bool sgpu_modules_idle(const struct sgpu_modules *modules)
+{
+	return modules->loading == 0;
+}
+
+const char *sgpu_modules_broken_rule(const struct sgpu_modules *modules)
+{
+	return modules->broken_rule;
+}
+
+/* A module that did what is refused is not what its owner meant to run: the run ends, and no response is given. */
+static void stop_for_rules(struct sgpu_modules *modules, const char *text)
+{
+	if (sgpu_device_module_broke_rules(modules->base->traits->device) && !modules->broken_rule) {
+		modules->broken_rule = sgpu_run_text("%s", text);
+		sgpu_run_stop(modules->base, SGPU_EPOLICY);
+	}
+}
+
+/* ---- loading: on a thread that may block ---- */
+/* A stream of its own: that of the operation may have to wait for others first. */
+static int copy_image(struct sgpu_modules *modules, int segment, void *image, uint64_t size, struct sgpu_error *error)
+{
+	struct sgpu_run_base *base = modules->base;
 	struct sgpu_stream *stream = NULL;
 	struct sgpu_task task = { 0 };
-	int synced, rc = sgpu_stream_create(run->device, &stream, error);
+	sgpu_devptr memory = 0;
+	int synced, rc = sgpu_memory_get(base->memory, base->job->plan->in_buffer[segment], &memory, error);
 
+	if (rc == SGPU_OK) {
+		rc = sgpu_stock_take_stream(base->stock, &stream, error);
+	}
 	if (rc != SGPU_OK) {
 		return rc;
 	}
 	rc = sgpu_copy_out(stream, image, memory, size, &task);
 	synced = sgpu_stream_sync(stream, error);
-	sgpu_stream_free(&stream);
+	sgpu_stock_give_stream(base->stock, &stream);
 	if (rc == SGPU_OK) {
 		rc = synced != SGPU_OK ? synced : task.code;
 	}
@@ -51,10 +140,11 @@ static int copy_image(struct sgpu_run *run, int segment, void *image, uint64_t s
 }
 
 /* On a plain device the host's copy is what is measured, and what is loaded. */
-static int load_measured(struct sgpu_run *run, const void *image, size_t size, const uint8_t digest[SGPU_DIGEST_SIZE],
-			 struct sgpu_device_module **loaded, struct sgpu_error *error)
+static int load_measured(struct sgpu_device *device, const void *image, size_t size,
+			 const uint8_t digest[SGPU_DIGEST_SIZE], struct sgpu_device_module **loaded,
+			 struct sgpu_error *error)
 {
-	struct sgpu_secure *secure = sgpu_secure_of(run->device);
+	struct sgpu_secure *secure = sgpu_secure_of(device);
 	uint8_t found[SGPU_DIGEST_SIZE];
 
 	if (secure) {
@@ -64,71 +154,124 @@ static int load_measured(struct sgpu_run *run, const void *image, size_t size, c
 	if (!sgpu_equal(found, digest, sizeof(found))) {
 		return sgpu_fail(error, SGPU_EPOLICY, "the module is not the one whose digest is named");
 	}
-	return sgpu_device_module_load(run->device, image, size, loaded, error);
+	return sgpu_device_module_load(device, image, size, loaded, error);
 }
 
-static int load_image(struct sgpu_run *run, int segment, const uint8_t digest[SGPU_DIGEST_SIZE],
-		      struct sgpu_device_module **loaded, struct sgpu_error *error)
+static int load_image(struct sgpu_modules *modules, int segment, struct module *m)
 {
 	uint8_t *image;
 	uint64_t size = 0;
 	int rc;
 
-	if (!sgpu_type_bytes(&run->manifest->segments[segment].type, &size) || size == 0 ||
+	if (!sgpu_type_bytes(&modules->base->job->manifest->segments[segment].type, &size) || size == 0 ||
 	    size > SGPU_MODULE_SIZE_MAX) {
-		return sgpu_fail(error, SGPU_EINVALID, "it has %llu bytes, a module has 1 to %d",
+		return sgpu_fail(&m->error, SGPU_EINVALID, "it has %llu bytes, a module has 1 to %d",
 				 (unsigned long long)size, (int)SGPU_MODULE_SIZE_MAX);
 	}
 	image = malloc((size_t)size);
-	rc = image ? copy_image(run, segment, image, size, error) : sgpu_fail_nomem(error);
+	rc = image ? copy_image(modules, segment, image, size, &m->error) : sgpu_fail_nomem(&m->error);
 	if (rc == SGPU_OK) {
-		rc = load_measured(run, image, (size_t)size, digest, loaded, error);
+		rc = load_measured(modules->base->traits->device, image, (size_t)size, m->digest, &m->loaded, &m->error);
 	}
 	sgpu_free_wiped(&image, (size_t)size);
 	return rc;
 }
 
-/* A module that does not load is not tried again for its other operations. Each of them names the digest for itself. */
-static int find_module(struct sgpu_run *run, const struct sgpu_operation *op, struct sgpu_device_module **loaded,
-		       struct sgpu_error *error)
+static void load_blocking(struct sgpu_blocking *task)
 {
-	int segment = op->module->segment;
-	struct sgpu_error why = { 0 };
-	struct sgpu_run_module *m;
+	struct sgpu_modules *modules = task->owner;
+	struct module *m = &modules->list[task->index];
+
+	m->code = load_image(modules, task->index, m);
+	sgpu_threads_release(modules->base->threads);
+	sgpu_loop_post(modules->base->loop, &m->note);
+}
+
+/* ---- when: on the loop's thread ---- */
+static void note_loaded(struct sgpu_note *note)
+{
+	struct sgpu_modules *modules = note->owner;
+	struct module *m = &modules->list[note->index];
+
+	m->state = TRIED;
+	modules->loading--;
+	if (m->code == SGPU_EPOLICY) {
+		stop_for_rules(modules, m->error.text);
+	}
+	modules->loaded(modules->argument, note->index);
+}
+
+static int begin_load(struct sgpu_modules *modules, int segment, const uint8_t digest[SGPU_DIGEST_SIZE])
+{
+	struct module *m = &modules->list[segment];
+
+	memcpy(m->digest, digest, sizeof(m->digest));
+	m->state = TRIED;
+	m->code = sgpu_threads_reserve(modules->base->threads, &m->error);
+	if (m->code != SGPU_OK) {
+		return m->code;
+	}
+	m->state = LOADING;
+	modules->loading++;
+	m->task = (struct sgpu_blocking){ .work = load_blocking, .owner = modules, .index = segment };
+	m->note = (struct sgpu_note){ .handle = note_loaded, .owner = modules, .index = segment };
+	sgpu_threads_give(modules->base->threads, &m->task);
+	return SGPU_OK;
+}
+
+static int make_list(struct sgpu_modules *modules, struct sgpu_error *error)
+{
+	const struct sgpu_manifest *manifest = modules->base->job->manifest;
+
+	if (modules->list) {
+		return SGPU_OK;
+	}
+	modules->waits = calloc((size_t)manifest->operation_count + 1, sizeof(*modules->waits));
+	if (modules->waits) {
+		modules->list = calloc((size_t)manifest->segment_count, sizeof(*modules->list));
+	}
+	return modules->list ? SGPU_OK : sgpu_fail_nomem(error);
+}
+
+/* A module that does not load is not tried again for its other operations. Each of them names the digest for itself. */
+int sgpu_modules_ready(struct sgpu_modules *modules, int operation, struct sgpu_error *error)
+{
+	const struct sgpu_operation *op = operation_of(modules, operation);
+	struct module *m;
+	int rc;
 
 	if (!op->module->has_digest) {
 		return sgpu_fail(error, SGPU_EPOLICY, "it names no digest of its module");
 	}
-	if (!run->modules) {
-		run->modules = calloc((size_t)run->manifest->segment_count, sizeof(*run->modules));
-		if (!run->modules) {
-			return sgpu_fail_nomem(error);
-		}
+	rc = make_list(modules, error);
+	if (rc != SGPU_OK) {
+		return rc;
 	}
-	m = &run->modules[segment];
-	if (!m->tried) {
-		m->tried = true;
-		memcpy(m->digest, op->module->digest, sizeof(m->digest));
-		m->code = load_image(run, segment, m->digest, &m->loaded, &why);
-		m->text = m->code == SGPU_OK ? NULL : sgpu_run_text("%s", text_of(&why, m->code));
+	m = &modules->list[op->module->segment];
+	if (m->state == UNTRIED && begin_load(modules, op->module->segment, op->module->digest) != SGPU_OK) {
+		m->state = TRIED;
+	}
+	if (m->state == LOADING) {
+		modules->waits[operation] = true;
+		return SGPU_MODULE_LATER;
 	}
 	if (!sgpu_equal(m->digest, op->module->digest, sizeof(m->digest))) {
 		return sgpu_fail(error, SGPU_EPOLICY, "module '%s': operations name different digests of it",
-				 id_of(run, segment));
+				 id_of(modules, op->module->segment));
 	}
-	*loaded = m->loaded;
-	return m->code == SGPU_OK ? SGPU_OK : sgpu_fail(error, m->code, "module '%s': %s", id_of(run, segment),
-							m->text ? m->text : sgpu_strerror(m->code));
+	return m->code == SGPU_OK ? SGPU_OK : sgpu_fail(error, m->code, "module '%s': %s",
+							id_of(modules, op->module->segment),
+							text_of(&m->error, m->code));
 }
 
-void sgpu_modules_free(struct sgpu_run *run)
+bool sgpu_modules_take_waiting(struct sgpu_modules *modules, int operation)
 {
-	for (int i = 0; run->modules && i < run->manifest->segment_count; i++) {
-		sgpu_device_module_free(&run->modules[i].loaded);
-		free(run->modules[i].text);
+	bool waits = modules->waits && modules->waits[operation];
+
+	if (waits) {
+		modules->waits[operation] = false;
 	}
-	free(run->modules);
-	run->modules = NULL;
+	return waits;
 }
 
 /* ---- launching ---- */
@@ -174,32 +317,31 @@ static int make_values(const struct sgpu_op_call *call, const struct sgpu_module
 }
 
 /* A module need not write every byte of its outputs, and their memory may have held something else. */
-static int clear_outputs(struct sgpu_run *run, struct sgpu_run_launch *l, struct sgpu_stream *stream)
+static int clear_outputs(const struct sgpu_operation *op, const struct sgpu_op_call *call, struct sgpu_stream *stream,
+			 struct sgpu_task *clears)
 {
-	const struct sgpu_operation *op = &run->manifest->operations[l->operation];
 	int rc = SGPU_OK;
 
 	for (int i = 0; rc == SGPU_OK && i < op->arg_count; i++) {
 		uint64_t size = 0;
 
-		if (op->args[i].output && sgpu_type_bytes(&l->call.type[i], &size)) {
-			rc = sgpu_device_clear(stream, (sgpu_devptr)(uintptr_t)l->call.data[i], size, &l->clears[i]);
+		if (op->args[i].output && sgpu_type_bytes(&call->type[i], &size)) {
+			rc = sgpu_device_clear(stream, (sgpu_devptr)(uintptr_t)call->data[i], size, &clears[i]);
 		}
 	}
 	return rc;
 }
 
 /* What the function works on: the operation's arguments, and which parameters point at them. */
-static struct sgpu_module_memory memory_of(struct sgpu_run *run, const struct sgpu_run_launch *l,
+static struct sgpu_module_memory memory_of(const struct sgpu_operation *op, const struct sgpu_op_call *call,
 					   struct sgpu_device_range ranges[SGPU_ARGUMENTS_MAX],
 					   int target[SGPU_MODULE_PARAMS_MAX])
 {
-	const struct sgpu_operation *op = &run->manifest->operations[l->operation];
 	struct sgpu_module_memory memory = { .ranges = ranges, .count = op->arg_count, .target = target };
 
 	for (int i = 0; i < op->arg_count; i++) {
-		ranges[i] = (struct sgpu_device_range){ (sgpu_devptr)(uintptr_t)l->call.data[i], 0 };
-		if (!sgpu_type_bytes(&l->call.type[i], &ranges[i].size)) {
+		ranges[i] = (struct sgpu_device_range){ (sgpu_devptr)(uintptr_t)call->data[i], 0 };
+		if (!sgpu_type_bytes(&call->type[i], &ranges[i].size)) {
 			ranges[i].size = 0;
 		}
 		memory.written |= (uint64_t)op->args[i].output << i;
@@ -213,35 +355,42 @@ static struct sgpu_module_memory memory_of(struct sgpu_run *run, const struct sg
 }
 
 /* With what it is meant to touch. */
-static int launch_module(struct sgpu_run *run, struct sgpu_run_launch *l, struct sgpu_stream *stream,
-			 struct sgpu_device_module *loaded, const struct sgpu_module_shape *shape,
-			 const struct values *values)
+static int launch_module(struct sgpu_modules *modules, const struct sgpu_operation *op, const struct sgpu_op_call *call,
+			 struct sgpu_stream *stream, const struct values *values, struct sgpu_task *task)
 {
-	const struct sgpu_module_call *module = run->manifest->operations[l->operation].module;
+	const struct sgpu_module_call *module = op->module;
+	struct sgpu_module_shape shape = { .shared_bytes = module->shared_bytes };
 	struct sgpu_device_range ranges[SGPU_ARGUMENTS_MAX];
 	int target[SGPU_MODULE_PARAMS_MAX];
-	const struct sgpu_module_memory memory = memory_of(run, l, ranges, target);
-
-	return (sgpu_secure_of(run->device) ? sgpu_secure_kernel_launch : sgpu_device_module_launch_on)(
-		stream, loaded, module->function, shape, values->args, values->sizes, module->param_count, &memory, &l->task);
-}
-
-static int enqueue(struct sgpu_run *run, struct sgpu_run_launch *l, struct sgpu_stream *stream,
-		   struct sgpu_device_module *loaded, const struct values *values, struct sgpu_error *error)
-{
-	const struct sgpu_module_call *module = run->manifest->operations[l->operation].module;
-	struct sgpu_module_shape shape = { .shared_bytes = module->shared_bytes };
-	int rc = clear_outputs(run, l, stream);
+	const struct sgpu_module_memory memory = memory_of(op, call, ranges, target);
 
 	for (int i = 0; i < 3; i++) {
 		shape.grid[i] = module->grid[i];
 		shape.block[i] = module->block[i];
 	}
+	return (sgpu_secure_of(modules->base->traits->device) ? sgpu_secure_kernel_launch :
+								 sgpu_device_module_launch_on)(
+		stream, modules->list[module->segment].loaded, module->function, &shape, values->args, values->sizes,
+		module->param_count, &memory, task);
+}
+
+int sgpu_module_start(struct sgpu_modules *modules, int operation, const struct sgpu_op_call *call,
+		      struct sgpu_stream *stream, struct sgpu_task *clears, struct sgpu_task *task,
+		      struct sgpu_error *error)
+{
+	const struct sgpu_operation *op = operation_of(modules, operation);
+	struct values values = { { 0 }, { NULL }, { 0 } };
+	int rc = make_values(call, op->module, &values, error);
+
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	rc = clear_outputs(op, call, stream, clears);
 	if (rc == SGPU_OK) {
-		rc = launch_module(run, l, stream, loaded, &shape, values);
+		rc = launch_module(modules, op, call, stream, &values, task);
 	}
 	if (rc != SGPU_OK) {
-		sgpu_fail(error, rc, "module '%s': %s", id_of(run, module->segment), text_of(&l->task.error, rc));
+		sgpu_fail(error, rc, "module '%s': %s", id_of(modules, op->module->segment), text_of(&task->error, rc));
 		/* What was enqueued still writes to what the caller frees. */
 		if (sgpu_stream_sync(stream, NULL) != SGPU_OK) {
 			return rc;
@@ -250,54 +399,22 @@ static int enqueue(struct sgpu_run *run, struct sgpu_run_launch *l, struct sgpu_
 	return rc;
 }
 
-/* A module that did what is refused is not what its owner meant to run: the run ends, and no response is given. */
-static void stop_for_rules(struct sgpu_run *run, const char *text)
+void sgpu_module_end(struct sgpu_modules *modules, int operation, const struct sgpu_task *clears, struct sgpu_task *task)
 {
-	if (sgpu_device_module_broke_rules(run->device) && !run->broke_rules) {
-		run->broke_rules = sgpu_run_text("%s", text);
-		sgpu_run_stop(run, SGPU_EPOLICY);
-	}
-}
-
-int sgpu_module_start(struct sgpu_run *run, struct sgpu_run_launch *l, struct sgpu_stream *stream,
-		      struct sgpu_error *error)
-{
-	const struct sgpu_operation *op = &run->manifest->operations[l->operation];
-	struct sgpu_device_module *loaded = NULL;
-	struct values values = { { 0 }, { NULL }, { 0 } };
-	int rc = find_module(run, op, &loaded, error);
-
-	if (rc == SGPU_OK) {
-		rc = make_values(&l->call, op->module, &values, error);
-	} else if (rc == SGPU_EPOLICY) {
-		stop_for_rules(run, error->text);
-	}
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	l->clears = calloc((size_t)op->arg_count + 1, sizeof(*l->clears));
-	return l->clears ? enqueue(run, l, stream, loaded, &values, error) : sgpu_fail_nomem(error);
-}
-
-void sgpu_module_end(struct sgpu_run *run, struct sgpu_run_launch *l)
-{
-	const struct sgpu_operation *op = &run->manifest->operations[l->operation];
-	const struct sgpu_task *bad = &l->task;
+	const struct sgpu_operation *op = operation_of(modules, operation);
+	const struct sgpu_task *bad = task;
 	struct sgpu_error why;
 
-	if (!op->module) {
+	for (int i = 0; i < op->arg_count && bad->code == SGPU_OK; i++) {
+		bad = clears[i].code != SGPU_OK ? &clears[i] : bad;
+	}
+	if (bad->code == SGPU_OK) {
 		return;
 	}
-	for (int i = 0; i < op->arg_count && bad->code == SGPU_OK; i++) {
-		bad = l->clears[i].code != SGPU_OK ? &l->clears[i] : bad;
-	}
-	if (bad->code != SGPU_OK) {
-		why = bad->error;
-		l->task.code = sgpu_fail(&l->task.error, bad->code, "module '%s', function '%s': %s",
-					 id_of(run, op->module->segment), op->module->function,
-					 text_of(&why, bad->code));
-		if (bad->code == SGPU_EPOLICY) {
-			stop_for_rules(run, l->task.error.text);
-		}
+	why = bad->error;
+	task->code = sgpu_fail(&task->error, bad->code, "module '%s', function '%s': %s",
+			       id_of(modules, op->module->segment), op->module->function, text_of(&why, bad->code));
+	if (task->code == SGPU_EPOLICY) {
+		stop_for_rules(modules, task->error.text);
 	}
 }

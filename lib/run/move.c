@@ -7,9 +7,9 @@
 
 #include <sgpu/io.h>
 
-#include "run/run.h"
+#include "run/transfers.h"
 
-enum { GRAIN = 512 << 10, MOVERS_MAX = 16 };
+enum { GRAIN = 512 << 10 };
 
 struct move {
 	const struct sgpu_source *file;
@@ -19,17 +19,9 @@ struct move {
 	atomic_bool failed;
 };
 
-struct sgpu_pool *sgpu_movers(struct sgpu_run *run, struct sgpu_pool **pool, uint64_t size)
+struct sgpu_pool *sgpu_movers(struct sgpu_transfers *run, uint64_t size)
 {
-	unsigned jobs = run->cores < MOVERS_MAX ? run->cores : MOVERS_MAX;
-
-	if (!run->engines || jobs < 2 || size <= GRAIN) {
-		return NULL;
-	}
-	if (!*pool && sgpu_pool_create(jobs, pool, NULL) != SGPU_OK) {
-		*pool = NULL; /* then one core does it */
-	}
-	return *pool;
+	return run->base->traits->engines && size > GRAIN ? run->base->copiers : NULL;
 }
 
 /* All of it, or an error: a file that ends early was cut short. */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The staging ladder: in which pieces a payload moves, and on which rung.
+ * In which pieces a payload moves, and on which path.
  *
  *   registered  the device reads the file's own memory; costs a pin of every page
  *   pinned      the cores copy into memory that was pinned once and is lent again and again
  *   pageable    ordinary memory, when the device cannot pin: the driver copies once more
  */
-#include "run/run.h"
+#include "run/transfers.h"
 
 uint64_t sgpu_piece_next(uint64_t left, uint64_t most)
 {
@@ -40,27 +40,4 @@ bool sgpu_register_pays(uint64_t size, unsigned cores, bool huge)
 	copied = bytes / (rate < bus ? rate : bus);
 	registered = bytes / gib * ((huge ? 0.025 : 0.045) + unregister) + bytes / bus;
 	return registered < copied;
-}
-
-const char *sgpu_rung_name(enum sgpu_rung rung)
-{
-	static const char *const names[SGPU_RUNGS] = {
-		[SGPU_RUNG_REGISTERED] = "registered",
-		[SGPU_RUNG_PINNED] = "pinned",
-		[SGPU_RUNG_PAGEABLE] = "pageable",
-	};
-
-	return (unsigned)rung < SGPU_RUNGS ? names[rung] : "unknown";
-}
-
-void sgpu_rung_add(struct sgpu_run *run, bool out, enum sgpu_rung rung, uint64_t bytes)
-{
-	pthread_mutex_lock(&run->span_mutex);
-	(out ? run->rungs.out : run->rungs.in)[rung] += bytes;
-	pthread_mutex_unlock(&run->span_mutex);
-}
-
-void sgpu_run_get_rungs(const struct sgpu_run *run, struct sgpu_run_rungs *rungs)
-{
-	*rungs = run->rungs;
 }

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <sys/vfs.h>
 
-#include "run/run.h"
+#include "run/transfers.h"
 
 enum { PAGE = 4096 };
 
@@ -27,15 +27,15 @@ static bool in_memory(int fd, uint64_t *page)
 	return about.f_type == HUGETLBFS_MAGIC || about.f_type == TMPFS_MAGIC;
 }
 
-bool sgpu_pin(struct sgpu_run *run, int fd, uint64_t offset, uint64_t size, struct sgpu_pinned *pinned)
+bool sgpu_pin(struct sgpu_transfers *run, int fd, uint64_t offset, uint64_t size, struct sgpu_pinned *pinned)
 {
 	uint64_t page, begin, end;
 	struct sgpu_error why = { 0 };
 	void *base;
 
 	*pinned = (struct sgpu_pinned){ 0 };
-	if (!atomic_load(&run->registers) || !in_memory(fd, &page) || !sgpu_add_u64(offset, size, &end) ||
-	    !sgpu_add_u64(end, page, &end) || end > INT64_MAX || !sgpu_register_pays(size, run->cores, page > PAGE)) {
+	if (!atomic_load(&run->base->traits->registers) || !in_memory(fd, &page) || !sgpu_add_u64(offset, size, &end) ||
+	    !sgpu_add_u64(end, page, &end) || end > INT64_MAX || !sgpu_register_pays(size, run->base->traits->cores, page > PAGE)) {
 		return false;
 	}
 	begin = offset / page * page;
@@ -45,10 +45,10 @@ bool sgpu_pin(struct sgpu_run *run, int fd, uint64_t offset, uint64_t size, stru
 		return false;
 	}
 	(void)madvise(base, end - begin, MADV_DONTDUMP);
-	if (sgpu_host_register(run->device, base, end - begin, &why) != SGPU_OK) {
+	if (sgpu_host_register(run->base->traits->device, base, end - begin, &why) != SGPU_OK) {
 		/* A device that does not do it at all need not be asked again. */
 		if (why.code == SGPU_EUNAVAILABLE) {
-			atomic_store(&run->registers, false);
+			atomic_store(&run->base->traits->registers, false);
 		}
 		munmap(base, end - begin);
 		return false;
@@ -57,10 +57,10 @@ bool sgpu_pin(struct sgpu_run *run, int fd, uint64_t offset, uint64_t size, stru
 	return true;
 }
 
-void sgpu_unpin(struct sgpu_run *run, struct sgpu_pinned *pinned)
+void sgpu_unpin(struct sgpu_transfers *run, struct sgpu_pinned *pinned)
 {
 	if (pinned->base) {
-		sgpu_host_unregister(run->device, pinned->base);
+		sgpu_host_unregister(run->base->traits->device, pinned->base);
 		munmap(pinned->base, pinned->size);
 	}
 	*pinned = (struct sgpu_pinned){ 0 };

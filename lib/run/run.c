@@ -1,69 +1,511 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A run from its creation to its end: threads, the driver's queue, and the clean-up that every path goes through.
+ * A run from its submission to its end:
+ *
+ *   reader   admits the batch, brings in what travels in it (a thread that may block)
+ *   fetcher  brings in what lies in files and regions (another, where there is any)
+ *   loop     starts operations and outputs as their inputs come
+ *   finisher writes the response and gives everything back (a thread that may block), when all of these have ended
  */
-#include "run/output.h"
-
 #include <errno.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-char *sgpu_run_text(const char *format, ...)
-{
-	char *text = NULL;
-	va_list list;
+#include <sgpu/base.h>
+#include <sgpu/io.h>
 
-	va_start(list, format);
-	if (vasprintf(&text, format, list) < 0) {
-		text = NULL;
+#include "run/admit.h"
+#include "run/graph.h"
+#include "run/inputs.h"
+#include "run/launch.h"
+#include "run/loop.h"
+#include "run/memory.h"
+#include "run/module.h"
+#include "run/outputs.h"
+#include "run/respond.h"
+#include "run/runner.h"
+#include "run/stock.h"
+#include "run/threads.h"
+#include "run/trace.h"
+
+enum {
+	ENGINE_STREAMS = 8,    /* of operations, on a device with engines: what its driver gives queues to */
+	PIPE_SIZE = 1 << 20,
+};
+
+struct sgpu_run {
+	struct sgpu_run_base base;
+	struct sgpu_runner *runner;
+	struct sgpu_runner_entry entry;
+	struct sgpu_submission submission;
+	sgpu_run_done_fn done;
+	void *argument;
+
+	struct sgpu_run_trace trace;
+	struct sgpu_job job;
+	struct sgpu_memory memory;
+	struct sgpu_graph_count count;
+	struct sgpu_graph *graph;
+	struct sgpu_modules *modules;
+	struct sgpu_launches *launches;
+	struct sgpu_transfers *transfers;
+
+	struct sgpu_tar_reader *tar;
+	struct sgpu_blocking reader, fetcher, finisher;
+	struct sgpu_note admitted, read, fetched;
+	struct sgpu_io_guard guard;
+	atomic_bool cancel;           /* sgpu_run_cancel was called */
+	atomic_bool entered;          /* the device */
+	atomic_bool busy;             /* a call of the device may take long */
+	/* the loop's */
+	bool begun, stop_seen, finishing;
+	int readers;                  /* reader and fetcher, until they have ended */
+	/* the reader's, then the finisher's, then everybody's */
+	int code;
+	struct sgpu_error error;
+	bool ended;                   /* under the runner's mutex */
+};
+
+/* ---- the end of a run ---- */
+/* What a stopped run says: its reason goes before what followed from it. */
+static int stopped(const struct sgpu_run *run, int rc, struct sgpu_error *error)
+{
+	int stop = atomic_load(&run->base.stop);
+
+	if (stop == SGPU_ECANCELED || rc == SGPU_ECANCELED || atomic_load(&run->cancel)) {
+		return sgpu_fail(error, SGPU_ECANCELED, "the run was stopped");
 	}
-	va_end(list);
-	return text;
+	if (stop == SGPU_ETIMEOUT) {
+		return sgpu_fail(error, SGPU_ETIMEOUT, "the batch did not arrive before the deadline");
+	}
+	return rc;
 }
 
-int sgpu_run_create(struct sgpu_device *device, const struct sgpu_run_options *options, struct sgpu_run **run,
-		    struct sgpu_error *error)
+/* Everything of the batch has ended: the code of a run without a response, or SGPU_OK. */
+static int check_verdict(struct sgpu_run *run, struct sgpu_error *error)
 {
-	struct sgpu_run *r = calloc(1, sizeof(*r));
+	const int stop = atomic_load(&run->base.stop);
+	const char *broken = sgpu_modules_broken_rule(run->modules);
+
+	if (stop == SGPU_EPOLICY) {
+		return sgpu_fail(error, stop, "%s", broken ? broken : sgpu_strerror(stop));
+	}
+	if (run->code != SGPU_OK && stop != SGPU_ETIMEOUT) {
+		return stopped(run, run->code, error);
+	}
+	if (stop == SGPU_ECANCELED || atomic_load(&run->cancel)) {
+		return stopped(run, SGPU_ECANCELED, error);
+	}
+	if (stop == SGPU_OK) {
+		sgpu_modules_unload(run->modules); /* all work has ended */
+	}
+	if (sgpu_modules_used(run->modules) && sgpu_device_module_broke_rules(run->base.traits->device)) {
+		return sgpu_fail(error, SGPU_EPOLICY, "a module made a system call that is refused, after its function had "
+				 "returned");
+	}
+	return SGPU_OK;
+}
+
+/* Gives back what the run has, cleared, whatever happened before. The run says nothing more to the loop. */
+static void tear_down(struct sgpu_run *run)
+{
+	atomic_store(&run->busy, true);
+	sgpu_modules_free(&run->modules);
+	sgpu_memory_clear(&run->memory);
+	sgpu_leases_free(&run->base.leases);
+	sgpu_wipe(run->job.batch_key, sizeof(run->job.batch_key));
+	sgpu_tar_close(&run->tar);
+	atomic_store(&run->busy, false);
+	sgpu_trace_sort(&run->trace);
+	atomic_store(&run->trace.end_ns, sgpu_now_ns());
+}
+
+static void settle(struct sgpu_run *run)
+{
+	if (run->launches) {
+		sgpu_launches_settle(run->launches);
+	}
+	if (run->transfers) {
+		sgpu_transfers_settle(run->transfers);
+	}
+	if (atomic_exchange(&run->entered, false)) {
+		sgpu_presence_leave(&run->runner->presence);
+		sgpu_loop_wake(run->base.loop); /* one that was stopped may be alone by now */
+	}
+	atomic_store(&run->busy, false);
+}
+
+/* From here on the run may be freed by whoever waits for it. */
+static void end_run(struct sgpu_run *run)
+{
+	struct sgpu_runner *runner = run->runner;
+
+	tear_down(run);
+	sgpu_io_set_guard(NULL);
+	sgpu_threads_release(runner->threads);
+	if (run->done) {
+		run->done(run->argument, run, run->code);
+	}
+	pthread_mutex_lock(&runner->mutex);
+	sgpu_runner_remove(runner, &run->entry);
+	run->ended = true;
+	pthread_cond_broadcast(&runner->ended);
+	pthread_mutex_unlock(&runner->mutex);
+}
+
+/* A response that is late is written all the same; only a cancellation ends that. */
+static int ended_while_writing(void *argument)
+{
+	const struct sgpu_run *run = argument;
+
+	return atomic_load(&run->cancel) ? SGPU_ECANCELED : SGPU_OK;
+}
+
+static void finish_blocking(struct sgpu_blocking *task)
+{
+	struct sgpu_run *run = task->owner;
+	const struct sgpu_io_guard guard = { .wake_fd = run->base.wake_fd, .ended = ended_while_writing, .argument = run };
+	int rc;
+
+	settle(run);
+	sgpu_io_set_guard(&guard);
+	rc = check_verdict(run, &run->error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_respond(&run->base, run->graph, run->transfers, run->submission.out_fd,
+				  run->submission.out_name, &run->error);
+	}
+	run->code = rc;
+	sgpu_io_set_guard(NULL);
+	end_run(run);
+}
+
+/* ---- the loop's part ---- */
+/* What may follow has been started: has all ended? Then the run is the finisher's. */
+static void check_end(struct sgpu_run *run)
+{
+	if (run->begun && !run->finishing && run->readers == 0 && sgpu_graph_ended(run->graph) &&
+	    sgpu_outputs_idle(run->transfers) && sgpu_modules_idle(run->modules)) {
+		run->finishing = true;
+		sgpu_threads_give(run->runner->threads, &run->finisher);
+	}
+}
+
+static void advance(struct sgpu_run *run)
+{
+	sgpu_graph_advance(run->graph);
+	check_end(run);
+}
+
+static void see_stop(struct sgpu_run *run)
+{
+	run->stop_seen = true;
+	sgpu_graph_stop(run->graph);
+}
+
+static void note_admitted(struct sgpu_note *note)
+{
+	struct sgpu_run *run = note->owner;
+
+	run->begun = true;
+	if (atomic_load(&run->base.stop)) {
+		see_stop(run);
+	}
+	advance(run);
+}
+
+static void note_read(struct sgpu_note *note)
+{
+	struct sgpu_run *run = note->owner;
+
+	run->readers--;
+	check_end(run);
+}
+
+static void note_arrived(struct sgpu_note *note)
+{
+	struct sgpu_run *run = note->owner;
+	const char *text;
+	int code = sgpu_input_end(run->transfers, note->index, &text);
+
+	sgpu_graph_arrived(run->graph, note->index, code, text);
+	advance(run);
+}
+
+static void note_ran(struct sgpu_note *note)
+{
+	struct sgpu_run *run = note->owner;
+	const struct sgpu_launch_end *end = sgpu_launch_result(run->launches, note->index);
+	bool good = sgpu_graph_ran(run->graph, note->index, end->task.code, end->task.error.text);
+
+	if (good) {
+		sgpu_outputs_start(run->transfers, note->index, &end->call, end->task.actual);
+	}
+	sgpu_launch_drop(run->launches, note->index, !good);
+	advance(run);
+}
+
+static void output_left(void *owner)
+{
+	check_end(owner);
+}
+
+static void module_loaded(void *argument, int segment)
+{
+	struct sgpu_run *run = argument;
+
+	for (int i = 0; i < run->job.manifest->operation_count; i++) {
+		const struct sgpu_operation *op = &run->job.manifest->operations[i];
+
+		if (op->module && op->module->segment == segment && sgpu_modules_take_waiting(run->modules, i)) {
+			sgpu_graph_retry(run->graph, i);
+		}
+	}
+	advance(run);
+}
+
+static int start_operation(void *argument, int operation, struct sgpu_error *error)
+{
+	struct sgpu_run *run = argument;
+	int rc = sgpu_launch_start(run->launches, operation, error);
+
+	return rc == SGPU_MODULE_LATER ? SGPU_GRAPH_LATER : rc;
+}
+
+/* Whether the run is to end, for a thread of it that reads. */
+static int ended_while_reading(void *argument)
+{
+	struct sgpu_run *run = argument;
+	uint64_t deadline = run->submission.options.deadline_ns;
+
+	if (atomic_load(&run->cancel)) {
+		sgpu_run_stop(&run->base, SGPU_ECANCELED);
+	} else if (deadline != 0 && sgpu_now_ns() >= deadline) {
+		sgpu_run_stop(&run->base, SGPU_ETIMEOUT);
+	}
+	return atomic_load(&run->base.stop);
+}
+
+/* Cancellations and deadlines. */
+static uint64_t look_at_stop(struct sgpu_runner_entry *entry)
+{
+	struct sgpu_run *run = (struct sgpu_run *)((char *)entry - offsetof(struct sgpu_run, entry));
+	struct sgpu_presence *presence = &run->runner->presence;
+	uint64_t when = 0;
+
+	if (ended_while_reading(run) == SGPU_OK) {
+		return run->submission.options.deadline_ns;
+	}
+	if (atomic_load(&run->entered)) {
+		when = sgpu_presence_stop(presence, atomic_load(&run->base.stop_ns));
+	} else {
+		sgpu_presence_wake(presence);
+	}
+	if (run->begun && !run->stop_seen) {
+		see_stop(run);
+		advance(run);
+	}
+	return when;
+}
+
+/* ---- reading ---- */
+static int make_objects(struct sgpu_run *run, struct sgpu_error *error)
+{
+	struct sgpu_run_base *base = &run->base;
+	const struct sgpu_graph_config graph = { .manifest = run->job.manifest, .stop = &base->stop, .count = &run->count,
+						 .start = start_operation, .argument = run };
+	const struct sgpu_transfers_config transfers = { .base = base, .arrived = note_arrived, .left = output_left,
+							 .owner = run };
+	struct sgpu_plan *plan = run->job.plan;
+	int rc;
+
+	/* Operations use few streams in turn: beyond some they share a queue of the driver. */
+	if (base->traits->engines && plan->stream_count > ENGINE_STREAMS) {
+		for (int i = 0; i < run->job.manifest->operation_count; i++) {
+			plan->stream[i] %= ENGINE_STREAMS;
+		}
+		plan->stream_count = ENGINE_STREAMS;
+	}
+	rc = sgpu_memory_create(&run->memory, base->traits->device, plan, base->traits->engines, error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_graph_create(&graph, &run->graph, error);
+	}
+	if (rc == SGPU_OK) {
+		rc = sgpu_modules_create(base, module_loaded, run, &run->modules, error);
+	}
+	if (rc == SGPU_OK) {
+		rc = sgpu_launches_create(base, run->modules, note_ran, run, &run->launches, error);
+	}
+	return rc == SGPU_OK ? sgpu_transfers_create(&transfers, &run->transfers, error) : rc;
+}
+
+static int admit(struct sgpu_run *run, struct sgpu_error *error)
+{
+	int rc = sgpu_tar_open(run->submission.in_fd, run->submission.in_name, &run->tar, error);
+
+	if (rc == SGPU_OK) {
+		rc = sgpu_admit(&run->base, run->tar, error);
+	}
+	if (rc == SGPU_OK) {
+		rc = sgpu_presence_enter(&run->runner->presence, &run->base.stop, error);
+	}
+	if (rc == SGPU_OK) {
+		atomic_store(&run->entered, true);
+		atomic_store(&run->busy, true);
+		rc = make_objects(run, error);
+	}
+	if (rc == SGPU_OK) {
+		rc = sgpu_admit_once(&run->job, error);
+	}
+	return rc == SGPU_OK ? sgpu_inputs_lease(&run->base, run->submission.options.files, error) : rc;
+}
+
+static void fetch_blocking(struct sgpu_blocking *task)
+{
+	struct sgpu_run *run = task->owner;
+
+	sgpu_inputs_fetch(run->transfers);
+	sgpu_threads_release(run->runner->threads);
+	sgpu_loop_post(run->base.loop, &run->fetched);
+}
+
+static void bring_inputs(struct sgpu_run *run)
+{
+	bool elsewhere = sgpu_inputs_elsewhere(run->transfers);
+	int rc = elsewhere ? sgpu_threads_reserve(run->runner->threads, &run->error) : SGPU_OK;
+
+	run->readers = 1 + (elsewhere && rc == SGPU_OK);
+	sgpu_loop_post(run->base.loop, &run->admitted);
+	if (elsewhere && rc == SGPU_OK) {
+		sgpu_threads_give(run->runner->threads, &run->fetcher);
+	} else if (elsewhere) {
+		sgpu_inputs_miss(run->transfers, true, rc, "no thread could be started");
+	}
+	if (rc == SGPU_OK) {
+		rc = sgpu_inputs_read(run->transfers, run->tar, &run->error);
+	}
+	if (rc != SGPU_OK) {
+		sgpu_run_stop(&run->base, rc);
+	}
+	run->code = rc;
+	sgpu_inputs_miss(run->transfers, false, rc != SGPU_OK ? rc : atomic_load(&run->base.stop), "it did not arrive");
+	sgpu_io_set_guard(NULL);
+	sgpu_loop_post(run->base.loop, &run->read);
+}
+
+static void read_blocking(struct sgpu_blocking *task)
+{
+	struct sgpu_run *run = task->owner;
+	int rc;
+
+	sgpu_io_set_guard(&run->guard);
+	rc = admit(run, &run->error);
+	if (rc == SGPU_OK) {
+		bring_inputs(run);
+		return;
+	}
+	run->code = stopped(run, rc, &run->error);
+	settle(run);
+	end_run(run);
+}
+
+/* ---- submission ---- */
+static struct sgpu_run *make_run(struct sgpu_runner *runner, const struct sgpu_submission *submission)
+{
+	struct sgpu_run *run = calloc(1, sizeof(*run));
+
+	if (!run) {
+		return NULL;
+	}
+	run->runner = runner;
+	run->submission = *submission;
+	run->job.options = &run->submission.options;
+	run->base = (struct sgpu_run_base){ .traits = &runner->traits, .loop = runner->loop, .threads = runner->threads,
+					    .stock = runner->stock, .copiers = runner->copiers, .trace = &run->trace,
+					    .job = &run->job, .memory = &run->memory };
+	run->base.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	run->entry.look = look_at_stop;
+	run->reader = (struct sgpu_blocking){ .work = read_blocking, .owner = run };
+	run->fetcher = (struct sgpu_blocking){ .work = fetch_blocking, .owner = run };
+	run->finisher = (struct sgpu_blocking){ .work = finish_blocking, .owner = run };
+	run->admitted = (struct sgpu_note){ .handle = note_admitted, .owner = run };
+	run->read = run->fetched = (struct sgpu_note){ .handle = note_read, .owner = run };
+	run->guard = (struct sgpu_io_guard){ .wake_fd = run->base.wake_fd, .ended = ended_while_reading, .argument = run,
+					     .deadline_ns = submission->options.deadline_ns };
+	sgpu_trace_init(&run->trace, submission->options.spans);
+	return run;
+}
+
+static void free_run(struct sgpu_run *run)
+{
+	sgpu_graph_free(&run->graph);
+	sgpu_launches_free(&run->launches);
+	sgpu_transfers_free(&run->transfers);
+	sgpu_job_clear(&run->job);
+	sgpu_trace_clear(&run->trace);
+	if (run->base.wake_fd >= 0) {
+		close(run->base.wake_fd);
+	}
+	free(run);
+}
+
+int sgpu_runner_submit(struct sgpu_runner *runner, const struct sgpu_submission *submission, sgpu_run_done_fn done,
+		       void *argument, struct sgpu_run **run, struct sgpu_error *error)
+{
+	struct sgpu_run *r = make_run(runner, submission);
+	int rc = SGPU_OK;
 
 	*run = NULL;
 	if (!r) {
 		return sgpu_fail_nomem(error);
 	}
-	r->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (r->wake_fd < 0) {
-		free(r);
-		return sgpu_fail_errno(error, "cannot make an event descriptor");
+	if (r->base.wake_fd < 0) {
+		rc = sgpu_fail_errno(error, "cannot make an event descriptor");
 	}
-	pthread_mutex_init(&r->mutex, NULL);
-	pthread_mutex_init(&r->span_mutex, NULL);
-	pthread_cond_init(&r->queue_filled, NULL);
-	pthread_cond_init(&r->slot_free, NULL);
-	r->device = device;
-	r->options = *options;
-	r->pinned_max = SGPU_RUN_PINNED_MAX;
-	atomic_store(&r->begin_ns, sgpu_now_ns());
+	if (rc == SGPU_OK) {
+		rc = sgpu_threads_reserve(runner->threads, error);
+	}
+	if (rc != SGPU_OK) {
+		free_run(r);
+		return rc;
+	}
+	/* Fewer turns between who writes the pipe and us; a pipe that stays small is only slower. */
+	(void)fcntl(submission->in_fd, F_SETPIPE_SZ, PIPE_SIZE);
+	r->done = done;
+	r->argument = argument;
 	*run = r;
+	sgpu_runner_add(runner, &r->entry);
+	sgpu_threads_give(runner->threads, &r->reader);
 	return SGPU_OK;
 }
 
-static void free_segments(struct sgpu_run *run)
+int sgpu_run_wait(struct sgpu_run *run, struct sgpu_error *error)
 {
-	for (int i = 0; run->segments && i < run->manifest->segment_count; i++) {
-		free(run->segments[i].in_text);
-		free(run->segments[i].out_text);
+	pthread_mutex_lock(&run->runner->mutex);
+	while (!run->ended) {
+		pthread_cond_wait(&run->runner->ended, &run->runner->mutex);
 	}
-	for (int i = 0; run->operations && i < run->manifest->operation_count; i++) {
-		free(run->operations[i].text);
+	pthread_mutex_unlock(&run->runner->mutex);
+	if (error && run->code != SGPU_OK) {
+		*error = run->error;
 	}
-	free(run->segments);
-	free(run->operations);
-	free(run->stray);
-	free(run->broke_rules);
+	return run->code;
+}
+
+void sgpu_run_cancel(struct sgpu_run *run)
+{
+	const int saved = errno;
+	const uint64_t one = 1;
+
+	atomic_store(&run->cancel, true);
+	if (write(run->base.wake_fd, &one, sizeof(one)) < 0) {
+		errno = saved; /* the counter is full: it wakes as well */
+	}
+	errno = saved;
+	sgpu_loop_wake(run->base.loop);
 }
 
 void sgpu_run_free(struct sgpu_run **run)
@@ -73,90 +515,24 @@ void sgpu_run_free(struct sgpu_run **run)
 	if (!r) {
 		return;
 	}
-	sgpu_wipe(r->batch_key, sizeof(r->batch_key));
-	free_segments(r);
-	free(r->to_manifest);
-	free(r->after_start);
-	free(r->after);
-	free(r->work);
-	free(r->buffers);
-	free(r->streams);
-	free(r->spans);
-	sgpu_plan_free(&r->plan);
-	sgpu_manifest_free(&r->manifest);
-	sgpu_batch_free(&r->batch);
-	pthread_cond_destroy(&r->slot_free);
-	pthread_cond_destroy(&r->queue_filled);
-	pthread_mutex_destroy(&r->span_mutex);
-	pthread_mutex_destroy(&r->mutex);
-	close(r->wake_fd);
-	free(r);
+	sgpu_run_cancel(r);
+	(void)!sgpu_run_wait(r, NULL);
+	free_run(r);
 	*run = NULL;
 }
 
-/* ---- the driver's queue ---- */
-void sgpu_run_post(struct sgpu_run_node *node)
-{
-	struct sgpu_run *run = node->run;
-
-	node->next = NULL;
-	pthread_mutex_lock(&run->mutex);
-	if (run->queue_tail) {
-		run->queue_tail->next = node;
-	} else {
-		run->queue_head = node;
-	}
-	run->queue_tail = node;
-	pthread_cond_signal(&run->queue_filled);
-	pthread_mutex_unlock(&run->mutex);
-}
-
-static void wake_watcher(struct sgpu_run *run)
-{
-	int saved = errno;
-	uint64_t one = 1;
-
-	if (write(run->wake_fd, &one, sizeof(one)) < 0) {
-		errno = saved; /* the counter is full: it wakes as well */
-	}
-	errno = saved;
-}
-
-void sgpu_run_stop(struct sgpu_run *run, int code)
-{
-	int none = 0;
-
-	if (!atomic_compare_exchange_strong(&run->stop, &none, code)) {
-		return;
-	}
-	atomic_store(&run->stop_ns, sgpu_now_ns());
-	sgpu_device_cancel(run->device, true);
-	run->stop_node.run = run;
-	run->stop_node.kind = SGPU_NODE_STOP;
-	sgpu_run_post(&run->stop_node);
-	pthread_mutex_lock(&run->mutex);
-	pthread_cond_broadcast(&run->slot_free);
-	pthread_mutex_unlock(&run->mutex);
-	wake_watcher(run);
-}
-
-void sgpu_run_cancel(struct sgpu_run *run)
-{
-	atomic_store(&run->cancel, true);
-	wake_watcher(run);
-}
-
+/* ---- what is told of a run ---- */
 void sgpu_run_get_progress(const struct sgpu_run *run, struct sgpu_run_progress *progress)
 {
-	uint64_t begin = atomic_load(&run->begin_ns), end = atomic_load(&run->end_ns);
-	uint64_t stop = atomic_load(&run->on_device) ? atomic_load(&run->stop_ns) : 0;
+	uint64_t begin = atomic_load(&run->trace.begin_ns), end = atomic_load(&run->trace.end_ns);
+	uint64_t stop = atomic_load(&run->busy) ? atomic_load(&run->base.stop_ns) : 0;
 
 	*progress = (struct sgpu_run_progress){
-		.operations_done = atomic_load(&run->done),
-		.operations_failed = atomic_load(&run->failed),
-		.operations = atomic_load(&run->operation_count),
-		.bytes_in = atomic_load(&run->bytes_in),
-		.bytes_out = atomic_load(&run->bytes_out),
+		.operations_done = atomic_load(&run->count.done),
+		.operations_failed = atomic_load(&run->count.failed),
+		.operations = atomic_load(&run->count.operations),
+		.bytes_in = atomic_load(&run->trace.bytes_in),
+		.bytes_out = atomic_load(&run->trace.bytes_out),
 		.elapsed_ns = (end ? end : sgpu_now_ns()) - begin,
 		.stopping_ns = stop ? sgpu_now_ns() - stop : 0,
 	};
@@ -164,220 +540,36 @@ void sgpu_run_get_progress(const struct sgpu_run *run, struct sgpu_run_progress 
 
 const struct sgpu_batch *sgpu_run_get_batch(const struct sgpu_run *run)
 {
-	return run->batch;
+	return run->job.batch;
+}
+
+void sgpu_run_get_spans(const struct sgpu_run *run, const struct sgpu_span **spans, size_t *count)
+{
+	*spans = run->trace.spans;
+	*count = run->trace.count;
+}
+
+void sgpu_run_get_totals(const struct sgpu_run *run, struct sgpu_run_total totals[SGPU_SPAN_KINDS])
+{
+	for (int i = 0; i < SGPU_SPAN_KINDS; i++) {
+		totals[i] = run->trace.totals[i];
+	}
+}
+
+void sgpu_run_get_paths(const struct sgpu_run *run, struct sgpu_run_paths *paths)
+{
+	*paths = run->trace.paths;
 }
 
 void sgpu_run_get_rows(const struct sgpu_run *run, struct sgpu_run_rows *rows)
 {
-	*rows = run->rows;
-}
-
-/* ---- what is made on first use ---- */
-int sgpu_run_stream(struct sgpu_run *run, int row, struct sgpu_stream **stream, struct sgpu_error *error)
-{
-	int rc = SGPU_OK;
-
-	if (!run->streams[row]) {
-		rc = sgpu_stream_create(run->device, &run->streams[row], error);
-	}
-	*stream = run->streams[row];
-	return rc;
-}
-
-int sgpu_run_follow(struct sgpu_run *run, struct sgpu_stream *from, struct sgpu_stream *to, struct sgpu_error *error)
-{
-	struct sgpu_event *event = NULL;
-	int rc = sgpu_event_create(run->device, &event, error);
-
-	if (rc == SGPU_OK) {
-		rc = sgpu_event_record(from, event);
-	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_stream_wait(to, event);
-	}
-	sgpu_event_free(&event);
-	return rc;
-}
-
-int sgpu_run_memory(struct sgpu_run *run, int buffer, sgpu_devptr *memory, struct sgpu_error *error)
-{
-	struct sgpu_run_buffer *b = &run->buffers[buffer];
-	int rc = SGPU_OK;
-
-	if (!b->allocated) {
-		rc = sgpu_device_alloc(run->device, run->plan->buffers[buffer].size, &b->memory, error);
-		b->allocated = rc == SGPU_OK;
-	}
-	*memory = b->memory;
-	return rc;
-}
-
-/* ---- threads ---- */
-static int start_thread(pthread_t *thread, void *(*function)(void *), struct sgpu_run *run, struct sgpu_error *error)
-{
-	sigset_t all, old;
-
-	/* Signals are for the threads of the program, not for ours. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	errno = pthread_create(thread, NULL, function, run);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return errno == 0 ? SGPU_OK : sgpu_fail_errno(error, "cannot start a thread");
-}
-
-/* Segments that nobody will bring any more are posted, so that the driver's count comes to its end. */
-static void miss_rest(struct sgpu_run *run, bool inline_ones, int code, const char *text)
-{
-	for (int i = 0; i < run->batch->segment_count; i++) {
-		int segment = run->to_manifest[i];
-		bool is_inline = run->batch->segments[i].location.kind == SGPU_LOCATION_INLINE;
-
-		if (sgpu_segment_is_input(&run->manifest->segments[segment]) && is_inline == inline_ones &&
-		    !run->segments[segment].loaded) {
-			sgpu_load_miss(run, segment, code, text);
-		}
+	*rows = (struct sgpu_run_rows){ 0 };
+	if (run->transfers) {
+		sgpu_transfers_rows(run->transfers, rows);
 	}
 }
 
-/* The admitted batch: returns when every operation and every segment has come to an end. */
-static int carry_out(struct sgpu_run *run, struct sgpu_error *error)
+const char *sgpu_run_row_name(const struct sgpu_run *run, int row, int *number)
 {
-	pthread_t driver, fetcher;
-	bool fetching = sgpu_fetch_needed(run);
-	int rc = start_thread(&driver, sgpu_drive, run, error);
-
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	if (fetching) {
-		rc = start_thread(&fetcher, sgpu_fetch_files, run, error);
-		fetching = rc == SGPU_OK;
-		if (rc != SGPU_OK) {
-			sgpu_run_stop(run, rc);
-			miss_rest(run, false, rc, "no thread could be started");
-		}
-	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_fetch_inline(run, error);
-	}
-	if (rc != SGPU_OK) {
-		sgpu_run_stop(run, rc);
-	}
-	miss_rest(run, true, rc != SGPU_OK ? rc : atomic_load(&run->stop), "it did not arrive");
-	if (fetching) {
-		pthread_join(fetcher, NULL);
-	}
-	pthread_join(driver, NULL);
-	return rc;
-}
-
-/* Gives the device back what it lent, cleared, whatever happened before. */
-static void tear_down(struct sgpu_run *run)
-{
-	int rows = run->rows.operations + run->rows.inputs + run->rows.outputs;
-
-	atomic_store(&run->on_device, true);
-	sgpu_drain_stop(run);
-	for (int i = 0; run->streams && i < rows; i++) {
-		sgpu_stream_free(&run->streams[i]); /* waits for its work */
-	}
-	if (atomic_load(&run->stop)) {
-		sgpu_device_cancel(run->device, false);
-	}
-	for (int i = 0; run->operations && i < run->manifest->operation_count; i++) {
-		sgpu_event_free(&run->operations[i].event);
-	}
-	sgpu_modules_free(run);
-	sgpu_load_free(run);
-	sgpu_lanes_free(run);
-	for (int i = 0; run->segments && i < run->manifest->segment_count; i++) {
-		sgpu_result_drop(run, i);
-	}
-	for (int i = 0; run->buffers && !run->together && i < run->plan->buffer_count; i++) {
-		sgpu_device_free(run->device, &run->buffers[i].memory, run->plan->buffers[i].size);
-	}
-	sgpu_device_free(run->device, &run->together, run->together_size);
-	sgpu_leases_free(&run->leases);
-	sgpu_wipe(run->batch_key, sizeof(run->batch_key));
-	atomic_store(&run->on_device, false);
-	sgpu_span_sort(run);
-	atomic_store(&run->end_ns, sgpu_now_ns());
-}
-
-/* What a stopped run says: its reason goes before what followed from it. */
-static int stopped(const struct sgpu_run *run, int rc, struct sgpu_error *error)
-{
-	int stop = atomic_load(&run->stop);
-
-	if (stop == SGPU_ECANCELED || rc == SGPU_ECANCELED || atomic_load(&run->cancel)) {
-		return sgpu_fail(error, SGPU_ECANCELED, "the run was stopped");
-	}
-	if (stop == SGPU_ETIMEOUT && rc != SGPU_ETIMEOUT) {
-		return sgpu_fail(error, SGPU_ETIMEOUT, "the batch did not arrive before the deadline");
-	}
-	return rc;
-}
-
-static int run_admitted(struct sgpu_run *run, int out_fd, const char *out_name, struct sgpu_error *error)
-{
-	int stop, rc;
-
-	atomic_store(&run->on_device, true);
-	rc = carry_out(run, error);
-	atomic_store(&run->on_device, false);
-	stop = atomic_load(&run->stop);
-	if (stop == SGPU_EPOLICY) {
-		return sgpu_fail(error, stop, "%s", run->broke_rules ? run->broke_rules : sgpu_strerror(stop));
-	}
-	if (rc != SGPU_OK && stop != SGPU_ETIMEOUT) {
-		return stopped(run, rc, error);
-	}
-	if (stop == SGPU_ECANCELED || atomic_load(&run->cancel)) {
-		return stopped(run, SGPU_ECANCELED, error);
-	}
-	if (stop == SGPU_OK) {
-		sgpu_modules_free(run); /* all work has ended */
-	}
-	if (sgpu_device_module_broke_rules(run->device)) {
-		return sgpu_fail(error, SGPU_EPOLICY, "a module made a system call that is refused, after its function had "
-				 "returned");
-	}
-	return sgpu_respond(run, out_fd, out_name, error);
-}
-
-int sgpu_run_batch(struct sgpu_run *run, int in_fd, const char *in_name, int out_fd, const char *out_name,
-		   struct sgpu_error *error)
-{
-	struct sgpu_watch watch;
-	int fd = -1, rc;
-
-	if (run->used) {
-		return sgpu_fail(error, SGPU_EUSAGE, "a run takes one batch");
-	}
-	run->used = true;
-	atomic_store(&run->begin_ns, sgpu_now_ns());
-	rc = sgpu_watch_start(&watch, run, in_fd, &fd, error);
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	rc = sgpu_tar_open(fd, in_name, &run->tar, error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_run_admit(run, error);
-		if (rc != SGPU_OK) {
-			rc = stopped(run, rc, error);
-		} else {
-			rc = run_admitted(run, out_fd, out_name, error);
-		}
-	}
-	sgpu_watch_end(&watch);
-	tear_down(run);
-	sgpu_tar_close(&run->tar);
-	if (rc == SGPU_EINVALID && watch.error_number != 0) {
-		errno = watch.error_number;
-		rc = sgpu_fail_errno(error, "cannot read '%s'", in_name);
-	}
-	if (fd != in_fd) {
-		close(fd);
-	}
-	return rc;
+	return sgpu_transfers_row_name(run->transfers, row, number);
 }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "run/run.h"
+#include "run/transfers.h"
 
 enum { PAGE = 4096 };
 
@@ -24,7 +24,7 @@ static struct sgpu_run_slot *find_slot(struct sgpu_run_loader *loader)
 
 struct sgpu_run_slot *sgpu_slot_take(struct sgpu_run_loader *loader)
 {
-	struct sgpu_run *run = loader->run;
+	struct sgpu_transfers *run = loader->run;
 	struct sgpu_run_slot *slot;
 
 	pthread_mutex_lock(&run->mutex);
@@ -40,7 +40,7 @@ struct sgpu_run_slot *sgpu_slot_take(struct sgpu_run_loader *loader)
 
 void sgpu_slot_give(struct sgpu_run_slot *slot)
 {
-	struct sgpu_run *run = slot->loader->run;
+	struct sgpu_transfers *run = slot->loader->run;
 
 	pthread_mutex_lock(&run->mutex);
 	slot->busy = false;
@@ -50,7 +50,7 @@ void sgpu_slot_give(struct sgpu_run_slot *slot)
 
 void sgpu_slots_wait(struct sgpu_run_loader *loader)
 {
-	struct sgpu_run *run = loader->run;
+	struct sgpu_transfers *run = loader->run;
 
 	pthread_mutex_lock(&run->mutex);
 	for (int i = 0; i < loader->slot_count; i++) {
@@ -66,7 +66,7 @@ static int make_host(struct sgpu_run_slot *slot, struct sgpu_error *error)
 {
 	uint64_t size = slot->loader->slot_size;
 
-	slot->lent = sgpu_host_alloc(slot->loader->run->device, size, &slot->host, NULL) == SGPU_OK;
+	slot->lent = sgpu_stock_take_host(slot->loader->run->base->stock, size, &slot->host, NULL) == SGPU_OK;
 	if (!slot->lent) {
 		slot->host = aligned_alloc(PAGE, size);
 	}
@@ -81,16 +81,16 @@ static int make_device(struct sgpu_run_slot *slot, struct sgpu_error *error)
 	int rc;
 
 	if (!loader->are_small) {
-		return sgpu_device_alloc(loader->run->device, size, &slot->device, error);
+		return sgpu_stock_take_memory(loader->run->base->stock, size, &slot->device, error);
 	}
-	rc = sgpu_device_alloc(loader->run->device, size * (uint64_t)loader->slot_count, &loader->together, error);
+	rc = sgpu_stock_take_memory(loader->run->base->stock, size * (uint64_t)loader->slot_count, &loader->together, error);
 	for (int i = 0; rc == SGPU_OK && i < loader->slot_count; i++) {
 		loader->slots[i].device = loader->together + (uint64_t)i * size;
 	}
 	return rc;
 }
 
-int sgpu_slot_fill(struct sgpu_run_slot *slot, bool host, bool device, enum sgpu_rung *rung, struct sgpu_error *error)
+int sgpu_slot_fill(struct sgpu_run_slot *slot, bool host, bool device, enum sgpu_transfer_path *path, struct sgpu_error *error)
 {
 	struct sgpu_run_loader *loader = slot->loader;
 	int rc = SGPU_OK;
@@ -101,7 +101,7 @@ int sgpu_slot_fill(struct sgpu_run_slot *slot, bool host, bool device, enum sgpu
 	if (rc == SGPU_OK && device && !slot->device) {
 		rc = make_device(slot, error);
 	}
-	*rung = slot->lent && loader->run->pins ? SGPU_RUNG_PINNED : SGPU_RUNG_PAGEABLE;
+	*path = slot->lent && loader->run->base->traits->pins ? SGPU_PATH_PINNED : SGPU_PATH_PAGEABLE;
 	return rc;
 }
 
@@ -122,9 +122,9 @@ static int open_row(const struct sgpu_run_slot *slot)
 /* A piece has been brought in and opened, or not. This may be a callback, which may ask nothing of the device. */
 static void piece_done(struct sgpu_run_slot *slot)
 {
-	struct sgpu_run *run = slot->loader->run;
+	struct sgpu_transfers *run = slot->loader->run;
 	int segment = slot->segment;
-	const char *id = run->manifest->segments[segment].id;
+	const char *id = run->job->manifest->segments[segment].id;
 	const struct sgpu_task *bad = slot->copy.code != SGPU_OK ? &slot->copy : &slot->open;
 
 	if (bad->code == SGPU_EAUTH) {
@@ -136,8 +136,10 @@ static void piece_done(struct sgpu_run_slot *slot)
 		sgpu_load_fail(run, segment, bad->code,
 			       bad->error.text[0] ? bad->error.text : sgpu_strerror(bad->code));
 	}
-	sgpu_span_add(run, SGPU_SPAN_COPY_IN, copy_row(slot), id, slot->copy.begin_ns, slot->copy.end_ns, slot->bytes);
-	sgpu_span_add(run, SGPU_SPAN_OPEN, open_row(slot), id, slot->open.begin_ns, slot->open.end_ns, slot->bytes);
+	sgpu_trace_add(run->base->trace, SGPU_SPAN_COPY_IN, copy_row(slot), id, slot->copy.begin_ns, slot->copy.end_ns,
+		       slot->bytes);
+	sgpu_trace_add(run->base->trace, SGPU_SPAN_OPEN, open_row(slot), id, slot->open.begin_ns, slot->open.end_ns,
+		       slot->bytes);
 	sgpu_slot_give(slot);
 	sgpu_load_release(run, segment);
 }
@@ -166,7 +168,7 @@ static void hear_from(struct sgpu_run_slot *slot, struct sgpu_stream *stream)
 
 static int enqueue(struct sgpu_run_slot *slot, const struct sgpu_slot_piece *piece, struct sgpu_error *error)
 {
-	struct sgpu_run *run = slot->loader->run;
+	struct sgpu_transfers *run = slot->loader->run;
 	struct sgpu_stream *copy = NULL, *opens = NULL;
 	int rc = sgpu_run_stream(run, copy_row(slot), &copy, error);
 
@@ -196,7 +198,7 @@ static int enqueue(struct sgpu_run_slot *slot, const struct sgpu_slot_piece *pie
 
 void sgpu_slot_send(struct sgpu_run_slot *slot, const struct sgpu_slot_piece *piece)
 {
-	struct sgpu_run *run = slot->loader->run;
+	struct sgpu_transfers *run = slot->loader->run;
 	struct sgpu_error error = { 0 };
 	int rc;
 
@@ -211,8 +213,10 @@ void sgpu_slot_send(struct sgpu_run_slot *slot, const struct sgpu_slot_piece *pi
 	part_done(slot);
 }
 
-void sgpu_slots_free(struct sgpu_run *run)
+void sgpu_slots_free(struct sgpu_transfers *run)
 {
+	struct sgpu_stock *stock = run->base->stock;
+
 	for (int l = 0; l < SGPU_RUN_LOADERS; l++) {
 		struct sgpu_run_loader *loader = &run->loaders[l];
 
@@ -220,15 +224,14 @@ void sgpu_slots_free(struct sgpu_run *run)
 			struct sgpu_run_slot *slot = &loader->slots[i];
 
 			if (slot->lent) {
-				sgpu_host_free(run->device, &slot->host, loader->slot_size);
+				sgpu_stock_give_host(stock, &slot->host, loader->slot_size);
 			}
 			free(slot->host);
 			slot->host = NULL;
 			if (!loader->are_small) {
-				sgpu_device_free(run->device, &slot->device, loader->slot_size);
+				sgpu_stock_give_memory(stock, &slot->device, loader->slot_size);
 			}
 		}
-		sgpu_device_free(run->device, &loader->together, loader->slot_size * (uint64_t)loader->slot_count);
-		sgpu_pool_free(&loader->movers);
+		sgpu_stock_give_memory(stock, &loader->together, loader->slot_size * (uint64_t)loader->slot_count);
 	}
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What was done when: spans for the trace, and their sums for statistics and for the response's timings.
+ * Spans for the trace, and their sums for statistics and for the response's timings.
  */
-#include <stdlib.h>
-#include <string.h>
+#include "run/trace.h"
 
-#include "run/run.h"
+#include <stdlib.h>
+
+#include <sgpu/base.h>
 
 const char *sgpu_span_name(enum sgpu_span_kind kind)
 {
@@ -18,38 +19,69 @@ const char *sgpu_span_name(enum sgpu_span_kind kind)
 	return (unsigned)kind < SGPU_SPAN_KINDS ? names[kind] : "unknown";
 }
 
-/* A trace that memory has no room for is cut short; the sums stay right. */
-static void record(struct sgpu_run *run, const struct sgpu_span *span)
+const char *sgpu_transfer_path_name(enum sgpu_transfer_path path)
 {
-	if (run->span_count == run->span_capacity) {
-		size_t capacity = run->span_capacity ? 2 * run->span_capacity : 256;
-		struct sgpu_span *spans = realloc(run->spans, capacity * sizeof(*spans));
+	static const char *const names[SGPU_PATHS] = {
+		[SGPU_PATH_REGISTERED] = "registered",
+		[SGPU_PATH_PINNED] = "pinned",
+		[SGPU_PATH_PAGEABLE] = "pageable",
+	};
+
+	return (unsigned)path < SGPU_PATHS ? names[path] : "unknown";
+}
+
+void sgpu_trace_init(struct sgpu_run_trace *trace, bool keeps_spans)
+{
+	*trace = (struct sgpu_run_trace){ .keeps_spans = keeps_spans };
+	pthread_mutex_init(&trace->mutex, NULL);
+	atomic_store(&trace->begin_ns, sgpu_now_ns());
+}
+
+void sgpu_trace_clear(struct sgpu_run_trace *trace)
+{
+	free(trace->spans);
+	pthread_mutex_destroy(&trace->mutex);
+}
+
+/* A trace that memory has no room for is cut short; the sums stay right. */
+static void record_span(struct sgpu_run_trace *trace, const struct sgpu_span *span)
+{
+	if (trace->count == trace->capacity) {
+		size_t capacity = trace->capacity ? 2 * trace->capacity : 256;
+		struct sgpu_span *spans = realloc(trace->spans, capacity * sizeof(*spans));
 
 		if (!spans) {
 			return;
 		}
-		run->spans = spans;
-		run->span_capacity = capacity;
+		trace->spans = spans;
+		trace->capacity = capacity;
 	}
-	run->spans[run->span_count++] = *span;
+	trace->spans[trace->count++] = *span;
 }
 
-void sgpu_span_add(struct sgpu_run *run, enum sgpu_span_kind kind, int row, const char *label, uint64_t begin_ns,
-		   uint64_t end_ns, uint64_t bytes)
+void sgpu_trace_add(struct sgpu_run_trace *trace, enum sgpu_span_kind kind, int row, const char *label,
+		    uint64_t begin_ns, uint64_t end_ns, uint64_t bytes)
 {
 	struct sgpu_span span = { kind, row, label, begin_ns, end_ns, bytes };
 
 	if (end_ns < begin_ns || begin_ns == 0) {
-		return; /* it never ran */
+		return;
 	}
-	pthread_mutex_lock(&run->span_mutex);
-	run->totals[kind].count++;
-	run->totals[kind].ns += end_ns - begin_ns;
-	run->totals[kind].bytes += bytes;
-	if (run->options.spans) {
-		record(run, &span);
+	pthread_mutex_lock(&trace->mutex);
+	trace->totals[kind].count++;
+	trace->totals[kind].ns += end_ns - begin_ns;
+	trace->totals[kind].bytes += bytes;
+	if (trace->keeps_spans) {
+		record_span(trace, &span);
 	}
-	pthread_mutex_unlock(&run->span_mutex);
+	pthread_mutex_unlock(&trace->mutex);
+}
+
+void sgpu_trace_path(struct sgpu_run_trace *trace, bool out, enum sgpu_transfer_path path, uint64_t bytes)
+{
+	pthread_mutex_lock(&trace->mutex);
+	(out ? trace->paths.out : trace->paths.in)[path] += bytes;
+	pthread_mutex_unlock(&trace->mutex);
 }
 
 static int by_begin(const void *a, const void *b)
@@ -62,56 +94,9 @@ static int by_begin(const void *a, const void *b)
 	return x->stream < y->stream ? -1 : x->stream > y->stream;
 }
 
-void sgpu_span_sort(struct sgpu_run *run)
+void sgpu_trace_sort(struct sgpu_run_trace *trace)
 {
-	if (run->span_count > 1) {
-		qsort(run->spans, run->span_count, sizeof(*run->spans), by_begin);
+	if (trace->count > 1) {
+		qsort(trace->spans, trace->count, sizeof(*trace->spans), by_begin);
 	}
-}
-
-void sgpu_run_get_spans(const struct sgpu_run *run, const struct sgpu_span **spans, size_t *count)
-{
-	*spans = run->spans;
-	*count = run->span_count;
-}
-
-void sgpu_run_get_totals(const struct sgpu_run *run, struct sgpu_run_total totals[SGPU_SPAN_KINDS])
-{
-	memcpy(totals, run->totals, sizeof(run->totals));
-}
-
-static bool opens(const struct sgpu_run *run, int row)
-{
-	for (int i = 0; i < SGPU_RUN_LOADERS; i++) {
-		const struct sgpu_run_loader *loader = &run->loaders[i];
-
-		if (loader->apart && row == loader->first_row + loader->copy_count) {
-			return true;
-		}
-	}
-	return false;
-}
-
-static bool seals(const struct sgpu_run *run, int row)
-{
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(run->lanes); i++) {
-		if (run->lanes[i].seal_row == row && run->lanes[i].copy_row != row) {
-			return true;
-		}
-	}
-	return false;
-}
-
-const char *sgpu_run_row_name(const struct sgpu_run *run, int row, int *number)
-{
-	*number = row;
-	if (row < run->rows.operations) {
-		return "stream";
-	}
-	*number -= run->rows.operations;
-	if (*number < run->rows.inputs) {
-		return opens(run, row) ? "open" : "copy in";
-	}
-	*number -= run->rows.inputs;
-	return seals(run, row) ? "seal" : "copy out";
 }

@@ -24,16 +24,25 @@ enum { PAYLOAD_MAX = 64 << 10, MEMORY = 4 << 20 };
 static const uint64_t deadline_ns = 3000000000;
 
 static struct sgpu_device *device;
-static struct sgpu_key runner;
+static struct sgpu_runner *runner;
+static struct sgpu_key runner_key;
 static struct sgpu_signing_key owner;
 static const uint8_t batch_key[SGPU_KEY_SIZE] = { 1, 2, 3 }, zeros[PAYLOAD_MAX];
 
 static void set_up(void)
 {
 	const struct sgpu_device_config config = { .jobs = 1, .memory_limit = MEMORY };
+	struct sgpu_runner_config limits = { .jobs = 1 };
 
-	if (!device && (sgpu_device_open("cpu", &config, &device, NULL) || sgpu_key_generate(SGPU_KEY_OCT, &runner, NULL) ||
-			sgpu_signing_generate(&owner, NULL))) {
+	if (device) {
+		return;
+	}
+	if (sgpu_device_open("cpu", &config, &device, NULL) || sgpu_key_generate(SGPU_KEY_OCT, &runner_key, NULL) ||
+	    sgpu_signing_generate(&owner, NULL)) {
+		abort();
+	}
+	limits.device = device;
+	if (sgpu_runner_create(&limits, &runner, NULL)) {
 		abort();
 	}
 }
@@ -87,7 +96,7 @@ static bool authenticate(struct sgpu_batch *batch, const struct sgpu_manifest *m
 			sgpu_kt128(zeros, s->size, NULL, 0, s->kt128, sizeof(s->kt128));
 		}
 	}
-	return batch->manifest_text && !sgpu_batch_wrap(batch, &runner, batch_key, NULL) &&
+	return batch->manifest_text && !sgpu_batch_wrap(batch, &runner_key, batch_key, NULL) &&
 	       !sgpu_batch_add_signature(batch, &owner, NULL) && !sgpu_batch_sign(batch, batch_key, NULL) &&
 	       !sgpu_batch_verify(batch, batch_key, NULL);
 }
@@ -136,25 +145,30 @@ static void check_response(int fd)
 static void run(const struct sgpu_batch *batch)
 {
 	const char *const owners[] = { owner.kid };
-	const struct sgpu_run_options options = { .keys = &runner, .key_count = 1, .owners = owners, .owner_count = 1,
-						  .deadline_ns = sgpu_now_ns() + deadline_ns };
+	struct sgpu_submission submission = {
+		.in_fd = write_batch(batch), .in_name = "batch",
+		.out_fd = memfd_create("response", MFD_CLOEXEC), .out_name = "response",
+		.options = { .keys = &runner_key, .key_count = 1, .owners = owners, .owner_count = 1,
+			     .deadline_ns = sgpu_now_ns() + deadline_ns },
+	};
 	struct sgpu_run *made = NULL;
 	struct sgpu_error error = { 0 };
-	int in = write_batch(batch), out = memfd_create("response", MFD_CLOEXEC), rc;
+	int rc;
 
-	if (in < 0 || out < 0 || sgpu_run_create(device, &options, &made, &error)) {
+	if (submission.in_fd < 0 || submission.out_fd < 0 ||
+	    sgpu_runner_submit(runner, &submission, NULL, NULL, &made, &error)) {
 		abort();
 	}
-	rc = sgpu_run_batch(made, in, "batch", out, "response", &error);
+	rc = sgpu_run_wait(made, &error);
 	if (rc == SGPU_OK || rc == SGPU_ESEGMENTS) {
-		check_response(out);
-	} else if (lseek(out, 0, SEEK_END) != 0 || rc == SGPU_EUSAGE) {
+		check_response(submission.out_fd);
+	} else if (lseek(submission.out_fd, 0, SEEK_END) != 0 || rc == SGPU_EUSAGE) {
 		fprintf(stderr, "%s, and a response: %s\n", sgpu_error_name(rc), error.text);
 		abort();
 	}
 	sgpu_run_free(&made);
-	close(in);
-	close(out);
+	close(submission.in_fd);
+	close(submission.out_fd);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -6,8 +6,6 @@
  */
 #include <sys/wait.h>
 
-#include "run/run.h"
-
 #include "run_harness.h"
 
 enum { SIZE = 1 << 20 };
@@ -69,9 +67,9 @@ static const char ptx[] =
 	".visible .entry nothing(.param .u64 output, .param .u64 input) { ret; }\n"
 	".visible .entry traps(.param .u64 output, .param .u64 input) { trap; ret; }\n";
 
-static void prepare(struct sgpu_run *run)
+static void prepare(struct sgpu_submission *submission)
 {
-	run->options.allow_modules = true;
+	submission->options.allow_modules = true;
 }
 
 /* The module is as large as the data: the text, and blank lines behind it. */
@@ -265,7 +263,7 @@ int main(void)
 		printf("Bail out! %s\n", error.text);
 		return 1;
 	}
-	prepare_run = prepare;
+	prepare_submission = prepare;
 	UNIT_RUN(a_kernel_that_traps_ends_the_context_and_not_the_run);
 	open_cuda();
 	UNIT_RUN(a_sealed_kernel_computes);

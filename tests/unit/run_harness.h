@@ -263,26 +263,64 @@ static inline int sign_and_write(struct job *job)
 }
 
 /* ---- runs ---- */
-/* What a test does with a run before it gets its batch. */
-static __attribute__((unused)) void (*prepare_run)(struct sgpu_run *run);
+/* What a test changes about the runner and the submission, and what it does with a run that has been submitted. */
+static __attribute__((unused)) void (*prepare_runner)(struct sgpu_runner_config *config);
+static __attribute__((unused)) void (*prepare_submission)(struct sgpu_submission *submission);
+static __attribute__((unused)) void (*submitted)(struct sgpu_run *run);
 
+/* The runner of a run that is kept goes with it. */
+static struct sgpu_runner *harness_runner;
+
+static inline int make_runner(struct sgpu_runner **runner)
+{
+	struct sgpu_runner_config config = { .device = device };
+
+	if (prepare_runner) {
+		prepare_runner(&config);
+	}
+	return sgpu_runner_create(&config, runner, &error);
+}
+
+static inline struct sgpu_submission make_submission(const struct sgpu_key *key, int in, int out, uint64_t deadline_ns)
+{
+	struct sgpu_submission submission = {
+		.in_fd = in, .in_name = "batch", .out_fd = out, .out_name = "response",
+		.options = { .keys = key, .key_count = key ? 1 : 0, .deadline_ns = deadline_ns, .spans = true,
+			     .files = run_files },
+	};
+
+	if (prepare_submission) {
+		prepare_submission(&submission);
+	}
+	return submission;
+}
+
+static inline void free_run(struct sgpu_run **run)
+{
+	sgpu_run_free(run);
+	sgpu_runner_free(&harness_runner);
+}
+
+/* On a runner of its own. */
 static inline int run_with(const struct sgpu_key *key, int in, int out, uint64_t deadline_ns, struct sgpu_run **kept)
 {
-	struct sgpu_run_options options = { .keys = key, .key_count = key ? 1 : 0, .deadline_ns = deadline_ns,
-					    .spans = true, .files = run_files };
+	const struct sgpu_submission submission = make_submission(key, in, out, deadline_ns);
 	struct sgpu_run *run = NULL;
-	int rc = sgpu_run_create(device, &options, &run, &error);
+	int rc = make_runner(&harness_runner);
 
-	if (rc == SGPU_OK && prepare_run) {
-		prepare_run(run);
+	if (rc == SGPU_OK) {
+		rc = sgpu_runner_submit(harness_runner, &submission, NULL, NULL, &run, &error);
+	}
+	if (rc == SGPU_OK && submitted) {
+		submitted(run);
 	}
 	if (rc == SGPU_OK) {
-		rc = sgpu_run_batch(run, in, "batch", out, "response", &error);
+		rc = sgpu_run_wait(run, &error);
 	}
 	if (kept) {
 		*kept = run;
 	} else {
-		sgpu_run_free(&run);
+		free_run(&run);
 	}
 	return rc;
 }

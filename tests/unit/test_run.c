@@ -37,15 +37,15 @@ UNIT_TEST(sizes_at_the_edges_of_chunks_and_pieces_come_back)
 	}
 }
 
-static uint64_t sum(const uint64_t bytes[SGPU_RUNGS])
+static uint64_t sum(const uint64_t bytes[SGPU_PATHS])
 {
-	return bytes[SGPU_RUNG_REGISTERED] + bytes[SGPU_RUNG_PINNED] + bytes[SGPU_RUNG_PAGEABLE];
+	return bytes[SGPU_PATH_REGISTERED] + bytes[SGPU_PATH_PINNED] + bytes[SGPU_PATH_PAGEABLE];
 }
 
 UNIT_TEST(spans_totals_and_progress_tell_what_was_done)
 {
 	struct sgpu_run_total totals[SGPU_SPAN_KINDS];
-	struct sgpu_run_rungs rungs;
+	struct sgpu_run_paths paths;
 	struct sgpu_run_progress progress;
 	struct sgpu_run_rows rows;
 	const struct sgpu_span *spans;
@@ -66,9 +66,9 @@ UNIT_TEST(spans_totals_and_progress_tell_what_was_done)
 	CHECK(totals[SGPU_SPAN_OPEN].bytes == job.sealed_size - SGPU_SEALED_HEADER);
 	CHECK(totals[SGPU_SPAN_COPY_IN].bytes == totals[SGPU_SPAN_OPEN].bytes + job.size);
 	CHECK(totals[SGPU_SPAN_SEAL].bytes == job.size && totals[SGPU_SPAN_COPY_OUT].bytes == 2 * job.size);
-	sgpu_run_get_rungs(run, &rungs);
-	CHECK(sum(rungs.in) == job.sealed_size - SGPU_SEALED_HEADER + job.size);
-	CHECK(sum(rungs.out) == job.sealed_size + job.size);
+	sgpu_run_get_paths(run, &paths);
+	CHECK(sum(paths.in) == job.sealed_size - SGPU_SEALED_HEADER + job.size);
+	CHECK(sum(paths.out) == job.sealed_size + job.size);
 	sgpu_run_get_rows(run, &rows);
 	sgpu_run_get_spans(run, &spans, &count);
 	for (size_t i = 0; i < count; i++) {
@@ -77,8 +77,8 @@ UNIT_TEST(spans_totals_and_progress_tell_what_was_done)
 		kernels += spans[i].kind == SGPU_SPAN_KERNEL;
 	}
 	CHECK(kernels == 3);
-	CHECK(sgpu_run_batch(run, in, "batch", out, "response", &error) == SGPU_EUSAGE);
-	sgpu_run_free(&run);
+	CHECK(sgpu_run_wait(run, &error) == SGPU_OK); /* again */
+	free_run(&run);
 	CHECK(run == NULL);
 	free_job(&job);
 	close(in);
@@ -273,21 +273,24 @@ UNIT_TEST(payloads_in_files_are_fetched_and_missing_ones_fail_alone)
 	free(path);
 }
 
+static void without_files(struct sgpu_submission *submission)
+{
+	submission->options.files = NULL;
+}
+
 UNIT_TEST(a_payload_in_a_file_is_refused_where_no_folder_is_open)
 {
-	struct sgpu_run_options options = { .keys = &owner, .key_count = 1 };
-	struct sgpu_run *run = NULL;
 	int in, out = memfd_create("response", MFD_CLOEXEC);
 	struct job job;
 
 	make_job(&job, 100);
 	close(stage_scan(&job, 0));
 	in = sign_and_write(&job);
-	REQUIRE(sgpu_run_create(device, &options, &run, &error) == SGPU_OK);
-	CHECK(sgpu_run_batch(run, in, "batch", out, "response", &error) == SGPU_EPOLICY);
+	prepare_submission = without_files;
+	CHECK(run_with(&owner, in, out, 0, NULL) == SGPU_EPOLICY);
+	prepare_submission = NULL;
 	CHECK(strstr(error.text, "segment 'scan' is in a file") && strstr(error.hint, "sgpu-stage load"));
 	CHECK(is_empty(out));
-	sgpu_run_free(&run);
 	free_job(&job);
 	close(in);
 	close(out);
@@ -330,19 +333,26 @@ static void *cancel_later(void *run)
 	return NULL;
 }
 
+static pthread_t canceller;
+
+static void cancel_run(struct sgpu_run *run)
+{
+	if (pthread_create(&canceller, NULL, cancel_later, run)) {
+		abort();
+	}
+}
+
 UNIT_TEST(a_cancelled_run_ends_without_a_response)
 {
-	struct sgpu_run_options options = { .keys = &owner, .key_count = 1 };
-	struct sgpu_run *run = NULL;
 	int out = memfd_create("response", MFD_CLOEXEC), ends[2];
-	pthread_t thread;
+	struct sgpu_run *run = NULL;
 
 	REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
-	REQUIRE(sgpu_run_create(device, &options, &run, &error) == SGPU_OK);
-	REQUIRE(pthread_create(&thread, NULL, cancel_later, run) == 0);
-	CHECK(sgpu_run_batch(run, ends[0], "batch", out, "response", &error) == SGPU_ECANCELED);
-	pthread_join(thread, NULL);
-	sgpu_run_free(&run);
+	submitted = cancel_run;
+	CHECK(run_with(&owner, ends[0], out, 0, &run) == SGPU_ECANCELED);
+	submitted = NULL;
+	pthread_join(canceller, NULL);
+	free_run(&run);
 	CHECK(is_empty(out));
 	close(out);
 	close(ends[0]);

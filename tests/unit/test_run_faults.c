@@ -7,8 +7,6 @@
  */
 #include <unistd.h>
 
-#include "run/run.h"
-
 #include "fake_gpu.h"
 
 enum { PIECE = 1 << 20, SIZE = 2100000, LARGE = 3200000 }; /* several pieces */
@@ -22,10 +20,10 @@ static bool fails(void)
 	return atomic_fetch_add(&calls, 1) == atomic_load(&fail_at);
 }
 
-static void prepare(struct sgpu_run *run)
+static void prepare(struct sgpu_runner_config *config)
 {
-	run->cores = cores;
-	run->pinned_max = pinned_max;
+	config->jobs = cores;
+	config->pinned_max = pinned_max;
 }
 
 /* Whatever the response calls done is what it should be. */
@@ -118,7 +116,7 @@ static void fail_large_transfers(unsigned with_cores)
 	int staged;
 
 	cores = with_cores;
-	pinned_max = 0;
+	pinned_max = 1;
 	make_job(&job, LARGE);
 	staged = stage_scan(&job, 100);
 	fail_each_call(&job);
@@ -179,7 +177,7 @@ UNIT_TEST(no_kernel_runs_on_what_a_failed_one_left)
 static void all_tests(void)
 {
 	fake.plain = true;
-	pinned_max = SGPU_RUN_PINNED_MAX;
+	pinned_max = SGPU_RUNNER_PINNED_MAX;
 	UNIT_RUN(no_kernel_runs_on_what_a_failed_one_left);
 	UNIT_RUN(a_run_ends_well_whichever_call_of_the_device_fails);
 	fake.plain = strcmp(device_name(), "cpu") != 0;
@@ -197,7 +195,7 @@ int main(void)
 	}
 	fake.piece = PIECE;
 	fake.fails = fails;
-	prepare_run = prepare;
+	prepare_runner = prepare;
 	run_on_both(make_fake_gpu, all_tests, unmake_fake_gpu);
 	sgpu_device_close(&device);
 	return unit_done();

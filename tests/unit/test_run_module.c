@@ -5,8 +5,6 @@
  */
 #include <sgpu/channel.h>
 
-#include "run/run.h"
-
 #include "fake_gpu.h"
 
 enum { SIZE = 1500000 };
@@ -153,9 +151,9 @@ static int launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *arg
 								       argument, ranges, count, task);
 }
 
-static void prepare(struct sgpu_run *run)
+static void prepare(struct sgpu_submission *submission)
 {
-	run->options.allow_modules = allow;
+	submission->options.allow_modules = allow;
 }
 
 /* A member that names the digest of the module, with `flip` for another. */
@@ -376,7 +374,7 @@ int main(void)
 		printf("Bail out! %s\n", error.text);
 		return 1;
 	}
-	prepare_run = prepare;
+	prepare_submission = prepare;
 	run_on_both(put_on, all_tests, unmake_fake_gpu);
 	sgpu_device_close(&device);
 	return unit_done();

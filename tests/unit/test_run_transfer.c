@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How payloads get to a device that copies beside the rest, and back: pieces, the staging ladder and its bounds, and
+ * How payloads get to a device that copies beside the rest, and back: pieces, the transfer paths and its bounds, and
  * what a hostile owner of a file may do meanwhile. On the device that $SGPU_TEST_DEVICE names, or on one that is made
  * to look like a GPU. Its kernels are those of test_cuda_aead: racecheck has nothing to find.
  */
 #include <linux/magic.h>
 #include <sys/vfs.h>
 
-#include "run/run.h"
+#include "run/transfers.h"
 
 #include "fake_gpu.h"
 
@@ -65,27 +65,27 @@ UNIT_TEST(memory_is_registered_where_that_costs_less_than_a_copy)
 	}
 }
 
-UNIT_TEST(rungs_have_names)
+UNIT_TEST(paths_have_names)
 {
-	CHECK(!strcmp(sgpu_rung_name(SGPU_RUNG_REGISTERED), "registered"));
-	CHECK(!strcmp(sgpu_rung_name(SGPU_RUNG_PINNED), "pinned"));
-	CHECK(!strcmp(sgpu_rung_name(SGPU_RUNG_PAGEABLE), "pageable"));
-	CHECK(!strcmp(sgpu_rung_name(SGPU_RUNGS), "unknown"));
+	CHECK(!strcmp(sgpu_transfer_path_name(SGPU_PATH_REGISTERED), "registered"));
+	CHECK(!strcmp(sgpu_transfer_path_name(SGPU_PATH_PINNED), "pinned"));
+	CHECK(!strcmp(sgpu_transfer_path_name(SGPU_PATH_PAGEABLE), "pageable"));
+	CHECK(!strcmp(sgpu_transfer_path_name(SGPU_PATHS), "unknown"));
 }
 
 /* ---- jobs ---- */
-static struct sgpu_run_rungs rungs;
+static struct sgpu_run_paths paths;
 static struct sgpu_run_total totals[SGPU_SPAN_KINDS];
 static unsigned cores;
 static uint64_t pinned_max;
 
-static void prepare(struct sgpu_run *run)
+static void prepare(struct sgpu_runner_config *config)
 {
-	run->cores = cores;
-	run->pinned_max = pinned_max;
+	config->jobs = cores;
+	config->pinned_max = pinned_max;
 }
 
-/* Runs it, and keeps what the ladder says. */
+/* Runs it, and keeps which paths were taken. */
 static int run_noted(struct job *job, struct answer *answer)
 {
 	struct sgpu_run *run = NULL;
@@ -93,9 +93,9 @@ static int run_noted(struct job *job, struct answer *answer)
 
 	memset(answer, 0, sizeof(*answer));
 	rc = run_with(&owner, in, out, 0, &run);
-	sgpu_run_get_rungs(run, &rungs);
+	sgpu_run_get_paths(run, &paths);
 	sgpu_run_get_totals(run, totals);
-	sgpu_run_free(&run);
+	free_run(&run);
 	lseek(out, 0, SEEK_SET);
 	if ((rc == SGPU_OK || rc == SGPU_ESEGMENTS) && !read_answer(out, job->key, answer)) {
 		rc = SGPU_EINVALID;
@@ -153,16 +153,16 @@ UNIT_TEST(payloads_of_any_size_come_and_go_through_pinned_memory)
 	const size_t count = SGPU_ARRAY_LENGTH(sizes) - (getenv("SGPU_TEST_SMALL") ? 2 : 0);
 
 	for (unsigned many = fewest_cores(); many < 4; many += 2) {
-		set_limits(many, SGPU_RUN_PINNED_MAX);
+		set_limits(many, SGPU_RUNNER_PINNED_MAX);
 		for (size_t i = 0; i < count; i++) {
 			uint64_t sealed = 0;
 
 			run_whole(sizes[i]);
 			REQUIRE(sgpu_sealed_size(sizes[i], &sealed));
 			if (faked) {
-				CHECK(rungs.in[SGPU_RUNG_PINNED] == sealed - SGPU_SEALED_HEADER + sizes[i]);
-				CHECK(rungs.out[SGPU_RUNG_PINNED] == sealed + sizes[i]);
-				CHECK(rungs.in[SGPU_RUNG_PAGEABLE] + rungs.out[SGPU_RUNG_PAGEABLE] == 0);
+				CHECK(paths.in[SGPU_PATH_PINNED] == sealed - SGPU_SEALED_HEADER + sizes[i]);
+				CHECK(paths.out[SGPU_PATH_PINNED] == sealed + sizes[i]);
+				CHECK(paths.in[SGPU_PATH_PAGEABLE] + paths.out[SGPU_PATH_PAGEABLE] == 0);
 			}
 		}
 	}
@@ -170,7 +170,7 @@ UNIT_TEST(payloads_of_any_size_come_and_go_through_pinned_memory)
 
 UNIT_TEST(results_beyond_the_pinned_limit_are_drained)
 {
-	static const uint64_t limits[] = { 0, 6 << 20, 13 << 20 };
+	static const uint64_t limits[] = { 1, 6 << 20, 13 << 20 };
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(limits); i++) {
 		for (unsigned many = fewest_cores(); many < 4; many += 2) {
@@ -179,7 +179,7 @@ UNIT_TEST(results_beyond_the_pinned_limit_are_drained)
 			if (faked) {
 				/* A loader has four slots at least, and the drain three. */
 				CHECK(atomic_load(&fake.lent_most) <= limits[i] + 7 * ((4 << 20) + (8 << 10)));
-				CHECK(rungs.out[SGPU_RUNG_PAGEABLE] == 0);
+				CHECK(paths.out[SGPU_PATH_PAGEABLE] == 0);
 			}
 		}
 	}
@@ -200,13 +200,13 @@ UNIT_TEST(without_pinned_memory_everything_is_pageable)
 	if (!faked) {
 		SKIP("only the fake device can be without");
 	}
-	set_limits(2, SGPU_RUN_PINNED_MAX);
+	set_limits(2, SGPU_RUNNER_PINNED_MAX);
 	for (int way = 0; way < 2; way++) {
 		fake.no_host_memory = way == 0;
 		fake.pins = way == 0;
 		run_whole(9 << 20);
-		CHECK(rungs.in[SGPU_RUNG_PINNED] + rungs.out[SGPU_RUNG_PINNED] == 0);
-		CHECK(rungs.in[SGPU_RUNG_PAGEABLE] > 18 << 20 && rungs.out[SGPU_RUNG_PAGEABLE] > 18 << 20);
+		CHECK(paths.in[SGPU_PATH_PINNED] + paths.out[SGPU_PATH_PINNED] == 0);
+		CHECK(paths.in[SGPU_PATH_PAGEABLE] > 18 << 20 && paths.out[SGPU_PATH_PAGEABLE] > 18 << 20);
 	}
 	fake.no_host_memory = false;
 	fake.pins = true;
@@ -264,14 +264,14 @@ UNIT_TEST(a_file_in_memory_is_registered_when_one_core_would_have_to_copy_it)
 			struct answer answer;
 			struct job job;
 
-			set_limits(many, SGPU_RUN_PINNED_MAX);
+			set_limits(many, SGPU_RUNNER_PINNED_MAX);
 			make_job(&job, (9 << 20) + 99);
 			stage(&job, tail);
 			CHECK(run_noted(&job, &answer) == SGPU_OK);
 			REQUIRE(answer.batch != NULL);
 			check_answer(&answer, &job);
 			if (faked) {
-				CHECK(rungs.in[SGPU_RUNG_REGISTERED] ==
+				CHECK(paths.in[SGPU_PATH_REGISTERED] ==
 				      (many == 1 ? job.sealed_size - SGPU_SEALED_HEADER : 0));
 				CHECK(atomic_load(&fake.registrations) == (many == 1));
 			}
@@ -295,13 +295,13 @@ UNIT_TEST(small_payloads_low_ones_and_files_on_a_disk_are_not_registered)
 	struct job job;
 	struct statfs about;
 
-	set_limits(1, SGPU_RUN_PINNED_MAX);
+	set_limits(1, SGPU_RUNNER_PINNED_MAX);
 	make_job(&job, 1 << 20);
 	stage(&job, 0);
 	REQUIRE(mkdtemp(folder) && sgpu_files_allow(run_files, folder, &error) == SGPU_OK);
 	snprintf(path, sizeof(path), "%s/file", folder);
 	disk = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	CHECK(run_noted(&job, &answer) == SGPU_OK && rungs.in[SGPU_RUNG_REGISTERED] == 0);
+	CHECK(run_noted(&job, &answer) == SGPU_OK && paths.in[SGPU_PATH_REGISTERED] == 0);
 	unstage(&job, &answer);
 	make_job(&job, 9 << 20);
 	staged = new_file(&memory);
@@ -313,7 +313,7 @@ UNIT_TEST(small_payloads_low_ones_and_files_on_a_disk_are_not_registered)
 	REQUIRE(answer.batch != NULL);
 	check_answer(&answer, &job);
 	if (fstatfs(disk, &about) == 0 && about.f_type != TMPFS_MAGIC) {
-		CHECK(rungs.in[SGPU_RUNG_REGISTERED] == 0);
+		CHECK(paths.in[SGPU_PATH_REGISTERED] == 0);
 	}
 	unstage(&job, &answer);
 	close(disk);
@@ -353,12 +353,12 @@ UNIT_TEST(a_file_that_is_cut_short_is_an_error_of_its_segment_and_no_fault)
 		SKIP("only the fake device can be told when");
 	}
 	/* Before it is pinned, it cannot be, and then it cannot be read. */
-	set_limits(1, SGPU_RUN_PINNED_MAX);
+	set_limits(1, SGPU_RUNNER_PINNED_MAX);
 	make_job(&job, 9 << 20);
 	stage(&job, 0);
 	fake.before_register = cut_before;
 	expect_scan_failed(&job, &answer, SGPU_EDEPENDENCY, "ends too early");
-	CHECK(rungs.in[SGPU_RUNG_REGISTERED] == 0);
+	CHECK(paths.in[SGPU_PATH_REGISTERED] == 0);
 	unstage(&job, &answer);
 	/* Then what is pinned is still there. */
 	make_job(&job, 9 << 20);
@@ -369,7 +369,7 @@ UNIT_TEST(a_file_that_is_cut_short_is_an_error_of_its_segment_and_no_fault)
 	unstage(&job, &answer);
 	/* While cores copy from it. */
 	for (unsigned many = 3; many <= 16; many += 13) {
-		set_limits(many, SGPU_RUN_PINNED_MAX);
+		set_limits(many, SGPU_RUNNER_PINNED_MAX);
 		make_job(&job, 9 << 20);
 		stage(&job, 0);
 		fake.before_copy_in = cut_after_a_piece;
@@ -400,14 +400,14 @@ UNIT_TEST(a_file_that_changes_meanwhile_does_not_verify)
 	if (!faked) {
 		SKIP("only the fake device can be told when");
 	}
-	set_limits(1, SGPU_RUN_PINNED_MAX);
+	set_limits(1, SGPU_RUNNER_PINNED_MAX);
 	make_job(&job, 9 << 20);
 	stage(&job, 0);
 	fake.after_register = change_pinned;
 	expect_scan_failed(&job, &answer, SGPU_EAUTH, "does not verify");
-	CHECK(rungs.in[SGPU_RUNG_REGISTERED] > 0);
+	CHECK(paths.in[SGPU_PATH_REGISTERED] > 0);
 	unstage(&job, &answer);
-	set_limits(16, SGPU_RUN_PINNED_MAX);
+	set_limits(16, SGPU_RUNNER_PINNED_MAX);
 	make_job(&job, 20 << 20);
 	stage(&job, 0);
 	fake.before_copy_in = change_file;
@@ -423,12 +423,12 @@ UNIT_TEST(a_device_that_refuses_to_register_is_not_asked_again)
 	if (!faked) {
 		SKIP("only the fake device can refuse");
 	}
-	set_limits(1, SGPU_RUN_PINNED_MAX);
+	set_limits(1, SGPU_RUNNER_PINNED_MAX);
 	fake.registers = false;
 	make_job(&job, 9 << 20);
 	stage(&job, 0);
 	CHECK(run_noted(&job, &answer) == SGPU_OK && atomic_load(&fake.registrations) == 0);
-	CHECK(rungs.in[SGPU_RUNG_REGISTERED] == 0 && rungs.in[SGPU_RUNG_PINNED] > 0);
+	CHECK(paths.in[SGPU_PATH_REGISTERED] == 0 && paths.in[SGPU_PATH_PINNED] > 0);
 	fake.registers = true;
 	unstage(&job, &answer);
 }
@@ -454,20 +454,27 @@ static void *cancel_later(void *run)
 	return NULL;
 }
 
+static pthread_t canceller;
+
+static void cancel_run(struct sgpu_run *run)
+{
+	if (pthread_create(&canceller, NULL, cancel_later, run)) {
+		abort();
+	}
+}
+
 UNIT_TEST(a_kernel_that_hangs_is_given_up_at_the_deadline_and_on_request)
 {
-	struct sgpu_run_options options = { .keys = &owner, .key_count = 1 };
 	int in, out = memfd_create("response", MFD_CLOEXEC);
 	struct sgpu_run_progress progress;
 	struct sgpu_run *run = NULL;
 	struct answer answer;
-	pthread_t thread;
 	struct job job;
 
 	if (!faked) {
 		SKIP("only the fake device hangs");
 	}
-	set_limits(2, SGPU_RUN_PINNED_MAX);
+	set_limits(2, SGPU_RUNNER_PINNED_MAX);
 	fake.hangs = true;
 	make_job(&job, 3 << 20);
 	in = sign_and_write(&job);
@@ -481,13 +488,13 @@ UNIT_TEST(a_kernel_that_hangs_is_given_up_at_the_deadline_and_on_request)
 	fake.stop_us = 1000000;
 	CHECK(ftruncate(out, 0) == 0);
 	lseek(in, 0, SEEK_SET);
-	REQUIRE(sgpu_run_create(device, &options, &run, &error) == SGPU_OK);
-	REQUIRE(pthread_create(&thread, NULL, cancel_later, run) == 0);
-	CHECK(sgpu_run_batch(run, in, "batch", out, "response", &error) == SGPU_ECANCELED);
-	pthread_join(thread, NULL);
+	submitted = cancel_run;
+	CHECK(run_with(&owner, in, out, 0, &run) == SGPU_ECANCELED);
+	submitted = NULL;
+	pthread_join(canceller, NULL);
 	sgpu_run_get_progress(run, &progress);
 	CHECK(seen_stopping && progress.stopping_ns == 0);
-	sgpu_run_free(&run);
+	free_run(&run);
 	CHECK(fake_is_clean());
 	fake.stop_us = 0;
 	fake.hangs = false;
@@ -501,7 +508,7 @@ static void all_tests(void)
 {
 	UNIT_RUN(pieces_cover_a_payload_and_end_small);
 	UNIT_RUN(memory_is_registered_where_that_costs_less_than_a_copy);
-	UNIT_RUN(rungs_have_names);
+	UNIT_RUN(paths_have_names);
 	UNIT_RUN(payloads_of_any_size_come_and_go_through_pinned_memory);
 	UNIT_RUN(results_beyond_the_pinned_limit_are_drained);
 	UNIT_RUN(many_pieces_keep_within_the_pinned_limit);
@@ -522,7 +529,7 @@ int main(void)
 		return 1;
 	}
 	faked = strcmp(device_name(), "cpu") == 0;
-	prepare_run = prepare;
+	prepare_runner = prepare;
 	run_on_both(faked ? make_fake_gpu : NULL, all_tests, faked ? unmake_fake_gpu : NULL);
 	sgpu_device_close(&device);
 	return unit_done();

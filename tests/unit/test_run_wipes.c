@@ -204,9 +204,9 @@ UNIT_TEST(nor_does_one_that_is_cancelled)
 		done += (off_t)want;
 	}
 	close(batch);
-	prepare_run = cancel_run;
+	submitted = cancel_run;
 	run_watched(&job, ends[0], SGPU_ECANCELED);
-	prepare_run = NULL;
+	submitted = NULL;
 	pthread_join(canceller, NULL);
 	close(ends[1]);
 }

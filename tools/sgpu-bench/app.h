@@ -13,7 +13,7 @@ enum { UNSEALED, SEALED, SIDES };
 struct app_side {
 	struct sgpu_bench *bench;
 	struct job job;
-	struct sgpu_secure *context; /* in which a sealed job runs on a device that stays open; borrowed */
+	const struct job_place *place; /* on a device that stays open; borrowed */
 	int batches;
 	bool opens;              /* opens the device for every batch, as a process of its own would */
 	int (*check)(struct app_side *side, struct sgpu_error *error);
@@ -38,7 +38,7 @@ SGPU_MUST_CHECK int app_measure(struct sgpu_bench *bench, const char *app, int b
 				struct app_side sides[SIDES], const struct app_way *way, struct sgpu_error *error);
 void app_clear_sides(struct app_side sides[SIDES]);
 
-/* The applications; the sides are zero at first but for the context, and cleared by the caller. */
+/* The applications; the sides are zero at first but for the place, and cleared by the caller. */
 SGPU_MUST_CHECK int app_black_scholes(struct sgpu_bench *bench, struct app_side sides[SIDES], struct sgpu_error *error);
 SGPU_MUST_CHECK int app_fashion_knn(struct sgpu_bench *bench, struct app_side sides[SIDES], struct sgpu_error *error);
 

@@ -18,7 +18,7 @@ int app_run_side(void *argument, uint64_t *ns, struct sgpu_error *error)
 	for (int i = 0; rc == SGPU_OK && i < s->batches; i++) {
 		uint64_t one = 0;
 
-		rc = job_run_on(&s->job, s->bench, s->context, s->opens, &one, error);
+		rc = job_run_on(&s->job, s->bench, s->place, s->opens, &one, error);
 		*ns += one;
 	}
 	return rc;
@@ -78,14 +78,14 @@ void app_clear_sides(struct app_side sides[SIDES])
 	}
 }
 
-static int run_app(struct sgpu_bench *bench, struct sgpu_secure *context,
+static int run_app(struct sgpu_bench *bench, const struct job_place *place,
 		   int (*app)(struct sgpu_bench *, struct app_side *, struct sgpu_error *), struct sgpu_error *error)
 {
 	struct app_side *sides = calloc(SIDES, sizeof(*sides));
 	int rc = sides ? SGPU_OK : sgpu_fail_nomem(error);
 
 	if (rc == SGPU_OK) {
-		sides[SEALED].context = context;
+		sides[SEALED].place = sides[UNSEALED].place = place;
 		rc = app(bench, sides, error);
 		app_clear_sides(sides);
 	}
@@ -95,13 +95,13 @@ static int run_app(struct sgpu_bench *bench, struct sgpu_secure *context,
 
 static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
 {
-	struct sgpu_secure *context = NULL;
-	int rc = job_context(bench, &context, error);
+	struct job_place place;
+	int rc = job_place_open(&place, bench->device, true, error);
 
 	(void)state; /* --size does not count: an application has the size that it has */
-	rc = rc == SGPU_OK ? run_app(bench, context, app_black_scholes, error) : rc;
-	rc = rc == SGPU_OK ? run_app(bench, context, app_fashion_knn, error) : rc;
-	sgpu_secure_destroy(&context);
+	rc = rc == SGPU_OK ? run_app(bench, &place, app_black_scholes, error) : rc;
+	rc = rc == SGPU_OK ? run_app(bench, &place, app_fashion_knn, error) : rc;
+	job_place_close(&place);
 	return rc;
 }
 

@@ -27,7 +27,7 @@ static const char *new_id(struct ids *ids, const char *prefix, int a, int b)
 /* A job that is run `times` times; what comes out is the pattern, in every output that starts with "o". */
 struct runs {
 	struct sgpu_bench *bench;
-	struct sgpu_secure *context;
+	const struct job_place *place;
 	struct job job;
 	int times;
 	bool opens;             /* the device for every batch, as a process of its own would */
@@ -45,7 +45,7 @@ static int run_job(void *argument, uint64_t *ns, struct sgpu_error *error)
 	for (int i = 0; rc == SGPU_OK && i < r->times; i++) {
 		uint64_t one = 0;
 
-		rc = job_run_on(&r->job, r->bench, r->context, r->opens, &one, error);
+		rc = job_run_on(&r->job, r->bench, r->place, r->opens, &one, error);
 		*ns += one;
 	}
 	return rc;
@@ -181,7 +181,7 @@ static int measure_chains(struct sgpu_bench *bench, int chains, struct runs runs
 
 /* ---- all of it ---- */
 struct state {
-	struct sgpu_secure *context; /* in which sealed batches run */
+	struct job_place place;
 	struct runs runs[2];
 	struct ids ids;
 	float memory[4 * EDGE * EDGE];
@@ -193,7 +193,7 @@ static void reset(struct sgpu_bench *bench, struct state *s)
 		job_clear(&s->runs[v].job);
 		memset(&s->runs[v], 0, sizeof(s->runs[v]));
 		s->runs[v].bench = bench;
-		s->runs[v].context = s->context;
+		s->runs[v].place = &s->place;
 	}
 	s->ids.count = 0;
 }
@@ -224,7 +224,7 @@ static int setup(struct sgpu_bench *bench, void **state, struct sgpu_error *erro
 	struct state *s = calloc(1, sizeof(*s));
 
 	*state = s;
-	return s ? job_context(bench, &s->context, error) : sgpu_fail_nomem(error);
+	return s ? job_place_open(&s->place, bench->device, true, error) : sgpu_fail_nomem(error);
 }
 
 static void teardown(struct sgpu_bench *bench, void *state)
@@ -233,7 +233,7 @@ static void teardown(struct sgpu_bench *bench, void *state)
 
 	if (s) {
 		reset(bench, s);
-		sgpu_secure_destroy(&s->context);
+		job_place_close(&s->place);
 	}
 	free(s);
 }

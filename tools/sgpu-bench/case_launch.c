@@ -23,7 +23,7 @@ struct state {
 	struct sgpu_task tasks[LAUNCHES + 3];
 	int launches;              /* of the variant that is measured */
 	struct job jobs[2];        /* unsealed, sealed */
-	struct sgpu_secure *context; /* in which the sealed one runs */
+	struct job_place place;
 };
 
 static int run_launches(struct state *s, int first, int count, struct sgpu_error *error)
@@ -172,14 +172,14 @@ static int run_plain_job(void *argument, uint64_t *ns, struct sgpu_error *error)
 {
 	struct state *s = argument;
 
-	return job_run_on(&s->jobs[0], s->bench, s->context, false, ns, error);
+	return job_run_on(&s->jobs[0], s->bench, &s->place, false, ns, error);
 }
 
 static int run_sealed_job(void *argument, uint64_t *ns, struct sgpu_error *error)
 {
 	struct state *s = argument;
 
-	return job_run_on(&s->jobs[1], s->bench, s->context, false, ns, error);
+	return job_run_on(&s->jobs[1], s->bench, &s->place, false, ns, error);
 }
 
 static int verify_job(struct state *s, struct job *job, struct sgpu_error *error)
@@ -313,7 +313,7 @@ static int setup(struct sgpu_bench *bench, void **state, struct sgpu_error *erro
 		s->host[B][i] = (float)(i % 7);
 	}
 	rc = rc == SGPU_OK ? bring_in(s, error) : rc;
-	return rc == SGPU_OK ? job_context(bench, &s->context, error) : rc;
+	return rc == SGPU_OK ? job_place_open(&s->place, bench->device, true, error) : rc;
 }
 
 static void teardown(struct sgpu_bench *bench, void *state)
@@ -330,7 +330,7 @@ static void teardown(struct sgpu_bench *bench, void *state)
 	}
 	job_clear(&s->jobs[0]);
 	job_clear(&s->jobs[1]);
-	sgpu_secure_destroy(&s->context);
+	job_place_close(&s->place);
 	free(s);
 }
 

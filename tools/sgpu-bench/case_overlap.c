@@ -13,6 +13,7 @@ enum { EDGE = 2048, EDGE_QUICK = 512 };
 struct side {
 	struct job *job;
 	struct sgpu_device *device;
+	struct job_place place;
 	const float *expected;
 	float *got;
 	uint64_t size;
@@ -22,7 +23,7 @@ static int run_side(void *argument, uint64_t *ns, struct sgpu_error *error)
 {
 	struct side *s = argument;
 
-	return job_run(s->job, s->device, ns, error);
+	return job_run(s->job, &s->place, ns, error);
 }
 
 /* Small integers: the products are exact. */
@@ -91,14 +92,19 @@ static int run_on(struct sgpu_bench *bench, struct job *job, uint64_t edge, floa
 	for (int i = 0; rc == SGPU_OK && i < 2; i++) {
 		const struct sgpu_device_config config = { .jobs = (unsigned)i + 1 };
 
-		sides[i] = (struct side){ job, NULL, expected, got, count * sizeof(float) };
+		sides[i] = (struct side){ .job = job, .expected = expected, .got = got, .size = count * sizeof(float) };
 		rc = sgpu_device_open("cpu", &config, &sides[i].device, error);
+		if (rc == SGPU_OK) {
+			rc = job_place_open(&sides[i].place, sides[i].device, false, error);
+		}
 	}
 	if (rc == SGPU_OK) {
 		rc = measure(bench, sides, edge, error);
 	}
-	sgpu_device_close(&sides[0].device);
-	sgpu_device_close(&sides[1].device);
+	for (int i = 0; i < 2; i++) {
+		job_place_close(&sides[i].place);
+		sgpu_device_close(&sides[i].device);
+	}
 	return rc;
 }
 

@@ -180,69 +180,88 @@ static int rewind_files(const struct job *job, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-int job_run(struct job *job, struct sgpu_device *device, uint64_t *ns, struct sgpu_error *error)
+/* What an earlier, longer response left behind is cut off. */
+static int cut_response(const struct job *job, struct sgpu_error *error)
 {
-	const struct sgpu_run_options options = { .keys = &job->owner, .key_count = 1 };
+	off_t end = lseek(job->response_fd, 0, SEEK_CUR);
+
+	return end >= 0 && ftruncate(job->response_fd, end) == 0 ? SGPU_OK :
+	       sgpu_fail_errno(error, "cannot cut the response off");
+}
+
+int job_run(struct job *job, const struct job_place *place, uint64_t *ns, struct sgpu_error *error)
+{
+	const struct sgpu_submission submission = {
+		.in_fd = job->batch_fd, .in_name = "batch", .out_fd = job->response_fd, .out_name = "response",
+		.options = { .keys = &job->owner, .key_count = 1 },
+	};
+	struct sgpu_runner *runner = job->sealed && !job->bare && place->sealed ? place->sealed : place->plain;
 	struct sgpu_run *run = NULL;
 	int rc = rewind_files(job, error);
 	uint64_t begin = sgpu_now_ns();
-	off_t end;
 
 	if (rc == SGPU_OK) {
-		rc = sgpu_run_create(device, &options, &run, error);
+		rc = sgpu_runner_submit(runner, &submission, NULL, NULL, &run, error);
 	}
 	if (rc == SGPU_OK) {
-		rc = sgpu_run_batch(run, job->batch_fd, "batch", job->response_fd, "response", error);
+		rc = sgpu_run_wait(run, error);
 	}
 	*ns = sgpu_now_ns() - begin;
 	sgpu_run_free(&run);
+	return rc == SGPU_OK ? cut_response(job, error) : rc;
+}
+
+int job_place_open(struct job_place *place, struct sgpu_device *device, bool with_context, struct sgpu_error *error)
+{
+	struct sgpu_runner_config config = { .device = device };
+	int rc;
+
+	*place = (struct job_place){ NULL };
+	rc = sgpu_runner_create(&config, &place->plain, error);
+	if (rc != SGPU_OK || !with_context) {
+		return rc;
+	}
+	rc = sgpu_secure_create(device, NULL, &place->context, error);
+	if (rc == SGPU_EUNAVAILABLE) {
+		return SGPU_OK;
+	}
 	if (rc == SGPU_OK) {
-		end = lseek(job->response_fd, 0, SEEK_CUR);
-		if (end < 0 || ftruncate(job->response_fd, end) != 0) {
-			rc = sgpu_fail_errno(error, "cannot cut the response off");
-		}
+		config.device = sgpu_secure_device(place->context);
+		rc = sgpu_runner_create(&config, &place->sealed, error);
+	}
+	if (rc != SGPU_OK) {
+		job_place_close(place);
 	}
 	return rc;
 }
 
-static int make_context(struct sgpu_device *device, struct sgpu_secure **context, struct sgpu_error *error)
+void job_place_close(struct job_place *place)
 {
-	int rc = sgpu_secure_create(device, NULL, context, error);
-
-	return rc == SGPU_EUNAVAILABLE ? SGPU_OK : rc;
+	sgpu_runner_free(&place->sealed);
+	sgpu_secure_destroy(&place->context);
+	sgpu_runner_free(&place->plain);
 }
 
-int job_context(struct sgpu_bench *bench, struct sgpu_secure **context, struct sgpu_error *error)
-{
-	return make_context(bench->device, context, error);
-}
-
-static int run_in(struct job *job, struct sgpu_device *device, struct sgpu_secure *context, uint64_t *ns,
-		  struct sgpu_error *error)
-{
-	return job_run(job, job->sealed && !job->bare && context ? sgpu_secure_device(context) : device, ns, error);
-}
-
-int job_run_on(struct job *job, struct sgpu_bench *bench, struct sgpu_secure *context, bool opens, uint64_t *ns,
+int job_run_on(struct job *job, struct sgpu_bench *bench, const struct job_place *place, bool opens, uint64_t *ns,
 	       struct sgpu_error *error)
 {
 	const struct sgpu_device_config config = { .jobs = bench->options.jobs };
 	struct sgpu_device *device = NULL;
-	struct sgpu_secure *own = NULL;
+	struct job_place own = { NULL };
 	uint64_t begin = sgpu_now_ns(), inside;
 	int rc;
 
 	if (!opens) {
-		return run_in(job, bench->device, context, ns, error);
+		return job_run(job, place, ns, error);
 	}
 	rc = sgpu_device_open(bench->info.selector, &config, &device, error);
-	if (rc == SGPU_OK && job->sealed && !job->bare) {
-		rc = make_context(device, &own, error);
+	if (rc == SGPU_OK) {
+		rc = job_place_open(&own, device, job->sealed && !job->bare, error);
 	}
 	if (rc == SGPU_OK) {
-		rc = run_in(job, device, own, &inside, error);
+		rc = job_run(job, &own, &inside, error);
 	}
-	sgpu_secure_destroy(&own);
+	job_place_close(&own);
 	sgpu_device_close(&device);
 	*ns = sgpu_now_ns() - begin;
 	return rc;

@@ -7,6 +7,7 @@
 
 #include <sgpu/batch.h>
 #include <sgpu/bench.h>
+#include <sgpu/run.h>
 #include <sgpu/secure.h>
 
 enum { JOB_INPUTS_MAX = 1024 };
@@ -50,15 +51,22 @@ char *job_manifest(const struct job *job);
 /* Makes the batch: sealed or with digests, signed, its payloads inline in a memory file or staged. */
 SGPU_MUST_CHECK int job_finish(struct job *job, struct sgpu_error *error);
 
+/* Where jobs run: a device, a secure context over it in which sealed jobs run as sgpu-run has them run, and a runner for
+ * each of the two. */
+struct job_place {
+	struct sgpu_secure *context;   /* NULL when the device maps no pages, as there */
+	struct sgpu_runner *plain, *sealed; /* sealed: NULL without a context */
+};
+/* with_context: else sealed jobs run on the device, too. */
+SGPU_MUST_CHECK int job_place_open(struct job_place *place, struct sgpu_device *device, bool with_context,
+				   struct sgpu_error *error);
+/* Accepts a zeroed one. */
+void job_place_close(struct job_place *place);
 /* From the batch to its response, in *ns. */
-SGPU_MUST_CHECK int job_run(struct job *job, struct sgpu_device *device, uint64_t *ns, struct sgpu_error *error);
-/* A secure context over the bench's device, in which sealed jobs run as sgpu-run has them run; NULL when the device
- * maps no pages, as there. Only one at a time. */
-SGPU_MUST_CHECK int job_context(struct sgpu_bench *bench, struct sgpu_secure **context, struct sgpu_error *error);
-/* As job_run: on the bench's device (resident), in the context when the job is sealed and that is not NULL; or on a
- * device that is opened for it and closed again, with a context of its own for a sealed job, in which case *ns counts
- * all that. */
-SGPU_MUST_CHECK int job_run_on(struct job *job, struct sgpu_bench *bench, struct sgpu_secure *context, bool opens,
+SGPU_MUST_CHECK int job_run(struct job *job, const struct job_place *place, uint64_t *ns, struct sgpu_error *error);
+/* As job_run, in a place that stays open (resident); or, `opens`, on a device that is opened for it and closed again, in
+ * which case *ns counts all that. */
+SGPU_MUST_CHECK int job_run_on(struct job *job, struct sgpu_bench *bench, const struct job_place *place, bool opens,
 			       uint64_t *ns, struct sgpu_error *error);
 /* What the parameter "device" says of it. */
 const char *job_device_text(bool opens);

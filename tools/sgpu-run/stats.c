@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Statistics: what each stage took in all, which with streams that overlap is more than the run took, and on which
- * rung of the staging ladder payloads got to the device and back.
+ * path payloads got to the device and back.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -32,19 +32,19 @@ static json_t *stages_json(const struct sgpu_run_total *totals)
 	return stages;
 }
 
-static json_t *staging_json(const struct sgpu_run_rungs *rungs)
+static json_t *staging_json(const struct sgpu_run_paths *paths)
 {
 	json_t *staging = json_object();
 
-	for (int i = 0; i < SGPU_RUNGS; i++) {
-		json_object_set_new(staging, sgpu_rung_name((enum sgpu_rung)i),
-				    json_pack("{s:I, s:I}", "bytes_in", (json_int_t)rungs->in[i], "bytes_out",
-					      (json_int_t)rungs->out[i]));
+	for (int i = 0; i < SGPU_PATHS; i++) {
+		json_object_set_new(staging, sgpu_transfer_path_name((enum sgpu_transfer_path)i),
+				    json_pack("{s:I, s:I}", "bytes_in", (json_int_t)paths->in[i], "bytes_out",
+					      (json_int_t)paths->out[i]));
 	}
 	return staging;
 }
 
-static void print_json(const struct sgpu_run_total *totals, const struct sgpu_run_rungs *rungs,
+static void print_json(const struct sgpu_run_total *totals, const struct sgpu_run_paths *paths,
 		       const struct sgpu_run_progress *done, const struct sgpu_device_info *info)
 {
 	json_t *object = json_pack("{s:{s:s, s:s, s:s, s:i, s:s, s:I, s:i, s:i, s:I, s:I, s:o, s:o}}", "stats",
@@ -54,7 +54,7 @@ static void print_json(const struct sgpu_run_total *totals, const struct sgpu_ru
 				   "operations_done", done->operations_done, "operations_failed",
 				   done->operations_failed, "bytes_in", (json_int_t)done->bytes_in, "bytes_out",
 				   (json_int_t)done->bytes_out, "stages", stages_json(totals), "staging",
-				   staging_json(rungs));
+				   staging_json(paths));
 	char *line = object ? json_dumps(object, JSON_COMPACT) : NULL;
 
 	if (line) {
@@ -64,7 +64,7 @@ static void print_json(const struct sgpu_run_total *totals, const struct sgpu_ru
 	json_decref(object);
 }
 
-static void print_table(const struct sgpu_run_total *totals, const struct sgpu_run_rungs *rungs,
+static void print_table(const struct sgpu_run_total *totals, const struct sgpu_run_paths *paths,
 			const struct sgpu_run_progress *done, const struct sgpu_device_info *info)
 {
 	fprintf(stderr, "device      %s, %u %s\n", info->name, info->compute_units, report_units(info));
@@ -79,9 +79,9 @@ static void print_table(const struct sgpu_run_total *totals, const struct sgpu_r
 			totals[i].bytes, rate(&totals[i]));
 	}
 	fprintf(stderr, "%-10s %27s %27s\n", "staging", "bytes in", "bytes out");
-	for (int i = 0; i < SGPU_RUNGS; i++) {
-		fprintf(stderr, "%-10s %27" PRIu64 " %27" PRIu64 "\n", sgpu_rung_name((enum sgpu_rung)i), rungs->in[i],
-			rungs->out[i]);
+	for (int i = 0; i < SGPU_PATHS; i++) {
+		fprintf(stderr, "%-10s %27" PRIu64 " %27" PRIu64 "\n",
+			sgpu_transfer_path_name((enum sgpu_transfer_path)i), paths->in[i], paths->out[i]);
 	}
 }
 
@@ -93,19 +93,19 @@ const char *report_units(const struct sgpu_device_info *info)
 void report_stats(const struct sgpu_run *run, struct sgpu_device *device)
 {
 	struct sgpu_run_total totals[SGPU_SPAN_KINDS];
-	struct sgpu_run_rungs rungs;
+	struct sgpu_run_paths paths;
 	struct sgpu_run_progress done;
 	struct sgpu_device_info info = { 0 };
 
 	sgpu_run_get_totals(run, totals);
-	sgpu_run_get_rungs(run, &rungs);
+	sgpu_run_get_paths(run, &paths);
 	sgpu_run_get_progress(run, &done);
 	if (sgpu_device_get_info(device, &info, NULL) != SGPU_OK) {
 		snprintf(info.name, sizeof(info.name), "unknown");
 	}
 	if (cli_json) {
-		print_json(totals, &rungs, &done, &info);
+		print_json(totals, &paths, &done, &info);
 	} else {
-		print_table(totals, &rungs, &done, &info);
+		print_table(totals, &paths, &done, &info);
 	}
 }

@@ -244,43 +244,56 @@ static bool is_gpu(struct sgpu_device *device)
 	return sgpu_device_get_info(device, &info, NULL) == SGPU_OK && info.opens_on_device;
 }
 
-/* The run itself, and what is said about it. */
+static void say_what_was_done(const struct request *r, struct sgpu_device *device, const struct sgpu_run *run, int code)
+{
+	if (r->stats && (code == SGPU_OK || code == SGPU_ESEGMENTS)) {
+		report_stats(run, device);
+	}
+	report_batch(run, r->keys, r->key_count, code);
+}
+
+/* One batch on a runner of its own. */
 static int run_batch(const struct request *r, struct sgpu_device *device, struct outputs *outputs,
 		     struct sgpu_error *error)
 {
-	struct sgpu_run_options options = { .keys = r->keys, .key_count = r->key_count, .spans = r->trace != NULL,
-					    .files = r->files, .allow_modules = r->allow_modules,
-					    .owners = (const char *const *)r->owners.names,
-					    .owner_count = r->owners.count, .replay = r->replay };
+	const struct sgpu_runner_config config = { .device = device };
+	struct sgpu_submission submission = {
+		.in_fd = r->in_fd, .in_name = r->in_name, .out_fd = outputs->response.fd,
+		.out_name = cli_is_standard(r->output) ? "standard output" : r->output,
+		.options = { .keys = r->keys, .key_count = r->key_count, .spans = r->trace != NULL, .files = r->files,
+			     .allow_modules = r->allow_modules, .owners = (const char *const *)r->owners.names,
+			     .owner_count = r->owners.count, .replay = r->replay },
+	};
+	struct sgpu_runner *runner = NULL;
 	struct sgpu_run *run = NULL;
 	struct sgpu_error other;
-	int rc;
+	int rc = sgpu_runner_create(&config, &runner, error);
 
-	if (r->timeout_ns != 0) {
-		options.deadline_ns = sgpu_now_ns() + r->timeout_ns;
+	if (rc == SGPU_OK && r->timeout_ns != 0) {
+		submission.options.deadline_ns = sgpu_now_ns() + r->timeout_ns;
 	}
-	rc = sgpu_run_create(device, &options, &run, error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_runner_submit(runner, &submission, NULL, NULL, &run, error);
+	}
 	if (rc != SGPU_OK) {
-		return rc;
+		goto out;
 	}
 	running = run;
 	if (sgpu_io_interrupted()) {
 		sgpu_run_cancel(run); /* the signal came before there was anything to stop */
 	}
 	report_progress_begin(run, on_gpu ? give_up : NULL);
-	rc = sgpu_run_batch(run, r->in_fd, r->in_name, outputs->response.fd,
-			    cli_is_standard(r->output) ? "standard output" : r->output, error);
+	rc = sgpu_run_wait(run, error);
 	report_progress_end();
 	running = NULL;
 	if ((rc == SGPU_OK || rc == SGPU_ESEGMENTS) && show_outputs(r, run, outputs, &other) != SGPU_OK) {
 		*error = other;
 		rc = other.code;
 	}
-	if (r->stats && (rc == SGPU_OK || rc == SGPU_ESEGMENTS)) {
-		report_stats(run, device);
-	}
-	report_batch(run, r->keys, r->key_count, rc);
+	say_what_was_done(r, device, run, rc);
+out:
 	sgpu_run_free(&run);
+	sgpu_runner_free(&runner);
 	return rc;
 }
 

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the device is like, and what every object of a run may do.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+
+#include "run/loop.h"
+#include "run/run.h"
+
+enum {
+	PIECE_MIN = 1 << 20,   /* plaintext bytes that are moved at once */
+	PIECE_MAX = 16 << 20,
+	COPIERS_MAX = 16,
+};
+
+int sgpu_run_learn_traits(const struct sgpu_runner_config *config, struct sgpu_run_traits *t, struct sgpu_error *error)
+{
+	struct sgpu_device_info info;
+	int rc = sgpu_device_get_info(config->device, &info, error);
+	uint64_t piece;
+
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	piece = info.piece / SGPU_CHUNK * SGPU_CHUNK;
+	piece = piece < PIECE_MIN ? PIECE_MIN : piece;
+	t->device = config->device;
+	t->piece = piece < PIECE_MAX ? piece : PIECE_MAX;
+	t->units = info.compute_units < 1 ? 1 : (int)info.compute_units;
+	t->engines = info.opens_on_device;
+	t->pins = info.pins_host_memory;
+	t->pinned_max = config->pinned_max ? config->pinned_max : SGPU_RUNNER_PINNED_MAX;
+	t->cores = config->jobs ? config->jobs : sgpu_cpu_count();
+	t->cores = t->cores < COPIERS_MAX ? t->cores : COPIERS_MAX;
+	atomic_store(&t->registers, info.registers);
+	return SGPU_OK;
+}
+
+void sgpu_run_stop(struct sgpu_run_base *base, int code)
+{
+	const uint64_t one = 1;
+	int none = 0;
+
+	if (!atomic_compare_exchange_strong(&base->stop, &none, code)) {
+		return;
+	}
+	atomic_store(&base->stop_ns, sgpu_now_ns());
+	if (write(base->wake_fd, &one, sizeof(one)) < 0) {
+		errno = 0; /* the counter is full: it wakes as well */
+	}
+	sgpu_loop_wake(base->loop);
+}
+
+char *sgpu_run_text(const char *format, ...)
+{
+	char *text = NULL;
+	va_list list;
+
+	va_start(list, format);
+	if (vasprintf(&text, format, list) < 0) {
+		text = NULL;
+	}
+	va_end(list);
+	return text;
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The graph of one batch: what waits for what, what may start, and what a failure reaches. It belongs to the loop's thread.
+ */
+#ifndef SGPU_RUN_GRAPH_H
+#define SGPU_RUN_GRAPH_H
+
+#include <stdatomic.h>
+
+#include <sgpu/run.h>
+
+struct sgpu_graph;
+
+/* Returned by start: not yet. sgpu_graph_retry brings the operation up again. */
+enum { SGPU_GRAPH_LATER = 1 };
+
+/* How far it is, for any thread. */
+struct sgpu_graph_count {
+	atomic_int done, failed, operations;
+};
+
+struct sgpu_graph_config {
+	const struct sgpu_manifest *manifest;
+	const atomic_int *stop;     /* of the run: failures after a deadline are the deadline's */
+	struct sgpu_graph_count *count;
+	/* Enqueues an operation that nothing holds back; sgpu_graph_ran is called when it has ended. */
+	int (*start)(void *argument, int operation, struct sgpu_error *error);
+	void *argument;
+};
+
+SGPU_MUST_CHECK int sgpu_graph_create(const struct sgpu_graph_config *config, struct sgpu_graph **graph,
+				      struct sgpu_error *error);
+/* Nothing of it is enqueued. Accepts a pointer to NULL. */
+void sgpu_graph_free(struct sgpu_graph **graph);
+
+/* ---- what happened ---- */
+/* An input has come to its end, well or with `code` and the text of why; `text` lives as long as the graph. */
+void sgpu_graph_arrived(struct sgpu_graph *graph, int segment, int code, const char *text);
+/* An operation that was started has ended. Returns whether well: then its outputs are ready. */
+bool sgpu_graph_ran(struct sgpu_graph *graph, int operation, int code, const char *text);
+void sgpu_graph_retry(struct sgpu_graph *graph, int operation);
+/* Nothing is started any more. What is enqueued ends by itself. */
+void sgpu_graph_stop(struct sgpu_graph *graph);
+/* Starts what may start; after each of the above, and at first. */
+void sgpu_graph_advance(struct sgpu_graph *graph);
+
+/* ---- how it stands ---- */
+/* Whether every input and every operation has come to its end. */
+bool sgpu_graph_ended(const struct sgpu_graph *graph);
+/* SGPU_OK, or why an operation has no result: *text says so itself, or, where that is NULL, *cause says what kept it from
+ * being run. After the end. */
+int sgpu_graph_outcome(const struct sgpu_graph *graph, int operation, const char **text, const char **cause);
+/* A failed input that nothing reads, or NULL. After the end. */
+const char *sgpu_graph_unused_input(const struct sgpu_graph *graph);
+
+#endif

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Notes are a list under a mutex; an eventfd wakes the thread when it sleeps, and only then, since a busy loop looks at
+ * the list again anyway.
+ */
+#include "run/loop.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+
+struct sgpu_loop {
+	pthread_t thread;
+	int wake_fd;
+	uint64_t (*tick)(void *argument);
+	void *argument;
+	atomic_bool end;
+	pthread_mutex_t mutex;       /* the rest */
+	struct sgpu_note *head, *tail;
+	bool sleeping;
+};
+
+void sgpu_loop_wake(struct sgpu_loop *loop)
+{
+	const int saved = errno;
+	const uint64_t one = 1;
+
+	if (write(loop->wake_fd, &one, sizeof(one)) < 0) {
+		errno = saved; /* the counter is full: the loop wakes as well */
+	}
+	errno = saved;
+}
+
+void sgpu_loop_post(struct sgpu_loop *loop, struct sgpu_note *note)
+{
+	bool wake;
+
+	note->next = NULL;
+	pthread_mutex_lock(&loop->mutex);
+	if (loop->head) {
+		loop->tail->next = note;
+	} else {
+		loop->head = note;
+	}
+	loop->tail = note;
+	wake = loop->sleeping;
+	loop->sleeping = false;
+	/* The mutex is held, so that the loop cannot be freed between the two. */
+	if (wake) {
+		sgpu_loop_wake(loop);
+	}
+	pthread_mutex_unlock(&loop->mutex);
+}
+
+/* All notes that there are; NULL says that the loop may sleep until it is woken. */
+static struct sgpu_note *take_notes(struct sgpu_loop *loop)
+{
+	struct sgpu_note *notes;
+
+	pthread_mutex_lock(&loop->mutex);
+	notes = loop->head;
+	loop->head = loop->tail = NULL;
+	loop->sleeping = notes == NULL;
+	pthread_mutex_unlock(&loop->mutex);
+	return notes;
+}
+
+/* Milliseconds, rounded up: a tick that comes too early would find nothing to do. */
+static int time_left(uint64_t when_ns)
+{
+	uint64_t now = sgpu_now_ns(), left;
+
+	if (when_ns == 0) {
+		return -1;
+	}
+	left = now >= when_ns ? 0 : (when_ns - now) / 1000000 + 1;
+	return left > 3600000 ? 3600000 : (int)left;
+}
+
+static void *loop_thread(void *argument)
+{
+	struct sgpu_loop *loop = argument;
+	struct pollfd wake = { .fd = loop->wake_fd, .events = POLLIN };
+	uint64_t count;
+
+	while (!atomic_load(&loop->end)) {
+		struct sgpu_note *note = take_notes(loop), *next;
+		const bool idle = !note;
+		uint64_t when;
+
+		for (; note; note = next) {
+			next = note->next;
+			note->handle(note);
+		}
+		when = loop->tick(loop->argument);
+		if (idle && poll(&wake, 1, time_left(when)) > 0 && read(loop->wake_fd, &count, sizeof(count)) < 0) {
+			continue; /* nothing was there: fine */
+		}
+	}
+	return NULL;
+}
+
+int sgpu_loop_create(uint64_t (*tick)(void *argument), void *argument, struct sgpu_loop **loop, struct sgpu_error *error)
+{
+	struct sgpu_loop *l = calloc(1, sizeof(*l));
+	sigset_t all, old;
+	int rc;
+
+	*loop = NULL;
+	if (!l) {
+		return sgpu_fail_nomem(error);
+	}
+	l->tick = tick;
+	l->argument = argument;
+	l->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (l->wake_fd < 0) {
+		rc = sgpu_fail_errno(error, "cannot make an event descriptor");
+		free(l);
+		return rc;
+	}
+	pthread_mutex_init(&l->mutex, NULL);
+	/* Signals are for the threads of the program, not for ours. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	errno = pthread_create(&l->thread, NULL, loop_thread, l);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (errno != 0) {
+		rc = sgpu_fail_errno(error, "cannot start a thread");
+		pthread_mutex_destroy(&l->mutex);
+		close(l->wake_fd);
+		free(l);
+		return rc;
+	}
+	*loop = l;
+	return SGPU_OK;
+}
+
+void sgpu_loop_free(struct sgpu_loop **loop)
+{
+	struct sgpu_loop *l = *loop;
+
+	if (!l) {
+		return;
+	}
+	atomic_store(&l->end, true);
+	sgpu_loop_wake(l);
+	pthread_join(l->thread, NULL);
+	pthread_mutex_destroy(&l->mutex);
+	close(l->wake_fd);
+	free(l);
+	*loop = NULL;
+}

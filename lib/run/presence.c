@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A device stops all of its kernels or none. So a run that is stopped while others are on the device first lets its
+ * kernels end; when they do not, the others lose theirs, too, since a kernel that never ends stops them all anyway.
+ */
+#include "run/presence.h"
+
+#include <sgpu/base.h>
+
+void sgpu_presence_init(struct sgpu_presence *presence, struct sgpu_device *device)
+{
+	*presence = (struct sgpu_presence){ .device = device };
+	pthread_mutex_init(&presence->mutex, NULL);
+	pthread_cond_init(&presence->changed, NULL);
+}
+
+void sgpu_presence_clear(struct sgpu_presence *presence)
+{
+	pthread_cond_destroy(&presence->changed);
+	pthread_mutex_destroy(&presence->mutex);
+}
+
+int sgpu_presence_enter(struct sgpu_presence *presence, const atomic_int *stop, struct sgpu_error *error)
+{
+	int rc;
+
+	pthread_mutex_lock(&presence->mutex);
+	while (presence->cancelling && atomic_load(stop) == SGPU_OK) {
+		pthread_cond_wait(&presence->changed, &presence->mutex);
+	}
+	rc = atomic_load(stop);
+	presence->count += rc == SGPU_OK;
+	pthread_mutex_unlock(&presence->mutex);
+	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "the run was stopped");
+}
+
+void sgpu_presence_leave(struct sgpu_presence *presence)
+{
+	pthread_mutex_lock(&presence->mutex);
+	presence->count--;
+	if (presence->cancelling) {
+		presence->cancelling = false;
+		sgpu_device_cancel(presence->device, false);
+	}
+	pthread_cond_broadcast(&presence->changed);
+	pthread_mutex_unlock(&presence->mutex);
+}
+
+void sgpu_presence_wake(struct sgpu_presence *presence)
+{
+	pthread_mutex_lock(&presence->mutex);
+	pthread_cond_broadcast(&presence->changed);
+	pthread_mutex_unlock(&presence->mutex);
+}
+
+uint64_t sgpu_presence_stop(struct sgpu_presence *presence, uint64_t stopped_ns)
+{
+	const uint64_t until = stopped_ns + SGPU_RUN_GRACE_NS;
+	uint64_t when = 0;
+
+	pthread_mutex_lock(&presence->mutex);
+	if (presence->count > 1 && sgpu_now_ns() < until) {
+		when = until;
+	} else if (!presence->cancelling) {
+		presence->cancelling = true;
+		sgpu_device_cancel(presence->device, true);
+	}
+	pthread_mutex_unlock(&presence->mutex);
+	return when;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which runs may have work on the device, and whether the device was told to stop what it does.
+ */
+#ifndef SGPU_RUN_PRESENCE_H
+#define SGPU_RUN_PRESENCE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include <sgpu/run.h>
+
+struct sgpu_presence {
+	struct sgpu_device *device;
+	pthread_mutex_t mutex;
+	pthread_cond_t changed;
+	int count;          /* runs that have entered */
+	bool cancelling;    /* the device was told to stop: nobody may enter */
+};
+
+void sgpu_presence_init(struct sgpu_presence *presence, struct sgpu_device *device);
+void sgpu_presence_clear(struct sgpu_presence *presence);
+/* Before a run gives work to the device; waits while the device is being stopped. Errors: *stop, once it is set. */
+SGPU_MUST_CHECK int sgpu_presence_enter(struct sgpu_presence *presence, const atomic_int *stop,
+					struct sgpu_error *error);
+/* When nothing of the run is pending on the device any more. */
+void sgpu_presence_leave(struct sgpu_presence *presence);
+/* Those who wait to enter look at their `stop` again. */
+void sgpu_presence_wake(struct sgpu_presence *presence);
+/* A run that has entered was stopped at that time: ends its kernels, at once when it is alone on the device, else after
+ * SGPU_RUN_GRACE_NS. Returns when to ask again, or 0. */
+uint64_t sgpu_presence_stop(struct sgpu_presence *presence, uint64_t stopped_ns);
+
+#endif

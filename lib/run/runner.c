@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A runner: made once a process for a device, so that a batch makes no thread, stream or staging memory.
+ */
+#include "run/runner.h"
+
+#include <stdlib.h>
+
+#include <sgpu/base.h>
+
+#include "run/loop.h"
+#include "run/stock.h"
+#include "run/threads.h"
+
+void sgpu_runner_add(struct sgpu_runner *runner, struct sgpu_runner_entry *entry)
+{
+	pthread_mutex_lock(&runner->mutex);
+	entry->next = runner->entries;
+	runner->entries = entry;
+	pthread_mutex_unlock(&runner->mutex);
+	sgpu_loop_wake(runner->loop); /* it may have a deadline */
+}
+
+void sgpu_runner_remove(struct sgpu_runner *runner, struct sgpu_runner_entry *entry)
+{
+	struct sgpu_runner_entry **link = &runner->entries;
+
+	while (*link != entry) {
+		link = &(*link)->next;
+	}
+	*link = entry->next;
+}
+
+/* Cancellations and deadlines. */
+static uint64_t tick(void *argument)
+{
+	struct sgpu_runner *runner = argument;
+	uint64_t when = 0;
+
+	pthread_mutex_lock(&runner->mutex);
+	for (struct sgpu_runner_entry *entry = runner->entries; entry; entry = entry->next) {
+		when = sgpu_sooner(when, entry->look(entry));
+	}
+	pthread_mutex_unlock(&runner->mutex);
+	return when;
+}
+
+int sgpu_runner_create(const struct sgpu_runner_config *config, struct sgpu_runner **runner, struct sgpu_error *error)
+{
+	struct sgpu_runner *r = calloc(1, sizeof(*r));
+	int rc;
+
+	*runner = NULL;
+	if (!r) {
+		return sgpu_fail_nomem(error);
+	}
+	pthread_mutex_init(&r->mutex, NULL);
+	pthread_cond_init(&r->ended, NULL);
+	sgpu_presence_init(&r->presence, config->device);
+	rc = sgpu_run_learn_traits(config, &r->traits, error);
+	if (rc < 0) {
+		goto out;
+	}
+	rc = sgpu_stock_create(config->device, 4 * r->traits.pinned_max, &r->stock, error);
+	if (rc < 0) {
+		goto out;
+	}
+	rc = sgpu_threads_create(&r->threads, error);
+	if (rc < 0) {
+		goto out;
+	}
+	if (r->traits.engines && r->traits.cores > 1 && sgpu_pool_create(r->traits.cores, &r->copiers, NULL) < 0) {
+		r->copiers = NULL; /* then one core does it */
+	}
+	rc = sgpu_loop_create(tick, r, &r->loop, error);
+	if (rc < 0) {
+		goto out;
+	}
+	*runner = r;
+	return SGPU_OK;
+out:
+	sgpu_runner_free(&r);
+	return rc;
+}
+
+void sgpu_runner_free(struct sgpu_runner **runner)
+{
+	struct sgpu_runner *r = runner ? *runner : NULL;
+
+	if (!r) {
+		return;
+	}
+	sgpu_threads_free(&r->threads);
+	sgpu_loop_free(&r->loop);
+	sgpu_pool_free(&r->copiers);
+	sgpu_stock_free(&r->stock);
+	sgpu_presence_clear(&r->presence);
+	pthread_cond_destroy(&r->ended);
+	pthread_mutex_destroy(&r->mutex);
+	free(r);
+	*runner = NULL;
+}

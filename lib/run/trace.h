@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a run did and when: spans, their sums, and how payloads travelled. Any thread may add.
+ */
+#ifndef SGPU_RUN_TRACE_H
+#define SGPU_RUN_TRACE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include <sgpu/run.h>
+
+struct sgpu_run_trace {
+	atomic_uint_fast64_t begin_ns, end_ns; /* end: 0 while it runs */
+	atomic_uint_fast64_t bytes_in, bytes_out;
+	bool keeps_spans;
+	pthread_mutex_t mutex;                 /* the rest */
+	struct sgpu_span *spans;
+	size_t count, capacity;
+	struct sgpu_run_total totals[SGPU_SPAN_KINDS];
+	struct sgpu_run_paths paths;
+};
+
+void sgpu_trace_init(struct sgpu_run_trace *trace, bool keeps_spans);
+void sgpu_trace_clear(struct sgpu_run_trace *trace);
+/* A span without a begin never ran, and is left out. */
+void sgpu_trace_add(struct sgpu_run_trace *trace, enum sgpu_span_kind kind, int row, const char *label,
+		    uint64_t begin_ns, uint64_t end_ns, uint64_t bytes);
+void sgpu_trace_path(struct sgpu_run_trace *trace, bool out, enum sgpu_transfer_path path, uint64_t bytes);
+/* In order of their begin, at the end. */
+void sgpu_trace_sort(struct sgpu_run_trace *trace);
+
+#endif

@@ -1,0 +1,500 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One runner and many batches: one after another they make nothing anew, and several at once leave each other alone,
+ * whatever becomes of one of them. On the device that $SGPU_TEST_DEVICE names, and on one that is made to look like a GPU.
+ * Its kernels are those of other tests: racecheck has nothing to find.
+ */
+#include <dirent.h>
+#include <unistd.h>
+
+#include "fake_gpu.h"
+
+static struct sgpu_runner *runner;
+static bool faked;
+static atomic_int streams, allocations;
+
+static int counted_stream(struct sgpu_device *on, struct sgpu_stream **stream, struct sgpu_error *why)
+{
+	atomic_fetch_add(&streams, 1);
+	return fake_stream_create(on, stream, why);
+}
+
+static int counted_alloc(struct sgpu_device *on, uint64_t size, void **memory, struct sgpu_error *why)
+{
+	atomic_fetch_add(&allocations, 1);
+	return fake_host_alloc(on, size, memory, why);
+}
+
+static atomic_llong device_bytes;
+
+static int counted_memory(struct sgpu_device *on, uint64_t size, sgpu_devptr *memory, struct sgpu_error *why)
+{
+	int rc = fake_alloc(on, size, memory, why);
+
+	atomic_fetch_add(&device_bytes, rc == SGPU_OK ? (long long)size : 0);
+	return rc;
+}
+
+static void counted_free(struct sgpu_device *on, sgpu_devptr memory, uint64_t size)
+{
+	atomic_fetch_sub(&device_bytes, (long long)size);
+	fake.real->memory->free(on, memory, size);
+}
+
+static int entries(const char *folder)
+{
+	DIR *open = opendir(folder);
+	int count = 0;
+
+	while (open && readdir(open)) {
+		count++;
+	}
+	if (open) {
+		closedir(open);
+	}
+	return count;
+}
+
+/* ---- a batch on the shared runner ---- */
+struct batch {
+	struct job job;
+	int in, out;
+	struct sgpu_run *run;
+};
+
+static void submit(struct batch *batch, int in, uint64_t deadline_ns, sgpu_run_done_fn done, void *argument)
+{
+	const struct sgpu_submission submission = make_submission(&owner, in, batch->out, deadline_ns);
+
+	CHECK(sgpu_runner_submit(runner, &submission, done, argument, &batch->run, &error) == SGPU_OK);
+}
+
+static void make_batch(struct batch *batch, uint64_t size)
+{
+	make_job(&batch->job, size);
+	batch->in = sign_and_write(&batch->job);
+	batch->out = memfd_create("response", MFD_CLOEXEC);
+	batch->run = NULL;
+}
+
+static bool is_whole(struct batch *batch)
+{
+	struct answer answer;
+	const struct job *job = &batch->job;
+	bool good;
+
+	lseek(batch->out, 0, SEEK_SET);
+	good = read_answer(batch->out, job->key, &answer);
+	good = good && says(&answer, 0, SGPU_OK, NULL) && says(&answer, 1, SGPU_OK, NULL) &&
+	       answer.size[0] == job->size && !memcmp(answer.data[0], job->scan, job->size) &&
+	       answer.size[1] == job->size && !memcmp(answer.data[1], job->bias, job->size);
+	free_answer(&answer);
+	return good;
+}
+
+static void free_batch(struct batch *batch)
+{
+	sgpu_run_free(&batch->run);
+	free_job(&batch->job);
+	close(batch->in);
+	close(batch->out);
+}
+
+/* A pipe that holds all of a batch but its last `kept` bytes, which more() brings. */
+struct pipe {
+	int ends[2];
+	char rest[4096];
+	size_t kept;
+};
+
+static void fill_pipe(struct pipe *pipe, const struct batch *batch, size_t kept)
+{
+	off_t size = lseek(batch->in, 0, SEEK_END) - (off_t)kept;
+	char *data = malloc((size_t)size);
+
+	if (!data || pipe2(pipe->ends, O_CLOEXEC) || fcntl(pipe->ends[1], F_SETPIPE_SZ, 1 << 20) < size ||
+	    pread(batch->in, data, (size_t)size, 0) != size || write(pipe->ends[1], data, (size_t)size) != size ||
+	    pread(batch->in, pipe->rest, kept, size) != (ssize_t)kept) {
+		abort();
+	}
+	pipe->kept = kept;
+	free(data);
+}
+
+static void more(struct pipe *pipe)
+{
+	CHECK(write(pipe->ends[1], pipe->rest, pipe->kept) == (ssize_t)pipe->kept);
+	close(pipe->ends[1]);
+	pipe->ends[1] = -1;
+}
+
+static void close_pipe(struct pipe *pipe)
+{
+	close(pipe->ends[0]);
+	if (pipe->ends[1] >= 0) {
+		close(pipe->ends[1]);
+	}
+}
+
+static void run_one(uint64_t size)
+{
+	struct batch batch;
+
+	make_batch(&batch, size);
+	submit(&batch, batch.in, 0, NULL, NULL);
+	CHECK(sgpu_run_wait(batch.run, &error) == SGPU_OK);
+	CHECK(is_whole(&batch));
+	free_batch(&batch);
+}
+
+/* ---- one after another ---- */
+struct made {
+	int threads, files, streams;
+	long long bytes;
+};
+
+static struct made what_there_is(void)
+{
+	return (struct made){ entries("/proc/self/task"), entries("/proc/self/fd"), atomic_load(&streams),
+			      atomic_load(&device_bytes) };
+}
+
+/* How many of its streams and buffers a batch uses is a matter of its timing, so the first few may still make some. */
+UNIT_TEST(batches_after_the_first_few_make_nothing_anew)
+{
+	struct made before, after = { 0 };
+	int rounds = 0;
+
+	do {
+		before = what_there_is();
+		atomic_store(&allocations, 0);
+		for (int i = 0; i < 8; i++) {
+			run_one(3 << 20);
+		}
+		after = what_there_is();
+	} while (memcmp(&before, &after, sizeof(before)) != 0 && ++rounds < 5);
+	CHECK(before.threads == after.threads && before.files == after.files);
+	CHECK(before.streams == after.streams && before.bytes == after.bytes);
+	/* Results have memory of their own until the response is written; nothing else is asked for. */
+	CHECK(atomic_load(&allocations) <= 8 * 2);
+	CHECK(!faked || (atomic_load(&fake.keys) == 0 && !atomic_load(&fake.misuse)));
+}
+
+UNIT_TEST(a_failed_batch_leaves_nothing_to_the_next_one)
+{
+	struct batch bad;
+	struct answer answer;
+
+	for (int i = 0; i < 4; i++) {
+		make_job(&bad.job, 100000);
+		bad.job.sealed[bad.job.sealed_size - 1 - (unsigned)i * 20000] ^= 1;
+		bad.in = sign_and_write(&bad.job);
+		bad.out = memfd_create("response", MFD_CLOEXEC);
+		submit(&bad, bad.in, 0, NULL, NULL);
+		CHECK(sgpu_run_wait(bad.run, &error) == SGPU_ESEGMENTS);
+		lseek(bad.out, 0, SEEK_SET);
+		CHECK(read_answer(bad.out, bad.job.key, &answer) && says(&answer, 0, SGPU_EAUTH, "'scan'"));
+		free_answer(&answer);
+		free_batch(&bad);
+		run_one(100000);
+	}
+}
+
+/* ---- several at once ---- */
+UNIT_TEST(many_batches_at_once_are_each_answered)
+{
+	enum { COUNT = 6 };
+	struct batch batches[COUNT];
+
+	for (int i = 0; i < COUNT; i++) {
+		make_batch(&batches[i], 200000 * (uint64_t)(i + 1));
+		submit(&batches[i], batches[i].in, 0, NULL, NULL);
+	}
+	for (int i = COUNT; i-- > 0;) {
+		CHECK(sgpu_run_wait(batches[i].run, &error) == SGPU_OK);
+		CHECK(is_whole(&batches[i]));
+	}
+	for (int i = 0; i < COUNT; i++) {
+		for (int k = 0; k < i; k++) {
+			struct answer a, b;
+
+			lseek(batches[i].out, 0, SEEK_SET);
+			lseek(batches[k].out, 0, SEEK_SET);
+			CHECK(read_answer(batches[i].out, batches[i].job.key, &a));
+			CHECK(read_answer(batches[k].out, batches[k].job.key, &b));
+			CHECK(memcmp(a.batch->response_id, b.batch->response_id, SGPU_RESPONSE_ID_SIZE) != 0);
+			free_answer(&a);
+			free_answer(&b);
+		}
+	}
+	for (int i = 0; i < COUNT; i++) {
+		free_batch(&batches[i]);
+	}
+}
+
+UNIT_TEST(a_batch_runs_while_the_pipe_of_another_is_silent)
+{
+	struct batch slow, quick;
+	struct pipe pipe;
+
+	make_batch(&slow, 60000);
+	make_batch(&quick, 60000);
+	fill_pipe(&pipe, &slow, 3000);
+	submit(&slow, pipe.ends[0], 0, NULL, NULL);
+	submit(&quick, quick.in, 0, NULL, NULL);
+	CHECK(sgpu_run_wait(quick.run, &error) == SGPU_OK);
+	CHECK(is_whole(&quick) && is_empty(slow.out));
+	more(&pipe);
+	CHECK(sgpu_run_wait(slow.run, &error) == SGPU_OK);
+	CHECK(is_whole(&slow));
+	close_pipe(&pipe);
+	free_batch(&slow);
+	free_batch(&quick);
+}
+
+/* One fails, one is cancelled, one is late, one is refused: that with the silent pipe, which sees all of it, is unharmed. */
+UNIT_TEST(what_becomes_of_others_does_no_harm)
+{
+	struct batch batches[5];
+	struct pipe pipes[3];
+	struct answer answer;
+
+	for (int i = 0; i < 5; i++) {
+		make_batch(&batches[i], 60000);
+	}
+	for (int i = 0; i < 3; i++) {
+		fill_pipe(&pipes[i], &batches[i], 3000);
+	}
+	submit(&batches[0], pipes[0].ends[0], 0, NULL, NULL);
+	submit(&batches[1], pipes[1].ends[0], 0, NULL, NULL);
+	submit(&batches[2], pipes[2].ends[0], sgpu_now_ns() + 100000000, NULL, NULL);
+	batches[3].job.bias[5] ^= 1;
+	close(batches[3].in);
+	batches[3].in = sign_and_write(&batches[3].job);
+	submit(&batches[3], batches[3].in, 0, NULL, NULL);
+	batches[4].job.batch->mac[0] ^= 1;
+	CHECK(ftruncate(batches[4].in, 0) == 0 && lseek(batches[4].in, 0, SEEK_SET) == 0);
+	write_batch(&batches[4].job, batches[4].in);
+	lseek(batches[4].in, 0, SEEK_SET);
+	submit(&batches[4], batches[4].in, 0, NULL, NULL);
+	CHECK(sgpu_run_wait(batches[3].run, &error) == SGPU_ESEGMENTS);
+	CHECK(sgpu_run_wait(batches[4].run, &error) == SGPU_EAUTH && is_empty(batches[4].out));
+	sgpu_run_cancel(batches[1].run);
+	CHECK(sgpu_run_wait(batches[1].run, &error) == SGPU_ECANCELED && is_empty(batches[1].out));
+	CHECK(sgpu_run_wait(batches[2].run, &error) == SGPU_ESEGMENTS);
+	lseek(batches[2].out, 0, SEEK_SET);
+	REQUIRE(read_answer(batches[2].out, batches[2].job.key, &answer));
+	CHECK(says(&answer, 1, SGPU_ETIMEOUT, "deadline"));
+	free_answer(&answer);
+	more(&pipes[0]);
+	CHECK(sgpu_run_wait(batches[0].run, &error) == SGPU_OK);
+	CHECK(is_whole(&batches[0]));
+	for (int i = 0; i < 5; i++) {
+		free_batch(&batches[i]);
+	}
+	for (int i = 0; i < 3; i++) {
+		close_pipe(&pipes[i]);
+	}
+	run_one(60000);
+}
+
+/* ---- done, and the end ---- */
+struct told {
+	atomic_int calls, code;
+	struct batch *next;
+	struct sgpu_run *run;
+};
+
+static void tell(void *argument, struct sgpu_run *run, int code)
+{
+	struct told *told = argument;
+
+	told->run = run;
+	atomic_store(&told->code, code);
+	if (told->next) {
+		submit(told->next, told->next->in, 0, NULL, NULL);
+	}
+	atomic_fetch_add(&told->calls, 1);
+}
+
+UNIT_TEST(done_is_called_once_before_a_wait_returns_and_may_submit)
+{
+	struct batch first, second;
+	struct told told = { .next = &second };
+
+	make_batch(&first, 1000);
+	make_batch(&second, 1000);
+	submit(&first, first.in, 0, tell, &told);
+	CHECK(sgpu_run_wait(first.run, &error) == SGPU_OK);
+	CHECK(atomic_load(&told.calls) == 1 && atomic_load(&told.code) == SGPU_OK && told.run == first.run);
+	CHECK(sgpu_run_wait(second.run, &error) == SGPU_OK && is_whole(&second) && is_whole(&first));
+	free_batch(&first);
+	free_batch(&second);
+}
+
+UNIT_TEST(a_run_that_is_freed_early_is_cancelled)
+{
+	struct told told = { .next = NULL };
+	struct batch batch;
+	struct pipe pipe;
+
+	make_batch(&batch, 60000);
+	fill_pipe(&pipe, &batch, 3000);
+	submit(&batch, pipe.ends[0], 0, tell, &told);
+	sgpu_run_free(&batch.run);
+	CHECK(atomic_load(&told.calls) == 1 && atomic_load(&told.code) == SGPU_ECANCELED && is_empty(batch.out));
+	close_pipe(&pipe);
+	free_batch(&batch);
+}
+
+UNIT_TEST(a_response_that_nobody_reads_can_be_cancelled)
+{
+	struct sgpu_run_progress progress = { 0 };
+	struct batch batch;
+	int ends[2], out;
+
+	make_batch(&batch, 3 << 20);
+	REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
+	out = batch.out;
+	batch.out = ends[1];
+	submit(&batch, batch.in, 0, NULL, NULL);
+	while (progress.operations_done < 3) {
+		usleep(1000);
+		sgpu_run_get_progress(batch.run, &progress);
+	}
+	usleep(50000);
+	sgpu_run_cancel(batch.run);
+	CHECK(sgpu_run_wait(batch.run, &error) == SGPU_ECANCELED);
+	close(ends[0]);
+	close(out);
+	free_batch(&batch);
+	run_one(1000);
+}
+
+UNIT_TEST(a_response_goes_through_a_pipe_whole)
+{
+	struct batch batch;
+	static char data[8 << 20];
+	size_t got = 0;
+	ssize_t n;
+	int ends[2], out;
+
+	make_batch(&batch, 3 << 20);
+	REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
+	out = batch.out;
+	batch.out = ends[1];
+	submit(&batch, batch.in, 0, NULL, NULL);
+	while (got < (size_t)(6 << 20) && (n = read(ends[0], data + got, sizeof(data) - got)) > 0) {
+		got += (size_t)n;
+	}
+	while (got % 512 != 0 && (n = read(ends[0], data + got, sizeof(data) - got)) > 0) {
+		got += (size_t)n;
+	}
+	CHECK(sgpu_run_wait(batch.run, &error) == SGPU_OK);
+	close(ends[1]);
+	while ((n = read(ends[0], data + got, sizeof(data) - got)) > 0) {
+		got += (size_t)n;
+	}
+	close(ends[0]);
+	batch.out = out;
+	CHECK(write(out, data, got) == (ssize_t)got && is_whole(&batch));
+	free_batch(&batch);
+}
+
+/* ---- kernels that hang ---- */
+static atomic_bool hang_next;
+
+static int launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
+		     const struct sgpu_device_range *ranges, int count, struct sgpu_task *task)
+{
+	return fake_launch(stream, atomic_exchange(&hang_next, false) ? fake_hang : function, argument, ranges, count,
+			      task);
+}
+
+UNIT_TEST(a_kernel_that_hangs_is_not_ended_while_others_run_and_at_once_afterwards)
+{
+	struct batch stuck, other;
+	struct pipe pipe;
+
+	if (!faked) {
+		SKIP("only the fake device hangs");
+	}
+	make_batch(&stuck, 60000);
+	make_batch(&other, 60000);
+	fill_pipe(&pipe, &other, 3000);
+	submit(&other, pipe.ends[0], 0, NULL, NULL);
+	usleep(50000); /* its payloads have arrived, its end has not */
+	atomic_store(&fake.hung, 0);
+	atomic_store(&hang_next, true);
+	submit(&stuck, stuck.in, 0, NULL, NULL);
+	while (atomic_load(&fake.hung) == 0) {
+		usleep(1000);
+	}
+	sgpu_run_cancel(stuck.run);
+	usleep(200000);
+	CHECK(!atomic_load(&fake.cancelled));
+	more(&pipe);
+	CHECK(sgpu_run_wait(other.run, &error) == SGPU_OK && is_whole(&other));
+	CHECK(sgpu_run_wait(stuck.run, &error) == SGPU_ECANCELED && is_empty(stuck.out));
+	CHECK(!atomic_load(&fake.cancelled));
+	close_pipe(&pipe);
+	free_batch(&stuck);
+	free_batch(&other);
+	run_one(60000);
+}
+
+static void all_tests(void)
+{
+	UNIT_RUN(batches_after_the_first_few_make_nothing_anew);
+	UNIT_RUN(a_failed_batch_leaves_nothing_to_the_next_one);
+	UNIT_RUN(many_batches_at_once_are_each_answered);
+	UNIT_RUN(a_batch_runs_while_the_pipe_of_another_is_silent);
+	UNIT_RUN(what_becomes_of_others_does_no_harm);
+	UNIT_RUN(done_is_called_once_before_a_wait_returns_and_may_submit);
+	UNIT_RUN(a_run_that_is_freed_early_is_cancelled);
+	UNIT_RUN(a_response_that_nobody_reads_can_be_cancelled);
+	UNIT_RUN(a_response_goes_through_a_pipe_whole);
+	UNIT_RUN(a_kernel_that_hangs_is_not_ended_while_others_run_and_at_once_afterwards);
+}
+
+static void begin(void)
+{
+	if (faked) {
+		make_fake_gpu();
+		fake.backend.stream.create = counted_stream;
+		fake.backend.memory.host_alloc = counted_alloc;
+		fake.backend.memory.alloc = counted_memory;
+		fake.backend.memory.free = counted_free;
+		fake.backend.stream.launch = launch;
+	}
+	if (make_runner(&runner) != SGPU_OK) {
+		printf("Bail out! %s\n", error.text);
+		exit(1);
+	}
+}
+
+static void end(void)
+{
+	sgpu_runner_free(&runner);
+	CHECK(atomic_load(&device_bytes) == 0);
+	if (faked) {
+		unmake_fake_gpu();
+	}
+}
+
+int main(void)
+{
+	open_device(3);
+	if (sgpu_key_generate(SGPU_KEY_OCT, &owner, &error)) {
+		printf("Bail out! %s\n", error.text);
+		return 1;
+	}
+	run_on_both(begin, all_tests, end);
+	faked = strcmp(device_name(), "cpu") == 0;
+	if (faked) {
+		in_secure_context = false;
+		run_on_both(begin, all_tests, end);
+	}
+	sgpu_device_close(&device);
+	return unit_done();
+}
