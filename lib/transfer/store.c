@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include <transfer/transfer.h>
+#include <transfer/engine.h>
 
 #if defined(__x86_64__)
 #include <cpuid.h>

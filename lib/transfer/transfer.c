@@ -1,174 +1,387 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The engine of secure copies: what it is made of, and its keys.
+ * The life of a transfer: how it starts, what it moves, how it ends.
  */
+#include "transfer/engine.h"
+
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <transfer/transfer.h>
+#include <seal/opened.h>
 
-enum { PAGE = 4096, LIVE_SLOTS_ON_DEVICE = 8 };
-#define KIB ((uint64_t)1024)
-#define MIB (1024 * KIB)
-#define GROUP_MAX (1024 * MIB)
+enum { ORDERED_OUT_BUFFERS = 2, LARGE_MIN = 4, DIRECT_MIN_RUNS = 8 };
+#define WAIT_SPIN_NS ((uint64_t)2000000)
 
-/* What was found to be best on an H200 behind 16 cores: a ring that is so deep that what the bus reads has left the
- * cores' own caches, or one that stays in the cache that they share when what was sealed is moved there at once. */
-static const struct sgpu_transfer_config standard = {
-	.sealed_group = 32 * MIB, .sealed_slots = 3, .in_group = 8 * MIB, .in_slots = 8, .out_group = 8 * MIB,
-	.out_slots = 8, .first_group = 512 * KIB, .last_group = MIB,
-};
-#define DEMOTED_GROUP (2 * MIB)
-enum { DEMOTED_SLOTS = 8 };
-
-uint64_t sgpu_transfer_slot_size(const struct sgpu_transfer *transfer, uint64_t group)
+/* ---- what is moved ---- */
+uint64_t sgpu_transfer_bytes(const struct sgpu_transfer *transfer)
 {
-	const struct sgpu_transfer_config *c = &transfer->config;
-	uint64_t smallest = c->first_group > c->last_group ? c->first_group : c->last_group;
-	/* A group and the little rest that may go with it. */
-	uint64_t size = (group / SGPU_CHUNK + smallest / SGPU_CHUNK / 2 + 2) * SGPU_SEALED_CHUNK;
+	const struct sgpu_transfer_request *request = &transfer->request;
+	bool seals = request->key && request->direction == SGPU_TRANSFER_OUT;
 
-	return (size + PAGE - 1) / PAGE * PAGE;
+	return request->size + (seals ? transfer->plan.total * SGPU_TAG_SIZE : 0);
 }
 
-static int configure(struct sgpu_transfer_config *config, const struct sgpu_transfer_config *wanted, bool demotes,
-		     struct sgpu_error *error)
+uint64_t sgpu_transfer_position(const struct sgpu_transfer *transfer, uint64_t chunk)
 {
-	uint64_t *groups[] = { &config->sealed_group, &config->in_group, &config->out_group, &config->first_group,
-			       &config->last_group };
-	const uint64_t standard_groups[] = { standard.sealed_group, demotes ? DEMOTED_GROUP : standard.in_group,
-					     standard.out_group, standard.first_group, standard.last_group };
-	unsigned *slots[] = { &config->sealed_slots, &config->in_slots, &config->out_slots };
-	const unsigned standard_slots[] = { standard.sealed_slots, demotes ? DEMOTED_SLOTS : standard.in_slots,
-					    standard.out_slots };
+	return chunk * (transfer->request.key ? SGPU_SEALED_CHUNK : SGPU_CHUNK);
+}
 
-	memset(config, 0, sizeof(*config));
-	if (wanted) {
-		*config = *wanted;
+static int plan_chunks(struct sgpu_transfer *transfer, struct sgpu_error *error)
+{
+	const struct sgpu_transfer_request *request = &transfer->request;
+	bool in = request->direction == SGPU_TRANSFER_IN;
+	uint64_t unit = request->key && in ? SGPU_SEALED_CHUNK : SGPU_CHUNK, end;
+
+	if (!sgpu_add_u64(request->size, (request->size / SGPU_CHUNK + 1) * SGPU_TAG_SIZE, &end) ||
+	    (request->key && !in && !request->last && request->size % SGPU_CHUNK != 0)) {
+		return sgpu_fail(error, SGPU_EUSAGE, "a transfer of %llu bytes has no whole chunks",
+				 (unsigned long long)request->size);
 	}
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(groups); i++) {
-		*groups[i] = *groups[i] ? *groups[i] / SGPU_CHUNK * SGPU_CHUNK : standard_groups[i];
-		if (*groups[i] == 0 || *groups[i] > GROUP_MAX) {
-			return sgpu_fail(error, SGPU_EUSAGE, "groups of a transfer have %d bytes to 1 GiB", SGPU_CHUNK);
-		}
-	}
-	config->jobs = config->jobs ? config->jobs : sgpu_cpu_count();
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(slots); i++) {
-		*slots[i] = *slots[i] ? *slots[i] : standard_slots[i];
-		if (config->jobs > SGPU_POOL_JOBS_MAX || *slots[i] > SGPU_TRANSFER_SLOTS_MAX) {
-			return sgpu_fail(error, SGPU_EUSAGE, "a transfer has at most %d jobs and %d slots",
-					 SGPU_POOL_JOBS_MAX, SGPU_TRANSFER_SLOTS_MAX);
-		}
+	transfer->plan.total = request->size / unit + (request->size % unit != 0);
+	if (request->key && !in) {
+		transfer->plan.total = request->size / unit + (request->last || request->size % unit != 0);
 	}
 	return SGPU_OK;
 }
 
-static uint64_t max_u64(uint64_t a, uint64_t b)
+/* Where the bytes lie. Registering them takes its time, which counts as reading. */
+static void look_at_ends(struct sgpu_transfer *transfer)
 {
-	return a > b ? a : b;
-}
+	const struct sgpu_transfer_request *request = &transfer->request;
+	uint64_t bytes = sgpu_transfer_bytes(transfer), begin = sgpu_now_ns();
 
-static int allocate(struct sgpu_transfer *t, struct sgpu_error *error)
-{
-	const struct sgpu_transfer_config *c = &t->config;
-	uint64_t sealed = c->sealed_slots * sgpu_transfer_slot_size(t, c->sealed_group);
-	uint64_t in = sgpu_transfer_slot_size(t, c->in_group), out = sgpu_transfer_slot_size(t, c->out_group);
-	void *ring = NULL;
-	int code;
-
-	t->staging_size = max_u64(sealed, LIVE_SLOTS_ON_DEVICE * max_u64(in, out));
-	t->ring_size = max_u64(c->in_slots * in, c->out_slots * out);
-	code = sgpu_device_alloc(t->device, t->staging_size, &t->staging, error);
-	if (code == SGPU_OK) {
-		code = sgpu_host_alloc(t->device, t->ring_size, &ring, error);
-		t->ring = ring;
+	if (sgpu_transfer_is_ordered(transfer)) {
+		return;
 	}
-	return code;
+	if (request->direction == SGPU_TRANSFER_OUT && request->sink.view) {
+		transfer->memory = request->sink.view(request->sink.context, bytes, &transfer->registered);
+	} else if (request->direction == SGPU_TRANSFER_IN && request->source.view) {
+		transfer->memory = (uint8_t *)(uintptr_t)request->source.view(request->source.context, bytes,
+									       &transfer->registered);
+		if (transfer->memory && request->source.read) {
+			sgpu_transfer_span(transfer, SGPU_STEP_READ, -1, begin, sgpu_now_ns(), bytes);
+		}
+	}
+	transfer->direct = transfer->memory && (transfer->registered || !transfer->engine->pins);
 }
 
-int sgpu_transfer_create(struct sgpu_device *device, const struct sgpu_transfer_config *config,
-			 struct sgpu_transfer **transfer, struct sgpu_error *error)
+/* What kind of staging buffers, how many, and how large the runs are. */
+static void plan_runs(struct sgpu_transfer *transfer)
 {
-	struct sgpu_transfer *t = calloc(1, sizeof(*t));
-	int code;
+	const struct sgpu_engine_config *config = &transfer->engine->config;
+	const struct sgpu_transfer_request *request = &transfer->request;
+	uint64_t bytes = sgpu_transfer_bytes(transfer), large = transfer->engine->staging[SGPU_STAGING_LARGE].size;
+	bool in = request->direction == SGPU_TRANSFER_IN, ordered = sgpu_transfer_is_ordered(transfer);
+	struct sgpu_run_plan *plan = &transfer->plan;
+
+	plan->largest = config->staged_run / SGPU_CHUNK;
+	transfer->most_buffers = transfer->most_moves = UINT_MAX;
+	if (bytes <= SGPU_TRANSFER_SMALL) {
+		transfer->class = transfer->direct && !request->key ? SGPU_STAGING_NONE : SGPU_STAGING_SMALL;
+		plan->largest = plan->total;
+	} else if (!transfer->direct || (request->key && bytes < DIRECT_MIN_RUNS * config->staged_run)) {
+		/* Pinning costs more than a copy: no more than a quarter of what is moved. */
+		transfer->class = SGPU_STAGING_LARGE;
+		transfer->most_buffers = bytes / 4 / large < UINT_MAX ? (unsigned)(bytes / 4 / large) : UINT_MAX;
+		if (transfer->most_buffers < LARGE_MIN) {
+			transfer->most_buffers = LARGE_MIN;
+		}
+	} else {
+		transfer->class = request->key ? SGPU_STAGING_DIRECT : SGPU_STAGING_NONE;
+		transfer->most_moves = config->direct_count;
+		plan->largest = config->direct_run / SGPU_CHUNK;
+	}
+	if (ordered) {
+		transfer->extra = in ? 1 : ORDERED_OUT_BUFFERS;
+		transfer->most_moves = in ? UINT_MAX : ORDERED_OUT_BUFFERS;
+	}
+	if (request->key && plan->total > plan->largest) {
+		*(in ? &plan->at_end : &plan->at_begin) = config->last_run / SGPU_CHUNK;
+	}
+}
+
+int sgpu_transfer_prepare(struct sgpu_transfer *transfer, struct sgpu_error *error)
+{
+	bool in = transfer->request.direction == SGPU_TRANSFER_IN;
+	struct sgpu_transfer_request *request = &transfer->request;
+	struct sgpu_stream *stream = NULL;
+	int rc = SGPU_OK;
+
+	transfer->class = SGPU_STAGING_NONE;
+	if (request->prepare) {
+		rc = sgpu_engine_get_stream(transfer->engine, in ? SGPU_ENGINE_OPEN : SGPU_ENGINE_SEAL, &stream, error);
+		if (rc == SGPU_OK) {
+			rc = request->prepare(request->argument, stream, request, error);
+		}
+	}
+	if (rc == SGPU_OK) {
+		rc = plan_chunks(transfer, error);
+	}
+	if (rc == SGPU_OK) {
+		look_at_ends(transfer);
+		plan_runs(transfer);
+		transfer->needs_digest = request->digested && !request->key;
+	}
+	return rc;
+}
+
+/* ---- failures ---- */
+void sgpu_transfer_fail(struct sgpu_transfer *transfer, uint64_t at, int code, const struct sgpu_error *error)
+{
+	struct sgpu_transfer_result *result = &transfer->result;
+
+	if (transfer->cancelled || (transfer->failed && transfer->failed_at <= at)) {
+		return;
+	}
+	transfer->failed = true;
+	transfer->failed_at = at;
+	result->code = code;
+	result->bad_chunk = transfer->request.first + at;
+	if (error && error->text[0]) {
+		result->error = *error;
+		result->error.code = code;
+	} else {
+		sgpu_fail(&result->error, code, "%s", sgpu_strerror(code));
+	}
+}
+
+void sgpu_transfer_cancel(struct sgpu_transfer *transfer, int code)
+{
+	struct sgpu_engine *engine = transfer->engine;
+
+	pthread_mutex_lock(&engine->mutex);
+	if (transfer->phase < SGPU_PHASE_ENDING) {
+		if (!transfer->failed) {
+			sgpu_transfer_fail(transfer, 0, code, NULL);
+		}
+		transfer->cancelled = true;
+		sgpu_transfer_post(transfer);
+	}
+	pthread_mutex_unlock(&engine->mutex);
+}
+
+/* ---- the end ---- */
+/* Nothing that was not verified stays readable, on the device or in the caller's memory. */
+static void clear_destination(struct sgpu_transfer *transfer)
+{
+	const struct sgpu_transfer_request *request = &transfer->request;
+	struct sgpu_stream *stream;
+
+	if (request->direction == SGPU_TRANSFER_OUT) {
+		if (transfer->memory) {
+			sgpu_wipe(transfer->memory, sgpu_transfer_bytes(transfer));
+		}
+		return;
+	}
+	if (transfer->touched && request->size > 0 &&
+	    sgpu_engine_get_stream(transfer->engine, SGPU_ENGINE_OPEN, &stream, NULL) == SGPU_OK &&
+	    sgpu_device_clear(stream, request->memory,
+			      request->key ? sgpu_opened_size(request->size) : request->size, NULL) == SGPU_OK) {
+		(void)!sgpu_stream_sync(stream, NULL); /* a device that fails here reaches nothing any more */
+	}
+}
+
+void sgpu_transfer_end(struct sgpu_transfer *transfer)
+{
+	const struct sgpu_transfer_request *request = &transfer->request;
+
+	if (transfer->failed) {
+		clear_destination(transfer);
+	}
+	if (request->direction == SGPU_TRANSFER_IN && request->source.close) {
+		request->source.close(request->source.context);
+	} else if (request->direction == SGPU_TRANSFER_OUT && request->sink.close) {
+		request->sink.close(request->sink.context);
+	}
+	sgpu_transfer_tell(transfer);
+}
+
+void sgpu_transfer_tell(struct sgpu_transfer *transfer)
+{
+	struct sgpu_engine *engine = transfer->engine;
+
+	pthread_mutex_lock(&engine->mutex);
+	sgpu_transfer_unqueue(transfer);
+	transfer->phase = SGPU_PHASE_ENDED;
+	if (transfer->granted) {
+		sgpu_staging_give(engine, transfer->granted);
+		transfer->granted = NULL;
+	}
+	if (transfer->extra > 0) {
+		engine->staging[transfer->class].extra -= transfer->extra;
+	}
+	transfer->result.end_ns = sgpu_now_ns();
+	pthread_mutex_unlock(&engine->mutex);
+	if (transfer->request.done) {
+		transfer->request.done(transfer->request.argument, &transfer->result);
+	}
+	pthread_mutex_lock(&engine->mutex);
+	atomic_store(&transfer->told, true);
+	engine->open--;
+	pthread_cond_broadcast(&engine->changed);
+	pthread_mutex_unlock(&engine->mutex);
+	sgpu_transfer_unref(transfer);
+}
+
+void sgpu_transfer_unref(struct sgpu_transfer *transfer)
+{
+	if (atomic_fetch_sub(&transfer->references, 1) == 1) {
+		sgpu_free_wiped(&transfer, sizeof(*transfer));
+	}
+}
+
+/* ---- the caller's ---- */
+static int check_request(const struct sgpu_engine *engine, const struct sgpu_transfer_request *request,
+			 struct sgpu_error *error)
+{
+	bool in = request->direction == SGPU_TRANSFER_IN;
+	bool ordered = in ? request->source.ordered : request->sink.ordered;
+	bool reads = in ? request->source.read != NULL : request->sink.write != NULL;
+	bool views = in ? request->source.view != NULL : request->sink.view != NULL;
+
+	if (!engine->device) {
+		return sgpu_fail(error, SGPU_EUSAGE, "the engine has no device");
+	}
+	if (!request->prepare && !reads && (ordered || !views)) {
+		return sgpu_fail(error, SGPU_EUSAGE, "a transfer lacks a source or a sink");
+	}
+	return SGPU_OK;
+}
+
+/* Outputs wait for what makes them. */
+static int wait_for_data(struct sgpu_engine *engine, struct sgpu_event *after, struct sgpu_error *error)
+{
+	static const enum sgpu_engine_stream which[] = { SGPU_ENGINE_SEAL, SGPU_ENGINE_COPY_OUT };
+	struct sgpu_stream *stream;
+	int rc = SGPU_OK;
+
+	for (size_t i = 0; rc == SGPU_OK && after && i < SGPU_ARRAY_LENGTH(which); i++) {
+		rc = sgpu_engine_get_stream(engine, which[i], &stream, error);
+		if (rc == SGPU_OK) {
+			rc = sgpu_stream_wait(stream, after);
+		}
+	}
+	return rc;
+}
+
+/* How many runs the calling thread enqueues at once: of a small transfer, or of memory that is read by the device. */
+static unsigned runs_at_once(const struct sgpu_engine *engine, const struct sgpu_transfer_request *request)
+{
+	bool in = request->direction == SGPU_TRANSFER_IN;
+	bool is_memory = in ? !request->source.read && request->source.view : !request->sink.write && request->sink.view;
+
+	if ((in ? request->source.ordered : request->sink.ordered) || (request->prepare && request->size == 0)) {
+		return 0;
+	}
+	if (request->size <= SGPU_TRANSFER_SMALL) {
+		return 2; /* a run and a digest */
+	}
+	return is_memory ? engine->config.direct_count : 0;
+}
+
+int sgpu_transfer_start(struct sgpu_engine *engine, const struct sgpu_transfer_request *request,
+			struct sgpu_transfer **transfer, struct sgpu_error *error)
+{
+	unsigned at_once = runs_at_once(engine, request);
+	struct sgpu_transfer *new;
+	int rc = check_request(engine, request, error);
 
 	*transfer = NULL;
-	if (!t) {
+	if (rc == SGPU_OK) {
+		rc = sgpu_engine_start_workers(engine, error);
+	}
+	if (rc == SGPU_OK && request->direction == SGPU_TRANSFER_OUT) {
+		rc = wait_for_data(engine, request->after, error);
+	}
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	new = calloc(1, sizeof(*new));
+	if (!new) {
 		return sgpu_fail_nomem(error);
 	}
-	t->device = device;
-	pthread_mutex_init(&t->lock, NULL);
-	t->demotes = sgpu_transfer_can_demote();
-	code = configure(&t->config, config, t->demotes, error);
-	code = code ? code : sgpu_stream_create(device, &t->copy_in, error);
-	code = code ? code : sgpu_stream_create(device, &t->copy_out, error);
-	code = code ? code : sgpu_stream_create(device, &t->compute, error);
-	code = code ? code : allocate(t, error);
-	code = code ? code : sgpu_transfer_crew_create(t->config.jobs - 1, &t->crew, error);
-	if (code != SGPU_OK) {
-		sgpu_transfer_free(&t);
+	new->engine = engine;
+	new->request = *request;
+	new->request.after = NULL;
+	new->result.begin_ns = sgpu_now_ns();
+	atomic_store(&new->references, 3); /* the caller's, the engine's, and this call's */
+	*transfer = new;
+	pthread_mutex_lock(&engine->mutex);
+	engine->open++;
+	if (at_once == 0 && !sgpu_transfer_is_ordered(new)) {
+		sgpu_transfer_post(new);
 	}
-	*transfer = t;
-	return code;
+	pthread_mutex_unlock(&engine->mutex);
+	if (at_once > 0) {
+		sgpu_transfer_begin(new, at_once);
+	}
+	sgpu_transfer_unref(new);
+	return SGPU_OK;
+}
+
+int sgpu_transfer_wait(struct sgpu_transfer *transfer, struct sgpu_transfer_result *result)
+{
+	struct sgpu_engine *engine = transfer->engine;
+	uint64_t limit = sgpu_workers_may_spin(engine->workers) ? sgpu_now_ns() + WAIT_SPIN_NS : 0;
+	unsigned rounds = 0;
+
+	while (limit > 0 && !atomic_load(&transfer->told) && sgpu_now_ns() < limit) {
+		sgpu_worker_pause(&rounds);
+	}
+	pthread_mutex_lock(&engine->mutex);
+	while (!atomic_load(&transfer->told)) {
+		pthread_cond_wait(&engine->changed, &engine->mutex);
+	}
+	pthread_mutex_unlock(&engine->mutex);
+	if (result) {
+		*result = transfer->result;
+	}
+	return transfer->result.code;
 }
 
 void sgpu_transfer_free(struct sgpu_transfer **transfer)
 {
-	struct sgpu_transfer *t = transfer ? *transfer : NULL;
-	void *ring;
-
-	if (!t) {
-		return;
+	if (transfer && *transfer) {
+		sgpu_transfer_unref(*transfer);
+		*transfer = NULL;
 	}
-	sgpu_transfer_crew_free(&t->crew);
-	sgpu_stream_free(&t->copy_in);
-	sgpu_stream_free(&t->copy_out);
-	sgpu_stream_free(&t->compute);
-	ring = t->ring;
-	sgpu_host_free(t->device, &ring, t->ring_size);
-	sgpu_device_free(t->device, &t->staging, t->staging_size);
-	pthread_mutex_destroy(&t->lock);
-	sgpu_free_wiped(transfer, sizeof(*t));
 }
 
-int sgpu_transfer_key_load(struct sgpu_transfer *transfer, const struct sgpu_sealed_keys *keys,
-			   struct sgpu_transfer_key **key, struct sgpu_error *error)
+int sgpu_transfer_sync(struct sgpu_engine *engine, const struct sgpu_transfer_request *request,
+		       struct sgpu_transfer_result *result)
 {
-	unsigned count = sgpu_transfer_crew_size(transfer->crew) + 1;
-	struct sgpu_transfer_key *new = calloc(1, sizeof(*new) + count * sizeof(new->aeads[0]));
-	int code;
+	bool ordered = request->direction == SGPU_TRANSFER_IN ? request->source.ordered : request->sink.ordered;
+	struct sgpu_transfer *transfer = NULL;
+	struct sgpu_error error = { 0 };
+	int rc = sgpu_transfer_start(engine, request, &transfer, &error);
 
-	*key = NULL;
-	if (!new) {
-		return sgpu_fail_nomem(error);
+	if (rc != SGPU_OK) {
+		if (result) {
+			memset(result, 0, sizeof(*result));
+			result->code = rc;
+			result->error = error;
+		}
+		return rc;
 	}
-	new->transfer = transfer;
-	new->keys = *keys;
-	new->aead_count = count;
-	code = sgpu_aead_create(NULL, keys->key, &new->aeads[0], error);
-	for (unsigned i = 1; code == SGPU_OK && i < count; i++) {
-		code = sgpu_aead_copy(new->aeads[0], &new->aeads[i], error);
+	if (ordered) {
+		rc = sgpu_transfer_pump(transfer, &error);
+		if (rc != SGPU_OK) {
+			sgpu_transfer_cancel(transfer, rc);
+		}
 	}
-	if (code == SGPU_OK) {
-		code = sgpu_device_key_load(transfer->compute, keys, &new->on_device, error);
-	}
-	if (code != SGPU_OK) {
-		sgpu_transfer_key_free(&new);
-	}
-	*key = new;
-	return code;
+	rc = sgpu_transfer_wait(transfer, result);
+	sgpu_transfer_free(&transfer);
+	return rc;
 }
 
-void sgpu_transfer_key_free(struct sgpu_transfer_key **key)
+const char *sgpu_transfer_path_name(enum sgpu_transfer_path path)
 {
-	struct sgpu_transfer_key *k = key ? *key : NULL;
+	static const char *const names[SGPU_PATHS] = {
+		[SGPU_PATH_REGISTERED] = "registered",
+		[SGPU_PATH_PINNED] = "pinned",
+		[SGPU_PATH_PAGEABLE] = "pageable",
+	};
 
-	if (!k) {
-		return;
-	}
-	for (unsigned i = 0; i < k->aead_count; i++) {
-		sgpu_aead_free(&k->aeads[i]);
-	}
-	sgpu_device_key_free(&k->on_device);
-	sgpu_free_wiped(key, sizeof(*k) + k->aead_count * sizeof(k->aeads[0]));
+	return (unsigned)path < SGPU_PATHS ? names[path] : "unknown";
 }

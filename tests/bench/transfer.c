@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How large the groups of secure copies should be: `transfer [DEVICE [JOBS]]` tries sizes and prints, one configuration a
+ * How large the chunk runs of transfers should be: `transfer [DEVICE [JOBS]]` tries sizes and prints, one configuration a
  * line, the median time of each copy as a multiple of the plain one's from pinned memory. Before, it prints
- * when each group of a live copy was sent and when it was on the bus.
+ * when each chunk run was sent and when it was on the bus.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#include <transfer/transfer.h>
+#include <transfer/engine.h>
 
 #include "../unit/fake_backend.h"
 
@@ -23,8 +23,8 @@ static const char *const kinds[KINDS] = { "live up", "live down", "stage up", "r
 struct bench {
 	struct sgpu_device *device;
 	struct sgpu_stream *stream;
-	struct sgpu_transfer *transfer;
-	struct sgpu_transfer_key *live;
+	struct sgpu_engine *engine;
+	struct sgpu_live_key *live;
 	struct sgpu_device_key *key;
 	struct sgpu_sealed_keys keys;
 	sgpu_devptr memory;
@@ -50,23 +50,32 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static int copy(struct bench *b, int kind, uint64_t size, struct sgpu_task *task)
+static int copy(struct bench *b, int kind, uint64_t size, struct sgpu_transfer_result *result)
 {
 	uint64_t sealed_size = size + (size / SGPU_CHUNK + 1) * SGPU_TAG_SIZE;
+	struct sgpu_transfer_request request = { .key = b->key, .last = true, .memory = b->memory };
 
 	switch (kind) {
 	case 0:
-		return sgpu_transfer_in_live(b->transfer, b->live, b->ordinary, size, b->memory, task);
+		return sgpu_live_in(b->engine, b->live, b->ordinary, size, b->memory, result);
 	case 1:
-		return sgpu_transfer_out_live(b->transfer, b->live, b->memory, size, b->ordinary, task);
+		return sgpu_live_out(b->engine, b->live, b->memory, size, b->ordinary, result);
 	case 2:
-		return sgpu_transfer_in_stages(b->transfer, b->live, SGPU_TRANSFER_STAGE, b->ordinary, size, b->memory, task);
+		return sgpu_live_in_stages(b->engine, b->live, SGPU_TRANSFER_STAGE, b->ordinary, size, b->memory, result);
 	case 3:
-		return sgpu_transfer_in_sealed(b->transfer, b->key, b->next, true, b->sealed, sealed_size, b->memory, task);
+		request.direction = SGPU_TRANSFER_IN;
+		request.size = sealed_size;
+		request.source = sgpu_source_from_memory(b->sealed, true);
+		break;
 	default:
 		b->next += size / SGPU_CHUNK + 1;
-		return sgpu_transfer_out_sealed(b->transfer, b->key, b->next, true, b->memory, size, b->sealed, task);
+		request.direction = SGPU_TRANSFER_OUT;
+		request.size = size;
+		request.sink = sgpu_sink_to_memory(b->sealed, true);
+		break;
 	}
+	request.first = b->next;
+	return sgpu_transfer_sync(b->engine, &request, result);
 }
 
 /* Nanoseconds; the copy up of what is sealed at rest takes what the copy down has sealed. */
@@ -75,6 +84,7 @@ static uint64_t median_of(struct bench *b, int kind, uint64_t size)
 	uint64_t times[ROUNDS];
 
 	for (int i = -2; i < ROUNDS; i++) {
+		struct sgpu_transfer_result result = { 0 };
 		struct sgpu_task task = { 0 };
 		struct sgpu_error error = { 0 };
 		struct timespec pause = { 0, 5000000 };
@@ -88,7 +98,7 @@ static uint64_t median_of(struct bench *b, int kind, uint64_t size)
 			must(sgpu_copy_in(b->stream, b->memory, b->pinned, size, &task), &task.error);
 			must(sgpu_stream_sync(b->stream, &error), &error);
 		} else {
-			must(copy(b, kind, size, &task), &task.error);
+			must(copy(b, kind, size, &result), &result.error);
 		}
 		if (i >= 0) {
 			times[i] = sgpu_now_ns() - begin;
@@ -98,21 +108,20 @@ static uint64_t median_of(struct bench *b, int kind, uint64_t size)
 	return times[ROUNDS / 2];
 }
 
-static void try(struct bench *b, const struct sgpu_transfer_config *config, unsigned set)
+static void try(struct bench *b, const struct sgpu_engine_config *config, unsigned set)
 {
 	struct sgpu_sealed_keys keys;
 	struct sgpu_error error = { 0 };
 	const uint8_t secret[SGPU_KEY_SIZE] = { 2 };
 
-	must(sgpu_transfer_create(b->device, config, &b->transfer, &error), &error);
+	must(sgpu_engine_create(b->device, config, &b->engine, &error), &error);
 	must(sgpu_sealed_keys_new(secret, "", 0, &keys, &error), &error);
-	must(sgpu_transfer_key_load(b->transfer, &keys, &b->live, &error), &error);
-	config = &b->transfer->config;
-	printf("jobs %2u  in %4llu KiB x %2u  out %4llu KiB x %2u  rest %5llu KiB x %u  first %4llu  last %4llu KiB |",
-	       config->jobs, (unsigned long long)(config->in_group / KIB), config->in_slots,
-	       (unsigned long long)(config->out_group / KIB), config->out_slots,
-	       (unsigned long long)(config->sealed_group / KIB), config->sealed_slots,
-	       (unsigned long long)(config->first_group / KIB), (unsigned long long)(config->last_group / KIB));
+	must(sgpu_live_key_load(b->engine, &keys, &b->live, &error), &error);
+	config = &b->engine->config;
+	printf("workers %2u  staged %5llu KiB  live %2u  direct %5llu KiB x %u  first %4llu  last %4llu KiB |",
+	       config->workers, (unsigned long long)(config->staged_run / KIB), config->live_buffers,
+	       (unsigned long long)(config->direct_run / KIB), config->direct_count,
+	       (unsigned long long)(config->first_run / KIB), (unsigned long long)(config->last_run / KIB));
 	for (int kind = KINDS - 1; kind >= 0; kind--) {
 		if (!(set >> kind & 1)) {
 			continue;
@@ -130,8 +139,8 @@ static void try(struct bench *b, const struct sgpu_transfer_config *config, unsi
 		}
 	}
 	printf("\n");
-	sgpu_transfer_key_free(&b->live);
-	sgpu_transfer_free(&b->transfer);
+	sgpu_live_key_free(&b->live);
+	sgpu_engine_free(&b->engine);
 }
 
 static void try_all(struct bench *b, unsigned jobs)
@@ -140,13 +149,14 @@ static void try_all(struct bench *b, unsigned jobs)
 	for (asleep = 1; asleep >= 0; asleep--) {
 		printf(asleep ? "threads asleep before each copy:\n" : "copies back to back:\n");
 		for (size_t i = 0; i < SGPU_ARRAY_LENGTH(live); i++) {
-			struct sgpu_transfer_config config = { .jobs = jobs };
+			struct sgpu_engine_config config = { .workers = jobs };
 
-			config.in_group = config.out_group = live[i][0] * KIB;
-			config.in_slots = config.out_slots = (unsigned)live[i][1];
+			config.staged_run = live[i][0] * KIB;
+			config.live_buffers = (unsigned)live[i][1];
+			config.pinned_max = 256 * MIB;
 			try(b, &config, 7);
 		}
-		try(b, &(struct sgpu_transfer_config){ .jobs = jobs }, 31);
+		try(b, &(struct sgpu_engine_config){ .workers = jobs }, 31);
 	}
 }
 
@@ -175,41 +185,45 @@ static int traced_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, ui
 	return real->memory->copy_out(stream, to, from, size, &tasks[event_count++]);
 }
 
-static void trace(struct bench *b, const struct sgpu_transfer_config *config, int kind, uint64_t size)
+static void trace(struct bench *b, const struct sgpu_engine_config *config, int kind, uint64_t size)
 {
 	static struct fake_backend traced;
 	struct sgpu_sealed_keys keys;
 	struct sgpu_error error = { 0 };
 	const uint8_t secret[SGPU_KEY_SIZE] = { 3 };
 
-	must(sgpu_transfer_create(b->device, config, &b->transfer, &error), &error);
+	must(sgpu_engine_create(b->device, config, &b->engine, &error), &error);
 	must(sgpu_sealed_keys_new(secret, "", 0, &keys, &error), &error);
-	must(sgpu_transfer_key_load(b->transfer, &keys, &b->live, &error), &error);
+	must(sgpu_live_key_load(b->engine, &keys, &b->live, &error), &error);
 	real = sgpu_device_backend_of(b->device);
 	fake_backend_copy(&traced, real);
 	traced.memory.copy_in = traced_in;
 	traced.memory.copy_out = traced_out;
-	fake_backend_give(b->transfer->copy_in, &traced);
-	fake_backend_give(b->transfer->copy_out, &traced);
+	for (int i = 0; i < SGPU_ENGINE_ROWS; i++) {
+		struct sgpu_stream *stream = NULL;
+
+		must(sgpu_engine_get_stream(b->engine, (enum sgpu_engine_stream)i, &stream, &error), &error);
+		fake_backend_give(stream, &traced);
+	}
 	for (int i = 0; i < 3; i++) {
-		struct sgpu_task task = { 0 };
+		struct sgpu_transfer_result result = { 0 };
 		struct timespec pause = { 0, 20000000 };
 
 		event_count = 0;
 		nanosleep(&pause, NULL);
-		must(copy(b, kind, size, &task), &task.error);
+		must(copy(b, kind, size, &result), &result.error);
 		printf("%s, %llu MiB: took %.0f us; sent at, on the bus from, to, in us:\n", kinds[kind],
-		       (unsigned long long)(size / MIB), (double)(task.end_ns - task.begin_ns) / 1e3);
+		       (unsigned long long)(size / MIB), (double)(result.end_ns - result.begin_ns) / 1e3);
 		for (int e = 0; e < event_count && e < 40; e++) {
 			printf(" %.2fM:%.0f,%.0f,%.0f", (double)events[e].size / 1048576.,
-			       (double)(events[e].sent - task.begin_ns) / 1e3,
-			       (double)(tasks[e].begin_ns - task.begin_ns) / 1e3,
-			       (double)(tasks[e].end_ns - task.begin_ns) / 1e3);
+			       (double)(events[e].sent - result.begin_ns) / 1e3,
+			       (double)(tasks[e].begin_ns - result.begin_ns) / 1e3,
+			       (double)(tasks[e].end_ns - result.begin_ns) / 1e3);
 		}
 		printf("\n");
 	}
-	sgpu_transfer_key_free(&b->live);
-	sgpu_transfer_free(&b->transfer);
+	sgpu_live_key_free(&b->live);
+	sgpu_engine_free(&b->engine);
 }
 
 int main(int argc, char **argv)
@@ -243,7 +257,7 @@ int main(int argc, char **argv)
 	}
 	unsigned jobs = argc > 2 ? (unsigned)atoi(argv[2]) : sgpu_cpu_count();
 	for (int kind = 0; kind < 3; kind++) {
-		struct sgpu_transfer_config config = { .jobs = jobs };
+		struct sgpu_engine_config config = { .workers = jobs };
 
 		trace(&b, &config, kind, sizes[1]);
 	}

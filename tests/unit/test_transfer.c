@@ -5,33 +5,32 @@
  */
 #include <stdint.h>
 
-#include <transfer/transfer.h>
+#include <transfer/engine.h>
 
 #include "fake_backend.h"
-#include "fake_tasks.h"
 #include "unit.h"
 
 enum { C = SGPU_CHUNK, LARGEST = 900 * C + 77, OFFSET = 3 };
 static const uint64_t sizes[] = { 0, 1, 16, C - 1, C, C + 1, 2 * C, 5 * C + 3, 32 * C, 33 * C - 1, 64 * C, 129 * C,
 				  300 * C + 5, LARGEST };
 
-/* Small groups, so that there are many of them. */
-static const struct sgpu_transfer_config small = { .jobs = 3, .sealed_group = 64 * C, .sealed_slots = 2,
-						   .in_group = 40 * C, .in_slots = 3, .out_group = 30 * C,
-						   .out_slots = 4, .first_group = 4 * C, .last_group = 8 * C };
-static const struct sgpu_transfer_config alone = { .jobs = 1, .sealed_group = 16 * C, .sealed_slots = 1,
-						   .in_group = 8 * C, .in_slots = 1, .out_group = 8 * C,
-						   .out_slots = 1, .first_group = C, .last_group = C };
+/* Small chunk runs, so that there are many of them. */
+static const struct sgpu_engine_config small = { .workers = 3, .direct_run = 64 * C, .direct_count = 2,
+						 .staged_run = 40 * C, .live_buffers = 3, .first_run = 4 * C,
+						 .last_run = 8 * C, .pinned_max = 256 * C };
+static const struct sgpu_engine_config alone = { .workers = 1, .direct_run = 16 * C, .direct_count = 1,
+						 .staged_run = 8 * C, .live_buffers = 1, .first_run = C,
+						 .last_run = C, .pinned_max = C };
 
 static const uint8_t secret[SGPU_KEY_SIZE] = { 7, 7, 1 };
 
 struct fixture {
 	struct sgpu_device *device;
 	struct sgpu_stream *stream;
-	struct sgpu_transfer *transfer;
+	struct sgpu_engine *engine;
 	struct sgpu_sealed_keys keys;
 	struct sgpu_device_key *key;
-	struct sgpu_transfer_key *live;
+	struct sgpu_live_key *live;
 	struct sgpu_aead *aead;
 	sgpu_devptr memory;
 	uint8_t *plaintext, *result;
@@ -46,7 +45,7 @@ static const char *device_name(void)
 	return name && *name ? name : "cpu";
 }
 
-static bool set_up(struct fixture *f, const struct sgpu_transfer_config *config)
+static bool set_up(struct fixture *f, const struct sgpu_engine_config *config)
 {
 	struct sgpu_device_config device = { .jobs = 2 };
 	struct sgpu_sealed_keys live_keys;
@@ -60,7 +59,7 @@ static bool set_up(struct fixture *f, const struct sgpu_transfer_config *config)
 	}
 	return sgpu_device_open(device_name(), &device, &f->device, NULL) == SGPU_OK &&
 	       sgpu_stream_create(f->device, &f->stream, NULL) == SGPU_OK &&
-	       sgpu_transfer_create(f->device, config, &f->transfer, NULL) == SGPU_OK &&
+	       sgpu_engine_create(f->device, config, &f->engine, NULL) == SGPU_OK &&
 	       sgpu_device_alloc(f->device, f->room, &f->memory, NULL) == SGPU_OK &&
 	       sgpu_host_alloc(f->device, f->room, &f->sealed, NULL) == SGPU_OK &&
 	       sgpu_host_alloc(f->device, f->room, &f->sealed_again, NULL) == SGPU_OK &&
@@ -68,13 +67,13 @@ static bool set_up(struct fixture *f, const struct sgpu_transfer_config *config)
 	       sgpu_sealed_keys_new(secret, "", 0, &live_keys, NULL) == SGPU_OK &&
 	       sgpu_aead_create(NULL, f->keys.key, &f->aead, NULL) == SGPU_OK &&
 	       sgpu_device_key_load(f->stream, &f->keys, &f->key, NULL) == SGPU_OK &&
-	       sgpu_transfer_key_load(f->transfer, &live_keys, &f->live, NULL) == SGPU_OK;
+	       sgpu_live_key_load(f->engine, &live_keys, &f->live, NULL) == SGPU_OK;
 }
 
 static void tear_down(struct fixture *f)
 {
-	sgpu_transfer_key_free(&f->live);
-	sgpu_transfer_free(&f->transfer);
+	sgpu_live_key_free(&f->live);
+	sgpu_engine_free(&f->engine);
 	sgpu_device_key_free(&f->key);
 	sgpu_aead_free(&f->aead);
 	sgpu_host_free(f->device, &f->sealed, f->room);
@@ -122,6 +121,29 @@ static uint64_t seal(struct fixture *f, uint64_t first, bool last, uint64_t size
 	return size + (size / C + last) * SGPU_TAG_SIZE;
 }
 
+/* Sealed at rest, from and to memory that the device reaches by itself. */
+static int in_sealed_at(struct sgpu_engine *engine, struct sgpu_device_key *key, uint64_t first, bool last,
+			const void *sealed, uint64_t size, sgpu_devptr to, struct sgpu_transfer_result *result)
+{
+	const struct sgpu_transfer_request request = {
+		.direction = SGPU_TRANSFER_IN, .key = key, .first = first, .last = last, .memory = to, .size = size,
+		.source = sgpu_source_from_memory(sealed, true),
+	};
+
+	return sgpu_transfer_sync(engine, &request, result);
+}
+
+static int out_sealed_at(struct sgpu_engine *engine, struct sgpu_device_key *key, uint64_t first, bool last,
+			 sgpu_devptr from, uint64_t size, void *sealed, struct sgpu_transfer_result *result)
+{
+	const struct sgpu_transfer_request request = {
+		.direction = SGPU_TRANSFER_OUT, .key = key, .first = first, .last = last, .memory = from, .size = size,
+		.sink = sgpu_sink_to_memory(sealed, true),
+	};
+
+	return sgpu_transfer_sync(engine, &request, result);
+}
+
 static void check_in(struct fixture *f, int code, uint64_t size)
 {
 	from_device(f, f->room);
@@ -133,11 +155,11 @@ static void check_in(struct fixture *f, int code, uint64_t size)
 
 static void in_sealed(struct fixture *f, uint64_t first, bool last, uint64_t size)
 {
-	struct sgpu_task task;
+	struct sgpu_transfer_result task;
 	uint64_t total = seal(f, first, last, size);
 
 	spoil(f);
-	int code = sgpu_transfer_in_sealed(f->transfer, f->key, first, last, f->sealed, total, f->memory + OFFSET, &task);
+	int code = in_sealed_at(f->engine, f->key, first, last, f->sealed, total, f->memory + OFFSET, &task);
 
 	check_in(f, code, size);
 	CHECK(task.code == SGPU_OK && task.begin_ns > 0 && task.end_ns >= task.begin_ns);
@@ -149,17 +171,17 @@ static void out_sealed(struct fixture *f, uint64_t first, bool last, uint64_t si
 
 	to_device(f, f->plaintext, size);
 	memset(f->sealed_again, 0xee, f->room);
-	CHECK(sgpu_transfer_out_sealed(f->transfer, f->key, first, last, f->memory, size, f->sealed_again, NULL) == 0);
+	CHECK(out_sealed_at(f->engine, f->key, first, last, f->memory, size, f->sealed_again, NULL) == 0);
 	CHECK(memcmp(f->sealed, f->sealed_again, total) == 0);
 	CHECK(all((uint8_t *)f->sealed_again + total, f->room - total, 0xee));
 }
 
 static void in_live(struct fixture *f, enum sgpu_transfer_stage stage, uint64_t size)
 {
-	struct sgpu_task task;
+	struct sgpu_transfer_result task;
 
 	spoil(f);
-	check_in(f, sgpu_transfer_in_stages(f->transfer, f->live, stage, f->plaintext, size, f->memory + OFFSET, &task),
+	check_in(f, sgpu_live_in_stages(f->engine, f->live, stage, f->plaintext, size, f->memory + OFFSET, &task),
 		 size);
 	CHECK(task.code == SGPU_OK && task.begin_ns > 0 && task.end_ns >= task.begin_ns);
 }
@@ -168,7 +190,7 @@ static void out_live(struct fixture *f, uint64_t size, unsigned offset)
 {
 	to_device(f, f->plaintext, size);
 	memset(f->result, 0xee, f->room);
-	CHECK(sgpu_transfer_out_live(f->transfer, f->live, f->memory, size, f->result + offset, NULL) == SGPU_OK);
+	CHECK(sgpu_live_out(f->engine, f->live, f->memory, size, f->result + offset, NULL) == SGPU_OK);
 	CHECK(all(f->result, offset, 0xee));
 	CHECK(memcmp(f->result + offset, f->plaintext, size) == 0);
 	CHECK(all(f->result + offset + size, f->room - offset - size, 0xee));
@@ -180,7 +202,7 @@ static size_t size_count(void)
 	return SGPU_ARRAY_LENGTH(sizes) - (getenv("SGPU_TEST_SMALL") ? 1 : 0);
 }
 
-static void sealed_at_rest(const struct sgpu_transfer_config *config)
+static void sealed_at_rest(const struct sgpu_engine_config *config)
 {
 	struct fixture f;
 
@@ -196,7 +218,7 @@ static void sealed_at_rest(const struct sgpu_transfer_config *config)
 	tear_down(&f);
 }
 
-static void sealed_live(const struct sgpu_transfer_config *config)
+static void sealed_live(const struct sgpu_engine_config *config)
 {
 	struct fixture f;
 
@@ -249,7 +271,7 @@ UNIT_TEST(each_stage_of_a_live_copy_ends)
 
 	REQUIRE(set_up(&f, &small));
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(stages); i++) {
-		CHECK(sgpu_transfer_in_stages(f.transfer, f.live, stages[i], f.plaintext, LARGEST, f.memory, NULL) == 0);
+		CHECK(sgpu_live_in_stages(f.engine, f.live, stages[i], f.plaintext, LARGEST, f.memory, NULL) == 0);
 		from_device(&f, LARGEST);
 		/* Plaintext where nothing protects it, and at the end. */
 		bool plain = memcmp(f.result, f.plaintext, LARGEST) == 0;
@@ -269,13 +291,13 @@ UNIT_TEST(a_bad_chunk_is_named_and_leaves_nothing)
 
 	REQUIRE(set_up(&f, &small));
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(bad); i++) {
-		struct sgpu_task task;
+		struct sgpu_transfer_result task;
 		uint64_t total = seal(&f, 7, true, LARGEST);
 
 		((uint8_t *)f.sealed)[bad[i] * SGPU_SEALED_CHUNK + 20] ^= 1;
 		((uint8_t *)f.sealed)[total - 1] ^= 2;
 		spoil(&f);
-		CHECK(sgpu_transfer_in_sealed(f.transfer, f.key, 7, true, f.sealed, total, f.memory, &task) == SGPU_EAUTH);
+		CHECK(in_sealed_at(f.engine, f.key, 7, true, f.sealed, total, f.memory, &task) == SGPU_EAUTH);
 		CHECK(task.code == SGPU_EAUTH && task.error.code == SGPU_EAUTH && task.error.text[0]);
 		CHECK(task.bad_chunk == 7 + bad[i]);
 		from_device(&f, f.room);
@@ -289,31 +311,31 @@ UNIT_TEST(a_bad_chunk_is_named_and_leaves_nothing)
 UNIT_TEST(the_end_mark_is_demanded_and_refused)
 {
 	struct fixture f;
-	struct sgpu_task task;
+	struct sgpu_transfer_result task;
 	uint64_t total;
 
 	REQUIRE(set_up(&f, &small));
 	total = seal(&f, 0, true, 200 * C + 9);
-	CHECK(sgpu_transfer_in_sealed(f.transfer, f.key, 0, false, f.sealed, total, f.memory, &task) == SGPU_EAUTH);
-	CHECK(sgpu_transfer_in_sealed(f.transfer, f.key, 0, true, f.sealed, 200 * SGPU_SEALED_CHUNK, f.memory, &task) ==
+	CHECK(in_sealed_at(f.engine, f.key, 0, false, f.sealed, total, f.memory, &task) == SGPU_EAUTH);
+	CHECK(in_sealed_at(f.engine, f.key, 0, true, f.sealed, 200 * SGPU_SEALED_CHUNK, f.memory, &task) ==
 	      SGPU_EAUTH);
-	CHECK(sgpu_transfer_in_sealed(f.transfer, f.key, 0, true, f.sealed, total - 1, f.memory, &task) == SGPU_EAUTH);
+	CHECK(in_sealed_at(f.engine, f.key, 0, true, f.sealed, total - 1, f.memory, &task) == SGPU_EAUTH);
 	/* Cut short within the tag of the last chunk, after whole ones that verify. */
 	spoil(&f);
-	CHECK(sgpu_transfer_in_sealed(f.transfer, f.key, 0, true, f.sealed, 200 * SGPU_SEALED_CHUNK + 5, f.memory,
+	CHECK(in_sealed_at(f.engine, f.key, 0, true, f.sealed, 200 * SGPU_SEALED_CHUNK + 5, f.memory,
 				      &task) == SGPU_EAUTH);
 	from_device(&f, f.room);
 	CHECK(all(f.result, 200 * C, 0) && f.result[200 * C] == 0xee);
-	CHECK(sgpu_transfer_in_sealed(f.transfer, f.key, 0, true, f.sealed, 0, f.memory, &task) == SGPU_EAUTH);
-	CHECK(sgpu_transfer_in_sealed(f.transfer, f.key, 0, false, f.sealed, 0, f.memory, &task) == SGPU_OK);
-	CHECK(sgpu_transfer_out_sealed(f.transfer, f.key, 0, false, f.memory, C + 1, f.sealed, &task) == SGPU_EUSAGE);
+	CHECK(in_sealed_at(f.engine, f.key, 0, true, f.sealed, 0, f.memory, &task) == SGPU_EAUTH);
+	CHECK(in_sealed_at(f.engine, f.key, 0, false, f.sealed, 0, f.memory, &task) == SGPU_OK);
+	CHECK(out_sealed_at(f.engine, f.key, 0, false, f.memory, C + 1, f.sealed, &task) == SGPU_EUSAGE);
 	tear_down(&f);
 }
 
 /* ---- a device that does wrong: the real one's table with other functions in it ---- */
 static const struct sgpu_device_backend *real;
 static struct fake_backend wrong;
-static int countdown; /* copies that go well before one is altered */
+static atomic_int countdown; /* copies that go well before one is altered */
 
 static void be_wrong(void *object)
 {
@@ -361,22 +383,28 @@ static bool set_up_wrong(struct fixture *f)
 	real = sgpu_device_backend_of(f->device);
 	fake_backend_copy(&wrong, real);
 	be_wrong(f->device);
-	be_wrong(f->transfer->copy_in);
-	be_wrong(f->transfer->copy_out);
+	for (int i = 0; i < SGPU_ENGINE_ROWS; i++) {
+		struct sgpu_stream *stream;
+
+		if (sgpu_engine_get_stream(f->engine, (enum sgpu_engine_stream)i, &stream, NULL) != SGPU_OK) {
+			return false;
+		}
+		be_wrong(stream);
+	}
 	return true;
 }
 
 UNIT_TEST(what_is_altered_on_the_bus_is_found)
 {
 	struct fixture f;
-	struct sgpu_task task;
+	struct sgpu_transfer_result task;
 
 	REQUIRE(set_up_wrong(&f));
 	for (int after = 0; after < 20; after += getenv("SGPU_TEST_SMALL") ? 9 : 3) {
 		wrong.memory.copy_in = alter_in;
 		spoil(&f);
 		countdown = after;
-		CHECK(sgpu_transfer_in_live(f.transfer, f.live, f.plaintext, LARGEST, f.memory, &task) == SGPU_EAUTH);
+		CHECK(sgpu_live_in(f.engine, f.live, f.plaintext, LARGEST, f.memory, &task) == SGPU_EAUTH);
 		CHECK(task.bad_chunk < 901 && (after > 0 || task.bad_chunk == 2) && task.error.text[0]);
 		wrong.memory.copy_in = real->memory->copy_in;
 		from_device(&f, f.room);
@@ -385,7 +413,7 @@ UNIT_TEST(what_is_altered_on_the_bus_is_found)
 		memset(f.result, 0xee, f.room);
 		wrong.memory.copy_out = alter_out;
 		countdown = after;
-		CHECK(sgpu_transfer_out_live(f.transfer, f.live, f.memory, LARGEST, f.result, &task) == SGPU_EAUTH);
+		CHECK(sgpu_live_out(f.engine, f.live, f.memory, LARGEST, f.result, &task) == SGPU_EAUTH);
 		CHECK(task.bad_chunk < 901 && (after > 0 || task.bad_chunk == 2) && task.error.text[0]);
 		CHECK(all(f.result, LARGEST, 0) && all(f.result + LARGEST, f.room - LARGEST, 0xee));
 		wrong.memory.copy_out = real->memory->copy_out;
@@ -398,7 +426,7 @@ UNIT_TEST(what_is_altered_on_the_bus_is_found)
 UNIT_TEST(a_copy_that_cannot_go_on_ends_and_leaves_nothing)
 {
 	struct fixture f;
-	struct sgpu_task task;
+	struct sgpu_transfer_result task;
 	int code[4];
 
 	REQUIRE(set_up_wrong(&f));
@@ -407,100 +435,26 @@ UNIT_TEST(a_copy_that_cannot_go_on_ends_and_leaves_nothing)
 		spoil(&f);
 		wrong.stream.event_create = refuse_event;
 		countdown = after;
-		code[0] = sgpu_transfer_in_live(f.transfer, f.live, f.plaintext, LARGEST, f.memory, &task);
+		code[0] = sgpu_live_in(f.engine, f.live, f.plaintext, LARGEST, f.memory, &task);
 		from_device(&f, LARGEST);
 		CHECK(all(f.result, LARGEST, 0) && strstr(task.error.text, "no more events"));
 		spoil(&f);
 		countdown = after;
-		code[1] = sgpu_transfer_in_sealed(f.transfer, f.key, 0, true, f.sealed, total, f.memory, &task);
+		code[1] = in_sealed_at(f.engine, f.key, 0, true, f.sealed, total, f.memory, &task);
 		from_device(&f, LARGEST);
 		CHECK(all(f.result, LARGEST, 0));
 		countdown = after;
 		memset(f.result, 0xee, f.room);
-		code[2] = sgpu_transfer_out_live(f.transfer, f.live, f.memory, LARGEST, f.result, &task);
+		code[2] = sgpu_live_out(f.engine, f.live, f.memory, LARGEST, f.result, &task);
 		CHECK(all(f.result, LARGEST, 0));
 		countdown = after;
 		memset(f.sealed_again, 0xee, f.room);
-		code[3] = sgpu_transfer_out_sealed(f.transfer, f.key, 0, true, f.memory, LARGEST, f.sealed_again, &task);
+		code[3] = out_sealed_at(f.engine, f.key, 0, true, f.memory, LARGEST, f.sealed_again, &task);
 		CHECK(all(f.sealed_again, total, 0));
 		wrong.stream.event_create = real->stream->event_create;
 		CHECK(code[0] == SGPU_ENOMEM && code[1] == SGPU_ENOMEM && code[2] == SGPU_ENOMEM && code[3] == SGPU_ENOMEM);
 	}
 	in_live(&f, SGPU_TRANSFER_OPEN, LARGEST);
-	tear_down(&f);
-}
-
-/* ---- a device that tells of an outcome only to those who hear from its stream, as a GPU does ---- */
-static int late_seal(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last, sgpu_devptr in,
-		     uint64_t size, sgpu_devptr out, struct sgpu_task *task)
-{
-	return real->key->seal_chunks(stream, key, first, last, in, size, out, fake_task_new(stream, task));
-}
-
-static int late_create(struct sgpu_device *device, struct sgpu_event **event, struct sgpu_error *error)
-{
-	int code = real->stream->event_create(device, event, error);
-
-	if (code == SGPU_OK) {
-		be_wrong(*event);
-	}
-	return code;
-}
-
-static int late_record(struct sgpu_stream *stream, struct sgpu_event *event)
-{
-	int code = real->stream->event_record(stream, event);
-
-	if (code == SGPU_OK) {
-		fake_event_note(event, stream);
-	}
-	return code;
-}
-
-static int late_wait(struct sgpu_event *event, struct sgpu_error *error)
-{
-	int code = real->stream->event_sync(event, error);
-
-	fake_event_seen(event, true);
-	return code;
-}
-
-static void late_free(struct sgpu_event *event)
-{
-	fake_event_seen(event, false);
-	real->stream->event_free(event);
-}
-
-static int late_sync(struct sgpu_stream *stream, struct sgpu_error *error)
-{
-	int code = real->stream->sync(stream, error);
-
-	fake_tasks_tell(stream, UINT64_MAX);
-	return code;
-}
-
-/* What was to be sealed then is not, and what the staging memory held goes to the host in its place. */
-UNIT_TEST(a_copy_whose_sealing_was_cancelled_fails)
-{
-	struct fixture f;
-	struct sgpu_task task;
-
-	REQUIRE(set_up_wrong(&f));
-	be_wrong(f.transfer->compute);
-	wrong.key.seal_chunks = late_seal;
-	wrong.stream.event_create = late_create;
-	wrong.stream.event_record = late_record;
-	wrong.stream.event_sync = late_wait;
-	wrong.stream.event_free = late_free;
-	wrong.stream.sync = late_sync;
-	to_device(&f, f.plaintext, LARGEST);
-	sgpu_device_cancel(f.device, true);
-	memset(f.sealed_again, 0xee, f.room);
-	CHECK(sgpu_transfer_out_sealed(f.transfer, f.key, 0, true, f.memory, 20 * C, f.sealed_again, &task) ==
-	      SGPU_ECANCELED);
-	CHECK(task.code == SGPU_ECANCELED && all(f.sealed_again, 20 * SGPU_SEALED_CHUNK + SGPU_TAG_SIZE, 0));
-	sgpu_device_cancel(f.device, false);
-	CHECK(sgpu_transfer_out_sealed(f.transfer, f.key, 0, true, f.memory, 20 * C, f.sealed_again, &task) == SGPU_OK);
 	tear_down(&f);
 }
 
@@ -511,11 +465,11 @@ UNIT_TEST(memory_that_is_not_the_devices_is_refused)
 
 	REQUIRE(set_up(&f, &small));
 	total = seal(&f, 0, true, LARGEST);
-	CHECK(sgpu_transfer_in_sealed(f.transfer, f.key, 0, true, f.sealed, total, f.memory + f.room - 5 * C, NULL) ==
+	CHECK(in_sealed_at(f.engine, f.key, 0, true, f.sealed, total, f.memory + f.room - 5 * C, NULL) ==
 	      SGPU_EUSAGE);
-	CHECK(sgpu_transfer_in_live(f.transfer, f.live, f.plaintext, LARGEST, f.memory + f.room - 5 * C, NULL) ==
+	CHECK(sgpu_live_in(f.engine, f.live, f.plaintext, LARGEST, f.memory + f.room - 5 * C, NULL) ==
 	      SGPU_EUSAGE);
-	CHECK(sgpu_transfer_out_live(f.transfer, f.live, f.memory + f.room - 5 * C, LARGEST, f.result, NULL) ==
+	CHECK(sgpu_live_out(f.engine, f.live, f.memory + f.room - 5 * C, LARGEST, f.result, NULL) ==
 	      SGPU_EUSAGE);
 	in_sealed(&f, 0, true, LARGEST);
 	tear_down(&f);
@@ -524,30 +478,31 @@ UNIT_TEST(memory_that_is_not_the_devices_is_refused)
 /* It would have too few ciphers for the threads there. */
 UNIT_TEST(the_key_of_another_engine_is_refused)
 {
-	struct sgpu_transfer *other = NULL;
-	struct sgpu_task task;
+	struct sgpu_engine *other = NULL;
+	struct sgpu_transfer_result task;
 	struct fixture f;
 
-	REQUIRE(set_up(&f, &alone) && sgpu_transfer_create(f.device, &small, &other, NULL) == SGPU_OK);
-	CHECK(sgpu_transfer_in_live(other, f.live, f.plaintext, LARGEST, f.memory, &task) == SGPU_EUSAGE);
+	REQUIRE(set_up(&f, &alone) && sgpu_engine_create(f.device, &small, &other, NULL) == SGPU_OK);
+	CHECK(sgpu_live_in(other, f.live, f.plaintext, LARGEST, f.memory, &task) == SGPU_EUSAGE);
 	CHECK(task.code == SGPU_EUSAGE && task.error.text[0]);
-	CHECK(sgpu_transfer_out_live(other, f.live, f.memory, LARGEST, f.result, NULL) == SGPU_EUSAGE);
+	CHECK(sgpu_live_out(other, f.live, f.memory, LARGEST, f.result, NULL) == SGPU_EUSAGE);
 	in_live(&f, SGPU_TRANSFER_OPEN, LARGEST);
-	sgpu_transfer_free(&other);
+	sgpu_engine_free(&other);
 	tear_down(&f);
 }
 
 UNIT_TEST(a_config_without_sense_is_refused)
 {
-	struct sgpu_transfer_config configs[] = { { .in_group = 100 }, { .sealed_group = (uint64_t)1 << 40 },
-						  { .jobs = 100000 }, { .out_slots = 65 }, { .sealed_slots = 1000 } };
-	struct sgpu_transfer *transfer;
+	struct sgpu_engine_config configs[] = { { .staged_run = 100 }, { .direct_run = (uint64_t)1 << 40 },
+						{ .workers = 100000 }, { .live_buffers = 65 },
+						{ .direct_count = 5000 } };
+	struct sgpu_engine *engine;
 	struct sgpu_error error;
 	struct fixture f;
 
 	REQUIRE(set_up(&f, &small));
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(configs); i++) {
-		CHECK(sgpu_transfer_create(f.device, &configs[i], &transfer, &error) == SGPU_EUSAGE && !transfer);
+		CHECK(sgpu_engine_create(f.device, &configs[i], &engine, &error) == SGPU_EUSAGE && !engine);
 	}
 	tear_down(&f);
 }
@@ -573,7 +528,6 @@ int main(void)
 	UNIT_RUN(the_end_mark_is_demanded_and_refused);
 	UNIT_RUN(what_is_altered_on_the_bus_is_found);
 	UNIT_RUN(a_copy_that_cannot_go_on_ends_and_leaves_nothing);
-	UNIT_RUN(a_copy_whose_sealing_was_cancelled_fails);
 	UNIT_RUN(memory_that_is_not_the_devices_is_refused);
 	UNIT_RUN(the_key_of_another_engine_is_refused);
 	UNIT_RUN(a_config_without_sense_is_refused);

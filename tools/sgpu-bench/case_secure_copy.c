@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <sgpu/transfer_old.h>
+#include <sgpu/transfer.h>
 
 #include "cases.h"
 #include "memory.h"
@@ -22,10 +22,10 @@ static const char nvidia_cc[] = "NVIDIA CC mode, H100 and TDX, 64 MiB, against C
 struct copy {
 	struct sgpu_bench *bench;
 	struct sgpu_stream *stream;
-	struct sgpu_transfer *transfer;
+	struct sgpu_engine *engine;
 	struct sgpu_sealed_keys keys;
 	struct sgpu_device_key *key;     /* of what is sealed at rest */
-	struct sgpu_transfer_key *live;
+	struct sgpu_live_key *live;
 	struct sgpu_aead *aead;
 	sgpu_devptr device;
 	void *plain, *sealed, *result;   /* pinned */
@@ -52,9 +52,9 @@ static int verify_up(void *argument, struct sgpu_error *error)
 	return rc == SGPU_OK ? bench_verify(c->result, c->size, SEED, error) : rc;
 }
 
-static int outcome(int rc, const struct sgpu_task *task, struct sgpu_error *error)
+static int outcome(int rc, const struct sgpu_transfer_result *result, struct sgpu_error *error)
 {
-	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "%s", task->error.text);
+	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "%s", result->error.text);
 }
 
 static int up_plain(void *argument, uint64_t *ns, struct sgpu_error *error)
@@ -68,19 +68,23 @@ static int up_plain(void *argument, uint64_t *ns, struct sgpu_error *error)
 static int up_at_rest(void *argument, uint64_t *ns, struct sgpu_error *error)
 {
 	struct copy *c = argument;
-	struct sgpu_task task;
-	int rc = sgpu_transfer_in_sealed(c->transfer, c->key, 0, true, c->sealed, c->sealed_size, c->device, &task);
+	struct sgpu_transfer_result result;
+	const struct sgpu_transfer_request request = {
+		.direction = SGPU_TRANSFER_IN, .key = c->key, .last = true, .memory = c->device, .size = c->sealed_size,
+		.source = sgpu_source_from_memory(c->sealed, true),
+	};
+	int rc = sgpu_transfer_sync(c->engine, &request, &result);
 
 	(void)ns;
-	return outcome(rc, &task, error);
+	return outcome(rc, &result, error);
 }
 
 static int up_stage(struct copy *c, enum sgpu_transfer_stage stage, struct sgpu_error *error)
 {
-	struct sgpu_task task;
-	int rc = sgpu_transfer_in_stages(c->transfer, c->live, stage, c->memory, c->size, c->device, &task);
+	struct sgpu_transfer_result result;
+	int rc = sgpu_live_in_stages(c->engine, c->live, stage, c->memory, c->size, c->device, &result);
 
-	return outcome(rc, &task, error);
+	return outcome(rc, &result, error);
 }
 
 static int up_live(void *argument, uint64_t *ns, struct sgpu_error *error)
@@ -136,14 +140,18 @@ static int verify_down_plain(void *argument, struct sgpu_error *error)
 static int down_at_rest(void *argument, uint64_t *ns, struct sgpu_error *error)
 {
 	struct copy *c = argument;
-	struct sgpu_task task;
+	struct sgpu_transfer_request request = {
+		.direction = SGPU_TRANSFER_OUT, .key = c->key, .last = true, .memory = c->device, .size = c->size,
+		.sink = sgpu_sink_to_memory(c->result, true),
+	};
+	struct sgpu_transfer_result result;
+	int rc;
 
 	(void)ns;
-	c->first = c->next;
+	request.first = c->first = c->next;
 	c->next += c->size / SGPU_CHUNK + 1;
-	return outcome(sgpu_transfer_out_sealed(c->transfer, c->key, c->first, true, c->device, c->size, c->result,
-						&task),
-		       &task, error);
+	rc = sgpu_transfer_sync(c->engine, &request, &result);
+	return outcome(rc, &result, error);
 }
 
 static int verify_down_at_rest(void *argument, struct sgpu_error *error)
@@ -162,11 +170,11 @@ static int verify_down_at_rest(void *argument, struct sgpu_error *error)
 static int down_live(void *argument, uint64_t *ns, struct sgpu_error *error)
 {
 	struct copy *c = argument;
-	struct sgpu_task task;
+	struct sgpu_transfer_result result;
+	int rc = sgpu_live_out(c->engine, c->live, c->device, c->size, c->memory_result, &result);
 
 	(void)ns;
-	return outcome(sgpu_transfer_out_live(c->transfer, c->live, c->device, c->size, c->memory_result, &task), &task,
-		       error);
+	return outcome(rc, &result, error);
 }
 
 static int verify_down_live(void *argument, struct sgpu_error *error)
@@ -295,7 +303,7 @@ static int allocate(struct copy *c, uint64_t size, struct sgpu_error *error)
 
 static int setup(struct sgpu_bench *bench, void **state, struct sgpu_error *error)
 {
-	const struct sgpu_transfer_config config = { .jobs = bench->options.jobs };
+	const struct sgpu_engine_config config = { .workers = bench->options.jobs };
 	const uint8_t secret[SGPU_KEY_SIZE] = { 8 };
 	struct sgpu_sealed_keys keys = { .salt = { 0 } };
 	struct copy *c = calloc(1, sizeof(*c));
@@ -312,9 +320,9 @@ static int setup(struct sgpu_bench *bench, void **state, struct sgpu_error *erro
 	}
 	rc = sgpu_stream_create(bench->device, &c->stream, error);
 	rc = rc ? rc : allocate(c, size, error);
-	rc = rc ? rc : sgpu_transfer_create(bench->device, &config, &c->transfer, error);
+	rc = rc ? rc : sgpu_engine_create(bench->device, &config, &c->engine, error);
 	rc = rc ? rc : sgpu_sealed_keys_new(secret, "", 0, &keys, error);
-	rc = rc ? rc : sgpu_transfer_key_load(c->transfer, &keys, &c->live, error);
+	rc = rc ? rc : sgpu_live_key_load(c->engine, &keys, &c->live, error);
 	sgpu_wipe(&keys, sizeof(keys));
 	return rc;
 }
@@ -345,8 +353,8 @@ static void teardown(struct sgpu_bench *bench, void *state)
 		return;
 	}
 	sgpu_device_key_free(&c->key);
-	sgpu_transfer_key_free(&c->live);
-	sgpu_transfer_free(&c->transfer);
+	sgpu_live_key_free(&c->live);
+	sgpu_engine_free(&c->engine);
 	sgpu_aead_free(&c->aead);
 	sgpu_stream_free(&c->stream);
 	sgpu_device_free(bench->device, &c->device, c->room);

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The transfer engine: what its files share.
+ *
+ * One mutex guards the engine, its transfers and its staging buffers; no function of the device is called, and no
+ * source or sink, while it is held. A transfer that may have something to do stands in the engine's queue `ready`.
+ * Whoever takes it from there (a worker, the thread that starts it) does one thing for it and puts it at the end again.
+ */
+#ifndef SGPU_TRANSFER_ENGINE_H
+#define SGPU_TRANSFER_ENGINE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include <sgpu/transfer.h>
+
+#include "transfer/workers.h"
+
+/* ---- plan.c: chunk runs ---- */
+struct sgpu_run_plan {
+	uint64_t total;                /* chunks */
+	uint64_t largest;              /* chunks of a run */
+	uint64_t at_begin, at_end;     /* chunks of the smallest runs there; 0: no small ones */
+};
+struct sgpu_chunk_run {
+	uint64_t first, count;         /* chunks, from the begin of the transfer */
+};
+/* The run that starts at chunk `first`. With total 0: one run of nothing. */
+struct sgpu_chunk_run sgpu_chunk_run_at(const struct sgpu_run_plan *plan, uint64_t first);
+/* Most chunks that a run of the plan has. */
+uint64_t sgpu_chunk_run_most(uint64_t largest, uint64_t smallest);
+
+/* ---- staging.c ---- */
+enum sgpu_staging_class {
+	SGPU_STAGING_SMALL,            /* a whole transfer of SGPU_TRANSFER_SMALL bytes */
+	SGPU_STAGING_LARGE,            /* a chunk run that is read, or written, by processors */
+	SGPU_STAGING_DIRECT,           /* a chunk run that the device reads or writes by itself; device memory alone */
+	SGPU_STAGING_CLASSES,
+	SGPU_STAGING_NONE = SGPU_STAGING_CLASSES
+};
+/* Memory of one chunk run, sealed, on the host and on the device. Each is made when it is first filled. */
+struct sgpu_staging_buffer {
+	struct sgpu_staging_buffer *next;
+	enum sgpu_staging_class class;
+	void *host;
+	bool lent;                     /* host memory is from sgpu_host_alloc, else from aligned_alloc */
+	sgpu_devptr device;
+};
+struct sgpu_staging_pool {
+	struct sgpu_staging_buffer *free;
+	uint64_t size;                 /* bytes of one */
+	unsigned made, limit;
+	unsigned extra;                /* what ordered transfers may hold above the limit */
+	struct sgpu_transfer *starved_head, *starved_tail;
+};
+/* The mutex is held in both. Take gives NULL where none is free and no more than `most` may be there. Give hands it to
+ * the transfer that has waited longest, if any waits. Errors: SGPU_ENOMEM. */
+SGPU_MUST_CHECK int sgpu_staging_take(struct sgpu_engine *engine, enum sgpu_staging_class class, unsigned most,
+				      struct sgpu_staging_buffer **buffer);
+void sgpu_staging_give(struct sgpu_engine *engine, struct sgpu_staging_buffer *buffer);
+/* The memory that it lacks, without the mutex. */
+SGPU_MUST_CHECK int sgpu_staging_fill(struct sgpu_engine *engine, struct sgpu_staging_buffer *buffer, bool host,
+				      bool device, struct sgpu_error *error);
+void sgpu_staging_free(struct sgpu_engine *engine);
+
+/* ---- the engine ---- */
+enum sgpu_engine_stream { SGPU_ENGINE_COPY_IN, SGPU_ENGINE_OPEN, SGPU_ENGINE_SEAL, SGPU_ENGINE_COPY_OUT };
+
+struct sgpu_transfer_queue {
+	struct sgpu_transfer *head, *tail;
+};
+
+struct sgpu_engine {
+	struct sgpu_device *device;    /* NULL: none */
+	struct sgpu_engine_config config; /* without zeros */
+	bool pins;                     /* the device reaches staging buffers by itself */
+	atomic_bool registers;         /* until it refuses */
+	bool demotes;                  /* what workers have sealed */
+	struct sgpu_workers *workers;
+	struct sgpu_worker_job job;
+	bool started;                  /* the job was added; under `making` */
+	pthread_mutex_t making;        /* of streams and threads */
+	struct sgpu_stream *_Atomic streams[SGPU_ENGINE_ROWS];
+
+	pthread_mutex_t mutex;         /* all below */
+	pthread_cond_t changed;        /* for threads that wait: a buffer, an arrived run, an end */
+	struct sgpu_transfer *ready_head, *ready_tail;
+	struct sgpu_staging_pool staging[SGPU_STAGING_CLASSES];
+	unsigned waiting_live;         /* live copies that have no buffer */
+	unsigned open;                 /* transfers whose end was not told */
+	struct sgpu_chunk_move *spare; /* moves to be used again */
+
+	pthread_mutex_t live_lock;     /* of one live copy */
+};
+
+/* The stream, made on first use. */
+SGPU_MUST_CHECK int sgpu_engine_get_stream(struct sgpu_engine *engine, enum sgpu_engine_stream which,
+					   struct sgpu_stream **stream, struct sgpu_error *error);
+/* Starts the workers if they do not run. */
+SGPU_MUST_CHECK int sgpu_engine_start_workers(struct sgpu_engine *engine, struct sgpu_error *error);
+/* `to` does nothing more before `from` has done what it has so far. */
+SGPU_MUST_CHECK int sgpu_engine_follow(struct sgpu_engine *engine, struct sgpu_stream *from, struct sgpu_stream *to,
+				       struct sgpu_error *error);
+/* The text of a call that was refused, if the device gave none. Returns `code`. */
+int sgpu_engine_refused(int code, const struct sgpu_task *task, const char *what, struct sgpu_error *error);
+
+/* ---- transfers ---- */
+enum sgpu_transfer_phase {
+	SGPU_PHASE_NEW,                /* prepare was not called */
+	SGPU_PHASE_PREPARING,
+	SGPU_PHASE_MOVING,
+	SGPU_PHASE_ENDING,
+	SGPU_PHASE_ENDED
+};
+
+/* A chunk run on its way, or the digest of the whole. */
+struct sgpu_chunk_move {
+	struct sgpu_chunk_move *next;
+	struct sgpu_transfer *transfer;
+	struct sgpu_chunk_run run;
+	bool is_digest;                /* `crypt` is of the digest */
+	int copy_row;
+	uint64_t plain, bytes;         /* plaintext, and as they travel */
+	struct sgpu_staging_buffer *buffer; /* or NULL */
+	atomic_int ends;               /* callbacks that are still to come, and one until all is enqueued */
+	struct sgpu_task copy, crypt;
+};
+
+struct sgpu_transfer {
+	struct sgpu_engine *engine;
+	struct sgpu_transfer_request request;
+	struct sgpu_transfer_result result;
+	atomic_int references;
+	atomic_bool told;              /* done has returned */
+
+	/* set by prepare, then constant */
+	struct sgpu_run_plan plan;
+	enum sgpu_staging_class class; /* of its buffers, or NONE */
+	unsigned most_buffers, most_moves;
+	unsigned extra;                /* buffers that an ordered one may hold while its owner lets it wait */
+	uint8_t *memory;               /* view of the source or sink, or NULL */
+	bool direct;                   /* the device reaches the view itself */
+	bool registered;
+	enum sgpu_transfer_path path;
+
+	/* the rest is under the engine's mutex */
+	enum sgpu_transfer_phase phase;
+	struct sgpu_transfer *next, *before;
+	struct sgpu_transfer **queue_head, **queue_tail; /* that it stands in, or NULL */
+	struct sgpu_staging_buffer *granted;
+	bool claimed_all;
+	uint64_t claimed;              /* chunks */
+	unsigned moves;                /* under way */
+	bool touched;                  /* the device's memory */
+	bool needs_digest;
+	bool failed;
+	uint64_t failed_at;            /* chunk; moves behind it are moot */
+	bool cancelled;
+	bool pumping;
+	struct sgpu_chunk_move *arrived; /* in staging buffers, to be written */
+	/* of the thread that pumps */
+	uint64_t consumed;             /* bytes that were read */
+};
+
+static inline bool sgpu_transfer_is_ordered(const struct sgpu_transfer *transfer)
+{
+	return transfer->request.direction == SGPU_TRANSFER_IN ? transfer->request.source.ordered :
+								 transfer->request.sink.ordered;
+}
+
+/* ---- transfer.c: the life of a transfer ---- */
+/* The first call: what is moved, where it lies, and in which chunk runs. Without the mutex. */
+SGPU_MUST_CHECK int sgpu_transfer_prepare(struct sgpu_transfer *transfer, struct sgpu_error *error);
+/* The last calls: clears what a failed transfer left, closes, and tells. Without the mutex. */
+void sgpu_transfer_end(struct sgpu_transfer *transfer);
+void sgpu_transfer_tell(struct sgpu_transfer *transfer);
+void sgpu_transfer_unref(struct sgpu_transfer *transfer);
+/* Bytes as they travel: of the whole, and the position of a chunk. */
+uint64_t sgpu_transfer_bytes(const struct sgpu_transfer *transfer);
+uint64_t sgpu_transfer_position(const struct sgpu_transfer *transfer, uint64_t chunk);
+/* A failure at chunk `at`; the lowest stands. The mutex is held. */
+void sgpu_transfer_fail(struct sgpu_transfer *transfer, uint64_t at, int code, const struct sgpu_error *error);
+
+/* ---- turns.c: who does what next ---- */
+bool sgpu_engine_work(void *engine, unsigned thread); /* the step of the workers */
+/* The transfer goes to the end of the queue, and threads that wait look. The mutex is held. */
+void sgpu_transfer_post(struct sgpu_transfer *transfer);
+void sgpu_transfer_unqueue(struct sgpu_transfer *transfer);
+/* Hands buffers that are free, or may be made, to those who wait for one. The mutex is held. */
+void sgpu_staging_share(struct sgpu_engine *engine, enum sgpu_staging_class class);
+/* Prepares the transfer, and carries out at most `count` moves of it. */
+void sgpu_transfer_begin(struct sgpu_transfer *transfer, unsigned count);
+
+/* ---- move.c: one chunk run ---- */
+/* The next run; NULL when there is no memory, which has failed the transfer then. The mutex is held in both. */
+struct sgpu_chunk_move *sgpu_chunk_move_claim(struct sgpu_transfer *transfer, struct sgpu_staging_buffer *buffer);
+struct sgpu_chunk_move *sgpu_chunk_move_of_digest(struct sgpu_transfer *transfer);
+/* Whether it need not be carried out any more. */
+bool sgpu_chunk_move_is_moot(const struct sgpu_chunk_move *move);
+/* Ends a move that was not enqueued, or that has been written, with a failure or SGPU_OK. */
+void sgpu_chunk_move_drop(struct sgpu_chunk_move *move, int code, const struct sgpu_error *error);
+/* Ends a move that was enqueued, whole or not (`code`), when the streams have done what they have of it: its outcome is
+ * known to those who hear from the very stream that it is on. */
+void sgpu_chunk_move_hear(struct sgpu_chunk_move *move, struct sgpu_stream *first, struct sgpu_stream *second,
+			  int code, const struct sgpu_error *error);
+void sgpu_transfer_span(struct sgpu_transfer *transfer, enum sgpu_transfer_step step, int row, uint64_t begin_ns,
+			uint64_t end_ns, uint64_t bytes);
+
+/* ---- input.c, output.c: without the mutex ---- */
+/* Reads a run and enqueues it. Returns the source's own failure, which has failed the transfer as well. */
+int sgpu_chunk_move_in(struct sgpu_chunk_move *move, struct sgpu_error *error);
+/* Enqueues a run; what goes through a staging buffer is written once it has arrived there. */
+void sgpu_chunk_move_out(struct sgpu_chunk_move *move);
+int sgpu_chunk_move_write(struct sgpu_chunk_move *move, struct sgpu_error *error);
+/* Enqueues the digest of the whole segment. */
+void sgpu_chunk_move_digest(struct sgpu_chunk_move *move);
+
+/* ---- sources.c ---- */
+/* Whether registering memory costs less than copying it on `cores` into pinned memory. huge: 2 MiB pages. */
+bool sgpu_transfer_register_pays(uint64_t size, unsigned cores, bool huge);
+
+/* ---- store.c ---- */
+/* memcpy that leaves the caches to others: past them where the processor can. Fence: once, after the last call. */
+void sgpu_transfer_store(void *to, const void *from, size_t size);
+void sgpu_transfer_store_fence(void);
+/* Moves memory that this core has written to the cache that all share: the bus reads what is in a core's own at little
+ * more than half its speed. Most of it, since it takes time, too. No-operation where the processor cannot. */
+void sgpu_transfer_demote(const void *memory, size_t size);
+bool sgpu_transfer_can_demote(void);
+
+#endif

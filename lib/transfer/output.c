@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Chunk runs on their way out: sealed on the device, copied to where they belong, or to a staging buffer, from which
+ * workers, or the thread that owns a pipe, write them on.
+ */
+#include "transfer/engine.h"
+
+static int enqueue(struct sgpu_chunk_move *move, void *to, struct sgpu_stream *streams[2], struct sgpu_error *error)
+{
+	struct sgpu_transfer *transfer = move->transfer;
+	const struct sgpu_transfer_request *request = &transfer->request;
+	struct sgpu_engine *engine = transfer->engine;
+	bool single = move->run.count == transfer->plan.total, last = transfer->plan.total == move->run.first + move->run.count;
+	/* The end mark may be all that is left: nothing is read for it, and nothing lies behind. */
+	sgpu_devptr from = request->memory + (move->plain == 0 ? 0 : move->run.first * SGPU_CHUNK);
+	struct sgpu_stream *copy = NULL, *seal = NULL;
+	int rc = SGPU_OK;
+
+	move->copy_row = single && request->key ? SGPU_ENGINE_SEAL : SGPU_ENGINE_COPY_OUT;
+	rc = sgpu_engine_get_stream(engine, move->copy_row, &copy, error);
+	if (rc == SGPU_OK && request->key) {
+		rc = sgpu_engine_get_stream(engine, SGPU_ENGINE_SEAL, &seal, error);
+	}
+	if (rc == SGPU_OK && request->key) {
+		streams[0] = seal;
+		rc = sgpu_engine_refused(sgpu_device_seal_chunks(seal, request->key, request->first + move->run.first,
+								 request->last && last, from, move->plain,
+								 move->buffer->device, &move->crypt),
+					 &move->crypt, "seal on the device", error);
+		from = move->buffer->device;
+	}
+	if (rc == SGPU_OK && seal && seal != copy) {
+		rc = sgpu_engine_follow(engine, seal, copy, error);
+	}
+	if (rc == SGPU_OK && move->bytes > 0) {
+		streams[1] = copy;
+		rc = sgpu_engine_refused(sgpu_copy_out(copy, to, from, move->bytes, &move->copy), &move->copy,
+					 "copy from the device", error);
+	}
+	return rc;
+}
+
+void sgpu_chunk_move_out(struct sgpu_chunk_move *move)
+{
+	struct sgpu_transfer *transfer = move->transfer;
+	struct sgpu_stream *streams[2] = { NULL, NULL };
+	struct sgpu_error error = { 0 };
+	int rc = SGPU_OK;
+
+	if (sgpu_chunk_move_is_moot(move)) {
+		sgpu_chunk_move_drop(move, SGPU_OK, NULL);
+		return;
+	}
+	if (move->buffer) {
+		rc = sgpu_staging_fill(transfer->engine, move->buffer, !transfer->direct, transfer->request.key != NULL,
+				       &error);
+	}
+	if (rc != SGPU_OK) {
+		sgpu_chunk_move_drop(move, rc, &error);
+		return;
+	}
+	rc = enqueue(move, transfer->direct ? transfer->memory + sgpu_transfer_position(transfer, move->run.first) :
+					      move->buffer->host, streams, &error);
+	sgpu_chunk_move_hear(move, streams[0], streams[1], rc, &error);
+}
+
+int sgpu_chunk_move_write(struct sgpu_chunk_move *move, struct sgpu_error *error)
+{
+	struct sgpu_transfer *transfer = move->transfer;
+	const struct sgpu_transfer_sink *sink = &transfer->request.sink;
+	uint64_t position = sgpu_transfer_position(transfer, move->run.first), begin = sgpu_now_ns();
+	int rc = SGPU_OK;
+
+	if (sgpu_chunk_move_is_moot(move) || move->bytes == 0) {
+		sgpu_chunk_move_drop(move, SGPU_OK, NULL);
+		return SGPU_OK;
+	}
+	if (transfer->memory) {
+		sgpu_transfer_store(transfer->memory + position, move->buffer->host, move->bytes);
+		sgpu_transfer_store_fence();
+	} else {
+		rc = sink->write(sink->context, position, move->buffer->host, move->bytes, error);
+	}
+	if (rc == SGPU_OK) {
+		sgpu_transfer_span(transfer, SGPU_STEP_WRITE, -1, begin, sgpu_now_ns(), move->bytes);
+	}
+	sgpu_chunk_move_drop(move, rc, error);
+	return rc;
+}

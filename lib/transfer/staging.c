@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Staging buffers: taken by one chunk run at a time, made when none is free, and kept. Those who wait for one get it in
+ * the order in which they began to wait.
+ */
+#include "transfer/engine.h"
+
+#include <stdlib.h>
+
+enum { PAGE = 4096 };
+
+int sgpu_staging_take(struct sgpu_engine *engine, enum sgpu_staging_class class, unsigned most,
+		      struct sgpu_staging_buffer **buffer)
+{
+	struct sgpu_staging_pool *pool = &engine->staging[class];
+	unsigned bound = (most < pool->limit ? most : pool->limit) + pool->extra;
+
+	*buffer = pool->free;
+	if (*buffer) {
+		pool->free = (*buffer)->next;
+	} else if (pool->made < bound) {
+		*buffer = calloc(1, sizeof(**buffer));
+		if (!*buffer) {
+			return SGPU_ENOMEM;
+		}
+		(*buffer)->class = class;
+		pool->made++;
+	}
+	return SGPU_OK;
+}
+
+void sgpu_staging_give(struct sgpu_engine *engine, struct sgpu_staging_buffer *buffer)
+{
+	struct sgpu_staging_pool *pool = &engine->staging[buffer->class];
+	struct sgpu_transfer *next = pool->starved_head;
+
+	if (engine->waiting_live > 0 && buffer->class == SGPU_STAGING_LARGE) {
+		next = NULL;
+		pthread_cond_broadcast(&engine->changed);
+	}
+	if (next) {
+		next->granted = buffer;
+		sgpu_transfer_unqueue(next);
+		sgpu_transfer_post(next);
+	} else {
+		buffer->next = pool->free;
+		pool->free = buffer;
+	}
+}
+
+int sgpu_staging_fill(struct sgpu_engine *engine, struct sgpu_staging_buffer *buffer, bool host, bool device,
+		      struct sgpu_error *error)
+{
+	uint64_t size = engine->staging[buffer->class].size;
+
+	if (host && !buffer->host) {
+		/* From the device's pool; when it has none left, any memory will do. */
+		buffer->lent = sgpu_host_alloc(engine->device, size, &buffer->host, NULL) == SGPU_OK;
+		if (!buffer->lent) {
+			buffer->host = aligned_alloc(PAGE, size);
+		}
+		if (!buffer->host) {
+			return sgpu_fail_nomem(error);
+		}
+	}
+	return device && !buffer->device ? sgpu_device_alloc(engine->device, size, &buffer->device, error) : SGPU_OK;
+}
+
+void sgpu_staging_free(struct sgpu_engine *engine)
+{
+	for (int i = 0; i < SGPU_STAGING_CLASSES; i++) {
+		struct sgpu_staging_pool *pool = &engine->staging[i];
+		struct sgpu_staging_buffer *buffer;
+
+		while ((buffer = pool->free)) {
+			pool->free = buffer->next;
+			if (buffer->lent) {
+				sgpu_host_free(engine->device, &buffer->host, pool->size);
+			} else {
+				sgpu_free_wiped(&buffer->host, buffer->host ? pool->size : 0);
+			}
+			sgpu_device_free(engine->device, &buffer->device, pool->size);
+			free(buffer);
+		}
+	}
+}

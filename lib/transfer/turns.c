@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Turns: what is to be done next, for which transfer. Transfers that may have something to do stand in a queue; one that
+ * was given something goes to its end, so that all advance by a chunk run in turn.
+ */
+#include "transfer/engine.h"
+
+#include <string.h>
+
+enum action { NOTHING, PREPARE, MOVE, WRITE, DIGEST, END };
+
+struct turn {
+	struct sgpu_transfer *transfer;
+	enum action action;
+	struct sgpu_chunk_move *move;
+};
+
+/* ---- queues; the mutex is held ---- */
+void sgpu_transfer_unqueue(struct sgpu_transfer *transfer)
+{
+	if (!transfer->queue_head) {
+		return;
+	}
+	*(transfer->before ? &transfer->before->next : transfer->queue_head) = transfer->next;
+	*(transfer->next ? &transfer->next->before : transfer->queue_tail) = transfer->before;
+	transfer->next = transfer->before = NULL;
+	transfer->queue_head = transfer->queue_tail = NULL;
+}
+
+static void append(struct sgpu_transfer *transfer, struct sgpu_transfer **head, struct sgpu_transfer **tail)
+{
+	sgpu_transfer_unqueue(transfer);
+	transfer->before = *tail;
+	*(*tail ? &(*tail)->next : head) = transfer;
+	*tail = transfer;
+	transfer->queue_head = head;
+	transfer->queue_tail = tail;
+}
+
+void sgpu_transfer_post(struct sgpu_transfer *transfer)
+{
+	struct sgpu_engine *engine = transfer->engine;
+
+	if (sgpu_transfer_is_ordered(transfer)) {
+		pthread_cond_broadcast(&engine->changed);
+	}
+	if (transfer->phase < SGPU_PHASE_ENDING && transfer->phase != SGPU_PHASE_PREPARING) {
+		append(transfer, &engine->ready_head, &engine->ready_tail);
+		sgpu_workers_wake(engine->workers, 1);
+	}
+}
+
+void sgpu_staging_share(struct sgpu_engine *engine, enum sgpu_staging_class class)
+{
+	struct sgpu_staging_pool *pool = &engine->staging[class];
+	struct sgpu_staging_buffer *buffer = NULL;
+	struct sgpu_transfer *next;
+
+	while ((next = pool->starved_head) &&
+	       sgpu_staging_take(engine, class, next->most_buffers, &buffer) == SGPU_OK && buffer) {
+		next->granted = buffer;
+		sgpu_transfer_unqueue(next);
+		sgpu_transfer_post(next);
+	}
+}
+
+/* ---- choosing; the mutex is held ---- */
+/* A buffer for the next run, if it needs one; else the transfer waits in the queue of its class. */
+static bool take_buffer(struct sgpu_transfer *transfer, struct sgpu_staging_buffer **buffer)
+{
+	struct sgpu_engine *engine = transfer->engine;
+	struct sgpu_staging_pool *pool;
+	int rc = SGPU_OK;
+
+	*buffer = transfer->granted;
+	transfer->granted = NULL;
+	if (*buffer || transfer->class == SGPU_STAGING_NONE) {
+		return true;
+	}
+	pool = &engine->staging[transfer->class];
+	if (transfer->queue_head == &pool->starved_head) {
+		return false; /* it will be granted one */
+	}
+	if (!pool->starved_head) {
+		rc = sgpu_staging_take(engine, transfer->class, transfer->most_buffers, buffer);
+	}
+	if (rc != SGPU_OK) {
+		sgpu_transfer_fail(transfer, transfer->claimed, rc, NULL);
+		sgpu_transfer_post(transfer);
+	} else if (!*buffer) {
+		append(transfer, &pool->starved_head, &pool->starved_tail);
+	}
+	return *buffer != NULL;
+}
+
+static bool may_claim(const struct sgpu_transfer *transfer)
+{
+	return !transfer->claimed_all && !transfer->failed && transfer->moves < transfer->most_moves &&
+	       !(transfer->request.direction == SGPU_TRANSFER_IN && transfer->request.source.ordered);
+}
+
+static bool may_write(const struct sgpu_transfer *transfer)
+{
+	return transfer->arrived && (!transfer->request.sink.ordered || (transfer->failed && !transfer->pumping));
+}
+
+static enum action choose_moving(struct sgpu_transfer *transfer, struct sgpu_chunk_move **move)
+{
+	bool in = transfer->request.direction == SGPU_TRANSFER_IN, over;
+	struct sgpu_staging_buffer *buffer;
+
+	if (may_write(transfer)) {
+		*move = transfer->arrived;
+		transfer->arrived = (*move)->next;
+		return WRITE;
+	}
+	if (transfer->needs_digest && !in && !transfer->failed) {
+		transfer->needs_digest = false;
+		*move = sgpu_chunk_move_of_digest(transfer);
+		return *move ? DIGEST : NOTHING;
+	}
+	if (may_claim(transfer)) {
+		if (!take_buffer(transfer, &buffer)) {
+			return NOTHING;
+		}
+		*move = sgpu_chunk_move_claim(transfer, buffer);
+		return *move ? MOVE : NOTHING;
+	}
+	over = (transfer->claimed_all || transfer->failed) && transfer->moves == 0 && !transfer->pumping;
+	if (over && transfer->needs_digest && !transfer->failed) {
+		transfer->needs_digest = false;
+		*move = sgpu_chunk_move_of_digest(transfer);
+		return *move ? DIGEST : NOTHING;
+	}
+	if (over) {
+		transfer->phase = SGPU_PHASE_ENDING;
+	}
+	return over ? END : NOTHING;
+}
+
+static enum action choose(struct sgpu_transfer *transfer, struct sgpu_chunk_move **move)
+{
+	*move = NULL;
+	if (transfer->phase == SGPU_PHASE_MOVING) {
+		return choose_moving(transfer, move);
+	}
+	if (transfer->phase != SGPU_PHASE_NEW) {
+		return NOTHING;
+	}
+	if (transfer->failed) { /* it was cancelled before anything was done */
+		transfer->phase = SGPU_PHASE_ENDING;
+		return END;
+	}
+	if (sgpu_transfer_is_ordered(transfer)) {
+		return NOTHING; /* its pump begins it */
+	}
+	transfer->phase = SGPU_PHASE_PREPARING;
+	return PREPARE;
+}
+
+/* ---- doing; without the mutex ---- */
+static void prepare(struct sgpu_transfer *transfer)
+{
+	struct sgpu_engine *engine = transfer->engine;
+	struct sgpu_error error = { 0 };
+	int rc = sgpu_transfer_prepare(transfer, &error);
+
+	pthread_mutex_lock(&engine->mutex);
+	if (rc != SGPU_OK) {
+		sgpu_transfer_fail(transfer, 0, rc, &error);
+	}
+	if (transfer->extra > 0) {
+		engine->staging[transfer->class].extra += transfer->extra;
+		sgpu_staging_share(engine, transfer->class);
+	}
+	transfer->phase = SGPU_PHASE_MOVING;
+	pthread_mutex_unlock(&engine->mutex);
+}
+
+static void act(const struct turn *turn)
+{
+	struct sgpu_error error = { 0 };
+
+	switch (turn->action) {
+	case PREPARE:
+		prepare(turn->transfer);
+		pthread_mutex_lock(&turn->transfer->engine->mutex);
+		sgpu_transfer_post(turn->transfer);
+		pthread_mutex_unlock(&turn->transfer->engine->mutex);
+		break;
+	case MOVE:
+		if (turn->transfer->request.direction == SGPU_TRANSFER_OUT) {
+			sgpu_chunk_move_out(turn->move);
+		} else {
+			(void)sgpu_chunk_move_in(turn->move, &error);
+		}
+		break;
+	case WRITE:
+		(void)sgpu_chunk_move_write(turn->move, &error);
+		break;
+	case DIGEST:
+		sgpu_chunk_move_digest(turn->move);
+		break;
+	case END:
+		sgpu_transfer_end(turn->transfer);
+		break;
+	default:
+		break;
+	}
+}
+
+bool sgpu_engine_work(void *argument, unsigned thread)
+{
+	struct sgpu_engine *engine = argument;
+	struct turn turn = { .action = NOTHING };
+
+	(void)thread;
+	pthread_mutex_lock(&engine->mutex);
+	while (turn.action == NOTHING && (turn.transfer = engine->ready_head)) {
+		sgpu_transfer_unqueue(turn.transfer);
+		turn.action = choose(turn.transfer, &turn.move);
+	}
+	if (turn.action != NOTHING) {
+		atomic_fetch_add(&turn.transfer->references, 1);
+		if (turn.action != END && turn.action != PREPARE) {
+			append(turn.transfer, &engine->ready_head, &engine->ready_tail);
+		}
+		if (engine->ready_head) {
+			sgpu_workers_wake(engine->workers, 1);
+		}
+	}
+	pthread_mutex_unlock(&engine->mutex);
+	if (turn.action == NOTHING) {
+		return false;
+	}
+	act(&turn);
+	sgpu_transfer_unref(turn.transfer);
+	return true;
+}
+
+void sgpu_transfer_begin(struct sgpu_transfer *transfer, unsigned count)
+{
+	struct sgpu_engine *engine = transfer->engine;
+	struct turn turn = { .transfer = transfer, .action = PREPARE };
+
+	pthread_mutex_lock(&engine->mutex);
+	transfer->phase = SGPU_PHASE_PREPARING;
+	pthread_mutex_unlock(&engine->mutex);
+	prepare(transfer);
+	for (unsigned i = 0; i < count && turn.action != NOTHING && turn.action != END; i++) {
+		pthread_mutex_lock(&engine->mutex);
+		turn.action = choose(transfer, &turn.move);
+		pthread_mutex_unlock(&engine->mutex);
+		act(&turn);
+	}
+	pthread_mutex_lock(&engine->mutex);
+	if (!transfer->queue_head && transfer->phase == SGPU_PHASE_MOVING) {
+		sgpu_transfer_post(transfer);
+	}
+	pthread_mutex_unlock(&engine->mutex);
+}
+
+/* ---- ordered ones: the thread that pumps ---- */
+/* The next move of an ordered source, once there is a buffer for it; NULL when there is none any more. The mutex is
+ * held. */
+static struct sgpu_chunk_move *wait_for_turn(struct sgpu_transfer *transfer)
+{
+	struct sgpu_staging_buffer *buffer = NULL;
+
+	while (!transfer->failed && !transfer->claimed_all) {
+		if (take_buffer(transfer, &buffer)) {
+			return sgpu_chunk_move_claim(transfer, buffer);
+		}
+		if (!transfer->failed) {
+			pthread_cond_wait(&transfer->engine->changed, &transfer->engine->mutex);
+		}
+	}
+	return NULL;
+}
+
+/* What is left of a payload that has failed must still be read where others follow it. */
+static int skip_rest(struct sgpu_transfer *transfer, struct sgpu_error *error)
+{
+	const struct sgpu_transfer_source *source = &transfer->request.source;
+	uint64_t size = transfer->request.size;
+	uint8_t data[16384];
+	int rc = SGPU_OK;
+
+	while (rc == SGPU_OK && transfer->consumed < size) {
+		uint64_t left = size - transfer->consumed;
+		size_t count = left < sizeof(data) ? (size_t)left : sizeof(data);
+
+		rc = source->read(source->context, transfer->consumed, data, count, error);
+		transfer->consumed += count;
+	}
+	sgpu_wipe(data, sizeof(data));
+	return rc;
+}
+
+static int pump_in(struct sgpu_transfer *transfer, struct sgpu_error *error)
+{
+	struct sgpu_engine *engine = transfer->engine;
+	struct sgpu_chunk_move *move;
+	bool cancelled;
+	int rc = SGPU_OK;
+
+	do {
+		pthread_mutex_lock(&engine->mutex);
+		move = wait_for_turn(transfer);
+		cancelled = transfer->cancelled;
+		pthread_mutex_unlock(&engine->mutex);
+		if (move) {
+			rc = sgpu_chunk_move_in(move, error);
+		}
+	} while (move && rc == SGPU_OK);
+	if (cancelled) {
+		return sgpu_fail(error, transfer->result.code, "the transfer was cancelled");
+	}
+	return rc == SGPU_OK ? skip_rest(transfer, error) : rc;
+}
+
+/* The move that is to be written next, once it has arrived; NULL when there is none any more. The mutex is held. */
+static struct sgpu_chunk_move *wait_for_arrival(struct sgpu_transfer *transfer)
+{
+	struct sgpu_chunk_move **link, *move;
+
+	while (!transfer->failed && !(transfer->claimed_all && transfer->moves == 0)) {
+		for (link = &transfer->arrived; *link; link = &(*link)->next) {
+			if ((*link)->run.first == transfer->consumed) {
+				move = *link;
+				*link = move->next;
+				transfer->consumed += move->run.count;
+				return move;
+			}
+		}
+		pthread_cond_wait(&transfer->engine->changed, &transfer->engine->mutex);
+	}
+	return NULL;
+}
+
+static int pump_out(struct sgpu_transfer *transfer, struct sgpu_error *error)
+{
+	struct sgpu_engine *engine = transfer->engine;
+	struct sgpu_chunk_move *move;
+	int rc = SGPU_OK;
+
+	do {
+		pthread_mutex_lock(&engine->mutex);
+		move = wait_for_arrival(transfer);
+		if (!move && transfer->failed) {
+			rc = sgpu_fail(error, transfer->result.code, "%s", transfer->result.error.text);
+		}
+		pthread_mutex_unlock(&engine->mutex);
+		if (move) {
+			rc = sgpu_chunk_move_write(move, error);
+		}
+	} while (move && rc == SGPU_OK);
+	return rc;
+}
+
+int sgpu_transfer_pump(struct sgpu_transfer *transfer, struct sgpu_error *error)
+{
+	bool in = transfer->request.direction == SGPU_TRANSFER_IN, begin = false;
+	struct sgpu_engine *engine = transfer->engine;
+	int rc;
+
+	if (!sgpu_transfer_is_ordered(transfer)) {
+		return sgpu_fail(error, SGPU_EUSAGE, "a transfer that is not ordered needs no pump");
+	}
+	pthread_mutex_lock(&engine->mutex);
+	if (transfer->phase <= SGPU_PHASE_MOVING) {
+		transfer->pumping = true;
+		begin = transfer->phase == SGPU_PHASE_NEW && !transfer->failed;
+		transfer->phase = begin ? SGPU_PHASE_PREPARING : transfer->phase;
+	}
+	pthread_mutex_unlock(&engine->mutex);
+	if (begin) {
+		prepare(transfer);
+	}
+	pthread_mutex_lock(&engine->mutex);
+	sgpu_transfer_post(transfer);
+	pthread_mutex_unlock(&engine->mutex);
+	rc = in ? pump_in(transfer, error) : pump_out(transfer, error);
+	pthread_mutex_lock(&engine->mutex);
+	transfer->pumping = false;
+	sgpu_transfer_post(transfer);
+	pthread_mutex_unlock(&engine->mutex);
+	return rc;
+}

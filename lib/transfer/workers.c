@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Workers. They look for work for a while before they sleep: to wake a thread takes as long as to copy some MiB, most of
+ * all in a virtual machine. A worker that looks in vain looks half as long the next time.
+ */
+#include "transfer/workers.h"
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+
+#if defined(__x86_64__)
+#define PAUSE() __builtin_ia32_pause()
+#else
+#define PAUSE() ((void)0)
+#endif
+
+enum { PAUSES = 64, ROUNDS_BEFORE_YIELD = 2000, SHORTEST_SPIN_NS = 20000 };
+
+struct sgpu_workers {
+	_Atomic uint32_t call;         /* changes when there may be new work; workers sleep on it */
+	_Alignas(64) atomic_int asleep;
+	atomic_bool stop;
+	atomic_uint started;           /* threads that have taken their number */
+	atomic_uint_fast64_t expect_ns; /* until then nobody sleeps */
+	uint64_t spin_ns;
+	pthread_mutex_t mutex;         /* the jobs, and `running` */
+	pthread_cond_t left;           /* a worker has left a job that is to be removed */
+	struct sgpu_worker_job *jobs;
+	unsigned count, running;
+	pthread_t threads[];
+};
+
+void sgpu_worker_pause(unsigned *rounds)
+{
+	if (++*rounds > ROUNDS_BEFORE_YIELD) {
+		sched_yield(); /* the one that is waited for may need this processor */
+		return;
+	}
+	PAUSE();
+}
+
+static void wait_for_call(struct sgpu_workers *workers, uint32_t seen, uint64_t spin_ns)
+{
+	uint64_t now = spin_ns > 0 ? sgpu_now_ns() : 0, limit = now + spin_ns, expected;
+
+	while (atomic_load(&workers->call) == seen) {
+		if (spin_ns > 0) {
+			now = sgpu_now_ns();
+			expected = atomic_load(&workers->expect_ns);
+			if (now < limit || now < expected) {
+				for (int i = 0; i < PAUSES; i++) {
+					PAUSE();
+				}
+				continue;
+			}
+		}
+		atomic_fetch_add(&workers->asleep, 1);
+		(void)syscall(SYS_futex, &workers->call, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+		atomic_fetch_sub(&workers->asleep, 1);
+	}
+}
+
+void sgpu_workers_wake(struct sgpu_workers *workers, unsigned count)
+{
+	atomic_fetch_add(&workers->call, 1);
+	if (atomic_load(&workers->asleep) > 0) {
+		(void)syscall(SYS_futex, &workers->call, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
+	}
+}
+
+void sgpu_workers_expect(struct sgpu_workers *workers, uint64_t until_ns)
+{
+	atomic_store(&workers->expect_ns, until_ns);
+	sgpu_workers_wake(workers, INT_MAX);
+}
+
+/* One step of every job; whether any of them had work. */
+static bool work_round(struct sgpu_workers *workers, unsigned thread)
+{
+	struct sgpu_worker_job *job, *next;
+	bool any = false;
+
+	pthread_mutex_lock(&workers->mutex);
+	for (job = workers->jobs; job; job = next) {
+		job->inside++;
+		pthread_mutex_unlock(&workers->mutex);
+		any |= job->step(job->argument, thread);
+		pthread_mutex_lock(&workers->mutex);
+		next = job->removed ? NULL : job->next;
+		if (--job->inside == 0 && job->removed) {
+			pthread_cond_broadcast(&workers->left);
+		}
+	}
+	pthread_mutex_unlock(&workers->mutex);
+	return any;
+}
+
+static void *worker_main(void *argument)
+{
+	struct sgpu_workers *workers = argument;
+	unsigned thread = atomic_fetch_add(&workers->started, 1);
+	uint64_t spin_ns = workers->spin_ns;
+
+	while (!atomic_load(&workers->stop)) {
+		uint32_t seen = atomic_load(&workers->call);
+
+		if (work_round(workers, thread)) {
+			spin_ns = workers->spin_ns;
+		} else {
+			wait_for_call(workers, seen, spin_ns);
+			spin_ns = spin_ns / 2 > SHORTEST_SPIN_NS ? spin_ns / 2 : workers->spin_ns > 0 ? SHORTEST_SPIN_NS : 0;
+		}
+	}
+	return NULL;
+}
+
+int sgpu_workers_create(unsigned count, uint64_t spin_ns, struct sgpu_workers **workers, struct sgpu_error *error)
+{
+	size_t size = sizeof(struct sgpu_workers) + count * sizeof(pthread_t);
+	size_t alignment = _Alignof(struct sgpu_workers);
+	struct sgpu_workers *new = aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+
+	*workers = new;
+	if (!new) {
+		return sgpu_fail_nomem(error);
+	}
+	memset(new, 0, size);
+	new->count = count;
+	new->spin_ns = count < sgpu_cpu_count() ? spin_ns : 0;
+	pthread_mutex_init(&new->mutex, NULL);
+	pthread_cond_init(&new->left, NULL);
+	return SGPU_OK;
+}
+
+void sgpu_workers_free(struct sgpu_workers **workers)
+{
+	struct sgpu_workers *w = *workers;
+
+	if (!w) {
+		return;
+	}
+	atomic_store(&w->stop, true);
+	sgpu_workers_wake(w, INT_MAX);
+	for (unsigned i = 0; i < w->running; i++) {
+		pthread_join(w->threads[i], NULL);
+	}
+	pthread_cond_destroy(&w->left);
+	pthread_mutex_destroy(&w->mutex);
+	free(w);
+	*workers = NULL;
+}
+
+unsigned sgpu_workers_count(const struct sgpu_workers *workers)
+{
+	return workers->count;
+}
+
+int sgpu_workers_add(struct sgpu_workers *workers, struct sgpu_worker_job *job, struct sgpu_error *error)
+{
+	sigset_t all, before;
+	unsigned running;
+
+	job->inside = 0;
+	job->removed = false;
+	pthread_mutex_lock(&workers->mutex);
+	job->next = workers->jobs;
+	workers->jobs = job;
+	/* With all signals blocked: they are for the threads of the program. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	while (workers->running < workers->count &&
+	       pthread_create(&workers->threads[workers->running], NULL, worker_main, workers) == 0) {
+		workers->running++;
+	}
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	running = workers->running;
+	if (running == 0) {
+		workers->jobs = job->next;
+	}
+	pthread_mutex_unlock(&workers->mutex);
+	return running > 0 ? SGPU_OK : sgpu_fail(error, SGPU_ESYSTEM, "cannot start a thread");
+}
+
+void sgpu_workers_remove(struct sgpu_workers *workers, struct sgpu_worker_job *job)
+{
+	struct sgpu_worker_job **link = &workers->jobs;
+
+	pthread_mutex_lock(&workers->mutex);
+	while (*link && *link != job) {
+		link = &(*link)->next;
+	}
+	if (*link) {
+		*link = job->next;
+	}
+	job->removed = true;
+	while (job->inside > 0) {
+		pthread_cond_wait(&workers->left, &workers->mutex);
+	}
+	pthread_mutex_unlock(&workers->mutex);
+}
+
+bool sgpu_workers_may_spin(const struct sgpu_workers *workers)
+{
+	return workers->spin_ns > 0;
+}

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * For the tests of the transfer engine: an engine on the device, which may look like a GPU, and transfers whose ends can
+ * be looked at.
+ */
+#ifndef ENGINE_HARNESS_H
+#define ENGINE_HARNESS_H
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <sgpu/transfer.h>
+
+#include "fake_gpu.h"
+
+enum { C = SGPU_CHUNK, S = SGPU_SEALED_CHUNK, LARGEST = 400 * C + 77, ROOM = LARGEST + 2 * C + 500 * SGPU_TAG_SIZE };
+
+/* One staging buffer of each size, so that transfers wait for each other as soon as they can. */
+static const struct sgpu_engine_config scarce = { .workers = 3, .staged_run = 8 * C, .pinned_max = 1, .direct_count = 1,
+						  .direct_run = 32 * C, .first_run = C, .last_run = 2 * C };
+static const struct sgpu_engine_config several = { .workers = 4, .staged_run = 16 * C, .pinned_max = 100 * C,
+						   .direct_run = 64 * C, .first_run = 2 * C, .last_run = 4 * C };
+
+static struct sgpu_engine *engine;
+static struct sgpu_stream *stream;
+static struct sgpu_sealed_keys keys;
+static struct sgpu_device_key *key;
+static struct sgpu_aead *aead;
+static uint8_t *plaintext;
+static bool looks_like_gpu;
+
+static inline bool set_up(const struct sgpu_engine_config *config)
+{
+	static const uint8_t secret[SGPU_KEY_SIZE] = { 4, 4 };
+	struct sgpu_device_config two = { .jobs = 2 };
+
+	fake.fails = NULL;
+	fake.no_host_memory = false;
+	fake.pins = fake.registers = true;
+	atomic_store(&fake.lent_most, 0);
+	if (sgpu_device_open(device_name(), &two, &device, &error) != SGPU_OK) {
+		return false;
+	}
+	if (looks_like_gpu) {
+		make_fake_gpu();
+	}
+	plaintext = malloc(ROOM);
+	for (uint64_t i = 0; i < ROOM; i++) {
+		plaintext[i] = (uint8_t)(i * 11 + i / 253 + i / 16384);
+	}
+	return sgpu_engine_create(device, config, &engine, &error) == SGPU_OK &&
+	       sgpu_stream_create(device, &stream, &error) == SGPU_OK &&
+	       sgpu_sealed_keys_new(secret, "", 0, &keys, &error) == SGPU_OK &&
+	       sgpu_aead_create(NULL, keys.key, &aead, &error) == SGPU_OK &&
+	       sgpu_device_key_load(stream, &keys, &key, &error) == SGPU_OK;
+}
+
+static inline void tear_down(void)
+{
+	fake.fails = NULL;
+	sgpu_engine_free(&engine);
+	sgpu_device_key_free(&key);
+	sgpu_aead_free(&aead);
+	sgpu_stream_free(&stream);
+	if (looks_like_gpu) {
+		CHECK(fake_is_clean());
+		unmake_fake_gpu();
+	}
+	sgpu_device_close(&device);
+	free(plaintext);
+}
+
+/* ---- one transfer of a test ---- */
+enum kind { MEMORY, REGISTERED, FILE_IN_MEMORY, READ, KINDS };
+
+struct move {
+	struct sgpu_transfer_request request;
+	struct sgpu_transfer *transfer;
+	struct sgpu_transfer_result result;
+	sgpu_devptr memory;
+	uint64_t plain, bytes;         /* plaintext, and as it travels */
+	uint8_t *host;
+	int file;
+	atomic_int done;
+	/* what its source or sink does */
+	uint64_t fails_at;             /* position; UINT64_MAX: nowhere */
+	unsigned nap_us;
+	int pipe[2];                   /* ordered */
+	atomic_int calls, closed;
+	atomic_uint_fast64_t moved;
+	atomic_uint_fast64_t spans[SGPU_STEPS];
+};
+
+static inline uint64_t sealed_bytes(uint64_t size)
+{
+	return size + (size / C + 1) * SGPU_TAG_SIZE;
+}
+
+static inline void note_done(void *argument, const struct sgpu_transfer_result *result)
+{
+	struct move *move = argument;
+
+	move->result = *result;
+	atomic_fetch_add(&move->done, 1);
+}
+
+static inline void note_span(void *argument, const struct sgpu_transfer_span *span)
+{
+	struct move *move = argument;
+
+	CHECK(span->end_ns >= span->begin_ns && span->row < SGPU_ENGINE_ROWS);
+	atomic_fetch_add(&move->spans[span->step], span->bytes);
+}
+
+static inline int read_some(void *context, uint64_t position, void *data, size_t size, struct sgpu_error *why)
+{
+	struct move *move = context;
+
+	atomic_fetch_add(&move->calls, 1);
+	atomic_fetch_add(&move->moved, size);
+	if (move->nap_us) {
+		usleep(move->nap_us);
+	}
+	if (position <= move->fails_at && move->fails_at < position + size) {
+		return sgpu_fail(why, SGPU_ESYSTEM, "made to fail at %llu", (unsigned long long)move->fails_at);
+	}
+	memcpy(data, move->host + position, size);
+	return SGPU_OK;
+}
+
+static inline int write_some(void *context, uint64_t position, const void *data, size_t size, struct sgpu_error *why)
+{
+	struct move *move = context;
+
+	atomic_fetch_add(&move->calls, 1);
+	atomic_fetch_add(&move->moved, size);
+	if (move->nap_us) {
+		usleep(move->nap_us);
+	}
+	if (position <= move->fails_at && move->fails_at < position + size) {
+		return sgpu_fail(why, SGPU_ESYSTEM, "no space left at %llu", (unsigned long long)move->fails_at);
+	}
+	memcpy(move->host + position, data, size);
+	return SGPU_OK;
+}
+
+static inline void note_close(void *context)
+{
+	struct move *move = context;
+
+	atomic_fetch_add(&move->closed, 1);
+}
+
+static inline bool all(const uint8_t *data, uint64_t size, uint8_t value)
+{
+	uint64_t i = 0;
+
+	while (i < size && data[i] == value) {
+		i++;
+	}
+	return i == size;
+}
+
+static inline void to_device(sgpu_devptr memory, const void *from, uint64_t size)
+{
+	CHECK(sgpu_copy_in(stream, memory, from, size, NULL) == SGPU_OK);
+	CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK);
+}
+
+static inline void from_device(void *to, sgpu_devptr memory, uint64_t size)
+{
+	CHECK(sgpu_copy_out(stream, to, memory, size, NULL) == SGPU_OK);
+	CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK);
+}
+
+/* A transfer of `size` bytes of plaintext; what there was before in its destination is 0xee. */
+static inline void make_move(struct move *move, enum sgpu_transfer_direction direction, enum kind kind, bool sealed,
+		     uint64_t size)
+{
+	struct sgpu_transfer_request *request = &move->request;
+	bool in = direction == SGPU_TRANSFER_IN;
+	uint8_t *spoilt = malloc(ROOM);
+	void *host = NULL;
+
+	memset(move, 0, sizeof(*move));
+	memset(spoilt, 0xee, ROOM);
+	move->plain = size;
+	move->bytes = sealed ? sealed_bytes(size) : size;
+	move->fails_at = UINT64_MAX;
+	move->file = -1;
+	move->pipe[0] = move->pipe[1] = -1;
+	CHECK(sgpu_device_alloc(device, size + C, &move->memory, &error) == SGPU_OK);
+	CHECK(sgpu_host_alloc(device, move->bytes + C, &host, &error) == SGPU_OK);
+	move->host = host;
+	to_device(move->memory, in ? spoilt : plaintext, size + C);
+	memset(move->host, 0xee, move->bytes + C);
+	if (in && sealed) {
+		CHECK(sgpu_seal_chunks(aead, &keys, 0, true, plaintext, size, move->host) == SGPU_OK);
+	} else if (in) {
+		memcpy(move->host, plaintext, size);
+	}
+	*request = (struct sgpu_transfer_request){
+		.direction = direction, .key = sealed ? key : NULL, .last = true, .memory = move->memory,
+		.size = in ? move->bytes : size, .span = note_span, .done = note_done, .argument = move,
+	};
+	if (kind == FILE_IN_MEMORY) {
+		move->file = memfd_create("move", MFD_CLOEXEC);
+		CHECK(ftruncate(move->file, 4096 + (off_t)move->bytes) == 0);
+		CHECK(!in || pwrite(move->file, move->host, move->bytes, 4096) == (ssize_t)move->bytes);
+		CHECK(in ? sgpu_source_from_file(engine, move->file, "move", 4096, &request->source, &error) == SGPU_OK :
+			   sgpu_sink_to_file(engine, move->file, "move", 4096, &request->sink, &error) == SGPU_OK);
+	} else if (kind == READ) {
+		request->source = (struct sgpu_transfer_source){ .read = read_some, .close = note_close, .context = move };
+		request->sink = (struct sgpu_transfer_sink){ .write = write_some, .close = note_close, .context = move };
+	} else {
+		request->source = sgpu_source_from_memory(move->host, kind == REGISTERED);
+		request->sink = sgpu_sink_to_memory(move->host, kind == REGISTERED);
+	}
+	free(spoilt);
+}
+
+static inline void free_move(struct move *move)
+{
+	void *host = move->host;
+
+	sgpu_transfer_free(&move->transfer);
+	sgpu_device_free(device, &move->memory, move->plain + C);
+	sgpu_host_free(device, &host, move->bytes + C);
+	if (move->file >= 0) {
+		close(move->file);
+	}
+	for (int i = 0; i < 2; i++) {
+		if (move->pipe[i] >= 0) {
+			close(move->pipe[i]);
+		}
+	}
+}
+
+/* What a transfer that went well has left, and nothing beside it. */
+static inline void check_move(struct move *move)
+{
+	uint8_t *result = malloc(ROOM);
+	uint64_t paths = 0;
+
+	CHECK(atomic_load(&move->done) == 1 && move->result.code == SGPU_OK);
+	CHECK(move->request.source.close != note_close || atomic_load(&move->closed) == 1);
+	if (move->request.direction == SGPU_TRANSFER_IN) {
+		from_device(result, move->memory, move->plain + C);
+		CHECK(memcmp(result, plaintext, move->plain) == 0 && all(result + move->plain, C, 0xee));
+	} else {
+		if (move->file >= 0) {
+			CHECK(pread(move->file, move->host, move->bytes, 4096) == (ssize_t)move->bytes);
+		}
+		if (move->request.key) {
+			CHECK(sgpu_open_chunks(aead, &keys, 0, true, move->host, move->bytes, result, NULL) == SGPU_OK);
+		} else {
+			memcpy(result, move->host, move->plain);
+		}
+		CHECK(memcmp(result, plaintext, move->plain) == 0 && all(move->host + move->bytes, C, 0xee));
+	}
+	for (int i = 0; i < SGPU_PATHS; i++) {
+		paths += move->result.bytes[i];
+	}
+	CHECK(paths == move->bytes && move->result.end_ns >= move->result.begin_ns);
+	free(result);
+}
+
+/* What one has left that failed: nothing of it. */
+static inline void check_failed(struct move *move, int code)
+{
+	uint8_t *result = malloc(ROOM);
+
+	CHECK(atomic_load(&move->done) == 1 && move->result.code == code && move->result.error.code == code);
+	CHECK(move->result.error.text[0]);
+	CHECK(move->request.source.close != note_close || atomic_load(&move->closed) == 1);
+	if (move->request.direction == SGPU_TRANSFER_IN) {
+		from_device(result, move->memory, move->plain + C);
+		CHECK(all(result, move->plain, 0) || all(result, move->plain, 0xee));
+		CHECK(all(result + move->plain, C, 0xee));
+	}
+	free(result);
+}
+
+static inline void start(struct move *move)
+{
+	CHECK(sgpu_transfer_start(engine, &move->request, &move->transfer, &error) == SGPU_OK);
+}
+
+static inline int finish(struct move *move)
+{
+	return sgpu_transfer_wait(move->transfer, NULL);
+}
+
+/* Runs the tests on the device, and, if that is the CPU device, on one that looks like a GPU. */
+static inline int on_both_devices(void (*tests)(void))
+{
+	signal(SIGPIPE, SIG_IGN);
+	open_device(2);
+	sgpu_device_close(&device);
+	tests();
+	if (strcmp(device_name(), "cpu") == 0) {
+		looks_like_gpu = true;
+		tests();
+	}
+	return unit_done();
+}
+
+#endif

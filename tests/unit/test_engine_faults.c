@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The transfer engine when something goes wrong: a source, a sink, the data, the device, or memory.
+ */
+#include "engine_harness.h"
+
+/* ---- sources and sinks that fail ---- */
+UNIT_TEST(a_source_that_fails_leaves_nothing)
+{
+	struct move move;
+
+	REQUIRE(set_up(&several));
+	for (int i = 0; i < 8; i++) {
+		make_move(&move, SGPU_TRANSFER_IN, READ, i & 1, i & 2 ? LARGEST : 3 * C);
+		move.fails_at = i & 4 ? move.bytes - 1 : move.bytes / 2;
+		start(&move);
+		CHECK(finish(&move) == SGPU_ESYSTEM && strstr(move.result.error.text, "made to fail"));
+		check_failed(&move, SGPU_ESYSTEM);
+		free_move(&move);
+	}
+	tear_down();
+}
+
+UNIT_TEST(a_file_that_was_cut_short_fails_and_leaves_nothing)
+{
+	struct move move;
+
+	REQUIRE(set_up(&several));
+	fake.registers = false;
+	sgpu_engine_free(&engine);
+	CHECK(sgpu_engine_create(device, &several, &engine, &error) == SGPU_OK);
+	for (int i = 0; i < 4; i++) {
+		make_move(&move, SGPU_TRANSFER_IN, FILE_IN_MEMORY, i & 1, i & 2 ? LARGEST : 3 * C);
+		CHECK(ftruncate(move.file, 4096 + (off_t)move.bytes - 1) == 0);
+		start(&move);
+		CHECK(finish(&move) == SGPU_ESYSTEM && strstr(move.result.error.text, "ends too early"));
+		check_failed(&move, SGPU_ESYSTEM);
+		free_move(&move);
+	}
+	tear_down();
+}
+
+UNIT_TEST(a_sink_that_is_full_fails_its_transfer_alone)
+{
+	struct move move, other;
+
+	REQUIRE(set_up(&scarce));
+	for (int i = 0; i < 4; i++) {
+		make_move(&move, SGPU_TRANSFER_OUT, READ, i & 1, i & 2 ? LARGEST : 3 * C);
+		make_move(&other, SGPU_TRANSFER_OUT, READ, true, 50 * C);
+		move.fails_at = move.bytes / 2;
+		start(&move);
+		start(&other);
+		CHECK(finish(&move) == SGPU_ESYSTEM && strstr(move.result.error.text, "no space left"));
+		check_failed(&move, SGPU_ESYSTEM);
+		CHECK(finish(&other) == SGPU_OK);
+		check_move(&other);
+		free_move(&move);
+		free_move(&other);
+	}
+	tear_down();
+}
+
+/* ---- what arrives is not what was sealed ---- */
+static void tampered(struct move *move, int how)
+{
+	uint8_t chunk[S];
+
+	if (how == 0) {
+		move->host[30 * S + 100] ^= 1;
+	} else if (how == 1) { /* two chunks in each other's place */
+		memcpy(chunk, move->host + 30 * S, S);
+		memcpy(move->host + 30 * S, move->host + 200 * S, S);
+		memcpy(move->host + 200 * S, chunk, S);
+	} else if (how == 2) { /* whole chunks, and no end mark */
+		move->request.size = 30 * S;
+	} else { /* the last chunk is cut within its tag */
+		move->request.size = 30 * S + 7;
+	}
+	if (move->file >= 0) {
+		CHECK(pwrite(move->file, move->host, move->bytes, 4096) == (ssize_t)move->bytes);
+	}
+}
+
+UNIT_TEST(nothing_stays_of_what_does_not_verify)
+{
+	struct move move;
+
+	REQUIRE(set_up(&several));
+	for (int how = 0; how < 4; how++) {
+		for (int kind = 0; kind < KINDS; kind++) {
+			uint8_t *result = malloc(ROOM);
+
+			make_move(&move, SGPU_TRANSFER_IN, (enum kind)kind, true, LARGEST);
+			tampered(&move, how);
+			start(&move);
+			CHECK(finish(&move) == SGPU_EAUTH);
+			CHECK(move.result.bad_chunk == 30);
+			from_device(result, move.memory, LARGEST);
+			CHECK(all(result, 30 * C, 0));
+			CHECK(all(result + 30 * C, LARGEST - 30 * C, how < 2 ? 0 : 0xee));
+			free_move(&move);
+			free(result);
+		}
+	}
+	tear_down();
+}
+
+UNIT_TEST(the_lowest_bad_chunk_is_named)
+{
+	struct move move;
+
+	REQUIRE(set_up(&several));
+	for (int round = 0; round < 20; round++) {
+		make_move(&move, SGPU_TRANSFER_IN, round & 1 ? READ : MEMORY, true, LARGEST);
+		for (uint64_t chunk = 17 + (uint64_t)round; chunk < 400; chunk += 7) {
+			move.host[chunk * S] ^= 0x40;
+		}
+		start(&move);
+		CHECK(finish(&move) == SGPU_EAUTH && move.result.bad_chunk == 17 + (uint64_t)round);
+		check_failed(&move, SGPU_EAUTH);
+		free_move(&move);
+	}
+	tear_down();
+}
+
+/* ---- digests ---- */
+UNIT_TEST(plain_payloads_are_digested_on_the_device)
+{
+	static const uint64_t sizes[] = { 0, 1, 3 * C + 1, LARGEST };
+	uint8_t expected[SGPU_DIGEST_SIZE];
+	struct move move;
+
+	REQUIRE(set_up(&several));
+	for (int i = 0; i < 4 * (int)SGPU_ARRAY_LENGTH(sizes); i++) {
+		bool in = i & 1, wrong = i & 2;
+		uint64_t size = sizes[i / 4];
+
+		make_move(&move, in ? SGPU_TRANSFER_IN : SGPU_TRANSFER_OUT, READ, false, size);
+		sgpu_kt128(plaintext, size, "custom", 6, expected, sizeof(expected));
+		move.request.digested = true;
+		move.request.custom = "custom";
+		move.request.custom_size = 6;
+		if (in) {
+			expected[7] ^= wrong;
+			move.request.expected = expected;
+		}
+		start(&move);
+		(void)finish(&move);
+		if (in && wrong) {
+			check_failed(&move, SGPU_EAUTH);
+		} else {
+			check_move(&move);
+			CHECK(memcmp(move.result.digest, expected, sizeof(expected)) == 0);
+		}
+		free_move(&move);
+	}
+	tear_down();
+}
+
+/* ---- a device that fails ---- */
+static atomic_int calls_left;
+
+static bool fails_later(void)
+{
+	return atomic_fetch_sub(&calls_left, 1) == 0;
+}
+
+UNIT_TEST(a_device_that_fails_at_any_call_leaves_nothing)
+{
+	struct move move;
+	int failed = 0;
+
+	if (!looks_like_gpu) {
+		SKIP("the device's calls do not fail");
+	}
+	for (int i = 0; i < 4 * KINDS; i++) {
+		for (int after = 0; after < 30; after++) {
+			REQUIRE(set_up(&several));
+			make_move(&move, i & 1 ? SGPU_TRANSFER_IN : SGPU_TRANSFER_OUT, (enum kind)(i / 4), i & 2, 100 * C + 5);
+			atomic_store(&calls_left, after);
+			fake.fails = fails_later;
+			start(&move);
+			(void)finish(&move);
+			fake.fails = NULL;
+			if (move.result.code != SGPU_OK) {
+				check_failed(&move, move.result.code);
+				failed++;
+			} else {
+				check_move(&move);
+			}
+			free_move(&move);
+			tear_down();
+		}
+	}
+	CHECK(failed > 50);
+}
+
+/* What was to be sealed then is not, and what the staging memory held must not go to the host in its place. */
+UNIT_TEST(a_copy_whose_sealing_was_cancelled_fails)
+{
+	struct move move;
+
+	REQUIRE(set_up(&several));
+	for (int kind = 0; kind < KINDS; kind++) {
+		make_move(&move, SGPU_TRANSFER_OUT, (enum kind)kind, true, LARGEST);
+		sgpu_device_cancel(device, true);
+		start(&move);
+		CHECK(finish(&move) == SGPU_ECANCELED);
+		sgpu_device_cancel(device, false);
+		CHECK(kind == FILE_IN_MEMORY || all(move.host, move.bytes, kind == READ ? 0xee : 0));
+		free_move(&move);
+	}
+	make_move(&move, SGPU_TRANSFER_OUT, MEMORY, true, LARGEST);
+	start(&move);
+	CHECK(finish(&move) == SGPU_OK);
+	check_move(&move);
+	free_move(&move);
+	tear_down();
+}
+
+UNIT_TEST(without_pinned_memory_ordinary_memory_does)
+{
+	struct move move;
+
+	if (!looks_like_gpu) {
+		SKIP("the device pins nothing");
+	}
+	REQUIRE(set_up(&several));
+	make_move(&move, SGPU_TRANSFER_IN, READ, true, LARGEST);
+	fake.no_host_memory = true;
+	start(&move);
+	CHECK(finish(&move) == SGPU_OK && move.result.bytes[SGPU_PATH_PAGEABLE] == move.bytes);
+	check_move(&move);
+	free_move(&move);
+	tear_down();
+}
+
+UNIT_TEST(little_is_taken_for_little)
+{
+	struct move move;
+	uint64_t before;
+
+	if (!looks_like_gpu) {
+		SKIP("the device pins nothing");
+	}
+	REQUIRE(set_up(NULL));
+	make_move(&move, SGPU_TRANSFER_IN, READ, true, 100);
+	before = atomic_load(&fake.lent);
+	start(&move);
+	CHECK(finish(&move) == SGPU_OK && atomic_load(&fake.lent) - before <= 256 << 10);
+	check_move(&move);
+	free_move(&move);
+	tear_down();
+}
+
+UNIT_TEST(what_pays_is_registered_and_read_by_the_device_alone)
+{
+	struct sgpu_engine_config one = several;
+	struct move move;
+
+	if (!looks_like_gpu) {
+		SKIP("the device registers nothing");
+	}
+	one.workers = 1; /* a single core copies slower than the device registers */
+	REQUIRE(set_up(&one));
+	make_move(&move, SGPU_TRANSFER_IN, FILE_IN_MEMORY, true, LARGEST);
+	start(&move);
+	CHECK(finish(&move) == SGPU_OK && move.result.bytes[SGPU_PATH_REGISTERED] == move.bytes);
+	CHECK(atomic_load(&fake.registered) == 0);
+	check_move(&move);
+	free_move(&move);
+	tear_down();
+}
+
+static void tests(void)
+{
+	UNIT_RUN(a_source_that_fails_leaves_nothing);
+	UNIT_RUN(a_file_that_was_cut_short_fails_and_leaves_nothing);
+	UNIT_RUN(a_sink_that_is_full_fails_its_transfer_alone);
+	UNIT_RUN(nothing_stays_of_what_does_not_verify);
+	UNIT_RUN(the_lowest_bad_chunk_is_named);
+	UNIT_RUN(plain_payloads_are_digested_on_the_device);
+	UNIT_RUN(a_device_that_fails_at_any_call_leaves_nothing);
+	UNIT_RUN(a_copy_whose_sealing_was_cancelled_fails);
+	UNIT_RUN(without_pinned_memory_ordinary_memory_does);
+	UNIT_RUN(little_is_taken_for_little);
+	UNIT_RUN(what_pays_is_registered_and_read_by_the_device_alone);
+}
+
+int main(void)
+{
+	return on_both_devices(tests);
+}
