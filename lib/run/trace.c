@@ -19,17 +19,6 @@ const char *sgpu_span_name(enum sgpu_span_kind kind)
 	return (unsigned)kind < SGPU_SPAN_KINDS ? names[kind] : "unknown";
 }
 
-const char *sgpu_transfer_path_name(enum sgpu_transfer_path path)
-{
-	static const char *const names[SGPU_PATHS] = {
-		[SGPU_PATH_REGISTERED] = "registered",
-		[SGPU_PATH_PINNED] = "pinned",
-		[SGPU_PATH_PAGEABLE] = "pageable",
-	};
-
-	return (unsigned)path < SGPU_PATHS ? names[path] : "unknown";
-}
-
 void sgpu_trace_init(struct sgpu_run_trace *trace, bool keeps_spans)
 {
 	*trace = (struct sgpu_run_trace){ .keeps_spans = keeps_spans };
