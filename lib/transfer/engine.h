@@ -179,7 +179,7 @@ void sgpu_transfer_unref(struct sgpu_transfer *transfer);
 uint64_t sgpu_transfer_bytes(const struct sgpu_transfer *transfer);
 uint64_t sgpu_transfer_position(const struct sgpu_transfer *transfer, uint64_t chunk);
 /* A failure at chunk `at`; the lowest stands. The mutex is held. */
-void sgpu_transfer_fail(struct sgpu_transfer *transfer, uint64_t at, int code, const struct sgpu_error *error);
+void sgpu_transfer_failed(struct sgpu_transfer *transfer, uint64_t at, int code, const struct sgpu_error *error);
 
 /* ---- turns.c: who does what next ---- */
 bool sgpu_engine_work(void *engine, unsigned thread); /* the step of the workers */

@@ -8,8 +8,10 @@
 
 #include "transfer/live.h"
 
-/* With fewer workers than this the caller's thread works on parts, too. */
-enum { ALONE = 3 };
+enum {
+	ALONE = 3,             /* with fewer workers than this the caller's thread works on parts, too */
+	FEW_CHUNKS = 32,       /* they are sealed before a worker would be awake */
+};
 
 struct driver {
 	struct sgpu_live *live;
@@ -84,7 +86,7 @@ static void end_round(struct driver *d, bool progress)
 	struct sgpu_live *live = d->live;
 	unsigned workers = sgpu_workers_count(d->engine->workers);
 
-	if (!d->started) {
+	if (!d->started && live->plan.total > FEW_CHUNKS) {
 		struct sgpu_error error = { 0 };
 
 		/* Only now, since it takes long: the streams have something to do already, and so have the first that

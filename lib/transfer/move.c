@@ -21,7 +21,7 @@ static struct sgpu_chunk_move *new_move(struct sgpu_transfer *transfer)
 		move = malloc(sizeof(*move));
 	}
 	if (!move) {
-		sgpu_transfer_fail(transfer, transfer->claimed, SGPU_ENOMEM, NULL);
+		sgpu_transfer_failed(transfer, transfer->claimed, SGPU_ENOMEM, NULL);
 		return NULL;
 	}
 	*move = (struct sgpu_chunk_move){ .transfer = transfer };
@@ -126,7 +126,7 @@ void sgpu_chunk_move_drop(struct sgpu_chunk_move *move, int code, const struct s
 {
 	pthread_mutex_lock(&move->transfer->engine->mutex);
 	if (code != SGPU_OK) {
-		sgpu_transfer_fail(move->transfer, move->run.first, code, error);
+		sgpu_transfer_failed(move->transfer, move->run.first, code, error);
 	}
 	finish(move);
 }
@@ -138,7 +138,7 @@ static void check_digest(struct sgpu_transfer *transfer)
 
 	if (expected && !sgpu_equal(expected, transfer->result.digest, SGPU_DIGEST_SIZE)) {
 		sgpu_fail(&error, SGPU_EAUTH, "its KangarooTwelve digest is not the one that was named");
-		sgpu_transfer_fail(transfer, 0, SGPU_EAUTH, &error);
+		sgpu_transfer_failed(transfer, 0, SGPU_EAUTH, &error);
 	}
 }
 
@@ -169,9 +169,9 @@ static void device_ended(struct sgpu_chunk_move *move)
 	if (bad->code == SGPU_EAUTH && !move->is_digest) {
 		at = bad->bad_chunk - transfer->request.first;
 		sgpu_fail(&error, SGPU_EAUTH, "chunk %llu does not verify", (unsigned long long)bad->bad_chunk);
-		sgpu_transfer_fail(transfer, at, SGPU_EAUTH, &error);
+		sgpu_transfer_failed(transfer, at, SGPU_EAUTH, &error);
 	} else if (bad->code != SGPU_OK) {
-		sgpu_transfer_fail(transfer, at, bad->code, &bad->error);
+		sgpu_transfer_failed(transfer, at, bad->code, &bad->error);
 	} else if (move->is_digest) {
 		check_digest(transfer);
 	}
@@ -216,7 +216,7 @@ static void hear_from(struct sgpu_chunk_move *move, struct sgpu_stream *stream)
 	rc = sgpu_stream_sync(stream, &error);
 	if (rc != SGPU_OK) {
 		pthread_mutex_lock(&move->transfer->engine->mutex);
-		sgpu_transfer_fail(move->transfer, move->run.first, rc, &error);
+		sgpu_transfer_failed(move->transfer, move->run.first, rc, &error);
 		pthread_mutex_unlock(&move->transfer->engine->mutex);
 	}
 	part_ended(move);
@@ -228,7 +228,7 @@ void sgpu_chunk_move_hear(struct sgpu_chunk_move *move, struct sgpu_stream *firs
 	atomic_store(&move->ends, 1);
 	if (code != SGPU_OK) {
 		pthread_mutex_lock(&move->transfer->engine->mutex);
-		sgpu_transfer_fail(move->transfer, move->run.first, code, error);
+		sgpu_transfer_failed(move->transfer, move->run.first, code, error);
 		pthread_mutex_unlock(&move->transfer->engine->mutex);
 	}
 	hear_from(move, first);

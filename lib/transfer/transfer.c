@@ -127,7 +127,7 @@ int sgpu_transfer_prepare(struct sgpu_transfer *transfer, struct sgpu_error *err
 }
 
 /* ---- failures ---- */
-void sgpu_transfer_fail(struct sgpu_transfer *transfer, uint64_t at, int code, const struct sgpu_error *error)
+void sgpu_transfer_failed(struct sgpu_transfer *transfer, uint64_t at, int code, const struct sgpu_error *error)
 {
 	struct sgpu_transfer_result *result = &transfer->result;
 
@@ -153,7 +153,7 @@ void sgpu_transfer_cancel(struct sgpu_transfer *transfer, int code)
 	pthread_mutex_lock(&engine->mutex);
 	if (transfer->phase < SGPU_PHASE_ENDING) {
 		if (!transfer->failed) {
-			sgpu_transfer_fail(transfer, 0, code, NULL);
+			sgpu_transfer_failed(transfer, 0, code, NULL);
 		}
 		transfer->cancelled = true;
 		sgpu_transfer_post(transfer);

@@ -85,7 +85,7 @@ static bool take_buffer(struct sgpu_transfer *transfer, struct sgpu_staging_buff
 		rc = sgpu_staging_take(engine, transfer->class, transfer->most_buffers, buffer);
 	}
 	if (rc != SGPU_OK) {
-		sgpu_transfer_fail(transfer, transfer->claimed, rc, NULL);
+		sgpu_transfer_failed(transfer, transfer->claimed, rc, NULL);
 		sgpu_transfer_post(transfer);
 	} else if (!*buffer) {
 		append(transfer, &pool->starved_head, &pool->starved_tail);
@@ -167,7 +167,7 @@ static void prepare(struct sgpu_transfer *transfer)
 
 	pthread_mutex_lock(&engine->mutex);
 	if (rc != SGPU_OK) {
-		sgpu_transfer_fail(transfer, 0, rc, &error);
+		sgpu_transfer_failed(transfer, 0, rc, &error);
 	}
 	if (transfer->extra > 0) {
 		engine->staging[transfer->class].extra += transfer->extra;
