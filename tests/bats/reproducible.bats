@@ -32,7 +32,7 @@ build() {
 @test "two builds of device code are the same bytes" {
 	requires no-sanitizer
 	# One with functions that stay functions, into whose names nvcc puts where the source lies.
-	local nvcc object=cuda/lib/device/cuda/digest.o section
+	local nvcc object=cuda/lib/device/cuda/kernels/digest.o section
 	nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
 	[ -x "$nvcc" ] || skip "needs nvcc"
 	copy one
