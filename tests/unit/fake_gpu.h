@@ -248,6 +248,22 @@ static inline int fake_seal_chunks(struct sgpu_stream *stream, struct sgpu_devic
 	return rc;
 }
 
+static inline int fake_digest(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, const void *custom,
+			      size_t custom_size, uint8_t *digest, struct sgpu_task *task)
+{
+	struct fake_task *late;
+	int rc = SGPU_EDEVICE;
+
+	fake_order(true);
+	if (!fake_fails()) {
+		late = (struct fake_task *)(void *)fake_task_new(stream, task);
+		late->digest_to = digest;
+		rc = fake.real->memory->digest(stream, memory, size, custom, custom_size, late->digest, &late->real);
+	}
+	fake_order(false);
+	return rc;
+}
+
 static inline int fake_hang(struct sgpu_launch *launch, void *argument)
 {
 	(void)argument;
@@ -444,6 +460,7 @@ static inline void make_fake_gpu(void)
 	fake.backend.stream.wait = fake_stream_wait;
 	fake.backend.memory.copy_in = fake_copy_in;
 	fake.backend.memory.copy_out = fake_copy_out;
+	fake.backend.memory.digest = fake_digest;
 	fake.backend.key.load = fake_key_load;
 	fake.backend.key.free = fake_key_free;
 	fake.backend.key.open_chunks = fake_open_chunks;

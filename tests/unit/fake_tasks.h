@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Outcomes as late as a device may tell of them: the caller's task is filled in only when somebody hears from the
- * very stream that the work is on, by a callback, an event of that stream that is waited for, or a synchronisation.
- * An event that another stream waits for tells nobody.
+ * Outcomes as late as a device may tell of them: the caller's task and digest are filled in only when somebody hears
+ * from the very stream that the work is on: by a callback, an event of that stream that is waited for, or a
+ * synchronisation. An event that another stream waits for tells nobody.
  */
 #ifndef FAKE_TASKS_H
 #define FAKE_TASKS_H
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <sgpu/device.h>
 
@@ -17,6 +18,8 @@ enum { FAKE_EVENTS_MAX = 256 };
 struct fake_task {
 	struct sgpu_task real;
 	struct sgpu_task *task;      /* the caller's */
+	uint8_t digest[SGPU_DIGEST_SIZE];
+	uint8_t *digest_to;          /* the caller's memory for it, or NULL */
 	const struct sgpu_stream *stream;
 	uint64_t serial;
 	struct fake_task *next;
@@ -89,6 +92,9 @@ static inline void fake_tasks_tell(const struct sgpu_stream *stream, uint64_t se
 	}
 	while ((task = told)) {
 		told = task->next;
+		if (task->digest_to) {
+			memcpy(task->digest_to, task->digest, sizeof(task->digest));
+		}
 		if (task->task) {
 			*task->task = task->real;
 		}
