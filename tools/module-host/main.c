@@ -24,7 +24,7 @@
 #include <linux/seccomp.h>
 #endif
 
-enum { WORKERS = 256, DESCRIPTORS = 1024 };
+enum { WORKERS = SGPU_HOST_WORKERS, DESCRIPTORS = 1024 };
 
 struct worker {
 	pid_t pid;                 /* 0: the place is free */
@@ -184,7 +184,7 @@ static int make_worker(int image, int *channel, int *report)
 		worker++;
 	}
 	if (worker == workers + WORKERS) {
-		return EAGAIN;
+		return EUSERS;
 	}
 	if (!root_place(&confinement, image, images++, worker->path)) {
 		root_remove(&confinement, worker->path);

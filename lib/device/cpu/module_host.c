@@ -71,28 +71,45 @@ void sgpu_cpu_host_stop(struct sgpu_device *device)
 	}
 }
 
+static void close_both(int *channel, int *report)
+{
+	if (*channel >= 0) {
+		close(*channel);
+	}
+	if (*report >= 0) {
+		close(*report);
+	}
+	*channel = *report = -1;
+}
+
 int sgpu_cpu_host_worker(struct sgpu_device *device, int image, uint64_t size, int *channel, int *report,
 			 struct sgpu_error *error)
 {
 	const struct sgpu_host_request request = { .version = SGPU_HOST_VERSION, .size = size };
 	struct sgpu_cpu_host *host = &device->host;
 	struct sgpu_host_answer answer = { 0 };
-	bool good;
+	bool first, second;
 
 	*channel = *report = -1;
 	pthread_mutex_lock(&host->lock);
-	good = sgpu_host_send(host->control, &request, sizeof(request), image) &&
-	       sgpu_host_receive(host->control, &answer, sizeof(answer), channel) &&
-	       sgpu_host_receive(host->control, &answer, sizeof(answer), report) && answer.kind == SGPU_HOST_STARTED;
+	first = sgpu_host_send(host->control, &request, sizeof(request), image) &&
+		sgpu_host_receive(host->control, &answer, sizeof(answer), channel);
+	/* Also when the first descriptor found no room here: else the next request would get this answer. */
+	second = sgpu_host_receive(host->control, &answer, sizeof(answer), report);
 	pthread_mutex_unlock(&host->lock);
-	if (!good) {
+	if (first && second && answer.kind == SGPU_HOST_STARTED && *channel >= 0 && *report >= 0) {
+		return SGPU_OK;
+	}
+	close_both(channel, report);
+	if (answer.kind != SGPU_HOST_STARTED) {
 		return sgpu_fail(error, SGPU_EDEVICE, "the process that modules run in has ended");
 	}
-	if (*channel < 0 || *report < 0) {
-		errno = answer.code;
-		return sgpu_fail_errno(error, "no process can be had for a module");
+	if (answer.code == EUSERS) {
+		sgpu_fail(error, SGPU_EUNAVAILABLE, "the CPU device runs %d modules at once, and no more", SGPU_HOST_WORKERS);
+		return sgpu_hint(error, "put functions that belong together into one module");
 	}
-	return SGPU_OK;
+	errno = answer.code ? answer.code : EMFILE;
+	return sgpu_fail_errno(error, "no process can be had for a module");
 }
 
 /* ---- how a worker ended ---- */

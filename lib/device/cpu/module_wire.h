@@ -25,6 +25,7 @@
 enum {
 	SGPU_HOST_CONTROL = 3,         /* descriptor of the control socket in the host */
 	SGPU_HOST_VERSION = 1,
+	SGPU_HOST_WORKERS = 256,       /* modules at once; one more is answered with EUSERS */
 	SGPU_HOST_TEXT = 240,
 	SGPU_HOST_ARGUMENTS = 256,
 	SGPU_HOST_VALUE = 16,          /* bytes of an argument, at most */
