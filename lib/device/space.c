@@ -2,7 +2,6 @@
  *
  * Tables of spaces and the frames in them.
  */
-#include <search.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,17 +59,6 @@ static void mark(struct sgpu_frames *frames, uint32_t first, uint32_t count, boo
 }
 
 /* ---- spaces ---- */
-/* Spaces are disjoint, so those that overlap are the same; a key of one byte finds the space around it. */
-static int compare(const void *a, const void *b)
-{
-	const struct sgpu_space_table *left = a, *right = b;
-
-	if (left->base + left->span <= right->base) {
-		return -1;
-	}
-	return left->base >= right->base + right->span ? 1 : 0;
-}
-
 int sgpu_space_check_size(const struct sgpu_frames *frames, uint64_t size, struct sgpu_error *error)
 {
 	if (size == 0 || size % frames->small != 0 || size > INT64_MAX / 2) {
@@ -85,12 +73,11 @@ int sgpu_space_table_open(struct sgpu_frames *frames, struct sgpu_space_table *t
 {
 	uint64_t rooms = (size + frames->big - 1) / frames->big;
 
-	table->base = base;
+	table->range = (struct sgpu_range){ base, rooms * frames->big };
 	table->size = size;
-	table->span = rooms * frames->big;
 	table->entries = calloc(rooms * frames->per_big, sizeof(uint32_t));
 	table->filled = calloc(rooms, sizeof(uint32_t));
-	if (!table->entries || !table->filled || !tsearch(table, &frames->spaces, compare)) {
+	if (!table->entries || !table->filled || !sgpu_ranges_insert(&frames->spaces, &table->range)) {
 		free(table->entries);
 		free(table->filled);
 		return sgpu_fail_nomem(error);
@@ -106,7 +93,7 @@ void sgpu_space_table_close(struct sgpu_frames *frames, struct sgpu_space_table 
 
 void sgpu_space_table_abandon(struct sgpu_frames *frames, struct sgpu_space_table *table)
 {
-	tdelete(table, &frames->spaces, compare);
+	sgpu_ranges_remove(&frames->spaces, &table->range);
 	free(table->entries);
 	free(table->filled);
 	table->entries = table->filled = NULL;
@@ -250,17 +237,16 @@ bool sgpu_space_next_run(const struct sgpu_frames *frames, const struct sgpu_spa
 
 bool sgpu_frames_reach(struct sgpu_frames *frames, sgpu_devptr address, uint64_t size)
 {
-	struct sgpu_space_table key = { .base = address, .span = 1 }, **node, *table;
-	uint64_t begin, end;
+	const struct sgpu_space_table *table;
+	uint64_t offset, begin, end;
 	bool reached = false;
 
 	pthread_mutex_lock(&frames->lock);
-	node = frames->spaces ? tfind(&key, &frames->spaces, compare) : NULL;
-	table = node ? *node : NULL;
-	if (table && table->reachable && address - table->base < table->size &&
-	    size <= table->size - (address - table->base)) {
-		begin = (address - table->base) / frames->small;
-		end = (address - table->base + (size ? size : 1) + frames->small - 1) / frames->small;
+	table = (const struct sgpu_space_table *)(const void *)sgpu_ranges_find(&frames->spaces, address);
+	offset = table ? address - table->range.address : 0;
+	if (table && table->reachable && offset < table->size && size <= table->size - offset) {
+		begin = offset / frames->small;
+		end = (offset + (size ? size : 1) + frames->small - 1) / frames->small;
 		reached = seek(frames, table, begin, end, false) == end;
 	}
 	pthread_mutex_unlock(&frames->lock);

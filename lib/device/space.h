@@ -10,6 +10,8 @@
 
 #include <sgpu/device.h>
 
+#include <base/ranges.h>
+
 /* Frames are counted in 31 bits: an entry of a space needs one for itself. */
 #define SGPU_FRAMES_MAX ((uint64_t)0x7fffff00)
 
@@ -18,14 +20,13 @@ struct sgpu_frames {
 	uint64_t small, big;           /* bytes; 0: not opened yet */
 	uint32_t count, per_big;       /* frames in all, and of a big page */
 	uint64_t *mapped;              /* a bit a frame */
-	void *spaces;                  /* tree, by address */
+	void *spaces;                  /* their tables, by address */
 };
 
 /* One space; a device's struct sgpu_space holds one. */
 struct sgpu_space_table {
-	sgpu_devptr base;
+	struct sgpu_range range;       /* its addresses, in whole big pages */
 	uint64_t size;
-	uint64_t span;                 /* size, rounded up to big pages: what an address is found by */
 	bool reachable;
 	uint32_t *entries;             /* one a small page: frame + 1, and SGPU_ENTRY_BIG; 0: nothing stands there */
 	uint32_t *filled;              /* entries in use of each big page's room */

@@ -24,26 +24,18 @@ enum {
 
 /* ---- memory.c ---- */
 struct sgpu_cpu_block {
-	uint64_t address;
+	struct sgpu_range range;       /* its mapping */
 	uint64_t size;                 /* as asked for */
-	uint64_t extent;               /* bytes behind it that are its own */
-	struct sgpu_cpu_block *next;   /* in the list of free blocks of its class */
-};
-
-struct sgpu_cpu_slab {
-	void *memory;
-	struct sgpu_cpu_slab *next;
+	struct sgpu_cpu_block *next;   /* idle: of its class */
 };
 
 struct sgpu_cpu_memory {
 	pthread_mutex_t lock;
-	void *live;                    /* tree of the blocks in use, by address */
+	void *live;                    /* blocks in use */
 	struct sgpu_cpu_block *idle[SGPU_CPU_CLASSES]; /* cleared */
-	struct sgpu_cpu_slab *slabs;
-	uint64_t slab_used;            /* bytes of the first slab that were ever given out */
 	uint64_t limit;                /* ours; UINT64_MAX: none */
 	uint64_t budget;               /* what the machine could give when nothing was allocated */
-	uint64_t looked_ns;            /* when the budget was taken */
+	uint64_t looked_ns;            /* when that was read */
 	uint64_t used;
 };
 
@@ -53,7 +45,7 @@ void sgpu_cpu_memory_close(struct sgpu_cpu_memory *memory);
 SGPU_MUST_CHECK int sgpu_cpu_alloc(struct sgpu_device *device, uint64_t size, sgpu_devptr *memory,
 				   struct sgpu_error *error);
 void sgpu_cpu_free(struct sgpu_device *device, sgpu_devptr memory, uint64_t size);
-/* Whether [address, address + size) lies in one block that is in use. */
+/* Whether [address, address + size) lies in one block in use. */
 bool sgpu_cpu_owns(struct sgpu_device *device, sgpu_devptr address, uint64_t size);
 SGPU_MUST_CHECK int sgpu_cpu_host_alloc(struct sgpu_device *device, uint64_t size, void **memory,
 					struct sgpu_error *error);
@@ -62,9 +54,9 @@ SGPU_MUST_CHECK int sgpu_cpu_host_register(struct sgpu_device *device, const voi
 					   struct sgpu_error *error);
 void sgpu_cpu_host_unregister(struct sgpu_device *device, const void *memory);
 void sgpu_cpu_memory_figures(struct sgpu_cpu_memory *memory, uint64_t *total, uint64_t *available);
-/* Counts bytes that are had otherwise, for good. Errors: SGPU_ENOMEM. */
+/* Counts bytes as in use, for good. Errors: SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_cpu_memory_promise(struct sgpu_cpu_memory *memory, uint64_t size, struct sgpu_error *error);
-/* What can be given out when nothing is. */
+/* What can be given out in all. */
 uint64_t sgpu_cpu_memory_most(struct sgpu_cpu_memory *memory);
 
 /* ---- pages.c ---- */

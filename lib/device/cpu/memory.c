@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Device memory of the CPU device. Small blocks come from slabs and are reused; large ones have a mapping each, on
- * huge pages where the kernel has them. Every block in use stands in a tree, so that addresses can be checked and
- * nothing is left behind. None of it is dumped with a core or inherited by a child.
+ * Device memory of the CPU device. A block has a mapping of its own, on huge pages where the kernel has them; small blocks
+ * are kept when they are freed, and given out again. Blocks in use are in a tree, so that addresses can be checked and
+ * nothing is left behind. None of the memory is dumped with a core or inherited by a child.
  */
-#include <search.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -12,15 +11,14 @@
 #include <device/cpu/cpu.h>
 #include <device/host.h>
 
-#define SLAB ((uint64_t)4 << 20)
 #define SMALL_MAX ((uint64_t)SGPU_CPU_PAGE << (SGPU_CPU_CLASSES - 1))
 #define HUGE_PAGE ((uint64_t)2 << 20)
-/* From here on a request is held against the memory that the machine has at this moment. */
+/* From here on a request is compared with the memory that the machine has at this moment. */
 #define LARGE_REQUEST ((uint64_t)64 << 20)
-/* How long a look at what the machine has is good for. */
+/* How long a reading of the available memory stays valid. */
 #define LOOK_NS ((uint64_t)1000000000)
 
-/* The slack behind a block is poisoned for AddressSanitizer, so that a kernel that leaves its buffer is found. */
+/* AddressSanitizer finds a kernel that leaves its block: the slack behind a block is poisoned, and so are idle blocks. */
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
 #define SGPU_ASAN 1
@@ -42,23 +40,17 @@ static void *pointer(uint64_t address)
 	return (void *)(uintptr_t)address;
 }
 
-/* Blocks are disjoint, so those that overlap are the same; a key of one byte finds the block around it. */
-static int compare(const void *a, const void *b)
+static struct sgpu_cpu_block *find_block(struct sgpu_cpu_memory *memory, uint64_t address)
 {
-	const struct sgpu_cpu_block *left = a, *right = b;
-
-	if (left->address + left->extent <= right->address) {
-		return -1;
-	}
-	return left->address >= right->address + right->extent ? 1 : 0;
+	return (struct sgpu_cpu_block *)(void *)sgpu_ranges_find(&memory->live, address);
 }
 
-static struct sgpu_cpu_block *lookup(struct sgpu_cpu_memory *memory, uint64_t address)
+/* Whether [address, address + size) lies within what was asked for. */
+static bool block_holds(const struct sgpu_cpu_block *block, uint64_t address, uint64_t size)
 {
-	struct sgpu_cpu_block key = { .address = address, .extent = 1 };
-	struct sgpu_cpu_block **node = tfind(&key, &memory->live, compare);
+	uint64_t offset = address - block->range.address;
 
-	return node ? *node : NULL;
+	return offset <= block->size && size <= block->size - offset;
 }
 
 static uint64_t round_up(uint64_t size, uint64_t multiple)
@@ -66,16 +58,15 @@ static uint64_t round_up(uint64_t size, uint64_t multiple)
 	return (size + multiple - 1) / multiple * multiple;
 }
 
-/* Clears what was ever touched. Small blocks are kept and given out again, so they are cleared whole: a page may be
- * swapped out. Of large ones, which go back to the kernel, only the pages that are there: to clear others would make
- * them. */
+/* Clears what was ever touched. A small block is cleared whole: it is given out again, and a page of it may be swapped out. A
+ * large one goes back to the kernel, so only its pages that are in memory are cleared: to clear the others would make them. */
 static void clear(const struct sgpu_cpu_block *block)
 {
-	uint64_t address = block->address, size = round_up(block->size, SGPU_CPU_PAGE), done, length, page;
+	uint64_t address = block->range.address, size = round_up(block->size, SGPU_CPU_PAGE), done, length, page;
 	unsigned char present[256];
 
-	UNPOISON(pointer(address), block->extent);
-	if (block->extent <= SMALL_MAX) {
+	UNPOISON(pointer(address), block->range.extent);
+	if (block->range.extent <= SMALL_MAX) {
 		sgpu_wipe(pointer(address), size);
 		return;
 	}
@@ -137,9 +128,8 @@ static int out_of_memory(uint64_t size, uint64_t left, struct sgpu_error *error)
 			 (unsigned long long)size, (unsigned long long)left);
 }
 
-/* Memory is touched long after it was promised, so what was promised counts against what the machine had when
- * nothing was, and a large request also against what it has now: a kill for lack of memory comes too late to tell
- * anyone. */
+/* Memory is touched long after it was promised, and a kill for lack of memory comes too late to tell anyone. So all promises
+ * together are compared with what the machine had when there were none, and a large request with what it has now as well. */
 static int admit(struct sgpu_cpu_memory *memory, uint64_t size, struct sgpu_error *error)
 {
 	uint64_t available = UINT64_MAX, left, now = sgpu_now_ns();
@@ -190,78 +180,52 @@ static int class_of(uint64_t size)
 	return class;
 }
 
-static bool carve(struct sgpu_cpu_memory *memory, struct sgpu_cpu_block *block)
-{
-	struct sgpu_cpu_slab *slab;
-
-	if (!memory->slabs || memory->slab_used + block->extent > SLAB) {
-		slab = calloc(1, sizeof(*slab));
-		if (!slab) {
-			return false;
-		}
-		slab->memory = map(SLAB, false);
-		if (!slab->memory) {
-			free(slab);
-			return false;
-		}
-		slab->next = memory->slabs;
-		memory->slabs = slab;
-		memory->slab_used = 0;
-	}
-	block->address = (uintptr_t)memory->slabs->memory + memory->slab_used;
-	memory->slab_used += block->extent;
-	return true;
-}
-
 /* A block of pages for `size` bytes, or NULL; the lock is held. */
-static struct sgpu_cpu_block *obtain(struct sgpu_cpu_memory *memory, uint64_t size)
+static struct sgpu_cpu_block *take_block(struct sgpu_cpu_memory *memory, uint64_t size)
 {
-	struct sgpu_cpu_block *block;
-	int class;
-	bool done;
+	struct sgpu_cpu_block **idle = size <= SMALL_MAX ? &memory->idle[class_of(size)] : NULL, *block;
+	bool huge = size >= HUGE_PAGE;
 
-	if (size <= SMALL_MAX) {
-		class = class_of(size);
-		block = memory->idle[class];
-		if (block) {
-			memory->idle[class] = block->next;
-			return block;
-		}
+	if (idle && *idle) {
+		block = *idle;
+		*idle = block->next;
+		return block;
 	}
 	block = calloc(1, sizeof(*block));
 	if (!block) {
 		return NULL;
 	}
-	if (size <= SMALL_MAX) {
-		block->extent = (uint64_t)SGPU_CPU_PAGE << class_of(size);
-		done = carve(memory, block);
-	} else {
-		block->extent = round_up(size, size >= HUGE_PAGE ? HUGE_PAGE : SGPU_CPU_PAGE);
-		block->address = (uintptr_t)map(block->extent, size >= HUGE_PAGE);
-		done = block->address != 0;
-	}
-	if (!done) {
+	block->range.extent = idle ? (uint64_t)SGPU_CPU_PAGE << class_of(size) :
+				     round_up(size, huge ? HUGE_PAGE : SGPU_CPU_PAGE);
+	block->range.address = (uintptr_t)map(block->range.extent, huge);
+	if (block->range.address == 0) {
 		free(block);
 		return NULL;
 	}
 	return block;
 }
 
-/* Gives a cleared block back to where it came from; the lock is held. Frees the record of a large one. */
-static void discard(struct sgpu_cpu_memory *memory, struct sgpu_cpu_block *block)
+static void unmap_block(struct sgpu_cpu_block *block)
 {
-	int class;
+	/* The addresses may be somebody else's next. */
+	UNPOISON(pointer(block->range.address), block->range.extent);
+	munmap(pointer(block->range.address), block->range.extent);
+	free(block);
+}
 
-	if (block->extent > SMALL_MAX) {
-		UNPOISON(pointer(block->address), block->extent);
-		munmap(pointer(block->address), block->extent);
-		free(block);
+/* Keeps a small block, which was cleared, or frees a large one; the lock is held. */
+static void give_block(struct sgpu_cpu_memory *memory, struct sgpu_cpu_block *block)
+{
+	struct sgpu_cpu_block **idle;
+
+	if (block->range.extent > SMALL_MAX) {
+		unmap_block(block);
 		return;
 	}
-	POISON(pointer(block->address), block->extent);
-	class = class_of(block->extent);
-	block->next = memory->idle[class];
-	memory->idle[class] = block;
+	POISON(pointer(block->range.address), block->range.extent);
+	idle = &memory->idle[class_of(block->range.extent)];
+	block->next = *idle;
+	*idle = block;
 }
 
 int sgpu_cpu_alloc(struct sgpu_device *device, uint64_t size, sgpu_devptr *address, struct sgpu_error *error)
@@ -278,9 +242,9 @@ int sgpu_cpu_alloc(struct sgpu_device *device, uint64_t size, sgpu_devptr *addre
 	pthread_mutex_lock(&memory->lock);
 	code = admit(memory, pages, error);
 	if (code == SGPU_OK) {
-		block = obtain(memory, pages);
-		if (block && !tsearch(block, &memory->live, compare)) {
-			discard(memory, block);
+		block = take_block(memory, pages);
+		if (block && !sgpu_ranges_insert(&memory->live, &block->range)) {
+			give_block(memory, block);
 			block = NULL;
 		}
 		code = block ? SGPU_OK : out_of_memory(size, 0, error);
@@ -288,9 +252,9 @@ int sgpu_cpu_alloc(struct sgpu_device *device, uint64_t size, sgpu_devptr *addre
 	if (code == SGPU_OK) {
 		memory->used += pages;
 		block->size = size;
-		*address = block->address;
-		UNPOISON(pointer(block->address), size);
-		POISON(pointer(block->address + size), block->extent - size);
+		*address = block->range.address;
+		UNPOISON(pointer(block->range.address), size);
+		POISON(pointer(block->range.address + size), block->range.extent - size);
 	}
 	pthread_mutex_unlock(&memory->lock);
 	return code;
@@ -303,17 +267,17 @@ void sgpu_cpu_free(struct sgpu_device *device, sgpu_devptr address, uint64_t siz
 
 	(void)size; /* the block knows */
 	pthread_mutex_lock(&memory->lock);
-	block = lookup(memory, address);
-	if (!block || block->address != address) {
+	block = find_block(memory, address);
+	if (!block || block->range.address != address) {
 		pthread_mutex_unlock(&memory->lock);
 		return;
 	}
-	tdelete(block, &memory->live, compare);
+	sgpu_ranges_remove(&memory->live, &block->range);
 	pthread_mutex_unlock(&memory->lock);
 	clear(block);
 	pthread_mutex_lock(&memory->lock);
 	memory->used -= round_up(block->size ? block->size : 1, SGPU_CPU_PAGE);
-	discard(memory, block);
+	give_block(memory, block);
 	pthread_mutex_unlock(&memory->lock);
 }
 
@@ -323,8 +287,8 @@ bool sgpu_cpu_owns(struct sgpu_device *device, sgpu_devptr address, uint64_t siz
 	bool inside;
 
 	pthread_mutex_lock(&device->memory.lock);
-	block = lookup(&device->memory, address);
-	inside = block && address - block->address <= block->size && size <= block->size - (address - block->address);
+	block = find_block(&device->memory, address);
+	inside = block && block_holds(block, address, size);
 	pthread_mutex_unlock(&device->memory.lock);
 	return inside;
 }
@@ -345,27 +309,18 @@ void sgpu_cpu_memory_figures(struct sgpu_cpu_memory *memory, uint64_t *total, ui
 void sgpu_cpu_memory_close(struct sgpu_cpu_memory *memory)
 {
 	struct sgpu_cpu_block *block;
-	struct sgpu_cpu_slab *slab;
 	int class;
 
-	while (memory->live) {
-		block = *(struct sgpu_cpu_block **)memory->live;
-		tdelete(block, &memory->live, compare);
+	while ((block = (struct sgpu_cpu_block *)(void *)sgpu_ranges_any(&memory->live))) {
+		sgpu_ranges_remove(&memory->live, &block->range);
 		clear(block);
-		discard(memory, block);
+		unmap_block(block);
 	}
 	for (class = 0; class < SGPU_CPU_CLASSES; class++) {
 		while ((block = memory->idle[class])) {
 			memory->idle[class] = block->next;
-			free(block);
+			unmap_block(block);
 		}
-	}
-	while ((slab = memory->slabs)) {
-		memory->slabs = slab->next;
-		/* The addresses may be somebody else's next. */
-		UNPOISON(slab->memory, SLAB);
-		munmap(slab->memory, SLAB);
-		free(slab);
 	}
 	pthread_mutex_destroy(&memory->lock);
 }

@@ -136,7 +136,7 @@ static bool protect(const struct sgpu_space *space, int protection)
 	uint64_t at = 0, size;
 
 	while (sgpu_space_next_run(frames, &space->table, &at, &size)) {
-		if (mprotect(pointer(space->table.base + at), size, protection) != 0) {
+		if (mprotect(pointer(space->table.range.address + at), size, protection) != 0) {
 			return false;
 		}
 		at += size;
@@ -161,7 +161,7 @@ static int check_lost(const struct sgpu_space *space, struct sgpu_error *error)
  * a mapping would have to be cut in two and there are too many; or the space is lost. */
 static bool bare(struct sgpu_space *space, uint64_t at, uint64_t size)
 {
-	void *start = pointer(space->table.base + at);
+	void *start = pointer(space->table.range.address + at);
 
 	if (mmap(start, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED ||
 	    mprotect(start, size, PROT_NONE) == 0) {
@@ -206,7 +206,7 @@ static int space_create(struct sgpu_device *device, uint64_t size, struct sgpu_s
 		}
 		pages->spaces = new;
 		*space = new;
-		*base = new->table.base;
+		*base = new->table.range.address;
 	} else {
 		if (memory) {
 			munmap(memory, (size + BIG - 1) / BIG * BIG);
@@ -220,7 +220,7 @@ static int space_create(struct sgpu_device *device, uint64_t size, struct sgpu_s
 /* The lock is held. What cannot be taken away stays, with its frames: nobody else gets either. */
 static void remove_space(struct sgpu_space *space)
 {
-	if (munmap(pointer(space->table.base), space->table.span) == 0 || bare(space, 0, space->table.span)) {
+	if (munmap(pointer(space->table.range.address), space->table.range.extent) == 0 || bare(space, 0, space->table.range.extent)) {
 		sgpu_space_table_close(&space->device->pages.frames, &space->table);
 	} else {
 		sgpu_space_table_abandon(&space->device->pages.frames, &space->table);
@@ -278,7 +278,7 @@ static int map_frames(struct sgpu_space *space, uint64_t at, const uint32_t *lis
 {
 	int protection = space->table.reachable ? PROT_READ | PROT_WRITE : PROT_NONE;
 	uint32_t each = (uint32_t)(page_size / SMALL);
-	void *start = pointer(space->table.base + at);
+	void *start = pointer(space->table.range.address + at);
 	size_t i, run;
 
 	for (i = 0; i < count; i += run) {
@@ -393,7 +393,7 @@ static int space_access(struct sgpu_space *space, bool on, struct sgpu_error *er
 		code = sgpu_fail_errno(error, "cannot change the access to a space");
 		/* What others may not see must not stay in sight: rather is nothing mapped. */
 		if (!on || !protect(space, PROT_NONE)) {
-			(void)bare(space, 0, space->table.span);
+			(void)bare(space, 0, space->table.range.extent);
 			code = lose(space, error);
 		}
 	} else if (code == SGPU_OK) {

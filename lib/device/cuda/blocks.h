@@ -10,8 +10,8 @@
 #define SGPU_CUDA_SMALL_MAX ((uint64_t)SGPU_CUDA_PAGE << (SGPU_CUDA_CLASSES - 1))
 
 struct sgpu_cuda_block {
-	uint64_t address, size;        /* as asked for */
-	uint64_t extent;               /* bytes that are its own */
+	struct sgpu_range range;       /* bytes that are its own */
+	uint64_t size;                 /* as asked for */
 	uint64_t counted;              /* bytes that count against the limit: whole pages */
 	CUdeviceptr start;             /* as the driver gave it; 0 in a slab */
 	uint64_t start_extent;

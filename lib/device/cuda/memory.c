@@ -4,29 +4,14 @@
  * as it is freed, and host threads wait for that stream before they are given memory, so that every stream may use it.
  * Every block in use stands in a tree, so that addresses can be checked and nothing is left behind.
  */
-#include <search.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <device/cuda/blocks.h>
 
-/* Blocks are disjoint, so those that overlap are the same; a key of one byte finds the block around it. */
-static int compare(const void *a, const void *b)
+static struct sgpu_cuda_block *find_block(struct sgpu_cuda_memory *memory, uint64_t address)
 {
-	const struct sgpu_cuda_block *left = a, *right = b;
-
-	if (left->address + left->extent <= right->address) {
-		return -1;
-	}
-	return left->address >= right->address + right->extent ? 1 : 0;
-}
-
-static struct sgpu_cuda_block *lookup(struct sgpu_cuda_memory *memory, uint64_t address)
-{
-	struct sgpu_cuda_block key = { .address = address, .extent = 1 };
-	struct sgpu_cuda_block **node = tfind(&key, &memory->live, compare);
-
-	return node ? *node : NULL;
+	return (struct sgpu_cuda_block *)(void *)sgpu_ranges_find(&memory->live, address);
 }
 
 int sgpu_cuda_memory_open(struct sgpu_device *device, uint64_t limit, struct sgpu_error *error)
@@ -119,15 +104,15 @@ CUresult sgpu_cuda_obtain(struct sgpu_device *device, uint64_t size, CUdeviceptr
 /* Fills in a block of `extent` bytes. Small blocks may come at any multiple of 512. */
 static CUresult place(struct sgpu_device *device, struct sgpu_cuda_block *block)
 {
-	CUresult result = sgpu_cuda_obtain(device, block->extent, &block->start);
+	CUresult result = sgpu_cuda_obtain(device, block->range.extent, &block->start);
 
-	block->start_extent = block->extent;
+	block->start_extent = block->range.extent;
 	if (result == CUDA_SUCCESS && block->start % SGPU_CUDA_PAGE != 0) {
 		(void)sgpu_cu.cuMemFreeAsync(block->start, device->internal);
-		block->start_extent = block->extent + SGPU_CUDA_PAGE;
+		block->start_extent = block->range.extent + SGPU_CUDA_PAGE;
 		result = sgpu_cuda_obtain(device, block->start_extent, &block->start);
 	}
-	block->address = sgpu_cuda_pages(block->start);
+	block->range.address = sgpu_cuda_pages(block->start);
 	return result;
 }
 
@@ -151,7 +136,7 @@ static int make(struct sgpu_device *device, uint64_t size, struct sgpu_cuda_bloc
 	} else {
 		new = calloc(1, sizeof(*new));
 		if (new) {
-			new->extent = pages;
+			new->range.extent = pages;
 			result = place(device, new);
 		}
 	}
@@ -172,7 +157,7 @@ static bool enlist(struct sgpu_cuda_memory *memory, struct sgpu_cuda_block *bloc
 	bool done;
 
 	pthread_mutex_lock(&memory->lock);
-	done = tsearch(block, &memory->live, compare) != NULL;
+	done = sgpu_ranges_insert(&memory->live, &block->range);
 	pthread_mutex_unlock(&memory->lock);
 	return done;
 }
@@ -244,7 +229,7 @@ int sgpu_cuda_alloc(struct sgpu_device *device, uint64_t size, sgpu_devptr *addr
 		}
 		return code;
 	}
-	*address = block->address;
+	*address = block->range.address;
 	return SGPU_OK;
 }
 
@@ -255,9 +240,9 @@ void sgpu_cuda_free(struct sgpu_device *device, sgpu_devptr address, uint64_t si
 
 	(void)size; /* the block knows */
 	pthread_mutex_lock(&memory->lock);
-	block = lookup(memory, address);
-	if (block && block->address == address) {
-		tdelete(block, &memory->live, compare);
+	block = find_block(memory, address);
+	if (block && block->range.address == address) {
+		sgpu_ranges_remove(&memory->live, &block->range);
 		memory->used -= block->counted;
 	} else {
 		block = NULL;
@@ -274,8 +259,8 @@ int sgpu_cuda_check_range(struct sgpu_device *device, sgpu_devptr address, uint6
 	bool inside;
 
 	pthread_mutex_lock(&device->memory.lock);
-	block = lookup(&device->memory, address);
-	inside = block && address - block->address <= block->size && size <= block->size - (address - block->address);
+	block = find_block(&device->memory, address);
+	inside = block && address - block->range.address <= block->size && size <= block->size - (address - block->range.address);
 	pthread_mutex_unlock(&device->memory.lock);
 	if (inside || sgpu_frames_reach(&device->pages.frames, address, size)) {
 		return SGPU_OK;
@@ -359,9 +344,8 @@ void sgpu_cuda_memory_close(struct sgpu_device *device)
 	struct sgpu_cuda_memory *memory = &device->memory;
 	struct sgpu_cuda_block *block;
 
-	while (memory->live) {
-		block = *(struct sgpu_cuda_block **)memory->live;
-		tdelete(block, &memory->live, compare);
+	while ((block = (struct sgpu_cuda_block *)(void *)sgpu_ranges_any(&memory->live))) {
+		sgpu_ranges_remove(&memory->live, &block->range);
 		discard(device, block);
 	}
 	sgpu_cuda_small_close(device);

@@ -89,7 +89,7 @@ int sgpu_cuda_space_create(struct sgpu_device *device, uint64_t size, struct sgp
 		}
 		pages->spaces = new;
 		*space = new;
-		*base = new->table.base;
+		*base = new->table.range.address;
 	}
 	pthread_mutex_unlock(&pages->frames.lock);
 	if (code < 0) {
@@ -106,7 +106,7 @@ static CUresult give_access(const struct sgpu_space *space, uint64_t at, uint64_
 		.flags = on ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE,
 	};
 
-	return sgpu_cu.cuMemSetAccess(space->table.base + at, size, &access, 1);
+	return sgpu_cu.cuMemSetAccess(space->table.range.address + at, size, &access, 1);
 }
 
 /* The page that stands at an offset: its first frame and its size. */
@@ -143,7 +143,7 @@ static CUresult clear_new(const struct sgpu_space *space, uint64_t at, uint64_t 
 		for (stop = at; stop < end && is_raw(space, stop, &step); stop += step) {
 		}
 		if (stop > at) {
-			result = sgpu_cu.cuMemsetD8Async(space->table.base + at, 0, stop - at, device->internal);
+			result = sgpu_cu.cuMemsetD8Async(space->table.range.address + at, 0, stop - at, device->internal);
 			any = true;
 		} else {
 			stop += step;
@@ -195,7 +195,7 @@ static CUresult unmap_pages(struct sgpu_space *space, uint64_t at, uint64_t size
 			step = SGPU_CUDA_SMALL;
 			continue;
 		}
-		last = sgpu_cu.cuMemUnmap(space->table.base + at, step);
+		last = sgpu_cu.cuMemUnmap(space->table.range.address + at, step);
 		if (last == CUDA_SUCCESS) {
 			sgpu_space_leave(&space->device->pages.frames, &space->table, at, step);
 		} else {
@@ -214,7 +214,7 @@ static CUresult unmap_run(struct sgpu_space *space, uint64_t at, uint64_t size)
 
 	for (; at < end && sgpu_space_next_run(frames, &space->table, &at, &run) && at < end; at += run) {
 		run = run < end - at ? run : end - at;
-		last = sgpu_cu.cuMemUnmap(space->table.base + at, run);
+		last = sgpu_cu.cuMemUnmap(space->table.range.address + at, run);
 		if (last == CUDA_SUCCESS) {
 			sgpu_space_leave(frames, &space->table, at, run);
 		} else {
@@ -238,7 +238,7 @@ static int map_pages(struct sgpu_space *space, uint64_t at, const uint32_t *list
 	for (i = 0; i < count && code == SGPU_OK && result == CUDA_SUCCESS; i++) {
 		code = sgpu_cuda_frame_handle(device, list[i], page_size, &handle, error);
 		if (code == SGPU_OK) {
-			result = sgpu_cu.cuMemMap(space->table.base + at + i * page_size, page_size, 0, handle, 0);
+			result = sgpu_cu.cuMemMap(space->table.range.address + at + i * page_size, page_size, 0, handle, 0);
 			done += result == CUDA_SUCCESS;
 		}
 	}
@@ -361,7 +361,7 @@ static void remove_space(struct sgpu_space *space)
 		result = unmap_run(space, 0, space->table.size);
 		if (result == CUDA_SUCCESS) {
 			sgpu_cuda_note(device,
-				       sgpu_cu.cuMemAddressFree(space->table.base, span_of(space->table.size)));
+				       sgpu_cu.cuMemAddressFree(space->table.range.address, span_of(space->table.size)));
 		} else if (sgpu_cuda_check(device, result, "", NULL) != SGPU_OK) {
 			/* Its pages are free from here on: others could be reached here. */
 			sgpu_cuda_lose(device, SGPU_EDEVICE, false, "a space cannot be unmapped");

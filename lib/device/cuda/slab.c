@@ -54,8 +54,8 @@ static struct sgpu_cuda_block *carve(struct sgpu_cuda_memory *memory, int class,
 	}
 	block = calloc(1, sizeof(*block));
 	if (block) {
-		block->address = slab->first + slab->used;
-		block->extent = extent;
+		block->range.address = slab->first + slab->used;
+		block->range.extent = extent;
 		slab->used += extent;
 	} else {
 		*result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -133,11 +133,11 @@ struct sgpu_cuda_block *sgpu_cuda_small_take(struct sgpu_device *device, uint64_
 void sgpu_cuda_small_give(struct sgpu_device *device, struct sgpu_cuda_block *block)
 {
 	struct sgpu_cuda_memory *memory = &device->memory;
-	int class = class_of(block->extent);
+	int class = class_of(block->range.extent);
 	CUresult result;
 
 	pthread_mutex_lock(&memory->lock);
-	result = sgpu_cu.cuMemsetD8Async(block->address, 0, block->extent, device->internal);
+	result = sgpu_cu.cuMemsetD8Async(block->range.address, 0, block->range.extent, device->internal);
 	if (result == CUDA_SUCCESS) {
 		block->serial = ++memory->clearing;
 		block->next = NULL;
