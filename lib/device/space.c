@@ -29,7 +29,7 @@ void sgpu_frames_close(struct sgpu_frames *frames)
 	frames->small = frames->big = 0;
 }
 
-/* Pages have 1 frame, or a power of two of them and begin at a multiple of that: within a word, or whole words. */
+/* A page has one frame, or a power of two of them from a multiple of it: bits within one word, or whole words. */
 static uint64_t mask(uint32_t first, uint32_t count)
 {
 	return count >= 64 ? UINT64_MAX : (((uint64_t)1 << count) - 1) << (first % 64);
@@ -104,7 +104,7 @@ static int misplaced(const char *what, uint64_t at, struct sgpu_error *error)
 	return sgpu_fail(error, SGPU_EUSAGE, "%s %#llx of the space", what, (unsigned long long)at);
 }
 
-/* Where pages are to stand. */
+/* Whether pages fit there. */
 static int check_place(const struct sgpu_frames *frames, const struct sgpu_space_table *table, uint64_t at, size_t count,
 		       uint64_t page_size, struct sgpu_error *error)
 {
@@ -126,7 +126,7 @@ static int check_place(const struct sgpu_frames *frames, const struct sgpu_space
 	return SGPU_OK;
 }
 
-/* Takes the frames of a list; none of them when one cannot be had. */
+/* Marks the frames of a list as mapped; none of them when one is refused. */
 static int take_frames(struct sgpu_frames *frames, const uint32_t *list, size_t count, uint32_t each,
 		       struct sgpu_error *error)
 {
@@ -207,7 +207,7 @@ void sgpu_space_leave(struct sgpu_frames *frames, struct sgpu_space_table *table
 	}
 }
 
-/* The first entry from `entry` on that is in use or not, or `end`. */
+/* The first entry at or after `entry` that is in use, or that is not, or `end`. */
 static uint64_t seek(const struct sgpu_frames *frames, const struct sgpu_space_table *table, uint64_t entry,
 		     uint64_t end, bool used)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What every device that maps pages keeps in mind: which frames are mapped, and what stands where in a space. The
- * devices themselves do the mapping. Whoever calls holds the lock of the frames, unless it says otherwise.
+ * The account of a device that maps pages: which frames are mapped, and where in which space. The device does the mapping.
+ * The caller holds the lock of the frames, unless a function says otherwise.
  */
 #ifndef SGPU_DEVICE_SPACE_H
 #define SGPU_DEVICE_SPACE_H
@@ -28,7 +28,7 @@ struct sgpu_space_table {
 	struct sgpu_range range;       /* its addresses, in whole big pages */
 	uint64_t size;
 	bool reachable;
-	uint32_t *entries;             /* one a small page: frame + 1, and SGPU_ENTRY_BIG; 0: nothing stands there */
+	uint32_t *entries;             /* one a small page: frame + 1, and SGPU_ENTRY_BIG; 0: none */
 	uint32_t *filled;              /* entries in use of each big page's room */
 };
 #define SGPU_ENTRY_BIG ((uint32_t)1 << 31)
@@ -43,21 +43,21 @@ SGPU_MUST_CHECK int sgpu_space_check_size(const struct sgpu_frames *frames, uint
 /* Makes an empty table for addresses from `base`, and lists it. */
 SGPU_MUST_CHECK int sgpu_space_table_open(struct sgpu_frames *frames, struct sgpu_space_table *table, sgpu_devptr base,
 					  uint64_t size, struct sgpu_error *error);
-/* Takes it off the list; its frames are free. */
+/* Removes it; its frames are free. */
 void sgpu_space_table_close(struct sgpu_frames *frames, struct sgpu_space_table *table);
 
-/* The same for one whose pages are still mapped: its frames stay so, and nobody gets them. */
+/* The same for a space whose pages are still mapped: its frames stay so, and nobody gets them. */
 void sgpu_space_table_abandon(struct sgpu_frames *frames, struct sgpu_space_table *table);
 
-/* Enters pages, after all checks; nothing is entered when one fails. Errors: SGPU_EUSAGE. */
+/* Enters pages after all checks; enters none when a check fails. Errors: SGPU_EUSAGE. */
 SGPU_MUST_CHECK int sgpu_space_enter(struct sgpu_frames *frames, struct sgpu_space_table *table, uint64_t at,
 				     const uint32_t *list, size_t count, uint64_t page_size, struct sgpu_error *error);
 /* Whether a range can be unmapped: whole pages, big ones not cut in two. */
 SGPU_MUST_CHECK int sgpu_space_check_range(const struct sgpu_frames *frames, const struct sgpu_space_table *table,
 					   uint64_t at, uint64_t size, struct sgpu_error *error);
-/* Takes out what stands in a range that was checked. */
+/* Removes the entries of a range that was checked. */
 void sgpu_space_leave(struct sgpu_frames *frames, struct sgpu_space_table *table, uint64_t at, uint64_t size);
-/* The first run of mapped bytes at or behind *at; false when there is none. */
+/* The first run of mapped bytes at or after *at; false when there is none. */
 bool sgpu_space_next_run(const struct sgpu_frames *frames, const struct sgpu_space_table *table, uint64_t *at,
 			 uint64_t *size);
 /* Whether frames [first, first + count) are in part mapped; `count` is 1 or that of a big page. */

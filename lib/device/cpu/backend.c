@@ -15,14 +15,6 @@ static int probe(struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-static void discard(struct sgpu_device *device)
-{
-	pthread_mutex_destroy(&device->host.lock);
-	pthread_mutex_destroy(&device->pages.frames.lock);
-	pthread_mutex_destroy(&device->lock);
-	free(device);
-}
-
 static void close_device(struct sgpu_device *device)
 {
 	sgpu_cpu_streams_close(device);
@@ -30,10 +22,13 @@ static void close_device(struct sgpu_device *device)
 	sgpu_cpu_pages_close(device);
 	sgpu_cpu_memory_close(&device->memory);
 	sgpu_pool_free(&device->pool);
-	discard(device);
+	pthread_mutex_destroy(&device->host.lock);
+	pthread_mutex_destroy(&device->pages.frames.lock);
+	pthread_mutex_destroy(&device->lock);
+	free(device);
 }
 
-/* The lock is held for moments only, so that looking again is cheaper than sleeping. */
+/* For a lock that is held for moments only: to look again is cheaper than to sleep. */
 static void make_lock(pthread_mutex_t *lock)
 {
 	pthread_mutexattr_t attributes;
@@ -62,21 +57,17 @@ static int open_device(const char *selector, const struct sgpu_device_config *co
 	make_lock(&new->pages.frames.lock);
 	pthread_mutex_init(&new->host.lock, NULL);
 	new->host.control = -1;
-	code = sgpu_cpu_memory_open(&new->memory, config->memory_limit, error);
-	if (code == SGPU_OK) {
-		code = sgpu_pool_create(config->jobs, &new->pool, error);
-		if (code == SGPU_OK && config->modules) {
-			code = sgpu_cpu_host_start(new, error);
-		}
-		if (code < 0) {
-			close_device(new);
-			return code;
-		}
-		*device = new;
-		return SGPU_OK;
+	sgpu_cpu_memory_open(&new->memory, config->memory_limit);
+	code = sgpu_pool_create(config->jobs, &new->pool, error);
+	if (code == SGPU_OK && config->modules) {
+		code = sgpu_cpu_host_start(new, error);
 	}
-	discard(new);
-	return code;
+	if (code < 0) {
+		close_device(new);
+		return code;
+	}
+	*device = new;
+	return SGPU_OK;
 }
 
 static int info(struct sgpu_device *device, struct sgpu_device_info *about, struct sgpu_error *error)

@@ -39,14 +39,15 @@ struct sgpu_cpu_memory {
 	uint64_t used;
 };
 
-SGPU_MUST_CHECK int sgpu_cpu_memory_open(struct sgpu_cpu_memory *memory, uint64_t limit, struct sgpu_error *error);
+void sgpu_cpu_memory_open(struct sgpu_cpu_memory *memory, uint64_t limit);
 /* Clears and frees everything. */
 void sgpu_cpu_memory_close(struct sgpu_cpu_memory *memory);
 SGPU_MUST_CHECK int sgpu_cpu_alloc(struct sgpu_device *device, uint64_t size, sgpu_devptr *memory,
 				   struct sgpu_error *error);
 void sgpu_cpu_free(struct sgpu_device *device, sgpu_devptr memory, uint64_t size);
-/* Whether [address, address + size) lies in one block in use. */
-bool sgpu_cpu_owns(struct sgpu_device *device, sgpu_devptr address, uint64_t size);
+/* Refuses a range that is not in one allocation: a kernel or a copy past its end would reach another's data. */
+SGPU_MUST_CHECK int sgpu_cpu_check_range(struct sgpu_stream *stream, sgpu_devptr address, uint64_t size,
+					 struct sgpu_task *task);
 SGPU_MUST_CHECK int sgpu_cpu_host_alloc(struct sgpu_device *device, uint64_t size, void **memory,
 					struct sgpu_error *error);
 void sgpu_cpu_host_free(struct sgpu_device *device, void *memory, uint64_t size);
@@ -64,7 +65,6 @@ struct sgpu_cpu_pages {
 	struct sgpu_frames frames;     /* its lock guards all of this */
 	int fd;                        /* physical memory; once the frames are opened */
 	uint64_t *made;                /* a bit a frame: it counts as memory in use */
-	struct sgpu_space *spaces;
 };
 /* Clears and frees everything. */
 void sgpu_cpu_pages_close(struct sgpu_device *device);
@@ -161,13 +161,8 @@ SGPU_MUST_CHECK int sgpu_cpu_launch(struct sgpu_stream *stream, sgpu_launch_fn f
 SGPU_MUST_CHECK int sgpu_cpu_callback(struct sgpu_stream *stream, void (*function)(void *argument), void *argument);
 extern const struct sgpu_device_stream_calls sgpu_cpu_stream_calls;
 
-/* ---- work.c ---- */
-/* Refuses a range that is not in one allocation: a kernel or a copy past its end would reach another's data. */
-SGPU_MUST_CHECK int sgpu_cpu_check_range(struct sgpu_stream *stream, sgpu_devptr address, uint64_t size,
-					 struct sgpu_task *task);
+/* ---- work.c, keys.c, modules.c ---- */
 extern const struct sgpu_device_memory_calls sgpu_cpu_memory_calls;
-
-/* ---- keys.c, modules.c ---- */
 extern const struct sgpu_device_key_calls sgpu_cpu_key_calls;
 extern const struct sgpu_device_module_calls sgpu_cpu_module_calls;
 

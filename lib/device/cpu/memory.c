@@ -45,14 +45,6 @@ static struct sgpu_cpu_block *find_block(struct sgpu_cpu_memory *memory, uint64_
 	return (struct sgpu_cpu_block *)(void *)sgpu_ranges_find(&memory->live, address);
 }
 
-/* Whether [address, address + size) lies within what was asked for. */
-static bool block_holds(const struct sgpu_cpu_block *block, uint64_t address, uint64_t size)
-{
-	uint64_t offset = address - block->range.address;
-
-	return offset <= block->size && size <= block->size - offset;
-}
-
 static uint64_t round_up(uint64_t size, uint64_t multiple)
 {
 	return (size + multiple - 1) / multiple * multiple;
@@ -110,16 +102,12 @@ static void *map(uint64_t size, bool huge)
 	return memory;
 }
 
-int sgpu_cpu_memory_open(struct sgpu_cpu_memory *memory, uint64_t limit, struct sgpu_error *error)
+void sgpu_cpu_memory_open(struct sgpu_cpu_memory *memory, uint64_t limit)
 {
-	memset(memory, 0, sizeof(*memory));
-	if (pthread_mutex_init(&memory->lock, NULL) != 0) {
-		return sgpu_fail_nomem(error);
-	}
+	pthread_mutex_init(&memory->lock, NULL);
 	memory->limit = limit ? limit : UINT64_MAX;
 	sgpu_host_memory(NULL, &memory->budget);
 	memory->looked_ns = sgpu_now_ns();
-	return SGPU_OK;
 }
 
 static int out_of_memory(uint64_t size, uint64_t left, struct sgpu_error *error)
@@ -281,16 +269,31 @@ void sgpu_cpu_free(struct sgpu_device *device, sgpu_devptr address, uint64_t siz
 	pthread_mutex_unlock(&memory->lock);
 }
 
-bool sgpu_cpu_owns(struct sgpu_device *device, sgpu_devptr address, uint64_t size)
+static bool is_allocated(struct sgpu_cpu_memory *memory, sgpu_devptr address, uint64_t size)
 {
-	struct sgpu_cpu_block *block;
+	const struct sgpu_cpu_block *block;
+	uint64_t offset;
 	bool inside;
 
-	pthread_mutex_lock(&device->memory.lock);
-	block = find_block(&device->memory, address);
-	inside = block && block_holds(block, address, size);
-	pthread_mutex_unlock(&device->memory.lock);
+	pthread_mutex_lock(&memory->lock);
+	block = find_block(memory, address);
+	offset = block ? address - block->range.address : 0;
+	inside = block && offset <= block->size && size <= block->size - offset;
+	pthread_mutex_unlock(&memory->lock);
 	return inside;
+}
+
+int sgpu_cpu_check_range(struct sgpu_stream *stream, sgpu_devptr address, uint64_t size, struct sgpu_task *task)
+{
+	if (is_allocated(&stream->device->memory, address, size) ||
+	    sgpu_frames_reach(&stream->device->pages.frames, address, size)) {
+		return SGPU_OK;
+	}
+	if (task) {
+		task->code = sgpu_fail(&task->error, SGPU_EUSAGE, "%llu bytes at device address %#llx are not allocated",
+				       (unsigned long long)size, (unsigned long long)address);
+	}
+	return SGPU_EUSAGE;
 }
 
 void sgpu_cpu_memory_figures(struct sgpu_cpu_memory *memory, uint64_t *total, uint64_t *available)

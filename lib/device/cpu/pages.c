@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pages of the CPU device. Its physical memory is a memory file, as long as the device's memory and empty at first; a
- * space is a range of addresses at which nothing can be reached, over which parts of the file are mapped page by page.
- * None of it is dumped with a core or inherited by a child.
+ * Pages of the CPU device. Its physical memory is a memory file, as long as the device's memory and empty at first. A space
+ * is a range of reserved addresses, over which parts of the file are mapped page by page. None of it is dumped with a core
+ * or inherited by a child.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -15,15 +16,14 @@
 
 #define SMALL ((uint64_t)SGPU_CPU_PAGE)
 #define BIG ((uint64_t)2 << 20)
-/* How much of the file is looked at in one go when it is cleared. */
+/* How much of the file is mapped at once when it is cleared. */
 #define WINDOW ((uint64_t)8 << 20)
 
 struct sgpu_space {
 	struct sgpu_device_object object;
 	struct sgpu_device *device;
 	struct sgpu_space_table table;
-	bool lost; /* what is mapped is not what the table says: nothing is done with it any more, but to free it */
-	struct sgpu_space *next, **place; /* all of the device */
+	bool faulted; /* what is mapped is not what the table says: it can only be freed */
 };
 
 static void *pointer(uint64_t address)
@@ -38,7 +38,7 @@ static int make_file(uint64_t size, int *fd, struct sgpu_error *error)
 	if (*fd < 0) {
 		return sgpu_fail_errno(error, "cannot make a memory file for pages");
 	}
-	/* A mapping of it can then not come to lie past its end. */
+	/* Then no mapping lies past its end. */
 	if (ftruncate(*fd, (off_t)size) != 0 ||
 	    fcntl(*fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
 		sgpu_fail_errno(error, "cannot make a memory file of %llu bytes for pages", (unsigned long long)size);
@@ -48,7 +48,7 @@ static int make_file(uint64_t size, int *fd, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-/* As much as the device may ever give out. Whoever may write no long files may have no long memory file. */
+/* As much as the device may ever give out, and no more than the limit of file sizes allows. */
 static uint64_t total_size(struct sgpu_device *device)
 {
 	uint64_t total = sgpu_cpu_memory_most(&device->memory), most = SGPU_FRAMES_MAX * SMALL;
@@ -60,7 +60,7 @@ static uint64_t total_size(struct sgpu_device *device)
 	return (total < most ? total : most) / BIG * BIG;
 }
 
-/* Made when somebody asks for pages; the lock is held. */
+/* Makes the file on the first call; the lock is held. */
 static int prepare(struct sgpu_device *device, struct sgpu_error *error)
 {
 	struct sgpu_cpu_pages *pages = &device->pages;
@@ -109,7 +109,7 @@ static int pages_info(struct sgpu_device *device, struct sgpu_pages_info *info, 
 }
 
 /* ---- spaces ---- */
-/* Addresses at which nothing is, from a multiple of BIG. */
+/* Addresses that nothing else is mapped at, from a multiple of BIG. */
 static void *reserve(uint64_t size)
 {
 	uint64_t start, head, extent = (size + BIG - 1) / BIG * BIG;
@@ -129,7 +129,7 @@ static void *reserve(uint64_t size)
 	return pointer(start);
 }
 
-/* Gives or takes access to all that is mapped; the lock is held. */
+/* Changes the access to all that is mapped; the lock is held. */
 static bool protect(const struct sgpu_space *space, int protection)
 {
 	const struct sgpu_frames *frames = &space->device->pages.frames;
@@ -144,22 +144,23 @@ static bool protect(const struct sgpu_space *space, int protection)
 	return true;
 }
 
-static int lose(struct sgpu_space *space, struct sgpu_error *error)
+static int fault(struct sgpu_space *space, struct sgpu_error *error)
 {
-	space->lost = true;
+	space->faulted = true;
 	space->table.reachable = false;
 	return sgpu_fail(error, SGPU_EDEVICE, "the kernel changed a part of a space's mappings and refused the rest");
 }
 
-static int check_lost(const struct sgpu_space *space, struct sgpu_error *error)
+static int check_sound(const struct sgpu_space *space, struct sgpu_error *error)
 {
-	return space->lost ? sgpu_fail(error, SGPU_EDEVICE, "the space is lost: its mappings could not be changed") : SGPU_OK;
+	return space->faulted ? sgpu_fail(error, SGPU_EDEVICE, "the space is faulted: its mappings could not be changed") :
+				SGPU_OK;
 }
 
-/* Puts the bare addresses back; where the kernel has no mapping left for that, what is there is taken out of reach.
- * Never are the addresses given away: somebody else's memory could come to lie there. False: nothing has changed, since
- * a mapping would have to be cut in two and there are too many; or the space is lost. */
-static bool bare(struct sgpu_space *space, uint64_t at, uint64_t size)
+/* Replaces what is mapped by reserved addresses; where the kernel has no mapping left for that, makes it unreachable. The
+ * addresses are never given back: somebody else's memory could come to lie there. False: nothing has changed, since a
+ * mapping would have to be cut in two and there are too many; or the space is faulted. */
+static bool reserve_again(struct sgpu_space *space, uint64_t at, uint64_t size)
 {
 	void *start = pointer(space->table.range.address + at);
 
@@ -167,9 +168,9 @@ static bool bare(struct sgpu_space *space, uint64_t at, uint64_t size)
 	    mprotect(start, size, PROT_NONE) == 0) {
 		return true;
 	}
-	/* It may have come as far as the mapping that cannot be cut. */
+	/* A part may have changed, up to the mapping that cannot be cut. */
 	if (space->table.reachable && !protect(space, PROT_READ | PROT_WRITE)) {
-		(void)lose(space, NULL); /* what is said to be there is not */
+		(void)fault(space, NULL);
 	}
 	return false;
 }
@@ -199,12 +200,6 @@ static int space_create(struct sgpu_device *device, uint64_t size, struct sgpu_s
 					  (unsigned long long)size);
 	}
 	if (code == SGPU_OK) {
-		new->next = pages->spaces;
-		new->place = &pages->spaces;
-		if (new->next) {
-			new->next->place = &new->next;
-		}
-		pages->spaces = new;
 		*space = new;
 		*base = new->table.range.address;
 	} else {
@@ -217,17 +212,16 @@ static int space_create(struct sgpu_device *device, uint64_t size, struct sgpu_s
 	return code;
 }
 
-/* The lock is held. What cannot be taken away stays, with its frames: nobody else gets either. */
+/* The lock is held. If the mappings cannot be removed, they stay, with their frames: nobody else gets either. */
 static void remove_space(struct sgpu_space *space)
 {
-	if (munmap(pointer(space->table.range.address), space->table.range.extent) == 0 || bare(space, 0, space->table.range.extent)) {
-		sgpu_space_table_close(&space->device->pages.frames, &space->table);
+	struct sgpu_frames *frames = &space->device->pages.frames;
+	const struct sgpu_range all = space->table.range;
+
+	if (munmap(pointer(all.address), all.extent) == 0 || reserve_again(space, 0, all.extent)) {
+		sgpu_space_table_close(frames, &space->table);
 	} else {
-		sgpu_space_table_abandon(&space->device->pages.frames, &space->table);
-	}
-	*space->place = space->next;
-	if (space->next) {
-		space->next->place = space->place;
+		sgpu_space_table_abandon(frames, &space->table);
 	}
 	free(space);
 }
@@ -248,7 +242,7 @@ static bool is_made(const struct sgpu_cpu_pages *pages, uint32_t frame)
 	return pages->made[frame / 64] >> (frame % 64) & 1;
 }
 
-/* Memory of a frame counts from when it is first mapped. */
+/* A frame counts as memory in use from when it is first mapped. */
 static int promise(struct sgpu_device *device, const uint32_t *list, size_t count, uint32_t each,
 		   struct sgpu_error *error)
 {
@@ -272,7 +266,7 @@ static int promise(struct sgpu_device *device, const uint32_t *list, size_t coun
 	return code;
 }
 
-/* Frames that follow one another are mapped in one go. *done: bytes that are mapped, on failure as well. */
+/* One mapping for frames that follow one another. *done: bytes that are mapped, on failure as well. */
 static int map_frames(struct sgpu_space *space, uint64_t at, const uint32_t *list, size_t count, uint64_t page_size,
 		      uint64_t *done, struct sgpu_error *error)
 {
@@ -312,7 +306,7 @@ static int page_map(struct sgpu_space *space, uint64_t at, const uint32_t *list,
 	int code;
 
 	pthread_mutex_lock(&frames->lock);
-	code = check_lost(space, error);
+	code = check_sound(space, error);
 	if (code == SGPU_OK) {
 		code = sgpu_space_enter(frames, &space->table, at, list, count, page_size, error);
 	}
@@ -320,13 +314,12 @@ static int page_map(struct sgpu_space *space, uint64_t at, const uint32_t *list,
 		code = promise(space->device, list, count, (uint32_t)(page_size / SMALL), error);
 		if (code == SGPU_OK) {
 			code = map_frames(space, at, list, count, page_size, &done, error);
-			/* Mappings of their own begin and end there, so nothing has to be cut; if it fails all the same,
-			 * the frames stay where they are. */
-			if (code < 0 && done > 0 && !bare(space, at, done)) {
-				code = lose(space, error);
+			/* No mapping has to be cut for that. If it fails all the same, the frames stay where they are. */
+			if (code < 0 && done > 0 && !reserve_again(space, at, done)) {
+				code = fault(space, error);
 			}
 		}
-		if (code < 0 && !space->lost) {
+		if (code < 0 && !space->faulted) {
 			sgpu_space_leave(frames, &space->table, at, count * page_size);
 		}
 	}
@@ -337,32 +330,24 @@ static int page_map(struct sgpu_space *space, uint64_t at, const uint32_t *list,
 	return code;
 }
 
-/* What runs may be using it. */
-static void settle(struct sgpu_space *space)
+static int page_unmap(struct sgpu_space *space, uint64_t at, uint64_t size, struct sgpu_error *error)
 {
 	struct sgpu_frames *frames = &space->device->pages.frames;
 	bool reachable;
+	int code;
 
 	pthread_mutex_lock(&frames->lock);
 	reachable = space->table.reachable;
 	pthread_mutex_unlock(&frames->lock);
 	if (reachable) {
-		sgpu_cpu_wait_idle(space->device);
+		sgpu_cpu_wait_idle(space->device); /* what runs may use it */
 	}
-}
-
-static int page_unmap(struct sgpu_space *space, uint64_t at, uint64_t size, struct sgpu_error *error)
-{
-	struct sgpu_frames *frames = &space->device->pages.frames;
-	int code;
-
-	settle(space);
 	pthread_mutex_lock(&frames->lock);
-	code = check_lost(space, error);
+	code = check_sound(space, error);
 	if (code == SGPU_OK) {
 		code = sgpu_space_check_range(frames, &space->table, at, size, error);
 	}
-	if (code == SGPU_OK && size > 0 && !bare(space, at, size)) {
+	if (code == SGPU_OK && size > 0 && !reserve_again(space, at, size)) {
 		code = sgpu_fail(error, SGPU_ENOMEM, "cannot unmap %llu bytes in the midst of others",
 				 (unsigned long long)size);
 		sgpu_hint(error, "see vm.max_map_count: a run of pages would become two mappings");
@@ -382,19 +367,19 @@ static int space_access(struct sgpu_space *space, bool on, struct sgpu_error *er
 	pthread_mutex_lock(&frames->lock);
 	before = space->table.reachable;
 	if (before && !on) {
-		/* What is asked for from here on is refused; what was asked for before ends first. */
+		/* Later requests are refused; earlier ones end first. */
 		space->table.reachable = false;
 		pthread_mutex_unlock(&frames->lock);
 		sgpu_cpu_wait_idle(space->device);
 		pthread_mutex_lock(&frames->lock);
 	}
-	code = check_lost(space, error);
+	code = check_sound(space, error);
 	if (code == SGPU_OK && before != on && !protect(space, on ? PROT_READ | PROT_WRITE : PROT_NONE)) {
 		code = sgpu_fail_errno(error, "cannot change the access to a space");
-		/* What others may not see must not stay in sight: rather is nothing mapped. */
+		/* Others may not see what is mapped, so nothing stays mapped. */
 		if (!on || !protect(space, PROT_NONE)) {
-			(void)bare(space, 0, space->table.range.extent);
-			code = lose(space, error);
+			(void)reserve_again(space, 0, space->table.range.extent);
+			code = fault(space, error);
 		}
 	} else if (code == SGPU_OK) {
 		space->table.reachable = on;
@@ -404,7 +389,7 @@ static int space_access(struct sgpu_space *space, bool on, struct sgpu_error *er
 }
 
 /* ---- the end ---- */
-/* Clears what is there of [at, at + size) of the file. */
+/* Clears the pages of [at, at + size) of the file that are in memory. */
 static void clear_part(int fd, uint64_t at, uint64_t size)
 {
 	unsigned char present[WINDOW / SMALL];
@@ -446,9 +431,10 @@ static void clear_all(const struct sgpu_cpu_pages *pages)
 void sgpu_cpu_pages_close(struct sgpu_device *device)
 {
 	struct sgpu_cpu_pages *pages = &device->pages;
+	struct sgpu_range *range;
 
-	while (pages->spaces) {
-		remove_space(pages->spaces);
+	while ((range = sgpu_ranges_any(&pages->frames.spaces))) {
+		remove_space((struct sgpu_space *)(void *)((char *)range - offsetof(struct sgpu_space, table.range)));
 	}
 	if (pages->frames.small != 0) {
 		clear_all(pages);

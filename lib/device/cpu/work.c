@@ -19,19 +19,6 @@ static void *pointer(sgpu_devptr address)
 	return (void *)(uintptr_t)address;
 }
 
-int sgpu_cpu_check_range(struct sgpu_stream *stream, sgpu_devptr address, uint64_t size, struct sgpu_task *task)
-{
-	if (sgpu_cpu_owns(stream->device, address, size) ||
-	    sgpu_frames_reach(&stream->device->pages.frames, address, size)) {
-		return SGPU_OK;
-	}
-	if (task) {
-		task->code = sgpu_fail(&task->error, SGPU_EUSAGE, "%llu bytes at device address %#llx are not allocated",
-				       (unsigned long long)size, (unsigned long long)address);
-	}
-	return SGPU_EUSAGE;
-}
-
 /* ---- copies ---- */
 /* Without a source it clears. */
 static void move_bytes(void *argument, uint64_t begin, uint64_t end)
