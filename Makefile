@@ -248,7 +248,7 @@ $(BUILD)/headers:
 install_deps = $(if $(filter 0,$(DEPS)),,@scripts/install-deps.sh $(1))
 again = +@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc))
 
-.PHONY: demo check check-gpu interop fuzz mutate sanitize bench
+.PHONY: demo check check-gpu interop fuzz mutate sanitize bench benchmarks
 demo:
 	$(call install_deps,build demo)
 	$(again) programs examples
@@ -287,6 +287,12 @@ bench:
 	$(again) programs
 	@$(BUILD)/bin/sgpu-bench run $(BENCH_OPTIONS)
 	@SGPU_BUILD='$(BUILD)' scripts/bench.sh
+
+# All cases on this machine, into docs/benchmarks.md.
+benchmarks:
+	$(call install_deps,build)
+	$(again) programs
+	@SGPU_BUILD='$(BUILD)' scripts/benchmarks.sh $(BENCH_OPTIONS)
 
 # Published test vectors beside the checkout; the tests that want them skip without.
 SGPU_VECTORS ?= $(abspath $(wildcard ../shared/vectors))
@@ -331,6 +337,7 @@ targets
   check-gpu  all tests on a GPU, under compute-sanitizer too, and a short bench;
              fails where there is no GPU or no nvcc, since nothing is tested then
   bench      figures, as ratios measured in one run
+  benchmarks measure all cases and write the tables of docs/benchmarks.md
   install    into DESTDIR/PREFIX; uninstall removes the same files
   dist       a tar.gz of the committed tree
   clean      remove what was built
@@ -344,7 +351,8 @@ variables (make NAME=value)
   DEPS=0          install no packages
   TESTS=          only these: TESTS="seal test_hkdf"; of check-gpu also memcheck,
                   racecheck, bench; of mutate the names of mistakes
-  FUZZ_SECONDS=$(FUZZ_SECONDS) BENCH_OPTIONS=
+  FUZZ_SECONDS=$(FUZZ_SECONDS)
+  BENCH_OPTIONS=  of sgpu-bench run, or of scripts/benchmarks.sh
 endef
 export HELP
 help:

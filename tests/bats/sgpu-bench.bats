@@ -301,6 +301,21 @@ END
 	assert_no_file a.json
 }
 
+@test "benchmarks.sh measures each case once, writes its table in place, and says what it could not measure" {
+	export SGPU_COMMIT=test$$
+	run_it() { "$SGPU_TOP/scripts/benchmarks.sh" --device cpu --quick --name "bats$$" --docs "$PWD/docs.md" "$@"; }
+	printf 'Before.\n\n<!-- bats%s-digest -->\nold\n<!-- end -->\n\nAfter.\n' $$ >docs.md
+	run -0 --separate-stderr run_it digest
+	[[ $stderr == *"sgpu-bench run digest --device cpu"* ]]
+	run -0 --separate-stderr run_it digest aead-gpu
+	[[ $stderr != *"run digest"* && $output == *"could not be measured: 1 aead-gpu: waived: no GPU"* ]]
+	run -0 cat docs.md
+	[[ $output == "Before."*"commit $SGPU_COMMIT:"*"| device |"*"<!-- end -->"*"After."*"## bats$$-aead-gpu"* && $output != *old* ]]
+	[ -s "docs/bats$$-digest.json" ]
+	run -2 run_it --seconds soon digest
+	rm -f "$SGPU_BUILD/benchmarks/bats$$-"*
+}
+
 @test "wrong command lines end with 2" {
 	run -2 --separate-stderr sgpu-bench run no-such-case
 	[[ $stderr == *"unknown case 'no-such-case'"* ]]
