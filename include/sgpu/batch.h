@@ -24,9 +24,9 @@ enum {
 	SGPU_BATCH_VERSION = 1,
 	SGPU_BATCH_ID_SIZE = 16,
 	SGPU_RESPONSE_ID_SIZE = 16,
-	SGPU_INDEX_SIZE_MAX = 64 << 20,  /* bytes of batch.json or response.json, */
-	SGPU_INDEX_FRAME_MAX = 1 << 20,  /* of all in it but the segments, */
-	SGPU_INDEX_SEGMENT_MAX = 32 << 10, /* and of one of these */
+		SGPU_INDEX_SIZE_MAX = 64 << 20,  /* bytes of batch.json or response.json */
+	SGPU_INDEX_FRAME_MAX = 1 << 20,  /* bytes of it without the segments */
+	SGPU_INDEX_SEGMENT_MAX = 32 << 10, /* bytes of one segment */
 	SGPU_RECIPIENTS_MAX = 256,
 	SGPU_SIGNATURES_MAX = 8,
 	SGPU_FILE_PATH_MAX = 4096,       /* bytes of a FILE location's path */
@@ -34,29 +34,30 @@ enum {
 	SGPU_TAR_BLOCK = 512,
 };
 
-/* ---- tar, POSIX ustar with base-256 sizes: regular files only, strict ---- */
+/* ---- tar: strict POSIX ustar with base-256 sizes and only regular files ---- */
 struct sgpu_tar_reader;
-/* Reads from fd, in order, a block at a time. `name` is for messages. Close does not close fd. */
+/* Reads from fd, in order, a block at a time. `name` is for messages. sgpu_tar_close does not close fd. */
 SGPU_MUST_CHECK int sgpu_tar_open(int fd, const char *name, struct sgpu_tar_reader **reader,
 				  struct sgpu_error *error);
-/* The same when the first block was already read from fd, to see what it holds. */
+/* The same after the first block has been read from fd, to recognise the file. */
 SGPU_MUST_CHECK int sgpu_tar_open_block(int fd, const char *name, const uint8_t first[SGPU_TAR_BLOCK],
 					struct sgpu_tar_reader **reader, struct sgpu_error *error);
 void sgpu_tar_close(struct sgpu_tar_reader **reader);
-/* The next member, skipping what is left of the one before. *member is NULL at the end of the archive, whose two
- * zero blocks have then been read and at most 1 MiB of zeros behind them. The name lives until the next call.
- * Errors: SGPU_EINVALID (a bad header, an archive cut short), SGPU_ESYSTEM. */
+/* Moves to the next member and skips the rest of the one before. *member is NULL at the end of the archive, after
+ * its two zero blocks and at most 1 MiB of further zeros. The name lives until the next call. Errors:
+ * SGPU_EINVALID (a bad header, an archive cut short), SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_tar_next(struct sgpu_tar_reader *reader, const char **member, uint64_t *size,
 				  struct sgpu_error *error);
-/* Exactly `size` bytes of the current member. Errors: SGPU_EINVALID when the member or the archive ends first. */
+/* Reads exactly `size` bytes of the current member. Errors: SGPU_EINVALID if the member or the archive ends first. */
 SGPU_MUST_CHECK int sgpu_tar_read(struct sgpu_tar_reader *reader, void *data, size_t size,
 				  struct sgpu_error *error);
-/* The descriptor to read the current member's payload from directly (exactly its size; then call
- * sgpu_tar_consumed), and a stream offset when it is a regular file. For bulk work. */
+/* For bulk work: returns the descriptor, from which the caller reads exactly the current member's payload, and
+ * then calls sgpu_tar_consumed. */
 int sgpu_tar_fd(const struct sgpu_tar_reader *reader);
 void sgpu_tar_consumed(struct sgpu_tar_reader *reader, uint64_t bytes);
 
-/* Writing: a header, then exactly `size` bytes of payload by the caller to the same fd, then the padding. */
+/* To write a member: the header, then exactly `size` bytes of payload by the caller to the same fd, then the
+ * padding. */
 SGPU_MUST_CHECK int sgpu_tar_header(int fd, const char *name, const char *member, uint64_t size,
 				    struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_tar_padding(int fd, const char *name, uint64_t size, struct sgpu_error *error);
@@ -64,8 +65,8 @@ SGPU_MUST_CHECK int sgpu_tar_end(int fd, const char *name, struct sgpu_error *er
 
 /* ---- the index ---- */
 enum sgpu_masking { SGPU_MASKING_NONE, SGPU_MASKING_AES_GCM };
-/* SGPU_LOCATION_NONE: no payload travels (an output of a batch, a failed segment of a response). FILE: batches only;
- * who opens a response reads no file that its writer names. */
+/* SGPU_LOCATION_NONE: no payload travels (an output of a batch, a failed segment of a response).
+ * SGPU_LOCATION_FILE: only in batches, so that a reader of a response reads no file that its writer names. */
 enum sgpu_location_kind { SGPU_LOCATION_NONE, SGPU_LOCATION_INLINE, SGPU_LOCATION_FILE, SGPU_LOCATION_REGION };
 
 struct sgpu_location {
@@ -78,17 +79,17 @@ struct sgpu_location {
 struct sgpu_batch_segment {
 	char *id;
 	enum sgpu_masking masking;
-	uint64_t size;            /* plaintext bytes; for an output of a batch the largest that it may have */
+		uint64_t size;            /* plaintext bytes; for an output of a batch the maximum */
 	bool sealed;              /* MASKING_AES_GCM with a sealed_size: the location holds ciphertext. A batch before
 	                             sealing names the plaintext's file instead and has no sealed_size. */
 	uint64_t sealed_size;
 	struct sgpu_location location;
 	bool has_kt128;           /* MASKING_NONE payloads: */
 	uint8_t kt128[SGPU_KT128_SIZE]; /* KangarooTwelve of the payload, without a customisation string */
-	/* the manifest's direction, after sgpu_batch_read_head; both for INPUT_OUTPUT */
+		/* the manifest's direction, set by sgpu_batch_read_head; both for INPUT_OUTPUT */
 	bool input, output;
 	/* responses only */
-	int status;               /* SGPU_OK, or the code of what failed */
+		int status;               /* SGPU_OK, or the code of the failure */
 	uint64_t actual_size;     /* actual_output_data_size_bytes */
 	char *error_text;         /* or NULL */
 };
@@ -102,8 +103,8 @@ struct sgpu_batch {
 	uint64_t counter;         /* batches: grows from one batch of an owner to the next; 0 before sealing */
 	struct sgpu_batch_segment *segments;  /* batch: every INPUT, INPUT_OUTPUT and OUTPUT; response: every output */
 	int segment_count;
-	json_t *recipients;       /* array, or NULL when there are none */
-	json_t *signatures;       /* batches: array of detached JWS of the owners, or NULL when there are none */
+		json_t *recipients;       /* array, or NULL */
+	json_t *signatures;       /* batches: array of detached JWS of the owners, or NULL */
 	bool has_mac;
 	uint8_t mac[SGPU_SHA256_SIZE];
 	json_t *timings;          /* responses: object of nanoseconds by stage, or NULL */
@@ -113,20 +114,20 @@ struct sgpu_batch {
 	int by_id_count;
 };
 
-/* Accepts one that a caller has put together itself, from calloc. */
+/* Also accepts a batch that a caller has made from calloc. */
 void sgpu_batch_free(struct sgpu_batch **batch);
 
-/* Reads batch.json (or response.json when `response`) and manifest.json from the reader, and checks: format, the
- * manifest's hash, that the text is canonical, that index and manifest name the same segments with the same
- * sensitivity and direction. Leaves the reader before the first payload. A response carries manifest.json too.
- * Errors: SGPU_EINVALID, SGPU_ESYSTEM, SGPU_EAUTH (the manifest is not the one of the index), SGPU_EPOLICY (a HIGH
- * payload that is not sealed). The manifest is not checked against the operations. */
+/* Reads batch.json (or response.json if `response`) and manifest.json from the reader. Checks the format, the
+ * manifest's hash, that the text is canonical, and that index and manifest name the same segments with the same
+ * sensitivity and direction. Does not check the manifest against the operations, and authenticates nothing. Leaves
+ * the reader before the first payload. Errors: SGPU_EINVALID, SGPU_ESYSTEM, SGPU_EAUTH (the index names another
+ * manifest), SGPU_EPOLICY (a HIGH payload is not sealed). */
 SGPU_MUST_CHECK int sgpu_batch_read_head(struct sgpu_tar_reader *reader, bool response, struct sgpu_batch **batch,
 					 struct sgpu_error *error);
-/* The same for whichever of the two it is. */
+/* The same for a batch or a response. */
 SGPU_MUST_CHECK int sgpu_batch_read_any(struct sgpu_tar_reader *reader, struct sgpu_batch **batch,
 					struct sgpu_error *error);
-/* The next inline payload: *segment is its index in batch->segments, or -1 at the end, after which nothing is
+/* Moves to the next inline payload: *segment is its index in batch->segments, or -1 at the end, when no payload is
  * missing. Refuses a member that is unknown, out of order, repeated, not inline, or of another size. */
 SGPU_MUST_CHECK int sgpu_batch_next_payload(struct sgpu_tar_reader *reader, const struct sgpu_batch *batch,
 					    int *segment, struct sgpu_error *error);
@@ -141,72 +142,74 @@ SGPU_MUST_CHECK int sgpu_batch_payload_end(int fd, const char *name, const struc
 /* Bytes of a segment's payload where its location is: sealed_size when sealed, else size (batch) or actual_size
  * (response). */
 uint64_t sgpu_batch_payload_size(const struct sgpu_batch *batch, int segment);
-/* Index by id, or -1. */
+/* Returns the index of a segment by its id, or -1. */
 int sgpu_batch_segment(const struct sgpu_batch *batch, const char *id);
 
 /* ---- making a batch ---- */
-/* A batch of a checked manifest: every segment but the INTERMEDIATE ones, in its order, with a random id. No payload has a
- * location yet. Errors: SGPU_ENOMEM, SGPU_ESYSTEM. */
+/* Makes a batch of a checked manifest, with a random id and all segments except INTERMEDIATE ones, in the
+ * manifest's order. No payload has a location yet. Errors: SGPU_ENOMEM, SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_batch_create(const struct sgpu_manifest *manifest, struct sgpu_batch **batch,
 				      struct sgpu_error *error);
-/* Says of an input that its payload, `size` bytes at `data`, travels inline: sealed if the segment is HIGH, else with its
- * digest. Errors: SGPU_EUSAGE when it is too large. */
+/* Makes the payload of an input, `size` bytes at `data`, travel inline: sealed if the segment is HIGH, else with
+ * its digest. Errors: SGPU_EUSAGE if it is too large. */
 SGPU_MUST_CHECK int sgpu_batch_set_payload(struct sgpu_batch *batch, int segment, const void *data, uint64_t size,
 					   struct sgpu_error *error);
-/* The payload of such an input as it travels, sgpu_batch_payload_size() bytes: sealed under the batch key, or as it is. */
+/* Gives the payload of such an input as it travels, sgpu_batch_payload_size() bytes: sealed under the batch key,
+ * or as it is. */
 SGPU_MUST_CHECK int sgpu_batch_seal_payload(const struct sgpu_batch *batch, const uint8_t batch_key[SGPU_KEY_SIZE],
 					    int segment, const void *data, void *payload, struct sgpu_error *error);
-/* The inverse, also for outputs of a response. Errors: SGPU_EKEY, SGPU_EAUTH; then `data` holds nothing of use. */
+/* The inverse, also for outputs of a response. Errors: SGPU_EKEY, SGPU_EAUTH; `data` is then undefined. */
 SGPU_MUST_CHECK int sgpu_batch_open_payload(const struct sgpu_batch *batch, const uint8_t batch_key[SGPU_KEY_SIZE],
 					    int segment, const void *payload, void *data, struct sgpu_error *error);
-/* Writes all of a batch: the head, and each inline payload, whose sgpu_batch_payload_size() bytes write_payload() writes. */
+/* Writes a whole batch: the head and each inline payload, of which write_payload() writes
+ * sgpu_batch_payload_size() bytes. */
 typedef int sgpu_batch_payload_writer(int fd, const char *name, const struct sgpu_batch *batch, int segment, void *argument,
 				      struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_batch_write(int fd, const char *name, const struct sgpu_batch *batch,
 				     sgpu_batch_payload_writer *write_payload, void *argument, struct sgpu_error *error);
 
 /* ---- keys ---- */
-/* Adds a recipient that can unwrap the batch key: HPKE for an X25519 key, RFC 3394 for an oct key. One that is there
- * already stays as it is. Errors: SGPU_EUSAGE when there are SGPU_RECIPIENTS_MAX. */
+/* Adds a recipient that can unwrap the batch key: HPKE for an X25519 key, RFC 3394 for an oct key. An existing
+ * recipient stays unchanged. Errors: SGPU_EUSAGE if there are SGPU_RECIPIENTS_MAX. */
 SGPU_MUST_CHECK int sgpu_batch_wrap(struct sgpu_batch *batch, const struct sgpu_key *recipient,
 				    const uint8_t batch_key[SGPU_KEY_SIZE], struct sgpu_error *error);
-/* Unwraps with the first of the keys that is a recipient. Errors: SGPU_EKEY when none is, SGPU_EAUTH when the
- * wrapped key does not verify. */
+/* Unwraps the batch key with the first of the keys that is a recipient. Errors: SGPU_EKEY if none is, SGPU_EAUTH
+ * if the wrapped key does not verify. */
 SGPU_MUST_CHECK int sgpu_batch_unwrap(const struct sgpu_batch *batch, const struct sgpu_key *keys, int key_count,
 				      uint8_t batch_key[SGPU_KEY_SIZE], struct sgpu_error *error);
-/* The owner's signature: a detached JWS of the type SGPU_BATCH_TYP over the SHA-256 of the canonical index without `mac`,
- * `signatures` and each segment's `location`, so of recipients and wrapped keys, too. HPKE says to whom a batch is
- * sealed, this by whom. One of the same key is replaced. To be made after the last change, and before sgpu_batch_sign.
- * Errors: SGPU_EUSAGE when there are SGPU_SIGNATURES_MAX. */
+/* Adds an owner's signature: a detached JWS of the type SGPU_BATCH_TYP over the SHA-256 of the canonical index
+ * without `mac`, `signatures` and each segment's `location`. It covers recipients and wrapped keys, and says who
+ * sealed the batch, which HPKE does not. Replaces an older signature of the same key. Call it after the last
+ * change and before sgpu_batch_sign. Errors: SGPU_EUSAGE if there are SGPU_SIGNATURES_MAX. */
 #define SGPU_BATCH_TYP "sgpu-batch"
 SGPU_MUST_CHECK int sgpu_batch_add_signature(struct sgpu_batch *batch, const struct sgpu_signing_key *key,
 					     struct sgpu_error *error);
-/* What is signed, as text: the same whoever signs it. */
+/* Gives the signed content as text; it does not depend on the signer. */
 SGPU_MUST_CHECK int sgpu_batch_content(const struct sgpu_batch *batch, char text[SGPU_KID_SIZE + 1],
 				       struct sgpu_error *error);
-/* The key of signature number `index`, once it has verified: whether anybody trusts this key is not said. Errors:
+/* Verifies signature number `index` and gives its key. The caller decides whether to trust this key. Errors:
  * SGPU_EINVALID, SGPU_EAUTH. */
 SGPU_MUST_CHECK int sgpu_batch_signature(const struct sgpu_batch *batch, int index, struct sgpu_signing_key *key,
 					 struct sgpu_error *error);
-/* Whether a key has signed the batch. Errors: SGPU_EAUTH when a signature of it does not verify. */
+/* Whether a key has signed the batch. Errors: SGPU_EAUTH if a signature of this key does not verify. */
 SGPU_MUST_CHECK int sgpu_batch_signed_by(const struct sgpu_batch *batch, const char *kid, bool *yes,
 					 struct sgpu_error *error);
-/* Whether one of the owners, thumbprints of keys, has signed the batch. kid: whose signature verified. Nothing is
- * computed over a batch of which no owner's key is named. Errors: SGPU_EPOLICY when none has signed, SGPU_EAUTH when a
- * signature of theirs does not verify. */
+/* Demands that one of the owners, thumbprints of keys, has signed the batch. kid receives the key whose signature
+ * verified. If the batch names no owner's key, nothing is computed over it. Errors: SGPU_EPOLICY if no owner has
+ * signed, SGPU_EAUTH if an owner's signature does not verify. */
 SGPU_MUST_CHECK int sgpu_batch_owner(const struct sgpu_batch *batch, const char *const *owners, int owner_count,
 				     char kid[SGPU_KID_SIZE + 1], struct sgpu_error *error);
-/* The MAC over the index: canonical JSON without `mac` and without each segment's `location`, which whoever
- * carries the batch may change (sgpu-stage does); what lies there is bound by kt128 or by its seal. */
+/* The MAC over the index: canonical JSON without `mac` and without each segment's `location`, which those who
+ * carry the batch may change (sgpu-stage does); kt128 or the seal binds the payload itself. */
 SGPU_MUST_CHECK int sgpu_batch_sign(struct sgpu_batch *batch, const uint8_t batch_key[SGPU_KEY_SIZE],
 				    struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_batch_verify(const struct sgpu_batch *batch, const uint8_t batch_key[SGPU_KEY_SIZE],
 				      struct sgpu_error *error);
 
 enum { SGPU_SEGMENT_CONTEXT_MAX = 8 + SGPU_BATCH_ID_SIZE + SGPU_SHA256_SIZE + 1 + SGPU_RESPONSE_ID_SIZE + SGPU_ID_MAX };
-/* What a segment is sealed with: its key, derived from the batch key, and its context. response_id NULL: an input, with
- * the context "sgpu v1" || 0x00 || batch_id || manifest_sha256 || 'i' || segment_id. Else an output of that response,
- * with 'o' || response_id || segment_id at its end, so that it fits into no other response to the same batch. */
+/* Derives the key of a segment from the batch key, and its context. response_id NULL: an input, with the context
+ * "sgpu v1" || 0x00 || batch_id || manifest_sha256 || 'i' || segment_id. Otherwise an output of that response, whose
+ * context ends in 'o' || response_id || segment_id, so that it fits into no other response to the same batch. */
 SGPU_MUST_CHECK int sgpu_batch_segment_key(const struct sgpu_batch *batch, const uint8_t batch_key[SGPU_KEY_SIZE],
 					   const char *segment_id,
 					   const uint8_t response_id[SGPU_RESPONSE_ID_SIZE],

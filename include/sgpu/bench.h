@@ -2,11 +2,10 @@
  *
  * Measuring: cases as rows of a table, samples, statistics, records, comparison. Times are in nanoseconds.
  *
- * A case measures points; a point has one or more variants that do comparable work ("plain", "sealed") and are sampled
- * in turns within one run, so that whatever slows the machine slows all of them. A sample: prepare (fill with a
- * pattern), run (the timed work), verify. Every variant of a point gives one record: its statistics, and from the
- * second variant on the ratio of its time to the first one's, taken round by round.
- */
+ * * A case measures points. A point has one or more variants that do comparable work ("plain", "sealed"). They are
+ * sampled in turns within one run, so that a slow moment of the machine slows all of them. A sample prepares
+ * (fills with a pattern), runs (the timed work) and verifies. Every variant of a point gives one record: its
+ * statistics, and from the second variant on the ratio of its time to that of the first, round by round. */
 #ifndef SGPU_BENCH_H
 #define SGPU_BENCH_H
 
@@ -35,7 +34,7 @@ struct sgpu_bench_statistics {
 enum sgpu_bench_unit { SGPU_BENCH_BYTES_PER_SECOND, SGPU_BENCH_OPERATIONS_PER_SECOND, SGPU_BENCH_NS };
 const char *sgpu_bench_unit_name(enum sgpu_bench_unit unit); /* "B/s", "op/s", "ns" */
 
-/* What a case needs; without it the case is waived, and the reason names it. */
+/* The requirements of a case; if one is missing, the case is waived, and the reason names it. */
 enum sgpu_bench_requires {
 	SGPU_BENCH_DEVICE = 1,        /* bench->device is open; without this bit it is NULL */
 	SGPU_BENCH_GPU = 2,           /* ...and is not the CPU device */
@@ -46,12 +45,12 @@ enum sgpu_bench_requires {
 
 struct sgpu_bench;
 
-/* A row. A case is waived when setup or run returns SGPU_EUNAVAILABLE or SGPU_ENOMEM (the error's text is the
- * reason), and has failed after any other error. teardown is called after every setup, failed ones too. */
+/* A row. A case is waived if setup or run returns SGPU_EUNAVAILABLE or SGPU_ENOMEM (the error's text is the
+ * reason), and has failed after any other error. teardown is called after every setup, including failed ones. */
 struct sgpu_bench_case {
 	const char *name;             /* "secure-copy" */
 	const char *help;             /* one line, lower case, no full stop */
-	enum sgpu_bench_unit unit;    /* what people look at; ends the table when name is NULL */
+		enum sgpu_bench_unit unit;    /* the figure for people; a row with a NULL name ends the table */
 	unsigned requires;            /* set of enum sgpu_bench_requires */
 	int (*setup)(struct sgpu_bench *bench, void **state, struct sgpu_error *error);  /* or NULL */
 	int (*run)(struct sgpu_bench *bench, void *state, struct sgpu_error *error);
@@ -61,7 +60,7 @@ struct sgpu_bench_case {
 /* ---- points and variants ---- */
 enum { SGPU_BENCH_PARAMETERS_MAX = 8, SGPU_BENCH_VARIANTS_MAX = 8, SGPU_BENCH_NAME_MAX = 48 };
 
-/* A parameter of a point: a word (text) or a number, whose unit is in the key: "size_bytes", "streams". */
+/* A parameter of a point: a text, or a number whose unit is in the key: "size_bytes", "streams". */
 struct sgpu_bench_parameter {
 	const char *key;
 	const char *text;             /* NULL: number */
@@ -70,8 +69,8 @@ struct sgpu_bench_parameter {
 
 struct sgpu_bench_point {
 	struct sgpu_bench_parameter parameters[SGPU_BENCH_PARAMETERS_MAX]; /* up to a NULL key; identify the point */
-	uint64_t bytes;               /* payload that one sample moves or works on; 0: none */
-	uint64_t operations;          /* that one sample holds; 0 counts as 1 */
+		uint64_t bytes;               /* payload of one sample; 0: none */
+	uint64_t operations;          /* operations of one sample; 0 counts as 1 */
 };
 
 /* All functions get `argument`, run on one thread, and return 0 or an error, which ends the case. */
@@ -79,56 +78,58 @@ struct sgpu_bench_variant {
 	const char *name;             /* "plain", "sealed" */
 	/* Before every sample, untimed: fills inputs, spoils outputs. Or NULL. */
 	int (*prepare)(void *argument, struct sgpu_error *error);
-	/* Does the work once, to its end. *ns is 0 before; what is still 0 afterwards is taken from the host's clock
-	 * around the call. For work on streams: sgpu_bench_enqueue and sgpu_bench_span. */
+		/* Does the work once, to its end. *ns is 0 at entry; if it is still 0 at the end, the host's
+		 * clock around the call counts. For work on streams: sgpu_bench_enqueue and sgpu_bench_span. */
 	int (*run)(void *argument, uint64_t *ns, struct sgpu_error *error);
-	/* After the sample, untimed: SGPU_EDIFFERS with what is wrong. Called for every sample up to 64 MiB, beyond for
-	 * the warm-up and the last one. Or NULL, where there is nothing to verify. */
+		/* After the sample, untimed: SGPU_EDIFFERS with the difference. Called for every sample up to 64
+		 * MiB; for larger ones only after the warm-up and the last one. Or NULL, if there is nothing to
+		 * verify. */
 	int (*verify)(void *argument, struct sgpu_error *error);
 	void *argument;
-	/* A published figure to print beside it, or 0: the ratio of a like comparison, and where it is from. */
+		/* A published ratio of a similar comparison, or 0, and its source. */
 	double reference_ratio;
 	const char *reference;
 };
 
-/* Samples the variants in turns and gives a record for each. Errors: those of the variants; SGPU_ECANCELED. */
+/* Samples the variants in turns and records each. Errors: those of the variants; SGPU_ECANCELED. */
 SGPU_MUST_CHECK int sgpu_bench_measure(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
 				       const struct sgpu_bench_variant *variants, int count, struct sgpu_error *error);
-/* Gives a record that says why a point, or one variant of it (NULL: all), was not measured; the case goes on. */
+/* Records why a point, or one variant of it (NULL: all), was not measured; the case continues. */
 void sgpu_bench_waive(struct sgpu_bench *bench, const struct sgpu_bench_point *point, const char *variant,
 		      const char *format, ...) SGPU_PRINTF(4, 5);
 
-/* The sizes of a sweep: powers of four times 4 KiB in [min, max] and in what --size allows; with `quick` only 64 KiB,
- * 4 MiB and 64 MiB of them. Returns how many. Unit: bytes. */
+/* Gives the sizes of a sweep in bytes: powers of four times 4 KiB in [min, max] that --size allows; with `quick`
+ * only 64 KiB, 4 MiB and 64 MiB. Returns their number. */
 enum { SGPU_BENCH_SIZES_MAX = 16 };
 int sgpu_bench_sizes(const struct sgpu_bench *bench, uint64_t min, uint64_t max, uint64_t sizes[SGPU_BENCH_SIZES_MAX]);
-/* Whether --size allows a size, for cases that have one of their own. */
+/* Whether --size allows a size, for cases with sizes of their own. */
 bool sgpu_bench_wants(const struct sgpu_bench *bench, uint64_t size);
-/* Whether there is memory for so many bytes on the host and on the device: SGPU_OK, or SGPU_ENOMEM and the reason. A
- * case asks before it allocates much, since the kernel kills rather than refuses. */
+/* Whether the host and the device have this much memory: SGPU_OK, or SGPU_ENOMEM and the reason. A case asks
+ * before a large allocation, because the kernel kills a process rather than refuse memory. */
 SGPU_MUST_CHECK int sgpu_bench_fits(const struct sgpu_bench *bench, uint64_t host_bytes, uint64_t device_bytes,
 				    struct sgpu_error *error);
 
 /* ---- patterns ---- */
-/* Fills with numbers that follow from the seed and the position; check gives the first byte that differs, or `size`. */
+/* Fill memory with numbers that follow from the seed and the position; check returns the first byte that differs, or
+ * `size`. */
 void sgpu_bench_fill(void *memory, uint64_t size, uint64_t seed);
 uint64_t sgpu_bench_check(const void *memory, uint64_t size, uint64_t seed);
 
 /* ---- work on streams ---- */
-/* Holds the streams behind a gate while enqueue(argument, error) puts work on them, then waits for its end. The gate
- * is a copy on a stream of its own whose end the others wait for: when it ended before everything was enqueued, the
- * sample is taken again behind a longer one. So the device's times of the tasks hold no time of the host's. Tasks
- * must be zeroed by `enqueue`, which may be called several times and must give the same result each time. At least one
- * stream. */
+/* Holds the streams (at least one) behind a gate while enqueue(argument, error) enqueues work, then waits for its
+ * end. The gate is a copy on a stream of its own, for which the other streams wait. If it ends before everything
+ * is enqueued, the sample is taken again behind a longer copy. The device's times of the tasks thus contain no
+ * time of the host. `enqueue` must zero its tasks; it may be called several times, and must give the same result
+ * each time. */
 SGPU_MUST_CHECK int sgpu_bench_enqueue(struct sgpu_bench *bench, struct sgpu_stream *const *streams, int count,
 				       int (*enqueue)(void *argument, struct sgpu_error *error), void *argument,
 				       struct sgpu_error *error);
-/* From the begin of the first to the end of the last of them. */
+/* The time from the begin of the first task to the end of the last. */
 uint64_t sgpu_bench_span(const struct sgpu_task *tasks, int count);
 /* SGPU_OK, or the first failure, with its text. */
 SGPU_MUST_CHECK int sgpu_bench_tasks(const struct sgpu_task *tasks, int count, struct sgpu_error *error);
-/* Launches an operation on a stream as the runner does: the device's own implementation, or the CPU device's from the
- * table. The call must live until the task has ended. */
+/* Launches an operation on a stream as the runner does: the device's own implementation, or that of the CPU device
+ * from the table. The call must live until the task has ended. */
 SGPU_MUST_CHECK int sgpu_bench_launch(struct sgpu_bench *bench, struct sgpu_stream *stream, struct sgpu_op_call *call,
 				      struct sgpu_task *task, struct sgpu_error *error);
 
@@ -145,15 +146,15 @@ struct sgpu_bench_record_parameter {
 
 struct sgpu_bench_record {
 	char name[SGPU_BENCH_NAME_MAX];       /* of the case */
-	char variant[SGPU_BENCH_NAME_MAX];    /* "": the whole case or point, when it was waived or has failed */
+		char variant[SGPU_BENCH_NAME_MAX];    /* "": the whole case or point, if it was waived or has failed */
 	struct sgpu_bench_record_parameter parameters[SGPU_BENCH_PARAMETERS_MAX];
 	int parameter_count;
 	enum sgpu_bench_unit unit;
 	enum sgpu_bench_status status;
-	char reason[256];                     /* of what did not pass */
+		char reason[256];                     /* why it did not pass */
 	uint64_t bytes, operations;           /* of one sample */
 	struct sgpu_bench_statistics ns;      /* one sample */
-	double cpu_ns;                        /* median of the processor time that the process used for a sample */
+		double cpu_ns;                        /* median of the process's processor time for a sample */
 	char ratio_to[SGPU_BENCH_NAME_MAX];   /* the variant that `ratio` compares with, or "" */
 	struct sgpu_bench_statistics ratio;
 	double reference_ratio;               /* 0: none */
@@ -163,33 +164,33 @@ struct sgpu_bench_record {
 /* ---- a run ---- */
 struct sgpu_bench_options {
 	bool quick;             /* fewer sizes, less time */
-	uint64_t samples;       /* of each variant; 0: as many as fit in time_ns, at least 5 (quick: 3) */
+		uint64_t samples;       /* of each variant; 0: as many as time_ns allows, at least 5 (quick: 3) */
 	uint64_t time_ns;       /* for each point and variant; 0: 1 s (quick: 0.1 s) */
 	uint64_t size_min, size_max; /* bytes; size_max 0: no limit */
 	unsigned jobs;          /* threads for work on all cores; 0: sgpu_cpu_count() */
 };
 
-/* What a case sees. */
+/* The environment of a case. */
 struct sgpu_bench {
-	struct sgpu_device *device;       /* NULL when the case does not require one */
-	struct sgpu_device_info info;     /* of the device; zero without one */
+		struct sgpu_device *device;       /* NULL if the case requires none */
+	struct sgpu_device_info info;     /* of the device; zero without a device */
 	struct sgpu_bench_options options; /* jobs is never 0 here */
-	struct sgpu_bench_private *state; /* the frame's */
+		struct sgpu_bench_private *state; /* of the frame */
 };
 
 /* Whether a case can run: SGPU_OK, or SGPU_EUNAVAILABLE and the reason. device and info may be NULL. */
 SGPU_MUST_CHECK int sgpu_bench_can_run(const struct sgpu_bench_case *row, const struct sgpu_device_info *info,
 				       struct sgpu_error *error);
-/* Runs one case and gives its records, in order, to `record`; at least one, whatever happens. device may be NULL,
- * then why says why, for the reason of a case that needs one. *status: what became of it, failed if a record did.
- * Errors: SGPU_ECANCELED, SGPU_ENOMEM; a case that fails is no error here. */
+/* Runs a case and passes its records, at least one, to `record` in order. If device is NULL, `why` is the reason
+ * for cases that need one. *status: the status of the case, failed if a record failed. Errors: SGPU_ECANCELED,
+ * SGPU_ENOMEM; a failing case is no error. */
 SGPU_MUST_CHECK int sgpu_bench_run(const struct sgpu_bench_case *row, const struct sgpu_bench_options *options,
 				   struct sgpu_device *device, const char *why,
 				   void (*record)(void *argument, const struct sgpu_bench_record *record),
 				   void *argument, enum sgpu_bench_status *status, struct sgpu_error *error);
 
 /* ---- results: JSON Lines, as sgpu-bench(1) describes them ----
- * The first object says where the measurements were taken, each other one is a record. */
+ *  * The first object describes machine and build, each other object is a record. */
 struct sgpu_bench_results {
 	json_t *environment;              /* object, or NULL */
 	struct sgpu_bench_record *records;
@@ -200,42 +201,42 @@ SGPU_MUST_CHECK int sgpu_bench_results_add(struct sgpu_bench_results *results, c
 					   struct sgpu_error *error);
 void sgpu_bench_results_clear(struct sgpu_bench_results *results);
 
-/* This machine, this build and a device (NULL: none): a new object, NULL when out of memory. */
+/* Describes this machine, this build and a device (NULL: none): a new object, or NULL if memory runs out. */
 json_t *sgpu_bench_environment(const struct sgpu_device_info *info, const struct sgpu_bench_options *options);
-/* A record as a new object, NULL when out of memory. */
+/* Returns a record as a new object, or NULL if memory runs out. */
 json_t *sgpu_bench_record_json(const struct sgpu_bench_record *record);
-/* From such text, of which nothing is trusted. `name` is for messages, which give the line. Errors: SGPU_EINVALID,
- * SGPU_ENOMEM; *results is empty then. */
+/* Reads results from untrusted text. `name` is for messages, which have the line. Errors: SGPU_EINVALID, SGPU_ENOMEM;
+ * *results is then empty. */
 SGPU_MUST_CHECK int sgpu_bench_read(const char *text, size_t size, const char *name, struct sgpu_bench_results *results,
 				    struct sgpu_error *error);
-/* What identifies a measurement, "bandwidth pinned direction=h2d size_bytes=4096": parameters in the order of their
- * keys. */
+/* Writes the key of a measurement, "bandwidth pinned direction=h2d size_bytes=4096", with the parameters sorted by
+ * name. */
 enum { SGPU_BENCH_KEY_MAX = 2 * SGPU_BENCH_NAME_MAX * (SGPU_BENCH_PARAMETERS_MAX + 1) };
 void sgpu_bench_key(const struct sgpu_bench_record *record, char key[SGPU_BENCH_KEY_MAX]);
-/* What one sample amounts to in the unit of the case: bytes or operations a second, or nanoseconds an operation; 0 when
- * it did not pass. */
+/* Returns the median sample in the unit of the case: bytes or operations per second, or nanoseconds per operation;
+ * 0 if the measurement did not pass. */
 double sgpu_bench_value(const struct sgpu_bench_record *record);
 
 /* ---- comparison ---- */
 enum sgpu_bench_verdict { SGPU_BENCH_WITHIN_NOISE, SGPU_BENCH_FASTER, SGPU_BENCH_SLOWER, SGPU_BENCH_ONLY_FIRST,
 			  SGPU_BENCH_ONLY_SECOND, SGPU_BENCH_NOT_MEASURED };
 struct sgpu_bench_difference {
-	const struct sgpu_bench_record *first, *second; /* NULL: not there. They live as long as the results. */
-	enum sgpu_bench_verdict verdict;  /* NOT_MEASURED: on one side or both it did not pass */
+		const struct sgpu_bench_record *first, *second; /* NULL: missing. They live as long as the results. */
+	enum sgpu_bench_verdict verdict;  /* NOT_MEASURED: it did not pass in one run or both */
 	double change;                    /* of the median time: 0.1 is a tenth slower */
-	double noise;                     /* what |change| must exceed to be more than noise */
+		double noise;                     /* |change| must exceed this to be more than noise */
 };
-/* Pairs the measurements of two runs by their keys, in the order of the first. `ratios`: compares the ratios of those
- * that have one, which two machines may have in common, in place of times. The array comes from malloc. */
+/* Pairs the measurements of two runs by their keys, in the order of the first. `ratios`: compares ratios, which
+ * two machines may have in common, instead of times. The array comes from malloc. */
 SGPU_MUST_CHECK int sgpu_bench_compare(const struct sgpu_bench_results *first, const struct sgpu_bench_results *second,
 				       bool ratios, struct sgpu_bench_difference **differences, size_t *count,
 				       struct sgpu_error *error);
 
 /* ---- plots ---- */
-/* A gnuplot script that draws all measurements that passed, as SVG on its standard output, with a panel for each case:
- * lines over the size where it varies, else bars; all axes of values are logarithmic. It holds the data, and nothing from
- * the results that gnuplot would carry out. *script comes from malloc, NUL-terminated. Errors: SGPU_EINVALID when no
- * measurement passed. */
+/* Writes a gnuplot script that draws all measurements that passed, as SVG on gnuplot's standard output, with a
+ * panel for each case: lines over the size if it varies, else bars, with logarithmic axes of values. The script
+ * holds the data, and nothing from the results that gnuplot would execute. *script comes from malloc,
+ * NUL-terminated. Errors: SGPU_EINVALID if no measurement passed. */
 SGPU_MUST_CHECK int sgpu_bench_plot(const struct sgpu_bench_results *results, char **script, size_t *size,
 				    struct sgpu_error *error);
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Key derivation, key wrapping, key files, and one AES-256-GCM with its providers. Everything but the bulk cipher
- * is OpenSSL's libcrypto.
- */
+ * * Key derivation, key wrapping, key files, and AES-256-GCM with its providers. Everything except the bulk cipher
+ * uses OpenSSL's libcrypto. */
 #ifndef SGPU_CRYPTO_H
 #define SGPU_CRYPTO_H
 
@@ -24,7 +23,7 @@ enum {
 	SGPU_KID_SIZE = 43, /* characters of an RFC 7638 thumbprint in base64url */
 };
 
-/* Cryptographically secure random bytes. Errors: SGPU_ESYSTEM. */
+/* Fills memory with cryptographically secure random bytes. Errors: SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_random(void *data, size_t size, struct sgpu_error *error);
 
 /* SHA-256 (FIPS 180-4), whole and piecewise. */
@@ -42,7 +41,8 @@ void sgpu_sha256_free(struct sgpu_sha256 **state);
  * security against collisions needs 32 bytes. It is a tree, so that large data are hashed by several processors. */
 void sgpu_kt128(const void *data, size_t size, const void *custom, size_t custom_size, uint8_t *digest,
 		size_t digest_size);
-/* The same on the workers of a pool, of which the calling thread holds a token. Errors: SGPU_ENOMEM, SGPU_ECANCELED. */
+/* The same on the workers of a pool, of which the calling thread holds a token. Errors: SGPU_ENOMEM,
+ * SGPU_ECANCELED. */
 struct sgpu_pool;
 SGPU_MUST_CHECK int sgpu_kt128_shared(struct sgpu_pool *pool, const void *data, size_t size, const void *custom,
 				      size_t custom_size, uint8_t *digest, size_t digest_size,
@@ -68,23 +68,23 @@ SGPU_MUST_CHECK int sgpu_hkdf_expand_sha512(const uint8_t *prk, size_t prk_size,
 					    uint8_t *out, size_t size, struct sgpu_error *error);
 
 /* ---- AES-256-GCM (SP 800-38D) ---- */
-struct sgpu_aead; /* one key, expanded; may be used by one thread at a time (sgpu_aead_copy makes another) */
+struct sgpu_aead; /* one expanded key, for one thread at a time (sgpu_aead_copy makes another) */
 
-/* Providers by name: "ipsec-mb" where it was built in and the CPU has VAES, "openssl" everywhere. name NULL takes
- * the fastest, or the one that the environment variable SGPU_AEAD names. Errors: SGPU_EUNAVAILABLE. */
+/* name: the provider, "ipsec-mb" if it was built in and the CPU has VAES, or "openssl". NULL takes the provider
+ * that the environment variable SGPU_AEAD names, else the fastest. Errors: SGPU_EUNAVAILABLE. */
 SGPU_MUST_CHECK int sgpu_aead_create(const char *name, const uint8_t key[SGPU_KEY_SIZE], struct sgpu_aead **aead,
 				     struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_aead_copy(const struct sgpu_aead *aead, struct sgpu_aead **copy, struct sgpu_error *error);
 void sgpu_aead_free(struct sgpu_aead **aead);
-/* The provider that sgpu_aead_create(NULL, ...) takes, with its variant: "ipsec-mb (VAES, AVX512)". Static. */
+/* The provider of sgpu_aead_create(NULL, ...), with its variant: "ipsec-mb (VAES, AVX512)". Static. */
 const char *sgpu_aead_provider(void);
 /* NULL-terminated names of the providers in this build that this CPU can run. Static. */
 const char *const *sgpu_aead_providers(void);
 
-/* out may equal in; no associated data. Errors: SGPU_EDEVICE when the provider fails. */
+/* Without associated data; out may equal in. Errors: SGPU_EDEVICE if the provider fails. */
 SGPU_MUST_CHECK int sgpu_aead_seal(struct sgpu_aead *aead, const uint8_t nonce[SGPU_NONCE_SIZE], const uint8_t *in,
 				   size_t size, uint8_t *out, uint8_t tag[SGPU_TAG_SIZE]);
-/* SGPU_EAUTH when the tag does not match; `out` is wiped then. */
+/* Errors: SGPU_EAUTH if the tag does not match; `out` is then wiped. */
 SGPU_MUST_CHECK int sgpu_aead_open(struct sgpu_aead *aead, const uint8_t nonce[SGPU_NONCE_SIZE], const uint8_t *in,
 				   size_t size, uint8_t *out, const uint8_t tag[SGPU_TAG_SIZE]);
 
@@ -114,23 +114,23 @@ struct sgpu_key {
 	char kid[SGPU_KID_SIZE + 1]; /* RFC 7638 thumbprint */
 };
 
-/* Fills *key with a new one. Kind SGPU_KEY_OCT or SGPU_KEY_X25519. */
+/* Makes a new key. kind: SGPU_KEY_OCT or SGPU_KEY_X25519. */
 SGPU_MUST_CHECK int sgpu_key_generate(enum sgpu_key_kind kind, struct sgpu_key *key, struct sgpu_error *error);
-/* The public half of an X25519 key. Errors: SGPU_EINVALID for an oct key. */
+/* Gives the public half of an X25519 key. Errors: SGPU_EINVALID for an oct key. */
 SGPU_MUST_CHECK int sgpu_key_public(const struct sgpu_key *key, struct sgpu_key *public_key,
 				    struct sgpu_error *error);
-/* From JWK text. A private key whose "x" is not its public key is refused. Errors: SGPU_EINVALID. */
+/* Parses JWK text. A private key with another "x" than its public key is refused. Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_key_parse(const char *text, size_t size, const char *name, struct sgpu_key *key,
 				   struct sgpu_error *error);
-/* One line of JWK text with a newline, from malloc; free with sgpu_free_wiped. */
+/* Writes one line of JWK text with a newline, from malloc; free with sgpu_free_wiped. */
 SGPU_MUST_CHECK int sgpu_key_text(const struct sgpu_key *key, char **text, size_t *size, struct sgpu_error *error);
-/* From a file: its key to encrypt with, of a JWK or a JWK Set. A secret key that is not a regular file or pipe of this
- * user (or root) with no rights for others is refused with SGPU_EPOLICY. path "-" is standard input, "fd:N" a
+/* Reads the key to encrypt with from a file with a JWK or a JWK Set. A secret key must be in a regular file or
+ * pipe of this user or root, without rights for others (SGPU_EPOLICY). The path "-" is standard input, "fd:N" a
  * descriptor. */
 SGPU_MUST_CHECK int sgpu_key_load(const char *path, struct sgpu_key *key, struct sgpu_error *error);
-/* The same for a key that is to open something. Errors: SGPU_EKEY for a public half. */
+/* The same for a private key. Errors: SGPU_EKEY for a public half. */
 SGPU_MUST_CHECK int sgpu_key_load_private(const char *path, struct sgpu_key *key, struct sgpu_error *error);
-/* Wipes it. */
+/* Wipes the key. */
 void sgpu_key_clear(struct sgpu_key *key);
 
 /* ---- keys that sign: Ed25519 (RFC 8032) and ECDSA on P-256 with SHA-256 (FIPS 186-5) ---- */
@@ -139,47 +139,47 @@ enum sgpu_signing_kind { SGPU_SIGNING_NONE, SGPU_SIGNING_ED25519, SGPU_SIGNING_P
 
 struct sgpu_signing_key {
 	enum sgpu_signing_kind kind;
-	bool secret_known;       /* it can sign, not only verify */
+		bool secret_known;       /* the key can sign, not only verify */
 	uint8_t secret[32];
 	uint8_t public_half[64]; /* Ed25519: 32 bytes and zeros; P-256: x || y */
 	char kid[SGPU_KID_SIZE + 1];
 };
 
-/* A new Ed25519 key. */
+/* Makes a new Ed25519 key. */
 SGPU_MUST_CHECK int sgpu_signing_generate(struct sgpu_signing_key *key, struct sgpu_error *error);
 const char *sgpu_signing_name(enum sgpu_signing_kind kind); /* "Ed25519", "P-256", "none" */
 
-/* ---- detached JWS (RFC 7515, appendix F), compact: "HEADER..SIGNATURE" ----
- * The header is {"alg","jwk","kid","typ"} in canonical form: the public key, and its thumbprint. The token is from
+/* ---- detached JWS (RFC 7515, appendix F), compact: "HEADER..SIGNATURE" ---- * The header is
+ * {"alg","jwk","kid","typ"} in canonical form, with the public key and its thumbprint. The token comes from
  * malloc. */
 enum { SGPU_DETACHED_MAX = 1024 };
 SGPU_MUST_CHECK int sgpu_detached_sign(const struct sgpu_signing_key *key, const char *typ, const void *payload,
 				       size_t size, char **token, struct sgpu_error *error);
-/* The key that the header names, without a look at the payload. Errors: SGPU_EINVALID for any other form. */
+/* Gives the key in the header, without verifying the signature. Errors: SGPU_EINVALID for any other form. */
 SGPU_MUST_CHECK int sgpu_detached_parse(const char *token, const char *typ, struct sgpu_signing_key *key,
 					uint8_t signature[SGPU_SIGNATURE_SIZE], struct sgpu_error *error);
-/* Whether it signs that payload by the key in it; that anybody trusts this key is not said. Errors: SGPU_EINVALID,
- * SGPU_EAUTH. */
+/* Verifies the signature of the payload with the key in the header. The caller decides whether to trust this key.
+ * Errors: SGPU_EINVALID, SGPU_EAUTH. */
 SGPU_MUST_CHECK int sgpu_detached_verify(const char *token, const char *typ, const void *payload, size_t size,
 					 struct sgpu_signing_key *key, struct sgpu_error *error);
 
-/* ---- what a key file holds: one JWK or a JWK Set, with at most one key of each use ---- */
+/* ---- the content of a key file: one JWK or a JWK Set, with at most one key of each use ---- */
 struct sgpu_key_set {
-	bool has_key;                    /* one to encrypt with */
+	bool has_key;                    /* there is a key to encrypt with */
 	struct sgpu_key key;
-	struct sgpu_signing_key signing; /* kind SGPU_SIGNING_NONE: there is none */
+	struct sgpu_signing_key signing; /* kind SGPU_SIGNING_NONE: none */
 };
 SGPU_MUST_CHECK int sgpu_key_set_parse(const char *text, size_t size, const char *name, struct sgpu_key_set *set,
 				       struct sgpu_error *error);
-/* As sgpu_key_text: a JWK Set, or a JWK when there is one key. */
+/* As sgpu_key_text: a JWK Set, or a JWK if there is only one key. */
 SGPU_MUST_CHECK int sgpu_key_set_text(const struct sgpu_key_set *set, char **text, size_t *size,
 				      struct sgpu_error *error);
-/* Public halves; a symmetric key has none and is left out. Errors: SGPU_EINVALID when nothing is left. */
+/* Takes the public halves; a symmetric key has none and is left out. Errors: SGPU_EINVALID if nothing is left. */
 SGPU_MUST_CHECK int sgpu_key_set_public(const struct sgpu_key_set *set, struct sgpu_key_set *public_set,
 					struct sgpu_error *error);
-/* As sgpu_key_load, which gives the one to encrypt with. */
+/* As sgpu_key_load, for all keys of the file. */
 SGPU_MUST_CHECK int sgpu_key_set_load(const char *path, struct sgpu_key_set *set, struct sgpu_error *error);
-/* Wipes it. */
+/* Wipes the set. */
 void sgpu_key_set_clear(struct sgpu_key_set *set);
 
 #ifdef __cplusplus

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Errors. Every function of the library that can fail returns 0 (SGPU_OK) or one of the negative codes below;
- * results come through out-parameters. The library never prints and never exits: the words for people are in
- * struct sgpu_error, which the caller owns and may pass as NULL.
- */
+ * Errors. Every function of the library that can fail returns 0 (SGPU_OK) or one of the negative codes below; *
+ * results come through out-parameters. The library never prints and never exits. struct sgpu_error has the text
+ * for people; the caller owns it and may pass NULL. */
 #ifndef SGPU_ERROR_H
 #define SGPU_ERROR_H
 
@@ -19,7 +18,7 @@ extern "C" {
 enum sgpu_code {
 	SGPU_OK = 0,
 	SGPU_EINVALID = -1,     /* malformed or invalid input: a document, a container, a key file; exit 1 */
-	SGPU_EDIFFERS = -2,     /* a comparison came out as "no"; exit 1 */
+		SGPU_EDIFFERS = -2,     /* a comparison found a difference; exit 1 */
 	SGPU_EUSAGE = -3,       /* the caller's arguments are wrong; exit 2 */
 	SGPU_ESYSTEM = -4,      /* a system call failed: I/O, permissions, space; exit 3 */
 	SGPU_ENOMEM = -5,       /* out of host or device memory; exit 3 */
@@ -30,18 +29,18 @@ enum sgpu_code {
 	SGPU_EAUTH = -10,       /* a tag, a MAC or a digest does not match, or an end mark is missing; exit 4 */
 	SGPU_EKEY = -11,        /* the key does not belong to this data; exit 4 */
 	SGPU_EPOLICY = -12,     /* refused by a rule: file modes, unsealed HIGH data, an expired region; exit 4 */
-	SGPU_EDEPENDENCY = -13, /* not run, because what it depends on failed; exit 5 */
+		SGPU_EDEPENDENCY = -13, /* not run, because a dependency failed; exit 5 */
 	SGPU_ESEGMENTS = -14,   /* the batch ran, and some of its segments failed; exit 5 */
 	SGPU_ESIGNATURE = -15,  /* evidence: a signature does not verify; exit 4 */
 	SGPU_ECHAIN = -16,      /* evidence: certificates do not lead to a trusted one; exit 4 */
-	SGPU_EEXPIRED = -17,    /* evidence: too old, not valid yet, or a certificate's time is over; exit 4 */
+		SGPU_EEXPIRED = -17,    /* evidence: too old or not valid yet, or a certificate has expired; exit 4 */
 	SGPU_ENONCE = -18,      /* evidence: made for another nonce; exit 4 */
 	SGPU_EBINDING = -19,    /* evidence: its parts do not belong together, or to this key; exit 4 */
 };
 
 enum { SGPU_ERROR_TEXT_MAX = 512, SGPU_ERROR_HINT_MAX = 256 };
 
-/* What went wrong, for people: one line without a full stop, values quoted, and a hint that may be empty. */
+/* An error for people: one line without a full stop, values quoted, and a hint that may be empty. */
 struct sgpu_error {
 	int code; /* enum sgpu_code */
 	char text[SGPU_ERROR_TEXT_MAX];
@@ -49,34 +48,34 @@ struct sgpu_error {
 };
 
 /* Fills *error (unless NULL) from a format and returns `code`, so that a function can `return sgpu_fail(...)`.
- * Values in it may come from hostile input, so the result is printable ASCII: other bytes are escaped, as \xNN. A value
- * in quotes, '%s' in the format, is shown whole when it can be a name (a path, or up to 64 bytes without quotes, braces
- * and lines); otherwise up to 24 bytes of it are, and none when it looks like a key. */
+ * Values may come from hostile input, so the result is printable ASCII: other bytes are escaped, as \xNN. A value
+ * in quotes, '%s' in the format, is shown in full if it can be a name (a path, or up to 64 bytes without quotes,
+ * braces and line breaks). Of other values at most 24 bytes are shown, and nothing of a value that looks like a
+ * key. */
 int sgpu_fail(struct sgpu_error *error, int code, const char *format, ...) SGPU_PRINTF(3, 4);
 int sgpu_vfail(struct sgpu_error *error, int code, const char *format, va_list arguments) SGPU_PRINTF(3, 0);
 
-/* The same for a failed system call: appends ": " and the text of the current errno. Returns SGPU_ENOMEM for
- * ENOMEM, else SGPU_ESYSTEM. */
+/* As sgpu_fail, for a failed system call: appends ": " and the text of errno. Returns SGPU_ENOMEM for ENOMEM, else
+ * SGPU_ESYSTEM. */
 int sgpu_fail_errno(struct sgpu_error *error, const char *format, ...) SGPU_PRINTF(2, 3);
 
-/* Out of memory: SGPU_ENOMEM with its text. */
+/* Reports that memory ran out. Returns SGPU_ENOMEM. */
 int sgpu_fail_nomem(struct sgpu_error *error);
 
-/* Adds a hint to *error and returns the code that is in it (SGPU_EINVALID when error is NULL). */
+/* Adds a hint to *error and returns its code (SGPU_EINVALID if error is NULL). */
 int sgpu_hint(struct sgpu_error *error, const char *format, ...) SGPU_PRINTF(2, 3);
 
-/* A sentence for a code: static memory. */
+/* Describes a code in one sentence. Static. */
 const char *sgpu_strerror(int code);
 
-/* A code's short name as responses and --json give it, "EAUTH" for SGPU_EAUTH: static memory. */
+/* Returns a code's short name, as in responses and --json: "EAUTH" for SGPU_EAUTH. Static. */
 const char *sgpu_error_name(int code);
 
-/* The code that a short name stands for, or SGPU_EINVALID. */
+/* Returns the code of a short name, or SGPU_EINVALID. */
 int sgpu_error_by_name(const char *name);
 
-/* The exit status that every tool gives for a code; the one table of exit codes:
- * 0 done, 1 the answer is no, 2 usage, 3 system, device or I/O, 4 authentication or policy refused,
- * 5 some segments failed. */
+/* Returns the exit status of all tools for a code: 0 done, 1 the answer is no, 2 usage, 3 system, device or I/O,
+ * 4 authentication or policy refused, 5 some segments failed. */
 int sgpu_exit_status(int code);
 
 #ifdef __cplusplus

@@ -27,7 +27,7 @@ enum {
 	SGPU_MANIFEST_ID_MAX = 128,  /* bytes of manifest_id: printable ASCII */
 	SGPU_LOCATION_MAX = 4095,    /* bytes of data_location_client */
 	SGPU_DMA_VAR_MAX = 64,       /* bytes of the name of a client variable */
-	SGPU_FAULTS_MAX = 100000,    /* faults kept; one more then says that there are others */
+		SGPU_FAULTS_MAX = 100000,    /* recorded faults; one more then says that there are others */
 	SGPU_MODULE_FUNCTION_MAX = 255, /* bytes of the name of a module's function: a C identifier */
 	SGPU_MODULE_SIZE_MAX = 256 << 20, /* bytes of a module's image */
 	SGPU_MODULE_PARAMS_MAX = 128,   /* parameters of a module's function, 8 bytes each at most */
@@ -41,7 +41,7 @@ enum {
 /* ---- element types and shapes ---- */
 enum sgpu_dtype { SGPU_NONE, SGPU_F32, SGPU_F64, SGPU_I32, SGPU_U8, SGPU_I16, SGPU_F16, SGPU_DTYPE_COUNT };
 
-/* dtype SGPU_NONE: not known. Row-major; shape[0] varies slowest. rank 0 is a scalar of one element. */
+/* dtype SGPU_NONE: unknown. Row-major; shape[0] varies slowest. rank 0 is a scalar of one element. */
 struct sgpu_type {
 	enum sgpu_dtype dtype;
 	int rank;
@@ -50,21 +50,21 @@ struct sgpu_type {
 
 size_t sgpu_dtype_size(enum sgpu_dtype dtype);       /* bytes of one element; 0 for SGPU_NONE */
 const char *sgpu_dtype_name(enum sgpu_dtype dtype);  /* "f32" */
-enum sgpu_dtype sgpu_dtype_parse(const char *name);  /* SGPU_NONE when unknown */
-/* The type that may be meant by a name that is none, such as "uint8"; NULL when there is none near. */
+enum sgpu_dtype sgpu_dtype_parse(const char *name);  /* SGPU_NONE if unknown */
+/* Suggests the type that a wrong name such as "uint8" may mean, or returns NULL. */
 const char *sgpu_dtype_near(const char *name);
-/* False when the product is not below 2^53. */
+/* These return false unless the product is below 2^53. */
 bool sgpu_type_elements(const struct sgpu_type *type, uint64_t *elements);
 bool sgpu_type_bytes(const struct sgpu_type *type, uint64_t *bytes);
 bool sgpu_type_equal(const struct sgpu_type *a, const struct sgpu_type *b);
-/* "f32[181,217,181]" into `text`, cut to fit. */
+/* Writes "f32[181,217,181]" into `text`, cut to fit. */
 enum { SGPU_TYPE_TEXT_MAX = 112 };
 void sgpu_type_text(const struct sgpu_type *type, char text[SGPU_TYPE_TEXT_MAX]);
 
 /* ---- faults ---- */
 struct sgpu_fault {
-	int line, column; /* from 1; 0 when the text has no such place */
-	char *pointer;    /* JSON pointer, "" for the document; raw: control characters are for the printer to escape */
+		int line, column; /* from 1; 0 if the text has no such place */
+	char *pointer;    /* JSON pointer, "" for the document; unescaped: the printer escapes control characters */
 	char *text;       /* "'IN' is not one of INPUT, OUTPUT, INPUT_OUTPUT, INTERMEDIATE" */
 	char *hint;       /* "did you mean 'INPUT'?", or NULL */
 };
@@ -75,14 +75,14 @@ struct sgpu_faults {
 	bool out_of_memory; /* some faults could not be recorded */
 };
 
-/* Adds one fault; format makes its text, hint may be NULL, both are printable ASCII then, as in sgpu_fail. */
+/* Adds a fault with a formatted text; hint may be NULL. Text and hint become printable ASCII, as in sgpu_fail. */
 void sgpu_fault_add(struct sgpu_faults *faults, const char *pointer, const char *hint, const char *format, ...)
 	SGPU_PRINTF(4, 5);
-/* Fills line and column of those that have none from the text, which must be JSON then, and sorts by them. */
+/* Fills in missing lines and columns from the text, which must be JSON, and sorts the faults by them. */
 SGPU_MUST_CHECK int sgpu_faults_locate(struct sgpu_faults *faults, const char *text, size_t size,
 				       struct sgpu_error *error);
 void sgpu_faults_clear(struct sgpu_faults *faults);
-/* The nearest of the NULL-terminated names by edit distance, or NULL when none is near. */
+/* Returns the nearest of the NULL-terminated names by edit distance, or NULL if none is near. */
 const char *sgpu_nearest_name(const char *name, const char *const *names);
 
 /* ---- the manifest ---- */
@@ -100,8 +100,8 @@ struct sgpu_segment {
 	enum sgpu_direction direction;
 	int operation;            /* index of gpu_operation_id, or -1 */
 	struct sgpu_type type;    /* stated, or inferred by sgpu_ops_check */
-	bool type_given;          /* the document has a data_type_info, */
-	bool type_stated;         /* and it was good */
+		bool type_given;          /* the document has a data_type_info */
+	bool type_stated;         /* and it is valid */
 	bool has_offset;          /* data_type_info.offset was given: the payload is a window of the file */
 	uint64_t offset;          /* bytes into the file at data_location_client */
 	bool at_most;             /* the size of this output is only known after the run; type is the largest */
@@ -116,84 +116,83 @@ struct sgpu_segment {
 
 struct sgpu_argument {
 	const char *name;         /* an argument whose name starts with "output" is written, any other is read */
-	int segment;              /* index, or -1 when the name was at fault */
+		int segment;              /* index, or -1 if the name is at fault */
 	bool output;
 };
 
 /* A parameter of a module's function, as its code sees it. */
 enum sgpu_module_param_kind {
-	SGPU_MODULE_POINTER,      /* 8 bytes: where the argument's data lie in the device's memory */
-	SGPU_MODULE_ELEMENTS,     /* u64: how many elements the argument has */
-	SGPU_MODULE_BYTES,        /* u64: how many bytes */
+		SGPU_MODULE_POINTER,      /* 8 bytes: the address of the argument's data in the device's memory */
+	SGPU_MODULE_ELEMENTS,     /* u64: the number of elements of the argument */
+	SGPU_MODULE_BYTES,        /* u64: its number of bytes */
 	SGPU_MODULE_VALUE,        /* a number of the manifest */
 };
 struct sgpu_module_param {
 	enum sgpu_module_param_kind kind;
 	int argument;             /* index into args of the operation; VALUE: -1 */
 	unsigned size;            /* bytes: 4 or 8 */
-	uint8_t value[8];         /* VALUE: the number's bytes, in the order of the machine */
+		uint8_t value[8];         /* VALUE: the number's bytes, in the machine's byte order */
 };
 
 /* An operation whose kernel a segment brings: "module:SEGMENT:FUNCTION". */
 struct sgpu_module_call {
 	const char *function;     /* borrowed from the document */
-	int segment;              /* index of the INPUT that holds the image, or -1 when it was at fault */
+		int segment;              /* index of the INPUT with the image, or -1 if it is at fault */
 	unsigned grid[3], block[3]; /* each at least 1 */
 	unsigned shared_bytes;    /* dynamic shared memory of a block */
 	struct sgpu_module_param *params;
 	int param_count;
-	bool has_digest;          /* "module_digest": the owner says which code may run */
+		bool has_digest;          /* "module_digest" is given: only this code may run */
 	uint8_t digest[32];       /* KT128, customisation "sgpu measure v1", of the module's image */
 };
 
 struct sgpu_operation {
 	const char *id;
 	const char *kernel;
-	json_t *params;           /* object, of a module an array, or NULL */
+		json_t *params;           /* object, for a module an array, or NULL */
 	struct sgpu_module_call *module; /* NULL: the kernel is an operation of the table */
 	struct sgpu_argument args[SGPU_ARGUMENTS_MAX];
 	int arg_count;
-	bool arguments_given;     /* the document has an object of them, of which args has all */
+		bool arguments_given;     /* the document has an object of arguments, all of which are in args */
 	bool declassify;
 	int *before;              /* operations that must end before this one starts, ascending, each once */
 	int before_count;
 };
 
 struct sgpu_manifest {
-	json_t *json;             /* the document, without the entries of its arrays unless it was parsed whole */
+		json_t *json;             /* the document; its arrays are empty unless it was parsed whole */
 	const char *id;           /* manifest_id */
 	struct sgpu_segment *segments;
 	int segment_count;
 	struct sgpu_operation *operations;
 	int operation_count;
-	int *order;               /* the operations in an order that the graph allows; NULL when there is a cycle */
+		int *order;               /* the operations in an order that the graph allows; NULL if there is a cycle */
 	char *canonical;          /* RFC 8785 text */
 	size_t canonical_size;
-	uint8_t sha256[32];       /* over the canonical text: the manifest's hash; both only when there are no faults */
+		uint8_t sha256[32];       /* over the canonical text: the manifest's hash; both only if there are no faults */
 	json_t *segment_ids, *operation_ids; /* private: from id to index */
 	int *graph;               /* private: the memory of every readers and before, */
 	struct sgpu_manifest_texts *texts; /* and of every name */
 };
 
-/* Parses and validates all that needs no knowledge of the operations: fields, names, references, graph,
- * information flow. All faults are recorded, in any order. Returns 0 (faults may be there: look at
- * faults->count), and *manifest is then set to what could be understood, unusable references being -1; or
- * SGPU_EINVALID when the text is not JSON (one fault, *manifest NULL), or SGPU_ENOMEM. sgpu_ops_check does the
- * rest. Free with sgpu_manifest_free. See sgpu_ops_load_manifest for the whole in one call. */
+/* Parses a manifest and validates everything that needs no knowledge of the operations: fields, names, references,
+ * graph, information flow. Records all faults, in any order. Returns 0 even if there are faults (check
+ * faults->count); *manifest then holds what could be understood, with -1 for unusable references. Errors:
+ * SGPU_EINVALID if the text is not JSON (one fault, *manifest NULL), SGPU_ENOMEM. sgpu_ops_check does the rest;
+ * sgpu_ops_load_manifest does everything in one call. Free with sgpu_manifest_free. */
 SGPU_MUST_CHECK int sgpu_manifest_parse(const char *text, size_t size, struct sgpu_manifest **manifest,
 					struct sgpu_faults *faults, struct sgpu_error *error);
 void sgpu_manifest_free(struct sgpu_manifest **manifest);
 
-/* The same with options. An output's location may never leave the folder that it is opened below; an input's may,
- * as far as the library is concerned (a batch travels to where that folder is not), unless SGPU_MANIFEST_INSIDE asks
- * for faults on those too. SGPU_MANIFEST_UNHASHED leaves canonical and sha256 empty, for those who only want to know
- * of faults. SGPU_MANIFEST_WHOLE makes the document's tree with all in it, which takes ten times as much memory as the
- * text: for documents of one's own. */
+/* The same with options. An output's location may never leave its directory. An input's may, because a batch
+ * travels to machines without that directory; SGPU_MANIFEST_INSIDE makes it a fault. SGPU_MANIFEST_UNHASHED leaves
+ * canonical and sha256 empty, if only the faults matter. SGPU_MANIFEST_WHOLE keeps the whole document as a tree,
+ * which takes ten times the memory of the text: for trusted documents. */
 enum sgpu_manifest_options { SGPU_MANIFEST_INSIDE = 1, SGPU_MANIFEST_UNHASHED = 2, SGPU_MANIFEST_WHOLE = 4 };
 SGPU_MUST_CHECK int sgpu_manifest_parse_options(const char *text, size_t size, unsigned options,
 						struct sgpu_manifest **manifest, struct sgpu_faults *faults,
 						struct sgpu_error *error);
-/* Whether a location leaves the folder that it is relative to, as its text goes: absolute, or by "..". */
+/* Whether the text of a location leaves its directory: absolute, or by "..". */
 bool sgpu_location_outside(const char *location);
 
 /* Returns the index of the segment with this id, or -1. */
@@ -208,7 +207,7 @@ static inline bool sgpu_segment_is_output(const struct sgpu_segment *segment)
 {
 	return segment->direction == SGPU_OUTPUT || segment->direction == SGPU_INPUT_OUTPUT;
 }
-/* For a segment with size_of_file, once its size in bytes, below 2^53, is known. */
+/* Sets the type of a segment with size_of_file. size: bytes, below 2^53. */
 static inline void sgpu_segment_set_size(struct sgpu_segment *segment, uint64_t size)
 {
 	segment->type = (struct sgpu_type){ SGPU_U8, 1, { size, 0, 0, 0 } };

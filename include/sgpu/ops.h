@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The operations, sgpu-ops(7): one table, one file an operation and device. An operation is a row: its arguments
- * with the element types and ranks they take, its parameters with ranges and defaults, a function that infers the
- * types of the outputs and checks those of the inputs, and its CPU implementation.
- */
+ * * The operations, sgpu-ops(7): one table, and one file for each operation and device. An operation is a row: its
+ * arguments with their element types and ranks, its parameters with ranges and defaults, a function that infers
+ * the types of the outputs and checks those of the inputs, and its CPU implementation. */
 #ifndef SGPU_OPS_H
 #define SGPU_OPS_H
 
@@ -27,7 +26,7 @@ enum { SGPU_PARAMS_MAX = 12 };
 			SGPU_TYPE_BIT(SGPU_I16) | SGPU_TYPE_BIT(SGPU_F16))
 
 struct sgpu_op_argument {
-	const char *name;      /* "input", "a", "b", "output", ...; written when it starts with "output" */
+		const char *name;      /* "input", "a", "b", "output", ...; written if it starts with "output" */
 	bool optional;
 	unsigned dtypes;       /* set of SGPU_TYPE_BIT */
 	int min_rank, max_rank;
@@ -52,24 +51,24 @@ struct sgpu_op_value {
 	double number;
 };
 
-/* One call of an operation. Arguments and parameters stand at the index that they have in the row. */
+/* One call of an operation. Arguments and parameters have the same indexes as in the row. */
 struct sgpu_op_call {
 	const struct sgpu_op *op;
 	struct sgpu_type type[SGPU_ARGUMENTS_MAX];  /* dtype SGPU_NONE: optional argument that is absent */
 	bool present[SGPU_ARGUMENTS_MAX];           /* the manifest gives this argument, with or without a type */
-	void *data[SGPU_ARGUMENTS_MAX];             /* device addresses; NULL when absent. Aligned to 64 bytes. No output
-	                                               overlaps an input, nor the scratch memory. */
+		void *data[SGPU_ARGUMENTS_MAX];             /* device addresses, aligned to 64 bytes; NULL if absent. No output
+	                                               overlaps an input or the scratch memory. */
 	struct sgpu_op_value param[SGPU_PARAMS_MAX];
 	void *scratch;                              /* device memory of op->scratch() bytes, aligned to 4096 */
 	uint64_t actual;                            /* set by an at_most operation: elements of its output */
 };
 
-/* What infer reports: a fault on an argument (by its name), on a parameter, or on the whole operation (NULL). */
+/* Receives the faults of infer: on an argument (by its name), on a parameter, or on the whole operation (NULL). */
 struct sgpu_op_report {
 	void (*fault)(struct sgpu_op_report *report, const char *argument, const char *param, const char *text);
-	/* private to the caller from here */
+		/* the caller's private data follow */
 };
-/* For infer functions: formats and reports. */
+/* For infer functions: formats a fault and reports it. */
 void sgpu_op_fault(struct sgpu_op_report *report, const char *argument, const char *param, const char *format, ...)
 	SGPU_PRINTF(4, 5);
 
@@ -78,43 +77,43 @@ struct sgpu_op {
 	const char *help;                       /* one line */
 	const struct sgpu_op_argument *args;    /* ends with a NULL name; inputs first */
 	const struct sgpu_op_param *params;     /* ends with a NULL name; NULL: none */
-	/* Called when the type of every required input is known, and dtypes and ranks of all inputs pass. Fills the
-	 * types of the outputs (SGPU_NONE on entry), and may fill an optional input that is present but SGPU_NONE
-	 * because the manifest leaves it open; reports faults. May not touch data. */
+		/* Called when the types of all required inputs are known, and the dtypes and ranks of all inputs
+		 * are valid. Fills the types of the outputs (SGPU_NONE on entry) and reports faults. May fill
+		 * the type of an optional input that is present without a type. Must not touch data. */
 	void (*infer)(struct sgpu_op_call *call, struct sgpu_op_report *report);
 	/* Bytes of scratch memory for a call whose types are known; NULL: none. */
 	uint64_t (*scratch)(const struct sgpu_op_call *call);
-	/* Runs on the CPU device; the calling thread holds a token of the pool. The result must not depend on the
-	 * number of workers. Returns 0, SGPU_ECANCELED, or an error with its text. */
+		/* Runs on the CPU device; the calling thread holds a token of the pool. The result must not
+		 * depend on the number of workers. Returns 0, SGPU_ECANCELED, or an error with its text. */
 	int (*cpu)(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error);
-	/* Whether the output's size is only known after the run (call->actual). */
+		/* Whether the size of the output is known only after the run (call->actual). */
 	bool (*at_most)(const struct sgpu_op_call *call); /* NULL: never */
 };
 
-/* All operations, NULL-terminated, by name. Static. */
+/* Returns all operations, NULL-terminated, sorted by name. Static. */
 const struct sgpu_op *const *sgpu_ops(void);
 const struct sgpu_op *sgpu_op_find(const char *name);
-/* Index of an argument or a parameter in the row, or -1. */
+/* Return the index of an argument or a parameter in the row, or -1. */
 int sgpu_op_arg(const struct sgpu_op *op, const char *name);
 int sgpu_op_param(const struct sgpu_op *op, const char *name);
 
-/* Checks a parsed manifest against the table and infers every type it leaves open, in graph order. All faults are
- * recorded; what a structural fault made unusable is passed over. Returns 0 or SGPU_ENOMEM. */
+/* Checks a parsed manifest against the table and infers every type that it leaves open, in graph order. Records all
+ * faults, and skips parts that a structural fault made unusable. Returns 0 or SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_ops_check(struct sgpu_manifest *manifest, struct sgpu_faults *faults,
 				   struct sgpu_error *error);
 
-/* Parse, check, locate: the manifest in one call. SGPU_EINVALID when there are faults: they are in *faults, the
- * first of them in *error; *manifest is NULL then. */
+/* Parses and checks a manifest, and locates its faults. Errors: SGPU_EINVALID if there are faults: *faults has
+ * them all, *error the first, and *manifest is NULL. */
 SGPU_MUST_CHECK int sgpu_ops_load_manifest(const char *text, size_t size, const char *name,
 					   struct sgpu_manifest **manifest, struct sgpu_faults *faults,
 					   struct sgpu_error *error);
 
-/* In place of a row for the operations whose kernel a segment brings: it has no arguments, parameters or code. Not in
- * the table. */
+/* The row of operations whose kernel a segment brings. It has no arguments, parameters or code, and is not in the
+ * table. */
 extern const struct sgpu_op sgpu_op_module;
 
-/* The call that an operation of a checked manifest makes (types and parameters, no data). Of a module, its row is
- * sgpu_op_module, and the arguments stand in the order of the manifest's. */
+/* Fills in the call of an operation of a checked manifest: types and parameters, no data. For a module, the row is
+ * sgpu_op_module, and the arguments have the order of the manifest. */
 SGPU_MUST_CHECK int sgpu_ops_prepare(const struct sgpu_manifest *manifest, int operation, struct sgpu_op_call *call,
 				     struct sgpu_error *error);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a file is, by its first bytes: for messages about one that was given for another. Nothing is decided by it.
- */
+ * * Recognises a file by its first bytes, for messages about a file that was given in place of another. No
+ * decision may depend on it. */
 #ifndef SGPU_SNIFF_H
 #define SGPU_SNIFF_H
 
@@ -27,17 +27,18 @@ enum sgpu_sniffed {
 	SGPU_SNIFFED_MANIFEST, /* of a job, as JSON */
 	SGPU_SNIFFED_JSON,
 	SGPU_SNIFFED_PACKED,   /* compressed */
-	SGPU_SNIFFED_FORMAT,   /* another format that begins with a known mark */
+		SGPU_SNIFFED_FORMAT,   /* another format with a known magic number */
 	SGPU_SNIFFED_TEXT,
-	SGPU_SNIFFED_UNEVEN,   /* no mark is known, and the bytes repeat as those of sealed data do not */
+	SGPU_SNIFFED_UNEVEN,   /* no known magic number, and too much repetition for sealed data */
 };
 
-/* Looks at the beginning of a file, `size` bytes or SGPU_SNIFF_SIZE of them if it is longer. *what, which may be NULL, is
- * what messages call it: "a manifest", "gzip data"; for SGPU_SNIFFED_UNKNOWN "data of no known kind". Static memory. */
+/* Recognises the beginning of a file, `size` bytes or SGPU_SNIFF_SIZE of a longer one. *what, which may be NULL,
+ * receives the words for messages: "a manifest", "gzip data"; for SGPU_SNIFFED_UNKNOWN "data of no known kind".
+ * Static. */
 enum sgpu_sniffed sgpu_sniff(const void *first, size_t size, const char **what);
 
-/* SGPU_EINVALID: that `name` is `what`, and not a batch or a response; with a hint where there is one. Nothing that was
- * read from "standard input" is "no input", since the program before it in the pipe has said why. */
+/* Reports that `name` is not what was wanted but what it was recognised as, with a hint if there is one. Empty
+ * "standard input" is "no input", because the program before it in the pipe has said why. Returns SGPU_EINVALID. */
 int sgpu_fail_sniffed(struct sgpu_error *error, const char *name, const void *first, size_t size, const char *wanted);
 
 #ifdef __cplusplus

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Staged regions: memory files that outlive the program that made them, in $XDG_RUNTIME_DIR/sgpu (0700), from which
- * a runner fetches payloads. A region has an id, an owner and an expiry, and is validated on every use. The side
- * that reads one uses positioned reads, so that a region that is cut short is an error and never a fault.
- */
+ * * Staged regions: memory files in $XDG_RUNTIME_DIR/sgpu (0700) that outlive the program that made them, and from
+ * which a runner fetches payloads. A region has an id, an owner and an expiry, and is validated at each use. A
+ * region that is cut short causes an error in its reader, never a crash. */
 #ifndef SGPU_STAGE_H
 #define SGPU_STAGE_H
 
@@ -25,11 +24,11 @@ enum sgpu_page_kind { SGPU_PAGES_NORMAL, SGPU_PAGES_TRANSPARENT, SGPU_PAGES_HUGE
 const char *sgpu_page_kind_name(enum sgpu_page_kind kind); /* "4 KiB", "transparent huge", "2 MiB huge" */
 
 struct sgpu_region_options {
-	int numa_node;        /* -1: none chosen */
-	bool no_huge;         /* normal pages only */
-	bool keep;            /* stays until released or expired; else the runner that takes it unlinks it */
+		int numa_node;        /* -1: none chosen */
+	bool no_huge;         /* only normal pages */
+	bool keep;            /* stays until released or expired; otherwise the runner that takes it unlinks it */
 	uint64_t lifetime_ns; /* until it expires, whole seconds, at most 10 years; 0: one hour */
-	bool written;         /* a runner will write to it with pwrite, so no kind of memory that lacks that */
+	bool written;         /* a runner will write to it with pwrite, so no kind of memory without pwrite */
 };
 
 struct sgpu_region {
@@ -44,100 +43,98 @@ struct sgpu_region {
 	bool sealed;          /* against shrinking */
 	bool keep;
 	int fd;               /* open descriptor, or -1 in a listing */
-	uint8_t *data;        /* until publish: the payload, `size` bytes, mapped; sgpu_region_back before it is touched */
-	char *path;           /* of the folder that it is in (a listing: of the file) */
-	bool usable;          /* in a listing: passes validation now; if not, `why` says what is wrong */
+		uint8_t *data;        /* until publish: the mapped payload; sgpu_region_back comes before touching it */
+	char *path;           /* of its directory (in a listing: of the file) */
+	bool usable;          /* in a listing: it passes validation now; if not, `why` says what is wrong */
 	bool expired;
 	char why[128];
 };
 
-/* The folder: $XDG_RUNTIME_DIR/sgpu, else /run/user/UID/sgpu where that folder is, else /dev/shm/sgpu-UID, or
- * /dev/shm/sgpu-UID-XXXXXX where another user has taken that. Made
- * with mode 0700 when absent; refused (SGPU_EPOLICY) when it is not ours alone or is a link. `path` comes from
- * malloc. */
+/* Gives the directory of the regions: $XDG_RUNTIME_DIR/sgpu, else /run/user/UID/sgpu if /run/user/UID exists, else
+ * /dev/shm/sgpu-UID, or /dev/shm/sgpu-UID-XXXXXX if another user has taken that name. It is made with mode 0700 if
+ * missing, and refused (SGPU_EPOLICY) if it is a link or others have rights on it. *path comes from malloc. */
 SGPU_MUST_CHECK int sgpu_stage_folder(char **path, struct sgpu_error *error);
-/* Whether it is the last of these. */
+/* Whether the path is the last of these. */
 bool sgpu_stage_folder_is_fallback(const char *path);
 
-/* All folders in which regions may be: the first is that one, made when absent, the others are of huge pages and may not be
- * there. NULL-terminated, from malloc. */
+/* Gives all directories in which regions may be, NULL-terminated. The first is that of sgpu_stage_folder, made if
+ * missing; the others are for huge pages and may be missing. */
 SGPU_MUST_CHECK int sgpu_stage_folders(char ***folders, struct sgpu_error *error);
 void sgpu_stage_folders_free(char ***folders);
 
-/* A new region of `size` bytes, open for writing; region->fd is the caller's. Until publish it has no name, so that
- * a killed process leaves nothing. Close without publish gives the memory back. */
+/* Makes a region of `size` bytes, open for writing; region->fd is the caller's. It has no name until publish, so a
+ * killed process leaves nothing. Closing it before publish frees its memory. */
 SGPU_MUST_CHECK int sgpu_region_create(uint64_t size, const struct sgpu_region_options *options,
 				       struct sgpu_region *region, struct sgpu_error *error);
-/* Backs [offset, offset + size) of region->data with memory, so that writing there cannot fault; any thread may call
- * it. Errors: SGPU_ENOMEM, SGPU_ESYSTEM (the file system is full). */
+/* Backs [offset, offset + size) of region->data with memory, so that writing there cannot fault. Any thread. Errors:
+ * SGPU_ENOMEM, SGPU_ESYSTEM (the file system is full). */
 SGPU_MUST_CHECK int sgpu_region_back(struct sgpu_region *region, uint64_t offset, uint64_t size,
 				     struct sgpu_error *error);
-/* Gives it its name, after which it is only read and written through descriptors; region->data is gone. */
+/* Gives the region its name and unmaps region->data. From then on it is read and written through descriptors. */
 SGPU_MUST_CHECK int sgpu_region_publish(struct sgpu_region *region, struct sgpu_error *error);
 void sgpu_region_close(struct sgpu_region *region);
-/* Overwrites with zeros and unlinks. While a runner still has it open it is only unlinked: what it holds goes with
- * the last descriptor. */
+/* Overwrites a region with zeros and unlinks it. If a runner has it open, it is only unlinked: its memory is freed
+ * with the last descriptor. */
 SGPU_MUST_CHECK int sgpu_region_release(const char *id, struct sgpu_error *error);
-/* All regions of this user, by their creation, expired and damaged ones included; free with sgpu_region_list_free. */
+/* Lists all regions of this user in the order of creation, including expired and damaged ones. */
 SGPU_MUST_CHECK int sgpu_region_list(struct sgpu_region **regions, int *count, struct sgpu_error *error);
 void sgpu_region_list_free(struct sgpu_region **regions, int count);
-/* Releases those that have expired; *count says how many. */
+/* Releases all expired regions; *count receives their number. */
 SGPU_MUST_CHECK int sgpu_region_reap(int *count, struct sgpu_error *error);
 
-/* Where a payload is fetched from, once its location was validated; for inline payloads the tar is the source. */
+/* The place of a payload whose location has been validated. Inline payloads come from the tar archive instead. */
 struct sgpu_source {
 	int fd;
 	uint64_t offset, size;
-	bool owned; /* fd is closed by sgpu_source_close */
+		bool owned; /* sgpu_source_close closes fd */
 	char name[128];
 };
-/* Opens a FILE or REGION location for `size` bytes: kind, bounds and, for a region, the lease are checked; a FILE
- * must be a regular file, anywhere: this is for the owner's side. `take` as sgpu_region_take. */
+/* Opens a FILE or REGION location for `size` bytes, for the owner's side. Checks the kind, the bounds and, for a
+ * region, its validity. A FILE may be any regular file. take: unlinks a region unless it is to be kept. */
 SGPU_MUST_CHECK int sgpu_source_open(const struct sgpu_location *location, uint64_t size, bool take,
 				     struct sgpu_source *source, struct sgpu_error *error);
 void sgpu_source_close(struct sgpu_source *source);
 
-/* ---- folders that a runner lets batches fetch from ----
- * Whoever makes a batch chooses the names in it. So they are looked up in these folders alone: an absolute one must
- * begin with a folder's own path, a relative one is tried in each; links, '..' and other mounts are refused, and
- * nothing but regular files is opened. Without folders there are no files. */
+/* ---- directories from which a runner fetches files ---- The maker of a batch chooses the names in it, so names
+ * are looked up only in these directories. An absolute name must begin with a directory's own path; a relative
+ * name is tried in each directory. Links, '..' and other mounts are refused, and only regular files are opened.
+ * Without directories, no file is opened. */
 struct sgpu_files;
 SGPU_MUST_CHECK int sgpu_files_create(struct sgpu_files **files, struct sgpu_error *error);
 void sgpu_files_free(struct sgpu_files **files);
-/* Opens a folder, once. Errors: SGPU_ESYSTEM; SGPU_EPOLICY when its file system is one of the kernel's (procfs, sysfs,
- * devtmpfs and such). */
+/* Opens a directory, once. Errors: SGPU_ESYSTEM; SGPU_EPOLICY if its file system is one of the kernel's (procfs,
+ * sysfs, devtmpfs and such). */
 SGPU_MUST_CHECK int sgpu_files_allow(struct sgpu_files *files, const char *folder, struct sgpu_error *error);
-/* A file that is never fetched, by what fstat says of it, whatever name it has or gets. */
+/* Excludes a file by its identity from fstat, under any name. */
 struct stat;
 SGPU_MUST_CHECK int sgpu_files_except(struct sgpu_files *files, const struct stat *status, struct sgpu_error *error);
-/* The folder that a file lies in or beneath, as it was named, or NULL. */
+/* Returns the directory that contains a path, as it was named, or NULL. */
 const char *sgpu_files_above(const struct sgpu_files *files, const char *path);
-/* What a name stands for, without opening it. */
+/* Looks at the file of a name without opening it. */
 SGPU_MUST_CHECK int sgpu_files_look(const struct sgpu_files *files, const char *path, struct stat *status,
 				    struct sgpu_error *error);
-/* The folders' descriptors (of O_PATH), and how they were named. `files` may be NULL for the count: 0. */
+/* The directories' number (0 for NULL), and their descriptors (O_PATH) and names. */
 int sgpu_files_count(const struct sgpu_files *files);
 int sgpu_files_folder(const struct sgpu_files *files, int index, const char **name);
 
-/* ---- what a runner holds for one batch ----
- * A batch has many payloads in one region, and a region can be taken once. The first use of a region takes it, later
- * ones share its descriptor. Any thread may call. `files` is borrowed, NULL: no payload in a file is fetched
- * (SGPU_EPOLICY). */
+/* ---- the regions and files of one batch ---- A batch can have many payloads in one region, which can be taken
+ * only once. The first use takes the region, and later uses share its descriptor. Any thread. `files` is borrowed;
+ * NULL: no payload in a file is fetched (SGPU_EPOLICY). */
 struct sgpu_leases;
 SGPU_MUST_CHECK int sgpu_leases_create(const struct sgpu_files *files, struct sgpu_leases **leases,
 				       struct sgpu_error *error);
-/* Closes all; no source from here may be in use. Accepts NULL. */
+/* Closes everything; no source from here may be in use. Accepts NULL. */
 void sgpu_leases_free(struct sgpu_leases **leases);
-/* As sgpu_source_open with take, a FILE only from the folders. A source in a region stays valid until
- * sgpu_leases_free; a FILE is closed by sgpu_source_close, which every source may be given. writable: for outputs,
- * REGION only, and the region must be one that is kept (SGPU_EPOLICY). */
+/* As sgpu_source_open with take, but a FILE only from the directories. A source in a region stays valid until
+ * sgpu_leases_free. sgpu_source_close closes a FILE, and accepts every source. writable: for outputs, only a
+ * REGION, which must be one that is kept (SGPU_EPOLICY). */
 SGPU_MUST_CHECK int sgpu_leases_source(struct sgpu_leases *leases, const struct sgpu_location *location,
 				       uint64_t size, bool writable, struct sgpu_source *source,
 				       struct sgpu_error *error);
 
 /* ---- this machine, for sgpu-stage info ---- */
-/* The folder's file system, "tmpfs", and whether it is in memory; a region elsewhere works, but what is LOW is then
- * written to a disk. *available: bytes, UINT64_MAX when it has no limit. Errors: SGPU_ESYSTEM. */
+/* Gives the directory's file system, "tmpfs", and whether it is in memory. A region elsewhere works, but LOW data
+ * are then written to a disk. *available: bytes, UINT64_MAX without a limit. Errors: SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_stage_file_system(const char *folder, const char **name, bool *in_memory,
 					   uint64_t *available, struct sgpu_error *error);
 /* Mounts of hugetlbfs. */
@@ -148,16 +145,16 @@ struct sgpu_huge_mount {
 };
 SGPU_MUST_CHECK int sgpu_huge_mounts(struct sgpu_huge_mount **mounts, int *count, struct sgpu_error *error);
 void sgpu_huge_mounts_free(struct sgpu_huge_mount **mounts, int count);
-/* Whether files in a folder get transparent huge pages on request: that is a matter of how its tmpfs is mounted.
- * *setting is the mount's word, "huge=advise", or the kernel's, where that overrules it. */
+/* Whether files in a directory get transparent huge pages on request, which depends on the mount of its tmpfs.
+ * setting receives the mount option, "huge=advise", or the kernel's setting if that overrules it. */
 bool sgpu_shmem_huge(const char *folder, char setting[32]);
-/* NUMA nodes that have memory; 0 when this build or this machine cannot tell. Unit: bytes. */
+/* Lists the NUMA nodes with memory; none if this build or this machine cannot tell. Unit: bytes. */
 struct sgpu_numa_node {
 	int node;
 	uint64_t total, free;
 };
 SGPU_MUST_CHECK int sgpu_numa_nodes(struct sgpu_numa_node **nodes, int *count, struct sgpu_error *error);
-/* Bytes that may be locked; UINT64_MAX: no limit. */
+/* The number of bytes that may be locked; UINT64_MAX: no limit. */
 uint64_t sgpu_lock_limit(void);
 
 #ifdef __cplusplus

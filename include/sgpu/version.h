@@ -2,7 +2,7 @@
 #ifndef SGPU_VERSION_H
 #define SGPU_VERSION_H
 
-/* That of the newest section of CHANGELOG.md, with "-dev" while there is one of what is not released. */
+/* The version of the newest section of CHANGELOG.md; while that is "Unreleased", the next version with "-dev". */
 #define SGPU_VERSION "0.2.0-dev"
 
 #endif
