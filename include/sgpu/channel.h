@@ -186,13 +186,14 @@ struct sgpu_reply {
 /* ---- keys of a channel, derived from the CEK by HKDF-SHA256 with salt = processor: for both trusted sides ---- */
 struct sgpu_channel_keys {
 	uint8_t group[SGPU_KEY_SIZE];   /* info "sgpu channel group": AES-256-GCM of groups */
+	uint8_t answer[SGPU_KEY_SIZE];  /* info "sgpu channel answer": AES-256-GCM of answers to groups */
 	uint8_t owner[SGPU_KEY_SIZE];   /* info "sgpu channel owner": MACs by the owner: unmapping, destruction */
 	uint8_t report[SGPU_KEY_SIZE];  /* info "sgpu channel report": MACs by the processor */
 	uint8_t measure[SGPU_KEY_SIZE]; /* info "sgpu channel measure": keyed digests */
 };
 SGPU_MUST_CHECK int sgpu_channel_derive(const uint8_t cek[SGPU_KEY_SIZE], const uint8_t processor[16],
 					struct sgpu_channel_keys *keys, struct sgpu_error *error);
-/* Nonce of group number `counter` (from 1): serial (4, big endian) || counter (8, big endian). */
+/* Nonce of group number `counter` (from 1), and of the answer to it: serial (4, big endian) || counter (8, big endian). */
 void sgpu_group_nonce(uint32_t serial, uint64_t counter, uint8_t nonce[SGPU_NONCE_SIZE]);
 /* MACs: KT128 of key || fields, 32 bytes, with a customisation string of their own each. */
 void sgpu_mac_unmap(const struct sgpu_channel_keys *keys, uint32_t serial, uint64_t counter, uint64_t va,
@@ -244,14 +245,12 @@ struct sgpu_processor_config {
 	uint32_t unprotected;           /* frames at the beginning that the host may read and write */
 	uint32_t hidden;                /* frames at the end that nobody maps: keys and tables stand for them */
 	uint64_t space_size;            /* bytes of addresses a context gets, 0: twice the frames */
-	/* Carries out the items of an opened group, in order: called with what was sealed, after its tag has
-	 * verified. The device's own calls are made here. A failure is the group's: SGPU_REFUSED_GROUP for
-	 * SGPU_EINVALID and SGPU_EPOLICY, else SGPU_REFUSED_DEVICE; the counter has advanced all the same. NULL:
-	 * groups are empty. Of the processor it may call sgpu_processor_reaches, _space and _activate, on the
-	 * thread that it is called on, and it does not wait for a thread that sends commands: until it returns
-	 * nothing is unmapped. `items` starts at a multiple of 8 and is wiped afterwards. */
-	int (*execute)(void *executor, uint32_t channel, const uint8_t *items, size_t size, struct sgpu_error *error);
-	void *executor;
+	/* Takes the items of an opened group, in the order of the channel: called with what was sealed, after its tag has
+	 * verified. It keeps a copy for whoever carries them out, and calls nothing of the processor. A failure is the
+	 * group's: SGPU_REFUSED_GROUP for SGPU_EINVALID and SGPU_EPOLICY, else SGPU_REFUSED_DEVICE; the counter has
+	 * advanced all the same. NULL: groups are empty. `items` starts at a multiple of 8 and is wiped afterwards. */
+	int (*take)(void *taker, uint32_t channel, const uint8_t *items, size_t size, struct sgpu_error *error);
+	void *taker;
 };
 
 /* The pager is borrowed. Frames are taken to hold secrets at first: each is cleared before it is first mapped,
@@ -284,8 +283,12 @@ SGPU_MUST_CHECK int sgpu_processor_host_write(struct sgpu_processor *processor, 
 SGPU_MUST_CHECK int sgpu_processor_enter(struct sgpu_processor *processor, uint32_t channel,
 					 const struct sgpu_device_range *ranges, int count, struct sgpu_error *error);
 void sgpu_processor_leave(struct sgpu_processor *processor);
-/* For the executor and for trusted code beside it: whether [address, address + size) of the device is mapped, all
- * of it, in the context of the channel; base and size of its space. */
+/* Seals the answer to the group that was taken last: once, under its number *counter. `sealed` has room for
+ * size + SGPU_TAG_SIZE. Errors: SGPU_EUSAGE (no group is left to answer; more than SGPU_GROUP_MAX). */
+SGPU_MUST_CHECK int sgpu_processor_answer(struct sgpu_processor *processor, uint32_t channel, const void *answer,
+					  size_t size, uint8_t *sealed, uint64_t *counter, struct sgpu_error *error);
+/* For trusted code in this process: whether [address, address + size) of the device is mapped, all of it, in the context
+ * of the channel; base and size of its space. */
 bool sgpu_processor_reaches(struct sgpu_processor *processor, uint32_t channel, sgpu_devptr address, uint64_t size);
 SGPU_MUST_CHECK int sgpu_processor_space(struct sgpu_processor *processor, uint32_t channel, sgpu_devptr *base,
 					 uint64_t *size, struct sgpu_error *error);
@@ -293,8 +296,8 @@ SGPU_MUST_CHECK int sgpu_processor_space(struct sgpu_processor *processor, uint3
  * owner, so a grant that came through other hands proves nothing by itself. Errors: SGPU_EAUTH. */
 SGPU_MUST_CHECK int sgpu_processor_vouch(struct sgpu_processor *processor, const struct sgpu_grant *grant,
 					 struct sgpu_error *error);
-/* Makes the channel's context the one that kernels reach, and every other unreachable; free when it already is.
- * The executor calls it before it enqueues work. */
+/* Makes the channel's context the one that kernels reach, and every other unreachable; free when it already is. Nothing
+ * keeps it so: a request is made between enter and leave. */
 SGPU_MUST_CHECK int sgpu_processor_activate(struct sgpu_processor *processor, uint32_t channel,
 					    struct sgpu_error *error);
 
@@ -328,6 +331,10 @@ void sgpu_session_close(struct sgpu_session **session); /* wipes it */
  * taken. One thread at a time. */
 SGPU_MUST_CHECK int sgpu_session_seal(struct sgpu_session *session, const void *items, size_t size, uint8_t *group,
 				      uint64_t *counter, struct sgpu_error *error);
+/* Opens the sealed answer to group number `counter`, which must be newer than the last one that was opened. `answer` has
+ * room for size - SGPU_TAG_SIZE. Errors: SGPU_EAUTH. */
+SGPU_MUST_CHECK int sgpu_session_answer(struct sgpu_session *session, const uint8_t *sealed, size_t size,
+					uint64_t counter, uint8_t *answer, struct sgpu_error *error);
 /* MAC for CH_PTE that unmaps, and for CH_DESTROY; each takes the next number of the channel's authorisations. */
 void sgpu_session_unmap(struct sgpu_session *session, uint64_t va, uint64_t size, uint64_t *counter,
 			uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);

@@ -15,6 +15,7 @@ int sgpu_channel_derive(const uint8_t cek[SGPU_KEY_SIZE], const uint8_t processo
 		uint8_t *key;
 	} parts[] = {
 		{ "sgpu channel group", keys->group },
+		{ "sgpu channel answer", keys->answer },
 		{ "sgpu channel owner", keys->owner },
 		{ "sgpu channel report", keys->report },
 		{ "sgpu channel measure", keys->measure },

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A session: the owner's side of one channel. It has the channel's keys and three counters: of the groups that it
- * sealed, of what it authorised, and of the last report that it believed.
+ * A session: the owner's side of one channel. It has the channel's keys and four counters: of the groups that it sealed, of
+ * the last answer that it opened, of what it authorised, and of the last report that it believed.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,9 +12,9 @@
 
 struct sgpu_session {
 	struct sgpu_channel_keys *keys; /* secret memory */
-	struct sgpu_aead *aead;
+	struct sgpu_aead *aead, *answer_aead;
 	uint32_t channel, serial;
-	uint64_t groups, authorisations, reports;
+	uint64_t groups, answers, authorisations, reports;
 };
 
 static const char GRANT_INFO[] = "sgpu channel v1";
@@ -71,6 +71,9 @@ int sgpu_session_open(const struct sgpu_key *owner, const struct sgpu_grant *gra
 	if (rc == SGPU_OK) {
 		rc = sgpu_aead_create(NULL, made->keys->group, &made->aead, error);
 	}
+	if (rc == SGPU_OK) {
+		rc = sgpu_aead_create(NULL, made->keys->answer, &made->answer_aead, error);
+	}
 	if (rc != SGPU_OK) {
 		sgpu_session_close(&made);
 		return rc;
@@ -85,6 +88,7 @@ void sgpu_session_close(struct sgpu_session **session)
 {
 	if (session && *session) {
 		sgpu_aead_free(&(*session)->aead);
+		sgpu_aead_free(&(*session)->answer_aead);
 		sgpu_secret_free((*session)->keys, sizeof(*(*session)->keys));
 		sgpu_free_wiped(session, sizeof(**session));
 	}
@@ -108,6 +112,25 @@ int sgpu_session_seal(struct sgpu_session *session, const void *items, size_t si
 		return sgpu_fail(error, rc, "cannot seal a group of %zu bytes", size);
 	}
 	*counter = session->groups;
+	return SGPU_OK;
+}
+
+int sgpu_session_answer(struct sgpu_session *session, const uint8_t *sealed, size_t size, uint64_t counter,
+			uint8_t *answer, struct sgpu_error *error)
+{
+	uint8_t nonce[SGPU_NONCE_SIZE];
+
+	if (size < SGPU_TAG_SIZE || size > SGPU_GROUP_MAX || counter > session->groups || counter <= session->answers) {
+		return sgpu_fail(error, SGPU_EAUTH, "an answer to group %llu of channel %u is not the next one",
+				 (unsigned long long)counter, session->channel);
+	}
+	sgpu_group_nonce(session->serial, counter, nonce);
+	if (sgpu_aead_open(session->answer_aead, nonce, sealed, size - SGPU_TAG_SIZE, answer,
+			   sealed + size - SGPU_TAG_SIZE) != SGPU_OK) {
+		return sgpu_fail(error, SGPU_EAUTH, "the answer to group %llu of channel %u does not verify",
+				 (unsigned long long)counter, session->channel);
+	}
+	session->answers = counter;
 	return SGPU_OK;
 }
 

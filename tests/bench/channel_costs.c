@@ -44,19 +44,19 @@ static void print(const char *what, uint64_t *times, uint64_t each)
 	       (double)times[0] / (double)each);
 }
 
-static int execute(void *executor, uint32_t channel, const uint8_t *items, size_t size, struct sgpu_error *error)
+static int take(void *taker, uint32_t channel, const uint8_t *items, size_t size, struct sgpu_error *error)
 {
 	(void)channel;
 	(void)items;
 	(void)error;
-	*(uint64_t *)executor += size;
+	*(uint64_t *)taker += size;
 	return SGPU_OK;
 }
 
 static void open_channel(struct bench *b, uint64_t *total)
 {
 	const struct sgpu_processor_config config = {
-		.frames = FRAMES, .unprotected = UNPROTECTED, .execute = execute, .executor = total
+		.frames = FRAMES, .unprotected = UNPROTECTED, .take = take, .taker = total
 	};
 	struct sgpu_command command = { .op = SGPU_CH_CREATE };
 	struct sgpu_error error = { 0 };

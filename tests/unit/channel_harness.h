@@ -143,13 +143,13 @@ static inline struct sgpu_session *session_of(struct bench *b, const struct sgpu
 }
 
 static inline void bench_open(struct bench *b, bool fresh,
-			      int (*execute)(void *, uint32_t, const uint8_t *, size_t, struct sgpu_error *),
-			      void *executor)
+			      int (*take)(void *, uint32_t, const uint8_t *, size_t, struct sgpu_error *),
+			      void *taker)
 {
 	memset(b, 0, sizeof(*b));
 	fake_pager_init(&b->fake, FRAMES, SMALL, RATIO, fresh, &b->pager);
 	b->config = (struct sgpu_processor_config){ .frames = FRAMES, .unprotected = UNPROTECTED, .hidden = HIDDEN,
-						    .space_size = SPACE, .execute = execute, .executor = executor };
+						    .space_size = SPACE, .take = take, .taker = taker };
 	CHECK(sgpu_processor_create(&b->pager, &b->config, &b->processor, NULL) == SGPU_OK);
 	CHECK(sgpu_key_generate(SGPU_KEY_X25519, &b->owner[0], NULL) == SGPU_OK);
 	CHECK(sgpu_key_generate(SGPU_KEY_X25519, &b->owner[1], NULL) == SGPU_OK);

@@ -380,11 +380,11 @@ static inline struct sgpu_pager world_pager(struct world *world)
 	};
 }
 
-/* Carries out what a group asks for: nothing. */
-static inline int world_execute(void *executor, uint32_t channel, const uint8_t *items, size_t size,
+/* Takes any group. */
+static inline int world_take(void *taker, uint32_t channel, const uint8_t *items, size_t size,
 				struct sgpu_error *error)
 {
-	(void)executor;
+	(void)taker;
 	(void)channel;
 	(void)items;
 	return size <= SGPU_GROUP_MAX ? SGPU_OK : sgpu_fail(error, SGPU_EINVALID, "a group of %zu bytes", size);
@@ -397,7 +397,7 @@ static inline const struct sgpu_processor_config *world_config(void)
 		.unprotected = WORLD_UNPROTECTED,
 		.hidden = WORLD_HIDDEN,
 		.space_size = 3ull * SGPU_CHANNEL_ENTRIES * WORLD_SMALL,
-		.execute = world_execute,
+		.take = world_take,
 	};
 
 	return &config;

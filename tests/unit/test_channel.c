@@ -197,14 +197,14 @@ UNIT_TEST(keys_depend_on_the_processor_and_differ_from_each_other)
 {
 	const uint8_t cek[SGPU_KEY_SIZE] = { 1 }, processor[16] = { 2 }, other[16] = { 3 };
 	struct sgpu_channel_keys a, b, c;
-	const uint8_t *all[4] = { a.group, a.owner, a.report, a.measure };
+	const uint8_t *all[5] = { a.group, a.owner, a.report, a.measure, a.answer };
 
 	REQUIRE(sgpu_channel_derive(cek, processor, &a, NULL) == SGPU_OK);
 	REQUIRE(sgpu_channel_derive(cek, processor, &b, NULL) == SGPU_OK);
 	REQUIRE(sgpu_channel_derive(cek, other, &c, NULL) == SGPU_OK);
 	CHECK(!memcmp(&a, &b, sizeof(a)));
 	CHECK(memcmp(a.group, c.group, sizeof(a.group)) && memcmp(a.owner, c.owner, sizeof(a.owner)));
-	for (int i = 0; i < 4; i++) {
+	for (int i = 0; i < 5; i++) {
 		for (int j = 0; j < i; j++) {
 			CHECK(memcmp(all[i], all[j], SGPU_KEY_SIZE));
 		}

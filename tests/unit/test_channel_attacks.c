@@ -21,9 +21,9 @@ struct stage {
 	uint32_t per_big;
 };
 
-static int nothing(void *executor, uint32_t channel, const uint8_t *items, size_t size, struct sgpu_error *error)
+static int nothing(void *taker, uint32_t channel, const uint8_t *items, size_t size, struct sgpu_error *error)
 {
-	(void)executor;
+	(void)taker;
 	(void)channel;
 	(void)items;
 	return size == 8 ? SGPU_OK : sgpu_fail(error, SGPU_EINVALID, "a group of %zu bytes", size);
@@ -47,7 +47,7 @@ static bool begin(struct stage *s)
 		.unprotected = 16,
 		.hidden = 4,
 		.space_size = 2 * SGPU_CHANNEL_ENTRIES * s->scene.pager.info.small,
-		.execute = nothing,
+		.take = nothing,
 	};
 	return scene_begin(&s->scene, &s->config);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sealed groups: their order, what becomes of their items, which context is reachable meanwhile, and all of it from
- * several threads.
+ * Sealed groups and their answers: their order, and what becomes of their items. Requests: which context is reachable
+ * meanwhile. All of it from several threads.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -10,56 +10,52 @@
 
 #define OK SGPU_REFUSED_NOT
 
-/* An executor that does what the first byte of the items says. */
-struct executor {
-	struct bench *bench;
-	_Atomic uint32_t calls, wrong;
+/* Takes items, or refuses them as their first byte says. */
+struct taker {
+	_Atomic uint32_t calls;
 	uint8_t last[64];
 	size_t size;
 };
 
-static int execute(void *argument, uint32_t channel, const uint8_t *items, size_t size, struct sgpu_error *error)
+static int take(void *argument, uint32_t channel, const uint8_t *items, size_t size, struct sgpu_error *error)
 {
-	struct executor *e = argument;
-	sgpu_devptr base = 0;
-	uint64_t space = 0;
-	uint8_t seen = 0;
+	struct taker *t = argument;
 
-	e->calls++;
+	(void)channel;
+	t->calls++;
 	if (size && items[0] == 'p') {
 		return sgpu_fail(error, SGPU_EPOLICY, "an item is refused");
 	}
 	if (size && items[0] == 'd') {
 		return SGPU_ENOMEM;
 	}
-	if (size && items[0] == 'x') {
-		/* What an executor may not do: another's context after its own, a command of its own. */
-		struct sgpu_command command = { .op = SGPU_CH_DESTROY, .channel = channel };
-		struct sgpu_reply reply;
-
-		e->wrong += sgpu_processor_activate(e->bench->processor, channel, NULL) != SGPU_OK;
-		e->wrong += sgpu_processor_activate(e->bench->processor, 3 - channel, NULL) != SGPU_EUSAGE;
-		e->wrong += sgpu_processor_command(e->bench->processor, &command, &reply) != SGPU_EINVALID;
-		e->wrong += reply.refusal != SGPU_REFUSED_MALFORMED;
-		return SGPU_OK;
+	if (size && items[0] == 'i') {
+		return sgpu_fail(error, SGPU_EINVALID, "not an item");
 	}
-	if (size && items[0] == 'r') {
-		/* What an executor does: is it ours, make it reachable, use it. */
-		if (sgpu_processor_space(e->bench->processor, channel, &base, &space, error) != SGPU_OK ||
-		    !sgpu_processor_reaches(e->bench->processor, channel, base, SMALL)) {
-			return sgpu_fail(error, SGPU_EINVALID, "not mapped");
-		}
-		for (int i = 0; i < 2; i++) {
-			if (sgpu_processor_activate(e->bench->processor, channel, error) != SGPU_OK) {
-				return SGPU_EDEVICE;
-			}
-			e->wrong += !fake_load(&e->bench->fake, base, &seen, 1);
-		}
-		return SGPU_OK;
+	if (size && items[0] == 'n') {
+		return SGPU_OK; /* of several threads */
 	}
-	memcpy(e->last, items, size < sizeof(e->last) ? size : sizeof(e->last));
-	e->size = size;
+	memcpy(t->last, items, size < sizeof(t->last) ? size : sizeof(t->last));
+	t->size = size;
 	return SGPU_OK;
+}
+
+/* A request: is the page at the beginning of the space ours, make it reachable, use it. */
+static int request(struct bench *b, uint32_t channel)
+{
+	struct sgpu_device_range range = { 0, SMALL };
+	uint64_t space = 0;
+	uint8_t seen = 0;
+	int rc = sgpu_processor_space(b->processor, channel, &range.address, &space, NULL);
+
+	if (rc == SGPU_OK) {
+		rc = sgpu_processor_enter(b->processor, channel, &range, 1, NULL);
+	}
+	if (rc == SGPU_OK) {
+		rc = fake_load(&b->fake, range.address, &seen, 1) ? SGPU_OK : SGPU_EDIFFERS;
+		sgpu_processor_leave(b->processor);
+	}
+	return rc;
 }
 
 static enum sgpu_refusal seal_and_submit(struct bench *b, struct sgpu_session *session, uint32_t channel,
@@ -75,11 +71,11 @@ static enum sgpu_refusal seal_and_submit(struct bench *b, struct sgpu_session *s
 UNIT_TEST(a_group_arrives_once_and_in_order)
 {
 	struct bench b;
-	struct executor e = { .bench = &b };
+	struct taker t = { 0 };
 	uint8_t one[64], two[64], zero[SGPU_TAG_SIZE];
 	uint64_t first, second;
 
-	bench_open(&b, true, execute, &e);
+	bench_open(&b, true, take, &t);
 	REQUIRE(create(&b, 1, 11, &b.owner[0]) == OK);
 	struct sgpu_session *session = session_of(&b, &b.owner[0]);
 	REQUIRE(sgpu_session_seal(session, "one", 3, one, &first, NULL) == SGPU_OK && first == 1);
@@ -93,15 +89,15 @@ UNIT_TEST(a_group_arrives_once_and_in_order)
 	CHECK(submit(&b, 1, one, 0, 1) == SGPU_REFUSED_MALFORMED);
 	CHECK(submit(&b, 1, one, SGPU_GROUP_MAX + 1, 1) == SGPU_REFUSED_MALFORMED);
 	CHECK(submit(&b, 2, one, 3 + SGPU_TAG_SIZE, 1) == SGPU_REFUSED_NO_CHANNEL);
-	CHECK(e.calls == 0);
-	CHECK(submit(&b, 1, one, 3 + SGPU_TAG_SIZE, 1) == OK && e.size == 3 && !memcmp(e.last, "one", 3));
+	CHECK(t.calls == 0);
+	CHECK(submit(&b, 1, one, 3 + SGPU_TAG_SIZE, 1) == OK && t.size == 3 && !memcmp(t.last, "one", 3));
 	CHECK(submit(&b, 1, one, 3 + SGPU_TAG_SIZE, 1) == SGPU_REFUSED_COUNTER);
 	CHECK(submit(&b, 1, one, 3 + SGPU_TAG_SIZE, 2) == SGPU_REFUSED_SEAL);
-	CHECK(submit(&b, 1, two, 3 + SGPU_TAG_SIZE, 2) == OK && !memcmp(e.last, "two", 3));
+	CHECK(submit(&b, 1, two, 3 + SGPU_TAG_SIZE, 2) == OK && !memcmp(t.last, "two", 3));
 	REQUIRE(sgpu_session_seal(session, "", 0, zero, &first, NULL) == SGPU_OK);
 	b.command.via = BOOT;
 	CHECK(say(&b, &b.command) == SGPU_REFUSED_BOOTSTRAP);
-	CHECK(submit(&b, 1, zero, sizeof(zero), first) == OK && e.size == 0 && e.calls == 3);
+	CHECK(submit(&b, 1, zero, sizeof(zero), first) == OK && t.size == 0 && t.calls == 3);
 	sgpu_session_close(&session);
 	bench_close(&b);
 }
@@ -109,11 +105,11 @@ UNIT_TEST(a_group_arrives_once_and_in_order)
 UNIT_TEST(a_group_is_for_its_own_channel_and_life)
 {
 	struct bench b;
-	struct executor e = { .bench = &b };
+	struct taker t = { 0 };
 	uint8_t group[64];
 	uint64_t counter;
 
-	bench_open(&b, true, execute, &e);
+	bench_open(&b, true, take, &t);
 	REQUIRE(create(&b, 1, 11, &b.owner[0]) == OK);
 	struct sgpu_session *one = session_of(&b, &b.owner[0]);
 	const uint32_t serial = b.reply.grant.serial;
@@ -126,7 +122,7 @@ UNIT_TEST(a_group_is_for_its_own_channel_and_life)
 	REQUIRE(destroy(&b, 1, NULL) == OK && create(&b, 1, 11, &b.owner[0]) == OK);
 	CHECK(b.reply.grant.serial > serial);
 	CHECK(submit(&b, 1, group, 3 + SGPU_TAG_SIZE, counter) == SGPU_REFUSED_SEAL);
-	CHECK(e.calls == 0);
+	CHECK(t.calls == 0);
 	sgpu_session_close(&one);
 	sgpu_session_close(&two);
 	bench_close(&b);
@@ -135,22 +131,22 @@ UNIT_TEST(a_group_is_for_its_own_channel_and_life)
 UNIT_TEST(what_verified_counts_whatever_its_items_do)
 {
 	struct bench b;
-	struct executor e = { .bench = &b };
+	struct taker t = { 0 };
 
-	bench_open(&b, true, execute, &e);
+	bench_open(&b, true, take, &t);
 	REQUIRE(create(&b, 1, 11, &b.owner[0]) == OK);
 	struct sgpu_session *session = session_of(&b, &b.owner[0]);
 	CHECK(seal_and_submit(&b, session, 1, "p") == SGPU_REFUSED_GROUP && b.reply.code == SGPU_EPOLICY);
 	CHECK(!strcmp(b.reply.error.text, "an item is refused"));
 	CHECK(seal_and_submit(&b, session, 1, "d") == SGPU_REFUSED_DEVICE && b.reply.code == SGPU_ENOMEM);
 	CHECK(b.reply.error.text[0]);
-	CHECK(seal_and_submit(&b, session, 1, "r") == SGPU_REFUSED_GROUP && b.reply.code == SGPU_EINVALID);
-	CHECK(seal_and_submit(&b, session, 1, "fine") == OK && e.calls == 4);
+	CHECK(seal_and_submit(&b, session, 1, "i") == SGPU_REFUSED_GROUP && b.reply.code == SGPU_EINVALID);
+	CHECK(seal_and_submit(&b, session, 1, "fine") == OK && t.calls == 4);
 	sgpu_session_close(&session);
 	bench_close(&b);
 }
 
-UNIT_TEST(without_an_executor_groups_are_empty)
+UNIT_TEST(without_a_taker_groups_are_empty)
 {
 	struct bench b;
 
@@ -195,47 +191,94 @@ static void open_two(struct bench *b, struct sgpu_session *sessions[2])
 	}
 }
 
+UNIT_TEST(a_group_is_answered_once_under_its_number)
+{
+	struct bench b;
+	struct taker t = { 0 };
+	uint8_t first[8 + SGPU_TAG_SIZE], second[8 + SGPU_TAG_SIZE], answer[8];
+	uint64_t counter = 0;
+
+	bench_open(&b, true, take, &t);
+	REQUIRE(create(&b, 1, 11, &b.owner[0]) == OK);
+	struct sgpu_session *session = session_of(&b, &b.owner[0]);
+	CHECK(sgpu_processor_answer(b.processor, 1, "answer 0", 8, first, &counter, NULL) == SGPU_EUSAGE);
+	CHECK(seal_and_submit(&b, session, 1, "one") == OK);
+	CHECK(sgpu_processor_answer(b.processor, 2, "answer 1", 8, first, &counter, NULL) == SGPU_EUSAGE);
+	CHECK(sgpu_processor_answer(b.processor, 1, first, SGPU_GROUP_MAX, first, &counter, NULL) == SGPU_EUSAGE);
+	CHECK(sgpu_processor_answer(b.processor, 1, "answer 1", 8, first, &counter, NULL) == SGPU_OK && counter == 1);
+	CHECK(sgpu_processor_answer(b.processor, 1, "answer 1", 8, second, &counter, NULL) == SGPU_EUSAGE);
+	CHECK(seal_and_submit(&b, session, 1, "two") == OK);
+	CHECK(sgpu_processor_answer(b.processor, 1, "answer 2", 8, second, &counter, NULL) == SGPU_OK && counter == 2);
+	/* Altered, cut, of another number, ahead. */
+	second[0] ^= 1;
+	CHECK(sgpu_session_answer(session, second, sizeof(second), 2, answer, NULL) == SGPU_EAUTH);
+	second[0] ^= 1;
+	CHECK(sgpu_session_answer(session, second, sizeof(second) - 1, 2, answer, NULL) == SGPU_EAUTH);
+	CHECK(sgpu_session_answer(session, second, SGPU_TAG_SIZE - 1, 2, answer, NULL) == SGPU_EAUTH);
+	CHECK(sgpu_session_answer(session, second, sizeof(second), 1, answer, NULL) == SGPU_EAUTH);
+	CHECK(sgpu_session_answer(session, second, sizeof(second), 3, answer, NULL) == SGPU_EAUTH);
+	CHECK(sgpu_session_answer(session, first, sizeof(first), 1, answer, NULL) == SGPU_OK && !memcmp(answer, "answer 1", 8));
+	CHECK(sgpu_session_answer(session, first, sizeof(first), 1, answer, NULL) == SGPU_EAUTH);
+	CHECK(sgpu_session_answer(session, second, sizeof(second), 2, answer, NULL) == SGPU_OK &&
+	      !memcmp(answer, "answer 2", 8));
+	sgpu_session_close(&session);
+	bench_close(&b);
+}
+
 UNIT_TEST(one_context_is_reachable_at_a_time_and_the_active_one_costs_nothing)
 {
 	struct bench b;
-	struct executor e = { .bench = &b };
 	struct sgpu_session *sessions[2];
 	uint8_t seen;
 
-	bench_open(&b, true, execute, &e);
+	bench_open(&b, true, NULL, NULL);
 	open_two(&b, sessions);
 	CHECK(b.fake.calls[FAKE_ACCESS] == 0);
-	CHECK(seal_and_submit(&b, sessions[0], 1, "r") == OK && b.fake.calls[FAKE_ACCESS] == 1);
-	CHECK(seal_and_submit(&b, sessions[0], 1, "r") == OK && b.fake.calls[FAKE_ACCESS] == 1);
+	CHECK(request(&b, 1) == SGPU_OK && b.fake.calls[FAKE_ACCESS] == 1);
+	CHECK(request(&b, 1) == SGPU_OK && b.fake.calls[FAKE_ACCESS] == 1);
 	CHECK(!fake_load(&b.fake, b.fake.spaces[1]->base, &seen, 1));
-	CHECK(seal_and_submit(&b, sessions[1], 2, "r") == OK && b.fake.calls[FAKE_ACCESS] == 3);
+	CHECK(request(&b, 2) == SGPU_OK && b.fake.calls[FAKE_ACCESS] == 3);
 	CHECK(!fake_load(&b.fake, b.fake.spaces[0]->base, &seen, 1) &&
 	      fake_load(&b.fake, b.fake.spaces[1]->base, &seen, 1));
 	/* Destroying the one that is not active, without its owner. */
 	CHECK(destroy(&b, 1, NULL) == OK);
 	CHECK(!fake_load(&b.fake, b.fake.spaces[1]->base, &seen, 1));
-	CHECK(seal_and_submit(&b, sessions[1], 2, "r") == OK && e.wrong == 0);
+	CHECK(request(&b, 2) == SGPU_OK);
 	for (int i = 0; i < 2; i++) {
 		sgpu_session_close(&sessions[i]);
 	}
 	bench_close(&b);
 }
 
-UNIT_TEST(an_executor_neither_leaves_its_context_nor_sends_commands)
+UNIT_TEST(a_request_names_its_own_context_alone)
 {
 	struct bench b;
-	struct executor e = { .bench = &b };
 	struct sgpu_session *sessions[2];
+	struct sgpu_error error = { 0 };
+	uint8_t seen;
 
-	bench_open(&b, true, execute, &e);
+	bench_open(&b, true, NULL, NULL);
 	open_two(&b, sessions);
-	CHECK(seal_and_submit(&b, sessions[0], 1, "x") == OK && seal_and_submit(&b, sessions[1], 2, "x") == OK);
-	CHECK(e.calls == 2 && e.wrong == 0);
-	/* The device fails while it changes contexts: none is reachable, and the next group tries again. */
+	const struct sgpu_device_range ranges[3] = {
+		{ b.fake.spaces[0]->base, SMALL }, { b.fake.spaces[1]->base, SMALL }, { b.fake.spaces[0]->base, SMALL + 1 },
+	};
+	CHECK(sgpu_processor_enter(b.processor, 1, ranges, 2, &error) == SGPU_EUSAGE);
+	CHECK(strstr(error.text, "not of this context") != NULL);
+	CHECK(sgpu_processor_enter(b.processor, 2, ranges, 2, NULL) == SGPU_EUSAGE);
+	CHECK(sgpu_processor_enter(b.processor, 1, &ranges[2], 1, NULL) == SGPU_EUSAGE);
+	CHECK(sgpu_processor_enter(b.processor, 3, ranges, 1, NULL) == SGPU_EUSAGE);
+	CHECK(b.fake.calls[FAKE_ACCESS] == 0 && !b.fake.spaces[0]->reachable && !b.fake.spaces[1]->reachable);
+	/* Nothing is left behind that a command would wait for. */
+	CHECK(pte(&b, 1, 0, 1, false, 1, &(uint32_t){ 22 }) == OK);
+	CHECK(sgpu_processor_enter(b.processor, 1, &ranges[2], 1, NULL) == SGPU_OK);
+	CHECK(fake_load(&b.fake, ranges[0].address, &seen, 1));
+	sgpu_processor_leave(b.processor);
+	/* The device fails while it changes contexts: none is reachable, and the next request tries again. */
+	CHECK(request(&b, 2) == SGPU_OK);
 	b.fake.fail_in = 2;
-	CHECK(seal_and_submit(&b, sessions[0], 1, "r") == SGPU_REFUSED_DEVICE);
+	CHECK(sgpu_processor_enter(b.processor, 1, ranges, 1, NULL) < 0);
 	CHECK(!b.fake.spaces[0]->reachable && !b.fake.spaces[1]->reachable);
-	CHECK(seal_and_submit(&b, sessions[0], 1, "r") == OK && b.fake.spaces[0]->reachable);
+	CHECK(request(&b, 1) == SGPU_OK && b.fake.spaces[0]->reachable);
 	for (int i = 0; i < 2; i++) {
 		sgpu_session_close(&sessions[i]);
 	}
@@ -259,9 +302,10 @@ static void *send_groups(void *argument)
 					.submit = { .group = group, .size = sizeof(group) } };
 
 	for (uint32_t i = 0; i < s->rounds; i++) {
-		int rc = sgpu_session_seal(s->session, "r", 1, group, &command.submit.counter, NULL);
+		int rc = sgpu_session_seal(s->session, "n", 1, group, &command.submit.counter, NULL);
 
 		*s->bad += rc != SGPU_OK || sgpu_processor_command(s->bench->processor, &command, reply) != SGPU_OK;
+		*s->bad += request(s->bench, s->channel) != SGPU_OK;
 	}
 	free(reply);
 	return NULL;
@@ -295,13 +339,13 @@ static void *send_changes(void *argument)
 UNIT_TEST(channels_submit_at_once_and_each_sees_its_own_context)
 {
 	struct bench b;
-	struct executor e = { .bench = &b };
+	struct taker t = { 0 };
 	struct sgpu_session *sessions[2], *streams[2];
 	_Atomic uint32_t bad = 0;
 	const uint32_t rounds = getenv("SGPU_TEST_SMALL") ? 50 : 500;
 	pthread_t threads[5];
 
-	bench_open(&b, true, execute, &e);
+	bench_open(&b, true, take, &t);
 	open_two(&b, sessions);
 	for (uint32_t i = 0; i < 2; i++) {
 		REQUIRE(create(&b, i + 3, 40 + i, &b.owner[i]) == OK);
@@ -318,7 +362,7 @@ UNIT_TEST(channels_submit_at_once_and_each_sees_its_own_context)
 	for (int i = 0; i < 5; i++) {
 		pthread_join(threads[i], NULL);
 	}
-	CHECK(bad == 0 && e.wrong == 0 && e.calls == 4 * rounds);
+	CHECK(bad == 0 && t.calls == 4 * rounds);
 	for (int i = 0; i < 2; i++) {
 		sgpu_session_close(&sessions[i]);
 		sgpu_session_close(&streams[i]);
@@ -331,10 +375,11 @@ int main(void)
 	UNIT_RUN(a_group_arrives_once_and_in_order);
 	UNIT_RUN(a_group_is_for_its_own_channel_and_life);
 	UNIT_RUN(what_verified_counts_whatever_its_items_do);
-	UNIT_RUN(without_an_executor_groups_are_empty);
+	UNIT_RUN(without_a_taker_groups_are_empty);
 	UNIT_RUN(a_command_as_bytes_does_the_same);
+	UNIT_RUN(a_group_is_answered_once_under_its_number);
 	UNIT_RUN(one_context_is_reachable_at_a_time_and_the_active_one_costs_nothing);
-	UNIT_RUN(an_executor_neither_leaves_its_context_nor_sends_commands);
+	UNIT_RUN(a_request_names_its_own_context_alone);
 	UNIT_RUN(channels_submit_at_once_and_each_sees_its_own_context);
 	return unit_done();
 }

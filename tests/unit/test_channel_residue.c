@@ -6,13 +6,13 @@
 
 #define OK SGPU_REFUSED_NOT
 
-/* Where the executor was shown the items. */
+/* Where the items were shown. */
 static const uint8_t *shown;
 static size_t shown_size;
 
-static int note(void *executor, uint32_t channel, const uint8_t *items, size_t size, struct sgpu_error *error)
+static int note(void *taker, uint32_t channel, const uint8_t *items, size_t size, struct sgpu_error *error)
 {
-	(void)executor;
+	(void)taker;
 	(void)channel;
 	(void)error;
 	shown = items;

@@ -28,9 +28,9 @@ static int send_command(void *processor, const struct sgpu_command *command, str
 	return sgpu_processor_command(processor, command, reply);
 }
 
-static int look(void *executor, uint32_t channel, const uint8_t *items, size_t size, struct sgpu_error *error)
+static int look(void *taker, uint32_t channel, const uint8_t *items, size_t size, struct sgpu_error *error)
 {
-	struct sender *s = executor;
+	struct sender *s = taker;
 
 	(void)error;
 	s->arrived += channel == s->channel && size == s->size && items[0] == FILLER && items[size - 1] == FILLER;
@@ -69,7 +69,7 @@ static int verify(void *argument, struct sgpu_error *error)
 static int set_up(struct sgpu_bench *bench, struct sender *s, struct sgpu_error *error)
 {
 	const struct sgpu_processor_config config = { .frames = FRAMES, .unprotected = APART, .hidden = APART,
-						      .execute = look, .executor = s };
+						      .take = look, .taker = s };
 	struct sgpu_grant grant;
 	int rc = sgpu_pager_of(bench->device, &s->pager, error);
 

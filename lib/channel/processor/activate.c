@@ -1,35 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which context kernels reach: one at a time, since the device's own contexts share every mapping. Those who want
- * another one wait in a queue, so that a busy context does not keep the rest out, and until no executor is between
- * its activation and its end. What the executors enqueued the pager waits for.
+ * Which context kernels reach: one at a time, since the device's own contexts share every mapping. A request that wants
+ * another one waits in a queue, so that a busy context does not keep the rest out, and until no request is being enqueued.
+ * The pager waits for what they enqueued before it takes access away.
  */
 #include "channel/processor/processor.h"
 
-/* The executor that this thread is in. */
-struct execution {
-	const struct sgpu_processor *processor;
-	struct sgpu_context *held;
-};
-static _Thread_local struct execution *execution;
-
-bool sgpu_is_executing(const struct sgpu_processor *processor)
-{
-	return execution && execution->processor == processor;
-}
-
 void sgpu_tables_enter(struct sgpu_processor *processor)
 {
-	if (!sgpu_is_executing(processor)) {
-		pthread_rwlock_rdlock(&processor->tables);
-	}
+	pthread_rwlock_rdlock(&processor->tables);
 }
 
 void sgpu_tables_leave(struct sgpu_processor *processor)
 {
-	if (!sgpu_is_executing(processor)) {
-		pthread_rwlock_unlock(&processor->tables);
-	}
+	pthread_rwlock_unlock(&processor->tables);
 }
 
 /* With `activation` locked, or as a writer. When it fails, no context is reachable. */
@@ -74,7 +58,7 @@ int sgpu_deactivate(struct sgpu_processor *processor, struct sgpu_error *error)
 	return sgpu_activate_now(processor, NULL, error);
 }
 
-/* In the order of asking. `hold`: until the executor's end. */
+/* In the order of asking. `hold`: until release. */
 static int activate(struct sgpu_processor *processor, struct sgpu_context *context, bool hold,
 		    struct sgpu_error *error)
 {
@@ -109,21 +93,6 @@ static void release(struct sgpu_processor *processor)
 	pthread_mutex_unlock(&processor->activation);
 }
 
-int sgpu_run_executor(struct sgpu_processor *processor, uint32_t channel, const uint8_t *items, size_t size,
-		      struct sgpu_error *error)
-{
-	struct execution here = { .processor = processor }, *before = execution;
-	int rc;
-
-	execution = &here;
-	rc = processor->config.execute(processor->config.executor, channel, items, size, error);
-	execution = before;
-	if (here.held) {
-		release(processor);
-	}
-	return rc;
-}
-
 static struct sgpu_context *context_of(const struct sgpu_processor *processor, uint32_t channel)
 {
 	return channel < SGPU_CHANNEL_MAX && processor->channels[channel] ? processor->channels[channel]->context
@@ -137,24 +106,12 @@ static int no_space(uint32_t channel, struct sgpu_error *error)
 
 int sgpu_processor_activate(struct sgpu_processor *processor, uint32_t channel, struct sgpu_error *error)
 {
+	struct sgpu_context *context;
 	int rc;
 
 	sgpu_tables_enter(processor);
-	struct sgpu_context *context = context_of(processor, channel);
-	if (!context) {
-		rc = no_space(channel, error);
-	} else if (!sgpu_is_executing(processor)) {
-		rc = activate(processor, context, false, error);
-	} else if (execution->held) {
-		/* Another one would have to wait for this very executor. */
-		rc = execution->held == context
-			     ? SGPU_OK
-			     : sgpu_fail(error, SGPU_EUSAGE,
-					 "a group of one context asks for another's, of channel %u", channel);
-	} else {
-		rc = activate(processor, context, true, error);
-		execution->held = rc == SGPU_OK ? context : NULL;
-	}
+	context = context_of(processor, channel);
+	rc = context ? activate(processor, context, false, error) : no_space(channel, error);
 	sgpu_tables_leave(processor);
 	return rc;
 }
@@ -180,14 +137,14 @@ int sgpu_processor_enter(struct sgpu_processor *processor, uint32_t channel, con
 	struct sgpu_context *context;
 	int rc;
 
-	pthread_rwlock_rdlock(&processor->tables);
+	sgpu_tables_enter(processor);
 	context = context_of(processor, channel);
 	rc = context ? check_ranges(processor, context, ranges, count, error) : no_space(channel, error);
 	if (rc == SGPU_OK) {
 		rc = activate(processor, context, true, error);
 	}
 	if (rc != SGPU_OK) {
-		pthread_rwlock_unlock(&processor->tables);
+		sgpu_tables_leave(processor);
 	}
 	return rc;
 }
@@ -195,7 +152,7 @@ int sgpu_processor_enter(struct sgpu_processor *processor, uint32_t channel, con
 void sgpu_processor_leave(struct sgpu_processor *processor)
 {
 	release(processor);
-	pthread_rwlock_unlock(&processor->tables);
+	sgpu_tables_leave(processor);
 }
 
 bool sgpu_processor_reaches(struct sgpu_processor *processor, uint32_t channel, sgpu_devptr address, uint64_t size)

@@ -19,6 +19,7 @@ void sgpu_channel_free(struct sgpu_channel *channel)
 		return;
 	}
 	sgpu_aead_free(&channel->aead);
+	sgpu_aead_free(&channel->answer_aead);
 	sgpu_secret_free(channel->items, SGPU_GROUP_MAX);
 	free(channel->tables);
 	pthread_mutex_destroy(&channel->lock);
@@ -108,6 +109,9 @@ static struct sgpu_channel *make_channel(const struct sgpu_processor *processor,
 		channel->items = sgpu_secret_alloc(SGPU_GROUP_MAX);
 		rc = channel->items ? sgpu_aead_create(NULL, context->keys->derived.group, &channel->aead, error) :
 				      sgpu_fail_nomem(error);
+	}
+	if (rc == SGPU_OK && context && context->keys) {
+		rc = sgpu_aead_create(NULL, context->keys->derived.answer, &channel->answer_aead, error);
 	}
 	if (rc != SGPU_OK) {
 		sgpu_channel_free(channel);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CH_SUBMIT: a sealed command group. Its number must be the channel's next one and its tag must verify; then the
- * number is used up, whatever becomes of the items.
+ * CH_SUBMIT: a sealed command group, and the sealed answer to it. A group's number must be the channel's next one and its
+ * tag must verify; then the number is used up, whatever becomes of the items. A group is answered once, under its number.
  */
 #include <string.h>
 
@@ -32,17 +32,18 @@ static int open_group(struct sgpu_channel *channel, const struct sgpu_command *c
 	return SGPU_OK;
 }
 
-static int carry_out(struct sgpu_processor *processor, const struct sgpu_channel *channel, size_t size,
+/* Gives the items to whoever carries them out. */
+static int deliver(struct sgpu_processor *processor, const struct sgpu_channel *channel, size_t size,
 		     struct sgpu_reply *reply)
 {
 	int rc;
 
-	if (!processor->config.execute) {
+	if (!processor->config.take) {
 		return size ? sgpu_refuse(reply, SGPU_REFUSED_GROUP,
-					  "a group of %zu bytes, and nobody carries it out", size)
+					  "a group of %zu bytes, and nobody takes it", size)
 			    : SGPU_OK;
 	}
-	rc = sgpu_run_executor(processor, channel->id, channel->items, size, &reply->error);
+	rc = processor->config.take(processor->config.taker, channel->id, channel->items, size, &reply->error);
 	if (rc == SGPU_EINVALID || rc == SGPU_EPOLICY) {
 		reply->refusal = SGPU_REFUSED_GROUP;
 	} else if (rc != SGPU_OK) {
@@ -76,9 +77,37 @@ int sgpu_do_submit(struct sgpu_processor *processor, const struct sgpu_command *
 	}
 	pthread_mutex_lock(&channel->lock);
 	if (open_group(channel, command, reply) == SGPU_OK) {
-		(void)carry_out(processor, channel, command->submit.size - SGPU_TAG_SIZE, reply);
+		(void)deliver(processor, channel, command->submit.size - SGPU_TAG_SIZE, reply);
 	}
 	sgpu_wipe(channel->items, command->submit.size);
 	pthread_mutex_unlock(&channel->lock);
 	return reply->code;
+}
+
+int sgpu_processor_answer(struct sgpu_processor *processor, uint32_t id, const void *answer, size_t size, uint8_t *sealed,
+			  uint64_t *counter, struct sgpu_error *error)
+{
+	uint8_t nonce[SGPU_NONCE_SIZE];
+	struct sgpu_channel *channel;
+	int rc;
+
+	sgpu_tables_enter(processor);
+	channel = id < SGPU_CHANNEL_MAX ? processor->channels[id] : NULL;
+	if (!channel || !channel->answer_aead || size > SGPU_GROUP_MAX - SGPU_TAG_SIZE) {
+		rc = sgpu_fail(error, SGPU_EUSAGE, "channel %u takes no answer of %zu bytes", id, size);
+		goto out;
+	}
+	pthread_mutex_lock(&channel->lock);
+	if (channel->answers < channel->groups) {
+		/* Used up before anything is sealed with it, as the session does. */
+		*counter = channel->answers = channel->groups;
+		sgpu_group_nonce(channel->serial, *counter, nonce);
+		rc = sgpu_aead_seal(channel->answer_aead, nonce, answer, size, sealed, sealed + size);
+	} else {
+		rc = sgpu_fail(error, SGPU_EUSAGE, "no group of channel %u is left to answer", id);
+	}
+	pthread_mutex_unlock(&channel->lock);
+out:
+	sgpu_tables_leave(processor);
+	return rc;
 }

@@ -234,9 +234,6 @@ int sgpu_processor_command(struct sgpu_processor *processor, const struct sgpu_c
 	const struct sgpu_command command = *(const volatile struct sgpu_command *)given;
 
 	begin(reply);
-	if (sgpu_is_executing(processor)) {
-		return sgpu_refuse(reply, SGPU_REFUSED_MALFORMED, "a command from inside of a group");
-	}
 	if (command.op == SGPU_CH_SUBMIT) {
 		sgpu_tables_enter(processor);
 		(void)sgpu_do_submit(processor, &command, reply);

@@ -3,9 +3,9 @@
  * Inside of the command processor: the table of pages, page tables, contexts and channels, and who may touch them
  * when.
  *
- * `tables` guards everything but what `activation` guards. Commands that change tables hold it as writers; a group
- * holds it as a reader until its executor has returned, so that nothing that the executor found mapped goes away
- * before its work is enqueued. A channel's `lock` puts its groups into their order.
+ * `tables` guards everything but what `activation` guards. Commands that change tables hold it as writers; a request
+ * holds it as a reader from sgpu_processor_enter to sgpu_processor_leave, so that nothing that was found mapped goes away
+ * before the work is enqueued. A channel's `lock` puts its groups into their order.
  */
 #ifndef ENCLAVE_PROCESSOR_H
 #define ENCLAVE_PROCESSOR_H
@@ -77,8 +77,10 @@ struct sgpu_channel {
 	uint8_t grant_digest[SGPU_CHANNEL_DIGEST_SIZE]; /* of a channel with a key */
 	struct sgpu_aead *aead;
 	uint8_t *items; /* secret memory: an opened group */
-	pthread_mutex_t lock; /* groups, aead, items */
-	uint64_t groups;
+	struct sgpu_aead *answer_aead;
+	pthread_mutex_t lock; /* groups, answers, both aeads, items */
+	uint64_t groups;  /* taken */
+	uint64_t answers; /* the group that was answered last */
 	uint64_t authorisations, reports; /* by writers */
 };
 
@@ -104,7 +106,7 @@ struct sgpu_processor {
 	pthread_mutex_t activation;
 	pthread_cond_t activation_turn;
 	uint64_t tickets, turn;
-	uint32_t holders; /* executors between their activation and their end */
+	uint32_t holders; /* requests between enter and leave */
 	struct sgpu_context *active;
 };
 
@@ -187,19 +189,13 @@ int sgpu_pages_change(struct sgpu_processor *processor, const struct sgpu_page_c
 		      struct sgpu_error *error);
 
 /* ---- activate.c ---- */
-/* By writers, when no executor is at work. */
+/* By writers, when no request is being enqueued. */
 int sgpu_activate_now(struct sgpu_processor *processor, struct sgpu_context *context, struct sgpu_error *error);
 /* Nothing is reachable any more; waits for the device. */
 int sgpu_deactivate(struct sgpu_processor *processor, struct sgpu_error *error);
-/* Readers; does nothing inside an executor, whose thread is one already. */
+/* Readers. */
 void sgpu_tables_enter(struct sgpu_processor *processor);
 void sgpu_tables_leave(struct sgpu_processor *processor);
-/* Whether this thread is in an executor of the processor. */
-bool sgpu_is_executing(const struct sgpu_processor *processor);
-/* Calls the executor as a holder of whatever context it activates. */
-int sgpu_run_executor(struct sgpu_processor *processor, uint32_t channel, const uint8_t *items, size_t size,
-		      struct sgpu_error *error);
-
 /* ---- window.c ---- */
 int sgpu_window_drop(struct sgpu_processor *processor, uint32_t first, uint32_t count, struct sgpu_error *error);
 

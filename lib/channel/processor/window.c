@@ -109,9 +109,6 @@ static int move(struct sgpu_processor *processor, uint64_t physical, uint8_t *to
 				 "%llu bytes at physical 0x%llx are not all in the unprotected region",
 				 (unsigned long long)size, (unsigned long long)physical);
 	}
-	if (sgpu_is_executing(processor)) {
-		return sgpu_fail(error, SGPU_EUSAGE, "the host's window is used from inside of a group");
-	}
 	pthread_rwlock_wrlock(&processor->tables);
 	while (rc == SGPU_OK && size) {
 		const uint64_t offset = physical % small, part = size < small - offset ? size : small - offset;
