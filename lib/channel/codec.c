@@ -19,66 +19,13 @@
 #include <sgpu/base.h>
 #include <sgpu/channel.h>
 
+#include "channel/wire.h"
+
 enum { VERSION = 1, HEADER_SIZE = 12, FLAG_FIRST = 1, FLAG_BIG = 2 };
-
-struct reader {
-	const uint8_t *next;
-	size_t left;
-	bool bad;
-};
-
-static const uint8_t *take(struct reader *reader, size_t size)
-{
-	static const uint8_t nothing[SGPU_CHANNEL_MAC_SIZE];
-	const uint8_t *at = reader->next;
-
-	if (reader->bad || size > reader->left) {
-		reader->bad = true;
-		return nothing;
-	}
-	reader->next += size;
-	reader->left -= size;
-	return at;
-}
-
-static uint32_t take_u32(struct reader *reader)
-{
-	const uint8_t *at = take(reader, 4);
-
-	return at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
-}
-
-static uint64_t take_u64(struct reader *reader)
-{
-	uint64_t low = take_u32(reader);
-
-	return low | (uint64_t)take_u32(reader) << 32;
-}
-
-static uint8_t *put_u32(uint8_t *at, uint32_t value)
-{
-	for (int i = 0; i < 4; i++) {
-		*at++ = (uint8_t)(value >> 8 * i);
-	}
-	return at;
-}
-
-static uint8_t *put_u64(uint8_t *at, uint64_t value)
-{
-	return put_u32(put_u32(at, (uint32_t)value), (uint32_t)(value >> 32));
-}
-
-static uint8_t *put_bytes(uint8_t *at, const void *bytes, size_t size)
-{
-	if (size) {
-		memcpy(at, bytes, size);
-	}
-	return at + size;
-}
 
 static uint8_t *put_mac(uint8_t *at, uint64_t counter, const uint8_t mac[SGPU_CHANNEL_MAC_SIZE])
 {
-	return put_bytes(put_u64(at, counter), mac, SGPU_CHANNEL_MAC_SIZE);
+	return sgpu_put_bytes(sgpu_put_u64(at, counter), mac, SGPU_CHANNEL_MAC_SIZE);
 }
 
 /* ---- encoding ---- */
@@ -131,14 +78,14 @@ static size_t size_of(const struct sgpu_command *command)
 
 static void encode_pte(const struct sgpu_command *command, uint8_t *at)
 {
-	at = put_u32(at, command->pte.directory_index);
-	at = put_u32(at, command->pte.table_index);
-	at = put_u32(at, command->pte.count);
+	at = sgpu_put_u32(at, command->pte.directory_index);
+	at = sgpu_put_u32(at, command->pte.table_index);
+	at = sgpu_put_u32(at, command->pte.count);
 	if (command->pte.has_mac) {
 		at = put_mac(at, command->pte.mac_counter, command->pte.mac);
 	}
 	for (uint32_t i = 0; i < command->pte.count; i++) {
-		at = put_u32(at, command->pte.pages[i]);
+		at = sgpu_put_u32(at, command->pte.pages[i]);
 	}
 }
 
@@ -146,19 +93,19 @@ static void encode_body(const struct sgpu_command *command, uint8_t *at)
 {
 	switch (command->op) {
 	case SGPU_CH_CREATE:
-		at = put_u32(at, command->create.directory);
+		at = sgpu_put_u32(at, command->create.directory);
 		if (command->create.has_key) {
-			put_bytes(at, command->create.owner_key, sizeof(command->create.owner_key));
+			sgpu_put_bytes(at, command->create.owner_key, sizeof(command->create.owner_key));
 		}
 		break;
 	case SGPU_CH_PDE:
-		put_u32(put_u32(at, command->pde.index), command->pde.table);
+		sgpu_put_u32(sgpu_put_u32(at, command->pde.index), command->pde.table);
 		break;
 	case SGPU_CH_PTE:
 		encode_pte(command, at);
 		break;
 	case SGPU_CH_MEASURE:
-		put_u64(put_u64(at, command->measure.va), command->measure.size);
+		sgpu_put_u64(sgpu_put_u64(at, command->measure.va), command->measure.size);
 		break;
 	case SGPU_CH_DESTROY:
 		if (command->destroy.has_mac) {
@@ -166,8 +113,8 @@ static void encode_body(const struct sgpu_command *command, uint8_t *at)
 		}
 		break;
 	case SGPU_CH_SUBMIT:
-		at = put_u32(put_u64(at, command->submit.counter), command->submit.size);
-		put_bytes(at, command->submit.group, command->submit.size);
+		at = sgpu_put_u32(sgpu_put_u64(at, command->submit.counter), command->submit.size);
+		sgpu_put_bytes(at, command->submit.group, command->submit.size);
 		break;
 	}
 }
@@ -189,24 +136,24 @@ int sgpu_command_encode(const struct sgpu_command *command, uint8_t *bytes, size
 	bytes[1] = (uint8_t)command->op;
 	bytes[2] = (uint8_t)flags;
 	bytes[3] = 0;
-	encode_body(command, put_u32(put_u32(bytes + 4, command->via), command->channel));
+	encode_body(command, sgpu_put_u32(sgpu_put_u32(bytes + 4, command->via), command->channel));
 	return SGPU_OK;
 }
 
 /* ---- decoding ---- */
-static void take_mac(struct reader *reader, uint64_t *counter, uint8_t mac[SGPU_CHANNEL_MAC_SIZE])
+static void take_mac(struct sgpu_reader *reader, uint64_t *counter, uint8_t mac[SGPU_CHANNEL_MAC_SIZE])
 {
-	*counter = take_u64(reader);
-	memcpy(mac, take(reader, SGPU_CHANNEL_MAC_SIZE), SGPU_CHANNEL_MAC_SIZE);
+	*counter = sgpu_take_u64(reader);
+	sgpu_take_bytes(reader, mac, SGPU_CHANNEL_MAC_SIZE);
 }
 
-static void decode_pte(struct reader *reader, uint32_t flags, uint32_t *pages, struct sgpu_command *command)
+static void decode_pte(struct sgpu_reader *reader, uint32_t flags, uint32_t *pages, struct sgpu_command *command)
 {
-	command->pte.directory_index = take_u32(reader);
-	command->pte.table_index = take_u32(reader);
+	command->pte.directory_index = sgpu_take_u32(reader);
+	command->pte.table_index = sgpu_take_u32(reader);
 	command->pte.big = flags & FLAG_BIG;
 	command->pte.has_mac = flags & FLAG_FIRST;
-	command->pte.count = take_u32(reader);
+	command->pte.count = sgpu_take_u32(reader);
 	if (command->pte.has_mac) {
 		take_mac(reader, &command->pte.mac_counter, command->pte.mac);
 	}
@@ -216,44 +163,43 @@ static void decode_pte(struct reader *reader, uint32_t flags, uint32_t *pages, s
 		return;
 	}
 	for (uint32_t i = 0; i < command->pte.count; i++) {
-		pages[i] = take_u32(reader);
+		pages[i] = sgpu_take_u32(reader);
 	}
 	command->pte.pages = pages;
 }
 
-static void decode_submit(struct reader *reader, struct sgpu_command *command)
+static void decode_submit(struct sgpu_reader *reader, struct sgpu_command *command)
 {
-	command->submit.counter = take_u64(reader);
-	command->submit.size = take_u32(reader);
+	command->submit.counter = sgpu_take_u64(reader);
+	command->submit.size = sgpu_take_u32(reader);
 	if (command->submit.size < SGPU_TAG_SIZE || command->submit.size > SGPU_GROUP_MAX) {
 		reader->bad = true;
 		return;
 	}
-	command->submit.group = take(reader, command->submit.size);
+	command->submit.group = sgpu_take(reader, command->submit.size);
 }
 
-static void decode_body(struct reader *reader, uint32_t flags, uint32_t *pages, struct sgpu_command *command)
+static void decode_body(struct sgpu_reader *reader, uint32_t flags, uint32_t *pages, struct sgpu_command *command)
 {
 	switch (command->op) {
 	case SGPU_CH_CREATE:
-		command->create.directory = take_u32(reader);
+		command->create.directory = sgpu_take_u32(reader);
 		command->create.has_key = flags & FLAG_FIRST;
 		if (command->create.has_key) {
-			memcpy(command->create.owner_key, take(reader, sizeof(command->create.owner_key)),
-			       sizeof(command->create.owner_key));
+			sgpu_take_bytes(reader, command->create.owner_key, sizeof(command->create.owner_key));
 		}
 		break;
 	case SGPU_CH_PDE:
-		command->pde.index = take_u32(reader);
-		command->pde.table = take_u32(reader);
+		command->pde.index = sgpu_take_u32(reader);
+		command->pde.table = sgpu_take_u32(reader);
 		command->pde.big = flags & FLAG_BIG;
 		break;
 	case SGPU_CH_PTE:
 		decode_pte(reader, flags, pages, command);
 		break;
 	case SGPU_CH_MEASURE:
-		command->measure.va = take_u64(reader);
-		command->measure.size = take_u64(reader);
+		command->measure.va = sgpu_take_u64(reader);
+		command->measure.size = sgpu_take_u64(reader);
 		command->measure.keyed = flags & FLAG_FIRST;
 		break;
 	case SGPU_CH_DESTROY:
@@ -271,10 +217,9 @@ static void decode_body(struct reader *reader, uint32_t flags, uint32_t *pages, 
 int sgpu_command_decode(const uint8_t *bytes, size_t size, uint32_t *pages, struct sgpu_command *command,
 			struct sgpu_error *error)
 {
-	struct reader reader = { .next = bytes, .left = size };
-	const uint8_t *head = take(&reader, 4);
-	const uint8_t version = head[0], op = head[1];
-	const uint32_t flags = head[2] | (uint32_t)head[3] << 8;
+	struct sgpu_reader reader = { .next = bytes, .left = size };
+	const uint8_t version = sgpu_take_u8(&reader), op = sgpu_take_u8(&reader);
+	const uint32_t flags = (uint32_t)sgpu_take_integer(&reader, 2);
 
 	memset(command, 0, sizeof(*command));
 	if (reader.bad || version != VERSION || op < SGPU_CH_CREATE || op > SGPU_CH_SUBMIT) {
@@ -282,8 +227,8 @@ int sgpu_command_decode(const uint8_t *bytes, size_t size, uint32_t *pages, stru
 				 version, op);
 	}
 	command->op = op;
-	command->via = take_u32(&reader);
-	command->channel = take_u32(&reader);
+	command->via = sgpu_take_u32(&reader);
+	command->channel = sgpu_take_u32(&reader);
 	decode_body(&reader, flags, pages, command);
 	if (reader.bad || reader.left) {
 		return sgpu_fail(error, SGPU_EINVALID, "a command with operation %u is not %zu bytes long", op, size);

@@ -68,6 +68,16 @@ static void free_ground(struct sgpu_ground *ground)
 	free(ground);
 }
 
+/* The items of a group go to whoever takes those of its channel. */
+static int take_group(void *argument, uint32_t channel, const uint8_t *items, size_t size, struct sgpu_error *error)
+{
+	struct sgpu_ground *ground = argument;
+	const struct sgpu_taker *taker = channel < SGPU_CHANNEL_MAX ? atomic_load(&ground->takers[channel]) : NULL;
+
+	return taker ? taker->take(taker->argument, items, size, error) :
+		       sgpu_fail(error, SGPU_EPOLICY, "nobody takes groups of channel %u", (unsigned)channel);
+}
+
 /* What is kept apart: some frames that the host reads and writes, and as many at the end as the table of pages would
  * take. */
 static int configure(struct sgpu_ground *ground, struct sgpu_error *error)
@@ -81,7 +91,8 @@ static int configure(struct sgpu_ground *ground, struct sgpu_error *error)
 				 (unsigned long long)ground->pager.info.total);
 	}
 	ground->config = (struct sgpu_processor_config){ .frames = (uint32_t)frames, .unprotected = UNPROTECTED_FRAMES,
-							 .hidden = (uint32_t)hidden };
+							 .hidden = (uint32_t)hidden,
+							 .take = take_group, .taker = ground };
 	return SGPU_OK;
 }
 
@@ -141,17 +152,15 @@ static int make_owner(struct sgpu_secure *context, const struct sgpu_key *owner,
 	return SGPU_OK;
 }
 
-/* The channel of the context, and its owner's session. What the allocator says of it is not believed where it matters: the
- * processor vouches for the grant, and no two contexts have one channel, since they would share a session. */
-static int open_channel(struct sgpu_secure *context, struct sgpu_error *error)
+int sgpu_secure_channel_open(struct sgpu_secure *context, const uint8_t owner_key[32], struct sgpu_grant *grant,
+			     struct sgpu_error *error)
 {
 	struct sgpu_ground *ground = context->ground;
-	struct sgpu_grant *grant = &context->grant;
 	int rc;
 
 	pthread_mutex_lock(&ground->lock);
 	ground->sender = context;
-	rc = sgpu_allocator_channel(ground->allocator, context->owner.public_half, grant, error);
+	rc = sgpu_allocator_channel(ground->allocator, owner_key, grant, error);
 	if (rc < 0) {
 		goto out;
 	}
@@ -160,9 +169,6 @@ static int open_channel(struct sgpu_secure *context, struct sgpu_error *error)
 		goto out;
 	}
 	rc = sgpu_processor_vouch(ground->processor, grant, error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_session_open(&context->owner, grant, &context->session, error);
-	}
 	ground->taken[grant->channel] = rc == SGPU_OK;
 	/* Where another channel was made than the grant says, it stays until the processor goes. */
 	if (rc < 0 && sgpu_allocator_destroy(ground->allocator, grant->channel, 0, NULL, NULL) != SGPU_OK) {
@@ -173,25 +179,24 @@ out:
 	return rc;
 }
 
-/* Where an authorisation was lost no later one is taken, but a channel also goes without. Where that does not get through
- * either, the channel stays until the processor goes: nobody can use it. */
-static void close_channel(struct sgpu_secure *context)
+void sgpu_secure_channel_close(struct sgpu_secure *context, uint32_t channel, struct sgpu_session *session)
 {
 	struct sgpu_ground *ground = context->ground;
-	uint32_t channel = context->grant.channel;
 	uint8_t mac[SGPU_CHANNEL_MAC_SIZE];
 	uint64_t counter;
+	int rc = SGPU_EAUTH;
 
-	if (!context->session) {
-		return;
-	}
 	pthread_mutex_lock(&ground->lock);
 	ground->sender = context;
-	sgpu_session_destroy(context->session, &counter, mac);
-	ground->taken[channel] = sgpu_allocator_destroy(ground->allocator, channel, counter, mac, NULL) != SGPU_OK &&
-				 sgpu_allocator_destroy(ground->allocator, channel, 0, NULL, NULL) != SGPU_OK;
+	if (session) {
+		sgpu_session_destroy(session, &counter, mac);
+		rc = sgpu_allocator_destroy(ground->allocator, channel, counter, mac, NULL);
+	}
+	if (rc < 0) {
+		rc = sgpu_allocator_destroy(ground->allocator, channel, 0, NULL, NULL);
+	}
+	ground->taken[channel] = rc < 0;
 	pthread_mutex_unlock(&ground->lock);
-	sgpu_session_close(&context->session);
 }
 
 static int set_up(struct sgpu_secure *context, struct sgpu_device *device, const struct sgpu_secure_config *config,
@@ -212,7 +217,11 @@ static int set_up(struct sgpu_secure *context, struct sgpu_device *device, const
 		rc = make_ground(device, context, error);
 	}
 	if (rc == SGPU_OK) {
-		rc = open_channel(context, error);
+		rc = sgpu_secure_channel_open(context, context->owner.public_half, &context->grant, error);
+		context->has_channel = rc == SGPU_OK;
+	}
+	if (rc == SGPU_OK) {
+		rc = sgpu_session_open(&context->owner, &context->grant, &context->session, error);
 	}
 	if (rc == SGPU_OK) {
 		rc = sgpu_processor_space(context->ground->processor, context->grant.channel, &context->base, &size, error);
@@ -266,52 +275,14 @@ void sgpu_secure_destroy(struct sgpu_secure **context)
 	sgpu_secure_streams_close(c);
 	sgpu_secure_memory_close(c);
 	sgpu_stream_free(&c->clearer);
-	close_channel(c);
+	if (c->has_channel) {
+		sgpu_secure_channel_close(c, c->grant.channel, c->session);
+	}
+	sgpu_session_close(&c->session);
 	leave_ground(c->ground);
 	pthread_mutex_destroy(&c->copy_lock);
 	pthread_mutex_destroy(&c->arena_lock);
 	pthread_mutex_destroy(&c->stream_lock);
 	*context = NULL;
 	sgpu_free_wiped(&c, sizeof(*c));
-}
-
-struct sgpu_device *sgpu_secure_device(struct sgpu_secure *context)
-{
-	return (struct sgpu_device *)(void *)context;
-}
-
-struct sgpu_secure *sgpu_secure_of(struct sgpu_device *device)
-{
-	bool secure = sgpu_device_backend_of(device)->module == &sgpu_secure_module_calls;
-
-	return secure ? (struct sgpu_secure *)(void *)device : NULL;
-}
-
-struct sgpu_processor *sgpu_secure_processor(struct sgpu_secure *context)
-{
-	return context->ground ? context->ground->processor : NULL;
-}
-
-const struct sgpu_grant *sgpu_secure_grant(const struct sgpu_secure *context)
-{
-	return &context->grant;
-}
-
-int sgpu_secure_stream_create(struct sgpu_secure *context, struct sgpu_stream **stream, struct sgpu_error *error)
-{
-	return sgpu_stream_create(sgpu_secure_device(context), stream, error);
-}
-
-void sgpu_secure_get_stats(struct sgpu_secure *context, struct sgpu_secure_stats *stats)
-{
-	*stats = (struct sgpu_secure_stats){
-		.requests = atomic_load(&context->requests),
-		.refused = atomic_load(&context->refused),
-		.commands = atomic_load(&context->commands),
-		.streams = atomic_load(&context->streams),
-	};
-	pthread_mutex_lock(&context->arena_lock);
-	stats->mapped_bytes = context->arena.mapped_bytes;
-	stats->used_bytes = context->arena.used_bytes;
-	pthread_mutex_unlock(&context->arena_lock);
 }

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A secure context as a device. A request that touches the device's memory is checked, makes the context the one that kernels
- * reach, and is a direct call of the device. What moves no data of the device goes straight to it: events, callbacks, host
- * memory.
- *
- * The context's own account says whether a range lies in one allocation, as on every device; the processor's says whether it
- * lies in the context. A launch without ranges touches no memory of the device. A module says what it touches, or does not
+ * reach (request.c), and is a direct call of the device. What moves no data of the device goes straight to it: events,
+ * callbacks, host memory. A launch without ranges touches no memory of the device. A module says what it touches, or does not
  * run.
  */
 #include <stdlib.h>
@@ -143,47 +140,6 @@ static int callback(struct sgpu_stream *stream, void (*function)(void *argument)
 }
 
 /* ---- requests ---- */
-int sgpu_secure_check_range(struct sgpu_secure *context, sgpu_devptr address, uint64_t size, struct sgpu_task *task)
-{
-	if (sgpu_secure_owns(context, address, size)) {
-		return SGPU_OK;
-	}
-	if (task) {
-		task->code = sgpu_fail(&task->error, SGPU_EUSAGE, "%llu bytes at device address %#llx are not allocated",
-				       (unsigned long long)size, (unsigned long long)address);
-	}
-	return SGPU_EUSAGE;
-}
-
-int sgpu_secure_begin(struct sgpu_secure *context, const struct sgpu_device_range *ranges, int count,
-		      struct sgpu_task *task)
-{
-	int rc = SGPU_OK;
-
-	for (int i = 0; i < count; i++) {
-		rc = sgpu_secure_check_range(context, ranges[i].address, ranges[i].size, task);
-		if (rc < 0) {
-			return rc;
-		}
-	}
-	rc = sgpu_processor_enter(context->ground->processor, context->grant.channel, ranges, count,
-				  task ? &task->error : NULL);
-	if (rc < 0) {
-		if (task) {
-			task->code = rc;
-		}
-		return rc;
-	}
-	atomic_fetch_add_explicit(&context->requests, 1, memory_order_relaxed);
-	return SGPU_OK;
-}
-
-int sgpu_secure_end(struct sgpu_secure *context, int rc)
-{
-	sgpu_processor_leave(context->ground->processor);
-	return rc;
-}
-
 static int copy_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size,
 		   struct sgpu_task *task)
 {
@@ -353,4 +309,11 @@ void sgpu_secure_calls(struct sgpu_secure *context, const struct sgpu_device_bac
 		.key = &key_calls,
 		.module = &sgpu_secure_module_calls,
 	};
+}
+
+struct sgpu_secure *sgpu_secure_of(struct sgpu_device *device)
+{
+	bool secure = sgpu_device_backend_of(device)->module == &sgpu_secure_module_calls;
+
+	return secure ? (struct sgpu_secure *)(void *)device : NULL;
 }

@@ -242,8 +242,12 @@ static void start_clearing(struct sgpu_secure *context, struct sgpu_block *block
 	memset(&block->task, 0, sizeof(block->task));
 	unpoison(context, block->address, block->extent);
 	rc = sgpu_processor_enter(context->ground->processor, context->grant.channel, &range, 1, NULL);
-	if (rc < 0 || sgpu_secure_end(context, sgpu_device_clear(context->clearer, block->address, block->extent,
-								 &block->task)) < 0) {
+	if (rc < 0) {
+		return;
+	}
+	rc = sgpu_device_clear(context->clearer, block->address, block->extent, &block->task);
+	sgpu_processor_leave(context->ground->processor);
+	if (rc < 0) {
 		return;
 	}
 	block->serial = ++context->serial;
@@ -450,13 +454,14 @@ void sgpu_secure_memory_close(struct sgpu_secure *context)
 /* ---- the calls of sgpu/secure.h ---- */
 int sgpu_secure_malloc(struct sgpu_secure *context, uint64_t size, sgpu_devptr *memory, struct sgpu_error *error)
 {
-	return sgpu_device_alloc(sgpu_secure_device(context), size, memory, error);
+	*memory = 0;
+	return sgpu_secure_alloc_row((struct sgpu_device *)(void *)context, size, memory, error);
 }
 
 void sgpu_secure_free(struct sgpu_secure *context, sgpu_devptr *memory)
 {
 	if (memory && *memory) {
-		sgpu_secure_free_row(sgpu_secure_device(context), *memory, 0);
+		sgpu_secure_free_row((struct sgpu_device *)(void *)context, *memory, 0);
 		*memory = 0;
 	}
 }

@@ -28,6 +28,12 @@ enum {
 	SGPU_SECURE_STREAMS_SPARE = 64, /* streams kept for the next user */
 };
 
+/* Who takes the items of the groups of a channel. */
+struct sgpu_taker {
+	int (*take)(void *argument, const uint8_t *items, size_t size, struct sgpu_error *error);
+	void *argument;
+};
+
 struct sgpu_ground {
 	unsigned references;              /* under `lock` */
 	struct sgpu_device *device;
@@ -39,7 +45,8 @@ struct sgpu_ground {
 	struct sgpu_secure *sender;       /* whose commands the allocator makes */
 	uint32_t asked[SGPU_CHANNEL_PAGES_MAX]; /* pages of the last CH_PTE that went out */
 	uint8_t asked_hash[SGPU_CHANNEL_DIGEST_SIZE];
-	bool taken[SGPU_CHANNEL_MAX];     /* channels that a context has, or that could not be destroyed */
+	bool taken[SGPU_CHANNEL_MAX];     /* channels that somebody has, or that could not be destroyed */
+	_Atomic(const struct sgpu_taker *) takers[SGPU_CHANNEL_MAX]; /* by channel */
 };
 
 /* What the users of a context see as struct sgpu_stream. */
@@ -60,7 +67,8 @@ struct sgpu_secure {
 	void *between_argument;
 	bool poisons;                     /* the device's memory is the host's */
 	struct sgpu_grant grant;
-	struct sgpu_session *session;     /* checks reports and authorises; NULL: there is no channel */
+	bool has_channel;
+	struct sgpu_session *session;     /* checks reports and authorises */
 	sgpu_devptr base;                 /* of the context's addresses */
 	/* streams */
 	pthread_mutex_t stream_lock;
@@ -102,8 +110,13 @@ static inline struct sgpu_secure_stream *sgpu_secure_stream_of(struct sgpu_strea
 }
 
 /* ---- context.c ---- */
-/* The context that a device is, or NULL. */
-struct sgpu_secure *sgpu_secure_of(struct sgpu_device *device);
+/* A channel for an owner's key. What the allocator says of it is not believed where it matters: the processor vouches for the
+ * grant, and no two have one channel, since they would share a session. */
+SGPU_MUST_CHECK int sgpu_secure_channel_open(struct sgpu_secure *context, const uint8_t owner_key[32],
+					     struct sgpu_grant *grant, struct sgpu_error *error);
+/* Destroys it, with the session's authorisation where there is one. Where that was lost no later one is taken, but a channel
+ * also goes without. Where that does not get through either, the channel stays until the processor goes: nobody can use it. */
+void sgpu_secure_channel_close(struct sgpu_secure *context, uint32_t channel, struct sgpu_session *session);
 
 /* ---- stream.c ---- */
 SGPU_MUST_CHECK int sgpu_secure_stream_take(struct sgpu_secure *context, struct sgpu_secure_stream **stream,
@@ -115,6 +128,10 @@ void sgpu_secure_streams_close(struct sgpu_secure *context);
 /* ---- device.c ---- */
 /* Fills in the calls of a context over a device of `inner`. */
 void sgpu_secure_calls(struct sgpu_secure *context, const struct sgpu_device_backend *inner);
+/* The context that a device is, or NULL. */
+struct sgpu_secure *sgpu_secure_of(struct sgpu_device *device);
+
+/* ---- request.c ---- */
 /* Whether bytes lie in one allocation; SGPU_EUSAGE, with its text in the task. */
 SGPU_MUST_CHECK int sgpu_secure_check_range(struct sgpu_secure *context, sgpu_devptr address, uint64_t size,
 					    struct sgpu_task *task);

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Items of command groups as bytes. Every item has the same head, and a tail that depends on its kind:
+ *
+ *   kind (1), stream (1), last (1), zero (1), buffer (4), other (4), object (4), offset (8), other_offset (8), size (8),
+ *   first (8), tail size (4), the tail
+ *
+ * Members that a kind does not use are zero. The tail of a call: name size (1), name; ranges (1), for each buffer (4),
+ * offset (8), size (8); written (8); grid, block, shared bytes (4 each); the arguments.
+ */
+#include <sgpu/base.h>
+
+#include "channel/group.h"
+#include "channel/wire.h"
+
+enum { STREAM = 1, LAST = 2, BUFFER = 4, OTHER = 8, OBJECT = 16, OFFSET = 32, OTHER_OFFSET = 64, SIZE = 128, FIRST = 256,
+       RANGE = BUFFER | OFFSET | SIZE,
+       KEYS_SIZE = SGPU_SALT_SIZE + SGPU_COMMITMENT_SIZE + SGPU_KEY_SIZE + SGPU_NONCE_SIZE,
+       CALL_MIN = 1 + 1 + 8 + 28, };
+
+static const struct {
+	uint16_t members;
+	uint32_t tail_min, tail_max;
+} kinds[SGPU_ITEM_KINDS] = {
+	[SGPU_ITEM_ALLOC] = { BUFFER | SIZE, 0, 0 },
+	[SGPU_ITEM_FREE] = { BUFFER, 0, 0 },
+	[SGPU_ITEM_COPY_IN] = { STREAM | BUFFER | OFFSET, 0, SGPU_GROUP_BYTES },
+	[SGPU_ITEM_COPY_OUT] = { STREAM | RANGE, 0, 0 },
+	[SGPU_ITEM_AREA_IN] = { STREAM | RANGE | OTHER_OFFSET, 0, 0 },
+	[SGPU_ITEM_AREA_OUT] = { STREAM | RANGE | OTHER_OFFSET, 0, 0 },
+	[SGPU_ITEM_CLEAR] = { STREAM | RANGE, 0, 0 },
+	[SGPU_ITEM_KEY_LOAD] = { STREAM | OBJECT, KEYS_SIZE, KEYS_SIZE },
+	[SGPU_ITEM_KEY_FREE] = { OBJECT, 0, 0 },
+	[SGPU_ITEM_OPEN] = { STREAM | OBJECT | FIRST | LAST | RANGE | OTHER | OTHER_OFFSET, 0, 0 },
+	[SGPU_ITEM_SEAL] = { STREAM | OBJECT | FIRST | LAST | RANGE | OTHER | OTHER_OFFSET, 0, 0 },
+	[SGPU_ITEM_DIGEST] = { STREAM | RANGE, 0, SGPU_DIGEST_CUSTOM_MAX },
+	[SGPU_ITEM_LAUNCH] = { STREAM, CALL_MIN, SGPU_GROUP_BYTES },
+	[SGPU_ITEM_MODULE_LOAD] = { OBJECT | OTHER_OFFSET | SIZE, SGPU_CHANNEL_DIGEST_SIZE, SGPU_CHANNEL_DIGEST_SIZE },
+	[SGPU_ITEM_MODULE_FREE] = { OBJECT, 0, 0 },
+	[SGPU_ITEM_MODULE_RUN] = { STREAM | OBJECT, CALL_MIN, SGPU_GROUP_BYTES },
+	[SGPU_ITEM_WAIT] = { STREAM | OTHER, 0, 0 },
+};
+
+/* Whether it is an item, whose handles can be some. */
+static bool is_item(const struct sgpu_item *item)
+{
+	uint16_t members;
+
+	if (item->kind < SGPU_ITEM_ALLOC || item->kind >= SGPU_ITEM_KINDS || item->tail_size < kinds[item->kind].tail_min ||
+	    item->tail_size > kinds[item->kind].tail_max) {
+		return false;
+	}
+	members = (uint16_t)((item->stream ? STREAM : 0) | (item->last ? LAST : 0) | (item->buffer ? BUFFER : 0) |
+			     (item->other ? OTHER : 0) | (item->object ? OBJECT : 0) | (item->offset ? OFFSET : 0) |
+			     (item->other_offset ? OTHER_OFFSET : 0) | (item->size ? SIZE : 0) | (item->first ? FIRST : 0));
+	return (members & ~kinds[item->kind].members) == 0 && item->stream < SGPU_GROUP_STREAMS &&
+	       item->buffer < SGPU_GROUP_BUFFERS && item->object < SGPU_GROUP_OBJECTS &&
+	       item->other < (item->kind == SGPU_ITEM_WAIT ? SGPU_GROUP_STREAMS : SGPU_GROUP_BUFFERS);
+}
+
+size_t sgpu_item_result(const struct sgpu_item *item)
+{
+	switch (item->kind) {
+	case SGPU_ITEM_COPY_OUT:
+		return item->size < SGPU_GROUP_BYTES ? (size_t)item->size : SGPU_GROUP_BYTES;
+	case SGPU_ITEM_DIGEST:
+		return SGPU_DIGEST_SIZE;
+	default:
+		return 0;
+	}
+}
+
+int sgpu_item_encode(const struct sgpu_item *item, uint8_t group[SGPU_GROUP_BYTES], size_t *size,
+		     struct sgpu_error *error)
+{
+	uint8_t *at = group + *size;
+
+	if (!is_item(item)) {
+		return sgpu_fail(error, SGPU_EUSAGE, "not an item: kind %d", (int)item->kind);
+	}
+	if (SGPU_GROUP_BYTES - *size < SGPU_ITEM_HEAD || SGPU_GROUP_BYTES - *size - SGPU_ITEM_HEAD < item->tail_size) {
+		return sgpu_fail(error, SGPU_EUSAGE, "the group is full: %zu bytes", *size);
+	}
+	*at++ = (uint8_t)item->kind;
+	*at++ = item->stream;
+	*at++ = item->last;
+	*at++ = 0;
+	at = sgpu_put_u32(sgpu_put_u32(sgpu_put_u32(at, item->buffer), item->other), item->object);
+	at = sgpu_put_u64(sgpu_put_u64(at, item->offset), item->other_offset);
+	at = sgpu_put_u64(sgpu_put_u64(at, item->size), item->first);
+	sgpu_put_bytes(sgpu_put_u32(at, item->tail_size), item->tail, item->tail_size);
+	*size += SGPU_ITEM_HEAD + item->tail_size;
+	return SGPU_OK;
+}
+
+static bool decode_item(struct sgpu_reader *reader, struct sgpu_item *item)
+{
+	uint8_t last, zero;
+
+	item->kind = sgpu_take_u8(reader);
+	item->stream = sgpu_take_u8(reader);
+	last = sgpu_take_u8(reader);
+	zero = sgpu_take_u8(reader);
+	item->last = last != 0;
+	item->buffer = sgpu_take_u32(reader);
+	item->other = sgpu_take_u32(reader);
+	item->object = sgpu_take_u32(reader);
+	item->offset = sgpu_take_u64(reader);
+	item->other_offset = sgpu_take_u64(reader);
+	item->size = sgpu_take_u64(reader);
+	item->first = sgpu_take_u64(reader);
+	item->tail_size = sgpu_take_u32(reader);
+	item->tail = sgpu_take(reader, item->tail_size);
+	return !reader->bad && last <= 1 && zero == 0 && is_item(item);
+}
+
+int sgpu_items_decode(const uint8_t *bytes, size_t size, struct sgpu_item items[SGPU_GROUP_ITEMS], int *count,
+		      struct sgpu_error *error)
+{
+	struct sgpu_reader reader = { .next = bytes, .left = size };
+	size_t answer = SGPU_GROUP_TEXT_MAX;
+
+	*count = 0;
+	while (reader.left > 0) {
+		if (*count == SGPU_GROUP_ITEMS || !decode_item(&reader, &items[*count])) {
+			return sgpu_fail(error, SGPU_EINVALID, "item %d of a command group is malformed", *count);
+		}
+		answer += 8 + sgpu_item_result(&items[(*count)++]);
+		if (answer > SGPU_GROUP_BYTES) {
+			return sgpu_fail(error, SGPU_EINVALID, "what a command group asks for does not fit into an answer");
+		}
+	}
+	return SGPU_OK;
+}
+
+/* ---- calls ---- */
+int sgpu_item_call_encode(const struct sgpu_item_call *call, uint8_t *bytes, uint32_t *size, struct sgpu_error *error)
+{
+	size_t name_size = strnlen(call->name, sizeof(call->name));
+	uint8_t *at = bytes;
+
+	if (name_size > SGPU_GROUP_NAME_MAX || call->range_count < 0 || call->range_count > SGPU_MODULE_RANGES_MAX ||
+	    call->arguments_size > SGPU_GROUP_BYTES - CALL_MIN - name_size - (size_t)call->range_count * 20) {
+		return sgpu_fail(error, SGPU_EUSAGE, "a call of '%s' does not fit into a command group", call->name);
+	}
+	*at++ = (uint8_t)name_size;
+	at = sgpu_put_bytes(at, call->name, name_size);
+	*at++ = (uint8_t)call->range_count;
+	for (int i = 0; i < call->range_count; i++) {
+		at = sgpu_put_u64(sgpu_put_u32(at, call->ranges[i].buffer), call->ranges[i].offset);
+		at = sgpu_put_u64(at, call->ranges[i].size);
+	}
+	at = sgpu_put_u64(at, call->written);
+	for (int i = 0; i < 3; i++) {
+		at = sgpu_put_u32(at, call->shape.grid[i]);
+	}
+	for (int i = 0; i < 3; i++) {
+		at = sgpu_put_u32(at, call->shape.block[i]);
+	}
+	at = sgpu_put_bytes(sgpu_put_u32(at, call->shape.shared_bytes), call->arguments, call->arguments_size);
+	*size = (uint32_t)(at - bytes);
+	return SGPU_OK;
+}
+
+int sgpu_item_call_decode(const struct sgpu_item *item, struct sgpu_item_call *call, struct sgpu_error *error)
+{
+	struct sgpu_reader reader = { .next = item->tail, .left = item->tail_size };
+	uint8_t name_size = sgpu_take_u8(&reader);
+
+	memset(call->name, 0, sizeof(call->name));
+	sgpu_take_bytes(&reader, call->name, name_size <= SGPU_GROUP_NAME_MAX ? name_size : 0);
+	call->range_count = sgpu_take_u8(&reader);
+	if (name_size > SGPU_GROUP_NAME_MAX || strlen(call->name) != name_size || call->range_count > SGPU_MODULE_RANGES_MAX) {
+		return sgpu_fail(error, SGPU_EINVALID, "a call of a command group is malformed");
+	}
+	for (int i = 0; i < call->range_count; i++) {
+		call->ranges[i].buffer = sgpu_take_u32(&reader);
+		call->ranges[i].offset = sgpu_take_u64(&reader);
+		call->ranges[i].size = sgpu_take_u64(&reader);
+	}
+	call->written = sgpu_take_u64(&reader);
+	for (int i = 0; i < 3; i++) {
+		call->shape.grid[i] = sgpu_take_u32(&reader);
+	}
+	for (int i = 0; i < 3; i++) {
+		call->shape.block[i] = sgpu_take_u32(&reader);
+	}
+	call->shape.shared_bytes = sgpu_take_u32(&reader);
+	call->arguments_size = reader.left;
+	call->arguments = sgpu_take(&reader, reader.left);
+	return reader.bad ? sgpu_fail(error, SGPU_EINVALID, "a call of a command group is malformed") : SGPU_OK;
+}
+
+/* ---- grants ---- */
+void sgpu_grant_encode(const struct sgpu_grant *grant, uint8_t bytes[SGPU_GRANT_SIZE])
+{
+	sgpu_grant_bind(grant, bytes);
+	sgpu_put_bytes(sgpu_put_bytes(bytes + SGPU_GRANT_BIND_SIZE, grant->enc, sizeof(grant->enc)), grant->sealed_cek,
+		       sizeof(grant->sealed_cek));
+}
+
+void sgpu_grant_decode(const uint8_t bytes[SGPU_GRANT_SIZE], struct sgpu_grant *grant)
+{
+	struct sgpu_reader reader = { .next = bytes, .left = SGPU_GRANT_SIZE };
+
+	grant->channel = sgpu_take_u32(&reader);
+	grant->serial = sgpu_take_u32(&reader);
+	sgpu_take_bytes(&reader, grant->owner_hash, sizeof(grant->owner_hash));
+	sgpu_take_bytes(&reader, grant->processor, sizeof(grant->processor));
+	sgpu_take_bytes(&reader, grant->enc, sizeof(grant->enc));
+	sgpu_take_bytes(&reader, grant->sealed_cek, sizeof(grant->sealed_cek));
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The worker's side of command groups (channel/group.h): a server opens them by the processor and answers them, and a worker
+ * carries out their items on a secure context. Whoever sends groups is the owner of that channel and of nothing else: every
+ * handle, size, count and offset is checked.
+ */
+#ifndef SGPU_SECURE_GROUP_H
+#define SGPU_SECURE_GROUP_H
+
+#include <sgpu/secure.h>
+
+#include "channel/group.h"
+
+/* A launch of an operation that a session names. Lives until the launch has ended. */
+struct sgpu_group_launch {
+	const struct sgpu_device_range *ranges;
+	int range_count;
+	const uint8_t *arguments;       /* the operation checks them */
+	size_t arguments_size;
+};
+
+struct sgpu_group_operation {
+	const char *name;
+	int (*run)(struct sgpu_launch *launch, const struct sgpu_group_launch *call);
+};
+
+struct sgpu_group_config {
+	/* Memory that the session shares, and may change at any time; it can not become smaller. What is there is read once.
+	 * NULL: none. */
+	void *area;
+	uint64_t area_size;
+	uint64_t memory_limit;          /* bytes of buffers that the session may have; 0: as the context has */
+	const struct sgpu_group_operation *operations; /* ends with a NULL name; NULL: none */
+	bool modules;                   /* the session may bring code */
+};
+
+/* ---- group_worker.c ---- */
+struct sgpu_group_worker;
+/* The context is borrowed, and so is what the config names. One thread at a time. */
+SGPU_MUST_CHECK int sgpu_group_worker_create(struct sgpu_secure *context, const struct sgpu_group_config *config,
+					     struct sgpu_group_worker **worker, struct sgpu_error *error);
+/* Waits for its work; clears and frees all that the session had. */
+void sgpu_group_worker_free(struct sgpu_group_worker **worker);
+/* Carries out the items of an opened group and waits for their end. Nothing is carried out of a group that is malformed, and
+ * nothing behind an item that could not be enqueued. The answer: a code (4), and behind SGPU_OK for each item its code (4),
+ * the size of its result (4) and the result or the text of its error; behind another code the size of a text (4), and the
+ * text. */
+void sgpu_group_worker_run(struct sgpu_group_worker *worker, const uint8_t *items, size_t size,
+			   uint8_t answer[SGPU_GROUP_BYTES], size_t *answer_size);
+
+/* ---- group_server.c ---- */
+struct sgpu_group_server;
+SGPU_MUST_CHECK int sgpu_group_server_create(struct sgpu_secure *context, const struct sgpu_group_config *config,
+					     struct sgpu_group_server **server, struct sgpu_error *error);
+/* Destroys the session's channel, and all that the session had. */
+void sgpu_group_server_free(struct sgpu_group_server **server);
+/* A message from outside, and what is answered: the grant; or the number of the group (8) and its sealed answer; or, when the
+ * group was refused, zero (8) and an enum sgpu_refusal (1). A group that was carried out is answered once more with the same
+ * bytes when it comes again. Errors: the server is of no use any more. One thread at a time. */
+SGPU_MUST_CHECK int sgpu_group_server_handle(struct sgpu_group_server *server, const uint8_t *message, size_t size,
+					     uint8_t answer[SGPU_MESSAGE_MAX], size_t *answer_size,
+					     struct sgpu_error *error);
+/* Serves a session until it ends. Errors: SGPU_EINVALID (cut), SGPU_ESYSTEM. */
+SGPU_MUST_CHECK int sgpu_group_serve(struct sgpu_group_server *server, const struct sgpu_pipe *pipe,
+				     struct sgpu_error *error);
+
+#endif

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Serves one session: its messages come from outside, by hands that are not trusted. The processor opens groups, in order and
+ * once; a worker carries them out.
+ */
+#include <stdlib.h>
+
+#include <sgpu/base.h>
+#include <sgpu/secret.h>
+
+#include "channel/wire.h"
+#include "secure/group.h"
+#include "secure/secure.h"
+
+/* Plaintext, in secret memory. */
+struct group_text {
+	uint8_t items[SGPU_GROUP_BYTES], answer[SGPU_GROUP_BYTES];
+};
+
+struct sgpu_group_server {
+	struct sgpu_secure *context;
+	struct sgpu_group_worker *worker;
+	bool is_open;                  /* there is a channel */
+	struct sgpu_grant grant;
+	struct sgpu_taker taker;       /* of the channel's groups */
+	struct group_text *text;
+	atomic_bool expects;           /* this server has submitted a group, and nobody else */
+	size_t size;                   /* of the items */
+	uint64_t counter;              /* of the group that was answered last */
+	uint8_t last[SGPU_MESSAGE_MAX]; /* that answer */
+	size_t last_size;
+};
+
+int sgpu_group_server_create(struct sgpu_secure *context, const struct sgpu_group_config *config,
+			     struct sgpu_group_server **server, struct sgpu_error *error)
+{
+	struct sgpu_group_server *s = calloc(1, sizeof(*s));
+	int rc = s ? SGPU_OK : sgpu_fail_nomem(error);
+
+	*server = NULL;
+	if (rc == SGPU_OK) {
+		s->context = context;
+		s->text = sgpu_secret_alloc(sizeof(*s->text));
+		rc = s->text ? sgpu_group_worker_create(context, config, &s->worker, error) : sgpu_fail_nomem(error);
+	}
+	if (rc < 0) {
+		sgpu_group_server_free(&s);
+		return rc;
+	}
+	*server = s;
+	return SGPU_OK;
+}
+
+void sgpu_group_server_free(struct sgpu_group_server **server)
+{
+	struct sgpu_group_server *s = server ? *server : NULL;
+
+	if (!s) {
+		return;
+	}
+	sgpu_group_worker_free(&s->worker);
+	if (s->is_open) {
+		atomic_store(&s->context->ground->takers[s->grant.channel], NULL);
+		sgpu_secure_channel_close(s->context, s->grant.channel, NULL);
+	}
+	sgpu_secret_free(s->text, sizeof(*s->text));
+	free(s);
+	*server = NULL;
+}
+
+/* Called by the processor, while this server has it look at a group. */
+static int take_items(void *argument, const uint8_t *items, size_t size, struct sgpu_error *error)
+{
+	struct sgpu_group_server *s = argument;
+
+	if (!atomic_exchange(&s->expects, false)) {
+		return sgpu_fail(error, SGPU_EPOLICY, "a group came by another way than its server");
+	}
+	memcpy(s->text->items, items, size);
+	s->size = size;
+	return SGPU_OK;
+}
+
+static int open_channel(struct sgpu_group_server *s, const uint8_t owner_key[32], uint8_t *answer, size_t *answer_size,
+			struct sgpu_error *error)
+{
+	int rc = sgpu_secure_channel_open(s->context, owner_key, &s->grant, error);
+
+	if (rc < 0) {
+		return rc;
+	}
+	s->is_open = true;
+	s->taker = (struct sgpu_taker){ take_items, s };
+	atomic_store(&s->context->ground->takers[s->grant.channel], &s->taker);
+	sgpu_grant_encode(&s->grant, answer);
+	*answer_size = SGPU_GRANT_SIZE;
+	return SGPU_OK;
+}
+
+static int refuse(enum sgpu_refusal refusal, uint8_t *answer, size_t *answer_size)
+{
+	*sgpu_put_u64(answer, 0) = (uint8_t)refusal;
+	*answer_size = 9;
+	return SGPU_OK;
+}
+
+/* Carries out the group that was taken, and keeps the sealed answer. */
+static int answer_group(struct sgpu_group_server *s, struct sgpu_error *error)
+{
+	size_t size = 0;
+	int rc;
+
+	sgpu_group_worker_run(s->worker, s->text->items, s->size, s->text->answer, &size);
+	rc = sgpu_processor_answer(s->context->ground->processor, s->grant.channel, s->text->answer, size, s->last + 8,
+				   &s->counter, error);
+	sgpu_wipe(s->text, sizeof(*s->text));
+	if (rc == SGPU_OK) {
+		sgpu_put_u64(s->last, s->counter);
+		s->last_size = 8 + size + SGPU_TAG_SIZE;
+	}
+	return rc;
+}
+
+int sgpu_group_server_handle(struct sgpu_group_server *s, const uint8_t *message, size_t size,
+			     uint8_t answer[SGPU_MESSAGE_MAX], size_t *answer_size, struct sgpu_error *error)
+{
+	uint32_t pages[SGPU_CHANNEL_PAGES_MAX];
+	struct sgpu_command command;
+	struct sgpu_reply reply;
+	int rc;
+
+	if (!s->is_open && size == 32) {
+		return open_channel(s, message, answer, answer_size, error);
+	}
+	if (!s->is_open || sgpu_command_decode(message, size, pages, &command, NULL) != SGPU_OK ||
+	    command.op != SGPU_CH_SUBMIT) {
+		return refuse(SGPU_REFUSED_MALFORMED, answer, answer_size);
+	}
+	if (command.channel != s->grant.channel) {
+		return refuse(SGPU_REFUSED_NO_CHANNEL, answer, answer_size);
+	}
+	if (s->counter == 0 || command.submit.counter != s->counter) {
+		atomic_store(&s->expects, true);
+		(void)sgpu_processor_command(s->context->ground->processor, &command, &reply);
+		if (atomic_exchange(&s->expects, false)) {
+			return refuse(reply.refusal, answer, answer_size);
+		}
+		rc = answer_group(s, error);
+		if (rc < 0) {
+			return rc;
+		}
+	}
+	memcpy(answer, s->last, s->last_size);
+	*answer_size = s->last_size;
+	return SGPU_OK;
+}
+
+int sgpu_group_serve(struct sgpu_group_server *server, const struct sgpu_pipe *pipe, struct sgpu_error *error)
+{
+	uint8_t *message = malloc(2 * (size_t)SGPU_MESSAGE_MAX), *answer = message ? message + SGPU_MESSAGE_MAX : NULL;
+	size_t size = 0, answer_size = 0;
+	int rc = message ? sgpu_message_read(pipe->in, message, &size, error) : sgpu_fail_nomem(error);
+
+	while (rc == SGPU_OK && size > 0) {
+		rc = sgpu_group_server_handle(server, message, size, answer, &answer_size, error);
+		if (rc == SGPU_OK) {
+			rc = sgpu_message_write(pipe->out, answer, answer_size, error);
+		}
+		if (rc == SGPU_OK) {
+			rc = sgpu_message_read(pipe->in, message, &size, error);
+		}
+	}
+	free(message);
+	return rc;
+}

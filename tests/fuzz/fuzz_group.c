@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Items of a command group, as a session may seal them: whatever they are, the worker answers, and has nothing left when the
+ * session ends. What decodes encodes to the same bytes.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "secure/group.h"
+
+static int touch(struct sgpu_launch *launch, const struct sgpu_group_launch *call)
+{
+	(void)launch;
+	for (int i = 0; i < call->range_count; i++) {
+		if (call->ranges[i].size > 0) {
+			*(volatile uint8_t *)(uintptr_t)call->ranges[i].address ^= 1;
+		}
+	}
+	return SGPU_OK;
+}
+
+static void expect(bool holds, const char *what)
+{
+	if (!holds) {
+		fprintf(stderr, "%s\n", what);
+		abort();
+	}
+}
+
+static void encode_again(const uint8_t *data, size_t size)
+{
+	static struct sgpu_item items[SGPU_GROUP_ITEMS];
+	static uint8_t again[SGPU_GROUP_BYTES];
+	size_t written = 0;
+	int count = 0;
+
+	if (sgpu_items_decode(data, size, items, &count, NULL) == SGPU_OK) {
+		for (int i = 0; i < count; i++) {
+			expect(sgpu_item_encode(&items[i], again, &written, NULL) == SGPU_OK, "it does not encode again");
+		}
+		expect(written == size && (size == 0 || memcmp(again, data, size) == 0), "it is encoded as something else");
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static const struct sgpu_device_config device_config = { .jobs = 1, .memory_limit = 16 << 20 };
+	static const struct sgpu_group_operation operations[] = { { "touch", touch }, { NULL, NULL } };
+	static uint8_t area[4096], answer[SGPU_GROUP_BYTES];
+	static const struct sgpu_group_config config = { .area = area, .area_size = sizeof(area), .memory_limit = 1 << 20,
+							 .operations = operations, .modules = true };
+	static struct sgpu_device *device;
+	static struct sgpu_secure *context;
+	struct sgpu_group_worker *worker = NULL;
+	struct sgpu_secure_stats before, after;
+	size_t answer_size = 0;
+
+	if (!device) {
+		expect(sgpu_device_open("cpu", &device_config, &device, NULL) == SGPU_OK &&
+		       sgpu_secure_create(device, NULL, &context, NULL) == SGPU_OK, "no device");
+	}
+	if (size > SGPU_GROUP_BYTES) {
+		return 0;
+	}
+	encode_again(data, size);
+	expect(sgpu_group_worker_create(context, &config, &worker, NULL) == SGPU_OK, "no worker");
+	sgpu_secure_get_stats(context, &before);
+	sgpu_group_worker_run(worker, data, size, answer, &answer_size);
+	expect(answer_size >= 4 && answer_size <= sizeof(answer), "an answer of another size");
+	sgpu_group_worker_free(&worker);
+	sgpu_secure_get_stats(context, &after);
+	/* The first module makes the staging memory of copies, which stays. */
+	expect(after.used_bytes <= before.used_bytes + (8 << 20), "memory is left");
+	return 0;
+}

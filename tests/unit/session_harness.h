@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * For tests of sessions: a worker in a process of its own that serves one session over pipes, and what the session asks.
+ */
+#ifndef SESSION_HARNESS_H
+#define SESSION_HARNESS_H
+
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+
+#include "secure/group.h"
+
+#include "device_harness.h"
+
+enum { AREA = 1 << 20, LIMIT = 8 << 20 };
+
+static struct sgpu_error error;
+static uint8_t *area; /* shared with every worker */
+
+/* ---- operations ---- */
+/* Adds its argument to every byte of its range. */
+static int add(struct sgpu_launch *launch, const struct sgpu_group_launch *call)
+{
+	if (call->range_count != 1 || call->arguments_size != 1) {
+		return sgpu_fail(launch->error, SGPU_EUSAGE, "add takes a range and a number");
+	}
+	for (uint64_t i = 0; i < call->ranges[0].size; i++) {
+		((uint8_t *)(uintptr_t)call->ranges[0].address)[i] += call->arguments[0];
+	}
+	return SGPU_OK;
+}
+
+static const struct sgpu_group_operation operations[] = { { "add", add }, { NULL, NULL } };
+
+/* ---- modules, which are pretended: their function clears its first range ---- */
+struct sgpu_device_module {
+	struct sgpu_device_object object;
+};
+
+static struct sgpu_device_backend table;
+static const struct sgpu_device_backend *real;
+
+static int module_load(struct sgpu_device *on, const void *image, size_t size, struct sgpu_device_module **module,
+		       struct sgpu_error *why)
+{
+	(void)on;
+	if (size != 100 || ((const uint8_t *)image)[99] != 7) {
+		return sgpu_fail(why, SGPU_EINVALID, "not a module");
+	}
+	*module = calloc(1, sizeof(**module));
+	(*module)->object.backend = &table;
+	return SGPU_OK;
+}
+
+static void module_free(struct sgpu_device_module *module)
+{
+	free(module);
+}
+
+static int module_launch_on(struct sgpu_stream *on, struct sgpu_device_module *module, const char *function,
+			    const struct sgpu_module_shape *shape, void *const *args, const size_t *sizes, int count,
+			    const struct sgpu_module_memory *memory, struct sgpu_task *task)
+{
+	uint64_t address = 0;
+
+	(void)module;
+	memcpy(&address, args[0], sizeof(address));
+	if (strcmp(function, "clear") != 0 || shape->grid[0] != 3 || count != 2 || sizes[1] != 2 || memory->count != 1 ||
+	    memory->written != 1 || memory->target[0] != 0 || memory->target[1] != -1 ||
+	    address != memory->ranges[0].address || memcmp(args[1], "ab", 2) != 0) {
+		return SGPU_EINVALID;
+	}
+	return real->clear(on, memory->ranges[0].address, memory->ranges[0].size, task);
+}
+
+static int stream_create(struct sgpu_device *on, struct sgpu_stream **made, struct sgpu_error *why)
+{
+	int rc = real->stream_create(on, made, why);
+
+	if (rc == SGPU_OK) {
+		((struct sgpu_device_object *)(void *)*made)->backend = &table;
+	}
+	return rc;
+}
+
+static inline void pretend_modules(struct sgpu_device *device)
+{
+	struct sgpu_device_object *object = (struct sgpu_device_object *)(void *)device;
+
+	real = object->backend;
+	table = *real;
+	table.module_load = module_load;
+	table.module_free = module_free;
+	table.module_launch_on = module_launch_on;
+	table.stream_create = stream_create;
+	object->backend = &table;
+}
+
+/* ---- the worker's process ---- */
+struct worker_process {
+	pid_t pid;
+	struct sgpu_pipe pipe; /* this side of it */
+};
+
+/* Serves one session. Returns minus the code that serving ended with, or 100: something was left. */
+static inline int serve(const struct sgpu_pipe *pipe, bool modules)
+{
+	const struct sgpu_group_config config = { .area = area, .area_size = AREA, .memory_limit = LIMIT,
+						  .operations = operations, .modules = modules };
+	struct sgpu_device *device = open_test_device(1, 0);
+	struct sgpu_group_server *server = NULL;
+	struct sgpu_secure *context = NULL;
+	struct sgpu_secure_stats before, after;
+	sgpu_devptr memory = 0;
+	int rc;
+
+	pretend_modules(device);
+	rc = sgpu_secure_create(device, NULL, &context, &error);
+	/* Copies keep staging memory from the first one on. */
+	if (rc == SGPU_OK && (sgpu_secure_malloc(context, 1, &memory, &error) < 0 ||
+			      sgpu_secure_memcpy(context, &memory, memory, 1, SGPU_SECURE_TO_DEVICE, &error) < 0)) {
+		rc = SGPU_EDEVICE;
+	}
+	if (rc == SGPU_OK) {
+		sgpu_secure_free(context, &memory);
+		sgpu_secure_get_stats(context, &before);
+		rc = sgpu_group_server_create(context, &config, &server, &error);
+	}
+	if (rc == SGPU_OK) {
+		rc = sgpu_group_serve(server, pipe, &error);
+		sgpu_group_server_free(&server);
+		sgpu_secure_get_stats(context, &after);
+		if (after.used_bytes != before.used_bytes || sgpu_processor_check(sgpu_secure_processor(context), &error) != SGPU_OK) {
+			rc = -100;
+		}
+	}
+	sgpu_secure_destroy(&context);
+	((struct sgpu_device_object *)(void *)device)->backend = real;
+	sgpu_device_close(&device);
+	return -rc;
+}
+
+static inline struct worker_process start_worker(bool modules)
+{
+	struct worker_process w = { .pid = -1 };
+	int to[2], from[2];
+
+	fflush(stdout);
+	if (pipe(to) != 0 || pipe(from) != 0 || (w.pid = fork()) < 0) {
+		abort();
+	}
+	if (w.pid == 0) {
+		close(to[1]);
+		close(from[0]);
+		_exit(serve(&(struct sgpu_pipe){ to[0], from[1] }, modules));
+	}
+	close(to[0]);
+	close(from[1]);
+	w.pipe = (struct sgpu_pipe){ from[0], to[1] };
+	return w;
+}
+
+/* The end of the pipe; the code with which serving ended. */
+static inline int end_worker(struct worker_process *w)
+{
+	int status = -1;
+
+	close(w->pipe.out);
+	waitpid(w->pid, &status, 0);
+	close(w->pipe.in);
+	return WIFEXITED(status) ? -WEXITSTATUS(status) : -1000;
+}
+
+/* ---- what a session asks ---- */
+static struct sgpu_item_result results[SGPU_GROUP_ITEMS];
+
+static inline int send_items(struct sgpu_group_client *client, const struct sgpu_item *items, int count)
+{
+	int rc = SGPU_OK;
+
+	error.text[0] = '\0';
+	for (int i = 0; rc == SGPU_OK && i < count; i++) {
+		rc = sgpu_group_client_add(client, &items[i], &error);
+	}
+	return rc == SGPU_OK ? sgpu_group_client_send(client, results, &error) : rc;
+}
+#define SEND(client, items) send_items(client, items, (int)SGPU_ARRAY_LENGTH(items))
+
+/* An item that adds `number` to the bytes of a buffer. `tail` holds 128 bytes. */
+static inline struct sgpu_item add_item(uint32_t buffer, uint64_t offset, uint64_t size, const uint8_t *number,
+					uint8_t *tail)
+{
+	const struct sgpu_item_call call = { .name = "add", .range_count = 1, .ranges = { { buffer, offset, size } },
+					     .arguments = number, .arguments_size = 1 };
+	struct sgpu_item item = { .kind = SGPU_ITEM_LAUNCH, .tail = tail };
+
+	CHECK(sgpu_item_call_encode(&call, tail, &item.tail_size, &error) == SGPU_OK);
+	return item;
+}
+
+static inline void share_area(void)
+{
+	area = mmap(NULL, AREA, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (area == MAP_FAILED) {
+		abort();
+	}
+	signal(SIGPIPE, SIG_IGN);
+}
+
+#endif
