@@ -15,6 +15,7 @@
 #include "secure/group.h"
 
 #include "device_harness.h"
+#include "fake_backend.h"
 
 enum { AREA = 1 << 20, LIMIT = 8 << 20 };
 
@@ -41,7 +42,7 @@ struct sgpu_device_module {
 	struct sgpu_device_object object;
 };
 
-static struct sgpu_device_backend table;
+static struct fake_backend fake;
 static const struct sgpu_device_backend *real;
 
 static int module_load(struct sgpu_device *on, const void *image, size_t size, struct sgpu_device_module **module,
@@ -52,7 +53,7 @@ static int module_load(struct sgpu_device *on, const void *image, size_t size, s
 		return sgpu_fail(why, SGPU_EINVALID, "not a module");
 	}
 	*module = calloc(1, sizeof(**module));
-	(*module)->object.backend = &table;
+	fake_backend_give(*module, &fake);
 	return SGPU_OK;
 }
 
@@ -61,9 +62,9 @@ static void module_free(struct sgpu_device_module *module)
 	free(module);
 }
 
-static int module_launch_on(struct sgpu_stream *on, struct sgpu_device_module *module, const char *function,
-			    const struct sgpu_module_shape *shape, void *const *args, const size_t *sizes, int count,
-			    const struct sgpu_module_memory *memory, struct sgpu_task *task)
+static int module_launch(struct sgpu_stream *on, struct sgpu_device_module *module, const char *function,
+			 const struct sgpu_module_shape *shape, void *const *args, const size_t *sizes, int count,
+			 const struct sgpu_module_memory *memory, struct sgpu_task *task)
 {
 	uint64_t address = 0;
 
@@ -74,30 +75,28 @@ static int module_launch_on(struct sgpu_stream *on, struct sgpu_device_module *m
 	    address != memory->ranges[0].address || memcmp(args[1], "ab", 2) != 0) {
 		return SGPU_EINVALID;
 	}
-	return real->clear(on, memory->ranges[0].address, memory->ranges[0].size, task);
+	return real->memory->clear(on, memory->ranges[0].address, memory->ranges[0].size, task);
 }
 
 static int stream_create(struct sgpu_device *on, struct sgpu_stream **made, struct sgpu_error *why)
 {
-	int rc = real->stream_create(on, made, why);
+	int rc = real->stream->create(on, made, why);
 
 	if (rc == SGPU_OK) {
-		((struct sgpu_device_object *)(void *)*made)->backend = &table;
+		fake_backend_give(*made, &fake);
 	}
 	return rc;
 }
 
 static inline void pretend_modules(struct sgpu_device *device)
 {
-	struct sgpu_device_object *object = (struct sgpu_device_object *)(void *)device;
-
-	real = object->backend;
-	table = *real;
-	table.module_load = module_load;
-	table.module_free = module_free;
-	table.module_launch_on = module_launch_on;
-	table.stream_create = stream_create;
-	object->backend = &table;
+	real = sgpu_device_backend_of(device);
+	fake_backend_copy(&fake, real);
+	fake.module.load = module_load;
+	fake.module.free = module_free;
+	fake.module.launch = module_launch;
+	fake.stream.create = stream_create;
+	fake_backend_give(device, &fake);
 }
 
 /* ---- the worker's process ---- */
@@ -134,7 +133,8 @@ static inline int serve(const struct sgpu_pipe *pipe, bool modules)
 		rc = sgpu_group_serve(server, pipe, &error);
 		sgpu_group_server_free(&server);
 		sgpu_secure_get_stats(context, &after);
-		if (after.used_bytes != before.used_bytes || sgpu_processor_check(sgpu_secure_processor(context), &error) != SGPU_OK) {
+		if (after.used_bytes != before.used_bytes ||
+		    sgpu_processor_check(sgpu_secure_processor(context), &error) != SGPU_OK) {
 			rc = -100;
 		}
 	}

@@ -176,6 +176,7 @@ UNIT_TEST(a_module_is_brought_through_the_area_by_its_digest)
 	w = start_worker(false);
 	client = open_client(&w);
 	load = items[2];
+	area[4] ^= 1;
 	CHECK(client && send_items(client, &load, 1) == SGPU_EPOLICY);
 	sgpu_group_client_close(&client);
 	CHECK(end_worker(&w) == SGPU_OK);
