@@ -8,6 +8,7 @@
 #   SGPU_BUILD       folder with the built programs (build)
 #   NVCC             the compiler of the kernels
 #   SGPU_TEST_JOBS   programs at a time (6)
+#   SGPU_TEST_TIMEOUT   seconds that one file may take (180); three times that under a checker
 # Under compute-sanitizer programs find SGPU_TEST_SMALL=1 and should take small sizes.
 # check-gpu.sh --probe: only says what is missing, and exits 77, or says nothing.
 set -u
@@ -19,9 +20,9 @@ case $SGPU_BUILD in
 esac
 export SGPU_BUILD LC_ALL=C SGPU_TEST_SLOWEST=5
 jobs=${SGPU_TEST_JOBS:-6}
-# Seconds that a file may take; under a checker several times as much, on the slowest machine.
-file_timeout=120
-checked_timeout=400
+# Seconds that a file may take on the slowest machine; under a checker several times as much.
+file_timeout=${SGPU_TEST_TIMEOUT:-180}
+checked_timeout=$((3 * file_timeout))
 steps=(device units bats bench memcheck racecheck memory)
 started=$SECONDS
 
@@ -126,6 +127,7 @@ step_device() {
 step_units() {
 	local status=0
 	run_tests "$jobs" "${units[@]}" || status=1
+	[ ${#units_alone[@]} -eq 0 ] || settle
 	run_tests 1 "${units_alone[@]}" || status=1
 	return $status
 }
@@ -140,6 +142,7 @@ step_bats() {
 		return 0
 	fi
 	run_tests "$jobs" "${bats[@]}" || status=1
+	[ ${#bats_alone[@]} -eq 0 ] || settle
 	run_tests 1 "${bats_alone[@]}" || status=1
 	return $status
 }
@@ -221,16 +224,21 @@ memory_used() {
 	nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits 2>/dev/null | awk '{ sum += $1 } END { print sum }'
 }
 
-# After everything, the devices hold no more than before. What a driver keeps for itself varies by a few MiB.
+# Waits until the devices hold no more than before: what was ended a moment ago may still be on its way out. What a driver
+# keeps for itself varies by a few MiB.
+settle() {
+	local i
+	for ((i = 0; i < 60; i++)); do
+		now=$(memory_used)
+		[ "${now:-0}" -gt $((${memory_before:-0} + 64)) ] || return 0
+		sleep 1
+	done
+}
+
+# After everything, no memory is missing.
 step_memory() {
 	local now
-	now=$(memory_used)
-	# What was ended a moment ago may still be on its way out.
-	for _ in 1 2 3 4 5 6 7 8 9 10; do
-		[ "${now:-0}" -gt $((${memory_before:-0} + 64)) ] || break
-		sleep 1
-		now=$(memory_used)
-	done
+	settle
 	if [ -z "$now" ] || [ -z "$memory_before" ]; then
 		echo "ok 1 - device memory is free again # skip needs nvidia-smi"
 		echo "0 passed, 0 failed, 1 skipped"

@@ -59,22 +59,43 @@ wanted() {
 	return 1
 }
 
+# end_group GROUP: kills what is left of a group of processes, and waits for its end, a minute at most: what was killed
+# holds a device's memory until the driver has let go of it.
+end_group() {
+	local i
+	kill -KILL -- "-$1" 2>/dev/null
+	for ((i = 0; i < 600; i++)); do
+		ps -e -o pgid=,stat= 2>/dev/null | awk -v group="$1" '$1 == group && $2 !~ /^Z/ { found = 1 } END { exit !found }' ||
+			return 0
+		sleep 0.1
+	done
+	echo "# processes that it started are still there"
+}
+
 # run_file FILE: its TAP, and at the end the line "# status N".
 run_file() {
-	local name
+	local name status
+	local command=()
 	name=$(basename "${1%.*}")
 	case $1 in
-	*.bats) "${runner[@]}" bats --tap --print-output-on-failure "$1" </dev/null 2>&1 ;;
+	*.bats) command=(bats --tap --print-output-on-failure "$1") ;;
 	*)
-		if [ -x "$SGPU_BUILD/unit/$name" ]; then
-			"${runner[@]}" "${wrap[@]}" "$SGPU_BUILD/unit/$name" </dev/null 2>&1
-		else
+		command=("${wrap[@]}" "$SGPU_BUILD/unit/$name")
+		if [ ! -x "$SGPU_BUILD/unit/$name" ]; then
 			echo "# '$SGPU_BUILD/unit/$name' was not built"
-			false
+			command=(false)
 		fi
 		;;
 	esac
-	echo "# status $?"
+	# timeout leads a group of processes of its own. It kills only those that are left when its child does not end.
+	"${runner[@]}" "${command[@]}" </dev/null 2>&1 &
+	wait $!
+	status=$?
+	if [ $status -eq 124 ] || [ $status -eq 137 ]; then
+		status=124
+		end_group $!
+	fi
+	echo "# status $status"
 }
 
 # report FILE LOG: prints the file's tests with the name of the file, adds them to $work/results.

@@ -67,3 +67,12 @@ suite() {
 	printf '@test "one" { true; }\n' >good.bats
 	run -2 suite no-such-test
 }
+
+@test "a file that takes too long turns the suite red, and what it started is ended" {
+	# shellcheck disable=SC2016 # the inner shell expands it
+	printf '@test "hangs" { bash -c '\''trap "" TERM; echo $$ >pid; sleep 60; sleep 60'\''; }\n' >slow.bats
+	sed -i "s|>pid|>$PWD/pid|" slow.bats
+	SGPU_TEST_TIMEOUT=3 run -1 suite
+	assert_contains "$output" "slow: took too long"
+	[[ $(ps -o stat= -p "$(cat pid)") != [!Z]* ]]
+}
