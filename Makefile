@@ -194,16 +194,22 @@ $(BUILD)/bin/$(1): $(call objects,$(sort $(wildcard tools/$(1)/*.c)) $(COMMON_SO
 endef
 $(foreach tool,$(TOOLS),$(eval $(call program,$(tool))))
 
-$(BUILD)/unit/%: $(BUILD)/obj/tests/unit/%.o $(LIB)
+# What tests share.
+HARNESS := $(BUILD)/harness.a
+$(HARNESS): $(call objects,$(sort $(wildcard tests/harness/*.c)))
+	$(call say,AR,$@)rm -f $@.new && $(AR) rcs $@.new $^ && mv -f $@.new $@
+$(BUILD)/obj/tests/%.o: MORE = -Itests/harness
+$(BUILD)/obj/tests/gpu/%.o: MORE = -Itests/harness -Itests/unit
+
+$(BUILD)/unit/%: $(BUILD)/obj/tests/unit/%.o $(HARNESS) $(LIB)
 	$(call link)
 
-$(BUILD)/unit/%: $(BUILD)/obj/tests/gpu/%.o $(LIB)
+$(BUILD)/unit/%: $(BUILD)/obj/tests/gpu/%.o $(HARNESS) $(LIB)
 	$(call link)
-$(BUILD)/gpu/%: $(BUILD)/obj/tests/gpu/%.o $(LIB)
+$(BUILD)/gpu/%: $(BUILD)/obj/tests/gpu/%.o $(HARNESS) $(LIB)
 	$(call link)
-$(BUILD)/obj/tests/gpu/%.o: MORE = -Itests/unit
 
-$(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(LIB)
+$(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(HARNESS) $(LIB)
 	$(call link)
 
 $(BUILD)/interop/%: $(BUILD)/obj/tests/interop/%.o $(LIB)
@@ -213,7 +219,7 @@ vpath %.c $(wildcard examples/*)
 $(BUILD)/examples/%: %.c $(BUILD)/flags
 	$(call say,CC,$<)mkdir -p $(@D) && $(CC) $(CPPFLAGS) $(SGPU_CFLAGS) $(CFLAGS) $(SGPU_LDFLAGS) $(LDFLAGS) -o $@ $< -lpng
 
-$(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(LIB)
+$(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(HARNESS) $(LIB)
 	$(call link,-fsanitize=fuzzer)
 
 $(BUILD)/completions/bash/%: $(BUILD)/bin/% scripts/completions.sh
@@ -359,6 +365,6 @@ help:
 	@printf '%s\n' "$$HELP"
 
 -include $(patsubst %.o,%.d,$(call objects,$(LIB_SOURCES) $(COMMON_SOURCES) $(TOOL_SOURCES) $(UNIT_SOURCES) \
-	$(wildcard tests/gpu/*.c) \
+	$(wildcard tests/gpu/*.c tests/harness/*.c) \
 	$(FUZZ_SOURCES) $(BENCH_SOURCES) $(CUDA_SOURCES))) $(KERNEL_OBJECTS:.o=.d) \
 	$(MODULE_HOST_SOURCES:tools/module-host/%.c=$(BUILD)/module-host/%.d)

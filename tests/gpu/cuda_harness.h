@@ -10,7 +10,7 @@
 
 #include <sgpu/device.h>
 
-#include "../unit/unit.h"
+#include "unit.h"
 
 static struct sgpu_device *device;
 static struct sgpu_stream *stream;

@@ -7,8 +7,8 @@
 
 #include <sgpu/device.h>
 
-#include "../unit/unit.h"
-#include "../unit/vectors.h"
+#include "unit.h"
+#include "vectors.h"
 
 enum { C = SGPU_CHUNK, MARGIN = 64 };
 

@@ -7,7 +7,7 @@
 #include <sgpu/device.h>
 #include <sgpu/ops.h>
 
-#include "../unit/unit.h"
+#include "unit.h"
 
 enum { SIDE = 65537, SPOTS = 9 }; /* SIDE^2 is 2^32 + 2^17 + 1 */
 #define COUNT ((uint64_t)SIDE * SIDE)

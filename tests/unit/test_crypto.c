@@ -2,6 +2,7 @@
  *
  * Crypto: digests, derivation, wrapping, HPKE round trips, the AEAD interface.
  */
+#include <sgpu/base.h>
 #include <sgpu/crypto.h>
 
 #include "unit.h"

@@ -1,21 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Published test vectors for the unit tests, from the folder that SGPU_VECTORS names.
+ * Published test vectors.
  */
-#ifndef VECTORS_H
-#define VECTORS_H
-
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <jansson.h>
-
 #include <sgpu/base.h>
 
-/* The path of a vector file, or NULL when it cannot be read. */
-static inline const char *vectors_path(const char *name, char *path, size_t size)
+#include "vectors.h"
+
+const char *vectors_path(const char *name, char *path, size_t size)
 {
 	const char *folder = getenv("SGPU_VECTORS");
 	FILE *file = NULL;
@@ -29,8 +24,7 @@ static inline const char *vectors_path(const char *name, char *path, size_t size
 	return file ? path : NULL;
 }
 
-/* Bytes from hexadecimal, from malloc (never NULL), and their number. Ends the program on anything else. */
-static inline uint8_t *vectors_hex(const char *text, size_t *size)
+uint8_t *vectors_hex(const char *text, size_t *size)
 {
 	uint8_t *bytes;
 
@@ -43,18 +37,16 @@ static inline uint8_t *vectors_hex(const char *text, size_t *size)
 	return bytes;
 }
 
-static inline uint8_t *vectors_member(const json_t *object, const char *key, size_t *size)
+uint8_t *vectors_member(const json_t *object, const char *key, size_t *size)
 {
 	const char *text = json_string_value(json_object_get(object, key));
 
 	return vectors_hex(text ? text : "", size);
 }
 
-static inline int vectors_is(const json_t *object, const char *key, const char *value)
+int vectors_is(const json_t *object, const char *key, const char *value)
 {
 	const char *text = json_string_value(json_object_get(object, key));
 
 	return text && !strcmp(text, value);
 }
-
-#endif

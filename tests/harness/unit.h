@@ -10,8 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int unit_count, unit_failures, unit_bad;
-static const char *unit_skip;
+/* Of the test that runs: how many of its conditions did not hold, and why it was left. */
+extern int unit_bad;
+extern const char *unit_skip;
 
 /* Whether a test may put a free() in the place of the C library's: a sanitizer has an allocator of its own. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -51,25 +52,10 @@ static const char *unit_skip;
 		return;                                                                       \
 	} while (0)
 
-static inline void unit_run(const char *name, void (*test)(void))
-{
-	unit_bad = 0;
-	unit_skip = NULL;
-	test();
-	unit_count++;
-	if (unit_bad) {
-		unit_failures++;
-	}
-	printf("%sok %d - %s%s%s\n", unit_bad ? "not " : "", unit_count, name, unit_skip && !unit_bad ? " # skip " : "",
-	       unit_skip && !unit_bad ? unit_skip : "");
-	fflush(stdout);
-}
+void unit_run(const char *name, void (*test)(void));
 #define UNIT_RUN(name) unit_run(#name, name)
 
-static inline int unit_done(void)
-{
-	printf("1..%d\n", unit_count);
-	return unit_failures ? 1 : 0;
-}
+/* Ends the output; returns the exit status. */
+int unit_done(void);
 
 #endif
