@@ -1,27 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Keys and certificates for tests of TEE reports, as the makers of processors lay theirs out: made anew in each run.
+ * Keys and certificates for tests of TEE reports.
  */
-#ifndef TEE_MAKER_H
-#define TEE_MAKER_H
+#include "tee_maker.h"
 
-#include <jansson.h>
-#include <openssl/ec.h>
-#include <openssl/ecdsa.h>
-#include <openssl/pem.h>
-#include <openssl/rsa.h>
-#include <openssl/x509v3.h>
-
-#include <sgpu/attest.h>
-#include <sgpu/base.h>
-#include <sgpu/json.h>
-
-#include "attest/verify/tsm_report.h"
-#include "unit.h"
-
-enum { TEE_NOW = 1800000000, TEE_FROM = 1700000000, TEE_TO = 1900000000 };
-
-static inline void tee_need(int good, const char *what)
+void tee_need(int good, const char *what)
 {
 	if (!good) {
 		fprintf(stderr, "cannot make test material: %s\n", what);
@@ -29,13 +12,7 @@ static inline void tee_need(int good, const char *what)
 	}
 }
 
-/* A certificate and its key. */
-struct tee_identity {
-	EVP_PKEY *key;
-	X509 *certificate;
-};
-
-static inline EVP_PKEY *tee_key(const char *kind)
+EVP_PKEY *tee_key(const char *kind)
 {
 	EVP_PKEY *key = !strcmp(kind, "RSA") ? EVP_RSA_gen(2048) : EVP_EC_gen(kind);
 
@@ -43,7 +20,7 @@ static inline EVP_PKEY *tee_key(const char *kind)
 	return key;
 }
 
-static inline void tee_add(X509 *certificate, X509 *issuer, int nid, const char *value)
+static void tee_add(X509 *certificate, X509 *issuer, int nid, const char *value)
 {
 	X509V3_CTX context;
 
@@ -53,8 +30,7 @@ static inline void tee_add(X509 *certificate, X509 *issuer, int nid, const char 
 	X509_EXTENSION_free(extension);
 }
 
-/* An extension whose value is these bytes as they are. */
-static inline void tee_add_raw(X509 *certificate, const char *number, const void *data, size_t size)
+void tee_add_raw(X509 *certificate, const char *number, const void *data, size_t size)
 {
 	ASN1_OBJECT *object = OBJ_txt2obj(number, 1);
 	ASN1_OCTET_STRING *value = ASN1_OCTET_STRING_new();
@@ -67,8 +43,7 @@ static inline void tee_add_raw(X509 *certificate, const char *number, const void
 	ASN1_OBJECT_free(object);
 }
 
-/* Signs as an RSA issuer of AMD does, with PSS, or as an issuer on an elliptic curve. */
-static inline void tee_sign_by(X509 *certificate, EVP_PKEY *key, const EVP_MD *digest)
+void tee_sign_by(X509 *certificate, EVP_PKEY *key, const EVP_MD *digest)
 {
 	EVP_MD_CTX *context = EVP_MD_CTX_new();
 	EVP_PKEY_CTX *parameters = NULL;
@@ -83,14 +58,12 @@ static inline void tee_sign_by(X509 *certificate, EVP_PKEY *key, const EVP_MD *d
 	EVP_MD_CTX_free(context);
 }
 
-static inline void tee_sign(X509 *certificate, EVP_PKEY *key)
+void tee_sign(X509 *certificate, EVP_PKEY *key)
 {
 	tee_sign_by(certificate, key, EVP_PKEY_is_a(key, "RSA") ? EVP_sha384() : EVP_sha256());
 }
 
-/* Not signed yet. issuer NULL: its own. */
-static inline struct tee_identity tee_start(const char *name, const char *kind, const struct tee_identity *issuer,
-					    bool ca)
+struct tee_identity tee_start(const char *name, const char *kind, const struct tee_identity *issuer, bool ca)
 {
 	static long serial;
 	struct tee_identity made = { tee_key(kind), X509_new() };
@@ -112,7 +85,7 @@ static inline struct tee_identity tee_start(const char *name, const char *kind, 
 	return made;
 }
 
-static inline struct tee_identity tee_authority(const char *name, const char *kind, const struct tee_identity *issuer)
+struct tee_identity tee_authority(const char *name, const char *kind, const struct tee_identity *issuer)
 {
 	struct tee_identity made = tee_start(name, kind, issuer, true);
 
@@ -120,14 +93,13 @@ static inline struct tee_identity tee_authority(const char *name, const char *ki
 	return made;
 }
 
-static inline void tee_free(struct tee_identity *identity)
+void tee_free(struct tee_identity *identity)
 {
 	EVP_PKEY_free(identity->key);
 	X509_free(identity->certificate);
 }
 
-/* DER from malloc. */
-static inline uint8_t *tee_der(X509 *certificate, size_t *size)
+uint8_t *tee_der(X509 *certificate, size_t *size)
 {
 	unsigned char *der = NULL;
 	int length = i2d_X509(certificate, &der);
@@ -141,14 +113,13 @@ static inline uint8_t *tee_der(X509 *certificate, size_t *size)
 	return copy;
 }
 
-static inline void tee_push(struct sgpu_chain *chain, X509 *certificate)
+void tee_push(struct sgpu_chain *chain, X509 *certificate)
 {
 	chain->der[chain->count] = tee_der(certificate, &chain->size[chain->count]);
 	chain->count++;
 }
 
-/* PEM of several, one after another, from malloc. */
-static inline char *tee_pem(X509 *const *certificates, size_t count, size_t *size)
+char *tee_pem(X509 *const *certificates, size_t count, size_t *size)
 {
 	BIO *bio = BIO_new(BIO_s_mem());
 	char *data = NULL;
@@ -165,9 +136,7 @@ static inline char *tee_pem(X509 *const *certificates, size_t count, size_t *siz
 	return copy;
 }
 
-/* r || s, each of `half` bytes, big-endian. */
-static inline void tee_ecdsa(EVP_PKEY *key, const EVP_MD *digest, const void *data, size_t size, uint8_t *signature,
-			     int half)
+void tee_ecdsa(EVP_PKEY *key, const EVP_MD *digest, const void *data, size_t size, uint8_t *signature, int half)
 {
 	EVP_MD_CTX *context = EVP_MD_CTX_new();
 	uint8_t der[160];
@@ -183,21 +152,21 @@ static inline void tee_ecdsa(EVP_PKEY *key, const EVP_MD *digest, const void *da
 	EVP_MD_CTX_free(context);
 }
 
-static inline void tee_put16(uint8_t *at, unsigned value)
+void tee_put16(uint8_t *at, unsigned value)
 {
 	at[0] = (uint8_t)value;
 	at[1] = (uint8_t)(value >> 8);
 }
 
-static inline void tee_put32(uint8_t *at, uint32_t value)
+void tee_put32(uint8_t *at, uint32_t value)
 {
 	tee_put16(at, value & 0xffff);
 	tee_put16(at + 2, value >> 16);
 }
 
 /* The record of such a report, from malloc. */
-static inline char *tee_record(const char *provider, const void *outblob, size_t size, const void *auxblob,
-			       size_t auxblob_size)
+static char *tee_record(const char *provider, const void *outblob, size_t size, const void *auxblob,
+			size_t auxblob_size)
 {
 	json_t *record = json_pack("{s:o, s:o, s:s}", "outblob", sgpu_json_from_bytes(outblob, size), "auxblob",
 				   sgpu_json_from_bytes(auxblob, auxblob_size), "provider", provider);
@@ -208,9 +177,9 @@ static inline char *tee_record(const char *provider, const void *outblob, size_t
 	return text;
 }
 
-static inline int tee_verify(const char *provider, const void *outblob, size_t size, const void *auxblob,
-			     size_t auxblob_size, const struct sgpu_chain *given, const struct sgpu_chain *roots,
-			     int64_t now, struct sgpu_tee_report *report, struct sgpu_error *error)
+int tee_verify(const char *provider, const void *outblob, size_t size, const void *auxblob, size_t auxblob_size,
+	       const struct sgpu_chain *given, const struct sgpu_chain *roots, int64_t now,
+	       struct sgpu_tee_report *report, struct sgpu_error *error)
 {
 	char *text = tee_record(provider, outblob, size, auxblob, auxblob_size);
 
@@ -220,10 +189,7 @@ static inline int tee_verify(const char *provider, const void *outblob, size_t s
 	return rc;
 }
 
-/* How far apart the places are that a slow loop looks at. */
-static inline size_t tee_step(size_t small)
+size_t tee_step(size_t small)
 {
 	return getenv("SGPU_TEST_SMALL") ? small : 1;
 }
-
-#endif
