@@ -115,6 +115,7 @@ assert {("create", v) for v in ("plain", "secure", "secure, keys made")} <= pass
 for what in ("destroy", "launch", "alloc", "free", "copy"):
     assert len([p for p in passed if p[0] == what]) == 2, what
 assert ("group", "sealed group") in passed
+assert {("pipe", v) for v in ("direct call", "plain message", "sealed group")} <= passed
 module, = [r for r in records if r["parameters"]["what"] == "module"]
 assert module["status"] == "waived"
 END

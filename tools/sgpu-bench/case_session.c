@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * session: what a secure context costs beside the plain device: to make one, to make a request, to get memory from its pool
- * and to give it back, to load a module, and to copy. Graviton's figures for the like (its tables 2 and 3, and its section
- * 7.3) stand in the points: the secure call's time as a parameter, its ratio as a reference.
+ * and to give it back, to load a module, and to copy; and what a request costs that comes from another process. Graviton's
+ * figures for the like (its tables 2 and 3, and its section 7.3) stand in the points: the secure call's time as a parameter,
+ * its ratio as a reference.
  */
 #include <stdlib.h>
 
@@ -254,6 +255,7 @@ static int measure(struct sgpu_bench *bench, struct side *sides, struct sgpu_err
 	for (int i = 0; rc == SGPU_OK && i < count; i++) {
 		rc = measure_memory(sides, sizes[i], error);
 	}
+	rc = rc == SGPU_OK ? bench_session_pipe(bench, sides[1].context, error) : rc;
 	rc = rc == SGPU_OK ? bench_session_module(bench, sides[1].context, error) : rc;
 	for (int i = 0; rc == SGPU_OK && i < count; i++) {
 		rc = measure_copies(sides, sizes[i], error);

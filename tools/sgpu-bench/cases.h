@@ -25,6 +25,9 @@ SGPU_MUST_CHECK int bench_open(const char *selector, unsigned jobs, const struct
 /* Parts of session. The first two need bench->device without a secure context over it. */
 SGPU_MUST_CHECK int bench_session_open(struct sgpu_bench *bench, struct sgpu_error *error);
 SGPU_MUST_CHECK int bench_session_group(struct sgpu_bench *bench, struct sgpu_error *error);
+/* Serves a session, or requests that are not sealed, on standard input and output until their end. */
+SGPU_MUST_CHECK int bench_serve(const char *selector, bool sealed, struct sgpu_error *error);
+SGPU_MUST_CHECK int bench_session_pipe(struct sgpu_bench *bench, struct sgpu_secure *context, struct sgpu_error *error);
 SGPU_MUST_CHECK int bench_session_module(struct sgpu_bench *bench, struct sgpu_secure *context,
 					 struct sgpu_error *error);
 

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-bench open: what it takes to open a device in a process that has none yet. The case session starts it.
+ * sgpu-bench open: what it takes to open a device in a process that has none yet, or the worker of sessions. The case session
+ * starts it.
  */
 #include <inttypes.h>
+#include <string.h>
 
 #include "verbs.h"
 
 struct request {
 	const char *device;
 	bool secure;
+	const char *serve;
 };
 
 const struct cli_option open_options[] = {
@@ -16,6 +19,8 @@ const struct cli_option open_options[] = {
 	{ "device", 0, "DEVICE", "cpu, cuda, cuda:N or auto (the default)", CLI_TEXT(struct request, device) },
 	{ "secure", 0, NULL, "with a secure context for an owner whose key is known",
 	  CLI_FLAG(struct request, secure) },
+	{ "serve", 0, "WHAT", "serve a session on standard input and output: sealed or plain requests",
+	  CLI_TEXT(struct request, serve) },
 	CLI_END,
 };
 
@@ -30,6 +35,13 @@ int verb_open(int argc, char **argv)
 
 	if (rc) {
 		return rc;
+	}
+	if (request.serve && strcmp(request.serve, "sealed") != 0 && strcmp(request.serve, "plain") != 0) {
+		return cli_usage("--serve '%s' is neither 'sealed' nor 'plain'", request.serve);
+	}
+	if (request.serve) {
+		rc = bench_serve(request.device, strcmp(request.serve, "sealed") == 0, &error);
+		return rc == SGPU_OK ? 0 : cli_error(&error);
 	}
 	rc = sgpu_key_generate(SGPU_KEY_X25519, &owner, &error);
 	if (rc == SGPU_OK) {
