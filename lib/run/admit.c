@@ -13,7 +13,6 @@
 #include <time.h>
 
 #include "run/run.h"
-#include "run/stock.h"
 #include "run/trace.h"
 
 
@@ -201,17 +200,12 @@ static int load_manifest(struct sgpu_job *job, struct sgpu_error *error)
 	return rc;
 }
 
-/* Staging memory that the runner keeps is given back before a batch is refused for want of it. */
 static int check_memory(struct sgpu_run_base *base, struct sgpu_error *error)
 {
 	const uint64_t needed = base->job->plan->bytes;
 	struct sgpu_device_info info;
 	int rc = sgpu_device_get_info(base->traits->device, &info, error);
 
-	if (rc == SGPU_OK && needed > info.memory_free) {
-		sgpu_stock_trim(base->stock);
-		rc = sgpu_device_get_info(base->traits->device, &info, error);
-	}
 	if (rc == SGPU_OK && needed > info.memory_free) {
 		rc = sgpu_fail(error, SGPU_ENOMEM, "the batch needs %llu bytes of device memory and %llu are free",
 			       (unsigned long long)needed, (unsigned long long)info.memory_free);

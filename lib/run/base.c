@@ -12,32 +12,19 @@
 #include "run/loop.h"
 #include "run/run.h"
 
-enum {
-	PIECE_MIN = 1 << 20,   /* plaintext bytes that are moved at once */
-	PIECE_MAX = 16 << 20,
-	COPIERS_MAX = 16,
-};
-
-int sgpu_run_learn_traits(const struct sgpu_runner_config *config, struct sgpu_run_traits *t, struct sgpu_error *error)
+int sgpu_run_learn_traits(const struct sgpu_runner_config *config, struct sgpu_run_traits *traits,
+			  struct sgpu_error *error)
 {
 	struct sgpu_device_info info;
 	int rc = sgpu_device_get_info(config->device, &info, error);
-	uint64_t piece;
 
 	if (rc != SGPU_OK) {
 		return rc;
 	}
-	piece = info.piece / SGPU_CHUNK * SGPU_CHUNK;
-	piece = piece < PIECE_MIN ? PIECE_MIN : piece;
-	t->device = config->device;
-	t->piece = piece < PIECE_MAX ? piece : PIECE_MAX;
-	t->units = info.compute_units < 1 ? 1 : (int)info.compute_units;
-	t->engines = info.opens_on_device;
-	t->pins = info.pins_host_memory;
-	t->pinned_max = config->pinned_max ? config->pinned_max : SGPU_RUNNER_PINNED_MAX;
-	t->cores = config->jobs ? config->jobs : sgpu_cpu_count();
-	t->cores = t->cores < COPIERS_MAX ? t->cores : COPIERS_MAX;
-	atomic_store(&t->registers, info.registers);
+	*traits = (struct sgpu_run_traits){
+		.device = config->device, .opens_on_device = info.opens_on_device, .pins = info.pins_host_memory,
+		.pinned_max = config->pinned_max ? config->pinned_max : SGPU_RUNNER_PINNED_MAX, .jobs = config->jobs,
+	};
 	return SGPU_OK;
 }
 

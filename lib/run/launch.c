@@ -13,7 +13,7 @@
 #include "run/module.h"
 #include "run/plan.h"
 #include "run/run.h"
-#include "run/stock.h"
+#include "run/streams.h"
 #include "run/trace.h"
 
 /* A launch under way, from its enqueuing until the loop has seen its end. */
@@ -77,7 +77,7 @@ int sgpu_launches_create(struct sgpu_run_base *base, struct sgpu_modules *module
 void sgpu_launches_settle(struct sgpu_launches *launches)
 {
 	for (int i = 0; i < launches->plan->stream_count; i++) {
-		sgpu_stock_give_stream(launches->base->stock, &launches->streams[i]);
+		sgpu_streams_give(launches->base->streams, &launches->streams[i]);
 	}
 	for (int i = 0; i < launches->manifest->operation_count; i++) {
 		sgpu_event_free(&launches->operations[i].event);
@@ -268,7 +268,7 @@ int sgpu_launch_start(struct sgpu_launches *launches, int operation, struct sgpu
 		rc = place_arguments(launches, operation, &l->end.call, error);
 	}
 	if (rc == SGPU_OK && !*stream) {
-		rc = sgpu_stock_take_stream(launches->base->stock, stream, error);
+		rc = sgpu_streams_take(launches->base->streams, stream, error);
 	}
 	if (rc == SGPU_OK && state->followed_elsewhere) {
 		rc = sgpu_event_create(launches->base->traits->device, &state->event, error);

@@ -14,7 +14,7 @@
 #include "run/loop.h"
 #include "run/memory.h"
 #include "run/run.h"
-#include "run/stock.h"
+#include "run/streams.h"
 #include "run/threads.h"
 #include "secure/secure.h"
 
@@ -125,14 +125,14 @@ static int copy_image(struct sgpu_modules *modules, int segment, void *image, ui
 	int synced, rc = sgpu_memory_get(base->memory, base->job->plan->in_buffer[segment], &memory, error);
 
 	if (rc == SGPU_OK) {
-		rc = sgpu_stock_take_stream(base->stock, &stream, error);
+		rc = sgpu_streams_take(base->streams, &stream, error);
 	}
 	if (rc != SGPU_OK) {
 		return rc;
 	}
 	rc = sgpu_copy_out(stream, image, memory, size, &task);
 	synced = sgpu_stream_sync(stream, error);
-	sgpu_stock_give_stream(base->stock, &stream);
+	sgpu_streams_give(base->streams, &stream);
 	if (rc == SGPU_OK) {
 		rc = synced != SGPU_OK ? synced : task.code;
 	}

@@ -23,7 +23,7 @@ struct writer {
 	struct sgpu_run_base *base;
 	const struct sgpu_job *job;
 	const struct sgpu_graph *graph;
-	struct sgpu_transfers *transfers;
+	struct sgpu_outputs *outputs;
 	int fd;
 	const char *name;
 };
@@ -46,14 +46,14 @@ static int failure(struct writer *w, int segment, char **text)
 {
 	const struct sgpu_manifest *m = w->job->manifest;
 	const int writer = m->segments[segment].writer;
-	const struct sgpu_output_end *end = sgpu_output_get(w->transfers, segment);
+	const struct sgpu_output_end *end = sgpu_output_get(w->outputs, segment);
 	const char *own, *cause;
 	int code = sgpu_graph_outcome(w->graph, writer, &own, &cause);
 
 	*text = NULL;
 	if (code != SGPU_OK) {
 		*text = own ? strdup(own) : sgpu_run_text("operation '%s' was not run: %s", m->operations[writer].id, cause);
-	} else if (end->code != SGPU_OK || !end->data) {
+	} else if (!end->whole) {
 		code = end->code != SGPU_OK ? end->code : SGPU_EDEPENDENCY;
 		*text = strdup(end->text ? end->text : sgpu_strerror(code));
 	}
@@ -64,7 +64,7 @@ static int failure(struct writer *w, int segment, char **text)
 static int write_to_region(struct writer *w, const struct sgpu_batch_segment *asked, int segment,
 			   struct sgpu_error *error)
 {
-	const struct sgpu_output_end *end = sgpu_output_get(w->transfers, segment);
+	const struct sgpu_output_end *end = sgpu_output_get(w->outputs, segment);
 	struct sgpu_source region = { .fd = -1 };
 	uint64_t begin = sgpu_now_ns();
 	int rc = sgpu_leases_source(w->base->leases, &asked->location, end->size, true, &region, error);
@@ -81,7 +81,7 @@ static int write_to_region(struct writer *w, const struct sgpu_batch_segment *as
 static void fill_payload(struct writer *w, const struct sgpu_batch_segment *asked, int segment,
 			 struct sgpu_batch_segment *to)
 {
-	const struct sgpu_output_end *end = sgpu_output_get(w->transfers, segment);
+	const struct sgpu_output_end *end = sgpu_output_get(w->outputs, segment);
 
 	to->actual_size = end->actual;
 	to->location.kind = SGPU_LOCATION_INLINE;
@@ -200,7 +200,7 @@ static int write_payload(struct writer *w, const struct sgpu_batch *response, in
 {
 	const struct sgpu_batch_segment *to = &response->segments[index];
 	const int segment = sgpu_manifest_segment(w->job->manifest, to->id);
-	const struct sgpu_output_end *end = sgpu_output_get(w->transfers, segment);
+	const struct sgpu_output_end *end = sgpu_output_get(w->outputs, segment);
 	uint64_t begin = sgpu_now_ns();
 	int rc = sgpu_batch_payload_begin(w->fd, w->name, response, index, error);
 
@@ -250,10 +250,10 @@ static int verdict(const struct sgpu_graph *graph, const struct sgpu_batch *resp
 	return SGPU_OK;
 }
 
-int sgpu_respond(struct sgpu_run_base *base, const struct sgpu_graph *graph, struct sgpu_transfers *transfers, int fd,
+int sgpu_respond(struct sgpu_run_base *base, const struct sgpu_graph *graph, struct sgpu_outputs *outputs, int fd,
 		 const char *name, struct sgpu_error *error)
 {
-	struct writer w = { base, base->job, graph, transfers, fd, name };
+	struct writer w = { base, base->job, graph, outputs, fd, name };
 	struct sgpu_batch *response = NULL;
 	int rc = make_response(&w, &response, error);
 

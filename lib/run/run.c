@@ -2,8 +2,7 @@
  *
  * A run from its submission to its end:
  *
- *   reader   admits the batch, brings in what travels in it (a thread that may block)
- *   fetcher  brings in what lies in files and regions (another, where there is any)
+ *   reader   admits the batch, brings in its payloads (a thread that may block)
  *   loop     starts operations and outputs as their inputs come
  *   finisher writes the response and gives everything back (a thread that may block), when all of these have ended
  */
@@ -28,7 +27,7 @@
 #include "run/outputs.h"
 #include "run/respond.h"
 #include "run/runner.h"
-#include "run/stock.h"
+#include "run/streams.h"
 #include "run/threads.h"
 #include "run/trace.h"
 
@@ -52,18 +51,18 @@ struct sgpu_run {
 	struct sgpu_graph *graph;
 	struct sgpu_modules *modules;
 	struct sgpu_launches *launches;
-	struct sgpu_transfers *transfers;
+	struct sgpu_inputs *inputs;
+	struct sgpu_outputs *outputs;
 
 	struct sgpu_tar_reader *tar;
-	struct sgpu_blocking reader, fetcher, finisher;
-	struct sgpu_note admitted, read, fetched;
+	struct sgpu_blocking reader, finisher;
+	struct sgpu_note admitted, read;
 	struct sgpu_io_guard guard;
 	atomic_bool cancel;           /* sgpu_run_cancel was called */
 	atomic_bool entered;          /* the device */
 	atomic_bool busy;             /* a call of the device may take long */
 	/* the loop's */
-	bool begun, stop_seen, finishing;
-	int readers;                  /* reader and fetcher, until they have ended */
+	bool begun, have_read, stop_seen, finishing;
 	/* the reader's, then the finisher's, then everybody's */
 	int code;
 	struct sgpu_error error;
@@ -114,6 +113,7 @@ static int check_verdict(struct sgpu_run *run, struct sgpu_error *error)
 static void tear_down(struct sgpu_run *run)
 {
 	atomic_store(&run->busy, true);
+	sgpu_outputs_free(&run->outputs);
 	sgpu_modules_free(&run->modules);
 	sgpu_memory_clear(&run->memory);
 	sgpu_leases_free(&run->base.leases);
@@ -128,9 +128,6 @@ static void settle(struct sgpu_run *run)
 {
 	if (run->launches) {
 		sgpu_launches_settle(run->launches);
-	}
-	if (run->transfers) {
-		sgpu_transfers_settle(run->transfers);
 	}
 	if (atomic_exchange(&run->entered, false)) {
 		sgpu_presence_leave(&run->runner->presence);
@@ -175,7 +172,7 @@ static void finish_blocking(struct sgpu_blocking *task)
 	sgpu_io_set_guard(&guard);
 	rc = check_verdict(run, &run->error);
 	if (rc == SGPU_OK) {
-		rc = sgpu_respond(&run->base, run->graph, run->transfers, run->submission.out_fd,
+		rc = sgpu_respond(&run->base, run->graph, run->outputs, run->submission.out_fd,
 				  run->submission.out_name, &run->error);
 	}
 	run->code = rc;
@@ -187,8 +184,8 @@ static void finish_blocking(struct sgpu_blocking *task)
 /* What may follow has been started: has all ended? Then the run is the finisher's. */
 static void check_end(struct sgpu_run *run)
 {
-	if (run->begun && !run->finishing && run->readers == 0 && sgpu_graph_ended(run->graph) &&
-	    sgpu_outputs_idle(run->transfers) && sgpu_modules_idle(run->modules)) {
+	if (run->begun && !run->finishing && run->have_read && sgpu_graph_ended(run->graph) &&
+	    sgpu_outputs_idle(run->outputs) && sgpu_modules_idle(run->modules)) {
 		run->finishing = true;
 		sgpu_threads_give(run->runner->threads, &run->finisher);
 	}
@@ -202,8 +199,12 @@ static void advance(struct sgpu_run *run)
 
 static void see_stop(struct sgpu_run *run)
 {
+	const int code = atomic_load(&run->base.stop);
+
 	run->stop_seen = true;
 	sgpu_graph_stop(run->graph);
+	sgpu_inputs_stop(run->inputs, code);
+	sgpu_outputs_stop(run->outputs, code);
 }
 
 static void note_admitted(struct sgpu_note *note)
@@ -221,7 +222,7 @@ static void note_read(struct sgpu_note *note)
 {
 	struct sgpu_run *run = note->owner;
 
-	run->readers--;
+	run->have_read = true;
 	check_end(run);
 }
 
@@ -229,7 +230,7 @@ static void note_arrived(struct sgpu_note *note)
 {
 	struct sgpu_run *run = note->owner;
 	const char *text;
-	int code = sgpu_input_end(run->transfers, note->index, &text);
+	int code = sgpu_input_end(run->inputs, note->index, &text);
 
 	sgpu_graph_arrived(run->graph, note->index, code, text);
 	advance(run);
@@ -242,7 +243,7 @@ static void note_ran(struct sgpu_note *note)
 	bool good = sgpu_graph_ran(run->graph, note->index, end->task.code, end->task.error.text);
 
 	if (good) {
-		sgpu_outputs_start(run->transfers, note->index, &end->call, end->task.actual);
+		sgpu_outputs_start(run->outputs, note->index, &end->call, end->task.actual);
 	}
 	sgpu_launch_drop(run->launches, note->index, !good);
 	advance(run);
@@ -304,7 +305,7 @@ static uint64_t look_at_stop(struct sgpu_runner_entry *entry)
 	} else {
 		sgpu_presence_wake(presence);
 	}
-	if (run->begun && !run->stop_seen) {
+	if (run->begun && !run->stop_seen && !run->finishing) {
 		see_stop(run);
 		advance(run);
 	}
@@ -317,19 +318,19 @@ static int make_objects(struct sgpu_run *run, struct sgpu_error *error)
 	struct sgpu_run_base *base = &run->base;
 	const struct sgpu_graph_config graph = { .manifest = run->job.manifest, .stop = &base->stop, .count = &run->count,
 						 .start = start_operation, .argument = run };
-	const struct sgpu_transfers_config transfers = { .base = base, .arrived = note_arrived, .left = output_left,
-							 .owner = run };
+	const struct sgpu_outputs_config outputs = { .base = base, .left = output_left, .owner = run };
 	struct sgpu_plan *plan = run->job.plan;
 	int rc;
 
 	/* Operations use few streams in turn: beyond some they share a queue of the driver. */
-	if (base->traits->engines && plan->stream_count > ENGINE_STREAMS) {
+	if (base->traits->opens_on_device && plan->stream_count > ENGINE_STREAMS) {
 		for (int i = 0; i < run->job.manifest->operation_count; i++) {
 			plan->stream[i] %= ENGINE_STREAMS;
 		}
 		plan->stream_count = ENGINE_STREAMS;
 	}
-	rc = sgpu_memory_create(&run->memory, base->traits->device, plan, base->traits->engines, error);
+	run->trace.operations = plan->stream_count;
+	rc = sgpu_memory_create(&run->memory, base->traits->device, plan, base->traits->opens_on_device, error);
 	if (rc == SGPU_OK) {
 		rc = sgpu_graph_create(&graph, &run->graph, error);
 	}
@@ -339,7 +340,7 @@ static int make_objects(struct sgpu_run *run, struct sgpu_error *error)
 	if (rc == SGPU_OK) {
 		rc = sgpu_launches_create(base, run->modules, note_ran, run, &run->launches, error);
 	}
-	return rc == SGPU_OK ? sgpu_transfers_create(&transfers, &run->transfers, error) : rc;
+	return rc == SGPU_OK ? sgpu_outputs_create(&outputs, &run->outputs, error) : rc;
 }
 
 static int admit(struct sgpu_run *run, struct sgpu_error *error)
@@ -360,40 +361,8 @@ static int admit(struct sgpu_run *run, struct sgpu_error *error)
 	if (rc == SGPU_OK) {
 		rc = sgpu_admit_once(&run->job, error);
 	}
-	return rc == SGPU_OK ? sgpu_inputs_lease(&run->base, run->submission.options.files, error) : rc;
-}
-
-static void fetch_blocking(struct sgpu_blocking *task)
-{
-	struct sgpu_run *run = task->owner;
-
-	sgpu_inputs_fetch(run->transfers);
-	sgpu_threads_release(run->runner->threads);
-	sgpu_loop_post(run->base.loop, &run->fetched);
-}
-
-static void bring_inputs(struct sgpu_run *run)
-{
-	bool elsewhere = sgpu_inputs_elsewhere(run->transfers);
-	int rc = elsewhere ? sgpu_threads_reserve(run->runner->threads, &run->error) : SGPU_OK;
-
-	run->readers = 1 + (elsewhere && rc == SGPU_OK);
-	sgpu_loop_post(run->base.loop, &run->admitted);
-	if (elsewhere && rc == SGPU_OK) {
-		sgpu_threads_give(run->runner->threads, &run->fetcher);
-	} else if (elsewhere) {
-		sgpu_inputs_miss(run->transfers, true, rc, "no thread could be started");
-	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_inputs_read(run->transfers, run->tar, &run->error);
-	}
-	if (rc != SGPU_OK) {
-		sgpu_run_stop(&run->base, rc);
-	}
-	run->code = rc;
-	sgpu_inputs_miss(run->transfers, false, rc != SGPU_OK ? rc : atomic_load(&run->base.stop), "it did not arrive");
-	sgpu_io_set_guard(NULL);
-	sgpu_loop_post(run->base.loop, &run->read);
+	return rc == SGPU_OK ? sgpu_inputs_create(&run->base, run->submission.options.files, note_arrived, run, &run->inputs,
+						  error) : rc;
 }
 
 static void read_blocking(struct sgpu_blocking *task)
@@ -404,7 +373,10 @@ static void read_blocking(struct sgpu_blocking *task)
 	sgpu_io_set_guard(&run->guard);
 	rc = admit(run, &run->error);
 	if (rc == SGPU_OK) {
-		bring_inputs(run);
+		sgpu_loop_post(run->base.loop, &run->admitted);
+		run->code = sgpu_inputs_bring(run->inputs, run->tar, &run->error);
+		sgpu_io_set_guard(NULL);
+		sgpu_loop_post(run->base.loop, &run->read);
 		return;
 	}
 	run->code = stopped(run, rc, &run->error);
@@ -424,15 +396,14 @@ static struct sgpu_run *make_run(struct sgpu_runner *runner, const struct sgpu_s
 	run->submission = *submission;
 	run->job.options = &run->submission.options;
 	run->base = (struct sgpu_run_base){ .traits = &runner->traits, .loop = runner->loop, .threads = runner->threads,
-					    .stock = runner->stock, .copiers = runner->copiers, .trace = &run->trace,
+					    .streams = runner->streams, .engine = runner->engine, .trace = &run->trace,
 					    .job = &run->job, .memory = &run->memory };
 	run->base.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	run->entry.look = look_at_stop;
 	run->reader = (struct sgpu_blocking){ .work = read_blocking, .owner = run };
-	run->fetcher = (struct sgpu_blocking){ .work = fetch_blocking, .owner = run };
 	run->finisher = (struct sgpu_blocking){ .work = finish_blocking, .owner = run };
 	run->admitted = (struct sgpu_note){ .handle = note_admitted, .owner = run };
-	run->read = run->fetched = (struct sgpu_note){ .handle = note_read, .owner = run };
+	run->read = (struct sgpu_note){ .handle = note_read, .owner = run };
 	run->guard = (struct sgpu_io_guard){ .wake_fd = run->base.wake_fd, .ended = ended_while_reading, .argument = run,
 					     .deadline_ns = submission->options.deadline_ns };
 	sgpu_trace_init(&run->trace, submission->options.spans);
@@ -443,7 +414,7 @@ static void free_run(struct sgpu_run *run)
 {
 	sgpu_graph_free(&run->graph);
 	sgpu_launches_free(&run->launches);
-	sgpu_transfers_free(&run->transfers);
+	sgpu_inputs_free(&run->inputs);
 	sgpu_job_clear(&run->job);
 	sgpu_trace_clear(&run->trace);
 	if (run->base.wake_fd >= 0) {
@@ -563,13 +534,15 @@ void sgpu_run_get_paths(const struct sgpu_run *run, struct sgpu_run_paths *paths
 
 void sgpu_run_get_rows(const struct sgpu_run *run, struct sgpu_run_rows *rows)
 {
-	*rows = (struct sgpu_run_rows){ 0 };
-	if (run->transfers) {
-		sgpu_transfers_rows(run->transfers, rows);
-	}
+	const int inputs = 2; /* of the engine's: those that bring in come first */
+
+	*rows = (struct sgpu_run_rows){ run->trace.operations, inputs, SGPU_ENGINE_ROWS - inputs };
 }
 
 const char *sgpu_run_row_name(const struct sgpu_run *run, int row, int *number)
 {
-	return sgpu_transfers_row_name(run->transfers, row, number);
+	const int of_engine = row - run->trace.operations;
+
+	*number = of_engine < 0 ? row : of_engine % 2;
+	return of_engine < 0 ? "stream" : sgpu_engine_row_name(of_engine);
 }

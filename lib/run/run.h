@@ -4,8 +4,8 @@
  * knows them all. Who touches what:
  *
  *   loop      the runner's one thread: owns the graphs of all runs, starts operations and outputs
- *   readers   threads of the runner, one an active run and one more where files are fetched: admit the batch, bring in
- *             payloads, write the response
+ *   readers   threads of the runner, one an active run: admit the batch, bring in its payloads, write the response
+ *   workers   of the engine: read files, copy
  *   streams   the device's threads, which run kernels and callbacks
  *
  * The others tell the loop by notes. What is set before the batch is admitted is everyone's.
@@ -18,20 +18,17 @@
 #include <sgpu/run.h>
 
 struct sgpu_loop;
-struct sgpu_stock;
+struct sgpu_run_streams;
 struct sgpu_threads;
-struct sgpu_pool;
+struct sgpu_engine;
 
 /* What the device is like, and the limits of the runner. */
 struct sgpu_run_traits {
 	struct sgpu_device *device;
-	bool engines;                  /* it copies beside the rest, so copies have streams of their own */
+	bool opens_on_device;
 	bool pins;
-	int units;                     /* computing units */
-	uint64_t piece;                /* most plaintext bytes that are moved at once */
 	uint64_t pinned_max;
-	unsigned cores;                /* that move bytes for a device with engines */
-	atomic_bool registers;         /* until it refuses */
+	unsigned jobs;
 };
 
 /* The part of a run that all of its objects see. */
@@ -39,8 +36,8 @@ struct sgpu_run_base {
 	struct sgpu_run_traits *traits;
 	struct sgpu_loop *loop;
 	struct sgpu_threads *threads;
-	struct sgpu_stock *stock;
-	struct sgpu_pool *copiers;     /* cores that move bytes, shared by all runs; NULL: one core does it */
+	struct sgpu_run_streams *streams;
+	struct sgpu_engine *engine;
 	struct sgpu_run_trace *trace;
 	struct sgpu_job *job;          /* what was admitted */
 	struct sgpu_memory *memory;    /* its buffers on the device */
@@ -49,9 +46,6 @@ struct sgpu_run_base {
 	atomic_int stop;               /* 0, or why all is to end: SGPU_ETIMEOUT, SGPU_ECANCELED, or what was wrong */
 	atomic_uint_fast64_t stop_ns;  /* when `stop` was set */
 };
-
-/* Sealed bytes of a chunk run of `size` bytes; the last one of a segment carries the end mark. */
-uint64_t sgpu_piece_sealed(uint64_t size, bool last);
 
 SGPU_MUST_CHECK int sgpu_run_learn_traits(const struct sgpu_runner_config *config, struct sgpu_run_traits *traits,
 					  struct sgpu_error *error);

@@ -9,7 +9,7 @@
 #include <sgpu/base.h>
 
 #include "run/loop.h"
-#include "run/stock.h"
+#include "run/streams.h"
 #include "run/threads.h"
 
 void sgpu_runner_add(struct sgpu_runner *runner, struct sgpu_runner_entry *entry)
@@ -48,6 +48,7 @@ static uint64_t tick(void *argument)
 int sgpu_runner_create(const struct sgpu_runner_config *config, struct sgpu_runner **runner, struct sgpu_error *error)
 {
 	struct sgpu_runner *r = calloc(1, sizeof(*r));
+	struct sgpu_engine_config engine;
 	int rc;
 
 	*runner = NULL;
@@ -61,7 +62,7 @@ int sgpu_runner_create(const struct sgpu_runner_config *config, struct sgpu_runn
 	if (rc < 0) {
 		goto out;
 	}
-	rc = sgpu_stock_create(config->device, 4 * r->traits.pinned_max, &r->stock, error);
+	rc = sgpu_streams_create(config->device, &r->streams, error);
 	if (rc < 0) {
 		goto out;
 	}
@@ -69,8 +70,10 @@ int sgpu_runner_create(const struct sgpu_runner_config *config, struct sgpu_runn
 	if (rc < 0) {
 		goto out;
 	}
-	if (r->traits.engines && r->traits.cores > 1 && sgpu_pool_create(r->traits.cores, &r->copiers, NULL) < 0) {
-		r->copiers = NULL; /* then one core does it */
+	engine = (struct sgpu_engine_config){ .workers = config->jobs, .pinned_max = config->pinned_max };
+	rc = sgpu_engine_create(config->device, &engine, &r->engine, error);
+	if (rc < 0) {
+		goto out;
 	}
 	rc = sgpu_loop_create(tick, r, &r->loop, error);
 	if (rc < 0) {
@@ -92,8 +95,8 @@ void sgpu_runner_free(struct sgpu_runner **runner)
 	}
 	sgpu_threads_free(&r->threads);
 	sgpu_loop_free(&r->loop);
-	sgpu_pool_free(&r->copiers);
-	sgpu_stock_free(&r->stock);
+	sgpu_engine_free(&r->engine);
+	sgpu_streams_free(&r->streams);
 	sgpu_presence_clear(&r->presence);
 	pthread_cond_destroy(&r->ended);
 	pthread_mutex_destroy(&r->mutex);

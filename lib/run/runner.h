@@ -19,8 +19,8 @@ struct sgpu_runner {
 	struct sgpu_run_traits traits;
 	struct sgpu_loop *loop;
 	struct sgpu_threads *threads;
-	struct sgpu_stock *stock;
-	struct sgpu_pool *copiers;
+	struct sgpu_run_streams *streams;
+	struct sgpu_engine *engine;
 	struct sgpu_presence presence;
 	pthread_mutex_t mutex;             /* the list, and whether a run has ended */
 	pthread_cond_t ended;

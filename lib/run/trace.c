@@ -66,10 +66,24 @@ void sgpu_trace_add(struct sgpu_run_trace *trace, enum sgpu_span_kind kind, int 
 	pthread_mutex_unlock(&trace->mutex);
 }
 
-void sgpu_trace_path(struct sgpu_run_trace *trace, bool out, enum sgpu_transfer_path path, uint64_t bytes)
+void sgpu_trace_step(struct sgpu_run_trace *trace, const struct sgpu_transfer_span *span, const char *label)
+{
+	static const enum sgpu_span_kind kinds[SGPU_STEPS] = {
+		[SGPU_STEP_READ] = SGPU_SPAN_READ, [SGPU_STEP_COPY_IN] = SGPU_SPAN_COPY_IN,
+		[SGPU_STEP_OPEN] = SGPU_SPAN_OPEN, [SGPU_STEP_SEAL] = SGPU_SPAN_SEAL,
+		[SGPU_STEP_COPY_OUT] = SGPU_SPAN_COPY_OUT, [SGPU_STEP_WRITE] = SGPU_SPAN_WRITE,
+	};
+
+	sgpu_trace_add(trace, kinds[span->step], span->row < 0 ? -1 : trace->operations + span->row, label, span->begin_ns,
+		       span->end_ns, span->bytes);
+}
+
+void sgpu_trace_paths(struct sgpu_run_trace *trace, bool out, const uint64_t bytes[SGPU_PATHS])
 {
 	pthread_mutex_lock(&trace->mutex);
-	(out ? trace->paths.out : trace->paths.in)[path] += bytes;
+	for (int i = 0; i < SGPU_PATHS; i++) {
+		(out ? trace->paths.out : trace->paths.in)[i] += bytes[i];
+	}
 	pthread_mutex_unlock(&trace->mutex);
 }
 

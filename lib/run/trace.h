@@ -14,6 +14,7 @@ struct sgpu_run_trace {
 	atomic_uint_fast64_t begin_ns, end_ns; /* end: 0 while it runs */
 	atomic_uint_fast64_t bytes_in, bytes_out;
 	bool keeps_spans;
+	int operations;                        /* rows of streams; those of the engine follow */
 	pthread_mutex_t mutex;                 /* the rest */
 	struct sgpu_span *spans;
 	size_t count, capacity;
@@ -26,7 +27,9 @@ void sgpu_trace_clear(struct sgpu_run_trace *trace);
 /* A span without a begin never ran, and is left out. */
 void sgpu_trace_add(struct sgpu_run_trace *trace, enum sgpu_span_kind kind, int row, const char *label,
 		    uint64_t begin_ns, uint64_t end_ns, uint64_t bytes);
-void sgpu_trace_path(struct sgpu_run_trace *trace, bool out, enum sgpu_transfer_path path, uint64_t bytes);
+/* A step of a transfer, in a row of the engine. */
+void sgpu_trace_step(struct sgpu_run_trace *trace, const struct sgpu_transfer_span *span, const char *label);
+void sgpu_trace_paths(struct sgpu_run_trace *trace, bool out, const uint64_t bytes[SGPU_PATHS]);
 /* In order of their begin, at the end. */
 void sgpu_trace_sort(struct sgpu_run_trace *trace);
 

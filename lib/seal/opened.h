@@ -16,4 +16,10 @@ static inline uint64_t sgpu_opened_size(uint64_t size)
 	return size / SGPU_SEALED_CHUNK * SGPU_CHUNK + (rest > SGPU_TAG_SIZE ? rest - SGPU_TAG_SIZE : 0);
 }
 
+/* Sealed bytes of `size` bytes of plaintext, whole chunks unless they are the last; last: with the end mark. */
+static inline uint64_t sgpu_run_sealed_size(uint64_t size, bool last)
+{
+	return size + (size / SGPU_CHUNK + last) * SGPU_TAG_SIZE;
+}
+
 #endif

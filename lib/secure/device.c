@@ -9,7 +9,6 @@
 
 #include <seal/opened.h>
 
-#include "run/run.h"
 #include "secure/secure.h"
 
 static struct sgpu_secure *context_of(struct sgpu_device *device)
@@ -250,7 +249,7 @@ static int seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, 
 	if (!last && size % SGPU_CHUNK != 0) {
 		return SGPU_EUSAGE;
 	}
-	rc = begin_chunks(s, key, in, size, out, sgpu_piece_sealed(size, last), task);
+	rc = begin_chunks(s, key, in, size, out, sgpu_run_sealed_size(size, last), task);
 	return rc < 0 ? rc : sgpu_secure_end(s->context, sgpu_device_seal_chunks(s->inner, key_of(key)->inner, first, last,
 										 in, size, out, task));
 }

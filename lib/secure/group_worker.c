@@ -11,7 +11,6 @@
 #include <seal/opened.h>
 
 #include "channel/wire.h"
-#include "run/run.h"
 #include "secure/group.h"
 
 enum { ARGUMENTS_MAX = 128 };
@@ -242,7 +241,7 @@ static int open_or_seal(struct sgpu_group_worker *w, const struct sgpu_item *ite
 
 	if (rc == SGPU_OK) {
 		rc = find_range(w, item->other, item->other_offset,
-				opens ? sgpu_opened_size(item->size) : sgpu_piece_sealed(item->size, item->last), &out,
+				opens ? sgpu_opened_size(item->size) : sgpu_run_sealed_size(item->size, item->last), &out,
 				&task->error);
 	}
 	if (rc == SGPU_OK && in.address < out.address + out.size && out.address < in.address + in.size) {

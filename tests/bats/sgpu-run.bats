@@ -442,7 +442,7 @@ one_is_done() {
 	import json
 	stats = next(line["stats"] for line in map(json.loads, open("stats")) if "stats" in line)
 	assert stats["operations_done"] == 3 and stats["operations_failed"] == 0
-	assert stats["stages"]["kernel"]["count"] == 3 and stats["stages"]["seal"]["bytes"] == 80000
+	assert stats["stages"]["kernel"]["count"] == 3 and stats["stages"]["seal"]["bytes"] == 80080
 	assert stats["device"] == "cpu" and stats["elapsed_ns"] > 0
 	staging = stats["staging"]
 	assert set(staging) == {"registered", "pinned", "pageable"}

@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Each input is a transfer of the engine. It has come in only when every tag and the end mark, or the digest, have verified
+ * on the device's own copy; until then nothing may read it.
+ */
+#include "run/inputs.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <sgpu/io.h>
+#include <sgpu/stage.h>
+
+#include "run/admit.h"
+#include "run/loop.h"
+#include "run/memory.h"
+#include "run/run.h"
+#include "run/trace.h"
+
+struct input {
+	struct sgpu_note arrived;
+	struct sgpu_inputs *all;
+	int segment;
+	bool begun;                   /* the reader's: the note will come */
+	bool prepared;                /* its header and its key are right */
+	struct sgpu_transfer *_Atomic transfer;
+	struct sgpu_device_key *key;
+	struct sgpu_source file;      /* of a payload that does not travel in the batch */
+	int code;
+	char *text;                   /* why not */
+};
+
+struct sgpu_inputs {
+	struct sgpu_run_base *base;
+	const struct sgpu_job *job;
+	struct input *list;           /* by segment of the manifest */
+	struct sgpu_tar_reader *tar;
+	int tar_code;                 /* the batch itself cannot be read any more */
+};
+
+static const char *deadline_text = "the deadline passed before it arrived";
+
+static const struct sgpu_batch_segment *in_batch(const struct input *input)
+{
+	return &input->all->job->batch->segments[input->all->job->in_batch[input->segment]];
+}
+
+static bool is_inline(const struct input *input)
+{
+	return in_batch(input)->location.kind == SGPU_LOCATION_INLINE;
+}
+
+static uint64_t payload_size(const struct input *input)
+{
+	return sgpu_batch_payload_size(input->all->job->batch, input->all->job->in_batch[input->segment]);
+}
+
+/* ---- where the bytes come from ---- */
+static int read_tar(void *context, uint64_t position, void *data, size_t size, struct sgpu_error *error)
+{
+	struct input *input = context;
+	int rc = sgpu_tar_read(input->all->tar, data, size, error);
+
+	(void)position;
+	input->all->tar_code = rc;
+	return rc;
+}
+
+static int read_header(struct input *input, uint8_t header[SGPU_SEALED_HEADER], struct sgpu_error *error)
+{
+	size_t got = 0;
+	int rc;
+
+	atomic_fetch_add(&input->all->base->trace->bytes_in, SGPU_SEALED_HEADER);
+	if (is_inline(input)) {
+		return read_tar(input, 0, header, SGPU_SEALED_HEADER, error);
+	}
+	rc = sgpu_pread(input->file.fd, input->file.name, header, SGPU_SEALED_HEADER, input->file.offset, &got, error);
+	return rc != SGPU_OK || got == SGPU_SEALED_HEADER ? rc :
+	       sgpu_fail(error, SGPU_ESYSTEM, "'%s' ends too early", input->file.name);
+}
+
+static int load_key(struct input *input, struct sgpu_stream *stream, struct sgpu_error *error)
+{
+	const struct sgpu_job *job = input->all->job;
+	uint8_t header[SGPU_SEALED_HEADER], key[SGPU_KEY_SIZE], context[SGPU_SEGMENT_CONTEXT_MAX];
+	struct sgpu_sealed_keys keys = { 0 };
+	size_t context_size = 0;
+	int rc = read_header(input, header, error);
+
+	if (rc == SGPU_OK) {
+		rc = sgpu_batch_segment_key(job->batch, job->batch_key, in_batch(input)->id, NULL, key, context, &context_size,
+					    error);
+	}
+	if (rc == SGPU_OK) {
+		rc = sgpu_sealed_keys_open(key, context, context_size, header, &keys, error);
+		/* Key and context follow from an index that has verified: it is the payload that is not the owner's. */
+		rc = rc == SGPU_EKEY ? SGPU_EAUTH : rc;
+	}
+	if (rc == SGPU_OK) {
+		rc = sgpu_device_key_load(stream, &keys, &input->key, error);
+	}
+	sgpu_wipe(key, sizeof(key));
+	sgpu_wipe(&keys, sizeof(keys));
+	return rc;
+}
+
+/* ---- the transfer ---- */
+static int prepare_input(void *argument, struct sgpu_stream *stream, struct sgpu_transfer_request *request,
+			 struct sgpu_error *error)
+{
+	struct input *input = argument;
+	struct sgpu_run_base *base = input->all->base;
+	const uint64_t header = in_batch(input)->sealed ? SGPU_SEALED_HEADER : 0;
+	int rc = sgpu_memory_get(base->memory, base->job->plan->in_buffer[input->segment], &request->memory, error);
+
+	if (rc == SGPU_OK && !is_inline(input)) {
+		rc = sgpu_leases_source(base->leases, &in_batch(input)->location, payload_size(input), false, &input->file,
+					error);
+	}
+	if (rc == SGPU_OK && header > 0) {
+		rc = load_key(input, stream, error);
+		request->key = input->key;
+	}
+	if (rc == SGPU_OK && !is_inline(input)) {
+		rc = sgpu_source_from_file(base->engine, input->file.fd, input->file.name, input->file.offset + header,
+					   &request->source, error);
+	}
+	input->prepared = rc == SGPU_OK;
+	return rc;
+}
+
+static void note_span(void *argument, const struct sgpu_transfer_span *span)
+{
+	struct input *input = argument;
+	struct sgpu_run_base *base = input->all->base;
+
+	sgpu_trace_step(base->trace, span, in_batch(input)->id);
+	if (span->step == SGPU_STEP_COPY_IN) {
+		atomic_fetch_add(&base->trace->bytes_in, span->bytes);
+	}
+}
+
+static void fail_input(struct input *input, int code, const char *text)
+{
+	bool late = code == SGPU_ETIMEOUT || atomic_load(&input->all->base->stop) == SGPU_ETIMEOUT;
+
+	input->code = code;
+	input->text = sgpu_run_text("segment '%s' failed: %s", in_batch(input)->id, late ? deadline_text : text);
+}
+
+/* What a chunk or a digest that does not verify is called. */
+static void fail_unverified(struct input *input, uint64_t chunk)
+{
+	char text[64] = "its kt128 is not the one that the batch names";
+
+	if (in_batch(input)->sealed) {
+		snprintf(text, sizeof(text), "chunk %llu does not verify", (unsigned long long)chunk);
+	}
+	fail_input(input, SGPU_EAUTH, text);
+}
+
+/* May be a callback of the device. */
+static void note_done(void *argument, const struct sgpu_transfer_result *result)
+{
+	struct input *input = argument;
+	struct sgpu_run_base *base = input->all->base;
+
+	if (result->code == SGPU_EAUTH && input->prepared) {
+		fail_unverified(input, result->bad_chunk);
+	} else if (result->code != SGPU_OK) {
+		fail_input(input, result->code, result->error.text[0] ? result->error.text : sgpu_strerror(result->code));
+	}
+	sgpu_trace_paths(base->trace, false, result->bytes);
+	sgpu_loop_post(base->loop, &input->arrived);
+}
+
+static void miss_input(struct input *input, int code, const char *text)
+{
+	input->begun = true;
+	fail_input(input, code == SGPU_OK ? SGPU_EINVALID : code, text);
+	sgpu_loop_post(input->all->base->loop, &input->arrived);
+}
+
+/* A transfer that cannot be started is the input's failure. Returns whether it was started. */
+static bool start_input(struct input *input, struct sgpu_transfer **transfer)
+{
+	const bool sealed = in_batch(input)->sealed;
+	const struct sgpu_transfer_request request = {
+		.direction = SGPU_TRANSFER_IN, .last = sealed, .size = payload_size(input) - (sealed ? SGPU_SEALED_HEADER : 0),
+		.digested = !sealed, .expected = in_batch(input)->kt128,
+		.source = { .read = is_inline(input) ? read_tar : NULL, .ordered = is_inline(input), .context = input },
+		.prepare = prepare_input, .span = note_span, .done = note_done, .argument = input,
+	};
+	struct sgpu_run_base *base = input->all->base;
+	struct sgpu_error error = { 0 };
+	int rc;
+
+	input->begun = true;
+	rc = sgpu_transfer_start(base->engine, &request, transfer, &error);
+	if (rc != SGPU_OK) {
+		miss_input(input, rc, error.text);
+		return false;
+	}
+	atomic_store(&input->transfer, *transfer);
+	if (atomic_load(&base->stop)) {
+		sgpu_transfer_cancel(*transfer, atomic_load(&base->stop)); /* the loop may have looked too early */
+	}
+	return true;
+}
+
+/* ---- all of them ---- */
+static int bring_inline(struct sgpu_inputs *inputs, struct input *input, struct sgpu_error *error)
+{
+	struct sgpu_transfer *transfer;
+	int rc;
+
+	/* A payload that is not taken is skipped with what follows it. */
+	if (!start_input(input, &transfer)) {
+		return SGPU_OK;
+	}
+	rc = sgpu_transfer_pump(transfer, error);
+	if (atomic_load(&inputs->base->stop)) {
+		return sgpu_fail(error, atomic_load(&inputs->base->stop), "the run was stopped");
+	}
+	return inputs->tar_code != SGPU_OK ? rc : SGPU_OK;
+}
+
+static int read_batch(struct sgpu_inputs *inputs, struct sgpu_error *error)
+{
+	const struct sgpu_job *job = inputs->job;
+	int index = -1, rc;
+
+	do {
+		rc = sgpu_batch_next_payload(inputs->tar, job->batch, &index, error);
+		if (rc == SGPU_OK && index >= 0) {
+			rc = bring_inline(inputs, &inputs->list[job->to_manifest[index]], error);
+		}
+	} while (rc == SGPU_OK && index >= 0);
+	return rc;
+}
+
+int sgpu_inputs_bring(struct sgpu_inputs *inputs, struct sgpu_tar_reader *tar, struct sgpu_error *error)
+{
+	const struct sgpu_manifest *m = inputs->job->manifest;
+	struct sgpu_transfer *transfer;
+	int rc;
+
+	inputs->tar = tar;
+	for (int i = 0; i < m->segment_count && atomic_load(&inputs->base->stop) == SGPU_OK; i++) {
+		if (sgpu_segment_is_input(&m->segments[i]) && !is_inline(&inputs->list[i])) {
+			(void)start_input(&inputs->list[i], &transfer);
+		}
+	}
+	rc = read_batch(inputs, error);
+	if (rc != SGPU_OK) {
+		sgpu_run_stop(inputs->base, rc);
+	}
+	for (int i = 0; i < m->segment_count; i++) {
+		if (sgpu_segment_is_input(&m->segments[i]) && !inputs->list[i].begun) {
+			miss_input(&inputs->list[i], rc != SGPU_OK ? rc : atomic_load(&inputs->base->stop),
+				   "it did not arrive");
+		}
+	}
+	return rc;
+}
+
+int sgpu_input_end(struct sgpu_inputs *inputs, int segment, const char **text)
+{
+	struct input *input = &inputs->list[segment];
+
+	sgpu_device_key_free(&input->key);
+	sgpu_source_close(&input->file);
+	*text = input->text;
+	return input->code;
+}
+
+void sgpu_inputs_stop(struct sgpu_inputs *inputs, int code)
+{
+	for (int i = 0; i < inputs->job->manifest->segment_count; i++) {
+		struct sgpu_transfer *transfer = atomic_load(&inputs->list[i].transfer);
+
+		if (transfer) {
+			sgpu_transfer_cancel(transfer, code);
+		}
+	}
+}
+
+/* ---- made and freed ---- */
+static int take_regions(struct sgpu_run_base *base, const struct sgpu_files *files, struct sgpu_error *error)
+{
+	const struct sgpu_batch *batch = base->job->batch;
+	int rc = sgpu_leases_create(files, &base->leases, error);
+
+	for (int i = 0; rc == SGPU_OK && i < batch->segment_count; i++) {
+		struct sgpu_source source = { .fd = -1 };
+
+		/* What cannot be taken is told of when the payload is fetched. */
+		if (batch->segments[i].location.kind == SGPU_LOCATION_REGION &&
+		    sgpu_leases_source(base->leases, &batch->segments[i].location, 0, false, &source, NULL) == SGPU_OK) {
+			sgpu_source_close(&source);
+		}
+	}
+	return rc;
+}
+
+int sgpu_inputs_create(struct sgpu_run_base *base, const struct sgpu_files *files,
+		       void (*arrived)(struct sgpu_note *note), void *owner, struct sgpu_inputs **inputs,
+		       struct sgpu_error *error)
+{
+	const int count = base->job->manifest->segment_count;
+	struct sgpu_inputs *made = calloc(1, sizeof(*made));
+
+	*inputs = made;
+	if (!made) {
+		return sgpu_fail_nomem(error);
+	}
+	made->base = base;
+	made->job = base->job;
+	made->list = calloc((size_t)count + 1, sizeof(*made->list));
+	if (!made->list) {
+		sgpu_inputs_free(inputs);
+		return sgpu_fail_nomem(error);
+	}
+	for (int i = 0; i < count; i++) {
+		made->list[i] = (struct input){ .all = made, .segment = i, .file = { .fd = -1 },
+						.arrived = { .handle = arrived, .owner = owner, .index = i } };
+	}
+	return take_regions(base, files, error);
+}
+
+void sgpu_inputs_free(struct sgpu_inputs **inputs)
+{
+	struct sgpu_inputs *made = *inputs;
+
+	if (!made) {
+		return;
+	}
+	for (int i = 0; made->list && i < made->job->manifest->segment_count; i++) {
+		struct sgpu_transfer *transfer = atomic_load(&made->list[i].transfer);
+
+		sgpu_transfer_free(&transfer);
+		free(made->list[i].text);
+	}
+	free(made->list);
+	free(made);
+	*inputs = NULL;
+}

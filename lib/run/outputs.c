@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Each output is a transfer of the engine. What is to be masked is sealed on the device first, under a key of its own, so
+ * that host memory only ever sees ciphertext of it.
+ *
+ * A result of moderate size leaves a device that pins host memory straight to where it waits for the response. Larger ones
+ * would pin more than a machine may have to spare: the engine copies them on. Where the response goes to a file, and all of
+ * it can be laid out before it is known, results go to their place in that file and wait nowhere.
+ */
+#include "run/outputs.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <sgpu/io.h>
+
+#include "run/admit.h"
+#include "run/loop.h"
+#include "run/memory.h"
+#include "run/run.h"
+#include "run/trace.h"
+
+enum { HUGE_PAGE = 2 << 20 };
+
+struct output {
+	struct sgpu_note left;
+	struct sgpu_outputs *all;
+	int segment;
+	struct sgpu_transfer *transfer; /* the loop's */
+	struct sgpu_device_key *key;
+	uint8_t *data;
+	bool pinned;                    /* it is from sgpu_host_alloc */
+	int code;                       /* of the transfer */
+	char *text;
+	struct sgpu_output_end end;
+};
+
+struct sgpu_outputs {
+	struct sgpu_outputs_config config;
+	struct sgpu_run_base *base;
+	const struct sgpu_job *job;
+	struct output *list;            /* by segment of the manifest */
+	int open;
+	uint64_t pinned;                /* bytes of pinned memory that results have */
+};
+
+static const char *deadline_text = "the deadline passed";
+
+static const struct sgpu_batch_segment *in_batch(const struct output *output)
+{
+	return &output->all->job->batch->segments[output->all->job->in_batch[output->segment]];
+}
+
+static bool is_sealed(const struct output *output)
+{
+	return in_batch(output)->masking == SGPU_MASKING_AES_GCM;
+}
+
+/* ---- memory ---- */
+/* Memory that is written once from end to end: with pages of 2 MiB where the kernel gives them, since the faults on
+ * small ones would cost as much as the copy. */
+static uint8_t *large_memory(uint64_t size)
+{
+	uint64_t whole = (size + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+	void *data;
+
+	if (size < 2 * HUGE_PAGE || size > SIZE_MAX - HUGE_PAGE) {
+		return malloc(size ? size : 1);
+	}
+	data = aligned_alloc(HUGE_PAGE, whole);
+	if (data && madvise(data, whole, MADV_HUGEPAGE) != 0) {
+		return data; /* small pages do as well */
+	}
+	return data;
+}
+
+static int make_memory(struct output *output, struct sgpu_error *error)
+{
+	struct sgpu_outputs *all = output->all;
+	const struct sgpu_run_traits *traits = all->base->traits;
+	const uint64_t size = output->end.size;
+	void *data = NULL;
+
+	if (traits->pins && size > 0 && size <= traits->pinned_max - all->pinned &&
+	    sgpu_host_alloc(traits->device, size, &data, NULL) == SGPU_OK) {
+		all->pinned += size;
+		output->pinned = true;
+	} else {
+		data = large_memory(size);
+	}
+	output->data = data;
+	return data ? SGPU_OK : sgpu_fail_nomem(error);
+}
+
+static void drop_memory(struct output *output)
+{
+	void *data = output->data;
+
+	if (output->pinned) {
+		sgpu_host_free(output->all->base->traits->device, &data, output->end.size);
+		output->all->pinned -= output->end.size;
+	}
+	free(data);
+	output->data = NULL;
+	output->pinned = false;
+}
+
+/* ---- the transfer ---- */
+static int put_header(struct output *output, const struct sgpu_sealed_keys *keys, struct sgpu_error *error)
+{
+	const struct sgpu_outputs_config *config = &output->all->config;
+	uint8_t header[SGPU_SEALED_HEADER];
+
+	sgpu_sealed_header(keys, header);
+	if (output->data) {
+		memcpy(output->data, header, sizeof(header));
+		return SGPU_OK;
+	}
+	return sgpu_pwrite(config->fd, config->name, header, sizeof(header), output->end.place, error);
+}
+
+static int prepare_sealed(void *argument, struct sgpu_stream *stream, struct sgpu_transfer_request *request,
+			  struct sgpu_error *error)
+{
+	struct output *output = argument;
+	const struct sgpu_job *job = output->all->job;
+	uint8_t key[SGPU_KEY_SIZE], context[SGPU_SEGMENT_CONTEXT_MAX];
+	struct sgpu_sealed_keys keys = { 0 };
+	size_t context_size = 0;
+	int rc = sgpu_batch_segment_key(job->batch, job->batch_key, in_batch(output)->id, job->response_id, key, context,
+					&context_size, error);
+
+	if (rc == SGPU_OK) {
+		rc = sgpu_sealed_keys_new(key, context, context_size, &keys, error);
+	}
+	if (rc == SGPU_OK) {
+		rc = put_header(output, &keys, error);
+	}
+	if (rc == SGPU_OK) {
+		rc = sgpu_device_key_load(stream, &keys, &output->key, error);
+	}
+	request->key = output->key;
+	sgpu_wipe(key, sizeof(key));
+	sgpu_wipe(&keys, sizeof(keys));
+	return rc;
+}
+
+static void note_span(void *argument, const struct sgpu_transfer_span *span)
+{
+	const struct output *output = argument;
+
+	sgpu_trace_step(output->all->base->trace, span, in_batch(output)->id);
+}
+
+/* May be a callback of the device. */
+static void note_done(void *argument, const struct sgpu_transfer_result *result)
+{
+	struct output *output = argument;
+	struct sgpu_run_base *base = output->all->base;
+
+	output->code = result->code;
+	if (result->code != SGPU_OK) {
+		output->text = sgpu_run_text("%s", result->error.text[0] ? result->error.text :
+					     sgpu_strerror(result->code));
+	}
+	memcpy(output->end.digest, result->digest, sizeof(output->end.digest));
+	sgpu_trace_paths(base->trace, true, result->bytes);
+	sgpu_loop_post(base->loop, &output->left);
+}
+
+static void fail_output(struct output *output, int code, const char *text)
+{
+	bool late = atomic_load(&output->all->base->stop) == SGPU_ETIMEOUT;
+	char *why = sgpu_run_text("segment '%s' failed: %s", in_batch(output)->id,
+				  late ? deadline_text : text && text[0] ? text : sgpu_strerror(code));
+
+	free(output->text);
+	output->text = why;
+	output->end.code = late ? SGPU_ETIMEOUT : code;
+	output->end.text = why ? why : sgpu_strerror(output->end.code);
+	drop_memory(output);
+}
+
+static void note_left(struct sgpu_note *note)
+{
+	struct output *output = note->owner;
+	struct sgpu_outputs *all = output->all;
+
+	sgpu_device_key_free(&output->key);
+	sgpu_transfer_free(&output->transfer);
+	if (output->code != SGPU_OK) {
+		fail_output(output, output->code, output->text);
+	} else {
+		output->end.whole = true;
+		output->end.data = output->data;
+	}
+	all->open--;
+	all->config.left(all->config.owner);
+}
+
+/* Where it goes: to its place in the file, else to memory. */
+static int make_sink(struct output *output, struct sgpu_transfer_sink *sink, struct sgpu_error *error)
+{
+	const struct sgpu_outputs_config *config = &output->all->config;
+	const uint64_t header = is_sealed(output) ? SGPU_SEALED_HEADER : 0;
+	int rc;
+
+	if (config->places && config->places[output->all->job->in_batch[output->segment]] > 0) {
+		output->end.place = config->places[output->all->job->in_batch[output->segment]];
+		return sgpu_sink_to_file(output->all->base->engine, config->fd, config->name, output->end.place + header,
+					 sink, error);
+	}
+	rc = make_memory(output, error);
+	if (rc == SGPU_OK) {
+		*sink = sgpu_sink_to_memory(output->data + header, output->pinned);
+	}
+	return rc;
+}
+
+static int start_output(struct output *output, uint64_t actual, struct sgpu_error *error)
+{
+	struct sgpu_run_base *base = output->all->base;
+	const bool sealed = is_sealed(output);
+	struct sgpu_transfer_request request = {
+		.direction = SGPU_TRANSFER_OUT, .last = sealed, .size = actual, .digested = !sealed,
+		.prepare = sealed ? prepare_sealed : NULL, .span = note_span, .done = note_done, .argument = output,
+	};
+	int rc;
+
+	output->end.size = output->end.actual = actual;
+	if (sealed && !sgpu_sealed_size(actual, &output->end.size)) {
+		return sgpu_fail(error, SGPU_EINVALID, "it is too large to be sealed");
+	}
+	rc = sgpu_memory_get(base->memory, base->job->plan->out_buffer[output->segment], &request.memory, error);
+	if (rc == SGPU_OK) {
+		rc = make_sink(output, &request.sink, error);
+	}
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	rc = sgpu_transfer_start(base->engine, &request, &output->transfer, error);
+	if (rc != SGPU_OK && request.sink.close) {
+		request.sink.close(request.sink.context);
+	}
+	return rc;
+}
+
+/* ---- the outputs of an operation ---- */
+/* How many bytes there are: what the operation says may be less than the type's, and never more. */
+static int actual_size(const struct sgpu_segment *s, const struct sgpu_op_call *call, uint64_t elements,
+		       uint64_t *actual, struct sgpu_error *error)
+{
+	const uint64_t size = sgpu_dtype_size(s->type.dtype);
+	bool at_most = call->op->at_most && call->op->at_most(call);
+
+	if (!sgpu_type_bytes(&s->type, actual) || (at_most && elements > *actual / size)) {
+		return sgpu_fail(error, SGPU_EDEVICE, "the operation reports more elements than there can be");
+	}
+	*actual = at_most ? elements * size : *actual;
+	return SGPU_OK;
+}
+
+void sgpu_outputs_start(struct sgpu_outputs *outputs, int operation, const struct sgpu_op_call *call, uint64_t elements)
+{
+	const struct sgpu_operation *op = &outputs->job->manifest->operations[operation];
+
+	for (int i = 0; i < op->arg_count; i++) {
+		const struct sgpu_segment *s = &outputs->job->manifest->segments[op->args[i].segment];
+		struct output *output = &outputs->list[op->args[i].segment];
+		struct sgpu_error error = { 0 };
+		uint64_t actual = 0;
+		int rc = atomic_load(&outputs->base->stop);
+
+		if (!op->args[i].output || !sgpu_segment_is_output(s)) {
+			continue;
+		}
+		if (rc == SGPU_OK) {
+			rc = actual_size(s, call, elements, &actual, &error);
+		}
+		if (rc == SGPU_OK) {
+			rc = start_output(output, actual, &error);
+		}
+		if (rc != SGPU_OK) {
+			fail_output(output, rc, error.text);
+		} else {
+			outputs->open++;
+		}
+	}
+}
+
+bool sgpu_outputs_idle(const struct sgpu_outputs *outputs)
+{
+	return outputs->open == 0;
+}
+
+void sgpu_outputs_stop(struct sgpu_outputs *outputs, int code)
+{
+	for (int i = 0; i < outputs->job->manifest->segment_count; i++) {
+		if (outputs->list[i].transfer) {
+			sgpu_transfer_cancel(outputs->list[i].transfer, code);
+		}
+	}
+}
+
+const struct sgpu_output_end *sgpu_output_get(const struct sgpu_outputs *outputs, int segment)
+{
+	return &outputs->list[segment].end;
+}
+
+/* ---- made and freed ---- */
+int sgpu_outputs_create(const struct sgpu_outputs_config *config, struct sgpu_outputs **outputs,
+			struct sgpu_error *error)
+{
+	const int count = config->base->job->manifest->segment_count;
+	struct sgpu_outputs *made = calloc(1, sizeof(*made));
+
+	*outputs = made;
+	if (!made) {
+		free(config->places);
+		return sgpu_fail_nomem(error);
+	}
+	made->config = *config;
+	made->base = config->base;
+	made->job = config->base->job;
+	made->list = calloc((size_t)count + 1, sizeof(*made->list));
+	if (!made->list) {
+		sgpu_outputs_free(outputs);
+		return sgpu_fail_nomem(error);
+	}
+	for (int i = 0; i < count; i++) {
+		made->list[i].all = made;
+		made->list[i].segment = i;
+		made->list[i].left = (struct sgpu_note){ .handle = note_left, .owner = &made->list[i], .index = i };
+	}
+	return SGPU_OK;
+}
+
+void sgpu_outputs_free(struct sgpu_outputs **outputs)
+{
+	struct sgpu_outputs *made = *outputs;
+
+	if (!made) {
+		return;
+	}
+	for (int i = 0; made->list && i < made->job->manifest->segment_count; i++) {
+		drop_memory(&made->list[i]);
+		free(made->list[i].text);
+	}
+	free(made->list);
+	free(made->config.places);
+	free(made);
+	*outputs = NULL;
+}
