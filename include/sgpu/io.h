@@ -17,7 +17,7 @@ extern "C" {
 #endif
 
 /* Reads `size` bytes, or fewer at the end of the file; *got receives the number. `name` is for the error text.
- * Retries EINTR unless sgpu_io_interrupt was called. */
+ * Waiting for data ends soon after sgpu_io_interrupt, also on a thread that blocks signals. */
 SGPU_MUST_CHECK int sgpu_read(int fd, const char *name, void *data, size_t size, size_t *got,
 			      struct sgpu_error *error);
 /* The same at an offset; the file position does not move. */

@@ -34,6 +34,11 @@ enum {
 bool sgpu_sealed_size(uint64_t size, uint64_t *sealed_size);
 /* The inverse; false for a length that no plaintext has. */
 bool sgpu_sealed_plaintext_size(uint64_t sealed_size, uint64_t *size);
+/* The same for chunks without the header: sealed bytes for `size` plaintext bytes, which are whole chunks without `last`. */
+uint64_t sgpu_run_sealed_size(uint64_t size, bool last);
+/* How many bytes opening `size` sealed bytes may write, whether they are whole or were cut short: whole chunks are
+ * written before a rest that is shorter than a tag is found to be wrong. */
+uint64_t sgpu_opened_size(uint64_t size);
 
 /* The key schedule of one sealed segment. Wipe with sgpu_wipe. */
 struct sgpu_sealed_keys {
@@ -74,46 +79,6 @@ SGPU_MUST_CHECK int sgpu_seal_memory(const uint8_t key[SGPU_KEY_SIZE], const voi
 SGPU_MUST_CHECK int sgpu_open_memory(const uint8_t key[SGPU_KEY_SIZE], const void *context, size_t context_size,
 				     const void *sealed, size_t sealed_size, void *plaintext,
 				     struct sgpu_error *error);
-
-/* ---- from descriptor to descriptor, on several threads, in bounded memory ---- */
-
-/* One end of a transfer. A positioned end is read or written anywhere in [offset, offset + size), from all threads;
- * a stream (pipe, socket, terminal) in order. */
-struct sgpu_seal_end {
-	int fd;
-	const char *name;    /* for messages */
-	bool positioned;
-	uint64_t offset;     /* positioned only */
-};
-/* Whether fd is a regular file whose position can be used; fills *end with its current position. */
-void sgpu_seal_end_from_fd(int fd, const char *name, struct sgpu_seal_end *end);
-
-#define SGPU_SIZE_UNKNOWN UINT64_MAX
-
-struct sgpu_seal_job {
-	const uint8_t *key;               /* SGPU_KEY_SIZE bytes */
-	const void *context;
-	size_t context_size;
-	struct sgpu_seal_end in, out;
-	uint64_t size;                    /* bytes to read from `in`, or SGPU_SIZE_UNKNOWN: to the end of file */
-	unsigned jobs;                    /* threads; 0: sgpu_cpu_count() */
-	bool sparse;                      /* open: leave runs of zeros as holes; `out` is a fresh regular file */
-	const char *provider;             /* of AES-GCM, or NULL */
-	void (*progress)(void *argument, uint64_t bytes_in); /* or NULL; called from any thread, monotone */
-	void *progress_argument;
-	uint64_t bytes_in, bytes_out;     /* results */
-	uint64_t bad_chunk;               /* result of SGPU_EAUTH at a chunk, else SGPU_SIZE_UNKNOWN */
-	uint64_t bad_offset;              /* where that chunk starts, counted from the start of the sealed data */
-};
-
-/* Seals `in` to `out`. Memory: about 1 MiB a thread whatever the size. A positioned `in` shorter than `size` is
- * SGPU_ESYSTEM ("changed while it was read"), and so is one of unknown size whose length changes meanwhile. On
- * return a positioned out.offset and in.offset have moved on. */
-SGPU_MUST_CHECK int sgpu_seal_stream(struct sgpu_seal_job *job, struct sgpu_error *error);
-/* Opens `in` to `out`: only verified chunks are ever written; a stream gets exactly those before the lowest bad one,
- * in order. Success means that the whole, the end mark included, has verified. Errors: SGPU_EKEY, SGPU_EAUTH,
- * SGPU_ESYSTEM. */
-SGPU_MUST_CHECK int sgpu_open_stream(struct sgpu_seal_job *job, struct sgpu_error *error);
 
 #ifdef __cplusplus
 }

@@ -71,6 +71,11 @@ struct sgpu_transfer_source {
 	const void *(*view)(void *context, uint64_t size, bool *registered);
 	/* NULL, or called once when nothing reads from the source any more, before done. May call the device. */
 	void (*close)(void *context);
+	/* NULL, or for a source of unknown size: as read, but at the end of the source *got is less than `size`. */
+	int (*read_some)(void *context, uint64_t position, void *data, size_t size, size_t *got,
+			 struct sgpu_error *error);
+	/* NULL, or from any thread: what it gives is not wanted any more. A read that waits ends soon. */
+	void (*stop)(void *context);
 	/* Read in order, by the one thread that owns the pipe, in sgpu_transfer_pump. Else read by all workers. */
 	bool ordered;
 	void *context;
@@ -227,6 +232,96 @@ enum sgpu_transfer_stage {
 SGPU_MUST_CHECK int sgpu_live_in_stages(struct sgpu_engine *engine, struct sgpu_live_key *key,
 					enum sgpu_transfer_stage stage, const void *plaintext, uint64_t size,
 					sgpu_devptr to, struct sgpu_transfer_result *result);
+
+/* ---- on the host alone: files and pipes, sealed, opened or copied without a device ---- */
+
+/* A descriptor as a source or a sink; what it points to is borrowed. */
+struct sgpu_descriptor {
+	int fd;
+	const char *name;    /* for messages */
+	bool positioned;     /* any part is read or written by any worker; else in order */
+	uint64_t offset;     /* positioned only: where position 0 is */
+	bool sparse;         /* a sink, positioned: pages of zeros are not written. The file is fresh there, and the caller
+	                        gives it its size. */
+	/* private */
+	int pipe;            /* a non-blocking description of an output pipe, or -1 */
+	bool waits, is_socket, stopped;
+};
+/* Positioned, at its current position, where fd is a regular file whose size says what a reader gets and whose position
+ * says where a writer writes. */
+void sgpu_descriptor_from_fd(int fd, const char *name, struct sgpu_descriptor *descriptor);
+/* No reader or writer waits for another process in a way that a signal could not end: a wait ends with SGPU_ECANCELED
+ * soon after sgpu_io_interrupt. */
+struct sgpu_transfer_source sgpu_source_from_descriptor(struct sgpu_descriptor *descriptor);
+struct sgpu_transfer_sink sgpu_sink_to_descriptor(struct sgpu_descriptor *descriptor);
+/* When no transfer uses it any more. fd stays open. */
+void sgpu_descriptor_close(struct sgpu_descriptor *descriptor);
+
+#define SGPU_SIZE_UNKNOWN UINT64_MAX
+
+enum sgpu_host_action { SGPU_HOST_COPY, SGPU_HOST_SEAL, SGPU_HOST_OPEN };
+
+/* A range of bytes, with one source and one sink. Sealed bytes begin with their header. */
+struct sgpu_host_part {
+	enum sgpu_host_action action;
+	const char *name;         /* of the source, for messages */
+	struct sgpu_transfer_source source;
+	struct sgpu_transfer_sink sink;
+	uint64_t from, to;        /* positions where it begins */
+	uint64_t size;            /* bytes to read, or SGPU_SIZE_UNKNOWN: to the end of a source with read_some */
+	const uint8_t *key;       /* SEAL, OPEN: of the segment, SGPU_KEY_SIZE bytes, and what it is bound to. Only used */
+	const void *context;      /* when the part begins. */
+	size_t context_size;
+	const uint8_t *digest;    /* COPY of known size: NULL, or the KT128 that the bytes must have: else SGPU_EAUTH, which
+	                             is known only when they have been written */
+	/* NULL, or called once before anything else, in the order of the parts and one at a time: fills in what was not
+	 * known before, but the size. What an ordered source has before the part can be read here. */
+	int (*prepare)(void *argument, struct sgpu_host_part *part, struct sgpu_error *error);
+	void *argument;
+	/* results */
+	uint64_t bytes_in, bytes_out;
+};
+
+struct sgpu_host_move {
+	struct sgpu_host_part *parts;
+	size_t count;
+	unsigned jobs;            /* threads; 0: sgpu_cpu_count() */
+	const char *provider;     /* of AES-GCM, or NULL */
+	void (*progress)(void *argument, uint64_t bytes_in); /* or NULL; called from any thread, monotone */
+	void *progress_argument;
+	/* results of an error in a part */
+	struct sgpu_host_part *failed; /* else NULL */
+	uint64_t bad_chunk;       /* of SGPU_EAUTH at a chunk, else SGPU_SIZE_UNKNOWN */
+	uint64_t bad_offset;      /* where that chunk begins, counted from the begin of the sealed data */
+};
+
+/* Moves the parts, in order, on all cores; chunk runs of several parts travel at once. Memory: about 1 MiB a thread,
+ * whatever the sizes; a part with a digest takes 1/256 of its size more.
+ * Only verified chunks are ever written. An ordered sink gets exactly those before the lowest bad one. Parts that
+ * share an ordered source or sink must not be mixed with others that have one. Success means that every part, its end
+ * mark or its digest included, has verified. Errors: that of the lowest chunk run that failed; SGPU_EKEY, SGPU_EAUTH,
+ * SGPU_ESYSTEM, SGPU_ECANCELED, SGPU_ENOMEM. `close` of each source and sink is called if its part was begun. */
+SGPU_MUST_CHECK int sgpu_host_move(struct sgpu_host_move *move, struct sgpu_error *error);
+
+/* One part between descriptors. */
+struct sgpu_seal_job {
+	const uint8_t *key;               /* SGPU_KEY_SIZE bytes */
+	const void *context;
+	size_t context_size;
+	struct sgpu_descriptor in, out;   /* from sgpu_descriptor_from_fd; out.sparse: open alone */
+	uint64_t size;                    /* bytes to read from `in`, or SGPU_SIZE_UNKNOWN: to the end of file */
+	unsigned jobs;                    /* threads; 0: sgpu_cpu_count() */
+	const char *provider;             /* of AES-GCM, or NULL */
+	void (*progress)(void *argument, uint64_t bytes_in); /* or NULL; called from any thread, monotone */
+	void *progress_argument;
+	uint64_t bytes_in, bytes_out;     /* results */
+	uint64_t bad_chunk, bad_offset;   /* results, as those of a move */
+};
+/* Seals `in` to `out`. A positioned `in` shorter than `size` is SGPU_ESYSTEM ("changed while it was read"), and so is
+ * one of unknown size whose length changes meanwhile. On return a positioned out.offset and in.offset have moved on. */
+SGPU_MUST_CHECK int sgpu_seal_stream(struct sgpu_seal_job *job, struct sgpu_error *error);
+/* Opens `in` to `out`. Errors: SGPU_EKEY, SGPU_EAUTH, SGPU_ESYSTEM. */
+SGPU_MUST_CHECK int sgpu_open_stream(struct sgpu_seal_job *job, struct sgpu_error *error);
 
 #ifdef __cplusplus
 }

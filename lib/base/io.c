@@ -41,6 +41,8 @@ void sgpu_io_note_failure(void)
 }
 
 /* ---- waits that can be ended ---- */
+enum { WAIT_MS = 50 };
+
 static _Thread_local const struct sgpu_io_guard *guard;
 
 void sgpu_io_set_guard(const struct sgpu_io_guard *with)
@@ -90,6 +92,20 @@ static int wait_guarded(int fd, short events, const char *what, const char *name
 			return 0;
 		}
 	}
+}
+
+/* Without a guard. Signals may be blocked on this thread, and one that is not may come just before the call: so no wait
+ * is long. */
+static int wait_for_data(int fd, struct sgpu_error *error)
+{
+	struct pollfd wait = { .fd = fd, .events = POLLIN };
+
+	while (poll(&wait, 1, WAIT_MS) == 0 || (wait.revents == 0 && errno == EINTR)) {
+		if (sgpu_io_interrupted()) {
+			return sgpu_fail(error, SGPU_ECANCELED, "interrupted");
+		}
+	}
+	return 0;
 }
 
 /* A descriptor that can take something may still block on more than that. */
@@ -142,7 +158,8 @@ static ssize_t move_once(int fd, void *data, size_t size, int64_t offset, bool o
 static int move_all(int fd, const char *name, void *data, size_t size, int64_t offset, bool out, size_t *done,
 		    struct sgpu_error *error)
 {
-	const bool guarded = guard && offset == AT_POSITION && size > 0 && can_block(fd);
+	const bool waits = offset == AT_POSITION && size > 0 && (guard || !out) && can_block(fd);
+	const bool guarded = guard && waits;
 	int code;
 
 	*done = 0;
@@ -150,7 +167,8 @@ static int move_all(int fd, const char *name, void *data, size_t size, int64_t o
 		if (sgpu_io_interrupted()) {
 			return sgpu_fail(error, SGPU_ECANCELED, "interrupted");
 		}
-		code = guarded ? wait_guarded(fd, out ? POLLOUT : POLLIN, out ? "written" : "read", name, error) : 0;
+		code = guarded ? wait_guarded(fd, out ? POLLOUT : POLLIN, out ? "written" : "read", name, error) :
+		       waits ? wait_for_data(fd, error) : 0;
 		if (code) {
 			return code;
 		}

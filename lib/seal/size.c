@@ -9,8 +9,20 @@ bool sgpu_sealed_size(uint64_t size, uint64_t *sealed_size)
 	if (size > SGPU_SEALED_PLAINTEXT_MAX) {
 		return false;
 	}
-	*sealed_size = SGPU_SEALED_HEADER + size + SGPU_TAG_SIZE * (size / SGPU_CHUNK + 1);
+	*sealed_size = SGPU_SEALED_HEADER + sgpu_run_sealed_size(size, true);
 	return true;
+}
+
+uint64_t sgpu_run_sealed_size(uint64_t size, bool last)
+{
+	return size + SGPU_TAG_SIZE * (size / SGPU_CHUNK + last);
+}
+
+uint64_t sgpu_opened_size(uint64_t size)
+{
+	uint64_t rest = size % SGPU_SEALED_CHUNK;
+
+	return size / SGPU_SEALED_CHUNK * SGPU_CHUNK + (rest > SGPU_TAG_SIZE ? rest - SGPU_TAG_SIZE : 0);
 }
 
 bool sgpu_sealed_plaintext_size(uint64_t sealed_size, uint64_t *size)

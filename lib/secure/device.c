@@ -7,7 +7,6 @@
  */
 #include <stdlib.h>
 
-#include <seal/opened.h>
 
 #include "secure/secure.h"
 

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <seal/opened.h>
 
 static struct sgpu_chunk_move *new_move(struct sgpu_transfer *transfer)
 {

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <seal/opened.h>
 
 enum { ORDERED_OUT_BUFFERS = 2, LARGE_MIN = 4, DIRECT_MIN_RUNS = 8 };
 #define WAIT_SPIN_NS ((uint64_t)2000000)

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include <sgpu/io.h>
-#include <sgpu/seal.h>
+#include <sgpu/transfer.h>
 
 #include "unit.h"
 
@@ -47,8 +47,8 @@ static struct sgpu_seal_job job_for(int in, int out, unsigned jobs)
 {
 	struct sgpu_seal_job job = { .key = key, .context = "ctx", .context_size = 3, .size = SGPU_SIZE_UNKNOWN };
 
-	sgpu_seal_end_from_fd(in, "in", &job.in);
-	sgpu_seal_end_from_fd(out, "out", &job.out);
+	sgpu_descriptor_from_fd(in, "in", &job.in);
+	sgpu_descriptor_from_fd(out, "out", &job.out);
 	job.jobs = jobs;
 	return job;
 }
@@ -332,7 +332,7 @@ UNIT_TEST(runs_of_zeros_become_holes_when_asked)
 	struct sgpu_seal_job job = job_for(in, middle, 2);
 	CHECK(sgpu_seal_stream(&job, NULL) == 0);
 	job = job_for(middle, out, 2);
-	job.sparse = true;
+	job.out.sparse = true;
 	CHECK(sgpu_open_stream(&job, NULL) == 0);
 	CHECK(holds(out, data, SIZE));
 	CHECK(fstat(out, &status) == 0 && status.st_size == SIZE && status.st_blocks * 512 < 200000);

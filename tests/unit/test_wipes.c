@@ -11,7 +11,7 @@
 #include <sgpu/base.h>
 #include <sgpu/crypto.h>
 #include <sgpu/io.h>
-#include <sgpu/seal.h>
+#include <sgpu/transfer.h>
 
 #include "unit.h"
 
@@ -93,15 +93,15 @@ UNIT_TEST(streams_give_back_no_memory_with_plaintext)
 	struct sgpu_seal_job seal = { .key = key, .size = SGPU_SIZE_UNKNOWN, .jobs = 2 };
 	struct sgpu_seal_job open = { .key = key, .size = SGPU_SIZE_UNKNOWN, .jobs = 2 };
 
-	sgpu_seal_end_from_fd(in, "in", &seal.in);
-	sgpu_seal_end_from_fd(sealed, "sealed", &seal.out);
+	sgpu_descriptor_from_fd(in, "in", &seal.in);
+	sgpu_descriptor_from_fd(sealed, "sealed", &seal.out);
 	watch(true);
 	CHECK(sgpu_seal_stream(&seal, NULL) == 0);
 	watch(false);
 	CHECK(freed > 0 && found == 0);
 	REQUIRE(lseek(sealed, 0, SEEK_SET) == 0);
-	sgpu_seal_end_from_fd(sealed, "sealed", &open.in);
-	sgpu_seal_end_from_fd(out, "out", &open.out);
+	sgpu_descriptor_from_fd(sealed, "sealed", &open.in);
+	sgpu_descriptor_from_fd(out, "out", &open.out);
 	watch(true);
 	CHECK(sgpu_open_stream(&open, NULL) == 0 && open.bytes_out == SIZE);
 	watch(false);
@@ -111,7 +111,7 @@ UNIT_TEST(streams_give_back_no_memory_with_plaintext)
 	REQUIRE(pread(sealed, &byte, 1, SIZE / 2) == 1);
 	byte ^= 1;
 	REQUIRE(pwrite(sealed, &byte, 1, SIZE / 2) == 1 && lseek(sealed, 0, SEEK_SET) == 0);
-	sgpu_seal_end_from_fd(sealed, "sealed", &open.in);
+	sgpu_descriptor_from_fd(sealed, "sealed", &open.in);
 	watch(true);
 	CHECK(sgpu_open_stream(&open, NULL) == SGPU_EAUTH);
 	watch(false);

@@ -11,6 +11,7 @@
 #include <sgpu/batch.h>
 #include <sgpu/io.h>
 #include <sgpu/stage.h>
+#include <sgpu/transfer.h>
 
 /* ---- keys and options ---- */
 struct seal_keys {

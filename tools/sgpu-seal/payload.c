@@ -61,13 +61,13 @@ static int copy_pieces(struct seal_feed *feed, uint64_t size, int fd, const char
 static bool by_position(const struct seal_feed *feed, uint64_t size, int fd, struct sgpu_file_place *from,
 			struct sgpu_file_place *to)
 {
-	struct sgpu_seal_end in = { .fd = feed->fd, .positioned = true, .offset = feed->offset }, out;
+	struct sgpu_descriptor in = { .fd = feed->fd, .positioned = true, .offset = feed->offset }, out;
 	struct stat status;
 
 	if (feed->reader) {
-		sgpu_seal_end_from_fd(sgpu_tar_fd(feed->reader), feed->name, &in);
+		sgpu_descriptor_from_fd(sgpu_tar_fd(feed->reader), feed->name, &in);
 	}
-	sgpu_seal_end_from_fd(fd, NULL, &out);
+	sgpu_descriptor_from_fd(fd, NULL, &out);
 	*from = (struct sgpu_file_place){ in.fd, feed->name, in.offset };
 	*to = (struct sgpu_file_place){ fd, NULL, out.offset };
 	return in.positioned && out.positioned && fstat(in.fd, &status) == 0 && status.st_size >= 0 &&
@@ -168,12 +168,12 @@ static void begin_job(struct sgpu_seal_job *job, const struct seal_feed *feed, u
 				       .context_size = secret->context_size, .size = size, .jobs = meter->jobs,
 				       .progress = progress, .progress_argument = meter };
 	if (feed->reader) {
-		sgpu_seal_end_from_fd(sgpu_tar_fd(feed->reader), feed->name, &job->in);
+		sgpu_descriptor_from_fd(sgpu_tar_fd(feed->reader), feed->name, &job->in);
 	} else {
-		job->in = (struct sgpu_seal_end){ .fd = feed->fd, .name = feed->name, .positioned = true,
+		job->in = (struct sgpu_descriptor){ .fd = feed->fd, .name = feed->name, .positioned = true,
 						  .offset = feed->offset };
 	}
-	sgpu_seal_end_from_fd(fd, name, &job->out);
+	sgpu_descriptor_from_fd(fd, name, &job->out);
 }
 
 static int end_job(struct sgpu_seal_job *job, struct seal_feed *feed, struct seal_meter *meter,
@@ -216,7 +216,7 @@ int open_payload(struct seal_feed *feed, uint64_t size, const struct seal_secret
 {
 	struct sgpu_seal_job job;
 	begin_job(&job, feed, size, secret, fd, name, meter);
-	job.sparse = fresh;
+	job.out.sparse = fresh;
 	/* What is written elsewhere stays even if a later chunk fails: then it must be a prefix, without gaps. */
 	job.out.positioned = job.out.positioned && fresh;
 	const int code = sgpu_open_stream(&job, error);

@@ -12,7 +12,7 @@
 #include <jansson.h>
 
 #include <sgpu/io.h>
-#include <sgpu/seal.h>
+#include <sgpu/transfer.h>
 
 #include "single_file.h"
 
@@ -99,8 +99,8 @@ static int open_output(const struct single_file *options, struct work *work)
 	if (code) {
 		return cli_error(&error);
 	}
-	sgpu_seal_end_from_fd(work->out.fd, work->out.path, &work->job.out);
-	work->job.sparse = work->opening && work->out.regular;
+	sgpu_descriptor_from_fd(work->out.fd, work->out.path, &work->job.out);
+	work->job.out.sparse = work->opening && work->out.regular;
 	if (work->opening && !work->out.regular) {
 		/* A redirection keeps what is written even if we fail: then it must be a prefix, without gaps. */
 		work->job.out.positioned = false;
@@ -116,7 +116,7 @@ static int open_input(const struct single_file *options, struct work *work)
 	if (work->in < 0) {
 		return cli_is_standard(options->in) ? 2 : 3;
 	}
-	sgpu_seal_end_from_fd(work->in, name, &work->job.in);
+	sgpu_descriptor_from_fd(work->in, name, &work->job.in);
 	return 0;
 }
 

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include <device/cpu/cpu.h>
-#include <seal/opened.h>
 
 struct sgpu_device_key {
 	struct sgpu_device_object object;

@@ -8,7 +8,6 @@
 #include <device/cuda/aead.h>
 #include <device/cuda/gpu.h>
 #include <ops/cuda/ops_cuda.h>
-#include <seal/opened.h>
 
 sgpu_op_fn sgpu_cuda_find_op(const char *name)
 {

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Descriptors as sources and sinks. A worker's thread blocks signals, so it must not block in the kernel for another
+ * process: it waits in poll with a limit, and looks whether its work is still wanted.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/magic.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+#include <sgpu/io.h>
+#include <sgpu/transfer.h>
+
+enum { WAIT_MS = 50, PIPE_SIZE = 1 << 20, PAGE = 4096 };
+
+/* Regular files whose size says nothing about what a reader gets. */
+static bool is_made_on_reading(int fd)
+{
+	static const long magics[] = {
+		PROC_SUPER_MAGIC, SYSFS_MAGIC, DEBUGFS_MAGIC, TRACEFS_MAGIC, CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC,
+		SECURITYFS_MAGIC,
+	};
+	struct statfs system;
+
+	if (fstatfs(fd, &system)) {
+		return true;
+	}
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(magics); i++) {
+		if ((long)system.f_type == magics[i]) {
+			return true;
+		}
+	}
+	return false;
+}
+
+void sgpu_descriptor_from_fd(int fd, const char *name, struct sgpu_descriptor *descriptor)
+{
+	struct stat status;
+	int flags = fcntl(fd, F_GETFL);
+	off_t position = lseek(fd, 0, SEEK_CUR);
+	bool known = fstat(fd, &status) == 0;
+	/* The kernel appends to a file opened so, whatever offset a write names. */
+	bool appends = (flags & O_APPEND) && (flags & O_ACCMODE) != O_RDONLY;
+
+	*descriptor = (struct sgpu_descriptor){ .fd = fd, .name = name, .pipe = -1 };
+	descriptor->is_socket = known && S_ISSOCK(status.st_mode);
+	/* Files and devices do not wait for another process; a reader of a device may, of a terminal for instance. */
+	descriptor->waits = !known || descriptor->is_socket || S_ISFIFO(status.st_mode);
+	if (known && S_ISFIFO(status.st_mode)) {
+		/* Fewer switches between the processes; it does not matter when it is refused. */
+		int size = fcntl(fd, F_GETPIPE_SZ);
+		if (size >= 0 && size < PIPE_SIZE) {
+			(void)fcntl(fd, F_SETPIPE_SZ, PIPE_SIZE);
+		}
+	}
+	descriptor->positioned = flags >= 0 && !appends && position >= 0 && known && S_ISREG(status.st_mode) &&
+				 !is_made_on_reading(fd);
+	descriptor->offset = descriptor->positioned ? (uint64_t)position : 0;
+}
+
+void sgpu_descriptor_close(struct sgpu_descriptor *descriptor)
+{
+	if (descriptor->pipe >= 0) {
+		close(descriptor->pipe);
+		descriptor->pipe = -1;
+	}
+}
+
+/* Until fd is ready (or broken, which the call that follows will tell). */
+static int wait_until_ready(struct sgpu_descriptor *descriptor, short events, struct sgpu_error *error)
+{
+	struct pollfd wait = { .fd = descriptor->fd, .events = events };
+
+	for (;;) {
+		if (sgpu_io_interrupted() || __atomic_load_n(&descriptor->stopped, __ATOMIC_RELAXED)) {
+			return sgpu_fail(error, SGPU_ECANCELED, "interrupted");
+		}
+		int ready = poll(&wait, 1, WAIT_MS);
+		if (ready > 0 || (ready < 0 && errno != EINTR && errno != EAGAIN)) {
+			return 0;
+		}
+	}
+}
+
+static int read_some(void *context, uint64_t position, void *data, size_t size, size_t *got, struct sgpu_error *error)
+{
+	struct sgpu_descriptor *in = context;
+
+	if (in->positioned) {
+		return sgpu_pread(in->fd, in->name, data, size, in->offset + position, got, error);
+	}
+	for (*got = 0; *got < size;) {
+		int code = wait_until_ready(in, POLLIN, error);
+		if (code) {
+			return code;
+		}
+		ssize_t count = read(in->fd, (char *)data + *got, size - *got);
+		if (count == 0) {
+			break;
+		}
+		if (count > 0) {
+			*got += (size_t)count;
+		} else if (errno != EINTR && errno != EAGAIN) {
+			return sgpu_fail_errno(error, "cannot read '%s'", in->name);
+		}
+	}
+	return 0;
+}
+
+static int read_all(void *context, uint64_t position, void *data, size_t size, struct sgpu_error *error)
+{
+	const struct sgpu_descriptor *in = context;
+	size_t got = 0;
+	int code = read_some(context, position, data, size, &got, error);
+
+	if (!code && got < size) {
+		code = sgpu_fail(error, SGPU_ESYSTEM, in->positioned ? "'%s' changed while it was read"
+								     : "'%s' is cut short", in->name);
+	}
+	return code;
+}
+
+static void stop_reading(void *context)
+{
+	struct sgpu_descriptor *in = context;
+
+	__atomic_store_n(&in->stopped, true, __ATOMIC_RELAXED);
+}
+
+struct sgpu_transfer_source sgpu_source_from_descriptor(struct sgpu_descriptor *descriptor)
+{
+	return (struct sgpu_transfer_source){ .read = read_all, .read_some = read_some, .stop = stop_reading,
+					      .ordered = !descriptor->positioned, .context = descriptor };
+}
+
+static bool is_all_zero(const uint8_t *data, size_t size)
+{
+	return data[0] == 0 && memcmp(data, data + 1, size - 1) == 0;
+}
+
+/* Writes the runs of pages that hold something; the rest stays a hole. Pages are those of the output. */
+static int write_sparse(const struct sgpu_descriptor *out, const uint8_t *data, size_t size, uint64_t offset,
+			struct sgpu_error *error)
+{
+	size_t begin = 0, at = 0;
+
+	while (at < size) {
+		size_t part = PAGE - (size_t)((offset + at) % PAGE);
+		part = part < size - at ? part : size - at;
+		if (is_all_zero(data + at, part)) {
+			int code = at > begin ? sgpu_pwrite(out->fd, out->name, data + begin, at - begin,
+							    offset + begin, error)
+					      : 0;
+			if (code) {
+				return code;
+			}
+			begin = at + part;
+		}
+		at += part;
+	}
+	return at > begin ? sgpu_pwrite(out->fd, out->name, data + begin, at - begin, offset + begin, error) : 0;
+}
+
+/* One write that does not block once poll has said that there is room. */
+static ssize_t write_once(struct sgpu_descriptor *out, const void *data, size_t size)
+{
+	if (out->is_socket) {
+		return send(out->fd, data, size, MSG_DONTWAIT | MSG_NOSIGNAL);
+	}
+	if (out->pipe < 0) {
+		/* O_NONBLOCK on the descriptor that we were given would be seen by all who share it. */
+		char path[64];
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", out->fd);
+		out->pipe = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+	}
+	if (out->pipe >= 0) {
+		return write(out->pipe, data, size);
+	}
+	/* A pipe that poll calls writable has room for this much. */
+	return write(out->fd, data, size < PIPE_BUF ? size : PIPE_BUF);
+}
+
+static int write_all(void *context, uint64_t position, const void *data, size_t size, struct sgpu_error *error)
+{
+	struct sgpu_descriptor *out = context;
+
+	if (out->positioned) {
+		return out->sparse ? write_sparse(out, data, size, out->offset + position, error)
+				   : sgpu_pwrite(out->fd, out->name, data, size, out->offset + position, error);
+	}
+	if (!out->waits) {
+		return sgpu_write(out->fd, out->name, data, size, error);
+	}
+	for (size_t done = 0; done < size;) {
+		int code = wait_until_ready(out, POLLOUT, error);
+		if (code) {
+			return code;
+		}
+		ssize_t count = write_once(out, (const char *)data + done, size - done);
+		if (count >= 0) {
+			done += (size_t)count;
+		} else if (errno != EINTR && errno != EAGAIN) {
+			sgpu_io_note_failure();
+			return sgpu_fail_errno(error, "cannot write '%s'", out->name);
+		}
+	}
+	return 0;
+}
+
+struct sgpu_transfer_sink sgpu_sink_to_descriptor(struct sgpu_descriptor *descriptor)
+{
+	return (struct sgpu_transfer_sink){ .write = write_all, .ordered = !descriptor->positioned,
+					    .context = descriptor };
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * KangarooTwelve of data whose chunk runs come in any order: each worker computes the leaves of its run.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "crypto/kt128.h"
+#include "transfer/host.h"
+
+struct host_digest {
+	uint64_t size;
+	uint64_t leaves;                 /* whole ones: all chunks but the first and the last */
+	uint8_t first[SGPU_KT128_CHUNK]; /* the chunk that the final node takes itself */
+	uint8_t rest[SGPU_KT128_CHUNK];  /* behind the last whole chunk */
+	uint8_t values[];
+};
+
+_Static_assert(HOST_RUN_PLAIN % SGPU_KT128_CHUNK == 0, "a chunk run has whole leaves");
+
+int sgpu_host_digest_create(uint64_t size, struct host_digest **digest, struct sgpu_error *error)
+{
+	uint64_t leaves = size / SGPU_KT128_CHUNK;
+
+	leaves -= leaves > 0;
+	*digest = NULL;
+	if (leaves > (SIZE_MAX - sizeof(**digest)) / SGPU_KT128_VALUE) {
+		return sgpu_fail_nomem(error);
+	}
+	*digest = malloc(sizeof(**digest) + leaves * SGPU_KT128_VALUE);
+	if (!*digest) {
+		return sgpu_fail_nomem(error);
+	}
+	(*digest)->size = size;
+	(*digest)->leaves = leaves;
+	return 0;
+}
+
+void sgpu_host_digest_add(struct host_digest *digest, uint64_t position, const uint8_t *data, size_t size)
+{
+	size_t whole = size / SGPU_KT128_CHUNK, rest = size % SGPU_KT128_CHUNK;
+	uint64_t chunk = position / SGPU_KT128_CHUNK;
+
+	if (rest) {
+		memcpy(digest->rest, data + size - rest, rest);
+	}
+	if (whole && chunk == 0) {
+		memcpy(digest->first, data, SGPU_KT128_CHUNK);
+		data += SGPU_KT128_CHUNK;
+		whole--;
+		chunk++;
+	}
+	if (whole) {
+		sgpu_kt128_leaves(data, whole, digest->values + (chunk - 1) * SGPU_KT128_VALUE);
+	}
+}
+
+void sgpu_host_digest_finish(struct host_digest *digest, uint8_t out[SGPU_KT128_SIZE])
+{
+	size_t rest = (size_t)(digest->size % SGPU_KT128_CHUNK);
+	struct sgpu_turboshake node = { 0 }, leaf = { 0 };
+	uint8_t value[SGPU_KT128_VALUE], length[SGPU_KT128_LENGTH_MAX];
+	unsigned length_size = sgpu_kt128_length(0, length); /* of the customisation string, which is empty */
+
+	if (digest->size < SGPU_KT128_CHUNK) {
+		/* With the length behind it this is one chunk at most. */
+		sgpu_turboshake_absorb(&node, digest->rest, rest);
+		sgpu_turboshake_absorb(&node, length, length_size);
+		sgpu_turboshake_finish(&node, SGPU_KT128_SINGLE);
+		sgpu_turboshake_squeeze(&node, out, SGPU_KT128_SIZE);
+	} else {
+		sgpu_turboshake_absorb(&node, digest->first, sizeof(digest->first));
+		sgpu_kt128_mark(&node);
+		sgpu_turboshake_absorb(&node, digest->values, digest->leaves * SGPU_KT128_VALUE);
+		sgpu_turboshake_absorb(&leaf, digest->rest, rest);
+		sgpu_turboshake_absorb(&leaf, length, length_size);
+		sgpu_turboshake_finish(&leaf, SGPU_KT128_LEAF);
+		sgpu_turboshake_squeeze(&leaf, value, sizeof(value));
+		sgpu_turboshake_absorb(&node, value, sizeof(value));
+		sgpu_kt128_end(&node, digest->leaves + 1, out, SGPU_KT128_SIZE);
+	}
+	sgpu_wipe(&leaf, sizeof(leaf));
+	sgpu_wipe(&node, sizeof(node));
+}
+
+void sgpu_host_digest_free(struct host_digest **digest)
+{
+	if (*digest) {
+		sgpu_free_wiped(digest, sizeof(**digest) + (*digest)->leaves * SGPU_KT128_VALUE);
+	}
+}

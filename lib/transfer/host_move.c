@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Moves on the host alone: the workers, the order of chunk runs, and how one error is chosen.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <sgpu/base.h>
+#include <sgpu/io.h>
+
+#include "transfer/host.h"
+
+enum { BUFFER_ALIGNMENT = 4096 };
+
+/* Records an error of a chunk run; it counts unless a lower one failed too. */
+static void host_fail(struct host_move *move, uint64_t sequence, struct sgpu_host_part *part, uint64_t bad_chunk,
+		      const struct sgpu_error *error)
+{
+	pthread_mutex_lock(&move->lock);
+	if (!move->failed || sequence < move->failed_sequence) {
+		move->failed = true;
+		move->failed_sequence = sequence;
+		move->failed_part = part;
+		move->bad_chunk = bad_chunk;
+		move->error = *error;
+	}
+	if (move->reading && move->reading->stop) {
+		move->reading->stop(move->reading->context);
+	}
+	pthread_cond_broadcast(&move->turn_came);
+	pthread_mutex_unlock(&move->lock);
+}
+
+static bool host_has_failed(struct host_move *move)
+{
+	pthread_mutex_lock(&move->lock);
+	bool failed = move->failed;
+	pthread_mutex_unlock(&move->lock);
+	return failed || sgpu_io_interrupted();
+}
+
+/* The worker's own key schedule of a part. In the claim, since the part's is copied. */
+static int host_take_aead(struct host_worker *worker, const struct host_part *part, struct sgpu_error *error)
+{
+	if (worker->aead_of == part || !part->aead) {
+		return 0;
+	}
+	sgpu_aead_free(&worker->aead);
+	worker->aead_of = NULL;
+	int code = sgpu_aead_copy(part->aead, &worker->aead, error);
+	worker->aead_of = code ? NULL : part;
+	return code;
+}
+
+/* In the claim. A chunk run before this one may fail meanwhile: then what is read is not wanted. */
+static int host_read_in_order(struct host_worker *worker, struct host_run *run, struct sgpu_error *error)
+{
+	struct host_move *move = worker->move;
+	const struct sgpu_transfer_source *source = &run->of->part->source;
+
+	pthread_mutex_lock(&move->lock);
+	move->reading = source;
+	if (move->failed && source->stop) {
+		source->stop(source->context);
+	}
+	pthread_mutex_unlock(&move->lock);
+	int code = sgpu_host_run_read(worker, run, error);
+	pthread_mutex_lock(&move->lock);
+	move->reading = NULL;
+	pthread_mutex_unlock(&move->lock);
+	if (code) {
+		move->at = move->move->count; /* nothing may follow */
+	}
+	return code;
+}
+
+/* The next chunk run, in the claim: begins its part, and reads it where the order matters. False when none is left. */
+static bool host_claim(struct host_worker *worker, struct host_run *run, struct sgpu_error *error, int *code)
+{
+	struct host_move *move = worker->move;
+
+	while (move->at < move->move->count && move->parts[move->at].begun &&
+	       move->parts[move->at].next == move->parts[move->at].runs) {
+		move->at++;
+	}
+	if (move->at == move->move->count || host_has_failed(move)) {
+		return false;
+	}
+	struct host_part *part = &move->parts[move->at];
+	*run = (struct host_run){ .of = part, .sequence = move->sequence++ };
+	*code = part->begun ? 0 : sgpu_host_part_begin(move, part, error);
+	*code = *code ? *code : host_take_aead(worker, part, error);
+	if (*code) {
+		move->at = move->move->count; /* nothing may follow */
+		return true;
+	}
+	run->index = part->next++;
+	run->last = part->next == part->runs;
+	run->turn = part->part->sink.ordered ? move->turns++ : 0;
+	if (part->part->source.ordered) {
+		*code = host_read_in_order(worker, run, error);
+	}
+	pthread_mutex_lock(&move->lock);
+	if (run->last) {
+		part->runs = part->next;
+		part->last_sequence = run->sequence;
+	}
+	pthread_mutex_unlock(&move->lock);
+	return true;
+}
+
+/* With the lock held: a moment at most, since a signal is announced by no condition. */
+static void host_wait(struct host_move *move, pthread_cond_t *condition)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += HOST_WAIT_MS * 1000000;
+	until.tv_sec += until.tv_nsec / 1000000000;
+	until.tv_nsec %= 1000000000;
+	pthread_cond_timedwait(condition, &move->lock, &until);
+}
+
+/* Waits until all that an ordered sink gets before has been written. */
+static int host_wait_for_turn(struct host_move *move, const struct host_run *run, struct sgpu_error *error)
+{
+	bool moot = false;
+
+	pthread_mutex_lock(&move->lock);
+	while (move->turn != run->turn) {
+		moot = (move->failed && move->failed_sequence < run->sequence) || sgpu_io_interrupted();
+		if (moot) {
+			break;
+		}
+		host_wait(move, &move->turn_came);
+	}
+	pthread_mutex_unlock(&move->lock);
+	return moot ? sgpu_fail(error, SGPU_ECANCELED, "interrupted") : 0;
+}
+
+static int host_write(const struct host_run *run, const uint8_t *data, size_t size, struct sgpu_error *error)
+{
+	const struct sgpu_host_part *p = run->of->part;
+	uint8_t header[SGPU_SEALED_HEADER];
+	uint64_t at = p->to;
+	int code = 0;
+
+	if (p->action == SGPU_HOST_SEAL) {
+		at += SGPU_SEALED_HEADER + run->index * HOST_RUN_SEALED;
+		if (run->index == 0) {
+			sgpu_sealed_header(&run->of->keys, header);
+			code = p->sink.write(p->sink.context, p->to, header, sizeof(header), error);
+		}
+	} else {
+		at += run->index * HOST_RUN_PLAIN;
+	}
+	return code || size == 0 ? code : p->sink.write(p->sink.context, at, data, size, error);
+}
+
+/* Writes what became of a chunk run, in its turn where the sink is ordered. */
+static int host_deliver(struct host_move *move, const struct host_run *run, const uint8_t *data, size_t size,
+			struct sgpu_error *error)
+{
+	if (run->of->part->sink.ordered) {
+		int code = host_wait_for_turn(move, run, error);
+		return code ? code : host_write(run, data, size, error);
+	}
+	pthread_mutex_lock(&run->of->writing[run->index % 2]);
+	int code = host_write(run, data, size, error);
+	pthread_mutex_unlock(&run->of->writing[run->index % 2]);
+	return code;
+}
+
+/* Counts a chunk run that was delivered; *ended: it was the last of its part to be. */
+static void host_count(struct host_move *move, const struct host_run *run, size_t written, bool *ended)
+{
+	struct host_part *part = run->of;
+	const struct sgpu_host_move *m = move->move;
+	bool seals = part->part->action == SGPU_HOST_SEAL, opens = part->part->action == SGPU_HOST_OPEN;
+
+	pthread_mutex_lock(&move->lock);
+	if (part->part->sink.ordered) {
+		move->turn++;
+		pthread_cond_broadcast(&move->turn_came);
+	}
+	part->part->bytes_in += run->size + (opens && run->index == 0 ? SGPU_SEALED_HEADER : 0);
+	part->part->bytes_out += written + (seals && run->index == 0 ? SGPU_SEALED_HEADER : 0);
+	move->bytes_in += run->size + (opens && run->index == 0 ? SGPU_SEALED_HEADER : 0);
+	*ended = ++part->ended == part->runs;
+	if (m->progress) {
+		m->progress(m->progress_argument, move->bytes_in);
+	}
+	pthread_mutex_unlock(&move->lock);
+}
+
+static int host_check_digest(const struct host_part *part, struct sgpu_error *error)
+{
+	uint8_t digest[SGPU_KT128_SIZE];
+
+	if (!part->digest) {
+		return 0;
+	}
+	sgpu_host_digest_finish(part->digest, digest);
+	return sgpu_equal(digest, part->part->digest, sizeof(digest)) ? 0 :
+		sgpu_fail(error, SGPU_EAUTH, "the kt128 of '%s' does not match", part->part->name);
+}
+
+/* One chunk run; false ends the worker. */
+static bool host_work(struct host_worker *worker)
+{
+	struct host_move *move = worker->move;
+	struct sgpu_error error = { 0 }, late = { 0 };
+	struct host_run run = { 0 };
+	const uint8_t *data = NULL;
+	uint64_t bad = SGPU_SIZE_UNKNOWN;
+	size_t size = 0;
+	bool ended = false;
+	int code = 0;
+
+	pthread_mutex_lock(&move->lock);
+	while (move->claiming) {
+		host_wait(move, &move->claim_free);
+	}
+	move->claiming = true;
+	pthread_mutex_unlock(&move->lock);
+	bool taken = host_claim(worker, &run, &error, &code);
+	pthread_mutex_lock(&move->lock);
+	move->claiming = false;
+	pthread_cond_signal(&move->claim_free);
+	pthread_mutex_unlock(&move->lock);
+	if (!taken) {
+		return false;
+	}
+	if (!code && !run.of->part->source.ordered) {
+		code = sgpu_host_run_read(worker, &run, &error);
+	}
+	if (!code) {
+		code = sgpu_host_run_transform(worker, &run, &data, &size, &bad, &error);
+		/* Also what is good of a run with a bad chunk. */
+		int written = !code || (code == SGPU_EAUTH && size) ? host_deliver(move, &run, data, size, &late) : 0;
+		if (written) {
+			code = written;
+			error = late;
+			bad = SGPU_SIZE_UNKNOWN;
+		}
+	}
+	if (!code) {
+		host_count(move, &run, size, &ended);
+	}
+	if (!code && ended) {
+		code = host_check_digest(run.of, &error);
+		run.sequence = run.of->last_sequence;
+		sgpu_host_part_end(run.of);
+	}
+	if (code) {
+		host_fail(move, run.sequence, run.of->part, bad, &error);
+	}
+	return !code;
+}
+
+static void host_run_worker(void *argument, uint64_t begin, uint64_t end)
+{
+	struct host_worker *workers = argument;
+
+	for (; begin < end; begin++) {
+		while (workers[begin].in && host_work(&workers[begin])) {
+		}
+	}
+}
+
+/* False when there is no memory: fewer will do. */
+static bool host_worker_init(struct host_worker *worker, struct host_move *move, uint64_t largest)
+{
+	size_t size = HOST_RUN_SEALED;
+
+	if (largest < HOST_RUN_PLAIN) {
+		size = (size_t)largest + (size_t)(largest / SGPU_CHUNK + 1) * SGPU_TAG_SIZE;
+	}
+	worker->move = move;
+	worker->capacity = (size + BUFFER_ALIGNMENT - 1) / BUFFER_ALIGNMENT * BUFFER_ALIGNMENT;
+	worker->in = aligned_alloc(BUFFER_ALIGNMENT, worker->capacity);
+	worker->out = worker->in ? aligned_alloc(BUFFER_ALIGNMENT, worker->capacity) : NULL;
+	if (!worker->out) {
+		free(worker->in);
+		worker->in = NULL;
+	}
+	return worker->in != NULL;
+}
+
+/* How many workers have something to do, and the largest part. */
+static unsigned host_count_workers(const struct sgpu_host_move *m, uint64_t *largest)
+{
+	unsigned jobs = m->jobs ? m->jobs : sgpu_cpu_count();
+	uint64_t runs = 1;
+
+	*largest = 0;
+	jobs = jobs < SGPU_POOL_JOBS_MAX ? jobs : SGPU_POOL_JOBS_MAX;
+	for (size_t i = 0; i < m->count && *largest != SGPU_SIZE_UNKNOWN; i++) {
+		*largest = m->parts[i].size > *largest ? m->parts[i].size : *largest;
+		runs = *largest == SGPU_SIZE_UNKNOWN ? jobs : runs + m->parts[i].size / HOST_RUN_PLAIN;
+	}
+	return runs < jobs ? (unsigned)runs : jobs;
+}
+
+static int host_run_workers(struct host_move *move, struct sgpu_error *error)
+{
+	uint64_t largest = 0;
+	unsigned jobs = host_count_workers(move->move, &largest), ready = 0;
+	struct host_worker *workers = calloc(jobs, sizeof(*workers));
+	struct sgpu_pool *pool = NULL;
+
+	while (workers && ready < jobs && host_worker_init(&workers[ready], move, largest)) {
+		ready++;
+	}
+	int code = ready ? 0 : sgpu_fail_nomem(error);
+	if (ready > 1 && sgpu_pool_create(ready, &pool, NULL) == 0) {
+		code = sgpu_pool_for(pool, ready, 1, host_run_worker, workers);
+	} else if (ready) {
+		host_run_worker(workers, 0, 1);
+	}
+	sgpu_pool_free(&pool);
+	for (unsigned i = 0; i < ready; i++) {
+		sgpu_aead_free(&workers[i].aead);
+		sgpu_free_wiped(&workers[i].out, workers[i].capacity);
+		sgpu_free_wiped(&workers[i].in, workers[i].capacity);
+	}
+	free(workers);
+	return code;
+}
+
+static int host_result(struct host_move *move, struct sgpu_error *error)
+{
+	struct sgpu_host_move *m = move->move;
+
+	if (move->failed) {
+		m->failed = move->failed_part;
+		m->bad_chunk = move->bad_chunk;
+		if (m->bad_chunk != SGPU_SIZE_UNKNOWN) {
+			m->bad_offset = SGPU_SEALED_HEADER + m->bad_chunk * SGPU_SEALED_CHUNK;
+		}
+		if (error) {
+			*error = move->error;
+		}
+		return move->error.code;
+	}
+	return move->at < m->count ? sgpu_fail(error, SGPU_ECANCELED, "interrupted") : 0;
+}
+
+int sgpu_host_move(struct sgpu_host_move *m, struct sgpu_error *error)
+{
+	struct host_move move = { .move = m };
+	pthread_condattr_t monotonic;
+
+	m->failed = NULL;
+	m->bad_chunk = m->bad_offset = SGPU_SIZE_UNKNOWN;
+	move.parts = calloc(m->count + 1, sizeof(*move.parts));
+	if (!move.parts) {
+		return sgpu_fail_nomem(error);
+	}
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_mutex_init(&move.lock, NULL);
+	pthread_cond_init(&move.turn_came, &monotonic);
+	pthread_cond_init(&move.claim_free, &monotonic);
+	pthread_condattr_destroy(&monotonic);
+	for (size_t i = 0; i < m->count; i++) {
+		move.parts[i].part = &m->parts[i];
+		pthread_mutex_init(&move.parts[i].writing[0], NULL);
+		pthread_mutex_init(&move.parts[i].writing[1], NULL);
+	}
+	int code = host_run_workers(&move, error);
+	code = code ? code : host_result(&move, error);
+	for (size_t i = 0; i < m->count; i++) {
+		sgpu_host_part_end(&move.parts[i]);
+		pthread_mutex_destroy(&move.parts[i].writing[1]);
+		pthread_mutex_destroy(&move.parts[i].writing[0]);
+	}
+	pthread_cond_destroy(&move.claim_free);
+	pthread_cond_destroy(&move.turn_came);
+	pthread_mutex_destroy(&move.lock);
+	free(move.parts);
+	return code;
+}

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Parts of a move on the host: how one begins and ends, and what becomes of a chunk run of it.
+ */
+#include <sgpu/sniff.h>
+
+#include "transfer/host.h"
+
+static size_t full_run(const struct host_part *part)
+{
+	return part->part->action == SGPU_HOST_OPEN ? HOST_RUN_SEALED : HOST_RUN_PLAIN;
+}
+
+/* What is missing of a part of known size. */
+static int ended_early(const struct sgpu_host_part *part, uint64_t at, struct sgpu_error *error)
+{
+	if (!part->source.ordered) {
+		return sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read", part->name);
+	}
+	return sgpu_fail(error, part->action == SGPU_HOST_OPEN ? SGPU_EAUTH : SGPU_ESYSTEM,
+			 "'%s' ends after %llu of %llu bytes", part->name, (unsigned long long)at,
+			 (unsigned long long)part->size);
+}
+
+/* *got < size: the source has ended. */
+static int read_source(const struct sgpu_host_part *part, uint64_t at, void *data, size_t size, size_t *got,
+		       struct sgpu_error *error)
+{
+	const struct sgpu_transfer_source *source = &part->source;
+
+	*got = size;
+	return source->read_some ? source->read_some(source->context, part->from + at, data, size, got, error)
+				 : source->read(source->context, part->from + at, data, size, error);
+}
+
+static int read_header(struct sgpu_host_part *part, uint8_t header[SGPU_SEALED_HEADER], struct sgpu_error *error)
+{
+	uint64_t plaintext_size;
+	size_t got = 0;
+
+	if (part->size != SGPU_SIZE_UNKNOWN && !sgpu_sealed_plaintext_size(part->size, &plaintext_size)) {
+		(void)sgpu_fail(error, SGPU_EAUTH, "'%s' has %llu bytes, which sealed data never have", part->name,
+				(unsigned long long)part->size);
+		return sgpu_hint(error, "it was cut short, or it is something else");
+	}
+	int code = read_source(part, 0, header, SGPU_SEALED_HEADER, &got, error);
+	if (!code && got == 0 && part->source.ordered) {
+		return sgpu_fail_sniffed(error, part->name, header, got, "sealed data");
+	}
+	if (!code && got < SGPU_SEALED_HEADER) {
+		return sgpu_fail(error, SGPU_EAUTH, "'%s' has %zu bytes, too few to be sealed data", part->name, got);
+	}
+	return code;
+}
+
+int sgpu_host_part_begin(struct host_move *move, struct host_part *part, struct sgpu_error *error)
+{
+	struct sgpu_host_part *p = part->part;
+	uint8_t header[SGPU_SEALED_HEADER] = { 0 };
+	const uint64_t size = p->size;
+
+	part->begun = part->open = true;
+	p->bytes_in = p->bytes_out = 0;
+	int code = p->prepare ? p->prepare(p->argument, p, error) : 0;
+	if (!code && p->size != size) {
+		/* The workers' buffers were made for it. */
+		code = sgpu_fail(error, SGPU_EUSAGE, "the size of '%s' has changed", p->name);
+	}
+	if (!code && p->size == SGPU_SIZE_UNKNOWN && (!p->source.read_some || !p->source.ordered || p->digest)) {
+		code = sgpu_fail(error, SGPU_EUSAGE, "the size of '%s' must be known", p->name);
+	}
+	part->size = p->size;
+	if (!code && p->action == SGPU_HOST_SEAL) {
+		if (p->size != SGPU_SIZE_UNKNOWN && p->size > SGPU_SEALED_PLAINTEXT_MAX) {
+			code = sgpu_fail(error, SGPU_EINVALID, "'%s' is too large to be sealed", p->name);
+		}
+		code = code ? code : sgpu_sealed_keys_new(p->key, p->context, p->context_size, &part->keys, error);
+	} else if (!code && p->action == SGPU_HOST_OPEN) {
+		code = read_header(p, header, error);
+		code = code ? code : sgpu_sealed_keys_open(p->key, p->context, p->context_size, header, &part->keys, error);
+		part->size -= p->size == SGPU_SIZE_UNKNOWN ? 0 : SGPU_SEALED_HEADER;
+	} else if (!code && p->digest) {
+		code = sgpu_host_digest_create(p->size, &part->digest, error);
+	}
+	if (!code && p->action != SGPU_HOST_COPY) {
+		code = sgpu_aead_create(move->move->provider, part->keys.key, &part->aead, error);
+	}
+	/* The last chunk run is never full, so that it holds the end mark. */
+	part->runs = p->size == SGPU_SIZE_UNKNOWN ? UINT64_MAX : part->size / full_run(part) + 1;
+	return code;
+}
+
+void sgpu_host_part_end(struct host_part *part)
+{
+	struct sgpu_host_part *p = part->part;
+
+	if (!part->open) {
+		return;
+	}
+	part->open = false;
+	sgpu_aead_free(&part->aead);
+	sgpu_host_digest_free(&part->digest);
+	sgpu_wipe(&part->keys, sizeof(part->keys));
+	if (p->source.close) {
+		p->source.close(p->source.context);
+	}
+	if (p->sink.close) {
+		p->sink.close(p->sink.context);
+	}
+}
+
+int sgpu_host_run_read(struct host_worker *worker, struct host_run *run, struct sgpu_error *error)
+{
+	struct host_part *part = run->of;
+	const struct sgpu_host_part *p = part->part;
+	size_t full = full_run(part), wanted = run->last ? (size_t)(part->size - run->index * full) : full;
+	uint64_t at = (p->size - part->size) + run->index * full;
+
+	if (p->size == SGPU_SIZE_UNKNOWN) {
+		at = run->index * full + (p->action == SGPU_HOST_OPEN ? SGPU_SEALED_HEADER : 0);
+	}
+	int code = read_source(p, at, worker->in, wanted, &run->size, error);
+	if (code || run->size == wanted) {
+		return code;
+	}
+	if (p->size != SGPU_SIZE_UNKNOWN) {
+		return ended_early(p, at + run->size, error);
+	}
+	run->last = true;
+	return 0;
+}
+
+static int describe_bad_chunk(const struct host_run *run, uint64_t bad, struct sgpu_error *error)
+{
+	const char *name = run->of->part->name;
+	uint64_t offset = SGPU_SEALED_HEADER + bad * SGPU_SEALED_CHUNK;
+	size_t rest = run->size - (size_t)(bad - run->index * HOST_RUN_CHUNKS) * SGPU_SEALED_CHUNK;
+
+	if (run->last && rest < SGPU_TAG_SIZE) {
+		return sgpu_fail(error, SGPU_EAUTH, "'%s' ends without its end mark, at chunk %llu (offset %llu)",
+				 name, (unsigned long long)bad, (unsigned long long)offset);
+	}
+	return sgpu_fail(error, SGPU_EAUTH, "authentication failed at chunk %llu (offset %llu) of '%s'",
+			 (unsigned long long)bad, (unsigned long long)offset, name);
+}
+
+static int open_run(struct host_worker *worker, const struct host_run *run, size_t *size, uint64_t *bad,
+		    struct sgpu_error *error)
+{
+	const struct sgpu_sealed_keys *keys = &run->of->keys;
+	uint64_t first = run->index * HOST_RUN_CHUNKS;
+	int code = sgpu_open_chunks(worker->aead, keys, first, run->last, worker->in, run->size, worker->out, bad);
+
+	*size = sgpu_opened_size(run->size);
+	if (code != SGPU_EAUTH) {
+		*bad = SGPU_SIZE_UNKNOWN;
+		return code ? sgpu_fail(error, code, "AES-256-GCM failed") : 0;
+	}
+	/* How many chunks an ordered sink gets must not depend on how they were grouped. */
+	size_t good = (size_t)(*bad - first);
+	*size = 0;
+	if (run->of->part->sink.ordered && good) {
+		code = sgpu_open_chunks(worker->aead, keys, first, false, worker->in, good * SGPU_SEALED_CHUNK,
+					worker->out, NULL);
+		if (code) {
+			*bad = SGPU_SIZE_UNKNOWN;
+			return sgpu_fail(error, code, "AES-256-GCM failed");
+		}
+		*size = good * SGPU_CHUNK;
+	}
+	return describe_bad_chunk(run, *bad, error);
+}
+
+int sgpu_host_run_transform(struct host_worker *worker, const struct host_run *run, const uint8_t **data,
+			    size_t *size, uint64_t *bad, struct sgpu_error *error)
+{
+	struct host_part *part = run->of;
+
+	*bad = SGPU_SIZE_UNKNOWN;
+	*data = worker->out;
+	switch (part->part->action) {
+	case SGPU_HOST_OPEN:
+		return open_run(worker, run, size, bad, error);
+	case SGPU_HOST_SEAL:
+		*size = sgpu_run_sealed_size(run->size, run->last);
+		if (sgpu_seal_chunks(worker->aead, &part->keys, run->index * HOST_RUN_CHUNKS, run->last, worker->in,
+				     run->size, worker->out)) {
+			return sgpu_fail(error, SGPU_ESYSTEM, "AES-256-GCM failed");
+		}
+		return 0;
+	case SGPU_HOST_COPY:
+		break;
+	}
+	if (part->digest) {
+		sgpu_host_digest_add(part->digest, run->index * HOST_RUN_PLAIN, worker->in, run->size);
+	}
+	*data = worker->in;
+	*size = run->size;
+	return 0;
+}
