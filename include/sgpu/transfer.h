@@ -198,7 +198,8 @@ void sgpu_transfer_cancel(struct sgpu_transfer *transfer, int code);
 int sgpu_transfer_wait(struct sgpu_transfer *transfer, struct sgpu_transfer_result *result);
 /* Once done has been called, also within it. Accepts NULL. */
 void sgpu_transfer_free(struct sgpu_transfer **transfer);
-/* Start, pump where it is ordered, wait and free. `result` may be NULL; its code is returned. */
+/* Start, pump where it is ordered, wait and free; close is called in any case. `result` may be NULL; its code is
+ * returned. */
 SGPU_MUST_CHECK int sgpu_transfer_sync(struct sgpu_engine *engine, const struct sgpu_transfer_request *request,
 				      struct sgpu_transfer_result *result);
 

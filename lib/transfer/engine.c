@@ -22,7 +22,9 @@ enum { PAGE = 4096, SMALL_BUFFERS = 64, BUFFERS_MAX = 1024, LIVE_BUFFERS_MAX = 6
 #define KIB ((uint64_t)1024)
 #define MIB (1024 * KIB)
 #define RUN_MAX (1024 * MIB)
+/* How long a worker looks for work before it sleeps: beside a GPU, and where the device itself computes on these cores. */
 #define SPIN_NS ((uint64_t)1000000)
+#define SPIN_ON_CPU_NS ((uint64_t)20000)
 #define EXPECT_NS ((uint64_t)2000000)
 
 /* What was found to be best on an H200 behind 16 cores. A live copy uses so many buffers that what the bus reads has
@@ -112,7 +114,8 @@ int sgpu_engine_create(struct sgpu_device *device, const struct sgpu_engine_conf
 		setup_staging(new);
 		/* The thread that asks is one more. */
 		threads = new->config.workers > 1 ? new->config.workers - 1 : 1;
-		rc = sgpu_workers_create(threads, SPIN_NS, &new->workers, error);
+		rc = sgpu_workers_create(threads, info.opens_on_device ? SPIN_NS : SPIN_ON_CPU_NS, &new->workers,
+					 error);
 	}
 	if (rc != SGPU_OK) {
 		sgpu_engine_free(&new);

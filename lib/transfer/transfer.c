@@ -10,7 +10,6 @@
 
 
 enum { ORDERED_OUT_BUFFERS = 2, LARGE_MIN = 4, DIRECT_MIN_RUNS = 8 };
-#define WAIT_SPIN_NS ((uint64_t)2000000)
 
 /* ---- what is moved ---- */
 uint64_t sgpu_transfer_bytes(const struct sgpu_transfer *transfer)
@@ -181,18 +180,21 @@ static void clear_destination(struct sgpu_transfer *transfer)
 	}
 }
 
-void sgpu_transfer_end(struct sgpu_transfer *transfer)
+static void close_end(const struct sgpu_transfer_request *request)
 {
-	const struct sgpu_transfer_request *request = &transfer->request;
-
-	if (transfer->failed) {
-		clear_destination(transfer);
-	}
 	if (request->direction == SGPU_TRANSFER_IN && request->source.close) {
 		request->source.close(request->source.context);
 	} else if (request->direction == SGPU_TRANSFER_OUT && request->sink.close) {
 		request->sink.close(request->sink.context);
 	}
+}
+
+void sgpu_transfer_end(struct sgpu_transfer *transfer)
+{
+	if (transfer->failed) {
+		clear_destination(transfer);
+	}
+	close_end(&transfer->request);
 	sgpu_transfer_tell(transfer);
 }
 
@@ -322,10 +324,10 @@ int sgpu_transfer_start(struct sgpu_engine *engine, const struct sgpu_transfer_r
 int sgpu_transfer_wait(struct sgpu_transfer *transfer, struct sgpu_transfer_result *result)
 {
 	struct sgpu_engine *engine = transfer->engine;
-	uint64_t limit = sgpu_workers_may_spin(engine->workers) ? sgpu_now_ns() + WAIT_SPIN_NS : 0;
+	uint64_t limit = sgpu_now_ns() + 2 * sgpu_workers_spin(engine->workers);
 	unsigned rounds = 0;
 
-	while (limit > 0 && !atomic_load(&transfer->told) && sgpu_now_ns() < limit) {
+	while (!atomic_load(&transfer->told) && sgpu_now_ns() < limit) {
 		sgpu_worker_pause(&rounds);
 	}
 	pthread_mutex_lock(&engine->mutex);
@@ -356,6 +358,7 @@ int sgpu_transfer_sync(struct sgpu_engine *engine, const struct sgpu_transfer_re
 	int rc = sgpu_transfer_start(engine, request, &transfer, &error);
 
 	if (rc != SGPU_OK) {
+		close_end(request);
 		if (result) {
 			memset(result, 0, sizeof(*result));
 			result->code = rc;

@@ -24,7 +24,7 @@
 #define PAUSE() ((void)0)
 #endif
 
-enum { PAUSES = 64, ROUNDS_BEFORE_YIELD = 2000, SHORTEST_SPIN_NS = 20000 };
+enum { PAUSES = 64, ROUNDS_BEFORE_YIELD = 2000, SHORTEST_SPIN_NS = 10000 };
 
 struct sgpu_workers {
 	_Atomic uint32_t call;         /* changes when there may be new work; workers sleep on it */
@@ -209,7 +209,7 @@ void sgpu_workers_remove(struct sgpu_workers *workers, struct sgpu_worker_job *j
 	pthread_mutex_unlock(&workers->mutex);
 }
 
-bool sgpu_workers_may_spin(const struct sgpu_workers *workers)
+uint64_t sgpu_workers_spin(const struct sgpu_workers *workers)
 {
-	return workers->spin_ns > 0;
+	return workers->spin_ns;
 }

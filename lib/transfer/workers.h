@@ -40,8 +40,9 @@ void sgpu_workers_wake(struct sgpu_workers *workers, unsigned count);
 /* Wakes all, and has them look for work until `until_ns` before they sleep. */
 void sgpu_workers_expect(struct sgpu_workers *workers, uint64_t until_ns);
 
+/* How long a thread that waits may look before it sleeps, as its workers do. */
+uint64_t sgpu_workers_spin(const struct sgpu_workers *workers);
 /* Passes a moment of waiting: the *rounds-th one, which starts at 0. */
-bool sgpu_workers_may_spin(const struct sgpu_workers *workers);
 void sgpu_worker_pause(unsigned *rounds);
 
 #endif

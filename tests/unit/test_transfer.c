@@ -458,6 +458,44 @@ UNIT_TEST(a_copy_that_cannot_go_on_ends_and_leaves_nothing)
 	tear_down(&f);
 }
 
+/* What crossed the bus first, of each copy. */
+enum { CAUGHT = 6 };
+static uint8_t caught[CAUGHT][256];
+static int caught_count;
+
+static int catch_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size, struct sgpu_task *task)
+{
+	if (caught_count >= 0 && size >= sizeof(caught[0])) {
+		memcpy(caught[caught_count], from, sizeof(caught[0]));
+		caught_count = -1;
+	}
+	return real->memory->copy_in(stream, to, from, size, task);
+}
+
+/* Sealed text of the same plaintext under the same nonce would be the same. */
+UNIT_TEST(no_two_live_copies_use_a_nonce_twice)
+{
+	struct fixture f;
+
+	REQUIRE(set_up_wrong(&f));
+	wrong.memory.copy_in = catch_in;
+	for (int i = 0; i < CAUGHT; i++) {
+		caught_count = i;
+		if (i == 2) { /* one that fails has used its nonces, too */
+			CHECK(sgpu_live_in(f.engine, f.live, f.plaintext, LARGEST, f.memory + f.room - C, NULL) ==
+			      SGPU_EUSAGE);
+		} else {
+			CHECK(sgpu_live_in(f.engine, f.live, f.plaintext, 3 * C, f.memory, NULL) == SGPU_OK);
+		}
+		CHECK(sgpu_live_out(f.engine, f.live, f.memory, (uint64_t)i * C, f.result, NULL) == SGPU_OK);
+		for (int k = 0; k < i; k++) {
+			CHECK(memcmp(caught[k], caught[i], sizeof(caught[0])) != 0);
+		}
+	}
+	wrong.memory.copy_in = real->memory->copy_in;
+	tear_down(&f);
+}
+
 UNIT_TEST(memory_that_is_not_the_devices_is_refused)
 {
 	struct fixture f;
@@ -528,6 +566,7 @@ int main(void)
 	UNIT_RUN(the_end_mark_is_demanded_and_refused);
 	UNIT_RUN(what_is_altered_on_the_bus_is_found);
 	UNIT_RUN(a_copy_that_cannot_go_on_ends_and_leaves_nothing);
+	UNIT_RUN(no_two_live_copies_use_a_nonce_twice);
 	UNIT_RUN(memory_that_is_not_the_devices_is_refused);
 	UNIT_RUN(the_key_of_another_engine_is_refused);
 	UNIT_RUN(a_config_without_sense_is_refused);
