@@ -20,7 +20,7 @@ static int code_from(int64_t word)
 static int end_chunks(struct sgpu_device *device, struct sgpu_cuda_record *record, struct sgpu_task *task)
 {
 	const volatile struct sgpu_cuda_verdict *verdict =
-		(const volatile struct sgpu_cuda_verdict *)(uintptr_t)record->slot->host;
+		(const volatile struct sgpu_cuda_verdict *)(uintptr_t)record->status->host;
 	uint64_t bad = verdict->bad, done = verdict->done;
 
 	if (bad == UINT64_MAX && done == record->expected && verdict->refused == 0) {
@@ -45,21 +45,21 @@ static int outcome(struct sgpu_device *device, struct sgpu_cuda_record *record, 
 	int code = record->code;
 
 	if (code == SGPU_OK) {
-		code = sgpu_cuda_lost(device, &task->error);
+		code = sgpu_cuda_faulted(device, &task->error);
 	}
-	if (code != SGPU_OK || !record->slot) {
+	if (code != SGPU_OK || !record->status) {
 		return code;
 	}
 	switch (record->kind) {
 	case SGPU_CUDA_LAUNCH:
-		task->actual = (uint64_t)record->slot->host[1];
-		return code_from(record->slot->host[0]);
+		task->actual = (uint64_t)record->status->host[1];
+		return code_from(record->status->host[0]);
 	case SGPU_CUDA_OPEN:
 	case SGPU_CUDA_SEAL:
 		return end_chunks(device, record, task);
 	default:
 		if (record->digest) {
-			memcpy(record->digest, (const void *)(uintptr_t)record->slot->host, SGPU_DIGEST_SIZE);
+			memcpy(record->digest, (const void *)(uintptr_t)record->status->host, SGPU_DIGEST_SIZE);
 		}
 		return SGPU_OK;
 	}
@@ -79,7 +79,7 @@ static __attribute__((noinline)) void end(struct sgpu_stream *stream, struct sgp
 		return;
 	}
 	begin = stream->end_ns > record->enqueue_ns ? stream->end_ns : record->enqueue_ns;
-	if (record->event && atomic_load(&device->lost) == 0) {
+	if (record->event && atomic_load(&device->faulted) == 0) {
 		stream->end_ns = sgpu_cuda_time_of(device, record->event, record->base, begin);
 	} else {
 		stream->end_ns = sgpu_now_ns();
@@ -91,8 +91,8 @@ static __attribute__((noinline)) void end(struct sgpu_stream *stream, struct sgp
 	if (task->code != SGPU_OK && task->error.text[0] == '\0') {
 		sgpu_fail(&task->error, task->code, "%s", sgpu_strerror(task->code));
 	}
-	if (record->slot) {
-		sgpu_cuda_slot_give(device, record->slot);
+	if (record->status) {
+		sgpu_cuda_status_give(device, record->status);
 	}
 	sgpu_cuda_event_give(device, true, record->event);
 	sgpu_cuda_base_give(device, record->base);

@@ -25,7 +25,7 @@ struct agreement {
 	struct sgpu_device *device;
 	unsigned sources;
 	CUdeviceptr room;
-	struct sgpu_cuda_slot *slot;
+	struct sgpu_cuda_status *status;
 	struct sgpu_entropy_verdict verdict;
 	uint8_t both[64];               /* public keys: the host's, the device's */
 	uint8_t private_key[32];        /* the host's */
@@ -54,7 +54,7 @@ static int gather(struct agreement *a, struct sgpu_error *error)
 	}
 	code = sgpu_cuda_check(a->device, result, "cannot gather entropy on the device", error);
 	if (code == SGPU_OK) {
-		code = sgpu_cuda_settle(a->device, error);
+		code = sgpu_cuda_sync_internal(a->device, error);
 	}
 	if (code == SGPU_OK) {
 		code = sgpu_entropy_judge(counts, a->sources, claimed, margin, needed, &a->verdict, error);
@@ -66,11 +66,11 @@ static int gather(struct agreement *a, struct sgpu_error *error)
 /* Waits for an answer into `bytes`. */
 static int hear(struct agreement *a, CUresult result, uint8_t bytes[32], struct sgpu_error *error)
 {
-	const struct sgpu_cuda_answer *answer = (const struct sgpu_cuda_answer *)(uintptr_t)a->slot->host;
+	const struct sgpu_cuda_answer *answer = (const struct sgpu_cuda_answer *)(uintptr_t)a->status->host;
 	int code = sgpu_cuda_check(a->device, result, "cannot agree on a key with the device", error);
 
 	if (code == SGPU_OK) {
-		code = sgpu_cuda_settle(a->device, error);
+		code = sgpu_cuda_sync_internal(a->device, error);
 	}
 	if (code < 0) {
 		return code;
@@ -85,7 +85,7 @@ static int hear(struct agreement *a, CUresult result, uint8_t bytes[32], struct 
 	default:
 		return sgpu_fail(error, SGPU_EDEVICE, "the device was asked for a key and gave none");
 	}
-	memset((void *)(uintptr_t)a->slot->host, 0, sizeof(*answer));
+	memset((void *)(uintptr_t)a->status->host, 0, sizeof(*answer));
 	return SGPU_OK;
 }
 
@@ -97,7 +97,7 @@ static int exchange(struct agreement *a, struct sgpu_error *error)
 
 	if (code == SGPU_OK) {
 		code = hear(a, (CUresult)sgpu_cuda_agree_make(stream_of(a), a->room, a->sources, random,
-							      a->slot->device), a->both + 32, error);
+							      a->status->device), a->both + 32, error);
 	}
 	if (code == SGPU_OK) {
 		code = sgpu_x25519_generate(a->private_key, a->both, error);
@@ -115,7 +115,7 @@ static int exchange(struct agreement *a, struct sgpu_error *error)
 	sgpu_wipe(shared, sizeof(shared));
 	if (code == SGPU_OK) {
 		code = hear(a, (CUresult)sgpu_cuda_agree_finish(stream_of(a), a->room, a->sources, a->both,
-								a->slot->device), proof, error);
+								a->status->device), proof, error);
 	}
 	if (code == SGPU_OK && !sgpu_equal(proof, a->out + SGPU_AGREE_KEY, sizeof(proof))) {
 		code = sgpu_fail(error, SGPU_EDEVICE, "the device came to another session key");
@@ -140,7 +140,7 @@ static int keep(struct agreement *a, struct sgpu_error *error)
 	}
 	code = sgpu_cuda_check(a->device, result, "cannot set up the session key", error);
 	if (code == SGPU_OK) {
-		code = sgpu_cuda_settle(a->device, error);
+		code = sgpu_cuda_sync_internal(a->device, error);
 	}
 	return code == SGPU_OK ? sgpu_aead_create(NULL, a->out, &trust->aead, error) : code;
 }
@@ -156,8 +156,8 @@ static int agree(struct sgpu_device *device, struct sgpu_error *error)
 	if (code < 0) {
 		return code;
 	}
-	a.slot = sgpu_cuda_slot_take(device, 0);
-	code = a.slot ? gather(&a, error) : sgpu_fail_nomem(error);
+	a.status = sgpu_cuda_status_take(device, 0);
+	code = a.status ? gather(&a, error) : sgpu_fail_nomem(error);
 	if (code == SGPU_OK) {
 		code = exchange(&a, error);
 	}
@@ -171,7 +171,7 @@ static int agree(struct sgpu_device *device, struct sgpu_error *error)
 			 "X25519 key made on the device; entropy: %u of %u sources, at least %.1f bits a sample, "
 			 "%.1f counted, health tests passed", a.verdict.sound, a.verdict.sources, a.verdict.least, claimed);
 	}
-	sgpu_cuda_slot_give(device, a.slot);
+	sgpu_cuda_status_give(device, a.status);
 	sgpu_cuda_private_free(device, a.room, sgpu_cuda_agree_room(a.sources));
 	sgpu_wipe(&a, sizeof(a));
 	return code;

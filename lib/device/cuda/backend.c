@@ -113,7 +113,7 @@ static void let_context_go(struct sgpu_device *device)
 	struct sgpu_device *other;
 	bool shared = false;
 
-	if (device->hung || atomic_load(&device->lost) == 0) {
+	if (device->hung || atomic_load(&device->faulted) == 0) {
 		return; /* a reset would wait for the kernel that does not end */
 	}
 	for (other = all_open; other; other = other->next_open) {
@@ -155,7 +155,7 @@ static struct sgpu_device *make(int ordinal)
 	new->numa_node = -1;
 	new->may_spin = sgpu_cpu_count() > 1;
 	pthread_mutex_init(&new->lock, NULL);
-	pthread_mutex_init(&new->lost_lock, NULL);
+	pthread_mutex_init(&new->fault_lock, NULL);
 	pthread_mutex_init(&new->pool_lock, NULL);
 	pthread_mutex_init(&new->memory.lock, NULL);
 	pthread_mutex_init(&new->pages.frames.lock, NULL);
@@ -173,7 +173,7 @@ static void discard(struct sgpu_device *device)
 	pthread_mutex_destroy(&device->pages.frames.lock);
 	pthread_mutex_destroy(&device->memory.lock);
 	pthread_mutex_destroy(&device->pool_lock);
-	pthread_mutex_destroy(&device->lost_lock);
+	pthread_mutex_destroy(&device->fault_lock);
 	pthread_mutex_destroy(&device->lock);
 	free(device);
 }
@@ -192,11 +192,11 @@ void sgpu_cuda_device_close(struct sgpu_device *device)
 	if (*place) {
 		*place = device->next_open;
 	}
-	/* Of a lost device some may be under way for good, and CUDA may not return. */
-	if (atomic_load(&device->lost) == 0) {
+	/* Of a faulted device some may be under way for good, and CUDA may not return. */
+	if (atomic_load(&device->faulted) == 0) {
 		sgpu_cuda_digests_free(&device->digests);
 	}
-	sgpu_cuda_lanes_close(device);
+	sgpu_cuda_natives_close(device);
 	sgpu_cuda_keys_close(device);
 	sgpu_cuda_pages_close(device);
 	sgpu_cuda_memory_close(device);
@@ -266,7 +266,7 @@ int sgpu_cuda_info(struct sgpu_device *device, struct sgpu_device_info *info, st
 	if (sgpu_cuda_enter(device, error) == SGPU_OK) {
 		sgpu_cuda_memory_figures(device, &info->memory_total, &info->memory_free);
 	}
-	return sgpu_cuda_lost(device, error);
+	return sgpu_cuda_faulted(device, error);
 }
 
 void sgpu_cuda_cancel(struct sgpu_device *device, bool cancel)

@@ -27,7 +27,7 @@ static inline uint64_t sgpu_cuda_pages(uint64_t size)
 /* From the pool of device memory, in the order of the internal stream. */
 CUresult sgpu_cuda_obtain(struct sgpu_device *device, uint64_t size, CUdeviceptr *start);
 /* Waits until the internal stream has done what it was asked for. */
-SGPU_MUST_CHECK int sgpu_cuda_settle(struct sgpu_device *device, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_cuda_sync_internal(struct sgpu_device *device, struct sgpu_error *error);
 
 /* A block of at most SGPU_CUDA_SMALL_MAX bytes, clear, usable at once; NULL with *result when there is none. */
 struct sgpu_cuda_block *sgpu_cuda_small_take(struct sgpu_device *device, uint64_t size, CUresult *result);

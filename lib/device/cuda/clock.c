@@ -31,7 +31,7 @@ void sgpu_cuda_event_give(struct sgpu_device *device, bool timed, CUevent event)
 	unsigned *room = timed ? &device->timed_room : &device->plain_room;
 	CUevent **events = timed ? &device->timed : &device->plain, *more;
 
-	if (!event || atomic_load(&device->lost) != 0) {
+	if (!event || atomic_load(&device->faulted) != 0) {
 		return; /* it goes with the context */
 	}
 	pthread_mutex_lock(&device->pool_lock);
@@ -144,9 +144,9 @@ int sgpu_cuda_clock_open(struct sgpu_device *device, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-static void destroy_all(CUevent *events, unsigned count, bool lost)
+static void destroy_all(CUevent *events, unsigned count, bool faulted)
 {
-	while (count > 0 && !lost) {
+	while (count > 0 && !faulted) {
 		(void)sgpu_cu.cuEventDestroy(events[--count]);
 	}
 	free(events);
@@ -154,12 +154,12 @@ static void destroy_all(CUevent *events, unsigned count, bool lost)
 
 void sgpu_cuda_clock_close(struct sgpu_device *device)
 {
-	bool lost = atomic_load(&device->lost) != 0;
+	bool faulted = atomic_load(&device->faulted) != 0;
 
 	sgpu_cuda_base_give(device, device->base);
-	destroy_all(device->timed, device->timed_count, lost);
-	destroy_all(device->plain, device->plain_count, lost);
-	if (device->clock && !lost) {
+	destroy_all(device->timed, device->timed_count, faulted);
+	destroy_all(device->plain, device->plain_count, faulted);
+	if (device->clock && !faulted) {
 		(void)sgpu_cu.cuStreamDestroy(device->clock);
 	}
 }

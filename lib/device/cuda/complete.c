@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The completer: a thread of the device that calls the callbacks, ends what is pending when the device is lost, and
+ * The completer: a thread of the device that calls the callbacks, ends what is pending when the device is faulted, and
  * gives up on what goes on after it was cancelled. As the device passes a callback it writes the callback's serial
  * into a word of host memory, so that looking costs no call of the driver; where it cannot, an event is asked.
  */
@@ -146,14 +146,14 @@ static void feel_pulse(struct sgpu_stream *stream, uint64_t unused)
 		sgpu_cuda_note(device, result);
 	}
 	if (cancelled != 0 && sgpu_now_ns() > cancelled + SGPU_CUDA_GRACE_NS && pending_since(stream, cancelled)) {
-		sgpu_cuda_lose(device, SGPU_ECANCELED, true, "work went on long after it was cancelled");
+		sgpu_cuda_fault(device, SGPU_ECANCELED, true, "work went on long after it was cancelled");
 	}
 }
 
 /* ---- the thread ---- */
 /* What it keeps in mind; its own. */
 struct mind {
-	uint64_t quiet_ns;   /* since when there was nothing to do */
+	uint64_t idle_ns;   /* since when there was nothing to do */
 	uint64_t pulse_ns;   /* when it last asked whether the device lives */
 	uint64_t watched_ns; /* the cancellation that has been seen through */
 };
@@ -175,9 +175,9 @@ static void sleep_for(struct sgpu_device *device, uint64_t ns, unsigned calls, u
 	uint64_t end;
 
 	atomic_store(&device->completer_sleeps, true);
-	/* Who adds a callback, cancels or loses the device says so first and looks for a sleeper then. */
+	/* Who adds a callback, cancels or faults the device says so first and looks for a sleeper then. */
 	if (atomic_load(&device->calls) == calls && atomic_load(&device->cancel_ns) == cancelled &&
-	    atomic_load(&device->lost) == 0 && !device->stopping) {
+	    atomic_load(&device->faulted) == 0 && !device->stopping) {
 		if (ns == 0) {
 			pthread_cond_wait(&device->work, &device->lock);
 		} else {
@@ -203,7 +203,7 @@ static void one_round(struct sgpu_device *device, struct mind *mind)
 	bool watching = cancelled != 0 && cancelled != mind->watched_ns;
 
 	if (calls > 0 && visit(device, passed, sgpu_cuda_advance)) {
-		mind->quiet_ns = sgpu_now_ns();
+		mind->idle_ns = sgpu_now_ns();
 		return;
 	}
 	now = sgpu_now_ns();
@@ -211,29 +211,29 @@ static void one_round(struct sgpu_device *device, struct mind *mind)
 		mind->pulse_ns = now;
 		visit(device, every, feel_pulse);
 		mind->watched_ns = watching && now > cancelled + SGPU_CUDA_GRACE_NS ? cancelled : mind->watched_ns;
-	} else if (device->may_spin && now - mind->quiet_ns < SPIN_NS) {
+	} else if (device->may_spin && now - mind->idle_ns < SPIN_NS) {
 		pthread_mutex_unlock(&device->lock);
 		SGPU_CUDA_PAUSE();
 		pthread_mutex_lock(&device->lock);
 	} else if (calls > 0) {
-		sleep_for(device, step(now - mind->quiet_ns), calls, cancelled);
-		mind->quiet_ns = atomic_load(&device->calls) > calls ? sgpu_now_ns() : mind->quiet_ns;
+		sleep_for(device, step(now - mind->idle_ns), calls, cancelled);
+		mind->idle_ns = atomic_load(&device->calls) > calls ? sgpu_now_ns() : mind->idle_ns;
 	} else {
 		sleep_for(device, watching ? PULSE_NS * 5 : 0, calls, cancelled);
-		mind->quiet_ns = sgpu_now_ns();
+		mind->idle_ns = sgpu_now_ns();
 	}
 }
 
 static void *completer(void *argument)
 {
 	struct sgpu_device *device = argument;
-	struct mind mind = { .quiet_ns = sgpu_now_ns() };
+	struct mind mind = { .idle_ns = sgpu_now_ns() };
 
 	(void)sgpu_cu.cuCtxSetCurrent(device->context);
 	(void)prctl(PR_SET_TIMERSLACK, 1000UL);
 	pthread_mutex_lock(&device->lock);
 	while (!device->stopping) {
-		if (atomic_load(&device->lost) == 0) {
+		if (atomic_load(&device->faulted) == 0) {
 			one_round(device, &mind);
 			continue;
 		}

@@ -38,11 +38,11 @@ int sgpu_cuda_digest_memory(struct sgpu_stream *stream, sgpu_devptr memory, uint
 	}
 	digests = digests_of(device);
 	if (digests) {
-		record.slot = sgpu_cuda_slot_take(device, 0);
+		record.status = sgpu_cuda_status_take(device, 0);
 	}
-	if (record.slot) {
+	if (record.status) {
 		result = (CUresult)sgpu_cuda_digest_enqueue(digests, stream->native, memory, size, custom, custom_size,
-							    record.slot->host, record.slot->device);
+							    record.status->host, record.status->device);
 	}
 	return sgpu_cuda_commit(stream, &record, result, "cannot digest on the device");
 }

@@ -110,7 +110,7 @@ int sgpu_cuda_stream_wait(struct sgpu_stream *stream, struct sgpu_event *event)
 		}
 	}
 	pthread_mutex_unlock(&stream->order);
-	if (atomic_load(&stream->device->lost) != 0) {
+	if (atomic_load(&stream->device->faulted) != 0) {
 		sgpu_cuda_advance(stream, UINT64_MAX); /* whoever ended what was pending may not have seen this */
 	}
 	return code;
@@ -131,7 +131,7 @@ int sgpu_cuda_event_sync(struct sgpu_event *event, struct sgpu_error *error)
 	if (code == SGPU_OK) {
 		code = sgpu_cuda_wait(event->device, event->native, error);
 	}
-	if (code == SGPU_OK || sgpu_cuda_lost(event->device, NULL) != 0) {
+	if (code == SGPU_OK || sgpu_cuda_faulted(event->device, NULL) != 0) {
 		sgpu_cuda_advance(stream, event->serial);
 	}
 	if (code == SGPU_OK) {
@@ -161,7 +161,7 @@ int sgpu_cuda_event_query(struct sgpu_event *event, bool *done, struct sgpu_erro
 		}
 		code = sgpu_cuda_check(event->device, result, "cannot ask for an event", error);
 	}
-	if (code == SGPU_OK || sgpu_cuda_lost(event->device, NULL) != 0) {
+	if (code == SGPU_OK || sgpu_cuda_faulted(event->device, NULL) != 0) {
 		sgpu_cuda_advance(stream, event->serial);
 		*done = true;
 	}

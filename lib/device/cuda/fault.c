@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What goes wrong: program errors, device errors, and those after which the context is of no use. The last lose the
+ * What goes wrong: program errors, device errors, and those after which the context is of no use. The last fault the
  * device: whatever is pending ends with them, no more CUDA calls are made, and host data are untouched. The driver
  * gives a process that met such a fault no other context either, on whatever GPU: it has to be started again.
  */
@@ -44,27 +44,27 @@ int sgpu_cuda_process_sound(struct sgpu_error *error)
 	return code;
 }
 
-int sgpu_cuda_lost(struct sgpu_device *device, struct sgpu_error *error)
+int sgpu_cuda_faulted(struct sgpu_device *device, struct sgpu_error *error)
 {
-	int code = atomic_load(&device->lost);
+	int code = atomic_load(&device->faulted);
 
 	if (code != 0 && error) {
-		pthread_mutex_lock(&device->lost_lock);
-		*error = device->lost_error;
-		pthread_mutex_unlock(&device->lost_lock);
+		pthread_mutex_lock(&device->fault_lock);
+		*error = device->fault;
+		pthread_mutex_unlock(&device->fault_lock);
 	}
 	return code;
 }
 
-void sgpu_cuda_lose(struct sgpu_device *device, int code, bool hung, const char *text)
+void sgpu_cuda_fault(struct sgpu_device *device, int code, bool hung, const char *text)
 {
-	pthread_mutex_lock(&device->lost_lock);
-	if (atomic_load(&device->lost) == 0) {
-		sgpu_fail(&device->lost_error, code, "the device's context ended: %s", text);
+	pthread_mutex_lock(&device->fault_lock);
+	if (atomic_load(&device->faulted) == 0) {
+		sgpu_fail(&device->fault, code, "the device's context ended: %s", text);
 		device->hung = hung;
-		atomic_store(&device->lost, code);
+		atomic_store(&device->faulted, code);
 	}
-	pthread_mutex_unlock(&device->lost_lock);
+	pthread_mutex_unlock(&device->fault_lock);
 	if (!hung) {
 		remember(text);
 	}
@@ -74,7 +74,7 @@ void sgpu_cuda_lose(struct sgpu_device *device, int code, bool hung, const char 
 /* Whoever cannot enter ends what is pending, so that this must hold for everybody. */
 int sgpu_cuda_enter(struct sgpu_device *device, struct sgpu_error *error)
 {
-	int code = sgpu_cuda_lost(device, error);
+	int code = sgpu_cuda_faulted(device, error);
 	CUresult result;
 
 	if (code != 0) {
@@ -82,8 +82,8 @@ int sgpu_cuda_enter(struct sgpu_device *device, struct sgpu_error *error)
 	}
 	result = sgpu_cu.cuCtxSetCurrent(device->context);
 	if (result != CUDA_SUCCESS && !sgpu_cuda_sticky(result)) {
-		sgpu_cuda_lose(device, SGPU_EDEVICE, false, sgpu_cuda_name(result));
-		return sgpu_cuda_lost(device, error);
+		sgpu_cuda_fault(device, SGPU_EDEVICE, false, sgpu_cuda_name(result));
+		return sgpu_cuda_faulted(device, error);
 	}
 	return sgpu_cuda_check(device, result, "cannot use the device's context", error);
 }
@@ -99,14 +99,14 @@ int sgpu_cuda_check(struct sgpu_device *device, CUresult result, const char *wha
 		return sgpu_cuda_fail(error, result, what);
 	}
 	snprintf(text, sizeof(text), "%s (%s)", sgpu_cuda_name(result), sgpu_cuda_text(result));
-	sgpu_cuda_lose(device, SGPU_EDEVICE, false, text);
-	return sgpu_cuda_lost(device, error);
+	sgpu_cuda_fault(device, SGPU_EDEVICE, false, text);
+	return sgpu_cuda_faulted(device, error);
 }
 
 void sgpu_cuda_note(struct sgpu_device *device, CUresult result)
 {
 	if (sgpu_cuda_check(device, result, "", NULL) != SGPU_OK) {
-		return; /* there is nobody to tell; a lost device tells everybody from here on */
+		return; /* there is nobody to tell; a faulted device tells everybody from here on */
 	}
 }
 
@@ -125,7 +125,7 @@ static CUresult sleep_until(struct sgpu_device *device, CUevent event, uint64_t 
 	uint64_t step;
 
 	(void)prctl(PR_SET_TIMERSLACK, 1000UL);
-	while ((result = sgpu_cu.cuEventQuery(event)) == CUDA_ERROR_NOT_READY && atomic_load(&device->lost) == 0) {
+	while ((result = sgpu_cu.cuEventQuery(event)) == CUDA_ERROR_NOT_READY && atomic_load(&device->faulted) == 0) {
 		step = (sgpu_now_ns() - begin) / 64;
 		step = step < STEP_MIN_NS ? STEP_MIN_NS : step;
 		pause_for(step > STEP_MAX_NS ? STEP_MAX_NS : step);
@@ -141,14 +141,14 @@ int sgpu_cuda_wait(struct sgpu_device *device, CUevent event, struct sgpu_error 
 	uint64_t begin = sgpu_now_ns();
 	CUresult result;
 
-	while ((result = sgpu_cu.cuEventQuery(event)) == CUDA_ERROR_NOT_READY && atomic_load(&device->lost) == 0) {
+	while ((result = sgpu_cu.cuEventQuery(event)) == CUDA_ERROR_NOT_READY && atomic_load(&device->faulted) == 0) {
 		if (!device->may_spin || sgpu_now_ns() - begin > SPIN_NS) {
 			result = sleep_until(device, event, begin);
 			break;
 		}
 	}
 	if (result == CUDA_ERROR_NOT_READY) {
-		return sgpu_cuda_lost(device, error);
+		return sgpu_cuda_faulted(device, error);
 	}
 	return sgpu_cuda_check(device, result, "cannot wait for the device", error);
 }

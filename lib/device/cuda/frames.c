@@ -112,7 +112,7 @@ static CUresult clear_handle(struct sgpu_device *device, const struct sgpu_cuda_
 	if (result == CUDA_SUCCESS) {
 		result = sgpu_cu.cuMemsetD8Async(at, 0, size, device->internal);
 	}
-	if (result == CUDA_SUCCESS && sgpu_cuda_settle(device, NULL) != SGPU_OK) {
+	if (result == CUDA_SUCCESS && sgpu_cuda_sync_internal(device, NULL) != SGPU_OK) {
 		result = CUDA_ERROR_UNKNOWN;
 	}
 	unmapped = sgpu_cu.cuMemUnmap(at, size);

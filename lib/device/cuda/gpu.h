@@ -26,7 +26,7 @@ enum {
 	SGPU_CUDA_PIECE = 16 << 20,      /* plaintext bytes that are best moved at once */
 	SGPU_CUDA_COUNTER_SETS = 64,     /* launches between two clearings of a stream's counters */
 	SGPU_CUDA_COUNTER_BYTES = SGPU_CUDA_COUNTER_SETS * SGPU_LAUNCH_COUNTERS * 4,
-	SGPU_CUDA_LANES = 64,            /* idle ones that are kept */
+	SGPU_CUDA_NATIVES = 64,          /* idle ones that are kept */
 	SGPU_CUDA_CLASSES = 9,           /* small blocks: 4 KiB to 1 MiB, powers of two */
 	SGPU_CUDA_KEYS_PER_SLAB = 16,
 };
@@ -35,11 +35,11 @@ enum {
 
 extern const struct sgpu_device_backend sgpu_cuda_backend;
 
-/* A line of pinned host memory, for words that the device writes. */
-struct sgpu_cuda_slot {
+/* A line of pinned host memory, for status words that the device writes. */
+struct sgpu_cuda_status {
 	volatile int64_t *host;          /* 8 words */
 	CUdeviceptr device;
-	struct sgpu_cuda_slot *next;
+	struct sgpu_cuda_status *next;
 };
 
 /* A moment on both clocks: times of events are counted from one that is not long ago, since they come as floats. */
@@ -61,11 +61,11 @@ struct sgpu_cuda_record {
 	uint64_t enqueue_ns;
 	CUevent event;                   /* behind the work; NULL: none */
 	struct sgpu_cuda_base *base;     /* of the event */
-	struct sgpu_cuda_slot *slot;     /* LAUNCH: status; OPEN, SEAL: struct sgpu_cuda_verdict */
+	struct sgpu_cuda_status *status; /* LAUNCH: its words; OPEN, SEAL: struct sgpu_cuda_verdict */
 	CUdeviceptr out;                 /* OPEN, SEAL: what to clear */
 	uint64_t out_size;
 	uint64_t expected;               /* OPEN, SEAL: chunks that must be done */
-	uint8_t *digest;                 /* a digest's way out of the slot, or NULL */
+	uint8_t *digest;                 /* where a digest goes from the status words, or NULL */
 	void (*call)(void *argument);    /* CALL */
 	void *argument;
 	struct sgpu_stream *other;       /* WAIT: the stream of the event, a reference, */
@@ -73,8 +73,8 @@ struct sgpu_cuda_record {
 	struct sgpu_cuda_record *next;
 };
 
-/* What a stream is on the device: kept for the next one when it is freed. */
-struct sgpu_cuda_lane {
+/* A native stream, kept for the next stream when its own is freed. */
+struct sgpu_cuda_native {
 	CUstream native;
 	CUdeviceptr counters;            /* sets of words for launches; 0: none yet */
 	unsigned counters_used;
@@ -83,11 +83,11 @@ struct sgpu_cuda_lane {
 struct sgpu_stream {
 	struct sgpu_device_object object;
 	struct sgpu_device *device;
-	CUstream native;                 /* the lane's */
-	struct sgpu_cuda_lane lane;
+	CUstream native;                 /* of `kept` */
+	struct sgpu_cuda_native kept;
 	pthread_mutex_t order;
 	uint64_t operations, seen;       /* enqueued, and of these known to be over; under `order` */
-	struct sgpu_cuda_slot *passed;   /* the device writes the serials of callbacks here as it passes them */
+	struct sgpu_cuda_status *passed; /* the device writes the serials of callbacks here as it passes them */
 	pthread_mutex_t queue;           /* everything below */
 	pthread_cond_t progress;
 	struct sgpu_cuda_record *head, *tail, *spare;
@@ -122,7 +122,7 @@ struct sgpu_cuda_memory {
 	uint64_t clearing, cleared;      /* serials: the last that was asked for, one that is known to be over */
 };
 SGPU_MUST_CHECK int sgpu_cuda_memory_open(struct sgpu_device *device, uint64_t limit, struct sgpu_error *error);
-/* Clears and frees what is left; without the device's help when it is lost. */
+/* Clears and frees what is left; without the device's help when it is faulted. */
 void sgpu_cuda_memory_close(struct sgpu_device *device);
 SGPU_MUST_CHECK int sgpu_cuda_alloc(struct sgpu_device *device, uint64_t size, sgpu_devptr *memory,
 				    struct sgpu_error *error);
@@ -166,7 +166,7 @@ SGPU_MUST_CHECK int sgpu_cuda_page_map(struct sgpu_space *space, uint64_t at, co
 SGPU_MUST_CHECK int sgpu_cuda_page_unmap(struct sgpu_space *space, uint64_t at, uint64_t size,
 					 struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_cuda_space_access(struct sgpu_space *space, bool on, struct sgpu_error *error);
-/* Unmaps, clears and frees everything; without the device's help when it is lost. */
+/* Unmaps, clears and frees everything; without the device's help when it is faulted. */
 void sgpu_cuda_pages_close(struct sgpu_device *device);
 
 /* ---- host.c: pinned memory ---- */
@@ -176,7 +176,7 @@ struct sgpu_cuda_host {
 	struct sgpu_cuda_chunk *chunks;
 	uint64_t step;                   /* of the next chunk */
 	bool pins;                       /* no chunk had to come from elsewhere */
-	struct sgpu_cuda_slot *idle;     /* slots */
+	struct sgpu_cuda_status *idle;
 	struct sgpu_cuda_slab *slabs;    /* what they are cut from */
 };
 bool sgpu_cuda_host_pins(struct sgpu_device *device);
@@ -188,10 +188,10 @@ void sgpu_cuda_host_free(struct sgpu_device *device, void *memory, uint64_t size
 SGPU_MUST_CHECK int sgpu_cuda_host_register(struct sgpu_device *device, const void *memory, uint64_t size,
 					    struct sgpu_error *error);
 void sgpu_cuda_host_unregister(struct sgpu_device *device, const void *memory);
-/* A slot whose words are all `word`; NULL: no memory. */
-struct sgpu_cuda_slot *sgpu_cuda_slot_take(struct sgpu_device *device, int64_t word);
+/* A line whose words are all `word`; NULL: no memory. */
+struct sgpu_cuda_status *sgpu_cuda_status_take(struct sgpu_device *device, int64_t word);
 /* Clears it. */
-void sgpu_cuda_slot_give(struct sgpu_device *device, struct sgpu_cuda_slot *slot);
+void sgpu_cuda_status_give(struct sgpu_device *device, struct sgpu_cuda_status *status);
 
 /* ---- keys.c ---- */
 struct sgpu_cuda_key_state {
@@ -255,22 +255,22 @@ struct sgpu_device {
 	CUstream internal;               /* clears and frees */
 	CUstream clock;                  /* nothing but bases */
 
-	atomic_int lost;                 /* 0, or the code that everything ends with */
-	pthread_mutex_t lost_lock;
-	struct sgpu_error lost_error;
-	bool hung;                       /* lost with a kernel that does not end */
+	atomic_int faulted;              /* 0, or the code that everything ends with */
+	pthread_mutex_t fault_lock;
+	struct sgpu_error fault;
+	bool hung;                       /* faulted with a kernel that does not end */
 
 	struct sgpu_cuda_memory memory;
 	struct sgpu_cuda_pages pages;
 	struct sgpu_cuda_host host;
 	struct sgpu_cuda_keys keys;
 
-	pthread_mutex_t pool_lock;       /* events, lanes, the base, whether there are digests */
+	pthread_mutex_t pool_lock;       /* events, native streams, the base, whether there are digests */
 	struct sgpu_cuda_digests *digests; /* or NULL */
 	CUevent *timed, *plain;          /* idle events, with and without times */
 	unsigned timed_count, timed_room, plain_count, plain_room;
-	struct sgpu_cuda_lane lanes[SGPU_CUDA_LANES]; /* idle */
-	unsigned lane_count;
+	struct sgpu_cuda_native natives[SGPU_CUDA_NATIVES]; /* idle */
+	unsigned native_count;
 	struct sgpu_cuda_base *base;
 
 	atomic_uint_fast64_t cancel_ns;  /* 0, or since when everything is to stop */
@@ -304,16 +304,16 @@ sgpu_op_fn sgpu_cuda_find_op(const char *name);
 int sgpu_cuda_parts(struct sgpu_device_part *parts);
 
 /* ---- fault.c ---- */
-/* Makes the device's context the thread's; fails when the device is lost. */
+/* Makes the device's context the thread's; fails when the device is faulted. */
 SGPU_MUST_CHECK int sgpu_cuda_enter(struct sgpu_device *device, struct sgpu_error *error);
-/* 0, or a code with its text; a result after which the context is of no use loses the device. */
+/* 0, or a code with its text; a result after which the context is of no use faults the device. */
 SGPU_MUST_CHECK int sgpu_cuda_check(struct sgpu_device *device, CUresult result, const char *what,
 				    struct sgpu_error *error);
 /* The same where nobody is to be told. */
 void sgpu_cuda_note(struct sgpu_device *device, CUresult result);
 /* Ends everything that is pending, now and later. */
-void sgpu_cuda_lose(struct sgpu_device *device, int code, bool hung, const char *text);
-int sgpu_cuda_lost(struct sgpu_device *device, struct sgpu_error *error);
+void sgpu_cuda_fault(struct sgpu_device *device, int code, bool hung, const char *text);
+int sgpu_cuda_faulted(struct sgpu_device *device, struct sgpu_error *error);
 /* SGPU_EDEVICE when a fault has ended CUDA in this process. */
 SGPU_MUST_CHECK int sgpu_cuda_process_sound(struct sgpu_error *error);
 /* Waits until an event has completed. */
@@ -337,12 +337,12 @@ void sgpu_cuda_stream_free(struct sgpu_stream *stream);
 SGPU_MUST_CHECK int sgpu_cuda_stream_sync(struct sgpu_stream *stream, struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_cuda_callback(struct sgpu_stream *stream, void (*function)(void *argument),
 				       void *argument);
-/* Waits until every stream has passed what was enqueued on it, and ends that. Fails only when the device is lost. */
+/* Waits until every stream has passed what was enqueued on it, and ends that. Fails only when the device is faulted. */
 SGPU_MUST_CHECK int sgpu_cuda_synchronize(struct sgpu_device *device, struct sgpu_error *error);
 void sgpu_cuda_stream_hold(struct sgpu_stream *stream);
 void sgpu_cuda_stream_drop(struct sgpu_stream *stream);
-/* Destroys the lanes that are kept. */
-void sgpu_cuda_lanes_close(struct sgpu_device *device);
+/* Destroys the native streams that are kept. */
+void sgpu_cuda_natives_close(struct sgpu_device *device);
 SGPU_MUST_CHECK int sgpu_cuda_event_create(struct sgpu_device *device, struct sgpu_event **event,
 					   struct sgpu_error *error);
 void sgpu_cuda_event_free(struct sgpu_event *event);
@@ -359,7 +359,7 @@ SGPU_MUST_CHECK int sgpu_cuda_commit(struct sgpu_stream *stream, struct sgpu_cud
 /* Puts a record behind the others; `order` is held. */
 SGPU_MUST_CHECK int sgpu_cuda_append(struct sgpu_stream *stream, const struct sgpu_cuda_record *record);
 
-/* Ends every record up to this serial, which the device has passed, or all the same when the device is lost. */
+/* Ends every record up to this serial, which the device has passed, or all the same when the device is faulted. */
 void sgpu_cuda_advance(struct sgpu_stream *stream, uint64_t serial);
 
 SGPU_MUST_CHECK int sgpu_cuda_completer_start(struct sgpu_device *device, struct sgpu_error *error);

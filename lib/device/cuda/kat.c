@@ -16,7 +16,7 @@ enum { COUNTER = 256 }; /* bytes, before the state */
 struct test {
 	struct sgpu_device *device;
 	CUdeviceptr room, state, sealed, plain;
-	struct sgpu_cuda_slot *slot;
+	struct sgpu_cuda_status *status;
 	uint8_t *bytes;                 /* a sealed chunk, then what was opened */
 };
 
@@ -91,28 +91,28 @@ static int load(struct test *t, bool sealed, bool change, struct sgpu_error *err
 			result = (CUresult)sgpu_cuda_key_deliver(t->device->internal, &delivery, t->state);
 		}
 	} else {
-		memcpy((void *)(uintptr_t)t->slot->host, keys.key, SGPU_KEY_SIZE);
-		memcpy((uint8_t *)(uintptr_t)t->slot->host + SGPU_KEY_SIZE, keys.base_nonce, SGPU_NONCE_SIZE);
+		memcpy((void *)(uintptr_t)t->status->host, keys.key, SGPU_KEY_SIZE);
+		memcpy((uint8_t *)(uintptr_t)t->status->host + SGPU_KEY_SIZE, keys.base_nonce, SGPU_NONCE_SIZE);
 		atomic_thread_fence(memory_order_seq_cst);
 		if (result == CUDA_SUCCESS) {
-			result = (CUresult)sgpu_cuda_key_setup(t->device->internal, t->slot->device, t->state);
+			result = (CUresult)sgpu_cuda_key_setup(t->device->internal, t->status->device, t->state);
 		}
 	}
 	code = sgpu_cuda_check(t->device, result, "cannot set up a key on the device", error);
-	return code == SGPU_OK ? sgpu_cuda_settle(t->device, error) : code;
+	return code == SGPU_OK ? sgpu_cuda_sync_internal(t->device, error) : code;
 }
 
 /* Opens the chunk. */
 static int open_chunk(struct test *t, struct sgpu_cuda_verdict *verdict, struct sgpu_error *error)
 {
 	CUstream stream = t->device->internal;
-	struct sgpu_cuda_report report = { .verdict = t->slot->device, .counter = t->room };
+	struct sgpu_cuda_report report = { .verdict = t->status->device, .counter = t->room };
 	uint64_t expected;
 	CUresult result;
 	int code;
 
-	memset((void *)(uintptr_t)t->slot->host, 0, sizeof(*verdict));
-	t->slot->host[0] = -1;
+	memset((void *)(uintptr_t)t->status->host, 0, sizeof(*verdict));
+	t->status->host[0] = -1;
 	result = sgpu_cu.cuMemcpyHtoDAsync(t->sealed, t->bytes, SGPU_SEALED_CHUNK, stream);
 	if (result == CUDA_SUCCESS) {
 		result = sgpu_cu.cuMemsetD8Async(t->room, 0, COUNTER, stream);
@@ -129,10 +129,10 @@ static int open_chunk(struct test *t, struct sgpu_cuda_verdict *verdict, struct 
 	}
 	code = sgpu_cuda_check(t->device, result, "cannot open on the device", error);
 	if (code == SGPU_OK) {
-		code = sgpu_cuda_settle(t->device, error);
+		code = sgpu_cuda_sync_internal(t->device, error);
 	}
 	atomic_thread_fence(memory_order_acquire);
-	memcpy(verdict, (const void *)(uintptr_t)t->slot->host, sizeof(*verdict));
+	memcpy(verdict, (const void *)(uintptr_t)t->status->host, sizeof(*verdict));
 	return code;
 }
 
@@ -180,8 +180,8 @@ int sgpu_cuda_known_answer(struct sgpu_device *device, bool sealed, struct sgpu_
 		code = sgpu_cuda_private_alloc(device, room_size(device), &t.room, error);
 	}
 	if (code == SGPU_OK) {
-		t.slot = sgpu_cuda_slot_take(device, 0);
-		code = t.slot ? SGPU_OK : sgpu_fail_nomem(error);
+		t.status = sgpu_cuda_status_take(device, 0);
+		code = t.status ? SGPU_OK : sgpu_fail_nomem(error);
 	}
 	if (code == SGPU_OK) {
 		t.state = t.room + COUNTER;
@@ -189,12 +189,12 @@ int sgpu_cuda_known_answer(struct sgpu_device *device, bool sealed, struct sgpu_
 		t.plain = t.sealed + SGPU_SEALED_CHUNK;
 		wrong = run(&t, sealed, &code, error);
 		if (code == SGPU_OK && wrong) {
-			sgpu_cuda_lose(device, SGPU_EDEVICE, false, "it fails the known answer of AES-256-GCM");
+			sgpu_cuda_fault(device, SGPU_EDEVICE, false, "it fails the known answer of AES-256-GCM");
 			code = sgpu_fail(error, SGPU_EDEVICE, "the device fails the known answer of AES-256-GCM: %s",
 					 wrong);
 		}
 	}
-	sgpu_cuda_slot_give(device, t.slot);
+	sgpu_cuda_status_give(device, t.status);
 	sgpu_cuda_private_free(device, t.room, room_size(device));
 	free(t.bytes);
 	return code;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Keys of sealed segments on the GPU. They go there sealed under the session key (agree.c), as parameters of the
- * kernel that makes the key's state. Where they go bare, the key and the nonce go into one slot of pinned memory; the
+ * kernel that makes the key's state. Where they go bare, the key and the nonce go into one line of pinned memory; the
  * kernel reads them there once and clears them. So they are nowhere else: not in the driver's command buffers, nor in
  * a second place on the device. States live in slabs that no copy reaches, and are cleared when a key is freed.
  */
@@ -23,7 +23,7 @@ struct sgpu_device_key {
 	struct sgpu_cuda_key_state *state;
 	struct sgpu_stream *stream;      /* where it is set up: only compared */
 	/* While it is set up; under the lock of the keys. */
-	struct sgpu_cuda_slot *material; /* where it goes bare */
+	struct sgpu_cuda_status *material; /* where it goes bare */
 	CUevent ready;
 	struct sgpu_device_key *next;    /* among those */
 	atomic_bool done;
@@ -61,7 +61,7 @@ static int add_slab(struct sgpu_device *device, struct sgpu_error *error)
 		/* A state that no kernel made is not usable: it must not look like one. */
 		code = sgpu_cuda_check(device, sgpu_cu.cuMemsetD8Async(slab->memory, 0, slab_size(keys), device->internal),
 				       "cannot clear device memory", error);
-		code = code == SGPU_OK ? sgpu_cuda_settle(device, error) : code;
+		code = code == SGPU_OK ? sgpu_cuda_sync_internal(device, error) : code;
 		if (code < 0) {
 			sgpu_cuda_private_free(device, slab->memory, slab_size(keys));
 		}
@@ -80,19 +80,19 @@ static int add_slab(struct sgpu_device *device, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-/* Takes back the slots of keys that are set up; the lock is held. */
+/* Takes back the lines of keys that are set up; the lock is held. */
 static void reap(struct sgpu_device *device)
 {
 	struct sgpu_device_key **place = &device->keys.setting_up, *key;
 
 	while ((key = *place)) {
-		if (atomic_load(&device->lost) == 0 && sgpu_cu.cuEventQuery(key->ready) == CUDA_ERROR_NOT_READY) {
+		if (atomic_load(&device->faulted) == 0 && sgpu_cu.cuEventQuery(key->ready) == CUDA_ERROR_NOT_READY) {
 			place = &key->next;
 			continue;
 		}
 		*place = key->next;
 		atomic_store(&key->done, true);
-		sgpu_cuda_slot_give(device, key->material);
+		sgpu_cuda_status_give(device, key->material);
 		sgpu_cuda_event_give(device, false, key->ready);
 		key->material = NULL;
 	}
@@ -101,10 +101,10 @@ static void reap(struct sgpu_device *device)
 static CUresult set_up_bare(struct sgpu_stream *stream, struct sgpu_device_key *key,
 			    const struct sgpu_sealed_keys *material)
 {
-	uint8_t *slot = (uint8_t *)(uintptr_t)key->material->host;
+	uint8_t *words = (uint8_t *)(uintptr_t)key->material->host;
 
-	memcpy(slot, material->key, SGPU_KEY_SIZE);
-	memcpy(slot + SGPU_KEY_SIZE, material->base_nonce, SGPU_NONCE_SIZE);
+	memcpy(words, material->key, SGPU_KEY_SIZE);
+	memcpy(words + SGPU_KEY_SIZE, material->base_nonce, SGPU_NONCE_SIZE);
 	atomic_thread_fence(memory_order_seq_cst);
 	return (CUresult)sgpu_cuda_key_setup(stream->native, key->material->device, key->state->address);
 }
@@ -150,7 +150,7 @@ static int obtain(struct sgpu_device *device, struct sgpu_device_key *key, struc
 				       error);
 	}
 	if (code == SGPU_OK && !keys->trust.told.agreed) {
-		key->material = sgpu_cuda_slot_take(device, 0);
+		key->material = sgpu_cuda_status_take(device, 0);
 		code = key->material ? SGPU_OK : sgpu_fail_nomem(error);
 	}
 	if (code < 0) {
@@ -162,7 +162,7 @@ static int obtain(struct sgpu_device *device, struct sgpu_device_key *key, struc
 	return SGPU_OK;
 }
 
-/* Gives a state back, cleared; `usable`: the device was entered and is not lost. The lock of the keys is held. */
+/* Gives a state back, cleared; `usable`: the device was entered and is not faulted. The lock of the keys is held. */
 static void retire(struct sgpu_device *device, struct sgpu_cuda_key_state *state, bool usable)
 {
 	struct sgpu_cuda_keys *keys = &device->keys;
@@ -183,12 +183,12 @@ static void retire(struct sgpu_device *device, struct sgpu_cuda_key_state *state
 /* What was enqueued of it may have made the state all the same. The lock of the keys is held. */
 static void give_up(struct sgpu_device *device, struct sgpu_stream *stream, struct sgpu_device_key *key)
 {
-	bool usable = atomic_load(&device->lost) == 0;
+	bool usable = atomic_load(&device->faulted) == 0;
 
 	if (usable) {
 		(void)sgpu_cu.cuStreamSynchronize(stream->native);
 	}
-	sgpu_cuda_slot_give(device, key->material);
+	sgpu_cuda_status_give(device, key->material);
 	sgpu_cuda_event_give(device, false, key->ready);
 	retire(device, key->state, usable);
 }
@@ -217,7 +217,7 @@ int sgpu_cuda_key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys
 	code = sgpu_cuda_begin(stream, NULL);
 	if (code < 0) {
 		free(new);
-		return sgpu_cuda_lost(device, error) ? code : sgpu_fail(error, code, "cannot use the device");
+		return sgpu_cuda_faulted(device, error) ? code : sgpu_fail(error, code, "cannot use the device");
 	}
 	pthread_mutex_lock(&keys->lock);
 	reap(device);
@@ -270,7 +270,7 @@ void sgpu_cuda_key_free(struct sgpu_device_key *key)
 	reap(device);
 	while (!atomic_load(&key->done)) {
 		if (sgpu_cuda_wait(device, key->ready, NULL) != SGPU_OK) {
-			usable = false; /* lost, which ends it too */
+			usable = false; /* faulted, which ends it too */
 		}
 		reap(device);
 	}

@@ -41,7 +41,7 @@ int sgpu_cuda_memory_open(struct sgpu_device *device, uint64_t limit, struct sgp
 	return sgpu_cuda_check(device, result, "cannot make a pool of device memory", error);
 }
 
-int sgpu_cuda_settle(struct sgpu_device *device, struct sgpu_error *error)
+int sgpu_cuda_sync_internal(struct sgpu_device *device, struct sgpu_error *error)
 {
 	CUevent event;
 	CUresult result = sgpu_cuda_event_take(device, false, &event);
@@ -94,7 +94,7 @@ CUresult sgpu_cuda_obtain(struct sgpu_device *device, uint64_t size, CUdeviceptr
 	CUmemoryPool pool = device->memory.pool;
 	CUresult result = sgpu_cu.cuMemAllocFromPoolAsync(start, size, pool, device->internal);
 
-	if (result == CUDA_ERROR_OUT_OF_MEMORY && sgpu_cuda_settle(device, NULL) == SGPU_OK) {
+	if (result == CUDA_ERROR_OUT_OF_MEMORY && sgpu_cuda_sync_internal(device, NULL) == SGPU_OK) {
 		(void)sgpu_cu.cuMemPoolTrimTo(pool, 0);
 		result = sgpu_cu.cuMemAllocFromPoolAsync(start, size, pool, device->internal);
 	}
@@ -149,7 +149,7 @@ static int make(struct sgpu_device *device, uint64_t size, struct sgpu_cuda_bloc
 	new->size = size;
 	new->counted = pages;
 	*block = new;
-	return pages <= SGPU_CUDA_SMALL_MAX ? SGPU_OK : sgpu_cuda_settle(device, error);
+	return pages <= SGPU_CUDA_SMALL_MAX ? SGPU_OK : sgpu_cuda_sync_internal(device, error);
 }
 
 static bool enlist(struct sgpu_cuda_memory *memory, struct sgpu_cuda_block *block)
@@ -284,7 +284,7 @@ void sgpu_cuda_memory_uncount(struct sgpu_device *device, uint64_t size)
 
 int sgpu_cuda_memory_trim(struct sgpu_device *device)
 {
-	int code = sgpu_cuda_settle(device, NULL);
+	int code = sgpu_cuda_sync_internal(device, NULL);
 
 	return code == SGPU_OK ? sgpu_cuda_check(device, sgpu_cu.cuMemPoolTrimTo(device->memory.pool, 0), "", NULL) : code;
 }
@@ -318,7 +318,7 @@ int sgpu_cuda_private_alloc(struct sgpu_device *device, uint64_t size, CUdevicep
 {
 	int code = sgpu_cuda_check(device, sgpu_cuda_obtain(device, size, start), "cannot allocate device memory", error);
 
-	return code == SGPU_OK ? sgpu_cuda_settle(device, error) : code;
+	return code == SGPU_OK ? sgpu_cuda_sync_internal(device, error) : code;
 }
 
 void sgpu_cuda_private_free(struct sgpu_device *device, CUdeviceptr start, uint64_t size)
@@ -334,8 +334,8 @@ void sgpu_cuda_clear_now(struct sgpu_device *device, CUdeviceptr address, uint64
 		return;
 	}
 	sgpu_cuda_note(device, sgpu_cu.cuMemsetD8Async(address, 0, size, device->internal));
-	if (sgpu_cuda_settle(device, NULL) != SGPU_OK) {
-		return; /* lost: nobody gets at it any more */
+	if (sgpu_cuda_sync_internal(device, NULL) != SGPU_OK) {
+		return; /* faulted: nobody gets at it any more */
 	}
 }
 
@@ -349,7 +349,7 @@ void sgpu_cuda_memory_close(struct sgpu_device *device)
 		discard(device, block);
 	}
 	sgpu_cuda_small_close(device);
-	if (sgpu_cuda_enter(device, NULL) != SGPU_OK || (device->internal && sgpu_cuda_settle(device, NULL) != SGPU_OK)) {
+	if (sgpu_cuda_enter(device, NULL) != SGPU_OK || (device->internal && sgpu_cuda_sync_internal(device, NULL) != SGPU_OK)) {
 		return;
 	}
 	if (memory->pool) {

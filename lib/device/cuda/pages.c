@@ -149,7 +149,7 @@ static CUresult clear_new(const struct sgpu_space *space, uint64_t at, uint64_t 
 			stop += step;
 		}
 	}
-	if (result == CUDA_SUCCESS && any && sgpu_cuda_settle(device, NULL) != SGPU_OK) {
+	if (result == CUDA_SUCCESS && any && sgpu_cuda_sync_internal(device, NULL) != SGPU_OK) {
 		result = CUDA_ERROR_UNKNOWN;
 	}
 	return result;
@@ -275,7 +275,7 @@ int sgpu_cuda_page_map(struct sgpu_space *space, uint64_t at, const uint32_t *li
 }
 
 /* What runs may be using it. */
-static int settle(struct sgpu_space *space, struct sgpu_error *error)
+static int wait_idle(struct sgpu_space *space, struct sgpu_error *error)
 {
 	struct sgpu_frames *frames = &space->device->pages.frames;
 	bool reachable;
@@ -289,7 +289,7 @@ static int settle(struct sgpu_space *space, struct sgpu_error *error)
 int sgpu_cuda_page_unmap(struct sgpu_space *space, uint64_t at, uint64_t size, struct sgpu_error *error)
 {
 	struct sgpu_frames *frames = &space->device->pages.frames;
-	int code = settle(space, error);
+	int code = wait_idle(space, error);
 
 	if (code < 0) {
 		return code;
@@ -340,10 +340,10 @@ int sgpu_cuda_space_access(struct sgpu_space *space, bool on, struct sgpu_error 
 	if (code == SGPU_OK && before != on) {
 		result = change_access(space, on);
 		code = sgpu_cuda_check(device, result, "cannot change the access to a space", error);
-		if (code < 0 && sgpu_cuda_lost(device, NULL) == 0 &&
+		if (code < 0 && sgpu_cuda_faulted(device, NULL) == 0 &&
 		    (!on || change_access(space, false) != CUDA_SUCCESS)) {
 			/* Others could reach what they may not. */
-			sgpu_cuda_lose(device, SGPU_EDEVICE, false, "the access to a space cannot be taken away");
+			sgpu_cuda_fault(device, SGPU_EDEVICE, false, "the access to a space cannot be taken away");
 		}
 	}
 	space->table.reachable = code == SGPU_OK && on;
@@ -351,7 +351,7 @@ int sgpu_cuda_space_access(struct sgpu_space *space, bool on, struct sgpu_error 
 	return code;
 }
 
-/* The lock is held. Of a lost device the addresses go with the context. */
+/* The lock is held. Of a faulted device the addresses go with the context. */
 static void remove_space(struct sgpu_space *space)
 {
 	struct sgpu_device *device = space->device;
@@ -364,7 +364,7 @@ static void remove_space(struct sgpu_space *space)
 				       sgpu_cu.cuMemAddressFree(space->table.range.address, span_of(space->table.size)));
 		} else if (sgpu_cuda_check(device, result, "", NULL) != SGPU_OK) {
 			/* Its pages are free from here on: others could be reached here. */
-			sgpu_cuda_lose(device, SGPU_EDEVICE, false, "a space cannot be unmapped");
+			sgpu_cuda_fault(device, SGPU_EDEVICE, false, "a space cannot be unmapped");
 		}
 	}
 	sgpu_space_table_close(&device->pages.frames, &space->table);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pinned host memory: a pool that grows in steps and is lent in extents, best fit; and slots, lines of it for words
+ * Pinned host memory: a pool that grows in steps and is lent in extents, best fit; and lines of it for status words
  * that the device writes. Pinning costs more than the copies that it speeds up, so nothing is given back to the
  * driver before the device is closed.
  */
@@ -18,7 +18,7 @@
 
 #define STEP_MIN ((uint64_t)16 << 20)
 #define STEP_MAX ((uint64_t)256 << 20)
-enum { SLOT_BYTES = 64, SLAB_SLOTS = 1024 };
+enum { LINE_BYTES = 64, SLAB_LINES = 1024 };
 
 /* A part of a chunk, lent or free; those of a chunk are neighbours in its list. */
 struct extent {
@@ -39,7 +39,7 @@ struct sgpu_cuda_chunk {
 struct sgpu_cuda_slab {
 	void *memory;
 	struct sgpu_cuda_slab *next;
-	struct sgpu_cuda_slot slots[SLAB_SLOTS];
+	struct sgpu_cuda_status lines[SLAB_LINES];
 };
 
 static int compare(const void *a, const void *b)
@@ -75,7 +75,7 @@ static CUresult pin(struct sgpu_device *device, uint64_t size, void **memory)
 	return result;
 }
 
-/* ---- slots ---- */
+/* ---- status words ---- */
 /* The lock is held. */
 static bool add_slab(struct sgpu_device *device)
 {
@@ -84,7 +84,7 @@ static bool add_slab(struct sgpu_device *device)
 	CUdeviceptr address = 0;
 	int i;
 
-	if (!slab || pin(device, SLAB_SLOTS * SLOT_BYTES, &slab->memory) != CUDA_SUCCESS) {
+	if (!slab || pin(device, SLAB_LINES * LINE_BYTES, &slab->memory) != CUDA_SUCCESS) {
 		free(slab);
 		return false;
 	}
@@ -93,51 +93,51 @@ static bool add_slab(struct sgpu_device *device)
 		free(slab);
 		return false;
 	}
-	for (i = 0; i < SLAB_SLOTS; i++) {
-		slab->slots[i].host = (volatile int64_t *)((uint8_t *)slab->memory + (size_t)i * SLOT_BYTES);
-		slab->slots[i].device = address + (CUdeviceptr)i * SLOT_BYTES;
-		slab->slots[i].next = host->idle;
-		host->idle = &slab->slots[i];
+	for (i = 0; i < SLAB_LINES; i++) {
+		slab->lines[i].host = (volatile int64_t *)((uint8_t *)slab->memory + (size_t)i * LINE_BYTES);
+		slab->lines[i].device = address + (CUdeviceptr)i * LINE_BYTES;
+		slab->lines[i].next = host->idle;
+		host->idle = &slab->lines[i];
 	}
 	slab->next = host->slabs;
 	host->slabs = slab;
 	return true;
 }
 
-static void fill(struct sgpu_cuda_slot *slot, int64_t word)
+static void fill(struct sgpu_cuda_status *status, int64_t word)
 {
 	int i;
 
-	for (i = 0; i < SLOT_BYTES / 8; i++) {
-		slot->host[i] = word;
+	for (i = 0; i < LINE_BYTES / 8; i++) {
+		status->host[i] = word;
 	}
 }
 
-struct sgpu_cuda_slot *sgpu_cuda_slot_take(struct sgpu_device *device, int64_t word)
+struct sgpu_cuda_status *sgpu_cuda_status_take(struct sgpu_device *device, int64_t word)
 {
-	struct sgpu_cuda_slot *slot = NULL;
+	struct sgpu_cuda_status *status = NULL;
 
 	pthread_mutex_lock(&device->host.lock);
 	if (device->host.idle || add_slab(device)) {
-		slot = device->host.idle;
-		device->host.idle = slot->next;
+		status = device->host.idle;
+		device->host.idle = status->next;
 	}
 	pthread_mutex_unlock(&device->host.lock);
-	if (slot) {
-		fill(slot, word);
+	if (status) {
+		fill(status, word);
 	}
-	return slot;
+	return status;
 }
 
-void sgpu_cuda_slot_give(struct sgpu_device *device, struct sgpu_cuda_slot *slot)
+void sgpu_cuda_status_give(struct sgpu_device *device, struct sgpu_cuda_status *status)
 {
-	if (!slot) {
+	if (!status) {
 		return;
 	}
-	fill(slot, 0);
+	fill(status, 0);
 	pthread_mutex_lock(&device->host.lock);
-	slot->next = device->host.idle;
-	device->host.idle = slot;
+	status->next = device->host.idle;
+	device->host.idle = status;
 	pthread_mutex_unlock(&device->host.lock);
 }
 
@@ -377,7 +377,7 @@ void sgpu_cuda_host_close(struct sgpu_device *device)
 	struct sgpu_cuda_chunk *chunk;
 	struct sgpu_cuda_slab *slab;
 	struct extent *extent;
-	bool gone = atomic_load(&device->lost) != 0;
+	bool gone = atomic_load(&device->faulted) != 0;
 
 	while ((chunk = host->chunks)) {
 		host->chunks = chunk->next;
@@ -398,7 +398,7 @@ void sgpu_cuda_host_close(struct sgpu_device *device)
 	}
 	while ((slab = host->slabs)) {
 		host->slabs = slab->next;
-		memset(slab->memory, 0, (size_t)SLAB_SLOTS * SLOT_BYTES);
+		memset(slab->memory, 0, (size_t)SLAB_LINES * LINE_BYTES);
 		if (!gone) {
 			(void)sgpu_cu.cuMemFreeHost(slab->memory);
 		}

@@ -77,7 +77,7 @@ static CUresult add_slab(struct sgpu_device *device)
 	}
 	slab->first = sgpu_cuda_pages(slab->start);
 	result = sgpu_cu.cuMemsetD8Async(slab->first, 0, SLAB, device->internal);
-	if (result != CUDA_SUCCESS || sgpu_cuda_settle(device, NULL) != SGPU_OK) {
+	if (result != CUDA_SUCCESS || sgpu_cuda_sync_internal(device, NULL) != SGPU_OK) {
 		(void)sgpu_cu.cuMemFreeAsync(slab->start, device->internal);
 		free(slab);
 		return result != CUDA_SUCCESS ? result : CUDA_ERROR_UNKNOWN;
@@ -100,7 +100,7 @@ static bool await_clearing(struct sgpu_device *device, int class)
 	serial = memory->clearing;
 	waits = memory->idle[class] != NULL;
 	pthread_mutex_unlock(&memory->lock);
-	if (!waits || sgpu_cuda_settle(device, NULL) != SGPU_OK) {
+	if (!waits || sgpu_cuda_sync_internal(device, NULL) != SGPU_OK) {
 		return false;
 	}
 	pthread_mutex_lock(&memory->lock);
@@ -170,7 +170,7 @@ void sgpu_cuda_small_close(struct sgpu_device *device)
 	}
 	while ((slab = memory->slabs)) {
 		memory->slabs = slab->next;
-		if (atomic_load(&device->lost) == 0) {
+		if (atomic_load(&device->faulted) == 0) {
 			(void)sgpu_cu.cuMemFreeAsync(slab->start, device->internal);
 		}
 		free(slab);

@@ -8,49 +8,49 @@
 
 #include <device/cuda/blocks.h>
 
-/* ---- lanes ---- */
-static CUresult take_lane(struct sgpu_device *device, struct sgpu_cuda_lane *lane)
+/* ---- native streams, kept for reuse ---- */
+static CUresult take_native(struct sgpu_device *device, struct sgpu_cuda_native *kept)
 {
 	bool found;
 
 	pthread_mutex_lock(&device->pool_lock);
-	found = device->lane_count > 0;
+	found = device->native_count > 0;
 	if (found) {
-		*lane = device->lanes[--device->lane_count];
+		*kept = device->natives[--device->native_count];
 	}
 	pthread_mutex_unlock(&device->pool_lock);
-	return found ? CUDA_SUCCESS : sgpu_cu.cuStreamCreate(&lane->native, CU_STREAM_NON_BLOCKING);
+	return found ? CUDA_SUCCESS : sgpu_cu.cuStreamCreate(&kept->native, CU_STREAM_NON_BLOCKING);
 }
 
-static void destroy_lane(struct sgpu_device *device, const struct sgpu_cuda_lane *lane)
+static void destroy_native(struct sgpu_device *device, const struct sgpu_cuda_native *kept)
 {
-	sgpu_cuda_private_free(device, lane->counters, SGPU_CUDA_COUNTER_BYTES);
-	sgpu_cuda_note(device, sgpu_cu.cuStreamDestroy(lane->native));
+	sgpu_cuda_private_free(device, kept->counters, SGPU_CUDA_COUNTER_BYTES);
+	sgpu_cuda_note(device, sgpu_cu.cuStreamDestroy(kept->native));
 }
 
 /* Nothing is pending on it. */
-static void give_lane(struct sgpu_device *device, const struct sgpu_cuda_lane *lane)
+static void give_native(struct sgpu_device *device, const struct sgpu_cuda_native *kept)
 {
-	bool kept;
+	bool room;
 
-	if (!lane->native || sgpu_cuda_enter(device, NULL) != SGPU_OK) {
+	if (!kept->native || sgpu_cuda_enter(device, NULL) != SGPU_OK) {
 		return; /* it goes with the context */
 	}
 	pthread_mutex_lock(&device->pool_lock);
-	kept = device->lane_count < SGPU_CUDA_LANES;
-	if (kept) {
-		device->lanes[device->lane_count++] = *lane;
+	room = device->native_count < SGPU_CUDA_NATIVES;
+	if (room) {
+		device->natives[device->native_count++] = *kept;
 	}
 	pthread_mutex_unlock(&device->pool_lock);
-	if (!kept) {
-		destroy_lane(device, lane);
+	if (!room) {
+		destroy_native(device, kept);
 	}
 }
 
-void sgpu_cuda_lanes_close(struct sgpu_device *device)
+void sgpu_cuda_natives_close(struct sgpu_device *device)
 {
-	while (device->lane_count > 0 && sgpu_cuda_enter(device, NULL) == SGPU_OK) {
-		destroy_lane(device, &device->lanes[--device->lane_count]);
+	while (device->native_count > 0 && sgpu_cuda_enter(device, NULL) == SGPU_OK) {
+		destroy_native(device, &device->natives[--device->native_count]);
 	}
 }
 
@@ -74,8 +74,8 @@ void sgpu_cuda_stream_drop(struct sgpu_stream *stream)
 	if (!last) {
 		return;
 	}
-	give_lane(device, &stream->lane);
-	sgpu_cuda_slot_give(device, stream->passed);
+	give_native(device, &stream->kept);
+	sgpu_cuda_status_give(device, stream->passed);
 	while ((record = stream->spare)) {
 		stream->spare = record->next;
 		free(record);
@@ -93,7 +93,7 @@ static struct sgpu_stream *make(struct sgpu_device *device)
 	if (!new) {
 		return NULL;
 	}
-	new->passed = sgpu_cuda_slot_take(device, 0);
+	new->passed = sgpu_cuda_status_take(device, 0);
 	if (!new->passed) {
 		free(new);
 		return NULL;
@@ -119,12 +119,12 @@ int sgpu_cuda_stream_create(struct sgpu_device *device, struct sgpu_stream **str
 	if (!new) {
 		return sgpu_fail_nomem(error);
 	}
-	code = sgpu_cuda_check(device, take_lane(device, &new->lane), "cannot create a stream", error);
+	code = sgpu_cuda_check(device, take_native(device, &new->kept), "cannot create a stream", error);
 	if (code < 0) {
 		sgpu_cuda_stream_drop(new);
 		return code;
 	}
-	new->native = new->lane.native;
+	new->native = new->kept.native;
 	pthread_mutex_lock(&device->lock);
 	new->next = device->streams;
 	if (new->next) {
@@ -143,7 +143,7 @@ static void wait_until_idle(struct sgpu_stream *stream)
 	const struct timespec step = { .tv_nsec = 20000 };
 	CUresult result = CUDA_ERROR_NOT_READY;
 
-	while (atomic_load(&stream->device->lost) == 0 &&
+	while (atomic_load(&stream->device->faulted) == 0 &&
 	       (result = sgpu_cu.cuStreamQuery(stream->native)) == CUDA_ERROR_NOT_READY) {
 		nanosleep(&step, NULL);
 	}
@@ -153,7 +153,7 @@ static void wait_until_idle(struct sgpu_stream *stream)
 }
 
 /* The stream behind one that was seen to be idle, held; or NULL. */
-static struct sgpu_stream *next_unsettled(struct sgpu_device *device, struct sgpu_stream *after)
+static struct sgpu_stream *next_busy(struct sgpu_device *device, struct sgpu_stream *after)
 {
 	struct sgpu_stream *next;
 
@@ -176,7 +176,7 @@ int sgpu_cuda_synchronize(struct sgpu_device *device, struct sgpu_error *error)
 	if (code < 0) {
 		return code;
 	}
-	while ((stream = next_unsettled(device, previous))) {
+	while ((stream = next_busy(device, previous))) {
 		if (previous) {
 			sgpu_cuda_stream_drop(previous);
 		}
@@ -191,8 +191,8 @@ int sgpu_cuda_synchronize(struct sgpu_device *device, struct sgpu_error *error)
 	if (previous) {
 		sgpu_cuda_stream_drop(previous);
 	}
-	code = sgpu_cuda_lost(device, error);
-	return code == SGPU_OK ? sgpu_cuda_settle(device, error) : code;
+	code = sgpu_cuda_faulted(device, error);
+	return code == SGPU_OK ? sgpu_cuda_sync_internal(device, error) : code;
 }
 
 void sgpu_cuda_stream_free(struct sgpu_stream *stream)
@@ -200,7 +200,7 @@ void sgpu_cuda_stream_free(struct sgpu_stream *stream)
 	struct sgpu_device *device = stream->device;
 
 	if (sgpu_cuda_stream_sync(stream, NULL) != SGPU_OK) {
-		sgpu_cuda_advance(stream, UINT64_MAX); /* of a lost device everything ends */
+		sgpu_cuda_advance(stream, UINT64_MAX); /* of a faulted device everything ends */
 	}
 	pthread_mutex_lock(&device->lock);
 	if (stream->previous) {
@@ -253,7 +253,7 @@ static int wait_for(struct sgpu_stream *stream, const struct end *end, struct sg
 	return code;
 }
 
-/* Fails only when the device is lost: callers then free what its work uses. */
+/* Fails only when the device is faulted: callers then free what its work uses. */
 int sgpu_cuda_stream_sync(struct sgpu_stream *stream, struct sgpu_error *error)
 {
 	struct sgpu_device *device = stream->device;
@@ -271,10 +271,10 @@ int sgpu_cuda_stream_sync(struct sgpu_stream *stream, struct sgpu_error *error)
 	} else {
 		sgpu_cuda_note(device, marked);
 		wait_until_idle(stream);
-		code = sgpu_cuda_lost(device, error);
+		code = sgpu_cuda_faulted(device, error);
 	}
 	sgpu_cuda_event_give(device, false, end.event);
-	if (code == SGPU_OK || sgpu_cuda_lost(device, NULL) != 0) {
+	if (code == SGPU_OK || sgpu_cuda_faulted(device, NULL) != 0) {
 		sgpu_cuda_advance(stream, end.serial);
 	}
 	return code;
@@ -358,7 +358,7 @@ static void abandon(struct sgpu_stream *stream, struct sgpu_cuda_record *record)
 	if (record->kind == SGPU_CUDA_OPEN) {
 		sgpu_cuda_clear_now(device, record->out, record->out_size);
 	}
-	sgpu_cuda_slot_give(device, record->slot);
+	sgpu_cuda_status_give(device, record->status);
 	sgpu_cuda_event_give(device, record->kind != SGPU_CUDA_CALL, record->event);
 	sgpu_cuda_base_give(device, record->base);
 }
@@ -371,11 +371,11 @@ int sgpu_cuda_commit(struct sgpu_stream *stream, struct sgpu_cuda_record *record
 
 	stream->operations++;
 	record->enqueue_ns = record->enqueue_ns ? record->enqueue_ns : sgpu_now_ns();
-	if (result == CUDA_SUCCESS && (record->task || record->slot) && record->kind != SGPU_CUDA_CALL) {
+	if (result == CUDA_SUCCESS && (record->task || record->status) && record->kind != SGPU_CUDA_CALL) {
 		result = mark(stream, record);
 	}
 	code = sgpu_cuda_check(device, result, what, &error);
-	if (code == SGPU_OK && (record->task || record->slot || record->kind == SGPU_CUDA_CALL)) {
+	if (code == SGPU_OK && (record->task || record->status || record->kind == SGPU_CUDA_CALL)) {
 		code = sgpu_cuda_append(stream, record);
 		if (code < 0) {
 			sgpu_fail_nomem(&error);
@@ -386,7 +386,7 @@ int sgpu_cuda_commit(struct sgpu_stream *stream, struct sgpu_cuda_record *record
 		tell(record->task, &error);
 	}
 	pthread_mutex_unlock(&stream->order);
-	if (atomic_load(&device->lost) != 0) {
+	if (atomic_load(&device->faulted) != 0) {
 		/* Whoever ended what was pending may have looked before this was. */
 		sgpu_cuda_advance(stream, UINT64_MAX);
 	}

@@ -76,22 +76,22 @@ int sgpu_cuda_clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t siz
 /* Words that are zero: the next set, all of them cleared at once when they are used up. */
 static CUresult counters(struct sgpu_stream *stream, unsigned **words)
 {
-	struct sgpu_cuda_lane *lane = &stream->lane;
+	struct sgpu_cuda_native *kept = &stream->kept;
 	CUresult result = CUDA_SUCCESS;
 
-	if (!lane->counters) {
-		if (sgpu_cuda_private_alloc(stream->device, SGPU_CUDA_COUNTER_BYTES, &lane->counters, NULL) < 0) {
+	if (!kept->counters) {
+		if (sgpu_cuda_private_alloc(stream->device, SGPU_CUDA_COUNTER_BYTES, &kept->counters, NULL) < 0) {
 			return CUDA_ERROR_OUT_OF_MEMORY;
 		}
-		lane->counters_used = SGPU_CUDA_COUNTER_SETS;
+		kept->counters_used = SGPU_CUDA_COUNTER_SETS;
 	}
-	if (lane->counters_used == SGPU_CUDA_COUNTER_SETS) {
-		result = sgpu_cu.cuMemsetD8Async(lane->counters, 0, SGPU_CUDA_COUNTER_BYTES, stream->native);
-		lane->counters_used = result == CUDA_SUCCESS ? 0 : SGPU_CUDA_COUNTER_SETS;
+	if (kept->counters_used == SGPU_CUDA_COUNTER_SETS) {
+		result = sgpu_cu.cuMemsetD8Async(kept->counters, 0, SGPU_CUDA_COUNTER_BYTES, stream->native);
+		kept->counters_used = result == CUDA_SUCCESS ? 0 : SGPU_CUDA_COUNTER_SETS;
 	}
 	if (result == CUDA_SUCCESS) {
-		*words = (unsigned *)(uintptr_t)lane->counters + (size_t)lane->counters_used * SGPU_LAUNCH_COUNTERS;
-		lane->counters_used++;
+		*words = (unsigned *)(uintptr_t)kept->counters + (size_t)kept->counters_used * SGPU_LAUNCH_COUNTERS;
+		kept->counters_used++;
 	}
 	return result;
 }
@@ -112,13 +112,13 @@ static CUresult ask_report(struct sgpu_stream *stream, struct sgpu_cuda_record *
 	unsigned *words = NULL;
 	CUresult result;
 
-	record->slot = sgpu_cuda_slot_take(stream->device, 0);
-	if (!record->slot) {
+	record->status = sgpu_cuda_status_take(stream->device, 0);
+	if (!record->status) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	record->slot->host[0] = -1; /* no bad chunk */
+	record->status->host[0] = -1; /* no bad chunk */
 	result = counters(stream, &words);
-	report->verdict = record->slot->device;
+	report->verdict = record->status->device;
 	report->counter = (uint64_t)(uintptr_t)words;
 	return result;
 }
@@ -212,9 +212,9 @@ int sgpu_cuda_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *
 		record.code = SGPU_ECANCELED;
 		return sgpu_cuda_commit(stream, &record, CUDA_SUCCESS, "");
 	}
-	record.slot = sgpu_cuda_slot_take(device, 0);
-	if (record.slot) {
-		launch.status = (int64_t *)(uintptr_t)record.slot->device;
+	record.status = sgpu_cuda_status_take(device, 0);
+	if (record.status) {
+		launch.status = (int64_t *)(uintptr_t)record.status->device;
 		result = counters(stream, &launch.counters);
 	}
 	if (result == CUDA_SUCCESS) {
