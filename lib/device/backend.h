@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a backend fills in: the calls behind sgpu/device.h, which describes them. device.c clears what a call returns before
- * it comes here. Memory that is freed is cleared first.
+ * What a backend fills in: the calls behind sgpu/device.h, which describes them. device.c clears what a call
+ * returns before it comes here. Memory that is freed is cleared first.
  */
 #ifndef SGPU_DEVICE_BACKEND_H
 #define SGPU_DEVICE_BACKEND_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Device code in the file of the CUDA device: the section with the images that the driver is given. The loader maps it
- * as it is, so that a digest of the file is that of what a process has loaded.
+ * Device code in the file of the CUDA device: the section with the images that the driver is given. The
+ * loader maps it as it is, so that a digest of the file is that of what a process has loaded.
  */
 #include <fcntl.h>
 #include <stdio.h>

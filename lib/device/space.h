@@ -33,7 +33,8 @@ struct sgpu_space_table {
 };
 #define SGPU_ENTRY_BIG ((uint32_t)1 << 31)
 
-/* The lock is there before this and is destroyed after close, by the caller. `count` frames: a multiple of big / small. */
+/* The lock is there before this and is destroyed after close, by the caller. `count` frames: a multiple of big
+ * / small. */
 SGPU_MUST_CHECK int sgpu_frames_open(struct sgpu_frames *frames, uint64_t small, uint64_t big, uint64_t count,
 				     struct sgpu_error *error);
 void sgpu_frames_close(struct sgpu_frames *frames);

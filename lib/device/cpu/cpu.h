@@ -2,8 +2,8 @@
  *
  * The CPU device: what its files share.
  *
- * A stream is a queue and a thread that runs its items in order; it sleeps while there are none. Work that computes holds a
- * token of the pool, which bounds the processors in use whatever the number of streams.
+ * A stream is a queue and a thread that runs its items in order; it sleeps while there are none. Work that
+ * computes holds a token of the pool, which bounds the processors in use whatever the number of streams.
  */
 #ifndef SGPU_DEVICE_CPU_CPU_H
 #define SGPU_DEVICE_CPU_CPU_H

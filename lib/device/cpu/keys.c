@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Keys of sealed segments on the CPU device, and opening and sealing chunk runs with them. A key is the key schedule and a
- * cipher made from it. The workers of the pool share a run, each with a copy of the cipher.
+ * Keys of sealed segments on the CPU device, and opening and sealing chunk runs with them. A key is the key
+ * schedule and a cipher made from it. The workers of the pool share a run, each with a copy of the cipher.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Device memory of the CPU device. A block has a mapping of its own, on huge pages where the kernel has them; small blocks
- * are kept when they are freed, and given out again. Blocks in use are in a tree, so that addresses can be checked and
- * nothing is left behind. None of the memory is dumped with a core or inherited by a child.
+ * Device memory of the CPU device. A block has a mapping of its own, on huge pages where the kernel has them;
+ * small blocks are kept when they are freed, and given out again. Blocks in use are in a tree, so that
+ * addresses can be checked and nothing is left behind. None of the memory is dumped with a core or inherited
+ * by a child.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,8 @@
 /* How long a reading of the available memory stays valid. */
 #define LOOK_NS ((uint64_t)1000000000)
 
-/* AddressSanitizer finds a kernel that leaves its block: the slack behind a block is poisoned, and so are idle blocks. */
+/* AddressSanitizer finds a kernel that leaves its block: the slack behind a block is poisoned, and so are idle
+ * blocks. */
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
 #define SGPU_ASAN 1
@@ -50,8 +52,9 @@ static uint64_t round_up(uint64_t size, uint64_t multiple)
 	return (size + multiple - 1) / multiple * multiple;
 }
 
-/* Clears what was ever touched. A small block is cleared whole: it is given out again, and a page of it may be swapped out. A
- * large one goes back to the kernel, so only its pages that are in memory are cleared: to clear the others would make them. */
+/* Clears what was ever touched. A small block is cleared whole: it is given out again, and a page of it may be
+ * swapped out. A large one goes back to the kernel, so only its pages that are in memory are cleared: to clear
+ * the others would make them. */
 static void clear(const struct sgpu_cpu_block *block)
 {
 	uint64_t address = block->range.address, size = round_up(block->size, SGPU_CPU_PAGE), done, length, page;
@@ -116,8 +119,9 @@ static int out_of_memory(uint64_t size, uint64_t left, struct sgpu_error *error)
 			 (unsigned long long)size, (unsigned long long)left);
 }
 
-/* Memory is touched long after it was promised, and a kill for lack of memory comes too late to tell anyone. So all promises
- * together are compared with what the machine had when there were none, and a large request with what it has now as well. */
+/* Memory is touched long after it was promised, and a kill for lack of memory comes too late to tell anyone. So
+ * all promises together are compared with what the machine had when there were none, and a large request with
+ * what it has now as well. */
 static int admit(struct sgpu_cpu_memory *memory, uint64_t size, struct sgpu_error *error)
 {
 	uint64_t available = UINT64_MAX, left, now = sgpu_now_ns();

@@ -39,7 +39,8 @@ static inline bool sgpu_host_send(int socket, const void *data, size_t size, int
 	return sent == (ssize_t)size;
 }
 
-/* False: it has another size, or the other end is closed. `fd` may be NULL: descriptors that come are dropped then. */
+/* False: it has another size, or the other end is closed. `fd` may be NULL: descriptors that come are dropped
+ * then. */
 static inline bool sgpu_host_receive(int socket, void *data, size_t size, int *fd)
 {
 	struct iovec part = { data, size };

@@ -67,8 +67,8 @@ int sgpu_module_host_file(int *fd, struct sgpu_error *error)
 	return code;
 }
 
-/* In the child, which has the memory of this process until it runs the program, and stops it meanwhile. A session of its
- * own: what a terminal sends is for the runner, which ends the host when it ends. */
+/* In the child, which has the memory of this process until it runs the program, and stops it meanwhile. A
+ * session of its own: what a terminal sends is for the runner, which ends the host when it ends. */
 static _Noreturn void become_host(const struct start *start)
 {
 	static char name[] = SGPU_HOST_PROGRAM;
@@ -92,8 +92,8 @@ static _Noreturn void become_host(const struct start *start)
 	_exit(1);
 }
 
-/* vfork(): fork() would copy the tables of all memory. Why the child ended, or 0; a sanitizer may fork in its place, so it
- * says that over a pipe. */
+/* vfork(): fork() would copy the tables of all memory. Why the child ended, or 0; a sanitizer may fork in its
+ * place, so it says that over a pipe. */
 static __attribute__((noinline)) pid_t make_child(const struct start *start)
 {
 	pid_t child = vfork();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What passes between a process with a CPU device and sgpu-module-host, the process that its modules run in. All of it are
- * messages of fixed size over sockets that keep their boundaries, and memory files.
+ * What passes between a process with a CPU device and sgpu-module-host, the process that its modules run in.
+ * All of it are messages of fixed size over sockets that keep their boundaries, and memory files.
  *
  *   control   the device asks for a worker and passes the image; the host answers twice, with that worker's channel and
  *             with its report. First of all, unasked, it says how it is confined.
@@ -10,8 +10,9 @@
  *   report    one a worker, which does not have it: the host says how the worker ended. When the device closes it, the host
  *             ends the worker.
  *
- * A worker runs code that nobody here wrote, so the device believes nothing that comes over a channel: an answer ends the
- * launch, no more, and of its memory the device reads the bytes alone that the function was to write.
+ * A worker runs code that nobody here wrote, so the device believes nothing that comes over a channel: an
+ * answer ends the launch, no more, and of its memory the device reads the bytes alone that the function was
+ * to write.
  */
 #ifndef SGPU_DEVICE_CPU_MODULE_WIRE_H
 #define SGPU_DEVICE_CPU_MODULE_WIRE_H

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Modules of the CPU device: ELF shared objects, passed as sealed memory files to a process of their own (module_wire.h). A
- * launch copies what its function reads into memory that both share, and what the function writes out of it.
+ * Modules of the CPU device: ELF shared objects, passed as sealed memory files to a process of their own
+ * (module_wire.h). A launch copies what its function reads into memory that both share, and what the function
+ * writes out of it.
  */
 #include <errno.h>
 #include <fcntl.h>

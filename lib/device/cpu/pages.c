@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pages of the CPU device. Its physical memory is a memory file, as long as the device's memory and empty at first. A space
- * is a range of reserved addresses, over which parts of the file are mapped page by page. None of it is dumped with a core
- * or inherited by a child.
+ * Pages of the CPU device. Its physical memory is a memory file, as long as the device's memory and empty at
+ * first. A space is a range of reserved addresses, over which parts of the file are mapped page by page. None
+ * of it is dumped with a core or inherited by a child.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -157,9 +157,10 @@ static int check_sound(const struct sgpu_space *space, struct sgpu_error *error)
 				SGPU_OK;
 }
 
-/* Replaces what is mapped by reserved addresses; where the kernel has no mapping left for that, makes it unreachable. The
- * addresses are never given back: somebody else's memory could come to lie there. False: nothing has changed, since a
- * mapping would have to be cut in two and there are too many; or the space is faulted. */
+/* Replaces what is mapped by reserved addresses; where the kernel has no mapping left for that, makes it
+ * unreachable. The addresses are never given back: somebody else's memory could come to lie there. False:
+ * nothing has changed, since a mapping would have to be cut in two and there are too many; or the space is
+ * faulted. */
 static bool reserve_again(struct sgpu_space *space, uint64_t at, uint64_t size)
 {
 	void *start = pointer(space->table.range.address + at);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Streams and events of the CPU device. A stream is a queue and a thread that runs its items in order. One lock of the
- * device guards all queues and events; it is never held while an item runs.
+ * Streams and events of the CPU device. A stream is a queue and a thread that runs its items in order. One
+ * lock of the device guards all queues and events; it is never held while an item runs.
  *
- * A stream that is freed keeps its thread, which sleeps until the stream is given out again. The threads end when the
- * device is closed.
+ * A stream that is freed keeps its thread, which sleeps until the stream is given out again. The threads end
+ * when the device is closed.
  */
 #include <errno.h>
 #include <signal.h>
@@ -63,8 +63,8 @@ int sgpu_cpu_enqueue(struct sgpu_stream *stream, const struct sgpu_cpu_item *ite
 }
 
 /* ---- the thread ---- */
-/* Work that computes, or moves more than a little, holds a token of the pool, so that --jobs bounds the processors in use
- * whatever the number of streams. */
+/* Work that computes, or moves more than a little, holds a token of the pool, so that --jobs bounds the
+ * processors in use whatever the number of streams. */
 static void perform(struct sgpu_device *device, const struct sgpu_cpu_item *item)
 {
 	struct sgpu_task ignored, *task = item->task ? item->task : &ignored;

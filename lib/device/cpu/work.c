@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Copies, clears and digests of the CPU device's memory: each request is checked and enqueued here, and performed here on
- * the stream's thread.
+ * Copies, clears and digests of the CPU device's memory: each request is checked and enqueued here, and
+ * performed here on the stream's thread.
  */
 #include <stdlib.h>
 #include <string.h>
