@@ -42,13 +42,17 @@ probe() {
 	has_gpu || nothing "no NVIDIA GPU: neither /dev/nvidiactl nor anything that nvidia-smi lists"
 }
 
-# mentions WORD FILE: the test, or a header beside it that it includes, or one that this includes, says WORD.
+# mentions WORD FILE: the test, or a header beside it or in tests/harness that it includes, or one that this includes,
+# says WORD.
 mentions() {
-	local header
+	local header folder
 	grep -q "$1" "$2" && return 0
 	while read -r header; do
-		[ -e "${2%/*}/$header" ] || continue
-		mentions "$1" "${2%/*}/$header" && return 0
+		for folder in "${2%/*}" tests/harness; do
+			[ -e "$folder/$header" ] || continue
+			mentions "$1" "$folder/$header" && return 0
+			break
+		done
 	done < <(sed -n 's/^#include "\(.*\)"$/\1/p' "$2")
 	return 1
 }

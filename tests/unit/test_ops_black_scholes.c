@@ -3,6 +3,7 @@
  * black_scholes: against the formula with erfc in long double, the limits, and the functions of math64.h.
  */
 #include "ops/cpu/math64.h"
+#include "ops_device.h"
 #include "ops_harness.h"
 #include "unit.h"
 

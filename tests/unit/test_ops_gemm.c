@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "ops_device.h"
 #include "ops_harness.h"
 #include "unit.h"
 

@@ -1,50 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * For tests of operations: builds a call of an operation from types, data and parameters, infers its outputs, runs
- * it with pools of several sizes, and compares.
- *
- *	struct ops_case c;
- *	ops_begin(&c, "gemm");
- *	ops_input(&c, "a", SGPU_F32, 2, OPS_SHAPE(3, 4), a);
- *	ops_input(&c, "b", SGPU_F32, 2, OPS_SHAPE(4, 5), b);
- *	ops_number(&c, "alpha", 0.5);
- *	CHECK(ops_run(&c));              infers, then runs with 1, 2 and 5 workers: same bytes;
- *	                                 then on the device of $SGPU_TEST_DEVICE, as ops_device.h says
- *	const float *out = ops_data(&c, "output");
- *	ops_end(&c);
- *
- * Before ops_run, ops_tolerance(&c, relative, absolute) says how far another device may be from the CPU; else it must
- * give the same numbers to the last bit.
+ * Calls of operations, built and run on the CPU with pools of several sizes.
  */
-#ifndef OPS_HARNESS_H
-#define OPS_HARNESS_H
-
-#include <math.h>
 #include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <sgpu/base.h>
-#include <sgpu/ops.h>
+#include "ops_device.h"
+#include "ops_harness.h"
 
-#define OPS_SHAPE(...) ((const uint64_t[]){ __VA_ARGS__ })
-#define OPS_SCALAR ((const uint64_t[]){ 0 })
+static uint64_t ops_random_state = 0x9e3779b97f4a7c15u;
 
-struct ops_case {
-	struct sgpu_op_report report; /* first */
-	struct sgpu_op_call call;
-	uint64_t bytes[SGPU_ARGUMENTS_MAX];
-	void *block[SGPU_ARGUMENTS_MAX];
-	double relative, absolute; /* tolerance of another device */
-	int faults;
-	char fault_argument[64], fault_param[64], fault_text[512]; /* the first fault; "" for NULL */
-	struct sgpu_error error;
-};
-
-__attribute__((unused)) static void ops_on_fault(struct sgpu_op_report *report, const char *argument,
-						 const char *param, const char *text)
+static void ops_on_fault(struct sgpu_op_report *report, const char *argument, const char *param,
+			 const char *text)
 {
 	struct ops_case *c = (struct ops_case *)report;
 
@@ -55,8 +21,7 @@ __attribute__((unused)) static void ops_on_fault(struct sgpu_op_report *report, 
 	}
 }
 
-/* A mistake in the test itself: nothing to report to TAP. */
-__attribute__((unused, noreturn, format(printf, 1, 2))) static void ops_die(const char *format, ...)
+void ops_die(const char *format, ...)
 {
 	va_list list;
 
@@ -68,7 +33,7 @@ __attribute__((unused, noreturn, format(printf, 1, 2))) static void ops_die(cons
 	exit(1);
 }
 
-__attribute__((unused)) static void ops_begin(struct ops_case *c, const char *name)
+void ops_begin(struct ops_case *c, const char *name)
 {
 	memset(c, 0, sizeof(*c));
 	c->report.fault = ops_on_fault;
@@ -81,7 +46,7 @@ __attribute__((unused)) static void ops_begin(struct ops_case *c, const char *na
 	}
 }
 
-__attribute__((unused)) static int ops_arg(const struct ops_case *c, const char *name)
+int ops_arg(const struct ops_case *c, const char *name)
 {
 	int index = sgpu_op_arg(c->call.op, name);
 
@@ -91,8 +56,7 @@ __attribute__((unused)) static int ops_arg(const struct ops_case *c, const char 
 	return index;
 }
 
-/* Memory of exactly `bytes`, so that the sanitizer sees what runs over it. */
-__attribute__((unused)) static void *ops_alloc(size_t alignment, uint64_t bytes)
+void *ops_alloc(size_t alignment, uint64_t bytes)
 {
 	void *memory = NULL;
 
@@ -102,9 +66,8 @@ __attribute__((unused)) static void *ops_alloc(size_t alignment, uint64_t bytes)
 	return memory;
 }
 
-/* Gives an input and copies its data; data NULL leaves it to infer (types only). */
-__attribute__((unused)) static void ops_input(struct ops_case *c, const char *name, enum sgpu_dtype dtype, int rank,
-					      const uint64_t *shape, const void *data)
+void ops_input(struct ops_case *c, const char *name, enum sgpu_dtype dtype, int rank, const uint64_t *shape,
+	       const void *data)
 {
 	int index = ops_arg(c, name);
 	struct sgpu_type *type = &c->call.type[index];
@@ -126,8 +89,7 @@ __attribute__((unused)) static void ops_input(struct ops_case *c, const char *na
 	c->call.data[index] = c->block[index];
 }
 
-/* NUMBER, INTEGER and BOOLEAN parameters. */
-__attribute__((unused)) static void ops_number(struct ops_case *c, const char *name, double value)
+void ops_number(struct ops_case *c, const char *name, double value)
 {
 	int index = sgpu_op_param(c->call.op, name);
 
@@ -138,7 +100,7 @@ __attribute__((unused)) static void ops_number(struct ops_case *c, const char *n
 	c->call.param[index].number = value;
 }
 
-__attribute__((unused)) static void ops_choice(struct ops_case *c, const char *name, const char *choice)
+void ops_choice(struct ops_case *c, const char *name, const char *choice)
 {
 	int index = sgpu_op_param(c->call.op, name);
 	const char *const *choices = index < 0 ? NULL : c->call.op->params[index].choices;
@@ -152,15 +114,13 @@ __attribute__((unused)) static void ops_choice(struct ops_case *c, const char *n
 	ops_die("'%s' has no parameter '%s' that takes '%s'", c->call.op->name, name, choice);
 }
 
-/* Another device may differ from the CPU by absolute + relative * |value|. */
-__attribute__((unused)) static void ops_tolerance(struct ops_case *c, double relative, double absolute)
+void ops_tolerance(struct ops_case *c, double relative, double absolute)
 {
 	c->relative = relative;
 	c->absolute = absolute;
 }
 
-/* Fills the types of the outputs; false when infer reported a fault (c->fault_text and so on). */
-__attribute__((unused)) static bool ops_infer(struct ops_case *c)
+bool ops_infer(struct ops_case *c)
 {
 	const struct sgpu_op_argument *args = c->call.op->args;
 
@@ -183,8 +143,7 @@ __attribute__((unused)) static bool ops_infer(struct ops_case *c)
 	return c->faults == 0;
 }
 
-/* One run on outputs filled with 0xa5; the code of the operation. */
-__attribute__((unused)) static int ops_run_once(struct ops_case *c, unsigned jobs)
+int ops_run_once(struct ops_case *c, unsigned jobs)
 {
 	const struct sgpu_op *op = c->call.op;
 	struct sgpu_pool *pool = NULL;
@@ -220,7 +179,7 @@ __attribute__((unused)) static int ops_run_once(struct ops_case *c, unsigned job
 }
 
 /* Whether the outputs are the same bytes as saved[]; saves them when it is empty. */
-__attribute__((unused)) static bool ops_same(struct ops_case *c, void *saved[SGPU_ARGUMENTS_MAX], bool save)
+static bool ops_same(struct ops_case *c, void *saved[SGPU_ARGUMENTS_MAX], bool save)
 {
 	bool same = true;
 
@@ -240,9 +199,7 @@ __attribute__((unused)) static bool ops_same(struct ops_case *c, void *saved[SGP
 	return same;
 }
 
-/* ---- comparing ---- */
-/* Both NaN, or equal, or within absolute + relative * |expected|. */
-__attribute__((unused)) static bool ops_close(double actual, double expected, double absolute, double relative)
+bool ops_close(double actual, double expected, double absolute, double relative)
 {
 	if (isnan(expected) || isnan(actual)) {
 		return isnan(expected) && isnan(actual);
@@ -253,10 +210,7 @@ __attribute__((unused)) static bool ops_close(double actual, double expected, do
 	return fabs(actual - expected) <= absolute + relative * fabs(expected);
 }
 
-#include "ops_device.h"
-
-/* Infers, then runs with 1, 2 and 5 workers, and on the device; true when all went well and gave the same bytes. */
-__attribute__((unused)) static bool ops_run(struct ops_case *c)
+bool ops_run(struct ops_case *c)
 {
 	static const unsigned jobs[] = { 1, 2, 5 };
 	void *saved[SGPU_ARGUMENTS_MAX] = { NULL };
@@ -281,18 +235,18 @@ __attribute__((unused)) static bool ops_run(struct ops_case *c)
 	return good && ops_run_device(c);
 }
 
-__attribute__((unused)) static void *ops_data(const struct ops_case *c, const char *name)
+void *ops_data(const struct ops_case *c, const char *name)
 {
 	return c->block[ops_arg(c, name)];
 }
 
-__attribute__((unused)) static const struct sgpu_type *ops_type(const struct ops_case *c, const char *name)
+const struct sgpu_type *ops_type(const struct ops_case *c, const char *name)
 {
 	return &c->call.type[ops_arg(c, name)];
 }
 
-__attribute__((unused)) static bool ops_type_is(const struct ops_case *c, const char *name, enum sgpu_dtype dtype,
-						int rank, const uint64_t *shape)
+bool ops_type_is(const struct ops_case *c, const char *name, enum sgpu_dtype dtype, int rank,
+		 const uint64_t *shape)
 {
 	const struct sgpu_type *type = ops_type(c, name);
 	bool same = type->dtype == dtype && type->rank == rank;
@@ -303,7 +257,7 @@ __attribute__((unused)) static bool ops_type_is(const struct ops_case *c, const 
 	return same;
 }
 
-__attribute__((unused)) static void ops_end(struct ops_case *c)
+void ops_end(struct ops_case *c)
 {
 	for (int i = 0; i < SGPU_ARGUMENTS_MAX; i++) {
 		free(c->block[i]);
@@ -311,10 +265,7 @@ __attribute__((unused)) static void ops_end(struct ops_case *c)
 	memset(c, 0, sizeof(*c));
 }
 
-/* ---- random data, the same in every run ---- */
-static uint64_t ops_random_state = 0x9e3779b97f4a7c15u;
-
-__attribute__((unused)) static uint64_t ops_random(void)
+uint64_t ops_random(void)
 {
 	uint64_t z = ops_random_state += 0x9e3779b97f4a7c15u;
 
@@ -323,13 +274,12 @@ __attribute__((unused)) static uint64_t ops_random(void)
 	return z ^ z >> 31;
 }
 
-__attribute__((unused)) static double ops_uniform(double low, double high)
+double ops_uniform(double low, double high)
 {
 	return low + (high - low) * (double)(ops_random() >> 11) * 0x1p-53;
 }
 
-__attribute__((unused)) static bool ops_close_f32(const float *actual, const float *expected, uint64_t count,
-						  double absolute, double relative)
+bool ops_close_f32(const float *actual, const float *expected, uint64_t count, double absolute, double relative)
 {
 	for (uint64_t i = 0; i < count; i++) {
 		if (!ops_close((double)actual[i], (double)expected[i], absolute, relative)) {
@@ -341,8 +291,8 @@ __attribute__((unused)) static bool ops_close_f32(const float *actual, const flo
 	return true;
 }
 
-__attribute__((unused)) static bool ops_close_f64(const double *actual, const double *expected, uint64_t count,
-						  double absolute, double relative)
+bool ops_close_f64(const double *actual, const double *expected, uint64_t count, double absolute,
+		   double relative)
 {
 	for (uint64_t i = 0; i < count; i++) {
 		if (!ops_close(actual[i], expected[i], absolute, relative)) {
@@ -353,5 +303,3 @@ __attribute__((unused)) static bool ops_close_f64(const double *actual, const do
 	}
 	return true;
 }
-
-#endif

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The second half of ops_harness.h: runs the call of a case on the device that $SGPU_TEST_DEVICE names, when it is
- * not the CPU device, and compares with what the CPU gave. Afterwards the case holds the device's outputs, so that the
- * test's own checks judge them, too.
+ * Runs the call of a case on the device that $SGPU_TEST_DEVICE names, unless that is the CPU device, and compares the
+ * outputs with the CPU's. Afterwards the case holds the device's outputs, so that the test's own checks judge them,
+ * too.
  *
  * Every argument lies between guards, at an address that is a multiple of 64 and of nothing more. Outputs are
  * poisoned before, inputs are compared with what they were after, and a second run must give the same bytes.
  */
-#ifndef OPS_DEVICE_H
-#define OPS_DEVICE_H
+#include "ops_device.h"
 
 #include <sgpu/device.h>
 
@@ -21,14 +20,13 @@ struct ops_device {
 };
 static struct ops_device ops_device;
 
-__attribute__((unused)) static void ops_device_end(void)
+static void ops_device_end(void)
 {
 	sgpu_stream_free(&ops_device.stream);
 	sgpu_device_close(&ops_device.device);
 }
 
-/* Opens it at the first call; false when the CPU device is the one to test. Skips the file where there is none. */
-__attribute__((unused)) static bool ops_device_wanted(void)
+bool ops_device_wanted(void)
 {
 	const char *selector = getenv("SGPU_TEST_DEVICE");
 	struct sgpu_error error = { 0 };
@@ -74,12 +72,12 @@ static int ops_device_launch(struct sgpu_launch *launch, void *argument)
 	return run->function(&run->call, launch);
 }
 
-__attribute__((unused)) static bool ops_is_output(const struct ops_case *c, int index)
+static bool ops_is_output(const struct ops_case *c, int index)
 {
 	return strncmp(c->call.op->args[index].name, "output", 6) == 0;
 }
 
-__attribute__((unused)) static void ops_device_must(int result, const char *what, const struct sgpu_error *error)
+static void ops_device_must(int result, const char *what, const struct sgpu_error *error)
 {
 	if (result) {
 		ops_die("%s: %s", what, error->text);
@@ -293,8 +291,7 @@ static bool ops_device_take(const struct ops_device_run *run, bool first)
 	return same;
 }
 
-/* True when there is no device to test, or it did as the CPU. */
-__attribute__((unused)) static bool ops_run_device(struct ops_case *c)
+bool ops_run_device(struct ops_case *c)
 {
 	struct ops_device_run run;
 	bool good;
@@ -316,5 +313,3 @@ __attribute__((unused)) static bool ops_run_device(struct ops_case *c)
 	ops_device_free(&run);
 	return good;
 }
-
-#endif
