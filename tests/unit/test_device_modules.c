@@ -18,7 +18,8 @@ static struct sgpu_error error;
 static unsigned char image[4 << 20];
 static size_t size;
 
-/* The smallest library of this process that is a file. */
+/* The smallest library of this process that is a file, but for libnuma, which asks for the machine's nodes when it is
+ * loaded: a module may not. */
 static int find_library(struct dl_phdr_info *object, size_t info_size, void *argument)
 {
 	static unsigned char other[sizeof(image)];
@@ -29,7 +30,8 @@ static int find_library(struct dl_phdr_info *object, size_t info_size, void *arg
 	(void)argument;
 	if (file) {
 		found = fread(other, 1, sizeof(other), file);
-		if (found < sizeof(other) && (size == 0 || found < size) && !strstr(object->dlpi_name, "/ld-")) {
+		if (found < sizeof(other) && (size == 0 || found < size) && !strstr(object->dlpi_name, "/ld-") &&
+		    !strstr(object->dlpi_name, "/libnuma")) {
 			memcpy(image, other, found);
 			size = found;
 		}
