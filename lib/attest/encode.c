@@ -9,7 +9,7 @@
 
 #include "attest/internal.h"
 
-/* What is decoded is a part of something bounded; this keeps sums from overflowing. */
+/* The input is part of a bounded text; this prevents overflow in sums. */
 enum { TEXT_MAX = 4 * SGPU_QUOTE_MAX };
 
 static const char standard[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -60,7 +60,7 @@ int sgpu_decode_base64(const char *text, size_t length, const char *what, uint8_
 	if (!copy) {
 		return sgpu_fail_nomem(error);
 	}
-	/* The other alphabet, and nothing that is in that one alone. */
+	/* The characters of base64url, without those of base64 only. */
 	for (char *c = copy; *c; c++) {
 		*c = *c == '+' ? '-' : *c == '/' ? '_' : *c == '-' || *c == '_' ? '!' : *c;
 	}

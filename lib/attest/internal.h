@@ -32,7 +32,7 @@ SGPU_MUST_CHECK int sgpu_certificate_key(const uint8_t *der, size_t size, const 
 /* A certificate from exactly `size` bytes of DER, or NULL. */
 X509 *sgpu_certificate_parse(const uint8_t *der, size_t size);
 
-/* base64url without padding, of whatever length: *data from malloc, not terminated. Errors: SGPU_EINVALID. */
+/* Decodes base64url without padding, of any length: *data from malloc, not terminated. Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_decode_base64url(const char *text, size_t length, const char *what, uint8_t **data,
 					  size_t *size, struct sgpu_error *error);
 /* Standard base64 with padding, as x5c has it. */
@@ -42,7 +42,7 @@ SGPU_MUST_CHECK int sgpu_decode_base64(const char *text, size_t length, const ch
 char *sgpu_encode_base64(const void *data, size_t size);
 char *sgpu_encode_base64url(const void *data, size_t size);
 
-/* A token taken apart; nothing of it is verified yet. It borrows from the token. */
+/* The parts of a token, unverified, borrowed from the token. */
 struct sgpu_jws {
 	json_t *header;
 	const char *typ, *kid;          /* in the header, or NULL */
@@ -64,8 +64,8 @@ SGPU_MUST_CHECK int sgpu_jws_make(const struct sgpu_signer *signer, const struct
 
 /* ---- keys/ ---- */
 /* Splits a token and verifies its signature with `public_pem`, or, when that is NULL, with the key of the first
- * certificate in x5c. *chain (unless NULL) receives x5c, unverified. Refuses every alg but ES384, and every header but
- * alg, typ, kid and x5c. *payload comes from malloc. Errors: SGPU_EINVALID, SGPU_ESIGNATURE. */
+ * certificate in x5c. *chain (unless NULL) receives x5c, unverified. Refuses every alg but ES384, and every header
+ * but alg, typ, kid and x5c. *payload comes from malloc. Errors: SGPU_EINVALID, SGPU_ESIGNATURE. */
 SGPU_MUST_CHECK int sgpu_jws_verify(const char *token, size_t token_size, const char *public_pem, char **payload,
 				    size_t *payload_size, struct sgpu_chain *chain, struct sgpu_error *error);
 /* The text of a file that sgpu_owners_load takes. Errors: SGPU_EINVALID. */

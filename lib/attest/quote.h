@@ -37,7 +37,7 @@ SGPU_MUST_CHECK int sgpu_quote_report_data(const json_t *claims, const uint8_t a
 SGPU_MUST_CHECK int sgpu_quote_ueid(const struct sgpu_chain *chain, uint8_t ueid[SGPU_UEID_SIZE],
 				    struct sgpu_error *error);
 
-/* A quote taken apart; nothing of it is verified. */
+/* The parts of a quote, unverified. */
 struct sgpu_quote_parts {
 	char *token;
 	size_t token_size;

@@ -62,8 +62,8 @@ const char *sgpu_excerpt(const char *value, size_t size, char text[SGPU_EXCERPT_
 	return text;
 }
 
-/* A path is shown whole however long it is. What has quotes, braces or lines in it and is long is a text, and so is what
- * is long without a '/'. */
+/* A path of any length is shown in full. A long value with quotes, braces or line breaks, or without a '/', is a
+ * text. */
 bool sgpu_is_name(const char *value, size_t size)
 {
 	if (size <= EXCERPT) {

@@ -12,7 +12,7 @@
 
 enum { DEPTH_MAX = 64 };
 
-/* What a text would cost as a tree is known before any of it is made: jansson takes 224 bytes for "{}", and goes 2048
+/* The cost of a tree is computed before any of it is allocated: jansson takes 224 bytes for "{}", and goes 2048
  * levels deep. */
 static int check_cost(const char *text, size_t size, size_t values_max, size_t *where, struct sgpu_error *error)
 {
@@ -64,7 +64,8 @@ void sgpu_json_place(const char *text, size_t position, int *line, int *column)
 	}
 }
 
-/* jansson quotes what it saw last: "invalid token near 'x'". That may be half of a secret, so only a short one is kept. */
+/* jansson quotes the last token: "invalid token near 'x'". It may be half of a secret, so only a short one is
+ * kept. */
 static int fail_parse(char *text, struct sgpu_error *error)
 {
 	enum { SHORT = 24 };
@@ -88,7 +89,7 @@ int sgpu_json_parse_at(const char *text, size_t size, bool any, size_t values_ma
 	}
 	*value = json_loadb(text, size, JSON_REJECT_DUPLICATES | (any ? JSON_DECODE_ANY : 0), &fault);
 	if (!*value) {
-		/* How much was read: the fault is in the last of it. */
+		/* The number of bytes read: the fault is in the last of them. */
 		*position = fault.position > 0 ? (size_t)fault.position - 1 : 0;
 		*position = *position < size ? *position : size;
 		return fail_parse(fault.text, error);

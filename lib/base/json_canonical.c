@@ -11,8 +11,8 @@
 
 #include <sgpu/json.h>
 
-/* A text that grows. The memory streams of libc lose bytes without a word when memory is out, and what is hashed and
- * signed must be whole. */
+/* A growing text. libc's memory streams silently lose bytes when memory runs out, but hashed and signed text must
+ * be complete. */
 struct text {
 	char *data; /* NUL-terminated at the end */
 	size_t size, capacity;
@@ -173,7 +173,7 @@ static const struct sgpu_json_items *find_items(const struct sgpu_json_items *li
 	return NULL;
 }
 
-/* A member of the same key as one of the lists stands for it. */
+/* A member with the key of a list is replaced by that list. */
 static int write_object(struct text *out, const json_t *value, const struct sgpu_json_items *lists, size_t list_count)
 {
 	size_t count = json_object_size(value), used = 0;

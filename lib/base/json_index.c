@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where each value of a JSON text stands: one pass over text that jansson has accepted, so that a message can name
- * line and column of a value that parsed well but means nothing.
+ * The position of each value of a JSON text, from one pass over text that jansson has accepted. Messages can thus
+ * name the line and column of a value that is valid JSON but wrong.
  */
 #include <stdbool.h>
 #include <stdlib.h>
@@ -85,7 +85,7 @@ static void skip_blanks(struct scan *scan)
 	}
 }
 
-/* From the opening quote to behind the closing one; *plain says that there is no escape inside. */
+/* From the opening quote to after the closing one; *plain tells that there is no escape inside. */
 static void skip_string(struct scan *scan, bool *plain)
 {
 	*plain = true;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A long document in parts. Where an element begins and ends is found by brackets, quotes and commas alone; whether it
- * is one, its own parse says. When the frame and all of the parts are values, so is the whole.
+ * A long document in parts. The borders of an element are found only by brackets, quotes and commas; its own parse
+ * decides whether it is valid. If the frame and all parts are values, so is the whole document.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +31,7 @@ static bool is_blank(char c)
 	return c == ' ' || c == '\n' || c == '\t' || c == '\r';
 }
 
-/* From an opening quote to behind the closing one, or to the end. */
+/* From an opening quote to after the closing one, or to the end. */
 static const char *string_end(const char *text, const char *end)
 {
 	for (text++; text < end && *text != '"'; text++) {
@@ -48,7 +48,7 @@ static void emit(struct pass *pass, const char *text, size_t size)
 	pass->frame_size += size;
 }
 
-/* To the comma or bracket behind an element. */
+/* To the comma or bracket after an element. */
 static const char *element_end(const char *text, const char *end)
 {
 	int depth = 0;
@@ -84,7 +84,7 @@ static void add_part(struct pass *pass, struct sgpu_json_list *list, const char 
 	list->count++;
 }
 
-/* From the opening bracket to behind the closing one, which a document that was cut short has not. */
+/* From the opening bracket to after the closing one, which a document that was cut short lacks. */
 static void split_list(struct pass *pass, struct sgpu_json_list *list)
 {
 	const char *open = pass->at, *begin = open + 1;
@@ -128,7 +128,7 @@ static bool is_key(const char *key, size_t size, const char *name)
 	return same;
 }
 
-/* NULL: none of them, or one that has elements already, which is a fault that the frame's parse will find. */
+/* NULL: none of the lists, or one that has elements already, a fault that the frame's parse reports. */
 static struct sgpu_json_list *find_list(const struct pass *pass, const char *key, size_t size)
 {
 	for (size_t i = 0; i < pass->list_count; i++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The text of a message. It is formatted here and not by vsnprintf alone, because what stands in quotes is a value from
- * outside: a name is shown whole, of anything longer only a beginning, and of a key nothing. So every message keeps that,
- * whoever wrote it.
+ * The text of a message. It is formatted here and not only by vsnprintf, because a value in quotes comes from
+ * outside: a name is shown in full, of other values only the beginning, and of a key nothing. Every message thus
+ * follows these rules.
  */
 #include <stdint.h>
 #include <stdio.h>

@@ -29,7 +29,7 @@ int sgpu_output_set_mode(struct sgpu_output *output, mode_t mode, struct sgpu_er
 	if (!output->regular) {
 		return 0;
 	}
-	/* Never more than asked for, not even for a moment: other threads may make files. */
+	/* Never wider than requested, not even for a moment: other threads may make files. */
 	const mode_t mask = umask(0077);
 
 	umask(mask);
@@ -76,7 +76,8 @@ static int open_regular(struct sgpu_output *output, struct output_place *place, 
 	output->regular = true;
 	output->name = place->name;
 	place->name = NULL;
-	/* To bring the name to the disk the folder has to be open for reading; where that is denied, it does without. */
+	/* To bring the name to the disk the folder has to be open for reading; where that is denied, it does
+	 * without. */
 	output->folder = openat(place->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (output->folder < 0) {
 		output->folder = place->folder;
@@ -96,7 +97,7 @@ static int open_found(struct sgpu_output *output, struct output_place *place, mo
 		return open_descriptor(output, place->descriptor, error);
 	}
 	if (place->found >= 0 && S_ISDIR(place->status.st_mode)) {
-		return sgpu_fail(error, SGPU_ESYSTEM, "cannot write '%s': it is a folder", output->path);
+		return sgpu_fail(error, SGPU_ESYSTEM, "cannot write '%s': it is a directory", output->path);
 	}
 	if (place->found >= 0 && !S_ISREG(place->status.st_mode)) {
 		return open_special(output, place->found, error);
@@ -176,8 +177,8 @@ int sgpu_output_made_in(const struct sgpu_output *output, int i)
 	return i < output->made_count ? output->made[i].folder : -1;
 }
 
-/* A full disk behind a redirection may only speak at close: that is standard output's own business, but fsync tells of
- * it now where the kind allows. */
+/* A full disk behind a redirection may report its error only at close, which is not ours for standard output;
+ * fsync reports it now, if this kind of file supports it. */
 static int commit_special(struct sgpu_output *output, struct sgpu_error *error)
 {
 	if (fsync(output->fd) && errno != EINVAL && errno != EROFS && errno != ENOTSUP) {

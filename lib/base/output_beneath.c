@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Outputs below a folder, at paths that somebody else may have chosen: no link is followed and nothing leads out, since
- * every step is taken from the descriptor of the one before.
+ * Outputs below a folder, at paths that somebody else may have chosen: no link is followed and nothing leads out,
+ * since every step is taken from the descriptor of the one before.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,8 @@
 
 #include "output_place.h"
 
-/* A folder below `folder`. Before Linux 5.6, and where a filter hides openat2, a path of one component alone. */
+/* Opens a directory beneath `folder`. Before Linux 5.6, and if a filter hides openat2, only a path of one
+ * component. */
 static int open_folder(int folder, const char *path)
 {
 	struct open_how how = { .flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
@@ -42,7 +43,7 @@ static int go_to(struct output_place *place, int fd, const char *shown, struct s
 		return sgpu_fail(error, SGPU_EPOLICY, "the output '%s' leads through a link or a file", shown);
 	}
 	if (fd < 0) {
-		return sgpu_fail_errno(error, "cannot open the folder of '%s'", shown);
+		return sgpu_fail_errno(error, "cannot open the directory of '%s'", shown);
 	}
 	close(place->folder);
 	place->folder = fd;
@@ -98,7 +99,7 @@ int sgpu_output_place_beneath(int root, const char *path, const char *shown, mod
 	if (!folders || !place->name) {
 		code = sgpu_fail_nomem(error);
 	} else if (path[0] == '/' || !*name || !strcmp(name, ".") || !strcmp(name, "..")) {
-		code = sgpu_fail(error, SGPU_EPOLICY, "'%s' is no place for a file below a folder", shown);
+		code = sgpu_fail(error, SGPU_EPOLICY, "'%s' is no path of a file beneath a directory", shown);
 	} else if (place->folder < 0) {
 		code = sgpu_fail_errno(error, "cannot create '%s'", shown);
 	} else {
@@ -127,7 +128,7 @@ int sgpu_output_folder_open(struct sgpu_output_folder *folder, const char *path,
 	place.made_count = 0;
 	if (!code) {
 		folder->fd = openat(place.folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		code = folder->fd < 0 ? sgpu_fail_errno(error, "cannot open folder '%s'", path) : 0;
+		code = folder->fd < 0 ? sgpu_fail_errno(error, "cannot open directory '%s'", path) : 0;
 	}
 	sgpu_output_place_clear(&place);
 	if (code) {

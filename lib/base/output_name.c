@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Names of outputs. Linux cannot link a file over another, so what replaces one has a temporary name for a moment, and a
- * file system without O_TMPFILE gives it one from the start. Whoever holds such a file has a lock on it; one that is not
- * locked was left by a process that was killed, and the next run removes it.
+ * Names of outputs. Linux cannot link a file over another, so a replacement has a temporary name for a moment; on
+ * a file system without O_TMPFILE, every output has one from the start. A process holds a lock on its temporary
+ * file. A file without a lock was left by a killed process, and the next run removes it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 
 #include "output_name.h"
 
-/* The first names are the same for everybody, so that what was left behind is found without a search. */
+/* All processes try the same first names, so files that were left behind are found without a search. */
 enum { COMMON_NAMES = 16, NAMES_TRIED = 100, NAME_SIZE = 64 };
 
 static void make_name(int attempt, char name[NAME_SIZE])
@@ -177,7 +177,7 @@ int sgpu_output_name_give(struct sgpu_output *output, struct sgpu_error *error)
 	return 0;
 }
 
-/* Locked before it is linked: what is seen under that name without a lock was left behind. */
+/* Locked before it is linked: a file with that name but without a lock was left behind. */
 static int give_temporary(struct sgpu_output *output, struct sgpu_error *error)
 {
 	char name[NAME_SIZE];

@@ -13,7 +13,7 @@ void sgpu_output_names_collect(int folder);
 SGPU_MUST_CHECK int sgpu_output_name_create(struct sgpu_output *output, mode_t mode, struct sgpu_error *error);
 /* Gives it its name, if nothing has that. */
 SGPU_MUST_CHECK int sgpu_output_name_give(struct sgpu_output *output, struct sgpu_error *error);
-/* Gives it its name, whatever file has that now. */
+/* Gives the output its name, and replaces a file of that name. */
 SGPU_MUST_CHECK int sgpu_output_name_replace(struct sgpu_output *output, struct sgpu_error *error);
 
 #endif

@@ -24,7 +24,7 @@ enum { LINKS_MAX = 40, MEMORY_DEVICES = 1, NULL_DEVICE = 3, ZERO_DEVICE = 5, FUL
 
 struct walk {
 	const char *path;   /* as given, for messages */
-	char *rest;         /* what is still to be walked, from malloc */
+	char *rest;         /* the rest of the path, from malloc */
 	const char *at;     /* in `rest` */
 	int links;
 	mode_t folder_mode;
@@ -37,7 +37,7 @@ static bool is_trusted(uid_t owner)
 	return owner == geteuid() || owner == 0;
 }
 
-/* Whether users besides its owner put things there: /tmp and its like. */
+/* Whether users other than its owner can put files there, as in /tmp. */
 static bool is_shared(const struct stat *folder)
 {
 	return (folder->st_mode & S_IWOTH) || ((folder->st_mode & S_ISVTX) && (folder->st_mode & S_IWGRP));
@@ -59,7 +59,7 @@ static int not_ours(const struct walk *walk, const char *name, const char *what,
 
 static const char *kind_of(mode_t mode)
 {
-	return S_ISDIR(mode) ? "a folder" : S_ISLNK(mode) ? "a link" : S_ISREG(mode) ? "a file" :
+	return S_ISDIR(mode) ? "a directory" : S_ISLNK(mode) ? "a link" : S_ISREG(mode) ? "a file" :
 	       S_ISFIFO(mode) ? "a pipe" : S_ISSOCK(mode) ? "a socket" : "a device";
 }
 
@@ -72,13 +72,13 @@ static int judge(const struct walk *walk, const char *name, const struct stat *f
 		return not_ours(walk, name, kind_of(status->st_mode), error);
 	}
 	if (S_ISLNK(status->st_mode) && (is_shared(folder) || !is_trusted(folder->st_uid))) {
-		return sgpu_fail(error, SGPU_EPOLICY, "cannot write '%s': '%s' is a link in a folder that others can "
+		return sgpu_fail(error, SGPU_EPOLICY, "cannot write '%s': '%s' is a link in a directory that others can "
 				 "write to", walk->path, name);
 	}
 	return 0;
 }
 
-/* "/dev/stdout" and the like are descriptors that the user gave us, whatever is behind them. -1: it is none. */
+/* "/dev/stdout" and the like are descriptors that the user gave us, of any kind. -1: the path is no descriptor. */
 static int named_descriptor(const char *path)
 {
 	static const char *const folders[] = { "/dev/fd/", "/proc/self/fd/" };
@@ -112,10 +112,10 @@ static int start(struct walk *walk, char *rest, struct sgpu_error *error)
 		}
 		place->folder = open(rest[0] == '/' ? "/" : ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	}
-	return place->folder < 0 ? sgpu_fail_errno(error, "cannot open the folder of '%s'", walk->path) : 0;
+	return place->folder < 0 ? sgpu_fail_errno(error, "cannot open the directory of '%s'", walk->path) : 0;
 }
 
-/* Goes on with the link's text and then with what stood behind the link. */
+/* Continues with the link's text, and then with the rest of the path after the link. */
 static int follow(struct walk *walk, int link, struct sgpu_error *error)
 {
 	char text[PATH_MAX], *rest = NULL;
@@ -123,7 +123,7 @@ static int follow(struct walk *walk, int link, struct sgpu_error *error)
 
 	if (++walk->links > LINKS_MAX) {
 		errno = ELOOP;
-		return sgpu_fail_errno(error, "cannot open the folder of '%s'", walk->path);
+		return sgpu_fail_errno(error, "cannot open the directory of '%s'", walk->path);
 	}
 	if (length <= 0 || length == (ssize_t)sizeof(text)) {
 		return sgpu_fail_errno(error, "cannot read a link on the way to '%s'", walk->path);
@@ -147,7 +147,7 @@ static int remember(struct output_place *place, const char *name, const char *sh
 	grown->name = strdup(name);
 	if (grown->folder < 0 || !grown->name) {
 		free(grown->name);
-		return grown->folder < 0 ? sgpu_fail_errno(error, "cannot open the folder of '%s'", shown) :
+		return grown->folder < 0 ? sgpu_fail_errno(error, "cannot open the directory of '%s'", shown) :
 					   sgpu_fail_nomem(error);
 	}
 	place->made_count++;
@@ -158,7 +158,7 @@ int sgpu_output_place_make(struct output_place *place, const char *name, mode_t 
 		      struct sgpu_error *error)
 {
 	if (mkdirat(place->folder, name, mode)) {
-		return errno == EEXIST ? 0 : sgpu_fail_errno(error, "cannot make the folder '%s' of '%s'", name, shown);
+		return errno == EEXIST ? 0 : sgpu_fail_errno(error, "cannot make the directory '%s' of '%s'", name, shown);
 	}
 	return remember(place, name, shown, error);
 }
@@ -251,7 +251,7 @@ static int step(struct walk *walk, struct sgpu_error *error)
 		return length ? descend(walk, name, error) : 0;
 	}
 	if (!length || !strcmp(name, ".") || !strcmp(name, "..")) {
-		return sgpu_fail(error, SGPU_ESYSTEM, "cannot write '%s': it is a folder", walk->path);
+		return sgpu_fail(error, SGPU_ESYSTEM, "cannot write '%s': it is a directory", walk->path);
 	}
 	return arrive(walk, name, error);
 }
@@ -269,7 +269,7 @@ int sgpu_output_place_find(const char *path, mode_t folder_mode, struct output_p
 	if (!length || path[length - 1] == '/') { /* before a folder is made for it */
 		free(rest);
 		return sgpu_fail(error, SGPU_ESYSTEM, "cannot write '%s': %s", path,
-				 length ? "it is a folder" : "it is no name");
+				 length ? "it is a directory" : "it is no name");
 	}
 	int code = start(&walk, rest, error);
 	while (!code && place->descriptor < 0 && !place->name) {
@@ -286,7 +286,7 @@ int sgpu_output_place_folder(const char *path, mode_t folder_mode, struct output
 
 	*place = (struct output_place)OUTPUT_PLACE_INIT;
 	int code = !rest ? sgpu_fail_nomem(error) : *rest ? start(&walk, rest, error) :
-		   sgpu_fail(error, SGPU_ESYSTEM, "cannot open folder '': it is no name");
+		   sgpu_fail(error, SGPU_ESYSTEM, "cannot open directory '': it is no name");
 	while (!code && *walk.at) {
 		code = step(&walk, error);
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Between the files that make outputs: where one goes, walked to by descriptors alone.
+ * Shared by the files that make outputs: the place of an output, reached only by descriptors.
  */
 #ifndef SGPU_BASE_OUTPUT_PLACE_H
 #define SGPU_BASE_OUTPUT_PLACE_H
@@ -34,11 +34,11 @@ SGPU_MUST_CHECK int sgpu_output_place_find(const char *path, mode_t folder_mode,
 /* The same for a folder: all components are on the way, and place->folder is the last one. */
 SGPU_MUST_CHECK int sgpu_output_place_folder(const char *path, mode_t folder_mode, struct output_place *place,
 					struct sgpu_error *error);
-/* A place below an open folder, see sgpu_output_open_beneath. Links are not followed: one with the last name is what was
- * found. `shown` is for messages. */
+/* Walks to a place beneath an open directory, see sgpu_output_open_beneath. Links are not followed: a link with
+ * the last name is what was found. `shown` is for messages. */
 SGPU_MUST_CHECK int sgpu_output_place_beneath(int root, const char *path, const char *shown, mode_t folder_mode,
 					 struct output_place *place, struct sgpu_error *error);
-/* mkdirat in place->folder, and remembers what was made. A folder that is there is no error. */
+/* Calls mkdirat in place->folder and records the new directory. An existing directory is no error. */
 SGPU_MUST_CHECK int sgpu_output_place_make(struct output_place *place, const char *name, mode_t mode, const char *shown,
 				      struct sgpu_error *error);
 void sgpu_output_place_clear(struct output_place *place);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory for keys: regions of pages that nobody else sees, cut into units. What is larger than half a region has one of
- * its own.
+ * Memory for keys: regions of pages that nobody else sees, divided into units. An object larger than half a region
+ * gets a region of its own.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -234,7 +234,7 @@ void sgpu_secret_free(void *memory, size_t size)
 	}
 	pthread_mutex_lock(&lock);
 	region = region_of(memory);
-	/* Not from here: wiped all the same, as whoever owns it believes, and otherwise left alone. */
+	/* Memory from elsewhere: wiped, as its owner expects, but not freed. */
 	sgpu_wipe(memory, size);
 	if (!region) {
 		pthread_mutex_unlock(&lock);

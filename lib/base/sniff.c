@@ -67,7 +67,7 @@ static enum sgpu_sniffed sniff_json(const char *text, size_t size, const char **
 	return SGPU_SNIFFED_JSON;
 }
 
-/* By the name of the first member, so that a batch whose header is damaged or cut short is told as such. */
+/* By the name of the first member, so that a batch with a damaged or short header is still recognised. */
 static enum sgpu_sniffed sniff_tar(const char *text, size_t size, const char **what)
 {
 	if (size >= sizeof("batch.json") && !memcmp(text, "batch.json", sizeof("batch.json"))) {
@@ -82,7 +82,7 @@ static enum sgpu_sniffed sniff_tar(const char *text, size_t size, const char **w
 	return size >= USTAR_AT + 5 && !memcmp(text + USTAR_AT, "ustar", 5) ? SGPU_SNIFFED_TAR : SGPU_SNIFFED_UNKNOWN;
 }
 
-/* UTF-8 is taken as any bytes from 0x80 on beside many that are ASCII. */
+/* Any bytes from 0x80 among many ASCII bytes count as UTF-8. */
 static bool is_text(const uint8_t *bytes, size_t size)
 {
 	size_t plain = 0;
@@ -96,8 +96,8 @@ static bool is_text(const uint8_t *bytes, size_t size)
 	return plain * 4 >= size * 3;
 }
 
-/* Pairs of equal bytes: of n random ones about n * (n - 1) / 512 are, with that variance. Twelve deviations and twelve
- * more are never seen, and what people make (pictures, numbers, programs) is far beyond. */
+/* Pairs of equal bytes: of n random ones about n * (n - 1) / 512 are, with that variance. Twelve deviations and
+ * twelve more are never seen, and what people make (pictures, numbers, programs) is far beyond. */
 static bool is_uneven(const uint8_t *bytes, size_t size)
 {
 	uint64_t counts[256] = { 0 }, pairs = 0, expected = (uint64_t)size * (size - 1) / 512, deviation = 0;

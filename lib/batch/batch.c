@@ -65,7 +65,7 @@ int sgpu_batch_sort(const struct sgpu_batch *batch, int **by_id, struct sgpu_err
 	return 0;
 }
 
-/* The index may be older than the segments: what it finds is compared, and what it misses is looked for. */
+/* The index may be older than the segments: a hit is compared, and a miss is searched for. */
 static int search_sorted(const struct sgpu_batch *batch, const char *id)
 {
 	int low = 0, high = batch->by_id_count;

@@ -16,7 +16,8 @@ static const char *index_name(bool response)
 	return response ? "response.json" : "batch.json";
 }
 
-/* The rest of the current member, in memory that grows as the bytes arrive: what the header claims is worth nothing. */
+/* The rest of the current member, in memory that grows as the bytes arrive: what the header claims is worth
+ * nothing. */
 static int read_text(struct sgpu_tar_reader *reader, uint64_t size, char **text, struct sgpu_error *error)
 {
 	uint64_t got = 0;
@@ -139,7 +140,7 @@ static int check_segments(struct sgpu_batch *batch, const struct sgpu_manifest *
 		s->input = sgpu_segment_is_input(&manifest->segments[at]);
 		s->output = sgpu_segment_is_output(&manifest->segments[at]);
 	}
-	if (wanted != batch->segment_count) { /* none is there twice, so some of the manifest's are not */
+	if (wanted != batch->segment_count) { /* no id is repeated, so some segments of the manifest are missing */
 		return sgpu_fail(error, SGPU_EINVALID, "%s has %d segments, the manifest has %d",
 				 index_name(batch->response), batch->segment_count, wanted);
 	}

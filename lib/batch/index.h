@@ -23,11 +23,12 @@ SGPU_MUST_CHECK int sgpu_batch_check(const struct sgpu_batch *batch, struct sgpu
 /* One recipient, of any kind. */
 SGPU_MUST_CHECK int sgpu_batch_check_recipients(const json_t *recipients, const char *where,
 						struct sgpu_error *error);
-/* The form of the array alone; what a signature is worth, signature.c says. */
+/* Checks only the form of the array; signature.c verifies signatures. */
 SGPU_MUST_CHECK int sgpu_batch_check_signatures(const json_t *signatures, struct sgpu_error *error);
-/* The segments sorted by id, from malloc. Errors: SGPU_EINVALID when an id is there twice. */
+/* Sorts the segments by id; *by_id comes from malloc. Errors: SGPU_EINVALID if an id is repeated. */
 SGPU_MUST_CHECK int sgpu_batch_sort(const struct sgpu_batch *batch, int **by_id, struct sgpu_error *error);
-/* Canonical text: all of it; for the MAC without `mac` and the locations; for signatures also without these. From malloc. */
+/* Writes the canonical text: the whole; for the MAC without `mac` and the locations; for signatures also without
+ * the signatures. From malloc. */
 enum sgpu_index_part { SGPU_INDEX_WHOLE, SGPU_INDEX_FOR_MAC, SGPU_INDEX_FOR_SIGNATURES };
 SGPU_MUST_CHECK int sgpu_batch_canonical(const struct sgpu_batch *batch, enum sgpu_index_part part, char **text,
 					 size_t *size, struct sgpu_error *error);

@@ -175,7 +175,7 @@ static int fail_form(const char *where, struct sgpu_error *error)
 	return sgpu_fail(error, SGPU_EINVALID, "%s is not in canonical form", where);
 }
 
-/* The tree of one segment at a time: of all of them it would take ten times as much as their text. */
+/* The tree of one segment at a time: the tree of all would take ten times the memory of their text. */
 static int parse_part(const struct sgpu_json_part *part, const char *where, size_t i, bool response,
 		      struct sgpu_batch_segment *segment, struct sgpu_error *error)
 {
@@ -307,8 +307,8 @@ static int parse_index(const json_t *index, const struct sgpu_json_list *list, s
 	return code ? code : parse_authentication(index, where, batch, error);
 }
 
-/* A batch has one text: what is not canonical was written by something that does not keep to the format. The segments
- * have been compared; this is what stands around them. */
+/* A batch has exactly one text: text that is not canonical violates the format. The segments have been compared;
+ * this compares the text around them. */
 static int check_frame(const json_t *index, const struct sgpu_json_list *list, const char *text, size_t size,
 		       const char *where, struct sgpu_error *error)
 {

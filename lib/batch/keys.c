@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The batch key: wrapped for recipients, and what is derived from it, the MAC of the index and the segments' keys.
+ * The batch key: wrapped for recipients, and used to derive the MAC of the index and the segments' keys.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The inline payloads behind the head, in the order of the index.
+ * The inline payloads after the head, in the order of the index.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The batches that were taken. In a folder: "lock", which whoever takes a batch holds, and "batches", a header and a record
- * for each, appended and on the disk before the batch runs. A record that a crash cut short belongs to a batch that has not
- * run. Records that are older than the window are dropped when they are many, and with them all that is as old is
- * refused from then on, whatever the clock says later.
+ * The batches that were taken. In a folder: "lock", which whoever takes a batch holds, and "batches", a header and
+ * a record for each, appended and on the disk before the batch runs. A record that a crash cut short belongs to a
+ * batch that has not run. Records that are older than the window are dropped when they are many, and with them all
+ * that is as old is refused from then on, whatever the clock says later.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +22,7 @@ enum { KEY_SIZE = 16, CHECK_SIZE = 8, DROPPED_MIN = 1024 };
 static const char magic[8] = "sgpu rp1";
 static const char data_name[] = "batches", lock_name[] = "lock", new_name[] = "batches.new";
 
-/* As it lies in the file. */
+/* A record as stored in the file. */
 struct record {
 	uint8_t key[KEY_SIZE]; /* of owner and batch id */
 	uint64_t counter;
@@ -141,7 +141,7 @@ static int read_table(const struct sgpu_replay *replay, int fd, struct table *ta
 	return code ? code : check_records(replay, table, error);
 }
 
-/* All of it, as a new file in the place of the old. */
+/* Writes all records as a new file, which replaces the old one. */
 static int write_table(const struct sgpu_replay *replay, struct table *table, struct sgpu_error *error)
 {
 	const int fd = openat(replay->folder, new_name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -202,8 +202,8 @@ static int check_new(const struct table *table, const struct record *record, str
 	return 0;
 }
 
-/* Drops what is too old to be taken, if that is much; true when something was. What was dropped and all that is as old is
- * refused from now on by its age. */
+/* Drops records that are too old, if there are many; returns whether it dropped any. From now on, all batches of
+ * that age are refused by their age. */
 static bool drop_old(struct table *table, uint64_t now_us, uint64_t window_us)
 {
 	const uint64_t floor = now_us > window_us ? now_us - window_us : 0;
@@ -290,18 +290,19 @@ static int open_folder(struct sgpu_replay *replay, struct sgpu_error *error)
 	if (opened.made_count > 1) { /* of a volume that is not mounted the records are elsewhere */
 		sgpu_output_folder_close(&opened, false);
 		errno = ENOENT;
-		return sgpu_fail_errno(error, "cannot make folder '%s'", replay->name);
+		return sgpu_fail_errno(error, "cannot make directory '%s'", replay->name);
 	}
 	replay->folder = opened.fd;
 	opened.fd = -1;
 	sgpu_output_folder_close(&opened, true);
 	if (fstat(replay->folder, &status)) {
-		return sgpu_fail_errno(error, "cannot open folder '%s'", replay->name);
+		return sgpu_fail_errno(error, "cannot open directory '%s'", replay->name);
 	}
 	if (status.st_uid != geteuid() || (status.st_mode & (S_IRWXG | S_IRWXO))) {
-		sgpu_fail(error, SGPU_EPOLICY, "folder '%s' is not of this user alone (user %lu, mode %04o)", replay->name,
+		sgpu_fail(error, SGPU_EPOLICY, "directory '%s' does not belong to this user alone (user %lu, mode %04o)",
+			  replay->name,
 			  (unsigned long)status.st_uid, (unsigned)status.st_mode & 07777u);
-		return sgpu_hint(error, "name a folder of your own, with mode 0700");
+		return sgpu_hint(error, "name a directory of your own, with mode 0700");
 	}
 	replay->lock = openat(replay->folder, lock_name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 	return replay->lock < 0 ? sgpu_fail_errno(error, "cannot open '%s/%s'", replay->name, lock_name) : 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whose batch it is: signatures over the index, and whether one of them is an owner's.
+ * Signatures over the index, and whether one of them is an owner's.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 #include "index.h"
 
-/* What is signed: the digest of all that whoever carries the batch may not change. */
+/* The signed content: the digest of everything that those who carry the batch may not change. */
 static int digest_of(const struct sgpu_batch *batch, uint8_t digest[SGPU_SHA256_SIZE], struct sgpu_error *error)
 {
 	char *text = NULL;

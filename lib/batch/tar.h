@@ -32,7 +32,7 @@ struct sgpu_tar_raw {
 };
 _Static_assert(sizeof(struct sgpu_tar_raw) == SGPU_TAR_BLOCK, "a header is one block");
 
-enum { SGPU_TAR_TRAILER_MAX = 1 << 20 };               /* bytes of zeros behind the two end blocks */
+enum { SGPU_TAR_TRAILER_MAX = 1 << 20 };               /* bytes of zeros after the two end blocks */
 #define SGPU_TAR_SIZE_MAX ((uint64_t)1 << 62)
 #define SGPU_TAR_OCTAL_MAX ((uint64_t)077777777777)    /* what eleven digits hold */
 
@@ -43,9 +43,9 @@ struct sgpu_tar_reader {
 	bool seekable;
 	uint64_t position, file_size;     /* seekable only: where reading goes on, and the size when it was opened */
 	uint64_t remaining;               /* payload bytes of the member that were not read */
-	unsigned padding;                 /* bytes behind them */
+	unsigned padding;                 /* bytes after them */
 	bool begun, ended, lost;          /* lost: the position could not be moved */
-	bool has_first;                   /* a first block that the caller had read */
+	bool has_first;                   /* a first block that the caller has read */
 	struct sgpu_tar_raw first;
 	int cursor;                       /* of sgpu_batch_next_payload: the segment to look at next */
 };

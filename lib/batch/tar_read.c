@@ -232,7 +232,7 @@ static int read_end(struct sgpu_tar_reader *reader, struct sgpu_error *error)
 	return 0;
 }
 
-/* A file whose end is known must hold the member, so that a cut is found before any of it is used. */
+/* A file of known size must contain the member, so that a missing end is found before the member is used. */
 static int check_room(const struct sgpu_tar_reader *reader, struct sgpu_error *error)
 {
 	uint64_t end = 0;
@@ -253,7 +253,7 @@ static int next_header(struct sgpu_tar_reader *reader, struct sgpu_tar_raw *head
 	return read_exact(reader, header, sizeof(*header), error);
 }
 
-/* The first block says what was given for an archive. One of another tar is told as any bad header. */
+/* The first block tells what was given in place of an archive. Another tar archive is reported as a bad header. */
 static int check_first(struct sgpu_tar_reader *reader, struct sgpu_error *error)
 {
 	size_t got = sizeof(reader->first);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Detached JSON Web Signatures (RFC 7515, appendix F), compact. The header is what an attacker writes: it names the key
- * that the token is by, and nothing that is believed.
+ * Detached JSON Web Signatures (RFC 7515, appendix F), compact. The header is what an attacker writes: it names
+ * the key that the token is by, and nothing that is believed.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +39,7 @@ static int header_text(const struct sgpu_signing_key *key, const char *typ, char
 	return code;
 }
 
-/* HEADER "." PAYLOAD, which is what is signed. */
+/* The signed text: HEADER "." PAYLOAD. */
 static int signed_text(const char *header, size_t header_size, const void *payload, size_t size, char **text,
 		       struct sgpu_error *error)
 {
@@ -109,7 +109,7 @@ static int key_of(const json_t *header, struct sgpu_signing_key *key, struct sgp
 	return code ? code : sgpu_signing_thumbprint(key, error);
 }
 
-/* The header's text, and the key in it: whatever else stands there, or stands there otherwise, is refused. */
+/* The header's text, and its key. Any other member, and any other form, is refused. */
 static int read_header(const char *text, size_t size, const char *typ, struct sgpu_signing_key *key,
 		       struct sgpu_error *error)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Health tests of SP 800-90B and what they conclude.
+ * The health tests of SP 800-90B and their verdict.
  */
 #include <math.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 enum {
 	VALUES = 256,
 	ALPHA_BITS = 30,
-	COUNTS = 5, /* that are told of a source, each of at most as many bits as the number of samples has */
+	COUNTS = 5, /* reported for each source, each with at most as many bits as the number of samples */
 };
 /* The upper bound of a proportion at 99 %, in standard deviations. */
 static const double bound = 2.576;

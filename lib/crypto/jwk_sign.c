@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Keys that sign, as JWK (RFC 7517, RFC 7518, RFC 8037): their text, their thumbprint, and what is read of it.
+ * Signing keys as JWK (RFC 7517, RFC 7518, RFC 8037): text, thumbprint and parser.
  */
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 
 enum { DIGITS = SGPU_BASE64URL_MAX(32) };
 
-/* The members of the public half, as they stand in text: sorted, so that it is also what the thumbprint is of. */
+/* The members of the public half as text, sorted: this is also the input of the thumbprint. */
 static int public_members(const struct sgpu_signing_key *key, char *text, size_t size)
 {
 	char x[DIGITS], y[DIGITS];

@@ -29,8 +29,8 @@ SGPU_MUST_CHECK int sgpu_key_bytes(const struct sgpu_key_masked *masked, const j
 				   uint8_t bytes[32], struct sgpu_error *error);
 
 /* ---- key_parse.c ---- */
-/* Refuses members but those `known` and the registered optional ones, which may not say that the key is for anything but
- * `use` and one of the algorithms. */
+/* Refuses members but those `known` and the registered optional ones, which may not say that the key is for
+ * anything but `use` and one of the algorithms. */
 SGPU_MUST_CHECK int sgpu_key_members(const json_t *object, const char *name, const char *const *known,
 				     const char *use, const char *const *algorithms, struct sgpu_error *error);
 /* A member of the masked text as a key to encrypt with. */
@@ -44,7 +44,7 @@ SGPU_MUST_CHECK int sgpu_key_thumbprint(struct sgpu_key *key, struct sgpu_error 
 size_t sgpu_key_line(const struct sgpu_key *key, char line[SGPU_KEY_LINE_MAX]);
 
 /* ---- sign.c, jwk_sign.c ---- */
-/* Whether the public half is that of the secret, and a point of its curve. Errors: SGPU_EINVALID. */
+/* Checks that the public half belongs to the secret and is a point of its curve. Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_signing_check(const struct sgpu_signing_key *key, struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_signing_thumbprint(struct sgpu_signing_key *key, struct sgpu_error *error);
 size_t sgpu_signing_line(const struct sgpu_signing_key *key, char line[SGPU_KEY_LINE_MAX]);
@@ -54,13 +54,13 @@ SGPU_MUST_CHECK int sgpu_signing_from_object(const struct sgpu_key_masked *maske
 					     struct sgpu_signing_key *key, struct sgpu_error *error);
 
 /* ---- key_load.c ---- */
-/* The text of a file that is secret whatever is in it, under the rules of sgpu_key_load. *name is what messages call it,
- * static or the path itself; free *text with sgpu_free_wiped. */
+/* Reads a file whose whole content is secret, under the rules of sgpu_key_load. *name is for messages: static, or
+ * the path itself. Free *text with sgpu_free_wiped. */
 SGPU_MUST_CHECK int sgpu_secret_load(const char *path, size_t limit, const char **name, char **text, size_t *size,
 				     struct sgpu_error *error);
 
-/* Takes the group's bits out of status->st_mode when they are the mask of an access control list that lets nobody in but
- * the file's owner, this process's user, and root. */
+/* Takes the group's bits out of status->st_mode when they are the mask of an access control list that lets nobody
+ * in but the file's owner, this process's user, and root. */
 void sgpu_key_narrow_mode(int fd, struct stat *status);
 
 /* ---- sign.c, key_set.c ---- */

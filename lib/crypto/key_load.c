@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Keys from files. A secret that others may read is none: such a file is refused. What is checked and what is read
- * is the same descriptor.
+ * Keys from files. A file with a secret that others can read is refused. The descriptor that is checked is also
+ * the one that is read.
  */
 #include <fcntl.h>
 #include <limits.h>
@@ -15,7 +15,7 @@
 
 #include "crypto/key.h"
 
-/* A key's text, or its secret member alone: 32 bytes in base64url or hexadecimal. */
+/* A key's text, or only its secret member: 32 bytes in base64url or hexadecimal. */
 static bool is_content(const char *path)
 {
 	static const char base64url[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
@@ -25,7 +25,7 @@ static bool is_content(const char *path)
 	       (size == 64 && strspn(path, "0123456789abcdefABCDEF") == size);
 }
 
-/* A shell that was given the content for the name: nothing of it may be shown. */
+/* The content was given in place of the name: none of it may be shown. */
 static int refuse_content(struct sgpu_error *error)
 {
 	sgpu_fail(error, SGPU_EUSAGE, "a key itself was given where the name of its file belongs");
@@ -78,7 +78,7 @@ static int check_secret(const char *name, const struct stat *status, struct sgpu
 	return 0;
 }
 
-/* The text of a key file and what was found about its descriptor. */
+/* The text of a key file, and the status of its descriptor. */
 static int read_key(const char *path, size_t limit, const char **name, struct stat *status, char **text, size_t *size,
 		    struct sgpu_error *error)
 {
@@ -91,7 +91,7 @@ static int read_key(const char *path, size_t limit, const char **name, struct st
 	if (fstat(fd, status)) {
 		code = sgpu_fail_errno(error, "cannot use key '%s'", *name);
 	} else if (S_ISDIR(status->st_mode)) {
-		code = sgpu_fail(error, SGPU_ESYSTEM, "key '%s' is a folder", *name);
+		code = sgpu_fail(error, SGPU_ESYSTEM, "key '%s' is a directory", *name);
 	} else {
 		sgpu_key_narrow_mode(fd, status);
 		code = sgpu_read_fd(fd, *name, limit, text, size, error);

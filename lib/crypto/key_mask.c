@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The text of a key file, for a parser that must not see secrets: the JSON parser keeps copies of what it reads and
- * quotes it in messages. So every long string is replaced by a mark of the same length first, and looked up again where
- * its bytes are needed.
+ * The text of a key file, for a parser that must not see secrets: the JSON parser keeps copies of what it reads
+ * and quotes it in messages. Every long string is therefore replaced by a mark of the same length first, and
+ * looked up again when its bytes are needed.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,7 +57,7 @@ static int mask(struct sgpu_key_masked *masked, struct sgpu_error *error)
 	return 0;
 }
 
-/* The bytes that a string of the masked text stands for, not terminated. */
+/* The original bytes of a string of the masked text, not terminated. */
 static const char *unmask(const struct sgpu_key_masked *masked, const char *value, size_t *length)
 {
 	*length = strlen(value);
@@ -85,7 +85,7 @@ int sgpu_key_masked_open(const char *text, size_t size, const char *name, struct
 	}
 	int code = mask(masked, error);
 	if (!code && sgpu_json_parse(masked->copy, size, &masked->object, &line, &column, &inner)) {
-		/* Not the parser's own words: on a broken text they may quote what was not masked. */
+		/* Not the parser's own message: for a malformed text it may quote unmasked bytes. */
 		code = sgpu_fail(error, inner.code, "%s:%d:%d: not a JSON Web Key", name, line, column);
 		masked->object = NULL;
 	}

@@ -72,7 +72,7 @@ static int check_optional(const json_t *object, const char *name, const char *wa
 	return 0;
 }
 
-/* RFC 7517 lets a reader ignore what it does not know; here a member that is ignored may be one that mattered. */
+/* RFC 7517 allows a reader to ignore unknown members; here such a member may restrict the key. */
 int sgpu_key_members(const json_t *object, const char *name, const char *const *known, const char *use,
 		     const char *const *algorithms, struct sgpu_error *error)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Random bytes, and how failures of libcrypto are told.
+ * Random bytes, and the report of failures of libcrypto.
  */
 #include <limits.h>
 

@@ -48,8 +48,8 @@ static int not_there(const char *path, struct sgpu_error *error)
 {
 #ifdef SGPU_CUDA
 	if (!path) {
-		sgpu_fail(error, SGPU_EUNAVAILABLE, "which folder this program is in, with its shared object for CUDA, is not "
-			  "known without /proc");
+		sgpu_fail(error, SGPU_EUNAVAILABLE, "cannot find the directory of this program, which has the shared object for "
+			  "CUDA, without /proc");
 		return sgpu_hint(error, "mount /proc, or use the device 'cpu'");
 	}
 	sgpu_fail(error, SGPU_EUNAVAILABLE, "'%s' is missing", path);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Segments and operations of a document, whose trees live one at a time: of all of them together they would take ten
- * times as much memory as the text. What the manifest keeps of them are copies of a few names.
+ * Segments and operations of a document. Only one of their trees exists at a time: together, the trees would take
+ * ten times the memory of the text. The manifest keeps copies of a few names.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ static bool is_blank(char c)
 	return c == ' ' || c == '\n' || c == '\t' || c == '\r';
 }
 
-/* From behind an opening quote to behind the closing one, or to the end. */
+/* From after an opening quote to after the closing one, or to the end. */
 static const char *string_end(const char *text, const char *stop)
 {
 	while (text < stop && *text != '"') {
@@ -30,8 +30,8 @@ static const char *string_end(const char *text, const char *stop)
 	return text < stop ? text + 1 : stop;
 }
 
-/* The text without its blanks, for jansson takes as long over each of those as over anything else. A blank stays
- * where its loss could make one token of two: behind all but quotes, brackets, colons and commas. */
+/* The text without its blanks, because jansson spends as much time on a blank as on any other character. A blank
+ * stays where its loss could join two tokens: after everything except quotes, brackets, colons and commas. */
 static char *strip(const char *text, size_t size, size_t *stripped)
 {
 	char *copy = malloc(size + 1), *end = copy;
@@ -101,7 +101,7 @@ int sgpu_reader_split(struct sgpu_reader *reader, const char *text, size_t size,
 		reader->text = NULL;
 	}
 	code = split(reader, reader->text ? reader->text : text, stripped, frame, line, column, error);
-	/* Of what is no JSON only the text itself can tell where. */
+	/* For text that is no JSON, only the text itself gives the position. */
 	return code == SGPU_EINVALID && reader->text ? split(reader, text, size, frame, line, column, error) : code;
 }
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * data_location_client: a path relative to the manifest's folder, as far as its text can be judged. What symbolic
- * links make of it is for those to check who open it.
+ * data_location_client: a path relative to the manifest's directory, judged by its text. The code that opens the
+ * path checks symbolic links.
  */
 #include <string.h>
 
 #include "manifest/reader.h"
 
-/* Resolves "." and ".." by text alone into `normal` (of the path's size with its NUL). False when the path leaves
- * its folder on the way. */
+/* Resolves "." and ".." by text into `normal` (of the path's size with its NUL). False if the path leaves its
+ * directory. */
 static bool normalise(const char *path, char *normal)
 {
 	size_t used = 0;
@@ -68,7 +68,7 @@ static void check_output(struct sgpu_reader *reader, const char *where, const ch
 
 	if (!normalise(json_string_value(value), normal)) {
 		sgpu_reader_fault(reader, where, field, NULL,
-				  "%s is outside the folder that the outputs are written below",
+				  "%s is outside the directory of the outputs",
 				  sgpu_reader_value(value, text));
 		return;
 	}
@@ -94,7 +94,7 @@ static void check_input(struct sgpu_reader *reader, const char *where, const cha
 		reader->standard_input = true;
 	} else if (reader->options & SGPU_MANIFEST_INSIDE && sgpu_location_outside(location)) {
 		sgpu_reader_fault(reader, where, field, "--allow-outside permits it",
-				  "%s is outside the manifest's folder", sgpu_reader_value(value, text));
+				  "%s is outside the manifest's directory", sgpu_reader_value(value, text));
 	}
 }
 
@@ -122,7 +122,7 @@ void sgpu_reader_location(struct sgpu_reader *reader, const char *where, const c
 	name = strrchr(location, '/');
 	name = name ? name + 1 : location;
 	if (!*name || strcmp(name, ".") == 0 || strcmp(name, "..") == 0) {
-		sgpu_reader_fault(reader, where, field, NULL, "%s names a folder", sgpu_reader_value(value, text));
+		sgpu_reader_fault(reader, where, field, NULL, "%s names a directory", sgpu_reader_value(value, text));
 		return;
 	}
 	segment->location = sgpu_reader_keep(reader, location);
@@ -132,7 +132,7 @@ void sgpu_reader_location(struct sgpu_reader *reader, const char *where, const c
 	if (sgpu_segment_is_output(segment)) {
 		check_output(reader, where, field, value, segment);
 	}
-	/* An INPUT_OUTPUT outside has been told of by the stricter rule. */
+	/* The stricter rule has reported an INPUT_OUTPUT outside. */
 	if (segment->direction == SGPU_INPUT ||
 	    (segment->direction == SGPU_INPUT_OUTPUT && !sgpu_location_outside(location))) {
 		check_input(reader, where, field, value);
@@ -178,13 +178,13 @@ static void check_folders(struct sgpu_reader *reader, int index)
 	const char *other;
 
 	if (!output_name(&reader->manifest->segments[index], normal)) {
-		return; /* told of already */
+		return; /* reported already */
 	}
 	for (char *slash = strchr(normal, '/'); slash; slash = strchr(slash + 1, '/')) {
 		*slash = '\0';
 		other = json_string_value(json_object_get(reader->outputs, normal));
 		if (other) {
-			fault_at(reader, index, "needs a folder of the name of the output",
+			fault_at(reader, index, "needs a directory with the name of the output",
 				 reader->manifest->segments[index].id, other);
 			return;
 		}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An operation whose kernel a segment brings: which function of it is started, how, and with what.
+ * An operation whose kernel a segment brings: the function, its launch and its parameters.
  */
 #include <float.h>
 #include <limits.h>
@@ -49,7 +49,7 @@ static void read_segment(struct sgpu_reader *reader, const char *where, const ch
 			  "'%s' is not a segment of this manifest", id);
 }
 
-/* "module:SEGMENT:FUNCTION"; the prefix is there. */
+/* "module:SEGMENT:FUNCTION", whose prefix has been checked. */
 static void read_kernel(struct sgpu_reader *reader, const char *where, const char *kernel,
 			struct sgpu_module_call *module)
 {

@@ -104,7 +104,7 @@ bool sgpu_reader_too_large(const json_t *number)
 	       (real >= (double)SGPU_JSON_INTEGER_MAX && real < 1e21);
 }
 
-/* What they mean is for the table of operations to say, but no number may be one that JSON cannot carry. */
+/* The table of operations knows their meaning; here, only numbers that JSON cannot carry are refused. */
 static void read_params(struct sgpu_reader *reader, const char *where, json_t *value,
 			struct sgpu_operation *operation)
 {

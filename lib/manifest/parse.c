@@ -11,7 +11,7 @@
 
 #include "manifest/reader.h"
 
-/* Look-ups of names that are near, over the whole of one parse: about 10 ms of them. */
+/* The number of searches for near names in one parse: about 10 ms. */
 enum { COMPARISONS_MAX = 65536 };
 
 enum { TOP_VERSION, TOP_ID, TOP_SEGMENTS, TOP_OPERATIONS, TOP_FIELDS };

@@ -28,11 +28,11 @@ struct sgpu_reader {
 	struct sgpu_faults *faults;
 	unsigned options;
 	struct sgpu_json_list lists[2]; /* segments and operations, an entry at a time */
-	char *text;                    /* what they point into, when it is not the caller's */
+	char *text;                    /* the memory that they point into, if it is not the caller's */
 	json_t *outputs;               /* output locations seen, normalised */
 	json_t *variables;             /* client_dma_*_var names seen */
 	bool standard_input;           /* "-" was seen among the inputs */
-	uint8_t *unsure;               /* a segment's enum sgpu_unsure: what not to complain about again */
+	uint8_t *unsure;               /* a segment's enum sgpu_unsure: faults that were already reported */
 	unsigned comparisons;          /* left for hints on references, so that many faults stay quick */
 	bool no_memory;
 };
@@ -79,7 +79,7 @@ bool sgpu_reader_u64(struct sgpu_reader *reader, const char *where, const char *
 /* Index into the NULL-terminated list of what the string may be, or `otherwise` after a fault. */
 int sgpu_reader_choice(struct sgpu_reader *reader, const char *where, const char *field, const json_t *value,
 		       const char *const *choices, int otherwise);
-/* An index by id; an unknown one is a fault, with what it is not: "a segment". */
+/* Gives the index of an id. An unknown id is a fault, whose text says what it is not: "a segment". */
 int sgpu_reader_reference(struct sgpu_reader *reader, const char *where, const char *field, const json_t *value,
 			  json_t *ids, const char *what);
 /* Every entry of a dependencies array must name a segment or an operation. */
@@ -133,7 +133,7 @@ void sgpu_reader_free_texts(struct sgpu_manifest *manifest);
 void sgpu_reader_join(struct sgpu_reader *reader);
 int sgpu_reader_canonical(struct sgpu_reader *reader, struct sgpu_error *error);
 
-/* The segment that an operation reads by its argument k, or, behind the last, as its module; -1 for none. */
+/* The segment that an operation reads by its argument k, or, after the last argument, as its module; -1 for none. */
 static inline int sgpu_operation_reads(const struct sgpu_operation *operation, int k)
 {
 	if (k == operation->arg_count) {

@@ -121,7 +121,7 @@ void sgpu_reader_type(struct sgpu_reader *reader, const char *where, json_t *val
 	segment->type_stated = true;
 }
 
-/* What a field may mean depends on the direction; a direction at fault has been told of already. */
+/* The meaning of a field depends on the direction; a wrong direction has been reported already. */
 static void check_direction(struct sgpu_reader *reader, int index, const char *where, json_t *const *values)
 {
 	const struct sgpu_segment *segment = &reader->manifest->segments[index];

@@ -50,7 +50,7 @@ bool sgpu_type_elements(const struct sgpu_type *type, uint64_t *elements)
 	if (type->rank < 0 || type->rank > SGPU_RANK_MAX) {
 		return false;
 	}
-	/* An extent of 0 makes the product 0, whatever the others would have overflowed to. */
+	/* An extent of 0 makes the product 0, even if the other extents overflow. */
 	for (int i = 0; i < type->rank; i++) {
 		empty |= type->shape[i] == 0;
 	}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Checks a manifest against the table of operations, and infers the types that it leaves open, in graph order. An
- * operation that has a fault leaves the types of its outputs unknown; what needs them is passed over in silence,
- * so that one mistake is one fault.
+ * operation with a fault leaves the types of its outputs unknown. Operations that need them are skipped silently,
+ * so that one mistake gives one fault.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,8 +42,8 @@ static void unknown_argument(struct sgpu_ops_checker *checker, const struct sgpu
 		       "'%s' is not an argument of '%s'", name, op->name);
 }
 
-/* Which segment stands at which argument of the row: -1 absent, -2 present but at fault. False when there is no
- * output at all, which is a fault already. */
+/* Finds the segment of each argument of the row: -1 absent, -2 present but at fault. Returns false if there is no
+ * output, which has been reported as a fault. */
 static bool place_arguments(struct sgpu_ops_checker *checker, struct sgpu_op_call *call,
 			    int segment[SGPU_ARGUMENTS_MAX])
 {

@@ -50,7 +50,7 @@ static struct sgpu_gemm_piece piece_at(const struct sgpu_gemm *gemm, uint64_t in
 #define GEMM_BLAS dgemm
 #include "gemm_tile.h"
 
-/* Whether a BLAS is there, takes these sizes, and is worth calling. */
+/* Whether a BLAS is installed, takes these sizes, and is worth calling. */
 static bool blas_fits(const struct sgpu_gemm *gemm)
 {
 	double work = (double)gemm->m * (double)gemm->n * (double)gemm->k;

@@ -64,7 +64,7 @@ SGPU_INLINE void GEMM_NAME(pack_b)(const struct sgpu_gemm *gemm, const GEMM_T *b
 	}
 }
 
-/* alpha times the sum, plus what stands in c (times beta in the first step, where beta 0 reads nothing). */
+/* alpha times the sum, plus the value in c (times beta in the first step, where beta 0 reads nothing). */
 SGPU_INLINE void GEMM_NAME(put)(const GEMM_NAME(vector) *sum, GEMM_T alpha, GEMM_T beta, uint64_t columns, GEMM_T *c)
 {
 	if (columns == GEMM_LANES) {

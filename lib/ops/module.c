@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Operations whose kernel a segment brings: nothing is known of it, so nothing can be inferred.
+ * Operations whose kernel a segment brings: the kernel is unknown, so nothing can be inferred.
  */
 #include <string.h>
 

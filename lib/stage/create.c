@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Making a region: an unnamed memory file on the best pages to be had, filled through a mapping, named at the end.
+ * Makes a region: an unnamed memory file on the largest available pages, filled through a mapping, named at the end.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -340,7 +340,7 @@ int sgpu_region_publish(struct sgpu_region *region, struct sgpu_error *error)
 	if (!region->data) {
 		return sgpu_fail(error, SGPU_EUSAGE, "region '%s' is published", region->id);
 	}
-	/* Files of an ordinary tmpfs refuse seals; whoever reads relies on positioned reads, not on this. */
+	/* Files of an ordinary tmpfs refuse seals; readers do not rely on them. */
 	region->sealed = fcntl(region->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0;
 	code = back(region, 0, SGPU_REGION_HEADER, error);
 	if (code == SGPU_OK) {

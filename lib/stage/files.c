@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Folders from which batches may have payloads fetched. They are opened once; whatever a batch names is resolved
- * beneath them, without links and without leaving the mount, so that neither a name nor a mount on top leads elsewhere.
+ * Directories from which batches may name payloads. They are opened once. Names in a batch are resolved beneath
+ * them, without links and without leaving the mount, so neither a name nor a later mount leads elsewhere.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -102,13 +102,13 @@ static int open_folder(const char *path, struct folder *folder, struct sgpu_erro
 	folder->path = realpath(path, NULL);
 	folder->given = strdup(path);
 	if (folder->fd < 0 || !folder->path) {
-		return sgpu_fail_errno(error, "cannot open folder '%s'", path);
+		return sgpu_fail_errno(error, "cannot open directory '%s'", path);
 	}
 	if (!folder->given) {
 		return sgpu_fail_nomem(error);
 	}
 	if (fstat(folder->fd, &status) != 0) {
-		return sgpu_fail_errno(error, "cannot inspect folder '%s'", path);
+		return sgpu_fail_errno(error, "cannot inspect directory '%s'", path);
 	}
 	folder->device = status.st_dev;
 	folder->inode = status.st_ino;
@@ -116,7 +116,7 @@ static int open_folder(const char *path, struct folder *folder, struct sgpu_erro
 	if (!kind && (strcmp(folder->path, "/dev") == 0)) {
 		kind = "devtmpfs";
 	}
-	return kind ? sgpu_fail(error, SGPU_EPOLICY, "folder '%s' holds no data: its file system is %s", path, kind) : 0;
+	return kind ? sgpu_fail(error, SGPU_EPOLICY, "directory '%s' holds no data: its file system is %s", path, kind) : 0;
 }
 
 int sgpu_files_allow(struct sgpu_files *files, const char *path, struct sgpu_error *error)
@@ -125,7 +125,7 @@ int sgpu_files_allow(struct sgpu_files *files, const char *path, struct sgpu_err
 	int code;
 
 	if (files->count == FOLDERS_MAX) {
-		return sgpu_fail(error, SGPU_EUSAGE, "more than %d folders of files", FOLDERS_MAX);
+		return sgpu_fail(error, SGPU_EUSAGE, "more than %d directories of files", FOLDERS_MAX);
 	}
 	code = open_folder(path, &folder, error);
 	if (code < 0) {
@@ -161,7 +161,7 @@ int sgpu_files_folder(const struct sgpu_files *files, int index, const char **na
 	return files->folders[index].fd;
 }
 
-/* Goes up from the file's folder to the root. Folders are told by what they are, so that a mount elsewhere counts. */
+/* Goes up from the file's directory to the root. Directories are compared by identity, so mounts elsewhere count. */
 const char *sgpu_files_above(const struct sgpu_files *files, const char *path)
 {
 	char *real = realpath(path, NULL), *slash = real ? strrchr(real, '/') : NULL;
@@ -192,7 +192,7 @@ const char *sgpu_files_above(const struct sgpu_files *files, const char *path)
 	return found;
 }
 
-/* What is left of an absolute path beneath a folder, or NULL. */
+/* The rest of an absolute path beneath a directory, or NULL. */
 static const char *beneath(const char *folder, const char *path)
 {
 	size_t size = strlen(folder);
@@ -246,7 +246,7 @@ static int find(const struct sgpu_files *files, const char *path, int *fd, struc
 		lies_there = lies_there || beneath(files->folders[i].path, path) || beneath(files->folders[i].given, path);
 	}
 	if (!lies_there) {
-		return sgpu_fail(error, SGPU_EPOLICY, "'%s' is not in a folder that is open to batches", path);
+		return sgpu_fail(error, SGPU_EPOLICY, "'%s' is not in a directory that is open to batches", path);
 	}
 	errno = ENOENT;
 	for (int i = 0; *fd < 0 && errno == ENOENT && i < files->count; i++) {
@@ -257,10 +257,10 @@ static int find(const struct sgpu_files *files, const char *path, int *fd, struc
 	}
 	if (errno == ELOOP || errno == EXDEV) {
 		return sgpu_fail(error, SGPU_EPOLICY, "'%s' is refused: %s", path,
-				 errno == ELOOP ? "a link is in it" : "it leaves the folder or its file system");
+				 errno == ELOOP ? "it contains a link" : "it leaves the directory or its file system");
 	}
 	if (errno == ENOSYS) {
-		return sgpu_fail(error, SGPU_EUNAVAILABLE, "this kernel cannot open files beneath a folder: it has no openat2");
+		return sgpu_fail(error, SGPU_EUNAVAILABLE, "this kernel cannot open files beneath a directory: it has no openat2");
 	}
 	return sgpu_fail_errno(error, "cannot open '%s'", path);
 }
@@ -285,7 +285,7 @@ int sgpu_files_open(const struct sgpu_files *files, const char *path, int *fd, s
 
 	*fd = -1;
 	if (!files || files->count == 0) {
-		return sgpu_fail(error, SGPU_EPOLICY, "'%s' is refused: no folder is open to batches", path);
+		return sgpu_fail(error, SGPU_EPOLICY, "'%s' is refused: no directory is open to batches", path);
 	}
 	code = find(files, path, &look, error);
 	if (code < 0) {

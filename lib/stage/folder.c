@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The folders that regions live in. Each must be ours alone: whoever could write there could put a region of their own
- * under a name that a runner trusts.
+ * The directories of the regions. Only this user may have rights on them: another user could put a region under a
+ * name that a runner trusts.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -30,7 +30,7 @@ static bool is_own_folder(const char *path)
 	return stat(path, &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == geteuid();
 }
 
-/* Like stat, but of a link itself: whoever can plant a folder can plant one of those, too. */
+/* As stat, but of a link itself: a user who can plant a directory can also plant a link. */
 static bool is_there(const char *path, struct stat *status)
 {
 	return lstat(path, status) == 0;
@@ -138,13 +138,13 @@ static int check_folder(int folder, const char *path, struct sgpu_error *error)
 	struct stat status;
 
 	if (fstat(folder, &status) != 0) {
-		return sgpu_fail_errno(error, "cannot inspect folder '%s'", path);
+		return sgpu_fail_errno(error, "cannot inspect directory '%s'", path);
 	}
 	if (status.st_uid != geteuid()) {
-		return sgpu_fail(error, SGPU_EPOLICY, "folder '%s' belongs to another user", path);
+		return sgpu_fail(error, SGPU_EPOLICY, "directory '%s' belongs to another user", path);
 	}
 	if ((status.st_mode & 0077) != 0) {
-		sgpu_fail(error, SGPU_EPOLICY, "folder '%s' has mode %04o, others could use it", path,
+		sgpu_fail(error, SGPU_EPOLICY, "directory '%s' has mode %04o, others could use it", path,
 			  (unsigned)status.st_mode & 07777);
 		sgpu_hint(error, "chmod 0700 '%s'", path);
 		return SGPU_EPOLICY;
@@ -158,16 +158,16 @@ int sgpu_stage_open_folder(const char *path, bool make, int *folder, struct sgpu
 
 	*folder = -1;
 	if (make && mkdir(path, 0700) != 0 && errno != EEXIST) {
-		sgpu_fail_errno(error, "cannot make folder '%s'", path);
-		sgpu_hint(error, "set XDG_RUNTIME_DIR to a folder of yours");
+		sgpu_fail_errno(error, "cannot make directory '%s'", path);
+		sgpu_hint(error, "set XDG_RUNTIME_DIR to a directory of yours");
 		return SGPU_ESYSTEM;
 	}
 	*folder = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (*folder < 0 && (errno == ELOOP || errno == ENOTDIR)) {
-		return sgpu_fail(error, SGPU_EPOLICY, "'%s' is a link or no folder", path);
+		return sgpu_fail(error, SGPU_EPOLICY, "'%s' is a link or no directory", path);
 	}
 	if (*folder < 0) {
-		return sgpu_fail_errno(error, "cannot open folder '%s'", path);
+		return sgpu_fail_errno(error, "cannot open directory '%s'", path);
 	}
 	code = check_folder(*folder, path, error);
 	if (code < 0) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Looking at a file before it is opened. To open a watchdog, a tape or a terminal does something, and to open a pipe
- * waits; a descriptor of O_PATH does neither, and whatever it shows is what is opened then.
+ * Looks at a file before it is opened. Opening a watchdog, a tape or a terminal has effects, and opening a pipe
+ * waits; an O_PATH descriptor does neither, and the file that it names is the one that is then opened.
  */
 #include <errno.h>
 #include <fcntl.h>

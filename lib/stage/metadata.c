@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The metadata of a region: the first page of its file. A region is one file, so that what it holds and what is said
- * about it appear and vanish together.
+ * The metadata of a region: the first page of its file. A region is one file, so its data and metadata appear and
+ * vanish together.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening a region by its id. Everything that was true when it was made is looked at again, on the descriptor that
- * is then used: whatever the name may have become in between does not matter.
+ * Opening a region by its id. All its properties are validated again, on the descriptor that is then used, so a
+ * later change of the name has no effect.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -87,7 +87,7 @@ static int validate(const char *id, bool expired_too, int fd, struct sgpu_region
 	if (code < 0) {
 		return code;
 	}
-	/* Readers share the lock; who holds it alone is wiping. */
+	/* Readers share the lock; wiping takes it exclusively. */
 	if (flock(fd, LOCK_SH | LOCK_NB) != 0) {
 		return sgpu_fail(error, SGPU_ESYSTEM, "region '%s' is being released", id);
 	}
@@ -105,7 +105,7 @@ static int validate(const char *id, bool expired_too, int fd, struct sgpu_region
 	return check_metadata(id, &status, region, expired_too, error);
 }
 
-/* What the name stands for is looked at before it is opened, as opening a device or a pipe does something. */
+/* The file is inspected before it is opened, because opening a device or a pipe has effects. */
 static int open_looked_at(int folder, const char *id, bool writable, int *fd, bool *found, struct sgpu_error *error)
 {
 	struct stat status;

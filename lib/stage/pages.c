@@ -60,7 +60,7 @@ static int describe(const char *path, struct sgpu_huge_mount *mount, struct sgpu
 	mount->free = pool_number(mount->page_size, "free_hugepages");
 	reserved = pool_number(mount->page_size, "resv_hugepages");
 	mount->free -= reserved < mount->free ? reserved : mount->free;
-	/* A mount may have a limit of its own; without one the kernel says 0 blocks. */
+	/* A mount may have a limit of its own; without a limit, the kernel reports 0 blocks. */
 	if (status.f_blocks > 0 && (uint64_t)status.f_bavail < mount->free) {
 		mount->free = (uint64_t)status.f_bavail;
 	}

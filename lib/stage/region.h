@@ -15,7 +15,7 @@
 /* ---- metadata.c: the first page of a region's file, one line of canonical JSON, then zeros ---- */
 SGPU_MUST_CHECK int sgpu_region_encode(const struct sgpu_region *region, char page[SGPU_REGION_HEADER],
 				       struct sgpu_error *error);
-/* The inverse, for whatever bytes are there; fills everything but fd, data and path. Errors: SGPU_EPOLICY. */
+/* The inverse, for untrusted bytes; fills everything except fd, data and path. Errors: SGPU_EPOLICY. */
 SGPU_MUST_CHECK int sgpu_region_decode(const char page[SGPU_REGION_HEADER], struct sgpu_region *region,
 				       struct sgpu_error *error);
 /* 32 lower-case hexadecimal digits. */
@@ -24,7 +24,7 @@ bool sgpu_region_id_valid(const char *id);
 bool sgpu_region_file_size(uint64_t size, uint64_t page_size, uint64_t *file_size);
 
 /* ---- folder.c ---- */
-/* Opens the folder of the regions, or with `path` any other that has to be ours alone; makes it when absent. */
+/* Opens the directory of the regions, or `path`, on which only this user may have rights; makes it if missing. */
 SGPU_MUST_CHECK int sgpu_stage_open_folder(const char *path, bool make, int *folder, struct sgpu_error *error);
 /* "MOUNT/sgpu-UID", from malloc, or NULL. */
 char *sgpu_stage_huge_folder(const char *mount);
@@ -37,7 +37,7 @@ SGPU_MUST_CHECK int sgpu_region_open_in(int folder, const char *id, bool writabl
 
 /* ---- look.c: descriptors that only name a file; -1 with errno on failure ---- */
 int sgpu_look(int folder, const char *path, int flags);
-/* Beneath the folder, without links, '..' out of it, or another mount. */
+/* Beneath the directory, without links, '..' out of it, or another mount. */
 int sgpu_look_beneath(int folder, const char *path);
 /* Opens the regular file that was looked at; where there is no /proc by `path`, if that still is it. */
 int sgpu_look_open(int look, int folder, const char *path, int flags);
@@ -53,8 +53,8 @@ SGPU_MUST_CHECK int sgpu_files_open(const struct sgpu_files *files, const char *
 /* Binds a mapping to a node before it is touched. Errors: SGPU_EUNAVAILABLE, SGPU_EUSAGE (no such node). */
 SGPU_MUST_CHECK int sgpu_numa_bind(void *data, uint64_t size, int node, struct sgpu_error *error);
 
-/* Opens a region by id and validates the form of the id, owner, mode, kind, size and expiry. Errors: SGPU_EINVALID (form),
- * SGPU_EPOLICY (owner, mode, expired), SGPU_ESYSTEM (absent). */
+/* Opens a region by id and validates the form of the id, owner, mode, kind, size and expiry. Errors: SGPU_EINVALID
+ * (form), SGPU_EPOLICY (owner, mode, expired), SGPU_ESYSTEM (absent). */
 SGPU_MUST_CHECK int sgpu_region_open(const char *id, bool writable, struct sgpu_region *region,
 				     struct sgpu_error *error);
 /* As sgpu_region_open, for a runner: unlinks the region unless it is to be kept, so that nothing is left however the

@@ -43,7 +43,7 @@ static void wipe_plain(int fd, off_t size)
 	}
 }
 
-/* Huge pages take no write(2). A page that cannot be had now holds nothing. */
+/* Huge pages do not support write(2). A page that cannot be mapped now holds nothing. */
 static void wipe_huge(int fd, off_t size, size_t page)
 {
 	off_t at;
@@ -80,7 +80,8 @@ static void wipe(int fd)
 	}
 }
 
-/* Whatever stands under the name goes, damaged regions and links too: the folder is ours alone. */
+/* Anything with this name is removed, including damaged regions and links: only this user can write to the
+ * directory. */
 static int release_in(int folder, const char *name, bool *found, struct sgpu_error *error)
 {
 	int fd = sgpu_look_open_name(folder, name, O_RDWR), code = SGPU_OK;

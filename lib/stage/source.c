@@ -14,7 +14,7 @@
 
 #include <stage/region.h>
 
-/* A region that is held; the descriptor for writing only when it was asked for. */
+/* A held region; it has a descriptor for writing only if one was requested. */
 struct lease {
 	struct sgpu_region region;
 	int write_fd;
@@ -27,7 +27,7 @@ struct sgpu_leases {
 	struct lease *list;
 };
 
-/* Wherever it is: for whoever chose the name. */
+/* Anywhere: the caller chose the name. */
 static int open_anywhere(const char *path, int *fd, struct sgpu_error *error)
 {
 	int look = sgpu_look(AT_FDCWD, path, 0), code = SGPU_OK;
@@ -199,7 +199,7 @@ static int lease_of(struct sgpu_leases *leases, const char *id, struct lease **f
 	return SGPU_OK;
 }
 
-/* Only a region that is kept can still be read by whoever waits for what is written there. */
+/* Only a region that is kept can still be read by those who wait for the output. */
 static int open_for_writing(struct lease *lease, struct sgpu_error *error)
 {
 	struct sgpu_region again;

@@ -121,7 +121,7 @@ runner() {
 	run --separate-stderr -2 runner --replay-window never -o response sealed
 	mkdir -m 755 state
 	run --separate-stderr -4 runner -o response sealed
-	assert_contains "$stderr" "not of this user alone"
+	assert_contains "$stderr" "does not belong to this user alone"
 	run --separate-stderr -3 sgpu-run -k runner.jwk --owners owners --state owners -o response sealed
 	assert_no_file response
 }

@@ -214,11 +214,11 @@ scan -> ADD -> sum -> COPY -> result"
 
 @test "locations outside the folder need --allow-outside, outputs never may" {
 	edit '"a.u8"' '"../a.u8"'
-	fault '"data_location_client": "../a.u8"' "/segments/0/data_location_client: '../a.u8' is outside the manifest's folder"
+	fault '"data_location_client": "../a.u8"' "/segments/0/data_location_client: '../a.u8' is outside the manifest's directory"
 	run --separate-stderr -0 sgpu-manifest check --allow-outside one.json
 	edit '"b.u8"' '"/tmp/b.u8"'
 	run --separate-stderr -1 sgpu-manifest check --allow-outside one.json
-	assert_contains "$stderr" "outside the folder that the outputs are written below"
+	assert_contains "$stderr" "outside the directory of the outputs"
 }
 
 @test "client variables that mean something to a shell are refused" {
@@ -408,7 +408,7 @@ assert any(p["name"] == "sigma" and p["kind"] == "number" for p in ops["gaussian
 	printf '\1\2\3\4' >secret
 	(cd job && one_op && ln -sf ../secret a.u8)
 	run --separate-stderr -4 sgpu-manifest pack -o batch.tar job/one.json
-	assert_contains "$stderr" "leads outside the manifest's folder"
+	assert_contains "$stderr" "leads outside the manifest's directory"
 	assert_no_file batch.tar
 	run --separate-stderr -0 sgpu-manifest pack --allow-outside -o batch.tar job/one.json
 	assert_contains "$(tar xOf batch.tar batch.json)" "$(pwd -P)/secret"

@@ -126,17 +126,17 @@ refuses() {
 	ln -s ../secrets/token data/link
 	ln -s ../secrets data/way
 	sealed_job secrets/token >sealed
-	refuses 5 "is not in a folder that is open to batches" --owners owners --files data sealed
+	refuses 5 "is not in a directory that is open to batches" --owners owners --files data sealed
 	sealed_job data-twin/token >sealed
-	refuses 5 "is not in a folder" --owners owners --files data sealed
+	refuses 5 "is not in a directory" --owners owners --files data sealed
 	sealed_job secrets/token "$PWD/data/../secrets/token" >sealed
 	refuses 5 "it has a '..'" --owners owners --files data sealed
 	sealed_job secrets/token "$PWD/data/link" >sealed
 	refuses 5 "is a link" --owners owners --files data sealed
 	sealed_job secrets/token "$PWD/data/way/token" >sealed
-	refuses 5 "a link is in it" --owners owners --files data sealed
+	refuses 5 "it contains a link" --owners owners --files data sealed
 	sealed_job secrets/token "/proc/self/root$PWD/secrets/token" >sealed
-	refuses 5 "is not in a folder" --owners owners --files data sealed
+	refuses 5 "is not in a directory" --owners owners --files data sealed
 }
 
 @test "a folder that is mounted onto the one of --owners owners --files is not entered" {
@@ -148,7 +148,7 @@ refuses() {
 	run --separate-stderr unshare --mount bash -c \
 		'mount --bind secrets data/on && sgpu-run -k keys/runner.jwk --owners owners --files data -o other sealed'
 	[ "$status" -eq 5 ]
-	assert_contains "$stderr" "leaves the folder or its file system"
+	assert_contains "$stderr" "leaves the directory or its file system"
 }
 
 @test "pipes and folders are no payloads, and a pipe that is named has no reader" {
@@ -168,10 +168,10 @@ refuses() {
 	local folder
 	for folder in /proc /proc/self /sys /dev; do
 		run --separate-stderr -4 sgpu-run -k keys/runner.jwk --owners owners --files "$folder" -o response /dev/null
-		assert_contains "$stderr" "folder '$folder' holds no data"
+		assert_contains "$stderr" "directory '$folder' holds no data"
 	done
 	run --separate-stderr -3 sgpu-run -k keys/runner.jwk --owners owners --files missing -o response /dev/null
-	assert_contains "$stderr" "cannot open folder 'missing'"
+	assert_contains "$stderr" "cannot open directory 'missing'"
 	run --separate-stderr -3 sgpu-run -k keys/runner.jwk --owners owners --files secrets/token -o response /dev/null
 	assert_no_file response
 }
@@ -227,7 +227,7 @@ refuses() {
 	run --separate-stderr unshare --mount bash -c \
 		'mount --bind keys mounted && sgpu-run -k keys/runner.jwk --owners owners --files data -o response sealed'
 	[ "$status" -eq 5 ]
-	assert_contains "$stderr" "is not in a folder"
+	assert_contains "$stderr" "is not in a directory"
 	run --separate-stderr unshare --mount bash -c \
 		'mount --bind keys mounted && sgpu-run -k keys/runner.jwk --owners owners --files mounted -o response sealed'
 	[ "$status" -eq 2 ]

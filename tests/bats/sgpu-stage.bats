@@ -132,7 +132,7 @@ location() {
 		# shellcheck disable=SC2154
 		assert_contains "$stderr" "segment 'bias' is in a file"
 		run --separate-stderr -4 sgpu-stage load --files data -o staged.sgpu $batch
-		assert_contains "$stderr" "not in a folder that is open to batches"
+		assert_contains "$stderr" "not in a directory that is open to batches"
 		assert_no_file staged.sgpu
 		no_regions
 	done

@@ -277,16 +277,16 @@ UNIT_TEST(locations_are_checked)
 	ACCEPT(LOCATION("-"));
 	EXPECT(LOCATION(""), "/segments/0/data_location_client", "is empty");
 	EXPECT(LOCATION("a\\nb"), "/segments/0/data_location_client", "control characters");
-	EXPECT(LOCATION("a/"), "/segments/0/data_location_client", "names a folder");
-	EXPECT(LOCATION("a/.."), "/segments/0/data_location_client", "names a folder");
-	EXPECT(LOCATION("../a"), "/segments/0/data_location_client", "outside the manifest's folder");
-	EXPECT(LOCATION("a/../../b"), "/segments/0/data_location_client", "outside the manifest's folder");
-	EXPECT(LOCATION("/etc/passwd"), "/segments/0/data_location_client", "outside the manifest's folder");
+	EXPECT(LOCATION("a/"), "/segments/0/data_location_client", "names a directory");
+	EXPECT(LOCATION("a/.."), "/segments/0/data_location_client", "names a directory");
+	EXPECT(LOCATION("../a"), "/segments/0/data_location_client", "outside the manifest's directory");
+	EXPECT(LOCATION("a/../../b"), "/segments/0/data_location_client", "outside the manifest's directory");
+	EXPECT(LOCATION("/etc/passwd"), "/segments/0/data_location_client", "outside the manifest's directory");
 	parse(&p, LOCATION("/etc/passwd"), 0);
 	CHECK(p.faults.count == 0);
 	done(&p);
 	parse(&p, OUTPUT_AT("../x"), 0);
-	CHECK(p.faults.count == 1 && find(&p, "/segments/1/data_location_client", "outside the folder"));
+	CHECK(p.faults.count == 1 && find(&p, "/segments/1/data_location_client", "outside the directory"));
 	done(&p);
 	EXPECT(MANIFEST(IN("a", ",\"data_location_client\":\"-\"") "," IN("c", ",\"data_location_client\":\"-\"") ","
 			OUT("b", ""), OP("X", A_TO_B ",\"c\":\"c\"", "")),
@@ -312,9 +312,9 @@ UNIT_TEST(outputs_do_not_stand_in_each_others_way)
 	ACCEPT(TWO_OUTPUTS(GOES_TO("-"), ""));
 	ACCEPT(TWO_OUTPUTS(GOES_TO("d/x"), GOES_TO("d/y")));
 	ACCEPT(TWO_OUTPUTS(GOES_TO("d"), GOES_TO("da/x")));
-	EXPECT(TWO_OUTPUTS(GOES_TO("d"), GOES_TO("d/x")), "/segments/2/data_location_client", "needs a folder");
-	EXPECT(TWO_OUTPUTS(GOES_TO("d/./e/x"), GOES_TO("d/e")), "/segments/1/data_location_client", "needs a folder");
-	EXPECT(TWO_OUTPUTS("", GOES_TO("b/x")), "/segments/2/data_location_client", "needs a folder");
+	EXPECT(TWO_OUTPUTS(GOES_TO("d"), GOES_TO("d/x")), "/segments/2/data_location_client", "needs a directory");
+	EXPECT(TWO_OUTPUTS(GOES_TO("d/./e/x"), GOES_TO("d/e")), "/segments/1/data_location_client", "needs a directory");
+	EXPECT(TWO_OUTPUTS("", GOES_TO("b/x")), "/segments/2/data_location_client", "needs a directory");
 	EXPECT(TWO_OUTPUTS("", GOES_TO("./b")), "/segments/1", "is written under its id, where already goes 'c'");
 	EXPECT(TWO_OUTPUTS(GOES_TO("c"), GOES_TO("-")), "/segments/2/data_location_client", "where already goes 'b'");
 }

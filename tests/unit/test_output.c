@@ -303,7 +303,7 @@ UNIT_TEST(special_files_are_written_as_they_are)
 	CHECK(sgpu_write(output.fd, "/dev/full", "x", 1, &error) == SGPU_ESYSTEM);
 	sgpu_output_close(&output);
 	CHECK(sgpu_output_open(&output, folder, 0644, &error) == SGPU_ESYSTEM);
-	CHECK(strstr(error.text, "folder") != NULL);
+	CHECK(strstr(error.text, "directory") != NULL);
 	CHECK(sgpu_output_open(&output, "/proc/no/such", 0644, &error) == SGPU_ESYSTEM);
 	CHECK(sgpu_output_open(&output, in_folder("folder/"), 0644, &error) == SGPU_ESYSTEM);
 }

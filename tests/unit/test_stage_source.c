@@ -212,7 +212,7 @@ UNIT_TEST(a_file_is_fetched_from_beneath_its_folder_and_by_no_other_way)
 	REQUIRE(sgpu_files_create(&files, NULL) == SGPU_OK && sgpu_files_allow(files, deep, NULL) == SGPU_OK);
 	CHECK(fetch(files, inside, NULL) == SGPU_OK);
 	CHECK(fetch(files, "inside", NULL) == SGPU_OK && fetch(files, "./inside", NULL) == SGPU_OK);
-	CHECK(fetch(files, file, &error) == SGPU_EPOLICY && strstr(error.text, "not in a folder"));
+	CHECK(fetch(files, file, &error) == SGPU_EPOLICY && strstr(error.text, "not in a directory"));
 	CHECK(fetch(files, twin, NULL) == SGPU_EPOLICY); /* the folder's name is no prefix of letters */
 	CHECK(fetch(files, up, &error) == SGPU_EPOLICY && strstr(error.text, "'..'"));
 	CHECK(fetch(files, "../file", NULL) == SGPU_EPOLICY);

@@ -150,7 +150,7 @@ int cli_input(const char *path, const char **name)
 	}
 	if (fstat(fd, &status) == 0) {
 		if (S_ISDIR(status.st_mode)) {
-			cli_fail(SGPU_ESYSTEM, "cannot read '%s': it is a folder", path);
+			cli_fail(SGPU_ESYSTEM, "cannot read '%s': it is a directory", path);
 			close(fd);
 			return -1;
 		}

@@ -41,7 +41,7 @@ int payload_folder_open(const char *manifest_path, struct payload_folder *folder
 	}
 	folder->path = realpath(text, NULL);
 	if (!folder->path) {
-		sgpu_fail_errno(error, "cannot find the folder '%s'", text);
+		sgpu_fail_errno(error, "cannot find the directory '%s'", text);
 	}
 	free(text);
 	return folder->path ? SGPU_OK : SGPU_ESYSTEM;
@@ -85,7 +85,7 @@ static int resolve(const struct payload_folder *folder, const struct sgpu_segmen
 		return sgpu_fail_errno(error, "segment '%s': cannot open '%s'", segment->id, segment->location);
 	}
 	if (!folder->allow_outside && !is_below(folder->path, *path)) {
-		sgpu_fail(error, SGPU_EPOLICY, "segment '%s': '%s' leads outside the manifest's folder, to '%s'",
+		sgpu_fail(error, SGPU_EPOLICY, "segment '%s': '%s' leads outside the manifest's directory, to '%s'",
 			  segment->id, segment->location, *path);
 		sgpu_hint(error, "--allow-outside permits it");
 		free(*path);

@@ -120,7 +120,7 @@ static int make_manifest(struct draft *draft, char **files)
 	status = status ? status : draft_finish(draft, &manifest);
 	status = status ? status : json_write(output, NULL, json_incref(manifest), 2);
 	if (!status && draft->outside) {
-		cli_warning("a file is outside the manifest's folder: pack it with --allow-outside");
+		cli_warning("a file is outside the manifest's directory: pack it with --allow-outside");
 	}
 	json_decref(manifest);
 	payload_folder_close(&folder);

@@ -162,7 +162,7 @@ static json_t *segment_schema(void)
 		"{s:o, s:{s:o}, s:{s:o}, s:{s:s, s:i, s:i, s:s}, s:o, s:o, s:o}", "segment_id", reference("id"),
 		"sensitivity_level", "enum", strings(sensitivities), "direction", "enum", strings(directions),
 		"data_location_client", "type", "string", "minLength", 1, "maxLength", (int)SGPU_LOCATION_MAX,
-		"description", "a path relative to the manifest's folder, or - for standard input",
+		"description", "a path relative to the manifest's directory, or - for standard input",
 		"gpu_operation_id", reference("id"), "data_type_info", reference("type"), "dependencies",
 		reference("dependencies"));
 

@@ -28,7 +28,7 @@ const struct cli_option split_options[] = {
 	CLI_COMMON,
 	{ "shards", 'n', "NUMBER", "at most so many shards, balanced by bytes; without it one a part",
 	  CLI_NUMBER(struct request, wanted, 1, SGPU_MANIFEST_OPERATIONS_MAX) },
-	{ "directory", 'C', "DIR", "write them there, not into the manifest's folder",
+	{ "directory", 'C', "DIR", "write them there, not into the manifest's directory",
 	  CLI_TEXT(struct request, directory) },
 	OPTION_OUTSIDE(struct request),
 	CLI_END
@@ -256,11 +256,11 @@ static int open_folders(struct splitter *splitter, struct payload_folder *folder
 		return cli_fail(SGPU_ENOMEM, "out of memory");
 	}
 	if (mkdir(splitter->directory, 0777) && errno != EEXIST) {
-		return cli_fail(SGPU_ESYSTEM, "cannot make the folder '%s': %s", splitter->directory,
+		return cli_fail(SGPU_ESYSTEM, "cannot make the directory '%s': %s", splitter->directory,
 				strerror(errno));
 	}
 	splitter->to = realpath(splitter->directory, NULL);
-	return splitter->to ? 0 : cli_fail(SGPU_ESYSTEM, "cannot find the folder '%s': %s", splitter->directory,
+	return splitter->to ? 0 : cli_fail(SGPU_ESYSTEM, "cannot find the directory '%s': %s", splitter->directory,
 					   strerror(errno));
 }
 

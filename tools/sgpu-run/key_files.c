@@ -44,12 +44,12 @@ int key_files_note(struct key_files *keys, const char *key, struct sgpu_files *f
 	above = fd < 0 && S_ISREG(status.st_mode) && landlock_version() ? landlock_above(key, state) : NULL;
 	if (above) {
 		sgpu_fail(error, SGPU_EPOLICY, "key '%s' lies in '%s', which a run must be able to read", key, above);
-		return sgpu_hint(error, "move the key to a folder of its own");
+		return sgpu_hint(error, "move the key to a directory of its own");
 	}
 	above = files && fd < 0 && S_ISREG(status.st_mode) ? sgpu_files_above(files, key) : NULL;
 	if (above) {
 		sgpu_fail(error, SGPU_EUSAGE, "key '%s' lies in '%s', from which batches fetch", key, above);
-		return sgpu_hint(error, "move the key, or name another folder with --files");
+		return sgpu_hint(error, "move the key, or name another directory with --files");
 	}
 	keys->list[keys->count].status = status;
 	keys->list[keys->count].path = fd < 0 && S_ISREG(status.st_mode) ? realpath(key, NULL) : NULL;

@@ -100,7 +100,7 @@ static bool is_same(const char *path, const struct stat *folder)
 
 static const char *readable(const struct stat *folder, const char *state)
 {
-	static const char regions_name[] = "the folder of regions";
+	static const char regions_name[] = "the directory of regions";
 	char **regions = NULL;
 	bool is_regions = false;
 

@@ -103,7 +103,7 @@ const struct cli_option submit_options[] = {
 	  CLI_TEXT(struct request, state) },
 	{ "replay-window", 0, "DURATION", "how old a batch may be (default: 7d)",
 	  CLI_DURATION(struct request, window_ns, 0) },
-	{ "files", 0, "DIR", "let batches name payloads in files of this folder; may be repeated",
+	{ "files", 0, "DIR", "let batches name payloads in files of this directory; may be repeated",
 	  CLI_TAKE(take_files) },
 	{ "allow-modules", 0, NULL, "run kernels that the batch brings along",
 	  CLI_FLAG(struct request, allow_modules) },

@@ -49,7 +49,7 @@ static int clean_path(const char *folder, const char *path, char **clean, struct
 	const char *slash = strrchr(path, '/');
 	const char *last = slash ? slash + 1 : path;
 	if (!*last || !strcmp(last, ".") || !strcmp(last, "..")) {
-		return sgpu_fail(error, SGPU_EINVALID, "the output '%s' is a folder", path);
+		return sgpu_fail(error, SGPU_EINVALID, "the output '%s' is a directory", path);
 	}
 	if (path[0] == '/' || strlen(path) >= PATH_MAX) {
 		return leaves(folder, path, error);

@@ -118,7 +118,7 @@ static int mark_wanted(struct opening *opening, struct sgpu_error *error)
 	}
 	if (!opening->folder && wanted != 1) {
 		sgpu_fail(error, SGPU_EUSAGE, "%d outputs do not fit one file: %s", wanted, names);
-		return sgpu_hint(error, "choose one with --only, or a folder for all with -C");
+		return sgpu_hint(error, "choose one with --only, or a directory for all with -C");
 	}
 	return 0;
 }

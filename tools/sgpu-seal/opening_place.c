@@ -35,7 +35,7 @@ static int prepare_folder(struct opening *opening, struct sgpu_error *error)
 		return 0;
 	}
 	if (faccessat(opening->below.folder.fd, ".", W_OK, AT_EACCESS)) {
-		return sgpu_fail_errno(error, "cannot write to folder '%s'", opening->folder);
+		return sgpu_fail_errno(error, "cannot write to directory '%s'", opening->folder);
 	}
 	return minds_names(opening) ? refuse_name(opening->folder, error) : 0;
 }

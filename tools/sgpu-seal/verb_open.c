@@ -19,7 +19,7 @@ static int take_key(void *values, const char *path)
 const struct cli_option open_options[] = {
 	CLI_COMMON,
 	{ "key", 'k', "KEY", "your own key, with which the batch was sealed", CLI_TAKE(take_key) },
-	{ "directory", 'C', "DIR", "write every output below this folder, where the manifest says",
+	{ "directory", 'C', "DIR", "write every output below this directory, where the manifest says",
 	  CLI_TEXT(struct opening, folder) },
 	{ "output", 'o', "FILE", "write the one output there", CLI_TEXT(struct opening, out_path) },
 	{ "only", 0, "ID", "this output; may be given again", CLI_LIST(struct opening, only) },

@@ -39,7 +39,7 @@ static int plan_input(struct load *load, int segment, struct sgpu_error *error)
 	}
 	/* Whoever made the batch chose the file, and learns from what comes of it whether a guess at its content was right. */
 	if (s->location.kind == SGPU_LOCATION_FILE && sgpu_files_count(load->files) == 0) {
-		sgpu_fail(error, SGPU_EPOLICY, "segment '%s' is in a file, and no folder is open to batches", s->id);
+		sgpu_fail(error, SGPU_EPOLICY, "segment '%s' is in a file, and no directory is open to batches", s->id);
 		return sgpu_hint(error, "'--files DIR' opens one; 'sgpu-seal seal' puts payloads into the batch");
 	}
 	if (!s->sealed && !s->has_kt128) {

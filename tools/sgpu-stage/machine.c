@@ -163,13 +163,13 @@ enum sgpu_page_kind machine_pages(const struct machine *machine, const char **wh
 		}
 	}
 	if (machine->transparent && machine->in_memory) {
-		*why = !mounted ? "no hugetlbfs is mounted; the folder's tmpfs gives huge pages on request" :
-		       writable ? "no hugetlbfs has free pages; the folder's tmpfs gives huge pages on request" :
-				  "no hugetlbfs is writable; the folder's tmpfs gives huge pages on request";
+		*why = !mounted ? "no hugetlbfs is mounted; the directory's tmpfs gives huge pages on request" :
+		       writable ? "no hugetlbfs has free pages; the directory's tmpfs gives huge pages on request" :
+				  "no hugetlbfs is writable; the directory's tmpfs gives huge pages on request";
 		return SGPU_PAGES_TRANSPARENT;
 	}
-	*why = machine->in_memory ? "there is no hugetlbfs with free pages, and the folder's tmpfs is mounted without huge=advise"
-				  : "the folder is not in memory";
+	*why = machine->in_memory ? "no hugetlbfs has free pages, and the directory's tmpfs is mounted without huge=advise"
+				  : "the directory is not in memory";
 	return SGPU_PAGES_NORMAL;
 }
 

@@ -35,7 +35,7 @@ static void print_pages(const struct machine *machine)
 	if (machine->mount_count == 0) {
 		printf("hugetlbfs     not mounted\n");
 	}
-	printf("transparent   %s for files in the folder\n", machine->transparent_setting);
+	printf("transparent   %s for files in the directory\n", machine->transparent_setting);
 }
 
 static void print_machine(const struct machine *machine)
@@ -70,7 +70,7 @@ static void print_text(const struct machine *machine)
 	const char *why;
 	int node;
 
-	printf("folder        %s (%s, %s%s)\n", machine->folder, machine->file_system, limit_text(machine->room, room),
+	printf("directory     %s (%s, %s%s)\n", machine->folder, machine->file_system, limit_text(machine->room, room),
 	       machine->room == UINT64_MAX ? "" : " free");
 	print_machine(machine);
 	print_pages(machine);
@@ -142,7 +142,7 @@ static int print_json(const struct machine *machine)
 
 	object = json_pack("{s:{s:s, s:s, s:b, s:o}, s:s, s:I, s:o, s:o, s:o, s:I, s:{s:I, s:I, s:I}, s:s, s:o, s:o, s:o,"
 			   " s:{s:s, s:s, s:o, s:s}}",
-			   "folder", "path", machine->folder, "file_system", machine->file_system, "in_memory",
+			   "directory", "path", machine->folder, "file_system", machine->file_system, "in_memory",
 			   machine->in_memory, "free_bytes", bytes_json(machine->room),
 			   "processor", machine->processor, "cpus", (json_int_t)machine->cpus,
 			   "memory_bytes", bytes_json(machine->memory_total),

@@ -103,7 +103,7 @@ static void warn_of_folder(void)
 		cli_warning("'%s' is not in memory (%s)", folder, kind);
 	}
 	if (folder && sgpu_stage_folder_is_fallback(folder)) {
-		cli_warning("another user has taken the usual folder: regions are in '%s'", folder);
+		cli_warning("another user has taken the usual directory: regions are in '%s'", folder);
 	}
 	free(folder);
 }

@@ -46,7 +46,7 @@ static int take_node(void *values, const char *text)
 const struct cli_option load_options[] = {
 	CLI_COMMON,
 	{ "output", 'o', "FILE", "write the staged batch there", CLI_TEXT(struct task, out_path) },
-	{ "files", 0, "DIR", "let the batch name payloads in files of this folder; may be repeated",
+	{ "files", 0, "DIR", "let the batch name payloads in files of this directory; may be repeated",
 	  CLI_TAKE(take_files) },
 	{ "keep", 0, NULL, "let the region stay until it is released or expires",
 	  CLI_FLAG(struct task, load.options.keep) },
@@ -107,7 +107,7 @@ static void tell_region(const struct load *load)
 	uint64_t room;
 
 	if (sgpu_stage_folder_is_fallback(region->path)) {
-		cli_warning("another user has taken the usual folder: the region is in '%s'", region->path);
+		cli_warning("another user has taken the usual directory: the region is in '%s'", region->path);
 	}
 	cli_detail("region %s: %s for %d payloads and %d outputs, %s pages%s", region->id,
 		   stage_bytes(region->size, size), load->staged, load->outputs, sgpu_page_kind_name(region->pages),

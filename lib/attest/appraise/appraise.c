@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Appraisal: verified claims against a policy. Everything that is not as the policy wants is listed, not the first
- * alone, so that whoever reads it sees all there is to change.
+ * Appraisal: verified claims against a policy. All differences from the policy are listed, not only the first, so
+ * that a reader sees everything to change.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -105,7 +105,7 @@ static void judge_machine(struct sgpu_judging *s)
 	}
 }
 
-/* A point of low order gives the same secret for every scalar: anybody opens what is sealed to it. */
+/* A point of low order gives the same secret for every scalar: anybody can open data that are sealed to it. */
 static void judge_recipient(struct sgpu_judging *s)
 {
 	static const uint8_t scalar[32] = { 1 };

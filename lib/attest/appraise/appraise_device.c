@@ -27,8 +27,8 @@ static void judge_code(struct sgpu_judging *s, const json_t *wanted, bool cpu, c
 	}
 }
 
-/* Who sees what is on the GPU, and on its bus. What the policy leaves out is not asked of the CPU device, which has
- * no bus and no memory but the runner's. */
+/* Who can see the GPU's memory and its bus. Members that the policy leaves out demand nothing of the CPU device,
+ * which has no bus and no memory but the runner's. */
 static void judge_secrecy(struct sgpu_judging *s, const json_t *wanted, bool cpu, const json_t *own)
 {
 	const json_t *confidential = json_object_get(wanted, "confidential"),

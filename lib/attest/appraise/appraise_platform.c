@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Appraisal of the platform: what the process says of it, and what a verified report of the hardware says.
+ * Appraisal of the platform, by the claims of the process and by a verified report of the hardware.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -37,7 +37,7 @@ static void judge_register(struct sgpu_judging *s, const json_t *list, const uin
 			sgpu_judge_expected(list, expected), hex, text);
 }
 
-/* What the guest was started with, and what it measured since. */
+/* The guest's launch measurement, and its measurements since then. */
 static void judge_measured(struct sgpu_judging *s, const json_t *wanted)
 {
 	const struct sgpu_tee_report *tee = &s->result->tee;
@@ -67,7 +67,7 @@ static void judge_guest(struct sgpu_judging *s, const json_t *wanted)
 	char got[32], expected[32];
 
 	judge_measured(s, wanted);
-	/* Whoever moves a guest has its memory, and the host says who that is. */
+	/* A migration agent has the guest's memory, and the host chooses the agent. */
 	if (!json_is_true(json_object_get(wanted, "migration"))) {
 		sgpu_judge_note(s, &s->findings.hardware, !tee->migratable, "tee.migratable", "no", "yes",
 				"the host may have the guest moved by one of its own");
@@ -108,7 +108,7 @@ void sgpu_judge_platform(struct sgpu_judging *s)
 {
 	const json_t *wanted = json_object_get(s->policy, "platform"), *report = json_object_get(wanted, "report");
 	const char *named = json_string_value(json_object_get(wanted, "at_least"));
-	/* All that protects the runner from its host are of one rank, so any of them stands for them. */
+	/* All platforms that protect the runner from its host have one rank, so any of them represents them. */
 	const char *least = named ? named : sgpu_platform_word(SGPU_PLATFORM_TDX);
 	const char *got = sgpu_judge_text(json_object_get(sgpu_claims_own(s->result->claims), "platform"), "kind",
 					  "none");
@@ -118,7 +118,7 @@ void sgpu_judge_platform(struct sgpu_judging *s)
 	sgpu_judge_note(s, &s->findings.runtime, sgpu_platform_rank(got) >= sgpu_platform_rank(least),
 			"platform.kind", expected, got,
 			"the platform protects the runner less than the policy wants");
-	/* Only the hardware's own report proves what the claims say of it. */
+	/* Only the hardware's own report proves the claims about it. */
 	if (json_is_true(report) || sgpu_policy_needs_report(wanted) || (!report && sgpu_platform_is_tee(least))) {
 		judge_report(s, wanted);
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Appraisal of the runner: which program, who can look into it, what it takes from batches, and from whom.
+ * Appraisal of the runner: its program, who can look into it, what it takes from batches, and from whom.
  */
 #include <stdio.h>
 #include <string.h>

@@ -17,7 +17,7 @@ static int value_of(enum sgpu_finding finding)
 	return finding == SGPU_AFFIRMED ? AFFIRMING : finding == SGPU_REFUSED ? CONTRAINDICATED : NONE;
 }
 
-/* The tier of a part: the worst of its vector; nothing that was asked says nothing. */
+/* The tier of a part is the worst of its vector; without a demand, there is none. */
 static const char *status_of(const int *values, size_t count)
 {
 	int worst = NONE;

@@ -112,7 +112,7 @@ int sgpu_version_compare(const char *a, const char *b)
 	return 0;
 }
 
-/* "580,65" would be read as 580 alone, which is less than what was meant. */
+/* "580,65" would be read as 580, which demands less than intended. */
 static bool is_version(const char *text)
 {
 	bool digit = false;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Between the policy and what is judged by it.
+ * Shared by the policy and the appraisal.
  */
 #ifndef SGPU_ATTEST_APPRAISE_POLICY_H
 #define SGPU_ATTEST_APPRAISE_POLICY_H
@@ -11,12 +11,12 @@ enum { SGPU_POLICY_ID_SIZE = 160, SGPU_POLICY_RTMRS = 4 };
 
 struct sgpu_policy {
 	json_t *document;                /* well formed */
-	char id[SGPU_POLICY_ID_SIZE];    /* a URI with the hash of its text */
+	char id[SGPU_POLICY_ID_SIZE];    /* a URI with the hash of the policy's text */
 };
 
-/* Whether a policy names a platform that is believed for its hardware alone. */
+/* Whether a policy names a platform that only its hardware can prove. */
 bool sgpu_platform_is_tee(const char *word);
-/* Where a platform stands in the order of policies: more is better. -1: no such word. */
+/* The rank of a platform: more is better. -1: no such word. */
 int sgpu_platform_rank(const char *word);
 /* Whether the policy's platform has a member about what only a report of the hardware tells. */
 bool sgpu_policy_needs_report(const json_t *platform);
@@ -24,8 +24,7 @@ bool sgpu_policy_needs_report(const json_t *platform);
  * number is less than any. */
 int sgpu_version_compare(const char *a, const char *b);
 
-/* What an appraisal found about each part, for the result: whether the policy asked, and whether the answer was
- * right. */
+/* The result of an appraisal for each part: whether the policy demanded something, and whether the demand was met. */
 enum sgpu_finding { SGPU_NOT_ASKED, SGPU_AFFIRMED, SGPU_REFUSED };
 struct sgpu_findings {
 	enum sgpu_finding identity, configuration, executables, hardware, runtime;

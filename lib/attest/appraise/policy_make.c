@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A policy from claims: it accepts what is like them, and is a beginning to be read and changed. What the claims do
- * not have the policy does not name, and so refuses where it lets something pass.
+ * A policy from claims: it accepts equal claims, as a start for the owner to read and change. It does not name
+ * what the claims lack, and so refuses what a missing member would permit.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -87,7 +87,7 @@ static bool add_runner(json_t *policy, const json_t *claims)
 
 static json_t *code_digests(const json_t *list)
 {
-	/* An empty list stays one: it accepts a device without code of its own, and no other. */
+	/* An empty list stays empty: it accepts only a device without code of its own. */
 	json_t *digests = json_is_array(list) ? json_array() : NULL;
 
 	for (size_t i = 0; digests && i < json_array_size(list); i++) {
@@ -112,7 +112,7 @@ static bool add_device(json_t *policy, const json_t *claims)
 		json_decref(made);
 		return true;
 	}
-	/* Of the CPU device neither is asked; a GPU may leave out a mode that it does not have. */
+	/* Neither is demanded of the CPU device; a GPU may leave out a mode that it does not have. */
 	return put(policy, "device", made) && made && put(made, "code", code_digests(json_object_get(own, "code"))) &&
 	       put(made, "driver", first_version(json_string_value(json_object_get(own, "driver")))) &&
 	       put(made, "confidential", confidential || whole_gpu ? json_boolean(on) : NULL) &&
@@ -152,7 +152,7 @@ int sgpu_policy_from_claims(const json_t *claims, char **text, size_t *size, str
 		return sgpu_fail_nomem(error);
 	}
 	strcat(whole, "\n");
-	/* Claims that nobody checked may hold what no policy does. */
+	/* Unverified claims may hold values that no policy can. */
 	int code = sgpu_policy_parse(whole, strlen(whole), "policy", &check, error);
 	sgpu_policy_free(&check);
 	if (code) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Collecting what this machine can say about itself. Nothing is judged here, and what is missing is named.
+ * Collects what this machine can state about itself. Nothing is judged here; missing records are named.
  */
 #include <stdio.h>
 #include <stdlib.h>

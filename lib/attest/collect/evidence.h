@@ -9,7 +9,7 @@
 
 struct sgpu_evidence_source {
 	const char *label, *type;
-	/* *value from malloc. Whatever goes wrong, the error's text is why the record is absent. */
+	/* *value comes from malloc. After any failure, the error's text is the reason why the record is absent. */
 	int (*collect)(const uint8_t report_data[64], struct sgpu_device *device, char **value, size_t *size,
 		       struct sgpu_error *error);
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Under Gramine: /dev/attestation, files that its library OS makes up. The quote is over what was last written to
+ * Under Gramine: /dev/attestation, virtual files of its library OS. The quote covers the last data written to
  * user_report_data, and is made when it is read.
  */
 #include <fcntl.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Claims: what is said about this process, its device and its platform. Nothing in them is proved here; a verifier
- * sees who signed them.
+ * Claims about this process, its device and its platform. Nothing proves them here; a verifier sees who signed them.
  */
 #include <string.h>
 

@@ -38,7 +38,7 @@ int sgpu_quote_ueid(const struct sgpu_chain *chain, uint8_t ueid[SGPU_UEID_SIZE]
 	return code;
 }
 
-/* The certificate must be the AK's, or nobody could verify what it signs. */
+/* The certificate must be the AK's, or nobody could verify the AK's signatures. */
 static int check_ak(const struct sgpu_signer *ak, const struct sgpu_chain *chain,
 		    uint8_t fingerprint[SGPU_SHA256_SIZE], struct sgpu_error *error)
 {
@@ -82,7 +82,7 @@ static int claim_records(json_t *claims, const struct sgpu_record *records, int 
 	return code ? code : bad ? sgpu_fail_nomem(error) : 0;
 }
 
-/* What was collected must be for this quote. *debug: whether one says that the platform may be debugged. */
+/* The collected records must belong to this quote. *debug: whether one says that the platform can be debugged. */
 static int check_records(const struct sgpu_record *records, int count, const uint8_t report_data[64], bool *debug,
 			 struct sgpu_error *error)
 {
@@ -124,7 +124,7 @@ static int say_debug(json_t *claims, struct sgpu_error *error)
 	return bad ? sgpu_fail_nomem(error) : 0;
 }
 
-/* Collects the records over these claims, and again when what they show is a claim itself. */
+/* Collects the records over these claims, and again if their content changes a claim. */
 static int collect(json_t *claims, const uint8_t ak[SGPU_SHA256_SIZE], struct sgpu_device *device,
 		   struct sgpu_record *records, int *count, struct sgpu_error *error)
 {

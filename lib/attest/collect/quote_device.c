@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Claims about the device: what it is, what was loaded on it, and how keys get there.
+ * Claims about the device: its identity, the code loaded on it, and how keys reach it.
  */
 #include <string.h>
 

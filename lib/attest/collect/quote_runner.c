@@ -122,7 +122,7 @@ static int by_text(const void *a, const void *b)
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Whose work is taken, in one order whatever that of the caller. */
+/* The owners whose batches are taken, sorted. */
 static int add_owners(const struct sgpu_quote_subject *subject, json_t *own, struct sgpu_error *error)
 {
 	const size_t count = (size_t)subject->owner_count;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Run-time measurement registers of a TDX guest (Documentation/ABI/testing/sysfs-devices-virtual-misc-tdx_guest): a
- * register is extended by writing a digest to it. What it then holds shows in the guest's next quote.
+ * Run-time measurement registers of a TDX guest (Documentation/ABI/testing/sysfs-devices-virtual-misc-tdx_guest):
+ * a register is extended by writing a digest to it. The guest's next quote contains its new value.
  */
 #include <errno.h>
 #include <fcntl.h>

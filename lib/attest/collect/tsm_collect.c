@@ -202,7 +202,7 @@ static int collect(const uint8_t report_data[64], struct sgpu_device *device, ch
 	(void)device;
 	if (rc == SGPU_OK) {
 		rc = make_report(&report, report_data, error);
-		/* What is left would hold the driver in memory, and there is nothing more to try. */
+		/* A remaining directory would keep the driver in memory, but there is nothing more to try. */
 		(void)rmdir(report.folder);
 	}
 	if (rc == SGPU_OK) {

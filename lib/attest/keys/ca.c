@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A small CA: its own certificate, and certificates for attestation keys. What is in them is decided here; nothing
- * that a request asks for is taken over but its key.
+ * A small CA: its own certificate, and certificates for attestation keys. Their content is decided here; of a
+ * request, only the key is used.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -104,7 +104,7 @@ int sgpu_chain_parse(const char *pem, size_t size, const char *name, struct sgpu
 		OPENSSL_free(header);
 		OPENSSL_clear_free(data, (size_t)length);
 	}
-	/* The end of the text is told as an error, too: no more lines that start a block. */
+	/* OpenSSL reports the end of the text as an error, too: no more lines that start a block. */
 	if (!code && ERR_GET_REASON(ERR_peek_last_error()) != PEM_R_NO_START_LINE) {
 		code = sgpu_fail(error, SGPU_EINVALID, "'%s' is malformed PEM after certificate %d", name,
 				 chain->count);
@@ -179,7 +179,7 @@ static int check_leaf(X509 *leaf, struct sgpu_error *error)
 	    usage & KU_KEY_CERT_SIGN) {
 		return sgpu_fail(error, SGPU_ECHAIN, "certificate 1 of the chain is not one for signatures");
 	}
-	/* An authority may certify servers and people as well, and none of those may sign evidence. */
+	/* An authority may also certify servers and people, which may not sign evidence. */
 	if (flags & EXFLAG_XKUSAGE && !(X509_get_extended_key_usage(leaf) & XKU_ANYEKU)) {
 		return sgpu_fail(error, SGPU_ECHAIN,
 				 "certificate 1 of the chain is for certain purposes, and evidence is none of them");

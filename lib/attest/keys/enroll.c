@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Requests for an attestation key: two signatures, so that the CA certifies a key only for the machine whose EK it
- * knows, and only to somebody who has it. Inside is a PKCS#10 request that the AK signed, around it a token that the
- * EK signed.
+ * Requests for an attestation key: two signatures, so that the CA certifies a key only for a machine whose EK it
+ * knows, and only for a holder of the key. Inside is a PKCS#10 request that the AK signed, around it a token that
+ * the EK signed.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -45,7 +45,7 @@ static int add(struct sgpu_owners *owners, char *name, const char *path, struct 
 	return 0;
 }
 
-/* A line without its comment: a thumbprint, or blank. What stands there is not shown, since it may be a key. */
+/* A line without its comment: a thumbprint, or blank. Messages do not show the line, since it may be a key. */
 static int read_line(const char *line, size_t length, int number, const char *path, struct sgpu_owners *owners,
 		     struct sgpu_error *error)
 {
@@ -104,7 +104,7 @@ int sgpu_owners_parse(const char *text, size_t size, const char *path, struct sg
 	return 0;
 }
 
-/* Whoever can write to the file can have any work done. What is no file came from the user who gave it. */
+/* A user who can write to the file can have any work done. Pipes and the like come from the user who gave them. */
 static int check_file(int fd, const char *path, struct sgpu_error *error)
 {
 	struct stat status;

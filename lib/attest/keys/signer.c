@@ -26,8 +26,7 @@ bool sgpu_is_p384(const EVP_PKEY *key)
 		ERR_clear_error();
 		return false;
 	}
-	/* A curve that was written out may differ in what its name does not tell. A key in a TPM has no such
-	 * parameter. */
+	/* A curve with explicit parameters may differ from the named one. A key in a TPM has no such parameter. */
 	if (EVP_PKEY_get_int_param(key, OSSL_PKEY_PARAM_EC_DECODED_FROM_EXPLICIT_PARAMS, &is_explicit) != 1) {
 		ERR_clear_error();
 	}

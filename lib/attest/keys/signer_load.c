@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Private keys from PEM files. Which of the two kinds it is stands in the first line, so that a TPM is asked for only
- * when it is needed.
+ * Private keys from PEM files. The first line tells the kind, so that a TPM is used only if it is needed.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +19,7 @@
 static const char plain_mark[] = "-----BEGIN PRIVATE KEY-----";
 static const char tpm_mark[] = "-----BEGIN TSS2 PRIVATE KEY-----";
 
-/* Says what is wrong with a file that is neither. */
+/* Reports the fault of a file of neither kind. */
 static int refuse_other(const char *name, const char *text, struct sgpu_error *error)
 {
 	if (strstr(text, "-----BEGIN ENCRYPTED PRIVATE KEY-----")) {

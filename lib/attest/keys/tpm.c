@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * OpenSSL's provider for TPM 2.0. What it says on standard error while it fails (its own library does) is beyond this
- * library's reach; TSS2_LOG=all+NONE in the environment silences it.
+ * OpenSSL's provider for TPM 2.0. This library cannot suppress the messages of the provider's own library on
+ * standard error; TSS2_LOG=all+NONE in the environment silences it.
  */
 #include <pthread.h>
 

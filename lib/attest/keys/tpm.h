@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Keys that live in a TPM 2.0, by OpenSSL's provider "tpm2" (the package tpm2-openssl). It is loaded only when such a
- * key is asked for, so that a machine without a TPM needs none of it.
+ * Keys that live in a TPM 2.0, by OpenSSL's provider "tpm2" (the package tpm2-openssl). It is loaded only if such
+ * a key is used, so a machine without a TPM does not need it.
  */
 #ifndef SGPU_ATTEST_KEYS_TPM_H
 #define SGPU_ATTEST_KEYS_TPM_H
@@ -18,9 +18,8 @@
  * and its key used, by the ordinary calls of OpenSSL. Errors: SGPU_EUNAVAILABLE, with what to install and to set. */
 SGPU_MUST_CHECK int sgpu_tpm_provider(struct sgpu_error *error);
 
-/* A new signing key on P-384 in the TPM, under its storage root. The private half never leaves the TPM: what is
- * written of the key is wrapped by that TPM and is of no use to another. The caller frees *key. Errors:
- * SGPU_EUNAVAILABLE. */
+/* A new signing key on P-384 in the TPM, under its storage root. The private half never leaves the TPM: the
+ * written key is wrapped by that TPM, and useless to another. The caller frees *key. Errors: SGPU_EUNAVAILABLE. */
 SGPU_MUST_CHECK int sgpu_tpm_generate(EVP_PKEY **key, struct sgpu_error *error);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whether claims have the members, types and sizes that sgpu-quote(5) gives them, and no others. Both sides go
- * through here: what is signed, and what was signed by somebody else.
+ * Checks that claims have exactly the members, types and sizes of sgpu-quote(5). Claims to be signed, and claims
+ * that somebody else has signed, are both checked here.
  */
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the hardware's records are made over. It is a hash of what the quote claims, and not of the attestation key
- * alone: who has stolen that key can sign other claims, and gets no report of the hardware over them.
+ * The report data of the hardware's records. They are a hash of the quote's claims, and not only of the
+ * attestation key: a thief of that key can sign other claims, but gets no report of the hardware over them.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A quote taken apart: the one reader of the format. What comes out is well formed, and nothing of it is verified.
+ * The one reader of the format of quotes. Its result is well formed, but unverified.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -132,7 +132,7 @@ int sgpu_quote_split(const char *quote, size_t size, struct sgpu_quote_parts *pa
 	return code;
 }
 
-/* The reasons that the claims give for what is not there. */
+/* The reasons in the claims for absent records. */
 static void add_absent(const json_t *claims, struct sgpu_record *records, int *count)
 {
 	const json_t *absent = json_object_get(sgpu_claims_own(claims), "absent");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Verification of a quote: signature, chain, time, nonce, binding, in this order, each failure with a code of its
- * own. Whether what it says is good enough is another question (appraise.c).
+ * own. appraise.c judges the content.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -65,7 +65,7 @@ static int check_nonce(const json_t *claims, const struct sgpu_quote_checks *che
 	return code;
 }
 
-/* Whether a member of 32 bytes is there and equals. */
+/* Whether there is an equal member of 32 bytes. */
 static bool same_hash(const json_t *object, const char *key, const uint8_t expected[SGPU_SHA256_SIZE])
 {
 	uint8_t got[SGPU_SHA256_SIZE];

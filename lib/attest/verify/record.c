@@ -55,7 +55,7 @@ static int check_tdx(const uint8_t *data, size_t size, const uint8_t report_data
 	return compare("tsm-report", quote.body.data + TDX_REPORT_DATA, report_data, 64, error);
 }
 
-/* A member in base64url of whatever length. */
+/* A member in base64url of any length. */
 static int get_blob(const json_t *object, const char *where, const char *key, uint8_t **data, size_t *size,
 		    struct sgpu_error *error)
 {
@@ -101,8 +101,8 @@ static int check_gramine(const json_t *document, const uint8_t report_data[64], 
 	return code;
 }
 
-/* A GPU's report has room for a nonce of 32 bytes, drawn from ours by SHAKE256. The record states it; that
- * the GPU signed it is for whoever verifies the report. */
+/* A GPU's report has room for a nonce of 32 bytes, drawn from ours by SHAKE256. The record states it; only a
+ * verifier of the report can tell whether the GPU signed it. */
 static int check_gpu(const json_t *document, const uint8_t report_data[64], struct sgpu_error *error)
 {
 	uint8_t expected[SGPU_GPU_NONCE_SIZE], got[SGPU_GPU_NONCE_SIZE] = { 0 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a native record says of itself, without being verified.
+ * What a native record states, unverified.
  */
 #ifndef SGPU_ATTEST_VERIFY_RECORD_H
 #define SGPU_ATTEST_VERIFY_RECORD_H

@@ -135,7 +135,7 @@ static int load_chain(struct sgpu_bytes pem, STACK_OF(X509) *others, X509 **leaf
 	struct sgpu_error inner = { 0 };
 	int rc = SGPU_OK;
 
-	/* It is a string of C: its end is a part of it, or missing. */
+	/* A C string, whose NUL is included or missing. */
 	while (pem.size && !pem.data[pem.size - 1]) {
 		pem.size--;
 	}
@@ -182,8 +182,7 @@ static int check_platform(const struct sgpu_tdx_quote *quote, const struct sgpu_
 	return rc;
 }
 
-/* The module that stands between the TD and its host: one of Intel's, not of another signer, and not under a
- * debugger. */
+/* The module between the TD and its host must be signed by Intel, and must not be debugged. */
 static int check_module(const struct sgpu_tdx_quote *quote, struct sgpu_error *error)
 {
 	return sgpu_all_zero(quote->body.data + AT_SIGNER_SEAM, REGISTER) &&

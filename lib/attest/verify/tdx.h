@@ -8,7 +8,7 @@
 #include "attest/verify/tsm_report.h"
 
 enum { SGPU_TDX_HALF = 32 /* bytes of a coordinate on P-256 */, SGPU_QE_REPORT_SIZE = 384 };
-/* The first byte of a TD's attributes: whatever bit of it is set, the host may look into the TD. */
+/* The first byte of a TD's attributes: if any of its bits is set, the host may look into the TD. */
 enum { SGPU_TDX_DEBUG = 0xff };
 
 struct sgpu_tdx_quote {
@@ -23,7 +23,7 @@ struct sgpu_tdx_quote {
 	struct sgpu_bytes chain;           /* the PCK's certificates in PEM */
 };
 
-/* Nothing of it is verified but its shape. Errors: SGPU_EINVALID. */
+/* Checks only the layout. Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_tdx_parse(struct sgpu_bytes blob, struct sgpu_tdx_quote *quote, struct sgpu_error *error);
 
 #endif

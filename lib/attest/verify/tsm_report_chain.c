@@ -66,7 +66,7 @@ static int fail_chain(X509_STORE_CTX *context, const char *what, struct sgpu_err
 			 what, X509_verify_cert_error_string(reason));
 }
 
-/* A self-signed root must stand among the trusted ones as it is: no partial chains. */
+/* The self-signed root itself must be among the trusted ones: no partial chains. */
 int sgpu_tsm_chain(X509 *leaf, STACK_OF(X509) *others, const struct sgpu_tsm_trust *trust, const char *what,
 		   struct sgpu_error *error)
 {

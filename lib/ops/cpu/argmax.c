@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * argmax: where the largest element of the last axis stands; the first of equals. A NaN counts as the largest.
+ * argmax: the position of the largest element of the last axis; the first of equals. A NaN counts as the largest.
  */
 #include "ops/ops_private.h"
 
@@ -73,7 +73,7 @@ static void body(void *argument, uint64_t begin, uint64_t end)
 	sgpu_wipe(block, sizeof(block));
 }
 
-/* For devices that share out a long row: the largest element of each part, and where it stands. */
+/* For devices that divide a long row: the largest element of each part, and its position. */
 static uint64_t scratch(const struct sgpu_op_call *call)
 {
 	const struct sgpu_type *type = &call->type[INPUT];

@@ -82,7 +82,7 @@ SGPU_CLONES_ATTR static void evaluate(struct block *b, double rate)
 	}
 }
 
-/* A price is not below 0, whatever rounding did; inputs without a meaning give NaN. */
+/* A price is never below 0, even after rounding; meaningless inputs give NaN. */
 SGPU_CLONES_ATTR static void finish(struct block *b)
 {
 	for (int i = 0; i < BLOCK; i++) {

@@ -3,7 +3,7 @@
  * conv2d: convolution of images, as neural networks mean it (correlation: the kernel is not flipped), on f32.
  *
  * Every element of the output starts with its bias and adds input * weight in the order channel, row, column of the
- * kernel; what the padding stands for is 0. A tile of one output row is computed for several output channels at once.
+ * kernel; the padding counts as 0. A tile of one output row is computed for several output channels at once.
  */
 #include <string.h>
 
@@ -86,12 +86,14 @@ struct job {
 	int64_t stride, padding, dilation;
 };
 
-/* A tile under work: `lines` output channels from `first` on, `count` elements of the output row `row` from `x` on. */
+/* A tile under work: `lines` output channels from `first` on, `count` elements of the output row `row` from `x`
+ * on. */
 struct tile {
 	uint64_t image, first, lines, row, x, count;
 };
 
-/* `count` elements of an input row, `stride` apart, from the column `from` on; 0 outside. A row of NULL is outside. */
+/* `count` elements of an input row, `stride` apart, from the column `from` on; 0 outside. A row of NULL is
+ * outside. */
 SGPU_INLINE const float *gather(const struct job *job, const float *row, int64_t from, int64_t count, int64_t stride,
 				float *buffer)
 {

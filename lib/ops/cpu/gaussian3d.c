@@ -34,7 +34,7 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 	call->type[OUTPUT] = call->type[INPUT];
 }
 
-/* One volume, for what stands between the passes. */
+/* One volume, for the data between the passes. */
 static uint64_t scratch(const struct sgpu_op_call *call)
 {
 	return sgpu_ops_count(&call->type[INPUT]) * sgpu_dtype_size(call->type[INPUT].dtype);

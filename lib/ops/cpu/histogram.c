@@ -71,7 +71,7 @@ struct job {
 	uint64_t count, piece;
 	int bins;
 	double min, max, width;
-	uint32_t *counts; /* [pieces][bins + 1]; the last is for what lies outside */
+	uint32_t *counts; /* [pieces][bins + 1]; the last is for values outside */
 };
 
 /* The bin of each value: the quotient may be off by one, the edges decide. */

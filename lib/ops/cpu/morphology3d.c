@@ -69,7 +69,7 @@ static void normalise_body(void *argument, uint64_t begin, uint64_t end)
 	}
 }
 
-/* Squared distances along x. What lies beyond the ends is outside: a target of the erosion alone. */
+/* Squared distances along x. Voxels beyond the ends are outside: they are targets only of the erosion. */
 static void row_distances(const struct job *job, const uint8_t *in, int16_t *out)
 {
 	uint64_t width = job->shape[2];

@@ -171,7 +171,7 @@ SGPU_INLINE double ordered(double value)
 	return value != value ? (double)INFINITY : value;
 }
 
-/* Puts one candidate behind those that are as near; the last falls out of a full list. */
+/* Inserts a candidate after those that are as near; a full list loses its last one. */
 static void insert(struct candidate *list, uint32_t *found, uint64_t most, struct candidate one)
 {
 	uint64_t at = *found < most ? (*found)++ : most - 1;

@@ -2,9 +2,8 @@
  *
  * reduce: sum, least, greatest or mean of all elements or along an axis.
  *
- * Elements are worked on as f64, which holds each type exactly. The axis is cut into pieces of fixed length; a piece
- * that lies in memory one after the other is added in eight lanes. Pieces are combined in their order. Integer sums are
- * exact below 2^53.
+ * Elements are worked on as f64, which holds each type exactly. The axis is cut into pieces of fixed length; a
+ * contiguous piece is added in eight lanes. Pieces are combined in their order. Integer sums are exact below 2^53.
  */
 #include "ops/cpu/reduce_loops.h"
 

@@ -105,7 +105,7 @@ SGPU_CLONES_ATTR static void inside_f64(const double *in, uint64_t count, double
 	}
 }
 
-/* The mask of `count` elements from `begin`; blocks bound what stands on the stack. */
+/* The mask of `count` elements from `begin`; blocks bound the use of the stack. */
 static void mask(const struct job *job, uint64_t begin, uint64_t count, uint8_t *out)
 {
 	const struct sgpu_op_call *call = job->call;
