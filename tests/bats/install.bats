@@ -105,7 +105,7 @@ END
 		run -0 "./$name"
 		count=$((count + 1))
 	done
-	[ $count -ge 4 ]
+	[ $count -ge 5 ]
 }
 
 @test "a space in PREFIX or BUILD, or a relative PREFIX, is refused with a word about it" {
