@@ -2,17 +2,19 @@
  *
  * The engine: streams, workers, staging buffers, for its life.
  *
- * Why transfers never wait for one another for ever. A chunk run takes everything that it needs, one staging buffer at
- * most, before it begins, and nobody waits for a second one while holding a first. A buffer that is taken comes back
- * without anything else being taken:
+ * Why transfers never wait for one another for ever. A chunk run takes everything that it needs,
+ * one staging buffer at most, before it begins, and nobody waits for a second one while holding a
+ * first. A buffer that is taken comes back without anything else being taken:
  *
  *   - while a worker fills or empties it: files and memory do not wait for anybody;
  *   - while the device copies, opens or seals: streams end what they have;
- *   - while a pipe's owner fills or empties it, which may take for ever: but for these buffers each ordered transfer
- *     raises the limit of its class by as many as it may hold so (staging.c: extra), so they are never missing;
+ *   - while a pipe's owner fills or empties it, which may take for ever: but for these buffers
+ *     each ordered transfer raises the limit of its class by as many as it may hold so (staging.c:
+ *     extra), so they are never missing;
  *   - while a live copy uses it: that takes what is there, at least one, and waits for no more.
  *
- * The limit of a class is at least one, so some transfer goes on; and buffers are handed over in the order of waiting.
+ * The limit of a class is at least one, so some transfer goes on; and buffers are handed over in
+ * the order of waiting.
  */
 #include "transfer/engine.h"
 
@@ -22,13 +24,15 @@ enum { PAGE = 4096, SMALL_BUFFERS = 64, BUFFERS_MAX = 1024, LIVE_BUFFERS_MAX = 6
 #define KIB ((uint64_t)1024)
 #define MIB (1024 * KIB)
 #define RUN_MAX (1024 * MIB)
-/* How long a worker looks for work before it sleeps: beside a GPU, and where the device itself computes on these cores. */
+/* How long a worker looks for work before it sleeps: beside a GPU, and where the device itself
+ * computes on these cores. */
 #define SPIN_NS ((uint64_t)1000000)
 #define SPIN_ON_CPU_NS ((uint64_t)20000)
 #define EXPECT_NS ((uint64_t)2000000)
 
-/* What was found to be best on an H200 behind 16 cores. A live copy uses so many buffers that what the bus reads has
- * left the cores' own caches, or few that stay in the cache that they share when what was sealed is moved there at once. */
+/* What was found to be best on an H200 behind 16 cores. A live copy uses so many buffers that what
+ * the bus reads has left the cores' own caches, or few that stay in the cache that they share when
+ * what was sealed is moved there at once. */
 static const struct sgpu_engine_config standard = {
 	.pinned_max = 64 * MIB, .staged_run = 2 * MIB, .direct_run = 32 * MIB, .direct_count = 3,
 	.first_run = 512 * KIB, .last_run = MIB, .live_buffers = 30,
@@ -59,7 +63,7 @@ static int configure(struct sgpu_engine *engine, const struct sgpu_engine_config
 	}
 	if (config->workers > SGPU_POOL_JOBS_MAX || config->direct_count > BUFFERS_MAX ||
 	    config->live_buffers > LIVE_BUFFERS_MAX) {
-		return sgpu_fail(error, SGPU_EUSAGE, "an engine has at most %d workers, %d direct buffers, %d live ones",
+		return sgpu_fail(error, SGPU_EUSAGE, "an engine has at most %d workers, %d direct and %d live buffers",
 				 SGPU_POOL_JOBS_MAX, BUFFERS_MAX, LIVE_BUFFERS_MAX);
 	}
 	return SGPU_OK;

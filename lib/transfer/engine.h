@@ -2,9 +2,10 @@
  *
  * The transfer engine: what its files share.
  *
- * One mutex guards the engine, its transfers and its staging buffers; no function of the device is called, and no
- * source or sink, while it is held. A transfer that may have something to do stands in the engine's queue `ready`.
- * Whoever takes it from there (a worker, the thread that starts it) does one thing for it and puts it at the end again.
+ * One mutex guards the engine, its transfers and its staging buffers; no function of the device is
+ * called, and no source or sink, while it is held. A transfer that may have something to do stands
+ * in the engine's queue `ready`. Whoever takes it from there (a worker, the thread that starts it)
+ * does one thing for it and puts it at the end again.
  */
 #ifndef SGPU_TRANSFER_ENGINE_H
 #define SGPU_TRANSFER_ENGINE_H
@@ -34,11 +35,12 @@ uint64_t sgpu_chunk_run_most(uint64_t largest, uint64_t smallest);
 enum sgpu_staging_class {
 	SGPU_STAGING_SMALL,            /* a whole transfer of SGPU_TRANSFER_SMALL bytes */
 	SGPU_STAGING_LARGE,            /* a chunk run that is read, or written, by processors */
-	SGPU_STAGING_DIRECT,           /* a chunk run that the device reads or writes by itself; device memory alone */
+	SGPU_STAGING_DIRECT,           /* a chunk run that only the device touches: device memory alone */
 	SGPU_STAGING_CLASSES,
 	SGPU_STAGING_NONE = SGPU_STAGING_CLASSES
 };
-/* Memory of one chunk run, sealed, on the host and on the device. Each is made when it is first filled. */
+/* Memory of one chunk run, sealed, on the host and on the device. Each is made when it is first
+ * filled. */
 struct sgpu_staging_buffer {
 	struct sgpu_staging_buffer *next;
 	enum sgpu_staging_class class;
@@ -53,8 +55,8 @@ struct sgpu_staging_pool {
 	unsigned extra;                /* what ordered transfers may hold above the limit */
 	struct sgpu_transfer *starved_head, *starved_tail;
 };
-/* The mutex is held in both. Take gives NULL where none is free and no more than `most` may be there. Give hands it to
- * the transfer that has waited longest, if any waits. Errors: SGPU_ENOMEM. */
+/* The mutex is held in both. Take gives NULL where none is free and no more than `most` may be
+ * there. Give hands it to the transfer that has waited longest, if any waits. Errors: SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_staging_take(struct sgpu_engine *engine, enum sgpu_staging_class class, unsigned most,
 				      struct sgpu_staging_buffer **buffer);
 void sgpu_staging_give(struct sgpu_engine *engine, struct sgpu_staging_buffer *buffer);
@@ -162,10 +164,25 @@ struct sgpu_transfer {
 	uint64_t consumed;             /* bytes that were read */
 };
 
+static inline bool sgpu_transfer_is_in(const struct sgpu_transfer *transfer)
+{
+	return transfer->request.direction == SGPU_TRANSFER_IN;
+}
+
 static inline bool sgpu_transfer_is_ordered(const struct sgpu_transfer *transfer)
 {
-	return transfer->request.direction == SGPU_TRANSFER_IN ? transfer->request.source.ordered :
-								 transfer->request.sink.ordered;
+	return sgpu_transfer_is_in(transfer) ? transfer->request.source.ordered : transfer->request.sink.ordered;
+}
+
+/* Whether a move is all of its transfer, or the end of it. */
+static inline bool sgpu_chunk_move_is_single(const struct sgpu_chunk_move *move)
+{
+	return move->run.count == move->transfer->plan.total;
+}
+
+static inline bool sgpu_chunk_move_is_last(const struct sgpu_chunk_move *move)
+{
+	return move->run.first + move->run.count == move->transfer->plan.total;
 }
 
 /* ---- transfer.c: the life of a transfer ---- */
@@ -192,22 +209,24 @@ void sgpu_staging_share(struct sgpu_engine *engine, enum sgpu_staging_class clas
 void sgpu_transfer_begin(struct sgpu_transfer *transfer, unsigned count);
 
 /* ---- move.c: one chunk run ---- */
-/* The next run; NULL when there is no memory, which has failed the transfer then. The mutex is held in both. */
+/* The next run; NULL when there is no memory, which has failed the transfer then. The mutex is
+ * held in both. */
 struct sgpu_chunk_move *sgpu_chunk_move_claim(struct sgpu_transfer *transfer, struct sgpu_staging_buffer *buffer);
 struct sgpu_chunk_move *sgpu_chunk_move_of_digest(struct sgpu_transfer *transfer);
 /* Whether it need not be carried out any more. */
 bool sgpu_chunk_move_is_moot(const struct sgpu_chunk_move *move);
 /* Ends a move that was not enqueued, or that has been written, with a failure or SGPU_OK. */
 void sgpu_chunk_move_drop(struct sgpu_chunk_move *move, int code, const struct sgpu_error *error);
-/* Ends a move that was enqueued, whole or not (`code`), when the streams have done what they have of it: its outcome is
- * known to those who hear from the very stream that it is on. */
+/* Ends a move that was enqueued, whole or not (`code`), when the streams have done what they have
+ * of it: its outcome is known to those who hear from the very stream that it is on. */
 void sgpu_chunk_move_hear(struct sgpu_chunk_move *move, struct sgpu_stream *first, struct sgpu_stream *second,
 			  int code, const struct sgpu_error *error);
 void sgpu_transfer_span(struct sgpu_transfer *transfer, enum sgpu_transfer_step step, int row, uint64_t begin_ns,
 			uint64_t end_ns, uint64_t bytes);
 
 /* ---- input.c, output.c: without the mutex ---- */
-/* Reads a run and enqueues it. Returns the source's own failure, which has failed the transfer as well. */
+/* Reads a run and enqueues it. Returns the source's own failure, which has failed the transfer as
+ * well. */
 int sgpu_chunk_move_in(struct sgpu_chunk_move *move, struct sgpu_error *error);
 /* Enqueues a run; what goes through a staging buffer is written once it has arrived there. */
 void sgpu_chunk_move_out(struct sgpu_chunk_move *move);
@@ -216,15 +235,18 @@ int sgpu_chunk_move_write(struct sgpu_chunk_move *move, struct sgpu_error *error
 void sgpu_chunk_move_digest(struct sgpu_chunk_move *move);
 
 /* ---- sources.c ---- */
-/* Whether registering memory costs less than copying it on `cores` into pinned memory. huge: 2 MiB pages. */
+/* Whether registering memory costs less than copying it on `cores` into pinned memory. huge: 2 MiB
+ * pages. */
 bool sgpu_transfer_register_pays(uint64_t size, unsigned cores, bool huge);
 
 /* ---- store.c ---- */
-/* memcpy that leaves the caches to others: past them where the processor can. Fence: once, after the last call. */
+/* memcpy that leaves the caches to others: past them where the processor can. Fence: once, after
+ * the last call. */
 void sgpu_transfer_store(void *to, const void *from, size_t size);
 void sgpu_transfer_store_fence(void);
-/* Moves memory that this core has written to the cache that all share: the bus reads what is in a core's own at little
- * more than half its speed. Most of it, since it takes time, too. No-operation where the processor cannot. */
+/* Moves memory that this core has written to the cache that all share: the bus reads what is in a
+ * core's own at little more than half its speed. Most of it, since it takes time, too.
+ * No-operation where the processor cannot. */
 void sgpu_transfer_demote(const void *memory, size_t size);
 bool sgpu_transfer_can_demote(void);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Chunk runs on their way in: read into a staging buffer, or found where the device reads them itself; copied, and
- * opened from where the device has them. Whatever their source does meanwhile, what is used is what was verified.
+ * Chunk runs on their way in: read into a staging buffer, or found where the device reads them
+ * itself; copied, and opened from where the device has them. Whatever their source does meanwhile,
+ * what is used is what was verified.
  */
 #include "transfer/engine.h"
 
@@ -29,15 +30,17 @@ static int read_run(struct sgpu_chunk_move *move, struct sgpu_error *error)
 	return rc;
 }
 
-/* A single run is copied on the stream that opens, or digests, it: nothing overlaps, and one call less tells of the end. */
+/* A single run is copied on the stream that opens, or digests, it: nothing overlaps, and one call
+ * less tells of the end. */
 static int enqueue(struct sgpu_chunk_move *move, const void *from, struct sgpu_stream *streams[2],
 		   struct sgpu_error *error)
 {
 	struct sgpu_transfer *transfer = move->transfer;
 	const struct sgpu_transfer_request *request = &transfer->request;
 	struct sgpu_engine *engine = transfer->engine;
-	bool single = move->run.count == transfer->plan.total, last = transfer->plan.total == move->run.first + move->run.count;
-	/* The end mark may be all that is in the last run: then nothing is written, and nothing lies behind. */
+	bool single = sgpu_chunk_move_is_single(move), last = request->last && sgpu_chunk_move_is_last(move);
+	/* The end mark may be all that is in the last run: then nothing is written, and nothing
+	 * lies behind. */
 	sgpu_devptr to = request->memory + (move->plain == 0 ? 0 : move->run.first * SGPU_CHUNK);
 	struct sgpu_stream *copy = NULL, *second = NULL;
 	int rc;
@@ -52,23 +55,22 @@ static int enqueue(struct sgpu_chunk_move *move, const void *from, struct sgpu_s
 	}
 	if (move->bytes > 0) {
 		streams[0] = copy;
-		rc = sgpu_engine_refused(sgpu_copy_in(copy, request->key ? move->buffer->device : to, from, move->bytes,
-						      &move->copy), &move->copy, "copy to the device", error);
+		rc = sgpu_copy_in(copy, request->key ? move->buffer->device : to, from, move->bytes, &move->copy);
+		rc = sgpu_engine_refused(rc, &move->copy, "copy to the device", error);
 	}
 	if (rc == SGPU_OK && second && second != copy) {
 		rc = sgpu_engine_follow(engine, copy, second, error);
 	}
 	if (rc == SGPU_OK && request->key) {
 		streams[1] = second;
-		rc = sgpu_engine_refused(sgpu_device_open_chunks(second, request->key, request->first + move->run.first,
-								 request->last && last, move->buffer->device,
-								 move->bytes, to, &move->crypt),
-					 &move->crypt, "open on the device", error);
+		rc = sgpu_device_open_chunks(second, request->key, request->first + move->run.first, last,
+					     move->buffer->device, move->bytes, to, &move->crypt);
+		rc = sgpu_engine_refused(rc, &move->crypt, "open on the device", error);
 	} else if (rc == SGPU_OK && single && request->digested) {
 		streams[0] = copy;
 		move->is_digest = true;
-		rc = sgpu_device_digest(copy, request->memory, request->size, request->custom, request->custom_size,
-					transfer->result.digest, &move->crypt);
+		rc = sgpu_device_digest(copy, request->memory, request->size, request->custom,
+					request->custom_size, transfer->result.digest, &move->crypt);
 		rc = sgpu_engine_refused(rc, &move->crypt, "digest on the device", error);
 	}
 	return rc;
@@ -79,7 +81,7 @@ int sgpu_chunk_move_in(struct sgpu_chunk_move *move, struct sgpu_error *error)
 	struct sgpu_transfer *transfer = move->transfer;
 	struct sgpu_engine *engine = transfer->engine;
 	struct sgpu_stream *streams[2] = { NULL, NULL };
-	bool single = move->run.count == transfer->plan.total;
+	bool single = sgpu_chunk_move_is_single(move);
 	const void *from;
 	int rc = SGPU_OK;
 
@@ -88,7 +90,8 @@ int sgpu_chunk_move_in(struct sgpu_chunk_move *move, struct sgpu_error *error)
 		return SGPU_OK;
 	}
 	if (move->buffer) {
-		rc = sgpu_staging_fill(engine, move->buffer, !transfer->direct, transfer->request.key != NULL, error);
+		rc = sgpu_staging_fill(engine, move->buffer, !transfer->direct, transfer->request.key != NULL,
+				       error);
 	}
 	if (rc != SGPU_OK) {
 		sgpu_chunk_move_drop(move, rc, error);
@@ -116,15 +119,15 @@ void sgpu_chunk_move_digest(struct sgpu_chunk_move *move)
 {
 	struct sgpu_transfer *transfer = move->transfer;
 	const struct sgpu_transfer_request *request = &transfer->request;
-	bool in = request->direction == SGPU_TRANSFER_IN;
 	struct sgpu_error error = { 0 };
 	struct sgpu_stream *stream = NULL;
-	int rc = sgpu_engine_get_stream(transfer->engine, in ? SGPU_ENGINE_OPEN : SGPU_ENGINE_SEAL, &stream, &error);
+	int rc = sgpu_engine_get_stream(transfer->engine, sgpu_transfer_is_in(transfer) ? SGPU_ENGINE_OPEN :
+					SGPU_ENGINE_SEAL, &stream, &error);
 
 	if (rc == SGPU_OK) {
-		rc = sgpu_engine_refused(sgpu_device_digest(stream, request->memory, request->size, request->custom,
-							    request->custom_size, transfer->result.digest, &move->crypt),
-					 &move->crypt, "digest on the device", &error);
+		rc = sgpu_device_digest(stream, request->memory, request->size, request->custom,
+					request->custom_size, transfer->result.digest, &move->crypt);
+		rc = sgpu_engine_refused(rc, &move->crypt, "digest on the device", &error);
 	}
 	sgpu_chunk_move_hear(move, stream, NULL, rc, &error);
 }

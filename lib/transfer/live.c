@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Live copies, the processors' side: chunk runs lie in staging buffers, and workers work on parts of the oldest one that
- * has any left. A worker prefers the same places in every run, which its own cache may still hold.
+ * Live copies, the processors' side: chunk runs lie in staging buffers, and workers work on parts
+ * of the oldest one that has any left. A worker prefers the same places in every run, which its
+ * own cache may still hold.
  */
 #include <string.h>
 
@@ -92,7 +93,8 @@ static uint32_t own_parts(const struct sgpu_live *live, const struct sgpu_live_b
 /* Whether all parts of the run are taken, or it is over. */
 static bool all_taken(struct sgpu_live *live, uint64_t number)
 {
-	uint64_t taken = atomic_load_explicit(&live->buffers[number % live->buffer_count].taken, memory_order_acquire);
+	struct sgpu_live_buffer *buffer = &live->buffers[number % live->buffer_count];
+	uint64_t taken = atomic_load_explicit(&buffer->taken, memory_order_acquire);
 
 	return taken >> PARTS != (uint32_t)number || (uint32_t)taken == ALL_PARTS;
 }

@@ -20,8 +20,8 @@ struct sgpu_live_key {
 
 /* A chunk run in a staging buffer, and who works on it. */
 struct sgpu_live_buffer {
-	/* The run's number, modulo 2^32, above a bit for each of its parts that was taken. In one word, so that nobody
-	 * takes a part of a later run by mistake. */
+	/* The run's number, modulo 2^32, above a bit for each of its parts that was taken. In one
+	 * word, so that nobody takes a part of a later run by mistake. */
 	_Alignas(64) atomic_uint_fast64_t taken;
 	_Alignas(64) atomic_uint finished; /* parts */
 	atomic_uint parts;
@@ -34,8 +34,8 @@ struct sgpu_live_buffer {
 };
 
 struct sgpu_live;
-/* Works on chunks [begin, begin + count) of a copy, whose form on the bus is at `sealed`. `scratch` holds a chunk.
- * After an error *bad_chunk is the chunk, from the begin of the copy. */
+/* Works on chunks [begin, begin + count) of a copy, whose form on the bus is at `sealed`.
+ * `scratch` holds a chunk. After an error *bad_chunk is the chunk, from the begin of the copy. */
 typedef int sgpu_live_work_fn(struct sgpu_live *live, unsigned thread, uint64_t begin, uint64_t count,
 			      uint8_t *sealed, void *scratch, uint64_t *bad_chunk);
 
@@ -68,7 +68,8 @@ uint64_t sgpu_live_bytes(const struct sgpu_live *live, uint64_t first, uint64_t 
 uint64_t sgpu_live_plain(const struct sgpu_live *live, uint64_t first, uint64_t count);
 /* Gives run number `number` to the workers. */
 void sgpu_live_offer(struct sgpu_live *live, uint64_t number, struct sgpu_chunk_run run);
-/* Works on one part of what was offered, if there is any. *oldest: the first run that may have one, 0 at first. */
+/* Works on one part of what was offered, if there is any. *oldest: the first run that may have
+ * one, 0 at first. */
 bool sgpu_live_help(struct sgpu_live *live, uint64_t *oldest, unsigned thread, void *scratch);
 /* Whether all parts of a run that was offered are done. */
 bool sgpu_live_finished(struct sgpu_live *live, uint64_t number);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Live copies, the device's side: the thread that asked for the copy gives chunk runs to the workers and to the streams.
- * It works on parts itself until the workers are awake, or when there are few of them; else it is there for the bus.
+ * Live copies, the device's side: the thread that asked for the copy gives chunk runs to the
+ * workers and to the streams. It works on parts itself until the workers are awake, or when there
+ * are few of them; else it is there for the bus.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -89,8 +90,8 @@ static void end_round(struct driver *d, bool progress)
 	if (!d->started && live->plan.total > FEW_CHUNKS) {
 		struct sgpu_error error = { 0 };
 
-		/* Only now, since it takes long: the streams have something to do already, and so have the first that
-		 * wake. */
+		/* Only now, since it takes long: the streams have something to do already, and so
+		 * have the first that wake. */
 		d->job = (struct sgpu_worker_job){ .step = worker_step, .argument = live };
 		note(d, sgpu_workers_add(d->engine->workers, &d->job, &error), &error);
 		sgpu_workers_wake(d->engine->workers, workers);
@@ -198,7 +199,8 @@ static void end_oldest(struct driver *d)
 	/* Without its event it was not enqueued whole: synchronize waits for the streams. */
 	if (buffer->end) {
 		note(d, sgpu_event_sync(buffer->end, &error), &error);
-		/* It has completed as well; but what became of the first step shows only to who asks its stream. */
+		/* It has completed as well; but what became of the first step shows only to who
+		 * asks its stream. */
 		note(d, buffer->middle ? sgpu_event_sync(buffer->middle, &error) : SGPU_OK, &error);
 		note(d, buffer->copy.code, &buffer->copy.error);
 		if (d->result->code == SGPU_OK && buffer->crypt.code != SGPU_OK) {

@@ -88,7 +88,8 @@ void sgpu_transfer_span(struct sgpu_transfer *transfer, enum sgpu_transfer_step 
 	}
 }
 
-/* Gives back what a move holds, and looks what follows from its end. The mutex is held, and free then. */
+/* Gives back what a move holds, and looks what follows from its end. The mutex is held, and free
+ * then. */
 static void finish(struct sgpu_chunk_move *move)
 {
 	struct sgpu_transfer *transfer = move->transfer;
@@ -102,9 +103,10 @@ static void finish(struct sgpu_chunk_move *move)
 	engine->spare = move;
 	transfer->moves--;
 	if (transfer->moves == 0 && (transfer->claimed_all || transfer->failed) && !transfer->pumping) {
-		bool in = transfer->request.direction == SGPU_TRANSFER_IN;
+		bool in = sgpu_transfer_is_in(transfer);
 
-		/* Where nothing is left to be done on the device this thread, a callback mostly, tells. */
+		/* Where nothing is left to be done on the device this thread, a callback mostly,
+		 * tells. */
 		quick = !transfer->failed && !transfer->needs_digest &&
 			!(in ? transfer->request.source.close : transfer->request.sink.close);
 		if (quick) {
@@ -144,7 +146,7 @@ static void check_digest(struct sgpu_transfer *transfer)
 static void note_spans(const struct sgpu_chunk_move *move)
 {
 	struct sgpu_transfer *transfer = move->transfer;
-	bool in = transfer->request.direction == SGPU_TRANSFER_IN;
+	bool in = sgpu_transfer_is_in(transfer);
 
 	sgpu_transfer_span(transfer, in ? SGPU_STEP_COPY_IN : SGPU_STEP_COPY_OUT, move->copy_row, move->copy.begin_ns,
 			   move->copy.end_ns, move->bytes);
@@ -155,7 +157,8 @@ static void note_spans(const struct sgpu_chunk_move *move)
 	}
 }
 
-/* All that the streams do for the move has ended. This may be a callback, which may ask nothing of the device. */
+/* All that the streams do for the move has ended. This may be a callback, which may ask nothing of
+ * the device. */
 static void device_ended(struct sgpu_chunk_move *move)
 {
 	struct sgpu_transfer *transfer = move->transfer;
@@ -180,7 +183,7 @@ static void device_ended(struct sgpu_chunk_move *move)
 		transfer->result.bytes[!transfer->engine->pins || !lent ? SGPU_PATH_PAGEABLE :
 				       transfer->direct ? SGPU_PATH_REGISTERED : SGPU_PATH_PINNED] += move->bytes;
 	}
-	if (transfer->request.direction == SGPU_TRANSFER_OUT && !transfer->direct && !move->is_digest &&
+	if (!sgpu_transfer_is_in(transfer) && !transfer->direct && !move->is_digest &&
 	    bad->code == SGPU_OK && !transfer->failed) {
 		move->next = transfer->arrived;
 		transfer->arrived = move;

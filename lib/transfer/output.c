@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Chunk runs on their way out: sealed on the device, copied to where they belong, or to a staging buffer, from which
- * workers, or the thread that owns a pipe, write them on.
+ * Chunk runs on their way out: sealed on the device, copied to where they belong, or to a staging
+ * buffer, from which workers, or the thread that owns a pipe, write them on.
  */
 #include "transfer/engine.h"
 
@@ -10,7 +10,7 @@ static int enqueue(struct sgpu_chunk_move *move, void *to, struct sgpu_stream *s
 	struct sgpu_transfer *transfer = move->transfer;
 	const struct sgpu_transfer_request *request = &transfer->request;
 	struct sgpu_engine *engine = transfer->engine;
-	bool single = move->run.count == transfer->plan.total, last = transfer->plan.total == move->run.first + move->run.count;
+	bool single = sgpu_chunk_move_is_single(move), last = request->last && sgpu_chunk_move_is_last(move);
 	/* The end mark may be all that is left: nothing is read for it, and nothing lies behind. */
 	sgpu_devptr from = request->memory + (move->plain == 0 ? 0 : move->run.first * SGPU_CHUNK);
 	struct sgpu_stream *copy = NULL, *seal = NULL;
@@ -23,10 +23,9 @@ static int enqueue(struct sgpu_chunk_move *move, void *to, struct sgpu_stream *s
 	}
 	if (rc == SGPU_OK && request->key) {
 		streams[0] = seal;
-		rc = sgpu_engine_refused(sgpu_device_seal_chunks(seal, request->key, request->first + move->run.first,
-								 request->last && last, from, move->plain,
-								 move->buffer->device, &move->crypt),
-					 &move->crypt, "seal on the device", error);
+		rc = sgpu_device_seal_chunks(seal, request->key, request->first + move->run.first, last, from,
+					     move->plain, move->buffer->device, &move->crypt);
+		rc = sgpu_engine_refused(rc, &move->crypt, "seal on the device", error);
 		from = move->buffer->device;
 	}
 	if (rc == SGPU_OK && seal && seal != copy) {
@@ -52,8 +51,8 @@ void sgpu_chunk_move_out(struct sgpu_chunk_move *move)
 		return;
 	}
 	if (move->buffer) {
-		rc = sgpu_staging_fill(transfer->engine, move->buffer, !transfer->direct, transfer->request.key != NULL,
-				       &error);
+		rc = sgpu_staging_fill(transfer->engine, move->buffer, !transfer->direct,
+				       transfer->request.key != NULL, &error);
 	}
 	if (rc != SGPU_OK) {
 		sgpu_chunk_move_drop(move, rc, &error);

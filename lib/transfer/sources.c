@@ -2,9 +2,10 @@
  *
  * Sources and sinks: files, regions and memory.
  *
- * A slice of a file in memory is mapped, read-only, for the device alone, where registering it pays. The file may be
- * changed or cut short by its owner at any time. What is registered stays readable for the device, and what it read
- * verifies or fails wherever that came from; but a processor that touched the mapping would fault, so none does.
+ * A slice of a file in memory is mapped, read-only, for the device alone, where registering it
+ * pays. The file may be changed or cut short by its owner at any time. What is registered stays
+ * readable for the device, and what it read verifies or fails wherever that came from; but a
+ * processor that touched the mapping would fault, so none does.
  */
 #include <linux/magic.h>
 #include <stdlib.h>
@@ -28,9 +29,10 @@ struct file {
 };
 
 /* ---- registering ---- */
-/* Measured on an H200 (PCIe 5.0 x16, 16 cores, driver 580), per GiB: to register 45 ms on pages of 4 KiB and 25 ms
- * on huge ones, to unregister 18 ms; the bus 55 GB/s. A core copies 4.5 GB/s, all of them no more than 37 GB/s. A
- * copy overlaps with the transfer, so that the slower of the two counts; registering has to come first. */
+/* Measured on an H200 (PCIe 5.0 x16, 16 cores, driver 580), per GiB: to register 45 ms on pages of
+ * 4 KiB and 25 ms on huge ones, to unregister 18 ms; the bus 55 GB/s. A core copies 4.5 GB/s, all
+ * of them no more than 37 GB/s. A copy overlaps with the transfer, so that the slower of the two
+ * counts; registering has to come first. */
 bool sgpu_transfer_register_pays(uint64_t size, unsigned cores, bool huge)
 {
 	const double gib = 1 << 30, bus = 55e9, core = 4.5e9, memory = 37e9, unregister = 0.018;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Staging buffers: taken by one chunk run at a time, made when none is free, and kept. Those who wait for one get it in
- * the order in which they began to wait.
+ * Staging buffers: taken by one chunk run at a time, made when none is free, and kept. Those who
+ * wait for one get it in the order in which they began to wait.
  */
 #include "transfer/engine.h"
 

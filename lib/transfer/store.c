@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Copies that go past the caches, from a buffer in them to memory that is not read soon: ordinary stores would first
- * read every line that they overwrite.
+ * Copies that go past the caches, from a buffer in them to memory that is not read soon: ordinary
+ * stores would first read every line that they overwrite.
  */
 #include <string.h>
 

@@ -101,14 +101,15 @@ static void plan_runs(struct sgpu_transfer *transfer)
 
 int sgpu_transfer_prepare(struct sgpu_transfer *transfer, struct sgpu_error *error)
 {
-	bool in = transfer->request.direction == SGPU_TRANSFER_IN;
+	bool in = sgpu_transfer_is_in(transfer);
 	struct sgpu_transfer_request *request = &transfer->request;
 	struct sgpu_stream *stream = NULL;
 	int rc = SGPU_OK;
 
 	transfer->class = SGPU_STAGING_NONE;
 	if (request->prepare) {
-		rc = sgpu_engine_get_stream(transfer->engine, in ? SGPU_ENGINE_OPEN : SGPU_ENGINE_SEAL, &stream, error);
+		rc = sgpu_engine_get_stream(transfer->engine, in ? SGPU_ENGINE_OPEN : SGPU_ENGINE_SEAL, &stream,
+					    error);
 		if (rc == SGPU_OK) {
 			rc = request->prepare(request->argument, stream, request, error);
 		}
@@ -266,11 +267,13 @@ static int wait_for_data(struct sgpu_engine *engine, struct sgpu_event *after, s
 	return rc;
 }
 
-/* How many runs the calling thread enqueues at once: of a small transfer, or of memory that is read by the device. */
+/* How many runs the calling thread enqueues at once: of a small transfer, or of memory that is
+ * read by the device. */
 static unsigned runs_at_once(const struct sgpu_engine *engine, const struct sgpu_transfer_request *request)
 {
 	bool in = request->direction == SGPU_TRANSFER_IN;
-	bool is_memory = in ? !request->source.read && request->source.view : !request->sink.write && request->sink.view;
+	bool is_memory = in ? request->source.view && !request->source.read :
+			      request->sink.view && !request->sink.write;
 
 	if ((in ? request->source.ordered : request->sink.ordered) || (request->prepare && request->size == 0)) {
 		return 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Turns: what is to be done next, for which transfer. Transfers that may have something to do stand in a queue; one that
- * was given something goes to its end, so that all advance by a chunk run in turn.
+ * Turns: what is to be done next, for which transfer. Transfers that may have something to do
+ * stand in a queue; one that was given something goes to its end, so that all advance by a chunk
+ * run in turn.
  */
 #include "transfer/engine.h"
 
@@ -96,7 +97,7 @@ static bool take_buffer(struct sgpu_transfer *transfer, struct sgpu_staging_buff
 static bool may_claim(const struct sgpu_transfer *transfer)
 {
 	return !transfer->claimed_all && !transfer->failed && transfer->moves < transfer->most_moves &&
-	       !(transfer->request.direction == SGPU_TRANSFER_IN && transfer->request.source.ordered);
+	       !(sgpu_transfer_is_in(transfer) && transfer->request.source.ordered);
 }
 
 static bool may_write(const struct sgpu_transfer *transfer)
@@ -106,7 +107,7 @@ static bool may_write(const struct sgpu_transfer *transfer)
 
 static enum action choose_moving(struct sgpu_transfer *transfer, struct sgpu_chunk_move **move)
 {
-	bool in = transfer->request.direction == SGPU_TRANSFER_IN, over;
+	bool in = sgpu_transfer_is_in(transfer), over;
 	struct sgpu_staging_buffer *buffer;
 
 	if (may_write(transfer)) {
@@ -189,7 +190,7 @@ static void act(const struct turn *turn)
 		pthread_mutex_unlock(&turn->transfer->engine->mutex);
 		break;
 	case MOVE:
-		if (turn->transfer->request.direction == SGPU_TRANSFER_OUT) {
+		if (!sgpu_transfer_is_in(turn->transfer)) {
 			sgpu_chunk_move_out(turn->move);
 		} else {
 			(void)sgpu_chunk_move_in(turn->move, &error);
@@ -261,8 +262,8 @@ void sgpu_transfer_begin(struct sgpu_transfer *transfer, unsigned count)
 }
 
 /* ---- ordered ones: the thread that pumps ---- */
-/* The next move of an ordered source, once there is a buffer for it; NULL when there is none any more. The mutex is
- * held. */
+/* The next move of an ordered source, once there is a buffer for it; NULL when there is none any
+ * more. The mutex is held. */
 static struct sgpu_chunk_move *wait_for_turn(struct sgpu_transfer *transfer)
 {
 	struct sgpu_staging_buffer *buffer = NULL;
@@ -319,7 +320,8 @@ static int pump_in(struct sgpu_transfer *transfer, struct sgpu_error *error)
 	return rc == SGPU_OK ? skip_rest(transfer, error) : rc;
 }
 
-/* The move that is to be written next, once it has arrived; NULL when there is none any more. The mutex is held. */
+/* The move that is to be written next, once it has arrived; NULL when there is none any more. The
+ * mutex is held. */
 static struct sgpu_chunk_move *wait_for_arrival(struct sgpu_transfer *transfer)
 {
 	struct sgpu_chunk_move **link, *move;
@@ -360,7 +362,7 @@ static int pump_out(struct sgpu_transfer *transfer, struct sgpu_error *error)
 
 int sgpu_transfer_pump(struct sgpu_transfer *transfer, struct sgpu_error *error)
 {
-	bool in = transfer->request.direction == SGPU_TRANSFER_IN, begin = false;
+	bool in = sgpu_transfer_is_in(transfer), begin = false;
 	struct sgpu_engine *engine = transfer->engine;
 	int rc;
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Workers. They look for work for a while before they sleep: to wake a thread takes as long as to copy some MiB, most of
- * all in a virtual machine. A worker that looks in vain looks half as long the next time.
+ * Workers. They look for work for a while before they sleep: to wake a thread takes as long as to
+ * copy some MiB, most of all in a virtual machine. A worker that looks in vain looks half as long
+ * the next time.
  */
 #include "transfer/workers.h"
 
@@ -118,7 +119,10 @@ static void *worker_main(void *argument)
 			spin_ns = workers->spin_ns;
 		} else {
 			wait_for_call(workers, seen, spin_ns);
-			spin_ns = spin_ns / 2 > SHORTEST_SPIN_NS ? spin_ns / 2 : workers->spin_ns > 0 ? SHORTEST_SPIN_NS : 0;
+			spin_ns /= 2;
+			if (workers->spin_ns > 0 && spin_ns < SHORTEST_SPIN_NS) {
+				spin_ns = SHORTEST_SPIN_NS;
+			}
 		}
 	}
 	return NULL;

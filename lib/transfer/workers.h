@@ -14,7 +14,8 @@ struct sgpu_workers;
 
 /* Something that has work for workers, from sgpu_workers_add to sgpu_workers_remove. */
 struct sgpu_worker_job {
-	/* Does one piece of work, on worker `thread`; false: there was none. Called by several workers at once. */
+	/* Does one piece of work, on worker `thread`; false: there was none. Called by several
+	 * workers at once. */
 	bool (*step)(void *argument, unsigned thread);
 	void *argument;
 	/* private to workers.c */
@@ -23,14 +24,16 @@ struct sgpu_worker_job {
 	bool removed;
 };
 
-/* No thread starts before the first job is added. spin_ns: how long a worker looks for work before it sleeps, at most. */
+/* No thread starts before the first job is added. spin_ns: how long a worker looks for work before
+ * it sleeps, at most. */
 SGPU_MUST_CHECK int sgpu_workers_create(unsigned count, uint64_t spin_ns, struct sgpu_workers **workers,
 					struct sgpu_error *error);
 /* All jobs have been removed. Accepts NULL. */
 void sgpu_workers_free(struct sgpu_workers **workers);
 unsigned sgpu_workers_count(const struct sgpu_workers *workers);
 
-/* Starts the threads if need be. Where not even one can be started: SGPU_ESYSTEM, and the job is not added. */
+/* Starts the threads if need be. Where not even one can be started: SGPU_ESYSTEM, and the job is
+ * not added. */
 SGPU_MUST_CHECK int sgpu_workers_add(struct sgpu_workers *workers, struct sgpu_worker_job *job,
 				     struct sgpu_error *error);
 /* Returns when no worker is in the job's step, and none will be. */
