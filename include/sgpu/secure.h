@@ -74,16 +74,12 @@ SGPU_MUST_CHECK int sgpu_secure_stream_create(struct sgpu_secure *context, struc
 					      struct sgpu_error *error);
 /* Copies the image into protected memory, measures it there (CH_MEASURE) against `digest` (KT128, SGPU_MEASURE_CUSTOM, not
  * keyed), and loads it only then, from host memory: a driver takes code from nowhere else. The image is copied; freed with
- * sgpu_device_module_free. Errors: SGPU_EPOLICY when it differs, as sgpu_device_module_load. */
+ * sgpu_device_module_free. Errors: SGPU_EPOLICY when it differs, as sgpu_device_module_load.
+ * sgpu_device_module_launch_on starts its functions: refused when `memory` is NULL (SGPU_EPOLICY) or leaves the context
+ * (SGPU_EUSAGE). What a function touches besides is not seen by this check: on a GPU only what is mapped bounds it. */
 SGPU_MUST_CHECK int sgpu_secure_module_load(struct sgpu_secure *context, const void *image, size_t size,
 					    const uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE],
 					    struct sgpu_device_module **module, struct sgpu_error *error);
-/* As sgpu_device_module_launch_on; `memory` is what the kernel is meant to touch: refused when it leaves the context
- * (SGPU_EUSAGE). What it touches besides is not seen by this check: on a GPU only what is mapped bounds it. */
-SGPU_MUST_CHECK int sgpu_secure_kernel_launch(struct sgpu_stream *stream, struct sgpu_device_module *module,
-					      const char *function, const struct sgpu_module_shape *shape,
-					      void *const *args, const size_t *arg_sizes, int arg_count,
-					      const struct sgpu_module_memory *memory, struct sgpu_task *task);
 /* CH_MEASURE over device memory of the context, verified. keyed: with a key of the context, to compare with digests of the
  * same context alone. Errors: SGPU_EUSAGE (outside of it), SGPU_EAUTH, SGPU_EDEVICE. */
 SGPU_MUST_CHECK int sgpu_secure_measure(struct sgpu_secure *context, sgpu_devptr memory, uint64_t size, bool keyed,

@@ -368,10 +368,8 @@ static int launch_module(struct sgpu_modules *modules, const struct sgpu_operati
 		shape.grid[i] = module->grid[i];
 		shape.block[i] = module->block[i];
 	}
-	return (sgpu_secure_of(modules->base->traits->device) ? sgpu_secure_kernel_launch :
-								 sgpu_device_module_launch_on)(
-		stream, modules->list[module->segment].loaded, module->function, &shape, values->args, values->sizes,
-		module->param_count, &memory, task);
+	return sgpu_device_module_launch_on(stream, modules->list[module->segment].loaded, module->function, &shape,
+					    values->args, values->sizes, module->param_count, &memory, task);
 }
 
 int sgpu_module_start(struct sgpu_modules *modules, int operation, const struct sgpu_op_call *call,

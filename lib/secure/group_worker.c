@@ -384,8 +384,8 @@ static int run_function(struct sgpu_group_worker *w, const struct sgpu_item *ite
 	memory.count = call.range_count;
 	memory.written = call.written;
 	memory.target = arguments.target;
-	return sgpu_secure_kernel_launch(stream, w->modules[item->object], call.name, &call.shape, arguments.values,
-					 arguments.sizes, arguments.count, &memory, task);
+	return sgpu_device_module_launch_on(stream, w->modules[item->object], call.name, &call.shape, arguments.values,
+					    arguments.sizes, arguments.count, &memory, task);
 }
 
 /* ---- items ---- */

@@ -115,9 +115,9 @@ static int refuse(struct sgpu_task *task, int rc, const char *text)
 	return rc;
 }
 
-int sgpu_secure_kernel_launch(struct sgpu_stream *stream, struct sgpu_device_module *module, const char *function,
-			      const struct sgpu_module_shape *shape, void *const *args, const size_t *arg_sizes,
-			      int arg_count, const struct sgpu_module_memory *memory, struct sgpu_task *task)
+static int module_launch(struct sgpu_stream *stream, struct sgpu_device_module *module, const char *function,
+			 const struct sgpu_module_shape *shape, void *const *args, const size_t *arg_sizes,
+			 int arg_count, const struct sgpu_module_memory *memory, struct sgpu_task *task)
 {
 	const struct sgpu_secure_stream *s = sgpu_secure_stream_of(stream);
 	int rc;
@@ -171,7 +171,7 @@ static bool module_broke_rules(struct sgpu_device *device)
 const struct sgpu_device_module_calls sgpu_secure_module_calls = {
 	.load = module_load,
 	.free = module_free,
-	.launch = sgpu_secure_kernel_launch,
+	.launch = module_launch,
 	.confinement = module_confinement,
 	.broke_rules = module_broke_rules,
 };

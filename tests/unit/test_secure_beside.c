@@ -112,8 +112,8 @@ UNIT_TEST(a_module_of_another_context_does_not_run)
 	const struct sgpu_module_shape shape = { { 1, 1, 1 }, { 1, 1, 1 }, 0 };
 	struct sgpu_task task = { 0 };
 
-	CHECK(sgpu_secure_kernel_launch(our_stream, (struct sgpu_device_module *)(void *)&theirs_alone, "f", &shape, NULL, NULL,
-					0, &memory, &task) == SGPU_EPOLICY);
+	CHECK(sgpu_device_module_launch_on(our_stream, (struct sgpu_device_module *)(void *)&theirs_alone, "f", &shape,
+					   NULL, NULL, 0, &memory, &task) == SGPU_EPOLICY);
 	CHECK(task.code == SGPU_EPOLICY && strstr(task.error.text, "not of this context") != NULL);
 }
 

@@ -304,7 +304,7 @@ UNIT_TEST(a_module_says_what_it_touches)
 	sgpu_kt128(image, sizeof(image), SGPU_MEASURE_CUSTOM, sizeof(SGPU_MEASURE_CUSTOM) - 1, digest, sizeof(digest));
 	REQUIRE(sgpu_secure_module_load(context, image, sizeof(image), digest, &module, &error) == SGPU_OK);
 	REQUIRE(sgpu_secure_malloc(context, 1000, &range.address, &error) == SGPU_OK);
-	CHECK(sgpu_secure_kernel_launch(stream, module, "f", &shape, args, sizes, 3, &memory, &task) == SGPU_OK);
+	CHECK(sgpu_device_module_launch_on(stream, module, "f", &shape, args, sizes, 3, &memory, &task) == SGPU_OK);
 	memcpy(expected, &first, 8);
 	memcpy(expected + 8, "abc", 3);
 	memcpy(expected + 16, &third, 8);
@@ -312,9 +312,9 @@ UNIT_TEST(a_module_says_what_it_touches)
 	CHECK(range_seen.address == range.address && range_seen.size == 1000 && written_seen == 1);
 	CHECK(!memcmp(target_seen, target, sizeof(target)));
 	range.size = 1001;
-	CHECK(sgpu_secure_kernel_launch(stream, module, "f", &shape, args, sizes, 3, &memory, &task) == SGPU_EUSAGE);
+	CHECK(sgpu_device_module_launch_on(stream, module, "f", &shape, args, sizes, 3, &memory, &task) == SGPU_EUSAGE);
 	range.size = 10;
-	CHECK(sgpu_secure_kernel_launch(stream, module, "f", &shape, args, sizes, 3, &many, &task) == SGPU_EUSAGE);
+	CHECK(sgpu_device_module_launch_on(stream, module, "f", &shape, args, sizes, 3, &many, &task) == SGPU_EUSAGE);
 	CHECK(sgpu_device_module_launch_on(stream, module, "f", &shape, args, sizes, 3, NULL, &task) == SGPU_EPOLICY);
 	CHECK(launches == 1 && strstr(task.error.text, "ranges") != NULL);
 	sgpu_device_module_free(&module);
