@@ -51,7 +51,7 @@ const struct cli_option run_options[] = {
 	{ "device", 0, "DEVICE", "cpu, cuda, cuda:N or auto (the default)", CLI_TEXT(struct request, device) },
 	{ "jobs", 'j', "N", "threads of the host (default: one a processor)",
 	  CLI_NUMBER(struct request, options.jobs, 1, SGPU_POOL_JOBS_MAX) },
-	{ "quick", 0, NULL, "fewer sizes and samples: a look, no figures", CLI_FLAG(struct request, options.quick) },
+	{ "quick", 0, NULL, "fewer sizes and samples: a test, not for figures", CLI_FLAG(struct request, options.quick) },
 	{ "samples", 0, "N", "samples of each measurement, whatever the time",
 	  CLI_NUMBER(struct request, options.samples, 1, SAMPLES_LIMIT) },
 	{ "time", 0, "DURATION", "time for each measurement: 500ms, 2s (default: 1s)",

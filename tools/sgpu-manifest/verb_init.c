@@ -65,7 +65,7 @@ const struct cli_option init_options[] = {
 	CLI_COMMON,
 	{ "op", 0, "OPERATION", "the operation", CLI_TAKE(take_op) },
 	{ "low", 0, "NAME", "this argument is LOW, not HIGH; may be repeated", CLI_TAKE(take_low) },
-	{ "id", 0, "ID", "the manifest_id; the operation's name without it", CLI_TEXT(struct draft, id) },
+	{ "id", 0, "ID", "the manifest_id (default: the operation's name)", CLI_TEXT(struct draft, id) },
 	{ "param", 0, "NAME=VALUE", "a parameter of the operation; may be repeated", CLI_TAKE(take_param) },
 	{ "output", 'o', "FILE", "write to this new file, not to standard output", CLI_TEXT(struct draft, output) },
 	CLI_END

@@ -25,7 +25,7 @@ struct request {
 
 const struct cli_option merge_options[] = {
 	CLI_COMMON,
-	{ "manifest", 'm', "FILE", "the manifest that was split: every output of it must be there",
+	{ "manifest", 'm', "FILE", "the manifest that was split: all its outputs must be there",
 	  CLI_TEXT(struct request, manifest) },
 	{ "output", 'o', "FILE", "write the responses there as one tar archive", CLI_TEXT(struct request, output) },
 	CLI_END

@@ -26,7 +26,7 @@ struct request {
 
 const struct cli_option split_options[] = {
 	CLI_COMMON,
-	{ "shards", 'n', "NUMBER", "at most so many shards, balanced by bytes; without it one a part",
+	{ "shards", 'n', "NUMBER", "at most this many shards, balanced by bytes (default: one for each part)",
 	  CLI_NUMBER(struct request, wanted, 1, SGPU_MANIFEST_OPERATIONS_MAX) },
 	{ "directory", 'C', "DIR", "write them there, not into the manifest's directory",
 	  CLI_TEXT(struct request, directory) },

@@ -14,11 +14,11 @@ static const struct cli_verb verbs[] = {
 	{ "verify", "[QUOTE]", "check signature, chain, time, nonce and binding", verify_options, verb_verify },
 	{ "appraise", "[QUOTE]", "verify, then judge by a policy", appraise_options, verb_appraise },
 	{ "policy", "[QUOTE]", "write a policy that accepts a quote, or a build", policy_options, verb_policy },
-	{ "inspect", "[QUOTE]", "say what a quote says, verifying nothing", inspect_options, verb_inspect },
+	{ "inspect", "[QUOTE]", "show the content of a quote, verifying nothing", inspect_options, verb_inspect },
 	{ "extend", "[FILE]", "extend a run-time measurement register of TDX", extend_options, verb_extend },
 	{ "info", "", "what this machine can prove, and what is missing", info_options, verb_info },
 	{ "memory", "[FILE]", "measure memory of a device", memory_options, verb_memory },
-	{ "channel", "[SCRIPT]", "carry out channel commands, one a line", channel_options, verb_channel },
+	{ "channel", "[SCRIPT]", "carry out channel commands, one on each line", channel_options, verb_channel },
 	{ .name = NULL },
 };
 

@@ -52,13 +52,13 @@ void measure_print_text(const char *text);
 
 /* ---- what verify and appraise share ---- */
 #define MEASURE_CHECK_OPTIONS(type, checks)                                                              \
-	{ "roots", 0, "FILE", "certificates that are trusted for the attestation key",                   \
+	{ "roots", 0, "FILE", "trusted certificates for the attestation key",                   \
 	  CLI_INPUT(type, checks roots_path) },                                                          \
 	{ "nonce", 0, "HEX", "the nonce that the quote was asked for with",                              \
 	  CLI_BYTES(type, checks nonce, SGPU_NONCE_MIN, SGPU_NONCE_MAX) },                               \
 	{ "owner", 0, "KEY", "the owner's X25519 key that the quote must be bound to",                   \
 	  CLI_INPUT(type, checks owner_path) },                                                          \
-	{ "tee-roots", 0, "FILE", "certificates that are trusted for the hardware's report",             \
+	{ "tee-roots", 0, "FILE", "trusted certificates for the hardware's report",             \
 	  CLI_INPUT(type, checks tee_roots_path) },                                                      \
 	{ "tee-certificates", 0, "FILE", "certificates between the report and those",                    \
 	  CLI_INPUT(type, checks tee_certificates_path) },                                               \

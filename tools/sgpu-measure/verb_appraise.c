@@ -23,7 +23,7 @@ struct task {
 
 const struct cli_option appraise_options[] = {
 	CLI_COMMON,
-	{ "policy", 'p', "POLICY", "what is accepted, sgpu-policy(5)", CLI_INPUT(struct task, policy_path) },
+	{ "policy", 'p', "POLICY", "the policy, sgpu-policy(5)", CLI_INPUT(struct task, policy_path) },
 	MEASURE_CHECK_OPTIONS(struct task, checks.),
 	{ "recipient", 0, "FILE", "write the runner's public key there, if the quote is accepted",
 	  CLI_TEXT(struct task, recipient_path) },

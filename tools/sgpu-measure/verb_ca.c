@@ -31,7 +31,7 @@ const struct cli_option ca_options[] = {
 	  CLI_INPUT(struct task, key_path) },
 	{ "certificate", 0, "FILE", "the authority's certificate: init writes it, sign reads it",
 	  CLI_TEXT(struct task, certificate_path) },
-	{ "name", 0, "NAME", "init: what the authority is called (default: sgpu CA)", CLI_TEXT(struct task, name) },
+	{ "name", 0, "NAME", "init: the name of the authority (default: sgpu CA)", CLI_TEXT(struct task, name) },
 	{ "days", 0, "N", "how long the certificate is valid (default: init 3650, sign 30)",
 	  CLI_NUMBER(struct task, days, 1, MEASURE_DAYS_MAX) },
 	{ "ek", 0, "FILE", "sign: public endorsement keys of known machines, PEM; may be given again",

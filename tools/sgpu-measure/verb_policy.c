@@ -23,10 +23,10 @@ struct task {
 
 const struct cli_option policy_options[] = {
 	CLI_COMMON,
-	{ "reference-values", 0, NULL, "digests alone, as {\"name\": [\"hex\", ...]}",
+	{ "reference-values", 0, NULL, "only digests, as {\"name\": [\"hex\", ...]}",
 	  CLI_FLAG(struct task, reference_values) },
 	{ "build", 0, "DIR", "from the files of a build, not from a quote", CLI_TEXT(struct task, build_path) },
-	{ "owners", 0, "FILE", "with --build: whose work the runner may take, a thumbprint a line; or 'any'",
+	{ "owners", 0, "FILE", "with --build: whose batches the runner may take, a thumbprint a line; or 'any'",
 	  CLI_TEXT(struct task, owners_path) },
 	{ "at-least", 0, "KIND", "with --build: plain, gramine-direct, sgx, tdx or snp (default: what a report proves)",
 	  CLI_TEXT(struct task, at_least) },

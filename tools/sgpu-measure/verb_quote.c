@@ -29,7 +29,7 @@ const struct cli_option quote_options[] = {
 	CLI_COMMON,
 	{ "key", 'k', "KEY", "the attestation key (- standard input, fd:N a descriptor)",
 	  CLI_INPUT(struct task, key_path) },
-	{ "certificate", 0, "FILE", "its certificate, and those up to the authority's",
+	{ "certificate", 0, "FILE", "its certificate chain, up to the authority",
 	  CLI_INPUT(struct task, certificate_path) },
 	{ "nonce", 0, "HEX", "what the verifier sent: 8 to 64 bytes",
 	  CLI_BYTES(struct task, nonce, SGPU_NONCE_MIN, SGPU_NONCE_MAX) },

@@ -22,9 +22,9 @@ const struct cli_option keygen_options[] = {
 	CLI_COMMON,
 	{ "x25519", 0, NULL, "a key pair for recipients, not a symmetric key; alone, unless --sign",
 	  CLI_FLAG(struct request, x25519) },
-	{ "sign", 0, NULL, "an Ed25519 key to sign batches with beside it (default without --x25519)",
+	{ "sign", 0, NULL, "also an Ed25519 key to sign batches (default without --x25519)",
 	  CLI_FLAG(struct request, sign) },
-	{ "no-sign", 0, NULL, "no key to sign with: for a key that is shared", CLI_FLAG(struct request, no_sign) },
+	{ "no-sign", 0, NULL, "no signing key: for a key that is shared", CLI_FLAG(struct request, no_sign) },
 	{ "output", 'o', "FILE", "new file for the key (default: standard output)", CLI_TEXT(struct request, path) },
 	CLI_END,
 };

@@ -18,7 +18,7 @@ struct request {
 
 const struct cli_option keyinfo_options[] = {
 	CLI_COMMON,
-	{ "owner", 0, NULL, "the id of the key that signs alone: a line for sgpu-run --owners",
+	{ "owner", 0, NULL, "only the id of the signing key: a line for sgpu-run --owners",
 	  CLI_FLAG(struct request, owner) },
 	CLI_END,
 };

@@ -18,14 +18,14 @@ static int take_key(void *values, const char *path)
 
 const struct cli_option open_options[] = {
 	CLI_COMMON,
-	{ "key", 'k', "KEY", "your own key, with which the batch was sealed", CLI_TAKE(take_key) },
+	{ "key", 'k', "KEY", "your own key, to which the batch was sealed", CLI_TAKE(take_key) },
 	{ "directory", 'C', "DIR", "write every output below this directory, where the manifest says",
 	  CLI_TEXT(struct opening, folder) },
 	{ "output", 'o', "FILE", "write the one output there", CLI_TEXT(struct opening, out_path) },
 	{ "only", 0, "ID", "this output; may be given again", CLI_LIST(struct opening, only) },
 	{ "batch", 0, "FILE", "demand that it answers this batch", CLI_INPUT(struct opening, batch_path) },
-	{ "force", 0, NULL, "replace files that exist", CLI_FLAG(struct opening, force) },
-	{ "allow-named-temporary", 0, NULL, "also where a killed run would leave plaintext",
+	{ "force", 0, NULL, "replace existing files", CLI_FLAG(struct opening, force) },
+	{ "allow-named-temporary", 0, NULL, "write even where a killed run would leave plaintext",
 	  CLI_FLAG(struct opening, named) },
 	SEAL_JOBS(struct opening),
 	CLI_END,

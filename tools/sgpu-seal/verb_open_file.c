@@ -7,7 +7,7 @@
 
 const struct cli_option open_file_options[] = {
 	SINGLE_FILE_OPTIONS("where the opened data go"),
-	{ "allow-named-temporary", 0, NULL, "also where a killed run would leave plaintext",
+	{ "allow-named-temporary", 0, NULL, "write even where a killed run would leave plaintext",
 	  CLI_FLAG(struct single_file, named) },
 	CLI_END,
 };

@@ -40,7 +40,7 @@ const struct cli_option rewrap_options[] = {
 	{ "recipient", 'r', "FILE", "add this recipient", CLI_TAKE(take_recipient) },
 	{ "add", 0, "FILE", "the same", CLI_TAKE(take_recipient) },
 	{ "remove", 0, "KID", "remove the recipient with this key id", CLI_LIST(struct task, removed) },
-	{ "only", 0, NULL, "remove all but those that are added", CLI_FLAG(struct task, only) },
+	{ "only", 0, NULL, "remove all recipients except those added", CLI_FLAG(struct task, only) },
 	{ "output", 'o', "FILE", "write the result there", CLI_TEXT(struct task, out_path) },
 	CLI_END,
 };

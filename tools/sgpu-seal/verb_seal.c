@@ -44,12 +44,12 @@ static int take_recipient(void *values, const char *path)
 
 const struct cli_option seal_options[] = {
 	CLI_COMMON,
-	{ "key", 'k', "KEY", "your own key: what the response will be opened with", CLI_TAKE(take_own_key) },
+	{ "key", 'k', "KEY", "your own key, to open the response later", CLI_TAKE(take_own_key) },
 	{ "recipient", 'r', "FILE", "the runner's public key, or a key shared with it", CLI_TAKE(take_recipient) },
 	{ "output", 'o', "FILE", "write the sealed batch there", CLI_TEXT(struct task, out_path) },
 	{ "by-reference", 0, NULL, "leave LOW payloads in their files and regions",
 	  CLI_FLAG(struct task, by_reference) },
-	{ "require-high", 0, NULL, "refuse a batch that has nothing HIGH", CLI_FLAG(struct task, require_high) },
+	{ "require-high", 0, NULL, "refuse a batch without HIGH segments", CLI_FLAG(struct task, require_high) },
 	SEAL_JOBS(struct task),
 	CLI_END,
 };

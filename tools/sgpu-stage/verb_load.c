@@ -50,7 +50,7 @@ const struct cli_option load_options[] = {
 	  CLI_TAKE(take_files) },
 	{ "keep", 0, NULL, "let the region stay until it is released or expires",
 	  CLI_FLAG(struct task, load.options.keep) },
-	{ "lifetime", 0, "DURATION", "until the region expires: 90s, 30m, 2h, 1d; 1h by default",
+	{ "lifetime", 0, "DURATION", "time until the region expires: 90s, 30m, 2h, 1d (default: 1h)",
 	  CLI_DURATION(struct task, load.options.lifetime_ns, 0) },
 	{ "node", 0, "N", "bind the region to this NUMA node", CLI_TAKE(take_node) },
 	{ "no-huge", 0, NULL, "normal pages only", CLI_FLAG(struct task, load.options.no_huge) },
