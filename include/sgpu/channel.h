@@ -98,14 +98,6 @@ struct sgpu_command {
 	};
 };
 
-/* As bytes: what travels, what is fuzzed. Little endian, lengths exact, unknown bits refused. decode borrows from
- * `bytes` where it can and uses `pages` (SGPU_CHANNEL_PAGES_MAX of them) for the rest. Errors: SGPU_EINVALID. */
-enum { SGPU_COMMAND_SIZE_MAX = 128 + 4 * SGPU_CHANNEL_PAGES_MAX + SGPU_GROUP_MAX };
-SGPU_MUST_CHECK int sgpu_command_encode(const struct sgpu_command *command, uint8_t *bytes, size_t capacity,
-					size_t *size, struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_command_decode(const uint8_t *bytes, size_t size, uint32_t *pages,
-					struct sgpu_command *command, struct sgpu_error *error);
-
 /* Why a command was refused; nothing was changed then. (When the device fails while pages that may go are taken
  * away, they stay and may have been cleared.) */
 enum sgpu_refusal {
@@ -134,8 +126,9 @@ enum sgpu_refusal {
 const char *sgpu_refusal_name(enum sgpu_refusal refusal); /* "locked": static */
 const char *sgpu_refusal_text(enum sgpu_refusal refusal); /* a sentence: static */
 
-/* What a channel's owner gets from CH_CREATE. The CEK is sealed with HPKE (base mode) to the owner's key: info
- * "sgpu channel v1", associated data sgpu_grant_bind(). A second channel of a context gets the CEK of the first. */
+/* What a channel's owner gets from CH_CREATE. The CEK is sealed with HPKE (base mode) to the owner's key: info "sgpu channel
+ * v1", associated data channel || serial || owner_hash || processor, integers little endian. A second channel of a context
+ * gets the CEK of the first. */
 struct sgpu_grant {
 	uint32_t channel;
 	uint32_t serial;                /* never used twice by this processor: part of every nonce and MAC */
@@ -143,10 +136,6 @@ struct sgpu_grant {
 	uint8_t processor[16];          /* random, drawn when the processor was made */
 	uint8_t enc[32], sealed_cek[SGPU_KEY_SIZE + SGPU_TAG_SIZE];
 };
-enum { SGPU_GRANT_BIND_SIZE = 4 + 4 + SGPU_SHA256_SIZE + 16 };
-/* channel || serial || owner_hash || processor, integers little endian. */
-void sgpu_grant_bind(const struct sgpu_grant *grant, uint8_t bytes[SGPU_GRANT_BIND_SIZE]);
-
 /* From CH_PTE. The MAC is under a key derived from the CEK and covers all of it, so that the owner knows what was
  * really mapped; it has no meaning without the CEK. */
 struct sgpu_summary {
@@ -182,31 +171,6 @@ struct sgpu_reply {
 		struct sgpu_measurement measurement; /* CH_MEASURE; of a channel without key: no MAC, not keyed */
 	};
 };
-
-/* ---- keys of a channel, derived from the CEK by HKDF-SHA256 with salt = processor: for both trusted sides ---- */
-struct sgpu_channel_keys {
-	uint8_t group[SGPU_KEY_SIZE];   /* info "sgpu channel group": AES-256-GCM of groups */
-	uint8_t answer[SGPU_KEY_SIZE];  /* info "sgpu channel answer": AES-256-GCM of answers to groups */
-	uint8_t owner[SGPU_KEY_SIZE];   /* info "sgpu channel owner": MACs by the owner: unmapping, destruction */
-	uint8_t report[SGPU_KEY_SIZE];  /* info "sgpu channel report": MACs by the processor */
-	uint8_t measure[SGPU_KEY_SIZE]; /* info "sgpu channel measure": keyed digests */
-};
-SGPU_MUST_CHECK int sgpu_channel_derive(const uint8_t cek[SGPU_KEY_SIZE], const uint8_t processor[16],
-					struct sgpu_channel_keys *keys, struct sgpu_error *error);
-/* Nonce of group number `counter` (from 1), and of the answer to it: serial (4, big endian) || counter (8, big endian). */
-void sgpu_group_nonce(uint32_t serial, uint64_t counter, uint8_t nonce[SGPU_NONCE_SIZE]);
-/* MACs: KT128 of key || fields, 32 bytes, with a customisation string of their own each. */
-void sgpu_mac_unmap(const struct sgpu_channel_keys *keys, uint32_t serial, uint64_t counter, uint64_t va,
-		    uint64_t size, uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
-void sgpu_mac_destroy(const struct sgpu_channel_keys *keys, uint32_t serial, uint64_t counter,
-		      uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
-void sgpu_mac_summary(const struct sgpu_channel_keys *keys, const struct sgpu_summary *summary,
-		      uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
-void sgpu_mac_measurement(const struct sgpu_channel_keys *keys, const struct sgpu_measurement *measurement,
-			  uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
-/* Covers or uncovers the digest: xor with KT128 of report key, serial and counter, which stand for one report
- * alone. The MAC is over the covered one. */
-void sgpu_mask_measurement(const struct sgpu_channel_keys *keys, struct sgpu_measurement *measurement);
 
 /* ---- the device under the processor: a device (sgpu_pager_of), or what a test puts there ---- */
 /* A call that fails has done nothing. Calls come one at a time but for read, write and digest of different ranges. */
@@ -260,42 +224,17 @@ SGPU_MUST_CHECK int sgpu_processor_create(const struct sgpu_pager *pager, const 
 /* Destroys all channels: clears, unmaps; wipes keys. */
 void sgpu_processor_free(struct sgpu_processor **processor);
 
-/* One command as bytes: the only door for the untrusted side. May be called from several threads. Returns
- * reply->code. */
-int sgpu_processor_execute(struct sgpu_processor *processor, const uint8_t *command, size_t size,
-			   struct sgpu_reply *reply);
-/* The same when both stand in one program and the command need not be copied; the struct is read once, first. */
+/* A command from the untrusted side, of this program; the struct is read once, first. May be called from several threads.
+ * Returns reply->code. */
 int sgpu_processor_command(struct sgpu_processor *processor, const struct sgpu_command *command,
 			   struct sgpu_reply *reply);
 
-/* The host's window (what a BAR is): frames of the unprotected region alone; SGPU_EPOLICY anywhere else. */
+/* The host's view of device memory (what a BAR is): frames of the unprotected region alone; SGPU_EPOLICY anywhere else. */
 SGPU_MUST_CHECK int sgpu_processor_host_read(struct sgpu_processor *processor, uint64_t physical, void *to,
 					     uint64_t size, struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_processor_host_write(struct sgpu_processor *processor, uint64_t physical, const void *from,
-					      uint64_t size, struct sgpu_error *error);
-
-/* Begins a request of trusted code in this process (sgpu/secure.h): every range must be mapped in the context of the
- * channel, and that context becomes the one that kernels reach. Contexts that want the device take turns in the order in
- * which they ask; a context that is active already waits for nobody. Until sgpu_processor_leave nothing is unmapped and no
- * other context becomes reachable: the caller enqueues the request in between, sends no command, and begins no other
- * request. A range of no bytes touches nothing. Errors: SGPU_EUSAGE (a range that is not the context's, no such channel),
- * SGPU_EDEVICE; there is nothing to leave then. */
-SGPU_MUST_CHECK int sgpu_processor_enter(struct sgpu_processor *processor, uint32_t channel,
-					 const struct sgpu_device_range *ranges, int count, struct sgpu_error *error);
-void sgpu_processor_leave(struct sgpu_processor *processor);
-/* Seals the answer to the group that was taken last: once, under its number *counter. `sealed` has room for
- * size + SGPU_TAG_SIZE. Errors: SGPU_EUSAGE (no group is left to answer; more than SGPU_GROUP_MAX). */
-SGPU_MUST_CHECK int sgpu_processor_answer(struct sgpu_processor *processor, uint32_t channel, const void *answer,
-					  size_t size, uint8_t *sealed, uint64_t *counter, struct sgpu_error *error);
-/* For trusted code in this process: whether [address, address + size) of the device is mapped, all of it, in the context
- * of the channel; base and size of its space. */
-bool sgpu_processor_reaches(struct sgpu_processor *processor, uint32_t channel, sgpu_devptr address, uint64_t size);
+/* Base and size of the space of the channel's context. */
 SGPU_MUST_CHECK int sgpu_processor_space(struct sgpu_processor *processor, uint32_t channel, sgpu_devptr *base,
 					 uint64_t *size, struct sgpu_error *error);
-/* Whether the processor made this very grant, and its channel is there. Anybody can seal a key of their own to an
- * owner, so a grant that came through other hands proves nothing by itself. Errors: SGPU_EAUTH. */
-SGPU_MUST_CHECK int sgpu_processor_vouch(struct sgpu_processor *processor, const struct sgpu_grant *grant,
-					 struct sgpu_error *error);
 /* Makes the channel's context the one that kernels reach, and every other unreachable; free when it already is. Nothing
  * keeps it so: a request is made between enter and leave. */
 SGPU_MUST_CHECK int sgpu_processor_activate(struct sgpu_processor *processor, uint32_t channel,
@@ -321,8 +260,8 @@ SGPU_MUST_CHECK int sgpu_processor_check(struct sgpu_processor *processor, struc
 /* ---- the session: the owner's side of one channel ---- */
 struct sgpu_session;
 /* Opens the CEK in a grant with the owner's X25519 private key. Errors: SGPU_EAUTH, SGPU_EKEY (another's grant).
- * What the grant is worth the evidence says that came with it, or sgpu_processor_vouch where one can ask. A grant
- * is opened once: a second session would seal with the numbers, and so the nonces, of the first. */
+ * The evidence that came with a grant says what it is worth. A grant is
+ * opened once: a second session would seal with the numbers, and so the nonces, of the first. */
 SGPU_MUST_CHECK int sgpu_session_open(const struct sgpu_key *owner, const struct sgpu_grant *grant,
 				      struct sgpu_session **session, struct sgpu_error *error);
 void sgpu_session_close(struct sgpu_session **session); /* wipes it */
@@ -345,9 +284,6 @@ SGPU_MUST_CHECK int sgpu_session_summary(struct sgpu_session *session, const str
 /* Also uncovers measurement->digest. */
 SGPU_MUST_CHECK int sgpu_session_measurement(struct sgpu_session *session, struct sgpu_measurement *measurement,
 					     struct sgpu_error *error);
-/* The keyed digest of CH_MEASURE computed from bytes at hand, to compare. */
-void sgpu_session_digest(const struct sgpu_session *session, const void *data, size_t size,
-			 uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE]);
 
 /* ---- the allocator: the untrusted side that works ----
  * One thread at a time. The config is the processor's: it needs one unprotected frame, for its bootstrap channel,

@@ -15,7 +15,7 @@ enum { SMALL, BIG, KINDS, BOOTSTRAP = 0 };
 
 struct table {
 	uint32_t frame;
-	uint32_t slots[]; /* what was mapped by it */
+	uint32_t entries[]; /* what was mapped by it */
 };
 
 struct context {
@@ -29,8 +29,8 @@ struct context {
 struct sgpu_allocator {
 	sgpu_command_fn send;
 	void *processor;
-	uint64_t page_size[KINDS], span, space_size;
-	uint32_t frames_of[KINDS], entries[KINDS], directory_entries;
+	uint64_t page_size[KINDS], window, space_size;
+	uint32_t frames_of[KINDS], entries_of[KINDS], directory_entries;
 	struct sgpu_frame_pool frames;
 	struct context *contexts;
 	struct {
@@ -79,17 +79,17 @@ static void set_sizes(struct sgpu_allocator *allocator, const struct sgpu_pages_
 {
 	allocator->page_size[SMALL] = info->small;
 	allocator->page_size[BIG] = info->big;
-	allocator->span = SGPU_CHANNEL_ENTRIES * info->small;
+	allocator->window = SGPU_CHANNEL_ENTRIES * info->small;
 	for (int kind = 0; kind < KINDS; kind++) {
 		allocator->frames_of[kind] = (uint32_t)(allocator->page_size[kind] / info->small);
-		allocator->entries[kind] = SGPU_CHANNEL_ENTRIES / allocator->frames_of[kind];
+		allocator->entries_of[kind] = SGPU_CHANNEL_ENTRIES / allocator->frames_of[kind];
 	}
 	allocator->space_size = config->space_size ? config->space_size : 2 * (uint64_t)config->frames * info->small;
-	if (allocator->space_size > SGPU_CHANNEL_ENTRIES * allocator->span) {
-		allocator->space_size = SGPU_CHANNEL_ENTRIES * allocator->span;
+	if (allocator->space_size > SGPU_CHANNEL_ENTRIES * allocator->window) {
+		allocator->space_size = SGPU_CHANNEL_ENTRIES * allocator->window;
 	}
 	allocator->space_size -= allocator->space_size % info->small;
-	allocator->directory_entries = (uint32_t)((allocator->space_size + allocator->span - 1) / allocator->span);
+	allocator->directory_entries = (uint32_t)((allocator->space_size + allocator->window - 1) / allocator->window);
 }
 
 int sgpu_allocator_create(const struct sgpu_pages_info *info, const struct sgpu_processor_config *config,
@@ -138,9 +138,9 @@ static void free_context(struct sgpu_allocator *allocator, struct context *conte
 		for (int kind = 0; kind < KINDS; kind++) {
 			struct table *table = context->tables[d][kind];
 
-			for (uint32_t i = 0; table && i < allocator->entries[kind]; i++) {
-				if (table->slots[i] != SGPU_NO_FRAME) {
-					sgpu_frame_give(&allocator->frames, table->slots[i],
+			for (uint32_t i = 0; table && i < allocator->entries_of[kind]; i++) {
+				if (table->entries[i] != SGPU_NO_FRAME) {
+					sgpu_frame_give(&allocator->frames, table->entries[i],
 							allocator->frames_of[kind]);
 				}
 			}
@@ -341,7 +341,7 @@ int sgpu_allocator_measure(struct sgpu_allocator *allocator, uint32_t channel, u
 static int need_table(struct sgpu_allocator *allocator, struct context *context, uint32_t directory, int kind,
 		      struct sgpu_error *error)
 {
-	const size_t size = allocator->entries[kind] * sizeof(uint32_t);
+	const size_t size = allocator->entries_of[kind] * sizeof(uint32_t);
 	struct table *table = context->tables[directory][kind];
 	int rc = SGPU_OK;
 
@@ -352,7 +352,7 @@ static int need_table(struct sgpu_allocator *allocator, struct context *context,
 	if (!table) {
 		return sgpu_fail_nomem(error);
 	}
-	memset(table->slots, 0xff, size);
+	memset(table->entries, 0xff, size);
 	if (!sgpu_frame_take(&allocator->frames, 1, &table->frame)) {
 		free(table);
 		return no_pages(error);
@@ -378,32 +378,32 @@ static int need_table(struct sgpu_allocator *allocator, struct context *context,
 }
 
 /* The part of [va, end) that one command can do in pages of `kind`. */
-struct piece {
+struct page_run {
 	uint32_t directory, index, count;
 };
 
-static struct piece piece_at(const struct sgpu_allocator *allocator, uint64_t va, uint64_t end, int kind)
+static struct page_run page_run_at(const struct sgpu_allocator *allocator, uint64_t va, uint64_t end, int kind)
 {
 	const uint64_t pages = (end - va) / allocator->page_size[kind];
-	struct piece piece = {
-		.directory = (uint32_t)(va / allocator->span),
-		.index = (uint32_t)(va % allocator->span / allocator->page_size[kind]),
+	struct page_run run = {
+		.directory = (uint32_t)(va / allocator->window),
+		.index = (uint32_t)(va % allocator->window / allocator->page_size[kind]),
 	};
 
-	piece.count = allocator->entries[kind] - piece.index;
-	piece.count = pages < piece.count ? (uint32_t)pages : piece.count;
-	return piece;
+	run.count = allocator->entries_of[kind] - run.index;
+	run.count = pages < run.count ? (uint32_t)pages : run.count;
+	return run;
 }
 
-static int send_pages(struct sgpu_allocator *allocator, uint32_t channel, const struct piece *piece, int kind,
+static int send_pages(struct sgpu_allocator *allocator, uint32_t channel, const struct page_run *run, int kind,
 		      struct sgpu_error *error)
 {
 	allocator->command.op = SGPU_CH_PTE;
 	allocator->command.channel = channel;
-	allocator->command.pte.directory_index = piece->directory;
-	allocator->command.pte.table_index = piece->index;
+	allocator->command.pte.directory_index = run->directory;
+	allocator->command.pte.table_index = run->index;
 	allocator->command.pte.big = kind == BIG;
-	allocator->command.pte.count = piece->count;
+	allocator->command.pte.count = run->count;
 	allocator->command.pte.pages = allocator->pages;
 	return send_command(allocator, error);
 }
@@ -416,37 +416,37 @@ static void give_back(struct sgpu_allocator *allocator, uint32_t count, int kind
 }
 
 /* Maps as many pages as one command can, and as there are: *done, 0 when there are none of that size. */
-static int map_piece(struct sgpu_allocator *allocator, uint32_t channel, uint64_t va, uint64_t end, int kind,
+static int map_page_run(struct sgpu_allocator *allocator, uint32_t channel, uint64_t va, uint64_t end, int kind,
 		     uint64_t *done, struct sgpu_error *error)
 {
 	struct context *context = allocator->channels[channel].context;
-	struct piece piece = piece_at(allocator, va, end, kind);
+	struct page_run run = page_run_at(allocator, va, end, kind);
 	uint32_t count = 0;
 	int rc;
 
 	*done = 0;
-	if (!piece.count) {
+	if (!run.count) {
 		return SGPU_OK;
 	}
-	rc = need_table(allocator, context, piece.directory, kind, error);
+	rc = need_table(allocator, context, run.directory, kind, error);
 	if (rc != SGPU_OK) {
 		return rc;
 	}
-	while (count < piece.count &&
+	while (count < run.count &&
 	       sgpu_frame_take(&allocator->frames, allocator->frames_of[kind], &allocator->pages[count])) {
 		count++;
 	}
-	piece.count = count;
+	run.count = count;
 	if (!count) {
 		return SGPU_OK;
 	}
 	memset(&allocator->command.pte, 0, sizeof(allocator->command.pte));
-	rc = send_pages(allocator, channel, &piece, kind, error);
+	rc = send_pages(allocator, channel, &run, kind, error);
 	if (rc != SGPU_OK) {
 		give_back(allocator, count, kind);
 		return rc;
 	}
-	memcpy(&context->tables[piece.directory][kind]->slots[piece.index], allocator->pages,
+	memcpy(&context->tables[run.directory][kind]->entries[run.index], allocator->pages,
 	       count * sizeof(*allocator->pages));
 	*done = count * allocator->page_size[kind];
 	return SGPU_OK;
@@ -478,14 +478,14 @@ int sgpu_allocator_map(struct sgpu_allocator *allocator, uint32_t channel, uint6
 	*mapped = whole;
 	for (at = *va; rc == SGPU_OK && at < *va + whole; at += done) {
 		if (kind == BIG && *va + whole - at >= big) {
-			rc = map_piece(allocator, channel, at, *va + whole, BIG, &done, error);
+			rc = map_page_run(allocator, channel, at, *va + whole, BIG, &done, error);
 		} else {
 			done = 0;
 		}
 		if (rc == SGPU_OK && !done) {
 			/* From here on no big ones fit any more, or there are none. */
 			kind = SMALL;
-			rc = map_piece(allocator, channel, at, *va + whole, SMALL, &done, error);
+			rc = map_page_run(allocator, channel, at, *va + whole, SMALL, &done, error);
 		}
 		if (rc == SGPU_OK) {
 			rc = !done    ? no_pages(error)
@@ -504,10 +504,10 @@ int sgpu_allocator_map(struct sgpu_allocator *allocator, uint32_t channel, uint6
 static int kind_at(const struct sgpu_allocator *allocator, const struct context *context, uint64_t va)
 {
 	for (int kind = 0; va < allocator->space_size && kind < KINDS; kind++) {
-		const struct table *table = context->tables[va / allocator->span][kind];
+		const struct table *table = context->tables[va / allocator->window][kind];
 
 		if (table && va % allocator->page_size[kind] == 0 &&
-		    table->slots[va % allocator->span / allocator->page_size[kind]] != SGPU_NO_FRAME) {
+		    table->entries[va % allocator->window / allocator->page_size[kind]] != SGPU_NO_FRAME) {
 			return kind;
 		}
 	}
@@ -515,22 +515,22 @@ static int kind_at(const struct sgpu_allocator *allocator, const struct context 
 }
 
 /* A run of pages of one size in one table. */
-static int unmap_piece(struct sgpu_allocator *allocator, uint32_t channel, uint64_t va, uint64_t end, int kind,
+static int unmap_page_run(struct sgpu_allocator *allocator, uint32_t channel, uint64_t va, uint64_t end, int kind,
 		       sgpu_authorise_fn authorise, void *argument, uint64_t *done, struct sgpu_error *error)
 {
 	struct context *context = allocator->channels[channel].context;
-	struct piece piece = piece_at(allocator, va, end, kind);
-	uint32_t *slots = &context->tables[piece.directory][kind]->slots[piece.index];
+	struct page_run run = page_run_at(allocator, va, end, kind);
+	uint32_t *entries = &context->tables[run.directory][kind]->entries[run.index];
 	uint32_t count = 0;
 	int rc;
 
-	while (count < piece.count && slots[count] != SGPU_NO_FRAME) {
+	while (count < run.count && entries[count] != SGPU_NO_FRAME) {
 		count++;
 	}
 	if (!count) {
 		return sgpu_fail(error, SGPU_EUSAGE, "a page at 0x%llx would be cut", (unsigned long long)va);
 	}
-	piece.count = count;
+	run.count = count;
 	*done = count * allocator->page_size[kind];
 	memset(&allocator->command.pte, 0, sizeof(allocator->command.pte));
 	if (authorise) {
@@ -538,12 +538,12 @@ static int unmap_piece(struct sgpu_allocator *allocator, uint32_t channel, uint6
 		authorise(argument, va, *done, &allocator->command.pte.mac_counter, allocator->command.pte.mac);
 	}
 	memset(allocator->pages, 0xff, count * sizeof(*allocator->pages));
-	rc = send_pages(allocator, channel, &piece, kind, error);
+	rc = send_pages(allocator, channel, &run, kind, error);
 	if (rc != SGPU_OK) {
 		return rc;
 	}
-	memcpy(allocator->pages, slots, count * sizeof(*slots));
-	memset(slots, 0xff, count * sizeof(*slots));
+	memcpy(allocator->pages, entries, count * sizeof(*entries));
+	memset(entries, 0xff, count * sizeof(*entries));
 	give_back(allocator, count, kind);
 	return SGPU_OK;
 }
@@ -567,7 +567,7 @@ int sgpu_allocator_unmap(struct sgpu_allocator *allocator, uint32_t channel, uin
 
 		rc = kind == KINDS
 			     ? sgpu_fail(error, SGPU_EUSAGE, "nothing is mapped at 0x%llx", (unsigned long long)at)
-			     : unmap_piece(allocator, channel, at, end, kind, authorise, argument, &done, error);
+			     : unmap_page_run(allocator, channel, at, end, kind, authorise, argument, &done, error);
 		if (rc == SGPU_OK) {
 			sgpu_extents_give(&context->addresses, at, done);
 			rc = report ? report(argument, &allocator->reply.summary, error) : SGPU_OK;

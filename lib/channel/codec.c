@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Commands of secure channels as bytes, and the names of refusals. Integers are little endian, nothing is padded, and
+ * Commands of secure channels as bytes. Integers are little endian, nothing is padded, and
  * a command is exactly as long as its fields:
  *
  *   version 1 (1), op (1), flags (2), via (4), channel (4), and then for
@@ -17,8 +17,8 @@
 #include <string.h>
 
 #include <sgpu/base.h>
-#include <sgpu/channel.h>
 
+#include "channel/codec.h"
 #include "channel/wire.h"
 
 enum { VERSION = 1, HEADER_SIZE = 12, FLAG_FIRST = 1, FLAG_BIG = 2 };
@@ -238,40 +238,4 @@ int sgpu_command_decode(const uint8_t *bytes, size_t size, uint32_t *pages, stru
 				 op);
 	}
 	return SGPU_OK;
-}
-
-/* ---- refusals ---- */
-static const struct {
-	const char *name, *text;
-} refusals[SGPU_REFUSALS] = {
-	[SGPU_REFUSED_NOT] = { "done", "the command was carried out" },
-	[SGPU_REFUSED_MALFORMED] = { "malformed", "the command is malformed" },
-	[SGPU_REFUSED_NO_CHANNEL] = { "no-channel", "there is no such channel" },
-	[SGPU_REFUSED_EXISTS] = { "exists", "the channel exists" },
-	[SGPU_REFUSED_RANGE] = { "range", "a frame, an index, an address or a size is out of range or not aligned" },
-	[SGPU_REFUSED_REGION] = { "region", "the page lies in the wrong region of memory" },
-	[SGPU_REFUSED_NOT_FREE] = { "not-free", "the page is in use" },
-	[SGPU_REFUSED_FOREIGN] = { "foreign", "the page belongs to another context" },
-	[SGPU_REFUSED_LOCKED] = { "locked", "the page is locked, and its owner did not authorise this" },
-	[SGPU_REFUSED_MAC] = { "mac", "the authorisation does not verify, or its counter is not the next one" },
-	[SGPU_REFUSED_ALIAS] = { "alias", "the page stands at another address, or another page at this one" },
-	[SGPU_REFUSED_NO_TABLE] = { "no-table", "no page table is mapped there" },
-	[SGPU_REFUSED_NOT_EMPTY] = { "not-empty", "the page table has entries" },
-	[SGPU_REFUSED_NOT_MAPPED] = { "not-mapped", "the range is not mapped in this channel" },
-	[SGPU_REFUSED_BOOTSTRAP] = { "bootstrap", "only a bootstrap channel does this, and none has it done to it" },
-	[SGPU_REFUSED_COUNTER] = { "counter", "the group is not the next one: dropped, replayed or reordered" },
-	[SGPU_REFUSED_SEAL] = { "seal", "the group does not verify under the channel's key" },
-	[SGPU_REFUSED_GROUP] = { "group", "the group verified, and what is in it cannot be carried out" },
-	[SGPU_REFUSED_LIMIT] = { "limit", "too many channels, references or entries" },
-	[SGPU_REFUSED_DEVICE] = { "device", "the device failed" },
-};
-
-const char *sgpu_refusal_name(enum sgpu_refusal refusal)
-{
-	return (unsigned)refusal < SGPU_REFUSALS ? refusals[refusal].name : "unknown";
-}
-
-const char *sgpu_refusal_text(enum sgpu_refusal refusal)
-{
-	return (unsigned)refusal < SGPU_REFUSALS ? refusals[refusal].text : "unknown refusal";
 }

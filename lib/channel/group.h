@@ -14,6 +14,8 @@
 #include <sgpu/channel.h>
 #include <sgpu/device.h>
 
+#include "channel/keys.h"
+
 enum {
 	SGPU_GROUP_BYTES = SGPU_GROUP_MAX - SGPU_TAG_SIZE, /* of items, and of answers */
 	SGPU_GROUP_ITEMS = 128,        /* in one group */

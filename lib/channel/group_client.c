@@ -9,6 +9,7 @@
 #include <sgpu/base.h>
 #include <sgpu/secret.h>
 
+#include "channel/codec.h"
 #include "channel/group.h"
 #include "channel/wire.h"
 

@@ -7,6 +7,8 @@
 #include <sgpu/base.h>
 #include <sgpu/channel.h>
 
+#include "channel/keys.h"
+
 int sgpu_channel_derive(const uint8_t cek[SGPU_KEY_SIZE], const uint8_t processor[16], struct sgpu_channel_keys *keys,
 			struct sgpu_error *error)
 {

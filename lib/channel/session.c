@@ -10,6 +10,8 @@
 #include <sgpu/channel.h>
 #include <sgpu/secret.h>
 
+#include "channel/keys.h"
+
 struct sgpu_session {
 	struct sgpu_channel_keys *keys; /* secret memory */
 	struct sgpu_aead *aead, *answer_aead;

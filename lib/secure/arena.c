@@ -5,7 +5,6 @@
  */
 #include "secure/arena.h"
 
-#include <search.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,17 +21,6 @@ static int bin_of(uint64_t extent)
 	}
 	log = 63 - __builtin_clzll(pages);
 	return SGPU_ARENA_SMALL + (log - 8) * 8 + (int)((pages >> (log - 3)) & 7);
-}
-
-/* Blocks are disjoint, so those that overlap are the same; a key of one byte finds the block around it. */
-static int compare(const void *a, const void *b)
-{
-	const struct sgpu_block *left = a, *right = b;
-
-	if (left->address + left->extent <= right->address) {
-		return -1;
-	}
-	return left->address >= right->address + right->extent ? 1 : 0;
 }
 
 /* ---- records ---- */
@@ -62,7 +50,7 @@ static void keep_record(struct sgpu_arena *arena, struct sgpu_block *block)
 /* ---- bins ---- */
 static void put(struct sgpu_arena *arena, struct sgpu_block *block)
 {
-	int bin = bin_of(block->extent);
+	int bin = bin_of(block->range.extent);
 
 	block->state = SGPU_BLOCK_FREE;
 	block->previous = NULL;
@@ -76,7 +64,7 @@ static void put(struct sgpu_arena *arena, struct sgpu_block *block)
 
 static void pull(struct sgpu_arena *arena, struct sgpu_block *block)
 {
-	int bin = bin_of(block->extent);
+	int bin = bin_of(block->range.extent);
 
 	if (block->next) {
 		block->next->previous = block->previous;
@@ -115,7 +103,7 @@ static struct sgpu_block *best_of(const struct sgpu_arena *arena, int bin, uint6
 	int looks = 0;
 
 	for (struct sgpu_block *b = arena->bins[bin]; b && (looks < LOOKS || !best); b = b->next, looks++) {
-		if (b->extent >= extent && (!best || b->extent < best->extent)) {
+		if (b->range.extent >= extent && (!best || b->range.extent < best->range.extent)) {
 			best = b;
 		}
 	}
@@ -149,8 +137,8 @@ int sgpu_arena_add(struct sgpu_arena *arena, sgpu_devptr address, uint64_t exten
 		free(region);
 		return SGPU_ENOMEM;
 	}
-	region->address = region->first->address = address;
-	region->extent = region->first->extent = extent;
+	region->address = region->first->range.address = address;
+	region->extent = region->first->range.extent = extent;
 	put(arena, region->first);
 	region->next = arena->regions;
 	arena->regions = region;
@@ -185,17 +173,15 @@ void sgpu_arena_drop(struct sgpu_arena *arena, struct sgpu_arena_region *region)
 	free(region);
 }
 
-static void nothing(void *block)
-{
-	(void)block;
-}
-
 void sgpu_arena_clear(struct sgpu_arena *arena)
 {
 	struct sgpu_arena_region *region;
 	struct sgpu_block *block;
+	struct sgpu_range *used;
 
-	tdestroy(arena->used, nothing);
+	while ((used = sgpu_ranges_any(&arena->used))) {
+		sgpu_ranges_remove(&arena->used, used);
+	}
 	while ((region = arena->regions)) {
 		arena->regions = region->next;
 		while ((block = region->first)) {
@@ -217,12 +203,12 @@ static void cut(struct sgpu_arena *arena, struct sgpu_block *block, uint64_t ext
 {
 	struct sgpu_block *rest;
 
-	if (block->extent == extent || !(rest = new_block(arena, block->region))) {
+	if (block->range.extent == extent || !(rest = new_block(arena, block->region))) {
 		return;
 	}
-	rest->address = block->address + extent;
-	rest->extent = block->extent - extent;
-	block->extent = extent;
+	rest->range.address = block->range.address + extent;
+	rest->range.extent = block->range.extent - extent;
+	block->range.extent = extent;
 	rest->before = block;
 	rest->after = block->after;
 	if (rest->after) {
@@ -235,7 +221,7 @@ static void cut(struct sgpu_arena *arena, struct sgpu_block *block, uint64_t ext
 /* Takes `block` up into the one before it; both are free and in no bin. */
 static struct sgpu_block *join(struct sgpu_arena *arena, struct sgpu_block *left, struct sgpu_block *block)
 {
-	left->extent += block->extent;
+	left->range.extent += block->range.extent;
 	left->after = block->after;
 	if (left->after) {
 		left->after->before = left;
@@ -260,30 +246,24 @@ struct sgpu_block *sgpu_arena_take(struct sgpu_arena *arena, uint64_t size)
 	pull(arena, block);
 	cut(arena, block, extent);
 	block->size = size;
-	if (!tsearch(block, &arena->used, compare)) {
+	if (!sgpu_ranges_insert(&arena->used, &block->range)) {
 		sgpu_arena_release(arena, block);
 		return NULL;
 	}
 	block->state = SGPU_BLOCK_USED;
-	arena->used_bytes += block->extent;
+	arena->used_bytes += block->range.extent;
 	return block;
 }
 
 struct sgpu_block *sgpu_arena_find(const struct sgpu_arena *arena, sgpu_devptr address)
 {
-	struct sgpu_block key;
-	struct sgpu_block **node;
-
-	key.address = address;
-	key.extent = 1;
-	node = tfind(&key, &arena->used, compare);
-	return node ? *node : NULL;
+	return (struct sgpu_block *)(void *)sgpu_ranges_find(&arena->used, address);
 }
 
 void sgpu_arena_leave(struct sgpu_arena *arena, struct sgpu_block *block)
 {
-	tdelete(block, &arena->used, compare);
-	arena->used_bytes -= block->extent;
+	sgpu_ranges_remove(&arena->used, &block->range);
+	arena->used_bytes -= block->range.extent;
 	block->state = SGPU_BLOCK_CLEARING;
 }
 

@@ -12,6 +12,8 @@
 
 #include <sgpu/device.h>
 
+#include "base/ranges.h"
+
 enum {
 	SGPU_ARENA_PAGE = 4096,
 	/* Bins: one for each number of pages up to SMALL, which fits exactly; beyond, eight for each power of two. */
@@ -24,9 +26,8 @@ struct sgpu_arena_region;
 enum sgpu_block_state { SGPU_BLOCK_FREE, SGPU_BLOCK_USED, SGPU_BLOCK_CLEARING, SGPU_BLOCK_WITHHELD };
 
 struct sgpu_block {
-	sgpu_devptr address;
+	struct sgpu_range range;              /* its own bytes: a multiple of SGPU_ARENA_PAGE */
 	uint64_t size;                        /* as asked for */
-	uint64_t extent;                      /* bytes that are its own: a multiple of SGPU_ARENA_PAGE */
 	enum sgpu_block_state state;
 	struct sgpu_arena_region *region;
 	struct sgpu_block *before, *after;    /* neighbours in the region */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "channel/processor/request.h"
 #include "secure/secure.h"
 
 enum { UNPROTECTED_FRAMES = 16 };

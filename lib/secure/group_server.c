@@ -8,6 +8,8 @@
 #include <sgpu/base.h>
 #include <sgpu/secret.h>
 
+#include "channel/codec.h"
+#include "channel/processor/request.h"
 #include "channel/wire.h"
 #include "secure/group.h"
 #include "secure/secure.h"

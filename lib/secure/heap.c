@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "channel/processor/request.h"
 #include "secure/poison.h"
 #include "secure/secure.h"
 
@@ -236,16 +237,16 @@ static int grow(struct sgpu_secure *context, uint64_t extent, struct sgpu_error 
  * of the arena is held. */
 static void start_clearing(struct sgpu_secure *context, struct sgpu_block *block)
 {
-	const struct sgpu_device_range range = { block->address, block->extent };
+	const struct sgpu_device_range range = { block->range.address, block->range.extent };
 	int rc;
 
 	memset(&block->task, 0, sizeof(block->task));
-	unpoison(context, block->address, block->extent);
+	unpoison(context, block->range.address, block->range.extent);
 	rc = sgpu_processor_enter(context->ground->processor, context->grant.channel, &range, 1, NULL);
 	if (rc < 0) {
 		return;
 	}
-	rc = sgpu_device_clear(context->clearer, block->address, block->extent, &block->task);
+	rc = sgpu_device_clear(context->clearer, block->range.address, block->range.extent, &block->task);
 	sgpu_processor_leave(context->ground->processor);
 	if (rc < 0) {
 		return;
@@ -258,7 +259,7 @@ static void start_clearing(struct sgpu_secure *context, struct sgpu_block *block
 		context->clearing = block;
 	}
 	context->clearing_tail = block;
-	context->clearing_bytes += block->extent;
+	context->clearing_bytes += block->range.extent;
 }
 
 /* Takes back what is cleared by now. A clearing that a cancellation cut short is done again; after another failure the
@@ -270,10 +271,10 @@ static void collect(struct sgpu_secure *context)
 
 	while ((block = context->clearing) && block->serial <= cleared) {
 		context->clearing = block->next;
-		context->clearing_bytes -= block->extent;
+		context->clearing_bytes -= block->range.extent;
 		block->next = NULL;
 		if (block->task.code == SGPU_OK) {
-			poison(context, block->address, block->extent);
+			poison(context, block->range.address, block->range.extent);
 			sgpu_arena_release(&context->arena, block);
 		} else if (block->task.code == SGPU_ECANCELED) {
 			start_clearing(context, block);
@@ -362,8 +363,8 @@ int sgpu_secure_alloc_row(struct sgpu_device *device, uint64_t size, sgpu_devptr
 		rc = obtain(context, size, &block, error);
 	}
 	if (rc == SGPU_OK) {
-		*memory = block->address;
-		unpoison(context, block->address, size);
+		*memory = block->range.address;
+		unpoison(context, block->range.address, size);
 	}
 	pthread_mutex_unlock(&context->arena_lock);
 	return rc;
@@ -377,7 +378,7 @@ void sgpu_secure_free_row(struct sgpu_device *device, sgpu_devptr memory, uint64
 	(void)size; /* the block knows */
 	pthread_mutex_lock(&context->arena_lock);
 	block = sgpu_arena_find(&context->arena, memory);
-	if (block && block->address == memory) {
+	if (block && block->range.address == memory) {
 		sgpu_arena_leave(&context->arena, block);
 		start_clearing(context, block);
 		look(context);
@@ -393,7 +394,7 @@ bool sgpu_secure_owns(struct sgpu_secure *context, sgpu_devptr address, uint64_t
 
 	pthread_mutex_lock(&context->arena_lock);
 	block = sgpu_arena_find(&context->arena, address);
-	inside = block && address - block->address <= block->size && size <= block->size - (address - block->address);
+	inside = block && address - block->range.address <= block->size && size <= block->size - (address - block->range.address);
 	pthread_mutex_unlock(&context->arena_lock);
 	return inside;
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include <channel/codec.h>
 #include <sgpu/base.h>
 
 #include "../unit/fake_pager.h"

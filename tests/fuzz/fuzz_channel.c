@@ -3,6 +3,7 @@
  * Commands as bytes, one after another, each with its length before it: the processor may refuse them, and after each the
  * invariants hold (hostile.h, sgpu_processor_check). What no owner authorised is never unmapped.
  */
+#include <channel/codec.h>
 #include <sgpu/channel.h>
 
 #include "../unit/hostile.h"

@@ -6,6 +6,8 @@
 #ifndef CHANNEL_ATTACK_H
 #define CHANNEL_ATTACK_H
 
+#include <channel/keys.h>
+
 #include "hostile.h"
 
 enum { CHANNELS = 10, OWNERS = 2 };

@@ -6,6 +6,8 @@
 #ifndef CHANNEL_MODEL_H
 #define CHANNEL_MODEL_H
 
+#include <channel/keys.h>
+
 #include "channel_attack.h"
 
 static inline struct owner *owner_of(struct attack *a, const struct sgpu_command *c)

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <channel/keys.h>
 #include <sgpu/channel.h>
 
 enum { BOOT = 0, ALICE = 1, BOB = 2, ALICE_2 = 3, SCENE_CHANNELS = 8 };

@@ -31,15 +31,15 @@ UNIT_TEST(blocks_are_whole_pages_of_a_region)
 	a = sgpu_arena_take(&arena, 1);
 	b = sgpu_arena_take(&arena, PAGE + 1);
 	REQUIRE(a && b);
-	CHECK(a->extent == PAGE && a->size == 1 && b->extent == 2 * PAGE && arena.used_bytes == 3 * PAGE);
-	CHECK(sgpu_arena_find(&arena, a->address + PAGE - 1) == a && sgpu_arena_find(&arena, b->address) == b);
+	CHECK(a->range.extent == PAGE && a->size == 1 && b->range.extent == 2 * PAGE && arena.used_bytes == 3 * PAGE);
+	CHECK(sgpu_arena_find(&arena, a->range.address + PAGE - 1) == a && sgpu_arena_find(&arena, b->range.address) == b);
 	CHECK(!sgpu_arena_find(&arena, 0x10000 + 16 * PAGE) && !sgpu_arena_find(&arena, 0xffff));
 	CHECK(!sgpu_arena_take(&arena, 14 * PAGE) && !sgpu_arena_is_idle(arena.regions));
 	put_back(a);
 	put_back(b);
 	CHECK(sgpu_arena_is_idle(arena.regions) && arena.used_bytes == 0);
 	a = sgpu_arena_take(&arena, 16 * PAGE);
-	CHECK(a && a->address == 0x10000 && !sgpu_arena_take(&arena, 0));
+	CHECK(a && a->range.address == 0x10000 && !sgpu_arena_take(&arena, 0));
 	put_back(a);
 	sgpu_arena_drop(&arena, arena.regions);
 	CHECK(!arena.regions && arena.mapped_bytes == 0 && !sgpu_arena_take(&arena, 1));
@@ -103,7 +103,7 @@ UNIT_TEST(the_best_fit_is_taken)
 	CHECK(sgpu_arena_take(&arena, 7 * PAGE) == blocks[1]);
 	/* What was left of the 310. */
 	last = sgpu_arena_take(&arena, 6 * PAGE);
-	CHECK(last && last->address == blocks[2]->address + 302 * PAGE);
+	CHECK(last && last->range.address == blocks[2]->range.address + 302 * PAGE);
 	CHECK(sgpu_arena_take(&arena, 80 * PAGE) == blocks[3]);
 	CHECK(sgpu_arena_take(&arena, 300 * PAGE) == blocks[4]);
 	sgpu_arena_clear(&arena);
@@ -126,15 +126,15 @@ UNIT_TEST(no_page_is_given_out_twice_whatever_the_order)
 		uint64_t first, pages = 1 + random_below(random_below(8) ? 20 : 600);
 
 		if (*b) {
-			first = ((*b)->address - base) / PAGE;
-			pages = (*b)->extent / PAGE;
+			first = ((*b)->range.address - base) / PAGE;
+			pages = (*b)->range.extent / PAGE;
 			memset(taken + first, 0, pages);
 			used -= pages * PAGE;
 			put_back(*b);
 			*b = NULL;
 		} else if ((*b = sgpu_arena_take(&arena, pages * PAGE - random_below(PAGE)))) {
-			first = ((*b)->address - base) / PAGE;
-			bad += (*b)->extent != pages * PAGE || first % (2 * PAGES) + pages > PAGES;
+			first = ((*b)->range.address - base) / PAGE;
+			bad += (*b)->range.extent != pages * PAGE || first % (2 * PAGES) + pages > PAGES;
 			for (uint64_t i = 0; i < pages; i++) {
 				bad += taken[first + i];
 				taken[first + i] = 1;
@@ -150,7 +150,7 @@ UNIT_TEST(no_page_is_given_out_twice_whatever_the_order)
 		}
 	}
 	for (struct sgpu_arena_region *r = arena.regions; r; r = r->next) {
-		CHECK(sgpu_arena_is_idle(r) && r->first->extent == PAGES * PAGE);
+		CHECK(sgpu_arena_is_idle(r) && r->first->range.extent == PAGES * PAGE);
 	}
 	sgpu_arena_clear(&arena);
 }

@@ -2,6 +2,9 @@
  *
  * Commands as bytes, keys and MACs of a channel, and the owner's side of it.
  */
+#include <channel/keys.h>
+#include <channel/codec.h>
+
 #include "channel_harness.h"
 
 static uint8_t bytes[SGPU_COMMAND_SIZE_MAX];

@@ -2,6 +2,8 @@
  *
  * The allocator that works: channels, memory in pages of both sizes, and back again until everything is free.
  */
+#include <channel/processor/request.h>
+
 #include "channel_harness.h"
 
 enum { MANY = 4096, ALLOCATOR_BIG = 16 };

@@ -3,6 +3,7 @@
  * The attacks of the Graviton paper, each by its name, on a real device: whose memory they would reach holds a secret, and
  * what became of that is looked at through the device itself. SGPU_TEST_DEVICE names the device.
  */
+#include <channel/processor/request.h>
 #include <sgpu/channel.h>
 #include <sgpu/device.h>
 

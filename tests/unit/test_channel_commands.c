@@ -2,6 +2,9 @@
  *
  * What each command of the processor does, and every reason to refuse it.
  */
+#include <channel/keys.h>
+#include <channel/processor/request.h>
+
 #include <channel/processor/processor.h>
 
 #include "channel_harness.h"

@@ -3,6 +3,9 @@
  * Sealed groups and their answers: their order, and what becomes of their items. Requests: which context is reachable
  * meanwhile. All of it from several threads.
  */
+#include <channel/codec.h>
+#include <channel/processor/request.h>
+
 #include <pthread.h>
 #include <stdatomic.h>
 

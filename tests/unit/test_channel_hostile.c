@@ -5,6 +5,8 @@
  * a failure can be repeated:
  *   SGPU_TEST_SEED=N SGPU_TEST_SEQUENCES=N test_channel_hostile
  */
+#include <channel/processor/request.h>
+
 #include <time.h>
 
 #include "channel_model.h"

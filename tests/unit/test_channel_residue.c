@@ -2,6 +2,8 @@
  *
  * What one step leaves for the next: items of a group, contents of a frame, words and reports that were kept back.
  */
+#include <channel/processor/request.h>
+
 #include "channel_harness.h"
 
 #define OK SGPU_REFUSED_NOT

@@ -3,6 +3,8 @@
  * Channels of one context: what they share is counted and stays until the last one goes. And a device that fails
  * at every possible moment: what was refused has changed nothing.
  */
+#include <channel/processor/request.h>
+
 #include "channel_harness.h"
 
 #define OK SGPU_REFUSED_NOT

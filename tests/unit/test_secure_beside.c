@@ -3,6 +3,8 @@
  * Two secure contexts of one device: neither reaches the other, whatever its requests name; both keep what is theirs while they
  * take turns; and what one gives back is zero when the other gets it.
  */
+#include <channel/processor/request.h>
+
 #include <pthread.h>
 #include <time.h>
 
@@ -79,9 +81,9 @@ UNIT_TEST(the_processor_refuses_what_the_context_believes_to_be_its_own)
 
 	memset(&ours->arena, 0, sizeof(ours->arena));
 	REQUIRE(sgpu_arena_add(&ours->arena, their_memory, extent) == SGPU_OK &&
-		sgpu_arena_take(&ours->arena, SIZE)->address == their_memory);
+		sgpu_arena_take(&ours->arena, SIZE)->range.address == their_memory);
 	REQUIRE(sgpu_arena_add(&ours->arena, our_memory, extent) == SGPU_OK &&
-		sgpu_arena_take(&ours->arena, SIZE)->address == our_memory);
+		sgpu_arena_take(&ours->arena, SIZE)->range.address == our_memory);
 	ask_for_theirs("not of this context");
 	sgpu_arena_clear(&ours->arena);
 	ours->arena = kept;

@@ -3,6 +3,8 @@
  * An attacker between the allocator of a secure context and the command processor, who alters commands and replies, keeps
  * them back, and lies about them. Nothing that they make of a message is believed where it matters.
  */
+#include <channel/keys.h>
+
 #include "secure_harness.h"
 
 enum attack { NONE, DROP, LIE };

@@ -4,6 +4,9 @@
  * directions, and lies. What they make of a message is refused; the true one, sent again, does its work, and does it once.
  * And a session whose groups are malformed inside.
  */
+#include <channel/codec.h>
+#include <channel/processor/request.h>
+
 #include "channel/wire.h"
 
 #include "session_harness.h"

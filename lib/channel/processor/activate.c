@@ -4,17 +4,9 @@
  * another one waits in a queue, so that a busy context does not keep the rest out, and until no request is being enqueued.
  * The pager waits for what they enqueued before it takes access away.
  */
-#include "channel/processor/processor.h"
-
-void sgpu_tables_enter(struct sgpu_processor *processor)
-{
-	pthread_rwlock_rdlock(&processor->tables);
-}
-
-void sgpu_tables_leave(struct sgpu_processor *processor)
-{
-	pthread_rwlock_unlock(&processor->tables);
-}
+#include "channel/processor/activate.h"
+#include "channel/processor/frames.h"
+#include "channel/processor/request.h"
 
 /* With `activation` locked, or as a writer. When it fails, no context is reachable. */
 static int replace(struct sgpu_processor *processor, struct sgpu_context *context, struct sgpu_error *error)
@@ -53,11 +45,6 @@ int sgpu_activate_now(struct sgpu_processor *processor, struct sgpu_context *con
 	return rc;
 }
 
-int sgpu_deactivate(struct sgpu_processor *processor, struct sgpu_error *error)
-{
-	return sgpu_activate_now(processor, NULL, error);
-}
-
 /* In the order of asking. `hold`: until release. */
 static int activate(struct sgpu_processor *processor, struct sgpu_context *context, bool hold,
 		    struct sgpu_error *error)
@@ -65,8 +52,8 @@ static int activate(struct sgpu_processor *processor, struct sgpu_context *conte
 	uint64_t ticket;
 	int rc;
 
-	if (context->shut) {
-		return sgpu_fail(error, SGPU_EDEVICE, "the context is shut: the device did not take a page of it back");
+	if (context->faulted) {
+		return sgpu_fail(error, SGPU_EDEVICE, "the context has faulted: the device did not take a page of it back");
 	}
 	pthread_mutex_lock(&processor->activation);
 	ticket = processor->tickets++;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "channel/processor/processor.h"
+#include "channel/processor/frames.h"
 
 struct walk {
 	const struct sgpu_processor *processor;
@@ -29,7 +29,7 @@ static int check_use(const struct walk *walk, uint32_t frame, const struct sgpu_
 		return broken(walk, frame, "there is no such frame");
 	}
 	const struct sgpu_frame_entry entry = p->frames[frame];
-	if (!entry.mapped || entry.lost || entry.use != (unsigned)use) {
+	if (!entry.mapped || entry.retired || entry.use != (unsigned)use) {
 		return broken(walk, frame, "in use, and entered as free or otherwise used");
 	}
 	if (entry.missing && use != SGPU_FRAME_DATA) {
@@ -50,7 +50,7 @@ static int check_use(const struct walk *walk, uint32_t frame, const struct sgpu_
 	if (use != SGPU_FRAME_DATA && context && frame < p->config.unprotected) {
 		return broken(walk, frame, "a directory or table that the host can write");
 	}
-	if (entry.window && (frame >= p->config.unprotected || use == SGPU_FRAME_DATA)) {
+	if (entry.aperture && (frame >= p->config.unprotected || use == SGPU_FRAME_DATA)) {
 		return broken(walk, frame, "mapped for the host while it is protected or in a context");
 	}
 	walk->seen[frame]++;
@@ -62,7 +62,7 @@ static int check_data(const struct walk *walk, const struct sgpu_context *contex
 {
 	const struct sgpu_processor *p = walk->processor;
 	const uint32_t ratio = p->frames_of[SGPU_BIG], count = p->frames_of[kind];
-	const struct sgpu_span *span = &context->spans[directory];
+	const struct sgpu_window *window = &context->windows[directory];
 
 	if (page % count || page >= p->config.frames || count > p->config.frames - page) {
 		return broken(walk, page, "a page that is not aligned or leaves the memory");
@@ -80,10 +80,10 @@ static int check_data(const struct walk *walk, const struct sgpu_context *contex
 			return broken(walk, f, "one page in two regions");
 		}
 	}
-	if (!span->slots[kind] || span->slots[kind][index] != page) {
+	if (!window->entries[kind] || window->entries[kind][index] != page) {
 		return broken(walk, page, "in a table, and the context has something else there");
 	}
-	if (kind == SGPU_SMALL && span->used[SGPU_BIG] && span->slots[SGPU_BIG][index / ratio] != SGPU_NO_FRAME) {
+	if (kind == SGPU_SMALL && window->used[SGPU_BIG] && window->entries[SGPU_BIG][index / ratio] != SGPU_NO_FRAME) {
 		return broken(walk, page, "a small and a big page at one address");
 	}
 	return SGPU_OK;
@@ -96,10 +96,10 @@ static int check_table(const struct walk *walk, const struct sgpu_context *conte
 	uint32_t used = 0;
 	int rc = SGPU_OK;
 
-	for (uint32_t i = 0; rc == SGPU_OK && i < p->entries[kind]; i++) {
-		if (table->slots[i] != SGPU_NO_FRAME) {
+	for (uint32_t i = 0; rc == SGPU_OK && i < p->entries_of[kind]; i++) {
+		if (table->entries[i] != SGPU_NO_FRAME) {
 			used++;
-			rc = check_data(walk, context, directory, i, kind, table->slots[i]);
+			rc = check_data(walk, context, directory, i, kind, table->entries[i]);
 		}
 	}
 	const struct sgpu_frame_entry entry = p->frames[table->frame];
@@ -148,31 +148,31 @@ static int check_channel(const struct walk *walk, const struct sgpu_context *con
 }
 
 /* Everything that the device has mapped in the context is in a table. */
-static int check_spans(const struct walk *walk, const struct sgpu_context *context)
+static int check_windows(const struct walk *walk, const struct sgpu_context *context)
 {
 	const struct sgpu_processor *p = walk->processor;
 
 	for (uint32_t d = 0; d < p->directory_entries; d++) {
 		for (int kind = 0; kind < SGPU_KINDS; kind++) {
-			const uint32_t *slots = context->spans[d].slots[kind];
+			const uint32_t *entries = context->windows[d].entries[kind];
 			uint32_t used = 0;
 
-			for (uint32_t i = 0; slots && i < p->entries[kind]; i++) {
-				if (slots[i] == SGPU_NO_FRAME) {
+			for (uint32_t i = 0; entries && i < p->entries_of[kind]; i++) {
+				if (entries[i] == SGPU_NO_FRAME) {
 					continue;
 				}
 				used++;
-				if (slots[i] == SGPU_BURNT_FRAME) {
+				if (entries[i] == SGPU_POISONED_FRAME) {
 					continue;
 				}
-				if (!walk->seen[slots[i]] || sgpu_frame_context(p, slots[i]) != context) {
-					return broken(walk, slots[i], "mapped on the device, and in no table");
+				if (!walk->seen[entries[i]] || sgpu_frame_context(p, entries[i]) != context) {
+					return broken(walk, entries[i], "mapped on the device, and in no table");
 				}
 			}
-			if (used != context->spans[d].used[kind]) {
+			if (used != context->windows[d].used[kind]) {
 				return sgpu_fail(walk->error, SGPU_EINVALID,
 						 "directory index %u: %u pages, %u counted", d,
-						 context->spans[d].used[kind], used);
+						 context->windows[d].used[kind], used);
 			}
 		}
 	}
@@ -197,7 +197,7 @@ static int check_context(const struct walk *walk, const struct sgpu_context *con
 		rc = channel->context == context ? check_channel(walk, context, channel) :
 			sgpu_fail(walk->error, SGPU_EINVALID, "channel %u is in two contexts", channel->id);
 	}
-	return rc == SGPU_OK ? check_spans(walk, context) : rc;
+	return rc == SGPU_OK ? check_windows(walk, context) : rc;
 }
 
 static int check_counts(const struct walk *walk)
@@ -212,7 +212,7 @@ static int check_counts(const struct walk *walk)
 					 "frame %u: %u references are entered, %u are there", f,
 					 (unsigned)entry.references, walk->seen[f]);
 		}
-		if (entry.window && f >= p->config.unprotected) {
+		if (entry.aperture && f >= p->config.unprotected) {
 			return broken(walk, f, "protected, and mapped for the host");
 		}
 	}

@@ -9,39 +9,13 @@
 #include <sgpu/base.h>
 #include <sgpu/secret.h>
 
-#include "channel/processor/processor.h"
+#include "channel/processor/channels.h"
+#include "channel/processor/commands.h"
+#include "channel/processor/frames.h"
+#include "channel/processor/refuse.h"
+#include "channel/processor/request.h"
 
 static const char GRANT_INFO[] = "sgpu channel v1";
-
-void sgpu_channel_free(struct sgpu_channel *channel)
-{
-	if (!channel) {
-		return;
-	}
-	sgpu_aead_free(&channel->aead);
-	sgpu_aead_free(&channel->answer_aead);
-	sgpu_secret_free(channel->items, SGPU_GROUP_MAX);
-	free(channel->tables);
-	pthread_mutex_destroy(&channel->lock);
-	free(channel);
-}
-
-void sgpu_context_free(struct sgpu_processor *processor, struct sgpu_context *context)
-{
-	if (!context) {
-		return;
-	}
-	if (context->space) {
-		processor->pager.space_free(processor->pager.device, context->space);
-	}
-	for (uint32_t i = 0; context->spans && i < processor->directory_entries; i++) {
-		free(context->spans[i].slots[SGPU_SMALL]);
-		free(context->spans[i].slots[SGPU_BIG]);
-	}
-	free(context->spans);
-	sgpu_secret_free(context->keys, sizeof(*context->keys));
-	free(context);
-}
 
 static int make_keys(const struct sgpu_processor *processor, struct sgpu_context *context,
 		     const uint8_t owner_key[32], struct sgpu_error *error)
@@ -70,7 +44,7 @@ static struct sgpu_context *make_context(struct sgpu_processor *processor, const
 	struct sgpu_context *context = calloc(1, sizeof(*context));
 	int rc = SGPU_OK;
 
-	if (!context || !(context->spans = calloc(processor->directory_entries, sizeof(*context->spans)))) {
+	if (!context || !(context->windows = calloc(processor->directory_entries, sizeof(*context->windows)))) {
 		rc = sgpu_fail_nomem(error);
 	}
 	if (rc == SGPU_OK && owner_key) {
@@ -195,7 +169,7 @@ static void enter(struct sgpu_processor *processor, struct sgpu_channel *channel
 		.locked = context && context->keys,
 		.clean = processor->frames[channel->directory].clean,
 		.stale = processor->frames[channel->directory].stale,
-		.window = processor->frames[channel->directory].window,
+		.aperture = processor->frames[channel->directory].aperture,
 	});
 }
 

@@ -9,77 +9,81 @@
 
 #include <sgpu/base.h>
 
-#include "channel/processor/processor.h"
+#include "channel/processor/activate.h"
+#include "channel/processor/channels.h"
+#include "channel/processor/commands.h"
+#include "channel/processor/frames.h"
+#include "channel/processor/refuse.h"
 
-struct leaving {
+struct destruction {
 	struct sgpu_processor *processor;
 	struct sgpu_channel *channel;
 	struct sgpu_error *error;
-	bool burns; /* what goes leaves its addresses unusable */
+	bool poisons; /* what goes leaves its addresses unusable */
 };
 /* Consecutive pages that go with the channel. */
-struct leaving_run {
+struct page_run {
 	uint64_t va, size;
 	const uint32_t *pages;
 	uint32_t count;
 	int kind;
 };
-typedef int (*run_fn)(const struct leaving *leaving, const struct leaving_run *run);
+typedef int (*run_fn)(const struct destruction *job, const struct page_run *run);
 
-static int clear_run(const struct leaving *leaving, const struct leaving_run *run)
+static int clear_run(const struct destruction *job, const struct page_run *run)
 {
-	const struct sgpu_pager *pager = &leaving->processor->pager;
+	const struct sgpu_pager *pager = &job->processor->pager;
 
-	return pager->clear(pager->device, leaving->channel->context->space, run->va, run->size, leaving->error);
+	return pager->clear(pager->device, job->channel->context->space, run->va, run->size, job->error);
 }
 
-static int unmap_run(const struct leaving *leaving, const struct leaving_run *run)
+static int unmap_run(const struct destruction *job, const struct page_run *run)
 {
-	const struct sgpu_pager *pager = &leaving->processor->pager;
+	const struct sgpu_pager *pager = &job->processor->pager;
 
-	return pager->unmap(pager->device, leaving->channel->context->space, run->va, run->size, leaving->error);
+	return pager->unmap(pager->device, job->channel->context->space, run->va, run->size, job->error);
 }
 
-static int map_run(const struct leaving *leaving, const struct leaving_run *run)
+static int map_run(const struct destruction *job, const struct page_run *run)
 {
-	const struct sgpu_pager *pager = &leaving->processor->pager;
+	const struct sgpu_pager *pager = &job->processor->pager;
 
-	if (pager->map(pager->device, leaving->channel->context->space, run->va, run->pages, run->count,
-		       leaving->processor->page_size[run->kind], NULL) != SGPU_OK) {
+	if (pager->map(pager->device, job->channel->context->space, run->va, run->pages, run->count,
+		       job->processor->page_size[run->kind], NULL) != SGPU_OK) {
 		for (uint32_t i = 0; i < run->count; i++) {
-			sgpu_page_miss(leaving->processor, run->pages[i], run->kind);
+			sgpu_page_miss(job->processor, run->pages[i], run->kind);
 		}
 	}
 	return SGPU_OK;
 }
 
 /* One that cannot be cleared is nobody's any more. */
-static int clear_or_lose(const struct leaving *leaving, const struct leaving_run *run)
+static int clear_or_retire(const struct destruction *job, const struct page_run *run)
 {
-	if (clear_run(leaving, run) != SGPU_OK) {
+	if (clear_run(job, run) != SGPU_OK) {
 		for (uint32_t i = 0; i < run->count; i++) {
-			sgpu_page_lose(leaving->processor, run->pages[i], run->kind);
+			sgpu_page_retire(job->processor, run->pages[i], run->kind);
 		}
 	}
 	return SGPU_OK;
 }
 
 /* Of what is missing the device has nothing left. */
-static bool leaves(const struct leaving *leaving, const struct sgpu_table *table, uint32_t index)
+static bool leaves(const struct destruction *job, const struct sgpu_table *table, uint32_t index)
 {
-	const uint32_t page = table->slots[index];
+	const uint32_t page = table->entries[index];
 
-	return page != SGPU_NO_FRAME && leaving->processor->frames[page].references == 1 &&
-	       !leaving->processor->frames[page].missing;
+	return page != SGPU_NO_FRAME && job->processor->frames[page].references == 1 &&
+	       !job->processor->frames[page].missing;
 }
 
 /* The runs of one table; `limit` counts runs down, at 0 it ends. */
-static int each_run_of(const struct leaving *leaving, uint32_t directory, int kind, run_fn run, uint64_t *limit,
+static int each_run_of(const struct destruction *job, uint32_t directory, int kind, run_fn run, uint64_t *limit,
 		       uint64_t *done)
 {
-	const struct sgpu_processor *processor = leaving->processor;
-	const struct sgpu_table *table = leaving->channel->tables[directory][kind];
-	const uint32_t entries = processor->entries[kind];
+	const struct sgpu_processor *processor = job->processor;
+	const struct sgpu_table *table = job->channel->tables[directory][kind];
+	const uint32_t entries = processor->entries_of[kind];
 
 	if (!table || processor->frames[table->frame].references != 1) {
 		return SGPU_OK;
@@ -87,18 +91,18 @@ static int each_run_of(const struct leaving *leaving, uint32_t directory, int ki
 	for (uint32_t first = 0; first < entries && *limit;) {
 		uint32_t last = first;
 
-		while (last < entries && leaves(leaving, table, last)) {
+		while (last < entries && leaves(job, table, last)) {
 			last++;
 		}
 		if (last > first) {
-			const struct leaving_run pages = {
+			const struct page_run pages = {
 				.va = sgpu_page_va(processor, directory, first, kind),
 				.size = (last - first) * processor->page_size[kind],
-				.pages = table->slots + first,
+				.pages = table->entries + first,
 				.count = last - first,
 				.kind = kind,
 			};
-			int rc = run(leaving, &pages);
+			int rc = run(job, &pages);
 
 			if (rc != SGPU_OK) {
 				return rc;
@@ -112,14 +116,14 @@ static int each_run_of(const struct leaving *leaving, uint32_t directory, int ki
 }
 
 /* Calls `run` for at most `limit` runs; *done is how many it did. */
-static int each_run(const struct leaving *leaving, run_fn run, uint64_t limit, uint64_t *done)
+static int each_run(const struct destruction *job, run_fn run, uint64_t limit, uint64_t *done)
 {
 	int rc = SGPU_OK;
 
 	*done = 0;
-	for (uint32_t d = 0; rc == SGPU_OK && d < leaving->processor->directory_entries; d++) {
+	for (uint32_t d = 0; rc == SGPU_OK && d < job->processor->directory_entries; d++) {
 		for (int kind = 0; rc == SGPU_OK && kind < SGPU_KINDS; kind++) {
-			rc = each_run_of(leaving, d, kind, run, &limit, done);
+			rc = each_run_of(job, d, kind, run, &limit, done);
 		}
 	}
 	return rc;
@@ -131,42 +135,42 @@ static bool is_last(const struct sgpu_channel *channel)
 }
 
 /* What the device does; when it fails nothing has gone, but what was to go may be clear. */
-static int leave_device(const struct leaving *leaving)
+static int leave_device(const struct destruction *job)
 {
-	struct sgpu_processor *processor = leaving->processor;
+	struct sgpu_processor *processor = job->processor;
 	uint64_t done = 0;
 	/* Kernels of another context must not see what is being cleared. */
-	int rc = sgpu_activate_now(processor, leaving->channel->context, leaving->error);
+	int rc = sgpu_activate_now(processor, job->channel->context, job->error);
 
 	if (rc == SGPU_OK) {
-		rc = each_run(leaving, clear_run, UINT64_MAX, &done);
+		rc = each_run(job, clear_run, UINT64_MAX, &done);
 	}
-	if (rc == SGPU_OK && is_last(leaving->channel)) {
+	if (rc == SGPU_OK && is_last(job->channel)) {
 		/* The space goes, and takes its mappings with it. */
-		return sgpu_deactivate(processor, leaving->error);
+		return sgpu_activate_now(processor, NULL, job->error);
 	}
 	if (rc == SGPU_OK) {
-		rc = each_run(leaving, unmap_run, UINT64_MAX, &done);
+		rc = each_run(job, unmap_run, UINT64_MAX, &done);
 		if (rc != SGPU_OK) {
-			(void)each_run(leaving, map_run, done, &done);
+			(void)each_run(job, map_run, done, &done);
 		}
 	}
 	return rc;
 }
 
 /* ---- entering it ---- */
-static void leave_table(const struct leaving *leaving, uint32_t directory, int kind)
+static void leave_table(const struct destruction *job, uint32_t directory, int kind)
 {
-	struct sgpu_processor *processor = leaving->processor;
-	struct sgpu_span *span = &leaving->channel->context->spans[directory];
-	struct sgpu_table *table = leaving->channel->tables[directory][kind];
+	struct sgpu_processor *processor = job->processor;
+	struct sgpu_window *window = &job->channel->context->windows[directory];
+	struct sgpu_table *table = job->channel->tables[directory][kind];
 
 	if (processor->frames[table->frame].references > 1) {
 		sgpu_page_refer(processor, table->frame, SGPU_SMALL, -1);
 		return;
 	}
-	for (uint32_t i = 0; i < processor->entries[kind]; i++) {
-		const uint32_t page = table->slots[i];
+	for (uint32_t i = 0; i < processor->entries_of[kind]; i++) {
+		const uint32_t page = table->entries[i];
 
 		if (page == SGPU_NO_FRAME) {
 			continue;
@@ -175,11 +179,11 @@ static void leave_table(const struct leaving *leaving, uint32_t directory, int k
 			sgpu_page_refer(processor, page, kind, -1);
 			continue;
 		}
-		if (!processor->frames[page].lost) {
+		if (!processor->frames[page].retired) {
 			sgpu_page_give(processor, page, kind);
 		}
-		span->slots[kind][i] = leaving->burns ? SGPU_BURNT_FRAME : SGPU_NO_FRAME;
-		span->used[kind] -= !leaving->burns;
+		window->entries[kind][i] = job->poisons ? SGPU_POISONED_FRAME : SGPU_NO_FRAME;
+		window->used[kind] -= !job->poisons;
 	}
 	sgpu_page_give(processor, table->frame, SGPU_SMALL);
 	free(table);
@@ -189,15 +193,15 @@ static void leave_table(const struct leaving *leaving, uint32_t directory, int k
 static void inherit_page(struct sgpu_processor *processor, const struct sgpu_context *context, uint32_t from,
 			 uint32_t directory, uint32_t index, int kind)
 {
-	const uint32_t page = context->spans[directory].slots[kind][index];
+	const uint32_t page = context->windows[directory].entries[kind][index];
 
-	if (page >= SGPU_BURNT_FRAME || processor->frames[page].owner != from) {
+	if (page >= SGPU_POISONED_FRAME || processor->frames[page].owner != from) {
 		return;
 	}
 	for (const struct sgpu_channel *channel = context->channels; channel; channel = channel->next) {
 		const struct sgpu_table *table = channel->tables[directory][kind];
 
-		if (table && table->slots[index] == page) {
+		if (table && table->entries[index] == page) {
 			for (uint32_t f = page; f < page + processor->frames_of[kind]; f++) {
 				processor->frames[f].owner = channel->id;
 			}
@@ -218,7 +222,7 @@ static void inherit(struct sgpu_processor *processor, const struct sgpu_context 
 					processor->frames[table->frame].owner = channel->id;
 				}
 			}
-			for (uint32_t i = 0; context->spans[d].used[kind] && i < processor->entries[kind]; i++) {
+			for (uint32_t i = 0; context->windows[d].used[kind] && i < processor->entries_of[kind]; i++) {
 				inherit_page(processor, context, from, d, i, kind);
 			}
 		}
@@ -238,13 +242,13 @@ static void remove_context(struct sgpu_processor *processor, struct sgpu_context
 
 static void leave(struct sgpu_processor *processor, struct sgpu_channel *channel, bool authorised)
 {
-	const struct leaving leaving = { .processor = processor, .channel = channel, .burns = !authorised };
+	const struct destruction job = { .processor = processor, .channel = channel, .poisons = !authorised };
 	struct sgpu_context *context = channel->context;
 
 	for (uint32_t d = 0; context && d < processor->directory_entries; d++) {
 		for (int kind = 0; kind < SGPU_KINDS; kind++) {
 			if (channel->tables[d][kind]) {
-				leave_table(&leaving, d, kind);
+				leave_table(&job, d, kind);
 			}
 		}
 	}
@@ -268,18 +272,18 @@ static void leave(struct sgpu_processor *processor, struct sgpu_channel *channel
 
 void sgpu_destroy_by_force(struct sgpu_processor *processor, struct sgpu_channel *channel)
 {
-	const struct leaving leaving = { .processor = processor, .channel = channel };
+	const struct destruction job = { .processor = processor, .channel = channel };
 	uint64_t done;
 
 	if (channel->context) {
 		(void)sgpu_activate_now(processor, channel->context, NULL);
-		(void)each_run(&leaving, clear_or_lose, UINT64_MAX, &done);
+		(void)each_run(&job, clear_or_retire, UINT64_MAX, &done);
 		if (is_last(channel)) {
-			if (sgpu_deactivate(processor, NULL) != SGPU_OK) {
+			if (sgpu_activate_now(processor, NULL, NULL) != SGPU_OK) {
 				processor->active = NULL;
 			}
 		} else {
-			(void)each_run(&leaving, unmap_run, UINT64_MAX, &done);
+			(void)each_run(&job, unmap_run, UINT64_MAX, &done);
 		}
 	}
 	leave(processor, channel, false);
@@ -323,8 +327,8 @@ int sgpu_do_destroy(struct sgpu_processor *processor, const struct sgpu_command 
 		return reply->code;
 	}
 	if (channel->context) {
-		const struct leaving leaving = { .processor = processor, .channel = channel, .error = &reply->error };
-		int rc = leave_device(&leaving);
+		const struct destruction job = { .processor = processor, .channel = channel, .error = &reply->error };
+		int rc = leave_device(&job);
 
 		if (rc != SGPU_OK) {
 			return sgpu_refuse_device(reply, rc, "cannot clear what the channel has");

@@ -3,7 +3,7 @@
  * The table of pages: 8 bytes for each frame say whose it is, where it stands and what it needs before somebody else
  * gets it. A page of several frames is entered in each of them.
  */
-#include "channel/processor/processor.h"
+#include "channel/processor/frames.h"
 
 enum sgpu_frame_region sgpu_processor_region(const struct sgpu_processor *processor, uint32_t frame)
 {
@@ -32,7 +32,7 @@ enum sgpu_refusal sgpu_page_place(const struct sgpu_processor *processor, uint32
 bool sgpu_page_is_free(const struct sgpu_processor *processor, uint32_t first, int kind)
 {
 	for (uint32_t i = 0; i < processor->frames_of[kind]; i++) {
-		if (processor->frames[first + i].mapped || processor->frames[first + i].lost) {
+		if (processor->frames[first + i].mapped || processor->frames[first + i].retired) {
 			return false;
 		}
 	}
@@ -77,17 +77,17 @@ void sgpu_page_give(struct sgpu_processor *processor, uint32_t first, int kind)
 		*entry = (struct sgpu_frame_entry){
 			.clean = is_data || entry->clean,
 			.stale = !is_data && entry->stale,
-			.window = entry->window,
+			.aperture = entry->aperture,
 		};
 	}
 }
 
-void sgpu_page_lose(struct sgpu_processor *processor, uint32_t first, int kind)
+void sgpu_page_retire(struct sgpu_processor *processor, uint32_t first, int kind)
 {
-	const struct sgpu_frame_entry lost = { .lost = 1, .stale = 1 };
+	const struct sgpu_frame_entry retired = { .retired = 1, .stale = 1 };
 
 	for (uint32_t i = 0; i < processor->frames_of[kind]; i++) {
-		processor->frames[first + i] = lost;
+		processor->frames[first + i] = retired;
 	}
 }
 
@@ -113,36 +113,36 @@ struct sgpu_context *sgpu_frame_context(const struct sgpu_processor *processor, 
 	return channel ? channel->context : NULL;
 }
 
-static const uint32_t *slots_at(const struct sgpu_context *context, const struct sgpu_channel *channel,
+static const uint32_t *entries_at(const struct sgpu_context *context, const struct sgpu_channel *channel,
 				uint32_t directory, int kind)
 {
 	if (!channel) {
-		return context->spans[directory].slots[kind];
+		return context->windows[directory].entries[kind];
 	}
-	return channel->tables[directory][kind] ? channel->tables[directory][kind]->slots : NULL;
+	return channel->tables[directory][kind] ? channel->tables[directory][kind]->entries : NULL;
 }
 
 bool sgpu_range_is_mapped(const struct sgpu_processor *processor, const struct sgpu_context *context,
 			  const struct sgpu_channel *channel, uint64_t at, uint64_t size)
 {
-	const uint64_t span = SGPU_CHANNEL_ENTRIES * processor->page_size[SGPU_SMALL];
+	const uint64_t window = SGPU_CHANNEL_ENTRIES * processor->page_size[SGPU_SMALL];
 	uint64_t end;
 
 	if (__builtin_add_overflow(at, size, &end) || end > processor->config.space_size) {
 		return false;
 	}
 	while (at < end) {
-		const uint32_t directory = (uint32_t)(at / span);
+		const uint32_t directory = (uint32_t)(at / window);
 		int kind = SGPU_SMALL;
 
 		for (; kind < SGPU_KINDS; kind++) {
-			const uint32_t *slots = slots_at(context, channel, directory, kind);
+			const uint32_t *entries = entries_at(context, channel, directory, kind);
 
 			const uint32_t page =
-				slots ? slots[at % span / processor->page_size[kind]] : SGPU_NO_FRAME;
+				entries ? entries[at % window / processor->page_size[kind]] : SGPU_NO_FRAME;
 
-			/* No frame, no burnt one, and none that the device has not. */
-			if (page < SGPU_BURNT_FRAME && !processor->frames[page].missing) {
+			/* No frame, no poisoned one, and none that the device has not. */
+			if (page < SGPU_POISONED_FRAME && !processor->frames[page].missing) {
 				break;
 			}
 		}

@@ -7,7 +7,11 @@
 
 #include <sgpu/base.h>
 
-#include "channel/processor/processor.h"
+#include "channel/processor/activate.h"
+#include "channel/processor/channels.h"
+#include "channel/processor/commands.h"
+#include "channel/processor/frames.h"
+#include "channel/processor/refuse.h"
 
 static int digest(struct sgpu_processor *processor, const struct sgpu_context *context,
 		  struct sgpu_measurement *measurement, struct sgpu_error *error)

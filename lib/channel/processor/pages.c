@@ -2,10 +2,13 @@
  *
  * What the device does for CH_PTE: pages are mapped where nothing is, pages that go are cleared and unmapped, and
  * where one takes another's place it comes last. A step that fails is undone with all before it. When that fails as well,
- * a page that the device does not give back is lost: nobody gets it any more; and one that it does not map again is
+ * a page that the device does not give back is retired: nobody gets it any more; and one that it does not map again is
  * missing: it stands in its tables until it is taken out, and nothing reaches for it on the device.
  */
-#include "channel/processor/processor.h"
+#include "channel/processor/activate.h"
+#include "channel/processor/aperture.h"
+#include "channel/processor/frames.h"
+#include "channel/processor/pages.h"
 
 enum {
 	ADDED = 1 << SGPU_PAGE_ADD,
@@ -83,7 +86,7 @@ static int clear_new(const struct work *work, uint32_t first, uint32_t count)
 	return rc;
 }
 
-/* Undoing: what cannot be unmapped is lost, and what cannot be mapped again is missing. */
+/* Undoing: what cannot be unmapped is retired, and what cannot be mapped again is missing. */
 static int undo_map(const struct work *work, uint32_t first, uint32_t count)
 {
 	/* Kernels may have written there already. */
@@ -91,9 +94,9 @@ static int undo_map(const struct work *work, uint32_t first, uint32_t count)
 		     clear_and_tell(work, first, count, NULL) == SGPU_OK;
 
 	if (unmap(work, first, count, NULL) != SGPU_OK) {
-		work->change->context->shut = true;
+		work->change->context->faulted = true;
 		for (uint32_t i = first; i < first + count; i++) {
-			sgpu_page_lose(work->processor, work->change->after[i], work->change->kind);
+			sgpu_page_retire(work->processor, work->change->after[i], work->change->kind);
 		}
 		return SGPU_OK;
 	}
@@ -164,13 +167,13 @@ static int prepare(const struct work *work)
 
 		drops = drops || DROPPED >> action & 1;
 		if (action == SGPU_PAGE_ADD || action == SGPU_PAGE_SWAP) {
-			rc = sgpu_window_drop(processor, change->after[i], processor->frames_of[change->kind],
+			rc = sgpu_aperture_drop(processor, change->after[i], processor->frames_of[change->kind],
 					      work->error);
 			unclear = unclear || sgpu_page_needs_clear(processor, change->after[i], change->kind);
 		}
 	}
 	if (rc == SGPU_OK && unclear) {
-		rc = sgpu_deactivate(processor, work->error);
+		rc = sgpu_activate_now(processor, NULL, work->error);
 	}
 	if (rc == SGPU_OK && (drops || unclear)) {
 		rc = sgpu_activate_now(processor, change->context, work->error);

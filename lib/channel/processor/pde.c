@@ -6,16 +6,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "channel/processor/processor.h"
+#include "channel/processor/channels.h"
+#include "channel/processor/commands.h"
+#include "channel/processor/frames.h"
+#include "channel/processor/refuse.h"
 
-struct sgpu_table *sgpu_table_new(const struct sgpu_processor *processor, uint32_t frame, int kind)
+static struct sgpu_table *make_table(const struct sgpu_processor *processor, uint32_t frame, int kind)
 {
-	const size_t size = processor->entries[kind] * sizeof(uint32_t);
+	const size_t size = processor->entries_of[kind] * sizeof(uint32_t);
 	struct sgpu_table *table = malloc(sizeof(*table) + size);
 
 	if (table) {
 		table->frame = frame;
-		memset(table->slots, 0xff, size);
+		memset(table->entries, 0xff, size);
 	}
 	return table;
 }
@@ -69,7 +72,7 @@ static int check_new(const struct sgpu_processor *processor, const struct sgpu_c
 		return sgpu_refuse(reply, SGPU_REFUSED_FOREIGN, "frame %u, for a table, belongs to another context",
 				   frame);
 	}
-	if (entry->lost || entry->use != SGPU_FRAME_TABLE) {
+	if (entry->retired || entry->use != SGPU_FRAME_TABLE) {
 		return sgpu_refuse(reply, SGPU_REFUSED_NOT_FREE, "frame %u, for a table, is in use", frame);
 	}
 	*shared = find(channel->context, frame, command->pde.index, kind);
@@ -141,7 +144,7 @@ int sgpu_do_pde(struct sgpu_processor *processor, const struct sgpu_command *com
 		return SGPU_OK;
 	} else if (!table) {
 		is_new = true;
-		table = sgpu_table_new(processor, command->pde.table, kind);
+		table = make_table(processor, command->pde.table, kind);
 		if (!table) {
 			return sgpu_refuse_memory(reply);
 		}

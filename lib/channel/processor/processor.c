@@ -2,88 +2,14 @@
  *
  * The command processor: made, fed with commands, and ended. What a command does stands in a file of its own.
  */
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <sgpu/base.h>
 
-#include "channel/processor/processor.h"
-
-static int code_of(enum sgpu_refusal refusal)
-{
-	switch (refusal) {
-	case SGPU_REFUSED_NOT:
-		return SGPU_OK;
-	case SGPU_REFUSED_MALFORMED:
-	case SGPU_REFUSED_NO_CHANNEL:
-	case SGPU_REFUSED_RANGE:
-	case SGPU_REFUSED_GROUP:
-		return SGPU_EINVALID;
-	case SGPU_REFUSED_MAC:
-	case SGPU_REFUSED_COUNTER:
-	case SGPU_REFUSED_SEAL:
-		return SGPU_EAUTH;
-	case SGPU_REFUSED_DEVICE:
-		return SGPU_EDEVICE;
-	default:
-		return SGPU_EPOLICY;
-	}
-}
-
-int sgpu_refuse(struct sgpu_reply *reply, enum sgpu_refusal refusal, const char *format, ...)
-{
-	char text[SGPU_ERROR_TEXT_MAX];
-	va_list arguments;
-
-	va_start(arguments, format);
-	vsnprintf(text, sizeof(text), format, arguments);
-	va_end(arguments);
-	reply->refusal = refusal;
-	reply->error.hint[0] = '\0';
-	reply->code = sgpu_fail(&reply->error, code_of(refusal), "%s", text);
-	return reply->code;
-}
-
-int sgpu_refuse_memory(struct sgpu_reply *reply)
-{
-	reply->refusal = SGPU_REFUSED_LIMIT;
-	reply->error.hint[0] = '\0';
-	reply->code = sgpu_fail(&reply->error, SGPU_ENOMEM, "out of memory for a table");
-	return reply->code;
-}
-
-int sgpu_refuse_device(struct sgpu_reply *reply, int code, const char *what)
-{
-	char text[SGPU_ERROR_TEXT_MAX];
-
-	snprintf(text, sizeof(text), "%s", reply->error.text[0] ? reply->error.text : sgpu_strerror(code));
-	return sgpu_refuse(reply, SGPU_REFUSED_DEVICE, "%s: %.*s", what, SGPU_ERROR_TEXT_MAX / 2, text);
-}
-
-bool sgpu_is_bootstrap(const struct sgpu_processor *processor, uint32_t id)
-{
-	return id < SGPU_CHANNEL_MAX && processor->channels[id] && !processor->channels[id]->context;
-}
-
-struct sgpu_channel *sgpu_configurable(struct sgpu_processor *processor, uint32_t via, uint32_t id,
-				       struct sgpu_reply *reply)
-{
-	if (!sgpu_is_bootstrap(processor, via)) {
-		(void)sgpu_refuse(reply, SGPU_REFUSED_BOOTSTRAP, "channel %u is no bootstrap channel", via);
-		return NULL;
-	}
-	if (id >= SGPU_CHANNEL_MAX || !processor->channels[id]) {
-		(void)sgpu_refuse(reply, SGPU_REFUSED_NO_CHANNEL, "there is no channel %u", id);
-		return NULL;
-	}
-	if (!processor->channels[id]->context) {
-		(void)sgpu_refuse(reply, SGPU_REFUSED_BOOTSTRAP, "channel %u is a bootstrap channel", id);
-		return NULL;
-	}
-	return processor->channels[id];
-}
+#include "channel/codec.h"
+#include "channel/processor/commands.h"
+#include "channel/processor/refuse.h"
 
 /* ---- making and ending ---- */
 static int check_config(const struct sgpu_pager *pager, const struct sgpu_processor_config *config,
@@ -110,21 +36,21 @@ static int check_config(const struct sgpu_pager *pager, const struct sgpu_proces
 static void set_sizes(struct sgpu_processor *processor)
 {
 	const struct sgpu_pages_info *info = &processor->pager.info;
-	const uint64_t span = SGPU_CHANNEL_ENTRIES * info->small, most = SGPU_CHANNEL_ENTRIES * span;
+	const uint64_t window = SGPU_CHANNEL_ENTRIES * info->small, most = SGPU_CHANNEL_ENTRIES * window;
 	uint64_t size = processor->config.space_size;
 
 	processor->page_size[SGPU_SMALL] = info->small;
 	processor->page_size[SGPU_BIG] = info->big;
 	for (int kind = 0; kind < SGPU_KINDS; kind++) {
 		processor->frames_of[kind] = (uint32_t)(processor->page_size[kind] / info->small);
-		processor->entries[kind] = SGPU_CHANNEL_ENTRIES / processor->frames_of[kind];
+		processor->entries_of[kind] = SGPU_CHANNEL_ENTRIES / processor->frames_of[kind];
 	}
 	if (!size) {
 		size = 2 * (uint64_t)processor->config.frames * info->small;
 	}
 	size = size > most - info->big ? most : (size + info->big - 1) / info->big * info->big;
 	processor->config.space_size = size;
-	processor->directory_entries = (uint32_t)((size + span - 1) / span);
+	processor->directory_entries = (uint32_t)((size + window - 1) / window);
 }
 
 /* Writers first: a flood of groups does not keep the allocator out. No thread reads twice at once. */
@@ -186,9 +112,9 @@ void sgpu_processor_free(struct sgpu_processor **processor)
 			sgpu_destroy_by_force(p, p->channels[i]);
 		}
 	}
-	if (p->window) {
-		(void)p->pager.access(p->pager.device, p->window, false, NULL);
-		p->pager.space_free(p->pager.device, p->window);
+	if (p->aperture) {
+		(void)p->pager.access(p->pager.device, p->aperture, false, NULL);
+		p->pager.space_free(p->pager.device, p->aperture);
 	}
 	pthread_rwlock_destroy(&p->tables);
 	pthread_mutex_destroy(&p->activation);

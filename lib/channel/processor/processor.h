@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of the command processor: the table of pages, page tables, contexts and channels, and who may touch them
- * when.
+ * The state of the command processor: the table of pages, page tables, contexts and channels, and who may touch them when.
  *
  * `tables` guards everything but what `activation` guards. Commands that change tables hold it as writers; a request
  * holds it as a reader from sgpu_processor_enter to sgpu_processor_leave, so that nothing that was found mapped goes away
  * before the work is enqueued. A channel's `lock` puts its groups into their order.
  */
-#ifndef ENCLAVE_PROCESSOR_H
-#define ENCLAVE_PROCESSOR_H
+#ifndef SGPU_PROCESSOR_PROCESSOR_H
+#define SGPU_PROCESSOR_PROCESSOR_H
 
 #include <pthread.h>
 
 #include <sgpu/channel.h>
+
+#include "channel/keys.h"
 
 enum { SGPU_SMALL, SGPU_BIG, SGPU_KINDS };
 
@@ -24,8 +25,8 @@ struct sgpu_frame_entry {
 	uint64_t use : 2;
 	uint64_t clean : 1;   /* was cleared when it became free */
 	uint64_t stale : 1;   /* the host wrote to it: no frame of a device's new memory any more */
-	uint64_t window : 1;  /* mapped for the host */
-	uint64_t lost : 1;    /* the device would not give it back: nobody gets it */
+	uint64_t aperture : 1; /* mapped for the host */
+	uint64_t retired : 1; /* the device would not give it back: nobody gets it */
 	uint64_t missing : 1; /* in a table, but the device did not map it again: it can only be taken out */
 	uint64_t marked : 1;  /* named by the command that is being checked */
 	uint64_t references : 11;
@@ -38,16 +39,16 @@ _Static_assert(SGPU_CHANNEL_ENTRIES <= 1 << 12 && SGPU_CHANNEL_MAX <= 1 << 10, "
 /* What a page table holds: kept here, not in its frame. */
 struct sgpu_table {
 	uint32_t frame;
-	uint32_t slots[]; /* first frames of pages, SGPU_NO_FRAME for none */
+	uint32_t entries[]; /* first frames of pages, SGPU_NO_FRAME for none */
 };
 
 /* Stands where a page was taken from a context without its owner's word while other channels of it go on. Nothing
  * is mapped there any more: their kernels shall fail there, not find an empty page in place of what they had. */
-enum { SGPU_BURNT_FRAME = 0xfffffffe };
+enum { SGPU_POISONED_FRAME = 0xfffffffe };
 
 /* What the device has mapped at one index of the directories of a context, whichever channels' tables say so. */
-struct sgpu_span {
-	uint32_t *slots[SGPU_KINDS];
+struct sgpu_window {
+	uint32_t *entries[SGPU_KINDS];
 	uint32_t used[SGPU_KINDS];
 };
 
@@ -63,10 +64,10 @@ struct sgpu_context {
 	uint8_t owner_key[32], owner_hash[SGPU_SHA256_SIZE];
 	void *space;
 	sgpu_devptr base;
-	struct sgpu_span *spans;
+	struct sgpu_window *windows;
 	/* A page that was never this context's stands in its space uncleared, and the device does not take it back:
 	 * no kernel gets there any more. */
-	bool shut;
+	bool faulted;
 };
 
 struct sgpu_channel {
@@ -89,7 +90,7 @@ struct sgpu_processor {
 	struct sgpu_processor_config config;
 	uint64_t page_size[SGPU_KINDS];
 	uint32_t frames_of[SGPU_KINDS];  /* frames of a page */
-	uint32_t entries[SGPU_KINDS];    /* entries of a table */
+	uint32_t entries_of[SGPU_KINDS];    /* entries of a table */
 	uint32_t directory_entries;
 	uint8_t id[16];
 
@@ -98,7 +99,7 @@ struct sgpu_processor {
 	struct sgpu_channel *channels[SGPU_CHANNEL_MAX];
 	struct sgpu_context *contexts;
 	uint32_t serials; /* given so far */
-	void *window;     /* space in which the host's frames are mapped; NULL until it is needed */
+	void *aperture;   /* space in which the host's frames are mapped; NULL until it is needed */
 	/* of the command at work */
 	uint32_t pages[SGPU_CHANNEL_PAGES_MAX];
 	uint8_t actions[SGPU_CHANNEL_PAGES_MAX];
@@ -110,93 +111,15 @@ struct sgpu_processor {
 	struct sgpu_context *active;
 };
 
-/* ---- processor.c ---- */
-/* Fills in the reply and returns its code. */
-int sgpu_refuse(struct sgpu_reply *reply, enum sgpu_refusal refusal, const char *format, ...) SGPU_PRINTF(3, 4);
-/* As sgpu_refuse: this machine has no memory for a table, which is nobody's fault. */
-int sgpu_refuse_memory(struct sgpu_reply *reply);
-/* As sgpu_refuse, for a device that failed; the text is the device's where it gave one. */
-int sgpu_refuse_device(struct sgpu_reply *reply, int code, const char *what);
-/* The channel that `id` names and that can be configured through `via`; NULL: refused. */
-struct sgpu_channel *sgpu_configurable(struct sgpu_processor *processor, uint32_t via, uint32_t id,
-				       struct sgpu_reply *reply);
-bool sgpu_is_bootstrap(const struct sgpu_processor *processor, uint32_t id);
-
-/* ---- frames.c ---- */
-static inline bool sgpu_needs_clear(const struct sgpu_processor *processor, uint32_t frame)
+/* Readers of the tables. */
+static inline void sgpu_tables_enter(struct sgpu_processor *processor)
 {
-	const struct sgpu_frame_entry *entry = &processor->frames[frame];
-
-	return entry->stale || (!entry->clean && !processor->pager.info.fresh);
+	pthread_rwlock_rdlock(&processor->tables);
 }
-/* A page of `kind` at `first`: in range, aligned, in one region that is not hidden. */
-enum sgpu_refusal sgpu_page_place(const struct sgpu_processor *processor, uint32_t first, int kind,
-				  enum sgpu_frame_region *region);
-bool sgpu_page_is_free(const struct sgpu_processor *processor, uint32_t first, int kind);
-bool sgpu_page_needs_clear(const struct sgpu_processor *processor, uint32_t first, int kind);
-void sgpu_page_take(struct sgpu_processor *processor, uint32_t first, int kind, struct sgpu_frame_entry entry);
-void sgpu_page_refer(struct sgpu_processor *processor, uint32_t first, int kind, int change);
-/* Data have been cleared; a directory's or table's frame is as it was. */
-void sgpu_page_give(struct sgpu_processor *processor, uint32_t first, int kind);
-void sgpu_page_lose(struct sgpu_processor *processor, uint32_t first, int kind);
-/* It was cleared, and stays in its tables; nothing is done with it on the device any more. */
-void sgpu_page_miss(struct sgpu_processor *processor, uint32_t first, int kind);
-/* A free page that kernels may have written to. */
-void sgpu_page_soil(struct sgpu_processor *processor, uint32_t first, int kind);
-/* The context whose page it is; NULL: of a bootstrap channel, or lost. */
-struct sgpu_context *sgpu_frame_context(const struct sgpu_processor *processor, uint32_t frame);
-static inline uint64_t sgpu_page_va(const struct sgpu_processor *processor, uint32_t directory, uint32_t index,
-				    int kind)
+
+static inline void sgpu_tables_leave(struct sgpu_processor *processor)
 {
-	return directory * (uint64_t)SGPU_CHANNEL_ENTRIES * processor->page_size[SGPU_SMALL] +
-	       index * processor->page_size[kind];
+	pthread_rwlock_unlock(&processor->tables);
 }
-/* Whether [at, at + size) is mapped: in a context, or in one channel of it. */
-bool sgpu_range_is_mapped(const struct sgpu_processor *processor, const struct sgpu_context *context,
-			  const struct sgpu_channel *channel, uint64_t at, uint64_t size);
-
-/* ---- commands, called by writers ---- */
-int sgpu_do_create(struct sgpu_processor *processor, const struct sgpu_command *command, struct sgpu_reply *reply);
-int sgpu_do_pde(struct sgpu_processor *processor, const struct sgpu_command *command, struct sgpu_reply *reply);
-int sgpu_do_pte(struct sgpu_processor *processor, const struct sgpu_command *command, struct sgpu_reply *reply);
-int sgpu_do_measure(struct sgpu_processor *processor, const struct sgpu_command *command, struct sgpu_reply *reply);
-int sgpu_do_destroy(struct sgpu_processor *processor, const struct sgpu_command *command, struct sgpu_reply *reply);
-/* By a reader. */
-int sgpu_do_submit(struct sgpu_processor *processor, const struct sgpu_command *command, struct sgpu_reply *reply);
-
-/* Without asking the owner or the device's opinion: for the end. */
-void sgpu_destroy_by_force(struct sgpu_processor *processor, struct sgpu_channel *channel);
-void sgpu_channel_free(struct sgpu_channel *channel);
-void sgpu_context_free(struct sgpu_processor *processor, struct sgpu_context *context);
-struct sgpu_table *sgpu_table_new(const struct sgpu_processor *processor, uint32_t frame, int kind);
-/* Slots of the span, made when there are none; NULL: no memory. */
-uint32_t *sgpu_span_slots(const struct sgpu_processor *processor, struct sgpu_context *context, uint32_t directory,
-			  int kind);
-
-/* ---- pages.c: what the device does for a command ---- */
-enum sgpu_page_action { SGPU_PAGE_NONE, SGPU_PAGE_ADD, SGPU_PAGE_DROP, SGPU_PAGE_SWAP };
-struct sgpu_page_change {
-	struct sgpu_context *context;
-	int kind;
-	uint64_t va;
-	uint32_t count;
-	const uint32_t *before, *after; /* `count` pages each */
-	const uint8_t *actions;         /* what becomes of each on the device */
-};
-/* All of it or, when the device fails, none of it; only that what was to be dropped may be clear then, and, when the
- * device fails again, missing. */
-int sgpu_pages_change(struct sgpu_processor *processor, const struct sgpu_page_change *change,
-		      struct sgpu_error *error);
-
-/* ---- activate.c ---- */
-/* By writers, when no request is being enqueued. */
-int sgpu_activate_now(struct sgpu_processor *processor, struct sgpu_context *context, struct sgpu_error *error);
-/* Nothing is reachable any more; waits for the device. */
-int sgpu_deactivate(struct sgpu_processor *processor, struct sgpu_error *error);
-/* Readers. */
-void sgpu_tables_enter(struct sgpu_processor *processor);
-void sgpu_tables_leave(struct sgpu_processor *processor);
-/* ---- window.c ---- */
-int sgpu_window_drop(struct sgpu_processor *processor, uint32_t first, uint32_t count, struct sgpu_error *error);
 
 #endif

@@ -8,7 +8,11 @@
 
 #include <sgpu/base.h>
 
-#include "channel/processor/processor.h"
+#include "channel/processor/channels.h"
+#include "channel/processor/commands.h"
+#include "channel/processor/frames.h"
+#include "channel/processor/pages.h"
+#include "channel/processor/refuse.h"
 
 /* The command with what it is about. */
 struct job {
@@ -19,43 +23,44 @@ struct job {
 	int kind;
 	uint64_t va, size;
 	struct sgpu_reply *reply;
-	uint32_t *slots;           /* of the context's span, from `index` on */
+	uint32_t *entries;           /* of the context's directory window, from `index` on */
 	uint32_t protected_pages, pages;
 	bool authorised;
 };
 
-uint32_t *sgpu_span_slots(const struct sgpu_processor *processor, struct sgpu_context *context, uint32_t directory,
-			  int kind)
+/* Entries of a directory window, made when there are none; NULL: no memory. */
+static uint32_t *window_entries(const struct sgpu_processor *processor, struct sgpu_context *context, uint32_t directory,
+				int kind)
 {
-	uint32_t **slots = &context->spans[directory].slots[kind];
+	uint32_t **entries = &context->windows[directory].entries[kind];
 
-	if (!*slots) {
-		const size_t size = processor->entries[kind] * sizeof(**slots);
+	if (!*entries) {
+		const size_t size = processor->entries_of[kind] * sizeof(**entries);
 
-		*slots = malloc(size);
-		if (*slots) {
-			memset(*slots, 0xff, size);
+		*entries = malloc(size);
+		if (*entries) {
+			memset(*entries, 0xff, size);
 		}
 	}
-	return *slots;
+	return *entries;
 }
 
 /* What of the other size is mapped where entry `index` stands. */
 static bool overlaps(const struct job *job, uint32_t index)
 {
-	const struct sgpu_span *span = &job->channel->context->spans[job->directory];
+	const struct sgpu_window *window = &job->channel->context->windows[job->directory];
 	const uint32_t ratio = job->processor->frames_of[SGPU_BIG];
 	const int other = job->kind == SGPU_BIG ? SGPU_SMALL : SGPU_BIG;
-	const uint32_t *slots = span->slots[other];
+	const uint32_t *entries = window->entries[other];
 
-	if (!span->used[other]) {
+	if (!window->used[other]) {
 		return false;
 	}
 	if (other == SGPU_BIG) {
-		return slots[index / ratio] != SGPU_NO_FRAME;
+		return entries[index / ratio] != SGPU_NO_FRAME;
 	}
 	for (uint32_t i = index * ratio; i < (index + 1) * ratio; i++) {
-		if (slots[i] != SGPU_NO_FRAME) {
+		if (entries[i] != SGPU_NO_FRAME) {
 			return true;
 		}
 	}
@@ -109,11 +114,11 @@ static int check_new(struct job *job, uint32_t i, uint32_t page, uint32_t old)
 		if (check_shared(job, i, page) != SGPU_OK) {
 			return job->reply->code;
 		}
-		/* It stands in the context's span here, so nothing else does. */
+		/* It stands in the context's directory window here, so nothing else does. */
 		return SGPU_OK;
 	}
 	/* Free: nothing else may stand there once this command has taken out what is in the table. */
-	const bool vacant = job->slots[i] == SGPU_NO_FRAME ||
+	const bool vacant = job->entries[i] == SGPU_NO_FRAME ||
 			    (old != SGPU_NO_FRAME && processor->frames[old].references == 1);
 	if (!vacant || overlaps(job, job->index + i)) {
 		return sgpu_refuse(job->reply, SGPU_REFUSED_ALIAS, "another page than %u is mapped at 0x%llx", page,
@@ -127,7 +132,7 @@ static int check_new(struct job *job, uint32_t i, uint32_t page, uint32_t old)
 static int check_entry(struct job *job, uint32_t i)
 {
 	struct sgpu_processor *processor = job->processor;
-	const uint32_t page = processor->pages[i], old = job->table->slots[job->index + i];
+	const uint32_t page = processor->pages[i], old = job->table->entries[job->index + i];
 
 	processor->actions[i] = SGPU_PAGE_NONE;
 	if (old != SGPU_NO_FRAME && old != page) {
@@ -191,8 +196,8 @@ static int check_place(struct job *job, const struct sgpu_command *command)
 	if (job->count < 1 || job->count > SGPU_CHANNEL_PAGES_MAX) {
 		return sgpu_refuse(job->reply, SGPU_REFUSED_MALFORMED, "%u pages in one command", job->count);
 	}
-	if (job->directory >= processor->directory_entries || job->index >= processor->entries[job->kind] ||
-	    job->count > processor->entries[job->kind] - job->index) {
+	if (job->directory >= processor->directory_entries || job->index >= processor->entries_of[job->kind] ||
+	    job->count > processor->entries_of[job->kind] - job->index) {
 		return sgpu_refuse(job->reply, SGPU_REFUSED_RANGE, "%u pages at entry %u of the table at index %u",
 				   job->count, command->pte.table_index, command->pte.directory_index);
 	}
@@ -207,11 +212,11 @@ static int check_place(struct job *job, const struct sgpu_command *command)
 		return sgpu_refuse(job->reply, SGPU_REFUSED_NO_TABLE, "no table at index %u of channel %u",
 				   job->directory, job->channel->id);
 	}
-	job->slots = sgpu_span_slots(processor, job->channel->context, job->directory, job->kind);
-	if (!job->slots) {
+	job->entries = window_entries(processor, job->channel->context, job->directory, job->kind);
+	if (!job->entries) {
 		return sgpu_refuse_memory(job->reply);
 	}
-	job->slots += job->index;
+	job->entries += job->index;
 	return SGPU_OK;
 }
 
@@ -225,8 +230,8 @@ static void take_out(struct job *job, uint32_t i, uint32_t page)
 		return;
 	}
 	sgpu_page_give(processor, page, job->kind);
-	job->slots[i] = SGPU_NO_FRAME;
-	job->channel->context->spans[job->directory].used[job->kind]--;
+	job->entries[i] = SGPU_NO_FRAME;
+	job->channel->context->windows[job->directory].used[job->kind]--;
 }
 
 static void put_in(struct job *job, uint32_t i, uint32_t page)
@@ -245,8 +250,8 @@ static void put_in(struct job *job, uint32_t i, uint32_t page)
 		.directory = job->directory,
 		.index = job->index + i,
 	});
-	job->slots[i] = page;
-	job->channel->context->spans[job->directory].used[job->kind]++;
+	job->entries[i] = page;
+	job->channel->context->windows[job->directory].used[job->kind]++;
 }
 
 static void enter(struct job *job)
@@ -254,7 +259,7 @@ static void enter(struct job *job)
 	struct sgpu_frame_entry *table = &job->processor->frames[job->table->frame];
 
 	for (uint32_t i = 0; i < job->count; i++) {
-		uint32_t *slot = &job->table->slots[job->index + i];
+		uint32_t *slot = &job->table->entries[job->index + i];
 		const uint32_t page = job->processor->pages[i], old = *slot;
 
 		if (page == old) {
@@ -309,7 +314,7 @@ static int change_device(struct job *job)
 		.kind = job->kind,
 		.va = job->va,
 		.count = job->count,
-		.before = job->table->slots + job->index,
+		.before = job->table->entries + job->index,
 		.after = job->processor->pages,
 		.actions = job->processor->actions,
 	};

@@ -7,7 +7,9 @@
 
 #include <sgpu/base.h>
 
-#include "channel/processor/processor.h"
+#include "channel/processor/commands.h"
+#include "channel/processor/refuse.h"
+#include "channel/processor/request.h"
 
 static int open_group(struct sgpu_channel *channel, const struct sgpu_command *command, struct sgpu_reply *reply)
 {

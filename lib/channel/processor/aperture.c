@@ -1,45 +1,48 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The host's window onto the unprotected region. A frame stands at one place at a time: where a context has it, it
+ * The aperture: the host's view of the unprotected region. A frame stands at one place at a time: where a context has it, it
  * is read and written there, else in a space of the processor's own.
  */
-#include "channel/processor/processor.h"
+#include "channel/processor/activate.h"
+#include "channel/processor/aperture.h"
+#include "channel/processor/frames.h"
+#include "channel/processor/request.h"
 
-int sgpu_window_drop(struct sgpu_processor *processor, uint32_t first, uint32_t count, struct sgpu_error *error)
+int sgpu_aperture_drop(struct sgpu_processor *processor, uint32_t first, uint32_t count, struct sgpu_error *error)
 {
 	const struct sgpu_pager *pager = &processor->pager;
 
 	for (uint32_t i = first; i < first + count; i++) {
 		int rc;
 
-		if (!processor->frames[i].window) {
+		if (!processor->frames[i].aperture) {
 			continue;
 		}
-		rc = pager->unmap(pager->device, processor->window, i * pager->info.small, pager->info.small, error);
+		rc = pager->unmap(pager->device, processor->aperture, i * pager->info.small, pager->info.small, error);
 		if (rc != SGPU_OK) {
 			return rc;
 		}
-		processor->frames[i].window = 0;
+		processor->frames[i].aperture = 0;
 	}
 	return SGPU_OK;
 }
 
-static int open_window(struct sgpu_processor *processor, struct sgpu_error *error)
+static int open_aperture(struct sgpu_processor *processor, struct sgpu_error *error)
 {
 	const struct sgpu_pager *pager = &processor->pager;
 	const uint64_t big = pager->info.big, size = processor->config.unprotected * pager->info.small;
 	sgpu_devptr base;
 	int rc;
 
-	if (processor->window) {
+	if (processor->aperture) {
 		return SGPU_OK;
 	}
-	rc = pager->space_create(pager->device, (size + big - 1) / big * big, &processor->window, &base, error);
+	rc = pager->space_create(pager->device, (size + big - 1) / big * big, &processor->aperture, &base, error);
 	if (rc == SGPU_OK) {
-		rc = pager->access(pager->device, processor->window, true, error);
+		rc = pager->access(pager->device, processor->aperture, true, error);
 		if (rc != SGPU_OK) {
-			pager->space_free(pager->device, processor->window);
-			processor->window = NULL;
+			pager->space_free(pager->device, processor->aperture);
+			processor->aperture = NULL;
 		}
 	}
 	return rc;
@@ -49,22 +52,22 @@ static int show(struct sgpu_processor *processor, uint32_t frame, struct sgpu_er
 {
 	const struct sgpu_pager *pager = &processor->pager;
 	const uint64_t small = pager->info.small;
-	int rc = open_window(processor, error);
+	int rc = open_aperture(processor, error);
 
-	if (rc != SGPU_OK || processor->frames[frame].window) {
+	if (rc != SGPU_OK || processor->frames[frame].aperture) {
 		return rc;
 	}
-	rc = pager->map(pager->device, processor->window, frame * small, &frame, 1, small, error);
+	rc = pager->map(pager->device, processor->aperture, frame * small, &frame, 1, small, error);
 	if (rc == SGPU_OK && sgpu_needs_clear(processor, frame)) {
-		rc = pager->clear(pager->device, processor->window, frame * small, small, error);
+		rc = pager->clear(pager->device, processor->aperture, frame * small, small, error);
 		if (rc != SGPU_OK &&
-		    pager->unmap(pager->device, processor->window, frame * small, small, NULL) != SGPU_OK) {
+		    pager->unmap(pager->device, processor->aperture, frame * small, small, NULL) != SGPU_OK) {
 			/* In use as a table it stays what it is: the device maps it nowhere else. */
-			processor->frames[frame].lost = !processor->frames[frame].mapped;
+			processor->frames[frame].retired = !processor->frames[frame].mapped;
 		}
 	}
 	if (rc == SGPU_OK) {
-		processor->frames[frame].window = 1;
+		processor->frames[frame].aperture = 1;
 		/* From now on the host may have written to it. */
 		processor->frames[frame].stale = 1;
 	}
@@ -79,7 +82,7 @@ static int locate(struct sgpu_processor *processor, uint32_t frame, void **space
 	struct sgpu_context *context = sgpu_frame_context(processor, frame);
 	int rc;
 
-	if (entry->lost || entry->missing) {
+	if (entry->retired || entry->missing) {
 		return sgpu_fail(error, SGPU_EDEVICE, "the device does not give frame %u back", frame);
 	}
 	if (entry->mapped && entry->use == SGPU_FRAME_DATA && context) {
@@ -91,7 +94,7 @@ static int locate(struct sgpu_processor *processor, uint32_t frame, void **space
 		return sgpu_activate_now(processor, context, error);
 	}
 	rc = show(processor, frame, error);
-	*space = processor->window;
+	*space = processor->aperture;
 	*at = frame * processor->page_size[SGPU_SMALL];
 	return rc;
 }

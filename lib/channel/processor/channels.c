@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Channels and contexts: found, and freed.
+ */
+#include <stdlib.h>
+
+#include <sgpu/base.h>
+#include <sgpu/secret.h>
+
+#include "channel/processor/channels.h"
+#include "channel/processor/refuse.h"
+
+bool sgpu_is_bootstrap(const struct sgpu_processor *processor, uint32_t id)
+{
+	return id < SGPU_CHANNEL_MAX && processor->channels[id] && !processor->channels[id]->context;
+}
+
+struct sgpu_channel *sgpu_configurable(struct sgpu_processor *processor, uint32_t via, uint32_t id,
+				       struct sgpu_reply *reply)
+{
+	if (!sgpu_is_bootstrap(processor, via)) {
+		(void)sgpu_refuse(reply, SGPU_REFUSED_BOOTSTRAP, "channel %u is no bootstrap channel", via);
+		return NULL;
+	}
+	if (id >= SGPU_CHANNEL_MAX || !processor->channels[id]) {
+		(void)sgpu_refuse(reply, SGPU_REFUSED_NO_CHANNEL, "there is no channel %u", id);
+		return NULL;
+	}
+	if (!processor->channels[id]->context) {
+		(void)sgpu_refuse(reply, SGPU_REFUSED_BOOTSTRAP, "channel %u is a bootstrap channel", id);
+		return NULL;
+	}
+	return processor->channels[id];
+}
+
+void sgpu_channel_free(struct sgpu_channel *channel)
+{
+	if (!channel) {
+		return;
+	}
+	sgpu_aead_free(&channel->aead);
+	sgpu_aead_free(&channel->answer_aead);
+	sgpu_secret_free(channel->items, SGPU_GROUP_MAX);
+	free(channel->tables);
+	pthread_mutex_destroy(&channel->lock);
+	free(channel);
+}
+
+void sgpu_context_free(struct sgpu_processor *processor, struct sgpu_context *context)
+{
+	if (!context) {
+		return;
+	}
+	if (context->space) {
+		processor->pager.space_free(processor->pager.device, context->space);
+	}
+	for (uint32_t i = 0; context->windows && i < processor->directory_entries; i++) {
+		free(context->windows[i].entries[SGPU_SMALL]);
+		free(context->windows[i].entries[SGPU_BIG]);
+	}
+	free(context->windows);
+	sgpu_secret_free(context->keys, sizeof(*context->keys));
+	free(context);
+}
