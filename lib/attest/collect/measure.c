@@ -1,61 +1,53 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Digests of programs, read in pieces.
+ * Digests of programs.
  */
 #include <fcntl.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <sgpu/base.h>
-#include <sgpu/io.h>
+#include <sgpu/digest.h>
 
 #include "attest/internal.h"
 
-enum { PIECE = 1 << 20 };
-
-static int digest_fd(int fd, const char *name, uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE], uint64_t *size,
-		     struct sgpu_error *error)
+static int digest_place(const struct sgpu_file_place *program, uint64_t size,
+			uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE], struct sgpu_error *error)
 {
 	struct sgpu_kt128 *state = NULL;
-	uint8_t *piece = malloc(PIECE);
-	size_t got = PIECE;
-	int code = piece ? sgpu_kt128_create(&state, error) : sgpu_fail_nomem(error);
+	int rc = sgpu_kt128_create(&state, error);
 
-	*size = 0;
-	while (!code && got == PIECE) {
-		code = sgpu_read(fd, name, piece, PIECE, &got, error);
-		if (!code) {
-			sgpu_kt128_update(state, piece, got);
-			*size += got;
-		}
+	if (rc == SGPU_OK) {
+		rc = sgpu_kt128_update_file(state, NULL, program, NULL, size, error);
 	}
-	if (!code) {
+	if (rc == SGPU_OK) {
 		sgpu_kt128_finish(state, SGPU_MEASURE_CUSTOM, sizeof(SGPU_MEASURE_CUSTOM) - 1, digest,
 				  SGPU_CHANNEL_DIGEST_SIZE);
 	}
 	sgpu_kt128_free(&state);
-	free(piece);
-	return code;
+	return rc;
 }
 
 int sgpu_measure_file(const char *path, uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE], uint64_t *size,
 		      struct sgpu_error *error)
 {
+	/* A pipe that nobody writes to, or a device, may block or never end: neither is a program. */
+	const struct sgpu_file_place program = { open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK), path, 0 };
 	struct stat status;
-	uint64_t ignored;
-	/* Neither a pipe that nobody writes to nor a device without an end is waited for: they are no programs. */
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK), code = 0;
+	int rc;
 
-	if (fd < 0) {
+	if (program.fd < 0) {
 		return sgpu_fail_errno(error, "cannot open '%s'", path);
 	}
-	if (fstat(fd, &status) || !S_ISREG(status.st_mode)) {
-		code = sgpu_fail(error, SGPU_ESYSTEM, "cannot measure '%s': it is no regular file", path);
+	if (fstat(program.fd, &status) != 0 || !S_ISREG(status.st_mode)) {
+		rc = sgpu_fail(error, SGPU_ESYSTEM, "cannot measure '%s': it is no regular file", path);
+	} else {
+		rc = digest_place(&program, (uint64_t)status.st_size, digest, error);
 	}
-	code = code ? code : digest_fd(fd, path, digest, size ? size : &ignored, error);
-	close(fd);
-	return code;
+	if (rc == SGPU_OK && size) {
+		*size = (uint64_t)status.st_size;
+	}
+	close(program.fd);
+	return rc;
 }
 
 int sgpu_measure_self(uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE], struct sgpu_error *error)
