@@ -192,11 +192,13 @@ static void note_loaded(struct sgpu_note *note)
 {
 	struct sgpu_modules *modules = note->owner;
 	struct module *m = &modules->list[note->index];
+	struct sgpu_error why;
 
 	m->state = TRIED;
 	modules->loading--;
 	if (m->code == SGPU_EPOLICY) {
-		stop_for_rules(modules, m->error.text);
+		sgpu_fail(&why, m->code, "module '%s': %s", id_of(modules, note->index), m->error.text);
+		stop_for_rules(modules, why.text);
 	}
 	modules->loaded(modules->argument, note->index);
 }
