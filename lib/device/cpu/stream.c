@@ -257,9 +257,11 @@ void sgpu_cpu_streams_close(struct sgpu_device *device)
 	struct sgpu_stream *stream;
 
 	sgpu_cpu_wait_idle(device);
+	for (stream = device->streams; stream; stream = stream->next) {
+		(void)!sgpu_cpu_enqueue(stream, &end); /* its queue is empty: there is room */
+	}
 	while ((stream = device->streams)) {
 		device->streams = stream->next;
-		(void)!sgpu_cpu_enqueue(stream, &end); /* its queue is empty: there is room */
 		pthread_join(stream->thread, NULL);
 		destroy_stream(stream);
 	}
