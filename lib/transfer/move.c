@@ -114,7 +114,7 @@ static void finish(struct sgpu_chunk_move *move)
 		} else {
 			sgpu_transfer_post(transfer);
 		}
-	} else if (!transfer->queue_head || transfer->pumping) {
+	} else if (transfer->pumping || (!transfer->queue_head && !transfer->claimed_all)) {
 		sgpu_transfer_post(transfer);
 	}
 	pthread_mutex_unlock(&engine->mutex);
