@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# run.sh [FOLDER]: the job of ../fashion-knn, sealed only to a runner that proved what it is. Results stay in FOLDER, if it
+# run.sh [DIR]: the job of ../fashion-knn, sealed only to a runner that proved what it is. Results stay in DIR, if it
 # is given. RUNNER is the program that runs (default: sgpu-run), DEVICE "cpu" (the default) or "cuda".
 set -eu; umask 077
 knn=$(cd "$(dirname "$0")/../fashion-knn" && pwd)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# run.sh [FOLDER]: finds the brain in a scan that only its owner can read. Results stay in FOLDER, if it is given.
+# run.sh [DIR]: finds the brain in a scan that only its owner can read. Results stay in DIR, if it is given.
 set -eu
 umask 077
 here=$(cd "$(dirname "$0")" && pwd)

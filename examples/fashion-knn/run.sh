@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# run.sh [FOLDER]: names 2000 pictures of clothes by their 5 nearest neighbours among 10000 known ones, all of them
-# sealed. Results stay in FOLDER, if it is given.
+# run.sh [DIR]: names 2000 pictures of clothes by their 5 nearest neighbours among 10000 known ones, all of them
+# sealed. Results stay in DIR, if it is given.
 set -eu
 umask 077
 here=$(cd "$(dirname "$0")" && pwd)

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# run.sh [FOLDER]: multiplies a million sealed numbers by a kernel that travels sealed, too, and compares with the
-# operation of sgpu that does the same. DEVICE is "cpu" (the default) or "cuda". Results stay in FOLDER, if it is given.
+# run.sh [DIR]: multiplies a million sealed numbers by a kernel that travels sealed, too, and compares with the
+# operation of sgpu that does the same. DEVICE is "cpu" (the default) or "cuda". Results stay in DIR, if it is given.
 set -eu
 umask 077
 here=$(cd "$(dirname "$0")" && pwd)
