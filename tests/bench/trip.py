@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The trip of one HIGH segment from the main of sgpu-run to the CPU device and back, file by file.
+
+trip.py [BUILD]: builds the runner with -finstrument-functions in a directory of its own, runs a batch with one input,
+one operation and one output, all HIGH, and then a batch with two of each. Prints the files that the first run entered
+after its submission, without reading the head of the batch, in the order of their first entry; how often each was
+entered from another file; and how many more entries the second run made. Then the files that one copy to the device
+enters, most frequent first. docs/architecture.md explains the result.
+"""
+import collections
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+BUILD = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "build/trip")
+SIZE = 1 << 20
+HEAD = ["admit"]  # functions that read the head of a batch, check it and plan its run
+
+TRACER = r"""
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <link.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { LOG_MAX = 1 << 22 };
+static struct { int thread, depth; void *function; } entries[LOG_MAX];
+static atomic_uint count;
+static atomic_int threads;
+static _Thread_local int thread, depth;
+
+void __cyg_profile_func_enter(void *function, void *site)
+{
+	unsigned i = atomic_fetch_add(&count, 1);
+
+	thread = thread ? thread : atomic_fetch_add(&threads, 1) + 1;
+	depth++;
+	if (i < LOG_MAX) {
+		entries[i].thread = thread;
+		entries[i].depth = depth;
+		entries[i].function = function;
+	}
+	(void)site;
+}
+void __cyg_profile_func_exit(void *function, void *site)
+{
+	(void)function;
+	(void)site;
+	depth--;
+}
+
+static int base_of(struct dl_phdr_info *info, size_t size, void *base)
+{
+	(void)size;
+	*(ElfW(Addr) *)base = info->dlpi_addr;
+	return 1;
+}
+static int output = -1;
+__attribute__((constructor)) static void begin(void)
+{
+	const char *path = getenv("TRIP_LOG");
+
+	unsetenv("LD_PRELOAD");
+	output = path ? open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600) : -1;
+}
+__attribute__((destructor)) static void end(void)
+{
+	ElfW(Addr) base = 0;
+
+	dl_iterate_phdr(base_of, &base);
+	for (unsigned i = 0; i < count && i < LOG_MAX && output >= 0; i++) {
+		dprintf(output, "%d %d %lx\n", entries[i].thread, entries[i].depth, (unsigned long)entries[i].function - base);
+	}
+}
+"""
+
+
+def run(*command, **options):
+    return subprocess.run(command, check=True, **options)
+
+
+def manifest(count):
+    segments, operations = [], []
+    for i in range(count):
+        shape = {"dtype": "u8", "shape": [SIZE]}
+        segments.append({"segment_id": f"in{i}", "data_location_client": f"in{i}", "sensitivity_level": "HIGH",
+                         "direction": "INPUT", "data_type_info": shape})
+        segments.append({"segment_id": f"out{i}", "sensitivity_level": "HIGH", "direction": "OUTPUT"})
+        operations.append({"gpu_operation_id": f"COPY{i}", "kernel": "copy",
+                           "arguments": {"input": f"in{i}", "output": f"out{i}"}})
+    return {"version": 1, "manifest_id": "trip", "segments": segments, "operations": operations}
+
+
+def trace(work, count):
+    """The calls of a run with `count` segments: (thread, depth, address)."""
+    tool = lambda name: os.path.join(BUILD, "bin", name)
+    at = lambda name: os.path.join(work, name)
+    for i in range(count):
+        with open(at(f"in{i}"), "wb") as file:
+            file.write(os.urandom(SIZE))
+    with open(at("job.json"), "w") as file:
+        json.dump(manifest(count), file)
+    if not os.path.exists(at("key")):
+        run(tool("sgpu-seal"), "keygen", "--no-sign", "-o", at("key"), stderr=subprocess.DEVNULL)
+    packed = run(tool("sgpu-manifest"), "pack", at("job.json"), stdout=subprocess.PIPE).stdout
+    sealed = run(tool("sgpu-seal"), "seal", "-q", "-k", at("key"), input=packed, stdout=subprocess.PIPE).stdout
+    with open(at("batch"), "wb") as file:
+        file.write(sealed)
+    run(tool("sgpu-run"), "-q", "--device", "cpu", "-j", "1", "-k", at("key"), "-o", at("response"), at("batch"),
+        env=dict(os.environ, LD_PRELOAD=at("tracer.so"), TRIP_LOG=at("log")))
+    os.remove(at("response"))
+    with open(at("log")) as file:
+        return [(int(a), int(b), int(c, 16)) for a, b, c in (line.split() for line in file)]
+
+
+def resolve(calls):
+    """(thread, depth, function, file) of each call."""
+    addresses = sorted({address for _, _, address in calls})
+    text = run("addr2line", "-f", "-e", os.path.join(BUILD, "bin", "sgpu-run"), input="\n".join(map(hex, addresses)),
+               stdout=subprocess.PIPE, text=True).stdout.split("\n")
+    names = {}
+    for i, address in enumerate(addresses):
+        file = text[2 * i + 1].split(":")[0]
+        names[address] = text[2 * i], os.path.normpath(file)
+    return [(thread, depth) + names[address] for thread, depth, address in calls]
+
+
+def entries(calls):
+    """By file, in order: how often it was entered from another one."""
+    stacks, result = {}, {}
+    for thread, depth, _, file in calls:
+        stack = stacks.setdefault(thread, [])
+        del stack[depth - 1:]
+        if not stack or stack[-1] != file:
+            result[file] = result.get(file, 0) + 1
+        stack.append(file)
+    return result
+
+
+def subtrees(calls, name):
+    """The indexes of the calls under each outermost call of a function, that call included."""
+    seen = set()
+    for i, (thread, depth, function, _) in enumerate(calls):
+        if function == name and i not in seen:
+            inside = [i]
+            for k in range(i + 1, len(calls)):
+                if calls[k][0] == thread:
+                    if calls[k][1] <= depth:
+                        break
+                    inside.append(k)
+            seen.update(inside)
+            yield inside
+
+
+def trip(calls):
+    """Without what comes before the submission, and without reading and planning the head of the batch."""
+    begin = next(i for i, call in enumerate(calls) if call[2] == "sgpu_runner_submit")
+    calls = calls[begin:]
+    dropped = set()
+    for name in HEAD:
+        for inside in subtrees(calls, name):
+            dropped.update(inside)
+    return [call for i, call in enumerate(calls) if i not in dropped]
+
+
+def files_of(calls, inside):
+    files = []
+    for i in inside:
+        if calls[i][3] not in files:
+            files.append(calls[i][3])
+    return tuple(files)
+
+
+def main():
+    run("make", "-s", "programs", "CUDA=0", "SECCOMP=0", "CLONES=0", f"BUILD={BUILD}",
+        "CFLAGS=-O0 -g -finstrument-functions", *[f"{v}={os.environ[v]}" for v in ("CC",) if v in os.environ])
+    with tempfile.TemporaryDirectory() as work:
+        run("cc", "-O2", "-shared", "-fPIC", "-x", "c", "-", "-o", os.path.join(work, "tracer.so"),
+            input=TRACER.encode())
+        one, two = resolve(trace(work, 1)), resolve(trace(work, 2))
+    first, second = entries(trip(one)), entries(trip(two))
+    print("entries  more of a second segment  file")
+    for file in first:
+        print(f"{first[file]:7}  {second.get(file, 0) - first[file]:24}  {file}")
+    print(f"{len(first)} files; {sum(1 for f in first if second.get(f, 0) > first[f])} again for a second segment")
+    for name in sys.argv[2:] or ["sgpu_copy_in", "sgpu_device_open_chunks"]:
+        sets = collections.Counter(files_of(two, inside) for inside in subtrees(two, name))
+        for files, count in sets.most_common(3):
+            print(f"\n{name}, {count} times:", *files, sep="\n    ")
+
+
+if __name__ == "__main__":
+    main()
