@@ -104,6 +104,8 @@ static struct sgpu_batch *plain_batch(char *manifest, const struct payload *payl
 	return batch;
 }
 
+static uint64_t plain_deadline_ns;
+
 /* Runs and leaves the response in *answer, whose payloads the caller reads from *out. */
 static int run_plain(char *manifest, const struct payload *payloads, int count, int *out)
 {
@@ -119,7 +121,7 @@ static int run_plain(char *manifest, const struct payload *payloads, int count, 
 	sgpu_batch_free(&batch);
 	lseek(in, 0, SEEK_SET);
 	*out = memfd_create("response", MFD_CLOEXEC);
-	rc = run_with(NULL, in, *out, 0, NULL);
+	rc = run_with(NULL, in, *out, plain_deadline_ns, NULL);
 	lseek(*out, 0, SEEK_SET);
 	close(in);
 	return rc;
@@ -307,6 +309,83 @@ UNIT_TEST(an_output_of_unknown_size_carries_what_there_is)
 	each_output(out, check_indices, NULL);
 }
 
+static const char threshold_manifest[] =
+	"{\"version\":1,\"manifest_id\":\"some\",\"segments\":["
+	"{\"segment_id\":\"x\",\"data_location_client\":\"x\",\"sensitivity_level\":\"LOW\","
+	"\"direction\":\"INPUT\",\"data_type_info\":{\"dtype\":\"f32\",\"shape\":[6]}},"
+	"{\"segment_id\":\"y\",\"data_location_client\":\"y\",\"sensitivity_level\":\"LOW\","
+	"\"direction\":\"OUTPUT\"}],\"operations\":["
+	"{\"gpu_operation_id\":\"FIND\",\"kernel\":\"threshold\",\"params\":"
+	"{\"low\":4,\"high\":8,\"mode\":\"indices\"},\"arguments\":"
+	"{\"input\":\"x\",\"output\":\"y\"}}]}";
+
+static int report_too_much(struct sgpu_op_call *call, struct sgpu_launch *launch)
+{
+	(void)call;
+	launch->status[1] = 7;
+	return SGPU_OK;
+}
+
+static sgpu_op_fn always_report_too_much(const char *name)
+{
+	(void)name;
+	return report_too_much;
+}
+
+struct seen {
+	int code;
+	const char *text;
+	int count;
+};
+
+static void check_failure(void *argument, const struct sgpu_batch_segment *segment, const void *data)
+{
+	struct seen *seen = argument;
+
+	seen->count++;
+	CHECK(segment->status == seen->code && !data && segment->error_text && strstr(segment->error_text, seen->text));
+}
+
+UNIT_TEST(an_operation_that_reports_more_than_fits_has_no_output)
+{
+	static const float x[6] = { 0, 5, 1, 6, 7, 0 };
+	struct payload payloads[] = { { .id = "x", .data = x, .size = sizeof(x), .input = true },
+				      { .id = "y", .size = 6 * sizeof(int32_t) } };
+	struct seen seen = { SGPU_EDEVICE, "more elements than there can be", 0 };
+	int out;
+
+	if (strcmp(device_name(), "cpu") != 0) {
+		SKIP("the device is what it is");
+	}
+	make_fake_gpu();
+	fake.backend.table.op = always_report_too_much;
+	CHECK(run_plain(strdup(threshold_manifest), payloads, 2, &out) == SGPU_ESEGMENTS);
+	each_output(out, check_failure, &seen);
+	CHECK(seen.count == 1);
+	unmake_fake_gpu();
+}
+
+/* ---- outputs that fail on their way ---- */
+static uint64_t late_until;
+
+static int fail_copy(struct sgpu_launch *launch, void *argument)
+{
+	(void)argument;
+	while (sgpu_now_ns() < late_until) {
+		usleep(1000);
+	}
+	return sgpu_fail(launch->error, SGPU_EDEVICE, "made to fail");
+}
+
+/* Of the very copies out: their tasks tell of it, nothing else does. */
+static int failing_copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size, struct sgpu_task *task)
+{
+	(void)to;
+	(void)from;
+	(void)size;
+	return fake.real->stream->launch(stream, fail_copy, NULL, NULL, 0, fake_task_new(stream, task));
+}
+
 static char *copy_manifest(void)
 {
 	return strdup("{\"version\":1,\"manifest_id\":\"copy\",\"segments\":["
@@ -318,12 +397,67 @@ static char *copy_manifest(void)
 		      "{\"input\":\"x\",\"output\":\"y\"}}]}");
 }
 
+UNIT_TEST(an_output_whose_copy_fails_is_not_given)
+{
+	uint8_t x[4096] = { 1 };
+	struct payload p[2] = { { .id = "x", .data = x, .size = 4096, .input = true }, { .id = "y", .size = 4096 } };
+	struct seen seen = { SGPU_EDEVICE, "segment 'y' failed: made to fail", 0 };
+	int out;
+
+	if (strcmp(device_name(), "cpu") != 0) {
+		SKIP("the device is what it is");
+	}
+	make_fake_gpu();
+	fake.backend.memory.copy_out = failing_copy_out;
+	CHECK(run_plain(copy_manifest(), p, 2, &out) == SGPU_ESEGMENTS);
+	each_output(out, check_failure, &seen);
+	/* One that fails because it is late says so. */
+	late_until = sgpu_now_ns() + 300000000;
+	plain_deadline_ns = late_until - 100000000;
+	seen = (struct seen){ SGPU_ETIMEOUT, "segment 'y' failed: the deadline passed", 0 };
+	CHECK(run_plain(copy_manifest(), p, 2, &out) == SGPU_ESEGMENTS);
+	each_output(out, check_failure, &seen);
+	late_until = plain_deadline_ns = 0;
+	fake.backend.memory.copy_out = fake_copy_out; /* a context may keep streams of this table */
+	CHECK(seen.count == 1);
+	unmake_fake_gpu();
+}
+
+static void check_copy(void *argument, const struct sgpu_batch_segment *segment, const void *data)
+{
+	++*(int *)argument;
+	CHECK(segment->status == SGPU_OK && data);
+}
+
+/* y arrives, and is only written. */
+UNIT_TEST(an_input_that_fails_is_told_of_though_nothing_reads_it)
+{
+	uint8_t x[4096] = { 1 };
+	struct payload p[2] = { { .id = "x", .data = x, .size = 4096, .input = true },
+				{ .id = "y", .data = x, .size = 4096, .input = true, .damaged = true } };
+	json_t *json = json_loads("{\"dtype\":\"u8\",\"shape\":[4096]}", 0, NULL), *manifest;
+	char *text = copy_manifest();
+	int out, seen = 0;
+
+	manifest = json_loads(text, 0, NULL);
+	free(text);
+	json_object_set_new(json_array_get(json_object_get(manifest, "segments"), 1), "direction",
+			    json_string("INPUT_OUTPUT"));
+	json_object_set_new(json_array_get(json_object_get(manifest, "segments"), 1), "data_type_info", json);
+	text = json_dumps(manifest, 0);
+	json_decref(manifest);
+	CHECK(run_plain(text, p, 2, &out) == SGPU_ESEGMENTS);
+	CHECK(strstr(error.text, "no operation reads it") != NULL);
+	each_output(out, check_copy, &seen);
+	CHECK(seen == 1);
+}
+
 static void make_region(const void *data, bool keep, struct sgpu_region *region)
 {
 	struct sgpu_region_options options = { .numa_node = -1, .no_huge = true, .keep = keep };
 
 	if (sgpu_region_create(8192, &options, region, &error) || sgpu_region_back(region, 0, 8192, &error)) {
-		printf("# %s\n", error.text);
+		
 		abort();
 	}
 	memcpy(region->data + 100, data, 4096);
@@ -413,6 +547,9 @@ static void all_tests(void)
 	UNIT_RUN(graphs_compute_the_same_on_a_device_that_copies_beside_the_rest);
 	UNIT_RUN(an_input_output_segment_is_read_as_it_arrived);
 	UNIT_RUN(an_output_of_unknown_size_carries_what_there_is);
+	UNIT_RUN(an_operation_that_reports_more_than_fits_has_no_output);
+	UNIT_RUN(an_output_whose_copy_fails_is_not_given);
+	UNIT_RUN(an_input_that_fails_is_told_of_though_nothing_reads_it);
 	UNIT_RUN(payloads_come_from_regions_and_go_to_those_that_are_kept);
 	UNIT_RUN(a_batch_that_does_not_fit_the_device_is_refused);
 }
