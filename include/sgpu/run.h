@@ -108,7 +108,8 @@ struct sgpu_run_options {
 struct sgpu_submission {
 	int in_fd;                    /* the batch; read from its position on */
 	const char *in_name;          /* for messages */
-	int out_fd;                   /* the response; written from its position on */
+	int out_fd;                   /* the response; written from its position on. A regular file is cut off behind it,
+	                                 and results may be written there while the batch still runs. */
 	const char *out_name;
 	struct sgpu_run_options options;
 };

@@ -42,6 +42,7 @@ struct sgpu_outputs {
 	const struct sgpu_job *job;
 	struct output *list;            /* by segment of the manifest */
 	int open;
+	struct sgpu_error file_error;   /* of writing to the file */
 	uint64_t pinned;                /* bytes of pinned memory that results have */
 };
 
@@ -189,11 +190,15 @@ static void note_left(struct sgpu_note *note)
 
 	sgpu_device_key_free(&output->key);
 	sgpu_transfer_free(&output->transfer);
+	if (output->code == SGPU_ESYSTEM && output->end.place > 0) {
+		(void)sgpu_fail(&all->file_error, SGPU_ESYSTEM, "%s", output->text ? output->text : "");
+	}
 	if (output->code != SGPU_OK) {
 		fail_output(output, output->code, output->text);
 	} else {
 		output->end.whole = true;
 		output->end.data = output->data;
+		atomic_fetch_add(&all->base->trace->bytes_out, output->data ? 0 : output->end.size);
 	}
 	all->open--;
 	all->config.left(all->config.owner);
@@ -301,6 +306,19 @@ void sgpu_outputs_stop(struct sgpu_outputs *outputs, int code)
 			sgpu_transfer_cancel(outputs->list[i].transfer, code);
 		}
 	}
+}
+
+bool sgpu_outputs_placed(const struct sgpu_outputs *outputs)
+{
+	return outputs->config.places != NULL;
+}
+
+int sgpu_outputs_file_failure(const struct sgpu_outputs *outputs, struct sgpu_error *error)
+{
+	if (outputs->file_error.code != SGPU_OK && error) {
+		*error = outputs->file_error;
+	}
+	return outputs->file_error.code;
 }
 
 const struct sgpu_output_end *sgpu_output_get(const struct sgpu_outputs *outputs, int segment)

@@ -34,6 +34,10 @@ bool sgpu_outputs_idle(const struct sgpu_outputs *outputs);
 /* Ends those that are under way soon. */
 void sgpu_outputs_stop(struct sgpu_outputs *outputs, int code);
 
+/* Whether results may have gone to the file; and the failure of writing there, or SGPU_OK: then no response can be. */
+bool sgpu_outputs_placed(const struct sgpu_outputs *outputs);
+int sgpu_outputs_file_failure(const struct sgpu_outputs *outputs, struct sgpu_error *error);
+
 /* What became of an output. */
 struct sgpu_output_end {
 	int code;

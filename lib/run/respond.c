@@ -5,8 +5,11 @@
  */
 #include "run/respond.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <sgpu/base.h>
 #include <sgpu/io.h>
@@ -15,6 +18,7 @@
 #include "run/admit.h"
 #include "run/graph.h"
 #include "run/outputs.h"
+#include "run/place.h"
 #include "run/run.h"
 #include "run/trace.h"
 
@@ -23,9 +27,10 @@ struct writer {
 	struct sgpu_run_base *base;
 	const struct sgpu_job *job;
 	const struct sgpu_graph *graph;
-	struct sgpu_outputs *outputs;
+	struct sgpu_outputs *outputs; /* NULL: the response is only expected */
 	int fd;
 	const char *name;
+	bool placed;                  /* results may be in the file already */
 };
 
 /* Texts may quote paths: the index is UTF-8 and bounded. */
@@ -79,10 +84,8 @@ static int write_to_region(struct writer *w, const struct sgpu_batch_segment *as
 }
 
 static void fill_payload(struct writer *w, const struct sgpu_batch_segment *asked, int segment,
-			 struct sgpu_batch_segment *to)
+			 const struct sgpu_output_end *end, struct sgpu_batch_segment *to)
 {
-	const struct sgpu_output_end *end = sgpu_output_get(w->outputs, segment);
-
 	to->actual_size = end->actual;
 	to->location.kind = SGPU_LOCATION_INLINE;
 	if (!sgpu_segment_is_input(&w->job->manifest->segments[segment]) &&
@@ -114,6 +117,18 @@ static int fill_failure(struct sgpu_batch_segment *to, int code, char *text, str
 	return text ? SGPU_OK : sgpu_fail_nomem(error);
 }
 
+/* An output as it will be if all goes well. */
+static void fill_expected(struct writer *w, const struct sgpu_batch_segment *asked, int segment,
+			  struct sgpu_batch_segment *to)
+{
+	struct sgpu_output_end end = { .size = asked->size, .actual = asked->size };
+
+	if (asked->masking == SGPU_MASKING_AES_GCM && !sgpu_sealed_size(asked->size, &end.size)) {
+		end.size = 0; /* it will fail */
+	}
+	fill_payload(w, asked, segment, &end, to);
+}
+
 static int fill_segment(struct writer *w, int in_batch, struct sgpu_batch_segment *to, struct sgpu_error *error)
 {
 	const struct sgpu_batch_segment *asked = &w->job->batch->segments[in_batch];
@@ -127,11 +142,15 @@ static int fill_segment(struct writer *w, int in_batch, struct sgpu_batch_segmen
 	if (!to->id) {
 		return sgpu_fail_nomem(error);
 	}
+	if (!w->outputs) {
+		fill_expected(w, asked, segment, to);
+		return SGPU_OK;
+	}
 	code = failure(w, segment, &text);
 	if (code != SGPU_OK) {
 		return fill_failure(to, code, text, error);
 	}
-	fill_payload(w, asked, segment, to);
+	fill_payload(w, asked, segment, sgpu_output_get(w->outputs, segment), to);
 	if (to->location.kind == SGPU_LOCATION_REGION) {
 		code = write_to_region(w, asked, segment, &why);
 	}
@@ -139,20 +158,26 @@ static int fill_segment(struct writer *w, int in_batch, struct sgpu_batch_segmen
 						     error);
 }
 
+/* While the response is only expected, times of the usual length. */
 static json_t *timings(const struct writer *w)
 {
+	const json_int_t usual_ns = 10000000;
+	const struct sgpu_run_trace *trace = w->base->trace;
 	json_t *object = json_object();
+	json_int_t total = (json_int_t)(sgpu_now_ns() - atomic_load(&trace->begin_ns));
+	int rc = object ? 0 : -1;
 
-	for (int i = 0; object && i < SGPU_SPAN_KINDS; i++) {
-		if (i != SGPU_SPAN_WRITE &&
-		    json_object_set_new(object, sgpu_span_name((enum sgpu_span_kind)i),
-					json_integer((json_int_t)w->base->trace->totals[i].ns)) < 0) {
-			json_decref(object);
-			return NULL;
+	for (int i = 0; rc == 0 && i < SGPU_SPAN_KINDS; i++) {
+		json_int_t ns = w->outputs ? (json_int_t)trace->totals[i].ns : usual_ns;
+
+		if (i != SGPU_SPAN_WRITE) {
+			rc = json_object_set_new(object, sgpu_span_name((enum sgpu_span_kind)i), json_integer(ns));
 		}
 	}
-	if (object && json_object_set_new(object, "total",
-					  json_integer((json_int_t)(sgpu_now_ns() - atomic_load(&w->base->trace->begin_ns)))) < 0) {
+	if (rc == 0) {
+		rc = json_object_set_new(object, "total", json_integer(w->outputs ? total : usual_ns));
+	}
+	if (rc < 0) {
 		json_decref(object);
 		return NULL;
 	}
@@ -196,36 +221,85 @@ static int make_response(struct writer *w, struct sgpu_batch **response, struct 
 	return rc;
 }
 
+/* A label that lives as long as the run, which the response does not. */
+static const char *label_of(const struct writer *w, const struct sgpu_batch *response, int index)
+{
+	return w->job->manifest->segments[sgpu_manifest_segment(w->job->manifest, response->segments[index].id)].id;
+}
+
+static const struct sgpu_output_end *output_of(const struct writer *w, const struct sgpu_batch *response, int index)
+{
+	return sgpu_output_get(w->outputs, sgpu_manifest_segment(w->job->manifest, response->segments[index].id));
+}
+
+/* One that is in its place already is passed over. */
 static int write_payload(struct writer *w, const struct sgpu_batch *response, int index, struct sgpu_error *error)
 {
-	const struct sgpu_batch_segment *to = &response->segments[index];
-	const int segment = sgpu_manifest_segment(w->job->manifest, to->id);
-	const struct sgpu_output_end *end = sgpu_output_get(w->outputs, segment);
+	const struct sgpu_output_end *end = output_of(w, response, index);
 	uint64_t begin = sgpu_now_ns();
 	int rc = sgpu_batch_payload_begin(w->fd, w->name, response, index, error);
 
-	if (rc == SGPU_OK) {
+	if (rc == SGPU_OK && end->data) {
 		rc = sgpu_write(w->fd, w->name, end->data, end->size, error);
+		atomic_fetch_add(&w->base->trace->bytes_out, end->size);
+		sgpu_trace_add(w->base->trace, SGPU_SPAN_WRITE, -1, label_of(w, response, index), begin, sgpu_now_ns(),
+			       end->size);
+	} else if (rc == SGPU_OK && lseek(w->fd, (off_t)end->size, SEEK_CUR) < 0) {
+		rc = sgpu_fail_errno(error, "cannot seek in '%s'", w->name);
+	}
+	return rc == SGPU_OK ? sgpu_batch_payload_end(w->fd, w->name, response, index, error) : rc;
+}
+
+/* Results that went to the file before the response was known: to where they belong, if that is somewhere else. */
+static int settle_places(struct writer *w, const struct sgpu_batch *response, struct sgpu_error *error)
+{
+	const size_t count = (size_t)response->segment_count + 1;
+	struct sgpu_moved *moves = calloc(count, sizeof(*moves));
+	uint64_t *places = calloc(count, sizeof(*places));
+	off_t begin = lseek(w->fd, 0, SEEK_CUR);
+	int rc = SGPU_OK, moved = 0;
+
+	if (!moves || !places) {
+		rc = sgpu_fail_nomem(error);
+		goto out;
+	}
+	if (begin < 0) {
+		rc = sgpu_fail_errno(error, "cannot seek in '%s'", w->name);
+		goto out;
+	}
+	rc = sgpu_place_payloads(response, (uint64_t)begin, places, error);
+	for (int i = 0; rc == SGPU_OK && i < response->segment_count; i++) {
+		const struct sgpu_output_end *end = output_of(w, response, i);
+
+		if (places[i] > 0 && !end->data) {
+			moves[moved++] = (struct sgpu_moved){ end->place, places[i], end->size };
+		}
 	}
 	if (rc == SGPU_OK) {
-		rc = sgpu_batch_payload_end(w->fd, w->name, response, index, error);
+		rc = sgpu_place_move(w->fd, w->name, moves, moved, error);
 	}
-	atomic_fetch_add(&w->base->trace->bytes_out, end->size);
-	sgpu_trace_add(w->base->trace, SGPU_SPAN_WRITE, -1, w->job->manifest->segments[segment].id, begin, sgpu_now_ns(),
-		       end->size);
+out:
+	free(moves);
+	free(places);
 	return rc;
 }
 
 static int write_response(struct writer *w, const struct sgpu_batch *response, struct sgpu_error *error)
 {
-	int rc = sgpu_batch_write_head(w->fd, w->name, response, error);
+	int rc = w->placed ? settle_places(w, response, error) : SGPU_OK;
 
+	if (rc == SGPU_OK) {
+		rc = sgpu_batch_write_head(w->fd, w->name, response, error);
+	}
 	for (int i = 0; rc == SGPU_OK && i < response->segment_count; i++) {
 		if (response->segments[i].location.kind == SGPU_LOCATION_INLINE) {
 			rc = write_payload(w, response, i, error);
 		}
 	}
-	return rc == SGPU_OK ? sgpu_tar_end(w->fd, w->name, error) : rc;
+	if (rc == SGPU_OK) {
+		rc = sgpu_tar_end(w->fd, w->name, error);
+	}
+	return rc == SGPU_OK && w->placed ? sgpu_respond_cut(w->fd, w->name, error) : rc;
 }
 
 /* The whole is done; what of it went wrong is in the response, and its sum is the code. */
@@ -253,7 +327,7 @@ static int verdict(const struct sgpu_graph *graph, const struct sgpu_batch *resp
 int sgpu_respond(struct sgpu_run_base *base, const struct sgpu_graph *graph, struct sgpu_outputs *outputs, int fd,
 		 const char *name, struct sgpu_error *error)
 {
-	struct writer w = { base, base->job, graph, outputs, fd, name };
+	struct writer w = { base, base->job, graph, outputs, fd, name, sgpu_outputs_placed(outputs) };
 	struct sgpu_batch *response = NULL;
 	int rc = make_response(&w, &response, error);
 
@@ -262,6 +336,70 @@ int sgpu_respond(struct sgpu_run_base *base, const struct sgpu_graph *graph, str
 	}
 	if (rc == SGPU_OK) {
 		rc = verdict(graph, response, error);
+	}
+	sgpu_batch_free(&response);
+	return rc;
+}
+
+int sgpu_respond_cut(int fd, const char *name, struct sgpu_error *error)
+{
+	off_t end = lseek(fd, 0, SEEK_CUR);
+
+	return end >= 0 && ftruncate(fd, end) == 0 ? SGPU_OK : sgpu_fail_errno(error, "cannot cut '%s' off", name);
+}
+
+/* ---- before anything is known ---- */
+/* Whether the batch alone says how large every result will be, and nothing but a failure keeps it from being given. */
+static bool is_foreseeable(const struct sgpu_job *job)
+{
+	for (int i = 0; i < job->manifest->operation_count; i++) {
+		struct sgpu_op_call call;
+
+		if (job->manifest->operations[i].module || sgpu_ops_prepare(job->manifest, i, &call, NULL) != SGPU_OK ||
+		    (call.op->at_most && call.op->at_most(&call))) {
+			return false;
+		}
+	}
+	return true;
+}
+
+/* By segment of the response to by segment of the batch. Returns how many bytes are placed. */
+static uint64_t spread(const struct sgpu_job *job, const struct sgpu_batch *response, uint64_t *places)
+{
+	uint64_t bytes = 0;
+	int from = response->segment_count;
+
+	for (int i = job->batch->segment_count; i-- > 0;) {
+		bool is_output = sgpu_segment_is_output(&job->manifest->segments[job->to_manifest[i]]);
+
+		places[i] = is_output ? places[--from] : 0;
+		bytes += places[i] ? job->batch->segments[i].size : 0;
+	}
+	return bytes;
+}
+
+int sgpu_respond_plan(struct sgpu_run_base *base, int fd, uint64_t **places, struct sgpu_error *error)
+{
+	const uint64_t least = 1 << 20; /* bytes: below, memory is as quick */
+	struct writer w = { .base = base, .job = base->job };
+	struct sgpu_batch *response = NULL;
+	off_t begin = lseek(fd, 0, SEEK_CUR);
+	struct stat status;
+	int rc;
+
+	*places = NULL;
+	if (begin < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || (fcntl(fd, F_GETFL) & O_APPEND) != 0 ||
+	    !is_foreseeable(base->job)) {
+		return SGPU_OK;
+	}
+	*places = calloc((size_t)base->job->batch->segment_count + 1, sizeof(**places));
+	rc = *places ? make_response(&w, &response, error) : sgpu_fail_nomem(error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_place_payloads(response, (uint64_t)begin, *places, error);
+	}
+	if (rc != SGPU_OK || spread(base->job, response, *places) < least) {
+		free(*places);
+		*places = NULL;
 	}
 	sgpu_batch_free(&response);
 	return rc;

@@ -172,11 +172,17 @@ static void finish_blocking(struct sgpu_blocking *task)
 	sgpu_io_set_guard(&guard);
 	rc = check_verdict(run, &run->error);
 	if (rc == SGPU_OK) {
+		rc = sgpu_outputs_file_failure(run->outputs, &run->error);
+	}
+	if (rc == SGPU_OK) {
 		rc = sgpu_respond(&run->base, run->graph, run->outputs, run->submission.out_fd,
 				  run->submission.out_name, &run->error);
 	}
 	run->code = rc;
 	sgpu_io_set_guard(NULL);
+	if (rc != SGPU_OK && rc != SGPU_ESEGMENTS && sgpu_outputs_placed(run->outputs)) {
+		(void)!sgpu_respond_cut(run->submission.out_fd, run->submission.out_name, NULL);
+	}
 	end_run(run);
 }
 
@@ -318,7 +324,8 @@ static int make_objects(struct sgpu_run *run, struct sgpu_error *error)
 	struct sgpu_run_base *base = &run->base;
 	const struct sgpu_graph_config graph = { .manifest = run->job.manifest, .stop = &base->stop, .count = &run->count,
 						 .start = start_operation, .argument = run };
-	const struct sgpu_outputs_config outputs = { .base = base, .left = output_left, .owner = run };
+	struct sgpu_outputs_config outputs = { .base = base, .fd = run->submission.out_fd,
+					       .name = run->submission.out_name, .left = output_left, .owner = run };
 	struct sgpu_plan *plan = run->job.plan;
 	int rc;
 
@@ -339,6 +346,9 @@ static int make_objects(struct sgpu_run *run, struct sgpu_error *error)
 	}
 	if (rc == SGPU_OK) {
 		rc = sgpu_launches_create(base, run->modules, note_ran, run, &run->launches, error);
+	}
+	if (rc == SGPU_OK) {
+		rc = sgpu_respond_plan(base, outputs.fd, &outputs.places, error);
 	}
 	return rc == SGPU_OK ? sgpu_outputs_create(&outputs, &run->outputs, error) : rc;
 }

@@ -5,6 +5,8 @@
  */
 #include <pthread.h>
 
+#include "run/place.h"
+
 #include "run_harness.h"
 
 /* ---- what works ---- */
@@ -81,6 +83,93 @@ UNIT_TEST(spans_totals_and_progress_tell_what_was_done)
 	CHECK(sgpu_run_wait(run, &error) == SGPU_OK); /* again */
 	free_run(&run);
 	CHECK(run == NULL);
+	free_job(&job);
+	close(in);
+	close(out);
+}
+
+/* ---- results that go to the response's file at once ---- */
+static void check_move(uint64_t from_a, uint64_t to_a, uint64_t from_b, uint64_t to_b)
+{
+	enum { SIZE = 3000000, FILE_SIZE = 7000000 };
+	const struct sgpu_moved list[] = { { from_a, to_a, SIZE }, { from_b, to_b, SIZE } };
+	uint8_t *before = malloc(FILE_SIZE), *after = calloc(1, FILE_SIZE);
+	int fd = memfd_create("moved", MFD_CLOEXEC);
+	size_t got = 0;
+
+	for (size_t i = 0; i < FILE_SIZE; i++) {
+		before[i] = (uint8_t)(i * 31 + i / 4099);
+	}
+	CHECK(sgpu_pwrite(fd, "moved", before, FILE_SIZE, 0, &error) == SGPU_OK);
+	CHECK(sgpu_place_move(fd, "moved", list, 2, &error) == SGPU_OK);
+	CHECK(sgpu_pread(fd, "moved", after, FILE_SIZE, 0, &got, &error) == SGPU_OK);
+	CHECK(!memcmp(after + to_a, before + from_a, SIZE) && !memcmp(after + to_b, before + from_b, SIZE));
+	free(before);
+	free(after);
+	close(fd);
+}
+
+UNIT_TEST(payloads_are_moved_to_where_they_belong)
+{
+	check_move(0, 512, 3000512, 3001024);
+	check_move(1024, 512, 3001536, 3001024);
+	check_move(512, 0, 3001024, 3900000);
+	check_move(0, 700000, 3900000, 3700000);
+	check_move(512, 512, 3900000, 3000512);
+}
+
+UNIT_TEST(a_response_is_right_whatever_becomes_of_its_first_result)
+{
+	for (int bad = 0; bad < 3; bad++) {
+		struct answer answer;
+		struct job job;
+		int out;
+
+		make_job(&job, (2 << 20) + 7);
+		job.sealed[100] ^= bad == 1;
+		job.bias[100] ^= bad == 2;
+		CHECK(run_job(&job, &owner, &out) == (bad ? SGPU_ESEGMENTS : SGPU_OK));
+		REQUIRE(read_answer(out, job.key, &answer));
+		CHECK(bad == 1 || !memcmp(answer.data[0], job.scan, job.size));
+		CHECK(bad == 2 || !memcmp(answer.data[1], job.bias, job.size));
+		free_answer(&answer);
+		free_job(&job);
+		close(out);
+	}
+}
+
+/* It is in the way, and longer. */
+UNIT_TEST(a_response_replaces_what_stood_in_its_file)
+{
+	static const uint8_t noise[12 << 20] = { 1, 2, 3 };
+	struct answer answer;
+	struct job job;
+	int in, out = memfd_create("response", MFD_CLOEXEC);
+
+	make_job(&job, 2 << 20);
+	in = sign_and_write(&job);
+	CHECK(sgpu_pwrite(out, "response", noise, sizeof(noise), 0, &error) == SGPU_OK);
+	CHECK(run_with(&owner, in, out, 0, NULL) == SGPU_OK);
+	lseek(out, 0, SEEK_SET);
+	REQUIRE(read_answer(out, job.key, &answer)); /* to its end */
+	CHECK(!memcmp(answer.data[0], job.scan, job.size) && !memcmp(answer.data[1], job.bias, job.size));
+	free_answer(&answer);
+	free_job(&job);
+	close(in);
+	close(out);
+}
+
+UNIT_TEST(a_file_that_cannot_be_written_ends_the_run_and_stays_empty)
+{
+	struct job job;
+	int in, out = memfd_create("response", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	make_job(&job, 2 << 20);
+	in = sign_and_write(&job);
+	REQUIRE(fcntl(out, F_ADD_SEALS, F_SEAL_GROW) == 0);
+	CHECK(run_with(&owner, in, out, 0, NULL) == SGPU_ESYSTEM);
+	CHECK(strstr(error.text, "cannot write 'response'") != NULL);
+	CHECK(is_empty(out));
 	free_job(&job);
 	close(in);
 	close(out);
@@ -405,6 +494,10 @@ static void all_tests(void)
 {
 	UNIT_RUN(sizes_at_the_edges_of_chunks_and_pieces_come_back);
 	UNIT_RUN(spans_totals_and_progress_tell_what_was_done);
+	UNIT_RUN(payloads_are_moved_to_where_they_belong);
+	UNIT_RUN(a_response_is_right_whatever_becomes_of_its_first_result);
+	UNIT_RUN(a_response_replaces_what_stood_in_its_file);
+	UNIT_RUN(a_file_that_cannot_be_written_ends_the_run_and_stays_empty);
 	UNIT_RUN(without_its_key_a_batch_is_refused);
 	UNIT_RUN(a_changed_index_is_refused);
 	UNIT_RUN(a_high_input_that_is_not_sealed_is_refused);
