@@ -300,7 +300,7 @@ void sgpu_allocator_free(struct sgpu_allocator **allocator);
  * their own that shares the tables. */
 SGPU_MUST_CHECK int sgpu_allocator_channel(struct sgpu_allocator *allocator, const uint8_t owner_key[32],
 					   struct sgpu_grant *grant, struct sgpu_error *error);
-/* What the owner's side does for the allocator: it hears each summary, and gives its word for a range. */
+/* What the owner's side does for the allocator: it hears each summary, and authorises a range. */
 typedef int (*sgpu_report_fn)(void *argument, const struct sgpu_summary *summary, struct sgpu_error *error);
 typedef void (*sgpu_authorise_fn)(void *argument, uint64_t va, uint64_t size, uint64_t *counter,
 				  uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
@@ -319,7 +319,7 @@ SGPU_MUST_CHECK int sgpu_allocator_unmap(struct sgpu_allocator *allocator, uint3
 SGPU_MUST_CHECK int sgpu_allocator_measure(struct sgpu_allocator *allocator, uint32_t channel, uint64_t va,
 					   uint64_t size, bool keyed, struct sgpu_measurement *measurement,
 					   struct sgpu_error *error);
-/* mac NULL: without the owner's word. */
+/* mac NULL: without the owner's authorisation. */
 SGPU_MUST_CHECK int sgpu_allocator_destroy(struct sgpu_allocator *allocator, uint32_t channel, uint64_t counter,
 					   const uint8_t *mac, struct sgpu_error *error);
 

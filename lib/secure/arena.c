@@ -255,11 +255,6 @@ struct sgpu_block *sgpu_arena_take(struct sgpu_arena *arena, uint64_t size)
 	return block;
 }
 
-struct sgpu_block *sgpu_arena_find(const struct sgpu_arena *arena, sgpu_devptr address)
-{
-	return (struct sgpu_block *)(void *)sgpu_ranges_find(&arena->used, address);
-}
-
 void sgpu_arena_leave(struct sgpu_arena *arena, struct sgpu_block *block)
 {
 	sgpu_ranges_remove(&arena->used, &block->range);

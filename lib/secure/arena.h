@@ -57,7 +57,10 @@ SGPU_MUST_CHECK int sgpu_arena_add(struct sgpu_arena *arena, sgpu_devptr address
 /* A block in use of `size` bytes, or NULL: none is free that has so many. */
 struct sgpu_block *sgpu_arena_take(struct sgpu_arena *arena, uint64_t size);
 /* The block in use around an address, or NULL. */
-struct sgpu_block *sgpu_arena_find(const struct sgpu_arena *arena, sgpu_devptr address);
+static inline struct sgpu_block *sgpu_arena_find(const struct sgpu_arena *arena, sgpu_devptr address)
+{
+	return (struct sgpu_block *)(void *)sgpu_ranges_find(&arena->used, address);
+}
 /* Not in use any more; it is not given out before sgpu_arena_release. */
 void sgpu_arena_leave(struct sgpu_arena *arena, struct sgpu_block *block);
 void sgpu_arena_release(struct sgpu_arena *arena, struct sgpu_block *block);

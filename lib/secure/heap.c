@@ -112,10 +112,10 @@ static int take_summary(void *argument, const struct sgpu_summary *summary, stru
 struct unmapping {
 	struct sgpu_secure *context;
 	uint64_t next, end;            /* of what is not unmapped yet */
-	uint64_t authorised;           /* bytes from `next` on that the owner's word is out for */
+	uint64_t authorised;           /* bytes from `next` on for which an authorisation went out */
 };
 
-/* The owner's word for the next part of the range, and for nothing else. */
+/* Authorises the next part of the range, and nothing else. */
 static void authorise(void *argument, uint64_t va, uint64_t size, uint64_t *counter,
 		      uint8_t mac[SGPU_CHANNEL_MAC_SIZE])
 {
@@ -130,7 +130,7 @@ static void authorise(void *argument, uint64_t va, uint64_t size, uint64_t *coun
 	sgpu_session_unmap(u->context->session, va, size, counter, mac);
 }
 
-/* A true summary: nothing is mapped any more where the owner's word was for. */
+/* A true summary: nothing is mapped any more in the authorised range. */
 static int take_unmapped(void *argument, const struct sgpu_summary *summary, struct sgpu_error *error)
 {
 	struct unmapping *u = argument;
@@ -147,7 +147,7 @@ static int take_unmapped(void *argument, const struct sgpu_summary *summary, str
 	return SGPU_OK;
 }
 
-/* When it fails, the owner's word is out, and the range may go at any time. */
+/* After a failure an authorisation is out, and the range can be unmapped at any time. */
 static int unmap(struct sgpu_secure *context, uint64_t va, uint64_t size, struct sgpu_error *error)
 {
 	struct unmapping u = { .context = context, .next = va, .end = va + size };
@@ -162,7 +162,7 @@ static int unmap(struct sgpu_secure *context, uint64_t va, uint64_t size, struct
 	if (rc == SGPU_OK && u.next != u.end) {
 		rc = sgpu_fail(error, SGPU_EAUTH, "the allocator unmapped other addresses than it said");
 	}
-	context->word_lost = context->word_lost || rc != SGPU_OK;
+	context->authorisation_lost = context->authorisation_lost || rc != SGPU_OK;
 	return rc;
 }
 
@@ -200,8 +200,8 @@ static int map(struct sgpu_secure *context, uint64_t size, struct sgpu_error *er
 	return rc;
 }
 
-/* Whether a mapping failed for want of memory: the processor says no more than that the device failed. */
-static bool was_for_want(struct sgpu_secure *context, int rc, uint64_t size)
+/* Whether a mapping failed because memory ran out: the processor only says that the device failed. */
+static bool ran_out(struct sgpu_secure *context, int rc, uint64_t size)
 {
 	struct sgpu_device_info info;
 
@@ -226,10 +226,10 @@ static int grow(struct sgpu_secure *context, uint64_t extent, struct sgpu_error 
 	want = want < GROW_MIN ? GROW_MIN : want > GROW_MAX ? GROW_MAX : want;
 	want = round_up(want < extent ? extent : want, pages->big);
 	rc = map(context, want, error);
-	if (least < want && was_for_want(context, rc, want)) {
+	if (least < want && ran_out(context, rc, want)) {
 		rc = map(context, least, error);
 	}
-	return was_for_want(context, rc, least) ? SGPU_ENOMEM : rc;
+	return ran_out(context, rc, least) ? SGPU_ENOMEM : rc;
 }
 
 /* ---- clearing ---- */
@@ -387,21 +387,9 @@ void sgpu_secure_free_row(struct sgpu_device *device, sgpu_devptr memory, uint64
 	pthread_mutex_unlock(&context->arena_lock);
 }
 
-bool sgpu_secure_owns(struct sgpu_secure *context, sgpu_devptr address, uint64_t size)
-{
-	const struct sgpu_block *block;
-	bool inside;
-
-	pthread_mutex_lock(&context->arena_lock);
-	block = sgpu_arena_find(&context->arena, address);
-	inside = block && address - block->range.address <= block->size && size <= block->size - (address - block->range.address);
-	pthread_mutex_unlock(&context->arena_lock);
-	return inside;
-}
-
 /* ---- giving back ---- */
-/* Every region that holds nothing; the lock is held. Where the owner's word went out and no true answer came, whoever has
- * it can take the region away later: nothing of it is used again. No word that follows would be taken, so none is given. */
+/* Gives back every region that holds nothing; the lock is held. An authorisation without a true answer can still be used by
+ * whoever has it, so nothing of its region is used again. No later one would be accepted, so none is given. */
 static int trim(struct sgpu_secure *context, struct sgpu_error *error)
 {
 	struct sgpu_arena_region *region, *next;
@@ -413,8 +401,8 @@ static int trim(struct sgpu_secure *context, struct sgpu_error *error)
 		if (!sgpu_arena_is_idle(region)) {
 			continue;
 		}
-		if (context->word_lost) {
-			return sgpu_fail(error, SGPU_EAUTH, "the context gives no pages back: its word for some was lost");
+		if (context->authorisation_lost) {
+			return sgpu_fail(error, SGPU_EAUTH, "the context gives no pages back: an authorisation was lost");
 		}
 		sgpu_arena_withhold(&context->arena, region);
 		unpoison(context, region->address, region->extent);

@@ -8,7 +8,15 @@
 
 int sgpu_secure_check_range(struct sgpu_secure *context, sgpu_devptr address, uint64_t size, struct sgpu_task *task)
 {
-	if (sgpu_secure_owns(context, address, size)) {
+	const struct sgpu_block *block;
+	bool inside;
+
+	pthread_mutex_lock(&context->arena_lock);
+	block = sgpu_arena_find(&context->arena, address);
+	inside = block && address - block->range.address <= block->size &&
+		 size <= block->size - (address - block->range.address);
+	pthread_mutex_unlock(&context->arena_lock);
+	if (inside) {
 		return SGPU_OK;
 	}
 	if (task) {

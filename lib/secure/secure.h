@@ -78,7 +78,7 @@ struct sgpu_secure {
 	pthread_mutex_t arena_lock;
 	struct sgpu_arena arena;
 	uint64_t mapped_most;             /* bytes that were mapped at one time */
-	bool word_lost;                   /* an authorisation went out and nothing proves what became of it */
+	bool authorisation_lost;          /* one went out, and nothing proves what became of it */
 	struct sgpu_stream *clearer;      /* a stream of the device: clears what is freed */
 	struct sgpu_block *clearing, *clearing_tail; /* in the order of their serials */
 	uint64_t clearing_bytes;
@@ -146,7 +146,6 @@ int sgpu_secure_end(struct sgpu_secure *context, int rc);
 SGPU_MUST_CHECK int sgpu_secure_alloc_row(struct sgpu_device *device, uint64_t size, sgpu_devptr *memory,
 					  struct sgpu_error *error);
 void sgpu_secure_free_row(struct sgpu_device *device, sgpu_devptr memory, uint64_t size);
-bool sgpu_secure_owns(struct sgpu_secure *context, sgpu_devptr address, uint64_t size);
 /* Bytes that pages of the context could be made of in all, those that are not given out, and what the device counts as taken
  * though nobody has it: it keeps the memory of pages that were ever mapped. */
 void sgpu_secure_figures(struct sgpu_secure *context, uint64_t *total, uint64_t *available, uint64_t *kept);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CH_DESTROY: a channel with what it alone has mapped. With or without the owner's word everything is cleared
- * before it is free; the word only says that the owner wanted it. With the last channel goes the context, and its
- * key with it.
+ * CH_DESTROY: a channel with what it alone has mapped. With or without the owner's authorisation everything is cleared
+ * before it is free; the MAC only says that the owner wanted it. With the last channel goes the context, and its key with
+ * it.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -42,7 +42,7 @@ struct sgpu_table {
 	uint32_t entries[]; /* first frames of pages, SGPU_NO_FRAME for none */
 };
 
-/* Stands where a page was taken from a context without its owner's word while other channels of it go on. Nothing
+/* Stands where a page was taken from a context without its owner's authorisation while other channels of it go on. Nothing
  * is mapped there any more: their kernels shall fail there, not find an empty page in place of what they had. */
 enum { SGPU_POISONED_FRAME = 0xfffffffe };
 
