@@ -161,10 +161,12 @@ make_keys() {
 # small_job [ELEMENTS]: job.json and its files in the current folder: out.f32 = (scan + bias) * 1, HIGH, by way of an
 # intermediate segment; and bias.copy.f32, LOW. The numbers are small whole ones, so that sums are exact.
 small_job() {
-	local n=${1:-1024}
-	awk -v n="$n" 'BEGIN { for (i = 0; i < n; i++) print i % 251 }' | floats >scan.f32
-	awk -v n="$n" 'BEGIN { for (i = 0; i < n; i++) print i % 7 }' | floats >bias.f32
-	awk -v n="$n" 'BEGIN { for (i = 0; i < n; i++) print i % 251 + i % 7 }' | floats >expected.f32
+	local n=${1:-1024} period=1757 # 251 * 7
+	[ "$n" -gt $period ] || period=$n
+	awk -v n="$period" 'BEGIN { for (i = 0; i < n; i++) print i % 251 }' | floats >scan.f32
+	awk -v n="$period" 'BEGIN { for (i = 0; i < n; i++) print i % 7 }' | floats >bias.f32
+	awk -v n="$period" 'BEGIN { for (i = 0; i < n; i++) print i % 251 + i % 7 }' | floats >expected.f32
+	repeat $((4 * n)) scan.f32 bias.f32 expected.f32
 	cat >job.json <<END
 { "version": 1, "manifest_id": "small-job",
   "segments": [
@@ -183,6 +185,18 @@ small_job() {
     { "gpu_operation_id": "COPY", "kernel": "copy", "arguments": { "input": "sum", "output": "result" } },
     { "gpu_operation_id": "PUBLISH", "kernel": "copy", "arguments": { "input": "bias", "output": "bias_copy" } } ] }
 END
+}
+
+# repeat SIZE FILE...: makes each file as large as that by more of the same.
+repeat() {
+	local size=$1 file
+	for file in "${@:2}"; do
+		while [ "$(stat -c %s "$file")" -lt "$size" ]; do
+			cat "$file" "$file" >"$file.twice"
+			mv "$file.twice" "$file"
+		done
+		truncate -s "$size" "$file"
+	done
 }
 
 # floats: whole numbers from 0 to 16777215, one a line, to little-endian f32. Without Python: the tests of the core
