@@ -11,6 +11,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include <jansson.h>
+
 #include <sgpu/error.h>
 #include <sgpu/io.h>
 
@@ -172,6 +174,16 @@ int cli_output_prepare(const char *path, mode_t mode, bool is_new);
 /* That output, which is the caller's from now on; or opens it ("-" or NULL: standard output). */
 SGPU_MUST_CHECK int cli_output_take(struct sgpu_output *output, const char *path, mode_t mode,
 				    struct sgpu_error *error);
+
+/* ---- results ----
+ * One JSON value and a line feed, in ASCII; takes the reference, and NULL is out of memory. Returns an exit status. */
+int cli_print_json(json_t *value, FILE *out, size_t flags);
+/* A new JSON string of a text that need not be UTF-8, as names of files: what is not ASCII in such a one becomes '?'. NULL
+ * for NULL. */
+json_t *cli_json_text(const char *text);
+/* A whole text to a file that appears when it is complete, or to standard output ("-" or NULL). */
+SGPU_MUST_CHECK int cli_write_text(const char *path, mode_t mode, const char *text, size_t size,
+				   struct sgpu_error *error);
 
 /* ---- signals: SIGINT and SIGTERM ----
  * The handler calls `stop` (async-signal-safe, may be NULL) and sgpu_io_interrupt(); a second one kills. */

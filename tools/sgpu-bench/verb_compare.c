@@ -80,7 +80,6 @@ static int print_json(const struct sgpu_bench_difference *d, bool ratios, bool w
 	char key[SGPU_BENCH_KEY_MAX];
 	bool judged = d->verdict <= SGPU_BENCH_SLOWER;
 	json_t *object;
-	int failed;
 
 	sgpu_bench_key(d->first ? d->first : d->second, key);
 	object = json_pack("{s:s, s:s, s:b}", "measurement", key, "verdict", verdict_text(d->verdict),
@@ -95,10 +94,7 @@ static int print_json(const struct sgpu_bench_difference *d, bool ratios, bool w
 		json_object_set_new(object, "change", json_real(d->change));
 		json_object_set_new(object, "noise", json_real(d->noise));
 	}
-	failed = object ? json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(8)) : -1;
-	json_decref(object);
-	printf("\n");
-	return failed ? cli_fail(SGPU_ENOMEM, "out of memory") : 0;
+	return cli_print_json(object, stdout, JSON_COMPACT);
 }
 
 static int report(const struct sgpu_bench_difference *differences, size_t count, bool ratios, double threshold)

@@ -46,14 +46,10 @@ static int print_row(const struct sgpu_bench_case *row, const struct sgpu_device
 
 	requires_text(row->requires, needs);
 	if (cli_json) {
-		json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:b, s:s}", "case", row->name, "help", row->help,
-					   "unit", sgpu_bench_unit_name(row->unit), "requires", needs, "can_run", can,
-					   "reason", error.text);
-		int failed = object ? json_dumpf(object, stdout, JSON_COMPACT) : -1;
-
-		json_decref(object);
-		printf("\n");
-		return failed ? cli_fail(SGPU_ENOMEM, "out of memory") : 0;
+		return cli_print_json(json_pack("{s:s, s:s, s:s, s:s, s:b, s:s}", "case", row->name, "help", row->help,
+						"unit", sgpu_bench_unit_name(row->unit), "requires", needs, "can_run",
+						can, "reason", error.text),
+				      stdout, JSON_COMPACT);
 	}
 	printf("%-13s %s\n%-13s %s%s%s%s%s\n", row->name, row->help, "", sgpu_bench_unit_name(row->unit),
 	       needs[0] ? "; needs: " : "", needs, can ? "" : "; not here: ", can ? "" : error.text);

@@ -130,23 +130,12 @@ bool output_differs(const char *output, const char *input)
 
 int text_write(const char *path, const char *input, const char *text, size_t size)
 {
-	struct sgpu_output output = SGPU_OUTPUT_INIT;
 	struct sgpu_error error = { 0 };
-	int code;
 
 	if (!output_differs(path, input)) {
 		return 2;
 	}
-	path = path ? path : "-";
-	code = cli_output_take(&output, path, 0666, &error);
-	if (!code) {
-		code = sgpu_write(output.fd, strcmp(path, "-") ? path : "standard output", text, size, &error);
-	}
-	if (!code) {
-		code = sgpu_output_commit(&output, &error);
-	}
-	sgpu_output_close(&output);
-	return code ? cli_error(&error) : 0;
+	return cli_write_text(path, 0666, text, size, &error) ? cli_error(&error) : 0;
 }
 
 int json_write(const char *path, const char *input, json_t *value, size_t indent)
@@ -164,17 +153,4 @@ int json_write(const char *path, const char *input, json_t *value, size_t indent
 	free(text);
 	json_decref(value);
 	return status;
-}
-
-json_t *json_text(const char *text)
-{
-	json_t *string = json_string(text);
-	char *copy = string ? NULL : strdup(text);
-
-	for (char *p = copy; p && *p; p++) {
-		*p = (unsigned char)*p < 0x80 ? *p : '?';
-	}
-	string = string || !copy ? string : json_string(copy);
-	free(copy);
-	return string;
 }

@@ -44,8 +44,6 @@ int text_write(const char *path, const char *input, const char *text, size_t siz
 /* The same for a JSON value with an indent of `indent` (0: one line), whose reference it takes. NULL is out of
  * memory. What may go to a terminal (path NULL) is ASCII. */
 int json_write(const char *path, const char *input, json_t *value, size_t indent);
-/* A string of bytes that need not be UTF-8 (a path, a key cut short): what is not goes out as '?'. */
-json_t *json_text(const char *text);
 /* Refuses an output that is one of its inputs: prints and returns false. */
 bool output_differs(const char *output, const char *input);
 

@@ -30,11 +30,11 @@ static void print_fault(FILE *file, const char *name, const struct sgpu_fault *f
 static void print_record(FILE *file, const char *name, const struct sgpu_fault *fault)
 {
 	json_t *record =
-		json_pack("{s:o, s:i, s:i, s:o, s:o}", "file", json_text(name), "line", fault->line, "column",
-			  fault->column, "pointer", json_text(fault->pointer), "text", json_text(fault->text));
+		json_pack("{s:o, s:i, s:i, s:o, s:o}", "file", cli_json_text(name), "line", fault->line, "column",
+			  fault->column, "pointer", cli_json_text(fault->pointer), "text", cli_json_text(fault->text));
 
 	if (record && fault->hint) {
-		json_object_set_new(record, "hint", json_text(fault->hint));
+		json_object_set_new(record, "hint", cli_json_text(fault->hint));
 	}
 	if (record) {
 		json_dumpf(record, file, JSON_COMPACT | JSON_ENSURE_ASCII);

@@ -21,7 +21,7 @@ static int hash_one(const char *path, unsigned options)
 		sgpu_hex_encode(document.manifest->sha256, sizeof(document.manifest->sha256), hex);
 		if (cli_json) {
 			status = json_write(NULL, NULL,
-					    json_pack("{s:s, s:o, s:s}", "sha256", hex, "file", json_text(document.path),
+					    json_pack("{s:s, s:o, s:s}", "sha256", hex, "file", cli_json_text(document.path),
 						      "manifest_id", document.manifest->id),
 					    0);
 		} else {

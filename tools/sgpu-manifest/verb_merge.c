@@ -52,12 +52,12 @@ static int add_segment(struct merger *merger, const struct sgpu_batch_segment *s
 			   segment->status ? sgpu_error_name(segment->status) : "OK", "bytes",
 			   (json_int_t)(segment->status ? 0 : segment->actual_size), "masking_level",
 			   segment->masking == SGPU_MASKING_NONE ? "MASKING_NONE" : "MASKING_AES_GCM", "response",
-			   json_text(name));
+			   cli_json_text(name));
 	if (record && segment->error_text) {
-		json_object_set_new(record, "error", json_text(segment->error_text));
+		json_object_set_new(record, "error", cli_json_text(segment->error_text));
 	}
 	merger->failed += segment->status != SGPU_OK;
-	if (json_object_set_new(merger->ids, segment->id, json_text(name)) ||
+	if (json_object_set_new(merger->ids, segment->id, cli_json_text(name)) ||
 	    json_array_append_new(merger->segments, record)) {
 		return cli_fail(SGPU_ENOMEM, "out of memory");
 	}
@@ -101,7 +101,7 @@ static int add_response(struct merger *merger, const char *path)
 	if (!status) {
 		sgpu_hex_encode(batch->id, sizeof(batch->id), id);
 		sgpu_hex_encode(batch->manifest_sha256, sizeof(batch->manifest_sha256), hash);
-		json_array_append_new(merger->responses, json_pack("{s:o, s:s, s:s}", "file", json_text(name), "batch_id", id,
+		json_array_append_new(merger->responses, json_pack("{s:o, s:s, s:s}", "file", cli_json_text(name), "batch_id", id,
 								   "manifest_sha256", hash));
 	}
 	sgpu_batch_free(&batch);

@@ -219,7 +219,7 @@ static int write_shards(const struct splitter *splitter)
 				 json_write(path, splitter->document->path, json_incref(shard), 2);
 		if (!status && cli_json) {
 			json_array_append_new(list,
-					      json_pack("{s:o, s:O, s:i, s:I}", "file", json_text(path), "manifest_id",
+					      json_pack("{s:o, s:O, s:i, s:I}", "file", cli_json_text(path), "manifest_id",
 							json_object_get(shard, "manifest_id"), "operations",
 							(int)json_array_size(json_object_get(shard, "operations")),
 							"bytes", (json_int_t)splitter->components.bytes[i]));

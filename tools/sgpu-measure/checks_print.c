@@ -114,7 +114,7 @@ json_t *measure_checks_json(const struct measure_checks *checks)
 	gather(checks, list);
 	for (int i = 0; i < CHECKS; i++) {
 		json_object_set_new(object, list[i].name, json_pack("{s:s, s:o*}", "state", list[i].state, "text",
-								    measure_text(list[i].text)));
+								    cli_json_text(list[i].text)));
 	}
 	return object;
 }

@@ -51,21 +51,6 @@ int measure_read_input(const char *path, char **text, size_t *size, int *status)
 	return code;
 }
 
-int measure_write(const char *path, const char *text, size_t size, struct sgpu_error *error)
-{
-	struct sgpu_output output = SGPU_OUTPUT_INIT;
-	int code = cli_output_take(&output, path, 0644, error);
-
-	if (!code) {
-		code = sgpu_write(output.fd, output.path, text, size, error);
-	}
-	if (!code) {
-		code = sgpu_output_commit(&output, error);
-	}
-	sgpu_output_close(&output);
-	return code;
-}
-
 /* The public part waits, complete, until the key is there. */
 static int write_both(const char *path, const char *pem, size_t pem_size, const char *text, size_t size,
 		      const char *public_path, struct sgpu_error *error)

@@ -31,8 +31,6 @@ SGPU_MUST_CHECK int measure_load_x25519(const char *path, struct sgpu_key *key, 
 int measure_read_input(const char *path, char **text, size_t *size, int *status);
 /* The sgpu-run beside this program. Errors: SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int measure_runner_path(char *path, size_t size, struct sgpu_error *error);
-/* A file that appears when it is complete, or standard output. */
-SGPU_MUST_CHECK int measure_write(const char *path, const char *text, size_t size, struct sgpu_error *error);
 /* A private key to a new file, and what goes with it to others (NULL: nothing) to `public_path`: both, or neither. */
 SGPU_MUST_CHECK int measure_write_key(const struct sgpu_signer *signer, const char *path, const char *text, size_t size,
 				      const char *public_path, struct sgpu_error *error);
@@ -42,9 +40,6 @@ SGPU_MUST_CHECK int measure_write_key(const struct sgpu_signer *signer, const ch
 int measure_print_record(json_t *record, bool data_on_stdout);
 /* What may be said of a new key: a record with --json, else a detail. Returns an exit status. */
 int measure_report_key(const char *kind, const struct sgpu_signer *signer, const char *path, const char *public_path);
-/* A text that need not be UTF-8, as names of files, as a new JSON string: what is not ASCII in one that is not becomes
- * '?'. NULL for NULL. */
-json_t *measure_text(const char *text);
 /* Bytes as hexadecimal, as a new JSON string. */
 json_t *measure_hex(const void *data, size_t size);
 /* Text of foreign origin, on standard output: what is not printable becomes '?'. */

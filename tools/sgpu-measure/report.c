@@ -14,31 +14,7 @@ enum { HEX_MAX = 64 };
 
 int measure_print_record(json_t *record, bool data_on_stdout)
 {
-	FILE *to = data_on_stdout ? stderr : stdout;
-
-	if (!record) {
-		return cli_fail(SGPU_ENOMEM, "out of memory, or a text of the record is not UTF-8");
-	}
-	const bool written = json_dumpf(record, to, JSON_COMPACT | JSON_ENSURE_ASCII) == 0 && fputc('\n', to) != EOF &&
-			     fflush(to) == 0;
-	json_decref(record);
-	return written ? 0 : cli_fail(SGPU_ESYSTEM, "cannot write '%s'", data_on_stdout ? "standard error" :
-				      "standard output");
-}
-
-json_t *measure_text(const char *text)
-{
-	json_t *json = text ? json_string(text) : NULL;
-	char *copy = text && !json ? strdup(text) : NULL;
-
-	if (copy) {
-		for (char *p = copy; *p; p++) {
-			*p = (unsigned char)*p < 0x80 ? *p : '?';
-		}
-		json = json_string(copy);
-		free(copy);
-	}
-	return json;
+	return cli_print_json(record, data_on_stdout ? stderr : stdout, JSON_COMPACT);
 }
 
 json_t *measure_hex(const void *data, size_t size)
@@ -67,8 +43,8 @@ int measure_report_key(const char *kind, const struct sgpu_signer *signer, const
 	}
 	return measure_print_record(json_pack("{s:s, s:s, s:b, s:o*, s:o*}", "kind", kind, "fingerprint", hex, "tpm",
 					      sgpu_signer_in_tpm(signer), "file",
-					      measure_text(cli_is_standard(path) ? NULL : path), "public",
-					      measure_text(cli_is_standard(public_path) ? NULL : public_path)),
+					      cli_json_text(cli_is_standard(path) ? NULL : path), "public",
+					      cli_json_text(cli_is_standard(public_path) ? NULL : public_path)),
 				    cli_is_standard(path) || (public_path && cli_is_standard(public_path)));
 }
 

@@ -55,7 +55,7 @@ static int write_ear(const struct task *task, struct sgpu_error *error)
 		free(text);
 		return sgpu_fail_nomem(error);
 	}
-	code = measure_write(task->ear_path, line, strlen(line), error);
+	code = cli_write_text(task->ear_path, 0644, line, strlen(line), error);
 	free(line);
 	free(text);
 	return code;
@@ -72,7 +72,7 @@ static int write_recipient(const struct task *task, struct sgpu_error *error)
 		code = sgpu_key_text(&key, &text, &size, error);
 	}
 	if (!code) {
-		code = measure_write(task->recipient_path, text, size, error);
+		code = cli_write_text(task->recipient_path, 0644, text, size, error);
 	}
 	free(text);
 	return code;

@@ -130,7 +130,7 @@ static int sign(struct task *task, struct sgpu_error *error)
 				       REQUEST_AGE, &pem, &size, error);
 	}
 	if (!code) {
-		code = measure_write(task->out_path, pem, size, error);
+		code = cli_write_text(task->out_path, 0644, pem, size, error);
 	}
 	free(pem);
 	return code;

@@ -186,7 +186,7 @@ static json_t *records_json(const struct found *found)
 	for (int i = 0; i < found->record_count; i++) {
 		const struct sgpu_record *r = &found->records[i];
 		json_object_set_new(object, r->label, r->value ? json_pack("{s:b, s:s}", "found", 1, "type", r->type) :
-				    json_pack("{s:b, s:o}", "found", 0, "missing", measure_text(r->absent)));
+				    json_pack("{s:b, s:o}", "found", 0, "missing", cli_json_text(r->absent)));
 	}
 	return object;
 }
@@ -220,8 +220,8 @@ static int print_json(const struct found *found)
 	json_t *tpm = found->tpm ? json_pack("{s:b}", "found", 1) :
 		      json_pack("{s:b, s:s, s:s}", "found", 0, "missing", found->tpm_missing.text, "hint",
 				found->tpm_missing.hint);
-	json_t *runner = found->runner_missing.code ? json_pack("{s:o}", "missing", measure_text(found->runner_missing.text)) :
-			 json_pack("{s:o, s:o}", "path", measure_text(found->runner_path), "digest",
+	json_t *runner = found->runner_missing.code ? json_pack("{s:o}", "missing", cli_json_text(found->runner_missing.text)) :
+			 json_pack("{s:o, s:o}", "path", cli_json_text(found->runner_path), "digest",
 				   measure_hex(found->runner, sizeof(found->runner)));
 
 	return measure_print_record(json_pack("{s:{s:s, s:s, s:b}, s:o, s:o, s:o, s:o, s:o, s:{s:s, s:b, s:s, s:s, s:s}}",

@@ -51,7 +51,7 @@ int memory_measure(struct memory_task *task, const char *label, sgpu_devptr memo
 	if (code) {
 		return code;
 	}
-	json_t *result = json_pack("{s:o, s:I, s:I, s:o}", "label", measure_text(label), "offset",
+	json_t *result = json_pack("{s:o, s:I, s:I, s:o}", "label", cli_json_text(label), "offset",
 				   (json_int_t)task->offset, "size", (json_int_t)size, "digest",
 				   measure_hex(digest, sizeof(digest)));
 	return json_array_append_new(task->results, result) ? sgpu_fail_nomem(error) : 0;

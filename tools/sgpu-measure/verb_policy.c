@@ -180,7 +180,7 @@ static int write_policy(const struct task *task, struct sgpu_error *error)
 		   sgpu_policy_from_claims(task->claims, &text, &size, error);
 
 	if (!code) {
-		code = measure_write(task->out_path, text, size, error);
+		code = cli_write_text(task->out_path, 0644, text, size, error);
 	}
 	free(text);
 	return code;

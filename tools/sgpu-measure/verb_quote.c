@@ -98,7 +98,7 @@ static int run(struct task *task, struct sgpu_error *error)
 		code = collect(task, &quote, &size, error);
 	}
 	if (!code) {
-		code = measure_write(task->out_path, quote, size, error);
+		code = cli_write_text(task->out_path, 0644, quote, size, error);
 	}
 	free(quote);
 	return code;

@@ -65,21 +65,6 @@ static int load(const struct attested *options, struct parts *parts, struct sgpu
 	return code;
 }
 
-static int write_quote(const char *path, const char *quote, size_t size, struct sgpu_error *error)
-{
-	struct sgpu_output output = SGPU_OUTPUT_INIT;
-	int code = sgpu_output_open(&output, path, 0666, error);
-
-	if (!code) {
-		code = sgpu_write(output.fd, path, quote, size, error);
-	}
-	if (!code) {
-		code = sgpu_output_commit(&output, error);
-	}
-	sgpu_output_close(&output);
-	return code;
-}
-
 int attested_quote(const struct attested *options, const struct sgpu_quote_subject *run, struct sgpu_key *recipient,
 		   struct sgpu_error *error)
 {
@@ -105,7 +90,7 @@ int attested_quote(const struct attested *options, const struct sgpu_quote_subje
 		code = sgpu_quote_create(&subject, parts.ak, &parts.chain, time(NULL), &quote, &size, error);
 	}
 	if (!code) {
-		code = write_quote(options->quote, quote, size, error);
+		code = cli_write_text(options->quote, 0666, quote, size, error);
 	}
 	free(quote);
 	sgpu_key_clear(&parts.owner);

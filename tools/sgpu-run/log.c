@@ -53,13 +53,8 @@ static void print_json(const char *batch_id, const char *manifest, const char *k
 				   manifest, "kid", kid, "bytes_in", (json_int_t)p->bytes_in, "bytes_out",
 				   (json_int_t)p->bytes_out, "elapsed_ms", (double)p->elapsed_ns / 1e6, "status",
 				   sgpu_error_name(code));
-	char *line = object ? json_dumps(object, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(9)) : NULL;
 
-	if (line) {
-		fprintf(stderr, "%s\n", line);
-	}
-	free(line);
-	json_decref(object);
+	cli_print_json(object, stderr, JSON_COMPACT);
 }
 
 void report_batch(const struct sgpu_run *run, const struct sgpu_key *keys, int count, int code)

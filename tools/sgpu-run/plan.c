@@ -177,7 +177,6 @@ static void print_text(FILE *out, const struct planned *p)
 
 static int print_plan(const struct planned *p, const char *path, struct sgpu_error *error)
 {
-	struct sgpu_output output = SGPU_OUTPUT_INIT;
 	char *text = NULL;
 	size_t size = 0;
 	FILE *out = open_memstream(&text, &size);
@@ -193,15 +192,8 @@ static int print_plan(const struct planned *p, const char *path, struct sgpu_err
 	}
 	rc = fclose(out) == 0 ? SGPU_OK : sgpu_fail_nomem(error);
 	if (rc == SGPU_OK) {
-		rc = cli_output_take(&output, path, 0666, error);
+		rc = cli_write_text(path, 0666, text, size, error);
 	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_write(output.fd, path, text, size, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_output_commit(&output, error);
-	}
-	sgpu_output_close(&output);
 	free(text);
 	return rc;
 }

@@ -55,13 +55,8 @@ static void print_json(const struct sgpu_run_total *totals, const struct sgpu_ru
 				   done->operations_failed, "bytes_in", (json_int_t)done->bytes_in, "bytes_out",
 				   (json_int_t)done->bytes_out, "stages", stages_json(totals), "staging",
 				   staging_json(paths));
-	char *line = object ? json_dumps(object, JSON_COMPACT) : NULL;
 
-	if (line) {
-		fprintf(stderr, "%s\n", line);
-	}
-	free(line);
-	json_decref(object);
+	cli_print_json(object, stderr, JSON_COMPACT);
 }
 
 static void print_table(const struct sgpu_run_total *totals, const struct sgpu_run_paths *paths,

@@ -228,7 +228,6 @@ static int print_json(const struct inventory *all, const struct sgpu_platform *p
 {
 	json_t *devices = json_array(), *providers = json_array(), *parts = json_array(), *object;
 	const char *const *names = sgpu_aead_providers();
-	int failed;
 
 	for (int i = 0; i < all->device_count; i++) {
 		json_array_append_new(devices, device_json(&all->devices[i]));
@@ -249,9 +248,7 @@ static int print_json(const struct inventory *all, const struct sgpu_platform *p
 			   "bus_recorder_sees", protection->bus, "hardening",
 			   findings_json(all->hardening, HARDEN_FINDINGS), "modules",
 			   findings_json(all->modules, CONFINEMENT_FINDINGS));
-	failed = !object || json_dumpf(object, stdout, JSON_INDENT(2)) < 0 || putchar('\n') == EOF;
-	json_decref(object);
-	return failed || fflush(stdout) == EOF ? cli_fail(SGPU_ESYSTEM, "cannot write to standard output") : 0;
+	return cli_print_json(object, stdout, JSON_INDENT(2));
 }
 
 static void print_text(const struct inventory *all, const struct sgpu_platform *platform,

@@ -46,15 +46,11 @@ static int print_json(const struct sgpu_op *only)
 {
 	const struct sgpu_op *const *ops = sgpu_ops();
 	json_t *list = only ? op_json(only) : json_array();
-	int failed;
 
 	for (int i = 0; !only && ops[i]; i++) {
 		json_array_append_new(list, op_json(ops[i]));
 	}
-	failed = json_dumpf(list, stdout, JSON_INDENT(2));
-	json_decref(list);
-	return failed || putchar('\n') == EOF || fflush(stdout) == EOF ?
-	       cli_fail(SGPU_ESYSTEM, "cannot write to standard output") : 0;
+	return cli_print_json(list, stdout, JSON_INDENT(2));
 }
 
 static void join(const struct sgpu_op *op, bool outputs, char *text, size_t size)

@@ -38,8 +38,7 @@ void seal_record(json_t *record, uint64_t bytes_in, uint64_t bytes_out, const st
 		json_object_set_new(record, "bytes_per_second", json_real((double)bytes_in / seconds));
 		json_object_set_new(record, "provider", json_string(sgpu_aead_provider()));
 		json_object_set_new(record, "jobs", json_integer(threads(meter)));
-		json_dumpf(record, stderr, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(9));
-		fputc('\n', stderr);
+		cli_print_json(json_incref(record), stderr, JSON_COMPACT);
 	}
 	json_decref(record);
 }

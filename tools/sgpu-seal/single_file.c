@@ -146,11 +146,7 @@ static int report(const struct single_file *options, const struct work *work, do
 				   "alg", "c2sp.org/chunked-encryption", "aead", "AEAD_AES_256_GCM", "provider",
 				   sgpu_aead_provider(), "bytes_in", (json_int_t)job->bytes_in, "bytes_out",
 				   (json_int_t)job->bytes_out, "seconds", seconds);
-	FILE *to = cli_is_standard(options->out) ? stderr : stdout;
-	bool written = record && json_dumpf(record, to, JSON_COMPACT) == 0 && fputc('\n', to) != EOF &&
-		       fflush(to) == 0;
-	json_decref(record);
-	return written ? 0 : cli_fail(SGPU_ESYSTEM, "cannot write the record");
+	return cli_print_json(record, cli_is_standard(options->out) ? stderr : stdout, JSON_COMPACT);
 }
 
 static int transfer(struct work *work, double *seconds)

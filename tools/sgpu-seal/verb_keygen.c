@@ -57,11 +57,7 @@ static int report(const struct sgpu_key_set *keys, const char *path)
 	}
 	json_t *record = json_pack("{s:s, s:s, s:s*, s:s*}", "kid", keys->key.kid, "kind", kind, "signing_kid",
 				   signs ? keys->signing.kid : NULL, "file", path);
-	FILE *to = path ? stdout : stderr;
-	bool written = record && json_dumpf(record, to, JSON_COMPACT | JSON_ENSURE_ASCII) == 0 && fputc('\n', to) != EOF &&
-		       fflush(to) == 0;
-	json_decref(record);
-	return written ? 0 : cli_fail(SGPU_ESYSTEM, "cannot write the record");
+	return cli_print_json(record, path ? stdout : stderr, JSON_COMPACT);
 }
 
 static int generate(enum sgpu_key_kind kind, bool signs, struct sgpu_key_set *keys, struct sgpu_error *error)

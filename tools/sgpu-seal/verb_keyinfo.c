@@ -38,7 +38,7 @@ static void print_line(const char *kind, const char *use, bool secret, const cha
 	printf("%-7s  %-10s  %-6s  %s\n", kind, use, secret ? "secret" : "public", kid);
 }
 
-static bool print_json(const struct sgpu_key_set *keys)
+static int print_json(const struct sgpu_key_set *keys)
 {
 	json_t *list = json_array(), *record = json_pack("{s:o}", "keys", list);
 
@@ -51,22 +51,18 @@ static bool print_json(const struct sgpu_key_set *keys)
 						      "use", "sig", "secret", keys->signing.secret_known, "kid",
 						      keys->signing.kid));
 	}
-	const bool written = record && json_dumpf(record, stdout, JSON_COMPACT) == 0 && putchar('\n') != EOF;
-	json_decref(record);
-	return written;
+	return cli_print_json(record, stdout, JSON_COMPACT);
 }
 
 static int print(const struct sgpu_key_set *keys, const char *path, bool owner)
 {
-	bool written = true;
-
 	if (owner && keys->signing.kind == SGPU_SIGNING_NONE) {
 		return cli_fail(SGPU_EINVALID, "'%s' has no key that signs", path);
 	}
 	if (owner) {
 		printf("%s\n", keys->signing.kid);
 	} else if (cli_json) {
-		written = print_json(keys);
+		return print_json(keys);
 	} else {
 		if (keys->has_key) {
 			print_line(kind_name(&keys->key), "encryption", is_secret(&keys->key), keys->key.kid);
@@ -76,7 +72,7 @@ static int print(const struct sgpu_key_set *keys, const char *path, bool owner)
 				   keys->signing.kid);
 		}
 	}
-	return written && fflush(stdout) == 0 ? 0 : cli_fail(SGPU_ESYSTEM, "cannot write to standard output");
+	return fflush(stdout) == 0 ? 0 : cli_fail(SGPU_ESYSTEM, "cannot write to standard output");
 }
 
 int verb_keyinfo(int argc, char **argv)

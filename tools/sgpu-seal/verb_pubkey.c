@@ -36,7 +36,6 @@ const struct cli_option pubkey_options[] = {
 
 static int write_public(const struct sgpu_key_set *keys, const char *path, struct sgpu_error *error)
 {
-	struct sgpu_output output = SGPU_OUTPUT_INIT;
 	struct sgpu_key_set public_keys;
 	char *text = NULL;
 	size_t size = 0;
@@ -46,15 +45,8 @@ static int write_public(const struct sgpu_key_set *keys, const char *path, struc
 		code = sgpu_key_set_text(&public_keys, &text, &size, error);
 	}
 	if (!code) {
-		code = cli_output_take(&output, path, 0644, error);
+		code = cli_write_text(path, 0644, text, size, error);
 	}
-	if (!code) {
-		code = sgpu_write(output.fd, output.path, text, size, error);
-	}
-	if (!code) {
-		code = sgpu_output_commit(&output, error);
-	}
-	sgpu_output_close(&output);
 	sgpu_free_wiped(&text, size);
 	return code;
 }

@@ -137,28 +137,25 @@ static int print_json(const struct machine *machine)
 {
 	const char *pages_why, *node_why;
 	enum sgpu_page_kind pages = machine_pages(machine, &pages_why);
-	int node = machine_node(machine, &node_why), failed;
-	json_t *object;
+	int node = machine_node(machine, &node_why);
+	json_t *object = json_pack(
+		"{s:{s:s, s:s, s:b, s:o}, s:s, s:I, s:o, s:o, s:o, s:I, s:{s:I, s:I, s:I}, s:s, s:o, s:o, s:o, "
+		"s:{s:s, s:s, s:o, s:s}}",
+		"directory", "path", machine->folder, "file_system", machine->file_system, "in_memory",
+		machine->in_memory, "free_bytes", bytes_json(machine->room),
+		"processor", machine->processor, "cpus", (json_int_t)machine->cpus,
+		"memory_bytes", bytes_json(machine->memory_total),
+		"memory_available_bytes", bytes_json(machine->memory_available),
+		"lock_limit_bytes", bytes_json(machine->lock_limit),
+		"page_bytes", (json_int_t)machine->page_size,
+		"huge_pages", "page_bytes", (json_int_t)machine->huge_page_size, "pages",
+		(json_int_t)machine->huge_total, "free_pages", (json_int_t)machine->huge_free,
+		"transparent", machine->transparent_setting, "hugetlbfs", mounts_json(machine),
+		"numa_nodes", nodes_json(machine), "gpus", gpus_json(machine),
+		"choice", "pages", sgpu_page_kind_name(pages), "pages_why", pages_why, "numa_node",
+		node < 0 ? json_null() : json_integer(node), "numa_node_why", node_why);
 
-	object = json_pack("{s:{s:s, s:s, s:b, s:o}, s:s, s:I, s:o, s:o, s:o, s:I, s:{s:I, s:I, s:I}, s:s, s:o, s:o, s:o,"
-			   " s:{s:s, s:s, s:o, s:s}}",
-			   "directory", "path", machine->folder, "file_system", machine->file_system, "in_memory",
-			   machine->in_memory, "free_bytes", bytes_json(machine->room),
-			   "processor", machine->processor, "cpus", (json_int_t)machine->cpus,
-			   "memory_bytes", bytes_json(machine->memory_total),
-			   "memory_available_bytes", bytes_json(machine->memory_available),
-			   "lock_limit_bytes", bytes_json(machine->lock_limit),
-			   "page_bytes", (json_int_t)machine->page_size,
-			   "huge_pages", "page_bytes", (json_int_t)machine->huge_page_size, "pages",
-			   (json_int_t)machine->huge_total, "free_pages", (json_int_t)machine->huge_free,
-			   "transparent", machine->transparent_setting, "hugetlbfs", mounts_json(machine),
-			   "numa_nodes", nodes_json(machine), "gpus", gpus_json(machine),
-			   "choice", "pages", sgpu_page_kind_name(pages), "pages_why", pages_why, "numa_node",
-			   node < 0 ? json_null() : json_integer(node), "numa_node_why", node_why);
-	failed = object ? json_dumpf(object, stdout, JSON_INDENT(2) | JSON_SORT_KEYS) : -1;
-	json_decref(object);
-	printf("\n");
-	return failed ? cli_fail(SGPU_ENOMEM, "out of memory") : 0;
+	return cli_print_json(object, stdout, JSON_INDENT(2) | JSON_SORT_KEYS);
 }
 
 int verb_info(int argc, char **argv)

@@ -78,17 +78,11 @@ static json_t *to_json(const struct sgpu_region *region)
 static int print_json(const struct sgpu_region *list, int count)
 {
 	json_t *array = json_array();
-	int i, failed = array ? 0 : -1;
 
-	for (i = 0; failed == 0 && i < count; i++) {
-		failed = json_array_append_new(array, to_json(&list[i]));
+	for (int i = 0; i < count; i++) {
+		json_array_append_new(array, to_json(&list[i]));
 	}
-	if (failed == 0) {
-		failed = json_dumpf(array, stdout, JSON_INDENT(2) | JSON_SORT_KEYS);
-		printf("\n");
-	}
-	json_decref(array);
-	return failed ? cli_fail(SGPU_ENOMEM, "out of memory") : 0;
+	return cli_print_json(array, stdout, JSON_INDENT(2) | JSON_SORT_KEYS);
 }
 
 static void warn_of_folder(void)

@@ -166,22 +166,16 @@ static int write_batch(struct task *task, struct sgpu_error *error)
 
 static void record(const struct load *load)
 {
-	json_t *object;
-
 	if (!cli_json) {
 		return;
 	}
-	object = json_pack("{s:s, s:s?, s:i, s:i, s:i, s:I, s:I, s:s, s:b, s:b, s:b, s:I}", "verb", "load", "region",
+	cli_print_json(json_pack("{s:s, s:s?, s:i, s:i, s:i, s:I, s:I, s:s, s:b, s:b, s:b, s:I}", "verb", "load", "region",
 			   load->region.fd >= 0 ? load->region.id : NULL, "staged", load->staged, "outputs",
 			   load->outputs, "left", load->left, "bytes", (json_int_t)load->payload, "region_bytes",
 			   (json_int_t)load->region.size, "pages", sgpu_page_kind_name(load->region.pages), "locked",
 			   load->region.locked, "sealed", load->region.sealed, "keep", load->region.keep, "expires",
-			   (json_int_t)load->region.expires);
-	if (object) {
-		json_dumpf(object, stderr, JSON_COMPACT | JSON_ENSURE_ASCII);
-		fputc('\n', stderr);
-	}
-	json_decref(object);
+			   (json_int_t)load->region.expires),
+		       stderr, JSON_COMPACT);
 }
 
 static int run(struct task *task, int in, struct sgpu_error *error)

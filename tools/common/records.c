@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Results that tools write alike: JSON, and whole texts.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+int cli_print_json(json_t *value, FILE *out, size_t flags)
+{
+	char *line = value ? json_dumps(value, flags | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(9)) : NULL;
+
+	json_decref(value);
+	if (!line) {
+		return cli_fail(SGPU_ENOMEM, "out of memory, or a text of the record is not UTF-8");
+	}
+	/* One write, so that lines of several processes do not mix. */
+	const bool written = fprintf(out, "%s\n", line) > 0 && fflush(out) == 0;
+	free(line);
+	return written ? 0 :
+	       cli_fail(SGPU_ESYSTEM, "cannot write '%s'", out == stdout ? "standard output" : "standard error");
+}
+
+json_t *cli_json_text(const char *text)
+{
+	json_t *string = text ? json_string(text) : NULL;
+	char *copy = text && !string ? strdup(text) : NULL;
+
+	for (char *p = copy; p && *p; p++) {
+		*p = (unsigned char)*p < 0x80 ? *p : '?';
+	}
+	string = copy ? json_string(copy) : string;
+	free(copy);
+	return string;
+}
+
+int cli_write_text(const char *path, mode_t mode, const char *text, size_t size, struct sgpu_error *error)
+{
+	struct sgpu_output output = SGPU_OUTPUT_INIT;
+	int rc = cli_output_take(&output, path, mode, error);
+
+	if (rc == SGPU_OK) {
+		rc = sgpu_write(output.fd, cli_is_standard(path) ? "standard output" : path, text, size, error);
+	}
+	if (rc == SGPU_OK) {
+		rc = sgpu_output_commit(&output, error);
+	}
+	sgpu_output_close(&output);
+	return rc;
+}
