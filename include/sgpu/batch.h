@@ -139,6 +139,9 @@ SGPU_MUST_CHECK int sgpu_batch_payload_begin(int fd, const char *name, const str
 					     struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_batch_payload_end(int fd, const char *name, const struct sgpu_batch *batch, int segment,
 					   struct sgpu_error *error);
+/* What sgpu_batch_payload_begin writes. */
+SGPU_MUST_CHECK int sgpu_batch_payload_header(const struct sgpu_batch *batch, int segment,
+					      uint8_t block[SGPU_TAR_BLOCK], struct sgpu_error *error);
 /* Bytes of a segment's payload where its location is: sealed_size when sealed, else size (batch) or actual_size
  * (response). */
 uint64_t sgpu_batch_payload_size(const struct sgpu_batch *batch, int segment);

@@ -64,3 +64,11 @@ int sgpu_batch_payload_end(int fd, const char *name, const struct sgpu_batch *ba
 {
 	return sgpu_tar_padding(fd, name, sgpu_batch_payload_size(batch, segment), error);
 }
+
+int sgpu_batch_payload_header(const struct sgpu_batch *batch, int segment, uint8_t block[SGPU_TAR_BLOCK],
+			      struct sgpu_error *error)
+{
+	char member[MEMBER_MAX];
+	member_name(batch, segment, member);
+	return sgpu_tar_make_header(member, sgpu_batch_payload_size(batch, segment), block, error);
+}

@@ -52,5 +52,8 @@ struct sgpu_tar_reader {
 
 /* The checksum of a header: the sum of its bytes, the field itself counted as blanks. */
 unsigned sgpu_tar_checksum(const struct sgpu_tar_raw *header);
+/* The header of a member, as sgpu_tar_header writes it. */
+SGPU_MUST_CHECK int sgpu_tar_make_header(const char *member, uint64_t size, uint8_t block[SGPU_TAR_BLOCK],
+					 struct sgpu_error *error);
 
 #endif

@@ -37,7 +37,7 @@ static void put_size(char field[12], uint64_t size)
 	}
 }
 
-int sgpu_tar_header(int fd, const char *name, const char *member, uint64_t size, struct sgpu_error *error)
+int sgpu_tar_make_header(const char *member, uint64_t size, uint8_t block[SGPU_TAR_BLOCK], struct sgpu_error *error)
 {
 	struct sgpu_tar_raw header;
 	memset(&header, 0, sizeof(header));
@@ -63,7 +63,15 @@ int sgpu_tar_header(int fd, const char *name, const char *member, uint64_t size,
 	snprintf(sum, sizeof(sum), "%06o", sgpu_tar_checksum(&header));
 	memcpy(header.checksum, sum, 7);
 	header.checksum[7] = ' ';
-	return sgpu_write(fd, name, &header, sizeof(header), error);
+	memcpy(block, &header, sizeof(header));
+	return 0;
+}
+
+int sgpu_tar_header(int fd, const char *name, const char *member, uint64_t size, struct sgpu_error *error)
+{
+	uint8_t block[SGPU_TAR_BLOCK];
+	const int code = sgpu_tar_make_header(member, size, block, error);
+	return code ? code : sgpu_write(fd, name, block, sizeof(block), error);
 }
 
 int sgpu_tar_padding(int fd, const char *name, uint64_t size, struct sgpu_error *error)

@@ -31,6 +31,7 @@ struct host_part {
 	struct sgpu_sealed_keys keys;
 	struct sgpu_aead *aead;       /* copied by each worker */
 	struct host_digest *digest;
+	const uint8_t *view;          /* of a source that is memory, or NULL */
 	uint64_t size;                /* bytes to read behind the header, or SGPU_SIZE_UNKNOWN */
 	uint64_t runs, next;          /* how many, UINT64_MAX while nobody knows; the next to be claimed */
 	uint64_t last_sequence;       /* of the last chunk run */

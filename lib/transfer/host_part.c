@@ -2,6 +2,8 @@
  *
  * Parts of a move on the host: how one begins and ends, and what becomes of a chunk run of it.
  */
+#include <string.h>
+
 #include <sgpu/sniff.h>
 
 #include "transfer/host.h"
@@ -17,24 +19,33 @@ static int ended_early(const struct sgpu_host_part *part, uint64_t at, struct sg
 	if (!part->source.ordered) {
 		return sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read", part->name);
 	}
+	if (part->action == SGPU_HOST_COPY) {
+		return sgpu_fail(error, SGPU_EINVALID, "'%s' is cut short", part->name);
+	}
 	return sgpu_fail(error, part->action == SGPU_HOST_OPEN ? SGPU_EAUTH : SGPU_ESYSTEM,
 			 "'%s' ends after %llu of %llu bytes", part->name, (unsigned long long)at,
 			 (unsigned long long)part->size);
 }
 
 /* *got < size: the source has ended. */
-static int read_source(const struct sgpu_host_part *part, uint64_t at, void *data, size_t size, size_t *got,
+static int read_source(const struct host_part *of, uint64_t at, void *data, size_t size, size_t *got,
 		       struct sgpu_error *error)
 {
+	const struct sgpu_host_part *part = of->part;
 	const struct sgpu_transfer_source *source = &part->source;
 
 	*got = size;
+	if (of->view) {
+		memcpy(data, of->view + part->from + at, size);
+		return 0;
+	}
 	return source->read_some ? source->read_some(source->context, part->from + at, data, size, got, error)
 				 : source->read(source->context, part->from + at, data, size, error);
 }
 
-static int read_header(struct sgpu_host_part *part, uint8_t header[SGPU_SEALED_HEADER], struct sgpu_error *error)
+static int read_header(const struct host_part *of, uint8_t header[SGPU_SEALED_HEADER], struct sgpu_error *error)
 {
+	const struct sgpu_host_part *part = of->part;
 	uint64_t plaintext_size;
 	size_t got = 0;
 
@@ -43,7 +54,7 @@ static int read_header(struct sgpu_host_part *part, uint8_t header[SGPU_SEALED_H
 				(unsigned long long)part->size);
 		return sgpu_hint(error, "it was cut short, or it is something else");
 	}
-	int code = read_source(part, 0, header, SGPU_SEALED_HEADER, &got, error);
+	int code = read_source(of, 0, header, SGPU_SEALED_HEADER, &got, error);
 	if (!code && got == 0 && part->source.ordered) {
 		return sgpu_fail_sniffed(error, part->name, header, got, "sealed data");
 	}
@@ -58,6 +69,7 @@ int sgpu_host_part_begin(struct host_move *move, struct host_part *part, struct 
 	struct sgpu_host_part *p = part->part;
 	uint8_t header[SGPU_SEALED_HEADER] = { 0 };
 	const uint64_t size = p->size;
+	bool registered = false;
 
 	part->begun = part->open = true;
 	p->bytes_in = p->bytes_out = 0;
@@ -70,13 +82,15 @@ int sgpu_host_part_begin(struct host_move *move, struct host_part *part, struct 
 		code = sgpu_fail(error, SGPU_EUSAGE, "the size of '%s' must be known", p->name);
 	}
 	part->size = p->size;
+	part->view = !code && !p->source.read && !p->source.read_some ?
+			     p->source.view(p->source.context, p->from + p->size, &registered) : NULL;
 	if (!code && p->action == SGPU_HOST_SEAL) {
 		if (p->size != SGPU_SIZE_UNKNOWN && p->size > SGPU_SEALED_PLAINTEXT_MAX) {
 			code = sgpu_fail(error, SGPU_EINVALID, "'%s' is too large to be sealed", p->name);
 		}
 		code = code ? code : sgpu_sealed_keys_new(p->key, p->context, p->context_size, &part->keys, error);
 	} else if (!code && p->action == SGPU_HOST_OPEN) {
-		code = read_header(p, header, error);
+		code = read_header(part, header, error);
 		code = code ? code : sgpu_sealed_keys_open(p->key, p->context, p->context_size, header, &part->keys, error);
 		part->size -= p->size == SGPU_SIZE_UNKNOWN ? 0 : SGPU_SEALED_HEADER;
 	} else if (!code && p->digest) {
@@ -119,7 +133,7 @@ int sgpu_host_run_read(struct host_worker *worker, struct host_run *run, struct 
 	if (p->size == SGPU_SIZE_UNKNOWN) {
 		at = run->index * full + (p->action == SGPU_HOST_OPEN ? SGPU_SEALED_HEADER : 0);
 	}
-	int code = read_source(p, at, worker->in, wanted, &run->size, error);
+	int code = read_source(part, at, worker->in, wanted, &run->size, error);
 	if (code || run->size == wanted) {
 		return code;
 	}

@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <sgpu/digest.h>
 #include <sgpu/io.h>
 #include <sgpu/transfer.h>
 
@@ -476,6 +477,94 @@ UNIT_TEST(a_reader_that_goes_away_is_an_error)
 	close(gone[1]);
 }
 
+UNIT_TEST(a_copy_has_the_digest_of_all_its_bytes_or_fails)
+{
+	static const size_t copied[] = { 0, 1, 8191, 8192, 8193, 16384, 262143, 262144, 262145, 270336, 700000 };
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(copied); i++) {
+		for (unsigned jobs = 1; jobs <= 3; jobs++) {
+			uint8_t *data = pattern(copied[i]), digest[SGPU_KT128_SIZE];
+			int fd = file_with("", 0);
+			struct sgpu_descriptor out;
+			struct sgpu_error error;
+			sgpu_descriptor_from_fd(fd, "out", &out);
+			sgpu_kt128(data, copied[i], NULL, 0, digest, sizeof(digest));
+			struct sgpu_host_part part = { .action = SGPU_HOST_COPY, .name = "data", .size = copied[i],
+						       .source = sgpu_source_from_memory(data, false),
+						       .sink = sgpu_sink_to_descriptor(&out), .digest = digest };
+			struct sgpu_host_move move = { .parts = &part, .count = 1, .jobs = jobs };
+			CHECK(sgpu_host_move(&move, NULL) == 0 && holds(fd, data, copied[i]));
+			digest[31] ^= 1;
+			CHECK(sgpu_host_move(&move, &error) == SGPU_EAUTH && move.failed == &part);
+			free(data);
+			close(fd);
+		}
+	}
+}
+
+static void flip(int fd, uint64_t at)
+{
+	uint8_t byte;
+	size_t got;
+
+	if (sgpu_pread(fd, "test", &byte, 1, at, &got, NULL) || got != 1) {
+		abort();
+	}
+	byte ^= 1;
+	if (sgpu_pwrite(fd, "test", &byte, 1, at, NULL)) {
+		abort();
+	}
+}
+
+/* Parts that are sealed in the middle, copied around it, from memory to one file, then opened out of it to two. */
+UNIT_TEST(parts_of_a_move_come_where_they_belong)
+{
+	enum { FIRST = 600000, SECOND = 12345, THIRD = 3 * 262144 };
+	uint8_t *data = pattern(THIRD);
+	int fd = file_with("", 0), first = file_with("", 0), second = file_with("", 0);
+	struct sgpu_descriptor all, back[2];
+	uint64_t sealed[2];
+
+	REQUIRE(sgpu_sealed_size(FIRST, &sealed[0]) && sgpu_sealed_size(SECOND, &sealed[1]));
+	sgpu_descriptor_from_fd(fd, "all", &all);
+	sgpu_descriptor_from_fd(first, "first", &back[0]);
+	sgpu_descriptor_from_fd(second, "second", &back[1]);
+	for (unsigned jobs = 1; jobs <= 4; jobs++) {
+		const struct sgpu_transfer_source source = sgpu_source_from_memory(data, false);
+		const struct sgpu_transfer_sink sink = sgpu_sink_to_descriptor(&all);
+		struct sgpu_host_part in[] = {
+			{ .action = SGPU_HOST_COPY, .name = "a", .size = 100, .source = source, .sink = sink },
+			{ .action = SGPU_HOST_SEAL, .name = "b", .size = FIRST, .source = source, .sink = sink,
+			  .from = 7, .to = 100, .key = key },
+			{ .action = SGPU_HOST_COPY, .name = "c", .size = THIRD, .source = source, .sink = sink,
+			  .to = 100 + sealed[0] },
+			{ .action = SGPU_HOST_SEAL, .name = "d", .size = SECOND, .source = source, .sink = sink,
+			  .to = 100 + sealed[0] + THIRD, .key = key },
+		};
+		struct sgpu_host_part out[] = {
+			{ .action = SGPU_HOST_OPEN, .name = "b", .size = sealed[0], .from = 100, .key = key,
+			  .source = sgpu_source_from_descriptor(&all), .sink = sgpu_sink_to_descriptor(&back[0]) },
+			{ .action = SGPU_HOST_OPEN, .name = "d", .size = sealed[1], .from = 100 + sealed[0] + THIRD,
+			  .source = sgpu_source_from_descriptor(&all), .sink = sgpu_sink_to_descriptor(&back[1]),
+			  .key = key },
+		};
+		struct sgpu_host_move seal = { .parts = in, .count = 4, .jobs = jobs };
+		struct sgpu_host_move open = { .parts = out, .count = 2, .jobs = jobs };
+		CHECK(sgpu_host_move(&seal, NULL) == 0 && in[1].bytes_out == sealed[0]);
+		CHECK(sgpu_host_move(&open, NULL) == 0 && out[1].bytes_out == SECOND);
+		CHECK(holds(first, data + 7, FIRST) && holds(second, data, SECOND));
+		/* The lowest part with an error is the one that is named, with its own chunk. */
+		flip(fd, 100 + 56 + 30 * 16400 + 3);
+		flip(fd, 100 + sealed[0] + THIRD + 3);
+		CHECK(sgpu_host_move(&open, NULL) == SGPU_EAUTH);
+		CHECK(open.failed == &out[0] && open.bad_chunk == 30);
+	}
+	free(data);
+	close(fd);
+	close(first);
+	close(second);
+}
+
 int main(void)
 {
 	signal(SIGPIPE, SIG_IGN);
@@ -492,5 +581,7 @@ int main(void)
 	UNIT_RUN(a_file_that_grows_or_shrinks_while_it_is_read_is_an_error);
 	UNIT_RUN(an_interrupt_ends_a_transfer_that_waits_for_a_stream);
 	UNIT_RUN(a_reader_that_goes_away_is_an_error);
+	UNIT_RUN(a_copy_has_the_digest_of_all_its_bytes_or_fails);
+	UNIT_RUN(parts_of_a_move_come_where_they_belong);
 	return unit_done();
 }

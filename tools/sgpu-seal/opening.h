@@ -32,7 +32,8 @@ struct opening {
 	struct opening_target *targets; /* by segment */
 	struct sgpu_output out; /* at out_path, until its target takes it */
 	struct seal_below below;
-	int pending, pending_max;       /* outputs that wait, and how many may */
+	int pending_max;                /* how many outputs may wait to be committed */
+	int spool;                      /* where a LOW output for a pipe is until it has verified, or -1 */
 	struct seal_meter meter;
 	uint64_t bytes_in, bytes_out;
 	int opened, failed;

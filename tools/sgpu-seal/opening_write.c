@@ -36,42 +36,21 @@ static int open_spool(struct sgpu_error *error)
 	return fd < 0 ? sgpu_fail_errno(error, "cannot make a temporary file in '%s'", folder) : fd;
 }
 
-/* A LOW output is bound by its digest, which is known to match only at its end. */
-static int write_low(struct opening *opening, struct seal_feed *feed, const struct sgpu_batch_segment *s,
-		     struct sgpu_output *output, struct sgpu_error *error)
+/* From the file in which it has verified. */
+static int copy_verified(const struct opening *opening, uint64_t size, const struct sgpu_output *output,
+			 struct sgpu_error *error)
 {
-	if (output->regular) {
-		return seal_copy(feed, s->actual_size, output->fd, output->path, s->kt128, &opening->meter, error);
-	}
-	const int spool = open_spool(error);
-	if (spool < 0) {
-		return spool;
-	}
-	int code = seal_copy(feed, s->actual_size, spool, "temporary file", s->kt128, &opening->meter, error);
-	if (!code) {
-		struct seal_meter ignored = opening->meter;
-		struct seal_feed verified = { .fd = spool, .name = "temporary file" };
-		code = seal_copy(&verified, s->actual_size, output->fd, output->path, NULL, &ignored, error);
-	}
-	close(spool);
-	return code;
-}
+	struct sgpu_descriptor in, out;
 
-static int write_high(struct opening *opening, struct seal_feed *feed, const struct sgpu_batch_segment *s,
-		      struct sgpu_output *output, struct sgpu_error *error)
-{
-	struct seal_secret secret;
-	int code = sgpu_batch_segment_key(opening->response, opening->batch_key, s->id,
-					  opening->response->response_id, secret.key, secret.context, &secret.context_size, error);
-	if (!code) {
-		code = open_payload(feed, s->sealed_size, &secret, output->fd, output->path, output->regular,
-				    &opening->meter, error);
-	}
-	sgpu_wipe(&secret, sizeof(secret));
-	if (code == SGPU_EKEY) {
-		/* Key and context follow from an index that has verified. */
-		code = sgpu_fail(error, SGPU_EAUTH, "output '%s' was altered, or is not of this response", s->id);
-	}
+	sgpu_descriptor_from_fd(opening->spool, "temporary file", &in);
+	sgpu_descriptor_from_fd(output->fd, output->path, &out);
+	in.offset = 0;
+	out.positioned = false;
+	struct sgpu_host_part part = { .action = SGPU_HOST_COPY, .name = in.name, .size = size,
+				       .source = sgpu_source_from_descriptor(&in), .sink = sgpu_sink_to_descriptor(&out) };
+	struct sgpu_host_move move = { .parts = &part, .count = 1, .jobs = opening->meter.jobs };
+	const int code = sgpu_host_move(&move, error);
+	sgpu_descriptor_close(&out);
 	return code;
 }
 
@@ -87,10 +66,10 @@ static off_t end_of_redirection(const struct sgpu_output *output)
 }
 
 /* What a failure leaves in such a file is taken back. */
-static void take_back(const struct sgpu_output *output, off_t end)
+static void take_back(int fd, off_t end)
 {
 	if (end >= 0) {
-		(void)!ftruncate(output->fd, end);
+		(void)!ftruncate(fd, end);
 	}
 }
 
@@ -163,100 +142,164 @@ static int commit(struct opening *opening, struct sgpu_error *error)
 		code = commit_one(opening, i, error);
 	}
 	sync_names(&last, &last_status, -1);
-	opening->pending = code ? opening->pending : 0;
 	return code;
 }
 
-/* For one more output that waits. */
-static int make_room(struct opening *opening, struct sgpu_error *error)
+/* Inline payloads that nobody wants are passed over. */
+static int find_in_archive(struct opening *opening, int i, struct sgpu_error *error)
 {
-	const int code = opening->pending >= opening->pending_max ? commit(opening, error) : 0;
-	opening->pending += !code;
-	return code;
-}
-
-static int write_target(struct opening *opening, struct seal_feed *feed, int i, struct sgpu_error *error)
-{
-	const struct sgpu_batch_segment *s = &opening->response->segments[i];
-	struct sgpu_output *output = &opening->targets[i].output;
-	int code = opening->targets[i].path ? make_room(opening, error) : 0;
-	code = code ? code : opening_target_open(opening, i, error);
-	if (code) {
-		return code;
-	}
-	const off_t end = end_of_redirection(output);
-	code = s->masking == SGPU_MASKING_AES_GCM ? write_high(opening, feed, s, output, error)
-						  : write_low(opening, feed, s, output, error);
-	if (code) {
-		take_back(output, end);
-		return code;
-	}
-	opening->targets[i].written = true;
-	opening->bytes_in += sgpu_batch_payload_size(opening->response, i);
-	opening->bytes_out += s->actual_size;
-	return 0;
-}
-
-static int write_from_archive(struct opening *opening, int i, struct sgpu_error *error)
-{
-	int segment = -1;
-	int code = sgpu_batch_next_payload(opening->reader, opening->response, &segment, error);
+	int segment = -1, code;
+	do {
+		code = sgpu_batch_next_payload(opening->reader, opening->response, &segment, error);
+	} while (!code && segment >= 0 && segment < i);
 	if (!code && segment != i) {
 		code = sgpu_fail(error, SGPU_EINVALID, "'%s': a payload is not where it belongs", opening->in_name);
 	}
-	if (code || !opening->targets[i].wanted) {
-		return code;
-	}
-	struct seal_feed feed = { .reader = opening->reader, .name = opening->response->segments[i].id };
-	return write_target(opening, &feed, i, error);
-}
-
-/* From a staged region. Never from a file: whoever made the response could have named one of the owner's. */
-static int write_from_region(struct opening *opening, int i, struct sgpu_error *error)
-{
-	const struct sgpu_batch_segment *s = &opening->response->segments[i];
-	struct sgpu_source source;
-	if (s->location.kind != SGPU_LOCATION_REGION) {
-		return sgpu_fail(error, SGPU_EINVALID, "'%s': output '%s' is in a file, which no response may refer to",
-				 opening->in_name, s->id);
-	}
-	int code = sgpu_source_open(&s->location, sgpu_batch_payload_size(opening->response, i), false, &source, error);
-	if (code) {
-		return code;
-	}
-	struct seal_feed feed = { .fd = source.fd, .offset = source.offset, .name = source.name };
-	code = write_target(opening, &feed, i, error);
-	sgpu_source_close(&source);
 	return code;
 }
 
-static int write_segment(struct opening *opening, int i, struct sgpu_error *error)
+/* Where the part's bytes go. What is written elsewhere than to a new file stays even if a later chunk fails: then it
+ * must be a prefix, without gaps. */
+static int prepare_sink(struct opening *opening, struct seal_payload *payload, struct sgpu_host_part *part,
+			struct sgpu_error *error)
 {
-	const struct sgpu_batch_segment *s = &opening->response->segments[i];
+	const struct sgpu_batch_segment *s = &opening->response->segments[payload->segment];
+	const struct sgpu_output *output = &opening->targets[payload->segment].output;
+	uint64_t size = 0;
+
+	if (part->action == SGPU_HOST_COPY && !output->regular) {
+		/* It is bound by its digest, which is known to match only at its end. */
+		opening->spool = open_spool(error);
+		if (opening->spool < 0) {
+			return opening->spool;
+		}
+		sgpu_descriptor_from_fd(opening->spool, "temporary file", &payload->out);
+	} else {
+		sgpu_descriptor_from_fd(output->fd, output->path, &payload->out);
+		payload->out.positioned = payload->out.positioned && output->regular;
+	}
+	part->sink = sgpu_sink_to_descriptor(&payload->out);
+	if (part->action == SGPU_HOST_OPEN && payload->out.positioned) {
+		payload->out.sparse = true;
+		if (sgpu_sealed_plaintext_size(s->sealed_size, &size) && ftruncate(output->fd, (off_t)size)) {
+			return sgpu_fail_errno(error, "cannot write '%s'", output->path);
+		}
+	}
+	return 0;
+}
+
+static int prepare_output(void *argument, struct sgpu_host_part *part, struct sgpu_error *error)
+{
+	struct seal_payload *payload = argument;
+	struct opening *opening = payload->moves->owner;
+	const struct sgpu_batch_segment *s = &opening->response->segments[payload->segment];
+	struct seal_secret *secret = &payload->secret;
+	int code;
+
 	if (s->location.kind == SGPU_LOCATION_INLINE) {
-		return write_from_archive(opening, i, error);
+		code = find_in_archive(opening, payload->segment, error);
+		if (!code) {
+			seal_payload_from_archive(payload, part);
+		}
+	} else {
+		code = seal_payload_from(payload, part, &s->location, error);
 	}
-	if (!opening->targets[i].wanted) {
-		return 0;
+	code = code ? code : opening_target_open(opening, payload->segment, error);
+	code = code ? code : prepare_sink(opening, payload, part, error);
+	if (!code && part->action == SGPU_HOST_OPEN) {
+		code = sgpu_batch_segment_key(opening->response, opening->batch_key, s->id,
+					      opening->response->response_id, secret->key, secret->context,
+					      &secret->context_size, error);
+		part->key = secret->key;
+		part->context = secret->context;
+		part->context_size = secret->context_size;
 	}
-	if (s->status != SGPU_OK) {
-		opening->failed++;
-		return 0;
+	return code;
+}
+
+/* Adds the outputs from *next on that are wanted, as many as may wait. */
+static int add_outputs(struct opening *opening, struct seal_moves *moves, int *next, struct sgpu_error *error)
+{
+	for (; *next < opening->response->segment_count; ++*next) {
+		const struct sgpu_batch_segment *s = &opening->response->segments[*next];
+		const bool is_inline = s->location.kind == SGPU_LOCATION_INLINE;
+		const bool high = s->masking == SGPU_MASKING_AES_GCM;
+		if (!opening->targets[*next].wanted) {
+			continue;
+		}
+		if (!is_inline && s->status != SGPU_OK) {
+			opening->failed++;
+			continue;
+		}
+		if (!is_inline && s->location.kind != SGPU_LOCATION_REGION) {
+			/* Whoever made the response could have named one of the owner's. */
+			return sgpu_fail(error, SGPU_EINVALID, "'%s': output '%s' is in a file, which no response may refer to",
+					 opening->in_name, s->id);
+		}
+		if (moves->payload_count == opening->pending_max) {
+			break;
+		}
+		seal_moves_add(moves, high ? SGPU_HOST_OPEN : SGPU_HOST_COPY, *next,
+			       sgpu_batch_payload_size(opening->response, *next), s->id, prepare_output);
+		moves->parts[moves->count - 1].digest = high ? NULL : s->kt128;
 	}
-	return write_from_region(opening, i, error);
+	return 0;
+}
+
+static int move_outputs(struct opening *opening, struct seal_moves *moves, struct sgpu_error *error)
+{
+	const struct seal_payload *failed = NULL;
+	int code = seal_moves_run(moves, &opening->meter, &failed, error);
+
+	if (code == SGPU_EKEY && failed) {
+		/* Key and context follow from an index that has verified. */
+		code = sgpu_fail(error, SGPU_EAUTH, "output '%s' was altered, or is not of this response",
+				 opening->response->segments[failed->segment].id);
+	}
+	for (int i = 0; !code && i < moves->payload_count; i++) {
+		const int segment = moves->payloads[i].segment;
+		struct opening_target *target = &opening->targets[segment];
+		if (opening->spool >= 0) {
+			code = copy_verified(opening, moves->parts[i].size, &target->output, error);
+		}
+		target->written = !code;
+		opening->bytes_in += sgpu_batch_payload_size(opening->response, segment);
+		opening->bytes_out += opening->response->segments[segment].actual_size;
+	}
+	return code;
 }
 
 int opening_write(struct opening *opening, struct sgpu_error *error)
 {
-	const struct sgpu_batch *response = opening->response;
-	int code = 0, segment = -1;
-	for (int i = 0; !code && i < response->segment_count; i++) {
-		code = write_segment(opening, i, error);
+	struct seal_moves moves = SEAL_MOVES_INIT;
+	const int place = opening->out.fd;
+	const off_t end = opening->folder ? -1 : end_of_redirection(&opening->out);
+	int code = seal_moves_create(&moves, opening->response->segment_count, error);
+	int next = 0, segment = -1;
+
+	moves.reader = opening->reader;
+	moves.owner = opening;
+	while (!code && next < opening->response->segment_count) {
+		moves.count = 0;
+		moves.payload_count = 0;
+		code = add_outputs(opening, &moves, &next, error);
+		code = code ? code : move_outputs(opening, &moves, error);
+		if (!code && next < opening->response->segment_count) {
+			code = commit(opening, error);
+		}
 	}
 	if (!code) {
-		code = sgpu_batch_next_payload(opening->reader, response, &segment, error);
+		code = sgpu_batch_next_payload(opening->reader, opening->response, &segment, error);
 	}
-	return code ? code : commit(opening, error);
+	while (!code && segment >= 0) {
+		code = sgpu_batch_next_payload(opening->reader, opening->response, &segment, error);
+	}
+	seal_moves_clear(&moves);
+	if (code) {
+		take_back(place, end);
+		return code;
+	}
+	return commit(opening, error);
 }
 
 void opening_clear(struct opening *opening)
@@ -265,6 +308,9 @@ void opening_clear(struct opening *opening)
 	for (int i = opening->targets ? opening->response->segment_count : 0; i-- > 0;) {
 		sgpu_output_close(&opening->targets[i].output);
 		free(opening->targets[i].path);
+	}
+	if (opening->spool >= 0) {
+		close(opening->spool);
 	}
 	free(opening->targets);
 	free(opening->only.items);

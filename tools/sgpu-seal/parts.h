@@ -41,31 +41,54 @@ struct seal_meter {
 	unsigned jobs;
 };
 
-/* Where a payload comes from: the current member of an archive, or a window of a file. */
-struct seal_feed {
-	struct sgpu_tar_reader *reader; /* or NULL */
-	int fd;
-	uint64_t offset;
-	const char *name;
-};
-
-/* Copies `size` bytes to fd, and compares their KT128 digest with `kt128` unless that is NULL: SGPU_EAUTH when it differs,
- * which is known only after the bytes were written. */
-SGPU_MUST_CHECK int seal_copy(struct seal_feed *feed, uint64_t size, int fd, const char *name, const uint8_t *kt128,
-			      struct seal_meter *meter, struct sgpu_error *error);
-
-/* What a segment is sealed with. Wipe it. */
+/* What a segment is sealed with. Wiped when its payload has been moved. */
 struct seal_secret {
 	uint8_t key[SGPU_KEY_SIZE];
 	uint8_t context[SGPU_SEGMENT_CONTEXT_MAX];
 	size_t context_size;
 };
-/* Seals `size` bytes to fd, or opens them; fd's position ends behind what was written. `fresh`: fd is a new regular
- * file that nobody sees yet. */
-SGPU_MUST_CHECK int seal_payload(struct seal_feed *feed, uint64_t size, const struct seal_secret *secret, int fd,
-				 const char *name, struct seal_meter *meter, struct sgpu_error *error);
-SGPU_MUST_CHECK int open_payload(struct seal_feed *feed, uint64_t size, const struct seal_secret *secret, int fd,
-				 const char *name, bool fresh, struct seal_meter *meter, struct sgpu_error *error);
+
+/* One payload of many that move together. */
+struct seal_payload {
+	struct sgpu_descriptor in;  /* first, since its part's source has it as context */
+	struct sgpu_descriptor out; /* where each goes to a file of its own */
+	struct sgpu_source region;  /* fd -1: in the archive */
+	struct seal_secret secret;
+	struct seal_moves *moves;
+	int segment;
+};
+
+struct seal_moves {
+	struct sgpu_host_part *parts;
+	size_t count;
+	struct seal_payload *payloads;
+	int payload_count;
+	uint8_t (*blocks)[2 * SGPU_TAR_BLOCK]; /* what stands before each payload of an archive that is written */
+	struct sgpu_tar_reader *reader; /* where payloads come from that are in an archive */
+	const struct sgpu_batch *batch;
+	void *owner;
+	struct sgpu_descriptor out;     /* where all go to one archive */
+	uint64_t at;                    /* its size so far */
+};
+#define SEAL_MOVES_INIT { .out = { .fd = -1, .pipe = -1 } }
+SGPU_MUST_CHECK int seal_moves_create(struct seal_moves *moves, int payloads, struct sgpu_error *error);
+void seal_moves_clear(struct seal_moves *moves);
+/* The part of a payload. `prepare` gets the payload, gives it its source, and its sink unless seal_moves_place did. */
+struct seal_payload *seal_moves_add(struct seal_moves *moves, enum sgpu_host_action action, int segment,
+				    uint64_t size, const char *name,
+				    int (*prepare)(void *payload, struct sgpu_host_part *part, struct sgpu_error *error));
+/* What comes before a payload in `out`: the padding of the one before, and the header. Before the payload is added. */
+SGPU_MUST_CHECK int seal_moves_member(struct seal_moves *moves, const struct sgpu_batch *batch, int segment,
+				      struct sgpu_error *error);
+/* The payload that was added last goes to `out`, where it will have `size` bytes. */
+void seal_moves_place(struct seal_moves *moves, uint64_t size);
+/* The current member of the archive, or what is at a location, as the source of a payload. */
+void seal_payload_from_archive(struct seal_payload *payload, struct sgpu_host_part *part);
+SGPU_MUST_CHECK int seal_payload_from(struct seal_payload *payload, struct sgpu_host_part *part,
+				      const struct sgpu_location *location, struct sgpu_error *error);
+/* Moves all that was added. The position of `out` ends behind the last payload. *failed: the payload of an error. */
+SGPU_MUST_CHECK int seal_moves_run(struct seal_moves *moves, struct seal_meter *meter,
+				   const struct seal_payload **failed, struct sgpu_error *error);
 /* Copies the payloads that follow in the archive, all of them, unchanged. */
 SGPU_MUST_CHECK int seal_pass_through(struct sgpu_tar_reader *reader, const struct sgpu_batch *batch, int fd,
 				      const char *name, struct seal_meter *meter, struct sgpu_error *error);

@@ -106,7 +106,8 @@ static int report(const struct opening *opening)
 
 int verb_open(int argc, char **argv)
 {
-	struct opening opening = { .below = { .folder = SGPU_OUTPUT_FOLDER_INIT }, .out = SGPU_OUTPUT_INIT };
+	struct opening opening = { .below = { .folder = SGPU_OUTPUT_FOLDER_INIT }, .out = SGPU_OUTPUT_INIT,
+				   .spool = -1, .pending_max = 1 };
 	struct sgpu_error error = { 0 };
 	char **paths;
 	int in = -1, status = read_options(&opening, argc, argv, &paths);

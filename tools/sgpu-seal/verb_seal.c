@@ -174,81 +174,82 @@ static int plan(struct task *task, struct sgpu_error *error)
 	return code ? code : sgpu_batch_sign(batch, task->batch_key, error);
 }
 
-static int write_sealed(struct task *task, struct seal_feed *feed, int i, struct sgpu_error *error)
-{
-	const struct sgpu_batch_segment *s = &task->batch->segments[i];
-	struct seal_secret secret;
-	int code = sgpu_batch_segment_key(task->batch, task->batch_key, s->id, NULL, secret.key, secret.context,
-					  &secret.context_size, error);
-	if (!code) {
-		code = seal_payload(feed, s->size, &secret, task->out.fd, task->out.path, &task->meter, error);
-	}
-	sgpu_wipe(&secret, sizeof(secret));
-	return code;
-}
-
-static int write_body(struct task *task, struct seal_feed *feed, int i, struct sgpu_error *error)
-{
-	const struct sgpu_batch_segment *s = &task->batch->segments[i];
-	int code = sgpu_batch_payload_begin(task->out.fd, task->out.path, task->batch, i, error);
-	if (!code) {
-		code = s->sealed ? write_sealed(task, feed, i, error)
-				 : seal_copy(feed, s->size, task->out.fd, task->out.path, s->kt128, &task->meter, error);
-	}
-	return code ? code : sgpu_batch_payload_end(task->out.fd, task->out.path, task->batch, i, error);
-}
-
 /* The next payload of the incoming archive, which is the one of segment i or the archive is at fault. The reader
  * goes by the locations that the batch had when it came. */
-static int write_from_archive(struct task *task, int i, struct sgpu_error *error)
+static int find_in_archive(struct task *task, int i, struct sgpu_error *error)
 {
+	const struct sgpu_batch_segment *s = &task->batch->segments[i];
 	const char *member = NULL;
 	uint64_t size = 0;
-	struct seal_feed feed = { .reader = task->reader, .name = task->batch->segments[i].id };
 	int code = sgpu_tar_next(task->reader, &member, &size, error);
-	if (code) {
-		return code;
+	if (!code && (!member || strncmp(member, "segments/", 9) || strcmp(member + 9, s->id) || size != s->size)) {
+		code = sgpu_fail(error, SGPU_EINVALID, "'%s': the payload of '%s' is not where it belongs",
+				 task->in_name, s->id);
 	}
-	if (!member || strncmp(member, "segments/", 9) || strcmp(member + 9, feed.name) ||
-	    size != task->batch->segments[i].size) {
-		return sgpu_fail(error, SGPU_EINVALID, "'%s': the payload of '%s' is not where it belongs",
-				 task->in_name, feed.name);
-	}
-	return write_body(task, &feed, i, error);
+	return code;
 }
 
-static int write_payload(struct task *task, int i, struct sgpu_error *error)
+static int prepare_payload(void *argument, struct sgpu_host_part *part, struct sgpu_error *error)
 {
-	struct sgpu_source source;
-	if (task->from[i].kind == SGPU_LOCATION_INLINE) {
-		return write_from_archive(task, i, error);
+	struct seal_payload *payload = argument;
+	struct task *task = payload->moves->owner;
+	const struct sgpu_batch_segment *s = &task->batch->segments[payload->segment];
+	const struct sgpu_location *from = &task->from[payload->segment];
+	struct seal_secret *secret = &payload->secret;
+	int code = 0;
+
+	if (from->kind != SGPU_LOCATION_INLINE) {
+		code = seal_payload_from(payload, part, from, error);
+	} else {
+		code = find_in_archive(task, payload->segment, error);
+		if (!code) {
+			seal_payload_from_archive(payload, part);
+		}
 	}
-	int code = sgpu_source_open(&task->from[i], task->batch->segments[i].size, false, &source, error);
-	if (code) {
-		return code;
+	if (!code && s->sealed) {
+		code = sgpu_batch_segment_key(task->batch, task->batch_key, s->id, NULL, secret->key, secret->context,
+					      &secret->context_size, error);
+		part->key = secret->key;
+		part->context = secret->context;
+		part->context_size = secret->context_size;
 	}
-	struct seal_feed feed = { .fd = source.fd, .offset = source.offset, .name = source.name };
-	code = write_body(task, &feed, i, error);
-	sgpu_source_close(&source);
 	return code;
+}
+
+static int move_payloads(struct task *task, struct seal_moves *moves, struct sgpu_error *error)
+{
+	const struct seal_payload *failed = NULL;
+	int code = seal_moves_create(moves, task->batch->segment_count, error);
+
+	moves->reader = task->reader;
+	moves->owner = task;
+	sgpu_descriptor_from_fd(task->out.fd, task->out.path, &moves->out);
+	for (int i = 0; !code && i < task->batch->segment_count; i++) {
+		const struct sgpu_batch_segment *s = &task->batch->segments[i];
+		if (s->location.kind != SGPU_LOCATION_INLINE) {
+			continue;
+		}
+		code = seal_moves_member(moves, task->batch, i, error);
+		seal_moves_add(moves, s->sealed ? SGPU_HOST_SEAL : SGPU_HOST_COPY, i, s->size, s->id, prepare_payload);
+		moves->parts[moves->count - 1].digest = s->sealed ? NULL : s->kt128;
+		seal_moves_place(moves, sgpu_batch_payload_size(task->batch, i));
+	}
+	return code ? code : seal_moves_run(moves, &task->meter, &failed, error);
 }
 
 static int write_batch(struct task *task, struct sgpu_error *error)
 {
+	struct seal_moves moves = SEAL_MOVES_INIT;
 	const char *member = NULL;
 	uint64_t size = 0;
 	int code = sgpu_batch_write_head(task->out.fd, task->out.path, task->batch, error);
-	for (int i = 0; !code && i < task->batch->segment_count; i++) {
-		if (task->batch->segments[i].location.kind == SGPU_LOCATION_INLINE) {
-			code = write_payload(task, i, error);
-		}
-	}
-	if (!code) {
-		code = sgpu_tar_next(task->reader, &member, &size, error);
-	}
+	code = code ? code : move_payloads(task, &moves, error);
+	code = code ? code : sgpu_tar_padding(task->out.fd, task->out.path, moves.at, error);
+	code = code ? code : sgpu_tar_next(task->reader, &member, &size, error);
 	if (!code && member) {
 		code = sgpu_fail(error, SGPU_EINVALID, "'%s': '%s' does not belong there", task->in_name, member);
 	}
+	seal_moves_clear(&moves);
 	return code ? code : sgpu_tar_end(task->out.fd, task->out.path, error);
 }
 
