@@ -413,6 +413,7 @@ static int launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *arg
 
 UNIT_TEST(a_kernel_that_hangs_is_not_ended_while_others_run_and_at_once_afterwards)
 {
+	struct sgpu_run_progress progress = { 0 };
 	struct batch stuck, other;
 	struct pipe pipe;
 
@@ -423,7 +424,10 @@ UNIT_TEST(a_kernel_that_hangs_is_not_ended_while_others_run_and_at_once_afterwar
 	make_batch(&other, 60000);
 	fill_pipe(&pipe, &other, 3000);
 	submit(&other, pipe.ends[0], 0, NULL, NULL);
-	usleep(50000); /* its payloads have arrived, its end has not */
+	while (progress.operations_done < 2) { /* what of it can run has run, the rest comes with the pipe's */
+		usleep(1000);
+		sgpu_run_get_progress(other.run, &progress);
+	}
 	atomic_store(&fake.hung, 0);
 	atomic_store(&hang_next, true);
 	submit(&stuck, stuck.in, 0, NULL, NULL);
