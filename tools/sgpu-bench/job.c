@@ -216,7 +216,7 @@ int job_place_open(struct job_place *place, struct sgpu_device *device, bool wit
 	struct sgpu_runner_config config = { .device = device };
 	int rc;
 
-	*place = (struct job_place){ NULL };
+	*place = (struct job_place){ 0 };
 	rc = sgpu_runner_create(&config, &place->plain, error);
 	if (rc != SGPU_OK || !with_context) {
 		return rc;
@@ -247,7 +247,7 @@ int job_run_on(struct job *job, struct sgpu_bench *bench, const struct job_place
 {
 	const struct sgpu_device_config config = { .jobs = bench->options.jobs };
 	struct sgpu_device *device = NULL;
-	struct job_place own = { NULL };
+	struct job_place own = { 0 };
 	uint64_t begin = sgpu_now_ns(), inside;
 	int rc;
 
