@@ -282,3 +282,32 @@ int sgpu_read_file(const char *path, size_t limit, char **data, size_t *size, st
 	close(fd);
 	return code;
 }
+
+int sgpu_read_trusted_file(const char *path, const char *what, size_t limit, char **data, size_t *size,
+			   struct sgpu_error *error)
+{
+	const bool standard = !strcmp(path, "-");
+	const int fd = standard ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+	struct stat status;
+	int code;
+
+	if (fd < 0) {
+		return sgpu_fail_errno(error, "cannot open '%s'", path);
+	}
+	/* Pipes and the like come from the user who gave them. */
+	if (fstat(fd, &status)) {
+		code = sgpu_fail_errno(error, "cannot inspect '%s'", path);
+	} else if (S_ISREG(status.st_mode) &&
+		   ((status.st_uid != geteuid() && status.st_uid != 0) || (status.st_mode & S_IWOTH))) {
+		(void)sgpu_fail(error, SGPU_EPOLICY, "others can write to '%s', which %s (user %lu, mode %04o)", path, what,
+				(unsigned long)status.st_uid, (unsigned)status.st_mode & 07777u);
+		(void)sgpu_hint(error, "it has to be a file of your own, or of root, that not everybody can write to");
+		code = SGPU_EPOLICY;
+	} else {
+		code = sgpu_read_fd(fd, standard ? "standard input" : path, limit, data, size, error);
+	}
+	if (!standard) {
+		close(fd);
+	}
+	return code;
+}

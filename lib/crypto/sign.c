@@ -63,6 +63,35 @@ static EVP_PKEY *load(const struct sgpu_signing_key *key)
 				   EVP_PKEY_new_raw_public_key_ex(NULL, "ED25519", NULL, key->public_half, 32);
 }
 
+/* Points of small order, by the y coordinate: under such a key anybody can make signatures, for most messages. Both
+ * signs of x are refused, and encodings that are not reduced (RFC 8032, sections 5.1.3 and 8.9). */
+static bool has_small_order(const uint8_t point[32])
+{
+	static const uint8_t points[][32] = {
+		{ 0x00 },
+		{ 0x01 },
+		{ 0x26, 0xe8, 0x95, 0x8f, 0xc2, 0xb2, 0x27, 0xb0, 0x45, 0xc3, 0xf4, 0x89, 0xf2, 0xef, 0x98, 0xf0,
+		  0xd5, 0xdf, 0xac, 0x05, 0xd3, 0xc6, 0x33, 0x39, 0xb1, 0x38, 0x02, 0x88, 0x6d, 0x53, 0xfc, 0x05 },
+		{ 0xc7, 0x17, 0x6a, 0x70, 0x3d, 0x4d, 0xd8, 0x4f, 0xba, 0x3c, 0x0b, 0x76, 0x0d, 0x10, 0x67, 0x0f,
+		  0x2a, 0x20, 0x53, 0xfa, 0x2c, 0x39, 0xcc, 0xc6, 0x4e, 0xc7, 0xfd, 0x77, 0x92, 0xac, 0x03, 0x7a },
+	};
+	static const uint8_t last[] = { 0xec, 0xed, 0xee }; /* p - 1, p, p + 1: the other bytes are ones */
+	uint8_t y[32];
+	bool ones = true;
+
+	memcpy(y, point, sizeof(y));
+	y[31] &= 0x7f;
+	for (size_t i = 0; i < sizeof(points) / sizeof(points[0]); i++) {
+		if (!memcmp(y, points[i], sizeof(y))) {
+			return true;
+		}
+	}
+	for (int i = 1; i < 31; i++) {
+		ones = ones && y[i] == 0xff;
+	}
+	return ones && y[31] == 0x7f && memchr(last, y[0], sizeof(last));
+}
+
 static bool belongs(const struct sgpu_signing_key *key, EVP_PKEY *loaded)
 {
 	uint8_t derived[32] = { 0 };
@@ -86,6 +115,9 @@ int sgpu_signing_check(const struct sgpu_signing_key *key, struct sgpu_error *er
 
 	EVP_PKEY_free(loaded);
 	ERR_clear_error();
+	if (key->kind == SGPU_SIGNING_ED25519 && has_small_order(key->public_half)) {
+		return sgpu_fail(error, SGPU_EINVALID, "it is a point of small order, under which anybody can sign");
+	}
 	if (good) {
 		return 0;
 	}

@@ -123,6 +123,17 @@ refused() {
 	sgpu-measure verify --roots both.crt quote.json
 }
 
+@test "roots and a policy that others can write to decide nothing" {
+	chmod 666 CA.crt
+	run -4 --separate-stderr sgpu-measure verify --roots CA.crt --nonce "$nonce" quote.json
+	assert_contains "$stderr" "others can write to 'CA.crt'"
+	chmod 644 CA.crt
+	echo '{"version": 1}' >policy
+	chmod 666 policy
+	run -4 --separate-stderr sgpu-measure appraise -p policy --roots CA.crt --nonce "$nonce" quote.json
+	assert_contains "$stderr" "others can write to 'policy'"
+}
+
 @test "an AK that no authority certified is ECHAIN" {
 	requires openssl
 	openssl req -x509 -new -key AK.pem -subj /CN=self -days 2 -addext keyUsage=critical,digitalSignature -sha384 -out self.crt

@@ -671,3 +671,13 @@ repack() {
 	assert_contains "$stderr" "no segment of 'open' is HIGH"
 	assert_no_file refused
 }
+
+@test "an owner's key under which anybody can sign is refused" {
+	local x
+	for x in AQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAIA \
+		7P_______________________________________38 JuiVj8KyJ7BFw_SJ8u-Y8NXfrAXTxjM5sTgCiG1T_IU; do
+		printf '{"crv":"Ed25519","kty":"OKP","x":"%s"}\n' "$x" >low.jwk
+		run -1 --separate-stderr sgpu-seal keyinfo low.jwk
+		assert_contains "$stderr" "point of small order"
+	done
+}

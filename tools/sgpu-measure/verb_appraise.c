@@ -35,7 +35,7 @@ static int load_policy(struct task *task, struct sgpu_error *error)
 {
 	char *text = NULL;
 	size_t size = 0;
-	int code = sgpu_read_file(task->policy_path, POLICY_MAX, &text, &size, error);
+	int code = sgpu_read_trusted_file(task->policy_path, "says what is accepted", POLICY_MAX, &text, &size, error);
 
 	if (!code) {
 		code = sgpu_policy_parse(text, size, task->policy_path, &task->policy, error);

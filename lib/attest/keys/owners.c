@@ -2,11 +2,8 @@
  *
  * A file of owners: whose batches a runner takes. One thumbprint a line, in the order that quotes have them.
  */
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <sgpu/attest.h>
 #include <sgpu/base.h>
@@ -104,45 +101,13 @@ int sgpu_owners_parse(const char *text, size_t size, const char *path, struct sg
 	return 0;
 }
 
-/* A user who can write to the file can have any work done. Pipes and the like come from the user who gave them. */
-static int check_file(int fd, const char *path, struct sgpu_error *error)
-{
-	struct stat status;
-
-	if (fstat(fd, &status)) {
-		return sgpu_fail_errno(error, "cannot inspect '%s'", path);
-	}
-	if (S_ISREG(status.st_mode) && ((status.st_uid != geteuid() && status.st_uid != 0) || (status.st_mode & S_IWOTH))) {
-		sgpu_fail(error, SGPU_EPOLICY, "others can write to '%s', which says whose work is taken (user %lu, mode %04o)",
-			  path, (unsigned long)status.st_uid, (unsigned)status.st_mode & 07777u);
-		return sgpu_hint(error, "it has to be a file of your own, or of root, that not everybody can write to");
-	}
-	return 0;
-}
-
-static int read_file(const char *path, char **text, size_t *size, struct sgpu_error *error)
-{
-	const bool standard = !strcmp(path, "-");
-	const int fd = standard ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
-
-	if (fd < 0) {
-		return sgpu_fail_errno(error, "cannot open '%s'", path);
-	}
-	int code = check_file(fd, path, error);
-	code = code ? code : sgpu_read_fd(fd, standard ? "standard input" : path, FILE_MAX, text, size, error);
-	if (!standard) {
-		close(fd);
-	}
-	return code;
-}
-
 int sgpu_owners_load(const char *path, struct sgpu_owners *owners, struct sgpu_error *error)
 {
 	char *text = NULL;
 	size_t size = 0;
 
 	memset(owners, 0, sizeof(*owners));
-	int code = read_file(path, &text, &size, error);
+	int code = sgpu_read_trusted_file(path, "says whose work is taken", FILE_MAX, &text, &size, error);
 	code = code ? code : sgpu_owners_parse(text, size, path, owners, error);
 	sgpu_free_wiped(&text, size); /* it may be a key that was given in its place */
 	return code;
