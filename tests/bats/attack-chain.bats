@@ -109,6 +109,12 @@ refused() {
 	assert_same owner/out/y.f32 owner/x.f32
 }
 
+# send_refused: the host's batch, of which the runner need not read the rest.
+send_refused() {
+	cat host/batch >pipe || [ "$?" -eq 141 ]
+	ends_with 4
+}
+
 decode() {
 	basenc --base64url -d 2>/dev/null || true
 }
@@ -135,8 +141,7 @@ batch_of() {
 	for key in signed bare; do
 		start_runner
 		batch_of "host/$key.jwk" "$PWD/owner/x.f32"
-		cat host/batch >pipe
-		ends_with 4
+		send_refused
 		assert_contains "$(cat message)" "owner"
 		assert_no_file host/response
 	done
@@ -156,14 +161,12 @@ reads_nothing() {
 	cp owner/x.f32 machine/data
 	start_runner
 	batch_of host/host.jwk "$PWD/machine/ak.pem" --by-reference
-	cat host/batch >pipe
-	ends_with 4
+	send_refused
 	assert_no_file host/response
 	# An owner's batch is taken, and no folder is open to it, or one without the key.
 	start_runner
 	batch_of owner/owner.jwk "$PWD/machine/ak.pem" --by-reference
-	cat host/batch >pipe
-	ends_with 4
+	send_refused
 	assert_contains "$(cat message)" "is in a file"
 	assert_no_file host/response
 	start_runner --files machine/data

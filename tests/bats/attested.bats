@@ -172,7 +172,8 @@ seal_to_owner() {
 	start_runner
 	appraise
 	sgpu-seal keygen -o other.jwk
-	sgpu-manifest pack job.json | sgpu-seal seal -k other.jwk -r recipient.jwk >pipe
+	# Once the runner has refused the head of the batch, nobody reads the rest.
+	sgpu-manifest pack job.json | sgpu-seal seal -k other.jwk -r recipient.jwk >pipe || [ "$?" -eq 141 ]
 	ends_with 4
 	assert_no_file response
 }

@@ -204,14 +204,19 @@ static inline uint32_t scene_frame(const struct sgpu_processor_config *config, u
 /* The processor, the bootstrap channel, and for Alice and Bob a channel with a table of small pages at entry 0. */
 static inline bool scene_begin(struct scene *scene, const struct sgpu_processor_config *config)
 {
+	struct sgpu_error error = { 0 };
+
 	for (int i = 0; i < 2; i++) {
 		if (!scene->owners[i].kid[0] && sgpu_key_generate(SGPU_KEY_X25519, &scene->owners[i], NULL) < 0) {
 			return false;
 		}
 	}
 	memset(scene->channels, 0, sizeof(scene->channels));
-	return sgpu_processor_create(&scene->pager, config, &scene->processor, NULL) == SGPU_OK &&
-	       scene_create(scene, BOOT, -1, 0) == SGPU_REFUSED_NOT &&
+	if (sgpu_processor_create(&scene->pager, config, &scene->processor, &error) < 0) {
+		printf("# no processor: %s\n", error.text);
+		return false;
+	}
+	return scene_create(scene, BOOT, -1, 0) == SGPU_REFUSED_NOT &&
 	       scene_create(scene, ALICE, 0, scene_frame(config, SCENE_ALICE_DIRECTORY)) == SGPU_REFUSED_NOT &&
 	       scene_create(scene, BOB, 1, scene_frame(config, SCENE_BOB_DIRECTORY)) == SGPU_REFUSED_NOT &&
 	       scene_pde(scene, ALICE, 0, scene_frame(config, SCENE_ALICE_TABLE), false) == SGPU_REFUSED_NOT &&
