@@ -7,6 +7,7 @@
 #define CHANNEL_SCENE_H
 
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <channel/keys.h>
