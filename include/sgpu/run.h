@@ -108,8 +108,9 @@ struct sgpu_run_options {
 struct sgpu_submission {
 	int in_fd;                    /* the batch; read from its position on */
 	const char *in_name;          /* for messages */
-	int out_fd;                   /* the response; written from its position on. A regular file is cut off behind it,
-	                                 and results may be written there while the batch still runs. */
+	int out_fd;                   /* the response; written from its position on. Into a regular file that can be read
+	                                 too, results may be written while the batch runs, and it is then cut off behind
+	                                 the response. */
 	const char *out_name;
 	struct sgpu_run_options options;
 };

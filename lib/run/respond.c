@@ -388,8 +388,9 @@ int sgpu_respond_plan(struct sgpu_run_base *base, int fd, uint64_t **places, str
 	int rc;
 
 	*places = NULL;
-	if (begin < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || (fcntl(fd, F_GETFL) & O_APPEND) != 0 ||
-	    !is_foreseeable(base->job)) {
+	/* What has to be moved is read again. */
+	if (begin < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) ||
+	    (fcntl(fd, F_GETFL) & (O_ACCMODE | O_APPEND)) != O_RDWR || !is_foreseeable(base->job)) {
 		return SGPU_OK;
 	}
 	*places = calloc((size_t)base->job->batch->segment_count + 1, sizeof(**places));

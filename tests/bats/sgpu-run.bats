@@ -217,6 +217,20 @@ waits_in_poll() {
 	assert_same out/bias.copy.f32 bias.f32
 }
 
+@test "what fails alone does so wherever the response goes, however large it is" {
+	small_job 700000
+	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk >batch.tar
+	flip_byte batch.tar $(($(member batch.tar segments/scan) + 30000))
+	run --separate-stderr -5 sgpu-run -k runner.jwk -o response batch.tar
+	run --separate-stderr -5 bash -c 'sgpu-run -k runner.jwk batch.tar >redirected'
+	run --separate-stderr -5 bash -c 'set -o pipefail; sgpu-run -k runner.jwk batch.tar | cat >piped'
+	for file in response redirected piped; do
+		run --separate-stderr -5 sgpu-seal open -k owner.jwk -C "out.$file" "$file"
+		assert_no_file "out.$file/out.f32"
+		assert_same "out.$file/bias.copy.f32" bias.f32
+	done
+}
+
 @test "a LOW payload that was changed fails all that read it" {
 	flip_byte batch.tar $(($(member batch.tar segments/bias) + 30000))
 	run --separate-stderr -5 sgpu-run -k runner.jwk -o response batch.tar

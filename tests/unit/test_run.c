@@ -138,6 +138,33 @@ UNIT_TEST(a_response_is_right_whatever_becomes_of_its_first_result)
 	}
 }
 
+/* A shell opens what it redirects to for writing alone: there results cannot be moved once they are written. */
+UNIT_TEST(a_response_is_right_in_a_file_that_can_only_be_written)
+{
+	for (int bad = 0; bad < 2; bad++) {
+		struct answer answer;
+		struct job job;
+		char path[32];
+		int in, file = memfd_create("response", MFD_CLOEXEC), out;
+
+		make_job(&job, (2 << 20) + 7);
+		job.sealed[100] ^= bad == 1;
+		in = sign_and_write(&job);
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", file);
+		out = open(path, O_WRONLY | O_CLOEXEC);
+		REQUIRE(out >= 0);
+		CHECK(run_with(&owner, in, out, 0, NULL) == (bad ? SGPU_ESEGMENTS : SGPU_OK));
+		REQUIRE(read_answer(file, job.key, &answer));
+		CHECK(bad == 1 || !memcmp(answer.data[0], job.scan, job.size));
+		CHECK(!memcmp(answer.data[1], job.bias, job.size));
+		free_answer(&answer);
+		free_job(&job);
+		close(in);
+		close(out);
+		close(file);
+	}
+}
+
 /* It is in the way, and longer. */
 UNIT_TEST(a_response_replaces_what_stood_in_its_file)
 {
@@ -496,6 +523,7 @@ static void all_tests(void)
 	UNIT_RUN(spans_totals_and_progress_tell_what_was_done);
 	UNIT_RUN(payloads_are_moved_to_where_they_belong);
 	UNIT_RUN(a_response_is_right_whatever_becomes_of_its_first_result);
+	UNIT_RUN(a_response_is_right_in_a_file_that_can_only_be_written);
 	UNIT_RUN(a_response_replaces_what_stood_in_its_file);
 	UNIT_RUN(a_file_that_cannot_be_written_ends_the_run_and_stays_empty);
 	UNIT_RUN(without_its_key_a_batch_is_refused);
