@@ -7,6 +7,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -16,7 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SETXID = 33, THREADS_MAX = 8192, PATIENCE_MS = 10000 };
+enum { SETXID = 33, THREADS_MAX = 8192, LOOKS = 20, MOMENT_MIN_NS = 20000, MOMENT_MAX_NS = 1000000 };
+#define PATIENCE_NS ((uint64_t)10000000000)
 
 /* The kernel's, which is not the C library's. */
 struct kernel_action {
@@ -40,11 +42,11 @@ __asm__(".text\n"
 #endif
 
 /* Threads that were called: their number, and 1 or -1 once they have done it. */
-static struct {
+static struct called {
 	pid_t thread;
 	atomic_int outcome;
 } called[THREADS_MAX];
-static int called_count;
+static atomic_int called_count; /* goes up while handlers run, each of them behind its own thread */
 static bool (*to_call)(void);
 
 static void on_call(int signal)
@@ -76,57 +78,67 @@ static bool is_gone(pid_t thread)
 	return syscall(SYS_tgkill, getpid(), thread, 0) != 0 && errno == ESRCH;
 }
 
-/* A millisecond at a time. */
+/* Most do it at once: looks again and again, then after moments that grow. */
 static bool wait_for(int index)
 {
-	const struct timespec moment = { 0, 1000000 };
+	struct timespec moment = { 0, MOMENT_MIN_NS };
 
-	for (int i = 0; i < PATIENCE_MS; i++) {
-		if (atomic_load(&called[index].outcome) != 0) {
-			return atomic_load(&called[index].outcome) > 0;
+	for (uint64_t waited = 0; waited < PATIENCE_NS; waited += (uint64_t)moment.tv_nsec) {
+		for (int i = 0; i < LOOKS; i++) {
+			if (atomic_load(&called[index].outcome) != 0) {
+				return atomic_load(&called[index].outcome) > 0;
+			}
+			sched_yield();
 		}
 		if (is_gone(called[index].thread)) {
 			return true;
 		}
 		nanosleep(&moment, NULL);
+		moment.tv_nsec = moment.tv_nsec < MOMENT_MAX_NS ? 2 * moment.tv_nsec : MOMENT_MAX_NS;
 	}
 	return false;
 }
 
+/* One that has ended meanwhile needs nothing. */
 static bool call(pid_t thread)
 {
-	const int index = called_count;
+	struct called *one = &called[atomic_load(&called_count)];
 
-	if (index == THREADS_MAX) {
+	if (called_count == THREADS_MAX) {
 		return false;
 	}
-	called[index].thread = thread;
-	atomic_store(&called[index].outcome, 0);
-	called_count++;
-	/* One that has ended meanwhile needs nothing. */
-	return syscall(SYS_tgkill, getpid(), thread, SETXID) == 0 ? wait_for(index) : errno == ESRCH;
+	one->thread = thread;
+	atomic_store(&one->outcome, 0);
+	atomic_fetch_add(&called_count, 1);
+	if (syscall(SYS_tgkill, getpid(), thread, SETXID) != 0) {
+		atomic_store(&one->outcome, errno == ESRCH ? 1 : -1);
+	}
+	return true;
 }
 
-/* Those that have not been called; *any tells whether there were any. */
+/* All that have not been called, and then waits for them; *any tells whether there were any. */
 static bool call_new_ones(bool *any)
 {
 	const pid_t self = (pid_t)syscall(SYS_gettid);
+	const int first = called_count;
 	DIR *tasks = opendir("/proc/self/task");
 	struct dirent *entry;
 	bool good = tasks != NULL;
 
-	*any = false;
 	while (good && (entry = readdir(tasks))) {
 		pid_t thread = (pid_t)strtol(entry->d_name, NULL, 10);
 
 		if (thread > 0 && thread != self && !is_called(thread)) {
-			*any = true;
 			good = call(thread);
 		}
 	}
 	if (tasks) {
 		closedir(tasks);
 	}
+	for (int i = first; good && i < called_count; i++) {
+		good = wait_for(i);
+	}
+	*any = called_count > first;
 	return good;
 }
 
@@ -143,7 +155,7 @@ int every_thread(bool (*body)(void), struct sgpu_error *error)
 	action.flags |= RESTORER;
 	action.restorer = every_thread_return;
 #endif
-	called_count = 0;
+	atomic_store(&called_count, 0);
 	to_call = body;
 	if (syscall(SYS_rt_sigaction, SETXID, &action, &before, sizeof(uint64_t)) != 0) {
 		return sgpu_fail(error, SGPU_EUNAVAILABLE, "threads of this process cannot be told what they may open");

@@ -4,6 +4,7 @@
  */
 #include "key_files.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -72,27 +73,49 @@ static bool is_noted(const struct key_files *keys, int fd)
 	return false;
 }
 
+static void close_noted(const struct key_files *keys, int fd)
+{
+	int nothing;
+
+	if (!is_noted(keys, fd)) {
+		return;
+	}
+	if (fd > STDERR_FILENO) {
+		close(fd);
+		return;
+	}
+	/* The number must not become that of the next file. */
+	nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+	if (nothing < 0 || dup2(nothing, fd) < 0) {
+		cli_warning("descriptor %d, which a key came by, stays open", fd);
+	}
+	if (nothing > STDERR_FILENO) {
+		close(nothing);
+	}
+}
+
 void key_files_close(const struct key_files *keys, int kept)
 {
+	DIR *open_ones = opendir("/proc/self/fd");
 	struct rlimit limit;
-	/* Descriptors beyond the limit of today stay open, but whoever starts a runner so has to mean it. */
-	int end = getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < 65536 ? (int)limit.rlim_cur : 65536, nothing;
+	struct dirent *entry;
+	uint64_t fd;
+	int end;
 
-	for (int fd = 0; fd < end; fd++) {
-		if (fd == kept || !is_noted(keys, fd)) {
-			continue;
+	if (open_ones) {
+		while ((entry = readdir(open_ones))) {
+			if (sgpu_parse_u64(entry->d_name, "descriptor", 0, INT_MAX, &fd, NULL) == SGPU_OK && (int)fd != kept) {
+				close_noted(keys, (int)fd);
+			}
 		}
-		if (fd > STDERR_FILENO) {
-			close(fd);
-			continue;
-		}
-		/* The number must not become that of the next file. */
-		nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
-		if (nothing < 0 || dup2(nothing, fd) < 0) {
-			cli_warning("descriptor %d, which a key came by, stays open", fd);
-		}
-		if (nothing > STDERR_FILENO) {
-			close(nothing);
+		closedir(open_ones);
+		return;
+	}
+	/* Without /proc all numbers are tried, up to the limit of today. */
+	end = getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < 65536 ? (int)limit.rlim_cur : 65536;
+	for (int i = 0; i < end; i++) {
+		if (i != kept) {
+			close_noted(keys, i);
 		}
 	}
 }
