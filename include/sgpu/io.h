@@ -34,8 +34,10 @@ SGPU_MUST_CHECK int sgpu_read_file(const char *path, size_t limit, char **data, 
 				   struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_read_fd(int fd, const char *name, size_t limit, char **data, size_t *size,
 				 struct sgpu_error *error);
-/* The same for a file whose content is believed: SGPU_EPOLICY if it is another user's (but root's), or everybody can
- * write to it. `what` follows its name in the message: "says whose work is taken". */
+/* For a file whose content is believed: SGPU_EPOLICY if it is another user's (but root's), or if its group or everybody
+ * can write to it. `what` follows its name in the message: "says whose work is taken". */
+SGPU_MUST_CHECK int sgpu_check_trusted(int fd, const char *name, const char *what, struct sgpu_error *error);
+/* Checks such a file, and reads it as sgpu_read_file does. */
 SGPU_MUST_CHECK int sgpu_read_trusted_file(const char *path, const char *what, size_t limit, char **data, size_t *size,
 					   struct sgpu_error *error);
 

@@ -283,27 +283,34 @@ int sgpu_read_file(const char *path, size_t limit, char **data, size_t *size, st
 	return code;
 }
 
+int sgpu_check_trusted(int fd, const char *name, const char *what, struct sgpu_error *error)
+{
+	struct stat status;
+
+	if (fstat(fd, &status)) {
+		return sgpu_fail_errno(error, "cannot inspect '%s'", name);
+	}
+	/* Pipes and the like come from the user who gave them. An access list shows in the bits of the group. */
+	if (!S_ISREG(status.st_mode) ||
+	    ((status.st_uid == geteuid() || status.st_uid == 0) && !(status.st_mode & (S_IWGRP | S_IWOTH)))) {
+		return 0;
+	}
+	sgpu_fail(error, SGPU_EPOLICY, "others can write to '%s', which %s (user %lu, mode %04o)", name, what,
+		  (unsigned long)status.st_uid, (unsigned)status.st_mode & 07777u);
+	return sgpu_hint(error, "it has to be a file of your own, or of root, to which nobody else can write: chmod go-w");
+}
+
 int sgpu_read_trusted_file(const char *path, const char *what, size_t limit, char **data, size_t *size,
 			   struct sgpu_error *error)
 {
 	const bool standard = !strcmp(path, "-");
 	const int fd = standard ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
-	struct stat status;
-	int code;
 
 	if (fd < 0) {
 		return sgpu_fail_errno(error, "cannot open '%s'", path);
 	}
-	/* Pipes and the like come from the user who gave them. */
-	if (fstat(fd, &status)) {
-		code = sgpu_fail_errno(error, "cannot inspect '%s'", path);
-	} else if (S_ISREG(status.st_mode) &&
-		   ((status.st_uid != geteuid() && status.st_uid != 0) || (status.st_mode & S_IWOTH))) {
-		(void)sgpu_fail(error, SGPU_EPOLICY, "others can write to '%s', which %s (user %lu, mode %04o)", path, what,
-				(unsigned long)status.st_uid, (unsigned)status.st_mode & 07777u);
-		(void)sgpu_hint(error, "it has to be a file of your own, or of root, that not everybody can write to");
-		code = SGPU_EPOLICY;
-	} else {
+	int code = sgpu_check_trusted(fd, path, what, error);
+	if (!code) {
 		code = sgpu_read_fd(fd, standard ? "standard input" : path, limit, data, size, error);
 	}
 	if (!standard) {

@@ -158,6 +158,12 @@ make_keys() {
 		sgpu-seal pubkey -o runner.pub.jwk runner.jwk
 }
 
+# run_job: sealed and response from packed.
+run_job() {
+	sgpu-seal seal -k owner.jwk -r runner.pub.jwk packed >sealed &&
+		sgpu-run -k runner.jwk sealed >response
+}
+
 # small_job [ELEMENTS]: job.json and its files in the current folder: out.f32 = (scan + bias) * 1, HIGH, by way of an
 # intermediate segment; and bias.copy.f32, LOW. The numbers are small whole ones, so that sums are exact.
 small_job() {

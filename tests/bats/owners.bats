@@ -153,9 +153,11 @@ json.dump(next(key for key in keys if key.get("use") == "sig"), open("sign.jwk",
 }
 
 @test "a file of owners that others can write to decides nothing" {
-	chmod 666 owners
-	refused "others can write to 'owners'" sealed
-	chmod 664 owners
+	for mode in 666 664 602; do
+		chmod $mode owners
+		refused "others can write to 'owners'" sealed
+	done
+	chmod 644 owners
 	run -0 sgpu-run -q -k runner.jwk --owners owners -o response sealed
 	rm response
 	run -0 sgpu-run -q -k runner.jwk --owners <(cat owners) -o response sealed

@@ -214,6 +214,14 @@ sign() {
 @test "the authority signs only with the key of its certificate" {
 	enroll
 	run -4 sgpu-measure ca sign -k EK.pem --certificate CA.crt --ek EK.pub.pem -o AK.crt AK.request
+}
+
+@test "a list of known machines that others can write to certifies nobody" {
+	enroll
+	chmod 664 EK.pub.pem
+	run -4 --separate-stderr sgpu-measure ca sign -k CA.pem --certificate CA.crt --ek EK.pub.pem -o AK.crt AK.request
+	# shellcheck disable=SC2154 # bats sets it
+	assert_contains "$stderr" "others can write to 'EK.pub.pem', which says which machines are known"
 	assert_no_file AK.crt
 }
 

@@ -124,14 +124,25 @@ refused() {
 }
 
 @test "roots and a policy that others can write to decide nothing" {
-	chmod 666 CA.crt
-	run -4 --separate-stderr sgpu-measure verify --roots CA.crt --nonce "$nonce" quote.json
-	assert_contains "$stderr" "others can write to 'CA.crt'"
-	chmod 644 CA.crt
 	echo '{"version": 1}' >policy
-	chmod 666 policy
+	for mode in 666 664; do
+		chmod $mode CA.crt
+		run -4 --separate-stderr sgpu-measure verify --roots CA.crt --nonce "$nonce" quote.json
+		assert_contains "$stderr" "others can write to 'CA.crt'"
+		chmod 644 CA.crt
+		chmod $mode policy
+		run -4 --separate-stderr sgpu-measure appraise -p policy --roots CA.crt --nonce "$nonce" quote.json
+		assert_contains "$stderr" "others can write to 'policy'"
+		chmod 644 policy
+	done
+	requires root
+	chown 65534 CA.crt
+	run -4 --separate-stderr sgpu-measure verify --roots CA.crt --nonce "$nonce" quote.json
+	assert_contains "$stderr" "(user 65534"
+	chown 0 CA.crt
+	chown 65534 policy
 	run -4 --separate-stderr sgpu-measure appraise -p policy --roots CA.crt --nonce "$nonce" quote.json
-	assert_contains "$stderr" "others can write to 'policy'"
+	assert_contains "$stderr" "(user 65534"
 }
 
 @test "an AK that no authority certified is ECHAIN" {

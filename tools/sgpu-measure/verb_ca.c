@@ -92,7 +92,8 @@ static int read_eks(struct task *task, struct sgpu_error *error)
 	for (int i = 0; !code && i < task->eks_paths.count; i++) {
 		char *text = NULL, *grown = NULL;
 		size_t size = 0;
-		code = sgpu_read_file(task->eks_paths.items[i], EKS_MAX, &text, &size, error);
+		code = sgpu_read_trusted_file(task->eks_paths.items[i], "says which machines are known", EKS_MAX, &text, &size,
+					      error);
 		if (!code && memchr(text, '\0', size)) {
 			code = sgpu_fail(error, SGPU_EINVALID, "'%s' is not PEM text", task->eks_paths.items[i]);
 		}

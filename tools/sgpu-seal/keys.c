@@ -26,8 +26,9 @@ static int make_lists(struct seal_keys *keys, struct sgpu_error *error)
 static int add(struct seal_keys *keys, const char *path, enum seal_use use, const struct sgpu_key_set *set,
 	       struct sgpu_error *error)
 {
-	const bool signs = (use == SEAL_OWNER || use == SEAL_CHANGER) && set->signing.secret_known;
-	const bool opens = use == SEAL_READER || use == SEAL_CHANGER;
+	const bool verifies = use == SEAL_OPENER && set->signing.kind != SGPU_SIGNING_NONE;
+	const bool signs = verifies || ((use == SEAL_OWNER || use == SEAL_CHANGER) && set->signing.secret_known);
+	const bool opens = use == SEAL_READER || use == SEAL_OPENER || use == SEAL_CHANGER;
 
 	if (signs && keys->signer_count >= SGPU_SIGNATURES_MAX) {
 		return sgpu_fail(error, SGPU_EUSAGE, "more than %d keys that sign", SGPU_SIGNATURES_MAX);
@@ -38,6 +39,9 @@ static int add(struct seal_keys *keys, const char *path, enum seal_use use, cons
 	if (!set->has_key && !signs) {
 		return sgpu_fail(error, SGPU_EINVALID, "key '%s' has %s key to sign with, and none to encrypt with", path,
 				 set->signing.secret_known ? "a" : "a public");
+	}
+	if (verifies && set->has_key && set->key.kind == SGPU_KEY_X25519_PUBLIC) {
+		return 0; /* the public halves of another owner */
 	}
 	if (opens && set->has_key && set->key.kind == SGPU_KEY_X25519_PUBLIC) {
 		sgpu_fail(error, SGPU_EKEY, "key '%s' is the public half of '%s', which opens nothing", path, set->key.kid);

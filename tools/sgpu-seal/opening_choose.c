@@ -23,12 +23,34 @@ static int read_batch(const struct opening *opening, struct sgpu_batch **batch, 
 	if (fd < 0) {
 		return sgpu_fail_errno(error, "cannot open '%s'", opening->batch_path);
 	}
-	int code = sgpu_tar_open(fd, opening->batch_path, &reader, error);
+	/* Without a key to verify it with, it is believed. */
+	int code = opening->keys.signer_count ? 0 :
+		   sgpu_check_trusted(fd, opening->batch_path, "says which response is wanted", error);
+	if (!code) {
+		code = sgpu_tar_open(fd, opening->batch_path, &reader, error);
+	}
 	if (!code) {
 		code = sgpu_batch_read_head(reader, false, batch, error);
 	}
 	sgpu_tar_close(&reader);
 	close(fd);
+	return code;
+}
+
+/* One of the keys that sign has signed the batch. */
+static int check_signature(const struct opening *opening, const struct sgpu_batch *batch, struct sgpu_error *error)
+{
+	bool is_signed = !opening->keys.signer_count;
+	int code = 0;
+
+	for (int i = 0; !code && !is_signed && i < opening->keys.signer_count; i++) {
+		code = sgpu_batch_signed_by(batch, opening->keys.signers[i].kid, &is_signed, error);
+	}
+	if (!code && !is_signed) {
+		sgpu_fail(error, SGPU_EAUTH, "'%s' is not signed by a key of yours: anyone could have written it",
+			  opening->batch_path);
+		return sgpu_hint(error, "if another owner sealed it, give the public half of their signing key with -k, too");
+	}
 	return code;
 }
 
@@ -45,6 +67,9 @@ static int compare_batch(const struct opening *opening, struct sgpu_error *error
 	}
 	if (!code) {
 		code = sgpu_batch_verify(batch, key, error);
+	}
+	if (!code) {
+		code = check_signature(opening, batch, error);
 	}
 	if (!code && (!opening->has_key || !sgpu_equal(key, opening->batch_key, sizeof(key)) ||
 		      !sgpu_equal(batch->id, response->id, sizeof(batch->id)) ||

@@ -17,12 +17,12 @@
 struct seal_keys {
 	struct sgpu_key *list;
 	int count;
-	struct sgpu_signing_key *signers; /* those of the owner that can sign */
+	struct sgpu_signing_key *signers; /* those of the owner that can sign; for SEAL_OPENER also public halves */
 	int signer_count;
 	bool standard_input; /* one of them was read from there */
 };
-/* What a key is for: to be sealed to; to be sealed to and sign; to open; to open and sign. */
-enum seal_use { SEAL_RECIPIENT, SEAL_OWNER, SEAL_READER, SEAL_CHANGER };
+/* What a key is for: to be sealed to; to be sealed to and sign; to open; to open and verify; to open and sign. */
+enum seal_use { SEAL_RECIPIENT, SEAL_OWNER, SEAL_READER, SEAL_OPENER, SEAL_CHANGER };
 /* For the row of an option: returns 0, or the exit status after a message. */
 int seal_keys_take(struct seal_keys *keys, const char *path, enum seal_use use);
 void seal_keys_clear(struct seal_keys *keys);

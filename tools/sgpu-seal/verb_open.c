@@ -13,7 +13,7 @@
 
 static int take_key(void *values, const char *path)
 {
-	return seal_keys_take(&((struct opening *)values)->keys, path, SEAL_READER);
+	return seal_keys_take(&((struct opening *)values)->keys, path, SEAL_OPENER);
 }
 
 const struct cli_option open_options[] = {
