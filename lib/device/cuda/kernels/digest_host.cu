@@ -109,29 +109,38 @@ static cudaError_t fill(struct job *job)
 	return result;
 }
 
+/* Streams and events are made without the lock: the driver may wait there for functions that it calls, and absorb() is
+ * one of them and takes the lock. */
 static cudaError_t take(struct sgpu_cuda_digests *digests, struct job **taken)
 {
 	struct job *job;
-	cudaError_t result = cudaSuccess;
+	cudaError_t result;
 
 	pthread_mutex_lock(&digests->lock);
 	job = digests->idle;
 	if (job) {
 		digests->idle = job->next_idle;
-	} else {
-		job = (struct job *)calloc(1, sizeof(*job));
-		result = job ? fill(job) : cudaErrorMemoryAllocation;
-		if (result == cudaSuccess) {
-			job->owner = digests;
-			job->next = digests->all;
-			digests->all = job;
-		} else if (job) {
-			destroy(job);
-		}
 	}
 	pthread_mutex_unlock(&digests->lock);
 	*taken = job;
-	return result;
+	if (job) {
+		return cudaSuccess;
+	}
+	job = (struct job *)calloc(1, sizeof(*job));
+	result = job ? fill(job) : cudaErrorMemoryAllocation;
+	if (result != cudaSuccess) {
+		if (job) {
+			destroy(job);
+		}
+		return result;
+	}
+	job->owner = digests;
+	pthread_mutex_lock(&digests->lock);
+	job->next = digests->all;
+	digests->all = job;
+	pthread_mutex_unlock(&digests->lock);
+	*taken = job;
+	return cudaSuccess;
 }
 
 static void drop(struct job *job)
