@@ -317,7 +317,8 @@ struct sgpu_host_move {
 };
 
 /* Moves the parts, in order, on all cores; chunk runs of several parts travel at once. Memory:
- * about 1 MiB a thread, whatever the sizes; a part with a digest takes 1/256 of its size more.
+ * about 1 MiB a thread, whatever the sizes; a part with a digest takes up to 1/128 more of what was
+ * read of it.
  * Only verified chunks are ever written. An ordered sink gets exactly those before the lowest bad
  * one. Parts that share an ordered source or sink must not be mixed with others that have one.
  * Success means that every part, its end mark or its digest included, has verified. Errors: that

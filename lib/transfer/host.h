@@ -96,7 +96,8 @@ SGPU_MUST_CHECK int sgpu_host_run_transform(struct host_worker *worker, const st
 /* ---- host_digest.c: KT128 of data whose runs come in any order ---- */
 SGPU_MUST_CHECK int sgpu_host_digest_create(uint64_t size, struct host_digest **digest, struct sgpu_error *error);
 /* `position` is a multiple of HOST_RUN_PLAIN; from any thread. */
-void sgpu_host_digest_add(struct host_digest *digest, uint64_t position, const uint8_t *data, size_t size);
+SGPU_MUST_CHECK int sgpu_host_digest_add(struct host_digest *digest, uint64_t position, const uint8_t *data, size_t size,
+					 struct sgpu_error *error);
 /* After all runs. */
 void sgpu_host_digest_finish(struct host_digest *digest, uint8_t out[SGPU_KT128_SIZE]);
 void sgpu_host_digest_free(struct host_digest **digest);

@@ -205,10 +205,7 @@ int sgpu_host_run_transform(struct host_worker *worker, const struct host_run *r
 	case SGPU_HOST_COPY:
 		break;
 	}
-	if (part->digest) {
-		sgpu_host_digest_add(part->digest, run->index * HOST_RUN_PLAIN, worker->in, run->size);
-	}
 	*data = worker->in;
 	*size = run->size;
-	return 0;
+	return part->digest ? sgpu_host_digest_add(part->digest, run->index * HOST_RUN_PLAIN, worker->in, run->size, error) : 0;
 }
