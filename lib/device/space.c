@@ -235,6 +235,32 @@ bool sgpu_space_next_run(const struct sgpu_frames *frames, const struct sgpu_spa
 	return first < end;
 }
 
+bool sgpu_frames_place(struct sgpu_frames *frames, sgpu_devptr address, uint64_t most, uint64_t *place, uint64_t *size)
+{
+	const struct sgpu_space_table *table;
+	uint64_t offset, entry, end = 0;
+	uint32_t frame = 0;
+
+	pthread_mutex_lock(&frames->lock);
+	table = (const struct sgpu_space_table *)(const void *)sgpu_ranges_find(&frames->spaces, address);
+	offset = table ? address - table->range.address : 0;
+	if (table && offset < table->size) {
+		entry = offset / frames->small;
+		end = table->size / frames->small;
+		frame = table->entries[entry] & ~SGPU_ENTRY_BIG;
+	}
+	if (frame != 0) {
+		*place = (frame - 1) * frames->small + offset % frames->small;
+		*size = frames->small - offset % frames->small;
+		while (*size < most && ++entry < end && (table->entries[entry] & ~SGPU_ENTRY_BIG) == ++frame) {
+			*size += frames->small;
+		}
+		*size = *size < most ? *size : most;
+	}
+	pthread_mutex_unlock(&frames->lock);
+	return frame != 0;
+}
+
 bool sgpu_frames_reach(struct sgpu_frames *frames, sgpu_devptr address, uint64_t size)
 {
 	const struct sgpu_space_table *table;

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Memory that a batch of which nothing is known yet may cost: at most four bytes for each of its own, and a little.
+# What is only said to follow costs nothing.
 
 load helpers
 
@@ -67,11 +68,27 @@ elif kind == 'chain':
         dict(segment_id='s0', masking_level='MASKING_NONE', size=4, location=dict(inline=True),
             kt128='1TxcQj_ouSETBSZJZ5KqUmUByJyXlPG0jqpGOXlNues'),
         dict(segment_id='s%d' % count, masking_level='MASKING_NONE', size=4)])
+elif kind == 'large':
+    count = 1 << 30
+    def large(name, direction):
+        return dict(segment_id=name, data_location_client=name, sensitivity_level='LOW', direction=direction,
+            data_type_info=dict(dtype='u8', shape=[count]))
+    manifest = canonical(dict(version=1, manifest_id='large', segments=[large('in', 'INPUT'), large('out', 'OUTPUT')],
+        operations=[dict(gpu_operation_id='COPY', kernel='copy', arguments=dict(input='in', output='out'))]))
+    head = index(manifest, [
+        dict(segment_id='in', masking_level='MASKING_NONE', size=count, location=dict(inline=True), kt128=text(bytes(32))),
+        dict(segment_id='out', masking_level='MASKING_NONE', size=count)])
 with tarfile.open(path, 'w', format=tarfile.USTAR_FORMAT) as tar:
     for name, data in [('batch.json', head), ('manifest.json', manifest)] + payloads:
         member = tarfile.TarInfo(name)
         member.size = len(data)
         tar.addfile(member, io.BytesIO(data))
+    if kind == 'large':
+        member = tarfile.TarInfo('segments/in')
+        member.size = count
+        tar.fileobj.write(member.tobuf(tarfile.USTAR_FORMAT) + bytes(4096))
+        tar.fileobj.close()
+        sys.exit()
 END
 }
 
@@ -117,6 +134,56 @@ END
 	run -1 peak sgpu-seal inspect head.tar
 	[ "$(cat peak)" -le $((base + 4 * size)) ]
 	assert_contains "$(cat message)" "response.json"
+}
+
+@test "a payload that is said to be large costs no memory while it does not come" {
+	local base bits
+	base=$(empty_peak)
+	cat >job.json <<-'END'
+		{ "version": 1, "manifest_id": "low", "segments": [
+		  { "segment_id": "in", "data_location_client": "in.u8", "sensitivity_level": "LOW", "direction": "INPUT",
+		    "data_type_info": { "dtype": "u8", "shape": [1024] } },
+		  { "segment_id": "out", "data_location_client": "out.u8", "sensitivity_level": "LOW", "direction": "OUTPUT",
+		    "data_type_info": { "dtype": "u8", "shape": [1024] } } ],
+		  "operations": [ { "gpu_operation_id": "COPY", "kernel": "copy",
+		    "arguments": { "input": "in", "output": "out" } } ] }
+	END
+	head -c 1024 /dev/zero >in.u8
+	sgpu-manifest pack job.json | sgpu-stage load --files . | sgpu-run >response
+	for bits in 40 52; do
+		python3 - "$bits" <<-'END'
+			import sys
+			size, data, at = 1 << int(sys.argv[1]), open('response', 'rb').read(), 0
+			with open('lie', 'wb') as out:
+			    while data[at]:
+			        header = bytearray(data[at:at + 512])
+			        length = int(header[124:135], 8)
+			        body = data[at + 512:at + 512 + length].replace(b'size_bytes":1024', b'size_bytes":%d' % size)
+			        payload = header.startswith(b'segments/')
+			        header[124:136] = b'\x80\0\0\0' + (size if payload else len(body)).to_bytes(8, 'big')
+			        header[148:156] = b' ' * 8
+			        header[148:156] = b'%06o\0 ' % sum(header)
+			        out.write(header + body + bytes(0 if payload else -len(body) % 512))
+			        at += 512 + length + -length % 512
+		END
+		# shellcheck disable=SC2002 # a pipe is the point: it has no size
+		cat lie | run -1 peak sgpu-seal open -q -C out
+		assert_contains "$(cat message)" "cut short"
+		[ "$(cat peak)" -le "$base" ]
+		assert_no_file out
+	done
+}
+
+@test "a runner takes no memory for a payload that is said to be large and does not come" {
+	local base
+	base=$(empty_peak)
+	make_head large large.tar
+	# shellcheck disable=SC2002
+	cat large.tar | run -1 peak sgpu-run -q -o response
+	assert_contains "$(cat message)" "cut short"
+	echo "$(cat peak) KiB, $base KiB" >&2
+	[ "$(cat peak)" -le $((base + 16384)) ]
+	assert_no_file response
 }
 
 @test "a chain of as many operations as there can be runs in 200 MiB" {

@@ -3,6 +3,7 @@
  * Pages of a device: mapping, what stays with a frame, what is refused, what is counted, what it costs.
  * Runs alone on a GPU, since it takes pages that others may have taken all of.
  */
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -83,6 +84,50 @@ UNIT_TEST(contents_stay_with_the_frame)
 	REQUIRE(sgpu_page_map(second.space, 0, frames + 2, 1, info.small, &error) == SGPU_OK);
 	CHECK(holds(second.base, 1004));
 	sgpu_space_free(&second.space);
+	close_all();
+}
+
+static size_t pages_in_memory(sgpu_devptr memory, uint64_t size)
+{
+	static unsigned char present[16384];
+	size_t count = 0;
+
+	CHECK(size / info.small <= sizeof(present) && mincore((void *)(uintptr_t)memory, size, present) == 0);
+	for (size_t i = 0; i < size / info.small; i++) {
+		count += present[i] & 1;
+	}
+	return count;
+}
+
+/* Pages that follow each other in the space and not in the device's memory, of which few are written to. */
+UNIT_TEST(clearing_reaches_all_that_was_written_and_makes_no_memory)
+{
+	enum { BIG = 16 };
+	struct sgpu_task task = { 0 };
+	uint32_t list[BIG];
+	struct room room;
+	uint64_t each, size, at;
+
+	open_all(0);
+	each = info.big / info.small;
+	size = BIG * info.big;
+	room = make_room(BIG * each);
+	for (uint32_t i = 0; i < BIG; i++) {
+		list[i] = (uint32_t)(((i * 5 + 3) % BIG + i % 2 * BIG) * each);
+	}
+	REQUIRE(sgpu_page_map(room.space, 0, list, BIG, info.big, &error) == SGPU_OK);
+	for (at = 0; at < size; at += info.big / 2 + 3 * info.small) {
+		CHECK(put(room.base + at, ~at) == SGPU_OK && put(room.base + at + info.small - 8, ~at) == SGPU_OK);
+	}
+	CHECK(put(room.base + size - 16, 77) == SGPU_OK && put(room.base + size - 8, 88) == SGPU_OK);
+	CHECK(sgpu_device_clear(stream, room.base + 8, size - 16, &task) == SGPU_OK);
+	CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK && task.code == SGPU_OK);
+	CHECK(holds(room.base, ~(uint64_t)0) && holds(room.base + size - 8, 88) && holds(room.base + size - 16, 0));
+	CHECK(!on_cpu() || pages_in_memory(room.base, size) < BIG * each / 2);
+	for (at = 0; at < size; at += info.big / 2 + 3 * info.small) {
+		CHECK(at == 0 || holds(room.base + at, 0));
+		CHECK(holds(room.base + at + info.small - 8, 0));
+	}
 	close_all();
 }
 
@@ -365,6 +410,7 @@ int main(void)
 	UNIT_RUN(sizes_are_told);
 	UNIT_RUN(a_limit_on_the_size_of_files_bounds_the_memory);
 	UNIT_RUN(contents_stay_with_the_frame);
+	UNIT_RUN(clearing_reaches_all_that_was_written_and_makes_no_memory);
 	UNIT_RUN(a_run_of_pages_is_one_range);
 	UNIT_RUN(what_does_not_fit_is_refused);
 	UNIT_RUN(big_and_small_take_turns);

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -387,6 +388,45 @@ static int space_access(struct sgpu_space *space, bool on, struct sgpu_error *er
 	}
 	pthread_mutex_unlock(&frames->lock);
 	return code;
+}
+
+/* ---- clearing ---- */
+/* Moves *at on to the next byte before `end` that may be another than zero; *size: how many there are. Holes of the file are
+ * zeros, and what is no page of a space may be anything. */
+static bool next_written(struct sgpu_cpu_pages *pages, uint64_t *at, uint64_t end, uint64_t *size)
+{
+	uint64_t place, skipped;
+	off_t data, hole;
+
+	for (; *at < end; *at += *size) {
+		if (!sgpu_frames_place(&pages->frames, *at, end - *at, &place, size)) {
+			*size = end - *at;
+			return true;
+		}
+		data = lseek(pages->fd, (off_t)place, SEEK_DATA);
+		if (data < 0 && errno != ENXIO) {
+			return true;
+		}
+		skipped = data < 0 ? *size : (uint64_t)data - place;
+		if (skipped < *size) {
+			hole = lseek(pages->fd, data, SEEK_HOLE);
+			*at += skipped;
+			*size -= skipped;
+			*size = hole > data && (uint64_t)(hole - data) < *size ? (uint64_t)(hole - data) : *size;
+			return true;
+		}
+	}
+	return false;
+}
+
+void sgpu_cpu_pages_clear(struct sgpu_device *device, sgpu_devptr memory, uint64_t size)
+{
+	uint64_t at = memory, part;
+
+	while (next_written(&device->pages, &at, memory + size, &part)) {
+		memset(pointer(at), 0, part);
+		at += part;
+	}
 }
 
 /* ---- the end ---- */

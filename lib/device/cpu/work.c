@@ -19,33 +19,54 @@ static void *pointer(sgpu_devptr address)
 	return (void *)(uintptr_t)address;
 }
 
-/* ---- copies ---- */
-/* Without a source it clears. */
-static void move_bytes(void *argument, uint64_t begin, uint64_t end)
+/* ---- copies and clears ---- */
+static void copy_bytes(void *argument, uint64_t begin, uint64_t end)
 {
 	const struct sgpu_cpu_item *item = argument;
 
-	if (item->from) {
-		memcpy((char *)item->to + begin, (const char *)item->from + begin, end - begin);
-	} else {
-		memset((char *)item->to + begin, 0, end - begin);
-	}
+	memcpy((char *)item->to + begin, (const char *)item->from + begin, end - begin);
 }
 
-static int perform_move(struct sgpu_device *device, const struct sgpu_cpu_item *item, struct sgpu_task *task)
+static int perform_copy(struct sgpu_device *device, const struct sgpu_cpu_item *item, struct sgpu_task *task)
 {
 	(void)task;
 	if (item->size < SHARED_BYTES) {
-		move_bytes((void *)(uintptr_t)item, 0, item->size);
+		copy_bytes((void *)(uintptr_t)item, 0, item->size);
 		return SGPU_OK;
 	}
-	return sgpu_pool_for(device->pool, item->size, GRAIN_BYTES, move_bytes, (void *)(uintptr_t)item);
+	return sgpu_pool_for(device->pool, item->size, GRAIN_BYTES, copy_bytes, (void *)(uintptr_t)item);
 }
 
+struct clearing {
+	struct sgpu_device *device;
+	const struct sgpu_cpu_item *item;
+};
+
+static void clear_bytes(void *argument, uint64_t begin, uint64_t end)
+{
+	const struct clearing *clearing = argument;
+
+	sgpu_cpu_pages_clear(clearing->device, (uintptr_t)clearing->item->to + begin, end - begin);
+}
+
+/* What is large may have been asked for and never written to. */
+static int perform_clear(struct sgpu_device *device, const struct sgpu_cpu_item *item, struct sgpu_task *task)
+{
+	struct clearing clearing = { device, item };
+
+	(void)task;
+	if (item->size < SHARED_BYTES) {
+		memset(item->to, 0, item->size);
+		return SGPU_OK;
+	}
+	return sgpu_pool_for(device->pool, item->size, SHARED_BYTES, clear_bytes, &clearing);
+}
+
+/* Without a source it clears. */
 static int enqueue_move(struct sgpu_stream *stream, void *to, const void *from, uint64_t size, struct sgpu_task *task)
 {
-	const struct sgpu_cpu_item item = { .kind = SGPU_CPU_WORK, .work = perform_move, .moves = true, .to = to, .from = from,
-					    .size = size, .task = task };
+	const struct sgpu_cpu_item item = { .kind = SGPU_CPU_WORK, .work = from ? perform_copy : perform_clear, .moves = true,
+					    .to = to, .from = from, .size = size, .task = task };
 
 	return sgpu_cpu_enqueue(stream, &item);
 }
