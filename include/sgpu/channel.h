@@ -118,7 +118,7 @@ enum sgpu_refusal {
 	SGPU_REFUSED_BOOTSTRAP,    /* a bootstrap channel may not do or be done this; or `via` is none */
 	SGPU_REFUSED_COUNTER,      /* dropped, replayed or reordered: the counter is not the next one */
 	SGPU_REFUSED_SEAL,         /* the group does not verify under the CEK */
-	SGPU_REFUSED_GROUP,        /* it verified, and is malformed inside or leaves the context's memory */
+	SGPU_REFUSED_GROUP,        /* it has items, and came where nobody takes them */
 	SGPU_REFUSED_LIMIT,        /* too many channels, references or entries */
 	SGPU_REFUSED_DEVICE,       /* the device failed; the text says how */
 	SGPU_REFUSALS
@@ -209,12 +209,6 @@ struct sgpu_processor_config {
 	uint32_t unprotected;           /* frames at the beginning that the host may read and write */
 	uint32_t hidden;                /* frames at the end that nobody maps: keys and tables stand for them */
 	uint64_t space_size;            /* bytes of addresses a context gets, 0: twice the frames */
-	/* Takes the items of an opened group, in the order of the channel: called with what was sealed, after its tag has
-	 * verified. It keeps a copy for whoever carries them out, and calls nothing of the processor. A failure is the
-	 * group's: SGPU_REFUSED_GROUP for SGPU_EINVALID and SGPU_EPOLICY, else SGPU_REFUSED_DEVICE; the counter has
-	 * advanced all the same. NULL: groups are empty. `items` starts at a multiple of 8 and is wiped afterwards. */
-	int (*take)(void *taker, uint32_t channel, const uint8_t *items, size_t size, struct sgpu_error *error);
-	void *taker;
 };
 
 /* The pager is borrowed. Frames are taken to hold secrets at first: each is cleared before it is first mapped,

@@ -69,9 +69,6 @@ enum sgpu_secure_direction { SGPU_SECURE_TO_DEVICE, SGPU_SECURE_TO_HOST };
 SGPU_MUST_CHECK int sgpu_secure_memcpy(struct sgpu_secure *context, void *host, sgpu_devptr memory, uint64_t size,
 				       enum sgpu_secure_direction direction, struct sgpu_error *error);
 
-/* For all calls that take a stream, on the context or on its device; freed with sgpu_stream_free. */
-SGPU_MUST_CHECK int sgpu_secure_stream_create(struct sgpu_secure *context, struct sgpu_stream **stream,
-					      struct sgpu_error *error);
 /* Copies the image into protected memory, measures it there (CH_MEASURE) against `digest` (KT128, SGPU_MEASURE_CUSTOM, not
  * keyed), and loads it only then, from host memory: a driver takes code from nowhere else. The image is copied; freed with
  * sgpu_device_module_free. Errors: SGPU_EPOLICY when it differs, as sgpu_device_module_load.

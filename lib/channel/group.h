@@ -92,10 +92,6 @@ SGPU_MUST_CHECK int sgpu_item_call_encode(const struct sgpu_item_call *call, uin
 					  struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_item_call_decode(const struct sgpu_item *item, struct sgpu_item_call *call,
 					  struct sgpu_error *error);
-/* A grant as a message. */
-enum { SGPU_GRANT_SIZE = SGPU_GRANT_BIND_SIZE + 32 + SGPU_KEY_SIZE + SGPU_TAG_SIZE };
-void sgpu_grant_encode(const struct sgpu_grant *grant, uint8_t bytes[SGPU_GRANT_SIZE]);
-void sgpu_grant_decode(const uint8_t bytes[SGPU_GRANT_SIZE], struct sgpu_grant *grant);
 
 /* ---- group_client.c: the session's side ---- */
 /* Sends a message and waits for what is answered, which need not be true: SGPU_MESSAGE_MAX bytes at most. */

@@ -190,23 +190,3 @@ int sgpu_item_call_decode(const struct sgpu_item *item, struct sgpu_item_call *c
 	call->arguments = sgpu_take(&reader, reader.left);
 	return reader.bad ? sgpu_fail(error, SGPU_EINVALID, "a call of a command group is malformed") : SGPU_OK;
 }
-
-/* ---- grants ---- */
-void sgpu_grant_encode(const struct sgpu_grant *grant, uint8_t bytes[SGPU_GRANT_SIZE])
-{
-	sgpu_grant_bind(grant, bytes);
-	sgpu_put_bytes(sgpu_put_bytes(bytes + SGPU_GRANT_BIND_SIZE, grant->enc, sizeof(grant->enc)), grant->sealed_cek,
-		       sizeof(grant->sealed_cek));
-}
-
-void sgpu_grant_decode(const uint8_t bytes[SGPU_GRANT_SIZE], struct sgpu_grant *grant)
-{
-	struct sgpu_reader reader = { .next = bytes, .left = SGPU_GRANT_SIZE };
-
-	grant->channel = sgpu_take_u32(&reader);
-	grant->serial = sgpu_take_u32(&reader);
-	sgpu_take_bytes(&reader, grant->owner_hash, sizeof(grant->owner_hash));
-	sgpu_take_bytes(&reader, grant->processor, sizeof(grant->processor));
-	sgpu_take_bytes(&reader, grant->enc, sizeof(grant->enc));
-	sgpu_take_bytes(&reader, grant->sealed_cek, sizeof(grant->sealed_cek));
-}

@@ -10,6 +10,10 @@
 enum { SGPU_GRANT_BIND_SIZE = 4 + 4 + SGPU_SHA256_SIZE + 16 };
 /* channel || serial || owner_hash || processor, integers little endian. */
 void sgpu_grant_bind(const struct sgpu_grant *grant, uint8_t bytes[SGPU_GRANT_BIND_SIZE]);
+/* A grant as a message. */
+enum { SGPU_GRANT_SIZE = SGPU_GRANT_BIND_SIZE + 32 + SGPU_KEY_SIZE + SGPU_TAG_SIZE };
+void sgpu_grant_encode(const struct sgpu_grant *grant, uint8_t bytes[SGPU_GRANT_SIZE]);
+void sgpu_grant_decode(const uint8_t bytes[SGPU_GRANT_SIZE], struct sgpu_grant *grant);
 
 /* Derived from the CEK by HKDF-SHA256 with salt = processor. */
 struct sgpu_channel_keys {

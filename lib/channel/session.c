@@ -11,6 +11,7 @@
 #include <sgpu/secret.h>
 
 #include "channel/keys.h"
+#include "channel/wire.h"
 
 struct sgpu_session {
 	struct sgpu_channel_keys *keys; /* secret memory */
@@ -23,12 +24,28 @@ static const char GRANT_INFO[] = "sgpu channel v1";
 
 void sgpu_grant_bind(const struct sgpu_grant *grant, uint8_t bytes[SGPU_GRANT_BIND_SIZE])
 {
-	for (int i = 0; i < 4; i++) {
-		bytes[i] = (uint8_t)(grant->channel >> 8 * i);
-		bytes[4 + i] = (uint8_t)(grant->serial >> 8 * i);
-	}
-	memcpy(bytes + 8, grant->owner_hash, sizeof(grant->owner_hash));
-	memcpy(bytes + 8 + sizeof(grant->owner_hash), grant->processor, sizeof(grant->processor));
+	bytes = sgpu_put_u32(sgpu_put_u32(bytes, grant->channel), grant->serial);
+	bytes = sgpu_put_bytes(bytes, grant->owner_hash, sizeof(grant->owner_hash));
+	sgpu_put_bytes(bytes, grant->processor, sizeof(grant->processor));
+}
+
+void sgpu_grant_encode(const struct sgpu_grant *grant, uint8_t bytes[SGPU_GRANT_SIZE])
+{
+	sgpu_grant_bind(grant, bytes);
+	sgpu_put_bytes(sgpu_put_bytes(bytes + SGPU_GRANT_BIND_SIZE, grant->enc, sizeof(grant->enc)), grant->sealed_cek,
+		       sizeof(grant->sealed_cek));
+}
+
+void sgpu_grant_decode(const uint8_t bytes[SGPU_GRANT_SIZE], struct sgpu_grant *grant)
+{
+	struct sgpu_reader reader = { .next = bytes, .left = SGPU_GRANT_SIZE };
+
+	grant->channel = sgpu_take_u32(&reader);
+	grant->serial = sgpu_take_u32(&reader);
+	sgpu_take_bytes(&reader, grant->owner_hash, sizeof(grant->owner_hash));
+	sgpu_take_bytes(&reader, grant->processor, sizeof(grant->processor));
+	sgpu_take_bytes(&reader, grant->enc, sizeof(grant->enc));
+	sgpu_take_bytes(&reader, grant->sealed_cek, sizeof(grant->sealed_cek));
 }
 
 static int open_cek(const struct sgpu_key *owner, const struct sgpu_grant *grant, uint8_t cek[SGPU_KEY_SIZE],

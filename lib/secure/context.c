@@ -69,16 +69,6 @@ static void free_ground(struct sgpu_ground *ground)
 	free(ground);
 }
 
-/* The items of a group go to whoever takes those of its channel. */
-static int take_group(void *argument, uint32_t channel, const uint8_t *items, size_t size, struct sgpu_error *error)
-{
-	struct sgpu_ground *ground = argument;
-	const struct sgpu_taker *taker = channel < SGPU_CHANNEL_MAX ? atomic_load(&ground->takers[channel]) : NULL;
-
-	return taker ? taker->take(taker->argument, items, size, error) :
-		       sgpu_fail(error, SGPU_EPOLICY, "nobody takes groups of channel %u", (unsigned)channel);
-}
-
 /* What is kept apart: some frames that the host reads and writes, and as many at the end as the table of pages would
  * take. */
 static int configure(struct sgpu_ground *ground, struct sgpu_error *error)
@@ -92,8 +82,7 @@ static int configure(struct sgpu_ground *ground, struct sgpu_error *error)
 				 (unsigned long long)ground->pager.info.total);
 	}
 	ground->config = (struct sgpu_processor_config){ .frames = (uint32_t)frames, .unprotected = UNPROTECTED_FRAMES,
-							 .hidden = (uint32_t)hidden,
-							 .take = take_group, .taker = ground };
+							 .hidden = (uint32_t)hidden };
 	return SGPU_OK;
 }
 
@@ -286,4 +275,34 @@ void sgpu_secure_destroy(struct sgpu_secure **context)
 	pthread_mutex_destroy(&c->stream_lock);
 	*context = NULL;
 	sgpu_free_wiped(&c, sizeof(*c));
+}
+
+/* ---- what it is to its users, and what it did ---- */
+struct sgpu_device *sgpu_secure_device(struct sgpu_secure *context)
+{
+	return (struct sgpu_device *)(void *)context;
+}
+
+struct sgpu_processor *sgpu_secure_processor(struct sgpu_secure *context)
+{
+	return context->ground ? context->ground->processor : NULL;
+}
+
+const struct sgpu_grant *sgpu_secure_grant(const struct sgpu_secure *context)
+{
+	return &context->grant;
+}
+
+void sgpu_secure_get_stats(struct sgpu_secure *context, struct sgpu_secure_stats *stats)
+{
+	*stats = (struct sgpu_secure_stats){
+		.requests = atomic_load(&context->requests),
+		.refused = atomic_load(&context->refused),
+		.commands = atomic_load(&context->commands),
+		.streams = atomic_load(&context->streams),
+	};
+	pthread_mutex_lock(&context->arena_lock);
+	stats->mapped_bytes = context->arena.mapped_bytes;
+	stats->used_bytes = context->arena.used_bytes;
+	pthread_mutex_unlock(&context->arena_lock);
 }

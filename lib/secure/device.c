@@ -7,7 +7,6 @@
  */
 #include <stdlib.h>
 
-
 #include "secure/secure.h"
 
 static struct sgpu_secure *context_of(struct sgpu_device *device)
@@ -25,14 +24,6 @@ static struct sgpu_secure_key *key_of(struct sgpu_device_key *key)
 static void close_device(struct sgpu_device *device)
 {
 	(void)device;
-}
-
-static int open_device(const char *selector, const struct sgpu_device_config *config, struct sgpu_device **device,
-		       struct sgpu_error *error)
-{
-	(void)config;
-	(void)device;
-	return sgpu_fail(error, SGPU_EUSAGE, "'%s': a secure context is made over a device that is open", selector);
 }
 
 static int info(struct sgpu_device *device, struct sgpu_device_info *about, struct sgpu_error *error)
@@ -294,7 +285,6 @@ void sgpu_secure_calls(struct sgpu_secure *context, const struct sgpu_device_bac
 	context->stream_calls.event_query = inner->stream->event_query;
 	context->backend = (struct sgpu_device_backend){
 		.name = inner->name,
-		.open = open_device,
 		.close = close_device,
 		.info = info,
 		.synchronize = synchronize,

@@ -16,7 +16,7 @@
 
 /* Plaintext, in secret memory. */
 struct group_text {
-	uint8_t items[SGPU_GROUP_BYTES], answer[SGPU_GROUP_BYTES];
+	uint8_t items[SGPU_GROUP_MAX], answer[SGPU_GROUP_BYTES];
 };
 
 struct sgpu_group_server {
@@ -24,10 +24,7 @@ struct sgpu_group_server {
 	struct sgpu_group_worker *worker;
 	bool is_open;                  /* there is a channel */
 	struct sgpu_grant grant;
-	struct sgpu_taker taker;       /* of the channel's groups */
 	struct group_text *text;
-	atomic_bool expects;           /* this server has submitted a group, and nobody else */
-	size_t size;                   /* of the items */
 	uint64_t counter;              /* of the group that was answered last */
 	uint8_t last[SGPU_MESSAGE_MAX]; /* that answer */
 	size_t last_size;
@@ -62,25 +59,11 @@ void sgpu_group_server_free(struct sgpu_group_server **server)
 	}
 	sgpu_group_worker_free(&s->worker);
 	if (s->is_open) {
-		atomic_store(&s->context->ground->takers[s->grant.channel], NULL);
 		sgpu_secure_channel_close(s->context, s->grant.channel, NULL);
 	}
 	sgpu_secret_free(s->text, sizeof(*s->text));
 	free(s);
 	*server = NULL;
-}
-
-/* Called by the processor, while this server has it look at a group. */
-static int take_items(void *argument, const uint8_t *items, size_t size, struct sgpu_error *error)
-{
-	struct sgpu_group_server *s = argument;
-
-	if (!atomic_exchange(&s->expects, false)) {
-		return sgpu_fail(error, SGPU_EPOLICY, "a group came by another way than its server");
-	}
-	memcpy(s->text->items, items, size);
-	s->size = size;
-	return SGPU_OK;
 }
 
 static int open_channel(struct sgpu_group_server *s, const uint8_t owner_key[32], uint8_t *answer, size_t *answer_size,
@@ -92,8 +75,6 @@ static int open_channel(struct sgpu_group_server *s, const uint8_t owner_key[32]
 		return rc;
 	}
 	s->is_open = true;
-	s->taker = (struct sgpu_taker){ take_items, s };
-	atomic_store(&s->context->ground->takers[s->grant.channel], &s->taker);
 	sgpu_grant_encode(&s->grant, answer);
 	*answer_size = SGPU_GRANT_SIZE;
 	return SGPU_OK;
@@ -106,13 +87,13 @@ static int refuse(enum sgpu_refusal refusal, uint8_t *answer, size_t *answer_siz
 	return SGPU_OK;
 }
 
-/* Carries out the group that was taken, and keeps the sealed answer. */
-static int answer_group(struct sgpu_group_server *s, struct sgpu_error *error)
+/* Carries out a group that was opened, and keeps the sealed answer. */
+static int answer_group(struct sgpu_group_server *s, size_t items_size, struct sgpu_error *error)
 {
 	size_t size = 0;
 	int rc;
 
-	sgpu_group_worker_run(s->worker, s->text->items, s->size, s->text->answer, &size);
+	sgpu_group_worker_run(s->worker, s->text->items, items_size, s->text->answer, &size);
 	rc = sgpu_processor_answer(s->context->ground->processor, s->grant.channel, s->text->answer, size, s->last + 8,
 				   &s->counter, error);
 	sgpu_wipe(s->text, sizeof(*s->text));
@@ -129,6 +110,7 @@ int sgpu_group_server_handle(struct sgpu_group_server *s, const uint8_t *message
 	uint32_t pages[SGPU_CHANNEL_PAGES_MAX];
 	struct sgpu_command command;
 	struct sgpu_reply reply;
+	size_t items_size;
 	int rc;
 
 	if (!s->is_open && size == 32) {
@@ -142,12 +124,11 @@ int sgpu_group_server_handle(struct sgpu_group_server *s, const uint8_t *message
 		return refuse(SGPU_REFUSED_NO_CHANNEL, answer, answer_size);
 	}
 	if (s->counter == 0 || command.submit.counter != s->counter) {
-		atomic_store(&s->expects, true);
-		(void)sgpu_processor_command(s->context->ground->processor, &command, &reply);
-		if (atomic_exchange(&s->expects, false)) {
+		if (sgpu_processor_open_group(s->context->ground->processor, &command, s->text->items, &items_size,
+					      &reply) != SGPU_OK) {
 			return refuse(reply.refusal, answer, answer_size);
 		}
-		rc = answer_group(s, error);
+		rc = answer_group(s, items_size, error);
 		if (rc < 0) {
 			return rc;
 		}

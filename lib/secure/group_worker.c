@@ -8,7 +8,6 @@
 #include <sgpu/base.h>
 #include <sgpu/secret.h>
 
-
 #include "channel/wire.h"
 #include "secure/group.h"
 

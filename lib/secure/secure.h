@@ -28,12 +28,6 @@ enum {
 	SGPU_SECURE_STREAMS_SPARE = 64, /* streams kept for the next user */
 };
 
-/* Who takes the items of the groups of a channel. */
-struct sgpu_taker {
-	int (*take)(void *argument, const uint8_t *items, size_t size, struct sgpu_error *error);
-	void *argument;
-};
-
 struct sgpu_ground {
 	unsigned references;              /* under `lock` */
 	struct sgpu_device *device;
@@ -46,7 +40,6 @@ struct sgpu_ground {
 	uint32_t asked[SGPU_CHANNEL_PAGES_MAX]; /* pages of the last CH_PTE that went out */
 	uint8_t asked_hash[SGPU_CHANNEL_DIGEST_SIZE];
 	bool taken[SGPU_CHANNEL_MAX];     /* channels that somebody has, or that could not be destroyed */
-	_Atomic(const struct sgpu_taker *) takers[SGPU_CHANNEL_MAX]; /* by channel */
 };
 
 /* What the users of a context see as struct sgpu_stream. */

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include <channel/codec.h>
+#include <channel/processor/request.h>
 #include <sgpu/base.h>
 
 #include "../unit/fake_pager.h"
@@ -45,19 +46,10 @@ static void print(const char *what, uint64_t *times, uint64_t each)
 	       (double)times[0] / (double)each);
 }
 
-static int take(void *taker, uint32_t channel, const uint8_t *items, size_t size, struct sgpu_error *error)
-{
-	(void)channel;
-	(void)items;
-	(void)error;
-	*(uint64_t *)taker += size;
-	return SGPU_OK;
-}
-
-static void open_channel(struct bench *b, uint64_t *total)
+static void open_channel(struct bench *b)
 {
 	const struct sgpu_processor_config config = {
-		.frames = FRAMES, .unprotected = UNPROTECTED, .take = take, .taker = total
+		.frames = FRAMES, .unprotected = UNPROTECTED
 	};
 	struct sgpu_command command = { .op = SGPU_CH_CREATE };
 	struct sgpu_error error = { 0 };
@@ -109,12 +101,14 @@ static void time_pages(struct bench *b, bool codec, uint64_t *up, uint64_t *down
 	}
 }
 
-static void time_groups(struct bench *b, uint64_t *seal, uint64_t *open)
+static void time_groups(struct bench *b, uint64_t *seal, uint64_t *open, uint64_t *total)
 {
 	enum { BATCH = GROUPS / ROUNDS };
 	static uint8_t groups[BATCH][ITEMS + SGPU_TAG_SIZE];
 	static const uint8_t items[ITEMS] = "items of a group";
+	static uint8_t opened[SGPU_GROUP_MAX];
 	uint64_t first = 0;
+	size_t size;
 
 	for (int i = 0; i < ROUNDS; i++) {
 		struct sgpu_command command = { .op = SGPU_CH_SUBMIT, .via = CHANNEL, .channel = CHANNEL };
@@ -128,7 +122,8 @@ static void time_groups(struct bench *b, uint64_t *seal, uint64_t *open)
 			command.submit.group = groups[g];
 			command.submit.size = sizeof(groups[g]);
 			command.submit.counter = ++first;
-			must(sgpu_processor_command(b->processor, &command, &b->reply), &b->reply.error);
+			must(sgpu_processor_open_group(b->processor, &command, opened, &size, &b->reply), &b->reply.error);
+			*total += size;
 		}
 		seal[i] = middle - begin;
 		open[i] = sgpu_now_ns() - middle;
@@ -141,7 +136,7 @@ int main(void)
 	static struct bench bench;
 	uint64_t total = 0;
 
-	open_channel(&bench, &total);
+	open_channel(&bench);
 	printf("%s\n", sgpu_aead_provider());
 	time_pages(&bench, true, times[0], times[1]);
 	print("CH_PTE, 8 pages mapped, as bytes", times[0], 1);
@@ -149,7 +144,7 @@ int main(void)
 	time_pages(&bench, false, times[0], times[1]);
 	print("CH_PTE, 8 pages mapped", times[0], 1);
 	print("CH_PTE, 8 pages unmapped", times[1], 1);
-	time_groups(&bench, times[0], times[1]);
+	time_groups(&bench, times[0], times[1], &total);
 	for (int i = 0; i < ROUNDS; i++) {
 		times[2][i] = times[0][i] + times[1][i];
 	}

@@ -8,6 +8,8 @@
 
 #include <sgpu/base.h>
 
+#include <channel/processor/request.h>
+
 #include "fake_pager.h"
 #include "unit.h"
 
@@ -24,6 +26,8 @@ struct bench {
 	struct sgpu_command command;
 	struct sgpu_reply reply;
 	struct sgpu_key owner[2];
+	uint8_t items[SGPU_GROUP_MAX]; /* of the last group */
+	size_t items_size;
 };
 
 static inline struct sgpu_command create_command(uint32_t channel, uint32_t directory, const struct sgpu_key *owner)
@@ -107,7 +111,8 @@ static inline enum sgpu_refusal submit(struct bench *b, uint32_t channel, const 
 				       .via = channel,
 				       .channel = channel,
 				       .submit = { .group = group, .size = (uint32_t)size, .counter = counter } };
-	return say(b, &b->command);
+	(void)sgpu_processor_open_group(b->processor, &b->command, b->items, &b->items_size, &b->reply);
+	return b->reply.refusal;
 }
 
 /* Everything is as it should be: the processor's books, and the device under them. */
@@ -142,14 +147,12 @@ static inline struct sgpu_session *session_of(struct bench *b, const struct sgpu
 	return session;
 }
 
-static inline void bench_open(struct bench *b, bool fresh,
-			      int (*take)(void *, uint32_t, const uint8_t *, size_t, struct sgpu_error *),
-			      void *taker)
+static inline void bench_open(struct bench *b, bool fresh)
 {
 	memset(b, 0, sizeof(*b));
 	fake_pager_init(&b->fake, FRAMES, SMALL, RATIO, fresh, &b->pager);
 	b->config = (struct sgpu_processor_config){ .frames = FRAMES, .unprotected = UNPROTECTED, .hidden = HIDDEN,
-						    .space_size = SPACE, .take = take, .taker = taker };
+						    .space_size = SPACE };
 	CHECK(sgpu_processor_create(&b->pager, &b->config, &b->processor, NULL) == SGPU_OK);
 	CHECK(sgpu_key_generate(SGPU_KEY_X25519, &b->owner[0], NULL) == SGPU_OK);
 	CHECK(sgpu_key_generate(SGPU_KEY_X25519, &b->owner[1], NULL) == SGPU_OK);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include <channel/keys.h>
+#include <channel/processor/request.h>
 #include <sgpu/channel.h>
 
 enum { BOOT = 0, ALICE = 1, BOB = 2, ALICE_2 = 3, SCENE_CHANNELS = 8 };
@@ -171,9 +172,9 @@ static inline enum sgpu_refusal scene_submit(struct scene *scene, uint32_t chann
 {
 	struct scene_channel *s = &scene->channels[sealer];
 	struct sgpu_command c = { .op = SGPU_CH_SUBMIT, .via = channel, .channel = channel };
-	uint8_t group[8 + SGPU_TAG_SIZE] = { 0 }, nonce[SGPU_NONCE_SIZE];
+	uint8_t group[8 + SGPU_TAG_SIZE] = { 0 }, nonce[SGPU_NONCE_SIZE], items[SGPU_GROUP_MAX];
 	struct sgpu_aead *aead = NULL;
-	enum sgpu_refusal refusal;
+	size_t size = 0;
 
 	counter = counter ? counter : s->submitted + 1;
 	sgpu_group_nonce(s->grant.serial, counter, nonce);
@@ -186,11 +187,11 @@ static inline enum sgpu_refusal scene_submit(struct scene *scene, uint32_t chann
 	c.submit.group = group;
 	c.submit.size = sizeof(group);
 	c.submit.counter = counter;
-	refusal = scene_send(scene, &c);
-	if (refusal == SGPU_REFUSED_NOT) {
+	(void)sgpu_processor_open_group(scene->processor, &c, items, &size, &scene->reply);
+	if (scene->reply.refusal == SGPU_REFUSED_NOT) {
 		s->submitted = counter;
 	}
-	return refusal;
+	return scene->reply.refusal;
 }
 
 /* First frame of the protected region and beyond: one for each directory and table, then data. */

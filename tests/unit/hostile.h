@@ -380,16 +380,6 @@ static inline struct sgpu_pager world_pager(struct world *world)
 	};
 }
 
-/* Takes any group. */
-static inline int world_take_group(void *taker, uint32_t channel, const uint8_t *items, size_t size,
-				   struct sgpu_error *error)
-{
-	(void)taker;
-	(void)channel;
-	(void)items;
-	return size <= SGPU_GROUP_MAX ? SGPU_OK : sgpu_fail(error, SGPU_EINVALID, "a group of %zu bytes", size);
-}
-
 static inline const struct sgpu_processor_config *world_config(void)
 {
 	static const struct sgpu_processor_config config = {
@@ -397,7 +387,6 @@ static inline const struct sgpu_processor_config *world_config(void)
 		.unprotected = WORLD_UNPROTECTED,
 		.hidden = WORLD_HIDDEN,
 		.space_size = 3ull * SGPU_CHANNEL_ENTRIES * WORLD_SMALL,
-		.take = world_take_group,
 	};
 
 	return &config;

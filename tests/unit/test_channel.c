@@ -291,7 +291,7 @@ UNIT_TEST(a_grant_opens_with_its_owners_key_alone)
 	struct sgpu_session *session = NULL;
 	struct sgpu_grant grant;
 
-	bench_open(&b, true, NULL, NULL);
+	bench_open(&b, true);
 	REQUIRE(create(&b, 1, 10, &b.owner[0]) == SGPU_REFUSED_NOT);
 	CHECK(b.reply.grant.channel == 1 && b.reply.grant.serial);
 	CHECK(sgpu_session_open(&b.owner[1], &b.reply.grant, &session, NULL) == SGPU_EKEY && !session);
@@ -312,7 +312,7 @@ UNIT_TEST(a_session_believes_each_report_once_and_in_order)
 	struct bench b;
 	struct sgpu_summary first, second, altered;
 
-	bench_open(&b, true, NULL, NULL);
+	bench_open(&b, true);
 	REQUIRE(create(&b, 1, 10, &b.owner[0]) == SGPU_REFUSED_NOT);
 	struct sgpu_session *session = session_of(&b, &b.owner[0]);
 	REQUIRE(pde(&b, 1, 0, 11, false) == SGPU_REFUSED_NOT);
@@ -342,7 +342,7 @@ UNIT_TEST(what_is_too_large_for_a_group_is_not_sealed)
 	struct bench b;
 	uint64_t counter = 0;
 
-	bench_open(&b, true, NULL, NULL);
+	bench_open(&b, true);
 	REQUIRE(create(&b, 1, 10, &b.owner[0]) == SGPU_REFUSED_NOT);
 	struct sgpu_session *session = session_of(&b, &b.owner[0]);
 	CHECK(sgpu_session_seal(session, items, SGPU_GROUP_MAX - SGPU_TAG_SIZE + 1, group, &counter, NULL) ==

@@ -22,14 +22,6 @@ struct stage {
 	uint32_t per_big;
 };
 
-static int nothing(void *taker, uint32_t channel, const uint8_t *items, size_t size, struct sgpu_error *error)
-{
-	(void)taker;
-	(void)channel;
-	(void)items;
-	return size == 8 ? SGPU_OK : sgpu_fail(error, SGPU_EINVALID, "a group of %zu bytes", size);
-}
-
 static bool begin(struct stage *s)
 {
 	const char *name = getenv("SGPU_TEST_DEVICE");
@@ -48,7 +40,6 @@ static bool begin(struct stage *s)
 		.unprotected = 16,
 		.hidden = 4,
 		.space_size = 2 * SGPU_CHANNEL_ENTRIES * s->scene.pager.info.small,
-		.take = nothing,
 	};
 	return scene_begin(&s->scene, &s->config);
 }

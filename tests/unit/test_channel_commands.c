@@ -37,7 +37,7 @@ UNIT_TEST(a_channel_takes_its_directory)
 {
 	struct bench b;
 
-	bench_open(&b, true, NULL, NULL);
+	bench_open(&b, true);
 	REQUIRE(create(&b, 1, 11, &b.owner[0]) == OK);
 	CHECK(frame(&b, 11).mapped && frame(&b, 11).locked && frame(&b, 11).use == SGPU_FRAME_DIRECTORY);
 	CHECK(frame(&b, 11).owner == 1 && frame(&b, 11).references == 1);
@@ -53,7 +53,7 @@ UNIT_TEST(a_channel_is_refused)
 	struct bench b;
 	struct sgpu_key low = { .kind = SGPU_KEY_X25519_PUBLIC };
 
-	bench_open(&b, true, NULL, NULL);
+	bench_open(&b, true);
 	REQUIRE(create(&b, 1, 11, &b.owner[0]) == OK);
 	CHECK(create(&b, 1, 12, &b.owner[0]) == SGPU_REFUSED_EXISTS);
 	CHECK(create(&b, 2, 11, &b.owner[0]) == SGPU_REFUSED_NOT_FREE);
@@ -81,7 +81,7 @@ UNIT_TEST(no_serial_number_is_given_twice_even_at_the_last)
 {
 	struct bench b;
 
-	bench_open(&b, true, NULL, NULL);
+	bench_open(&b, true);
 	b.processor->serials = UINT32_MAX - 1;
 	CHECK(create(&b, 1, 11, &b.owner[0]) == OK && b.reply.grant.serial == UINT32_MAX);
 	CHECK(create(&b, 2, 12, &b.owner[0]) == SGPU_REFUSED_LIMIT);
@@ -95,7 +95,7 @@ UNIT_TEST(a_bootstrap_channel_only_configures_others)
 	const uint8_t group[SGPU_TAG_SIZE] = { 0 };
 	struct bench b;
 
-	bench_open(&b, true, NULL, NULL);
+	bench_open(&b, true);
 	REQUIRE(create(&b, 5, 1, NULL) == OK);
 	CHECK(pde(&b, 5, 0, 12, false) == SGPU_REFUSED_BOOTSTRAP);
 	CHECK(pte(&b, 5, 0, 0, false, 1, none) == SGPU_REFUSED_BOOTSTRAP);
@@ -113,7 +113,7 @@ UNIT_TEST(a_table_goes_in_and_out)
 {
 	struct bench b;
 
-	bench_open(&b, true, NULL, NULL);
+	bench_open(&b, true);
 	struct sgpu_session *session = open_channel(&b);
 	CHECK(frame(&b, 12).use == SGPU_FRAME_TABLE && frame(&b, 12).locked && !frame(&b, 12).entries);
 	CHECK(frame(&b, 13).big);
@@ -132,7 +132,7 @@ UNIT_TEST(a_table_is_refused)
 	const uint32_t page = 20;
 	struct bench b;
 
-	bench_open(&b, true, NULL, NULL);
+	bench_open(&b, true);
 	struct sgpu_session *session = open_channel(&b);
 	REQUIRE(create(&b, 2, 30, &b.owner[1]) == OK);
 	REQUIRE(create(&b, 3, 31, NULL) == OK);
@@ -167,7 +167,7 @@ UNIT_TEST(pages_are_mapped_and_reported)
 	uint8_t hash[SGPU_CHANNEL_DIGEST_SIZE];
 	struct bench b;
 
-	bench_open(&b, true, NULL, NULL);
+	bench_open(&b, true);
 	struct sgpu_session *session = open_channel(&b);
 	REQUIRE(pte(&b, 1, 0, 5, false, 4, small) == OK);
 	const struct sgpu_summary *s = &b.reply.summary;
@@ -202,7 +202,7 @@ UNIT_TEST(pages_are_refused)
 	static const uint32_t twice[2] = { 20, 20 }, over[2] = { 3, FRAMES };
 	struct bench b;
 
-	bench_open(&b, true, NULL, NULL);
+	bench_open(&b, true);
 	struct sgpu_session *session = open_channel(&b);
 	REQUIRE(create(&b, 2, 30, &b.owner[1]) == OK);
 	REQUIRE(pde(&b, 2, 0, 31, false) == OK && pde(&b, 2, 0, 32, true) == OK);
@@ -244,7 +244,7 @@ UNIT_TEST(a_page_across_two_regions_is_refused)
 {
 	struct bench b;
 
-	bench_open(&b, true, NULL, NULL);
+	bench_open(&b, true);
 	sgpu_processor_free(&b.processor);
 	b.config.unprotected = 6;
 	REQUIRE(sgpu_processor_create(&b.pager, &b.config, &b.processor, NULL) == SGPU_OK);
@@ -261,7 +261,7 @@ UNIT_TEST(a_page_goes_with_its_owners_word_and_is_cleared)
 	const uint8_t secret[SMALL] = "a secret";
 	struct bench b;
 
-	bench_open(&b, true, NULL, NULL);
+	bench_open(&b, true);
 	struct sgpu_session *session = open_channel(&b);
 	REQUIRE(pte(&b, 1, 0, 0, false, 3, pages) == OK);
 	REQUIRE(sgpu_processor_activate(b.processor, 1, NULL) == SGPU_OK);
@@ -284,7 +284,7 @@ UNIT_TEST(adjacent_pages_take_one_call_of_the_device)
 	struct bench b;
 
 	for (int fresh = 0; fresh < 2; fresh++) {
-		bench_open(&b, fresh, NULL, NULL);
+		bench_open(&b, fresh);
 		struct sgpu_session *session = open_channel(&b);
 		REQUIRE(pte(&b, 1, 0, 0, false, 8, pages) == OK);
 		CHECK(b.fake.calls[FAKE_MAP] == 1 && b.fake.calls[FAKE_CLEAR] == !fresh);
@@ -303,7 +303,7 @@ UNIT_TEST(an_authorisation_is_for_one_range_and_one_time)
 	const uint32_t pages[3] = { 20, 21, 22 };
 	struct bench b;
 
-	bench_open(&b, true, NULL, NULL);
+	bench_open(&b, true);
 	struct sgpu_session *session = open_channel(&b);
 	REQUIRE(pte(&b, 1, 0, 0, false, 3, pages) == OK);
 	CHECK(pte_authorised(&b, session, 1, 0, 0, false, 1, none) == OK);
@@ -338,7 +338,7 @@ UNIT_TEST(pages_of_a_channel_without_a_key_need_no_word_and_are_cleared)
 	const uint8_t mark[SMALL] = "x";
 	struct bench b;
 
-	bench_open(&b, true, NULL, NULL);
+	bench_open(&b, true);
 	REQUIRE(create(&b, 1, 11, NULL) == OK && pde(&b, 1, 0, 12, false) == OK);
 	REQUIRE(pte(&b, 1, 0, 0, false, 1, &(uint32_t){ 20 }) == OK);
 	CHECK(!frame(&b, 20).locked && !frame(&b, 12).locked && !b.reply.summary.counter);
@@ -358,7 +358,7 @@ UNIT_TEST(memory_that_is_not_new_is_cleared_before_anybody_sees_it)
 	uint8_t seen[SMALL] = { 1 };
 	struct bench b;
 
-	bench_open(&b, false, NULL, NULL);
+	bench_open(&b, false);
 	struct sgpu_session *session = open_channel(&b);
 	REQUIRE(b.fake.memory[20 * SMALL] == 0xa5);
 	REQUIRE(pte(&b, 1, 0, 0, false, 1, &(uint32_t){ 20 }) == OK);
@@ -380,7 +380,7 @@ UNIT_TEST(a_measurement_is_of_the_contents_and_for_the_owner_alone)
 	uint8_t plain[SGPU_CHANNEL_DIGEST_SIZE], keyed[SGPU_CHANNEL_DIGEST_SIZE], masked[SGPU_CHANNEL_DIGEST_SIZE];
 	struct bench b;
 
-	bench_open(&b, true, NULL, NULL);
+	bench_open(&b, true);
 	struct sgpu_session *session = open_channel(&b);
 	REQUIRE(pte(&b, 1, 0, 1, false, 2, pages) == OK);
 	REQUIRE(sgpu_processor_activate(b.processor, 1, NULL) == SGPU_OK);
@@ -418,7 +418,7 @@ UNIT_TEST(a_channel_goes_with_or_without_its_owners_word)
 	const uint8_t secret[SMALL] = "a secret";
 	struct bench b;
 
-	bench_open(&b, true, NULL, NULL);
+	bench_open(&b, true);
 	for (int with = 0; with < 2; with++) {
 		struct sgpu_session *session = open_channel(&b);
 
@@ -453,7 +453,7 @@ UNIT_TEST(the_host_reads_and_writes_the_unprotected_region_alone)
 	uint8_t back[100] = { 0 };
 	struct bench b;
 
-	bench_open(&b, true, NULL, NULL);
+	bench_open(&b, true);
 	struct sgpu_session *session = open_channel(&b);
 	const uint64_t end = UNPROTECTED * SMALL;
 	CHECK(sgpu_processor_host_write(b.processor, 2 * SMALL + 10, text, 100, NULL) == SGPU_OK);

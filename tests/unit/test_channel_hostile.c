@@ -19,6 +19,8 @@ static void send(struct attack *a, const struct sgpu_command *c)
 	bool authorised = is_true(a, c);
 	uint64_t changes = a->world.changes;
 	struct sgpu_reply reply = { .refusal = SGPU_REFUSED_NOT };
+	uint8_t items[SGPU_GROUP_MAX];
+	size_t size;
 
 	a->last = *c;
 	permit(a, c, authorised);
@@ -28,7 +30,11 @@ static void send(struct attack *a, const struct sgpu_command *c)
 	} else {
 		world_begin(&a->world, -1, 0);
 	}
-	sgpu_processor_command(a->processor, c, &reply);
+	if (c->op == SGPU_CH_SUBMIT) {
+		(void)sgpu_processor_open_group(a->processor, c, items, &size, &reply);
+	} else {
+		(void)sgpu_processor_command(a->processor, c, &reply);
+	}
 	world_end(&a->world);
 	a->failures += a->world.failed > 0;
 	a->sent++;

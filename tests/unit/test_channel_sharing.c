@@ -35,7 +35,7 @@ UNIT_TEST(a_table_is_shared_and_outlives_its_first_channel)
 	struct bench b;
 	struct sgpu_session *sessions[2];
 
-	bench_open(&b, true, NULL, NULL);
+	bench_open(&b, true);
 	open_both(&b, sessions);
 	REQUIRE(pde(&b, 2, 0, 13, false) == OK);
 	CHECK(frame(&b, 13).references == 2 && frame(&b, 20).references == 1);
@@ -58,7 +58,7 @@ UNIT_TEST(a_page_in_two_tables_is_mapped_once_and_goes_with_the_last)
 	struct bench b;
 	struct sgpu_session *sessions[2];
 
-	bench_open(&b, true, NULL, NULL);
+	bench_open(&b, true);
 	open_both(&b, sessions);
 	const uint32_t maps = b.fake.calls[FAKE_MAP];
 	REQUIRE(pde(&b, 2, 0, 15, false) == OK);
@@ -85,7 +85,7 @@ UNIT_TEST(one_page_in_place_of_another_only_where_nobody_else_has_it)
 	struct bench b;
 	struct sgpu_session *sessions[2];
 
-	bench_open(&b, true, NULL, NULL);
+	bench_open(&b, true);
 	open_both(&b, sessions);
 	REQUIRE(pde(&b, 2, 0, 15, false) == OK && pte(&b, 2, 0, 0, false, 1, page) == OK);
 	CHECK(pte_authorised(&b, sessions[0], 1, 0, 0, false, 1, other) == SGPU_REFUSED_ALIAS);
@@ -105,7 +105,7 @@ UNIT_TEST(no_empty_page_takes_the_place_of_one_that_was_taken_by_force)
 	sgpu_devptr base;
 	uint64_t space;
 
-	bench_open(&b, true, NULL, NULL);
+	bench_open(&b, true);
 	open_both(&b, sessions);
 	REQUIRE(sgpu_processor_space(b.processor, 2, &base, &space, NULL) == SGPU_OK);
 	REQUIRE(pte(&b, 1, 0, 2, true, 1, &(uint32_t){ 40 }) == OK);
@@ -139,7 +139,7 @@ UNIT_TEST(a_context_ends_with_its_last_channel_and_its_key_with_it)
 	uint8_t group[64];
 	uint64_t counter;
 
-	bench_open(&b, true, NULL, NULL);
+	bench_open(&b, true);
 	open_both(&b, sessions);
 	REQUIRE(destroy(&b, 1, NULL) == OK && destroy(&b, 2, NULL) == OK);
 	REQUIRE(create(&b, 1, 11, &b.owner[0]) == OK);
@@ -228,7 +228,7 @@ static void fail_everywhere(enum sgpu_refusal (*command)(struct bench *, struct 
 		struct sgpu_session *sessions[2];
 		struct state before, after;
 
-		bench_open(&b, fresh, NULL, NULL);
+		bench_open(&b, fresh);
 		open_both(&b, sessions);
 		if (both) {
 			CHECK(pde(&b, 2, 0, 15, false) == OK && pte(&b, 2, 0, 1, false, 1, &(uint32_t){ 21 }) == OK);
@@ -280,7 +280,7 @@ UNIT_TEST(what_a_dead_device_does_not_give_back_nobody_gets)
 		struct bench b;
 		struct sgpu_session *sessions[2];
 
-		bench_open(&b, true, NULL, NULL);
+		bench_open(&b, true);
 		open_both(&b, sessions);
 		b.fake.fail_in = n;
 		b.fake.fail_on = true;
@@ -312,7 +312,7 @@ UNIT_TEST(a_context_is_shut_when_a_page_stays_in_it_uncleared)
 		struct sgpu_session *sessions[2];
 		struct bench b;
 
-		bench_open(&b, false, NULL, NULL);
+		bench_open(&b, false);
 		open_both(&b, sessions);
 		REQUIRE(create(&b, 3, 50, &b.owner[1]) == OK && pde(&b, 3, 0, 51, false) == OK);
 		memset(b.fake.memory + page * SMALL, 0xa5, SMALL);
@@ -343,7 +343,7 @@ UNIT_TEST(a_missing_page_is_only_taken_out)
 		struct sgpu_session *sessions[2];
 		struct bench b;
 
-		bench_open(&b, true, NULL, NULL);
+		bench_open(&b, true);
 		open_both(&b, sessions);
 		CHECK(!both || map_big(&b, sessions[0]) == OK);
 		b.fake.fail_in = 1 + n / 2;

@@ -245,7 +245,7 @@ UNIT_TEST(streams_are_kept_and_used_again)
 	uint64_t before = stats().streams, commands = stats().commands;
 
 	for (int i = 0; i < 5; i++) {
-		CHECK(sgpu_secure_stream_create(context, &many[i], &error) == SGPU_OK);
+		CHECK(sgpu_stream_create(sgpu_secure_device(context), &many[i], &error) == SGPU_OK);
 	}
 	CHECK(stats().streams == before + 5);
 	for (int i = 0; i < 5; i++) {

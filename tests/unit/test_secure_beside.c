@@ -282,7 +282,8 @@ int main(void)
 	fill(our_data, SIZE, 1);
 	fill(their_data, SIZE, 2);
 	if (!open_inner() || !(config.beside = ours = make_context(NULL)) || !(theirs = make_context(&config)) ||
-	    sgpu_secure_stream_create(ours, &our_stream, &error) || sgpu_secure_stream_create(theirs, &their_stream, &error) ||
+	    sgpu_stream_create(sgpu_secure_device(ours), &our_stream, &error) ||
+	    sgpu_stream_create(sgpu_secure_device(theirs), &their_stream, &error) ||
 	    sgpu_secure_malloc(ours, SIZE, &our_memory, &error) || sgpu_secure_malloc(theirs, SIZE, &their_memory, &error) ||
 	    put(our_stream, our_memory, our_data, SIZE) || put(their_stream, their_memory, their_data, SIZE)) {
 		printf("Bail out! %s\n", error.text);

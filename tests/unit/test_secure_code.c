@@ -331,7 +331,7 @@ int main(void)
 	}
 	listen_on_the_bus();
 	fake.stream.create = stream_create;
-	if (!(context = make_context(NULL)) || sgpu_secure_stream_create(context, &stream, &error)) {
+	if (!(context = make_context(NULL)) || sgpu_stream_create(sgpu_secure_device(context), &stream, &error)) {
 		printf("Bail out! %s\n", error.text);
 		return 1;
 	}

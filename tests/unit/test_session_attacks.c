@@ -8,6 +8,7 @@
 #include <channel/processor/request.h>
 
 #include "channel/wire.h"
+#include "secure/group_server.c" /* a server is looked into: what it leaves of a group */
 
 #include "session_harness.h"
 
@@ -433,11 +434,41 @@ UNIT_TEST(two_sessions_of_one_worker_do_not_reach_each_other)
 	CHECK(send_items(clients[1], &out, 1) == SGPU_ESYSTEM);
 	they.drop_all = false;
 	CHECK(sgpu_command_decode(they.last, they.last_size, pages, &command, &error) == SGPU_OK);
-	CHECK(sgpu_processor_command(sgpu_secure_processor(context), &command, &reply) == SGPU_EPOLICY);
+	CHECK(sgpu_processor_command(sgpu_secure_processor(context), &command, &reply) == SGPU_EINVALID);
 	CHECK(reply.refusal == SGPU_REFUSED_GROUP);
 	CHECK(sgpu_processor_check(sgpu_secure_processor(context), &error) == SGPU_OK);
 	sgpu_group_client_close(&clients[1]);
 	sgpu_group_server_free(&servers[1]);
+	sgpu_secure_destroy(&context);
+	sgpu_device_close(&device);
+}
+
+UNIT_TEST(a_server_keeps_neither_the_items_of_a_group_nor_what_it_answered)
+{
+	const struct sgpu_group_config config = { .operations = operations };
+	struct sgpu_device *device = open_test_device(1, 0);
+	struct sgpu_group_server *server = NULL;
+	struct sgpu_group_client *sender = NULL;
+	struct sgpu_secure *context = NULL;
+	static const uint8_t secret[8] = "secrets";
+	const struct sgpu_item items[] = { { .kind = SGPU_ITEM_ALLOC, .buffer = 4, .size = 8 },
+					   { .kind = SGPU_ITEM_COPY_IN, .buffer = 4, .tail = secret, .tail_size = 8 },
+					   { .kind = SGPU_ITEM_COPY_OUT, .buffer = 4, .size = 8 } };
+
+	REQUIRE(sgpu_secure_create(device, NULL, &context, &error) == SGPU_OK);
+	REQUIRE(sgpu_group_server_create(context, &config, &server, &error) == SGPU_OK);
+	REQUIRE(sgpu_group_client_open(&owner, handle, server, &sender, &error) == SGPU_OK);
+	CHECK(send_items(sender, items, 3) == SGPU_OK);
+	for (size_t i = 0; i < sizeof(*server->text); i++) {
+		REQUIRE(((const uint8_t *)server->text)[i] == 0);
+	}
+	/* One that fails. */
+	CHECK(send_items(sender, items, 3) == SGPU_EUSAGE);
+	for (size_t i = 0; i < sizeof(*server->text); i++) {
+		REQUIRE(((const uint8_t *)server->text)[i] == 0);
+	}
+	sgpu_group_client_close(&sender);
+	sgpu_group_server_free(&server);
 	sgpu_secure_destroy(&context);
 	sgpu_device_close(&device);
 }
@@ -463,6 +494,7 @@ int main(void)
 	UNIT_RUN(a_grant_that_was_altered_opens_no_session);
 	UNIT_RUN(a_group_that_is_malformed_inside_is_refused_as_a_whole);
 	UNIT_RUN(two_sessions_of_one_worker_do_not_reach_each_other);
+	UNIT_RUN(a_server_keeps_neither_the_items_of_a_group_nor_what_it_answered);
 	sgpu_key_clear(&owner);
 	return unit_done();
 }

@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include <sgpu/channel.h>
+#include <channel/processor/request.h>
 
 #include "cases.h"
 
@@ -20,21 +20,12 @@ struct sender {
 	uint32_t channel;
 	size_t size;               /* of the items */
 	uint64_t arrived;          /* groups with the right bytes in them */
-	uint8_t items[SGPU_GROUP_MAX - SGPU_TAG_SIZE], group[SGPU_GROUP_MAX];
+	uint8_t items[SGPU_GROUP_MAX - SGPU_TAG_SIZE], group[SGPU_GROUP_MAX], opened[SGPU_GROUP_MAX];
 };
 
 static int send_command(void *processor, const struct sgpu_command *command, struct sgpu_reply *reply)
 {
 	return sgpu_processor_command(processor, command, reply);
-}
-
-static int look(void *taker, uint32_t channel, const uint8_t *items, size_t size, struct sgpu_error *error)
-{
-	struct sender *s = taker;
-
-	(void)error;
-	s->arrived += channel == s->channel && size == s->size && items[0] == FILLER && items[size - 1] == FILLER;
-	return SGPU_OK;
 }
 
 static int run(void *argument, uint64_t *ns, struct sgpu_error *error)
@@ -44,14 +35,17 @@ static int run(void *argument, uint64_t *ns, struct sgpu_error *error)
 					.submit = { .group = s->group, .size = (uint32_t)s->size + SGPU_TAG_SIZE } };
 	struct sgpu_reply reply = { 0 };
 	uint64_t begin = sgpu_now_ns();
+	size_t size = 0;
 	int rc = SGPU_OK;
 
 	s->arrived = 0;
 	for (int i = 0; rc == SGPU_OK && i < GROUPS; i++) {
 		rc = sgpu_session_seal(s->session, s->items, s->size, s->group, &command.submit.counter, error);
-		if (rc == SGPU_OK && sgpu_processor_command(s->processor, &command, &reply) != SGPU_OK) {
+		if (rc == SGPU_OK &&
+		    sgpu_processor_open_group(s->processor, &command, s->opened, &size, &reply) != SGPU_OK) {
 			rc = sgpu_fail(error, SGPU_EDIFFERS, "a group was refused: %s", reply.error.text);
 		}
+		s->arrived += rc == SGPU_OK && size == s->size && s->opened[0] == FILLER && s->opened[size - 1] == FILLER;
 	}
 	*ns = sgpu_now_ns() - begin;
 	return rc;
@@ -68,8 +62,7 @@ static int verify(void *argument, struct sgpu_error *error)
 
 static int set_up(struct sgpu_bench *bench, struct sender *s, struct sgpu_error *error)
 {
-	const struct sgpu_processor_config config = { .frames = FRAMES, .unprotected = APART, .hidden = APART,
-						      .take = look, .taker = s };
+	const struct sgpu_processor_config config = { .frames = FRAMES, .unprotected = APART, .hidden = APART };
 	struct sgpu_grant grant;
 	int rc = sgpu_pager_of(bench->device, &s->pager, error);
 

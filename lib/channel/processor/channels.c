@@ -40,7 +40,6 @@ void sgpu_channel_free(struct sgpu_channel *channel)
 	}
 	sgpu_aead_free(&channel->aead);
 	sgpu_aead_free(&channel->answer_aead);
-	sgpu_secret_free(channel->items, SGPU_GROUP_MAX);
 	free(channel->tables);
 	pthread_mutex_destroy(&channel->lock);
 	free(channel);

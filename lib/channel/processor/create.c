@@ -80,11 +80,9 @@ static struct sgpu_channel *make_channel(const struct sgpu_processor *processor,
 		rc = sgpu_fail_nomem(error);
 	}
 	if (rc == SGPU_OK && context && context->keys) {
-		channel->items = sgpu_secret_alloc(SGPU_GROUP_MAX);
-		rc = channel->items ? sgpu_aead_create(NULL, context->keys->derived.group, &channel->aead, error) :
-				      sgpu_fail_nomem(error);
+		rc = sgpu_aead_create(NULL, context->keys->derived.group, &channel->aead, error);
 	}
-	if (rc == SGPU_OK && context && context->keys) {
+	if (rc == SGPU_OK && channel->aead) {
 		rc = sgpu_aead_create(NULL, context->keys->derived.answer, &channel->answer_aead, error);
 	}
 	if (rc != SGPU_OK) {
@@ -96,11 +94,9 @@ static struct sgpu_channel *make_channel(const struct sgpu_processor *processor,
 
 static void digest_grant(const struct sgpu_grant *grant, uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE])
 {
-	uint8_t bytes[SGPU_GRANT_BIND_SIZE + sizeof(grant->enc) + sizeof(grant->sealed_cek)];
+	uint8_t bytes[SGPU_GRANT_SIZE];
 
-	sgpu_grant_bind(grant, bytes);
-	memcpy(bytes + SGPU_GRANT_BIND_SIZE, grant->enc, sizeof(grant->enc));
-	memcpy(bytes + SGPU_GRANT_BIND_SIZE + sizeof(grant->enc), grant->sealed_cek, sizeof(grant->sealed_cek));
+	sgpu_grant_encode(grant, bytes);
 	sgpu_kt128(bytes, sizeof(bytes), NULL, 0, digest, SGPU_CHANNEL_DIGEST_SIZE);
 }
 

@@ -77,9 +77,8 @@ struct sgpu_channel {
 	struct sgpu_table *(*tables)[SGPU_KINDS];
 	uint8_t grant_digest[SGPU_CHANNEL_DIGEST_SIZE]; /* of a channel with a key */
 	struct sgpu_aead *aead;
-	uint8_t *items; /* secret memory: an opened group */
 	struct sgpu_aead *answer_aead;
-	pthread_mutex_t lock; /* groups, answers, both aeads, items */
+	pthread_mutex_t lock; /* groups, answers, both aeads */
 	uint64_t groups;  /* taken */
 	uint64_t answers; /* the group that was answered last */
 	uint64_t authorisations, reports; /* by writers */

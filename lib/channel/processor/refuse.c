@@ -27,7 +27,7 @@ static const struct {
 	[SGPU_REFUSED_BOOTSTRAP] = { "bootstrap", "only a bootstrap channel does this, and none has it done to it" },
 	[SGPU_REFUSED_COUNTER] = { "counter", "the group is not the next one: dropped, replayed or reordered" },
 	[SGPU_REFUSED_SEAL] = { "seal", "the group does not verify under the channel's key" },
-	[SGPU_REFUSED_GROUP] = { "group", "the group verified, and what is in it cannot be carried out" },
+	[SGPU_REFUSED_GROUP] = { "group", "the group has items, and came where nobody takes them" },
 	[SGPU_REFUSED_LIMIT] = { "limit", "too many channels, references or entries" },
 	[SGPU_REFUSED_DEVICE] = { "device", "the device failed" },
 };

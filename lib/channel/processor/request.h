@@ -16,6 +16,10 @@
 SGPU_MUST_CHECK int sgpu_processor_enter(struct sgpu_processor *processor, uint32_t channel,
 					 const struct sgpu_device_range *ranges, int count, struct sgpu_error *error);
 void sgpu_processor_leave(struct sgpu_processor *processor);
+/* Opens the group of a CH_SUBMIT, which nobody changes meanwhile: *size bytes of items, which the caller carries out and
+ * wipes. Returns reply->code. */
+int sgpu_processor_open_group(struct sgpu_processor *processor, const struct sgpu_command *command,
+			      uint8_t items[SGPU_GROUP_MAX], size_t *size, struct sgpu_reply *reply);
 /* Seals the answer to the group that was taken last: once, under its number *counter. `sealed` has room for
  * size + SGPU_TAG_SIZE. Errors: SGPU_EUSAGE (no group is left to answer; more than SGPU_GROUP_MAX). */
 SGPU_MUST_CHECK int sgpu_processor_answer(struct sgpu_processor *processor, uint32_t channel, const void *answer,

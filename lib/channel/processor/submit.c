@@ -2,16 +2,16 @@
  *
  * CH_SUBMIT: a sealed command group, and the sealed answer to it. A group's number must be the channel's next one and its
  * tag must verify; then the number is used up, whatever becomes of the items. A group is answered once, under its number.
+ * Items go only to trusted code that asks for them; a group that comes as a command has none.
  */
 #include <string.h>
-
-#include <sgpu/base.h>
 
 #include "channel/processor/commands.h"
 #include "channel/processor/refuse.h"
 #include "channel/processor/request.h"
 
-static int open_group(struct sgpu_channel *channel, const struct sgpu_command *command, struct sgpu_reply *reply)
+static int open_group(struct sgpu_channel *channel, const struct sgpu_command *command, uint8_t *items,
+		      struct sgpu_reply *reply)
 {
 	const uint32_t size = command->submit.size;
 	uint8_t nonce[SGPU_NONCE_SIZE];
@@ -23,10 +23,9 @@ static int open_group(struct sgpu_channel *channel, const struct sgpu_command *c
 				   (unsigned long long)channel->groups + 1);
 	}
 	/* What is authenticated must be what is decrypted, while the sender may be writing. */
-	memcpy(channel->items, command->submit.group, size);
+	memcpy(items, command->submit.group, size);
 	sgpu_group_nonce(channel->serial, command->submit.counter, nonce);
-	if (sgpu_aead_open(channel->aead, nonce, channel->items, size - SGPU_TAG_SIZE, channel->items,
-			   channel->items + size - SGPU_TAG_SIZE) != SGPU_OK) {
+	if (sgpu_aead_open(channel->aead, nonce, items, size - SGPU_TAG_SIZE, items, items + size - SGPU_TAG_SIZE) != SGPU_OK) {
 		return sgpu_refuse(reply, SGPU_REFUSED_SEAL, "group %llu of channel %u does not verify",
 				   (unsigned long long)command->submit.counter, channel->id);
 	}
@@ -34,32 +33,9 @@ static int open_group(struct sgpu_channel *channel, const struct sgpu_command *c
 	return SGPU_OK;
 }
 
-/* Gives the items to whoever carries them out. */
-static int deliver(struct sgpu_processor *processor, const struct sgpu_channel *channel, size_t size,
-		     struct sgpu_reply *reply)
-{
-	int rc;
-
-	if (!processor->config.take) {
-		return size ? sgpu_refuse(reply, SGPU_REFUSED_GROUP,
-					  "a group of %zu bytes, and nobody takes it", size)
-			    : SGPU_OK;
-	}
-	rc = processor->config.take(processor->config.taker, channel->id, channel->items, size, &reply->error);
-	if (rc == SGPU_EINVALID || rc == SGPU_EPOLICY) {
-		reply->refusal = SGPU_REFUSED_GROUP;
-	} else if (rc != SGPU_OK) {
-		reply->refusal = SGPU_REFUSED_DEVICE;
-	}
-	reply->code = rc;
-	if (rc != SGPU_OK && !reply->error.text[0]) {
-		(void)sgpu_fail(&reply->error, rc, "a group of channel %u failed: %s", channel->id,
-				sgpu_strerror(rc));
-	}
-	return rc;
-}
-
-int sgpu_do_submit(struct sgpu_processor *processor, const struct sgpu_command *command, struct sgpu_reply *reply)
+/* `items` has room for the group. */
+static int submit(struct sgpu_processor *processor, const struct sgpu_command *command, uint8_t *items,
+		  struct sgpu_reply *reply)
 {
 	const uint32_t id = command->channel;
 	struct sgpu_channel *channel = id < SGPU_CHANNEL_MAX ? processor->channels[id] : NULL;
@@ -78,11 +54,28 @@ int sgpu_do_submit(struct sgpu_processor *processor, const struct sgpu_command *
 		return sgpu_refuse(reply, SGPU_REFUSED_SEAL, "channel %u has no key and takes no groups", id);
 	}
 	pthread_mutex_lock(&channel->lock);
-	if (open_group(channel, command, reply) == SGPU_OK) {
-		(void)deliver(processor, channel, command->submit.size - SGPU_TAG_SIZE, reply);
-	}
-	sgpu_wipe(channel->items, command->submit.size);
+	(void)open_group(channel, command, items, reply);
 	pthread_mutex_unlock(&channel->lock);
+	return reply->code;
+}
+
+int sgpu_do_submit(struct sgpu_processor *processor, const struct sgpu_command *command, struct sgpu_reply *reply)
+{
+	uint8_t tag[SGPU_TAG_SIZE];
+
+	return command->submit.size <= sizeof(tag) ? submit(processor, command, tag, reply) :
+	       sgpu_refuse(reply, SGPU_REFUSED_GROUP, "a group of %u bytes, and nobody takes its items",
+			   command->submit.size);
+}
+
+int sgpu_processor_open_group(struct sgpu_processor *processor, const struct sgpu_command *command,
+			      uint8_t items[SGPU_GROUP_MAX], size_t *size, struct sgpu_reply *reply)
+{
+	*reply = (struct sgpu_reply){ .refusal = SGPU_REFUSED_NOT };
+	sgpu_tables_enter(processor);
+	(void)submit(processor, command, items, reply);
+	sgpu_tables_leave(processor);
+	*size = reply->code == SGPU_OK ? command->submit.size - SGPU_TAG_SIZE : 0;
 	return reply->code;
 }
 
