@@ -12,6 +12,7 @@
 
 #include <sgpu/batch.h>
 #include <sgpu/secure.h>
+#include <sgpu/transfer.h>
 
 #include "cli.h"
 
@@ -25,30 +26,26 @@ struct memory_task {
 	/* what it runs in */
 	struct sgpu_device *device;
 	struct sgpu_secure *context;
+	struct sgpu_engine *engine; /* over the context */
 	json_t *results; /* array of {"label", "offset", "size", "digest"} */
 };
 
-/* Where bytes come from, in order. */
-struct memory_feed {
-	int (*read)(struct memory_feed *feed, void *to, size_t size, struct sgpu_error *error);
+/* Data on their way into the context. */
+struct memory_payload {
 	const char *name;
-	int fd;
-	uint64_t at;                   /* of a file that is read by position */
-	const uint8_t *data;           /* or bytes in memory */
-	struct sgpu_tar_reader *tar;   /* or the current member of an archive */
+	uint64_t size;               /* of what is read; memory_load makes it that of the plaintext */
+	int fd;                      /* read from `offset` on; or the current member of an archive */
+	uint64_t offset;
+	struct sgpu_tar_reader *tar;
+	bool sealed;                 /* opened on the device with this key and context */
+	uint8_t key[SGPU_KEY_SIZE], context[SGPU_SEGMENT_CONTEXT_MAX];
+	size_t context_size;
+	const uint8_t *kt128;        /* NULL, or of LOW data: the digest that they must have */
 };
-/* Exactly that many bytes; SGPU_EINVALID when there are fewer. */
-int memory_read_file(struct memory_feed *feed, void *to, size_t size, struct sgpu_error *error);
-int memory_read_bytes(struct memory_feed *feed, void *to, size_t size, struct sgpu_error *error);
-int memory_read_member(struct memory_feed *feed, void *to, size_t size, struct sgpu_error *error);
 
-/* `size` bytes of the feed into fresh memory of the context. kt128: the digest that they must have, or NULL. Errors: SGPU_EAUTH. */
-SGPU_MUST_CHECK int memory_load(struct memory_task *task, struct memory_feed *feed, uint64_t size, const uint8_t *kt128,
-				sgpu_devptr *memory, struct sgpu_error *error);
-/* Sealed data, opened on the device. Errors: SGPU_EKEY, SGPU_EAUTH. */
-SGPU_MUST_CHECK int memory_load_sealed(struct memory_task *task, struct memory_feed *feed, uint64_t sealed_size,
-				       const uint8_t key[SGPU_KEY_SIZE], const void *context, size_t context_size,
-				       sgpu_devptr *memory, uint64_t *size, struct sgpu_error *error);
+/* The payload into fresh memory of the context. Errors: SGPU_EKEY, SGPU_EAUTH. */
+SGPU_MUST_CHECK int memory_load(struct memory_task *task, struct memory_payload *payload, sgpu_devptr *memory,
+				struct sgpu_error *error);
 /* Measures [offset, offset + size) of `total` bytes at `memory`, as the options say, and notes the result. */
 SGPU_MUST_CHECK int memory_measure(struct memory_task *task, const char *label, sgpu_devptr memory, uint64_t total,
 				   struct sgpu_error *error);

@@ -55,66 +55,57 @@ static int authenticate(struct reading *reading, struct sgpu_error *error)
 	return code;
 }
 
-static int measure_segment(struct reading *reading, int i, struct memory_feed *feed, struct sgpu_error *error)
+static int measure_segment(struct reading *reading, int i, struct memory_payload *payload, struct sgpu_error *error)
 {
 	const struct sgpu_batch *batch = reading->batch;
 	const struct sgpu_batch_segment *s = &batch->segments[i];
-	uint8_t key[SGPU_KEY_SIZE], context[SGPU_SEGMENT_CONTEXT_MAX];
-	uint64_t size = sgpu_batch_payload_size(batch, i);
-	size_t context_size = 0;
 	sgpu_devptr memory = 0;
-	int code;
+	int code = 0;
 
-	feed->name = s->id;
+	payload->name = s->id;
+	payload->size = sgpu_batch_payload_size(batch, i);
+	payload->sealed = s->sealed;
+	payload->kt128 = !s->sealed && s->has_kt128 ? s->kt128 : NULL;
 	if (s->sealed) {
 		code = sgpu_batch_segment_key(batch, reading->batch_key, s->id,
-					      batch->response ? batch->response_id : NULL, key, context,
-					      &context_size, error);
-		if (!code) {
-			code = memory_load_sealed(reading->task, feed, size, key, context, context_size, &memory, &size,
-						  error);
-		}
-		sgpu_wipe(key, sizeof(key));
-	} else {
-		code = memory_load(reading->task, feed, size, s->has_kt128 ? s->kt128 : NULL, &memory, error);
+					      batch->response ? batch->response_id : NULL, payload->key,
+					      payload->context, &payload->context_size, error);
 	}
 	if (!code) {
-		code = memory_measure(reading->task, s->id, memory, size, error);
+		code = memory_load(reading->task, payload, &memory, error);
+	}
+	sgpu_wipe(payload->key, sizeof(payload->key));
+	if (!code) {
+		code = memory_measure(reading->task, s->id, memory, payload->size, error);
 		sgpu_secure_free(reading->task->context, &memory);
 		reading->measured++;
 	}
 	return code;
 }
 
-/* Those whose payload lies elsewhere. */
-static int measure_elsewhere(struct reading *reading, int i, struct sgpu_error *error)
-{
-	const struct sgpu_batch_segment *s = &reading->batch->segments[i];
-	struct sgpu_source source = { .fd = -1 };
-	int code = sgpu_source_open(&s->location, sgpu_batch_payload_size(reading->batch, i), false, &source, error);
-
-	if (!code) {
-		struct memory_feed feed = { .read = memory_read_file, .fd = source.fd, .at = source.offset };
-		code = measure_segment(reading, i, &feed, error);
-		sgpu_source_close(&source);
-	}
-	return code;
-}
-
+/* First those whose payload lies elsewhere. */
 static int measure_all(struct reading *reading, struct sgpu_error *error)
 {
-	struct memory_feed feed = { .read = memory_read_member, .tar = reading->reader };
 	int segment = 0, code = 0;
 
 	for (int i = 0; !code && i < reading->batch->segment_count; i++) {
-		if (wanted(reading, i) && reading->batch->segments[i].location.kind != SGPU_LOCATION_INLINE) {
-			code = measure_elsewhere(reading, i, error);
+		const struct sgpu_batch_segment *s = &reading->batch->segments[i];
+		struct sgpu_source source = { .fd = -1 };
+		if (!wanted(reading, i) || s->location.kind == SGPU_LOCATION_INLINE) {
+			continue;
+		}
+		code = sgpu_source_open(&s->location, sgpu_batch_payload_size(reading->batch, i), false, &source, error);
+		if (!code) {
+			struct memory_payload payload = { .fd = source.fd, .offset = source.offset };
+			code = measure_segment(reading, i, &payload, error);
+			sgpu_source_close(&source);
 		}
 	}
 	while (!code && segment >= 0) {
+		struct memory_payload payload = { .tar = reading->reader };
 		code = sgpu_batch_next_payload(reading->reader, reading->batch, &segment, error);
 		if (!code && segment >= 0 && wanted(reading, segment)) {
-			code = measure_segment(reading, segment, &feed, error);
+			code = measure_segment(reading, segment, &payload, error);
 		}
 	}
 	return code;

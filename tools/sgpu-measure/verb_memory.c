@@ -58,38 +58,42 @@ int memory_measure(struct memory_task *task, const char *label, sgpu_devptr memo
 }
 
 /* ---- a file ---- */
-static int measure_feed(struct memory_task *task, struct memory_feed *feed, uint64_t size, struct sgpu_error *error)
-{
-	sgpu_devptr memory = 0;
-	int code = size ? memory_load(task, feed, size, NULL, &memory, error) :
-		   sgpu_fail(error, SGPU_EINVALID, "'%s' is empty: there is nothing to measure", feed->name);
-
-	if (!code) {
-		code = memory_measure(task, feed->name, memory, size, error);
-		sgpu_secure_free(task->context, &memory);
-	}
-	return code;
-}
-
 static int measure_file(struct memory_task *task, int fd, const char *name, struct sgpu_error *error)
 {
-	struct memory_feed feed = { .read = memory_read_file, .fd = fd, .name = name };
+	struct memory_payload payload = { .name = name, .fd = fd };
 	const off_t position = lseek(fd, 0, SEEK_CUR);
 	struct stat status = { 0 };
+	sgpu_devptr memory = 0;
 	char *data = NULL;
 	size_t size = 0;
+	int code = 0;
 
 	if (fstat(fd, &status) || S_ISCHR(status.st_mode)) {
 		return sgpu_fail(error, SGPU_EINVALID, "'%s' is a device, which may have no end", name);
 	}
 	if (position >= 0 && S_ISREG(status.st_mode) && status.st_size >= position) {
-		feed.at = (uint64_t)position;
-		return measure_feed(task, &feed, (uint64_t)(status.st_size - position), error);
+		payload.offset = (uint64_t)position;
+		payload.size = (uint64_t)(status.st_size - position);
+	} else {
+		code = sgpu_read_fd(fd, name, MEMORY_MAX, &data, &size, error);
+		payload.size = size;
 	}
-	int code = sgpu_read_fd(fd, name, MEMORY_MAX, &data, &size, error);
+	if (!code && !payload.size) {
+		code = sgpu_fail(error, SGPU_EINVALID, "'%s' is empty: there is nothing to measure", name);
+	}
+	if (!code && !data) {
+		code = memory_load(task, &payload, &memory, error);
+	} else if (!code) {
+		code = sgpu_secure_malloc(task->context, size, &memory, error);
+		if (!code) {
+			code = sgpu_secure_memcpy(task->context, data, memory, size, SGPU_SECURE_TO_DEVICE, error);
+		}
+	}
 	if (!code) {
-		feed = (struct memory_feed){ .read = memory_read_bytes, .data = (const uint8_t *)data, .name = name };
-		code = measure_feed(task, &feed, size, error);
+		code = memory_measure(task, name, memory, payload.size, error);
+	}
+	if (memory) {
+		sgpu_secure_free(task->context, &memory);
 	}
 	sgpu_free_wiped(&data, size);
 	return code;
@@ -98,15 +102,18 @@ static int measure_file(struct memory_task *task, int fd, const char *name, stru
 /* ---- the context ---- */
 static int in_context(struct memory_task *task, int fd, const char *name, struct sgpu_error *error)
 {
-	const struct sgpu_secure_config config = { .owner = NULL };
 	int code = sgpu_device_open(task->device_name, NULL, &task->device, error);
 
 	if (!code) {
-		code = sgpu_secure_create(task->device, &config, &task->context, error);
+		code = sgpu_secure_create(task->device, NULL, &task->context, error);
+	}
+	if (!code) {
+		code = sgpu_engine_create(sgpu_secure_device(task->context), NULL, &task->engine, error);
 	}
 	if (!code) {
 		code = task->batch_path ? memory_batch(task, fd, name, error) : measure_file(task, fd, name, error);
 	}
+	sgpu_engine_free(&task->engine);
 	sgpu_secure_destroy(&task->context);
 	sgpu_device_close(&task->device);
 	return code;
