@@ -142,9 +142,11 @@ bool cli_secret_output(const char *path);
 /* Writes a secret to a new file of mode 0600, or to standard output. A file that exists is never overwritten. */
 SGPU_MUST_CHECK int cli_write_secret(const char *path, const char *text, size_t size, struct sgpu_error *error);
 
-/* Opens an input ("-" or NULL: standard input; a terminal there is refused). Prints and returns -1 on an error.
- * *name is what messages call it. */
-int cli_input(const char *path, const char **name);
+/* Opens an input ("-" or NULL: standard input; a terminal there is refused). Returns 0, or the exit status after a
+ * message, with *fd -1. *name is what messages call it. */
+int cli_input(const char *path, const char **name, int *fd);
+/* Closes it, unless it is standard input. Accepts -1. */
+void cli_input_close(int fd);
 
 /* ---- no output may take the place of what is read ----
  * Remembers a file that the verb reads (cli_input does so by itself): a path, "-" or NULL for standard input, or a
@@ -156,6 +158,8 @@ void cli_remember_file(const struct stat *status); /* by what it is */
  * returns false. */
 bool cli_is_input(const char *path);
 bool cli_output_apart(const char *path);
+/* The same for binary data, which standard output does not take if it is a terminal. */
+bool cli_binary_apart(const char *path);
 /* Whether two outputs ("-" or NULL: standard output) end up in two files, however their names are spelt; prints when they
  * do not. What is no regular file takes both, but for standard output. `what` and `other` are for the message: "the key". */
 bool cli_outputs_apart(const char *what, const char *path, const char *other, const char *other_path);

@@ -91,6 +91,11 @@ bool cli_output_apart(const char *path)
 	return true;
 }
 
+bool cli_binary_apart(const char *path)
+{
+	return cli_output_apart(path) && (!cli_is_standard(path) || cli_binary_output(STDOUT_FILENO));
+}
+
 /* The file that has this name or will have it: that of its folder while there is none. */
 static bool find_file(const char *path, struct stat *status, const char **name)
 {
@@ -126,37 +131,43 @@ bool cli_outputs_apart(const char *what, const char *path, const char *other, co
 	return false;
 }
 
-int cli_input(const char *path, const char **name)
+int cli_input(const char *path, const char **name, int *fd)
 {
 	struct stat status;
-	int fd;
 
+	*fd = -1;
 	if (cli_is_standard(path)) {
 		*name = "standard input";
 		if (isatty(STDIN_FILENO)) {
-			cli_usage("refusing to read binary data from a terminal; name a file or redirect");
-			return -1;
+			return cli_usage("refusing to read binary data from a terminal; name a file or redirect");
 		}
 		cli_remember_input(NULL);
-		return STDIN_FILENO;
+		*fd = STDIN_FILENO;
+		return 0;
 	}
 	*name = path;
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0) {
-		if (!sgpu_io_interrupted()) { /* else a signal came while a pipe had no writer: nothing is wrong with it */
-			cli_fail(SGPU_ESYSTEM, "cannot open '%s': %s", path, strerror(errno));
-		}
-		return -1;
+	*fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (*fd < 0) {
+		/* A signal may have come while a pipe had no writer: nothing is wrong with it. */
+		return sgpu_io_interrupted() ? sgpu_exit_status(SGPU_ESYSTEM) :
+		       cli_fail(SGPU_ESYSTEM, "cannot open '%s': %s", path, strerror(errno));
 	}
-	if (fstat(fd, &status) == 0) {
+	if (fstat(*fd, &status) == 0) {
 		if (S_ISDIR(status.st_mode)) {
-			cli_fail(SGPU_ESYSTEM, "cannot read '%s': it is a directory", path);
-			close(fd);
-			return -1;
+			close(*fd);
+			*fd = -1;
+			return cli_fail(SGPU_ESYSTEM, "cannot read '%s': it is a directory", path);
 		}
 		cli_remember_file(&status);
 	}
-	return fd;
+	return 0;
+}
+
+void cli_input_close(int fd)
+{
+	if (fd > STDERR_FILENO) {
+		close(fd);
+	}
 }
 
 static volatile sig_atomic_t caught;

@@ -87,10 +87,10 @@ static int add_response(struct merger *merger, const char *path)
 	struct sgpu_error error = { 0 };
 	char id[2 * SGPU_BATCH_ID_SIZE + 1], hash[2 * SGPU_SHA256_SIZE + 1];
 	const char *name;
-	int status = 0, fd = cli_input(path, &name);
+	int fd, status = cli_input(path, &name, &fd);
 
-	if (fd < 0) {
-		return strcmp(path, "-") ? 3 : 2;
+	if (status) {
+		return status;
 	}
 	if (read_response(fd, name, &batch, &error)) {
 		status = cli_error(&error);
@@ -105,9 +105,7 @@ static int add_response(struct merger *merger, const char *path)
 								   "manifest_sha256", hash));
 	}
 	sgpu_batch_free(&batch);
-	if (fd != STDIN_FILENO) {
-		close(fd);
-	}
+	cli_input_close(fd);
 	return status;
 }
 

@@ -31,10 +31,10 @@ int measure_read_input(const char *path, char **text, size_t *size, int *status)
 {
 	struct sgpu_error error = { 0 };
 	const char *name = NULL;
-	const int fd = cli_input(path, &name);
+	int fd;
 
-	if (fd < 0) {
-		*status = cli_is_standard(path) ? 2 : 3;
+	*status = cli_input(path, &name, &fd);
+	if (*status) {
 		return SGPU_EUSAGE;
 	}
 	int code = sgpu_read_fd(fd, name, SGPU_QUOTE_MAX, text, size, &error);
@@ -44,9 +44,7 @@ int measure_read_input(const char *path, char **text, size_t *size, int *status)
 		free(*text);
 		*text = NULL;
 	}
-	if (fd > STDERR_FILENO) {
-		close(fd);
-	}
+	cli_input_close(fd);
 	*status = code ? cli_error(&error) : 0;
 	return code;
 }

@@ -94,10 +94,10 @@ static int run(const struct request *r, const char *path)
 	static struct script script;
 	struct sgpu_error error = { 0 };
 	FILE *file;
-	int fd = cli_input(path, &script.name), rc;
+	int fd, rc = cli_input(path, &script.name, &fd);
 
-	if (fd < 0) {
-		return sgpu_exit_status(SGPU_ESYSTEM);
+	if (rc) {
+		return rc;
 	}
 	file = fdopen(fd, "r");
 	if (!file) {

@@ -74,14 +74,13 @@ static int extend(unsigned rtmr, const struct cli_bytes *given, const char *path
 	if (given->size) {
 		memcpy(digest, given->data, sizeof(digest));
 	} else {
-		const int fd = cli_input(path, &name);
-		if (fd < 0) {
-			return cli_is_standard(path) ? 2 : 3;
+		int fd;
+		const int status = cli_input(path, &name, &fd);
+		if (status) {
+			return status;
 		}
 		code = digest_file(fd, name, digest, &error);
-		if (fd > STDERR_FILENO) {
-			close(fd);
-		}
+		cli_input_close(fd);
 	}
 	if (!code) {
 		code = sgpu_rtmr_extend(rtmr, digest, &error);

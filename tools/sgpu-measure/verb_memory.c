@@ -179,23 +179,21 @@ static int run(struct memory_task *task)
 {
 	const char *path = task->batch_path ? task->batch_path : task->path, *name = NULL;
 	struct sgpu_error error = { 0 };
-	int status = check_options(task);
+	int fd = -1, status = check_options(task);
 
 	if (status) {
 		return status;
 	}
-	const int fd = cli_input(path, &name);
-	if (fd < 0) {
-		return cli_is_standard(path) ? 2 : 3;
+	status = cli_input(path, &name, &fd);
+	if (status) {
+		return status;
 	}
 	cli_signals(NULL);
 	status = in_context(task, fd, name, &error) ? cli_error(&error) : report(task);
 	if (!status && task->expected.size) {
 		status = compare(task);
 	}
-	if (fd > STDERR_FILENO) {
-		close(fd);
-	}
+	cli_input_close(fd);
 	return status;
 }
 

@@ -321,9 +321,10 @@ static int check_aead(struct sgpu_error *error)
 /* Opens the batch, which no output may replace: an exit status. */
 static int open_batch(struct request *r)
 {
-	r->in_fd = cli_input(r->batch, &r->in_name);
-	if (r->in_fd < 0) {
-		return cli_is_standard(r->batch) ? 2 : 3;
+	const int status = cli_input(r->batch, &r->in_name, &r->in_fd);
+
+	if (status) {
+		return status;
 	}
 	return cli_output_apart(r->output) && (!r->trace || cli_output_apart(r->trace)) ? 0 : 2;
 }

@@ -88,13 +88,8 @@ void seal_keys_clear(struct seal_keys *keys)
 	keys->count = keys->signer_count = 0;
 }
 
-int seal_input(const struct seal_keys *keys, const char *path, const char **name, int *status)
+int seal_input(const struct seal_keys *keys, const char *path, const char **name, int *in)
 {
-	const bool standard = !path || !strcmp(path, "-");
-	if (standard && keys->standard_input) {
-		*status = cli_usage("a key and the data cannot both come from standard input");
-		return -1;
-	}
-	*status = standard ? 2 : 3;
-	return cli_input(path, name);
+	return cli_is_standard(path) && keys->standard_input ?
+	       cli_usage("a key and the data cannot both come from standard input") : cli_input(path, name, in);
 }

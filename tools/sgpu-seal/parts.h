@@ -30,8 +30,8 @@ void seal_keys_clear(struct seal_keys *keys);
 #define SEAL_JOBS(type)                                                                \
 	{ "jobs", 'j', "N", "threads; as many as there are processors by default",     \
 	  CLI_NUMBER(type, meter.jobs, 1, SGPU_POOL_JOBS_MAX) }
-/* As cli_input, and refuses to read both a key and the input from standard input. *status: the exit status. */
-int seal_input(const struct seal_keys *keys, const char *path, const char **name, int *status);
+/* As cli_input, and refuses to read both a key and the input from standard input. */
+int seal_input(const struct seal_keys *keys, const char *path, const char **name, int *in);
 
 /* ---- payloads ---- */
 /* Counts bytes over all payloads of a run, for the progress line and the report. */

@@ -83,7 +83,7 @@ static int open_output(const struct single_file *options, struct work *work)
 	const char *path = cli_is_standard(options->out) ? "-" : options->out;
 	struct sgpu_error error = { 0 };
 
-	if (!cli_output_apart(path) || (!strcmp(path, "-") && !cli_binary_output(STDOUT_FILENO))) {
+	if (!cli_binary_apart(path)) {
 		return 2;
 	}
 	/* What was sealed is nobody else's business; a file of the user's own keeps the mode that they gave it. */
@@ -105,18 +105,6 @@ static int open_output(const struct single_file *options, struct work *work)
 		/* A redirection keeps what is written even if we fail: then it must be a prefix, without gaps. */
 		work->job.out.positioned = false;
 	}
-	return 0;
-}
-
-static int open_input(const struct single_file *options, struct work *work)
-{
-	const char *name;
-
-	work->in = cli_input(options->in, &name);
-	if (work->in < 0) {
-		return cli_is_standard(options->in) ? 2 : 3;
-	}
-	sgpu_descriptor_from_fd(work->in, name, &work->job.in);
 	return 0;
 }
 
@@ -178,6 +166,7 @@ int single_file(int argc, char **argv, bool opening)
 		.out = SGPU_OUTPUT_INIT,
 		.job = { .size = SGPU_SIZE_UNKNOWN, .progress = cli_progress },
 	};
+	const char *name = NULL;
 	double seconds = 0;
 	int status = read_options(argc, argv, &options);
 
@@ -190,9 +179,10 @@ int single_file(int argc, char **argv, bool opening)
 	cli_signals(NULL);
 	status = load_key(options.key, &work);
 	if (!status) {
-		status = open_input(&options, &work);
+		status = cli_input(options.in, &name, &work.in);
 	}
 	if (!status) {
+		sgpu_descriptor_from_fd(work.in, name, &work.job.in);
 		status = open_output(&options, &work);
 	}
 	if (!status) {
@@ -202,9 +192,7 @@ int single_file(int argc, char **argv, bool opening)
 		status = report(&options, &work, seconds);
 	}
 	sgpu_output_close(&work.out);
-	if (work.in > STDERR_FILENO) {
-		close(work.in);
-	}
+	cli_input_close(work.in);
 	sgpu_key_clear(&work.key);
 	return cli_finish(status);
 }

@@ -187,23 +187,14 @@ int verb_inspect(int argc, char **argv)
 	struct sgpu_error error = { 0 };
 	char **paths;
 	int in = -1, status = cli_read(argc, argv, &task, &paths);
-	if (status) {
-		goto out;
+
+	status = status ? status : seal_input(&task.keys, paths[0], &task.in_name, &in);
+	if (!status) {
+		cli_signals(NULL);
+		status = run(&task, in, &error) ? cli_error(&error) : 0;
 	}
-	in = seal_input(&task.keys, paths[0], &task.in_name, &status);
-	if (in < 0) {
-		goto out;
-	}
-	status = 0;
-	cli_signals(NULL);
-	if (run(&task, in, &error)) {
-		status = cli_error(&error);
-	}
-out:
 	seal_keys_clear(&task.keys);
 	sgpu_wipe(task.first, sizeof(task.first));
-	if (in > STDERR_FILENO) {
-		close(in);
-	}
+	cli_input_close(in);
 	return cli_finish(status);
 }

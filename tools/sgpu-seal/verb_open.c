@@ -111,29 +111,16 @@ int verb_open(int argc, char **argv)
 	struct sgpu_error error = { 0 };
 	char **paths;
 	int in = -1, status = read_options(&opening, argc, argv, &paths);
-	if (status) {
-		goto out;
+
+	opening.out_path = opening.out_path ? opening.out_path : "-";
+	status = status ? status : seal_input(&opening.keys, paths[0], &opening.in_name, &in);
+	status = status ? status : opening.folder || cli_binary_apart(opening.out_path) ? 0 : 2;
+	if (!status) {
+		cli_signals(NULL);
+		opening.meter.begin_ns = sgpu_now_ns();
+		status = run(&opening, in, &error) ? cli_error(&error) : report(&opening);
 	}
-	in = seal_input(&opening.keys, paths[0], &opening.in_name, &status);
-	if (in < 0) {
-		goto out;
-	}
-	status = 0;
-	if (!opening.out_path) {
-		opening.out_path = "-";
-	}
-	if (!opening.folder && (!cli_output_apart(opening.out_path) ||
-				(!strcmp(opening.out_path, "-") && !cli_binary_output(STDOUT_FILENO)))) {
-		status = 2;
-		goto out;
-	}
-	cli_signals(NULL);
-	opening.meter.begin_ns = sgpu_now_ns();
-	status = run(&opening, in, &error) ? cli_error(&error) : report(&opening);
-out:
 	opening_clear(&opening);
-	if (in > STDERR_FILENO) {
-		close(in);
-	}
+	cli_input_close(in);
 	return cli_finish(status);
 }

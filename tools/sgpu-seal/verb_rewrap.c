@@ -195,28 +195,15 @@ int verb_rewrap(int argc, char **argv)
 	struct sgpu_error error = { 0 };
 	char **paths;
 	int in = -1, status = read_options(&task, argc, argv, &paths);
-	if (status) {
-		goto out;
-	}
+
 	task.keys.standard_input = task.keys.standard_input || task.added.standard_input;
-	in = seal_input(&task.keys, paths[0], &task.in_name, &status);
-	if (in < 0) {
-		goto out;
+	status = status ? status : seal_input(&task.keys, paths[0], &task.in_name, &in);
+	status = status ? status : cli_binary_apart(task.out_path) ? 0 : 2;
+	if (!status) {
+		cli_signals(NULL);
+		status = run(&task, in, &error) ? cli_error(&error) : 0;
 	}
-	status = 0;
-	if (!cli_output_apart(task.out_path) ||
-	    (!strcmp(task.out_path, "-") && !cli_binary_output(STDOUT_FILENO))) {
-		status = 2;
-		goto out;
-	}
-	cli_signals(NULL);
-	if (run(&task, in, &error)) {
-		status = cli_error(&error);
-	}
-out:
 	clear(&task);
-	if (in > STDERR_FILENO) {
-		close(in);
-	}
+	cli_input_close(in);
 	return cli_finish(status);
 }

@@ -274,7 +274,7 @@ static int run(struct task *task, int in, struct sgpu_error *error)
 	return code ? code : sgpu_output_commit(&task->out, error);
 }
 
-static void report(const struct task *task)
+static int report(const struct task *task)
 {
 	uint64_t bytes_out = 0;
 	for (int i = 0; i < task->batch->segment_count; i++) {
@@ -289,6 +289,7 @@ static void report(const struct task *task)
 			      task->sealed_count, "recipients", seal_recipient_kids(task->batch), "signed_by",
 			      seal_signer_kids(&task->keys)),
 		    task->payload_bytes, bytes_out, &task->meter);
+	return 0;
 }
 
 static void clear(struct task *task)
@@ -327,30 +328,15 @@ int verb_seal(int argc, char **argv)
 	struct sgpu_error error = { 0 };
 	char **paths;
 	int in = -1, status = read_options(&task, argc, argv, &paths);
-	if (status) {
-		goto out;
+
+	status = status ? status : seal_input(&task.keys, paths[0], &task.in_name, &in);
+	status = status ? status : cli_binary_apart(task.out_path) ? 0 : 2;
+	if (!status) {
+		cli_signals(NULL);
+		task.meter.begin_ns = sgpu_now_ns();
+		status = run(&task, in, &error) ? cli_error(&error) : report(&task);
 	}
-	in = seal_input(&task.keys, paths[0], &task.in_name, &status);
-	if (in < 0) {
-		goto out;
-	}
-	status = 0;
-	if (!cli_output_apart(task.out_path) ||
-	    (!strcmp(task.out_path, "-") && !cli_binary_output(STDOUT_FILENO))) {
-		status = 2;
-		goto out;
-	}
-	cli_signals(NULL);
-	task.meter.begin_ns = sgpu_now_ns();
-	if (run(&task, in, &error)) {
-		status = cli_error(&error);
-		goto out;
-	}
-	report(&task);
-out:
 	clear(&task);
-	if (in > STDERR_FILENO) {
-		close(in);
-	}
+	cli_input_close(in);
 	return cli_finish(status);
 }

@@ -233,34 +233,22 @@ int verb_load(int argc, char **argv)
 			     .out = SGPU_OUTPUT_INIT };
 	struct sgpu_error error = { 0 };
 	char **arguments;
-	int in, status = cli_read(argc, argv, &task, &arguments);
+	int in = -1, status = cli_read(argc, argv, &task, &arguments);
 
 	task.load.options.keep = task.load.options.keep || task.export;
 	if (status == 0 && task.export && strcmp(task.out_path, "-") == 0) {
 		status = cli_usage("--export writes to standard output, so the batch needs a file: -o FILE");
 	}
-	if (status) {
-		clear(&task);
-		return status;
-	}
-	in = cli_input(*arguments, &task.load.in_name);
-	if (in < 0) {
-		clear(&task);
-		return cli_is_standard(*arguments) ? 2 : 3;
-	}
-	if (!cli_output_apart(task.out_path) ||
-	    (strcmp(task.out_path, "-") == 0 && !cli_binary_output(STDOUT_FILENO))) {
-		status = 2;
-	} else {
+	status = status ? status : cli_input(*arguments, &task.load.in_name, &in);
+	status = status ? status : cli_binary_apart(task.out_path) ? 0 : 2;
+	if (status == 0) {
 		cli_signals(NULL);
 		status = run(&task, in, &error) < 0 ? cli_error(&error) : 0;
-		if (status == 0) {
-			record(&task.load);
-		}
+	}
+	if (status == 0) {
+		record(&task.load);
 	}
 	clear(&task);
-	if (in > STDERR_FILENO) {
-		close(in);
-	}
+	cli_input_close(in);
 	return cli_finish(status);
 }
