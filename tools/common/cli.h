@@ -170,6 +170,11 @@ bool cli_is_standard(const char *path);
  * status). */
 struct sgpu_op;
 const struct sgpu_op *cli_find_op(const char *name);
+struct sgpu_op_argument;
+bool cli_op_is_output(const struct sgpu_op_argument *argument);
+/* "input weights [bias]": its inputs or outputs. */
+enum { CLI_OP_TEXT_MAX = 160 };
+const char *cli_op_arguments(const struct sgpu_op *op, bool outputs, char text[CLI_OP_TEXT_MAX]);
 
 /* ---- outputs that are opened before the input is read ----
  * Opens what will be written to `path` much later, so that a place that cannot be is told at once: 0, or the exit status
@@ -185,9 +190,23 @@ int cli_print_json(json_t *value, FILE *out, size_t flags);
 /* A new JSON string of a text that need not be UTF-8, as names of files: what is not ASCII in such a one becomes '?'. NULL
  * for NULL. */
 json_t *cli_json_text(const char *text);
+/* An aligned table: rows of texts, the first of which are the headings. NULL and "" are empty cells. */
+struct cli_table {
+	size_t columns, count; /* cells */
+	char **cells;
+	bool failed;
+};
+#define cli_row(table, ...)                                                                                  \
+	cli_table_row(table, sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(const char *),            \
+		      (const char *const[]){ __VA_ARGS__ })
+void cli_table_row(struct cli_table *table, size_t columns, const char *const *cells);
+/* Prints it to standard output, two blanks between the columns, and frees it. Returns an exit status. */
+int cli_table_print(struct cli_table *table);
 /* A whole text to a file that appears when it is complete, or to standard output ("-" or NULL). */
 SGPU_MUST_CHECK int cli_write_text(const char *path, mode_t mode, const char *text, size_t size,
 				   struct sgpu_error *error);
+/* The same for a JSON value, indented, and a line feed; takes the reference, and NULL is out of memory. */
+SGPU_MUST_CHECK int cli_write_json(const char *path, mode_t mode, json_t *value, struct sgpu_error *error);
 
 /* ---- signals: SIGINT and SIGTERM ----
  * The handler calls `stop` (async-signal-safe, may be NULL) and sgpu_io_interrupt(); a second one kills. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Looking up an operation that the command line names.
+ * Operations that the command line names, and their arguments as text.
  */
-#include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <sgpu/base.h>
@@ -30,4 +30,23 @@ const struct sgpu_op *cli_find_op(const char *name)
 	}
 	cli_error(&error);
 	return NULL;
+}
+
+bool cli_op_is_output(const struct sgpu_op_argument *argument)
+{
+	return strncmp(argument->name, "output", 6) == 0;
+}
+
+const char *cli_op_arguments(const struct sgpu_op *op, bool outputs, char text[CLI_OP_TEXT_MAX])
+{
+	size_t used = 0;
+
+	text[0] = '\0';
+	for (int i = 0; op->args[i].name && used < CLI_OP_TEXT_MAX; i++) {
+		if (cli_op_is_output(&op->args[i]) == outputs) {
+			used += (size_t)snprintf(text + used, CLI_OP_TEXT_MAX - used, op->args[i].optional ? "%s[%s]" : "%s%s",
+						 used ? " " : "", op->args[i].name);
+		}
+	}
+	return text;
 }

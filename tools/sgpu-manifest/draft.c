@@ -111,7 +111,7 @@ static json_t *type_json(const struct file_spec *spec)
 static int next_input(const struct draft *draft)
 {
 	for (int i = 0; draft->op->args[i].name; i++) {
-		if (!op_argument_is_output(&draft->op->args[i]) && !draft->used[i]) {
+		if (!cli_op_is_output(&draft->op->args[i]) && !draft->used[i]) {
 			return i;
 		}
 	}
@@ -136,7 +136,7 @@ int draft_add_file(struct draft *draft, const char *text)
 	if (spec->argument < 0) {
 		return cli_usage("'%s' has no input for '%s'", draft->op->name, text);
 	}
-	if (draft->used[spec->argument] || op_argument_is_output(&draft->op->args[spec->argument])) {
+	if (draft->used[spec->argument] || cli_op_is_output(&draft->op->args[spec->argument])) {
 		return cli_usage("'%s' is given twice or is an output", draft->op->args[spec->argument].name);
 	}
 	draft->used[spec->argument] = true;
@@ -182,13 +182,13 @@ static int add_outputs(struct draft *draft)
 	int status = 0;
 
 	for (int i = 0; draft->op->args[i].name; i++) {
-		needed |= op_argument_is_output(&draft->op->args[i]) && !draft->op->args[i].optional;
+		needed |= cli_op_is_output(&draft->op->args[i]) && !draft->op->args[i].optional;
 	}
 	for (int i = 0; draft->op->args[i].name && !status; i++) {
 		const struct sgpu_op_argument *argument = &draft->op->args[i];
 		char id[SGPU_ID_MAX + 1];
 
-		if (op_argument_is_output(argument) && (!needed || !argument->optional)) {
+		if (cli_op_is_output(argument) && (!needed || !argument->optional)) {
 			draft_make_id(draft, argument->name, id);
 			status = draft_add_segment(draft, id, "OUTPUT", draft_is_low(draft, argument->name, id),
 						   json_string(id), NULL);

@@ -11,11 +11,6 @@
 /* Bounds beyond this are there only because a row must have some. */
 static const double unbounded = 1e30;
 
-bool op_argument_is_output(const struct sgpu_op_argument *argument)
-{
-	return strncmp(argument->name, "output", 6) == 0;
-}
-
 const char *op_param_kind(enum sgpu_param_kind kind)
 {
 	switch (kind) {

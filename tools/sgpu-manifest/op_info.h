@@ -13,7 +13,6 @@
 #include <sgpu/ops.h>
 
 enum { OP_TEXT_MAX = 160 };
-bool op_argument_is_output(const struct sgpu_op_argument *argument);
 const char *op_param_kind(enum sgpu_param_kind kind);
 /* "f32 f64" */
 void op_dtypes_text(unsigned dtypes, char text[OP_TEXT_MAX]);

@@ -366,23 +366,18 @@ int payload_measure(const struct payload_folder *folder, const struct sgpu_segme
 	return code;
 }
 
-int payload_copy_spool(const struct payload_folder *folder, uint64_t size, int fd, const char *name,
-		       struct sgpu_error *error)
+int payload_copy(int from, const char *from_name, uint64_t size, int to, const char *to_name, struct sgpu_error *error)
 {
 	uint8_t *buffer = malloc(BUFFER_SIZE);
 	int code = buffer ? SGPU_OK : sgpu_fail_nomem(error);
 
-	while (!code && size) {
-		size_t piece = size < BUFFER_SIZE ? (size_t)size : BUFFER_SIZE, got = 0;
-
-		code = sgpu_read(folder->spool, "temporary file", buffer, piece, &got, error);
+	for (size_t piece, got; !code && size; size -= got) {
+		piece = size < BUFFER_SIZE ? (size_t)size : BUFFER_SIZE;
+		code = sgpu_read(from, from_name, buffer, piece, &got, error);
 		if (!code && got < piece) {
-			code = sgpu_fail(error, SGPU_ESYSTEM, "a temporary file ends early");
+			code = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read", from_name);
 		}
-		if (!code) {
-			code = sgpu_write(fd, name, buffer, got, error);
-		}
-		size -= got;
+		code = code ? code : sgpu_write(to, to_name, buffer, got, error);
 	}
 	free(buffer);
 	return code;

@@ -36,8 +36,8 @@ SGPU_MUST_CHECK int payload_take(struct payload_folder *folder, const struct sgp
  * its sensitivity: what is to run is told by this digest alone. The segment has a location other than "-". */
 SGPU_MUST_CHECK int payload_measure(const struct payload_folder *folder, const struct sgpu_segment *segment,
 				    uint8_t digest[32], struct sgpu_error *error);
-/* Copies the spooled standard input to the batch. */
-SGPU_MUST_CHECK int payload_copy_spool(const struct payload_folder *folder, uint64_t size, int fd, const char *name,
-				       struct sgpu_error *error);
+/* Copies so many bytes from one file to another. */
+SGPU_MUST_CHECK int payload_copy(int from, const char *from_name, uint64_t size, int to, const char *to_name,
+				 struct sgpu_error *error);
 
 #endif

@@ -14,10 +14,4 @@
  * digits of its f64. With `ascii`, other characters are escaped, as \u202e. From malloc; NULL when out of memory. */
 char *pretty_json(const json_t *value, size_t indent, bool ascii);
 
-/* The text with a '?' for what would move the cursor or turn the direction of writing, and for what is no UTF-8. From
- * malloc; NULL when out of memory. */
-char *pretty_clean(const char *text);
-/* The columns that the text takes, where a character of East Asia takes two and an accent of its own none. */
-size_t pretty_width(const char *text);
-
 #endif

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Faults as people and as programs read them, and aligned tables.
+ * Faults as people and as programs read them.
  */
 #include "report.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "cli.h"
-#include "pretty.h"
 
 static void print_fault(FILE *file, const char *name, const struct sgpu_fault *fault)
 {
@@ -65,62 +63,4 @@ void report_faults(const struct document *document, FILE *records)
 	if (faults->count > 1) {
 		cli_note("%s: %zu faults", document->name, faults->count);
 	}
-}
-
-void table_cell(struct table *table, const char *text)
-{
-	size_t capacity = table->capacity ? table->capacity * 2 : 64;
-	char **cells;
-
-	if (table->count == table->capacity) {
-		cells = reallocarray(table->cells, capacity, sizeof(*cells));
-		if (!cells) {
-			table->failed = true;
-			return;
-		}
-		table->cells = cells;
-		table->capacity = capacity;
-	}
-	table->cells[table->count] = pretty_clean(text && *text ? text : "-");
-	if (!table->cells[table->count]) {
-		table->failed = true;
-		return;
-	}
-	table->count++;
-}
-
-static void print_cells(const struct table *table)
-{
-	size_t width[TABLE_COLUMNS_MAX] = { 0 }, columns = (size_t)table->columns;
-
-	for (size_t i = 0; i < table->count; i++) {
-		size_t length = pretty_width(table->cells[i]);
-
-		width[i % columns] = length > width[i % columns] ? length : width[i % columns];
-	}
-	for (size_t i = 0; i < table->count; i++) {
-		bool last = i % columns == columns - 1;
-
-		fputs(table->cells[i], stdout);
-		if (last) {
-			putchar('\n');
-		} else {
-			printf("%*s", (int)(width[i % columns] - pretty_width(table->cells[i])) + 2, "");
-		}
-	}
-}
-
-int table_print(struct table *table)
-{
-	bool failed = table->failed;
-
-	if (!failed) {
-		print_cells(table);
-	}
-	for (size_t i = 0; i < table->count; i++) {
-		free(table->cells[i]);
-	}
-	free(table->cells);
-	memset(table, 0, sizeof(*table));
-	return failed ? cli_fail(SGPU_ENOMEM, "out of memory") : 0;
 }

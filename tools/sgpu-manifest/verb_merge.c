@@ -16,7 +16,7 @@
 #include <sgpu/io.h>
 
 #include "document.h"
-#include "report.h"
+#include "payload.h"
 #include "verbs.h"
 
 struct request {
@@ -125,77 +125,55 @@ static int find_missing(struct merger *merger, const char *path)
 	return status;
 }
 
-static void add_row(struct table *table, const char *id, const char *status, const char *bytes, const char *response,
-		    const char *error)
+static const char *text_of(const json_t *record, const char *key)
 {
-	table_cell(table, id);
-	table_cell(table, status);
-	table_cell(table, bytes);
-	table_cell(table, response);
-	table_cell(table, error);
+	return json_string_value(json_object_get(record, key));
 }
 
 static int print_table(const struct merger *merger)
 {
-	struct table table = { .columns = 5 };
+	struct cli_table table = { 0 };
 	json_t *record;
 	size_t i;
 
-	add_row(&table, "SEGMENT", "STATUS", "BYTES", "RESPONSE", "ERROR");
+	cli_row(&table, "SEGMENT", "STATUS", "BYTES", "RESPONSE", "ERROR");
 	json_array_foreach(merger->segments, i, record) {
 		char bytes[24];
 
 		snprintf(bytes, sizeof(bytes), "%" JSON_INTEGER_FORMAT,
 			 json_integer_value(json_object_get(record, "bytes")));
-		add_row(&table, json_string_value(json_object_get(record, "segment_id")),
-			json_string_value(json_object_get(record, "status")), bytes,
-			json_string_value(json_object_get(record, "response")),
-			json_string_value(json_object_get(record, "error")));
+		cli_row(&table, text_of(record, "segment_id"), text_of(record, "status"), bytes, text_of(record, "response"),
+			text_of(record, "error"));
 	}
 	json_array_foreach(merger->missing, i, record) {
-		add_row(&table, json_string_value(record), "MISSING", NULL, NULL, NULL);
+		cli_row(&table, json_string_value(record), "MISSING", NULL, NULL, NULL);
 	}
-	return table_print(&table);
+	return cli_table_print(&table);
 }
 
 /* One response as a member; it was read before and found to be whole. */
 static int copy_response(const char *path, size_t number, const char *output, int out, struct sgpu_error *error)
 {
-	char member[48], *buffer = malloc(1 << 20);
+	char member[48];
 	struct stat status;
-	uint64_t left = 0;
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	int code = !buffer ? sgpu_fail_nomem(error) : 0;
+	int fd = open(path, O_RDONLY | O_CLOEXEC), code;
 
-	if (!code && (fd < 0 || fstat(fd, &status))) {
+	if (fd < 0 || fstat(fd, &status)) {
 		code = sgpu_fail_errno(error, "cannot open '%s'", path);
+		goto out;
 	}
-	if (!code && !S_ISREG(status.st_mode)) {
-		code = sgpu_fail(error, SGPU_EUSAGE, "'%s' is not a regular file and cannot go into an archive",
-				 path);
+	if (!S_ISREG(status.st_mode)) {
+		code = sgpu_fail(error, SGPU_EUSAGE, "'%s' is not a regular file and cannot go into an archive", path);
+		goto out;
 	}
 	snprintf(member, sizeof(member), "shard-%03zu.response", number);
-	if (!code) {
-		left = (uint64_t)status.st_size;
-		code = sgpu_tar_header(out, output, member, left, error);
-	}
-	while (!code && left) {
-		size_t piece = left < 1 << 20 ? (size_t)left : 1 << 20, got = 0;
-
-		code = sgpu_read(fd, path, buffer, piece, &got, error);
-		if (!code && got < piece) {
-			code = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read", path);
-		}
-		code = code ? code : sgpu_write(out, output, buffer, got, error);
-		left -= got;
-	}
-	if (!code) {
-		code = sgpu_tar_padding(out, output, (uint64_t)status.st_size, error);
-	}
+	code = sgpu_tar_header(out, output, member, (uint64_t)status.st_size, error);
+	code = code ? code : payload_copy(fd, path, (uint64_t)status.st_size, out, output, error);
+	code = code ? code : sgpu_tar_padding(out, output, (uint64_t)status.st_size, error);
+out:
 	if (fd >= 0) {
 		close(fd);
 	}
-	free(buffer);
 	return code;
 }
 

@@ -7,7 +7,6 @@
 
 #include "document.h"
 #include "op_info.h"
-#include "report.h"
 #include "verbs.h"
 
 const struct cli_option ops_options[] = { CLI_COMMON, CLI_END };
@@ -22,7 +21,7 @@ static json_t *argument_json(const struct sgpu_op_argument *argument)
 		}
 	}
 	return json_pack("{s:s, s:b, s:b, s:o, s:i, s:i, s:s}", "name", argument->name, "output",
-			 op_argument_is_output(argument), "optional", argument->optional, "dtypes", dtypes,
+			 cli_op_is_output(argument), "optional", argument->optional, "dtypes", dtypes,
 			 "min_rank", argument->min_rank, "max_rank", argument->max_rank, "help", argument->help);
 }
 
@@ -63,78 +62,48 @@ static json_t *op_json(const struct sgpu_op *op)
 
 static int print_all(void)
 {
-	const struct sgpu_op *const *ops = sgpu_ops();
-	struct table table = { .columns = 4 };
+	struct cli_table table = { 0 };
 
-	for (const char *const *heading = (const char *const[]){ "NAME", "INPUTS", "OUTPUTS", "WHAT IT DOES", NULL };
-	     *heading; heading++) {
-		table_cell(&table, *heading);
+	cli_row(&table, "NAME", "INPUTS", "OUTPUTS", "WHAT IT DOES");
+	for (const struct sgpu_op *const *op = sgpu_ops(); *op; op++) {
+		char inputs[CLI_OP_TEXT_MAX], outputs[CLI_OP_TEXT_MAX];
+
+		cli_row(&table, (*op)->name, cli_op_arguments(*op, false, inputs), cli_op_arguments(*op, true, outputs),
+			(*op)->help);
 	}
-	for (int i = 0; ops[i]; i++) {
-		char names[2][OP_TEXT_MAX] = { "", "" };
-
-		for (int k = 0; ops[i]->args[k].name; k++) {
-			const struct sgpu_op_argument *argument = &ops[i]->args[k];
-			char *text = names[op_argument_is_output(argument)];
-			size_t used = strlen(text);
-
-			snprintf(text + used, OP_TEXT_MAX - used, argument->optional ? "%s[%s]" : "%s%s",
-				 used ? " " : "", argument->name);
-		}
-		table_cell(&table, ops[i]->name);
-		table_cell(&table, names[0]);
-		table_cell(&table, names[1]);
-		table_cell(&table, ops[i]->help);
-	}
-	return table_print(&table);
+	return cli_table_print(&table);
 }
 
 static int print_arguments(const struct sgpu_op *op)
 {
-	struct table table = { .columns = 5 };
-	char text[OP_TEXT_MAX];
+	struct cli_table table = { 0 };
+	char types[OP_TEXT_MAX], ranks[OP_TEXT_MAX], use[32];
 
-	for (const char *const *heading =
-		     (const char *const[]){ "ARGUMENT", "USE", "TYPES", "RANK", "MEANING", NULL };
-	     *heading; heading++) {
-		table_cell(&table, *heading);
-	}
+	cli_row(&table, "ARGUMENT", "USE", "TYPES", "RANK", "MEANING");
 	for (int i = 0; op->args[i].name; i++) {
 		const struct sgpu_op_argument *argument = &op->args[i];
 
-		table_cell(&table, argument->name);
-		snprintf(text, sizeof(text), "%s%s", op_argument_is_output(argument) ? "output" : "input",
+		snprintf(use, sizeof(use), "%s%s", cli_op_is_output(argument) ? "output" : "input",
 			 argument->optional ? ", optional" : "");
-		table_cell(&table, text);
-		op_dtypes_text(argument->dtypes, text);
-		table_cell(&table, text);
-		op_ranks_text(argument, text);
-		table_cell(&table, text);
-		table_cell(&table, argument->help);
+		op_dtypes_text(argument->dtypes, types);
+		op_ranks_text(argument, ranks);
+		cli_row(&table, argument->name, use, types, ranks, argument->help);
 	}
-	return table_print(&table);
+	return cli_table_print(&table);
 }
 
 static int print_params(const struct sgpu_op *op)
 {
-	struct table table = { .columns = 5 };
-	char text[OP_TEXT_MAX];
+	struct cli_table table = { 0 };
+	char standard[OP_TEXT_MAX], range[OP_TEXT_MAX];
 
-	for (const char *const *heading =
-		     (const char *const[]){ "PARAMETER", "KIND", "DEFAULT", "VALUES", "MEANING", NULL };
-	     *heading; heading++) {
-		table_cell(&table, *heading);
+	cli_row(&table, "PARAMETER", "KIND", "DEFAULT", "VALUES", "MEANING");
+	for (const struct sgpu_op_param *param = op->params; param->name; param++) {
+		op_default_text(param, standard);
+		op_range_text(param, range);
+		cli_row(&table, param->name, op_param_kind(param->kind), standard, range, param->help);
 	}
-	for (int i = 0; op->params[i].name; i++) {
-		table_cell(&table, op->params[i].name);
-		table_cell(&table, op_param_kind(op->params[i].kind));
-		op_default_text(&op->params[i], text);
-		table_cell(&table, text);
-		op_range_text(&op->params[i], text);
-		table_cell(&table, text);
-		table_cell(&table, op->params[i].help);
-	}
-	return table_print(&table);
+	return cli_table_print(&table);
 }
 
 static int print_one(const struct sgpu_op *op)

@@ -10,7 +10,6 @@
 
 #include "document.h"
 #include "pretty.h"
-#include "report.h"
 #include "show.h"
 #include "verbs.h"
 
@@ -27,21 +26,11 @@ const struct cli_option show_options[] = {
 	CLI_END
 };
 
-static void headings(struct table *table, const char *const *names)
-{
-	for (; *names; names++) {
-		table->columns++;
-		table_cell(table, *names);
-	}
-}
-
 static int print_segments(const struct sgpu_manifest *manifest)
 {
-	static const char *const names[] = { "SEGMENT",	 "LEVEL",      "DIRECTION", "TYPE", "BYTES",
-					     "LOCATION", "WRITTEN BY", "READ BY",   NULL };
-	struct table table = { 0 };
+	struct cli_table table = { 0 };
 
-	headings(&table, names);
+	cli_row(&table, "SEGMENT", "LEVEL", "DIRECTION", "TYPE", "BYTES", "LOCATION", "WRITTEN BY", "READ BY");
 	for (int i = 0; i < manifest->segment_count; i++) {
 		const struct sgpu_segment *segment = &manifest->segments[i];
 		char type[SGPU_TYPE_TEXT_MAX], bytes[48] = "", readers[160] = "";
@@ -57,16 +46,11 @@ static int print_segments(const struct sgpu_manifest *manifest)
 			snprintf(readers, sizeof(readers), segment->reader_count > 1 ? "%s, %d more" : "%s", first,
 				 segment->reader_count - 1);
 		}
-		table_cell(&table, segment->id);
-		table_cell(&table, sgpu_sensitivity_name(segment->sensitivity));
-		table_cell(&table, sgpu_direction_name(segment->direction));
-		table_cell(&table, type);
-		table_cell(&table, bytes);
-		table_cell(&table, segment->location);
-		table_cell(&table, segment->writer < 0 ? NULL : manifest->operations[segment->writer].id);
-		table_cell(&table, readers);
+		cli_row(&table, segment->id, sgpu_sensitivity_name(segment->sensitivity),
+			sgpu_direction_name(segment->direction), type, bytes, segment->location,
+			segment->writer < 0 ? NULL : manifest->operations[segment->writer].id, readers);
 	}
-	return table_print(&table);
+	return cli_table_print(&table);
 }
 
 /* "input=scan output=smoothed" */
@@ -108,10 +92,9 @@ static void options_text(const struct sgpu_operation *operation, char *text, siz
 
 static int print_operations(const struct sgpu_manifest *manifest)
 {
-	static const char *const names[] = { "OPERATION", "KERNEL", "ARGUMENTS", "PARAMETERS", "AFTER", NULL };
-	struct table table = { 0 };
+	struct cli_table table = { 0 };
 
-	headings(&table, names);
+	cli_row(&table, "OPERATION", "KERNEL", "ARGUMENTS", "PARAMETERS", "AFTER");
 	for (int i = 0; i < manifest->operation_count; i++) {
 		const struct sgpu_operation *operation = &manifest->operations[manifest->order[i]];
 		char arguments[2048], after[(AFTER_MAX + 1) * (SGPU_ID_MAX + 1)] = "";
@@ -128,13 +111,9 @@ static int print_operations(const struct sgpu_manifest *manifest)
 			snprintf(after + used, sizeof(after) - used, ", %d more",
 				 operation->before_count - AFTER_MAX);
 		}
-		table_cell(&table, operation->id);
-		table_cell(&table, operation->kernel);
-		table_cell(&table, arguments);
-		table_cell(&table, options);
-		table_cell(&table, after);
+		cli_row(&table, operation->id, operation->kernel, arguments, options, after);
 	}
-	return table_print(&table);
+	return cli_table_print(&table);
 }
 
 /* The longest chain of operations up to and with each, by which the graph is drawn: one line a step. */

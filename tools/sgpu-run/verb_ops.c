@@ -15,11 +15,6 @@
 
 const struct cli_option ops_options[] = { CLI_COMMON, CLI_END };
 
-static bool is_output(const struct sgpu_op_argument *argument)
-{
-	return strncmp(argument->name, "output", 6) == 0;
-}
-
 static bool implemented(const struct sgpu_op *op, const char *kind)
 {
 	return strcmp(kind, "cpu") == 0 ? op->cpu != NULL : sgpu_device_kind_op(kind, op->name) != NULL;
@@ -31,7 +26,7 @@ static json_t *op_json(const struct sgpu_op *op)
 	const char *kind;
 
 	for (int i = 0; op->args[i].name; i++) {
-		json_array_append_new(is_output(&op->args[i]) ? outputs : inputs, json_string(op->args[i].name));
+		json_array_append_new(cli_op_is_output(&op->args[i]) ? outputs : inputs, json_string(op->args[i].name));
 	}
 	for (int i = 0; (kind = sgpu_device_kind(i)); i++) {
 		if (implemented(op, kind)) {
@@ -53,68 +48,28 @@ static int print_json(const struct sgpu_op *only)
 	return cli_print_json(list, stdout, JSON_INDENT(2));
 }
 
-static void join(const struct sgpu_op *op, bool outputs, char *text, size_t size)
+static int print_table(const struct sgpu_op *only)
 {
-	size_t used = 0;
+	struct cli_table table = { 0 };
 
-	text[0] = '\0';
-	for (int i = 0; op->args[i].name && used < size; i++) {
-		if (is_output(&op->args[i]) == outputs) {
-			used += (size_t)snprintf(text + used, size - used, op->args[i].optional ? "%s[%s]" : "%s%s",
-						 used ? " " : "", op->args[i].name);
+	cli_row(&table, "NAME", "INPUTS", "OUTPUTS", "DEVICES", "WHAT IT DOES");
+	for (const struct sgpu_op *const *op = sgpu_ops(); *op; op++) {
+		char inputs[CLI_OP_TEXT_MAX], outputs[CLI_OP_TEXT_MAX], devices[64] = "";
+		const char *kind;
+
+		for (int i = 0; (kind = sgpu_device_kind(i)); i++) {
+			const size_t used = strlen(devices);
+
+			if (implemented(*op, kind)) {
+				snprintf(devices + used, sizeof(devices) - used, "%s%s", used ? " " : "", kind);
+			}
+		}
+		if (!only || only == *op) {
+			cli_row(&table, (*op)->name, cli_op_arguments(*op, false, inputs),
+				cli_op_arguments(*op, true, outputs), devices, (*op)->help);
 		}
 	}
-}
-
-enum { COLUMNS = 4, CELL_MAX = 96 };
-
-/* Name, inputs, outputs and devices; the last column is the help. */
-static void row_cells(const struct sgpu_op *op, char cells[COLUMNS][CELL_MAX])
-{
-	const char *kind;
-	size_t used = 0;
-
-	snprintf(cells[0], CELL_MAX, "%s", op->name);
-	join(op, false, cells[1], CELL_MAX);
-	join(op, true, cells[2], CELL_MAX);
-	cells[3][0] = '\0';
-	for (int i = 0; (kind = sgpu_device_kind(i)) && used < CELL_MAX; i++) {
-		if (implemented(op, kind)) {
-			used += (size_t)snprintf(cells[3] + used, CELL_MAX - used, "%s%s", used ? " " : "", kind);
-		}
-	}
-}
-
-/* Columns as wide as their widest cell, of all operations, so that one looks as it does among all. */
-static void print_table(const struct sgpu_op *only)
-{
-	static const char *const headings[COLUMNS] = { "NAME", "INPUTS", "OUTPUTS", "DEVICES" };
-	const struct sgpu_op *const *ops = sgpu_ops();
-	char cells[COLUMNS][CELL_MAX];
-	size_t width[COLUMNS];
-
-	for (int k = 0; k < COLUMNS; k++) {
-		width[k] = strlen(headings[k]);
-	}
-	for (int i = 0; ops[i]; i++) {
-		row_cells(ops[i], cells);
-		for (int k = 0; k < COLUMNS; k++) {
-			width[k] = strlen(cells[k]) > width[k] ? strlen(cells[k]) : width[k];
-		}
-	}
-	for (int k = 0; k < COLUMNS; k++) {
-		printf("%-*s  ", (int)width[k], headings[k]);
-	}
-	printf("WHAT IT DOES\n");
-	for (int i = 0; ops[i]; i++) {
-		row_cells(ops[i], cells);
-		for (int k = 0; k < COLUMNS && (!only || only == ops[i]); k++) {
-			printf("%-*s  ", (int)width[k], cells[k]);
-		}
-		if (!only || only == ops[i]) {
-			printf("%s\n", ops[i]->help);
-		}
-	}
+	return cli_table_print(&table);
 }
 
 int verb_ops(int argc, char **argv)
@@ -132,6 +87,6 @@ int verb_ops(int argc, char **argv)
 	if (cli_json) {
 		return print_json(only);
 	}
-	print_table(only);
-	return fflush(stdout) == EOF ? cli_fail(SGPU_ESYSTEM, "cannot write to standard output") : 0;
+	const int printed = print_table(only);
+	return printed || fflush(stdout) != EOF ? printed : cli_fail(SGPU_ESYSTEM, "cannot write to standard output");
 }
