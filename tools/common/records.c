@@ -49,3 +49,18 @@ int cli_write_text(const char *path, mode_t mode, const char *text, size_t size,
 	sgpu_output_close(&output);
 	return rc;
 }
+
+int cli_write_json(const char *path, mode_t mode, json_t *value, struct sgpu_error *error)
+{
+	char *text = value ? json_dumps(value, JSON_INDENT(2)) : NULL;
+	const size_t size = text ? strlen(text) : 0;
+	int rc = text ? SGPU_OK : sgpu_fail_nomem(error);
+
+	if (rc == SGPU_OK) {
+		text[size] = '\n'; /* in place of the NUL, which is not written */
+		rc = cli_write_text(path, mode, text, size + 1, error);
+	}
+	free(text);
+	json_decref(value);
+	return rc;
+}

@@ -8,33 +8,63 @@
 
 #include "channel_script.h"
 
-static enum sgpu_refusal send(struct script *script, const struct sgpu_command *command)
-{
-	memset(&script->reply, 0, sizeof(script->reply));
-	sgpu_processor_command(script->processor, command, &script->reply);
-	script->has_reply = true;
-	return script->reply.refusal;
-}
-
-static int take_channel(struct script *script, uint32_t *channel, struct sgpu_error *error)
-{
-	uint64_t value = 0;
-	int rc = script_number(script, "channel", UINT32_MAX, &value, error);
-
-	*channel = (uint32_t)value;
-	return rc;
-}
-
 static struct sgpu_session *session_of(const struct script *script, uint64_t channel)
 {
 	return channel < SCRIPT_CHANNELS ? script->channels[channel].session : NULL;
+}
+
+/* What the owner makes of the answer. */
+static int learn(struct script *script, const struct sgpu_command *c, const struct script_owner *owner,
+		 struct sgpu_error *error)
+{
+	struct sgpu_session *session = session_of(script, c->channel);
+
+	if (c->channel >= SCRIPT_CHANNELS) {
+		return SGPU_OK;
+	}
+	if (c->op == SGPU_CH_DESTROY || (c->op == SGPU_CH_CREATE && owner)) {
+		sgpu_session_close(&script->channels[c->channel].session);
+	}
+	if (c->op == SGPU_CH_CREATE && owner) {
+		return sgpu_session_open(&owner->key, &script->reply.grant, &script->channels[c->channel].session, error);
+	}
+	if (c->op == SGPU_CH_PTE && session) {
+		return sgpu_session_summary(session, &script->reply.summary, error);
+	}
+	return c->op == SGPU_CH_MEASURE && session ?
+	       sgpu_session_measurement(session, &script->reply.measurement, error) : SGPU_OK;
+}
+
+/* Sends the command, and prints what it came to. owner: of a channel that is made, or NULL. */
+static int carry_out(struct script *script, const struct sgpu_command *c, const struct script_owner *owner,
+		     struct sgpu_error *error)
+{
+	int rc = SGPU_OK;
+
+	memset(&script->reply, 0, sizeof(script->reply));
+	sgpu_processor_command(script->processor, c, &script->reply);
+	script->has_reply = true;
+	if (script->reply.refusal == SGPU_REFUSED_NOT) {
+		rc = learn(script, c, owner, error);
+	}
+	script_print(script, c);
+	return rc;
+}
+
+static int take_u32(struct script *script, const char *what, uint32_t *number, struct sgpu_error *error)
+{
+	uint64_t value = 0;
+	int rc = script_number(script, what, UINT32_MAX, &value, error);
+
+	*number = (uint32_t)value;
+	return rc;
 }
 
 /* "via CHANNEL", else the bootstrap channel 0. */
 static int take_via(struct script *script, uint32_t *via, struct sgpu_error *error)
 {
 	*via = 0;
-	return script_word(script, "via") ? take_channel(script, via, error) : SGPU_OK;
+	return script_word(script, "via") ? take_u32(script, "channel", via, error) : SGPU_OK;
 }
 
 /* ---- owner NAME ---- */
@@ -94,31 +124,16 @@ static int find_owner(struct script *script, const struct script_owner **owner, 
 }
 
 /* ---- create CHANNEL directory FRAME [owner NAME] [via CHANNEL] ---- */
-static int learn(struct script *script, const struct sgpu_command *c, const struct script_owner *owner,
-		 struct sgpu_error *error)
-{
-	struct script_channel *channel;
-
-	if (c->channel >= SCRIPT_CHANNELS || !owner) {
-		return SGPU_OK;
-	}
-	channel = &script->channels[c->channel];
-	sgpu_session_close(&channel->session);
-	return sgpu_session_open(&owner->key, &script->reply.grant, &channel->session, error);
-}
-
 static int do_create(struct script *script, struct sgpu_error *error)
 {
 	struct sgpu_command c = { .op = SGPU_CH_CREATE };
 	const struct script_owner *owner = NULL;
-	int rc = take_channel(script, &c.channel, error);
+	int rc = take_u32(script, "channel", &c.channel, error);
 
 	if (rc == SGPU_OK && !script_word(script, "directory")) {
 		rc = script_fault(script, error, "create CHANNEL directory FRAME [owner NAME] [via CHANNEL]");
 	}
-	if (rc == SGPU_OK) {
-		rc = script_frame(script, "frame", &c.create.directory, error);
-	}
+	rc = rc ? rc : script_frame(script, "frame", &c.create.directory, error);
 	if (rc == SGPU_OK && script_word(script, "owner")) {
 		rc = find_owner(script, &owner, error);
 	}
@@ -127,43 +142,24 @@ static int do_create(struct script *script, struct sgpu_error *error)
 	if (rc == SGPU_OK && (owner || c.create.directory >= script->config.unprotected)) {
 		rc = take_via(script, &c.via, error);
 	}
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	if (owner) {
+	if (rc == SGPU_OK && owner) {
 		c.create.has_key = true;
 		memcpy(c.create.owner_key, owner->key.public_half, sizeof(c.create.owner_key));
 	}
-	if (send(script, &c) == SGPU_REFUSED_NOT) {
-		rc = learn(script, &c, owner, error);
-	}
-	script_print(script, &c);
-	return rc;
+	return rc ? rc : carry_out(script, &c, owner, error);
 }
 
 /* ---- pde CHANNEL INDEX FRAME|none [big] [via CHANNEL] ---- */
 static int do_pde(struct script *script, struct sgpu_error *error)
 {
 	struct sgpu_command c = { .op = SGPU_CH_PDE };
-	uint64_t index = 0;
-	int rc = take_channel(script, &c.channel, error);
+	int rc = take_u32(script, "channel", &c.channel, error);
 
-	if (rc == SGPU_OK) {
-		rc = script_number(script, "index", UINT32_MAX, &index, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = script_frame(script, "frame", &c.pde.table, error);
-	}
-	c.pde.index = (uint32_t)index;
+	rc = rc ? rc : take_u32(script, "index", &c.pde.index, error);
+	rc = rc ? rc : script_frame(script, "frame", &c.pde.table, error);
 	c.pde.big = script_word(script, "big");
-	if (rc == SGPU_OK) {
-		rc = take_via(script, &c.via, error);
-	}
-	if (rc == SGPU_OK) {
-		send(script, &c);
-		script_print(script, &c);
-	}
-	return rc;
+	rc = rc ? rc : take_via(script, &c.via, error);
+	return rc ? rc : carry_out(script, &c, NULL, error);
 }
 
 /* ---- pte CHANNEL DIRECTORY-INDEX TABLE-INDEX FRAME|none... [big] [mac [CHANNEL]] [via CHANNEL] ---- */
@@ -179,7 +175,7 @@ static int take_authority(struct script *script, uint32_t channel, struct sgpu_s
 			  struct sgpu_error *error)
 {
 	uint32_t whose = channel;
-	int rc = is_page(script) ? take_channel(script, &whose, error) : SGPU_OK;
+	int rc = is_page(script) ? take_u32(script, "channel", &whose, error) : SGPU_OK;
 
 	*session = session_of(script, whose);
 	if (rc == SGPU_OK && !*session) {
@@ -221,61 +217,30 @@ static int authorise_pte(struct script *script, struct sgpu_command *c, struct s
 static int do_pte(struct script *script, struct sgpu_error *error)
 {
 	struct sgpu_command c = { .op = SGPU_CH_PTE };
-	uint64_t directory = 0, index = 0;
-	int rc = take_channel(script, &c.channel, error);
+	int rc = take_u32(script, "channel", &c.channel, error);
 
-	if (rc == SGPU_OK) {
-		rc = script_number(script, "directory index", UINT32_MAX, &directory, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = script_number(script, "table index", UINT32_MAX, &index, error);
-	}
-	c.pte.directory_index = (uint32_t)directory;
-	c.pte.table_index = (uint32_t)index;
-	if (rc == SGPU_OK) {
-		rc = take_pages(script, &c, error);
-	}
+	rc = rc ? rc : take_u32(script, "directory index", &c.pte.directory_index, error);
+	rc = rc ? rc : take_u32(script, "table index", &c.pte.table_index, error);
+	rc = rc ? rc : take_pages(script, &c, error);
 	c.pte.big = script_word(script, "big");
 	if (rc == SGPU_OK && script_word(script, "mac")) {
 		rc = authorise_pte(script, &c, error);
 	}
-	if (rc == SGPU_OK) {
-		rc = take_via(script, &c.via, error);
-	}
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	if (send(script, &c) == SGPU_REFUSED_NOT && session_of(script, c.channel)) {
-		rc = sgpu_session_summary(session_of(script, c.channel), &script->reply.summary, error);
-	}
-	script_print(script, &c);
-	return rc;
+	rc = rc ? rc : take_via(script, &c.via, error);
+	return rc ? rc : carry_out(script, &c, NULL, error);
 }
 
 /* ---- measure CHANNEL VA SIZE [keyed] [via CHANNEL] ---- */
 static int do_measure(struct script *script, struct sgpu_error *error)
 {
 	struct sgpu_command c = { .op = SGPU_CH_MEASURE };
-	int rc = take_channel(script, &c.channel, error);
+	int rc = take_u32(script, "channel", &c.channel, error);
 
-	if (rc == SGPU_OK) {
-		rc = script_number(script, "address", UINT64_MAX, &c.measure.va, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = script_number(script, "size", UINT64_MAX, &c.measure.size, error);
-	}
+	rc = rc ? rc : script_number(script, "address", UINT64_MAX, &c.measure.va, error);
+	rc = rc ? rc : script_number(script, "size", UINT64_MAX, &c.measure.size, error);
 	c.measure.keyed = script_word(script, "keyed");
-	if (rc == SGPU_OK) {
-		rc = take_via(script, &c.via, error);
-	}
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	if (send(script, &c) == SGPU_REFUSED_NOT && session_of(script, c.channel)) {
-		rc = sgpu_session_measurement(session_of(script, c.channel), &script->reply.measurement, error);
-	}
-	script_print(script, &c);
-	return rc;
+	rc = rc ? rc : take_via(script, &c.via, error);
+	return rc ? rc : carry_out(script, &c, NULL, error);
 }
 
 /* ---- destroy CHANNEL [mac [CHANNEL]] [via CHANNEL] ---- */
@@ -283,7 +248,7 @@ static int do_destroy(struct script *script, struct sgpu_error *error)
 {
 	struct sgpu_command c = { .op = SGPU_CH_DESTROY };
 	struct sgpu_session *session;
-	int rc = take_channel(script, &c.channel, error);
+	int rc = take_u32(script, "channel", &c.channel, error);
 
 	if (rc == SGPU_OK && script_word(script, "mac")) {
 		rc = take_authority(script, c.channel, &session, error);
@@ -292,17 +257,8 @@ static int do_destroy(struct script *script, struct sgpu_error *error)
 			sgpu_session_destroy(session, &c.destroy.mac_counter, c.destroy.mac);
 		}
 	}
-	if (rc == SGPU_OK) {
-		rc = take_via(script, &c.via, error);
-	}
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	if (send(script, &c) == SGPU_REFUSED_NOT && c.channel < SCRIPT_CHANNELS) {
-		sgpu_session_close(&script->channels[c.channel].session);
-	}
-	script_print(script, &c);
-	return rc;
+	rc = rc ? rc : take_via(script, &c.via, error);
+	return rc ? rc : carry_out(script, &c, NULL, error);
 }
 
 /* ---- submit CHANNEL [altered|cut|early|twice] ---- an empty command group ---- */
@@ -311,17 +267,13 @@ static int do_submit(struct script *script, struct sgpu_error *error)
 	struct sgpu_command c = { .op = SGPU_CH_SUBMIT };
 	uint8_t group[SGPU_TAG_SIZE] = { 0 };
 	struct sgpu_session *session;
-	int rc = take_channel(script, &c.channel, error);
+	int rc = take_u32(script, "channel", &c.channel, error);
 
-	c.via = c.channel;
 	session = session_of(script, c.channel);
+	c.via = c.channel;
+	c.submit.counter = 1;
 	if (rc == SGPU_OK && session) {
 		rc = sgpu_session_seal(session, NULL, 0, group, &c.submit.counter, error);
-	} else {
-		c.submit.counter = 1;
-	}
-	if (rc != SGPU_OK) {
-		return rc;
 	}
 	c.submit.group = group;
 	c.submit.size = sizeof(group);
@@ -331,13 +283,10 @@ static int do_submit(struct script *script, struct sgpu_error *error)
 		c.submit.size--;
 	} else if (script_word(script, "early")) {
 		c.submit.counter++;
-	} else if (script_word(script, "twice")) {
-		send(script, &c);
-		script_print(script, &c);
+	} else if (rc == SGPU_OK && script_word(script, "twice")) {
+		rc = carry_out(script, &c, NULL, error);
 	}
-	send(script, &c);
-	script_print(script, &c);
-	return SGPU_OK;
+	return rc ? rc : carry_out(script, &c, NULL, error);
 }
 
 /* ---- host PHYSICAL SIZE ---- reads through the host's window ---- */
@@ -348,9 +297,7 @@ static int do_host(struct script *script, struct sgpu_error *error)
 	uint64_t physical, size;
 	int rc = script_number(script, "physical address", UINT64_MAX, &physical, error);
 
-	if (rc == SGPU_OK) {
-		rc = script_number(script, "size", sizeof(data), &size, error);
-	}
+	rc = rc ? rc : script_number(script, "size", sizeof(data), &size, error);
 	if (rc != SGPU_OK) {
 		return rc;
 	}
@@ -369,9 +316,7 @@ static int do_frame(struct script *script, struct sgpu_error *error)
 	uint64_t number = 0;
 	int rc = script_number(script, "frame", script->config.frames - 1, &number, error);
 
-	if (rc == SGPU_OK) {
-		rc = sgpu_processor_frame(script->processor, (uint32_t)number, &frame);
-	}
+	rc = rc ? rc : sgpu_processor_frame(script->processor, (uint32_t)number, &frame);
 	if (rc == SGPU_OK) {
 		script_print_frame(script, (uint32_t)number, &frame);
 	}

@@ -44,23 +44,6 @@ static int load_policy(struct task *task, struct sgpu_error *error)
 	return code;
 }
 
-/* Written whatever it says. */
-static int write_ear(const struct task *task, struct sgpu_error *error)
-{
-	char *text = json_dumps(task->appraisal.ear, JSON_INDENT(2));
-	char *line = NULL;
-	int code;
-
-	if (!text || asprintf(&line, "%s\n", text) < 0) {
-		free(text);
-		return sgpu_fail_nomem(error);
-	}
-	code = cli_write_text(task->ear_path, 0644, line, strlen(line), error);
-	free(line);
-	free(text);
-	return code;
-}
-
 static int write_recipient(const struct task *task, struct sgpu_error *error)
 {
 	struct sgpu_key key;
@@ -82,8 +65,9 @@ static int judge(struct task *task, struct sgpu_error *error)
 {
 	int code = sgpu_appraise(task->policy, &task->checks.result, measure_now(), &task->appraisal, error);
 
+	/* Written whatever it says. */
 	if (!code && task->ear_path) {
-		code = write_ear(task, error);
+		code = cli_write_json(task->ear_path, 0644, json_incref(task->appraisal.ear), error);
 	}
 	if (!code && task->appraisal.accepted && task->recipient_path) {
 		code = write_recipient(task, error);

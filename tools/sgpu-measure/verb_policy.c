@@ -140,12 +140,12 @@ static int add_digest(json_t *values, const json_t *name, const json_t *digest, 
 	return json_array_append_new(list, measure_hex(bytes, sizeof(bytes))) ? sgpu_fail_nomem(error) : 0;
 }
 
-static int reference_values(const json_t *claims, char **text, size_t *size, struct sgpu_error *error)
+static int reference_values(const json_t *claims, json_t **list, struct sgpu_error *error)
 {
 	const json_t *submods = json_object_get(claims, "submods"), *submod = NULL, *item = NULL;
-	json_t *values = json_object();
+	json_t *values = *list = json_object();
 	const char *name = NULL;
-	int code = 0;
+	int code = values ? 0 : sgpu_fail_nomem(error);
 
 	json_object_foreach((json_t *)(uintptr_t)submods, name, submod) {
 		const json_t *own = json_object_get(submod, SGPU_EAT_PROFILE);
@@ -160,28 +160,25 @@ static int reference_values(const json_t *claims, char **text, size_t *size, str
 			}
 		}
 	}
-	char *bare = code ? NULL : json_dumps(values, JSON_INDENT(2));
-	if (!code && (!bare || asprintf(text, "%s\n", bare) < 0)) {
-		*text = NULL;
-		code = sgpu_fail_nomem(error);
-	}
-	*size = *text ? strlen(*text) : 0;
-	free(bare);
-	json_decref(values);
 	return code;
 }
 
 /* ---- the verb ---- */
 static int write_policy(const struct task *task, struct sgpu_error *error)
 {
+	json_t *values = NULL;
 	char *text = NULL;
 	size_t size = 0;
-	int code = task->reference_values ? reference_values(task->claims, &text, &size, error) :
-		   sgpu_policy_from_claims(task->claims, &text, &size, error);
+	int code;
 
-	if (!code) {
-		code = cli_write_text(task->out_path, 0644, text, size, error);
+	if (task->reference_values) {
+		code = reference_values(task->claims, &values, error);
+		code = code ? code : cli_write_json(task->out_path, 0644, json_incref(values), error);
+	} else {
+		code = sgpu_policy_from_claims(task->claims, &text, &size, error);
+		code = code ? code : cli_write_text(task->out_path, 0644, text, size, error);
 	}
+	json_decref(values);
 	free(text);
 	return code;
 }
