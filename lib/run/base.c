@@ -12,6 +12,10 @@
 #include "run/loop.h"
 #include "run/run.h"
 
+/* Beside a GPU, and where the device itself computes on these cores; on a single core somebody else needs it. */
+#define SPIN_NS ((uint64_t)200000)
+#define SPIN_ON_CPU_NS ((uint64_t)20000)
+
 int sgpu_run_learn_traits(const struct sgpu_runner_config *config, struct sgpu_run_traits *traits,
 			  struct sgpu_error *error)
 {
@@ -24,6 +28,7 @@ int sgpu_run_learn_traits(const struct sgpu_runner_config *config, struct sgpu_r
 	*traits = (struct sgpu_run_traits){
 		.device = config->device, .opens_on_device = info.opens_on_device, .pins = info.pins_host_memory,
 		.pinned_max = config->pinned_max ? config->pinned_max : SGPU_RUNNER_PINNED_MAX, .jobs = config->jobs,
+		.spin_ns = sgpu_cpu_count() < 2 ? 0 : info.opens_on_device ? SPIN_NS : SPIN_ON_CPU_NS,
 	};
 	return SGPU_OK;
 }

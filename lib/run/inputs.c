@@ -265,14 +265,16 @@ int sgpu_inputs_bring(struct sgpu_inputs *inputs, struct sgpu_tar_reader *tar, s
 	return rc;
 }
 
-int sgpu_input_end(struct sgpu_inputs *inputs, int segment, const char **text)
+int sgpu_input_end(const struct sgpu_inputs *inputs, int segment, const char **text)
 {
-	struct input *input = &inputs->list[segment];
+	*text = inputs->list[segment].text;
+	return inputs->list[segment].code;
+}
 
-	sgpu_device_key_free(&input->key);
-	sgpu_source_close(&input->file);
-	*text = input->text;
-	return input->code;
+void sgpu_input_drop(struct sgpu_inputs *inputs, int segment)
+{
+	sgpu_device_key_free(&inputs->list[segment].key);
+	sgpu_source_close(&inputs->list[segment].file);
 }
 
 void sgpu_inputs_stop(struct sgpu_inputs *inputs, int code)

@@ -24,7 +24,9 @@ void sgpu_inputs_free(struct sgpu_inputs **inputs);
 SGPU_MUST_CHECK int sgpu_inputs_bring(struct sgpu_inputs *inputs, struct sgpu_tar_reader *tar, struct sgpu_error *error);
 
 /* On the loop's thread. What became of an input whose note came: *text lives as long as the inputs. */
-int sgpu_input_end(struct sgpu_inputs *inputs, int segment, const char **text);
+int sgpu_input_end(const struct sgpu_inputs *inputs, int segment, const char **text);
+/* Gives back what it needed: nothing waits for that. */
+void sgpu_input_drop(struct sgpu_inputs *inputs, int segment);
 /* Ends those that are under way soon. */
 void sgpu_inputs_stop(struct sgpu_inputs *inputs, int code);
 

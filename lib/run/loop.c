@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Notes are a list under a mutex; an eventfd wakes the thread when it sleeps, and only then, since a busy loop looks at
- * the list again anyway.
+ * the list again anyway. While notes are expected it looks for some time before it sleeps.
  */
 #include "run/loop.h"
 
@@ -10,39 +10,45 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
 
+#include "base/spin.h"
+
 struct sgpu_loop {
+	struct sgpu_loop_config config;
 	pthread_t thread;
 	int wake_fd;
-	uint64_t (*tick)(void *argument);
-	void *argument;
-	atomic_bool end;
+	_Atomic uint32_t calls;      /* notes and wakes so far */
+	atomic_int expected;         /* what posts notes and has not ended */
+	atomic_bool sleeping, end;
 	pthread_mutex_t mutex;       /* the rest */
 	struct sgpu_note *head, *tail;
-	bool sleeping;
 };
 
+/* The thread says that it sleeps first, and looks at the calls then. */
 void sgpu_loop_wake(struct sgpu_loop *loop)
 {
 	const int saved = errno;
 	const uint64_t one = 1;
 
-	if (write(loop->wake_fd, &one, sizeof(one)) < 0) {
+	atomic_fetch_add(&loop->calls, 1);
+	if (atomic_exchange(&loop->sleeping, false) && write(loop->wake_fd, &one, sizeof(one)) < 0) {
 		errno = saved; /* the counter is full: the loop wakes as well */
 	}
 	errno = saved;
 }
 
+void sgpu_loop_expect(struct sgpu_loop *loop, bool ended)
+{
+	atomic_fetch_add(&loop->expected, ended ? -1 : 1);
+}
+
 void sgpu_loop_post(struct sgpu_loop *loop, struct sgpu_note *note)
 {
-	bool wake;
-
 	note->next = NULL;
 	pthread_mutex_lock(&loop->mutex);
 	if (loop->head) {
@@ -51,16 +57,10 @@ void sgpu_loop_post(struct sgpu_loop *loop, struct sgpu_note *note)
 		loop->head = note;
 	}
 	loop->tail = note;
-	wake = loop->sleeping;
-	loop->sleeping = false;
-	/* The mutex is held, so that the loop cannot be freed between the two. */
-	if (wake) {
-		sgpu_loop_wake(loop);
-	}
+	sgpu_loop_wake(loop); /* the mutex is held, so that the loop cannot be freed meanwhile */
 	pthread_mutex_unlock(&loop->mutex);
 }
 
-/* All notes that there are; NULL says that the loop may sleep until it is woken. */
 static struct sgpu_note *take_notes(struct sgpu_loop *loop)
 {
 	struct sgpu_note *notes;
@@ -68,7 +68,6 @@ static struct sgpu_note *take_notes(struct sgpu_loop *loop)
 	pthread_mutex_lock(&loop->mutex);
 	notes = loop->head;
 	loop->head = loop->tail = NULL;
-	loop->sleeping = notes == NULL;
 	pthread_mutex_unlock(&loop->mutex);
 	return notes;
 }
@@ -85,13 +84,29 @@ static int time_left(uint64_t when_ns)
 	return left > 3600000 ? 3600000 : (int)left;
 }
 
-static void *loop_thread(void *argument)
+/* Until there is another call than the caller has seen, or until `when_ns`. */
+static void wait_for_call(struct sgpu_loop *loop, uint32_t seen, uint64_t when_ns)
 {
-	struct sgpu_loop *loop = argument;
 	struct pollfd wake = { .fd = loop->wake_fd, .events = POLLIN };
 	uint64_t count;
 
+	if (atomic_load(&loop->expected) > 0 && sgpu_spin(&loop->calls, seen, loop->config.spin_ns)) {
+		return;
+	}
+	atomic_store(&loop->sleeping, true);
+	if (atomic_load(&loop->calls) == seen && poll(&wake, 1, time_left(when_ns)) > 0 &&
+	    read(loop->wake_fd, &count, sizeof(count)) < 0) {
+		errno = 0; /* nothing was there: fine */
+	}
+	atomic_store(&loop->sleeping, false);
+}
+
+static void *loop_thread(void *argument)
+{
+	struct sgpu_loop *loop = argument;
+
 	while (!atomic_load(&loop->end)) {
+		const uint32_t seen = atomic_load(&loop->calls);
 		struct sgpu_note *note = take_notes(loop), *next;
 		const bool idle = !note;
 		uint64_t when;
@@ -100,15 +115,15 @@ static void *loop_thread(void *argument)
 			next = note->next;
 			note->handle(note);
 		}
-		when = loop->tick(loop->argument);
-		if (idle && poll(&wake, 1, time_left(when)) > 0 && read(loop->wake_fd, &count, sizeof(count)) < 0) {
-			continue; /* nothing was there: fine */
+		when = loop->config.tick(loop->config.argument);
+		if (idle) {
+			wait_for_call(loop, seen, when);
 		}
 	}
 	return NULL;
 }
 
-int sgpu_loop_create(uint64_t (*tick)(void *argument), void *argument, struct sgpu_loop **loop, struct sgpu_error *error)
+int sgpu_loop_create(const struct sgpu_loop_config *config, struct sgpu_loop **loop, struct sgpu_error *error)
 {
 	struct sgpu_loop *l = calloc(1, sizeof(*l));
 	sigset_t all, old;
@@ -118,8 +133,7 @@ int sgpu_loop_create(uint64_t (*tick)(void *argument), void *argument, struct sg
 	if (!l) {
 		return sgpu_fail_nomem(error);
 	}
-	l->tick = tick;
-	l->argument = argument;
+	l->config = *config;
 	l->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (l->wake_fd < 0) {
 		rc = sgpu_fail_errno(error, "cannot make an event descriptor");

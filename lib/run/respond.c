@@ -363,19 +363,32 @@ static bool is_foreseeable(const struct sgpu_job *job)
 	return true;
 }
 
-/* By segment of the response to by segment of the batch. Returns how many bytes are placed. */
-static uint64_t spread(const struct sgpu_job *job, const struct sgpu_batch *response, uint64_t *places)
+static bool is_output(const struct sgpu_job *job, int in_batch)
+{
+	return sgpu_segment_is_output(&job->manifest->segments[job->to_manifest[in_batch]]);
+}
+
+/* Of all outputs together. */
+static uint64_t largest_size(const struct sgpu_job *job)
 {
 	uint64_t bytes = 0;
+
+	for (int i = 0; i < job->batch->segment_count; i++) {
+		if (is_output(job, i) && !sgpu_add_u64(bytes, job->batch->segments[i].size, &bytes)) {
+			return UINT64_MAX;
+		}
+	}
+	return bytes;
+}
+
+/* By segment of the response to by segment of the batch. */
+static void spread(const struct sgpu_job *job, const struct sgpu_batch *response, uint64_t *places)
+{
 	int from = response->segment_count;
 
 	for (int i = job->batch->segment_count; i-- > 0;) {
-		bool is_output = sgpu_segment_is_output(&job->manifest->segments[job->to_manifest[i]]);
-
-		places[i] = is_output ? places[--from] : 0;
-		bytes += places[i] ? job->batch->segments[i].size : 0;
+		places[i] = is_output(job, i) ? places[--from] : 0;
 	}
-	return bytes;
 }
 
 int sgpu_respond_plan(struct sgpu_run_base *base, int fd, uint64_t **places, struct sgpu_error *error)
@@ -390,7 +403,8 @@ int sgpu_respond_plan(struct sgpu_run_base *base, int fd, uint64_t **places, str
 	*places = NULL;
 	/* What has to be moved is read again. */
 	if (begin < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) ||
-	    (fcntl(fd, F_GETFL) & (O_ACCMODE | O_APPEND)) != O_RDWR || !is_foreseeable(base->job)) {
+	    (fcntl(fd, F_GETFL) & (O_ACCMODE | O_APPEND)) != O_RDWR ||
+	    largest_size(base->job) < least || !is_foreseeable(base->job)) {
 		return SGPU_OK;
 	}
 	*places = calloc((size_t)base->job->batch->segment_count + 1, sizeof(**places));
@@ -398,7 +412,9 @@ int sgpu_respond_plan(struct sgpu_run_base *base, int fd, uint64_t **places, str
 	if (rc == SGPU_OK) {
 		rc = sgpu_place_payloads(response, (uint64_t)begin, *places, error);
 	}
-	if (rc != SGPU_OK || spread(base->job, response, *places) < least) {
+	if (rc == SGPU_OK) {
+		spread(base->job, response, *places);
+	} else {
 		free(*places);
 		*places = NULL;
 	}

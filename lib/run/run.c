@@ -17,6 +17,7 @@
 #include <sgpu/base.h>
 #include <sgpu/io.h>
 
+#include "base/spin.h"
 #include "run/admit.h"
 #include "run/graph.h"
 #include "run/inputs.h"
@@ -66,7 +67,7 @@ struct sgpu_run {
 	/* the reader's, then the finisher's, then everybody's */
 	int code;
 	struct sgpu_error error;
-	bool ended;                   /* under the runner's mutex */
+	_Atomic uint32_t ended;       /* set under the runner's mutex */
 };
 
 /* ---- the end of a run ---- */
@@ -149,7 +150,7 @@ static void end_run(struct sgpu_run *run)
 	}
 	pthread_mutex_lock(&runner->mutex);
 	sgpu_runner_remove(runner, &run->entry);
-	run->ended = true;
+	atomic_store(&run->ended, 1);
 	pthread_cond_broadcast(&runner->ended);
 	pthread_mutex_unlock(&runner->mutex);
 }
@@ -239,7 +240,9 @@ static void note_arrived(struct sgpu_note *note)
 	int code = sgpu_input_end(run->inputs, note->index, &text);
 
 	sgpu_graph_arrived(run->graph, note->index, code, text);
-	advance(run);
+	sgpu_graph_advance(run->graph);
+	sgpu_input_drop(run->inputs, note->index);
+	check_end(run);
 }
 
 static void note_ran(struct sgpu_note *note)
@@ -463,10 +466,15 @@ int sgpu_runner_submit(struct sgpu_runner *runner, const struct sgpu_submission 
 	return SGPU_OK;
 }
 
+/* What no thread has begun with yet is done here; the end of something short is waited for without sleeping. */
 int sgpu_run_wait(struct sgpu_run *run, struct sgpu_error *error)
 {
+	if (!run->done && sgpu_threads_take_back(run->runner->threads, &run->reader)) {
+		read_blocking(&run->reader);
+	}
+	(void)sgpu_spin(&run->ended, 0, run->base.traits->spin_ns);
 	pthread_mutex_lock(&run->runner->mutex);
-	while (!run->ended) {
+	while (!atomic_load(&run->ended)) {
 		pthread_cond_wait(&run->runner->ended, &run->runner->mutex);
 	}
 	pthread_mutex_unlock(&run->runner->mutex);

@@ -29,6 +29,7 @@ struct sgpu_run_traits {
 	bool pins;
 	uint64_t pinned_max;
 	unsigned jobs;
+	uint64_t spin_ns;      /* how long a thread of a run looks for what comes next before it sleeps */
 };
 
 /* The part of a run that all of its objects see. */

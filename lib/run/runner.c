@@ -18,6 +18,7 @@ void sgpu_runner_add(struct sgpu_runner *runner, struct sgpu_runner_entry *entry
 	entry->next = runner->entries;
 	runner->entries = entry;
 	pthread_mutex_unlock(&runner->mutex);
+	sgpu_loop_expect(runner->loop, false);
 	sgpu_loop_wake(runner->loop); /* it may have a deadline */
 }
 
@@ -29,6 +30,7 @@ void sgpu_runner_remove(struct sgpu_runner *runner, struct sgpu_runner_entry *en
 		link = &(*link)->next;
 	}
 	*link = entry->next;
+	sgpu_loop_expect(runner->loop, true);
 }
 
 /* Cancellations and deadlines. */
@@ -49,6 +51,7 @@ int sgpu_runner_create(const struct sgpu_runner_config *config, struct sgpu_runn
 {
 	struct sgpu_runner *r = calloc(1, sizeof(*r));
 	struct sgpu_engine_config engine;
+	struct sgpu_loop_config loop;
 	int rc;
 
 	*runner = NULL;
@@ -66,7 +69,7 @@ int sgpu_runner_create(const struct sgpu_runner_config *config, struct sgpu_runn
 	if (rc < 0) {
 		goto out;
 	}
-	rc = sgpu_threads_create(&r->threads, error);
+	rc = sgpu_threads_create(r->traits.spin_ns, &r->threads, error);
 	if (rc < 0) {
 		goto out;
 	}
@@ -75,7 +78,8 @@ int sgpu_runner_create(const struct sgpu_runner_config *config, struct sgpu_runn
 	if (rc < 0) {
 		goto out;
 	}
-	rc = sgpu_loop_create(tick, r, &r->loop, error);
+	loop = (struct sgpu_loop_config){ .tick = tick, .argument = r, .spin_ns = r->traits.spin_ns };
+	rc = sgpu_loop_create(&loop, &r->loop, error);
 	if (rc < 0) {
 		goto out;
 	}

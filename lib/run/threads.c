@@ -7,17 +7,53 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stdlib.h>
+
+#include "base/spin.h"
 
 struct sgpu_threads {
 	pthread_mutex_t mutex;
 	pthread_cond_t filled;
 	struct sgpu_blocking *head, *tail;
 	pthread_t *threads;
+	uint64_t spin_ns;
+	_Atomic uint32_t calls;        /* tasks that were given so far, and the end */
 	int count, capacity, reserved;
+	int queued, looking;           /* tasks, and threads that look for one without sleeping */
 	bool end;
 };
+
+/* The mutex is held before and after. */
+static void wait_for_task(struct sgpu_threads *threads)
+{
+	const uint32_t seen = atomic_load(&threads->calls);
+	bool called = false;
+
+	if (threads->reserved > 0) {
+		threads->looking++;
+		pthread_mutex_unlock(&threads->mutex);
+		called = sgpu_spin(&threads->calls, seen, threads->spin_ns);
+		pthread_mutex_lock(&threads->mutex);
+		threads->looking--;
+	}
+	while (!called && !threads->head && !threads->end) {
+		pthread_cond_wait(&threads->filled, &threads->mutex);
+		called = threads->reserved > 0; /* somebody else may have it: looks again */
+	}
+}
+
+static void remove_task(struct sgpu_threads *threads, struct sgpu_blocking *task)
+{
+	struct sgpu_blocking **link = &threads->head, *before = NULL;
+
+	while (*link != task) {
+		before = *link;
+		link = &before->next;
+	}
+	*link = task->next;
+	threads->tail = threads->tail == task ? before : threads->tail;
+	threads->queued--;
+}
 
 static void *work_thread(void *argument)
 {
@@ -27,13 +63,13 @@ static void *work_thread(void *argument)
 	pthread_mutex_lock(&threads->mutex);
 	for (;;) {
 		while (!threads->head && !threads->end) {
-			pthread_cond_wait(&threads->filled, &threads->mutex);
+			wait_for_task(threads);
 		}
 		task = threads->head;
 		if (!task) {
 			break;
 		}
-		threads->head = task->next;
+		remove_task(threads, task);
 		pthread_mutex_unlock(&threads->mutex);
 		task->work(task);
 		pthread_mutex_lock(&threads->mutex);
@@ -68,12 +104,13 @@ static int add_thread(struct sgpu_threads *threads, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-int sgpu_threads_create(struct sgpu_threads **threads, struct sgpu_error *error)
+int sgpu_threads_create(uint64_t spin_ns, struct sgpu_threads **threads, struct sgpu_error *error)
 {
 	*threads = calloc(1, sizeof(**threads));
 	if (!*threads) {
 		return sgpu_fail_nomem(error);
 	}
+	(*threads)->spin_ns = spin_ns;
 	pthread_mutex_init(&(*threads)->mutex, NULL);
 	pthread_cond_init(&(*threads)->filled, NULL);
 	return SGPU_OK;
@@ -88,6 +125,7 @@ void sgpu_threads_free(struct sgpu_threads **threads)
 	}
 	pthread_mutex_lock(&t->mutex);
 	t->end = true;
+	atomic_fetch_add(&t->calls, 1);
 	pthread_cond_broadcast(&t->filled);
 	pthread_mutex_unlock(&t->mutex);
 	for (int i = 0; i < t->count; i++) {
@@ -130,6 +168,24 @@ void sgpu_threads_give(struct sgpu_threads *threads, struct sgpu_blocking *task)
 		threads->head = task;
 	}
 	threads->tail = task;
-	pthread_cond_signal(&threads->filled);
+	threads->queued++;
+	atomic_fetch_add(&threads->calls, 1);
+	if (threads->queued > threads->looking) {
+		pthread_cond_signal(&threads->filled);
+	}
 	pthread_mutex_unlock(&threads->mutex);
+}
+
+bool sgpu_threads_take_back(struct sgpu_threads *threads, struct sgpu_blocking *task)
+{
+	struct sgpu_blocking *queued;
+
+	pthread_mutex_lock(&threads->mutex);
+	for (queued = threads->head; queued && queued != task; queued = queued->next) {
+	}
+	if (queued) {
+		remove_task(threads, task);
+	}
+	pthread_mutex_unlock(&threads->mutex);
+	return queued;
 }

@@ -38,6 +38,38 @@ static void append(struct sgpu_transfer *transfer, struct sgpu_transfer **head, 
 	transfer->queue_tail = tail;
 }
 
+static bool may_claim(const struct sgpu_transfer *transfer)
+{
+	return !transfer->claimed_all && !transfer->failed && transfer->moves < transfer->most_moves &&
+	       !(sgpu_transfer_is_in(transfer) && transfer->request.source.ordered);
+}
+
+static bool may_write(const struct sgpu_transfer *transfer)
+{
+	return transfer->arrived && (!transfer->request.sink.ordered || (transfer->failed && !transfer->pumping));
+}
+
+/* A digest on the way out is made beside the moves, one on the way in after them. */
+static bool may_digest_beside(const struct sgpu_transfer *transfer)
+{
+	return transfer->needs_digest && !sgpu_transfer_is_in(transfer) && !transfer->failed;
+}
+
+static bool is_over(const struct sgpu_transfer *transfer)
+{
+	return (transfer->claimed_all || transfer->failed) && transfer->moves == 0 && !transfer->pumping;
+}
+
+/* Whether there is something to be done for it, as choose() says. */
+static bool has_work(const struct sgpu_transfer *transfer)
+{
+	if (transfer->phase == SGPU_PHASE_NEW) {
+		return transfer->failed || !sgpu_transfer_is_ordered(transfer);
+	}
+	return transfer->phase == SGPU_PHASE_MOVING && (may_write(transfer) || may_digest_beside(transfer) ||
+							may_claim(transfer) || is_over(transfer));
+}
+
 void sgpu_transfer_post(struct sgpu_transfer *transfer)
 {
 	struct sgpu_engine *engine = transfer->engine;
@@ -45,7 +77,7 @@ void sgpu_transfer_post(struct sgpu_transfer *transfer)
 	if (sgpu_transfer_is_ordered(transfer)) {
 		pthread_cond_broadcast(&engine->changed);
 	}
-	if (transfer->phase < SGPU_PHASE_ENDING && transfer->phase != SGPU_PHASE_PREPARING) {
+	if (has_work(transfer)) {
 		append(transfer, &engine->ready_head, &engine->ready_tail);
 		sgpu_workers_wake(engine->workers, 1);
 	}
@@ -94,20 +126,9 @@ static bool take_buffer(struct sgpu_transfer *transfer, struct sgpu_staging_buff
 	return *buffer != NULL;
 }
 
-static bool may_claim(const struct sgpu_transfer *transfer)
-{
-	return !transfer->claimed_all && !transfer->failed && transfer->moves < transfer->most_moves &&
-	       !(sgpu_transfer_is_in(transfer) && transfer->request.source.ordered);
-}
-
-static bool may_write(const struct sgpu_transfer *transfer)
-{
-	return transfer->arrived && (!transfer->request.sink.ordered || (transfer->failed && !transfer->pumping));
-}
-
 static enum action choose_moving(struct sgpu_transfer *transfer, struct sgpu_chunk_move **move)
 {
-	bool in = sgpu_transfer_is_in(transfer), over;
+	const bool over = is_over(transfer);
 	struct sgpu_staging_buffer *buffer;
 
 	if (may_write(transfer)) {
@@ -115,7 +136,7 @@ static enum action choose_moving(struct sgpu_transfer *transfer, struct sgpu_chu
 		transfer->arrived = (*move)->next;
 		return WRITE;
 	}
-	if (transfer->needs_digest && !in && !transfer->failed) {
+	if (may_digest_beside(transfer)) {
 		transfer->needs_digest = false;
 		*move = sgpu_chunk_move_of_digest(transfer);
 		return *move ? DIGEST : NOTHING;
@@ -127,7 +148,6 @@ static enum action choose_moving(struct sgpu_transfer *transfer, struct sgpu_chu
 		*move = sgpu_chunk_move_claim(transfer, buffer);
 		return *move ? MOVE : NOTHING;
 	}
-	over = (transfer->claimed_all || transfer->failed) && transfer->moves == 0 && !transfer->pumping;
 	if (over && transfer->needs_digest && !transfer->failed) {
 		transfer->needs_digest = false;
 		*move = sgpu_chunk_move_of_digest(transfer);

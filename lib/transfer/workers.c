@@ -19,11 +19,7 @@
 
 #include <sgpu/base.h>
 
-#if defined(__x86_64__)
-#define PAUSE() __builtin_ia32_pause()
-#else
-#define PAUSE() ((void)0)
-#endif
+#include "base/spin.h"
 
 enum { PAUSES = 64, ROUNDS_BEFORE_YIELD = 2000, SHORTEST_SPIN_NS = 10000 };
 
@@ -47,7 +43,7 @@ void sgpu_worker_pause(unsigned *rounds)
 		sched_yield(); /* the one that is waited for may need this processor */
 		return;
 	}
-	PAUSE();
+	sgpu_pause();
 }
 
 static void wait_for_call(struct sgpu_workers *workers, uint32_t seen, uint64_t spin_ns)
@@ -60,7 +56,7 @@ static void wait_for_call(struct sgpu_workers *workers, uint32_t seen, uint64_t 
 			expected = atomic_load(&workers->expect_ns);
 			if (now < limit || now < expected) {
 				for (int i = 0; i < PAUSES; i++) {
-					PAUSE();
+					sgpu_pause();
 				}
 				continue;
 			}
