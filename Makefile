@@ -174,7 +174,7 @@ $(CUDA_OBJECTS): MORE = -isystem $(CUDA_HOME)/include
 # It takes what it needs of the library with it, and shows one symbol: where its table is.
 $(BUILD)/lib/sgpu/sgpu-cuda.so: $(CUDA_OBJECTS) $(KERNEL_OBJECTS) $(LIB)
 	$(call say,LD,$@)mkdir -p $(@D) && $(CXX) -shared $(SANITIZE_$(SANITIZE)) -Wl,-z,relro,-z,now $(if $(SANITIZE),,-Wl,-z,defs) -Wl,--exclude-libs,ALL \
-		$(LDFLAGS) -o $@.new $(filter %.o,$^) $(LIB) -L$(CUDA_HOME)/lib64 -lcudart_static -Wl,--as-needed $(LIBS) -lrt \
+		-Wl,--wrap=__cudaRegisterFunction $(LDFLAGS) -o $@.new $(filter %.o,$^) $(LIB) -L$(CUDA_HOME)/lib64 -lcudart_static -Wl,--as-needed $(LIBS) -lrt \
 		$(LDLIBS) && mv -f $@.new $@
 
 plain = $(filter-out $(SANITIZE_$(SANITIZE)) -fno-sanitize-recover=all,$(1))

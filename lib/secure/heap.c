@@ -240,13 +240,13 @@ static void start_clearing(struct sgpu_secure *context, struct sgpu_block *block
 	const struct sgpu_device_range range = { block->range.address, block->range.extent };
 	int rc;
 
-	memset(&block->task, 0, sizeof(block->task));
+	memset(block->task, 0, sizeof(*block->task));
 	unpoison(context, block->range.address, block->range.extent);
 	rc = sgpu_processor_enter(context->ground->processor, context->grant.channel, &range, 1, NULL);
 	if (rc < 0) {
 		return;
 	}
-	rc = sgpu_device_clear(context->clearer, block->range.address, block->range.extent, &block->task);
+	rc = sgpu_device_clear(context->clearer, block->range.address, block->range.extent, block->task);
 	sgpu_processor_leave(context->ground->processor);
 	if (rc < 0) {
 		return;
@@ -273,10 +273,10 @@ static void collect(struct sgpu_secure *context)
 		context->clearing = block->next;
 		context->clearing_bytes -= block->range.extent;
 		block->next = NULL;
-		if (block->task.code == SGPU_OK) {
+		if (block->task->code == SGPU_OK) {
 			poison(context, block->range.address, block->range.extent);
 			sgpu_arena_release(&context->arena, block);
-		} else if (block->task.code == SGPU_ECANCELED) {
+		} else if (block->task->code == SGPU_ECANCELED) {
 			start_clearing(context, block);
 		}
 	}
@@ -323,6 +323,22 @@ static void settle(struct sgpu_secure *context)
 }
 
 /* ---- giving out ---- */
+/* A block with what its clearing will need, or NULL. */
+static struct sgpu_block *take(struct sgpu_arena *arena, uint64_t size)
+{
+	struct sgpu_block *block = sgpu_arena_take(arena, size);
+
+	if (block && !block->task) {
+		block->task = calloc(1, sizeof(*block->task));
+		if (!block->task) {
+			sgpu_arena_leave(arena, block);
+			sgpu_arena_release(arena, block);
+			block = NULL;
+		}
+	}
+	return block;
+}
+
 /* From what is free; from what is being cleared; from new pages; or else from all that can be had. */
 static int obtain(struct sgpu_secure *context, uint64_t size, struct sgpu_block **block, struct sgpu_error *error)
 {
@@ -330,17 +346,17 @@ static int obtain(struct sgpu_secure *context, uint64_t size, struct sgpu_block 
 	int rc = SGPU_OK;
 
 	look(context);
-	*block = sgpu_arena_take(&context->arena, size);
+	*block = take(&context->arena, size);
 	if (!*block && context->clearing_bytes >= extent) {
 		settle(context);
-		*block = sgpu_arena_take(&context->arena, size);
+		*block = take(&context->arena, size);
 	}
 	if (!*block) {
 		rc = grow(context, extent, error);
 		if (rc == SGPU_ENOMEM && context->clearing) {
 			settle(context);
 		}
-		*block = sgpu_arena_take(&context->arena, size);
+		*block = take(&context->arena, size);
 	}
 	if (*block) {
 		return SGPU_OK;

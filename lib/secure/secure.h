@@ -21,7 +21,7 @@
 
 #include <device/backend.h>
 
-#include "secure/arena.h"
+#include "device/arena.h"
 
 enum {
 	SGPU_SECURE_SENDS = 3,          /* how often a command that uses up an authorisation is sent */

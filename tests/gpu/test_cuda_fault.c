@@ -178,10 +178,40 @@ static void hang(void)
 	CHECK(took > 4000000000u && took < 15000000000u);
 }
 
+/* The first use of kernels waits for none that runs: those that open and seal, and what they need. */
+static void first_use_beside_a_kernel_that_runs(void)
+{
+	struct sgpu_device_module *module = NULL;
+	struct sgpu_device_key *key = NULL;
+	struct sgpu_stream *other = NULL;
+	struct sgpu_sealed_keys keys = { .key = { 1 } };
+	struct sgpu_task spun = { 0 }, sealed = { 0 };
+	uint64_t start;
+	sgpu_devptr memory;
+
+	REQUIRE(begin() && sgpu_stream_create(device, &other, NULL) == SGPU_OK);
+	REQUIRE(sgpu_device_alloc(device, 8192, &memory, NULL) == SGPU_OK);
+	REQUIRE(sgpu_device_module_load(device, ptx, sizeof(ptx) - 1, &module, NULL) == SGPU_OK);
+	REQUIRE(sgpu_device_module_launch_on(stream, module, "spin", &one, NULL, NULL, 0, NULL, &spun) == SGPU_OK);
+	usleep(100000);
+	start = sgpu_now_ns();
+	CHECK(sgpu_device_key_load(other, &keys, &key, NULL) == SGPU_OK);
+	CHECK(key && sgpu_device_seal_chunks(other, key, 0, true, memory, 100, memory + 4096, &sealed) == SGPU_OK);
+	CHECK(sgpu_stream_sync(other, NULL) == SGPU_OK && sealed.code == SGPU_OK && sealed.end_ns != 0);
+	CHECK(sgpu_now_ns() - start < 5000000000u && spun.end_ns == 0);
+	sgpu_device_key_free(&key);
+	sgpu_stream_free(&other);
+	sgpu_device_cancel(device, true);
+	CHECK(sgpu_stream_sync(stream, NULL) == SGPU_ECANCELED);
+	sgpu_device_module_free(&module);
+	finish();
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
-} alone[] = { { "fault", fault }, { "callback", fault_with_a_callback }, { "hang", hang } };
+} alone[] = { { "first use", first_use_beside_a_kernel_that_runs },
+	      { "fault", fault }, { "callback", fault_with_a_callback }, { "hang", hang } };
 
 static int main_alone(const char *name)
 {

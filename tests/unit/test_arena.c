@@ -2,7 +2,7 @@
  *
  * The accounts of a secure context's memory: no byte is given out twice, the best fit is taken, neighbours become one again.
  */
-#include "secure/arena.h"
+#include "device/arena.h"
 
 #include "unit.h"
 

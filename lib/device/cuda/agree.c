@@ -12,7 +12,6 @@
 #include <device/cuda/aead.h>
 #include <device/cuda/agree.h>
 #include <device/cuda/kernels/agree_secret.cuh>
-#include <device/cuda/blocks.h>
 #include <device/cuda/gpu.h>
 #include <sgpu/entropy.h>
 
@@ -172,7 +171,7 @@ static int agree(struct sgpu_device *device, struct sgpu_error *error)
 			 "%.1f counted, health tests passed", a.verdict.sound, a.verdict.sources, a.verdict.least, claimed);
 	}
 	sgpu_cuda_status_give(device, a.status);
-	sgpu_cuda_private_free(device, a.room, sgpu_cuda_agree_room(a.sources));
+	sgpu_cuda_private_free(device, a.room);
 	sgpu_wipe(&a, sizeof(a));
 	return code;
 }
@@ -196,8 +195,12 @@ static bool bus_is_bare(struct sgpu_device *device)
 /* The lock of the trust is held. */
 static int establish(struct sgpu_device *device, struct sgpu_error *error)
 {
-	int code = sgpu_cuda_known_answer(device, false, error);
+	int code = sgpu_cuda_check(device, (CUresult)sgpu_cuda_aead_prepare(), "cannot load the kernels for AES-GCM", error);
 
+	device->keys.size = (sgpu_cuda_key_size() + 255) / 256 * 256;
+	if (code == SGPU_OK) {
+		code = sgpu_cuda_known_answer(device, false, error);
+	}
 	if (code == SGPU_OK && !bus_is_bare(device)) {
 		code = agree(device, error);
 		if (code == SGPU_OK) {
@@ -284,7 +287,7 @@ void sgpu_cuda_trust_close(struct sgpu_device *device)
 	struct sgpu_cuda_trust *trust = &device->keys.trust;
 
 	sgpu_aead_free(&trust->aead);
-	sgpu_cuda_private_free(device, trust->session, device->keys.size);
+	sgpu_cuda_private_free(device, trust->session);
 	trust->session = 0;
 	memset(&trust->told, 0, sizeof(trust->told));
 }

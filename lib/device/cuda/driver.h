@@ -19,12 +19,13 @@
 	F(cuCtxSetCurrent) F(cuCtxSynchronize) F(cuMemGetInfo) \
 	F(cuMemPoolCreate) F(cuMemPoolDestroy) F(cuMemPoolSetAttribute) F(cuMemPoolGetAttribute) F(cuMemPoolTrimTo) \
 	F(cuMemAllocFromPoolAsync) F(cuMemFreeAsync) \
-	F(cuMemHostAlloc) F(cuMemFreeHost) F(cuMemHostGetDevicePointer) F(cuMemHostRegister) F(cuMemHostUnregister) \
+	F(cuMemAlloc) F(cuMemFree) F(cuMemHostAlloc) F(cuMemFreeHost) F(cuMemHostGetDevicePointer) \
+	F(cuMemHostRegister) F(cuMemHostUnregister) \
 	F(cuMemcpyHtoDAsync) F(cuMemcpyDtoHAsync) F(cuMemsetD8Async) \
 	F(cuStreamCreate) F(cuStreamDestroy) F(cuStreamWaitEvent) F(cuStreamWriteValue32) F(cuStreamSynchronize) F(cuStreamQuery) \
 	F(cuEventCreate) F(cuEventDestroy) F(cuEventRecord) F(cuEventQuery) F(cuEventElapsedTime) \
-	F(cuModuleLoadDataEx) F(cuModuleUnload) F(cuModuleGetFunction) F(cuFuncGetParamInfo) F(cuFuncGetAttribute) \
-	F(cuFuncSetAttribute) F(cuLaunchKernel)
+	F(cuModuleLoadDataEx) F(cuModuleUnload) F(cuModuleGetFunction) F(cuModuleGetFunctionCount) \
+	F(cuModuleEnumerateFunctions) F(cuFuncLoad) F(cuFuncGetParamInfo) F(cuFuncSetAttribute) F(cuLaunchKernel)
 
 /* What pages are mapped with: NULL where the driver does not have it. */
 #define SGPU_CUDA_PAGE_FUNCTIONS(F) \

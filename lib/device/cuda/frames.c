@@ -5,7 +5,7 @@
  */
 #include <stdlib.h>
 
-#include <device/cuda/blocks.h>
+#include <device/cuda/gpu.h>
 #include <device/cuda/pages.h>
 
 /* What is left to the driver, to libraries and to memory that is no pages. */
@@ -209,8 +209,8 @@ void sgpu_cuda_frames_close(struct sgpu_device *device)
 	if (pages->frames.small == 0) {
 		return;
 	}
-	for (i = 0; i < pages->frames.count && sgpu_cuda_enter(device, NULL) == SGPU_OK; i++) {
-		if (pages->list[i].made) {
+	for (i = 0; i < pages->frames.count; i++) {
+		if (pages->list[i].made && sgpu_cuda_enter(device, NULL) == SGPU_OK) {
 			sgpu_cuda_note(device, give_back(device, &pages->list[i]));
 		}
 	}

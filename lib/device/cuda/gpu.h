@@ -17,6 +17,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include <device/arena.h>
 #include <device/backend.h>
 #include <device/cuda/driver.h>
 #include <device/space.h>
@@ -27,8 +28,6 @@ enum {
 	SGPU_CUDA_COUNTER_SETS = 64,     /* launches between two clearings of a stream's counters */
 	SGPU_CUDA_COUNTER_BYTES = SGPU_CUDA_COUNTER_SETS * SGPU_LAUNCH_COUNTERS * 4,
 	SGPU_CUDA_NATIVES = 64,          /* idle ones that are kept */
-	SGPU_CUDA_CLASSES = 9,           /* small blocks: 4 KiB to 1 MiB, powers of two */
-	SGPU_CUDA_KEYS_PER_SLAB = 16,
 };
 /* How long work may go on after it was cancelled before it is given up. */
 #define SGPU_CUDA_GRACE_NS ((uint64_t)5000000000)
@@ -111,15 +110,19 @@ struct sgpu_event {
 };
 
 /* ---- memory.c ---- */
+/* Small blocks, cut from regions. */
+struct sgpu_cuda_cuts {
+	struct sgpu_arena arena;
+	struct sgpu_cuda_region *regions;
+	struct sgpu_block *clearing, *clearing_tail; /* the oldest first */
+	uint64_t asked, cleared;         /* serials of clearings: the last one, one that is known to be over */
+};
 struct sgpu_cuda_memory {
 	pthread_mutex_t lock;
-	void *live;                      /* tree of blocks, by address */
+	void *large;                     /* tree of blocks, by address */
+	struct sgpu_cuda_cuts small, own; /* own: no copy reaches it */
 	CUmemoryPool pool;
 	uint64_t used, limit, total;
-	/* Small blocks. */
-	struct sgpu_cuda_memory_slab *slabs;
-	struct sgpu_cuda_block *idle[SGPU_CUDA_CLASSES], *idle_tail[SGPU_CUDA_CLASSES];
-	uint64_t clearing, cleared;      /* serials: the last that was asked for, one that is known to be over */
 };
 SGPU_MUST_CHECK int sgpu_cuda_memory_open(struct sgpu_device *device, uint64_t limit, struct sgpu_error *error);
 /* Clears and frees what is left; without the device's help when it is faulted. */
@@ -131,11 +134,13 @@ void sgpu_cuda_free(struct sgpu_device *device, sgpu_devptr memory, uint64_t siz
 SGPU_MUST_CHECK int sgpu_cuda_check_range(struct sgpu_device *device, sgpu_devptr address, uint64_t size,
 					  struct sgpu_task *task);
 void sgpu_cuda_memory_figures(struct sgpu_device *device, uint64_t *total, uint64_t *available);
-/* Device memory of our own, in no table: no copy reaches it. Waits. Not cleared. */
+/* Device memory of our own: no copy reaches it. It may wait. Not cleared. */
 SGPU_MUST_CHECK int sgpu_cuda_private_alloc(struct sgpu_device *device, uint64_t size, CUdeviceptr *memory,
 					    struct sgpu_error *error);
-/* Clears and frees, in the order of the internal stream. */
-void sgpu_cuda_private_free(struct sgpu_device *device, CUdeviceptr memory, uint64_t size);
+/* Clears and frees, in the order of the internal stream; 0: nothing. */
+void sgpu_cuda_private_free(struct sgpu_device *device, CUdeviceptr memory);
+/* Waits until the internal stream has done what it was asked for. */
+SGPU_MUST_CHECK int sgpu_cuda_sync_internal(struct sgpu_device *device, struct sgpu_error *error);
 /* Counts bytes that are had otherwise against the limit. Errors: SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_cuda_memory_count(struct sgpu_device *device, uint64_t size, struct sgpu_error *error);
 void sgpu_cuda_memory_uncount(struct sgpu_device *device, uint64_t size);
@@ -169,13 +174,13 @@ SGPU_MUST_CHECK int sgpu_cuda_space_access(struct sgpu_space *space, bool on, st
 /* Unmaps, clears and frees everything; without the device's help when it is faulted. */
 void sgpu_cuda_pages_close(struct sgpu_device *device);
 
-/* ---- host.c: pinned memory ---- */
+/* ---- pinned.c: pinned host memory ---- */
 struct sgpu_cuda_host {
 	pthread_mutex_t lock;
-	void *live;                      /* tree of extents in use, by address */
-	struct sgpu_cuda_chunk *chunks;
-	uint64_t step;                   /* of the next chunk */
-	bool pins;                       /* no chunk had to come from elsewhere */
+	struct sgpu_arena arena;         /* what is lent, and what can be */
+	struct sgpu_cuda_step *steps;
+	uint64_t step;                   /* bytes of the next one */
+	bool pins;                       /* none had to come from elsewhere */
 	struct sgpu_cuda_status *idle;
 	struct sgpu_cuda_slab *slabs;    /* what they are cut from */
 };
@@ -195,7 +200,7 @@ void sgpu_cuda_status_give(struct sgpu_device *device, struct sgpu_cuda_status *
 
 /* ---- keys.c ---- */
 struct sgpu_cuda_key_state {
-	CUdeviceptr address;
+	CUdeviceptr address;             /* memory of the device's own */
 	struct sgpu_cuda_key_state *next;
 };
 /* What holds between the host and the device before any key goes there. */
@@ -213,7 +218,6 @@ struct sgpu_cuda_keys {
 	bool bare;                       /* they cross the bus as they are */
 	struct sgpu_cuda_trust trust;
 	size_t size;                     /* of a state */
-	struct sgpu_cuda_key_slab *slabs;
 	struct sgpu_cuda_key_state *idle;
 	struct sgpu_device_key *setting_up; /* whose material may not have been read yet */
 	CUevent cleared;                 /* behind the last clearing of a state */
@@ -265,7 +269,8 @@ struct sgpu_device {
 	struct sgpu_cuda_host host;
 	struct sgpu_cuda_keys keys;
 
-	pthread_mutex_t pool_lock;       /* events, native streams, the base, whether there are digests */
+	pthread_mutex_t pool_lock;       /* events, native streams, the base, whether there are digests, kernels are loaded */
+	bool kernels_loaded;             /* all of them */
 	struct sgpu_cuda_digests *digests; /* or NULL */
 	CUevent *timed, *plain;          /* idle events, with and without times */
 	unsigned timed_count, timed_room, plain_count, plain_room;
@@ -389,6 +394,10 @@ SGPU_MUST_CHECK int sgpu_cuda_launch(struct sgpu_stream *stream, sgpu_launch_fn 
 /* Whether new kernels are to end with SGPU_ECANCELED at once. */
 bool sgpu_cuda_cancelled(const struct sgpu_device *device);
 
+/* ---- load.c ---- */
+/* Loads every kernel of the shared object, which otherwise happens when one is first used. */
+SGPU_MUST_CHECK int sgpu_cuda_load_kernels(struct sgpu_device *device, struct sgpu_error *error);
+
 /* ---- module.c ---- */
 SGPU_MUST_CHECK int sgpu_cuda_module_load(struct sgpu_device *device, const void *image, size_t size,
 					  struct sgpu_device_module **module, struct sgpu_error *error);
@@ -399,6 +408,8 @@ SGPU_MUST_CHECK int sgpu_cuda_module_launch(struct sgpu_stream *stream, struct s
 					    const struct sgpu_module_memory *memory, struct sgpu_task *task);
 
 /* ---- nvml.c: what NVIDIA's management library knows, where it is there ---- */
+/* Loads it in a thread, for the caller to join; false: what needs it loads it. */
+bool sgpu_cuda_nvml_start(pthread_t *thread);
 /* "on", "off", "devtools" or "unknown"; the driver's version, "" when it is not known. */
 void sgpu_cuda_confidential(char *state, size_t size);
 void sgpu_cuda_driver_version(char *version, size_t size);

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include <device/cuda/aead.h>
-#include <device/cuda/blocks.h>
 #include <device/cuda/gpu.h>
 
 enum { COUNTER = 256 }; /* bytes, before the state */
@@ -195,7 +194,7 @@ int sgpu_cuda_known_answer(struct sgpu_device *device, bool sealed, struct sgpu_
 		}
 	}
 	sgpu_cuda_status_give(device, t.status);
-	sgpu_cuda_private_free(device, t.room, room_size(device));
+	sgpu_cuda_private_free(device, t.room);
 	free(t.bytes);
 	return code;
 }

@@ -3,19 +3,13 @@
  * Keys of sealed segments on the GPU. They go there sealed under the session key (agree.c), as parameters of the
  * kernel that makes the key's state. Where they go bare, the key and the nonce go into one line of pinned memory; the
  * kernel reads them there once and clears them. So they are nowhere else: not in the driver's command buffers, nor in
- * a second place on the device. States live in slabs that no copy reaches, and are cleared when a key is freed.
+ * a second place on the device. States live where no copy reaches them, and are cleared when a key is freed.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include <device/cuda/aead.h>
-#include <device/cuda/blocks.h>
-
-struct sgpu_cuda_key_slab {
-	CUdeviceptr memory;
-	struct sgpu_cuda_key_slab *next;
-	struct sgpu_cuda_key_state states[SGPU_CUDA_KEYS_PER_SLAB];
-};
+#include <device/cuda/gpu.h>
 
 struct sgpu_device_key {
 	struct sgpu_device_object object;
@@ -29,54 +23,47 @@ struct sgpu_device_key {
 	atomic_bool done;
 };
 
-static size_t slab_size(const struct sgpu_cuda_keys *keys)
-{
-	return keys->size * SGPU_CUDA_KEYS_PER_SLAB;
-}
-
 int sgpu_cuda_keys_open(struct sgpu_device *device, struct sgpu_error *error)
 {
-	int result = sgpu_cuda_aead_prepare();
-
-	if (result != 0) {
-		return sgpu_cuda_check(device, (CUresult)result, "cannot load the kernels for AES-GCM", error);
-	}
-	device->keys.size = (sgpu_cuda_key_size() + 255) / 256 * 256;
 	return sgpu_cuda_check(device, sgpu_cuda_event_take(device, false, &device->keys.cleared),
 			       "cannot create an event", error);
 }
 
-/* The lock is held. */
-static int add_slab(struct sgpu_device *device, struct sgpu_error *error)
+/* Set-ups that are enqueued from here on wait for it. The lock is held. */
+static CUresult clear_state(struct sgpu_device *device, const struct sgpu_cuda_key_state *state)
 {
 	struct sgpu_cuda_keys *keys = &device->keys;
-	struct sgpu_cuda_key_slab *slab = calloc(1, sizeof(*slab));
-	int code, i;
+	CUresult result = sgpu_cu.cuMemsetD8Async(state->address, 0, keys->size, device->internal);
 
-	if (!slab) {
+	if (result == CUDA_SUCCESS) {
+		result = sgpu_cu.cuEventRecord(keys->cleared, device->internal);
+	}
+	keys->has_cleared = true;
+	return result;
+}
+
+/* An idle state more; the lock is held. */
+static int add_state(struct sgpu_device *device, struct sgpu_error *error)
+{
+	struct sgpu_cuda_keys *keys = &device->keys;
+	struct sgpu_cuda_key_state *state = calloc(1, sizeof(*state));
+	int code;
+
+	if (!state) {
 		return sgpu_fail_nomem(error);
 	}
-	code = sgpu_cuda_private_alloc(device, slab_size(keys), &slab->memory, error);
+	code = sgpu_cuda_private_alloc(device, keys->size, &state->address, error);
 	if (code == SGPU_OK) {
 		/* A state that no kernel made is not usable: it must not look like one. */
-		code = sgpu_cuda_check(device, sgpu_cu.cuMemsetD8Async(slab->memory, 0, slab_size(keys), device->internal),
-				       "cannot clear device memory", error);
-		code = code == SGPU_OK ? sgpu_cuda_sync_internal(device, error) : code;
-		if (code < 0) {
-			sgpu_cuda_private_free(device, slab->memory, slab_size(keys));
-		}
+		code = sgpu_cuda_check(device, clear_state(device, state), "cannot clear device memory", error);
 	}
 	if (code < 0) {
-		free(slab);
+		sgpu_cuda_private_free(device, state->address);
+		free(state);
 		return code;
 	}
-	for (i = 0; i < SGPU_CUDA_KEYS_PER_SLAB; i++) {
-		slab->states[i].address = slab->memory + (CUdeviceptr)i * keys->size;
-		slab->states[i].next = keys->idle;
-		keys->idle = &slab->states[i];
-	}
-	slab->next = keys->slabs;
-	keys->slabs = slab;
+	state->next = keys->idle;
+	keys->idle = state;
 	return SGPU_OK;
 }
 
@@ -143,7 +130,7 @@ static CUresult set_up(struct sgpu_stream *stream, struct sgpu_device_key *key,
 static int obtain(struct sgpu_device *device, struct sgpu_device_key *key, struct sgpu_error *error)
 {
 	struct sgpu_cuda_keys *keys = &device->keys;
-	int code = keys->idle ? SGPU_OK : add_slab(device, error);
+	int code = keys->idle ? SGPU_OK : add_state(device, error);
 
 	if (code == SGPU_OK) {
 		code = sgpu_cuda_check(device, sgpu_cuda_event_take(device, false, &key->ready), "cannot create an event",
@@ -166,15 +153,9 @@ static int obtain(struct sgpu_device *device, struct sgpu_device_key *key, struc
 static void retire(struct sgpu_device *device, struct sgpu_cuda_key_state *state, bool usable)
 {
 	struct sgpu_cuda_keys *keys = &device->keys;
-	CUresult result;
 
 	if (usable) {
-		result = sgpu_cu.cuMemsetD8Async(state->address, 0, keys->size, device->internal);
-		if (result == CUDA_SUCCESS) {
-			result = sgpu_cu.cuEventRecord(keys->cleared, device->internal);
-		}
-		keys->has_cleared = true;
-		sgpu_cuda_note(device, result);
+		sgpu_cuda_note(device, clear_state(device, state));
 	}
 	state->next = keys->idle;
 	keys->idle = state;
@@ -282,13 +263,13 @@ void sgpu_cuda_key_free(struct sgpu_device_key *key)
 void sgpu_cuda_keys_close(struct sgpu_device *device)
 {
 	struct sgpu_cuda_keys *keys = &device->keys;
-	struct sgpu_cuda_key_slab *slab;
+	struct sgpu_cuda_key_state *state;
 
 	sgpu_cuda_trust_close(device);
-	while ((slab = keys->slabs)) {
-		keys->slabs = slab->next;
-		sgpu_cuda_private_free(device, slab->memory, slab_size(keys));
-		free(slab);
+	while ((state = keys->idle)) {
+		keys->idle = state->next;
+		sgpu_cuda_private_free(device, state->address);
+		free(state);
 	}
 	sgpu_cuda_event_give(device, false, keys->cleared);
 }

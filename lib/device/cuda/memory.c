@@ -1,17 +1,72 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Device memory: a pool of our own that keeps what was freed, in the order of one internal stream. Memory is cleared
- * as it is freed, and host threads wait for that stream before they are given memory, so that every stream may use it.
- * Every block in use stands in a tree, so that addresses can be checked and nothing is left behind.
+ * Device memory. Large blocks come from a pool of our own that keeps what was freed, in the order of one internal
+ * stream: host threads wait for that stream before they are given memory, so that every stream may use it. Small
+ * blocks are cut from regions, without a call of the driver. Memory is cleared as it is freed. Every block in use
+ * stands in a tree, so that addresses can be checked and nothing is left behind.
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include <device/cuda/blocks.h>
+#include <device/cuda/gpu.h>
 
-static struct sgpu_cuda_block *find_block(struct sgpu_cuda_memory *memory, uint64_t address)
+/* Small blocks have at most so many bytes; regions that they are cut from; the first region of memory of our own. */
+#define SMALL_MAX ((uint64_t)1 << 20)
+#define REGION ((uint64_t)32 << 20)
+#define FIRST_OWN ((uint64_t)2 << 20)
+
+/* A large block. */
+struct block {
+	struct sgpu_range range;       /* bytes that are its own */
+	uint64_t size;                 /* as asked for */
+	CUdeviceptr start;             /* as the driver gave it */
+	uint64_t start_extent;
+};
+
+/* What blocks are cut from. */
+struct sgpu_cuda_region {
+	CUdeviceptr start;             /* as the driver gave it */
+	uint64_t extent;
+	bool of_pool;
+	struct sgpu_cuda_region *next;
+};
+
+/* With the pages that it begins. */
+static uint64_t whole_pages(uint64_t size)
 {
-	return (struct sgpu_cuda_block *)(void *)sgpu_ranges_find(&memory->live, address);
+	return (size + SGPU_CUDA_PAGE - 1) / SGPU_CUDA_PAGE * SGPU_CUDA_PAGE;
+}
+
+static struct block *find_large(struct sgpu_cuda_memory *memory, uint64_t address)
+{
+	return (struct block *)(void *)sgpu_ranges_find(&memory->large, address);
+}
+
+/* The lock is held. False: there is no host memory, and the region is only kept to be freed. */
+static bool enter_region(struct sgpu_cuda_cuts *cuts, struct sgpu_cuda_region *region)
+{
+	const uint64_t first = whole_pages(region->start), end = region->start + region->extent;
+
+	region->next = cuts->regions;
+	cuts->regions = region;
+	return sgpu_arena_add(&cuts->arena, first, (end - first) / SGPU_CUDA_PAGE * SGPU_CUDA_PAGE) == SGPU_OK;
+}
+
+/* Now that nothing runs: cuMemAlloc may wait for what does. It takes a moment, the first memory of a pool much longer. */
+static CUresult add_first_own(struct sgpu_cuda_memory *memory)
+{
+	struct sgpu_cuda_region *region = calloc(1, sizeof(*region));
+	CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+
+	if (region) {
+		region->extent = FIRST_OWN;
+		result = sgpu_cu.cuMemAlloc(&region->start, region->extent);
+	}
+	if (result != CUDA_SUCCESS) {
+		free(region);
+		return result;
+	}
+	return enter_region(&memory->own, region) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 int sgpu_cuda_memory_open(struct sgpu_device *device, uint64_t limit, struct sgpu_error *error)
@@ -37,6 +92,9 @@ int sgpu_cuda_memory_open(struct sgpu_device *device, uint64_t limit, struct sgp
 	}
 	if (result == CUDA_SUCCESS) {
 		result = sgpu_cu.cuMemPoolSetAttribute(memory->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep);
+	}
+	if (result == CUDA_SUCCESS) {
+		result = add_first_own(memory);
 	}
 	return sgpu_cuda_check(device, result, "cannot make a pool of device memory", error);
 }
@@ -89,7 +147,7 @@ static uint64_t available(struct sgpu_device *device)
 }
 
 /* Once more after the pool gave back what it keeps in pieces too small. */
-CUresult sgpu_cuda_obtain(struct sgpu_device *device, uint64_t size, CUdeviceptr *start)
+static CUresult obtain(struct sgpu_device *device, uint64_t size, CUdeviceptr *start)
 {
 	CUmemoryPool pool = device->memory.pool;
 	CUresult result = sgpu_cu.cuMemAllocFromPoolAsync(start, size, pool, device->internal);
@@ -101,21 +159,6 @@ CUresult sgpu_cuda_obtain(struct sgpu_device *device, uint64_t size, CUdeviceptr
 	return result;
 }
 
-/* Fills in a block of `extent` bytes. Small blocks may come at any multiple of 512. */
-static CUresult place(struct sgpu_device *device, struct sgpu_cuda_block *block)
-{
-	CUresult result = sgpu_cuda_obtain(device, block->range.extent, &block->start);
-
-	block->start_extent = block->range.extent;
-	if (result == CUDA_SUCCESS && block->start % SGPU_CUDA_PAGE != 0) {
-		(void)sgpu_cu.cuMemFreeAsync(block->start, device->internal);
-		block->start_extent = block->range.extent + SGPU_CUDA_PAGE;
-		result = sgpu_cuda_obtain(device, block->start_extent, &block->start);
-	}
-	block->range.address = sgpu_cuda_pages(block->start);
-	return result;
-}
-
 static int refuse(struct sgpu_device *device, CUresult result, uint64_t size, struct sgpu_error *error)
 {
 	if (result == CUDA_ERROR_OUT_OF_MEMORY) {
@@ -124,61 +167,116 @@ static int refuse(struct sgpu_device *device, CUresult result, uint64_t size, st
 	return sgpu_cuda_check(device, result, "cannot allocate device memory", error);
 }
 
-/* A block that every stream may use; no lock is held, `used` already counts it. */
-static int make(struct sgpu_device *device, uint64_t size, struct sgpu_cuda_block **block, struct sgpu_error *error)
+/* ---- small blocks ---- */
+/* A block of what is known to be clear, or NULL; the lock is held. */
+static struct sgpu_block *take(struct sgpu_cuda_cuts *cuts, uint64_t size)
 {
-	uint64_t pages = sgpu_cuda_pages(size ? size : 1);
-	CUresult result = CUDA_SUCCESS;
-	struct sgpu_cuda_block *new;
+	struct sgpu_block *block;
 
-	if (pages <= SGPU_CUDA_SMALL_MAX) {
-		new = sgpu_cuda_small_take(device, pages, &result);
-	} else {
-		new = calloc(1, sizeof(*new));
-		if (new) {
-			new->range.extent = pages;
-			result = place(device, new);
-		}
+	while ((block = cuts->clearing) && block->serial <= cuts->cleared) {
+		cuts->clearing = block->next;
+		block->next = NULL;
+		sgpu_arena_release(&cuts->arena, block);
 	}
-	if (result != CUDA_SUCCESS || !new) {
-		if (pages > SGPU_CUDA_SMALL_MAX) {
-			free(new);
-		}
-		return result != CUDA_SUCCESS ? refuse(device, result, size, error) : sgpu_fail_nomem(error);
+	return sgpu_arena_take(&cuts->arena, size);
+}
+
+/* Memory of the pool, cleared. */
+static CUresult obtain_region(struct sgpu_device *device, struct sgpu_cuda_region *region)
+{
+	CUresult result = obtain(device, region->extent, &region->start);
+
+	if (result != CUDA_SUCCESS) {
+		return result;
 	}
-	new->size = size;
-	new->counted = pages;
-	*block = new;
-	return pages <= SGPU_CUDA_SMALL_MAX ? SGPU_OK : sgpu_cuda_sync_internal(device, error);
+	result = sgpu_cu.cuMemsetD8Async(region->start, 0, region->extent, device->internal);
+	if (result == CUDA_SUCCESS && sgpu_cuda_sync_internal(device, NULL) != SGPU_OK) {
+		result = CUDA_ERROR_UNKNOWN;
+	}
+	if (result != CUDA_SUCCESS) {
+		(void)sgpu_cu.cuMemFreeAsync(region->start, device->internal);
+	}
+	return result;
 }
 
-static bool enlist(struct sgpu_cuda_memory *memory, struct sgpu_cuda_block *block)
+/* A region, and the block from it. */
+static int add_region(struct sgpu_device *device, struct sgpu_cuda_cuts *cuts, uint64_t size,
+		      struct sgpu_block **block, struct sgpu_error *error)
 {
-	bool done;
+	const uint64_t least = sgpu_arena_extent(size) + SGPU_CUDA_PAGE;
+	struct sgpu_cuda_region *region = calloc(1, sizeof(*region));
+	CUresult result;
 
-	pthread_mutex_lock(&memory->lock);
-	done = sgpu_ranges_insert(&memory->live, &block->range);
-	pthread_mutex_unlock(&memory->lock);
-	return done;
+	if (!region) {
+		return sgpu_fail_nomem(error);
+	}
+	region->of_pool = true;
+	region->extent = least > REGION ? least : REGION;
+	result = obtain_region(device, region);
+	if (result != CUDA_SUCCESS) {
+		free(region);
+		return refuse(device, result, size, error);
+	}
+	pthread_mutex_lock(&device->memory.lock);
+	*block = enter_region(cuts, region) ? sgpu_arena_take(&cuts->arena, size) : NULL;
+	pthread_mutex_unlock(&device->memory.lock);
+	return *block ? SGPU_OK : sgpu_fail_nomem(error);
 }
 
-/* Counts so many bytes, unless that is more than there may be. */
-static bool admit(struct sgpu_cuda_memory *memory, uint64_t pages)
+/* A block that is clear, unless it is one of our own, and that every stream may use. */
+static int cut(struct sgpu_device *device, struct sgpu_cuda_cuts *cuts, uint64_t size, struct sgpu_block **block,
+	       struct sgpu_error *error)
 {
-	bool fits;
+	struct sgpu_cuda_memory *memory = &device->memory;
+	uint64_t serial;
 
 	pthread_mutex_lock(&memory->lock);
-	fits = pages <= memory->total && pages <= memory->limit && memory->used <= memory->limit - pages;
-	memory->used += fits ? pages : 0;
+	*block = take(cuts, size);
+	serial = !*block && cuts->clearing ? cuts->asked : 0;
 	pthread_mutex_unlock(&memory->lock);
-	return fits;
+	if (serial > 0 && sgpu_cuda_sync_internal(device, NULL) == SGPU_OK) {
+		pthread_mutex_lock(&memory->lock);
+		cuts->cleared = cuts->cleared < serial ? serial : cuts->cleared;
+		*block = take(cuts, size);
+		pthread_mutex_unlock(&memory->lock);
+	}
+	return *block ? SGPU_OK : add_region(device, cuts, size, block, error);
 }
 
-static void uncount(struct sgpu_cuda_memory *memory, uint64_t pages)
+/* Clears a block of a device that is not faulted, to be given out again when that is over. Memory that cannot be cleared
+ * is not given to anybody. The lock is held. */
+static CUresult give(struct sgpu_device *device, struct sgpu_cuda_cuts *cuts, struct sgpu_block *block)
 {
-	pthread_mutex_lock(&memory->lock);
-	memory->used -= pages;
-	pthread_mutex_unlock(&memory->lock);
+	CUresult result = sgpu_cu.cuMemsetD8Async(block->range.address, 0, block->range.extent, device->internal);
+
+	sgpu_arena_leave(&cuts->arena, block);
+	if (result == CUDA_SUCCESS) {
+		block->serial = ++cuts->asked;
+		block->next = NULL;
+		if (cuts->clearing) {
+			cuts->clearing_tail->next = block;
+		} else {
+			cuts->clearing = block;
+		}
+		cuts->clearing_tail = block;
+	}
+	return result;
+}
+
+/* ---- large blocks ---- */
+/* Fills in a block of `extent` bytes. What the driver gives may begin at any multiple of 512. */
+static CUresult place(struct sgpu_device *device, struct block *block)
+{
+	CUresult result = obtain(device, block->range.extent, &block->start);
+
+	block->start_extent = block->range.extent;
+	if (result == CUDA_SUCCESS && block->start % SGPU_CUDA_PAGE != 0) {
+		(void)sgpu_cu.cuMemFreeAsync(block->start, device->internal);
+		block->start_extent = block->range.extent + SGPU_CUDA_PAGE;
+		result = obtain(device, block->start_extent, &block->start);
+	}
+	block->range.address = whole_pages(block->start);
+	return result;
 }
 
 /* Clears before it frees, in the order of one stream. */
@@ -193,74 +291,156 @@ static void release(struct sgpu_device *device, CUdeviceptr start, uint64_t exte
 	sgpu_cuda_note(device, result);
 }
 
-/* It is in no tree any more. Frees the record, or keeps it. */
-static void discard(struct sgpu_device *device, struct sgpu_cuda_block *block)
+static void discard(struct sgpu_device *device, struct block *block)
 {
-	if (sgpu_cuda_enter(device, NULL) != SGPU_OK) {
-		free(block);
-	} else if (block->start == 0) {
-		sgpu_cuda_small_give(device, block);
-	} else {
+	if (sgpu_cuda_enter(device, NULL) == SGPU_OK) {
 		release(device, block->start, block->start_extent);
-		free(block);
 	}
+	free(block);
 }
 
-int sgpu_cuda_alloc(struct sgpu_device *device, uint64_t size, sgpu_devptr *address, struct sgpu_error *error)
+static int alloc_large(struct sgpu_device *device, uint64_t size, sgpu_devptr *address, struct sgpu_error *error)
 {
-	uint64_t pages = size > INT64_MAX ? UINT64_MAX : sgpu_cuda_pages(size ? size : 1);
-	struct sgpu_cuda_block *block = NULL;
-	int code = sgpu_cuda_enter(device, error);
+	struct sgpu_cuda_memory *memory = &device->memory;
+	struct block *block = calloc(1, sizeof(*block));
+	bool enlisted;
+	CUresult result;
+	int code;
 
+	if (!block) {
+		return sgpu_fail_nomem(error);
+	}
+	block->size = size;
+	block->range.extent = whole_pages(size);
+	result = place(device, block);
+	if (result != CUDA_SUCCESS) {
+		free(block);
+		return refuse(device, result, size, error);
+	}
+	code = sgpu_cuda_sync_internal(device, error);
 	if (code < 0) {
+		discard(device, block);
 		return code;
 	}
-	if (!admit(&device->memory, pages)) {
-		return out_of_memory(size, available(device), error);
-	}
-	code = make(device, size, &block, error);
-	if (code == SGPU_OK && !enlist(&device->memory, block)) {
-		code = sgpu_fail_nomem(error);
-	}
-	if (code < 0) {
-		uncount(&device->memory, pages);
-		if (block) {
-			discard(device, block);
-		}
-		return code;
+	pthread_mutex_lock(&memory->lock);
+	enlisted = sgpu_ranges_insert(&memory->large, &block->range);
+	pthread_mutex_unlock(&memory->lock);
+	if (!enlisted) {
+		discard(device, block);
+		return sgpu_fail_nomem(error);
 	}
 	*address = block->range.address;
 	return SGPU_OK;
 }
 
+/* ---- the device's calls ---- */
+/* Counts so many bytes, unless that is more than there may be. The lock is held. */
+static bool admit(struct sgpu_cuda_memory *memory, uint64_t pages)
+{
+	bool fits = pages <= memory->total && pages <= memory->limit && memory->used <= memory->limit - pages;
+
+	memory->used += fits ? pages : 0;
+	return fits;
+}
+
+int sgpu_cuda_memory_count(struct sgpu_device *device, uint64_t size, struct sgpu_error *error)
+{
+	bool fits;
+
+	pthread_mutex_lock(&device->memory.lock);
+	fits = admit(&device->memory, size);
+	pthread_mutex_unlock(&device->memory.lock);
+	return fits ? SGPU_OK : out_of_memory(size, available(device), error);
+}
+
+void sgpu_cuda_memory_uncount(struct sgpu_device *device, uint64_t size)
+{
+	pthread_mutex_lock(&device->memory.lock);
+	device->memory.used -= size;
+	pthread_mutex_unlock(&device->memory.lock);
+}
+
+int sgpu_cuda_alloc(struct sgpu_device *device, uint64_t size, sgpu_devptr *address, struct sgpu_error *error)
+{
+	uint64_t pages = size > INT64_MAX ? UINT64_MAX : sgpu_arena_extent(size);
+	struct sgpu_cuda_memory *memory = &device->memory;
+	struct sgpu_block *block = NULL;
+	int code = sgpu_cuda_enter(device, error);
+	bool fits;
+
+	if (code < 0) {
+		return code;
+	}
+	pthread_mutex_lock(&memory->lock);
+	fits = admit(memory, pages);
+	if (fits && size <= SMALL_MAX) {
+		block = take(&memory->small, size);
+	}
+	pthread_mutex_unlock(&memory->lock);
+	if (!fits) {
+		return out_of_memory(size, available(device), error);
+	}
+	if (size > SMALL_MAX) {
+		code = alloc_large(device, size, address, error);
+	} else {
+		code = block ? SGPU_OK : cut(device, &memory->small, size, &block, error);
+		*address = block ? block->range.address : 0;
+	}
+	if (code < 0) {
+		sgpu_cuda_memory_uncount(device, pages);
+	}
+	return code;
+}
+
 void sgpu_cuda_free(struct sgpu_device *device, sgpu_devptr address, uint64_t size)
 {
 	struct sgpu_cuda_memory *memory = &device->memory;
-	struct sgpu_cuda_block *block;
+	bool usable = sgpu_cuda_enter(device, NULL) == SGPU_OK;
+	CUresult result = CUDA_SUCCESS;
+	struct sgpu_block *small;
+	struct block *large;
 
 	(void)size; /* the block knows */
 	pthread_mutex_lock(&memory->lock);
-	block = find_block(memory, address);
-	if (block && block->range.address == address) {
-		sgpu_ranges_remove(&memory->live, &block->range);
-		memory->used -= block->counted;
+	small = sgpu_arena_find(&memory->small.arena, address);
+	large = small ? NULL : find_large(memory, address);
+	if (small && small->range.address == address && usable) {
+		memory->used -= sgpu_arena_extent(small->size);
+		result = give(device, &memory->small, small);
+	}
+	if (large && large->range.address == address) {
+		sgpu_ranges_remove(&memory->large, &large->range);
+		memory->used -= sgpu_arena_extent(large->size);
 	} else {
-		block = NULL;
+		large = NULL;
 	}
 	pthread_mutex_unlock(&memory->lock);
-	if (block) {
-		discard(device, block);
+	sgpu_cuda_note(device, result);
+	if (large) {
+		discard(device, large);
 	}
+}
+
+static bool is_allocated(struct sgpu_cuda_memory *memory, uint64_t address, uint64_t size)
+{
+	const struct sgpu_block *small = sgpu_arena_find(&memory->small.arena, address);
+	const struct block *large = small ? NULL : find_large(memory, address);
+	uint64_t offset, whole;
+
+	if (!small && !large) {
+		return false;
+	}
+	offset = address - (small ? small->range.address : large->range.address);
+	whole = small ? small->size : large->size;
+	return offset <= whole && size <= whole - offset;
 }
 
 int sgpu_cuda_check_range(struct sgpu_device *device, sgpu_devptr address, uint64_t size, struct sgpu_task *task)
 {
-	struct sgpu_cuda_block *block;
 	bool inside;
 
 	pthread_mutex_lock(&device->memory.lock);
-	block = find_block(&device->memory, address);
-	inside = block && address - block->range.address <= block->size && size <= block->size - (address - block->range.address);
+	inside = is_allocated(&device->memory, address, size);
 	pthread_mutex_unlock(&device->memory.lock);
 	if (inside || sgpu_frames_reach(&device->pages.frames, address, size)) {
 		return SGPU_OK;
@@ -270,16 +450,6 @@ int sgpu_cuda_check_range(struct sgpu_device *device, sgpu_devptr address, uint6
 				       (unsigned long long)size, (unsigned long long)address);
 	}
 	return SGPU_EUSAGE;
-}
-
-int sgpu_cuda_memory_count(struct sgpu_device *device, uint64_t size, struct sgpu_error *error)
-{
-	return admit(&device->memory, size) ? SGPU_OK : out_of_memory(size, available(device), error);
-}
-
-void sgpu_cuda_memory_uncount(struct sgpu_device *device, uint64_t size)
-{
-	uncount(&device->memory, size);
 }
 
 int sgpu_cuda_memory_trim(struct sgpu_device *device)
@@ -316,16 +486,29 @@ void sgpu_cuda_memory_figures(struct sgpu_device *device, uint64_t *total, uint6
 
 int sgpu_cuda_private_alloc(struct sgpu_device *device, uint64_t size, CUdeviceptr *start, struct sgpu_error *error)
 {
-	int code = sgpu_cuda_check(device, sgpu_cuda_obtain(device, size, start), "cannot allocate device memory", error);
+	struct sgpu_block *block;
+	int code = cut(device, &device->memory.own, size, &block, error);
 
-	return code == SGPU_OK ? sgpu_cuda_sync_internal(device, error) : code;
+	*start = code == SGPU_OK ? block->range.address : 0;
+	return code;
 }
 
-void sgpu_cuda_private_free(struct sgpu_device *device, CUdeviceptr start, uint64_t size)
+void sgpu_cuda_private_free(struct sgpu_device *device, CUdeviceptr start)
 {
-	if (start && sgpu_cuda_enter(device, NULL) == SGPU_OK) {
-		release(device, start, size);
+	struct sgpu_cuda_memory *memory = &device->memory;
+	struct sgpu_block *block;
+	CUresult result = CUDA_SUCCESS;
+
+	if (start == 0 || sgpu_cuda_enter(device, NULL) != SGPU_OK) {
+		return;
 	}
+	pthread_mutex_lock(&memory->lock);
+	block = sgpu_arena_find(&memory->own.arena, start);
+	if (block) {
+		result = give(device, &memory->own, block);
+	}
+	pthread_mutex_unlock(&memory->lock);
+	sgpu_cuda_note(device, result);
 }
 
 void sgpu_cuda_clear_now(struct sgpu_device *device, CUdeviceptr address, uint64_t size)
@@ -339,16 +522,37 @@ void sgpu_cuda_clear_now(struct sgpu_device *device, CUdeviceptr address, uint64
 	}
 }
 
+/* Clears and frees all regions; of a faulted device they go with the context. */
+static void close_cuts(struct sgpu_device *device, struct sgpu_cuda_cuts *cuts)
+{
+	struct sgpu_cuda_region *region;
+
+	while ((region = cuts->regions)) {
+		cuts->regions = region->next;
+		if (sgpu_cuda_enter(device, NULL) == SGPU_OK) {
+			if (region->of_pool) {
+				release(device, region->start, region->extent);
+			} else {
+				sgpu_cuda_clear_now(device, region->start, region->extent);
+				sgpu_cuda_note(device, sgpu_cu.cuMemFree(region->start));
+			}
+		}
+		free(region);
+	}
+	sgpu_arena_clear(&cuts->arena);
+}
+
 void sgpu_cuda_memory_close(struct sgpu_device *device)
 {
 	struct sgpu_cuda_memory *memory = &device->memory;
-	struct sgpu_cuda_block *block;
+	struct block *block;
 
-	while ((block = (struct sgpu_cuda_block *)(void *)sgpu_ranges_any(&memory->live))) {
-		sgpu_ranges_remove(&memory->live, &block->range);
+	while ((block = (struct block *)(void *)sgpu_ranges_any(&memory->large))) {
+		sgpu_ranges_remove(&memory->large, &block->range);
 		discard(device, block);
 	}
-	sgpu_cuda_small_close(device);
+	close_cuts(device, &memory->small);
+	close_cuts(device, &memory->own);
 	if (sgpu_cuda_enter(device, NULL) != SGPU_OK || (device->internal && sgpu_cuda_sync_internal(device, NULL) != SGPU_OK)) {
 		return;
 	}

@@ -33,6 +33,24 @@ static CUresult load(const void *image, size_t size, CUmodule *module, char log[
 	return result;
 }
 
+/* Its functions, too, before one of them runs. */
+static CUresult load_functions(CUmodule module)
+{
+	CUfunction *functions = NULL;
+	unsigned count = 0, i;
+	CUresult result = sgpu_cu.cuModuleGetFunctionCount(&count, module);
+
+	if (result == CUDA_SUCCESS && count > 0) {
+		functions = calloc(count, sizeof(CUfunction));
+		result = functions ? sgpu_cu.cuModuleEnumerateFunctions(functions, count, module) : CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	for (i = 0; i < count && result == CUDA_SUCCESS; i++) {
+		result = sgpu_cu.cuFuncLoad(functions[i]);
+	}
+	free(functions);
+	return result;
+}
+
 static int refused(CUresult result, char *log, struct sgpu_error *error)
 {
 	log[strcspn(log, "\n")] = '\0';
@@ -54,11 +72,21 @@ int sgpu_cuda_module_load(struct sgpu_device *device, const void *image, size_t 
 	if (size == 0) {
 		return sgpu_fail(error, SGPU_EINVALID, "the module is empty");
 	}
+	code = sgpu_cuda_load_kernels(device, error);
+	if (code < 0) {
+		return code;
+	}
 	new = calloc(1, sizeof(*new));
 	if (!new) {
 		return sgpu_fail_nomem(error);
 	}
 	result = load(image, size, &new->native, log);
+	if (result == CUDA_SUCCESS) {
+		result = load_functions(new->native);
+		if (result != CUDA_SUCCESS) {
+			(void)sgpu_cu.cuModuleUnload(new->native);
+		}
+	}
 	if (result == CUDA_SUCCESS) {
 		new->object.backend = &sgpu_cuda_backend;
 		new->device = device;

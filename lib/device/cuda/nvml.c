@@ -5,6 +5,7 @@
  */
 #include <dlfcn.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,6 +45,8 @@ static struct {
 	int (*init)(void);
 	int (*driver_version)(char *version, unsigned size);
 	int (*state)(struct nvml_state *state);
+	int (*count)(unsigned *count);
+	int (*by_index)(unsigned index, void **gpu);
 	int (*by_uuid)(const char *uuid, void **gpu);
 	int (*vbios)(void *gpu, char *version, unsigned size);
 	int (*architecture)(void *gpu, unsigned *architecture);
@@ -71,6 +74,8 @@ static void load(void)
 	}
 	(void)find(library, "nvmlSystemGetDriverVersion", &nvml.driver_version);
 	(void)find(library, "nvmlSystemGetConfComputeState", &nvml.state);
+	(void)find(library, "nvmlDeviceGetCount_v2", &nvml.count);
+	(void)find(library, "nvmlDeviceGetHandleByIndex_v2", &nvml.by_index);
 	(void)find(library, "nvmlDeviceGetHandleByUUID", &nvml.by_uuid);
 	(void)find(library, "nvmlDeviceGetVbiosVersion", &nvml.vbios);
 	(void)find(library, "nvmlDeviceGetArchitecture", &nvml.architecture);
@@ -78,6 +83,34 @@ static void load(void)
 	(void)find(library, "nvmlDeviceGetConfComputeGpuCertificate", &nvml.certificate);
 	(void)find(library, "nvmlErrorString", &nvml.text);
 	usable = find(library, "nvmlInit_v2", &nvml.init) && nvml.init() == NVML_SUCCESS;
+}
+
+/* The first handle of a GPU takes as long as all the rest. */
+static void *load_beside(void *argument)
+{
+	unsigned count = 0, i;
+	void *gpu;
+
+	(void)argument;
+	pthread_once(&once, load);
+	if (usable && nvml.count && nvml.by_index && nvml.count(&count) == NVML_SUCCESS) {
+		for (i = 0; i < count; i++) {
+			(void)nvml.by_index(i, &gpu);
+		}
+	}
+	return NULL;
+}
+
+bool sgpu_cuda_nvml_start(pthread_t *thread)
+{
+	sigset_t all, old;
+	bool started;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	started = pthread_create(thread, NULL, load_beside, NULL) == 0;
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return started;
 }
 
 void sgpu_cuda_confidential(char *state, size_t size)

@@ -6,7 +6,7 @@
  */
 #include <stdlib.h>
 
-#include <device/cuda/blocks.h>
+#include <device/cuda/gpu.h>
 #include <device/cuda/pages.h>
 
 struct sgpu_space {

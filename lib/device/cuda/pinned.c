@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pinned host memory: a pool that grows in steps and is lent in extents, best fit; and lines of it for status words
- * that the device writes. Pinning costs more than the copies that it speeds up, so nothing is given back to the
- * driver before the device is closed.
+ * Pinned host memory: a pool that grows in steps, from which blocks are lent; and lines of it for status words that
+ * the device writes. Pinning costs more than the copies that it speeds up, so nothing is given back to the driver
+ * before the device is closed.
  */
-#include <search.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,24 +15,14 @@
 
 #include <device/cuda/gpu.h>
 
-#define STEP_MIN ((uint64_t)16 << 20)
+#define STEP_MIN ((uint64_t)2 << 20)
 #define STEP_MAX ((uint64_t)256 << 20)
 enum { LINE_BYTES = 64, SLAB_LINES = 1024 };
 
-/* A part of a chunk, lent or free; those of a chunk are neighbours in its list. */
-struct extent {
-	uintptr_t start;
-	uint64_t size;
-	bool lent;
-	struct sgpu_cuda_chunk *chunk;
-	struct extent *previous, *next;
-};
-
-struct sgpu_cuda_chunk {
+struct sgpu_cuda_step {
 	void *memory;
 	bool pinned;
-	struct extent *first;
-	struct sgpu_cuda_chunk *next;
+	struct sgpu_cuda_step *next;
 };
 
 struct sgpu_cuda_slab {
@@ -41,13 +30,6 @@ struct sgpu_cuda_slab {
 	struct sgpu_cuda_slab *next;
 	struct sgpu_cuda_status lines[SLAB_LINES];
 };
-
-static int compare(const void *a, const void *b)
-{
-	const struct extent *left = a, *right = b;
-
-	return left->start < right->start ? -1 : left->start > right->start;
-}
 
 /* Pinned memory on the device's node: pages are placed while they are pinned, by the policy of this thread. */
 static CUresult pin(struct sgpu_device *device, uint64_t size, void **memory)
@@ -141,170 +123,99 @@ void sgpu_cuda_status_give(struct sgpu_device *device, struct sgpu_cuda_status *
 	pthread_mutex_unlock(&device->host.lock);
 }
 
-/* ---- the pool; its lock is held ---- */
-static struct extent *add_chunk(struct sgpu_device *device, uint64_t size, bool pinned)
+/* ---- the pool ---- */
+/* The lock is held. False: there is no such memory. */
+static bool add_step(struct sgpu_device *device, uint64_t size, bool pinned)
 {
 	struct sgpu_cuda_host *host = &device->host;
-	struct sgpu_cuda_chunk *chunk = calloc(1, sizeof(*chunk));
-	struct extent *extent = calloc(1, sizeof(*extent));
+	struct sgpu_cuda_step *step = calloc(1, sizeof(*step));
 
-	if (!chunk || !extent) {
-		free(chunk);
-		free(extent);
-		return NULL;
+	if (!step) {
+		return false;
 	}
-	chunk->pinned = pinned;
+	step->pinned = pinned;
 	if (!pinned) {
-		chunk->memory = aligned_alloc(SGPU_CUDA_PAGE, size);
-	} else if (pin(device, size, &chunk->memory) != CUDA_SUCCESS) {
-		chunk->memory = NULL;
-	} else if ((uintptr_t)chunk->memory % SGPU_CUDA_PAGE != 0) {
-		(void)sgpu_cu.cuMemFreeHost(chunk->memory);
-		chunk->memory = NULL;
+		step->memory = aligned_alloc(SGPU_CUDA_PAGE, size);
+	} else if (pin(device, size, &step->memory) != CUDA_SUCCESS) {
+		step->memory = NULL;
 	}
-	if (!chunk->memory) {
-		free(chunk);
-		free(extent);
-		return NULL;
+	if (step->memory && (uintptr_t)step->memory % SGPU_CUDA_PAGE == 0 &&
+	    sgpu_arena_add(&host->arena, (uintptr_t)step->memory, size) == SGPU_OK) {
+		step->next = host->steps;
+		host->steps = step;
+		return true;
 	}
-	*extent = (struct extent){ .start = (uintptr_t)chunk->memory, .size = size, .chunk = chunk };
-	chunk->first = extent;
-	chunk->next = host->chunks;
-	host->chunks = chunk;
-	return extent;
+	if (pinned && step->memory) {
+		(void)sgpu_cu.cuMemFreeHost(step->memory);
+	} else {
+		free(step->memory);
+	}
+	free(step);
+	return false;
 }
 
-static struct extent *best_fit(const struct sgpu_cuda_host *host, uint64_t size)
-{
-	struct sgpu_cuda_chunk *chunk;
-	struct extent *extent, *best = NULL;
-
-	for (chunk = host->chunks; chunk; chunk = chunk->next) {
-		for (extent = chunk->first; extent; extent = extent->next) {
-			if (!extent->lent && extent->size >= size && (!best || extent->size < best->size)) {
-				best = extent;
-			}
-		}
-	}
-	return best;
-}
-
-/* Leaves `size` bytes in the extent; what is over becomes one of its own, if there is memory to say so. */
-static void split(struct extent *extent, uint64_t size)
-{
-	struct extent *rest;
-
-	if (extent->size == size || !(rest = calloc(1, sizeof(*rest)))) {
-		return;
-	}
-	*rest = (struct extent){ .start = extent->start + size, .size = extent->size - size, .chunk = extent->chunk,
-				 .previous = extent, .next = extent->next };
-	if (rest->next) {
-		rest->next->previous = rest;
-	}
-	extent->next = rest;
-	extent->size = size;
-}
-
-/* Takes in the free extent behind it. */
-static void join(struct extent *extent)
-{
-	struct extent *next = extent->next;
-
-	if (next && !next->lent && !extent->lent) {
-		extent->size += next->size;
-		extent->next = next->next;
-		if (extent->next) {
-			extent->next->previous = extent;
-		}
-		free(next);
-	}
-}
-
-/* A step of pinned memory, or as much as is wanted, or other memory. */
-static struct extent *grow(struct sgpu_device *device, uint64_t size)
+/* A step of pinned memory, or as much as is wanted, or other memory; the lock is held. */
+static bool grow(struct sgpu_device *device, uint64_t size)
 {
 	struct sgpu_cuda_host *host = &device->host;
-	struct extent *extent = add_chunk(device, size > host->step ? size : host->step, true);
 
-	if (extent) {
+	if (add_step(device, size > host->step ? size : host->step, true)) {
 		host->step = host->step < STEP_MAX ? host->step * 2 : STEP_MAX;
-		return extent;
+		return true;
 	}
-	extent = size < host->step ? add_chunk(device, size, true) : NULL;
-	if (!extent) {
-		extent = add_chunk(device, size, false);
-		host->pins = host->pins && !extent;
+	if (size < host->step && add_step(device, size, true)) {
+		return true;
 	}
-	return extent;
-}
-
-static struct extent *lend(struct sgpu_device *device, uint64_t size)
-{
-	struct sgpu_cuda_host *host = &device->host;
-	struct extent *extent = best_fit(host, size);
-
-	extent = extent ? extent : grow(device, size);
-	if (!extent) {
-		return NULL;
-	}
-	split(extent, size);
-	extent->lent = true;
-	if (!tsearch(extent, &host->live, compare)) {
-		extent->lent = false;
-		join(extent);
-		return NULL;
-	}
-	return extent;
+	host->pins = !add_step(device, size, false) && host->pins;
+	return !host->pins;
 }
 
 int sgpu_cuda_host_alloc(struct sgpu_device *device, uint64_t size, void **memory, struct sgpu_error *error)
 {
-	struct extent *extent;
+	struct sgpu_block *block;
 	int code;
 
 	if (size > INT64_MAX) {
 		return sgpu_fail_nomem(error);
 	}
-	size = (size ? size + SGPU_CUDA_PAGE - 1 : SGPU_CUDA_PAGE) / SGPU_CUDA_PAGE * SGPU_CUDA_PAGE;
 	code = sgpu_cuda_enter(device, error);
 	if (code < 0) {
 		return code;
 	}
 	pthread_mutex_lock(&device->host.lock);
-	extent = lend(device, size);
+	block = sgpu_arena_take(&device->host.arena, size);
+	if (!block && grow(device, sgpu_arena_extent(size))) {
+		block = sgpu_arena_take(&device->host.arena, size);
+	}
 	pthread_mutex_unlock(&device->host.lock);
-	if (!extent) {
+	if (!block) {
 		return sgpu_fail(error, SGPU_ENOMEM, "out of host memory for copies: %llu bytes asked for",
 				 (unsigned long long)size);
 	}
-	*memory = (void *)extent->start;
+	*memory = (void *)(uintptr_t)block->range.address;
 	return SGPU_OK;
 }
 
 void sgpu_cuda_host_free(struct sgpu_device *device, void *memory, uint64_t size)
 {
 	struct sgpu_cuda_host *host = &device->host;
-	struct extent key = { .start = (uintptr_t)memory }, *extent, **node;
+	struct sgpu_block *block;
 
-	(void)size; /* the extent knows */
+	(void)size; /* the block knows */
 	pthread_mutex_lock(&host->lock);
-	node = tfind(&key, &host->live, compare);
-	extent = node ? *node : NULL;
-	if (extent) {
-		tdelete(extent, &host->live, compare);
+	block = sgpu_arena_find(&host->arena, (uintptr_t)memory);
+	if (block && block->range.address == (uintptr_t)memory) {
+		sgpu_arena_leave(&host->arena, block);
+	} else {
+		block = NULL;
 	}
 	pthread_mutex_unlock(&host->lock);
-	if (!extent) {
+	if (!block) {
 		return;
 	}
-	sgpu_wipe(memory, extent->size);
+	sgpu_wipe(memory, block->range.extent);
 	pthread_mutex_lock(&host->lock);
-	extent->lent = false;
-	join(extent);
-	if (extent->previous && !extent->previous->lent) {
-		join(extent->previous);
-	}
+	sgpu_arena_release(&host->arena, block);
 	pthread_mutex_unlock(&host->lock);
 }
 
@@ -374,27 +285,24 @@ int sgpu_cuda_host_open(struct sgpu_device *device, struct sgpu_error *error)
 void sgpu_cuda_host_close(struct sgpu_device *device)
 {
 	struct sgpu_cuda_host *host = &device->host;
-	struct sgpu_cuda_chunk *chunk;
+	struct sgpu_cuda_step *step;
 	struct sgpu_cuda_slab *slab;
-	struct extent *extent;
+	struct sgpu_range *lent;
 	bool gone = atomic_load(&device->faulted) != 0;
 
-	while ((chunk = host->chunks)) {
-		host->chunks = chunk->next;
-		while ((extent = chunk->first)) {
-			chunk->first = extent->next;
-			if (extent->lent) {
-				tdelete(extent, &host->live, compare);
-				sgpu_wipe((void *)extent->start, extent->size);
-			}
-			free(extent);
-		}
-		if (!chunk->pinned) {
-			free(chunk->memory);
+	while ((lent = sgpu_ranges_any(&host->arena.used))) {
+		sgpu_wipe((void *)(uintptr_t)lent->address, lent->extent);
+		sgpu_arena_leave(&host->arena, (struct sgpu_block *)(void *)lent);
+	}
+	sgpu_arena_clear(&host->arena);
+	while ((step = host->steps)) {
+		host->steps = step->next;
+		if (!step->pinned) {
+			free(step->memory);
 		} else if (!gone) {
-			(void)sgpu_cu.cuMemFreeHost(chunk->memory);
+			(void)sgpu_cu.cuMemFreeHost(step->memory);
 		}
-		free(chunk);
+		free(step);
 	}
 	while ((slab = host->slabs)) {
 		host->slabs = slab->next;

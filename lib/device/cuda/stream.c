@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#include <device/cuda/blocks.h>
+#include <device/cuda/gpu.h>
 
 /* ---- native streams, kept for reuse ---- */
 static CUresult take_native(struct sgpu_device *device, struct sgpu_cuda_native *kept)
@@ -24,7 +24,7 @@ static CUresult take_native(struct sgpu_device *device, struct sgpu_cuda_native 
 
 static void destroy_native(struct sgpu_device *device, const struct sgpu_cuda_native *kept)
 {
-	sgpu_cuda_private_free(device, kept->counters, SGPU_CUDA_COUNTER_BYTES);
+	sgpu_cuda_private_free(device, kept->counters);
 	sgpu_cuda_note(device, sgpu_cu.cuStreamDestroy(kept->native));
 }
 

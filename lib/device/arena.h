@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Who has which bytes of the device's memory that a secure context keeps mapped. It only keeps accounts: what it speaks of
- * is never touched here. Blocks are cut from regions, best fit, and neighbours that are free become one again. Not for
- * several threads at once.
+ * Who has which bytes of memory that is kept: pages of a secure context, regions of a GPU's memory, pinned host memory. It
+ * only keeps accounts: what it speaks of is never touched here. Blocks are cut from regions, best fit, and neighbours that
+ * are free become one again. Not for several threads at once.
  */
-#ifndef SGPU_SECURE_ARENA_H
-#define SGPU_SECURE_ARENA_H
+#ifndef SGPU_DEVICE_ARENA_H
+#define SGPU_DEVICE_ARENA_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <base/ranges.h>
 #include <sgpu/device.h>
-
-#include "base/ranges.h"
 
 enum {
 	SGPU_ARENA_PAGE = 4096,
@@ -33,7 +32,7 @@ struct sgpu_block {
 	struct sgpu_block *before, *after;    /* neighbours in the region */
 	struct sgpu_block *previous, *next;   /* in its bin; next: also among those that are cleared, or spare */
 	uint64_t serial;                      /* of its clearing */
-	struct sgpu_task task;                /* of its clearing */
+	struct sgpu_task *task;               /* of its clearing, malloc'd, where there is one */
 };
 
 struct sgpu_arena_region {

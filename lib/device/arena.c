@@ -3,10 +3,10 @@
  * Bins of free blocks with a bit map of those that hold any, so that taking and releasing cost the same whatever the number
  * of blocks, but for the choice within one bin. Records of blocks are kept for reuse.
  */
-#include "secure/arena.h"
-
 #include <stdlib.h>
 #include <string.h>
+
+#include <device/arena.h>
 
 /* Blocks of a bin that are looked at for the best one. */
 enum { LOOKS = 32 };
@@ -186,12 +186,14 @@ void sgpu_arena_clear(struct sgpu_arena *arena)
 		arena->regions = region->next;
 		while ((block = region->first)) {
 			region->first = block->after;
+			free(block->task);
 			free(block);
 		}
 		free(region);
 	}
 	while ((block = arena->spare)) {
 		arena->spare = block->next;
+		free(block->task);
 		free(block);
 	}
 	memset(arena, 0, sizeof(*arena));
