@@ -253,7 +253,7 @@ readme_session() {
 	awk -v mark="<!-- $1 -->" '$0 == mark { armed = 1; next } armed && /^```/ { if (inside) exit; inside = 1; next } inside' README.md
 }
 
-# run_sessions NAME...: one after another, in one empty folder.
+# run_sessions NAME...: one after another, in one empty folder, with the laxest umask that systems give their users.
 run_sessions() {
 	local lines name
 	for name in "$@"; do
@@ -268,7 +268,7 @@ run_sessions() {
 	(
 		PATH=$(cd "$SGPU_BUILD/bin" && pwd):$PATH
 		export PATH XDG_RUNTIME_DIR=$work/run
-		cd "$work/folder" && umask 022 && bash -eu "$work/session"
+		cd "$work/folder" && umask 002 && bash -eu "$work/session"
 	) </dev/null >"$work/lines" 2>&1 || fault "README.md: the session fails: $(cat "$work/lines")"
 	rm -rf "$work/session" "$work/folder" "$work/run"
 }

@@ -19,7 +19,7 @@ sgpu-measure ca sign -k ca.pem --certificate ca.crt --ek ek.pub.pem -o ak.crt re
 
 # The owner: which programs may have the data, whose work they take, and a number that no old quote can know.
 sgpu-seal keygen -q -o owner.jwk
-sgpu-seal keyinfo --owner owner.jwk >owners
+sgpu-seal keyinfo --owner -o owners owner.jwk
 sgpu-measure policy -q --build "$(dirname "$(command -v sgpu-run)")/.." --owners owners --at-least plain -o policy.json
 nonce=$(od -An -N 32 -t x1 /dev/urandom | tr -d ' \n')
 

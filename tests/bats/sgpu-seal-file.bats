@@ -94,6 +94,9 @@ bytes() {
 		[ "${#value}" -eq 43 ]
 		run ! grep -qF -- "$value" <<<"$said$(sgpu-seal keyinfo owner.jwk)$(sgpu-seal keyinfo --json owner.jwk)"
 	done
+	run -2 sgpu-seal keyinfo -o owner.jwk owner.jwk
+	(umask 002 && sgpu-seal keyinfo --owner -o owners owner.jwk)
+	[ "$(cat owners)" = "$kid" ] && [ "$(stat -c %a owners)" = 644 ]
 	sgpu-seal keygen -q -o quiet.jwk 2>noise
 	[ ! -s noise ]
 }

@@ -3,6 +3,7 @@
  * sgpu-seal keyinfo: which keys a file holds, by their ids. Nothing secret is in the answer.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -14,12 +15,14 @@
 
 struct request {
 	bool owner;
+	const char *output;
 };
 
 const struct cli_option keyinfo_options[] = {
 	CLI_COMMON,
 	{ "owner", 0, NULL, "only the id of the signing key: a line for sgpu-run --owners",
 	  CLI_FLAG(struct request, owner) },
+	{ "output", 'o', "FILE", "write there, not to standard output", CLI_TEXT(struct request, output) },
 	CLI_END,
 };
 
@@ -33,12 +36,12 @@ static bool is_secret(const struct sgpu_key *key)
 	return key->kind != SGPU_KEY_X25519_PUBLIC;
 }
 
-static void print_line(const char *kind, const char *use, bool secret, const char *kid)
+static void print_line(FILE *to, const char *kind, const char *use, bool secret, const char *kid)
 {
-	printf("%-7s  %-10s  %-6s  %s\n", kind, use, secret ? "secret" : "public", kid);
+	fprintf(to, "%-7s  %-10s  %-6s  %s\n", kind, use, secret ? "secret" : "public", kid);
 }
 
-static int print_json(const struct sgpu_key_set *keys)
+static int print_json(const struct sgpu_key_set *keys, FILE *to)
 {
 	json_t *list = json_array(), *record = json_pack("{s:o}", "keys", list);
 
@@ -51,28 +54,53 @@ static int print_json(const struct sgpu_key_set *keys)
 						      "use", "sig", "secret", keys->signing.secret_known, "kid",
 						      keys->signing.kid));
 	}
-	return cli_print_json(record, stdout, JSON_COMPACT);
+	return cli_print_json(record, to, JSON_COMPACT);
 }
 
-static int print(const struct sgpu_key_set *keys, const char *path, bool owner)
+static int print(const struct sgpu_key_set *keys, bool owner, FILE *to)
 {
-	if (owner && keys->signing.kind == SGPU_SIGNING_NONE) {
+	if (owner) {
+		fprintf(to, "%s\n", keys->signing.kid);
+		return 0;
+	}
+	if (cli_json) {
+		return print_json(keys, to);
+	}
+	if (keys->has_key) {
+		print_line(to, kind_name(&keys->key), "encryption", is_secret(&keys->key), keys->key.kid);
+	}
+	if (keys->signing.kind != SGPU_SIGNING_NONE) {
+		print_line(to, sgpu_signing_name(keys->signing.kind), "signature", keys->signing.secret_known,
+			   keys->signing.kid);
+	}
+	return 0;
+}
+
+/* A file of owners decides whose work is taken: whatever the umask, nobody else may write to it. */
+static int write_info(const struct sgpu_key_set *keys, const char *path, const struct request *request)
+{
+	struct sgpu_error error = { 0 };
+	char *text = NULL;
+	size_t size = 0;
+	FILE *to;
+	int status;
+
+	if (request->owner && keys->signing.kind == SGPU_SIGNING_NONE) {
 		return cli_fail(SGPU_EINVALID, "'%s' has no key that signs", path);
 	}
-	if (owner) {
-		printf("%s\n", keys->signing.kid);
-	} else if (cli_json) {
-		return print_json(keys);
-	} else {
-		if (keys->has_key) {
-			print_line(kind_name(&keys->key), "encryption", is_secret(&keys->key), keys->key.kid);
-		}
-		if (keys->signing.kind != SGPU_SIGNING_NONE) {
-			print_line(sgpu_signing_name(keys->signing.kind), "signature", keys->signing.secret_known,
-				   keys->signing.kid);
-		}
+	to = open_memstream(&text, &size);
+	if (!to) {
+		return cli_fail(SGPU_ENOMEM, "out of memory");
 	}
-	return fflush(stdout) == 0 ? 0 : cli_fail(SGPU_ESYSTEM, "cannot write to standard output");
+	status = print(keys, request->owner, to);
+	if (fclose(to) != 0) {
+		status = cli_fail(SGPU_ENOMEM, "out of memory");
+	}
+	if (status == 0 && cli_write_text(request->output ? request->output : "-", 0644, text, size, &error)) {
+		status = cli_error(&error);
+	}
+	free(text);
+	return status;
 }
 
 int verb_keyinfo(int argc, char **argv)
@@ -90,7 +118,11 @@ int verb_keyinfo(int argc, char **argv)
 	if (!strcmp(path, "-") && isatty(STDIN_FILENO)) {
 		return cli_usage("no key given");
 	}
-	status = sgpu_key_set_load(path, &keys, &error) ? cli_error(&error) : print(&keys, path, request.owner);
+	cli_remember_input(path);
+	if (!cli_is_standard(request.output) && !cli_output_apart(request.output)) {
+		return 2;
+	}
+	status = sgpu_key_set_load(path, &keys, &error) ? cli_error(&error) : write_info(&keys, path, &request);
 	sgpu_key_set_clear(&keys);
 	return status;
 }
