@@ -148,9 +148,9 @@ struct sgpu_summary {
 	uint8_t mac[SGPU_CHANNEL_MAC_SIZE];
 };
 
-/* From CH_MEASURE. Digest: KT128 of the bytes, customisation "sgpu measure v1", for a keyed one followed by a zero
- * byte and a key derived from the CEK. The untrusted side carries it and may ask for the digest of a single byte,
- * so the digest of a channel with a key is masked (sgpu_mask_measurement); the session takes the mask off. */
+/* From CH_MEASURE. Digest: sgpu_measure_pages, for a keyed one with a key derived from the CEK. The untrusted side
+ * carries it and may ask for the digest of a single byte, so the digest of a channel with a key is masked
+ * (sgpu_mask_measurement); the session takes the mask off. */
 struct sgpu_measurement {
 	uint32_t channel, serial;
 	uint64_t counter;               /* as in sgpu_summary, the same sequence */
@@ -159,7 +159,6 @@ struct sgpu_measurement {
 	uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE];
 	uint8_t mac[SGPU_CHANNEL_MAC_SIZE];
 };
-#define SGPU_MEASURE_CUSTOM SGPU_DEVICE_CODE_CUSTOM
 
 struct sgpu_reply {
 	enum sgpu_refusal refusal;
@@ -173,7 +172,7 @@ struct sgpu_reply {
 };
 
 /* ---- the device under the processor: a device (sgpu_pager_of), or what a test puts there ---- */
-/* A call that fails has done nothing. Calls come one at a time but for read, write and digest of different ranges. */
+/* A call that fails has done nothing. Calls come one at a time but for read, write and measure of different ranges. */
 struct sgpu_pager {
 	void *device;
 	struct sgpu_pages_info info;
@@ -189,8 +188,9 @@ struct sgpu_pager {
 	/* Whether kernels reach what is mapped in the space. Waits for running work of the device before it takes
 	 * anything away. */
 	int (*access)(void *device, void *space, bool on, struct sgpu_error *error);
-	int (*digest)(void *device, void *space, uint64_t at, uint64_t size, const void *custom, size_t custom_size,
-		      uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE], struct sgpu_error *error);
+	/* sgpu_measure_pages; key: SGPU_KEY_SIZE bytes, or NULL. */
+	int (*measure)(void *device, void *space, uint64_t at, uint64_t size, const uint8_t *key,
+		       uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE], struct sgpu_error *error);
 	/* Between host memory and a mapped range, for the unprotected region. Return when done. */
 	int (*read)(void *device, void *space, uint64_t at, void *to, uint64_t size, struct sgpu_error *error);
 	int (*write)(void *device, void *space, uint64_t at, const void *from, uint64_t size,

@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include <sgpu/base.h>
+#include <sgpu/digest.h>
 #include <sgpu/seal.h>
 
 #ifdef __cplusplus
@@ -95,10 +96,9 @@ struct sgpu_device_agreement {
 struct sgpu_device_code {
 	char name[64];           /* "sgpu-cuda.so .nv_fatbin" */
 	uint64_t size;
-	uint8_t digest[32];      /* KT128, customisation SGPU_DEVICE_CODE_CUSTOM, of the bytes for the driver */
+	uint8_t digest[32];      /* KT128, customisation SGPU_MEASURE_CUSTOM, of the bytes for the driver */
 };
 enum { SGPU_DEVICE_CODE_MAX = 8 };
-#define SGPU_DEVICE_CODE_CUSTOM "sgpu measure v1"
 
 /* A GPU's own attestation, from NVML. */
 struct sgpu_device_evidence {
@@ -226,12 +226,16 @@ SGPU_MUST_CHECK int sgpu_device_clear(struct sgpu_stream *stream, sgpu_devptr me
  * SGPU_DIGEST_CUSTOM_MAX bytes at most, which is copied at once. `digest`, SGPU_DIGEST_SIZE bytes of host
  * memory, is valid once the task has ended; the task may not be NULL. For more than 8 KiB a GPU leaves the
  * final node to the processor. So chaining values pass through host memory, and the state after the first 8 KiB
- * does, which tells the bytes that follow to whoever knows those before them. About HIGH memory that tells no
- * more than a digest tells to whoever can guess it. */
+ * does, which tells the bytes that follow to whoever knows those before them: for HIGH memory there is
+ * sgpu_device_measure. */
 enum { SGPU_DIGEST_SIZE = 32, SGPU_DIGEST_CUSTOM_MAX = 256 };
 SGPU_MUST_CHECK int sgpu_device_digest(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
 				       const void *custom, size_t custom_size, uint8_t *digest,
 				       struct sgpu_task *task);
+/* The measure of device memory in place (sgpu_measure_pages). `key`, SGPU_KEY_SIZE bytes that are copied at once, or
+ * NULL; `digest` and `task` as above. A GPU computes the digests of the pages; nothing else leaves it. */
+SGPU_MUST_CHECK int sgpu_device_measure(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
+					const uint8_t *key, uint8_t *digest, struct sgpu_task *task);
 
 /* ---- streams and events ---- */
 /* On the CPU device a stream has a thread. Errors: SGPU_ENOMEM, also for more streams than it serves. */

@@ -38,6 +38,19 @@ SGPU_MUST_CHECK int sgpu_kt128_update_file(struct sgpu_kt128 *state, struct sgpu
 					   const struct sgpu_file_place *from, const struct sgpu_file_place *copy,
 					   uint64_t size, struct sgpu_error *error);
 
+/* ---- the measure of memory and of a module's image, sgpu-quote(5) ---- */
+/* Pages count from the start of the data; the last one may be shorter. Each has a digest, and the measure is the digest
+ * of their list, so that all pages are digested at once. Customisation string of all: SGPU_MEASURE_CUSTOM, and with a key
+ * a zero byte and the key's SGPU_KEY_SIZE bytes. */
+#define SGPU_MEASURE_CUSTOM "sgpu measure v1"
+enum { SGPU_MEASURE_PAGE = 2 << 20 }; /* bytes */
+
+/* key may be NULL. The second one computes on the workers of a pool. Errors: SGPU_ENOMEM, SGPU_ECANCELED. */
+void sgpu_measure_pages(const void *data, uint64_t size, const uint8_t *key, uint8_t digest[SGPU_KT128_SIZE]);
+SGPU_MUST_CHECK int sgpu_measure_pages_shared(struct sgpu_pool *pool, const void *data, uint64_t size,
+					      const uint8_t *key, uint8_t digest[SGPU_KT128_SIZE],
+					      struct sgpu_error *error);
+
 #ifdef __cplusplus
 }
 #endif

@@ -143,7 +143,7 @@ struct sgpu_module_call {
 	struct sgpu_module_param *params;
 	int param_count;
 		bool has_digest;          /* "module_digest" is given: only this code may run */
-	uint8_t digest[32];       /* KT128, customisation "sgpu measure v1", of the module's image */
+	uint8_t digest[32];       /* sgpu_measure_pages of the module's image */
 };
 
 struct sgpu_operation {

@@ -69,7 +69,7 @@ enum sgpu_secure_direction { SGPU_SECURE_TO_DEVICE, SGPU_SECURE_TO_HOST };
 SGPU_MUST_CHECK int sgpu_secure_memcpy(struct sgpu_secure *context, void *host, sgpu_devptr memory, uint64_t size,
 				       enum sgpu_secure_direction direction, struct sgpu_error *error);
 
-/* Copies the image into protected memory, measures it there (CH_MEASURE) against `digest` (KT128, SGPU_MEASURE_CUSTOM, not
+/* Copies the image into protected memory, measures it there (CH_MEASURE) against `digest` (sgpu_measure_pages, not
  * keyed), and loads it only then, from host memory: a driver takes code from nowhere else. The image is copied; freed with
  * sgpu_device_module_free. Errors: SGPU_EPOLICY when it differs, as sgpu_device_module_load.
  * sgpu_device_module_launch_on starts its functions: refused when `memory` is NULL (SGPU_EPOLICY) or leaves the context

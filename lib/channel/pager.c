@@ -100,13 +100,12 @@ static int clear(void *device, void *space, uint64_t at, uint64_t size, struct s
 	return finish(paged, code, &task, error);
 }
 
-static int digest(void *device, void *space, uint64_t at, uint64_t size, const void *custom, size_t custom_size,
-		  uint8_t out[SGPU_CHANNEL_DIGEST_SIZE], struct sgpu_error *error)
+static int measure(void *device, void *space, uint64_t at, uint64_t size, const uint8_t *key,
+		   uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE], struct sgpu_error *error)
 {
 	struct paged_device *paged = device;
 	struct sgpu_task task = { 0 };
-	int code = sgpu_device_digest(paged->stream, ((struct paged_space *)space)->base + at, size, custom, custom_size,
-				      out, &task);
+	int code = sgpu_device_measure(paged->stream, ((struct paged_space *)space)->base + at, size, key, digest, &task);
 
 	return finish(paged, code, &task, error);
 }
@@ -157,7 +156,7 @@ int sgpu_pager_of(struct sgpu_device *device, struct sgpu_pager *pager, struct s
 	pager->unmap = unmap;
 	pager->clear = clear;
 	pager->access = set_access;
-	pager->digest = digest;
+	pager->measure = measure;
 	pager->read = read_bytes;
 	pager->write = write_bytes;
 	return SGPU_OK;

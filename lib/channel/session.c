@@ -217,11 +217,5 @@ int sgpu_session_measurement(struct sgpu_session *session, struct sgpu_measureme
 void sgpu_session_digest(const struct sgpu_session *session, const void *data, size_t size,
 			 uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE])
 {
-	uint8_t custom[sizeof(SGPU_MEASURE_CUSTOM) + SGPU_KEY_SIZE];
-
-	/* The literal's terminator is the zero byte between name and key. */
-	memcpy(custom, SGPU_MEASURE_CUSTOM, sizeof(SGPU_MEASURE_CUSTOM));
-	memcpy(custom + sizeof(SGPU_MEASURE_CUSTOM), session->keys->measure, SGPU_KEY_SIZE);
-	sgpu_kt128(data, size, custom, sizeof(custom), digest, SGPU_CHANNEL_DIGEST_SIZE);
-	sgpu_wipe(custom, sizeof(custom));
+	sgpu_measure_pages(data, size, session->keys->measure, digest);
 }

@@ -22,6 +22,8 @@ struct sgpu_device_memory_calls {
 	int (*clear)(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, struct sgpu_task *task);
 	int (*digest)(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, const void *custom,
 		      size_t custom_size, uint8_t *digest, struct sgpu_task *task);
+	int (*measure)(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, const uint8_t *key, uint8_t *digest,
+		       struct sgpu_task *task);
 };
 
 struct sgpu_device_stream_calls {

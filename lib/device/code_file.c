@@ -21,7 +21,7 @@ void sgpu_device_code_digest(const void *bytes, uint64_t size, struct sgpu_devic
 	memset(code, 0, sizeof(*code));
 	snprintf(code->name, sizeof(code->name), "sgpu-cuda.so %s", SGPU_CODE_SECTION);
 	code->size = size;
-	sgpu_kt128(bytes, size, SGPU_DEVICE_CODE_CUSTOM, sizeof(SGPU_DEVICE_CODE_CUSTOM) - 1, code->digest,
+	sgpu_kt128(bytes, size, SGPU_MEASURE_CUSTOM, sizeof(SGPU_MEASURE_CUSTOM) - 1, code->digest,
 		   sizeof(code->digest));
 }
 

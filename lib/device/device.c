@@ -226,6 +226,12 @@ int sgpu_device_digest(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t 
 	return BACKEND(stream)->memory->digest(stream, memory, size, custom, custom_size, digest, task);
 }
 
+int sgpu_device_measure(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, const uint8_t *key,
+			uint8_t *digest, struct sgpu_task *task)
+{
+	return task ? BACKEND(stream)->memory->measure(stream, memory, size, key, digest, task) : SGPU_EUSAGE;
+}
+
 int sgpu_device_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument, struct sgpu_task *task)
 {
 	return sgpu_device_launch_on(stream, function, argument, NULL, 0, task);

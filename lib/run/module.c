@@ -150,7 +150,7 @@ static int load_measured(struct sgpu_device *device, const void *image, size_t s
 	if (secure) {
 		return sgpu_secure_module_load(secure, image, size, digest, loaded, error);
 	}
-	sgpu_kt128(image, size, SGPU_MEASURE_CUSTOM, sizeof(SGPU_MEASURE_CUSTOM) - 1, found, sizeof(found));
+	sgpu_measure_pages(image, size, NULL, found);
 	if (!sgpu_equal(found, digest, sizeof(found))) {
 		return sgpu_fail(error, SGPU_EPOLICY, "the module is not the one whose digest is named");
 	}

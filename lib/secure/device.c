@@ -164,6 +164,15 @@ static int digest(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
 									     result, task));
 }
 
+static int measure(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, const uint8_t *key, uint8_t *result,
+		   struct sgpu_task *task)
+{
+	const struct sgpu_secure_stream *s = sgpu_secure_stream_of(stream);
+	int rc = sgpu_secure_begin(s->context, &(struct sgpu_device_range){ memory, size }, 1, task);
+
+	return rc < 0 ? rc : sgpu_secure_end(s->context, sgpu_device_measure(s->inner, memory, size, key, result, task));
+}
+
 static int launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
 		  const struct sgpu_device_range *ranges, int count, struct sgpu_task *task)
 {
@@ -255,6 +264,7 @@ static const struct sgpu_device_memory_calls memory_calls = {
 	.copy_out = copy_out,
 	.clear = clear,
 	.digest = digest,
+	.measure = measure,
 };
 
 static const struct sgpu_device_stream_calls stream_calls = {

@@ -72,7 +72,7 @@ static int check_image(struct sgpu_secure *context, void *image, size_t size,
 	if (rc != SGPU_OK) {
 		return rc;
 	}
-	sgpu_kt128(image, size, SGPU_MEASURE_CUSTOM, sizeof(SGPU_MEASURE_CUSTOM) - 1, here, sizeof(here));
+	sgpu_measure_pages(image, size, NULL, here);
 	if (!sgpu_equal(on_device, digest, sizeof(on_device)) || !sgpu_equal(here, digest, sizeof(here))) {
 		return sgpu_fail(error, SGPU_EPOLICY, "the module is not the one whose digest is named");
 	}

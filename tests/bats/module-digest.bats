@@ -32,8 +32,8 @@ digest() {
 }
 
 # Digests of the image above, whole and its bytes 3 to 7, computed by another implementation of KT128.
-whole=V-L4KIu18hIsSjDdVyPmG_JkeMa_8vb_teMN55hhj7E
-window=dxNWXdi-Mzd5vQtWf-LbK4DtixxYbyXyRdZQCG1jJAU
+whole=Lp3a61Od7nB2GRukbXe03xdj54vDMPrKp_jYnPqxrjk
+window=uhBqZtLWlohv7mypyEVMKxUI1_weZoNzimpfes-3jZQ
 
 @test "pack fills the digest of a module in" {
 	job

@@ -20,7 +20,7 @@ END
 
 @test "list names every case with what it requires and why it cannot run" {
 	run -0 --separate-stderr sgpu-bench list --device cpu
-	for case in bandwidth aead-cpu aead-gpu secure-copy digest launch alloc channel session quote batch \
+	for case in bandwidth aead-cpu aead-gpu secure-copy digest measure launch alloc channel session quote batch \
 		app manifest overlap; do
 		[[ $output == *"$case "* ]]
 	done
@@ -131,7 +131,7 @@ END
 	run -0 --separate-stderr sgpu-bench run --device cpu --quick --samples 1 --size 1K:64K
 	[[ $stderr != *warning* ]]
 	[[ $stderr == *" 0 failed"* ]]
-	for case in bandwidth aead-cpu digest launch alloc channel session quote batch app manifest; do
+	for case in bandwidth aead-cpu digest measure launch alloc channel session quote batch app manifest; do
 		grep -q "^$case .* median " <<<"$output"
 	done
 	[ -z "$(find "$XDG_RUNTIME_DIR" -type f)" ]

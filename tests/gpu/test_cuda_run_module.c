@@ -81,7 +81,7 @@ static void make_module_job(struct job *job, const char *function, const char *p
 	make_job(job, SIZE);
 	memset(job->scan, '\n', SIZE);
 	memcpy(job->scan, ptx, sizeof(ptx) - 1);
-	sgpu_kt128(job->scan, SIZE, SGPU_MEASURE_CUSTOM, sizeof(SGPU_MEASURE_CUSTOM) - 1, digest, sizeof(digest));
+	sgpu_measure_pages(job->scan, SIZE, NULL, digest);
 	sgpu_base64url_encode(digest, sizeof(digest), named);
 	if (asprintf(&text, MANIFEST, function, named, params) < 0) {
 		abort();

@@ -264,6 +264,22 @@ static inline int fake_digest(struct sgpu_stream *stream, sgpu_devptr memory, ui
 	return rc;
 }
 
+static inline int fake_measure(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, const uint8_t *key,
+			       uint8_t *digest, struct sgpu_task *task)
+{
+	struct fake_task *late;
+	int rc = SGPU_EDEVICE;
+
+	fake_order(true);
+	if (!fake_fails()) {
+		late = (struct fake_task *)(void *)fake_task_new(stream, task);
+		late->digest_to = digest;
+		rc = fake.real->memory->measure(stream, memory, size, key, late->digest, &late->real);
+	}
+	fake_order(false);
+	return rc;
+}
+
 static inline int fake_hang(struct sgpu_launch *launch, void *argument)
 {
 	(void)argument;
@@ -461,6 +477,7 @@ static inline void make_fake_gpu(void)
 	fake.backend.memory.copy_in = fake_copy_in;
 	fake.backend.memory.copy_out = fake_copy_out;
 	fake.backend.memory.digest = fake_digest;
+	fake.backend.memory.measure = fake_measure;
 	fake.backend.key.load = fake_key_load;
 	fake.backend.key.free = fake_key_free;
 	fake.backend.key.open_chunks = fake_open_chunks;

@@ -15,7 +15,7 @@
 enum { FAKE_SPACES = 64, FAKE_NONE = -1 };
 #define FAKE_SPAN ((sgpu_devptr)1 << 40)
 
-enum fake_call { FAKE_MAP, FAKE_UNMAP, FAKE_CLEAR, FAKE_ACCESS, FAKE_DIGEST, FAKE_SPACE, FAKE_CALLS };
+enum fake_call { FAKE_MAP, FAKE_UNMAP, FAKE_CLEAR, FAKE_ACCESS, FAKE_MEASURE, FAKE_SPACE, FAKE_CALLS };
 
 struct fake_pager;
 struct fake_space {
@@ -222,18 +222,18 @@ static inline int fake_access(void *device, void *space, bool on, struct sgpu_er
 	return SGPU_OK;
 }
 
-static inline int fake_digest(void *device, void *space, uint64_t at, uint64_t size, const void *custom,
-			      size_t custom_size, uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE], struct sgpu_error *error)
+static inline int fake_measure(void *device, void *space, uint64_t at, uint64_t size, const uint8_t *key,
+			       uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE], struct sgpu_error *error)
 {
-	if (fake_fails(device, FAKE_DIGEST, error)) {
+	if (fake_fails(device, FAKE_MEASURE, error)) {
 		return SGPU_EDEVICE;
 	}
 	if (!fake_has(space, at, size, true)) {
-		return fake_fault(device, "a digest of what is not mapped or not reachable", error);
+		return fake_fault(device, "measuring what is not mapped or not reachable", error);
 	}
 	uint8_t *bytes = malloc(size);
 	fake_move(space, at, bytes, NULL, size);
-	sgpu_kt128(bytes, size, custom, custom_size, digest, SGPU_CHANNEL_DIGEST_SIZE);
+	sgpu_measure_pages(bytes, size, key, digest);
 	free(bytes);
 	return SGPU_OK;
 }
@@ -282,7 +282,7 @@ static inline void fake_pager_init(struct fake_pager *fake, uint32_t frames, uin
 		.unmap = fake_unmap,
 		.clear = fake_clear,
 		.access = fake_access,
-		.digest = fake_digest,
+		.measure = fake_measure,
 		.read = fake_read,
 		.write = fake_write,
 	};

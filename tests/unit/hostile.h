@@ -309,8 +309,8 @@ static inline uint8_t *world_byte(struct world *world, const void *space, uint64
 	return &world->memory[frame][at % WORLD_SMALL];
 }
 
-static inline int world_digest(void *device, void *space, uint64_t at, uint64_t size, const void *custom,
-			       size_t custom_size, uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE], struct sgpu_error *error)
+static inline int world_measure(void *device, void *space, uint64_t at, uint64_t size, const uint8_t *key,
+			       uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE], struct sgpu_error *error)
 {
 	struct world *world = device;
 	uint8_t *copy;
@@ -328,7 +328,7 @@ static inline int world_digest(void *device, void *space, uint64_t at, uint64_t 
 	if (!copy) {
 		return sgpu_fail_nomem(error);
 	}
-	sgpu_kt128(copy, size, custom, custom_size, digest, SGPU_CHANNEL_DIGEST_SIZE);
+	sgpu_measure_pages(copy, size, key, digest);
 	free(copy);
 	return SGPU_OK;
 }
@@ -374,7 +374,7 @@ static inline struct sgpu_pager world_pager(struct world *world)
 		.unmap = world_unmap,
 		.clear = world_clear,
 		.access = world_access,
-		.digest = world_digest,
+		.measure = world_measure,
 		.read = world_read,
 		.write = world_write,
 	};

@@ -385,7 +385,7 @@ UNIT_TEST(a_measurement_is_of_the_contents_and_for_the_owner_alone)
 	REQUIRE(pte(&b, 1, 0, 1, false, 2, pages) == OK);
 	REQUIRE(sgpu_processor_activate(b.processor, 1, NULL) == SGPU_OK);
 	REQUIRE(fake_store(&b.fake, base_of(&b, 1) + SMALL, text, sizeof(text)));
-	sgpu_kt128(text + 2, 100, SGPU_MEASURE_CUSTOM, strlen(SGPU_MEASURE_CUSTOM), plain, sizeof(plain));
+	sgpu_measure_pages(text + 2, 100, NULL, plain);
 	sgpu_session_digest(session, text + 2, 100, keyed);
 	for (int with = 0; with < 2; with++) {
 		REQUIRE(measure(&b, 1, SMALL + 2, 100, with) == OK);

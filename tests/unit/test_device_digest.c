@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The digest of device memory against the one of host memory, on the CPU device or the one of SGPU_TEST_DEVICE.
+ * The digest and the measure of device memory against those of host memory, on the CPU device or the one of SGPU_TEST_DEVICE.
  */
 #include <sgpu/crypto.h>
 #include <sgpu/device.h>
@@ -102,6 +102,108 @@ UNIT_TEST(large_sizes)
 	CHECK(agrees(0, room, NULL, 0));
 }
 
+/* ---- measures ---- */
+static bool measures(sgpu_devptr at, const uint8_t *bytes, uint64_t size, const uint8_t *key)
+{
+	uint8_t expected[SGPU_DIGEST_SIZE], digest[SGPU_DIGEST_SIZE] = { 0 };
+	struct sgpu_task task = { 0 };
+
+	sgpu_measure_pages(bytes, size, key, expected);
+	if (sgpu_device_measure(stream, at, size, key, digest, &task) != SGPU_OK ||
+	    sgpu_stream_sync(stream, NULL) != SGPU_OK || task.code != SGPU_OK) {
+		printf("# measuring %llu bytes: %s\n", (unsigned long long)size, task.error.text);
+		return false;
+	}
+	return memcmp(expected, digest, sizeof(digest)) == 0;
+}
+
+UNIT_TEST(measures_of_sizes_around_chunks_and_pages)
+{
+	static const uint64_t edges[] = {
+		0, 1, 7, 8, 168, 8141, 8142, 8143, 8174, 8175, 8176, 8191, 8192, 8193, 16383, 16384, 2 * MIB - 8193,
+		2 * MIB - 8192, 2 * MIB - 51, 2 * MIB - 50, 2 * MIB - 49, 2 * MIB - 17, 2 * MIB - 16, 2 * MIB - 1, 2 * MIB,
+		2 * MIB + 1, 2 * MIB + 8192, 3 * MIB, 4 * MIB - 1, 4 * MIB, 6 * MIB + 100, 12 * MIB - 3, 64 * MIB, 255 * MIB,
+		600 * MIB,
+	};
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(edges) && edges[i] <= room; i++) {
+		CHECK(measures(memory, host, edges[i], NULL));
+		CHECK(measures(memory, host, edges[i], host));
+	}
+}
+
+/* Pages are counted from where the range begins. */
+UNIT_TEST(measures_from_any_address)
+{
+	static const uint64_t offsets[] = { 1, 2, 5, 8, 12, 16, 4096 + 3, MIB };
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(offsets); i++) {
+		CHECK(measures(memory + offsets[i], host + offsets[i], 100, NULL));
+		CHECK(measures(memory + offsets[i], host + offsets[i], 2 * MIB + 8000, NULL));
+		CHECK(measures(memory + offsets[i], host + offsets[i], room - offsets[i], NULL));
+	}
+}
+
+/* What a stream works in for one measure says nothing to the next. */
+UNIT_TEST(measures_follow_each_other_in_a_stream)
+{
+	enum { COUNT = 6 };
+	static uint8_t digests[COUNT][SGPU_DIGEST_SIZE];
+	uint8_t expected[SGPU_DIGEST_SIZE], keys[COUNT][SGPU_KEY_SIZE] = { { 0 } };
+	struct sgpu_task tasks[COUNT] = { 0 };
+	uint64_t sizes[COUNT] = { room, 9000, 2 * MIB, room - 1, 3 * MIB + 1, 50 };
+
+	for (int i = 0; i < COUNT; i++) {
+		keys[i][0] = (uint8_t)i;
+		CHECK(sgpu_device_measure(stream, memory, sizes[i], keys[i], digests[i], &tasks[i]) == SGPU_OK);
+		memset(keys[i], 0xff, sizeof(keys[i])); /* was copied */
+	}
+	REQUIRE(sgpu_stream_sync(stream, NULL) == SGPU_OK);
+	for (int i = 0; i < COUNT; i++) {
+		memset(keys[i], 0, sizeof(keys[i]));
+		keys[i][0] = (uint8_t)i;
+		sgpu_measure_pages(host, sizes[i], keys[i], expected);
+		CHECK(tasks[i].code == SGPU_OK && memcmp(expected, digests[i], sizeof(expected)) == 0);
+	}
+}
+
+UNIT_TEST(several_streams_measure_at_once)
+{
+	enum { COUNT = 4 };
+	static uint8_t digests[COUNT][SGPU_DIGEST_SIZE];
+	struct sgpu_stream *streams[COUNT] = { 0 };
+	struct sgpu_task tasks[COUNT] = { 0 };
+	uint8_t expected[SGPU_DIGEST_SIZE];
+
+	for (int i = 0; i < COUNT; i++) {
+		REQUIRE(sgpu_stream_create(device, &streams[i], NULL) == SGPU_OK);
+		CHECK(sgpu_device_measure(streams[i], memory + (uint64_t)i, room / 2, NULL, digests[i], &tasks[i]) ==
+		      SGPU_OK);
+	}
+	for (int i = 0; i < COUNT; i++) {
+		CHECK(sgpu_stream_sync(streams[i], NULL) == SGPU_OK && tasks[i].code == SGPU_OK);
+		sgpu_measure_pages(host + i, room / 2, NULL, expected);
+		CHECK(memcmp(expected, digests[i], sizeof(expected)) == 0);
+		sgpu_stream_free(&streams[i]);
+	}
+}
+
+/* A measure of `copies` times the pattern, from its pages' digests. */
+static void measure_copies(uint64_t copies, uint8_t digest[SGPU_DIGEST_SIZE])
+{
+	static const char custom[] = "sgpu measure v1";
+	struct sgpu_kt128 *list;
+	uint8_t page[SGPU_DIGEST_SIZE];
+
+	REQUIRE(sgpu_kt128_create(&list, NULL) == SGPU_OK);
+	for (uint64_t at = 0; at < copies * room; at += SGPU_MEASURE_PAGE) {
+		sgpu_kt128(host + at % room, SGPU_MEASURE_PAGE, custom, sizeof(custom) - 1, page, sizeof(page));
+		sgpu_kt128_update(list, page, sizeof(page));
+	}
+	sgpu_kt128_finish(list, custom, sizeof(custom) - 1, digest, SGPU_DIGEST_SIZE);
+	sgpu_kt128_free(&list);
+}
+
 /* 2.3 GiB on a GPU: more than it keeps chaining values of at once. */
 UNIT_TEST(a_size_that_is_hashed_in_many_steps)
 {
@@ -121,6 +223,10 @@ UNIT_TEST(a_size_that_is_hashed_in_many_steps)
 	sgpu_kt128_finish(state, "large", 5, expected, sizeof(expected));
 	sgpu_kt128_free(&state);
 	CHECK(sgpu_device_digest(stream, large, COPIES * room - 1, "large", 5, digest, &task) == SGPU_OK);
+	CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK && task.code == SGPU_OK);
+	CHECK(memcmp(expected, digest, sizeof(digest)) == 0);
+	measure_copies(COPIES, expected);
+	CHECK(sgpu_device_measure(stream, large, COPIES * room, NULL, digest, &task) == SGPU_OK);
 	CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK && task.code == SGPU_OK);
 	CHECK(memcmp(expected, digest, sizeof(digest)) == 0);
 	sgpu_device_free(device, &large, COPIES * room);
@@ -186,6 +292,8 @@ UNIT_TEST(what_is_refused)
 	CHECK(task.code == SGPU_EUSAGE);
 	CHECK(sgpu_device_digest(stream, memory, 1, custom, sizeof(custom), digest, &task) == SGPU_EUSAGE);
 	CHECK(sgpu_device_digest(stream, memory, 1, NULL, 0, digest, NULL) == SGPU_EUSAGE);
+	CHECK(sgpu_device_measure(stream, memory + 1, room + 4096, NULL, digest, &task) == SGPU_EUSAGE);
+	CHECK(sgpu_device_measure(stream, memory, 1, NULL, digest, NULL) == SGPU_EUSAGE);
 }
 
 static int set_up(void)
@@ -232,6 +340,10 @@ int main(void)
 	UNIT_RUN(up_to_the_last_byte_of_the_allocation);
 	UNIT_RUN(customisation_strings_of_every_size);
 	UNIT_RUN(large_sizes);
+	UNIT_RUN(measures_of_sizes_around_chunks_and_pages);
+	UNIT_RUN(measures_from_any_address);
+	UNIT_RUN(measures_follow_each_other_in_a_stream);
+	UNIT_RUN(several_streams_measure_at_once);
 	UNIT_RUN(a_size_that_is_hashed_in_many_steps);
 	UNIT_RUN(a_digest_is_taken_in_the_order_of_its_stream);
 	UNIT_RUN(several_streams_at_once);

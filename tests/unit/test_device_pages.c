@@ -332,8 +332,8 @@ UNIT_TEST(the_pager_works_on_the_device)
 	CHECK(pager.write(pager.device, space, info.small, bytes, size, &error) == SGPU_OK);
 	CHECK(pager.read(pager.device, space, info.small, back, size, &error) == SGPU_OK &&
 	      memcmp(bytes, back, size) == 0);
-	CHECK(pager.digest(pager.device, space, info.small, size, "c", 1, digest, &error) == SGPU_OK);
-	sgpu_kt128(bytes, size, "c", 1, expected, 32);
+	CHECK(pager.measure(pager.device, space, info.small, size, NULL, digest, &error) == SGPU_OK);
+	sgpu_measure_pages(bytes, size, NULL, expected);
 	CHECK(memcmp(digest, expected, 32) == 0);
 	CHECK(pager.clear(pager.device, space, 2 * info.small, info.small, &error) == SGPU_OK);
 	CHECK(pager.read(pager.device, space, info.small, back, size, &error) == SGPU_OK);
@@ -343,7 +343,7 @@ UNIT_TEST(the_pager_works_on_the_device)
 	CHECK(pager.access(pager.device, space, false, &error) == SGPU_OK);
 	CHECK(pager.write(pager.device, space, info.small, bytes, 1, &error) == SGPU_EUSAGE);
 	CHECK(pager.clear(pager.device, space, info.small, 1, &error) == SGPU_EUSAGE);
-	CHECK(pager.digest(pager.device, space, info.small, 1, "c", 1, digest, &error) == SGPU_EUSAGE);
+	CHECK(pager.measure(pager.device, space, info.small, 1, NULL, digest, &error) == SGPU_EUSAGE);
 	CHECK(pager.unmap(pager.device, space, info.small, size, &error) == SGPU_OK);
 	pager.space_free(pager.device, space);
 	sgpu_pager_close(&pager);

@@ -19,12 +19,13 @@ static int never(struct sgpu_launch *launch, void *argument)
 }
 
 /* Every request that touches device memory, on 8 bytes at `address`; how many are taken. */
+enum { REQUESTS = 8 };
 static int count_taken(sgpu_devptr address, sgpu_devptr good, struct sgpu_device_key *key)
 {
 	struct sgpu_device_range ranges[2] = { { good, 8 }, { address, 8 } };
 	static uint64_t word;
 	static bool ran;
-	static struct sgpu_task tasks[8];
+	static struct sgpu_task tasks[REQUESTS];
 	uint8_t digest[32];
 	int taken = 0, n = 0;
 
@@ -42,6 +43,7 @@ static int count_taken(sgpu_devptr address, sgpu_devptr good, struct sgpu_device
 	TRY(sgpu_copy_out(stream, &word, address, 8, &tasks[n]));
 	TRY(sgpu_device_clear(stream, address, 8, &tasks[n]));
 	TRY(sgpu_device_digest(stream, address, 8, "", 0, digest, &tasks[n]));
+	TRY(sgpu_device_measure(stream, address, 8, NULL, digest, &tasks[n]));
 	TRY(sgpu_device_seal_chunks(stream, key, 0, true, address, 8, good, &tasks[n]));
 	TRY(sgpu_device_open_chunks(stream, key, 0, true, good, 8 + SGPU_TAG_SIZE, address, &tasks[n]));
 	TRY(sgpu_device_launch_on(stream, never, &ran, ranges, 2, &tasks[n]));
@@ -65,9 +67,9 @@ UNIT_TEST(only_what_is_mapped_is_reached)
 	other = make_room(8);
 	REQUIRE(sgpu_page_map(room.space, info.small, (const uint32_t[]){ 4, 9 }, 2, info.small, &error) == SGPU_OK);
 	REQUIRE(sgpu_page_map(other.space, 0, (const uint32_t[]){ 5 }, 1, info.small, &error) == SGPU_OK);
-	CHECK(count_taken(room.base + info.small, good, key) == 7);
-	CHECK(count_taken(room.base + 2 * info.small - 4, good, key) == 7);
-	CHECK(count_taken(room.base + 3 * info.small - 8, good, key) == 7);
+	CHECK(count_taken(room.base + info.small, good, key) == REQUESTS);
+	CHECK(count_taken(room.base + 2 * info.small - 4, good, key) == REQUESTS);
+	CHECK(count_taken(room.base + 3 * info.small - 8, good, key) == REQUESTS);
 	CHECK(count_taken(room.base + 3 * info.small - 7, good, key) == 0);
 	CHECK(count_taken(room.base + info.small - 1, good, key) == 0);
 	CHECK(count_taken(room.base, good, key) == 0);
@@ -76,7 +78,7 @@ UNIT_TEST(only_what_is_mapped_is_reached)
 	CHECK(sgpu_page_unmap(room.space, info.small, info.small, &error) == SGPU_OK);
 	CHECK(count_taken(room.base + info.small, good, key) == 0);
 	CHECK(count_taken(room.base + 2 * info.small - 4, good, key) == 0);
-	CHECK(count_taken(room.base + 2 * info.small, good, key) == 7);
+	CHECK(count_taken(room.base + 2 * info.small, good, key) == REQUESTS);
 	/* Without access nothing is, and what is mapped meanwhile is not either. */
 	CHECK(put(room.base + 2 * info.small, 77) == SGPU_OK);
 	CHECK(sgpu_space_access(room.space, false, &error) == SGPU_OK);
@@ -84,12 +86,12 @@ UNIT_TEST(only_what_is_mapped_is_reached)
 	CHECK(count_taken(room.base + 2 * info.small, good, key) == 0);
 	REQUIRE(sgpu_page_map(room.space, 0, (const uint32_t[]){ 20 }, 1, info.small, &error) == SGPU_OK);
 	CHECK(count_taken(room.base, good, key) == 0);
-	CHECK(count_taken(other.base, good, key) == 7);
+	CHECK(count_taken(other.base, good, key) == REQUESTS);
 	CHECK(sgpu_space_access(room.space, true, &error) == SGPU_OK);
 	CHECK(holds(room.base + 2 * info.small, 77) && holds(room.base, 0));
 	CHECK(put(room.base, 5) == SGPU_OK && holds(room.base, 5));
 	sgpu_space_free(&room.space);
-	CHECK(count_taken(room.base, good, key) == 0 && count_taken(other.base, good, key) == 7);
+	CHECK(count_taken(room.base, good, key) == 0 && count_taken(other.base, good, key) == REQUESTS);
 	sgpu_device_key_free(&key);
 	sgpu_space_free(&other.space);
 	sgpu_device_free(device, &good, 4096);

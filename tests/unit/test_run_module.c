@@ -162,7 +162,7 @@ static void digest_member(char *member, size_t size, int flip)
 	uint8_t digest[SGPU_DIGEST_SIZE];
 	char text[SGPU_BASE64URL_MAX(SGPU_DIGEST_SIZE)];
 
-	sgpu_kt128(job.scan, job.size, SGPU_MEASURE_CUSTOM, sizeof(SGPU_MEASURE_CUSTOM) - 1, digest, sizeof(digest));
+	sgpu_measure_pages(job.scan, job.size, NULL, digest);
 	digest[0] ^= (uint8_t)flip;
 	sgpu_base64url_encode(digest, sizeof(digest), text);
 	snprintf(member, size, "\"module_digest\":\"%s\",", text);

@@ -223,7 +223,7 @@ UNIT_TEST(sealed_data_open_on_the_device_and_seal_again)
 	sgpu_device_free(device, &out, SIZE);
 }
 
-UNIT_TEST(a_digest_is_the_one_of_the_bytes)
+UNIT_TEST(digests_and_measures_are_those_of_the_bytes)
 {
 	static uint8_t data[20000];
 	uint8_t here[SGPU_DIGEST_SIZE], there[SGPU_DIGEST_SIZE];
@@ -235,6 +235,9 @@ UNIT_TEST(a_digest_is_the_one_of_the_bytes)
 	REQUIRE(sgpu_device_alloc(device, sizeof(data), &memory, &error) == SGPU_OK);
 	CHECK(put(stream, memory, data, sizeof(data)) == SGPU_OK);
 	CHECK(sgpu_device_digest(stream, memory, sizeof(data), "custom", 6, there, &task) == SGPU_OK);
+	CHECK(sgpu_stream_sync(stream, &error) == SGPU_OK && task.code == SGPU_OK && !memcmp(here, there, sizeof(here)));
+	sgpu_measure_pages(data, sizeof(data), data, here);
+	CHECK(sgpu_device_measure(stream, memory, sizeof(data), data, there, &task) == SGPU_OK);
 	CHECK(sgpu_stream_sync(stream, &error) == SGPU_OK && task.code == SGPU_OK && !memcmp(here, there, sizeof(here)));
 	sgpu_device_free(device, &memory, sizeof(data));
 }
@@ -317,7 +320,7 @@ int main(void)
 	UNIT_RUN(trimming_gives_pages_back_and_they_come_again_as_zero);
 	UNIT_RUN(a_launch_names_what_it_touches);
 	UNIT_RUN(sealed_data_open_on_the_device_and_seal_again);
-	UNIT_RUN(a_digest_is_the_one_of_the_bytes);
+	UNIT_RUN(digests_and_measures_are_those_of_the_bytes);
 	UNIT_RUN(streams_are_kept_and_used_again);
 	UNIT_RUN(events_and_callbacks_are_the_devices_own);
 	UNIT_RUN(the_owner_needs_a_private_key);

@@ -60,6 +60,7 @@ static void ask_for_theirs(const char *reason)
 	CHECK(sgpu_device_clear(our_stream, their_memory, SIZE, NULL) == SGPU_EUSAGE);
 	CHECK(sgpu_device_launch_on(our_stream, never, &ran, ranges, 2, &task) == SGPU_EUSAGE);
 	CHECK(sgpu_device_digest(our_stream, their_memory, SIZE, NULL, 0, result, &task) == SGPU_EUSAGE);
+	CHECK(sgpu_device_measure(our_stream, their_memory, SIZE, NULL, result, &task) == SGPU_EUSAGE);
 	CHECK(sgpu_device_open_chunks(our_stream, key, 0, true, our_memory, 1000, their_memory, &task) == SGPU_EUSAGE);
 	CHECK(sgpu_device_seal_chunks(our_stream, key, 0, true, their_memory, 1000, our_memory, &task) == SGPU_EUSAGE);
 	CHECK(sgpu_device_seal_chunks(our_stream, key, 0, true, our_memory, 1000, their_memory, &task) == SGPU_EUSAGE);
@@ -175,7 +176,7 @@ UNIT_TEST(another_contexts_memory_is_not_measured)
 	CHECK(sgpu_allocator_measure(ground->allocator, ours->grant.channel, their_memory - ours->base, SIZE, false,
 				     &measurement, &error) != SGPU_OK);
 	CHECK(sgpu_secure_measure(theirs, their_memory, SIZE, false, digest, &error) == SGPU_OK);
-	sgpu_kt128(their_data, SIZE, SGPU_MEASURE_CUSTOM, sizeof(SGPU_MEASURE_CUSTOM) - 1, expected, sizeof(expected));
+	sgpu_measure_pages(their_data, SIZE, NULL, expected);
 	CHECK(!memcmp(digest, expected, sizeof(digest)));
 }
 

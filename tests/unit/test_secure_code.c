@@ -64,13 +64,13 @@ static void flip_on_device(struct sgpu_stream *on, sgpu_devptr at)
 }
 
 /* Alters device memory in place, before it is measured. */
-static int digest(struct sgpu_stream *on, sgpu_devptr memory, uint64_t size, const void *custom, size_t custom_size,
-		  uint8_t *result, struct sgpu_task *task)
+static int measure(struct sgpu_stream *on, sgpu_devptr memory, uint64_t size, const uint8_t *key, uint8_t *result,
+		   struct sgpu_task *task)
 {
 	if (flip_there) {
 		flip_on_device(on, memory + size / 2);
 	}
-	return real->memory->digest(on, memory, size, custom, custom_size, result, task);
+	return real->memory->measure(on, memory, size, key, result, task);
 }
 
 /* ---- modules ---- */
@@ -86,8 +86,7 @@ static int module_load(struct sgpu_device *on, const void *image, size_t size, s
 {
 	(void)on;
 	(void)why;
-	sgpu_kt128(image, size, SGPU_MEASURE_CUSTOM, sizeof(SGPU_MEASURE_CUSTOM) - 1, loaded_digest,
-		   sizeof(loaded_digest));
+	sgpu_measure_pages(image, size, NULL, loaded_digest);
 	*module = calloc(1, sizeof(**module));
 	fake_backend_give(*module, &fake);
 	loads++;
@@ -137,7 +136,7 @@ static void listen_on_the_bus(void)
 	fake_backend_copy(&fake, real);
 	fake.memory.copy_in = copy_in;
 	fake.memory.copy_out = copy_out;
-	fake.memory.digest = digest;
+	fake.memory.measure = measure;
 	fake.module.load = module_load;
 	fake.module.free = module_free;
 	fake.module.launch = module_launch;
@@ -236,7 +235,7 @@ UNIT_TEST(a_measure_is_of_what_lies_on_the_device)
 	REQUIRE(sgpu_secure_malloc(context, sizeof(data), &memory, &error) == SGPU_OK);
 	CHECK(sgpu_secure_memcpy(context, data, memory, sizeof(data), SGPU_SECURE_TO_DEVICE, &error) == SGPU_OK);
 	CHECK(sgpu_secure_measure(context, memory + 3, 9000, false, there, &error) == SGPU_OK);
-	sgpu_kt128(data + 3, 9000, SGPU_MEASURE_CUSTOM, sizeof(SGPU_MEASURE_CUSTOM) - 1, here, sizeof(here));
+	sgpu_measure_pages(data + 3, 9000, NULL, here);
 	CHECK(!memcmp(here, there, sizeof(here)));
 	CHECK(sgpu_secure_measure(context, memory + 3, 9000, true, keyed, &error) == SGPU_OK);
 	CHECK(memcmp(keyed, there, sizeof(keyed)) != 0);
@@ -252,7 +251,7 @@ UNIT_TEST(a_module_is_loaded_by_its_measure_alone)
 	struct sgpu_device_module *module = NULL;
 
 	fill(image, sizeof(image), 8);
-	sgpu_kt128(image, sizeof(image), SGPU_MEASURE_CUSTOM, sizeof(SGPU_MEASURE_CUSTOM) - 1, digest, sizeof(digest));
+	sgpu_measure_pages(image, sizeof(image), NULL, digest);
 	digest[31] ^= 1;
 	CHECK(sgpu_secure_module_load(context, image, sizeof(image), digest, &module, &error) == SGPU_EPOLICY);
 	CHECK(!module && loads == 0);
@@ -273,8 +272,7 @@ UNIT_TEST(a_module_is_not_loaded_when_one_of_its_copies_differs)
 	int before = loads;
 
 	fill(image, sizeof(image), 9);
-	sgpu_kt128(image, sizeof(image), SGPU_MEASURE_CUSTOM, sizeof(SGPU_MEASURE_CUSTOM) - 1, digest_of_it,
-		   sizeof(digest_of_it));
+	sgpu_measure_pages(image, sizeof(image), NULL, digest_of_it);
 	flip_there = 1; /* the device's alone */
 	CHECK(sgpu_secure_module_load(context, image, sizeof(image), digest_of_it, &module, &error) == SGPU_EPOLICY);
 	image[sizeof(image) / 2] ^= 1; /* the host's alone: the device's is flipped back before it is measured */
@@ -301,7 +299,7 @@ UNIT_TEST(a_module_says_what_it_touches)
 	struct sgpu_device_module *module = NULL;
 	struct sgpu_task task = { 0 };
 
-	sgpu_kt128(image, sizeof(image), SGPU_MEASURE_CUSTOM, sizeof(SGPU_MEASURE_CUSTOM) - 1, digest, sizeof(digest));
+	sgpu_measure_pages(image, sizeof(image), NULL, digest);
 	REQUIRE(sgpu_secure_module_load(context, image, sizeof(image), digest, &module, &error) == SGPU_OK);
 	REQUIRE(sgpu_secure_malloc(context, 1000, &range.address, &error) == SGPU_OK);
 	CHECK(sgpu_device_module_launch_on(stream, module, "f", &shape, args, sizes, 3, &memory, &task) == SGPU_OK);

@@ -123,7 +123,7 @@ UNIT_TEST(a_module_is_brought_through_the_area_by_its_digest)
 	REQUIRE(client != NULL);
 	fill(area, 99, 8);
 	area[99] = 7;
-	sgpu_kt128(area, 100, SGPU_MEASURE_CUSTOM, sizeof(SGPU_MEASURE_CUSTOM) - 1, digest, sizeof(digest));
+	sgpu_measure_pages(area, 100, NULL, digest);
 	memset(data, 0x5a, sizeof(data));
 	struct sgpu_item run = { .kind = SGPU_ITEM_MODULE_RUN, .object = 2, .tail = tail };
 	struct sgpu_item load = { .kind = SGPU_ITEM_MODULE_LOAD, .object = 2, .size = 100, .tail = digest,

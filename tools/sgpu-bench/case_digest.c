@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * digest: KangarooTwelve of device memory where it lies, and on a GPU next to it the CPU's.
+ * digest, measure: KangarooTwelve of device memory where it lies, in one tree or in one a page, and on a GPU next to it the
+ * CPU's.
  */
 #include <string.h>
 
@@ -12,6 +13,7 @@ enum { SEED = 7 };
 struct side {
 	struct sgpu_bench *bench;
 	struct sgpu_device *device;
+	bool pages;                /* the measure */
 	struct sgpu_stream *stream;
 	sgpu_devptr memory;
 	uint64_t size;
@@ -26,17 +28,22 @@ static int enqueue(void *argument, struct sgpu_error *error)
 	int rc;
 
 	memset(&s->task, 0, sizeof(s->task));
-	rc = sgpu_device_digest(s->stream, s->memory, s->size, "sgpu bench", 10, s->digest, &s->task);
+	if (s->pages) {
+		rc = sgpu_device_measure(s->stream, s->memory, s->size, NULL, s->digest, &s->task);
+	} else {
+		rc = sgpu_device_digest(s->stream, s->memory, s->size, "sgpu bench", 10, s->digest, &s->task);
+	}
 	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "cannot digest: %s", sgpu_strerror(rc));
 }
 
 static int run_side(void *argument, uint64_t *ns, struct sgpu_error *error)
 {
 	struct side *s = argument;
+	uint64_t begin = sgpu_now_ns();
 	int rc;
 
 	memset(s->digest, 0, sizeof(s->digest));
-	if (s->device == s->bench->device) {
+	if (s->device == s->bench->device && !s->pages) {
 		rc = sgpu_bench_enqueue(s->bench, &s->stream, 1, enqueue, s, error);
 	} else {
 		rc = enqueue(s, error);
@@ -44,7 +51,8 @@ static int run_side(void *argument, uint64_t *ns, struct sgpu_error *error)
 	}
 	if (rc == SGPU_OK) {
 		rc = sgpu_bench_tasks(&s->task, 1, error);
-		*ns = sgpu_bench_span(&s->task, 1);
+		/* A measure ends on the processor, after the task's time on the device. */
+		*ns = s->pages ? sgpu_now_ns() - begin : sgpu_bench_span(&s->task, 1);
 	}
 	return rc;
 }
@@ -66,13 +74,13 @@ static void free_side(struct side *s)
 }
 
 /* Memory with the pattern; the pattern comes through memory of the device's pool, a piece at a time. */
-static int make_side(struct sgpu_bench *bench, struct sgpu_device *device, uint64_t size, const void *pattern,
-		     struct side *s, struct sgpu_error *error)
+static int make_side(struct sgpu_bench *bench, struct sgpu_device *device, bool pages, uint64_t size,
+		     const void *pattern, struct side *s, struct sgpu_error *error)
 {
 	struct sgpu_task task = { 0 };
 	int rc;
 
-	*s = (struct side){ .bench = bench, .device = device, .size = size };
+	*s = (struct side){ .bench = bench, .device = device, .pages = pages, .size = size };
 	rc = sgpu_stream_create(device, &s->stream, error);
 	if (rc == SGPU_OK) {
 		rc = sgpu_device_alloc(device, size, &s->memory, error);
@@ -104,7 +112,8 @@ static int measure_sides(struct sgpu_bench *bench, struct side sides[2], uint64_
 	return sgpu_bench_measure(bench, &point, variants, two ? 2 : 1, error);
 }
 
-static int measure(struct sgpu_bench *bench, struct sgpu_device *cpu, uint64_t size, struct sgpu_error *error)
+static int run_size(struct sgpu_bench *bench, struct sgpu_device *cpu, bool pages, uint64_t size,
+		    struct sgpu_error *error)
 {
 	struct side sides[2] = { { 0 } };
 	void *pattern = NULL;
@@ -112,10 +121,10 @@ static int measure(struct sgpu_bench *bench, struct sgpu_device *cpu, uint64_t s
 
 	if (rc == SGPU_OK) {
 		sgpu_bench_fill(pattern, size, SEED);
-		rc = make_side(bench, bench->device, size, pattern, &sides[0], error);
+		rc = make_side(bench, bench->device, pages, size, pattern, &sides[0], error);
 	}
 	if (rc == SGPU_OK && cpu) {
-		rc = make_side(bench, cpu, size, pattern, &sides[1], error);
+		rc = make_side(bench, cpu, pages, size, pattern, &sides[1], error);
 	}
 	sgpu_host_free(bench->device, &pattern, size);
 	if (rc == SGPU_OK) {
@@ -140,7 +149,7 @@ static int setup(struct sgpu_bench *bench, void **state, struct sgpu_error *erro
 	return rc;
 }
 
-static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
+static int run_sizes(struct sgpu_bench *bench, struct sgpu_device *cpu, bool pages, struct sgpu_error *error)
 {
 	uint64_t sizes[SGPU_BENCH_SIZES_MAX];
 	int count = sgpu_bench_sizes(bench, (uint64_t)64 << 10, (uint64_t)1 << 30, sizes), rc = SGPU_OK;
@@ -152,10 +161,20 @@ static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
 		if (sgpu_bench_fits(bench, 2 * sizes[i], sizes[i], &lack) != SGPU_OK) {
 			sgpu_bench_waive(bench, &point, NULL, "%s", lack.text);
 		} else {
-			rc = measure(bench, state, sizes[i], error);
+			rc = run_size(bench, cpu, pages, sizes[i], error);
 		}
 	}
 	return rc;
+}
+
+static int run_digests(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
+{
+	return run_sizes(bench, state, false, error);
+}
+
+static int run_measures(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
+{
+	return run_sizes(bench, state, true, error);
 }
 
 static void teardown(struct sgpu_bench *bench, void *state)
@@ -172,6 +191,16 @@ const struct sgpu_bench_case case_digest = {
 	.unit = SGPU_BENCH_BYTES_PER_SECOND,
 	.requires = SGPU_BENCH_DEVICE,
 	.setup = setup,
-	.run = run,
+	.run = run_digests,
+	.teardown = teardown,
+};
+
+const struct sgpu_bench_case case_measure = {
+	.name = "measure",
+	.help = "the measure of device memory where it lies, a digest a page",
+	.unit = SGPU_BENCH_BYTES_PER_SECOND,
+	.requires = SGPU_BENCH_DEVICE,
+	.setup = setup,
+	.run = run_measures,
 	.teardown = teardown,
 };

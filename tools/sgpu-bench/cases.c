@@ -12,6 +12,7 @@ const struct sgpu_bench_case *const bench_cases[] = {
 	&case_aead_gpu,
 	&case_secure_copy,
 	&case_digest,
+	&case_measure,
 	&case_launch,
 	&case_alloc,
 	&case_channel,

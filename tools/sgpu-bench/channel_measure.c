@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CH_MEASURE of the case channel: the digest of a channel's memory, beside that of plain memory of the device.
+ * CH_MEASURE of the case channel: the measure of a channel's memory, beside that of plain memory of the device.
  */
 #include <string.h>
 
@@ -32,10 +32,9 @@ static int run_plain(void *argument, uint64_t *ns, struct sgpu_error *error)
 
 	memset(&d->task, 0, sizeof(d->task));
 	memset(d->digest, 0, sizeof(d->digest));
-	rc = sgpu_device_digest(d->stream, d->plain, d->size, SGPU_MEASURE_CUSTOM, strlen(SGPU_MEASURE_CUSTOM), d->digest,
-				&d->task);
+	rc = sgpu_device_measure(d->stream, d->plain, d->size, NULL, d->digest, &d->task);
 	if (rc < 0) {
-		return sgpu_fail(error, rc, "cannot digest: %s", sgpu_strerror(rc));
+		return sgpu_fail(error, rc, "cannot measure: %s", sgpu_strerror(rc));
 	}
 	rc = sgpu_stream_sync(d->stream, error);
 	*ns = sgpu_now_ns() - begin;
@@ -90,8 +89,7 @@ static int fill(struct digested *d, struct sgpu_error *error)
 	rc = rc == SGPU_OK ? sgpu_processor_activate(d->processor, d->channel, error) : rc;
 	if (rc == SGPU_OK) {
 		sgpu_bench_fill(pattern, d->size, SEED);
-		sgpu_kt128(pattern, d->size, SGPU_MEASURE_CUSTOM, strlen(SGPU_MEASURE_CUSTOM), d->expected,
-			   sizeof(d->expected));
+		sgpu_measure_pages(pattern, d->size, NULL, d->expected);
 		rc = sgpu_copy_in(d->stream, d->plain, pattern, d->size, &tasks[0]);
 		rc = rc == SGPU_OK ? sgpu_copy_in(d->stream, base + d->va, pattern, d->size, &tasks[1]) : rc;
 		if (rc < 0) {

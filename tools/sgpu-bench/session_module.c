@@ -59,7 +59,6 @@ int bench_session_module(struct sgpu_bench *bench, struct sgpu_secure *context, 
 		sgpu_bench_waive(bench, &point, NULL, "no GPU: a module of the CPU device is a shared object");
 		return SGPU_OK;
 	}
-	sgpu_kt128(image, sizeof(image), SGPU_MEASURE_CUSTOM, strlen(SGPU_MEASURE_CUSTOM), l.digest,
-		   sizeof(l.digest));
+	sgpu_measure_pages(image, sizeof(image), NULL, l.digest);
 	return sgpu_bench_measure(bench, &point, variants, 2, error);
 }

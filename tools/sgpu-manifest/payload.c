@@ -309,27 +309,17 @@ int payload_take(struct payload_folder *folder, const struct sgpu_segment *segme
 static int measure_window(int fd, const char *name, uint64_t offset, uint64_t size, uint8_t digest[32],
 			  struct sgpu_error *error)
 {
-	struct sgpu_kt128 *state = NULL;
-	uint8_t *buffer = malloc(BUFFER_SIZE);
-	int code = buffer ? sgpu_kt128_create(&state, error) : sgpu_fail_nomem(error);
+	uint8_t *image = malloc(size ? size : 1);
+	size_t got = 0;
+	int code = image ? sgpu_pread(fd, name, image, size, offset, &got, error) : sgpu_fail_nomem(error);
 
-	for (uint64_t done = 0; !code && done < size;) {
-		size_t piece = size - done < BUFFER_SIZE ? (size_t)(size - done) : BUFFER_SIZE, got = 0;
-
-		code = sgpu_pread(fd, name, buffer, piece, offset + done, &got, error);
-		if (!code && got < piece) {
-			code = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read", name);
-		}
-		if (!code) {
-			sgpu_kt128_update(state, buffer, got);
-		}
-		done += got;
+	if (!code && got < size) {
+		code = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read", name);
 	}
 	if (!code) {
-		sgpu_kt128_finish(state, SGPU_MEASURE_CUSTOM, strlen(SGPU_MEASURE_CUSTOM), digest, 32);
+		sgpu_measure_pages(image, size, NULL, digest);
 	}
-	sgpu_kt128_free(&state);
-	sgpu_free_wiped(&buffer, BUFFER_SIZE); /* code can be as secret as data */
+	sgpu_free_wiped(&image, size); /* code can be as secret as data */
 	return code;
 }
 

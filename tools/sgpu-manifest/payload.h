@@ -32,7 +32,7 @@ void payload_folder_close(struct payload_folder *folder);
  * have to travel in the clear). */
 SGPU_MUST_CHECK int payload_take(struct payload_folder *folder, const struct sgpu_segment *segment,
 				 struct sgpu_batch_segment *entry, struct sgpu_error *error);
-/* KT128, as sgpu-manifest(5) says, of the module's image that is the payload of this INPUT, which is read for it whatever
+/* The measure, sgpu-quote(5), of the module's image that is the payload of this INPUT, which is read for it whatever
  * its sensitivity: what is to run is told by this digest alone. The segment has a location other than "-". */
 SGPU_MUST_CHECK int payload_measure(const struct payload_folder *folder, const struct sgpu_segment *segment,
 				    uint8_t digest[32], struct sgpu_error *error);

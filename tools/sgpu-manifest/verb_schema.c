@@ -80,7 +80,7 @@ static void add_module_fields(json_t *properties)
 	json_object_set_new(properties, "module_digest",
 			    json_pack("{s:s, s:s, s:s}", "type", "string", "pattern",
 				      "^[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$", "description",
-				      "KT128 of the module's image: which code may run"));
+				      "measure of the module's image, sgpu-quote(5): which code may run"));
 }
 
 /* if the kernel is a module's, then its parameters are an array, else an object and there is no grid */

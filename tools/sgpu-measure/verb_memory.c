@@ -126,7 +126,7 @@ static int report(const struct memory_task *task)
 	size_t i = 0;
 
 	if (cli_json) {
-		return measure_print_record(json_pack("{s:s, s:b, s:O}", "algorithm", "KT128", "keyed", task->keyed,
+		return measure_print_record(json_pack("{s:s, s:b, s:O}", "algorithm", SGPU_MEASURE_CUSTOM, "keyed", task->keyed,
 						      "measurements", task->results), false);
 	}
 	json_array_foreach(task->results, i, result) {

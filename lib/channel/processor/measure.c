@@ -13,31 +13,12 @@
 #include "channel/processor/frames.h"
 #include "channel/processor/refuse.h"
 
-static int digest(struct sgpu_processor *processor, const struct sgpu_context *context,
-		  struct sgpu_measurement *measurement, struct sgpu_error *error)
-{
-	const struct sgpu_pager *pager = &processor->pager;
-	uint8_t custom[sizeof(SGPU_MEASURE_CUSTOM) + SGPU_KEY_SIZE];
-	size_t size = sizeof(SGPU_MEASURE_CUSTOM) - 1;
-	int rc;
-
-	/* With a key, the literal's terminator stands between. */
-	memcpy(custom, SGPU_MEASURE_CUSTOM, sizeof(SGPU_MEASURE_CUSTOM));
-	if (measurement->keyed) {
-		memcpy(custom + sizeof(SGPU_MEASURE_CUSTOM), context->keys->derived.measure, SGPU_KEY_SIZE);
-		size = sizeof(custom);
-	}
-	rc = pager->digest(pager->device, context->space, measurement->va, measurement->size, custom, size,
-			   measurement->digest, error);
-	sgpu_wipe(custom, sizeof(custom));
-	return rc;
-}
-
 int sgpu_do_measure(struct sgpu_processor *processor, const struct sgpu_command *command, struct sgpu_reply *reply)
 {
 	struct sgpu_channel *channel = sgpu_configurable(processor, command->via, command->channel, reply);
 	const uint64_t va = command->measure.va, size = command->measure.size;
 	struct sgpu_measurement *measurement = &reply->measurement;
+	const struct sgpu_pager *pager = &processor->pager;
 	int rc;
 
 	if (!channel) {
@@ -66,7 +47,9 @@ int sgpu_do_measure(struct sgpu_processor *processor, const struct sgpu_command 
 	};
 	rc = sgpu_activate_now(processor, channel->context, &reply->error);
 	if (rc == SGPU_OK) {
-		rc = digest(processor, channel->context, measurement, &reply->error);
+		rc = pager->measure(pager->device, channel->context->space, va, size,
+				    measurement->keyed ? channel->context->keys->derived.measure : NULL, measurement->digest,
+				    &reply->error);
 	}
 	if (rc != SGPU_OK) {
 		memset(measurement, 0, sizeof(*measurement));

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <sgpu/crypto.h>
+#include <sgpu/base.h>
+#include <sgpu/digest.h>
 
 #include <device/cpu/cpu.h>
 
@@ -93,10 +94,17 @@ static int clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, 
 }
 
 /* ---- digests ---- */
+/* A digest's customisation string, or the key of a measure. */
 struct custom {
 	size_t size;
 	uint8_t bytes[SGPU_DIGEST_CUSTOM_MAX];
 };
+
+static void free_custom(struct custom *custom)
+{
+	sgpu_wipe(custom, sizeof(*custom));
+	free(custom);
+}
 
 static int perform_digest(struct sgpu_device *device, const struct sgpu_cpu_item *item, struct sgpu_task *task)
 {
@@ -107,14 +115,29 @@ static int perform_digest(struct sgpu_device *device, const struct sgpu_cpu_item
 		code = sgpu_kt128_shared(device->pool, item->from, item->size, custom->bytes, custom->size, item->to,
 					 SGPU_DIGEST_SIZE, &task->error);
 	}
-	free(custom);
+	free_custom(custom);
 	return code;
 }
 
-static int digest(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, const void *custom,
-		  size_t custom_size, uint8_t *result, struct sgpu_task *task)
+static int perform_measure(struct sgpu_device *device, const struct sgpu_cpu_item *item, struct sgpu_task *task)
 {
-	struct sgpu_cpu_item item = { .kind = SGPU_CPU_WORK, .work = perform_digest, .to = result, .from = pointer(memory),
+	struct custom *key = item->argument;
+	int code = SGPU_ECANCELED;
+
+	if (!sgpu_pool_cancelled(device->pool)) {
+		code = sgpu_measure_pages_shared(device->pool, item->from, item->size, key->size > 0 ? key->bytes : NULL,
+						 item->to, &task->error);
+	}
+	free_custom(key);
+	return code;
+}
+
+static int enqueue_digest(struct sgpu_stream *stream, int (*perform)(struct sgpu_device *, const struct sgpu_cpu_item *,
+								     struct sgpu_task *),
+			  sgpu_devptr memory, uint64_t size, const void *custom, size_t custom_size, uint8_t *result,
+			  struct sgpu_task *task)
+{
+	struct sgpu_cpu_item item = { .kind = SGPU_CPU_WORK, .work = perform, .to = result, .from = pointer(memory),
 				      .size = size, .task = task };
 	struct custom *copy;
 	int code = sgpu_cpu_check_range(stream, memory, size, task);
@@ -132,9 +155,21 @@ static int digest(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
 	}
 	code = sgpu_cpu_enqueue(stream, &item);
 	if (code < 0) {
-		free(copy);
+		free_custom(copy);
 	}
 	return code;
+}
+
+static int digest(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, const void *custom,
+		  size_t custom_size, uint8_t *result, struct sgpu_task *task)
+{
+	return enqueue_digest(stream, perform_digest, memory, size, custom, custom_size, result, task);
+}
+
+static int measure(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, const uint8_t *key, uint8_t *result,
+		   struct sgpu_task *task)
+{
+	return enqueue_digest(stream, perform_measure, memory, size, key, key ? SGPU_KEY_SIZE : 0, result, task);
 }
 
 const struct sgpu_device_memory_calls sgpu_cpu_memory_calls = {
@@ -148,4 +183,5 @@ const struct sgpu_device_memory_calls sgpu_cpu_memory_calls = {
 	.copy_out = copy_out,
 	.clear = clear,
 	.digest = digest,
+	.measure = measure,
 };

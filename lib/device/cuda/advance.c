@@ -47,6 +47,9 @@ static int outcome(struct sgpu_device *device, struct sgpu_cuda_record *record, 
 	if (code == SGPU_OK) {
 		code = sgpu_cuda_faulted(device, &task->error);
 	}
+	if (code == SGPU_OK && record->measure) {
+		sgpu_cuda_measure_finish(record->measure);
+	}
 	if (code != SGPU_OK || !record->status) {
 		return code;
 	}
@@ -91,6 +94,7 @@ static __attribute__((noinline)) void end(struct sgpu_stream *stream, struct sgp
 	if (task->code != SGPU_OK && task->error.text[0] == '\0') {
 		sgpu_fail(&task->error, task->code, "%s", sgpu_strerror(task->code));
 	}
+	sgpu_cuda_measure_free(device, &record->measure);
 	if (record->status) {
 		sgpu_cuda_status_give(device, record->status);
 	}

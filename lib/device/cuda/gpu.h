@@ -65,6 +65,7 @@ struct sgpu_cuda_record {
 	uint64_t out_size;
 	uint64_t expected;               /* OPEN, SEAL: chunks that must be done */
 	uint8_t *digest;                 /* where a digest goes from the status words, or NULL */
+	struct sgpu_cuda_measure *measure; /* that is under way, or NULL */
 	void (*call)(void *argument);    /* CALL */
 	void *argument;
 	struct sgpu_stream *other;       /* WAIT: the stream of the event, a reference, */
@@ -77,6 +78,7 @@ struct sgpu_cuda_native {
 	CUstream native;
 	CUdeviceptr counters;            /* sets of words for launches; 0: none yet */
 	unsigned counters_used;
+	CUdeviceptr scratch;             /* for measures; 0: none yet */
 };
 
 struct sgpu_stream {
@@ -375,6 +377,14 @@ void sgpu_cuda_completer_wake(struct sgpu_device *device);
 SGPU_MUST_CHECK int sgpu_cuda_digest_memory(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
 					    const void *custom, size_t custom_size, uint8_t *digest,
 					    struct sgpu_task *task);
+
+/* ---- measure.c ---- */
+SGPU_MUST_CHECK int sgpu_cuda_measure_memory(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
+					     const uint8_t *key, uint8_t *digest, struct sgpu_task *task);
+/* Makes the result, once the device has passed it. */
+void sgpu_cuda_measure_finish(const struct sgpu_cuda_measure *measure);
+/* Accepts a pointer to NULL; clears it. */
+void sgpu_cuda_measure_free(struct sgpu_device *device, struct sgpu_cuda_measure **measure);
 
 /* ---- work.c ---- */
 SGPU_MUST_CHECK int sgpu_cuda_copy_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size,

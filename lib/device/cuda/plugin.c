@@ -18,6 +18,7 @@ static const struct sgpu_device_memory_calls memory = {
 	.copy_out = sgpu_cuda_copy_out,
 	.clear = sgpu_cuda_clear,
 	.digest = sgpu_cuda_digest_memory,
+	.measure = sgpu_cuda_measure_memory,
 };
 
 static const struct sgpu_device_stream_calls stream = {

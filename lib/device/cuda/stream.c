@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include <device/cuda/gpu.h>
+#include <device/cuda/measure.h>
 
 /* ---- native streams, kept for reuse ---- */
 static CUresult take_native(struct sgpu_device *device, struct sgpu_cuda_native *kept)
@@ -25,6 +26,7 @@ static CUresult take_native(struct sgpu_device *device, struct sgpu_cuda_native 
 static void destroy_native(struct sgpu_device *device, const struct sgpu_cuda_native *kept)
 {
 	sgpu_cuda_private_free(device, kept->counters);
+	sgpu_cuda_private_free(device, kept->scratch);
 	sgpu_cuda_note(device, sgpu_cu.cuStreamDestroy(kept->native));
 }
 
@@ -358,6 +360,7 @@ static void abandon(struct sgpu_stream *stream, struct sgpu_cuda_record *record)
 	if (record->kind == SGPU_CUDA_OPEN) {
 		sgpu_cuda_clear_now(device, record->out, record->out_size);
 	}
+	sgpu_cuda_measure_free(device, &record->measure);
 	sgpu_cuda_status_give(device, record->status);
 	sgpu_cuda_event_give(device, record->kind != SGPU_CUDA_CALL, record->event);
 	sgpu_cuda_base_give(device, record->base);

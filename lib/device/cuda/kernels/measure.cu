@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * KT128 of pages of memory on the GPU: a thread a chunk, then a thread a page, which makes the final node of the chunks'
+ * chaining values.
+ */
+#include <string.h>
+
+#include <cuda_runtime.h>
+
+#include <sgpu/base.h>
+
+#include <device/cuda/kernels/sponge.cuh>
+#include <device/cuda/measure.h>
+
+enum {
+	STEP_PAGES = 512, /* pages between two launches, at most */
+	PAGE_CHUNKS = SGPU_MEASURE_PAGE / SGPU_KT128_CHUNK, /* without the suffix */
+	SUFFIX_MAX = sizeof(((struct sgpu_measure_custom *)0)->bytes) + SGPU_KT128_LENGTH_MAX,
+	THREADS = 64, /* of a block that computes chunks */
+	VALUE_WORDS = SGPU_KT128_VALUE / 8,
+	AFTER_HEAD = SGPU_KT128_CHUNK % SGPU_TURBOSHAKE_RATE / 8 + SGPU_KT128_MARKER / 8, /* word of a block */
+	SCHEDULERS = 4, /* of a multiprocessor */
+	WARP = 32,
+};
+static_assert(AFTER_HEAD + VALUE_WORDS == RATE_WORDS, "the first chaining value ends the head's block");
+
+/* Scratch memory of the device. */
+struct scratch {
+	alignas(16) uint8_t values[STEP_PAGES][PAGE_CHUNKS][SGPU_KT128_VALUE]; /* of chunks 1 and up */
+	alignas(16) uint8_t digests[STEP_PAGES][SGPU_KT128_SIZE]; /* of the pages */
+	uint64_t heads[STEP_PAGES][SGPU_KECCAK_LANES]; /* final nodes that have taken chunk 0 and the marker */
+};
+
+/* One step: whole pages that follow each other, and behind them at most one that is shorter. */
+struct measure_step {
+	const uint8_t *memory;
+	uint64_t size;
+	unsigned pages;                /* with the shorter one */
+	unsigned odd;                  /* chunks of the shorter one that reach past its bytes; 0: there is no such page */
+	struct scratch *scratch;
+	unsigned suffix_size;          /* the customisation string and its length */
+	uint8_t suffix[SUFFIX_MAX];
+	uint64_t suffix_value[SGPU_KT128_VALUE / 8]; /* chaining value of a whole page's last chunk: the suffix alone */
+};
+
+/* ---- chunks ---- */
+/* A state of chunk `index` of a page. */
+static __device__ __forceinline__ void put_chunk(const uint64_t (&a)[LANES], struct scratch *scratch,
+						 unsigned page, unsigned index)
+{
+	if (index > 0) {
+		put_value(a, scratch->values[page][index - 1]);
+		return;
+	}
+#pragma unroll
+	for (int i = 0; i < LANES; i++) {
+		scratch->heads[page][i] = a[i];
+	}
+}
+
+template <bool ALIGNED>
+static __device__ __forceinline__ void whole_chunk(const struct measure_step &work, unsigned page, unsigned index)
+{
+	const uint8_t *chunk = work.memory + ((uint64_t)page * PAGE_CHUNKS + index) * SGPU_KT128_CHUNK;
+	uint64_t a[LANES] = {};
+
+	absorb_whole<ALIGNED>(chunk, index == 0, a);
+	put_chunk(a, work.scratch, page, index);
+	if (index == 0 && (work.odd == 0 || page + 1 < work.pages)) {
+		put_value(work.suffix_value, work.scratch->values[page][PAGE_CHUNKS - 1]);
+	}
+}
+
+/* A chunk of the shorter page, the last. */
+static __device__ __noinline__ void odd_chunk(const struct measure_step &work, unsigned index)
+{
+	unsigned page = work.pages - 1;
+	message m = { work.memory + (uint64_t)page * SGPU_MEASURE_PAGE, work.size % SGPU_MEASURE_PAGE, work.suffix,
+		      work.suffix_size };
+	uint64_t a[LANES] = {};
+
+	index += (unsigned)(m.size / SGPU_KT128_CHUNK);
+	if (!absorb_odd(m, index, a) && index == 0) {
+		put_value(a, work.scratch->digests[page]); /* all of the page */
+	} else {
+		put_chunk(a, work.scratch, page, index);
+	}
+}
+
+template <bool ALIGNED>
+static __global__ void __launch_bounds__(THREADS) chunks(const __grid_constant__ struct measure_step work)
+{
+	uint64_t index = (uint64_t)blockIdx.x * THREADS + threadIdx.x;
+
+	/* The odd ones take longer, so they have a block of their own, which starts first. */
+	if (work.odd > 0) {
+		if (blockIdx.x == 0) {
+			if (threadIdx.x < work.odd) {
+				odd_chunk(work, threadIdx.x);
+			}
+			return;
+		}
+		index -= THREADS;
+	}
+	if (index < work.size / SGPU_KT128_CHUNK) {
+		whole_chunk<ALIGNED>(work, (unsigned)(index / PAGE_CHUNKS), (unsigned)(index % PAGE_CHUNKS));
+	}
+}
+
+/* ---- pages ---- */
+/* What ends a final node, in one word: the count's length encoding, two bytes 0xff, the domain separation byte. */
+static __device__ __forceinline__ uint64_t end_word(unsigned count)
+{
+	uint64_t end = 0xffff | (uint64_t)SGPU_KT128_FINAL << 16;
+
+	return count < 256 ? count | 1 << 8 | end << 16 : count >> 8 | (count & 255) << 8 | 2 << 16 | end << 24;
+}
+
+/* Words of the block at `at` behind the chaining values' first; the end word follows the last of them. */
+static __device__ __forceinline__ void take_block(const uint64_t *values, unsigned at, unsigned size, uint64_t end,
+						  uint64_t (&words)[RATE_WORDS])
+{
+#pragma unroll
+	for (int i = 0; i < RATE_WORDS; i++) {
+		words[i] = at + i < size ? values[at + i] : at + i == size ? end : 0;
+	}
+}
+
+/* Its final node takes `count` chaining values, 1 at least. */
+static __device__ __forceinline__ void end_page(struct scratch *scratch, unsigned page, unsigned count)
+{
+	const uint64_t *values = (const uint64_t *)scratch->values[page], end = end_word(count);
+	unsigned at = VALUE_WORDS, size = count * VALUE_WORDS;
+	uint64_t a[LANES], words[RATE_WORDS];
+	bool last;
+
+#pragma unroll
+	for (int i = 0; i < LANES; i++) {
+		a[i] = scratch->heads[page][i];
+	}
+#pragma unroll
+	for (int i = 0; i < VALUE_WORDS; i++) {
+		a[AFTER_HEAD + i] ^= values[i];
+	}
+	take_block(values, at, size, end, words);
+	permute(a);
+#pragma unroll 1
+	do {
+#pragma unroll
+		for (int i = 0; i < RATE_WORDS; i++) {
+			a[i] ^= words[i];
+		}
+		at += RATE_WORDS;
+		last = at > size;
+		if (last) {
+			a[RATE_WORDS - 1] ^= (uint64_t)0x80 << 56;
+		} else {
+			/* It is on its way while this one is permuted. */
+			take_block(values, at, size, end, words);
+		}
+		permute(a);
+	} while (!last);
+	put_value(a, scratch->digests[page]);
+}
+
+/* `width` pages a warp: a warp takes as long for one as for all, so they are spread over the schedulers first. */
+static __global__ void __launch_bounds__(WARP) pages(const __grid_constant__ struct measure_step work, unsigned width)
+{
+	unsigned page = blockIdx.x * width + threadIdx.x, count = PAGE_CHUNKS;
+
+	if (threadIdx.x >= width || page >= work.pages) {
+		return;
+	}
+	if (work.odd > 0 && page + 1 == work.pages) {
+		count = (unsigned)(work.size % SGPU_MEASURE_PAGE / SGPU_KT128_CHUNK) + work.odd - 1;
+	}
+	if (count > 0) {
+		end_page(work.scratch, page, count);
+	}
+}
+
+/* ---- the host's side ---- */
+static cudaError_t launch(const struct measure_step &work, unsigned multiprocessors, cudaStream_t stream)
+{
+	unsigned count = (unsigned)(work.size / SGPU_KT128_CHUNK), schedulers = multiprocessors * SCHEDULERS;
+	unsigned blocks = (count + THREADS - 1) / THREADS + (work.odd > 0 ? 1 : 0);
+	unsigned width = (work.pages + schedulers - 1) / schedulers;
+
+	width = width < WARP ? width : WARP;
+	if ((uintptr_t)work.memory % 8 == 0) {
+		chunks<true><<<blocks, THREADS, 0, stream>>>(work);
+	} else {
+		chunks<false><<<blocks, THREADS, 0, stream>>>(work);
+	}
+	pages<<<(work.pages + width - 1) / width, WARP, 0, stream>>>(work, width);
+	return cudaGetLastError();
+}
+
+/* What stands behind every page, and the chaining value of a chunk that is nothing else. */
+static void set_suffix(struct measure_step *work, const struct sgpu_measure_custom *custom)
+{
+	struct sgpu_turboshake leaf = {};
+
+	memcpy(work->suffix, custom->bytes, custom->size);
+	work->suffix_size = (unsigned)custom->size + sgpu_kt128_length(custom->size, work->suffix + custom->size);
+	sgpu_turboshake_absorb(&leaf, work->suffix, work->suffix_size);
+	sgpu_turboshake_finish(&leaf, SGPU_KT128_LEAF);
+	sgpu_turboshake_squeeze(&leaf, (uint8_t *)work->suffix_value, sizeof(work->suffix_value));
+	sgpu_wipe(&leaf, sizeof(leaf));
+}
+
+/* The next step of `left` bytes. */
+static void set_step(struct measure_step *work, uint64_t left)
+{
+	const uint64_t most = (uint64_t)STEP_PAGES * SGPU_MEASURE_PAGE, page = left % SGPU_MEASURE_PAGE;
+
+	work->size = left < most ? left : most;
+	work->pages = (unsigned)((work->size + SGPU_MEASURE_PAGE - 1) / SGPU_MEASURE_PAGE);
+	work->odd = 0;
+	if (left < most && page > 0) {
+		work->odd = (unsigned)((page + work->suffix_size + SGPU_KT128_CHUNK - 1) / SGPU_KT128_CHUNK -
+				       page / SGPU_KT128_CHUNK);
+	}
+}
+
+size_t sgpu_cuda_measure_scratch(void)
+{
+	return sizeof(struct scratch);
+}
+
+int sgpu_cuda_measure_enqueue(void *native, uint64_t memory, uint64_t size, const struct sgpu_measure_custom *custom,
+			      unsigned multiprocessors, uint64_t scratch, uint8_t *digests)
+{
+	cudaStream_t stream = (cudaStream_t)native;
+	struct measure_step work = {};
+	cudaError_t result = cudaSuccess;
+
+	set_suffix(&work, custom);
+	work.scratch = (struct scratch *)(uintptr_t)scratch;
+	for (uint64_t done = 0; done < size && result == cudaSuccess; done += work.size) {
+		work.memory = (const uint8_t *)(uintptr_t)(memory + done);
+		set_step(&work, size - done);
+		result = launch(work, multiprocessors, stream);
+		if (result == cudaSuccess) {
+			result = cudaMemcpyAsync(digests, work.scratch->digests, (size_t)work.pages * SGPU_KT128_SIZE,
+						 cudaMemcpyDeviceToHost, stream);
+			digests += (size_t)work.pages * SGPU_KT128_SIZE;
+		}
+	}
+	/* A head tells the bytes that follow to whoever knows those before them. */
+	if (result == cudaSuccess && size > 0) {
+		result = cudaMemsetAsync(work.scratch, 0, sizeof(*work.scratch), stream);
+	}
+	sgpu_wipe(&work, sizeof(work));
+	return (int)result;
+}
