@@ -12,13 +12,13 @@
 
 CUresult sgpu_cuda_event_take(struct sgpu_device *device, bool timed, CUevent *event)
 {
-	unsigned *count = timed ? &device->timed_count : &device->plain_count;
+	struct sgpu_cuda_events *idle = &device->idle_events[timed];
 	bool found;
 
 	pthread_mutex_lock(&device->pool_lock);
-	found = *count > 0;
+	found = idle->count > 0;
 	if (found) {
-		*event = (timed ? device->timed : device->plain)[--*count];
+		*event = idle->list[--idle->count];
 	}
 	pthread_mutex_unlock(&device->pool_lock);
 	return found ? CUDA_SUCCESS
@@ -27,23 +27,19 @@ CUresult sgpu_cuda_event_take(struct sgpu_device *device, bool timed, CUevent *e
 
 void sgpu_cuda_event_give(struct sgpu_device *device, bool timed, CUevent event)
 {
-	unsigned *count = timed ? &device->timed_count : &device->plain_count;
-	unsigned *room = timed ? &device->timed_room : &device->plain_room;
-	CUevent **events = timed ? &device->timed : &device->plain, *more;
+	struct sgpu_cuda_events *idle = &device->idle_events[timed];
+	CUevent *more;
 
 	if (!event || atomic_load(&device->faulted) != 0) {
 		return; /* it goes with the context */
 	}
 	pthread_mutex_lock(&device->pool_lock);
-	if (*count == *room) {
-		more = realloc(*events, (*room * 2 + 64) * sizeof(CUevent));
-		if (more) {
-			*events = more;
-			*room = *room * 2 + 64;
-		}
+	if (idle->count == idle->room && (more = realloc(idle->list, (idle->room * 2 + 64) * sizeof(CUevent)))) {
+		idle->list = more;
+		idle->room = idle->room * 2 + 64;
 	}
-	if (*count < *room) {
-		(*events)[(*count)++] = event;
+	if (idle->count < idle->room) {
+		idle->list[idle->count++] = event;
 		event = NULL;
 	}
 	pthread_mutex_unlock(&device->pool_lock);
@@ -144,21 +140,19 @@ int sgpu_cuda_clock_open(struct sgpu_device *device, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-static void destroy_all(CUevent *events, unsigned count, bool faulted)
-{
-	while (count > 0 && !faulted) {
-		(void)sgpu_cu.cuEventDestroy(events[--count]);
-	}
-	free(events);
-}
-
 void sgpu_cuda_clock_close(struct sgpu_device *device)
 {
 	bool faulted = atomic_load(&device->faulted) != 0;
 
 	sgpu_cuda_base_give(device, device->base);
-	destroy_all(device->timed, device->timed_count, faulted);
-	destroy_all(device->plain, device->plain_count, faulted);
+	for (int timed = 0; timed < 2; timed++) {
+		struct sgpu_cuda_events *idle = &device->idle_events[timed];
+
+		while (idle->count > 0 && !faulted) {
+			(void)sgpu_cu.cuEventDestroy(idle->list[--idle->count]);
+		}
+		free(idle->list);
+	}
 	if (device->clock && !faulted) {
 		(void)sgpu_cu.cuStreamDestroy(device->clock);
 	}

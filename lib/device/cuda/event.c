@@ -116,6 +116,18 @@ int sgpu_cuda_stream_wait(struct sgpu_stream *stream, struct sgpu_event *event)
 	return code;
 }
 
+/* The device has passed the event, or is faulted, or `code` says why that is not known. */
+static int end(struct sgpu_event *event, int code)
+{
+	if (code == SGPU_OK || sgpu_cuda_faulted(event->device, NULL) != 0) {
+		sgpu_cuda_advance(event->stream, event->serial);
+	}
+	if (code == SGPU_OK) {
+		atomic_store(&event->done, true);
+	}
+	return code;
+}
+
 int sgpu_cuda_event_sync(struct sgpu_event *event, struct sgpu_error *error)
 {
 	struct sgpu_stream *stream = recorded_on(event);
@@ -131,13 +143,7 @@ int sgpu_cuda_event_sync(struct sgpu_event *event, struct sgpu_error *error)
 	if (code == SGPU_OK) {
 		code = sgpu_cuda_wait(event->device, event->native, error);
 	}
-	if (code == SGPU_OK || sgpu_cuda_faulted(event->device, NULL) != 0) {
-		sgpu_cuda_advance(stream, event->serial);
-	}
-	if (code == SGPU_OK) {
-		atomic_store(&event->done, true);
-	}
-	return code;
+	return end(event, code);
 }
 
 int sgpu_cuda_event_query(struct sgpu_event *event, bool *done, struct sgpu_error *error)
@@ -161,12 +167,6 @@ int sgpu_cuda_event_query(struct sgpu_event *event, bool *done, struct sgpu_erro
 		}
 		code = sgpu_cuda_check(event->device, result, "cannot ask for an event", error);
 	}
-	if (code == SGPU_OK || sgpu_cuda_faulted(event->device, NULL) != 0) {
-		sgpu_cuda_advance(stream, event->serial);
-		*done = true;
-	}
-	if (code == SGPU_OK) {
-		atomic_store(&event->done, true);
-	}
-	return code;
+	*done = code == SGPU_OK || sgpu_cuda_faulted(event->device, NULL) != 0;
+	return end(event, code);
 }

@@ -48,6 +48,11 @@ struct sgpu_cuda_base {
 	unsigned references;
 };
 
+struct sgpu_cuda_events {
+	CUevent *list;
+	unsigned count, room;
+};
+
 enum sgpu_cuda_kind {
 	SGPU_CUDA_PLAIN, SGPU_CUDA_LAUNCH, SGPU_CUDA_OPEN, SGPU_CUDA_SEAL, SGPU_CUDA_CALL, SGPU_CUDA_WAIT,
 };
@@ -233,7 +238,7 @@ void sgpu_cuda_key_free(struct sgpu_device_key *key);
 /* The state's address, once work of `stream` enqueued from here on finds it ready. */
 CUresult sgpu_cuda_key_use(struct sgpu_stream *stream, struct sgpu_device_key *key, CUdeviceptr *state);
 
-/* ---- agree.c, known.c ---- */
+/* ---- agree.c, kat.c ---- */
 struct sgpu_cuda_delivery;
 /* On the first call the known answer and the agreement, later what came of them. The device was entered. */
 SGPU_MUST_CHECK int sgpu_cuda_keys_ready(struct sgpu_device *device, struct sgpu_error *error);
@@ -274,8 +279,7 @@ struct sgpu_device {
 	pthread_mutex_t pool_lock;       /* events, native streams, the base, whether there are digests, kernels are loaded */
 	bool kernels_loaded;             /* all of them */
 	struct sgpu_cuda_digests *digests; /* or NULL */
-	CUevent *timed, *plain;          /* idle events, with and without times */
-	unsigned timed_count, timed_room, plain_count, plain_room;
+	struct sgpu_cuda_events idle_events[2]; /* without times, with times */
 	struct sgpu_cuda_native natives[SGPU_CUDA_NATIVES]; /* idle */
 	unsigned native_count;
 	struct sgpu_cuda_base *base;
@@ -300,7 +304,7 @@ SGPU_MUST_CHECK int sgpu_cuda_select(const char *selector, int *ordinal, struct 
 /* "GPU-5d0c...": 41 bytes with the end. */
 SGPU_MUST_CHECK int sgpu_cuda_uuid(int ordinal, char *text, size_t size, struct sgpu_error *error);
 
-/* ---- open.c ---- */
+/* ---- backend.c ---- */
 SGPU_MUST_CHECK int sgpu_cuda_device_open(const char *selector, const struct sgpu_device_config *config,
 					  struct sgpu_device **device, struct sgpu_error *error);
 void sgpu_cuda_device_close(struct sgpu_device *device);

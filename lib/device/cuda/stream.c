@@ -218,66 +218,45 @@ void sgpu_cuda_stream_free(struct sgpu_stream *stream)
 	sgpu_cuda_stream_drop(stream);
 }
 
-/* What a wait for a stream is for: everything that was enqueued before it. */
-struct end {
-	CUevent event;       /* behind it; NULL: an earlier wait saw it all */
-	uint64_t serial, operations;
-};
-
-static CUresult mark_end(struct sgpu_stream *stream, struct end *end)
-{
-	CUresult result = CUDA_SUCCESS;
-
-	pthread_mutex_lock(&stream->order);
-	pthread_mutex_lock(&stream->queue);
-	end->serial = stream->serial;
-	pthread_mutex_unlock(&stream->queue);
-	end->operations = stream->operations;
-	if (stream->operations != stream->seen) {
-		result = sgpu_cuda_event_take(stream->device, false, &end->event);
-		if (result == CUDA_SUCCESS) {
-			result = sgpu_cu.cuEventRecord(end->event, stream->native);
-		}
-	}
-	pthread_mutex_unlock(&stream->order);
-	return result;
-}
-
-static int wait_for(struct sgpu_stream *stream, const struct end *end, struct sgpu_error *error)
-{
-	int code = end->event ? sgpu_cuda_wait(stream->device, end->event, error) : SGPU_OK;
-
-	if (code == SGPU_OK && end->event) {
-		pthread_mutex_lock(&stream->order);
-		stream->seen = stream->seen < end->operations ? end->operations : stream->seen;
-		pthread_mutex_unlock(&stream->order);
-	}
-	return code;
-}
-
 /* Fails only when the device is faulted: callers then free what its work uses. */
 int sgpu_cuda_stream_sync(struct sgpu_stream *stream, struct sgpu_error *error)
 {
 	struct sgpu_device *device = stream->device;
 	int code = sgpu_cuda_enter(device, error);
-	struct end end = { 0 };
-	CUresult marked;
+	uint64_t serial, operations;
+	CUresult marked = CUDA_SUCCESS;
+	CUevent event = NULL;
 
 	if (code < 0) {
 		sgpu_cuda_advance(stream, UINT64_MAX);
 		return code;
 	}
-	marked = mark_end(stream, &end);
-	if (marked == CUDA_SUCCESS) {
-		code = wait_for(stream, &end, error);
-	} else {
+	/* An event behind all that was enqueued, unless an earlier wait saw it all. */
+	pthread_mutex_lock(&stream->order);
+	pthread_mutex_lock(&stream->queue);
+	serial = stream->serial;
+	pthread_mutex_unlock(&stream->queue);
+	operations = stream->operations;
+	if (operations != stream->seen) {
+		marked = sgpu_cuda_event_take(device, false, &event);
+		marked = marked == CUDA_SUCCESS ? sgpu_cu.cuEventRecord(event, stream->native) : marked;
+	}
+	pthread_mutex_unlock(&stream->order);
+	if (marked != CUDA_SUCCESS) {
 		sgpu_cuda_note(device, marked);
 		wait_until_idle(stream);
 		code = sgpu_cuda_faulted(device, error);
+	} else if (event) {
+		code = sgpu_cuda_wait(device, event, error);
 	}
-	sgpu_cuda_event_give(device, false, end.event);
+	if (code == SGPU_OK) {
+		pthread_mutex_lock(&stream->order);
+		stream->seen = stream->seen < operations ? operations : stream->seen;
+		pthread_mutex_unlock(&stream->order);
+	}
+	sgpu_cuda_event_give(device, false, event);
 	if (code == SGPU_OK || sgpu_cuda_faulted(device, NULL) != 0) {
-		sgpu_cuda_advance(stream, end.serial);
+		sgpu_cuda_advance(stream, serial);
 	}
 	return code;
 }
