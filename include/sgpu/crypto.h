@@ -26,16 +26,9 @@ enum {
 /* Fills memory with cryptographically secure random bytes. Errors: SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_random(void *data, size_t size, struct sgpu_error *error);
 
-/* SHA-256 (FIPS 180-4), whole and piecewise. */
+/* SHA-256 (FIPS 180-4). */
 SGPU_MUST_CHECK int sgpu_sha256(const void *data, size_t size, uint8_t digest[SGPU_SHA256_SIZE],
 				struct sgpu_error *error);
-struct sgpu_sha256;
-SGPU_MUST_CHECK int sgpu_sha256_create(struct sgpu_sha256 **state, struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_sha256_update(struct sgpu_sha256 *state, const void *data, size_t size,
-				       struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_sha256_finish(struct sgpu_sha256 *state, uint8_t digest[SGPU_SHA256_SIZE],
-				       struct sgpu_error *error);
-void sgpu_sha256_free(struct sgpu_sha256 **state);
 
 /* KangarooTwelve, KT128 (RFC 9861), with a customisation string that may be empty: a digest of any length, of which
  * security against collisions needs 32 bytes. It is a tree, so that large data are hashed by several processors. */

@@ -12,8 +12,6 @@
 /* The input is part of a bounded text; this prevents overflow in sums. */
 enum { TEXT_MAX = 4 * SGPU_QUOTE_MAX };
 
-static const char standard[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
 int sgpu_decode_base64url(const char *text, size_t length, const char *what, uint8_t **data, size_t *size,
 			  struct sgpu_error *error)
 {
@@ -71,33 +69,12 @@ int sgpu_decode_base64(const char *text, size_t length, const char *what, uint8_
 	return code;
 }
 
-char *sgpu_encode_base64url(const void *data, size_t size)
-{
-	char *text = malloc(SGPU_BASE64URL_MAX(size));
-
-	if (text) {
-		sgpu_base64url_encode(data, size, text);
-	}
-	return text;
-}
-
 char *sgpu_encode_base64(const void *data, size_t size)
 {
-	const uint8_t *bytes = data;
-	char *text = malloc((size + 2) / 3 * 4 + 1), *next = text;
+	char *text = size <= TEXT_MAX ? malloc((size + 2) / 3 * 4 + 1) : NULL;
 
-	if (!text) {
-		return NULL;
+	if (text) {
+		EVP_EncodeBlock((unsigned char *)text, data, (int)size);
 	}
-	for (size_t i = 0; i < size; i += 3) {
-		size_t left = size - i;
-		uint32_t bits = (uint32_t)bytes[i] << 16 | (left > 1 ? (uint32_t)bytes[i + 1] << 8 : 0) |
-				(left > 2 ? bytes[i + 2] : 0);
-		*next++ = standard[bits >> 18];
-		*next++ = standard[bits >> 12 & 63];
-		*next++ = left > 1 ? standard[bits >> 6 & 63] : '=';
-		*next++ = left > 2 ? standard[bits & 63] : '=';
-	}
-	*next = '\0';
 	return text;
 }

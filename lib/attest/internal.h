@@ -32,6 +32,15 @@ SGPU_MUST_CHECK int sgpu_certificate_key(const uint8_t *der, size_t size, const 
 /* A certificate from exactly `size` bytes of DER, or NULL. */
 X509 *sgpu_certificate_parse(const uint8_t *der, size_t size);
 
+/* Adds the certificates from number `first` on; `what` names one. Errors: SGPU_ECHAIN (malformed). */
+SGPU_MUST_CHECK int sgpu_chain_push(const struct sgpu_chain *chain, int first, STACK_OF(X509) *stack, const char *what,
+				    struct sgpu_error *error);
+/* Whether `leaf` leads through `others` to one of the roots, which is self-signed: no partial chains. No revocation lists are
+ * fetched or read. strict: by the profile of our own certificates; those of the makers of processors lack key usage and key
+ * identifiers. `owner` names the chain in messages: "VCEK", or "". Errors: SGPU_ECHAIN, SGPU_EEXPIRED. */
+SGPU_MUST_CHECK int sgpu_chain_check(X509 *leaf, STACK_OF(X509) *others, const struct sgpu_chain *roots, int64_t now,
+				     bool strict, const char *owner, struct sgpu_error *error);
+
 /* Decodes base64url without padding, of any length: *data from malloc, not terminated. Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_decode_base64url(const char *text, size_t length, const char *what, uint8_t **data,
 					  size_t *size, struct sgpu_error *error);
@@ -40,9 +49,9 @@ SGPU_MUST_CHECK int sgpu_decode_base64(const char *text, size_t length, const ch
 				       size_t *size, struct sgpu_error *error);
 /* NUL-terminated, from malloc; NULL when out of memory. */
 char *sgpu_encode_base64(const void *data, size_t size);
-char *sgpu_encode_base64url(const void *data, size_t size);
 
-/* The parts of a token, unverified, borrowed from the token. */
+/* The parts of a token, unverified, borrowed from the token. Every alg but ES384 is refused, and every header but alg, typ, kid
+ * and x5c. */
 struct sgpu_jws {
 	json_t *header;
 	const char *typ, *kid;          /* in the header, or NULL */
@@ -63,11 +72,6 @@ SGPU_MUST_CHECK int sgpu_jws_make(const struct sgpu_signer *signer, const struct
 				  struct sgpu_error *error);
 
 /* ---- keys/ ---- */
-/* Splits a token and verifies its signature with `public_pem`, or, when that is NULL, with the key of the first
- * certificate in x5c. *chain (unless NULL) receives x5c, unverified. Refuses every alg but ES384, and every header
- * but alg, typ, kid and x5c. *payload comes from malloc. Errors: SGPU_EINVALID, SGPU_ESIGNATURE. */
-SGPU_MUST_CHECK int sgpu_jws_verify(const char *token, size_t token_size, const char *public_pem, char **payload,
-				    size_t *payload_size, struct sgpu_chain *chain, struct sgpu_error *error);
 /* The text of a file that sgpu_owners_load takes. Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_owners_parse(const char *text, size_t size, const char *path, struct sgpu_owners *owners,
 				      struct sgpu_error *error);

@@ -5,8 +5,11 @@
 #ifndef SGPU_CRYPTO_INTERNAL_H
 #define SGPU_CRYPTO_INTERNAL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include <openssl/evp.h>
 
 #include <sgpu/crypto.h>
 
@@ -32,6 +35,12 @@ SGPU_MUST_CHECK int sgpu_x25519_public(const uint8_t private_key[32], uint8_t pu
 /* The shared secret. SGPU_EAUTH when it is all zero (a peer of low order), which RFC 9180 wants refused. */
 SGPU_MUST_CHECK int sgpu_x25519(const uint8_t private_key[32], const uint8_t peer[32], uint8_t shared[32],
 				struct sgpu_error *error);
+
+/* ---- ecdsa.c: r || s, each big-endian of `half` bytes, at most 48 ---- */
+/* From the DER of libcrypto. */
+bool sgpu_ecdsa_raw(const uint8_t *der, size_t size, uint8_t *raw, int half);
+/* Whether r || s signs the data. The digest: "SHA256" or "SHA384". */
+bool sgpu_ecdsa_verifies(EVP_PKEY *key, const char *digest, const void *data, size_t size, const uint8_t *raw, int half);
 
 /* Opens message number `sequence` of a context; the published vectors have several. */
 SGPU_MUST_CHECK int sgpu_hpke_open_at(const uint8_t private_key[32], const uint8_t enc[32], const void *info,

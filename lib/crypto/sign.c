@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include <openssl/core_names.h>
-#include <openssl/ecdsa.h>
+#include <openssl/ec.h>
 #include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/param_build.h>
@@ -15,7 +15,7 @@
 #include "crypto/internal.h"
 #include "crypto/key.h"
 
-enum { HALF = SGPU_SIGNATURE_SIZE / 2, POINT_SIZE = 65, DER_MAX = 80 };
+enum { POINT_SIZE = 65, DER_MAX = 80 };
 
 static OSSL_PARAM *p256_parameters(const struct sgpu_signing_key *key, BIGNUM *secret)
 {
@@ -157,41 +157,10 @@ const char *sgpu_signing_name(enum sgpu_signing_kind kind)
 	return names[kind];
 }
 
-/* ---- ECDSA's two forms ---- */
-static bool der_to_raw(const uint8_t *der, size_t size, uint8_t raw[SGPU_SIGNATURE_SIZE])
-{
-	ECDSA_SIG *parts = d2i_ECDSA_SIG(NULL, &der, (long)size);
-	bool done = parts && BN_bn2binpad(ECDSA_SIG_get0_r(parts), raw, HALF) == HALF &&
-		    BN_bn2binpad(ECDSA_SIG_get0_s(parts), raw + HALF, HALF) == HALF;
-
-	ECDSA_SIG_free(parts);
-	return done;
-}
-
-static int raw_to_der(const uint8_t raw[SGPU_SIGNATURE_SIZE], uint8_t der[DER_MAX])
-{
-	ECDSA_SIG *parts = ECDSA_SIG_new();
-	BIGNUM *r = BN_bin2bn(raw, HALF, NULL), *s = BN_bin2bn(raw + HALF, HALF, NULL);
-	int size = 0;
-
-	if (parts && r && s && ECDSA_SIG_set0(parts, r, s) == 1) {
-		r = s = NULL;
-		size = i2d_ECDSA_SIG(parts, NULL) <= DER_MAX ? i2d_ECDSA_SIG(parts, &der) : 0;
-	}
-	BN_free(r);
-	BN_free(s);
-	ECDSA_SIG_free(parts);
-	return size;
-}
-
-static const char *digest_of(const struct sgpu_signing_key *key)
-{
-	return key->kind == SGPU_SIGNING_P256 ? "SHA256" : NULL; /* Ed25519 takes the message itself */
-}
-
 int sgpu_signing_sign(const struct sgpu_signing_key *key, const void *data, size_t size,
 		      uint8_t signature[SGPU_SIGNATURE_SIZE], struct sgpu_error *error)
 {
+	const bool ec = key->kind == SGPU_SIGNING_P256; /* Ed25519 takes the message itself */
 	uint8_t made[DER_MAX];
 	size_t made_size = sizeof(made);
 
@@ -201,10 +170,10 @@ int sgpu_signing_sign(const struct sgpu_signing_key *key, const void *data, size
 	EVP_PKEY *loaded = load(key);
 	EVP_MD_CTX *context = EVP_MD_CTX_new();
 	bool done = loaded && context &&
-		    EVP_DigestSignInit_ex(context, NULL, digest_of(key), NULL, NULL, loaded, NULL) == 1 &&
+		    EVP_DigestSignInit_ex(context, NULL, ec ? "SHA256" : NULL, NULL, NULL, loaded, NULL) == 1 &&
 		    EVP_DigestSign(context, made, &made_size, data, size) == 1;
-	if (done && key->kind == SGPU_SIGNING_P256) {
-		done = der_to_raw(made, made_size, signature);
+	if (done && ec) {
+		done = sgpu_ecdsa_raw(made, made_size, signature, SGPU_SIGNATURE_SIZE / 2);
 	} else if (done) {
 		memcpy(signature, made, SGPU_SIGNATURE_SIZE);
 	}
@@ -217,23 +186,18 @@ int sgpu_signing_verify(const struct sgpu_signing_key *key, const void *data, si
 			const uint8_t signature[SGPU_SIGNATURE_SIZE], struct sgpu_error *error)
 {
 	struct sgpu_signing_key public_key;
-	uint8_t der[DER_MAX];
-	const uint8_t *checked = signature;
-	int checked_size = SGPU_SIGNATURE_SIZE;
 
 	if (key->kind == SGPU_SIGNING_NONE) {
 		return sgpu_fail(error, SGPU_EINVALID, "there is no key to verify a signature with");
 	}
 	sgpu_signing_public(key, &public_key);
-	if (key->kind == SGPU_SIGNING_P256) {
-		checked_size = raw_to_der(signature, der);
-		checked = der;
-	}
 	EVP_PKEY *loaded = load(&public_key);
 	EVP_MD_CTX *context = EVP_MD_CTX_new();
-	bool good = loaded && context && checked_size > 0 &&
-		    EVP_DigestVerifyInit_ex(context, NULL, digest_of(key), NULL, NULL, loaded, NULL) == 1 &&
-		    EVP_DigestVerify(context, checked, (size_t)checked_size, data, size) == 1;
+	bool good = loaded && context &&
+		    (key->kind == SGPU_SIGNING_P256 ?
+		     sgpu_ecdsa_verifies(loaded, "SHA256", data, size, signature, SGPU_SIGNATURE_SIZE / 2) :
+		     EVP_DigestVerifyInit_ex(context, NULL, NULL, NULL, NULL, loaded, NULL) == 1 &&
+		     EVP_DigestVerify(context, signature, SGPU_SIGNATURE_SIZE, data, size) == 1);
 	EVP_MD_CTX_free(context);
 	EVP_PKEY_free(loaded);
 	ERR_clear_error();

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "attest/internal.h"
+#include "../harness/token.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -16,7 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct sgpu_chain chain;
 	size_t payload_size = 0;
 	char *payload = NULL;
-	int code = sgpu_jws_verify((const char *)data, size, NULL, &payload, &payload_size, &chain, &error);
+	int code = token_verify((const char *)data, size, NULL, &payload, &payload_size, &chain, &error);
 
 	if (code) {
 		if ((code != SGPU_EINVALID && code != SGPU_ESIGNATURE) || payload || payload_size || chain.count ||

@@ -18,20 +18,14 @@ static int equals_hex(const void *data, const char *hex)
 	return same;
 }
 
-UNIT_TEST(sha256_gives_the_digest_of_abc_whole_and_in_pieces)
+UNIT_TEST(sha256_gives_the_digests_of_abc_and_of_nothing)
 {
 	static const char abc[] = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-	struct sgpu_sha256 *state = NULL;
 	uint8_t digest[SGPU_SHA256_SIZE];
 
 	CHECK(sgpu_sha256("abc", 3, digest, NULL) == 0 && equals_hex(digest, abc));
 	CHECK(sgpu_sha256(NULL, 0, digest, NULL) == 0 &&
 	      equals_hex(digest, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"));
-	REQUIRE(sgpu_sha256_create(&state, NULL) == 0);
-	CHECK(sgpu_sha256_update(state, "a", 1, NULL) == 0 && sgpu_sha256_update(state, "bc", 2, NULL) == 0);
-	CHECK(sgpu_sha256_finish(state, digest, NULL) == 0 && equals_hex(digest, abc));
-	sgpu_sha256_free(&state);
-	CHECK(!state);
 }
 
 UNIT_TEST(hmac_matches_rfc_4231_and_takes_empty_input)
@@ -188,7 +182,7 @@ UNIT_TEST(the_environment_chooses_the_provider_and_an_unknown_one_is_an_error)
 
 int main(void)
 {
-	UNIT_RUN(sha256_gives_the_digest_of_abc_whole_and_in_pieces);
+	UNIT_RUN(sha256_gives_the_digests_of_abc_and_of_nothing);
 	UNIT_RUN(hmac_matches_rfc_4231_and_takes_empty_input);
 	UNIT_RUN(hkdf_matches_rfc_5869_and_refuses_too_much);
 	UNIT_RUN(key_wrap_matches_rfc_3394_and_refuses_any_changed_byte);

@@ -1,25 +1,68 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Collects what this machine can state about itself. Nothing is judged here; missing records are named.
+ * What the sources of evidence share: files of the kernel's interfaces, and records as JSON text.
  */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <sgpu/base.h>
+#include <sgpu/io.h>
 
 #include "attest/collect/evidence.h"
-
-static const struct sgpu_evidence_source *const sources[] = {
-	&sgpu_evidence_tsm, &sgpu_evidence_gramine, &sgpu_evidence_nvidia,
-};
-_Static_assert(SGPU_ARRAY_LENGTH(sources) <= SGPU_RECORDS_MAX, "a record for each source");
 
 const char *sgpu_evidence_root(const char *variable, const char *usual)
 {
 	const char *root = secure_getenv(variable);
 
 	return root && *root ? root : usual;
+}
+
+static int path_of(const char *root, const char *name, char path[PATH_MAX], struct sgpu_error *error)
+{
+	return snprintf(path, PATH_MAX, "%s/%s", root, name) < PATH_MAX ? SGPU_OK :
+	       sgpu_fail(error, SGPU_EUSAGE, "path '%s' is too long", root);
+}
+
+bool sgpu_evidence_has(const char *root, const char *name)
+{
+	char path[PATH_MAX];
+
+	return path_of(root, name, path, NULL) == SGPU_OK && access(path, F_OK) == 0;
+}
+
+int sgpu_evidence_read(const char *root, const char *name, size_t limit, char **data, size_t *size,
+		       struct sgpu_error *error)
+{
+	char path[PATH_MAX];
+	int rc = path_of(root, name, path, error);
+
+	*data = NULL;
+	return rc < 0 ? rc : sgpu_read_file(path, limit, data, size, error);
+}
+
+int sgpu_evidence_write(const char *root, const char *name, const uint8_t report_data[64], struct sgpu_error *error)
+{
+	char path[PATH_MAX];
+	int fd, rc = path_of(root, name, path, error);
+
+	if (rc < 0) {
+		return rc;
+	}
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0) {
+		return sgpu_fail_errno(error, "cannot open '%s'", path);
+	}
+	rc = sgpu_write(fd, path, report_data, 64, error);
+	if (close(fd) && rc == SGPU_OK) {
+		rc = errno == EBUSY ? sgpu_fail(error, SGPU_EUNAVAILABLE, "the driver of '%s' is busy", root) :
+				      sgpu_fail_errno(error, "cannot write '%s'", path);
+	}
+	return rc;
 }
 
 int sgpu_evidence_text(json_t *document, char **value, size_t *size, struct sgpu_error *error)
@@ -31,34 +74,4 @@ int sgpu_evidence_text(json_t *document, char **value, size_t *size, struct sgpu
 	}
 	*size = strlen(*value);
 	return SGPU_OK;
-}
-
-int sgpu_evidence_collect(const uint8_t report_data[64], struct sgpu_device *device, struct sgpu_record *records)
-{
-	int count = (int)SGPU_ARRAY_LENGTH(sources);
-
-	memset(records, 0, SGPU_RECORDS_MAX * sizeof(*records));
-	for (int i = 0; i < count; i++) {
-		struct sgpu_record *record = &records[i];
-		struct sgpu_error error = { 0 };
-
-		snprintf(record->label, sizeof(record->label), "%s", sources[i]->label);
-		record->type = sources[i]->type;
-		int rc = sources[i]->collect(report_data, device, &record->value, &record->size, &error);
-		if (rc != SGPU_OK) {
-			record->value = NULL;
-			record->size = 0;
-			snprintf(record->absent, sizeof(record->absent), "%.255s",
-				 error.text[0] ? error.text : sgpu_strerror(rc));
-		}
-	}
-	return count;
-}
-
-void sgpu_records_clear(struct sgpu_record *records, int count)
-{
-	for (int i = 0; i < count; i++) {
-		free(records[i].value);
-	}
-	memset(records, 0, (size_t)count * sizeof(*records));
 }

@@ -20,6 +20,13 @@ extern const struct sgpu_evidence_source sgpu_evidence_tsm, sgpu_evidence_gramin
 SGPU_MUST_CHECK int sgpu_evidence_text(json_t *document, char **value, size_t *size, struct sgpu_error *error);
 /* Where the kernel shows the interface: what the environment names, or `usual`. */
 const char *sgpu_evidence_root(const char *variable, const char *usual);
+/* Files of the interface, beneath its root. Nothing is believed to be taken before the file was closed. Errors: SGPU_ESYSTEM,
+ * SGPU_EUSAGE (the path is too long), SGPU_EUNAVAILABLE (the driver is busy). *data from malloc. */
+bool sgpu_evidence_has(const char *root, const char *name);
+SGPU_MUST_CHECK int sgpu_evidence_read(const char *root, const char *name, size_t limit, char **data, size_t *size,
+				       struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_evidence_write(const char *root, const char *name, const uint8_t report_data[64],
+					struct sgpu_error *error);
 
 /* The nonce for a GPU's own report, which has room for 32 bytes: drawn from report data by SHAKE256. */
 enum { SGPU_GPU_NONCE_SIZE = 32 };

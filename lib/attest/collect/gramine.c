@@ -3,14 +3,9 @@
  * Under Gramine: /dev/attestation, virtual files of its library OS. The quote covers the last data written to
  * user_report_data, and is made when it is read.
  */
-#include <fcntl.h>
-#include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include <sgpu/io.h>
 #include <sgpu/json.h>
 
 #include "attest/collect/evidence.h"
@@ -19,28 +14,17 @@
 
 enum { QUOTE_MAX = 1 << 16, WORD_MAX = 64 };
 
-static int path_of(const char *root, const char *name, char path[PATH_MAX], struct sgpu_error *error)
-{
-	return snprintf(path, PATH_MAX, "%s/%s", root, name) < PATH_MAX ? SGPU_OK :
-	       sgpu_fail(error, SGPU_EUSAGE, "path '%s' is too long", root);
-}
-
 /* "dcap", or "none" without SGX; the caller frees it. */
 static int read_type(const char *root, char **word, struct sgpu_error *error)
 {
-	char path[PATH_MAX];
 	size_t size = 0;
-	int rc = path_of(root, "attestation_type", path, error);
+	int rc;
 
-	*word = NULL;
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	if (access(path, F_OK)) {
+	if (!sgpu_evidence_has(root, "attestation_type")) {
 		return sgpu_fail(error, SGPU_EUNAVAILABLE, "this process does not run under Gramine: there is no "
-				 "'%s'", path);
+				 "'%s/attestation_type'", root);
 	}
-	rc = sgpu_read_file(path, WORD_MAX, word, &size, error);
+	rc = sgpu_evidence_read(root, "attestation_type", WORD_MAX, word, &size, error);
 	if (rc == SGPU_OK) {
 		(*word)[strcspn(*word, "\n")] = '\0';
 		if (!strcmp(*word, "none")) {
@@ -49,37 +33,6 @@ static int read_type(const char *root, char **word, struct sgpu_error *error)
 		}
 	}
 	return rc;
-}
-
-static int write_report_data(const char *root, const uint8_t report_data[64], struct sgpu_error *error)
-{
-	char path[PATH_MAX];
-	int rc = path_of(root, "user_report_data", path, error);
-	int fd = rc == SGPU_OK ? open(path, O_WRONLY | O_CLOEXEC) : -1;
-
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	if (fd < 0) {
-		return sgpu_fail_errno(error, "cannot open '%s'", path);
-	}
-	rc = sgpu_write(fd, path, report_data, 64, error);
-	if (close(fd) && rc == SGPU_OK) {
-		rc = sgpu_fail_errno(error, "cannot write '%s'", path);
-	}
-	return rc;
-}
-
-static int read_quote(const char *root, char **quote, size_t *size, struct sgpu_error *error)
-{
-	char path[PATH_MAX];
-	int rc = path_of(root, "quote", path, error);
-
-	*quote = NULL;
-	if (rc == SGPU_OK) {
-		rc = sgpu_read_file(path, QUOTE_MAX, quote, size, error);
-	}
-	return rc == SGPU_OK && !*size ? sgpu_fail(error, SGPU_EDEVICE, "Gramine gave an empty quote") : rc;
 }
 
 static int collect(const uint8_t report_data[64], struct sgpu_device *device, char **value, size_t *size,
@@ -92,10 +45,13 @@ static int collect(const uint8_t report_data[64], struct sgpu_device *device, ch
 
 	(void)device;
 	if (rc == SGPU_OK) {
-		rc = write_report_data(root, report_data, error);
+		rc = sgpu_evidence_write(root, "user_report_data", report_data, error);
 	}
 	if (rc == SGPU_OK) {
-		rc = read_quote(root, &quote, &quote_size, error);
+		rc = sgpu_evidence_read(root, "quote", QUOTE_MAX, &quote, &quote_size, error);
+	}
+	if (rc == SGPU_OK && !quote_size) {
+		rc = sgpu_fail(error, SGPU_EDEVICE, "Gramine gave an empty quote");
 	}
 	if (rc == SGPU_OK) {
 		rc = sgpu_evidence_text(json_pack("{s:s, s:o}", "attestation_type", word, "quote",

@@ -7,7 +7,6 @@
  * it.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +15,6 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/io.h>
 #include <sgpu/json.h>
 
 #include "attest/collect/evidence.h"
@@ -33,29 +31,12 @@ struct report {
 	size_t outblob_size, auxblob_size, provider_size;
 };
 
-static int attribute_path(const struct report *report, const char *name, char path[PATH_MAX],
-			  struct sgpu_error *error)
-{
-	return snprintf(path, PATH_MAX, "%s/%s", report->folder, name) < PATH_MAX ? SGPU_OK :
-	       sgpu_fail(error, SGPU_EUSAGE, "path '%s' is too long", report->root);
-}
-
-static int read_attribute(const struct report *report, const char *name, size_t limit, char **data, size_t *size,
-			  struct sgpu_error *error)
-{
-	char path[PATH_MAX];
-	int rc = attribute_path(report, name, path, error);
-
-	*data = NULL;
-	return rc == SGPU_OK ? sgpu_read_file(path, limit, data, size, error) : rc;
-}
-
 /* How many writes were accepted. */
 static int read_generation(const struct report *report, uint64_t *generation, struct sgpu_error *error)
 {
 	char *text = NULL;
 	size_t size = 0;
-	int rc = read_attribute(report, "generation", LINE_MAX_SIZE, &text, &size, error);
+	int rc = sgpu_evidence_read(report->folder, "generation", LINE_MAX_SIZE, &text, &size, error);
 
 	if (rc == SGPU_OK) {
 		text[strcspn(text, "\n")] = '\0';
@@ -100,28 +81,6 @@ static int make_folder(struct report *report, struct sgpu_error *error)
 	}
 }
 
-/* The kernel sees the data when the file is closed. */
-static int write_inblob(const struct report *report, const uint8_t report_data[64], struct sgpu_error *error)
-{
-	char path[PATH_MAX];
-	int rc = attribute_path(report, "inblob", path, error);
-	int fd = rc == SGPU_OK ? open(path, O_WRONLY | O_CLOEXEC) : -1;
-
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	if (fd < 0) {
-		return sgpu_fail_errno(error, "cannot open '%s'", path);
-	}
-	rc = sgpu_write(fd, path, report_data, 64, error);
-	if (close(fd) && rc == SGPU_OK) {
-		rc = errno == EBUSY ? sgpu_fail(error, SGPU_EUNAVAILABLE, "the driver of '%s' is busy",
-						report->root) :
-				      sgpu_fail_errno(error, "cannot write '%s'", path);
-	}
-	return rc;
-}
-
 static int check_generation(const struct report *report, uint64_t expected, const char *when,
 			    struct sgpu_error *error)
 {
@@ -141,8 +100,7 @@ static int check_generation(const struct report *report, uint64_t expected, cons
 static int read_blobs(struct report *report, struct sgpu_error *error)
 {
 	struct sgpu_error fault = { 0 };
-	char path[PATH_MAX];
-	int rc = read_attribute(report, "outblob", BLOB_MAX, &report->outblob, &report->outblob_size, &fault);
+	int rc = sgpu_evidence_read(report->folder, "outblob", BLOB_MAX, &report->outblob, &report->outblob_size, &fault);
 
 	if (rc != SGPU_OK) {
 		return sgpu_fail(error, rc == SGPU_ESYSTEM ? SGPU_EDEVICE : rc,
@@ -151,13 +109,12 @@ static int read_blobs(struct report *report, struct sgpu_error *error)
 	if (!report->outblob_size) {
 		return sgpu_fail(error, SGPU_EDEVICE, "the driver gave an empty report");
 	}
-	rc = attribute_path(report, "auxblob", path, error);
-	if (rc == SGPU_OK && access(path, F_OK) == 0) {
-		rc = sgpu_read_file(path, BLOB_MAX, &report->auxblob, &report->auxblob_size, error);
+	if (sgpu_evidence_has(report->folder, "auxblob")) {
+		rc = sgpu_evidence_read(report->folder, "auxblob", BLOB_MAX, &report->auxblob, &report->auxblob_size, error);
 	}
 	if (rc == SGPU_OK) {
-		rc = read_attribute(report, "provider", LINE_MAX_SIZE, &report->provider, &report->provider_size,
-				    error);
+		rc = sgpu_evidence_read(report->folder, "provider", LINE_MAX_SIZE, &report->provider, &report->provider_size,
+					error);
 	}
 	return rc;
 }
@@ -168,7 +125,7 @@ static int make_report(struct report *report, const uint8_t report_data[64], str
 	int rc = read_generation(report, &before, error);
 
 	if (rc == SGPU_OK) {
-		rc = write_inblob(report, report_data, error);
+		rc = sgpu_evidence_write(report->folder, "inblob", report_data, error);
 	}
 	if (rc == SGPU_OK) {
 		rc = check_generation(report, before + 1, "after writing", error);

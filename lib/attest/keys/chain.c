@@ -17,7 +17,11 @@
 #include "attest/internal.h"
 #include "crypto/internal.h"
 
-enum { PEM_MAX = 1 << 18, AUTH_LEVEL = 2 /* of libcrypto: 112 bits at least in every certificate */ };
+enum {
+	PEM_MAX = 1 << 18,
+	AUTH_LEVEL = 2, /* of libcrypto: 112 bits at least in every certificate */
+	LOOSE_DEPTH = 4,
+};
 
 X509 *sgpu_certificate_parse(const uint8_t *der, size_t size)
 {
@@ -135,34 +139,65 @@ int sgpu_chain_load(const char *path, struct sgpu_chain *chain, struct sgpu_erro
 }
 
 /* ---- verification ---- */
-static int push_all(const struct sgpu_chain *chain, int first, STACK_OF(X509) *stack, X509_STORE *store,
-		    const char *what, struct sgpu_error *error)
+int sgpu_chain_push(const struct sgpu_chain *chain, int first, STACK_OF(X509) *stack, const char *what,
+		    struct sgpu_error *error)
 {
 	for (int i = first; i < chain->count; i++) {
 		X509 *certificate = sgpu_certificate_parse(chain->der[i], chain->size[i]);
+
 		if (!certificate) {
 			return sgpu_fail(error, SGPU_ECHAIN, "%s %d is malformed", what, i + 1);
 		}
-		int done = store ? X509_STORE_add_cert(store, certificate) == 1 :
-			   sk_X509_push(stack, certificate) > 0;
-		if (store || !done) {
+		if (sk_X509_push(stack, certificate) <= 0) {
 			X509_free(certificate);
-		}
-		if (!done) {
-			return sgpu_crypto_fail(error, "gathering certificates");
+			return sgpu_fail_nomem(error);
 		}
 	}
 	return 0;
 }
 
-static int fail_chain(const X509_STORE_CTX *context, struct sgpu_error *error)
+static int fail_chain(const X509_STORE_CTX *context, const char *owner, struct sgpu_error *error)
 {
 	int reason = X509_STORE_CTX_get_error(context), depth = X509_STORE_CTX_get_error_depth(context);
 	bool expired = reason == X509_V_ERR_CERT_HAS_EXPIRED || reason == X509_V_ERR_CERT_NOT_YET_VALID;
 
+	return sgpu_fail(error, expired ? SGPU_EEXPIRED : SGPU_ECHAIN, "certificate %d of the %s%schain: %s", depth + 1,
+			 owner, *owner ? "'s " : "", X509_verify_cert_error_string(reason));
+}
+
+int sgpu_chain_check(X509 *leaf, STACK_OF(X509) *others, const struct sgpu_chain *roots, int64_t now, bool strict,
+		     const char *owner, struct sgpu_error *error)
+{
+	X509_STORE_CTX *context = X509_STORE_CTX_new();
+	STACK_OF(X509) *trusted = sk_X509_new_null();
+	int code = context && trusted ? 0 : sgpu_fail_nomem(error);
+
+	if (!code && (!roots || !roots->count)) {
+		code = sgpu_fail(error, SGPU_ECHAIN, "there is no trusted root");
+	}
+	if (!code) {
+		code = sgpu_chain_push(roots, 0, trusted, "root", error);
+	}
+	if (!code && X509_STORE_CTX_init(context, NULL, leaf, others) != 1) {
+		code = sgpu_crypto_fail(error, "preparing the verification of certificates");
+	}
+	if (!code) {
+		X509_VERIFY_PARAM *parameters = X509_STORE_CTX_get0_param(context);
+
+		X509_STORE_CTX_set0_trusted_stack(context, trusted); /* the system's roots are not asked */
+		X509_VERIFY_PARAM_set_time(parameters, (time_t)now);
+		X509_VERIFY_PARAM_set_flags(parameters, X509_V_FLAG_CHECK_SS_SIGNATURE |
+					    (strict ? X509_V_FLAG_X509_STRICT : 0));
+		X509_VERIFY_PARAM_set_auth_level(parameters, AUTH_LEVEL);
+		X509_VERIFY_PARAM_set_depth(parameters, strict ? SGPU_CHAIN_MAX : LOOSE_DEPTH);
+		if (X509_verify_cert(context) != 1) {
+			code = fail_chain(context, owner, error);
+		}
+	}
 	ERR_clear_error();
-	return sgpu_fail(error, expired ? SGPU_EEXPIRED : SGPU_ECHAIN, "certificate %d of the chain: %s", depth + 1,
-			 X509_verify_cert_error_string(reason));
+	X509_STORE_CTX_free(context);
+	sk_X509_pop_free(trusted, X509_free);
+	return code;
 }
 
 /* What X509_verify_cert leaves to its caller: who may sign evidence. */
@@ -187,53 +222,27 @@ static int check_leaf(X509 *leaf, struct sgpu_error *error)
 	return 0;
 }
 
-static int verify(X509_STORE *store, X509 *leaf, STACK_OF(X509) *others, int64_t now, struct sgpu_error *error)
-{
-	X509_STORE_CTX *context = X509_STORE_CTX_new();
-	int code = 0;
-
-	if (!context || X509_STORE_CTX_init(context, store, leaf, others) != 1) {
-		X509_STORE_CTX_free(context);
-		return sgpu_crypto_fail(error, "preparing the verification of certificates");
-	}
-	X509_VERIFY_PARAM *parameters = X509_STORE_CTX_get0_param(context);
-	X509_VERIFY_PARAM_set_time(parameters, (time_t)now);
-	X509_VERIFY_PARAM_set_flags(parameters, X509_V_FLAG_X509_STRICT | X509_V_FLAG_CHECK_SS_SIGNATURE);
-	X509_VERIFY_PARAM_set_auth_level(parameters, AUTH_LEVEL);
-	X509_VERIFY_PARAM_set_depth(parameters, SGPU_CHAIN_MAX);
-	if (X509_verify_cert(context) != 1) {
-		code = fail_chain(context, error);
-	}
-	X509_STORE_CTX_free(context);
-	return code;
-}
-
 int sgpu_chain_verify(const struct sgpu_chain *chain, const struct sgpu_chain *roots, int64_t now,
 		      struct sgpu_error *error)
 {
 	X509 *leaf = chain->count > 0 ? sgpu_certificate_parse(chain->der[0], chain->size[0]) : NULL;
 	STACK_OF(X509) *others = sk_X509_new_null();
-	X509_STORE *store = X509_STORE_new(); /* empty: the system's roots are not asked */
 	int code = 0;
 
-	if (!others || !store) {
+	if (!others) {
 		code = sgpu_fail_nomem(error);
 	} else if (!leaf) {
 		code = sgpu_fail(error, SGPU_ECHAIN, chain->count ? "certificate 1 of the chain is malformed" :
 				 "there is no certificate");
 	} else {
-		code = push_all(chain, 1, others, NULL, "certificate", error);
+		code = sgpu_chain_push(chain, 1, others, "certificate", error);
 	}
 	if (!code) {
-		code = push_all(roots, 0, NULL, store, "root", error);
-	}
-	if (!code) {
-		code = verify(store, leaf, others, now, error);
+		code = sgpu_chain_check(leaf, others, roots, now, true, "", error);
 	}
 	if (!code) {
 		code = check_leaf(leaf, error);
 	}
-	X509_STORE_free(store);
 	sk_X509_pop_free(others, X509_free);
 	X509_free(leaf);
 	return code;

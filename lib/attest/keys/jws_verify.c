@@ -6,10 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <openssl/ecdsa.h>
-#include <openssl/err.h>
-#include <openssl/pem.h>
-
 #include <sgpu/base.h>
 
 #include "attest/internal.h"
@@ -135,93 +131,10 @@ int sgpu_jws_parse(const char *token, size_t size, struct sgpu_jws *jws, struct 
 	return code;
 }
 
-/* r || s to the DER that libcrypto verifies. */
-static unsigned char *der_signature(const uint8_t raw[SGPU_ES384_SIZE], int *size)
-{
-	ECDSA_SIG *parts = ECDSA_SIG_new();
-	BIGNUM *r = BN_bin2bn(raw, SGPU_ES384_SIZE / 2, NULL);
-	BIGNUM *s = BN_bin2bn(raw + SGPU_ES384_SIZE / 2, SGPU_ES384_SIZE / 2, NULL);
-	unsigned char *der = NULL;
-
-	if (parts && r && s && ECDSA_SIG_set0(parts, r, s) == 1) {
-		r = s = NULL;
-		*size = i2d_ECDSA_SIG(parts, &der);
-	}
-	BN_free(r);
-	BN_free(s);
-	ECDSA_SIG_free(parts);
-	return der;
-}
-
 int sgpu_jws_check(const struct sgpu_jws *jws, EVP_PKEY *key, struct sgpu_error *error)
 {
-	int size = 0;
-	unsigned char *der = der_signature(jws->signature, &size);
-	EVP_MD_CTX *context = EVP_MD_CTX_new();
+	bool verified = sgpu_ecdsa_verifies(key, "SHA384", jws->signed_text, jws->signed_size, jws->signature,
+					    SGPU_ES384_SIZE / 2);
 
-	int ready = der && context && EVP_DigestVerifyInit_ex(context, NULL, "SHA384", NULL, NULL, key, NULL) == 1;
-	int verified = ready && EVP_DigestVerify(context, der, (size_t)size, (const uint8_t *)jws->signed_text,
-						 jws->signed_size) == 1;
-	EVP_MD_CTX_free(context);
-	OPENSSL_free(der);
-	if (!ready) {
-		return sgpu_crypto_fail(error, "preparing ECDSA");
-	}
-	ERR_clear_error();
 	return verified ? 0 : sgpu_fail(error, SGPU_ESIGNATURE, "token: the signature does not verify");
-}
-
-static int read_public(const char *pem, EVP_PKEY **key, struct sgpu_error *error)
-{
-	BIO *bio = BIO_new_mem_buf(pem, -1);
-
-	*key = bio ? PEM_read_bio_PUBKEY(bio, NULL, NULL, NULL) : NULL;
-	BIO_free(bio);
-	ERR_clear_error();
-	if (!*key || !sgpu_is_p384(*key)) {
-		EVP_PKEY_free(*key);
-		*key = NULL;
-		return sgpu_fail(error, SGPU_EINVALID, "the key is no public key in PEM on the curve P-384");
-	}
-	return 0;
-}
-
-int sgpu_jws_verify(const char *token, size_t token_size, const char *public_pem, char **payload,
-		    size_t *payload_size, struct sgpu_chain *chain, struct sgpu_error *error)
-{
-	struct sgpu_jws jws;
-	EVP_PKEY *key = NULL;
-
-	*payload = NULL;
-	*payload_size = 0;
-	if (chain) {
-		memset(chain, 0, sizeof(*chain));
-	}
-	int code = sgpu_jws_parse(token, token_size, &jws, error);
-	if (code) {
-		return code;
-	}
-	if (public_pem) {
-		code = read_public(public_pem, &key, error);
-	} else if (!jws.chain.count) {
-		code = sgpu_fail(error, SGPU_EINVALID, "token: it has no 'x5c', and no key was given");
-	} else {
-		code = sgpu_certificate_key(jws.chain.der[0], jws.chain.size[0], "token: certificate 1 of 'x5c'",
-					    &key, error);
-	}
-	if (!code) {
-		code = sgpu_jws_check(&jws, key, error);
-	}
-	EVP_PKEY_free(key);
-	if (!code) {
-		*payload = jws.payload;
-		*payload_size = jws.payload_size;
-		jws.payload = NULL;
-		if (chain) {
-			*chain = jws.chain;
-			memset(&jws.chain, 0, sizeof(jws.chain));
-		}
-	}
-	sgpu_jws_clear(&jws);
-	return code;
 }

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include <openssl/core_names.h>
-#include <openssl/ecdsa.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
 
@@ -142,18 +141,6 @@ int sgpu_signer_fingerprint(const struct sgpu_signer *signer, uint8_t hash[SGPU_
 	return sgpu_key_fingerprint(signer->key, hash, error);
 }
 
-/* DER as libcrypto gives it to r || s, each of 48 bytes (RFC 7518, section 3.4). */
-static int raw_signature(const uint8_t *der, size_t size, uint8_t signature[SGPU_ES384_SIZE],
-			 struct sgpu_error *error)
-{
-	ECDSA_SIG *parts = d2i_ECDSA_SIG(NULL, &der, (long)size);
-	int done = parts && BN_bn2binpad(ECDSA_SIG_get0_r(parts), signature, SGPU_ES384_SIZE / 2) > 0 &&
-		   BN_bn2binpad(ECDSA_SIG_get0_s(parts), signature + SGPU_ES384_SIZE / 2, SGPU_ES384_SIZE / 2) > 0;
-
-	ECDSA_SIG_free(parts);
-	return done ? 0 : sgpu_crypto_fail(error, "reading its own signature");
-}
-
 EVP_MD_CTX *sgpu_signer_context(const struct sgpu_signer *signer)
 {
 	EVP_MD_CTX *context = EVP_MD_CTX_new();
@@ -172,8 +159,10 @@ int sgpu_signer_sign(const struct sgpu_signer *signer, const void *data, size_t 
 	EVP_MD_CTX *context = sgpu_signer_context(signer);
 	uint8_t der[256];
 	size_t der_size = sizeof(der);
-	int done = context && EVP_DigestSign(context, der, &der_size, data, size) == 1;
+	/* RFC 7518, section 3.4 */
+	bool done = context && EVP_DigestSign(context, der, &der_size, data, size) == 1 &&
+		    sgpu_ecdsa_raw(der, der_size, signature, SGPU_ES384_SIZE / 2);
 
 	EVP_MD_CTX_free(context);
-	return done ? raw_signature(der, der_size, signature, error) : sgpu_crypto_fail(error, "ECDSA");
+	return done ? 0 : sgpu_crypto_fail(error, "ECDSA");
 }

@@ -10,6 +10,7 @@
 
 #include "attest/internal.h"
 #include "attest/verify/tsm_report.h"
+#include "crypto/internal.h"
 
 enum {
 	REPORT_SIZE = 0x4a0, SIGNED_SIZE = 0x2a0,
@@ -74,7 +75,7 @@ static bool signs(X509 *certificate, struct sgpu_bytes blob, const uint8_t signa
 
 	ERR_clear_error();
 	return key && sgpu_is_p384(key) &&
-	       sgpu_tsm_signed(key, "SHA384", (struct sgpu_bytes){ blob.data, SIGNED_SIZE }, signature, HALF);
+	       sgpu_ecdsa_verifies(key, "SHA384", blob.data, SIGNED_SIZE, signature, HALF);
 }
 
 /* The certificate whose key signed: the table's, or one that was given. */
@@ -127,7 +128,7 @@ static int verify_with(struct sgpu_bytes blob, const struct sgpu_snp_certificate
 			     &signer,
 			     error);
 	if (rc == SGPU_OK) {
-		rc = sgpu_tsm_chain(signer, certificates->others, trust, name, error);
+		rc = sgpu_chain_check(signer, certificates->others, trust->roots, trust->now, false, name, error);
 	}
 	return rc == SGPU_OK ? sgpu_snp_match(signer, kind == KEY_VLEK, blob.data + AT_REPORTED_TCB,
 					      blob.data + AT_CHIP_ID, error) : rc;

@@ -83,7 +83,8 @@ static EVP_PKEY *point_key(const uint8_t *coordinates)
 static int check_td_signature(const struct sgpu_tdx_quote *quote, struct sgpu_error *error)
 {
 	EVP_PKEY *key = point_key(quote->attestation_key.data);
-	bool good = key && sgpu_tsm_signed(key, "SHA256", quote->head, quote->signature, SGPU_TDX_HALF);
+	bool good = key && sgpu_ecdsa_verifies(key, "SHA256", quote->head.data, quote->head.size, quote->signature,
+					       SGPU_TDX_HALF);
 
 	EVP_PKEY_free(key);
 	return good ? SGPU_OK : sgpu_fail(error, SGPU_ESIGNATURE, key ? "TDX quote: its signature does not verify" :
@@ -94,22 +95,16 @@ static int check_td_signature(const struct sgpu_tdx_quote *quote, struct sgpu_er
 static int check_enclave(const struct sgpu_tdx_quote *quote, struct sgpu_error *error)
 {
 	const uint8_t *report = quote->qe_report.data;
-	struct sgpu_sha256 *state = NULL;
+	EVP_MD_CTX *context = EVP_MD_CTX_new();
 	uint8_t digest[SGPU_SHA256_SIZE];
-	int rc = sgpu_sha256_create(&state, error);
+	bool done = context && EVP_DigestInit_ex2(context, EVP_sha256(), NULL) == 1 &&
+		    EVP_DigestUpdate(context, quote->attestation_key.data, quote->attestation_key.size) == 1 &&
+		    EVP_DigestUpdate(context, quote->qe_data.data, quote->qe_data.size) == 1 &&
+		    EVP_DigestFinal_ex(context, digest, NULL) == 1;
 
-	if (rc == SGPU_OK) {
-		rc = sgpu_sha256_update(state, quote->attestation_key.data, quote->attestation_key.size, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_sha256_update(state, quote->qe_data.data, quote->qe_data.size, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_sha256_finish(state, digest, error);
-	}
-	sgpu_sha256_free(&state);
-	if (rc != SGPU_OK) {
-		return rc;
+	EVP_MD_CTX_free(context);
+	if (!done) {
+		return sgpu_crypto_fail(error, "SHA-256");
 	}
 	if (!sgpu_equal(digest, report + AT_QE_REPORT_DATA, sizeof(digest)) ||
 	    !sgpu_all_zero(report + AT_QE_REPORT_DATA + sizeof(digest), 64 - sizeof(digest))) {
@@ -133,7 +128,7 @@ static int load_chain(struct sgpu_bytes pem, STACK_OF(X509) *others, X509 **leaf
 {
 	struct sgpu_chain chain = { 0 };
 	struct sgpu_error inner = { 0 };
-	int rc = SGPU_OK;
+	int rc;
 
 	/* A C string, whose NUL is included or missing. */
 	while (pem.size && !pem.data[pem.size - 1]) {
@@ -142,18 +137,8 @@ static int load_chain(struct sgpu_bytes pem, STACK_OF(X509) *others, X509 **leaf
 	if (sgpu_chain_parse((const char *)pem.data, pem.size, "PCK chain", &chain, &inner)) {
 		return sgpu_fail(error, SGPU_EINVALID, "TDX quote: %s", inner.text);
 	}
-	for (int i = 0; rc == SGPU_OK && i < chain.count; i++) {
-		X509 *certificate = sgpu_certificate_parse(chain.der[i], chain.size[i]);
-
-		if (!certificate) {
-			rc = sgpu_fail(error, SGPU_EINVALID, "TDX quote: certificate %d is malformed", i + 1);
-		} else if (i == 0) {
-			*leaf = certificate;
-		} else if (sk_X509_push(others, certificate) <= 0) {
-			X509_free(certificate);
-			rc = sgpu_fail_nomem(error);
-		}
-	}
+	*leaf = sgpu_certificate_parse(chain.der[0], chain.size[0]);
+	rc = *leaf ? sgpu_chain_push(&chain, 1, others, "TDX quote: certificate", error) : sgpu_fail_nomem(error);
 	sgpu_chain_clear(&chain);
 	return rc;
 }
@@ -169,10 +154,10 @@ static int check_platform(const struct sgpu_tdx_quote *quote, const struct sgpu_
 		rc = sgpu_fail(error, SGPU_ECHAIN, "TDX quote: its platform's key is not on P-256");
 	}
 	if (rc == SGPU_OK) {
-		rc = sgpu_tsm_chain(leaf, others, trust, "PCK", error);
+		rc = sgpu_chain_check(leaf, others, trust->roots, trust->now, false, "PCK", error);
 	}
-	if (rc == SGPU_OK && !sgpu_tsm_signed(X509_get0_pubkey(leaf), "SHA256", quote->qe_report, quote->qe_signature,
-					      SGPU_TDX_HALF)) {
+	if (rc == SGPU_OK && !sgpu_ecdsa_verifies(X509_get0_pubkey(leaf), "SHA256", quote->qe_report.data,
+						  quote->qe_report.size, quote->qe_signature, SGPU_TDX_HALF)) {
 		rc = sgpu_fail(error, SGPU_ESIGNATURE, "TDX quote: the signature of its quoting enclave does not "
 			       "verify");
 	}

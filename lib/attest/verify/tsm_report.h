@@ -44,14 +44,6 @@ void sgpu_snp_certificates_clear(struct sgpu_snp_certificates *certificates);
 SGPU_MUST_CHECK int sgpu_snp_match(X509 *leaf, bool is_vlek, const uint8_t tcb[8], const uint8_t chip[64],
 				   struct sgpu_error *error);
 
-/* Whether `leaf` leads through `others` to one of the roots; `what` names the leaf. No revocation lists are fetched
- * or read. Errors: SGPU_ECHAIN, SGPU_EEXPIRED. */
-SGPU_MUST_CHECK int sgpu_tsm_chain(X509 *leaf, STACK_OF(X509) *others, const struct sgpu_tsm_trust *trust,
-				   const char *what, struct sgpu_error *error);
-/* Whether r || s, each big-endian of `half` bytes (at most 48), signs the data. The digest: "SHA256" or "SHA384". */
-bool sgpu_tsm_signed(EVP_PKEY *key, const char *digest, struct sgpu_bytes data, const uint8_t *signature,
-		     size_t half);
-
 static inline uint16_t sgpu_le16(const uint8_t *data)
 {
 	return (uint16_t)(data[0] | data[1] << 8);

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The two forms of an ECDSA signature: r || s, big-endian, as JWS and processors have it, and DER, as libcrypto has it.
+ */
+#include <openssl/ecdsa.h>
+#include <openssl/err.h>
+
+#include "crypto/internal.h"
+
+enum { DER_MAX = 128 /* two numbers of 48 bytes and their heads are 104 */ };
+
+bool sgpu_ecdsa_raw(const uint8_t *der, size_t size, uint8_t *raw, int half)
+{
+	ECDSA_SIG *parts = d2i_ECDSA_SIG(NULL, &der, (long)size);
+	bool done = parts && BN_bn2binpad(ECDSA_SIG_get0_r(parts), raw, half) == half &&
+		    BN_bn2binpad(ECDSA_SIG_get0_s(parts), raw + half, half) == half;
+
+	ECDSA_SIG_free(parts);
+	return done;
+}
+
+/* Returns its size; 0: it cannot be made. */
+static int to_der(const uint8_t *raw, int half, uint8_t der[DER_MAX])
+{
+	ECDSA_SIG *parts = ECDSA_SIG_new();
+	BIGNUM *r = BN_bin2bn(raw, half, NULL), *s = BN_bin2bn(raw + half, half, NULL);
+	int size = 0;
+
+	if (parts && r && s && ECDSA_SIG_set0(parts, r, s) == 1) {
+		r = s = NULL;
+		size = i2d_ECDSA_SIG(parts, NULL) <= DER_MAX ? i2d_ECDSA_SIG(parts, &der) : 0;
+	}
+	BN_free(r);
+	BN_free(s);
+	ECDSA_SIG_free(parts);
+	return size;
+}
+
+bool sgpu_ecdsa_verifies(EVP_PKEY *key, const char *digest, const void *data, size_t size, const uint8_t *raw, int half)
+{
+	uint8_t der[DER_MAX];
+	int der_size = to_der(raw, half, der);
+	EVP_MD_CTX *context = EVP_MD_CTX_new();
+	bool good = der_size > 0 && context &&
+		    EVP_DigestVerifyInit_ex(context, NULL, digest, NULL, NULL, key, NULL) == 1 &&
+		    EVP_DigestVerify(context, der, (size_t)der_size, data, size) == 1;
+
+	EVP_MD_CTX_free(context);
+	ERR_clear_error();
+	return good;
+}
