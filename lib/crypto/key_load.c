@@ -102,7 +102,7 @@ static int read_key(const char *path, size_t limit, const char **name, struct st
 
 int sgpu_key_set_load(const char *path, struct sgpu_key_set *set, struct sgpu_error *error)
 {
-	struct stat status;
+	struct stat status = { 0 };
 	const char *name;
 	char *text = NULL;
 	size_t size = 0;
@@ -115,6 +115,8 @@ int sgpu_key_set_load(const char *path, struct sgpu_key_set *set, struct sgpu_er
 	if (!code && sgpu_key_set_secret(set)) {
 		code = check_secret(name, &status, error);
 	}
+	set->others_write = S_ISREG(status.st_mode) && ((status.st_uid != geteuid() && status.st_uid != 0) ||
+							(status.st_mode & (S_IWGRP | S_IWOTH)));
 	if (code) {
 		sgpu_key_set_clear(set);
 	}

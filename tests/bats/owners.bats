@@ -168,3 +168,27 @@ json.dump(next(key for key in keys if key.get("use") == "sig"), open("sign.jwk",
 	run -4 sgpu-measure policy --build "$SGPU_BUILD" --owners owners --at-least plain -o policy.json
 	assert_no_file policy.json
 }
+
+@test "a public key that others can write to names no recipient and verifies nothing" {
+	sgpu-manifest pack job.json >packed
+	for mode in 666 664 602; do
+		chmod $mode runner.pub.jwk
+		run --separate-stderr -4 sgpu-seal seal -q -k owner.jwk -r runner.pub.jwk -o again packed
+		assert_contains "$stderr" "others can write to key 'runner.pub.jwk'"
+		run -4 sgpu-seal rewrap -q -k owner.jwk -r - -o again sealed <runner.pub.jwk
+		assert_no_file again
+	done
+	chmod 644 runner.pub.jwk
+	run -0 sgpu-seal seal -q -k owner.jwk -r runner.pub.jwk -o again packed
+	sgpu-seal pubkey -o owner.pub.jwk owner.jwk
+	sgpu-run -k runner.jwk --owners owners -o response sealed
+	chmod 666 owner.pub.jwk
+	run -4 sgpu-seal open -q -k owner.jwk -k owner.pub.jwk --batch sealed -C out response
+	assert_no_file out
+	chmod 644 owner.pub.jwk
+	run -0 sgpu-seal open -q -k owner.jwk -k owner.pub.jwk --batch sealed -C out response
+	requires root
+	chown 65534 runner.pub.jwk
+	run -4 sgpu-seal seal -q -k owner.jwk -r runner.pub.jwk -o more packed
+	assert_no_file more
+}
