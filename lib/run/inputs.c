@@ -11,6 +11,7 @@
 #include <sgpu/io.h>
 #include <sgpu/stage.h>
 
+#include "batch/tar.h"
 #include "run/admit.h"
 #include "run/loop.h"
 #include "run/memory.h"
@@ -25,7 +26,7 @@ struct input {
 	bool prepared;                /* its header and its key are right */
 	struct sgpu_transfer *_Atomic transfer;
 	struct sgpu_device_key *key;
-	struct sgpu_source file;      /* of a payload that does not travel in the batch */
+	struct sgpu_source file;      /* what holds the payload, unless it comes through a pipe */
 	int code;
 	char *text;                   /* why not */
 };
@@ -50,6 +51,11 @@ static bool is_inline(const struct input *input)
 	return in_batch(input)->location.kind == SGPU_LOCATION_INLINE;
 }
 
+static bool is_piped(const struct input *input)
+{
+	return is_inline(input) && input->file.fd < 0;
+}
+
 static uint64_t payload_size(const struct input *input)
 {
 	return sgpu_batch_payload_size(input->all->job->batch, input->all->job->in_batch[input->segment]);
@@ -72,7 +78,7 @@ static int read_header(struct input *input, uint8_t header[SGPU_SEALED_HEADER], 
 	int rc;
 
 	atomic_fetch_add(&input->all->base->trace->bytes_in, SGPU_SEALED_HEADER);
-	if (is_inline(input)) {
+	if (is_piped(input)) {
 		return read_tar(input, 0, header, SGPU_SEALED_HEADER, error);
 	}
 	rc = sgpu_pread(input->file.fd, input->file.name, header, SGPU_SEALED_HEADER, input->file.offset, &got, error);
@@ -122,7 +128,7 @@ static int prepare_input(void *argument, struct sgpu_stream *stream, struct sgpu
 		rc = load_key(input, stream, error);
 		request->key = input->key;
 	}
-	if (rc == SGPU_OK && !is_inline(input)) {
+	if (rc == SGPU_OK && !is_piped(input)) {
 		rc = sgpu_source_from_file(base->engine, input->file.fd, input->file.name, input->file.offset + header,
 					   &request->source, error);
 	}
@@ -189,7 +195,7 @@ static bool start_input(struct input *input, struct sgpu_transfer **transfer)
 	const struct sgpu_transfer_request request = {
 		.direction = SGPU_TRANSFER_IN, .last = sealed, .size = payload_size(input) - (sealed ? SGPU_SEALED_HEADER : 0),
 		.digested = !sealed, .expected = in_batch(input)->kt128,
-		.source = { .read = is_inline(input) ? read_tar : NULL, .ordered = is_inline(input), .context = input },
+		.source = { .read = is_piped(input) ? read_tar : NULL, .ordered = is_piped(input), .context = input },
 		.prepare = prepare_input, .span = note_span, .done = note_done, .argument = input,
 	};
 	struct sgpu_run_base *base = input->all->base;
@@ -210,16 +216,33 @@ static bool start_input(struct input *input, struct sgpu_transfer **transfer)
 }
 
 /* ---- all of them ---- */
+/* A large payload of a batch that is a file is read by all cores. */
+static void find_in_file(struct input *input)
+{
+	const struct sgpu_tar_reader *tar = input->all->tar;
+	const uint64_t size = payload_size(input);
+
+	if (size > SGPU_TRANSFER_SMALL && tar->seekable) {
+		input->file = (struct sgpu_source){ .fd = tar->fd, .offset = tar->position, .size = size };
+		snprintf(input->file.name, sizeof(input->file.name), "%s", tar->name);
+	}
+}
+
 static int bring_inline(struct sgpu_inputs *inputs, struct input *input, struct sgpu_error *error)
 {
 	struct sgpu_transfer *transfer;
-	int rc;
+	int rc = SGPU_OK;
 
+	find_in_file(input);
 	/* A payload that is not taken is skipped with what follows it. */
 	if (!start_input(input, &transfer)) {
 		return SGPU_OK;
 	}
-	rc = sgpu_transfer_pump(transfer, error);
+	if (is_piped(input)) {
+		rc = sgpu_transfer_pump(transfer, error);
+	} else {
+		sgpu_tar_consumed(inputs->tar, payload_size(input));
+	}
 	if (atomic_load(&inputs->base->stop)) {
 		return sgpu_fail(error, atomic_load(&inputs->base->stop), "the run was stopped");
 	}

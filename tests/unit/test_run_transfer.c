@@ -4,8 +4,13 @@
  * what a hostile owner of a file may do meanwhile. On the device that $SGPU_TEST_DEVICE names, or on one that is made
  * to look like a GPU. Its kernels are those of test_cuda_aead: racecheck has nothing to find.
  */
+#include <fcntl.h>
 #include <linux/magic.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/sendfile.h>
 #include <sys/vfs.h>
+#include <unistd.h>
 
 #include "fake_gpu.h"
 
@@ -23,12 +28,53 @@ static void prepare(struct sgpu_runner_config *config)
 	config->pinned_max = pinned_max;
 }
 
+/* ---- a batch through a pipe, so that which path its payloads take does not depend on its file ---- */
+static struct feeder {
+	pthread_t thread;
+	int from, to;
+} feeder;
+
+static void *feed(void *argument)
+{
+	off_t at = 0;
+
+	(void)argument;
+	while (sendfile(feeder.to, feeder.from, &at, 1 << 20) > 0) {
+		;
+	}
+	close(feeder.to);
+	close(feeder.from);
+	return NULL;
+}
+
+/* Returns the end to read from. */
+static int start_feeding(int file)
+{
+	int ends[2];
+
+	signal(SIGPIPE, SIG_IGN);
+	if (pipe2(ends, O_CLOEXEC) != 0) {
+		abort();
+	}
+	feeder.from = file;
+	feeder.to = ends[1];
+	if (pthread_create(&feeder.thread, NULL, feed, NULL) != 0) {
+		abort();
+	}
+	return ends[0];
+}
+
+static bool piped = true;
+
 /* Runs it, and keeps which paths were taken. */
 static int run_noted(struct job *job, struct answer *answer)
 {
 	struct sgpu_run *run = NULL;
 	int in = sign_and_write(job), out = memfd_create("response", MFD_CLOEXEC), rc;
 
+	if (piped) {
+		in = start_feeding(in);
+	}
 	memset(answer, 0, sizeof(*answer));
 	rc = run_with(&owner, in, out, 0, &run);
 	sgpu_run_get_paths(run, &paths);
@@ -43,6 +89,9 @@ static int run_noted(struct job *job, struct answer *answer)
 	}
 	close(in);
 	close(out);
+	if (piped) {
+		pthread_join(feeder.thread, NULL);
+	}
 	return rc;
 }
 
@@ -106,6 +155,29 @@ UNIT_TEST(payloads_of_any_size_come_and_go_through_pinned_memory)
 			}
 		}
 	}
+}
+
+UNIT_TEST(payloads_of_a_batch_in_a_file_are_read_there)
+{
+	static const uint64_t sizes[] = { 1, (1 << 20) + 1, (9 << 20) + 4711 };
+
+	piped = false;
+	for (unsigned many = fewest_cores(); many < 4; many += 2) {
+		set_limits(many, SGPU_RUNNER_PINNED_MAX);
+		for (size_t i = 0; i < SGPU_ARRAY_LENGTH(sizes); i++) {
+			uint64_t sealed = 0;
+
+			run_whole(sizes[i]);
+			REQUIRE(sgpu_sealed_size(sizes[i], &sealed));
+			if (faked) {
+				/* Its file is in memory. */
+				CHECK(paths.in[SGPU_PATH_REGISTERED] ==
+				      (many == 1 && sizes[i] > 9 << 20 ? sealed - SGPU_SEALED_HEADER + sizes[i] : 0));
+				CHECK(paths.in[SGPU_PATH_PAGEABLE] == 0);
+			}
+		}
+	}
+	piped = true;
 }
 
 UNIT_TEST(results_beyond_the_pinned_limit_are_drained)
@@ -448,6 +520,7 @@ UNIT_TEST(a_kernel_that_hangs_is_given_up_at_the_deadline_and_on_request)
 static void all_tests(void)
 {
 	UNIT_RUN(payloads_of_any_size_come_and_go_through_pinned_memory);
+	UNIT_RUN(payloads_of_a_batch_in_a_file_are_read_there);
 	UNIT_RUN(results_beyond_the_pinned_limit_are_drained);
 	UNIT_RUN(many_pieces_keep_within_the_pinned_limit);
 	UNIT_RUN(without_pinned_memory_everything_is_pageable);
