@@ -49,6 +49,7 @@ struct sgpu_engine_config {
 	uint64_t first_run;     /* smallest chunk run where a live copy begins; 512 KiB */
 	uint64_t last_run;      /* smallest chunk run where the device works alone, before or after the bus; 1 MiB */
 	unsigned live_buffers;  /* staging buffers that one live copy uses at most */
+	uint64_t kept_max;      /* most memory of regions that stays registered; a quarter of the machine's */
 };
 
 /* `device` is borrowed and must outlive the engine; NULL: an engine that works on the host alone.
@@ -98,7 +99,7 @@ struct sgpu_transfer_sink {
 	/* Takes exactly `size` bytes at `position`. */
 	int (*write)(void *context, uint64_t position, const void *data, size_t size, struct sgpu_error *error);
 	/* As a source's: memory that is written; NULL: write is called. What was written there is
-	 * wiped after a failure of the transfer. */
+	 * wiped after a failure of the transfer, if there is no write. */
 	void *(*view)(void *context, uint64_t size, bool *registered);
 	void (*close)(void *context);
 	bool ordered;             /* written in order, in sgpu_transfer_pump */
@@ -114,6 +115,13 @@ SGPU_MUST_CHECK int sgpu_source_from_file(struct sgpu_engine *engine, int fd, co
 /* The same written by pwrite, by all cores, into a regular file. */
 SGPU_MUST_CHECK int sgpu_sink_to_file(struct sgpu_engine *engine, int fd, const char *name, uint64_t offset,
 				      struct sgpu_transfer_sink *sink, struct sgpu_error *error);
+/* The same of a region: where several transfers use the same slice of one that has a name, the
+ * slice stays registered, so that the device reads or writes it. What a transfer that failed has
+ * written there stays. */
+SGPU_MUST_CHECK int sgpu_source_from_region(struct sgpu_engine *engine, int fd, const char *name, uint64_t offset,
+					    struct sgpu_transfer_source *source, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_sink_to_region(struct sgpu_engine *engine, int fd, const char *name, uint64_t offset,
+					struct sgpu_transfer_sink *sink, struct sgpu_error *error);
 /* Memory of this process; registered: from sgpu_host_alloc, or registered by the caller. */
 struct sgpu_transfer_source sgpu_source_from_memory(const void *memory, bool registered);
 struct sgpu_transfer_sink sgpu_sink_to_memory(void *memory, bool registered);

@@ -128,7 +128,10 @@ static int prepare_input(void *argument, struct sgpu_stream *stream, struct sgpu
 		rc = load_key(input, stream, error);
 		request->key = input->key;
 	}
-	if (rc == SGPU_OK && !is_piped(input)) {
+	if (rc == SGPU_OK && in_batch(input)->location.kind == SGPU_LOCATION_REGION) {
+		rc = sgpu_source_from_region(base->engine, input->file.fd, input->file.name, input->file.offset + header,
+					     &request->source, error);
+	} else if (rc == SGPU_OK && !is_piped(input)) {
 		rc = sgpu_source_from_file(base->engine, input->file.fd, input->file.name, input->file.offset + header,
 					   &request->source, error);
 	}

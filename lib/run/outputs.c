@@ -5,7 +5,8 @@
  *
  * A result of moderate size leaves a device that pins host memory straight to where it waits for the response. Larger ones
  * would pin more than a machine may have to spare: the engine copies them on. Where the response goes to a file, and all of
- * it can be laid out before it is known, results go to their place in that file and wait nowhere.
+ * it can be laid out before it is known, results go to their place in that file and wait nowhere. Nor do those wait for
+ * which the batch leases a region.
  */
 #include "run/outputs.h"
 
@@ -31,6 +32,7 @@ struct output {
 	struct sgpu_device_key *key;
 	uint8_t *data;
 	bool pinned;                    /* it is from sgpu_host_alloc */
+	struct sgpu_source region;      /* where it goes, if the batch leases a region for it */
 	int code;                       /* of the transfer */
 	char *text;
 	struct sgpu_output_end end;
@@ -118,6 +120,10 @@ static int put_header(struct output *output, const struct sgpu_sealed_keys *keys
 		memcpy(output->data, header, sizeof(header));
 		return SGPU_OK;
 	}
+	if (output->region.fd >= 0) {
+		return sgpu_pwrite(output->region.fd, output->region.name, header, sizeof(header), output->region.offset,
+				   error);
+	}
 	return sgpu_pwrite(config->fd, config->name, header, sizeof(header), output->end.place, error);
 }
 
@@ -204,16 +210,29 @@ static void note_left(struct sgpu_note *note)
 	all->config.left(all->config.owner);
 }
 
-/* Where it goes: to its place in the file, else to memory. */
+static bool goes_to_region(const struct output *output)
+{
+	return in_batch(output)->location.kind == SGPU_LOCATION_REGION &&
+	       !sgpu_segment_is_input(&output->all->job->manifest->segments[output->segment]);
+}
+
+/* Where it goes: to a region, to its place in the file, else to memory. */
 static int make_sink(struct output *output, struct sgpu_transfer_sink *sink, struct sgpu_error *error)
 {
 	const struct sgpu_outputs_config *config = &output->all->config;
+	struct sgpu_run_base *base = output->all->base;
 	const uint64_t header = is_sealed(output) ? SGPU_SEALED_HEADER : 0;
 	int rc;
 
+	if (goes_to_region(output)) {
+		rc = sgpu_leases_source(base->leases, &in_batch(output)->location, output->end.size, true, &output->region,
+					error);
+		return rc != SGPU_OK ? rc : sgpu_sink_to_region(base->engine, output->region.fd, output->region.name,
+								output->region.offset + header, sink, error);
+	}
 	if (config->places && config->places[output->all->job->in_batch[output->segment]] > 0) {
 		output->end.place = config->places[output->all->job->in_batch[output->segment]];
-		return sgpu_sink_to_file(output->all->base->engine, config->fd, config->name, output->end.place + header,
+		return sgpu_sink_to_file(base->engine, config->fd, config->name, output->end.place + header,
 					 sink, error);
 	}
 	rc = make_memory(output, error);
@@ -349,6 +368,7 @@ int sgpu_outputs_create(const struct sgpu_outputs_config *config, struct sgpu_ou
 	for (int i = 0; i < count; i++) {
 		made->list[i].all = made;
 		made->list[i].segment = i;
+		made->list[i].region.fd = -1;
 		made->list[i].left = (struct sgpu_note){ .handle = note_left, .owner = &made->list[i], .index = i };
 	}
 	return SGPU_OK;

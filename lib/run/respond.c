@@ -65,24 +65,6 @@ static int failure(struct writer *w, int segment, char **text)
 	return code;
 }
 
-/* A segment whose output the batch leases a region for goes there; all others travel in the response. */
-static int write_to_region(struct writer *w, const struct sgpu_batch_segment *asked, int segment,
-			   struct sgpu_error *error)
-{
-	const struct sgpu_output_end *end = sgpu_output_get(w->outputs, segment);
-	struct sgpu_source region = { .fd = -1 };
-	uint64_t begin = sgpu_now_ns();
-	int rc = sgpu_leases_source(w->base->leases, &asked->location, end->size, true, &region, error);
-
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	rc = sgpu_pwrite(region.fd, region.name, end->data, end->size, region.offset, error);
-	sgpu_source_close(&region);
-	sgpu_trace_add(w->base->trace, SGPU_SPAN_WRITE, -1, asked->id, begin, sgpu_now_ns(), end->size);
-	return rc;
-}
-
 static void fill_payload(struct writer *w, const struct sgpu_batch_segment *asked, int segment,
 			 const struct sgpu_output_end *end, struct sgpu_batch_segment *to)
 {
@@ -133,7 +115,6 @@ static int fill_segment(struct writer *w, int in_batch, struct sgpu_batch_segmen
 {
 	const struct sgpu_batch_segment *asked = &w->job->batch->segments[in_batch];
 	int segment = w->job->to_manifest[in_batch], code;
-	struct sgpu_error why = { 0 };
 	char *text;
 
 	to->id = strdup(asked->id);
@@ -151,11 +132,7 @@ static int fill_segment(struct writer *w, int in_batch, struct sgpu_batch_segmen
 		return fill_failure(to, code, text, error);
 	}
 	fill_payload(w, asked, segment, sgpu_output_get(w->outputs, segment), to);
-	if (to->location.kind == SGPU_LOCATION_REGION) {
-		code = write_to_region(w, asked, segment, &why);
-	}
-	return code == SGPU_OK ? code : fill_failure(to, code, sgpu_run_text("segment '%s' failed: %s", asked->id, why.text),
-						     error);
+	return SGPU_OK;
 }
 
 /* While the response is only expected, times of the usual length. */

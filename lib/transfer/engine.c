@@ -19,6 +19,7 @@
 #include "transfer/engine.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 enum { PAGE = 4096, SMALL_BUFFERS = 64, BUFFERS_MAX = 1024, LIVE_BUFFERS_MAX = 64 };
 #define KIB ((uint64_t)1024)
@@ -39,6 +40,13 @@ static const struct sgpu_engine_config standard = {
 };
 enum { LIVE_BUFFERS_DEMOTED = 10 };
 
+static uint64_t a_quarter_of_memory(void)
+{
+	long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+
+	return pages > 0 && page > 0 ? (uint64_t)pages / 4 * (uint64_t)page : 0;
+}
+
 static int configure(struct sgpu_engine *engine, const struct sgpu_engine_config *wanted, struct sgpu_error *error)
 {
 	struct sgpu_engine_config *config = &engine->config;
@@ -57,6 +65,7 @@ static int configure(struct sgpu_engine *engine, const struct sgpu_engine_config
 	}
 	config->workers = config->workers ? config->workers : sgpu_cpu_count();
 	config->pinned_max = config->pinned_max ? config->pinned_max : standard.pinned_max;
+	config->kept_max = config->kept_max ? config->kept_max : a_quarter_of_memory();
 	config->direct_count = config->direct_count ? config->direct_count : standard.direct_count;
 	if (config->live_buffers == 0) {
 		config->live_buffers = engine->demotes ? LIVE_BUFFERS_DEMOTED : standard.live_buffers;
@@ -107,6 +116,7 @@ int sgpu_engine_create(struct sgpu_device *device, const struct sgpu_engine_conf
 	pthread_mutex_init(&new->making, NULL);
 	pthread_mutex_init(&new->mutex, NULL);
 	pthread_mutex_init(&new->live_lock, NULL);
+	pthread_mutex_init(&new->keeping, NULL);
 	pthread_cond_init(&new->changed, NULL);
 	rc = configure(new, config, error);
 	if (rc == SGPU_OK && device) {
@@ -151,11 +161,13 @@ void sgpu_engine_free(struct sgpu_engine **engine)
 		sgpu_stream_free(&stream);
 	}
 	sgpu_staging_free(e);
+	sgpu_kept_free(e);
 	while ((move = e->spare)) {
 		e->spare = move->next;
 		free(move);
 	}
 	pthread_cond_destroy(&e->changed);
+	pthread_mutex_destroy(&e->keeping);
 	pthread_mutex_destroy(&e->live_lock);
 	pthread_mutex_destroy(&e->mutex);
 	pthread_mutex_destroy(&e->making);

@@ -65,6 +65,18 @@ SGPU_MUST_CHECK int sgpu_staging_fill(struct sgpu_engine *engine, struct sgpu_st
 				      bool device, struct sgpu_error *error);
 void sgpu_staging_free(struct sgpu_engine *engine);
 
+/* ---- sources.c, kept.c: files in memory, which the device can read by itself ---- */
+#define SGPU_REGISTER_MIN ((uint64_t)4 << 20) /* below, the calls cost about as much as they save */
+/* Files on a disk cannot be registered. *page: what a mapping is a multiple of. */
+bool sgpu_transfer_in_memory(int fd, uint64_t *page);
+struct sgpu_kept_slice;
+/* The bytes of a region's slice, registered, from its second use on; else NULL. A processor may not
+ * touch them. */
+void *sgpu_kept_take(struct sgpu_engine *engine, int fd, uint64_t offset, uint64_t size, bool writable,
+		     struct sgpu_kept_slice **slice);
+void sgpu_kept_give(struct sgpu_engine *engine, struct sgpu_kept_slice *slice); /* accepts NULL */
+void sgpu_kept_free(struct sgpu_engine *engine);
+
 /* ---- the engine ---- */
 enum sgpu_engine_stream { SGPU_ENGINE_COPY_IN, SGPU_ENGINE_OPEN, SGPU_ENGINE_SEAL, SGPU_ENGINE_COPY_OUT };
 
@@ -93,6 +105,11 @@ struct sgpu_engine {
 	struct sgpu_chunk_move *spare; /* moves to be used again */
 
 	pthread_mutex_t live_lock;     /* of one live copy */
+
+	pthread_mutex_t keeping;       /* the rest: slices that stay registered */
+	struct sgpu_kept_slice *kept;
+	uint64_t kept_bytes;
+	unsigned kept_count;
 };
 
 /* The stream, made on first use. */

@@ -17,7 +17,6 @@
 #include "transfer/engine.h"
 
 enum { PAGE = 4096 };
-#define REGISTER_MIN ((uint64_t)4 << 20) /* below, the calls cost about as much as they save */
 
 struct file {
 	struct sgpu_engine *engine;
@@ -26,6 +25,7 @@ struct file {
 	uint64_t offset;
 	void *base;            /* of the mapping that is registered, or NULL */
 	uint64_t mapped;
+	struct sgpu_kept_slice *kept; /* or NULL */
 };
 
 /* ---- registering ---- */
@@ -38,7 +38,7 @@ bool sgpu_transfer_register_pays(uint64_t size, unsigned cores, bool huge)
 	const double gib = 1 << 30, bus = 55e9, core = 4.5e9, memory = 37e9, unregister = 0.018;
 	double bytes = (double)size, rate = core * (cores < 1 ? 1 : cores), copied, registered;
 
-	if (size < REGISTER_MIN) {
+	if (size < SGPU_REGISTER_MIN) {
 		return false;
 	}
 	rate = rate < memory ? rate : memory;
@@ -47,8 +47,7 @@ bool sgpu_transfer_register_pays(uint64_t size, unsigned cores, bool huge)
 	return registered < copied;
 }
 
-/* Files on a disk cannot be registered. *page: what a mapping is a multiple of. */
-static bool is_in_memory(int fd, uint64_t *page)
+bool sgpu_transfer_in_memory(int fd, uint64_t *page)
 {
 	struct statfs about;
 
@@ -70,7 +69,7 @@ static const void *register_slice(void *context, uint64_t size, bool *registered
 	uint64_t page, begin, end;
 	void *base;
 
-	if (!atomic_load(&engine->registers) || !is_in_memory(file->fd, &page) ||
+	if (!atomic_load(&engine->registers) || !sgpu_transfer_in_memory(file->fd, &page) ||
 	    !sgpu_add_u64(file->offset, size, &end) || !sgpu_add_u64(end, page, &end) || end > INT64_MAX ||
 	    !sgpu_transfer_register_pays(size, engine->config.workers, page > PAGE)) {
 		return NULL;
@@ -94,6 +93,24 @@ static const void *register_slice(void *context, uint64_t size, bool *registered
 	file->mapped = end - begin;
 	*registered = true;
 	return (const uint8_t *)base + (file->offset - begin);
+}
+
+static const void *view_region(void *context, uint64_t size, bool *registered)
+{
+	struct file *file = context;
+	const void *memory = sgpu_kept_take(file->engine, file->fd, file->offset, size, false, &file->kept);
+
+	*registered = memory != NULL;
+	return memory ? memory : register_slice(context, size, registered);
+}
+
+static void *write_region(void *context, uint64_t size, bool *registered)
+{
+	struct file *file = context;
+	void *memory = sgpu_kept_take(file->engine, file->fd, file->offset, size, true, &file->kept);
+
+	*registered = memory != NULL;
+	return memory;
 }
 
 /* ---- files ---- */
@@ -120,6 +137,7 @@ static void close_file(void *context)
 {
 	struct file *file = context;
 
+	sgpu_kept_give(file->engine, file->kept);
 	if (file->base) {
 		sgpu_host_unregister(file->engine->device, file->base);
 		munmap(file->base, file->mapped);
@@ -160,6 +178,28 @@ int sgpu_sink_to_file(struct sgpu_engine *engine, int fd, const char *name, uint
 	}
 	*sink = (struct sgpu_transfer_sink){ .write = write_file, .close = close_file, .context = file };
 	return SGPU_OK;
+}
+
+int sgpu_source_from_region(struct sgpu_engine *engine, int fd, const char *name, uint64_t offset,
+			    struct sgpu_transfer_source *source, struct sgpu_error *error)
+{
+	int rc = sgpu_source_from_file(engine, fd, name, offset, source, error);
+
+	if (rc == SGPU_OK) {
+		source->view = view_region;
+	}
+	return rc;
+}
+
+int sgpu_sink_to_region(struct sgpu_engine *engine, int fd, const char *name, uint64_t offset,
+			struct sgpu_transfer_sink *sink, struct sgpu_error *error)
+{
+	int rc = sgpu_sink_to_file(engine, fd, name, offset, sink, error);
+
+	if (rc == SGPU_OK) {
+		sink->view = write_region;
+	}
+	return rc;
 }
 
 /* ---- memory ---- */

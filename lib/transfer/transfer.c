@@ -168,7 +168,7 @@ static void clear_destination(struct sgpu_transfer *transfer)
 	struct sgpu_stream *stream;
 
 	if (request->direction == SGPU_TRANSFER_OUT) {
-		if (transfer->memory) {
+		if (transfer->memory && !request->sink.write) {
 			sgpu_wipe(transfer->memory, sgpu_transfer_bytes(transfer));
 		}
 		return;

@@ -273,6 +273,129 @@ UNIT_TEST(what_pays_is_registered_and_read_by_the_device_alone)
 	tear_down();
 }
 
+/* ---- regions ---- */
+static char region_name[64];
+
+static int make_region(void)
+{
+	snprintf(region_name, sizeof(region_name), "/dev/shm/sgpu-test-XXXXXX");
+	return mkstemp(region_name);
+}
+
+/* A transfer to or from a region, instead of the file that make_move gave it. */
+static void make_region_move(struct move *move, int region, enum sgpu_transfer_direction direction)
+{
+	struct sgpu_transfer_request *request = &move->request;
+
+	make_move(move, direction, FILE_IN_MEMORY, true, LARGEST);
+	if (direction == SGPU_TRANSFER_IN) {
+		request->source.close(request->source.context);
+		CHECK(pwrite(region, move->host, move->bytes, 4096) == (ssize_t)move->bytes);
+		CHECK(sgpu_source_from_region(engine, region, "region", 4096, &request->source, &error) == SGPU_OK);
+	} else {
+		request->sink.close(request->sink.context);
+		CHECK(sgpu_sink_to_region(engine, region, "region", 4096, &request->sink, &error) == SGPU_OK);
+		close(move->file);
+		move->file = dup(region);
+	}
+}
+
+/* Returns how many of its bytes the device moved by itself. */
+static uint64_t use_region(int region, enum sgpu_transfer_direction direction)
+{
+	struct move move;
+	uint64_t registered;
+
+	make_region_move(&move, region, direction);
+	start(&move);
+	CHECK(finish(&move) == SGPU_OK);
+	registered = move.result.bytes[SGPU_PATH_REGISTERED];
+	check_move(&move);
+	free_move(&move);
+	return registered;
+}
+
+UNIT_TEST(a_region_that_is_used_again_stays_registered_while_it_has_a_name)
+{
+	const uint64_t bytes = sealed_bytes(LARGEST);
+
+	if (!looks_like_gpu) {
+		SKIP("the device registers nothing");
+	}
+	for (int out = 0; out < 2; out++) {
+		enum sgpu_transfer_direction direction = out ? SGPU_TRANSFER_OUT : SGPU_TRANSFER_IN;
+		struct sgpu_engine_config many = several;
+		int region = make_region(), before;
+
+		many.workers = 16; /* so that it does not pay to register for a single use */
+		REQUIRE(set_up(&many));
+		REQUIRE(region >= 0 && ftruncate(region, 4096 + (off_t)bytes) == 0);
+		before = atomic_load(&fake.registrations);
+		CHECK(use_region(region, direction) == 0 && atomic_load(&fake.registrations) == before);
+		CHECK(use_region(region, direction) == bytes && atomic_load(&fake.registered) == 1);
+		CHECK(use_region(region, direction) == bytes && use_region(region, direction) == bytes);
+		CHECK(atomic_load(&fake.registrations) == before + 1);
+		CHECK(unlink(region_name) == 0);
+		CHECK(use_region(region, direction) == 0);
+		close(region);
+		tear_down(); /* checks that nothing is registered any more */
+	}
+}
+
+UNIT_TEST(regions_share_what_may_stay_registered)
+{
+	const uint64_t bytes = sealed_bytes(LARGEST);
+	struct sgpu_engine_config many = several;
+	char names[3][sizeof(region_name)];
+	int regions[3];
+
+	if (!looks_like_gpu) {
+		SKIP("the device registers nothing");
+	}
+	many.workers = 16;
+	many.kept_max = 2 * bytes; /* with whole pages: room for one */
+	REQUIRE(set_up(&many));
+	for (int i = 0; i < 3; i++) {
+		regions[i] = make_region();
+		REQUIRE(regions[i] >= 0 && ftruncate(regions[i], 4096 + (off_t)bytes) == 0);
+		CHECK(use_region(regions[i], SGPU_TRANSFER_IN) == 0);
+		CHECK(use_region(regions[i], SGPU_TRANSFER_IN) == bytes);
+		CHECK(atomic_load(&fake.registered) == 1);
+		memcpy(names[i], region_name, sizeof(names[i]));
+	}
+	for (int i = 0; i < 3; i++) {
+		CHECK(unlink(names[i]) == 0);
+		close(regions[i]);
+	}
+	tear_down();
+}
+
+/* Its owner may cut it while the device uses it: an error of the transfer, or what the device still has, and no fault. */
+UNIT_TEST(a_region_that_is_cut_short_is_no_fault)
+{
+	const uint64_t bytes = sealed_bytes(LARGEST);
+	struct move move;
+	int region = make_region(), code;
+
+	REQUIRE(set_up(&several));
+	REQUIRE(region >= 0 && ftruncate(region, 4096 + (off_t)bytes) == 0);
+	for (int i = 0; i < 2; i++) {
+		(void)use_region(region, SGPU_TRANSFER_IN);
+		(void)use_region(region, SGPU_TRANSFER_OUT);
+	}
+	for (int out = 0; out < 2; out++) {
+		make_region_move(&move, region, out ? SGPU_TRANSFER_OUT : SGPU_TRANSFER_IN);
+		CHECK(ftruncate(region, 8192) == 0);
+		start(&move);
+		code = finish(&move);
+		CHECK(code == SGPU_OK || code == SGPU_ESYSTEM || code == SGPU_EAUTH);
+		free_move(&move);
+	}
+	CHECK(unlink(region_name) == 0);
+	close(region);
+	tear_down();
+}
+
 static void tests(void)
 {
 	UNIT_RUN(a_source_that_fails_leaves_nothing);
@@ -286,6 +409,9 @@ static void tests(void)
 	UNIT_RUN(without_pinned_memory_ordinary_memory_does);
 	UNIT_RUN(little_is_taken_for_little);
 	UNIT_RUN(what_pays_is_registered_and_read_by_the_device_alone);
+	UNIT_RUN(a_region_that_is_used_again_stays_registered_while_it_has_a_name);
+	UNIT_RUN(regions_share_what_may_stay_registered);
+	UNIT_RUN(a_region_that_is_cut_short_is_no_fault);
 }
 
 int main(void)

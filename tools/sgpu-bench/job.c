@@ -11,6 +11,7 @@
 #include <sgpu/run.h>
 #include <sgpu/io.h>
 #include <sgpu/seal.h>
+#include <sgpu/stage.h>
 
 #include "job.h"
 
@@ -272,13 +273,27 @@ const char *job_device_text(bool opens)
 	return opens ? "opened for a batch" : "resident";
 }
 
+static int read_region(const struct sgpu_batch_segment *s, uint8_t *payload, uint64_t size, struct sgpu_error *error)
+{
+	struct sgpu_source source;
+	size_t got = 0;
+	int rc = sgpu_source_open(&s->location, size, false, &source, error);
+
+	if (rc == SGPU_OK) {
+		rc = sgpu_pread(source.fd, source.name, payload, size, source.offset, &got, error);
+		sgpu_source_close(&source);
+	}
+	return rc == SGPU_OK && got < size ? sgpu_fail(error, SGPU_EDIFFERS, "output '%s' is cut short", s->id) : rc;
+}
+
 static int read_payload(const struct job *job, struct sgpu_tar_reader *tar, const struct sgpu_batch *response,
 			int index, void *data, uint64_t size, struct sgpu_error *error)
 {
 	const struct sgpu_batch_segment *s = &response->segments[index];
 	uint64_t payload_size = sgpu_batch_payload_size(response, index);
 	uint8_t *payload = malloc(payload_size + 1);
-	int rc = payload ? sgpu_tar_read(tar, payload, payload_size, error) : sgpu_fail_nomem(error);
+	int rc = !payload ? sgpu_fail_nomem(error) : s->location.kind == SGPU_LOCATION_REGION ?
+		 read_region(s, payload, payload_size, error) : sgpu_tar_read(tar, payload, payload_size, error);
 
 	if (rc == SGPU_OK && s->actual_size != size) {
 		rc = sgpu_fail(error, SGPU_EDIFFERS, "output '%s' has %llu bytes, not %llu", s->id,
@@ -306,6 +321,10 @@ int job_read(struct job *job, const char *id, void *data, uint64_t size, struct 
 	}
 	if (rc == SGPU_OK) {
 		rc = sgpu_batch_verify(response, job->key, error);
+	}
+	for (int i = 0; rc == SGPU_OK && !found && i < response->segment_count; i++) {
+		found = response->segments[i].location.kind == SGPU_LOCATION_REGION && !strcmp(response->segments[i].id, id);
+		index = i;
 	}
 	while (rc == SGPU_OK && !found && index >= 0) {
 		rc = sgpu_batch_next_payload(tar, response, &index, error);

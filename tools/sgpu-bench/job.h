@@ -21,7 +21,7 @@ struct job_input {
 struct job {
 	bool sealed;                      /* all segments HIGH; else all LOW */
 	bool bare;                        /* for a sealed one: on the plain device, outside of a secure context */
-	bool staged;                      /* set before job_finish: payloads in a region, not inline */
+	bool staged;                      /* set before job_finish: payloads and results in a region, not inline */
 	char region[SGPU_REGION_ID_TEXT + 1];
 	json_t *segments, *operations;    /* of the manifest, until job_finish */
 	struct job_input inputs[JOB_INPUTS_MAX];
@@ -75,7 +75,8 @@ const char *job_device_text(bool opens);
 SGPU_MUST_CHECK int job_read(struct job *job, const char *id, void *data, uint64_t size, struct sgpu_error *error);
 /* What a segment's payload is, sgpu_batch_payload_size() bytes. */
 SGPU_MUST_CHECK int job_payload(const struct job *job, int segment, uint8_t *payload, struct sgpu_error *error);
-/* Parts of job_finish and job_clear: the inputs of a batch go to a region that is kept, and that is removed again. */
+/* Parts of job_finish and job_clear: inputs and outputs of a batch go to a region that is kept, and that is removed
+ * again. */
 SGPU_MUST_CHECK int job_stage(struct job *job, struct sgpu_error *error);
 void job_unstage(struct job *job);
 /* Wipes and frees. Accepts one that job_begin refused, or a zeroed one. */

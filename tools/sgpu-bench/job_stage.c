@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Payloads of a job in a staged region, as sgpu-stage load --keep puts them.
+ * Payloads of a job in a staged region, and room there for what comes out, as sgpu-stage load --keep has it.
  */
+#include <sgpu/seal.h>
 #include <sgpu/stage.h>
 
 #include "job.h"
@@ -9,18 +10,27 @@
 /* A sealed payload starts at 8 modulo 16, so that its chunks are aligned, as sgpu-stage has it. */
 enum { PAGE = 4096, SEALED_SHIFT = 8 };
 
+/* Bytes that a segment needs in the region: of its payload, or of the largest result. */
+static uint64_t room_of(const struct job *job, int segment)
+{
+	const struct sgpu_batch_segment *s = &job->batch->segments[segment];
+	uint64_t size = s->size;
+
+	if (s->location.kind == SGPU_LOCATION_INLINE) {
+		return sgpu_batch_payload_size(job->batch, segment);
+	}
+	return job->sealed && !sgpu_sealed_size(s->size, &size) ? 0 : size;
+}
+
+/* Where each is, and the size of the region. */
 static uint64_t place_all(struct job *job)
 {
 	uint64_t total = 0;
 
 	for (int i = 0; i < job->batch->segment_count; i++) {
-		struct sgpu_batch_segment *s = &job->batch->segments[i];
-
-		if (s->location.kind == SGPU_LOCATION_INLINE) {
-			s->location.offset = total + (s->sealed ? SEALED_SHIFT : 0);
-			total = s->location.offset + sgpu_batch_payload_size(job->batch, i);
-			total = (total + PAGE - 1) / PAGE * PAGE;
-		}
+		job->batch->segments[i].location.offset = total + (job->sealed ? SEALED_SHIFT : 0);
+		total = job->batch->segments[i].location.offset + room_of(job, i);
+		total = (total + PAGE - 1) / PAGE * PAGE;
 	}
 	return total;
 }
@@ -34,9 +44,9 @@ static int fill(struct job *job, struct sgpu_region *region, struct sgpu_error *
 
 		if (s->location.kind == SGPU_LOCATION_INLINE) {
 			rc = job_payload(job, i, region->data + s->location.offset, error);
-			s->location.kind = SGPU_LOCATION_REGION;
-			snprintf(s->location.region, sizeof(s->location.region), "%s", region->id);
 		}
+		s->location.kind = SGPU_LOCATION_REGION;
+		snprintf(s->location.region, sizeof(s->location.region), "%s", region->id);
 	}
 	return rc;
 }
