@@ -182,30 +182,31 @@ static void free_bare(struct bare *b)
 	}
 }
 
-/* What Graviton compares: the application with its whole protection, and without any. */
-static int measure_bare(struct sgpu_bench *bench, struct app_side *sealed, const float *inputs,
+/* What Graviton compares: the application with its whole protection, and without any; and with the runner alone. */
+static int measure_bare(struct sgpu_bench *bench, struct app_side sides[SIDES], bool staged, const float *inputs,
 			struct sgpu_error *error)
 {
+	const struct app_side *sealed = &sides[SEALED];
 	struct bare bare;
 	const struct sgpu_bench_variant variants[] = {
 		{ .name = "bare calls", .run = run_bare, .verify = verify_bare, .argument = &bare },
-		{ .name = "sealed", .run = app_run_side, .verify = app_verify_side, .argument = sealed,
+		{ .name = "unsealed", .run = app_run_side, .verify = app_verify_side, .argument = &sides[UNSEALED] },
+		{ .name = "sealed", .run = app_run_side, .verify = app_verify_side, .argument = &sides[SEALED],
 		  .reference_ratio = 1.26,
 		  .reference = "Graviton, BlackScholes" },
 	};
 	const uint64_t bytes = VECTORS * sealed->count * sizeof(float), batches = (uint64_t)sealed->batches;
 	const struct sgpu_bench_point point = {
 		.parameters = { { "app", "black_scholes", 0 }, { "device", job_device_text(false), 0 },
-				{ "payloads", app_payloads_text(false), 0 }, { "against", "bare calls",
+				{ "payloads", app_payloads_text(staged), 0 }, { "against", "bare calls",
 									       0 }, { "batches", NULL, batches },
 				{ "batch_bytes", NULL, bytes } },
 		.bytes = batches * bytes, .operations = batches,
 	};
 	int rc = make_bare(bench, &bare, inputs, sealed->count, sealed->batches, error);
 
-	sealed->opens = false;
 	if (rc == SGPU_OK) {
-		rc = sgpu_bench_measure(bench, &point, variants, 2, error);
+		rc = sgpu_bench_measure(bench, &point, variants, SGPU_ARRAY_LENGTH(variants), error);
 	}
 	free_bare(&bare);
 	return rc;
@@ -231,9 +232,9 @@ int app_black_scholes(struct sgpu_bench *bench, struct app_side sides[SIDES], st
 			rc = app_measure(bench, "black_scholes", batches, VECTORS * count * sizeof(float), sides,
 					 &app_ways[w], error);
 		}
-	}
-	if (rc == SGPU_OK) {
-		rc = measure_bare(bench, &sides[SEALED], inputs, error);
+		if (rc == SGPU_OK && !app_ways[w].opens) {
+			rc = measure_bare(bench, sides, app_ways[w].staged, inputs, error);
+		}
 	}
 	free(inputs);
 	return rc;
