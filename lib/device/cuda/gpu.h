@@ -117,7 +117,7 @@ struct sgpu_event {
 };
 
 /* ---- memory.c ---- */
-/* Small blocks, cut from regions. */
+/* Blocks, cut from regions. */
 struct sgpu_cuda_cuts {
 	struct sgpu_arena arena;
 	struct sgpu_cuda_region *regions;
@@ -126,8 +126,7 @@ struct sgpu_cuda_cuts {
 };
 struct sgpu_cuda_memory {
 	pthread_mutex_t lock;
-	void *large;                     /* tree of blocks, by address */
-	struct sgpu_cuda_cuts small, own; /* own: no copy reaches it */
+	struct sgpu_cuda_cuts blocks, own; /* given out; of the device's own: no copy reaches it */
 	CUmemoryPool pool;
 	uint64_t used, limit, total;
 };

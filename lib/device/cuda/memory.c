@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Device memory. Large blocks come from a pool of our own that keeps what was freed, in the order of one internal
- * stream: host threads wait for that stream before they are given memory, so that every stream may use it. Small
- * blocks are cut from regions, without a call of the driver. Memory is cleared as it is freed. Every block in use
- * stands in a tree, so that addresses can be checked and nothing is left behind.
+ * Device memory: regions of a pool of our own that keeps what was freed, in the order of one internal stream. Host
+ * threads wait for that stream before they are given a region, so that every stream may use it. A large block is a
+ * region; small ones are cut from regions, without a call of the driver. Memory is cleared as it is freed. Every block
+ * in use is known to the arena, so that addresses can be checked and nothing is left behind.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,15 +15,6 @@
 #define REGION ((uint64_t)32 << 20)
 #define FIRST_OWN ((uint64_t)2 << 20)
 
-/* A large block. */
-struct block {
-	struct sgpu_range range;       /* bytes that are its own */
-	uint64_t size;                 /* as asked for */
-	CUdeviceptr start;             /* as the driver gave it */
-	uint64_t start_extent;
-};
-
-/* What blocks are cut from. */
 struct sgpu_cuda_region {
 	CUdeviceptr start;             /* as the driver gave it */
 	uint64_t extent;
@@ -35,11 +26,6 @@ struct sgpu_cuda_region {
 static uint64_t whole_pages(uint64_t size)
 {
 	return (size + SGPU_CUDA_PAGE - 1) / SGPU_CUDA_PAGE * SGPU_CUDA_PAGE;
-}
-
-static struct block *find_large(struct sgpu_cuda_memory *memory, uint64_t address)
-{
-	return (struct block *)(void *)sgpu_ranges_find(&memory->large, address);
 }
 
 /* The lock is held. False: there is no host memory, and the region is only kept to be freed. */
@@ -167,7 +153,7 @@ static int refuse(struct sgpu_device *device, CUresult result, uint64_t size, st
 	return sgpu_cuda_check(device, result, "cannot allocate device memory", error);
 }
 
-/* ---- small blocks ---- */
+/* ---- regions and blocks ---- */
 /* A block of what is known to be clear, or NULL; the lock is held. */
 static struct sgpu_block *take(struct sgpu_cuda_cuts *cuts, uint64_t size)
 {
@@ -181,15 +167,26 @@ static struct sgpu_block *take(struct sgpu_cuda_cuts *cuts, uint64_t size)
 	return sgpu_arena_take(&cuts->arena, size);
 }
 
-/* Memory of the pool, cleared. */
-static CUresult obtain_region(struct sgpu_device *device, struct sgpu_cuda_region *region)
+/* Memory of the pool that every stream may use: to cut small blocks from, then it is clear, or for a large one. What
+ * the driver gives may begin at any multiple of 512. */
+static CUresult obtain_region(struct sgpu_device *device, uint64_t size, struct sgpu_cuda_region *region)
 {
-	CUresult result = obtain(device, region->extent, &region->start);
+	CUresult result;
 
+	region->of_pool = true;
+	region->extent = size > SMALL_MAX ? sgpu_arena_extent(size) : REGION;
+	result = obtain(device, region->extent, &region->start);
+	if (result == CUDA_SUCCESS && region->start % SGPU_CUDA_PAGE != 0) {
+		(void)sgpu_cu.cuMemFreeAsync(region->start, device->internal);
+		region->extent += SGPU_CUDA_PAGE;
+		result = obtain(device, region->extent, &region->start);
+	}
 	if (result != CUDA_SUCCESS) {
 		return result;
 	}
-	result = sgpu_cu.cuMemsetD8Async(region->start, 0, region->extent, device->internal);
+	if (size <= SMALL_MAX) {
+		result = sgpu_cu.cuMemsetD8Async(region->start, 0, region->extent, device->internal);
+	}
 	if (result == CUDA_SUCCESS && sgpu_cuda_sync_internal(device, NULL) != SGPU_OK) {
 		result = CUDA_ERROR_UNKNOWN;
 	}
@@ -203,16 +200,14 @@ static CUresult obtain_region(struct sgpu_device *device, struct sgpu_cuda_regio
 static int add_region(struct sgpu_device *device, struct sgpu_cuda_cuts *cuts, uint64_t size,
 		      struct sgpu_block **block, struct sgpu_error *error)
 {
-	const uint64_t least = sgpu_arena_extent(size) + SGPU_CUDA_PAGE;
 	struct sgpu_cuda_region *region = calloc(1, sizeof(*region));
 	CUresult result;
 
+	*block = NULL;
 	if (!region) {
 		return sgpu_fail_nomem(error);
 	}
-	region->of_pool = true;
-	region->extent = least > REGION ? least : REGION;
-	result = obtain_region(device, region);
+	result = obtain_region(device, size, region);
 	if (result != CUDA_SUCCESS) {
 		free(region);
 		return refuse(device, result, size, error);
@@ -263,74 +258,45 @@ static CUresult give(struct sgpu_device *device, struct sgpu_cuda_cuts *cuts, st
 	return result;
 }
 
-/* ---- large blocks ---- */
-/* Fills in a block of `extent` bytes. What the driver gives may begin at any multiple of 512. */
-static CUresult place(struct sgpu_device *device, struct block *block)
+/* Whether it is a large block with a region of its own. */
+static bool fills_region(const struct sgpu_block *block)
 {
-	CUresult result = obtain(device, block->range.extent, &block->start);
-
-	block->start_extent = block->range.extent;
-	if (result == CUDA_SUCCESS && block->start % SGPU_CUDA_PAGE != 0) {
-		(void)sgpu_cu.cuMemFreeAsync(block->start, device->internal);
-		block->start_extent = block->range.extent + SGPU_CUDA_PAGE;
-		result = obtain(device, block->start_extent, &block->start);
-	}
-	block->range.address = whole_pages(block->start);
-	return result;
+	return block->size > SMALL_MAX && block->range.extent == block->region->extent;
 }
 
-/* Clears before it frees, in the order of one stream. */
-static void release(struct sgpu_device *device, CUdeviceptr start, uint64_t extent)
+/* Out of the books, to be released; the lock is held. */
+static struct sgpu_cuda_region *take_out(struct sgpu_cuda_cuts *cuts, struct sgpu_block *block)
 {
-	CUresult result = sgpu_cu.cuMemsetD8Async(start, 0, extent, device->internal);
+	struct sgpu_arena_region *whole = block->region;
+	struct sgpu_cuda_region **link = &cuts->regions, *region;
 
-	if (result == CUDA_SUCCESS) {
-		result = sgpu_cu.cuMemFreeAsync(start, device->internal);
+	while (whole->address < (*link)->start || whole->address - (*link)->start >= (*link)->extent) {
+		link = &(*link)->next;
 	}
-	/* Memory that cannot be cleared is not given to anybody. */
-	sgpu_cuda_note(device, result);
+	region = *link;
+	*link = region->next;
+	sgpu_arena_leave(&cuts->arena, block);
+	sgpu_arena_release(&cuts->arena, block);
+	sgpu_arena_drop(&cuts->arena, whole);
+	return region;
 }
 
-static void discard(struct sgpu_device *device, struct block *block)
+/* Clears before it frees. Memory that cannot be cleared is not given to anybody. Of a faulted device it goes with the
+ * context. */
+static void release(struct sgpu_device *device, struct sgpu_cuda_region *region)
 {
+	CUresult result = CUDA_SUCCESS;
+
 	if (sgpu_cuda_enter(device, NULL) == SGPU_OK) {
-		release(device, block->start, block->start_extent);
+		result = sgpu_cu.cuMemsetD8Async(region->start, 0, region->extent, device->internal);
+		if (result == CUDA_SUCCESS && region->of_pool) {
+			result = sgpu_cu.cuMemFreeAsync(region->start, device->internal);
+		} else if (result == CUDA_SUCCESS && sgpu_cuda_sync_internal(device, NULL) == SGPU_OK) {
+			result = sgpu_cu.cuMemFree(region->start);
+		}
+		sgpu_cuda_note(device, result);
 	}
-	free(block);
-}
-
-static int alloc_large(struct sgpu_device *device, uint64_t size, sgpu_devptr *address, struct sgpu_error *error)
-{
-	struct sgpu_cuda_memory *memory = &device->memory;
-	struct block *block = calloc(1, sizeof(*block));
-	bool enlisted;
-	CUresult result;
-	int code;
-
-	if (!block) {
-		return sgpu_fail_nomem(error);
-	}
-	block->size = size;
-	block->range.extent = whole_pages(size);
-	result = place(device, block);
-	if (result != CUDA_SUCCESS) {
-		free(block);
-		return refuse(device, result, size, error);
-	}
-	code = sgpu_cuda_sync_internal(device, error);
-	if (code < 0) {
-		discard(device, block);
-		return code;
-	}
-	pthread_mutex_lock(&memory->lock);
-	enlisted = sgpu_ranges_insert(&memory->large, &block->range);
-	pthread_mutex_unlock(&memory->lock);
-	if (!enlisted) {
-		discard(device, block);
-		return sgpu_fail_nomem(error);
-	}
-	*address = block->range.address;
-	return SGPU_OK;
+	free(region);
 }
 
 /* ---- the device's calls ---- */
@@ -374,73 +340,61 @@ int sgpu_cuda_alloc(struct sgpu_device *device, uint64_t size, sgpu_devptr *addr
 	pthread_mutex_lock(&memory->lock);
 	fits = admit(memory, pages);
 	if (fits && size <= SMALL_MAX) {
-		block = take(&memory->small, size);
+		block = take(&memory->blocks, size);
 	}
 	pthread_mutex_unlock(&memory->lock);
 	if (!fits) {
 		return out_of_memory(size, available(device), error);
 	}
-	if (size > SMALL_MAX) {
-		code = alloc_large(device, size, address, error);
-	} else {
-		code = block ? SGPU_OK : cut(device, &memory->small, size, &block, error);
-		*address = block ? block->range.address : 0;
+	if (!block) {
+		code = size > SMALL_MAX ? add_region(device, &memory->blocks, size, &block, error) :
+					  cut(device, &memory->blocks, size, &block, error);
 	}
 	if (code < 0) {
 		sgpu_cuda_memory_uncount(device, pages);
+		return code;
 	}
-	return code;
+	*address = block->range.address;
+	return SGPU_OK;
 }
 
 void sgpu_cuda_free(struct sgpu_device *device, sgpu_devptr address, uint64_t size)
 {
 	struct sgpu_cuda_memory *memory = &device->memory;
-	bool usable = sgpu_cuda_enter(device, NULL) == SGPU_OK;
+	struct sgpu_cuda_region *region = NULL;
 	CUresult result = CUDA_SUCCESS;
-	struct sgpu_block *small;
-	struct block *large;
+	struct sgpu_block *block;
 
 	(void)size; /* the block knows */
-	pthread_mutex_lock(&memory->lock);
-	small = sgpu_arena_find(&memory->small.arena, address);
-	large = small ? NULL : find_large(memory, address);
-	if (small && small->range.address == address && usable) {
-		memory->used -= sgpu_arena_extent(small->size);
-		result = give(device, &memory->small, small);
+	if (sgpu_cuda_enter(device, NULL) != SGPU_OK) {
+		return; /* it goes with the context */
 	}
-	if (large && large->range.address == address) {
-		sgpu_ranges_remove(&memory->large, &large->range);
-		memory->used -= sgpu_arena_extent(large->size);
-	} else {
-		large = NULL;
+	pthread_mutex_lock(&memory->lock);
+	block = sgpu_arena_find(&memory->blocks.arena, address);
+	if (block && block->range.address == address) {
+		memory->used -= sgpu_arena_extent(block->size);
+		if (fills_region(block)) {
+			region = take_out(&memory->blocks, block);
+		} else {
+			result = give(device, &memory->blocks, block);
+		}
 	}
 	pthread_mutex_unlock(&memory->lock);
 	sgpu_cuda_note(device, result);
-	if (large) {
-		discard(device, large);
+	if (region) {
+		release(device, region);
 	}
-}
-
-static bool is_allocated(struct sgpu_cuda_memory *memory, uint64_t address, uint64_t size)
-{
-	const struct sgpu_block *small = sgpu_arena_find(&memory->small.arena, address);
-	const struct block *large = small ? NULL : find_large(memory, address);
-	uint64_t offset, whole;
-
-	if (!small && !large) {
-		return false;
-	}
-	offset = address - (small ? small->range.address : large->range.address);
-	whole = small ? small->size : large->size;
-	return offset <= whole && size <= whole - offset;
 }
 
 int sgpu_cuda_check_range(struct sgpu_device *device, sgpu_devptr address, uint64_t size, struct sgpu_task *task)
 {
+	const struct sgpu_block *block;
 	bool inside;
 
 	pthread_mutex_lock(&device->memory.lock);
-	inside = is_allocated(&device->memory, address, size);
+	block = sgpu_arena_find(&device->memory.blocks.arena, address);
+	inside = block && address - block->range.address <= block->size &&
+		 size <= block->size - (address - block->range.address);
 	pthread_mutex_unlock(&device->memory.lock);
 	if (inside || sgpu_frames_reach(&device->pages.frames, address, size)) {
 		return SGPU_OK;
@@ -522,22 +476,13 @@ void sgpu_cuda_clear_now(struct sgpu_device *device, CUdeviceptr address, uint64
 	}
 }
 
-/* Clears and frees all regions; of a faulted device they go with the context. */
 static void close_cuts(struct sgpu_device *device, struct sgpu_cuda_cuts *cuts)
 {
 	struct sgpu_cuda_region *region;
 
 	while ((region = cuts->regions)) {
 		cuts->regions = region->next;
-		if (sgpu_cuda_enter(device, NULL) == SGPU_OK) {
-			if (region->of_pool) {
-				release(device, region->start, region->extent);
-			} else {
-				sgpu_cuda_clear_now(device, region->start, region->extent);
-				sgpu_cuda_note(device, sgpu_cu.cuMemFree(region->start));
-			}
-		}
-		free(region);
+		release(device, region);
 	}
 	sgpu_arena_clear(&cuts->arena);
 }
@@ -545,13 +490,8 @@ static void close_cuts(struct sgpu_device *device, struct sgpu_cuda_cuts *cuts)
 void sgpu_cuda_memory_close(struct sgpu_device *device)
 {
 	struct sgpu_cuda_memory *memory = &device->memory;
-	struct block *block;
 
-	while ((block = (struct block *)(void *)sgpu_ranges_any(&memory->large))) {
-		sgpu_ranges_remove(&memory->large, &block->range);
-		discard(device, block);
-	}
-	close_cuts(device, &memory->small);
+	close_cuts(device, &memory->blocks);
 	close_cuts(device, &memory->own);
 	if (sgpu_cuda_enter(device, NULL) != SGPU_OK || (device->internal && sgpu_cuda_sync_internal(device, NULL) != SGPU_OK)) {
 		return;
