@@ -134,6 +134,8 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags | $(BUILD)/headers
 	@mkdir -p $(@D)
 	$(call say,CC,$<)$(CC) $(SGPU_CPPFLAGS) $(CPPFLAGS) $(SGPU_CFLAGS) $(CFLAGS) $(MORE) -MMD -MP -c -o $@ $<
 
+$(BUILD)/obj/tools/sgpu-manifest/verb_schema.o $(BUILD)/obj/tests/unit/test_schema.o: tools/sgpu-manifest/schema.json
+
 # One object knows the commit, so that another one does not build everything again.
 FEATURES := IPSEC_MB BLAS NUMA CLONES SECCOMP CUDA
 is_built = $(if $(filter-out 0,$($(1))),1)
