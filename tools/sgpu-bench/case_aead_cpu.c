@@ -131,12 +131,8 @@ static int measure_core(struct sgpu_bench *bench, const uint8_t key[SGPU_KEY_SIZ
 	for (int i = 0; rc == SGPU_OK && i < count; i++) {
 		rc = sgpu_aead_create(names[i], key, &cores[i].aead, error);
 	}
-	if (rc == SGPU_OK) {
-		rc = measure_direction(bench, "seal", cores, names, count, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = measure_direction(bench, "open", cores, names, count, error);
-	}
+	rc = rc ? rc : measure_direction(bench, "seal", cores, names, count, error);
+	rc = rc ? rc : measure_direction(bench, "open", cores, names, count, error);
 	for (int i = 0; i < count; i++) {
 		sgpu_aead_free(&cores[i].aead);
 	}
@@ -258,9 +254,7 @@ static int make_all(struct all *a, uint64_t size, unsigned threads, const uint8_
 	if (rc == SGPU_OK && (!a->parts || !a->plain || !a->sealed || !a->opened)) {
 		return sgpu_fail_nomem(error);
 	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_pool_create(threads, &a->pool, error);
-	}
+	rc = rc ? rc : sgpu_pool_create(threads, &a->pool, error);
 	sgpu_bench_fill(a->plain, size, SEED);
 	for (unsigned i = 0; rc == SGPU_OK && i < a->count; i++) {
 		uint64_t end = chunks * (i + 1) / a->count;
@@ -294,9 +288,7 @@ static int measure_all(struct sgpu_bench *bench, uint64_t size, const uint8_t ke
 		return SGPU_OK;
 	}
 	rc = make_all(&a, size, jobs, key, error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_bench_measure(bench, &point, variants, 3, error);
-	}
+	rc = rc ? rc : sgpu_bench_measure(bench, &point, variants, 3, error);
 	free_all(&a);
 	return rc;
 }

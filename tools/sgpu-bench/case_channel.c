@@ -140,9 +140,7 @@ static int run_pte(void *argument, uint64_t *ns, struct sgpu_error *error)
 	struct scene *s = job->scene;
 	int rc = pte(s, STANDING, job->big, true, job->map ? ns : NULL, error);
 
-	if (rc == SGPU_OK) {
-		rc = sgpu_session_summary(s->session, &s->reply.summary, error);
-	}
+	rc = rc ? rc : sgpu_session_summary(s->session, &s->reply.summary, error);
 	if (rc == SGPU_OK && (s->reply.summary.pages != PAGES || s->reply.summary.protected_pages != PAGES)) {
 		rc = sgpu_fail(error, SGPU_EDIFFERS, "%u pages are mapped, %u of them protected, in place of %d",
 			       s->reply.summary.pages, s->reply.summary.protected_pages, PAGES);
@@ -196,9 +194,7 @@ static int prepare_destroy(void *argument, struct sgpu_error *error)
 	int rc = sgpu_key_generate(SGPU_KEY_X25519, &s->owner, error);
 
 	rc = rc == SGPU_OK ? create(s, PASSING, table_frame(s, 3), NULL, error) : rc;
-	if (rc == SGPU_OK) {
-		rc = sgpu_session_open(&s->owner, &s->reply.grant, &s->passing, error);
-	}
+	rc = rc ? rc : sgpu_session_open(&s->owner, &s->reply.grant, &s->passing, error);
 	rc = rc == SGPU_OK ? pde(s, PASSING, SMALL_INDEX, table_frame(s, 4), false, NULL, error) : rc;
 	rc = rc == SGPU_OK ? pde(s, PASSING, BIG_INDEX, table_frame(s, 5), true, NULL, error) : rc;
 	rc = rc == SGPU_OK ? pte(s, PASSING, false, true, NULL, error) : rc;

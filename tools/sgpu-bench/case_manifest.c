@@ -92,9 +92,7 @@ static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
 
 	(void)state;
 	point.bytes = t.size;
-	if (rc == SGPU_OK) {
-		rc = sgpu_bench_measure(bench, &point, variants, 2, error);
-	}
+	rc = rc ? rc : sgpu_bench_measure(bench, &point, variants, 2, error);
 	free(t.text);
 	return rc;
 }

@@ -94,13 +94,9 @@ static int run_on(struct sgpu_bench *bench, struct job *job, uint64_t edge, floa
 
 		sides[i] = (struct side){ .job = job, .expected = expected, .got = got, .size = count * sizeof(float) };
 		rc = sgpu_device_open("cpu", &config, &sides[i].device, error);
-		if (rc == SGPU_OK) {
-			rc = job_place_open(&sides[i].place, sides[i].device, false, error);
-		}
+		rc = rc ? rc : job_place_open(&sides[i].place, sides[i].device, false, error);
 	}
-	if (rc == SGPU_OK) {
-		rc = measure(bench, sides, edge, error);
-	}
+	rc = rc ? rc : measure(bench, sides, edge, error);
 	for (int i = 0; i < 2; i++) {
 		job_place_close(&sides[i].place);
 		sgpu_device_close(&sides[i].device);

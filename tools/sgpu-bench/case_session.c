@@ -10,6 +10,7 @@
 #include <sgpu/secure.h>
 
 #include "cases.h"
+#include "memory.h"
 
 enum { LAUNCHES = 256, SMALL = 4096 };
 
@@ -40,17 +41,13 @@ static int enqueue(void *argument, uint64_t *ns, struct sgpu_error *error)
 	struct side *s = argument;
 	const struct sgpu_device_range range = { s->memory, SMALL };
 	uint64_t begin = sgpu_now_ns();
-	int rc = SGPU_OK, synced;
+	int rc = SGPU_OK;
 
 	for (int i = 0; rc == SGPU_OK && i < LAUNCHES; i++) {
 		rc = sgpu_device_launch_on(s->stream, nothing, NULL, &range, 1, &s->tasks[i]);
 	}
 	*ns = sgpu_now_ns() - begin;
-	synced = sgpu_stream_sync(s->stream, error);
-	if (rc != SGPU_OK) {
-		return sgpu_fail(error, rc, "a launch was refused: %s", sgpu_strerror(rc));
-	}
-	return synced == SGPU_OK ? sgpu_bench_tasks(s->tasks, LAUNCHES, error) : synced;
+	return bench_finish(s->stream, rc, s->tasks, LAUNCHES, "launch", error);
 }
 
 static int measure_groups(struct side *sides, struct sgpu_error *error)
@@ -126,21 +123,14 @@ static int measure_memory(struct side *sides, uint64_t size, struct sgpu_error *
 static int copy(void *argument, uint64_t *ns, struct sgpu_error *error)
 {
 	struct side *s = argument;
-	struct sgpu_task task = { 0 };
-	int rc, synced;
 
 	(void)ns;
 	if (s->context) {
 		return sgpu_secure_memcpy(s->context, s->to_host ? s->back : s->host, s->memory, s->size,
 					  s->to_host ? SGPU_SECURE_TO_HOST : SGPU_SECURE_TO_DEVICE, error);
 	}
-	rc = s->to_host ? sgpu_copy_out(s->stream, s->back, s->memory, s->size, &task) :
-			  sgpu_copy_in(s->stream, s->memory, s->host, s->size, &task);
-	synced = sgpu_stream_sync(s->stream, error);
-	if (rc != SGPU_OK) {
-		return sgpu_fail(error, rc, "%s", sgpu_strerror(rc));
-	}
-	return synced == SGPU_OK ? sgpu_bench_tasks(&task, 1, error) : synced;
+	return s->to_host ? bench_from_device(s->stream, s->back, s->memory, s->size, error) :
+	       bench_to_device(s->stream, s->memory, s->host, s->size, error);
 }
 
 static int spoil(void *argument, struct sgpu_error *error)
@@ -157,20 +147,9 @@ static int spoil(void *argument, struct sgpu_error *error)
 static int verify_copy(void *argument, struct sgpu_error *error)
 {
 	struct side *s = argument;
-	struct sgpu_task task = { 0 };
-	uint64_t wrong;
-	int rc = SGPU_OK;
+	int rc = s->to_host ? SGPU_OK : bench_from_device(s->stream, s->back, s->memory, s->size, error);
 
-	if (!s->to_host) {
-		rc = sgpu_copy_out(s->stream, s->back, s->memory, s->size, &task);
-		if (rc == SGPU_OK) {
-			rc = sgpu_stream_sync(s->stream, error);
-		}
-		rc = rc == SGPU_OK ? sgpu_bench_tasks(&task, 1, error) : rc;
-	}
-	wrong = rc == SGPU_OK ? sgpu_bench_check(s->back, s->size, 1) : s->size;
-	return rc != SGPU_OK || wrong == s->size ? rc :
-	       sgpu_fail(error, SGPU_EDIFFERS, "byte %llu of the copy is wrong", (unsigned long long)wrong);
+	return rc == SGPU_OK ? bench_verify(s->back, s->size, 1, error) : rc;
 }
 
 /* Graviton's table 2, whose copies go to the device: the secure one in us, and its ratio to the plain one. */
@@ -235,9 +214,7 @@ static int measure_copies(struct side *sides, uint64_t size, struct sgpu_error *
 		sgpu_device_free(sides[i].device, &sides[i].memory, SMALL);
 		rc = sgpu_device_alloc(sides[i].device, size, &sides[i].memory, error);
 	}
-	if (rc == SGPU_OK) {
-		rc = copy_both_ways(sides, size, error);
-	}
+	rc = rc ? rc : copy_both_ways(sides, size, error);
 	for (int i = 0; i < 2; i++) {
 		sgpu_device_free(sides[i].device, &sides[i].memory, size);
 	}
@@ -277,13 +254,9 @@ static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
 		sides[i].context = i ? context : NULL;
 		sides[i].device = i ? sgpu_secure_device(context) : bench->device;
 		rc = sgpu_stream_create(sides[i].device, &sides[i].stream, error);
-		if (rc == SGPU_OK) {
-			rc = sgpu_device_alloc(sides[i].device, SMALL, &sides[i].memory, error);
-		}
+		rc = rc ? rc : sgpu_device_alloc(sides[i].device, SMALL, &sides[i].memory, error);
 	}
-	if (rc == SGPU_OK) {
-		rc = measure(bench, sides, error);
-	}
+	rc = rc ? rc : measure(bench, sides, error);
 	for (int i = 0; sides && i < 2; i++) {
 		if (sides[i].device) {
 			sgpu_device_free(sides[i].device, &sides[i].memory, SMALL);

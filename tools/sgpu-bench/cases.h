@@ -5,6 +5,8 @@
 #ifndef BENCH_CASES_H
 #define BENCH_CASES_H
 
+#include <sys/types.h>
+
 #include <sgpu/bench.h>
 #include <sgpu/channel.h>
 #include <sgpu/secure.h>
@@ -26,6 +28,11 @@ SGPU_MUST_CHECK int bench_open(const char *selector, unsigned jobs, const struct
 /* Parts of session. The first two need bench->device without a secure context over it. */
 SGPU_MUST_CHECK int bench_session_open(struct sgpu_bench *bench, struct sgpu_error *error);
 SGPU_MUST_CHECK int bench_session_group(struct sgpu_bench *bench, struct sgpu_error *error);
+struct sgpu_pipe;
+/* Starts another sgpu-bench with the verb `open`, for the same device, and an option with its value (or NULL). The ends of
+ * the pipe are the caller's, also after an error if they are not 0. */
+SGPU_MUST_CHECK int bench_start(struct sgpu_bench *bench, const char *option, const char *value, pid_t *child,
+				struct sgpu_pipe *pipe, struct sgpu_error *error);
 /* Serves a session, or requests that are not sealed, on standard input and output until their end. */
 SGPU_MUST_CHECK int bench_serve(const char *selector, bool sealed, struct sgpu_error *error);
 SGPU_MUST_CHECK int bench_session_pipe(struct sgpu_bench *bench, struct sgpu_secure *context, struct sgpu_error *error);

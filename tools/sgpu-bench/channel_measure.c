@@ -7,6 +7,7 @@
 #include <sgpu/channel.h>
 
 #include "cases.h"
+#include "memory.h"
 
 enum { SEED = 11, SPARE_PAGES = 4 };
 
@@ -33,12 +34,9 @@ static int run_plain(void *argument, uint64_t *ns, struct sgpu_error *error)
 	memset(&d->task, 0, sizeof(d->task));
 	memset(d->digest, 0, sizeof(d->digest));
 	rc = sgpu_device_measure(d->stream, d->plain, d->size, NULL, d->digest, &d->task);
-	if (rc < 0) {
-		return sgpu_fail(error, rc, "cannot measure: %s", sgpu_strerror(rc));
-	}
-	rc = sgpu_stream_sync(d->stream, error);
+	rc = bench_finish(d->stream, rc, &d->task, 1, "measure", error);
 	*ns = sgpu_now_ns() - begin;
-	return rc == SGPU_OK ? sgpu_bench_tasks(&d->task, 1, error) : rc;
+	return rc;
 }
 
 static int run_channel(void *argument, uint64_t *ns, struct sgpu_error *error)
@@ -79,7 +77,6 @@ static int send(void *processor, const struct sgpu_command *command, struct sgpu
 /* The same bytes into plain memory and into the channel's. */
 static int fill(struct digested *d, struct sgpu_error *error)
 {
-	struct sgpu_task tasks[2] = { { 0 } };
 	void *pattern = NULL;
 	sgpu_devptr base = 0;
 	uint64_t space;
@@ -90,17 +87,11 @@ static int fill(struct digested *d, struct sgpu_error *error)
 	if (rc == SGPU_OK) {
 		sgpu_bench_fill(pattern, d->size, SEED);
 		sgpu_measure_pages(pattern, d->size, NULL, d->expected);
-		rc = sgpu_copy_in(d->stream, d->plain, pattern, d->size, &tasks[0]);
-		rc = rc == SGPU_OK ? sgpu_copy_in(d->stream, base + d->va, pattern, d->size, &tasks[1]) : rc;
-		if (rc < 0) {
-			sgpu_fail(error, rc, "cannot fill memory: %s", sgpu_strerror(rc));
-		}
+		rc = bench_to_device(d->stream, d->plain, pattern, d->size, error);
 	}
-	if (d->stream && sgpu_stream_sync(d->stream, rc == SGPU_OK ? error : NULL) != SGPU_OK && rc == SGPU_OK) {
-		rc = SGPU_EDEVICE;
-	}
+	rc = rc == SGPU_OK ? bench_to_device(d->stream, base + d->va, pattern, d->size, error) : rc;
 	sgpu_host_free(d->bench->device, &pattern, d->size);
-	return rc == SGPU_OK ? sgpu_bench_tasks(tasks, 2, error) : rc;
+	return rc;
 }
 
 static int set_up(struct digested *d, const struct sgpu_pager *pager, struct sgpu_error *error)

@@ -64,9 +64,7 @@ int draw_script(const struct sgpu_bench_results *results, int fd, const char *na
 	size_t size = 0;
 	int rc = sgpu_bench_plot(results, &script, &size, error);
 
-	if (rc == SGPU_OK) {
-		rc = sgpu_write(fd, name, script, size, error);
-	}
+	rc = rc ? rc : sgpu_write(fd, name, script, size, error);
 	free(script);
 	return rc;
 }
@@ -81,9 +79,7 @@ int draw(const struct sgpu_bench_results *results, struct sgpu_output *output, s
 		lseek(script, 0, SEEK_SET);
 		rc = run_gnuplot("-", script, output->fd, error);
 	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_output_commit(output, error);
-	}
+	rc = rc ? rc : sgpu_output_commit(output, error);
 	if (script >= 0) {
 		close(script);
 	}

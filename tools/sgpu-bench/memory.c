@@ -58,36 +58,38 @@ int bench_verify(const void *memory, uint64_t size, uint64_t seed, struct sgpu_e
 						(unsigned long long)at, (unsigned long long)size);
 }
 
-static int end(struct sgpu_stream *stream, int rc, const struct sgpu_task *task, const char *what,
-	       struct sgpu_error *error)
+int bench_finish(struct sgpu_stream *stream, int rc, const struct sgpu_task *tasks, int count, const char *what,
+		 struct sgpu_error *error)
 {
-	int waited = sgpu_stream_sync(stream, error);
+	const int waited = sgpu_stream_sync(stream, error);
 
-	if (rc == SGPU_OK && waited != SGPU_OK) {
-		return waited;
+	if (rc != SGPU_OK) {
+		return sgpu_fail(error, rc, "cannot %s: %s", what, sgpu_strerror(rc));
 	}
-	rc = rc == SGPU_OK ? task->code : rc;
-	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "cannot %s: %s", what, sgpu_strerror(rc));
+	return waited == SGPU_OK ? sgpu_bench_tasks(tasks, count, error) : waited;
 }
 
 int bench_to_device(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size,
 		    struct sgpu_error *error)
 {
 	struct sgpu_task task = { 0 };
+	const int rc = sgpu_copy_in(stream, to, from, size, &task);
 
-	return end(stream, sgpu_copy_in(stream, to, from, size, &task), &task, "copy to the device", error);
+	return bench_finish(stream, rc, &task, 1, "copy to the device", error);
 }
 
 int bench_from_device(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size, struct sgpu_error *error)
 {
 	struct sgpu_task task = { 0 };
+	const int rc = sgpu_copy_out(stream, to, from, size, &task);
 
-	return end(stream, sgpu_copy_out(stream, to, from, size, &task), &task, "copy from the device", error);
+	return bench_finish(stream, rc, &task, 1, "copy from the device", error);
 }
 
 int bench_clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, struct sgpu_error *error)
 {
 	struct sgpu_task task = { 0 };
+	const int rc = sgpu_device_clear(stream, memory, size, &task);
 
-	return end(stream, sgpu_device_clear(stream, memory, size, &task), &task, "clear device memory", error);
+	return bench_finish(stream, rc, &task, 1, "clear device memory", error);
 }

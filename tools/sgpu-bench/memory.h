@@ -15,6 +15,9 @@ void bench_spoil(void *memory, uint64_t size);
 /* SGPU_EDIFFERS when the memory is not what sgpu_bench_fill made with the seed. */
 SGPU_MUST_CHECK int bench_verify(const void *memory, uint64_t size, uint64_t seed, struct sgpu_error *error);
 
+/* Waits for tasks that were enqueued, the last one with `rc`, and tells what failed first. what: "copy to the device". */
+SGPU_MUST_CHECK int bench_finish(struct sgpu_stream *stream, int rc, const struct sgpu_task *tasks, int count,
+				 const char *what, struct sgpu_error *error);
 /* Copies that wait for their end. */
 SGPU_MUST_CHECK int bench_to_device(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size,
 				    struct sgpu_error *error);

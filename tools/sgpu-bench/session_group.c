@@ -71,9 +71,7 @@ static int set_up(struct sgpu_bench *bench, struct sender *s, struct sgpu_error 
 	if (rc == SGPU_OK) {
 		rc = sgpu_allocator_create(&s->pager.info, &config, send_command, s->processor, &s->allocator, error);
 	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_allocator_channel(s->allocator, s->owner.public_half, &grant, error);
-	}
+	rc = rc ? rc : sgpu_allocator_channel(s->allocator, s->owner.public_half, &grant, error);
 	if (rc == SGPU_OK) {
 		s->channel = grant.channel;
 		rc = sgpu_session_open(&s->owner, &grant, &s->session, error);

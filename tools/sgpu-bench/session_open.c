@@ -3,15 +3,14 @@
  * Devices of the case session that are opened for it, with a secure context and without: in this process, whose device is
  * open already, and each as the first of a process of its own.
  */
-#include <fcntl.h>
-#include <spawn.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <sgpu/io.h>
 #include <sgpu/secure.h>
+
+#include "secure/group.h"
 
 #include "cases.h"
 
@@ -115,28 +114,17 @@ static int listen_to(pid_t child, int fd, char *text, size_t size, struct sgpu_e
 
 static int run_process(const struct opening *o, enum bench_opening kind, uint64_t *ns, struct sgpu_error *error)
 {
-	extern char **environ;
-	char selector[sizeof(o->bench->info.selector)], text[64];
-	char *arguments[] = { "sgpu-bench", "open", "--device", selector, kind == BENCH_SECURE ? "--secure" : NULL, NULL };
-	posix_spawn_file_actions_t actions;
 	unsigned long long opening, closing;
-	int ends[2], rc;
+	struct sgpu_pipe pipe = { 0, 0 };
+	char text[64];
 	pid_t child;
+	int rc = bench_start(o->bench, kind == BENCH_SECURE ? "--secure" : NULL, NULL, &child, &pipe, error);
 
-	snprintf(selector, sizeof(selector), "%s", o->bench->info.selector);
-	if (pipe2(ends, O_CLOEXEC) != 0) {
-		return sgpu_fail_errno(error, "cannot make a pipe");
+	rc = rc ? rc : listen_to(child, pipe.in, text, sizeof(text), error);
+	if (pipe.in > 0) {
+		close(pipe.out);
+		close(pipe.in);
 	}
-	rc = posix_spawn_file_actions_init(&actions);
-	if (rc == 0) {
-		rc = posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-		rc = rc ? rc : posix_spawn(&child, "/proc/self/exe", &actions, NULL, arguments, environ);
-		posix_spawn_file_actions_destroy(&actions);
-	}
-	close(ends[1]);
-	rc = rc ? sgpu_fail(error, SGPU_ESYSTEM, "cannot start another sgpu-bench: %s", strerror(rc)) :
-		  listen_to(child, ends[0], text, sizeof(text), error);
-	close(ends[0]);
 	if (rc == SGPU_OK && sscanf(text, "%llu %llu", &opening, &closing) != 2) {
 		rc = sgpu_fail(error, SGPU_EDEVICE, "'sgpu-bench open' did not say how long it took");
 	}

@@ -12,6 +12,7 @@
 #include "secure/group.h"
 
 #include "cases.h"
+#include "memory.h"
 
 enum { BYTES = 4096, REQUESTS = 64 };
 
@@ -49,9 +50,7 @@ int bench_serve(const char *selector, bool sealed, struct sgpu_error *error)
 	struct sgpu_device *device = NULL;
 	int rc = sgpu_device_open(selector, NULL, &device, error);
 
-	if (rc == SGPU_OK) {
-		rc = sgpu_secure_create(device, NULL, &context, error);
-	}
+	rc = rc ? rc : sgpu_secure_create(device, NULL, &context, error);
 	if (rc == SGPU_OK && !sealed) {
 		rc = serve_plain(context, &pipe, error);
 	} else if (rc == SGPU_OK) {
@@ -75,17 +74,14 @@ struct side {
 	int requests;
 };
 
-static int start(struct sgpu_bench *bench, const char *what, struct side *side, struct sgpu_error *error)
+int bench_start(struct sgpu_bench *bench, const char *option, const char *value, pid_t *child, struct sgpu_pipe *pipe,
+		struct sgpu_error *error)
 {
 	extern char **environ;
-	char selector[sizeof(bench->info.selector)], serve[16];
-	char *arguments[] = { "sgpu-bench", "open", "--device", selector, "--serve", serve, NULL };
+	const char *const arguments[] = { "sgpu-bench", "open", "--device", bench->info.selector, option, value, NULL };
 	posix_spawn_file_actions_t actions;
 	int to[2], from[2], rc;
 
-	memcpy(selector, bench->info.selector, sizeof(selector));
-	strncpy(serve, what, sizeof(serve) - 1);
-	serve[sizeof(serve) - 1] = '\0';
 	if (pipe2(to, O_CLOEXEC) != 0) {
 		return sgpu_fail_errno(error, "cannot make a pipe");
 	}
@@ -98,12 +94,13 @@ static int start(struct sgpu_bench *bench, const char *what, struct side *side, 
 	if (rc == 0) {
 		rc = posix_spawn_file_actions_adddup2(&actions, to[0], STDIN_FILENO);
 		rc = rc ? rc : posix_spawn_file_actions_adddup2(&actions, from[1], STDOUT_FILENO);
-		rc = rc ? rc : posix_spawn(&side->child, "/proc/self/exe", &actions, NULL, arguments, environ);
+		rc = rc ? rc : posix_spawn(child, "/proc/self/exe", &actions, NULL, (char *const *)(uintptr_t)arguments,
+					   environ);
 		posix_spawn_file_actions_destroy(&actions);
 	}
 	close(to[0]);
 	close(from[1]);
-	side->pipe = (struct sgpu_pipe){ from[0], to[1] };
+	*pipe = (struct sgpu_pipe){ from[0], to[1] };
 	return rc ? sgpu_fail(error, SGPU_ESYSTEM, "cannot start another sgpu-bench: %s", strerror(rc)) : SGPU_OK;
 }
 
@@ -124,17 +121,14 @@ static int run_direct(void *argument, uint64_t *ns, struct sgpu_error *error)
 	struct side *s = argument;
 	struct sgpu_task tasks[REQUESTS] = { { 0 } };
 	uint64_t begin = sgpu_now_ns();
-	int rc = SGPU_OK, synced;
+	int rc = SGPU_OK;
 
 	for (int i = 0; rc == SGPU_OK && i < s->requests; i++) {
 		rc = sgpu_device_clear(s->stream, s->memory, BYTES, &tasks[i]);
 	}
-	synced = sgpu_stream_sync(s->stream, error);
+	rc = bench_finish(s->stream, rc, tasks, s->requests, "clear device memory", error);
 	*ns = sgpu_now_ns() - begin;
-	if (rc < 0) {
-		return sgpu_fail(error, rc, "a request was refused: %s", sgpu_strerror(rc));
-	}
-	return synced < 0 ? synced : sgpu_bench_tasks(tasks, s->requests, error);
+	return rc;
 }
 
 static int send_plain(struct side *s, const struct sgpu_item *item, int count, struct sgpu_error *error)
@@ -207,9 +201,9 @@ int bench_session_pipe(struct sgpu_bench *bench, struct sgpu_secure *context, st
 
 	rc = rc == SGPU_OK ? sgpu_stream_create(sides[0].device, &sides[0].stream, error) : rc;
 	rc = rc == SGPU_OK ? sgpu_device_alloc(sides[0].device, BYTES, &sides[0].memory, error) : rc;
-	rc = rc == SGPU_OK ? start(bench, "plain", &sides[1], error) : rc;
+	rc = rc == SGPU_OK ? bench_start(bench, "--serve", "plain", &sides[1].child, &sides[1].pipe, error) : rc;
 	rc = rc == SGPU_OK ? send_plain(&sides[1], &alloc_item, 1, error) : rc;
-	rc = rc == SGPU_OK ? start(bench, "sealed", &sides[2], error) : rc;
+	rc = rc == SGPU_OK ? bench_start(bench, "--serve", "sealed", &sides[2].child, &sides[2].pipe, error) : rc;
 	if (rc == SGPU_OK) {
 		rc = sgpu_group_client_open(&owner, sgpu_pipe_exchange, &sides[2].pipe, &sides[2].client, error);
 	}

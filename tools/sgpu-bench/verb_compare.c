@@ -130,12 +130,8 @@ int verb_compare(int argc, char **argv)
 	char **paths;
 	int status = cli_read(argc, argv, &request, &paths);
 
-	if (status == 0) {
-		status = read_results(paths[0], &first);
-	}
-	if (status == 0) {
-		status = read_results(paths[1], &second);
-	}
+	status = status ? status : read_results(paths[0], &first);
+	status = status ? status : read_results(paths[1], &second);
 	if (status == 0 && sgpu_bench_compare(&first, &second, request.ratios, &differences, &count, &error) != SGPU_OK) {
 		status = cli_error(&error);
 	} else if (status == 0) {

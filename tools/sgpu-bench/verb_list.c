@@ -69,9 +69,7 @@ int verb_list(int argc, char **argv)
 		return status;
 	}
 	rc = sgpu_device_open(request.device, NULL, &device, &error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_device_get_info(device, &info, &error);
-	}
+	rc = rc ? rc : sgpu_device_get_info(device, &info, &error);
 	if (rc != SGPU_OK) {
 		status = cli_error(&error);
 	}

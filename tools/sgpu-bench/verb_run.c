@@ -231,9 +231,7 @@ static int measure(const struct request *r, struct sgpu_device *device, struct f
 		write_head(&sink, &info);
 		rc = run_cases(r, device, &sink, &error);
 	}
-	if (rc == SGPU_OK) {
-		rc = finish(r, &sink, files, &error);
-	}
+	rc = rc ? rc : finish(r, &sink, files, &error);
 	if (rc != SGPU_OK) {
 		status = rc == SGPU_ECANCELED && sgpu_io_interrupted() ? sgpu_exit_status(rc) : cli_error(&error);
 	} else {
@@ -280,9 +278,7 @@ int verb_run(int argc, char **argv)
 	cli_signals(NULL);
 	config.jobs = r.options.jobs;
 	rc = open_files(&r, &files, &error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_device_open(r.device, &config, &device, &error);
-	}
+	rc = rc ? rc : sgpu_device_open(r.device, &config, &device, &error);
 	status = rc == SGPU_OK ? measure(&r, device, &files) : cli_error(&error);
 	if (files.out) {
 		fclose(files.out);

@@ -36,9 +36,7 @@ int read_results(const char *path, struct sgpu_bench_results *results)
 	if (rc == SGPU_OK && size == 0) {
 		rc = sgpu_fail_sniffed(&error, cli_is_standard(path) ? "standard input" : path, text, size, "results");
 	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_bench_read(text, size, path, results, &error);
-	}
+	rc = rc ? rc : sgpu_bench_read(text, size, path, results, &error);
 	free(text);
 	return rc == SGPU_OK ? 0 : cli_error(&error);
 }
