@@ -43,9 +43,7 @@ int cli_write_text(const char *path, mode_t mode, const char *text, size_t size,
 	if (rc == SGPU_OK) {
 		rc = sgpu_write(output.fd, cli_is_standard(path) ? "standard output" : path, text, size, error);
 	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_output_commit(&output, error);
-	}
+	rc = rc ? rc : sgpu_output_commit(&output, error);
 	sgpu_output_close(&output);
 	return rc;
 }

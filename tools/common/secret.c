@@ -23,15 +23,9 @@ static int create_file(const char *path, const char *text, size_t size, struct s
 		return sgpu_hint(error, "choose another name, or remove the file if nothing depends on it");
 	}
 	int code = sgpu_output_open_new(&output, path, 0600, error);
-	if (!code) {
-		code = sgpu_output_set_mode(&output, 0600, error);
-	}
-	if (!code) {
-		code = sgpu_write(output.fd, path, text, size, error);
-	}
-	if (!code) {
-		code = sgpu_output_commit(&output, error);
-	}
+	code = code ? code : sgpu_output_set_mode(&output, 0600, error);
+	code = code ? code : sgpu_write(output.fd, path, text, size, error);
+	code = code ? code : sgpu_output_commit(&output, error);
 	sgpu_output_close(&output);
 	return code;
 }

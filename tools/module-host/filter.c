@@ -109,15 +109,9 @@ static int add_loader(scmp_filter_ctx filter, int channel)
 	};
 	int rc = add_all(filter, SCMP_ACT_ALLOW, loading, COUNT(loading));
 
-	if (rc == 0) {
-		rc = add_all(filter, SCMP_ACT_ALLOW, in_passing, COUNT(in_passing));
-	}
-	if (rc == 0) {
-		rc = add(filter, SCMP_ACT_ALLOW, "seccomp", 0, NULL);
-	}
-	if (rc == 0) {
-		rc = add(filter, SCMP_ACT_ALLOW, "mmap", COUNT(code), code);
-	}
+	rc = rc ? rc : add_all(filter, SCMP_ACT_ALLOW, in_passing, COUNT(in_passing));
+	rc = rc ? rc : add(filter, SCMP_ACT_ALLOW, "seccomp", 0, NULL);
+	rc = rc ? rc : add(filter, SCMP_ACT_ALLOW, "mmap", COUNT(code), code);
 	for (size_t i = 0; rc == 0 && i < COUNT(rules); i++) {
 		rc = add(filter, SCMP_ACT_ALLOW, rules[i].name, 1, &rules[i].condition);
 	}
@@ -126,9 +120,7 @@ static int add_loader(scmp_filter_ctx filter, int channel)
 
 static bool load(scmp_filter_ctx filter, int rc)
 {
-	if (rc == 0) {
-		rc = seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
-	}
+	rc = rc ? rc : seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
 	if (rc == 0) {
 		(void)seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2); /* of libseccomp 2.5 on */
 		rc = seccomp_load(filter);
@@ -143,19 +135,11 @@ static bool install(bool listening, int channel, int handoff, int *listener)
 	bool good;
 
 	*listener = -1;
-	if (rc == 0) {
-		rc = add_all(filter, SCMP_ACT_ALLOW, computing, COUNT(computing));
-	}
-	if (rc == 0) {
-		rc = add_conditions(filter, channel, handoff);
-	}
+	rc = rc ? rc : add_all(filter, SCMP_ACT_ALLOW, computing, COUNT(computing));
+	rc = rc ? rc : add_conditions(filter, channel, handoff);
 	/* For the first, clone() serves, whose flags a filter can see; what is open here is no terminal. */
-	if (rc == 0) {
-		rc = add(filter, SCMP_ACT_ERRNO(ENOSYS), "clone3", 0, NULL);
-	}
-	if (rc == 0) {
-		rc = add(filter, SCMP_ACT_ERRNO(ENOTTY), "ioctl", 0, NULL);
-	}
+	rc = rc ? rc : add(filter, SCMP_ACT_ERRNO(ENOSYS), "clone3", 0, NULL);
+	rc = rc ? rc : add(filter, SCMP_ACT_ERRNO(ENOTTY), "ioctl", 0, NULL);
 	if (rc == 0 && !listening) {
 		rc = add_loader(filter, channel);
 	}
@@ -180,18 +164,10 @@ bool filter_tighten(void)
 	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
 	int rc = filter ? add_all(filter, SCMP_ACT_KILL_PROCESS, loading, COUNT(loading)) : -ENOMEM;
 
-	if (rc == 0) {
-		rc = add_all(filter, SCMP_ACT_KILL_PROCESS, opening, COUNT(opening));
-	}
-	if (rc == 0) {
-		rc = add_all(filter, SCMP_ACT_ERRNO(EPERM), in_passing, COUNT(in_passing));
-	}
-	if (rc == 0) {
-		rc = add(filter, SCMP_ACT_KILL_PROCESS, "seccomp", 0, NULL);
-	}
-	if (rc == 0) {
-		rc = add(filter, SCMP_ACT_KILL_PROCESS, "mmap", 1, &code);
-	}
+	rc = rc ? rc : add_all(filter, SCMP_ACT_KILL_PROCESS, opening, COUNT(opening));
+	rc = rc ? rc : add_all(filter, SCMP_ACT_ERRNO(EPERM), in_passing, COUNT(in_passing));
+	rc = rc ? rc : add(filter, SCMP_ACT_KILL_PROCESS, "seccomp", 0, NULL);
+	rc = rc ? rc : add(filter, SCMP_ACT_KILL_PROCESS, "mmap", 1, &code);
 	return load(filter, rc);
 }
 

@@ -26,9 +26,7 @@ static int check(struct document *document, unsigned options)
 					       (options & ~(unsigned)DOCUMENT_FAULTS_ARE_RESULT) | SGPU_MANIFEST_WHOLE,
 					       &document->manifest, &document->faults, &error);
 
-	if (!code) {
-		code = sgpu_ops_check(document->manifest, &document->faults, &error);
-	}
+	code = code ? code : sgpu_ops_check(document->manifest, &document->faults, &error);
 	/* Text that is no JSON comes back as a fault with its place. */
 	if (code && !(code == SGPU_EINVALID && document->faults.count)) {
 		return cli_error(&error);

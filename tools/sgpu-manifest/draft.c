@@ -167,9 +167,7 @@ static int add_input(struct draft *draft, const struct file_spec *spec)
 	name = json_string(location);
 	status = name ? draft_add_segment(draft, id, "INPUT", low, name, type_json(spec)) :
 			cli_fail(SGPU_EINVALID, "a file's name is not UTF-8");
-	if (!status) {
-		status = draft_convert(draft, spec, low, id);
-	}
+	status = status ? status : draft_convert(draft, spec, low, id);
 	json_object_set_new(draft->arguments, argument, json_string(id));
 	free(location);
 	return status;

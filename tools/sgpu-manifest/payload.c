@@ -171,9 +171,7 @@ static int hash_window(struct payload_folder *folder, int fd, const char *name, 
 	struct sgpu_kt128 *state = NULL;
 	int code = sgpu_kt128_create(&state, error);
 
-	if (!code) {
-		code = make_pool(folder, entry->size, error);
-	}
+	code = code ? code : make_pool(folder, entry->size, error);
 	for (uint64_t left = entry->size, now; !code && left > 0; left -= now) {
 		now = left < WINDOW ? left : WINDOW;
 		code = sgpu_kt128_update_file(state, folder->pool, &from, NULL, now, error);
@@ -332,9 +330,7 @@ int payload_measure(const struct payload_folder *folder, const struct sgpu_segme
 	int fd = -1;
 	int code = resolve(folder, segment, &path, error);
 
-	if (!code) {
-		code = open_payload(folder, segment, path, &fd, &status, error);
-	}
+	code = code ? code : open_payload(folder, segment, path, &fd, &status, error);
 	if (!code && segment->size_of_file) {
 		size = (uint64_t)status.st_size;
 	} else if (!code && !sgpu_type_bytes(&segment->type, &size)) {

@@ -32,9 +32,7 @@ static int check_one(const char *path, unsigned options)
 
 	document_free(&document);
 	status = document_load(path, options, &document);
-	if (!status) {
-		status = compare_modules(options);
-	}
+	status = status ? status : compare_modules(options);
 	if (!status) {
 		cli_detail("%s: no faults: %d segments, %d operations", document.name,
 			   document.manifest->segment_count, document.manifest->operation_count);

@@ -137,9 +137,7 @@ int verb_init(int argc, char **argv)
 	if (!status && !draft.op) {
 		status = cli_usage("--op is missing; 'sgpu-manifest ops' lists the operations");
 	}
-	if (!status) {
-		status = make_manifest(&draft, files);
-	}
+	status = status ? status : make_manifest(&draft, files);
 	draft_clear(&draft);
 	return status;
 }

@@ -71,9 +71,7 @@ static int read_response(int fd, const char *name, struct sgpu_batch **batch, st
 	int segment = 0;
 	int code = sgpu_tar_open(fd, name, &reader, error);
 
-	if (!code) {
-		code = sgpu_batch_read_head(reader, true, batch, error);
-	}
+	code = code ? code : sgpu_batch_read_head(reader, true, batch, error);
 	while (!code && segment >= 0) {
 		code = sgpu_batch_next_payload(reader, *batch, &segment, error);
 	}
@@ -197,12 +195,8 @@ static int write_archive(const char *path, char **responses)
 	for (size_t i = 0; responses[i] && !code; i++) {
 		code = copy_response(responses[i], i, name, output.fd, &error);
 	}
-	if (!code) {
-		code = sgpu_tar_end(output.fd, name, &error);
-	}
-	if (!code) {
-		code = sgpu_output_commit(&output, &error);
-	}
+	code = code ? code : sgpu_tar_end(output.fd, name, &error);
+	code = code ? code : sgpu_output_commit(&output, &error);
 	sgpu_output_close(&output);
 	return code ? cli_error(&error) : 0;
 }
@@ -241,9 +235,7 @@ static int merge(char **responses, const char *manifest, const char *output)
 	if (!status && output) {
 		status = write_archive(output, responses);
 	}
-	if (!status) {
-		status = report(&merger, !output || strcmp(output, "-") != 0);
-	}
+	status = status ? status : report(&merger, !output || strcmp(output, "-") != 0);
 	json_decref(merger.missing);
 	json_decref(merger.responses);
 	json_decref(merger.ids);

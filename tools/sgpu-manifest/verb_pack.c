@@ -81,9 +81,7 @@ static int write_batch(struct payload_folder *folder, const struct sgpu_batch *b
 	if (!code) {
 		code = sgpu_batch_write(output.fd, name, batch, write_payload, folder, &error);
 	}
-	if (!code) {
-		code = sgpu_output_commit(&output, &error);
-	}
+	code = code ? code : sgpu_output_commit(&output, &error);
 	sgpu_output_close(&output);
 	return code ? cli_error(&error) : 0;
 }
@@ -137,9 +135,7 @@ int verb_pack(int argc, char **argv)
 	}
 	cli_signals(NULL);
 	status = document_load(paths[0], request.outside ? 0 : SGPU_MANIFEST_INSIDE, &document);
-	if (!status) {
-		status = pack(&document, request.output, request.outside);
-	}
+	status = status ? status : pack(&document, request.output, request.outside);
 	document_free(&document);
 	return cli_finish(status);
 }

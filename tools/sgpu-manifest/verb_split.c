@@ -311,9 +311,7 @@ int verb_split(int argc, char **argv)
 		return cli_error(&error);
 	}
 	status = document_load(paths[0], request.outside ? 0 : SGPU_MANIFEST_INSIDE, &document);
-	if (!status) {
-		status = split(&document, request.directory, request.wanted);
-	}
+	status = status ? status : split(&document, request.directory, request.wanted);
 	document_free(&document);
 	sgpu_output_folder_close(&folder, !status);
 	return status;

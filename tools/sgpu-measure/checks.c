@@ -27,9 +27,7 @@ static int load_roots(const char *path, struct sgpu_chain *chain, struct sgpu_er
 		return 0;
 	}
 	int code = sgpu_read_trusted_file(path, "says whose quotes are believed", ROOTS_MAX, &text, &size, error);
-	if (!code) {
-		code = sgpu_chain_parse(text, size, path, chain, error);
-	}
+	code = code ? code : sgpu_chain_parse(text, size, path, chain, error);
 	free(text);
 	return code;
 }
@@ -38,9 +36,7 @@ static int load(struct measure_checks *checks, struct sgpu_error *error)
 {
 	int code = load_roots(checks->roots_path, &checks->roots, error);
 
-	if (!code) {
-		code = load_roots(checks->tee_roots_path, &checks->tee_roots, error);
-	}
+	code = code ? code : load_roots(checks->tee_roots_path, &checks->tee_roots, error);
 	if (!code) {
 		code = load_chain(checks->tee_certificates_path, &checks->tee_certificates, error);
 	}

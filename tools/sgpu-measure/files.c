@@ -20,9 +20,7 @@ int measure_load_x25519(const char *path, struct sgpu_key *key, struct sgpu_erro
 	if (!code && loaded.kind == SGPU_KEY_OCT) {
 		code = sgpu_fail(error, SGPU_EINVALID, "'%s' is a symmetric key; an X25519 key is needed", path);
 	}
-	if (!code) {
-		code = sgpu_key_public(&loaded, key, error);
-	}
+	code = code ? code : sgpu_key_public(&loaded, key, error);
 	sgpu_key_clear(&loaded);
 	return code;
 }
@@ -56,9 +54,7 @@ static int write_both(const char *path, const char *pem, size_t pem_size, const 
 	struct sgpu_output output = SGPU_OUTPUT_INIT;
 	int code = sgpu_output_open(&output, public_path, 0644, error);
 
-	if (!code) {
-		code = sgpu_write(output.fd, output.path, text, size, error);
-	}
+	code = code ? code : sgpu_write(output.fd, output.path, text, size, error);
 	if (!code) {
 		code = cli_write_secret(path, pem, pem_size, error);
 		if (!code) {

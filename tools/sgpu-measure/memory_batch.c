@@ -48,9 +48,7 @@ static int authenticate(struct reading *reading, struct sgpu_error *error)
 	if (!code) {
 		code = sgpu_batch_unwrap(reading->batch, keys, task->keys.count, reading->batch_key, error);
 	}
-	if (!code) {
-		code = sgpu_batch_verify(reading->batch, reading->batch_key, error);
-	}
+	code = code ? code : sgpu_batch_verify(reading->batch, reading->batch_key, error);
 	sgpu_free_wiped(&keys, (size_t)task->keys.count * sizeof(*keys));
 	return code;
 }
@@ -71,9 +69,7 @@ static int measure_segment(struct reading *reading, int i, struct memory_payload
 					      batch->response ? batch->response_id : NULL, payload->key,
 					      payload->context, &payload->context_size, error);
 	}
-	if (!code) {
-		code = memory_load(reading->task, payload, &memory, error);
-	}
+	code = code ? code : memory_load(reading->task, payload, &memory, error);
 	sgpu_wipe(payload->key, sizeof(payload->key));
 	if (!code) {
 		code = memory_measure(reading->task, s->id, memory, payload->size, error);
@@ -130,18 +126,10 @@ int memory_batch(struct memory_task *task, int in, const char *name, struct sgpu
 	struct reading reading = { .task = task };
 	int code = sgpu_tar_open(in, name, &reading.reader, error);
 
-	if (!code) {
-		code = sgpu_batch_read_any(reading.reader, &reading.batch, error);
-	}
-	if (!code) {
-		code = authenticate(&reading, error);
-	}
-	if (!code) {
-		code = measure_all(&reading, error);
-	}
-	if (!code) {
-		code = check_segment(&reading, error);
-	}
+	code = code ? code : sgpu_batch_read_any(reading.reader, &reading.batch, error);
+	code = code ? code : authenticate(&reading, error);
+	code = code ? code : measure_all(&reading, error);
+	code = code ? code : check_segment(&reading, error);
 	sgpu_wipe(reading.batch_key, sizeof(reading.batch_key));
 	sgpu_batch_free(&reading.batch);
 	sgpu_tar_close(&reading.reader);

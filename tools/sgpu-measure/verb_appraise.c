@@ -37,9 +37,7 @@ static int load_policy(struct task *task, struct sgpu_error *error)
 	size_t size = 0;
 	int code = sgpu_read_trusted_file(task->policy_path, "says what is accepted", POLICY_MAX, &text, &size, error);
 
-	if (!code) {
-		code = sgpu_policy_parse(text, size, task->policy_path, &task->policy, error);
-	}
+	code = code ? code : sgpu_policy_parse(text, size, task->policy_path, &task->policy, error);
 	free(text);
 	return code;
 }
@@ -51,12 +49,8 @@ static int write_recipient(const struct task *task, struct sgpu_error *error)
 	size_t size = 0;
 	int code = sgpu_quote_recipient(task->checks.result.claims, &key, error);
 
-	if (!code) {
-		code = sgpu_key_text(&key, &text, &size, error);
-	}
-	if (!code) {
-		code = cli_write_text(task->recipient_path, 0644, text, size, error);
-	}
+	code = code ? code : sgpu_key_text(&key, &text, &size, error);
+	code = code ? code : cli_write_text(task->recipient_path, 0644, text, size, error);
 	free(text);
 	return code;
 }
@@ -198,9 +192,7 @@ int verb_appraise(int argc, char **argv)
 	}
 	const int removed = remove_both(&task);
 	status = status ? status : removed;
-	if (!status) {
-		status = run(&task);
-	}
+	status = status ? status : run(&task);
 	sgpu_policy_free(&task.policy);
 	sgpu_appraisal_clear(&task.appraisal);
 	measure_checks_clear(&task.checks);

@@ -118,21 +118,15 @@ static int sign(struct task *task, struct sgpu_error *error)
 	size_t size = 0;
 	int code = sgpu_signer_load(task->key_path, &task->ca, error);
 
-	if (!code) {
-		code = sgpu_chain_load(task->certificate_path, &task->chain, error);
-	}
-	if (!code) {
-		code = read_eks(task, error);
-	}
+	code = code ? code : sgpu_chain_load(task->certificate_path, &task->chain, error);
+	code = code ? code : read_eks(task, error);
 	if (!code) {
 		code = sgpu_ca_certify(task->ca, &task->chain, task->eks, task->request, task->request_size,
 				       measure_now(), task->days ? task->days : LEAF_DAYS,
 				       task->max_age_ns ? (unsigned)(task->max_age_ns / MEASURE_SECOND) :
 				       REQUEST_AGE, &pem, &size, error);
 	}
-	if (!code) {
-		code = cli_write_text(task->out_path, 0644, pem, size, error);
-	}
+	code = code ? code : cli_write_text(task->out_path, 0644, pem, size, error);
 	free(pem);
 	return code;
 }

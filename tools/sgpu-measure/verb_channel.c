@@ -33,9 +33,7 @@ static int begin(struct script *script, const struct request *r, struct sgpu_err
 {
 	int rc = sgpu_device_open(r->device, NULL, &script->device, error);
 
-	if (rc == SGPU_OK) {
-		rc = sgpu_pager_of(script->device, &script->pager, error);
-	}
+	rc = rc ? rc : sgpu_pager_of(script->device, &script->pager, error);
 	if (rc != SGPU_OK) {
 		return rc;
 	}
@@ -106,9 +104,7 @@ static int run(const struct request *r, const char *path)
 		return cli_error(&error);
 	}
 	rc = begin(&script, r, &error);
-	if (rc == SGPU_OK) {
-		rc = carry_out(&script, file, &error);
-	}
+	rc = rc ? rc : carry_out(&script, file, &error);
 	fclose(file);
 	script_end(&script);
 	if (fflush(stdout) == EOF || ferror(stdout)) {

@@ -30,9 +30,7 @@ static int run(struct task *task, struct sgpu_error *error)
 	size_t size = 0;
 	int code = sgpu_signer_load(task->ek_path, &task->ek, error);
 
-	if (!code) {
-		code = sgpu_signer_generate(task->tpm, &task->ak, error);
-	}
+	code = code ? code : sgpu_signer_generate(task->tpm, &task->ak, error);
 	if (!code) {
 		code = sgpu_enroll_request(task->ek, task->ak, measure_now(), &text, &size, error);
 	}

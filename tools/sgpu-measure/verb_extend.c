@@ -82,9 +82,7 @@ static int extend(unsigned rtmr, const struct cli_bytes *given, const char *path
 		code = digest_file(fd, name, digest, &error);
 		cli_input_close(fd);
 	}
-	if (!code) {
-		code = sgpu_rtmr_extend(rtmr, digest, &error);
-	}
+	code = code ? code : sgpu_rtmr_extend(rtmr, digest, &error);
 	return code ? cli_error(&error) : report(rtmr, digest);
 }
 

@@ -89,9 +89,7 @@ static int measure_file(struct memory_task *task, int fd, const char *name, stru
 			code = sgpu_secure_memcpy(task->context, data, memory, size, SGPU_SECURE_TO_DEVICE, error);
 		}
 	}
-	if (!code) {
-		code = memory_measure(task, name, memory, payload.size, error);
-	}
+	code = code ? code : memory_measure(task, name, memory, payload.size, error);
 	if (memory) {
 		sgpu_secure_free(task->context, &memory);
 	}
@@ -104,9 +102,7 @@ static int in_context(struct memory_task *task, int fd, const char *name, struct
 {
 	int code = sgpu_device_open(task->device_name, NULL, &task->device, error);
 
-	if (!code) {
-		code = sgpu_secure_create(task->device, NULL, &task->context, error);
-	}
+	code = code ? code : sgpu_secure_create(task->device, NULL, &task->context, error);
 	if (!code) {
 		code = sgpu_engine_create(sgpu_secure_device(task->context), NULL, &task->engine, error);
 	}

@@ -106,12 +106,8 @@ static int claims_of_build(struct task *task, struct sgpu_error *error)
 	int code = task->owners_path && strcmp(task->owners_path, "any") ?
 		   sgpu_owners_load(task->owners_path, &task->owners, error) : 0;
 
-	if (!code) {
-		code = build_runner(task, task->build_path, &runner, error);
-	}
-	if (!code) {
-		code = build_device(task, task->build_path, &device, error);
-	}
+	code = code ? code : build_runner(task, task->build_path, &runner, error);
+	code = code ? code : build_device(task, task->build_path, &device, error);
 	if (!code) {
 		json_t *platform = task->at_least ? json_pack("{s:{s:s}}", "platform", "kind", task->at_least) : json_object();
 		task->claims = json_pack("{s:s, s:{s:O, s:O}, s:o}", "dbgstat", "disabled", "submods", "runner", runner,

@@ -47,9 +47,7 @@ static int load(struct task *task, struct sgpu_error *error)
 {
 	int code = sgpu_signer_load(task->key_path, &task->ak, error);
 
-	if (!code) {
-		code = sgpu_chain_load(task->certificate_path, &task->chain, error);
-	}
+	code = code ? code : sgpu_chain_load(task->certificate_path, &task->chain, error);
 	if (!code && task->owner_path) {
 		code = measure_load_x25519(task->owner_path, &task->owner, error);
 	}
@@ -88,18 +86,12 @@ static int run(struct task *task, struct sgpu_error *error)
 	size_t size = 0;
 	int code = load(task, error);
 
-	if (!code) {
-		code = sgpu_device_open(task->device_name, NULL, &task->device, error);
-	}
+	code = code ? code : sgpu_device_open(task->device_name, NULL, &task->device, error);
 	if (!code && task->owner_path) {
 		code = measure_grant_open(task->device, task->owner.public_half, &task->grant, error);
 	}
-	if (!code) {
-		code = collect(task, &quote, &size, error);
-	}
-	if (!code) {
-		code = cli_write_text(task->out_path, 0644, quote, size, error);
-	}
+	code = code ? code : collect(task, &quote, &size, error);
+	code = code ? code : cli_write_text(task->out_path, 0644, quote, size, error);
 	free(quote);
 	return code;
 }
@@ -129,9 +121,7 @@ int verb_quote(int argc, char **argv)
 	char **arguments;
 	int status = cli_read(argc, argv, &task, &arguments);
 
-	if (!status) {
-		status = check_options(&task);
-	}
+	status = status ? status : check_options(&task);
 	if (!status) {
 		status = run(&task, &error) ? cli_error(&error) : 0;
 	}

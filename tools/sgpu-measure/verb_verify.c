@@ -31,12 +31,8 @@ int verb_verify(int argc, char **argv)
 	char **paths;
 	int status = cli_read(argc, argv, &checks, &paths);
 
-	if (!status) {
-		status = measure_run_checks(&checks, paths[0], &error);
-	}
-	if (!status) {
-		status = report(&checks);
-	}
+	status = status ? status : measure_run_checks(&checks, paths[0], &error);
+	status = status ? status : report(&checks);
 	measure_checks_clear(&checks);
 	return status;
 }

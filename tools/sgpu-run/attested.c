@@ -53,9 +53,7 @@ static int load(const struct attested *options, struct parts *parts, struct sgpu
 {
 	int code = sgpu_signer_load(options->key, &parts->ak, error);
 
-	if (!code) {
-		code = sgpu_chain_load(options->certificate, &parts->chain, error);
-	}
+	code = code ? code : sgpu_chain_load(options->certificate, &parts->chain, error);
 	if (!code && options->owner) {
 		code = sgpu_key_load(options->owner, &parts->owner, error);
 	}
@@ -75,12 +73,8 @@ int attested_quote(const struct attested *options, const struct sgpu_quote_subje
 	size_t size = 0;
 	int code = load(options, &parts, error);
 
-	if (!code) {
-		code = sgpu_key_generate(SGPU_KEY_X25519, recipient, error);
-	}
-	if (!code) {
-		code = sgpu_key_public(recipient, &public_half, error);
-	}
+	code = code ? code : sgpu_key_generate(SGPU_KEY_X25519, recipient, error);
+	code = code ? code : sgpu_key_public(recipient, &public_half, error);
 	if (!code) {
 		subject.recipient = &public_half; /* what signs has no business with the other half */
 		subject.recipient_ephemeral = true;
@@ -89,9 +83,7 @@ int attested_quote(const struct attested *options, const struct sgpu_quote_subje
 		subject.owner_key = options->owner ? parts.owner.public_half : NULL;
 		code = sgpu_quote_create(&subject, parts.ak, &parts.chain, time(NULL), &quote, &size, error);
 	}
-	if (!code) {
-		code = cli_write_text(options->quote, 0666, quote, size, error);
-	}
+	code = code ? code : cli_write_text(options->quote, 0666, quote, size, error);
 	free(quote);
 	sgpu_key_clear(&parts.owner);
 	sgpu_chain_clear(&parts.chain);

@@ -160,12 +160,8 @@ static int load(bool gpu)
 		add_cpu_calls(filter, &rc);
 	}
 	add_all(filter, &rc, TRAP, filter_refused);
-	if (rc == 0) {
-		rc = seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, TRAP);
-	}
-	if (rc == 0) {
-		rc = seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1);
-	}
+	rc = rc ? rc : seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, TRAP);
+	rc = rc ? rc : seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1);
 	if (rc == 0) {
 		(void)seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2); /* of libseccomp 2.5 on */
 		rc = seccomp_load(filter);

@@ -27,9 +27,7 @@ static int read_plan(int fd, const char *name, struct planned *p, struct sgpu_er
 	struct sgpu_faults faults = { 0 };
 	int rc = sgpu_tar_open(fd, name, &tar, error);
 
-	if (rc == SGPU_OK) {
-		rc = sgpu_batch_read_head(tar, false, &p->batch, error);
-	}
+	rc = rc ? rc : sgpu_batch_read_head(tar, false, &p->batch, error);
 	if (rc == SGPU_OK) {
 		rc = sgpu_ops_load_manifest(p->batch->manifest_text, p->batch->manifest_size, "manifest.json",
 					    &p->manifest, &faults, error);
@@ -191,9 +189,7 @@ static int print_plan(const struct planned *p, const char *path, struct sgpu_err
 		print_text(out, p);
 	}
 	rc = fclose(out) == 0 ? SGPU_OK : sgpu_fail_nomem(error);
-	if (rc == SGPU_OK) {
-		rc = cli_write_text(path, 0666, text, size, error);
-	}
+	rc = rc ? rc : cli_write_text(path, 0666, text, size, error);
 	free(text);
 	return rc;
 }
@@ -203,9 +199,7 @@ int report_plan(int fd, const char *name, const char *path, struct sgpu_error *e
 	struct planned p = { NULL, NULL, NULL };
 	int rc = read_plan(fd, name, &p, error);
 
-	if (rc == SGPU_OK) {
-		rc = print_plan(&p, path, error);
-	}
+	rc = rc ? rc : print_plan(&p, path, error);
 	sgpu_plan_free(&p.plan);
 	sgpu_manifest_free(&p.manifest);
 	sgpu_batch_free(&p.batch);

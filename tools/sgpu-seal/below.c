@@ -12,6 +12,13 @@
 #include "cli.h"
 #include "parts.h"
 
+int seal_refuse_name(const char *place, struct sgpu_error *error)
+{
+	sgpu_fail(error, SGPU_EPOLICY, "'%s' is on a file system where every file has a name: if this was killed, "
+		  "plaintext would be left there", place);
+	return sgpu_hint(error, "choose another place, or accept that with --allow-named-temporary");
+}
+
 static int leaves(const char *folder, const char *path, struct sgpu_error *error)
 {
 	sgpu_fail(error, SGPU_EPOLICY, "the output '%s' is not below '%s'", path, folder);

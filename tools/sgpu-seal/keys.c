@@ -72,9 +72,7 @@ static int load_keys(struct seal_keys *keys, const char *path, enum seal_use use
 	keys->standard_input = keys->standard_input || !strcmp(path, "-");
 	cli_remember_input(path);
 	code = sgpu_key_set_load(path, &set, error);
-	if (!code) {
-		code = add(keys, path, use, &set, error);
-	}
+	code = code ? code : add(keys, path, use, &set, error);
 	sgpu_key_set_clear(&set);
 	return code;
 }
@@ -97,4 +95,33 @@ int seal_input(const struct seal_keys *keys, const char *path, const char **name
 {
 	return cli_is_standard(path) && keys->standard_input ?
 	       cli_usage("a key and the data cannot both come from standard input") : cli_input(path, name, in);
+}
+
+int seal_key_lines(const struct sgpu_key_set *set, struct seal_key_line lines[SEAL_KEY_LINES])
+{
+	int count = 0;
+
+	if (set->has_key) {
+		lines[count++] = (struct seal_key_line){ set->key.kind == SGPU_KEY_OCT ? "oct" : "X25519", false,
+							 set->key.kind != SGPU_KEY_X25519_PUBLIC, set->key.kid };
+	}
+	if (set->signing.kind != SGPU_SIGNING_NONE) {
+		lines[count++] = (struct seal_key_line){ sgpu_signing_name(set->signing.kind), true,
+							 set->signing.secret_known, set->signing.kid };
+	}
+	return count;
+}
+
+json_t *seal_keys_json(const struct sgpu_key_set *set)
+{
+	struct seal_key_line lines[SEAL_KEY_LINES];
+	const int count = seal_key_lines(set, lines);
+	json_t *list = json_array();
+
+	for (int i = 0; i < count; i++) {
+		json_array_append_new(list, json_pack("{s:s, s:s, s:b, s:s}", "kind", lines[i].kind, "use",
+						      lines[i].signs ? "sig" : "enc", "secret", lines[i].secret, "kid",
+						      lines[i].kid));
+	}
+	return list;
 }

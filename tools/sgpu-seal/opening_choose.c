@@ -26,12 +26,8 @@ static int read_batch(const struct opening *opening, struct sgpu_batch **batch, 
 	/* Without a key to verify it with, it is believed. */
 	int code = opening->keys.signer_count ? 0 :
 		   sgpu_check_trusted(fd, opening->batch_path, "says which response is wanted", error);
-	if (!code) {
-		code = sgpu_tar_open(fd, opening->batch_path, &reader, error);
-	}
-	if (!code) {
-		code = sgpu_batch_read_head(reader, false, batch, error);
-	}
+	code = code ? code : sgpu_tar_open(fd, opening->batch_path, &reader, error);
+	code = code ? code : sgpu_batch_read_head(reader, false, batch, error);
 	sgpu_tar_close(&reader);
 	close(fd);
 	return code;
@@ -65,12 +61,8 @@ static int compare_batch(const struct opening *opening, struct sgpu_error *error
 	if (!code) {
 		code = sgpu_batch_unwrap(batch, opening->keys.list, opening->keys.count, key, error);
 	}
-	if (!code) {
-		code = sgpu_batch_verify(batch, key, error);
-	}
-	if (!code) {
-		code = check_signature(opening, batch, error);
-	}
+	code = code ? code : sgpu_batch_verify(batch, key, error);
+	code = code ? code : check_signature(opening, batch, error);
 	if (!code && (!opening->has_key || !sgpu_equal(key, opening->batch_key, sizeof(key)) ||
 		      !sgpu_equal(batch->id, response->id, sizeof(batch->id)) ||
 		      !sgpu_equal(batch->manifest_sha256, response->manifest_sha256, SGPU_SHA256_SIZE))) {
@@ -96,9 +88,7 @@ int opening_authenticate(struct opening *opening, struct sgpu_error *error)
 	if (response->has_mac) {
 		code = sgpu_batch_unwrap(response, opening->keys.list, opening->keys.count, opening->batch_key, error);
 		opening->has_key = code == 0;
-		if (!code) {
-			code = sgpu_batch_verify(response, opening->batch_key, error);
-		}
+		code = code ? code : sgpu_batch_verify(response, opening->batch_key, error);
 	} else {
 		cli_note("'%s' has no mac: it is not known who wrote it", opening->in_name);
 	}
@@ -229,9 +219,7 @@ int opening_choose(struct opening *opening, struct sgpu_error *error)
 	}
 	raise_limits(opening);
 	code = sgpu_manifest_parse(response->manifest_text, response->manifest_size, &manifest, &faults, error);
-	if (!code) {
-		code = take_paths(opening, manifest, error);
-	}
+	code = code ? code : take_paths(opening, manifest, error);
 	for (int i = 0; !code && i < response->segment_count; i++) {
 		if (opening->targets[i].path && response->segments[i].status == SGPU_OK) {
 			code = seal_below_check(&opening->below, opening->targets[i].path, opening->force, error);

@@ -8,14 +8,6 @@
 #include "cli.h"
 #include "opening.h"
 
-/* A process that is killed must leave no plaintext: what has not verified as a whole may stand under no name. */
-static int refuse_name(const char *place, struct sgpu_error *error)
-{
-	sgpu_fail(error, SGPU_EPOLICY, "'%s' is on a file system where every file has a name: if this was killed, "
-		  "plaintext would be left there", place);
-	return sgpu_hint(error, "choose another place, or accept that with --allow-named-temporary");
-}
-
 /* With a key there are secrets to be expected, so that it is told before the response has come. */
 static bool minds_names(const struct opening *opening)
 {
@@ -37,7 +29,7 @@ static int prepare_folder(struct opening *opening, struct sgpu_error *error)
 	if (faccessat(opening->below.folder.fd, ".", W_OK, AT_EACCESS)) {
 		return sgpu_fail_errno(error, "cannot write to directory '%s'", opening->folder);
 	}
-	return minds_names(opening) ? refuse_name(opening->folder, error) : 0;
+	return minds_names(opening) ? seal_refuse_name(opening->folder, error) : 0;
 }
 
 static int prepare_file(struct opening *opening, struct sgpu_error *error)
@@ -48,7 +40,7 @@ static int prepare_file(struct opening *opening, struct sgpu_error *error)
 		return sgpu_hint(error, "--force replaces a file that exists");
 	}
 	if (!code && sgpu_output_has_name(&opening->out) && minds_names(opening)) {
-		code = refuse_name(opening->out_path, error);
+		code = seal_refuse_name(opening->out_path, error);
 	}
 	return code;
 }
@@ -72,7 +64,7 @@ int opening_target_open(struct opening *opening, int i, struct sgpu_error *error
 		code = sgpu_output_set_mode(&target->output, mode, error);
 	}
 	if (!code && secret && !opening->named && sgpu_output_has_name(&target->output)) {
-		code = refuse_name(target->output.path, error);
+		code = seal_refuse_name(target->output.path, error);
 	}
 	return code;
 }

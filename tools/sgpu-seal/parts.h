@@ -33,6 +33,16 @@ void seal_keys_clear(struct seal_keys *keys);
 /* As cli_input, and refuses to read both a key and the input from standard input. */
 int seal_input(const struct seal_keys *keys, const char *path, const char **name, int *in);
 
+/* What may be said of the keys in a file: at most one that encrypts and one that signs. Returns their number. */
+enum { SEAL_KEY_LINES = 2 };
+struct seal_key_line {
+	const char *kind;
+	bool signs, secret;
+	const char *kid;
+};
+int seal_key_lines(const struct sgpu_key_set *set, struct seal_key_line lines[SEAL_KEY_LINES]);
+json_t *seal_keys_json(const struct sgpu_key_set *set);
+
 /* ---- payloads ---- */
 /* Counts bytes over all payloads of a run, for the progress line and the report. */
 struct seal_meter {
@@ -93,7 +103,9 @@ SGPU_MUST_CHECK int seal_moves_run(struct seal_moves *moves, struct seal_meter *
 SGPU_MUST_CHECK int seal_pass_through(struct sgpu_tar_reader *reader, const struct sgpu_batch *batch, int fd,
 				      const char *name, struct seal_meter *meter, struct sgpu_error *error);
 
-/* ---- outputs below a folder ---- */
+/* ---- outputs ---- */
+/* A process that is killed must leave no plaintext: what has not verified as a whole may stand under no name. */
+SGPU_MUST_CHECK int seal_refuse_name(const char *place, struct sgpu_error *error);
 struct seal_below {
 	struct sgpu_output_folder folder;
 	const char *name;

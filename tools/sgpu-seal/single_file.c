@@ -14,6 +14,7 @@
 #include <sgpu/io.h>
 #include <sgpu/transfer.h>
 
+#include "parts.h"
 #include "single_file.h"
 
 /* All that has to be closed, freed and wiped. */
@@ -92,9 +93,7 @@ static int open_output(const struct single_file *options, struct work *work)
 		code = sgpu_output_set_mode(&work->out, 0666, &error);
 	}
 	if (!code && work->opening && !options->named && sgpu_output_has_name(&work->out)) {
-		code = sgpu_fail(&error, SGPU_EPOLICY, "'%s' is on a file system where every file has a name: if this "
-				 "was killed, plaintext would be left there", path);
-		(void)sgpu_hint(&error, "choose another place, or accept that with --allow-named-temporary");
+		code = seal_refuse_name(path, &error);
 	}
 	if (code) {
 		return cli_error(&error);
@@ -178,19 +177,13 @@ int single_file(int argc, char **argv, bool opening)
 	work.job.context_size = options.context.size;
 	cli_signals(NULL);
 	status = load_key(options.key, &work);
-	if (!status) {
-		status = cli_input(options.in, &name, &work.in);
-	}
+	status = status ? status : cli_input(options.in, &name, &work.in);
 	if (!status) {
 		sgpu_descriptor_from_fd(work.in, name, &work.job.in);
 		status = open_output(&options, &work);
 	}
-	if (!status) {
-		status = transfer(&work, &seconds);
-	}
-	if (!status) {
-		status = report(&options, &work, seconds);
-	}
+	status = status ? status : transfer(&work, &seconds);
+	status = status ? status : report(&options, &work, seconds);
 	sgpu_output_close(&work.out);
 	cli_input_close(work.in);
 	sgpu_key_clear(&work.key);

@@ -59,9 +59,7 @@ static int authenticate(const struct task *task, struct inspected *inspected, st
 			break;
 		}
 	}
-	if (!code) {
-		code = sgpu_batch_verify(batch, batch_key, error);
-	}
+	code = code ? code : sgpu_batch_verify(batch, batch_key, error);
 	sgpu_wipe(batch_key, sizeof(batch_key));
 	inspected->mac = code ? inspected->mac : MAC_VERIFIED;
 	return code;
@@ -77,9 +75,7 @@ static int inspect_archive(const struct task *task, int in, struct sgpu_error *e
 	struct sgpu_faults faults = { 0 };
 	int segment = 0;
 	int code = sgpu_tar_open_block(in, task->in_name, task->first, &reader, error);
-	if (!code) {
-		code = sgpu_batch_read_any(reader, &batch, error);
-	}
+	code = code ? code : sgpu_batch_read_any(reader, &batch, error);
 	if (!code) {
 		code = sgpu_manifest_parse(batch->manifest_text, batch->manifest_size, &manifest, &faults, error);
 	}
@@ -91,9 +87,7 @@ static int inspect_archive(const struct task *task, int in, struct sgpu_error *e
 		inspected.manifest = manifest;
 		code = authenticate(task, &inspected, error);
 	}
-	if (!code) {
-		code = show(&inspected, error);
-	}
+	code = code ? code : show(&inspected, error);
 	sgpu_manifest_free(&manifest);
 	sgpu_faults_clear(&faults);
 	sgpu_batch_free(&batch);

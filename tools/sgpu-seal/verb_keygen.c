@@ -35,9 +35,7 @@ static int write_keys(const struct sgpu_key_set *keys, const char *path, struct 
 	size_t size = 0;
 	int code = sgpu_key_set_text(keys, &text, &size, error);
 
-	if (!code) {
-		code = cli_write_secret(path, text, size, error);
-	}
+	code = code ? code : cli_write_secret(path, text, size, error);
 	sgpu_free_wiped(&text, size);
 	return code;
 }
@@ -88,9 +86,7 @@ int verb_keygen(int argc, char **argv)
 	}
 	int code = generate(request.x25519 ? SGPU_KEY_X25519 : SGPU_KEY_OCT,
 			    request.sign || (!request.x25519 && !request.no_sign), &keys, &error);
-	if (!code) {
-		code = write_keys(&keys, path, &error);
-	}
+	code = code ? code : write_keys(&keys, path, &error);
 	status = code ? cli_error(&error) : report(&keys, path);
 	sgpu_key_set_clear(&keys);
 	return status;

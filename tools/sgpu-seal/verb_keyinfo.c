@@ -11,6 +11,7 @@
 
 #include <sgpu/crypto.h>
 
+#include "parts.h"
 #include "verbs.h"
 
 struct request {
@@ -26,52 +27,20 @@ const struct cli_option keyinfo_options[] = {
 	CLI_END,
 };
 
-static const char *kind_name(const struct sgpu_key *key)
-{
-	return key->kind == SGPU_KEY_OCT ? "oct" : "X25519";
-}
-
-static bool is_secret(const struct sgpu_key *key)
-{
-	return key->kind != SGPU_KEY_X25519_PUBLIC;
-}
-
-static void print_line(FILE *to, const char *kind, const char *use, bool secret, const char *kid)
-{
-	fprintf(to, "%-7s  %-10s  %-6s  %s\n", kind, use, secret ? "secret" : "public", kid);
-}
-
-static int print_json(const struct sgpu_key_set *keys, FILE *to)
-{
-	json_t *list = json_array(), *record = json_pack("{s:o}", "keys", list);
-
-	if (keys->has_key) {
-		json_array_append_new(list, json_pack("{s:s, s:s, s:b, s:s}", "kind", kind_name(&keys->key), "use", "enc",
-						      "secret", is_secret(&keys->key), "kid", keys->key.kid));
-	}
-	if (keys->signing.kind != SGPU_SIGNING_NONE) {
-		json_array_append_new(list, json_pack("{s:s, s:s, s:b, s:s}", "kind", sgpu_signing_name(keys->signing.kind),
-						      "use", "sig", "secret", keys->signing.secret_known, "kid",
-						      keys->signing.kid));
-	}
-	return cli_print_json(record, to, JSON_COMPACT);
-}
-
 static int print(const struct sgpu_key_set *keys, bool owner, FILE *to)
 {
+	struct seal_key_line lines[SEAL_KEY_LINES];
+	const int count = seal_key_lines(keys, lines);
+
+	if (!owner && cli_json) {
+		return cli_print_json(json_pack("{s:o}", "keys", seal_keys_json(keys)), to, JSON_COMPACT);
+	}
 	if (owner) {
 		fprintf(to, "%s\n", keys->signing.kid);
-		return 0;
 	}
-	if (cli_json) {
-		return print_json(keys, to);
-	}
-	if (keys->has_key) {
-		print_line(to, kind_name(&keys->key), "encryption", is_secret(&keys->key), keys->key.kid);
-	}
-	if (keys->signing.kind != SGPU_SIGNING_NONE) {
-		print_line(to, sgpu_signing_name(keys->signing.kind), "signature", keys->signing.secret_known,
-			   keys->signing.kid);
+	for (int i = 0; i < count && !owner; i++) {
+		fprintf(to, "%-7s  %-10s  %-6s  %s\n", lines[i].kind, lines[i].signs ? "signature" : "encryption",
+			lines[i].secret ? "secret" : "public", lines[i].kid);
 	}
 	return 0;
 }

@@ -51,18 +51,10 @@ static int read_options(struct opening *opening, int argc, char **argv, char ***
 static int run(struct opening *opening, int in, struct sgpu_error *error)
 {
 	int code = opening_prepare(opening, error);
-	if (!code) {
-		code = sgpu_tar_open(in, opening->in_name, &opening->reader, error);
-	}
-	if (!code) {
-		code = sgpu_batch_read_head(opening->reader, true, &opening->response, error);
-	}
-	if (!code) {
-		code = opening_authenticate(opening, error);
-	}
-	if (!code) {
-		code = opening_choose(opening, error);
-	}
+	code = code ? code : sgpu_tar_open(in, opening->in_name, &opening->reader, error);
+	code = code ? code : sgpu_batch_read_head(opening->reader, true, &opening->response, error);
+	code = code ? code : opening_authenticate(opening, error);
+	code = code ? code : opening_choose(opening, error);
 	if (code) {
 		return code;
 	}

@@ -41,12 +41,8 @@ static int write_public(const struct sgpu_key_set *keys, const char *path, struc
 	size_t size = 0;
 	int code = sgpu_key_set_public(keys, &public_keys, error);
 
-	if (!code) {
-		code = sgpu_key_set_text(&public_keys, &text, &size, error);
-	}
-	if (!code) {
-		code = cli_write_text(path, 0644, text, size, error);
-	}
+	code = code ? code : sgpu_key_set_text(&public_keys, &text, &size, error);
+	code = code ? code : cli_write_text(path, 0644, text, size, error);
 	sgpu_free_wiped(&text, size);
 	return code;
 }
@@ -78,9 +74,7 @@ int verb_pubkey(int argc, char **argv)
 		return status;
 	}
 	int code = sgpu_key_set_load(key_path, &keys, &error);
-	if (!code) {
-		code = write_public(&keys, request.path, &error);
-	}
+	code = code ? code : write_public(&keys, request.path, &error);
 	sgpu_key_set_clear(&keys);
 	return code ? cli_error(&error) : 0;
 }

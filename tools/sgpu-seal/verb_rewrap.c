@@ -98,12 +98,8 @@ static int change(struct task *task, struct sgpu_error *error)
 {
 	struct sgpu_batch *batch = task->batch;
 	int code = sgpu_batch_unwrap(batch, task->keys.list, task->keys.count, task->batch_key, error);
-	if (!code) {
-		code = sgpu_batch_verify(batch, task->batch_key, error);
-	}
-	if (!code) {
-		code = find_signers(task, error);
-	}
+	code = code ? code : sgpu_batch_verify(batch, task->batch_key, error);
+	code = code ? code : find_signers(task, error);
 	for (int i = 0; !code && i < task->removed.count; i++) {
 		code = remove_kid(batch, task->removed.items[i], error);
 	}
@@ -116,9 +112,7 @@ static int change(struct task *task, struct sgpu_error *error)
 	if (!code && !json_array_size(batch->recipients)) {
 		code = sgpu_fail(error, SGPU_EUSAGE, "no recipient would be left");
 	}
-	if (!code) {
-		code = sign_again(task, error);
-	}
+	code = code ? code : sign_again(task, error);
 	return code ? code : sgpu_batch_sign(batch, task->batch_key, error);
 }
 
@@ -130,27 +124,17 @@ static int write_all(struct task *task, struct sgpu_error *error)
 		code = seal_pass_through(task->reader, task->batch, task->out.fd, task->out.path, &task->meter, error);
 		cli_progress_end();
 	}
-	if (!code) {
-		code = sgpu_tar_end(task->out.fd, task->out.path, error);
-	}
+	code = code ? code : sgpu_tar_end(task->out.fd, task->out.path, error);
 	return code ? code : sgpu_output_commit(&task->out, error);
 }
 
 static int run(struct task *task, int in, struct sgpu_error *error)
 {
 	int code = sgpu_output_open(&task->out, task->out_path, 0644, error);
-	if (!code) {
-		code = sgpu_tar_open(in, task->in_name, &task->reader, error);
-	}
-	if (!code) {
-		code = sgpu_batch_read_any(task->reader, &task->batch, error);
-	}
-	if (!code) {
-		code = change(task, error);
-	}
-	if (!code) {
-		code = write_all(task, error);
-	}
+	code = code ? code : sgpu_tar_open(in, task->in_name, &task->reader, error);
+	code = code ? code : sgpu_batch_read_any(task->reader, &task->batch, error);
+	code = code ? code : change(task, error);
+	code = code ? code : write_all(task, error);
 	if (code) {
 		return code;
 	}

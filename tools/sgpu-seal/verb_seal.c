@@ -158,12 +158,8 @@ static int plan(struct task *task, struct sgpu_error *error)
 		code = plan_segment(task, i, error);
 	}
 	/* What is sealed twice are two batches: a runner takes each once, and their keys and contexts have nothing in common. */
-	if (!code) {
-		code = sgpu_random(batch->id, sizeof(batch->id), error);
-	}
-	if (!code) {
-		code = sgpu_random(task->batch_key, sizeof(task->batch_key), error);
-	}
+	code = code ? code : sgpu_random(batch->id, sizeof(batch->id), error);
+	code = code ? code : sgpu_random(task->batch_key, sizeof(task->batch_key), error);
 	for (int i = 0; !code && i < task->keys.count; i++) {
 		code = sgpu_batch_wrap(batch, &task->keys.list[i], task->batch_key, error);
 	}
@@ -256,15 +252,9 @@ static int write_batch(struct task *task, struct sgpu_error *error)
 static int run(struct task *task, int in, struct sgpu_error *error)
 {
 	int code = sgpu_output_open(&task->out, task->out_path, 0644, error);
-	if (!code) {
-		code = sgpu_tar_open(in, task->in_name, &task->reader, error);
-	}
-	if (!code) {
-		code = sgpu_batch_read_head(task->reader, false, &task->batch, error);
-	}
-	if (!code) {
-		code = plan(task, error);
-	}
+	code = code ? code : sgpu_tar_open(in, task->in_name, &task->reader, error);
+	code = code ? code : sgpu_batch_read_head(task->reader, false, &task->batch, error);
+	code = code ? code : plan(task, error);
 	if (code) {
 		return code;
 	}

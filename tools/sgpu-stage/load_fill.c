@@ -35,9 +35,7 @@ static int copy_range(struct copy *copy, uint64_t begin, uint64_t end, struct sg
 	size_t got = 0;
 	int code = canceled(error);
 
-	if (code == SGPU_OK) {
-		code = sgpu_region_back(&copy->load->region, at, end - begin, error);
-	}
+	code = code ? code : sgpu_region_back(&copy->load->region, at, end - begin, error);
 	if (code == SGPU_OK) {
 		code = sgpu_pread(copy->fd, copy->name, copy->load->region.data + at, end - begin, copy->offset + begin,
 				  &got, error);
@@ -176,15 +174,11 @@ int load_fill(struct load *load, struct sgpu_error *error)
 {
 	int i, code = sgpu_pool_create(load->jobs, &load->pool, error);
 
-	if (code == SGPU_OK) {
-		code = fill_inlines(load, error);
-	}
+	code = code ? code : fill_inlines(load, error);
 	for (i = 0; code == SGPU_OK && i < load->batch->segment_count; i++) {
 		if (load->slices[i].from.kind == SGPU_LOCATION_FILE) {
 			code = fill_file(load, i, error);
-			if (code == SGPU_OK) {
-				code = check_digest(load, i, error);
-			}
+			code = code ? code : check_digest(load, i, error);
 		} else if (load->slices[i].staged && load->slices[i].from.kind == SGPU_LOCATION_NONE) {
 			/* Now, so that a runner never finds the memory gone. */
 			code = sgpu_region_back(&load->region, load->slices[i].offset, load->slices[i].size, error);

@@ -129,9 +129,7 @@ int machine_look(struct machine *machine, struct sgpu_error *error)
 		machine->transparent = sgpu_shmem_huge(machine->folder, machine->transparent_setting);
 		code = sgpu_huge_mounts(&machine->mounts, &machine->mount_count, error);
 	}
-	if (code == SGPU_OK) {
-		code = sgpu_numa_nodes(&machine->nodes, &machine->node_count, error);
-	}
+	code = code ? code : sgpu_numa_nodes(&machine->nodes, &machine->node_count, error);
 	if (code < 0) {
 		machine_clear(machine);
 	}

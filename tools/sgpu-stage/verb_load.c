@@ -82,9 +82,7 @@ static int read_head(struct load *load, int in, struct sgpu_error *error)
 	struct sgpu_faults faults = { 0 };
 	int code = sgpu_tar_open(in, load->in_name, &load->reader, error);
 
-	if (code == SGPU_OK) {
-		code = sgpu_batch_read_head(load->reader, false, &load->batch, error);
-	}
+	code = code ? code : sgpu_batch_read_head(load->reader, false, &load->batch, error);
 	if (code == SGPU_OK) {
 		code = sgpu_manifest_parse(load->batch->manifest_text, load->batch->manifest_size, &load->manifest,
 					   &faults, error);
@@ -158,9 +156,7 @@ static int write_batch(struct task *task, struct sgpu_error *error)
 
 	load_relocate(&task->load);
 	code = sgpu_batch_write_head(task->out.fd, task->out.path, task->load.batch, error);
-	if (code == SGPU_OK) {
-		code = sgpu_tar_end(task->out.fd, task->out.path, error);
-	}
+	code = code ? code : sgpu_tar_end(task->out.fd, task->out.path, error);
 	return code == SGPU_OK ? sgpu_output_commit(&task->out, error) : code;
 }
 
@@ -182,21 +178,11 @@ static int run(struct task *task, int in, struct sgpu_error *error)
 {
 	int code = sgpu_output_open(&task->out, task->out_path, 0644, error);
 
-	if (code == SGPU_OK) {
-		code = read_head(&task->load, in, error);
-	}
-	if (code == SGPU_OK) {
-		code = check_payloads(task, error);
-	}
-	if (code == SGPU_OK) {
-		code = sgpu_leases_create(task->load.files, &task->load.leases, error);
-	}
-	if (code == SGPU_OK) {
-		code = stage(task, error);
-	}
-	if (code == SGPU_OK) {
-		code = write_batch(task, error);
-	}
+	code = code ? code : read_head(&task->load, in, error);
+	code = code ? code : check_payloads(task, error);
+	code = code ? code : sgpu_leases_create(task->load.files, &task->load.leases, error);
+	code = code ? code : stage(task, error);
+	code = code ? code : write_batch(task, error);
 	if (code == SGPU_OK && task->export) {
 		code = load_export(&task->load, error);
 	}
