@@ -109,7 +109,8 @@ struct sgpu_device_evidence {
 
 /* What a launch gets. The CPU device calls the launch's function on the stream's thread, which holds a token of
  * `pool`; CUDA calls it at once, and it enqueues kernels on `native` (a CUstream). A non-zero return becomes
- * the task's code. */
+ * the task's code. CUDA may make the first use of a kernel wait for those that run; if one of them may not end, set
+ * CUDA_MODULE_LOADING=EAGER before the device is opened. */
 struct sgpu_launch {
 	struct sgpu_device *device;
 	struct sgpu_pool *pool;

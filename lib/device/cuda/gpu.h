@@ -165,7 +165,6 @@ struct sgpu_cuda_pages {
 	struct sgpu_cuda_frame *list;    /* of every frame */
 	CUdeviceptr scratch;             /* addresses at which pages are cleared */
 	uint32_t raw;                    /* pages whose memory is as the driver gave it */
-	struct sgpu_space *spaces;
 };
 SGPU_MUST_CHECK int sgpu_cuda_pages_info(struct sgpu_device *device, struct sgpu_pages_info *info,
 					 struct sgpu_error *error);

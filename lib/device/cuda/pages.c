@@ -13,7 +13,6 @@ struct sgpu_space {
 	struct sgpu_device_object object;
 	struct sgpu_device *device;
 	struct sgpu_space_table table;
-	struct sgpu_space *next, **place; /* all of the device */
 };
 
 int sgpu_cuda_pages_info(struct sgpu_device *device, struct sgpu_pages_info *info, struct sgpu_error *error)
@@ -82,12 +81,6 @@ int sgpu_cuda_space_create(struct sgpu_device *device, uint64_t size, struct sgp
 	pthread_mutex_lock(&pages->frames.lock);
 	code = reserve(device, size, new, error);
 	if (code == SGPU_OK) {
-		new->next = pages->spaces;
-		new->place = &pages->spaces;
-		if (new->next) {
-			new->next->place = &new->next;
-		}
-		pages->spaces = new;
 		*space = new;
 		*base = new->table.range.address;
 	}
@@ -368,10 +361,6 @@ static void remove_space(struct sgpu_space *space)
 		}
 	}
 	sgpu_space_table_close(&device->pages.frames, &space->table);
-	*space->place = space->next;
-	if (space->next) {
-		space->next->place = space->place;
-	}
 	free(space);
 }
 
@@ -389,8 +378,10 @@ void sgpu_cuda_space_free(struct sgpu_space *space)
 
 void sgpu_cuda_pages_close(struct sgpu_device *device)
 {
-	while (device->pages.spaces) {
-		remove_space(device->pages.spaces);
+	struct sgpu_range *range;
+
+	while ((range = sgpu_ranges_any(&device->pages.frames.spaces))) {
+		remove_space((struct sgpu_space *)(void *)((char *)range - offsetof(struct sgpu_space, table.range)));
 	}
 	sgpu_cuda_frames_close(device);
 }
