@@ -293,19 +293,31 @@ int sgpu_ids_index(const json_t *ids, const char *id)
 	return index ? (int)json_integer_value(index) : -1;
 }
 
-int sgpu_reader_reference(struct sgpu_reader *reader, const char *where, const char *field, const json_t *value,
+int sgpu_reader_reference(struct sgpu_reader *reader, const char *where, const char *field, const char *id,
 			  json_t *ids, const char *what)
 {
-	const char *id = sgpu_reader_string(reader, where, field, value);
 	char text[SGPU_VALUE_TEXT_MAX], hint[SGPU_HINT_MAX];
 	int index = id ? sgpu_ids_index(ids, id) : -1;
+	const char *nearest;
 
-	if (id && index < 0) {
-		sgpu_reader_fault(reader, where, field,
-				  sgpu_reader_hint_text(sgpu_reader_nearest_key(reader, id, ids), hint),
-				  "%s is not %s of this manifest", sgpu_reader_value(value, text), what);
+	if (!id || index >= 0) {
+		return index;
 	}
-	return index;
+	nearest = sgpu_reader_nearest_key(reader, id, ids);
+	if (nearest && ids == reader->manifest->segment_ids) {
+		reader->unsure[sgpu_ids_index(ids, nearest)] |= SGPU_UNSURE_USE;
+	}
+	quote(id, 96, text);
+	sgpu_reader_fault(reader, where, field, sgpu_reader_hint_text(nearest, hint), "%s is not %s of this manifest", text,
+			  what);
+	return -1;
+}
+
+size_t sgpu_identifier(const char *name)
+{
+	size_t length = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789");
+
+	return name[length] || (*name >= '0' && *name <= '9') ? 0 : length;
 }
 
 void sgpu_reader_dependencies(struct sgpu_reader *reader, const char *where, json_t *value)

@@ -23,32 +23,6 @@ bool sgpu_reader_names_module(const char *kernel)
 }
 
 /* ---- kernel ---- */
-static bool is_identifier(const char *name)
-{
-	size_t length = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789");
-
-	return length && length <= SGPU_MODULE_FUNCTION_MAX && !name[length] && !(*name >= '0' && *name <= '9');
-}
-
-static void read_segment(struct sgpu_reader *reader, const char *where, const char *id,
-			 struct sgpu_module_call *module)
-{
-	json_t *ids = reader->manifest->segment_ids;
-	char hint[SGPU_HINT_MAX];
-	const char *nearest;
-
-	module->segment = sgpu_ids_index(ids, id);
-	if (module->segment >= 0) {
-		return;
-	}
-	nearest = sgpu_reader_nearest_key(reader, id, ids);
-	if (nearest) {
-		reader->unsure[sgpu_ids_index(ids, nearest)] |= SGPU_UNSURE_USE;
-	}
-	sgpu_reader_fault(reader, where, "kernel", sgpu_reader_hint_text(nearest, hint),
-			  "'%s' is not a segment of this manifest", id);
-}
-
 /* "module:SEGMENT:FUNCTION", whose prefix has been checked. */
 static void read_kernel(struct sgpu_reader *reader, const char *where, const char *kernel,
 			struct sgpu_module_call *module)
@@ -63,8 +37,8 @@ static void read_kernel(struct sgpu_reader *reader, const char *where, const cha
 	}
 	memcpy(segment, id, (size_t)(colon - id));
 	segment[colon - id] = '\0';
-	read_segment(reader, where, segment, module);
-	if (!is_identifier(colon + 1)) {
+	module->segment = sgpu_reader_reference(reader, where, "kernel", segment, reader->manifest->segment_ids, "a segment");
+	if (!sgpu_identifier(colon + 1) || strlen(colon + 1) > SGPU_MODULE_FUNCTION_MAX) {
 		sgpu_reader_fault(reader, where, "kernel", NULL,
 				  "a function's name is 1 to %d letters, digits and '_', no digit first",
 				  (int)SGPU_MODULE_FUNCTION_MAX);

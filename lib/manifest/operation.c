@@ -17,32 +17,15 @@ static const char *const fields[FIELDS + 1] = { "gpu_operation_id", "kernel", "a
 static void read_argument(struct sgpu_reader *reader, const char *where, const char *name, json_t *value,
 			  struct sgpu_argument *argument)
 {
-	json_t *ids = reader->manifest->segment_ids;
-	char text[SGPU_VALUE_TEXT_MAX], hint[SGPU_HINT_MAX];
-	const char *id, *nearest;
-
 	argument->name = name;
 	argument->output = strncmp(name, "output", 6) == 0;
-	argument->segment = -1;
 	if (strlen(name) > SGPU_ID_MAX) {
 		sgpu_reader_fault(reader, where, name, NULL,
 				  "the argument's name has %zu bytes, at most %d are possible", strlen(name),
 				  (int)SGPU_ID_MAX);
 	}
-	id = sgpu_reader_string(reader, where, name, value);
-	if (!id) {
-		return;
-	}
-	argument->segment = sgpu_ids_index(ids, id);
-	if (argument->segment >= 0) {
-		return;
-	}
-	nearest = sgpu_reader_nearest_key(reader, id, ids);
-	if (nearest) {
-		reader->unsure[sgpu_ids_index(ids, nearest)] |= SGPU_UNSURE_USE;
-	}
-	sgpu_reader_fault(reader, where, name, sgpu_reader_hint_text(nearest, hint),
-			  "%s is not a segment of this manifest", sgpu_reader_value(value, text));
+	argument->segment = sgpu_reader_reference(reader, where, name, sgpu_reader_string(reader, where, name, value),
+						  reader->manifest->segment_ids, "a segment");
 }
 
 static void read_arguments(struct sgpu_reader *reader, const char *where, json_t *value,

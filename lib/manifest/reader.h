@@ -79,9 +79,12 @@ bool sgpu_reader_u64(struct sgpu_reader *reader, const char *where, const char *
 /* Index into the NULL-terminated list of what the string may be, or `otherwise` after a fault. */
 int sgpu_reader_choice(struct sgpu_reader *reader, const char *where, const char *field, const json_t *value,
 		       const char *const *choices, int otherwise);
-/* Gives the index of an id. An unknown id is a fault, whose text says what it is not: "a segment". */
-int sgpu_reader_reference(struct sgpu_reader *reader, const char *where, const char *field, const json_t *value,
+/* Gives the index of an id, or -1. An unknown id is a fault, whose text says what it is not: "a segment"; the segment that was
+ * probably meant counts as used. A NULL id passes in silence. */
+int sgpu_reader_reference(struct sgpu_reader *reader, const char *where, const char *field, const char *id,
 			  json_t *ids, const char *what);
+/* The length of a name of letters, digits and '_', no digit first; 0: it is none. */
+size_t sgpu_identifier(const char *name);
 /* Every entry of a dependencies array must name a segment or an operation. */
 void sgpu_reader_dependencies(struct sgpu_reader *reader, const char *where, json_t *value);
 

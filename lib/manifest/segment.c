@@ -223,7 +223,9 @@ static void read_segment(struct sgpu_reader *reader, int index, json_t *entry)
 		reader->unsure[index] &= (uint8_t)~SGPU_UNSURE_DIRECTION;
 	}
 	if (values[OPERATION]) {
-		segment->operation = sgpu_reader_reference(reader, where, "gpu_operation_id", values[OPERATION],
+		segment->operation = sgpu_reader_reference(reader, where, "gpu_operation_id",
+							   sgpu_reader_string(reader, where, "gpu_operation_id",
+									      values[OPERATION]),
 							   manifest->operation_ids, "an operation");
 	}
 	segment->type_given = values[TYPE];

@@ -43,14 +43,6 @@ static bool has_meaning(const char *name)
 	return false;
 }
 
-static bool is_identifier(const char *name)
-{
-	static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_";
-	size_t first = strspn(name, letters);
-
-	return first && !name[strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789")];
-}
-
 void sgpu_reader_variable(struct sgpu_reader *reader, const char *where, enum sgpu_dma_var which, json_t *value,
 			  struct sgpu_segment *segment)
 {
@@ -62,7 +54,7 @@ void sgpu_reader_variable(struct sgpu_reader *reader, const char *where, enum sg
 	if (!name) {
 		return;
 	}
-	if (!is_identifier(name)) {
+	if (!sgpu_identifier(name)) {
 		sgpu_reader_fault(reader, where, field, NULL,
 				  "%s is not the name of a shell variable: letters, digits and '_', no digit first",
 				  sgpu_reader_value(value, text));
