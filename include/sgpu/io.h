@@ -77,7 +77,7 @@ struct sgpu_output {
 	bool regular;    /* positioned writes are possible and commit makes it appear */
 	char *path;      /* as given, for messages */
 	char *temporary; /* the temporary name, or NULL while it has none */
-		int folder;      /* descriptor of the directory, or -1 */
+		int directory;      /* descriptor of the directory, or -1 */
 	char *name;      /* its final name in the directory */
 	int kept_mode;   /* permission bits of the user's own file that it replaces, or -1 */
 	bool is_new;     /* commit does not replace */
@@ -111,23 +111,23 @@ int sgpu_output_made_in(const struct sgpu_output *output, int i);
 SGPU_MUST_CHECK int sgpu_output_commit(struct sgpu_output *output, struct sgpu_error *error);
 /* Closes the output, and removes everything that was not committed. Accepts SGPU_OUTPUT_INIT and a closed output. */
 void sgpu_output_close(struct sgpu_output *output);
-#define SGPU_OUTPUT_INIT { .fd = -1, .folder = -1, .kept_mode = -1 }
+#define SGPU_OUTPUT_INIT { .fd = -1, .directory = -1, .kept_mode = -1 }
 
 /* Removes the regular file that an output at this path would replace, by the same rules. A missing file is no
  * error. */
 SGPU_MUST_CHECK int sgpu_output_remove(const char *path, struct sgpu_error *error);
 
 /* A directory for outputs, at a path with the same rules. It and its parents are made with `mode` if missing. */
-struct sgpu_output_folder {
+struct sgpu_output_directory {
 	int fd;
 	struct sgpu_output_made *made;
 	int made_count;
 };
-SGPU_MUST_CHECK int sgpu_output_folder_open(struct sgpu_output_folder *folder, const char *path, mode_t mode,
+SGPU_MUST_CHECK int sgpu_output_directory_open(struct sgpu_output_directory *directory, const char *path, mode_t mode,
 					    struct sgpu_error *error);
 /* Closes it, and removes the empty directories that were made, unless `keep` is set. */
-void sgpu_output_folder_close(struct sgpu_output_folder *folder, bool keep);
-#define SGPU_OUTPUT_FOLDER_INIT { .fd = -1 }
+void sgpu_output_directory_close(struct sgpu_output_directory *directory, bool keep);
+#define SGPU_OUTPUT_DIRECTORY_INIT { .fd = -1 }
 
 #ifdef __cplusplus
 }

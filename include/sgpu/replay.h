@@ -20,9 +20,9 @@ enum {
 
 struct sgpu_replay;
 
-/* folder NULL: in memory. Otherwise a directory of this user without rights for others, which is made (0700) if
+/* directory NULL: in memory. Otherwise a directory of this user without rights for others, which is made (0700) if
  * missing. window_us: microseconds. Errors: SGPU_EPOLICY for another user's directory, SGPU_ESYSTEM. */
-SGPU_MUST_CHECK int sgpu_replay_create(const char *folder, uint64_t window_us, struct sgpu_replay **replay,
+SGPU_MUST_CHECK int sgpu_replay_create(const char *directory, uint64_t window_us, struct sgpu_replay **replay,
 				       struct sgpu_error *error);
 void sgpu_replay_free(struct sgpu_replay **replay);
 

@@ -99,7 +99,7 @@ struct sgpu_run_options {
 	uint64_t deadline_ns;         /* sgpu_now_ns() clock; 0: none */
 	bool spans;                   /* record them */
 	/* Whoever makes a batch names files in it and guesses their digests; which guesses fit tells them what the
-	 * files hold, byte by byte. So payloads in files are fetched from these folders alone, and for batches with a
+	 * files hold, byte by byte. So payloads in files are fetched from these directories alone, and for batches with a
 	 * MAC alone; NULL: batches that have any are refused (SGPU_EPOLICY). */
 	const struct sgpu_files *files;
 	bool allow_modules;           /* run kernels that a batch brings; else such a batch is refused (SGPU_EPOLICY) */

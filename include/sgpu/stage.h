@@ -53,14 +53,14 @@ struct sgpu_region {
 /* Gives the directory of the regions: $XDG_RUNTIME_DIR/sgpu, else /run/user/UID/sgpu if /run/user/UID exists, else
  * /dev/shm/sgpu-UID, or /dev/shm/sgpu-UID-XXXXXX if another user has taken that name. It is made with mode 0700 if
  * missing, and refused (SGPU_EPOLICY) if it is a link or others have rights on it. *path comes from malloc. */
-SGPU_MUST_CHECK int sgpu_stage_folder(char **path, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_stage_directory(char **path, struct sgpu_error *error);
 /* Whether the path is the last of these. */
-bool sgpu_stage_folder_is_fallback(const char *path);
+bool sgpu_stage_directory_is_fallback(const char *path);
 
-/* Gives all directories in which regions may be, NULL-terminated. The first is that of sgpu_stage_folder, made if
+/* Gives all directories in which regions may be, NULL-terminated. The first is that of sgpu_stage_directory, made if
  * missing; the others are for huge pages and may be missing. */
-SGPU_MUST_CHECK int sgpu_stage_folders(char ***folders, struct sgpu_error *error);
-void sgpu_stage_folders_free(char ***folders);
+SGPU_MUST_CHECK int sgpu_stage_directories(char ***directories, struct sgpu_error *error);
+void sgpu_stage_directories_free(char ***directories);
 
 /* Makes a region of `size` bytes, open for writing; region->fd is the caller's. It has no name until publish, so a
  * killed process leaves nothing. Closing it before publish frees its memory. */
@@ -104,7 +104,7 @@ SGPU_MUST_CHECK int sgpu_files_create(struct sgpu_files **files, struct sgpu_err
 void sgpu_files_free(struct sgpu_files **files);
 /* Opens a directory, once. Errors: SGPU_ESYSTEM; SGPU_EPOLICY if its file system is one of the kernel's (procfs,
  * sysfs, devtmpfs and such). */
-SGPU_MUST_CHECK int sgpu_files_allow(struct sgpu_files *files, const char *folder, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_files_allow(struct sgpu_files *files, const char *directory, struct sgpu_error *error);
 /* Excludes a file by its identity from fstat, under any name. */
 struct stat;
 SGPU_MUST_CHECK int sgpu_files_except(struct sgpu_files *files, const struct stat *status, struct sgpu_error *error);
@@ -115,7 +115,7 @@ SGPU_MUST_CHECK int sgpu_files_look(const struct sgpu_files *files, const char *
 				    struct sgpu_error *error);
 /* The directories' number (0 for NULL), and their descriptors (O_PATH) and names. */
 int sgpu_files_count(const struct sgpu_files *files);
-int sgpu_files_folder(const struct sgpu_files *files, int index, const char **name);
+int sgpu_files_directory(const struct sgpu_files *files, int index, const char **name);
 
 /* ---- the regions and files of one batch ---- A batch can have many payloads in one region, which can be taken
  * only once. The first use takes the region, and later uses share its descriptor. Any thread. `files` is borrowed;
@@ -135,7 +135,7 @@ SGPU_MUST_CHECK int sgpu_leases_source(struct sgpu_leases *leases, const struct 
 /* ---- this machine, for sgpu-stage info ---- */
 /* Gives the directory's file system, "tmpfs", and whether it is in memory. A region elsewhere works, but LOW data
  * are then written to a disk. *available: bytes, UINT64_MAX without a limit. Errors: SGPU_ESYSTEM. */
-SGPU_MUST_CHECK int sgpu_stage_file_system(const char *folder, const char **name, bool *in_memory,
+SGPU_MUST_CHECK int sgpu_stage_file_system(const char *directory, const char **name, bool *in_memory,
 					   uint64_t *available, struct sgpu_error *error);
 /* Mounts of hugetlbfs. */
 struct sgpu_huge_mount {
@@ -147,7 +147,7 @@ SGPU_MUST_CHECK int sgpu_huge_mounts(struct sgpu_huge_mount **mounts, int *count
 void sgpu_huge_mounts_free(struct sgpu_huge_mount **mounts, int count);
 /* Whether files in a directory get transparent huge pages on request, which depends on the mount of its tmpfs.
  * setting receives the mount option, "huge=advise", or the kernel's setting if that overrules it. */
-bool sgpu_shmem_huge(const char *folder, char setting[32]);
+bool sgpu_shmem_huge(const char *directory, char setting[32]);
 /* Lists the NUMA nodes with memory; none if this build or this machine cannot tell. Unit: bytes. */
 struct sgpu_numa_node {
 	int node;

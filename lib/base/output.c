@@ -18,8 +18,8 @@
 
 static int open_temporary(struct sgpu_output *output, mode_t mode, struct sgpu_error *error)
 {
-	sgpu_output_names_collect(output->folder);
-	output->fd = openat(output->folder, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, mode);
+	sgpu_output_names_collect(output->directory);
+	output->fd = openat(output->directory, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, mode);
 	/* EISDIR: a kernel, EOPNOTSUPP: a file system without O_TMPFILE; ENOENT from some of FUSE. */
 	return output->fd >= 0 ? 0 : sgpu_output_name_create(output, mode, error);
 }
@@ -76,12 +76,12 @@ static int open_regular(struct sgpu_output *output, struct output_place *place, 
 	output->regular = true;
 	output->name = place->name;
 	place->name = NULL;
-	/* To bring the name to the disk the folder has to be open for reading; where that is denied, it does
+	/* To bring the name to the disk the directory has to be open for reading; where that is denied, it does
 	 * without. */
-	output->folder = openat(place->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (output->folder < 0) {
-		output->folder = place->folder;
-		place->folder = -1;
+	output->directory = openat(place->directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (output->directory < 0) {
+		output->directory = place->directory;
+		place->directory = -1;
 	}
 	/* Bits that another user chose would let them read; so would those of another file that was linked here. */
 	if (place->found >= 0 && status->st_uid == geteuid() && status->st_nlink == 1) {
@@ -174,7 +174,7 @@ bool sgpu_output_has_name(const struct sgpu_output *output)
 
 int sgpu_output_made_in(const struct sgpu_output *output, int i)
 {
-	return i < output->made_count ? output->made[i].folder : -1;
+	return i < output->made_count ? output->made[i].directory : -1;
 }
 
 /* A full disk behind a redirection may report its error only at close, which is not ours for standard output;
@@ -202,7 +202,7 @@ int sgpu_output_commit(struct sgpu_output *output, struct sgpu_error *error)
 	}
 	if (!output->unsynced) {
 		/* The name must survive a crash too; a file system that cannot is no reason to fail. */
-		(void)!fsync(output->folder);
+		(void)!fsync(output->directory);
 	}
 	sgpu_output_made_clear(&output->made, &output->made_count, true);
 	sgpu_output_close(output);
@@ -211,14 +211,14 @@ int sgpu_output_commit(struct sgpu_output *output, struct sgpu_error *error)
 
 void sgpu_output_close(struct sgpu_output *output)
 {
-	if (output->temporary && output->folder >= 0) {
-		unlinkat(output->folder, output->temporary, 0);
+	if (output->temporary && output->directory >= 0) {
+		unlinkat(output->directory, output->temporary, 0);
 	}
 	if (output->fd > STDERR_FILENO) {
 		close(output->fd);
 	}
-	if (output->folder >= 0) {
-		close(output->folder);
+	if (output->directory >= 0) {
+		close(output->directory);
 	}
 	sgpu_output_made_clear(&output->made, &output->made_count, false);
 	free(output->temporary);
@@ -232,7 +232,7 @@ int sgpu_output_remove(const char *path, struct sgpu_error *error)
 	struct output_place place = OUTPUT_PLACE_INIT;
 	int code = sgpu_output_place_find(path, 0700, &place, error);
 
-	if (!code && place.found >= 0 && S_ISREG(place.status.st_mode) && unlinkat(place.folder, place.name, 0)) {
+	if (!code && place.found >= 0 && S_ISREG(place.status.st_mode) && unlinkat(place.directory, place.name, 0)) {
 		code = sgpu_fail_errno(error, "cannot remove the older '%s'", path);
 	}
 	sgpu_output_made_clear(&place.made, &place.made_count, false);

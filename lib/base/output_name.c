@@ -32,11 +32,11 @@ static void make_name(int attempt, char name[NAME_SIZE])
 	}
 }
 
-static bool is_same(int folder, const char *name, const struct stat *file)
+static bool is_same(int directory, const char *name, const struct stat *file)
 {
 	struct stat status;
 
-	return fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) == 0 && status.st_dev == file->st_dev &&
+	return fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) == 0 && status.st_dev == file->st_dev &&
 	       status.st_ino == file->st_ino;
 }
 
@@ -46,35 +46,35 @@ static bool is_own_file(const struct stat *status)
 }
 
 /* Removes the file if it is the user's own and nobody's lock is on it. */
-static void collect(int folder, const char *name)
+static void collect(int directory, const char *name)
 {
 	struct stat status;
 
-	if (fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) || !is_own_file(&status)) {
+	if (fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) || !is_own_file(&status)) {
 		return;
 	}
 	/* For writing, since the locks of NFS need that. */
-	const int fd = openat(folder, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	const int fd = openat(directory, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	if (fd < 0) {
 		return;
 	}
 	if (fstat(fd, &status) == 0 && is_own_file(&status) && flock(fd, LOCK_EX | LOCK_NB) == 0 &&
-	    is_same(folder, name, &status)) {
-		unlinkat(folder, name, 0);
+	    is_same(directory, name, &status)) {
+		unlinkat(directory, name, 0);
 	}
 	close(fd);
 }
 
-void sgpu_output_names_collect(int folder)
+void sgpu_output_names_collect(int directory)
 {
 	char name[NAME_SIZE];
 
 	for (int i = 0; i < COMMON_NAMES; i++) {
 		make_name(i, name);
-		if (faccessat(folder, name, F_OK, AT_SYMLINK_NOFOLLOW)) {
+		if (faccessat(directory, name, F_OK, AT_SYMLINK_NOFOLLOW)) {
 			return; /* lower ones are taken first */
 		}
-		collect(folder, name);
+		collect(directory, name);
 	}
 }
 
@@ -82,7 +82,7 @@ static int keep_name(struct sgpu_output *output, const char *name, struct sgpu_e
 {
 	output->temporary = strdup(name);
 	if (!output->temporary) {
-		unlinkat(output->folder, name, 0);
+		unlinkat(output->directory, name, 0);
 		return sgpu_fail_nomem(error);
 	}
 	return 0;
@@ -96,7 +96,7 @@ static bool lock_created(struct sgpu_output *output, const char *name)
 	if (flock(output->fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) {
 		return false;
 	}
-	return fstat(output->fd, &status) == 0 && is_same(output->folder, name, &status);
+	return fstat(output->fd, &status) == 0 && is_same(output->directory, name, &status);
 }
 
 int sgpu_output_name_create(struct sgpu_output *output, mode_t mode, struct sgpu_error *error)
@@ -105,7 +105,7 @@ int sgpu_output_name_create(struct sgpu_output *output, mode_t mode, struct sgpu
 
 	for (int attempt = 0; attempt < NAMES_TRIED; attempt++) {
 		make_name(attempt, name);
-		output->fd = openat(output->folder, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+		output->fd = openat(output->directory, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
 		if (output->fd < 0 && errno != EEXIST) {
 			break;
 		}
@@ -127,10 +127,10 @@ static int link_nameless(const struct sgpu_output *output, const char *name)
 	char link[64];
 
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", output->fd);
-	if (linkat(AT_FDCWD, link, output->folder, name, AT_SYMLINK_FOLLOW) == 0) {
+	if (linkat(AT_FDCWD, link, output->directory, name, AT_SYMLINK_FOLLOW) == 0) {
 		return 0;
 	}
-	return errno == ENOENT ? linkat(output->fd, "", output->folder, name, AT_EMPTY_PATH) : -1;
+	return errno == ENOENT ? linkat(output->fd, "", output->directory, name, AT_EMPTY_PATH) : -1;
 }
 
 /* For file systems whose rename cannot refuse to replace, and that may have no links either. */
@@ -138,23 +138,23 @@ static int rename_new(const struct sgpu_output *output)
 {
 	struct stat status;
 
-	if (renameat2(output->folder, output->temporary, output->folder, output->name, RENAME_NOREPLACE) == 0) {
+	if (renameat2(output->directory, output->temporary, output->directory, output->name, RENAME_NOREPLACE) == 0) {
 		return 0;
 	}
 	if (errno != EINVAL && errno != ENOSYS) {
 		return -1;
 	}
-	if (linkat(output->folder, output->temporary, output->folder, output->name, 0) == 0) {
-		return unlinkat(output->folder, output->temporary, 0);
+	if (linkat(output->directory, output->temporary, output->directory, output->name, 0) == 0) {
+		return unlinkat(output->directory, output->temporary, 0);
 	}
 	if (errno == EEXIST) {
 		return -1;
 	}
-	if (fstatat(output->folder, output->name, &status, AT_SYMLINK_NOFOLLOW) == 0) {
+	if (fstatat(output->directory, output->name, &status, AT_SYMLINK_NOFOLLOW) == 0) {
 		errno = EEXIST;
 		return -1;
 	}
-	return renameat(output->folder, output->temporary, output->folder, output->name);
+	return renameat(output->directory, output->temporary, output->directory, output->name);
 }
 
 static void drop_temporary(struct sgpu_output *output)
@@ -207,7 +207,7 @@ int sgpu_output_name_replace(struct sgpu_output *output, struct sgpu_error *erro
 			return code;
 		}
 	}
-	if (renameat(output->folder, output->temporary, output->folder, output->name)) {
+	if (renameat(output->directory, output->temporary, output->directory, output->name)) {
 		return sgpu_fail_errno(error, "cannot replace '%s'", output->path);
 	}
 	drop_temporary(output);

@@ -7,8 +7,8 @@
 
 #include <sgpu/io.h>
 
-/* Removes temporary files of this user in the folder that no living process holds. */
-void sgpu_output_names_collect(int folder);
+/* Removes temporary files of this user in the directory that no living process holds. */
+void sgpu_output_names_collect(int directory);
 /* Creates the output under a temporary name. */
 SGPU_MUST_CHECK int sgpu_output_name_create(struct sgpu_output *output, mode_t mode, struct sgpu_error *error);
 /* Gives it its name, if nothing has that. */

@@ -2,9 +2,9 @@
  *
  * Where an output goes. The path is walked a component at a time, each looked at through its own descriptor, so that
  * what was judged is what is used. The rules:
- * - a link is followed if it is the user's own (or root's) and lies in a folder of their own (or root's) that not
+ * - a link is followed if it is the user's own (or root's) and lies in a directory of their own (or root's) that not
  *   everybody can write to;
- * - in a folder that everybody can write to, whatever is there must be the user's own or root's;
+ * - in a directory that everybody can write to, whatever is there must be the user's own or root's;
  * - a pipe, device or socket must be the user's own or root's, wherever it is.
  */
 #include <errno.h>
@@ -27,8 +27,8 @@ struct walk {
 	char *rest;         /* the rest of the path, from malloc */
 	const char *at;     /* in `rest` */
 	int links;
-	mode_t folder_mode;
-	bool folders_only;  /* the last component is a folder, too */
+	mode_t directory_mode;
+	bool directories_only;  /* the last component is a directory, too */
 	struct output_place *place;
 };
 
@@ -38,9 +38,9 @@ static bool is_trusted(uid_t owner)
 }
 
 /* Whether users other than its owner can put files there, as in /tmp. */
-static bool is_shared(const struct stat *folder)
+static bool is_shared(const struct stat *directory)
 {
-	return (folder->st_mode & S_IWOTH) || ((folder->st_mode & S_ISVTX) && (folder->st_mode & S_IWGRP));
+	return (directory->st_mode & S_IWOTH) || ((directory->st_mode & S_ISVTX) && (directory->st_mode & S_IWGRP));
 }
 
 /* Only root makes devices; in a container they may seem to be another's. */
@@ -63,15 +63,15 @@ static const char *kind_of(mode_t mode)
 	       S_ISFIFO(mode) ? "a pipe" : S_ISSOCK(mode) ? "a socket" : "a device";
 }
 
-static int judge(const struct walk *walk, const char *name, const struct stat *folder, const struct stat *status,
+static int judge(const struct walk *walk, const char *name, const struct stat *directory, const struct stat *status,
 		 struct sgpu_error *error)
 {
 	const bool special = !S_ISDIR(status->st_mode) && !S_ISREG(status->st_mode);
 
-	if (!is_trusted(status->st_uid) && (special || is_shared(folder)) && !is_plain_device(status)) {
+	if (!is_trusted(status->st_uid) && (special || is_shared(directory)) && !is_plain_device(status)) {
 		return not_ours(walk, name, kind_of(status->st_mode), error);
 	}
-	if (S_ISLNK(status->st_mode) && (is_shared(folder) || !is_trusted(folder->st_uid))) {
+	if (S_ISLNK(status->st_mode) && (is_shared(directory) || !is_trusted(directory->st_uid))) {
 		return sgpu_fail(error, SGPU_EPOLICY, "cannot write '%s': '%s' is a link in a directory that others can "
 				 "write to", walk->path, name);
 	}
@@ -81,15 +81,15 @@ static int judge(const struct walk *walk, const char *name, const struct stat *f
 /* "/dev/stdout" and the like are descriptors that the user gave us, of any kind. -1: the path is no descriptor. */
 static int named_descriptor(const char *path)
 {
-	static const char *const folders[] = { "/dev/fd/", "/proc/self/fd/" };
+	static const char *const directories[] = { "/dev/fd/", "/proc/self/fd/" };
 
 	if (!strcmp(path, "/dev/stdout") || !strcmp(path, "/dev/stderr")) {
 		return path[8] == 'o' ? STDOUT_FILENO : STDERR_FILENO;
 	}
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(folders); i++) {
-		const size_t length = strlen(folders[i]);
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(directories); i++) {
+		const size_t length = strlen(directories[i]);
 		uint64_t number = 0;
-		if (!strncmp(path, folders[i], length) &&
+		if (!strncmp(path, directories[i], length) &&
 		    !sgpu_parse_u64(path + length, "descriptor", 0, INT_MAX, &number, NULL)) {
 			return (int)number;
 		}
@@ -106,13 +106,13 @@ static int start(struct walk *walk, char *rest, struct sgpu_error *error)
 	walk->rest = rest;
 	walk->at = rest;
 	place->descriptor = named_descriptor(rest);
-	if (place->folder < 0 || rest[0] == '/') {
-		if (place->folder >= 0) {
-			close(place->folder);
+	if (place->directory < 0 || rest[0] == '/') {
+		if (place->directory >= 0) {
+			close(place->directory);
 		}
-		place->folder = open(rest[0] == '/' ? "/" : ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+		place->directory = open(rest[0] == '/' ? "/" : ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	}
-	return place->folder < 0 ? sgpu_fail_errno(error, "cannot open the directory of '%s'", walk->path) : 0;
+	return place->directory < 0 ? sgpu_fail_errno(error, "cannot open the directory of '%s'", walk->path) : 0;
 }
 
 /* Continues with the link's text, and then with the rest of the path after the link. */
@@ -143,11 +143,11 @@ static int remember(struct output_place *place, const char *name, const char *sh
 	}
 	place->made = grown;
 	grown += place->made_count;
-	grown->folder = fcntl(place->folder, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	grown->directory = fcntl(place->directory, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
 	grown->name = strdup(name);
-	if (grown->folder < 0 || !grown->name) {
+	if (grown->directory < 0 || !grown->name) {
 		free(grown->name);
-		return grown->folder < 0 ? sgpu_fail_errno(error, "cannot open the directory of '%s'", shown) :
+		return grown->directory < 0 ? sgpu_fail_errno(error, "cannot open the directory of '%s'", shown) :
 					   sgpu_fail_nomem(error);
 	}
 	place->made_count++;
@@ -157,7 +157,7 @@ static int remember(struct output_place *place, const char *name, const char *sh
 int sgpu_output_place_make(struct output_place *place, const char *name, mode_t mode, const char *shown,
 		      struct sgpu_error *error)
 {
-	if (mkdirat(place->folder, name, mode)) {
+	if (mkdirat(place->directory, name, mode)) {
 		return errno == EEXIST ? 0 : sgpu_fail_errno(error, "cannot make the directory '%s' of '%s'", name, shown);
 	}
 	return remember(place, name, shown, error);
@@ -167,17 +167,17 @@ int sgpu_output_place_make(struct output_place *place, const char *name, mode_t 
 static int look(struct walk *walk, const char *name, int *fd, struct stat *status, struct sgpu_error *error)
 {
 	struct output_place *place = walk->place;
-	struct stat folder;
+	struct stat directory;
 
-	*fd = openat(place->folder, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	*fd = openat(place->directory, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
 	if (*fd < 0) {
 		return errno == ENOENT ? 0 : sgpu_fail_errno(error, "cannot reach '%s'", walk->path);
 	}
 	int code = 0;
-	if (fstat(*fd, status) || fstat(place->folder, &folder)) {
+	if (fstat(*fd, status) || fstat(place->directory, &directory)) {
 		code = sgpu_fail_errno(error, "cannot inspect '%s'", walk->path);
 	} else if (strcmp(name, "..") && strcmp(name, ".")) {
-		code = judge(walk, name, &folder, status, error);
+		code = judge(walk, name, &directory, status, error);
 	}
 	if (code) {
 		close(*fd);
@@ -186,14 +186,14 @@ static int look(struct walk *walk, const char *name, int *fd, struct stat *statu
 	return code;
 }
 
-/* Into a folder on the way, which is made when it is absent, or through a link. */
+/* Into a directory on the way, which is made when it is absent, or through a link. */
 static int descend(struct walk *walk, const char *name, struct sgpu_error *error)
 {
 	struct stat status;
 	int fd = -1, code = look(walk, name, &fd, &status, error);
 
 	if (!code && fd < 0) {
-		code = sgpu_output_place_make(walk->place, name, walk->folder_mode, walk->path, error);
+		code = sgpu_output_place_make(walk->place, name, walk->directory_mode, walk->path, error);
 		code = code ? code : look(walk, name, &fd, &status, error);
 	}
 	if (code) {
@@ -205,8 +205,8 @@ static int descend(struct walk *walk, const char *name, struct sgpu_error *error
 		errno = fd < 0 ? ENOENT : ENOTDIR;
 		code = sgpu_fail_errno(error, "cannot reach '%s': '%s'", walk->path, name);
 	} else {
-		close(walk->place->folder);
-		walk->place->folder = fd;
+		close(walk->place->directory);
+		walk->place->directory = fd;
 		return 0;
 	}
 	if (fd >= 0) {
@@ -247,7 +247,7 @@ static int step(struct walk *walk, struct sgpu_error *error)
 	memcpy(name, walk->at, length);
 	name[length] = '\0';
 	walk->at += length;
-	if (walk->folders_only || *walk->at) {
+	if (walk->directories_only || *walk->at) {
 		return length ? descend(walk, name, error) : 0;
 	}
 	if (!length || !strcmp(name, ".") || !strcmp(name, "..")) {
@@ -256,9 +256,9 @@ static int step(struct walk *walk, struct sgpu_error *error)
 	return arrive(walk, name, error);
 }
 
-int sgpu_output_place_find(const char *path, mode_t folder_mode, struct output_place *place, struct sgpu_error *error)
+int sgpu_output_place_find(const char *path, mode_t directory_mode, struct output_place *place, struct sgpu_error *error)
 {
-	struct walk walk = { .path = path, .folder_mode = folder_mode, .place = place };
+	struct walk walk = { .path = path, .directory_mode = directory_mode, .place = place };
 	const size_t length = strlen(path);
 	char *rest = strdup(path);
 
@@ -266,7 +266,7 @@ int sgpu_output_place_find(const char *path, mode_t folder_mode, struct output_p
 	if (!rest) {
 		return sgpu_fail_nomem(error);
 	}
-	if (!length || path[length - 1] == '/') { /* before a folder is made for it */
+	if (!length || path[length - 1] == '/') { /* before a directory is made for it */
 		free(rest);
 		return sgpu_fail(error, SGPU_ESYSTEM, "cannot write '%s': %s", path,
 				 length ? "it is a directory" : "it is no name");
@@ -279,9 +279,9 @@ int sgpu_output_place_find(const char *path, mode_t folder_mode, struct output_p
 	return code;
 }
 
-int sgpu_output_place_folder(const char *path, mode_t folder_mode, struct output_place *place, struct sgpu_error *error)
+int sgpu_output_place_directory(const char *path, mode_t directory_mode, struct output_place *place, struct sgpu_error *error)
 {
-	struct walk walk = { .path = path, .folder_mode = folder_mode, .folders_only = true, .place = place };
+	struct walk walk = { .path = path, .directory_mode = directory_mode, .directories_only = true, .place = place };
 	char *rest = strdup(path);
 
 	*place = (struct output_place)OUTPUT_PLACE_INIT;
@@ -299,8 +299,8 @@ void sgpu_output_place_clear(struct output_place *place)
 	if (place->found >= 0) {
 		close(place->found);
 	}
-	if (place->folder >= 0) {
-		close(place->folder);
+	if (place->directory >= 0) {
+		close(place->directory);
 	}
 	free(place->name);
 	sgpu_output_made_clear(&place->made, &place->made_count, true);
@@ -311,9 +311,9 @@ void sgpu_output_made_clear(struct sgpu_output_made **made, int *count, bool kee
 {
 	for (int i = *count; i-- > 0;) {
 		if (!keep) {
-			unlinkat((*made)[i].folder, (*made)[i].name, AT_REMOVEDIR);
+			unlinkat((*made)[i].directory, (*made)[i].name, AT_REMOVEDIR);
 		}
-		close((*made)[i].folder);
+		close((*made)[i].directory);
 		free((*made)[i].name);
 	}
 	free(*made);

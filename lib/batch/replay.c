@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The batches that were taken. In a folder: "lock", which whoever takes a batch holds, and "batches", a header and
+ * The batches that were taken. In a directory: "lock", which whoever takes a batch holds, and "batches", a header and
  * a record for each, appended and on the disk before the batch runs. A record that a crash cut short belongs to a
  * batch that has not run. Records that are older than the window are dropped when they are many, and with them all
  * that is as old is refused from then on, whatever the clock says later.
@@ -43,7 +43,7 @@ struct table {
 
 struct sgpu_replay {
 	uint64_t window_us;
-	int folder, lock;      /* -1: in memory */
+	int directory, lock;      /* -1: in memory */
 	char *name;
 	struct table memory;
 };
@@ -144,7 +144,7 @@ static int read_table(const struct sgpu_replay *replay, int fd, struct table *ta
 /* Writes all records as a new file, which replaces the old one. */
 static int write_table(const struct sgpu_replay *replay, struct table *table, struct sgpu_error *error)
 {
-	const int fd = openat(replay->folder, new_name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+	const int fd = openat(replay->directory, new_name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0) {
 		return sgpu_fail_errno(error, "cannot make '%s/%s'", replay->name, new_name);
 	}
@@ -156,7 +156,8 @@ static int write_table(const struct sgpu_replay *replay, struct table *table, st
 	if (!code) {
 		code = sgpu_write(fd, new_name, table->records, table->count * sizeof(*table->records), error);
 	}
-	if (!code && (fsync(fd) || renameat(replay->folder, new_name, replay->folder, data_name) || fsync(replay->folder))) {
+	if (!code && (fsync(fd) || renameat(replay->directory, new_name, replay->directory, data_name) ||
+		      fsync(replay->directory))) {
 		code = sgpu_fail_errno(error, "cannot write '%s/%s'", replay->name, data_name);
 	}
 	close(fd);
@@ -228,7 +229,7 @@ static int take_in_file(const struct sgpu_replay *replay, const struct record *r
 			struct sgpu_error *error)
 {
 	struct table table = { .records = NULL };
-	const int fd = openat(replay->folder, data_name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+	const int fd = openat(replay->directory, data_name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
 	int code = fd < 0 && errno != ENOENT ? sgpu_fail_errno(error, "cannot open '%s/%s'", replay->name, data_name) : 0;
 	if (!code && fd >= 0) {
 		code = read_table(replay, fd, &table, error);
@@ -261,7 +262,7 @@ int sgpu_replay_take(struct sgpu_replay *replay, const char *owner, const uint8_
 	if (code) {
 		return code;
 	}
-	if (replay->folder < 0) {
+	if (replay->directory < 0) {
 		(void)drop_old(memory, now_us, replay->window_us);
 		code = check_time(counter, now_us, memory->header.floor, replay->window_us, error);
 		if (!code) {
@@ -278,24 +279,24 @@ int sgpu_replay_take(struct sgpu_replay *replay, const char *owner, const uint8_
 }
 
 /* ---- opening ---- */
-/* By the rules of outputs: through another user's link or folder that user would have it forgotten. */
-static int open_folder(struct sgpu_replay *replay, struct sgpu_error *error)
+/* By the rules of outputs: through another user's link or directory that user would have it forgotten. */
+static int open_directory(struct sgpu_replay *replay, struct sgpu_error *error)
 {
-	struct sgpu_output_folder opened;
+	struct sgpu_output_directory opened;
 	struct stat status;
-	int code = sgpu_output_folder_open(&opened, replay->name, 0700, error);
+	int code = sgpu_output_directory_open(&opened, replay->name, 0700, error);
 	if (code) {
 		return code;
 	}
 	if (opened.made_count > 1) { /* of a volume that is not mounted the records are elsewhere */
-		sgpu_output_folder_close(&opened, false);
+		sgpu_output_directory_close(&opened, false);
 		errno = ENOENT;
 		return sgpu_fail_errno(error, "cannot make directory '%s'", replay->name);
 	}
-	replay->folder = opened.fd;
+	replay->directory = opened.fd;
 	opened.fd = -1;
-	sgpu_output_folder_close(&opened, true);
-	if (fstat(replay->folder, &status)) {
+	sgpu_output_directory_close(&opened, true);
+	if (fstat(replay->directory, &status)) {
 		return sgpu_fail_errno(error, "cannot open directory '%s'", replay->name);
 	}
 	if (status.st_uid != geteuid() || (status.st_mode & (S_IRWXG | S_IRWXO))) {
@@ -304,11 +305,11 @@ static int open_folder(struct sgpu_replay *replay, struct sgpu_error *error)
 			  (unsigned long)status.st_uid, (unsigned)status.st_mode & 07777u);
 		return sgpu_hint(error, "name a directory of your own, with mode 0700");
 	}
-	replay->lock = openat(replay->folder, lock_name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	replay->lock = openat(replay->directory, lock_name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 	return replay->lock < 0 ? sgpu_fail_errno(error, "cannot open '%s/%s'", replay->name, lock_name) : 0;
 }
 
-int sgpu_replay_create(const char *folder, uint64_t window_us, struct sgpu_replay **replay, struct sgpu_error *error)
+int sgpu_replay_create(const char *directory, uint64_t window_us, struct sgpu_replay **replay, struct sgpu_error *error)
 {
 	struct sgpu_replay *made = calloc(1, sizeof(*made));
 	*replay = NULL;
@@ -316,9 +317,9 @@ int sgpu_replay_create(const char *folder, uint64_t window_us, struct sgpu_repla
 		return sgpu_fail_nomem(error);
 	}
 	made->window_us = window_us;
-	made->folder = made->lock = -1;
-	made->name = folder ? strdup(folder) : NULL;
-	int code = folder && !made->name ? sgpu_fail_nomem(error) : folder ? open_folder(made, error) : 0;
+	made->directory = made->lock = -1;
+	made->name = directory ? strdup(directory) : NULL;
+	int code = directory && !made->name ? sgpu_fail_nomem(error) : directory ? open_directory(made, error) : 0;
 	if (code) {
 		sgpu_replay_free(&made);
 		return code;
@@ -335,8 +336,8 @@ void sgpu_replay_free(struct sgpu_replay **replay)
 	if ((*replay)->lock >= 0) {
 		close((*replay)->lock);
 	}
-	if ((*replay)->folder >= 0) {
-		close((*replay)->folder);
+	if ((*replay)->directory >= 0) {
+		close((*replay)->directory);
 	}
 	free((*replay)->name);
 	free((*replay)->memory.records);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The strict reader of ustar archives. It runs where the secrets are, so it takes nothing that a batch does not need:
- * no links, folders, devices, long names or extended headers, and no byte that nothing checks.
+ * no links, directories, devices, long names or extended headers, and no byte that nothing checks.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -139,7 +139,7 @@ void sgpu_reader_location(struct sgpu_reader *reader, const char *where, const c
 	}
 }
 
-/* Where an output is written below the folder: without a location, or at "-", its id is its name. */
+/* Where an output is written below the directory: without a location, or at "-", its id is its name. */
 static bool output_name(const struct sgpu_segment *segment, char normal[SGPU_LOCATION_MAX + 1])
 {
 	bool named = segment->location && strcmp(segment->location, "-") != 0;
@@ -171,8 +171,8 @@ static void claim_default(struct sgpu_reader *reader, int index)
 	}
 }
 
-/* One output cannot be a file in a folder that is another output. */
-static void check_folders(struct sgpu_reader *reader, int index)
+/* One output cannot be a file in a directory that is another output. */
+static void check_directories(struct sgpu_reader *reader, int index)
 {
 	char normal[SGPU_LOCATION_MAX + 1];
 	const char *other;
@@ -212,7 +212,7 @@ void sgpu_reader_outputs(struct sgpu_reader *reader)
 	}
 	for (int i = 0; i < manifest->segment_count && !reader->no_memory; i++) {
 		if (takes_part(reader, i)) {
-			check_folders(reader, i);
+			check_directories(reader, i);
 		}
 	}
 }

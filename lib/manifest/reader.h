@@ -106,7 +106,7 @@ void sgpu_reader_module_segment(struct sgpu_reader *reader, int index);
 void sgpu_reader_type(struct sgpu_reader *reader, const char *where, json_t *value, struct sgpu_segment *segment);
 void sgpu_reader_location(struct sgpu_reader *reader, const char *where, const char *field, json_t *value,
 			  struct sgpu_segment *segment);
-/* After all segments: outputs that would be in each other's way below one folder. */
+/* After all segments: outputs that would be in each other's way below one directory. */
 void sgpu_reader_outputs(struct sgpu_reader *reader);
 void sgpu_reader_variable(struct sgpu_reader *reader, const char *where, enum sgpu_dma_var which, json_t *value,
 			  struct sgpu_segment *segment);

@@ -31,14 +31,14 @@ static void temporary_name(const char *id, char name[SGPU_REGION_ID_TEXT + 5])
 	snprintf(name, SGPU_REGION_ID_TEXT + 5, "new-%s", id);
 }
 
-static int open_unnamed(int folder, struct sgpu_region *region, struct sgpu_error *error)
+static int open_unnamed(int directory, struct sgpu_region *region, struct sgpu_error *error)
 {
 	char name[SGPU_REGION_ID_TEXT + 5];
 
-	region->fd = openat(folder, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	region->fd = openat(directory, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 	if (region->fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL || errno == ENOENT)) {
 		temporary_name(region->id, name);
-		region->fd = openat(folder, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+		region->fd = openat(directory, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 		if (region->fd >= 0) {
 			(void)flock(region->fd, LOCK_SH | LOCK_NB);
 		}
@@ -121,14 +121,14 @@ static void abandon(struct sgpu_region *region, bool unnamed)
 {
 	struct stat status;
 	char name[SGPU_REGION_ID_TEXT + 5];
-	int folder;
+	int directory;
 
 	if (unnamed && region->fd >= 0 && fstat(region->fd, &status) == 0 && status.st_nlink > 0) {
 		temporary_name(region->id, name);
-		folder = open(region->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-		if (folder >= 0) {
-			(void)unlinkat(folder, name, 0);
-			close(folder);
+		directory = open(region->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if (directory >= 0) {
+			(void)unlinkat(directory, name, 0);
+			close(directory);
 		}
 	}
 	unmap(region);
@@ -142,16 +142,16 @@ static void abandon(struct sgpu_region *region, bool unnamed)
 
 static int create_in(const char *path, uint64_t page_size, struct sgpu_region *region, struct sgpu_error *error)
 {
-	int folder, code;
+	int directory, code;
 
 	region->path = strdup(path);
 	if (!region->path) {
 		return sgpu_fail_nomem(error);
 	}
-	code = sgpu_stage_open_folder(path, true, &folder, error);
+	code = sgpu_stage_open_directory(path, true, &directory, error);
 	if (code == SGPU_OK) {
-		code = open_unnamed(folder, region, error);
-		close(folder);
+		code = open_unnamed(directory, region, error);
+		close(directory);
 	}
 	if (code == SGPU_OK) {
 		code = map(region, page_size, error);
@@ -179,7 +179,7 @@ static bool create_huge(struct sgpu_region *region)
 		    file_size / mounts[i].page_size > mounts[i].free) {
 			continue;
 		}
-		path = sgpu_stage_huge_folder(mounts[i].path);
+		path = sgpu_stage_huge_directory(mounts[i].path);
 		if (path && create_in(path, mounts[i].page_size, region, NULL) == SGPU_OK) {
 			region->pages = SGPU_PAGES_HUGE;
 		}
@@ -193,7 +193,7 @@ static int create_plain(struct sgpu_region *region, bool no_huge, struct sgpu_er
 {
 	char *path = NULL, setting[32];
 	uint64_t file_size;
-	int code = sgpu_stage_folder(&path, error);
+	int code = sgpu_stage_directory(&path, error);
 
 	if (code == SGPU_OK && !sgpu_region_file_size(region->size, PAGE, &file_size)) {
 		code = sgpu_fail(error, SGPU_ENOMEM, "a region of %llu bytes is too large",
@@ -313,22 +313,22 @@ static int give_name(struct sgpu_region *region, struct sgpu_error *error)
 {
 	char self[64], name[SGPU_REGION_ID_TEXT + 5];
 	struct stat status;
-	int folder, result, code = sgpu_stage_open_folder(region->path, false, &folder, error);
+	int directory, result, code = sgpu_stage_open_directory(region->path, false, &directory, error);
 
 	if (code < 0) {
 		return code;
 	}
 	if (fstat(region->fd, &status) == 0 && status.st_nlink > 0) {
 		temporary_name(region->id, name);
-		result = renameat(folder, name, folder, region->id);
+		result = renameat(directory, name, directory, region->id);
 	} else {
 		snprintf(self, sizeof(self), "/proc/self/fd/%d", region->fd);
-		result = linkat(AT_FDCWD, self, folder, region->id, AT_SYMLINK_FOLLOW);
+		result = linkat(AT_FDCWD, self, directory, region->id, AT_SYMLINK_FOLLOW);
 	}
 	if (result != 0) {
 		code = sgpu_fail_errno(error, "cannot name region '%s'", region->id);
 	}
-	close(folder);
+	close(directory);
 	return code;
 }
 

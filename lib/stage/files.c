@@ -18,9 +18,9 @@
 
 #include <stage/region.h>
 
-enum { FOLDERS_MAX = 64, PRIVATE_MAX = 128 };
+enum { DIRECTORIES_MAX = 64, PRIVATE_MAX = 128 };
 
-struct folder {
+struct directory {
 	char *path;  /* as it is, without links */
 	char *given; /* as it was named */
 	int fd;
@@ -29,7 +29,7 @@ struct folder {
 };
 
 struct sgpu_files {
-	struct folder folders[FOLDERS_MAX];
+	struct directory directories[DIRECTORIES_MAX];
 	int count;
 	struct {
 		dev_t device;
@@ -50,9 +50,9 @@ void sgpu_files_free(struct sgpu_files **files)
 		return;
 	}
 	for (int i = 0; i < (*files)->count; i++) {
-		free((*files)->folders[i].path);
-		free((*files)->folders[i].given);
-		close((*files)->folders[i].fd);
+		free((*files)->directories[i].path);
+		free((*files)->directories[i].given);
+		close((*files)->directories[i].fd);
 	}
 	free(*files);
 	*files = NULL;
@@ -93,27 +93,27 @@ static const char *unfit(int fd)
 	return NULL;
 }
 
-static int open_folder(const char *path, struct folder *folder, struct sgpu_error *error)
+static int open_directory(const char *path, struct directory *directory, struct sgpu_error *error)
 {
 	struct stat status;
 	const char *kind;
 
-	folder->fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	folder->path = realpath(path, NULL);
-	folder->given = strdup(path);
-	if (folder->fd < 0 || !folder->path) {
+	directory->fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	directory->path = realpath(path, NULL);
+	directory->given = strdup(path);
+	if (directory->fd < 0 || !directory->path) {
 		return sgpu_fail_errno(error, "cannot open directory '%s'", path);
 	}
-	if (!folder->given) {
+	if (!directory->given) {
 		return sgpu_fail_nomem(error);
 	}
-	if (fstat(folder->fd, &status) != 0) {
+	if (fstat(directory->fd, &status) != 0) {
 		return sgpu_fail_errno(error, "cannot inspect directory '%s'", path);
 	}
-	folder->device = status.st_dev;
-	folder->inode = status.st_ino;
-	kind = unfit(folder->fd);
-	if (!kind && (strcmp(folder->path, "/dev") == 0)) {
+	directory->device = status.st_dev;
+	directory->inode = status.st_ino;
+	kind = unfit(directory->fd);
+	if (!kind && (strcmp(directory->path, "/dev") == 0)) {
 		kind = "devtmpfs";
 	}
 	return kind ? sgpu_fail(error, SGPU_EPOLICY, "directory '%s' holds no data: its file system is %s", path, kind) : 0;
@@ -121,22 +121,22 @@ static int open_folder(const char *path, struct folder *folder, struct sgpu_erro
 
 int sgpu_files_allow(struct sgpu_files *files, const char *path, struct sgpu_error *error)
 {
-	struct folder folder = { .fd = -1 };
+	struct directory directory = { .fd = -1 };
 	int code;
 
-	if (files->count == FOLDERS_MAX) {
-		return sgpu_fail(error, SGPU_EUSAGE, "more than %d directories of files", FOLDERS_MAX);
+	if (files->count == DIRECTORIES_MAX) {
+		return sgpu_fail(error, SGPU_EUSAGE, "more than %d directories of files", DIRECTORIES_MAX);
 	}
-	code = open_folder(path, &folder, error);
+	code = open_directory(path, &directory, error);
 	if (code < 0) {
-		free(folder.path);
-		free(folder.given);
-		if (folder.fd >= 0) {
-			close(folder.fd);
+		free(directory.path);
+		free(directory.given);
+		if (directory.fd >= 0) {
+			close(directory.fd);
 		}
 		return code;
 	}
-	files->folders[files->count++] = folder;
+	files->directories[files->count++] = directory;
 	return SGPU_OK;
 }
 
@@ -155,10 +155,10 @@ int sgpu_files_count(const struct sgpu_files *files)
 	return files ? files->count : 0;
 }
 
-int sgpu_files_folder(const struct sgpu_files *files, int index, const char **name)
+int sgpu_files_directory(const struct sgpu_files *files, int index, const char **name)
 {
-	*name = files->folders[index].given;
-	return files->folders[index].fd;
+	*name = files->directories[index].given;
+	return files->directories[index].fd;
 }
 
 /* Goes up from the file's directory to the root. Directories are compared by identity, so mounts elsewhere count. */
@@ -177,8 +177,8 @@ const char *sgpu_files_above(const struct sgpu_files *files, const char *path)
 	while (fd >= 0 && !found && fstat(fd, &status) == 0 &&
 	       (status.st_ino != below.st_ino || status.st_dev != below.st_dev)) {
 		for (int i = 0; i < sgpu_files_count(files) && !found; i++) {
-			if (status.st_dev == files->folders[i].device && status.st_ino == files->folders[i].inode) {
-				found = files->folders[i].given;
+			if (status.st_dev == files->directories[i].device && status.st_ino == files->directories[i].inode) {
+				found = files->directories[i].given;
 			}
 		}
 		below = status;
@@ -193,14 +193,14 @@ const char *sgpu_files_above(const struct sgpu_files *files, const char *path)
 }
 
 /* The rest of an absolute path beneath a directory, or NULL. */
-static const char *beneath(const char *folder, const char *path)
+static const char *beneath(const char *directory, const char *path)
 {
-	size_t size = strlen(folder);
+	size_t size = strlen(directory);
 
-	while (size > 0 && folder[size - 1] == '/') {
+	while (size > 0 && directory[size - 1] == '/') {
 		size--;
 	}
-	if (strncmp(path, folder, size) != 0 || path[size] != '/') {
+	if (strncmp(path, directory, size) != 0 || path[size] != '/') {
 		return NULL;
 	}
 	path += size;
@@ -223,14 +223,14 @@ static int open_beneath(const struct sgpu_files *files, int index, const char *p
 	const char *rest = path;
 
 	if (*path == '/') {
-		rest = beneath(files->folders[index].path, path);
-		rest = rest ? rest : beneath(files->folders[index].given, path);
+		rest = beneath(files->directories[index].path, path);
+		rest = rest ? rest : beneath(files->directories[index].given, path);
 	}
 	if (!rest || !*rest) {
 		errno = ENOENT;
 		return -1;
 	}
-	return sgpu_look_beneath(files->folders[index].fd, rest);
+	return sgpu_look_beneath(files->directories[index].fd, rest);
 }
 
 /* A descriptor that only names the file: nothing has been opened. */
@@ -243,7 +243,7 @@ static int find(const struct sgpu_files *files, const char *path, int *fd, struc
 		return sgpu_fail(error, SGPU_EPOLICY, "'%s' is refused: it has a '..'", path);
 	}
 	for (int i = 0; *path == '/' && i < files->count; i++) {
-		lies_there = lies_there || beneath(files->folders[i].path, path) || beneath(files->folders[i].given, path);
+		lies_there = lies_there || beneath(files->directories[i].path, path) || beneath(files->directories[i].given, path);
 	}
 	if (!lies_there) {
 		return sgpu_fail(error, SGPU_EPOLICY, "'%s' is not in a directory that is open to batches", path);

@@ -14,12 +14,12 @@
 
 #include <stage/region.h>
 
-int sgpu_look(int folder, const char *path, int flags)
+int sgpu_look(int directory, const char *path, int flags)
 {
-	return openat(folder, path, O_PATH | O_CLOEXEC | flags);
+	return openat(directory, path, O_PATH | O_CLOEXEC | flags);
 }
 
-int sgpu_look_beneath(int folder, const char *path)
+int sgpu_look_beneath(int directory, const char *path)
 {
 	struct open_how how;
 
@@ -28,7 +28,7 @@ int sgpu_look_beneath(int folder, const char *path)
 	how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV;
 	for (int attempt = 0; attempt < 100; attempt++) {
 		/* Fails with EAGAIN when something was renamed meanwhile. */
-		int fd = (int)syscall(SYS_openat2, folder, path, &how, sizeof(how));
+		int fd = (int)syscall(SYS_openat2, directory, path, &how, sizeof(how));
 
 		if (fd >= 0 || errno != EAGAIN) {
 			return fd;
@@ -38,10 +38,10 @@ int sgpu_look_beneath(int folder, const char *path)
 }
 
 /* Where there is no /proc: by its name once more, and only if that is still the same file. */
-static int open_again(int folder, const char *path, int flags, const struct stat *looked)
+static int open_again(int directory, const char *path, int flags, const struct stat *looked)
 {
 	struct stat status;
-	int fd = openat(folder, path, flags);
+	int fd = openat(directory, path, flags);
 
 	if (fd >= 0 && (fstat(fd, &status) != 0 || status.st_dev != looked->st_dev || status.st_ino != looked->st_ino)) {
 		close(fd);
@@ -51,7 +51,7 @@ static int open_again(int folder, const char *path, int flags, const struct stat
 	return fd;
 }
 
-int sgpu_look_open(int look, int folder, const char *path, int flags)
+int sgpu_look_open(int look, int directory, const char *path, int flags)
 {
 	char name[32];
 	struct stat status;
@@ -64,13 +64,13 @@ int sgpu_look_open(int look, int folder, const char *path, int flags)
 	flags |= O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
 	snprintf(name, sizeof(name), "/proc/self/fd/%d", look);
 	fd = open(name, flags & ~O_NOFOLLOW);
-	return fd < 0 && errno == ENOENT ? open_again(folder, path, flags, &status) : fd;
+	return fd < 0 && errno == ENOENT ? open_again(directory, path, flags, &status) : fd;
 }
 
-int sgpu_look_open_name(int folder, const char *name, int flags)
+int sgpu_look_open_name(int directory, const char *name, int flags)
 {
-	int look = sgpu_look(folder, name, O_NOFOLLOW);
-	int fd = look < 0 ? -1 : sgpu_look_open(look, folder, name, flags | O_NOFOLLOW);
+	int look = sgpu_look(directory, name, O_NOFOLLOW);
+	int fd = look < 0 ? -1 : sgpu_look_open(look, directory, name, flags | O_NOFOLLOW);
 
 	if (look >= 0) {
 		close(look);

@@ -106,10 +106,10 @@ static int validate(const char *id, bool expired_too, int fd, struct sgpu_region
 }
 
 /* The file is inspected before it is opened, because opening a device or a pipe has effects. */
-static int open_looked_at(int folder, const char *id, bool writable, int *fd, bool *found, struct sgpu_error *error)
+static int open_looked_at(int directory, const char *id, bool writable, int *fd, bool *found, struct sgpu_error *error)
 {
 	struct stat status;
-	int look = sgpu_look(folder, id, O_NOFOLLOW), code;
+	int look = sgpu_look(directory, id, O_NOFOLLOW), code;
 
 	*fd = -1;
 	*found = look >= 0 || errno != ENOENT;
@@ -129,21 +129,21 @@ static int open_looked_at(int folder, const char *id, bool writable, int *fd, bo
 		code = check_file(id, &status, error);
 	}
 	if (code == SGPU_OK) {
-		*fd = sgpu_look_open(look, folder, id, (writable ? O_RDWR : O_RDONLY) | O_NOFOLLOW);
+		*fd = sgpu_look_open(look, directory, id, (writable ? O_RDWR : O_RDONLY) | O_NOFOLLOW);
 		code = *fd < 0 ? sgpu_fail_errno(error, "cannot open region '%s'", id) : SGPU_OK;
 	}
 	close(look);
 	return code;
 }
 
-int sgpu_region_open_in(int folder, const char *id, bool writable, bool expired_too, struct sgpu_region *region,
+int sgpu_region_open_in(int directory, const char *id, bool writable, bool expired_too, struct sgpu_region *region,
 			bool *found, struct sgpu_error *error)
 {
 	int fd, code;
 
 	memset(region, 0, sizeof(*region));
 	region->fd = -1;
-	code = open_looked_at(folder, id, writable, &fd, found, error);
+	code = open_looked_at(directory, id, writable, &fd, found, error);
 	if (code < 0) {
 		return code;
 	}
@@ -167,66 +167,66 @@ static int check_id(const char *id, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-/* Opens in whichever folder has it; *folder is open on success. */
-static int find(const char *id, bool writable, struct sgpu_region *region, int *folder, struct sgpu_error *error)
+/* Opens in whichever directory has it; *directory is open on success. */
+static int find(const char *id, bool writable, struct sgpu_region *region, int *directory, struct sgpu_error *error)
 {
-	char **folders = NULL;
+	char **directories = NULL;
 	bool found = false;
 	int code, opened, i;
 
-	*folder = -1;
+	*directory = -1;
 	memset(region, 0, sizeof(*region));
 	region->fd = -1;
 	code = check_id(id, error);
 	if (code == SGPU_OK) {
-		code = sgpu_stage_folders(&folders, error);
+		code = sgpu_stage_directories(&directories, error);
 	}
 	if (code < 0) {
 		return code;
 	}
-	for (i = 0; folders[i] && !found; i++) {
-		if (*folder >= 0) {
-			close(*folder);
-			*folder = -1;
+	for (i = 0; directories[i] && !found; i++) {
+		if (*directory >= 0) {
+			close(*directory);
+			*directory = -1;
 		}
-		/* A huge-page folder that is not there or not ours has none of our regions. */
-		opened = sgpu_stage_open_folder(folders[i], false, folder, i == 0 ? error : NULL);
+		/* A huge-page directory that is not there or not ours has none of our regions. */
+		opened = sgpu_stage_open_directory(directories[i], false, directory, i == 0 ? error : NULL);
 		if (opened == SGPU_OK) {
-			code = sgpu_region_open_in(*folder, id, writable, false, region, &found, error);
+			code = sgpu_region_open_in(*directory, id, writable, false, region, &found, error);
 		} else if (i == 0) {
 			code = opened;
 		}
 	}
-	sgpu_stage_folders_free(&folders);
-	if (code < 0 && *folder >= 0) {
-		close(*folder);
-		*folder = -1;
+	sgpu_stage_directories_free(&directories);
+	if (code < 0 && *directory >= 0) {
+		close(*directory);
+		*directory = -1;
 	}
 	return code;
 }
 
 int sgpu_region_open(const char *id, bool writable, struct sgpu_region *region, struct sgpu_error *error)
 {
-	int folder, code = find(id, writable, region, &folder, error);
+	int directory, code = find(id, writable, region, &directory, error);
 
-	if (folder >= 0) {
-		close(folder);
+	if (directory >= 0) {
+		close(directory);
 	}
 	return code;
 }
 
 int sgpu_region_take(const char *id, bool writable, struct sgpu_region *region, struct sgpu_error *error)
 {
-	int folder, code = find(id, writable, region, &folder, error);
+	int directory, code = find(id, writable, region, &directory, error);
 
 	/* Of two that come at once, the one whose unlink succeeds has it. */
-	if (code == SGPU_OK && !region->keep && unlinkat(folder, id, 0) != 0) {
+	if (code == SGPU_OK && !region->keep && unlinkat(directory, id, 0) != 0) {
 		code = errno == ENOENT ? sgpu_fail(error, SGPU_ESYSTEM, "region '%s' was taken by another runner", id)
 				       : sgpu_fail_errno(error, "cannot take region '%s'", id);
 		sgpu_region_close(region);
 	}
-	if (folder >= 0) {
-		close(folder);
+	if (directory >= 0) {
+		close(directory);
 	}
 	return code;
 }

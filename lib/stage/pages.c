@@ -15,13 +15,13 @@
 
 #include <stage/region.h>
 
-/* Whether regions of ours could be made there: in our folder, or by making it. */
+/* Whether regions of ours could be made there: in our directory, or by making it. */
 static bool can_write(const char *mount)
 {
-	char *folder = sgpu_stage_huge_folder(mount);
-	bool can = folder && (access(folder, W_OK | X_OK) == 0 || access(mount, W_OK | X_OK) == 0);
+	char *directory = sgpu_stage_huge_directory(mount);
+	bool can = directory && (access(directory, W_OK | X_OK) == 0 || access(mount, W_OK | X_OK) == 0);
 
-	free(folder);
+	free(directory);
 	return can;
 }
 
@@ -150,7 +150,7 @@ static void huge_option(char *line, char setting[32])
 	}
 }
 
-bool sgpu_shmem_huge(const char *folder, char setting[32])
+bool sgpu_shmem_huge(const char *directory, char setting[32])
 {
 	FILE *file;
 	struct stat status;
@@ -162,7 +162,7 @@ bool sgpu_shmem_huge(const char *folder, char setting[32])
 		return strcmp(setting, "force") == 0;
 	}
 	snprintf(setting, 32, "unknown");
-	file = stat(folder, &status) == 0 ? fopen("/proc/self/mountinfo", "re") : NULL;
+	file = stat(directory, &status) == 0 ? fopen("/proc/self/mountinfo", "re") : NULL;
 	while (file && !found && fgets(line, sizeof(line), file)) {
 		found = sscanf(line, "%*d %*d %u:%u", &major_number, &minor_number) == 2 &&
 			makedev(major_number, minor_number) == status.st_dev && strstr(line, " - tmpfs ");

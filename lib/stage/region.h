@@ -23,26 +23,26 @@ bool sgpu_region_id_valid(const char *id);
 /* Bytes of the file of a region: header and payload in whole pages. False when that is out of range. */
 bool sgpu_region_file_size(uint64_t size, uint64_t page_size, uint64_t *file_size);
 
-/* ---- folder.c ---- */
+/* ---- directory.c ---- */
 /* Opens the directory of the regions, or `path`, on which only this user may have rights; makes it if missing. */
-SGPU_MUST_CHECK int sgpu_stage_open_folder(const char *path, bool make, int *folder, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_stage_open_directory(const char *path, bool make, int *directory, struct sgpu_error *error);
 /* "MOUNT/sgpu-UID", from malloc, or NULL. */
-char *sgpu_stage_huge_folder(const char *mount);
+char *sgpu_stage_huge_directory(const char *mount);
 
 /* ---- open.c ---- */
-/* Opens `id` in an open folder and validates everything; with expired_too expiry is no fault. *found tells whether
+/* Opens `id` in an open directory and validates everything; with expired_too expiry is no fault. *found tells whether
  * there was such a file at all. */
-SGPU_MUST_CHECK int sgpu_region_open_in(int folder, const char *id, bool writable, bool expired_too,
+SGPU_MUST_CHECK int sgpu_region_open_in(int directory, const char *id, bool writable, bool expired_too,
 					struct sgpu_region *region, bool *found, struct sgpu_error *error);
 
 /* ---- look.c: descriptors that only name a file; -1 with errno on failure ---- */
-int sgpu_look(int folder, const char *path, int flags);
+int sgpu_look(int directory, const char *path, int flags);
 /* Beneath the directory, without links, '..' out of it, or another mount. */
-int sgpu_look_beneath(int folder, const char *path);
+int sgpu_look_beneath(int directory, const char *path);
 /* Opens the regular file that was looked at; where there is no /proc by `path`, if that still is it. */
-int sgpu_look_open(int look, int folder, const char *path, int flags);
-/* Both in turn, for a name in a folder that may be anything. */
-int sgpu_look_open_name(int folder, const char *name, int flags);
+int sgpu_look_open(int look, int directory, const char *path, int flags);
+/* Both in turn, for a name in a directory that may be anything. */
+int sgpu_look_open_name(int directory, const char *name, int flags);
 
 /* ---- files.c ---- */
 /* Opens a regular file by a location's path. `files` may be NULL: then nothing is. */

@@ -82,12 +82,12 @@ static void wipe(int fd)
 
 /* Anything with this name is removed, including damaged regions and links: only this user can write to the
  * directory. */
-static int release_in(int folder, const char *name, bool *found, struct sgpu_error *error)
+static int release_in(int directory, const char *name, bool *found, struct sgpu_error *error)
 {
-	int fd = sgpu_look_open_name(folder, name, O_RDWR), code = SGPU_OK;
+	int fd = sgpu_look_open_name(directory, name, O_RDWR), code = SGPU_OK;
 
 	*found = true;
-	if (unlinkat(folder, name, 0) != 0) {
+	if (unlinkat(directory, name, 0) != 0) {
 		*found = errno != ENOENT;
 		code = sgpu_fail_errno(error, "cannot release region '%s'", name);
 	}
@@ -102,66 +102,66 @@ static int release_in(int folder, const char *name, bool *found, struct sgpu_err
 
 int sgpu_region_release(const char *id, struct sgpu_error *error)
 {
-	char **folders = NULL;
+	char **directories = NULL;
 	bool found = false;
-	int folder, code, i;
+	int directory, code, i;
 
 	if (!sgpu_region_id_valid(id)) {
 		return sgpu_fail(error, SGPU_EINVALID, "'%.64s' is no region: an id is %d lower-case hexadecimal digits",
 				 id, SGPU_REGION_ID_TEXT);
 	}
-	code = sgpu_stage_folders(&folders, error);
-	for (i = 0; code == SGPU_OK && folders[i] && !found; i++) {
-		if (sgpu_stage_open_folder(folders[i], false, &folder, NULL) == SGPU_OK) {
-			code = release_in(folder, id, &found, error);
+	code = sgpu_stage_directories(&directories, error);
+	for (i = 0; code == SGPU_OK && directories[i] && !found; i++) {
+		if (sgpu_stage_open_directory(directories[i], false, &directory, NULL) == SGPU_OK) {
+			code = release_in(directory, id, &found, error);
 			code = found ? code : SGPU_OK;
-			close(folder);
+			close(directory);
 		}
 	}
-	sgpu_stage_folders_free(&folders);
+	sgpu_stage_directories_free(&directories);
 	if (code == SGPU_OK && !found) {
 		code = sgpu_fail(error, SGPU_ESYSTEM, "there is no region '%s'", id);
 	}
 	return code;
 }
 
-/* Calls visit for every name in a folder that regions use; it is no fault when there is no such folder. */
-static int each_name(const char *path, int (*visit)(int folder, const char *path, const char *name, void *argument),
+/* Calls visit for every name in a directory that regions use; it is no fault when there is no such directory. */
+static int each_name(const char *path, int (*visit)(int directory, const char *path, const char *name, void *argument),
 		     void *argument, struct sgpu_error *error)
 {
 	struct dirent *entry;
-	int folder, code = SGPU_OK;
+	int directory, code = SGPU_OK;
 	DIR *stream;
 
-	if (sgpu_stage_open_folder(path, false, &folder, NULL) < 0) {
+	if (sgpu_stage_open_directory(path, false, &directory, NULL) < 0) {
 		return SGPU_OK;
 	}
-	stream = fdopendir(folder);
+	stream = fdopendir(directory);
 	if (!stream) {
-		close(folder);
+		close(directory);
 		return sgpu_fail_nomem(error);
 	}
 	while (code == SGPU_OK && (entry = readdir(stream))) {
-		code = visit(folder, path, entry->d_name, argument);
+		code = visit(directory, path, entry->d_name, argument);
 	}
 	closedir(stream);
 	return code < 0 ? sgpu_fail_nomem(error) : SGPU_OK;
 }
 
-static int each(int (*visit)(int folder, const char *path, const char *name, void *argument), void *argument,
+static int each(int (*visit)(int directory, const char *path, const char *name, void *argument), void *argument,
 		struct sgpu_error *error)
 {
-	char **folders = NULL;
-	int i, code = sgpu_stage_folders(&folders, error);
+	char **directories = NULL;
+	int i, code = sgpu_stage_directories(&directories, error);
 
-	for (i = 0; code == SGPU_OK && folders[i]; i++) {
-		code = each_name(folders[i], visit, argument, error);
+	for (i = 0; code == SGPU_OK && directories[i]; i++) {
+		code = each_name(directories[i], visit, argument, error);
 	}
-	sgpu_stage_folders_free(&folders);
+	sgpu_stage_directories_free(&directories);
 	return code;
 }
 
-static int reap_one(int folder, const char *path, const char *name, void *argument)
+static int reap_one(int directory, const char *path, const char *name, void *argument)
 {
 	struct sgpu_region region;
 	bool found, dead = false;
@@ -169,19 +169,19 @@ static int reap_one(int folder, const char *path, const char *name, void *argume
 
 	(void)path;
 	if (sgpu_region_id_valid(name)) {
-		if (sgpu_region_open_in(folder, name, false, true, &region, &found, NULL) == SGPU_OK) {
+		if (sgpu_region_open_in(directory, name, false, true, &region, &found, NULL) == SGPU_OK) {
 			dead = region.expired;
 			sgpu_region_close(&region);
 		}
 	} else if (strncmp(name, "new-", 4) == 0 && sgpu_region_id_valid(name + 4)) {
 		/* Its maker holds a lock as long as it lives. */
-		fd = sgpu_look_open_name(folder, name, O_RDONLY);
+		fd = sgpu_look_open_name(directory, name, O_RDONLY);
 		dead = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0;
 		if (fd >= 0) {
 			close(fd);
 		}
 	}
-	if (dead && release_in(folder, name, &found, NULL) == SGPU_OK) {
+	if (dead && release_in(directory, name, &found, NULL) == SGPU_OK) {
 		++*(int *)argument;
 	}
 	return SGPU_OK;
@@ -201,7 +201,7 @@ struct listing {
 	int count;
 };
 
-static int list_one(int folder, const char *path, const char *name, void *argument)
+static int list_one(int directory, const char *path, const char *name, void *argument)
 {
 	struct listing *listing = argument;
 	struct sgpu_region *larger, *region;
@@ -219,7 +219,7 @@ static int list_one(int folder, const char *path, const char *name, void *argume
 	}
 	listing->list = larger;
 	region = &larger[listing->count];
-	code = sgpu_region_open_in(folder, name, false, true, region, &found, &reason);
+	code = sgpu_region_open_in(directory, name, false, true, region, &found, &reason);
 	if (!found) {
 		return SGPU_OK; /* released since the name was read */
 	}
@@ -231,7 +231,7 @@ static int list_one(int folder, const char *path, const char *name, void *argume
 		memcpy(region->id, name, sizeof(region->id));
 		region->numa_node = -1;
 		snprintf(region->why, sizeof(region->why), "%.127s", reason.text);
-		if (fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) == 0) {
+		if (fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) == 0) {
 			region->size = (uint64_t)status.st_size;
 			region->owner = status.st_uid;
 			region->created = status.st_mtime;

@@ -74,7 +74,7 @@ UNIT_TEST(the_folder_is_made_for_its_user_alone)
 	struct stat status;
 	char *path = NULL;
 
-	REQUIRE(sgpu_stage_folder(&path, NULL) == SGPU_OK);
+	REQUIRE(sgpu_stage_directory(&path, NULL) == SGPU_OK);
 	CHECK(strcmp(path, folder) == 0);
 	CHECK(stat(path, &status) == 0 && S_ISDIR(status.st_mode) && (status.st_mode & 07777) == 0700);
 	free(path);
@@ -86,18 +86,18 @@ UNIT_TEST(a_folder_that_others_could_use_is_refused)
 	struct sgpu_error error;
 
 	CHECK(chmod(folder, 0770) == 0);
-	CHECK(sgpu_stage_folder(&path, &error) == SGPU_EPOLICY && path == NULL && error.hint[0]);
+	CHECK(sgpu_stage_directory(&path, &error) == SGPU_EPOLICY && path == NULL && error.hint[0]);
 	CHECK(chmod(folder, 0701) == 0);
-	CHECK(sgpu_stage_folder(&path, NULL) == SGPU_EPOLICY);
+	CHECK(sgpu_stage_directory(&path, NULL) == SGPU_EPOLICY);
 	CHECK(chmod(folder, 0700) == 0);
 	snprintf(other, sizeof(other), "%s-real", folder);
 	CHECK(rename(folder, other) == 0 && symlink(other, folder) == 0);
-	CHECK(sgpu_stage_folder(&path, NULL) == SGPU_EPOLICY);
+	CHECK(sgpu_stage_directory(&path, NULL) == SGPU_EPOLICY);
 	CHECK(unlink(folder) == 0 && close(open(folder, O_CREAT | O_WRONLY, 0600)) == 0);
-	CHECK(sgpu_stage_folder(&path, NULL) == SGPU_EPOLICY);
+	CHECK(sgpu_stage_directory(&path, NULL) == SGPU_EPOLICY);
 	CHECK(unlink(folder) == 0 && rename(other, folder) == 0);
 	CHECK(setenv("XDG_RUNTIME_DIR", "/nonexistent/folder", 1) == 0);
-	CHECK(sgpu_stage_folder(&path, NULL) == SGPU_ESYSTEM);
+	CHECK(sgpu_stage_directory(&path, NULL) == SGPU_ESYSTEM);
 	CHECK(setenv("XDG_RUNTIME_DIR", runtime, 1) == 0);
 }
 
@@ -109,7 +109,7 @@ UNIT_TEST(a_folder_of_another_user_is_refused)
 		SKIP("not root");
 	}
 	CHECK(chown(folder, 12345, 12345) == 0);
-	CHECK(sgpu_stage_folder(&path, NULL) == SGPU_EPOLICY);
+	CHECK(sgpu_stage_directory(&path, NULL) == SGPU_EPOLICY);
 	CHECK(chown(folder, 0, 0) == 0);
 }
 
@@ -122,10 +122,10 @@ static int as_another_user(void)
 	if (setresgid(54321, 54321, 54321) || setresuid(54321, 54321, 54321) || unsetenv("XDG_RUNTIME_DIR")) {
 		return 1;
 	}
-	if (sgpu_stage_folder(&path, NULL) != SGPU_OK || sgpu_stage_folder(&again, NULL) != SGPU_OK) {
+	if (sgpu_stage_directory(&path, NULL) != SGPU_OK || sgpu_stage_directory(&again, NULL) != SGPU_OK) {
 		return 2;
 	}
-	if (strncmp(path, "/dev/shm/sgpu-54321-", 20) || strcmp(path, again) || !sgpu_stage_folder_is_fallback(path)) {
+	if (strncmp(path, "/dev/shm/sgpu-54321-", 20) || strcmp(path, again) || !sgpu_stage_directory_is_fallback(path)) {
 		return 3;
 	}
 	if (stat(path, &status) || status.st_uid != 54321 || (status.st_mode & 07777) != 0700) {

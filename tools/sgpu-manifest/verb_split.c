@@ -297,7 +297,7 @@ static int split(const struct document *document, const char *directory, uint64_
 int verb_split(int argc, char **argv)
 {
 	struct request request = { 0 };
-	struct sgpu_output_folder folder = SGPU_OUTPUT_FOLDER_INIT;
+	struct sgpu_output_directory folder = SGPU_OUTPUT_DIRECTORY_INIT;
 	struct sgpu_error error = { 0 };
 	struct document document;
 	char **paths;
@@ -307,12 +307,12 @@ int verb_split(int argc, char **argv)
 		return status;
 	}
 	/* Before the manifest is read, so that a folder that cannot be made is reported at once. */
-	if (request.directory && sgpu_output_folder_open(&folder, request.directory, 0777, &error)) {
+	if (request.directory && sgpu_output_directory_open(&folder, request.directory, 0777, &error)) {
 		return cli_error(&error);
 	}
 	status = document_load(paths[0], request.outside ? 0 : SGPU_MANIFEST_INSIDE, &document);
 	status = status ? status : split(&document, request.directory, request.wanted);
 	document_free(&document);
-	sgpu_output_folder_close(&folder, !status);
+	sgpu_output_directory_close(&folder, !status);
 	return status;
 }

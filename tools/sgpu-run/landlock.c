@@ -115,11 +115,11 @@ static const char *readable(const struct stat *folder, const char *state)
 	if (is_same(state, folder)) {
 		return state;
 	}
-	if (sgpu_stage_folders(&regions, NULL) == SGPU_OK) {
+	if (sgpu_stage_directories(&regions, NULL) == SGPU_OK) {
 		for (int i = 0; regions[i]; i++) {
 			is_regions = is_regions || is_same(regions[i], folder);
 		}
-		sgpu_stage_folders_free(&regions);
+		sgpu_stage_directories_free(&regions);
 	}
 	return is_regions ? regions_name : NULL;
 }
@@ -186,14 +186,14 @@ static void allow_regions(struct ruleset *rules)
 {
 	char **regions = NULL;
 
-	if (sgpu_stage_folders(&regions, NULL) != SGPU_OK) {
+	if (sgpu_stage_directories(&regions, NULL) != SGPU_OK) {
 		return; /* then there are no regions */
 	}
 	for (int i = 0; regions[i]; i++) {
 		(void)mkdir(regions[i], 0700);
 		allow(rules, regions[i], READ | WRITE | LANDLOCK_ACCESS_FS_REMOVE_FILE);
 	}
-	sgpu_stage_folders_free(&regions);
+	sgpu_stage_directories_free(&regions);
 }
 
 /* Its name, and to remove the folders that were made for it if it fails. */
@@ -201,8 +201,8 @@ static void allow_output(struct ruleset *rules, const struct sgpu_output *output
 {
 	int folder;
 
-	if (output->folder >= 0) {
-		allow_descriptor(rules, output->folder, NAME);
+	if (output->directory >= 0) {
+		allow_descriptor(rules, output->directory, NAME);
 	}
 	for (int i = 0; (folder = sgpu_output_made_in(output, i)) >= 0; i++) {
 		allow_descriptor(rules, folder, LANDLOCK_ACCESS_FS_REMOVE_DIR);
@@ -226,7 +226,7 @@ static void allow_all(struct ruleset *rules, const struct landlock_needs *needs)
 	}
 	allow_regions(rules);
 	for (int i = 0; i < sgpu_files_count(needs->files); i++) {
-		allow_descriptor(rules, sgpu_files_folder(needs->files, i, &name), READ);
+		allow_descriptor(rules, sgpu_files_directory(needs->files, i, &name), READ);
 	}
 	for (int i = 0; i < needs->output_count; i++) {
 		allow_output(rules, needs->outputs[i]);

@@ -17,7 +17,7 @@ static bool minds_names(const struct opening *opening)
 static int prepare_folder(struct opening *opening, struct sgpu_error *error)
 {
 	opening->below.name = opening->folder;
-	int code = sgpu_output_folder_open(&opening->below.folder, opening->folder, 0700, error);
+	int code = sgpu_output_directory_open(&opening->below.folder, opening->folder, 0700, error);
 	if (code) {
 		return code;
 	}

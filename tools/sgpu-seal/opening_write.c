@@ -137,7 +137,7 @@ static int commit(struct opening *opening, struct sgpu_error *error)
 		}
 		output->unsynced = at_once && is_on(&root, output->fd);
 		if (output->unsynced) {
-			sync_names(&last, &last_status, output->folder);
+			sync_names(&last, &last_status, output->directory);
 		}
 		code = commit_one(opening, i, error);
 	}
@@ -315,7 +315,7 @@ void opening_clear(struct opening *opening)
 	free(opening->targets);
 	free(opening->only.items);
 	sgpu_output_close(&opening->out);
-	sgpu_output_folder_close(&opening->below.folder, opening->opened > 0);
+	sgpu_output_directory_close(&opening->below.folder, opening->opened > 0);
 	sgpu_tar_close(&opening->reader);
 	sgpu_batch_free(&opening->response);
 	sgpu_wipe(opening->batch_key, sizeof(opening->batch_key));

@@ -107,7 +107,7 @@ SGPU_MUST_CHECK int seal_pass_through(struct sgpu_tar_reader *reader, const stru
 /* A process that is killed must leave no plaintext: what has not verified as a whole may stand under no name. */
 SGPU_MUST_CHECK int seal_refuse_name(const char *place, struct sgpu_error *error);
 struct seal_below {
-	struct sgpu_output_folder folder;
+	struct sgpu_output_directory folder;
 	const char *name;
 };
 /* What can be said about an output before there is one: its path stays below the folder by its text, it is no file that

@@ -98,7 +98,7 @@ static int report(const struct opening *opening)
 
 int verb_open(int argc, char **argv)
 {
-	struct opening opening = { .below = { .folder = SGPU_OUTPUT_FOLDER_INIT }, .out = SGPU_OUTPUT_INIT,
+	struct opening opening = { .below = { .folder = SGPU_OUTPUT_DIRECTORY_INIT }, .out = SGPU_OUTPUT_INIT,
 				   .spool = -1, .pending_max = 1 };
 	struct sgpu_error error = { 0 };
 	char **paths;

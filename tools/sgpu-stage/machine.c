@@ -120,7 +120,7 @@ int machine_look(struct machine *machine, struct sgpu_error *error)
 	sgpu_host_processor(machine->processor, sizeof(machine->processor));
 	look_at_huge_pages(machine);
 	look_for_gpus(machine);
-	code = sgpu_stage_folder(&machine->folder, error);
+	code = sgpu_stage_directory(&machine->folder, error);
 	if (code == SGPU_OK) {
 		code = sgpu_stage_file_system(machine->folder, &machine->file_system, &machine->in_memory, &machine->room,
 					      error);

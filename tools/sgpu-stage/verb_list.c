@@ -92,11 +92,11 @@ static void warn_of_folder(void)
 	bool in_memory = true;
 	uint64_t room;
 
-	if (sgpu_stage_folder(&folder, NULL) == SGPU_OK &&
+	if (sgpu_stage_directory(&folder, NULL) == SGPU_OK &&
 	    sgpu_stage_file_system(folder, &kind, &in_memory, &room, NULL) == SGPU_OK && !in_memory) {
 		cli_warning("'%s' is not in memory (%s)", folder, kind);
 	}
-	if (folder && sgpu_stage_folder_is_fallback(folder)) {
+	if (folder && sgpu_stage_directory_is_fallback(folder)) {
 		cli_warning("another user has taken the usual directory: regions are in '%s'", folder);
 	}
 	free(folder);

@@ -104,7 +104,7 @@ static void tell_region(const struct load *load)
 	bool in_memory = true;
 	uint64_t room;
 
-	if (sgpu_stage_folder_is_fallback(region->path)) {
+	if (sgpu_stage_directory_is_fallback(region->path)) {
 		cli_warning("another user has taken the usual directory: the region is in '%s'", region->path);
 	}
 	cli_detail("region %s: %s for %d payloads and %d outputs, %s pages%s", region->id,

@@ -41,7 +41,7 @@ static bool exists(const char *path)
 	return access(under_root(path, whole), F_OK) == 0;
 }
 
-static bool is_folder(const char *path)
+static bool is_directory(const char *path)
 {
 	char whole[PATH_MAX];
 	struct stat status;
@@ -135,7 +135,7 @@ void sgpu_platform_detect(struct sgpu_platform *platform)
 	memset(platform, 0, sizeof(*platform));
 	detect_kind(platform);
 	platform->virtual_machine = cpu_flag("hypervisor");
-	platform->reports = is_folder("/sys/kernel/config/tsm/report");
+	platform->reports = is_directory("/sys/kernel/config/tsm/report");
 	platform->gpu = exists("/dev/nvidiactl") || exists("/proc/driver/nvidia/version");
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The kernel's reports of TDX and SEV-SNP guests: configfs-tsm (Documentation/ABI/testing/configfs-tsm-report). A
- * folder that is made under the root is a report: what is written to its inblob is what the report is over. The
+ * directory that is made under the root is a report: what is written to its inblob is what the report is over. The
  * kernel takes it when the file is closed, and close() does not say whether it did. So the counter of accepted writes
- * is compared before and after; a folder of our own keeps others from writing in between, and the counter would show
+ * is compared before and after; a directory of our own keeps others from writing in between, and the counter would show
  * it.
  */
 #include <errno.h>
@@ -26,7 +26,7 @@ enum { BLOB_MAX = 1 << 16, LINE_MAX_SIZE = 64 };
 /* One report. */
 struct report {
 	const char *root;
-	char folder[PATH_MAX];
+	char directory[PATH_MAX];
 	char *outblob, *auxblob, *provider;
 	size_t outblob_size, auxblob_size, provider_size;
 };
@@ -36,7 +36,7 @@ static int read_generation(const struct report *report, uint64_t *generation, st
 {
 	char *text = NULL;
 	size_t size = 0;
-	int rc = sgpu_evidence_read(report->folder, "generation", LINE_MAX_SIZE, &text, &size, error);
+	int rc = sgpu_evidence_read(report->directory, "generation", LINE_MAX_SIZE, &text, &size, error);
 
 	if (rc == SGPU_OK) {
 		text[strcspn(text, "\n")] = '\0';
@@ -46,7 +46,7 @@ static int read_generation(const struct report *report, uint64_t *generation, st
 	return rc;
 }
 
-static int make_folder(struct report *report, struct sgpu_error *error)
+static int make_directory(struct report *report, struct sgpu_error *error)
 {
 	struct stat status;
 	uint8_t random[8];
@@ -61,15 +61,15 @@ static int make_folder(struct report *report, struct sgpu_error *error)
 				 report->root);
 	}
 	sgpu_hex_encode(random, sizeof(random), word);
-	if (snprintf(report->folder, sizeof(report->folder), "%s/sgpu.%ld.%s", report->root, (long)getpid(), word) >=
-	    (int)sizeof(report->folder)) {
-		report->folder[0] = '\0';
+	if (snprintf(report->directory, sizeof(report->directory), "%s/sgpu.%ld.%s", report->root, (long)getpid(), word) >=
+	    (int)sizeof(report->directory)) {
+		report->directory[0] = '\0';
 		return sgpu_fail(error, SGPU_EUSAGE, "path '%s' is too long", report->root);
 	}
-	if (!mkdir(report->folder, 0700)) {
+	if (!mkdir(report->directory, 0700)) {
 		return SGPU_OK;
 	}
-	report->folder[0] = '\0';
+	report->directory[0] = '\0';
 	switch (errno) {
 	case ENXIO:
 		return sgpu_fail(error, SGPU_EUNAVAILABLE, "no driver gives reports in '%s': this is no TDX or "
@@ -100,7 +100,7 @@ static int check_generation(const struct report *report, uint64_t expected, cons
 static int read_blobs(struct report *report, struct sgpu_error *error)
 {
 	struct sgpu_error fault = { 0 };
-	int rc = sgpu_evidence_read(report->folder, "outblob", BLOB_MAX, &report->outblob, &report->outblob_size, &fault);
+	int rc = sgpu_evidence_read(report->directory, "outblob", BLOB_MAX, &report->outblob, &report->outblob_size, &fault);
 
 	if (rc != SGPU_OK) {
 		return sgpu_fail(error, rc == SGPU_ESYSTEM ? SGPU_EDEVICE : rc,
@@ -109,11 +109,11 @@ static int read_blobs(struct report *report, struct sgpu_error *error)
 	if (!report->outblob_size) {
 		return sgpu_fail(error, SGPU_EDEVICE, "the driver gave an empty report");
 	}
-	if (sgpu_evidence_has(report->folder, "auxblob")) {
-		rc = sgpu_evidence_read(report->folder, "auxblob", BLOB_MAX, &report->auxblob, &report->auxblob_size, error);
+	if (sgpu_evidence_has(report->directory, "auxblob")) {
+		rc = sgpu_evidence_read(report->directory, "auxblob", BLOB_MAX, &report->auxblob, &report->auxblob_size, error);
 	}
 	if (rc == SGPU_OK) {
-		rc = sgpu_evidence_read(report->folder, "provider", LINE_MAX_SIZE, &report->provider, &report->provider_size,
+		rc = sgpu_evidence_read(report->directory, "provider", LINE_MAX_SIZE, &report->provider, &report->provider_size,
 					error);
 	}
 	return rc;
@@ -125,7 +125,7 @@ static int make_report(struct report *report, const uint8_t report_data[64], str
 	int rc = read_generation(report, &before, error);
 
 	if (rc == SGPU_OK) {
-		rc = sgpu_evidence_write(report->folder, "inblob", report_data, error);
+		rc = sgpu_evidence_write(report->directory, "inblob", report_data, error);
 	}
 	if (rc == SGPU_OK) {
 		rc = check_generation(report, before + 1, "after writing", error);
@@ -154,13 +154,13 @@ static int collect(const uint8_t report_data[64], struct sgpu_device *device, ch
 		   struct sgpu_error *error)
 {
 	struct report report = { .root = sgpu_evidence_root("SGPU_TSM_ROOT", USUAL_ROOT) };
-	int rc = make_folder(&report, error);
+	int rc = make_directory(&report, error);
 
 	(void)device;
 	if (rc == SGPU_OK) {
 		rc = make_report(&report, report_data, error);
 		/* A remaining directory would keep the driver in memory, but there is nothing more to try. */
-		(void)rmdir(report.folder);
+		(void)rmdir(report.directory);
 	}
 	if (rc == SGPU_OK) {
 		rc = to_json(&report, value, size, error);

@@ -23,7 +23,7 @@
 
 #define SHARED_MEMORY "/dev/shm"
 
-static bool is_own_folder(const char *path)
+static bool is_own_directory(const char *path)
 {
 	struct stat status;
 
@@ -39,21 +39,21 @@ static bool is_there(const char *path, struct stat *status)
 /* "sgpu-UID-XXXXXX" of ours, so that all calls find the same one; an absent one is "". */
 static void find_fallback(const char *prefix, char found[NAME_MAX + 1])
 {
-	DIR *folder = opendir(SHARED_MEMORY);
+	DIR *directory = opendir(SHARED_MEMORY);
 	struct dirent *entry;
 	struct stat status;
 
 	found[0] = '\0';
-	while (folder && (entry = readdir(folder))) {
+	while (directory && (entry = readdir(directory))) {
 		if (strncmp(entry->d_name, prefix, strlen(prefix)) == 0 &&
 		    (!found[0] || strcmp(entry->d_name, found) < 0) &&
-		    fstatat(dirfd(folder), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+		    fstatat(dirfd(directory), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
 		    S_ISDIR(status.st_mode) && status.st_uid == geteuid() && (status.st_mode & 0077) == 0) {
 			strcpy(found, entry->d_name);
 		}
 	}
-	if (folder) {
-		closedir(folder);
+	if (directory) {
+		closedir(directory);
 	}
 }
 
@@ -86,7 +86,7 @@ static char *look_in_memory(void)
 	return path;
 }
 
-bool sgpu_stage_folder_is_fallback(const char *path)
+bool sgpu_stage_directory_is_fallback(const char *path)
 {
 	char usual[64];
 
@@ -95,7 +95,7 @@ bool sgpu_stage_folder_is_fallback(const char *path)
 }
 
 /* /dev/shm/sgpu-UID, or one with a name that nobody can have foreseen where somebody else has taken that: then it is
- * always the same one, also for a runner that may list no folders any more. */
+ * always the same one, also for a runner that may list no directories any more. */
 static char *choose_in_memory(void)
 {
 	static char chosen[sizeof(SHARED_MEMORY) + NAME_MAX + 1];
@@ -107,7 +107,7 @@ static char *choose_in_memory(void)
 		path = strdup(chosen);
 	} else {
 		path = look_in_memory();
-		if (path && sgpu_stage_folder_is_fallback(path)) {
+		if (path && sgpu_stage_directory_is_fallback(path)) {
 			snprintf(chosen, sizeof(chosen), "%s", path);
 		}
 	}
@@ -116,7 +116,7 @@ static char *choose_in_memory(void)
 }
 
 /* The rule of stage.h; from malloc. */
-static char *choose_folder(void)
+static char *choose_directory(void)
 {
 	const char *runtime = getenv("XDG_RUNTIME_DIR");
 	char *path = NULL, user[64];
@@ -125,7 +125,7 @@ static char *choose_folder(void)
 	snprintf(user, sizeof(user), "/run/user/%lu", (unsigned long)geteuid());
 	if (runtime && runtime[0] == '/') {
 		length = asprintf(&path, "%s/sgpu", runtime);
-	} else if (is_own_folder(user)) {
+	} else if (is_own_directory(user)) {
 		length = asprintf(&path, "%s/sgpu", user);
 	} else {
 		path = choose_in_memory();
@@ -133,11 +133,11 @@ static char *choose_folder(void)
 	return length < 0 ? NULL : path;
 }
 
-static int check_folder(int folder, const char *path, struct sgpu_error *error)
+static int check_directory(int directory, const char *path, struct sgpu_error *error)
 {
 	struct stat status;
 
-	if (fstat(folder, &status) != 0) {
+	if (fstat(directory, &status) != 0) {
 		return sgpu_fail_errno(error, "cannot inspect directory '%s'", path);
 	}
 	if (status.st_uid != geteuid()) {
@@ -152,93 +152,93 @@ static int check_folder(int folder, const char *path, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-int sgpu_stage_open_folder(const char *path, bool make, int *folder, struct sgpu_error *error)
+int sgpu_stage_open_directory(const char *path, bool make, int *directory, struct sgpu_error *error)
 {
 	int code;
 
-	*folder = -1;
+	*directory = -1;
 	if (make && mkdir(path, 0700) != 0 && errno != EEXIST) {
 		sgpu_fail_errno(error, "cannot make directory '%s'", path);
 		sgpu_hint(error, "set XDG_RUNTIME_DIR to a directory of yours");
 		return SGPU_ESYSTEM;
 	}
-	*folder = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (*folder < 0 && (errno == ELOOP || errno == ENOTDIR)) {
+	*directory = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (*directory < 0 && (errno == ELOOP || errno == ENOTDIR)) {
 		return sgpu_fail(error, SGPU_EPOLICY, "'%s' is a link or no directory", path);
 	}
-	if (*folder < 0) {
+	if (*directory < 0) {
 		return sgpu_fail_errno(error, "cannot open directory '%s'", path);
 	}
-	code = check_folder(*folder, path, error);
+	code = check_directory(*directory, path, error);
 	if (code < 0) {
-		close(*folder);
-		*folder = -1;
+		close(*directory);
+		*directory = -1;
 	}
 	return code;
 }
 
-int sgpu_stage_folder(char **path, struct sgpu_error *error)
+int sgpu_stage_directory(char **path, struct sgpu_error *error)
 {
-	int folder = -1, code;
+	int directory = -1, code;
 
-	*path = choose_folder();
+	*path = choose_directory();
 	if (!*path) {
 		return sgpu_fail_nomem(error);
 	}
-	code = sgpu_stage_open_folder(*path, true, &folder, error);
+	code = sgpu_stage_open_directory(*path, true, &directory, error);
 	if (code < 0) {
 		free(*path);
 		*path = NULL;
 		return code;
 	}
-	close(folder);
+	close(directory);
 	return SGPU_OK;
 }
 
-char *sgpu_stage_huge_folder(const char *mount)
+char *sgpu_stage_huge_directory(const char *mount)
 {
 	char *path = NULL;
 
 	return asprintf(&path, "%s/sgpu-%lu", mount, (unsigned long)geteuid()) < 0 ? NULL : path;
 }
 
-void sgpu_stage_folders_free(char ***folders)
+void sgpu_stage_directories_free(char ***directories)
 {
 	size_t i;
 
-	for (i = 0; *folders && (*folders)[i]; i++) {
-		free((*folders)[i]);
+	for (i = 0; *directories && (*directories)[i]; i++) {
+		free((*directories)[i]);
 	}
-	free(*folders);
-	*folders = NULL;
+	free(*directories);
+	*directories = NULL;
 }
 
-int sgpu_stage_folders(char ***folders, struct sgpu_error *error)
+int sgpu_stage_directories(char ***directories, struct sgpu_error *error)
 {
 	struct sgpu_huge_mount *mounts = NULL;
 	int count = 0, code, i, used = 0;
 
-	*folders = NULL;
+	*directories = NULL;
 	code = sgpu_huge_mounts(&mounts, &count, error);
 	if (code < 0) {
 		return code;
 	}
-	*folders = calloc((size_t)count + 2, sizeof(char *));
-	code = *folders ? sgpu_stage_folder(&(*folders)[used], error) : sgpu_fail_nomem(error);
+	*directories = calloc((size_t)count + 2, sizeof(char *));
+	code = *directories ? sgpu_stage_directory(&(*directories)[used], error) : sgpu_fail_nomem(error);
 	for (i = 0; code == SGPU_OK && i < count; i++) {
-		(*folders)[++used] = sgpu_stage_huge_folder(mounts[i].path);
-		if (!(*folders)[used]) {
+		(*directories)[++used] = sgpu_stage_huge_directory(mounts[i].path);
+		if (!(*directories)[used]) {
 			code = sgpu_fail_nomem(error);
 		}
 	}
 	sgpu_huge_mounts_free(&mounts, count);
 	if (code < 0) {
-		sgpu_stage_folders_free(folders);
+		sgpu_stage_directories_free(directories);
 	}
 	return code;
 }
 
-int sgpu_stage_file_system(const char *folder, const char **name, bool *in_memory, uint64_t *available,
+int sgpu_stage_file_system(const char *directory, const char **name, bool *in_memory, uint64_t *available,
 			   struct sgpu_error *error)
 {
 	static const struct {
@@ -254,8 +254,8 @@ int sgpu_stage_file_system(const char *folder, const char **name, bool *in_memor
 	struct statfs status;
 	size_t i;
 
-	if (statfs(folder, &status) != 0) {
-		return sgpu_fail_errno(error, "cannot inspect the file system of '%s'", folder);
+	if (statfs(directory, &status) != 0) {
+		return sgpu_fail_errno(error, "cannot inspect the file system of '%s'", directory);
 	}
 	*name = "unknown";
 	*in_memory = false;
