@@ -200,19 +200,6 @@ static int load_manifest(struct sgpu_job *job, struct sgpu_error *error)
 	return rc;
 }
 
-static int check_memory(struct sgpu_run_base *base, struct sgpu_error *error)
-{
-	const uint64_t needed = base->job->plan->bytes;
-	struct sgpu_device_info info;
-	int rc = sgpu_device_get_info(base->traits->device, &info, error);
-
-	if (rc == SGPU_OK && needed > info.memory_free) {
-		rc = sgpu_fail(error, SGPU_ENOMEM, "the batch needs %llu bytes of device memory and %llu are free",
-			       (unsigned long long)needed, (unsigned long long)info.memory_free);
-	}
-	return rc;
-}
-
 /* The last thing that can refuse a batch, so that none is remembered that could have come again. Whoever was a recipient can
  * leave out one of two owners' signatures and make another MAC: so what is signed is remembered, too, under a name of its
  * own, and not the id of the owner alone. */
@@ -276,10 +263,7 @@ int sgpu_admit(struct sgpu_run_base *base, struct sgpu_tar_reader *tar, struct s
 	if (rc == SGPU_OK) {
 		rc = check_sizes(job, error);
 	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_plan_create(job->manifest, &job->plan, error);
-	}
-	return rc == SGPU_OK ? check_memory(base, error) : rc;
+	return rc == SGPU_OK ? sgpu_plan_create(job->manifest, &job->plan, error) : rc;
 }
 
 void sgpu_job_clear(struct sgpu_job *job)

@@ -118,9 +118,10 @@ static int prepare_input(void *argument, struct sgpu_stream *stream, struct sgpu
 	struct input *input = argument;
 	struct sgpu_run_base *base = input->all->base;
 	const uint64_t header = in_batch(input)->sealed ? SGPU_SEALED_HEADER : 0;
-	int rc = sgpu_memory_get(base->memory, base->job->plan->in_buffer[input->segment], &request->memory, error);
+	int rc = SGPU_OK;
 
-	if (rc == SGPU_OK && !is_inline(input)) {
+	request->memory = base->memory->buffers[base->job->plan->in_buffer[input->segment]];
+	if (!is_inline(input)) {
 		rc = sgpu_leases_source(base->leases, &in_batch(input)->location, payload_size(input), false, &input->file,
 					error);
 	}

@@ -40,6 +40,7 @@ struct sgpu_launches {
 	struct sgpu_modules *modules;
 	struct operation *operations;
 	struct sgpu_stream **streams; /* of the plan */
+	bool unsure;                  /* something may stand in a stream when all operations have ended */
 };
 
 int sgpu_launches_create(struct sgpu_run_base *base, struct sgpu_modules *modules, void (*ended)(struct sgpu_note *note),
@@ -77,7 +78,7 @@ int sgpu_launches_create(struct sgpu_run_base *base, struct sgpu_modules *module
 void sgpu_launches_settle(struct sgpu_launches *launches)
 {
 	for (int i = 0; i < launches->plan->stream_count; i++) {
-		sgpu_streams_give(launches->base->streams, &launches->streams[i]);
+		sgpu_streams_give(launches->base->streams, &launches->streams[i], !launches->unsure);
 	}
 	for (int i = 0; i < launches->manifest->operation_count; i++) {
 		sgpu_event_free(&launches->operations[i].event);
@@ -143,11 +144,10 @@ static int place_arguments(struct sgpu_launches *launches, int operation, struct
 {
 	const struct sgpu_operation *op = &launches->manifest->operations[operation];
 	const struct sgpu_plan *plan = launches->plan;
+	const sgpu_devptr *memory = launches->base->memory->buffers;
 	int scratch = plan->scratch_buffer[operation];
-	sgpu_devptr memory = 0;
-	int rc = SGPU_OK;
 
-	for (int i = 0; rc == SGPU_OK && i < op->arg_count; i++) {
+	for (int i = 0; i < op->arg_count; i++) {
 		int segment = op->args[i].segment, at = op->module ? i : sgpu_op_arg(call->op, op->args[i].name);
 		bool arrives = !op->args[i].output && sgpu_plan_reads_input(&launches->manifest->segments[segment]);
 		int buffer = arrives ? plan->in_buffer[segment] : plan->out_buffer[segment];
@@ -156,14 +156,12 @@ static int place_arguments(struct sgpu_launches *launches, int operation, struct
 			return sgpu_fail(error, SGPU_EINVALID, "operation '%s' has no memory for '%s'", op->id,
 					 op->args[i].name);
 		}
-		rc = sgpu_memory_get(launches->base->memory, buffer, &memory, error);
-		call->data[at] = (void *)(uintptr_t)memory;
+		call->data[at] = (void *)(uintptr_t)memory[buffer];
 	}
-	if (rc == SGPU_OK && scratch >= 0) {
-		rc = sgpu_memory_get(launches->base->memory, scratch, &memory, error);
-		call->scratch = (void *)(uintptr_t)memory;
+	if (scratch >= 0) {
+		call->scratch = (void *)(uintptr_t)memory[scratch];
 	}
-	return rc;
+	return SGPU_OK;
 }
 
 /* Waits on the device for those predecessors on other streams whose end the host has not seen yet. */
@@ -236,6 +234,7 @@ static int enqueue(struct launch *l, struct sgpu_stream *stream, struct sgpu_err
 		}
 		post_ended(l);
 	}
+	l->all->unsure |= op->event != NULL;
 	if (op->event && sgpu_event_record(stream, op->event) != SGPU_OK) {
 		sgpu_event_free(&op->event); /* then the host waits, once, in place of the streams */
 		if (sgpu_stream_sync(stream, NULL) != SGPU_OK) {
@@ -280,6 +279,7 @@ int sgpu_launch_start(struct sgpu_launches *launches, int operation, struct sgpu
 		rc = enqueue(l, *stream, error);
 	}
 	if (rc != SGPU_OK) {
+		launches->unsure = true;
 		free(l->clears);
 		free(l);
 	}
@@ -322,6 +322,7 @@ void sgpu_launch_drop(struct sgpu_launches *launches, int operation, bool failed
 
 	if (failed) {
 		atomic_store(&op->bad, true);
+		launches->unsure = true;
 	}
 	free(op->launch->clears);
 	free(op->launch);

@@ -7,12 +7,8 @@
 
 #include <stdlib.h>
 
-enum { TOGETHER_MAX = 64 << 20 };
-
-struct sgpu_memory_buffer {
-	sgpu_devptr address;
-	bool allocated;
-};
+/* Bytes of all buffers. Up to these the allocation itself says whether there is enough, which costs less than to ask. */
+enum { SMALL_MAX = 64 << 20 };
 
 static uint64_t whole_pages(uint64_t size)
 {
@@ -35,53 +31,72 @@ static bool allocate_together(struct sgpu_memory *memory)
 	memory->together_size = size;
 	at = memory->together;
 	for (int i = 0; i < plan->buffer_count; i++) {
-		memory->buffers[i] = (struct sgpu_memory_buffer){ .address = at, .allocated = true };
+		memory->buffers[i] = at;
 		at += whole_pages(plan->buffers[i].size);
 	}
 	return true;
 }
 
+static int check_free(const struct sgpu_memory *memory, struct sgpu_error *error)
+{
+	struct sgpu_device_info info;
+	int rc = sgpu_device_get_info(memory->device, &info, error);
+
+	if (rc == SGPU_OK && memory->plan->bytes > info.memory_free) {
+		rc = sgpu_fail(error, SGPU_ENOMEM, "the batch needs %llu bytes of device memory and %llu are free",
+			       (unsigned long long)memory->plan->bytes, (unsigned long long)info.memory_free);
+	}
+	return rc;
+}
+
+static int allocate(struct sgpu_memory *memory, bool together, struct sgpu_error *error)
+{
+	const struct sgpu_plan *plan = memory->plan;
+	const bool small = plan->bytes <= SMALL_MAX;
+	int rc = small ? SGPU_OK : check_free(memory, error);
+
+	if (together && small && plan->buffer_count > 1 && allocate_together(memory)) {
+		return SGPU_OK;
+	}
+	for (int i = 0; rc == SGPU_OK && i < plan->buffer_count; i++) {
+		const uint64_t size = plan->buffers[i].size;
+
+		rc = sgpu_device_alloc(memory->device, size, &memory->buffers[i], NULL);
+		if (rc != SGPU_OK) { /* others may just have given some back */
+			rc = sgpu_device_alloc(memory->device, size, &memory->buffers[i], error);
+		}
+	}
+	return rc;
+}
+
 int sgpu_memory_create(struct sgpu_memory *memory, struct sgpu_device *device, const struct sgpu_plan *plan,
 		       bool together, struct sgpu_error *error)
 {
+	struct sgpu_error other;
+	int rc;
+
 	memory->device = device;
 	memory->plan = plan;
 	memory->buffers = calloc((size_t)plan->buffer_count + 1, sizeof(*memory->buffers));
 	if (!memory->buffers) {
 		return sgpu_fail_nomem(error);
 	}
-	if (together && plan->bytes <= TOGETHER_MAX && plan->buffer_count > 1 && allocate_together(memory)) {
-		return SGPU_OK;
+	rc = allocate(memory, together, error);
+	if (rc != SGPU_OK) {
+		sgpu_memory_clear(memory);
 	}
-	for (int i = 0; i < plan->buffer_count; i++) {
-		sgpu_devptr address;
-
-		if (sgpu_memory_get(memory, i, &address, NULL) != SGPU_OK) {
-			break; /* whoever uses it will try again, and say so */
-		}
+	if (rc == SGPU_ENOMEM && check_free(memory, &other) == SGPU_ENOMEM) {
+		*error = other; /* it says how much the whole batch needs */
 	}
-	return SGPU_OK;
+	return rc;
 }
 
 void sgpu_memory_clear(struct sgpu_memory *memory)
 {
 	for (int i = 0; memory->buffers && !memory->together && i < memory->plan->buffer_count; i++) {
-		sgpu_device_free(memory->device, &memory->buffers[i].address, memory->plan->buffers[i].size);
+		sgpu_device_free(memory->device, &memory->buffers[i], memory->plan->buffers[i].size);
 	}
 	sgpu_device_free(memory->device, &memory->together, memory->together_size);
 	free(memory->buffers);
 	memory->buffers = NULL;
-}
-
-int sgpu_memory_get(struct sgpu_memory *memory, int buffer, sgpu_devptr *address, struct sgpu_error *error)
-{
-	struct sgpu_memory_buffer *b = &memory->buffers[buffer];
-	int rc = SGPU_OK;
-
-	if (!b->allocated) {
-		rc = sgpu_device_alloc(memory->device, memory->plan->buffers[buffer].size, &b->address, error);
-		b->allocated = rc == SGPU_OK;
-	}
-	*address = b->address;
-	return rc;
 }

@@ -7,24 +7,17 @@
 
 #include <sgpu/run.h>
 
-struct sgpu_memory_buffer;
-
 struct sgpu_memory {
 	struct sgpu_device *device;
 	const struct sgpu_plan *plan;
-	struct sgpu_memory_buffer *buffers;
+	sgpu_devptr *buffers;         /* of the plan */
 	sgpu_devptr together;         /* memory of all buffers; 0: each has its own */
 	uint64_t together_size;
 };
 
-/* Allocates what is to be had; buffers that are not are tried again when they are used. together: small buffers are one
- * allocation. Errors: SGPU_ENOMEM of the host. */
+/* Allocates all of it. together: small buffers are one allocation. Errors: SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_memory_create(struct sgpu_memory *memory, struct sgpu_device *device,
 				       const struct sgpu_plan *plan, bool together, struct sgpu_error *error);
 /* Clears it and gives it back; no work on it may be pending. Accepts a zeroed one. */
 void sgpu_memory_clear(struct sgpu_memory *memory);
-/* Where a buffer is. For the thread that brings its first tenant, then for all. Errors: SGPU_ENOMEM. */
-SGPU_MUST_CHECK int sgpu_memory_get(struct sgpu_memory *memory, int buffer, sgpu_devptr *address,
-				    struct sgpu_error *error);
-
 #endif

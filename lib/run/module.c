@@ -121,18 +121,14 @@ static int copy_image(struct sgpu_modules *modules, int segment, void *image, ui
 	struct sgpu_run_base *base = modules->base;
 	struct sgpu_stream *stream = NULL;
 	struct sgpu_task task = { 0 };
-	sgpu_devptr memory = 0;
-	int synced, rc = sgpu_memory_get(base->memory, base->job->plan->in_buffer[segment], &memory, error);
+	int synced, rc = sgpu_streams_take(base->streams, &stream, error);
 
-	if (rc == SGPU_OK) {
-		rc = sgpu_streams_take(base->streams, &stream, error);
-	}
 	if (rc != SGPU_OK) {
 		return rc;
 	}
-	rc = sgpu_copy_out(stream, image, memory, size, &task);
+	rc = sgpu_copy_out(stream, image, base->memory->buffers[base->job->plan->in_buffer[segment]], size, &task);
 	synced = sgpu_stream_sync(stream, error);
-	sgpu_streams_give(base->streams, &stream);
+	sgpu_streams_give(base->streams, &stream, synced == SGPU_OK);
 	if (rc == SGPU_OK) {
 		rc = synced != SGPU_OK ? synced : task.code;
 	}

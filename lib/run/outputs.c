@@ -256,10 +256,8 @@ static int start_output(struct output *output, uint64_t actual, struct sgpu_erro
 	if (sealed && !sgpu_sealed_size(actual, &output->end.size)) {
 		return sgpu_fail(error, SGPU_EINVALID, "it is too large to be sealed");
 	}
-	rc = sgpu_memory_get(base->memory, base->job->plan->out_buffer[output->segment], &request.memory, error);
-	if (rc == SGPU_OK) {
-		rc = make_sink(output, &request.sink, error);
-	}
+	request.memory = base->memory->buffers[base->job->plan->out_buffer[output->segment]];
+	rc = make_sink(output, &request.sink, error);
 	if (rc != SGPU_OK) {
 		return rc;
 	}

@@ -52,12 +52,12 @@ int sgpu_streams_take(struct sgpu_run_streams *streams, struct sgpu_stream **str
 	return *stream ? SGPU_OK : sgpu_stream_create(streams->device, stream, error);
 }
 
-void sgpu_streams_give(struct sgpu_run_streams *streams, struct sgpu_stream **stream)
+void sgpu_streams_give(struct sgpu_run_streams *streams, struct sgpu_stream **stream, bool idle)
 {
 	if (!*stream) {
 		return;
 	}
-	if (sgpu_stream_sync(*stream, NULL) != SGPU_OK) {
+	if (!idle && sgpu_stream_sync(*stream, NULL) != SGPU_OK) {
 		sgpu_stream_free(stream);
 		return;
 	}

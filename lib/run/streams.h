@@ -15,7 +15,8 @@ void sgpu_streams_free(struct sgpu_run_streams **streams);
 /* Any thread may call these. */
 SGPU_MUST_CHECK int sgpu_streams_take(struct sgpu_run_streams *streams, struct sgpu_stream **stream,
 					   struct sgpu_error *error);
-/* Waits for its work first; a stream that fails then is not kept. Accepts a pointer to NULL. */
-void sgpu_streams_give(struct sgpu_run_streams *streams, struct sgpu_stream **stream);
+/* Waits for its work first unless that is known to have ended (`idle`); a stream that fails then is not kept. Accepts a
+ * pointer to NULL. */
+void sgpu_streams_give(struct sgpu_run_streams *streams, struct sgpu_stream **stream, bool idle);
 
 #endif
