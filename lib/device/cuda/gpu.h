@@ -224,7 +224,7 @@ struct sgpu_cuda_keys {
 	struct sgpu_cuda_trust trust;
 	size_t size;                     /* of a state */
 	struct sgpu_cuda_key_state *idle;
-	struct sgpu_device_key *setting_up; /* whose material may not have been read yet */
+	struct sgpu_device_key *setting_up, *last_setting_up; /* whose material may not have been read yet, oldest first */
 	CUevent cleared;                 /* behind the last clearing of a state */
 	bool has_cleared;
 };

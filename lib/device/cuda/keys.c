@@ -67,21 +67,35 @@ static int add_state(struct sgpu_device *device, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-/* Takes back the lines of keys that are set up; the lock is held. */
+static bool is_set_up(const struct sgpu_device_key *key)
+{
+	return atomic_load(&key->device->faulted) != 0 || sgpu_cu.cuEventQuery(key->ready) != CUDA_ERROR_NOT_READY;
+}
+
+/* Takes back the line of a key that is set up; the lock is held. */
+static void end_setup(struct sgpu_device_key *key)
+{
+	struct sgpu_cuda_keys *keys = &key->device->keys;
+	struct sgpu_device_key **place = &keys->setting_up, *before = NULL;
+
+	while (*place != key) {
+		before = *place;
+		place = &before->next;
+	}
+	*place = key->next;
+	keys->last_setting_up = keys->last_setting_up == key ? before : keys->last_setting_up;
+	atomic_store(&key->done, true);
+	sgpu_cuda_status_give(key->device, key->material);
+	sgpu_cuda_event_give(key->device, false, key->ready);
+	key->material = NULL;
+}
+
+/* The oldest are ready first, but for those of other streams: to ask for each would cost a call of the driver. The lock is
+ * held. */
 static void reap(struct sgpu_device *device)
 {
-	struct sgpu_device_key **place = &device->keys.setting_up, *key;
-
-	while ((key = *place)) {
-		if (atomic_load(&device->faulted) == 0 && sgpu_cu.cuEventQuery(key->ready) == CUDA_ERROR_NOT_READY) {
-			place = &key->next;
-			continue;
-		}
-		*place = key->next;
-		atomic_store(&key->done, true);
-		sgpu_cuda_status_give(device, key->material);
-		sgpu_cuda_event_give(device, false, key->ready);
-		key->material = NULL;
+	while (device->keys.setting_up && is_set_up(device->keys.setting_up)) {
+		end_setup(device->keys.setting_up);
 	}
 }
 
@@ -206,8 +220,8 @@ int sgpu_cuda_key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys
 	if (code == SGPU_OK) {
 		code = sgpu_cuda_check(device, set_up(stream, new, material), "cannot bring a key to the device", error);
 		if (code == SGPU_OK) {
-			new->next = keys->setting_up;
-			keys->setting_up = new;
+			*(keys->setting_up ? &keys->last_setting_up->next : &keys->setting_up) = new;
+			keys->last_setting_up = new;
 		} else {
 			give_up(device, stream, new);
 		}
@@ -232,7 +246,6 @@ CUresult sgpu_cuda_key_use(struct sgpu_stream *stream, struct sgpu_device_key *k
 		return result;
 	}
 	pthread_mutex_lock(&key->device->keys.lock);
-	reap(key->device);
 	if (!atomic_load(&key->done)) {
 		result = sgpu_cu.cuStreamWaitEvent(stream->native, key->ready, 0);
 	}
@@ -248,12 +261,11 @@ void sgpu_cuda_key_free(struct sgpu_device_key *key)
 	bool usable = sgpu_cuda_enter(device, NULL) == SGPU_OK;
 
 	pthread_mutex_lock(&keys->lock);
-	reap(device);
-	while (!atomic_load(&key->done)) {
-		if (sgpu_cuda_wait(device, key->ready, NULL) != SGPU_OK) {
+	if (!atomic_load(&key->done)) {
+		if (!is_set_up(key) && sgpu_cuda_wait(device, key->ready, NULL) != SGPU_OK) {
 			usable = false; /* faulted, which ends it too */
 		}
-		reap(device);
+		end_setup(key);
 	}
 	retire(device, key->state, usable);
 	pthread_mutex_unlock(&keys->lock);
