@@ -187,6 +187,7 @@ struct sgpu_transfer_request {
 	/* Out: the data are ready when this event has completed; NULL: they are ready now.
 	 * Borrowed for the call of sgpu_transfer_start alone. Later outputs wait for it too. */
 	struct sgpu_event *after;
+	bool queued;           /* workers do all of it, even where it is small: one of many at once */
 	/* NULL, or called once before anything else, where the source is called: may fill in what
 	 * is not known before (key, memory, size, source, sink) and read the header. `stream` is
 	 * for sgpu_device_key_load. An error ends the transfer. */
@@ -204,8 +205,8 @@ struct sgpu_transfer_request {
 
 /* The request is copied. An error is returned only where nothing was started: then neither close
  * nor done is called. Everything else is told to done. A transfer of up to SGPU_TRANSFER_SMALL
- * bytes is read and enqueued by the caller at once where there is a free staging buffer; what is
- * enqueued then needs no other thread. Errors: SGPU_ENOMEM, SGPU_EUSAGE, SGPU_EDEVICE. */
+ * bytes that is not queued is read and enqueued by the caller at once where there is a free staging
+ * buffer; what is enqueued then needs no other thread. Errors: SGPU_ENOMEM, SGPU_EUSAGE, SGPU_EDEVICE. */
 #define SGPU_TRANSFER_SMALL ((uint64_t)128 << 10)
 SGPU_MUST_CHECK int sgpu_transfer_start(struct sgpu_engine *engine, const struct sgpu_transfer_request *request,
 					struct sgpu_transfer **transfer, struct sgpu_error *error);

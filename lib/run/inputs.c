@@ -18,6 +18,8 @@
 #include "run/run.h"
 #include "run/trace.h"
 
+enum { READ_AHEAD_MAX = 256 }; /* payloads in memory that have not come in */
+
 struct input {
 	struct sgpu_note arrived;
 	struct sgpu_inputs *all;
@@ -27,6 +29,7 @@ struct input {
 	struct sgpu_transfer *_Atomic transfer;
 	struct sgpu_device_key *key;
 	struct sgpu_source file;      /* what holds the payload, unless it comes through a pipe */
+	uint8_t *payload;             /* one that the reader has read whole, from malloc */
 	int code;
 	char *text;                   /* why not */
 };
@@ -37,6 +40,7 @@ struct sgpu_inputs {
 	struct input *list;           /* by segment of the manifest */
 	struct sgpu_tar_reader *tar;
 	int tar_code;                 /* the batch itself cannot be read any more */
+	atomic_int read_ahead;        /* payloads in memory */
 };
 
 static const char *deadline_text = "the deadline passed before it arrived";
@@ -78,6 +82,10 @@ static int read_header(struct input *input, uint8_t header[SGPU_SEALED_HEADER], 
 	int rc;
 
 	atomic_fetch_add(&input->all->base->trace->bytes_in, SGPU_SEALED_HEADER);
+	if (input->payload) {
+		memcpy(header, input->payload, SGPU_SEALED_HEADER);
+		return SGPU_OK;
+	}
 	if (is_piped(input)) {
 		return read_tar(input, 0, header, SGPU_SEALED_HEADER, error);
 	}
@@ -145,7 +153,9 @@ static void note_span(void *argument, const struct sgpu_transfer_span *span)
 	struct input *input = argument;
 	struct sgpu_run_base *base = input->all->base;
 
-	sgpu_trace_step(base->trace, span, in_batch(input)->id);
+	if (span->step != SGPU_STEP_READ || !input->payload) {
+		sgpu_trace_step(base->trace, span, in_batch(input)->id);
+	}
 	if (span->step == SGPU_STEP_COPY_IN) {
 		atomic_fetch_add(&base->trace->bytes_in, span->bytes);
 	}
@@ -196,7 +206,7 @@ static void miss_input(struct input *input, int code, const char *text)
 static bool start_input(struct input *input, struct sgpu_transfer **transfer)
 {
 	const bool sealed = in_batch(input)->sealed;
-	const struct sgpu_transfer_request request = {
+	struct sgpu_transfer_request request = {
 		.direction = SGPU_TRANSFER_IN, .last = sealed, .size = payload_size(input) - (sealed ? SGPU_SEALED_HEADER : 0),
 		.digested = !sealed, .expected = in_batch(input)->kt128,
 		.source = { .read = is_piped(input) ? read_tar : NULL, .ordered = is_piped(input), .context = input },
@@ -207,6 +217,10 @@ static bool start_input(struct input *input, struct sgpu_transfer **transfer)
 	int rc;
 
 	input->begun = true;
+	if (input->payload) {
+		request.source = sgpu_source_from_memory(input->payload + (sealed ? SGPU_SEALED_HEADER : 0), false);
+		request.queued = true;
+	}
 	rc = sgpu_transfer_start(base->engine, &request, transfer, &error);
 	if (rc != SGPU_OK) {
 		miss_input(input, rc, error.text);
@@ -253,15 +267,42 @@ static int bring_inline(struct sgpu_inputs *inputs, struct input *input, struct 
 	return inputs->tar_code != SGPU_OK ? rc : SGPU_OK;
 }
 
+/* One of many: the reader only reads it, and workers do the rest, several at once. */
+static int bring_small(struct sgpu_inputs *inputs, struct input *input, struct sgpu_error *error)
+{
+	const uint64_t size = payload_size(input), begin = sgpu_now_ns();
+	struct sgpu_transfer *transfer;
+	int rc;
+
+	input->payload = malloc(size + 1);
+	rc = input->payload ? read_tar(input, 0, input->payload, size, error) : sgpu_fail_nomem(error);
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	atomic_fetch_add(&inputs->read_ahead, 1);
+	sgpu_trace_add(inputs->base->trace, SGPU_SPAN_READ, -1, in_batch(input)->id, begin, sgpu_now_ns(), size);
+	(void)start_input(input, &transfer);
+	rc = atomic_load(&inputs->base->stop);
+	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "the run was stopped");
+}
+
+static bool is_small_of_many(const struct input *input)
+{
+	return input->all->base->many && payload_size(input) <= SGPU_TRANSFER_SMALL &&
+	       atomic_load(&input->all->read_ahead) < READ_AHEAD_MAX;
+}
+
 static int read_batch(struct sgpu_inputs *inputs, struct sgpu_error *error)
 {
 	const struct sgpu_job *job = inputs->job;
+	struct input *input;
 	int index = -1, rc;
 
 	do {
 		rc = sgpu_batch_next_payload(inputs->tar, job->batch, &index, error);
 		if (rc == SGPU_OK && index >= 0) {
-			rc = bring_inline(inputs, &inputs->list[job->to_manifest[index]], error);
+			input = &inputs->list[job->to_manifest[index]];
+			rc = is_small_of_many(input) ? bring_small(inputs, input, error) : bring_inline(inputs, input, error);
 		}
 	} while (rc == SGPU_OK && index >= 0);
 	return rc;
@@ -274,6 +315,9 @@ int sgpu_inputs_bring(struct sgpu_inputs *inputs, struct sgpu_tar_reader *tar, s
 	int rc;
 
 	inputs->tar = tar;
+	if (inputs->base->many && inputs->base->traits->opens_on_device) {
+		sgpu_engine_expect(inputs->base->engine);
+	}
 	for (int i = 0; i < m->segment_count && atomic_load(&inputs->base->stop) == SGPU_OK; i++) {
 		if (sgpu_segment_is_input(&m->segments[i]) && !is_inline(&inputs->list[i])) {
 			(void)start_input(&inputs->list[i], &transfer);
@@ -300,8 +344,15 @@ int sgpu_input_end(const struct sgpu_inputs *inputs, int segment, const char **t
 
 void sgpu_input_drop(struct sgpu_inputs *inputs, int segment)
 {
-	sgpu_device_key_free(&inputs->list[segment].key);
-	sgpu_source_close(&inputs->list[segment].file);
+	struct input *input = &inputs->list[segment];
+
+	sgpu_device_key_free(&input->key);
+	sgpu_source_close(&input->file);
+	if (input->payload) {
+		free(input->payload);
+		input->payload = NULL;
+		atomic_fetch_sub(&inputs->read_ahead, 1);
+	}
 }
 
 void sgpu_inputs_stop(struct sgpu_inputs *inputs, int code)
@@ -369,6 +420,7 @@ void sgpu_inputs_free(struct sgpu_inputs **inputs)
 		struct sgpu_transfer *transfer = atomic_load(&made->list[i].transfer);
 
 		sgpu_transfer_free(&transfer);
+		free(made->list[i].payload);
 		free(made->list[i].text);
 	}
 	free(made->list);

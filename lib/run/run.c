@@ -35,6 +35,7 @@
 enum {
 	ENGINE_STREAMS = 8,    /* of operations, on a device with engines: what its driver gives queues to */
 	PIPE_SIZE = 1 << 20,
+	FEW_SEGMENTS = 8,      /* these are sooner moved than threads wake */
 };
 
 struct sgpu_run {
@@ -340,6 +341,7 @@ static int make_objects(struct sgpu_run *run, struct sgpu_error *error)
 		plan->stream_count = ENGINE_STREAMS;
 	}
 	run->trace.operations = plan->stream_count;
+	base->many = run->job.batch->segment_count > FEW_SEGMENTS;
 	rc = sgpu_memory_create(&run->memory, base->traits->device, plan, base->traits->opens_on_device, error);
 	if (rc == SGPU_OK) {
 		rc = sgpu_graph_create(&graph, &run->graph, error);

@@ -275,7 +275,8 @@ static unsigned runs_at_once(const struct sgpu_engine *engine, const struct sgpu
 	bool is_memory = in ? request->source.view && !request->source.read :
 			      request->sink.view && !request->sink.write;
 
-	if ((in ? request->source.ordered : request->sink.ordered) || (request->prepare && request->size == 0)) {
+	if ((in ? request->source.ordered : request->sink.ordered) || request->queued ||
+	    (request->prepare && request->size == 0)) {
 		return 0;
 	}
 	if (request->size <= SGPU_TRANSFER_SMALL) {
