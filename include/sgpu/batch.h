@@ -110,6 +110,7 @@ struct sgpu_batch {
 	json_t *timings;          /* responses: object of nanoseconds by stage, or NULL */
 	char *manifest_text;      /* canonical JSON, as manifest.json carries it */
 	size_t manifest_size;
+	struct sgpu_manifest *manifest; /* of one that was read: parsed from it, not checked against the operations */
 	int *by_id;               /* the segments in the order of their ids, for sgpu_batch_segment; or NULL */
 	int by_id_count;
 };

@@ -21,6 +21,7 @@ void sgpu_batch_free(struct sgpu_batch **batch)
 	free(b->segments);
 	free(b->by_id);
 	free(b->manifest_text);
+	sgpu_manifest_free(&b->manifest);
 	json_decref(b->recipients);
 	json_decref(b->signatures);
 	json_decref(b->timings);

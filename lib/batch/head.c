@@ -169,7 +169,6 @@ static int check_manifest(struct sgpu_batch *batch, const struct sgpu_manifest *
 
 static int check_head(struct sgpu_batch *batch, struct sgpu_error *error)
 {
-	struct sgpu_manifest *manifest = NULL;
 	struct sgpu_faults faults = { 0 };
 	uint8_t digest[SGPU_SHA256_SIZE];
 	int code = sgpu_sha256(batch->manifest_text, batch->manifest_size, digest, error);
@@ -180,11 +179,10 @@ static int check_head(struct sgpu_batch *batch, struct sgpu_error *error)
 		return sgpu_fail(error, SGPU_EAUTH, "manifest.json is not the manifest that %s names",
 				 index_name(batch->response));
 	}
-	code = sgpu_manifest_parse(batch->manifest_text, batch->manifest_size, &manifest, &faults, error);
+	code = sgpu_manifest_parse(batch->manifest_text, batch->manifest_size, &batch->manifest, &faults, error);
 	if (!code || (code == SGPU_EINVALID && faults.count)) {
-		code = check_manifest(batch, manifest, &faults, error);
+		code = check_manifest(batch, batch->manifest, &faults, error);
 	}
-	sgpu_manifest_free(&manifest);
 	sgpu_faults_clear(&faults);
 	return code;
 }

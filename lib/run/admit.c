@@ -193,9 +193,17 @@ static int check_sizes(struct sgpu_job *job, struct sgpu_error *error)
 static int load_manifest(struct sgpu_job *job, struct sgpu_error *error)
 {
 	struct sgpu_faults faults = { 0 };
-	int rc = sgpu_ops_load_manifest(job->batch->manifest_text, job->batch->manifest_size, "manifest.json",
-					&job->manifest, &faults, error);
+	int rc = sgpu_ops_check(job->batch->manifest, &faults, error);
 
+	if (rc == SGPU_OK && faults.count == 0) {
+		job->manifest = job->batch->manifest;
+		job->batch->manifest = NULL;
+		return rc;
+	}
+	sgpu_faults_clear(&faults);
+	/* Once more, for a text that says where what is wrong stands. */
+	rc = sgpu_ops_load_manifest(job->batch->manifest_text, job->batch->manifest_size, "manifest.json", &job->manifest,
+				    &faults, error);
 	sgpu_faults_clear(&faults);
 	return rc;
 }
