@@ -3,7 +3,7 @@
  * The chunks of one KT128 message on the GPU. The processor makes the final node of them.
  */
 #include <device/cuda/kernels/digest_state.cuh>
-#include <device/cuda/kernels/sponge.cuh>
+#include <device/cuda/kernels/sponge_warp.cuh>
 
 /* The state of the final node, before the block that the marker is in is permuted. */
 static __device__ __forceinline__ void put_head(const uint64_t (&a)[LANES], struct sgpu_digest_mail *mail)
@@ -14,7 +14,8 @@ static __device__ __forceinline__ void put_head(const uint64_t (&a)[LANES], stru
 	}
 }
 
-template <bool ALIGNED> static __device__ __forceinline__ void whole_chunk(const sgpu_digest_work &work, uint64_t index)
+template <bool ALIGNED>
+static __device__ __forceinline__ void whole_chunk(const sgpu_digest_work &work, uint64_t index)
 {
 	uint64_t a[LANES] = {};
 
@@ -26,15 +27,21 @@ template <bool ALIGNED> static __device__ __forceinline__ void whole_chunk(const
 	}
 }
 
+/* A chunk that reaches past the message; there are one or two. All of a warp calls it. */
 static __device__ __noinline__ void odd_chunk(const sgpu_digest_work &work, uint64_t index)
 {
-	message m = { work.message, work.size, work.suffix, work.suffix_size };
-	uint64_t a[LANES] = {};
+	const message m = { work.message, work.size, work.suffix, work.suffix_size };
+	const unsigned lane = threadIdx.x % WARP;
+	uint64_t a = 0;
 
-	if (absorb_odd(m, index, a)) {
-		put_head(a, work.mail);
-	} else {
-		put_value(a, index == 0 ? work.result : work.mail->odd[index - work.size / SGPU_KT128_CHUNK]);
+	if (absorb_by_warp(m, index, a)) {
+		if (lane < LANES) {
+			work.mail->head[lane] = a;
+		}
+	} else if (lane < SGPU_KT128_VALUE / 8) {
+		uint8_t *to = index == 0 ? work.result : work.mail->odd[index - work.size / SGPU_KT128_CHUNK];
+
+		((uint64_t *)to)[lane] = a;
 	}
 }
 
@@ -48,11 +55,11 @@ static __global__ void __launch_bounds__(SGPU_DIGEST_THREADS) chunks(const __gri
 		__threadfence_system();
 		*(volatile uint64_t *)&work.mail->hashed = work.first / SGPU_DIGEST_SLICE;
 	}
-	/* The odd ones take longer, so they have a block of their own, which starts first. */
+	/* The odd ones have a block of their own, a warp each. */
 	if (work.odd) {
 		if (blockIdx.x == 0) {
-			if (threadIdx.x < work.odd) {
-				odd_chunk(work, work.size / SGPU_KT128_CHUNK + threadIdx.x);
+			if (threadIdx.x / WARP < work.odd) {
+				odd_chunk(work, work.size / SGPU_KT128_CHUNK + threadIdx.x / WARP);
 			}
 			return;
 		}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * KT128 of pages of memory on the GPU: a thread a chunk, then a thread a page, which makes the final node of the chunks'
- * chaining values.
+ * KT128 of pages of memory on the GPU: a thread a chunk, or a warp where there are few; then a warp a page, which
+ * makes the final node of the chunks' chaining values.
  */
 #include <string.h>
 
@@ -9,7 +9,7 @@
 
 #include <sgpu/base.h>
 
-#include <device/cuda/kernels/sponge.cuh>
+#include <device/cuda/kernels/sponge_warp.cuh>
 #include <device/cuda/measure.h>
 
 enum {
@@ -20,7 +20,7 @@ enum {
 	VALUE_WORDS = SGPU_KT128_VALUE / 8,
 	AFTER_HEAD = SGPU_KT128_CHUNK % SGPU_TURBOSHAKE_RATE / 8 + SGPU_KT128_MARKER / 8, /* word of a block */
 	SCHEDULERS = 4, /* of a multiprocessor */
-	WARP = 32,
+	FEW = 2,        /* chunks a scheduler for which a warp each pays */
 };
 static_assert(AFTER_HEAD + VALUE_WORDS == RATE_WORDS, "the first chaining value ends the head's block");
 
@@ -71,19 +71,25 @@ static __device__ __forceinline__ void whole_chunk(const struct measure_step &wo
 	}
 }
 
-/* A chunk of the shorter page, the last. */
-static __device__ __noinline__ void odd_chunk(const struct measure_step &work, unsigned index)
+/* Any chunk; all of a warp calls it. */
+static __device__ __noinline__ void warp_chunk(const struct measure_step &work, unsigned page, unsigned index)
 {
-	unsigned page = work.pages - 1;
-	message m = { work.memory + (uint64_t)page * SGPU_MEASURE_PAGE, work.size % SGPU_MEASURE_PAGE, work.suffix,
-		      work.suffix_size };
-	uint64_t a[LANES] = {};
+	const uint64_t begin = (uint64_t)page * SGPU_MEASURE_PAGE, left = work.size - begin;
+	const message m = { work.memory + begin, min(left, (uint64_t)SGPU_MEASURE_PAGE), work.suffix, work.suffix_size };
+	const unsigned lane = threadIdx.x % WARP;
+	struct scratch *scratch = work.scratch;
+	uint64_t a = 0;
 
-	index += (unsigned)(m.size / SGPU_KT128_CHUNK);
-	if (!absorb_odd(m, index, a) && index == 0) {
-		put_value(a, work.scratch->digests[page]); /* all of the page */
-	} else {
-		put_chunk(a, work.scratch, page, index);
+	if (absorb_by_warp(m, index, a)) {
+		if (lane < LANES) {
+			scratch->heads[page][lane] = a;
+		}
+		if (lane < VALUE_WORDS && m.size == SGPU_MEASURE_PAGE) {
+			((uint64_t *)scratch->values[page][PAGE_CHUNKS - 1])[lane] = work.suffix_value[lane];
+		}
+	} else if (lane < VALUE_WORDS) {
+		/* A chunk 0 that is no head is all of its page. */
+		((uint64_t *)(index == 0 ? scratch->digests[page] : scratch->values[page][index - 1]))[lane] = a;
 	}
 }
 
@@ -92,11 +98,12 @@ static __global__ void __launch_bounds__(THREADS) chunks(const __grid_constant__
 {
 	uint64_t index = (uint64_t)blockIdx.x * THREADS + threadIdx.x;
 
-	/* The odd ones take longer, so they have a block of their own, which starts first. */
+	/* The odd ones have a block of their own, a warp each. */
 	if (work.odd > 0) {
 		if (blockIdx.x == 0) {
-			if (threadIdx.x < work.odd) {
-				odd_chunk(work, threadIdx.x);
+			if (threadIdx.x / WARP < work.odd) {
+				warp_chunk(work, work.pages - 1, (unsigned)(work.size % SGPU_MEASURE_PAGE / SGPU_KT128_CHUNK) +
+					   threadIdx.x / WARP);
 			}
 			return;
 		}
@@ -105,6 +112,15 @@ static __global__ void __launch_bounds__(THREADS) chunks(const __grid_constant__
 	if (index < work.size / SGPU_KT128_CHUNK) {
 		whole_chunk<ALIGNED>(work, (unsigned)(index / PAGE_CHUNKS), (unsigned)(index % PAGE_CHUNKS));
 	}
+}
+
+/* A warp for each of few chunks, odd ones or not: all would otherwise wait for one thread's. */
+static __global__ void __launch_bounds__(WARP) few_chunks(const __grid_constant__ struct measure_step work)
+{
+	/* A last page that almost fills its chunks has one more than a whole one. */
+	const unsigned page = min(blockIdx.x / PAGE_CHUNKS, work.pages - 1);
+
+	warp_chunk(work, page, blockIdx.x - page * PAGE_CHUNKS);
 }
 
 /* ---- pages ---- */
@@ -116,83 +132,54 @@ static __device__ __forceinline__ uint64_t end_word(unsigned count)
 	return count < 256 ? count | 1 << 8 | end << 16 : count >> 8 | (count & 255) << 8 | 2 << 16 | end << 24;
 }
 
-/* Words of the block at `at` behind the chaining values' first; the end word follows the last of them. */
-static __device__ __forceinline__ void take_block(const uint64_t *values, unsigned at, unsigned size, uint64_t end,
-						  uint64_t (&words)[RATE_WORDS])
+/* A warp a page: its final node takes the chaining values, word by word, and the end word. */
+static __global__ void __launch_bounds__(WARP) pages(const __grid_constant__ struct measure_step work)
 {
-#pragma unroll
-	for (int i = 0; i < RATE_WORDS; i++) {
-		words[i] = at + i < size ? values[at + i] : at + i == size ? end : 0;
-	}
-}
+	const place p;
+	const unsigned page = blockIdx.x;
+	const uint64_t *values = (const uint64_t *)work.scratch->values[page];
+	int end = -AFTER_HEAD, at = end + (int)p.index, count = PAGE_CHUNKS, size;
+	uint64_t a = work.scratch->heads[page][p.index], word;
+	bool rate = p.index < RATE_WORDS, last;
 
-/* Its final node takes `count` chaining values, 1 at least. */
-static __device__ __forceinline__ void end_page(struct scratch *scratch, unsigned page, unsigned count)
-{
-	const uint64_t *values = (const uint64_t *)scratch->values[page], end = end_word(count);
-	unsigned at = VALUE_WORDS, size = count * VALUE_WORDS;
-	uint64_t a[LANES], words[RATE_WORDS];
-	bool last;
-
-#pragma unroll
-	for (int i = 0; i < LANES; i++) {
-		a[i] = scratch->heads[page][i];
+	if (work.odd > 0 && page + 1 == work.pages) {
+		count = (int)(work.size % SGPU_MEASURE_PAGE / SGPU_KT128_CHUNK + work.odd) - 1;
 	}
-#pragma unroll
-	for (int i = 0; i < VALUE_WORDS; i++) {
-		a[AFTER_HEAD + i] ^= values[i];
+	if (count == 0) {
+		return; /* a page of one chunk is done */
 	}
-	take_block(values, at, size, end, words);
-	permute(a);
+	size = count * VALUE_WORDS;
+	word = rate && at >= 0 ? values[at] : 0;
 #pragma unroll 1
 	do {
-#pragma unroll
-		for (int i = 0; i < RATE_WORDS; i++) {
-			a[i] ^= words[i];
-		}
+		a ^= word;
+		end += RATE_WORDS;
 		at += RATE_WORDS;
-		last = at > size;
-		if (last) {
-			a[RATE_WORDS - 1] ^= (uint64_t)0x80 << 56;
-		} else {
-			/* It is on its way while this one is permuted. */
-			take_block(values, at, size, end, words);
-		}
-		permute(a);
+		last = end > size;
+		/* The next block is on its way while this one is permuted. */
+		word = last || !rate ? 0 : at < size ? values[at] : at == size ? end_word((unsigned)count) : 0;
+		a ^= last && p.index == RATE_WORDS - 1 ? (uint64_t)0x80 << 56 : 0;
+		permute_by_warp(p, a);
 	} while (!last);
-	put_value(a, scratch->digests[page]);
-}
-
-/* `width` pages a warp: a warp takes as long for one as for all, so they are spread over the schedulers first. */
-static __global__ void __launch_bounds__(WARP) pages(const __grid_constant__ struct measure_step work, unsigned width)
-{
-	unsigned page = blockIdx.x * width + threadIdx.x, count = PAGE_CHUNKS;
-
-	if (threadIdx.x >= width || page >= work.pages) {
-		return;
-	}
-	if (work.odd > 0 && page + 1 == work.pages) {
-		count = (unsigned)(work.size % SGPU_MEASURE_PAGE / SGPU_KT128_CHUNK) + work.odd - 1;
-	}
-	if (count > 0) {
-		end_page(work.scratch, page, count);
+	if (threadIdx.x < VALUE_WORDS) {
+		((uint64_t *)work.scratch->digests[page])[threadIdx.x] = a;
 	}
 }
 
 /* ---- the host's side ---- */
 static cudaError_t launch(const struct measure_step &work, unsigned multiprocessors, cudaStream_t stream)
 {
-	unsigned count = (unsigned)(work.size / SGPU_KT128_CHUNK), schedulers = multiprocessors * SCHEDULERS;
+	unsigned count = (unsigned)(work.size / SGPU_KT128_CHUNK), most = multiprocessors * SCHEDULERS * FEW;
 	unsigned blocks = (count + THREADS - 1) / THREADS + (work.odd > 0 ? 1 : 0);
-	unsigned width = (work.pages + schedulers - 1) / schedulers;
 
-	width = width < WARP ? width : WARP;
-	if ((uintptr_t)work.memory % 8 == 0) {
+	if (count + work.odd <= most) {
+		few_chunks<<<count + work.odd, WARP, 0, stream>>>(work);
+	} else if ((uintptr_t)work.memory % 8 == 0) {
 		chunks<true><<<blocks, THREADS, 0, stream>>>(work);
 	} else {
 		chunks<false><<<blocks, THREADS, 0, stream>>>(work);
 	}
-	pages<<<(work.pages + width - 1) / width, WARP, 0, stream>>>(work, width);
+	pages<<<work.pages, WARP, 0, stream>>>(work);
 	return cudaGetLastError();
 }
 

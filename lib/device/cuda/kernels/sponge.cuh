@@ -111,8 +111,8 @@ static __device__ __forceinline__ void last_block(reader<ALIGNED> &from, bool he
 	words[RATE_WORDS - 1] = head ? 0 : (uint64_t)0x80 << 56;
 }
 
-/* A whole chunk into a state of zeros. `head`: it is chunk 0 of several, and the state is that of the final node before
- * the block that the marker is in is permuted. Otherwise the state begins with the chunk's chaining value. */
+/* A whole chunk into a state of zeros. `head`: it is chunk 0 of several, and the state is that of the final node
+ * before the block that the marker is in is permuted. Otherwise the state begins with the chunk's chaining value. */
 template <bool ALIGNED>
 static __device__ __forceinline__ void absorb_whole(const uint8_t *chunk, bool head, uint64_t (&a)[LANES])
 {
@@ -146,47 +146,6 @@ static __device__ __forceinline__ void absorb_whole(const uint8_t *chunk, bool h
 			return;
 		}
 	}
-}
-
-/* A message with the customisation string and its length behind it. */
-struct message {
-	const uint8_t *bytes;
-	uint64_t size;
-	const uint8_t *suffix;
-	unsigned suffix_size;
-
-	__device__ __forceinline__ uint64_t byte(uint64_t at) const
-	{
-		return at < size ? bytes[at] : suffix[at - size];
-	}
-};
-
-/* A chunk that reaches past the message's own bytes, byte by byte; there are one or two. The same states, and whether
- * it is the head. */
-static __device__ __noinline__ bool absorb_odd(const message &m, uint64_t index, uint64_t (&a)[LANES])
-{
-	uint64_t total = m.size + m.suffix_size, begin = index * SGPU_KT128_CHUNK;
-	unsigned size = (unsigned)min(total - begin, (uint64_t)SGPU_KT128_CHUNK), at = 0;
-	bool head = index == 0 && total > SGPU_KT128_CHUNK, last;
-	unsigned domain = head ? 0x03 : index == 0 ? SGPU_KT128_SINGLE : SGPU_KT128_LEAF;
-
-#pragma unroll 1
-	do {
-#pragma unroll
-		for (int i = 0; i < RATE_WORDS; i++) {
-#pragma unroll 1
-			for (int k = 0; k < 64 && at <= size; k += 8, at++) {
-				a[i] ^= (at < size ? m.byte(begin + at) : (uint64_t)domain) << k;
-			}
-		}
-		last = at > size;
-		if (last && head) {
-			return true;
-		}
-		a[RATE_WORDS - 1] ^= (uint64_t)(last ? 0x80 : 0) << 56;
-		permute(a);
-	} while (!last);
-	return false;
 }
 
 #endif

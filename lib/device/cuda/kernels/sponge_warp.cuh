@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Chunks of KT128 messages on the GPU where there are few: a warp a chunk, a lane of the state in each of its first
+ * 25 threads. That takes less time than a thread alone needs, but the work of many. All threads of the warp call these
+ * functions; those behind the 25th repeat what the first ones do.
+ */
+#ifndef SGPU_DEVICE_CUDA_KERNELS_SPONGE_WARP_CUH
+#define SGPU_DEVICE_CUDA_KERNELS_SPONGE_WARP_CUH
+
+#include <device/cuda/kernels/sponge.cuh>
+
+enum { WARP = 32 };
+
+static __constant__ uint8_t rotations[LANES] = { 0,  1,  62, 28, 27, 36, 44, 6,  55, 20, 3,  10, 43,
+						 25, 39, 41, 45, 15, 21, 8,  18, 2,  61, 56, 14 };
+
+static __device__ __forceinline__ uint64_t lane_of(uint64_t a, unsigned thread)
+{
+	return __shfl_sync(~0u, (unsigned long long)a, (int)thread);
+}
+
+/* A thread's lane of the state, and whose it needs in a round. */
+struct place {
+	unsigned index, column[4], left, right, rows[3];
+	int rotation;
+
+	__device__ __forceinline__ place()
+	{
+		index = threadIdx.x % WARP % LANES;
+		unsigned x = index % 5, y = index / 5;
+#pragma unroll
+		for (unsigned i = 0; i < 4; i++) {
+			column[i] = (index + 5 * (i + 1)) % LANES;
+		}
+		left = 5 * y + (x + 4) % 5;
+		right = 5 * y + (x + 1) % 5;
+		/* Where the step pi takes this lane from, and the next two of its row. */
+#pragma unroll
+		for (unsigned i = 0; i < 3; i++) {
+			unsigned to = (x + i) % 5;
+			rows[i] = 5 * to + (to + 3 * y) % 5;
+		}
+		rotation = rotations[index];
+	}
+};
+
+static __device__ __forceinline__ void permute_by_warp(const place &p, uint64_t &a)
+{
+#pragma unroll 1
+	for (int i = 0; i < ROUNDS; i++) {
+		uint64_t parity = a ^ lane_of(a, p.column[0]) ^ lane_of(a, p.column[1]) ^ lane_of(a, p.column[2]) ^
+				  lane_of(a, p.column[3]);
+
+		a ^= lane_of(parity, p.left) ^ rotated(lane_of(parity, p.right), 1);
+		a = rotated(a, p.rotation);
+		a = CHI(lane_of(a, p.rows[0]), lane_of(a, p.rows[1]), lane_of(a, p.rows[2]));
+		a ^= p.index == 0 ? constants[i] : 0;
+	}
+}
+
+/* A message with the customisation string and its length behind it. */
+struct message {
+	const uint8_t *bytes;
+	uint64_t size;
+	const uint8_t *suffix;
+	unsigned suffix_size;
+
+	/* Eight bytes of a chunk from byte `at` on; `domain` stands behind the chunk's last byte, and then zeros. */
+	__device__ __forceinline__ uint64_t word(uint64_t chunk, unsigned chunk_size, unsigned at, unsigned domain) const
+	{
+		uint64_t all = 0;
+#pragma unroll
+		for (unsigned i = 0; i < 8; i++) {
+			uint64_t place = chunk + at + i, byte = at + i == chunk_size ? domain : 0;
+
+			if (at + i < chunk_size) {
+				byte = place < size ? bytes[place] : suffix[place - size];
+			}
+			all |= byte << 8 * i;
+		}
+		return all;
+	}
+};
+
+/* Chunk `index` of a message, whole or not, into a state of zeros. True: it is chunk 0 of several, and the state is
+ * that of the final node before the block that the marker is in is permuted. Otherwise the state begins with the
+ * chunk's chaining value, or with the digest of a message that is one chunk. */
+static __device__ __forceinline__ bool absorb_by_warp(const message &m, uint64_t index, uint64_t &a)
+{
+	const place p;
+	uint64_t total = m.size + m.suffix_size, begin = index * SGPU_KT128_CHUNK, word;
+	unsigned size = (unsigned)min(total - begin, (uint64_t)SGPU_KT128_CHUNK), at = 8 * p.index, end = 0;
+	bool head = index == 0 && total > SGPU_KT128_CHUNK, rate = p.index < RATE_WORDS, last;
+	unsigned domain = head ? 0x03 : index == 0 ? SGPU_KT128_SINGLE : SGPU_KT128_LEAF;
+
+	word = rate ? m.word(begin, size, at, domain) : 0;
+#pragma unroll 1
+	do {
+		a ^= word;
+		end += SGPU_TURBOSHAKE_RATE;
+		at += SGPU_TURBOSHAKE_RATE;
+		last = end > size;
+		if (last && head) {
+			return true;
+		}
+		/* The next block is on its way while this one is permuted. */
+		word = rate && !last ? m.word(begin, size, at, domain) : 0;
+		a ^= last && p.index == RATE_WORDS - 1 ? (uint64_t)0x80 << 56 : 0;
+		permute_by_warp(p, a);
+	} while (!last);
+	return false;
+}
+
+#endif
