@@ -22,8 +22,13 @@ runner() {
 	[ "$(stat -c %a state)" = 700 ]
 	rm response
 	sgpu-stage load --keep sealed >staged || sgpu-stage load sealed >staged
-	sgpu-seal rewrap -q -k owner.jwk -r runner.pub.jwk -o again sealed
-	for batch in sealed staged again; do
+	sgpu-seal keygen -q --x25519 -o reader.jwk
+	sgpu-seal pubkey -o reader.pub.jwk reader.jwk
+	# For whom it already was, it stays as it is; for somebody else the owner signs it anew.
+	sgpu-seal rewrap -q -k owner.jwk -r runner.pub.jwk -o same sealed
+	sgpu-seal rewrap -q -k owner.jwk -r reader.pub.jwk -o again sealed
+	run ! cmp -s again sealed
+	for batch in sealed staged same again; do
 		run --separate-stderr -4 runner -o response $batch
 		assert_contains "$stderr" "taken before"
 		assert_no_file response

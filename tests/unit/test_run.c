@@ -186,20 +186,23 @@ UNIT_TEST(a_response_replaces_what_stood_in_its_file)
 	close(out);
 }
 
+/* Of what results have written there nothing stays: in the second case the first of them fits. */
 UNIT_TEST(a_file_that_cannot_be_written_ends_the_run_and_stays_empty)
 {
-	struct job job;
-	int in, out = memfd_create("response", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	for (int fits = 0; fits < 2; fits++) {
+		struct job job;
+		int in, out = memfd_create("response", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
-	make_job(&job, 2 << 20);
-	in = sign_and_write(&job);
-	REQUIRE(fcntl(out, F_ADD_SEALS, F_SEAL_GROW) == 0);
-	CHECK(run_with(&owner, in, out, 0, NULL) == SGPU_ESYSTEM);
-	CHECK(strstr(error.text, "cannot write 'response'") != NULL);
-	CHECK(is_empty(out));
-	free_job(&job);
-	close(in);
-	close(out);
+		make_job(&job, 2 << 20);
+		in = sign_and_write(&job);
+		REQUIRE(ftruncate(out, fits * (3 << 20)) == 0 && fcntl(out, F_ADD_SEALS, F_SEAL_GROW) == 0);
+		CHECK(run_with(&owner, in, out, 0, NULL) == SGPU_ESYSTEM);
+		CHECK(strstr(error.text, "cannot write 'response'") != NULL);
+		CHECK(is_empty(out));
+		free_job(&job);
+		close(in);
+		close(out);
+	}
 }
 
 /* ---- what is refused: no response ---- */
