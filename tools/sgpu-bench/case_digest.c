@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * digest, measure: KangarooTwelve of device memory where it lies, in one tree or in one a page, and on a GPU next to it the
- * CPU's.
+ * digest, measure: KangarooTwelve of device memory where it lies, in one tree or in one a page, and on a GPU next to
+ * it the CPU's.
  */
 #include <string.h>
 

@@ -132,13 +132,11 @@ static int perform_measure(struct sgpu_device *device, const struct sgpu_cpu_ite
 	return code;
 }
 
-static int enqueue_digest(struct sgpu_stream *stream, int (*perform)(struct sgpu_device *, const struct sgpu_cpu_item *,
-								     struct sgpu_task *),
-			  sgpu_devptr memory, uint64_t size, const void *custom, size_t custom_size, uint8_t *result,
-			  struct sgpu_task *task)
+static int enqueue_digest(struct sgpu_stream *stream, bool pages, sgpu_devptr memory, uint64_t size, const void *custom,
+			  size_t custom_size, uint8_t *result, struct sgpu_task *task)
 {
-	struct sgpu_cpu_item item = { .kind = SGPU_CPU_WORK, .work = perform, .to = result, .from = pointer(memory),
-				      .size = size, .task = task };
+	struct sgpu_cpu_item item = { .kind = SGPU_CPU_WORK, .work = pages ? perform_measure : perform_digest, .to = result,
+				      .from = pointer(memory), .size = size, .task = task };
 	struct custom *copy;
 	int code = sgpu_cpu_check_range(stream, memory, size, task);
 
@@ -163,13 +161,13 @@ static int enqueue_digest(struct sgpu_stream *stream, int (*perform)(struct sgpu
 static int digest(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, const void *custom,
 		  size_t custom_size, uint8_t *result, struct sgpu_task *task)
 {
-	return enqueue_digest(stream, perform_digest, memory, size, custom, custom_size, result, task);
+	return enqueue_digest(stream, false, memory, size, custom, custom_size, result, task);
 }
 
 static int measure(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, const uint8_t *key, uint8_t *result,
 		   struct sgpu_task *task)
 {
-	return enqueue_digest(stream, perform_measure, memory, size, key, key ? SGPU_KEY_SIZE : 0, result, task);
+	return enqueue_digest(stream, true, memory, size, key, key ? SGPU_KEY_SIZE : 0, result, task);
 }
 
 const struct sgpu_device_memory_calls sgpu_cpu_memory_calls = {

@@ -34,7 +34,8 @@ void sgpu_cuda_measure_free(struct sgpu_device *device, struct sgpu_cuda_measure
 	sgpu_free_wiped(measure, sizeof(**measure));
 }
 
-static struct sgpu_cuda_measure *create(struct sgpu_device *device, uint64_t size, const uint8_t *key, uint8_t *result)
+static struct sgpu_cuda_measure *create(struct sgpu_device *device, uint64_t size, const uint8_t *key,
+					uint8_t *result)
 {
 	struct sgpu_cuda_measure *new = calloc(1, sizeof(*new));
 
