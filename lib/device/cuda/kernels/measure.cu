@@ -139,7 +139,7 @@ static __global__ void __launch_bounds__(WARP) pages(const __grid_constant__ str
 	const unsigned page = blockIdx.x;
 	const uint64_t *values = (const uint64_t *)work.scratch->values[page];
 	int end = -AFTER_HEAD, at = end + (int)p.index, count = PAGE_CHUNKS, size;
-	uint64_t a = work.scratch->heads[page][p.index], word;
+	uint64_t a, word;
 	bool rate = p.index < RATE_WORDS, last;
 
 	if (work.odd > 0 && page + 1 == work.pages) {
@@ -149,6 +149,7 @@ static __global__ void __launch_bounds__(WARP) pages(const __grid_constant__ str
 		return; /* a page of one chunk is done */
 	}
 	size = count * VALUE_WORDS;
+	a = work.scratch->heads[page][p.index];
 	word = rate && at >= 0 ? values[at] : 0;
 #pragma unroll 1
 	do {
