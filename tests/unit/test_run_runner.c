@@ -447,6 +447,63 @@ UNIT_TEST(a_kernel_that_hangs_is_not_ended_while_others_run_and_at_once_afterwar
 	run_one(60000);
 }
 
+/* ---- results of which many runs of chunks are still to come ---- */
+static atomic_bool copies_slowly;
+static atomic_int copies;
+
+static int counted_copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size, struct sgpu_task *task)
+{
+	atomic_fetch_add(&copies, 1);
+	if (atomic_load(&copies_slowly)) {
+		usleep(10000);
+	}
+	return fake_copy_out(stream, to, from, size, task);
+}
+
+/* While others are on the device that is not stopped: the run's own transfers are. */
+UNIT_TEST(results_of_a_run_that_is_cancelled_beside_others_are_not_brought_to_their_end)
+{
+	struct sgpu_run_progress progress = { 0 };
+	struct batch large, other;
+	struct pipe pipe;
+	int all;
+
+	if (!faked) {
+		SKIP("only copies of the fake device are counted");
+	}
+	make_batch(&large, 24 << 20);
+	atomic_store(&copies, 0);
+	submit(&large, large.in, 0, NULL, NULL);
+	CHECK(sgpu_run_wait(large.run, &error) == SGPU_OK && is_whole(&large));
+	all = atomic_load(&copies);
+	free_batch(&large);
+
+	make_batch(&large, 24 << 20);
+	make_batch(&other, 60000);
+	fill_pipe(&pipe, &other, 3000);
+	submit(&other, pipe.ends[0], 0, NULL, NULL);
+	while (progress.operations_done < 2) {
+		usleep(1000);
+		sgpu_run_get_progress(other.run, &progress);
+	}
+	usleep(50000); /* its results have come */
+	atomic_store(&copies, 0);
+	atomic_store(&copies_slowly, true);
+	submit(&large, large.in, 0, NULL, NULL);
+	while (atomic_load(&copies) == 0) {
+		usleep(1000);
+	}
+	sgpu_run_cancel(large.run);
+	CHECK(sgpu_run_wait(large.run, &error) == SGPU_ECANCELED && is_empty(large.out));
+	atomic_store(&copies_slowly, false);
+	CHECK(atomic_load(&copies) < all);
+	more(&pipe);
+	CHECK(sgpu_run_wait(other.run, &error) == SGPU_OK && is_whole(&other));
+	close_pipe(&pipe);
+	free_batch(&large);
+	free_batch(&other);
+}
+
 static void all_tests(void)
 {
 	UNIT_RUN(batches_after_the_first_few_make_nothing_anew);
@@ -459,6 +516,7 @@ static void all_tests(void)
 	UNIT_RUN(a_response_that_nobody_reads_can_be_cancelled);
 	UNIT_RUN(a_response_goes_through_a_pipe_whole);
 	UNIT_RUN(a_kernel_that_hangs_is_not_ended_while_others_run_and_at_once_afterwards);
+	UNIT_RUN(results_of_a_run_that_is_cancelled_beside_others_are_not_brought_to_their_end);
 }
 
 static void begin(void)
@@ -469,6 +527,7 @@ static void begin(void)
 		fake.backend.memory.host_alloc = counted_alloc;
 		fake.backend.memory.alloc = counted_memory;
 		fake.backend.memory.free = counted_free;
+		fake.backend.memory.copy_out = counted_copy_out;
 		fake.backend.stream.launch = launch;
 	}
 	if (make_runner(&runner) != SGPU_OK) {
