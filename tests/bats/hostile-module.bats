@@ -410,6 +410,28 @@ refused="1:execve 2:clone 3:socket 4:socket 5:ptrace 6:process_vm_readv 7:kill 8
 	assert_no_file response
 }
 
+@test "no result goes to the response's file before all modules have kept the rules" {
+	# The copy is large enough to be written to its place at once, and ends long before the other module's call.
+	batch 207
+	head -c 2097152 /dev/zero >large
+	sed -i -e 's/"kernel": "copy", "arguments": { "input": "x", "output": "w" }/"kernel": "module:again:does",\
+		"arguments": { "input": "x", "output": "w" }, "params": ["output", "input", { "i32": 108 }]/' \
+		-e 's/"segments": \[/&{ "segment_id": "again", "data_location_client": "evil.so", "sensitivity_level": "HIGH",\
+		"direction": "INPUT" },\
+		{ "segment_id": "large", "data_location_client": "large", "sensitivity_level": "HIGH", "direction": "INPUT",\
+		"data_type_info": { "dtype": "u8", "shape": [2097152] } },\
+		{ "segment_id": "copied", "data_location_client": "copied", "sensitivity_level": "HIGH", "direction": "OUTPUT",\
+		"data_type_info": { "dtype": "u8", "shape": [2097152] } },/' \
+		-e 's/"operations": \[/&{ "gpu_operation_id": "COPY_LARGE", "kernel": "copy",\
+		"arguments": { "input": "large", "output": "copied" } },/' job.json
+	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -o batch.tar
+	: >response
+	touch -d @1000000000 response
+	run --separate-stderr -4 bash -c 'sgpu-run --device cpu --allow-modules -k owner.jwk batch.tar 1<>response'
+	assert_contains "$stderr" "refused, after its function had returned"
+	[ "$(stat -c '%s %Y' response)" = "0 1000000000" ]
+}
+
 @test "a module that answers what it was not asked ends its process, and makes no call that is refused" {
 	run --separate-stderr try 39
 	[ "$status" -eq 4 ] || [ "$status" -eq 5 ]
