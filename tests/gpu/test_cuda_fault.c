@@ -270,6 +270,11 @@ UNIT_TEST(a_kernel_that_does_not_end_is_given_up_after_it_was_cancelled)
 	finish();
 }
 
+UNIT_TEST(kernels_are_used_for_the_first_time_beside_one_that_does_not_end)
+{
+	CHECK(run_alone("first use"));
+}
+
 int main(int argc, char **argv)
 {
 	if (argc > 1) {
@@ -281,5 +286,6 @@ int main(int argc, char **argv)
 	UNIT_RUN(a_fault_ends_what_is_pending_and_what_comes);
 	UNIT_RUN(a_callback_is_called_after_a_fault_though_nobody_waits);
 	UNIT_RUN(a_kernel_that_does_not_end_is_given_up_after_it_was_cancelled);
+	UNIT_RUN(kernels_are_used_for_the_first_time_beside_one_that_does_not_end);
 	return unit_done();
 }

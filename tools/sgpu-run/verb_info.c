@@ -80,9 +80,9 @@ static void look_at_all(struct inventory *all)
 {
 	memset(all, 0, sizeof(*all));
 	harden_try(all->hardening); /* first: it forks, and devices start threads */
+	confinement_try(all->modules); /* it starts a process, which takes long once a GPU is open */
 	look_for_gpus(all);
 	look("cpu", &all->devices[all->device_count++]);
-	confinement_try(all->modules);
 	all->part_count = sgpu_device_parts(all->parts);
 }
 

@@ -60,7 +60,6 @@ static void describe_driver(struct sgpu_device *device)
 static int look(struct sgpu_device *device, struct sgpu_error *error)
 {
 	CUresult result = sgpu_cu.cuDeviceGet(&device->handle, device->ordinal);
-	int code;
 
 	if (result == CUDA_SUCCESS) {
 		result = sgpu_cu.cuDeviceGetName(device->name, sizeof(device->name), device->handle);
@@ -68,8 +67,6 @@ static int look(struct sgpu_device *device, struct sgpu_error *error)
 	if (result != CUDA_SUCCESS) {
 		return sgpu_cuda_fail(error, result, "cannot look at the GPU");
 	}
-	sgpu_cuda_confidential(device->confidential, sizeof(device->confidential));
-	describe_driver(device);
 	device->numa_node = read_node(device->handle);
 	snprintf(device->capability, sizeof(device->capability), "%u.%u",
 		 (unsigned)attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) % 1000,
@@ -77,6 +74,19 @@ static int look(struct sgpu_device *device, struct sgpu_error *error)
 	device->multiprocessors = (unsigned)attribute(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
 	device->registers = attribute(device, CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED) != 0;
 	device->registers_read_only = attribute(device, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED) != 0;
+	if (!attribute(device, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)) {
+		return sgpu_fail(error, SGPU_EUNAVAILABLE, "the GPU '%s' has no memory pools, which sgpu needs",
+				 device->name);
+	}
+	return sgpu_cuda_uuid(device->ordinal, device->uuid, sizeof(device->uuid), error);
+}
+
+/* What NVML knows. */
+static void look_closer(struct sgpu_device *device)
+{
+	sgpu_cuda_confidential(device->confidential, sizeof(device->confidential));
+	sgpu_cuda_vbios(device->uuid, device->vbios, sizeof(device->vbios));
+	describe_driver(device);
 	/* In confidential computing mode the driver manages pinned memory, which the device then cannot write words to
 	 * by itself. */
 	device->memory_operations = attribute(device, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS) != 0 &&
@@ -84,22 +94,18 @@ static int look(struct sgpu_device *device, struct sgpu_error *error)
 	if (strcmp(device->confidential, "on") == 0 || strcmp(device->confidential, "devtools") == 0) {
 		device->registers = false;
 	}
-	if (!attribute(device, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)) {
-		return sgpu_fail(error, SGPU_EUNAVAILABLE, "the GPU '%s' has no memory pools, which sgpu needs",
-				 device->name);
-	}
-	code = sgpu_cuda_uuid(device->ordinal, device->uuid, sizeof(device->uuid), error);
-	if (code == SGPU_OK) {
-		sgpu_cuda_vbios(device->uuid, device->vbios, sizeof(device->vbios));
-	}
-	return code;
 }
 
-/* The primary context. */
+/* The primary context, which takes the driver 100 ms: NVML is loaded meanwhile. */
 static int take_context(struct sgpu_device *device, struct sgpu_error *error)
 {
+	pthread_t beside;
+	bool started = sgpu_cuda_nvml_start(&beside);
 	CUresult result = sgpu_cu.cuDevicePrimaryCtxRetain(&device->context, device->handle);
 
+	if (started) {
+		pthread_join(beside, NULL);
+	}
 	if (result == CUDA_SUCCESS) {
 		result = sgpu_cu.cuCtxSetCurrent(device->context);
 	}
@@ -236,6 +242,7 @@ int sgpu_cuda_device_open(const char *selector, const struct sgpu_device_config 
 		discard(new);
 		return code;
 	}
+	look_closer(new);
 	new->next_open = all_open;
 	all_open = new;
 	pthread_mutex_unlock(&open_lock);

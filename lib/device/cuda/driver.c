@@ -138,19 +138,6 @@ static int find_all(void *library, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-/* NVML takes a tenth of the time, and needs nothing of it. */
-static CUresult initialise(void)
-{
-	pthread_t beside;
-	bool started = sgpu_cuda_nvml_start(&beside);
-	CUresult result = sgpu_cu.cuInit(0);
-
-	if (started) {
-		pthread_join(beside, NULL);
-	}
-	return result;
-}
-
 static int start(struct sgpu_error *error)
 {
 	__typeof__(cuDriverGetVersion) *version = NULL;
@@ -180,7 +167,7 @@ static int start(struct sgpu_error *error)
 	if (code < 0) {
 		return code;
 	}
-	result = initialise();
+	result = sgpu_cu.cuInit(0);
 	if (result == CUDA_SUCCESS) {
 		result = sgpu_cu.cuDeviceGetCount(&sgpu_cu.count);
 	}
