@@ -69,6 +69,11 @@ struct sgpu_json_items {
 SGPU_MUST_CHECK int sgpu_json_canonical_items(const json_t *value, const struct sgpu_json_items *lists,
 					      size_t list_count, char **text, size_t *size, struct sgpu_error *error);
 
+/* Whether that form is this very text, without making it. Errors: SGPU_EDIFFERS, SGPU_ENOMEM. */
+SGPU_MUST_CHECK int sgpu_json_canonical_compare(const json_t *value, const struct sgpu_json_items *lists,
+						size_t list_count, const char *text, size_t size,
+						struct sgpu_error *error);
+
 /* The position of each value of a text, by JSON pointer (RFC 6901). The text must have parsed; it is read only
  * while the index is made. A member has the position of its key, any other value its own. */
 struct sgpu_json_index;

@@ -17,6 +17,10 @@ struct text {
 	char *data; /* NUL-terminated at the end */
 	size_t size, capacity;
 	bool failed;
+	/* Not NULL: nothing is kept, but compared with this. */
+	const char *expected;
+	size_t expected_size;
+	bool differs;
 };
 
 static bool grow(struct text *out)
@@ -35,7 +39,10 @@ static bool grow(struct text *out)
 
 static inline void put(struct text *out, char c)
 {
-	if (out->size < out->capacity || grow(out)) {
+	if (out->expected) {
+		out->differs = out->differs || out->size == out->expected_size || out->expected[out->size] != c;
+		out->size += !out->differs;
+	} else if (out->size < out->capacity || grow(out)) {
 		out->data[out->size++] = c;
 	}
 }
@@ -297,7 +304,7 @@ static int finish(struct text *out, int code, char **text, size_t *size, struct 
 
 int sgpu_json_canonical(const json_t *value, char **text, size_t *size, struct sgpu_error *error)
 {
-	struct text out = { NULL, 0, 0, false };
+	struct text out = { .data = NULL };
 
 	return finish(&out, write_value(&out, value), text, size, error);
 }
@@ -305,7 +312,20 @@ int sgpu_json_canonical(const json_t *value, char **text, size_t *size, struct s
 int sgpu_json_canonical_items(const json_t *value, const struct sgpu_json_items *lists, size_t list_count, char **text,
 			      size_t *size, struct sgpu_error *error)
 {
-	struct text out = { NULL, 0, 0, false };
+	struct text out = { .data = NULL };
 
 	return finish(&out, write_object(&out, value, lists, list_count), text, size, error);
+}
+
+int sgpu_json_canonical_compare(const json_t *value, const struct sgpu_json_items *lists, size_t list_count,
+				const char *text, size_t size, struct sgpu_error *error)
+{
+	struct text out = { .expected = text, .expected_size = size };
+	int code = write_object(&out, value, lists, list_count);
+
+	if (code == SGPU_ENOMEM) {
+		return sgpu_fail_nomem(error);
+	}
+	return !code && !out.differs && out.size == size ? SGPU_OK :
+	       sgpu_fail(error, SGPU_EDIFFERS, "the text is not the canonical form");
 }

@@ -33,6 +33,10 @@ enum sgpu_index_part { SGPU_INDEX_WHOLE, SGPU_INDEX_FOR_MAC, SGPU_INDEX_FOR_SIGN
 SGPU_MUST_CHECK int sgpu_batch_canonical(const struct sgpu_batch *batch, enum sgpu_index_part part, char **text,
 					 size_t *size, struct sgpu_error *error);
 
+/* Whether the text is that of the batch, which was read from it: an index has one text. Errors: SGPU_EINVALID. */
+SGPU_MUST_CHECK int sgpu_batch_check_form(const struct sgpu_batch *batch, const char *text, size_t size,
+					  struct sgpu_error *error);
+
 /* Convert between an index and its text. manifest_text is left alone. */
 SGPU_MUST_CHECK int sgpu_batch_parse(const char *text, size_t size, bool response, struct sgpu_batch **batch,
 				     struct sgpu_error *error);

@@ -108,8 +108,9 @@ static bool fill(json_t *index, const struct sgpu_batch *batch, enum sgpu_index_
 	return ok;
 }
 
-int sgpu_batch_canonical(const struct sgpu_batch *batch, enum sgpu_index_part part, char **text, size_t *size,
-			 struct sgpu_error *error)
+/* Makes the text, or compares it with `expected` of *size bytes. */
+static int write_index(const struct sgpu_batch *batch, enum sgpu_index_part part, const char *expected, char **text,
+		       size_t *size, struct sgpu_error *error)
 {
 	json_t *index = json_pack("{s:i, s:s, s:s}", "version", SGPU_BATCH_VERSION, "alg", SGPU_BATCH_ALG, "aead",
 				  SGPU_BATCH_AEAD);
@@ -117,7 +118,8 @@ int sgpu_batch_canonical(const struct sgpu_batch *batch, enum sgpu_index_part pa
 	struct segments segments = { batch, part, !index || !fill(index, batch, part) };
 	const struct sgpu_json_items list = { "segments", (size_t)batch->segment_count, segment_item, &segments };
 	if (!segments.failed) {
-		code = sgpu_json_canonical_items(index, &list, 1, text, size, error);
+		code = expected ? sgpu_json_canonical_compare(index, &list, 1, expected, *size, error) :
+				  sgpu_json_canonical_items(index, &list, 1, text, size, error);
 	}
 	if (segments.failed) {
 		/* jansson also says so of text that is not UTF-8, which only paths and error texts could bring. */
@@ -125,6 +127,20 @@ int sgpu_batch_canonical(const struct sgpu_batch *batch, enum sgpu_index_part pa
 	}
 	json_decref(index);
 	return code;
+}
+
+int sgpu_batch_canonical(const struct sgpu_batch *batch, enum sgpu_index_part part, char **text, size_t *size,
+			 struct sgpu_error *error)
+{
+	return write_index(batch, part, NULL, text, size, error);
+}
+
+int sgpu_batch_check_form(const struct sgpu_batch *batch, const char *text, size_t size, struct sgpu_error *error)
+{
+	int code = write_index(batch, SGPU_INDEX_WHOLE, text, NULL, &size, error);
+	return code != SGPU_EDIFFERS ? code :
+	       sgpu_fail(error, SGPU_EINVALID, "%s is not in canonical form, or has a member or a value that does not belong "
+			 "there", batch->response ? "response.json" : "batch.json");
 }
 
 int sgpu_batch_text(const struct sgpu_batch *batch, char **text, size_t *size, struct sgpu_error *error)

@@ -130,6 +130,31 @@ UNIT_TEST(masking_and_sizes_are_strict)
 			   "\"size\":5")) == SGPU_EINVALID); /* nothing binds it */
 }
 
+/* A location of an input that is otherwise good. */
+static int parse_location(const char *location)
+{
+	char text[2048];
+
+	snprintf(text, sizeof(text), MASKED("\"kt128\":\"" HASH "\",\"location\":%s,\"masking_level\":\"MASKING_NONE\","
+					    "\"segment_id\":\"a\",\"size\":5"), location);
+	return parse(text);
+}
+
+UNIT_TEST(nothing_is_taken_that_the_writer_would_not_have_written)
+{
+	CHECK(parse_location("{\"inline\":true}") == 0);
+	CHECK(parse_location("{\"file\":\"x\",\"offset\":0}") == 0);
+	CHECK(parse_location("{\"inline\":false}") == SGPU_EINVALID);
+	CHECK(parse_location("{\"inline\":true,\"offset\":0}") == SGPU_EINVALID);
+	CHECK(parse_location("{\"file\":\"x\",\"inline\":true}") == SGPU_EINVALID);
+	CHECK(parse_location("{\"file\":\"x\",\"offset\":0,\"region\":\"00000000000000000000000000000000\"}") == SGPU_EINVALID);
+	CHECK(parse_location("{\"offset\":0,\"file\":\"x\"}") == SGPU_EINVALID);
+	CHECK(parse_location("{\"file\":\"\\u0078\",\"offset\":0}") == SGPU_EINVALID);
+	CHECK(parse_location("{\"file\":\"x\",\"offset\":0,\"size\":5}") == SGPU_EINVALID);
+	CHECK(parse_location("{\"file\":\"x\", \"offset\":0}") == SGPU_EINVALID);
+	CHECK(parse_location("{\"inline\":true},\"status\":\"OK\"") == SGPU_EINVALID);
+}
+
 UNIT_TEST(a_digest_of_another_kind_or_length_is_refused_by_name)
 {
 	CHECK(parse(MASKED("\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"a\",\"sha256\":\"" HASH
@@ -400,6 +425,7 @@ int main(void)
 	UNIT_RUN(a_response_is_not_a_batch);
 	UNIT_RUN(an_index_is_strict);
 	UNIT_RUN(a_digest_of_another_kind_or_length_is_refused_by_name);
+	UNIT_RUN(nothing_is_taken_that_the_writer_would_not_have_written);
 	UNIT_RUN(locations_are_strict);
 	UNIT_RUN(masking_and_sizes_are_strict);
 	UNIT_RUN(index_and_manifest_must_agree);
