@@ -44,26 +44,12 @@ const struct cli_option ca_options[] = {
 };
 
 /* ---- init ---- */
-static int init(struct task *task, struct sgpu_error *error)
-{
-	char *pem = NULL;
-	size_t size = 0;
-	int code = sgpu_signer_generate(false, &task->ca, error);
-
-	if (!code) {
-		code = sgpu_ca_create(task->ca, task->name ? task->name : "sgpu CA", measure_now(),
-				      task->days ? task->days : ROOT_DAYS, &pem, &size, error);
-	}
-	if (!code) {
-		code = measure_write_key(task->ca, task->out_path, pem, size, task->certificate_path, error);
-	}
-	free(pem);
-	return code;
-}
-
-static int verb_init(struct task *task)
+static int init(struct task *task)
 {
 	struct sgpu_error error = { 0 };
+	char *pem = NULL;
+	size_t size = 0;
+	int code;
 
 	if (task->key_path || task->eks_paths.count || task->max_age_ns) {
 		return cli_usage("-k, --ek and --max-age belong to 'ca sign'");
@@ -72,14 +58,20 @@ static int verb_init(struct task *task)
 		return cli_usage("%s is missing", task->out_path ? "--certificate, where the certificate goes," :
 				 "-o, where the authority's key goes,");
 	}
-	if (!cli_outputs_apart("the key", task->out_path, "the certificate", task->certificate_path)) {
+	if (!cli_outputs_apart("the key", task->out_path, "the certificate", task->certificate_path) ||
+	    !cli_secret_output(task->out_path)) {
 		return 2;
 	}
-	if (!cli_secret_output(task->out_path)) {
-		return 2;
+	code = sgpu_signer_generate(false, &task->ca, &error);
+	if (!code) {
+		code = sgpu_ca_create(task->ca, task->name ? task->name : "sgpu CA", measure_now(),
+				      task->days ? task->days : ROOT_DAYS, &pem, &size, &error);
 	}
-	return init(task, &error) ? cli_error(&error) :
-	       measure_report_key("CA", task->ca, task->out_path, task->certificate_path);
+	if (!code) {
+		code = measure_write_key(task->ca, task->out_path, pem, size, task->certificate_path, &error);
+	}
+	free(pem);
+	return code ? cli_error(&error) : measure_report_key("CA", task->ca, task->out_path, task->certificate_path);
 }
 
 /* ---- sign ---- */
@@ -173,7 +165,7 @@ static int dispatch(struct task *task, int argc, char **argv)
 		return status;
 	}
 	if (!strcmp(arguments[0], "init")) {
-		return arguments[1] ? cli_usage("'ca init' takes no argument, not '%s'", arguments[1]) : verb_init(task);
+		return arguments[1] ? cli_usage("'ca init' takes no argument, not '%s'", arguments[1]) : init(task);
 	}
 	if (!strcmp(arguments[0], "sign")) {
 		task->request_path = arguments[1];

@@ -21,42 +21,30 @@ const struct cli_option provision_options[] = {
 	CLI_END,
 };
 
-static int run(const struct request *request, struct sgpu_signer **ek, struct sgpu_error *error)
-{
-	char *pem = NULL;
-	size_t size = 0;
-	int code = sgpu_signer_generate(request->tpm, ek, error);
-
-	if (!code && request->public_path) {
-		code = sgpu_signer_public_pem(*ek, &pem, &size, error);
-	}
-	if (!code) {
-		code = measure_write_key(*ek, request->path, pem, size, request->public_path, error);
-	}
-	free(pem);
-	return code;
-}
-
 int verb_provision(int argc, char **argv)
 {
 	struct request request = { 0 };
 	struct sgpu_signer *ek = NULL;
 	struct sgpu_error error = { 0 };
-	char **arguments;
-	int status = cli_read(argc, argv, &request, &arguments);
+	char **arguments, *pem = NULL;
+	size_t size = 0;
+	int code, status = cli_read(argc, argv, &request, &arguments);
 
 	if (status) {
 		return status;
 	}
-	if (request.public_path &&
-	    !cli_outputs_apart("the key", request.path, "its public half", request.public_path)) {
+	if ((request.public_path &&
+	     !cli_outputs_apart("the key", request.path, "its public half", request.public_path)) ||
+	    !cli_secret_output(request.path)) {
 		return 2;
 	}
-	if (!cli_secret_output(request.path)) {
-		return 2;
+	code = sgpu_signer_generate(request.tpm, &ek, &error);
+	if (!code && request.public_path) {
+		code = sgpu_signer_public_pem(ek, &pem, &size, &error);
 	}
-	status = run(&request, &ek, &error) ? cli_error(&error) :
-		 measure_report_key("EK", ek, request.path, request.public_path);
+	code = code ? code : measure_write_key(ek, request.path, pem, size, request.public_path, &error);
+	status = code ? cli_error(&error) : measure_report_key("EK", ek, request.path, request.public_path);
+	free(pem);
 	sgpu_signer_free(&ek);
 	return status;
 }

@@ -29,17 +29,6 @@ const struct cli_option keygen_options[] = {
 	CLI_END,
 };
 
-static int write_keys(const struct sgpu_key_set *keys, const char *path, struct sgpu_error *error)
-{
-	char *text = NULL;
-	size_t size = 0;
-	int code = sgpu_key_set_text(keys, &text, &size, error);
-
-	code = code ? code : cli_write_secret(path, text, size, error);
-	sgpu_free_wiped(&text, size);
-	return code;
-}
-
 /* What may be said about the keys: their ids, on standard error. */
 static int report(const struct sgpu_key_set *keys, const char *path)
 {
@@ -58,20 +47,13 @@ static int report(const struct sgpu_key_set *keys, const char *path)
 	return cli_print_json(record, path ? stdout : stderr, JSON_COMPACT);
 }
 
-static int generate(enum sgpu_key_kind kind, bool signs, struct sgpu_key_set *keys, struct sgpu_error *error)
-{
-	memset(keys, 0, sizeof(*keys));
-	keys->has_key = true;
-	int code = sgpu_key_generate(kind, &keys->key, error);
-	return code || !signs ? code : sgpu_signing_generate(&keys->signing, error);
-}
-
 int verb_keygen(int argc, char **argv)
 {
 	struct request request = { 0 };
 	struct sgpu_error error = { 0 };
-	struct sgpu_key_set keys;
-	char **arguments;
+	struct sgpu_key_set keys = { .has_key = true };
+	char **arguments, *text = NULL;
+	size_t size = 0;
 	int status = cli_read(argc, argv, &request, &arguments);
 
 	if (status) {
@@ -84,10 +66,14 @@ int verb_keygen(int argc, char **argv)
 	if (!cli_secret_output(path)) {
 		return 2;
 	}
-	int code = generate(request.x25519 ? SGPU_KEY_X25519 : SGPU_KEY_OCT,
-			    request.sign || (!request.x25519 && !request.no_sign), &keys, &error);
-	code = code ? code : write_keys(&keys, path, &error);
+	int code = sgpu_key_generate(request.x25519 ? SGPU_KEY_X25519 : SGPU_KEY_OCT, &keys.key, &error);
+	if (!code && (request.sign || (!request.x25519 && !request.no_sign))) {
+		code = sgpu_signing_generate(&keys.signing, &error);
+	}
+	code = code ? code : sgpu_key_set_text(&keys, &text, &size, &error);
+	code = code ? code : cli_write_secret(path, text, size, &error);
 	status = code ? cli_error(&error) : report(&keys, path);
+	sgpu_free_wiped(&text, size);
 	sgpu_key_set_clear(&keys);
 	return status;
 }

@@ -34,25 +34,13 @@ const struct cli_option pubkey_options[] = {
 	CLI_END,
 };
 
-static int write_public(const struct sgpu_key_set *keys, const char *path, struct sgpu_error *error)
-{
-	struct sgpu_key_set public_keys;
-	char *text = NULL;
-	size_t size = 0;
-	int code = sgpu_key_set_public(keys, &public_keys, error);
-
-	code = code ? code : sgpu_key_set_text(&public_keys, &text, &size, error);
-	code = code ? code : cli_write_text(path, 0644, text, size, error);
-	sgpu_free_wiped(&text, size);
-	return code;
-}
-
 int verb_pubkey(int argc, char **argv)
 {
 	struct request request = { 0 };
 	struct sgpu_error error = { 0 };
-	struct sgpu_key_set keys;
-	char **paths;
+	struct sgpu_key_set keys, public_keys;
+	char **paths, *text = NULL;
+	size_t size = 0;
 	int status = cli_read(argc, argv, &request, &paths);
 
 	if (status) {
@@ -74,7 +62,10 @@ int verb_pubkey(int argc, char **argv)
 		return status;
 	}
 	int code = sgpu_key_set_load(key_path, &keys, &error);
-	code = code ? code : write_public(&keys, request.path, &error);
+	code = code ? code : sgpu_key_set_public(&keys, &public_keys, &error);
+	code = code ? code : sgpu_key_set_text(&public_keys, &text, &size, &error);
+	code = code ? code : cli_write_text(request.path, 0644, text, size, &error);
+	sgpu_free_wiped(&text, size);
 	sgpu_key_set_clear(&keys);
 	return code ? cli_error(&error) : 0;
 }
