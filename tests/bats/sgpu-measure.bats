@@ -211,11 +211,13 @@ refused() {
 	own() {
 		claims "$1" | jq -r '.submods.runner[.eat_profile].digest' | decode | od -An -tx1 -v | tr -d ' \n'
 	}
-	beside=$(sgpu-measure memory --device cpu "$SGPU_BUILD/bin/sgpu-run" | cut -d ' ' -f 1)
+	beside=$(sgpu-measure policy -q --build "$SGPU_BUILD" --reference-values | jq -r '."sgpu-run"[0]')
+	[ "${#beside}" -eq 64 ]
 	[ "$(own quote.json)" = "$beside" ]
 	printf 'another program' >program
 	quote --nonce "$nonce" --runner program -o other.json
-	[ "$(own other.json)" = "$(sgpu-measure memory --device cpu program | cut -d ' ' -f 1)" ]
+	# By another implementation of KT128, customisation "sgpu measure v1".
+	[ "$(own other.json)" = f9e9362ce6633b5e833e50c5976d55a4863855932b9e5eb6508416567e5a0a08 ]
 	run --separate-stderr -3 quote --nonce "$nonce" --runner no-such-program -o none.json
 	assert_no_file none.json
 }
@@ -415,7 +417,7 @@ fake_gramine() {
 	assert_contains "$output" "proves nothing"
 	run -0 --separate-stderr sgpu-measure info --device cpu --json
 	[ "$(jq -r .device.channels <<<"$output")" = true ]
-	[ "$(jq -r .runner.digest <<<"$output")" = "$(sgpu-measure memory --device cpu "$SGPU_BUILD/bin/sgpu-run" | cut -d ' ' -f 1)" ]
+	[ "$(jq -r .runner.digest <<<"$output")" = "$(sgpu-measure policy -q --build "$SGPU_BUILD" --reference-values | jq -r '."sgpu-run"[0]')" ]
 	[ "$(jq -r '.records | length' <<<"$output")" -eq 3 ]
 	run -2 sgpu-measure info extra
 	run -2 sgpu-measure info --device toaster
