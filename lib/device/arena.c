@@ -278,3 +278,35 @@ void sgpu_arena_release(struct sgpu_arena *arena, struct sgpu_block *block)
 	}
 	put(arena, block);
 }
+
+/* ---- clearing ---- */
+void sgpu_arena_await(struct sgpu_arena *arena, struct sgpu_block *block)
+{
+	block->serial = ++arena->serial;
+	block->next = NULL;
+	if (arena->clearing) {
+		arena->clearing_tail->next = block;
+	} else {
+		arena->clearing = block;
+	}
+	arena->clearing_tail = block;
+	arena->clearing_bytes += block->range.extent;
+}
+
+void sgpu_arena_note_cleared(struct sgpu_arena *arena, uint64_t serial)
+{
+	arena->cleared = arena->cleared < serial ? serial : arena->cleared;
+}
+
+struct sgpu_block *sgpu_arena_next_cleared(struct sgpu_arena *arena)
+{
+	struct sgpu_block *block = arena->clearing;
+
+	if (!block || block->serial > arena->cleared) {
+		return NULL;
+	}
+	arena->clearing = block->next;
+	arena->clearing_bytes -= block->range.extent;
+	block->next = NULL;
+	return block;
+}

@@ -49,6 +49,9 @@ struct sgpu_arena {
 	uint64_t filled[(SGPU_ARENA_BINS + 63) / 64]; /* a bit for each bin that holds a block */
 	struct sgpu_block *spare;             /* records */
 	uint64_t mapped_bytes, used_bytes;    /* of regions; of blocks in use, as whole pages */
+	struct sgpu_block *clearing, *clearing_tail; /* in the order of their serials */
+	uint64_t clearing_bytes;
+	uint64_t serial, cleared;             /* the last clearing that was asked for, and the last that is known to be over */
 };
 
 /* A region that holds nothing. Errors: SGPU_EUSAGE (some of it is in another region), SGPU_ENOMEM (host memory). */
@@ -63,6 +66,12 @@ static inline struct sgpu_block *sgpu_arena_find(const struct sgpu_arena *arena,
 /* Not in use any more; it is not given out before sgpu_arena_release. */
 void sgpu_arena_leave(struct sgpu_arena *arena, struct sgpu_block *block);
 void sgpu_arena_release(struct sgpu_arena *arena, struct sgpu_block *block);
+/* Puts a block that is not in use any more behind those that are being cleared: as the last serial. */
+void sgpu_arena_await(struct sgpu_arena *arena, struct sgpu_block *block);
+/* All clearings up to this serial are over. */
+void sgpu_arena_note_cleared(struct sgpu_arena *arena, uint64_t serial);
+/* The next block whose clearing is over, to be released; or NULL. */
+struct sgpu_block *sgpu_arena_next_cleared(struct sgpu_arena *arena);
 /* Whether all of a region is free. */
 bool sgpu_arena_is_idle(const struct sgpu_arena_region *region);
 /* Nothing of a region that is idle is given out any more, nor added again, until it is dropped. */

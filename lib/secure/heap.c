@@ -251,15 +251,7 @@ static void start_clearing(struct sgpu_secure *context, struct sgpu_block *block
 	if (rc < 0) {
 		return;
 	}
-	block->serial = ++context->serial;
-	block->next = NULL;
-	if (context->clearing) {
-		context->clearing_tail->next = block;
-	} else {
-		context->clearing = block;
-	}
-	context->clearing_tail = block;
-	context->clearing_bytes += block->range.extent;
+	sgpu_arena_await(&context->arena, block);
 }
 
 /* Takes back what is cleared by now. A clearing that a cancellation cut short is done again; after another failure the
@@ -267,12 +259,8 @@ static void start_clearing(struct sgpu_secure *context, struct sgpu_block *block
 static void collect(struct sgpu_secure *context)
 {
 	struct sgpu_block *block;
-	uint64_t cleared = context->cleared;
 
-	while ((block = context->clearing) && block->serial <= cleared) {
-		context->clearing = block->next;
-		context->clearing_bytes -= block->range.extent;
-		block->next = NULL;
+	while ((block = sgpu_arena_next_cleared(&context->arena))) {
 		if (block->task->code == SGPU_OK) {
 			poison(context, block->range.address, block->range.extent);
 			sgpu_arena_release(&context->arena, block);
@@ -285,7 +273,7 @@ static void collect(struct sgpu_secure *context)
 /* An event behind what is being cleared, if none is under way. */
 static void set_mark(struct sgpu_secure *context)
 {
-	if (context->mark || !context->clearing) {
+	if (context->mark || !context->arena.clearing) {
 		return;
 	}
 	if (sgpu_event_create(context->ground->device, &context->mark, NULL) != SGPU_OK) {
@@ -293,7 +281,7 @@ static void set_mark(struct sgpu_secure *context)
 	} else if (sgpu_event_record(context->clearer, context->mark) != SGPU_OK) {
 		sgpu_event_free(&context->mark);
 	} else {
-		context->mark_serial = context->serial;
+		context->mark_serial = context->arena.serial;
 	}
 }
 
@@ -303,7 +291,7 @@ static void look(struct sgpu_secure *context)
 	bool done = false;
 
 	if (context->mark && sgpu_event_query(context->mark, &done, NULL) == SGPU_OK && done) {
-		context->cleared = context->mark_serial;
+		sgpu_arena_note_cleared(&context->arena, context->mark_serial);
 		sgpu_event_free(&context->mark);
 		collect(context);
 		set_mark(context);
@@ -313,11 +301,11 @@ static void look(struct sgpu_secure *context)
 /* Waits for all that is being cleared. */
 static void settle(struct sgpu_secure *context)
 {
-	uint64_t serial = context->serial;
+	uint64_t serial = context->arena.serial;
 
-	if (context->clearing && sgpu_stream_sync(context->clearer, NULL) == SGPU_OK) {
+	if (context->arena.clearing && sgpu_stream_sync(context->clearer, NULL) == SGPU_OK) {
 		sgpu_event_free(&context->mark);
-		context->cleared = serial;
+		sgpu_arena_note_cleared(&context->arena, serial);
 		collect(context);
 	}
 }
@@ -347,13 +335,13 @@ static int obtain(struct sgpu_secure *context, uint64_t size, struct sgpu_block 
 
 	look(context);
 	*block = take(&context->arena, size);
-	if (!*block && context->clearing_bytes >= extent) {
+	if (!*block && context->arena.clearing_bytes >= extent) {
 		settle(context);
 		*block = take(&context->arena, size);
 	}
 	if (!*block) {
 		rc = grow(context, extent, error);
-		if (rc == SGPU_ENOMEM && context->clearing) {
+		if (rc == SGPU_ENOMEM && context->arena.clearing) {
 			settle(context);
 		}
 		*block = take(&context->arena, size);
@@ -452,7 +440,6 @@ void sgpu_secure_memory_close(struct sgpu_secure *context)
 		unpoison(context, region->address, region->extent);
 	}
 	sgpu_arena_clear(&context->arena);
-	context->clearing = context->clearing_tail = NULL;
 	pthread_mutex_unlock(&context->arena_lock);
 }
 

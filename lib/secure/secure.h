@@ -73,9 +73,6 @@ struct sgpu_secure {
 	uint64_t mapped_most;             /* bytes that were mapped at one time */
 	bool authorisation_lost;          /* one went out, and nothing proves what became of it */
 	struct sgpu_stream *clearer;      /* a stream of the device: clears what is freed */
-	struct sgpu_block *clearing, *clearing_tail; /* in the order of their serials */
-	uint64_t clearing_bytes;
-	uint64_t serial, cleared;         /* the last clearing that was enqueued, and the last that is known to be over */
 	struct sgpu_event *mark;          /* recorded behind clearing `mark_serial`, or NULL */
 	uint64_t mark_serial;
 	/* copy.c */

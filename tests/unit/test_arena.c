@@ -85,6 +85,31 @@ UNIT_TEST(a_block_that_is_left_is_not_given_out_before_it_is_released)
 	sgpu_arena_clear(&arena);
 }
 
+UNIT_TEST(blocks_come_back_when_their_clearing_is_over_and_no_sooner)
+{
+	struct sgpu_block *blocks[3];
+
+	REQUIRE(sgpu_arena_add(&arena, 0x10000, 6 * PAGE) == SGPU_OK);
+	for (int i = 0; i < 3; i++) {
+		blocks[i] = sgpu_arena_take(&arena, (i + 1) * PAGE);
+		REQUIRE(blocks[i] != NULL);
+	}
+	for (int i = 2; i >= 0; i--) {
+		sgpu_arena_leave(&arena, blocks[i]);
+		sgpu_arena_await(&arena, blocks[i]);
+	}
+	CHECK(arena.clearing_bytes == 6 * PAGE && arena.serial == 3 && !sgpu_arena_next_cleared(&arena));
+	sgpu_arena_note_cleared(&arena, 2);
+	sgpu_arena_note_cleared(&arena, 1); /* comes late */
+	CHECK(sgpu_arena_next_cleared(&arena) == blocks[2] && sgpu_arena_next_cleared(&arena) == blocks[1]);
+	CHECK(!sgpu_arena_next_cleared(&arena) && arena.clearing_bytes == PAGE && !sgpu_arena_take(&arena, PAGE));
+	sgpu_arena_await(&arena, blocks[2]);
+	sgpu_arena_note_cleared(&arena, 4);
+	CHECK(sgpu_arena_next_cleared(&arena) == blocks[0] && sgpu_arena_next_cleared(&arena) == blocks[2]);
+	CHECK(!sgpu_arena_next_cleared(&arena) && arena.clearing_bytes == 0);
+	sgpu_arena_clear(&arena);
+}
+
 UNIT_TEST(the_best_fit_is_taken)
 {
 	static const unsigned pages[] = { 400, 7, 310, 90, 300, 5, 320 };
@@ -161,6 +186,7 @@ int main(void)
 	UNIT_RUN(no_address_is_in_two_regions);
 	UNIT_RUN(a_region_that_is_withheld_is_not_given_out);
 	UNIT_RUN(a_block_that_is_left_is_not_given_out_before_it_is_released);
+	UNIT_RUN(blocks_come_back_when_their_clearing_is_over_and_no_sooner);
 	UNIT_RUN(the_best_fit_is_taken);
 	UNIT_RUN(no_page_is_given_out_twice_whatever_the_order);
 	return unit_done();

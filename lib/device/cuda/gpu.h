@@ -121,8 +121,6 @@ struct sgpu_event {
 struct sgpu_cuda_cuts {
 	struct sgpu_arena arena;
 	struct sgpu_cuda_region *regions;
-	struct sgpu_block *clearing, *clearing_tail; /* the oldest first */
-	uint64_t asked, cleared;         /* serials of clearings: the last one, one that is known to be over */
 };
 struct sgpu_cuda_memory {
 	pthread_mutex_t lock;

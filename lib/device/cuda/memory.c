@@ -159,9 +159,7 @@ static struct sgpu_block *take(struct sgpu_cuda_cuts *cuts, uint64_t size)
 {
 	struct sgpu_block *block;
 
-	while ((block = cuts->clearing) && block->serial <= cuts->cleared) {
-		cuts->clearing = block->next;
-		block->next = NULL;
+	while ((block = sgpu_arena_next_cleared(&cuts->arena))) {
 		sgpu_arena_release(&cuts->arena, block);
 	}
 	return sgpu_arena_take(&cuts->arena, size);
@@ -227,11 +225,11 @@ static int cut(struct sgpu_device *device, struct sgpu_cuda_cuts *cuts, uint64_t
 
 	pthread_mutex_lock(&memory->lock);
 	*block = take(cuts, size);
-	serial = !*block && cuts->clearing ? cuts->asked : 0;
+	serial = !*block && cuts->arena.clearing ? cuts->arena.serial : 0;
 	pthread_mutex_unlock(&memory->lock);
 	if (serial > 0 && sgpu_cuda_sync_internal(device, NULL) == SGPU_OK) {
 		pthread_mutex_lock(&memory->lock);
-		cuts->cleared = cuts->cleared < serial ? serial : cuts->cleared;
+		sgpu_arena_note_cleared(&cuts->arena, serial);
 		*block = take(cuts, size);
 		pthread_mutex_unlock(&memory->lock);
 	}
@@ -246,14 +244,7 @@ static CUresult give(struct sgpu_device *device, struct sgpu_cuda_cuts *cuts, st
 
 	sgpu_arena_leave(&cuts->arena, block);
 	if (result == CUDA_SUCCESS) {
-		block->serial = ++cuts->asked;
-		block->next = NULL;
-		if (cuts->clearing) {
-			cuts->clearing_tail->next = block;
-		} else {
-			cuts->clearing = block;
-		}
-		cuts->clearing_tail = block;
+		sgpu_arena_await(&cuts->arena, block);
 	}
 	return result;
 }
