@@ -368,6 +368,19 @@ static void spread(const struct sgpu_job *job, const struct sgpu_batch *response
 	}
 }
 
+/* Its pages can be written where it is as long as it will be. A file of others stays as it is until there is something. */
+static void grow(int fd, const struct stat *status, const struct sgpu_batch *response, const uint64_t *places)
+{
+	uint64_t end = 0;
+
+	for (int i = 0; i < response->segment_count; i++) {
+		end = places[i] > 0 ? places[i] + sgpu_batch_payload_size(response, i) : end;
+	}
+	if (status->st_nlink == 0 && end > (uint64_t)status->st_size && ftruncate(fd, (off_t)end) != 0) {
+		return; /* it grows as it is written */
+	}
+}
+
 int sgpu_respond_plan(struct sgpu_run_base *base, int fd, uint64_t **places, struct sgpu_error *error)
 {
 	const uint64_t least = 1 << 20; /* bytes: below, memory is as quick */
@@ -390,6 +403,7 @@ int sgpu_respond_plan(struct sgpu_run_base *base, int fd, uint64_t **places, str
 		rc = sgpu_place_payloads(response, (uint64_t)begin, *places, error);
 	}
 	if (rc == SGPU_OK) {
+		grow(fd, &status, response, *places);
 		spread(base->job, response, *places);
 	} else {
 		free(*places);

@@ -273,6 +273,41 @@ UNIT_TEST(what_pays_is_registered_and_read_by_the_device_alone)
 	tear_down();
 }
 
+/* ---- pages of a file ---- */
+/* Bytes that this process has given to write and its like. */
+static uint64_t written(void)
+{
+	FILE *io = fopen("/proc/self/io", "r");
+	unsigned long long bytes = 0;
+
+	CHECK(io && fscanf(io, "rchar: %*u wchar: %llu", &bytes) == 1);
+	if (io) {
+		fclose(io);
+	}
+	return bytes;
+}
+
+UNIT_TEST(many_workers_write_the_pages_of_a_file_without_a_name)
+{
+	static const struct sgpu_engine_config many = { .workers = 8 };
+
+	REQUIRE(set_up(&many));
+	for (int has_room = 0; has_room < 2; has_room++) {
+		struct move move;
+		uint64_t before;
+
+		make_move(&move, SGPU_TRANSFER_OUT, FILE_IN_MEMORY, true, LARGEST);
+		CHECK(has_room || ftruncate(move.file, 0) == 0); /* then it grows as it is written */
+		before = written();
+		start(&move);
+		CHECK(finish(&move) == SGPU_OK);
+		CHECK(!has_room || written() - before < move.bytes);
+		check_move(&move);
+		free_move(&move);
+	}
+	tear_down();
+}
+
 /* ---- regions ---- */
 static char region_name[64];
 
@@ -409,6 +444,7 @@ static void tests(void)
 	UNIT_RUN(without_pinned_memory_ordinary_memory_does);
 	UNIT_RUN(little_is_taken_for_little);
 	UNIT_RUN(what_pays_is_registered_and_read_by_the_device_alone);
+	UNIT_RUN(many_workers_write_the_pages_of_a_file_without_a_name);
 	UNIT_RUN(a_region_that_is_used_again_stays_registered_while_it_has_a_name);
 	UNIT_RUN(regions_share_what_may_stay_registered);
 	UNIT_RUN(a_region_that_is_cut_short_is_no_fault);
