@@ -145,7 +145,7 @@ static CUresult obtain(struct sgpu_device *device, uint64_t size, CUdeviceptr *s
 	return result;
 }
 
-static int refuse(struct sgpu_device *device, CUresult result, uint64_t size, struct sgpu_error *error)
+int sgpu_cuda_memory_refuse(struct sgpu_device *device, CUresult result, uint64_t size, struct sgpu_error *error)
 {
 	if (result == CUDA_ERROR_OUT_OF_MEMORY) {
 		return out_of_memory(size, available(device), error);
@@ -208,7 +208,7 @@ static int add_region(struct sgpu_device *device, struct sgpu_cuda_cuts *cuts, u
 	result = obtain_region(device, size, region);
 	if (result != CUDA_SUCCESS) {
 		free(region);
-		return refuse(device, result, size, error);
+		return sgpu_cuda_memory_refuse(device, result, size, error);
 	}
 	pthread_mutex_lock(&device->memory.lock);
 	*block = enter_region(cuts, region) ? sgpu_arena_take(&cuts->arena, size) : NULL;
@@ -402,11 +402,6 @@ int sgpu_cuda_memory_trim(struct sgpu_device *device)
 	int code = sgpu_cuda_sync_internal(device, NULL);
 
 	return code == SGPU_OK ? sgpu_cuda_check(device, sgpu_cu.cuMemPoolTrimTo(device->memory.pool, 0), "", NULL) : code;
-}
-
-int sgpu_cuda_memory_refuse(struct sgpu_device *device, CUresult result, uint64_t size, struct sgpu_error *error)
-{
-	return refuse(device, result, size, error);
 }
 
 uint64_t sgpu_cuda_memory_spare(struct sgpu_device *device, uint64_t spare)
