@@ -223,8 +223,8 @@ struct sgpu_cuda_keys {
 	size_t size;                     /* of a state */
 	struct sgpu_cuda_key_state *idle;
 	struct sgpu_device_key *setting_up, *last_setting_up; /* whose material may not have been read yet, oldest first */
-	CUevent cleared;                 /* behind the last clearing of a state */
-	bool has_cleared;
+	CUevent cleared;                 /* behind the clearing of states, */
+	bool has_cleared, clearing;      /* once it is recorded; of others since then */
 };
 SGPU_MUST_CHECK int sgpu_cuda_keys_open(struct sgpu_device *device, struct sgpu_error *error);
 void sgpu_cuda_keys_close(struct sgpu_device *device);

@@ -29,17 +29,11 @@ int sgpu_cuda_keys_open(struct sgpu_device *device, struct sgpu_error *error)
 			       "cannot create an event", error);
 }
 
-/* Set-ups that are enqueued from here on wait for it. The lock is held. */
+/* The next set-up waits for it. The lock is held. */
 static CUresult clear_state(struct sgpu_device *device, const struct sgpu_cuda_key_state *state)
 {
-	struct sgpu_cuda_keys *keys = &device->keys;
-	CUresult result = sgpu_cu.cuMemsetD8Async(state->address, 0, keys->size, device->internal);
-
-	if (result == CUDA_SUCCESS) {
-		result = sgpu_cu.cuEventRecord(keys->cleared, device->internal);
-	}
-	keys->has_cleared = true;
-	return result;
+	device->keys.clearing = true;
+	return sgpu_cu.cuMemsetD8Async(state->address, 0, device->keys.size, device->internal);
 }
 
 /* An idle state more; the lock is held. */
@@ -128,7 +122,12 @@ static CUresult set_up(struct sgpu_stream *stream, struct sgpu_device_key *key,
 	struct sgpu_cuda_keys *keys = &stream->device->keys;
 	CUresult result = CUDA_SUCCESS;
 
-	if (keys->has_cleared) {
+	if (keys->clearing) {
+		result = sgpu_cu.cuEventRecord(keys->cleared, stream->device->internal);
+		keys->clearing = result != CUDA_SUCCESS;
+		keys->has_cleared = true;
+	}
+	if (result == CUDA_SUCCESS && keys->has_cleared) {
 		result = sgpu_cu.cuStreamWaitEvent(stream->native, keys->cleared, 0);
 	}
 	if (result == CUDA_SUCCESS) {
