@@ -24,23 +24,6 @@ const struct cli_option enroll_options[] = {
 	CLI_END,
 };
 
-static int run(struct task *task, struct sgpu_error *error)
-{
-	char *text = NULL;
-	size_t size = 0;
-	int code = sgpu_signer_load(task->ek_path, &task->ek, error);
-
-	code = code ? code : sgpu_signer_generate(task->tpm, &task->ak, error);
-	if (!code) {
-		code = sgpu_enroll_request(task->ek, task->ak, measure_now(), &text, &size, error);
-	}
-	if (!code) {
-		code = measure_write_key(task->ak, task->path, text, size, task->request_path, error);
-	}
-	free(text);
-	return code;
-}
-
 static int check_options(const struct task *task)
 {
 	if (!task->ek_path) {
@@ -60,14 +43,20 @@ int verb_enroll(int argc, char **argv)
 {
 	struct sgpu_error error = { 0 };
 	struct task task = { 0 };
-	char **arguments;
-	int status = cli_read(argc, argv, &task, &arguments);
+	char **arguments, *text = NULL;
+	size_t size = 0;
+	int code, status = cli_read(argc, argv, &task, &arguments);
 
 	status = status ? status : check_options(&task);
-	if (!status) {
-		status = run(&task, &error) ? cli_error(&error) :
-			 measure_report_key("AK", task.ak, task.path, task.request_path);
+	if (status) {
+		return status;
 	}
+	code = sgpu_signer_load(task.ek_path, &task.ek, &error);
+	code = code ? code : sgpu_signer_generate(task.tpm, &task.ak, &error);
+	code = code ? code : sgpu_enroll_request(task.ek, task.ak, measure_now(), &text, &size, &error);
+	code = code ? code : measure_write_key(task.ak, task.path, text, size, task.request_path, &error);
+	status = code ? cli_error(&error) : measure_report_key("AK", task.ak, task.path, task.request_path);
+	free(text);
 	sgpu_signer_free(&task.ek);
 	sgpu_signer_free(&task.ak);
 	return status;

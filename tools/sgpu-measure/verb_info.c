@@ -39,15 +39,6 @@ struct found {
 	const struct sgpu_protection *protection;
 };
 
-/* A key is made in it and forgotten: nothing tells better whether that works. */
-static void look_for_tpm(struct found *found)
-{
-	struct sgpu_signer *signer = NULL;
-
-	found->tpm = sgpu_signer_generate(true, &signer, &found->tpm_missing) == SGPU_OK;
-	sgpu_signer_free(&signer);
-}
-
 static void look_at_device(struct found *found, const char *name)
 {
 	struct sgpu_device_agreement agreement = { 0 };
@@ -74,9 +65,12 @@ static void look(struct found *found, const char *device)
 {
 	const uint8_t report_data[64] = { 0 };
 	struct sgpu_error *error = &found->runner_missing;
+	struct sgpu_signer *signer = NULL;
 
 	sgpu_platform_detect(&found->platform);
-	look_for_tpm(found);
+	/* A key is made in it and forgotten: nothing tells better whether that works. */
+	found->tpm = sgpu_signer_generate(true, &signer, &found->tpm_missing) == SGPU_OK;
+	sgpu_signer_free(&signer);
 	look_at_device(found, device);
 	found->record_count = sgpu_evidence_collect(report_data, found->device, found->records);
 	if (!measure_runner_path(found->runner_path, sizeof(found->runner_path), error)) {
@@ -84,12 +78,6 @@ static void look(struct found *found, const char *device)
 	}
 	found->protection = sgpu_platform_protection(&found->platform, found->info.uuid[0] != '\0',
 						     found->info.confidential, found->agreed);
-}
-
-static void clear(struct found *found)
-{
-	sgpu_records_clear(found->records, found->record_count);
-	sgpu_device_close(&found->device);
 }
 
 /* ---- text ---- */
@@ -252,6 +240,7 @@ int verb_info(int argc, char **argv)
 	} else {
 		print_text(&found);
 	}
-	clear(&found);
+	sgpu_records_clear(found.records, found.record_count);
+	sgpu_device_close(&found.device);
 	return status;
 }

@@ -46,17 +46,6 @@ static json_t *manifest_id(const struct sgpu_batch *batch)
 	return json_string("");
 }
 
-static void print_json(const char *batch_id, const char *manifest, const char *kid, const struct sgpu_run_progress *p,
-		       int code)
-{
-	json_t *object = json_pack("{s:{s:s, s:s, s:s, s:I, s:I, s:f, s:s}}", "batch", "batch_id", batch_id, "manifest_id",
-				   manifest, "kid", kid, "bytes_in", (json_int_t)p->bytes_in, "bytes_out",
-				   (json_int_t)p->bytes_out, "elapsed_ms", (double)p->elapsed_ns / 1e6, "status",
-				   sgpu_error_name(code));
-
-	cli_print_json(object, stderr, JSON_COMPACT);
-}
-
 void report_batch(const struct sgpu_run *run, const struct sgpu_key *keys, int count, int code)
 {
 	const struct sgpu_batch *batch = sgpu_run_get_batch(run);
@@ -72,7 +61,11 @@ void report_batch(const struct sgpu_run *run, const struct sgpu_key *keys, int c
 	sgpu_run_get_progress(run, &p);
 	sgpu_base64url_encode(batch->id, sizeof(batch->id), batch_id);
 	if (cli_json) {
-		print_json(batch_id, name, kid, &p, code);
+		cli_print_json(json_pack("{s:{s:s, s:s, s:s, s:I, s:I, s:f, s:s}}", "batch", "batch_id", batch_id,
+					 "manifest_id", name, "kid", kid, "bytes_in", (json_int_t)p.bytes_in, "bytes_out",
+					 (json_int_t)p.bytes_out, "elapsed_ms", (double)p.elapsed_ns / 1e6, "status",
+					 sgpu_error_name(code)),
+			       stderr, JSON_COMPACT);
 	} else {
 		cli_note("batch %s, manifest '%s', key %s: %" PRIu64 " bytes in, %" PRIu64 " out, %.1f ms, %s", batch_id, name,
 			 *kid ? kid : "none", p.bytes_in, p.bytes_out, (double)p.elapsed_ns / 1e6, sgpu_error_name(code));

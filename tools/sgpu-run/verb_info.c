@@ -141,14 +141,6 @@ static void print_device(const struct found *found)
 	       info->memory_total >> 20, info->memory_free >> 20);
 }
 
-static void print_part(const struct sgpu_device_part *part)
-{
-	printf("  %-10s  %s%s\n", part->name, part->found ? "" : "missing: ", part->text);
-	if (!part->found && part->hint[0]) {
-		printf("              %s\n", part->hint);
-	}
-}
-
 static void print_findings(const struct harden_finding *findings, int count)
 {
 	for (int i = 0; i < count; i++) {
@@ -206,12 +198,6 @@ static json_t *device_json(const struct found *found)
 	return object;
 }
 
-static json_t *part_json(const struct sgpu_device_part *part)
-{
-	return json_pack("{s:s, s:b, s:s, s:s}", "name", part->name, "found", part->found, "text", part->text, "hint",
-			 part->hint);
-}
-
 static json_t *findings_json(const struct harden_finding *findings, int count)
 {
 	json_t *object = json_object();
@@ -233,7 +219,10 @@ static int print_json(const struct inventory *all, const struct sgpu_platform *p
 		json_array_append_new(devices, device_json(&all->devices[i]));
 	}
 	for (int i = 0; i < all->part_count; i++) {
-		json_array_append_new(parts, part_json(&all->parts[i]));
+		const struct sgpu_device_part *part = &all->parts[i];
+
+		json_array_append_new(parts, json_pack("{s:s, s:b, s:s, s:s}", "name", part->name, "found", part->found,
+						       "text", part->text, "hint", part->hint));
 	}
 	for (int i = 0; names[i]; i++) {
 		json_array_append_new(providers, json_string(names[i]));
@@ -259,7 +248,12 @@ static void print_text(const struct inventory *all, const struct sgpu_platform *
 	}
 	printf("for CUDA\n");
 	for (int i = 0; i < all->part_count; i++) {
-		print_part(&all->parts[i]);
+		const struct sgpu_device_part *part = &all->parts[i];
+
+		printf("  %-10s  %s%s\n", part->name, part->found ? "" : "missing: ", part->text);
+		if (!part->found && part->hint[0]) {
+			printf("              %s\n", part->hint);
+		}
 	}
 	printf("AES-GCM       %s\n", sgpu_aead_provider());
 	printf("hardening     of this build, tried on this machine\n");

@@ -68,12 +68,6 @@ static int run(struct opening *opening, int in, struct sgpu_error *error)
 	return code;
 }
 
-static json_t *failure_record(const struct sgpu_batch_segment *s)
-{
-	return json_pack("{s:s, s:s, s:s}", "segment_id", s->id, "code", sgpu_error_name(s->status), "text",
-			 s->error_text);
-}
-
 /* One line a failed output; exit status 5 when there is one. */
 static int report(const struct opening *opening)
 {
@@ -83,7 +77,8 @@ static int report(const struct opening *opening)
 		if (!opening->targets[i].wanted || s->status == SGPU_OK) {
 			continue;
 		}
-		json_array_append_new(failures, failure_record(s));
+		json_array_append_new(failures, json_pack("{s:s, s:s, s:s}", "segment_id", s->id, "code",
+							  sgpu_error_name(s->status), "text", s->error_text));
 		if (!cli_json) {
 			cli_warning("output '%s' has failed: %s (%s)", s->id, s->error_text, sgpu_error_name(s->status));
 		}

@@ -59,17 +59,6 @@ static int remove_kid(struct sgpu_batch *batch, const char *kid, struct sgpu_err
 	return sgpu_hint(error, "'sgpu-seal inspect' lists them");
 }
 
-/* Which of the keys that sign have signed the batch as it was read. Anybody who knows the batch key, as recipients do,
- * makes another batch and a MAC for it: so a MAC that verifies says nothing of who wrote what is signed anew. */
-static int find_signers(struct task *task, struct sgpu_error *error)
-{
-	int code = 0;
-	for (int i = 0; !code && !task->batch->response && i < task->keys.signer_count; i++) {
-		code = sgpu_batch_signed_by(task->batch, task->keys.signers[i].kid, &task->signed_before[i], error);
-	}
-	return code;
-}
-
 /* The old signatures were over other recipients: who made one, signs anew; who did not, is told. */
 static int sign_again(struct task *task, struct sgpu_error *error)
 {
@@ -99,7 +88,11 @@ static int change(struct task *task, struct sgpu_error *error)
 	struct sgpu_batch *batch = task->batch;
 	int code = sgpu_batch_unwrap(batch, task->keys.list, task->keys.count, task->batch_key, error);
 	code = code ? code : sgpu_batch_verify(batch, task->batch_key, error);
-	code = code ? code : find_signers(task, error);
+	/* Which of the keys that sign have signed the batch as it was read. Anybody who knows the batch key, as recipients do,
+	 * makes another batch and a MAC for it: so a MAC that verifies says nothing of who wrote what is signed anew. */
+	for (int i = 0; !code && !batch->response && i < task->keys.signer_count; i++) {
+		code = sgpu_batch_signed_by(batch, task->keys.signers[i].kid, &task->signed_before[i], error);
+	}
 	for (int i = 0; !code && i < task->removed.count; i++) {
 		code = remove_kid(batch, task->removed.items[i], error);
 	}
