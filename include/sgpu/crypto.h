@@ -161,7 +161,7 @@ struct sgpu_key_set {
 	bool has_key;                    /* there is a key to encrypt with */
 	struct sgpu_key key;
 	struct sgpu_signing_key signing; /* kind SGPU_SIGNING_NONE: none */
-	bool others_write;               /* it was loaded from a file that somebody else can write to: never true of secrets */
+	bool others_write;               /* somebody else can write to the file it was loaded from; never of secrets */
 };
 SGPU_MUST_CHECK int sgpu_key_set_parse(const char *text, size_t size, const char *name, struct sgpu_key_set *set,
 				       struct sgpu_error *error);

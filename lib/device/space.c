@@ -235,7 +235,8 @@ bool sgpu_space_next_run(const struct sgpu_frames *frames, const struct sgpu_spa
 	return first < end;
 }
 
-bool sgpu_frames_place(struct sgpu_frames *frames, sgpu_devptr address, uint64_t most, uint64_t *place, uint64_t *size)
+bool sgpu_frames_place(struct sgpu_frames *frames, sgpu_devptr address, uint64_t most, uint64_t *place,
+		       uint64_t *size)
 {
 	const struct sgpu_space_table *table;
 	uint64_t offset, entry, end = 0;

@@ -64,9 +64,10 @@ bool sgpu_space_next_run(const struct sgpu_frames *frames, const struct sgpu_spa
 /* Whether frames [first, first + count) are in part mapped; `count` is 1 or that of a big page. */
 bool sgpu_frames_mapped(const struct sgpu_frames *frames, uint32_t first, uint32_t count);
 
-/* The place of an address in the device's memory, and how many of the `most` bytes from there on lie in frames that follow
- * one another. False: it is not mapped in any space. Takes the lock. */
-bool sgpu_frames_place(struct sgpu_frames *frames, sgpu_devptr address, uint64_t most, uint64_t *place, uint64_t *size);
+/* The place of an address in the device's memory, and how many of the `most` bytes from there on lie in frames that
+ * follow one another. False: it is not mapped in any space. Takes the lock. */
+bool sgpu_frames_place(struct sgpu_frames *frames, sgpu_devptr address, uint64_t most, uint64_t *place,
+		       uint64_t *size);
 /* Whether every byte is mapped in one reachable space. Takes the lock. */
 bool sgpu_frames_reach(struct sgpu_frames *frames, sgpu_devptr address, uint64_t size);
 

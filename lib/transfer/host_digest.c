@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * KangarooTwelve of data whose chunk runs come in any order: each worker computes the leaves of its run. The list of leaves
- * grows as the data arrive, whatever size they are said to have.
+ * KangarooTwelve of data whose chunk runs come in any order: each worker computes the leaves of its run. The list
+ * of leaves grows as the data arrive, whatever size they are said to have.
  */
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a runner that goes on to live keeps of a batch that has ended: neither keys nor plaintext of a HIGH segment, anywhere
- * in the memory of its process, the stacks of its threads included. A batch comes from another process, and what is looked
- * for is known here by its complement, so that nothing else can be found.
+ * What a runner that lives on keeps of a batch that has ended: neither keys nor plaintext of a HIGH segment,
+ * anywhere in the memory of its process, the stacks of its threads included. A batch comes from another process,
+ * and what is looked for is known here by its complement, so that nothing else can be found.
  */
 #include <sys/wait.h>
 
@@ -143,6 +143,7 @@ static void check_run(uint64_t size, bool damaged)
 	REQUIRE(make_runner(&runner) == SGPU_OK);
 	REQUIRE(sgpu_runner_submit(runner, &submission, NULL, NULL, &run, &error) == SGPU_OK);
 	CHECK(sgpu_run_wait(run, &error) == (damaged ? SGPU_ESEGMENTS : SGPU_OK));
+	CHECK(sgpu_device_synchronize(device, &error) == SGPU_OK); /* a secure context clears behind the run's back */
 	CHECK(count_secrets() == 0);
 	sgpu_run_free(&run);
 	sgpu_runner_free(&runner);

@@ -33,7 +33,8 @@ static int add(struct seal_keys *keys, const char *path, enum seal_use use, cons
 	/* Public halves that decide who reads the data, or whose batch is believed. */
 	if (set->others_write && (use == SEAL_RECIPIENT || verifies)) {
 		sgpu_fail(error, SGPU_EPOLICY, "others can write to key '%s', which says who is trusted", path);
-		return sgpu_hint(error, "it has to be a file of your own, or of root, to which nobody else can write: chmod go-w");
+		return sgpu_hint(error, "it has to be a file of your own, or of root, to which nobody else can write: "
+				 "chmod go-w");
 	}
 	if (signs && keys->signer_count >= SGPU_SIGNATURES_MAX) {
 		return sgpu_fail(error, SGPU_EUSAGE, "more than %d keys that sign", SGPU_SIGNATURES_MAX);

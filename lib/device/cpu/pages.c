@@ -391,8 +391,8 @@ static int space_access(struct sgpu_space *space, bool on, struct sgpu_error *er
 }
 
 /* ---- clearing ---- */
-/* Moves *at on to the next byte before `end` that may be another than zero; *size: how many there are. Holes of the file are
- * zeros, and what is no page of a space may be anything. */
+/* Moves *at on to the next byte before `end` that may be another than zero; *size: how many there are. Holes of
+ * the file are zeros, and what is no page of a space may be anything. */
 static bool next_written(struct sgpu_cpu_pages *pages, uint64_t *at, uint64_t end, uint64_t *size)
 {
 	uint64_t place, skipped;

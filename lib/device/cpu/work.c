@@ -66,8 +66,8 @@ static int perform_clear(struct sgpu_device *device, const struct sgpu_cpu_item 
 /* Without a source it clears. */
 static int enqueue_move(struct sgpu_stream *stream, void *to, const void *from, uint64_t size, struct sgpu_task *task)
 {
-	const struct sgpu_cpu_item item = { .kind = SGPU_CPU_WORK, .work = from ? perform_copy : perform_clear, .moves = true,
-					    .to = to, .from = from, .size = size, .task = task };
+	const struct sgpu_cpu_item item = { .kind = SGPU_CPU_WORK, .work = from ? perform_copy : perform_clear,
+					    .moves = true, .to = to, .from = from, .size = size, .task = task };
 
 	return sgpu_cpu_enqueue(stream, &item);
 }
