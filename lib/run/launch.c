@@ -244,11 +244,21 @@ static int enqueue(struct launch *l, struct sgpu_stream *stream, struct sgpu_err
 	return SGPU_OK;
 }
 
+int sgpu_launch_get_stream(struct sgpu_launches *launches, int operation, struct sgpu_stream **stream,
+			   struct sgpu_error *error)
+{
+	struct sgpu_stream **own = &launches->streams[launches->plan->stream[operation]];
+	int rc = *own ? SGPU_OK : sgpu_streams_take(launches->base->streams, own, error);
+
+	*stream = *own;
+	return rc;
+}
+
 int sgpu_launch_start(struct sgpu_launches *launches, int operation, struct sgpu_error *error)
 {
 	const struct sgpu_operation *op = &launches->manifest->operations[operation];
 	struct operation *state = &launches->operations[operation];
-	struct sgpu_stream **stream = &launches->streams[launches->plan->stream[operation]];
+	struct sgpu_stream *stream = NULL;
 	int rc = op->module ? sgpu_modules_ready(launches->modules, operation, error) : SGPU_OK;
 	struct launch *l;
 
@@ -266,17 +276,17 @@ int sgpu_launch_start(struct sgpu_launches *launches, int operation, struct sgpu
 	if (rc == SGPU_OK) {
 		rc = place_arguments(launches, operation, &l->end.call, error);
 	}
-	if (rc == SGPU_OK && !*stream) {
-		rc = sgpu_streams_take(launches->base->streams, stream, error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_launch_get_stream(launches, operation, &stream, error);
 	}
 	if (rc == SGPU_OK && state->followed_elsewhere) {
 		rc = sgpu_event_create(launches->base->traits->device, &state->event, error);
 	}
 	if (rc == SGPU_OK) {
-		rc = wait_for_others(launches, operation, *stream, error);
+		rc = wait_for_others(launches, operation, stream, error);
 	}
 	if (rc == SGPU_OK) {
-		rc = enqueue(l, *stream, error);
+		rc = enqueue(l, stream, error);
 	}
 	if (rc != SGPU_OK) {
 		launches->unsure = true;

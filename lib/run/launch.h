@@ -21,6 +21,9 @@ void sgpu_launches_settle(struct sgpu_launches *launches);
 /* After settle. Accepts a pointer to NULL. */
 void sgpu_launches_free(struct sgpu_launches **launches);
 
+/* The stream of an operation, taken from the runner when it is first asked for. */
+SGPU_MUST_CHECK int sgpu_launch_get_stream(struct sgpu_launches *launches, int operation, struct sgpu_stream **stream,
+					   struct sgpu_error *error);
 /* Enqueues an operation that nothing holds back. SGPU_MODULE_LATER as sgpu_modules_ready. */
 SGPU_MUST_CHECK int sgpu_launch_start(struct sgpu_launches *launches, int operation, struct sgpu_error *error);
 

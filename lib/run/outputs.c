@@ -30,6 +30,7 @@ struct output {
 	int segment;
 	struct sgpu_transfer *transfer; /* the loop's */
 	struct sgpu_device_key *key;
+	uint8_t header[SGPU_SEALED_HEADER]; /* of that key */
 	uint8_t *data;
 	bool pinned;                    /* it is from sgpu_host_alloc */
 	struct sgpu_source region;      /* where it goes, if the batch leases a region for it */
@@ -110,27 +111,24 @@ static void drop_memory(struct output *output)
 }
 
 /* ---- the transfer ---- */
-static int put_header(struct output *output, const struct sgpu_sealed_keys *keys, struct sgpu_error *error)
+static int put_header(struct output *output, struct sgpu_error *error)
 {
 	const struct sgpu_outputs_config *config = &output->all->config;
-	uint8_t header[SGPU_SEALED_HEADER];
+	const size_t size = sizeof(output->header);
 
-	sgpu_sealed_header(keys, header);
 	if (output->data) {
-		memcpy(output->data, header, sizeof(header));
+		memcpy(output->data, output->header, size);
 		return SGPU_OK;
 	}
 	if (output->region.fd >= 0) {
-		return sgpu_pwrite(output->region.fd, output->region.name, header, sizeof(header), output->region.offset,
-				   error);
+		return sgpu_pwrite(output->region.fd, output->region.name, output->header, size, output->region.offset, error);
 	}
-	return sgpu_pwrite(config->fd, config->name, header, sizeof(header), output->end.place, error);
+	return sgpu_pwrite(config->fd, config->name, output->header, size, output->end.place, error);
 }
 
-static int prepare_sealed(void *argument, struct sgpu_stream *stream, struct sgpu_transfer_request *request,
-			  struct sgpu_error *error)
+/* A key of its own, on its way to the device, and the header that goes with it. */
+static int make_key(struct output *output, struct sgpu_stream *stream, struct sgpu_error *error)
 {
-	struct output *output = argument;
 	const struct sgpu_job *job = output->all->job;
 	uint8_t key[SGPU_KEY_SIZE], context[SGPU_SEGMENT_CONTEXT_MAX];
 	struct sgpu_sealed_keys keys = { 0 };
@@ -142,14 +140,24 @@ static int prepare_sealed(void *argument, struct sgpu_stream *stream, struct sgp
 		rc = sgpu_sealed_keys_new(key, context, context_size, &keys, error);
 	}
 	if (rc == SGPU_OK) {
-		rc = put_header(output, &keys, error);
-	}
-	if (rc == SGPU_OK) {
+		sgpu_sealed_header(&keys, output->header);
 		rc = sgpu_device_key_load(stream, &keys, &output->key, error);
 	}
-	request->key = output->key;
 	sgpu_wipe(key, sizeof(key));
 	sgpu_wipe(&keys, sizeof(keys));
+	return rc;
+}
+
+static int prepare_sealed(void *argument, struct sgpu_stream *stream, struct sgpu_transfer_request *request,
+			  struct sgpu_error *error)
+{
+	struct output *output = argument;
+	int rc = output->key ? SGPU_OK : make_key(output, stream, error);
+
+	if (rc == SGPU_OK) {
+		rc = put_header(output, error);
+	}
+	request->key = output->key;
 	return rc;
 }
 
@@ -312,6 +320,13 @@ void sgpu_outputs_start(struct sgpu_outputs *outputs, int operation, const struc
 	}
 }
 
+void sgpu_output_prepare(struct sgpu_outputs *outputs, int segment, struct sgpu_stream *stream)
+{
+	if (is_sealed(&outputs->list[segment])) {
+		(void)!make_key(&outputs->list[segment], stream, NULL);
+	}
+}
+
 bool sgpu_outputs_idle(const struct sgpu_outputs *outputs)
 {
 	return outputs->open == 0;
@@ -381,6 +396,7 @@ void sgpu_outputs_free(struct sgpu_outputs **outputs)
 		return;
 	}
 	for (int i = 0; made->list && i < made->job->manifest->segment_count; i++) {
+		sgpu_device_key_free(&made->list[i].key);
 		drop_memory(&made->list[i]);
 		free(made->list[i].text);
 	}

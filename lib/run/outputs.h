@@ -26,7 +26,10 @@ SGPU_MUST_CHECK int sgpu_outputs_create(const struct sgpu_outputs_config *config
 /* None is under way. Accepts a pointer to NULL. */
 void sgpu_outputs_free(struct sgpu_outputs **outputs);
 
-/* The loop's thread calls these. Starts the outputs of an operation that has run: `elements` is how many it wrote, where
+/* The loop's thread calls these. Begins to bring the key of an output to the device on this stream, if it needs one; what
+ * cannot be brought yet is tried again when the output starts. */
+void sgpu_output_prepare(struct sgpu_outputs *outputs, int segment, struct sgpu_stream *stream);
+/* Starts the outputs of an operation that has run: `elements` is how many it wrote, where
  * only the operation knows. What cannot be started has failed. */
 void sgpu_outputs_start(struct sgpu_outputs *outputs, int operation, const struct sgpu_op_call *call, uint64_t elements);
 /* Whether none is under way. */

@@ -215,6 +215,20 @@ static void see_stop(struct sgpu_run *run)
 	sgpu_outputs_stop(run->outputs, code);
 }
 
+/* While the inputs of a small batch come, the keys of its results are on their way, too. */
+static void prepare_outputs(struct sgpu_run *run)
+{
+	const struct sgpu_manifest *m = run->job.manifest;
+	struct sgpu_stream *stream;
+
+	for (int i = 0; !run->base.many && i < m->segment_count; i++) {
+		if (sgpu_segment_is_output(&m->segments[i]) &&
+		    sgpu_launch_get_stream(run->launches, m->segments[i].writer, &stream, NULL) == SGPU_OK) {
+			sgpu_output_prepare(run->outputs, i, stream);
+		}
+	}
+}
+
 static void note_admitted(struct sgpu_note *note)
 {
 	struct sgpu_run *run = note->owner;
@@ -222,6 +236,8 @@ static void note_admitted(struct sgpu_note *note)
 	run->begun = true;
 	if (atomic_load(&run->base.stop)) {
 		see_stop(run);
+	} else if (run->base.traits->opens_on_device) {
+		prepare_outputs(run);
 	}
 	advance(run);
 }

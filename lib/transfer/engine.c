@@ -124,6 +124,7 @@ int sgpu_engine_create(struct sgpu_device *device, const struct sgpu_engine_conf
 	}
 	if (rc == SGPU_OK) {
 		new->pins = info.pins_host_memory;
+		new->spreads = info.opens_on_device;
 		atomic_store(&new->registers, info.registers);
 		setup_staging(new);
 		/* The thread that asks is one more. */
@@ -155,8 +156,8 @@ void sgpu_engine_free(struct sgpu_engine **engine)
 		sgpu_workers_remove(e->workers, &e->job);
 	}
 	sgpu_workers_free(&e->workers);
-	for (int i = 0; i < SGPU_ENGINE_ROWS; i++) {
-		struct sgpu_stream *stream = e->streams[i];
+	for (int i = 0; i < SGPU_ENGINE_ROWS + SGPU_ENGINE_SMALL_STREAMS; i++) {
+		struct sgpu_stream *stream = i < SGPU_ENGINE_ROWS ? e->streams[i] : e->small_streams[i - SGPU_ENGINE_ROWS];
 
 		sgpu_stream_free(&stream);
 	}
@@ -195,23 +196,39 @@ void sgpu_engine_expect(struct sgpu_engine *engine)
 	}
 }
 
-int sgpu_engine_get_stream(struct sgpu_engine *engine, enum sgpu_engine_stream which, struct sgpu_stream **stream,
-			   struct sgpu_error *error)
+static int get_stream(struct sgpu_engine *engine, struct sgpu_stream *_Atomic *place, struct sgpu_stream **stream,
+		      struct sgpu_error *error)
 {
 	int rc = SGPU_OK;
 
-	*stream = atomic_load(&engine->streams[which]);
+	*stream = atomic_load(place);
 	if (*stream) {
 		return SGPU_OK;
 	}
 	pthread_mutex_lock(&engine->making);
-	*stream = atomic_load(&engine->streams[which]);
+	*stream = atomic_load(place);
 	if (!*stream) {
 		rc = sgpu_stream_create(engine->device, stream, error);
-		atomic_store(&engine->streams[which], rc == SGPU_OK ? *stream : NULL);
+		atomic_store(place, rc == SGPU_OK ? *stream : NULL);
 	}
 	pthread_mutex_unlock(&engine->making);
 	return rc;
+}
+
+int sgpu_engine_get_stream(struct sgpu_engine *engine, enum sgpu_engine_stream which, struct sgpu_stream **stream,
+			   struct sgpu_error *error)
+{
+	return get_stream(engine, &engine->streams[which], stream, error);
+}
+
+int sgpu_transfer_get_stream(const struct sgpu_transfer *transfer, enum sgpu_engine_stream which,
+			     struct sgpu_stream **stream, struct sgpu_error *error)
+{
+	struct sgpu_engine *engine = transfer->engine;
+
+	return transfer->small_stream == SGPU_ENGINE_NOT_SMALL ?
+		       sgpu_engine_get_stream(engine, which, stream, error) :
+		       get_stream(engine, &engine->small_streams[transfer->small_stream], stream, error);
 }
 
 int sgpu_engine_follow(struct sgpu_engine *engine, struct sgpu_stream *from, struct sgpu_stream *to,

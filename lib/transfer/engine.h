@@ -79,6 +79,9 @@ void sgpu_kept_free(struct sgpu_engine *engine);
 
 /* ---- the engine ---- */
 enum sgpu_engine_stream { SGPU_ENGINE_COPY_IN, SGPU_ENGINE_OPEN, SGPU_ENGINE_SEAL, SGPU_ENGINE_COPY_OUT };
+/* A small transfer is all on one of these, in turn: to make a key's tables takes a GPU longer than to
+ * open a small segment, and uses a small part of it, so several do so at once. */
+enum { SGPU_ENGINE_SMALL_STREAMS = 8, SGPU_ENGINE_NOT_SMALL = -1 };
 
 struct sgpu_transfer_queue {
 	struct sgpu_transfer *head, *tail;
@@ -95,6 +98,9 @@ struct sgpu_engine {
 	bool started;                  /* the job was added; under `making` */
 	pthread_mutex_t making;        /* of streams and threads */
 	struct sgpu_stream *_Atomic streams[SGPU_ENGINE_ROWS];
+	struct sgpu_stream *_Atomic small_streams[SGPU_ENGINE_SMALL_STREAMS];
+	bool spreads;                  /* small transfers are on small_streams */
+	atomic_uint next_small;
 
 	pthread_mutex_t mutex;         /* all below */
 	pthread_cond_t changed;        /* for threads that wait: a buffer, an arrived run, an end */
@@ -151,6 +157,7 @@ struct sgpu_transfer {
 	struct sgpu_transfer_result result;
 	atomic_int references;
 	atomic_bool told;              /* done has returned */
+	int small_stream;              /* of small_streams, or SGPU_ENGINE_NOT_SMALL */
 
 	/* set by prepare, then constant */
 	struct sgpu_run_plan plan;
@@ -202,6 +209,9 @@ static inline bool sgpu_chunk_move_is_last(const struct sgpu_chunk_move *move)
 	return move->run.first + move->run.count == move->transfer->plan.total;
 }
 
+/* The stream on which the transfer does that. */
+SGPU_MUST_CHECK int sgpu_transfer_get_stream(const struct sgpu_transfer *transfer, enum sgpu_engine_stream which,
+					     struct sgpu_stream **stream, struct sgpu_error *error);
 /* ---- transfer.c: the life of a transfer ---- */
 /* The first call: what is moved, where it lies, and in which chunk runs. Without the mutex. */
 SGPU_MUST_CHECK int sgpu_transfer_prepare(struct sgpu_transfer *transfer, struct sgpu_error *error);

@@ -46,9 +46,9 @@ static int enqueue(struct sgpu_chunk_move *move, const void *from, struct sgpu_s
 	int rc;
 
 	move->copy_row = single && (request->key || request->digested) ? SGPU_ENGINE_OPEN : SGPU_ENGINE_COPY_IN;
-	rc = sgpu_engine_get_stream(engine, move->copy_row, &copy, error);
+	rc = sgpu_transfer_get_stream(transfer, move->copy_row, &copy, error);
 	if (rc == SGPU_OK && request->key) {
-		rc = sgpu_engine_get_stream(engine, SGPU_ENGINE_OPEN, &second, error);
+		rc = sgpu_transfer_get_stream(transfer, SGPU_ENGINE_OPEN, &second, error);
 	}
 	if (rc != SGPU_OK) {
 		return rc;
@@ -121,8 +121,8 @@ void sgpu_chunk_move_digest(struct sgpu_chunk_move *move)
 	const struct sgpu_transfer_request *request = &transfer->request;
 	struct sgpu_error error = { 0 };
 	struct sgpu_stream *stream = NULL;
-	int rc = sgpu_engine_get_stream(transfer->engine, sgpu_transfer_is_in(transfer) ? SGPU_ENGINE_OPEN :
-					SGPU_ENGINE_SEAL, &stream, &error);
+	int rc = sgpu_transfer_get_stream(transfer, sgpu_transfer_is_in(transfer) ? SGPU_ENGINE_OPEN : SGPU_ENGINE_SEAL,
+					  &stream, &error);
 
 	if (rc == SGPU_OK) {
 		rc = sgpu_device_digest(stream, request->memory, request->size, request->custom,

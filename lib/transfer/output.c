@@ -17,9 +17,9 @@ static int enqueue(struct sgpu_chunk_move *move, void *to, struct sgpu_stream *s
 	int rc = SGPU_OK;
 
 	move->copy_row = single && request->key ? SGPU_ENGINE_SEAL : SGPU_ENGINE_COPY_OUT;
-	rc = sgpu_engine_get_stream(engine, move->copy_row, &copy, error);
+	rc = sgpu_transfer_get_stream(transfer, move->copy_row, &copy, error);
 	if (rc == SGPU_OK && request->key) {
-		rc = sgpu_engine_get_stream(engine, SGPU_ENGINE_SEAL, &seal, error);
+		rc = sgpu_transfer_get_stream(transfer, SGPU_ENGINE_SEAL, &seal, error);
 	}
 	if (rc == SGPU_OK && request->key) {
 		streams[0] = seal;

@@ -108,8 +108,7 @@ int sgpu_transfer_prepare(struct sgpu_transfer *transfer, struct sgpu_error *err
 
 	transfer->class = SGPU_STAGING_NONE;
 	if (request->prepare) {
-		rc = sgpu_engine_get_stream(transfer->engine, in ? SGPU_ENGINE_OPEN : SGPU_ENGINE_SEAL, &stream,
-					    error);
+		rc = sgpu_transfer_get_stream(transfer, in ? SGPU_ENGINE_OPEN : SGPU_ENGINE_SEAL, &stream, error);
 		if (rc == SGPU_OK) {
 			rc = request->prepare(request->argument, stream, request, error);
 		}
@@ -309,6 +308,10 @@ int sgpu_transfer_start(struct sgpu_engine *engine, const struct sgpu_transfer_r
 	new->engine = engine;
 	new->request = *request;
 	new->request.after = NULL;
+	/* The other streams have been told to wait for the event. */
+	new->small_stream = engine->spreads && request->size <= SGPU_TRANSFER_SMALL && !request->after ?
+				    (int)(atomic_fetch_add(&engine->next_small, 1) % SGPU_ENGINE_SMALL_STREAMS) :
+				    SGPU_ENGINE_NOT_SMALL;
 	new->result.begin_ns = sgpu_now_ns();
 	atomic_store(&new->references, 3); /* the caller's, the engine's, and this call's */
 	*transfer = new;
