@@ -60,9 +60,6 @@ SGPU_MUST_CHECK int sgpu_engine_create(struct sgpu_device *device, const struct 
 /* All transfers have ended, and keys of live copies have been freed. Accepts NULL; wipes what it
  * held. */
 void sgpu_engine_free(struct sgpu_engine **engine);
-/* Work comes soon: wakes the workers and keeps them awake for a while, which takes longer than to
- * copy some MiB. */
-void sgpu_engine_expect(struct sgpu_engine *engine);
 
 /* ---- sources and sinks ----
  * Positions count bytes from the begin of what is moved: of the first chunk where it is sealed,

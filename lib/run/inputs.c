@@ -330,9 +330,6 @@ int sgpu_inputs_bring(struct sgpu_inputs *inputs, struct sgpu_tar_reader *tar, s
 	int rc;
 
 	inputs->tar = tar;
-	if (inputs->base->many && inputs->base->traits->opens_on_device) {
-		sgpu_engine_expect(inputs->base->engine);
-	}
 	for (int i = 0; i < m->segment_count && atomic_load(&inputs->base->stop) == SGPU_OK; i++) {
 		if (sgpu_segment_is_input(&m->segments[i]) && !is_inline(&inputs->list[i])) {
 			(void)start_input(&inputs->list[i], &transfer);

@@ -29,7 +29,6 @@ enum { PAGE = 4096, SMALL_BUFFERS = 64, BUFFERS_MAX = 1024, LIVE_BUFFERS_MAX = 6
  * computes on these cores. */
 #define SPIN_NS ((uint64_t)1000000)
 #define SPIN_ON_CPU_NS ((uint64_t)20000)
-#define EXPECT_NS ((uint64_t)2000000)
 
 /* What was found to be best on an H200 behind 16 cores. A live copy uses so many buffers that what
  * the bus reads has left the cores' own caches, or few that stay in the cache that they share when
@@ -187,13 +186,6 @@ int sgpu_engine_start_workers(struct sgpu_engine *engine, struct sgpu_error *err
 	}
 	pthread_mutex_unlock(&engine->making);
 	return rc;
-}
-
-void sgpu_engine_expect(struct sgpu_engine *engine)
-{
-	if (sgpu_engine_start_workers(engine, NULL) == SGPU_OK) {
-		sgpu_workers_expect(engine->workers, sgpu_now_ns() + EXPECT_NS);
-	}
 }
 
 static int get_stream(struct sgpu_engine *engine, struct sgpu_stream *_Atomic *place, struct sgpu_stream **stream,

@@ -21,14 +21,13 @@
 
 #include "base/spin.h"
 
-enum { PAUSES = 64, ROUNDS_BEFORE_YIELD = 2000, SHORTEST_SPIN_NS = 10000 };
+enum { ROUNDS_BEFORE_YIELD = 2000, SHORTEST_SPIN_NS = 10000 };
 
 struct sgpu_workers {
 	_Atomic uint32_t call;         /* changes when there may be new work; workers sleep on it */
 	_Alignas(64) atomic_int asleep;
 	atomic_bool stop;
 	atomic_uint started;           /* threads that have taken their number */
-	atomic_uint_fast64_t expect_ns; /* until then nobody sleeps */
 	uint64_t spin_ns;
 	pthread_mutex_t mutex;         /* the jobs, and `running` */
 	pthread_cond_t left;           /* a worker has left a job that is to be removed */
@@ -48,19 +47,10 @@ void sgpu_worker_pause(unsigned *rounds)
 
 static void wait_for_call(struct sgpu_workers *workers, uint32_t seen, uint64_t spin_ns)
 {
-	uint64_t now = spin_ns > 0 ? sgpu_now_ns() : 0, limit = now + spin_ns, expected;
-
+	if (sgpu_spin(&workers->call, seen, spin_ns)) {
+		return;
+	}
 	while (atomic_load(&workers->call) == seen) {
-		if (spin_ns > 0) {
-			now = sgpu_now_ns();
-			expected = atomic_load(&workers->expect_ns);
-			if (now < limit || now < expected) {
-				for (int i = 0; i < PAUSES; i++) {
-					sgpu_pause();
-				}
-				continue;
-			}
-		}
 		atomic_fetch_add(&workers->asleep, 1);
 		(void)syscall(SYS_futex, &workers->call, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
 		atomic_fetch_sub(&workers->asleep, 1);
@@ -73,12 +63,6 @@ void sgpu_workers_wake(struct sgpu_workers *workers, unsigned count)
 	if (atomic_load(&workers->asleep) > 0) {
 		(void)syscall(SYS_futex, &workers->call, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
 	}
-}
-
-void sgpu_workers_expect(struct sgpu_workers *workers, uint64_t until_ns)
-{
-	atomic_store(&workers->expect_ns, until_ns);
-	sgpu_workers_wake(workers, INT_MAX);
 }
 
 /* One step of every job; whether any of them had work. */

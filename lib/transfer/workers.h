@@ -40,8 +40,6 @@ SGPU_MUST_CHECK int sgpu_workers_add(struct sgpu_workers *workers, struct sgpu_w
 void sgpu_workers_remove(struct sgpu_workers *workers, struct sgpu_worker_job *job);
 /* There is work for `count` workers more. Calls nothing of a device; cheap where enough are awake. */
 void sgpu_workers_wake(struct sgpu_workers *workers, unsigned count);
-/* Wakes all, and has them look for work until `until_ns` before they sleep. */
-void sgpu_workers_expect(struct sgpu_workers *workers, uint64_t until_ns);
 
 /* How long a thread that waits may look before it sleeps, as its workers do. */
 uint64_t sgpu_workers_spin(const struct sgpu_workers *workers);
