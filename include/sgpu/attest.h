@@ -256,10 +256,10 @@ SGPU_MUST_CHECK int sgpu_appraise(const struct sgpu_policy *policy, const struct
 void sgpu_appraisal_clear(struct sgpu_appraisal *appraisal);
 
 /* ---- digests of code ---- */
-/* Compute KT128 with SGPU_MEASURE_CUSTOM of a regular file, or of this process's own program. */
+/* Computes KT128 with SGPU_MEASURE_CUSTOM of a regular file: "/proc/self/exe" is the program that was started, even where
+ * another has taken its name since. */
 SGPU_MUST_CHECK int sgpu_measure_file(const char *path, uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE], uint64_t *size,
 				      struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_measure_self(uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE], struct sgpu_error *error);
 
 #ifdef __cplusplus
 }

@@ -115,8 +115,6 @@ SGPU_MUST_CHECK int sgpu_key_public(const struct sgpu_key *key, struct sgpu_key 
 /* Parses JWK text. A private key with another "x" than its public key is refused. Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_key_parse(const char *text, size_t size, const char *name, struct sgpu_key *key,
 				   struct sgpu_error *error);
-/* Writes one line of JWK text with a newline, from malloc; free with sgpu_free_wiped. */
-SGPU_MUST_CHECK int sgpu_key_text(const struct sgpu_key *key, char **text, size_t *size, struct sgpu_error *error);
 /* Reads the key to encrypt with from a file with a JWK or a JWK Set. A secret key must be in a regular file or
  * pipe of this user or root, without rights for others (SGPU_EPOLICY). The path "-" is standard input, "fd:N" a
  * descriptor. */
@@ -165,7 +163,7 @@ struct sgpu_key_set {
 };
 SGPU_MUST_CHECK int sgpu_key_set_parse(const char *text, size_t size, const char *name, struct sgpu_key_set *set,
 				       struct sgpu_error *error);
-/* As sgpu_key_text: a JWK Set, or a JWK if there is only one key. */
+/* Writes one line with a newline, from malloc; free with sgpu_free_wiped: a JWK Set, or a JWK if there is only one key. */
 SGPU_MUST_CHECK int sgpu_key_set_text(const struct sgpu_key_set *set, char **text, size_t *size,
 				      struct sgpu_error *error);
 /* Takes the public halves; a symmetric key has none and is left out. Errors: SGPU_EINVALID if nothing is left. */

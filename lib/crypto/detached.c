@@ -134,12 +134,12 @@ static int read_header(const char *text, size_t size, const char *typ, struct sg
 	return code;
 }
 
-int sgpu_detached_parse(const char *token, const char *typ, struct sgpu_signing_key *key,
-			uint8_t signature[SGPU_SIGNATURE_SIZE], struct sgpu_error *error)
+static int parse(const char *token, const char *typ, struct sgpu_signing_key *key, char header[HEADER_MAX],
+		 size_t *header_size, uint8_t signature[SGPU_SIGNATURE_SIZE], struct sgpu_error *error)
 {
 	const size_t length = strnlen(token, SGPU_DETACHED_MAX + 1), digits = strcspn(token, ".");
 	const size_t size = digits / 4 * 3 + (digits % 4 ? digits % 4 - 1 : 0);
-	char encoded[SGPU_DETACHED_MAX + 1], header[HEADER_MAX];
+	char encoded[SGPU_DETACHED_MAX + 1];
 
 	memset(key, 0, sizeof(*key));
 	if (length > SGPU_DETACHED_MAX || strncmp(token + digits, "..", 2)) {
@@ -147,12 +147,13 @@ int sgpu_detached_parse(const char *token, const char *typ, struct sgpu_signing_
 	}
 	memcpy(encoded, token, digits);
 	encoded[digits] = '\0';
-	if (!size || digits % 4 == 1 || size > sizeof(header) || sgpu_base64url_decode(encoded, header, size, NULL)) {
+	if (!size || digits % 4 == 1 || size > HEADER_MAX || sgpu_base64url_decode(encoded, header, size, NULL)) {
 		return malformed("its header is not base64url, or too long", error);
 	}
 	if (sgpu_base64url_decode(token + digits + 2, signature, SGPU_SIGNATURE_SIZE, NULL)) {
 		return malformed("it has not the 64 bytes of a signature in base64url", error);
 	}
+	*header_size = size;
 	int code = read_header(header, size, typ, key, error);
 	if (code) {
 		memset(key, 0, sizeof(*key));
@@ -160,24 +161,29 @@ int sgpu_detached_parse(const char *token, const char *typ, struct sgpu_signing_
 	return code;
 }
 
+int sgpu_detached_parse(const char *token, const char *typ, struct sgpu_signing_key *key,
+			uint8_t signature[SGPU_SIGNATURE_SIZE], struct sgpu_error *error)
+{
+	char header[HEADER_MAX];
+	size_t header_size;
+
+	return parse(token, typ, key, header, &header_size, signature, error);
+}
+
 int sgpu_detached_verify(const char *token, const char *typ, const void *payload, size_t size,
 			 struct sgpu_signing_key *key, struct sgpu_error *error)
 {
 	uint8_t signature[SGPU_SIGNATURE_SIZE];
-	char *header = NULL, *text = NULL;
+	char header[HEADER_MAX], *text = NULL;
 	size_t header_size = 0;
-	int code = sgpu_detached_parse(token, typ, key, signature, error);
+	int code = parse(token, typ, key, header, &header_size, signature, error);
 
-	if (!code) {
-		code = header_text(key, typ, &header, &header_size, error);
-	}
 	if (!code) {
 		code = signed_text(header, header_size, payload, size, &text, error);
 	}
 	if (!code) {
 		code = sgpu_signing_verify(key, text, strlen(text), signature, error);
 	}
-	free(header);
 	free(text);
 	return code;
 }

@@ -3,7 +3,6 @@
  * Keys: making them, their public half, their thumbprint, their text.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <sgpu/base.h>
@@ -96,22 +95,6 @@ size_t sgpu_key_line(const struct sgpu_key *key, char line[SGPU_KEY_LINE_MAX])
 	}
 	sgpu_wipe(secret, sizeof(secret));
 	return (size_t)length;
-}
-
-int sgpu_key_text(const struct sgpu_key *key, char **text, size_t *size, struct sgpu_error *error)
-{
-	char *made = malloc(SGPU_KEY_LINE_MAX + 1);
-
-	*text = NULL;
-	*size = 0;
-	if (!made) {
-		return sgpu_fail_nomem(error);
-	}
-	*size = sgpu_key_line(key, made);
-	made[(*size)++] = '\n';
-	made[*size] = '\0';
-	*text = made;
-	return 0;
 }
 
 void sgpu_key_clear(struct sgpu_key *key)

@@ -56,7 +56,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		}
 		return 0;
 	}
-	if (sgpu_key_text(&key, &text, &text_size, NULL) || sgpu_key_parse(text, text_size, "fuzz", &again, NULL) ||
+	if (sgpu_key_set_text(&(struct sgpu_key_set){ .has_key = true, .key = key }, &text, &text_size, NULL) ||
+	    sgpu_key_parse(text, text_size, "fuzz", &again, NULL) ||
 	    memcmp(&key, &again, sizeof(key)) || strlen(key.kid) != SGPU_KID_SIZE) {
 		abort();
 	}

@@ -61,7 +61,7 @@ UNIT_TEST(an_x25519_key_has_both_halves_and_the_public_one_the_same_thumbprint)
 	CHECK(key.kind == SGPU_KEY_X25519 && key.secret[0] == 0x77 && key.public_half[0] == 0x85);
 	REQUIRE(sgpu_key_public(&key, &half, NULL) == 0);
 	CHECK(half.kind == SGPU_KEY_X25519_PUBLIC && !strcmp(half.kid, key.kid) && half.secret[0] == 0);
-	REQUIRE(sgpu_key_text(&half, &text, &size, NULL) == 0);
+	REQUIRE(sgpu_key_set_text(&(struct sgpu_key_set){ .has_key = true, .key = half }, &text, &size, NULL) == 0);
 	CHECK(size == strlen(text) && text[size - 1] == '\n' && !strstr(text, "\"d\""));
 	CHECK(parse(text, &text_half, NULL) == 0 && !memcmp(&text_half, &half, sizeof(half)));
 	sgpu_free_wiped(&text, size);
@@ -78,7 +78,7 @@ UNIT_TEST(generated_keys_differ_and_survive_their_text)
 
 		REQUIRE(sgpu_key_generate(kinds[i], &a, NULL) == 0 && sgpu_key_generate(kinds[i], &b, NULL) == 0);
 		CHECK(memcmp(a.secret, b.secret, 32) && strcmp(a.kid, b.kid) && strlen(a.kid) == SGPU_KID_SIZE);
-		REQUIRE(sgpu_key_text(&a, &text, &size, NULL) == 0);
+		REQUIRE(sgpu_key_set_text(&(struct sgpu_key_set){ .has_key = true, .key = a }, &text, &size, NULL) == 0);
 		CHECK(sgpu_key_parse(text, size, "test", &back, NULL) == 0 && !memcmp(&a, &back, sizeof(a)));
 		sgpu_free_wiped(&text, size);
 	}

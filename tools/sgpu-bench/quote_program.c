@@ -138,7 +138,7 @@ int bench_quote_program(struct sgpu_bench *bench, struct sgpu_error *error)
 		return SGPU_OK;
 	}
 	snprintf(p.path, sizeof(p.path), "/proc/self/fd/%d", p.fd);
-	rc = sgpu_measure_self(p.expected, error);
+	rc = sgpu_measure_file("/proc/self/exe", p.expected, NULL, error);
 	rc = rc == SGPU_OK ? copy(&p, folder, error) : rc;
 	rc = rc == SGPU_OK ? measure(bench, &p, error) : rc;
 	close(p.fd);

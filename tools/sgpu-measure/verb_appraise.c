@@ -49,7 +49,7 @@ static int write_recipient(const struct task *task, struct sgpu_error *error)
 	size_t size = 0;
 	int code = sgpu_quote_recipient(task->checks.result.claims, &key, error);
 
-	code = code ? code : sgpu_key_text(&key, &text, &size, error);
+	code = code ? code : sgpu_key_set_text(&(struct sgpu_key_set){ .has_key = true, .key = key }, &text, &size, error);
 	code = code ? code : cli_write_text(task->recipient_path, 0644, text, size, error);
 	free(text);
 	return code;

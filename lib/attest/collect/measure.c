@@ -49,9 +49,3 @@ int sgpu_measure_file(const char *path, uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE]
 	close(program.fd);
 	return rc;
 }
-
-int sgpu_measure_self(uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE], struct sgpu_error *error)
-{
-	/* The file that was started, even where another has taken its name since. */
-	return sgpu_measure_file("/proc/self/exe", digest, NULL, error);
-}

@@ -33,6 +33,19 @@ struct sgpu_channel *sgpu_configurable(struct sgpu_processor *processor, uint32_
 	return processor->channels[id];
 }
 
+int sgpu_check_authorisation(const struct sgpu_channel *channel, uint64_t counter,
+			     const uint8_t mac[SGPU_CHANNEL_MAC_SIZE],
+			     const uint8_t expected[SGPU_CHANNEL_MAC_SIZE], struct sgpu_reply *reply)
+{
+	if (!channel->context || !channel->context->keys || counter != channel->authorisations + 1) {
+		return sgpu_refuse(reply, SGPU_REFUSED_MAC, "authorisation %llu of channel %u is not the next one",
+				   (unsigned long long)counter, channel->id);
+	}
+	return sgpu_equal(expected, mac, SGPU_CHANNEL_MAC_SIZE) ? SGPU_OK :
+	       sgpu_refuse(reply, SGPU_REFUSED_MAC, "authorisation %llu of channel %u does not verify",
+			   (unsigned long long)counter, channel->id);
+}
+
 void sgpu_channel_free(struct sgpu_channel *channel)
 {
 	if (!channel) {

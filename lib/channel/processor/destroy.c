@@ -293,22 +293,17 @@ static int check_mac(const struct sgpu_channel *channel, const struct sgpu_comma
 {
 	const struct sgpu_context_keys *keys = channel->context ? channel->context->keys : NULL;
 	const uint64_t counter = command->destroy.mac_counter;
-	uint8_t expected[SGPU_CHANNEL_MAC_SIZE];
-	bool is_good;
+	uint8_t expected[SGPU_CHANNEL_MAC_SIZE] = { 0 };
 
 	if (!command->destroy.has_mac) {
 		return SGPU_OK;
 	}
-	if (!keys || counter != channel->authorisations + 1) {
-		return sgpu_refuse(reply, SGPU_REFUSED_MAC, "authorisation %llu of channel %u is not the next one",
-				   (unsigned long long)counter, channel->id);
+	if (keys) {
+		sgpu_mac_destroy(&keys->derived, channel->serial, counter, expected);
 	}
-	sgpu_mac_destroy(&keys->derived, channel->serial, counter, expected);
-	is_good = sgpu_equal(expected, command->destroy.mac, sizeof(expected));
+	(void)sgpu_check_authorisation(channel, counter, command->destroy.mac, expected, reply);
 	sgpu_wipe(expected, sizeof(expected));
-	return is_good ? SGPU_OK : sgpu_refuse(reply, SGPU_REFUSED_MAC,
-					       "authorisation %llu of channel %u does not verify",
-					       (unsigned long long)counter, channel->id);
+	return reply->code;
 }
 
 int sgpu_do_destroy(struct sgpu_processor *processor, const struct sgpu_command *command, struct sgpu_reply *reply)

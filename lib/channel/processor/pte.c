@@ -167,26 +167,18 @@ static int check_entries(struct job *job)
 static int check_mac(struct job *job, const struct sgpu_command *command)
 {
 	const struct sgpu_context_keys *keys = job->channel->context->keys;
-	uint8_t expected[SGPU_CHANNEL_MAC_SIZE];
-	bool is_good;
+	const uint64_t counter = command->pte.mac_counter;
+	uint8_t expected[SGPU_CHANNEL_MAC_SIZE] = { 0 };
 
 	if (!command->pte.has_mac) {
 		return SGPU_OK;
 	}
-	if (!keys || command->pte.mac_counter != job->channel->authorisations + 1) {
-		return sgpu_refuse(job->reply, SGPU_REFUSED_MAC,
-				   "authorisation %llu of channel %u is not the next one",
-				   (unsigned long long)command->pte.mac_counter, job->channel->id);
+	if (keys) {
+		sgpu_mac_unmap(&keys->derived, job->channel->serial, counter, job->va, job->size, expected);
 	}
-	sgpu_mac_unmap(&keys->derived, job->channel->serial, command->pte.mac_counter, job->va, job->size, expected);
-	is_good = sgpu_equal(expected, command->pte.mac, sizeof(expected));
+	job->authorised = sgpu_check_authorisation(job->channel, counter, command->pte.mac, expected, job->reply) == SGPU_OK;
 	sgpu_wipe(expected, sizeof(expected));
-	if (!is_good) {
-		return sgpu_refuse(job->reply, SGPU_REFUSED_MAC, "authorisation %llu of channel %u does not verify",
-				   (unsigned long long)command->pte.mac_counter, job->channel->id);
-	}
-	job->authorised = true;
-	return SGPU_OK;
+	return job->reply->code;
 }
 
 static int check_place(struct job *job, const struct sgpu_command *command)
