@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Signing keys as JWK (RFC 7517, RFC 7518, RFC 8037): text, thumbprint and parser.
+ * Signing keys as JWK (RFC 7517, RFC 7518, RFC 8037): text, thumbprint, parser, and a new one.
  */
 #include <stdio.h>
 #include <string.h>
@@ -34,6 +34,24 @@ int sgpu_signing_thumbprint(struct sgpu_signing_key *key, struct sgpu_error *err
 	int code = sgpu_sha256(text, (size_t)length, digest, error);
 	if (!code) {
 		sgpu_base64url_encode(digest, sizeof(digest), key->kid);
+	}
+	return code;
+}
+
+int sgpu_signing_generate(struct sgpu_signing_key *key, struct sgpu_error *error)
+{
+	EVP_PKEY *made = EVP_PKEY_Q_keygen(NULL, NULL, "ED25519");
+	size_t secret_size = 32, public_size = 32;
+
+	memset(key, 0, sizeof(*key));
+	key->kind = SGPU_SIGNING_ED25519;
+	key->secret_known = true;
+	int code = made && EVP_PKEY_get_raw_private_key(made, key->secret, &secret_size) == 1 &&
+		   EVP_PKEY_get_raw_public_key(made, key->public_half, &public_size) == 1 ?
+		   sgpu_signing_thumbprint(key, error) : sgpu_crypto_fail(error, "making an Ed25519 key");
+	EVP_PKEY_free(made);
+	if (code) {
+		sgpu_wipe(key, sizeof(*key));
 	}
 	return code;
 }

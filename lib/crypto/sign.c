@@ -125,24 +125,6 @@ int sgpu_signing_check(const struct sgpu_signing_key *key, struct sgpu_error *er
 				 : sgpu_fail(error, SGPU_EINVALID, "it is not a point of its curve");
 }
 
-int sgpu_signing_generate(struct sgpu_signing_key *key, struct sgpu_error *error)
-{
-	EVP_PKEY *made = EVP_PKEY_Q_keygen(NULL, NULL, "ED25519");
-	size_t secret_size = 32, public_size = 32;
-
-	memset(key, 0, sizeof(*key));
-	key->kind = SGPU_SIGNING_ED25519;
-	key->secret_known = true;
-	int code = made && EVP_PKEY_get_raw_private_key(made, key->secret, &secret_size) == 1 &&
-		   EVP_PKEY_get_raw_public_key(made, key->public_half, &public_size) == 1 ?
-		   sgpu_signing_thumbprint(key, error) : sgpu_crypto_fail(error, "making an Ed25519 key");
-	EVP_PKEY_free(made);
-	if (code) {
-		sgpu_wipe(key, sizeof(*key));
-	}
-	return code;
-}
-
 void sgpu_signing_public(const struct sgpu_signing_key *key, struct sgpu_signing_key *public_key)
 {
 	*public_key = (struct sgpu_signing_key){ .kind = key->kind };

@@ -49,7 +49,7 @@ static int make_copier(struct sgpu_secure *context, struct sgpu_error *error)
 		return sgpu_fail_nomem(error);
 	}
 	config.workers = config.workers < WORKERS_MAX ? config.workers : WORKERS_MAX;
-	rc = sgpu_engine_create(sgpu_secure_device(context), &config, &context->copier->engine, error);
+	rc = sgpu_engine_create((struct sgpu_device *)(void *)context, &config, &context->copier->engine, error);
 	if (rc == SGPU_OK) {
 		rc = load_key(context->copier, error);
 	}

@@ -195,13 +195,6 @@ int sgpu_stage_directory(char **path, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-char *sgpu_stage_huge_directory(const char *mount)
-{
-	char *path = NULL;
-
-	return asprintf(&path, "%s/sgpu-%lu", mount, (unsigned long)geteuid()) < 0 ? NULL : path;
-}
-
 void sgpu_stage_directories_free(char ***directories)
 {
 	size_t i;

@@ -15,6 +15,13 @@
 
 #include <stage/region.h>
 
+char *sgpu_stage_huge_directory(const char *mount)
+{
+	char *path = NULL;
+
+	return asprintf(&path, "%s/sgpu-%lu", mount, (unsigned long)geteuid()) < 0 ? NULL : path;
+}
+
 /* Whether regions of ours could be made there: in our directory, or by making it. */
 static bool can_write(const char *mount)
 {

@@ -26,6 +26,8 @@ bool sgpu_region_file_size(uint64_t size, uint64_t page_size, uint64_t *file_siz
 /* ---- directory.c ---- */
 /* Opens the directory of the regions, or `path`, on which only this user may have rights; makes it if missing. */
 SGPU_MUST_CHECK int sgpu_stage_open_directory(const char *path, bool make, int *directory, struct sgpu_error *error);
+
+/* ---- pages.c ---- */
 /* "MOUNT/sgpu-UID", from malloc, or NULL. */
 char *sgpu_stage_huge_directory(const char *mount);
 
