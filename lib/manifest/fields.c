@@ -3,6 +3,7 @@
  * Reading members: each reader here records a fault and carries on.
  */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -245,6 +246,17 @@ const char *sgpu_reader_id(struct sgpu_reader *reader, const char *where, const 
 		return NULL;
 	}
 	return id;
+}
+
+/* Whether a number is a whole one of 2^53 or more in canonical form, which has an exponent from 1e21 on only: a
+ * reader of that form would refuse it. */
+bool sgpu_reader_too_large(const json_t *number)
+{
+	double real = fabs(json_real_value(number));
+	json_int_t integer = json_integer_value(number);
+
+	return integer >= (json_int_t)SGPU_JSON_INTEGER_MAX || integer <= -(json_int_t)SGPU_JSON_INTEGER_MAX ||
+	       (real >= (double)SGPU_JSON_INTEGER_MAX && real < 1e21);
 }
 
 bool sgpu_reader_u64(struct sgpu_reader *reader, const char *where, const char *field, const json_t *value,

@@ -2,7 +2,6 @@
  *
  * One entry of "operations".
  */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -74,17 +73,6 @@ static const char *read_kernel(struct sgpu_reader *reader, const char *where, co
 		return NULL;
 	}
 	return kernel;
-}
-
-/* Whether a number is a whole one of 2^53 or more in canonical form, which has an exponent from 1e21 on only: a
- * reader of that form would refuse it. */
-bool sgpu_reader_too_large(const json_t *number)
-{
-	double real = fabs(json_real_value(number));
-	json_int_t integer = json_integer_value(number);
-
-	return integer >= (json_int_t)SGPU_JSON_INTEGER_MAX || integer <= -(json_int_t)SGPU_JSON_INTEGER_MAX ||
-	       (real >= (double)SGPU_JSON_INTEGER_MAX && real < 1e21);
 }
 
 /* The table of operations knows their meaning; here, only numbers that JSON cannot carry are refused. */

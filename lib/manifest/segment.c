@@ -14,11 +14,6 @@ static const char *const fields[FIELDS + 1] = {
 	"dependencies", "client_dma_input_pinned_host_ptr_var", "client_dma_input_device_ptr_var",
 	"client_dma_output_pinned_host_ptr_var", "client_dma_output_buffer_size_var", NULL
 };
-const char *const sgpu_dma_var_fields[SGPU_DMA_VARS + 1] = {
-	"client_dma_input_pinned_host_ptr_var", "client_dma_input_device_ptr_var",
-	"client_dma_output_pinned_host_ptr_var", "client_dma_output_buffer_size_var", NULL
-};
-
 static const char *const sensitivities[] = { "LOW", "HIGH", NULL };
 static const char *const directions[] = { "INPUT", "OUTPUT", "INPUT_OUTPUT", "INTERMEDIATE", NULL };
 static const char *const dtype_names[] = { "f32", "f64", "i32", "u8", "i16", "f16", NULL };

@@ -8,6 +8,11 @@
 
 #include "manifest/reader.h"
 
+const char *const sgpu_dma_var_fields[SGPU_DMA_VARS + 1] = {
+	"client_dma_input_pinned_host_ptr_var", "client_dma_input_device_ptr_var",
+	"client_dma_output_pinned_host_ptr_var", "client_dma_output_buffer_size_var", NULL
+};
+
 /* With a star: every name that starts so. */
 static const char *const meanings[] = {
 	"aliases", "ALL_PROXY", "all_proxy", "argv", "ASAN_*", "BASH*", "BLIS_*", "BROWSER", "CARGO_*", "CDPATH",

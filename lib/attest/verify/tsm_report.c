@@ -11,16 +11,6 @@
 #include "attest/internal.h"
 #include "attest/verify/tsm_report.h"
 
-bool sgpu_all_zero(const uint8_t *data, size_t size)
-{
-	uint8_t any = 0;
-
-	for (size_t i = 0; i < size; i++) {
-		any |= data[i];
-	}
-	return !any;
-}
-
 /* A member in base64url; one that may be missing is then empty. *data from malloc. */
 static int read_blob(const json_t *record, const char *key, bool optional, uint8_t **data, size_t *size,
 		     struct sgpu_error *error)

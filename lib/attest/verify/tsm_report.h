@@ -56,7 +56,15 @@ static inline uint64_t sgpu_le64(const uint8_t *data)
 {
 	return (uint64_t)sgpu_le32(data) | (uint64_t)sgpu_le32(data + 4) << 32;
 }
-bool sgpu_all_zero(const uint8_t *data, size_t size);
+static inline bool sgpu_all_zero(const uint8_t *data, size_t size)
+{
+	uint8_t any = 0;
+
+	for (size_t i = 0; i < size; i++) {
+		any |= data[i];
+	}
+	return !any;
+}
 
 /* Verifies the signature and certificate chain of a TSM record, up to one of `roots` (self-signed: AMD's ARK or Intel's
  * SGX Root CA). An SNP report has version 2 to 5; its VCEK or VLEK, ASK and ARK come from auxblob or `certificates` and
