@@ -26,21 +26,21 @@ struct sgpu_secure;
 struct sgpu_secure_config {
 	/* X25519 with its private half, copied; NULL: one is made and never leaves. */
 	const struct sgpu_key *owner;
-	/* A context beside others of the same device: contexts of one processor never reach each other. NULL: the context
+	/* Another context of the same device: contexts of one processor never reach each other. NULL: the context
 	 * makes a processor of its own, which takes all of the device's memory. */
-	struct sgpu_secure *beside;
+	struct sgpu_secure *sibling;
 	/* For tests: stands between the allocator and the processor. NULL: nobody does. */
 	sgpu_command_fn between;
 	void *between_argument;         /* the processor is given to it by sgpu_secure_processor() */
 };
 
 /* config may be NULL: all its members as if zero. The device is borrowed and must outlive the context. Errors:
- * SGPU_EUNAVAILABLE (the device maps no pages), SGPU_ENOMEM, SGPU_EKEY (an owner's key of another kind), SGPU_EUSAGE (beside
- * a context of another device), SGPU_EAUTH, SGPU_EDEVICE. */
+ * SGPU_EUNAVAILABLE (the device maps no pages), SGPU_ENOMEM, SGPU_EKEY (an owner's key of another kind), SGPU_EUSAGE (a sibling
+ * of another device), SGPU_EAUTH, SGPU_EDEVICE. */
 SGPU_MUST_CHECK int sgpu_secure_create(struct sgpu_device *device, const struct sgpu_secure_config *config,
 				       struct sgpu_secure **context, struct sgpu_error *error);
 /* Clears and gives back everything; no work may be pending, and streams and modules are freed before. A context that
- * others stand beside is freed last. */
+ * is a sibling of others is freed last. */
 void sgpu_secure_destroy(struct sgpu_secure **context);
 
 /* The context as a device; belongs to the context: sgpu_device_close on it does nothing. */

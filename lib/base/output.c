@@ -106,7 +106,7 @@ static int open_found(struct sgpu_output *output, struct output_place *place, mo
 }
 
 /* Ends an opening: all of the output, or nothing. */
-static int settle(struct sgpu_output *output, struct output_place *place, int code)
+static int finish_opening(struct sgpu_output *output, struct output_place *place, int code)
 {
 	output->made = place->made;
 	output->made_count = place->made_count;
@@ -135,7 +135,7 @@ static int open_path(struct sgpu_output *output, const char *path, mode_t mode, 
 	}
 	int code = sgpu_output_place_find(path, mode == 0600 ? 0700 : 0777, &place, error);
 	code = code ? code : open_found(output, &place, mode, error);
-	return settle(output, &place, code);
+	return finish_opening(output, &place, code);
 }
 
 int sgpu_output_open(struct sgpu_output *output, const char *path, mode_t mode, struct sgpu_error *error)
@@ -164,7 +164,7 @@ int sgpu_output_open_beneath(struct sgpu_output *output, int root, const char *p
 		code = sgpu_fail(error, SGPU_EPOLICY, "'%s' is there and is not a regular file", shown);
 	}
 	code = code ? code : open_regular(output, &place, mode, error);
-	return settle(output, &place, code);
+	return finish_opening(output, &place, code);
 }
 
 bool sgpu_output_has_name(const struct sgpu_output *output)

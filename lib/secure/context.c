@@ -198,8 +198,8 @@ static int set_up(struct sgpu_secure *context, struct sgpu_device *device, const
 	if (rc != SGPU_OK) {
 		return rc;
 	}
-	if (config->beside) {
-		context->ground = config->beside->ground;
+	if (config->sibling) {
+		context->ground = config->sibling->ground;
 		pthread_mutex_lock(&context->ground->lock);
 		context->ground->references++;
 		pthread_mutex_unlock(&context->ground->lock);
@@ -234,9 +234,9 @@ int sgpu_secure_create(struct sgpu_device *device, const struct sgpu_secure_conf
 	if (!new) {
 		return sgpu_fail_nomem(error);
 	}
-	if (config->beside && config->beside->ground->device != device) {
+	if (config->sibling && config->sibling->ground->device != device) {
 		free(new);
-		return sgpu_fail(error, SGPU_EUSAGE, "contexts beside each other are of one device");
+		return sgpu_fail(error, SGPU_EUSAGE, "sibling contexts are of one device");
 	}
 	sgpu_secure_calls(new, sgpu_device_backend_of(device));
 	new->object.backend = &new->backend;

@@ -263,7 +263,7 @@ UNIT_TEST(what_one_gives_back_is_zero_for_the_other)
 
 UNIT_TEST(a_context_that_ends_leaves_the_other_as_it_is)
 {
-	struct sgpu_secure_config config = { .beside = ours };
+	struct sgpu_secure_config config = { .sibling = ours };
 	struct sgpu_secure *third = make_context(&config);
 	sgpu_devptr memory = 0;
 
@@ -282,7 +282,7 @@ int main(void)
 	DEVICE_OR_SKIP();
 	fill(our_data, SIZE, 1);
 	fill(their_data, SIZE, 2);
-	if (!open_inner() || !(config.beside = ours = make_context(NULL)) || !(theirs = make_context(&config)) ||
+	if (!open_inner() || !(config.sibling = ours = make_context(NULL)) || !(theirs = make_context(&config)) ||
 	    sgpu_stream_create(sgpu_secure_device(ours), &our_stream, &error) ||
 	    sgpu_stream_create(sgpu_secure_device(theirs), &their_stream, &error) ||
 	    sgpu_secure_malloc(ours, SIZE, &our_memory, &error) || sgpu_secure_malloc(theirs, SIZE, &their_memory, &error) ||

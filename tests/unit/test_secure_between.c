@@ -149,7 +149,7 @@ static void forge_number(struct sgpu_reply *reply)
 /* A context of its own, since memory that was mapped by a lie is not used again. */
 static void lie_about_pages(void (*meddle)(struct sgpu_command *), void (*forge)(struct sgpu_reply *), uint64_t size)
 {
-	struct sgpu_secure_config config = { .between = between, .beside = he.context };
+	struct sgpu_secure_config config = { .between = between, .sibling = he.context };
 	struct sgpu_secure *kept = he.context, *other = make_context(&config);
 	sgpu_devptr memory = 0;
 	int rc;
@@ -226,7 +226,7 @@ UNIT_TEST(pages_go_back_with_the_owners_word_alone)
 static void keep_a_word(enum attack word)
 {
 	const uint64_t size = 16 << 20; /* what one command maps */
-	struct sgpu_secure_config config = { .between = between, .beside = he.context };
+	struct sgpu_secure_config config = { .between = between, .sibling = he.context };
 	struct sgpu_secure *kept = he.context, *other = make_context(&config);
 	uint8_t *data = malloc(size), *seen = malloc(size);
 	struct sgpu_reply reply = { .refusal = SGPU_REFUSED_NOT };
@@ -316,7 +316,7 @@ UNIT_TEST(a_grant_that_was_altered_is_refused)
 	};
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(cases); i++) {
-		struct sgpu_secure_config config = { .between = between, .beside = he.context,
+		struct sgpu_secure_config config = { .between = between, .sibling = he.context,
 						     .owner = cases[i].own ? &he.owner : &he.other };
 		struct sgpu_command nowhere = { .op = SGPU_CH_PDE, .pde = { .index = UINT32_MAX } };
 		struct sgpu_reply reply = { .refusal = SGPU_REFUSED_NOT };

@@ -52,15 +52,15 @@ static int read_certificate(struct sgpu_bytes data, const char *name, X509 **cer
 static int keep(struct sgpu_snp_certificates *certificates, const uint8_t *guid, X509 *certificate,
 		struct sgpu_error *error)
 {
-	X509 **slot = guid == guid_vcek ? &certificates->vcek : guid == guid_vlek ? &certificates->vlek : NULL;
+	X509 **leaf = guid == guid_vcek ? &certificates->vcek : guid == guid_vlek ? &certificates->vlek : NULL;
 
-	if (slot && *slot) {
+	if (leaf && *leaf) {
 		X509_free(certificate);
 		return sgpu_fail(error, SGPU_EINVALID, "SNP certificates: there is more than one %s",
 				 guid == guid_vcek ? "VCEK" : "VLEK");
 	}
-	if (slot) {
-		*slot = certificate;
+	if (leaf) {
+		*leaf = certificate;
 	} else if (sk_X509_push(certificates->others, certificate) <= 0) {
 		X509_free(certificate);
 		return sgpu_fail_nomem(error);

@@ -251,8 +251,8 @@ static void enter(struct job *job)
 	struct sgpu_frame_entry *table = &job->processor->frames[job->table->frame];
 
 	for (uint32_t i = 0; i < job->count; i++) {
-		uint32_t *slot = &job->table->entries[job->index + i];
-		const uint32_t page = job->processor->pages[i], old = *slot;
+		uint32_t *entry = &job->table->entries[job->index + i];
+		const uint32_t page = job->processor->pages[i], old = *entry;
 
 		if (page == old) {
 			continue;
@@ -265,7 +265,7 @@ static void enter(struct job *job)
 			put_in(job, i, page);
 			table->index = (table->index + 1u) & 0x1fff;
 		}
-		*slot = page;
+		*entry = page;
 	}
 	job->channel->authorisations += job->authorised;
 }
