@@ -13,7 +13,7 @@
 #include "run/run.h"
 
 /* Beside a GPU, and where the device itself computes on these cores; on a single core somebody else needs it. */
-#define SPIN_NS ((uint64_t)200000)
+#define SPIN_NS ((uint64_t)500000)
 #define SPIN_ON_CPU_NS ((uint64_t)20000)
 
 int sgpu_run_learn_traits(const struct sgpu_runner_config *config, struct sgpu_run_traits *traits,
