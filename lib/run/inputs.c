@@ -250,13 +250,15 @@ static int bring_inline(struct sgpu_inputs *inputs, struct input *input, struct 
 {
 	struct sgpu_transfer *transfer;
 	int rc = SGPU_OK;
+	bool piped;
 
 	find_in_file(input);
+	piped = is_piped(input); /* once it has started it may have ended, and be closed */
 	/* A payload that is not taken is skipped with what follows it. */
 	if (!start_input(input, &transfer)) {
 		return SGPU_OK;
 	}
-	if (is_piped(input)) {
+	if (piped) {
 		rc = sgpu_transfer_pump(transfer, error);
 	} else {
 		sgpu_tar_consumed(inputs->tar, payload_size(input));
