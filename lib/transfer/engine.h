@@ -60,12 +60,14 @@ struct sgpu_staging_pool {
 SGPU_MUST_CHECK int sgpu_staging_take(struct sgpu_engine *engine, enum sgpu_staging_class class, unsigned most,
 				      struct sgpu_staging_buffer **buffer);
 void sgpu_staging_give(struct sgpu_engine *engine, struct sgpu_staging_buffer *buffer);
+/* Hands buffers that are free, or may be made, to those who wait for one. The mutex is held. */
+void sgpu_staging_share(struct sgpu_engine *engine, enum sgpu_staging_class class);
 /* The memory that it lacks, without the mutex. */
 SGPU_MUST_CHECK int sgpu_staging_fill(struct sgpu_engine *engine, struct sgpu_staging_buffer *buffer, bool host,
 				      bool device, struct sgpu_error *error);
 void sgpu_staging_free(struct sgpu_engine *engine);
 
-/* ---- sources.c, kept.c: files in memory, which the device can read by itself ---- */
+/* ---- kept.c: files in memory, which the device can read by itself ---- */
 #define SGPU_REGISTER_MIN ((uint64_t)4 << 20) /* below, the calls cost about as much as they save */
 /* Files on a disk cannot be registered. *page: what a mapping is a multiple of. */
 bool sgpu_transfer_in_memory(int fd, uint64_t *page);
@@ -209,29 +211,67 @@ static inline bool sgpu_chunk_move_is_last(const struct sgpu_chunk_move *move)
 	return move->run.first + move->run.count == move->transfer->plan.total;
 }
 
-/* The stream on which the transfer does that. */
+/* Bytes as they travel: of the whole, and the position of a chunk. */
+static inline uint64_t sgpu_transfer_bytes(const struct sgpu_transfer *transfer)
+{
+	bool seals = transfer->request.key && !sgpu_transfer_is_in(transfer);
+
+	return transfer->request.size + (seals ? transfer->plan.total * SGPU_TAG_SIZE : 0);
+}
+
+static inline uint64_t sgpu_transfer_position(const struct sgpu_transfer *transfer, uint64_t chunk)
+{
+	return chunk * (transfer->request.key ? SGPU_SEALED_CHUNK : SGPU_CHUNK);
+}
+
+/* What may be done for it next; the mutex is held. */
+static inline bool sgpu_transfer_may_claim(const struct sgpu_transfer *transfer)
+{
+	return !transfer->claimed_all && !transfer->failed && transfer->moves < transfer->most_moves &&
+	       !(sgpu_transfer_is_in(transfer) && transfer->request.source.ordered);
+}
+
+static inline bool sgpu_transfer_may_write(const struct sgpu_transfer *transfer)
+{
+	return transfer->arrived && (!transfer->request.sink.ordered || (transfer->failed && !transfer->pumping));
+}
+
+/* A digest on the way out is made beside the moves, one on the way in after them. */
+static inline bool sgpu_transfer_may_digest_beside(const struct sgpu_transfer *transfer)
+{
+	return transfer->needs_digest && !sgpu_transfer_is_in(transfer) && !transfer->failed;
+}
+
+static inline bool sgpu_transfer_is_over(const struct sgpu_transfer *transfer)
+{
+	return (transfer->claimed_all || transfer->failed) && transfer->moves == 0 && !transfer->pumping;
+}
+
+/* ---- streams.c: the stream on which the transfer does that ---- */
 SGPU_MUST_CHECK int sgpu_transfer_get_stream(const struct sgpu_transfer *transfer, enum sgpu_engine_stream which,
 					     struct sgpu_stream **stream, struct sgpu_error *error);
-/* ---- transfer.c: the life of a transfer ---- */
+
+/* ---- queue.c; the mutex is held ---- */
+/* The transfer goes to the end of the queue, and threads that wait look. */
+void sgpu_transfer_post(struct sgpu_transfer *transfer);
+void sgpu_transfer_append(struct sgpu_transfer *transfer, struct sgpu_transfer **head, struct sgpu_transfer **tail);
+void sgpu_transfer_unqueue(struct sgpu_transfer *transfer);
+
+/* ---- prepare.c ---- */
 /* The first call: what is moved, where it lies, and in which chunk runs. Without the mutex. */
 SGPU_MUST_CHECK int sgpu_transfer_prepare(struct sgpu_transfer *transfer, struct sgpu_error *error);
-/* The last calls: clears what a failed transfer left, closes, and tells. Without the mutex. */
-void sgpu_transfer_end(struct sgpu_transfer *transfer);
-void sgpu_transfer_tell(struct sgpu_transfer *transfer);
-void sgpu_transfer_unref(struct sgpu_transfer *transfer);
-/* Bytes as they travel: of the whole, and the position of a chunk. */
-uint64_t sgpu_transfer_bytes(const struct sgpu_transfer *transfer);
-uint64_t sgpu_transfer_position(const struct sgpu_transfer *transfer, uint64_t chunk);
+
+/* ---- outcome.c ---- */
 /* A failure at chunk `at`; the lowest stands. The mutex is held. */
 void sgpu_transfer_failed(struct sgpu_transfer *transfer, uint64_t at, int code, const struct sgpu_error *error);
+/* The last calls: clears what a failed transfer left, closes, and tells. Without the mutex. */
+void sgpu_transfer_end(struct sgpu_transfer *transfer);
+void sgpu_transfer_close_end(const struct sgpu_transfer_request *request); /* its source or sink */
+void sgpu_transfer_tell(struct sgpu_transfer *transfer);
+void sgpu_transfer_unref(struct sgpu_transfer *transfer);
 
 /* ---- turns.c: who does what next ---- */
 bool sgpu_engine_work(void *engine, unsigned thread); /* the step of the workers */
-/* The transfer goes to the end of the queue, and threads that wait look. The mutex is held. */
-void sgpu_transfer_post(struct sgpu_transfer *transfer);
-void sgpu_transfer_unqueue(struct sgpu_transfer *transfer);
-/* Hands buffers that are free, or may be made, to those who wait for one. The mutex is held. */
-void sgpu_staging_share(struct sgpu_engine *engine, enum sgpu_staging_class class);
 /* Prepares the transfer, and carries out at most `count` moves of it. */
 void sgpu_transfer_begin(struct sgpu_transfer *transfer, unsigned count);
 

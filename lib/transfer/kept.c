@@ -9,16 +9,18 @@
  * them here, and what the device reads has to verify.
  */
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <sgpu/io.h>
 
 #include "transfer/engine.h"
 
-enum { KEPT_MAX = 256 };
+enum { PAGE = 4096, KEPT_MAX = 256 };
 
 struct sgpu_kept_slice {
 	struct sgpu_kept_slice *next;
@@ -30,6 +32,20 @@ struct sgpu_kept_slice {
 	void *base;                    /* NULL: it was used once */
 	unsigned users;
 };
+
+bool sgpu_transfer_in_memory(int fd, uint64_t *page)
+{
+	struct statfs about;
+
+	*page = PAGE;
+	if (fstatfs(fd, &about) != 0) {
+		return false;
+	}
+	if (about.f_type == HUGETLBFS_MAGIC) {
+		*page = (uint64_t)about.f_bsize;
+	}
+	return about.f_type == HUGETLBFS_MAGIC || about.f_type == TMPFS_MAGIC;
+}
 
 static void drop(struct sgpu_engine *engine, struct sgpu_kept_slice **link)
 {

@@ -7,12 +7,10 @@
  * readable for the device, and what it read verifies or fails wherever that came from; but a
  * processor that touched the mapping would fault, so none does.
  */
-#include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 
 #include <sgpu/io.h>
 
@@ -51,20 +49,6 @@ bool sgpu_transfer_register_pays(uint64_t size, unsigned cores, bool huge)
 	copied = bytes / (rate < bus ? rate : bus);
 	registered = bytes / gib * ((huge ? 0.025 : 0.045) + unregister) + bytes / bus;
 	return registered < copied;
-}
-
-bool sgpu_transfer_in_memory(int fd, uint64_t *page)
-{
-	struct statfs about;
-
-	*page = PAGE;
-	if (fstatfs(fd, &about) != 0) {
-		return false;
-	}
-	if (about.f_type == HUGETLBFS_MAGIC) {
-		*page = (uint64_t)about.f_bsize;
-	}
-	return about.f_type == HUGETLBFS_MAGIC || about.f_type == TMPFS_MAGIC;
 }
 
 static const void *register_slice(void *context, uint64_t size, bool *registered)

@@ -48,6 +48,20 @@ void sgpu_staging_give(struct sgpu_engine *engine, struct sgpu_staging_buffer *b
 	}
 }
 
+void sgpu_staging_share(struct sgpu_engine *engine, enum sgpu_staging_class class)
+{
+	struct sgpu_staging_pool *pool = &engine->staging[class];
+	struct sgpu_staging_buffer *buffer = NULL;
+	struct sgpu_transfer *next;
+
+	while ((next = pool->starved_head) &&
+	       sgpu_staging_take(engine, class, next->most_buffers, &buffer) == SGPU_OK && buffer) {
+		next->granted = buffer;
+		sgpu_transfer_unqueue(next);
+		sgpu_transfer_post(next);
+	}
+}
+
 int sgpu_staging_fill(struct sgpu_engine *engine, struct sgpu_staging_buffer *buffer, bool host, bool device,
 		      struct sgpu_error *error)
 {

@@ -16,87 +16,6 @@ struct turn {
 	struct sgpu_chunk_move *move;
 };
 
-/* ---- queues; the mutex is held ---- */
-void sgpu_transfer_unqueue(struct sgpu_transfer *transfer)
-{
-	if (!transfer->queue_head) {
-		return;
-	}
-	*(transfer->before ? &transfer->before->next : transfer->queue_head) = transfer->next;
-	*(transfer->next ? &transfer->next->before : transfer->queue_tail) = transfer->before;
-	transfer->next = transfer->before = NULL;
-	transfer->queue_head = transfer->queue_tail = NULL;
-}
-
-static void append(struct sgpu_transfer *transfer, struct sgpu_transfer **head, struct sgpu_transfer **tail)
-{
-	sgpu_transfer_unqueue(transfer);
-	transfer->before = *tail;
-	*(*tail ? &(*tail)->next : head) = transfer;
-	*tail = transfer;
-	transfer->queue_head = head;
-	transfer->queue_tail = tail;
-}
-
-static bool may_claim(const struct sgpu_transfer *transfer)
-{
-	return !transfer->claimed_all && !transfer->failed && transfer->moves < transfer->most_moves &&
-	       !(sgpu_transfer_is_in(transfer) && transfer->request.source.ordered);
-}
-
-static bool may_write(const struct sgpu_transfer *transfer)
-{
-	return transfer->arrived && (!transfer->request.sink.ordered || (transfer->failed && !transfer->pumping));
-}
-
-/* A digest on the way out is made beside the moves, one on the way in after them. */
-static bool may_digest_beside(const struct sgpu_transfer *transfer)
-{
-	return transfer->needs_digest && !sgpu_transfer_is_in(transfer) && !transfer->failed;
-}
-
-static bool is_over(const struct sgpu_transfer *transfer)
-{
-	return (transfer->claimed_all || transfer->failed) && transfer->moves == 0 && !transfer->pumping;
-}
-
-/* Whether there is something to be done for it, as choose() says. */
-static bool has_work(const struct sgpu_transfer *transfer)
-{
-	if (transfer->phase == SGPU_PHASE_NEW) {
-		return transfer->failed || !sgpu_transfer_is_ordered(transfer);
-	}
-	return transfer->phase == SGPU_PHASE_MOVING && (may_write(transfer) || may_digest_beside(transfer) ||
-							may_claim(transfer) || is_over(transfer));
-}
-
-void sgpu_transfer_post(struct sgpu_transfer *transfer)
-{
-	struct sgpu_engine *engine = transfer->engine;
-
-	if (sgpu_transfer_is_ordered(transfer)) {
-		pthread_cond_broadcast(&engine->changed);
-	}
-	if (has_work(transfer)) {
-		append(transfer, &engine->ready_head, &engine->ready_tail);
-		sgpu_workers_wake(engine->workers, 1);
-	}
-}
-
-void sgpu_staging_share(struct sgpu_engine *engine, enum sgpu_staging_class class)
-{
-	struct sgpu_staging_pool *pool = &engine->staging[class];
-	struct sgpu_staging_buffer *buffer = NULL;
-	struct sgpu_transfer *next;
-
-	while ((next = pool->starved_head) &&
-	       sgpu_staging_take(engine, class, next->most_buffers, &buffer) == SGPU_OK && buffer) {
-		next->granted = buffer;
-		sgpu_transfer_unqueue(next);
-		sgpu_transfer_post(next);
-	}
-}
-
 /* ---- choosing; the mutex is held ---- */
 /* A buffer for the next run, if it needs one; else the transfer waits in the queue of its class. */
 static bool take_buffer(struct sgpu_transfer *transfer, struct sgpu_staging_buffer **buffer)
@@ -121,27 +40,27 @@ static bool take_buffer(struct sgpu_transfer *transfer, struct sgpu_staging_buff
 		sgpu_transfer_failed(transfer, transfer->claimed, rc, NULL);
 		sgpu_transfer_post(transfer);
 	} else if (!*buffer) {
-		append(transfer, &pool->starved_head, &pool->starved_tail);
+		sgpu_transfer_append(transfer, &pool->starved_head, &pool->starved_tail);
 	}
 	return *buffer != NULL;
 }
 
 static enum action choose_moving(struct sgpu_transfer *transfer, struct sgpu_chunk_move **move)
 {
-	const bool over = is_over(transfer);
+	const bool over = sgpu_transfer_is_over(transfer);
 	struct sgpu_staging_buffer *buffer;
 
-	if (may_write(transfer)) {
+	if (sgpu_transfer_may_write(transfer)) {
 		*move = transfer->arrived;
 		transfer->arrived = (*move)->next;
 		return WRITE;
 	}
-	if (may_digest_beside(transfer)) {
+	if (sgpu_transfer_may_digest_beside(transfer)) {
 		transfer->needs_digest = false;
 		*move = sgpu_chunk_move_of_digest(transfer);
 		return *move ? DIGEST : NOTHING;
 	}
-	if (may_claim(transfer)) {
+	if (sgpu_transfer_may_claim(transfer)) {
 		if (!take_buffer(transfer, &buffer)) {
 			return NOTHING;
 		}
@@ -244,7 +163,7 @@ bool sgpu_engine_work(void *argument, unsigned thread)
 	if (turn.action != NOTHING) {
 		atomic_fetch_add(&turn.transfer->references, 1);
 		if (turn.action != END && turn.action != PREPARE) {
-			append(turn.transfer, &engine->ready_head, &engine->ready_tail);
+			sgpu_transfer_append(turn.transfer, &engine->ready_head, &engine->ready_tail);
 		}
 		if (engine->ready_head) {
 			sgpu_workers_wake(engine->workers, 1);

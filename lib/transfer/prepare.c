@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a transfer moves: from where to where, through which staging buffers, in which chunk runs.
+ */
+#include "transfer/engine.h"
+
+#include <limits.h>
+
+enum { ORDERED_OUT_BUFFERS = 2, LARGE_MIN = 4, DIRECT_MIN_RUNS = 8 };
+
+static int plan_chunks(struct sgpu_transfer *transfer, struct sgpu_error *error)
+{
+	const struct sgpu_transfer_request *request = &transfer->request;
+	bool in = request->direction == SGPU_TRANSFER_IN;
+	uint64_t unit = request->key && in ? SGPU_SEALED_CHUNK : SGPU_CHUNK, end;
+
+	if (!sgpu_add_u64(request->size, (request->size / SGPU_CHUNK + 1) * SGPU_TAG_SIZE, &end) ||
+	    (request->key && !in && !request->last && request->size % SGPU_CHUNK != 0)) {
+		return sgpu_fail(error, SGPU_EUSAGE, "a transfer of %llu bytes has no whole chunks",
+				 (unsigned long long)request->size);
+	}
+	transfer->plan.total = request->size / unit + (request->size % unit != 0);
+	if (request->key && !in) {
+		transfer->plan.total = request->size / unit + (request->last || request->size % unit != 0);
+	}
+	return SGPU_OK;
+}
+
+/* Where the bytes lie. Registering them takes its time, which counts as reading. */
+static void look_at_ends(struct sgpu_transfer *transfer)
+{
+	const struct sgpu_transfer_request *request = &transfer->request;
+	uint64_t bytes = sgpu_transfer_bytes(transfer), begin = sgpu_now_ns();
+
+	if (sgpu_transfer_is_ordered(transfer)) {
+		return;
+	}
+	if (request->direction == SGPU_TRANSFER_OUT && request->sink.view) {
+		transfer->memory = request->sink.view(request->sink.context, bytes, &transfer->registered);
+	} else if (request->direction == SGPU_TRANSFER_IN && request->source.view) {
+		transfer->memory = (uint8_t *)(uintptr_t)request->source.view(request->source.context, bytes,
+									       &transfer->registered);
+		if (transfer->memory && request->source.read) {
+			sgpu_transfer_span(transfer, SGPU_STEP_READ, -1, begin, sgpu_now_ns(), bytes);
+		}
+	}
+	transfer->direct = transfer->memory && (transfer->registered || !transfer->engine->pins);
+}
+
+/* What kind of staging buffers, how many, and how large the runs are. */
+static void plan_runs(struct sgpu_transfer *transfer)
+{
+	const struct sgpu_engine_config *config = &transfer->engine->config;
+	const struct sgpu_transfer_request *request = &transfer->request;
+	uint64_t bytes = sgpu_transfer_bytes(transfer), large = transfer->engine->staging[SGPU_STAGING_LARGE].size;
+	bool in = request->direction == SGPU_TRANSFER_IN, ordered = sgpu_transfer_is_ordered(transfer);
+	struct sgpu_run_plan *plan = &transfer->plan;
+
+	plan->largest = config->staged_run / SGPU_CHUNK;
+	transfer->most_buffers = transfer->most_moves = UINT_MAX;
+	if (bytes <= SGPU_TRANSFER_SMALL) {
+		transfer->class = transfer->direct && !request->key ? SGPU_STAGING_NONE : SGPU_STAGING_SMALL;
+		plan->largest = plan->total;
+	} else if (!transfer->direct || (request->key && bytes < DIRECT_MIN_RUNS * config->staged_run)) {
+		/* Pinning costs more than a copy: no more than a quarter of what is moved. */
+		transfer->class = SGPU_STAGING_LARGE;
+		transfer->most_buffers = bytes / 4 / large < UINT_MAX ? (unsigned)(bytes / 4 / large) : UINT_MAX;
+		if (transfer->most_buffers < LARGE_MIN) {
+			transfer->most_buffers = LARGE_MIN;
+		}
+	} else {
+		transfer->class = request->key ? SGPU_STAGING_DIRECT : SGPU_STAGING_NONE;
+		transfer->most_moves = config->direct_count;
+		plan->largest = config->direct_run / SGPU_CHUNK;
+	}
+	if (ordered) {
+		transfer->extra = in ? 1 : ORDERED_OUT_BUFFERS;
+		transfer->most_moves = in ? UINT_MAX : ORDERED_OUT_BUFFERS;
+	}
+	if (request->key && plan->total > plan->largest) {
+		*(in ? &plan->at_end : &plan->at_begin) = config->last_run / SGPU_CHUNK;
+	}
+}
+
+int sgpu_transfer_prepare(struct sgpu_transfer *transfer, struct sgpu_error *error)
+{
+	bool in = sgpu_transfer_is_in(transfer);
+	struct sgpu_transfer_request *request = &transfer->request;
+	struct sgpu_stream *stream = NULL;
+	int rc = SGPU_OK;
+
+	transfer->class = SGPU_STAGING_NONE;
+	if (request->prepare) {
+		rc = sgpu_transfer_get_stream(transfer, in ? SGPU_ENGINE_OPEN : SGPU_ENGINE_SEAL, &stream, error);
+		if (rc == SGPU_OK) {
+			rc = request->prepare(request->argument, stream, request, error);
+		}
+	}
+	if (rc == SGPU_OK) {
+		rc = plan_chunks(transfer, error);
+	}
+	if (rc == SGPU_OK) {
+		look_at_ends(transfer);
+		plan_runs(transfer);
+		transfer->needs_digest = request->digested && !request->key;
+	}
+	return rc;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Queues of transfers: those that may have something to do, and those that wait for a staging
+ * buffer. The mutex is held.
+ */
+#include "transfer/engine.h"
+
+void sgpu_transfer_unqueue(struct sgpu_transfer *transfer)
+{
+	if (!transfer->queue_head) {
+		return;
+	}
+	*(transfer->before ? &transfer->before->next : transfer->queue_head) = transfer->next;
+	*(transfer->next ? &transfer->next->before : transfer->queue_tail) = transfer->before;
+	transfer->next = transfer->before = NULL;
+	transfer->queue_head = transfer->queue_tail = NULL;
+}
+
+void sgpu_transfer_append(struct sgpu_transfer *transfer, struct sgpu_transfer **head, struct sgpu_transfer **tail)
+{
+	sgpu_transfer_unqueue(transfer);
+	transfer->before = *tail;
+	*(*tail ? &(*tail)->next : head) = transfer;
+	*tail = transfer;
+	transfer->queue_head = head;
+	transfer->queue_tail = tail;
+}
+
+/* Whether there is something to be done for it, as choose() says. */
+static bool has_work(const struct sgpu_transfer *transfer)
+{
+	if (transfer->phase == SGPU_PHASE_NEW) {
+		return transfer->failed || !sgpu_transfer_is_ordered(transfer);
+	}
+	return transfer->phase == SGPU_PHASE_MOVING &&
+	       (sgpu_transfer_may_write(transfer) || sgpu_transfer_may_digest_beside(transfer) ||
+		sgpu_transfer_may_claim(transfer) || sgpu_transfer_is_over(transfer));
+}
+
+void sgpu_transfer_post(struct sgpu_transfer *transfer)
+{
+	struct sgpu_engine *engine = transfer->engine;
+
+	if (sgpu_transfer_is_ordered(transfer)) {
+		pthread_cond_broadcast(&engine->changed);
+	}
+	if (has_work(transfer)) {
+		sgpu_transfer_append(transfer, &engine->ready_head, &engine->ready_tail);
+		sgpu_workers_wake(engine->workers, 1);
+	}
+}
