@@ -6,9 +6,11 @@
 #include "run/respond.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
@@ -368,15 +370,18 @@ static void spread(const struct sgpu_job *job, const struct sgpu_batch *response
 	}
 }
 
-/* Its pages can be written where it is as long as it will be. A file of others stays as it is until there is something. */
+/* A file in memory gets all pages that it will have, which can then be written by themselves. Not one that others see,
+ * which stays as it is until there is something to write; and pages that cannot be had are missed when they are written. */
 static void grow(int fd, const struct stat *status, const struct sgpu_batch *response, const uint64_t *places)
 {
+	struct statfs about;
 	uint64_t end = 0;
 
 	for (int i = 0; i < response->segment_count; i++) {
 		end = places[i] > 0 ? places[i] + sgpu_batch_payload_size(response, i) : end;
 	}
-	if (status->st_nlink == 0 && end > (uint64_t)status->st_size && ftruncate(fd, (off_t)end) != 0) {
+	if (status->st_nlink == 0 && end > 0 && fstatfs(fd, &about) == 0 && about.f_type == TMPFS_MAGIC &&
+	    fallocate(fd, 0, 0, (off_t)end) != 0) {
 		return; /* it grows as it is written */
 	}
 }

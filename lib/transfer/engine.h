@@ -53,6 +53,7 @@ struct sgpu_staging_pool {
 	uint64_t size;                 /* bytes of one */
 	unsigned made, limit;
 	unsigned extra;                /* what ordered transfers may hold above the limit */
+	uint64_t earned;               /* bytes that may be made for all that went through it so far */
 	struct sgpu_transfer *starved_head, *starved_tail;
 };
 /* The mutex is held in both. Take gives NULL where none is free and no more than `most` may be
@@ -60,6 +61,9 @@ struct sgpu_staging_pool {
 SGPU_MUST_CHECK int sgpu_staging_take(struct sgpu_engine *engine, enum sgpu_staging_class class, unsigned most,
 				      struct sgpu_staging_buffer **buffer);
 void sgpu_staging_give(struct sgpu_engine *engine, struct sgpu_staging_buffer *buffer);
+/* How many there may be: to pin a buffer costs more than to copy through it, so they become more as
+ * more is moved. The mutex is held. */
+unsigned sgpu_staging_most(const struct sgpu_engine *engine, enum sgpu_staging_class class);
 /* Hands buffers that are free, or may be made, to those who wait for one. The mutex is held. */
 void sgpu_staging_share(struct sgpu_engine *engine, enum sgpu_staging_class class);
 /* The memory that it lacks, without the mutex. */
@@ -164,7 +168,8 @@ struct sgpu_transfer {
 	/* set by prepare, then constant */
 	struct sgpu_run_plan plan;
 	enum sgpu_staging_class class; /* of its buffers, or NONE */
-	unsigned most_buffers, most_moves;
+	unsigned most_moves;
+	uint64_t earns;                /* bytes of staging memory that may be made for it */
 	unsigned extra;                /* buffers that an ordered one may hold while its owner lets it wait */
 	uint8_t *memory;               /* view of the source or sink, or NULL */
 	bool direct;                   /* the device reaches the view itself */

@@ -6,7 +6,7 @@
 
 #include <limits.h>
 
-enum { ORDERED_OUT_BUFFERS = 2, LARGE_MIN = 4, DIRECT_MIN_RUNS = 8 };
+enum { ORDERED_OUT_BUFFERS = 2, DIRECT_MIN_RUNS = 8 };
 
 static int plan_chunks(struct sgpu_transfer *transfer, struct sgpu_error *error)
 {
@@ -52,22 +52,18 @@ static void plan_runs(struct sgpu_transfer *transfer)
 {
 	const struct sgpu_engine_config *config = &transfer->engine->config;
 	const struct sgpu_transfer_request *request = &transfer->request;
-	uint64_t bytes = sgpu_transfer_bytes(transfer), large = transfer->engine->staging[SGPU_STAGING_LARGE].size;
+	uint64_t bytes = sgpu_transfer_bytes(transfer);
 	bool in = request->direction == SGPU_TRANSFER_IN, ordered = sgpu_transfer_is_ordered(transfer);
 	struct sgpu_run_plan *plan = &transfer->plan;
 
 	plan->largest = config->staged_run / SGPU_CHUNK;
-	transfer->most_buffers = transfer->most_moves = UINT_MAX;
+	transfer->most_moves = UINT_MAX;
 	if (bytes <= SGPU_TRANSFER_SMALL) {
 		transfer->class = transfer->direct && !request->key ? SGPU_STAGING_NONE : SGPU_STAGING_SMALL;
 		plan->largest = plan->total;
 	} else if (!transfer->direct || (request->key && bytes < DIRECT_MIN_RUNS * config->staged_run)) {
-		/* Pinning costs more than a copy: no more than a quarter of what is moved. */
 		transfer->class = SGPU_STAGING_LARGE;
-		transfer->most_buffers = bytes / 4 / large < UINT_MAX ? (unsigned)(bytes / 4 / large) : UINT_MAX;
-		if (transfer->most_buffers < LARGE_MIN) {
-			transfer->most_buffers = LARGE_MIN;
-		}
+		transfer->earns = bytes / 4;
 	} else {
 		transfer->class = request->key ? SGPU_STAGING_DIRECT : SGPU_STAGING_NONE;
 		transfer->most_moves = config->direct_count;

@@ -7,7 +7,18 @@
 
 #include <stdlib.h>
 
-enum { PAGE = 4096 };
+enum { PAGE = 4096, LARGE_MIN = 4 };
+
+unsigned sgpu_staging_most(const struct sgpu_engine *engine, enum sgpu_staging_class class)
+{
+	const struct sgpu_staging_pool *pool = &engine->staging[class];
+	uint64_t most = pool->earned / pool->size;
+
+	if (class != SGPU_STAGING_LARGE || most >= pool->limit) {
+		return pool->limit;
+	}
+	return most < LARGE_MIN ? LARGE_MIN : (unsigned)most;
+}
 
 int sgpu_staging_take(struct sgpu_engine *engine, enum sgpu_staging_class class, unsigned most,
 		      struct sgpu_staging_buffer **buffer)
@@ -55,7 +66,7 @@ void sgpu_staging_share(struct sgpu_engine *engine, enum sgpu_staging_class clas
 	struct sgpu_transfer *next;
 
 	while ((next = pool->starved_head) &&
-	       sgpu_staging_take(engine, class, next->most_buffers, &buffer) == SGPU_OK && buffer) {
+	       sgpu_staging_take(engine, class, sgpu_staging_most(engine, class), &buffer) == SGPU_OK && buffer) {
 		next->granted = buffer;
 		sgpu_transfer_unqueue(next);
 		sgpu_transfer_post(next);

@@ -34,7 +34,7 @@ static bool take_buffer(struct sgpu_transfer *transfer, struct sgpu_staging_buff
 		return false; /* it will be granted one */
 	}
 	if (!pool->starved_head) {
-		rc = sgpu_staging_take(engine, transfer->class, transfer->most_buffers, buffer);
+		rc = sgpu_staging_take(engine, transfer->class, sgpu_staging_most(engine, transfer->class), buffer);
 	}
 	if (rc != SGPU_OK) {
 		sgpu_transfer_failed(transfer, transfer->claimed, rc, NULL);
@@ -109,7 +109,10 @@ static void prepare(struct sgpu_transfer *transfer)
 	if (rc != SGPU_OK) {
 		sgpu_transfer_failed(transfer, 0, rc, &error);
 	}
-	if (transfer->extra > 0) {
+	if (transfer->class != SGPU_STAGING_NONE) {
+		engine->staging[transfer->class].earned += transfer->earns;
+	}
+	if (transfer->extra > 0 || transfer->earns > 0) {
 		engine->staging[transfer->class].extra += transfer->extra;
 		sgpu_staging_share(engine, transfer->class);
 	}

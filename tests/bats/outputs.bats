@@ -280,3 +280,26 @@ late() {
 	run -1 sgpu-run -q -k owner.jwk -o neither/here short
 	assert_no_file not nor neither
 }
+
+@test "a response that finds its file system full leaves nothing, however many cores write it" {
+	requires root mount
+	small_job 2000000
+	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -o batch.tar
+	local jobs
+	for jobs in 1 8; do
+		# shellcheck disable=SC2016 # the shell inside expands it
+		run --separate-stderr unshare --mount bash -c '
+			mkdir -p full && mount -t tmpfs -o size=9m tmpfs full || exit 77
+			ended=0
+			sgpu-run --device cpu -j "$1" -k owner.jwk -o full/response batch.tar || ended=$?
+			[ -z "$(ls -A full)" ] || exit 1
+			exit $ended' bash $jobs
+		# shellcheck disable=SC2154
+		[ "$status" -ne 77 ] || skip "cannot mount a tmpfs"
+		[ "$status" -eq 3 ]
+		assert_contains "$stderr" "No space left"
+		sgpu-run --device cpu -j $jobs -k owner.jwk -o response batch.tar
+		sgpu-seal open -k owner.jwk -C "out$jobs" response
+		assert_same "out$jobs/out.f32" expected.f32
+	done
+}
