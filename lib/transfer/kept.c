@@ -47,14 +47,55 @@ bool sgpu_transfer_in_memory(int fd, uint64_t *page)
 	return about.f_type == HUGETLBFS_MAGIC || about.f_type == TMPFS_MAGIC;
 }
 
+bool sgpu_transfer_find_pages(struct sgpu_engine *engine, int fd, uint64_t offset, uint64_t size, uint64_t *begin,
+			      uint64_t *bytes, uint64_t *page)
+{
+	uint64_t end;
+
+	if (!atomic_load(&engine->registers) || !sgpu_transfer_in_memory(fd, page) ||
+	    !sgpu_add_u64(offset, size, &end) || !sgpu_add_u64(end, *page - 1, &end) || end > INT64_MAX) {
+		return false;
+	}
+	*begin = offset / *page * *page;
+	*bytes = end / *page * *page - *begin;
+	return true;
+}
+
+void *sgpu_transfer_register(struct sgpu_engine *engine, int fd, uint64_t begin, uint64_t bytes, bool writable)
+{
+	struct sgpu_error why = { 0 };
+	void *base = mmap(NULL, bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, (off_t)begin);
+
+	if (base == MAP_FAILED) {
+		return NULL;
+	}
+	(void)madvise(base, bytes, MADV_DONTDUMP);
+	if (sgpu_host_register(engine->device, base, bytes, &why) != SGPU_OK) {
+		/* A device that does not do it at all need not be asked again. */
+		if (why.code == SGPU_EUNAVAILABLE) {
+			atomic_store(&engine->registers, false);
+		}
+		munmap(base, bytes);
+		return NULL;
+	}
+	return base;
+}
+
+void sgpu_transfer_unregister(struct sgpu_engine *engine, void *base, uint64_t bytes)
+{
+	if (base) {
+		sgpu_host_unregister(engine->device, base);
+		munmap(base, bytes);
+	}
+}
+
 static void drop(struct sgpu_engine *engine, struct sgpu_kept_slice **link)
 {
 	struct sgpu_kept_slice *slice = *link;
 
 	*link = slice->next;
 	if (slice->base) {
-		sgpu_host_unregister(engine->device, slice->base);
-		munmap(slice->base, slice->size);
+		sgpu_transfer_unregister(engine, slice->base, slice->size);
 		engine->kept_bytes -= slice->size;
 	}
 	engine->kept_count--;
@@ -133,29 +174,16 @@ static void note_use(struct sgpu_engine *engine, int fd, const struct stat *stat
 
 static bool register_slice(struct sgpu_engine *engine, struct sgpu_kept_slice *slice)
 {
-	struct sgpu_error why = { 0 };
-	void *base;
-
 	slice->users++; /* it stays */
 	make_room(engine, slice->size);
 	slice->users--;
 	if (engine->kept_bytes + slice->size > engine->config.kept_max) {
 		return false;
 	}
-	base = mmap(NULL, slice->size, slice->writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, slice->fd,
-		    (off_t)slice->begin);
-	if (base == MAP_FAILED) {
+	slice->base = sgpu_transfer_register(engine, slice->fd, slice->begin, slice->size, slice->writable);
+	if (!slice->base) {
 		return false;
 	}
-	(void)madvise(base, slice->size, MADV_DONTDUMP);
-	if (sgpu_host_register(engine->device, base, slice->size, &why) != SGPU_OK) {
-		if (why.code == SGPU_EUNAVAILABLE) {
-			atomic_store(&engine->registers, false);
-		}
-		munmap(base, slice->size);
-		return false;
-	}
-	slice->base = base;
 	engine->kept_bytes += slice->size;
 	return true;
 }
@@ -165,21 +193,18 @@ void *sgpu_kept_take(struct sgpu_engine *engine, int fd, uint64_t offset, uint64
 {
 	struct sgpu_kept_slice *found;
 	struct stat status;
-	uint64_t begin, end, page;
+	uint64_t begin, bytes, page;
 	void *memory = NULL;
 
 	*slice = NULL;
-	if (size < SGPU_REGISTER_MIN || !atomic_load(&engine->registers) || !sgpu_transfer_in_memory(fd, &page) ||
-	    !sgpu_add_u64(offset, size, &end) || !sgpu_add_u64(end, page - 1, &end) || end > INT64_MAX ||
+	if (size < SGPU_REGISTER_MIN || !sgpu_transfer_find_pages(engine, fd, offset, size, &begin, &bytes, &page) ||
 	    fstat(fd, &status) != 0 || status.st_nlink == 0 || offset + size > (uint64_t)status.st_size) {
 		return NULL;
 	}
-	begin = offset / page * page;
-	end = end / page * page;
 	pthread_mutex_lock(&engine->keeping);
-	found = find(engine, &status, begin, end - begin, writable);
+	found = find(engine, &status, begin, bytes, writable);
 	if (!found) {
-		note_use(engine, fd, &status, begin, end - begin, writable);
+		note_use(engine, fd, &status, begin, bytes, writable);
 	} else if (found->base || register_slice(engine, found)) {
 		found->users++;
 		*slice = found;

@@ -51,34 +51,18 @@ static const void *register_slice(void *context, uint64_t size, bool *registered
 {
 	struct file *file = context;
 	struct sgpu_engine *engine = file->engine;
-	struct sgpu_error why = { 0 };
-	uint64_t page, begin, end;
-	void *base;
+	uint64_t page, begin;
 
-	if (!atomic_load(&engine->registers) || !sgpu_transfer_in_memory(file->fd, &page) ||
-	    !sgpu_add_u64(file->offset, size, &end) || !sgpu_add_u64(end, page, &end) || end > INT64_MAX ||
+	if (!sgpu_transfer_find_pages(engine, file->fd, file->offset, size, &begin, &file->mapped, &page) ||
 	    !sgpu_transfer_register_pays(size, engine->config.workers, page > PAGE)) {
 		return NULL;
 	}
-	begin = file->offset / page * page;
-	end = (end - 1) / page * page;
-	base = mmap(NULL, end - begin, PROT_READ, MAP_SHARED, file->fd, (off_t)begin);
-	if (base == MAP_FAILED) {
+	file->base = sgpu_transfer_register(engine, file->fd, begin, file->mapped, false);
+	if (!file->base) {
 		return NULL;
 	}
-	(void)madvise(base, end - begin, MADV_DONTDUMP);
-	if (sgpu_host_register(engine->device, base, end - begin, &why) != SGPU_OK) {
-		/* A device that does not do it at all need not be asked again. */
-		if (why.code == SGPU_EUNAVAILABLE) {
-			atomic_store(&engine->registers, false);
-		}
-		munmap(base, end - begin);
-		return NULL;
-	}
-	file->base = base;
-	file->mapped = end - begin;
 	*registered = true;
-	return (const uint8_t *)base + (file->offset - begin);
+	return (const uint8_t *)file->base + (file->offset - begin);
 }
 
 static const void *view_region(void *context, uint64_t size, bool *registered)
@@ -151,10 +135,7 @@ static void close_file(void *context)
 	struct file *file = context;
 
 	sgpu_kept_give(file->engine, file->kept);
-	if (file->base) {
-		sgpu_host_unregister(file->engine->device, file->base);
-		munmap(file->base, file->mapped);
-	}
+	sgpu_transfer_unregister(file->engine, file->base, file->mapped);
 	free(file);
 }
 
