@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * See worker.h.
+ */
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+#include <sgpu/crypto.h>
+#include <sgpu/io.h>
+#include <sgpu/secret.h>
+
+#include "harden.h"
+#include "report.h"
+#include "worker.h"
+
+enum { KEYS_SIZE = (WORKER_KEYS_MAX + 1) * sizeof(struct sgpu_key) };
+
+static const uint64_t DEFAULT_WINDOW_US = SGPU_REPLAY_WINDOW_DAYS * UINT64_C(86400000000);
+
+static struct worker *current;
+
+int worker_take_files(void *values, const char *directory)
+{
+	struct worker *w = values;
+	struct sgpu_error error = { 0 };
+	int rc = w->files ? SGPU_OK : sgpu_files_create(&w->files, &error);
+
+	if (rc == SGPU_OK) {
+		rc = sgpu_files_allow(w->files, directory, &error);
+	}
+	return rc == SGPU_OK ? 0 : cli_error(&error);
+}
+
+int worker_take_owners(void *values, const char *path)
+{
+	struct worker *w = values;
+	struct sgpu_error error = { 0 };
+
+	cli_remember_input(path);
+	if (w->owners.count > 0) {
+		return cli_usage("--owners is given twice: one file names them all");
+	}
+	return sgpu_owners_load(path, &w->owners, &error) == SGPU_OK ? 0 : cli_error(&error);
+}
+
+int worker_check(const struct worker *w)
+{
+	if (w->key_paths.count > WORKER_KEYS_MAX) {
+		return cli_usage("more than %d keys", WORKER_KEYS_MAX);
+	}
+	if (w->files && w->owners.count == 0) {
+		return cli_usage("--files needs --owners: whoever makes a batch chooses what is read there");
+	}
+	if ((w->state || w->window_ns) && w->owners.count == 0) {
+		return cli_usage("%s needs --owners: anybody could use up the ids of others' batches",
+				 w->state ? "--state" : "--replay-window");
+	}
+	return 0;
+}
+
+int worker_begin(struct worker *w, void (*stop)(void))
+{
+	sigset_t usr1;
+
+	current = w;
+	for (int i = 0; i < w->key_paths.count; i++) {
+		cli_remember_input(w->key_paths.items[i]);
+	}
+	cli_harden();
+	w->keys = sgpu_secret_alloc(KEYS_SIZE);
+	if (!w->keys) {
+		return cli_fail(SGPU_ENOMEM, "out of memory");
+	}
+	sigemptyset(&usr1);
+	sigaddset(&usr1, SIGUSR1);
+	sigprocmask(SIG_BLOCK, &usr1, NULL); /* before any thread: only the one that waits for it gets it */
+	cli_signals(stop);
+	return 0;
+}
+
+/* All keys are read before the first batch, and no batch can reach their files. */
+static int load_keys(struct worker *w, const char *extra, struct sgpu_error *error)
+{
+	int rc = extra ? key_files_note(&w->key_files, extra, w->files, w->state, error) : SGPU_OK;
+
+	for (int i = 0; rc == SGPU_OK && i < w->key_paths.count; i++) {
+		rc = key_files_note(&w->key_files, w->key_paths.items[i], w->files, w->state, error);
+	}
+	for (int i = 0; rc == SGPU_OK && i < w->key_paths.count; i++) {
+		rc = sgpu_key_load_private(w->key_paths.items[i], &w->keys[i], error);
+		w->key_count += rc == SGPU_OK;
+	}
+	return rc;
+}
+
+static void describe(struct sgpu_device *device)
+{
+	struct sgpu_device_agreement agreement;
+	struct sgpu_device_info info;
+
+	if (!cli_verbose || sgpu_device_get_info(device, &info, NULL) != SGPU_OK) {
+		return;
+	}
+	if (!info.opens_on_device) {
+		cli_detail("device '%s': %s, %u %s; AES-GCM by %s", info.selector, info.name, info.compute_units,
+			   report_units(&info), sgpu_aead_provider());
+		return;
+	}
+	cli_detail("device '%s': %s, %s, %u %s; confidential computing: %s", info.selector, info.name, info.driver,
+		   info.compute_units, report_units(&info), info.confidential);
+	if (sgpu_device_agree(device, &agreement, NULL) == SGPU_OK) {
+		cli_detail("%s", agreement.text);
+	}
+}
+
+/* An implementation that is not there would otherwise fail every sealed segment, one after the other. */
+static int check_aead(struct sgpu_error *error)
+{
+	static const uint8_t key[SGPU_KEY_SIZE];
+	struct sgpu_aead *aead = NULL;
+	int rc = sgpu_aead_create(NULL, key, &aead, error);
+
+	sgpu_aead_free(&aead);
+	return rc;
+}
+
+static bool is_gpu(struct sgpu_device *device)
+{
+	struct sgpu_device_info info;
+
+	return sgpu_device_get_info(device, &info, NULL) == SGPU_OK && info.opens_on_device;
+}
+
+int worker_open(struct worker *w, const char *extra_key, struct sgpu_error *error)
+{
+	const uint64_t window_us = w->window_ns ? w->window_ns / 1000 : DEFAULT_WINDOW_US;
+	int rc = load_keys(w, extra_key, error);
+
+	if (rc == SGPU_OK && w->owners.count > 0) {
+		rc = sgpu_replay_create(w->state, window_us, &w->replay, error);
+	}
+	if (rc == SGPU_OK) {
+		rc = check_aead(error);
+	}
+	if (rc == SGPU_OK) {
+		w->config.modules = w->allow_modules;
+		rc = sgpu_device_open(w->selector, &w->config, &w->device, error);
+	}
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	w->on_gpu = is_gpu(w->device);
+	describe(w->device);
+	return w->allow_modules ? confinement_of_modules(w->device, &w->modules, error) : SGPU_OK;
+}
+
+/* Opens nothing else from here on, and asks nothing else of the kernel. A quote may not say otherwise. */
+static int confine(const struct worker *w, struct landlock_needs *needs, bool strict, struct sgpu_error *error)
+{
+	int rc;
+
+	needs->files = w->files;
+	needs->gpu = w->on_gpu;
+	if (w->state) {
+		needs->states[needs->state_count++] = w->state;
+	}
+	rc = landlock_confine(needs, error);
+	if (rc != SGPU_OK && (!strict || landlock_version() == 0)) {
+		cli_warning("%s", error->text);
+		rc = SGPU_OK;
+	}
+	if (rc == SGPU_OK && harden_filter(w->on_gpu, error) != SGPU_OK) {
+		rc = strict && harden_filters() ? error->code : SGPU_OK;
+		if (rc == SGPU_OK) {
+			cli_warning("%s", error->text);
+		}
+	}
+	return rc;
+}
+
+int worker_start(struct worker *w, struct landlock_needs *needs, bool strict, struct sgpu_error *error)
+{
+	struct sgpu_runner_config config = { 0 };
+	int rc = sgpu_secure_create(w->device, NULL, &w->context, error);
+
+	if (rc == SGPU_EUNAVAILABLE) {
+		cli_detail("no secure context: %s", error->text);
+		rc = SGPU_OK;
+	}
+	if (rc == SGPU_OK) {
+		rc = confine(w, needs, strict, error);
+	}
+	if (rc == SGPU_OK) {
+		config.device = w->context ? sgpu_secure_device(w->context) : w->device;
+		rc = sgpu_runner_create(&config, &w->runner, error);
+	}
+	return rc;
+}
+
+struct sgpu_run_options worker_run_options(const struct worker *w)
+{
+	return (struct sgpu_run_options){ .keys = w->keys, .key_count = w->key_count, .files = w->files,
+					  .allow_modules = w->allow_modules,
+					  .owners = (const char *const *)w->owners.names,
+					  .owner_count = w->owners.count, .replay = w->replay };
+}
+
+static void describe_context(struct sgpu_secure *context)
+{
+	struct sgpu_secure_stats stats;
+
+	if (cli_verbose && context) {
+		sgpu_secure_get_stats(context, &stats);
+		cli_detail("secure context: %" PRIu64 " MiB of pages, %" PRIu64 " commands, %" PRIu64 " refused, %" PRIu64
+			   " requests in %" PRIu64 " streams", stats.mapped_bytes >> 20, stats.commands, stats.refused,
+			   stats.requests, stats.streams);
+	}
+}
+
+void worker_stop(struct worker *w)
+{
+	sgpu_runner_free(&w->runner);
+	describe_context(w->context);
+	sgpu_secure_destroy(&w->context);
+	sgpu_device_close(&w->device);
+}
+
+int worker_end(struct worker *w, int status)
+{
+	if (w->keys) {
+		sgpu_secret_free(w->keys, KEYS_SIZE);
+	}
+	sgpu_files_free(&w->files);
+	sgpu_owners_clear(&w->owners);
+	sgpu_replay_free(&w->replay);
+	free(w->key_paths.items);
+	key_files_clear(&w->key_files);
+	status = cli_finish(status);
+	if (w->on_gpu) {
+		/* All is closed, and nothing waits to be flushed on standard output. What a GPU's driver does at an
+		 * exit would wait for a kernel that never ends. */
+		fflush(stderr);
+		_exit(status);
+	}
+	return status;
+}
+
+/* What the device holds goes with the process. */
+void worker_give_up(void)
+{
+	sigset_t all;
+
+	sgpu_wipe(current->keys, KEYS_SIZE);
+	cli_fail(SGPU_EDEVICE, "the device does not stop what it was told to stop");
+	sigfillset(&all);
+	pthread_sigmask(SIG_UNBLOCK, &all, NULL);
+	_exit(cli_finish(sgpu_exit_status(SGPU_EDEVICE)));
+}
