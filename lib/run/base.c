@@ -36,12 +36,14 @@ int sgpu_run_learn_traits(const struct sgpu_runner_config *config, struct sgpu_r
 void sgpu_run_stop(struct sgpu_run_base *base, int code)
 {
 	const uint64_t one = 1;
+	uint_fast64_t never = 0;
 	int none = 0;
 
+	/* The time first: whoever sees the code reckons from it. */
+	(void)atomic_compare_exchange_strong(&base->stop_ns, &never, sgpu_now_ns());
 	if (!atomic_compare_exchange_strong(&base->stop, &none, code)) {
 		return;
 	}
-	atomic_store(&base->stop_ns, sgpu_now_ns());
 	if (write(base->wake_fd, &one, sizeof(one)) < 0) {
 		errno = 0; /* the counter is full: it wakes as well */
 	}

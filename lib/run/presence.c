@@ -20,7 +20,7 @@ void sgpu_presence_clear(struct sgpu_presence *presence)
 	pthread_mutex_destroy(&presence->mutex);
 }
 
-int sgpu_presence_enter(struct sgpu_presence *presence, const atomic_int *stop, struct sgpu_error *error)
+int sgpu_presence_enter(struct sgpu_presence *presence, bool *inside, const atomic_int *stop, struct sgpu_error *error)
 {
 	int rc;
 
@@ -29,37 +29,38 @@ int sgpu_presence_enter(struct sgpu_presence *presence, const atomic_int *stop, 
 		pthread_cond_wait(&presence->changed, &presence->mutex);
 	}
 	rc = atomic_load(stop);
-	presence->count += rc == SGPU_OK;
+	*inside = rc == SGPU_OK;
+	presence->count += *inside;
 	pthread_mutex_unlock(&presence->mutex);
 	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "the run was stopped");
 }
 
-void sgpu_presence_leave(struct sgpu_presence *presence)
+bool sgpu_presence_leave(struct sgpu_presence *presence, bool *inside)
 {
+	bool was_inside;
+
 	pthread_mutex_lock(&presence->mutex);
-	presence->count--;
-	if (presence->cancelling) {
+	was_inside = *inside;
+	*inside = false;
+	presence->count -= was_inside;
+	if (was_inside && presence->cancelling) {
 		presence->cancelling = false;
 		sgpu_device_cancel(presence->device, false);
 	}
 	pthread_cond_broadcast(&presence->changed);
 	pthread_mutex_unlock(&presence->mutex);
+	return was_inside;
 }
 
-void sgpu_presence_wake(struct sgpu_presence *presence)
-{
-	pthread_mutex_lock(&presence->mutex);
-	pthread_cond_broadcast(&presence->changed);
-	pthread_mutex_unlock(&presence->mutex);
-}
-
-uint64_t sgpu_presence_stop(struct sgpu_presence *presence, uint64_t stopped_ns)
+uint64_t sgpu_presence_stop(struct sgpu_presence *presence, const bool *inside, uint64_t stopped_ns)
 {
 	const uint64_t until = stopped_ns + SGPU_RUN_GRACE_NS;
 	uint64_t when = 0;
 
 	pthread_mutex_lock(&presence->mutex);
-	if (presence->count > 1 && sgpu_now_ns() < until) {
+	if (!*inside) {
+		pthread_cond_broadcast(&presence->changed);
+	} else if (presence->count > 1 && sgpu_now_ns() < until) {
 		when = until;
 	} else if (!presence->cancelling) {
 		presence->cancelling = true;

@@ -20,15 +20,14 @@ struct sgpu_presence {
 
 void sgpu_presence_init(struct sgpu_presence *presence, struct sgpu_device *device);
 void sgpu_presence_clear(struct sgpu_presence *presence);
+/* `inside` is of the run, false at first, and changes under the mutex: whoever stops a run may be late. */
 /* Before a run gives work to the device; waits while the device is being stopped. Errors: *stop, once it is set. */
-SGPU_MUST_CHECK int sgpu_presence_enter(struct sgpu_presence *presence, const atomic_int *stop,
+SGPU_MUST_CHECK int sgpu_presence_enter(struct sgpu_presence *presence, bool *inside, const atomic_int *stop,
 					struct sgpu_error *error);
-/* When nothing of the run is pending on the device any more. */
-void sgpu_presence_leave(struct sgpu_presence *presence);
-/* Those who wait to enter look at their `stop` again. */
-void sgpu_presence_wake(struct sgpu_presence *presence);
-/* A run that has entered was stopped at that time: ends its kernels, at once when it is alone on the device, else after
- * SGPU_RUN_GRACE_NS. Returns when to ask again, or 0. */
-uint64_t sgpu_presence_stop(struct sgpu_presence *presence, uint64_t stopped_ns);
+/* When nothing of the run is pending on the device any more. Returns whether it was inside. */
+bool sgpu_presence_leave(struct sgpu_presence *presence, bool *inside);
+/* A run was stopped at that time. Inside, its kernels are ended: at once when it is alone on the device, else after
+ * SGPU_RUN_GRACE_NS. Outside, it waits no longer to enter. Returns when to ask again, or 0. */
+uint64_t sgpu_presence_stop(struct sgpu_presence *presence, const bool *inside, uint64_t stopped_ns);
 
 #endif

@@ -61,7 +61,7 @@ struct sgpu_run {
 	struct sgpu_note admitted, read;
 	struct sgpu_io_guard guard;
 	atomic_bool cancel;           /* sgpu_run_cancel was called */
-	atomic_bool entered;          /* the device */
+	bool inside;                  /* on the device: the presence's */
 	atomic_bool busy;             /* a call of the device may take long */
 	/* the loop's */
 	bool begun, have_read, stop_seen, finishing;
@@ -131,8 +131,7 @@ static void settle(struct sgpu_run *run)
 	if (run->launches) {
 		sgpu_launches_settle(run->launches);
 	}
-	if (atomic_exchange(&run->entered, false)) {
-		sgpu_presence_leave(&run->runner->presence);
+	if (sgpu_presence_leave(&run->runner->presence, &run->inside)) {
 		sgpu_loop_wake(run->base.loop); /* one that was stopped may be alone by now */
 	}
 	atomic_store(&run->busy, false);
@@ -320,17 +319,12 @@ static int ended_while_reading(void *argument)
 static uint64_t look_at_stop(struct sgpu_runner_entry *entry)
 {
 	struct sgpu_run *run = (struct sgpu_run *)((char *)entry - offsetof(struct sgpu_run, entry));
-	struct sgpu_presence *presence = &run->runner->presence;
-	uint64_t when = 0;
+	uint64_t when;
 
 	if (ended_while_reading(run) == SGPU_OK) {
 		return run->submission.options.deadline_ns;
 	}
-	if (atomic_load(&run->entered)) {
-		when = sgpu_presence_stop(presence, atomic_load(&run->base.stop_ns));
-	} else {
-		sgpu_presence_wake(presence);
-	}
+	when = sgpu_presence_stop(&run->runner->presence, &run->inside, atomic_load(&run->base.stop_ns));
 	if (run->begun && !run->stop_seen && !run->finishing) {
 		see_stop(run);
 		advance(run);
@@ -382,10 +376,9 @@ static int admit(struct sgpu_run *run, struct sgpu_error *error)
 		rc = sgpu_admit(&run->base, run->tar, error);
 	}
 	if (rc == SGPU_OK) {
-		rc = sgpu_presence_enter(&run->runner->presence, &run->base.stop, error);
+		rc = sgpu_presence_enter(&run->runner->presence, &run->inside, &run->base.stop, error);
 	}
 	if (rc == SGPU_OK) {
-		atomic_store(&run->entered, true);
 		atomic_store(&run->busy, true);
 		rc = make_objects(run, error);
 	}

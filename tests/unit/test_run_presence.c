@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Who may stop the device: a run that is on it, and none that has left, however late the loop sees that it was stopped.
+ */
+#include <pthread.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+
+#include "device/backend.h"
+#include "run/loop.h"
+#include "run/presence.h"
+#include "run/run.h"
+#include "unit.h"
+
+static int stops, goes;
+
+static void count_cancel(struct sgpu_device *device, bool cancel)
+{
+	(void)device;
+	stops += cancel;
+	goes += !cancel;
+}
+
+static const struct sgpu_device_backend backend = { .name = "counted", .cancel = count_cancel };
+static struct sgpu_device_object object = { &backend };
+static const atomic_int going; /* the `stop` of a run that was not stopped */
+static struct sgpu_presence presence;
+
+static void begin(void)
+{
+	stops = goes = 0;
+	sgpu_presence_init(&presence, (struct sgpu_device *)(void *)&object);
+}
+
+static bool enter(bool *inside)
+{
+	struct sgpu_error error;
+
+	return sgpu_presence_enter(&presence, inside, &going, &error) == SGPU_OK && *inside;
+}
+
+UNIT_TEST(a_run_that_has_left_stops_nothing_of_the_one_that_stays)
+{
+	bool first = false, second = false;
+
+	begin();
+	REQUIRE(enter(&first) && enter(&second));
+	CHECK(sgpu_presence_leave(&presence, &first));
+	CHECK(sgpu_presence_stop(&presence, &first, 1) == 0 && stops == 0 && !presence.cancelling);
+	CHECK(sgpu_presence_leave(&presence, &second) && presence.count == 0 && stops == 0 && goes == 0);
+	sgpu_presence_clear(&presence);
+}
+
+UNIT_TEST(a_run_that_was_the_last_to_leave_stops_nothing_of_the_next)
+{
+	bool first = false, second = false;
+
+	begin();
+	REQUIRE(enter(&first));
+	CHECK(sgpu_presence_leave(&presence, &first));
+	CHECK(sgpu_presence_stop(&presence, &first, 1) == 0 && stops == 0);
+	REQUIRE(!presence.cancelling); /* or else the next line would wait for ever */
+	CHECK(enter(&second) && stops == 0);
+	CHECK(sgpu_presence_leave(&presence, &second));
+	sgpu_presence_clear(&presence);
+}
+
+UNIT_TEST(leaving_twice_counts_once)
+{
+	bool first = false, second = false;
+
+	begin();
+	CHECK(!sgpu_presence_leave(&presence, &first) && presence.count == 0);
+	REQUIRE(enter(&first) && enter(&second));
+	CHECK(sgpu_presence_leave(&presence, &first) && !sgpu_presence_leave(&presence, &first) && presence.count == 1);
+	CHECK(sgpu_presence_leave(&presence, &second) && presence.count == 0);
+	sgpu_presence_clear(&presence);
+}
+
+UNIT_TEST(alone_a_run_stops_the_device_once_and_lets_it_go_as_it_leaves)
+{
+	bool inside = false;
+
+	begin();
+	REQUIRE(enter(&inside));
+	CHECK(sgpu_presence_stop(&presence, &inside, sgpu_now_ns()) == 0 && stops == 1);
+	CHECK(sgpu_presence_stop(&presence, &inside, sgpu_now_ns()) == 0 && stops == 1);
+	CHECK(sgpu_presence_leave(&presence, &inside) && goes == 1 && !presence.cancelling);
+	sgpu_presence_clear(&presence);
+}
+
+UNIT_TEST(beside_others_a_run_waits_for_its_kernels_and_not_for_ever)
+{
+	const uint64_t now = sgpu_now_ns(), hour = UINT64_C(3600000000000);
+	bool first = false, second = false;
+
+	begin();
+	REQUIRE(enter(&first) && enter(&second));
+	CHECK(sgpu_presence_stop(&presence, &first, now + hour) == now + hour + SGPU_RUN_GRACE_NS && stops == 0);
+	CHECK(sgpu_presence_stop(&presence, &first, 0) == 0 && stops == 1); /* the time is long over */
+	CHECK(sgpu_presence_leave(&presence, &first) && goes == 1);
+	CHECK(sgpu_presence_leave(&presence, &second) && goes == 1);
+	sgpu_presence_clear(&presence);
+}
+
+/* ---- the time of a stop ---- */
+static uint64_t never(void *argument)
+{
+	(void)argument;
+	return 0;
+}
+
+static void *stop_it(void *base)
+{
+	sgpu_run_stop(base, SGPU_ECANCELED);
+	return NULL;
+}
+
+/* Whoever sees the code sees the time as well: 0 would be long ago, and end the kernels of all others at once. */
+UNIT_TEST(a_run_that_was_stopped_says_since_when)
+{
+	const struct sgpu_loop_config config = { .tick = never };
+	const int rounds = getenv("SGPU_TEST_SMALL") ? 300 : 3000;
+	struct sgpu_run_base base = { .wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) };
+	pthread_t thread;
+	int timeless = 0, changed = 0;
+
+	REQUIRE(base.wake_fd >= 0 && sgpu_loop_create(&config, &base.loop, NULL) == SGPU_OK);
+	for (int i = 0; i < rounds; i++) {
+		uint64_t first;
+
+		atomic_store(&base.stop_ns, 0);
+		atomic_store(&base.stop, SGPU_OK);
+		REQUIRE(pthread_create(&thread, NULL, stop_it, &base) == 0);
+		while (atomic_load(&base.stop) == SGPU_OK) {
+		}
+		first = atomic_load(&base.stop_ns);
+		timeless += first == 0;
+		sgpu_run_stop(&base, SGPU_ETIMEOUT);
+		pthread_join(thread, NULL);
+		changed += atomic_load(&base.stop) != SGPU_ECANCELED || atomic_load(&base.stop_ns) != first;
+	}
+	CHECK(timeless == 0 && changed == 0);
+	sgpu_loop_free(&base.loop);
+	close(base.wake_fd);
+}
+
+int main(void)
+{
+	UNIT_RUN(a_run_that_has_left_stops_nothing_of_the_one_that_stays);
+	UNIT_RUN(a_run_that_was_the_last_to_leave_stops_nothing_of_the_next);
+	UNIT_RUN(leaving_twice_counts_once);
+	UNIT_RUN(alone_a_run_stops_the_device_once_and_lets_it_go_as_it_leaves);
+	UNIT_RUN(beside_others_a_run_waits_for_its_kernels_and_not_for_ever);
+	UNIT_RUN(a_run_that_was_stopped_says_since_when);
+	return unit_done();
+}
