@@ -64,6 +64,7 @@ struct sgpu_runner_config {
 	unsigned jobs;               /* cores that copy for a device with copy engines; 0: sgpu_cpu_count() */
 	uint64_t pinned_max;         /* bytes of pinned memory for the inputs, and for the results, of one batch;
 	                                0: SGPU_RUNNER_PINNED_MAX */
+	bool shared_files;           /* other processes hold the descriptors of submissions, too; see sgpu/transfer.h */
 };
 #define SGPU_RUNNER_PINNED_MAX ((uint64_t)64 << 20)
 
@@ -102,6 +103,8 @@ struct sgpu_run_options {
 	 * files hold, byte by byte. So payloads in files are fetched from these directories alone, and for batches with a
 	 * MAC alone; NULL: batches that have any are refused (SGPU_EPOLICY). */
 	const struct sgpu_files *files;
+	bool refuse_regions;          /* regions belong to the user of this process: a batch of another user that names
+	                                 one is refused (SGPU_EPOLICY) */
 	bool allow_modules;           /* run kernels that a batch brings; else such a batch is refused (SGPU_EPOLICY) */
 };
 

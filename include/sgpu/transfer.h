@@ -50,6 +50,8 @@ struct sgpu_engine_config {
 	uint64_t last_run;      /* smallest chunk run where the device works alone, before or after the bus; 1 MiB */
 	unsigned live_buffers;  /* staging buffers that one live copy uses at most */
 	uint64_t kept_max;      /* most memory of regions that stays registered; a quarter of the machine's */
+	bool shared_files;      /* other processes hold the descriptors of files, too, and may cut them short at
+	                           any time: no processor touches a mapping of one */
 };
 
 /* `device` is borrowed and must outlive the engine; NULL: an engine that works on the host alone.

@@ -108,6 +108,18 @@ static int wait_for_data(int fd, struct sgpu_error *error)
 	return 0;
 }
 
+/* What was there may be gone: another process may read from the same pipe. */
+static ssize_t read_ready(int fd, void *data, size_t size)
+{
+	const struct iovec part = { .iov_base = data, .iov_len = size };
+	ssize_t count = preadv2(fd, &part, 1, -1, RWF_NOWAIT);
+
+	if (count < 0 && (errno == EOPNOTSUPP || errno == ENOSYS || errno == ESPIPE || errno == EINVAL)) {
+		count = read(fd, data, size);
+	}
+	return count;
+}
+
 /* A descriptor that can take something may still block on more than that. */
 static ssize_t write_ready(int fd, const void *data, size_t size)
 {
@@ -149,7 +161,8 @@ enum { AT_POSITION = -1 };
 static ssize_t move_once(int fd, void *data, size_t size, int64_t offset, bool out, bool guarded)
 {
 	if (offset == AT_POSITION) {
-		return !out ? read(fd, data, size) : guarded ? write_ready(fd, data, size) : write(fd, data, size);
+		return out ? (guarded ? write_ready(fd, data, size) : write(fd, data, size)) :
+			     (guarded ? read_ready(fd, data, size) : read(fd, data, size));
 	}
 	return out ? pwrite(fd, data, size, (off_t)offset) : pread(fd, data, size, (off_t)offset);
 }
@@ -174,6 +187,9 @@ static int move_all(int fd, const char *name, void *data, size_t size, int64_t o
 		}
 		ssize_t count = move_once(fd, (char *)data + *done, piece(size - *done),
 					  offset == AT_POSITION ? offset : offset + (int64_t)*done, out, guarded);
+		if (count < 0 && guarded && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+			continue; /* to wait_guarded, which sees when it is to end */
+		}
 		if (count < 0) {
 			code = after_failure(fd, out ? POLLOUT : POLLIN, out ? "write" : "read", name, error);
 			if (code) {

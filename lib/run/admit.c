@@ -131,6 +131,10 @@ static int check_policy(struct sgpu_job *job, struct sgpu_error *error)
 		if (rc == SGPU_OK && in_batch->location.kind == SGPU_LOCATION_FILE) {
 			rc = check_file(job, in_batch, error);
 		}
+		if (rc == SGPU_OK && in_batch->location.kind == SGPU_LOCATION_REGION && job->options->refuse_regions) {
+			rc = sgpu_fail(error, SGPU_EPOLICY, "segment '%s' is in a region, and regions of this runner belong "
+				       "to another user", in_batch->id);
+		}
 		if (rc != SGPU_OK) {
 			return rc;
 		}

@@ -73,7 +73,8 @@ int sgpu_runner_create(const struct sgpu_runner_config *config, struct sgpu_runn
 	if (rc < 0) {
 		goto out;
 	}
-	engine = (struct sgpu_engine_config){ .workers = config->jobs, .pinned_max = config->pinned_max };
+	engine = (struct sgpu_engine_config){ .workers = config->jobs, .pinned_max = config->pinned_max,
+					      .shared_files = config->shared_files };
 	rc = sgpu_engine_create(config->device, &engine, &r->engine, error);
 	if (rc < 0) {
 		goto out;

@@ -34,6 +34,7 @@ struct worker {
 	const char *selector;                   /* of the device */
 	struct sgpu_device_config config;
 	bool allow_modules;
+	bool shared_files;                      /* clients hold the descriptors of batches and responses */
 	struct sgpu_module_confinement modules; /* once the device is open */
 	struct sgpu_device *device;
 	struct sgpu_secure *context;            /* NULL on a device that maps no pages */
