@@ -11,6 +11,7 @@
 #include <jansson.h>
 
 #include <sgpu/base.h>
+#include <sgpu/crypto.h>
 #include <sgpu/json.h>
 
 #include "cli.h"
@@ -46,29 +47,46 @@ static json_t *manifest_id(const struct sgpu_batch *batch)
 	return json_string("");
 }
 
-void report_batch(const struct sgpu_run *run, const struct sgpu_key *keys, int count, int code)
+void report_collect(const struct sgpu_run *run, struct sgpu_device *device, const struct sgpu_key *keys, int count,
+		    struct report *report)
 {
 	const struct sgpu_batch *batch = sgpu_run_get_batch(run);
-	char batch_id[SGPU_BASE64URL_MAX(SGPU_BATCH_ID_SIZE)];
-	struct sgpu_run_progress p;
 
-	if (cli_quiet || !batch) {
+	memset(report, 0, sizeof(*report));
+	sgpu_run_get_progress(run, &report->progress);
+	sgpu_run_get_totals(run, report->totals);
+	sgpu_run_get_paths(run, &report->paths);
+	if (sgpu_device_get_info(device, &report->device, NULL) != SGPU_OK) {
+		snprintf(report->device.name, sizeof(report->device.name), "unknown");
+	}
+	snprintf(report->aead, sizeof(report->aead), "%s", sgpu_aead_provider());
+	if (batch) {
+		json_t *manifest = manifest_id(batch);
+
+		sgpu_base64url_encode(batch->id, sizeof(batch->id), report->batch_id);
+		snprintf(report->manifest_id, sizeof(report->manifest_id), "%s",
+			 manifest ? json_string_value(manifest) : "");
+		snprintf(report->kid, sizeof(report->kid), "%s", key_of(batch, keys, count));
+		json_decref(manifest);
+	}
+}
+
+void report_batch(const struct report *report, int code)
+{
+	const struct sgpu_run_progress *p = &report->progress;
+
+	if (cli_quiet || !*report->batch_id) {
 		return; /* what is no batch has no id */
 	}
-	json_t *manifest = manifest_id(batch);
-	const char *name = manifest ? json_string_value(manifest) : "", *kid = key_of(batch, keys, count);
-
-	sgpu_run_get_progress(run, &p);
-	sgpu_base64url_encode(batch->id, sizeof(batch->id), batch_id);
 	if (cli_json) {
-		cli_print_json(json_pack("{s:{s:s, s:s, s:s, s:I, s:I, s:f, s:s}}", "batch", "batch_id", batch_id,
-					 "manifest_id", name, "kid", kid, "bytes_in", (json_int_t)p.bytes_in, "bytes_out",
-					 (json_int_t)p.bytes_out, "elapsed_ms", (double)p.elapsed_ns / 1e6, "status",
-					 sgpu_error_name(code)),
+		cli_print_json(json_pack("{s:{s:s, s:o, s:s, s:I, s:I, s:f, s:s}}", "batch", "batch_id", report->batch_id,
+					 "manifest_id", cli_json_text(report->manifest_id), "kid", report->kid, "bytes_in",
+					 (json_int_t)p->bytes_in, "bytes_out", (json_int_t)p->bytes_out, "elapsed_ms",
+					 (double)p->elapsed_ns / 1e6, "status", sgpu_error_name(code)),
 			       stderr, JSON_COMPACT);
 	} else {
-		cli_note("batch %s, manifest '%s', key %s: %" PRIu64 " bytes in, %" PRIu64 " out, %.1f ms, %s", batch_id, name,
-			 *kid ? kid : "none", p.bytes_in, p.bytes_out, (double)p.elapsed_ns / 1e6, sgpu_error_name(code));
+		cli_note("batch %s, manifest '%s', key %s: %" PRIu64 " bytes in, %" PRIu64 " out, %.1f ms, %s",
+			 report->batch_id, report->manifest_id, *report->kid ? report->kid : "none", p->bytes_in,
+			 p->bytes_out, (double)p->elapsed_ns / 1e6, sgpu_error_name(code));
 	}
-	json_decref(manifest);
 }

@@ -11,13 +11,27 @@
 /* trace.c: Chrome trace format, a row a stream. Writes, and leaves the commit to the caller. */
 SGPU_MUST_CHECK int report_trace(const struct sgpu_run *run, const struct sgpu_output *output, struct sgpu_error *error);
 
+/* What came of a run, without pointers, so that it can come from another process. */
+enum { REPORT_NAME_MAX = 256 };
+struct report {
+	char batch_id[REPORT_NAME_MAX]; /* "": what came is no batch */
+	char manifest_id[REPORT_NAME_MAX], kid[REPORT_NAME_MAX], aead[REPORT_NAME_MAX];
+	struct sgpu_run_progress progress;
+	struct sgpu_run_total totals[SGPU_SPAN_KINDS];
+	struct sgpu_run_paths paths;
+	struct sgpu_device_info device;
+};
+/* log.c: of a run that has ended. `keys` are those that it had. */
+void report_collect(const struct sgpu_run *run, struct sgpu_device *device, const struct sgpu_key *keys, int count,
+		    struct report *report);
+
 /* stats.c: times and bytes by stage, on standard error. */
-void report_stats(const struct sgpu_run *run, struct sgpu_device *device);
+void report_stats(const struct report *report);
 /* What a device's compute units are called. */
 const char *report_units(const struct sgpu_device_info *info);
 
 /* log.c: one line on standard error, unless -q: which batch, which of the keys, how much, how long, the code. */
-void report_batch(const struct sgpu_run *run, const struct sgpu_key *keys, int count, int code);
+void report_batch(const struct report *report, int code);
 
 /* progress.c: from begin to end, SIGUSR1 prints one line on standard error, and when the device does not let go of a
  * run that was told to stop, `give_up` is called, which may be NULL. */

@@ -9,8 +9,6 @@
 
 #include <jansson.h>
 
-#include <sgpu/crypto.h>
-
 #include "cli.h"
 #include "report.h"
 
@@ -44,26 +42,31 @@ static json_t *staging_json(const struct sgpu_run_paths *paths)
 	return staging;
 }
 
-static void print_json(const struct sgpu_run_total *totals, const struct sgpu_run_paths *paths,
-		       const struct sgpu_run_progress *done, const struct sgpu_device_info *info)
+static void print_json(const struct report *report)
 {
+	const struct sgpu_run_progress *done = &report->progress;
+	const struct sgpu_device_info *info = &report->device;
 	json_t *object = json_pack("{s:{s:s, s:s, s:s, s:i, s:s, s:I, s:i, s:i, s:I, s:I, s:o, s:o}}", "stats",
 				   "device", info->selector, "device_name", info->name, "confidential",
 				   info->confidential, "compute_units", (int)info->compute_units, "aead",
-				   sgpu_aead_provider(), "elapsed_ns", (json_int_t)done->elapsed_ns,
+				   report->aead, "elapsed_ns", (json_int_t)done->elapsed_ns,
 				   "operations_done", done->operations_done, "operations_failed",
 				   done->operations_failed, "bytes_in", (json_int_t)done->bytes_in, "bytes_out",
-				   (json_int_t)done->bytes_out, "stages", stages_json(totals), "staging",
-				   staging_json(paths));
+				   (json_int_t)done->bytes_out, "stages", stages_json(report->totals), "staging",
+				   staging_json(&report->paths));
 
 	cli_print_json(object, stderr, JSON_COMPACT);
 }
 
-static void print_table(const struct sgpu_run_total *totals, const struct sgpu_run_paths *paths,
-			const struct sgpu_run_progress *done, const struct sgpu_device_info *info)
+static void print_table(const struct report *report)
 {
+	const struct sgpu_run_progress *done = &report->progress;
+	const struct sgpu_device_info *info = &report->device;
+	const struct sgpu_run_total *totals = report->totals;
+	const struct sgpu_run_paths *paths = &report->paths;
+
 	fprintf(stderr, "device      %s, %u %s\n", info->name, info->compute_units, report_units(info));
-	fprintf(stderr, "AES-GCM     %s\n", sgpu_aead_provider());
+	fprintf(stderr, "AES-GCM     %s\n", report->aead);
 	fprintf(stderr, "operations  %d done, %d failed\n", done->operations_done, done->operations_failed);
 	fprintf(stderr, "elapsed     %.3f ms, %" PRIu64 " bytes in, %" PRIu64 " bytes out\n",
 		(double)done->elapsed_ns / 1e6, done->bytes_in, done->bytes_out);
@@ -85,22 +88,11 @@ const char *report_units(const struct sgpu_device_info *info)
 	return info->opens_on_device ? "multiprocessors" : "workers";
 }
 
-void report_stats(const struct sgpu_run *run, struct sgpu_device *device)
+void report_stats(const struct report *report)
 {
-	struct sgpu_run_total totals[SGPU_SPAN_KINDS];
-	struct sgpu_run_paths paths;
-	struct sgpu_run_progress done;
-	struct sgpu_device_info info = { 0 };
-
-	sgpu_run_get_totals(run, totals);
-	sgpu_run_get_paths(run, &paths);
-	sgpu_run_get_progress(run, &done);
-	if (sgpu_device_get_info(device, &info, NULL) != SGPU_OK) {
-		snprintf(info.name, sizeof(info.name), "unknown");
-	}
 	if (cli_json) {
-		print_json(totals, &paths, &done, &info);
+		print_json(report);
 	} else {
-		print_table(totals, &paths, &done, &info);
+		print_table(report);
 	}
 }

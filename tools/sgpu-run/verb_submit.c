@@ -126,11 +126,13 @@ static int show_outputs(const struct request *r, const struct sgpu_run *run, str
 static void say_what_was_done(const struct request *r, const struct sgpu_run *run, int code)
 {
 	const struct worker *w = &r->worker;
+	struct report report;
 
+	report_collect(run, w->context ? sgpu_secure_device(w->context) : w->device, w->keys, w->key_count, &report);
 	if (r->stats && (code == SGPU_OK || code == SGPU_ESEGMENTS)) {
-		report_stats(run, w->context ? sgpu_secure_device(w->context) : w->device);
+		report_stats(&report);
 	}
-	report_batch(run, w->keys, w->key_count, code);
+	report_batch(&report, code);
 }
 
 static int run_batch(const struct request *r, struct outputs *outputs, struct sgpu_error *error)
