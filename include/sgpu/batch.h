@@ -36,7 +36,8 @@ enum {
 
 /* ---- tar: strict POSIX ustar with base-256 sizes and only regular files ---- */
 struct sgpu_tar_reader;
-/* Reads from fd, in order, a block at a time. `name` is for messages. sgpu_tar_close does not close fd. */
+/* Reads from fd, in order, from its position on. `name` is for messages. sgpu_tar_close does not close fd. At the end of
+ * the archive the descriptor stands behind it. */
 SGPU_MUST_CHECK int sgpu_tar_open(int fd, const char *name, struct sgpu_tar_reader **reader,
 				  struct sgpu_error *error);
 /* The same after the first block has been read from fd, to recognise the file. */
@@ -53,7 +54,7 @@ SGPU_MUST_CHECK int sgpu_tar_read(struct sgpu_tar_reader *reader, void *data, si
 				  struct sgpu_error *error);
 /* For bulk work: returns the descriptor, from which the caller reads exactly the current member's payload, and
  * then calls sgpu_tar_consumed. */
-int sgpu_tar_fd(const struct sgpu_tar_reader *reader);
+int sgpu_tar_fd(struct sgpu_tar_reader *reader);
 void sgpu_tar_consumed(struct sgpu_tar_reader *reader, uint64_t bytes);
 
 /* To write a member: the header, then exactly `size` bytes of payload by the caller to the same fd, then the
@@ -110,7 +111,8 @@ struct sgpu_batch {
 	json_t *timings;          /* responses: object of nanoseconds by stage, or NULL */
 	char *manifest_text;      /* canonical JSON, as manifest.json carries it */
 	size_t manifest_size;
-	struct sgpu_manifest *manifest; /* of one that was read: parsed from it, not checked against the operations */
+	struct sgpu_manifest *manifest; /* of one that was read: parsed from it, not checked against the operations; NULL
+	                                   after sgpu_batch_read_known() if it was known */
 	int *by_id;               /* the segments in the order of their ids, for sgpu_batch_segment; or NULL */
 	int by_id_count;
 };
@@ -125,6 +127,11 @@ void sgpu_batch_free(struct sgpu_batch **batch);
  * manifest), SGPU_EPOLICY (a HIGH payload is not sealed). */
 SGPU_MUST_CHECK int sgpu_batch_read_head(struct sgpu_tar_reader *reader, bool response, struct sgpu_batch **batch,
 					 struct sgpu_error *error);
+/* The same for a batch whose manifest may have been parsed before. `find` returns the manifest whose canonical text has
+ * this hash, which stays until the batch is freed, or NULL. */
+typedef const struct sgpu_manifest *(*sgpu_manifest_find_fn)(void *argument, const uint8_t sha256[SGPU_SHA256_SIZE]);
+SGPU_MUST_CHECK int sgpu_batch_read_known(struct sgpu_tar_reader *reader, sgpu_manifest_find_fn find, void *argument,
+					  struct sgpu_batch **batch, struct sgpu_error *error);
 /* The same for a batch or a response. */
 SGPU_MUST_CHECK int sgpu_batch_read_any(struct sgpu_tar_reader *reader, struct sgpu_batch **batch,
 					struct sgpu_error *error);

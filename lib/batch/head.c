@@ -167,8 +167,10 @@ static int check_manifest(struct sgpu_batch *batch, const struct sgpu_manifest *
 	return check_segments(batch, manifest, error);
 }
 
-static int check_head(struct sgpu_batch *batch, struct sgpu_error *error)
+/* find: NULL, or where manifests are that were parsed before. */
+static int check_head(struct sgpu_batch *batch, sgpu_manifest_find_fn find, void *argument, struct sgpu_error *error)
 {
+	const struct sgpu_manifest *known;
 	struct sgpu_faults faults = { 0 };
 	uint8_t digest[SGPU_SHA256_SIZE];
 	int code = sgpu_sha256(batch->manifest_text, batch->manifest_size, digest, error);
@@ -178,6 +180,10 @@ static int check_head(struct sgpu_batch *batch, struct sgpu_error *error)
 	if (!sgpu_equal(digest, batch->manifest_sha256, sizeof(digest))) {
 		return sgpu_fail(error, SGPU_EAUTH, "manifest.json is not the manifest that %s names",
 				 index_name(batch->response));
+	}
+	known = find ? find(argument, digest) : NULL;
+	if (known) {
+		return check_segments(batch, known, error);
 	}
 	code = sgpu_manifest_parse(batch->manifest_text, batch->manifest_size, &batch->manifest, &faults, error);
 	if (!code || (code == SGPU_EINVALID && faults.count)) {
@@ -214,8 +220,8 @@ static int fail_other(struct sgpu_tar_reader *reader, bool is_batch, bool is_res
 	return is_response ? sgpu_hint(error, "'sgpu-seal open' takes it") : SGPU_EINVALID;
 }
 
-static int read_head(struct sgpu_tar_reader *reader, bool batches, bool responses, struct sgpu_batch **batch,
-		     struct sgpu_error *error)
+static int read_head(struct sgpu_tar_reader *reader, bool batches, bool responses, sgpu_manifest_find_fn find,
+		     void *argument, struct sgpu_batch **batch, struct sgpu_error *error)
 {
 	const char *member = NULL;
 	uint64_t size = 0;
@@ -235,7 +241,7 @@ static int read_head(struct sgpu_tar_reader *reader, bool batches, bool response
 		code = read_manifest(reader, made, error);
 	}
 	if (!code) {
-		code = check_head(made, error);
+		code = check_head(made, find, argument, error);
 	}
 	if (code) {
 		sgpu_batch_free(&made);
@@ -249,35 +255,60 @@ static int read_head(struct sgpu_tar_reader *reader, bool batches, bool response
 int sgpu_batch_read_head(struct sgpu_tar_reader *reader, bool response, struct sgpu_batch **batch,
 			 struct sgpu_error *error)
 {
-	return read_head(reader, !response, response, batch, error);
+	return read_head(reader, !response, response, NULL, NULL, batch, error);
+}
+
+int sgpu_batch_read_known(struct sgpu_tar_reader *reader, sgpu_manifest_find_fn find, void *argument,
+			  struct sgpu_batch **batch, struct sgpu_error *error)
+{
+	return read_head(reader, true, false, find, argument, batch, error);
 }
 
 int sgpu_batch_read_any(struct sgpu_tar_reader *reader, struct sgpu_batch **batch, struct sgpu_error *error)
 {
-	return read_head(reader, true, true, batch, error);
+	return read_head(reader, true, true, NULL, NULL, batch, error);
 }
 
-static int write_member(int fd, const char *name, const char *member, const char *text, size_t size,
-			struct sgpu_error *error)
+static size_t member_size(size_t size)
 {
-	int code = sgpu_tar_header(fd, name, member, size, error);
-	if (!code) {
-		code = sgpu_write(fd, name, text, size, error);
-	}
-	return code ? code : sgpu_tar_padding(fd, name, size, error);
+	return SGPU_TAR_BLOCK + (size + SGPU_TAR_BLOCK - 1) / SGPU_TAR_BLOCK * SGPU_TAR_BLOCK;
 }
 
+/* Puts a member into memory that was cleared, and moves *at behind it. */
+static int put_member(uint8_t **at, const char *member, const char *text, size_t size, struct sgpu_error *error)
+{
+	const int code = sgpu_tar_make_header(member, size, *at, error);
+	if (!code) {
+		memcpy(*at + SGPU_TAR_BLOCK, text, size);
+		*at += member_size(size);
+	}
+	return code;
+}
+
+/* Both members in one write. */
 int sgpu_batch_write_head(int fd, const char *name, const struct sgpu_batch *batch, struct sgpu_error *error)
 {
 	char *text = NULL;
+	uint8_t *head = NULL, *end;
 	size_t size = 0;
 	int code = sgpu_batch_text(batch, &text, &size, error);
+	if (code) {
+		return code;
+	}
+	head = end = calloc(1, member_size(size) + member_size(batch->manifest_size));
+	if (!head) {
+		code = sgpu_fail_nomem(error);
+		goto out;
+	}
+	code = put_member(&end, index_name(batch->response), text, size, error);
 	if (!code) {
-		code = write_member(fd, name, index_name(batch->response), text, size, error);
+		code = put_member(&end, "manifest.json", batch->manifest_text, batch->manifest_size, error);
 	}
 	if (!code) {
-		code = write_member(fd, name, "manifest.json", batch->manifest_text, batch->manifest_size, error);
+		code = sgpu_write(fd, name, head, (size_t)(end - head), error);
 	}
+out:
+	free(head);
 	free(text);
 	return code;
 }

@@ -42,6 +42,9 @@ struct sgpu_tar_reader {
 	char member[sizeof(((struct sgpu_tar_raw *)0)->name) + 1];
 	bool seekable;
 	uint64_t position, file_size;     /* seekable only: where reading goes on, and the size when it was opened */
+	uint8_t *ahead;                   /* seekable only: bytes from ahead_at on, or NULL */
+	uint64_t ahead_at;
+	size_t ahead_size;
 	uint64_t remaining;               /* payload bytes of the member that were not read */
 	unsigned padding;                 /* bytes after them */
 	bool begun, ended, lost;          /* lost: the position could not be moved */

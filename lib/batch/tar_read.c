@@ -15,6 +15,8 @@
 
 #include "tar.h"
 
+enum { AHEAD_MAX = 32 << 10 }; /* bytes that are read at once from a file: a small batch is one read */
+
 static int cut_short(const struct sgpu_tar_reader *reader, struct sgpu_error *error)
 {
 	return sgpu_fail(error, SGPU_EINVALID, "'%s' is cut short", reader->name);
@@ -65,22 +67,81 @@ int sgpu_tar_open_block(int fd, const char *name, const uint8_t first[SGPU_TAR_B
 void sgpu_tar_close(struct sgpu_tar_reader **reader)
 {
 	if (reader && *reader) {
+		if ((*reader)->ahead) {
+			sgpu_wipe((*reader)->ahead, AHEAD_MAX);
+		}
+		free((*reader)->ahead);
 		free((*reader)->name);
 		free(*reader);
 		*reader = NULL;
 	}
 }
 
-/* Bytes in a row; the end of the file before them is a fault of the archive. */
+/* Takes what was read ahead, as far as it reaches. */
+static size_t take_ahead(const struct sgpu_tar_reader *reader, void *data, size_t size)
+{
+	const uint64_t skipped = reader->position - reader->ahead_at;
+	if (!reader->ahead || reader->position < reader->ahead_at || skipped >= reader->ahead_size) {
+		return 0;
+	}
+	const size_t left = reader->ahead_size - (size_t)skipped, taken = size < left ? size : left;
+	memcpy(data, reader->ahead + skipped, taken);
+	return taken;
+}
+
+static int read_file(struct sgpu_tar_reader *reader, uint8_t *data, size_t size, size_t *got, struct sgpu_error *error)
+{
+	size_t more = 0;
+	int code = 0;
+
+	*got = take_ahead(reader, data, size);
+	reader->position += *got;
+	if (*got == size) {
+		return 0;
+	}
+	data += *got;
+	size -= *got;
+	if (size < AHEAD_MAX) {
+		reader->ahead = reader->ahead ? reader->ahead : malloc(AHEAD_MAX);
+		if (!reader->ahead) {
+			return sgpu_fail_nomem(error);
+		}
+		reader->ahead_at = reader->position;
+		code = sgpu_pread(reader->fd, reader->name, reader->ahead, AHEAD_MAX, reader->position, &reader->ahead_size,
+				  error);
+		more = code ? 0 : take_ahead(reader, data, size);
+	} else {
+		code = sgpu_pread(reader->fd, reader->name, data, size, reader->position, &more, error);
+	}
+	reader->position += more;
+	*got += more;
+	return code;
+}
+
+/* The next bytes in a row; *got is less than size only at the end of the file. */
+static int read_some(struct sgpu_tar_reader *reader, void *data, size_t size, size_t *got, struct sgpu_error *error)
+{
+	if (reader->seekable) {
+		return read_file(reader, data, size, got, error);
+	}
+	return sgpu_read(reader->fd, reader->name, data, size, got, error);
+}
+
+/* The end of the file before the last byte is a fault of the archive. */
 static int read_exact(struct sgpu_tar_reader *reader, void *data, size_t size, struct sgpu_error *error)
 {
 	size_t got = 0;
-	const int code = sgpu_read(reader->fd, reader->name, data, size, &got, error);
+	const int code = read_some(reader, data, size, &got, error);
 	if (code) {
 		return code;
 	}
-	reader->position += got;
 	return got == size ? 0 : cut_short(reader, error);
+}
+
+/* Moves the descriptor's own position to where reading goes on. */
+static bool move_descriptor(const struct sgpu_tar_reader *reader)
+{
+	return !reader->seekable || lseek(reader->fd, (off_t)reader->position, SEEK_SET) >= 0;
 }
 
 static bool all_zero(const void *data, size_t size)
@@ -99,9 +160,6 @@ static int skip_payload(struct sgpu_tar_reader *reader, struct sgpu_error *error
 		/* That the file holds them was checked when its header was read. */
 		reader->position += reader->remaining;
 		reader->remaining = 0;
-		if (lseek(reader->fd, (off_t)reader->position, SEEK_SET) < 0) {
-			return sgpu_fail_errno(error, "cannot seek in '%s'", reader->name);
-		}
 	}
 	uint8_t buffer[1 << 16];
 	while (reader->remaining) {
@@ -217,11 +275,10 @@ static int read_end(struct sgpu_tar_reader *reader, struct sgpu_error *error)
 	bool zero = all_zero(buffer, SGPU_TAR_BLOCK);
 	size_t total = 0, got = sizeof(buffer);
 	while (zero && got == sizeof(buffer) && total <= SGPU_TAR_TRAILER_MAX) {
-		code = sgpu_read(reader->fd, reader->name, buffer, sizeof(buffer), &got, error);
+		code = read_some(reader, buffer, sizeof(buffer), &got, error);
 		if (code) {
 			return code;
 		}
-		reader->position += got;
 		total += got;
 		zero = all_zero(buffer, got);
 	}
@@ -229,7 +286,7 @@ static int read_end(struct sgpu_tar_reader *reader, struct sgpu_error *error)
 		return sgpu_fail(error, SGPU_EINVALID, "'%s' has data behind its end", reader->name);
 	}
 	reader->ended = true;
-	return 0;
+	return move_descriptor(reader) ? 0 : sgpu_fail_errno(error, "cannot seek in '%s'", reader->name);
 }
 
 /* A file of known size must contain the member, so that a missing end is found before the member is used. */
@@ -260,8 +317,7 @@ static int check_first(struct sgpu_tar_reader *reader, struct sgpu_error *error)
 	int code = 0;
 
 	if (!reader->has_first) {
-		code = sgpu_read(reader->fd, reader->name, &reader->first, sizeof(reader->first), &got, error);
-		reader->position += got;
+		code = read_some(reader, &reader->first, sizeof(reader->first), &got, error);
 	}
 	if (code) {
 		return code;
@@ -332,8 +388,9 @@ int sgpu_tar_read(struct sgpu_tar_reader *reader, void *data, size_t size, struc
 	return code;
 }
 
-int sgpu_tar_fd(const struct sgpu_tar_reader *reader)
+int sgpu_tar_fd(struct sgpu_tar_reader *reader)
 {
+	reader->lost = reader->lost || !move_descriptor(reader);
 	return reader->fd;
 }
 
@@ -345,8 +402,4 @@ void sgpu_tar_consumed(struct sgpu_tar_reader *reader, uint64_t bytes)
 	}
 	reader->remaining -= bytes;
 	reader->position += bytes;
-	/* Positioned reads left the descriptor's own position where it was. */
-	if (reader->seekable && lseek(reader->fd, (off_t)reader->position, SEEK_SET) < 0) {
-		reader->lost = true;
-	}
 }

@@ -12,9 +12,13 @@
 #include <string.h>
 #include <time.h>
 
+#include "run/prepared.h"
 #include "run/run.h"
 #include "run/trace.h"
 
+enum {
+	ENGINE_STREAMS = 8, /* of operations, on a device with engines: what its driver gives queues to */
+};
 
 static const struct sgpu_segment *segment_of(const struct sgpu_job *job, int in_batch)
 {
@@ -169,7 +173,9 @@ static int authenticate(struct sgpu_job *job, struct sgpu_error *error)
 /* The index is authentic, the manifest's types are inferred: they must agree on every size. */
 static int check_sizes(struct sgpu_job *job, struct sgpu_error *error)
 {
-	sgpu_plan_sizes(job->manifest, job->batch);
+	if (!job->prepared->plan) {
+		sgpu_plan_sizes(job->prepared->manifest, job->batch);
+	}
 	for (int i = 0; i < job->batch->segment_count; i++) {
 		const struct sgpu_segment *segment = segment_of(job, i);
 		uint64_t size = 0, sealed = 0;
@@ -194,22 +200,56 @@ static int check_sizes(struct sgpu_job *job, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
+/* Checks a manifest that no batch had before. */
 static int load_manifest(struct sgpu_job *job, struct sgpu_error *error)
 {
+	struct sgpu_manifest *manifest = NULL;
 	struct sgpu_faults faults = { 0 };
 	int rc = sgpu_ops_check(job->batch->manifest, &faults, error);
 
 	if (rc == SGPU_OK && faults.count == 0) {
-		job->manifest = job->batch->manifest;
+		manifest = job->batch->manifest;
 		job->batch->manifest = NULL;
-		return rc;
+	} else {
+		sgpu_faults_clear(&faults);
+		/* Once more, for a text that says where what is wrong stands. */
+		rc = sgpu_ops_load_manifest(job->batch->manifest_text, job->batch->manifest_size, "manifest.json",
+					    &manifest, &faults, error);
 	}
 	sgpu_faults_clear(&faults);
-	/* Once more, for a text that says where what is wrong stands. */
-	rc = sgpu_ops_load_manifest(job->batch->manifest_text, job->batch->manifest_size, "manifest.json", &job->manifest,
-				    &faults, error);
-	sgpu_faults_clear(&faults);
+	if (rc == SGPU_OK) {
+		job->prepared = sgpu_prepared_create(&manifest);
+		rc = job->prepared ? SGPU_OK : sgpu_fail_nomem(error);
+	}
 	return rc;
+}
+
+static int plan_job(const struct sgpu_run_base *base, struct sgpu_prepared *prepared, struct sgpu_error *error)
+{
+	struct sgpu_plan *plan;
+	int rc = sgpu_plan_create(prepared->manifest, &prepared->plan, error);
+
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	plan = prepared->plan;
+	/* Operations use few streams in turn: beyond some they share a queue of the driver. */
+	if (base->traits->opens_on_device && plan->stream_count > ENGINE_STREAMS) {
+		for (int i = 0; i < prepared->manifest->operation_count; i++) {
+			plan->stream[i] %= ENGINE_STREAMS;
+		}
+		plan->stream_count = ENGINE_STREAMS;
+	}
+	sgpu_prepared_keep(base->prepared, prepared);
+	return SGPU_OK;
+}
+
+static const struct sgpu_manifest *find_manifest(void *argument, const uint8_t *sha256)
+{
+	struct sgpu_run_base *base = argument;
+
+	base->job->prepared = sgpu_prepared_find(base->prepared, sha256);
+	return base->job->prepared ? base->job->prepared->manifest : NULL;
 }
 
 /* The last thing that can refuse a batch, so that none is remembered that could have come again. Whoever was a recipient can
@@ -248,16 +288,17 @@ int sgpu_admit(struct sgpu_run_base *base, struct sgpu_tar_reader *tar, struct s
 {
 	struct sgpu_job *job = base->job;
 	uint64_t begin = sgpu_now_ns();
-	int rc = sgpu_batch_read_head(tar, false, &job->batch, error);
+	int rc = sgpu_batch_read_known(tar, find_manifest, base, &job->batch, error);
 
 	sgpu_trace_add(base->trace, SGPU_SPAN_READ, -1, "batch.json", begin, sgpu_now_ns(), 0);
 	if (rc == SGPU_OK && job->options->owners) {
 		rc = sgpu_batch_owner(job->batch, job->options->owners, job->options->owner_count, job->owner, error);
 	}
-	if (rc == SGPU_OK) {
+	if (rc == SGPU_OK && !job->prepared) {
 		rc = load_manifest(job, error);
 	}
 	if (rc == SGPU_OK) {
+		job->manifest = job->prepared->manifest;
 		rc = match_segments(job, error);
 	}
 	if (rc == SGPU_OK) {
@@ -275,7 +316,11 @@ int sgpu_admit(struct sgpu_run_base *base, struct sgpu_tar_reader *tar, struct s
 	if (rc == SGPU_OK) {
 		rc = check_sizes(job, error);
 	}
-	return rc == SGPU_OK ? sgpu_plan_create(job->manifest, &job->plan, error) : rc;
+	if (rc == SGPU_OK && !job->prepared->plan) {
+		rc = plan_job(base, job->prepared, error);
+	}
+	job->plan = rc == SGPU_OK ? job->prepared->plan : NULL;
+	return rc;
 }
 
 void sgpu_job_clear(struct sgpu_job *job)
@@ -283,7 +328,6 @@ void sgpu_job_clear(struct sgpu_job *job)
 	sgpu_wipe(job->batch_key, sizeof(job->batch_key));
 	free(job->to_manifest);
 	free(job->in_batch);
-	sgpu_plan_free(&job->plan);
-	sgpu_manifest_free(&job->manifest);
 	sgpu_batch_free(&job->batch);
+	sgpu_prepared_drop(&job->prepared);
 }

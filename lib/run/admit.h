@@ -8,13 +8,15 @@
 #include <sgpu/run.h>
 
 struct sgpu_run_base;
+struct sgpu_prepared;
 
 /* What admission gives. Nothing of it changes afterwards, but that the key is wiped at the end of the run. */
 struct sgpu_job {
 	const struct sgpu_run_options *options;
 	struct sgpu_batch *batch;
-	struct sgpu_manifest *manifest;
-	struct sgpu_plan *plan;
+	struct sgpu_prepared *prepared;
+	const struct sgpu_manifest *manifest;        /* of the prepared job */
+	const struct sgpu_plan *plan;
 	bool keyed;
 	uint8_t batch_key[SGPU_KEY_SIZE];
 	char owner[SGPU_KID_SIZE + 1];               /* whose signature has verified; empty: nobody's was asked for */

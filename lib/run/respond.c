@@ -24,6 +24,8 @@
 #include "run/run.h"
 #include "run/trace.h"
 
+enum { SMALL_MAX = 8 << 10 }; /* bytes of a payload that is copied to write it with its header */
+
 /* A response that is being made. */
 struct writer {
 	struct sgpu_run_base *base;
@@ -211,22 +213,39 @@ static const struct sgpu_output_end *output_of(const struct writer *w, const str
 	return sgpu_output_get(w->outputs, sgpu_manifest_segment(w->job->manifest, response->segments[index].id));
 }
 
+/* Header, payload and padding in one write. */
+static int write_small(struct writer *w, const struct sgpu_batch *response, int index, const struct sgpu_output_end *end,
+		       struct sgpu_error *error)
+{
+	uint8_t member[SGPU_TAR_BLOCK + SMALL_MAX] = { 0 };
+	const size_t padded = (end->size + SGPU_TAR_BLOCK - 1) / SGPU_TAR_BLOCK * SGPU_TAR_BLOCK;
+	int rc = sgpu_batch_payload_header(response, index, member, error);
+
+	if (rc == SGPU_OK) {
+		memcpy(member + SGPU_TAR_BLOCK, end->data, end->size);
+		rc = sgpu_write(w->fd, w->name, member, SGPU_TAR_BLOCK + padded, error);
+	}
+	return rc;
+}
+
 /* One that is in its place already is passed over. */
 static int write_payload(struct writer *w, const struct sgpu_batch *response, int index, struct sgpu_error *error)
 {
 	const struct sgpu_output_end *end = output_of(w, response, index);
+	const bool small = end->data && end->size <= SMALL_MAX;
 	uint64_t begin = sgpu_now_ns();
-	int rc = sgpu_batch_payload_begin(w->fd, w->name, response, index, error);
+	int rc = small ? write_small(w, response, index, end, error) :
+			 sgpu_batch_payload_begin(w->fd, w->name, response, index, error);
 
 	if (rc == SGPU_OK && end->data) {
-		rc = sgpu_write(w->fd, w->name, end->data, end->size, error);
+		rc = small ? SGPU_OK : sgpu_write(w->fd, w->name, end->data, end->size, error);
 		atomic_fetch_add(&w->base->trace->bytes_out, end->size);
 		sgpu_trace_add(w->base->trace, SGPU_SPAN_WRITE, -1, label_of(w, response, index), begin, sgpu_now_ns(),
 			       end->size);
 	} else if (rc == SGPU_OK && lseek(w->fd, (off_t)end->size, SEEK_CUR) < 0) {
 		rc = sgpu_fail_errno(error, "cannot seek in '%s'", w->name);
 	}
-	return rc == SGPU_OK ? sgpu_batch_payload_end(w->fd, w->name, response, index, error) : rc;
+	return rc == SGPU_OK && !small ? sgpu_batch_payload_end(w->fd, w->name, response, index, error) : rc;
 }
 
 /* Results that went to the file before the response was known: to where they belong, if that is somewhere else. */

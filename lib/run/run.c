@@ -33,7 +33,6 @@
 #include "run/trace.h"
 
 enum {
-	ENGINE_STREAMS = 8,    /* of operations, on a device with engines: what its driver gives queues to */
 	PIPE_SIZE = 1 << 20,
 	FEW_SEGMENTS = 8,      /* these are sooner moved than threads wake */
 };
@@ -340,16 +339,9 @@ static int make_objects(struct sgpu_run *run, struct sgpu_error *error)
 						 .start = start_operation, .argument = run };
 	struct sgpu_outputs_config outputs = { .base = base, .fd = run->submission.out_fd,
 					       .name = run->submission.out_name, .left = output_left, .owner = run };
-	struct sgpu_plan *plan = run->job.plan;
+	const struct sgpu_plan *plan = run->job.plan;
 	int rc;
 
-	/* Operations use few streams in turn: beyond some they share a queue of the driver. */
-	if (base->traits->opens_on_device && plan->stream_count > ENGINE_STREAMS) {
-		for (int i = 0; i < run->job.manifest->operation_count; i++) {
-			plan->stream[i] %= ENGINE_STREAMS;
-		}
-		plan->stream_count = ENGINE_STREAMS;
-	}
 	run->trace.operations = plan->stream_count;
 	base->many = run->job.batch->segment_count > FEW_SEGMENTS;
 	rc = sgpu_memory_create(&run->memory, base->traits->device, plan, base->traits->opens_on_device, error);
@@ -420,8 +412,9 @@ static struct sgpu_run *make_run(struct sgpu_runner *runner, const struct sgpu_s
 	run->submission = *submission;
 	run->job.options = &run->submission.options;
 	run->base = (struct sgpu_run_base){ .traits = &runner->traits, .loop = runner->loop, .threads = runner->threads,
-					    .streams = runner->streams, .engine = runner->engine, .trace = &run->trace,
-					    .job = &run->job, .memory = &run->memory };
+					    .streams = runner->streams, .engine = runner->engine,
+					    .prepared = runner->prepared, .trace = &run->trace, .job = &run->job,
+					    .memory = &run->memory };
 	run->base.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	run->entry.look = look_at_stop;
 	run->reader = (struct sgpu_blocking){ .work = read_blocking, .owner = run };

@@ -21,6 +21,7 @@ struct sgpu_loop;
 struct sgpu_run_streams;
 struct sgpu_threads;
 struct sgpu_engine;
+struct sgpu_prepared_table;
 
 /* What the device is like, and the limits of the runner. */
 struct sgpu_run_traits {
@@ -39,6 +40,7 @@ struct sgpu_run_base {
 	struct sgpu_threads *threads;
 	struct sgpu_run_streams *streams;
 	struct sgpu_engine *engine;
+	struct sgpu_prepared_table *prepared;
 	struct sgpu_run_trace *trace;
 	struct sgpu_job *job;          /* what was admitted */
 	struct sgpu_memory *memory;    /* its buffers on the device */

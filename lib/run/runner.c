@@ -9,6 +9,7 @@
 #include <sgpu/base.h>
 
 #include "run/loop.h"
+#include "run/prepared.h"
 #include "run/streams.h"
 #include "run/threads.h"
 
@@ -79,6 +80,10 @@ int sgpu_runner_create(const struct sgpu_runner_config *config, struct sgpu_runn
 	if (rc < 0) {
 		goto out;
 	}
+	rc = sgpu_prepared_table_create(&r->prepared, error);
+	if (rc < 0) {
+		goto out;
+	}
 	loop = (struct sgpu_loop_config){ .tick = tick, .argument = r, .spin_ns = r->traits.spin_ns };
 	rc = sgpu_loop_create(&loop, &r->loop, error);
 	if (rc < 0) {
@@ -101,6 +106,7 @@ void sgpu_runner_free(struct sgpu_runner **runner)
 	sgpu_threads_free(&r->threads);
 	sgpu_loop_free(&r->loop);
 	sgpu_engine_free(&r->engine);
+	sgpu_prepared_table_free(&r->prepared);
 	sgpu_streams_free(&r->streams);
 	sgpu_presence_clear(&r->presence);
 	pthread_cond_destroy(&r->ended);

@@ -21,6 +21,7 @@ struct sgpu_runner {
 	struct sgpu_threads *threads;
 	struct sgpu_run_streams *streams;
 	struct sgpu_engine *engine;
+	struct sgpu_prepared_table *prepared;
 	struct sgpu_presence presence;
 	pthread_mutex_t mutex;             /* the list, and whether a run has ended */
 	pthread_cond_t ended;

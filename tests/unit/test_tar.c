@@ -111,15 +111,59 @@ UNIT_TEST(payloads_that_are_not_read_are_skipped)
 	CHECK(sgpu_tar_read(reader, data, 10, &error) == 0);
 	CHECK(sgpu_tar_next(reader, &name, &size, &error) == 0 && !strcmp(name, "segments/1") && size == 513);
 	/* Read past our back, in the two ways that bulk readers have. */
-	CHECK(pread(sgpu_tar_fd(reader), data, 513, lseek(fd, 0, SEEK_CUR)) == 513);
+	CHECK(sgpu_tar_fd(reader) == fd);
+	CHECK(pread(fd, data, 513, lseek(fd, 0, SEEK_CUR)) == 513 && data[0] == 1 && data[512] == (uint8_t)(512 * 7 + 1));
 	sgpu_tar_consumed(reader, 513);
 	CHECK(sgpu_tar_next(reader, &name, &size, &error) == 0 && !strcmp(name, "segments/2") && size == 1);
-	CHECK(read(sgpu_tar_fd(reader), data, 1) == 1);
+	CHECK(read(sgpu_tar_fd(reader), data, 1) == 1 && data[0] == 1);
 	sgpu_tar_consumed(reader, 1);
 	CHECK(sgpu_tar_next(reader, &name, &size, &error) == 0 && !name);
 	CHECK(sgpu_tar_next(reader, &name, &size, &error) == 0 && !name);
 	sgpu_tar_close(&reader);
 	CHECK(!reader);
+	sgpu_tar_close(&reader);
+	close(fd);
+}
+
+/* The reader reads ahead in a file, and a bulk reader takes over wherever it is. */
+UNIT_TEST(members_larger_than_what_is_read_ahead_come_back)
+{
+	enum { LARGE = 100000, MEMBERS = 40 };
+	static uint8_t data[LARGE], got[LARGE];
+	const int fd = memory_file("before", 6);
+	struct sgpu_tar_reader *reader = NULL;
+	const char *name = NULL;
+	uint64_t size = 0;
+
+	fill(data, sizeof(data));
+	lseek(fd, 6, SEEK_SET);
+	for (int i = 0; i < MEMBERS; i++) {
+		const size_t bytes = i % 3 ? (size_t)i * 31 : LARGE - (size_t)i;
+		REQUIRE(sgpu_tar_header(fd, "a", "m", bytes, &error) == 0 && sgpu_write(fd, "a", data, bytes, &error) == 0 &&
+			sgpu_tar_padding(fd, "a", bytes, &error) == 0);
+	}
+	REQUIRE(sgpu_tar_end(fd, "a", &error) == 0);
+	const off_t end = lseek(fd, 0, SEEK_CUR);
+	lseek(fd, 6, SEEK_SET);
+	REQUIRE(sgpu_tar_open(fd, "a", &reader, &error) == 0);
+	for (int i = 0; i < MEMBERS; i++) {
+		const size_t bytes = i % 3 ? (size_t)i * 31 : LARGE - (size_t)i, first = bytes / (size_t)(i % 7 + 1);
+
+		REQUIRE(sgpu_tar_next(reader, &name, &size, &error) == 0 && name && size == bytes);
+		memset(got, 0, sizeof(got));
+		REQUIRE(sgpu_tar_read(reader, got, first, &error) == 0);
+		if (i % 2) {
+			CHECK(read(sgpu_tar_fd(reader), got + first, bytes - first) == (ssize_t)(bytes - first));
+			sgpu_tar_consumed(reader, bytes - first);
+		} else if (i % 5) {
+			CHECK(sgpu_tar_read(reader, got + first, bytes - first, &error) == 0);
+		} else {
+			memcpy(got + first, data + first, bytes - first); /* it is skipped */
+		}
+		CHECK(memcmp(got, data, bytes) == 0);
+	}
+	CHECK(sgpu_tar_next(reader, &name, &size, &error) == 0 && !name);
+	CHECK(lseek(fd, 0, SEEK_CUR) == end);
 	sgpu_tar_close(&reader);
 	close(fd);
 }
@@ -348,6 +392,7 @@ int main(void)
 {
 	UNIT_RUN(members_of_all_sizes_come_back);
 	UNIT_RUN(payloads_that_are_not_read_are_skipped);
+	UNIT_RUN(members_larger_than_what_is_read_ahead_come_back);
 	UNIT_RUN(reading_past_a_member_is_refused);
 	UNIT_RUN(the_header_is_that_of_the_standard);
 	UNIT_RUN(sizes_beyond_eight_gibibytes_are_base_256);
