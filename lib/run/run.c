@@ -518,7 +518,7 @@ void sgpu_run_free(struct sgpu_run **run)
 void sgpu_run_get_progress(const struct sgpu_run *run, struct sgpu_run_progress *progress)
 {
 	uint64_t begin = atomic_load(&run->trace.begin_ns), end = atomic_load(&run->trace.end_ns);
-	uint64_t stop = atomic_load(&run->busy) ? atomic_load(&run->base.stop_ns) : 0;
+	const bool stopping = atomic_load(&run->busy) && atomic_load(&run->base.stop) != SGPU_OK;
 
 	*progress = (struct sgpu_run_progress){
 		.operations_done = atomic_load(&run->count.done),
@@ -527,7 +527,7 @@ void sgpu_run_get_progress(const struct sgpu_run *run, struct sgpu_run_progress 
 		.bytes_in = atomic_load(&run->trace.bytes_in),
 		.bytes_out = atomic_load(&run->trace.bytes_out),
 		.elapsed_ns = (end ? end : sgpu_now_ns()) - begin,
-		.stopping_ns = stop ? sgpu_now_ns() - stop : 0,
+		.stopping_ns = stopping ? sgpu_now_ns() - atomic_load(&run->base.stop_ns) : 0,
 	};
 }
 

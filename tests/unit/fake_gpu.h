@@ -35,7 +35,7 @@ struct fake_gpu {
 	atomic_int registered, registrations, hung, keys;
 	atomic_bool misuse, cancelled;
 	bool hangs;                            /* launches do, until they are cancelled, */
-	unsigned stop_us;                      /* and so long */
+	atomic_bool *lets_go;                  /* and this, if any, is set */
 	pthread_mutex_t lock;
 	struct { const uint8_t *memory; uint8_t *pinned; uint64_t size; } maps[FAKE_REGISTERED_MAX];
 };
@@ -287,7 +287,9 @@ static inline int fake_hang(struct sgpu_launch *launch, void *argument)
 	while (!atomic_load(&fake.cancelled)) {
 		usleep(1000);
 	}
-	usleep(fake.stop_us);
+	while (fake.lets_go && !atomic_load(fake.lets_go)) {
+		usleep(1000);
+	}
 	return sgpu_fail(launch->error, SGPU_ECANCELED, "given up");
 }
 

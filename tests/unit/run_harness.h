@@ -336,6 +336,14 @@ static inline int run_job(struct job *job, const struct sgpu_key *key, int *out)
 	return rc;
 }
 
+/* A deadline is to pass after the batch was admitted. Whether it passed before, as it may on a slow machine: the next try
+ * has more time. */
+static inline bool was_too_soon(int rc, uint64_t *after_ns)
+{
+	*after_ns *= 5;
+	return rc == SGPU_ETIMEOUT && *after_ns < UINT64_C(200000000000);
+}
+
 static inline bool is_empty(int fd)
 {
 	return lseek(fd, 0, SEEK_END) == 0;

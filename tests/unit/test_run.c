@@ -4,6 +4,7 @@
  * chunks and pieces, what is refused, what fails alone, deadlines and cancellation.
  */
 #include <pthread.h>
+#include <sys/ioctl.h>
 
 #include "run/place.h"
 
@@ -417,20 +418,32 @@ UNIT_TEST(a_payload_in_a_file_is_refused_where_no_folder_is_open)
 }
 
 /* ---- time and signals ---- */
+static void empty_pipe(int end)
+{
+	int left;
+	char byte;
+
+	while (ioctl(end, FIONREAD, &left) == 0 && left > 0 && read(end, &byte, 1) == 1) {
+	}
+}
+
 UNIT_TEST(a_silent_sender_does_not_hold_the_run_past_its_deadline)
 {
+	uint64_t after = 200000000;
 	struct answer answer;
 	struct job job;
-	int in, out = memfd_create("response", MFD_CLOEXEC), ends[2];
+	int in, rc, out = memfd_create("response", MFD_CLOEXEC), ends[2];
 	char head[4096 + 8000];
 
 	make_job(&job, 40000);
 	in = sign_and_write(&job);
-	if (pipe2(ends, O_CLOEXEC) || read(in, head, sizeof(head)) != (ssize_t)sizeof(head) ||
-	    write(ends[1], head, sizeof(head)) != (ssize_t)sizeof(head)) {
-		abort();
-	}
-	CHECK(run_with(&owner, ends[0], out, sgpu_now_ns() + 200000000, NULL) == SGPU_ESEGMENTS);
+	REQUIRE(pipe2(ends, O_CLOEXEC) == 0 && read(in, head, sizeof(head)) == (ssize_t)sizeof(head));
+	do {
+		REQUIRE(write(ends[1], head, sizeof(head)) == (ssize_t)sizeof(head));
+		rc = run_with(&owner, ends[0], out, sgpu_now_ns() + after, NULL);
+		empty_pipe(ends[0]);
+	} while (was_too_soon(rc, &after));
+	CHECK(rc == SGPU_ESEGMENTS);
 	lseek(out, 0, SEEK_SET);
 	REQUIRE(read_answer(out, job.key, &answer));
 	CHECK(says(&answer, 0, SGPU_ETIMEOUT, "deadline") && says(&answer, 1, SGPU_ETIMEOUT, "deadline"));
