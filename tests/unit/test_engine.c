@@ -43,17 +43,23 @@ UNIT_TEST(many_transfers_share_a_single_staging_buffer)
 struct patient {
 	struct move *large;
 	struct move small[4];
+	atomic_bool looked; /* the test has, at what had ended when the small ones had */
 };
 
 static int read_when_small_ones_are_done(void *context, uint64_t position, void *data, size_t size,
 					 struct sgpu_error *why)
 {
 	struct patient *p = context;
+	int ended = 0;
 
 	for (int i = 0; i < 4; i++) {
 		for (int ms = 0; ms < 50 && atomic_load(&p->small[i].done) == 0; ms++) {
 			usleep(1000);
 		}
+		ended += atomic_load(&p->small[i].done) != 0;
+	}
+	while (ended == 4 && !atomic_load(&p->looked)) {
+		usleep(1000);
 	}
 	return read_some(p->large, position, data, size, why);
 }
@@ -77,6 +83,7 @@ UNIT_TEST(a_large_transfer_does_not_hold_up_a_small_one)
 		CHECK(finish(&p.small[i]) == SGPU_OK);
 	}
 	CHECK(atomic_load(&large.done) == 0);
+	atomic_store(&p.looked, true);
 	CHECK(finish(&large) == SGPU_OK);
 	check_move(&large);
 	for (int i = 0; i < 4; i++) {
