@@ -124,9 +124,9 @@ static int run_slowly(struct sgpu_launch *launch, void *argument)
 	uint64_t end = sgpu_now_ns() + slow->ns;
 
 	(void)launch;
-	while (sgpu_now_ns() < end) {
+	do {
 		(*slow->word)++;
-	}
+	} while (sgpu_now_ns() < end);
 	return SGPU_OK;
 }
 
