@@ -36,6 +36,7 @@ enum sgpu_code {
 		SGPU_EEXPIRED = -17,    /* evidence: too old or not valid yet, or a certificate has expired; exit 4 */
 	SGPU_ENONCE = -18,      /* evidence: made for another nonce; exit 4 */
 	SGPU_EBINDING = -19,    /* evidence: its parts do not belong together, or to this key; exit 4 */
+	SGPU_ERETRY = -20,      /* no room now, try again later; exit 3 */
 };
 
 enum { SGPU_ERROR_TEXT_MAX = 512, SGPU_ERROR_HINT_MAX = 256 };

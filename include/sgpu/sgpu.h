@@ -21,6 +21,7 @@
 #include <sgpu/ops.h>
 #include <sgpu/stage.h>
 #include <sgpu/transfer.h>
+#include <sgpu/ring.h>
 #include <sgpu/channel.h>
 #include <sgpu/secure.h>
 #include <sgpu/replay.h>

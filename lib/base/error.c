@@ -35,6 +35,7 @@ static const struct {
 	{ SGPU_EEXPIRED, 4, "EEXPIRED", "too old, or not valid at this time" },
 	{ SGPU_ENONCE, 4, "ENONCE", "made for another nonce" },
 	{ SGPU_EBINDING, 4, "EBINDING", "parts that do not belong together" },
+	{ SGPU_ERETRY, 3, "ERETRY", "no room now, try again later" },
 };
 
 enum { CODE_COUNT = sizeof(codes) / sizeof(codes[0]), UNKNOWN = 1 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Looks at the clock now and then only.
+ * Looks at the word after each pause, and at the clock now and then only.
  */
 #include "base/spin.h"
 
@@ -16,7 +16,7 @@ bool sgpu_spin(const _Atomic uint32_t *word, uint32_t seen, uint64_t ns)
 		if (ns == 0 || sgpu_now_ns() >= limit) {
 			return false;
 		}
-		for (int i = 0; i < PAUSES; i++) {
+		for (int i = 0; i < PAUSES && atomic_load(word) == seen; i++) {
 			sgpu_pause();
 		}
 	}

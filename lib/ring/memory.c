@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Whoever can shrink a file that others have mapped makes them fault. So the size is sealed before the memory is
+ * handed out, and whoever receives it looks for the seals before mapping it.
+ */
+#include "ring/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U
+#endif
+#define SIZE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+#define WRITE_SEALS (F_SEAL_WRITE | 0x0010 /* F_SEAL_FUTURE_WRITE */)
+#define TMPFS 0x01021994L /* TMPFS_MAGIC: not hugetlbfs, where touching a page may fail */
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the generation is the upper half of the last word");
+_Static_assert(sizeof(struct sgpu_ring_descriptor) == SGPU_RING_DESCRIPTOR_SIZE, "a cache line");
+_Static_assert(offsetof(struct sgpu_ring_descriptor, generation) == 60, "the last four bytes");
+_Static_assert(sizeof(struct sgpu_ring_completion) == SGPU_RING_COMPLETION_SIZE, "half a cache line");
+_Static_assert(offsetof(struct sgpu_ring_completion, generation) == 28, "the last four bytes");
+_Static_assert(offsetof(struct sgpu_ring_header, client) == 256, "sgpu-ring(5)");
+_Static_assert(offsetof(struct sgpu_ring_header, worker) == 512, "sgpu-ring(5)");
+_Static_assert(sizeof(struct sgpu_ring_header) == 768, "sgpu-ring(5)");
+
+static bool is_count(uint32_t count, uint32_t most)
+{
+	return count >= SGPU_RING_ENTRIES_MIN && count <= most && (count & (count - 1)) == 0;
+}
+
+static bool are_counts(uint32_t submissions, uint32_t completions)
+{
+	return is_count(submissions, SGPU_RING_SUBMISSIONS_MAX) && is_count(completions, SGPU_RING_COMPLETIONS_MAX) &&
+	       completions >= submissions;
+}
+
+static size_t size_of(uint32_t submissions, uint32_t completions)
+{
+	const size_t size = SGPU_RING_PAGE + (size_t)submissions * SGPU_RING_DESCRIPTOR_SIZE +
+			    (size_t)completions * SGPU_RING_COMPLETION_SIZE;
+
+	return (size + SGPU_RING_PAGE - 1) / SGPU_RING_PAGE * SGPU_RING_PAGE;
+}
+
+int sgpu_ring_memory_create(uint32_t submissions, uint32_t completions, int *fd, struct sgpu_error *error)
+{
+	struct sgpu_ring_header header = { .magic = SGPU_RING_MAGIC, .version = SGPU_RING_VERSION,
+					   .submissions = submissions, .completions = completions };
+	int rc = SGPU_OK, made;
+
+	*fd = -1;
+	if (!are_counts(submissions, completions)) {
+		return sgpu_fail(error, SGPU_EUSAGE, "a ring of %u submissions and %u completions: both must be powers of two "
+				 "from %d on, at most %d and %d, and completions at least as many as submissions", submissions,
+				 completions, SGPU_RING_ENTRIES_MIN, SGPU_RING_SUBMISSIONS_MAX, SGPU_RING_COMPLETIONS_MAX);
+	}
+	made = memfd_create("sgpu-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+	if (made < 0 && errno == EINVAL) { /* a kernel before 6.3 */
+		made = memfd_create("sgpu-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	}
+	if (made < 0) {
+		return sgpu_fail_errno(error, "cannot make the memory of a ring");
+	}
+	/* All pages at once, so that no first touch has to find one. */
+	if (fallocate(made, 0, 0, (off_t)size_of(submissions, completions)) != 0 ||
+	    pwrite(made, &header, sizeof(header), 0) != (ssize_t)sizeof(header) ||
+	    fcntl(made, F_ADD_SEALS, SIZE_SEALS) != 0) {
+		rc = sgpu_fail_errno(error, "cannot make the memory of a ring");
+		close(made);
+		return rc;
+	}
+	*fd = made;
+	return SGPU_OK;
+}
+
+/* The file may be anything that another process has sent. */
+static int check_file(int fd, size_t *size, struct sgpu_error *error)
+{
+	struct stat status;
+	struct statfs system;
+	int seals;
+
+	if (fstat(fd, &status) != 0 || fstatfs(fd, &system) != 0) {
+		return sgpu_fail_errno(error, "cannot look at the memory of a ring");
+	}
+	seals = fcntl(fd, F_GET_SEALS);
+	if (!S_ISREG(status.st_mode) || system.f_type != TMPFS || seals < 0) {
+		return sgpu_fail(error, SGPU_EINVALID, "the memory of a ring is not a memory file");
+	}
+	if ((seals & SIZE_SEALS) != SIZE_SEALS) {
+		return sgpu_fail(error, SGPU_EPOLICY, "the memory of a ring is not sealed against a change of its size");
+	}
+	if (seals & WRITE_SEALS) {
+		return sgpu_fail(error, SGPU_EINVALID, "the memory of a ring is sealed against writing");
+	}
+	if (status.st_size < SGPU_RING_PAGE ||
+	    (uint64_t)status.st_size > size_of(SGPU_RING_SUBMISSIONS_MAX, SGPU_RING_COMPLETIONS_MAX)) {
+		return sgpu_fail(error, SGPU_EINVALID, "the memory of a ring has %lld bytes", (long long)status.st_size);
+	}
+	*size = (size_t)status.st_size;
+	return SGPU_OK;
+}
+
+/* Takes one copy of the header's fixed part; the other side may be changing it. */
+static int check_header(struct sgpu_ring_memory *memory, struct sgpu_error *error)
+{
+	struct sgpu_ring_header header;
+	volatile const uint64_t *words = (volatile const uint64_t *)memory->header;
+	uint64_t copy[64 / sizeof(uint64_t)];
+	uint32_t other = 0;
+
+	for (size_t i = 0; i < sizeof(copy) / sizeof(copy[0]); i++) {
+		copy[i] = words[i];
+	}
+	memcpy(&header, copy, sizeof(copy));
+	for (size_t i = 0; i < sizeof(header.reserved) / sizeof(header.reserved[0]); i++) {
+		other |= header.reserved[i];
+	}
+	if (memcmp(header.magic, SGPU_RING_MAGIC, sizeof(header.magic)) != 0 || other) {
+		return sgpu_fail(error, SGPU_EINVALID, "the memory of a ring does not begin with a ring's header");
+	}
+	if (header.version != SGPU_RING_VERSION) {
+		return sgpu_fail(error, SGPU_EINVALID, "the ring has version %u, and this program knows %d", header.version,
+				 SGPU_RING_VERSION);
+	}
+	if (!are_counts(header.submissions, header.completions) ||
+	    size_of(header.submissions, header.completions) != memory->size) {
+		return sgpu_fail(error, SGPU_EINVALID, "a ring of %u submissions and %u completions does not have %zu bytes",
+				 header.submissions, header.completions, memory->size);
+	}
+	memory->submission_count = header.submissions;
+	memory->completion_count = header.completions;
+	return SGPU_OK;
+}
+
+int sgpu_ring_map(int fd, struct sgpu_ring_memory *memory, struct sgpu_error *error)
+{
+	void *base;
+	int rc;
+
+	memset(memory, 0, sizeof(*memory));
+	rc = check_file(fd, &memory->size, error);
+	if (rc < 0) {
+		return rc;
+	}
+	base = mmap(NULL, memory->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (base == MAP_FAILED) {
+		return sgpu_fail_errno(error, "cannot map the memory of a ring");
+	}
+	(void)madvise(base, memory->size, MADV_DONTDUMP);
+	memory->header = base;
+	rc = check_header(memory, error);
+	if (rc < 0) {
+		sgpu_ring_unmap(memory);
+		return rc;
+	}
+	memory->submissions = (_Atomic uint64_t *)((char *)base + SGPU_RING_PAGE);
+	memory->completions = memory->submissions + (size_t)memory->submission_count * SGPU_DESCRIPTOR_WORDS;
+	return SGPU_OK;
+}
+
+void sgpu_ring_unmap(struct sgpu_ring_memory *memory)
+{
+	if (memory->header) {
+		munmap(memory->header, memory->size);
+		memory->header = NULL;
+	}
+}

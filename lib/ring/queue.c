@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tests/model/ring.pml has this file's protocol for spin, and loses an entry without each of the orders named here.
+ */
+#include "ring/queue.h"
+
+#include <stddef.h>
+
+enum { ATTEMPTS = 256 };
+
+static uint32_t generation_of(const struct sgpu_queue *queue, uint64_t position)
+{
+	return (uint32_t)(position >> queue->shift) + 1;
+}
+
+static _Atomic uint64_t *place_of(const struct sgpu_queue *queue, uint64_t position)
+{
+	return queue->entries + (size_t)(position & (queue->count - 1)) * queue->words;
+}
+
+void sgpu_queue_set(struct sgpu_queue *queue, _Atomic uint64_t *entries, unsigned words, uint32_t count,
+		    _Atomic uint64_t *head)
+{
+	queue->entries = entries;
+	queue->head = head;
+	queue->count = count;
+	queue->shift = (uint32_t)__builtin_ctz(count);
+	queue->words = words;
+}
+
+void sgpu_producer_set(struct sgpu_producer *producer, const struct sgpu_queue *queue, sgpu_store_fn *store, bool shared,
+		       uint64_t position)
+{
+	producer->queue = *queue;
+	producer->store = store;
+	producer->shared = shared;
+	atomic_init(&producer->tail, position);
+	atomic_init(&producer->head_seen, position);
+}
+
+void sgpu_consumer_set(struct sgpu_consumer *consumer, const struct sgpu_queue *queue, uint64_t position)
+{
+	consumer->queue = *queue;
+	consumer->position = position;
+}
+
+/* Reads the consumer's head and the tail. An honest head only grows and never passes the tail, so it lies between one
+ * that was seen before and a tail that is read after it.
+ *
+ * acquire: the consumer has read an entry before its head says so; what is stored over that entry comes later. A thread
+ * that finds the head in head_seen gets the same order from whoever put it there. */
+static int look_at_head(struct sgpu_producer *producer, uint64_t *head, uint64_t *tail, struct sgpu_error *error)
+{
+	const uint64_t seen = atomic_load_explicit(&producer->head_seen, memory_order_acquire);
+
+	*head = atomic_load_explicit(producer->queue.head, memory_order_acquire);
+	*tail = atomic_load_explicit(&producer->tail, memory_order_acquire);
+	if (*head - seen > *tail - seen) {
+		return sgpu_fail(error, SGPU_EINVALID, "the ring's other side says that it has taken %llu entries, and %llu "
+				 "were put", (unsigned long long)*head, (unsigned long long)*tail);
+	}
+	/* Two threads may store in either order: an older head is a head as well. */
+	atomic_store_explicit(&producer->head_seen, *head, memory_order_release);
+	return SGPU_OK;
+}
+
+/* Finds a free position and makes it this thread's. A place is free when the entry that was there `count` positions
+ * before has been taken. The number of attempts is bounded: nothing that other threads or a hostile consumer do can
+ * keep this one here. */
+static int claim(struct sgpu_producer *producer, uint64_t *position, struct sgpu_error *error)
+{
+	uint64_t head, tail;
+	int rc;
+
+	for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
+		head = atomic_load_explicit(&producer->head_seen, memory_order_acquire);
+		tail = atomic_load_explicit(&producer->tail, memory_order_acquire);
+		if (tail - head >= producer->queue.count) {
+			rc = look_at_head(producer, &head, &tail, error);
+			if (rc < 0) {
+				return rc;
+			}
+			if (tail - head == producer->queue.count) {
+				return SGPU_ERETRY;
+			}
+			if (tail - head > producer->queue.count) {
+				continue; /* others have put and the consumer taken since: this head is an old one */
+			}
+		}
+		*position = tail;
+		if (!producer->shared) {
+			atomic_store_explicit(&producer->tail, tail + 1, memory_order_relaxed);
+			return SGPU_OK;
+		}
+		/* Whoever moves the tail owns the position; another thread's turn costs another look. No thread waits for
+		 * one that has a position and has not filled it; the consumer just does not get further. */
+		if (atomic_compare_exchange_weak_explicit(&producer->tail, &tail, tail + 1, memory_order_acq_rel,
+							  memory_order_relaxed)) {
+			return SGPU_OK;
+		}
+	}
+	return SGPU_ERETRY;
+}
+
+int sgpu_producer_put(struct sgpu_producer *producer, const uint64_t *words, struct sgpu_error *error)
+{
+	const struct sgpu_queue *queue = &producer->queue;
+	uint64_t entry[8], position;
+	int rc = claim(producer, &position, error);
+
+	if (rc < 0) {
+		return rc;
+	}
+	for (unsigned i = 0; i < queue->words; i++) {
+		entry[i] = words[i];
+	}
+	entry[queue->words - 1] = (uint32_t)entry[queue->words - 1] | (uint64_t)generation_of(queue, position) << 32;
+	producer->store(place_of(queue, position), entry, queue->words);
+	return SGPU_OK;
+}
+
+int sgpu_producer_pending(struct sgpu_producer *producer, uint64_t *pending, struct sgpu_error *error)
+{
+	uint64_t head, tail;
+	int rc = look_at_head(producer, &head, &tail, error);
+
+	*pending = rc < 0 ? 0 : tail - head;
+	return rc;
+}
+
+int sgpu_consumer_take(struct sgpu_consumer *consumer, uint64_t *words, struct sgpu_error *error)
+{
+	const struct sgpu_queue *queue = &consumer->queue;
+	const uint32_t wanted = generation_of(queue, consumer->position);
+	_Atomic uint64_t *place = place_of(queue, consumer->position);
+	/* acquire: the other words are read after the generation that says that they are there. */
+	const uint64_t last = atomic_load_explicit(&place[queue->words - 1], memory_order_acquire);
+
+	if ((uint32_t)(last >> 32) != wanted) {
+		if ((uint32_t)(last >> 32) == wanted - 1) {
+			return SGPU_ERETRY;
+		}
+		return sgpu_fail(error, SGPU_EINVALID, "an entry of the ring has generation %u, not %u or %u",
+				 (uint32_t)(last >> 32), wanted - 1, wanted);
+	}
+	/* Each word once. A hostile producer may change them meanwhile: what is looked at is the copy. */
+	for (unsigned i = 0; i + 1 < queue->words; i++) {
+		words[i] = atomic_load_explicit(&place[i], memory_order_relaxed);
+	}
+	words[queue->words - 1] = (uint32_t)last;
+	consumer->position++;
+	/* release: the copy comes before the producer may fill the place again. */
+	atomic_store_explicit(queue->head, consumer->position, memory_order_release);
+	return SGPU_OK;
+}
+
+const _Atomic uint32_t *sgpu_consumer_word(const struct sgpu_consumer *consumer, uint32_t *empty)
+{
+	const struct sgpu_queue *queue = &consumer->queue;
+
+	*empty = generation_of(queue, consumer->position) - 1;
+	return (const _Atomic uint32_t *)&place_of(queue, consumer->position)[queue->words - 1] + 1;
+}
+
+bool sgpu_consumer_ready(const struct sgpu_consumer *consumer)
+{
+	const struct sgpu_queue *queue = &consumer->queue;
+	const uint64_t last = atomic_load_explicit(&place_of(queue, consumer->position)[queue->words - 1],
+						   memory_order_seq_cst);
+
+	return (uint32_t)(last >> 32) != generation_of(queue, consumer->position) - 1;
+}

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The words `sleeping` lie in shared memory, so a hostile peer may set them to anything. What it gets from that: it
+ * sleeps on, it wakes this side too often, or it makes this side try to wake it, with a system call that cannot block.
+ * That is why the doorbell is a socket. An eventfd blocks a writer whose peer has filled it and has cleared O_NONBLOCK,
+ * which both ends share; MSG_DONTWAIT belongs to one call. And a socket shows that the other end is closed.
+ */
+#include "ring/wait.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+
+#include "base/spin.h"
+
+/* A wake from deep idle takes 150 to 230 us on recent processors: to spin longer than that saves nothing. */
+enum { SPIN_LEAST_NS = 1000, SPIN_MOST_NS = 200000, SPIN_FIRST_NS = 20000 };
+
+/* ---- how long to spin ---- */
+
+void sgpu_spin_time_set(struct sgpu_spin_time *time, const struct sgpu_ring_wait *wait)
+{
+	memset(time, 0, sizeof(*time));
+	/* With one processor, what is waited for cannot happen while this thread spins. */
+	if (wait->never_spin || (!wait->spin_most_ns && sgpu_cpu_count() == 1)) {
+		return;
+	}
+	time->most = wait->spin_most_ns ? wait->spin_most_ns : SPIN_MOST_NS;
+	time->least = wait->spin_least_ns ? wait->spin_least_ns : SPIN_LEAST_NS;
+	time->least = time->least < time->most ? time->least : time->most;
+	time->ns = SPIN_FIRST_NS < time->most ? SPIN_FIRST_NS : time->most;
+	time->ns = time->ns > time->least ? time->ns : time->least;
+}
+
+void sgpu_spin_time_adapt(struct sgpu_spin_time *time, uint64_t slept_ns, bool useful)
+{
+	if (useful && slept_ns < time->most) {
+		time->ns = time->ns < time->most / 2 ? time->ns * 2 : time->most;
+	} else {
+		time->ns = time->ns / 2 > time->least ? time->ns / 2 : time->least;
+	}
+}
+
+/* ---- spinning ---- */
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+
+static bool has_waitpkg(void)
+{
+	static atomic_int known; /* 0: not asked yet, 1: no, 2: yes */
+	unsigned a, b, c, d;
+	int answer = atomic_load_explicit(&known, memory_order_relaxed);
+
+	if (!answer) {
+		answer = __get_cpuid_count(7, 0, &a, &b, &c, &d) && (c & (1u << 5)) ? 2 : 1;
+		atomic_store_explicit(&known, answer, memory_order_relaxed);
+	}
+	return answer == 2;
+}
+
+/* UMONITOR watches the line, and UMWAIT stops the core, in the lighter of its two states, until somebody writes to it or
+ * some microseconds have passed. The look between them sees what came before UMONITOR. */
+static void wait_for_line(const _Atomic uint32_t *word, uint32_t seen)
+{
+	const uint64_t until = __builtin_ia32_rdtsc() + 20000;
+
+	__asm__ volatile(".byte 0xf3, 0x0f, 0xae, 0xf0" /* umonitor %rax */ : : "a"(word) : "memory");
+	if (atomic_load(word) == seen) {
+		__asm__ volatile(".byte 0xf2, 0x0f, 0xae, 0xf1" /* umwait %ecx */
+				 : : "c"(1), "a"((uint32_t)until), "d"((uint32_t)(until >> 32)) : "memory", "cc");
+	}
+}
+#else
+static bool has_waitpkg(void)
+{
+	return false;
+}
+
+static void wait_for_line(const _Atomic uint32_t *word, uint32_t seen)
+{
+	(void)word;
+	(void)seen;
+}
+#endif
+
+/* Until the word is another, for `ns` at most. */
+static bool spin(const _Atomic uint32_t *word, uint32_t seen, uint64_t ns)
+{
+	uint64_t end;
+
+	if (ns <= SPIN_LEAST_NS || !has_waitpkg()) {
+		return sgpu_spin(word, seen, ns);
+	}
+	end = sgpu_now_ns() + ns;
+	if (sgpu_spin(word, seen, SPIN_LEAST_NS)) {
+		return true;
+	}
+	while (atomic_load(word) == seen) {
+		if (sgpu_now_ns() >= end) {
+			return false;
+		}
+		wait_for_line(word, seen);
+	}
+	return true;
+}
+
+/* ---- sleeping ---- */
+
+/* The store comes before the look, for all to see: whoever puts an entry after the look finds the word set. */
+bool sgpu_sleeper_arm(struct sgpu_sleeper *sleeper, const struct sgpu_consumer *consumer)
+{
+	const uint32_t how = sleeper->doorbell >= 0 ? SGPU_SLEEPS_ON_DOORBELL : SGPU_SLEEPS_ON_FUTEX;
+
+	atomic_store_explicit(sleeper->own, how, memory_order_seq_cst);
+	if (sgpu_consumer_ready(consumer)) {
+		atomic_store_explicit(sleeper->own, SGPU_AWAKE, memory_order_relaxed);
+		return false;
+	}
+	return true;
+}
+
+/* What the other side sent is thrown away, some thousand bytes at a time. */
+static bool is_closed(int doorbell)
+{
+	char bytes[4096];
+	ssize_t got;
+
+	do {
+		got = recv(doorbell, bytes, sizeof(bytes), MSG_DONTWAIT);
+	} while (got < 0 && errno == EINTR);
+	return got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK);
+}
+
+int sgpu_sleeper_disarm(struct sgpu_sleeper *sleeper, const struct sgpu_consumer *consumer, struct sgpu_error *error)
+{
+	atomic_store_explicit(sleeper->own, SGPU_AWAKE, memory_order_relaxed);
+	/* What was put before the end is still to be had: so first whether it ended, then whether something is there. */
+	if (sleeper->doorbell >= 0 && is_closed(sleeper->doorbell) && !sgpu_consumer_ready(consumer)) {
+		return sgpu_fail(error, SGPU_ESYSTEM, "the other side of the ring has gone");
+	}
+	return SGPU_OK;
+}
+
+static struct timespec time_left(uint64_t now, uint64_t deadline_ns)
+{
+	const uint64_t left = deadline_ns > now ? deadline_ns - now : 0;
+
+	return (struct timespec){ .tv_sec = (time_t)(left / 1000000000), .tv_nsec = (long)(left % 1000000000) };
+}
+
+/* Until woken, or later for no reason; whoever calls looks again. */
+static void sleep_until(struct sgpu_sleeper *sleeper, uint64_t now, uint64_t deadline_ns)
+{
+	const struct timespec left = time_left(now, deadline_ns);
+	struct pollfd bell = { .fd = sleeper->doorbell, .events = POLLIN | POLLRDHUP };
+
+	if (sleeper->doorbell >= 0) {
+		(void)ppoll(&bell, 1, deadline_ns ? &left : NULL, NULL);
+	} else {
+		(void)syscall(SYS_futex, sleeper->own, FUTEX_WAIT, SGPU_SLEEPS_ON_FUTEX, deadline_ns ? &left : NULL, NULL, 0);
+	}
+}
+
+int sgpu_sleeper_wait(struct sgpu_sleeper *sleeper, const struct sgpu_consumer *consumer, uint64_t deadline_ns,
+		      struct sgpu_error *error)
+{
+	uint32_t empty;
+	const _Atomic uint32_t *word = sgpu_consumer_word(consumer, &empty);
+	uint64_t before;
+	int rc;
+
+	while (!spin(word, empty, sleeper->time.ns)) {
+		before = sgpu_now_ns();
+		if (deadline_ns && before >= deadline_ns) {
+			return sgpu_fail(error, SGPU_ETIMEOUT, "nothing came from the other side of the ring in time");
+		}
+		if (!sgpu_sleeper_arm(sleeper, consumer)) {
+			break;
+		}
+		sleep_until(sleeper, before, deadline_ns);
+		rc = sgpu_sleeper_disarm(sleeper, consumer, error);
+		if (rc < 0) {
+			return rc;
+		}
+		if (sleeper->time.most) {
+			sgpu_spin_time_adapt(&sleeper->time, sgpu_now_ns() - before, sgpu_consumer_ready(consumer));
+		}
+	}
+	return SGPU_OK;
+}
+
+/* ---- waking ---- */
+
+void sgpu_wake_sleeper(struct sgpu_sleeper *sleeper)
+{
+	const int saved = errno;
+
+	/* One of several producers does it. */
+	switch (atomic_exchange_explicit(sleeper->other, SGPU_AWAKE, memory_order_seq_cst)) {
+	case SGPU_SLEEPS_ON_FUTEX:
+		(void)syscall(SYS_futex, sleeper->other, FUTEX_WAKE, 1, NULL, NULL, 0);
+		break;
+	case SGPU_SLEEPS_ON_DOORBELL:
+		/* A full socket wakes as well, and one that is closed has nobody to wake. */
+		if (sleeper->doorbell >= 0) {
+			(void)send(sleeper->doorbell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+		}
+		break;
+	default:
+		break; /* another thread has, or the word is not one of ours */
+	}
+	errno = saved;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Waiting for the other side: spinning for a time that adapts, then sleeping; and waking the other side, which costs a
+ * system call only if it sleeps.
+ */
+#ifndef SGPU_RING_WAIT_H
+#define SGPU_RING_WAIT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ring/queue.h"
+
+/* How a side sleeps, in its word `sleeping`. */
+enum sgpu_sleep { SGPU_AWAKE, SGPU_SLEEPS_ON_FUTEX, SGPU_SLEEPS_ON_DOORBELL };
+
+/* ---- how long to spin ---- */
+struct sgpu_spin_time {
+	uint64_t ns, least, most;
+};
+
+void sgpu_spin_time_set(struct sgpu_spin_time *time, const struct sgpu_ring_wait *wait);
+/* After a sleep: it ended after slept_ns, and `useful`, with an entry. A sleep that spinning could have saved doubles
+ * the time; any other halves it. */
+void sgpu_spin_time_adapt(struct sgpu_spin_time *time, uint64_t slept_ns, bool useful);
+
+/* ---- one side of a ring ---- */
+struct sgpu_sleeper {
+	_Atomic uint32_t *own, *other;  /* shared: the words `sleeping` of both sides */
+	int doorbell;                   /* or -1 */
+	struct sgpu_spin_time time;
+};
+
+/* Says that this side will sleep, and looks once more. false: an entry is there, and nothing was said. */
+bool sgpu_sleeper_arm(struct sgpu_sleeper *sleeper, const struct sgpu_consumer *consumer);
+/* Awake again; empties the doorbell. SGPU_ESYSTEM: the other end is closed, and no entry is left. */
+SGPU_MUST_CHECK int sgpu_sleeper_disarm(struct sgpu_sleeper *sleeper, const struct sgpu_consumer *consumer,
+					struct sgpu_error *error);
+/* Until there is an entry. Errors: as sgpu_ring_client_wait. */
+SGPU_MUST_CHECK int sgpu_sleeper_wait(struct sgpu_sleeper *sleeper, const struct sgpu_consumer *consumer,
+				      uint64_t deadline_ns, struct sgpu_error *error);
+
+/* The rare half of sgpu_wake. */
+void sgpu_wake_sleeper(struct sgpu_sleeper *sleeper);
+/* After an entry was put. Never waits. The load is sequentially consistent, as are the store that published the entry
+ * and both accesses of sgpu_sleeper_arm: of producer and consumer, one sees what the other has stored. */
+static inline void sgpu_wake(struct sgpu_sleeper *sleeper)
+{
+	if (atomic_load_explicit(sleeper->other, memory_order_seq_cst) != SGPU_AWAKE) {
+		sgpu_wake_sleeper(sleeper);
+	}
+}
+
+#endif
