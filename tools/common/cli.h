@@ -211,6 +211,8 @@ SGPU_MUST_CHECK int cli_write_json(const char *path, mode_t mode, json_t *value,
 /* ---- signals: SIGINT and SIGTERM ----
  * The handler calls `stop` (async-signal-safe, may be NULL) and sgpu_io_interrupt(); a second one kills. */
 void cli_signals(void (*stop)(void));
+/* The same without sgpu_io_interrupt(), for a verb that ends what it has begun. */
+void cli_signals_gently(void (*stop)(void));
 /* After clean-up: dies by the signal that came, if one did, or by SIGPIPE when whoever read an output has gone; else
  * returns status. */
 int cli_finish(int status);

@@ -173,19 +173,24 @@ void cli_input_close(int fd)
 static volatile sig_atomic_t caught;
 static void (*stop_function)(void);
 
-static void on_signal(int number)
+static void on_gentle_signal(int number)
 {
 	caught = number;
-	sgpu_io_interrupt();
 	if (stop_function) {
 		stop_function();
 	}
 }
 
-void cli_signals(void (*stop)(void))
+static void on_signal(int number)
+{
+	sgpu_io_interrupt();
+	on_gentle_signal(number);
+}
+
+static void handle_signals(void (*handler)(int), void (*stop)(void))
 {
 	/* No SA_RESTART: a blocked read must return. SA_RESETHAND: a second signal kills. */
-	struct sigaction action = { .sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND };
+	struct sigaction action = { .sa_handler = handler, .sa_flags = (int)SA_RESETHAND };
 
 	stop_function = stop;
 	sigemptyset(&action.sa_mask);
@@ -197,6 +202,16 @@ void cli_signals(void (*stop)(void))
 			sigaction(numbers[i], &action, NULL);
 		}
 	}
+}
+
+void cli_signals(void (*stop)(void))
+{
+	handle_signals(on_signal, stop);
+}
+
+void cli_signals_gently(void (*stop)(void))
+{
+	handle_signals(on_gentle_signal, stop);
 }
 
 bool cli_reader_gone(void)

@@ -18,7 +18,7 @@ const struct filter_call filter_needed[] = {
 	CALL(openat), NEW(openat2, 437), CALL(fstat), CALL(newfstatat), CALL(statx), CALL(statfs),
 	CALL(fstatfs), CALL(faccessat), NEW(faccessat2, 439), CALL(readlinkat), CALL(getcwd), CALL(dup),
 	CALL(dup3), CALL(flock), CALL(truncate), CALL(ftruncate), CALL(fallocate),
-	CALL(fadvise64), CALL(readahead), CALL(fsync), CALL(fdatasync), CALL(sync_file_range),
+	CALL(fadvise64), CALL(readahead), CALL(fsync), CALL(fdatasync), CALL(syncfs), CALL(sync_file_range),
 	CALL(copy_file_range), CALL(sendfile), CALL(splice), CALL(tee), CALL(linkat), CALL(renameat),
 	CALL(renameat2), CALL(unlinkat), CALL(mkdirat), CALL(fchmod), CALL(fchmodat), CALL(umask),
 	CALL(utimensat), CALL(getdents64), CALL(memfd_create), NEW(memfd_secret, 447), 

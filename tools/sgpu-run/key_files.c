@@ -58,19 +58,22 @@ int key_files_note(struct key_files *keys, const char *key, struct sgpu_files *f
 	return files && S_ISREG(status.st_mode) ? sgpu_files_except(files, &status, error) : SGPU_OK;
 }
 
-static bool is_noted(const struct key_files *keys, int fd)
+bool key_files_have(const struct key_files *keys, const struct stat *status)
 {
-	struct stat status;
-
-	if (fstat(fd, &status) != 0 || (!S_ISREG(status.st_mode) && !S_ISFIFO(status.st_mode))) {
-		return false;
-	}
 	for (int i = 0; i < keys->count; i++) {
-		if (status.st_dev == keys->list[i].status.st_dev && status.st_ino == keys->list[i].status.st_ino) {
+		if (status->st_dev == keys->list[i].status.st_dev && status->st_ino == keys->list[i].status.st_ino) {
 			return true;
 		}
 	}
 	return false;
+}
+
+static bool is_noted(const struct key_files *keys, int fd)
+{
+	struct stat status;
+
+	return fstat(fd, &status) == 0 && (S_ISREG(status.st_mode) || S_ISFIFO(status.st_mode)) &&
+	       key_files_have(keys, &status);
 }
 
 static void close_noted(const struct key_files *keys, int fd)

@@ -5,6 +5,7 @@
 #ifndef SGPU_RUN_KEY_FILES_H
 #define SGPU_RUN_KEY_FILES_H
 
+#include <stdbool.h>
 #include <sys/stat.h>
 
 #include <sgpu/stage.h>
@@ -25,6 +26,9 @@ struct key_files {
  * it. */
 SGPU_MUST_CHECK int key_files_note(struct key_files *keys, const char *key, struct sgpu_files *files,
 				   const char *state, struct sgpu_error *error);
+
+/* Whether a file is that of a key, whatever its name is. */
+bool key_files_have(const struct key_files *keys, const struct stat *status);
 
 /* Closes every descriptor of them but `kept`, inherited ones too. */
 void key_files_close(const struct key_files *keys, int kept);

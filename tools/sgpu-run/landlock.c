@@ -29,12 +29,14 @@ enum { CREATE_RULESET = 444, ADD_RULE = 445, RESTRICT_SELF = 446 };
 #define REFER (1ULL << 13)
 #define TRUNCATE (1ULL << 14)
 #define IOCTL_DEV (1ULL << 15)
+#define MOVES_VERSION 2
 #define ALL_FIRST ((1ULL << 13) - 1)
 
 #define READ (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
 #define RUN (READ | LANDLOCK_ACCESS_FS_EXECUTE)
 #define WRITE (LANDLOCK_ACCESS_FS_WRITE_FILE | TRUNCATE)
 #define NAME (LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_REMOVE_FILE)
+#define MOVE (REFER | LANDLOCK_ACCESS_FS_REMOVE_DIR)
 #define DEVICE (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE | IOCTL_DEV)
 /* What there is for a file that is no folder. */
 #define OF_FILES (LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE | WRITE | IOCTL_DEV)
@@ -234,6 +236,13 @@ static void allow_all(struct ruleset *rules, const struct landlock_needs *needs)
 	for (int i = 0; i < needs->state_count; i++) {
 		allow(rules, needs->states[i], READ | WRITE | NAME);
 	}
+	for (int i = 0; i < needs->directory_count; i++) {
+		allow_descriptor(rules, needs->directories[i].fd,
+				 READ | WRITE | NAME | (needs->directories[i].moves ? MOVE : 0));
+	}
+	for (size_t i = 0; i < needs->input_count; i++) {
+		allow(rules, needs->inputs[i], LANDLOCK_ACCESS_FS_READ_FILE);
+	}
 }
 
 /* As the structure was made; later versions add to its end. */
@@ -262,6 +271,16 @@ static bool enter(void)
 	return syscall(RESTRICT_SELF, ruleset_to_enter, 0) == 0;
 }
 
+static bool needs_moves(const struct landlock_needs *needs)
+{
+	bool moves = false;
+
+	for (int i = 0; i < needs->directory_count; i++) {
+		moves = moves || needs->directories[i].moves;
+	}
+	return moves;
+}
+
 int landlock_confine(const struct landlock_needs *needs, struct sgpu_error *error)
 {
 	struct ruleset rules = { .fd = -1 };
@@ -272,6 +291,10 @@ int landlock_confine(const struct landlock_needs *needs, struct sgpu_error *erro
 	}
 	if (version == 0) {
 		return sgpu_fail(error, SGPU_EUNAVAILABLE, "files are not confined: this kernel has no Landlock, or it is off");
+	}
+	if (version < MOVES_VERSION && needs_moves(needs)) {
+		return sgpu_fail(error, SGPU_EUNAVAILABLE,
+				 "files are not confined: this kernel's Landlock forbids every move between directories");
 	}
 	rules.fd = make_ruleset(version, &rules.known);
 	if (rules.fd >= 0) {

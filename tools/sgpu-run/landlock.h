@@ -7,11 +7,18 @@
 #define SGPU_RUN_LANDLOCK_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include <sgpu/io.h>
 #include <sgpu/stage.h>
 
 enum { LANDLOCK_FOLDERS_MAX = 8 };
+
+/* A directory that is open. */
+struct landlock_directory {
+	int fd;
+	bool moves; /* files in it are renamed from one directory to another, too, and directories are removed */
+};
 
 struct landlock_needs {
 	const struct sgpu_files *files;            /* to be read, or NULL */
@@ -19,6 +26,10 @@ struct landlock_needs {
 	int output_count;
 	const char *states[LANDLOCK_FOLDERS_MAX];  /* folders to be read and written */
 	int state_count;
+	struct landlock_directory directories[LANDLOCK_FOLDERS_MAX]; /* to be read and written */
+	int directory_count;
+	char *const *inputs;                       /* files to be read */
+	size_t input_count;
 	bool gpu;
 };
 
@@ -29,7 +40,8 @@ int landlock_version(void);
  * NULL. */
 const char *landlock_above(const char *path, const char *state);
 
-/* From then on no thread of the process opens anything else. Errors: SGPU_EUNAVAILABLE, and what could be confined is. */
+/* From then on no thread of the process opens anything else. Errors: SGPU_EUNAVAILABLE, and what could be confined is; if
+ * the kernel's Landlock knows no moves and they are needed, nothing is. */
 SGPU_MUST_CHECK int landlock_confine(const struct landlock_needs *needs, struct sgpu_error *error);
 
 #endif

@@ -34,17 +34,25 @@ static const char *key_of(const struct sgpu_batch *batch, const struct sgpu_key 
 	return "";
 }
 
-static json_t *manifest_id(const struct sgpu_batch *batch)
+/* Many batches in a row have the same manifest, by the hash that was checked. */
+static const char *manifest_id(const struct sgpu_batch *batch)
 {
+	static uint8_t last[SGPU_SHA256_SIZE];
+	static json_t *id;
 	json_t *manifest = NULL;
 
+	if (id && memcmp(last, batch->manifest_sha256, sizeof(last)) == 0) {
+		return json_string_value(id);
+	}
+	json_decref(id);
+	id = NULL;
 	if (batch->manifest_text && !sgpu_json_parse(batch->manifest_text, batch->manifest_size, &manifest, NULL, NULL, NULL)) {
-		json_t *id = json_object_get(manifest, "manifest_id");
+		id = json_object_get(manifest, "manifest_id");
 		id = json_is_string(id) ? json_incref(id) : NULL;
 		json_decref(manifest);
-		return id ? id : json_string("");
 	}
-	return json_string("");
+	memcpy(last, batch->manifest_sha256, sizeof(last));
+	return id ? json_string_value(id) : "";
 }
 
 void report_collect(const struct sgpu_run *run, struct sgpu_device *device, const struct sgpu_key *keys, int count,
@@ -56,37 +64,42 @@ void report_collect(const struct sgpu_run *run, struct sgpu_device *device, cons
 	sgpu_run_get_progress(run, &report->progress);
 	sgpu_run_get_totals(run, report->totals);
 	sgpu_run_get_paths(run, &report->paths);
-	if (sgpu_device_get_info(device, &report->device, NULL) != SGPU_OK) {
+	if (device && sgpu_device_get_info(device, &report->device, NULL) != SGPU_OK) {
 		snprintf(report->device.name, sizeof(report->device.name), "unknown");
 	}
 	snprintf(report->aead, sizeof(report->aead), "%s", sgpu_aead_provider());
 	if (batch) {
-		json_t *manifest = manifest_id(batch);
-
 		sgpu_base64url_encode(batch->id, sizeof(batch->id), report->batch_id);
-		snprintf(report->manifest_id, sizeof(report->manifest_id), "%s",
-			 manifest ? json_string_value(manifest) : "");
+		snprintf(report->manifest_id, sizeof(report->manifest_id), "%s", manifest_id(batch));
 		snprintf(report->kid, sizeof(report->kid), "%s", key_of(batch, keys, count));
-		json_decref(manifest);
 	}
 }
 
-void report_batch(const struct report *report, int code)
+void report_batch(const struct report *report, const char *file, int code)
 {
 	const struct sgpu_run_progress *p = &report->progress;
+	char text[3 * REPORT_NAME_MAX + 256];
 
 	if (cli_quiet || !*report->batch_id) {
 		return; /* what is no batch has no id */
 	}
 	if (cli_json) {
-		cli_print_json(json_pack("{s:{s:s, s:o, s:s, s:I, s:I, s:f, s:s}}", "batch", "batch_id", report->batch_id,
-					 "manifest_id", cli_json_text(report->manifest_id), "kid", report->kid, "bytes_in",
-					 (json_int_t)p->bytes_in, "bytes_out", (json_int_t)p->bytes_out, "elapsed_ms",
-					 (double)p->elapsed_ns / 1e6, "status", sgpu_error_name(code)),
-			       stderr, JSON_COMPACT);
+		json_t *batch = json_pack("{s:s, s:o, s:s, s:I, s:I, s:f, s:s}", "batch_id", report->batch_id, "manifest_id",
+					  cli_json_text(report->manifest_id), "kid", report->kid, "bytes_in",
+					  (json_int_t)p->bytes_in, "bytes_out", (json_int_t)p->bytes_out, "elapsed_ms",
+					  (double)p->elapsed_ns / 1e6, "status", sgpu_error_name(code));
+		if (batch && file) {
+			json_object_set_new(batch, "file", cli_json_text(file));
+		}
+		cli_print_json(json_pack("{s:o}", "batch", batch), stderr, JSON_COMPACT);
+		return;
+	}
+	snprintf(text, sizeof(text), "batch %s, manifest '%s', key %s: %" PRIu64 " bytes in, %" PRIu64 " out, %.1f ms, %s",
+		 report->batch_id, report->manifest_id, *report->kid ? report->kid : "none", p->bytes_in, p->bytes_out,
+		 (double)p->elapsed_ns / 1e6, sgpu_error_name(code));
+	if (file) {
+		cli_note("'%s': %s", file, text);
 	} else {
-		cli_note("batch %s, manifest '%s', key %s: %" PRIu64 " bytes in, %" PRIu64 " out, %.1f ms, %s",
-			 report->batch_id, report->manifest_id, *report->kid ? report->kid : "none", p->bytes_in,
-			 p->bytes_out, (double)p->elapsed_ns / 1e6, sgpu_error_name(code));
+		cli_note("%s", text);
 	}
 }

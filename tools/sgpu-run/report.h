@@ -21,7 +21,8 @@ struct report {
 	struct sgpu_run_paths paths;
 	struct sgpu_device_info device;
 };
-/* log.c: of a run that has ended. `keys` are those that it had. */
+/* log.c: of a run that has ended. `keys` are those that it had. device: NULL where the device is not asked for. One thread
+ * at a time. */
 void report_collect(const struct sgpu_run *run, struct sgpu_device *device, const struct sgpu_key *keys, int count,
 		    struct report *report);
 
@@ -30,8 +31,9 @@ void report_stats(const struct report *report);
 /* What a device's compute units are called. */
 const char *report_units(const struct sgpu_device_info *info);
 
-/* log.c: one line on standard error, unless -q: which batch, which of the keys, how much, how long, the code. */
-void report_batch(const struct report *report, int code);
+/* log.c: one line on standard error, unless -q: which batch, which of the keys, how much, how long, the code. file: the
+ * batch's, or NULL. */
+void report_batch(const struct report *report, const char *file, int code);
 
 /* progress.c: from begin to end, SIGUSR1 prints one line on standard error, and when the device does not let go of a
  * run that was told to stop, `give_up` is called, which may be NULL. */

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * See claims.h. The lock is made, and held, before the directory, and removed after it.
+ */
+#include "claims.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+#include <sgpu/crypto.h>
+#include <sgpu/io.h>
+
+#include "cli.h"
+
+enum { BOOT_SIZE = 8, HOST_MAX = 64, NAMES_TRIED = 100 };
+static const char lock_suffix[] = ".lock";
+
+/* Digits of the id that the kernel drew when it started; "unknown" where there is none, which fits no other. */
+static const char *boot_id(void)
+{
+	static char id[BOOT_SIZE + 1];
+	char text[64];
+	size_t got = 0;
+	int fd;
+
+	if (id[0]) {
+		return id;
+	}
+	fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	if (fd >= 0 && sgpu_read(fd, "boot_id", text, sizeof(text), &got, NULL) == SGPU_OK && got >= BOOT_SIZE) {
+		memcpy(id, text, BOOT_SIZE);
+	} else {
+		snprintf(id, sizeof(id), "unknown");
+	}
+	if (fd >= 0) {
+		close(fd);
+	}
+	return id;
+}
+
+/* As much of the host's name as is a name everywhere. */
+static void host_name(char host[HOST_MAX + 1])
+{
+	memset(host, 0, HOST_MAX + 1);
+	if (gethostname(host, HOST_MAX) != 0 || !host[0]) {
+		snprintf(host, HOST_MAX, "host");
+	}
+	host[strcspn(host, ".")] = '\0';
+	for (char *c = host; *c; c++) {
+		*c = isalnum((unsigned char)*c) || *c == '-' ? *c : '_';
+	}
+}
+
+static bool lock_name(const char *name, char lock[NAME_MAX + 1])
+{
+	return snprintf(lock, NAME_MAX + 1, "%s%s", name, lock_suffix) <= NAME_MAX;
+}
+
+static bool is_same(int root, const char *name, int fd)
+{
+	struct stat here, there;
+
+	return fstat(fd, &here) == 0 && fstatat(root, name, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       S_ISREG(here.st_mode) && here.st_dev == there.st_dev && here.st_ino == there.st_ino;
+}
+
+bool claims_of(const char *entry, char name[NAME_MAX + 1])
+{
+	const size_t suffix = sizeof(lock_suffix) - 1;
+	size_t length = strlen(entry);
+
+	if (entry[0] == '.' || length > NAME_MAX) {
+		return false;
+	}
+	length -= length > suffix && strcmp(entry + length - suffix, lock_suffix) == 0 ? suffix : 0;
+	memcpy(name, entry, length);
+	name[length] = '\0';
+	return true;
+}
+
+static bool is_of_this_boot(const char *name)
+{
+	const char *boot = strchr(name, '.');
+
+	return boot && strncmp(boot + 1, boot_id(), BOOT_SIZE) == 0 && boot[1 + strlen(boot_id())] == '.' &&
+	       strcmp(boot_id(), "unknown") != 0;
+}
+
+/* Opens and locks; -1 with errno, EWOULDBLOCK when somebody holds it. */
+static int open_lock(int root, const char *lock, int flags)
+{
+	/* For writing, since the locks of NFS need that. */
+	const int fd = openat(root, lock, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | flags, 0600);
+	int saved;
+
+	if (fd < 0 || (flock(fd, LOCK_EX | LOCK_NB) == 0 && is_same(root, lock, fd))) {
+		return fd;
+	}
+	saved = errno;
+	close(fd);
+	errno = saved;
+	return -1;
+}
+
+/* ---- one's own ---- */
+static int make_lock(int root, const char *lock, bool *warned)
+{
+	int fd = open_lock(root, lock, O_CREAT | O_EXCL);
+
+	if (fd < 0 && errno != EEXIST && errno != EWOULDBLOCK && faccessat(root, lock, F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
+		if (!*warned) {
+			cli_warning("no locks here: %s; what this worker has claimed if it is killed, only --reclaim takes back",
+				    strerror(errno));
+		}
+		*warned = true;
+		fd = openat(root, lock, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+	}
+	return fd;
+}
+
+int claims_make(int root, struct claims *claims, struct sgpu_error *error)
+{
+	char host[HOST_MAX + 1], lock[NAME_MAX + 1];
+	uint64_t random = 0;
+	bool warned = false;
+	int rc;
+
+	*claims = (struct claims)CLAIMS_NONE;
+	host_name(host);
+	for (int attempt = 0; attempt < NAMES_TRIED && claims->lock < 0; attempt++) {
+		rc = sgpu_random(&random, sizeof(random), error);
+		if (rc != SGPU_OK) {
+			return rc;
+		}
+		snprintf(claims->name, sizeof(claims->name), "%s.%s.%ld.%08llx", host, boot_id(), (long)getpid(),
+			 (unsigned long long)random & 0xffffffff);
+		if (!lock_name(claims->name, lock)) {
+			return sgpu_fail(error, SGPU_ESYSTEM, "the host's name is too long");
+		}
+		claims->lock = make_lock(root, lock, &warned);
+		if (claims->lock < 0 && errno != EEXIST && errno != EWOULDBLOCK) {
+			break;
+		}
+	}
+	if (claims->lock < 0) {
+		return sgpu_fail_errno(error, "cannot make '" CLAIMS_DIRECTORY "/%s'", lock);
+	}
+	if (mkdirat(root, claims->name, 0777) == 0) {
+		claims->directory = openat(root, claims->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	}
+	if (claims->directory < 0) {
+		rc = sgpu_fail_errno(error, "cannot make '" CLAIMS_DIRECTORY "/%s'", claims->name);
+		claims_close(root, claims);
+		return rc;
+	}
+	return SGPU_OK;
+}
+
+/* ---- another's ---- */
+bool claims_take(int root, const char *name, bool guess, struct claims *claims)
+{
+	char lock[NAME_MAX + 1];
+
+	*claims = (struct claims)CLAIMS_NONE;
+	if (!lock_name(name, lock) || (!guess && !is_of_this_boot(name))) {
+		return false;
+	}
+	memcpy(claims->name, name, strlen(name) + 1);
+	claims->lock = open_lock(root, lock, O_CREAT);
+	if (claims->lock < 0 && (!guess || errno == EWOULDBLOCK)) {
+		return false;
+	}
+	claims->directory = openat(root, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (claims->directory < 0) {
+		claims_close(root, claims);
+		return false;
+	}
+	return true;
+}
+
+void claims_close(int root, struct claims *claims)
+{
+	char lock[NAME_MAX + 1];
+	bool removed = claims->directory < 0;
+
+	if (claims->directory >= 0) {
+		removed = unlinkat(root, claims->name, AT_REMOVEDIR) == 0 || errno == ENOENT;
+		close(claims->directory);
+	}
+	if (claims->lock >= 0) {
+		if (removed && lock_name(claims->name, lock) && is_same(root, lock, claims->lock)) {
+			unlinkat(root, lock, 0);
+		}
+		close(claims->lock);
+	}
+	*claims = (struct claims)CLAIMS_NONE;
+}
+
+enum claims_life claims_look(int root, const char *name)
+{
+	char lock[NAME_MAX + 1];
+	enum claims_life life = CLAIMS_UNKNOWN;
+	int fd;
+
+	if (!lock_name(name, lock)) {
+		return CLAIMS_UNKNOWN;
+	}
+	fd = open_lock(root, lock, 0);
+	if (fd < 0 && errno == EWOULDBLOCK) {
+		life = CLAIMS_ALIVE;
+	} else if (is_of_this_boot(name) && (fd >= 0 || errno == ENOENT)) {
+		life = CLAIMS_DEAD;
+	}
+	if (fd >= 0) {
+		close(fd);
+	}
+	return life;
+}

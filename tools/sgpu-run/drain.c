@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * See drain.h. The calling thread claims batches and submits them; the runner calls when one has ended; a second thread, the
+ * closer, brings the responses that have come meanwhile to the disk together, names them, and puts their batches away:
+ *
+ *   spool_next -> under way -> ended -> closed
+ */
+#include "drain.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+
+#include "drain_private.h"
+
+enum {
+	UNDER_WAY_MIN = 4, UNDER_WAY_MAX = 64,
+	UNCLOSED_MAX = 128,        /* batches that wait for the disk, beyond those under way */
+	DESCRIPTORS = 6,           /* that one of them has open */
+	LOOK_AGAIN_MS = 1000,      /* at a directory in which nothing was left, while batches are under way */
+	MEMORY_PART = 8,           /* of the device's free memory: what the files of batches under way may come to */
+	BIG_PART = 8,              /* of that: a larger file is big, and one big one is under way at a time */
+};
+static const uint64_t memory_least = 64 << 20;
+/* Three times what a GPU takes to give up on a kernel. */
+static const uint64_t stuck_ns = 15000000000;
+
+static int wake_fd = -1;
+static atomic_bool stopped;
+
+void drain_wake(void)
+{
+	const uint64_t one = 1;
+	const int saved = errno;
+
+	(void)!write(wake_fd, &one, sizeof(one));
+	errno = saved;
+}
+
+void drain_stop(void)
+{
+	atomic_store(&stopped, true);
+	if (wake_fd >= 0) {
+		drain_wake();
+	}
+}
+
+static bool is_broken(struct drain *drain)
+{
+	bool broken;
+
+	pthread_mutex_lock(&drain->mutex);
+	broken = drain->broken;
+	pthread_mutex_unlock(&drain->mutex);
+	return broken;
+}
+
+/* ---- the calling thread ---- */
+static void hand_over(struct flight *flight)
+{
+	struct drain *drain = flight->drain;
+
+	pthread_mutex_lock(&drain->mutex);
+	flight->ended = true;
+	drain->under_way--;
+	drain_put(&drain->ended, flight);
+	pthread_cond_signal(&drain->filled);
+	pthread_mutex_unlock(&drain->mutex);
+	drain_wake();
+}
+
+/* On a thread of the runner. */
+static void run_ended(void *argument, struct sgpu_run *run, int code)
+{
+	(void)run;
+	(void)code;
+	hand_over(argument);
+}
+
+static void start(struct drain *drain, struct flight *flight)
+{
+	struct spool_batch *batch = flight->batch;
+	struct sgpu_submission submission = {
+		.in_fd = batch->fd, .in_name = batch->shown, .out_fd = batch->response.fd, .out_name = batch->response.path,
+		.options = worker_run_options(drain->worker),
+	};
+
+	flight->next_flying = drain->flying;
+	drain->flying = flight;
+	drain->flights++;
+	pthread_mutex_lock(&drain->mutex);
+	drain->under_way++;
+	pthread_mutex_unlock(&drain->mutex);
+	drain->bytes += flight->size;
+	drain->big = drain->big || flight->big;
+	drain->alone = flight->alone;
+	submission.options.deadline_ns = drain->timeout_ns ? sgpu_now_ns() + drain->timeout_ns : 0;
+	if (batch->answered || batch->error.code != SGPU_OK) {
+		hand_over(flight);
+	} else if (sgpu_runner_submit(drain->worker->runner, &submission, run_ended, flight, &flight->run, &batch->error) !=
+		   SGPU_OK) {
+		hand_over(flight);
+	}
+}
+
+/* Puts what was closed out of the list. */
+static void forget_closed(struct drain *drain)
+{
+	struct flight *flight, *next, **link;
+
+	pthread_mutex_lock(&drain->mutex);
+	flight = drain_take_all(&drain->closed);
+	pthread_mutex_unlock(&drain->mutex);
+	for (; flight; flight = next) {
+		next = flight->next;
+		for (link = &drain->flying; *link != flight; link = &(*link)->next_flying) {
+		}
+		*link = flight->next_flying;
+		drain->flights--;
+		drain->bytes -= flight->size;
+		drain->big = drain->big && !flight->big;
+		drain->dry = drain->dry && !flight->big;
+		drain->alone = drain->alone && !flight->alone;
+		if (flight->again) {
+			flight->again = flight->ended = false;
+			flight->alone = true;
+			drain_put(&drain->again, flight);
+		} else {
+			free(flight);
+		}
+	}
+}
+
+/* Claims the next batch: *flight is NULL when there is none now. */
+static int claim(struct drain *drain, struct flight **flight, struct sgpu_error *error)
+{
+	const uint64_t big = drain->bytes_most / BIG_PART;
+	struct spool_batch *batch = NULL;
+	int rc = spool_next(drain->spool, drain->big ? big : UINT64_MAX, &batch, error);
+
+	*flight = NULL;
+	if (rc != SGPU_OK || !batch) {
+		drain->dry = true;
+		drain->looked = drain->flights == 0;
+		return rc;
+	}
+	*flight = calloc(1, sizeof(**flight));
+	if (!*flight) {
+		spool_give_back(drain->spool, &batch);
+		return sgpu_fail_nomem(error);
+	}
+	(*flight)->drain = drain;
+	(*flight)->batch = batch;
+	(*flight)->size = batch->size;
+	(*flight)->big = batch->size > big;
+	return SGPU_OK;
+}
+
+static bool has_room(struct drain *drain, const struct flight *flight)
+{
+	const bool first = drain->flights == 0;
+	unsigned under_way;
+
+	pthread_mutex_lock(&drain->mutex);
+	under_way = drain->under_way;
+	pthread_mutex_unlock(&drain->mutex);
+	if (under_way >= drain->most) {
+		return false;
+	}
+	if (flight->alone || drain->alone) {
+		return first;
+	}
+	return first || (flight->big ? !drain->big : drain->big || drain->bytes + flight->size <= drain->bytes_most);
+}
+
+/* Once more from the beginning. */
+static bool rewind_files(const struct flight *flight)
+{
+	const struct spool_batch *batch = flight->batch;
+
+	return lseek(batch->fd, 0, SEEK_SET) == 0 && ftruncate(batch->response.fd, 0) == 0 &&
+	       lseek(batch->response.fd, 0, SEEK_SET) == 0;
+}
+
+static int start_more(struct drain *drain, struct sgpu_error *error)
+{
+	int rc = SGPU_OK;
+
+	while (rc == SGPU_OK && drain->flights < drain->most + UNCLOSED_MAX) {
+		if (!drain->held && drain->again.head && drain->flights == 0) {
+			drain->held = drain->again.head;
+			drain->again.head = drain->held->next;
+			drain->again.tail = drain->again.head ? drain->again.tail : &drain->again.head;
+			if (!rewind_files(drain->held)) {
+				return sgpu_fail_errno(error, "cannot begin again with '%s'", drain->held->batch->shown);
+			}
+		}
+		if (!drain->held && !drain->dry) {
+			rc = claim(drain, &drain->held, error);
+		}
+		if (!drain->held || !has_room(drain, drain->held)) {
+			break;
+		}
+		start(drain, drain->held);
+		drain->held = NULL;
+	}
+	return rc;
+}
+
+static void print_progress(struct drain *drain)
+{
+	char line[320];
+	int size;
+
+	pthread_mutex_lock(&drain->mutex);
+	const struct drain_counts c = drain->counts;
+	pthread_mutex_unlock(&drain->mutex);
+	const uint64_t ns = sgpu_now_ns() - drain->begin_ns;
+	size = cli_json ? snprintf(line, sizeof(line),
+			"{\"progress\":{\"answered\":%" PRIu64 ",\"segments_failed\":%" PRIu64 ",\"failed\":%" PRIu64
+			",\"under_way\":%u,\"elapsed_ns\":%" PRIu64 "}}\n",
+			c.answered, c.partly, c.failed, drain->flights, ns) :
+			snprintf(line, sizeof(line),
+			"sgpu-run: %" PRIu64 " batches answered, %" PRIu64 " of them with failed segments, %" PRIu64
+			" failed, %u under way; %.1f s\n",
+			c.answered, c.partly, c.failed, drain->flights, (double)ns / 1e9);
+	(void)!write(STDERR_FILENO, line, (size_t)size);
+}
+
+static void look_after_runs(struct drain *drain)
+{
+	bool stuck = false;
+
+	pthread_mutex_lock(&drain->mutex);
+	for (struct flight *f = drain->flying; f; f = f->next_flying) {
+		struct sgpu_run_progress p;
+
+		if (f->run && !f->ended) {
+			sgpu_run_get_progress(f->run, &p);
+			stuck = stuck || p.stopping_ns > stuck_ns;
+		}
+	}
+	pthread_mutex_unlock(&drain->mutex);
+	if (stuck) {
+		worker_give_up();
+	}
+}
+
+/* Until something has ended, a signal has come, or it is time to look again. */
+static void wait_for_news(struct drain *drain, int signals)
+{
+	struct pollfd fds[2] = { { .fd = wake_fd, .events = POLLIN }, { .fd = signals, .events = POLLIN } };
+	struct signalfd_siginfo signal;
+	uint64_t count;
+	const int ready = poll(fds, 2, LOOK_AGAIN_MS);
+
+	if (ready > 0 && fds[0].revents) {
+		(void)!read(wake_fd, &count, sizeof(count));
+	}
+	if (ready > 0 && fds[1].revents && read(signals, &signal, sizeof(signal)) == (ssize_t)sizeof(signal)) {
+		print_progress(drain);
+	}
+	if (ready == 0) {
+		drain->dry = false;
+	}
+	if (drain->worker->on_gpu) {
+		look_after_runs(drain);
+	}
+}
+
+static void give_back(struct drain *drain, struct flight *flight)
+{
+	spool_give_back(drain->spool, &flight->batch);
+	free(flight);
+}
+
+static void run_all(struct drain *drain, int signals)
+{
+	struct sgpu_error error;
+	struct flight *flight, *next;
+	bool ending = false;
+
+	for (;;) {
+		forget_closed(drain);
+		ending = atomic_load(&stopped) || is_broken(drain);
+		if (!ending && start_more(drain, &error) != SGPU_OK) {
+			drain_break_off(drain, &error);
+			ending = true;
+		}
+		if (drain->flights == 0) {
+			if (ending || (drain->dry && drain->looked && !drain->held && !drain->again.head)) {
+				break;
+			}
+			drain->dry = drain->dry && drain->looked;
+			continue;
+		}
+		wait_for_news(drain, signals);
+	}
+	if (drain->held) {
+		give_back(drain, drain->held);
+	}
+	for (flight = drain_take_all(&drain->again); flight; flight = next) {
+		next = flight->next;
+		give_back(drain, flight);
+	}
+}
+
+static void set_limits(struct drain *drain)
+{
+	const struct worker *w = drain->worker;
+	const unsigned jobs = w->config.jobs ? w->config.jobs : sgpu_cpu_count();
+	struct sgpu_device_info info = { 0 };
+	struct rlimit limit = { .rlim_cur = 1024 };
+
+	(void)getrlimit(RLIMIT_NOFILE, &limit);
+	drain->most = 2 * jobs < UNDER_WAY_MIN ? UNDER_WAY_MIN : 2 * jobs > UNDER_WAY_MAX ? UNDER_WAY_MAX : 2 * jobs;
+	if (limit.rlim_cur / DESCRIPTORS < drain->most + UNCLOSED_MAX) {
+		drain->most = UNDER_WAY_MIN;
+	}
+	if (sgpu_device_get_info(w->device, &info, NULL) == SGPU_OK) {
+		drain->bytes_most = info.memory_free / MEMORY_PART;
+	}
+	drain->bytes_most = drain->bytes_most < memory_least ? memory_least : drain->bytes_most;
+}
+
+int drain(const struct worker *worker, struct spool *spool, uint64_t timeout_ns, struct drain_counts *counts)
+{
+	static struct drain d;
+	struct sgpu_error error = { 0 };
+	sigset_t all, old, usr1;
+	pthread_t closer;
+	int signals, rc = SGPU_OK;
+
+	d = (struct drain){ .worker = worker, .spool = spool, .timeout_ns = timeout_ns, .begin_ns = sgpu_now_ns(),
+			    .mutex = PTHREAD_MUTEX_INITIALIZER, .filled = PTHREAD_COND_INITIALIZER };
+	d.again.tail = &d.again.head;
+	d.ended.tail = &d.ended.head;
+	d.closed.tail = &d.closed.head;
+	set_limits(&d);
+	sigemptyset(&usr1);
+	sigaddset(&usr1, SIGUSR1);
+	signals = signalfd(-1, &usr1, SFD_CLOEXEC | SFD_NONBLOCK);
+	wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	if (signals < 0 || wake_fd < 0 || (errno = pthread_create(&closer, NULL, drain_close, &d)) != 0) {
+		rc = sgpu_fail_errno(&error, "cannot start a worker's thread");
+	}
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (rc == SGPU_OK) {
+		run_all(&d, signals);
+		pthread_mutex_lock(&d.mutex);
+		d.finished = true;
+		pthread_cond_signal(&d.filled);
+		pthread_mutex_unlock(&d.mutex);
+		pthread_join(closer, NULL);
+	} else {
+		drain_break_off(&d, &error);
+	}
+	*counts = d.counts;
+	counts->left = spool_left_alone(spool);
+	return d.broken ? cli_error(&d.error) : counts->left ? drain_graver(d.status, sgpu_exit_status(SGPU_EINVALID)) : d.status;
+}

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The closer: brings the responses that have come since it last looked to the disk together, names them, and puts their
+ * batches away.
+ */
+#include <string.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+
+#include "drain_private.h"
+#include "report.h"
+
+void drain_put(struct queue *queue, struct flight *flight)
+{
+	flight->next = NULL;
+	*queue->tail = flight;
+	queue->tail = &flight->next;
+}
+
+struct flight *drain_take_all(struct queue *queue)
+{
+	struct flight *all = queue->head;
+
+	queue->head = NULL;
+	queue->tail = &queue->head;
+	return all;
+}
+
+void drain_break_off(struct drain *drain, const struct sgpu_error *error)
+{
+	pthread_mutex_lock(&drain->mutex);
+	if (!drain->broken) {
+		drain->broken = true;
+		drain->error = *error;
+	}
+	pthread_mutex_unlock(&drain->mutex);
+}
+
+int drain_graver(int one, int other)
+{
+	static const int order[] = { 0, 5, 1, 2, 4, 3 };
+	size_t first = 0, second = 0;
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(order); i++) {
+		first = order[i] == one ? i : first;
+		second = order[i] == other ? i : second;
+	}
+	return first > second ? one : other;
+}
+
+static void count_batch(struct drain *drain, int code, bool has_response)
+{
+	pthread_mutex_lock(&drain->mutex);
+	drain->counts.answered += has_response;
+	drain->counts.partly += code == SGPU_ESEGMENTS;
+	drain->counts.failed += !has_response;
+	drain->status = drain_graver(drain->status, sgpu_exit_status(code));
+	pthread_mutex_unlock(&drain->mutex);
+}
+
+static bool has_response(const struct flight *flight)
+{
+	return flight->code == SGPU_OK || flight->code == SGPU_ESEGMENTS;
+}
+
+/* It is the machine that failed, not the batch: another worker, or the same one later, may run it. */
+static bool is_of_machine(int code)
+{
+	return code == SGPU_ESYSTEM || code == SGPU_EDEVICE || code == SGPU_EUNAVAILABLE || code == SGPU_ECANCELED;
+}
+
+static void end_run(struct drain *drain, struct flight *flight)
+{
+	const struct worker *w = drain->worker;
+	struct report report;
+
+	if (!flight->run) {
+		flight->error = flight->batch->error;
+		flight->code = flight->error.code;
+		return;
+	}
+	flight->code = sgpu_run_wait(flight->run, &flight->error);
+	flight->again = flight->code == SGPU_ENOMEM && !flight->alone;
+	if (!flight->again && !cli_quiet) {
+		report_collect(flight->run, NULL, w->keys, w->key_count, &report);
+		report_batch(&report, flight->batch->shown, flight->code);
+	}
+	sgpu_run_free(&flight->run);
+}
+
+static bool is_to_be_named(const struct flight *flight)
+{
+	return has_response(flight) && flight->batch->response.fd >= 0;
+}
+
+/* All at once, if the file system can; an error is then looked for in each. */
+static void sync_responses(struct drain *drain, struct flight *first)
+{
+	size_t count = 0;
+
+	for (struct flight *f = first; f; f = f->next) {
+		count += is_to_be_named(f);
+	}
+	if (count > 2 && syncfs(spool_output(drain->spool)) == 0) {
+		return;
+	}
+	for (struct flight *f = first; f; f = f->next) {
+		if (is_to_be_named(f) && fsync(f->batch->response.fd) != 0) {
+			f->code = sgpu_fail_errno(&f->error, "cannot write '%s'", f->batch->response.path);
+		}
+	}
+}
+
+static void name_responses(struct drain *drain, struct flight *first)
+{
+	bool any = false;
+
+	for (struct flight *f = first; f; f = f->next) {
+		int rc;
+
+		if (!is_to_be_named(f)) {
+			continue;
+		}
+		rc = spool_answer(drain->spool, f->batch, &f->error);
+		if (rc == SGPU_OK && f->batch->error.code != SGPU_OK) {
+			f->error = f->batch->error;
+			rc = f->error.code;
+		}
+		f->code = rc == SGPU_OK ? f->code : rc;
+		any = any || rc == SGPU_OK;
+	}
+	if (any) {
+		(void)!fsync(spool_output(drain->spool)); /* a file system that cannot is no reason to fail */
+	}
+}
+
+static void fail_batch(struct drain *drain, struct flight *flight)
+{
+	struct sgpu_error shown, error, *reason = &flight->error;
+
+	if (flight->batch->resumed && reason->code == SGPU_EPOLICY) {
+		/* It may have been taken, and recorded, before the kill. */
+		sgpu_fail(&shown, reason->code, "%s (a worker that was killed had it)", reason->text);
+		memcpy(reason->text, shown.text, sizeof(reason->text));
+	}
+	if (strstr(reason->text, flight->batch->shown)) {
+		sgpu_fail(&shown, reason->code, "%s", reason->text);
+	} else {
+		sgpu_fail(&shown, reason->code, "'%s': %s", flight->batch->shown, reason->text);
+	}
+	memcpy(shown.hint, reason->hint, sizeof(shown.hint));
+	if (spool_failed(drain->spool, &flight->batch, reason, &error) != SGPU_OK) {
+		drain_break_off(drain, &error);
+		return;
+	}
+	count_batch(drain, reason->code, false);
+	cli_error(&shown);
+}
+
+static void put_away(struct drain *drain, struct flight *flight)
+{
+	if (flight->again) {
+		return;
+	}
+	if (has_response(flight)) {
+		if (spool_done(drain->spool, &flight->batch, &flight->error) != SGPU_OK) {
+			drain_break_off(drain, &flight->error);
+		} else {
+			count_batch(drain, flight->code, true);
+		}
+	} else if (is_of_machine(flight->code) && flight->batch->response.fd >= 0) {
+		spool_give_back(drain->spool, &flight->batch);
+		drain_break_off(drain, &flight->error);
+	} else {
+		fail_batch(drain, flight);
+	}
+}
+
+void *drain_close(void *argument)
+{
+	struct drain *drain = argument;
+	struct flight *first, *next;
+
+	pthread_mutex_lock(&drain->mutex);
+	while (!drain->finished || drain->ended.head) {
+		first = drain_take_all(&drain->ended);
+		if (!first) {
+			pthread_cond_wait(&drain->filled, &drain->mutex);
+			continue;
+		}
+		pthread_mutex_unlock(&drain->mutex);
+		for (struct flight *f = first; f; f = f->next) {
+			end_run(drain, f);
+		}
+		sync_responses(drain, first);
+		name_responses(drain, first);
+		for (struct flight *f = first; f; f = f->next) {
+			put_away(drain, f);
+		}
+		pthread_mutex_lock(&drain->mutex);
+		for (; first; first = next) {
+			next = first->next;
+			drain_put(&drain->closed, first);
+		}
+		drain_wake();
+	}
+	pthread_mutex_unlock(&drain->mutex);
+	return NULL;
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Between the thread that drains a spool and its closer.
+ */
+#ifndef SGPU_RUN_DRAIN_PRIVATE_H
+#define SGPU_RUN_DRAIN_PRIVATE_H
+
+#include <pthread.h>
+
+#include "drain.h"
+
+/* A batch on its way. */
+struct flight {
+	struct flight *next, *next_flying;
+	struct drain *drain;
+	struct spool_batch *batch;
+	struct sgpu_run *run;      /* NULL: nothing is run */
+	uint64_t size;
+	bool big;
+	bool alone;                /* no other is under way */
+	bool ended;                /* `run` is the closer's; under the mutex */
+	bool again;                /* it is to run once more, alone */
+	int code;
+	struct sgpu_error error;
+};
+
+struct queue {
+	struct flight *head, **tail;
+};
+
+struct drain {
+	const struct worker *worker;
+	struct spool *spool;
+	uint64_t timeout_ns, begin_ns;
+	/* the calling thread's */
+	struct flight *flying;           /* under way or not closed, in no order */
+	struct flight *held;             /* claimed, while there is no room for it */
+	struct queue again;
+	unsigned flights, most;          /* those under way or not closed; how many may be under way */
+	uint64_t bytes, bytes_most;
+	bool big, alone;                 /* such a one is under way */
+	bool dry, looked;                /* there was none left; and nothing under way when that was seen */
+	/* under the mutex */
+	pthread_mutex_t mutex;
+	pthread_cond_t filled;
+	struct queue ended, closed;
+	unsigned under_way;
+	bool finished;                   /* nothing more will end */
+	bool broken;                     /* the worker cannot go on: `error` */
+	struct sgpu_error error;
+	struct drain_counts counts;
+	int status;
+};
+
+void drain_put(struct queue *queue, struct flight *flight);
+struct flight *drain_take_all(struct queue *queue);
+/* Wakes the calling thread; async-signal-safe. */
+void drain_wake(void);
+/* The worker cannot go on. The first reason stays. */
+void drain_break_off(struct drain *drain, const struct sgpu_error *error);
+
+/* The closer: a thread of struct drain. */
+void *drain_close(void *drain);
+/* Of two exit statuses of batches the one that says more. */
+int drain_graver(int one, int other);
+
+#endif

@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * See spool.h: the directories, and which batch is next. The directory is looked through from its beginning to its end
+ * until nothing more is found in it; then the claims of dead workers are, so that a batch that kills its worker keeps no
+ * other waiting.
+ */
+#include "spool.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+#include <sgpu/stage.h>
+
+#include "cli.h"
+#include "spool_private.h"
+
+enum {
+	NAMES_AT_ONCE = 4096,
+	CLAIMS_MAX = 65536,    /* entries; more are seen when these have gone */
+	MISSES_MAX = 16,       /* others work here: the names that were read are old */
+	WARNINGS_MAX = 10,
+};
+
+/* ---- opening ---- */
+static int make_directory(const struct spool *spool, const char *name, int *fd, struct sgpu_error *error)
+{
+	if (mkdirat(spool->directory, name, 0777) != 0 && errno != EEXIST) {
+		return sgpu_fail_errno(error, "cannot make directory '%s/%s'", spool->shown, name);
+	}
+	*fd = openat(spool->directory, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return *fd < 0 ? sgpu_fail_errno(error, "cannot open directory '%s/%s'", spool->shown, name) : SGPU_OK;
+}
+
+/* No key may lie where the process reads from now on. */
+static int check_keys(const struct spool *spool, struct sgpu_error *error)
+{
+	const char *const directories[] = { spool->options.path, spool->options.output };
+	struct sgpu_files *files = NULL;
+	int rc = sgpu_files_create(&files, error);
+
+	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(directories); i++) {
+		rc = directories[i] ? sgpu_files_allow(files, directories[i], error) : SGPU_OK;
+	}
+	for (int i = 0; rc == SGPU_OK && i < spool->options.keys->count; i++) {
+		const char *path = spool->options.keys->list[i].path;
+		const char *above = path ? sgpu_files_above(files, path) : NULL;
+
+		if (above) {
+			sgpu_fail(error, SGPU_EUSAGE, "key '%s' lies in '%s', where batches or responses are", path, above);
+			rc = sgpu_hint(error, "move the key to a directory of its own");
+		}
+	}
+	sgpu_files_free(&files);
+	return rc;
+}
+
+static int open_directory(struct spool *spool, struct sgpu_error *error)
+{
+	int rc;
+
+	spool->shown = spool->options.path;
+	spool->directory = open(spool->options.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (spool->directory < 0) {
+		return sgpu_fail_errno(error, "cannot open directory '%s'", spool->shown);
+	}
+	rc = make_directory(spool, CLAIMS_DIRECTORY, &spool->claimed, error);
+	if (rc == SGPU_OK && !spool->options.remove) {
+		rc = make_directory(spool, "done", &spool->done, error);
+	}
+	if (rc == SGPU_OK) {
+		rc = make_directory(spool, "failed", &spool->failed, error);
+	}
+	return rc == SGPU_OK ? claims_make(spool->claimed, &spool->own, error) : rc;
+}
+
+int spool_open(const struct spool_options *options, struct spool **spool, struct sgpu_error *error)
+{
+	struct spool *s = calloc(1, sizeof(*s));
+	int rc;
+
+	*spool = s;
+	if (!s) {
+		return sgpu_fail_nomem(error);
+	}
+	s->options = *options;
+	s->directory = s->output = s->claimed = s->done = s->failed = -1;
+	s->output_directory = (struct sgpu_output_directory)SGPU_OUTPUT_DIRECTORY_INIT;
+	s->own = s->dead = (struct claims)CLAIMS_NONE;
+	s->seed = (unsigned)sgpu_now_ns() ^ (unsigned)getpid();
+	s->options.output = options->output ? options->output : options->path;
+	rc = sgpu_output_directory_open(&s->output_directory, s->options.output, 0777, error);
+	if (rc == SGPU_OK) {
+		s->output = s->output_directory.fd;
+		rc = check_keys(s, error);
+	}
+	if (rc == SGPU_OK) {
+		rc = options->path ? open_directory(s, error) : spool_names_list(options->nul, &s->names, error);
+	}
+	if (rc != SGPU_OK) {
+		spool_close(spool);
+	}
+	return rc;
+}
+
+static void close_one(int fd)
+{
+	if (fd >= 0) {
+		close(fd);
+	}
+}
+
+static void end_look(struct spool *spool)
+{
+	if (spool->dead.directory >= 0) {
+		claims_close(spool->claimed, &spool->dead);
+	}
+	if (spool->stream) {
+		closedir(spool->stream);
+		spool->stream = NULL;
+	}
+	spool_names_clear(&spool->names);
+}
+
+void spool_close(struct spool **spool)
+{
+	struct spool *s = *spool;
+
+	if (!s) {
+		return;
+	}
+	end_look(s);
+	spool_names_clear(&s->deferred);
+	spool_names_clear(&s->workers);
+	if (s->claimed >= 0) {
+		claims_close(s->claimed, &s->own);
+	}
+	close_one(s->claimed);
+	close_one(s->done);
+	close_one(s->failed);
+	close_one(s->directory);
+	sgpu_output_directory_close(&s->output_directory, s->output >= 0);
+	free(s);
+	*spool = NULL;
+}
+
+void spool_need(const struct spool *spool, struct landlock_needs *needs)
+{
+	needs->directories[needs->directory_count++] = (struct landlock_directory){ spool->output, false };
+	if (spool->directory >= 0) {
+		needs->directories[needs->directory_count++] = (struct landlock_directory){ spool->directory, true };
+	} else {
+		needs->inputs = spool->names.items;
+		needs->input_count = spool->names.count;
+	}
+}
+
+int spool_output(const struct spool *spool)
+{
+	return spool->output;
+}
+
+unsigned spool_left_alone(const struct spool *spool)
+{
+	return spool->left_before;
+}
+
+/* ---- which is next ---- */
+/* Claims `name`. *batch stays NULL when somebody else was faster. */
+static int claim(struct spool *spool, int from, const char *name, struct spool_batch **batch, struct sgpu_error *error)
+{
+	struct spool_batch *b;
+	struct stat status;
+	int rc;
+
+	*batch = NULL;
+	if (faccessat(spool->own.directory, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
+		return SGPU_OK; /* one of the same name is under way: later */
+	}
+	if (renameat(from, name, spool->own.directory, name) != 0) {
+		const int saved = errno;
+
+		spool->misses += saved == ENOENT;
+		if (saved == ENOENT || fstatat(from, name, &status, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(status.st_mode)) {
+			return SGPU_OK;
+		}
+		errno = saved;
+		return sgpu_fail_errno(error, "cannot claim '%s/%s'", spool->shown, name);
+	}
+	rc = spool_batch_make(spool, name, &b, error);
+	if (rc != SGPU_OK) {
+		(void)!spool_move_new(spool->own.directory, name, spool->directory, name);
+		return rc;
+	}
+	b->resumed = spool->dead.directory >= 0;
+	rc = spool_batch_open(spool, spool->own.directory, b, error);
+	if (rc != SGPU_OK) {
+		spool_give_back(spool, &b);
+		return rc;
+	}
+	spool->moved = true;
+	*batch = b;
+	return SGPU_OK;
+}
+
+/* Found again in the next look; a list has one look alone. */
+static int defer(struct spool *spool, const char *name, struct sgpu_error *error)
+{
+	struct spool_names *deferred = &spool->deferred;
+
+	if (deferred->count == spool->deferred_room) {
+		const size_t room = 2 * spool->deferred_room + 64;
+		char **grown = realloc(deferred->items, room * sizeof(*grown));
+
+		if (!grown) {
+			return sgpu_fail_nomem(error);
+		}
+		deferred->items = grown;
+		spool->deferred_room = room;
+	}
+	deferred->items[deferred->count] = strdup(name);
+	if (!deferred->items[deferred->count]) {
+		return sgpu_fail_nomem(error);
+	}
+	deferred->count++;
+	return SGPU_OK;
+}
+
+static int look_through_directory(struct spool *spool, struct sgpu_error *error)
+{
+	end_look(spool);
+	spool_names_clear(&spool->deferred);
+	spool->deferred_room = 0;
+	spool->left = 0;
+	spool->moved = false;
+	return spool_stream(spool->directory, spool->shown, &spool->stream, error);
+}
+
+static int read_claims(struct spool *spool, struct sgpu_error *error)
+{
+	DIR *stream = NULL;
+	int rc = spool_stream(spool->claimed, CLAIMS_DIRECTORY, &stream, error);
+
+	if (rc == SGPU_OK) {
+		rc = spool_names_read(stream, CLAIMS_MAX, &spool->workers, error);
+		closedir(stream);
+	}
+	return rc;
+}
+
+/* Workers that read the same names begin at different ones. */
+static void rotate(struct spool_names *names, unsigned by)
+{
+	char **items = names->count ? calloc(names->count, sizeof(*items)) : NULL;
+
+	if (items) {
+		for (size_t i = 0; i < names->count; i++) {
+			items[i] = names->items[(i + by) % names->count];
+		}
+		free(names->items);
+		names->items = items;
+	}
+}
+
+/* What is looked through next: the directory, until nothing moved in a look; then what each dead worker had, unless somebody
+ * else takes that. When nothing moved in all of this it has ended, and begins anew at the next call. */
+static int next_look(struct spool *spool, bool *more, struct sgpu_error *error)
+{
+	char name[NAME_MAX + 1];
+	int rc;
+
+	*more = true;
+	spool->moved_at_all = spool->moved_at_all || spool->moved;
+	if (spool->look == LOOK_NONE || (spool->look == LOOK_DIRECTORY && spool->moved)) {
+		spool->look = LOOK_DIRECTORY;
+		return look_through_directory(spool, error);
+	}
+	end_look(spool);
+	if (spool->look == LOOK_DIRECTORY) {
+		spool->look = LOOK_CLAIMS;
+		spool->left_before = spool->left;
+		rc = read_claims(spool, error);
+		if (rc != SGPU_OK) {
+			return rc;
+		}
+	}
+	while (spool->workers.at < spool->workers.count) {
+		if (claims_of(spool->workers.items[spool->workers.at++], name) && strcmp(name, spool->own.name) != 0 &&
+		    claims_take(spool->claimed, name, spool->options.reclaim, &spool->dead)) {
+			return spool_stream(spool->dead.directory, CLAIMS_DIRECTORY, &spool->stream, error);
+		}
+	}
+	*more = spool->moved_at_all;
+	spool->moved_at_all = spool->moved = false;
+	spool->look = LOOK_NONE;
+	return *more ? next_look(spool, more, error) : SGPU_OK;
+}
+
+/* The next name, which is the caller's, or NULL at the end. */
+static int next_name(struct spool *spool, char **name, struct sgpu_error *error)
+{
+	struct spool_names *names = &spool->names;
+	bool more = spool->directory >= 0;
+	int rc = SGPU_OK;
+
+	*name = NULL;
+	while (rc == SGPU_OK && more && names->at == names->count) {
+		if (spool->stream) {
+			rc = spool_names_read(spool->stream, NAMES_AT_ONCE, names, error);
+			rotate(names, spool->seed);
+		}
+		if (rc == SGPU_OK && names->at == names->count) {
+			rc = next_look(spool, &more, error);
+		}
+	}
+	if (rc == SGPU_OK && names->at < names->count) {
+		*name = names->items[names->at];
+		names->items[names->at++] = NULL;
+	}
+	return rc;
+}
+
+/* Names that were read are old where others work, too: after some misses in a row they are read again, unless that was of
+ * no use before. */
+static void see_misses(struct spool *spool, bool claimed)
+{
+	spool->claimed_since = spool->claimed_since || claimed;
+	spool->misses = claimed ? 0 : spool->misses;
+	if (spool->misses > MISSES_MAX && spool->claimed_since && spool->look == LOOK_DIRECTORY) {
+		rewinddir(spool->stream);
+		spool_names_clear(&spool->names);
+		spool->misses = 0;
+		spool->claimed_since = false;
+	}
+}
+
+static int open_of_list(struct spool *spool, const char *name, struct spool_batch **batch, struct sgpu_error *error)
+{
+	int rc = spool_batch_make(spool, name, batch, error);
+
+	return rc == SGPU_OK ? spool_batch_open(spool, AT_FDCWD, *batch, error) : rc;
+}
+
+/* One name: *batch stays NULL when it is none of a batch, too large now, or somebody else's. */
+static int take(struct spool *spool, const char *name, uint64_t size_max, struct spool_batch **batch,
+		struct sgpu_error *error)
+{
+	const int from = spool->dead.directory >= 0 ? spool->dead.directory : spool->directory;
+	const char *why;
+	struct stat status;
+	int rc;
+
+	if (spool->directory < 0) {
+		return size_max < UINT64_MAX && stat(name, &status) == 0 && (uint64_t)status.st_size > size_max ?
+			       defer(spool, name, error) : open_of_list(spool, name, batch, error);
+	}
+	if (!spool_is_batch(from, name, &status, &why)) {
+		spool->left += why != NULL;
+		if (why && spool->left > spool->warned && spool->warned < WARNINGS_MAX) {
+			cli_warning("'%s/%s' %s: it is left alone", spool->shown, name, why);
+			spool->warned++;
+		}
+		return SGPU_OK;
+	}
+	if ((uint64_t)status.st_size > size_max && spool->dead.directory < 0) {
+		return defer(spool, name, error);
+	}
+	rc = claim(spool, from, name, batch, error);
+	see_misses(spool, *batch != NULL);
+	return rc;
+}
+
+int spool_next(struct spool *spool, uint64_t size_max, struct spool_batch **batch, struct sgpu_error *error)
+{
+	struct spool_names *deferred = &spool->deferred;
+	char *name;
+	int rc = SGPU_OK;
+
+	*batch = NULL;
+	while (rc == SGPU_OK && !*batch && size_max == UINT64_MAX && deferred->at < deferred->count) {
+		rc = take(spool, deferred->items[deferred->at++], size_max, batch, error);
+	}
+	while (rc == SGPU_OK && !*batch) {
+		rc = next_name(spool, &name, error);
+		if (rc != SGPU_OK || !name) {
+			break;
+		}
+		rc = take(spool, name, size_max, batch, error);
+		free(name);
+	}
+	return rc;
+}

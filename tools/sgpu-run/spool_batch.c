@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One batch of a spool: it is opened with its response, and put where it belongs when that is known.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+#include <sgpu/batch.h>
+
+#include "spool_private.h"
+
+enum { NUMBERS = 1000 };
+
+static void close_one(int fd)
+{
+	if (fd >= 0) {
+		close(fd);
+	}
+}
+
+int spool_batch_make(const struct spool *spool, const char *name, struct spool_batch **batch, struct sgpu_error *error)
+{
+	struct spool_batch *b = calloc(1, sizeof(*b));
+
+	*batch = NULL;
+	if (!b) {
+		return sgpu_fail_nomem(error);
+	}
+	b->fd = -1;
+	b->response = (struct sgpu_output)SGPU_OUTPUT_INIT;
+	b->name = strdup(name);
+	if (!b->name || asprintf(&b->response_name, "%s" SPOOL_RESPONSE, spool_base_name(name)) < 0) {
+		b->response_name = NULL;
+	}
+	if (spool->shown ? asprintf(&b->shown, "%s/%s", spool->shown, name) < 0 : !(b->shown = strdup(name))) {
+		b->shown = NULL;
+	}
+	if (!b->name || !b->response_name || !b->shown) {
+		free(b->name);
+		free(b->response_name);
+		free(b->shown);
+		free(b);
+		return sgpu_fail_nomem(error);
+	}
+	*batch = b;
+	return SGPU_OK;
+}
+
+/* No waiting for a pipe, and no effect on a device: whatever it is now, and whoever put it there. */
+static int open_file(const struct spool *spool, int directory, struct spool_batch *b, struct sgpu_error *error)
+{
+	const int links = spool->directory >= 0 ? O_NOFOLLOW : 0;
+	struct stat status;
+
+	b->fd = openat(directory, b->name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | links);
+	if (b->fd < 0 || fstat(b->fd, &status) != 0) {
+		return sgpu_fail_errno(error, "cannot open '%s'", b->shown);
+	}
+	if (!S_ISREG(status.st_mode)) {
+		return sgpu_fail(error, SGPU_EINVALID, "'%s' is no regular file", b->shown);
+	}
+	if (key_files_have(spool->options.keys, &status)) {
+		return sgpu_fail(error, SGPU_EPOLICY, "'%s' is a file of a key", b->shown);
+	}
+	b->size = (uint64_t)status.st_size;
+	return SGPU_OK;
+}
+
+/* The id of a batch, or of the batch that a response is to. Neither is authenticated: the worst that comes of it is that a
+ * batch counts as answered by what lies in the place of its response. */
+static int read_id(int fd, const char *shown, bool response, uint8_t id[SGPU_BATCH_ID_SIZE], struct sgpu_error *error)
+{
+	struct sgpu_tar_reader *tar = NULL;
+	struct sgpu_batch *batch = NULL;
+	int rc = sgpu_tar_open(fd, shown, &tar, error);
+
+	if (rc == SGPU_OK) {
+		rc = sgpu_batch_read_head(tar, response, &batch, error);
+	}
+	if (rc == SGPU_OK) {
+		memcpy(id, batch->id, SGPU_BATCH_ID_SIZE);
+	}
+	sgpu_batch_free(&batch);
+	sgpu_tar_close(&tar);
+	return rc;
+}
+
+/* Something has the name of the response: the batch is answered when that is a response to it. */
+static void compare_response(const struct spool *spool, struct spool_batch *b)
+{
+	uint8_t batch[SGPU_BATCH_ID_SIZE], response[SGPU_BATCH_ID_SIZE];
+	const int fd = openat(spool->output, b->response_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	struct stat status;
+
+	b->answered = fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
+		      !key_files_have(spool->options.keys, &status) && lseek(b->fd, 0, SEEK_SET) == 0 &&
+		      read_id(fd, b->response_name, true, response, NULL) == SGPU_OK &&
+		      read_id(b->fd, b->shown, false, batch, NULL) == SGPU_OK &&
+		      memcmp(batch, response, sizeof(batch)) == 0;
+	close_one(fd);
+	if (!b->answered) {
+		sgpu_fail(&b->error, SGPU_EPOLICY, "'%s/%s' is there already, and is no response to this batch",
+			  spool->options.output, b->response_name);
+		sgpu_hint(&b->error, "move it away, or give the batch another name");
+	}
+}
+
+static bool response_is_there(const struct spool *spool, const struct spool_batch *b)
+{
+	return faccessat(spool->output, b->response_name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+int spool_batch_open(struct spool *spool, int directory, struct spool_batch *b, struct sgpu_error *error)
+{
+	char *shown = NULL;
+	int rc = open_file(spool, directory, b, &b->error);
+
+	if (rc != SGPU_OK) {
+		return SGPU_OK;
+	}
+	if (asprintf(&shown, "%s/%s", spool->options.output, b->response_name) < 0) {
+		return sgpu_fail_nomem(error);
+	}
+	rc = sgpu_output_open_beneath(&b->response, spool->output, b->response_name, shown, 0666, true, error);
+	free(shown);
+	b->response.unsynced = true; /* many are brought to the disk at once */
+	if (rc != SGPU_OK && response_is_there(spool, b)) {
+		compare_response(spool, b);
+		rc = SGPU_OK;
+	}
+	return rc;
+}
+
+int spool_answer(struct spool *spool, struct spool_batch *b, struct sgpu_error *error)
+{
+	int rc = sgpu_output_commit(&b->response, error);
+
+	if (rc != SGPU_OK && response_is_there(spool, b)) {
+		compare_response(spool, b); /* of another worker that took this one for dead */
+		rc = SGPU_OK;
+	}
+	return rc;
+}
+
+/* ---- where it goes ---- */
+static void free_batch(struct spool_batch **batch)
+{
+	struct spool_batch *b = *batch;
+
+	sgpu_output_close(&b->response);
+	close_one(b->fd);
+	free(b->name);
+	free(b->response_name);
+	free(b->shown);
+	free(b);
+	*batch = NULL;
+}
+
+int spool_move_new(int from, const char *name, int to, const char *new_name)
+{
+	struct stat here, there;
+
+	if (renameat2(from, name, to, new_name, RENAME_NOREPLACE) == 0) {
+		return 0;
+	}
+	if (errno != EINVAL && errno != ENOSYS && errno != EEXIST) {
+		return -1;
+	}
+	/* NFS has no such rename. A kill between these two leaves two names of one file. */
+	if (linkat(from, name, to, new_name, 0) != 0 &&
+	    (errno != EEXIST || fstatat(from, name, &here, AT_SYMLINK_NOFOLLOW) != 0 ||
+	     fstatat(to, new_name, &there, AT_SYMLINK_NOFOLLOW) != 0 || here.st_dev != there.st_dev ||
+	     here.st_ino != there.st_ino)) {
+		errno = errno ? errno : EEXIST;
+		return -1;
+	}
+	return unlinkat(from, name, 0);
+}
+
+/* "NAME", or "NAME.1" and so on if that is taken, "" when all are. */
+static void number_name(const char *name, int attempt, char numbered[NAME_MAX + 1])
+{
+	const int length = attempt ? snprintf(numbered, NAME_MAX + 1, "%s.%d", name, attempt) :
+				     snprintf(numbered, NAME_MAX + 1, "%s", name);
+
+	numbered[0] = length > NAME_MAX ? '\0' : numbered[0];
+}
+
+int spool_done(struct spool *spool, struct spool_batch **batch, struct sgpu_error *error)
+{
+	const struct spool_batch *b = *batch;
+	char name[NAME_MAX + 1];
+	int result = -1, rc = SGPU_OK;
+
+	if (spool->directory >= 0 && spool->options.remove) {
+		result = unlinkat(spool->own.directory, b->name, 0);
+	} else if (spool->directory >= 0) {
+		errno = EEXIST;
+		for (int i = 0; i < NUMBERS && result != 0 && errno == EEXIST; i++) {
+			number_name(b->name, i, name);
+			result = spool_move_new(spool->own.directory, b->name, spool->done, name);
+		}
+	} else {
+		result = 0;
+	}
+	if (result != 0 && errno != ENOENT) {
+		rc = sgpu_fail_errno(error, "cannot put '%s' away", b->shown);
+	}
+	free_batch(batch);
+	return rc;
+}
+
+/* Before the batch is there: a failed batch always has its reason. */
+static int write_reason(struct spool *spool, const char *name, const struct sgpu_error *reason, struct sgpu_error *error)
+{
+	struct sgpu_output output = SGPU_OUTPUT_INIT;
+	char file[NAME_MAX + 1], line[SGPU_ERROR_TEXT_MAX + SGPU_ERROR_HINT_MAX + 16];
+	int rc;
+
+	snprintf(file, sizeof(file), "%.*s" SPOOL_REASON, NAME_MAX - (int)sizeof(SPOOL_REASON), name);
+	snprintf(line, sizeof(line), "%s: %s%s%s\n", sgpu_error_name(reason->code), reason->text,
+		 reason->hint[0] ? "; " : "", reason->hint);
+	rc = sgpu_output_open_beneath(&output, spool->failed, file, file, 0666, true, error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_write(output.fd, file, line, strlen(line), error);
+	}
+	if (rc == SGPU_OK) {
+		rc = sgpu_output_commit(&output, error);
+	}
+	sgpu_output_close(&output);
+	return rc;
+}
+
+static bool is_free(int directory, const char *name)
+{
+	char reason[NAME_MAX + 1];
+
+	snprintf(reason, sizeof(reason), "%.*s" SPOOL_REASON, NAME_MAX - (int)sizeof(SPOOL_REASON), name);
+	return faccessat(directory, name, F_OK, AT_SYMLINK_NOFOLLOW) != 0 &&
+	       faccessat(directory, reason, F_OK, AT_SYMLINK_NOFOLLOW) != 0;
+}
+
+int spool_failed(struct spool *spool, struct spool_batch **batch, const struct sgpu_error *reason, struct sgpu_error *error)
+{
+	const struct spool_batch *b = *batch;
+	char name[NAME_MAX + 1];
+	int i = 0, rc = SGPU_OK;
+
+	if (spool->directory >= 0) {
+		do {
+			number_name(b->name, i, name);
+		} while (++i < NUMBERS && !is_free(spool->failed, name));
+		rc = write_reason(spool, name, reason, error);
+		if (rc == SGPU_OK && spool_move_new(spool->own.directory, b->name, spool->failed, name) != 0 &&
+		    errno != ENOENT) {
+			rc = sgpu_fail_errno(error, "cannot put '%s' away", b->shown);
+		}
+	}
+	if (rc == SGPU_OK) {
+		free_batch(batch);
+	} else {
+		spool_give_back(spool, batch);
+	}
+	return rc;
+}
+
+/* If another one has its name by now it stays claimed, for the next worker. */
+void spool_give_back(struct spool *spool, struct spool_batch **batch)
+{
+	if (spool->directory >= 0) {
+		(void)!spool_move_new(spool->own.directory, (*batch)->name, spool->directory, (*batch)->name);
+	}
+	free_batch(batch);
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Names of batches: in a directory, and on standard input.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+
+#include "spool_private.h"
+
+enum { LIST_MAX = 1 << 30 };
+
+void spool_names_clear(struct spool_names *names)
+{
+	for (size_t i = 0; i < names->count; i++) {
+		free(names->items[i]);
+	}
+	free(names->items);
+	*names = (struct spool_names){ 0 };
+}
+
+int spool_names_read(DIR *stream, size_t most, struct spool_names *names, struct sgpu_error *error)
+{
+	struct dirent *entry;
+
+	spool_names_clear(names);
+	names->items = calloc(most, sizeof(*names->items));
+	if (!names->items) {
+		return sgpu_fail_nomem(error);
+	}
+	while (names->count < most) {
+		errno = 0;
+		entry = readdir(stream);
+		if (!entry) {
+			return errno ? sgpu_fail_errno(error, "cannot read the directory of the batches") : SGPU_OK;
+		}
+		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) {
+			names->items[names->count] = strdup(entry->d_name);
+			if (!names->items[names->count++]) {
+				names->count--;
+				return sgpu_fail_nomem(error);
+			}
+		}
+	}
+	return SGPU_OK;
+}
+
+int spool_names_list(bool nul, struct spool_names *names, struct sgpu_error *error)
+{
+	const int end = nul ? '\0' : '\n';
+	char *text = NULL, *at, *next;
+	size_t size = 0, count = 1;
+	int rc = sgpu_read_fd(STDIN_FILENO, "standard input", LIST_MAX, &text, &size, error);
+
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	for (size_t i = 0; i < size; i++) {
+		count += text[i] == end;
+	}
+	names->items = calloc(count, sizeof(*names->items));
+	if (!names->items) {
+		rc = sgpu_fail_nomem(error);
+		goto out;
+	}
+	for (at = text; rc == SGPU_OK && at < text + size; at = next) {
+		char *line_end = memchr(at, end, (size_t)(text + size - at));
+
+		next = line_end ? line_end + 1 : text + size;
+		if (line_end) {
+			*line_end = '\0';
+		}
+		if (memchr(at, '\0', (size_t)(next - at) - (line_end ? 1 : 0))) {
+			sgpu_fail(error, SGPU_EINVALID, "the list on standard input has a NUL in a name");
+			rc = sgpu_hint(error, "-0 takes names that end with NUL");
+		} else if (*at) {
+			names->items[names->count] = strdup(at);
+			rc = names->items[names->count++] ? SGPU_OK : sgpu_fail_nomem(error);
+		}
+	}
+out:
+	free(text);
+	return rc;
+}
+
+int spool_stream(int directory, const char *shown, DIR **stream, struct sgpu_error *error)
+{
+	const int fd = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	*stream = fd < 0 ? NULL : fdopendir(fd);
+	if (*stream) {
+		return SGPU_OK;
+	}
+	if (fd >= 0) {
+		close(fd);
+	}
+	return sgpu_fail_errno(error, "cannot read directory '%s'", shown);
+}
+
+static bool ends_with(const char *name, size_t length, const char *suffix)
+{
+	return length >= strlen(suffix) && strcmp(name + length - strlen(suffix), suffix) == 0;
+}
+
+bool spool_is_batch(int directory, const char *name, struct stat *status, const char **why)
+{
+	const size_t length = strlen(name);
+
+	*why = NULL;
+	if (name[0] == '.' || ends_with(name, length, SPOOL_RESPONSE) ||
+	    fstatat(directory, name, status, AT_SYMLINK_NOFOLLOW) != 0 || S_ISDIR(status->st_mode)) {
+		return false;
+	}
+	if (!S_ISREG(status->st_mode)) {
+		*why = "is no regular file";
+	} else if (length > NAME_MAX - strlen(SPOOL_RESPONSE) - 4) {
+		*why = "has a name that is too long for that of a response";
+	}
+	return !*why;
+}
+
+const char *spool_base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}

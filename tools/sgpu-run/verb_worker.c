@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sgpu-run worker: runs the batches of a directory, or of a list, until none is left.
+ */
+#include <inttypes.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+
+#include "drain.h"
+#include "spool.h"
+#include "verbs.h"
+#include "worker.h"
+
+struct request {
+	struct worker worker;
+	struct spool_options spool;
+	uint64_t timeout_ns;
+	bool missing;
+};
+
+const struct cli_option worker_options[] = {
+	CLI_COMMON,
+	WORKER_OPTIONS(struct request, worker),
+	{ "timeout", 0, "DURATION", "fail what a batch has not finished after this time",
+	  CLI_DURATION(struct request, timeout_ns, 0) },
+	{ "output", 'o', "DIR", "write the responses there (default: beside the batches)",
+	  CLI_TEXT(struct request, spool.output) },
+	{ "remove", 0, NULL, "remove batches that are done, do not keep them", CLI_FLAG(struct request, spool.remove) },
+	{ "reclaim", 0, NULL, "take over the claims of workers of other hosts: they are gone",
+	  CLI_FLAG(struct request, spool.reclaim) },
+	{ "missing", 0, NULL, "list what is left to do, and run nothing", CLI_FLAG(struct request, missing) },
+	{ "null", '0', NULL, "names in the list end with NUL, not with a line feed",
+	  CLI_FLAG(struct request, spool.nul) },
+	CLI_END,
+};
+
+static int check_request(const struct request *r)
+{
+	const int status = worker_check(&r->worker);
+
+	if (status) {
+		return status;
+	}
+	if (!r->spool.path && !r->spool.output) {
+		return cli_usage("a list needs --output: where the responses go");
+	}
+	if (!r->spool.path && (r->spool.remove || r->spool.reclaim)) {
+		return cli_usage("%s is for a directory, not for a list", r->spool.remove ? "--remove" : "--reclaim");
+	}
+	if (r->spool.path && r->spool.nul) {
+		return cli_usage("-0 is for a list, not for a directory");
+	}
+	for (int i = 0; !r->spool.path && i < r->worker.key_paths.count; i++) {
+		if (cli_is_standard(r->worker.key_paths.items[i])) {
+			return cli_usage("the key and the list cannot both come from standard input");
+		}
+	}
+	return 0;
+}
+
+/* As many as there may be: a batch that is under way has several open. */
+static void raise_descriptors(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+		limit.rlim_cur = limit.rlim_max < 65536 ? limit.rlim_max : 65536;
+		(void)setrlimit(RLIMIT_NOFILE, &limit);
+	}
+}
+
+static int say_what_was_done(const struct drain_counts *c, int status)
+{
+	int printed = 0;
+
+	if (cli_json) {
+		printed = cli_print_json(json_pack("{s:I, s:I, s:I, s:i}", "answered", (json_int_t)c->answered,
+						   "segments_failed", (json_int_t)c->partly, "failed",
+						   (json_int_t)c->failed, "left_alone", (int)c->left),
+					 stdout, JSON_COMPACT);
+	} else {
+		cli_note("%" PRIu64 " batches answered, %" PRIu64 " of them with failed segments; %" PRIu64 " failed",
+			 c->answered, c->partly, c->failed);
+	}
+	return status ? status : printed;
+}
+
+static int work(struct request *r)
+{
+	struct landlock_needs needs = { 0 };
+	struct drain_counts counts = { 0 };
+	struct spool *spool = NULL;
+	struct sgpu_error error = { 0 };
+	int status;
+
+	raise_descriptors();
+	if (worker_open(&r->worker, NULL, &error) != SGPU_OK) {
+		status = cli_error(&error);
+		goto out;
+	}
+	key_files_close(&r->worker.key_files, -1);
+	r->spool.keys = &r->worker.key_files;
+	if (spool_open(&r->spool, &spool, &error) != SGPU_OK) {
+		status = cli_error(&error);
+		goto out;
+	}
+	spool_need(spool, &needs);
+	if (worker_start(&r->worker, &needs, false, &error) != SGPU_OK) {
+		status = cli_error(&error);
+		goto out;
+	}
+	status = say_what_was_done(&counts, drain(&r->worker, spool, r->timeout_ns, &counts));
+out:
+	spool_close(&spool);
+	worker_stop(&r->worker);
+	return status;
+}
+
+static int print_missing(json_t *missing)
+{
+	struct cli_table table = { 0 };
+	size_t i;
+	json_t *one;
+
+	if (cli_json) {
+		return cli_print_json(missing, stdout, JSON_INDENT(2) | JSON_SORT_KEYS);
+	}
+	json_array_foreach(missing, i, one) {
+		const json_t *alive = json_object_get(one, "alive");
+		const char *state = json_string_value(json_object_get(one, "state"));
+		const char *why = json_string_value(json_object_get(one, "reason"));
+		const char *worker = json_string_value(json_object_get(one, "worker"));
+
+		if (i == 0) {
+			cli_row(&table, "BATCH", "STATE", "WHY");
+		}
+		cli_row(&table, json_string_value(json_object_get(one, "batch")),
+			!worker ? state : json_is_true(alive) ? "claimed" : json_is_false(alive) ? "claimed, dead" :
+			"claimed, unknown", worker ? worker : why);
+	}
+	json_decref(missing);
+	return cli_table_print(&table);
+}
+
+static int list_missing(const struct request *r)
+{
+	struct sgpu_error error = { 0 };
+	json_t *missing = NULL;
+	bool left;
+	int status;
+
+	if (spool_missing(&r->spool, &missing, &error) != SGPU_OK) {
+		return cli_error(&error);
+	}
+	left = json_array_size(missing) > 0;
+	status = print_missing(missing);
+	return status ? status : left ? sgpu_exit_status(SGPU_EDIFFERS) : 0;
+}
+
+int verb_worker(int argc, char **argv)
+{
+	struct request r = { .worker = WORKER_INIT };
+	char **paths;
+	int status = cli_read(argc, argv, &r, &paths);
+
+	if (status == 0) {
+		r.spool.path = cli_is_standard(paths[0]) ? NULL : paths[0];
+		status = check_request(&r);
+	}
+	if (status == 0 && r.missing) {
+		return worker_end(&r.worker, list_missing(&r));
+	}
+	if (status == 0) {
+		status = worker_begin(&r.worker, drain_stop);
+	}
+	if (status == 0) {
+		cli_signals_gently(drain_stop); /* what is under way ends */
+		status = work(&r);
+	}
+	return worker_end(&r.worker, status);
+}
