@@ -64,7 +64,7 @@ start_runner() {
 		sgpu-run --device cpu --owners machine/owners --quote host/quote --nonce "$NONCE" \
 		--attestation-key machine/ak.pem --certificate machine/ak.crt "$@" -o host/response pipe 2>message 3>&- &
 	RUNNER=$!
-	for ((i = 0; i < 600; i++)); do
+	for ((i = 0; i < 2400; i++)); do
 		[ ! -e host/quote ] || return 0
 		kill -0 "$RUNNER" || break
 		sleep 0.05

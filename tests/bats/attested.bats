@@ -48,7 +48,7 @@ start_runner() {
 	"${1:-sgpu-run}" --device cpu --owners owners --quote quote --nonce "$NONCE" --attestation-key ak.pem --certificate ak.crt \
 		"${@:2}" -o response pipe 2>message 3>&- &
 	RUNNER=$!
-	for ((i = 0; i < 600; i++)); do
+	for ((i = 0; i < 2400; i++)); do
 		[ ! -e quote ] || return 0
 		kill -0 "$RUNNER" || break
 		sleep 0.05

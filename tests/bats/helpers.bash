@@ -117,6 +117,27 @@ can_mount() {
 	unshare --mount true 2>/dev/null
 }
 
+# wait_for COMMAND...: until it succeeds, for as long as the slowest machine may need.
+wait_for() {
+	local end=$((SECONDS + 120))
+	until "$@"; do
+		[ "$SECONDS" -lt "$end" ] || return 1
+		sleep 0.05
+	done
+}
+
+# catches_usr1 PID: from then on SIGUSR1 does not kill it.
+catches_usr1() {
+	local caught
+	caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$1/status")
+	(((16#${caught:-0} >> 9) & 1))
+}
+
+# runs_as PID PROGRAM: what was started has become that program.
+runs_as() {
+	[ "$(cat "/proc/$1/comm")" = "$2" ]
+}
+
 # assert_no_file PATH...: none of them exists, whatever it is, and no temporary file of its name is left beside it.
 assert_no_file() {
 	local path left

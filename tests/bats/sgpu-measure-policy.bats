@@ -317,11 +317,8 @@ fake_build() {
 	sgpu-run submit --device cpu --quote own.json --nonce "$nonce" --attestation-key AK.pem --certificate AK.crt \
 		--owner owner.jwk feed >response 3>&- &
 	runner=$!
-	exec 7<>feed
-	for _ in $(seq 100); do
-		[ ! -s own.json ] || break
-		sleep 0.1
-	done
+	wait_for test -s own.json
+	exec 7>feed # once the runner reads it
 	appraise -p from-build.json --owner owner.jwk --recipient key.jwk own.json
 	run ! cmp -s key.jwk runner.pub.jwk
 	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r key.jwk >&7

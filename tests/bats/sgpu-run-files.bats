@@ -196,25 +196,28 @@ refuses() {
 	assert_contains "$stderr" "private to the runner"
 }
 
-# A runner that waits for its batch, with the key already loaded.
+# waits_for_batch PID: its keys are loaded.
+waits_for_batch() {
+	kill -USR1 "$1"
+	grep -q 'operations done' message
+}
+
 @test "a key file that is renamed into the folder after it was loaded is not fetched" {
-	local i
+	local status=0 runner
 	cp keys/runner.jwk data/same
 	sealed_job data/same >sealed
 	rm data/same
 	mkfifo pipe
 	sgpu-run -k keys/runner.jwk --owners owners --files data -o response pipe 2>message 3>&- &
+	runner=$!
 	exec 7>pipe
-	for ((i = 0; i < 200; i++)); do
-		[ "$(sed -n 's/^Seccomp:[[:space:]]*//p' "/proc/$!/status")" != 2 ] || break
-		sleep 0.05
-	done
+	wait_for catches_usr1 "$runner"
+	wait_for waits_for_batch "$runner"
 	mv keys/runner.jwk data/same
 	cat sealed >&7
 	exec 7>&-
-	i=0
-	wait $! || i=$?
-	[ "$i" -eq 5 ]
+	wait "$runner" || status=$?
+	[ "$status" -eq 5 ]
 	assert_contains "$(cat message)" "private to the runner"
 }
 
