@@ -219,7 +219,8 @@ peek() {
 	compile -D_GNU_SOURCE -DSGPU_SECCOMP=1 -I"$SGPU_TOP"/{include,tools/common,tools/sgpu-run} -o filtered filtered.c \
 		"$SGPU_TOP"/tools/sgpu-run/filter{,_calls}.c "$SGPU_BUILD/libsgpu.a" -lseccomp -lcrypto
 	attempt() {
-		TRY=$1 LD_PRELOAD=$BATS_FILE_TMPDIR/inside.so timeout 20 ./filtered
+		# Not in timeout itself: a second thread there would take the signal that it waits for.
+		timeout 60 env TRY="$1" LD_PRELOAD="$BATS_FILE_TMPDIR/inside.so" ./filtered
 	}
 	for number in 1:execve 5:ptrace 6:process_vm_readv 8:setuid 9:io_uring_setup 10:unshare 11:mount 12:bpf \
 		15:perf_event_open 16:keyctl 17:finit_module 18:setns 19:clone; do
@@ -261,7 +262,7 @@ peek() {
 	start_runner "${powerless[@]}"
 	"${powerless[@]}" sleep 60 7>&- &
 	sleeper=$!
-	sleep 0.2
+	wait_for runs_as "$sleeper" sleep
 	"${powerless[@]}" bash -c "$(declare -f peek); peek $sleeper" || sleeping=$?
 	"${powerless[@]}" bash -c "$(declare -f peek); peek $RUNNER" || running=$?
 	kill "$sleeper"

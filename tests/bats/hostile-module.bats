@@ -88,7 +88,7 @@ setup_file() {
 		case 103: return compute_in_a_thread();
 		case 104: return descriptors() == 0;
 		case 105: return printf("%s\n", "out of line") > 0 && fflush(stdout) == 0 && fputs("and here\n", stderr) > 0;
-		case 108: return usleep(1000000) == 0;
+		case 108: return usleep(60000000) == 0;
 		case 106: return ioctl(0, TIOCSTI, "x") < 0;
 		default: return 0;
 		}
@@ -569,30 +569,32 @@ refused="1:execve 2:clone 3:socket 4:socket 5:ptrace 6:process_vm_readv 7:kill 8
 	assert_no_file response
 }
 
-# worker_of PID: the process of a module that this runner has started, once there is one: the last of its line.
-worker_of() {
-	local pid=$1 child i
-	for ((i = 0; i < 600; i++)); do
-		pid=$1
-		while child=$(cat "/proc/$pid/task"/*/children 2>/dev/null) && [ -n "$child" ]; do
-			pid=${child%% *}
-		done
-		if [ "$(sed -n 's/^Seccomp:[[:space:]]*//p' "/proc/$pid/status" 2>/dev/null)" = 2 ] && [ "$pid" != "$1" ]; then
-			echo "$pid"
-			return 0
-		fi
-		sleep 0.02
+# has_module PID: sets line to the processes below this runner, of which the last has loaded its module.
+has_module() {
+	local pid=$1 child
+	line=()
+	while child=$(cat "/proc/$pid/task"/*/children 2>/dev/null) && [ -n "$child" ]; do
+		pid=${child%% *}
+		line+=("$pid")
 	done
-	return 1
+	[ "${#line[@]}" -gt 0 ] && grep -qs '/module\.[0-9]' "/proc/$pid/maps"
+}
+
+# modules_in_namespaces: skips where they are not.
+modules_in_namespaces() {
+	requires jq
+	sgpu-run info --json | jq -e .modules.namespaces.holds >/dev/null || skip "needs namespaces for modules"
 }
 
 @test "the kernel shows a module in namespaces and a root of its own, without rights, under a filter" {
-	local worker kind status=0 shown
+	local worker kind status=0 shown line
 	requires root unshare
-	batch 108 # which sleeps for a second
+	modules_in_namespaces
+	batch 108 # which sleeps until it is ended here
 	sgpu-run --device cpu --allow-modules -k owner.jwk -o response batch.tar 2>message 3>&- &
 	local runner=$!
-	worker=$(worker_of "$runner")
+	wait_for has_module "$runner"
+	worker=${line[-1]}
 	mkdir seen
 	for kind in user pid mnt net ipc uts; do
 		readlink "/proc/$worker/ns/$kind" "/proc/$runner/ns/$kind" >"seen/$kind"
@@ -600,9 +602,10 @@ worker_of() {
 	cat "/proc/$worker/status" >seen/status
 	(cd "/proc/$worker/root" && find . -maxdepth 1 -mindepth 1 && find etc -mindepth 1) >seen/root
 	tr '\0' '\n' <"/proc/$worker/environ" >seen/environ
+	kill -KILL "$worker"
 	wait "$runner" || status=$?
-	[ "$status" -eq 0 ]
-	! grep -q namespace message || skip "needs namespaces: $(cat message)"
+	[ "$status" -eq 5 ]
+	assert_contains "$(cat message)" "SIGKILL"
 	for kind in user pid mnt net ipc uts; do
 		[ "$(sort -u "seen/$kind" | wc -l)" -eq 2 ]
 	done
@@ -698,8 +701,8 @@ worker_of() {
 
 @test "no process of the same user looks into those of a module, or takes its image" {
 	requires root setpriv jq
-	local nobody=(setpriv --reuid=65534 --regid=65534 --clear-groups) there=$TEST_SHM/there pid pids=() runner sleeper
-	sgpu-run info --json | jq -e .modules.namespaces.holds >/dev/null || skip "needs namespaces for modules"
+	local nobody=(setpriv --reuid=65534 --regid=65534 --clear-groups) there=$TEST_SHM/there pid line runner sleeper
+	modules_in_namespaces
 	# One that is still being loaded: its image has a name.
 	printf '__attribute__((constructor)) static void stay(void) { for (;;) { } }\nint does(void) { return 0; }\n' >stay.c
 	compile -shared -fPIC -o evil.so stay.c
@@ -708,22 +711,16 @@ worker_of() {
 	cp owner.jwk batch.tar "$SGPU_BUILD/bin/sgpu-run" "$there"
 	chmod 711 "$TEST_SHM"
 	chown -R 65534 "$there"
-	"${nobody[@]}" "$there/sgpu-run" --device cpu --allow-modules --timeout 60s -k "$there/owner.jwk" -o "$there/response" \
-		"$there/batch.tar" 2>/dev/null &
+	"${nobody[@]}" "$there/sgpu-run" --device cpu --allow-modules --timeout 600s -k "$there/owner.jwk" -o "$there/response" \
+		"$there/batch.tar" 2>/dev/null 3>&- &
 	runner=$!
-	"${nobody[@]}" sleep 60 &
+	"${nobody[@]}" sleep 600 3>&- &
 	sleeper=$!
-	while [ "${#pids[@]}" -lt 3 ]; do
-		kill -0 "$runner"
-		sleep 0.1
-		pids=()
-		for pid in $(pgrep -x -u 65534 -f sgpu-module-host); do
-			pids+=("$pid")
-		done
-	done
-	sleep 0.3
+	wait_for runs_as "$sleeper" sleep
+	wait_for has_module "$runner"
+	[ "${#line[@]}" -eq 3 ]
 	"${nobody[@]}" sh -c "exec 9</proc/$sleeper/mem && ls /proc/$sleeper/root/" >/dev/null # else the trial says nothing
-	for pid in "${pids[@]}"; do
+	for pid in "${line[@]}"; do
 		for what in mem environ maps ns/mnt; do
 			run ! "${nobody[@]}" sh -c "exec 9</proc/$pid/$what"
 		done
