@@ -26,6 +26,12 @@ swap() {
 	swapper=$!
 }
 
+end_swap() {
+	kill "$swapper"
+	wait "$swapper" || true
+	swapper=
+}
+
 # open_often [OPTION]...: the outcome of each does not matter.
 open_often() {
 	local i
@@ -41,7 +47,7 @@ open_often() {
 	echo old >out/out.f32
 	swap link out/out.f32 ../elsewhere/out.f32
 	open_often --force -C out
-	kill "$swapper"
+	end_swap
 	[ "$(cat elsewhere/out.f32)" = mine ]
 	[ "$(ls elsewhere)" = out.f32 ]
 }
@@ -54,7 +60,7 @@ open_often() {
 	ln -s ../target link
 	swap exchange out/sub link
 	open_often --force --only result -C out
-	kill "$swapper"
+	end_swap
 	[ -z "$(ls target/deep)" ]
 	[ -n "$(find out link -name out.f32)" ]
 }
@@ -251,7 +257,7 @@ closed_early() {
 		"sgpu-stage load sealed" "sgpu-measure policy -q --owners any --build $SGPU_BUILD" "sgpu-bench --help" \
 		"sgpu-measure info" "sgpu-run info" "sgpu-seal inspect sealed"; do
 		# shellcheck disable=SC2086 # words on purpose
-		closed_early late $command
+		unread_from_the_start $command
 	done
 	[ -z "$(ls "$XDG_RUNTIME_DIR/sgpu")" ]
 	# What goes to a file meanwhile does not stay half-written.
@@ -259,10 +265,19 @@ closed_early() {
 	assert_no_file trace
 }
 
-# With a pipe whose reader has gone for certain before the first byte is written.
-late() {
-	sleep 0.3
-	exec "$@"
+# unread_from_the_start COMMAND...: the same with a pipe whose reader has gone before the command begins.
+unread_from_the_start() {
+	local status=0
+	rm -f unread
+	mkfifo unread
+	exec 5<>unread
+	exec 6>unread
+	exec 5<&-
+	( "$@" ) >&6 2>message || status=$?
+	exec 6>&-
+	echo "$*: status $status, $(cat message)"
+	[ "$status" -eq 141 ]
+	[ ! -s message ]
 }
 
 @test "folders that are missing are made, and go again when the command fails" {
