@@ -48,10 +48,11 @@ bool sgpu_io_interrupted(void);
 /* While a guard is set, sgpu_read and sgpu_write of this thread block on a pipe, a terminal or a socket only as
  * long as `ended` returns 0. They call it before each wait, whenever wake_fd, a non-blocking eventfd, becomes
  * readable, and at deadline_ns (sgpu_now_ns() clock, 0: none). If it returns a code, they fail with that code.
- * NULL removes the guard. */
+ * With stall_ns, a wait that has lasted this long fails with SGPU_ETIMEOUT, but not before the deadline: whoever is
+ * slow at the other end has as long as bytes move. NULL removes the guard. */
 struct sgpu_io_guard {
 	int wake_fd;
-	uint64_t deadline_ns;
+	uint64_t deadline_ns, stall_ns;
 	int (*ended)(void *argument);
 	void *argument;
 };

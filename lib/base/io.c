@@ -57,15 +57,27 @@ static bool can_block(int fd)
 	return fstat(fd, &status) != 0 || !S_ISREG(status.st_mode);
 }
 
-/* Milliseconds until the guard's deadline, rounded up; -1: there is none, or it has passed and was told. */
-static int guard_timeout(void)
+/* When a wait that begins now is given up; 0: never. */
+static uint64_t guard_end(void)
 {
-	uint64_t now = sgpu_now_ns(), left;
+	uint64_t stalled;
 
-	if (guard->deadline_ns == 0 || now >= guard->deadline_ns) {
+	if (guard->deadline_ns == 0 || guard->stall_ns == 0) {
+		return 0;
+	}
+	stalled = sgpu_now_ns() + guard->stall_ns;
+	return stalled > guard->deadline_ns ? stalled : guard->deadline_ns;
+}
+
+/* Milliseconds until the guard's deadline, and then until `end`, rounded up; -1: neither is to come. */
+static int guard_timeout(uint64_t end)
+{
+	uint64_t now = sgpu_now_ns(), until = guard->deadline_ns > now ? guard->deadline_ns : end, left;
+
+	if (until <= now) {
 		return -1;
 	}
-	left = (guard->deadline_ns - now) / 1000000 + 1;
+	left = (until - now) / 1000000 + 1;
 	return left > 3600000 ? 3600000 : (int)left;
 }
 
@@ -73,6 +85,7 @@ static int guard_timeout(void)
 static int wait_guarded(int fd, short events, const char *what, const char *name, struct sgpu_error *error)
 {
 	struct pollfd fds[2] = { { .fd = fd, .events = events }, { .fd = guard->wake_fd, .events = POLLIN } };
+	const uint64_t end = guard_end();
 	uint64_t count;
 
 	for (;;) {
@@ -81,8 +94,11 @@ static int wait_guarded(int fd, short events, const char *what, const char *name
 		if (code) {
 			return sgpu_fail(error, code, "stopped before '%s' could be %s", name, what);
 		}
+		if (end != 0 && sgpu_now_ns() >= end) {
+			return sgpu_fail(error, SGPU_ETIMEOUT, "the deadline passed before '%s' could be %s", name, what);
+		}
 		fds[0].revents = fds[1].revents = 0;
-		if (poll(fds, 2, guard_timeout()) < 0 && errno != EINTR) {
+		if (poll(fds, 2, guard_timeout(end)) < 0 && errno != EINTR) {
 			return sgpu_fail_errno(error, "cannot wait for '%s'", name);
 		}
 		if (fds[1].revents && read(guard->wake_fd, &count, sizeof(count)) < 0) {

@@ -35,6 +35,7 @@
 enum {
 	PIPE_SIZE = 1 << 20,
 	FEW_SEGMENTS = 8,      /* these are sooner moved than threads wake */
+	STALL_MS = 2000,       /* after the deadline, whoever reads the response may be idle for so long */
 };
 
 struct sgpu_run {
@@ -154,7 +155,7 @@ static void end_run(struct sgpu_run *run)
 	pthread_mutex_unlock(&runner->mutex);
 }
 
-/* A response that is late is written all the same; only a cancellation ends that. */
+/* A response that is late is written all the same, as long as somebody reads it. */
 static int ended_while_writing(void *argument)
 {
 	const struct sgpu_run *run = argument;
@@ -165,7 +166,9 @@ static int ended_while_writing(void *argument)
 static void finish_blocking(struct sgpu_blocking *task)
 {
 	struct sgpu_run *run = task->owner;
-	const struct sgpu_io_guard guard = { .wake_fd = run->base.wake_fd, .ended = ended_while_writing, .argument = run };
+	const struct sgpu_io_guard guard = { .wake_fd = run->base.wake_fd, .ended = ended_while_writing, .argument = run,
+					     .deadline_ns = run->submission.options.deadline_ns,
+					     .stall_ns = STALL_MS * UINT64_C(1000000) };
 	int rc;
 
 	settle(run);
@@ -177,6 +180,9 @@ static void finish_blocking(struct sgpu_blocking *task)
 	if (rc == SGPU_OK) {
 		rc = sgpu_respond(&run->base, run->graph, run->outputs, run->submission.out_fd,
 				  run->submission.out_name, &run->error);
+	}
+	if (rc == SGPU_ETIMEOUT) {
+		sgpu_hint(&run->error, "the response is incomplete: nothing reads it");
 	}
 	run->code = rc;
 	sgpu_io_set_guard(NULL);

@@ -282,6 +282,19 @@ waits_in_poll() {
 	exec 7>&-
 }
 
+@test "a reader that hangs does not hold a run past its deadline" {
+	mkfifo full
+	exec 8<>full
+	run --separate-stderr -3 timeout 60 bash -c 'sgpu-run -k runner.jwk --timeout 1s batch.tar >&8'
+	assert_contains "$stderr" "the deadline passed before 'standard output' could be written"
+	assert_contains "$stderr" "nothing reads it"
+	# What came into the pipe is no whole response.
+	timeout 1 cat <&8 >partial || true
+	exec 8>&-
+	run --separate-stderr -1 sgpu-seal open -k owner.jwk -C out partial
+	assert_contains "$stderr" "'partial' is cut short"
+}
+
 # start_endless BATCH: a runner whose batch never ends; its process id in $RUNNER.
 start_endless() {
 	mkfifo pipe
