@@ -32,6 +32,8 @@ SGPU_MUST_CHECK int sgpu_hkdf_expand_sha256(const uint8_t *prk, size_t prk_size,
 SGPU_MUST_CHECK int sgpu_x25519_generate(uint8_t private_key[32], uint8_t public_key[32], struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_x25519_public(const uint8_t private_key[32], uint8_t public_key[32],
 				       struct sgpu_error *error);
+/* SGPU_EAUTH for a point of low order: every secret that is agreed with it is the same, so it keeps none. */
+SGPU_MUST_CHECK int sgpu_x25519_check(const uint8_t public_key[32], struct sgpu_error *error);
 /* The shared secret. SGPU_EAUTH when it is all zero (a peer of low order), which RFC 9180 wants refused. */
 SGPU_MUST_CHECK int sgpu_x25519(const uint8_t private_key[32], const uint8_t peer[32], uint8_t shared[32],
 				struct sgpu_error *error);

@@ -127,6 +127,13 @@ static int parse_x25519(const struct sgpu_key_masked *masked, const json_t *obje
 		code = sgpu_key_bytes(masked, object, "x", key->public_half, error);
 	}
 	key->kind = SGPU_KEY_X25519_PUBLIC;
+	if (!code) {
+		code = sgpu_x25519_check(key->public_half, error);
+	}
+	if (code == SGPU_EAUTH) {
+		return sgpu_fail(error, SGPU_EINVALID, "%s: 'x' is a point of low order: anybody can open what is "
+				 "sealed to it", name);
+	}
 	if (code || !json_object_get(object, "d")) {
 		return code;
 	}

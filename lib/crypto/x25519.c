@@ -30,6 +30,14 @@ int sgpu_x25519_public(const uint8_t private_key[32], uint8_t public_key[32], st
 	return done ? 0 : sgpu_crypto_fail(error, "deriving an X25519 public key");
 }
 
+int sgpu_x25519_check(const uint8_t public_key[32], struct sgpu_error *error)
+{
+	static const uint8_t scalar[32] = { 1 }; /* any will do: its low bits are cleared */
+	uint8_t shared[32];
+
+	return sgpu_x25519(scalar, public_key, shared, error);
+}
+
 int sgpu_x25519(const uint8_t private_key[32], const uint8_t peer[32], uint8_t shared[32], struct sgpu_error *error)
 {
 	static const uint8_t zero[32];

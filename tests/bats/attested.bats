@@ -230,6 +230,22 @@ seal_to_owner() {
 	stop_runner
 }
 
+@test "a public key of low order is refused as the owner's and as a recipient's" {
+	local all=(--nonce "$NONCE" --attestation-key ak.pem --certificate ak.crt)
+	printf '{"kty":"OKP","crv":"X25519","x":"AQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"}\n' >low.jwk
+	run --separate-stderr -1 sgpu-run --device cpu --quote quote "${all[@]}" --owner low.jwk -o response /dev/null
+	assert_contains "$stderr" "low.jwk: 'x' is a point of low order"
+	assert_no_file quote response
+	run --separate-stderr -1 sgpu-measure quote -k ak.pem "${all[@]:0:2}" "${all[@]:4}" --device cpu --owner low.jwk \
+		-o quote
+	assert_contains "$stderr" "low.jwk: 'x' is a point of low order"
+	assert_no_file quote
+	sgpu-manifest pack -o packed job.json
+	run --separate-stderr -1 sgpu-seal seal -k owner.jwk -r low.jwk -o sealed packed
+	assert_contains "$stderr" "low.jwk: 'x' is a point of low order"
+	assert_no_file sealed
+}
+
 @test "the options of evidence are checked before anything is made" {
 	local all=(--nonce "$NONCE" --attestation-key ak.pem --certificate ak.crt)
 	run --separate-stderr -2 sgpu-run "${all[@]}" -o response /dev/null

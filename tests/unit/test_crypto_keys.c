@@ -136,6 +136,29 @@ UNIT_TEST(members_of_the_wrong_shape_are_refused_by_name)
 	CHECK(refused("{\"kty\":\"oct\",\"k\":\"#9#########################################\"}", "'k'"));
 }
 
+/* 0, 1, two of order 8, p - 1, p, p + 1, and two of them with the bit that X25519 ignores (RFC 7748, section 5). */
+UNIT_TEST(a_public_key_of_low_order_is_refused)
+{
+	static const char *const low[] = {
+		"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+		"AQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+		"4Ot6fDtBuK4WVuP68Z_EatoJjeucMrH9hmIFFl9JuAA",
+		"X5yVvKNQjCSx0LFVnIPvWwREXMRYHI6G2CJO3dCfEVc",
+		"7P_______________________________________38",
+		"7f_______________________________________38",
+		"7v_______________________________________38",
+		"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAIA",
+		"AQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAIA",
+	};
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(low); i++) {
+		char text[160];
+
+		snprintf(text, sizeof(text), "{\"kty\":\"OKP\",\"crv\":\"X25519\",\"x\":\"%s\"}", low[i]);
+		CHECK(refused(text, "'x' is a point of low order"));
+	}
+}
+
 /* A key file of a mode; returns the code of loading it. */
 static int load_with_mode(const char *text, mode_t mode, struct sgpu_error *error)
 {
@@ -245,6 +268,7 @@ int main(void)
 	UNIT_RUN(registered_optional_members_are_taken);
 	UNIT_RUN(what_is_no_key_is_refused_by_name);
 	UNIT_RUN(members_of_the_wrong_shape_are_refused_by_name);
+	UNIT_RUN(a_public_key_of_low_order_is_refused);
 	UNIT_RUN(a_secret_that_others_may_read_is_refused_and_a_public_key_is_not);
 	UNIT_RUN(a_list_that_lets_in_this_user_alone_keeps_a_key_secret);
 	UNIT_RUN(a_key_comes_from_a_pipe_by_descriptor);
