@@ -110,6 +110,9 @@ bool sgpu_output_has_name(const struct sgpu_output *output);
 int sgpu_output_made_in(const struct sgpu_output *output, int i);
 /* Flushes to the disk and makes the file appear. On an error nothing appears. */
 SGPU_MUST_CHECK int sgpu_output_commit(struct sgpu_output *output, struct sgpu_error *error);
+/* In place of commit, for an output whose data there are none of: removes the file that commit would have replaced.
+ * *removed says whether there was one; of a pipe or a device there is none. */
+SGPU_MUST_CHECK int sgpu_output_remove_older(struct sgpu_output *output, bool *removed, struct sgpu_error *error);
 /* Closes the output, and removes everything that was not committed. Accepts SGPU_OUTPUT_INIT and a closed output. */
 void sgpu_output_close(struct sgpu_output *output);
 #define SGPU_OUTPUT_INIT { .fd = -1, .directory = -1, .kept_mode = -1 }

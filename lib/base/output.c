@@ -209,6 +209,18 @@ int sgpu_output_commit(struct sgpu_output *output, struct sgpu_error *error)
 	return 0;
 }
 
+int sgpu_output_remove_older(struct sgpu_output *output, bool *removed, struct sgpu_error *error)
+{
+	*removed = output->regular && unlinkat(output->directory, output->name, 0) == 0;
+	if (output->regular && !*removed && errno != ENOENT) {
+		return sgpu_fail_errno(error, "cannot remove the older '%s'", output->path);
+	}
+	if (*removed) {
+		(void)!fsync(output->directory);
+	}
+	return SGPU_OK;
+}
+
 void sgpu_output_close(struct sgpu_output *output)
 {
 	if (output->temporary && output->directory >= 0) {

@@ -86,6 +86,38 @@ setup() {
 	run -0 sgpu-seal open -k owner.jwk --only result -o /dev/null response
 }
 
+@test "an older file does not pass for an output that has failed" {
+	requires tar
+	local block
+	sgpu-seal seal -k owner.jwk packed >sealed
+	block=$(tar -tRf sealed | awk '/segments\/scan/ { sub(":", "", $2); print $2 }')
+	flip_byte sealed $((block * 512 + 512 + 3000))
+	run -5 sgpu-run -k owner.jwk -o response sealed
+	mkdir out && echo old >out/out.f32
+	# Not without --force, and then nothing else appears, either.
+	run --separate-stderr -3 sgpu-seal open -k owner.jwk -C out response
+	assert_contains "$stderr" "'out/out.f32' exists"
+	[ "$(cat out/out.f32)" = old ]
+	assert_no_file out/bias.copy.f32
+	run --separate-stderr -5 sgpu-seal open --force -k owner.jwk -C out response
+	assert_contains "$stderr" "removed the older 'out/out.f32': output 'result' has failed"
+	[ "$(ls out)" = bias.copy.f32 ]
+	assert_same out/bias.copy.f32 bias.f32
+	# Alone, and in the place that -o names.
+	echo old >one
+	run --separate-stderr -5 sgpu-seal open --force -k owner.jwk --only result -o one response
+	assert_contains "$stderr" "removed the older 'one'"
+	assert_no_file one
+	run --separate-stderr -5 sgpu-seal open --force -k owner.jwk --only result -o one response
+	assert_no_file one
+	# A response that does not verify removes nothing.
+	echo old >out/out.f32
+	block=$(tar -tRf response | awk '/segments\/bias_copy/ { sub(":", "", $2); print $2 }')
+	flip_byte response $((block * 512 + 512 + 3000))
+	run -4 sgpu-seal open --force -k owner.jwk -C out response
+	[ "$(cat out/out.f32)" = old ]
+}
+
 @test "outputs go into folders below, which are made, and to their id without a location" {
 	sed -e 's|"out.f32"|"a/b//./out.f32"|' -e 's|"data_location_client": "bias.copy.f32"|"data_location_client": "-"|' \
 		job.json >deep.json

@@ -221,7 +221,7 @@ int opening_choose(struct opening *opening, struct sgpu_error *error)
 	code = sgpu_manifest_parse(response->manifest_text, response->manifest_size, &manifest, &faults, error);
 	code = code ? code : take_paths(opening, manifest, error);
 	for (int i = 0; !code && i < response->segment_count; i++) {
-		if (opening->targets[i].path && response->segments[i].status == SGPU_OK) {
+		if (opening->targets[i].path) {
 			code = seal_below_check(&opening->below, opening->targets[i].path, opening->force, error);
 		}
 	}

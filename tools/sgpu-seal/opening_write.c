@@ -269,6 +269,37 @@ static int move_outputs(struct opening *opening, struct seal_moves *moves, struc
 	return code;
 }
 
+/* A file of an earlier response, in the place of an output that has failed, must not pass for a result of this one. */
+static int remove_older(struct opening *opening, int i, struct sgpu_error *error)
+{
+	struct sgpu_output below = SGPU_OUTPUT_INIT, *output = opening->folder ? &below : &opening->out;
+	bool removed = false;
+	int code = 0;
+
+	if (opening->folder) {
+		code = seal_below_output(&opening->below, opening->targets[i].path, 0600, opening->force, output, error);
+	}
+	code = code ? code : sgpu_output_remove_older(output, &removed, error);
+	if (removed) {
+		cli_warning("removed the older '%s': output '%s' has failed", output->path,
+			    opening->response->segments[i].id);
+	}
+	sgpu_output_close(&below);
+	return code;
+}
+
+static int remove_all_older(struct opening *opening, struct sgpu_error *error)
+{
+	int code = 0;
+
+	for (int i = 0; !code && opening->force && i < opening->response->segment_count; i++) {
+		if (opening->targets[i].wanted && opening->response->segments[i].status != SGPU_OK) {
+			code = remove_older(opening, i, error);
+		}
+	}
+	return code;
+}
+
 int opening_write(struct opening *opening, struct sgpu_error *error)
 {
 	struct seal_moves moves = SEAL_MOVES_INIT;
@@ -299,7 +330,8 @@ int opening_write(struct opening *opening, struct sgpu_error *error)
 		take_back(place, end);
 		return code;
 	}
-	return commit(opening, error);
+	code = remove_all_older(opening, error);
+	return code ? code : commit(opening, error);
 }
 
 void opening_clear(struct opening *opening)
