@@ -232,7 +232,7 @@ other_files() {
 		sgpu-seal inspect --json "$key" >>said 2>&1
 		sgpu-seal inspect <"$key" >>said 2>&1
 		assert_untold said
-		grep -qF "$(jq -r '(.keys // [.])[0].kid // empty' "$key")" said
+		grep -qF -e "$(jq -r '(.keys // [.])[0].kid // empty' "$key")" said
 		[ "$(sgpu-seal inspect "$key" | head -n 1)" = key ]
 		sgpu-seal inspect --json "$key" | jq -e '.kind == "key" and (.keys | length) > 0' >/dev/null
 	done

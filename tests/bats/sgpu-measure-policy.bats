@@ -301,7 +301,7 @@ fake_build() {
 	[ "$(jq -c .platform plain.json)" = '{"at_least":"plain"}' ]
 	sgpu-seal keygen -o mine.jwk
 	run --separate-stderr -1 sgpu-measure policy --build build --owners mine.jwk -o new.json
-	run ! grep -qF "$(jq -r .k mine.jwk)" <<<"$stderr"
+	run -1 grep -qF -e "$(jq -r .k mine.jwk)" <<<"$stderr"
 	run -3 sgpu-measure policy --build build --owners no-such-file -o new.json
 	run -2 sgpu-measure policy --build build --owners owners -o owners
 	assert_no_file new.json

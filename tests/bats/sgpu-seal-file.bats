@@ -50,7 +50,7 @@ bytes() {
 	kid=${output#*\"kid\":\"}
 	kid=${kid%%\"*}
 	[ "${#kid}" -eq 43 ]
-	grep -q "$kid" pair.jwk
+	grep -qF -e "$kid" pair.jwk
 	assert_contains "$output" '"file":"pair.jwk"'
 }
 
@@ -165,7 +165,7 @@ bytes() {
 	sed 's/"}/",}/' key.jwk >broken.jwk
 	secret=$(sed 's/.*"k":"\([^"]*\)".*/\1/' key.jwk)
 	run --separate-stderr -1 sgpu-seal seal-file -k broken.jwk /dev/null out
-	run ! grep -q "${secret:0:10}" <<<"$stderr"
+	run -1 grep -qF -e "${secret:0:10}" <<<"$stderr"
 	echo '{"kty":"RSA","n":"AQAB","e":"AQAB"}' >rsa.jwk
 	run --separate-stderr -1 sgpu-seal seal-file -k rsa.jwk /dev/null out
 	assert_contains "$stderr" "'RSA'"
