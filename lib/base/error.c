@@ -121,7 +121,8 @@ int sgpu_fail_errno(struct sgpu_error *error, const char *format, ...)
 		snprintf(error->text + used, sizeof(error->text) - used, ": %s",
 			 strerror_r(saved, buffer, sizeof(buffer)));
 		error->code = code;
-		error->hint[0] = '\0';
+		snprintf(error->hint, sizeof(error->hint), "%s",
+			 saved == EMFILE ? "the limit of open files is too low: raise it with ulimit -n" : "");
 	}
 	errno = saved;
 	return code;

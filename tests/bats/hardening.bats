@@ -393,6 +393,28 @@ landlock() {
 	sgpu-run info | grep -q '^  files *a run opens none but' || skip "needs Landlock"
 }
 
+@test "a run that cannot be confined for a low ulimit -n is an error, and no warning" {
+	landlock
+	local limit unconfined=0
+	small_job
+	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk >sealed
+	for limit in {6..16}; do
+		# shellcheck disable=SC2016 # the inner shell expands it
+		run --separate-stderr env LIMIT="$limit" bash -c 'for fd in {3..255}; do eval "exec $fd>&-"; done
+			ulimit -n "$LIMIT"
+			exec sgpu-run --device cpu -k owner.jwk -o response sealed'
+		[[ $stderr != *warning* ]]
+		if [[ $stderr == *"files are not confined"* ]]; then
+			[ "$status" -eq 3 ]
+			assert_contains "$stderr" "raise it with ulimit -n"
+			assert_no_file response
+			unconfined=$((unconfined + 1))
+		fi
+		rm -f response
+	done
+	[ "$unconfined" -gt 0 ]
+}
+
 @test "a key that lies where every run reads is refused" {
 	requires root mount
 	landlock

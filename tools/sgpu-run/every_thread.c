@@ -116,8 +116,9 @@ static bool call(pid_t thread)
 	return true;
 }
 
-/* All that have not been called, and then waits for them; *any tells whether there were any. */
-static bool call_new_ones(bool *any)
+/* All that have not been called, and then waits for them; *any tells whether there were any. *failure: an errno, if they
+ * cannot be listed. */
+static bool call_new_ones(bool *any, int *failure)
 {
 	const pid_t self = (pid_t)syscall(SYS_gettid);
 	const int first = called_count;
@@ -125,6 +126,7 @@ static bool call_new_ones(bool *any)
 	struct dirent *entry;
 	bool good = tasks != NULL;
 
+	*failure = good ? 0 : errno;
 	while (good && (entry = readdir(tasks))) {
 		pid_t thread = (pid_t)strtol(entry->d_name, NULL, 10);
 
@@ -146,6 +148,7 @@ int every_thread(bool (*body)(void), struct sgpu_error *error)
 {
 	struct kernel_action action, before;
 	bool good = true, any = true;
+	int failure = 0;
 
 	memset(&action, 0, sizeof(action));
 	memset(&before, 0, sizeof(before));
@@ -158,14 +161,19 @@ int every_thread(bool (*body)(void), struct sgpu_error *error)
 	atomic_store(&called_count, 0);
 	to_call = body;
 	if (syscall(SYS_rt_sigaction, SETXID, &action, &before, sizeof(uint64_t)) != 0) {
-		return sgpu_fail(error, SGPU_EUNAVAILABLE, "threads of this process cannot be told what they may open");
+		return sgpu_fail(error, SGPU_ESYSTEM, "threads of this process cannot be told what they may open");
 	}
 	while (good && any) {
-		good = call_new_ones(&any);
+		good = call_new_ones(&any, &failure);
 	}
 	(void)syscall(SYS_rt_sigaction, SETXID, &before, NULL, sizeof(uint64_t));
+	if (failure != 0) {
+		errno = failure;
+		sgpu_fail_errno(error, "files are not confined: the threads of this process cannot be listed");
+		return failure == ENOENT ? sgpu_hint(error, "mount /proc") : SGPU_ESYSTEM;
+	}
 	if (!good || !body()) {
-		return sgpu_fail(error, SGPU_EUNAVAILABLE, "files are not confined: not every thread of this process follows");
+		return sgpu_fail(error, SGPU_ESYSTEM, "files are not confined: not every thread of this process follows");
 	}
 	return SGPU_OK;
 }

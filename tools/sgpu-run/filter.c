@@ -226,9 +226,12 @@ static int install(bool gpu, struct sgpu_error *error)
 	if (rc == 0) {
 		return SGPU_OK;
 	}
-	return sgpu_fail(error, SGPU_EUNAVAILABLE, "system calls are not filtered: %s",
-			 rc == -ECANCELED || rc == -ESRCH ? "the kernel has no seccomp, forbids it, or a thread has a filter of "
-							    "its own" : sgpu_strerror(SGPU_ENOMEM));
+	if (rc != -ECANCELED && rc != -ESRCH) {
+		return sgpu_fail(error, SGPU_ENOMEM, "system calls are not filtered: %s", sgpu_strerror(SGPU_ENOMEM));
+	}
+	return sgpu_fail(error, SGPU_EUNAVAILABLE,
+			 "system calls are not filtered: the kernel has no seccomp, forbids it, or a thread has a filter of its "
+			 "own");
 }
 #else
 static int install(bool gpu, struct sgpu_error *error)

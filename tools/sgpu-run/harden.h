@@ -14,7 +14,8 @@
 
 /* Once everything is open: from then on all threads make only the system calls that the run of a batch needs (CPU device: a
  * list of what is allowed), or none that no runner needs (GPU, whose driver's calls are not all known: a list of what is
- * refused). One that is refused ends the process with status 4 and a message. Errors: SGPU_EUNAVAILABLE. */
+ * refused). One that is refused ends the process with status 4 and a message. Errors: SGPU_EUNAVAILABLE: there are no
+ * filters here. SGPU_ESYSTEM, SGPU_ENOMEM: this one could not be made. */
 SGPU_MUST_CHECK int harden_filter(bool gpu, struct sgpu_error *error);
 
 /* Whether this build has the filter and harden_filter() puts it on: what a quote may say before. */

@@ -143,7 +143,7 @@ const char *landlock_above(const char *path, const char *state)
 struct ruleset {
 	int fd;
 	uint64_t known;
-	bool failed;
+	int failure; /* errno of the first rule that could not be made, or 0 */
 };
 
 static void allow_descriptor(struct ruleset *rules, int fd, uint64_t rights)
@@ -154,8 +154,9 @@ static void allow_descriptor(struct ruleset *rules, int fd, uint64_t rights)
 	if (fstat(fd, &status) == 0 && !S_ISDIR(status.st_mode)) {
 		rule.allowed_access &= OF_FILES;
 	}
-	rules->failed = rules->failed ||
-			(rule.allowed_access && syscall(ADD_RULE, rules->fd, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) != 0);
+	if (rule.allowed_access && syscall(ADD_RULE, rules->fd, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) != 0) {
+		rules->failure = rules->failure ? rules->failure : errno;
+	}
 }
 
 /* What is not on this machine needs no rule. */
@@ -166,6 +167,8 @@ static void allow(struct ruleset *rules, const char *path, uint64_t rights)
 	if (fd >= 0) {
 		allow_descriptor(rules, fd, rights);
 		close(fd);
+	} else if (path && (errno == EMFILE || errno == ENFILE || errno == ENOMEM)) {
+		rules->failure = rules->failure ? rules->failure : errno;
 	}
 }
 
@@ -299,10 +302,12 @@ int landlock_confine(const struct landlock_needs *needs, struct sgpu_error *erro
 	rules.fd = make_ruleset(version, &rules.known);
 	if (rules.fd >= 0) {
 		allow_all(&rules, needs);
+	} else {
+		rules.failure = errno;
 	}
-	if (rules.fd < 0 || rules.failed) {
-		code = sgpu_fail(error, SGPU_EUNAVAILABLE, "files are not confined: no ruleset of Landlock can be made: %s",
-				 strerror(errno));
+	if (rules.failure != 0) {
+		errno = rules.failure;
+		code = sgpu_fail_errno(error, "files are not confined: no ruleset of Landlock can be made");
 	} else {
 		ruleset_to_enter = rules.fd;
 		code = every_thread(enter, error);

@@ -40,8 +40,9 @@ int landlock_version(void);
  * NULL. */
 const char *landlock_above(const char *path, const char *state);
 
-/* From then on no thread of the process opens anything else. Errors: SGPU_EUNAVAILABLE, and what could be confined is; if
- * the kernel's Landlock knows no moves and they are needed, nothing is. */
+/* From then on no thread of the process opens anything else. Errors: SGPU_EUNAVAILABLE, if the kernel has no Landlock, or
+ * one that knows no moves where they are needed: nothing is confined. SGPU_ESYSTEM and SGPU_ENOMEM: it has, but threads may
+ * not be confined. */
 SGPU_MUST_CHECK int landlock_confine(const struct landlock_needs *needs, struct sgpu_error *error);
 
 #endif

@@ -159,7 +159,8 @@ int worker_open(struct worker *w, const char *extra_key, struct sgpu_error *erro
 	return w->allow_modules ? confinement_of_modules(w->device, &w->modules, error) : SGPU_OK;
 }
 
-/* Opens nothing else from here on, and asks nothing else of the kernel. A quote may not say otherwise. */
+/* Opens nothing else from here on, and asks nothing else of the kernel. What the kernel or this build lacks is warned about,
+ * unless it is strict: a quote may not say otherwise. All else that goes wrong is an error. */
 static int confine(const struct worker *w, struct landlock_needs *needs, bool strict, struct sgpu_error *error)
 {
 	int rc;
@@ -170,14 +171,15 @@ static int confine(const struct worker *w, struct landlock_needs *needs, bool st
 		needs->states[needs->state_count++] = w->state;
 	}
 	rc = landlock_confine(needs, error);
-	if (rc != SGPU_OK && (!strict || landlock_version() == 0)) {
+	if (rc == SGPU_EUNAVAILABLE && (!strict || landlock_version() == 0)) {
 		cli_warning("%s", error->text);
 		rc = SGPU_OK;
 	}
-	if (rc == SGPU_OK && harden_filter(w->on_gpu, error) != SGPU_OK) {
-		rc = strict && harden_filters() ? error->code : SGPU_OK;
-		if (rc == SGPU_OK) {
+	if (rc == SGPU_OK) {
+		rc = harden_filter(w->on_gpu, error);
+		if (rc == SGPU_EUNAVAILABLE && !(strict && harden_filters())) {
 			cli_warning("%s", error->text);
+			rc = SGPU_OK;
 		}
 	}
 	return rc;
