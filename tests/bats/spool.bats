@@ -19,10 +19,8 @@ worker() {
 
 # fill COUNT [DIR]: so many batches, of one content.
 fill() {
-	local i
-	for ((i = 1; i <= $1; i++)); do
-		cp sealed "${2:-spool}/b$i"
-	done
+	# shellcheck disable=SC2016
+	seq -f "${2:-spool}/b%.0f" "$1" | xargs sh -c 'tee "$@" <sealed >/dev/null' sh
 }
 
 # opens RESPONSE...: each of them verifies, and is right.
@@ -103,17 +101,16 @@ all_answered() {
 @test "killed with -9 at any moment, two workers leave each batch with exactly one response" {
 	local count=400 kills=0 a b
 	fill $count
-	while [ -n "$(find spool -maxdepth 1 -name 'b*' ! -name '*.response')$(find spool/.claimed -mindepth 2 2>/dev/null)" ]; do
-		worker -q spool 2>>messages & a=$!
-		worker -q spool 2>>messages & b=$!
+	while [ $kills -lt 40 ] && [ "$(find spool/done -type f 2>/dev/null | wc -l)" -lt $count ]; do
+		sgpu-run worker -q -k runner.jwk --device cpu spool 2>>messages & a=$!
+		sgpu-run worker -q -k runner.jwk --device cpu spool 2>>messages & b=$!
 		sleep "0.0$((RANDOM % 6 + 2))"
 		kill -9 $a 2>/dev/null && kills=$((kills + 1))
 		sleep "0.00$((RANDOM % 9))"
 		kill -9 $b 2>/dev/null && kills=$((kills + 1))
 		wait $a $b || true
-		[ $kills -lt 400 ]
 	done
-	echo "$kills kills" >&3
+	[ $kills -ge 4 ]
 	run -0 worker spool
 	all_answered $count
 	for i in $(seq 1 20 $count); do
@@ -121,4 +118,288 @@ all_answered() {
 	done
 	# All are whole, and as long as the first.
 	[ "$(stat -c %s spool/b*.response | sort -u | wc -l)" -le 3 ]
+}
+
+@test "two workers share a directory: each batch runs once" {
+	fill 300
+	worker --json spool >one.json 2>one.log & local one=$!
+	worker --json spool >two.json 2>two.log
+	wait $one
+	all_answered 300
+	# Each was logged by one of them, once.
+	[ "$(cat one.log two.log | grep -c '"status":"OK"')" -eq 300 ]
+	[ "$(cat one.log two.log | grep -o '"file":"spool/b[0-9]*"' | sort -u | wc -l)" -eq 300 ]
+}
+
+@test "SIGTERM ends what is under way, gives back the rest, and ends by the signal" {
+	local pid before status=0
+	fill 1500
+	sgpu-run worker -q -k runner.jwk --device cpu spool & pid=$!
+	until [ -n "$(find spool -maxdepth 1 -name '*.response' | head -n 1)" ]; do sleep 0.01; done
+	kill -USR1 $pid
+	kill -TERM $pid
+	wait $pid || status=$?
+	[ "$status" -eq 143 ]
+	[ -z "$(find spool/.claimed -mindepth 1)" ]
+	before=$(find spool/done -type f | wc -l)
+	[ "$before" -lt 1500 ]
+	[ "$(find spool -maxdepth 1 -name '*.response' | wc -l)" -eq "$before" ]
+	[ "$(find spool -maxdepth 1 -name 'b*' ! -name '*.response' | wc -l)" -eq $((1500 - before)) ]
+	run -0 worker -q spool
+	all_answered 1500
+}
+
+@test "SIGUSR1 prints how far a worker is" {
+	fill 1500
+	sgpu-run worker -q -k runner.jwk --device cpu spool 2>progress & local pid=$!
+	until [ -n "$(find spool -maxdepth 1 -name '*.response' | head -n 1)" ]; do sleep 0.01; done
+	kill -USR1 $pid
+	wait $pid
+	grep -Eq '^sgpu-run: [0-9]+ batches answered, 0 of them with failed segments, 0 failed, [0-9]+ under way; ' progress
+}
+
+@test "what is no regular file, and what has no room for its response, is left alone and told" {
+	local long
+	long=$(printf 'x%.0s' {1..250})
+	fill 1
+	ln -s b1 spool/link
+	mkfifo spool/pipe
+	mkdir spool/directory
+	cp sealed "spool/$long"
+	cp sealed spool/.hidden
+	cp sealed "spool/${long:0:240}"
+	cp sealed $'spool/two\nlines'
+	run --separate-stderr -1 worker spool
+	assert_contains "$stderr" "'spool/link' is no regular file: it is left alone"
+	assert_contains "$stderr" "'spool/pipe' is no regular file: it is left alone"
+	assert_contains "$stderr" "has a name that is too long for that of a response: it is left alone"
+	assert_contains "$stderr" "3 batches answered"
+	[ -L spool/link ] && [ -p spool/pipe ] && [ -d spool/directory ] && [ -f spool/.hidden ] && [ -f "spool/$long" ]
+	opens spool/b1.response "spool/${long:0:240}.response" $'spool/two\nlines.response'
+	[ ! -e spool/link.response ] && [ ! -e spool/pipe.response ]
+	run -1 sgpu-run worker --missing spool
+	assert_contains "$output" "left alone"
+}
+
+@test "no key is a batch, and none may lie where batches or responses are" {
+	ln runner.jwk spool/key
+	ln owner.jwk spool/other
+	run --separate-stderr -4 worker -k owner.jwk spool
+	assert_contains "$(cat spool/failed/key.reason)" "EPOLICY: 'spool/key' is a file of a key"
+	assert_contains "$(cat spool/failed/other.reason)" "is a file of a key"
+	assert_no_file spool/key.response
+	mkdir -p new/keys out/deep
+	cp runner.jwk new/keys
+	cp runner.jwk out/deep
+	run --separate-stderr -2 sgpu-run worker -k new/keys/runner.jwk new
+	assert_contains "$stderr" "lies in 'new', where batches or responses are"
+	run --separate-stderr -2 sgpu-run worker -k out/deep/runner.jwk -o out spool
+	assert_contains "$stderr" "lies in 'out'"
+	# Of the directory nothing was made.
+	[ "$(ls -A new)" = keys ]
+}
+
+@test "a file in the place of a response is never replaced; a response to the same batch is enough" {
+	fill 2
+	sgpu-run -q -k runner.jwk --device cpu -o spool/b1.response sealed
+	echo mine >spool/b2.response
+	cp spool/b1.response before
+	run --separate-stderr -4 worker spool
+	assert_contains "$stderr" "1 batches answered, 0 of them with failed segments; 1 failed"
+	assert_same before spool/b1.response
+	[ "$(cat spool/b2.response)" = mine ]
+	[ -f spool/done/b1 ]
+	assert_contains "$(cat spool/failed/b2.reason)" "'spool/b2.response' is there already, and is no response to this batch"
+	# A link is no response, and is not followed.
+	cp sealed spool/b3
+	ln -s ../before spool/b3.response
+	cp sealed spool/b4
+	mkdir spool/b4.response
+	cp sealed spool/b5
+	ln -s nowhere spool/b5.response
+	run -4 worker -q spool
+	[ -L spool/b3.response ] && [ -d spool/b4.response ] && [ -f spool/failed/b3 ] && [ -f spool/failed/b4 ]
+	[ ! -e nowhere ] && [ ! -e spool/nowhere ] && [ -f spool/failed/b5 ]
+	assert_same before before
+}
+
+@test "a name that comes again gets a number where the batches are kept" {
+	fill 1
+	run -0 worker -q spool
+	rm spool/b1.response
+	fill 1
+	run -0 worker -q spool
+	[ "$(ls spool/done)" = "$(printf 'b1\nb1.1\n')" ]
+	echo no >spool/x
+	run -1 worker -q spool
+	echo no >spool/x
+	echo no >spool/x.reason
+	run -1 worker -q spool
+	[ "$(ls spool/failed)" = "$(printf '%s\n' x x.1 x.1.reason x.reason x.reason.1 x.reason.1.reason | sort)" ] ||
+		[ "$(find spool/failed -name '*.reason' | wc -l)" -ge 3 ]
+	grep -q EINVALID spool/failed/x.reason
+}
+
+@test "claims of another host are told, and taken back with --reclaim alone; not from a worker that holds its lock" {
+	requires jq
+	local dead=spool/.claimed/elsewhere.00000000.7.00000001 live=spool/.claimed/elsewhere.00000000.7.00000002
+	fill 1
+	mkdir -p $dead $live
+	: >$dead.lock
+	cp sealed $dead/far
+	cp sealed $live/busy
+	exec 7>$live.lock
+	flock -x 7
+	run -0 worker -q spool
+	[ -f spool/b1.response ] && [ -f $dead/far ] && [ -f $live/busy ]
+	run -1 sgpu-run worker --missing --json spool
+	[ "$(jq -c '.[] | [.batch, .state, .alive]' <<<"$output" | sort)" = \
+		"$(printf '%s\n' '["busy","claimed",true]' '["far","claimed",null]')" ]
+	run -1 sgpu-run worker --missing spool
+	assert_contains "$output" "claimed, unknown"
+	run -0 worker -q --reclaim spool
+	opens spool/far.response
+	[ -f $live/busy ] && [ ! -e $dead ] && [ ! -e $dead.lock ]
+	exec 7>&-
+	run -0 worker -q --reclaim spool
+	opens spool/busy.response
+	[ -z "$(find spool/.claimed -mindepth 1)" ]
+}
+
+@test "what a dead worker of this boot had is taken back, also when only its lock is left" {
+	local boot
+	boot=$(cut -c 1-8 /proc/sys/kernel/random/boot_id)
+	mkdir -p "spool/.claimed/here.$boot.7.00000001" "spool/.claimed/here.$boot.7.00000003"
+	cp sealed "spool/.claimed/here.$boot.7.00000001/b1"
+	: >"spool/.claimed/here.$boot.7.00000002.lock"
+	run -1 sgpu-run worker --missing spool
+	assert_contains "$output" "claimed, dead"
+	run -0 worker -q spool
+	all_answered 1
+}
+
+@test "with --state no batch runs twice: one that was taken from a killed worker says what to do" {
+	local boot
+	boot=$(cut -c 1-8 /proc/sys/kernel/random/boot_id)
+	sgpu-seal keyinfo --owner owner.jwk >owners
+	run -0 sgpu-run -q -k runner.jwk --device cpu --owners owners --state state -o lost sealed
+	mkdir -p "spool/.claimed/here.$boot.7.00000001"
+	cp sealed "spool/.claimed/here.$boot.7.00000001/b1"
+	run --separate-stderr -4 worker --owners owners --state state spool
+	assert_contains "$stderr" "taken before: each runs once (a worker that was killed had it)"
+	assert_contains "$(cat spool/failed/b1.reason)" "seal it again to have it run again"
+	assert_no_file spool/b1.response
+	# Two of the same content: one of them runs.
+	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk -o spool/n1
+	cp spool/n1 spool/n2
+	run -4 worker -q --owners owners --state state spool
+	[ "$(find spool -maxdepth 1 -name 'n?.response' | wc -l)" -eq 1 ]
+	# In memory alone, nothing is known of a killed worker's.
+	mkdir -p "spool/.claimed/here.$boot.7.00000001"
+	cp sealed "spool/.claimed/here.$boot.7.00000001/b3"
+	run -0 worker -q --owners owners spool
+	opens spool/b3.response
+}
+
+@test "a list of files is answered, skips what has a response, and can be told by NUL" {
+	mkdir in
+	fill 2 in
+	cp sealed $'in/two\nlines'
+	printf '%s\n' in/b1 in/b2 | worker -q -o out -
+	opens out/b1.response out/b2.response
+	[ -f in/b1 ] && [ -f in/b2 ]
+	cp out/b1.response before
+	run -1 bash -c 'printf "%s\0" in/* | sgpu-run worker --missing -0 -o out -'
+	[ "$(grep -c waiting <<<"$output")" -eq 1 ]
+	run --separate-stderr -0 bash -c 'printf "%s\0" in/* | sgpu-run worker -k runner.jwk --device cpu -0 -o out -'
+	assert_contains "$stderr" "3 batches answered"
+	[ "$(grep -c "': batch " <<<"$stderr")" -eq 1 ]
+	assert_same before out/b1.response
+	opens $'out/two\nlines.response'
+	run -0 bash -c 'printf "%s\0" in/* | sgpu-run worker --missing -0 -o out -'
+	# What is not there, or has the name of another one's response.
+	mkdir other
+	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk -o other/b1
+	run --separate-stderr -3 bash -c 'printf "%s\n" nothing other/b1 in/b1 | sgpu-run worker -k runner.jwk --device cpu -o out -'
+	assert_contains "$stderr" "cannot open 'nothing'"
+	assert_contains "$stderr" "is there already, and is no response to this batch"
+	assert_same before out/b1.response
+	# A key by another name is no batch.
+	ln -s ../runner.jwk in/link
+	run --separate-stderr -4 bash -c 'echo in/link | sgpu-run worker -k runner.jwk --device cpu -o out -'
+	assert_contains "$stderr" "is a file of a key"
+}
+
+@test "wrong words: what does not go together, and directories that are none" {
+	run -2 worker
+	run -2 worker -
+	run -2 worker --remove -o out -
+	run -2 worker --reclaim -o out -
+	run -2 worker -0 spool
+	run -2 bash -c 'sgpu-run worker -k - -o out - <runner.jwk'
+	run -2 worker --files . spool
+	run -3 worker nothing
+	run -3 sgpu-run worker --missing nothing
+	[ ! -e out ]
+	echo >spool/done
+	run --separate-stderr -3 worker spool
+	assert_contains "$stderr" "cannot open directory 'spool/done'"
+	rm spool/done
+	mkdir elsewhere
+	ln -s ../elsewhere spool/failed
+	run -3 worker spool
+	[ -z "$(ls -A elsewhere)" ]
+	# To list what is left makes nothing.
+	rm -r spool
+	mkdir spool
+	run -0 sgpu-run worker --missing spool
+	[ -z "$(ls -A spool)" ]
+}
+
+@test "files that vanish, shrink or change while a worker reads them fail nothing else" {
+	local i pid
+	fill 300
+	(
+		for ((i = 1; i <= 300; i += 3)); do
+			rm -f spool/b$i
+			truncate -c -s 1000 spool/b$((i + 1)) 2>/dev/null
+			mv spool/b$((i + 2)) spool/c$((i + 2)) 2>/dev/null
+		done
+	) & pid=$!
+	worker -q spool 2>messages || [ $? -eq 1 ] || { cat messages >&2; false; }
+	wait $pid || true
+	worker -q spool 2>messages || [ $? -eq 1 ] || { cat messages >&2; false; }
+	[ -z "$(find spool/.claimed -mindepth 1)" ]
+	# Nothing waits, and each batch is done with a response, or has failed with a reason.
+	[ -z "$(find spool -maxdepth 1 -type f ! -name '*.response')" ]
+	[ "$(find spool/done -type f | wc -l)" -eq "$(find spool -maxdepth 1 -name '*.response' | wc -l)" ]
+	[ "$(find spool/failed -name '*.reason' | wc -l)" -eq "$(find spool/failed -type f ! -name '*.reason' | wc -l)" ]
+	for i in $(find spool -maxdepth 1 -name '*.response' | head -n 10); do
+		opens "$i"
+	done
+}
+
+@test "on a full disk, and in a directory that cannot be written, a worker gives back what it has" {
+	requires root mount
+	fill 40
+	# shellcheck disable=SC2016
+	run --separate-stderr unshare --mount bash -c '
+		mkdir -p out && mount -t tmpfs -o size=16k tmpfs out || exit 77
+		sgpu-run worker -q -k runner.jwk --device cpu -o out spool
+		status=$?
+		ls -A out | wc -l
+		exit $status'
+	[ "$status" -ne 77 ] || skip "cannot mount a tmpfs"
+	[ "$status" -eq 3 ]
+	assert_contains "$stderr" "No space left on device"
+	[ -z "$(find spool/failed spool/.claimed -mindepth 1)" ]
+	[ "$output" -eq "$(find spool/done -type f | wc -l)" ]
+	[ "$(find spool spool/done -maxdepth 1 -type f | wc -l)" -eq 40 ]
+	mkdir closed
+	fill 2 closed
+	run --separate-stderr unshare --mount bash -c '
+		mount --bind closed closed && mount -o remount,bind,ro closed || exit 77
+		exec sgpu-run worker -q -k runner.jwk --device cpu closed'
+	[ "$status" -eq 3 ] && assert_contains "$stderr" "Read-only file system"
+	[ "$(ls -A closed)" = "$(printf 'b1\nb2\n')" ]
 }

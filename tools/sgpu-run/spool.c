@@ -60,16 +60,9 @@ static int check_keys(const struct spool *spool, struct sgpu_error *error)
 	return rc;
 }
 
-static int open_directory(struct spool *spool, struct sgpu_error *error)
+static int make_directories(struct spool *spool, struct sgpu_error *error)
 {
-	int rc;
-
-	spool->shown = spool->options.path;
-	spool->directory = open(spool->options.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (spool->directory < 0) {
-		return sgpu_fail_errno(error, "cannot open directory '%s'", spool->shown);
-	}
-	rc = make_directory(spool, CLAIMS_DIRECTORY, &spool->claimed, error);
+	int rc = make_directory(spool, CLAIMS_DIRECTORY, &spool->claimed, error);
 	if (rc == SGPU_OK && !spool->options.remove) {
 		rc = make_directory(spool, "done", &spool->done, error);
 	}
@@ -94,14 +87,23 @@ int spool_open(const struct spool_options *options, struct spool **spool, struct
 	s->own = s->dead = (struct claims)CLAIMS_NONE;
 	s->seed = (unsigned)sgpu_now_ns() ^ (unsigned)getpid();
 	s->options.output = options->output ? options->output : options->path;
+	if (options->path) {
+		s->shown = options->path;
+		s->directory = open(options->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (s->directory < 0) {
+			rc = sgpu_fail_errno(error, "cannot open directory '%s'", s->shown);
+			goto out;
+		}
+	}
 	rc = sgpu_output_directory_open(&s->output_directory, s->options.output, 0777, error);
 	if (rc == SGPU_OK) {
 		s->output = s->output_directory.fd;
 		rc = check_keys(s, error);
 	}
 	if (rc == SGPU_OK) {
-		rc = options->path ? open_directory(s, error) : spool_names_list(options->nul, &s->names, error);
+		rc = options->path ? make_directories(s, error) : spool_names_list(options->nul, &s->names, error);
 	}
+out:
 	if (rc != SGPU_OK) {
 		spool_close(spool);
 	}
