@@ -38,6 +38,9 @@ list() {
 	for file in README.md CHANGELOG.md SECURITY.md LICENSE docs/*.md; do
 		[ ! -e "$file" ] || echo "644 $file $doc/${file#docs/}"
 	done
+	for file in systemd/*; do
+		echo "644 $file $doc/$file"
+	done
 	find examples -type f ! -name '.*' ! -name '*.pyc' | sort | while IFS= read -r file; do
 		if [ -x "$file" ]; then mode=755; else mode=644; fi
 		echo "$mode $file $doc/$file"

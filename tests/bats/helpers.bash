@@ -21,7 +21,7 @@ case $PATH in
 *) PATH=$SGPU_BUILD/bin:$PATH ;;
 esac
 export PATH LC_ALL=C
-unset SGPU_AEAD
+unset SGPU_AEAD SGPU_SOCKET
 umask 077
 
 # Per test: $TEST_SHM, a folder on tmpfs, and in it XDG_RUNTIME_DIR, where staged regions live.

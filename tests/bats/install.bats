@@ -45,6 +45,9 @@ installed() {
 		cmp "$page" "$root/share/man/man3/$(basename "$page")"
 	done
 	[ -s "$root/share/doc/sgpu/README.md" ]
+	for unit in "$SGPU_TOP"/systemd/*; do
+		cmp "$unit" "$root/share/doc/sgpu/systemd/$(basename "$unit")"
+	done
 	for header in "$SGPU_TOP"/include/sgpu/*.h; do
 		cmp "$header" "$root/include/sgpu/$(basename "$header")"
 	done
@@ -77,6 +80,15 @@ installed() {
 	rm "$root/bin/other" "$root/include/sgpu/of-another.h"
 	run -0 find "$root" ! -type d
 	[ "$output" = "" ]
+}
+
+@test "the units of systemd are ones that it takes" {
+	command -v systemd-analyze >/dev/null || skip "needs systemd-analyze"
+	# The programs that they name are not there.
+	cp "$SGPU_TOP"/systemd/* .
+	sed -i -e 's,^ExecStart=[^ ]*,ExecStart=/bin/true,' sgpu-run.service
+	run -0 systemd-analyze verify --man=no ./sgpu-run.service ./sgpu-run.socket
+	run ! grep -q "sgpu-run" <<<"$output"
 }
 
 @test "a program that uses the library builds through pkg-config" {

@@ -26,12 +26,14 @@ static void (*when_stuck)(void);
 /* Three times what a GPU takes to give up on a kernel. */
 static const uint64_t stuck_ns = 15000000000;
 
-/* Bytes of the payloads that come in; known once the operations are. */
-static uint64_t bytes_in_all(const struct sgpu_run_progress *p)
+uint64_t report_bytes_in_all(const struct sgpu_run *run)
 {
-	const struct sgpu_batch *batch = p->operations ? sgpu_run_get_batch(shown) : NULL;
+	struct sgpu_run_progress p;
+	const struct sgpu_batch *batch;
 	uint64_t sum = 0;
 
+	sgpu_run_get_progress(run, &p);
+	batch = p.operations ? sgpu_run_get_batch(run) : NULL;
 	for (int i = 0; batch && i < batch->segment_count; i++) {
 		sum += batch->segments[i].input ? sgpu_batch_payload_size(batch, i) : 0;
 	}
@@ -53,14 +55,12 @@ static uint64_t left_ns(const struct sgpu_run_progress *p, uint64_t all)
 	return cli_progress_left(p->elapsed_ns, (uint64_t)((bytes + operations) / 2 * (double)whole), whole);
 }
 
-static void print_line(void)
+void report_progress_print(const struct sgpu_run_progress *p, uint64_t all)
 {
-	struct sgpu_run_progress p;
+	const uint64_t ns = left_ns(p, all);
 	char line[512], left[64] = "";
 	int size;
 
-	sgpu_run_get_progress(shown, &p);
-	const uint64_t all = bytes_in_all(&p), ns = left_ns(&p, all);
 	if (ns && cli_json) {
 		snprintf(left, sizeof(left), ",\"left_ns\":%" PRIu64, ns);
 	} else if (ns) {
@@ -70,34 +70,29 @@ static void print_line(void)
 			"{\"progress\":{\"operations_done\":%d,\"operations_failed\":%d,\"operations\":%d,"
 			"\"bytes_in\":%" PRIu64 ",\"bytes_in_all\":%" PRIu64 ",\"bytes_out\":%" PRIu64
 			",\"elapsed_ns\":%" PRIu64 "%s}}\n",
-			p.operations_done, p.operations_failed, p.operations, p.bytes_in, all, p.bytes_out, p.elapsed_ns, left) :
+			p->operations_done, p->operations_failed, p->operations, p->bytes_in, all, p->bytes_out,
+			p->elapsed_ns, left) :
 			snprintf(line, sizeof(line),
 			"sgpu-run: %d operations done, %d failed, %d in all; %" PRIu64 " of %" PRIu64 " bytes in, %" PRIu64
 			" bytes out; %.1f s%s\n",
-			p.operations_done, p.operations_failed, p.operations, p.bytes_in, all, p.bytes_out,
-			(double)p.elapsed_ns / 1e9, left);
+			p->operations_done, p->operations_failed, p->operations, p->bytes_in, all, p->bytes_out,
+			(double)p->elapsed_ns / 1e9, left);
 	if (size > 0) {
 		cli_progress_pause();
 		(void)!write(STDERR_FILENO, line, (size_t)size);
 	}
 }
 
-/* The line on a terminal. */
-static void show_line(void)
+void report_progress_show(const struct sgpu_run_progress *p, uint64_t all)
 {
-	struct sgpu_run_progress p;
+	const uint64_t ns = left_ns(p, all);
 	char line[160], left[32] = "";
 
-	if (!cli_progress_due()) {
-		return;
-	}
-	sgpu_run_get_progress(shown, &p);
-	const uint64_t all = bytes_in_all(&p), ns = left_ns(&p, all);
 	if (ns) {
 		snprintf(left, sizeof(left), ", %.0f s left", (double)ns / 1e9);
 	}
 	snprintf(line, sizeof(line), "running: %d of %d operations, %.0f of %.0f MiB in%s",
-		 p.operations_done + p.operations_failed, p.operations, (double)p.bytes_in / (1 << 20),
+		 p->operations_done + p->operations_failed, p->operations, (double)p->bytes_in / (1 << 20),
 		 (double)all / (1 << 20), left);
 	cli_progress_line(line);
 }
@@ -121,10 +116,15 @@ static void *wait_for_signal(void *argument)
 	const int wait_ms = isatty(STDERR_FILENO) && !cli_quiet && !cli_json ? 100 : when_stuck ? 1000 : -1;
 
 	while (poll(fds, 2, wait_ms) >= 0 && !fds[1].revents) {
+		struct sgpu_run_progress p;
+
 		look_after_run();
-		show_line();
+		sgpu_run_get_progress(shown, &p);
+		if (cli_progress_due()) {
+			report_progress_show(&p, report_bytes_in_all(shown));
+		}
 		if (fds[0].revents && read(signal_fd, &signal, sizeof(signal)) == (ssize_t)sizeof(signal)) {
-			print_line();
+			report_progress_print(&p, report_bytes_in_all(shown));
 		}
 	}
 	return NULL;

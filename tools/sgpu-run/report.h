@@ -39,6 +39,11 @@ void report_batch(const struct report *report, const char *file, int code);
  * run that was told to stop, `give_up` is called, which may be NULL. */
 void report_progress_begin(const struct sgpu_run *run, void (*give_up)(void));
 void report_progress_end(void);
+/* What these print, for a run in another process: the line on a terminal, and the one at SIGUSR1. all: bytes of the
+ * payloads that come in, 0 while nobody knows. */
+void report_progress_show(const struct sgpu_run_progress *progress, uint64_t all);
+void report_progress_print(const struct sgpu_run_progress *progress, uint64_t all);
+uint64_t report_bytes_in_all(const struct sgpu_run *run);
 
 /* plan.c: streams, buffers, order and memory of the batch in `fd`, to `path`. Reads only the head. */
 SGPU_MUST_CHECK int report_plan(int fd, const char *name, const char *path, struct sgpu_error *error);

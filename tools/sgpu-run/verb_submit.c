@@ -2,6 +2,7 @@
  *
  * sgpu-run submit: a batch in, a response out. The response appears only when the run came to its end.
  */
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,22 +12,8 @@
 #include "attested.h"
 #include "harden.h"
 #include "report.h"
+#include "submit.h"
 #include "verbs.h"
-#include "worker.h"
-
-struct request {
-	struct worker worker;                   /* the key of an attested run is the last of its keys */
-	struct attested attested;
-	int in_fd;                              /* the batch; -1 while it is not open */
-	const char *in_name;
-	const char *trace, *output, *batch;
-	uint64_t timeout_ns;
-	bool stats, dry_run;
-};
-
-struct outputs {
-	struct sgpu_output response, trace;
-};
 
 static struct sgpu_run *volatile running;
 
@@ -56,8 +43,52 @@ const struct cli_option submit_options[] = {
 	{ "dry-run", 0, NULL, "show the plan and run nothing; needs no key", CLI_FLAG(struct request, dry_run) },
 	{ "output", 'o', "FILE", "write the response there, not to standard output",
 	  CLI_TEXT(struct request, output) },
+	{ "socket", 0, "PATH", "let the server there run the batch (default: see SGPU_SOCKET)",
+	  CLI_TEXT(struct request, socket) },
+	{ "local", 0, NULL, "run the batch in this process, even where a server is", CLI_FLAG(struct request, local) },
 	CLI_END,
 };
+
+/* An option that is about the runner and not about the batch: with one of these the runner is this process, since a server
+ * has keys, rules and a device of its own. NULL: there is none. */
+static const char *find_runner_option(const struct request *r)
+{
+	const struct worker *w = &r->worker;
+	const struct {
+		const char *name;
+		bool given;
+	} options[] = { { "--key", w->key_paths.count > 0 }, { "--device", strcmp(w->selector, "auto") != 0 },
+			{ "--jobs", w->config.jobs > 0 }, { "--owners", w->owners.count > 0 }, { "--state", w->state != NULL },
+			{ "--replay-window", w->window_ns > 0 }, { "--files", w->files != NULL },
+			{ "--allow-modules", w->allow_modules }, { "--quote", r->attested.quote != NULL },
+			{ "--trace", r->trace != NULL }, { "--dry-run", r->dry_run }, { "--local", r->local } };
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(options); i++) {
+		if (options[i].given) {
+			return options[i].name;
+		}
+	}
+	return NULL;
+}
+
+/* Whether a server is to run the batch. An exit status. */
+static int choose_runner(struct request *r)
+{
+	const char *option = find_runner_option(r);
+	struct sgpu_error error = { 0 };
+
+	if (option && r->socket) {
+		return cli_usage("%s is about a runner in this process, and --socket about one in another", option);
+	}
+	if (option) {
+		return 0;
+	}
+	if (service_find(r->socket, &r->service, &error) != SGPU_OK) {
+		return cli_error(&error);
+	}
+	r->remote = r->service.named || service_is_there(&r->service);
+	return 0;
+}
 
 /* What makes no sense together. */
 static int check_request(const struct request *r)
@@ -277,7 +308,7 @@ static int open_and_run(struct request *r)
 		status = cli_output_prepare(r->trace, 0666, false);
 	}
 	if (status == 0) {
-		status = r->dry_run ? dry_run(r) : submit(r);
+		status = r->dry_run ? dry_run(r) : r->remote ? submit_remote(r) : submit(r);
 	}
 	if (r->in_fd > STDIN_FILENO) {
 		close(r->in_fd);
@@ -296,6 +327,11 @@ int verb_submit(int argc, char **argv)
 		status = check_request(&r);
 	}
 	if (status == 0) {
+		status = choose_runner(&r);
+	}
+	if (status == 0 && r.remote) {
+		cli_signals(NULL);
+	} else if (status == 0) {
 		status = worker_begin(&r.worker, stop_running);
 	}
 	if (status == 0) {

@@ -1,0 +1,473 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck disable=SC2154,SC2030,SC2031 # bats sets stderr; each test is a process of its own
+#
+# sgpu-run serve, status, and submit through it: the same results as without, hostile clients, and what dies at any moment.
+
+load helpers
+
+setup() {
+	cd "$BATS_TEST_TMPDIR" || return 1
+	make_keys 2>/dev/null
+	small_job 2000
+	sgpu-manifest pack job.json >packed
+	sgpu-seal seal -k owner.jwk -r runner.pub.jwk packed >batch.tar
+	SOCKET=$XDG_RUNTIME_DIR/sgpu/run.sock
+	SERVERS=()
+}
+
+teardown() {
+	local pid
+	exec 7>&- || true
+	for pid in "${SERVERS[@]}"; do
+		kill -9 "$pid" 2>/dev/null || true
+	done
+	case ${SHARED:-} in
+	/tmp/sgpu-serve.*) rm -rf "$SHARED" ;;
+	esac
+	sgpu_teardown
+}
+
+# wait_for COMMAND...: until it succeeds, for as long as a loaded machine may need.
+wait_for() {
+	local i
+	for ((i = 0; i < 400; i++)); do
+		if "$@"; then
+			return 0
+		fi
+		sleep 0.05
+	done
+	echo "still not: $*" >&2
+	return 1
+}
+
+# start_server OPTION...: $SERVER, which takes work, and says things in `log`.
+start_server() {
+	sgpu-run serve "$@" 2>log 3>&- 7>&- &
+	SERVER=$!
+	SERVERS+=("$SERVER")
+	wait_for grep -q 'serving at' log
+}
+
+client() {
+	python3 "$BATS_TEST_DIRNAME/serve_client.py" "$SOCKET" "$@"
+}
+
+# status WHAT: "workers" as lines of pid, state, user, in flight, done, failed; or "tenants".
+status() {
+	sgpu-run status | awk -v what="$1" '/^WORKER/ { at = "workers"; next } /^USER/ { at = "tenants"; next }
+		at == what && NF { print }'
+}
+
+serving_pid() {
+	status workers | awk '$2 == "serving" { print $1; exit }'
+}
+
+in_flight() {
+	[ "$(status tenants | awk '{ sum += $3 } END { print sum + 0 }')" -eq "$1" ]
+}
+
+has_ended() {
+	! kill -0 "$1" 2>/dev/null || [ "$(awk '{ print $3 }' "/proc/$1/stat" 2>/dev/null)" = Z ]
+}
+
+# ends_with STATUS PID: a child of this shell.
+ends_with() {
+	local ended=0
+	wait "$2" || ended=$?
+	[ "$ended" -eq "$1" ] || { echo "status $ended, not $1: $(cat log held.log)" >&2 && return 1; }
+}
+
+descriptors() {
+	find "/proc/$1/fd" -mindepth 1 2>/dev/null | wc -l
+}
+
+# hold: a submission in the background whose batch never comes, but by descriptor 7: $HELD.
+hold() {
+	mkfifo held 2>/dev/null || true
+	exec 7<>held
+	sgpu-run -o held.response <held 2>held.log 3>&- 7>&- &
+	HELD=$!
+	SERVERS+=("$HELD")
+	wait_for in_flight 1
+}
+
+# ---- the same as without ----
+
+@test "a batch through the server gives what it gives without, from files and through pipes" {
+	start_server -k runner.jwk
+	sgpu-run -o response batch.tar
+	sgpu-run <batch.tar >redirected
+	# shellcheck disable=SC2002 # a pipe is the point
+	cat batch.tar | sgpu-run - | cat >piped
+	sgpu-seal seal -k owner.jwk -r runner.pub.jwk packed | sgpu-run -o direct
+	for file in response redirected piped direct; do
+		sgpu-seal open -k owner.jwk -C "out.$file" "$file"
+		assert_same "out.$file/out.f32" expected.f32
+		assert_same "out.$file/bias.copy.f32" bias.f32
+	done
+	run -0 status tenants
+	[ "$(awk '{ print $4 }' <<<"$output")" -eq 4 ]
+}
+
+@test "errors through the server have the same text and status, and leave no file" {
+	head -c 3000 batch.tar >short
+	cp batch.tar flipped
+	flip_byte flipped $(($(stat -c %s batch.tar) - 3000))
+	sgpu-seal keygen -q --x25519 -o other.jwk
+	sgpu-seal pubkey -o other.pub.jwk other.jwk
+	sgpu-seal seal -k owner.jwk -r other.pub.jwk packed >others
+	start_server -k runner.jwk
+	timeless() { printf '%s\n' "$stderr" | sed -e 's/, [0-9.]* ms,/,/' -e 's/remote/local/'; }
+	for file in short packed others flipped /dev/null runner.jwk; do
+		rm -f local remote
+		run --separate-stderr sgpu-run -k runner.jwk -o local "$file"
+		local_status=$status local_error=$(timeless)
+		run --separate-stderr sgpu-run -o remote "$file"
+		[ "$status" -eq "$local_status" ]
+		[ "$status" -ne 0 ]
+		[ "$(timeless)" = "$local_error" ]
+		if [ "$status" -ne 5 ]; then
+			assert_no_file remote
+		fi
+	done
+	run --separate-stderr -3 bash -c 'sgpu-run batch.tar >/dev/full'
+	run --separate-stderr -2 sgpu-run -o batch.tar batch.tar
+	run --separate-stderr -3 sgpu-run --json --timeout 300ms -o response < <(sleep 1)
+	assert_contains "$stderr" '"ETIMEOUT"'
+	assert_no_file response
+}
+
+@test "statistics and the line of the log are printed by the client, too" {
+	start_server -k runner.jwk
+	run --separate-stderr -0 sgpu-run --stats -o response batch.tar
+	assert_contains "$stderr" "operations  3 done, 0 failed"
+	assert_contains "$stderr" "manifest 'small-job'"
+	run --separate-stderr -0 sgpu-run --stats --json -o response batch.tar
+	assert_contains "$stderr" '"operations_done":3'
+	assert_contains "$stderr" '"manifest_id":"small-job"'
+	assert_contains "$(cat log)" "manifest 'small-job'"
+}
+
+@test "an option about the runner runs the batch in the process itself, and --socket contradicts it" {
+	# A default that is not there is no error; a place that was named is.
+	run --separate-stderr -4 sgpu-run -o response batch.tar
+	assert_contains "$stderr" "there is no key"
+	SGPU_SOCKET=$PWD/none run --separate-stderr -3 sgpu-run -o response batch.tar
+	assert_contains "$stderr" "there is no server at '$PWD/none'"
+	assert_contains "$stderr" "--local"
+	run --separate-stderr -3 sgpu-run --socket none -o response batch.tar
+	assert_no_file response
+	SGPU_SOCKET=$PWD/none run -0 sgpu-run -k runner.jwk -o response batch.tar
+	SGPU_SOCKET=$PWD/none run -0 sgpu-run --dry-run batch.tar
+	for option in "-k runner.jwk" "-j 1" "--local" "--trace trace" "--allow-modules" "--device cpu" --dry-run; do
+		# shellcheck disable=SC2086 # an option and its value
+		run --separate-stderr -2 sgpu-run $option --socket none -o response batch.tar
+		assert_contains "$stderr" "--socket"
+	done
+	# With a server there, --local still has no key.
+	start_server -k runner.jwk
+	run -0 sgpu-run -o response batch.tar
+	run --separate-stderr -4 sgpu-run --local -o response batch.tar
+}
+
+# ---- the socket ----
+
+@test "the socket is for its user alone, is made once, and a dead one is replaced" {
+	start_server -k runner.jwk
+	[ "$(stat -c %a "$SOCKET")" = 600 ]
+	[ "$(stat -c %a "$(dirname "$SOCKET")")" = 700 ]
+	run --separate-stderr -3 sgpu-run serve -k runner.jwk
+	assert_contains "$stderr" "a server listens at '$SOCKET' already"
+	kill -9 "$SERVER"
+	wait_for has_ended "$SERVER"
+	[ -S "$SOCKET" ]
+	run --separate-stderr -3 sgpu-run -o response batch.tar
+	assert_contains "$stderr" "has gone"
+	start_server -k runner.jwk
+	run -0 sgpu-run -o response batch.tar
+	kill "$SERVER"
+	wait_for has_ended "$SERVER"
+	assert_no_file "$SOCKET"
+	touch file
+	run --separate-stderr -3 sgpu-run serve -k runner.jwk --socket file
+	assert_contains "$stderr" "is no socket"
+	mkdir -m 0770 open
+	chmod 0770 open
+	run --separate-stderr -4 sgpu-run serve -k runner.jwk --socket open/socket
+	assert_contains "$stderr" "others could replace"
+	run --separate-stderr -2 sgpu-run serve -k runner.jwk --socket "$(printf 'x%.0s' $(seq 120))"
+}
+
+@test "a server that cannot start says why and leaves no socket" {
+	run --separate-stderr -3 sgpu-run serve -k nothing.jwk
+	assert_contains "$stderr" "nothing.jwk"
+	assert_no_file "$SOCKET"
+	chmod 644 runner.jwk
+	run --separate-stderr -4 sgpu-run serve -k runner.jwk
+	assert_no_file "$SOCKET"
+	run --separate-stderr -2 sgpu-run serve -k -
+	run --separate-stderr -2 sgpu-run serve -k fd:7
+	sgpu-seal keyinfo --owner owner.jwk >owners
+	run --separate-stderr -2 sgpu-run serve -k runner.jwk --owners owners
+	assert_contains "$stderr" "--state"
+	run --separate-stderr -2 sgpu-run serve --as-worker 3>&- 4>&-
+}
+
+@test "a service manager may listen for it" {
+	requires python3
+	cat >activate.py <<-'END'
+	import os, socket, sys
+	s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+	s.bind(sys.argv[1])
+	s.listen()
+	n = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+	n.bind(sys.argv[1] + ".notify")
+	if os.fork() == 0:
+	    os.dup2(s.fileno(), 3)
+	    os.set_inheritable(3, True)
+	    os.environ.update(LISTEN_FDS="1", LISTEN_PID=str(os.getpid()), NOTIFY_SOCKET=sys.argv[1] + ".notify")
+	    os.execvp(sys.argv[2], sys.argv[2:])
+	for _ in range(2):
+	    print(n.recv(100).decode(), flush=True)
+	END
+	mkdir -m 0700 "$(dirname "$SOCKET")"
+	python3 activate.py "$SOCKET" sgpu-run serve -k runner.jwk >notified 2>log 3>&- &
+	SERVERS+=($!)
+	wait_for grep -q READY=1 notified
+	run -0 sgpu-run -o response batch.tar
+	kill "$(sgpu-run status | awk 'NR == 1 { sub(",", "", $2); print $2 }')"
+	wait_for grep -q STOPPING=1 notified
+	[ -S "$SOCKET" ] # it is the manager's
+}
+
+# ---- users ----
+
+@test "each user has a worker of their own, sees no other's, and names no region of the server's user" {
+	requires root setpriv
+	SHARED=$(mktemp -d /tmp/sgpu-serve.XXXXXX)
+	mkdir -m 0755 "$SHARED/service" "$SHARED/bin"
+	export SGPU_SOCKET=$SHARED/service/run.sock
+	cp "$SGPU_BUILD/bin/sgpu-run" "$SHARED/bin/"
+	mkdir "$SHARED/theirs"
+	cp batch.tar "$SHARED/theirs/"
+	sgpu-stage load --keep <batch.tar >"$SHARED/theirs/staged"
+	chmod 0755 "$SHARED" "$SHARED/bin/sgpu-run"
+	chown -R 65534 "$SHARED/theirs"
+	other() {
+		setpriv --reuid 65534 --regid 65534 --clear-groups env -u XDG_RUNTIME_DIR -C "$SHARED/theirs" \
+			"$SHARED/bin/sgpu-run" "$@"
+	}
+	start_server -k runner.jwk
+	run --separate-stderr -3 other -o response batch.tar
+	assert_contains "$stderr" "Permission denied"
+	kill "$SERVER"
+	wait_for has_ended "$SERVER"
+	start_server -k runner.jwk --everybody
+	run -0 other -o response batch.tar
+	run -0 sgpu-run -o response batch.tar
+	[ "$(status workers | awk '$2 == "serving" { print $3 }' | sort -u | wc -l)" -eq 2 ]
+	run --separate-stderr -0 other status
+	[ "$(grep -c serving <<<"$output")" -eq 1 ]
+	[ "$(grep -c '^65534 ' <<<"$output")" -eq 1 ]
+	run ! grep -q '^0 ' <<<"$output"
+	run --separate-stderr -4 other -o region staged
+	assert_contains "$stderr" "in a region"
+	run -0 sgpu-run -o region "$SHARED/theirs/staged"
+}
+
+@test "one user's limit of batches at a time refuses the next, and no more workers start than may" {
+	requires python3
+	start_server -k runner.jwk --submissions 2 --workers 1 --ahead 0
+	client hold 2 4 >held.out 3>&- &
+	SERVERS+=($!)
+	wait_for in_flight 2
+	run --separate-stderr -3 sgpu-run -o response batch.tar
+	assert_contains "$stderr" "2 submissions under way, which is the limit"
+	assert_no_file response
+	[ "$(status workers | wc -l)" -eq 1 ]
+	kill -9 "${SERVERS[-1]}"
+	wait_for in_flight 0
+	run -0 sgpu-run -o response batch.tar
+}
+
+# ---- hostile clients ----
+
+@test "garbage on the socket is refused, and disturbs nobody" {
+	requires python3
+	start_server -k runner.jwk
+	sgpu-run -o response batch.tar
+	pid=$(serving_pid)
+	before=$(descriptors "$pid") supervisor_before=$(descriptors "$SERVER")
+	run -0 client garbage
+	[ "$output" = "done" ]
+	run -0 sgpu-run -o response batch.tar
+	[ "$(serving_pid)" = "$pid" ]
+	wait_for in_flight 0
+	[ "$(descriptors "$pid")" -le "$before" ]
+	[ "$(descriptors "$SERVER")" -le "$supervisor_before" ]
+}
+
+@test "hostile descriptors are refused or fail, and nothing waits for them" {
+	requires python3
+	start_server -k runner.jwk
+	sgpu-run -o response batch.tar
+	pid=$(serving_pid)
+	before=$(descriptors "$pid")
+	run -0 client descriptors batch.tar
+	[ "${#lines[@]}" -eq 23 ]
+	[ "$(grep -c 'not a descriptor that a server takes' <<<"$output")" -eq 22 ]
+	assert_contains "$output" "out sealed -4 "
+	run -0 client drained
+	[ "${output%% *}" = -8 ]
+	run -0 client hang-up batch.tar 60
+	wait_for in_flight 0
+	[ "$(serving_pid)" = "$pid" ]
+	[ "$(descriptors "$pid")" -le "$before" ]
+}
+
+@test "batches and responses that are cut short while they are used fail alone" {
+	requires python3
+	small_job 700000
+	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk >large.tar
+	start_server -k runner.jwk -j 8
+	sgpu-run -o response batch.tar
+	pid=$(serving_pid)
+	run -0 client shrinking large.tar 12
+	[ "$output" = "done" ]
+	wait_for in_flight 0
+	[ "$(serving_pid)" = "$pid" ]
+}
+
+@test "a batch that never comes blocks nobody, and ends with its client, a timeout or SIGTERM" {
+	start_server -k runner.jwk
+	hold
+	run -0 sgpu-run -o response batch.tar
+	in_flight 1
+	kill -9 "$HELD"
+	wait_for in_flight 0
+	hold
+	kill -TERM "$HELD"
+	wait_for has_ended "$HELD"
+	wait_for in_flight 0
+	run --separate-stderr -3 sgpu-run --timeout 200ms -o late <&7
+	assert_contains "$stderr" "did not arrive before the deadline"
+	assert_no_file late
+	assert_no_file held.response
+}
+
+# ---- what dies, and what stops ----
+
+@test "a worker that is killed fails its submissions at once, and another takes its place" {
+	start_server -k runner.jwk
+	hold
+	begin=$SECONDS
+	kill -9 "$(serving_pid)"
+	ends_with 3 "$HELD"
+	[ $((SECONDS - begin)) -le 2 ]
+	assert_contains "$(cat held.log)" "the worker that ran the batch has ended"
+	assert_no_file held.response
+	run -0 sgpu-run -o response batch.tar
+	wait_for grep -q "ended by signal 9; submissions that failed with it: 1" log
+	run -0 status tenants
+	[ "$(awk '{ print $4, $5 }' <<<"$output")" = "1 1" ]
+}
+
+@test "with the supervisor killed clients get an error, and no worker stays" {
+	start_server -k runner.jwk
+	hold
+	workers=$(status workers | awk '{ print $1 }')
+	[ -n "$workers" ]
+	begin=$SECONDS
+	kill -9 "$SERVER"
+	ends_with 3 "$HELD"
+	[ $((SECONDS - begin)) -le 2 ]
+	assert_no_file held.response
+	for pid in $workers; do
+		wait_for has_ended "$pid"
+	done
+	[ $((SECONDS - begin)) -le 3 ]
+	start_server -k runner.jwk
+	run -0 sgpu-run -o response batch.tar
+}
+
+@test "SIGTERM lets what runs end, takes no more, and ends what is late" {
+	start_server -k runner.jwk --drain 20s
+	hold
+	kill "$SERVER"
+	wait_for grep -q "no new work is taken" log
+	run --separate-stderr -4 sgpu-run -o response batch.tar # the socket is gone: here, without a key
+	cat batch.tar >&7
+	exec 7>&-
+	ends_with 0 "$HELD"
+	sgpu-seal open -k owner.jwk -C out held.response
+	assert_same out/out.f32 expected.f32
+	ends_with 0 "$SERVER"
+	rm held.response
+	start_server -k runner.jwk --drain 300ms
+	hold
+	kill "$SERVER"
+	ends_with 3 "$HELD"
+	assert_contains "$(cat held.log)" "the run was stopped"
+	assert_no_file held.response
+	ends_with 0 "$SERVER"
+}
+
+@test "SIGHUP reads the keys again; what runs ends with the old ones, and bad ones change nothing" {
+	start_server -k runner.jwk
+	hold
+	old=$(serving_pid)
+	sgpu-seal keygen -q --x25519 -o new.jwk
+	sgpu-seal pubkey -o new.pub.jwk new.jwk
+	sgpu-seal seal -k owner.jwk -r new.pub.jwk packed >new.tar
+	cp runner.jwk old.jwk
+	cp new.jwk runner.jwk
+	kill -HUP "$SERVER"
+	wait_for grep -q "new workers serve" log
+	run -0 sgpu-run -o response new.tar
+	run -4 sgpu-run -o refused batch.tar
+	cat batch.tar >&7
+	exec 7>&-
+	ends_with 0 "$HELD"
+	wait_for has_ended "$old"
+	echo nonsense >runner.jwk
+	kill -HUP "$SERVER"
+	wait_for grep -q "those from before go on" log
+	run -0 sgpu-run -o response new.tar
+}
+
+# ---- many ----
+
+@test "500 submissions leave no descriptor and no memory behind, and idleness costs nothing" {
+	requires python3
+	start_server -k runner.jwk
+	run -0 client many batch.tar 100
+	pid=$(serving_pid)
+	memory() { awk '/^RssAnon/ { print $2 }' "/proc/$pid/status"; }
+	ticks() { cat "/proc/$SERVER/stat" "/proc/$pid/stat" | awk '{ sum += $14 + $15 } END { print sum }'; }
+	fds=$(descriptors "$pid") supervisor_fds=$(descriptors "$SERVER") size=$(memory)
+	run -0 client many batch.tar 500
+	[ "$output" = "done" ]
+	wait_for in_flight 0
+	[ "$(descriptors "$pid")" -le "$fds" ]
+	[ "$(descriptors "$SERVER")" -le "$supervisor_fds" ]
+	[ -n "${SGPU_SANITIZE:-}" ] || [ "$(memory)" -le $((size + 2048)) ]
+	sleep 0.2
+	before=$(ticks)
+	sleep 2
+	[ "$(ticks)" -le $((before + 1)) ]
+}
+
+@test "a worker is confined as a run is, the supervisor holds no key, and neither can be attached to" {
+	requires no-sanitizer
+	start_server -k runner.jwk
+	sgpu-run -o response batch.tar
+	pid=$(serving_pid)
+	run -0 cat "/proc/$pid/status"
+	if sgpu-run info | grep -q 'system calls: *those'; then
+		assert_contains "$output" "Seccomp:	2"
+	fi
+	assert_contains "$output" "NoNewPrivs:	1"
+	assert_contains "$(cat "/proc/$SERVER/status")" "NoNewPrivs:	1"
+	run ! grep -q runner.jwk <(ls -l "/proc/$SERVER/fd" "/proc/$pid/fd")
+}

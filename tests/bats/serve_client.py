@@ -1,0 +1,194 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# serve_client.py SOCKET WHAT [ARGUMENT...]: a client of sgpu-run serve that keeps to no rule. Prints, for each answer, the
+# name of its error and its text; "gone" where the server hung up without one.
+import array, fcntl, os, select, socket, struct, sys, time
+
+MAGIC, VERSION = 0x53475055, 1
+STATUS, SUBMIT, PROGRESS, STATUS_IS, TAKEN, ANSWER, PROGRESS_IS = range(1, 8)
+NAME, TEXT = 4096, 512
+
+
+def header(kind, size, magic=MAGIC, version=VERSION, zero=0):
+    return struct.pack("=IHHII", magic, version, kind, size, zero)
+
+
+def submission(timeout_ns=0, **other):
+    body = struct.pack("=QQQ", timeout_ns, 0, 0) + b"batch".ljust(NAME, b"\0") + b"response".ljust(NAME, b"\0")
+    return header(SUBMIT, 16 + len(body), **other) + body
+
+
+def connect(path):
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    s.settimeout(20)
+    s.connect(path)
+    return s
+
+
+def send(s, data, fds=()):
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+    try:
+        s.sendmsg([data], rights)
+    except BrokenPipeError:
+        pass
+
+
+def receive(s):
+    for _ in range(2):
+        try:
+            return s.recv(1 << 17)
+        except ConnectionResetError:
+            pass
+    return b""
+
+
+def answer(s):
+    while True:
+        data = receive(s)
+        if not data:
+            return "gone"
+        kind = struct.unpack("=IHHII", data[:16])[2]
+        if kind == ANSWER:
+            code = struct.unpack("=i", data[16:20])[0]
+            return "%d %s" % (code, data[20:20 + TEXT].split(b"\0")[0].decode())
+
+
+def submit(path, in_fd, out_fd, **other):
+    s = connect(path)
+    send(s, submission(**other), [in_fd, out_fd])
+    return s
+
+
+def place():
+    return os.memfd_create("response")
+
+
+def garbage(path):
+    good = submission()
+    cases = [b"x", b"\0" * 16, os.urandom(16), os.urandom(8232), good[:100], good + b"x", header(SUBMIT, 16),
+             header(SUBMIT, 8232), header(99, 16), header(0, 16), header(TAKEN, 16), header(ANSWER, 16),
+             header(PROGRESS, 16), submission(version=2), submission(zero=1), submission(magic=7), header(STATUS, 99),
+             os.urandom(100000)]
+    for data in cases:
+        for fds in ([], [0], [0, place()], [0] * 3, [0] * 100):
+            s = connect(path)
+            send(s, data, fds)
+            if answer(s).startswith("0"):
+                print("taken:", data[:20], len(fds))
+            s.close()
+    for _ in range(20):
+        connect(path).close()
+    print("done")
+
+
+def descriptors(path, batch):
+    """Each with what a server must not wait for, nor believe."""
+    good = os.open(batch, os.O_RDONLY)
+    directory = os.open(".", os.O_RDONLY)
+    os.mkfifo("fifo")
+    fifo = os.open("fifo", os.O_RDWR)
+    pair = socket.socketpair()
+    appending = os.open("appended", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+    reading = os.open("appended", os.O_RDONLY)
+    sealed = os.memfd_create("sealed", os.MFD_ALLOW_SEALING)
+    fcntl.fcntl(sealed, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW)
+    ins = {"zero": os.open("/dev/zero", os.O_RDONLY), "null": os.open("/dev/null", os.O_RDWR), "directory": directory,
+           "path": os.open(batch, os.O_PATH), "write-only": os.open("w", os.O_WRONLY | os.O_CREAT, 0o600),
+           "memory": os.open("/proc/self/mem", os.O_RDWR), "proc": os.open("/proc/self/maps", os.O_RDONLY),
+           "sys": os.open("/sys/kernel/mm/transparent_hugepage/enabled", os.O_RDONLY), "fifo": fifo,
+           "socket": pair[0].fileno(), "direct": os.open(batch, os.O_RDONLY | os.O_DIRECT),
+           "tty": os.open("/dev/ptmx", os.O_RDWR),
+           "epoll": select.epoll().fileno()}
+    outs = {"full": os.open("/dev/full", os.O_RDWR), "directory": directory, "path": ins["path"], "read-only": reading,
+            "memory": ins["memory"], "append": appending, "fifo": fifo, "socket": pair[0].fileno(),
+            "pipe": os.pipe()[1], "sealed": sealed}
+    for name, fd in ins.items():
+        print("in", name, answer(submit(path, fd, place())))
+    for name, fd in outs.items():
+        os.lseek(good, 0, os.SEEK_SET)
+        print("out", name, answer(submit(path, good, fd)))
+
+
+def hold(path, count, seconds):
+    """Runs whose batch never comes, for so long."""
+    pipes = [os.pipe() for _ in range(count)]
+    held = [submit(path, r, place()) for r, _ in pipes]
+    for s in held:
+        receive(s)
+    print("held", flush=True)
+    time.sleep(seconds)
+
+
+def drained(path):
+    """A pipe that somebody else reads from, too, so that what was there is gone, and whose flags are changed."""
+    r, w = os.pipe()
+    s = submit(path, r, place(), timeout_ns=700_000_000)
+    begin = time.monotonic()
+    for _ in range(200):
+        os.write(w, b"x")
+        os.set_blocking(r, False)
+        try:
+            os.read(r, 1)
+        except BlockingIOError:
+            pass
+        os.set_blocking(r, True)
+        time.sleep(0.001)
+    text = answer(s)
+    print(text if time.monotonic() - begin < 10 else "late: " + text)
+
+
+def shrinking(path, batch, rounds):
+    """Batch and response are cut short while the run is under way."""
+    whole = open(batch, "rb").read()
+    for i in range(rounds):
+        b, r = os.memfd_create("b"), place()
+        os.write(b, whole)
+        os.lseek(b, 0, os.SEEK_SET)
+        s = submit(path, b, r)
+        s.setblocking(False)
+        for _ in range(3000):
+            os.ftruncate(r, 0)
+            if i % 2:
+                os.ftruncate(b, len(whole) // 2)
+            try:
+                if not s.recv(16):
+                    break
+            except BlockingIOError:
+                pass
+        s.settimeout(20)
+        try:
+            while s.recv(1 << 17):
+                pass
+        except ConnectionResetError:
+            pass
+    print("done")
+
+
+def many(path, batch, count):
+    fd = os.open(batch, os.O_RDONLY)
+    for i in range(count):
+        os.lseek(fd, 0, os.SEEK_SET)
+        r = place()
+        text = answer(submit(path, fd, r))
+        os.close(r)
+        if text != "0 ":
+            print(i, text)
+            return
+    print("done")
+
+
+def hang_up(path, batch, count):
+    """Clients that go at any moment."""
+    for i in range(count):
+        fd = os.open(batch, os.O_RDONLY)
+        s = submit(path, fd, place())
+        os.close(fd)
+        time.sleep(0.0003 * (i % 10))
+        s.close()
+    print("done")
+
+
+path, what, rest = sys.argv[1], sys.argv[2], sys.argv[3:]
+{"garbage": garbage, "descriptors": descriptors, "hold": lambda p, n, t: hold(p, int(n), float(t)), "drained": drained,
+ "shrinking": lambda p, b, n: shrinking(p, b, int(n)), "many": lambda p, b, n: many(p, b, int(n)),
+ "hang-up": lambda p, b, n: hang_up(p, b, int(n))}[what](path, *rest)

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Worker processes: started as this program anew, so that nothing of the supervisor's memory is in them.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+
+#include "serve.h"
+#include "wire.h"
+
+/* The same on all architectures; the headers that this is built with may be older. */
+enum { CLOSE_RANGE = 436 };
+
+/* Its memory stays as large as it is, whatever the other side does. */
+static int make_counters(struct process *process, int *fd, struct sgpu_error *error)
+{
+	void *memory;
+
+	*fd = memfd_create("sgpu-run counters", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (*fd < 0 || ftruncate(*fd, sizeof(struct serve_counters)) != 0 ||
+	    fcntl(*fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+		return sgpu_fail_errno(error, "cannot make memory for counters");
+	}
+	memory = mmap(NULL, sizeof(struct serve_counters), PROT_READ, MAP_SHARED, *fd, 0);
+	if (memory == MAP_FAILED) {
+		return sgpu_fail_errno(error, "cannot map memory for counters");
+	}
+	process->counters = memory;
+	return SGPU_OK;
+}
+
+/* In the child. All that is open but what it gets closes with exec. */
+static void become_worker(const struct server *server, int control, int counters)
+{
+	char **argv = calloc((size_t)server->argc + 4, sizeof(*argv));
+	const int ends[] = { fcntl(control, F_DUPFD, 10), fcntl(counters, F_DUPFD, 10), open("/dev/null", O_RDONLY) };
+	sigset_t none;
+	int count = 0;
+
+	if (!argv || ends[0] < 0 || ends[1] < 0 || ends[2] < 0 || dup2(ends[0], SERVE_CONTROL_FD) < 0 ||
+	    dup2(ends[1], SERVE_COUNTERS_FD) < 0 || dup2(ends[2], STDIN_FILENO) < 0) {
+		return;
+	}
+	(void)syscall(CLOSE_RANGE, SERVE_COUNTERS_FD + 1, ~0U, 0); /* what a parent of ours left open */
+	unsetenv("NOTIFY_SOCKET");
+	unsetenv("LISTEN_FDS");
+	unsetenv("LISTEN_PID");
+	argv[count++] = (char *)(uintptr_t)"sgpu-run";
+	argv[count++] = (char *)(uintptr_t)"serve";
+	argv[count++] = (char *)(uintptr_t)"--as-worker";
+	for (int i = 1; i < server->argc; i++) {
+		argv[count++] = server->argv[i];
+	}
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	execv("/proc/self/exe", argv);
+}
+
+int process_start(const struct server *server, struct process *process, struct sgpu_error *error)
+{
+	int ends[2] = { -1, -1 }, counters = -1, rc;
+
+	*process = (struct process){ .control = -1, .started_ns = sgpu_now_ns() };
+	rc = make_counters(process, &counters, error);
+	if (rc < 0) {
+		goto out;
+	}
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
+		rc = sgpu_fail_errno(error, "cannot make a socket");
+		goto out;
+	}
+	process->pid = fork();
+	if (process->pid == 0) {
+		become_worker(server, ends[1], counters);
+		_exit(sgpu_exit_status(SGPU_ESYSTEM));
+	}
+	if (process->pid < 0) {
+		rc = sgpu_fail_errno(error, "cannot start a process");
+		goto out;
+	}
+	process->control = ends[0];
+	ends[0] = -1;
+out:
+	for (int i = 0; i < 2; i++) {
+		if (ends[i] >= 0) {
+			close(ends[i]);
+		}
+	}
+	if (counters >= 0) {
+		close(counters);
+	}
+	if (rc < 0) {
+		process_bury(process);
+	}
+	return rc;
+}
+
+uint64_t process_in_flight(const struct process *process)
+{
+	const uint64_t ended = atomic_load(&process->counters->ended);
+
+	return ended < process->handed ? process->handed - ended : 0;
+}
+
+void process_drain(struct process *process, uint64_t deadline_ns)
+{
+	struct wire_plain drain;
+
+	if (process->draining) {
+		process->deadline_ns = deadline_ns < process->deadline_ns ? deadline_ns : process->deadline_ns;
+		return;
+	}
+	process->draining = true;
+	process->deadline_ns = deadline_ns;
+	if (!wire_send(process->control, WIRE_DRAIN, &drain, sizeof(drain), NULL, 0)) {
+		process->deadline_ns = 0; /* it does not read what it is sent */
+	}
+}
+
+void process_bury(struct process *process)
+{
+	if (process->counters) {
+		munmap((void *)(uintptr_t)process->counters, sizeof(*process->counters));
+	}
+	if (process->control >= 0) {
+		close(process->control);
+	}
+	*process = (struct process){ .control = -1 };
+}

@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A worker process of sgpu-run serve: runs what its tenant's clients submit. One thread, in one loop, takes connections
+ * from the supervisor, submits, sees who hangs up, and answers; the runner's threads do the work. Nothing that a client
+ * sends or omits makes the loop wait.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+
+#include "handed.h"
+#include "report.h"
+#include "serve.h"
+#include "wire.h"
+
+/* How long a device may take to let go of a run that was stopped. */
+static const uint64_t STUCK_NS = UINT64_C(15000000000);
+enum { STUCK_LOOK_MS = 1000, FIXED_FDS = 3 };
+
+/* A connection: from the moment it is taken to the moment it is closed. */
+struct work {
+	int connection;          /* -1: the client has hung up */
+	int in_fd, out_fd;
+	uint64_t uid;
+	struct wire_submit request;
+	struct sgpu_run *run;
+	atomic_bool ended;       /* set by a thread of the runner, as its last deed */
+};
+
+static struct tending {
+	struct server *server;
+	struct serve_counters *counters;
+	int wake_fd, signal_fd;
+	struct work **work;      /* `count` of them */
+	struct pollfd *fds;
+	unsigned count;
+	bool draining;           /* takes no more, and ends with the last */
+	bool left;               /* the supervisor has closed: nothing is to go on */
+} t;
+
+/* ---- one submission ---- */
+static void close_work(struct work *work)
+{
+	const int fds[] = { work->connection, work->in_fd, work->out_fd };
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(fds); i++) {
+		if (fds[i] >= 0) {
+			close(fds[i]);
+		}
+	}
+	free(work);
+	atomic_fetch_add(&t.counters->ended, 1);
+}
+
+static void run_ended(void *argument, struct sgpu_run *run, int code)
+{
+	struct work *work = argument;
+	const uint64_t one = 1;
+
+	(void)run;
+	(void)code;
+	atomic_store(&work->ended, true);
+	(void)!write(t.wake_fd, &one, sizeof(one));
+}
+
+/* The response would take the place of a file that the batch reads: its client cannot know that. */
+static int spare_payloads(const struct work *work, struct sgpu_error *error)
+{
+	const struct sgpu_batch *batch = sgpu_run_get_batch(work->run);
+	struct stat status;
+
+	for (int i = 0; i < batch->segment_count; i++) {
+		if (work->request.replaced_inode != 0 && batch->segments[i].location.kind == SGPU_LOCATION_FILE &&
+		    sgpu_files_look(t.server->worker.files, batch->segments[i].location.file, &status, NULL) == SGPU_OK &&
+		    status.st_dev == work->request.replaced_device && status.st_ino == work->request.replaced_inode) {
+			return sgpu_fail(error, SGPU_EUSAGE, "'%s' is a payload of the batch", work->request.out_name);
+		}
+	}
+	return SGPU_OK;
+}
+
+/* The run has ended: says so, to the client and in the log. */
+static void answer_work(struct work *work)
+{
+	const struct worker *w = &t.server->worker;
+	struct wire_answer answer;
+	struct sgpu_error other;
+	int rc;
+
+	memset(&answer, 0, sizeof(answer));
+	rc = sgpu_run_wait(work->run, &answer.error);
+	if ((rc == SGPU_OK || rc == SGPU_ESEGMENTS) && spare_payloads(work, &other) != SGPU_OK) {
+		answer.error = other;
+		rc = other.code;
+	}
+	answer.error.code = rc;
+	report_collect(work->run, w->context ? sgpu_secure_device(w->context) : w->device, w->keys, w->key_count,
+		       &answer.report);
+	atomic_fetch_add(rc == SGPU_OK ? &t.counters->done : &t.counters->failed, 1);
+	if (work->connection >= 0) {
+		(void)wire_send(work->connection, WIRE_ANSWER, &answer, sizeof(answer), NULL, 0);
+	}
+	sgpu_run_free(&work->run);
+	report_batch(&answer.report, NULL, rc);
+	close_work(work);
+}
+
+static int start_run(struct work *work, struct sgpu_error *error)
+{
+	struct sgpu_submission submission = { .in_fd = work->in_fd, .in_name = work->request.in_name,
+					      .out_fd = work->out_fd, .out_name = work->request.out_name,
+					      .options = worker_run_options(&t.server->worker) };
+	const uint64_t timeout = work->request.timeout_ns, now = sgpu_now_ns();
+
+	submission.options.refuse_regions = work->uid != geteuid();
+	submission.options.deadline_ns = timeout == 0 ? 0 : timeout < UINT64_MAX - now ? now + timeout : UINT64_MAX;
+	return sgpu_runner_submit(t.server->worker.runner, &submission, run_ended, work, &work->run, error);
+}
+
+/* Reads what the client has sent, which is there already, and begins. */
+static int begin_work(struct work *work, struct sgpu_error *error)
+{
+	struct wire_submit *request = &work->request;
+	struct wire_plain taken;
+	int fds[2], rc;
+
+	rc = wire_receive(work->connection, WIRE_SUBMIT, request, sizeof(*request), fds, 2, error);
+	if (rc == SGPU_OK) {
+		work->in_fd = fds[0];
+		work->out_fd = fds[1];
+		request->in_name[sizeof(request->in_name) - 1] = '\0';
+		request->out_name[sizeof(request->out_name) - 1] = '\0';
+		if (!handed_batch_is_taken(work->in_fd) || !handed_response_is_taken(work->out_fd)) {
+			rc = sgpu_fail(error, SGPU_EPOLICY, "the %s is not a descriptor that a server takes",
+				       handed_batch_is_taken(work->in_fd) ? "response" : "batch");
+		}
+	}
+	if (rc == SGPU_OK && !wire_send(work->connection, WIRE_TAKEN, &taken, sizeof(taken), NULL, 0)) {
+		rc = SGPU_ECANCELED;
+	}
+	return rc == SGPU_OK ? start_run(work, error) : rc;
+}
+
+static void take_connection(int connection, uint64_t uid)
+{
+	struct sgpu_error error = { 0 };
+	struct work *work = calloc(1, sizeof(*work));
+	int rc;
+
+	if (!work) {
+		close(connection);
+		atomic_fetch_add(&t.counters->ended, 1);
+		return;
+	}
+	work->connection = connection;
+	work->in_fd = work->out_fd = -1;
+	work->uid = uid;
+	if (t.count == t.server->submissions) {
+		rc = sgpu_fail(&error, SGPU_ERETRY, "%u submissions are under way, which is the limit", t.count);
+	} else {
+		rc = begin_work(work, &error);
+	}
+	if (rc == SGPU_OK) {
+		t.work[t.count++] = work;
+		return;
+	}
+	if (rc != SGPU_ECANCELED) {
+		error.code = rc == SGPU_ETIMEOUT ? SGPU_EINVALID : rc; /* nothing was there */
+		wire_refuse(connection, &error);
+	}
+	atomic_fetch_add(&t.counters->failed, 1);
+	close_work(work);
+}
+
+static void tell_progress(const struct work *work)
+{
+	struct wire_progress answer;
+
+	memset(&answer, 0, sizeof(answer));
+	sgpu_run_get_progress(work->run, &answer.progress);
+	answer.bytes_in_all = report_bytes_in_all(work->run);
+	(void)wire_send(work->connection, WIRE_PROGRESS_IS, &answer, sizeof(answer), NULL, 0);
+}
+
+/* The client asks how far its run is. Anything else is its end, and that of its run. */
+static void hear_client(struct work *work)
+{
+	struct wire_plain asked;
+	int rc = wire_receive(work->connection, WIRE_PROGRESS, &asked, sizeof(asked), NULL, 0, NULL);
+
+	if (rc == SGPU_OK) {
+		tell_progress(work);
+	} else if (rc != SGPU_ETIMEOUT) {
+		close(work->connection);
+		work->connection = -1;
+		sgpu_run_cancel(work->run);
+	}
+}
+
+/* ---- the loop ---- */
+static void cancel_all(void)
+{
+	for (unsigned i = 0; i < t.count; i++) {
+		sgpu_run_cancel(t.work[i]->run);
+	}
+}
+
+/* The supervisor hands over a connection, or wants an end. One that has gone takes its clients along: nobody would know of
+ * the worker any more. */
+static void hear_supervisor(void)
+{
+	struct wire_take take;
+	struct wire_plain drain;
+	enum wire_kind kind;
+	int connection = -1, rc = wire_peek(SERVE_CONTROL_FD, &kind, NULL);
+
+	if (rc == SGPU_ETIMEOUT) {
+		return;
+	}
+	if (rc == SGPU_OK && kind == WIRE_TAKE &&
+	    wire_receive(SERVE_CONTROL_FD, kind, &take, sizeof(take), &connection, 1, NULL) == SGPU_OK) {
+		take_connection(connection, take.uid);
+	} else if (rc == SGPU_OK && kind == WIRE_DRAIN &&
+		   wire_receive(SERVE_CONTROL_FD, kind, &drain, sizeof(drain), NULL, 0, NULL) == SGPU_OK) {
+		t.draining = true;
+	} else {
+		t.draining = t.left = true;
+		cancel_all();
+	}
+}
+
+static void end_ended(void)
+{
+	for (unsigned i = 0; i < t.count;) {
+		struct work *work = t.work[i];
+
+		if (atomic_load(&work->ended)) {
+			t.work[i] = t.work[--t.count];
+			answer_work(work);
+		} else {
+			i++;
+		}
+	}
+}
+
+/* What the device does not let go of ends with the process; so do the tenant's other runs. */
+static void look_for_stuck(void)
+{
+	for (unsigned i = 0; i < t.count; i++) {
+		struct sgpu_run_progress progress;
+
+		sgpu_run_get_progress(t.work[i]->run, &progress);
+		if (progress.stopping_ns > STUCK_NS) {
+			worker_give_up();
+		}
+	}
+}
+
+static void take_events(void)
+{
+	struct signalfd_siginfo signal;
+	const unsigned count = t.count;
+	uint64_t ended;
+
+	t.fds[0] = (struct pollfd){ .fd = t.left ? -1 : SERVE_CONTROL_FD, .events = POLLIN };
+	t.fds[1] = (struct pollfd){ .fd = t.wake_fd, .events = POLLIN };
+	t.fds[2] = (struct pollfd){ .fd = t.signal_fd, .events = POLLIN };
+	for (unsigned i = 0; i < count; i++) {
+		t.fds[FIXED_FDS + i] = (struct pollfd){ .fd = t.work[i]->connection, .events = POLLIN };
+	}
+	if (poll(t.fds, FIXED_FDS + count, count > 0 ? STUCK_LOOK_MS : -1) <= 0) {
+		look_for_stuck();
+		return;
+	}
+	for (unsigned i = 0; i < count; i++) {
+		if (t.fds[FIXED_FDS + i].revents) {
+			hear_client(t.work[i]);
+		}
+	}
+	if (t.fds[2].revents && read(t.signal_fd, &signal, sizeof(signal)) == (ssize_t)sizeof(signal)) {
+		t.draining = true;
+	}
+	if (t.fds[1].revents && read(t.wake_fd, &ended, sizeof(ended)) == (ssize_t)sizeof(ended)) {
+		end_ended();
+	}
+	if (t.fds[0].revents) {
+		hear_supervisor();
+	}
+}
+
+static int open_loop(struct sgpu_error *error)
+{
+	sigset_t term;
+
+	sigemptyset(&term);
+	sigaddset(&term, SIGTERM);
+	t.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	t.signal_fd = signalfd(-1, &term, SFD_CLOEXEC | SFD_NONBLOCK);
+	t.work = calloc(t.server->submissions, sizeof(struct work *));
+	t.fds = calloc(FIXED_FDS + t.server->submissions, sizeof(*t.fds));
+	if (t.wake_fd < 0 || t.signal_fd < 0) {
+		return sgpu_fail_errno(error, "cannot make an event descriptor");
+	}
+	return t.work && t.fds ? SGPU_OK : sgpu_fail_nomem(error);
+}
+
+static int run_loop(struct server *server, struct sgpu_error *error)
+{
+	struct landlock_needs needs = { .output_count = 0 };
+	struct wire_plain ready;
+	int rc = open_loop(error);
+
+	if (rc == SGPU_OK) {
+		rc = worker_open(&server->worker, NULL, error);
+	}
+	if (rc == SGPU_OK) {
+		key_files_close(&server->worker.key_files, -1);
+		rc = worker_start(&server->worker, &needs, false, error);
+	}
+	if (rc == SGPU_OK && wire_send(SERVE_CONTROL_FD, WIRE_READY, &ready, sizeof(ready), NULL, 0)) {
+		while (!t.draining || t.count > 0) {
+			take_events();
+		}
+	}
+	worker_stop(&server->worker);
+	return rc;
+}
+
+int serve_as_worker(struct server *server)
+{
+	struct sgpu_error error = { 0 };
+	sigset_t term;
+	int status;
+
+	t = (struct tending){ .server = server, .wake_fd = -1, .signal_fd = -1 };
+	(void)fcntl(SERVE_CONTROL_FD, F_SETFD, FD_CLOEXEC);
+	t.counters = mmap(NULL, sizeof(*t.counters), PROT_READ | PROT_WRITE, MAP_SHARED, SERVE_COUNTERS_FD, 0);
+	if (t.counters == MAP_FAILED) {
+		return cli_usage("--as-worker is for 'sgpu-run serve' alone");
+	}
+	close(SERVE_COUNTERS_FD);
+	/* A terminal's signals are for the supervisor, which tells its workers; SIGTERM is for this one alone. */
+	signal(SIGINT, SIG_IGN);
+	signal(SIGHUP, SIG_IGN);
+	sigemptyset(&term);
+	sigaddset(&term, SIGTERM);
+	sigprocmask(SIG_BLOCK, &term, NULL);
+	server->worker.shared_files = true;
+	status = worker_begin(&server->worker, NULL);
+	if (status == 0) {
+		status = run_loop(server, &error) == SGPU_OK ? 0 : cli_error(&error);
+	}
+	return status;
+}

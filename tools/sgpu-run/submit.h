@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A submission, by a runner in this process (verb_submit.c) or by a server (submit_remote.c).
+ */
+#ifndef SGPU_RUN_SUBMIT_H
+#define SGPU_RUN_SUBMIT_H
+
+#include "attested.h"
+#include "service.h"
+#include "worker.h"
+
+struct request {
+	struct worker worker;                   /* the key of an attested run is the last of its keys */
+	struct attested attested;
+	int in_fd;                              /* the batch; -1 while it is not open */
+	const char *in_name;
+	const char *trace, *output, *batch;
+	uint64_t timeout_ns;
+	bool stats, dry_run;
+	const char *socket;
+	struct service_path service;
+	bool local, remote;                     /* remote: a server runs the batch */
+};
+
+struct outputs {
+	struct sgpu_output response, trace;
+};
+
+/* Lets the server run the batch, which is open, and shows the response. An exit status. */
+int submit_remote(const struct request *r);
+
+#endif

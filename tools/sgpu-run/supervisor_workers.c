@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The supervisor's workers: how many there are, whose they are, and what becomes of those that end.
+ */
+#include "supervisor.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+
+#include "wire.h"
+
+#define START_PAUSE_NS UINT64_C(100000000)
+enum { START_PAUSES_MAX = 8 };
+
+void workers_dismiss(struct supervisor *s, struct process *process)
+{
+	if (process->tenant && process->tenant->process == process) {
+		process->tenant->process = NULL;
+	}
+	process_drain(process, s->stopping ? s->stop_ns : sgpu_now_ns() + s->server->drain_ns);
+}
+
+struct process *workers_find_spare(struct supervisor *s)
+{
+	for (int i = 0; i < SERVE_WORKERS_MAX; i++) {
+		struct process *p = &s->processes[i];
+
+		if (p->pid && p->ready && !p->draining && !p->tenant && p->generation == s->generation) {
+			return p;
+		}
+	}
+	return NULL;
+}
+
+/* Of a tenant that has nothing under way; the one that has been still for longest. */
+static struct process *find_idle(struct supervisor *s)
+{
+	struct process *idle = NULL;
+
+	for (int i = 0; i < SERVE_WORKERS_MAX; i++) {
+		struct process *p = &s->processes[i];
+
+		if (p->pid && !p->draining && p->tenant && process_in_flight(p) == 0 &&
+		    (!idle || p->tenant->last_ns < idle->tenant->last_ns)) {
+			idle = p;
+		}
+	}
+	return idle;
+}
+
+struct census {
+	unsigned all, coming, spare, leaving; /* leaving: they drain */
+};
+
+static struct census count_processes(const struct supervisor *s)
+{
+	const unsigned wanted = s->generation + s->reloading;
+	struct census c = { 0 };
+
+	for (int i = 0; i < SERVE_WORKERS_MAX; i++) {
+		const struct process *p = &s->processes[i];
+
+		c.all += p->pid != 0;
+		c.leaving += p->pid && p->draining;
+		c.coming += p->pid && !p->draining && !p->ready && p->generation == wanted;
+		c.spare += p->pid && !p->draining && p->ready && !p->tenant && p->generation == wanted;
+	}
+	return c;
+}
+
+static void start_worker(struct supervisor *s)
+{
+	struct sgpu_error error = { 0 };
+	struct process *p = s->processes;
+
+	while (p->pid) {
+		p++;
+	}
+	if (process_start(s->server, p, &error) != SGPU_OK) {
+		cli_warning("no worker: %s", error.text);
+		s->failures++;
+		s->start_ns = sgpu_now_ns() + START_PAUSE_NS;
+		return;
+	}
+	p->generation = s->generation + s->reloading;
+}
+
+/* As many spare ones as the options say, and one for each caller that waits, within the limit. While keys are read anew,
+ * one more may be there. */
+void workers_keep(struct supervisor *s)
+{
+	const struct census c = count_processes(s);
+	unsigned waiting = 0, wanted, all = c.all;
+
+	if (s->stopping || sgpu_now_ns() < s->start_ns) {
+		return;
+	}
+	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
+		waiting += s->callers[i].fd >= 0 && s->callers[i].waits;
+	}
+	wanted = waiting ? s->server->ahead + 1 : s->server->ahead;
+	wanted = wanted ? wanted : s->reloading || !s->served;
+	for (unsigned coming = c.coming + c.spare; coming < wanted; coming++) {
+		if (all >= s->server->workers + (s->reloading && coming == 0) || all >= SERVE_WORKERS_MAX) {
+			struct process *idle = waiting && c.leaving == 0 ? find_idle(s) : NULL;
+
+			if (idle) {
+				workers_dismiss(s, idle); /* for a tenant that waits */
+			}
+			return;
+		}
+		start_worker(s);
+		all++;
+	}
+}
+
+static void finish_reload(struct supervisor *s)
+{
+	s->generation++;
+	s->reloading = false;
+	cli_note("new workers serve; those with the keys from before end when their work has");
+	for (int i = 0; i < SERVE_WORKERS_MAX; i++) {
+		if (s->processes[i].pid && s->processes[i].generation != s->generation) {
+			workers_dismiss(s, &s->processes[i]);
+		}
+	}
+}
+
+/* A worker says that it can take work, or nothing more for ever. */
+void workers_hear(struct supervisor *s, struct process *p)
+{
+	struct wire_plain ready;
+	int rc = wire_receive(p->control, WIRE_READY, &ready, sizeof(ready), NULL, 0, NULL);
+
+	if (rc == SGPU_ETIMEOUT) {
+		return;
+	}
+	if (rc != SGPU_OK || p->ready) {
+		kill(p->pid, SIGKILL); /* it is as good as dead; the kernel says when it is */
+		close(p->control);
+		p->control = -1;
+		return;
+	}
+	p->ready = true;
+	s->failures = 0;
+	if (!s->served) {
+		s->served = true;
+		service_notify("READY=1");
+		cli_note("serving at '%s'", s->socket->path[0] ? s->socket->path : "the service manager's socket");
+	}
+	if (s->reloading && p->generation == s->generation + 1) {
+		finish_reload(s);
+	}
+}
+
+static void lament(struct supervisor *s, const struct process *p, int status)
+{
+	const uint64_t lost = process_in_flight(p);
+
+	if (p->draining && (lost == 0 || s->stopping)) {
+		return;
+	}
+	if (WIFSIGNALED(status)) {
+		cli_warning("worker %d was ended by signal %d; submissions that failed with it: %llu", (int)p->pid,
+			    WTERMSIG(status), (unsigned long long)lost);
+	} else {
+		cli_warning("worker %d ended with status %d; submissions that failed with it: %llu", (int)p->pid,
+			    WEXITSTATUS(status), (unsigned long long)lost);
+	}
+}
+
+static void bury(struct supervisor *s, struct process *p, int status)
+{
+	struct tenant *tenant = p->tenant;
+
+	lament(s, p, status);
+	if (tenant) {
+		tenant->done += atomic_load(&p->counters->done);
+		tenant->failed += atomic_load(&p->counters->failed) + process_in_flight(p);
+		tenant->process = tenant->process == p ? NULL : tenant->process;
+	}
+	if (!p->ready && !s->stopping) {
+		const unsigned pauses = s->failures < START_PAUSES_MAX ? s->failures : START_PAUSES_MAX;
+
+		s->failures++;
+		s->start_ns = sgpu_now_ns() + (START_PAUSE_NS << pauses);
+		if (!s->served) {
+			/* It has said why. */
+			s->status = WIFEXITED(status) && WEXITSTATUS(status) ? WEXITSTATUS(status) :
+				    sgpu_exit_status(SGPU_ESYSTEM);
+		} else if (s->reloading && p->generation == s->generation + 1) {
+			s->reloading = false;
+			cli_warning("no worker starts with the new keys: those from before go on");
+		}
+	}
+	process_bury(p);
+}
+
+void workers_reap(struct supervisor *s)
+{
+	int status;
+	pid_t pid;
+
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+		for (int i = 0; i < SERVE_WORKERS_MAX; i++) {
+			if (s->processes[i].pid == pid) {
+				bury(s, &s->processes[i], status);
+				break;
+			}
+		}
+	}
+}

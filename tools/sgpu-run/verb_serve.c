@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sgpu-run serve: a service that takes batches from the users of this machine. The supervisor is here and in supervisor.c;
+ * what it starts comes by here, too, and goes to serve_worker.c.
+ */
+#include <string.h>
+#include <sys/resource.h>
+
+#include <sgpu/base.h>
+
+#include "cli_harden.h"
+#include "serve.h"
+#include "verbs.h"
+
+static const uint64_t DEFAULT_DRAIN_NS = UINT64_C(30000000000);
+enum { DEFAULT_WORKERS = 8, DEFAULT_AHEAD = 1, DEFAULT_SUBMISSIONS = 64 };
+
+const struct cli_option serve_options[] = {
+	CLI_COMMON,
+	WORKER_OPTIONS(struct server, worker),
+	{ "socket", 0, "PATH", "where clients connect (default: see SGPU_SOCKET)", CLI_TEXT(struct server, socket) },
+	{ "everybody", 0, NULL, "let all users of this machine connect, not this one alone",
+	  CLI_FLAG(struct server, everybody) },
+	{ "workers", 0, "N", "at most so many worker processes (default: 8)",
+	  CLI_NUMBER(struct server, workers, 1, SERVE_WORKERS_MAX) },
+	{ "ahead", 0, "N", "worker processes that wait for new users (default: 1)",
+	  CLI_NUMBER(struct server, ahead, 0, SERVE_WORKERS_MAX) },
+	{ "submissions", 0, "N", "most batches of one user at a time (default: 64)",
+	  CLI_NUMBER(struct server, submissions, 1, SERVE_SUBMISSIONS_MAX) },
+	{ "drain", 0, "DURATION", "how long work may go on after SIGTERM (default: 30s)",
+	  CLI_DURATION(struct server, drain_ns, 0) },
+	{ "as-worker", 0, NULL, "what the server starts its workers with", CLI_FLAG(struct server, as_worker) },
+	CLI_END,
+};
+
+static int check_server(const struct server *server)
+{
+	const struct worker *w = &server->worker;
+
+	for (int i = 0; i < w->key_paths.count; i++) {
+		if (cli_is_standard(w->key_paths.items[i]) || !strncmp(w->key_paths.items[i], "fd:", 3)) {
+			return cli_usage("a server's keys are files, since each of its workers reads them");
+		}
+	}
+	if (w->owners.count > 0 && !w->state) {
+		return cli_usage("a server with --owners needs --state, where its workers record what they took");
+	}
+	return worker_check(w);
+}
+
+/* Each connection that waits takes one, each worker two. */
+static void raise_descriptor_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+		limit.rlim_cur = limit.rlim_max;
+		(void)setrlimit(RLIMIT_NOFILE, &limit);
+	}
+}
+
+static int serve(struct server *server)
+{
+	struct service_socket socket = SERVICE_SOCKET_INIT;
+	struct service_path path;
+	struct sgpu_error error = { 0 };
+	int rc, status;
+
+	rc = service_find(server->socket, &path, &error);
+	if (rc == SGPU_OK) {
+		rc = service_listen(&path, server->everybody, &socket, &error);
+	}
+	status = rc == SGPU_OK ? supervise(server, &socket) : cli_error(&error);
+	service_close(&socket);
+	return status;
+}
+
+int verb_serve(int argc, char **argv)
+{
+	static struct server server = { .worker = WORKER_INIT, .workers = DEFAULT_WORKERS, .ahead = DEFAULT_AHEAD,
+					.submissions = DEFAULT_SUBMISSIONS };
+	char **none;
+	int status;
+
+	server.drain_ns = DEFAULT_DRAIN_NS;
+	server.argc = argc;
+	server.argv = argv;
+	status = cli_read(argc, argv, &server, &none);
+	if (status == 0) {
+		status = check_server(&server);
+	}
+	if (status == 0) {
+		raise_descriptor_limit();
+		if (server.as_worker) {
+			status = serve_as_worker(&server);
+		} else {
+			cli_harden();
+			status = serve(&server);
+		}
+	}
+	return worker_end(&server.worker, status);
+}

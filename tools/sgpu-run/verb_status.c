@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sgpu-run status: what the server tells of itself.
+ */
+#include <inttypes.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+#include <sgpu/json.h>
+
+#include "service.h"
+#include "verbs.h"
+#include "wire.h"
+
+enum { PATIENCE_MS = 10000, CELL_MAX = 32 };
+
+struct question {
+	const char *socket;
+};
+
+const struct cli_option status_options[] = {
+	CLI_COMMON,
+	{ "socket", 0, "PATH", "of the server (default: see SGPU_SOCKET)", CLI_TEXT(struct question, socket) },
+	CLI_END,
+};
+
+static int ask(const struct service_path *path, json_t **status, struct sgpu_error *error)
+{
+	struct wire_status *answer = calloc(1, sizeof(*answer));
+	struct wire_plain question;
+	struct pollfd wait = { .fd = -1, .events = POLLIN };
+	int rc = answer ? service_connect(path, &wait.fd, error) : sgpu_fail_nomem(error);
+
+	*status = NULL;
+	if (rc < 0) {
+		goto out;
+	}
+	(void)wire_send(wait.fd, WIRE_STATUS, &question, sizeof(question), NULL, 0);
+	if (poll(&wait, 1, PATIENCE_MS) <= 0) {
+		rc = sgpu_fail(error, SGPU_ESYSTEM, "the server at '%s' does not answer", path->text);
+		goto out;
+	}
+	rc = wire_receive(wait.fd, WIRE_STATUS_IS, answer, sizeof(*answer), NULL, 0, error);
+	if (rc == SGPU_ECANCELED || rc == SGPU_ETIMEOUT) {
+		rc = sgpu_fail(error, SGPU_ESYSTEM, "the server at '%s' has ended", path->text);
+	}
+	if (rc < 0) {
+		goto out;
+	}
+	answer->text[sizeof(answer->text) - 1] = '\0';
+	rc = sgpu_json_parse(answer->text, strlen(answer->text), status, NULL, NULL, error);
+out:
+	if (wait.fd >= 0) {
+		close(wait.fd);
+	}
+	free(answer);
+	return rc;
+}
+
+static const char *number_text(const json_t *object, const char *name, char text[CELL_MAX])
+{
+	const json_t *value = json_object_get(object, name);
+
+	snprintf(text, CELL_MAX, json_is_integer(value) ? "%" JSON_INTEGER_FORMAT : "", json_integer_value(value));
+	return text;
+}
+
+static int print_workers(const json_t *status)
+{
+	struct cli_table table = { .cells = NULL };
+	char cells[5][CELL_MAX];
+	const json_t *one;
+	size_t i;
+
+	cli_row(&table, "WORKER", "STATE", "USER", "IN FLIGHT", "DONE", "FAILED");
+	json_array_foreach(json_object_get(status, "workers"), i, one) {
+		cli_row(&table, number_text(one, "pid", cells[0]), json_string_value(json_object_get(one, "state")),
+			number_text(one, "uid", cells[1]), number_text(one, "in_flight", cells[2]),
+			number_text(one, "done", cells[3]), number_text(one, "failed", cells[4]));
+	}
+	return cli_table_print(&table);
+}
+
+static int print_tenants(const json_t *status)
+{
+	struct cli_table table = { .cells = NULL };
+	char cells[5][CELL_MAX];
+	const json_t *one;
+	size_t i;
+
+	cli_row(&table, "USER", "WAITING", "IN FLIGHT", "DONE", "FAILED");
+	json_array_foreach(json_object_get(status, "tenants"), i, one) {
+		cli_row(&table, number_text(one, "uid", cells[0]), number_text(one, "waiting", cells[1]),
+			number_text(one, "in_flight", cells[2]), number_text(one, "done", cells[3]),
+			number_text(one, "failed", cells[4]));
+	}
+	return cli_table_print(&table);
+}
+
+static int print_status(const json_t *status)
+{
+	const json_t *version = json_object_get(status, "version");
+	char pid[CELL_MAX];
+	int exit_status;
+
+	printf("server %s, version %s, up %.0f s\n\n", number_text(status, "pid", pid),
+	       json_is_string(version) ? json_string_value(version) : "unknown",
+	       (double)json_integer_value(json_object_get(status, "uptime_ns")) / 1e9);
+	exit_status = print_workers(status);
+	printf("\n");
+	return exit_status ? exit_status : print_tenants(status);
+}
+
+int verb_status(int argc, char **argv)
+{
+	struct question question = { .socket = NULL };
+	struct service_path path;
+	struct sgpu_error error = { 0 };
+	json_t *status = NULL;
+	char **none;
+	int rc, exit_status = cli_read(argc, argv, &question, &none);
+
+	if (exit_status) {
+		return exit_status;
+	}
+	rc = service_find(question.socket, &path, &error);
+	if (rc == SGPU_OK) {
+		rc = ask(&path, &status, &error);
+	}
+	if (rc != SGPU_OK) {
+		return cli_error(&error);
+	}
+	if (cli_json) {
+		return cli_print_json(status, stdout, JSON_COMPACT);
+	}
+	exit_status = print_status(json_object_get(status, "status"));
+	json_decref(status);
+	return exit_status;
+}

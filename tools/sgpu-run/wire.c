@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * See wire.h. Every byte that comes in is hostile: sizes are exact, and what is too much is no message.
+ */
+#include "wire.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+enum { MAGIC = 0x53475055, RECEIVED_FDS = 16 };
+
+union control {
+	struct cmsghdr header; /* for its alignment */
+	char data[CMSG_SPACE(RECEIVED_FDS * sizeof(int))];
+};
+
+bool wire_send(int socket, enum wire_kind kind, void *message, size_t size, const int *fds, int count)
+{
+	struct wire_header *header = message;
+	struct iovec part = { .iov_base = message, .iov_len = size };
+	struct msghdr packet = { .msg_iov = &part, .msg_iovlen = 1 };
+	union control control;
+	ssize_t sent;
+
+	*header = (struct wire_header){ .magic = MAGIC, .version = WIRE_VERSION, .kind = (uint16_t)kind,
+					.size = (uint32_t)size };
+	if (count > 0) {
+		memset(&control, 0, sizeof(control));
+		packet.msg_control = control.data;
+		packet.msg_controllen = CMSG_SPACE((size_t)count * sizeof(int));
+		control.header.cmsg_level = SOL_SOCKET;
+		control.header.cmsg_type = SCM_RIGHTS;
+		control.header.cmsg_len = CMSG_LEN((size_t)count * sizeof(int));
+		memcpy(CMSG_DATA(&control.header), fds, (size_t)count * sizeof(int));
+	}
+	do {
+		sent = sendmsg(socket, &packet, MSG_NOSIGNAL | MSG_DONTWAIT);
+	} while (sent < 0 && errno == EINTR);
+	return sent == (ssize_t)size;
+}
+
+/* All descriptors of a packet, however many control messages bring them; those beyond `most` are closed. Returns their
+ * number. */
+static int take_descriptors(struct msghdr *packet, int *fds, int most)
+{
+	int count = 0;
+
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(packet); c; c = CMSG_NXTHDR(packet, c)) {
+		const size_t here = c->cmsg_len < CMSG_LEN(0) ? 0 : (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+		for (size_t i = 0; c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && i < here; i++) {
+			int fd;
+
+			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(fd));
+			if (count < most) {
+				fds[count] = fd;
+			} else {
+				close(fd);
+			}
+			count++;
+		}
+	}
+	return count;
+}
+
+/* The packet, or what came in its place. `flags` are recvmsg's. */
+static int receive(int socket, struct msghdr *packet, int flags, ssize_t *size)
+{
+	bool reset = false;
+
+	for (;;) {
+		*size = recvmsg(socket, packet, flags | MSG_DONTWAIT | MSG_CMSG_CLOEXEC | MSG_TRUNC);
+		if (*size > 0) {
+			return SGPU_OK;
+		}
+		if (*size < 0 && errno == ECONNRESET && !reset) {
+			reset = true; /* the peer closed before it had read all: what it sent is still there */
+			continue;
+		}
+		if (*size == 0 || (errno != EINTR && errno != EAGAIN && errno != EWOULDBLOCK)) {
+			return SGPU_ECANCELED;
+		}
+		if (errno != EINTR) {
+			return SGPU_ETIMEOUT;
+		}
+	}
+}
+
+static int check_header(const struct wire_header *header, ssize_t size, struct sgpu_error *error)
+{
+	if (size < (ssize_t)sizeof(*header) || header->magic != MAGIC) {
+		return sgpu_fail(error, SGPU_EINVALID, "the message is none of this protocol");
+	}
+	if (header->version != WIRE_VERSION) {
+		return sgpu_fail(error, SGPU_EINVALID, "client and server are of different versions");
+	}
+	if (header->kind == 0 || header->kind >= WIRE_KINDS || header->size != (size_t)size || header->zero != 0) {
+		return sgpu_fail(error, SGPU_EINVALID, "the message is malformed");
+	}
+	return SGPU_OK;
+}
+
+int wire_receive(int socket, enum wire_kind kind, void *message, size_t size, int *fds, int count,
+		 struct sgpu_error *error)
+{
+	const struct wire_header *header = message;
+	struct iovec part = { .iov_base = message, .iov_len = size };
+	union control control;
+	struct msghdr packet = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.data,
+				 .msg_controllen = sizeof(control.data) };
+	int received[RECEIVED_FDS], got, rc;
+	ssize_t bytes;
+
+	rc = receive(socket, &packet, 0, &bytes);
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	got = take_descriptors(&packet, received, RECEIVED_FDS);
+	rc = check_header(header, bytes, error);
+	if (rc == SGPU_OK && (bytes != (ssize_t)size || header->kind != kind)) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "the message is not the one that is expected");
+	}
+	if (rc == SGPU_OK && (got != count || (packet.msg_flags & MSG_CTRUNC))) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "the message has another number of descriptors than %d", count);
+	}
+	for (int i = 0; i < got && i < RECEIVED_FDS; i++) {
+		if (rc == SGPU_OK) {
+			fds[i] = received[i];
+		} else {
+			close(received[i]);
+		}
+	}
+	return rc;
+}
+
+int wire_peek(int socket, enum wire_kind *kind, struct sgpu_error *error)
+{
+	struct wire_header header;
+	struct iovec part = { .iov_base = &header, .iov_len = sizeof(header) };
+	struct msghdr packet = { .msg_iov = &part, .msg_iovlen = 1 };
+	ssize_t size;
+	int rc = receive(socket, &packet, MSG_PEEK, &size);
+
+	if (rc == SGPU_OK) {
+		rc = check_header(&header, size, error);
+	}
+	*kind = rc == SGPU_OK ? (enum wire_kind)header.kind : WIRE_KINDS;
+	return rc;
+}
+
+void wire_refuse(int socket, const struct sgpu_error *error)
+{
+	struct wire_answer answer;
+
+	memset(&answer, 0, sizeof(answer));
+	answer.error = *error;
+	wire_send(socket, WIRE_ANSWER, &answer, sizeof(answer), NULL, 0);
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The messages of sgpu-run serve: one packet of a SOCK_SEQPACKET socket each, of a fixed size, in the byte order of the
+ * machine. Client and server are programs of one machine; a client of another version is refused.
+ *
+ *   client -> server    WIRE_STATUS, answered with WIRE_STATUS_IS; or WIRE_SUBMIT, which the server does not read:
+ *   server -> worker    WIRE_TAKE with the connection, whose next message is that WIRE_SUBMIT
+ *   client -> worker    WIRE_SUBMIT with two descriptors, then WIRE_PROGRESS as often as it likes
+ *   worker -> client    WIRE_TAKEN, WIRE_PROGRESS_IS for each WIRE_PROGRESS, WIRE_ANSWER at the end
+ *   worker -> server    WIRE_READY once it can take work; server -> worker: WIRE_DRAIN, take no more and end
+ *
+ * Whoever closes a connection ends what it was for: a client its run, the server its workers.
+ */
+#ifndef SGPU_RUN_WIRE_H
+#define SGPU_RUN_WIRE_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <sgpu/error.h>
+
+#include "report.h"
+
+enum wire_kind {
+	WIRE_STATUS = 1, WIRE_SUBMIT, WIRE_PROGRESS,
+	WIRE_STATUS_IS, WIRE_TAKEN, WIRE_ANSWER, WIRE_PROGRESS_IS,
+	WIRE_READY, WIRE_TAKE, WIRE_DRAIN,
+	WIRE_KINDS
+};
+
+enum { WIRE_TEXT_MAX = 1 << 16, WIRE_FDS_MAX = 2, WIRE_VERSION = 1 };
+
+struct wire_header {
+	uint32_t magic;
+	uint16_t version, kind;
+	uint32_t size;          /* of the whole message */
+	uint32_t zero;
+};
+
+/* What its two descriptors are: the batch, then the response. */
+struct wire_submit {
+	struct wire_header header;
+	uint64_t timeout_ns;    /* 0: none */
+	uint64_t replaced_device, replaced_inode; /* the file whose place the response takes; 0: none */
+	char in_name[PATH_MAX], out_name[PATH_MAX]; /* for messages */
+};
+
+struct wire_answer {
+	struct wire_header header;
+	struct sgpu_error error; /* code SGPU_OK: done */
+	struct report report;
+};
+
+struct wire_progress {
+	struct wire_header header;
+	struct sgpu_run_progress progress;
+	uint64_t bytes_in_all;
+};
+
+struct wire_take {
+	struct wire_header header;
+	uint64_t uid;           /* of the client, as the kernel says */
+};
+
+struct wire_status {
+	struct wire_header header;
+	char text[WIRE_TEXT_MAX]; /* JSON */
+};
+
+/* Any message without a body: status, progress, taken, ready, drain. */
+struct wire_plain {
+	struct wire_header header;
+};
+
+/* Fills in the header and sends all of the message, never blocking; false: the peer has gone, or takes no more. */
+bool wire_send(int socket, enum wire_kind kind, void *message, size_t size, const int *fds, int count);
+
+/* Receives one message of `kind`, whose whole size is `size`, never blocking, and exactly `count` descriptors with it, to
+ * be closed by the caller. Returns 0; SGPU_ECANCELED when the peer has gone; SGPU_ETIMEOUT when there is nothing;
+ * SGPU_EINVALID for anything else, of which no descriptor is left. */
+SGPU_MUST_CHECK int wire_receive(int socket, enum wire_kind kind, void *message, size_t size, int *fds, int count,
+				 struct sgpu_error *error);
+
+/* The kind of the message that comes next, which stays where it is, as do its descriptors. Returns as wire_receive. */
+SGPU_MUST_CHECK int wire_peek(int socket, enum wire_kind *kind, struct sgpu_error *error);
+
+/* Sends an answer that is an error. */
+void wire_refuse(int socket, const struct sgpu_error *error);
+
+#endif
