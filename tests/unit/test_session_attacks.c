@@ -8,7 +8,9 @@
 #include <channel/processor/request.h>
 
 #include "channel/wire.h"
-#include "secure/group_server.c" /* a server is looked into: what it leaves of a group */
+/* A server and its worker are looked into: what they leave of a group. */
+#include "secure/group_server.c"
+#include "secure/group_worker.c"
 
 #include "session_harness.h"
 
@@ -443,6 +445,21 @@ UNIT_TEST(two_sessions_of_one_worker_do_not_reach_each_other)
 	sgpu_device_close(&device);
 }
 
+static bool is_zero(const void *data, size_t size)
+{
+	const uint8_t *bytes = data;
+
+	while (size > 0 && bytes[size - 1] == 0) {
+		size--;
+	}
+	return size == 0;
+}
+
+static bool is_clean(const struct sgpu_group_server *server)
+{
+	return is_zero(server->text, sizeof(*server->text)) && is_zero(server->worker->results, SGPU_GROUP_BYTES);
+}
+
 UNIT_TEST(a_server_keeps_neither_the_items_of_a_group_nor_what_it_answered)
 {
 	const struct sgpu_group_config config = { .operations = operations };
@@ -454,19 +471,18 @@ UNIT_TEST(a_server_keeps_neither_the_items_of_a_group_nor_what_it_answered)
 	const struct sgpu_item items[] = { { .kind = SGPU_ITEM_ALLOC, .buffer = 4, .size = 8 },
 					   { .kind = SGPU_ITEM_COPY_IN, .buffer = 4, .tail = secret, .tail_size = 8 },
 					   { .kind = SGPU_ITEM_COPY_OUT, .buffer = 4, .size = 8 } };
+	const struct sgpu_item late[] = { items[2], items[0] };
 
 	REQUIRE(sgpu_secure_create(device, NULL, &context, &error) == SGPU_OK);
 	REQUIRE(sgpu_group_server_create(context, &config, &server, &error) == SGPU_OK);
 	REQUIRE(sgpu_group_client_open(&owner, handle, server, &sender, &error) == SGPU_OK);
 	CHECK(send_items(sender, items, 3) == SGPU_OK);
-	for (size_t i = 0; i < sizeof(*server->text); i++) {
-		REQUIRE(((const uint8_t *)server->text)[i] == 0);
-	}
-	/* One that fails. */
+	CHECK(is_clean(server));
+	/* One that fails, and one that fails behind a result. */
 	CHECK(send_items(sender, items, 3) == SGPU_EUSAGE);
-	for (size_t i = 0; i < sizeof(*server->text); i++) {
-		REQUIRE(((const uint8_t *)server->text)[i] == 0);
-	}
+	CHECK(is_clean(server));
+	CHECK(send_items(sender, late, 2) == SGPU_EUSAGE);
+	CHECK(is_clean(server));
 	sgpu_group_client_close(&sender);
 	sgpu_group_server_free(&server);
 	sgpu_secure_destroy(&context);
