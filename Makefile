@@ -42,7 +42,7 @@ $(if $(filter-out address thread fuzzer,$(SANITIZE)),$(error SANITIZE is address
 $(if $(filter-out 0,$(CUDA)),$(if $(NVCC),,$(error CUDA=1 needs nvcc: give NVCC=, or CUDA=0)))
 
 VERSION := $(shell sed -n 's/.*define SGPU_VERSION "\(.*\)"/\1/p' include/sgpu/version.h)
-PARTS := base manifest crypto seal batch device ops stage transfer ring channel secure run attest bench
+PARTS := base manifest crypto seal batch device ops stage transfer ring channel secure run remote attest bench
 WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wpointer-arith -Wformat=2
 # Fortify needs optimisation, and the sanitizers do its work better.
 HARDEN := -fstack-protector-strong -fPIC -fvisibility=hidden \
@@ -108,7 +108,7 @@ GPU_UNITS := $(GPU_SOURCES:tests/gpu/%.c=$(BUILD)/unit/%)
 GPU_TOOLS := $(patsubst tests/gpu/%.c,$(BUILD)/gpu/%,$(filter-out $(GPU_SOURCES),$(wildcard tests/gpu/*.c)))
 FUZZERS := $(FUZZ_SOURCES:tests/fuzz/%.c=$(BUILD)/fuzz/%)
 # What an example draws with needs libpng.
-EXAMPLES := $(if $(filter 1,$(call have_header,png.h)),$(patsubst %.c,$(BUILD)/examples/%,$(notdir $(wildcard examples/*/*.c))))
+EXAMPLES := $(if $(filter 1,$(call have_header,png.h)),$(BUILD)/examples/brain-report) $(BUILD)/examples/train
 BENCHES := $(BENCH_SOURCES:tests/bench/%.c=$(BUILD)/bench/%)
 # Found beside the programs, as ../lib/sgpu/sgpu-cuda.so.
 PLUGIN := $(if $(filter-out 0,$(CUDA)),$(BUILD)/lib/sgpu/sgpu-cuda.so)
@@ -215,6 +215,9 @@ $(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(HARNESS) $(LIB)
 	$(call link)
 
 $(BUILD)/interop/%: $(BUILD)/obj/tests/interop/%.o $(LIB)
+	$(call link)
+
+$(BUILD)/examples/train: $(BUILD)/obj/examples/session/train.o $(LIB)
 	$(call link)
 
 vpath %.c $(wildcard examples/*)

@@ -26,6 +26,7 @@
 #include <sgpu/secure.h>
 #include <sgpu/replay.h>
 #include <sgpu/run.h>
+#include <sgpu/remote.h>
 #include <sgpu/attest.h>
 #include <sgpu/bench.h>
 

@@ -20,7 +20,7 @@ enum {
 	SGPU_GROUP_BYTES = SGPU_GROUP_MAX - SGPU_TAG_SIZE, /* of items, and of answers */
 	SGPU_GROUP_ITEMS = 128,        /* in one group */
 	SGPU_GROUP_BUFFERS = 256,      /* handles are below */
-	SGPU_GROUP_OBJECTS = 64,       /* keys, and modules */
+	SGPU_GROUP_OBJECTS = 64,       /* keys, modules, and jobs */
 	SGPU_GROUP_STREAMS = 8,
 	SGPU_GROUP_NAME_MAX = 64,      /* of an operation or a function */
 	SGPU_GROUP_TEXT_MAX = 160,     /* of an item that failed */
@@ -46,6 +46,9 @@ enum sgpu_item_kind {
 	SGPU_ITEM_MODULE_FREE, /* object */
 	SGPU_ITEM_MODULE_RUN,  /* object; tail: struct sgpu_item_call */
 	SGPU_ITEM_WAIT,        /* stream waits for what stream `other` has been given so far */
+	SGPU_ITEM_JOB_LOAD,    /* object; tail: the text of a manifest */
+	SGPU_ITEM_JOB_FREE,    /* object */
+	SGPU_ITEM_JOB_RUN,     /* object; tail: struct sgpu_item_call with nothing but ranges */
 	SGPU_ITEM_KINDS
 };
 

@@ -39,6 +39,9 @@ static const struct {
 	[SGPU_ITEM_MODULE_FREE] = { OBJECT, 0, 0 },
 	[SGPU_ITEM_MODULE_RUN] = { STREAM | OBJECT, CALL_MIN, SGPU_GROUP_BYTES },
 	[SGPU_ITEM_WAIT] = { STREAM | OTHER, 0, 0 },
+	[SGPU_ITEM_JOB_LOAD] = { OBJECT, 1, SGPU_GROUP_BYTES },
+	[SGPU_ITEM_JOB_FREE] = { OBJECT, 0, 0 },
+	[SGPU_ITEM_JOB_RUN] = { STREAM | OBJECT, CALL_MIN, SGPU_GROUP_BYTES },
 };
 
 /* Whether it is an item, whose handles can be some. */

@@ -24,6 +24,21 @@ struct sgpu_group_operation {
 	int (*run)(struct sgpu_launch *launch, const struct sgpu_group_launch *call);
 };
 
+/* What makes and runs jobs: manifests whose operations work on the session's buffers (lib/remote/job.c). */
+struct sgpu_group_jobs {
+	/* Makes a job of a manifest's text, with *bytes of device memory of its own, `most` at most. */
+	int (*load)(struct sgpu_device *device, const char *text, size_t size, uint64_t most, void **job, uint64_t *bytes,
+		    struct sgpu_error *error);
+	/* None of its runs is left. */
+	void (*free)(void **job);
+	/* Enqueues the operations. ranges: one for each INPUT, OUTPUT and INPUT_OUTPUT of the manifest, in its order. *run
+	 * is set also when this fails, and some of them may have been enqueued then. */
+	int (*start)(void *job, struct sgpu_stream *stream, const struct sgpu_device_range *ranges, int count, void **run,
+		     struct sgpu_error *error);
+	/* When the stream is idle: returns the code of the first operation that failed, and frees the run. Accepts NULL. */
+	int (*end)(void **run, struct sgpu_error *error);
+};
+
 struct sgpu_group_config {
 	/* Memory that the session shares, and may change at any time; it can not become smaller. What is there is read once.
 	 * NULL: none. */
@@ -32,6 +47,7 @@ struct sgpu_group_config {
 	uint64_t memory_limit;          /* bytes of buffers that the session may have; 0: as the context has */
 	const struct sgpu_group_operation *operations; /* ends with a NULL name; NULL: none */
 	bool modules;                   /* the session may bring code */
+	const struct sgpu_group_jobs *jobs; /* NULL: none */
 };
 
 /* ---- group_worker.c ---- */

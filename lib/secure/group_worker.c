@@ -9,38 +9,9 @@
 #include <sgpu/secret.h>
 
 #include "channel/wire.h"
-#include "secure/group.h"
+#include "secure/group_state.h"
 
 enum { ARGUMENTS_MAX = 128 };
-
-struct buffer {
-	sgpu_devptr memory;            /* 0: there is none */
-	uint64_t size;
-};
-
-/* A launch that was enqueued. */
-struct launch {
-	struct sgpu_group_launch call;
-	const struct sgpu_group_operation *operation;
-	struct sgpu_device_range ranges[SGPU_MODULE_RANGES_MAX];
-};
-
-struct sgpu_group_worker {
-	struct sgpu_secure *context;
-	struct sgpu_device *device;
-	struct sgpu_group_config config;
-	uint64_t used;                 /* bytes of buffers */
-	struct buffer buffers[SGPU_GROUP_BUFFERS];
-	struct sgpu_device_key *keys[SGPU_GROUP_OBJECTS];
-	struct sgpu_device_module *modules[SGPU_GROUP_OBJECTS];
-	struct sgpu_stream *streams[SGPU_GROUP_STREAMS];
-	/* of the group at work */
-	struct sgpu_item items[SGPU_GROUP_ITEMS];
-	struct sgpu_task tasks[SGPU_GROUP_ITEMS];
-	struct launch *launches[SGPU_GROUP_ITEMS];
-	uint8_t *results;              /* secret memory: SGPU_GROUP_BYTES, one result behind the other */
-	size_t results_size;
-};
 
 int sgpu_group_worker_create(struct sgpu_secure *context, const struct sgpu_group_config *config,
 			     struct sgpu_group_worker **worker, struct sgpu_error *error)
@@ -59,19 +30,6 @@ int sgpu_group_worker_create(struct sgpu_secure *context, const struct sgpu_grou
 	return SGPU_OK;
 }
 
-/* Waits for all that the session has enqueued. */
-static int wait_idle(struct sgpu_group_worker *w, struct sgpu_error *error)
-{
-	int rc = SGPU_OK;
-
-	for (int i = 0; i < SGPU_GROUP_STREAMS; i++) {
-		int synced = w->streams[i] ? sgpu_stream_sync(w->streams[i], rc == SGPU_OK ? error : NULL) : SGPU_OK;
-
-		rc = rc == SGPU_OK ? synced : rc;
-	}
-	return rc;
-}
-
 void sgpu_group_worker_free(struct sgpu_group_worker **worker)
 {
 	struct sgpu_group_worker *w = worker ? *worker : NULL;
@@ -86,6 +44,7 @@ void sgpu_group_worker_free(struct sgpu_group_worker **worker)
 		sgpu_device_key_free(&w->keys[i]);
 		sgpu_device_module_free(&w->modules[i]);
 	}
+	sgpu_group_free_jobs(w);
 	for (int i = 0; i < SGPU_GROUP_BUFFERS; i++) {
 		sgpu_device_free(w->device, &w->buffers[i].memory, w->buffers[i].size);
 	}
@@ -95,23 +54,6 @@ void sgpu_group_worker_free(struct sgpu_group_worker **worker)
 }
 
 /* ---- what items name ---- */
-static int find_range(const struct sgpu_group_worker *w, uint32_t handle, uint64_t offset, uint64_t size,
-		      struct sgpu_device_range *range, struct sgpu_error *error)
-{
-	const struct buffer *b = handle < SGPU_GROUP_BUFFERS ? &w->buffers[handle] : NULL;
-
-	if (!b || !b->memory) {
-		return sgpu_fail(error, SGPU_EUSAGE, "there is no buffer %u", (unsigned)handle);
-	}
-	if (offset > b->size || size > b->size - offset) {
-		return sgpu_fail(error, SGPU_EUSAGE, "%llu bytes from %llu are not in buffer %u of %llu bytes",
-				 (unsigned long long)size, (unsigned long long)offset, (unsigned)handle,
-				 (unsigned long long)b->size);
-	}
-	*range = (struct sgpu_device_range){ b->memory + offset, size };
-	return SGPU_OK;
-}
-
 static int find_area(const struct sgpu_group_worker *w, uint64_t offset, uint64_t size, uint8_t **area,
 		     struct sgpu_error *error)
 {
@@ -134,21 +76,16 @@ static int find_stream(struct sgpu_group_worker *w, uint32_t handle, struct sgpu
 	return rc;
 }
 
-static int no_object(const char *what, uint32_t handle, bool there, struct sgpu_error *error)
-{
-	return sgpu_fail(error, SGPU_EUSAGE, there ? "there is a %s %u already" : "there is no %s %u", what, (unsigned)handle);
-}
-
 /* ---- memory ---- */
 static int alloc_buffer(struct sgpu_group_worker *w, const struct sgpu_item *item, struct sgpu_error *error)
 {
-	struct buffer *b = &w->buffers[item->buffer];
+	struct sgpu_group_buffer *b = &w->buffers[item->buffer];
 	int rc;
 
 	if (b->memory) {
-		return no_object("buffer", item->buffer, true, error);
+		return sgpu_group_no_object("buffer", item->buffer, true, error);
 	}
-	if (w->config.memory_limit > 0 && item->size > w->config.memory_limit - w->used) {
+	if (item->size > sgpu_group_memory_left(w)) {
 		return sgpu_fail(error, SGPU_ENOMEM, "%llu bytes are more than the session may have",
 				 (unsigned long long)item->size);
 	}
@@ -162,13 +99,13 @@ static int alloc_buffer(struct sgpu_group_worker *w, const struct sgpu_item *ite
 
 static int free_buffer(struct sgpu_group_worker *w, const struct sgpu_item *item, struct sgpu_error *error)
 {
-	struct buffer *b = &w->buffers[item->buffer];
+	struct sgpu_group_buffer *b = &w->buffers[item->buffer];
 	int rc;
 
 	if (!b->memory) {
-		return no_object("buffer", item->buffer, false, error);
+		return sgpu_group_no_object("buffer", item->buffer, false, error);
 	}
-	rc = wait_idle(w, error);
+	rc = sgpu_group_wait_idle(w, error);
 	if (rc == SGPU_OK) {
 		w->used -= b->size;
 		sgpu_device_free(w->device, &b->memory, b->size);
@@ -182,7 +119,7 @@ static int move_bytes(struct sgpu_group_worker *w, const struct sgpu_item *item,
 	uint64_t size = item->kind == SGPU_ITEM_COPY_IN ? item->tail_size : item->size;
 	struct sgpu_device_range range;
 	uint8_t *area = NULL;
-	int rc = find_range(w, item->buffer, item->offset, size, &range, &task->error);
+	int rc = sgpu_group_find_range(w, item->buffer, item->offset, size, &range, &task->error);
 
 	if (rc == SGPU_OK && (item->kind == SGPU_ITEM_AREA_IN || item->kind == SGPU_ITEM_AREA_OUT)) {
 		rc = find_area(w, item->other_offset, size, &area, &task->error);
@@ -216,7 +153,7 @@ static int load_key(struct sgpu_group_worker *w, const struct sgpu_item *item, s
 	int rc;
 
 	if (w->keys[item->object]) {
-		return no_object("key", item->object, true, error);
+		return sgpu_group_no_object("key", item->object, true, error);
 	}
 	sgpu_take_bytes(&reader, keys.salt, sizeof(keys.salt));
 	sgpu_take_bytes(&reader, keys.commitment, sizeof(keys.commitment));
@@ -234,11 +171,11 @@ static int open_or_seal(struct sgpu_group_worker *w, const struct sgpu_item *ite
 	const bool opens = item->kind == SGPU_ITEM_OPEN;
 	struct sgpu_device_key *key = w->keys[item->object];
 	struct sgpu_device_range in, out;
-	int rc = key ? find_range(w, item->buffer, item->offset, item->size, &in, &task->error) :
-		       no_object("key", item->object, false, &task->error);
+	int rc = key ? sgpu_group_find_range(w, item->buffer, item->offset, item->size, &in, &task->error) :
+		       sgpu_group_no_object("key", item->object, false, &task->error);
 
 	if (rc == SGPU_OK) {
-		rc = find_range(w, item->other, item->other_offset,
+		rc = sgpu_group_find_range(w, item->other, item->other_offset,
 				opens ? sgpu_opened_size(item->size) : sgpu_run_sealed_size(item->size, item->last), &out,
 				&task->error);
 	}
@@ -259,20 +196,9 @@ static int open_or_seal(struct sgpu_group_worker *w, const struct sgpu_item *ite
 }
 
 /* ---- operations and modules ---- */
-static int find_ranges(const struct sgpu_group_worker *w, const struct sgpu_item_call *call,
-		       struct sgpu_device_range ranges[SGPU_MODULE_RANGES_MAX], struct sgpu_error *error)
-{
-	int rc = SGPU_OK;
-
-	for (int i = 0; rc == SGPU_OK && i < call->range_count; i++) {
-		rc = find_range(w, call->ranges[i].buffer, call->ranges[i].offset, call->ranges[i].size, &ranges[i], error);
-	}
-	return rc;
-}
-
 static int run_operation(struct sgpu_launch *launch, void *argument)
 {
-	const struct launch *l = argument;
+	const struct sgpu_group_started *l = argument;
 
 	return l->operation->run(launch, &l->call);
 }
@@ -282,7 +208,7 @@ static int launch_operation(struct sgpu_group_worker *w, const struct sgpu_item 
 {
 	const struct sgpu_group_operation *operation = w->config.operations;
 	struct sgpu_item_call call;
-	struct launch *launch;
+	struct sgpu_group_started *launch;
 	int rc = sgpu_item_call_decode(item, &call, &task->error);
 
 	if (rc < 0) {
@@ -301,7 +227,7 @@ static int launch_operation(struct sgpu_group_worker *w, const struct sgpu_item 
 	launch->operation = operation;
 	launch->call = (struct sgpu_group_launch){ .ranges = launch->ranges, .range_count = call.range_count,
 						   .arguments = call.arguments, .arguments_size = call.arguments_size };
-	rc = find_ranges(w, &call, launch->ranges, &task->error);
+	rc = sgpu_group_find_ranges(w, &call, launch->ranges, &task->error);
 	return rc < 0 ? rc : sgpu_device_launch_on(stream, run_operation, launch, launch->ranges, call.range_count, task);
 }
 
@@ -314,7 +240,7 @@ static int load_module(struct sgpu_group_worker *w, const struct sgpu_item *item
 		return sgpu_fail(error, SGPU_EPOLICY, "the session may bring no code");
 	}
 	if (w->modules[item->object]) {
-		return no_object("module", item->object, true, error);
+		return sgpu_group_no_object("module", item->object, true, error);
 	}
 	rc = find_area(w, item->other_offset, item->size, &image, error);
 	return rc < 0 ? rc : sgpu_secure_module_load(w->context, image, (size_t)item->size, item->tail,
@@ -363,7 +289,7 @@ static int run_function(struct sgpu_group_worker *w, const struct sgpu_item *ite
 	int rc = sgpu_item_call_decode(item, &call, &task->error);
 
 	if (rc == SGPU_OK && !w->modules[item->object]) {
-		rc = no_object("module", item->object, false, &task->error);
+		rc = sgpu_group_no_object("module", item->object, false, &task->error);
 	}
 	for (int i = 0; rc == SGPU_OK && i < 3; i++) {
 		if (call.shape.grid[i] == 0 || call.shape.block[i] == 0) {
@@ -372,7 +298,7 @@ static int run_function(struct sgpu_group_worker *w, const struct sgpu_item *ite
 		}
 	}
 	if (rc == SGPU_OK) {
-		rc = find_ranges(w, &call, ranges, &task->error);
+		rc = sgpu_group_find_ranges(w, &call, ranges, &task->error);
 	}
 	if (rc == SGPU_OK) {
 		rc = read_arguments(&call, ranges, &arguments, &task->error);
@@ -412,9 +338,9 @@ static int free_object(struct sgpu_group_worker *w, const struct sgpu_item *item
 	int rc;
 
 	if (is_key ? !w->keys[item->object] : !w->modules[item->object]) {
-		return no_object(is_key ? "key" : "module", item->object, false, error);
+		return sgpu_group_no_object(is_key ? "key" : "module", item->object, false, error);
 	}
-	rc = wait_idle(w, error);
+	rc = sgpu_group_wait_idle(w, error);
 	if (rc == SGPU_OK && is_key) {
 		sgpu_device_key_free(&w->keys[item->object]);
 	} else if (rc == SGPU_OK) {
@@ -452,6 +378,12 @@ static int carry_out(struct sgpu_group_worker *w, const struct sgpu_item *item, 
 		return run_function(w, item, stream, task);
 	case SGPU_ITEM_WAIT:
 		return wait_for_stream(w, item, stream, &task->error);
+	case SGPU_ITEM_JOB_LOAD:
+		return sgpu_group_load_job(w, item, &task->error);
+	case SGPU_ITEM_JOB_FREE:
+		return sgpu_group_free_job(w, item, &task->error);
+	case SGPU_ITEM_JOB_RUN:
+		return sgpu_group_run_job(w, item, stream, &task->error);
 	default:
 		return move_bytes(w, item, stream, task);
 	}
@@ -514,7 +446,10 @@ void sgpu_group_worker_run(struct sgpu_group_worker *w, const uint8_t *items, si
 		w->tasks[i].code = SGPU_EDEPENDENCY;
 	}
 	/* Nothing may still write into the results, or read the items. */
-	rc = wait_idle(w, &error);
+	rc = sgpu_group_wait_idle(w, &error);
+	for (i = 0; i < count; i++) {
+		sgpu_group_end_run(w, i);
+	}
 	*answer_size = rc == SGPU_OK ? write_answer(w, count, answer) :
 				       (size_t)(put_outcome(answer, answer + SGPU_GROUP_BYTES, rc, error.text) - answer);
 	for (i = 0; i < count; i++) {

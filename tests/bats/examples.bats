@@ -84,6 +84,27 @@ above() {
 	[ -z "$(ls -A temporary)" ]
 }
 
+# What trains in a session is built by make alone.
+requires_train() {
+	PATH=$SGPU_BUILD/examples:$PATH
+	requires fashion-mnist
+	command -v train >/dev/null || skip "train was not built"
+}
+
+@test "a session learns what clothes look like, more than 75 of 100" {
+	requires_train
+	run --separate-stderr -0 "$SGPU_TOP/examples/session/run.sh" session
+	assert_contains "$output" "step 100: loss "
+	above "$(sed -n 's/^step 100: .* accuracy //p' session/losses)" 0.75
+	awk '/^step/ { sub(",", "", $4); if (last != "" && $4 + 0 >= last) exit 1; last = $4 + 0 }' session/losses
+}
+
+@test "a worker that is none is named by the program" {
+	requires_train
+	WORKER=false run --separate-stderr -0 "$SGPU_TOP/examples/session/run.sh" session
+	assert_contains "$stderr" "train: the other side of a session has ended"
+}
+
 @test "an example without its data names the package, with status 3" {
 	DATA=$PWD run --separate-stderr -3 "$SGPU_TOP/examples/brain-mri/run.sh" brain
 	assert_contains "$stderr" "install the package mricron-data"

@@ -1,0 +1,26 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# run.sh [DIR]: trains a classifier of 2000 pictures of clothes in a secure session with `sgpu-run session`. DEVICE names the
+# device, WORKER another command than sgpu-run, as `ssh host sgpu-run`. The losses stay in DIR, if it is given.
+set -eu
+umask 077
+data=${DATA:-/usr/share/datasets/fashion-mnist}
+if [ ! -r "$data/train-images-idx3-ubyte.gz" ]; then
+	echo "session: no '$data/train-images-idx3-ubyte.gz': install the package dataset-fashion-mnist" >&2
+	exit 3
+fi
+folder=${1:-$(mktemp -d)}
+[ -n "${1:-}" ] || trap 'rm -rf "$folder"' EXIT
+trap 'exit 130' INT TERM
+mkdir -p "$folder"
+cd "$folder"
+
+# Pictures stand behind a header of 16 bytes, labels behind 8.
+gunzip -c "$data/train-images-idx3-ubyte.gz" >images
+gunzip -c "$data/train-labels-idx1-ubyte.gz" >labels
+{
+	tail -c +17 images | head -c 1568000
+	tail -c +9 labels | head -c 2000
+} >data
+# shellcheck disable=SC2086 # a command and its arguments
+train ${WORKER:-sgpu-run} session --device "${DEVICE:-cpu}" <data | tee losses

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Secure sessions for programs: memory and work on a device that a worker has, in another process or on another machine,
+ * through hands that are not trusted. All requests travel in sealed groups under a key that only the program and the worker's
+ * command processor have; bulk data travel sealed under keys that are sent in such groups. Whoever carries them sees sizes,
+ * and can stop things.
+ *
+ * `sgpu-run session` is such a worker on its standard input and output; a program starts it, or reaches it by ssh.
+ *
+ * Work is carried out in the order of the calls. Most calls only add it to the next group, so that many cost one exchange of
+ * messages; a failure is told of by a later call, at the latest by sgpu_remote_sync(), and the work that followed in the same
+ * group was not done. Memory is named by handles. One thread at a time.
+ */
+#ifndef SGPU_REMOTE_H
+#define SGPU_REMOTE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <sgpu/channel.h>
+#include <sgpu/crypto.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct sgpu_remote;
+
+enum {
+	SGPU_REMOTE_BUFFERS_MAX = 255,       /* at a time */
+	SGPU_REMOTE_JOBS_MAX = 64,
+	SGPU_REMOTE_RANGES_MAX = 64,         /* of a job */
+	SGPU_REMOTE_MANIFEST_MAX = 15 << 10, /* bytes of a job's text */
+};
+
+struct sgpu_remote_config {
+	int in, out;                   /* from and to the worker: pipes or a socket; borrowed */
+	const struct sgpu_key *owner;  /* X25519; borrowed until the session is open */
+};
+
+/* Nothing proves yet who answers: whoever is between can be the worker. Errors: SGPU_EAUTH, SGPU_EKEY (another's grant),
+ * SGPU_ESYSTEM, SGPU_ENOMEM. */
+SGPU_MUST_CHECK int sgpu_remote_open(const struct sgpu_remote_config *config, struct sgpu_remote **remote,
+				     struct sgpu_error *error);
+/* What the session had goes with it. Accepts NULL; clears the caller's pointer. */
+void sgpu_remote_close(struct sgpu_remote **remote);
+
+/* ---- memory ---- */
+/* A handle that is not 0; the memory is zero. Errors: SGPU_EUSAGE (too many buffers), SGPU_ENOMEM, or what failed before. */
+SGPU_MUST_CHECK int sgpu_remote_alloc(struct sgpu_remote *remote, uint64_t size, uint32_t *buffer,
+				      struct sgpu_error *error);
+/* Clears it and gives it back. */
+SGPU_MUST_CHECK int sgpu_remote_free(struct sgpu_remote *remote, uint32_t buffer, struct sgpu_error *error);
+/* Copies to the device, sealed on the way. The data may change as soon as this returns. */
+SGPU_MUST_CHECK int sgpu_remote_copy_in(struct sgpu_remote *remote, uint32_t buffer, uint64_t offset, const void *data,
+					uint64_t size, struct sgpu_error *error);
+/* Copies from the device, sealed on the way, after all that was given before. What is in `data` when this fails is
+ * undefined. */
+SGPU_MUST_CHECK int sgpu_remote_copy_out(struct sgpu_remote *remote, void *data, uint32_t buffer, uint64_t offset,
+					 uint64_t size, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_remote_clear(struct sgpu_remote *remote, uint32_t buffer, uint64_t offset, uint64_t size,
+				      struct sgpu_error *error);
+
+/* ---- jobs ---- */
+struct sgpu_remote_range {
+	uint32_t buffer;
+	uint64_t offset, size;         /* bytes; the address is aligned to 64 */
+};
+
+/* A manifest (sgpu-manifest(5)) whose operations run on buffers of the session; its locations mean nothing. *job: a handle.
+ * Errors: SGPU_EUSAGE (too large, too many), SGPU_EINVALID, SGPU_ENOMEM, or what failed before. */
+SGPU_MUST_CHECK int sgpu_remote_load(struct sgpu_remote *remote, const char *manifest, size_t size, uint32_t *job,
+				     struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_remote_unload(struct sgpu_remote *remote, uint32_t job, struct sgpu_error *error);
+/* Runs its operations over one range for each INPUT, OUTPUT and INPUT_OUTPUT, in the order of the manifest's segments, each
+ * of the segment's size. No output overlaps another range. An INPUT_OUTPUT has its new value afterwards. */
+SGPU_MUST_CHECK int sgpu_remote_run(struct sgpu_remote *remote, uint32_t job, const struct sgpu_remote_range *ranges,
+				    int count, struct sgpu_error *error);
+
+/* Waits for all that was given. Returns the code of the first failure since the last call. */
+SGPU_MUST_CHECK int sgpu_remote_sync(struct sgpu_remote *remote, struct sgpu_error *error);
+
+/* ---- the worker ---- */
+struct sgpu_secure;
+/* Serves one session, from descriptor to descriptor, until the other side ends it. memory_limit: bytes of device memory that
+ * the session may have; 0: as the context has. Errors: SGPU_EINVALID (the other side breaks the protocol), SGPU_ESYSTEM,
+ * SGPU_ECANCELED. */
+SGPU_MUST_CHECK int sgpu_remote_serve(struct sgpu_secure *context, uint64_t memory_limit, int in, int out,
+				      struct sgpu_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The program's side of a session: memory and jobs by their handles.
+ */
+#include "remote/client.h"
+
+#include <string.h>
+
+enum { SMALL_MAX = 8 << 10 }; /* bytes that are copied in a group rather than through the shared area */
+
+/* ---- memory ---- */
+static int check_range(const struct sgpu_remote *remote, uint32_t buffer, uint64_t offset, uint64_t size,
+		       struct sgpu_error *error)
+{
+	const uint64_t has = buffer > 0 && buffer < SGPU_REMOTE_STAGING ? remote->sizes[buffer] : 0;
+
+	if (has == 0) {
+		return sgpu_fail(error, SGPU_EUSAGE, "the session has no buffer %u", (unsigned)buffer);
+	}
+	if (offset > has || size > has - offset) {
+		return sgpu_fail(error, SGPU_EUSAGE, "%llu bytes from %llu are not in buffer %u of %llu bytes",
+				 (unsigned long long)size, (unsigned long long)offset, (unsigned)buffer, (unsigned long long)has);
+	}
+	return SGPU_OK;
+}
+
+int sgpu_remote_alloc(struct sgpu_remote *remote, uint64_t size, uint32_t *buffer, struct sgpu_error *error)
+{
+	struct sgpu_item item = { .kind = SGPU_ITEM_ALLOC, .buffer = 1, .size = size };
+	int rc;
+
+	while (item.buffer < SGPU_REMOTE_STAGING && remote->sizes[item.buffer] > 0) {
+		item.buffer++;
+	}
+	if (size == 0 || item.buffer == SGPU_REMOTE_STAGING) {
+		return sgpu_fail(error, SGPU_EUSAGE, size == 0 ? "a buffer of no bytes" : "a session has at most %d buffers",
+				 SGPU_REMOTE_STAGING - 1);
+	}
+	rc = sgpu_remote_add(remote, &item, error);
+	rc = rc == SGPU_OK ? sgpu_remote_flush(remote, error) : rc;
+	if (rc == SGPU_OK) {
+		remote->sizes[item.buffer] = size;
+		*buffer = item.buffer;
+	}
+	return rc;
+}
+
+int sgpu_remote_free(struct sgpu_remote *remote, uint32_t buffer, struct sgpu_error *error)
+{
+	const struct sgpu_item item = { .kind = SGPU_ITEM_FREE, .buffer = buffer };
+	int rc = check_range(remote, buffer, 0, 0, error);
+
+	rc = rc == SGPU_OK ? sgpu_remote_add(remote, &item, error) : rc;
+	if (rc == SGPU_OK) {
+		remote->sizes[buffer] = 0;
+	}
+	return rc;
+}
+
+int sgpu_remote_copy_in(struct sgpu_remote *remote, uint32_t buffer, uint64_t offset, const void *data, uint64_t size,
+			struct sgpu_error *error)
+{
+	struct sgpu_item item = { .kind = SGPU_ITEM_COPY_IN, .buffer = buffer, .offset = offset, .tail = data };
+	int rc = check_range(remote, buffer, offset, size, error);
+
+	if (rc < 0) {
+		return rc;
+	}
+	if (size > SMALL_MAX) {
+		return sgpu_remote_bulk_in(remote, buffer, offset, data, size, error);
+	}
+	item.tail_size = (uint32_t)size;
+	return sgpu_remote_add(remote, &item, error);
+}
+
+int sgpu_remote_copy_out(struct sgpu_remote *remote, void *data, uint32_t buffer, uint64_t offset, uint64_t size,
+			 struct sgpu_error *error)
+{
+	const struct sgpu_item item = { .kind = SGPU_ITEM_COPY_OUT, .buffer = buffer, .offset = offset, .size = size };
+	int rc = check_range(remote, buffer, offset, size, error);
+
+	if (rc < 0) {
+		return rc;
+	}
+	if (size > SMALL_MAX) {
+		return sgpu_remote_bulk_out(remote, data, buffer, offset, size, error);
+	}
+	rc = sgpu_remote_add(remote, &item, error);
+	if (rc < 0) {
+		return rc;
+	}
+	const struct sgpu_item_result *result = &remote->results[remote->pending - 1];
+
+	rc = sgpu_remote_flush(remote, error);
+	if (rc == SGPU_OK && result->size != size) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "the worker gave %zu of %llu bytes", result->size, (unsigned long long)size);
+	}
+	if (rc == SGPU_OK) {
+		memcpy(data, result->bytes, size);
+	}
+	return rc;
+}
+
+int sgpu_remote_clear(struct sgpu_remote *remote, uint32_t buffer, uint64_t offset, uint64_t size, struct sgpu_error *error)
+{
+	const struct sgpu_item item = { .kind = SGPU_ITEM_CLEAR, .buffer = buffer, .offset = offset, .size = size };
+	int rc = check_range(remote, buffer, offset, size, error);
+
+	return rc == SGPU_OK ? sgpu_remote_add(remote, &item, error) : rc;
+}
+
+/* ---- jobs ---- */
+static int check_job(const struct sgpu_remote *remote, uint32_t job, struct sgpu_error *error)
+{
+	return job > 0 && job <= SGPU_GROUP_OBJECTS && remote->jobs[job - 1] ? SGPU_OK :
+		sgpu_fail(error, SGPU_EUSAGE, "the session has no job %u", (unsigned)job);
+}
+
+int sgpu_remote_load(struct sgpu_remote *remote, const char *manifest, size_t size, uint32_t *job, struct sgpu_error *error)
+{
+	struct sgpu_item item = { .kind = SGPU_ITEM_JOB_LOAD, .tail = (const uint8_t *)manifest, .tail_size = (uint32_t)size };
+	int rc;
+
+	while (item.object < SGPU_GROUP_OBJECTS && remote->jobs[item.object]) {
+		item.object++;
+	}
+	if (size == 0 || size > SGPU_REMOTE_MANIFEST_MAX) {
+		return sgpu_fail(error, SGPU_EUSAGE, "the manifest of a job has 1 to %d bytes, not %zu", SGPU_REMOTE_MANIFEST_MAX,
+				 size);
+	}
+	if (item.object == SGPU_GROUP_OBJECTS) {
+		return sgpu_fail(error, SGPU_EUSAGE, "a session has at most %d jobs", SGPU_GROUP_OBJECTS);
+	}
+	rc = sgpu_remote_add(remote, &item, error);
+	rc = rc == SGPU_OK ? sgpu_remote_flush(remote, error) : rc;
+	if (rc == SGPU_OK) {
+		remote->jobs[item.object] = true;
+		*job = item.object + 1;
+	}
+	return rc;
+}
+
+int sgpu_remote_unload(struct sgpu_remote *remote, uint32_t job, struct sgpu_error *error)
+{
+	const struct sgpu_item item = { .kind = SGPU_ITEM_JOB_FREE, .object = job - 1 };
+	int rc = check_job(remote, job, error);
+
+	rc = rc == SGPU_OK ? sgpu_remote_add(remote, &item, error) : rc;
+	if (rc == SGPU_OK) {
+		remote->jobs[job - 1] = false;
+	}
+	return rc;
+}
+
+int sgpu_remote_run(struct sgpu_remote *remote, uint32_t job, const struct sgpu_remote_range *ranges, int count,
+		    struct sgpu_error *error)
+{
+	uint8_t tail[SGPU_GROUP_BYTES];
+	struct sgpu_item item = { .kind = SGPU_ITEM_JOB_RUN, .object = job - 1, .tail = tail };
+	struct sgpu_item_call call = { .range_count = count };
+	int rc = check_job(remote, job, error);
+
+	if (rc == SGPU_OK && (count < 0 || count > SGPU_MODULE_RANGES_MAX)) {
+		rc = sgpu_fail(error, SGPU_EUSAGE, "a job has at most %d ranges", SGPU_MODULE_RANGES_MAX);
+	}
+	for (int i = 0; rc == SGPU_OK && i < count; i++) {
+		call.ranges[i] = (struct sgpu_item_range){ ranges[i].buffer, ranges[i].offset, ranges[i].size };
+		rc = check_range(remote, ranges[i].buffer, ranges[i].offset, ranges[i].size, error);
+	}
+	rc = rc == SGPU_OK ? sgpu_item_call_encode(&call, tail, &item.tail_size, error) : rc;
+	return rc == SGPU_OK ? sgpu_remote_add(remote, &item, error) : rc;
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The worker's side of a session over descriptors.
+ */
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include <sgpu/io.h>
+#include <sgpu/remote.h>
+
+#include "remote/frame.h"
+#include "remote/job.h"
+#include "secure/group.h"
+
+struct service {
+	int in, out;
+	struct sgpu_group_server *server;
+	uint8_t *area;
+	struct sgpu_remote_frame frame;
+	uint8_t answer[SGPU_MESSAGE_MAX];
+};
+
+static int answer_message(struct service *s, struct sgpu_error *error)
+{
+	size_t size = 0;
+	int rc = sgpu_group_server_handle(s->server, s->frame.message, (size_t)s->frame.size, s->answer, &size, error);
+
+	return rc < 0 ? rc : sgpu_message_write(s->out, s->answer, size, error);
+}
+
+static int serve_frames(struct service *s, struct sgpu_error *error)
+{
+	for (;;) {
+		struct sgpu_remote_frame *f = &s->frame;
+		int rc = sgpu_remote_frame_read(s->in, f, error);
+
+		if (rc < 0 || (f->kind == 0 && f->size == 0)) {
+			return rc;
+		}
+		if (f->kind == SGPU_FRAME_PUT) {
+			rc = sgpu_remote_frame_bytes(s->in, s->area + f->offset, (size_t)f->size, error);
+		} else if (f->kind == SGPU_FRAME_GET) {
+			rc = sgpu_write(s->out, "a session", s->area + f->offset, (size_t)f->size, error);
+		} else {
+			rc = answer_message(s, error);
+		}
+		if (rc < 0) {
+			return rc;
+		}
+	}
+}
+
+int sgpu_remote_serve(struct sgpu_secure *context, uint64_t memory_limit, int in, int out, struct sgpu_error *error)
+{
+	struct sgpu_group_config config = { .area_size = SGPU_AREA_SIZE, .memory_limit = memory_limit,
+					    .jobs = &sgpu_remote_jobs };
+	struct service *s = calloc(1, sizeof(*s));
+	int rc;
+
+	if (!s) {
+		return sgpu_fail_nomem(error);
+	}
+	s->in = in;
+	s->out = out;
+	s->area = mmap(NULL, SGPU_AREA_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (s->area == MAP_FAILED) {
+		free(s);
+		return sgpu_fail_nomem(error);
+	}
+	config.area = s->area;
+	rc = sgpu_group_server_create(context, &config, &s->server, error);
+	if (rc == SGPU_OK) {
+		rc = serve_frames(s, error);
+	}
+	sgpu_group_server_free(&s->server);
+	munmap(s->area, SGPU_AREA_SIZE);
+	free(s);
+	return rc;
+}
