@@ -92,7 +92,7 @@ enum sgpu_ring_store {
 bool sgpu_ring_store_available(enum sgpu_ring_store store);
 
 /* How a side waits: it spins, for a time between least and most that adapts to what happens, then sleeps. 0 stands for
- * the standard: 1 us and 200 us, or no spinning at all where the process has one processor. */
+ * the standard: 1 us and 200 us, or no spinning at all where there is only one processor for both sides. */
 struct sgpu_ring_wait {
 	uint64_t spin_least_ns, spin_most_ns;
 	bool never_spin;

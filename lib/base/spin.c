@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Looks at the word after each pause, and at the clock now and then only.
+ * Looks at the word after each pause, and at the clock now and then only: for the first time when the word has not
+ * changed for a while.
  */
 #include "base/spin.h"
 
@@ -10,15 +11,23 @@ enum { PAUSES = 16 };
 
 bool sgpu_spin(const _Atomic uint32_t *word, uint32_t seen, uint64_t ns)
 {
-	const uint64_t limit = ns > 0 ? sgpu_now_ns() + ns : 0;
+	uint64_t limit = 0, now;
 
-	while (atomic_load(word) == seen) {
-		if (ns == 0 || sgpu_now_ns() >= limit) {
-			return false;
-		}
-		for (int i = 0; i < PAUSES && atomic_load(word) == seen; i++) {
+	if (ns == 0) {
+		return atomic_load(word) != seen;
+	}
+	for (;;) {
+		for (int i = 0; i < PAUSES; i++) {
+			if (atomic_load(word) != seen) {
+				return true;
+			}
 			sgpu_pause();
 		}
+		now = sgpu_now_ns();
+		if (limit == 0) {
+			limit = now + ns;
+		} else if (now >= limit) {
+			return atomic_load(word) != seen;
+		}
 	}
-	return true;
 }

@@ -100,9 +100,7 @@ int sgpu_ring_client_open(int fd, const struct sgpu_ring_client_config *config, 
 	sgpu_queue_set(&queue, c->memory.completions, SGPU_COMPLETION_WORDS, c->memory.completion_count,
 		       &header->client.head);
 	sgpu_consumer_set(&c->completions, &queue, 0);
-	c->sleeper = (struct sgpu_sleeper){ .own = &header->client.sleeping, .other = &header->worker.sleeping,
-					    .doorbell = config->doorbell };
-	sgpu_spin_time_set(&c->sleeper.time, &config->wait);
+	sgpu_sleeper_set(&c->sleeper, &header->client, &header->worker, config->doorbell, &config->wait);
 	*client = c;
 	c = NULL;
 out:

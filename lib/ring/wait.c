@@ -26,11 +26,10 @@ enum { SPIN_LEAST_NS = 1000, SPIN_MOST_NS = 200000, SPIN_FIRST_NS = 20000 };
 
 /* ---- how long to spin ---- */
 
-void sgpu_spin_time_set(struct sgpu_spin_time *time, const struct sgpu_ring_wait *wait)
+void sgpu_spin_time_set(struct sgpu_spin_time *time, const struct sgpu_ring_wait *wait, bool alone)
 {
 	memset(time, 0, sizeof(*time));
-	/* With one processor, what is waited for cannot happen while this thread spins. */
-	if (wait->never_spin || (!wait->spin_most_ns && sgpu_cpu_count() == 1)) {
+	if (wait->never_spin || (alone && !wait->spin_most_ns)) {
 		return;
 	}
 	time->most = wait->spin_most_ns ? wait->spin_most_ns : SPIN_MOST_NS;
@@ -40,9 +39,9 @@ void sgpu_spin_time_set(struct sgpu_spin_time *time, const struct sgpu_ring_wait
 	time->ns = time->ns > time->least ? time->ns : time->least;
 }
 
-void sgpu_spin_time_adapt(struct sgpu_spin_time *time, uint64_t slept_ns, bool useful)
+void sgpu_spin_time_adapt(struct sgpu_spin_time *time, uint64_t waited_ns, bool entry)
 {
-	if (useful && slept_ns < time->most) {
+	if (entry && waited_ns < time->most) {
 		time->ns = time->ns < time->most / 2 ? time->ns * 2 : time->most;
 	} else {
 		time->ns = time->ns / 2 > time->least ? time->ns / 2 : time->least;
@@ -114,6 +113,18 @@ static bool spin(const _Atomic uint32_t *word, uint32_t seen, uint64_t ns)
 }
 
 /* ---- sleeping ---- */
+
+void sgpu_sleeper_set(struct sgpu_sleeper *sleeper, struct sgpu_ring_side *own, struct sgpu_ring_side *other, int doorbell,
+		      const struct sgpu_ring_wait *wait)
+{
+	/* Without a doorbell, both sides are threads of this process and share its processors. */
+	const bool alone = doorbell >= 0 ? sysconf(_SC_NPROCESSORS_ONLN) == 1 : sgpu_cpu_count() == 1;
+
+	sleeper->own = &own->sleeping;
+	sleeper->other = &other->sleeping;
+	sleeper->doorbell = doorbell;
+	sgpu_spin_time_set(&sleeper->time, wait, alone);
+}
 
 /* The store comes before the look, for all to see: whoever puts an entry after the look finds the word set. */
 bool sgpu_sleeper_arm(struct sgpu_sleeper *sleeper, const struct sgpu_consumer *consumer)
@@ -191,9 +202,8 @@ int sgpu_sleeper_wait(struct sgpu_sleeper *sleeper, const struct sgpu_consumer *
 		if (rc < 0) {
 			return rc;
 		}
-		if (sleeper->time.most) {
-			sgpu_spin_time_adapt(&sleeper->time, sgpu_now_ns() - before, sgpu_consumer_ready(consumer));
-		}
+		sgpu_spin_time_adapt(&sleeper->time, sleeper->time.ns + sgpu_now_ns() - before,
+				     sgpu_consumer_ready(consumer));
 	}
 	return SGPU_OK;
 }

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "ring/memory.h"
 #include "ring/queue.h"
 
 /* How a side sleeps, in its word `sleeping`. */
@@ -20,10 +21,11 @@ struct sgpu_spin_time {
 	uint64_t ns, least, most;
 };
 
-void sgpu_spin_time_set(struct sgpu_spin_time *time, const struct sgpu_ring_wait *wait);
-/* After a sleep: it ended after slept_ns, and `useful`, with an entry. A sleep that spinning could have saved doubles
- * the time; any other halves it. */
-void sgpu_spin_time_adapt(struct sgpu_spin_time *time, uint64_t slept_ns, bool useful);
+/* alone: nobody runs while this thread spins, so that it had better not. */
+void sgpu_spin_time_set(struct sgpu_spin_time *time, const struct sgpu_ring_wait *wait, bool alone);
+/* After a wait that ended in sleep: it took waited_ns in all, and there is an entry now, or not. A sleep that spinning
+ * could have saved doubles the time; any other halves it. */
+void sgpu_spin_time_adapt(struct sgpu_spin_time *time, uint64_t waited_ns, bool entry);
 
 /* ---- one side of a ring ---- */
 struct sgpu_sleeper {
@@ -32,6 +34,8 @@ struct sgpu_sleeper {
 	struct sgpu_spin_time time;
 };
 
+void sgpu_sleeper_set(struct sgpu_sleeper *sleeper, struct sgpu_ring_side *own, struct sgpu_ring_side *other, int doorbell,
+		      const struct sgpu_ring_wait *wait);
 /* Says that this side will sleep, and looks once more. false: an entry is there, and nothing was said. */
 bool sgpu_sleeper_arm(struct sgpu_sleeper *sleeper, const struct sgpu_consumer *consumer);
 /* Awake again; empties the doorbell. SGPU_ESYSTEM: the other end is closed, and no entry is left. */

@@ -78,9 +78,7 @@ int sgpu_ring_worker_open(int fd, const struct sgpu_ring_worker_config *config, 
 	sgpu_queue_set(&queue, w->memory.completions, SGPU_COMPLETION_WORDS, w->memory.completion_count,
 		       &header->client.head);
 	sgpu_producer_set(&w->completions, &queue, sgpu_store_function(SGPU_RING_STORE_WORDS), false, 0);
-	w->sleeper = (struct sgpu_sleeper){ .own = &header->worker.sleeping, .other = &header->client.sleeping,
-					    .doorbell = config->doorbell };
-	sgpu_spin_time_set(&w->sleeper.time, &config->wait);
+	sgpu_sleeper_set(&w->sleeper, &header->worker, &header->client, config->doorbell, &config->wait);
 	*worker = w;
 	w = NULL;
 out:
