@@ -10,9 +10,10 @@
 
 #include <sgpu/ring.h>
 
-/* Judges a copy. members: what the service's opcodes use, as in struct sgpu_ring_worker_config; NULL: anything. member:
- * of a batch. `code` is returned for what may not be. */
-SGPU_MUST_CHECK int sgpu_ring_check(const struct sgpu_ring_descriptor *descriptor, const uint8_t *members, bool member,
-				    int code, struct sgpu_error *error);
+/* Judges a copy. members: what the service's opcodes use, as in struct sgpu_ring_worker_config;
+ * NULL: anything. member: of a batch. `code` is returned for what may not be. */
+SGPU_MUST_CHECK int sgpu_ring_check(const struct sgpu_ring_descriptor *descriptor,
+				    const uint8_t *members, bool member, int code,
+				    struct sgpu_error *error);
 
 #endif

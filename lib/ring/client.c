@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The client's side. Each submission takes a slot, and with it an id: slot and how many times the slot was taken. The
- * id crosses the ring in place of the program's cookie, which stays here: a worker can complete only what was
- * submitted, and only once. There are as many slots as places for completions, so a worker always has room for one.
+ * The client's side. Each submission takes a slot, and with it an id: slot and how many times the
+ * slot was taken. The id crosses the ring in place of the program's cookie, which stays here: a
+ * worker can complete only what was submitted, and only once. There are as many slots as places for
+ * completions, so a worker always has room for one.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +17,8 @@
 enum { STATUS_LEAST = -255 };
 #define NO_SLOT UINT32_MAX
 
-/* Atomic, since a hostile worker can complete a submission while it is being made: that gives it nothing, but both
- * threads then look at the slot at the same time. */
+/* Atomic, since a hostile worker can complete a submission while it is being made: that gives it
+ * nothing, but both threads then look at the slot at the same time. */
 struct slot {
 	_Atomic uint64_t id;       /* 0: free */
 	_Atomic uint64_t cookie;
@@ -32,7 +33,8 @@ struct sgpu_ring_client {
 	struct sgpu_sleeper sleeper;
 	struct sgpu_ring_fault fault;
 	struct slot *slots;
-	_Alignas(64) _Atomic uint64_t free_slots; /* the first free slot and, above it, a count against ABA */
+	_Alignas(64) _Atomic uint64_t
+		free_slots; /* the first free slot and, above it, a count against ABA */
 };
 
 static bool take_slot(struct sgpu_ring_client *client, uint32_t *slot)
@@ -44,27 +46,30 @@ static bool take_slot(struct sgpu_ring_client *client, uint32_t *slot)
 		if (*slot == NO_SLOT) {
 			return false;
 		}
-		next = atomic_load_explicit(&client->slots[*slot].next, memory_order_relaxed) | ((top >> 32) + 1) << 32;
-	} while (!atomic_compare_exchange_weak_explicit(&client->free_slots, &top, next, memory_order_acquire,
-							memory_order_acquire));
+		next = atomic_load_explicit(&client->slots[*slot].next, memory_order_relaxed) |
+		       ((top >> 32) + 1) << 32;
+	} while (!atomic_compare_exchange_weak_explicit(
+		&client->free_slots, &top, next, memory_order_acquire, memory_order_acquire));
 	return true;
 }
 
-/* release: a completion was taken, and the head that the worker reads says so, before its slot is used again. */
+/* release: a completion was taken, and the head that the worker reads says so, before its slot is
+ * used again. */
 static void give_slot(struct sgpu_ring_client *client, uint32_t slot)
 {
 	uint64_t top = atomic_load_explicit(&client->free_slots, memory_order_relaxed), next;
 
 	atomic_store_explicit(&client->slots[slot].id, 0, memory_order_relaxed);
 	do {
-		atomic_store_explicit(&client->slots[slot].next, (uint32_t)top, memory_order_relaxed);
+		atomic_store_explicit(&client->slots[slot].next, (uint32_t)top,
+				      memory_order_relaxed);
 		next = slot | ((top >> 32) + 1) << 32;
-	} while (!atomic_compare_exchange_weak_explicit(&client->free_slots, &top, next, memory_order_acq_rel,
-							memory_order_relaxed));
+	} while (!atomic_compare_exchange_weak_explicit(
+		&client->free_slots, &top, next, memory_order_acq_rel, memory_order_relaxed));
 }
 
-int sgpu_ring_client_open(int fd, const struct sgpu_ring_client_config *config, struct sgpu_ring_client **client,
-			  struct sgpu_error *error)
+int sgpu_ring_client_open(int fd, const struct sgpu_ring_client_config *config,
+			  struct sgpu_ring_client **client, struct sgpu_error *error)
 {
 	sgpu_store_fn *store = sgpu_store_function(config->store);
 	struct sgpu_ring_header *header;
@@ -74,7 +79,8 @@ int sgpu_ring_client_open(int fd, const struct sgpu_ring_client_config *config, 
 
 	*client = NULL;
 	if (!store) {
-		return sgpu_fail(error, SGPU_EUNAVAILABLE, "this processor lacks the chosen store of 64 bytes");
+		return sgpu_fail(error, SGPU_EUNAVAILABLE,
+				 "this processor lacks the chosen store of 64 bytes");
 	}
 	c = aligned_alloc(64, (sizeof(*c) + 63) / 64 * 64);
 	if (!c) {
@@ -91,16 +97,18 @@ int sgpu_ring_client_open(int fd, const struct sgpu_ring_client_config *config, 
 		goto out;
 	}
 	for (uint32_t i = 0; i < c->memory.completion_count; i++) {
-		atomic_init(&c->slots[i].next, i + 1 < c->memory.completion_count ? i + 1 : NO_SLOT);
+		atomic_init(&c->slots[i].next,
+			    i + 1 < c->memory.completion_count ? i + 1 : NO_SLOT);
 	}
 	header = c->memory.header;
-	sgpu_queue_set(&queue, c->memory.submissions, SGPU_DESCRIPTOR_WORDS, c->memory.submission_count,
-		       &header->worker.head);
+	sgpu_queue_set(&queue, c->memory.submissions, SGPU_DESCRIPTOR_WORDS,
+		       c->memory.submission_count, &header->worker.head);
 	sgpu_producer_set(&c->submissions, &queue, store, config->shared, 0);
-	sgpu_queue_set(&queue, c->memory.completions, SGPU_COMPLETION_WORDS, c->memory.completion_count,
-		       &header->client.head);
+	sgpu_queue_set(&queue, c->memory.completions, SGPU_COMPLETION_WORDS,
+		       c->memory.completion_count, &header->client.head);
 	sgpu_consumer_set(&c->completions, &queue, 0);
-	sgpu_sleeper_set(&c->sleeper, &header->client, &header->worker, config->doorbell, &config->wait);
+	sgpu_sleeper_set(&c->sleeper, &header->client, &header->worker, config->doorbell,
+			 &config->wait);
 	*client = c;
 	c = NULL;
 out:
@@ -118,8 +126,8 @@ void sgpu_ring_client_close(struct sgpu_ring_client **client)
 	}
 }
 
-int sgpu_ring_submit(struct sgpu_ring_client *client, const struct sgpu_ring_descriptor *descriptor, uint64_t *id,
-		     struct sgpu_error *error)
+int sgpu_ring_submit(struct sgpu_ring_client *client, const struct sgpu_ring_descriptor *descriptor,
+		     uint64_t *id, struct sgpu_error *error)
 {
 	uint64_t words[SGPU_DESCRIPTOR_WORDS], wire;
 	struct sgpu_error found;
@@ -157,9 +165,12 @@ int sgpu_ring_submit(struct sgpu_ring_client *client, const struct sgpu_ring_des
 	return rc == SGPU_ERETRY ? rc : sgpu_ring_fault_set(&client->fault, &found, error);
 }
 
-int sgpu_ring_cancel(struct sgpu_ring_client *client, uint64_t id, uint64_t cookie, struct sgpu_error *error)
+int sgpu_ring_cancel(struct sgpu_ring_client *client, uint64_t id, uint64_t cookie,
+		     struct sgpu_error *error)
 {
-	const struct sgpu_ring_descriptor descriptor = { .opcode = SGPU_RING_CANCEL, .cookie = cookie, .argument = id };
+	const struct sgpu_ring_descriptor descriptor = { .opcode = SGPU_RING_CANCEL,
+							 .cookie = cookie,
+							 .argument = id };
 
 	return sgpu_ring_submit(client, &descriptor, NULL, error);
 }
@@ -171,15 +182,19 @@ static int accept(struct sgpu_ring_client *client, const struct sgpu_ring_comple
 	const uint32_t index = (uint32_t)completion->cookie;
 	struct slot *slot;
 
-	if (completion->flags || completion->reserved || completion->status > 0 || completion->status < STATUS_LEAST) {
-		return sgpu_fail(error, SGPU_EINVALID, "a completion has status %d, flags 0x%x and reserved bytes 0x%x",
+	if (completion->flags || completion->reserved || completion->status > 0 ||
+	    completion->status < STATUS_LEAST) {
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "a completion has status %d, flags 0x%x and reserved bytes 0x%x",
 				 completion->status, completion->flags, completion->reserved);
 	}
 	slot = index < client->memory.completion_count ? &client->slots[index] : NULL;
-	/* acquire: what the submitting thread did before is seen by the one that gets the cookie. */
+	/* acquire: what the submitting thread did before is seen by the one that
+	 * gets the cookie. */
 	if (!slot || completion->cookie == 0 ||
 	    atomic_load_explicit(&slot->id, memory_order_acquire) != completion->cookie) {
-		return sgpu_fail(error, SGPU_EINVALID, "a completion answers submission %llu, which is not open",
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "a completion answers submission %llu, which is not open",
 				 (unsigned long long)completion->cookie);
 	}
 	result->cookie = atomic_load_explicit(&slot->cookie, memory_order_relaxed);
@@ -189,8 +204,8 @@ static int accept(struct sgpu_ring_client *client, const struct sgpu_ring_comple
 	return SGPU_OK;
 }
 
-int sgpu_ring_reap(struct sgpu_ring_client *client, struct sgpu_ring_result *results, size_t room, size_t *count,
-		   struct sgpu_error *error)
+int sgpu_ring_reap(struct sgpu_ring_client *client, struct sgpu_ring_result *results, size_t room,
+		   size_t *count, struct sgpu_error *error)
 {
 	uint64_t words[SGPU_COMPLETION_WORDS];
 	struct sgpu_ring_completion completion;
@@ -218,11 +233,14 @@ int sgpu_ring_reap(struct sgpu_ring_client *client, struct sgpu_ring_result *res
 	return SGPU_OK;
 }
 
-int sgpu_ring_client_wait(struct sgpu_ring_client *client, uint64_t deadline_ns, struct sgpu_error *error)
+int sgpu_ring_client_wait(struct sgpu_ring_client *client, uint64_t deadline_ns,
+			  struct sgpu_error *error)
 {
 	int rc = sgpu_ring_fault_check(&client->fault, error);
 
-	return rc < 0 ? rc : sgpu_sleeper_wait(&client->sleeper, &client->completions, deadline_ns, error);
+	return rc < 0 ? rc
+		      : sgpu_sleeper_wait(&client->sleeper, &client->completions, deadline_ns,
+					  error);
 }
 
 bool sgpu_ring_client_arm(struct sgpu_ring_client *client)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a side remembers of the other side's breach of the protocol: the first one, for good. Any thread.
+ * What a side remembers of the other side's breach of the protocol: the first one, for good. Any
+ * thread.
  */
 #ifndef SGPU_RING_FAULT_H
 #define SGPU_RING_FAULT_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whoever can shrink a file that others have mapped makes them fault. So the size is sealed before the memory is
- * handed out, and whoever receives it looks for the seals before mapping it.
+ * Whoever can shrink a file that others have mapped makes them fault. So the size is sealed before
+ * the memory is handed out, and whoever receives it looks for the seals before mapping it.
  */
 #include "ring/memory.h"
 
@@ -21,10 +21,12 @@
 #define WRITE_SEALS (F_SEAL_WRITE | 0x0010 /* F_SEAL_FUTURE_WRITE */)
 #define TMPFS 0x01021994L /* TMPFS_MAGIC: not hugetlbfs, where touching a page may fail */
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the generation is the upper half of the last word");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+	       "the generation is the upper half of the last word");
 _Static_assert(sizeof(struct sgpu_ring_descriptor) == SGPU_RING_DESCRIPTOR_SIZE, "a cache line");
 _Static_assert(offsetof(struct sgpu_ring_descriptor, generation) == 60, "the last four bytes");
-_Static_assert(sizeof(struct sgpu_ring_completion) == SGPU_RING_COMPLETION_SIZE, "half a cache line");
+_Static_assert(sizeof(struct sgpu_ring_completion) == SGPU_RING_COMPLETION_SIZE,
+	       "half a cache line");
 _Static_assert(offsetof(struct sgpu_ring_completion, generation) == 28, "the last four bytes");
 _Static_assert(offsetof(struct sgpu_ring_header, client) == 256, "sgpu-ring(5)");
 _Static_assert(offsetof(struct sgpu_ring_header, worker) == 512, "sgpu-ring(5)");
@@ -37,8 +39,8 @@ static bool is_count(uint32_t count, uint32_t most)
 
 static bool are_counts(uint32_t submissions, uint32_t completions)
 {
-	return is_count(submissions, SGPU_RING_SUBMISSIONS_MAX) && is_count(completions, SGPU_RING_COMPLETIONS_MAX) &&
-	       completions >= submissions;
+	return is_count(submissions, SGPU_RING_SUBMISSIONS_MAX) &&
+	       is_count(completions, SGPU_RING_COMPLETIONS_MAX) && completions >= submissions;
 }
 
 static size_t size_of(uint32_t submissions, uint32_t completions)
@@ -49,7 +51,8 @@ static size_t size_of(uint32_t submissions, uint32_t completions)
 	return (size + SGPU_RING_PAGE - 1) / SGPU_RING_PAGE * SGPU_RING_PAGE;
 }
 
-int sgpu_ring_memory_create(uint32_t submissions, uint32_t completions, int *fd, struct sgpu_error *error)
+int sgpu_ring_memory_create(uint32_t submissions, uint32_t completions, int *fd,
+			    struct sgpu_error *error)
 {
 	struct sgpu_ring_header header = { .magic = SGPU_RING_MAGIC, .version = SGPU_RING_VERSION,
 					   .submissions = submissions, .completions = completions };
@@ -57,9 +60,11 @@ int sgpu_ring_memory_create(uint32_t submissions, uint32_t completions, int *fd,
 
 	*fd = -1;
 	if (!are_counts(submissions, completions)) {
-		return sgpu_fail(error, SGPU_EUSAGE, "a ring of %u submissions and %u completions: both must be powers of two "
-				 "from %d on, at most %d and %d, and completions at least as many as submissions", submissions,
-				 completions, SGPU_RING_ENTRIES_MIN, SGPU_RING_SUBMISSIONS_MAX, SGPU_RING_COMPLETIONS_MAX);
+		return sgpu_fail(error, SGPU_EUSAGE,
+				 "a ring of %u submissions and %u completions: powers of two are "
+				 "wanted, at most %d and %d, and no fewer completions",
+				 submissions, completions, SGPU_RING_SUBMISSIONS_MAX,
+				 SGPU_RING_COMPLETIONS_MAX);
 	}
 	made = memfd_create("sgpu-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
 	if (made < 0 && errno == EINVAL) { /* a kernel before 6.3 */
@@ -95,14 +100,18 @@ static int check_file(int fd, size_t *size, struct sgpu_error *error)
 		return sgpu_fail(error, SGPU_EINVALID, "the memory of a ring is not a memory file");
 	}
 	if ((seals & SIZE_SEALS) != SIZE_SEALS) {
-		return sgpu_fail(error, SGPU_EPOLICY, "the memory of a ring is not sealed against a change of its size");
+		return sgpu_fail(error, SGPU_EPOLICY,
+				 "the memory of a ring is not sealed against a change of its size");
 	}
 	if (seals & WRITE_SEALS) {
-		return sgpu_fail(error, SGPU_EINVALID, "the memory of a ring is sealed against writing");
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "the memory of a ring is sealed against writing");
 	}
 	if (status.st_size < SGPU_RING_PAGE ||
-	    (uint64_t)status.st_size > size_of(SGPU_RING_SUBMISSIONS_MAX, SGPU_RING_COMPLETIONS_MAX)) {
-		return sgpu_fail(error, SGPU_EINVALID, "the memory of a ring has %lld bytes", (long long)status.st_size);
+	    (uint64_t)status.st_size >
+		    size_of(SGPU_RING_SUBMISSIONS_MAX, SGPU_RING_COMPLETIONS_MAX)) {
+		return sgpu_fail(error, SGPU_EINVALID, "the memory of a ring has %lld bytes",
+				 (long long)status.st_size);
 	}
 	*size = (size_t)status.st_size;
 	return SGPU_OK;
@@ -124,15 +133,18 @@ static int check_header(struct sgpu_ring_memory *memory, struct sgpu_error *erro
 		other |= header.reserved[i];
 	}
 	if (memcmp(header.magic, SGPU_RING_MAGIC, sizeof(header.magic)) != 0 || other) {
-		return sgpu_fail(error, SGPU_EINVALID, "the memory of a ring does not begin with a ring's header");
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "the memory of a ring does not begin with a ring's header");
 	}
 	if (header.version != SGPU_RING_VERSION) {
-		return sgpu_fail(error, SGPU_EINVALID, "the ring has version %u, and this program knows %d", header.version,
-				 SGPU_RING_VERSION);
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "the ring has version %u, and this program knows %d",
+				 header.version, SGPU_RING_VERSION);
 	}
 	if (!are_counts(header.submissions, header.completions) ||
 	    size_of(header.submissions, header.completions) != memory->size) {
-		return sgpu_fail(error, SGPU_EINVALID, "a ring of %u submissions and %u completions does not have %zu bytes",
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "a ring of %u submissions and %u completions in %zu bytes",
 				 header.submissions, header.completions, memory->size);
 	}
 	memory->submission_count = header.submissions;
@@ -162,7 +174,8 @@ int sgpu_ring_map(int fd, struct sgpu_ring_memory *memory, struct sgpu_error *er
 		return rc;
 	}
 	memory->submissions = (_Atomic uint64_t *)((char *)base + SGPU_RING_PAGE);
-	memory->completions = memory->submissions + (size_t)memory->submission_count * SGPU_DESCRIPTOR_WORDS;
+	memory->completions = memory->submissions +
+			      (size_t)memory->submission_count * SGPU_DESCRIPTOR_WORDS;
 	return SGPU_OK;
 }
 

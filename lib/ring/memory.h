@@ -11,14 +11,23 @@
 
 #include <sgpu/ring.h>
 
-/* Entries are read and written as words of 8 bytes; the last word of an entry has its generation in the upper half. */
-enum { SGPU_RING_VERSION = 1, SGPU_RING_PAGE = 4096, SGPU_DESCRIPTOR_WORDS = 8, SGPU_COMPLETION_WORDS = 4 };
+/* Entries are read and written as words of 8 bytes; the last word of an entry has its generation in
+ * the upper half. */
+enum {
+	SGPU_RING_VERSION = 1,
+	SGPU_RING_PAGE = 4096,
+	SGPU_DESCRIPTOR_WORDS = 8,
+	SGPU_COMPLETION_WORDS = 4
+};
 #define SGPU_RING_MAGIC "SGPURING"
 
-/* What one side writes, each word on a pair of lines of its own: processors fetch lines in pairs. */
+/* What one side writes, each word on a pair of lines of its own: processors fetch
+ * lines in pairs. */
 struct sgpu_ring_side {
-	_Alignas(128) _Atomic uint64_t head;     /* entries that it has taken out of the queue that it reads */
-	_Alignas(128) _Atomic uint32_t sleeping; /* enum sgpu_sleep; the other side clears it when it wakes this one */
+	_Alignas(128) _Atomic uint64_t
+		head; /* entries that it has taken out of the queue that it reads */
+	_Alignas(128) _Atomic uint32_t
+		sleeping; /* enum sgpu_sleep; the other side clears it when it wakes this one */
 };
 
 struct sgpu_ring_header {
@@ -33,11 +42,13 @@ struct sgpu_ring_memory {
 	struct sgpu_ring_header *header;    /* the begin of the mapping */
 	size_t size;
 	_Atomic uint64_t *submissions, *completions;
-	uint32_t submission_count, completion_count; /* copies: those in the header are not looked at again */
+	uint32_t submission_count,
+		completion_count; /* copies: those in the header are not looked at again */
 };
 
 /* Checks and maps. Errors: as sgpu_ring_client_open. */
-SGPU_MUST_CHECK int sgpu_ring_map(int fd, struct sgpu_ring_memory *memory, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_ring_map(int fd, struct sgpu_ring_memory *memory,
+				  struct sgpu_error *error);
 /* Accepts memory that is not mapped. */
 void sgpu_ring_unmap(struct sgpu_ring_memory *memory);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tests/model/ring.pml has this file's protocol for spin, and loses an entry without each of the orders named here.
+ * tests/model/ring.pml has this file's protocol for spin, and finds a fault without each of the
+ * orders named here.
  */
 #include "ring/queue.h"
 
@@ -18,8 +19,8 @@ static _Atomic uint64_t *place_of(const struct sgpu_queue *queue, uint64_t posit
 	return queue->entries + (size_t)(position & (queue->count - 1)) * queue->words;
 }
 
-void sgpu_queue_set(struct sgpu_queue *queue, _Atomic uint64_t *entries, unsigned words, uint32_t count,
-		    _Atomic uint64_t *head)
+void sgpu_queue_set(struct sgpu_queue *queue, _Atomic uint64_t *entries, unsigned words,
+		    uint32_t count, _Atomic uint64_t *head)
 {
 	queue->entries = entries;
 	queue->head = head;
@@ -28,8 +29,8 @@ void sgpu_queue_set(struct sgpu_queue *queue, _Atomic uint64_t *entries, unsigne
 	queue->words = words;
 }
 
-void sgpu_producer_set(struct sgpu_producer *producer, const struct sgpu_queue *queue, sgpu_store_fn *store, bool shared,
-		       uint64_t position)
+void sgpu_producer_set(struct sgpu_producer *producer, const struct sgpu_queue *queue,
+		       sgpu_store_fn *store, bool shared, uint64_t position)
 {
 	producer->queue = *queue;
 	producer->store = store;
@@ -38,35 +39,39 @@ void sgpu_producer_set(struct sgpu_producer *producer, const struct sgpu_queue *
 	atomic_init(&producer->head_seen, position);
 }
 
-void sgpu_consumer_set(struct sgpu_consumer *consumer, const struct sgpu_queue *queue, uint64_t position)
+void sgpu_consumer_set(struct sgpu_consumer *consumer, const struct sgpu_queue *queue,
+		       uint64_t position)
 {
 	consumer->queue = *queue;
 	consumer->position = position;
 }
 
-/* Reads the consumer's head and the tail. An honest head only grows and never passes the tail, so it lies between one
- * that was seen before and a tail that is read after it.
+/* Reads the consumer's head and the tail. An honest head only grows and never passes the tail, so
+ * it lies between one that was seen before and a tail that is read after it.
  *
- * acquire: the consumer has read an entry before its head says so; what is stored over that entry comes later. A thread
- * that finds the head in head_seen gets the same order from whoever put it there. */
-static int look_at_head(struct sgpu_producer *producer, uint64_t *head, uint64_t *tail, struct sgpu_error *error)
+ * acquire: the consumer has read an entry before its head says so; what is stored over that entry
+ * comes later. A thread that finds the head in head_seen gets the same order from whoever put it
+ * there. */
+static int look_at_head(struct sgpu_producer *producer, uint64_t *head, uint64_t *tail,
+			struct sgpu_error *error)
 {
 	const uint64_t seen = atomic_load_explicit(&producer->head_seen, memory_order_acquire);
 
 	*head = atomic_load_explicit(producer->queue.head, memory_order_acquire);
 	*tail = atomic_load_explicit(&producer->tail, memory_order_acquire);
 	if (*head - seen > *tail - seen) {
-		return sgpu_fail(error, SGPU_EINVALID, "the ring's other side says that it has taken %llu entries, and %llu "
-				 "were put", (unsigned long long)*head, (unsigned long long)*tail);
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "the ring's other side has taken %llu entries of %llu, it says",
+				 (unsigned long long)*head, (unsigned long long)*tail);
 	}
 	/* Two threads may store in either order: an older head is a head as well. */
 	atomic_store_explicit(&producer->head_seen, *head, memory_order_release);
 	return SGPU_OK;
 }
 
-/* Finds a free position and makes it this thread's. A place is free when the entry that was there `count` positions
- * before has been taken. The number of attempts is bounded: nothing that other threads or a hostile consumer do can
- * keep this one here. */
+/* Finds a free position and makes it this thread's. A place is free when the entry that was there
+ * `count` positions before has been taken. The number of attempts is bounded: nothing that other
+ * threads or a hostile consumer do can keep this one here. */
 static int claim(struct sgpu_producer *producer, uint64_t *position, struct sgpu_error *error)
 {
 	uint64_t head, tail;
@@ -84,7 +89,7 @@ static int claim(struct sgpu_producer *producer, uint64_t *position, struct sgpu
 				return SGPU_ERETRY;
 			}
 			if (tail - head > producer->queue.count) {
-				continue; /* others have put and the consumer taken since: this head is an old one */
+				continue; /* an old head: entries were taken and put since */
 			}
 		}
 		*position = tail;
@@ -92,9 +97,11 @@ static int claim(struct sgpu_producer *producer, uint64_t *position, struct sgpu
 			atomic_store_explicit(&producer->tail, tail + 1, memory_order_relaxed);
 			return SGPU_OK;
 		}
-		/* Whoever moves the tail owns the position; another thread's turn costs another look. No thread waits for
-		 * one that has a position and has not filled it; the consumer just does not get further. */
-		if (atomic_compare_exchange_weak_explicit(&producer->tail, &tail, tail + 1, memory_order_acq_rel,
+		/* Whoever moves the tail owns the position; another thread's turn costs another
+		 * look. No thread waits for one that has a position and has not filled it; the
+		 * consumer just does not get further. */
+		if (atomic_compare_exchange_weak_explicit(&producer->tail, &tail, tail + 1,
+							  memory_order_acq_rel,
 							  memory_order_relaxed)) {
 			return SGPU_OK;
 		}
@@ -102,7 +109,8 @@ static int claim(struct sgpu_producer *producer, uint64_t *position, struct sgpu
 	return SGPU_ERETRY;
 }
 
-int sgpu_producer_put(struct sgpu_producer *producer, const uint64_t *words, struct sgpu_error *error)
+int sgpu_producer_put(struct sgpu_producer *producer, const uint64_t *words,
+		      struct sgpu_error *error)
 {
 	const struct sgpu_queue *queue = &producer->queue;
 	uint64_t entry[8], position;
@@ -114,12 +122,14 @@ int sgpu_producer_put(struct sgpu_producer *producer, const uint64_t *words, str
 	for (unsigned i = 0; i < queue->words; i++) {
 		entry[i] = words[i];
 	}
-	entry[queue->words - 1] = (uint32_t)entry[queue->words - 1] | (uint64_t)generation_of(queue, position) << 32;
+	entry[queue->words - 1] = (uint32_t)entry[queue->words - 1] |
+				  (uint64_t)generation_of(queue, position) << 32;
 	producer->store(place_of(queue, position), entry, queue->words);
 	return SGPU_OK;
 }
 
-int sgpu_producer_pending(struct sgpu_producer *producer, uint64_t *pending, struct sgpu_error *error)
+int sgpu_producer_pending(struct sgpu_producer *producer, uint64_t *pending,
+			  struct sgpu_error *error)
 {
 	uint64_t head, tail;
 	int rc = look_at_head(producer, &head, &tail, error);
@@ -140,10 +150,12 @@ int sgpu_consumer_take(struct sgpu_consumer *consumer, uint64_t *words, struct s
 		if ((uint32_t)(last >> 32) == wanted - 1) {
 			return SGPU_ERETRY;
 		}
-		return sgpu_fail(error, SGPU_EINVALID, "an entry of the ring has generation %u, not %u or %u",
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "an entry of the ring has generation %u, not %u or %u",
 				 (uint32_t)(last >> 32), wanted - 1, wanted);
 	}
-	/* Each word once. A hostile producer may change them meanwhile: what is looked at is the copy. */
+	/* Each word once. A hostile producer may change them meanwhile: what is looked at is the
+	 * copy. */
 	for (unsigned i = 0; i + 1 < queue->words; i++) {
 		words[i] = atomic_load_explicit(&place[i], memory_order_relaxed);
 	}
@@ -165,8 +177,8 @@ const _Atomic uint32_t *sgpu_consumer_word(const struct sgpu_consumer *consumer,
 bool sgpu_consumer_ready(const struct sgpu_consumer *consumer)
 {
 	const struct sgpu_queue *queue = &consumer->queue;
-	const uint64_t last = atomic_load_explicit(&place_of(queue, consumer->position)[queue->words - 1],
-						   memory_order_seq_cst);
+	const uint64_t last = atomic_load_explicit(
+		&place_of(queue, consumer->position)[queue->words - 1], memory_order_seq_cst);
 
 	return (uint32_t)(last >> 32) != generation_of(queue, consumer->position) - 1;
 }

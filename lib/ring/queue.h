@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One queue between two sides that do not trust each other: submissions one way, completions the other.
+ * One queue between two sides that do not trust each other: submissions one way, completions the
+ * other.
  *
- * Each entry carries a generation: how many times its place has been filled. A place at position p holds an entry when
- * its generation is that of p, and none yet when it is one less; nothing else can be there. So the consumer needs only
- * the entry, no tail that all producers would have to publish in order; and whether one thread submits or many, what
- * lies in memory is the same. Producers need the consumer's head, to know which places are free.
+ * Each entry carries a generation: how many times its place has been filled. A place at position p
+ * holds an entry when its generation is that of p, and none yet when it is one less; nothing else
+ * can be there. So the consumer needs only the entry, no tail that all producers would have to
+ * publish in order; and whether one thread submits or many, what lies in memory is the same.
+ * Producers need the consumer's head, to know which places are free.
  *
  * Positions count from 0 and have 64 bits: they do not wrap. Generations have 32 and may.
  */
@@ -42,26 +44,31 @@ struct sgpu_consumer {
 	uint64_t position;              /* the next to take */
 };
 
-void sgpu_queue_set(struct sgpu_queue *queue, _Atomic uint64_t *entries, unsigned words, uint32_t count,
-		    _Atomic uint64_t *head);
+void sgpu_queue_set(struct sgpu_queue *queue, _Atomic uint64_t *entries, unsigned words,
+		    uint32_t count, _Atomic uint64_t *head);
 /* For tests, too: from a position other than 0, for which memory must have been prepared. */
-void sgpu_producer_set(struct sgpu_producer *producer, const struct sgpu_queue *queue, sgpu_store_fn *store, bool shared,
+void sgpu_producer_set(struct sgpu_producer *producer, const struct sgpu_queue *queue,
+		       sgpu_store_fn *store, bool shared, uint64_t position);
+void sgpu_consumer_set(struct sgpu_consumer *consumer, const struct sgpu_queue *queue,
 		       uint64_t position);
-void sgpu_consumer_set(struct sgpu_consumer *consumer, const struct sgpu_queue *queue, uint64_t position);
 
-/* Puts one entry, whose generation is filled in. SGPU_ERETRY without a text: the queue is full. SGPU_EINVALID: the head
- * that the consumer published cannot be. Never waits. */
-SGPU_MUST_CHECK int sgpu_producer_put(struct sgpu_producer *producer, const uint64_t *words, struct sgpu_error *error);
-/* How many entries were put and, as far as is known, not taken. Reads the head. Of one producing thread. */
-SGPU_MUST_CHECK int sgpu_producer_pending(struct sgpu_producer *producer, uint64_t *pending, struct sgpu_error *error);
+/* Puts one entry, whose generation is filled in. SGPU_ERETRY without a text: the queue is full.
+ * SGPU_EINVALID: the head that the consumer published cannot be. Never waits. */
+SGPU_MUST_CHECK int sgpu_producer_put(struct sgpu_producer *producer, const uint64_t *words,
+				      struct sgpu_error *error);
+/* How many entries were put and, as far as is known, not taken. Reads the head. Of one producing
+ * thread. */
+SGPU_MUST_CHECK int sgpu_producer_pending(struct sgpu_producer *producer, uint64_t *pending,
+					  struct sgpu_error *error);
 
-/* Copies the next entry out, its generation cleared. SGPU_ERETRY without a text: there is none. SGPU_EINVALID: its
- * generation is neither that of an entry nor that of none. */
-SGPU_MUST_CHECK int sgpu_consumer_take(struct sgpu_consumer *consumer, uint64_t *words, struct sgpu_error *error);
+/* Copies the next entry out, its generation cleared. SGPU_ERETRY without a text: there is none.
+ * SGPU_EINVALID: its generation is neither that of an entry nor that of none. */
+SGPU_MUST_CHECK int sgpu_consumer_take(struct sgpu_consumer *consumer, uint64_t *words,
+				       struct sgpu_error *error);
 /* The word of the next entry that changes when it is filled, and what it is until then. */
 const _Atomic uint32_t *sgpu_consumer_word(const struct sgpu_consumer *consumer, uint32_t *empty);
-/* Whether the next place is not empty. Ordered after everything that this thread stored in a sequentially consistent
- * way before. */
+/* Whether the next place is not empty. Ordered after everything that this thread stored in a
+ * sequentially consistent way before. */
 bool sgpu_consumer_ready(const struct sgpu_consumer *consumer);
 
 #endif

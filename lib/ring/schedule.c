@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One list in the order of submission. The members of a batch stand before it, in the place where it was: so a drain or
- * fence that came later waits for them, too. What is held is held in order: `first_held` goes through the list once.
+ * One list in the order of submission. The members of a batch stand before it, in the place where
+ * it was: so a drain or fence that came later waits for them, too. What is held is held in order:
+ * `first_held` goes through the list once.
  */
 #include "ring/schedule.h"
 
@@ -25,9 +26,10 @@ struct node {
 	struct sgpu_ring_descriptor descriptor;
 	enum state state;
 	uint32_t previous, next;
-	uint32_t stop_previous, stop_next; /* in the list of those whose end the client wants; NONE: not in it */
+	/* In the list of those whose end the client wants; NONE: not in it. */
+	uint32_t stop_previous, stop_next;
 	bool stop_asked;
-	uint32_t batch, index;             /* of a member: its batch, or NONE, and its place in there */
+	uint32_t batch, index; /* of a member: its batch, or NONE, and its place in there */
 	/* Of a batch: members in the list, those that succeeded, and the first that failed. */
 	uint32_t remaining, succeeded, failed_index;
 	int failed_status;
@@ -36,7 +38,7 @@ struct node {
 struct sgpu_schedule {
 	struct sgpu_schedule_config config;
 	struct node *nodes;
-	uint32_t end;                      /* the node between the last and the first of both lists */
+	uint32_t end; /* the node between the last and the first of both lists */
 	uint32_t free_node, first_held;    /* or NONE */
 	uint32_t submissions, members;     /* in the list */
 	struct sgpu_ring_descriptor batch[SGPU_RING_BATCH_MAX];
@@ -61,7 +63,9 @@ int sgpu_schedule_create(const struct sgpu_schedule_config *config, struct sgpu_
 	for (uint32_t i = 0; i < s->end; i++) {
 		s->nodes[i].next = i + 1 < s->end ? i + 1 : NONE;
 	}
-	s->nodes[s->end] = (struct node){ .previous = s->end, .next = s->end, .stop_previous = s->end, .stop_next = s->end };
+	s->nodes[s->end] = (struct node){
+		.previous = s->end, .next = s->end, .stop_previous = s->end, .stop_next = s->end
+	};
 	s->first_held = NONE;
 	*schedule = s;
 	return SGPU_OK;
@@ -79,15 +83,20 @@ void sgpu_schedule_free(struct sgpu_schedule **schedule)
 /* ---- the list ---- */
 
 /* There is a free node: submissions and members are counted before. */
-static uint32_t insert_before(struct sgpu_schedule *s, uint32_t next, const struct sgpu_ring_descriptor *descriptor,
-			      enum state state)
+static uint32_t insert_before(struct sgpu_schedule *s, uint32_t next,
+			      const struct sgpu_ring_descriptor *descriptor, enum state state)
 {
 	const uint32_t i = s->free_node;
 	struct node *node = &s->nodes[i];
 
 	s->free_node = node->next;
-	*node = (struct node){ .descriptor = *descriptor, .state = state, .next = next, .previous = s->nodes[next].previous,
-			       .stop_next = NONE, .stop_previous = NONE, .batch = NONE };
+	*node = (struct node){ .descriptor = *descriptor,
+			       .state = state,
+			       .next = next,
+			       .previous = s->nodes[next].previous,
+			       .stop_next = NONE,
+			       .stop_previous = NONE,
+			       .batch = NONE };
 	s->nodes[node->previous].next = i;
 	s->nodes[next].previous = i;
 	return i;
@@ -126,7 +135,8 @@ static uint32_t next_held(const struct sgpu_schedule *s, uint32_t i)
 
 /* ---- the end of an operation ---- */
 
-static int complete(struct sgpu_schedule *s, uint32_t i, int status, uint64_t value, struct sgpu_error *error)
+static int complete(struct sgpu_schedule *s, uint32_t i, int status, uint64_t value,
+		    struct sgpu_error *error)
 {
 	const uint64_t cookie = s->nodes[i].descriptor.cookie;
 
@@ -166,18 +176,20 @@ static int complete_drains(struct sgpu_schedule *s, struct sgpu_error *error)
 	return rc;
 }
 
-int sgpu_schedule_finish(struct sgpu_schedule *schedule, uint32_t ticket, int status, uint64_t value,
-			 struct sgpu_error *error)
+int sgpu_schedule_finish(struct sgpu_schedule *schedule, uint32_t ticket, int status,
+			 uint64_t value, struct sgpu_error *error)
 {
 	struct sgpu_schedule *s = schedule;
 	uint32_t batch;
 	int rc = SGPU_OK;
 
 	if (ticket >= s->end || s->nodes[ticket].state != STARTED) {
-		return sgpu_fail(error, SGPU_EUSAGE, "ticket %u names no operation that has started", ticket);
+		return sgpu_fail(error, SGPU_EUSAGE,
+				 "ticket %u names no operation that has started", ticket);
 	}
 	if (status > 0 || status < STATUS_LEAST) {
-		return sgpu_fail(error, SGPU_EUSAGE, "%d is not the status of an operation", status);
+		return sgpu_fail(error, SGPU_EUSAGE, "%d is not the status of an operation",
+				 status);
 	}
 	batch = s->nodes[ticket].batch;
 	if (batch == NONE) {
@@ -206,8 +218,10 @@ static void ask_to_stop(struct sgpu_schedule *s, uint32_t i)
 	}
 }
 
-/* The members of a batch come before it in this pass, so that it may complete when its own turn comes. */
-static int cancel(struct sgpu_schedule *s, uint64_t cookie, uint64_t *found, struct sgpu_error *error)
+/* The members of a batch come before it in this pass, so that it may complete when its own turn
+ * comes. */
+static int cancel(struct sgpu_schedule *s, uint64_t cookie, uint64_t *found,
+		  struct sgpu_error *error)
 {
 	uint32_t i, next, owner;
 	int rc = SGPU_OK;
@@ -250,7 +264,9 @@ int sgpu_schedule_add(struct sgpu_schedule *schedule, const struct sgpu_ring_des
 	switch (descriptor->opcode) {
 	case SGPU_RING_CANCEL:
 		rc = cancel(s, descriptor->argument, &found, error);
-		return rc < 0 ? rc : s->config.post(s->config.post_context, descriptor->cookie, SGPU_OK, found, error);
+		return rc < 0 ? rc
+			      : s->config.post(s->config.post_context, descriptor->cookie, SGPU_OK,
+					       found, error);
 	case SGPU_RING_DRAIN:
 		s->submissions++;
 		(void)insert_before(s, s->end, descriptor, DRAINING);
@@ -265,8 +281,9 @@ int sgpu_schedule_add(struct sgpu_schedule *schedule, const struct sgpu_ring_des
 	}
 }
 
-/* Puts the members of a batch, the first that is held, before it. *waits: there is no room for them before others have
- * ended. What cannot be read ends the batch; a member that may not be ends the ring. */
+/* Puts the members of a batch, the first that is held, before it. *waits: there is no room for them
+ * before others have ended. What cannot be read ends the batch; a member that may not be ends the
+ * ring. */
 static int expand(struct sgpu_schedule *s, uint32_t i, bool *waits, struct sgpu_error *error)
 {
 	const struct sgpu_ring_descriptor batch = s->nodes[i].descriptor;
@@ -280,7 +297,8 @@ static int expand(struct sgpu_schedule *s, uint32_t i, bool *waits, struct sgpu_
 		return SGPU_OK;
 	}
 	if (s->config.read) {
-		rc = s->config.read(s->config.read_context, batch.handle, batch.offset, s->batch, batch.length, &ignored);
+		rc = s->config.read(s->config.read_context, batch.handle, batch.offset, s->batch,
+				    batch.length, &ignored);
 	}
 	if (rc < 0) {
 		s->first_held = next_held(s, i);
@@ -332,7 +350,8 @@ int sgpu_schedule_next(struct sgpu_schedule *schedule, struct sgpu_ring_operatio
 	*event = SGPU_RING_IDLE;
 	for (int step = 0; step < STEPS; step++) {
 		i = s->first_held;
-		if (i == NONE || ((s->nodes[i].descriptor.flags & SGPU_RING_FENCE) && s->nodes[s->end].next != i)) {
+		if (i == NONE || ((s->nodes[i].descriptor.flags & SGPU_RING_FENCE) &&
+				  s->nodes[s->end].next != i)) {
 			return SGPU_OK;
 		}
 		if (s->nodes[i].descriptor.opcode == SGPU_RING_BATCH) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Three ways, chosen at run time by what the CPU has. Assembly, so that the rest of the library needs no CPU flags.
+ * Three ways, chosen at run time by what the CPU has. Assembly, so that the rest of the library
+ * needs no CPU flags.
  */
 #include "ring/store.h"
 
@@ -13,9 +14,9 @@
 
 /* The last store is sequentially consistent, which is two orders in one:
  * - release: the other words come before it (a consumer that sees the generation sees the entry);
- * - no later load passes it: the producer looks next whether the consumer sleeps. Were that look made before the entry
- *   is visible, the consumer could look at the entry, then sleep, and nobody would wake it.
- * On x86 it is an XCHG. */
+ * - no later load passes it: the producer looks next whether the consumer sleeps. Were that look
+ * made before the entry is visible, the consumer could look at the entry, then sleep, and nobody
+ * would wake it. On x86 it is an XCHG. */
 static void publish(_Atomic uint64_t *last, uint64_t word)
 {
 	atomic_store_explicit(last, word, memory_order_seq_cst);
@@ -30,9 +31,11 @@ static void store_words(_Atomic uint64_t *entry, const uint64_t *words, unsigned
 }
 
 #if defined(__x86_64__)
-/* The vector store leaves the generation as it is, and the last word follows by itself: no manual says that 64 bytes
- * of a vector become visible at once. Stores to write-back memory keep their order, the vector's too. */
-__attribute__((target("avx512f"))) static void store_vector(_Atomic uint64_t *entry, const uint64_t *words, unsigned count)
+/* The vector store leaves the generation as it is, and the last word follows by itself: no manual
+ * says that 64 bytes of a vector become visible at once. Stores to write-back memory keep their
+ * order, the vector's too. */
+__attribute__((target("avx512f"))) static void store_vector(_Atomic uint64_t *entry,
+							    const uint64_t *words, unsigned count)
 {
 	_Alignas(64) uint64_t copy[8];
 
@@ -42,13 +45,16 @@ __attribute__((target("avx512f"))) static void store_vector(_Atomic uint64_t *en
 	}
 	memcpy(copy, words, sizeof(copy) - sizeof(copy[0]));
 	copy[7] = atomic_load_explicit(&entry[7], memory_order_relaxed);
-	__asm__ volatile("vmovdqa64 (%1), %%zmm16\n\tvmovdqa64 %%zmm16, (%0)" : : "r"(entry), "r"(copy)
+	__asm__ volatile("vmovdqa64 (%1), %%zmm16\n\tvmovdqa64 %%zmm16, (%0)"
+			 :
+			 : "r"(entry), "r"(copy)
 			 : "xmm16", "memory");
 	publish(&entry[7], words[7]);
 }
 
-/* MOVDIR64B writes 64 bytes at once, in the order of write-combining memory: SFENCE before it, so that what the entry
- * refers to is visible first, and MFENCE after it, for the look at the sleeping consumer. */
+/* MOVDIR64B writes 64 bytes at once, in the order of write-combining memory: SFENCE before it, so
+ * that what the entry refers to is visible first, and MFENCE after it, for the look at the sleeping
+ * consumer. */
 static void store_direct(_Atomic uint64_t *entry, const uint64_t *words, unsigned count)
 {
 	if (count != 8) {
@@ -71,8 +77,9 @@ sgpu_store_fn *sgpu_store_function(enum sgpu_ring_store store)
 {
 	/* __builtin_cpu_supports asks the system, too, whether it saves these registers.
 	 *
-	 * AUTO: an entry comes in registers, word by word, and a vector load of what was just stored so waits for these
-	 * stores (14 ns against 8 ns on a Zen 5); what is stored directly has to be fetched from memory. Both pay with devices. */
+	 * AUTO: an entry comes in registers, word by word, and a vector load of what was just
+	 * stored so waits for these stores (14 ns against 8 ns on a Zen 5); what is stored directly
+	 * has to be fetched from memory. Both are for devices. */
 	switch (store) {
 	case SGPU_RING_STORE_AUTO:
 	case SGPU_RING_STORE_WORDS:

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The words `sleeping` lie in shared memory, so a hostile peer may set them to anything. What it gets from that: it
- * sleeps on, it wakes this side too often, or it makes this side try to wake it, with a system call that cannot block.
- * That is why the doorbell is a socket. An eventfd blocks a writer whose peer has filled it and has cleared O_NONBLOCK,
- * which both ends share; MSG_DONTWAIT belongs to one call. And a socket shows that the other end is closed.
+ * The words `sleeping` lie in shared memory, so a hostile peer may set them to anything. What it
+ * gets from that: it sleeps on, it wakes this side too often, or it makes this side try to wake it,
+ * with a system call that cannot block. That is why the doorbell is a socket. An eventfd blocks a
+ * writer whose peer has filled it and has cleared O_NONBLOCK, which both ends share; MSG_DONTWAIT
+ * belongs to one call. And a socket shows that the other end is closed.
  */
 #include "ring/wait.h"
 
@@ -21,7 +22,8 @@
 
 #include "base/spin.h"
 
-/* A wake from deep idle takes 150 to 230 us on recent processors: to spin longer than that saves nothing. */
+/* A wake from deep idle takes 150 to 230 us on recent processors: to spin longer than that saves
+ * nothing. */
 enum { SPIN_LEAST_NS = 1000, SPIN_MOST_NS = 200000, SPIN_FIRST_NS = 20000 };
 
 /* ---- how long to spin ---- */
@@ -66,16 +68,22 @@ static bool has_waitpkg(void)
 	return answer == 2;
 }
 
-/* UMONITOR watches the line, and UMWAIT stops the core, in the lighter of its two states, until somebody writes to it or
- * some microseconds have passed. The look between them sees what came before UMONITOR. */
+/* UMONITOR watches the line, and UMWAIT stops the core, in the lighter of its two states, until
+ * somebody writes to it or some microseconds have passed. The look between them sees what came
+ * before UMONITOR. */
 static void wait_for_line(const _Atomic uint32_t *word, uint32_t seen)
 {
 	const uint64_t until = __builtin_ia32_rdtsc() + 20000;
 
-	__asm__ volatile(".byte 0xf3, 0x0f, 0xae, 0xf0" /* umonitor %rax */ : : "a"(word) : "memory");
+	__asm__ volatile(".byte 0xf3, 0x0f, 0xae, 0xf0" /* umonitor %rax */
+			 :
+			 : "a"(word)
+			 : "memory");
 	if (atomic_load(word) == seen) {
 		__asm__ volatile(".byte 0xf2, 0x0f, 0xae, 0xf1" /* umwait %ecx */
-				 : : "c"(1), "a"((uint32_t)until), "d"((uint32_t)(until >> 32)) : "memory", "cc");
+				 :
+				 : "c"(1), "a"((uint32_t)until), "d"((uint32_t)(until >> 32))
+				 : "memory", "cc");
 	}
 }
 #else
@@ -114,11 +122,12 @@ static bool spin(const _Atomic uint32_t *word, uint32_t seen, uint64_t ns)
 
 /* ---- sleeping ---- */
 
-void sgpu_sleeper_set(struct sgpu_sleeper *sleeper, struct sgpu_ring_side *own, struct sgpu_ring_side *other, int doorbell,
-		      const struct sgpu_ring_wait *wait)
+void sgpu_sleeper_set(struct sgpu_sleeper *sleeper, struct sgpu_ring_side *own,
+		      struct sgpu_ring_side *other, int doorbell, const struct sgpu_ring_wait *wait)
 {
 	/* Without a doorbell, both sides are threads of this process and share its processors. */
-	const bool alone = doorbell >= 0 ? sysconf(_SC_NPROCESSORS_ONLN) == 1 : sgpu_cpu_count() == 1;
+	const bool alone = doorbell >= 0 ? sysconf(_SC_NPROCESSORS_ONLN) == 1
+					 : sgpu_cpu_count() == 1;
 
 	sleeper->own = &own->sleeping;
 	sleeper->other = &other->sleeping;
@@ -126,10 +135,12 @@ void sgpu_sleeper_set(struct sgpu_sleeper *sleeper, struct sgpu_ring_side *own, 
 	sgpu_spin_time_set(&sleeper->time, wait, alone);
 }
 
-/* The store comes before the look, for all to see: whoever puts an entry after the look finds the word set. */
+/* The store comes before the look, for all to see: whoever puts an entry after the look finds the
+ * word set. */
 bool sgpu_sleeper_arm(struct sgpu_sleeper *sleeper, const struct sgpu_consumer *consumer)
 {
-	const uint32_t how = sleeper->doorbell >= 0 ? SGPU_SLEEPS_ON_DOORBELL : SGPU_SLEEPS_ON_FUTEX;
+	const uint32_t how = sleeper->doorbell >= 0 ? SGPU_SLEEPS_ON_DOORBELL
+						    : SGPU_SLEEPS_ON_FUTEX;
 
 	atomic_store_explicit(sleeper->own, how, memory_order_seq_cst);
 	if (sgpu_consumer_ready(consumer)) {
@@ -151,11 +162,14 @@ static bool is_closed(int doorbell)
 	return got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK);
 }
 
-int sgpu_sleeper_disarm(struct sgpu_sleeper *sleeper, const struct sgpu_consumer *consumer, struct sgpu_error *error)
+int sgpu_sleeper_disarm(struct sgpu_sleeper *sleeper, const struct sgpu_consumer *consumer,
+			struct sgpu_error *error)
 {
 	atomic_store_explicit(sleeper->own, SGPU_AWAKE, memory_order_relaxed);
-	/* What was put before the end is still to be had: so first whether it ended, then whether something is there. */
-	if (sleeper->doorbell >= 0 && is_closed(sleeper->doorbell) && !sgpu_consumer_ready(consumer)) {
+	/* What was put before the end is still to be had: so first whether it ended, then whether
+	 * something is there. */
+	if (sleeper->doorbell >= 0 && is_closed(sleeper->doorbell) &&
+	    !sgpu_consumer_ready(consumer)) {
 		return sgpu_fail(error, SGPU_ESYSTEM, "the other side of the ring has gone");
 	}
 	return SGPU_OK;
@@ -165,7 +179,8 @@ static struct timespec time_left(uint64_t now, uint64_t deadline_ns)
 {
 	const uint64_t left = deadline_ns > now ? deadline_ns - now : 0;
 
-	return (struct timespec){ .tv_sec = (time_t)(left / 1000000000), .tv_nsec = (long)(left % 1000000000) };
+	return (struct timespec){ .tv_sec = (time_t)(left / 1000000000),
+				  .tv_nsec = (long)(left % 1000000000) };
 }
 
 /* Until woken, or later for no reason; whoever calls looks again. */
@@ -177,12 +192,13 @@ static void sleep_until(struct sgpu_sleeper *sleeper, uint64_t now, uint64_t dea
 	if (sleeper->doorbell >= 0) {
 		(void)ppoll(&bell, 1, deadline_ns ? &left : NULL, NULL);
 	} else {
-		(void)syscall(SYS_futex, sleeper->own, FUTEX_WAIT, SGPU_SLEEPS_ON_FUTEX, deadline_ns ? &left : NULL, NULL, 0);
+		(void)syscall(SYS_futex, sleeper->own, FUTEX_WAIT, SGPU_SLEEPS_ON_FUTEX,
+			      deadline_ns ? &left : NULL, NULL, 0);
 	}
 }
 
-int sgpu_sleeper_wait(struct sgpu_sleeper *sleeper, const struct sgpu_consumer *consumer, uint64_t deadline_ns,
-		      struct sgpu_error *error)
+int sgpu_sleeper_wait(struct sgpu_sleeper *sleeper, const struct sgpu_consumer *consumer,
+		      uint64_t deadline_ns, struct sgpu_error *error)
 {
 	uint32_t empty;
 	const _Atomic uint32_t *word = sgpu_consumer_word(consumer, &empty);
@@ -192,7 +208,8 @@ int sgpu_sleeper_wait(struct sgpu_sleeper *sleeper, const struct sgpu_consumer *
 	while (!spin(word, empty, sleeper->time.ns)) {
 		before = sgpu_now_ns();
 		if (deadline_ns && before >= deadline_ns) {
-			return sgpu_fail(error, SGPU_ETIMEOUT, "nothing came from the other side of the ring in time");
+			return sgpu_fail(error, SGPU_ETIMEOUT,
+					 "nothing came from the other side of the ring in time");
 		}
 		if (!sgpu_sleeper_arm(sleeper, consumer)) {
 			break;

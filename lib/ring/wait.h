@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Waiting for the other side: spinning for a time that adapts, then sleeping; and waking the other side, which costs a
- * system call only if it sleeps.
+ * Waiting for the other side: spinning for a time that adapts, then sleeping; and waking the other
+ * side, which costs a system call only if it sleeps.
  */
 #ifndef SGPU_RING_WAIT_H
 #define SGPU_RING_WAIT_H
@@ -23,8 +23,8 @@ struct sgpu_spin_time {
 
 /* alone: nobody runs while this thread spins, so that it had better not. */
 void sgpu_spin_time_set(struct sgpu_spin_time *time, const struct sgpu_ring_wait *wait, bool alone);
-/* After a wait that ended in sleep: it took waited_ns in all, and there is an entry now, or not. A sleep that spinning
- * could have saved doubles the time; any other halves it. */
+/* After a wait that ended in sleep: it took waited_ns in all, and there is an entry now, or not. A
+ * sleep that spinning could have saved doubles the time; any other halves it. */
 void sgpu_spin_time_adapt(struct sgpu_spin_time *time, uint64_t waited_ns, bool entry);
 
 /* ---- one side of a ring ---- */
@@ -34,21 +34,27 @@ struct sgpu_sleeper {
 	struct sgpu_spin_time time;
 };
 
-void sgpu_sleeper_set(struct sgpu_sleeper *sleeper, struct sgpu_ring_side *own, struct sgpu_ring_side *other, int doorbell,
+void sgpu_sleeper_set(struct sgpu_sleeper *sleeper, struct sgpu_ring_side *own,
+		      struct sgpu_ring_side *other, int doorbell,
 		      const struct sgpu_ring_wait *wait);
-/* Says that this side will sleep, and looks once more. false: an entry is there, and nothing was said. */
+/* Says that this side will sleep, and looks once more. false: an entry is there, and nothing was
+ * said. */
 bool sgpu_sleeper_arm(struct sgpu_sleeper *sleeper, const struct sgpu_consumer *consumer);
-/* Awake again; empties the doorbell. SGPU_ESYSTEM: the other end is closed, and no entry is left. */
-SGPU_MUST_CHECK int sgpu_sleeper_disarm(struct sgpu_sleeper *sleeper, const struct sgpu_consumer *consumer,
+/* Awake again; empties the doorbell. SGPU_ESYSTEM: the other end is closed, and no
+ * entry is left. */
+SGPU_MUST_CHECK int sgpu_sleeper_disarm(struct sgpu_sleeper *sleeper,
+					const struct sgpu_consumer *consumer,
 					struct sgpu_error *error);
 /* Until there is an entry. Errors: as sgpu_ring_client_wait. */
-SGPU_MUST_CHECK int sgpu_sleeper_wait(struct sgpu_sleeper *sleeper, const struct sgpu_consumer *consumer,
-				      uint64_t deadline_ns, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_sleeper_wait(struct sgpu_sleeper *sleeper,
+				      const struct sgpu_consumer *consumer, uint64_t deadline_ns,
+				      struct sgpu_error *error);
 
 /* The rare half of sgpu_wake. */
 void sgpu_wake_sleeper(struct sgpu_sleeper *sleeper);
-/* After an entry was put. Never waits. The load is sequentially consistent, as are the store that published the entry
- * and both accesses of sgpu_sleeper_arm: of producer and consumer, one sees what the other has stored. */
+/* After an entry was put. Never waits. The load is sequentially consistent, as are the store that
+ * published the entry and both accesses of sgpu_sleeper_arm: of producer and consumer, one sees
+ * what the other has stored. */
 static inline void sgpu_wake(struct sgpu_sleeper *sleeper)
 {
 	if (atomic_load_explicit(sleeper->other, memory_order_seq_cst) != SGPU_AWAKE) {

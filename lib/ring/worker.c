@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The worker's side. It never takes more submissions than it has room for completions: a submission is only there when
- * its client has a free slot, and has as many as the completion queue has places. A client that says otherwise has
- * broken the protocol.
+ * The worker's side. It never takes more submissions than it has room for completions: a submission
+ * is only there when its client has a free slot, and has as many as the completion queue has
+ * places. A client that says otherwise has broken the protocol.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -27,10 +27,13 @@ struct sgpu_ring_worker {
 	struct sgpu_ring_worker_config config;
 };
 
-static int post(void *context, uint64_t cookie, int status, uint64_t value, struct sgpu_error *error)
+static int post(void *context, uint64_t cookie, int status, uint64_t value,
+		struct sgpu_error *error)
 {
 	struct sgpu_ring_worker *worker = context;
-	const struct sgpu_ring_completion completion = { .cookie = cookie, .value = value, .status = status };
+	const struct sgpu_ring_completion completion = { .cookie = cookie,
+							 .value = value,
+							 .status = status };
 	uint64_t words[SGPU_COMPLETION_WORDS];
 	int rc;
 
@@ -45,11 +48,13 @@ static int post(void *context, uint64_t cookie, int status, uint64_t value, stru
 	return rc;
 }
 
-int sgpu_ring_worker_open(int fd, const struct sgpu_ring_worker_config *config, struct sgpu_ring_worker **worker,
-			  struct sgpu_error *error)
+int sgpu_ring_worker_open(int fd, const struct sgpu_ring_worker_config *config,
+			  struct sgpu_ring_worker **worker, struct sgpu_error *error)
 {
 	struct sgpu_ring_worker *w = aligned_alloc(64, (sizeof(*w) + 63) / 64 * 64);
-	struct sgpu_schedule_config schedule = { .post = post, .post_context = w, .read = config->read,
+	struct sgpu_schedule_config schedule = { .post = post,
+						 .post_context = w,
+						 .read = config->read,
 						 .read_context = config->context };
 	struct sgpu_ring_header *header;
 	struct sgpu_queue queue;
@@ -72,13 +77,15 @@ int sgpu_ring_worker_open(int fd, const struct sgpu_ring_worker_config *config, 
 		goto out;
 	}
 	header = w->memory.header;
-	sgpu_queue_set(&queue, w->memory.submissions, SGPU_DESCRIPTOR_WORDS, w->memory.submission_count,
-		       &header->worker.head);
+	sgpu_queue_set(&queue, w->memory.submissions, SGPU_DESCRIPTOR_WORDS,
+		       w->memory.submission_count, &header->worker.head);
 	sgpu_consumer_set(&w->submissions, &queue, 0);
-	sgpu_queue_set(&queue, w->memory.completions, SGPU_COMPLETION_WORDS, w->memory.completion_count,
-		       &header->client.head);
-	sgpu_producer_set(&w->completions, &queue, sgpu_store_function(SGPU_RING_STORE_WORDS), false, 0);
-	sgpu_sleeper_set(&w->sleeper, &header->worker, &header->client, config->doorbell, &config->wait);
+	sgpu_queue_set(&queue, w->memory.completions, SGPU_COMPLETION_WORDS,
+		       w->memory.completion_count, &header->client.head);
+	sgpu_producer_set(&w->completions, &queue, sgpu_store_function(SGPU_RING_STORE_WORDS),
+			  false, 0);
+	sgpu_sleeper_set(&w->sleeper, &header->worker, &header->client, config->doorbell,
+			 &config->wait);
 	*worker = w;
 	w = NULL;
 out:
@@ -104,8 +111,11 @@ static int check_room(struct sgpu_ring_worker *worker, struct sgpu_error *error)
 	int rc = sgpu_producer_pending(&worker->completions, &unreaped, error);
 
 	if (rc == SGPU_OK && unreaped + outstanding >= worker->memory.completion_count) {
-		rc = sgpu_fail(error, SGPU_EINVALID, "the client has submitted more than %u operations without taking their "
-			       "completions", worker->memory.completion_count);
+		rc = sgpu_fail(
+			error, SGPU_EINVALID,
+			"the client has submitted more than %u operations without taking their "
+			"completions",
+			worker->memory.completion_count);
 	}
 	return rc;
 }
@@ -132,8 +142,8 @@ static int take(struct sgpu_ring_worker *worker, struct sgpu_error *error)
 	return sgpu_schedule_add(worker->schedule, &descriptor, error);
 }
 
-int sgpu_ring_next(struct sgpu_ring_worker *worker, struct sgpu_ring_operation *operation, enum sgpu_ring_event *event,
-		   struct sgpu_error *error)
+int sgpu_ring_next(struct sgpu_ring_worker *worker, struct sgpu_ring_operation *operation,
+		   enum sgpu_ring_event *event, struct sgpu_error *error)
 {
 	struct sgpu_error found;
 	int rc = sgpu_ring_fault_check(&worker->fault, error);
@@ -174,7 +184,9 @@ int sgpu_ring_finish(struct sgpu_ring_worker *worker, uint32_t ticket, int statu
 	if (rc == SGPU_EUSAGE && error) {
 		*error = found;
 	}
-	return rc == SGPU_OK || rc == SGPU_EUSAGE ? rc : sgpu_ring_fault_set(&worker->fault, &found, error);
+	return rc == SGPU_OK || rc == SGPU_EUSAGE
+		       ? rc
+		       : sgpu_ring_fault_set(&worker->fault, &found, error);
 }
 
 uint32_t sgpu_ring_outstanding(const struct sgpu_ring_worker *worker)
@@ -182,11 +194,14 @@ uint32_t sgpu_ring_outstanding(const struct sgpu_ring_worker *worker)
 	return sgpu_schedule_outstanding(worker->schedule);
 }
 
-int sgpu_ring_worker_wait(struct sgpu_ring_worker *worker, uint64_t deadline_ns, struct sgpu_error *error)
+int sgpu_ring_worker_wait(struct sgpu_ring_worker *worker, uint64_t deadline_ns,
+			  struct sgpu_error *error)
 {
 	int rc = sgpu_ring_fault_check(&worker->fault, error);
 
-	return rc < 0 ? rc : sgpu_sleeper_wait(&worker->sleeper, &worker->submissions, deadline_ns, error);
+	return rc < 0 ? rc
+		      : sgpu_sleeper_wait(&worker->sleeper, &worker->submissions, deadline_ns,
+					  error);
 }
 
 bool sgpu_ring_worker_arm(struct sgpu_ring_worker *worker)

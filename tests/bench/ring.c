@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a ring costs between two processes: `ring [ROUNDS]`. Each round times, in turns, a round trip over one bare cache
- * line on which both sides spin, of an empty operation over a ring, and of a byte over a pair of pipes, and how many empty
- * operations a second a client gets through a ring. Prints medians and the least, then the ratios with their goals.
+ * What a ring costs between two processes: `ring [ROUNDS]`. Each round times, in turns, a round
+ * trip over one bare cache line on which both sides spin, of an empty operation over a ring, and of
+ * a byte over a pair of pipes, and how many empty operations a second a client gets through a ring.
+ * Prints medians and the least, then the ratios with their goals.
  *
- * Before that, a run of both sides under a filter of system calls that counts and refuses each: the hot path makes none.
- * And both sides wait for a while: an idle ring takes no processor time.
+ * Before that, a run of both sides under a filter of system calls that counts and refuses each: the
+ * hot path makes none. And both sides wait for a while: an idle ring takes no processor time.
  */
 #include <errno.h>
 #include <linux/audit.h>
@@ -80,7 +81,8 @@ static void serve_line(void)
 
 	while (atomic_load(&board->mode) == LINE) {
 		for (int i = 0; i < 1000; i++) {
-			const uint64_t now = atomic_load_explicit(&board->line, memory_order_acquire);
+			const uint64_t now = atomic_load_explicit(&board->line,
+								  memory_order_acquire);
 
 			if (now % 2 && now != seen) {
 				seen = now;
@@ -159,7 +161,8 @@ static void await_one(struct sgpu_ring_client *client)
 /* The child leaves what it does and does this. */
 static void turn_to(enum mode mode, struct sgpu_ring_client *client)
 {
-	static bool open; /* an operation that only woke the worker, which serves it when it is back at the ring */
+	static bool open; /* an operation that only woke the worker, which serves it when it is back
+			     at the ring */
 	const enum mode before = (enum mode)atomic_load(&board->mode);
 
 	atomic_store(&board->mode, (uint32_t)mode);
@@ -207,7 +210,8 @@ static double time_pipe(void)
 	char byte = 1;
 
 	for (int i = 0; i < PIPE_TRIPS; i++) {
-		must(write(to_child[1], &byte, 1) == 1 && read(to_parent[0], &byte, 1) == 1, "cannot use a pipe");
+		must(write(to_child[1], &byte, 1) == 1 && read(to_parent[0], &byte, 1) == 1,
+		     "cannot use a pipe");
 	}
 	return (double)(sgpu_now_ns() - begin) / PIPE_TRIPS;
 }
@@ -256,7 +260,8 @@ static void refuse_call(int signal, siginfo_t *info, void *context)
 #endif
 }
 
-/* From here on every system call of this process is counted and refused, but those by which it ends. */
+/* From here on every system call of this process is counted and refused, but those by which it
+ * ends. */
 static void count_calls(void)
 {
 	struct sock_filter filter[] = {
@@ -270,7 +275,8 @@ static void count_calls(void)
 	struct sigaction action = { .sa_sigaction = refuse_call, .sa_flags = SA_SIGINFO };
 
 	must(sigaction(SIGSYS, &action, NULL) == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-	     prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0, "cannot filter system calls");
+		     prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0,
+	     "cannot filter system calls");
 	atomic_fetch_add(&board->trapping, 1);
 	while (atomic_load(&board->trapping) < 2) {
 	}
@@ -280,7 +286,8 @@ static void count_calls(void)
 
 static struct sgpu_ring_client *open_client(uint64_t spin_ns)
 {
-	const struct sgpu_ring_client_config config = { .doorbell = ends[0], .wait = { spin_ns, spin_ns, false } };
+	const struct sgpu_ring_client_config config = { .doorbell = ends[0],
+							.wait = { spin_ns, spin_ns, false } };
 	struct sgpu_ring_client *client;
 	struct sgpu_error error;
 
@@ -290,7 +297,8 @@ static struct sgpu_ring_client *open_client(uint64_t spin_ns)
 
 static struct sgpu_ring_worker *open_worker(uint64_t spin_ns)
 {
-	const struct sgpu_ring_worker_config config = { .doorbell = ends[1], .wait = { spin_ns, spin_ns, false } };
+	const struct sgpu_ring_worker_config config = { .doorbell = ends[1],
+							.wait = { spin_ns, spin_ns, false } };
 	struct sgpu_ring_worker *worker;
 	struct sgpu_error error;
 
@@ -345,7 +353,8 @@ static uint64_t run_counted(void)
 		_exit(0);
 	}
 	must(worker > 0 && client > 0, "cannot fork");
-	must(waitpid(client, &status[0], 0) == client && waitpid(worker, &status[1], 0) == worker, "cannot wait");
+	must(waitpid(client, &status[0], 0) == client && waitpid(worker, &status[1], 0) == worker,
+	     "cannot wait");
 	must(status[0] == 0 && status[1] == 0, "a side under the filter ended badly");
 	drop_ring();
 	return atomic_load(&board->calls);
@@ -367,7 +376,8 @@ static double run_idle(void)
 	make_ring();
 	worker = fork();
 	if (worker == 0) {
-		_exit(sgpu_ring_worker_wait(open_worker(0), sgpu_now_ns() + 2 * (uint64_t)SECOND, &error) != SGPU_ETIMEOUT);
+		_exit(sgpu_ring_worker_wait(open_worker(0), sgpu_now_ns() + 2 * (uint64_t)SECOND,
+					    &error) != SGPU_ETIMEOUT);
 	}
 	must(worker > 0 && wait4(worker, NULL, 0, &usage) == worker, "cannot run a worker");
 	drop_ring();
@@ -420,7 +430,8 @@ int main(int argc, char **argv)
 	pid_t child;
 
 	must(rounds > 0 && rounds <= ROUNDS_MOST, "rounds are 1 to 10000");
-	board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		     0);
 	must(board != MAP_FAILED && pipe(to_child) == 0 && pipe(to_parent) == 0, "cannot set up");
 	printf("system calls for %d operations of both sides: %llu (goal: 0)\n", 2 * COUNTED,
 	       (unsigned long long)run_counted());

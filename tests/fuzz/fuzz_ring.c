@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Descriptors as a hostile client writes them: any are refused or understood, and what is understood runs to its end,
- * batches from the same bytes among it. Each submission completes once.
+ * Descriptors as a hostile client writes them: any are refused or understood, and what is
+ * understood runs to its end, batches from the same bytes among it. Each submission completes once.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,8 @@ struct input {
 	uint32_t started[STARTED_MOST], started_count;
 };
 
-static int post(void *context, uint64_t cookie, int status, uint64_t value, struct sgpu_error *error)
+static int post(void *context, uint64_t cookie, int status, uint64_t value,
+		struct sgpu_error *error)
 {
 	struct input *input = context;
 
@@ -33,7 +34,8 @@ static int post(void *context, uint64_t cookie, int status, uint64_t value, stru
 	return SGPU_OK;
 }
 
-static int read_area(void *context, uint64_t handle, uint64_t offset, void *data, size_t size, struct sgpu_error *error)
+static int read_area(void *context, uint64_t handle, uint64_t offset, void *data, size_t size,
+		     struct sgpu_error *error)
 {
 	const struct input *input = context;
 
@@ -54,7 +56,8 @@ static int run(struct sgpu_schedule *schedule, struct input *input)
 	while (rc == SGPU_OK && event != SGPU_RING_IDLE) {
 		rc = sgpu_schedule_next(schedule, &operation, &event, NULL);
 		if (rc == SGPU_OK && event == SGPU_RING_START) {
-			if (operation.descriptor.opcode < SERVICE || operation.descriptor.client != 7 ||
+			if (operation.descriptor.opcode < SERVICE ||
+			    operation.descriptor.client != 7 ||
 			    input->started_count == STARTED_MOST) {
 				abort();
 			}
@@ -62,7 +65,8 @@ static int run(struct sgpu_schedule *schedule, struct input *input)
 		}
 	}
 	if (rc == SGPU_OK && input->started_count) {
-		rc = sgpu_schedule_finish(schedule, input->started[--input->started_count], SGPU_OK, 0, NULL);
+		rc = sgpu_schedule_finish(schedule, input->started[--input->started_count], SGPU_OK,
+					  0, NULL);
 		if (rc < 0) {
 			abort();
 		}
@@ -73,11 +77,16 @@ static int run(struct sgpu_schedule *schedule, struct input *input)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static const uint8_t members[SGPU_RING_OPCODES] = {
-		[SERVICE] = SGPU_RING_KNOWN | SGPU_RING_ARGUMENT, [SERVICE + 1] = SGPU_RING_KNOWN | SGPU_RING_OFFSET | SGPU_RING_LENGTH,
+		[SERVICE] = SGPU_RING_KNOWN | SGPU_RING_ARGUMENT,
+		[SERVICE + 1] = SGPU_RING_KNOWN | SGPU_RING_OFFSET | SGPU_RING_LENGTH,
 	};
 	struct input input = { .data = data, .size = size };
-	const struct sgpu_schedule_config config = { .submissions = ROOM, .members = members, .post = post,
-						     .post_context = &input, .read = read_area, .read_context = &input };
+	const struct sgpu_schedule_config config = { .submissions = ROOM,
+						     .members = members,
+						     .post = post,
+						     .post_context = &input,
+						     .read = read_area,
+						     .read_context = &input };
 	struct sgpu_ring_descriptor descriptor;
 	struct sgpu_schedule *schedule;
 	int rc = SGPU_OK;
@@ -85,7 +94,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (sgpu_schedule_create(&config, &schedule, NULL) < 0) {
 		return 0;
 	}
-	for (size_t at = 0; rc == SGPU_OK && size - at >= sizeof(descriptor); at += sizeof(descriptor)) {
+	for (size_t at = 0; rc == SGPU_OK && size - at >= sizeof(descriptor);
+	     at += sizeof(descriptor)) {
 		memcpy(&descriptor, data + at, sizeof(descriptor));
 		rc = sgpu_ring_check(&descriptor, members, false, SGPU_EINVALID, NULL);
 		while (rc == SGPU_OK && sgpu_schedule_outstanding(schedule) == ROOM) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A ring with both sides in one process, and a third mapping of its memory, in which a test plays the hostile side.
+ * A ring with both sides in one process, and a third mapping of its memory, in which a test plays
+ * the hostile side.
  */
 #ifndef RING_HARNESS_H
 #define RING_HARNESS_H
@@ -28,8 +29,8 @@ struct ring {
 static _Thread_local struct sgpu_error ring_error;
 
 /* The handle is 5, and offsets are those of `area`. */
-static inline int ring_read(void *context, uint64_t handle, uint64_t offset, void *data, size_t size,
-			    struct sgpu_error *error)
+static inline int ring_read(void *context, uint64_t handle, uint64_t offset, void *data,
+			    size_t size, struct sgpu_error *error)
 {
 	const struct ring *r = context;
 
@@ -42,17 +43,19 @@ static inline int ring_read(void *context, uint64_t handle, uint64_t offset, voi
 
 static inline struct sgpu_ring_worker_config ring_worker_config(struct ring *r)
 {
-	struct sgpu_ring_worker_config config = { .doorbell = r->worker_end, .client = RING_CLIENT_ID, .read = ring_read,
-						  .context = r };
+	struct sgpu_ring_worker_config config = {
+		.doorbell = r->worker_end, .client = RING_CLIENT_ID, .read = ring_read, .context = r
+	};
 
-	config.members[OP_ANY] = SGPU_RING_KNOWN | SGPU_RING_HANDLE | SGPU_RING_OFFSET | SGPU_RING_LENGTH |
-				 SGPU_RING_COUNTER | SGPU_RING_ARGUMENT;
+	config.members[OP_ANY] = SGPU_RING_KNOWN | SGPU_RING_HANDLE | SGPU_RING_OFFSET |
+				 SGPU_RING_LENGTH | SGPU_RING_COUNTER | SGPU_RING_ARGUMENT;
 	config.members[OP_NARROW] = SGPU_RING_KNOWN | SGPU_RING_ARGUMENT;
 	return config;
 }
 
 /* doorbell: with a pair of sockets, else with a futex. */
-static inline bool ring_open(struct ring *r, uint32_t submissions, uint32_t completions, bool shared, bool doorbell)
+static inline bool ring_open(struct ring *r, uint32_t submissions, uint32_t completions,
+			     bool shared, bool doorbell)
 {
 	struct sgpu_ring_client_config client = { .doorbell = -1, .shared = shared };
 	struct sgpu_ring_worker_config worker;
@@ -64,7 +67,8 @@ static inline bool ring_open(struct ring *r, uint32_t submissions, uint32_t comp
 	client.doorbell = r->client_end = ends[0];
 	r->worker_end = ends[1];
 	worker = ring_worker_config(r);
-	good = good && sgpu_ring_memory_create(submissions, completions, &r->fd, &ring_error) == SGPU_OK &&
+	good = good &&
+	       sgpu_ring_memory_create(submissions, completions, &r->fd, &ring_error) == SGPU_OK &&
 	       sgpu_ring_client_open(r->fd, &client, &r->client, &ring_error) == SGPU_OK &&
 	       sgpu_ring_worker_open(r->fd, &worker, &r->worker, &ring_error) == SGPU_OK &&
 	       sgpu_ring_map(r->fd, &r->raw, &ring_error) == SGPU_OK;

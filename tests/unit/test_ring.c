@@ -28,20 +28,30 @@ UNIT_TEST(an_empty_operation_comes_back_with_its_cookie)
 
 UNIT_TEST(a_service_operation_arrives_whole_and_stamped)
 {
-	const struct sgpu_ring_descriptor sent = { .opcode = OP_ANY, .flags = SGPU_RING_FENCE, .cookie = 1, .handle = 2,
-						   .offset = 3, .length = 4, .counter = 5, .argument = 6 };
+	const struct sgpu_ring_descriptor sent = { .opcode = OP_ANY,
+						   .flags = SGPU_RING_FENCE,
+						   .cookie = 1,
+						   .handle = 2,
+						   .offset = 3,
+						   .length = 4,
+						   .counter = 5,
+						   .argument = 6 };
 	struct sgpu_ring_result result;
 	uint64_t id = 0;
 
 	REQUIRE(ring_open(&r, 4, 8, false, false));
 	CHECK(sgpu_ring_submit(r.client, &sent, &id, &ring_error) == SGPU_OK);
 	REQUIRE(ring_next(&r, &operation) == SGPU_RING_START);
-	CHECK(operation.descriptor.client == RING_CLIENT_ID && operation.descriptor.cookie == id && id != sent.cookie);
-	CHECK(operation.descriptor.opcode == OP_ANY && operation.descriptor.flags == SGPU_RING_FENCE);
-	CHECK(operation.descriptor.handle == 2 && operation.descriptor.offset == 3 && operation.descriptor.length == 4);
+	CHECK(operation.descriptor.client == RING_CLIENT_ID && operation.descriptor.cookie == id &&
+	      id != sent.cookie);
+	CHECK(operation.descriptor.opcode == OP_ANY &&
+	      operation.descriptor.flags == SGPU_RING_FENCE);
+	CHECK(operation.descriptor.handle == 2 && operation.descriptor.offset == 3 &&
+	      operation.descriptor.length == 4);
 	CHECK(operation.descriptor.counter == 5 && operation.descriptor.argument == 6);
 	CHECK(sgpu_ring_outstanding(r.worker) == 1);
-	CHECK(sgpu_ring_finish(r.worker, operation.ticket, SGPU_EDEVICE, 42, &ring_error) == SGPU_OK);
+	CHECK(sgpu_ring_finish(r.worker, operation.ticket, SGPU_EDEVICE, 42, &ring_error) ==
+	      SGPU_OK);
 	CHECK(sgpu_ring_outstanding(r.worker) == 0);
 	result = ring_reap(&r);
 	CHECK(result.cookie == 1 && result.status == SGPU_EDEVICE && result.value == 42);
@@ -92,7 +102,8 @@ UNIT_TEST(a_client_that_does_not_reap_is_told_to_retry_and_holds_up_nobody)
 	REQUIRE(ring_open(&r, 4, 8, false, false));
 	for (uint64_t i = 0; i < 8; i++) {
 		CHECK(ring_submit(&r, SGPU_RING_NOP, i) == SGPU_OK);
-		CHECK(ring_next(&r, &operation) == SGPU_RING_IDLE); /* the worker gets rid of each completion */
+		CHECK(ring_next(&r, &operation) ==
+		      SGPU_RING_IDLE); /* the worker gets rid of each completion */
 	}
 	CHECK(ring_submit(&r, SGPU_RING_NOP, 8) == SGPU_ERETRY);
 	CHECK(ring_next(&r, &operation) == SGPU_RING_IDLE && sgpu_ring_outstanding(r.worker) == 0);
@@ -105,13 +116,21 @@ UNIT_TEST(a_client_that_does_not_reap_is_told_to_retry_and_holds_up_nobody)
 UNIT_TEST(what_the_ring_would_refuse_is_not_submitted)
 {
 	static const struct sgpu_ring_descriptor bad[] = {
-		{ .opcode = 0 }, { .opcode = 5 }, { .opcode = 15 },
-		{ .opcode = SGPU_RING_NOP, .flags = 2 }, { .opcode = SGPU_RING_NOP, .handle = 1 },
-		{ .opcode = SGPU_RING_NOP, .client = RING_CLIENT_ID }, { .opcode = SGPU_RING_NOP, .reserved = 1 },
-		{ .opcode = SGPU_RING_NOP, .reserved2 = 1 }, { .opcode = SGPU_RING_NOP, .generation = 1 },
-		{ .opcode = SGPU_RING_DRAIN, .flags = SGPU_RING_FENCE }, { .opcode = SGPU_RING_CANCEL, .length = 1 },
-		{ .opcode = SGPU_RING_BATCH }, { .opcode = SGPU_RING_BATCH, .length = 63 },
-		{ .opcode = SGPU_RING_BATCH, .length = 257 * 64 }, { .opcode = SGPU_RING_BATCH, .length = 64, .offset = -64 },
+		{ .opcode = 0 },
+		{ .opcode = 5 },
+		{ .opcode = 15 },
+		{ .opcode = SGPU_RING_NOP, .flags = 2 },
+		{ .opcode = SGPU_RING_NOP, .handle = 1 },
+		{ .opcode = SGPU_RING_NOP, .client = RING_CLIENT_ID },
+		{ .opcode = SGPU_RING_NOP, .reserved = 1 },
+		{ .opcode = SGPU_RING_NOP, .reserved2 = 1 },
+		{ .opcode = SGPU_RING_NOP, .generation = 1 },
+		{ .opcode = SGPU_RING_DRAIN, .flags = SGPU_RING_FENCE },
+		{ .opcode = SGPU_RING_CANCEL, .length = 1 },
+		{ .opcode = SGPU_RING_BATCH },
+		{ .opcode = SGPU_RING_BATCH, .length = 63 },
+		{ .opcode = SGPU_RING_BATCH, .length = 257 * 64 },
+		{ .opcode = SGPU_RING_BATCH, .length = 64, .offset = -64 },
 		{ .opcode = OP_ANY, .length = 1, .offset = UINT64_MAX },
 	};
 
@@ -122,7 +141,8 @@ UNIT_TEST(what_the_ring_would_refuse_is_not_submitted)
 	CHECK(ring_next(&r, &operation) == SGPU_RING_IDLE && ring_reap(&r).cookie == UINT64_MAX);
 	/* An opcode that only this service does not have is for the worker to refuse. */
 	CHECK(ring_submit(&r, 17, 0) == SGPU_OK);
-	CHECK(sgpu_ring_next(r.worker, &operation, &(enum sgpu_ring_event){ 0 }, &ring_error) == SGPU_EINVALID);
+	CHECK(sgpu_ring_next(r.worker, &operation, &(enum sgpu_ring_event){ 0 }, &ring_error) ==
+	      SGPU_EINVALID);
 	CHECK(strstr(ring_error.text, "unknown opcode 17"));
 	ring_close(&r);
 }
@@ -136,7 +156,9 @@ UNIT_TEST(every_store_is_tried_and_one_that_is_not_there_refused)
 	for (int store = SGPU_RING_STORE_AUTO; store <= SGPU_RING_STORE_DIRECT; store++) {
 		config.store = (enum sgpu_ring_store)store;
 		if (!sgpu_ring_store_available(config.store)) {
-			CHECK(sgpu_ring_client_open(r.fd, &config, &client, &ring_error) == SGPU_EUNAVAILABLE && !client);
+			CHECK(sgpu_ring_client_open(r.fd, &config, &client, &ring_error) ==
+				      SGPU_EUNAVAILABLE &&
+			      !client);
 			continue;
 		}
 		ring_close(&r);
@@ -146,7 +168,8 @@ UNIT_TEST(every_store_is_tried_and_one_that_is_not_there_refused)
 		r.client = client;
 		for (uint64_t i = 0; i < 20; i++) {
 			CHECK(ring_submit(&r, SGPU_RING_NOP, i) == SGPU_OK);
-			CHECK(ring_next(&r, &operation) == SGPU_RING_IDLE && ring_reap(&r).cookie == i);
+			CHECK(ring_next(&r, &operation) == SGPU_RING_IDLE &&
+			      ring_reap(&r).cookie == i);
 		}
 	}
 	ring_close(&r);
@@ -231,7 +254,8 @@ static void run_threads(bool doorbell)
 		REQUIRE(pthread_create(&threads[i], NULL, submit_many, (void *)(uintptr_t)i) == 0);
 	}
 	while (total < THREADS * EACH) {
-		REQUIRE(sgpu_ring_client_wait(r.client, sgpu_now_ns() + 60000000000u, &error) == SGPU_OK);
+		REQUIRE(sgpu_ring_client_wait(r.client, sgpu_now_ns() + 60000000000u, &error) ==
+			SGPU_OK);
 		REQUIRE(sgpu_ring_reap(r.client, results, 16, &count, &error) == SGPU_OK);
 		for (size_t i = 0; i < count; i++) {
 			twice += results[i].cookie >= THREADS * EACH || seen[results[i].cookie]++;

@@ -45,7 +45,8 @@ static void write_submission(uint64_t position, struct sgpu_ring_descriptor d)
 
 static void write_completion(uint64_t position, struct sgpu_ring_completion c)
 {
-	_Atomic uint64_t *place = r.raw.completions + position % r.raw.completion_count * SGPU_COMPLETION_WORDS;
+	_Atomic uint64_t *place = r.raw.completions +
+				  position % r.raw.completion_count * SGPU_COMPLETION_WORDS;
 	uint64_t words[SGPU_COMPLETION_WORDS];
 
 	c.generation += generation_of(position, r.raw.completion_count);
@@ -74,14 +75,18 @@ UNIT_TEST(a_descriptor_that_may_not_be_faults_the_ring_for_good)
 		struct sgpu_ring_descriptor descriptor;
 		const char *text;
 	} bad[] = {
-		{ { .opcode = 0 }, "unknown opcode 0" }, { { .opcode = 5 }, "unknown opcode 5" },
-		{ { .opcode = 17 }, "unknown opcode 17" }, { { .opcode = 255 }, "unknown opcode 255" },
+		{ { .opcode = 0 }, "unknown opcode 0" },
+		{ { .opcode = 5 }, "unknown opcode 5" },
+		{ { .opcode = 17 }, "unknown opcode 17" },
+		{ { .opcode = 255 }, "unknown opcode 255" },
 		{ { .opcode = SGPU_RING_NOP, .flags = 2 }, "flags 0x2" },
 		{ { .opcode = OP_ANY, .flags = 0x81 }, "flags 0x81" },
 		{ { .opcode = SGPU_RING_DRAIN, .flags = 1 }, "flags 0x1" },
 		{ { .opcode = OP_ANY, .client = RING_CLIENT_ID }, "reserved" },
-		{ { .opcode = OP_ANY, .reserved = 1 }, "reserved" }, { { .opcode = OP_ANY, .reserved2 = 1 }, "reserved" },
-		{ { .opcode = OP_NARROW, .handle = 1 }, "does not use" }, { { .opcode = SGPU_RING_NOP, .counter = 1 }, "does not use" },
+		{ { .opcode = OP_ANY, .reserved = 1 }, "reserved" },
+		{ { .opcode = OP_ANY, .reserved2 = 1 }, "reserved" },
+		{ { .opcode = OP_NARROW, .handle = 1 }, "does not use" },
+		{ { .opcode = SGPU_RING_NOP, .counter = 1 }, "does not use" },
 		{ { .opcode = OP_ANY, .offset = UINT64_MAX, .length = 2 }, "does not end" },
 		{ { .opcode = SGPU_RING_BATCH, .length = 65 }, "a batch of 65 bytes" },
 		{ { .opcode = SGPU_RING_NOP, .generation = 1 }, "generation 2" },
@@ -90,12 +95,14 @@ UNIT_TEST(a_descriptor_that_may_not_be_faults_the_ring_for_good)
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(bad); i++) {
 		REQUIRE(ring_open(&r, 4, 8, false, false));
-		CHECK(ring_submit(&r, OP_ANY, 1) == SGPU_OK && ring_next(&r, &operation) == SGPU_RING_START);
+		CHECK(ring_submit(&r, OP_ANY, 1) == SGPU_OK &&
+		      ring_next(&r, &operation) == SGPU_RING_START);
 		write_submission(1, bad[i].descriptor);
 		CHECK(worker_next() == SGPU_EINVALID && strstr(ring_error.text, bad[i].text));
 		/* The same, whatever is asked, and nothing more is said to the client. */
 		memset(&ring_error, 0, sizeof(ring_error));
-		CHECK(sgpu_ring_finish(r.worker, operation.ticket, SGPU_OK, 0, &ring_error) == SGPU_EINVALID);
+		CHECK(sgpu_ring_finish(r.worker, operation.ticket, SGPU_OK, 0, &ring_error) ==
+		      SGPU_EINVALID);
 		CHECK(strstr(ring_error.text, bad[i].text) && worker_next() == SGPU_EINVALID);
 		CHECK(sgpu_ring_worker_wait(r.worker, 0, &ring_error) == SGPU_EINVALID);
 		CHECK(ring_reap(&r).cookie == UINT64_MAX);
@@ -107,12 +114,16 @@ UNIT_TEST(a_batch_member_that_may_not_be_faults_the_ring)
 {
 	REQUIRE(ring_open(&r, 4, 8, false, false));
 	r.area[0].opcode = SGPU_RING_BATCH;
-	write_submission(0, (struct sgpu_ring_descriptor){ .opcode = SGPU_RING_BATCH, .handle = 5, .length = 64, .cookie = 1 });
+	write_submission(
+		0, (struct sgpu_ring_descriptor){
+			   .opcode = SGPU_RING_BATCH, .handle = 5, .length = 64, .cookie = 1 });
 	CHECK(worker_next() == SGPU_EINVALID && strstr(ring_error.text, "which no batch may hold"));
 	ring_close(&r);
 	/* A batch somewhere else is the service's to judge, and hurts nobody. */
 	REQUIRE(ring_open(&r, 4, 8, false, false));
-	write_submission(0, (struct sgpu_ring_descriptor){ .opcode = SGPU_RING_BATCH, .handle = 6, .length = 64, .cookie = 1 });
+	write_submission(
+		0, (struct sgpu_ring_descriptor){
+			   .opcode = SGPU_RING_BATCH, .handle = 6, .length = 64, .cookie = 1 });
 	CHECK(worker_next() == SGPU_OK && event == SGPU_RING_IDLE);
 	ring_close(&r);
 }
@@ -121,7 +132,9 @@ UNIT_TEST(a_client_cannot_have_more_open_than_it_has_room_for)
 {
 	REQUIRE(ring_open(&r, 4, 8, false, false));
 	for (uint64_t i = 0; i < 8; i++) {
-		write_submission(i, (struct sgpu_ring_descriptor){ .opcode = i % 2 ? SGPU_RING_NOP : OP_ANY, .cookie = i });
+		write_submission(
+			i, (struct sgpu_ring_descriptor){ .opcode = i % 2 ? SGPU_RING_NOP : OP_ANY,
+							  .cookie = i });
 		CHECK(worker_next() == SGPU_OK);
 	}
 	/* Four are with the worker, four completions lie there. */
@@ -158,16 +171,29 @@ UNIT_TEST(a_completion_must_answer_an_open_submission_once)
 		int32_t status;
 		uint32_t flags, reserved, generation;
 	} bad[] = {
-		{ 1, 0, 0, 0, 0 }, { (uint64_t)1 << 32, 0, 0, 0, 0 }, { (uint64_t)-1 << 32, 0, 0, 0, 0 }, { 1u << 31, 0, 0, 0, 0 },
-		{ 8, 0, 0, 0, 0 }, { 0, 1, 0, 0, 0 }, { 0, -256, 0, 0, 0 }, { 0, INT32_MIN, 0, 0, 0 }, { 0, 0, 1, 0, 0 },
-		{ 0, 0, 0, 1, 0 }, { 0, 0, 0, 0, 1 }, { 0, 0, 0, 0, 77 },
+		{ 1, 0, 0, 0, 0 },
+		{ (uint64_t)1 << 32, 0, 0, 0, 0 },
+		{ (uint64_t)-1 << 32, 0, 0, 0, 0 },
+		{ 1u << 31, 0, 0, 0, 0 },
+		{ 8, 0, 0, 0, 0 },
+		{ 0, 1, 0, 0, 0 },
+		{ 0, -256, 0, 0, 0 },
+		{ 0, INT32_MIN, 0, 0, 0 },
+		{ 0, 0, 1, 0, 0 },
+		{ 0, 0, 0, 1, 0 },
+		{ 0, 0, 0, 0, 1 },
+		{ 0, 0, 0, 0, 77 },
 	};
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(bad); i++) {
 		REQUIRE(ring_open(&r, 4, 8, false, false));
 		CHECK(sgpu_ring_submit(r.client, &nop, &id, &ring_error) == SGPU_OK);
-		write_completion(0, (struct sgpu_ring_completion){ .cookie = id + bad[i].cookie_difference, .status = bad[i].status,
-					.flags = bad[i].flags, .reserved = bad[i].reserved, .generation = bad[i].generation });
+		write_completion(
+			0, (struct sgpu_ring_completion){ .cookie = id + bad[i].cookie_difference,
+							  .status = bad[i].status,
+							  .flags = bad[i].flags,
+							  .reserved = bad[i].reserved,
+							  .generation = bad[i].generation });
 		CHECK(client_reap() == SGPU_EINVALID);
 		CHECK(ring_submit(&r, SGPU_RING_NOP, 0) == SGPU_EINVALID);
 		CHECK(sgpu_ring_client_wait(r.client, 0, &ring_error) == SGPU_EINVALID);
@@ -199,7 +225,8 @@ UNIT_TEST(a_completion_must_answer_an_open_submission_once)
 UNIT_TEST(a_descriptor_that_changes_after_the_check_changes_nothing)
 {
 	REQUIRE(ring_open(&r, 4, 8, false, false));
-	write_submission(0, (struct sgpu_ring_descriptor){ .opcode = OP_ANY, .handle = 1, .length = 2, .cookie = 3 });
+	write_submission(0, (struct sgpu_ring_descriptor){
+				    .opcode = OP_ANY, .handle = 1, .length = 2, .cookie = 3 });
 	CHECK(worker_next() == SGPU_OK && event == SGPU_RING_START);
 	memset((void *)r.raw.submissions, 0xff, 64);
 	CHECK(operation.descriptor.handle == 1 && operation.descriptor.length == 2);
@@ -232,10 +259,12 @@ static bool allowed(int code)
 	return code == SGPU_OK || code == SGPU_EINVALID || code == SGPU_ERETRY;
 }
 
-/* A ring in the middle of its work: entries taken and not, completions reaped and not, one operation started. */
+/* A ring in the middle of its work: entries taken and not, completions reaped and not, one
+ * operation started. */
 static bool open_busy(void)
 {
-	static const uint8_t opcodes[] = { OP_ANY, SGPU_RING_NOP, SGPU_RING_BATCH, SGPU_RING_DRAIN, SGPU_RING_NOP };
+	static const uint8_t opcodes[] = { OP_ANY, SGPU_RING_NOP, SGPU_RING_BATCH, SGPU_RING_DRAIN,
+					   SGPU_RING_NOP };
 
 	if (!ring_open(&r, 4, 8, false, false)) {
 		return false;
@@ -244,9 +273,12 @@ static bool open_busy(void)
 		r.area[i].opcode = SGPU_RING_NOP;
 	}
 	for (size_t i = 0; i < sizeof(opcodes); i++) {
-		const struct sgpu_ring_descriptor d = { .opcode = opcodes[i], .cookie = i,
-							.handle = opcodes[i] == SGPU_RING_BATCH ? 5 : 0,
-							.length = opcodes[i] == SGPU_RING_BATCH ? 128 : 0 };
+		const struct sgpu_ring_descriptor d = {
+			.opcode = opcodes[i],
+			.cookie = i,
+			.handle = opcodes[i] == SGPU_RING_BATCH ? 5 : 0,
+			.length = opcodes[i] == SGPU_RING_BATCH ? 128 : 0
+		};
 
 		CHECK(sgpu_ring_submit(r.client, &d, NULL, &ring_error) == SGPU_OK);
 		if (i < 2) {
@@ -275,7 +307,8 @@ static void use_both(void)
 UNIT_TEST(every_byte_can_have_any_value_at_any_time)
 {
 	static const uint8_t masks[] = { 0x01, 0x80, 0xff };
-	size_t used = SGPU_RING_PAGE + 4 * SGPU_RING_DESCRIPTOR_SIZE + 8 * SGPU_RING_COMPLETION_SIZE;
+	size_t used = SGPU_RING_PAGE + 4 * SGPU_RING_DESCRIPTOR_SIZE +
+		      8 * SGPU_RING_COMPLETION_SIZE;
 	volatile uint8_t *bytes;
 
 	for (size_t i = 0; i < used && !unit_bad; i++) {
@@ -299,15 +332,18 @@ static atomic_bool over;
 static void *scribble(void *argument)
 {
 	volatile uint8_t *bytes = (volatile uint8_t *)r.raw.header;
-	const size_t used = SGPU_RING_PAGE + 4 * SGPU_RING_DESCRIPTOR_SIZE + 8 * SGPU_RING_COMPLETION_SIZE;
+	const size_t used = SGPU_RING_PAGE + 4 * SGPU_RING_DESCRIPTOR_SIZE +
+			    8 * SGPU_RING_COMPLETION_SIZE;
 
 	for (uint64_t i = 0; !atomic_load(&over); i++) {
 		const uint64_t number = random_number() + (uintptr_t)argument;
 		/* Mostly where it matters. */
-		size_t place = number % 8 < 3 ? 256 + 128 * (number / 8 % 4) + number / 64 % 8
-					      : SGPU_RING_PAGE + number / 8 % (used - SGPU_RING_PAGE);
+		size_t place = number % 8 < 3
+				       ? 256 + 128 * (number / 8 % 4) + number / 64 % 8
+				       : SGPU_RING_PAGE + number / 8 % (used - SGPU_RING_PAGE);
 
-		bytes[place] = number % 16 == 0 ? (uint8_t)(number >> 20) : (uint8_t)(number >> 20 & 1);
+		bytes[place] = number % 16 == 0 ? (uint8_t)(number >> 20)
+						: (uint8_t)(number >> 20 & 1);
 	}
 	return NULL;
 }
@@ -349,7 +385,8 @@ UNIT_TEST(bytes_that_change_all_the_time_make_faults_and_nothing_else)
 		REQUIRE(pthread_create(&worker, NULL, run_worker, NULL) == 0);
 		REQUIRE(pthread_create(&scribbler, NULL, scribble, (void *)(i * 7919)) == 0);
 		for (int call = 0; call < CALLS; call++) {
-			CHECK(allowed(ring_submit(&r, call % 3 ? OP_ANY : SGPU_RING_NOP, (uint64_t)call)));
+			CHECK(allowed(ring_submit(&r, call % 3 ? OP_ANY : SGPU_RING_NOP,
+						  (uint64_t)call)));
 			rc = client_reap();
 			CHECK(allowed(rc));
 			if (rc == SGPU_EINVALID) {
@@ -426,7 +463,8 @@ static void end_other(pid_t child)
 	int status;
 
 	kill(child, SIGKILL);
-	CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+	CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status) &&
+	      WTERMSIG(status) == SIGKILL);
 }
 
 enum { DEATHS = 60 };
@@ -452,9 +490,12 @@ UNIT_TEST(a_worker_survives_the_death_of_its_client_at_any_point)
 			}
 			rc = worker_next();
 			if (rc == SGPU_OK && event == SGPU_RING_START) {
-				rc = sgpu_ring_finish(r.worker, operation.ticket, SGPU_OK, 0, &ring_error);
+				rc = sgpu_ring_finish(r.worker, operation.ticket, SGPU_OK, 0,
+						      &ring_error);
 			} else if (rc == SGPU_OK && event == SGPU_RING_IDLE) {
-				rc = sgpu_ring_worker_wait(r.worker, sgpu_now_ns() + 10 * (uint64_t)SECOND, &ring_error);
+				rc = sgpu_ring_worker_wait(r.worker,
+							   sgpu_now_ns() + 10 * (uint64_t)SECOND,
+							   &ring_error);
 			}
 		}
 		CHECK(killed && rc == SGPU_ESYSTEM && sgpu_now_ns() - begin < SECOND);
@@ -489,10 +530,13 @@ UNIT_TEST(a_client_survives_the_death_of_its_worker_at_any_point)
 			}
 			rc = ring_submit(&r, number % 2 ? OP_ANY : SGPU_RING_NOP, number);
 			if (rc == SGPU_ERETRY) {
-				rc = sgpu_ring_client_wait(r.client, sgpu_now_ns() + 10 * (uint64_t)SECOND, &ring_error);
+				rc = sgpu_ring_client_wait(r.client,
+							   sgpu_now_ns() + 10 * (uint64_t)SECOND,
+							   &ring_error);
 			}
 			if (rc == SGPU_OK) {
-				rc = sgpu_ring_reap(r.client, results, 1 + number % 8, &count, &ring_error);
+				rc = sgpu_ring_reap(r.client, results, 1 + number % 8, &count,
+						    &ring_error);
 			}
 		}
 		CHECK(killed && rc == SGPU_ESYSTEM && sgpu_now_ns() - begin < SECOND);
@@ -511,10 +555,12 @@ UNIT_TEST(death_wakes_a_side_that_sleeps)
 
 	REQUIRE(ring_open(&r, 4, 8, false, true));
 	child = start_other(false); /* it has nothing to do */
-	CHECK(sgpu_ring_client_wait(r.client, sgpu_now_ns() + 50000000, &ring_error) == SGPU_ETIMEOUT);
+	CHECK(sgpu_ring_client_wait(r.client, sgpu_now_ns() + 50000000, &ring_error) ==
+	      SGPU_ETIMEOUT);
 	kill(child, SIGKILL);
 	begin = sgpu_now_ns();
-	CHECK(sgpu_ring_client_wait(r.client, begin + 10 * (uint64_t)SECOND, &ring_error) == SGPU_ESYSTEM);
+	CHECK(sgpu_ring_client_wait(r.client, begin + 10 * (uint64_t)SECOND, &ring_error) ==
+	      SGPU_ESYSTEM);
 	CHECK(sgpu_now_ns() - begin < SECOND);
 	CHECK(waitpid(child, NULL, 0) == child);
 	ring_close(&r);

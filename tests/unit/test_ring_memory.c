@@ -37,7 +37,8 @@ static int open_both(int fd)
 	return first;
 }
 
-static int memory_file(const char *name, size_t size, const void *begin, size_t begin_size, int seals)
+static int memory_file(const char *name, size_t size, const void *begin, size_t begin_size,
+		       int seals)
 {
 	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
@@ -76,24 +77,29 @@ UNIT_TEST(memory_is_sealed_and_both_sides_open_it)
 
 UNIT_TEST(sizes_are_powers_of_two_within_bounds)
 {
-	static const uint32_t bad[][2] = { { 0, 0 }, { 1, 1 }, { 3, 4 }, { 4, 6 }, { 8, 4 }, { 8192, 8192 }, { 4096, 16384 },
-					   { 1u << 31, 1u << 31 } };
+	static const uint32_t bad[][2] = { { 0, 0 },	    { 1, 1 },
+					   { 3, 4 },	    { 4, 6 },
+					   { 8, 4 },	    { 8192, 8192 },
+					   { 4096, 16384 }, { 1u << 31, 1u << 31 } };
 	int fd;
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		CHECK(sgpu_ring_memory_create(bad[i][0], bad[i][1], &fd, &error) == SGPU_EUSAGE && fd == -1);
+		CHECK(sgpu_ring_memory_create(bad[i][0], bad[i][1], &fd, &error) == SGPU_EUSAGE &&
+		      fd == -1);
 	}
 	REQUIRE(sgpu_ring_memory_create(2, 2, &fd, &error) == SGPU_OK);
 	CHECK(open_both(fd) == SGPU_OK);
 	close(fd);
-	REQUIRE(sgpu_ring_memory_create(SGPU_RING_SUBMISSIONS_MAX, SGPU_RING_COMPLETIONS_MAX, &fd, &error) == SGPU_OK);
+	REQUIRE(sgpu_ring_memory_create(SGPU_RING_SUBMISSIONS_MAX, SGPU_RING_COMPLETIONS_MAX, &fd,
+					&error) == SGPU_OK);
 	CHECK(open_both(fd) == SGPU_OK);
 	close(fd);
 }
 
 UNIT_TEST(memory_that_its_sender_can_resize_is_refused)
 {
-	static const int seals[] = { 0, F_SEAL_GROW | F_SEAL_SEAL, F_SEAL_SHRINK | F_SEAL_SEAL, F_SEAL_SHRINK | F_SEAL_GROW };
+	static const int seals[] = { 0, F_SEAL_GROW | F_SEAL_SEAL, F_SEAL_SHRINK | F_SEAL_SEAL,
+				     F_SEAL_SHRINK | F_SEAL_GROW };
 	const struct sgpu_ring_header header = good_header();
 	int fd;
 
@@ -133,7 +139,8 @@ UNIT_TEST(descriptors_of_other_things_are_refused)
 	CHECK(open_both(-1) == SGPU_ESYSTEM);
 	/* A file with a name can be cut short whatever it holds. */
 	fd = mkstemp(name);
-	REQUIRE(fd >= 0 && ftruncate(fd, FILE_SIZE) == 0 && pwrite(fd, &header, sizeof(header), 0) > 0);
+	REQUIRE(fd >= 0 && ftruncate(fd, FILE_SIZE) == 0 &&
+		pwrite(fd, &header, sizeof(header), 0) > 0);
 	CHECK(open_both(fd) < 0);
 	close(fd);
 	unlink(name);
@@ -160,10 +167,20 @@ UNIT_TEST(sizes_and_headers_that_do_not_agree_are_refused)
 		size_t size;
 		uint32_t version, submissions, completions, reserved;
 	} bad[] = {
-		{ FILE_SIZE, 0, 8, 16, 0 }, { FILE_SIZE, 2, 8, 16, 0 }, { FILE_SIZE, 1, 8, 16, 1 },
-		{ FILE_SIZE, 1, 64, 64, 0 }, { FILE_SIZE, 1, 0, 16, 0 }, { FILE_SIZE, 1, 8, 0, 0 }, { FILE_SIZE, 1, 7, 16, 0 },
-		{ FILE_SIZE, 1, 16, 8, 0 }, { FILE_SIZE, 1, 0x80000000, 0x80000000, 0 }, { FILE_SIZE + 4096, 1, 8, 16, 0 },
-		{ FILE_SIZE - 1, 1, 8, 16, 0 }, { 4096, 1, 8, 16, 0 }, { 64, 1, 8, 16, 0 }, { 0, 1, 8, 16, 0 },
+		{ FILE_SIZE, 0, 8, 16, 0 },
+		{ FILE_SIZE, 2, 8, 16, 0 },
+		{ FILE_SIZE, 1, 8, 16, 1 },
+		{ FILE_SIZE, 1, 64, 64, 0 },
+		{ FILE_SIZE, 1, 0, 16, 0 },
+		{ FILE_SIZE, 1, 8, 0, 0 },
+		{ FILE_SIZE, 1, 7, 16, 0 },
+		{ FILE_SIZE, 1, 16, 8, 0 },
+		{ FILE_SIZE, 1, 0x80000000, 0x80000000, 0 },
+		{ FILE_SIZE + 4096, 1, 8, 16, 0 },
+		{ FILE_SIZE - 1, 1, 8, 16, 0 },
+		{ 4096, 1, 8, 16, 0 },
+		{ 64, 1, 8, 16, 0 },
+		{ 0, 1, 8, 16, 0 },
 		{ 1 << 24, 1, 8, 16, 0 },
 	};
 	struct sgpu_ring_header header = good_header();
@@ -175,7 +192,8 @@ UNIT_TEST(sizes_and_headers_that_do_not_agree_are_refused)
 		header.submissions = bad[i].submissions;
 		header.completions = bad[i].completions;
 		header.reserved[10] = bad[i].reserved;
-		fd = memory_file("x", bad[i].size, &header, bad[i].size < 64 ? bad[i].size : 64, GOOD_SEALS);
+		fd = memory_file("x", bad[i].size, &header, bad[i].size < 64 ? bad[i].size : 64,
+				 GOOD_SEALS);
 		CHECK(open_both(fd) == SGPU_EINVALID);
 		close(fd);
 	}

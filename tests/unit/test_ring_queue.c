@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One queue in ordinary memory, so that the thread sanitizer sees both ends: order, full and empty, many producers,
- * positions and generations beyond 2^32, every store, heads and generations that cannot be.
+ * One queue in ordinary memory, so that the thread sanitizer sees both ends: order, full and empty,
+ * many producers, positions and generations beyond 2^32, every store, heads and generations that
+ * cannot be.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -33,7 +34,8 @@ static void set_up(unsigned words, enum sgpu_ring_store store, bool shared, uint
 	atomic_store(&f.head, position);
 	sgpu_queue_set(&f.queue, f.entries, words, COUNT, &f.head);
 	for (uint64_t i = 0; i < COUNT; i++) {
-		/* The last position before this one that fell into place i, and so the generation that it has. */
+		/* The last position before this one that fell into place i, and so the generation
+		 * that it has. */
 		uint64_t laps = (position + COUNT - 1 - i) / COUNT;
 
 		atomic_store(&f.entries[i * words + words - 1], laps << 32);
@@ -70,7 +72,8 @@ static uint64_t take(void)
 	return words[0] / WORDS;
 }
 
-static void fill_and_empty(enum sgpu_ring_store store, unsigned words, bool shared, uint64_t position)
+static void fill_and_empty(enum sgpu_ring_store store, unsigned words, bool shared,
+			   uint64_t position)
 {
 	uint64_t next = 0, taken = 0;
 
@@ -128,9 +131,14 @@ UNIT_TEST(direct_stores_give_the_same)
 UNIT_TEST(positions_pass_2_to_the_32_and_generations_wrap)
 {
 	static const uint64_t places[] = {
-		UINT32_MAX, (uint64_t)UINT32_MAX - 2 * COUNT, (uint64_t)1 << 32, ((uint64_t)1 << 32) - 1,
+		UINT32_MAX,
+		(uint64_t)UINT32_MAX - 2 * COUNT,
+		(uint64_t)1 << 32,
+		((uint64_t)1 << 32) - 1,
 		/* Where the generation goes from 2^32 - 1 to 0 and on to 1. */
-		((uint64_t)COUNT << 32) - COUNT - 3, ((uint64_t)COUNT << 32) - 1, (uint64_t)COUNT << 32,
+		((uint64_t)COUNT << 32) - COUNT - 3,
+		((uint64_t)COUNT << 32) - 1,
+		(uint64_t)COUNT << 32,
 		((uint64_t)COUNT << 32) - 2 * COUNT,
 	};
 
@@ -171,7 +179,8 @@ static void run_producers(int producers, enum sgpu_ring_store store, uint64_t po
 			continue;
 		}
 		/* Each one's entries in its order, none twice, none lost. */
-		out_of_order += number / EACH >= (uint64_t)producers || number % EACH != next[number / EACH]++;
+		out_of_order += number / EACH >= (uint64_t)producers ||
+				number % EACH != next[number / EACH]++;
 		total++;
 	}
 	CHECK(out_of_order == 0 && take() == UINT64_MAX);
@@ -193,7 +202,8 @@ UNIT_TEST(many_producers_lose_and_double_nothing)
 {
 	for (int store = 0; store < STORES; store++) {
 		if (sgpu_ring_store_available((enum sgpu_ring_store)store)) {
-			run_producers(PRODUCERS, (enum sgpu_ring_store)store, ((uint64_t)COUNT << 32) - EACH);
+			run_producers(PRODUCERS, (enum sgpu_ring_store)store,
+				      ((uint64_t)COUNT << 32) - EACH);
 		}
 	}
 }
@@ -230,7 +240,8 @@ UNIT_TEST(a_generation_that_cannot_be_is_a_fault)
 	CHECK(strstr(error.text, "generation 2147483648, not 0 or 1"));
 	CHECK(atomic_load(&f.head) == 0);
 	atomic_store(&f.entries[WORDS - 1], 0);
-	CHECK(sgpu_consumer_take(&f.consumer, words, &error) == SGPU_ERETRY && !sgpu_consumer_ready(&f.consumer));
+	CHECK(sgpu_consumer_take(&f.consumer, words, &error) == SGPU_ERETRY &&
+	      !sgpu_consumer_ready(&f.consumer));
 	CHECK(put(0) == SGPU_OK && sgpu_consumer_ready(&f.consumer) && take() == 0);
 }
 

@@ -33,7 +33,8 @@ static int post(void *context, uint64_t cookie, int status, uint64_t value, stru
 	return host.post_result;
 }
 
-static int read_area(void *context, uint64_t handle, uint64_t offset, void *data, size_t size, struct sgpu_error *e)
+static int read_area(void *context, uint64_t handle, uint64_t offset, void *data, size_t size,
+		     struct sgpu_error *e)
 {
 	(void)context;
 	(void)e;
@@ -44,8 +45,9 @@ static int read_area(void *context, uint64_t handle, uint64_t offset, void *data
 
 static bool set_up(void)
 {
-	const struct sgpu_schedule_config config = { .submissions = ROOM, .members = members, .post = post,
-						     .read = read_area };
+	const struct sgpu_schedule_config config = {
+		.submissions = ROOM, .members = members, .post = post, .read = read_area
+	};
 
 	sgpu_schedule_free(&s);
 	memset(&host, 0, sizeof(host));
@@ -54,7 +56,10 @@ static bool set_up(void)
 
 static void add(uint8_t opcode, uint8_t flags, uint64_t cookie, uint64_t argument)
 {
-	const struct sgpu_ring_descriptor d = { .opcode = opcode, .flags = flags, .cookie = cookie, .argument = argument,
+	const struct sgpu_ring_descriptor d = { .opcode = opcode,
+						.flags = flags,
+						.cookie = cookie,
+						.argument = argument,
 						.client = 9 };
 
 	CHECK(sgpu_schedule_add(s, &d, &error) == SGPU_OK);
@@ -62,8 +67,12 @@ static void add(uint8_t opcode, uint8_t flags, uint64_t cookie, uint64_t argumen
 
 static void add_batch(uint64_t count, uint8_t flags, uint64_t cookie)
 {
-	const struct sgpu_ring_descriptor d = { .opcode = SGPU_RING_BATCH, .flags = flags, .cookie = cookie, .handle = 5,
-						.length = count * SGPU_RING_DESCRIPTOR_SIZE, .client = 9 };
+	const struct sgpu_ring_descriptor d = { .opcode = SGPU_RING_BATCH,
+						.flags = flags,
+						.cookie = cookie,
+						.handle = 5,
+						.length = count * SGPU_RING_DESCRIPTOR_SIZE,
+						.client = 9 };
 
 	CHECK(sgpu_schedule_add(s, &d, &error) == SGPU_OK);
 }
@@ -101,8 +110,8 @@ static void finish(uint32_t ticket, int status)
 
 static bool completed(int index, uint64_t cookie, int status, uint64_t value)
 {
-	return host.count > index && host.done[index].cookie == cookie && host.done[index].status == status &&
-	       host.done[index].value == value;
+	return host.count > index && host.done[index].cookie == cookie &&
+	       host.done[index].status == status && host.done[index].value == value;
 }
 
 UNIT_TEST(operations_start_in_order_and_end_in_any)
@@ -302,10 +311,18 @@ UNIT_TEST(a_batch_that_cannot_be_read_fails_alone)
 UNIT_TEST(members_that_may_not_be_are_a_fault)
 {
 	static const struct sgpu_ring_descriptor bad[] = {
-		{ .opcode = SGPU_RING_BATCH, .handle = 5, .length = 64 }, { .opcode = SGPU_RING_DRAIN },
-		{ .opcode = SGPU_RING_CANCEL }, { .opcode = 0 }, { .opcode = 17 }, { .opcode = OP, .cookie = 1 },
-		{ .opcode = OP, .client = 9 }, { .opcode = OP, .generation = 1 }, { .opcode = OP, .reserved = 1 },
-		{ .opcode = OP, .reserved2 = 1 }, { .opcode = OP, .flags = 128 }, { .opcode = OP, .handle = 1 },
+		{ .opcode = SGPU_RING_BATCH, .handle = 5, .length = 64 },
+		{ .opcode = SGPU_RING_DRAIN },
+		{ .opcode = SGPU_RING_CANCEL },
+		{ .opcode = 0 },
+		{ .opcode = 17 },
+		{ .opcode = OP, .cookie = 1 },
+		{ .opcode = OP, .client = 9 },
+		{ .opcode = OP, .generation = 1 },
+		{ .opcode = OP, .reserved = 1 },
+		{ .opcode = OP, .reserved2 = 1 },
+		{ .opcode = OP, .flags = 128 },
+		{ .opcode = OP, .handle = 1 },
 	};
 	enum sgpu_ring_event event;
 
@@ -314,7 +331,8 @@ UNIT_TEST(members_that_may_not_be_are_a_fault)
 		fill_area(3);
 		host.area[2] = bad[i];
 		add_batch(3, 0, 1);
-		CHECK(sgpu_schedule_next(s, &operation, &event, &error) == SGPU_EINVALID && host.count == 0);
+		CHECK(sgpu_schedule_next(s, &operation, &event, &error) == SGPU_EINVALID &&
+		      host.count == 0);
 	}
 }
 
@@ -352,7 +370,8 @@ UNIT_TEST(cancellation_asks_once_to_stop_what_has_started)
 	add(SGPU_RING_CANCEL, 0, 4, 1);
 	add(SGPU_RING_CANCEL, 0, 5, 2);
 	CHECK(host.count == 3 && completed(0, 3, SGPU_OK, 1) && completed(1, 4, SGPU_OK, 1));
-	CHECK(next() == SGPU_RING_STOP && operation.ticket == a && operation.descriptor.argument == 10);
+	CHECK(next() == SGPU_RING_STOP && operation.ticket == a &&
+	      operation.descriptor.argument == 10);
 	finish(b, SGPU_OK); /* it ended by itself before anybody was asked */
 	CHECK(next() == SGPU_RING_IDLE);
 	finish(a, SGPU_ECANCELED);
@@ -384,7 +403,8 @@ UNIT_TEST(cancellation_of_a_batch_reaches_each_member)
 	CHECK(host.count == 3 && completed(2, 1, SGPU_ECANCELED, 1));
 	finish(other, SGPU_OK);
 	CHECK(host.count == 5 && completed(4, 3, SGPU_OK, 0));
-	/* One of which no member has started ends at once, and so does one that was not read yet. */
+	/* One of which no member has started ends at once, and so does one that was
+	 * not read yet. */
 	host.area[0].flags = SGPU_RING_FENCE;
 	add(OP, 0, 5, 50);
 	a = start(50);
@@ -413,7 +433,8 @@ UNIT_TEST(an_error_of_the_host_comes_back)
 }
 
 /* ---- against a plain restatement of the rules ----
- * Random submissions, ends and cancellations. What the schedule starts is compared with what may start by the rules. */
+ * Random submissions, ends and cancellations. What the schedule starts is compared with what may
+ * start by the rules. */
 enum { STEPS = 20000 };
 
 struct plain {
@@ -466,7 +487,8 @@ static void take_posts(int *posts)
 		}
 		REQUIRE(i < plain_count);
 		CHECK(!plain[i].done);
-		CHECK(plain[i].opcode != SGPU_RING_DRAIN || host.done[*posts].status == SGPU_ECANCELED || all_done_before(i));
+		CHECK(plain[i].opcode != SGPU_RING_DRAIN ||
+		      host.done[*posts].status == SGPU_ECANCELED || all_done_before(i));
 		plain[i].done = true;
 	}
 }
@@ -481,24 +503,28 @@ UNIT_TEST(random_operations_follow_the_rules)
 	for (int step = 0; step < STEPS && !unit_bad; step++) {
 		const uint64_t what = random_below(10);
 
-		if (host.count > POSTS - 8 || plain_count > 300) { /* begin again, with nothing open */
+		if (host.count > POSTS - 8 ||
+		    plain_count > 300) { /* begin again, with nothing open */
 			REQUIRE(set_up());
 			posts = plain_count = 0;
 		}
 		if (what < 4 && sgpu_schedule_outstanding(s) < ROOM) {
 			struct plain *p = &plain[plain_count++];
 
-			*p = (struct plain){ .cookie = cookie++, .opcode = random_below(4) ? OP : SGPU_RING_DRAIN };
+			*p = (struct plain){ .cookie = cookie++,
+					     .opcode = random_below(4) ? OP : SGPU_RING_DRAIN };
 			p->flags = p->opcode == OP && !random_below(4) ? SGPU_RING_FENCE : 0;
 			add(p->opcode, p->flags, p->cookie, p->opcode == OP ? p->cookie : 0);
 		} else if (what == 4 && plain_count) {
-			plain[plain_count++] = (struct plain){ .cookie = cookie++, .opcode = SGPU_RING_CANCEL };
+			plain[plain_count++] = (struct plain){ .cookie = cookie++,
+							       .opcode = SGPU_RING_CANCEL };
 			add(SGPU_RING_CANCEL, 0, cookie - 1, cookie - 1 - random_below(20));
 		} else if (what < 8) {
 			index = may_start();
 			switch (next()) {
 			case SGPU_RING_START:
-				REQUIRE(index >= 0 && plain[index].cookie == operation.descriptor.cookie);
+				REQUIRE(index >= 0 &&
+					plain[index].cookie == operation.descriptor.cookie);
 				plain[index].started = true;
 				plain[index].ticket = operation.ticket;
 				break;

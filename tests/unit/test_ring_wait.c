@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Spinning, sleeping and waking. The queues lie in ordinary memory, so that the thread sanitizer sees both sides.
+ * Spinning, sleeping and waking. The queues lie in ordinary memory, so that the thread sanitizer
+ * sees both sides.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -40,7 +41,8 @@ static void set_up(bool doorbell, const struct sgpu_ring_wait *wait)
 	CHECK(!doorbell || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, f.ends) == 0);
 	for (int i = 0; i < 2; i++) {
 		sgpu_queue_set(&queue, f.entries[i], WORDS, COUNT, &f.sides[!i].head);
-		sgpu_producer_set(&f.producers[i], &queue, sgpu_store_function(SGPU_RING_STORE_AUTO), false, 0);
+		sgpu_producer_set(&f.producers[i], &queue,
+				  sgpu_store_function(SGPU_RING_STORE_AUTO), false, 0);
 		sgpu_consumer_set(&f.consumers[!i], &queue, 0);
 		sgpu_sleeper_set(&f.sleepers[i], &f.sides[i], &f.sides[!i], f.ends[i], wait);
 	}
@@ -72,7 +74,8 @@ static uint64_t take(int side)
 {
 	uint64_t words[WORDS] = { 0 };
 
-	return sgpu_consumer_take(&f.consumers[side], words, &error) == SGPU_OK ? words[0] : UINT64_MAX;
+	return sgpu_consumer_take(&f.consumers[side], words, &error) == SGPU_OK ? words[0]
+										: UINT64_MAX;
 }
 
 static int wait_for(int side, uint64_t ns)
@@ -87,7 +90,8 @@ UNIT_TEST(spinning_doubles_when_it_would_have_helped_and_halves_when_idle)
 
 	sgpu_spin_time_set(&t, &bounds, false);
 	CHECK(t.least == 1000 && t.most == 10000 && t.ns == 10000);
-	sgpu_spin_time_adapt(&t, 1000000, true); /* it came, but long after any spinning had ended */
+	sgpu_spin_time_adapt(&t, 1000000,
+			     true); /* it came, but long after any spinning had ended */
 	CHECK(t.ns == 5000);
 	sgpu_spin_time_adapt(&t, 2000, false);   /* nothing came */
 	CHECK(t.ns == 2500);
@@ -95,7 +99,7 @@ UNIT_TEST(spinning_doubles_when_it_would_have_helped_and_halves_when_idle)
 		sgpu_spin_time_adapt(&t, 10000, true);
 	}
 	CHECK(t.ns == 1000);
-	sgpu_spin_time_adapt(&t, 9999, true);    /* it came late, and spinning would have caught it */
+	sgpu_spin_time_adapt(&t, 9999, true); /* it came late, and spinning would have caught it */
 	CHECK(t.ns == 2000);
 	for (int i = 0; i < 5; i++) {
 		sgpu_spin_time_adapt(&t, 0, true);
@@ -133,7 +137,8 @@ UNIT_TEST(a_wait_ends_at_its_deadline_and_takes_no_processor_time)
 		CHECK(wait_for(0, 300 * MS) == SGPU_ETIMEOUT);
 		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
 		CHECK(sgpu_now_ns() - now >= 300 * MS);
-		CHECK((end.tv_sec - begin.tv_sec) * 1000000000 + end.tv_nsec - begin.tv_nsec < 20 * MS);
+		CHECK((end.tv_sec - begin.tv_sec) * 1000000000 + end.tv_nsec - begin.tv_nsec <
+		      20 * MS);
 		CHECK(atomic_load(&f.sides[0].sleeping) == SGPU_AWAKE);
 		tear_down();
 	}
@@ -225,7 +230,8 @@ UNIT_TEST(the_end_of_the_other_side_is_seen_after_its_last_entry)
 	CHECK(put(1, 1) == SGPU_OK);
 	close(f.ends[1]);
 	f.ends[1] = -1;
-	CHECK(wait_for(0, MINUTE) == SGPU_OK && sgpu_sleeper_disarm(&f.sleepers[0], &f.consumers[0], &error) == SGPU_OK);
+	CHECK(wait_for(0, MINUTE) == SGPU_OK &&
+	      sgpu_sleeper_disarm(&f.sleepers[0], &f.consumers[0], &error) == SGPU_OK);
 	CHECK(take(0) == 1);
 	CHECK(wait_for(0, MINUTE) == SGPU_ESYSTEM && strstr(error.text, "has gone"));
 	/* To wake it is no error either, and no signal. */
@@ -240,7 +246,8 @@ UNIT_TEST(a_doorbell_that_its_other_end_has_filled_does_not_block)
 	char bytes[4096] = { 0 };
 
 	set_up(true, &no_spin);
-	while (send(f.ends[0], bytes, sizeof(bytes), MSG_DONTWAIT) > 0 || send(f.ends[0], bytes, 1, MSG_DONTWAIT) > 0) {
+	while (send(f.ends[0], bytes, sizeof(bytes), MSG_DONTWAIT) > 0 ||
+	       send(f.ends[0], bytes, 1, MSG_DONTWAIT) > 0) {
 	}
 	/* The peer can change what both ends share; these sockets block by themselves. */
 	CHECK((fcntl(f.ends[0], F_GETFL) & O_NONBLOCK) == 0);
@@ -267,7 +274,8 @@ UNIT_TEST(any_word_of_the_other_side_is_answered_without_blocking)
 			CHECK(put(0, word) == SGPU_OK && take(1) == word);
 			CHECK(atomic_load(&f.sides[1].sleeping) == SGPU_AWAKE);
 		}
-		/* One's own word, changed by the other side: the wait ends by its deadline all the same. */
+		/* One's own word, changed by the other side: the wait ends by its deadline all the
+		 * same. */
 		CHECK(sgpu_sleeper_arm(&f.sleepers[0], &f.consumers[0]));
 		atomic_store(&f.sides[0].sleeping, 99);
 		CHECK(wait_for(0, 10 * MS) == SGPU_ETIMEOUT);
