@@ -23,4 +23,5 @@ gunzip -c "$data/train-labels-idx1-ubyte.gz" >labels
 	tail -c +9 labels | head -c 2000
 } >data
 # shellcheck disable=SC2086 # a command and its arguments
-train ${WORKER:-sgpu-run} session --device "${DEVICE:-cpu}" <data | tee losses
+train ${WORKER:-sgpu-run} session --device "${DEVICE:-cpu}" <data >losses
+cat losses

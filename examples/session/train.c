@@ -7,6 +7,7 @@
  * Softmax regression: P = softmax(X W); W = W - rate X' (P - Y). That is one job of the session, run once for each step.
  */
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -106,6 +107,7 @@ int main(int argc, char **argv)
 	pid_t worker = -1;
 	int rc = -1;
 
+	signal(SIGPIPE, SIG_IGN); /* a worker that has gone is an error */
 	if (argc > 1 && fread(picture, sizeof(picture), 1, stdin) == 1 && fread(label, sizeof(label), 1, stdin) == 1) {
 		worker = start(argv + 1, &config.in, &config.out);
 	}

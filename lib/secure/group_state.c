@@ -44,12 +44,14 @@ uint64_t sgpu_group_memory_left(const struct sgpu_group_worker *w)
 }
 
 int sgpu_group_find_ranges(const struct sgpu_group_worker *w, const struct sgpu_item_call *call,
-		       struct sgpu_device_range ranges[SGPU_MODULE_RANGES_MAX], struct sgpu_error *error)
+			   struct sgpu_device_range ranges[SGPU_MODULE_RANGES_MAX], struct sgpu_error *error)
 {
 	int rc = SGPU_OK;
 
 	for (int i = 0; rc == SGPU_OK && i < call->range_count; i++) {
-		rc = sgpu_group_find_range(w, call->ranges[i].buffer, call->ranges[i].offset, call->ranges[i].size, &ranges[i], error);
+		const struct sgpu_item_range *range = &call->ranges[i];
+
+		rc = sgpu_group_find_range(w, range->buffer, range->offset, range->size, &ranges[i], error);
 	}
 	return rc;
 }
