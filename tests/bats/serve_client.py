@@ -20,7 +20,7 @@ def submission(timeout_ns=0, **other):
 
 def connect(path):
     s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    s.settimeout(20)
+    s.settimeout(300)
     s.connect(path)
     return s
 
@@ -155,7 +155,7 @@ def shrinking(path, batch, rounds):
                     break
             except BlockingIOError:
                 pass
-        s.settimeout(20)
+        s.settimeout(300)
         try:
             while s.recv(1 << 17):
                 pass
