@@ -27,7 +27,7 @@ enum {
 	SGPU_MANIFEST_ID_MAX = 128,  /* bytes of manifest_id: printable ASCII */
 	SGPU_LOCATION_MAX = 4095,    /* bytes of data_location_client */
 	SGPU_DMA_VAR_MAX = 64,       /* bytes of the name of a client variable */
-		SGPU_FAULTS_MAX = 100000,    /* recorded faults; one more then says that there are others */
+		SGPU_DIAGNOSTICS_MAX = 100000,    /* recorded diagnostics; one more then says that there are others */
 	SGPU_MODULE_FUNCTION_MAX = 255, /* bytes of the name of a module's function: a C identifier */
 	SGPU_MODULE_SIZE_MAX = 256 << 20, /* bytes of a module's image */
 	SGPU_MODULE_PARAMS_MAX = 128,   /* parameters of a module's function, 8 bytes each at most */
@@ -61,27 +61,28 @@ bool sgpu_type_equal(const struct sgpu_type *a, const struct sgpu_type *b);
 enum { SGPU_TYPE_TEXT_MAX = 112 };
 void sgpu_type_text(const struct sgpu_type *type, char text[SGPU_TYPE_TEXT_MAX]);
 
-/* ---- faults ---- */
-struct sgpu_fault {
+/* ---- diagnostics ---- */
+struct sgpu_diagnostic {
 		int line, column; /* from 1; 0 if the text has no such place */
 	char *pointer;    /* JSON pointer, "" for the document; unescaped: the printer escapes control characters */
 	char *text;       /* "'IN' is not one of INPUT, OUTPUT, INPUT_OUTPUT, INTERMEDIATE" */
 	char *hint;       /* "did you mean 'INPUT'?", or NULL */
 };
 
-struct sgpu_faults {
-	struct sgpu_fault *list;
+struct sgpu_diagnostics {
+	struct sgpu_diagnostic *list;
 	size_t count, capacity;
-	bool out_of_memory; /* some faults could not be recorded */
+	bool out_of_memory; /* some diagnostics could not be recorded */
 };
 
-/* Adds a fault with a formatted text; hint may be NULL. Text and hint become printable ASCII, as in sgpu_fail. */
-void sgpu_fault_add(struct sgpu_faults *faults, const char *pointer, const char *hint, const char *format, ...)
+/* Adds a diagnostic with a formatted text; hint may be NULL. Both become printable ASCII, as in sgpu_fail. */
+void sgpu_diagnostic_add(struct sgpu_diagnostics *diagnostics, const char *pointer, const char *hint,
+			 const char *format, ...)
 	SGPU_PRINTF(4, 5);
-/* Fills in missing lines and columns from the text, which must be JSON, and sorts the faults by them. */
-SGPU_MUST_CHECK int sgpu_faults_locate(struct sgpu_faults *faults, const char *text, size_t size,
-				       struct sgpu_error *error);
-void sgpu_faults_clear(struct sgpu_faults *faults);
+/* Fills in missing lines and columns from the text, which must be JSON, and sorts the diagnostics by them. */
+SGPU_MUST_CHECK int sgpu_diagnostics_locate(struct sgpu_diagnostics *diagnostics, const char *text, size_t size,
+					    struct sgpu_error *error);
+void sgpu_diagnostics_clear(struct sgpu_diagnostics *diagnostics);
 /* Returns the nearest of the NULL-terminated names by edit distance, or NULL if none is near. */
 const char *sgpu_nearest_name(const char *name, const char *const *names);
 
@@ -116,7 +117,7 @@ struct sgpu_segment {
 
 struct sgpu_argument {
 	const char *name;         /* an argument whose name starts with "output" is written, any other is read */
-		int segment;              /* index, or -1 if the name is at fault */
+		int segment;              /* index, or -1 if the name is wrong */
 	bool output;
 };
 
@@ -137,7 +138,7 @@ struct sgpu_module_param {
 /* An operation whose kernel a segment brings: "module:SEGMENT:FUNCTION". */
 struct sgpu_module_call {
 	const char *function;     /* borrowed from the document */
-		int segment;              /* index of the INPUT with the image, or -1 if it is at fault */
+		int segment;              /* index of the INPUT with the image, or -1 if it is wrong */
 	unsigned grid[3], block[3]; /* each at least 1 */
 	unsigned shared_bytes;    /* dynamic shared memory of a block */
 	struct sgpu_module_param *params;
@@ -169,28 +170,28 @@ struct sgpu_manifest {
 		int *order;               /* the operations in an order that the graph allows; NULL if there is a cycle */
 	char *canonical;          /* RFC 8785 text */
 	size_t canonical_size;
-		uint8_t sha256[32];       /* over the canonical text: the manifest's hash; both only if there are no faults */
+		uint8_t sha256[32];       /* over the canonical text: the manifest's hash; both only without diagnostics */
 	json_t *segment_ids, *operation_ids; /* private: from id to index */
 	int *graph;               /* private: the memory of every readers and before, */
 	struct sgpu_manifest_texts *texts; /* and of every name */
 };
 
 /* Parses a manifest and validates everything that needs no knowledge of the operations: fields, names, references,
- * graph, information flow. Records all faults, in any order. Returns 0 even if there are faults (check
- * faults->count); *manifest then holds what could be understood, with -1 for unusable references. Errors:
- * SGPU_EINVALID if the text is not JSON (one fault, *manifest NULL), SGPU_ENOMEM. sgpu_ops_check does the rest;
+ * graph, information flow. Records all diagnostics, in any order. Returns 0 even if there are errors (check
+ * diagnostics->count); *manifest then holds what could be understood, with -1 for unusable references. Errors:
+ * SGPU_EINVALID if the text is not JSON (one diagnostic, *manifest NULL), SGPU_ENOMEM. sgpu_ops_check does the rest;
  * sgpu_ops_load_manifest does everything in one call. Free with sgpu_manifest_free. */
 SGPU_MUST_CHECK int sgpu_manifest_parse(const char *text, size_t size, struct sgpu_manifest **manifest,
-					struct sgpu_faults *faults, struct sgpu_error *error);
+					struct sgpu_diagnostics *diagnostics, struct sgpu_error *error);
 void sgpu_manifest_free(struct sgpu_manifest **manifest);
 
 /* The same with options. An output's location may never leave its directory. An input's may, because a batch
- * travels to machines without that directory; SGPU_MANIFEST_INSIDE makes it a fault. SGPU_MANIFEST_UNHASHED leaves
- * canonical and sha256 empty, if only the faults matter. SGPU_MANIFEST_WHOLE keeps the whole document as a tree,
+ * travels to machines without that directory; SGPU_MANIFEST_INSIDE makes it an error. SGPU_MANIFEST_UNHASHED leaves
+ * canonical and sha256 empty, if only the diagnostics matter. SGPU_MANIFEST_WHOLE keeps the whole document as a tree,
  * which takes ten times the memory of the text: for trusted documents. */
 enum sgpu_manifest_options { SGPU_MANIFEST_INSIDE = 1, SGPU_MANIFEST_UNHASHED = 2, SGPU_MANIFEST_WHOLE = 4 };
 SGPU_MUST_CHECK int sgpu_manifest_parse_options(const char *text, size_t size, unsigned options,
-						struct sgpu_manifest **manifest, struct sgpu_faults *faults,
+						struct sgpu_manifest **manifest, struct sgpu_diagnostics *diagnostics,
 						struct sgpu_error *error);
 /* Whether the text of a location leaves its directory: absolute, or by "..". */
 bool sgpu_location_outside(const char *location);

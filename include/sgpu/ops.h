@@ -63,13 +63,13 @@ struct sgpu_op_call {
 	uint64_t actual;                            /* set by an at_most operation: elements of its output */
 };
 
-/* Receives the faults of infer: on an argument (by its name), on a parameter, or on the whole operation (NULL). */
+/* Receives the diagnostics of infer: on an argument (by its name), on a parameter, or on the operation (NULL). */
 struct sgpu_op_report {
-	void (*fault)(struct sgpu_op_report *report, const char *argument, const char *param, const char *text);
+	void (*diagnostic)(struct sgpu_op_report *report, const char *argument, const char *param, const char *text);
 		/* the caller's private data follow */
 };
-/* For infer functions: formats a fault and reports it. */
-void sgpu_op_fault(struct sgpu_op_report *report, const char *argument, const char *param, const char *format, ...)
+/* For infer functions: formats a diagnostic and reports it. */
+void sgpu_op_diagnose(struct sgpu_op_report *report, const char *argument, const char *param, const char *format, ...)
 	SGPU_PRINTF(4, 5);
 
 struct sgpu_op {
@@ -78,7 +78,7 @@ struct sgpu_op {
 	const struct sgpu_op_argument *args;    /* ends with a NULL name; inputs first */
 	const struct sgpu_op_param *params;     /* ends with a NULL name; NULL: none */
 		/* Called when the types of all required inputs are known, and the dtypes and ranks of all inputs
-		 * are valid. Fills the types of the outputs (SGPU_NONE on entry) and reports faults. May fill
+		 * are valid. Fills the types of the outputs (SGPU_NONE on entry) and reports diagnostics. May fill
 		 * the type of an optional input that is present without a type. Must not touch data. */
 	void (*infer)(struct sgpu_op_call *call, struct sgpu_op_report *report);
 	/* Bytes of scratch memory for a call whose types are known; NULL: none. */
@@ -98,14 +98,14 @@ int sgpu_op_arg(const struct sgpu_op *op, const char *name);
 int sgpu_op_param(const struct sgpu_op *op, const char *name);
 
 /* Checks a parsed manifest against the table and infers every type that it leaves open, in graph order. Records all
- * faults, and skips parts that a structural fault made unusable. Returns 0 or SGPU_ENOMEM. */
-SGPU_MUST_CHECK int sgpu_ops_check(struct sgpu_manifest *manifest, struct sgpu_faults *faults,
+ * diagnostics, and skips parts that a structural error made unusable. Returns 0 or SGPU_ENOMEM. */
+SGPU_MUST_CHECK int sgpu_ops_check(struct sgpu_manifest *manifest, struct sgpu_diagnostics *diagnostics,
 				   struct sgpu_error *error);
 
-/* Parses and checks a manifest, and locates its faults. Errors: SGPU_EINVALID if there are faults: *faults has
- * them all, *error the first, and *manifest is NULL. */
+/* Parses and checks a manifest, and locates its diagnostics. Errors: SGPU_EINVALID if there are errors: *diagnostics
+ * has them all, *error the first, and *manifest is NULL. */
 SGPU_MUST_CHECK int sgpu_ops_load_manifest(const char *text, size_t size, const char *name,
-					   struct sgpu_manifest **manifest, struct sgpu_faults *faults,
+					   struct sgpu_manifest **manifest, struct sgpu_diagnostics *diagnostics,
 					   struct sgpu_error *error);
 
 /* The row of operations whose kernel a segment brings. It has no arguments, parameters or code, and is not in the

@@ -151,13 +151,13 @@ static int check_segments(struct sgpu_batch *batch, const struct sgpu_manifest *
 }
 
 static int check_manifest(struct sgpu_batch *batch, const struct sgpu_manifest *manifest,
-			  const struct sgpu_faults *faults, struct sgpu_error *error)
+			  const struct sgpu_diagnostics *diagnostics, struct sgpu_error *error)
 {
-	if (faults->count) {
-		return sgpu_fail(error, SGPU_EINVALID, "manifest.json: %s: %s", faults->list[0].pointer,
-				 faults->list[0].text);
+	if (diagnostics->count) {
+		return sgpu_fail(error, SGPU_EINVALID, "manifest.json: %s: %s", diagnostics->list[0].pointer,
+				 diagnostics->list[0].text);
 	}
-	if (faults->out_of_memory) {
+	if (diagnostics->out_of_memory) {
 		return sgpu_fail_nomem(error);
 	}
 	if (!manifest || manifest->canonical_size != batch->manifest_size ||
@@ -171,7 +171,7 @@ static int check_manifest(struct sgpu_batch *batch, const struct sgpu_manifest *
 static int check_head(struct sgpu_batch *batch, sgpu_manifest_find_fn find, void *argument, struct sgpu_error *error)
 {
 	const struct sgpu_manifest *known;
-	struct sgpu_faults faults = { 0 };
+	struct sgpu_diagnostics diagnostics = { 0 };
 	uint8_t digest[SGPU_SHA256_SIZE];
 	int code = sgpu_sha256(batch->manifest_text, batch->manifest_size, digest, error);
 	if (code) {
@@ -185,11 +185,11 @@ static int check_head(struct sgpu_batch *batch, sgpu_manifest_find_fn find, void
 	if (known) {
 		return check_segments(batch, known, error);
 	}
-	code = sgpu_manifest_parse(batch->manifest_text, batch->manifest_size, &batch->manifest, &faults, error);
-	if (!code || (code == SGPU_EINVALID && faults.count)) {
-		code = check_manifest(batch, batch->manifest, &faults, error);
+	code = sgpu_manifest_parse(batch->manifest_text, batch->manifest_size, &batch->manifest, &diagnostics, error);
+	if (!code || (code == SGPU_EINVALID && diagnostics.count)) {
+		code = check_manifest(batch, batch->manifest, &diagnostics, error);
 	}
-	sgpu_faults_clear(&faults);
+	sgpu_diagnostics_clear(&diagnostics);
 	return code;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reading members: each reader here records a fault and carries on.
+ * Reading members: each reader here records a diagnostic and carries on.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -59,15 +59,15 @@ void sgpu_reader_place(const char *where, const char *field, char place[SGPU_WHE
 	place[used + length] = '\0';
 }
 
-void sgpu_reader_fault(struct sgpu_reader *reader, const char *where, const char *field, const char *hint,
-		       const char *format, ...)
+void sgpu_reader_report(struct sgpu_reader *reader, const char *where, const char *field, const char *hint,
+			const char *format, ...)
 {
 	char pointer[POINTER_MAX];
 	va_list arguments;
 
 	make_pointer(where, field, pointer);
 	va_start(arguments, format);
-	sgpu_fault_addv(reader->faults, pointer, hint, format, arguments);
+	sgpu_diagnostic_addv(reader->diagnostics, pointer, hint, format, arguments);
 	va_end(arguments);
 }
 
@@ -160,7 +160,7 @@ static void unknown_field(struct sgpu_reader *reader, const char *where, const c
 	char text[SGPU_VALUE_TEXT_MAX], hint[SGPU_HINT_MAX];
 
 	quote(key, 96, text);
-	sgpu_reader_fault(reader, where, key, sgpu_reader_hint(key, names, hint), "unknown field %s", text);
+	sgpu_reader_report(reader, where, key, sgpu_reader_hint(key, names, hint), "unknown field %s", text);
 }
 
 bool sgpu_reader_fields(struct sgpu_reader *reader, const char *where, json_t *object, const char *const *names,
@@ -174,7 +174,7 @@ bool sgpu_reader_fields(struct sgpu_reader *reader, const char *where, json_t *o
 		values[i] = NULL;
 	}
 	if (!json_is_object(object)) {
-		sgpu_reader_fault(reader, where, NULL, NULL, "%s is not an object", sgpu_reader_value(object, text));
+		sgpu_reader_report(reader, where, NULL, NULL, "%s is not an object", sgpu_reader_value(object, text));
 		return false;
 	}
 	json_object_foreach(object, key, value) {
@@ -191,7 +191,7 @@ bool sgpu_reader_fields(struct sgpu_reader *reader, const char *where, json_t *o
 	}
 	for (int i = 0; i < required; i++) {
 		if (!values[i]) {
-			sgpu_reader_fault(reader, where, NULL, NULL, "missing field '%s'", names[i]);
+			sgpu_reader_report(reader, where, NULL, NULL, "missing field '%s'", names[i]);
 		}
 	}
 	return true;
@@ -207,11 +207,11 @@ const char *sgpu_reader_string(struct sgpu_reader *reader, const char *where, co
 		return NULL;
 	}
 	if (!string) {
-		sgpu_reader_fault(reader, where, field, NULL, "%s is not a string", sgpu_reader_value(value, text));
+		sgpu_reader_report(reader, where, field, NULL, "%s is not a string", sgpu_reader_value(value, text));
 		return NULL;
 	}
 	if (strlen(string) != json_string_length(value)) {
-		sgpu_reader_fault(reader, where, field, NULL, "the string holds a NUL character");
+		sgpu_reader_report(reader, where, field, NULL, "the string holds a NUL character");
 		return NULL;
 	}
 	return string;
@@ -235,14 +235,14 @@ const char *sgpu_reader_id(struct sgpu_reader *reader, const char *where, const 
 		length++;
 	}
 	if (!length || id[length]) {
-		sgpu_reader_fault(reader, where, field, NULL,
-				  "%s is not an id: letters, digits, '_', and after the first '.' and '-'",
-				  sgpu_reader_value(value, text));
+		sgpu_reader_report(reader, where, field, NULL,
+				   "%s is not an id: letters, digits, '_', and after the first '.' and '-'",
+				   sgpu_reader_value(value, text));
 		return NULL;
 	}
 	if (length > SGPU_ID_MAX) {
-		sgpu_reader_fault(reader, where, field, NULL, "%s has %zu bytes, an id at most %d",
-				  sgpu_reader_value(value, text), length, (int)SGPU_ID_MAX);
+		sgpu_reader_report(reader, where, field, NULL, "%s has %zu bytes, an id at most %d",
+				   sgpu_reader_value(value, text), length, (int)SGPU_ID_MAX);
 		return NULL;
 	}
 	return id;
@@ -265,12 +265,13 @@ bool sgpu_reader_u64(struct sgpu_reader *reader, const char *where, const char *
 	char text[SGPU_VALUE_TEXT_MAX];
 
 	if (!json_is_integer(value) || json_integer_value(value) < 0) {
-		sgpu_reader_fault(reader, where, field, NULL, "%s is not a whole number from 0",
-				  sgpu_reader_value(value, text));
+		sgpu_reader_report(reader, where, field, NULL, "%s is not a whole number from 0",
+				   sgpu_reader_value(value, text));
 		return false;
 	}
 	if ((uint64_t)json_integer_value(value) >= SGPU_JSON_INTEGER_MAX) {
-		sgpu_reader_fault(reader, where, field, NULL, "%s is not below 2^53", sgpu_reader_value(value, text));
+		sgpu_reader_report(reader, where, field, NULL, "%s is not below 2^53",
+				   sgpu_reader_value(value, text));
 		return false;
 	}
 	*number = (uint64_t)json_integer_value(value);
@@ -293,8 +294,8 @@ int sgpu_reader_choice(struct sgpu_reader *reader, const char *where, const char
 		}
 		used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s", i ? ", " : "", choices[i]);
 	}
-	sgpu_reader_fault(reader, where, field, sgpu_reader_hint(string, choices, hint), "%s is not one of %s",
-			  sgpu_reader_value(value, text), list);
+	sgpu_reader_report(reader, where, field, sgpu_reader_hint(string, choices, hint), "%s is not one of %s",
+			   sgpu_reader_value(value, text), list);
 	return otherwise;
 }
 
@@ -320,8 +321,8 @@ int sgpu_reader_reference(struct sgpu_reader *reader, const char *where, const c
 		reader->unsure[sgpu_ids_index(ids, nearest)] |= SGPU_UNSURE_USE;
 	}
 	quote(id, 96, text);
-	sgpu_reader_fault(reader, where, field, sgpu_reader_hint_text(nearest, hint), "%s is not %s of this manifest", text,
-			  what);
+	sgpu_reader_report(reader, where, field, sgpu_reader_hint_text(nearest, hint),
+			   "%s is not %s of this manifest", text, what);
 	return -1;
 }
 
@@ -343,8 +344,8 @@ void sgpu_reader_dependencies(struct sgpu_reader *reader, const char *where, jso
 		return;
 	}
 	if (!json_is_array(value)) {
-		sgpu_reader_fault(reader, where, "dependencies", NULL, "%s is not an array",
-				  sgpu_reader_value(value, text));
+		sgpu_reader_report(reader, where, "dependencies", NULL, "%s is not an array",
+				   sgpu_reader_value(value, text));
 		return;
 	}
 	sgpu_reader_place(where, "dependencies", place);
@@ -359,8 +360,8 @@ void sgpu_reader_dependencies(struct sgpu_reader *reader, const char *where, jso
 		}
 		near = sgpu_reader_nearest_key(reader, id, manifest->operation_ids);
 		near = near ? near : sgpu_reader_nearest_key(reader, id, manifest->segment_ids);
-		sgpu_reader_fault(reader, place, field, sgpu_reader_hint_text(near, hint),
-				  "%s is neither a segment nor an operation of this manifest",
-				  sgpu_reader_value(item, text));
+		sgpu_reader_report(reader, place, field, sgpu_reader_hint_text(near, hint),
+				   "%s is neither a segment nor an operation of this manifest",
+				   sgpu_reader_value(item, text));
 	}
 }

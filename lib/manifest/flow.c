@@ -82,7 +82,7 @@ static void follow_operation(struct flow *flow, int index)
 	for (int k = 0; k < operation->arg_count && flow->via[index] >= 0; k++) {
 		int segment = operation->args[k].segment;
 
-		/* A second writer is a fault of its own. */
+		/* A second writer is an error of its own. */
 		if (operation->args[k].output && segment >= 0 &&
 		    flow->manifest->segments[segment].writer == index) {
 			flow->manifest->segments[segment].high_flow = true;
@@ -102,12 +102,12 @@ static void check_segment(struct sgpu_reader *reader, const struct flow *flow, i
 	path_text(flow, index, path);
 	sgpu_reader_entry("segments", index, where);
 	if (segment->direction == SGPU_INTERMEDIATE) {
-		sgpu_reader_fault(reader, where, "sensitivity_level", "declare it HIGH",
-				  "HIGH data flow into the LOW segment '%s': %s", segment->id, path);
+		sgpu_reader_report(reader, where, "sensitivity_level", "declare it HIGH",
+				   "HIGH data flow into the LOW segment '%s': %s", segment->id, path);
 	} else {
-		sgpu_reader_fault(reader, where, "sensitivity_level",
-				  "declare it HIGH, or the operation that may publish it \"declassify\": true",
-				  "HIGH data flow into the LOW output '%s': %s", segment->id, path);
+		sgpu_reader_report(reader, where, "sensitivity_level",
+				   "declare it HIGH, or the operation that may publish it \"declassify\": true",
+				   "HIGH data flow into the LOW output '%s': %s", segment->id, path);
 	}
 }
 

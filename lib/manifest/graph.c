@@ -8,7 +8,7 @@
 
 #include "manifest/reader.h"
 
-/* Notes the writer; a second one is a fault at its argument. */
+/* Notes the writer; a second one is an error at its argument. */
 static void note_writer(struct sgpu_reader *reader, int index, const struct sgpu_argument *argument)
 {
 	struct sgpu_manifest *manifest = reader->manifest;
@@ -23,12 +23,12 @@ static void note_writer(struct sgpu_reader *reader, int index, const struct sgpu
 	sgpu_reader_entry("operations", index, where);
 	sgpu_reader_place(where, "arguments", place);
 	if (input) {
-		sgpu_reader_fault(reader, place, argument->name, NULL, "segment '%s' is INPUT and may not be written",
-				  segment->id);
+		sgpu_reader_report(reader, place, argument->name, NULL,
+				   "segment '%s' is INPUT and may not be written", segment->id);
 	} else {
-		sgpu_reader_fault(reader, place, argument->name, NULL,
-				  "segment '%s' is written by operation '%s' already", segment->id,
-				  manifest->operations[segment->writer].id);
+		sgpu_reader_report(reader, place, argument->name, NULL,
+				   "segment '%s' is written by operation '%s' already", segment->id,
+				   manifest->operations[segment->writer].id);
 	}
 }
 
@@ -98,18 +98,18 @@ static void check_use(struct sgpu_reader *reader, int index)
 	}
 	sgpu_reader_entry("segments", index, where);
 	if (segment->writer < 0 && !segment->reader_count) {
-		sgpu_reader_fault(reader, where, NULL, NULL, "segment '%s' is no operation's argument", segment->id);
+		sgpu_reader_report(reader, where, NULL, NULL, "segment '%s' is no operation's argument", segment->id);
 		return;
 	}
 	if (reader->unsure[index] & SGPU_UNSURE_DIRECTION || segment->direction == SGPU_INPUT) {
 		return;
 	}
 	if (segment->writer < 0) {
-		sgpu_reader_fault(reader, where, "direction", NULL, "no operation writes the %s segment '%s'",
-				  direction, segment->id);
+		sgpu_reader_report(reader, where, "direction", NULL, "no operation writes the %s segment '%s'",
+				   direction, segment->id);
 	} else if (segment->direction == SGPU_INTERMEDIATE && !segment->reader_count) {
-		sgpu_reader_fault(reader, where, "direction", NULL,
-				  "no operation reads the INTERMEDIATE segment '%s'", segment->id);
+		sgpu_reader_report(reader, where, "direction", NULL,
+				   "no operation reads the INTERMEDIATE segment '%s'", segment->id);
 	}
 }
 

@@ -67,15 +67,15 @@ static void check_output(struct sgpu_reader *reader, const char *where, const ch
 	const json_t *other;
 
 	if (!normalise(json_string_value(value), normal)) {
-		sgpu_reader_fault(reader, where, field, NULL,
-				  "%s is outside the directory of the outputs",
-				  sgpu_reader_value(value, text));
+		sgpu_reader_report(reader, where, field, NULL,
+				   "%s is outside the directory of the outputs",
+				   sgpu_reader_value(value, text));
 		return;
 	}
 	other = json_object_get(reader->outputs, normal);
 	if (other) {
-		sgpu_reader_fault(reader, where, field, NULL, "the output '%s' is at %s already",
-				  json_string_value(other), sgpu_reader_value(value, text));
+		sgpu_reader_report(reader, where, field, NULL, "the output '%s' is at %s already",
+				   json_string_value(other), sgpu_reader_value(value, text));
 	} else if (json_object_set_new_nocheck(reader->outputs, normal, json_string_nocheck(segment->id)) < 0) {
 		reader->no_memory = true;
 	}
@@ -88,13 +88,13 @@ static void check_input(struct sgpu_reader *reader, const char *where, const cha
 
 	if (strcmp(location, "-") == 0) {
 		if (reader->standard_input) {
-			sgpu_reader_fault(reader, where, field, NULL,
-					  "only one segment can come from standard input");
+			sgpu_reader_report(reader, where, field, NULL,
+					   "only one segment can come from standard input");
 		}
 		reader->standard_input = true;
 	} else if (reader->options & SGPU_MANIFEST_INSIDE && sgpu_location_outside(location)) {
-		sgpu_reader_fault(reader, where, field, "--allow-outside permits it",
-				  "%s is outside the manifest's directory", sgpu_reader_value(value, text));
+		sgpu_reader_report(reader, where, field, "--allow-outside permits it",
+				   "%s is outside the manifest's directory", sgpu_reader_value(value, text));
 	}
 }
 
@@ -110,19 +110,20 @@ void sgpu_reader_location(struct sgpu_reader *reader, const char *where, const c
 		return;
 	}
 	if (strlen(location) > SGPU_LOCATION_MAX) {
-		sgpu_reader_fault(reader, where, field, NULL, "the path has %zu bytes, at most %d are possible",
-				  strlen(location), (int)SGPU_LOCATION_MAX);
+		sgpu_reader_report(reader, where, field, NULL, "the path has %zu bytes, at most %d are possible",
+				   strlen(location), (int)SGPU_LOCATION_MAX);
 		return;
 	}
 	if (!*location || has_control(location)) {
-		sgpu_reader_fault(reader, where, field, NULL, "the path %s",
-				  *location ? "holds control characters" : "is empty");
+		sgpu_reader_report(reader, where, field, NULL, "the path %s",
+				   *location ? "holds control characters" : "is empty");
 		return;
 	}
 	name = strrchr(location, '/');
 	name = name ? name + 1 : location;
 	if (!*name || strcmp(name, ".") == 0 || strcmp(name, "..") == 0) {
-		sgpu_reader_fault(reader, where, field, NULL, "%s names a directory", sgpu_reader_value(value, text));
+		sgpu_reader_report(reader, where, field, NULL, "%s names a directory",
+				   sgpu_reader_value(value, text));
 		return;
 	}
 	segment->location = sgpu_reader_keep(reader, location);
@@ -147,14 +148,14 @@ static bool output_name(const struct sgpu_segment *segment, char normal[SGPU_LOC
 	return normalise(named ? segment->location : segment->id, normal);
 }
 
-static void fault_at(struct sgpu_reader *reader, int index, const char *format, const char *a, const char *b)
+static void diagnostic_at(struct sgpu_reader *reader, int index, const char *format, const char *a, const char *b)
 {
 	char where[SGPU_WHERE_MAX];
 	const struct sgpu_segment *segment = &reader->manifest->segments[index];
 
 	sgpu_reader_entry("segments", index, where);
-	sgpu_reader_fault(reader, where, segment->location ? "data_location_client" : NULL, NULL,
-			  "the output '%s' %s '%s'", a, format, b);
+	sgpu_reader_report(reader, where, segment->location ? "data_location_client" : NULL, NULL,
+			   "the output '%s' %s '%s'", a, format, b);
 }
 
 /* An output whose location was left to its id, which may be where another goes. */
@@ -164,7 +165,7 @@ static void claim_default(struct sgpu_reader *reader, int index)
 	const char *other = json_string_value(json_object_get(reader->outputs, segment->id));
 
 	if (other && strcmp(other, segment->id) != 0) {
-		fault_at(reader, index, "is written under its id, where already goes", segment->id, other);
+		diagnostic_at(reader, index, "is written under its id, where already goes", segment->id, other);
 	} else if (!other && json_object_set_new_nocheck(reader->outputs, segment->id,
 							 json_string_nocheck(segment->id)) < 0) {
 		reader->no_memory = true;
@@ -184,8 +185,8 @@ static void check_directories(struct sgpu_reader *reader, int index)
 		*slash = '\0';
 		other = json_string_value(json_object_get(reader->outputs, normal));
 		if (other) {
-			fault_at(reader, index, "needs a directory with the name of the output",
-				 reader->manifest->segments[index].id, other);
+			diagnostic_at(reader, index, "needs a directory with the name of the output",
+				      reader->manifest->segments[index].id, other);
 			return;
 		}
 		*slash = '/';

@@ -19,9 +19,9 @@ static void read_argument(struct sgpu_reader *reader, const char *where, const c
 	argument->name = name;
 	argument->output = strncmp(name, "output", 6) == 0;
 	if (strlen(name) > SGPU_ID_MAX) {
-		sgpu_reader_fault(reader, where, name, NULL,
-				  "the argument's name has %zu bytes, at most %d are possible", strlen(name),
-				  (int)SGPU_ID_MAX);
+		sgpu_reader_report(reader, where, name, NULL,
+				   "the argument's name has %zu bytes, at most %d are possible", strlen(name),
+				   (int)SGPU_ID_MAX);
 	}
 	argument->segment = sgpu_reader_reference(reader, where, name, sgpu_reader_string(reader, where, name, value),
 						  reader->manifest->segment_ids, "a segment");
@@ -39,14 +39,14 @@ static void read_arguments(struct sgpu_reader *reader, const char *where, json_t
 		return;
 	}
 	if (!json_is_object(value)) {
-		sgpu_reader_fault(reader, where, "arguments", NULL, "%s is not an object",
-				  sgpu_reader_value(value, text));
+		sgpu_reader_report(reader, where, "arguments", NULL, "%s is not an object",
+				   sgpu_reader_value(value, text));
 		return;
 	}
 	if (json_object_size(value) > SGPU_ARGUMENTS_MAX) {
-		sgpu_reader_fault(reader, where, "arguments", NULL,
-				  "there are %zu arguments, at most %d are possible", json_object_size(value),
-				  (int)SGPU_ARGUMENTS_MAX);
+		sgpu_reader_report(reader, where, "arguments", NULL,
+				   "there are %zu arguments, at most %d are possible", json_object_size(value),
+				   (int)SGPU_ARGUMENTS_MAX);
 	}
 	operation->arguments_given = json_object_size(value) <= SGPU_ARGUMENTS_MAX;
 	sgpu_reader_place(where, "arguments", place);
@@ -58,8 +58,8 @@ static void read_arguments(struct sgpu_reader *reader, const char *where, json_t
 		output |= operation->args[operation->arg_count++].output;
 	}
 	if (!output) {
-		sgpu_reader_fault(reader, where, "arguments", NULL,
-				  "no argument is an output: none starts with 'output'");
+		sgpu_reader_report(reader, where, "arguments", NULL,
+				   "no argument is an output: none starts with 'output'");
 	}
 }
 
@@ -68,8 +68,8 @@ static const char *read_kernel(struct sgpu_reader *reader, const char *where, co
 	const char *kernel = sgpu_reader_string(reader, where, "kernel", value);
 
 	if (kernel && !sgpu_reader_names_module(kernel) && (!*kernel || strlen(kernel) > SGPU_ID_MAX)) {
-		sgpu_reader_fault(reader, where, "kernel", NULL, "a kernel's name has 1 to %d bytes",
-				  (int)SGPU_ID_MAX);
+		sgpu_reader_report(reader, where, "kernel", NULL, "a kernel's name has 1 to %d bytes",
+				   (int)SGPU_ID_MAX);
 		return NULL;
 	}
 	return kernel;
@@ -84,17 +84,17 @@ static void read_params(struct sgpu_reader *reader, const char *where, json_t *v
 	json_t *item;
 
 	if (!json_is_object(value)) {
-		sgpu_reader_fault(reader, where, "params", NULL, "%s is not an object",
-				  sgpu_reader_value(value, text));
+		sgpu_reader_report(reader, where, "params", NULL, "%s is not an object",
+				   sgpu_reader_value(value, text));
 		return;
 	}
 	operation->params = json_incref(value);
 	sgpu_reader_place(where, "params", place);
 	json_object_foreach(value, name, item) {
 		if (sgpu_reader_too_large(item)) {
-			sgpu_reader_fault(reader, place, name,
-					  json_is_real(item) ? "whole numbers must be, up to 1e21" : NULL,
-					  "%s is not below 2^53", sgpu_reader_value(item, text));
+			sgpu_reader_report(reader, place, name,
+					   json_is_real(item) ? "whole numbers must be, up to 1e21" : NULL,
+					   "%s is not below 2^53", sgpu_reader_value(item, text));
 		}
 	}
 }
@@ -112,8 +112,8 @@ static void read_kind(struct sgpu_reader *reader, const char *where, json_t *con
 	}
 	for (int i = 0; i < SGPU_MODULE_FIELDS && operation->kernel; i++) {
 		if (values[MODULE + i]) {
-			sgpu_reader_fault(reader, where, fields[MODULE + i], NULL,
-					  "is for a module, the kernel is '%s'", operation->kernel);
+			sgpu_reader_report(reader, where, fields[MODULE + i], NULL,
+					   "is for a module, the kernel is '%s'", operation->kernel);
 		}
 	}
 }
@@ -136,8 +136,8 @@ static void read_operation(struct sgpu_reader *reader, int index, json_t *entry)
 	read_arguments(reader, where, values[ARGUMENTS], operation);
 	read_kind(reader, where, values, operation);
 	if (values[DECLASSIFY] && !json_is_boolean(values[DECLASSIFY])) {
-		sgpu_reader_fault(reader, where, "declassify", NULL, "%s is not true or false",
-				  sgpu_reader_value(values[DECLASSIFY], text));
+		sgpu_reader_report(reader, where, "declassify", NULL, "%s is not true or false",
+				   sgpu_reader_value(values[DECLASSIFY], text));
 	}
 	operation->declassify = json_is_true(values[DECLASSIFY]);
 	sgpu_reader_dependencies(reader, where, values[DEPENDENCIES]);

@@ -203,7 +203,8 @@ static void report_cycle(struct walk *walk, int first)
 					 operations[walk->stack[i]].id);
 	}
 	sgpu_reader_entry("operations", walk->stack[start], where);
-	sgpu_reader_fault(walk->reader, where, NULL, NULL, "the operations wait for each other in a cycle: %s", text);
+	sgpu_reader_report(walk->reader, where, NULL, NULL, "the operations wait for each other in a cycle: %s",
+			   text);
 	walk->reported = walk->depth;
 }
 
@@ -276,8 +277,8 @@ void sgpu_reader_order(struct sgpu_reader *reader)
 
 	collect(reader, &edges);
 	if (edges.too_many) {
-		sgpu_reader_fault(reader, "", NULL, NULL, "the dependencies make more than %d edges",
-				  (int)SGPU_MANIFEST_EDGES_MAX);
+		sgpu_reader_report(reader, "", NULL, NULL, "the dependencies make more than %d edges",
+				   (int)SGPU_MANIFEST_EDGES_MAX);
 	} else if (edges.no_memory || !make_before(reader->manifest, &edges)) {
 		reader->no_memory = true;
 	} else {

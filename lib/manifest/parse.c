@@ -22,8 +22,8 @@ static void read_version(struct sgpu_reader *reader, const json_t *value)
 	char text[SGPU_VALUE_TEXT_MAX];
 
 	if (value && (!json_is_integer(value) || json_integer_value(value) != SGPU_MANIFEST_VERSION)) {
-		sgpu_reader_fault(reader, "", "version", NULL, "%s is not a version that this program knows: %d",
-				  sgpu_reader_value(value, text), (int)SGPU_MANIFEST_VERSION);
+		sgpu_reader_report(reader, "", "version", NULL, "%s is not a version that this program knows: %d",
+				   sgpu_reader_value(value, text), (int)SGPU_MANIFEST_VERSION);
 	}
 }
 
@@ -39,9 +39,9 @@ static void read_manifest_id(struct sgpu_reader *reader, const json_t *value)
 		length++;
 	}
 	if (!length || id[length] || length > SGPU_MANIFEST_ID_MAX) {
-		sgpu_reader_fault(reader, "", "manifest_id", NULL,
-				  "a manifest_id is 1 to %d characters of printable ASCII",
-				  (int)SGPU_MANIFEST_ID_MAX);
+		sgpu_reader_report(reader, "", "manifest_id", NULL,
+				   "a manifest_id is 1 to %d characters of printable ASCII",
+				   (int)SGPU_MANIFEST_ID_MAX);
 		return;
 	}
 	reader->manifest->id = sgpu_reader_keep(reader, id);
@@ -58,11 +58,11 @@ static void read_array(struct sgpu_reader *reader, int list, json_t *value, int 
 		return;
 	}
 	if (!json_is_array(value)) {
-		sgpu_reader_fault(reader, "", field, NULL, "%s is not an array", sgpu_reader_value(value, text));
+		sgpu_reader_report(reader, "", field, NULL, "%s is not an array", sgpu_reader_value(value, text));
 		return;
 	}
 	if (!reader->lists[list].count) {
-		sgpu_reader_fault(reader, "", field, NULL, "the array is empty");
+		sgpu_reader_report(reader, "", field, NULL, "the array is empty");
 	}
 	*count = (int)reader->lists[list].count;
 }
@@ -81,12 +81,12 @@ static json_t *read_ids(struct sgpu_reader *reader, int entries, int count, cons
 		sgpu_reader_entry(list, i, where);
 		id = sgpu_reader_id(reader, where, field, json_object_get(entry, field));
 		if (id && json_object_get(ids, id)) {
-			sgpu_reader_fault(reader, where, field, NULL, "'%s' is the id of /%s/%d already", id, list,
-					  sgpu_ids_index(ids, id));
+			sgpu_reader_report(reader, where, field, NULL, "'%s' is the id of /%s/%d already", id, list,
+					   sgpu_ids_index(ids, id));
 			id = NULL;
 		}
 		if (id && json_object_get(others, id)) {
-			sgpu_reader_fault(reader, where, field, NULL, "'%s' is the id of a segment already", id);
+			sgpu_reader_report(reader, where, field, NULL, "'%s' is the id of a segment already", id);
 		}
 		if (id && json_object_set_new_nocheck(ids, id, json_integer(i)) < 0) {
 			reader->no_memory = true;
@@ -159,12 +159,12 @@ static int make_hash(struct sgpu_reader *reader, struct sgpu_error *error)
 	struct sgpu_error reason = { 0 };
 	int code;
 
-	if (reader->faults->count || reader->options & SGPU_MANIFEST_UNHASHED) {
+	if (reader->diagnostics->count || reader->options & SGPU_MANIFEST_UNHASHED) {
 		return SGPU_OK;
 	}
 	code = sgpu_reader_canonical(reader, &reason);
 	if (code == SGPU_EINVALID) {
-		sgpu_fault_add(reader->faults, "", *reason.hint ? reason.hint : NULL, "%s", reason.text);
+		sgpu_diagnostic_add(reader->diagnostics, "", *reason.hint ? reason.hint : NULL, "%s", reason.text);
 		return SGPU_OK;
 	}
 	if (code) {
@@ -178,7 +178,7 @@ static int make_hash(struct sgpu_reader *reader, struct sgpu_error *error)
 
 static int parse_json(struct sgpu_reader *reader, const char *text, size_t size, struct sgpu_error *error)
 {
-	struct sgpu_faults *faults = reader->faults;
+	struct sgpu_diagnostics *diagnostics = reader->diagnostics;
 	struct sgpu_error reason = { 0 };
 	int line = 0, column = 0;
 	int code = SGPU_EINVALID;
@@ -190,19 +190,20 @@ static int parse_json(struct sgpu_reader *reader, const char *text, size_t size,
 		code = sgpu_reader_split(reader, text, size, &reader->manifest->json, &line, &column, &reason);
 	}
 	if (code == SGPU_EINVALID) {
-		sgpu_fault_add(faults, "", *reason.hint ? reason.hint : NULL, "%s", reason.text);
-		if (faults->count) {
-			faults->list[faults->count - 1].line = line > 0 ? line : 1;
-			faults->list[faults->count - 1].column = column > 0 ? column : 1;
+		sgpu_diagnostic_add(diagnostics, "", *reason.hint ? reason.hint : NULL, "%s", reason.text);
+		if (diagnostics->count) {
+			diagnostics->list[diagnostics->count - 1].line = line > 0 ? line : 1;
+			diagnostics->list[diagnostics->count - 1].column = column > 0 ? column : 1;
 		}
 	}
 	return code ? sgpu_fail(error, code, "%s", reason.text) : SGPU_OK;
 }
 
 int sgpu_manifest_parse_options(const char *text, size_t size, unsigned options, struct sgpu_manifest **manifest,
-				struct sgpu_faults *faults, struct sgpu_error *error)
+				struct sgpu_diagnostics *diagnostics, struct sgpu_error *error)
 {
-	struct sgpu_reader reader = { .faults = faults, .options = options, .comparisons = COMPARISONS_MAX };
+	struct sgpu_reader reader = { .diagnostics = diagnostics, .options = options,
+				      .comparisons = COMPARISONS_MAX };
 	int code;
 
 	*manifest = NULL;
@@ -222,7 +223,7 @@ int sgpu_manifest_parse_options(const char *text, size_t size, unsigned options,
 		sgpu_reader_join(&reader);
 	}
 	code = make_hash(&reader, error);
-	if (!code && (reader.no_memory || faults->out_of_memory)) {
+	if (!code && (reader.no_memory || diagnostics->out_of_memory)) {
 		code = sgpu_fail_nomem(error);
 	}
 	if (!code) {
@@ -239,10 +240,11 @@ out:
 	return code;
 }
 
-int sgpu_manifest_parse(const char *text, size_t size, struct sgpu_manifest **manifest, struct sgpu_faults *faults,
+int sgpu_manifest_parse(const char *text, size_t size, struct sgpu_manifest **manifest,
+			struct sgpu_diagnostics *diagnostics,
 			struct sgpu_error *error)
 {
-	return sgpu_manifest_parse_options(text, size, 0, manifest, faults, error);
+	return sgpu_manifest_parse_options(text, size, 0, manifest, diagnostics, error);
 }
 
 void sgpu_manifest_free(struct sgpu_manifest **manifest)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the files of the manifest part share: the state of one parse and how it reports faults.
+ * What the files of the manifest part share: the state of one parse and how it reports diagnostics.
  */
 #ifndef SGPU_MANIFEST_READER_H
 #define SGPU_MANIFEST_READER_H
@@ -18,28 +18,28 @@ enum {
 };
 
 enum sgpu_unsure {
-	SGPU_UNSURE_DIRECTION = 1,   /* its direction was at fault */
-	SGPU_UNSURE_SENSITIVITY = 2, /* its sensitivity_level was at fault */
-	SGPU_UNSURE_USE = 4,         /* an argument that was at fault probably meant it */
+	SGPU_UNSURE_DIRECTION = 1,   /* its direction was wrong */
+	SGPU_UNSURE_SENSITIVITY = 2, /* its sensitivity_level was wrong */
+	SGPU_UNSURE_USE = 4,         /* an argument that was wrong probably meant it */
 };
 
 struct sgpu_reader {
 	struct sgpu_manifest *manifest;
-	struct sgpu_faults *faults;
+	struct sgpu_diagnostics *diagnostics;
 	unsigned options;
 	struct sgpu_json_list lists[2]; /* segments and operations, an entry at a time */
 	char *text;                    /* the memory that they point into, if it is not the caller's */
 	json_t *outputs;               /* output locations seen, normalised */
 	json_t *variables;             /* client_dma_*_var names seen */
 	bool standard_input;           /* "-" was seen among the inputs */
-	uint8_t *unsure;               /* a segment's enum sgpu_unsure: faults that were already reported */
-	unsigned comparisons;          /* left for hints on references, so that many faults stay quick */
+	uint8_t *unsure;               /* a segment's enum sgpu_unsure: diagnostics that were already reported */
+	unsigned comparisons;          /* left for hints on references, so that many diagnostics stay quick */
 	bool no_memory;
 };
 
-/* ---- fault.c ---- */
-void sgpu_fault_addv(struct sgpu_faults *faults, const char *pointer, const char *hint, const char *format,
-		     va_list arguments) __attribute__((format(printf, 4, 0)));
+/* ---- diagnostic.c ---- */
+void sgpu_diagnostic_addv(struct sgpu_diagnostics *diagnostics, const char *pointer, const char *hint,
+			  const char *format, va_list arguments) __attribute__((format(printf, 4, 0)));
 
 /* ---- nearest.c ---- */
 /* Edits from a to b without regard to case, or limit + 1 when there are more. */
@@ -47,9 +47,9 @@ unsigned sgpu_name_distance(const char *a, const char *b, unsigned limit);
 unsigned sgpu_name_limit(const char *name);
 
 /* ---- fields.c ---- */
-/* Adds a fault at `where`, or at its member or element `field` unless that is NULL. */
-void sgpu_reader_fault(struct sgpu_reader *reader, const char *where, const char *field, const char *hint,
-		       const char *format, ...) SGPU_PRINTF(5, 6);
+/* Adds a diagnostic at `where`, or at its member or element `field` unless that is NULL. */
+void sgpu_reader_report(struct sgpu_reader *reader, const char *where, const char *field, const char *hint,
+			const char *format, ...) SGPU_PRINTF(5, 6);
 /* "/list/index", without printf, because it is made for every entry. */
 void sgpu_reader_entry(const char *list, int index, char where[SGPU_WHERE_MAX]);
 /* "where/field" of a field of this program's own, which always fits. */
@@ -65,10 +65,10 @@ const char *sgpu_reader_number(double number, char text[SGPU_NUMBER_TEXT_MAX]);
 /* The value, cut and in quotes, or what kind it is of. */
 const char *sgpu_reader_value(const json_t *value, char text[SGPU_VALUE_TEXT_MAX]);
 /* Members of an object by the NULL-terminated list of names into values[]; unknown members and missing ones among
- * the first `required` names are faults. False when it is no object. */
+ * the first `required` names are errors. False when it is no object. */
 bool sgpu_reader_fields(struct sgpu_reader *reader, const char *where, json_t *object, const char *const *names,
 			int required, json_t **values);
-/* A string without NUL that a message may quote, or NULL after a fault. A NULL value passes in silence. */
+/* A string without NUL that a message may quote, or NULL after a diagnostic. A NULL value passes in silence. */
 const char *sgpu_reader_string(struct sgpu_reader *reader, const char *where, const char *field,
 			       const json_t *value);
 /* The same for an id. */
@@ -76,11 +76,11 @@ const char *sgpu_reader_id(struct sgpu_reader *reader, const char *where, const 
 /* A whole number below 2^53. */
 bool sgpu_reader_u64(struct sgpu_reader *reader, const char *where, const char *field, const json_t *value,
 		     uint64_t *number);
-/* Index into the NULL-terminated list of what the string may be, or `otherwise` after a fault. */
+/* Index into the NULL-terminated list of what the string may be, or `otherwise` after a diagnostic. */
 int sgpu_reader_choice(struct sgpu_reader *reader, const char *where, const char *field, const json_t *value,
 		       const char *const *choices, int otherwise);
-/* Gives the index of an id, or -1. An unknown id is a fault, whose text says what it is not: "a segment"; the segment that was
- * probably meant counts as used. A NULL id passes in silence. */
+/* Gives the index of an id, or -1. An unknown id is an error, whose text says what it is not: "a segment"; the
+ * segment that was probably meant counts as used. A NULL id passes in silence. */
 int sgpu_reader_reference(struct sgpu_reader *reader, const char *where, const char *field, const char *id,
 			  json_t *ids, const char *what);
 /* The length of a name of letters, digits and '_', no digit first; 0: it is none. */

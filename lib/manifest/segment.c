@@ -56,8 +56,8 @@ static void read_dtype(struct sgpu_reader *reader, const char *where, const json
 	}
 	type->dtype = sgpu_dtype_parse(name);
 	if (type->dtype == SGPU_NONE) {
-		sgpu_reader_fault(reader, where, "dtype", sgpu_reader_hint_text(sgpu_dtype_near(name), hint),
-				  "%s is not one of f32, f64, i32, u8, i16, f16", sgpu_reader_value(value, text));
+		sgpu_reader_report(reader, where, "dtype", sgpu_reader_hint_text(sgpu_dtype_near(name), hint),
+				   "%s is not one of f32, f64, i32, u8, i16, f16", sgpu_reader_value(value, text));
 	}
 }
 
@@ -67,12 +67,13 @@ static bool read_shape(struct sgpu_reader *reader, const char *where, const json
 	bool good = true;
 
 	if (!json_is_array(value)) {
-		sgpu_reader_fault(reader, where, "shape", NULL, "%s is not an array", sgpu_reader_value(value, text));
+		sgpu_reader_report(reader, where, "shape", NULL, "%s is not an array",
+				   sgpu_reader_value(value, text));
 		return false;
 	}
 	if (json_array_size(value) > SGPU_RANK_MAX) {
-		sgpu_reader_fault(reader, where, "shape", NULL, "the rank is %zu, at most %d is possible",
-				  json_array_size(value), (int)SGPU_RANK_MAX);
+		sgpu_reader_report(reader, where, "shape", NULL, "the rank is %zu, at most %d is possible",
+				   json_array_size(value), (int)SGPU_RANK_MAX);
 		return false;
 	}
 	sgpu_reader_place(where, "shape", place);
@@ -106,11 +107,11 @@ void sgpu_reader_type(struct sgpu_reader *reader, const char *where, json_t *val
 		return;
 	}
 	if (!sgpu_type_bytes(&type, &bytes) || bytes >= SGPU_JSON_INTEGER_MAX) {
-		sgpu_reader_fault(reader, place, "shape", NULL, "the size is not below 2^53 bytes");
+		sgpu_reader_report(reader, place, "shape", NULL, "the size is not below 2^53 bytes");
 		return;
 	}
 	if (segment->has_offset && (!sgpu_add_u64(segment->offset, bytes, &end) || end >= SGPU_JSON_INTEGER_MAX)) {
-		sgpu_reader_fault(reader, place, "offset", NULL, "the payload does not end below 2^53 bytes");
+		sgpu_reader_report(reader, place, "offset", NULL, "the payload does not end below 2^53 bytes");
 	}
 	segment->type = type;
 	segment->type_stated = true;
@@ -126,24 +127,25 @@ static void check_direction(struct sgpu_reader *reader, int index, const char *w
 		return;
 	}
 	if (values[LOCATION] && segment->direction == SGPU_INTERMEDIATE) {
-		sgpu_reader_fault(reader, where, "data_location_client", NULL,
-				  "an INTERMEDIATE segment never leaves the device and has no location");
+		sgpu_reader_report(reader, where, "data_location_client", NULL,
+				   "an INTERMEDIATE segment never leaves the device and has no location");
 	}
 	if (segment->has_offset && !sgpu_segment_is_input(segment)) {
 		char place[SGPU_WHERE_MAX];
 
 		sgpu_reader_place(where, "data_type_info", place);
-		sgpu_reader_fault(reader, place, "offset", NULL, "an offset is for inputs, this segment is %s",
-				  direction);
+		sgpu_reader_report(reader, place, "offset", NULL, "an offset is for inputs, this segment is %s",
+				   direction);
 	}
 	for (int i = 0; i < SGPU_DMA_VARS; i++) {
 		bool input = i == SGPU_DMA_INPUT_HOST || i == SGPU_DMA_INPUT_DEVICE;
 
 		if (values[VARIABLES + i] &&
 		    !(input ? sgpu_segment_is_input(segment) : sgpu_segment_is_output(segment))) {
-			sgpu_reader_fault(reader, where, fields[VARIABLES + i], NULL,
-					  "this variable is for %s, this segment is %s", input ? "inputs" : "outputs",
-					  direction);
+			sgpu_reader_report(reader, where, fields[VARIABLES + i], NULL,
+					   "this variable is for %s, this segment is %s", input ? "inputs" :
+					   "outputs",
+					   direction);
 		}
 	}
 }
@@ -165,8 +167,8 @@ static void check_operation(struct sgpu_reader *reader, int index, const char *w
 	if (operation->module && operation->module->segment == index) {
 		return;
 	}
-	sgpu_reader_fault(reader, where, "gpu_operation_id", NULL, "operation '%s' has no argument '%s'",
-			  operation->id, segment->id);
+	sgpu_reader_report(reader, where, "gpu_operation_id", NULL, "operation '%s' has no argument '%s'",
+			   operation->id, segment->id);
 }
 
 static void read_variables(struct sgpu_reader *reader, int index, const char *where, json_t *const *values)
@@ -178,8 +180,8 @@ static void read_variables(struct sgpu_reader *reader, int index, const char *wh
 			continue;
 		}
 		if (segment->sensitivity == SGPU_HIGH && !(reader->unsure[index] & SGPU_UNSURE_SENSITIVITY)) {
-			sgpu_reader_fault(reader, where, fields[VARIABLES + i], NULL,
-					  "a HIGH segment is sealed and never handed over as a variable");
+			sgpu_reader_report(reader, where, fields[VARIABLES + i], NULL,
+					   "a HIGH segment is sealed and never handed over as a variable");
 		}
 		sgpu_reader_variable(reader, where, (enum sgpu_dma_var)i, values[VARIABLES + i], segment);
 	}
@@ -203,7 +205,8 @@ static void read_segment(struct sgpu_reader *reader, int index, json_t *entry)
 	if (json_is_string(values[ID]) && json_string_length(values[ID]) <= SGPU_ID_MAX) {
 		segment->id = sgpu_reader_keep(reader, json_string_value(values[ID]));
 	}
-	/* An id that is missing, malformed or taken is fault enough; who was to use the segment cannot be known. */
+	/* An id that is missing, malformed or taken is reported already; who was to use the segment cannot be known.
+	 * */
 	if (sgpu_ids_index(manifest->segment_ids, segment->id) != index) {
 		reader->unsure[index] |= SGPU_UNSURE_USE;
 	}

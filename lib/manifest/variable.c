@@ -60,24 +60,25 @@ void sgpu_reader_variable(struct sgpu_reader *reader, const char *where, enum sg
 		return;
 	}
 	if (!sgpu_identifier(name)) {
-		sgpu_reader_fault(reader, where, field, NULL,
-				  "%s is not the name of a shell variable: letters, digits and '_', no digit first",
-				  sgpu_reader_value(value, text));
+		sgpu_reader_report(reader, where, field, NULL,
+				   "%s is not the name of a shell variable: letters, digits and '_', no digit first",
+				   sgpu_reader_value(value, text));
 		return;
 	}
 	if (strlen(name) > SGPU_DMA_VAR_MAX) {
-		sgpu_reader_fault(reader, where, field, NULL, "%s has %zu bytes, a variable's name at most %d",
-				  sgpu_reader_value(value, text), strlen(name), (int)SGPU_DMA_VAR_MAX);
+		sgpu_reader_report(reader, where, field, NULL, "%s has %zu bytes, a variable's name at most %d",
+				   sgpu_reader_value(value, text), strlen(name), (int)SGPU_DMA_VAR_MAX);
 		return;
 	}
 	if (has_meaning(name)) {
-		sgpu_reader_fault(reader, where, field, NULL, "'%s' has a meaning to shells or other programs", name);
+		sgpu_reader_report(reader, where, field, NULL, "'%s' has a meaning to shells or other programs",
+				   name);
 		return;
 	}
 	other = json_object_get(reader->variables, name);
 	if (other) {
-		sgpu_reader_fault(reader, where, field, NULL, "'%s' is a variable of segment '%s' already", name,
-				  json_string_value(other));
+		sgpu_reader_report(reader, where, field, NULL, "'%s' is a variable of segment '%s' already", name,
+				   json_string_value(other));
 		return;
 	}
 	if (json_object_set_new_nocheck(reader->variables, name, json_string_nocheck(segment->id)) < 0) {

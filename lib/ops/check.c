@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Checks a manifest against the table of operations, and infers the types that it leaves open, in graph order. An
- * operation with a fault leaves the types of its outputs unknown. Operations that need them are skipped silently,
- * so that one mistake gives one fault.
+ * operation with a diagnostic leaves the types of its outputs unknown. Operations that need them are skipped
+ * silently, so that one mistake gives one diagnostic.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,8 +26,8 @@ static void unknown_kernel(struct sgpu_ops_checker *checker)
 		names[i] = table[i]->name;
 	}
 	hint = sgpu_ops_near(checker->operation->kernel, names, text);
-	sgpu_ops_fault(checker, "kernel", NULL, hint ? hint : "'sgpu-manifest ops' lists the operations",
-		       "'%s' is not an operation", checker->operation->kernel);
+	sgpu_ops_report(checker, "kernel", NULL, hint ? hint : "'sgpu-manifest ops' lists the operations",
+			"'%s' is not an operation", checker->operation->kernel);
 }
 
 static void unknown_argument(struct sgpu_ops_checker *checker, const struct sgpu_op *op, const char *name)
@@ -38,12 +38,12 @@ static void unknown_argument(struct sgpu_ops_checker *checker, const struct sgpu
 	for (int i = 0; op->args[i].name; i++) {
 		names[i] = op->args[i].name;
 	}
-	sgpu_ops_fault(checker, "arguments", name, sgpu_ops_near(name, names, hint),
-		       "'%s' is not an argument of '%s'", name, op->name);
+	sgpu_ops_report(checker, "arguments", name, sgpu_ops_near(name, names, hint),
+			"'%s' is not an argument of '%s'", name, op->name);
 }
 
-/* Finds the segment of each argument of the row: -1 absent, -2 present but at fault. Returns false if there is no
- * output, which has been reported as a fault. */
+/* Finds the segment of each argument of the row: -1 absent, -2 present but wrong. Returns false if there is no
+ * output, which has been reported as a diagnostic. */
 static bool place_arguments(struct sgpu_ops_checker *checker, struct sgpu_op_call *call,
 			    int segment[SGPU_ARGUMENTS_MAX])
 {
@@ -72,12 +72,12 @@ static bool place_arguments(struct sgpu_ops_checker *checker, struct sgpu_op_cal
 		if (segment[i] != -1 || op->args[i].optional) {
 			continue;
 		}
-		/* What the parser could not take is a fault already. */
+		/* What the parser could not take is an error already. */
 		segment[i] = -2;
 		if (operation->arguments_given && (!output || any_output)) {
 			snprintf(hint, sizeof(hint), "%s: %s", op->args[i].name, op->args[i].help);
-			sgpu_ops_fault(checker, "arguments", NULL, hint, "'%s' needs the argument '%s'", op->name,
-				       op->args[i].name);
+			sgpu_ops_report(checker, "arguments", NULL, hint, "'%s' needs the argument '%s'", op->name,
+					op->args[i].name);
 		}
 	}
 	return any_output;
@@ -103,8 +103,8 @@ static bool check_input_type(struct sgpu_ops_checker *checker, const struct sgpu
 
 	if (!(arg->dtypes & SGPU_TYPE_BIT(type->dtype))) {
 		dtypes_text(arg->dtypes, text, sizeof(text));
-		sgpu_ops_fault(checker, "arguments", arg->name, NULL, "is %s, but '%s' takes %s",
-			       sgpu_dtype_name(type->dtype), op->name, text);
+		sgpu_ops_report(checker, "arguments", arg->name, NULL, "is %s, but '%s' takes %s",
+				sgpu_dtype_name(type->dtype), op->name, text);
 		return false;
 	}
 	if (type->rank < arg->min_rank || type->rank > arg->max_rank) {
@@ -112,8 +112,8 @@ static bool check_input_type(struct sgpu_ops_checker *checker, const struct sgpu
 
 		snprintf(range, sizeof(range), arg->min_rank == arg->max_rank ? "rank %d" : "ranks %d to %d",
 			 arg->min_rank, arg->max_rank);
-		sgpu_ops_fault(checker, "arguments", arg->name, NULL, "has rank %d, but '%s' takes %s", type->rank,
-			       op->name, range);
+		sgpu_ops_report(checker, "arguments", arg->name, NULL, "has rank %d, but '%s' takes %s", type->rank,
+				op->name, range);
 		return false;
 	}
 	return true;
@@ -168,22 +168,22 @@ static void give_output(struct sgpu_ops_checker *checker, const struct sgpu_op_c
 
 	sgpu_type_text(type, made);
 	if (type->dtype == SGPU_NONE || !sgpu_type_bytes(type, &bytes)) {
-		sgpu_ops_fault(checker, "arguments", call->op->args[arg].name, NULL,
-			       "would be %s, which is too large", made);
+		sgpu_ops_report(checker, "arguments", call->op->args[arg].name, NULL,
+				"would be %s, which is too large", made);
 		return;
 	}
 	if (s->type_stated && !sgpu_type_equal(&s->type, type)) {
 		sgpu_type_text(&s->type, stated);
-		sgpu_ops_segment_fault(checker, segment, "data_type_info", NULL, "is %s, but '%s' makes %s", stated,
-				       call->op->name, made);
+		sgpu_ops_segment_report(checker, segment, "data_type_info", NULL, "is %s, but '%s' makes %s", stated,
+					call->op->name, made);
 		return;
 	}
 	if (call->op->at_most && call->op->at_most(call)) {
 		s->at_most = true;
 		/* An INPUT_OUTPUT is read as it arrives. */
 		if (s->reader_count && !sgpu_segment_is_input(s)) {
-			sgpu_ops_fault(checker, "arguments", call->op->args[arg].name, NULL,
-				       "no operation can read '%s', whose size is only known after the run", s->id);
+			sgpu_ops_report(checker, "arguments", call->op->args[arg].name, NULL,
+					"no operation can read '%s', whose size is only known after the run", s->id);
 			return;
 		}
 	}
@@ -193,12 +193,12 @@ static void give_output(struct sgpu_ops_checker *checker, const struct sgpu_op_c
 	checker->known[segment] = s->type.dtype != SGPU_NONE;
 }
 
-static void on_fault(struct sgpu_op_report *report, const char *argument, const char *param, const char *text)
+static void on_diagnostic(struct sgpu_op_report *report, const char *argument, const char *param, const char *text)
 {
 	struct sgpu_ops_checker *checker = (struct sgpu_ops_checker *)report;
 	const char *member = argument ? "arguments" : param ? "params" : NULL;
 
-	sgpu_ops_fault(checker, member, argument ? argument : param, NULL, "%s", text);
+	sgpu_ops_report(checker, member, argument ? argument : param, NULL, "%s", text);
 }
 
 static void check_operation(struct sgpu_ops_checker *checker)
@@ -249,7 +249,7 @@ static void start_types(struct sgpu_ops_checker *checker)
 	}
 }
 
-/* Inputs whose type nobody states and nothing fixes; outputs that were left over without any other fault. */
+/* Inputs whose type nobody states and nothing fixes; outputs that were left over without any other diagnostic. */
 static void end_types(struct sgpu_ops_checker *checker)
 {
 	const struct sgpu_manifest *manifest = checker->manifest;
@@ -258,27 +258,29 @@ static void end_types(struct sgpu_ops_checker *checker)
 		const struct sgpu_segment *segment = &manifest->segments[i];
 
 		if (checker->missing[i] && sgpu_segment_is_input(segment) && !sgpu_ops_states_type(checker, i)) {
-			sgpu_ops_segment_fault(checker, i, NULL, "\"data_type_info\": {\"dtype\": ..., \"shape\": ...}",
-					       "'%s' needs data_type_info", segment->id ? segment->id : "");
+			sgpu_ops_segment_report(checker, i, NULL,
+						"\"data_type_info\": {\"dtype\": ..., \"shape\": ...}",
+						"'%s' needs data_type_info", segment->id ? segment->id : "");
 		}
 	}
-	for (int i = 0; i < manifest->segment_count && checker->faults->count == 0; i++) {
+	for (int i = 0; i < manifest->segment_count && checker->diagnostics->count == 0; i++) {
 		struct sgpu_segment *segment = &manifest->segments[i];
 
 		segment->size_of_file &= !checker->known[i];
 		if (segment->size_of_file) {
 			sgpu_segment_set_size(segment, 0);
 		} else if (!checker->known[i]) {
-			sgpu_ops_segment_fault(checker, i, NULL, NULL, "the type of '%s' is not known",
-					       segment->id ? segment->id : "");
+			sgpu_ops_segment_report(checker, i, NULL, NULL, "the type of '%s' is not known",
+						segment->id ? segment->id : "");
 		}
 	}
 }
 
-int sgpu_ops_check(struct sgpu_manifest *manifest, struct sgpu_faults *faults, struct sgpu_error *error)
+int sgpu_ops_check(struct sgpu_manifest *manifest, struct sgpu_diagnostics *diagnostics, struct sgpu_error *error)
 {
 	size_t count = manifest->segment_count > 0 ? (size_t)manifest->segment_count : 1;
-	struct sgpu_ops_checker checker = { .report = { .fault = on_fault }, .manifest = manifest, .faults = faults };
+	struct sgpu_ops_checker checker = { .report = { .diagnostic = on_diagnostic }, .manifest = manifest,
+					    .diagnostics = diagnostics };
 
 	checker.known = calloc(2 * count, sizeof(*checker.known));
 	if (!checker.known) {
@@ -293,5 +295,5 @@ int sgpu_ops_check(struct sgpu_manifest *manifest, struct sgpu_faults *faults, s
 	}
 	end_types(&checker);
 	free(checker.known);
-	return faults->out_of_memory ? sgpu_fail_nomem(error) : 0;
+	return diagnostics->out_of_memory ? sgpu_fail_nomem(error) : 0;
 }

@@ -7,7 +7,7 @@
 
 #include "ops_private.h"
 
-void sgpu_op_fault(struct sgpu_op_report *report, const char *argument, const char *param, const char *format, ...)
+void sgpu_op_diagnose(struct sgpu_op_report *report, const char *argument, const char *param, const char *format, ...)
 {
 	char text[SGPU_ERROR_TEXT_MAX];
 	va_list list;
@@ -15,7 +15,7 @@ void sgpu_op_fault(struct sgpu_op_report *report, const char *argument, const ch
 	va_start(list, format);
 	vsnprintf(text, sizeof(text), format, list);
 	va_end(list);
-	report->fault(report, argument, param, text);
+	report->diagnostic(report, argument, param, text);
 }
 
 bool sgpu_ops_same_dtype(const struct sgpu_op_call *call, struct sgpu_op_report *report, int first, int second)
@@ -23,9 +23,9 @@ bool sgpu_ops_same_dtype(const struct sgpu_op_call *call, struct sgpu_op_report 
 	if (call->type[first].dtype == call->type[second].dtype) {
 		return true;
 	}
-	sgpu_op_fault(report, call->op->args[second].name, NULL, "is %s, but '%s' is %s",
-		      sgpu_dtype_name(call->type[second].dtype), call->op->args[first].name,
-		      sgpu_dtype_name(call->type[first].dtype));
+	sgpu_op_diagnose(report, call->op->args[second].name, NULL, "is %s, but '%s' is %s",
+			 sgpu_dtype_name(call->type[second].dtype), call->op->args[first].name,
+			 sgpu_dtype_name(call->type[first].dtype));
 	return false;
 }
 
@@ -38,8 +38,8 @@ bool sgpu_ops_same_type(const struct sgpu_op_call *call, struct sgpu_op_report *
 	}
 	sgpu_type_text(&call->type[first], one);
 	sgpu_type_text(&call->type[second], two);
-	sgpu_op_fault(report, call->op->args[second].name, NULL, "is %s, but '%s' is %s", two,
-		      call->op->args[first].name, one);
+	sgpu_op_diagnose(report, call->op->args[second].name, NULL, "is %s, but '%s' is %s", two,
+			 call->op->args[first].name, one);
 	return false;
 }
 

@@ -42,7 +42,7 @@ extern const struct sgpu_op sgpu_op_argmax, sgpu_op_black_scholes, sgpu_op_cast,
 /* ---- for infer ----
  * A required input always has a type here. An optional input is SGPU_NONE when it is absent, and also when the
  * manifest gives it without a type (call->present tells): infer may fill the latter. All return false after they
- * reported a fault. */
+ * reported a diagnostic. */
 /* Same element type and same shape. */
 bool sgpu_ops_same_type(const struct sgpu_op_call *call, struct sgpu_op_report *report, int first, int second);
 /* Same element type. */

@@ -49,8 +49,8 @@ static bool check_choice(struct sgpu_ops_checker *checker, const struct sgpu_op_
 
 	choices_text(param->choices, text);
 	if (!word) {
-		sgpu_ops_fault(checker, "params", param->name, NULL, "is %s, must be one of the strings %s",
-			       json_kind(json), text);
+		sgpu_ops_report(checker, "params", param->name, NULL, "is %s, must be one of the strings %s",
+				json_kind(json), text);
 		return false;
 	}
 	for (int i = 0; param->choices[i]; i++) {
@@ -59,8 +59,8 @@ static bool check_choice(struct sgpu_ops_checker *checker, const struct sgpu_op_
 			return true;
 		}
 	}
-	sgpu_ops_fault(checker, "params", param->name, sgpu_ops_near(word, param->choices, hint),
-		       "'%s' is not one of %s", word, text);
+	sgpu_ops_report(checker, "params", param->name, sgpu_ops_near(word, param->choices, hint),
+			"'%s' is not one of %s", word, text);
 	return false;
 }
 
@@ -70,11 +70,11 @@ static bool check_range(struct sgpu_ops_checker *checker, const struct sgpu_op_p
 		return true;
 	}
 	if (param->max > (double)FLT_MAX) {
-		sgpu_ops_fault(checker, "params", param->name, NULL, "is %.15g, must be at %s %.15g", value,
-			       value < param->min ? "least" : "most", value < param->min ? param->min : param->max);
+		sgpu_ops_report(checker, "params", param->name, NULL, "is %.15g, must be at %s %.15g", value,
+				value < param->min ? "least" : "most", value < param->min ? param->min : param->max);
 	} else {
-		sgpu_ops_fault(checker, "params", param->name, NULL, "is %.15g, must be from %.15g to %.15g", value,
-			       param->min, param->max);
+		sgpu_ops_report(checker, "params", param->name, NULL, "is %.15g, must be from %.15g to %.15g", value,
+				param->min, param->max);
 	}
 	return false;
 }
@@ -85,14 +85,14 @@ static bool check_number(struct sgpu_ops_checker *checker, const struct sgpu_op_
 	bool integer = param->kind == SGPU_PARAM_INTEGER;
 
 	if (!json_is_number(json)) {
-		sgpu_ops_fault(checker, "params", param->name, NULL, "is %s, must be %s", json_kind(json),
-			       integer ? "an integer" : "a number");
+		sgpu_ops_report(checker, "params", param->name, NULL, "is %s, must be %s", json_kind(json),
+				integer ? "an integer" : "a number");
 		return false;
 	}
 	*number = json_number_value(json);
 	/* 3.0 is the integer 3: the canonical form writes it so. */
 	if (integer && *number != floor(*number)) {
-		sgpu_ops_fault(checker, "params", param->name, NULL, "is %.15g, must be an integer", *number);
+		sgpu_ops_report(checker, "params", param->name, NULL, "is %.15g, must be an integer", *number);
 		return false;
 	}
 	return check_range(checker, param, *number);
@@ -108,7 +108,8 @@ static bool check_value(struct sgpu_ops_checker *checker, const struct sgpu_op_p
 		return check_number(checker, param, json, number);
 	}
 	if (!json_is_boolean(json)) {
-		sgpu_ops_fault(checker, "params", param->name, NULL, "is %s, must be true or false", json_kind(json));
+		sgpu_ops_report(checker, "params", param->name, NULL, "is %s, must be true or false",
+				json_kind(json));
 		return false;
 	}
 	*number = json_is_true(json) ? 1 : 0;
@@ -123,8 +124,8 @@ static void unknown_param(struct sgpu_ops_checker *checker, const struct sgpu_op
 	for (int i = 0; op->params && op->params[i].name; i++) {
 		names[i] = op->params[i].name;
 	}
-	sgpu_ops_fault(checker, "params", key, sgpu_ops_near(key, names, hint), "'%s' is not a parameter of '%s'",
-		       key, op->name);
+	sgpu_ops_report(checker, "params", key, sgpu_ops_near(key, names, hint), "'%s' is not a parameter of '%s'",
+			key, op->name);
 }
 
 void sgpu_ops_check_params(struct sgpu_ops_checker *checker, struct sgpu_op_call *call)
@@ -139,8 +140,8 @@ void sgpu_ops_check_params(struct sgpu_ops_checker *checker, struct sgpu_op_call
 		if (json) {
 			call->param[i].given = check_value(checker, &params[i], json, &call->param[i].number);
 		} else if (params[i].required) {
-			sgpu_ops_fault(checker, given ? "params" : NULL, NULL, NULL, "'%s' needs the parameter '%s'",
-				       call->op->name, params[i].name);
+			sgpu_ops_report(checker, given ? "params" : NULL, NULL, NULL, "'%s' needs the parameter '%s'",
+					call->op->name, params[i].name);
 		}
 	}
 	json_object_foreach(given, key, json) {

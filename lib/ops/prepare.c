@@ -7,39 +7,39 @@
 #include "check.h"
 #include "ops_private.h"
 
-static int first_fault(const struct sgpu_faults *faults, const char *name, struct sgpu_error *error)
+static int first_diagnostic(const struct sgpu_diagnostics *diagnostics, const char *name, struct sgpu_error *error)
 {
-	const struct sgpu_fault *fault = &faults->list[0];
+	const struct sgpu_diagnostic *diagnostic = &diagnostics->list[0];
 
-	if (fault->line > 0) {
-		sgpu_fail(error, SGPU_EINVALID, "%s:%d:%d: %s%s%s", name, fault->line, fault->column, fault->pointer,
-			  *fault->pointer ? ": " : "", fault->text);
+	if (diagnostic->line > 0) {
+		sgpu_fail(error, SGPU_EINVALID, "%s:%d:%d: %s%s%s", name, diagnostic->line, diagnostic->column,
+			  diagnostic->pointer, *diagnostic->pointer ? ": " : "", diagnostic->text);
 	} else {
-		sgpu_fail(error, SGPU_EINVALID, "%s: %s%s%s", name, fault->pointer, *fault->pointer ? ": " : "",
-			  fault->text);
+		sgpu_fail(error, SGPU_EINVALID, "%s: %s%s%s", name, diagnostic->pointer,
+			  *diagnostic->pointer ? ": " : "", diagnostic->text);
 	}
-	if (fault->hint) {
-		sgpu_hint(error, "%s", fault->hint);
+	if (diagnostic->hint) {
+		sgpu_hint(error, "%s", diagnostic->hint);
 	}
 	return SGPU_EINVALID;
 }
 
 int sgpu_ops_load_manifest(const char *text, size_t size, const char *name, struct sgpu_manifest **manifest,
-			   struct sgpu_faults *faults, struct sgpu_error *error)
+			   struct sgpu_diagnostics *diagnostics, struct sgpu_error *error)
 {
 	struct sgpu_manifest *parsed = NULL;
 	int result;
 
 	*manifest = NULL;
-	result = sgpu_manifest_parse(text, size, &parsed, faults, error);
+	result = sgpu_manifest_parse(text, size, &parsed, diagnostics, error);
 	if (result == 0) {
-		result = sgpu_ops_check(parsed, faults, error);
+		result = sgpu_ops_check(parsed, diagnostics, error);
 	}
-	if (result == 0 && faults->count) {
-		result = sgpu_faults_locate(faults, text, size, error);
+	if (result == 0 && diagnostics->count) {
+		result = sgpu_diagnostics_locate(diagnostics, text, size, error);
 	}
-	if ((result == 0 || result == SGPU_EINVALID) && faults->count) {
-		result = first_fault(faults, name, error);
+	if ((result == 0 || result == SGPU_EINVALID) && diagnostics->count) {
+		result = first_diagnostic(diagnostics, name, error);
 	}
 	if (result == 0) {
 		*manifest = parsed;

@@ -140,7 +140,7 @@ static int make_step(struct job *j, int operation, struct sgpu_error *error)
 static int load_job(struct sgpu_device *device, const char *text, size_t size, uint64_t most, void **job, uint64_t *bytes,
 		    struct sgpu_error *error)
 {
-	struct sgpu_faults faults = { 0 };
+	struct sgpu_diagnostics diagnostics = { 0 };
 	struct job *j = calloc(1, sizeof(*j));
 	int rc;
 
@@ -149,8 +149,8 @@ static int load_job(struct sgpu_device *device, const char *text, size_t size, u
 		return sgpu_fail_nomem(error);
 	}
 	j->device = device;
-	rc = sgpu_ops_load_manifest(text, size, "the job", &j->manifest, &faults, error);
-	sgpu_faults_clear(&faults);
+	rc = sgpu_ops_load_manifest(text, size, "the job", &j->manifest, &diagnostics, error);
+	sgpu_diagnostics_clear(&diagnostics);
 	if (rc < 0) {
 		goto out;
 	}

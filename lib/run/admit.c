@@ -204,19 +204,19 @@ static int check_sizes(struct sgpu_job *job, struct sgpu_error *error)
 static int load_manifest(struct sgpu_job *job, struct sgpu_error *error)
 {
 	struct sgpu_manifest *manifest = NULL;
-	struct sgpu_faults faults = { 0 };
-	int rc = sgpu_ops_check(job->batch->manifest, &faults, error);
+	struct sgpu_diagnostics diagnostics = { 0 };
+	int rc = sgpu_ops_check(job->batch->manifest, &diagnostics, error);
 
-	if (rc == SGPU_OK && faults.count == 0) {
+	if (rc == SGPU_OK && diagnostics.count == 0) {
 		manifest = job->batch->manifest;
 		job->batch->manifest = NULL;
 	} else {
-		sgpu_faults_clear(&faults);
+		sgpu_diagnostics_clear(&diagnostics);
 		/* Once more, for a text that says where what is wrong stands. */
 		rc = sgpu_ops_load_manifest(job->batch->manifest_text, job->batch->manifest_size, "manifest.json",
-					    &manifest, &faults, error);
+					    &manifest, &diagnostics, error);
 	}
-	sgpu_faults_clear(&faults);
+	sgpu_diagnostics_clear(&diagnostics);
 	if (rc == SGPU_OK) {
 		job->prepared = sgpu_prepared_create(&manifest);
 		rc = job->prepared ? SGPU_OK : sgpu_fail_nomem(error);

@@ -181,7 +181,7 @@ assert_objects() {
 	every_verb as_json
 }
 
-@test "messages: with --json so are warnings, notes, counts of faults and what went well" {
+@test "messages: with --json so are warnings, notes, counts of diagnostics and what went well" {
 	requires jq
 	make_keys
 	small_job
@@ -201,7 +201,7 @@ assert_objects() {
 	run -1 --separate-stderr sgpu-manifest pack --json bad.json
 	printf '%s\n' "$stderr" >said
 	assert_objects said
-	jq -es 'any(.[]; .note.text | strings | test("faults"))' said
+	jq -es 'any(.[]; .note.text | strings | test("diagnostics"))' said
 	run -2 --separate-stderr sgpu-seal --nothing --json
 	printf '%s\n' "$stderr" >said
 	assert_objects said

@@ -413,7 +413,7 @@ below() {
 	assert_same out/y.f32 expected.f32
 }
 
-@test "faults of a module have their places and hints" {
+@test "diagnostics of a module have their places and hints" {
 	job scale "$scale"
 	sed -i 's/module:code:scale/module:cod:scale/' job.json
 	run --separate-stderr -1 sgpu-manifest check job.json

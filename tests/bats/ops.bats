@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# The operations: the table, its page, faults in manifests, and results that do not depend on who computes them.
+# The operations: the table, its page, diagnostics in manifests, and results that do not depend on who computes them.
 
 load helpers
 
@@ -127,7 +127,7 @@ segment() {
 	run -0 sgpu-manifest check job.json
 }
 
-@test "all faults against the table are reported in one run, each at its place" {
+@test "all diagnostics against the table are reported in one run, each at its place" {
 	manifest "$(segment x INPUT f32 '[4, 4]'),
 $(segment y INPUT u8 '[4]'),
 $(segment untyped INPUT),

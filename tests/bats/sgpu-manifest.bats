@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# sgpu-manifest: faults and their places, information flow, packing.
+# sgpu-manifest: diagnostics and their places, information flow, packing.
 
 load helpers
 
@@ -31,8 +31,8 @@ place() {
 	awk -v text="$1" '{ at = index($0, text) } at { print NR ":" at; found++ } END { exit found != 1 }' one.json
 }
 
-# fault TEXT MESSAGE: check reports exactly one fault of one.json, where the text is and with that message.
-fault() {
+# diagnostic TEXT MESSAGE: check reports exactly one diagnostic of one.json, where the text is and with that message.
+diagnostic() {
 	local where
 	where=$(place "$1")
 	run --separate-stderr -1 sgpu-manifest check one.json
@@ -106,36 +106,36 @@ big() {
 
 @test "a wrong direction is told with its place and a hint" {
 	edit '"INPUT"' '"IN"'
-	fault '"direction": "IN"' "/segments/0/direction: 'IN' is not one of INPUT, OUTPUT, INPUT_OUTPUT, INTERMEDIATE"
+	diagnostic '"direction": "IN"' "/segments/0/direction: 'IN' is not one of INPUT, OUTPUT, INPUT_OUTPUT, INTERMEDIATE"
 	assert_contains "$stderr" "    hint: did you mean 'INPUT'?"
 }
 
 @test "every kind of wrong value is told with its place" {
-	edit '"version": 1' '"version": 2' && fault '"version"' "/version: 2 is not a version"
-	edit '"one"' '""' && fault '"manifest_id"' "/manifest_id: "
+	edit '"version": 1' '"version": 2' && diagnostic '"version"' "/version: 2 is not a version"
+	edit '"one"' '""' && diagnostic '"manifest_id"' "/manifest_id: "
 	edit '"LOW", "direction": "INPUT"' '"MEDIUM", "direction": "INPUT"'
-	fault '"sensitivity_level": "MEDIUM"' "/segments/0/sensitivity_level: 'MEDIUM' is not one of LOW, HIGH"
-	edit '"dtype": "u8"' '"dtype": "uint8"' && fault '"dtype"' "/segments/0/data_type_info/dtype: 'uint8'"
+	diagnostic '"sensitivity_level": "MEDIUM"' "/segments/0/sensitivity_level: 'MEDIUM' is not one of LOW, HIGH"
+	edit '"dtype": "u8"' '"dtype": "uint8"' && diagnostic '"dtype"' "/segments/0/data_type_info/dtype: 'uint8'"
 	assert_contains "$stderr" "did you mean 'u8'?"
-	edit '\[4\]' '[4, -1]' && fault '-1' "/segments/0/data_type_info/shape/1: -1"
-	edit '\[4\]' '[1,1,1,1,1]' && fault '"shape"' "/segments/0/data_type_info/shape: the rank is 5"
-	edit '"input": "a"' '"input": "aa"' && fault '"input"' "/operations/0/arguments/input: 'aa' is not a segment"
-	edit '"arguments"' '"args": 1, "arguments"' && fault '"args"' "/operations/0/args: unknown field 'args'"
-	edit '"kernel": "copy", ' '' && fault '{ "gpu_operation_id"' "/operations/0: missing field 'kernel'"
+	edit '\[4\]' '[4, -1]' && diagnostic '-1' "/segments/0/data_type_info/shape/1: -1"
+	edit '\[4\]' '[1,1,1,1,1]' && diagnostic '"shape"' "/segments/0/data_type_info/shape: the rank is 5"
+	edit '"input": "a"' '"input": "aa"' && diagnostic '"input"' "/operations/0/arguments/input: 'aa' is not a segment"
+	edit '"arguments"' '"args": 1, "arguments"' && diagnostic '"args"' "/operations/0/args: unknown field 'args'"
+	edit '"kernel": "copy", ' '' && diagnostic '{ "gpu_operation_id"' "/operations/0: missing field 'kernel'"
 }
 
 @test "every kind of wrong reference is told with its place" {
-	one_op ', "gpu_operation_id": "COPPY"' && fault '"gpu_operation_id": "COPPY"' "/segments/0/gpu_operation_id: 'COPPY' is not an operation"
+	one_op ', "gpu_operation_id": "COPPY"' && diagnostic '"gpu_operation_id": "COPPY"' "/segments/0/gpu_operation_id: 'COPPY' is not an operation"
 	assert_contains "$stderr" "did you mean 'COPY'?"
-	one_op ', "dependencies": ["nobody"]' && fault '"nobody"' "/segments/0/dependencies/0: 'nobody' is neither"
-	one_op '' ', "dependencies": ["COPY"]' && fault '{ "gpu_operation_id"' "/operations/0: the operations wait for each other in a cycle: COPY -> COPY"
+	one_op ', "dependencies": ["nobody"]' && diagnostic '"nobody"' "/segments/0/dependencies/0: 'nobody' is neither"
+	one_op '' ', "dependencies": ["COPY"]' && diagnostic '{ "gpu_operation_id"' "/operations/0: the operations wait for each other in a cycle: COPY -> COPY"
 	edit '"segment_id": "b"' '"segment_id": "a"'
 	run --separate-stderr -1 sgpu-manifest check one.json
 	assert_contains "$stderr" "one.json:5:7: /segments/1/segment_id: 'a' is the id of /segments/0 already"
-	edit '"COPY"' '"a"' && fault '"gpu_operation_id"' "/operations/0/gpu_operation_id: 'a' is the id of a segment already"
+	edit '"COPY"' '"a"' && diagnostic '"gpu_operation_id"' "/operations/0/gpu_operation_id: 'a' is the id of a segment already"
 }
 
-@test "all faults are reported in one run, in the order of the text" {
+@test "all diagnostics are reported in one run, in the order of the text" {
 	cat >many.json <<'END'
 { "version": 1, "manifest_id": "many", "extra": true,
   "segments": [
@@ -178,7 +178,7 @@ END
 	case $stderr in *$'\033'*) false ;; esac
 }
 
-@test "a cycle is one fault that prints the cycle" {
+@test "a cycle is one diagnostic that prints the cycle" {
 	cat >cycle.json <<'END'
 { "version": 1, "manifest_id": "cycle",
   "segments": [
@@ -214,7 +214,7 @@ scan -> ADD -> sum -> COPY -> result"
 
 @test "locations outside the folder need --allow-outside, outputs never may" {
 	edit '"a.u8"' '"../a.u8"'
-	fault '"data_location_client": "../a.u8"' "/segments/0/data_location_client: '../a.u8' is outside the manifest's directory"
+	diagnostic '"data_location_client": "../a.u8"' "/segments/0/data_location_client: '../a.u8' is outside the manifest's directory"
 	run --separate-stderr -0 sgpu-manifest check --allow-outside one.json
 	edit '"b.u8"' '"/tmp/b.u8"'
 	run --separate-stderr -1 sgpu-manifest check --allow-outside one.json
@@ -231,11 +231,11 @@ scan -> ADD -> sum -> COPY -> result"
 	run --separate-stderr -0 sgpu-manifest check one.json
 }
 
-@test "ten thousand segments are checked, faults included" {
+@test "ten thousand segments are checked, diagnostics included" {
 	big 10000 >big.json
 	run --separate-stderr -0 sgpu-manifest check big.json
-	sed 's/"INPUT"/"IN"/; s/"sigma"/"sigmo"/; s/"smooth_/"smoth_/' big.json >faults.json
-	run --separate-stderr -1 sgpu-manifest check faults.json
+	sed 's/"INPUT"/"IN"/; s/"sigma"/"sigmo"/; s/"smooth_/"smoth_/' big.json >diagnostics.json
+	run --separate-stderr -1 sgpu-manifest check diagnostics.json
 	[ "$(grep -c "'IN' is not one of" <<<"$stderr")" -eq 3334 ]
 	[ "$(grep -c "sigmo" <<<"$stderr")" -ge 3334 ]
 }

@@ -51,12 +51,12 @@ static void set_up(void)
 static struct sgpu_manifest *read_manifest(const char *text, size_t size)
 {
 	struct sgpu_manifest *manifest = NULL;
-	struct sgpu_faults faults = { 0 };
+	struct sgpu_diagnostics diagnostics = { 0 };
 
-	if (sgpu_manifest_parse(text, size, &manifest, &faults, NULL) || faults.count) {
+	if (sgpu_manifest_parse(text, size, &manifest, &diagnostics, NULL) || diagnostics.count) {
 		sgpu_manifest_free(&manifest);
 	}
-	sgpu_faults_clear(&faults);
+	sgpu_diagnostics_clear(&diagnostics);
 	return manifest;
 }
 

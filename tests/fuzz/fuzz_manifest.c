@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fuzzes the manifest: parser, graph, information flow, the check against the operations, and the places of faults.
+ * Fuzzes the manifest: parser, graph, information flow, the check against the operations, and the places of
+ * diagnostics.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -34,7 +35,7 @@ static void check_module(const struct sgpu_operation *operation)
 	}
 }
 
-/* What the rest of the library relies on once there are no faults. */
+/* What the rest of the library relies on once there are no diagnostics. */
 static void check_promises(const struct sgpu_manifest *manifest)
 {
 	if (!manifest->order || !manifest->canonical || !manifest->id) {
@@ -71,20 +72,21 @@ static void check_promises(const struct sgpu_manifest *manifest)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct sgpu_manifest *manifest = NULL;
-	struct sgpu_faults faults = { 0 };
+	struct sgpu_diagnostics diagnostics = { 0 };
 	int code =
-		sgpu_manifest_parse_options((const char *)data, size, SGPU_MANIFEST_INSIDE, &manifest, &faults, NULL);
+		sgpu_manifest_parse_options((const char *)data, size, SGPU_MANIFEST_INSIDE, &manifest, &diagnostics,
+					    NULL);
 
 	if (!code) {
-		code = sgpu_ops_check(manifest, &faults, NULL);
+		code = sgpu_ops_check(manifest, &diagnostics, NULL);
 	}
-	if (!code && !faults.count) {
+	if (!code && !diagnostics.count) {
 		check_promises(manifest);
 	}
-	if (sgpu_faults_locate(&faults, (const char *)data, size, NULL)) {
+	if (sgpu_diagnostics_locate(&diagnostics, (const char *)data, size, NULL)) {
 		abort();
 	}
-	sgpu_faults_clear(&faults);
+	sgpu_diagnostics_clear(&diagnostics);
 	sgpu_manifest_free(&manifest);
 	return 0;
 }

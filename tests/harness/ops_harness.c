@@ -9,15 +9,15 @@
 
 static uint64_t ops_random_state = 0x9e3779b97f4a7c15u;
 
-static void ops_on_fault(struct sgpu_op_report *report, const char *argument, const char *param,
-			 const char *text)
+static void ops_on_diagnostic(struct sgpu_op_report *report, const char *argument, const char *param,
+			      const char *text)
 {
 	struct ops_case *c = (struct ops_case *)report;
 
-	if (c->faults++ == 0) {
-		snprintf(c->fault_argument, sizeof(c->fault_argument), "%s", argument ? argument : "");
-		snprintf(c->fault_param, sizeof(c->fault_param), "%s", param ? param : "");
-		snprintf(c->fault_text, sizeof(c->fault_text), "%s", text);
+	if (c->diagnostics++ == 0) {
+		snprintf(c->diagnostic_argument, sizeof(c->diagnostic_argument), "%s", argument ? argument : "");
+		snprintf(c->diagnostic_param, sizeof(c->diagnostic_param), "%s", param ? param : "");
+		snprintf(c->diagnostic_text, sizeof(c->diagnostic_text), "%s", text);
 	}
 }
 
@@ -36,7 +36,7 @@ void ops_die(const char *format, ...)
 void ops_begin(struct ops_case *c, const char *name)
 {
 	memset(c, 0, sizeof(*c));
-	c->report.fault = ops_on_fault;
+	c->report.diagnostic = ops_on_diagnostic;
 	c->call.op = sgpu_op_find(name);
 	if (!c->call.op) {
 		ops_die("no operation '%s'", name);
@@ -135,12 +135,12 @@ bool ops_infer(struct ops_case *c)
 		} else if (type->dtype != SGPU_NONE && (!(args[i].dtypes & SGPU_TYPE_BIT(type->dtype)) ||
 							type->rank < args[i].min_rank ||
 							type->rank > args[i].max_rank)) {
-			ops_on_fault(&c->report, args[i].name, NULL, "type");
+			ops_on_diagnostic(&c->report, args[i].name, NULL, "type");
 			return false;
 		}
 	}
 	c->call.op->infer(&c->call, &c->report);
-	return c->faults == 0;
+	return c->diagnostics == 0;
 }
 
 int ops_run_once(struct ops_case *c, unsigned jobs)
@@ -218,7 +218,7 @@ bool ops_run(struct ops_case *c)
 	bool good = ops_infer(c);
 
 	if (!good) {
-		printf("# fault: %s%s: %s\n", c->fault_argument, c->fault_param, c->fault_text);
+		printf("# diagnostic: %s%s: %s\n", c->diagnostic_argument, c->diagnostic_param, c->diagnostic_text);
 	}
 	for (size_t i = 0; good && i < sizeof(jobs) / sizeof(jobs[0]); i++) {
 		if (ops_run_once(c, jobs[i])) {

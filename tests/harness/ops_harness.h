@@ -37,8 +37,9 @@ struct ops_case {
 	uint64_t bytes[SGPU_ARGUMENTS_MAX];
 	void *block[SGPU_ARGUMENTS_MAX];
 	double relative, absolute; /* tolerance of another device */
-	int faults;
-	char fault_argument[64], fault_param[64], fault_text[512]; /* the first fault; "" for NULL */
+	int diagnostics;
+	/* the first one; "" for NULL */
+	char diagnostic_argument[64], diagnostic_param[64], diagnostic_text[512];
 	struct sgpu_error error;
 };
 
@@ -67,7 +68,7 @@ void ops_choice(struct ops_case *c, const char *name, const char *choice);
 /* Another device may differ from the CPU by absolute + relative * |value|. */
 void ops_tolerance(struct ops_case *c, double relative, double absolute);
 
-/* Fills the types of the outputs; false when infer reported a fault (c->fault_text and so on). */
+/* Fills the types of the outputs; false when infer reported a diagnostic (c->diagnostic_text and so on). */
 bool ops_infer(struct ops_case *c);
 
 /* One run on outputs filled with 0xa5; the code of the operation. */

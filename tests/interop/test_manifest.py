@@ -35,7 +35,7 @@ def good_manifests_pass():
 
 @test
 def bad_manifests_fail_in_both():
-    "manifests with faults of form fail both the schema and 'sgpu-manifest check'"
+    "manifests with errors of form fail both the schema and 'sgpu-manifest check'"
     def at_segment(name, value):
         def change(manifest):
             manifest["segments"][0][name] = value
@@ -79,7 +79,7 @@ def modules_pass():
 
 @test
 def bad_modules_fail_in_both():
-    "manifests with faults of form in their modules fail both"
+    "manifests with errors of form in their modules fail both"
     changes = [{"kernel": "module:code"}, {"kernel": "module:code:1st"}, {"kernel": "module::add"}, {"params": {}},
                {"grid": []}, {"grid": [0]}, {"grid": [1, 65536]}, {"block": [1, 1, 65]}, {"block": 1},
                {"module_digest": ""}, {"module_digest": 5}, {"module_digest": "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh9"},

@@ -35,16 +35,17 @@ static uint8_t batch_key[SGPU_KEY_SIZE];
 static inline char *canonical_manifest(size_t *size)
 {
 	struct sgpu_manifest *manifest = NULL;
-	struct sgpu_faults faults = { 0 };
-	if (sgpu_manifest_parse(manifest_source, strlen(manifest_source), &manifest, &faults, &error) || faults.count) {
-		fprintf(stderr, "%s\n", faults.count ? faults.list[0].text : error.text);
+	struct sgpu_diagnostics diagnostics = { 0 };
+	if (sgpu_manifest_parse(manifest_source, strlen(manifest_source), &manifest, &diagnostics, &error) ||
+	    diagnostics.count) {
+		fprintf(stderr, "%s\n", diagnostics.count ? diagnostics.list[0].text : error.text);
 		abort();
 	}
 	char *text = malloc(manifest->canonical_size + 1);
 	memcpy(text, manifest->canonical, manifest->canonical_size + 1);
 	*size = manifest->canonical_size;
 	sgpu_manifest_free(&manifest);
-	sgpu_faults_clear(&faults);
+	sgpu_diagnostics_clear(&diagnostics);
 	return text;
 }
 

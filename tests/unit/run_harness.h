@@ -123,15 +123,15 @@ static inline struct sgpu_batch *batch_of(char *source)
 {
 	struct sgpu_batch *batch = NULL;
 	struct sgpu_manifest *manifest = NULL;
-	struct sgpu_faults faults = { 0 };
+	struct sgpu_diagnostics diagnostics = { 0 };
 
-	if (sgpu_ops_load_manifest(source, strlen(source), "test", &manifest, &faults, &error) != SGPU_OK ||
+	if (sgpu_ops_load_manifest(source, strlen(source), "test", &manifest, &diagnostics, &error) != SGPU_OK ||
 	    sgpu_batch_create(manifest, &batch, &error) != SGPU_OK) {
 		printf("# %s\n", error.text);
 		abort();
 	}
 	sgpu_manifest_free(&manifest);
-	sgpu_faults_clear(&faults);
+	sgpu_diagnostics_clear(&diagnostics);
 	free(source);
 	return batch;
 }

@@ -393,12 +393,13 @@ UNIT_TEST(payloads_go_sealed_or_digested_and_come_back)
 {
 	uint8_t data[16], sealed[128], open[16];
 	struct sgpu_manifest *manifest = NULL;
-	struct sgpu_faults faults = { 0 };
+	struct sgpu_diagnostics diagnostics = { 0 };
 	struct sgpu_batch *batch = NULL;
 
 	memset(batch_key, 9, sizeof(batch_key));
 	memcpy(data, public_data, sizeof(data));
-	REQUIRE(sgpu_manifest_parse(manifest_source, strlen(manifest_source), &manifest, &faults, &error) == SGPU_OK);
+	REQUIRE(sgpu_manifest_parse(manifest_source, strlen(manifest_source), &manifest, &diagnostics,
+				    &error) == SGPU_OK);
 	REQUIRE(sgpu_batch_create(manifest, &batch, &error) == SGPU_OK && batch->segment_count == 3);
 	for (int i = 0; i < 2; i++) {
 		CHECK(sgpu_batch_set_payload(batch, i, data, sizeof(data), &error) == SGPU_OK);
@@ -415,7 +416,7 @@ UNIT_TEST(payloads_go_sealed_or_digested_and_come_back)
 	CHECK(sgpu_batch_set_payload(batch, 0, data, UINT64_MAX, &error) == SGPU_EUSAGE);
 	sgpu_batch_free(&batch);
 	sgpu_manifest_free(&manifest);
-	sgpu_faults_clear(&faults);
+	sgpu_diagnostics_clear(&diagnostics);
 }
 
 int main(void)

@@ -90,7 +90,7 @@ UNIT_TEST(a_good_manifest_is_understood)
 	struct parsed p;
 
 	parse(&p, text, 0);
-	REQUIRE(p.code == SGPU_OK && p.manifest && p.faults.count == 0);
+	REQUIRE(p.code == SGPU_OK && p.manifest && p.diagnostics.count == 0);
 	CHECK(strcmp(p.manifest->id, "m") == 0);
 	CHECK(p.manifest->segment_count == 3 && p.manifest->operation_count == 2);
 	CHECK(p.manifest->order[0] == 1 && p.manifest->order[1] == 0);
@@ -130,20 +130,20 @@ UNIT_TEST(the_hash_does_not_depend_on_spelling)
 	done(&p);
 }
 
-UNIT_TEST(what_is_no_json_is_one_fault_with_its_place)
+UNIT_TEST(what_is_no_json_is_one_diagnostic_with_its_place)
 {
 	struct parsed p;
 
 	parse(&p, "{\n \"version\": 1,\n}", 0);
 	CHECK(p.code == SGPU_EINVALID && !p.manifest);
-	REQUIRE(p.faults.count == 1);
-	CHECK(p.faults.list[0].line == 3);
+	REQUIRE(p.diagnostics.count == 1);
+	CHECK(p.diagnostics.list[0].line == 3);
 	done(&p);
 	parse(&p, "{\"version\":1,\"version\":1}", 0);
-	CHECK(p.code == SGPU_EINVALID && p.faults.count == 1);
+	CHECK(p.code == SGPU_EINVALID && p.diagnostics.count == 1);
 	done(&p);
 	parse(&p, "", 0);
-	CHECK(p.code == SGPU_EINVALID && p.faults.count == 1);
+	CHECK(p.code == SGPU_EINVALID && p.diagnostics.count == 1);
 	done(&p);
 }
 
@@ -156,13 +156,13 @@ UNIT_TEST(blanks_part_what_they_part_in_json)
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
 		parse(&p, bad[i], 0);
-		CHECK(p.code == SGPU_EINVALID && p.faults.count == 1 && p.faults.list[0].line >= 1);
+		CHECK(p.code == SGPU_EINVALID && p.diagnostics.count == 1 && p.diagnostics.list[0].line >= 1);
 		done(&p);
 	}
 	parse(&p, "\n{ \"version\" :\t1 ,\r\n\"manifest_id\" : \"a  \\\" b \" }  ", 0);
 	REQUIRE(p.code == SGPU_OK && p.manifest && p.manifest->id);
 	CHECK(strcmp(p.manifest->id, "a  \" b ") == 0);
-	CHECK(p.faults.count == 2 && p.faults.list[0].line == 2 && p.faults.list[0].column == 1);
+	CHECK(p.diagnostics.count == 2 && p.diagnostics.list[0].line == 2 && p.diagnostics.list[0].column == 1);
 	done(&p);
 }
 
@@ -178,11 +178,11 @@ UNIT_TEST(the_frame_is_checked)
 	EXPECT("{\"version\":1,\"manifest_id\":\"\\u00e9\",\"segments\":[" IN("a", "") "," OUT("b", "")
 	       "],\"operations\":[" OP("X", A_TO_B, "") "]}", "/manifest_id", "printable ASCII");
 	parse(&p, "{}", 0);
-	CHECK(p.code == SGPU_OK && p.manifest && p.faults.count == 4);
+	CHECK(p.code == SGPU_OK && p.manifest && p.diagnostics.count == 4);
 	CHECK(find(&p, "", "missing field 'operations'") != NULL);
 	done(&p);
 	parse(&p, "{\"version\":1,\"manifest_id\":\"m\",\"segments\":[],\"operations\":7,\"segment\":1}", 0);
-	CHECK(p.faults.count == 3);
+	CHECK(p.diagnostics.count == 3);
 	CHECK(find(&p, "/segments", "empty") && find(&p, "/operations", "7 is not an array"));
 	REQUIRE(find(&p, "/segment", "unknown field") != NULL);
 	CHECK(strcmp(find(&p, "/segment", "unknown field")->hint, "did you mean 'segments'?") == 0);
@@ -230,7 +230,7 @@ UNIT_TEST(ids_are_checked)
 		snprintf(text, sizeof(text), MANIFEST(IN("a", "") "," OUT("b", ""), OP("%s", A_TO_B, "")), id);
 		id[length] = 'x';
 		parse(&p, text, 0);
-		CHECK(p.faults.count == (length > SGPU_ID_MAX));
+		CHECK(p.diagnostics.count == (length > SGPU_ID_MAX));
 		done(&p);
 	}
 }
@@ -256,8 +256,9 @@ UNIT_TEST(types_in_manifests_are_checked)
 	       "below 2^53 bytes");
 	EXPECT(TYPE("[]"), AT, "an array is not an object");
 	parse(&p, TYPE("{\"dtype\":\"float32\",\"shape\":[1]}"), 0);
-	REQUIRE(p.faults.count == 1 && find(&p, AT "/dtype", "'float32' is not one of f32, f64, i32, u8, i16, f16"));
-	CHECK(strcmp(p.faults.list[0].hint, "did you mean 'f32'?") == 0);
+	REQUIRE(p.diagnostics.count == 1 && find(&p, AT "/dtype",
+						 "'float32' is not one of f32, f64, i32, u8, i16, f16"));
+	CHECK(strcmp(p.diagnostics.list[0].hint, "did you mean 'f32'?") == 0);
 	done(&p);
 	EXPECT(MANIFEST(IN("a", "") "," OUT("b", ",\"data_type_info\":{\"dtype\":\"u8\",\"shape\":[1],\"offset\":0}"),
 			OP("X", A_TO_B, "")),
@@ -283,10 +284,10 @@ UNIT_TEST(locations_are_checked)
 	EXPECT(LOCATION("a/../../b"), "/segments/0/data_location_client", "outside the manifest's directory");
 	EXPECT(LOCATION("/etc/passwd"), "/segments/0/data_location_client", "outside the manifest's directory");
 	parse(&p, LOCATION("/etc/passwd"), 0);
-	CHECK(p.faults.count == 0);
+	CHECK(p.diagnostics.count == 0);
 	done(&p);
 	parse(&p, OUTPUT_AT("../x"), 0);
-	CHECK(p.faults.count == 1 && find(&p, "/segments/1/data_location_client", "outside the directory"));
+	CHECK(p.diagnostics.count == 1 && find(&p, "/segments/1/data_location_client", "outside the directory"));
 	done(&p);
 	EXPECT(MANIFEST(IN("a", ",\"data_location_client\":\"-\"") "," IN("c", ",\"data_location_client\":\"-\"") ","
 			OUT("b", ""), OP("X", A_TO_B ",\"c\":\"c\"", "")),
@@ -341,7 +342,7 @@ UNIT_TEST(client_variables_are_checked)
 	for (size_t i = 0; i < sizeof(refused) / sizeof(*refused); i++) {
 		snprintf(text, sizeof(text), VARIABLE("%s"), refused[i]);
 		parse(&p, text, 0);
-		CHECK(p.faults.count == 1 && find(&p, WHERE, "has a meaning"));
+		CHECK(p.diagnostics.count == 1 && find(&p, WHERE, "has a meaning"));
 		done(&p);
 	}
 	EXPECT(MANIFEST(IN("a", ",\"client_dma_output_buffer_size_var\":\"S\"") "," OUT("b", ""),
@@ -375,19 +376,19 @@ UNIT_TEST(operation_fields_are_checked)
 	EXPECT(MANIFEST(IN("a", "") "," OUT("b", ""), OP("X", A_TO_B, ",\"params\":{\"x\":-9007199254740992.0}")),
 	       "/operations/0/params/x", "is not below 2^53");
 	parse(&p, MANIFEST(IN("a", "") "," OUT("b", ""), OP("X", A_TO_B, ",\"params\":{\"x\":1e21}")), 0);
-	CHECK(p.manifest && p.faults.count == 0);
+	CHECK(p.manifest && p.diagnostics.count == 0);
 	done(&p);
 	EXPECT(MANIFEST(IN("a", "") "," OUT("b", ""), "{\"gpu_operation_id\":\"X\",\"arguments\":{" A_TO_B "}}"),
 	       "/operations/0", "missing field 'kernel'");
 	EXPECT(MANIFEST(IN("a", "") "," OUT("b", ""), OP("X", A_TO_B, "") "," OP("Y", "\"input\":\"a\"", "")),
 	       "/operations/1/arguments", "no argument is an output");
 	parse(&p, MANIFEST(IN("alpha", "") "," OUT("b", ""), OP("X", "\"input\":\"alhpa\",\"output\":\"b\"", "")), 0);
-	REQUIRE(p.faults.count == 1 && find(&p, "/operations/0/arguments/input", "'alhpa' is not a segment"));
-	CHECK(strcmp(p.faults.list[0].hint, "did you mean 'alpha'?") == 0);
+	REQUIRE(p.diagnostics.count == 1 && find(&p, "/operations/0/arguments/input", "'alhpa' is not a segment"));
+	CHECK(strcmp(p.diagnostics.list[0].hint, "did you mean 'alpha'?") == 0);
 	done(&p);
 }
 
-UNIT_TEST(all_faults_come_in_one_run_sorted_by_place)
+UNIT_TEST(all_diagnostics_come_in_one_run_sorted_by_place)
 {
 	static const char text[] =
 		"{\"version\": 3,\n \"manifest_id\": 4,\n \"extra\": 5,\n \"segments\": [\n"
@@ -398,10 +399,12 @@ UNIT_TEST(all_faults_come_in_one_run_sorted_by_place)
 	struct parsed p;
 
 	parse(&p, text, 0);
-	REQUIRE(p.faults.count == 8);
-	for (size_t i = 0; i < p.faults.count; i++) {
-		if (p.faults.list[i].line != places[i].line || p.faults.list[i].column != places[i].column) {
-			printf("# %d:%d %s\n", p.faults.list[i].line, p.faults.list[i].column, p.faults.list[i].text);
+	REQUIRE(p.diagnostics.count == 8);
+	for (size_t i = 0; i < p.diagnostics.count; i++) {
+		if (p.diagnostics.list[i].line != places[i].line ||
+		    p.diagnostics.list[i].column != places[i].column) {
+			printf("# %d:%d %s\n", p.diagnostics.list[i].line, p.diagnostics.list[i].column,
+			       p.diagnostics.list[i].text);
 			unit_bad++;
 		}
 	}
@@ -415,23 +418,23 @@ UNIT_TEST(control_characters_never_reach_a_message)
 	parse(&p,
 	      MANIFEST(SEGMENT("a", "\\u001b[31m\\u009b\\u202e", "INPUT", "") "," OUT("b", ""), OP("X", A_TO_B, "")),
 	      0);
-	REQUIRE(p.faults.count == 1);
-	CHECK(!strchr(p.faults.list[0].text, 0x1b) && !strstr(p.faults.list[0].text, "\xc2\x9b"));
-	CHECK(!strstr(p.faults.list[0].text, "\xe2\x80\xae"));
+	REQUIRE(p.diagnostics.count == 1);
+	CHECK(!strchr(p.diagnostics.list[0].text, 0x1b) && !strstr(p.diagnostics.list[0].text, "\xc2\x9b"));
+	CHECK(!strstr(p.diagnostics.list[0].text, "\xe2\x80\xae"));
 	done(&p);
 }
 
-UNIT_TEST(faults_are_limited_in_number)
+UNIT_TEST(diagnostics_are_limited_in_number)
 {
-	struct sgpu_faults faults = { 0 };
+	struct sgpu_diagnostics diagnostics = { 0 };
 
-	for (int i = 0; i < SGPU_FAULTS_MAX + 10; i++) {
-		sgpu_fault_add(&faults, "", NULL, "fault %d", i);
+	for (int i = 0; i < SGPU_DIAGNOSTICS_MAX + 10; i++) {
+		sgpu_diagnostic_add(&diagnostics, "", NULL, "diagnostic %d", i);
 	}
-	CHECK(faults.count == SGPU_FAULTS_MAX + 1 && !faults.out_of_memory);
-	CHECK(strstr(faults.list[SGPU_FAULTS_MAX].text, "more faults") != NULL);
-	sgpu_faults_clear(&faults);
-	CHECK(!faults.list && !faults.count);
+	CHECK(diagnostics.count == SGPU_DIAGNOSTICS_MAX + 1 && !diagnostics.out_of_memory);
+	CHECK(strstr(diagnostics.list[SGPU_DIAGNOSTICS_MAX].text, "more diagnostics") != NULL);
+	sgpu_diagnostics_clear(&diagnostics);
+	CHECK(!diagnostics.list && !diagnostics.count);
 }
 
 int main(void)
@@ -442,7 +445,7 @@ int main(void)
 	UNIT_RUN(nearest_names_are_near_and_no_others);
 	UNIT_RUN(a_good_manifest_is_understood);
 	UNIT_RUN(the_hash_does_not_depend_on_spelling);
-	UNIT_RUN(what_is_no_json_is_one_fault_with_its_place);
+	UNIT_RUN(what_is_no_json_is_one_diagnostic_with_its_place);
 	UNIT_RUN(blanks_part_what_they_part_in_json);
 	UNIT_RUN(the_frame_is_checked);
 	UNIT_RUN(segment_fields_are_checked);
@@ -452,8 +455,8 @@ int main(void)
 	UNIT_RUN(outputs_do_not_stand_in_each_others_way);
 	UNIT_RUN(client_variables_are_checked);
 	UNIT_RUN(operation_fields_are_checked);
-	UNIT_RUN(all_faults_come_in_one_run_sorted_by_place);
+	UNIT_RUN(all_diagnostics_come_in_one_run_sorted_by_place);
 	UNIT_RUN(control_characters_never_reach_a_message);
-	UNIT_RUN(faults_are_limited_in_number);
+	UNIT_RUN(diagnostics_are_limited_in_number);
 	return unit_done();
 }

@@ -11,7 +11,7 @@
 
 struct parsed {
 	struct sgpu_manifest *manifest;
-	struct sgpu_faults faults;
+	struct sgpu_diagnostics diagnostics;
 	int code;
 };
 
@@ -20,8 +20,8 @@ static inline void parse(struct parsed *p, const char *text, unsigned options)
 	struct sgpu_error error = { 0 };
 
 	memset(p, 0, sizeof(*p));
-	p->code = sgpu_manifest_parse_options(text, strlen(text), options, &p->manifest, &p->faults, &error);
-	if (sgpu_faults_locate(&p->faults, text, strlen(text), &error)) {
+	p->code = sgpu_manifest_parse_options(text, strlen(text), options, &p->manifest, &p->diagnostics, &error);
+	if (sgpu_diagnostics_locate(&p->diagnostics, text, strlen(text), &error)) {
 		p->code = SGPU_ENOMEM;
 	}
 }
@@ -29,18 +29,19 @@ static inline void parse(struct parsed *p, const char *text, unsigned options)
 static inline void done(struct parsed *p)
 {
 	sgpu_manifest_free(&p->manifest);
-	sgpu_faults_clear(&p->faults);
+	sgpu_diagnostics_clear(&p->diagnostics);
 }
 
-static inline const struct sgpu_fault *find(const struct parsed *p, const char *pointer, const char *part)
+static inline const struct sgpu_diagnostic *find(const struct parsed *p, const char *pointer, const char *part)
 {
-	for (size_t i = 0; i < p->faults.count; i++) {
-		if (strcmp(p->faults.list[i].pointer, pointer) == 0 && strstr(p->faults.list[i].text, part)) {
-			return &p->faults.list[i];
+	for (size_t i = 0; i < p->diagnostics.count; i++) {
+		if (strcmp(p->diagnostics.list[i].pointer, pointer) == 0 && strstr(p->diagnostics.list[i].text,
+										   part)) {
+			return &p->diagnostics.list[i];
 		}
 	}
-	for (size_t i = 0; i < p->faults.count; i++) {
-		printf("# have %s: %s\n", p->faults.list[i].pointer, p->faults.list[i].text);
+	for (size_t i = 0; i < p->diagnostics.count; i++) {
+		printf("# have %s: %s\n", p->diagnostics.list[i].pointer, p->diagnostics.list[i].text);
 	}
 	printf("# want %s: %s\n", pointer, part);
 	return NULL;
@@ -55,15 +56,15 @@ static inline const struct sgpu_fault *find(const struct parsed *p, const char *
 	"{\"version\":1,\"manifest_id\":\"m\",\"segments\":[" segments "],\"operations\":[" operations "]}"
 #define A_TO_B "\"input\":\"a\",\"output\":\"b\""
 
-/* One fault and no other. */
+/* One diagnostic and no other. */
 static inline void expect(const char *text, const char *pointer, const char *part, int line)
 {
 	struct parsed p;
 
 	parse(&p, text, SGPU_MANIFEST_INSIDE);
 	CHECK(p.code == SGPU_OK);
-	if (!find(&p, pointer, part) || p.faults.count != 1) {
-		printf("# %s:%d: %zu faults\n", __FILE__, line, p.faults.count);
+	if (!find(&p, pointer, part) || p.diagnostics.count != 1) {
+		printf("# %s:%d: %zu diagnostics\n", __FILE__, line, p.diagnostics.count);
 		unit_bad++;
 	}
 	done(&p);
@@ -75,9 +76,9 @@ static inline void accept(const char *text, int line)
 	struct parsed p;
 
 	parse(&p, text, SGPU_MANIFEST_INSIDE);
-	if (p.code || p.faults.count || !p.manifest || !p.manifest->order || !p.manifest->canonical) {
+	if (p.code || p.diagnostics.count || !p.manifest || !p.manifest->order || !p.manifest->canonical) {
 		printf("# %s:%d: not accepted\n", __FILE__, line);
-		find(&p, "", "no fault");
+		find(&p, "", "no diagnostic");
 		unit_bad++;
 	}
 	done(&p);

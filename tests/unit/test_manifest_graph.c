@@ -29,7 +29,7 @@ UNIT_TEST(an_input_output_is_read_as_it_arrives)
 	struct parsed p;
 
 	parse(&p, text, 0);
-	REQUIRE(p.manifest && p.faults.count == 0);
+	REQUIRE(p.manifest && p.diagnostics.count == 0);
 	CHECK(p.manifest->segments[0].writer == 0 && p.manifest->segments[0].reader_count == 2);
 	CHECK(p.manifest->operations[0].before_count == 0 && p.manifest->operations[1].before_count == 0);
 	done(&p);
@@ -46,7 +46,7 @@ UNIT_TEST(dependencies_make_edges)
 	struct parsed p;
 
 	parse(&p, text, 0);
-	REQUIRE(p.manifest && p.faults.count == 0 && p.manifest->order);
+	REQUIRE(p.manifest && p.diagnostics.count == 0 && p.manifest->order);
 	CHECK(p.manifest->operations[0].before_count == 2);
 	CHECK(p.manifest->operations[0].before[0] == 1 && p.manifest->operations[0].before[1] == 2);
 	CHECK(p.manifest->operations[1].before_count == 0);
@@ -69,9 +69,9 @@ UNIT_TEST(cycles_are_printed)
 			LINK("A", "i", "x", ",\"dependencies\":[\"B\"]") ","
 			LINK("B", "x", "y", "")),
 	       "/operations/0", "cycle: A -> B -> A");
-	/* Two cycles apart are two faults. */
+	/* Two cycles apart are two diagnostics. */
 	parse(&p, MANIFEST(OUT("x", "") "," OUT("y", ""), LINK("A", "x", "x", "") "," LINK("B", "y", "y", "")), 0);
-	CHECK(p.faults.count == 2 && p.manifest && !p.manifest->order);
+	CHECK(p.diagnostics.count == 2 && p.manifest && !p.manifest->order);
 	CHECK(find(&p, "/operations/1", "B -> B") != NULL);
 	done(&p);
 }
@@ -90,11 +90,11 @@ UNIT_TEST(high_data_do_not_leave_as_low)
 	EXPECT(FLOW("LOW", ",\"declassify\":false"), "/segments/2/sensitivity_level",
 	       "HIGH data flow into the LOW output");
 	parse(&p, FLOW("HIGH", ""), 0);
-	REQUIRE(p.manifest && p.faults.count == 0);
+	REQUIRE(p.manifest && p.diagnostics.count == 0);
 	CHECK(p.manifest->segments[2].high_flow);
 	done(&p);
 	parse(&p, FLOW("HIGH", ",\"declassify\":true"), 0);
-	REQUIRE(p.manifest && p.faults.count == 0);
+	REQUIRE(p.manifest && p.diagnostics.count == 0);
 	CHECK(p.manifest->segments[2].high_flow); /* declared so */
 	done(&p);
 }
@@ -111,7 +111,7 @@ UNIT_TEST(an_intermediate_that_carries_high_data_says_so)
 			LINK("X", "a", "t", "") "," LINK("Y", "t", "b", "")),
 	       "/segments/2/sensitivity_level", "'b': t -> Y -> b");
 	parse(&p, MANIFEST(IN("a", "") "," OUT("b", ""), LINK("X", "a", "b", "")), 0);
-	CHECK(p.faults.count == 0 && p.manifest && !p.manifest->segments[1].high_flow);
+	CHECK(p.diagnostics.count == 0 && p.manifest && !p.manifest->segments[1].high_flow);
 	done(&p);
 }
 

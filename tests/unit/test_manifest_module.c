@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Operations whose kernel a segment brings: their faults, their parameters, their edges, what flows through them, and
- * their types.
+ * Operations whose kernel a segment brings: their diagnostics, their parameters, their edges, what flows through
+ * them, and their types.
  */
 #include "test_manifest.h"
 
@@ -23,7 +23,7 @@ UNIT_TEST(kernels_of_modules_are_checked)
 	ACCEPT(JOB("module:m:_Z3fooPfS_9", PARAMS, ""));
 }
 
-UNIT_TEST(a_segment_or_function_that_cannot_be_is_a_fault)
+UNIT_TEST(a_segment_or_function_that_cannot_be_is_a_diagnostic)
 {
 	struct parsed p;
 
@@ -37,14 +37,14 @@ UNIT_TEST(a_segment_or_function_that_cannot_be_is_a_fault)
 
 		snprintf(text, sizeof(text), MANIFEST(SEGMENTS, MOD("X", "%s", A_TO_B, PARAMS, "")), wrong[i]);
 		parse(&p, text, 0);
-		CHECK(p.faults.count == (i < WITHOUT_SEGMENT ? 2 : 1));
+		CHECK(p.diagnostics.count == (i < WITHOUT_SEGMENT ? 2 : 1));
 		CHECK(find(&p, "/operations/0/kernel", "") != NULL);
 		done(&p);
 	}
 	parse(&p, JOB("module:n:f", PARAMS, ""), 0);
-	REQUIRE(p.faults.count == 1);
+	REQUIRE(p.diagnostics.count == 1);
 	CHECK(find(&p, "/operations/0/kernel", "'n' is not a segment"));
-	CHECK(p.faults.list[0].hint && strstr(p.faults.list[0].hint, "'m'"));
+	CHECK(p.diagnostics.list[0].hint && strstr(p.diagnostics.list[0].hint, "'m'"));
 	done(&p);
 }
 
@@ -58,7 +58,7 @@ UNIT_TEST(names_of_functions_have_a_limit)
 		name[length] = '\0';
 		snprintf(text, sizeof(text), MANIFEST(SEGMENTS, MOD("X", "module:m:%s", A_TO_B, PARAMS, "")), name);
 		parse(&p, text, 0);
-		CHECK((p.faults.count == 0) == (length == SGPU_MODULE_FUNCTION_MAX));
+		CHECK((p.diagnostics.count == 0) == (length == SGPU_MODULE_FUNCTION_MAX));
 		done(&p);
 		name[length] = 'f';
 	}
@@ -69,7 +69,7 @@ UNIT_TEST(grid_and_block_keep_to_the_limits)
 	struct parsed p;
 
 	parse(&p, JOB("module:m:f", PARAMS, ",\"grid\":[7,65535],\"block\":[4,4,64],\"shared_bytes\":232448"), 0);
-	REQUIRE(p.manifest && p.faults.count == 0);
+	REQUIRE(p.manifest && p.diagnostics.count == 0);
 	const struct sgpu_module_call *module = p.manifest->operations[0].module;
 	CHECK(module->grid[0] == 7 && module->grid[1] == 65535 && module->grid[2] == 1);
 	CHECK(module->block[0] == 4 && module->block[1] == 4 && module->block[2] == 64);
@@ -90,7 +90,7 @@ UNIT_TEST(grid_and_block_keep_to_the_limits)
 	EXPECT(JOB("module:m:f", PARAMS, ",\"shared_bytes\":232449"), "/operations/0/shared_bytes", "232448");
 }
 
-UNIT_TEST(what_belongs_to_modules_is_a_fault_elsewhere)
+UNIT_TEST(what_belongs_to_modules_is_a_diagnostic_elsewhere)
 {
 	EXPECT(MANIFEST(IN("a", "") "," OUT("b", ""), OP("X", A_TO_B, ",\"grid\":[1]")), "/operations/0/grid",
 	       "is for a module");
@@ -116,7 +116,7 @@ UNIT_TEST(a_digest_is_32_bytes_in_base64url)
 	struct parsed p;
 
 	parse(&p, JOB("module:m:f", PARAMS, ",\"module_digest\":\"" DIGEST "\""), 0);
-	REQUIRE(p.manifest && p.faults.count == 0);
+	REQUIRE(p.manifest && p.diagnostics.count == 0);
 	CHECK(p.manifest->operations[0].module->has_digest);
 	for (int i = 0; i < 32; i++) {
 		CHECK(p.manifest->operations[0].module->digest[i] == i);
@@ -124,7 +124,7 @@ UNIT_TEST(a_digest_is_32_bytes_in_base64url)
 	CHECK(strstr(p.manifest->canonical, "\"module_digest\":\"" DIGEST "\"")); /* what is hashed and sealed has it */
 	done(&p);
 	parse(&p, JOB("module:m:f", PARAMS, ""), 0);
-	REQUIRE(p.manifest && p.faults.count == 0);
+	REQUIRE(p.manifest && p.diagnostics.count == 0);
 	CHECK(!p.manifest->operations[0].module->has_digest);
 	done(&p);
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(wrong); i++) {
@@ -144,7 +144,7 @@ UNIT_TEST(another_digest_is_another_manifest)
 
 	parse(&p, JOB("module:m:f", PARAMS, ",\"module_digest\":\"" DIGEST "\""), 0);
 	parse(&q, JOB("module:m:f", PARAMS, ",\"module_digest\":\"BAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8\""), 0);
-	REQUIRE(p.manifest && q.manifest && p.faults.count + q.faults.count == 0);
+	REQUIRE(p.manifest && q.manifest && p.diagnostics.count + q.diagnostics.count == 0);
 	CHECK(memcmp(p.manifest->sha256, q.manifest->sha256, sizeof(p.manifest->sha256)) != 0);
 	done(&p);
 	done(&q);
@@ -200,7 +200,7 @@ UNIT_TEST(parameters_have_a_limit_in_number)
 		sprintf(at, "]");
 		snprintf(end, sizeof(text), JOB("module:m:f", "%s", ""), list);
 		parse(&p, text, 0);
-		CHECK(p.faults.count == (count > SGPU_MODULE_PARAMS_MAX ? 1 : 0));
+		CHECK(p.diagnostics.count == (count > SGPU_MODULE_PARAMS_MAX ? 1 : 0));
 		done(&p);
 	}
 }
@@ -225,7 +225,7 @@ UNIT_TEST(parameters_hold_what_was_written)
 	struct parsed p;
 
 	parse(&p, text, 0);
-	REQUIRE(p.manifest && p.faults.count == 0);
+	REQUIRE(p.manifest && p.diagnostics.count == 0);
 	const struct sgpu_module_call *module = p.manifest->operations[0].module;
 	const struct sgpu_module_param *param = module->params;
 	const struct sgpu_operation *operation = &p.manifest->operations[0];
@@ -247,11 +247,11 @@ UNIT_TEST(spelling_makes_no_difference_to_the_hash)
 	parse(&p, JOB("module:m:f", "[\"input\",\"output\",{\"f32\":1.0},{\"u64\":2}]", ",\"grid\":[4],\"block\":[2]"), 0);
 	parse(&q, JOB("module:m:f", "[ \"input\", \"output\", {\"f32\": 1}, {\"u64\":2.0} ]", ",\"block\":[2],\"grid\":[4]"),
 	      0);
-	REQUIRE(p.manifest && q.manifest && p.faults.count == 0 && q.faults.count == 0);
+	REQUIRE(p.manifest && q.manifest && p.diagnostics.count == 0 && q.diagnostics.count == 0);
 	CHECK(memcmp(p.manifest->sha256, q.manifest->sha256, 32) == 0);
 	done(&q);
 	parse(&q, JOB("module:m:f", "[\"output\",\"input\",{\"f32\":1},{\"u64\":2}]", ",\"grid\":[4],\"block\":[2]"), 0);
-	REQUIRE(q.manifest && q.faults.count == 0);
+	REQUIRE(q.manifest && q.diagnostics.count == 0);
 	CHECK(memcmp(p.manifest->sha256, q.manifest->sha256, 32) != 0);
 	done(&p);
 	done(&q);
@@ -266,7 +266,7 @@ UNIT_TEST(a_module_is_an_input_of_its_operations)
 	struct parsed p;
 
 	parse(&p, text, 0);
-	REQUIRE(p.manifest && p.faults.count == 0);
+	REQUIRE(p.manifest && p.diagnostics.count == 0);
 	/* Y reads it twice, and counts once. */
 	CHECK(p.manifest->segments[0].reader_count == 2 && p.manifest->segments[0].readers[0] == 0 &&
 	      p.manifest->segments[0].readers[1] == 1);
@@ -277,7 +277,7 @@ UNIT_TEST(a_module_is_an_input_of_its_operations)
 	/* What the module waits for, its operation waits for. */
 	parse(&p, MANIFEST(SEGMENT("m", "LOW", "INPUT", ",\"dependencies\":[\"Y\"]") "," IN("a", "") "," OUT("b", "") ","
 			   OUT("c", ""), MOD("X", "module:m:f", A_TO_B, PARAMS, "") "," LINK("Y", "a", "c", "")), 0);
-	REQUIRE(p.manifest && p.faults.count == 0);
+	REQUIRE(p.manifest && p.diagnostics.count == 0);
 	CHECK(p.manifest->operations[0].before_count == 1 && p.manifest->operations[0].before[0] == 1);
 	done(&p);
 }
@@ -312,7 +312,7 @@ static void check(struct parsed *p, const char *text)
 	struct sgpu_error error = { 0 };
 
 	parse(p, text, 0);
-	if (p->code || sgpu_ops_check(p->manifest, &p->faults, &error)) {
+	if (p->code || sgpu_ops_check(p->manifest, &p->diagnostics, &error)) {
 		p->code = p->code ? p->code : SGPU_ENOMEM;
 	}
 }
@@ -322,19 +322,19 @@ UNIT_TEST(nothing_is_inferred_about_a_module)
 	struct parsed p;
 
 	check(&p, MANIFEST(IN("m", "") "," IN("a", "") "," OUT("b", ""), MOD("X", "module:m:f", A_TO_B, PARAMS, "")));
-	CHECK(p.faults.count == 2);
+	CHECK(p.diagnostics.count == 2);
 	CHECK(find(&p, "/segments/1", "'a' needs data_type_info") && find(&p, "/segments/2", "'b' needs data_type_info"));
 	done(&p);
 	check(&p, MANIFEST(IN("m", ",\"data_location_client\":\"-\"") "," IN("a", TYPE("u8", "[1]")) ","
 			   OUT("b", TYPE("u8", "[1]")), MOD("X", "module:m:f", A_TO_B, PARAMS, "")));
-	CHECK(p.faults.count == 1 && find(&p, "/segments/0", "'m' needs data_type_info"));
+	CHECK(p.diagnostics.count == 1 && find(&p, "/segments/0", "'m' needs data_type_info"));
 	done(&p);
 	/* An input that another operation made has the type that this one gave it. */
 	check(&p, MANIFEST(IN("m", "") "," IN("a", TYPE("u8", "[6]")) "," SEGMENT("t", "LOW", "INTERMEDIATE", "") ","
 			   OUT("b", TYPE("u8", "[1]")),
 			   MOD("X", "module:m:f", "\"input\":\"t\",\"output\":\"b\"", PARAMS, "") ","
 			   "{\"gpu_operation_id\":\"C\",\"kernel\":\"copy\",\"arguments\":{\"input\":\"a\",\"output\":\"t\"}}"));
-	CHECK(p.faults.count == 0 && p.manifest->segments[2].type.shape[0] == 6);
+	CHECK(p.diagnostics.count == 0 && p.manifest->segments[2].type.shape[0] == 6);
 	done(&p);
 }
 
@@ -346,7 +346,7 @@ UNIT_TEST(a_module_is_as_large_as_its_file)
 	uint64_t bytes = 1;
 
 	check(&p, JOB("module:m:f", PARAMS, ""));
-	REQUIRE(p.manifest && p.faults.count == 0);
+	REQUIRE(p.manifest && p.diagnostics.count == 0);
 	CHECK(p.manifest->segments[0].size_of_file && !p.manifest->segments[1].size_of_file);
 	CHECK(sgpu_type_bytes(&p.manifest->segments[0].type, &bytes) && bytes == 0);
 	sgpu_segment_set_size(&p.manifest->segments[0], 77);
@@ -358,22 +358,22 @@ UNIT_TEST(a_module_is_as_large_as_its_file)
 	/* Stated, it is what it says. */
 	check(&p, MANIFEST(IN("m", TYPE("u8", "[9]")) "," IN("a", TYPE("u8", "[1]")) "," OUT("b", TYPE("u8", "[1]")),
 			   MOD("X", "module:m:f", A_TO_B, PARAMS, "")));
-	CHECK(p.faults.count == 0 && !p.manifest->segments[0].size_of_file);
+	CHECK(p.diagnostics.count == 0 && !p.manifest->segments[0].size_of_file);
 	done(&p);
 	/* Who reads it as data needs its type. */
 	check(&p, MANIFEST(IN("m", "") "," OUT("b", TYPE("u8", "[1]")),
 			   MOD("X", "module:m:f", "\"input\":\"m\",\"output\":\"b\"", PARAMS, "")));
-	CHECK(p.faults.count == 1 && find(&p, "/segments/0", "'m' needs data_type_info"));
+	CHECK(p.diagnostics.count == 1 && find(&p, "/segments/0", "'m' needs data_type_info"));
 	done(&p);
 }
 
 int main(void)
 {
 	UNIT_RUN(kernels_of_modules_are_checked);
-	UNIT_RUN(a_segment_or_function_that_cannot_be_is_a_fault);
+	UNIT_RUN(a_segment_or_function_that_cannot_be_is_a_diagnostic);
 	UNIT_RUN(names_of_functions_have_a_limit);
 	UNIT_RUN(grid_and_block_keep_to_the_limits);
-	UNIT_RUN(what_belongs_to_modules_is_a_fault_elsewhere);
+	UNIT_RUN(what_belongs_to_modules_is_a_diagnostic_elsewhere);
 	UNIT_RUN(a_digest_is_32_bytes_in_base64url);
 	UNIT_RUN(another_digest_is_another_manifest);
 	UNIT_RUN(parameters_are_checked);

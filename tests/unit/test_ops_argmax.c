@@ -128,13 +128,13 @@ UNIT_TEST(nan_is_found_behind_the_first_block)
 	ops_end(&c);
 }
 
-UNIT_TEST(an_empty_axis_is_a_fault)
+UNIT_TEST(an_empty_axis_is_a_diagnostic)
 {
 	struct ops_case c;
 
 	ops_begin(&c, "argmax");
 	ops_input(&c, "input", SGPU_F32, 2, OPS_SHAPE(3, 0), NULL);
-	CHECK(!ops_infer(&c) && strcmp(c.fault_argument, "input") == 0);
+	CHECK(!ops_infer(&c) && strcmp(c.diagnostic_argument, "input") == 0);
 	ops_end(&c);
 }
 
@@ -143,6 +143,6 @@ int main(void)
 	UNIT_RUN(the_first_of_the_largest_in_rows_of_any_length);
 	UNIT_RUN(nan_counts_as_the_largest_and_infinities_in_order);
 	UNIT_RUN(nan_is_found_behind_the_first_block);
-	UNIT_RUN(an_empty_axis_is_a_fault);
+	UNIT_RUN(an_empty_axis_is_a_diagnostic);
 	return unit_done();
 }

@@ -126,7 +126,7 @@ UNIT_TEST(options_out_of_the_ordinary)
 	}
 }
 
-UNIT_TEST(one_output_is_enough_and_none_is_a_fault)
+UNIT_TEST(one_output_is_enough_and_none_is_a_diagnostic)
 {
 	const float one[] = { 100 }, year[] = { 1 };
 	struct ops_case c;
@@ -176,7 +176,7 @@ int main(void)
 	UNIT_RUN(prices_are_the_formula);
 	UNIT_RUN(limits);
 	UNIT_RUN(options_out_of_the_ordinary);
-	UNIT_RUN(one_output_is_enough_and_none_is_a_fault);
+	UNIT_RUN(one_output_is_enough_and_none_is_a_diagnostic);
 	UNIT_RUN(functions_are_close_to_those_of_libm);
 	return unit_done();
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The check of manifests against the table: every kind of fault, inference, and prepared calls.
+ * The check of manifests against the table: every kind of diagnostic, inference, and prepared calls.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -13,16 +13,16 @@
 #include "unit.h"
 
 static struct sgpu_manifest *manifest;
-static struct sgpu_faults faults;
+static struct sgpu_diagnostics diagnostics;
 static char document[1 << 16];
 
 static void clear(void)
 {
 	sgpu_manifest_free(&manifest);
-	sgpu_faults_clear(&faults);
+	sgpu_diagnostics_clear(&diagnostics);
 }
 
-/* Parses and checks segments and operations written with ' for "; the number of faults, or -1. */
+/* Parses and checks segments and operations written with ' for "; the number of diagnostics, or -1. */
 static int check_parts(const char *segments, const char *operations)
 {
 	struct sgpu_error error;
@@ -33,35 +33,35 @@ static int check_parts(const char *segments, const char *operations)
 	for (char *p = document; *p; p++) {
 		*p = *p == '\'' ? '"' : *p;
 	}
-	if (sgpu_manifest_parse(document, strlen(document), &manifest, &faults, &error) ||
-	    sgpu_ops_check(manifest, &faults, &error)) {
+	if (sgpu_manifest_parse(document, strlen(document), &manifest, &diagnostics, &error) ||
+	    sgpu_ops_check(manifest, &diagnostics, &error)) {
 		printf("# %s\n", error.text);
 		return -1;
 	}
-	return (int)faults.count;
+	return (int)diagnostics.count;
 }
 
-static void print_faults(void)
+static void print_diagnostics(void)
 {
-	for (size_t i = 0; i < faults.count; i++) {
-		printf("# %s: %s (%s)\n", faults.list[i].pointer, faults.list[i].text,
-		       faults.list[i].hint ? faults.list[i].hint : "");
+	for (size_t i = 0; i < diagnostics.count; i++) {
+		printf("# %s: %s (%s)\n", diagnostics.list[i].pointer, diagnostics.list[i].text,
+		       diagnostics.list[i].hint ? diagnostics.list[i].hint : "");
 	}
 }
 
-/* Whether there is a fault at the pointer with these words in its text and, unless NULL, its hint. */
-static bool fault(const char *pointer, const char *text, const char *hint)
+/* Whether there is an error at the pointer with these words in its text and, unless NULL, its hint. */
+static bool diagnostic(const char *pointer, const char *text, const char *hint)
 {
-	for (size_t i = 0; i < faults.count; i++) {
-		const struct sgpu_fault *f = &faults.list[i];
+	for (size_t i = 0; i < diagnostics.count; i++) {
+		const struct sgpu_diagnostic *f = &diagnostics.list[i];
 
 		if (strcmp(f->pointer, pointer) == 0 && strstr(f->text, text) &&
 		    (!hint || (f->hint && strstr(f->hint, hint)))) {
 			return true;
 		}
 	}
-	printf("# no fault '%s' at %s among\n", text, pointer);
-	print_faults();
+	printf("# no diagnostic '%s' at %s among\n", text, pointer);
+	print_diagnostics();
 	return false;
 }
 
@@ -114,7 +114,7 @@ UNIT_TEST(types_follow_the_graph_whatever_the_order_of_the_document)
 				  "x", "INPUT", TYPED("i16", "[3,5]")),
 			  OPERATION("SECOND", "argmax", ",'arguments':{'input':'t','output':'y'}") "," OPERATION(
 				  "FIRST", "scale", ",'arguments':{'input':'x','output':'t'}")) == 0);
-	print_faults();
+	print_diagnostics();
 	REQUIRE(manifest);
 	CHECK(manifest->segments[1].type.dtype == SGPU_F32 && manifest->segments[1].type.rank == 2);
 	CHECK(manifest->segments[0].type.dtype == SGPU_I32 && manifest->segments[0].type.rank == 1 &&
@@ -125,37 +125,37 @@ UNIT_TEST(types_follow_the_graph_whatever_the_order_of_the_document)
 UNIT_TEST(an_unknown_kernel_is_named_with_the_nearest)
 {
 	CHECK(check_parts(IN_X("f32", "[4]") OUT_Y, OPERATION("A", "vector_ad", X_TO_Y)) == 1);
-	CHECK(fault("/operations/0/kernel", "'vector_ad' is not an operation", "did you mean 'vector_add'?"));
+	CHECK(diagnostic("/operations/0/kernel", "'vector_ad' is not an operation", "did you mean 'vector_add'?"));
 	CHECK(check_parts(IN_X("f32", "[4]") OUT_Y, OPERATION("A", "quicksort_everything", X_TO_Y)) == 1);
-	CHECK(fault("/operations/0/kernel", "is not an operation", "sgpu-manifest ops"));
+	CHECK(diagnostic("/operations/0/kernel", "is not an operation", "sgpu-manifest ops"));
 }
 
 UNIT_TEST(arguments_must_be_known_and_all_there)
 {
 	CHECK(check_parts(IN_X("f32", "[4]") OUT_Y,
 			  OPERATION("A", "copy", ",'arguments':{'imput':'x','output':'y'}")) == 2);
-	CHECK(fault("/operations/0/arguments/imput", "'imput' is not an argument of 'copy'", "mean 'input'?"));
-	CHECK(fault("/operations/0/arguments", "'copy' needs the argument 'input'", NULL));
+	CHECK(diagnostic("/operations/0/arguments/imput", "'imput' is not an argument of 'copy'", "mean 'input'?"));
+	CHECK(diagnostic("/operations/0/arguments", "'copy' needs the argument 'input'", NULL));
 	CHECK(check_parts(IN_X("f32", "[4]") OUT_Y,
 			  OPERATION("A", "copy", ",'arguments':{'input':'x','output':'y','a/b~c':'x'}")) == 1);
-	CHECK(fault("/operations/0/arguments/a~1b~0c", "'a/b~c' is not an argument", NULL));
+	CHECK(diagnostic("/operations/0/arguments/a~1b~0c", "'a/b~c' is not an argument", NULL));
 	CHECK(check_parts(IN_X("f32", "[4]") OUT_Y,
 			  OPERATION("A", "copy", ",'arguments':{'input':'x','output2':'y'}")) == 2);
-	CHECK(fault("/operations/0/arguments", "'copy' needs the argument 'output'", NULL));
+	CHECK(diagnostic("/operations/0/arguments", "'copy' needs the argument 'output'", NULL));
 }
 
-UNIT_TEST(structural_faults_have_no_followers)
+UNIT_TEST(structural_diagnostics_have_no_followers)
 {
 	CHECK(check_parts(IN_X("f32", "[4]") OUT_Y,
 			  OPERATION("A", "copy", ",'arguments':{'input':'xx','output':'y'}")) >= 1);
-	CHECK(!faults.count || !strstr(faults.list[0].text, "needs the argument"));
-	for (size_t i = 0; i < faults.count; i++) {
-		CHECK(!strstr(faults.list[i].text, "needs the argument"));
-		CHECK(!strstr(faults.list[i].text, "not known"));
+	CHECK(!diagnostics.count || !strstr(diagnostics.list[0].text, "needs the argument"));
+	for (size_t i = 0; i < diagnostics.count; i++) {
+		CHECK(!strstr(diagnostics.list[i].text, "needs the argument"));
+		CHECK(!strstr(diagnostics.list[i].text, "not known"));
 	}
 	CHECK(check_parts(IN_X("f32", "[4]") OUT_Y, OPERATION("A", "copy", ",'arguments':7")) >= 1);
-	for (size_t i = 0; i < faults.count; i++) {
-		CHECK(!strstr(faults.list[i].text, "needs the argument"));
+	for (size_t i = 0; i < diagnostics.count; i++) {
+		CHECK(!strstr(diagnostics.list[i].text, "needs the argument"));
 	}
 	CHECK(check_parts(IN_X("f32", "[4]") OUT_Y, OPERATION("A", "copy", X_TO_Y ",'params':[1]")) == 1);
 	CHECK(check_parts(SEGMENT("x", "INPUT", TYPED("f99", "[4]")) "," OUT_Y, OPERATION("A", "copy", X_TO_Y)) == 1);
@@ -166,13 +166,13 @@ UNIT_TEST(structural_faults_have_no_followers)
 UNIT_TEST(element_types_and_ranks_are_checked)
 {
 	CHECK(check_parts(IN_X("u8", "[4,4]") OUT_Y, OPERATION("A", "softmax", X_TO_Y)) == 1);
-	CHECK(fault("/operations/0/arguments/input", "is u8, but 'softmax' takes f32, f64", NULL));
+	CHECK(diagnostic("/operations/0/arguments/input", "is u8, but 'softmax' takes f32, f64", NULL));
 	CHECK(check_parts(IN_X("f32", "[]") OUT_Y, OPERATION("A", "softmax", X_TO_Y)) == 1);
-	CHECK(fault("/operations/0/arguments/input", "has rank 0, but 'softmax' takes ranks 1 to 4", NULL));
+	CHECK(diagnostic("/operations/0/arguments/input", "has rank 0, but 'softmax' takes ranks 1 to 4", NULL));
 	CHECK(check_parts(IN_X("f32", "[2,2,2]") SEGMENT("w", "INPUT", TYPED("f32", "[2,2]")) "," OUT_Y,
 			  OPERATION("A", "dense", ",'arguments':{'input':'x','weights':'w','output':'y'}")) == 1);
-	CHECK(fault("/operations/0/arguments/input", "has rank 3, but 'dense' takes rank 2", NULL));
-	/* no output: the fault of the parser alone */
+	CHECK(diagnostic("/operations/0/arguments/input", "has rank 3, but 'dense' takes rank 2", NULL));
+	/* no output: the diagnostic of the parser alone */
 	CHECK(check_parts(IN_X("f32", "[4]") OUT_Y, OPERATION("A", "copy", ",'arguments':{'input':'x'}") "," OPERATION(
 			  "B", "copy", X_TO_Y)) == 1);
 }
@@ -182,23 +182,25 @@ UNIT_TEST(parameters_are_checked)
 	const char *segments = IN_X("f32", "[4]") OUT_Y;
 
 	CHECK(check_parts(segments, OPERATION("A", "cast", X_TO_Y)) == 1);
-	CHECK(fault("/operations/0", "'cast' needs the parameter 'dtype'", NULL));
+	CHECK(diagnostic("/operations/0", "'cast' needs the parameter 'dtype'", NULL));
 	CHECK(check_parts(segments, OPERATION("A", "cast", X_TO_Y ",'params':{}")) == 1);
-	CHECK(fault("/operations/0/params", "'cast' needs the parameter 'dtype'", NULL));
+	CHECK(diagnostic("/operations/0/params", "'cast' needs the parameter 'dtype'", NULL));
 	CHECK(check_parts(segments, OPERATION("A", "cast", X_TO_Y ",'params':{'dtype':'f23'}")) == 1);
-	CHECK(fault("/operations/0/params/dtype", "'f23' is not one of f32, f64, i32, u8, i16, f16", "did you mean"));
+	CHECK(diagnostic("/operations/0/params/dtype", "'f23' is not one of f32, f64, i32, u8, i16, f16",
+			 "did you mean"));
 	CHECK(check_parts(segments, OPERATION("A", "cast", X_TO_Y ",'params':{'dtype':7}")) == 1);
-	CHECK(fault("/operations/0/params/dtype", "is a number, must be one of the strings", NULL));
+	CHECK(diagnostic("/operations/0/params/dtype", "is a number, must be one of the strings", NULL));
 	CHECK(check_parts(segments, OPERATION("A", "scale", X_TO_Y ",'params':{'gian':7}")) == 1);
-	CHECK(fault("/operations/0/params/gian", "'gian' is not a parameter of 'scale'", "did you mean 'gain'?"));
+	CHECK(diagnostic("/operations/0/params/gian", "'gian' is not a parameter of 'scale'",
+			 "did you mean 'gain'?"));
 	CHECK(check_parts(segments, OPERATION("A", "copy", X_TO_Y ",'params':{'x/y':null}")) == 1);
-	CHECK(fault("/operations/0/params/x~1y", "'x/y' is not a parameter of 'copy'", NULL));
+	CHECK(diagnostic("/operations/0/params/x~1y", "'x/y' is not a parameter of 'copy'", NULL));
 	CHECK(check_parts(segments, OPERATION("A", "scale", X_TO_Y ",'params':{'gain':'1','bias':null}")) == 2);
-	CHECK(fault("/operations/0/params/gain", "is a string, must be a number", NULL));
-	CHECK(fault("/operations/0/params/bias", "is null, must be a number", NULL));
+	CHECK(diagnostic("/operations/0/params/gain", "is a string, must be a number", NULL));
+	CHECK(diagnostic("/operations/0/params/bias", "is null, must be a number", NULL));
 	CHECK(check_parts(segments, OPERATION("A", "scale", X_TO_Y ",'params':{'gain':{},'bias':[]}")) == 2);
-	CHECK(fault("/operations/0/params/gain", "is an object", NULL));
-	CHECK(fault("/operations/0/params/bias", "is an array", NULL));
+	CHECK(diagnostic("/operations/0/params/gain", "is an object", NULL));
+	CHECK(diagnostic("/operations/0/params/bias", "is an array", NULL));
 }
 
 #define IN_AB(a, b) SEGMENT("a", "INPUT", TYPED("f32", a)) "," SEGMENT("b", "INPUT", TYPED("f32", b)) ","
@@ -208,13 +210,13 @@ UNIT_TEST(booleans_are_not_numbers)
 {
 	CHECK(check_parts(IN_AB("[2,3]", "[3,4]") OUT_Y,
 			  OPERATION("A", "gemm", AB_TO_Y ",'params':{'transpose_a':1,'alpha':true}")) == 2);
-	CHECK(fault("/operations/0/params/transpose_a", "is a number, must be true or false", NULL));
-	CHECK(fault("/operations/0/params/alpha", "is a boolean, must be a number", NULL));
+	CHECK(diagnostic("/operations/0/params/transpose_a", "is a number, must be true or false", NULL));
+	CHECK(diagnostic("/operations/0/params/alpha", "is a boolean, must be a number", NULL));
 	CHECK(check_parts(IN_AB("[2,3]", "[2,4]") OUT_Y,
 			  OPERATION("A", "gemm", AB_TO_Y ",'params':{'transpose_a':true}")) == 0);
 	CHECK(check_parts(IN_AB("[2,3]", "[2,4]") OUT_Y,
 			  OPERATION("A", "gemm", AB_TO_Y ",'params':{'alpha':1e39}")) == 1);
-	CHECK(fault("/operations/0/params/alpha", "is 1e+39, must be from -3.40282346638529e+38 to", NULL));
+	CHECK(diagnostic("/operations/0/params/alpha", "is 1e+39, must be from -3.40282346638529e+38 to", NULL));
 }
 
 UNIT_TEST(integers_have_no_fraction_and_a_range)
@@ -222,36 +224,36 @@ UNIT_TEST(integers_have_no_fraction_and_a_range)
 	const char *segments = SEGMENT("x", "INPUT", TYPED("u8", "[4,4,4]")) "," OUT_Y;
 
 	CHECK(check_parts(segments, OPERATION("A", "morphology3d", X_TO_Y ",'params':{'erode':1.5}")) == 1);
-	CHECK(fault("/operations/0/params/erode", "is 1.5, must be an integer", NULL));
+	CHECK(diagnostic("/operations/0/params/erode", "is 1.5, must be an integer", NULL));
 	CHECK(check_parts(segments, OPERATION("A", "morphology3d", X_TO_Y ",'params':{'erode':-1}")) == 1);
-	CHECK(fault("/operations/0/params/erode", "is -1, must be", NULL));
+	CHECK(diagnostic("/operations/0/params/erode", "is -1, must be", NULL));
 	CHECK(check_parts(segments, OPERATION("A", "morphology3d", X_TO_Y ",'params':{'erode':2.0}")) == 0);
-	print_faults();
+	print_diagnostics();
 }
 
 UNIT_TEST(what_infer_finds_has_its_place)
 {
 	CHECK(check_parts(IN_AB("[2,3]", "[4,5]") OUT_Y, OPERATION("A", "gemm", AB_TO_Y)) == 1);
-	CHECK(fault("/operations/0/arguments/b", "has 4 rows, but 'a' has 3 columns", NULL));
+	CHECK(diagnostic("/operations/0/arguments/b", "has 4 rows, but 'a' has 3 columns", NULL));
 	CHECK(check_parts(IN_AB("[2,3]", "[3,5]") OUT_Y,
 			  OPERATION("A", "gemm", AB_TO_Y ",'params':{'beta':2}")) == 1);
-	CHECK(fault("/operations/0/params/beta", "needs the argument 'c'", NULL));
+	CHECK(diagnostic("/operations/0/params/beta", "needs the argument 'c'", NULL));
 }
 
 UNIT_TEST(a_stated_output_must_agree)
 {
 	CHECK(check_parts(IN_AB("[4,2]", "[2,8]") SEGMENT("y", "OUTPUT", TYPED("f32", "[4,4]")),
 			  OPERATION("A", "gemm", AB_TO_Y)) == 1);
-	CHECK(fault("/segments/2/data_type_info", "is f32[4,4], but 'gemm' makes f32[4,8]", NULL));
+	CHECK(diagnostic("/segments/2/data_type_info", "is f32[4,4], but 'gemm' makes f32[4,8]", NULL));
 	CHECK(check_parts(IN_AB("[4,2]", "[2,8]") SEGMENT("y", "OUTPUT", TYPED("f32", "[4,8]")),
 			  OPERATION("A", "gemm", AB_TO_Y)) == 0);
 	CHECK(manifest && manifest->segments[2].type_stated);
 	CHECK(check_parts(SEGMENT("x", "INPUT_OUTPUT", TYPED("u8", "[4]")),
 			  OPERATION("A", "scale", ",'arguments':{'input':'x','output':'x'}")) == 1);
-	CHECK(fault("/segments/0/data_type_info", "is u8[4], but 'scale' makes f32[4]", NULL));
+	CHECK(diagnostic("/segments/0/data_type_info", "is u8[4], but 'scale' makes f32[4]", NULL));
 	CHECK(check_parts(SEGMENT("x", "INPUT_OUTPUT", TYPED("f32", "[4]")),
 			  OPERATION("A", "scale", ",'arguments':{'input':'x','output':'x'}")) == 0);
-	print_faults();
+	print_diagnostics();
 }
 
 UNIT_TEST(an_input_needs_a_type_unless_the_operation_knows_it)
@@ -259,22 +261,22 @@ UNIT_TEST(an_input_needs_a_type_unless_the_operation_knows_it)
 	const char *scale = OPERATION("A", "scale", ",'arguments':{'input':'x','calibration':'k','output':'y'}");
 
 	CHECK(check_parts(SEGMENT("x", "INPUT", "") "," OUT_Y, OPERATION("A", "copy", X_TO_Y)) == 1);
-	CHECK(fault("/segments/0", "'x' needs data_type_info", NULL));
+	CHECK(diagnostic("/segments/0", "'x' needs data_type_info", NULL));
 	CHECK(check_parts(IN_X("i16", "[4]") SEGMENT("k", "INPUT", "") "," OUT_Y, scale) == 0);
-	print_faults();
+	print_diagnostics();
 	REQUIRE(manifest);
 	CHECK(manifest->segments[1].type.dtype == SGPU_F32 && manifest->segments[1].type.rank == 1 &&
 	      manifest->segments[1].type.shape[0] == 2);
 	CHECK(check_parts(IN_X("i16", "[4]") SEGMENT("k", "INPUT", TYPED("f32", "[3]")) "," OUT_Y, scale) == 1);
-	CHECK(fault("/operations/0/arguments/calibration", "has 3 elements, must have 2", NULL));
-	/* filled for one operation, but another that needs it came first: a fault all the same */
+	CHECK(diagnostic("/operations/0/arguments/calibration", "has 3 elements, must have 2", NULL));
+	/* filled for one operation, but another that needs it came first: a diagnostic all the same */
 	CHECK(check_parts(SEGMENT("z", "OUTPUT", "") "," IN_X("i16", "[4]") SEGMENT("k", "INPUT", "") "," OUT_Y,
 			  OPERATION("B", "copy", ",'arguments':{'input':'k','output':'z'}") "," OPERATION(
 				  "A", "scale", ",'arguments':{'input':'x','calibration':'k','output':'y'}")) == 1);
-	CHECK(fault("/segments/2", "'k' needs data_type_info", NULL));
+	CHECK(diagnostic("/segments/2", "'k' needs data_type_info", NULL));
 	CHECK(check_parts(SEGMENT("x", "INPUT_OUTPUT", ""),
 			  OPERATION("A", "scale", ",'arguments':{'input':'x','output':'x'}")) == 1);
-	CHECK(fault("/segments/0", "'x' needs data_type_info", NULL));
+	CHECK(diagnostic("/segments/0", "'x' needs data_type_info", NULL));
 }
 
 UNIT_TEST(an_output_of_unknown_size_cannot_be_read)
@@ -287,13 +289,13 @@ UNIT_TEST(an_output_of_unknown_size_cannot_be_read)
 	REQUIRE(manifest);
 	CHECK(manifest->segments[1].at_most && manifest->segments[1].type.shape[0] == 6);
 	CHECK(check_parts(IN_X("f32", "[2,3]") SEGMENT("y", "OUTPUT", TYPED("i32", "[4]")), operations) == 1);
-	CHECK(fault("/segments/1/data_type_info", "is i32[4], but 'threshold' makes i32[6]", NULL));
+	CHECK(diagnostic("/segments/1/data_type_info", "is i32[4], but 'threshold' makes i32[6]", NULL));
 	snprintf(operations, sizeof(operations),
 		 OPERATION("A", "threshold", X_TO_Y "%s") "," OPERATION(
 			 "B", "copy", ",'arguments':{'input':'y','output':'z'}"), indices);
 	CHECK(check_parts(IN_X("f32", "[2,3]") SEGMENT("y", "INTERMEDIATE", "") "," SEGMENT("z", "OUTPUT", ""),
 			  operations) == 1);
-	CHECK(fault("/operations/0/arguments/output", "no operation can read 'y'", NULL));
+	CHECK(diagnostic("/operations/0/arguments/output", "no operation can read 'y'", NULL));
 	CHECK(check_parts(IN_X("f32", "[2,3]") OUT_Y, OPERATION("A", "threshold", X_TO_Y)) == 0);
 	CHECK(manifest && !manifest->segments[1].at_most);
 }
@@ -303,10 +305,10 @@ UNIT_TEST(calibration_is_given_once)
 	CHECK(check_parts(IN_X("i16", "[4]") SEGMENT("k", "INPUT", "") "," OUT_Y,
 			  OPERATION("A", "scale", ",'arguments':{'input':'x','calibration':'k','output':'y'},"
 						  "'params':{'gain':2}")) == 1);
-	CHECK(fault("/operations/0/params/gain", "'calibration' gives this already", NULL));
+	CHECK(diagnostic("/operations/0/params/gain", "'calibration' gives this already", NULL));
 }
 
-UNIT_TEST(one_mistake_is_one_fault_and_all_mistakes_are_found)
+UNIT_TEST(one_mistake_is_one_diagnostic_and_all_mistakes_are_found)
 {
 	CHECK(check_parts(IN_X("f32", "[4]") SEGMENT("t", "INTERMEDIATE", "") "," SEGMENT(
 				  "u", "INTERMEDIATE", "") "," OUT_Y,
@@ -314,8 +316,8 @@ UNIT_TEST(one_mistake_is_one_fault_and_all_mistakes_are_found)
 				  "B", "scale", ",'arguments':{'input':'t','output':'u'}") "," OPERATION(
 				  "C", "cast", ",'params':{'dtype':'q'},'arguments':{'input':'u',"
 					       "'output':'y'}")) == 2);
-	CHECK(fault("/operations/0/kernel", "'cpoy' is not an operation", "copy"));
-	CHECK(fault("/operations/2/params/dtype", "'q' is not one of", NULL));
+	CHECK(diagnostic("/operations/0/kernel", "'cpoy' is not an operation", "copy"));
+	CHECK(diagnostic("/operations/2/params/dtype", "'q' is not one of", NULL));
 }
 
 UNIT_TEST(a_cycle_is_survived)
@@ -323,25 +325,25 @@ UNIT_TEST(a_cycle_is_survived)
 	CHECK(check_parts(SEGMENT("t", "INTERMEDIATE", "") "," SEGMENT("u", "INTERMEDIATE", ""),
 			  OPERATION("A", "copy", ",'arguments':{'input':'t','output':'u'}") "," OPERATION(
 				  "B", "cpoy", ",'arguments':{'input':'u','output':'t'}")) >= 2);
-	CHECK(fault("/operations/1/kernel", "'cpoy' is not an operation", "copy"));
+	CHECK(diagnostic("/operations/1/kernel", "'cpoy' is not an operation", "copy"));
 }
 
 UNIT_TEST(an_output_that_is_too_large_is_refused)
 {
 	CHECK(check_parts(IN_AB("[1099511627776,0]", "[0,1099511627776]") OUT_Y,
 			  OPERATION("A", "gemm", AB_TO_Y)) == 1);
-	CHECK(fault("/operations/0/arguments/output", "too large", NULL));
+	CHECK(diagnostic("/operations/0/arguments/output", "too large", NULL));
 	CHECK(check_parts(IN_X("u8", "[2000000000000000]") OUT_Y,
 			  OPERATION("A", "cast", X_TO_Y ",'params':{'dtype':'f64'}")) == 1);
-	CHECK(fault("/operations/0/arguments/output", "too large", NULL));
+	CHECK(diagnostic("/operations/0/arguments/output", "too large", NULL));
 	CHECK(check_parts(IN_X("u8", "[9007199254740992]") OUT_Y, OPERATION("A", "copy", X_TO_Y)) >= 1);
 }
 
 UNIT_TEST(text_from_outside_cannot_carry_control_characters)
 {
 	CHECK(check_parts(IN_X("f32", "[4]") OUT_Y, OPERATION("A", "co\\u001b[31mpy", X_TO_Y)) == 1);
-	for (size_t i = 0; i < faults.count; i++) {
-		CHECK(!strchr(faults.list[i].text, 033));
+	for (size_t i = 0; i < diagnostics.count; i++) {
+		CHECK(!strchr(diagnostics.list[i].text, 033));
 	}
 }
 
@@ -352,7 +354,7 @@ static int load(const char *text, struct sgpu_error *error)
 	for (char *p = document; *p; p++) {
 		*p = *p == '\'' ? '"' : *p;
 	}
-	return sgpu_ops_load_manifest(document, strlen(document), "job.json", &manifest, &faults, error);
+	return sgpu_ops_load_manifest(document, strlen(document), "job.json", &manifest, &diagnostics, error);
 }
 
 UNIT_TEST(loading_says_where)
@@ -361,13 +363,13 @@ UNIT_TEST(loading_says_where)
 
 	CHECK(load("{'version':1,'manifest_id':'m','segments':[\n" IN_X("f32", "[4]") OUT_Y "],\n'operations':[\n"
 		   "  " OPERATION("A", "cpoy", X_TO_Y) "]}", &error) == SGPU_EINVALID);
-	CHECK(!manifest && faults.count == 1 && faults.list[0].line == 4 && error.code == SGPU_EINVALID);
+	CHECK(!manifest && diagnostics.count == 1 && diagnostics.list[0].line == 4 && error.code == SGPU_EINVALID);
 	CHECK(strstr(error.text, "job.json:4:") && strstr(error.text, "/operations/0/kernel: 'cpoy'"));
 	CHECK(strstr(error.hint, "copy"));
-	CHECK(load("{'version':1,", &error) == SGPU_EINVALID && !manifest && faults.count == 1);
+	CHECK(load("{'version':1,", &error) == SGPU_EINVALID && !manifest && diagnostics.count == 1);
 	CHECK(load("{'version':1,'manifest_id':'m','segments':[" IN_X("f32", "[4]") OUT_Y "],'operations':["
 		   OPERATION("A", "copy", X_TO_Y) "]}", &error) == 0);
-	CHECK(manifest && faults.count == 0 && manifest->canonical);
+	CHECK(manifest && diagnostics.count == 0 && manifest->canonical);
 }
 
 UNIT_TEST(a_prepared_call_holds_types_and_parameters)
@@ -416,12 +418,12 @@ UNIT_TEST(ten_thousand_operations_are_checked_at_once)
 	end += sprintf(end, "]}");
 	clear();
 	begin = sgpu_now_ns();
-	CHECK(sgpu_manifest_parse(text, (size_t)(end - text), &manifest, &faults, &error) == 0);
+	CHECK(sgpu_manifest_parse(text, (size_t)(end - text), &manifest, &diagnostics, &error) == 0);
 	parsed = sgpu_now_ns();
-	CHECK(manifest && sgpu_ops_check(manifest, &faults, &error) == 0);
+	CHECK(manifest && sgpu_ops_check(manifest, &diagnostics, &error) == 0);
 	checked = sgpu_now_ns();
-	print_faults();
-	CHECK(faults.count == 0 && manifest && manifest->segments[COUNT].type.dtype == SGPU_F32);
+	print_diagnostics();
+	CHECK(diagnostics.count == 0 && manifest && manifest->segments[COUNT].type.dtype == SGPU_F32);
 	printf("# parse %.1f ms, check %.1f ms\n", (double)(parsed - begin) / 1e6, (double)(checked - parsed) / 1e6);
 	free(text);
 }
@@ -432,7 +434,7 @@ int main(void)
 	UNIT_RUN(types_follow_the_graph_whatever_the_order_of_the_document);
 	UNIT_RUN(an_unknown_kernel_is_named_with_the_nearest);
 	UNIT_RUN(arguments_must_be_known_and_all_there);
-	UNIT_RUN(structural_faults_have_no_followers);
+	UNIT_RUN(structural_diagnostics_have_no_followers);
 	UNIT_RUN(element_types_and_ranks_are_checked);
 	UNIT_RUN(parameters_are_checked);
 	UNIT_RUN(booleans_are_not_numbers);
@@ -442,7 +444,7 @@ int main(void)
 	UNIT_RUN(an_input_needs_a_type_unless_the_operation_knows_it);
 	UNIT_RUN(an_output_of_unknown_size_cannot_be_read);
 	UNIT_RUN(calibration_is_given_once);
-	UNIT_RUN(one_mistake_is_one_fault_and_all_mistakes_are_found);
+	UNIT_RUN(one_mistake_is_one_diagnostic_and_all_mistakes_are_found);
 	UNIT_RUN(a_cycle_is_survived);
 	UNIT_RUN(an_output_that_is_too_large_is_refused);
 	UNIT_RUN(text_from_outside_cannot_carry_control_characters);

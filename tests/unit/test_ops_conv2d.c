@@ -93,22 +93,22 @@ static void begin(struct ops_case *c, uint64_t channels, uint64_t kernel)
 	ops_input(c, "weights", SGPU_F32, 4, OPS_SHAPE(2, channels, kernel, kernel), NULL);
 }
 
-UNIT_TEST(faults_and_open_types)
+UNIT_TEST(diagnostics_and_open_types)
 {
 	struct ops_case c;
 
 	begin(&c, 4, 3);
-	CHECK(!ops_infer(&c) && strcmp(c.fault_argument, "weights") == 0);
+	CHECK(!ops_infer(&c) && strcmp(c.diagnostic_argument, "weights") == 0);
 	ops_end(&c);
 	begin(&c, 3, 6);
-	CHECK(!ops_infer(&c) && strcmp(c.fault_argument, "weights") == 0);
+	CHECK(!ops_infer(&c) && strcmp(c.diagnostic_argument, "weights") == 0);
 	ops_end(&c);
 	begin(&c, 3, 0);
 	CHECK(!ops_infer(&c));
 	ops_end(&c);
 	begin(&c, 3, 3);
 	ops_input(&c, "bias", SGPU_F32, 1, OPS_SHAPE(3), NULL);
-	CHECK(!ops_infer(&c) && strcmp(c.fault_argument, "bias") == 0);
+	CHECK(!ops_infer(&c) && strcmp(c.diagnostic_argument, "bias") == 0);
 	ops_end(&c);
 	begin(&c, 3, 3);
 	c.call.present[ops_arg(&c, "bias")] = true;
@@ -131,7 +131,7 @@ UNIT_TEST(no_images)
 int main(void)
 {
 	UNIT_RUN(every_kind_of_window);
-	UNIT_RUN(faults_and_open_types);
+	UNIT_RUN(diagnostics_and_open_types);
 	UNIT_RUN(no_images);
 	return unit_done();
 }

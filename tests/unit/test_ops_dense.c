@@ -117,20 +117,20 @@ UNIT_TEST(activations_are_precise_over_the_whole_range)
 	free(want);
 }
 
-UNIT_TEST(shapes_that_do_not_fit_are_faults)
+UNIT_TEST(shapes_that_do_not_fit_are_diagnostics)
 {
 	struct ops_case c;
 
 	ops_begin(&c, "dense");
 	ops_input(&c, "input", SGPU_F32, 2, OPS_SHAPE(2, 3), NULL);
 	ops_input(&c, "weights", SGPU_F32, 2, OPS_SHAPE(2, 3), NULL);
-	CHECK(!ops_infer(&c) && strcmp(c.fault_argument, "weights") == 0);
+	CHECK(!ops_infer(&c) && strcmp(c.diagnostic_argument, "weights") == 0);
 	ops_end(&c);
 	ops_begin(&c, "dense");
 	ops_input(&c, "input", SGPU_F32, 2, OPS_SHAPE(2, 3), NULL);
 	ops_input(&c, "weights", SGPU_F32, 2, OPS_SHAPE(3, 2), NULL);
 	ops_input(&c, "bias", SGPU_F32, 1, OPS_SHAPE(3), NULL);
-	CHECK(!ops_infer(&c) && strcmp(c.fault_argument, "bias") == 0);
+	CHECK(!ops_infer(&c) && strcmp(c.diagnostic_argument, "bias") == 0);
 	ops_end(&c);
 	ops_begin(&c, "dense");
 	ops_input(&c, "input", SGPU_F32, 2, OPS_SHAPE(2, 3), NULL);
@@ -143,6 +143,6 @@ int main(void)
 {
 	UNIT_RUN(layers_of_odd_and_empty_sizes);
 	UNIT_RUN(activations_are_precise_over_the_whole_range);
-	UNIT_RUN(shapes_that_do_not_fit_are_faults);
+	UNIT_RUN(shapes_that_do_not_fit_are_diagnostics);
 	return unit_done();
 }

@@ -237,30 +237,30 @@ UNIT_TEST(infinities_and_nan_reach_their_elements_alone)
 	ops_end(&c);
 }
 
-UNIT_TEST(shapes_that_do_not_fit_are_faults)
+UNIT_TEST(shapes_that_do_not_fit_are_diagnostics)
 {
 	struct ops_case c;
 
 	ops_begin(&c, "gemm");
 	ops_input(&c, "a", SGPU_F32, 2, OPS_SHAPE(2, 3), NULL);
 	ops_input(&c, "b", SGPU_F64, 2, OPS_SHAPE(3, 2), NULL);
-	CHECK(!ops_infer(&c) && strstr(c.fault_text, "is f64, but 'a' is f32"));
+	CHECK(!ops_infer(&c) && strstr(c.diagnostic_text, "is f64, but 'a' is f32"));
 	ops_end(&c);
 	ops_begin(&c, "gemm");
 	ops_input(&c, "a", SGPU_F32, 3, OPS_SHAPE(2, 2, 3), NULL);
 	ops_input(&c, "b", SGPU_F32, 2, OPS_SHAPE(3, 2), NULL);
-	CHECK(!ops_infer(&c) && strcmp(c.fault_argument, "b") == 0);
+	CHECK(!ops_infer(&c) && strcmp(c.diagnostic_argument, "b") == 0);
 	ops_end(&c);
 	ops_begin(&c, "gemm");
 	ops_input(&c, "a", SGPU_F32, 3, OPS_SHAPE(2, 2, 3), NULL);
 	ops_input(&c, "b", SGPU_F32, 3, OPS_SHAPE(3, 3, 2), NULL);
-	CHECK(!ops_infer(&c) && strstr(c.fault_text, "holds 3 matrices, but 'a' holds 2"));
+	CHECK(!ops_infer(&c) && strstr(c.diagnostic_text, "holds 3 matrices, but 'a' holds 2"));
 	ops_end(&c);
 	ops_begin(&c, "gemm");
 	ops_input(&c, "a", SGPU_F32, 2, OPS_SHAPE(2, 3), NULL);
 	ops_input(&c, "b", SGPU_F32, 2, OPS_SHAPE(3, 4), NULL);
 	ops_input(&c, "c", SGPU_F32, 2, OPS_SHAPE(4, 2), NULL);
-	CHECK(!ops_infer(&c) && strcmp(c.fault_argument, "c") == 0);
+	CHECK(!ops_infer(&c) && strcmp(c.diagnostic_argument, "c") == 0);
 	ops_end(&c);
 }
 
@@ -272,6 +272,6 @@ int main(void)
 	UNIT_RUN(larger_sizes_on_a_device);
 	UNIT_RUN(beta_zero_does_not_read_c_and_alpha_zero_not_the_matrices);
 	UNIT_RUN(infinities_and_nan_reach_their_elements_alone);
-	UNIT_RUN(shapes_that_do_not_fit_are_faults);
+	UNIT_RUN(shapes_that_do_not_fit_are_diagnostics);
 	return unit_done();
 }

@@ -168,7 +168,7 @@ UNIT_TEST(nothing_at_all)
 	compare(SGPU_U8, 0, "", 5, 0, 1);
 }
 
-UNIT_TEST(faults)
+UNIT_TEST(diagnostics)
 {
 	struct ops_case c;
 
@@ -177,7 +177,7 @@ UNIT_TEST(faults)
 	ops_number(&c, "min", 1);
 	ops_number(&c, "max", 1);
 	CHECK(!ops_infer(&c));
-	CHECK(strcmp(c.fault_param, "max") == 0);
+	CHECK(strcmp(c.diagnostic_param, "max") == 0);
 	ops_end(&c);
 }
 
@@ -189,6 +189,6 @@ int main(void)
 	UNIT_RUN(few_and_very_many_bins);
 	UNIT_RUN(widths_at_the_limits);
 	UNIT_RUN(nothing_at_all);
-	UNIT_RUN(faults);
+	UNIT_RUN(diagnostics);
 	return unit_done();
 }

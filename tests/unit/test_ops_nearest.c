@@ -165,19 +165,19 @@ static void begin(struct ops_case *c, uint64_t d, double k)
 	ops_number(c, "k", k);
 }
 
-UNIT_TEST(faults)
+UNIT_TEST(diagnostics)
 {
 	struct ops_case c;
 
 	begin(&c, 4, 1);
-	CHECK(!ops_infer(&c) && strcmp(c.fault_argument, "b") == 0);
+	CHECK(!ops_infer(&c) && strcmp(c.diagnostic_argument, "b") == 0);
 	ops_end(&c);
 	begin(&c, 3, 5);
-	CHECK(!ops_infer(&c) && strcmp(c.fault_param, "k") == 0);
+	CHECK(!ops_infer(&c) && strcmp(c.diagnostic_param, "k") == 0);
 	ops_end(&c);
 	begin(&c, 3, 1);
 	ops_input(&c, "labels", SGPU_I32, 1, OPS_SHAPE(3), NULL);
-	CHECK(!ops_infer(&c) && strcmp(c.fault_argument, "labels") == 0);
+	CHECK(!ops_infer(&c) && strcmp(c.diagnostic_argument, "labels") == 0);
 	ops_end(&c);
 }
 
@@ -188,6 +188,6 @@ int main(void)
 	UNIT_RUN(labels_by_majority);
 	UNIT_RUN(large_values);
 	UNIT_RUN(nan_is_farthest);
-	UNIT_RUN(faults);
+	UNIT_RUN(diagnostics);
 	return unit_done();
 }

@@ -209,7 +209,7 @@ UNIT_TEST(large_sums_are_exact)
 	free(in);
 }
 
-UNIT_TEST(empty_inputs_and_faults)
+UNIT_TEST(empty_inputs_and_diagnostics)
 {
 	struct ops_case c;
 
@@ -237,7 +237,7 @@ UNIT_TEST(empty_inputs_and_faults)
 	ops_choice(&c, "operation", "sum");
 	ops_number(&c, "axis", 2);
 	CHECK(!ops_infer(&c));
-	CHECK(strcmp(c.fault_param, "axis") == 0);
+	CHECK(strcmp(c.diagnostic_param, "axis") == 0);
 	ops_end(&c);
 }
 
@@ -250,6 +250,6 @@ int main(void)
 	UNIT_RUN(rows_of_every_length);
 	UNIT_RUN(nan_and_signed_zeros);
 	UNIT_RUN(large_sums_are_exact);
-	UNIT_RUN(empty_inputs_and_faults);
+	UNIT_RUN(empty_inputs_and_diagnostics);
 	return unit_done();
 }

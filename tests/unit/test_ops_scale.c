@@ -64,12 +64,12 @@ UNIT_TEST(the_calibration_argument_takes_their_place)
 	ops_input(&c, "input", SGPU_U8, 1, OPS_SHAPE(3), input);
 	ops_input(&c, "calibration", SGPU_F32, 1, OPS_SHAPE(2), calibration);
 	ops_number(&c, "bias", 0);
-	CHECK(!ops_infer(&c) && strcmp(c.fault_param, "bias") == 0);
+	CHECK(!ops_infer(&c) && strcmp(c.diagnostic_param, "bias") == 0);
 	ops_end(&c);
 	ops_begin(&c, "scale");
 	ops_input(&c, "input", SGPU_U8, 1, OPS_SHAPE(3), input);
 	ops_input(&c, "calibration", SGPU_F32, 1, OPS_SHAPE(1), calibration);
-	CHECK(!ops_infer(&c) && strcmp(c.fault_argument, "calibration") == 0);
+	CHECK(!ops_infer(&c) && strcmp(c.diagnostic_argument, "calibration") == 0);
 	ops_end(&c);
 }
 

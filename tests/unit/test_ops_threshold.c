@@ -189,7 +189,7 @@ UNIT_TEST(nothing_inside_and_nothing_at_all)
 	}
 }
 
-UNIT_TEST(faults)
+UNIT_TEST(diagnostics)
 {
 	struct ops_case c;
 
@@ -198,7 +198,7 @@ UNIT_TEST(faults)
 	ops_number(&c, "low", 2);
 	ops_number(&c, "high", 1);
 	CHECK(!ops_infer(&c));
-	CHECK(strcmp(c.fault_param, "low") == 0);
+	CHECK(strcmp(c.diagnostic_param, "low") == 0);
 	ops_end(&c);
 }
 
@@ -210,6 +210,6 @@ int main(void)
 	UNIT_RUN(bounds_between_values_are_exact);
 	UNIT_RUN(no_bounds_take_all_but_nan);
 	UNIT_RUN(nothing_inside_and_nothing_at_all);
-	UNIT_RUN(faults);
+	UNIT_RUN(diagnostics);
 	return unit_done();
 }

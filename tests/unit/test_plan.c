@@ -49,13 +49,13 @@ static void add_segment(struct text *text, const char *id, int number, const cha
 static struct sgpu_manifest *load(struct text *text)
 {
 	struct sgpu_manifest *manifest = NULL;
-	struct sgpu_faults faults = { 0 };
+	struct sgpu_diagnostics diagnostics = { 0 };
 	struct sgpu_error error = { 0 };
 
-	if (sgpu_ops_load_manifest(text->data, text->size, "test", &manifest, &faults, &error) != SGPU_OK) {
-		printf("# %s\n", faults.count ? faults.list[0].text : error.text);
+	if (sgpu_ops_load_manifest(text->data, text->size, "test", &manifest, &diagnostics, &error) != SGPU_OK) {
+		printf("# %s\n", diagnostics.count ? diagnostics.list[0].text : error.text);
 	}
-	sgpu_faults_clear(&faults);
+	sgpu_diagnostics_clear(&diagnostics);
 	free(text->data);
 	*text = (struct text){ 0 };
 	return manifest;

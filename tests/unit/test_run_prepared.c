@@ -194,14 +194,14 @@ UNIT_TEST(batches_that_are_refused_leave_their_manifest_unknown)
 static struct sgpu_prepared *job_of(const char *text)
 {
 	struct sgpu_manifest *manifest = NULL;
-	struct sgpu_faults faults = { 0 };
+	struct sgpu_diagnostics diagnostics = { 0 };
 	struct sgpu_prepared *job;
 
-	if (sgpu_ops_load_manifest(text, strlen(text), "test", &manifest, &faults, &error) != SGPU_OK) {
+	if (sgpu_ops_load_manifest(text, strlen(text), "test", &manifest, &diagnostics, &error) != SGPU_OK) {
 		printf("# %s\n", error.text);
 		abort();
 	}
-	sgpu_faults_clear(&faults);
+	sgpu_diagnostics_clear(&diagnostics);
 	job = sgpu_prepared_create(&manifest);
 	if (!job || sgpu_plan_create(job->manifest, &job->plan, &error) != SGPU_OK) {
 		abort();

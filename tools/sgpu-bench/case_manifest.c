@@ -35,13 +35,13 @@ static int check(void *argument, uint64_t *ns, struct sgpu_error *error)
 {
 	struct text *t = argument;
 	struct sgpu_manifest *manifest = NULL;
-	struct sgpu_faults faults = { 0 };
-	int rc = sgpu_ops_load_manifest(t->text, t->size, "bench", &manifest, &faults, error);
+	struct sgpu_diagnostics diagnostics = { 0 };
+	int rc = sgpu_ops_load_manifest(t->text, t->size, "bench", &manifest, &diagnostics, error);
 
 	(void)ns;
 	t->good = rc == SGPU_OK && manifest->segment_count == SEGMENTS;
 	sgpu_manifest_free(&manifest);
-	sgpu_faults_clear(&faults);
+	sgpu_diagnostics_clear(&diagnostics);
 	return rc;
 }
 

@@ -123,12 +123,12 @@ char *job_manifest(const struct job *job)
 
 static int load_manifest(struct job *job, struct sgpu_manifest **manifest, struct sgpu_error *error)
 {
-	struct sgpu_faults faults = { 0 };
+	struct sgpu_diagnostics diagnostics = { 0 };
 	char *text = job_manifest(job);
-	int rc = text ? sgpu_ops_load_manifest(text, strlen(text), "bench", manifest, &faults, error) :
+	int rc = text ? sgpu_ops_load_manifest(text, strlen(text), "bench", manifest, &diagnostics, error) :
 		 sgpu_fail_nomem(error);
 
-	sgpu_faults_clear(&faults);
+	sgpu_diagnostics_clear(&diagnostics);
 	free(text);
 	return rc;
 }

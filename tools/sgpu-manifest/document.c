@@ -23,26 +23,26 @@ static int check(struct document *document, unsigned options)
 {
 	struct sgpu_error error = { 0 };
 	int code = sgpu_manifest_parse_options(document->text, document->size,
-					       (options & ~(unsigned)DOCUMENT_FAULTS_ARE_RESULT) | SGPU_MANIFEST_WHOLE,
-					       &document->manifest, &document->faults, &error);
+					       (options & ~(unsigned)DOCUMENT_RECORDS_ARE_RESULT) | SGPU_MANIFEST_WHOLE,
+					       &document->manifest, &document->diagnostics, &error);
 
-	code = code ? code : sgpu_ops_check(document->manifest, &document->faults, &error);
-	/* Text that is no JSON comes back as a fault with its place. */
-	if (code && !(code == SGPU_EINVALID && document->faults.count)) {
+	code = code ? code : sgpu_ops_check(document->manifest, &document->diagnostics, &error);
+	/* Text that is no JSON comes back as a diagnostic with its place. */
+	if (code && !(code == SGPU_EINVALID && document->diagnostics.count)) {
 		return cli_error(&error);
 	}
-	code = sgpu_faults_locate(&document->faults, document->text, document->size, &error);
-	if (!code && document->faults.out_of_memory) {
+	code = sgpu_diagnostics_locate(&document->diagnostics, document->text, document->size, &error);
+	if (!code && document->diagnostics.out_of_memory) {
 		code = sgpu_fail_nomem(&error);
 	}
 	if (code) {
 		return cli_error(&error);
 	}
-	if (!document->faults.count) {
+	if (!document->diagnostics.count) {
 		return 0;
 	}
 	sgpu_manifest_free(&document->manifest);
-	report_faults(document, options & DOCUMENT_FAULTS_ARE_RESULT ? stdout : stderr);
+	report_diagnostics(document, options & DOCUMENT_RECORDS_ARE_RESULT ? stdout : stderr);
 	return 1;
 }
 
@@ -84,7 +84,7 @@ int document_check(const char *text, size_t size, const char *name, unsigned opt
 void document_free(struct document *document)
 {
 	sgpu_manifest_free(&document->manifest);
-	sgpu_faults_clear(&document->faults);
+	sgpu_diagnostics_clear(&document->diagnostics);
 	free(document->text);
 	document->text = NULL;
 }

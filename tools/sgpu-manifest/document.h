@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A manifest from a file, checked, with its faults reported; and writing text to where -o says.
+ * A manifest from a file, checked, with its diagnostics reported; and writing text to where -o says.
  */
 #ifndef SGPU_MANIFEST_DOCUMENT_H
 #define SGPU_MANIFEST_DOCUMENT_H
@@ -17,16 +17,16 @@ struct document {
 	const char *name; /* what messages call it */
 	char *text;
 	size_t size;
-	struct sgpu_manifest *manifest; /* NULL when it has faults */
-	struct sgpu_faults faults;
+	struct sgpu_manifest *manifest; /* NULL when it has errors */
+	struct sgpu_diagnostics diagnostics;
 };
 
-/* Beside enum sgpu_manifest_options: with --json the records of faults are the result, for standard output. Elsewhere
- * they are messages like any other. */
-enum { DOCUMENT_FAULTS_ARE_RESULT = 1 << 16 };
+/* Beside enum sgpu_manifest_options: with --json the records of diagnostics are the result, for standard output.
+ * Elsewhere they are messages like any other. */
+enum { DOCUMENT_RECORDS_ARE_RESULT = 1 << 16 };
 
-/* Reads and checks with these options; prints every fault. Returns an exit status. path NULL is standard input. The
- * document is to be freed in any case. */
+/* Reads and checks with these options; prints every diagnostic. Returns an exit status. path NULL is standard input.
+ * The document is to be freed in any case. */
 int document_load(const char *path, unsigned options, struct document *document);
 /* The same from text in memory, which stays the caller's. */
 int document_check(const char *text, size_t size, const char *name, unsigned options, struct document *document);

@@ -5,7 +5,7 @@
 #include "verbs.h"
 
 static const struct cli_verb verbs[] = {
-	{ "check", "[MANIFEST...]", "report every fault of manifests", check_options, verb_check },
+	{ "check", "[MANIFEST...]", "report every error of manifests", check_options, verb_check },
 	{ "show", "[MANIFEST]", "show segments, operations and the graph", show_options, verb_show },
 	{ "canon", "[MANIFEST]", "write the canonical form", canon_options, verb_canon },
 	{ "hash", "[MANIFEST...]", "print the SHA-256 of the canonical form", hash_options, verb_hash },

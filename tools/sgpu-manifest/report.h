@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Printing faults and tables.
+ * Printing diagnostics and tables.
  */
 #ifndef SGPU_MANIFEST_REPORT_H
 #define SGPU_MANIFEST_REPORT_H
@@ -9,7 +9,7 @@
 
 #include "document.h"
 
-/* One line a fault on standard error, hints below it; with --json one record a line to `records`. */
-void report_faults(const struct document *document, FILE *records);
+/* One line a diagnostic on standard error, hints below it; with --json one record a line to `records`. */
+void report_diagnostics(const struct document *document, FILE *records);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-manifest check: every fault of each manifest.
+ * sgpu-manifest check: every diagnostic of each manifest.
  */
 #include "cli.h"
 #include "document.h"
@@ -34,7 +34,7 @@ static int check_one(const char *path, unsigned options)
 	status = document_load(path, options, &document);
 	status = status ? status : compare_modules(options);
 	if (!status) {
-		cli_detail("%s: no faults: %d segments, %d operations", document.name,
+		cli_detail("%s: no diagnostics: %d segments, %d operations", document.name,
 			   document.manifest->segment_count, document.manifest->operation_count);
 	}
 	return status;
@@ -42,5 +42,5 @@ static int check_one(const char *path, unsigned options)
 
 int verb_check(int argc, char **argv)
 {
-	return document_each(argc, argv, SGPU_MANIFEST_UNHASHED | DOCUMENT_FAULTS_ARE_RESULT, check_one);
+	return document_each(argc, argv, SGPU_MANIFEST_UNHASHED | DOCUMENT_RECORDS_ARE_RESULT, check_one);
 }

@@ -22,7 +22,7 @@ const struct cli_option pack_options[] = {
 	CLI_COMMON, OPTION_OUTPUT(struct request), OPTION_OUTSIDE(struct request), CLI_END
 };
 
-/* Finds the payload of each input. Each fault is printed; the status is that of the first. */
+/* Finds the payload of each input. Each diagnostic is printed; the status is that of the first. */
 static int find_payloads(const struct sgpu_manifest *manifest, struct payload_folder *folder, struct sgpu_batch *batch)
 {
 	int status = 0, next = 0;

@@ -182,7 +182,7 @@ static int make_shards(struct splitter *splitter)
 	return status;
 }
 
-/* A shard with a fault would be a fault of this program, but none is written before all are known to be good. */
+/* A shard with an error would be an error of this program, but none is written before all are known to be good. */
 static int check_shards(const struct splitter *splitter)
 {
 	json_t *shard;

@@ -24,19 +24,19 @@ struct planned {
 static int read_plan(int fd, const char *name, struct planned *p, struct sgpu_error *error)
 {
 	struct sgpu_tar_reader *tar = NULL;
-	struct sgpu_faults faults = { 0 };
+	struct sgpu_diagnostics diagnostics = { 0 };
 	int rc = sgpu_tar_open(fd, name, &tar, error);
 
 	rc = rc ? rc : sgpu_batch_read_head(tar, false, &p->batch, error);
 	if (rc == SGPU_OK) {
 		rc = sgpu_ops_load_manifest(p->batch->manifest_text, p->batch->manifest_size, "manifest.json",
-					    &p->manifest, &faults, error);
+					    &p->manifest, &diagnostics, error);
 	}
 	if (rc == SGPU_OK) {
 		sgpu_plan_sizes(p->manifest, p->batch);
 		rc = sgpu_plan_create(p->manifest, &p->plan, error);
 	}
-	sgpu_faults_clear(&faults);
+	sgpu_diagnostics_clear(&diagnostics);
 	sgpu_tar_close(&tar);
 	return rc;
 }

@@ -205,7 +205,7 @@ int opening_choose(struct opening *opening, struct sgpu_error *error)
 {
 	const struct sgpu_batch *response = opening->response;
 	struct sgpu_manifest *manifest = NULL;
-	struct sgpu_faults faults = { 0 };
+	struct sgpu_diagnostics diagnostics = { 0 };
 	opening->targets = calloc((size_t)response->segment_count + 1, sizeof(*opening->targets));
 	if (!opening->targets) {
 		return sgpu_fail_nomem(error);
@@ -218,7 +218,7 @@ int opening_choose(struct opening *opening, struct sgpu_error *error)
 		return code;
 	}
 	raise_limits(opening);
-	code = sgpu_manifest_parse(response->manifest_text, response->manifest_size, &manifest, &faults, error);
+	code = sgpu_manifest_parse(response->manifest_text, response->manifest_size, &manifest, &diagnostics, error);
 	code = code ? code : take_paths(opening, manifest, error);
 	for (int i = 0; !code && i < response->segment_count; i++) {
 		if (opening->targets[i].path) {
@@ -226,6 +226,6 @@ int opening_choose(struct opening *opening, struct sgpu_error *error)
 		}
 	}
 	sgpu_manifest_free(&manifest);
-	sgpu_faults_clear(&faults);
+	sgpu_diagnostics_clear(&diagnostics);
 	return code;
 }

@@ -72,12 +72,13 @@ static int inspect_archive(const struct task *task, int in, struct sgpu_error *e
 	struct sgpu_tar_reader *reader = NULL;
 	struct sgpu_batch *batch = NULL;
 	struct sgpu_manifest *manifest = NULL;
-	struct sgpu_faults faults = { 0 };
+	struct sgpu_diagnostics diagnostics = { 0 };
 	int segment = 0;
 	int code = sgpu_tar_open_block(in, task->in_name, task->first, &reader, error);
 	code = code ? code : sgpu_batch_read_any(reader, &batch, error);
 	if (!code) {
-		code = sgpu_manifest_parse(batch->manifest_text, batch->manifest_size, &manifest, &faults, error);
+		code = sgpu_manifest_parse(batch->manifest_text, batch->manifest_size, &manifest, &diagnostics,
+					   error);
 	}
 	while (!code && segment >= 0) {
 		code = sgpu_batch_next_payload(reader, batch, &segment, error);
@@ -89,7 +90,7 @@ static int inspect_archive(const struct task *task, int in, struct sgpu_error *e
 	}
 	code = code ? code : show(&inspected, error);
 	sgpu_manifest_free(&manifest);
-	sgpu_faults_clear(&faults);
+	sgpu_diagnostics_clear(&diagnostics);
 	sgpu_batch_free(&batch);
 	sgpu_tar_close(&reader);
 	return code;

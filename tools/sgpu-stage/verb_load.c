@@ -79,19 +79,19 @@ static int check_payloads(const struct task *task, struct sgpu_error *error)
 
 static int read_head(struct load *load, int in, struct sgpu_error *error)
 {
-	struct sgpu_faults faults = { 0 };
+	struct sgpu_diagnostics diagnostics = { 0 };
 	int code = sgpu_tar_open(in, load->in_name, &load->reader, error);
 
 	code = code ? code : sgpu_batch_read_head(load->reader, false, &load->batch, error);
 	if (code == SGPU_OK) {
 		code = sgpu_manifest_parse(load->batch->manifest_text, load->batch->manifest_size, &load->manifest,
-					   &faults, error);
+					   &diagnostics, error);
 	}
-	if (code == SGPU_OK && faults.count > 0) {
+	if (code == SGPU_OK && diagnostics.count > 0) {
 		code = sgpu_fail(error, SGPU_EINVALID, "'%s': the manifest is at fault: %s: %s", load->in_name,
-				 faults.list[0].pointer, faults.list[0].text);
+				 diagnostics.list[0].pointer, diagnostics.list[0].text);
 	}
-	sgpu_faults_clear(&faults);
+	sgpu_diagnostics_clear(&diagnostics);
 	return code;
 }
 

@@ -19,8 +19,8 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 	uint64_t count = input->shape[input->rank - 1];
 
 	if (count == 0 || count > INT32_MAX) {
-		sgpu_op_fault(report, "input", NULL, "has %llu elements on its last axis, must have 1 to %d",
-			      (unsigned long long)count, INT32_MAX);
+		sgpu_op_diagnose(report, "input", NULL, "has %llu elements on its last axis, must have 1 to %d",
+				 (unsigned long long)count, INT32_MAX);
 		return;
 	}
 	call->type[OUTPUT] = sgpu_ops_type(SGPU_I32, input->rank - 1, input->shape);

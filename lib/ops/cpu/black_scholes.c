@@ -34,7 +34,7 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 	sgpu_ops_same_type(call, report, PRICE, STRIKE);
 	sgpu_ops_same_type(call, report, PRICE, YEARS);
 	if (!call->present[CALL] && !call->present[PUT]) {
-		sgpu_op_fault(report, NULL, NULL, "one of 'output_call' and 'output_put' must be given");
+		sgpu_op_diagnose(report, NULL, NULL, "one of 'output_call' and 'output_put' must be given");
 	}
 	call->type[CALL] = call->type[PRICE];
 	call->type[PUT] = call->type[PRICE];

@@ -60,19 +60,21 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 	uint64_t shape[4] = { input->shape[0], weights->shape[0], extent(call, 2), extent(call, 3) };
 
 	if (input->shape[1] != weights->shape[1]) {
-		sgpu_op_fault(report, "weights", NULL, "has %llu channels, but 'input' has %llu",
-			      (unsigned long long)weights->shape[1], (unsigned long long)input->shape[1]);
+		sgpu_op_diagnose(report, "weights", NULL, "has %llu channels, but 'input' has %llu",
+				 (unsigned long long)weights->shape[1], (unsigned long long)input->shape[1]);
 	}
 	if (shape[2] == 0 || shape[3] == 0) {
-		sgpu_op_fault(report, "weights", NULL, "a kernel of %llu x %llu does not fit into the padded image",
-			      (unsigned long long)weights->shape[2], (unsigned long long)weights->shape[3]);
+		sgpu_op_diagnose(report, "weights", NULL,
+				 "a kernel of %llu x %llu does not fit into the padded image",
+				 (unsigned long long)weights->shape[2], (unsigned long long)weights->shape[3]);
 	}
 	if (call->present[BIAS] && call->type[BIAS].dtype == SGPU_NONE) {
 		call->type[BIAS] = sgpu_ops_type(SGPU_F32, 1, &weights->shape[0]);
 	}
 	if (call->present[BIAS] && call->type[BIAS].shape[0] != weights->shape[0]) {
-		sgpu_op_fault(report, "bias", NULL, "has %llu elements, but 'weights' has %llu output channels",
-			      (unsigned long long)call->type[BIAS].shape[0], (unsigned long long)weights->shape[0]);
+		sgpu_op_diagnose(report, "bias", NULL, "has %llu elements, but 'weights' has %llu output channels",
+				 (unsigned long long)call->type[BIAS].shape[0],
+				 (unsigned long long)weights->shape[0]);
 	}
 	call->type[OUTPUT] = sgpu_ops_type(SGPU_F32, 4, shape);
 }

@@ -38,8 +38,9 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 		return;
 	}
 	if (inner != input->shape[1]) {
-		sgpu_op_fault(report, "weights", NULL, "takes items of %llu elements, but 'input' has items of %llu",
-			      (unsigned long long)inner, (unsigned long long)input->shape[1]);
+		sgpu_op_diagnose(report, "weights", NULL,
+				 "takes items of %llu elements, but 'input' has items of %llu",
+				 (unsigned long long)inner, (unsigned long long)input->shape[1]);
 		return;
 	}
 	if (call->present[BIAS] && call->type[BIAS].dtype == SGPU_NONE) {
@@ -49,8 +50,8 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 		return;
 	}
 	if (call->present[BIAS] && call->type[BIAS].shape[0] != width) {
-		sgpu_op_fault(report, "bias", NULL, "has %llu elements, but the output has %llu columns",
-			      (unsigned long long)call->type[BIAS].shape[0], (unsigned long long)width);
+		sgpu_op_diagnose(report, "bias", NULL, "has %llu elements, but the output has %llu columns",
+				 (unsigned long long)call->type[BIAS].shape[0], (unsigned long long)width);
 		return;
 	}
 	call->type[OUTPUT] = sgpu_ops_type(input->dtype, 2, (const uint64_t[]){ input->shape[0], width });

@@ -32,12 +32,12 @@ static bool infer_batch(struct sgpu_op_call *call, struct sgpu_op_report *report
 	const struct sgpu_type *a = &call->type[A], *b = &call->type[B];
 
 	if (a->rank != b->rank) {
-		sgpu_op_fault(report, "b", NULL, "has rank %d, but 'a' has rank %d", b->rank, a->rank);
+		sgpu_op_diagnose(report, "b", NULL, "has rank %d, but 'a' has rank %d", b->rank, a->rank);
 		return false;
 	}
 	if (a->rank == 3 && a->shape[0] != b->shape[0]) {
-		sgpu_op_fault(report, "b", NULL, "holds %llu matrices, but 'a' holds %llu",
-			      (unsigned long long)b->shape[0], (unsigned long long)a->shape[0]);
+		sgpu_op_diagnose(report, "b", NULL, "holds %llu matrices, but 'a' holds %llu",
+				 (unsigned long long)b->shape[0], (unsigned long long)a->shape[0]);
 		return false;
 	}
 	return true;
@@ -55,9 +55,9 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 		return;
 	}
 	if (inner_a != inner_b) {
-		sgpu_op_fault(report, "b", NULL, "has %llu rows%s, but 'a' has %llu columns%s",
-			      (unsigned long long)inner_b, down_b == b->rank - 1 ? " when transposed" : "",
-			      (unsigned long long)inner_a, down_a == a->rank - 1 ? " when transposed" : "");
+		sgpu_op_diagnose(report, "b", NULL, "has %llu rows%s, but 'a' has %llu columns%s",
+				 (unsigned long long)inner_b, down_b == b->rank - 1 ? " when transposed" : "",
+				 (unsigned long long)inner_a, down_a == a->rank - 1 ? " when transposed" : "");
 		return;
 	}
 	output.shape[a->rank - 2] = a->shape[down_a];
@@ -69,7 +69,7 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 	if (call->present[C]) {
 		sgpu_ops_same_type(call, report, OUTPUT, C);
 	} else if (call->param[BETA].given && call->param[BETA].number != 0) {
-		sgpu_op_fault(report, NULL, "beta", "needs the argument 'c'");
+		sgpu_op_diagnose(report, NULL, "beta", "needs the argument 'c'");
 	}
 }
 

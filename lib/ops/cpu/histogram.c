@@ -42,12 +42,12 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 	uint64_t bins = (uint64_t)call->param[BINS].number, count = sgpu_ops_count(&call->type[INPUT]);
 
 	if (!(call->param[MIN].number < call->param[MAX].number)) {
-		sgpu_op_fault(report, NULL, "max", "%g is not above 'min', %g", call->param[MAX].number,
-			      call->param[MIN].number);
+		sgpu_op_diagnose(report, NULL, "max", "%g is not above 'min', %g", call->param[MAX].number,
+				 call->param[MIN].number);
 	}
 	if (count > INT32_MAX) {
-		sgpu_op_fault(report, "input", NULL, "has %llu elements, but counts are i32",
-			      (unsigned long long)count);
+		sgpu_op_diagnose(report, "input", NULL, "has %llu elements, but counts are i32",
+				 (unsigned long long)count);
 	}
 	call->type[OUTPUT] = sgpu_ops_type(SGPU_I32, 1, &bins);
 }

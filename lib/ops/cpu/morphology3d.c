@@ -35,8 +35,8 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 	uint64_t count = sgpu_ops_count(&call->type[INPUT]);
 
 	if (count >= UINT32_MAX) {
-		sgpu_op_fault(report, "input", NULL, "has %llu voxels; the limit is %lu", (unsigned long long)count,
-			      (unsigned long)UINT32_MAX - 1);
+		sgpu_op_diagnose(report, "input", NULL, "has %llu voxels; the limit is %lu",
+				 (unsigned long long)count, (unsigned long)UINT32_MAX - 1);
 	}
 	call->type[OUTPUT] = call->type[INPUT];
 }

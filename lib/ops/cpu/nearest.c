@@ -44,22 +44,22 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 	uint64_t k = (uint64_t)call->param[K].number, shape[2] = { a[0], k };
 
 	if (a[1] != b[1]) {
-		sgpu_op_fault(report, "b", NULL, "has rows of %llu, but 'a' has rows of %llu",
-			      (unsigned long long)b[1], (unsigned long long)a[1]);
+		sgpu_op_diagnose(report, "b", NULL, "has rows of %llu, but 'a' has rows of %llu",
+				 (unsigned long long)b[1], (unsigned long long)a[1]);
 	}
 	if (b[0] > INT32_MAX) {
-		sgpu_op_fault(report, "b", NULL, "has %llu rows, but indexes are i32", (unsigned long long)b[0]);
+		sgpu_op_diagnose(report, "b", NULL, "has %llu rows, but indexes are i32", (unsigned long long)b[0]);
 	}
 	if (k > b[0]) {
-		sgpu_op_fault(report, NULL, "k", "%llu neighbours, but 'b' has %llu rows", (unsigned long long)k,
-			      (unsigned long long)b[0]);
+		sgpu_op_diagnose(report, NULL, "k", "%llu neighbours, but 'b' has %llu rows", (unsigned long long)k,
+				 (unsigned long long)b[0]);
 	}
 	if (call->present[LABELS] && call->type[LABELS].dtype != SGPU_NONE && labels[0] != b[0]) {
-		sgpu_op_fault(report, "labels", NULL, "has %llu elements, but 'b' has %llu rows",
-			      (unsigned long long)labels[0], (unsigned long long)b[0]);
+		sgpu_op_diagnose(report, "labels", NULL, "has %llu elements, but 'b' has %llu rows",
+				 (unsigned long long)labels[0], (unsigned long long)b[0]);
 	}
 	if (call->present[LABELS] && call->type[LABELS].dtype == SGPU_NONE) {
-		sgpu_op_fault(report, "labels", NULL, "needs an element type, i32 or u8");
+		sgpu_op_diagnose(report, "labels", NULL, "needs an element type, i32 or u8");
 	}
 	call->type[OUTPUT] = sgpu_ops_type(SGPU_I32, call->present[LABELS] ? 1 : 2, shape);
 }

@@ -51,7 +51,7 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 	uint64_t shape[SGPU_RANK_MAX] = { 1 };
 
 	if (axis >= type->rank) {
-		sgpu_op_fault(report, NULL, "axis", "%d is not below the rank of 'input', %d", axis, type->rank);
+		sgpu_op_diagnose(report, NULL, "axis", "%d is not below the rank of 'input', %d", axis, type->rank);
 		return;
 	}
 	for (int i = 0; axis >= 0 && i < type->rank; i++) {
@@ -61,7 +61,7 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 	}
 	call->type[OUTPUT] = sgpu_ops_type(result_dtype(type->dtype, operation), rank ? rank : 1, shape);
 	if (view(call).length == 0 && operation != SUM) {
-		sgpu_op_fault(report, "input", NULL, "holds nothing to take the %s of", operations[operation]);
+		sgpu_op_diagnose(report, "input", NULL, "holds nothing to take the %s of", operations[operation]);
 	}
 }
 

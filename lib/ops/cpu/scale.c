@@ -30,12 +30,13 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 	if (call->present[CALIBRATION] && calibration->dtype == SGPU_NONE) {
 		*calibration = sgpu_ops_type(SGPU_F32, 1, (const uint64_t[]){ 2 });
 	} else if (call->present[CALIBRATION] && calibration->shape[0] != 2) {
-		sgpu_op_fault(report, "calibration", NULL, "has %llu elements, must have 2: gain and bias",
-			      (unsigned long long)calibration->shape[0]);
+		sgpu_op_diagnose(report, "calibration", NULL, "has %llu elements, must have 2: gain and bias",
+				 (unsigned long long)calibration->shape[0]);
 	}
 	for (int i = GAIN; i <= BIAS && call->present[CALIBRATION]; i++) {
 		if (call->param[i].given) {
-			sgpu_op_fault(report, NULL, params[i].name, "the argument 'calibration' gives this already");
+			sgpu_op_diagnose(report, NULL, params[i].name,
+					 "the argument 'calibration' gives this already");
 		}
 	}
 	call->type[OUTPUT] = call->type[INPUT];

@@ -39,16 +39,16 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 	uint64_t count = sgpu_ops_count(&call->type[INPUT]);
 
 	if (call->param[LOW].given && call->param[HIGH].given && call->param[LOW].number > call->param[HIGH].number) {
-		sgpu_op_fault(report, NULL, "low", "%g is above 'high', %g", call->param[LOW].number,
-			      call->param[HIGH].number);
+		sgpu_op_diagnose(report, NULL, "low", "%g is above 'high', %g", call->param[LOW].number,
+				 call->param[HIGH].number);
 	}
 	if (!is_indices(call)) {
 		call->type[OUTPUT] = sgpu_ops_type(SGPU_U8, call->type[INPUT].rank, call->type[INPUT].shape);
 		return;
 	}
 	if (count > INT32_MAX) {
-		sgpu_op_fault(report, "input", NULL, "has %llu elements, but indexes are i32",
-			      (unsigned long long)count);
+		sgpu_op_diagnose(report, "input", NULL, "has %llu elements, but indexes are i32",
+				 (unsigned long long)count);
 		return;
 	}
 	call->type[OUTPUT] = sgpu_ops_type(SGPU_I32, 1, &count);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Faults of the check, with their places as JSON pointers.
+ * Diagnostics of the check, with their places as JSON pointers.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -33,40 +33,40 @@ static char *pointer_make(const char *list, int index, const char *member, const
 }
 
 __attribute__((format(printf, 4, 0)))
-static void fault_add(struct sgpu_ops_checker *checker, char *pointer, const char *hint, const char *format,
-		      va_list list)
+static void diagnostic_add(struct sgpu_ops_checker *checker, char *pointer, const char *hint, const char *format,
+			   va_list list)
 {
 	char text[SGPU_ERROR_TEXT_MAX];
 
 	checker->failed = true;
-	if (checker->faults) {
+	if (checker->diagnostics) {
 		vsnprintf(text, sizeof(text), format, list);
 		if (pointer) {
-			sgpu_fault_add(checker->faults, pointer, hint, "%s", text);
+			sgpu_diagnostic_add(checker->diagnostics, pointer, hint, "%s", text);
 		} else {
-			checker->faults->out_of_memory = true;
+			checker->diagnostics->out_of_memory = true;
 		}
 	}
 	free(pointer);
 }
 
-void sgpu_ops_fault(struct sgpu_ops_checker *checker, const char *member, const char *name, const char *hint,
-		    const char *format, ...)
+void sgpu_ops_report(struct sgpu_ops_checker *checker, const char *member, const char *name, const char *hint,
+		     const char *format, ...)
 {
 	va_list list;
 
 	va_start(list, format);
-	fault_add(checker, pointer_make("operations", checker->index, member, name), hint, format, list);
+	diagnostic_add(checker, pointer_make("operations", checker->index, member, name), hint, format, list);
 	va_end(list);
 }
 
-void sgpu_ops_segment_fault(struct sgpu_ops_checker *checker, int segment, const char *member, const char *hint,
-			    const char *format, ...)
+void sgpu_ops_segment_report(struct sgpu_ops_checker *checker, int segment, const char *member, const char *hint,
+			     const char *format, ...)
 {
 	va_list list;
 
 	va_start(list, format);
-	fault_add(checker, pointer_make("segments", segment, member, NULL), hint, format, list);
+	diagnostic_add(checker, pointer_make("segments", segment, member, NULL), hint, format, list);
 	va_end(list);
 }
 
