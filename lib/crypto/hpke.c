@@ -213,10 +213,7 @@ int sgpu_hpke_open_at(const uint8_t private_key[32], const uint8_t enc[32], cons
 		code = sgpu_fail(error, SGPU_EAUTH, "the HPKE message of %zu bytes is shorter than its tag", size);
 	}
 	if (!code) {
-		code = sgpu_x25519_public(private_key, public_key, error);
-	}
-	if (!code) {
-		code = sgpu_x25519(private_key, enc, dh, error);
+		code = sgpu_x25519_both(private_key, enc, public_key, dh, error);
 	}
 	if (!code) {
 		code = kem_secret(dh, enc, public_key, shared, error);

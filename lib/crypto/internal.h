@@ -37,6 +37,9 @@ SGPU_MUST_CHECK int sgpu_x25519_check(const uint8_t public_key[32], struct sgpu_
 /* The shared secret. SGPU_EAUTH when it is all zero (a peer of low order), which RFC 9180 wants refused. */
 SGPU_MUST_CHECK int sgpu_x25519(const uint8_t private_key[32], const uint8_t peer[32], uint8_t shared[32],
 				struct sgpu_error *error);
+/* The same, and the public half of the private key, which libcrypto derives in any case. */
+SGPU_MUST_CHECK int sgpu_x25519_both(const uint8_t private_key[32], const uint8_t peer[32], uint8_t public_key[32],
+				     uint8_t shared[32], struct sgpu_error *error);
 
 /* ---- ecdsa.c: r || s, each big-endian of `half` bytes, at most 48 ---- */
 /* From the DER of libcrypto. */

@@ -40,14 +40,23 @@ int sgpu_x25519_check(const uint8_t public_key[32], struct sgpu_error *error)
 
 int sgpu_x25519(const uint8_t private_key[32], const uint8_t peer[32], uint8_t shared[32], struct sgpu_error *error)
 {
+	uint8_t public_key[32];
+
+	return sgpu_x25519_both(private_key, peer, public_key, shared, error);
+}
+
+int sgpu_x25519_both(const uint8_t private_key[32], const uint8_t peer[32], uint8_t public_key[32], uint8_t shared[32],
+		     struct sgpu_error *error)
+{
 	static const uint8_t zero[32];
 	EVP_PKEY *mine = EVP_PKEY_new_raw_private_key_ex(NULL, "X25519", NULL, private_key, 32);
 	EVP_PKEY *theirs = EVP_PKEY_new_raw_public_key_ex(NULL, "X25519", NULL, peer, 32);
 	EVP_PKEY_CTX *context = mine && theirs ? EVP_PKEY_CTX_new_from_pkey(NULL, mine, NULL) : NULL;
-	size_t size = 32;
+	size_t size = 32, public_size = 32;
 	int code = SGPU_ESYSTEM;
 
-	if (!context || EVP_PKEY_derive_init(context) != 1 || EVP_PKEY_derive_set_peer(context, theirs) != 1) {
+	if (!context || EVP_PKEY_get_raw_public_key(mine, public_key, &public_size) != 1 ||
+	    EVP_PKEY_derive_init(context) != 1 || EVP_PKEY_derive_set_peer(context, theirs) != 1) {
 		code = sgpu_crypto_fail(error, "X25519");
 		goto out;
 	}
