@@ -442,6 +442,27 @@ landlock() {
 	done
 }
 
+@test "code in a worker opens its directories, and nothing else of its user" {
+	requires cc
+	landlock
+	local name
+	small_job
+	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk >sealed
+	ln owner.jwk link.jwk
+	mkdir spool results
+	# shellcheck disable=SC2016
+	seq -f 'spool/b%.0f' 500 | xargs sh -c 'tee "$@" <sealed >/dev/null' sh
+	worker() {
+		TRY=40 LD_PRELOAD=$BATS_FILE_TMPDIR/inside.so sgpu-run worker -q --device cpu -k owner.jwk -o results spool
+	}
+	for name in spool results spool/done; do
+		OPENED=$name run -9 worker
+	done
+	for name in owner.jwk link.jwk sealed "$PWD" spool/../sealed; do
+		OPENED=$name run -8 worker
+	done
+}
+
 # The folder of regions is opened by its name each time: another one in its place is not the one that was allowed.
 @test "a waiting runner opens no folder but those that it had at its start" {
 	landlock
