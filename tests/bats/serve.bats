@@ -143,6 +143,29 @@ hold() {
 	assert_contains "$(cat log)" "manifest 'small-job'"
 }
 
+@test "SIGUSR1 tells how far a run is that the server has" {
+	start_server -k runner.jwk
+	hold
+	kill -USR1 "$HELD"
+	wait_for grep -q "0 operations done, 0 failed" held.log
+	cat batch.tar >&7
+	exec 7>&-
+	ends_with 0 "$HELD"
+}
+
+@test "status is a table, or one object, and says when there is no server" {
+	requires jq
+	run --separate-stderr -3 sgpu-run status
+	assert_contains "$stderr" "there is no server at '$SOCKET'"
+	start_server -k runner.jwk --ahead 2
+	sgpu-run -o response batch.tar
+	run -4 sgpu-run -o refused packed
+	wait_for in_flight 0
+	run -0 jq -e '.status | .pid == '"$SERVER"' and .tenants[0].done == 1 and .tenants[0].failed == 1 and
+		.tenants[0].waiting == 0 and ([.workers[] | select(.state == "serving")] | length) == 1' \
+		<(sgpu-run status --json)
+}
+
 @test "an option about the runner runs the batch in the process itself, and --socket contradicts it" {
 	# A default that is not there is no error; a place that was named is.
 	run --separate-stderr -4 sgpu-run -o response batch.tar

@@ -208,9 +208,18 @@ static void hear_client(struct work *work)
 }
 
 /* ---- the loop ---- */
+/* Clients hear of it at once, however long the device takes to let go. */
 static void cancel_all(void)
 {
+	struct sgpu_error error = { 0 };
+
+	sgpu_fail(&error, SGPU_ESYSTEM, "the run was stopped: the server has ended");
 	for (unsigned i = 0; i < t.count; i++) {
+		if (t.work[i]->connection >= 0) {
+			wire_refuse(t.work[i]->connection, &error);
+			close(t.work[i]->connection);
+			t.work[i]->connection = -1;
+		}
 		sgpu_run_cancel(t.work[i]->run);
 	}
 }
@@ -233,7 +242,7 @@ static void hear_supervisor(void)
 	} else if (rc == SGPU_OK && kind == WIRE_DRAIN &&
 		   wire_receive(SERVE_CONTROL_FD, kind, &drain, sizeof(drain), NULL, 0, NULL) == SGPU_OK) {
 		t.draining = true;
-	} else {
+	} else if (!t.left) {
 		t.draining = t.left = true;
 		cancel_all();
 	}

@@ -87,6 +87,11 @@ bool service_is_there(const struct service_path *path)
 
 int service_connect(const struct service_path *path, int *fd, struct sgpu_error *error)
 {
+	*fd = -1;
+	if (!path->text[0]) {
+		sgpu_fail(error, SGPU_EUNAVAILABLE, "neither SGPU_SOCKET nor XDG_RUNTIME_DIR says where a server is");
+		return sgpu_hint(error, "name its socket with --socket");
+	}
 	*fd = connect_to(path->text);
 	if (*fd >= 0) {
 		return SGPU_OK;

@@ -263,9 +263,7 @@ static void take_signal(struct supervisor *s, int fd)
 			break;
 		case SIGHUP:
 			if (!s->stopping) {
-				s->reloading = true;
-				s->start_ns = 0;
-				cli_note("keys and owners are read again by new workers");
+				workers_reload(s);
 			}
 			break;
 		default:

@@ -36,7 +36,8 @@ struct supervisor {
 	struct caller callers[SUPERVISOR_CALLERS_MAX];
 	uint64_t started_ns;
 	unsigned generation;     /* of those that get new work */
-	bool reloading;          /* workers of generation + 1 are on their way */
+	unsigned newest;         /* of those that start; another one while keys are read again */
+	unsigned last;           /* that ever was */
 	bool served;             /* a worker was ready once */
 	bool stopping;
 	uint64_t stop_ns;        /* when what still runs is given up */
@@ -51,6 +52,8 @@ struct supervisor {
 void workers_keep(struct supervisor *supervisor);
 /* One that is ready and nobody's, or NULL. */
 struct process *workers_find_spare(struct supervisor *supervisor);
+/* Starts some that read the keys again, and take over once one of them is ready. */
+void workers_reload(struct supervisor *supervisor);
 /* It gets no new work, and ends. */
 void workers_dismiss(struct supervisor *supervisor, struct process *process);
 /* It has sent something, or its end of the connection has closed. */

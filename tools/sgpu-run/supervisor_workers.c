@@ -13,7 +13,13 @@
 #include "wire.h"
 
 #define START_PAUSE_NS UINT64_C(100000000)
+#define SHORT_LIFE_NS UINT64_C(1000000000) /* one that ends sooner is not replaced at once */
 enum { START_PAUSES_MAX = 8 };
+
+static bool is_reloading(const struct supervisor *s)
+{
+	return s->newest != s->generation;
+}
 
 void workers_dismiss(struct supervisor *s, struct process *process)
 {
@@ -57,7 +63,7 @@ struct census {
 
 static struct census count_processes(const struct supervisor *s)
 {
-	const unsigned wanted = s->generation + s->reloading;
+	const unsigned wanted = s->newest;
 	struct census c = { 0 };
 
 	for (int i = 0; i < SERVE_WORKERS_MAX; i++) {
@@ -85,7 +91,7 @@ static void start_worker(struct supervisor *s)
 		s->start_ns = sgpu_now_ns() + START_PAUSE_NS;
 		return;
 	}
-	p->generation = s->generation + s->reloading;
+	p->generation = s->newest;
 }
 
 /* As many spare ones as the options say, and one for each caller that waits, within the limit. While keys are read anew,
@@ -102,9 +108,9 @@ void workers_keep(struct supervisor *s)
 		waiting += s->callers[i].fd >= 0 && s->callers[i].waits;
 	}
 	wanted = waiting ? s->server->ahead + 1 : s->server->ahead;
-	wanted = wanted ? wanted : s->reloading || !s->served;
+	wanted = wanted ? wanted : is_reloading(s) || !s->served;
 	for (unsigned coming = c.coming + c.spare; coming < wanted; coming++) {
-		if (all >= s->server->workers + (s->reloading && coming == 0) || all >= SERVE_WORKERS_MAX) {
+		if (all >= s->server->workers + (is_reloading(s) && coming == 0) || all >= SERVE_WORKERS_MAX) {
 			struct process *idle = waiting && c.leaving == 0 ? find_idle(s) : NULL;
 
 			if (idle) {
@@ -117,16 +123,36 @@ void workers_keep(struct supervisor *s)
 	}
 }
 
-static void finish_reload(struct supervisor *s)
+/* All but those of one generation, however far they are. */
+static void dismiss_others(struct supervisor *s, unsigned generation)
 {
-	s->generation++;
-	s->reloading = false;
-	cli_note("new workers serve; those with the keys from before end when their work has");
 	for (int i = 0; i < SERVE_WORKERS_MAX; i++) {
-		if (s->processes[i].pid && s->processes[i].generation != s->generation) {
+		if (s->processes[i].pid && s->processes[i].generation != generation) {
 			workers_dismiss(s, &s->processes[i]);
 		}
 	}
+}
+
+void workers_reload(struct supervisor *s)
+{
+	dismiss_others(s, s->generation); /* of a reload that is still under way */
+	s->newest = ++s->last;
+	s->start_ns = 0;
+	cli_note("keys and owners are read again by new workers");
+}
+
+static void finish_reload(struct supervisor *s)
+{
+	s->generation = s->newest;
+	dismiss_others(s, s->generation);
+	cli_note("new workers serve; those with the keys from before end when their work has");
+}
+
+static void give_up_reload(struct supervisor *s)
+{
+	s->newest = s->generation;
+	dismiss_others(s, s->generation);
+	cli_warning("no worker starts with the new keys: those from before go on");
 }
 
 /* A worker says that it can take work, or nothing more for ever. */
@@ -151,7 +177,7 @@ void workers_hear(struct supervisor *s, struct process *p)
 		service_notify("READY=1");
 		cli_note("serving at '%s'", s->socket->path[0] ? s->socket->path : "the service manager's socket");
 	}
-	if (s->reloading && p->generation == s->generation + 1) {
+	if (is_reloading(s) && p->generation == s->newest) {
 		finish_reload(s);
 	}
 }
@@ -182,7 +208,7 @@ static void bury(struct supervisor *s, struct process *p, int status)
 		tenant->failed += atomic_load(&p->counters->failed) + process_in_flight(p);
 		tenant->process = tenant->process == p ? NULL : tenant->process;
 	}
-	if (!p->ready && !s->stopping) {
+	if (!p->draining && !s->stopping && (!p->ready || sgpu_now_ns() - p->started_ns < SHORT_LIFE_NS)) {
 		const unsigned pauses = s->failures < START_PAUSES_MAX ? s->failures : START_PAUSES_MAX;
 
 		s->failures++;
@@ -191,9 +217,8 @@ static void bury(struct supervisor *s, struct process *p, int status)
 			/* It has said why. */
 			s->status = WIFEXITED(status) && WEXITSTATUS(status) ? WEXITSTATUS(status) :
 				    sgpu_exit_status(SGPU_ESYSTEM);
-		} else if (s->reloading && p->generation == s->generation + 1) {
-			s->reloading = false;
-			cli_warning("no worker starts with the new keys: those from before go on");
+		} else if (is_reloading(s) && p->generation == s->newest) {
+			give_up_reload(s);
 		}
 	}
 	process_bury(p);

@@ -64,7 +64,10 @@ static const char *number_text(const json_t *object, const char *name, char text
 {
 	const json_t *value = json_object_get(object, name);
 
-	snprintf(text, CELL_MAX, json_is_integer(value) ? "%" JSON_INTEGER_FORMAT : "", json_integer_value(value));
+	text[0] = '\0';
+	if (json_is_integer(value)) {
+		snprintf(text, CELL_MAX, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+	}
 	return text;
 }
 
