@@ -30,10 +30,11 @@ teardown() {
 
 # start_server OPTION...: $SERVER, which takes work, and says things in `log`.
 start_server() {
+	rm -f log # of a server before
 	sgpu-run serve "$@" 2>log 3>&- 7>&- &
 	SERVER=$!
 	SERVERS+=("$SERVER")
-	wait_for grep -q 'serving at' log
+	wait_for grep -qs 'serving at' log
 }
 
 client() {
@@ -371,6 +372,16 @@ hold() {
 	assert_contains "$stderr" "did not arrive before the deadline"
 	assert_no_file late
 	assert_no_file held.response
+}
+
+@test "a client that hangs up ends its run, though its batch could still come" {
+	requires python3
+	start_server -k runner.jwk
+	client leave 30 >left 3>&- &
+	SERVERS+=($!)
+	wait_for grep -q left left
+	wait_for in_flight 0
+	kill -0 "${SERVERS[-1]}"
 }
 
 # ---- what dies, and what stops ----

@@ -119,6 +119,16 @@ def hold(path, count, seconds):
     time.sleep(seconds)
 
 
+def leave(path, seconds):
+    """Hangs up, and keeps the pipe open that its batch would come by."""
+    r, w = os.pipe()
+    s = submit(path, r, place())
+    receive(s)
+    s.close()
+    print("left", flush=True)
+    time.sleep(seconds)
+
+
 def drained(path):
     """A pipe that somebody else reads from, too, so that what was there is gone, and whose flags are changed."""
     r, w = os.pipe()
@@ -190,5 +200,6 @@ def hang_up(path, batch, count):
 
 path, what, rest = sys.argv[1], sys.argv[2], sys.argv[3:]
 {"garbage": garbage, "descriptors": descriptors, "hold": lambda p, n, t: hold(p, int(n), float(t)), "drained": drained,
+ "leave": lambda p, t: leave(p, float(t)),
  "shrinking": lambda p, b, n: shrinking(p, b, int(n)), "many": lambda p, b, n: many(p, b, int(n)),
  "hang-up": lambda p, b, n: hang_up(p, b, int(n))}[what](path, *rest)
