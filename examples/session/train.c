@@ -7,6 +7,7 @@
  * Softmax regression: P = softmax(X W); W = W - rate X' (P - Y). That is one job of the session, run once for each step.
  */
 #include <math.h>
+#include <stdbool.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -103,8 +104,9 @@ int main(int argc, char **argv)
 	struct sgpu_remote_config config = { .in = -1 };
 	struct sgpu_remote *session = NULL;
 	struct sgpu_key owner = { 0 };
-	struct sgpu_error error = { .text = "no worker, or no data" };
+	struct sgpu_error error = { .text = "no worker, or not the data that it should have" };
 	pid_t worker = -1;
+	bool known = true;
 	int rc = -1;
 
 	signal(SIGPIPE, SIG_IGN); /* a worker that has gone is an error */
@@ -116,9 +118,10 @@ int main(int argc, char **argv)
 			x[i][k] = picture[i][k] / 255.0f;
 		}
 		minus_y[i][label[i] % CLASSES] = -1;
+		known = known && label[i] < CLASSES;
 	}
 	config.owner = &owner;
-	if (worker > 0 && sgpu_key_generate(SGPU_KEY_X25519, &owner, &error) == 0 &&
+	if (worker > 0 && known && sgpu_key_generate(SGPU_KEY_X25519, &owner, &error) == 0 &&
 	    sgpu_remote_open(&config, &session, &error) == 0) {
 		rc = train(session, &error);
 	}
