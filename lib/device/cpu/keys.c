@@ -26,11 +26,10 @@ static int key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *k
 	struct sgpu_device_key *new = calloc(1, sizeof(*new));
 	int code;
 
-	(void)stream;
 	if (!new) {
 		return sgpu_fail_nomem(error);
 	}
-	new->object.backend = &sgpu_device_cpu;
+	new->object.backend = stream->object.backend;
 	new->keys = *keys;
 	code = sgpu_aead_create(NULL, keys->key, &new->model, error);
 	if (code != SGPU_OK) {
