@@ -377,7 +377,7 @@ hold() {
 @test "a client that hangs up ends its run, though its batch could still come" {
 	requires python3
 	start_server -k runner.jwk
-	client leave 30 >left 3>&- &
+	python3 "$BATS_TEST_DIRNAME/serve_client.py" "$SOCKET" leave 600 >left 3>&- &
 	SERVERS+=($!)
 	wait_for grep -q left left
 	wait_for in_flight 0
