@@ -121,7 +121,10 @@ can_mount() {
 wait_for() {
 	local end=$((SECONDS + 120))
 	until "$@"; do
-		[ "$SECONDS" -lt "$end" ] || return 1
+		if [ "$SECONDS" -ge "$end" ]; then
+			echo "still not: $*" >&2
+			return 1
+		fi
 		sleep 0.05
 	done
 }
