@@ -55,7 +55,7 @@ void sgpu_spin_time_adapt(struct sgpu_spin_time *time, uint64_t waited_ns, bool 
 #if defined(__x86_64__)
 #include <cpuid.h>
 
-static bool has_waitpkg(void)
+bool sgpu_spins_in_umwait(void)
 {
 	static atomic_int known; /* 0: not asked yet, 1: no, 2: yes */
 	unsigned a, b, c, d;
@@ -87,7 +87,7 @@ static void wait_for_line(const _Atomic uint32_t *word, uint32_t seen)
 	}
 }
 #else
-static bool has_waitpkg(void)
+bool sgpu_spins_in_umwait(void)
 {
 	return false;
 }
@@ -104,7 +104,7 @@ static bool spin(const _Atomic uint32_t *word, uint32_t seen, uint64_t ns)
 {
 	uint64_t end;
 
-	if (ns <= SPIN_LEAST_NS || !has_waitpkg()) {
+	if (ns <= SPIN_LEAST_NS || !sgpu_spins_in_umwait()) {
 		return sgpu_spin(word, seen, ns);
 	}
 	end = sgpu_now_ns() + ns;

@@ -120,8 +120,8 @@ static int check_room(struct sgpu_ring_worker *worker, struct sgpu_error *error)
 	return rc;
 }
 
-/* Takes one submission, if there is one. */
-static int take(struct sgpu_ring_worker *worker, struct sgpu_error *error)
+/* Takes one submission, if there is one. *costly: it took more than a moment. */
+static int take(struct sgpu_ring_worker *worker, bool *costly, struct sgpu_error *error)
 {
 	uint64_t words[SGPU_DESCRIPTOR_WORDS];
 	struct sgpu_ring_descriptor descriptor;
@@ -139,6 +139,7 @@ static int take(struct sgpu_ring_worker *worker, struct sgpu_error *error)
 		return rc;
 	}
 	descriptor.client = worker->config.client;
+	*costly = descriptor.opcode == SGPU_RING_CANCEL; /* a pass over all that is outstanding */
 	return sgpu_schedule_add(worker->schedule, &descriptor, error);
 }
 
@@ -146,19 +147,20 @@ int sgpu_ring_next(struct sgpu_ring_worker *worker, struct sgpu_ring_operation *
 		   enum sgpu_ring_event *event, struct sgpu_error *error)
 {
 	struct sgpu_error found;
+	bool costly = false;
 	int rc = sgpu_ring_fault_check(&worker->fault, error);
 
 	*event = SGPU_RING_IDLE;
 	if (rc < 0) {
 		return rc;
 	}
-	for (int i = 0; i < TAKES; i++) {
+	for (int i = 0; i < TAKES && !costly; i++) {
 		rc = sgpu_schedule_next(worker->schedule, operation, event, &found);
 		if (rc == SGPU_OK && *event != SGPU_RING_IDLE) {
 			return SGPU_OK;
 		}
 		if (rc == SGPU_OK) {
-			rc = take(worker, &found);
+			rc = take(worker, &costly, &found);
 		}
 		if (rc == SGPU_ERETRY) {
 			return SGPU_OK;

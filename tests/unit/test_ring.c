@@ -191,6 +191,64 @@ UNIT_TEST(one_call_of_next_does_a_bounded_amount_of_work)
 		reaped++;
 	}
 	CHECK(reaped == 1024);
+	/* A cancellation looks at all that is outstanding: one is enough for a call. */
+	for (uint64_t i = 0; i < 3; i++) {
+		CHECK(sgpu_ring_cancel(r.client, 1, i, &ring_error) == SGPU_OK);
+	}
+	for (uint64_t i = 0; i < 3; i++) {
+		CHECK(ring_next(&r, &operation) == SGPU_RING_BUSY);
+		CHECK(ring_reap(&r).cookie == i && ring_reap(&r).cookie == UINT64_MAX);
+	}
+	ring_close(&r);
+}
+
+UNIT_TEST(a_submission_is_cancelled_by_its_id)
+{
+	const struct sgpu_ring_descriptor held = { .opcode = OP_ANY, .flags = SGPU_RING_FENCE, .cookie = 2 };
+	struct sgpu_ring_result result;
+	uint32_t ticket;
+	uint64_t id;
+
+	REQUIRE(ring_open(&r, 4, 8, false, false));
+	CHECK(ring_submit(&r, OP_ANY, 1) == SGPU_OK);
+	CHECK(sgpu_ring_submit(r.client, &held, &id, &ring_error) == SGPU_OK);
+	CHECK(ring_next(&r, &operation) == SGPU_RING_START);
+	ticket = operation.ticket;
+	CHECK(sgpu_ring_cancel(r.client, id, 3, &ring_error) == SGPU_OK);
+	CHECK(ring_next(&r, &operation) == SGPU_RING_BUSY);
+	result = ring_reap(&r);
+	CHECK(result.cookie == 2 && result.status == SGPU_ECANCELED);
+	result = ring_reap(&r);
+	CHECK(result.cookie == 3 && result.status == SGPU_OK && result.value == 1);
+	CHECK(sgpu_ring_finish(r.worker, ticket, SGPU_OK, 0, &ring_error) == SGPU_OK);
+	CHECK(ring_reap(&r).cookie == 1 && ring_next(&r, &operation) == SGPU_RING_IDLE);
+	ring_close(&r);
+}
+
+UNIT_TEST(a_batch_crosses_the_ring_as_one_submission)
+{
+	const struct sgpu_ring_descriptor batch = { .opcode = SGPU_RING_BATCH, .cookie = 9, .handle = 5, .offset = 64,
+						    .length = 3 * 64 };
+	const struct sgpu_ring_descriptor elsewhere = { .opcode = SGPU_RING_BATCH, .cookie = 10, .handle = 5,
+							.offset = sizeof(r.area), .length = 64 };
+	struct sgpu_ring_result result;
+
+	REQUIRE(ring_open(&r, 4, 8, false, false));
+	for (uint64_t i = 0; i < 3; i++) {
+		r.area[1 + i] = (struct sgpu_ring_descriptor){ .opcode = OP_ANY, .argument = i };
+	}
+	CHECK(sgpu_ring_submit(r.client, &batch, NULL, &ring_error) == SGPU_OK);
+	CHECK(sgpu_ring_submit(r.client, &elsewhere, NULL, &ring_error) == SGPU_OK);
+	for (uint64_t i = 0; i < 3; i++) {
+		CHECK(ring_next(&r, &operation) == SGPU_RING_START);
+		CHECK(operation.descriptor.argument == i && operation.descriptor.client == RING_CLIENT_ID);
+		CHECK(sgpu_ring_finish(r.worker, operation.ticket, SGPU_OK, 0, &ring_error) == SGPU_OK);
+	}
+	CHECK(ring_next(&r, &operation) == SGPU_RING_IDLE);
+	result = ring_reap(&r);
+	CHECK(result.cookie == 9 && result.status == SGPU_OK && result.value == 3);
+	result = ring_reap(&r);
+	CHECK(result.cookie == 10 && result.status == SGPU_EPOLICY && result.value == 0);
 	ring_close(&r);
 }
 
@@ -293,6 +351,8 @@ int main(void)
 	UNIT_RUN(what_the_ring_would_refuse_is_not_submitted);
 	UNIT_RUN(every_store_is_tried_and_one_that_is_not_there_refused);
 	UNIT_RUN(one_call_of_next_does_a_bounded_amount_of_work);
+	UNIT_RUN(a_submission_is_cancelled_by_its_id);
+	UNIT_RUN(a_batch_crosses_the_ring_as_one_submission);
 	UNIT_RUN(many_threads_share_a_client_and_a_futex);
 	UNIT_RUN(many_threads_share_a_client_and_a_doorbell);
 	return unit_done();

@@ -104,7 +104,7 @@ UNIT_TEST(a_descriptor_that_may_not_be_faults_the_ring_for_good)
 		CHECK(sgpu_ring_finish(r.worker, operation.ticket, SGPU_OK, 0, &ring_error) ==
 		      SGPU_EINVALID);
 		CHECK(strstr(ring_error.text, bad[i].text) && worker_next() == SGPU_EINVALID);
-		CHECK(sgpu_ring_worker_wait(r.worker, 0, &ring_error) == SGPU_EINVALID);
+		CHECK(sgpu_ring_worker_wait(r.worker, 1, &ring_error) == SGPU_EINVALID);
 		CHECK(ring_reap(&r).cookie == UINT64_MAX);
 		ring_close(&r);
 	}
@@ -196,7 +196,7 @@ UNIT_TEST(a_completion_must_answer_an_open_submission_once)
 							  .generation = bad[i].generation });
 		CHECK(client_reap() == SGPU_EINVALID);
 		CHECK(ring_submit(&r, SGPU_RING_NOP, 0) == SGPU_EINVALID);
-		CHECK(sgpu_ring_client_wait(r.client, 0, &ring_error) == SGPU_EINVALID);
+		CHECK(sgpu_ring_client_wait(r.client, 1, &ring_error) == SGPU_EINVALID);
 		ring_close(&r);
 	}
 	/* Once is fine, twice is not. */
