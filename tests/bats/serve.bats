@@ -94,13 +94,41 @@ hold() {
 	# shellcheck disable=SC2002 # a pipe is the point
 	cat batch.tar | sgpu-run - | cat >piped
 	sgpu-seal seal -k owner.jwk -r runner.pub.jwk packed | sgpu-run -o direct
-	for file in response redirected piped direct; do
+	: >appended
+	sgpu-run batch.tar >>appended
+	for file in response redirected piped direct appended; do
 		sgpu-seal open -k owner.jwk -C "out.$file" "$file"
 		assert_same "out.$file/out.f32" expected.f32
 		assert_same "out.$file/bias.copy.f32" bias.f32
 	done
 	run -0 status tenants
-	[ "$(awk '{ print $4 }' <<<"$output")" -eq 4 ]
+	[ "$(awk '{ print $4 }' <<<"$output")" -eq 5 ]
+}
+
+@test "what a server does not take as a descriptor goes through the client, as files of an overlay" {
+	requires mount
+	mkdir lower upper work merged
+	cp batch.tar lower/
+	start_server -k runner.jwk
+	# shellcheck disable=SC2016 # for the other shell
+	run unshare --mount bash -ec 'mount -t overlay -o lowerdir=lower,upperdir=upper,workdir=work none merged || exit 77
+		sgpu-run -o merged/response merged/batch.tar'
+	[ "$status" -ne 77 ] || skip "needs an overlay file system"
+	[ "$status" -eq 0 ]
+	sgpu-seal open -k owner.jwk -C out upper/response
+	assert_same out/out.f32 expected.f32
+}
+
+@test "a batch runs once, whichever of the workers takes it" {
+	sgpu-seal keyinfo --owner -o owners owner.jwk
+	start_server -k runner.jwk --owners owners --state "$PWD/state"
+	run -0 sgpu-run -o response batch.tar
+	run -4 sgpu-run -o again batch.tar
+	kill -9 "$(serving_pid)"
+	wait_for grep -q "ended by signal 9" log
+	run --separate-stderr -4 sgpu-run -o again batch.tar
+	assert_contains "$stderr" "taken before"
+	assert_no_file again
 }
 
 @test "errors through the server have the same text and status, and leave no file" {
@@ -306,6 +334,9 @@ hold() {
 	[ "$(status workers | wc -l)" -eq 1 ]
 	kill -9 "${SERVERS[-1]}"
 	wait_for in_flight 0
+	run -0 sgpu-run -o response batch.tar
+	run -0 client crowd 70 64
+	[ "$output" -eq 6 ]
 	run -0 sgpu-run -o response batch.tar
 }
 

@@ -119,6 +119,17 @@ def hold(path, count, seconds):
     time.sleep(seconds)
 
 
+def crowd(path, count, most):
+    """Connections that say nothing: how many were refused because there are too many."""
+    held = [connect(path) for _ in range(count)]
+    refused, end = 0, time.monotonic() + 8
+    while refused < count - most and time.monotonic() < end:
+        for s in select.select(held, [], [], 0.1)[0]:
+            held.remove(s)
+            refused += b"connections that wait" in s.recv(1 << 17)
+    print(refused)
+
+
 def leave(path, seconds):
     """Hangs up, and keeps the pipe open that its batch would come by."""
     r, w = os.pipe()
@@ -200,6 +211,6 @@ def hang_up(path, batch, count):
 
 path, what, rest = sys.argv[1], sys.argv[2], sys.argv[3:]
 {"garbage": garbage, "descriptors": descriptors, "hold": lambda p, n, t: hold(p, int(n), float(t)), "drained": drained,
- "leave": lambda p, t: leave(p, float(t)),
+ "crowd": lambda p, n, m: crowd(p, int(n), int(m)), "leave": lambda p, t: leave(p, float(t)),
  "shrinking": lambda p, b, n: shrinking(p, b, int(n)), "many": lambda p, b, n: many(p, b, int(n)),
  "hang-up": lambda p, b, n: hang_up(p, b, int(n))}[what](path, *rest)
