@@ -17,7 +17,11 @@ setup() {
 }
 
 teardown() {
-	local pid
+	local pid reports=0
+	# What a sanitizer finds in a server is in its log.
+	if grep -hs -A 30 Sanitizer log held.log >&2; then
+		reports=1
+	fi
 	exec 7>&- || true
 	for pid in "${SERVERS[@]}"; do
 		kill -9 "$pid" 2>/dev/null || true
@@ -26,6 +30,7 @@ teardown() {
 	/tmp/sgpu-serve.*) rm -rf "$SHARED" ;;
 	esac
 	sgpu_teardown
+	[ "$reports" -eq 0 ]
 }
 
 # start_server OPTION...: $SERVER, which takes work, and says things in `log`.
