@@ -64,6 +64,8 @@ struct sgpu_runner_config {
 	unsigned jobs;               /* cores that copy for a device with copy engines; 0: sgpu_cpu_count() */
 	uint64_t pinned_max;         /* bytes of pinned memory for the inputs, and for the results, of one batch;
 	                                0: SGPU_RUNNER_PINNED_MAX */
+	bool many_runs;              /* many are under way at a time: where the device itself computes on these cores, what
+	                                waits sleeps at once */
 	bool shared_files;           /* other processes hold the descriptors of submissions, too; see sgpu/transfer.h */
 };
 #define SGPU_RUNNER_PINNED_MAX ((uint64_t)64 << 20)

@@ -20,15 +20,19 @@ int sgpu_run_learn_traits(const struct sgpu_runner_config *config, struct sgpu_r
 			  struct sgpu_error *error)
 {
 	struct sgpu_device_info info;
+	uint64_t spin_ns = SPIN_NS;
 	int rc = sgpu_device_get_info(config->device, &info, error);
 
 	if (rc != SGPU_OK) {
 		return rc;
 	}
+	if (!info.opens_on_device) {
+		spin_ns = config->many_runs ? 0 : SPIN_ON_CPU_NS;
+	}
 	*traits = (struct sgpu_run_traits){
 		.device = config->device, .opens_on_device = info.opens_on_device, .pins = info.pins_host_memory,
 		.pinned_max = config->pinned_max ? config->pinned_max : SGPU_RUNNER_PINNED_MAX, .jobs = config->jobs,
-		.spin_ns = sgpu_cpu_count() < 2 ? 0 : info.opens_on_device ? SPIN_NS : SPIN_ON_CPU_NS,
+		.spin_ns = sgpu_cpu_count() < 2 ? 0 : spin_ns,
 	};
 	return SGPU_OK;
 }

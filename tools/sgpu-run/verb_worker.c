@@ -107,6 +107,7 @@ static int work(struct request *r)
 		goto out;
 	}
 	spool_need(spool, &needs);
+	r->worker.many_runs = true;
 	if (worker_start(&r->worker, &needs, false, &error) != SGPU_OK) {
 		status = cli_error(&error);
 		goto out;

@@ -187,7 +187,7 @@ static int confine(const struct worker *w, struct landlock_needs *needs, bool st
 
 int worker_start(struct worker *w, struct landlock_needs *needs, bool strict, struct sgpu_error *error)
 {
-	struct sgpu_runner_config config = { .shared_files = w->shared_files };
+	struct sgpu_runner_config config = { .shared_files = w->shared_files, .many_runs = w->many_runs };
 	int rc = sgpu_secure_create(w->device, NULL, &w->context, error);
 
 	if (rc == SGPU_EUNAVAILABLE) {

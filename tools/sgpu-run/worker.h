@@ -40,6 +40,7 @@ struct worker {
 	struct sgpu_secure *context;            /* NULL on a device that maps no pages */
 	struct sgpu_runner *runner;
 	bool on_gpu;
+	bool many_runs;                         /* as of struct sgpu_runner_config */
 };
 
 #define WORKER_INIT { .selector = "auto" }
