@@ -2,13 +2,14 @@
  *
  * Preloaded, it makes every file system one where a file always has a name, as on vfat, NFS and most of FUSE. With
  * SGPU_TEST_KILL=1 the process then dies by SIGKILL at its first rename, as one that is killed between two calls would.
- * See outputs.bats.
+ * With SGPU_TEST_REPLACE=1 no rename can refuse to replace, as on NFS. See outputs.bats and spool.bats.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -32,4 +33,13 @@ int renameat(int from_folder, const char *from, int to_folder, const char *to)
 		raise(SIGKILL);
 	}
 	return (int)syscall(SYS_renameat2, from_folder, from, to_folder, to, 0);
+}
+
+int renameat2(int from_folder, const char *from, int to_folder, const char *to, unsigned flags)
+{
+	if ((flags & RENAME_NOREPLACE) && getenv("SGPU_TEST_REPLACE")) {
+		errno = EINVAL;
+		return -1;
+	}
+	return (int)syscall(SYS_renameat2, from_folder, from, to_folder, to, flags);
 }

@@ -417,3 +417,27 @@ all_answered() {
 	[ "$status" -eq 3 ] && assert_contains "$stderr" "Read-only file system"
 	[ "$(ls -A closed)" = "$(printf 'b1\nb2\n')" ]
 }
+
+@test "on a file system as NFS, without nameless files and without renames that refuse to replace, all holds" {
+	requires cc no-sanitizer
+	compile -shared -fPIC -O2 -o named_files.so "$BATS_TEST_DIRNAME/named_files.c"
+	export LD_PRELOAD=$PWD/named_files.so SGPU_TEST_REPLACE=1
+	fill 100
+	cp spool/b1 spool/x
+	echo mine >spool/x.response
+	sgpu-run worker -q -k runner.jwk --device cpu spool 2>messages & local one=$!
+	sgpu-run worker -q -k runner.jwk --device cpu spool 2>messages || [ $? -eq 4 ]
+	wait $one || [ $? -eq 4 ]
+	unset LD_PRELOAD SGPU_TEST_REPLACE
+	[ "$(find spool/done -type f | wc -l)" -eq 100 ]
+	[ "$(find spool -maxdepth 1 -name 'b*.response' | wc -l)" -eq 100 ]
+	[ "$(ls -A spool/.claimed)" = "" ] && [ -f spool/failed/x ] && [ "$(cat spool/x.response)" = mine ]
+	[ -z "$(find spool -maxdepth 1 -name '.sgpu-*')" ]
+	opens spool/b1.response spool/b100.response
+	# A batch with two names, as a kill between link and unlink leaves it, is done once.
+	rm spool/b1.response
+	mkdir -p "spool/.claimed/here.$(cut -c 1-8 /proc/sys/kernel/random/boot_id).7.00000001"
+	ln spool/done/b1 "spool/.claimed/here.$(cut -c 1-8 /proc/sys/kernel/random/boot_id).7.00000001/b1"
+	LD_PRELOAD=$PWD/named_files.so SGPU_TEST_REPLACE=1 run -0 worker -q spool
+	[ -f spool/done/b1 ] && [ ! -e spool/done/b1.1 ]
+}

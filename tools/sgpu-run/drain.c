@@ -25,14 +25,16 @@
 #include "drain_private.h"
 
 enum {
-	UNDER_WAY_MIN = 4, UNDER_WAY_MAX = 64,
+	UNDER_WAY_MIN = 8, UNDER_WAY_MAX = 64, UNDER_WAY_A_JOB = 8,
 	UNCLOSED_MAX = 128,        /* batches that wait for the disk, beyond those under way */
 	DESCRIPTORS = 6,           /* that one of them has open */
 	LOOK_AGAIN_MS = 1000,      /* at a directory in which nothing was left, while batches are under way */
+	NEWS_MS = 2,               /* what has ended is seen after this, if too few have ended to wake anybody */
 	MEMORY_PART = 8,           /* of the device's free memory: what the files of batches under way may come to */
 	BIG_PART = 8,              /* of that: a larger file is big, and one big one is under way at a time */
 };
 static const uint64_t memory_least = 64 << 20;
+static const uint64_t long_ns = 10000000; /* a batch that takes longer is not waited for */
 /* Three times what a GPU takes to give up on a kernel. */
 static const uint64_t stuck_ns = 15000000000;
 
@@ -70,14 +72,17 @@ static bool is_broken(struct drain *drain)
 static void hand_over(struct flight *flight)
 {
 	struct drain *drain = flight->drain;
+	bool enough;
 
 	pthread_mutex_lock(&drain->mutex);
 	flight->ended = true;
 	drain->under_way--;
 	drain_put(&drain->ended, flight);
-	pthread_cond_signal(&drain->filled);
+	enough = ++drain->news == drain->enough;
 	pthread_mutex_unlock(&drain->mutex);
-	drain_wake();
+	if (enough) {
+		drain_wake();
+	}
 }
 
 /* On a thread of the runner. */
@@ -99,13 +104,14 @@ static void start(struct drain *drain, struct flight *flight)
 	flight->next_flying = drain->flying;
 	drain->flying = flight;
 	drain->flights++;
+	flight->begin_ns = sgpu_now_ns();
 	pthread_mutex_lock(&drain->mutex);
 	drain->under_way++;
 	pthread_mutex_unlock(&drain->mutex);
 	drain->bytes += flight->size;
 	drain->big = drain->big || flight->big;
 	drain->alone = flight->alone;
-	submission.options.deadline_ns = drain->timeout_ns ? sgpu_now_ns() + drain->timeout_ns : 0;
+	submission.options.deadline_ns = drain->timeout_ns ? flight->begin_ns + drain->timeout_ns : 0;
 	if (batch->answered || batch->error.code != SGPU_OK) {
 		hand_over(flight);
 	} else if (sgpu_runner_submit(drain->worker->runner, &submission, run_ended, flight, &flight->run, &batch->error) !=
@@ -120,6 +126,7 @@ static void forget_closed(struct drain *drain)
 	struct flight *flight, *next, **link;
 
 	pthread_mutex_lock(&drain->mutex);
+	drain->news = 0;
 	flight = drain_take_all(&drain->closed);
 	pthread_mutex_unlock(&drain->mutex);
 	for (; flight; flight = next) {
@@ -257,23 +264,49 @@ static void look_after_runs(struct drain *drain)
 	}
 }
 
-/* Until something has ended, a signal has come, or it is time to look again. */
+/* Threads are woken for many batches at once: when half of those have ended that are not long under way. The closer gets
+ * what has ended so far. Returns whether so many have ended by now. */
+static bool expect_news(struct drain *drain)
+{
+	const uint64_t now = sgpu_now_ns();
+	unsigned short_ones = 0;
+	bool is_late;
+
+	pthread_mutex_lock(&drain->mutex);
+	for (const struct flight *f = drain->flying; f; f = f->next_flying) {
+		short_ones += !f->ended && now - f->begin_ns < long_ns;
+	}
+	drain->enough = short_ones > 2 ? short_ones / 2 : 1;
+	is_late = drain->news >= drain->enough;
+	if (drain->ended.head) {
+		pthread_cond_signal(&drain->filled);
+	}
+	pthread_mutex_unlock(&drain->mutex);
+	return is_late;
+}
+
+/* Until enough has ended, a signal has come, or it is time to look again: soon after the last news, then less often. */
 static void wait_for_news(struct drain *drain, int signals)
 {
 	struct pollfd fds[2] = { { .fd = wake_fd, .events = POLLIN }, { .fd = signals, .events = POLLIN } };
 	struct signalfd_siginfo signal;
 	uint64_t count;
-	const int ready = poll(fds, 2, LOOK_AGAIN_MS);
+	bool late;
+	int ready;
 
+	late = expect_news(drain);
+	ready = poll(fds, 2, late ? 0 : drain->patience_ms);
 	if (ready > 0 && fds[0].revents) {
 		(void)!read(wake_fd, &count, sizeof(count));
 	}
 	if (ready > 0 && fds[1].revents && read(signals, &signal, sizeof(signal)) == (ssize_t)sizeof(signal)) {
 		print_progress(drain);
 	}
-	if (ready == 0) {
+	if (ready == 0 && drain->patience_ms == LOOK_AGAIN_MS) {
 		drain->dry = false;
 	}
+	drain->patience_ms = ready != 0 || late ? NEWS_MS :
+			     2 * drain->patience_ms < LOOK_AGAIN_MS ? 2 * drain->patience_ms : LOOK_AGAIN_MS;
 	if (drain->worker->on_gpu) {
 		look_after_runs(drain);
 	}
@@ -324,7 +357,7 @@ static void set_limits(struct drain *drain)
 	struct rlimit limit = { .rlim_cur = 1024 };
 
 	(void)getrlimit(RLIMIT_NOFILE, &limit);
-	drain->most = 2 * jobs < UNDER_WAY_MIN ? UNDER_WAY_MIN : 2 * jobs > UNDER_WAY_MAX ? UNDER_WAY_MAX : 2 * jobs;
+	drain->most = UNDER_WAY_A_JOB * jobs < UNDER_WAY_MAX ? UNDER_WAY_A_JOB * jobs : UNDER_WAY_MAX;
 	if (limit.rlim_cur / DESCRIPTORS < drain->most + UNCLOSED_MAX) {
 		drain->most = UNDER_WAY_MIN;
 	}
@@ -347,6 +380,8 @@ int drain(const struct worker *worker, struct spool *spool, uint64_t timeout_ns,
 	d.again.tail = &d.again.head;
 	d.ended.tail = &d.ended.head;
 	d.closed.tail = &d.closed.head;
+	d.enough = 1;
+	d.patience_ms = NEWS_MS;
 	set_limits(&d);
 	sigemptyset(&usr1);
 	sigaddset(&usr1, SIGUSR1);

@@ -15,7 +15,7 @@ struct flight {
 	struct drain *drain;
 	struct spool_batch *batch;
 	struct sgpu_run *run;      /* NULL: nothing is run */
-	uint64_t size;
+	uint64_t size, begin_ns;
 	bool big;
 	bool alone;                /* no other is under way */
 	bool ended;                /* `run` is the closer's; under the mutex */
@@ -39,12 +39,14 @@ struct drain {
 	unsigned flights, most;          /* those under way or not closed; how many may be under way */
 	uint64_t bytes, bytes_most;
 	bool big, alone;                 /* such a one is under way */
+	int patience_ms;
 	bool dry, looked;                /* there was none left; and nothing under way when that was seen */
 	/* under the mutex */
 	pthread_mutex_t mutex;
 	pthread_cond_t filled;
 	struct queue ended, closed;
 	unsigned under_way;
+	unsigned news, enough;           /* how many have ended since the calling thread looked; how many wake it */
 	bool finished;                   /* nothing more will end */
 	bool broken;                     /* the worker cannot go on: `error` */
 	struct sgpu_error error;

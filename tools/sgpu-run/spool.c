@@ -173,6 +173,23 @@ unsigned spool_left_alone(const struct spool *spool)
 }
 
 /* ---- which is next ---- */
+/* EEXIST: one of the same name is under way. Only this thread puts files there, so that two calls do where the file system
+ * has no such rename. */
+static int take_over(const struct spool *spool, int from, const char *name)
+{
+	if (renameat2(from, name, spool->own.directory, name, RENAME_NOREPLACE) == 0) {
+		return 0;
+	}
+	if (errno != EINVAL && errno != ENOSYS) {
+		return -1;
+	}
+	if (faccessat(spool->own.directory, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
+		errno = EEXIST;
+		return -1;
+	}
+	return renameat(from, name, spool->own.directory, name);
+}
+
 /* Claims `name`. *batch stays NULL when somebody else was faster. */
 static int claim(struct spool *spool, int from, const char *name, struct spool_batch **batch, struct sgpu_error *error)
 {
@@ -181,14 +198,12 @@ static int claim(struct spool *spool, int from, const char *name, struct spool_b
 	int rc;
 
 	*batch = NULL;
-	if (faccessat(spool->own.directory, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
-		return SGPU_OK; /* one of the same name is under way: later */
-	}
-	if (renameat(from, name, spool->own.directory, name) != 0) {
+	if (take_over(spool, from, name) != 0) {
 		const int saved = errno;
 
 		spool->misses += saved == ENOENT;
-		if (saved == ENOENT || fstatat(from, name, &status, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(status.st_mode)) {
+		if (saved == ENOENT || saved == EEXIST ||
+		    fstatat(from, name, &status, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(status.st_mode)) {
 			return SGPU_OK;
 		}
 		errno = saved;

@@ -177,7 +177,6 @@ int spool_move_new(int from, const char *name, int to, const char *new_name)
 	    (errno != EEXIST || fstatat(from, name, &here, AT_SYMLINK_NOFOLLOW) != 0 ||
 	     fstatat(to, new_name, &there, AT_SYMLINK_NOFOLLOW) != 0 || here.st_dev != there.st_dev ||
 	     here.st_ino != there.st_ino)) {
-		errno = errno ? errno : EEXIST;
 		return -1;
 	}
 	return unlinkat(from, name, 0);
