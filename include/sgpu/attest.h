@@ -227,10 +227,8 @@ struct sgpu_quote_result {
 SGPU_MUST_CHECK int sgpu_quote_verify(const char *quote, size_t size, const struct sgpu_quote_checks *checks,
 				      struct sgpu_quote_result *result, struct sgpu_error *error);
 void sgpu_quote_result_clear(struct sgpu_quote_result *result);
-/* Give the recipient's public key, and the grant of the channel, from verified claims. Errors: SGPU_EINVALID if
- * there is none. */
+/* Gives the recipient's public key from verified claims. Errors: SGPU_EINVALID if there is none. */
 SGPU_MUST_CHECK int sgpu_quote_recipient(const json_t *claims, struct sgpu_key *key, struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_quote_grant(const json_t *claims, struct sgpu_grant *grant, struct sgpu_error *error);
 
 /* ---- appraisal ---- */
 struct sgpu_policy; /* sgpu-policy(5) */

@@ -20,11 +20,6 @@ extern "C" {
 
 enum { SGPU_KT128_SIZE = 32 }; /* bytes of a digest wherever sgpu stores one */
 
-/* Adds `size` bytes of memory. Errors: SGPU_ENOMEM; SGPU_ECANCELED when the pool was cancelled. After an error, here and
- * below, the state can only be freed. */
-SGPU_MUST_CHECK int sgpu_kt128_update_shared(struct sgpu_kt128 *state, struct sgpu_pool *pool, const void *data,
-					     size_t size, struct sgpu_error *error);
-
 /* A place in a file that is read or written by position, by several threads at once. */
 struct sgpu_file_place {
 	int fd;
@@ -32,8 +27,9 @@ struct sgpu_file_place {
 	uint64_t offset;  /* bytes */
 };
 /* Adds `size` bytes of a file and, unless `copy` is NULL, writes the very bytes that it added to another one. Each worker
- * reads, digests and writes a few leaves at a time, in memory that is not wiped. Errors: those above; SGPU_ESYSTEM, also
- * when the file ends early; SGPU_ECANCELED after sgpu_io_interrupt. */
+ * reads, digests and writes a few leaves at a time, in memory that is not wiped. Errors: SGPU_ENOMEM; SGPU_ESYSTEM, also when the
+ * file ends early; SGPU_ECANCELED when the pool was cancelled or after sgpu_io_interrupt. After one the state can only be
+ * freed. */
 SGPU_MUST_CHECK int sgpu_kt128_update_file(struct sgpu_kt128 *state, struct sgpu_pool *pool,
 					   const struct sgpu_file_place *from, const struct sgpu_file_place *copy,
 					   uint64_t size, struct sgpu_error *error);

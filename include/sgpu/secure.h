@@ -46,8 +46,6 @@ void sgpu_secure_destroy(struct sgpu_secure **context);
 /* The context as a device; belongs to the context: sgpu_device_close on it does nothing. */
 struct sgpu_device *sgpu_secure_device(struct sgpu_secure *context);
 struct sgpu_processor *sgpu_secure_processor(struct sgpu_secure *context);
-/* Of its channel; lives as long as the context. */
-const struct sgpu_grant *sgpu_secure_grant(const struct sgpu_secure *context);
 
 /* Device memory of the context, from pages that it keeps mapped: a call of the driver is made only when those are used up.
  * Every summary is checked: SGPU_EAUTH when the allocator gave pages that are not protected or not what it said. Starts at a

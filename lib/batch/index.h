@@ -20,11 +20,6 @@ enum {
 
 /* The rules that a struct can break: run on everything that is read and on everything that is written. */
 SGPU_MUST_CHECK int sgpu_batch_check(const struct sgpu_batch *batch, struct sgpu_error *error);
-/* One recipient, of any kind. */
-SGPU_MUST_CHECK int sgpu_batch_check_recipients(const json_t *recipients, const char *where,
-						struct sgpu_error *error);
-/* Checks only the form of the array; signature.c verifies signatures. */
-SGPU_MUST_CHECK int sgpu_batch_check_signatures(const json_t *signatures, struct sgpu_error *error);
 /* Sorts the segments by id; *by_id comes from malloc. Errors: SGPU_EINVALID if an id is repeated. */
 SGPU_MUST_CHECK int sgpu_batch_sort(const struct sgpu_batch *batch, int **by_id, struct sgpu_error *error);
 /* Writes the canonical text: the whole; for the MAC without `mac` and the locations; for signatures also without

@@ -190,7 +190,7 @@ static int check_repeated(const json_t *recipients, size_t last, struct sgpu_err
 	return 0;
 }
 
-int sgpu_batch_check_recipients(const json_t *recipients, const char *where, struct sgpu_error *error)
+static int check_recipients(const json_t *recipients, const char *where, struct sgpu_error *error)
 {
 	const size_t count = json_array_size(recipients);
 	if (!json_is_array(recipients) || !count || count > SGPU_RECIPIENTS_MAX) {
@@ -209,7 +209,8 @@ int sgpu_batch_check_recipients(const json_t *recipients, const char *where, str
 	return code;
 }
 
-int sgpu_batch_check_signatures(const json_t *signatures, struct sgpu_error *error)
+/* Only the form of the array; signature.c verifies signatures. */
+static int check_signatures(const json_t *signatures, struct sgpu_error *error)
 {
 	const size_t count = json_array_size(signatures);
 	if (!json_is_array(signatures) || !count || count > SGPU_SIGNATURES_MAX) {
@@ -245,11 +246,11 @@ int sgpu_batch_check(const struct sgpu_batch *batch, struct sgpu_error *error)
 		code = check_segment(batch, &batch->segments[i], error);
 	}
 	if (!code && batch->recipients) {
-		code = sgpu_batch_check_recipients(batch->recipients, batch->response ? "response.json" : "batch.json",
+		code = check_recipients(batch->recipients, batch->response ? "response.json" : "batch.json",
 						   error);
 	}
 	if (!code && batch->signatures) {
-		code = sgpu_batch_check_signatures(batch->signatures, error);
+		code = check_signatures(batch->signatures, error);
 	}
 	if (!code && batch->timings) {
 		code = check_timings(batch->timings, error);

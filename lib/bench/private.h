@@ -36,7 +36,6 @@ void sgpu_bench_give(struct sgpu_bench *bench, const struct sgpu_bench_record *r
 /* A record for an error: waived when something is lacking, else failed. */
 void sgpu_bench_give_error(struct sgpu_bench *bench, const struct sgpu_bench_point *point, const char *variant,
 			   const struct sgpu_error *error);
-bool sgpu_bench_is_waived(int code);
 
 /* Sorts the samples and fills *statistics; n = 0 gives zeros. */
 void sgpu_bench_summarise(double *samples, uint64_t n, struct sgpu_bench_statistics *statistics);

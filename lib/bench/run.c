@@ -26,7 +26,7 @@ const char *sgpu_bench_status_name(enum sgpu_bench_status status)
 	return names[status];
 }
 
-bool sgpu_bench_is_waived(int code)
+static bool is_waived(int code)
 {
 	return code == SGPU_EUNAVAILABLE || code == SGPU_ENOMEM;
 }
@@ -68,7 +68,7 @@ void sgpu_bench_give_error(struct sgpu_bench *bench, const struct sgpu_bench_poi
 
 	bench->state->told = true;
 	sgpu_bench_start_record(bench, point, variant, &record);
-	record.status = sgpu_bench_is_waived(error->code) ? SGPU_BENCH_WAIVED : SGPU_BENCH_FAILED;
+	record.status = is_waived(error->code) ? SGPU_BENCH_WAIVED : SGPU_BENCH_FAILED;
 	snprintf(record.reason, sizeof(record.reason), "%.*s", (int)sizeof(record.reason) - 1,
 		 error->text[0] ? error->text : sgpu_strerror(error->code));
 	sgpu_bench_give(bench, &record);

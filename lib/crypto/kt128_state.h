@@ -30,4 +30,10 @@ size_t sgpu_kt128_room(const struct sgpu_kt128 *state);
 /* The node takes the chaining values of `count` whole leaves. */
 void sgpu_kt128_take(struct sgpu_kt128 *state, const uint8_t *values, uint64_t count);
 
+/* ---- kt128_shared.c ---- */
+/* Adds `size` bytes of memory on the workers of a pool. Errors: SGPU_ENOMEM; SGPU_ECANCELED when the pool was cancelled. After
+ * one the state can only be freed. */
+SGPU_MUST_CHECK int sgpu_kt128_update_shared(struct sgpu_kt128 *state, struct sgpu_pool *pool, const void *data,
+					     size_t size, struct sgpu_error *error);
+
 #endif

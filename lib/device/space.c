@@ -35,7 +35,8 @@ static uint64_t mask(uint32_t first, uint32_t count)
 	return count >= 64 ? UINT64_MAX : (((uint64_t)1 << count) - 1) << (first % 64);
 }
 
-bool sgpu_frames_mapped(const struct sgpu_frames *frames, uint32_t first, uint32_t count)
+/* Whether frames [first, first + count) are in part mapped; `count` is 1 or that of a big page. */
+static bool any_mapped(const struct sgpu_frames *frames, uint32_t first, uint32_t count)
 {
 	uint64_t bits = mask(first, count);
 	uint32_t word = first / 64, end = word + (count + 63) / 64;
@@ -137,7 +138,7 @@ static int take_frames(struct sgpu_frames *frames, const uint32_t *list, size_t 
 		if (list[i] >= frames->count || list[i] % each != 0) {
 			code = sgpu_fail(error, SGPU_EUSAGE, "no page begins at frame %lu of %lu", (unsigned long)list[i],
 					 (unsigned long)frames->count);
-		} else if (sgpu_frames_mapped(frames, list[i], each)) {
+		} else if (any_mapped(frames, list[i], each)) {
 			code = sgpu_fail(error, SGPU_EUSAGE, "frame %lu is mapped already", (unsigned long)list[i]);
 		} else {
 			mark(frames, list[i], each, true);

@@ -61,8 +61,6 @@ void sgpu_space_leave(struct sgpu_frames *frames, struct sgpu_space_table *table
 /* The first run of mapped bytes at or after *at; false when there is none. */
 bool sgpu_space_next_run(const struct sgpu_frames *frames, const struct sgpu_space_table *table, uint64_t *at,
 			 uint64_t *size);
-/* Whether frames [first, first + count) are in part mapped; `count` is 1 or that of a big page. */
-bool sgpu_frames_mapped(const struct sgpu_frames *frames, uint32_t first, uint32_t count);
 
 /* The place of an address in the device's memory, and how many of the `most` bytes from there on lie in frames that
  * follow one another. False: it is not mapped in any space. Takes the lock. */

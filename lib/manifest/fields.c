@@ -85,7 +85,8 @@ const char *sgpu_reader_hint(const char *name, const char *const *names, char hi
 	return sgpu_reader_hint_text(sgpu_nearest_name(name, names), hint);
 }
 
-const char *sgpu_reader_nearest_key(struct sgpu_reader *reader, const char *name, json_t *keys)
+/* The nearest of the keys of an object, or NULL. */
+static const char *nearest_key(struct sgpu_reader *reader, const char *name, json_t *keys)
 {
 	const char *key, *nearest = NULL;
 	unsigned best = sgpu_name_limit(name) + 1;
@@ -316,7 +317,7 @@ int sgpu_reader_reference(struct sgpu_reader *reader, const char *where, const c
 	if (!id || index >= 0) {
 		return index;
 	}
-	nearest = sgpu_reader_nearest_key(reader, id, ids);
+	nearest = nearest_key(reader, id, ids);
 	if (nearest && ids == reader->manifest->segment_ids) {
 		reader->unsure[sgpu_ids_index(ids, nearest)] |= SGPU_UNSURE_USE;
 	}
@@ -358,8 +359,8 @@ void sgpu_reader_dependencies(struct sgpu_reader *reader, const char *where, jso
 		    sgpu_ids_index(manifest->operation_ids, id) >= 0) {
 			continue;
 		}
-		near = sgpu_reader_nearest_key(reader, id, manifest->operation_ids);
-		near = near ? near : sgpu_reader_nearest_key(reader, id, manifest->segment_ids);
+		near = nearest_key(reader, id, manifest->operation_ids);
+		near = near ? near : nearest_key(reader, id, manifest->segment_ids);
 		sgpu_reader_report(reader, place, field, sgpu_reader_hint_text(near, hint),
 				   "%s is neither a segment nor an operation of this manifest",
 				   sgpu_reader_value(item, text));

@@ -14,9 +14,6 @@
 static const char prefix[] = "module:";
 enum { PREFIX = sizeof(prefix) - 1 };
 
-const char *const sgpu_module_fields[SGPU_MODULE_FIELDS + 1] = { "grid", "block", "shared_bytes", "module_digest",
-							       NULL };
-
 bool sgpu_reader_names_module(const char *kernel)
 {
 	return strncmp(kernel, prefix, PREFIX) == 0;

@@ -57,8 +57,6 @@ void sgpu_reader_place(const char *where, const char *field, char place[SGPU_WHE
 /* "did you mean 'x'?", or NULL when there is no name or no space for it. */
 const char *sgpu_reader_hint_text(const char *nearest, char hint[SGPU_HINT_MAX]);
 const char *sgpu_reader_hint(const char *name, const char *const *names, char hint[SGPU_HINT_MAX]);
-/* The nearest of the keys of an object, or NULL. */
-const char *sgpu_reader_nearest_key(struct sgpu_reader *reader, const char *name, json_t *keys);
 /* A number with as many digits as tell it from its neighbours: 0.58. */
 enum { SGPU_NUMBER_TEXT_MAX = 32 };
 const char *sgpu_reader_number(double number, char text[SGPU_NUMBER_TEXT_MAX]);
@@ -98,19 +96,16 @@ bool sgpu_reader_names_module(const char *kernel);
 /* "module:SEGMENT:FUNCTION" and what belongs to it; the arguments have been read. */
 enum { SGPU_MODULE_GRID, SGPU_MODULE_BLOCK, SGPU_MODULE_SHARED, SGPU_MODULE_DIGEST,
        SGPU_MODULE_FIELDS };
-extern const char *const sgpu_module_fields[SGPU_MODULE_FIELDS + 1];
 void sgpu_reader_module(struct sgpu_reader *reader, const char *where, json_t *const values[SGPU_MODULE_FIELDS],
 			json_t *params, struct sgpu_operation *operation);
 /* After all segments: what holds a module. */
 void sgpu_reader_module_segment(struct sgpu_reader *reader, int index);
-void sgpu_reader_type(struct sgpu_reader *reader, const char *where, json_t *value, struct sgpu_segment *segment);
 void sgpu_reader_location(struct sgpu_reader *reader, const char *where, const char *field, json_t *value,
 			  struct sgpu_segment *segment);
 /* After all segments: outputs that would be in each other's way below one directory. */
 void sgpu_reader_outputs(struct sgpu_reader *reader);
 void sgpu_reader_variable(struct sgpu_reader *reader, const char *where, enum sgpu_dma_var which, json_t *value,
 			  struct sgpu_segment *segment);
-extern const char *const sgpu_dma_var_fields[SGPU_DMA_VARS + 1];
 /* Writers, readers and what follows from them. */
 void sgpu_reader_graph(struct sgpu_reader *reader);
 /* Edges, before, order. */

@@ -85,7 +85,7 @@ static bool read_shape(struct sgpu_reader *reader, const char *where, const json
 	return good;
 }
 
-void sgpu_reader_type(struct sgpu_reader *reader, const char *where, json_t *value, struct sgpu_segment *segment)
+static void read_type(struct sgpu_reader *reader, const char *where, json_t *value, struct sgpu_segment *segment)
 {
 	static const char *const names[] = { "dtype", "shape", "offset", NULL };
 	struct sgpu_type type = { .dtype = SGPU_NONE };
@@ -227,7 +227,7 @@ static void read_segment(struct sgpu_reader *reader, int index, json_t *entry)
 							   manifest->operation_ids, "an operation");
 	}
 	segment->type_given = values[TYPE];
-	sgpu_reader_type(reader, where, values[TYPE], segment);
+	read_type(reader, where, values[TYPE], segment);
 	sgpu_reader_dependencies(reader, where, values[DEPENDENCIES]);
 	check_direction(reader, index, where, values);
 	check_operation(reader, index, where);

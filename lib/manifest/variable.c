@@ -8,7 +8,7 @@
 
 #include "manifest/reader.h"
 
-const char *const sgpu_dma_var_fields[SGPU_DMA_VARS + 1] = {
+static const char *const fields[SGPU_DMA_VARS + 1] = {
 	"client_dma_input_pinned_host_ptr_var", "client_dma_input_device_ptr_var",
 	"client_dma_output_pinned_host_ptr_var", "client_dma_output_buffer_size_var", NULL
 };
@@ -51,7 +51,7 @@ static bool has_meaning(const char *name)
 void sgpu_reader_variable(struct sgpu_reader *reader, const char *where, enum sgpu_dma_var which, json_t *value,
 			  struct sgpu_segment *segment)
 {
-	const char *field = sgpu_dma_var_fields[which];
+	const char *field = fields[which];
 	const char *name = sgpu_reader_string(reader, where, field, value);
 	char text[SGPU_VALUE_TEXT_MAX];
 	const json_t *other;

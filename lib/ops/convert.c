@@ -22,8 +22,7 @@ SGPU_INLINE double round_within(double value, double low, double high)
 #define STORE_I32(value) ((int32_t)round_within((double)(value), INT32_MIN, INT32_MAX))
 #define STORE_U8(value) ((uint8_t)(int32_t)round_within((double)(value), 0, UINT8_MAX))
 #define STORE_I16(value) ((int16_t)(int32_t)round_within((double)(value), INT16_MIN, INT16_MAX))
-#define STORE_F16_F32(value) sgpu_half_from_float(value)
-#define STORE_F16_F64(value) sgpu_half_from_double(value)
+#define STORE_F16(value) sgpu_half_from_double(value)
 
 #define CONVERSION(name, from_type, to_type, expression)                                                     \
 	SGPU_CLONES_ATTR static void name(const from_type *from, uint64_t count, to_type *to)                \
@@ -34,49 +33,15 @@ SGPU_INLINE double round_within(double value, double low, double high)
 	}
 
 CONVERSION(f32_from_f64, double, float, STORE_F32)
-CONVERSION(f32_from_i32, int32_t, float, STORE_F32)
-CONVERSION(f32_from_u8, uint8_t, float, STORE_F32)
-CONVERSION(f32_from_i16, int16_t, float, STORE_F32)
-CONVERSION(f32_from_f16, uint16_t, float, sgpu_half_to_float)
 CONVERSION(f64_from_f32, float, double, STORE_F64)
 CONVERSION(f64_from_i32, int32_t, double, STORE_F64)
 CONVERSION(f64_from_u8, uint8_t, double, STORE_F64)
 CONVERSION(f64_from_i16, int16_t, double, STORE_F64)
 CONVERSION(f64_from_f16, uint16_t, double, sgpu_half_to_float)
-CONVERSION(i32_from_f32, float, int32_t, STORE_I32)
-CONVERSION(u8_from_f32, float, uint8_t, STORE_U8)
-CONVERSION(i16_from_f32, float, int16_t, STORE_I16)
-CONVERSION(f16_from_f32, float, uint16_t, STORE_F16_F32)
 CONVERSION(i32_from_f64, double, int32_t, STORE_I32)
 CONVERSION(u8_from_f64, double, uint8_t, STORE_U8)
 CONVERSION(i16_from_f64, double, int16_t, STORE_I16)
-CONVERSION(f16_from_f64, double, uint16_t, STORE_F16_F64)
-
-void sgpu_ops_load_f32(enum sgpu_dtype dtype, const void *data, uint64_t begin, uint64_t count, float *to)
-{
-	switch (dtype) {
-	case SGPU_F32:
-		memcpy(to, (const float *)data + begin, count * sizeof(*to));
-		break;
-	case SGPU_F64:
-		f32_from_f64((const double *)data + begin, count, to);
-		break;
-	case SGPU_I32:
-		f32_from_i32((const int32_t *)data + begin, count, to);
-		break;
-	case SGPU_U8:
-		f32_from_u8((const uint8_t *)data + begin, count, to);
-		break;
-	case SGPU_I16:
-		f32_from_i16((const int16_t *)data + begin, count, to);
-		break;
-	case SGPU_F16:
-		f32_from_f16((const uint16_t *)data + begin, count, to);
-		break;
-	default:
-		break;
-	}
-}
+CONVERSION(f16_from_f64, double, uint16_t, STORE_F16)
 
 void sgpu_ops_load_f64(enum sgpu_dtype dtype, const void *data, uint64_t begin, uint64_t count, double *to)
 {
@@ -98,32 +63,6 @@ void sgpu_ops_load_f64(enum sgpu_dtype dtype, const void *data, uint64_t begin, 
 		break;
 	case SGPU_F16:
 		f64_from_f16((const uint16_t *)data + begin, count, to);
-		break;
-	default:
-		break;
-	}
-}
-
-void sgpu_ops_store_f32(enum sgpu_dtype dtype, void *data, uint64_t begin, uint64_t count, const float *from)
-{
-	switch (dtype) {
-	case SGPU_F32:
-		memcpy((float *)data + begin, from, count * sizeof(*from));
-		break;
-	case SGPU_F64:
-		f64_from_f32(from, count, (double *)data + begin);
-		break;
-	case SGPU_I32:
-		i32_from_f32(from, count, (int32_t *)data + begin);
-		break;
-	case SGPU_U8:
-		u8_from_f32(from, count, (uint8_t *)data + begin);
-		break;
-	case SGPU_I16:
-		i16_from_f32(from, count, (int16_t *)data + begin);
-		break;
-	case SGPU_F16:
-		f16_from_f32(from, count, (uint16_t *)data + begin);
 		break;
 	default:
 		break;

@@ -63,11 +63,8 @@ SGPU_INLINE uint64_t sgpu_ops_parts(uint64_t width)
 }
 
 /* ---- conversions of `count` elements that start at element `begin` of data of a type ----
- * Loading as f64 is exact for every type, as f32 for all but f64 and i32, where it rounds to nearest. Storing
- * rounds to nearest, ties to even, once; integers saturate, and NaN becomes 0. */
-void sgpu_ops_load_f32(enum sgpu_dtype dtype, const void *data, uint64_t begin, uint64_t count, float *to);
+ * Loading is exact for every type. Storing rounds to nearest, ties to even, once; integers saturate, and NaN becomes 0. */
 void sgpu_ops_load_f64(enum sgpu_dtype dtype, const void *data, uint64_t begin, uint64_t count, double *to);
-void sgpu_ops_store_f32(enum sgpu_dtype dtype, void *data, uint64_t begin, uint64_t count, const float *from);
 void sgpu_ops_store_f64(enum sgpu_dtype dtype, void *data, uint64_t begin, uint64_t count, const double *from);
 
 /* ---- matrix product: c = alpha op(a) op(b) + beta c ----

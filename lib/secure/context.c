@@ -288,11 +288,6 @@ struct sgpu_processor *sgpu_secure_processor(struct sgpu_secure *context)
 	return context->ground ? context->ground->processor : NULL;
 }
 
-const struct sgpu_grant *sgpu_secure_grant(const struct sgpu_secure *context)
-{
-	return &context->grant;
-}
-
 void sgpu_secure_get_stats(struct sgpu_secure *context, struct sgpu_secure_stats *stats)
 {
 	*stats = (struct sgpu_secure_stats){

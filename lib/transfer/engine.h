@@ -312,11 +312,6 @@ int sgpu_chunk_move_write(struct sgpu_chunk_move *move, struct sgpu_error *error
 /* Enqueues the digest of the whole segment. */
 void sgpu_chunk_move_digest(struct sgpu_chunk_move *move);
 
-/* ---- sources.c ---- */
-/* Whether registering memory costs less than copying it on `cores` into pinned memory. huge: 2 MiB
- * pages. */
-bool sgpu_transfer_register_pays(uint64_t size, unsigned cores, bool huge);
-
 /* ---- store.c ---- */
 /* memcpy that leaves the caches to others: past them where the processor can. Fence: once, after
  * the last call. */

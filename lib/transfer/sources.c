@@ -29,11 +29,13 @@ struct file {
 };
 
 /* ---- registering ---- */
-/* Measured on an H200 (PCIe 5.0 x16, 16 cores, driver 580), per GiB: to register 45 ms on pages of
+/* Whether registering memory costs less than copying it on `cores` into pinned memory. huge: 2 MiB pages.
+ *
+ * Measured on an H200 (PCIe 5.0 x16, 16 cores, driver 580), per GiB: to register 45 ms on pages of
  * 4 KiB and 25 ms on huge ones, to unregister 18 ms; the bus 55 GB/s. A core copies 4.5 GB/s, all
  * of them no more than 37 GB/s. A copy overlaps with the transfer, so that the slower of the two
  * counts; registering has to come first. */
-bool sgpu_transfer_register_pays(uint64_t size, unsigned cores, bool huge)
+static bool registering_pays(uint64_t size, unsigned cores, bool huge)
 {
 	const double gib = 1 << 30, bus = 55e9, core = 4.5e9, memory = 37e9, unregister = 0.018;
 	double bytes = (double)size, rate = core * (cores < 1 ? 1 : cores), copied, registered;
@@ -54,7 +56,7 @@ static const void *register_slice(void *context, uint64_t size, bool *registered
 	uint64_t page, begin;
 
 	if (!sgpu_transfer_find_pages(engine, file->fd, file->offset, size, &begin, &file->mapped, &page) ||
-	    !sgpu_transfer_register_pays(size, engine->config.workers, page > PAGE)) {
+	    !registering_pays(size, engine->config.workers, page > PAGE)) {
 		return NULL;
 	}
 	file->base = sgpu_transfer_register(engine, file->fd, begin, file->mapped, false);

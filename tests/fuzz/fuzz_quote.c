@@ -9,6 +9,8 @@
 #include <sgpu/attest.h>
 #include <sgpu/json.h>
 
+#include "attest/quote.h"
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static char *wrap(const uint8_t *claims, size_t size)

@@ -4,6 +4,7 @@
  */
 #include <sys/prctl.h>
 
+#include "attest/quote.h"
 #include "test_attest.h"
 
 static struct world w;

@@ -11,6 +11,7 @@
 #include <sgpu/io.h>
 
 #include "crypto/kt128.h"
+#include "crypto/kt128_state.h"
 #include "unit.h"
 #include "vectors.h"
 

@@ -5,6 +5,8 @@
  */
 #include <channel/keys.h>
 
+#include "secure/secure.h"
+
 #include "secure_harness.h"
 
 enum attack { NONE, DROP, LIE };
@@ -285,13 +287,13 @@ static void false_serial(struct sgpu_grant *grant)
 
 static void false_channel(struct sgpu_grant *grant)
 {
-	grant->channel = sgpu_secure_grant(he.context)->channel;
+	grant->channel = he.context->grant.channel;
 }
 
 /* The grant of another channel of the same owner: all of it is true, and a second session would share its keys. */
 static void old_grant(struct sgpu_grant *grant)
 {
-	*grant = *sgpu_secure_grant(he.context);
+	*grant = he.context->grant;
 }
 
 /* All of it is right but the key, which the attacker has. */
