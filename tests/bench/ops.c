@@ -110,7 +110,7 @@ static void fill(enum sgpu_dtype dtype, void *data, uint64_t bytes)
 	}
 }
 
-static void on_fault(struct sgpu_op_report *report, const char *argument, const char *param, const char *text)
+static void on_diagnostic(struct sgpu_op_report *report, const char *argument, const char *param, const char *text)
 {
 	(void)report;
 	fprintf(stderr, "ops: %s%s: %s\n", argument ? argument : "", param ? param : "", text);
@@ -127,7 +127,7 @@ static int launch_op(struct sgpu_launch *launch, void *argument)
 
 static void prepare(const struct entry *e, struct sgpu_op_call *call)
 {
-	struct sgpu_op_report report = { .fault = on_fault };
+	struct sgpu_op_report report = { .diagnostic = on_diagnostic };
 
 	memset(call, 0, sizeof(*call));
 	call->op = sgpu_op_find(e->op);

@@ -28,17 +28,17 @@ struct run {
 	struct sgpu_error error;
 };
 
-static void on_fault(struct sgpu_op_report *report, const char *argument, const char *param, const char *text)
+static void on_diagnostic(struct sgpu_op_report *report, const char *argument, const char *param, const char *text)
 {
 	(void)report;
-	printf("# fault: %s%s: %s\n", argument ? argument : "", param ? param : "", text);
+	printf("# diagnostic: %s%s: %s\n", argument ? argument : "", param ? param : "", text);
 	unit_bad++;
 }
 
 static void begin(struct run *run, const char *name)
 {
 	memset(run, 0, sizeof(*run));
-	run->report.fault = on_fault;
+	run->report.diagnostic = on_diagnostic;
 	run->call.op = sgpu_op_find(name);
 	for (int i = 0; run->call.op->params && run->call.op->params[i].name; i++) {
 		run->call.param[i].number = run->call.op->params[i].standard;
