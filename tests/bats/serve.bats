@@ -380,6 +380,39 @@ hold() {
 	wait_for has_descriptors_left "$pid" "$before"
 }
 
+@test "descriptors that cannot be closed at once stop nobody but who sent them" {
+	requires python3
+	start_server -k runner.jwk
+	before=$(descriptors "$SERVER")
+	client linger "$SERVER" 600 >sent 3>&- &
+	SERVERS+=($!)
+	wait_for grep -q sent sent
+	run -0 timeout 60 sgpu-run status
+	run -0 timeout 60 sgpu-run -o response batch.tar
+	wait_for has_descriptors_left "$SERVER" "$((before + 1))"
+	kill "$SERVER"
+	wait_for has_ended "$SERVER"
+}
+
+@test "connections that say nothing, of however many users, keep nobody waiting" {
+	requires root python3
+	SHARED=$(mktemp -d /tmp/sgpu-serve.XXXXXX)
+	mkdir -m 0755 "$SHARED/service"
+	chmod 0755 "$SHARED"
+	export SGPU_SOCKET=$SHARED/service/run.sock
+	SOCKET=$SGPU_SOCKET
+	start_server -k runner.jwk --everybody
+	for user in 65530 65531 65532 65533 65534; do
+		client silent $user 64 600 >silent.$user 3>&- &
+		SERVERS+=($!)
+	done
+	for user in 65530 65531 65532 65533 65534; do
+		wait_for grep -q silent "silent.$user"
+	done
+	run -0 timeout 60 sgpu-run status
+	run -0 timeout 60 sgpu-run -o response batch.tar
+}
+
 @test "batches and responses that are cut short while they are used fail alone" {
 	requires python3
 	small_job 700000

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # serve_client.py SOCKET WHAT [ARGUMENT...]: a client of sgpu-run serve that keeps to no rule. Prints, for each answer, the
 # name of its error and its text; "gone" where the server hung up without one.
-import array, fcntl, os, select, socket, struct, sys, time
+import array, fcntl, os, select, signal, socket, struct, sys, time
 
 MAGIC, VERSION = 0x53475055, 1
 STATUS, SUBMIT, PROGRESS, STATUS_IS, TAKEN, ANSWER, PROGRESS_IS = range(1, 8)
@@ -209,8 +209,47 @@ def hang_up(path, batch, count):
     print("done")
 
 
+def lingering():
+    """A socket that is closed for as long as its owner likes."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    s = socket.create_connection(listener.getsockname())
+    peer, _ = listener.accept()
+    s.setblocking(False)
+    try:
+        while True:
+            s.send(b"x" * 65536)
+    except BlockingIOError:
+        pass
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 1000000))
+    return s, peer
+
+
+def linger(path, server, seconds):
+    """Messages that nobody receives, with descriptors that cannot be closed at once."""
+    kept = []
+    for message in header(STATUS, 16), b"garbage", header(TAKEN, 16), header(ANSWER, 16):
+        late, peer = lingering()
+        s = connect(path)
+        os.kill(server, signal.SIGSTOP)
+        send(s, message, [late.fileno()])
+        late.close()  # the message holds it alone now
+        os.kill(server, signal.SIGCONT)
+        kept += [s, peer]
+    print("sent", flush=True)
+    time.sleep(seconds)
+
+
+def silent(path, uid, count, seconds):
+    """Connections of a user that ask for nothing."""
+    os.setuid(uid)
+    kept = [connect(path) for _ in range(count)]
+    print("silent", flush=True)
+    time.sleep(seconds)
+
+
 path, what, rest = sys.argv[1], sys.argv[2], sys.argv[3:]
 {"garbage": garbage, "descriptors": descriptors, "hold": lambda p, n, t: hold(p, int(n), float(t)), "drained": drained,
  "crowd": lambda p, n, m: crowd(p, int(n), int(m)), "leave": lambda p, t: leave(p, float(t)),
+ "linger": lambda p, s, t: linger(p, int(s), float(t)), "silent": lambda p, u, n, t: silent(p, int(u), int(n), float(t)),
  "shrinking": lambda p, b, n: shrinking(p, b, int(n)), "many": lambda p, b, n: many(p, b, int(n)),
  "hang-up": lambda p, b, n: hang_up(p, b, int(n))}[what](path, *rest)

@@ -16,6 +16,7 @@
 
 #include <sgpu/base.h>
 
+#include "undertaker.h"
 #include "wire.h"
 
 #define SECOND UINT64_C(1000000000)
@@ -23,11 +24,12 @@
 #define WAIT_NS (60 * SECOND)    /* for a worker */
 #define GIVE_UP_NS (5 * SECOND)  /* for a worker to wipe and end */
 #define ACCEPT_PAUSE_NS (SECOND / 10)
+enum { ACCEPT_AT_ONCE = 64 };    /* before others are heard */
 
 /* ---- callers ---- */
 static void hang_up(struct caller *caller)
 {
-	close(caller->fd);
+	undertaker_take(caller->fd);
 	caller->fd = -1;
 }
 
@@ -68,28 +70,78 @@ static struct caller *find_free_caller(struct supervisor *s)
 	return NULL;
 }
 
+/* The silent one that came first; of those that wait, the last one of the user who has most. Who speaks at once is heard
+ * before it is their turn. */
+static struct caller *find_dispensable(struct supervisor *s)
+{
+	struct caller *found = NULL;
+	unsigned most = 1;
+
+	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
+		struct caller *c = &s->callers[i];
+
+		if (c->fd >= 0 && !c->waits && (!found || c->since_ns < found->since_ns)) {
+			found = c;
+		}
+	}
+	for (int i = 0; !found && i < SUPERVISOR_CALLERS_MAX; i++) {
+		most = count_callers(s, s->callers[i].uid) > most ? count_callers(s, s->callers[i].uid) : most;
+	}
+	for (int i = 0; most > 1 && i < SUPERVISOR_CALLERS_MAX; i++) {
+		struct caller *c = &s->callers[i];
+
+		if (count_callers(s, c->uid) == most && (!found || c->since_ns > found->since_ns)) {
+			found = c;
+		}
+	}
+	return found;
+}
+
+/* A place for a connection, if need be another's; NULL: there is none. */
+static struct caller *make_place(struct supervisor *s)
+{
+	struct caller *caller = find_free_caller(s);
+
+	if (!caller) {
+		caller = find_dispensable(s);
+		if (caller) {
+			refuse(caller, SGPU_ERETRY, "too many connections wait");
+		}
+	}
+	return caller;
+}
+
 /* One connection; false: there is none, or it has to wait. */
 static bool accept_one(struct supervisor *s)
 {
-	struct caller *caller = find_free_caller(s);
+	const bool room = undertaker_room() > SUPERVISOR_CALLERS_MAX + ACCEPT_AT_ONCE;
+	struct caller *place, caller = { .fd = -1 };
 	struct ucred peer;
 	socklen_t size = sizeof(peer);
-	int fd = caller ? accept4(s->socket->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK) : -1;
 
-	if (fd < 0) {
-		if (caller && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)) {
+	caller.fd = room ? accept4(s->socket->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK) : -1;
+	if (caller.fd < 0) {
+		if (!room || errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
 			s->accept_ns = sgpu_now_ns() + ACCEPT_PAUSE_NS;
 		}
 		return false;
 	}
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || size != sizeof(peer)) {
-		close(fd);
+	if (getsockopt(caller.fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || size != sizeof(peer)) {
+		hang_up(&caller);
 		return true;
 	}
-	*caller = (struct caller){ .fd = fd, .uid = peer.uid, .since_ns = sgpu_now_ns() };
-	if (count_callers(s, peer.uid) > SUPERVISOR_CALLERS_OF_ONE) {
-		refuse(caller, SGPU_ERETRY, "user %lu has %d connections that wait, which is the limit",
+	caller.uid = peer.uid;
+	caller.since_ns = sgpu_now_ns();
+	if (count_callers(s, peer.uid) >= SUPERVISOR_CALLERS_OF_ONE) {
+		refuse(&caller, SGPU_ERETRY, "user %lu has %d connections that wait, which is the limit",
 		       (unsigned long)peer.uid, SUPERVISOR_CALLERS_OF_ONE);
+		return true;
+	}
+	place = make_place(s);
+	if (place) {
+		*place = caller;
+	} else {
+		refuse(&caller, SGPU_ERETRY, "too many connections wait");
 	}
 	return true;
 }
@@ -335,7 +387,7 @@ static void wait_for_events(struct supervisor *s, int signals, uint64_t next, st
 		fds[i] = (struct pollfd){ .fd = -1, .events = POLLIN };
 	}
 	fds[SIGNALS].fd = signals;
-	fds[LISTENER].fd = now >= s->accept_ns && find_free_caller(s) ? s->socket->fd : -1;
+	fds[LISTENER].fd = now >= s->accept_ns ? s->socket->fd : -1;
 	for (int i = 0; i < SERVE_WORKERS_MAX; i++) {
 		fds[WORKERS + i].fd = s->processes[i].pid ? s->processes[i].control : -1;
 	}
@@ -372,7 +424,7 @@ static void serve_events(struct supervisor *s, int signals, const struct pollfd 
 	if (fds[SIGNALS].revents) {
 		take_signal(s, signals);
 	}
-	while (fds[LISTENER].revents && s->socket->fd >= 0 && accept_one(s)) {
+	for (int i = 0; fds[LISTENER].revents && s->socket->fd >= 0 && i < ACCEPT_AT_ONCE && accept_one(s); i++) {
 	}
 }
 
@@ -402,6 +454,9 @@ int supervise(const struct server *server, struct service_socket *socket)
 		wait_for_events(&s, signals, check_deadlines(&s), fds);
 		serve_events(&s, signals, fds);
 		serve_waiting(&s);
+		if (!undertaker_bury()) {
+			s.accept_ns = sgpu_now_ns() + ACCEPT_PAUSE_NS;
+		}
 		if (s.status && !s.stopping) {
 			stop(&s);
 		}
