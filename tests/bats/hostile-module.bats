@@ -398,14 +398,14 @@ refused="1:execve 2:clone 3:socket 4:socket 5:ptrace 6:process_vm_readv 7:kill 8
 }
 
 @test "a call that a thread makes after its function has returned ends the runner, too" {
-	# Another module goes on for longer than the thread waits.
+	# Another module goes on for longer than the thread waits, beside it also on a single processor.
 	batch 207
 	sed -i -e 's/"kernel": "copy", "arguments": { "input": "x", "output": "w" }/"kernel": "module:again:does",\
 		"arguments": { "input": "x", "output": "w" }, "params": ["output", "input", { "i32": 108 }]/' \
 		-e 's/"segments": \[/&{ "segment_id": "again", "data_location_client": "evil.so", "sensitivity_level": "HIGH",\
 		"direction": "INPUT" },/' job.json
 	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -o batch.tar
-	run --separate-stderr -4 sgpu-run --device cpu --allow-modules -k owner.jwk -o response batch.tar
+	run --separate-stderr -4 sgpu-run --device cpu -j 4 --allow-modules -k owner.jwk -o response batch.tar
 	assert_contains "$stderr" "refused, after its function had returned"
 	assert_no_file response
 }
@@ -427,7 +427,7 @@ refused="1:execve 2:clone 3:socket 4:socket 5:ptrace 6:process_vm_readv 7:kill 8
 	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -o batch.tar
 	: >response
 	touch -d @1000000000 response
-	run --separate-stderr -4 bash -c 'sgpu-run --device cpu --allow-modules -k owner.jwk batch.tar 1<>response'
+	run --separate-stderr -4 bash -c 'sgpu-run --device cpu -j 4 --allow-modules -k owner.jwk batch.tar 1<>response'
 	assert_contains "$stderr" "refused, after its function had returned"
 	[ "$(stat -c '%s %Y' response)" = "0 1000000000" ]
 }
