@@ -254,6 +254,36 @@ all_answered() {
 	grep -q EINVALID spool/failed/x.reason
 }
 
+@test "a name that has come a thousand times stops no worker" {
+	mkdir -p spool/done spool/failed
+	seq -f 'spool/done/b1.%.0f' 999 | xargs touch spool/done/b1
+	seq -f 'spool/failed/x.%.0f' 999 | xargs touch spool/failed/x
+	fill 2
+	echo no >spool/x
+	run -1 worker -q spool
+	[ -z "$(find spool/.claimed -mindepth 1)" ]
+	opens spool/b{1,2}.response
+	[ "$(find spool/done -type f -size +0 | wc -l)" -eq 2 ]
+	[ "$(find spool/failed -type f -size +0 | wc -l)" -eq 2 ]
+}
+
+@test "a worker whose claims somebody removes says so, and not that nothing is left" {
+	local one i
+	fill 1500
+	worker -q spool 2>messages & one=$!
+	for ((i = 0; i < 5000; i++)); do
+		rmdir spool/.claimed/*/ 2>/dev/null && break
+	done
+	run -0 find spool/.claimed -mindepth 1 -maxdepth 1 -type d
+	[ -z "$output" ] || skip "the worker never had an empty directory"
+	if wait $one; then status=0; else status=$?; fi
+	[ -n "$(find spool -maxdepth 1 -type f ! -name '*.response')" ] || skip "the worker was done"
+	[ "$status" -eq 3 ]
+	grep -q "somebody has removed" messages
+	run -0 worker -q spool
+	all_answered 1500
+}
+
 @test "claims of another host are told, and taken back with --reclaim alone; not from a worker that holds its lock" {
 	requires jq
 	local dead=spool/.claimed/elsewhere.00000000.7.00000001 live=spool/.claimed/elsewhere.00000000.7.00000002

@@ -201,6 +201,10 @@ static int claim(struct spool *spool, int from, const char *name, struct spool_b
 	if (take_over(spool, from, name) != 0) {
 		const int saved = errno;
 
+		if (saved == ENOENT && fstat(spool->own.directory, &status) == 0 && status.st_nlink == 0) {
+			return sgpu_fail(error, SGPU_ESYSTEM, "somebody has removed '%s/" CLAIMS_DIRECTORY "/%s'",
+					 spool->shown, spool->own.name);
+		}
 		spool->misses += saved == ENOENT;
 		if (saved == ENOENT || saved == EEXIST ||
 		    fstatat(from, name, &status, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(status.st_mode)) {

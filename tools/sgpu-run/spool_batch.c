@@ -15,7 +15,7 @@
 
 #include "spool_private.h"
 
-enum { NUMBERS = 1000 };
+enum { NUMBERS = 1000, NAMES_TRIED = NUMBERS + 16 };
 
 static void close_one(int fd)
 {
@@ -182,12 +182,17 @@ int spool_move_new(int from, const char *name, int to, const char *new_name)
 	return unlinkat(from, name, 0);
 }
 
-/* "NAME", or "NAME.1" and so on if that is taken, "" when all are. */
+/* "NAME", or "NAME.1" and so on if that is taken, in the end any number; "" when there is no room for it. */
 static void number_name(const char *name, int attempt, char numbered[NAME_MAX + 1])
 {
-	const int length = attempt ? snprintf(numbered, NAME_MAX + 1, "%s.%d", name, attempt) :
-				     snprintf(numbered, NAME_MAX + 1, "%s", name);
+	int length;
 
+	if (attempt < NUMBERS) {
+		length = attempt ? snprintf(numbered, NAME_MAX + 1, "%s.%d", name, attempt) :
+				   snprintf(numbered, NAME_MAX + 1, "%s", name);
+	} else {
+		length = snprintf(numbered, NAME_MAX + 1, "%s.%08x", name, (unsigned)sgpu_now_ns());
+	}
 	numbered[0] = length > NAME_MAX ? '\0' : numbered[0];
 }
 
@@ -201,7 +206,7 @@ int spool_done(struct spool *spool, struct spool_batch **batch, struct sgpu_erro
 		result = unlinkat(spool->own.directory, b->name, 0);
 	} else if (spool->directory >= 0) {
 		errno = EEXIST;
-		for (int i = 0; i < NUMBERS && result != 0 && errno == EEXIST; i++) {
+		for (int i = 0; i < NAMES_TRIED && result != 0 && errno == EEXIST; i++) {
 			number_name(b->name, i, name);
 			result = spool_move_new(spool->own.directory, b->name, spool->done, name);
 		}
@@ -254,7 +259,7 @@ int spool_failed(struct spool *spool, struct spool_batch **batch, const struct s
 	if (spool->directory >= 0) {
 		do {
 			number_name(b->name, i, name);
-		} while (++i < NUMBERS && !is_free(spool->failed, name));
+		} while (++i < NAMES_TRIED && !is_free(spool->failed, name));
 		rc = write_reason(spool, name, reason, error);
 		if (rc == SGPU_OK && spool_move_new(spool->own.directory, b->name, spool->failed, name) != 0 &&
 		    errno != ENOENT) {
