@@ -488,6 +488,20 @@ hold() {
 	run -0 sgpu-run -o response batch.tar
 }
 
+@test "no worker outlives the supervisor, whatever a client has it close" {
+	requires python3
+	start_server -k runner.jwk
+	client slow-close 60 >closing 3>&- &
+	SERVERS+=($!)
+	wait_for grep -q "not a descriptor" closing
+	workers=$(status workers | awk '{ print $1 }')
+	[ -n "$workers" ]
+	kill -9 "$SERVER"
+	for pid in $workers; do
+		wait_for has_ended "$pid"
+	done
+}
+
 @test "SIGTERM lets what runs end, takes no more, and ends what is late" {
 	start_server -k runner.jwk --drain 600s
 	hold

@@ -130,6 +130,15 @@ def crowd(path, count, most):
     print(refused)
 
 
+def slow_close(path, seconds):
+    """Hands over a socket whose closing takes long."""
+    late, peer = lingering()
+    s = submit(path, late.fileno(), place())
+    late.close()
+    print(answer(s), flush=True)
+    time.sleep(seconds)
+
+
 def leave(path, seconds):
     """Hangs up, and keeps the pipe open that its batch would come by."""
     r, w = os.pipe()
@@ -251,5 +260,6 @@ path, what, rest = sys.argv[1], sys.argv[2], sys.argv[3:]
 {"garbage": garbage, "descriptors": descriptors, "hold": lambda p, n, t: hold(p, int(n), float(t)), "drained": drained,
  "crowd": lambda p, n, m: crowd(p, int(n), int(m)), "leave": lambda p, t: leave(p, float(t)),
  "linger": lambda p, s, t: linger(p, int(s), float(t)), "silent": lambda p, u, n, t: silent(p, int(u), int(n), float(t)),
+ "slow-close": lambda p, t: slow_close(p, float(t)),
  "shrinking": lambda p, b, n: shrinking(p, b, int(n)), "many": lambda p, b, n: many(p, b, int(n)),
  "hang-up": lambda p, b, n: hang_up(p, b, int(n))}[what](path, *rest)

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 #include <sys/mman.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
@@ -25,7 +27,7 @@
 
 /* How long a device may take to let go of a run that was stopped. */
 static const uint64_t STUCK_NS = UINT64_C(15000000000);
-enum { STUCK_LOOK_MS = 1000, FIXED_FDS = 3 };
+enum { STUCK_LOOK_MS = 1000, FIXED_FDS = 3, GRACE_S = 4 };
 
 /* A connection: from the moment it is taken to the moment it is closed. */
 struct work {
@@ -307,6 +309,37 @@ static void take_events(void)
 	}
 }
 
+/* Nobody would end a worker that waits for something in a system call when its supervisor has gone: a client may send a
+ * descriptor whose closing takes as long as the client likes. */
+static void *end_without_supervisor(void *argument)
+{
+	struct pollfd control = { .fd = SERVE_CONTROL_FD };
+	const struct timespec grace = { .tv_sec = GRACE_S };
+	struct server *server = argument;
+
+	while (poll(&control, 1, -1) <= 0) {
+	}
+	(void)clock_nanosleep(CLOCK_MONOTONIC, 0, &grace, NULL);
+	sgpu_wipe(server->worker.keys, (WORKER_KEYS_MAX + 1) * sizeof(struct sgpu_key));
+	_exit(sgpu_exit_status(SGPU_ESYSTEM));
+}
+
+static int watch_supervisor(struct server *server, struct sgpu_error *error)
+{
+	sigset_t all, old;
+	pthread_t thread;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	errno = pthread_create(&thread, NULL, end_without_supervisor, server);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (errno != 0) {
+		return sgpu_fail_errno(error, "cannot start a thread");
+	}
+	pthread_detach(thread);
+	return SGPU_OK;
+}
+
 static int open_loop(struct sgpu_error *error)
 {
 	sigset_t term;
@@ -329,6 +362,9 @@ static int run_loop(struct server *server, struct sgpu_error *error)
 	struct wire_plain ready;
 	int rc = open_loop(error);
 
+	if (rc == SGPU_OK) {
+		rc = watch_supervisor(server, error);
+	}
 	if (rc == SGPU_OK) {
 		rc = worker_open(&server->worker, NULL, error);
 	}
