@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# What the runner keeps from others, and what it could not do itself. Modules: hostile-module.bats.
+# What the runner keeps from others, and what it could not do itself. Modules: hostile-module.bats, module-confinement.bats.
 # shellcheck disable=SC2154 # bats sets stderr
 
 load helpers

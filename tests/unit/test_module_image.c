@@ -17,7 +17,7 @@
 
 #include "unit.h"
 
-/* Under vm.memfd_noexec=2 there is none, which tests/bats/hostile-module.bats tries. */
+/* Under vm.memfd_noexec=2 there is none, which tests/bats/module-confinement.bats tries. */
 static bool memory_file(int *fd, struct sgpu_error *error)
 {
 	return sgpu_module_host_file(fd, error) == SGPU_OK;

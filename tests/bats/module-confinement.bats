@@ -1,0 +1,238 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# What keeps a module of the CPU device in, where parts of it lack, and who may not look inside.
+# shellcheck disable=SC2154 # bats sets stderr
+
+load hostile-module
+
+@test "with SGPU_DEBUG, which leaves the runner open, modules stay where they are" {
+	export SGPU_DEBUG=1
+	run --separate-stderr -4 try 4
+	[ -n "${SGPU_SANITIZE:-}" ] || assert_contains "$stderr" "SGPU_DEBUG is set" # such a build is always open
+	assert_contains "$stderr" "(socket) refused: no module needs it"
+}
+
+@test "a run says at its start what it confines modules by only where something lacks" {
+	run --separate-stderr -0 try 100
+	unshare -Ur true 2>/dev/null || skip "needs user namespaces"
+	[[ $stderr != *"modules run without"* ]]
+}
+
+@test "a file in the place of the program that modules run in is never run: the runner has that program in itself" {
+	local i copies=0 at place image=$SGPU_BUILD/module-host/sgpu-module-host.image
+	mkdir -p alone/bin alone/lib/sgpu
+	cp "$SGPU_BUILD/bin/sgpu-run" alone/bin/
+	printf '#!/bin/sh\ntouch %s/mark\n' "$PWD" >hostile
+	chmod +x hostile
+	# Wherever one might look for it.
+	for place in alone/lib/sgpu alone/bin alone/lib .; do
+		for i in sgpu-module-host sgpu-module-host.image; do
+			cp hostile "$place/$i"
+		done
+	done
+	batch 100
+	PATH=$PWD:$PATH LD_LIBRARY_PATH=$PWD alone/bin/sgpu-run --device cpu --allow-modules -k owner.jwk -o response batch.tar
+	results
+	assert_same out/y.f32 zeros
+	assert_no_file mark
+	# No other bytes than those that the digest of the runner covers.
+	while IFS=: read -r at _; do
+		! cmp -s -n "$(stat -c %s "$image")" -i "$at:0" alone/bin/sgpu-run "$image" || copies=$((copies + 1))
+	done < <(grep -obUaP '\x7fELF' alone/bin/sgpu-run)
+	[ "$copies" -eq 1 ]
+}
+
+@test "where memory files may not be executed no module is run, and the error says so" {
+	requires unshare jq
+	cat >setting.sh <<-'END'
+	#!/bin/sh
+	echo "$1" >/proc/sys/vm/memfd_noexec || exit 77
+	shift
+	exec "$@"
+	END
+	chmod +x setting.sh
+	unshare -Urpf --mount-proc ./setting.sh 2 true 2>/dev/null ||
+		skip "needs a kernel that forbids it by namespaces of processes"
+	UNDER=(unshare -Urpf --mount-proc ./setting.sh 2)
+	run --separate-stderr -3 try 100
+	assert_contains "$stderr" "modules cannot be run: memory files may not be executed here"
+	assert_contains "$stderr" "vm.memfd_noexec"
+	assert_no_file response
+	"${UNDER[@]}" sgpu-run info --json >info.json
+	jq -e '.modules.process.holds == false and (.modules.process.text | contains("may not be executed"))' info.json
+	# Files that do not ask for it are not executable then; this one does.
+	UNDER=(unshare -Urpf --mount-proc ./setting.sh 1)
+	run --separate-stderr -0 try 100
+}
+
+@test "what modules print goes to no file that was laid in the place of /dev/null" {
+	requires mount
+	batch 105
+	touch listening
+	run --separate-stderr -3 unshare --mount sh -c \
+		'mount --bind listening /dev/null && exec sgpu-run --device cpu --allow-modules -k owner.jwk -o response batch.tar'
+	assert_contains "$stderr" "cannot open '/dev/null' for modules"
+	[ ! -s listening ]
+	assert_no_file response
+}
+
+# has_module PID: sets line to the processes below this runner, of which the last has loaded its module.
+has_module() {
+	local pid=$1 child
+	line=()
+	while child=$(cat "/proc/$pid/task"/*/children 2>/dev/null) && [ -n "$child" ]; do
+		pid=${child%% *}
+		line+=("$pid")
+	done
+	[ "${#line[@]}" -gt 0 ] && grep -qs '/module\.[0-9]' "/proc/$pid/maps"
+}
+
+# modules_in_namespaces: skips where they are not.
+modules_in_namespaces() {
+	requires jq
+	sgpu-run info --json | jq -e .modules.namespaces.holds >/dev/null || skip "needs namespaces for modules"
+}
+
+@test "the kernel shows a module in namespaces and a root of its own, without rights, under a filter" {
+	local worker kind status=0 shown line
+	requires root unshare
+	modules_in_namespaces
+	batch 108 # which sleeps until it is ended here
+	sgpu-run --device cpu --allow-modules -k owner.jwk -o response batch.tar 2>message 3>&- &
+	local runner=$!
+	wait_for has_module "$runner"
+	worker=${line[-1]}
+	mkdir seen
+	for kind in user pid mnt net ipc uts; do
+		readlink "/proc/$worker/ns/$kind" "/proc/$runner/ns/$kind" >"seen/$kind"
+	done
+	cat "/proc/$worker/status" >seen/status
+	(cd "/proc/$worker/root" && find . -maxdepth 1 -mindepth 1 && find etc -mindepth 1) >seen/root
+	tr '\0' '\n' <"/proc/$worker/environ" >seen/environ
+	kill -KILL "$worker"
+	wait "$runner" || status=$?
+	[ "$status" -eq 5 ]
+	assert_contains "$(cat message)" "SIGKILL"
+	for kind in user pid mnt net ipc uts; do
+		[ "$(sort -u "seen/$kind" | wc -l)" -eq 2 ]
+	done
+	for shown in CapInh:0 CapPrm:0 CapEff:0 CapBnd:0 CapAmb:0 NoNewPrivs:1 Seccomp:2; do
+		grep -qE "^${shown%:*}:[[:space:]]*0*${shown#*:}\$" seen/status
+	done
+	run ! grep -vE '^(\./(lib[a-z0-9]*|usr|etc|proc|dev|nix|gnu)|etc/ld\.so\.cache)$' seen/root
+	[ ! -s seen/environ ]
+}
+
+@test "info says how modules are confined here, as text and as JSON" {
+	local name
+	requires jq
+	sgpu-run info --json >info.json
+	for name in process namespaces root landlock seccomp no_capabilities; do
+		jq -e ".modules.$name | (.holds | type) == \"boolean\" and (.text | length) > 0" info.json
+	done
+	[ "$(jq .modules.process.holds info.json)" = true ]
+	run -0 sgpu-run info
+	assert_contains "$output" "modules       of the CPU device, tried on this machine"
+	requires unshare
+	unshare -Ur sh -c 'echo 0 >/proc/sys/user/max_net_namespaces' 2>/dev/null || skip "needs user namespaces to be counted"
+	unshare -Ur sh -c 'echo 0 >/proc/sys/user/max_net_namespaces; sgpu-run info --json' >info.json
+	jq -e '.modules.process.holds and (.modules.namespaces.holds | not)' info.json
+	jq -r .modules.namespaces.text info.json | grep -q 'these kinds: .*network'
+}
+
+@test "without namespaces a module is confined all the same, and the run warns" {
+	local number
+	requires unshare
+	unshare -Ur sh -c 'echo 0 >/proc/sys/user/max_user_namespaces' 2>/dev/null || skip "needs user namespaces to be counted"
+	cat >none.sh <<-'END'
+	#!/bin/sh
+	echo 0 >/proc/sys/user/max_user_namespaces
+	for kind in mnt net ipc uts pid; do echo 0 >/proc/sys/user/max_${kind}_namespaces; done
+	exec "$@"
+	END
+	chmod +x none.sh
+	UNDER=(unshare -Ur ./none.sh)
+	for number in 100 101 102 103 104; do
+		run --separate-stderr -0 try "$number"
+		assert_contains "$stderr" "modules"
+		assert_contains "$stderr" "namespace"
+	done
+	for number in 3:socket 22:openat 25:mmap; do
+		run --separate-stderr -4 try "${number%%:*}"
+		assert_contains "$stderr" "(${number#*:}) refused: no module needs it"
+	done
+}
+
+@test "where the kernel gives no listener, refused calls end the process without a name, and the run says so" {
+	local number
+	requires no-sanitizer
+	# Who is listened to already gets no listener of its own.
+	cat >listened.c <<-'END'
+	#include <linux/filter.h>
+	#include <linux/seccomp.h>
+	#include <stddef.h>
+	#include <sys/prctl.h>
+	#include <sys/syscall.h>
+	#include <unistd.h>
+
+	int main(int argc, char **argv)
+	{
+		struct sock_filter code[] = {
+			BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+			BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_acct, 0, 1),
+			BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF),
+			BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+		};
+		struct sock_fprog program = { 4, code };
+		int fd;
+
+		prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+		fd = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, &program);
+		return argc < 2 || fd < 0 || dup(fd) < 0 ? 77 : execvp(argv[1], argv + 1);
+	}
+	END
+	compile -o listened listened.c
+	./listened true || skip "needs a kernel with seccomp listeners"
+	UNDER=(./listened)
+	for number in 100 101 103; do
+		run --separate-stderr -0 try "$number"
+		assert_contains "$stderr" "not named"
+	done
+	rm response
+	for number in $refused; do
+		run --separate-stderr -4 try "${number%%:*}"
+		assert_contains "$stderr" "a system call was refused that no module needs"
+		assert_no_file response
+	done
+}
+
+@test "no process of the same user looks into those of a module, or takes its image" {
+	requires root setpriv jq
+	local nobody=(setpriv --reuid=65534 --regid=65534 --clear-groups) there=$TEST_SHM/there pid line runner sleeper
+	modules_in_namespaces
+	# One that is still being loaded: its image has a name.
+	printf '__attribute__((constructor)) static void stay(void) { for (;;) { } }\nint does(void) { return 0; }\n' >stay.c
+	compile -shared -fPIC -o evil.so stay.c
+	batch 0
+	mkdir "$there"
+	cp owner.jwk batch.tar "$SGPU_BUILD/bin/sgpu-run" "$there"
+	chmod 711 "$TEST_SHM"
+	chown -R 65534 "$there"
+	"${nobody[@]}" "$there/sgpu-run" --device cpu --allow-modules --timeout 600s -k "$there/owner.jwk" -o "$there/response" \
+		"$there/batch.tar" 2>/dev/null 3>&- &
+	runner=$!
+	"${nobody[@]}" sleep 600 3>&- &
+	sleeper=$!
+	wait_for runs_as "$sleeper" sleep
+	wait_for has_module "$runner"
+	[ "${#line[@]}" -eq 3 ]
+	"${nobody[@]}" sh -c "exec 9</proc/$sleeper/mem && ls /proc/$sleeper/root/" >/dev/null # else the trial says nothing
+	for pid in "${line[@]}"; do
+		for what in mem environ maps ns/mnt; do
+			run ! "${nobody[@]}" sh -c "exec 9</proc/$pid/$what"
+		done
+		run ! "${nobody[@]}" ls "/proc/$pid/root/"
+		grep -q 'CapEff:.*0000000000000000' "/proc/$pid/status"
+	done
+	kill -KILL "$runner" "$sleeper"
+}
