@@ -284,6 +284,18 @@ all_answered() {
 	all_answered 1500
 }
 
+@test "a batch that another user put there names no region of the worker's user" {
+	requires root
+	sgpu-stage load --keep <sealed >spool/mine
+	cp spool/mine spool/theirs
+	fill 1
+	chown 65534 spool/theirs spool/b1
+	run --separate-stderr -4 worker -q spool
+	assert_contains "$stderr" "in a region"
+	[ "$(ls spool/failed)" = "$(printf 'theirs\ntheirs.reason\n')" ]
+	opens spool/mine.response spool/b1.response
+}
+
 @test "claims of another host are told, and taken back with --reclaim alone; not from a worker that holds its lock" {
 	requires jq
 	local dead=spool/.claimed/elsewhere.00000000.7.00000001 live=spool/.claimed/elsewhere.00000000.7.00000002

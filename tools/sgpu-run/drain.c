@@ -111,6 +111,7 @@ static void start(struct drain *drain, struct flight *flight)
 	drain->bytes += flight->size;
 	drain->big = drain->big || flight->big;
 	drain->alone = flight->alone;
+	submission.options.refuse_regions = batch->foreign;
 	submission.options.deadline_ns = drain->timeout_ns ? flight->begin_ns + drain->timeout_ns : 0;
 	if (batch->answered || batch->error.code != SGPU_OK) {
 		hand_over(flight);

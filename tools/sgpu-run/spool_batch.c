@@ -69,6 +69,7 @@ static int open_file(const struct spool *spool, int directory, struct spool_batc
 		return sgpu_fail(error, SGPU_EPOLICY, "'%s' is a file of a key", b->shown);
 	}
 	b->size = (uint64_t)status.st_size;
+	b->foreign = spool->directory >= 0 && status.st_uid != geteuid() && status.st_uid != 0;
 	return SGPU_OK;
 }
 
