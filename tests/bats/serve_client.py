@@ -236,7 +236,7 @@ def lingering():
 def linger(path, server, seconds):
     """Messages that nobody receives, with descriptors that cannot be closed at once."""
     kept = []
-    for message in header(STATUS, 16), b"garbage", header(TAKEN, 16), header(ANSWER, 16):
+    for message in header(ANSWER, 16), b"garbage", header(TAKEN, 16), header(STATUS, 16):
         late, peer = lingering()
         s = connect(path)
         os.kill(server, signal.SIGSTOP)
