@@ -87,7 +87,8 @@ setup_file() {
 		case 103: return compute_in_a_thread();
 		case 104: return descriptors() == 0;
 		case 105: return printf("%s\n", "out of line") > 0 && fflush(stdout) == 0 && fputs("and here\n", stderr) > 0;
-		case 108: return usleep(60000000) == 0;
+		case 108: return usleep(60000000) == 0; /* until it is ended */
+		case 109: return usleep(4000000) == 0;  /* longer than call_later() waits */
 		case 106: return ioctl(0, TIOCSTI, "x") < 0;
 		default: return 0;
 		}

@@ -120,7 +120,7 @@ refused="1:execve 2:clone 3:socket 4:socket 5:ptrace 6:process_vm_readv 7:kill 8
 	# Another module goes on for longer than the thread waits, beside it also on a single processor.
 	batch 207
 	sed -i -e 's/"kernel": "copy", "arguments": { "input": "x", "output": "w" }/"kernel": "module:again:does",\
-		"arguments": { "input": "x", "output": "w" }, "params": ["output", "input", { "i32": 108 }]/' \
+		"arguments": { "input": "x", "output": "w" }, "params": ["output", "input", { "i32": 109 }]/' \
 		-e 's/"segments": \[/&{ "segment_id": "again", "data_location_client": "evil.so", "sensitivity_level": "HIGH",\
 		"direction": "INPUT" },/' job.json
 	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -o batch.tar
@@ -134,7 +134,7 @@ refused="1:execve 2:clone 3:socket 4:socket 5:ptrace 6:process_vm_readv 7:kill 8
 	batch 207
 	head -c 2097152 /dev/zero >large
 	sed -i -e 's/"kernel": "copy", "arguments": { "input": "x", "output": "w" }/"kernel": "module:again:does",\
-		"arguments": { "input": "x", "output": "w" }, "params": ["output", "input", { "i32": 108 }]/' \
+		"arguments": { "input": "x", "output": "w" }, "params": ["output", "input", { "i32": 109 }]/' \
 		-e 's/"segments": \[/&{ "segment_id": "again", "data_location_client": "evil.so", "sensitivity_level": "HIGH",\
 		"direction": "INPUT" },\
 		{ "segment_id": "large", "data_location_client": "large", "sensitivity_level": "HIGH", "direction": "INPUT",\
