@@ -187,6 +187,28 @@ hold() {
 	ends_with 0 "$HELD"
 }
 
+# blocks_usr1 PID: from then on the signal waits until it is read.
+blocks_usr1() {
+	[ $((0x$(awk '/^SigBlk:/ { print $2 }' "/proc/$1/status") & 0x200)) -ne 0 ]
+}
+
+@test "SIGUSR1 that comes before the run is taken is answered then" {
+	start_server -k runner.jwk
+	mkfifo held
+	exec 7<>held
+	kill -STOP "$SERVER"
+	sgpu-run -o held.response <held 2>held.log 3>&- 7>&- &
+	HELD=$!
+	SERVERS+=("$HELD")
+	wait_for blocks_usr1 "$HELD"
+	kill -USR1 "$HELD"
+	kill -CONT "$SERVER"
+	wait_for grep -q "0 operations done, 0 failed" held.log
+	cat batch.tar >&7
+	exec 7>&-
+	ends_with 0 "$HELD"
+}
+
 @test "status is a table, or one object, and says when there is no server" {
 	requires jq
 	run --separate-stderr -3 sgpu-run status
@@ -491,7 +513,7 @@ hold() {
 @test "no worker outlives the supervisor, whatever a client has it close" {
 	requires python3
 	start_server -k runner.jwk
-	client slow-close 60 >closing 3>&- &
+	client slow-close "$SERVER" 60 >closing 3>&- &
 	SERVERS+=($!)
 	wait_for grep -q "not a descriptor" closing
 	workers=$(status workers | awk '{ print $1 }')

@@ -130,11 +130,13 @@ def crowd(path, count, most):
     print(refused)
 
 
-def slow_close(path, seconds):
-    """Hands over a socket whose closing takes long."""
+def slow_close(path, server, seconds):
+    """Hands over a socket whose closing takes long. The worker is the last that has it: else it is we who close long."""
     late, peer = lingering()
+    os.kill(server, signal.SIGSTOP)
     s = submit(path, late.fileno(), place())
     late.close()
+    os.kill(server, signal.SIGCONT)
     print(answer(s), flush=True)
     time.sleep(seconds)
 
@@ -260,6 +262,6 @@ path, what, rest = sys.argv[1], sys.argv[2], sys.argv[3:]
 {"garbage": garbage, "descriptors": descriptors, "hold": lambda p, n, t: hold(p, int(n), float(t)), "drained": drained,
  "crowd": lambda p, n, m: crowd(p, int(n), int(m)), "leave": lambda p, t: leave(p, float(t)),
  "linger": lambda p, s, t: linger(p, int(s), float(t)), "silent": lambda p, u, n, t: silent(p, int(u), int(n), float(t)),
- "slow-close": lambda p, t: slow_close(p, float(t)),
+ "slow-close": lambda p, s, t: slow_close(p, int(s), float(t)),
  "shrinking": lambda p, b, n: shrinking(p, b, int(n)), "many": lambda p, b, n: many(p, b, int(n)),
  "hang-up": lambda p, b, n: hang_up(p, b, int(n))}[what](path, *rest)

@@ -230,10 +230,15 @@ static int wait_for_answer(struct remote *m, struct sgpu_error *error)
 	struct pollfd fds[2] = { { .fd = m->connection, .events = POLLIN }, { .fd = m->signal_fd, .events = POLLIN } };
 	struct signalfd_siginfo signal;
 	struct wire_plain progress;
-	bool asked = false;
+	bool asked = false, wanted = false;
 	int rc = SGPU_OK;
 
 	while (rc == SGPU_OK) {
+		/* A question that came before the run was taken is asked now. */
+		if (m->taken && (wanted || (on_terminal && cli_progress_due()))) {
+			(void)wire_send(m->connection, WIRE_PROGRESS, &progress, sizeof(progress), NULL, 0);
+			wanted = false;
+		}
 		if (sgpu_io_interrupted()) {
 			return sgpu_fail(error, SGPU_ECANCELED, "the run was stopped");
 		}
@@ -245,10 +250,7 @@ static int wait_for_answer(struct remote *m, struct sgpu_error *error)
 			continue; /* a signal */
 		}
 		if (fds[1].revents && read(m->signal_fd, &signal, sizeof(signal)) == (ssize_t)sizeof(signal)) {
-			asked = true;
-		}
-		if (m->taken && (fds[1].revents || (on_terminal && cli_progress_due()))) {
-			(void)wire_send(m->connection, WIRE_PROGRESS, &progress, sizeof(progress), NULL, 0);
+			asked = wanted = true;
 		}
 		if (fds[0].revents) {
 			rc = hear_server(m, on_terminal, &asked, error);
