@@ -27,7 +27,7 @@ extern "C" {
 struct sgpu_remote;
 
 enum {
-	SGPU_REMOTE_BUFFERS_MAX = 255,       /* at a time */
+	SGPU_REMOTE_BUFFERS_MAX = 254,       /* at a time */
 	SGPU_REMOTE_JOBS_MAX = 64,
 	SGPU_REMOTE_RANGES_MAX = 64,         /* of a job */
 	SGPU_REMOTE_MANIFEST_MAX = 15 << 10, /* bytes of a job's text */

@@ -271,7 +271,7 @@ int sgpu_batch_read_any(struct sgpu_tar_reader *reader, struct sgpu_batch **batc
 
 static size_t member_size(size_t size)
 {
-	return SGPU_TAR_BLOCK + (size + SGPU_TAR_BLOCK - 1) / SGPU_TAR_BLOCK * SGPU_TAR_BLOCK;
+	return SGPU_TAR_BLOCK + (size_t)sgpu_tar_padded(size);
 }
 
 /* Puts a member into memory that was cleared, and moves *at behind it. */

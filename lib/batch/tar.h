@@ -53,6 +53,12 @@ struct sgpu_tar_reader {
 	int cursor;                       /* of sgpu_batch_next_payload: the segment to look at next */
 };
 
+/* Bytes that a payload takes, with its padding. */
+static inline uint64_t sgpu_tar_padded(uint64_t size)
+{
+	return (size + SGPU_TAR_BLOCK - 1) / SGPU_TAR_BLOCK * SGPU_TAR_BLOCK;
+}
+
 /* The checksum of a header: the sum of its bytes, the field itself counted as blanks. */
 unsigned sgpu_tar_checksum(const struct sgpu_tar_raw *header);
 /* The header of a member, as sgpu_tar_header writes it. */

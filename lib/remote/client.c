@@ -34,7 +34,7 @@ int sgpu_remote_alloc(struct sgpu_remote *remote, uint64_t size, uint32_t *buffe
 	}
 	if (size == 0 || item.buffer == SGPU_REMOTE_STAGING) {
 		return sgpu_fail(error, SGPU_EUSAGE, size == 0 ? "a buffer of no bytes" : "a session has at most %d buffers",
-				 SGPU_REMOTE_STAGING - 1);
+				 SGPU_REMOTE_BUFFERS_MAX);
 	}
 	rc = sgpu_remote_add(remote, &item, error);
 	rc = rc == SGPU_OK ? sgpu_remote_flush(remote, error) : rc;
@@ -129,7 +129,7 @@ int sgpu_remote_load(struct sgpu_remote *remote, const char *manifest, size_t si
 				 size);
 	}
 	if (item.object == SGPU_GROUP_OBJECTS) {
-		return sgpu_fail(error, SGPU_EUSAGE, "a session has at most %d jobs", SGPU_GROUP_OBJECTS);
+		return sgpu_fail(error, SGPU_EUSAGE, "a session has at most %d jobs", SGPU_REMOTE_JOBS_MAX);
 	}
 	rc = sgpu_remote_add(remote, &item, error);
 	rc = rc == SGPU_OK ? sgpu_remote_flush(remote, error) : rc;
@@ -161,7 +161,7 @@ int sgpu_remote_run(struct sgpu_remote *remote, uint32_t job, const struct sgpu_
 	int rc = check_job(remote, job, error);
 
 	if (rc == SGPU_OK && (count < 0 || count > SGPU_MODULE_RANGES_MAX)) {
-		rc = sgpu_fail(error, SGPU_EUSAGE, "a job has at most %d ranges", SGPU_MODULE_RANGES_MAX);
+		rc = sgpu_fail(error, SGPU_EUSAGE, "a job has at most %d ranges", SGPU_REMOTE_RANGES_MAX);
 	}
 	for (int i = 0; rc == SGPU_OK && i < count; i++) {
 		call.ranges[i] = (struct sgpu_item_range){ ranges[i].buffer, ranges[i].offset, ranges[i].size };

@@ -16,6 +16,9 @@ enum {
 	SGPU_REMOTE_SEALED = SGPU_REMOTE_CHUNKS * SGPU_SEALED_CHUNK,
 };
 
+_Static_assert(SGPU_REMOTE_BUFFERS_MAX == SGPU_REMOTE_STAGING - 1 && (int)SGPU_REMOTE_JOBS_MAX == (int)SGPU_GROUP_OBJECTS &&
+		       (int)SGPU_REMOTE_RANGES_MAX == (int)SGPU_MODULE_RANGES_MAX, "what the header promises");
+
 struct sgpu_remote {
 	struct sgpu_pipe pipe;
 	struct sgpu_group_client *client;

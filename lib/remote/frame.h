@@ -12,7 +12,7 @@
 
 #include "channel/group.h"
 
-enum { SGPU_AREA_SIZE = 4 << 20, SGPU_FRAME_MAX = 20 + SGPU_MESSAGE_MAX };
+enum { SGPU_AREA_SIZE = 4 << 20 };
 #define SGPU_FRAME_PUT UINT32_C(0xffffff01)
 #define SGPU_FRAME_GET UINT32_C(0xffffff02)
 

@@ -17,6 +17,7 @@ struct step {
 	const char *id;
 	int segments[SGPU_ARGUMENTS_MAX]; /* by argument of the row; -1: absent */
 	bool written[SGPU_ARGUMENTS_MAX];
+	bool scratch;                  /* needs the job's scratch memory */
 };
 
 /* A segment's memory. */
@@ -133,6 +134,7 @@ static int make_step(struct job *j, int operation, struct sgpu_error *error)
 		step->written[at] = op->args[i].output;
 	}
 	scratch = step->call.op->scratch ? step->call.op->scratch(&step->call) : 0;
+	step->scratch = scratch > 0;
 	j->scratch_size = scratch > j->scratch_size ? scratch : j->scratch_size;
 	return SGPU_OK;
 }
@@ -255,7 +257,7 @@ static int start_step(const struct job *j, const struct step *step, struct sgpu_
 			call.data[i] = (void *)(uintptr_t)address_of(j, step->segments[i], step->written[i], ranges);
 		}
 	}
-	call.scratch = step->call.op->scratch && step->call.op->scratch(&step->call) > 0 ? (void *)(uintptr_t)j->scratch : NULL;
+	call.scratch = step->scratch ? (void *)(uintptr_t)j->scratch : NULL;
 	return enqueue(run, step, &call, j, stream, error);
 }
 

@@ -10,13 +10,9 @@
 #include <sgpu/io.h>
 
 #include "batch/index.h"
+#include "batch/tar.h"
 
 enum { BUFFER = 1 << 20 };
-
-static uint64_t whole_blocks(uint64_t size)
-{
-	return (size + SGPU_TAR_BLOCK - 1) / SGPU_TAR_BLOCK * SGPU_TAR_BLOCK;
-}
 
 int sgpu_place_payloads(const struct sgpu_batch *response, uint64_t begin, uint64_t *places, struct sgpu_error *error)
 {
@@ -29,12 +25,12 @@ int sgpu_place_payloads(const struct sgpu_batch *response, uint64_t begin, uint6
 	if (rc != SGPU_OK) {
 		return rc;
 	}
-	at = begin + SGPU_TAR_BLOCK + whole_blocks(size) + SGPU_TAR_BLOCK + whole_blocks(response->manifest_size);
+	at = begin + SGPU_TAR_BLOCK + sgpu_tar_padded(size) + SGPU_TAR_BLOCK + sgpu_tar_padded(response->manifest_size);
 	for (int i = 0; i < response->segment_count; i++) {
 		places[i] = 0;
 		if (response->segments[i].location.kind == SGPU_LOCATION_INLINE) {
 			places[i] = at + SGPU_TAR_BLOCK;
-			at = places[i] + whole_blocks(sgpu_batch_payload_size(response, i));
+			at = places[i] + sgpu_tar_padded(sgpu_batch_payload_size(response, i));
 		}
 	}
 	return SGPU_OK;

@@ -17,6 +17,7 @@
 #include <sgpu/io.h>
 #include <sgpu/stage.h>
 
+#include "batch/tar.h"
 #include "run/admit.h"
 #include "run/graph.h"
 #include "run/outputs.h"
@@ -218,12 +219,11 @@ static int write_small(struct writer *w, const struct sgpu_batch *response, int 
 		       struct sgpu_error *error)
 {
 	uint8_t member[SGPU_TAR_BLOCK + SMALL_MAX] = { 0 };
-	const size_t padded = (end->size + SGPU_TAR_BLOCK - 1) / SGPU_TAR_BLOCK * SGPU_TAR_BLOCK;
 	int rc = sgpu_batch_payload_header(response, index, member, error);
 
 	if (rc == SGPU_OK) {
 		memcpy(member + SGPU_TAR_BLOCK, end->data, end->size);
-		rc = sgpu_write(w->fd, w->name, member, SGPU_TAR_BLOCK + padded, error);
+		rc = sgpu_write(w->fd, w->name, member, SGPU_TAR_BLOCK + (size_t)sgpu_tar_padded(end->size), error);
 	}
 	return rc;
 }

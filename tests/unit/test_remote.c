@@ -211,17 +211,17 @@ UNIT_TEST(what_is_no_memory_of_the_session_is_refused)
 {
 	struct worker w;
 	struct sgpu_remote *remote;
-	uint32_t buffers[SGPU_REMOTE_BUFFERS_MAX] = { 0 }, large = 0;
+	uint32_t buffers[SGPU_REMOTE_BUFFERS_MAX + 1] = { 0 }, large = 0;
 	uint8_t byte = 7;
 	int count = 0;
 
 	start_worker(&w, false, 0, 0, 0, 0);
 	remote = open_remote(&w);
 	REQUIRE(remote);
-	while (count < SGPU_REMOTE_BUFFERS_MAX && sgpu_remote_alloc(remote, 64, &buffers[count], &error) == SGPU_OK) {
+	while (count <= SGPU_REMOTE_BUFFERS_MAX && sgpu_remote_alloc(remote, 64, &buffers[count], &error) == SGPU_OK) {
 		count++;
 	}
-	CHECK(count == SGPU_REMOTE_BUFFERS_MAX - 1 && error.code == SGPU_EUSAGE);
+	CHECK(count == SGPU_REMOTE_BUFFERS_MAX && error.code == SGPU_EUSAGE);
 	CHECK(sgpu_remote_copy_in(remote, 0, 0, &byte, 1, &error) == SGPU_EUSAGE);
 	CHECK(sgpu_remote_copy_in(remote, 255, 0, &byte, 1, &error) == SGPU_EUSAGE);
 	CHECK(sgpu_remote_copy_in(remote, 1000, 0, &byte, 1, &error) == SGPU_EUSAGE);

@@ -35,8 +35,6 @@ enum {
 };
 static const uint64_t memory_least = 64 << 20;
 static const uint64_t long_ns = 10000000; /* a batch that takes longer is not waited for */
-/* Three times what a GPU takes to give up on a kernel. */
-static const uint64_t stuck_ns = 15000000000;
 
 static int wake_fd = -1;
 static atomic_bool stopped;
@@ -256,7 +254,7 @@ static void look_after_runs(struct drain *drain)
 
 		if (f->run && !f->ended) {
 			sgpu_run_get_progress(f->run, &p);
-			stuck = stuck || p.stopping_ns > stuck_ns;
+			stuck = stuck || p.stopping_ns > WORKER_STUCK_NS;
 		}
 	}
 	pthread_mutex_unlock(&drain->mutex);

@@ -16,15 +16,13 @@
 
 #include "cli.h"
 #include "report.h"
+#include "worker.h"
 
 static pthread_t thread;
 static bool started;
 static int signal_fd = -1, end_fd = -1;
 static const struct sgpu_run *shown;
 static void (*when_stuck)(void);
-
-/* Three times what a GPU takes to give up on a kernel. */
-static const uint64_t stuck_ns = 15000000000;
 
 uint64_t report_bytes_in_all(const struct sgpu_run *run)
 {
@@ -102,7 +100,7 @@ static void look_after_run(void)
 	struct sgpu_run_progress p;
 
 	sgpu_run_get_progress(shown, &p);
-	if (when_stuck && p.stopping_ns > stuck_ns) {
+	if (when_stuck && p.stopping_ns > WORKER_STUCK_NS) {
 		when_stuck();
 	}
 }

@@ -25,8 +25,6 @@
 #include "serve.h"
 #include "wire.h"
 
-/* How long a device may take to let go of a run that was stopped. */
-static const uint64_t STUCK_NS = UINT64_C(15000000000);
 enum { STUCK_LOOK_MS = 1000, FIXED_FDS = 3, GRACE_S = 4 };
 
 /* A connection: from the moment it is taken to the moment it is closed. */
@@ -46,6 +44,7 @@ static struct tending {
 	struct work **work;      /* `count` of them */
 	struct pollfd *fds;
 	unsigned count;
+	uint64_t looked_ns;      /* when runs were last looked at */
 	bool draining;           /* takes no more, and ends with the last */
 	bool left;               /* the supervisor has closed: nothing is to go on */
 } t;
@@ -267,11 +266,17 @@ static void end_ended(void)
 /* What the device does not let go of ends with the process; so do the tenant's other runs. */
 static void look_for_stuck(void)
 {
+	const uint64_t now = sgpu_now_ns();
+
+	if (now - t.looked_ns < STUCK_LOOK_MS * UINT64_C(1000000)) {
+		return;
+	}
+	t.looked_ns = now;
 	for (unsigned i = 0; i < t.count; i++) {
 		struct sgpu_run_progress progress;
 
 		sgpu_run_get_progress(t.work[i]->run, &progress);
-		if (progress.stopping_ns > STUCK_NS) {
+		if (progress.stopping_ns > WORKER_STUCK_NS) {
 			worker_give_up();
 		}
 	}
@@ -289,8 +294,10 @@ static void take_events(void)
 	for (unsigned i = 0; i < count; i++) {
 		t.fds[FIXED_FDS + i] = (struct pollfd){ .fd = t.work[i]->connection, .events = POLLIN };
 	}
-	if (poll(t.fds, FIXED_FDS + count, count > 0 ? STUCK_LOOK_MS : -1) <= 0) {
-		look_for_stuck();
+	const int ready = poll(t.fds, FIXED_FDS + count, count > 0 ? STUCK_LOOK_MS : -1);
+
+	look_for_stuck(); /* by the clock: a client that never stops asking keeps nobody from it */
+	if (ready <= 0) {
 		return;
 	}
 	for (unsigned i = 0; i < count; i++) {

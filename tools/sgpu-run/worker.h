@@ -83,6 +83,8 @@ struct sgpu_run_options worker_run_options(const struct worker *worker);
 void worker_stop(struct worker *worker);
 /* Wipes and frees all, and returns the exit status: `status`, or a signal's. On a GPU it ends the process. */
 int worker_end(struct worker *worker, int status);
+/* How long a device may take to let go of a run that was stopped: three times what a GPU takes to give up on a kernel. */
+#define WORKER_STUCK_NS UINT64_C(15000000000)
 /* For a device that does not let go of a run: wipes the keys and ends the process with status 3. Async-signal-unsafe. */
 void worker_give_up(void);
 
