@@ -2,7 +2,7 @@
  *
  * Rings: a submission queue and a completion queue in sealed shared memory, between one client
  * process and one worker process that do not trust each other. While both are awake, no call here
- * makes a system call, and none blocks but the two named wait.
+ * makes a system call, and none blocks but the two named wait and sgpu_ring_call.
  *
  * Every word that the other side can write is read once, into a copy, and the copy is checked. A
  * side that breaks the protocol faults the ring for the other one: from then on each call returns
@@ -164,6 +164,31 @@ bool sgpu_ring_client_arm(struct sgpu_ring_client *client);
 SGPU_MUST_CHECK int sgpu_ring_client_disarm(struct sgpu_ring_client *client,
 					    struct sgpu_error *error);
 
+/* ---- the client's side: calls of many threads ---- */
+
+/* Turns submissions into calls. Each thread waits for its own completion; one of those that wait
+ * reaps for all of them. */
+struct sgpu_ring_calls;
+
+/* Borrows a client that was opened with `shared`. From then on nobody else submits to it, reaps or
+ * waits. doorbell: that of the client, or -1. */
+SGPU_MUST_CHECK int sgpu_ring_calls_open(struct sgpu_ring_client *client, int doorbell,
+					 struct sgpu_ring_calls **calls, struct sgpu_error *error);
+/* No call may be under way. Accepts a pointer to NULL. */
+void sgpu_ring_calls_close(struct sgpu_ring_calls **calls);
+/* Submits one operation and waits until it has completed; any number of threads. The cookie is
+ * that of the calls: the descriptor's is ignored, and the result's is 0. SGPU_ERETRY, with no text:
+ * there was no room, nothing was submitted. Any other error ends all calls, but for SGPU_EUSAGE:
+ * SGPU_EINVALID for a fault of the ring, SGPU_ESYSTEM if the worker has closed its end, that of
+ * sgpu_ring_calls_end. */
+SGPU_MUST_CHECK int sgpu_ring_call(struct sgpu_ring_calls *calls,
+				   const struct sgpu_ring_descriptor *descriptor,
+				   struct sgpu_ring_result *result, struct sgpu_error *error);
+/* Ends the calls under way and those to come with this error, unless they have ended before. With a
+ * doorbell, that is shut down, which also tells the worker. Without, the one thread that reaps
+ * returns only when the worker completes something. */
+void sgpu_ring_calls_end(struct sgpu_ring_calls *calls, const struct sgpu_error *why);
+
 /* ---- the worker's side: one thread at a time ---- */
 struct sgpu_ring_worker;
 
@@ -217,9 +242,9 @@ void sgpu_ring_worker_close(struct sgpu_ring_worker **worker);
 SGPU_MUST_CHECK int sgpu_ring_next(struct sgpu_ring_worker *worker,
 				   struct sgpu_ring_operation *operation,
 				   enum sgpu_ring_event *event, struct sgpu_error *error);
-/* Ends a started operation, in any order; never waits: a completion has room, since a client that
- * left too many unreaped could not submit more. status: 0 or a code. Errors: SGPU_EUSAGE for a
- * ticket that is not started. */
+/* Ends a started operation, in any order, also while another thread is in sgpu_ring_worker_wait;
+ * never waits: a completion has room, since a client that left too many unreaped could not
+ * submit more. status: 0 or a code. Errors: SGPU_EUSAGE for a ticket that is not started. */
 SGPU_MUST_CHECK int sgpu_ring_finish(struct sgpu_ring_worker *worker, uint32_t ticket, int status,
 				     uint64_t value, struct sgpu_error *error);
 /* How many submissions have been taken and not completed. */
