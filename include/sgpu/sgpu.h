@@ -22,6 +22,7 @@
 #include <sgpu/stage.h>
 #include <sgpu/transfer.h>
 #include <sgpu/ring.h>
+#include <sgpu/rpc.h>
 #include <sgpu/channel.h>
 #include <sgpu/secure.h>
 #include <sgpu/replay.h>

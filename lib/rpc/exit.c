@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What an exit costs: cycles of the time-stamp counter, which runs at one rate whatever the
+ * processor's clock does. The paper's figure is of a processor whose two rates are nearly the same.
+ */
+#include <stdlib.h>
+
+#include <sgpu/base.h>
+
+#include "rpc/inside.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+
+enum { EXITS = 1001, RATE_NS = 5000000 };
+
+static int by_value(const void *a, const void *b)
+{
+	const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* A hypervisor has to answer CPUID; the bit says whether there is one. */
+static uint64_t measure_guest_exit(void)
+{
+	uint64_t cycles[EXITS];
+	unsigned a, b, c = 0, d;
+
+	if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & (1u << 31))) {
+		return 0;
+	}
+	for (int i = 0; i < EXITS; i++) {
+		const uint64_t begin = __builtin_ia32_rdtsc();
+
+		__cpuid(0, a, b, c, d);
+		cycles[i] = __builtin_ia32_rdtsc() - begin;
+	}
+	qsort(cycles, EXITS, sizeof(*cycles), by_value);
+	return cycles[EXITS / 2];
+}
+
+bool sgpu_rpc_has_cycles(void)
+{
+	return true;
+}
+
+void sgpu_rpc_lose(uint64_t cycles)
+{
+	const uint64_t begin = __builtin_ia32_rdtsc();
+
+	while (__builtin_ia32_rdtsc() - begin < cycles) {
+	}
+}
+
+int sgpu_rpc_measure(struct sgpu_rpc_costs *costs, struct sgpu_error *error)
+{
+	const uint64_t begin_ns = sgpu_now_ns(), begin = __builtin_ia32_rdtsc();
+	uint64_t ns, cycles;
+
+	(void)error;
+	do {
+		ns = sgpu_now_ns() - begin_ns;
+		cycles = __builtin_ia32_rdtsc() - begin;
+	} while (ns < RATE_NS);
+	costs->cycles_per_second = (uint64_t)((double)cycles / (double)ns * 1e9);
+	costs->guest_exit_cycles = measure_guest_exit();
+	return SGPU_OK;
+}
+#else
+bool sgpu_rpc_has_cycles(void)
+{
+	return false;
+}
+
+void sgpu_rpc_lose(uint64_t cycles)
+{
+	(void)cycles;
+}
+
+int sgpu_rpc_measure(struct sgpu_rpc_costs *costs, struct sgpu_error *error)
+{
+	*costs = (struct sgpu_rpc_costs){ 0 };
+	return sgpu_fail(error, SGPU_EUNAVAILABLE, "this processor has no time-stamp counter");
+}
+#endif

@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the outside can do to an enclave's calls: refuse them. And what the inside can do to the
+ * threads outside.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+
+#include "ring/memory.h"
+#include "rpc/inside.h"
+#include "unit.h"
+
+enum { SIZE = 64, THREADS = 4, ROUNDS = 2000 };
+
+static _Thread_local struct sgpu_error error;
+
+/* ---- an outside that answers as it is told ---- */
+
+struct outside {
+	struct sgpu_rpc *rpc;
+	const struct sgpu_rpc_shared *shared;
+	struct sgpu_ring_worker *worker;
+	volatile char *area;
+	pthread_t thread;
+	/* What it answers. */
+	int64_t value;
+	int status;
+	short revents[2];    /* of a poll */
+	unsigned leaves_at;  /* the call at which it goes away; 0: never */
+};
+
+static void write_events(struct outside *o, const struct sgpu_ring_descriptor *d)
+{
+	for (uint64_t i = 0; d->opcode == SGPU_RPC_POLL && i < d->length / 8 && i < 2; i++) {
+		((volatile struct pollfd *)(o->area + d->offset))[i].revents = o->revents[i];
+	}
+}
+
+static void *answer(void *argument)
+{
+	struct outside *o = argument;
+	struct sgpu_ring_operation operation;
+	enum sgpu_ring_event event;
+	unsigned count = 0;
+	int rc = SGPU_OK;
+
+	while (rc == SGPU_OK) {
+		rc = sgpu_ring_next(o->worker, &operation, &event, &error);
+		if (rc == SGPU_OK && event == SGPU_RING_IDLE) {
+			rc = sgpu_ring_worker_wait(o->worker, 0, &error);
+		} else if (rc == SGPU_OK && ++count == o->leaves_at) {
+			break;
+		} else if (rc == SGPU_OK) {
+			write_events(o, &operation.descriptor);
+			rc = sgpu_ring_finish(o->worker, operation.ticket, o->status,
+					      (uint64_t)o->value, &error);
+		}
+	}
+	(void)shutdown(o->shared->outside, SHUT_RDWR);
+	return NULL;
+}
+
+static bool open_outside(struct outside *o)
+{
+	const struct sgpu_rpc_config config = { .way = SGPU_RPC_QUEUE, .bytes = SIZE, .calls = 8 };
+	struct sgpu_ring_worker_config worker = { 0 };
+	bool good = sgpu_rpc_open_inside(&config, &o->rpc, &o->shared, &error) == SGPU_OK;
+
+	if (good) {
+		worker.doorbell = o->shared->outside;
+		memset(worker.members, 0xff, sizeof(worker.members));
+		o->area = mmap(NULL, o->shared->area_size, PROT_READ | PROT_WRITE, MAP_SHARED,
+			       o->shared->area, 0);
+		good = o->area != MAP_FAILED &&
+		       sgpu_ring_worker_open(o->shared->ring, &worker, &o->worker, &error) ==
+			       SGPU_OK &&
+		       pthread_create(&o->thread, NULL, answer, o) == 0;
+	}
+	CHECK(good);
+	return good;
+}
+
+static void close_outside(struct outside *o)
+{
+	const size_t size = o->shared->area_size;
+
+	sgpu_rpc_stop(o->rpc);
+	CHECK(pthread_join(o->thread, NULL) == 0);
+	sgpu_ring_worker_close(&o->worker);
+	sgpu_rpc_close(&o->rpc);
+	munmap((void *)(uintptr_t)o->area, size);
+}
+
+static void check_ended(struct outside *o, const char *text)
+{
+	char data[SIZE];
+	size_t done;
+
+	CHECK(strstr(error.text, text));
+	memset(&error, 0, sizeof(error));
+	CHECK(sgpu_rpc_recv(o->rpc, 0, data, 1, &done, &error) == SGPU_EINVALID);
+	CHECK(strstr(error.text, text));
+}
+
+UNIT_TEST(a_length_that_was_not_asked_for_ends_the_queue_and_copies_nothing)
+{
+	static const int64_t values[] = { 17, SIZE, SIZE + 1, INT64_MAX, INT64_MIN, -4096 };
+	char data[SIZE + 16], canary[SIZE + 16];
+	size_t done;
+
+	memset(canary, 0x5a, sizeof(canary));
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(values); i++) {
+		struct outside o = { .value = values[i] };
+
+		REQUIRE(open_outside(&o));
+		memcpy(data, canary, sizeof(data));
+		CHECK(sgpu_rpc_recv(o.rpc, 0, data, 16, &done, &error) == SGPU_EINVALID && !done);
+		CHECK(memcmp(data, canary, sizeof(data)) == 0);
+		check_ended(&o, "says that a call for 16 has returned");
+		close_outside(&o);
+	}
+}
+
+UNIT_TEST(a_shorter_length_is_one_and_no_more_is_copied)
+{
+	struct outside o = { .value = 5 };
+	char data[SIZE];
+	size_t done;
+
+	memset(data, 0x5a, sizeof(data));
+	REQUIRE(open_outside(&o));
+	CHECK(sgpu_rpc_recv(o.rpc, 0, data, 16, &done, &error) == SGPU_OK && done == 5);
+	CHECK(data[4] == 0 && data[5] == 0x5a);
+	CHECK(sgpu_rpc_send(o.rpc, 0, data, 16, &done, &error) == SGPU_OK && done == 5);
+	close_outside(&o);
+}
+
+UNIT_TEST(errors_are_those_of_the_system_and_end_nothing)
+{
+	struct outside o = { .value = -EIO };
+	char byte;
+	size_t done;
+
+	REQUIRE(open_outside(&o));
+	CHECK(sgpu_rpc_recv(o.rpc, 0, &byte, 1, &done, &error) == SGPU_ESYSTEM && !done);
+	CHECK(strstr(error.text, strerror(EIO)));
+	CHECK(sgpu_rpc_empty(o.rpc, &error) == SGPU_ESYSTEM);
+	close_outside(&o);
+}
+
+UNIT_TEST(a_status_that_no_call_has_ends_the_queue)
+{
+	struct outside o = { .status = SGPU_ESYSTEM };
+	char byte;
+	size_t done;
+
+	REQUIRE(open_outside(&o));
+	CHECK(sgpu_rpc_recv(o.rpc, 0, &byte, 1, &done, &error) == SGPU_EINVALID);
+	check_ended(&o, "has refused a call, with status -4");
+	close_outside(&o);
+}
+
+UNIT_TEST(events_that_were_not_asked_for_end_the_queue)
+{
+	static const struct {
+		int64_t value;
+		short revents[2];
+		const char *text;
+	} bad[] = {
+		{ 1, { POLLOUT, 0 }, "events 0x4 of 0x1" },
+		{ 1, { 0, POLLPRI }, "events 0x2 of 0x1" },
+		{ 1, { INT16_MIN, 0 }, "events 0x8000 of 0x1" },
+		{ 2, { POLLIN, 0 }, "2 events, and 1 are there" },
+		{ 0, { POLLIN, 0 }, "0 events, and 1 are there" },
+		{ 1, { 0, 0 }, "1 events, and 0 are there" },
+		{ 3, { POLLIN, POLLIN }, "a call for 2 has returned 3" },
+	};
+	size_t done;
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(bad); i++) {
+		struct outside o = { .value = bad[i].value };
+		struct pollfd fds[2] = { { .fd = 0, .events = POLLIN },
+					 { .fd = 1, .events = POLLIN } };
+
+		memcpy(o.revents, bad[i].revents, sizeof(o.revents));
+		REQUIRE(open_outside(&o));
+		CHECK(sgpu_rpc_poll(o.rpc, fds, 2, -1, &done, &error) == SGPU_EINVALID);
+		CHECK(fds[0].fd == 0 && fds[1].fd == 1 && fds[0].events == POLLIN);
+		check_ended(&o, bad[i].text);
+		close_outside(&o);
+	}
+}
+
+/* ---- shared memory that changes all the time ---- */
+
+static atomic_bool changing;
+
+static void *change(void *argument)
+{
+	const struct outside *o = argument;
+	const size_t size = o->shared->area_size;
+	volatile char *area = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, o->shared->area,
+				   0);
+
+	for (size_t i = 0; atomic_load_explicit(&changing, memory_order_relaxed); i += 2) {
+		area[i % size] ^= POLLIN;
+	}
+	munmap((void *)(uintptr_t)area, size);
+	return NULL;
+}
+
+UNIT_TEST(events_that_change_while_they_are_taken_are_looked_at_once)
+{
+	struct outside o = { .value = 1, .revents = { POLLIN, 0 } };
+	pthread_t changer;
+	size_t done;
+	int rc = SGPU_OK;
+
+	REQUIRE(open_outside(&o));
+	atomic_store(&changing, true);
+	REQUIRE(pthread_create(&changer, NULL, change, &o) == 0);
+	for (int i = 0; i < ROUNDS && rc == SGPU_OK; i++) {
+		struct pollfd fds[2] = { { .fd = 0, .events = POLLIN },
+					 { .fd = 1, .events = POLLIN } };
+
+		rc = sgpu_rpc_poll(o.rpc, fds, 2, -1, &done, &error);
+		CHECK(fds[0].fd == 0 && fds[1].fd == 1 && fds[1].events == POLLIN);
+		/* What was counted is what the caller has. */
+		CHECK(rc == SGPU_EINVALID ||
+		      (rc == SGPU_OK && done == 1 && !fds[0].revents != !fds[1].revents));
+	}
+	atomic_store(&changing, false);
+	CHECK(pthread_join(changer, NULL) == 0);
+	close_outside(&o);
+}
+
+/* ---- an outside that goes away ---- */
+
+static void *call_until_it_ends(void *argument)
+{
+	struct outside *o = argument;
+	int rc = SGPU_OK;
+
+	while (rc == SGPU_OK) {
+		rc = sgpu_rpc_empty(o->rpc, &error);
+	}
+	return rc == SGPU_ESYSTEM && strstr(error.text, "has gone") ? NULL : o;
+}
+
+UNIT_TEST(threads_outside_that_die_end_the_calls_of_all_threads)
+{
+	struct outside o = { .leaves_at = 1000 };
+	pthread_t threads[THREADS];
+	void *bad;
+
+	REQUIRE(open_outside(&o));
+	for (int i = 0; i < THREADS; i++) {
+		REQUIRE(pthread_create(&threads[i], NULL, call_until_it_ends, &o) == 0);
+	}
+	for (int i = 0; i < THREADS; i++) {
+		CHECK(pthread_join(threads[i], &bad) == 0 && !bad);
+	}
+	close_outside(&o);
+}
+
+/* ---- completions that nobody is owed ---- */
+
+UNIT_TEST(a_foreign_or_second_completion_ends_the_queue)
+{
+	for (uint64_t cookie = 0; cookie < 3; cookie++) {
+		struct outside o = { .leaves_at = 2 }; /* and so does not write there itself */
+		struct sgpu_ring_memory raw;
+
+		REQUIRE(open_outside(&o));
+		REQUIRE(sgpu_ring_map(o.shared->ring, &raw, &error) == SGPU_OK);
+		CHECK(sgpu_rpc_empty(o.rpc, &error) == SGPU_OK);
+		/* At position 1: nothing's, a foreign one's, and that of the call that has been. */
+		atomic_store(&raw.completions[4],
+			     cookie < 2 ? cookie * 0x700000003 : atomic_load(&raw.completions[0]));
+		atomic_store(&raw.completions[7], (uint64_t)1 << 32);
+		CHECK(sgpu_rpc_empty(o.rpc, &error) == SGPU_EINVALID);
+		check_ended(&o, "which is not open");
+		sgpu_ring_unmap(&raw);
+		close_outside(&o);
+	}
+}
+
+/* ---- an inside that asks for what may not be ---- */
+
+struct inside {
+	struct sgpu_rpc *rpc;
+	const struct sgpu_rpc_shared *shared;
+	struct sgpu_ring_client *client;
+	struct sgpu_rpc_server *server;
+};
+
+/* The threads outside are real, and the client of the ring is the test's. */
+static bool open_inside(struct inside *in)
+{
+	const struct sgpu_rpc_config config = { .way = SGPU_RPC_QUEUE, .bytes = SIZE, .calls = 8,
+						.threads = 3 };
+	struct sgpu_ring_client_config client = { 0 };
+	bool good = sgpu_rpc_open_inside(&config, &in->rpc, &in->shared, &error) == SGPU_OK;
+
+	if (good) {
+		client.doorbell = in->shared->inside;
+		good = sgpu_ring_client_open(in->shared->ring, &client, &in->client, &error) ==
+			       SGPU_OK &&
+		       sgpu_rpc_server_start(in->shared, &in->server, &error) == SGPU_OK;
+	}
+	CHECK(good);
+	return good;
+}
+
+static void close_inside(struct inside *in)
+{
+	sgpu_rpc_stop(in->rpc);
+	sgpu_rpc_server_end(&in->server);
+	sgpu_ring_client_close(&in->client);
+	sgpu_rpc_close(&in->rpc);
+}
+
+static struct sgpu_ring_result ask(struct inside *in, const struct sgpu_ring_descriptor *descriptor)
+{
+	struct sgpu_ring_result result = { .status = SGPU_EDIFFERS };
+	size_t count = 0;
+
+	CHECK(sgpu_ring_submit(in->client, descriptor, NULL, &error) == SGPU_OK);
+	while (!count && sgpu_ring_client_wait(in->client, 0, &error) == SGPU_OK &&
+	       sgpu_ring_reap(in->client, &result, 1, &count, &error) == SGPU_OK) {
+	}
+	return result;
+}
+
+UNIT_TEST(data_outside_of_the_area_are_refused)
+{
+	static const struct sgpu_ring_descriptor bad[] = {
+		{ .opcode = SGPU_RPC_RECV, .length = 8 * SIZE + 1 },
+		{ .opcode = SGPU_RPC_RECV, .offset = 8 * SIZE - 7, .length = 8 },
+		{ .opcode = SGPU_RPC_PREAD, .offset = UINT64_MAX - 8, .length = 8 },
+		{ .opcode = SGPU_RPC_POLL, .offset = 8 * SIZE, .length = 8 },
+		{ .opcode = SGPU_RPC_POLL, .offset = 1, .length = 8 },
+		{ .opcode = SGPU_RPC_SEND, .handle = UINT32_MAX, .length = 8 },
+		{ .opcode = SGPU_RPC_SEND, .handle = UINT64_MAX, .length = 8 },
+	};
+	const struct sgpu_ring_descriptor good = { .opcode = SGPU_RPC_EMPTY };
+	struct inside in = { 0 };
+
+	REQUIRE(open_inside(&in));
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(bad); i++) {
+		CHECK(ask(&in, &bad[i]).status == SGPU_EUSAGE);
+	}
+	CHECK(ask(&in, &good).status == SGPU_OK);
+	close_inside(&in);
+}
+
+UNIT_TEST(a_descriptor_that_may_not_be_ends_the_threads_outside)
+{
+	const struct sgpu_ring_descriptor bad = { .opcode = SGPU_RPC_OPERATIONS };
+	struct inside in = { 0 };
+
+	REQUIRE(open_inside(&in));
+	CHECK(ask(&in, &bad).status == SGPU_EDIFFERS);
+	CHECK(strstr(error.text, "has gone"));
+	close_inside(&in);
+}
+
+int main(void)
+{
+	UNIT_RUN(a_length_that_was_not_asked_for_ends_the_queue_and_copies_nothing);
+	UNIT_RUN(a_shorter_length_is_one_and_no_more_is_copied);
+	UNIT_RUN(errors_are_those_of_the_system_and_end_nothing);
+	UNIT_RUN(a_status_that_no_call_has_ends_the_queue);
+	UNIT_RUN(events_that_were_not_asked_for_end_the_queue);
+	UNIT_RUN(events_that_change_while_they_are_taken_are_looked_at_once);
+	UNIT_RUN(threads_outside_that_die_end_the_calls_of_all_threads);
+	UNIT_RUN(a_foreign_or_second_completion_ends_the_queue);
+	UNIT_RUN(data_outside_of_the_area_are_refused);
+	UNIT_RUN(a_descriptor_that_may_not_be_ends_the_threads_outside);
+	return unit_done();
+}
