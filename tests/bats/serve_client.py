@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # serve_client.py SOCKET WHAT [ARGUMENT...]: a client of sgpu-run serve that keeps to no rule. Prints, for each answer, the
-# name of its error and its text; "gone" where the server hung up without one.
+# name of its error and its text; "gone" where the server hung up without one. It becomes user SERVE_UID before it connects.
 import array, fcntl, os, select, signal, socket, struct, sys, time
 
 MAGIC, VERSION = 0x53475055, 1
@@ -19,6 +19,8 @@ def submission(timeout_ns=0, **other):
 
 
 def connect(path):
+    if "SERVE_UID" in os.environ:
+        os.setuid(int(os.environ.pop("SERVE_UID")))
     s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     s.settimeout(300)
     s.connect(path)
@@ -61,6 +63,43 @@ def submit(path, in_fd, out_fd, **other):
 
 def place():
     return os.memfd_create("response")
+
+
+def memory(data):
+    fd = os.memfd_create("batch")
+    os.write(fd, data)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+def queue(path, *batches):
+    """Submits all at once; then each answer, and the response of BATCH in BATCH.response."""
+    work = [(name, open(name, "rb").read(), open(name + ".response", "wb"), place()) for name in batches]
+    held = [submit(path, memory(data), fd) for _, data, _, fd in work]
+    print("sent", flush=True)
+    for (name, _, file, fd), s in zip(work, held):
+        text = answer(s)
+        if text == "0 ":
+            file.write(os.pread(fd, os.fstat(fd).st_size, 0))
+        file.close()
+        print(os.path.basename(name), text, flush=True)
+
+
+def flood(path, batch, depth):
+    """Has always so many batches under way."""
+    whole = open(batch, "rb").read()
+    held = []
+    while True:
+        while len(held) < depth:
+            b, r = memory(whole), place()
+            held.append(submit(path, b, r))
+            os.close(b)
+            os.close(r)
+        text = answer(held.pop(0))
+        if text != "0 ":
+            print(text, flush=True)
+        else:
+            print("answered", flush=True)
 
 
 def garbage(path):
@@ -211,8 +250,9 @@ def many(path, batch, count):
 
 def hang_up(path, batch, count):
     """Clients that go at any moment."""
+    whole = open(batch, "rb").read()
     for i in range(count):
-        fd = os.open(batch, os.O_RDONLY)
+        fd = memory(whole)
         s = submit(path, fd, place())
         os.close(fd)
         time.sleep(0.0003 * (i % 10))
@@ -250,9 +290,8 @@ def linger(path, server, seconds):
     time.sleep(seconds)
 
 
-def silent(path, uid, count, seconds):
-    """Connections of a user that ask for nothing."""
-    os.setuid(uid)
+def silent(path, count, seconds):
+    """Connections that ask for nothing."""
     kept = [connect(path) for _ in range(count)]
     print("silent", flush=True)
     time.sleep(seconds)
@@ -261,7 +300,8 @@ def silent(path, uid, count, seconds):
 path, what, rest = sys.argv[1], sys.argv[2], sys.argv[3:]
 {"garbage": garbage, "descriptors": descriptors, "hold": lambda p, n, t: hold(p, int(n), float(t)), "drained": drained,
  "crowd": lambda p, n, m: crowd(p, int(n), int(m)), "leave": lambda p, t: leave(p, float(t)),
- "linger": lambda p, s, t: linger(p, int(s), float(t)), "silent": lambda p, u, n, t: silent(p, int(u), int(n), float(t)),
+ "linger": lambda p, s, t: linger(p, int(s), float(t)), "silent": lambda p, n, t: silent(p, int(n), float(t)),
+ "queue": queue, "flood": lambda p, b, n: flood(p, b, int(n)),
  "slow-close": lambda p, s, t: slow_close(p, int(s), float(t)),
  "shrinking": lambda p, b, n: shrinking(p, b, int(n)), "many": lambda p, b, n: many(p, b, int(n)),
  "hang-up": lambda p, b, n: hang_up(p, b, int(n))}[what](path, *rest)

@@ -1,0 +1,205 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck disable=SC2154,SC2030,SC2031,SC2153 # bats sets stderr; each test is a process of its own
+#
+# sgpu-run serve with hostile clients, and with what dies at any moment.
+
+load serve
+
+# ---- hostile clients ----
+
+@test "garbage on the socket is refused, and disturbs nobody" {
+	requires python3
+	start_server -k runner.jwk
+	sgpu-run -o response batch.tar
+	pid=$(serving_pid)
+	before=$(descriptors "$pid") supervisor_before=$(descriptors "$SERVER")
+	run -0 client garbage
+	[ "$output" = "done" ]
+	run -0 sgpu-run -o response batch.tar
+	[ "$(serving_pid)" = "$pid" ]
+	wait_for in_flight 0
+	wait_for has_descriptors_left "$pid" "$before"
+	wait_for has_descriptors_left "$SERVER" "$supervisor_before"
+}
+
+@test "hostile descriptors are refused or fail, and nothing waits for them" {
+	requires python3
+	start_server -k runner.jwk
+	sgpu-run -o response batch.tar
+	pid=$(serving_pid)
+	before=$(descriptors "$pid")
+	run -0 client descriptors batch.tar
+	[ "${#lines[@]}" -eq 23 ]
+	[ "$(grep -c 'not a descriptor that a server takes' <<<"$output")" -eq 22 ]
+	assert_contains "$output" "out sealed -4 "
+	run -0 client drained
+	[ "${output%% *}" = -8 ]
+	run -0 client hang-up batch.tar 60
+	wait_for in_flight 0
+	[ "$(serving_pid)" = "$pid" ]
+	wait_for has_descriptors_left "$pid" "$before"
+}
+
+@test "descriptors that cannot be closed at once stop nobody but who sent them" {
+	requires python3
+	start_server -k runner.jwk
+	before=$(descriptors "$SERVER")
+	client linger "$SERVER" 600 >sent 3>&- &
+	SERVERS+=($!)
+	wait_for grep -q sent sent
+	run -0 timeout 60 sgpu-run status
+	run -0 timeout 60 sgpu-run -o response batch.tar
+	wait_for has_descriptors_left "$SERVER" "$((before + 1))"
+	kill "$SERVER"
+	wait_for has_ended "$SERVER"
+}
+
+@test "connections that say nothing, of however many users, keep nobody waiting" {
+	requires root python3
+	share_socket
+	start_server -k runner.jwk --everybody
+	for user in 65526 65527 65528 65529 65530 65531 65532 65533 65534; do
+		client_of $user silent 64 600 >silent.$user 3>&- &
+		SERVERS+=($!)
+	done
+	for user in 65526 65527 65528 65529 65530 65531 65532 65533 65534; do
+		wait_for grep -q silent "silent.$user"
+	done
+	run -0 timeout 60 sgpu-run status
+	run -0 timeout 60 sgpu-run -o response batch.tar
+}
+
+@test "batches and responses that are cut short while they are used fail alone" {
+	requires python3
+	small_job 700000
+	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk >large.tar
+	start_server -k runner.jwk -j 8
+	sgpu-run -o response batch.tar
+	pid=$(serving_pid)
+	run -0 client shrinking large.tar 12
+	[ "$output" = "done" ]
+	wait_for in_flight 0
+	[ "$(serving_pid)" = "$pid" ]
+}
+
+@test "a batch that never comes blocks nobody, and ends with its client, a timeout or SIGTERM" {
+	start_server -k runner.jwk
+	hold
+	run -0 sgpu-run -o response batch.tar
+	in_flight 1
+	kill -9 "$HELD"
+	wait_for in_flight 0
+	hold
+	kill -TERM "$HELD"
+	wait_for has_ended "$HELD"
+	wait_for in_flight 0
+	run --separate-stderr -3 sgpu-run --timeout 200ms -o late <&7
+	assert_contains "$stderr" "did not arrive before the deadline"
+	assert_no_file late
+	assert_no_file held.response
+}
+
+@test "a client that hangs up ends its run, though its batch could still come" {
+	requires python3
+	start_server -k runner.jwk
+	python3 "$BATS_TEST_DIRNAME/serve_client.py" "$SOCKET" leave 600 >left 3>&- &
+	SERVERS+=($!)
+	wait_for grep -q left left
+	wait_for in_flight 0
+	kill -0 "${SERVERS[-1]}"
+}
+
+# ---- what dies, and what stops ----
+
+@test "a worker that is killed fails its submissions at once, and another takes its place" {
+	start_server -k runner.jwk
+	hold
+	begin=$SECONDS
+	kill -9 "$(serving_pid)"
+	ends_with 3 "$HELD"
+	[ $((SECONDS - begin)) -le 60 ]
+	assert_contains "$(cat held.log)" "the worker that ran the batch has ended"
+	assert_no_file held.response
+	run -0 sgpu-run -o response batch.tar
+	wait_for grep -q "ended by signal 9; submissions that failed with it: 1" log
+	run -0 status tenants
+	[ "$(awk '{ print $4, $5 }' <<<"$output")" = "1 1" ]
+}
+
+@test "with the supervisor killed clients get an error, and no worker stays" {
+	start_server -k runner.jwk
+	hold
+	workers=$(status workers | awk '{ print $1 }')
+	[ -n "$workers" ]
+	begin=$SECONDS
+	kill -9 "$SERVER"
+	ends_with 3 "$HELD"
+	[ $((SECONDS - begin)) -le 60 ]
+	assert_no_file held.response
+	for pid in $workers; do
+		wait_for has_ended "$pid"
+	done
+	[ $((SECONDS - begin)) -le 90 ]
+	start_server -k runner.jwk
+	run -0 sgpu-run -o response batch.tar
+}
+
+@test "no worker outlives the supervisor, whatever a client has it close" {
+	requires python3
+	start_server -k runner.jwk
+	client slow-close "$SERVER" 60 >closing 3>&- &
+	SERVERS+=($!)
+	wait_for grep -q "not a descriptor" closing
+	workers=$(status workers | awk '{ print $1 }')
+	[ -n "$workers" ]
+	kill -9 "$SERVER"
+	for pid in $workers; do
+		wait_for has_ended "$pid"
+	done
+}
+
+@test "SIGTERM lets what runs end, takes no more, and ends what is late" {
+	start_server -k runner.jwk --drain 600s
+	hold
+	kill "$SERVER"
+	wait_for grep -q "no new work is taken" log
+	run --separate-stderr -4 sgpu-run -o response batch.tar # the socket is gone: here, without a key
+	cat batch.tar >&7
+	exec 7>&-
+	ends_with 0 "$HELD"
+	sgpu-seal open -k owner.jwk -C out held.response
+	assert_same out/out.f32 expected.f32
+	ends_with 0 "$SERVER"
+	rm held.response
+	start_server -k runner.jwk --drain 300ms
+	hold
+	kill "$SERVER"
+	ends_with 3 "$HELD"
+	assert_contains "$(cat held.log)" "the run was stopped"
+	assert_no_file held.response
+	ends_with 0 "$SERVER"
+}
+
+@test "SIGHUP reads the keys again; what runs ends with the old ones, and bad ones change nothing" {
+	start_server -k runner.jwk
+	hold
+	old=$(serving_pid)
+	sgpu-seal keygen -q --x25519 -o new.jwk
+	sgpu-seal pubkey -o new.pub.jwk new.jwk
+	sgpu-seal seal -k owner.jwk -r new.pub.jwk packed >new.tar
+	cp runner.jwk old.jwk
+	cp new.jwk runner.jwk
+	kill -HUP "$SERVER"
+	wait_for grep -q "new workers serve" log
+	run -0 sgpu-run -o response new.tar
+	run -4 sgpu-run -o refused batch.tar
+	cat batch.tar >&7
+	exec 7>&-
+	ends_with 0 "$HELD"
+	wait_for has_ended "$old"
+	echo nonsense >runner.jwk
+	kill -HUP "$SERVER"
+	wait_for grep -q "those from before go on" log
+	run -0 sgpu-run -o response new.tar
+}
