@@ -4,7 +4,7 @@
 # name of its error and its text; "gone" where the server hung up without one. It becomes user SERVE_UID before it connects.
 import array, fcntl, os, select, signal, socket, struct, sys, time
 
-MAGIC, VERSION = 0x53475055, 1
+MAGIC, VERSION = 0x53475055, 2
 STATUS, SUBMIT, PROGRESS, STATUS_IS, TAKEN, ANSWER, PROGRESS_IS = range(1, 8)
 NAME, TEXT = 4096, 512
 
@@ -106,7 +106,7 @@ def garbage(path):
     good = submission()
     cases = [b"x", b"\0" * 16, os.urandom(16), os.urandom(8232), good[:100], good + b"x", header(SUBMIT, 16),
              header(SUBMIT, 8232), header(99, 16), header(0, 16), header(TAKEN, 16), header(ANSWER, 16),
-             header(PROGRESS, 16), submission(version=2), submission(zero=1), submission(magic=7), header(STATUS, 99),
+             header(PROGRESS, 16), submission(version=1), submission(zero=1), submission(magic=7), header(STATUS, 99),
              os.urandom(100000)]
     for data in cases:
         for fds in ([], [0], [0, place()], [0] * 3, [0] * 100):

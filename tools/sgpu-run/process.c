@@ -19,6 +19,11 @@
 /* The same on all architectures; the headers that this is built with may be older. */
 enum { CLOSE_RANGE = 436 };
 
+const uint64_t serve_latency_bounds_ns[SERVE_LATENCIES] = {
+	1000000, 3000000, 10000000, 30000000, 100000000, 300000000, 1000000000, 3000000000, 10000000000, 30000000000,
+	100000000000, UINT64_MAX,
+};
+
 /* Its memory stays as large as it is, whatever the other side does. */
 static int make_counters(struct process *process, int *fd, struct sgpu_error *error)
 {
@@ -108,6 +113,13 @@ uint64_t process_in_flight(const struct process *process)
 	const uint64_t ended = atomic_load(&process->counters->ended);
 
 	return ended < process->handed ? process->handed - ended : 0;
+}
+
+uint64_t process_stalled(const struct process *process)
+{
+	const uint64_t stalled = atomic_load(&process->counters->stalled), all = process_in_flight(process);
+
+	return stalled < all ? stalled : all;
 }
 
 void process_drain(struct process *process, uint64_t deadline_ns)

@@ -24,16 +24,30 @@ enum {
 struct server {
 	struct worker worker;    /* of a worker process; the supervisor only checks the options */
 	const char *socket;
+	const char *tenants;     /* the file of their rules, or NULL */
 	bool everybody, as_worker;
-	unsigned workers, ahead, submissions;
+	unsigned workers, ahead, submissions, running;
 	uint64_t drain_ns;
+	uint64_t stall_ns;       /* how long a batch may wait for its client while others wait for a worker */
 	int argc;                /* as given, for the workers */
 	char **argv;
 };
 
-/* Written by the worker. `ended` counts connections that it has closed. */
+/* How long batches took, from the connection to the answer: the last bound is all time. */
+enum { SERVE_LATENCIES = 12 };
+extern const uint64_t serve_latency_bounds_ns[SERVE_LATENCIES];
+
+/* Sums over batches. The latencies count those up to each bound that are above the one before. */
+enum serve_sum {
+	SERVE_DONE, SERVE_FAILED, SERVE_BYTES_IN, SERVE_BYTES_OUT, SERVE_LATENCY_NS, SERVE_LATENCY,
+	SERVE_SUMS = SERVE_LATENCY + SERVE_LATENCIES
+};
+
+/* Written by the worker, which sends WIRE_NOTE when one of the first two has changed. */
 struct serve_counters {
-	_Atomic uint64_t ended, done, failed;
+	_Atomic uint64_t ended;   /* connections that it has closed */
+	_Atomic uint64_t stalled; /* of those that it has: these wait for their clients, and use nothing of the device */
+	_Atomic uint64_t sums[SERVE_SUMS];
 };
 
 /* supervisor.c: until a signal ends it. An exit status. */
@@ -49,14 +63,16 @@ struct process {
 	const struct serve_counters *counters;
 	unsigned generation;     /* of keys: goes up with each reload */
 	uint64_t started_ns;
+	uint64_t given_ns;       /* when it became its tenant's */
 	bool ready, draining;
 	uint64_t deadline_ns;    /* while it drains: when `control` is closed; then: when it is killed */
 	struct tenant *tenant;   /* or NULL: it is spare */
 	uint64_t handed;         /* connections */
 };
 SGPU_MUST_CHECK int process_start(const struct server *server, struct process *process, struct sgpu_error *error);
-/* Connections that it has not closed yet. */
+/* Connections that it has not closed yet; and those of them that wait for their clients. */
 uint64_t process_in_flight(const struct process *process);
+uint64_t process_stalled(const struct process *process);
 /* It takes no more, and ends when its work has, at the latest then. */
 void process_drain(struct process *process, uint64_t deadline_ns);
 /* Once the kernel has told that it is dead. */

@@ -25,13 +25,20 @@
 #include "serve.h"
 #include "wire.h"
 
-enum { STUCK_LOOK_MS = 1000, FIXED_FDS = 3, GRACE_S = 4 };
+#define MS UINT64_C(1000000)
+enum { LOOK_MS = 100, STUCK_LOOK_MS = 1000, PRESS_MS = 1000, FIXED_FDS = 3, GRACE_S = 4 };
+
+/* What comes in smaller parts, with waiting in between, is waited for. */
+enum { STALL_BYTES = 1 << 16 };
 
 /* A connection: from the moment it is taken to the moment it is closed. */
 struct work {
 	int connection;          /* -1: the client has hung up */
 	int in_fd, out_fd;
-	uint64_t uid;
+	uint64_t uid, since_ns;  /* since_ns: when the client connected */
+	uint64_t bytes_ns;       /* when the client was last seen not to be waited for */
+	uint64_t bytes_in, bytes_out; /* and how much there was then */
+	bool stalled;
 	struct wire_submit request;
 	struct sgpu_run *run;
 	atomic_bool ended;       /* set by a thread of the runner, as its last deed */
@@ -44,10 +51,20 @@ static struct tending {
 	struct work **work;      /* `count` of them */
 	struct pollfd *fds;
 	unsigned count;
-	uint64_t looked_ns;      /* when runs were last looked at */
+	uint64_t looked_ns;      /* when clients were last looked at */
+	uint64_t stuck_looked_ns; /* and runs that do not end */
+	uint64_t press_ns;       /* until then others wait for a worker */
 	bool draining;           /* takes no more, and ends with the last */
 	bool left;               /* the supervisor has closed: nothing is to go on */
 } t;
+
+/* The supervisor counts by itself. It need not hear of each: if its socket is full, it has not looked yet. */
+static void send_note(void)
+{
+	struct wire_plain note;
+
+	(void)wire_send(SERVE_CONTROL_FD, WIRE_NOTE, &note, sizeof(note), NULL, 0);
+}
 
 /* ---- one submission ---- */
 static void close_work(struct work *work)
@@ -59,8 +76,12 @@ static void close_work(struct work *work)
 			close(fds[i]);
 		}
 	}
+	if (work->stalled) {
+		atomic_fetch_sub(&t.counters->stalled, 1);
+	}
 	free(work);
 	atomic_fetch_add(&t.counters->ended, 1);
+	send_note();
 }
 
 static void run_ended(void *argument, struct sgpu_run *run, int code)
@@ -90,6 +111,23 @@ static int spare_payloads(const struct work *work, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
+static void count_work(const struct work *work, int rc, const struct sgpu_run_progress *progress)
+{
+	const uint64_t latency = sgpu_now_ns() - work->since_ns;
+	int i = 0;
+
+	while (i < SERVE_LATENCIES - 1 && latency > serve_latency_bounds_ns[i]) {
+		i++;
+	}
+	atomic_fetch_add(&t.counters->sums[rc == SGPU_OK ? SERVE_DONE : SERVE_FAILED], 1);
+	atomic_fetch_add(&t.counters->sums[SERVE_LATENCY_NS], latency);
+	atomic_fetch_add(&t.counters->sums[SERVE_LATENCY + i], 1);
+	if (progress) {
+		atomic_fetch_add(&t.counters->sums[SERVE_BYTES_IN], progress->bytes_in);
+		atomic_fetch_add(&t.counters->sums[SERVE_BYTES_OUT], progress->bytes_out);
+	}
+}
+
 /* The run has ended: says so, to the client and in the log. */
 static void answer_work(struct work *work)
 {
@@ -107,7 +145,7 @@ static void answer_work(struct work *work)
 	answer.error.code = rc;
 	report_collect(work->run, w->context ? sgpu_secure_device(w->context) : w->device, w->keys, w->key_count,
 		       &answer.report);
-	atomic_fetch_add(rc == SGPU_OK ? &t.counters->done : &t.counters->failed, 1);
+	count_work(work, rc, &answer.report.progress);
 	if (work->connection >= 0) {
 		(void)wire_send(work->connection, WIRE_ANSWER, &answer, sizeof(answer), NULL, 0);
 	}
@@ -121,10 +159,11 @@ static int start_run(struct work *work, struct sgpu_error *error)
 	struct sgpu_submission submission = { .in_fd = work->in_fd, .in_name = work->request.in_name,
 					      .out_fd = work->out_fd, .out_name = work->request.out_name,
 					      .options = worker_run_options(&t.server->worker) };
-	const uint64_t timeout = work->request.timeout_ns, now = sgpu_now_ns();
+	const uint64_t timeout = work->request.timeout_ns, since = work->since_ns;
 
 	submission.options.refuse_regions = work->uid != geteuid();
-	submission.options.deadline_ns = timeout == 0 ? 0 : timeout < UINT64_MAX - now ? now + timeout : UINT64_MAX;
+	submission.options.deadline_ns = timeout == 0 ? 0 : timeout < UINT64_MAX - since ? since + timeout :
+					 UINT64_MAX;
 	return sgpu_runner_submit(t.server->worker.runner, &submission, run_ended, work, &work->run, error);
 }
 
@@ -152,7 +191,7 @@ static int begin_work(struct work *work, struct sgpu_error *error)
 	return rc == SGPU_OK ? start_run(work, error) : rc;
 }
 
-static void take_connection(int connection, uint64_t uid)
+static void take_connection(int connection, const struct wire_take *take)
 {
 	struct sgpu_error error = { 0 };
 	struct work *work = calloc(1, sizeof(*work));
@@ -160,12 +199,16 @@ static void take_connection(int connection, uint64_t uid)
 
 	if (!work) {
 		close(connection);
+		atomic_fetch_add(&t.counters->sums[SERVE_FAILED], 1);
 		atomic_fetch_add(&t.counters->ended, 1);
+		send_note();
 		return;
 	}
 	work->connection = connection;
 	work->in_fd = work->out_fd = -1;
-	work->uid = uid;
+	work->uid = take->uid;
+	work->since_ns = take->since_ns;
+	work->bytes_ns = sgpu_now_ns();
 	if (t.count == t.server->submissions) {
 		rc = sgpu_fail(&error, SGPU_ERETRY, "%u submissions are under way, which is the limit", t.count);
 	} else {
@@ -179,7 +222,7 @@ static void take_connection(int connection, uint64_t uid)
 		error.code = rc == SGPU_ETIMEOUT ? SGPU_EINVALID : rc; /* nothing was there */
 		wire_refuse(connection, &error);
 	}
-	atomic_fetch_add(&t.counters->failed, 1);
+	count_work(work, rc, NULL);
 	close_work(work);
 }
 
@@ -208,29 +251,75 @@ static void hear_client(struct work *work)
 	}
 }
 
-/* ---- the loop ---- */
-/* Clients hear of it at once, however long the device takes to let go. */
-static void cancel_all(void)
+/* The client hears of it at once, however long the device takes to let go. */
+static void cancel_work(struct work *work, int code, const char *why)
 {
 	struct sgpu_error error = { 0 };
 
-	sgpu_fail(&error, SGPU_ESYSTEM, "the run was stopped: the server has ended");
-	for (unsigned i = 0; i < t.count; i++) {
-		if (t.work[i]->connection >= 0) {
-			wire_refuse(t.work[i]->connection, &error);
-			close(t.work[i]->connection);
-			t.work[i]->connection = -1;
-		}
-		sgpu_run_cancel(t.work[i]->run);
+	sgpu_fail(&error, code, "the run was stopped: %s", why);
+	if (work->connection >= 0) {
+		wire_refuse(work->connection, &error);
+		close(work->connection);
+		work->connection = -1;
+	}
+	sgpu_run_cancel(work->run);
+}
+
+/* ---- clients that let the device wait ---- */
+/* Whether the device has nothing of the run, and the batch comes by a pipe that is empty, and more is to come: then it is
+ * the client that is waited for. */
+static bool waits_for_client(const struct work *work, const struct sgpu_run_progress *progress)
+{
+	struct pollfd pipe = { .fd = work->in_fd, .events = POLLIN };
+	const uint64_t all = report_bytes_in_all(work->run);
+
+	return work->connection >= 0 && progress->operations_running == 0 && progress->bytes_out == work->bytes_out &&
+	       (all == 0 || progress->bytes_in < all) && poll(&pipe, 1, 0) == 0;
+}
+
+static void look_at_client(struct work *work, uint64_t now)
+{
+	struct sgpu_run_progress progress;
+	bool stalled;
+
+	sgpu_run_get_progress(work->run, &progress);
+	if (!waits_for_client(work, &progress) || progress.bytes_in - work->bytes_in >= STALL_BYTES) {
+		work->bytes_ns = now;
+		work->bytes_in = progress.bytes_in;
+		work->bytes_out = progress.bytes_out;
+	}
+	stalled = now - work->bytes_ns >= LOOK_MS * MS;
+	if (stalled != work->stalled) {
+		work->stalled = stalled;
+		atomic_fetch_add(&t.counters->stalled, stalled ? 1 : UINT64_MAX);
+		send_note();
+	}
+	if (stalled && now < t.press_ns && now - work->bytes_ns >= t.server->stall_ns) {
+		cancel_work(work, SGPU_ETIMEOUT, "the batch did not come while others waited for a worker");
 	}
 }
+
+static void look_at_clients(void)
+{
+	const uint64_t now = sgpu_now_ns();
+
+	if (now - t.looked_ns < LOOK_MS * MS) {
+		return;
+	}
+	t.looked_ns = now;
+	for (unsigned i = 0; i < t.count; i++) {
+		look_at_client(t.work[i], now);
+	}
+}
+
+/* ---- the loop ---- */
 
 /* The supervisor hands over a connection, or wants an end. One that has gone takes its clients along: nobody would know of
  * the worker any more. */
 static void hear_supervisor(void)
 {
 	struct wire_take take;
-	struct wire_plain drain;
+	struct wire_plain drain, press;
 	enum wire_kind kind;
 	int connection = -1, rc = wire_peek(SERVE_CONTROL_FD, &kind, NULL);
 
@@ -239,13 +328,18 @@ static void hear_supervisor(void)
 	}
 	if (rc == SGPU_OK && kind == WIRE_TAKE &&
 	    wire_receive(SERVE_CONTROL_FD, kind, &take, sizeof(take), &connection, 1, NULL) == SGPU_OK) {
-		take_connection(connection, take.uid);
+		take_connection(connection, &take);
 	} else if (rc == SGPU_OK && kind == WIRE_DRAIN &&
 		   wire_receive(SERVE_CONTROL_FD, kind, &drain, sizeof(drain), NULL, 0, NULL) == SGPU_OK) {
 		t.draining = true;
+	} else if (rc == SGPU_OK && kind == WIRE_PRESS &&
+		   wire_receive(SERVE_CONTROL_FD, kind, &press, sizeof(press), NULL, 0, NULL) == SGPU_OK) {
+		t.press_ns = sgpu_now_ns() + PRESS_MS * MS;
 	} else if (!t.left) {
 		t.draining = t.left = true;
-		cancel_all();
+		for (unsigned i = 0; i < t.count; i++) {
+			cancel_work(t.work[i], SGPU_ESYSTEM, "the server has ended");
+		}
 	}
 }
 
@@ -268,10 +362,10 @@ static void look_for_stuck(void)
 {
 	const uint64_t now = sgpu_now_ns();
 
-	if (now - t.looked_ns < STUCK_LOOK_MS * UINT64_C(1000000)) {
+	if (now - t.stuck_looked_ns < STUCK_LOOK_MS * MS) {
 		return;
 	}
-	t.looked_ns = now;
+	t.stuck_looked_ns = now;
 	for (unsigned i = 0; i < t.count; i++) {
 		struct sgpu_run_progress progress;
 
@@ -294,8 +388,9 @@ static void take_events(void)
 	for (unsigned i = 0; i < count; i++) {
 		t.fds[FIXED_FDS + i] = (struct pollfd){ .fd = t.work[i]->connection, .events = POLLIN };
 	}
-	const int ready = poll(t.fds, FIXED_FDS + count, count > 0 ? STUCK_LOOK_MS : -1);
+	const int ready = poll(t.fds, FIXED_FDS + count, count > 0 ? LOOK_MS : -1);
 
+	look_at_clients();
 	look_for_stuck(); /* by the clock: a client that never stops asking keeps nobody from it */
 	if (ready <= 0) {
 		return;

@@ -35,7 +35,7 @@ struct remote {
 	int connection, signal_fd;
 	struct sgpu_output response;
 	int memory_fd;           /* the response in memory, where its place is none that a server takes; or -1 */
-	bool taken;
+	bool queued, taken;      /* queued: it waits for a turn */
 	struct wire_answer answer;
 };
 
@@ -191,7 +191,7 @@ static void clean_answer(struct wire_answer *answer)
 static int hear_server(struct remote *m, bool on_terminal, bool *asked, struct sgpu_error *error)
 {
 	struct wire_progress progress;
-	struct wire_plain taken;
+	struct wire_plain word;
 	enum wire_kind kind;
 	int rc = wire_peek(m->connection, &kind, error);
 
@@ -210,8 +210,11 @@ static int hear_server(struct remote *m, bool on_terminal, bool *asked, struct s
 		}
 		return rc;
 	}
-	if (rc == SGPU_OK) {
-		rc = wire_receive(m->connection, WIRE_TAKEN, &taken, sizeof(taken), NULL, 0, error);
+	if (rc == SGPU_OK && kind == WIRE_QUEUED) {
+		rc = wire_receive(m->connection, kind, &word, sizeof(word), NULL, 0, error);
+		m->queued = m->queued || rc == SGPU_OK;
+	} else if (rc == SGPU_OK) {
+		rc = wire_receive(m->connection, WIRE_TAKEN, &word, sizeof(word), NULL, 0, error);
 		m->taken = m->taken || rc == SGPU_OK;
 	}
 	if (rc == SGPU_ECANCELED) {
@@ -226,7 +229,7 @@ static int hear_server(struct remote *m, bool on_terminal, bool *asked, struct s
 static int wait_for_answer(struct remote *m, struct sgpu_error *error)
 {
 	const bool on_terminal = isatty(STDERR_FILENO) && !cli_quiet && !cli_json;
-	const uint64_t patience = sgpu_now_ns() + PATIENCE_NS;
+	const uint64_t begin = sgpu_now_ns(), timeout = m->request->timeout_ns;
 	struct pollfd fds[2] = { { .fd = m->connection, .events = POLLIN }, { .fd = m->signal_fd, .events = POLLIN } };
 	struct signalfd_siginfo signal;
 	struct wire_plain progress;
@@ -242,11 +245,14 @@ static int wait_for_answer(struct remote *m, struct sgpu_error *error)
 		if (sgpu_io_interrupted()) {
 			return sgpu_fail(error, SGPU_ECANCELED, "the run was stopped");
 		}
-		if (!m->taken && sgpu_now_ns() > patience) {
+		if (!m->taken && !m->queued && sgpu_now_ns() - begin > PATIENCE_NS) {
 			return sgpu_fail(error, SGPU_ESYSTEM, "the server at '%s' does not answer", m->request->service.text);
 		}
+		if (!m->taken && timeout != 0 && sgpu_now_ns() - begin > timeout) {
+			return sgpu_fail(error, SGPU_ETIMEOUT, "the server gave the batch no turn before the deadline");
+		}
 		fds[0].revents = fds[1].revents = 0;
-		if (poll(fds, 2, on_terminal ? SHOW_MS : m->taken ? -1 : 1000) < 0) {
+		if (poll(fds, 2, m->taken && !on_terminal ? -1 : SHOW_MS) < 0) {
 			continue; /* a signal */
 		}
 		if (fds[1].revents && read(m->signal_fd, &signal, sizeof(signal)) == (ssize_t)sizeof(signal)) {

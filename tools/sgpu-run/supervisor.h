@@ -6,18 +6,26 @@
 #define SGPU_RUN_SUPERVISOR_H
 
 #include "serve.h"
+#include "shares.h"
+#include "tenants.h"
 
 enum {
-	SUPERVISOR_TENANTS_MAX = 256,   /* remembered with their sums; the one that was here longest ago goes first */
-	SUPERVISOR_CALLERS_MAX = 256,   /* connections that no worker has yet */
-	SUPERVISOR_CALLERS_OF_ONE = 64, /* of one user */
+	SUPERVISOR_TENANTS_MAX = SHARES_MAX, /* remembered with their sums; the one that was here longest ago goes first */
+	SUPERVISOR_CALLERS_MAX = 512,        /* connections that no worker has yet */
+	SUPERVISOR_SILENT_MAX = 64,          /* of one user, that have not said what they want */
+	SUPERVISOR_ACCEPT_AT_ONCE = 64,      /* before others are heard */
 };
 
+/* Its share of the turns is the one of the same number in struct supervisor. */
 struct tenant {
 	bool used;
 	uid_t uid;
+	struct tenant_rule rule;
 	uint64_t last_ns;        /* when it last sent something */
-	uint64_t done, failed;   /* by workers that are buried */
+	uint64_t lacks_ns;       /* since when it waits and has no worker; 0: it does not */
+	uint64_t sums[SERVE_SUMS]; /* by workers that are buried */
+	uint64_t refused;        /* for a limit */
+	unsigned waiting, in_flight, stalled; /* as turns_give counted them last */
 	struct process *process; /* takes its work, or NULL */
 };
 
@@ -25,7 +33,9 @@ struct caller {
 	int fd;                  /* -1: free */
 	uid_t uid;
 	uint64_t since_ns;
-	bool waits;              /* it has spoken, and waits for a worker */
+	uint64_t order;          /* in which those that wait have come */
+	struct tenant *tenant;   /* it has spoken, and waits for a turn; NULL: it has not */
+	bool queued;             /* and was told so */
 };
 
 struct supervisor {
@@ -34,6 +44,10 @@ struct supervisor {
 	struct process processes[SERVE_WORKERS_MAX]; /* pid 0: free */
 	struct tenant tenants[SUPERVISOR_TENANTS_MAX];
 	struct caller callers[SUPERVISOR_CALLERS_MAX];
+	struct tenant_rules rules;
+	struct shares shares;
+	uint64_t spoken;         /* how many callers ever have */
+	unsigned lacking;        /* tenants that wait and have no worker */
 	uint64_t started_ns;
 	unsigned generation;     /* of those that get new work */
 	unsigned newest;         /* of those that start; another one while keys are read again */
@@ -43,9 +57,18 @@ struct supervisor {
 	uint64_t stop_ns;        /* when what still runs is given up */
 	unsigned failures;       /* starts of workers in a row that failed */
 	uint64_t start_ns;       /* no worker is started before */
+	uint64_t evict_ns;       /* no worker that is busy is taken from its tenant before */
+	uint64_t press_ns;       /* nor is one told again that others wait */
 	uint64_t accept_ns;      /* no connection is taken before: descriptors ran out */
 	int status;              /* of the server: not 0 once its first worker did not start */
 };
+
+/* supervisor_callers.c: connections that no worker has yet. */
+void callers_hang_up(struct caller *caller);
+void callers_refuse_by(struct caller *caller, const struct sgpu_error *error);
+void callers_refuse(struct caller *caller, int code, const char *format, ...) SGPU_PRINTF(3, 4);
+/* Takes a connection; false: there is none, or it has to wait. */
+bool callers_accept(struct supervisor *supervisor);
 
 /* supervisor_workers.c. */
 /* Starts as many as are wanted now, or has one leave. */
@@ -60,6 +83,14 @@ void workers_dismiss(struct supervisor *supervisor, struct process *process);
 void workers_hear(struct supervisor *supervisor, struct process *process);
 /* Buries those that are dead. */
 void workers_reap(struct supervisor *supervisor);
+
+/* supervisor_turns.c: whose batches go to workers, and when. */
+/* The caller wants to submit a batch: it waits for a turn, or is refused. */
+void turns_ask(struct supervisor *supervisor, struct caller *caller);
+/* Gives the turns that are free; who gets none is told, or refused for a limit. */
+void turns_give(struct supervisor *supervisor);
+/* Has the rules that were read hold for the tenants that are there. */
+void turns_apply_rules(struct supervisor *supervisor);
 
 /* supervisor_status.c: what user `uid` may see, as JSON; from malloc, or NULL. */
 char *supervisor_status(const struct supervisor *supervisor, uid_t uid);

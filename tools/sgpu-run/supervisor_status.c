@@ -16,13 +16,16 @@ static const char *state_of(const struct process *p)
 	return p->draining ? "draining" : !p->ready ? "starting" : p->tenant ? "serving" : "spare";
 }
 
+static json_int_t sum_of_process(const struct process *p, enum serve_sum sum)
+{
+	return (json_int_t)atomic_load(&p->counters->sums[sum]);
+}
+
 static json_t *describe_process(const struct process *p, uint64_t now)
 {
 	json_t *object = json_pack("{s:i, s:s, s:I, s:I, s:I, s:I}", "pid", (int)p->pid, "state", state_of(p), "in_flight",
-				   (json_int_t)process_in_flight(p), "done",
-				   (json_int_t)atomic_load(&p->counters->done), "failed",
-				   (json_int_t)atomic_load(&p->counters->failed), "uptime_ns",
-				   (json_int_t)(now - p->started_ns));
+				   (json_int_t)process_in_flight(p), "done", sum_of_process(p, SERVE_DONE), "failed",
+				   sum_of_process(p, SERVE_FAILED), "uptime_ns", (json_int_t)(now - p->started_ns));
 
 	if (object && p->tenant) {
 		json_object_set_new(object, "uid", json_integer((json_int_t)p->tenant->uid));
@@ -30,28 +33,52 @@ static json_t *describe_process(const struct process *p, uint64_t now)
 	return object;
 }
 
-struct sums {
-	uint64_t done, failed, in_flight, waiting;
-};
+/* How many took at most so long, for each bound; the last is null, for all. */
+static json_t *describe_latency(const uint64_t sums[SERVE_SUMS])
+{
+	json_t *buckets = json_array();
+	uint64_t count = 0;
+
+	for (int i = 0; i < SERVE_LATENCIES; i++) {
+		const uint64_t bound = serve_latency_bounds_ns[i];
+
+		count += sums[SERVE_LATENCY + i];
+		json_array_append_new(buckets, json_pack("{s:o, s:I}", "le_ns", bound == UINT64_MAX ? json_null() :
+							 json_integer((json_int_t)bound), "count", (json_int_t)count));
+	}
+	return json_pack("{s:I, s:I, s:o}", "sum_ns", (json_int_t)sums[SERVE_LATENCY_NS], "count", (json_int_t)count,
+			 "buckets", buckets);
+}
 
 /* With all its workers, also those that drain. */
-static struct sums sum_of(const struct supervisor *s, const struct tenant *t)
+static json_t *describe_tenant(const struct supervisor *s, const struct tenant *t)
 {
-	struct sums sums = { .done = t->done, .failed = t->failed };
+	const struct share *share = &s->shares.of[t - s->tenants];
+	uint64_t sums[SERVE_SUMS], in_flight = 0, stalled = 0, waiting = 0;
 
+	for (int k = 0; k < SERVE_SUMS; k++) {
+		sums[k] = t->sums[k];
+	}
 	for (int i = 0; i < SERVE_WORKERS_MAX; i++) {
 		const struct process *p = &s->processes[i];
 
-		if (p->pid && p->tenant == t) {
-			sums.done += atomic_load(&p->counters->done);
-			sums.failed += atomic_load(&p->counters->failed);
-			sums.in_flight += process_in_flight(p);
+		for (int k = 0; p->pid && p->tenant == t && k < SERVE_SUMS; k++) {
+			sums[k] += atomic_load(&p->counters->sums[k]);
 		}
+		in_flight += p->pid && p->tenant == t ? process_in_flight(p) : 0;
+		stalled += p->pid && p->tenant == t ? process_stalled(p) : 0;
 	}
 	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
-		sums.waiting += s->callers[i].fd >= 0 && s->callers[i].waits && s->callers[i].uid == t->uid;
+		waiting += s->callers[i].tenant == t;
 	}
-	return sums;
+	return json_pack("{s:I, s:I, s:s, s:{s:I, s:I}, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
+			 "uid", (json_int_t)t->uid, "weight", (json_int_t)t->rule.weight, "priority",
+			 t->rule.high ? "high" : "normal", "limits", "in_flight", (json_int_t)t->rule.in_flight, "waiting",
+			 (json_int_t)t->rule.waiting, "waiting", (json_int_t)waiting, "in_flight", (json_int_t)in_flight,
+			 "stalled", (json_int_t)stalled, "done", (json_int_t)sums[SERVE_DONE], "failed",
+			 (json_int_t)sums[SERVE_FAILED], "refused", (json_int_t)t->refused, "bytes_in",
+			 (json_int_t)sums[SERVE_BYTES_IN], "bytes_out", (json_int_t)sums[SERVE_BYTES_OUT], "busy_ns",
+			 (json_int_t)share->used_ns, "latency", describe_latency(sums));
 }
 
 char *supervisor_status(const struct supervisor *s, uid_t uid)
@@ -72,16 +99,12 @@ char *supervisor_status(const struct supervisor *s, uid_t uid)
 		const struct tenant *t = &s->tenants[i];
 
 		if (t->used && (all || t->uid == uid)) {
-			const struct sums sums = sum_of(s, t);
-
-			json_array_append_new(tenants, json_pack("{s:I, s:I, s:I, s:I, s:I}", "uid", (json_int_t)t->uid, "done",
-								 (json_int_t)sums.done, "failed", (json_int_t)sums.failed,
-								 "in_flight", (json_int_t)sums.in_flight, "waiting",
-								 (json_int_t)sums.waiting));
+			json_array_append_new(tenants, describe_tenant(s, t));
 		}
 	}
-	status = json_pack("{s:{s:i, s:s, s:I, s:o, s:o}}", "status", "pid", (int)getpid(), "version", SGPU_VERSION,
-			   "uptime_ns", (json_int_t)(now - s->started_ns), "workers", workers, "tenants", tenants);
+	status = json_pack("{s:{s:i, s:s, s:I, s:I, s:o, s:o}}", "status", "pid", (int)getpid(), "version", SGPU_VERSION,
+			   "uptime_ns", (json_int_t)(now - s->started_ns), "running", (json_int_t)s->server->running, "workers",
+			   workers, "tenants", tenants);
 	text = status ? json_dumps(status, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
 	json_decref(status);
 	return text;

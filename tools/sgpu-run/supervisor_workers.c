@@ -14,7 +14,9 @@
 
 #define START_PAUSE_NS UINT64_C(100000000)
 #define SHORT_LIFE_NS UINT64_C(1000000000) /* one that ends sooner is not replaced at once */
-enum { START_PAUSES_MAX = 8 };
+#define TENURE_NS UINT64_C(1000000000)     /* a worker is its tenant's for so long, whoever waits for one */
+#define PRESS_PAUSE_NS UINT64_C(250000000)
+enum { START_PAUSES_MAX = 8, NOTES_AT_ONCE = 64 };
 
 static bool is_reloading(const struct supervisor *s)
 {
@@ -41,7 +43,7 @@ struct process *workers_find_spare(struct supervisor *s)
 	return NULL;
 }
 
-/* Of a tenant that has nothing under way; the one that has been still for longest. */
+/* Of a tenant that has nothing to do; the one that has been still for longest. */
 static struct process *find_idle(struct supervisor *s)
 {
 	struct process *idle = NULL;
@@ -49,7 +51,7 @@ static struct process *find_idle(struct supervisor *s)
 	for (int i = 0; i < SERVE_WORKERS_MAX; i++) {
 		struct process *p = &s->processes[i];
 
-		if (p->pid && !p->draining && p->tenant && process_in_flight(p) == 0 &&
+		if (p->pid && !p->draining && p->tenant && process_in_flight(p) == 0 && p->tenant->waiting == 0 &&
 		    (!idle || p->tenant->last_ns < idle->tenant->last_ns)) {
 			idle = p;
 		}
@@ -57,8 +59,80 @@ static struct process *find_idle(struct supervisor *s)
 	return idle;
 }
 
+static const struct share *share_of(const struct supervisor *s, const struct tenant *tenant)
+{
+	return &s->shares.of[tenant - s->tenants];
+}
+
+/* Of the tenant that has had most for its weight, if that is more than the one has had that waits for a worker. */
+static struct process *find_busy(struct supervisor *s, uint64_t now)
+{
+	const struct share *needy = NULL;
+	struct process *busy = NULL;
+
+	for (int i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
+		const struct share *share = &s->shares.of[i];
+
+		if (s->tenants[i].lacks_ns && (!needy || share_is_before(share, needy))) {
+			needy = share;
+		}
+	}
+	for (int i = 0; needy && i < SERVE_WORKERS_MAX; i++) {
+		struct process *p = &s->processes[i];
+
+		if (p->pid && !p->draining && p->tenant && now - p->given_ns >= TENURE_NS &&
+		    share_is_before(needy, share_of(s, p->tenant)) &&
+		    (!busy || share_is_before(share_of(s, busy->tenant), share_of(s, p->tenant)))) {
+			busy = p;
+		}
+	}
+	return busy;
+}
+
+/* Batches that have waited for their clients for long end, if there are any. */
+static void press(struct supervisor *s, uint64_t now)
+{
+	struct wire_plain others_wait;
+
+	if (now < s->press_ns) {
+		return;
+	}
+	s->press_ns = now + PRESS_PAUSE_NS;
+	for (int i = 0; i < SERVE_WORKERS_MAX; i++) {
+		struct process *p = &s->processes[i];
+
+		if (p->pid && p->control >= 0 && process_stalled(p) > 0) {
+			(void)wire_send(p->control, WIRE_PRESS, &others_wait, sizeof(others_wait), NULL, 0);
+		}
+	}
+}
+
+/* For tenants that wait for a worker when there are as many as may be. One that is busy ends what it has begun first, and
+ * its tenant's next batches wait for a worker as others do. `leaving`: workers that drain, and have nothing else to do. */
+static void make_room(struct supervisor *s, unsigned leaving)
+{
+	const uint64_t now = sgpu_now_ns();
+	struct process *p;
+
+	if (leaving >= s->lacking) {
+		return;
+	}
+	p = find_idle(s);
+	if (p) {
+		workers_dismiss(s, p);
+		return;
+	}
+	press(s, now);
+	p = now >= s->evict_ns ? find_busy(s, now) : NULL;
+	if (p) {
+		s->evict_ns = now + TENURE_NS;
+		p->tenant->process = NULL;
+		process_drain(p, UINT64_MAX);
+	}
+}
+
 struct census {
-	unsigned all, coming, spare, leaving; /* leaving: they drain */
+	unsigned all, coming, spare, leaving; /* leaving: they drain, and nothing is in flight */
 };
 
 static struct census count_processes(const struct supervisor *s)
@@ -70,7 +144,7 @@ static struct census count_processes(const struct supervisor *s)
 		const struct process *p = &s->processes[i];
 
 		c.all += p->pid != 0;
-		c.leaving += p->pid && p->draining;
+		c.leaving += p->pid && p->draining && process_in_flight(p) == 0;
 		c.coming += p->pid && !p->draining && !p->ready && p->generation == wanted;
 		c.spare += p->pid && !p->draining && p->ready && !p->tenant && p->generation == wanted;
 	}
@@ -94,27 +168,21 @@ static void start_worker(struct supervisor *s)
 	p->generation = s->newest;
 }
 
-/* As many spare ones as the options say, and one for each caller that waits, within the limit. While keys are read anew,
- * one more may be there. */
+/* As many spare ones as the options say, and one for each tenant that waits and has none, within the limit. While keys are
+ * read anew, one more may be there. */
 void workers_keep(struct supervisor *s)
 {
 	const struct census c = count_processes(s);
-	unsigned waiting = 0, wanted, all = c.all;
+	unsigned wanted = s->server->ahead + s->lacking, all = c.all;
 
 	if (s->stopping || sgpu_now_ns() < s->start_ns) {
 		return;
 	}
-	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
-		waiting += s->callers[i].fd >= 0 && s->callers[i].waits;
-	}
-	wanted = waiting ? s->server->ahead + 1 : s->server->ahead;
 	wanted = wanted ? wanted : is_reloading(s) || !s->served;
 	for (unsigned coming = c.coming + c.spare; coming < wanted; coming++) {
 		if (all >= s->server->workers + (is_reloading(s) && coming == 0) || all >= SERVE_WORKERS_MAX) {
-			struct process *idle = waiting && c.leaving == 0 ? find_idle(s) : NULL;
-
-			if (idle) {
-				workers_dismiss(s, idle); /* for a tenant that waits */
+			if (c.coming + c.spare < s->lacking) {
+				make_room(s, c.leaving);
 			}
 			return;
 		}
@@ -155,16 +223,28 @@ static void give_up_reload(struct supervisor *s)
 	cli_warning("no worker starts with the new keys: those from before go on");
 }
 
-/* A worker says that it can take work, or nothing more for ever. */
+/* Notes only say that there is something to count. */
+static int take_notes(struct process *p)
+{
+	struct wire_plain note;
+	int rc = SGPU_OK;
+
+	for (int i = 0; i < NOTES_AT_ONCE && rc == SGPU_OK; i++) {
+		rc = wire_receive(p->control, WIRE_NOTE, &note, sizeof(note), NULL, 0, NULL);
+	}
+	return rc == SGPU_ETIMEOUT ? SGPU_OK : rc;
+}
+
+/* A worker says that it can take work, and then what it has done; anything else is its end. */
 void workers_hear(struct supervisor *s, struct process *p)
 {
 	struct wire_plain ready;
-	int rc = wire_receive(p->control, WIRE_READY, &ready, sizeof(ready), NULL, 0, NULL);
+	int rc = p->ready ? take_notes(p) : wire_receive(p->control, WIRE_READY, &ready, sizeof(ready), NULL, 0, NULL);
 
-	if (rc == SGPU_ETIMEOUT) {
+	if (rc == SGPU_ETIMEOUT || (rc == SGPU_OK && p->ready)) {
 		return;
 	}
-	if (rc != SGPU_OK || p->ready) {
+	if (rc != SGPU_OK) {
 		kill(p->pid, SIGKILL); /* it is as good as dead; the kernel says when it is */
 		close(p->control);
 		p->control = -1;
@@ -204,8 +284,10 @@ static void bury(struct supervisor *s, struct process *p, int status)
 
 	lament(s, p, status);
 	if (tenant) {
-		tenant->done += atomic_load(&p->counters->done);
-		tenant->failed += atomic_load(&p->counters->failed) + process_in_flight(p);
+		for (int i = 0; i < SERVE_SUMS; i++) {
+			tenant->sums[i] += atomic_load(&p->counters->sums[i]);
+		}
+		tenant->sums[SERVE_FAILED] += process_in_flight(p);
 		tenant->process = tenant->process == p ? NULL : tenant->process;
 	}
 	if (!p->draining && !s->stopping && (!p->ready || sgpu_now_ns() - p->started_ns < SHORT_LIFE_NS)) {

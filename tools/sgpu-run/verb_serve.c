@@ -5,6 +5,7 @@
  */
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <sgpu/base.h>
 
@@ -13,7 +14,8 @@
 #include "verbs.h"
 
 static const uint64_t DEFAULT_DRAIN_NS = UINT64_C(30000000000);
-enum { DEFAULT_WORKERS = 8, DEFAULT_AHEAD = 1, DEFAULT_SUBMISSIONS = 64 };
+static const uint64_t DEFAULT_STALL_NS = UINT64_C(10000000000);
+enum { DEFAULT_WORKERS = 8, DEFAULT_AHEAD = 1, DEFAULT_SUBMISSIONS = 64, DEFAULT_RUNNING_MIN = 4, RUNNING_MAX = 1024 };
 
 const struct cli_option serve_options[] = {
 	CLI_COMMON,
@@ -27,6 +29,11 @@ const struct cli_option serve_options[] = {
 	  CLI_NUMBER(struct server, ahead, 0, SERVE_WORKERS_MAX) },
 	{ "submissions", 0, "N", "most batches of one user at a time (default: 64)",
 	  CLI_NUMBER(struct server, submissions, 1, SERVE_SUBMISSIONS_MAX) },
+	{ "running", 0, "N", "batches of all users that run at once (default: one a processor, at least 4)",
+	  CLI_NUMBER(struct server, running, 1, RUNNING_MAX) },
+	{ "tenants", 0, "FILE", "what each user may have: weight, priority and limits", CLI_INPUT(struct server, tenants) },
+	{ "stall", 0, "DURATION", "how long a batch may wait for its client while others lack a worker (default: 10s)",
+	  CLI_DURATION(struct server, stall_ns, 0) },
 	{ "drain", 0, "DURATION", "how long work may go on after SIGTERM (default: 30s)",
 	  CLI_DURATION(struct server, drain_ns, 0) },
 	{ "as-worker", 0, NULL, "what the server starts its workers with", CLI_FLAG(struct server, as_worker) },
@@ -46,6 +53,15 @@ static int check_server(const struct server *server)
 		return cli_usage("a server with --owners needs --state, where its workers record what they took");
 	}
 	return worker_check(w);
+}
+
+/* While one batch computes, others are read and written. */
+static unsigned choose_running(void)
+{
+	const long processors = sysconf(_SC_NPROCESSORS_ONLN);
+
+	return processors <= DEFAULT_RUNNING_MIN ? DEFAULT_RUNNING_MIN :
+	       processors >= RUNNING_MAX ? RUNNING_MAX : (unsigned)processors;
 }
 
 /* Each connection that waits takes one, each worker two. */
@@ -83,6 +99,8 @@ int verb_serve(int argc, char **argv)
 	int status;
 
 	server.drain_ns = DEFAULT_DRAIN_NS;
+	server.stall_ns = DEFAULT_STALL_NS;
+	server.running = choose_running();
 	server.argc = argc;
 	server.argv = argv;
 	status = cli_read(argc, argv, &server, &none);

@@ -9,8 +9,10 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
+#include <sgpu/io.h>
 #include <sgpu/json.h>
 
+#include "prometheus.h"
 #include "service.h"
 #include "verbs.h"
 #include "wire.h"
@@ -19,44 +21,57 @@ enum { PATIENCE_MS = 10000, CELL_MAX = 32 };
 
 struct question {
 	const char *socket;
+	bool prometheus;
 };
 
 const struct cli_option status_options[] = {
 	CLI_COMMON,
 	{ "socket", 0, "PATH", "of the server (default: see SGPU_SOCKET)", CLI_TEXT(struct question, socket) },
+	{ "prometheus", 0, NULL, "in the text format of Prometheus", CLI_FLAG(struct question, prometheus) },
 	CLI_END,
 };
 
+/* The server's words are read as any file's, and parsed strictly. */
+static int receive_status(int socket, const struct service_path *path, json_t **status, struct sgpu_error *error)
+{
+	struct wire_plain answer;
+	char *text = NULL;
+	size_t size = 0;
+	int fd = -1, rc = wire_receive(socket, WIRE_STATUS_IS, &answer, sizeof(answer), &fd, 1, error);
+
+	if (rc == SGPU_ECANCELED || rc == SGPU_ETIMEOUT) {
+		return sgpu_fail(error, SGPU_ESYSTEM, "the server at '%s' has ended", path->text);
+	}
+	if (rc < 0) {
+		return rc;
+	}
+	text = calloc(1, WIRE_TEXT_MAX + 1);
+	rc = text ? sgpu_pread(fd, "the server's status", text, WIRE_TEXT_MAX, 0, &size, error) : sgpu_fail_nomem(error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_json_parse(text, size, status, NULL, NULL, error);
+	}
+	free(text);
+	close(fd);
+	return rc;
+}
+
 static int ask(const struct service_path *path, json_t **status, struct sgpu_error *error)
 {
-	struct wire_status *answer = calloc(1, sizeof(*answer));
 	struct wire_plain question;
 	struct pollfd wait = { .fd = -1, .events = POLLIN };
-	int rc = answer ? service_connect(path, &wait.fd, error) : sgpu_fail_nomem(error);
+	int rc = service_connect(path, &wait.fd, error);
 
 	*status = NULL;
 	if (rc < 0) {
-		goto out;
+		return rc;
 	}
 	(void)wire_send(wait.fd, WIRE_STATUS, &question, sizeof(question), NULL, 0);
-	if (poll(&wait, 1, PATIENCE_MS) <= 0) {
+	if (poll(&wait, 1, PATIENCE_MS) > 0) {
+		rc = receive_status(wait.fd, path, status, error);
+	} else {
 		rc = sgpu_fail(error, SGPU_ESYSTEM, "the server at '%s' does not answer", path->text);
-		goto out;
 	}
-	rc = wire_receive(wait.fd, WIRE_STATUS_IS, answer, sizeof(*answer), NULL, 0, error);
-	if (rc == SGPU_ECANCELED || rc == SGPU_ETIMEOUT) {
-		rc = sgpu_fail(error, SGPU_ESYSTEM, "the server at '%s' has ended", path->text);
-	}
-	if (rc < 0) {
-		goto out;
-	}
-	answer->text[sizeof(answer->text) - 1] = '\0';
-	rc = sgpu_json_parse(answer->text, strlen(answer->text), status, NULL, NULL, error);
-out:
-	if (wait.fd >= 0) {
-		close(wait.fd);
-	}
-	free(answer);
+	close(wait.fd);
 	return rc;
 }
 
@@ -90,15 +105,17 @@ static int print_workers(const json_t *status)
 static int print_tenants(const json_t *status)
 {
 	struct cli_table table = { .cells = NULL };
-	char cells[5][CELL_MAX];
+	char cells[7][CELL_MAX], busy[CELL_MAX];
 	const json_t *one;
 	size_t i;
 
-	cli_row(&table, "USER", "WAITING", "IN FLIGHT", "DONE", "FAILED");
+	cli_row(&table, "USER", "WAITING", "IN FLIGHT", "DONE", "FAILED", "REFUSED", "BUSY S", "WEIGHT", "PRIORITY");
 	json_array_foreach(json_object_get(status, "tenants"), i, one) {
+		snprintf(busy, sizeof(busy), "%.1f", (double)json_integer_value(json_object_get(one, "busy_ns")) / 1e9);
 		cli_row(&table, number_text(one, "uid", cells[0]), number_text(one, "waiting", cells[1]),
 			number_text(one, "in_flight", cells[2]), number_text(one, "done", cells[3]),
-			number_text(one, "failed", cells[4]));
+			number_text(one, "failed", cells[4]), number_text(one, "refused", cells[5]), busy,
+			number_text(one, "weight", cells[6]), json_string_value(json_object_get(one, "priority")));
 	}
 	return cli_table_print(&table);
 }
@@ -129,6 +146,9 @@ int verb_status(int argc, char **argv)
 	if (exit_status) {
 		return exit_status;
 	}
+	if (question.prometheus && cli_json) {
+		return cli_usage("--prometheus and --json are two formats");
+	}
 	rc = service_find(question.socket, &path, &error);
 	if (rc == SGPU_OK) {
 		rc = ask(&path, &status, &error);
@@ -139,7 +159,8 @@ int verb_status(int argc, char **argv)
 	if (cli_json) {
 		return cli_print_json(status, stdout, JSON_COMPACT);
 	}
-	exit_status = print_status(json_object_get(status, "status"));
+	exit_status = question.prometheus ? prometheus_print(json_object_get(status, "status")) :
+		      print_status(json_object_get(status, "status"));
 	json_decref(status);
 	return exit_status;
 }

@@ -4,10 +4,12 @@
  * machine. Client and server are programs of one machine; a client of another version is refused.
  *
  *   client -> server    WIRE_STATUS, answered with WIRE_STATUS_IS; or WIRE_SUBMIT, which the server does not read:
+ *   server -> client    WIRE_QUEUED, if there is no turn for it yet
  *   server -> worker    WIRE_TAKE with the connection, whose next message is that WIRE_SUBMIT
  *   client -> worker    WIRE_SUBMIT with two descriptors, then WIRE_PROGRESS as often as it likes
  *   worker -> client    WIRE_TAKEN, WIRE_PROGRESS_IS for each WIRE_PROGRESS, WIRE_ANSWER at the end
- *   worker -> server    WIRE_READY once it can take work; server -> worker: WIRE_DRAIN, take no more and end
+ *   worker -> server    WIRE_READY once it can take work; WIRE_NOTE: its counters say something new
+ *   server -> worker    WIRE_DRAIN, take no more and end; WIRE_PRESS: others wait for a worker, so end what waits for a client
  *
  * Whoever closes a connection ends what it was for: a client its run, the server its workers.
  */
@@ -28,10 +30,11 @@ enum wire_kind {
 	WIRE_STATUS = 1, WIRE_SUBMIT, WIRE_PROGRESS,
 	WIRE_STATUS_IS, WIRE_TAKEN, WIRE_ANSWER, WIRE_PROGRESS_IS,
 	WIRE_READY, WIRE_TAKE, WIRE_DRAIN,
+	WIRE_QUEUED, WIRE_NOTE, WIRE_PRESS,
 	WIRE_KINDS
 };
 
-enum { WIRE_TEXT_MAX = 1 << 16, WIRE_FDS_MAX = 2, WIRE_VERSION = 1 };
+enum { WIRE_TEXT_MAX = 1 << 20, WIRE_FDS_MAX = 2, WIRE_VERSION = 2 };
 
 struct wire_header {
 	uint32_t magic;
@@ -63,14 +66,11 @@ struct wire_progress {
 struct wire_take {
 	struct wire_header header;
 	uint64_t uid;           /* of the client, as the kernel says */
+	uint64_t since_ns;      /* when it connected */
 };
 
-struct wire_status {
-	struct wire_header header;
-	char text[WIRE_TEXT_MAX]; /* JSON */
-};
-
-/* Any message without a body: status, progress, taken, ready, drain. */
+/* Any message without a body: status, progress, queued, taken, ready, note, drain, press; and the status, whose descriptor is
+ * a memory file of JSON, at most WIRE_TEXT_MAX bytes. */
 struct wire_plain {
 	struct wire_header header;
 };

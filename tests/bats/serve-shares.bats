@@ -1,0 +1,320 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck disable=SC2154,SC2030,SC2031,SC2153 # bats sets stderr; each test is a process of its own
+#
+# What one user of sgpu-run serve gets beside others: turns by weight and priority, limits that hold, and what status tells
+# of it. The shares themselves are counted in tests/unit/test_shares.c.
+
+load serve
+
+# seal_for NAME [COUNT]: NAME.1 to NAME.COUNT, batches of a job whose manifest has that name.
+seal_for() {
+	local i
+	sed "s/small-job/$1/" job.json >"$1.json"
+	sgpu-manifest pack "$1.json" >"$1.packed"
+	for i in $(seq "${2:-1}"); do
+		sgpu-seal seal -k owner.jwk -r runner.pub.jwk "$1.packed" >"$1.$i"
+	done
+}
+
+is_stopped() {
+	[ "$(awk '{ print $3 }' "/proc/$SERVER/stat")" = T ]
+}
+
+# ask_at_once USER NAME COUNT...: these submit so many batches each while the server stands still, in this order; then it
+# goes on. `order` has the names of the manifests in the order in which the batches ran, with one turn at a time.
+ask_at_once() {
+	local clients=() i
+	: >order
+	grep -c 'manifest ' log >before || true
+	kill -STOP "$SERVER"
+	wait_for is_stopped
+	while [ $# -gt 0 ]; do
+		# shellcheck disable=SC2046 # names of batches
+		client_of "$1" queue $(for i in $(seq "$3"); do echo "$2.$i"; done) >"$2.out" 3>&- &
+		clients+=($!)
+		SERVERS+=($!)
+		wait_for grep -q sent "$2.out"
+		shift 3
+	done
+	kill -CONT "$SERVER"
+	for i in "${clients[@]}"; do
+		wait "$i"
+	done
+	grep 'manifest ' log | tail -n "+$(($(cat before) + 1))" | sed "s/.*manifest '\([^']*\)'.*/\1/" >order
+	[ "$(cat ./*.out | grep -vc -e sent -e '^[^ ]* 0 $')" -eq 0 ]
+}
+
+# have_workers USER...: started ahead, so that all wait for nothing but turns.
+have_workers() {
+	local user
+	for user in "$@"; do
+		SERVE_UID=$user client queue batch.tar
+	done >/dev/null
+	wait_for in_flight 0
+}
+
+waiting() {
+	[ "$(status tenants | awk '{ sum += $2 } END { print sum + 0 }')" -eq "$1" ]
+}
+
+# ---- the file ----
+
+@test "the file of tenants is read strictly, and what is wrong is named with its line" {
+	local line
+	cat >tenants <<-'END'
+	# a comment
+	root   weight=3 priority=high   # and another
+
+	65533	in-flight=2 waiting=1024
+	*      weight=1000 priority=normal in-flight=1 waiting=1
+	END
+	start_server -k runner.jwk --tenants tenants
+	run -0 sgpu-run -o response batch.tar
+	kill "$SERVER"
+	wait_for has_ended "$SERVER"
+	for line in "nobody-of-that-name weight=1" "4294967295" "99999999999999999999" "* weight=0" "* weight=1001" "* weight=" \
+		"* weight" "* weight=1 weight=1" "* weight=+1" "* weight=1.5" "* priority=low" "* in-flight=0" "* in-flight=1025" \
+		"* waiting=0" "* memory=1G" "* Weight=1" "* weight =1" "$(printf '*%0600d' 0)"; do
+		printf '1 weight=2\n%s\n' "$line" >tenants
+		run --separate-stderr -1 sgpu-run serve -k runner.jwk --tenants tenants
+		assert_contains "$stderr" "'tenants', line 2"
+		assert_no_file "$SOCKET"
+	done
+	printf '1\n1\n' >tenants
+	run --separate-stderr -1 sgpu-run serve -k runner.jwk --tenants tenants
+	assert_contains "$stderr" "two lines for user 1"
+	printf '*\n*\n' >tenants
+	run --separate-stderr -1 sgpu-run serve -k runner.jwk --tenants tenants
+	printf '1 \0\n' >tenants
+	run --separate-stderr -1 sgpu-run serve -k runner.jwk --tenants tenants
+	seq 1025 >tenants
+	run --separate-stderr -1 sgpu-run serve -k runner.jwk --tenants tenants
+	assert_contains "$stderr" "more than 1024 users"
+	run --separate-stderr -3 sgpu-run serve -k runner.jwk --tenants nothing
+	: >tenants
+	chmod 0666 tenants
+	run --separate-stderr -4 sgpu-run serve -k runner.jwk --tenants tenants
+}
+
+@test "SIGHUP reads the tenants again, and keeps what was there when the file is wrong" {
+	requires jq
+	weight() { sgpu-run status --json | jq -r '.status.tenants[0].weight'; }
+	echo '* weight=7' >tenants
+	start_server -k runner.jwk --tenants tenants
+	sgpu-run -o response batch.tar
+	[ "$(weight)" -eq 7 ]
+	echo '* weight=9' >tenants
+	kill -HUP "$SERVER"
+	wait_for grep -q "is read again from 'tenants'" log
+	[ "$(weight)" -eq 9 ]
+	echo '* weight=many' >tenants
+	kill -HUP "$SERVER"
+	wait_for grep -q "stays as it was" log
+	assert_contains "$(cat log)" "'tenants', line 1"
+	[ "$(weight)" -eq 9 ]
+	run -0 sgpu-run -o response batch.tar
+}
+
+# ---- limits ----
+
+@test "batches beyond in-flight wait, beyond waiting they are refused by the name of the limit, and --timeout counts" {
+	requires jq
+	local one two
+	echo '* in-flight=1 waiting=2' >tenants
+	start_server -k runner.jwk --tenants tenants
+	hold
+	sgpu-run -o one batch.tar 2>one.log 3>&- 7>&- &
+	one=$!
+	sgpu-seal seal -k owner.jwk -r runner.pub.jwk packed | sgpu-run -o two 2>two.log 3>&- 7>&- &
+	two=$!
+	SERVERS+=("$one" "$two")
+	wait_for waiting 2
+	run --separate-stderr -3 sgpu-run -o response batch.tar
+	assert_contains "$stderr" "user $(id -u) has 2 batches that wait, which is the limit 'waiting'"
+	assert_no_file response
+	run -0 jq -e '.status.tenants[0] | .waiting == 2 and .in_flight == 1 and .refused == 1 and .done == 0 and
+		.limits == {"in_flight": 1, "waiting": 2}' <(sgpu-run status --json)
+	kill -9 "$one"
+	wait_for waiting 1
+	run --separate-stderr -3 sgpu-run --json --timeout 200ms -o response batch.tar
+	assert_contains "$stderr" '"ETIMEOUT"'
+	assert_no_file response
+	wait_for waiting 1
+	cat batch.tar >&7
+	exec 7>&-
+	ends_with 0 "$HELD"
+	ends_with 0 "$two"
+	sgpu-seal open -k owner.jwk -C out two
+	assert_same out/out.f32 expected.f32
+}
+
+@test "a batch that waits for its client holds no turn" {
+	requires jq
+	start_server -k runner.jwk --running 1
+	hold
+	run -0 sgpu-run -o response batch.tar
+	stalled() { sgpu-run status --json | jq -e ".status.tenants[0].stalled == $1" >/dev/null; }
+	wait_for stalled 1
+	cat batch.tar >&7
+	exec 7>&-
+	ends_with 0 "$HELD"
+	wait_for stalled 0
+}
+
+# ---- turns ----
+
+@test "users who ask at once have turns in turn, however much each has asked for" {
+	requires root python3
+	share_socket
+	start_server -k runner.jwk --everybody --running 1 --workers 4
+	have_workers 65531 65532 65533
+	seal_for a 20
+	seal_for b 5
+	seal_for c 1
+	ask_at_once 65531 a 20 65532 b 5 65533 c 1
+	[ "$(wc -l <order)" -eq 26 ]
+	[ "$(head -n 3 order | sort | tr -d '\n')" = abc ]
+}
+
+@test "high priority comes first" {
+	requires root python3
+	share_socket
+	echo '65532 priority=high' >tenants
+	start_server -k runner.jwk --everybody --running 1 --workers 4 --tenants tenants
+	have_workers 65531 65532
+	seal_for a 12
+	seal_for b 12
+	ask_at_once 65531 a 12 65532 b 12
+	[ "$(head -n 12 order | tr -d '\n')" = bbbbbbbbbbbb ]
+	[ "$(wc -l <order)" -eq 24 ]
+}
+
+@test "a turn costs one of weight 1000 a thousandth of what it costs one of weight 1" {
+	requires root python3
+	share_socket
+	echo '65532 weight=1000' >tenants
+	start_server -k runner.jwk --everybody --running 1 --workers 4 --tenants tenants
+	have_workers 65531 65532
+	seal_for b 12
+	small_job 1000000
+	seal_for a 3
+	ask_at_once 65531 a 3 65532 b 12
+	# Each has one turn of the first two; then the small ones together cost less than the first large one did.
+	[ "$(head -n 2 order | sort | tr -d '\n')" = ab ]
+	[ "$(tail -n 2 order | tr -d '\n')" = aa ]
+	[ "$(wc -l <order)" -eq 15 ]
+}
+
+# ---- workers ----
+
+@test "users whose batches never come give their worker up when others wait for one" {
+	requires root python3
+	share_socket
+	start_server -k runner.jwk --everybody --workers 1 --ahead 0 --stall 300ms
+	client_of 65531 hold 3 600 >held.out 3>&- &
+	SERVERS+=($!)
+	wait_for in_flight 3
+	run -0 sgpu-run -o response batch.tar
+	wait_for in_flight 0
+	[ "$(status tenants | awk '$1 == 65531 { print $4, $5 }')" = "0 3" ]
+}
+
+@test "a user who always has work gives a worker up, too, and nothing of theirs is lost" {
+	requires root python3
+	share_socket
+	start_server -k runner.jwk --everybody --workers 1 --ahead 0
+	client_of 65531 flood batch.tar 8 >>flood.out 3>&- &
+	SERVERS+=($!)
+	wait_for grep -q answered flood.out
+	for _ in 1 2; do
+		run -0 sgpu-run -o response batch.tar
+		: >flood.out
+		wait_for grep -q answered flood.out
+	done
+	run ! grep -v answered flood.out
+	[ "$(status tenants | awk '$1 == 65531 { print $5, $6 }')" = "0 0" ]
+}
+
+# ---- what status tells ----
+
+@test "--prometheus is its text format, and its numbers are those of known work" {
+	requires python3 jq
+	local uid sizes
+	uid=$(id -u)
+	metric() { sgpu-run status --prometheus | python3 "$BATS_TEST_DIRNAME/prometheus.py" "$@"; }
+	echo '* in-flight=1 waiting=1 weight=5' >tenants
+	start_server -k runner.jwk --tenants tenants --running 3
+	run -0 metric
+	sgpu-run -o response batch.tar
+	sgpu-run -o response batch.tar
+	run -4 sgpu-run -o refused packed
+	wait_for in_flight 0
+	hold
+	sgpu-run -o one batch.tar 2>one.log 3>&- 7>&- &
+	SERVERS+=($!)
+	wait_for waiting 1
+	run -3 sgpu-run -o refused batch.tar
+	run -0 metric "sgpu_batches_total{result=\"done\",uid=\"$uid\"}" 'sgpu_batches_total{result="failed"}' \
+		'sgpu_batches_total{result="refused"}' sgpu_batches_waiting sgpu_batches_in_flight sgpu_weight sgpu_turns \
+		sgpu_batch_duration_seconds_count 'sgpu_batch_duration_seconds_bucket{le="+Inf"}' \
+		'sgpu_workers{state="serving"}' sgpu_build_info
+	[ "$(awk '{ print $2 }' <<<"$output" | tr '\n' ' ')" = "2 1 1 1 1 5 3 3 3 1 1 " ]
+	# Bytes are those that the log gives for each batch.
+	sizes=$(sed -n 's/.*: \([0-9]*\) bytes in, \([0-9]*\) out.*/\1 \2/p' log | awk '{ i += $1; o += $2 } END { print i, o }')
+	run -0 metric 'sgpu_bytes_total{direction="in"}' 'sgpu_bytes_total{direction="out"}'
+	[ "$(awk '{ print $2 }' <<<"$output" | tr '\n' ' ')" = "$sizes " ]
+	run -0 jq -e '.status.tenants[0] | .busy_ns > 0 and .latency.count == 3 and .latency.buckets[-1].le_ns == null and
+		.latency.buckets[-1].count == 3 and .latency.sum_ns > 0' <(sgpu-run status --json)
+	# What a worker that dies had done is not forgotten.
+	kill -9 "$(serving_pid)"
+	ends_with 3 "$HELD"
+	wait_for grep -q "ended by signal 9" log
+	run -0 metric 'sgpu_bytes_total{direction="in"}' 'sgpu_batches_total{result="failed"}'
+	[ "$(awk '{ print $2 }' <<<"${lines[1]}")" -ge 2 ]
+	run -2 sgpu-run status --prometheus --json
+}
+
+# ---- many ----
+
+@test "many users, half of them hostile: no batch is lost, none is mixed up, and each result is of its own input" {
+	requires root python3
+	local user i
+	share_socket
+	start_server -k runner.jwk --everybody --running 2 --workers 4 --stall 300ms
+	for user in 65521 65522 65523 65524; do
+		small_job $((user - 64521))
+		seal_for "$user" 10
+		cp expected.f32 "$user.expected"
+	done
+	client_of 65511 garbage >garbage.out 3>&- &
+	SERVERS+=($!)
+	client_of 65512 hang-up batch.tar 100 >gone.out 3>&- &
+	SERVERS+=($!)
+	client_of 65513 hold 20 600 >hold.out 3>&- &
+	SERVERS+=($!)
+	client_of 65514 silent 64 600 >silent.out 3>&- &
+	SERVERS+=($!)
+	client_of 65515 flood batch.tar 16 >flood.out 3>&- &
+	SERVERS+=($!)
+	for user in 65521 65522 65523 65524; do
+		# shellcheck disable=SC2046 # names of batches
+		client_of "$user" queue $(for i in $(seq 10); do echo "$user.$i"; done) >"$user.out" 3>&- &
+		SERVERS+=($!)
+	done
+	for user in 65521 65522 65523 65524; do
+		answered() { [ "$(wc -l <"$user.out")" -eq 11 ]; }
+		wait_for answered
+		[ "$(grep -c ' 0 $' "$user.out")" -eq 10 ]
+		for i in $(seq 10); do
+			sgpu-seal open -k owner.jwk --batch "$user.$i" -C "out.$user.$i" "$user.$i.response"
+			assert_same "out.$user.$i/out.f32" "$user.expected"
+		done
+		[ "$(status tenants | awk -v user="$user" '$1 == user { print $4, $5, $6 }')" = "10 0 0" ]
+	done
+	wait_for grep -q "done" garbage.out
+	wait_for grep -q "done" gone.out
+	grep -q answered flood.out
+	run ! grep -v answered flood.out
+	run -0 sgpu-run -o response batch.tar
+}

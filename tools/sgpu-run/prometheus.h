@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A server's status for Prometheus, in its text format 0.0.4.
+ */
+#ifndef SGPU_RUN_PROMETHEUS_H
+#define SGPU_RUN_PROMETHEUS_H
+
+#include <jansson.h>
+
+/* `status` as supervisor_status() makes it, without its outer object; what is missing is left out. To standard output.
+ * Returns an exit status. */
+int prometheus_print(const json_t *status);
+
+#endif

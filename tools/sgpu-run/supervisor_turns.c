@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Turns: how many batches run at once is limited, and shares.h says whose is next. A batch has a turn from the moment at
+ * which its connection is handed over until its worker has closed it, but not while its worker says that it waits for its
+ * client. A worker that says something else than is true does so for its own tenant alone.
+ */
+#include "supervisor.h"
+
+#include <sgpu/base.h>
+
+#include "wire.h"
+
+/* ---- tenants ---- */
+static bool is_dispensable(const struct supervisor *s, const struct tenant *tenant)
+{
+	for (int i = 0; i < SERVE_WORKERS_MAX; i++) {
+		if (s->processes[i].pid && s->processes[i].tenant == tenant) {
+			return false;
+		}
+	}
+	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
+		if (s->callers[i].tenant == tenant) {
+			return false;
+		}
+	}
+	return true;
+}
+
+/* NULL: all have something under way. */
+static struct tenant *find_tenant(struct supervisor *s, uid_t uid)
+{
+	struct tenant *oldest = NULL;
+
+	for (int i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
+		struct tenant *t = &s->tenants[i];
+
+		if (t->used && t->uid == uid) {
+			return t;
+		}
+	}
+	for (int i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
+		struct tenant *t = &s->tenants[i];
+
+		if (!t->used) {
+			oldest = t;
+			break;
+		}
+		if ((!oldest || t->last_ns < oldest->last_ns) && is_dispensable(s, t)) {
+			oldest = t;
+		}
+	}
+	if (oldest) {
+		*oldest = (struct tenant){ .used = true, .uid = uid, .rule = *tenant_rules_find(&s->rules, uid) };
+		shares_add(&s->shares, (unsigned)(oldest - s->tenants), oldest->rule.weight, oldest->rule.high);
+	}
+	return oldest;
+}
+
+void turns_apply_rules(struct supervisor *s)
+{
+	for (unsigned i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
+		struct tenant *t = &s->tenants[i];
+
+		if (t->used) {
+			t->rule = *tenant_rules_find(&s->rules, t->uid);
+			shares_change(&s->shares, i, t->rule.weight, t->rule.high);
+		}
+	}
+}
+
+/* ---- what there is ---- */
+/* A tenant's batches that wait count only as far as its limit lets them begin. */
+static void tell_shares(struct supervisor *s, const struct tenant *t)
+{
+	const unsigned room = t->in_flight < t->rule.in_flight ? t->rule.in_flight - t->in_flight : 0;
+
+	shares_set(&s->shares, (unsigned)(t - s->tenants), t->waiting < room ? t->waiting : room,
+		   t->in_flight - t->stalled);
+}
+
+static void count_all(struct supervisor *s)
+{
+	const uint64_t now = sgpu_now_ns();
+
+	shares_advance(&s->shares, now);
+	s->lacking = 0;
+	for (int i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
+		s->tenants[i].waiting = s->tenants[i].in_flight = s->tenants[i].stalled = 0;
+	}
+	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
+		if (s->callers[i].tenant) {
+			s->callers[i].tenant->waiting++;
+		}
+	}
+	for (int i = 0; i < SERVE_WORKERS_MAX; i++) {
+		const struct process *p = &s->processes[i];
+
+		if (p->pid && p->tenant) {
+			const unsigned all = (unsigned)process_in_flight(p), stalled = (unsigned)process_stalled(p);
+
+			p->tenant->in_flight += all;
+			p->tenant->stalled += stalled < all ? stalled : all; /* the counters are the worker's */
+		}
+	}
+	for (int i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
+		struct tenant *t = &s->tenants[i];
+
+		if (t->used) {
+			tell_shares(s, t);
+			s->shares.of[i].barred = false;
+			t->lacks_ns = t->process || t->waiting == 0 ? 0 : t->lacks_ns ? t->lacks_ns : now;
+			s->lacking += t->lacks_ns != 0;
+		}
+	}
+}
+
+/* ---- giving ---- */
+/* The tenant's, or a spare one, which is the tenant's from then on. */
+static struct process *find_process(struct supervisor *s, struct tenant *tenant)
+{
+	if (!tenant->process) {
+		tenant->process = workers_find_spare(s);
+		if (tenant->process) {
+			tenant->process->tenant = tenant;
+			tenant->process->given_ns = sgpu_now_ns();
+			tenant->lacks_ns = 0;
+			s->lacking--;
+			cli_detail("worker %d is user %lu's", (int)tenant->process->pid, (unsigned long)tenant->uid);
+		}
+	}
+	return tenant->process;
+}
+
+/* Of a tenant that has one. */
+static struct caller *find_first_caller(struct supervisor *s, const struct tenant *tenant)
+{
+	struct caller *first = NULL;
+
+	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
+		struct caller *c = &s->callers[i];
+
+		if (c->tenant == tenant && (!first || c->order < first->order)) {
+			first = c;
+		}
+	}
+	return first;
+}
+
+/* From here on the supervisor has no part in the connection but to count it. */
+static void hand_over(struct supervisor *s, struct tenant *tenant, struct process *process)
+{
+	struct caller *caller = find_first_caller(s, tenant);
+	struct wire_take take = { .uid = caller->uid, .since_ns = caller->since_ns };
+
+	tenant->waiting--;
+	if (wire_send(process->control, WIRE_TAKE, &take, sizeof(take), &caller->fd, 1)) {
+		process->handed++;
+		tenant->in_flight++;
+		shares_grant(&s->shares, (unsigned)(tenant - s->tenants));
+		callers_hang_up(caller);
+	} else {
+		tenant->refused++;
+		callers_refuse(caller, SGPU_ERETRY, "the worker of user %lu takes no more", (unsigned long)tenant->uid);
+	}
+	tell_shares(s, tenant);
+}
+
+/* The last of those who came just now. */
+static struct caller *find_newest(struct supervisor *s, const struct tenant *tenant)
+{
+	struct caller *newest = NULL;
+
+	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
+		struct caller *c = &s->callers[i];
+
+		if (c->tenant == tenant && !c->queued && (!newest || c->order > newest->order)) {
+			newest = c;
+		}
+	}
+	return newest;
+}
+
+/* Who came just now, and did not get a turn: more than may wait are refused, and the others are told. */
+static void settle_new(struct supervisor *s)
+{
+	struct wire_plain queued;
+	struct caller *newest;
+
+	for (int i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
+		struct tenant *t = &s->tenants[i];
+
+		while (t->used && t->waiting > t->rule.waiting && (newest = find_newest(s, t))) {
+			t->waiting--;
+			t->refused++;
+			callers_refuse(newest, SGPU_ERETRY, "user %lu has %u batches that wait, which is the limit 'waiting'",
+				       (unsigned long)t->uid, t->rule.waiting);
+		}
+	}
+	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
+		struct caller *c = &s->callers[i];
+
+		if (c->tenant && !c->queued) {
+			c->queued = true;
+			(void)wire_send(c->fd, WIRE_QUEUED, &queued, sizeof(queued), NULL, 0);
+		}
+	}
+}
+
+void turns_give(struct supervisor *s)
+{
+	int next;
+
+	count_all(s);
+	while ((next = shares_next(&s->shares, s->server->running)) >= 0) {
+		struct process *p = find_process(s, &s->tenants[next]);
+
+		if (p) {
+			hand_over(s, &s->tenants[next], p);
+		} else {
+			s->shares.of[next].barred = true;
+		}
+	}
+	settle_new(s);
+}
+
+void turns_ask(struct supervisor *s, struct caller *caller)
+{
+	struct tenant *tenant = find_tenant(s, caller->uid);
+
+	if (!tenant) {
+		callers_refuse(caller, SGPU_ERETRY, "%d users have batches under way, which is the limit",
+			       SUPERVISOR_TENANTS_MAX);
+		return;
+	}
+	tenant->last_ns = sgpu_now_ns();
+	count_all(s);
+	if (tenant->waiting + tenant->in_flight >= s->server->submissions) {
+		tenant->refused++;
+		callers_refuse(caller, SGPU_ERETRY, "user %lu has %u submissions under way, which is the limit",
+			       (unsigned long)caller->uid, s->server->submissions);
+		return;
+	}
+	caller->tenant = tenant;
+	caller->order = ++s->spoken;
+}

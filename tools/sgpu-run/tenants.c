@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * See tenants.h. Strict: what is not understood is an error, and not a limit that does not hold.
+ */
+#include "tenants.h"
+
+#include <pwd.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sgpu/base.h>
+#include <sgpu/io.h>
+
+#include "shares.h"
+
+enum { FILE_MAX = 1 << 18, LINE_MAX_BYTES = 512 };
+
+static const struct tenant_rule default_rule = { .weight = 1, .in_flight = TENANT_BATCHES_MAX, .waiting = 64 };
+
+/* Where in the file a message is about. */
+struct place {
+	const char *path;
+	int line;
+};
+
+static int SGPU_PRINTF(3, 4) fail_line(struct sgpu_error *error, const struct place *place, const char *format, ...)
+{
+	char text[LINE_MAX_BYTES + 128];
+	va_list arguments;
+
+	va_start(arguments, format);
+	(void)vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	return sgpu_fail(error, SGPU_EINVALID, "'%s', line %d: %s", place->path, place->line, text);
+}
+
+static int read_uid(const char *word, const struct place *place, uid_t *uid, struct sgpu_error *error)
+{
+	const struct passwd *user;
+	uint64_t number;
+
+	if (word[strspn(word, "0123456789")] == '\0') {
+		if (sgpu_parse_u64(word, "a user id", 0, UINT32_MAX - 1, &number, NULL) != SGPU_OK) {
+			return fail_line(error, place, "'%s' is no user id", word);
+		}
+		*uid = (uid_t)number;
+		return SGPU_OK;
+	}
+	user = getpwnam(word);
+	if (!user) {
+		return fail_line(error, place, "there is no user '%s'", word);
+	}
+	*uid = user->pw_uid;
+	return SGPU_OK;
+}
+
+/* One word "name=value"; `given` has a bit for each name that the line has had. */
+static int read_setting(char *word, const struct place *place, struct tenant_rule *rule, unsigned *given,
+			struct sgpu_error *error)
+{
+	const struct { const char *name; unsigned *number, most; } settings[] = {
+		{ "weight", &rule->weight, SHARE_WEIGHT_MAX }, { "in-flight", &rule->in_flight, TENANT_BATCHES_MAX },
+		{ "waiting", &rule->waiting, TENANT_BATCHES_MAX }, { "priority", NULL, 0 },
+	};
+	char *value = strchr(word, '=');
+	uint64_t number;
+	size_t i = 0;
+
+	if (value) {
+		*value++ = '\0';
+	}
+	while (i < SGPU_ARRAY_LENGTH(settings) && strcmp(word, settings[i].name) != 0) {
+		i++;
+	}
+	if (!value || i == SGPU_ARRAY_LENGTH(settings)) {
+		fail_line(error, place, "'%s' is no setting", word);
+		return sgpu_hint(error, "weight=N, priority=high or normal, in-flight=N, waiting=N");
+	}
+	if (*given & 1u << i) {
+		return fail_line(error, place, "%s is set twice", word);
+	}
+	*given |= 1u << i;
+	if (!settings[i].number) {
+		rule->high = strcmp(value, "high") == 0;
+		return rule->high || strcmp(value, "normal") == 0 ? SGPU_OK :
+		       fail_line(error, place, "a priority is high or normal, not '%s'", value);
+	}
+	if (sgpu_parse_u64(value, word, 1, settings[i].most, &number, NULL) != SGPU_OK) {
+		return fail_line(error, place, "%s is a number from 1 to %u, not '%s'", word, settings[i].most, value);
+	}
+	*settings[i].number = (unsigned)number;
+	return SGPU_OK;
+}
+
+/* `line` is cut up. others: whether there was a line for "*". */
+static int read_line(char *line, const struct place *place, struct tenant_rules *rules, bool *others,
+		     struct sgpu_error *error)
+{
+	struct tenant_rule rule = default_rule;
+	char *rest = NULL, *user, *word;
+	unsigned given = 0;
+	uid_t uid = 0;
+	int rc = SGPU_OK;
+
+	line[strcspn(line, "#")] = '\0';
+	user = strtok_r(line, " \t", &rest);
+	if (!user) {
+		return SGPU_OK;
+	}
+	while (rc == SGPU_OK && (word = strtok_r(NULL, " \t", &rest))) {
+		rc = read_setting(word, place, &rule, &given, error);
+	}
+	if (rc < 0) {
+		return rc;
+	}
+	if (strcmp(user, "*") == 0) {
+		if (*others) {
+			return fail_line(error, place, "there are two lines for '*'");
+		}
+		*others = true;
+		rules->others = rule;
+		return SGPU_OK;
+	}
+	rc = read_uid(user, place, &uid, error);
+	if (rc < 0) {
+		return rc;
+	}
+	for (unsigned i = 0; i < rules->count; i++) {
+		if (rules->named[i].uid == uid) {
+			return fail_line(error, place, "there are two lines for user %lu", (unsigned long)uid);
+		}
+	}
+	if (rules->count == TENANTS_NAMED_MAX) {
+		return sgpu_fail(error, SGPU_EINVALID, "'%s' has more than %d users", place->path, TENANTS_NAMED_MAX);
+	}
+	rules->named[rules->count].uid = uid;
+	rules->named[rules->count++].rule = rule;
+	return SGPU_OK;
+}
+
+static int read_lines(const char *path, char *text, size_t size, struct tenant_rules *rules, struct sgpu_error *error)
+{
+	struct place place = { .path = path, .line = 1 };
+	bool others = false;
+	int rc = SGPU_OK;
+
+	for (size_t at = 0; rc == SGPU_OK && at < size; place.line++) {
+		char *end = memchr(text + at, '\n', size - at), line[LINE_MAX_BYTES];
+		const size_t length = end ? (size_t)(end - text) - at : size - at;
+
+		if (length >= sizeof(line) || memchr(text + at, '\0', length)) {
+			return fail_line(error, &place, "this is no line of text of at most %d bytes", LINE_MAX_BYTES - 1);
+		}
+		memcpy(line, text + at, length);
+		line[length] = '\0';
+		rc = read_line(line, &place, rules, &others, error);
+		at += length + 1;
+	}
+	return rc;
+}
+
+int tenant_rules_load(const char *path, struct tenant_rules *rules, struct sgpu_error *error)
+{
+	struct tenant_rules *read = calloc(1, sizeof(*read));
+	char *text = NULL;
+	size_t size = 0;
+	int rc = read ? SGPU_OK : sgpu_fail_nomem(error);
+
+	if (rc < 0) {
+		return rc;
+	}
+	read->others = default_rule;
+	if (path) {
+		rc = sgpu_read_trusted_file(path, "says what users get", FILE_MAX, &text, &size, error);
+		rc = rc == SGPU_OK ? read_lines(path, text, size, read, error) : rc;
+	}
+	if (rc == SGPU_OK) {
+		*rules = *read;
+	}
+	sgpu_free_wiped(&text, size); /* it may be a key that was given in its place */
+	free(read);
+	return rc;
+}
+
+const struct tenant_rule *tenant_rules_find(const struct tenant_rules *rules, uid_t uid)
+{
+	for (unsigned i = 0; i < rules->count; i++) {
+		if (rules->named[i].uid == uid) {
+			return &rules->named[i].rule;
+		}
+	}
+	return &rules->others;
+}

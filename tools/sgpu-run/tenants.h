@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What each user may have of a server: the file of sgpu-run serve --tenants. One user a line:
+ *
+ *   # name or uid, or * for all others     what differs from the default
+ *   alice    weight=3 priority=high
+ *   1001     in-flight=2 waiting=16
+ *   *        waiting=8
+ */
+#ifndef SGPU_RUN_TENANTS_H
+#define SGPU_RUN_TENANTS_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include <sgpu/error.h>
+
+enum { TENANTS_NAMED_MAX = 1024, TENANT_BATCHES_MAX = 1024 };
+
+struct tenant_rule {
+	unsigned weight;
+	bool high;
+	unsigned in_flight, waiting; /* at most */
+};
+
+struct tenant_rules {
+	struct tenant_rule others;
+	struct { uid_t uid; struct tenant_rule rule; } named[TENANTS_NAMED_MAX];
+	unsigned count;
+};
+
+/* Without a file (path NULL) the default holds for everybody. Errors: SGPU_EINVALID with the line; SGPU_EPOLICY: others may
+ * write to the file; what reading gives. Then *rules is as it was. */
+SGPU_MUST_CHECK int tenant_rules_load(const char *path, struct tenant_rules *rules, struct sgpu_error *error);
+
+const struct tenant_rule *tenant_rules_find(const struct tenant_rules *rules, uid_t uid);
+
+#endif
