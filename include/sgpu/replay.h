@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * * The record of the batches that were taken, so that each is taken once. It is in memory, or in a directory that
+ * The record of the batches that were taken, so that each is taken once. It is in memory, or in a directory that
  * several processes can share and that outlives them. */
 #ifndef SGPU_REPLAY_H
 #define SGPU_REPLAY_H
@@ -14,7 +14,7 @@ extern "C" {
 #endif
 
 enum {
-		SGPU_REPLAY_WINDOW_DAYS = 7,       /* the default age up to which batches are taken and remembered */
+	SGPU_REPLAY_WINDOW_DAYS = 7,       /* the default age up to which batches are taken and remembered */
 	SGPU_REPLAY_AHEAD_SECONDS = 5 * 60, /* how far a batch's clock may be ahead */
 };
 

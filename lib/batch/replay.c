@@ -4,6 +4,10 @@
  * a record for each, appended and on the disk before the batch runs. A record that a crash cut short belongs to a
  * batch that has not run. Records that are older than the window are dropped when they are many, and with them all
  * that is as old is refused from then on, whatever the clock says later.
+ *
+ * A process keeps the records that it has read, with an index. Each time it has the lock it opens the file, makes sure
+ * that this is the one that it knows, by its header and the last record that was read, and reads what other processes
+ * have appended.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,10 +19,16 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
+#include <sgpu/crypto.h>
 #include <sgpu/io.h>
 #include <sgpu/replay.h>
 
-enum { KEY_SIZE = 16, CHECK_SIZE = 8, DROPPED_MIN = 1024 };
+enum {
+	KEY_SIZE = 16, CHECK_SIZE = 8,
+	DROPPED_MIN = 1024,
+	LOOKS_A_WINDOW = 64,   /* how often it is counted how many records are old */
+	RECORDS_MIN = 64,
+};
 static const char magic[8] = "sgpu rp1";
 static const char data_name[] = "batches", lock_name[] = "lock", new_name[] = "batches.new";
 
@@ -38,14 +48,18 @@ struct table {
 	struct header header;
 	struct record *records;
 	size_t count, capacity;
-	uint64_t end;          /* bytes of the file up to the last whole record; 0: there is none yet */
+	size_t *index;         /* open addressing; of each record its number and one */
+	size_t index_size;     /* a power of two, at least twice `count` */
+	uint64_t factor;       /* random and odd: whoever chooses batch ids cannot choose their places */
+	uint64_t count_old_us; /* when to count the old ones again */
+	uint64_t end;          /* bytes of the file up to the last whole record; 0: nothing of it is known */
 };
 
 struct sgpu_replay {
 	uint64_t window_us;
 	int directory, lock;      /* -1: in memory */
 	char *name;
-	struct table memory;
+	struct table table;
 };
 
 static int digest8(const void *data, size_t size, uint8_t check[CHECK_SIZE], struct sgpu_error *error)
@@ -74,19 +88,81 @@ static int make_record(const char *owner, const uint8_t *batch_id, uint64_t coun
 	return code;
 }
 
+/* ---- the records in memory ---- */
+static void forget_all(struct table *table)
+{
+	free(table->records);
+	free(table->index);
+	*table = (struct table){ .records = NULL };
+}
+
+/* Where the index has the key, or where it belongs. */
+static size_t *find_place(const struct table *table, const uint8_t key[KEY_SIZE])
+{
+	const size_t mask = table->index_size - 1;
+	uint64_t hash;
+	size_t at;
+
+	memcpy(&hash, key, sizeof(hash));
+	hash *= table->factor;
+	at = (hash ^ hash >> 32) & mask;
+	while (table->index[at] && memcmp(table->records[table->index[at] - 1].key, key, KEY_SIZE) != 0) {
+		at = (at + 1) & mask;
+	}
+	return &table->index[at];
+}
+
+static void fill_index(struct table *table)
+{
+	memset(table->index, 0, table->index_size * sizeof(*table->index));
+	for (size_t i = 0; i < table->count; i++) {
+		*find_place(table, table->records[i].key) = i + 1;
+	}
+}
+
+static int grow(struct table *table, struct sgpu_error *error)
+{
+	const size_t capacity = table->capacity ? 2 * table->capacity : RECORDS_MIN;
+	struct record *records;
+	size_t *index;
+
+	if (!table->factor) {
+		const int rc = sgpu_random(&table->factor, sizeof(table->factor), error);
+
+		if (rc != SGPU_OK) {
+			return rc;
+		}
+		table->factor |= 1;
+	}
+	records = realloc(table->records, capacity * sizeof(*records));
+	if (!records) {
+		return sgpu_fail_nomem(error);
+	}
+	table->records = records;
+	index = malloc(2 * capacity * sizeof(*index));
+	if (!index) {
+		return sgpu_fail_nomem(error);
+	}
+	free(table->index);
+	table->index = index;
+	table->index_size = 2 * capacity;
+	table->capacity = capacity;
+	fill_index(table);
+	return SGPU_OK;
+}
+
 static int append(struct table *table, const struct record *record, struct sgpu_error *error)
 {
 	if (table->count == table->capacity) {
-		const size_t more = table->capacity ? 2 * table->capacity : 64;
-		struct record *grown = realloc(table->records, more * sizeof(*grown));
-		if (!grown) {
-			return sgpu_fail_nomem(error);
+		const int rc = grow(table, error);
+
+		if (rc != SGPU_OK) {
+			return rc;
 		}
-		table->records = grown;
-		table->capacity = more;
 	}
 	table->records[table->count++] = *record;
-	return 0;
+	*find_place(table, record->key) = table->count;
+	return SGPU_OK;
 }
 
 /* ---- the file ---- */
@@ -96,49 +172,96 @@ static int damaged(const struct sgpu_replay *replay, struct sgpu_error *error)
 	return sgpu_hint(error, "remove it when no batch of before can come again");
 }
 
-/* The last record may be of a batch that never ran: it is dropped when it is not whole. Any other tells of damage. */
-static int check_records(const struct sgpu_replay *replay, struct table *table, struct sgpu_error *error)
+/* Adds records that were read. The last one may be of a batch that never ran: it is left out when it is not whole. Any
+ * other tells of damage. */
+static int add_records(const struct sgpu_replay *replay, struct table *table, const struct record *records, size_t count,
+		       struct sgpu_error *error)
 {
 	uint8_t check[CHECK_SIZE];
-	int code = digest8(&table->header, offsetof(struct header, check), check, error);
-	if (!code && (memcmp(table->header.magic, magic, sizeof(magic)) || memcmp(check, table->header.check, CHECK_SIZE))) {
-		return damaged(replay, error);
-	}
-	for (size_t i = 0; !code && i < table->count; i++) {
-		code = digest8(&table->records[i], offsetof(struct record, check), check, error);
-		if (!code && memcmp(check, table->records[i].check, CHECK_SIZE)) {
-			if (i + 1 < table->count) {
-				return damaged(replay, error);
-			}
-			table->count--;
+	int rc = SGPU_OK;
+
+	for (size_t i = 0; rc == SGPU_OK && i < count; i++) {
+		rc = digest8(&records[i], offsetof(struct record, check), check, error);
+		if (rc == SGPU_OK && memcmp(check, records[i].check, CHECK_SIZE) != 0) {
+			return i + 1 < count ? damaged(replay, error) : SGPU_OK;
 		}
+		rc = rc == SGPU_OK ? append(table, &records[i], error) : rc;
+		table->end += rc == SGPU_OK ? sizeof(*records) : 0;
 	}
-	table->end = sizeof(table->header) + table->count * sizeof(*table->records);
-	return code;
+	return rc;
 }
 
+/* Whether this is the file that is known, to which at most something was appended. */
+static int is_known(const struct table *table, int fd, const struct header *header, uint64_t size, bool *known,
+		    struct sgpu_error *error)
+{
+	struct record last = { .counter = 0 };
+	size_t got = 0;
+	int rc = SGPU_OK;
+
+	*known = table->end && size >= table->end && memcmp(header, &table->header, sizeof(*header)) == 0;
+	if (*known && table->count) {
+		rc = sgpu_pread(fd, data_name, &last, sizeof(last), table->end - sizeof(last), &got, error);
+		*known = rc == SGPU_OK && got == sizeof(last) &&
+			 memcmp(&last, &table->records[table->count - 1], sizeof(last)) == 0;
+	}
+	return rc;
+}
+
+/* The table has what the file has; after an error nothing. */
 static int read_table(const struct sgpu_replay *replay, int fd, struct table *table, struct sgpu_error *error)
 {
+	struct record *records = NULL;
+	struct header header = { .floor = 0 };
+	uint8_t check[CHECK_SIZE];
 	struct stat status;
-	size_t got = 0;
-	if (fstat(fd, &status)) {
-		return sgpu_fail_errno(error, "cannot read '%s/%s'", replay->name, data_name);
+	size_t got = 0, count;
+	bool known = false;
+	int rc;
+
+	if (fstat(fd, &status) != 0) {
+		rc = sgpu_fail_errno(error, "cannot read '%s/%s'", replay->name, data_name);
+		goto out;
 	}
-	if ((uint64_t)status.st_size < sizeof(table->header)) {
-		return damaged(replay, error); /* it appears whole, by a rename */
+	rc = sgpu_pread(fd, data_name, &header, sizeof(header), 0, &got, error);
+	if (rc == SGPU_OK && got < sizeof(header)) {
+		rc = damaged(replay, error); /* it appears whole, by a rename */
 	}
-	table->capacity = ((size_t)status.st_size - sizeof(table->header)) / sizeof(*table->records);
-	table->records = calloc(table->capacity + 1, sizeof(*table->records));
-	if (!table->records) {
-		return sgpu_fail_nomem(error);
+	if (rc == SGPU_OK) {
+		rc = is_known(table, fd, &header, (uint64_t)status.st_size, &known, error);
 	}
-	int code = sgpu_pread(fd, data_name, &table->header, sizeof(table->header), 0, &got, error);
-	if (!code && table->capacity) {
-		code = sgpu_pread(fd, data_name, table->records, table->capacity * sizeof(*table->records),
-				  sizeof(table->header), &got, error);
-		table->count = got / sizeof(*table->records);
+	if (rc == SGPU_OK && !known) {
+		forget_all(table);
+		table->header = header;
+		table->end = sizeof(header);
+		rc = digest8(&header, offsetof(struct header, check), check, error);
+		if (rc == SGPU_OK && (memcmp(header.magic, magic, sizeof(magic)) != 0 ||
+				      memcmp(check, header.check, CHECK_SIZE) != 0)) {
+			rc = damaged(replay, error);
+		}
 	}
-	return code ? code : check_records(replay, table, error);
+	if (rc < 0) {
+		goto out;
+	}
+	count = (uint64_t)status.st_size > table->end ? ((uint64_t)status.st_size - table->end) / sizeof(*records) : 0;
+	if (count == 0) {
+		goto out;
+	}
+	records = calloc(count, sizeof(*records));
+	if (!records) {
+		rc = sgpu_fail_nomem(error);
+		goto out;
+	}
+	rc = sgpu_pread(fd, data_name, records, count * sizeof(*records), table->end, &got, error);
+	if (rc == SGPU_OK) {
+		rc = add_records(replay, table, records, got / sizeof(*records), error);
+	}
+out:
+	free(records);
+	if (rc < 0) {
+		forget_all(table);
+	}
+	return rc;
 }
 
 /* Writes all records as a new file, which replaces the old one. */
@@ -194,21 +317,24 @@ static int check_time(uint64_t counter, uint64_t now_us, uint64_t floor, uint64_
 
 static int check_new(const struct table *table, const struct record *record, struct sgpu_error *error)
 {
-	for (size_t i = 0; i < table->count; i++) {
-		if (!memcmp(table->records[i].key, record->key, KEY_SIZE)) {
-			sgpu_fail(error, SGPU_EPOLICY, "the batch was taken before: each runs once");
-			return sgpu_hint(error, "seal it again to have it run again");
-		}
+	if (table->count && *find_place(table, record->key)) {
+		sgpu_fail(error, SGPU_EPOLICY, "the batch was taken before: each runs once");
+		return sgpu_hint(error, "seal it again to have it run again");
 	}
 	return 0;
 }
 
-/* Drops records that are too old, if there are many; returns whether it dropped any. From now on, all batches of
- * that age are refused by their age. */
+/* Drops records that are too old, if there are many; returns whether it dropped any. From now on, all batches of that age
+ * are refused by their age. To count them takes as long as there are records, so it is done a few times a window. */
 static bool drop_old(struct table *table, uint64_t now_us, uint64_t window_us)
 {
-	const uint64_t floor = now_us > window_us ? now_us - window_us : 0;
+	const uint64_t floor = now_us > window_us ? now_us - window_us : 0, pause_us = window_us / LOOKS_A_WINDOW;
 	size_t old = 0, kept = 0;
+
+	if (now_us < table->count_old_us && table->count_old_us - now_us <= pause_us) {
+		return false; /* a clock that was set back does not put it off for long */
+	}
+	table->count_old_us = now_us + pause_us;
 	for (size_t i = 0; i < table->count; i++) {
 		old += table->records[i].counter < floor;
 	}
@@ -222,60 +348,79 @@ static bool drop_old(struct table *table, uint64_t now_us, uint64_t window_us)
 	}
 	table->count = kept;
 	table->header.floor = floor > table->header.floor ? floor : table->header.floor;
+	fill_index(table);
 	return true;
 }
 
-static int take_in_file(const struct sgpu_replay *replay, const struct record *record, uint64_t now_us,
-			struct sgpu_error *error)
+static int take_in_file(struct sgpu_replay *replay, const struct record *record, uint64_t now_us, struct sgpu_error *error)
 {
-	struct table table = { .records = NULL };
+	struct table *table = &replay->table;
 	const int fd = openat(replay->directory, data_name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
-	int code = fd < 0 && errno != ENOENT ? sgpu_fail_errno(error, "cannot open '%s/%s'", replay->name, data_name) : 0;
-	if (!code && fd >= 0) {
-		code = read_table(replay, fd, &table, error);
+	bool dropped;
+	int rc = SGPU_OK;
+
+	if (fd < 0 && errno != ENOENT) {
+		return sgpu_fail_errno(error, "cannot open '%s/%s'", replay->name, data_name);
 	}
-	if (!code) {
-		code = check_time(record->counter, now_us, table.header.floor, replay->window_us, error);
+	if (fd >= 0) {
+		rc = read_table(replay, fd, table, error);
+	} else {
+		forget_all(table);
 	}
-	if (!code) {
-		code = check_new(&table, record, error);
+	if (rc == SGPU_OK) {
+		rc = check_time(record->counter, now_us, table->header.floor, replay->window_us, error);
 	}
-	if (!code && (drop_old(&table, now_us, replay->window_us) || fd < 0)) {
-		code = append(&table, record, error);
-		code = code ? code : write_table(replay, &table, error);
-	} else if (!code) {
-		code = append_to_file(replay, fd, &table, record, error);
+	if (rc == SGPU_OK) {
+		rc = check_new(table, record, error);
 	}
-	free(table.records);
+	if (rc < 0) {
+		goto out;
+	}
+	dropped = drop_old(table, now_us, replay->window_us);
+	if (!dropped && fd >= 0) {
+		rc = append_to_file(replay, fd, table, record, error);
+	}
+	if (rc == SGPU_OK) {
+		rc = append(table, record, error);
+	}
+	if (rc == SGPU_OK && (dropped || fd < 0)) {
+		rc = write_table(replay, table, error);
+	}
+	table->end = sizeof(table->header) + table->count * sizeof(*record);
+	if (rc < 0) {
+		forget_all(table); /* what the file has now is to be read */
+	}
+out:
 	if (fd >= 0) {
 		close(fd);
 	}
-	return code;
+	return rc;
 }
 
 int sgpu_replay_take(struct sgpu_replay *replay, const char *owner, const uint8_t batch_id[SGPU_BATCH_ID_SIZE],
 		     uint64_t counter, uint64_t now_us, struct sgpu_error *error)
 {
-	struct table *memory = &replay->memory;
+	struct table *table = &replay->table;
 	struct record record;
-	int code = make_record(owner, batch_id, counter, &record, error);
-	if (code) {
-		return code;
+	int rc = make_record(owner, batch_id, counter, &record, error);
+
+	if (rc != SGPU_OK) {
+		return rc;
 	}
 	if (replay->directory < 0) {
-		(void)drop_old(memory, now_us, replay->window_us);
-		code = check_time(counter, now_us, memory->header.floor, replay->window_us, error);
-		if (!code) {
-			code = check_new(memory, &record, error);
+		(void)drop_old(table, now_us, replay->window_us);
+		rc = check_time(counter, now_us, table->header.floor, replay->window_us, error);
+		if (rc == SGPU_OK) {
+			rc = check_new(table, &record, error);
 		}
-		return code ? code : append(memory, &record, error);
+		return rc == SGPU_OK ? append(table, &record, error) : rc;
 	}
-	if (flock(replay->lock, LOCK_EX)) {
+	if (flock(replay->lock, LOCK_EX) != 0) {
 		return sgpu_fail_errno(error, "cannot lock '%s/%s'", replay->name, lock_name);
 	}
-	code = take_in_file(replay, &record, now_us, error);
+	rc = take_in_file(replay, &record, now_us, error);
 	(void)flock(replay->lock, LOCK_UN);
-	return code;
+	return rc;
 }
 
 /* ---- opening ---- */
@@ -340,7 +485,7 @@ void sgpu_replay_free(struct sgpu_replay **replay)
 		close((*replay)->directory);
 	}
 	free((*replay)->name);
-	free((*replay)->memory.records);
+	forget_all(&(*replay)->table);
 	free(*replay);
 	*replay = NULL;
 }

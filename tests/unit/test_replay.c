@@ -3,6 +3,7 @@
  * The cache of batches that were taken: each once, by whoever asks, and whatever is left of the file.
  */
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -161,6 +162,176 @@ UNIT_TEST(of_many_processes_one_takes_a_batch)
 	remove_folder();
 }
 
+/* What one of them takes, another one that had read the record before knows at once: of each batch, exactly one take. */
+UNIT_TEST(processes_that_keep_the_record_see_what_the_others_append)
+{
+	enum { PROCESSES = 3, BATCHES = 600 };
+	int taken = 0, first[2];
+
+	new_folder();
+	REQUIRE(pipe(first) == 0);
+	for (int i = 0; i < PROCESSES; i++) {
+		if (fork() == 0) {
+			struct sgpu_replay *replay = NULL;
+			char byte;
+			int mine = 0;
+
+			close(first[1]);
+			if (read(first[0], &byte, 1) != 0 || sgpu_replay_create(folder, WINDOW, &replay, &error) != 0) {
+				_exit(255);
+			}
+			for (unsigned id = 0; id < BATCHES; id++) {
+				/* Some go the other way. */
+				const int code = take_at(replay, "owner", i ? BATCHES - 1 - id : id, NOW, NOW);
+
+				mine += code == 0;
+				if (code != 0 && (code != SGPU_EPOLICY || !strstr(error.text, "taken before"))) {
+					_exit(255);
+				}
+			}
+			sgpu_replay_free(&replay);
+			_exit(mine * 100 / BATCHES);
+		}
+	}
+	close(first[0]);
+	close(first[1]);
+	for (int i = 0; i < PROCESSES; i++) {
+		int status = 0;
+		REQUIRE(wait(&status) > 0 && WIFEXITED(status) && WEXITSTATUS(status) != 255);
+		taken += WEXITSTATUS(status);
+	}
+	CHECK(taken > 100 - PROCESSES && taken <= 100); /* each rounds down */
+	struct stat status;
+	REQUIRE(stat(data, &status) == 0);
+	CHECK(status.st_size == HEADER + BATCHES * RECORD);
+	remove_folder();
+}
+
+/* Two records of one process, as two processes have them: each sees what the other one appended, left half done, dropped,
+ * or put in the place of the file. */
+UNIT_TEST(a_record_that_is_kept_follows_the_file)
+{
+	struct sgpu_replay *one = NULL, *two = NULL;
+	char byte = 0, kept[96];
+	int fd;
+
+	new_folder();
+	REQUIRE(sgpu_replay_create(folder, WINDOW, &one, &error) == 0);
+	REQUIRE(sgpu_replay_create(folder, WINDOW, &two, &error) == 0);
+	CHECK(take_at(one, "o", 1, NOW, NOW) == 0 && take_at(two, "o", 1, NOW, NOW) == SGPU_EPOLICY);
+	CHECK(take_at(two, "o", 2, NOW, NOW) == 0 && take_at(two, "o", 3, NOW, NOW) == 0);
+	CHECK(take_at(one, "o", 3, NOW, NOW) == SGPU_EPOLICY && take_at(one, "o", 2, NOW, NOW) == SGPU_EPOLICY);
+	/* A writer that was killed: of its record a part is there, or all but with other bytes. It never ran. */
+	fd = open(data, O_RDWR);
+	REQUIRE(fd >= 0);
+	CHECK(pwrite(fd, "half", 4, HEADER + 3 * RECORD) == 4);
+	CHECK(take_at(one, "o", 3, NOW, NOW) == SGPU_EPOLICY && take_at(one, "o", 4, NOW, NOW) == 0);
+	CHECK(pwrite(fd, &byte, 1, HEADER + 5 * RECORD - 1) == 1);
+	CHECK(take_at(two, "o", 5, NOW, NOW) == 0 && take_at(one, "o", 5, NOW, NOW) == SGPU_EPOLICY);
+	CHECK(take_at(two, "o", 4, NOW, NOW) == SGPU_EPOLICY);
+	/* More than one: damage, for whoever reads on and for whoever begins. */
+	memset(kept, 7, sizeof(kept));
+	CHECK(pwrite(fd, kept, 2 * RECORD, HEADER + 5 * RECORD) == 2 * RECORD);
+	CHECK(take_at(one, "o", 9, NOW, NOW) == SGPU_ESYSTEM && strstr(error.text, "damaged"));
+	CHECK(take_at(one, "o", 9, NOW, NOW) == SGPU_ESYSTEM && take_afresh(9) == SGPU_ESYSTEM);
+	REQUIRE(ftruncate(fd, HEADER + 5 * RECORD) == 0);
+	CHECK(take_at(one, "o", 5, NOW, NOW) == SGPU_EPOLICY && take_at(one, "o", 9, NOW, NOW) == 0);
+	/* Another file in its place, as after a backup came back: what it says holds. */
+	close(fd);
+	snprintf(kept, sizeof(kept), "%s.old", data);
+	REQUIRE(rename(data, kept) == 0);
+	CHECK(take_at(one, "o", 50, NOW, NOW) == 0 && take_at(two, "o", 50, NOW, NOW) == SGPU_EPOLICY);
+	REQUIRE(rename(kept, data) == 0);
+	CHECK(take_at(one, "o", 1, NOW, NOW) == SGPU_EPOLICY && take_at(one, "o", 9, NOW, NOW) == SGPU_EPOLICY);
+	CHECK(take_at(two, "o", 50, NOW, NOW) == 0 && take_at(one, "o", 50, NOW, NOW) == SGPU_EPOLICY);
+	/* One of them drops the old ones. */
+	for (unsigned id = 1000; id < 2100; id++) {
+		REQUIRE(take_at(two, "o", id, NOW, NOW) == 0);
+	}
+	CHECK(take_at(one, "o", 1500, NOW, NOW) == SGPU_EPOLICY);
+	CHECK(take_at(two, "o", 5000, NOW + 3 * WINDOW, NOW + 3 * WINDOW) == 0);
+	CHECK(take_at(one, "o", 7000, NOW, NOW) == SGPU_EPOLICY && strstr(error.text, "too old"));
+	CHECK(take_at(one, "o", 5000, NOW + 3 * WINDOW, NOW + 3 * WINDOW) == SGPU_EPOLICY);
+	CHECK(take_at(one, "o", 1, NOW + 3 * WINDOW, NOW + 3 * WINDOW) == 0);
+	sgpu_replay_free(&one);
+	sgpu_replay_free(&two);
+	remove_folder();
+}
+
+/* Killed at any moment, a writer leaves a record that others go on with, and all that it said it took is in it. */
+UNIT_TEST(a_writer_that_is_killed_leaves_what_it_took)
+{
+	enum { ROUNDS = 12, BATCHES = 100000 };
+	struct sgpu_replay *replay = NULL;
+	unsigned begin = 0;
+
+	new_folder();
+	REQUIRE(sgpu_replay_create(folder, WINDOW, &replay, &error) == 0);
+	for (int round = 0; round < ROUNDS; round++) {
+		unsigned last = 0;
+		int said[2], status;
+		pid_t child;
+
+		REQUIRE(pipe(said) == 0);
+		child = fork();
+		if (child == 0) {
+			struct sgpu_replay *own = NULL;
+
+			if (sgpu_replay_create(folder, WINDOW, &own, &error) != 0) {
+				_exit(1);
+			}
+			for (unsigned id = begin; id < begin + BATCHES; id++) {
+				if (take_at(own, "o", id, NOW, NOW) != 0 || write(said[1], &id, sizeof(id)) != sizeof(id)) {
+					_exit(1);
+				}
+			}
+			_exit(0);
+		}
+		close(said[1]);
+		for (int i = 0; i < 20 + round; i++) {
+			REQUIRE(read(said[0], &last, sizeof(last)) == sizeof(last));
+		}
+		CHECK(kill(child, SIGKILL) == 0);
+		while (read(said[0], &last, sizeof(last)) == sizeof(last)) {
+		}
+		close(said[0]);
+		REQUIRE(waitpid(child, &status, 0) == child && WIFSIGNALED(status));
+		for (unsigned id = begin; id <= last; id++) {
+			CHECK(take_at(replay, "o", id, NOW, NOW) == SGPU_EPOLICY);
+		}
+		begin = last + 2; /* of the next one nothing is known */
+		CHECK(take_at(replay, "o", begin, NOW, NOW) == 0);
+		begin++;
+	}
+	sgpu_replay_free(&replay);
+	remove_folder();
+}
+
+/* The keys of an index as it grows: nothing is found that is not there, and everything that is. */
+UNIT_TEST(of_many_records_each_is_known)
+{
+	enum { BATCHES = 20000 };
+	struct sgpu_replay *replay = NULL;
+
+	REQUIRE(sgpu_replay_create(NULL, WINDOW, &replay, &error) == 0);
+	for (unsigned id = 0; id < BATCHES; id++) {
+		REQUIRE(take_at(replay, "o", id, NOW, NOW) == 0);
+	}
+	for (unsigned id = 0; id < BATCHES; id++) {
+		REQUIRE(take_at(replay, "o", id, NOW, NOW) == SGPU_EPOLICY);
+	}
+	/* Half of them are old, and go; the others stay. */
+	for (unsigned id = BATCHES; id < 2 * BATCHES; id++) {
+		REQUIRE(take_at(replay, "o", id, NOW + WINDOW, NOW + WINDOW) == 0);
+	}
+	CHECK(take_at(replay, "o", 3 * BATCHES, NOW + WINDOW + WINDOW / 2, NOW + WINDOW + WINDOW / 2) == 0);
+	for (unsigned id = BATCHES; id < 2 * BATCHES; id++) {
+		REQUIRE(take_at(replay, "o", id, NOW + WINDOW, NOW + WINDOW) == SGPU_EPOLICY);
+	}
+	CHECK(take_at(replay, "o", 1, NOW, NOW + WINDOW) == SGPU_EPOLICY && strstr(error.text, "too old"));
+	sgpu_replay_free(&replay);
+}
+
 UNIT_TEST(the_folder_is_made_and_has_to_be_of_this_user_alone)
 {
 	struct sgpu_replay *replay = NULL;
@@ -191,6 +362,10 @@ int main(void)
 	UNIT_RUN(what_a_crash_cut_short_is_no_record_and_damage_is_told);
 	UNIT_RUN(old_records_go_and_a_clock_that_is_set_back_brings_none_again);
 	UNIT_RUN(of_many_processes_one_takes_a_batch);
+	UNIT_RUN(processes_that_keep_the_record_see_what_the_others_append);
+	UNIT_RUN(a_record_that_is_kept_follows_the_file);
+	UNIT_RUN(a_writer_that_is_killed_leaves_what_it_took);
+	UNIT_RUN(of_many_records_each_is_known);
 	UNIT_RUN(the_folder_is_made_and_has_to_be_of_this_user_alone);
 	return unit_done();
 }
