@@ -86,8 +86,10 @@ SGPU_MUST_CHECK int sgpu_aead_open(struct sgpu_aead *aead, const uint8_t nonce[S
 SGPU_MUST_CHECK int sgpu_hpke_seal(const uint8_t public_key[32], const void *info, size_t info_size, const void *aad,
 				   size_t aad_size, const uint8_t *plaintext, size_t size, uint8_t enc[32],
 				   uint8_t *ciphertext /* size + 16 */, struct sgpu_error *error);
-/* Errors: SGPU_EAUTH (wrong key, or altered). `size` counts the ciphertext with its tag. */
-SGPU_MUST_CHECK int sgpu_hpke_open(const uint8_t private_key[32], const uint8_t enc[32], const void *info,
+/* key: an X25519 private key with its public half. `size` counts the ciphertext with its tag. Errors: SGPU_EAUTH (wrong
+ * key, or altered). */
+struct sgpu_key;
+SGPU_MUST_CHECK int sgpu_hpke_open(const struct sgpu_key *key, const uint8_t enc[32], const void *info,
 				   size_t info_size, const void *aad, size_t aad_size, const uint8_t *ciphertext,
 				   size_t size, uint8_t *plaintext /* size - 16 */, struct sgpu_error *error);
 

@@ -92,8 +92,8 @@ static int unwrap_with(const struct sgpu_batch *batch, const json_t *recipient, 
 		return code;
 	}
 	code = oct ? sgpu_unwrap(key->secret, ct, batch_key, error)
-		   : sgpu_hpke_open(key->secret, enc, hpke_info, sizeof(hpke_info) - 1, batch->id, sizeof(batch->id),
-				    ct, sizeof(ct), batch_key, error);
+		   : sgpu_hpke_open(key, enc, hpke_info, sizeof(hpke_info) - 1, batch->id, sizeof(batch->id), ct,
+				    sizeof(ct), batch_key, error);
 	if (code == SGPU_EAUTH) {
 		code = sgpu_fail(error, SGPU_EAUTH, "the batch key for recipient '%s' does not verify", key->kid);
 	}

@@ -66,7 +66,7 @@ static int open_cek(const struct sgpu_key *owner, const struct sgpu_grant *grant
 				 grant->channel, owner->kid);
 	}
 	sgpu_grant_bind(grant, bind);
-	return sgpu_hpke_open(owner->secret, grant->enc, GRANT_INFO, strlen(GRANT_INFO), bind, sizeof(bind),
+	return sgpu_hpke_open(owner, grant->enc, GRANT_INFO, strlen(GRANT_INFO), bind, sizeof(bind),
 			      grant->sealed_cek, sizeof(grant->sealed_cek), cek, error);
 }
 

@@ -2,14 +2,18 @@
  *
  * HMAC with SHA-256 (RFC 2104).
  */
+#include <pthread.h>
+
 #include <openssl/core_names.h>
 #include <openssl/evp.h>
 #include <openssl/params.h>
 
 #include "crypto/internal.h"
 
-int sgpu_hmac_sha256_pieces(const uint8_t *key, size_t key_size, const struct sgpu_piece *pieces, size_t count,
-			    uint8_t mac[SGPU_SHA256_SIZE], struct sgpu_error *error)
+/* A context without a key. To look up algorithms by their names takes libcrypto as long as a short MAC. */
+static EVP_MAC_CTX *keyless;
+
+static void make_keyless(void)
 {
 	char digest[] = "SHA256";
 	const OSSL_PARAM params[] = {
@@ -18,10 +22,26 @@ int sgpu_hmac_sha256_pieces(const uint8_t *key, size_t key_size, const struct sg
 	};
 	EVP_MAC *algorithm = EVP_MAC_fetch(NULL, "HMAC", NULL);
 	EVP_MAC_CTX *context = algorithm ? EVP_MAC_CTX_new(algorithm) : NULL;
+
+	if (context && EVP_MAC_CTX_set_params(context, params) == 1) {
+		keyless = context;
+	} else {
+		EVP_MAC_CTX_free(context);
+	}
+	EVP_MAC_free(algorithm);
+}
+
+int sgpu_hmac_sha256_pieces(const uint8_t *key, size_t key_size, const struct sgpu_piece *pieces, size_t count,
+			    uint8_t mac[SGPU_SHA256_SIZE], struct sgpu_error *error)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	EVP_MAC_CTX *context;
 	size_t size = 0;
 	int code = SGPU_ESYSTEM;
 
-	if (!context || EVP_MAC_init(context, key_size ? key : (const uint8_t *)"", key_size, params) != 1) {
+	pthread_once(&once, make_keyless);
+	context = keyless ? EVP_MAC_CTX_dup(keyless) : NULL;
+	if (!context || EVP_MAC_init(context, key_size ? key : (const uint8_t *)"", key_size, NULL) != 1) {
 		goto out;
 	}
 	for (size_t i = 0; i < count; i++) {
@@ -35,7 +55,6 @@ int sgpu_hmac_sha256_pieces(const uint8_t *key, size_t key_size, const struct sg
 	code = 0;
 out:
 	EVP_MAC_CTX_free(context);
-	EVP_MAC_free(algorithm);
 	return code ? sgpu_crypto_fail(error, "HMAC") : 0;
 }
 

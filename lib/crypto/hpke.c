@@ -180,7 +180,7 @@ int sgpu_hpke_seal(const uint8_t public_key[32], const void *info, size_t info_s
 		code = sgpu_x25519_generate(ephemeral, enc, error);
 	}
 	if (!code) {
-		code = sgpu_x25519(ephemeral, public_key, dh, error);
+		code = sgpu_x25519_pair(ephemeral, enc, public_key, dh, error);
 		if (code == SGPU_EAUTH) {
 			code = sgpu_fail(error, SGPU_EINVALID, "the recipient's X25519 public key has low order");
 		}
@@ -201,11 +201,11 @@ int sgpu_hpke_seal(const uint8_t public_key[32], const void *info, size_t info_s
 	return code;
 }
 
-int sgpu_hpke_open_at(const uint8_t private_key[32], const uint8_t enc[32], const void *info, size_t info_size,
-		      uint64_t sequence, const void *aad, size_t aad_size, const uint8_t *ciphertext, size_t size,
-		      uint8_t *plaintext, struct sgpu_error *error)
+int sgpu_hpke_open_at(const uint8_t private_key[32], const uint8_t public_key[32], const uint8_t enc[32],
+		      const void *info, size_t info_size, uint64_t sequence, const void *aad, size_t aad_size,
+		      const uint8_t *ciphertext, size_t size, uint8_t *plaintext, struct sgpu_error *error)
 {
-	uint8_t public_key[32] = { 0 }, dh[32] = { 0 }, shared[32] = { 0 };
+	uint8_t dh[32] = { 0 }, shared[32] = { 0 };
 	struct message_keys keys = { { 0 }, { 0 } };
 	int code = check_sizes(aad_size, size, error);
 
@@ -213,7 +213,7 @@ int sgpu_hpke_open_at(const uint8_t private_key[32], const uint8_t enc[32], cons
 		code = sgpu_fail(error, SGPU_EAUTH, "the HPKE message of %zu bytes is shorter than its tag", size);
 	}
 	if (!code) {
-		code = sgpu_x25519_both(private_key, enc, public_key, dh, error);
+		code = sgpu_x25519_pair(private_key, public_key, enc, dh, error);
 	}
 	if (!code) {
 		code = kem_secret(dh, enc, public_key, shared, error);
@@ -230,10 +230,13 @@ int sgpu_hpke_open_at(const uint8_t private_key[32], const uint8_t enc[32], cons
 	return code;
 }
 
-int sgpu_hpke_open(const uint8_t private_key[32], const uint8_t enc[32], const void *info, size_t info_size,
+int sgpu_hpke_open(const struct sgpu_key *key, const uint8_t enc[32], const void *info, size_t info_size,
 		   const void *aad, size_t aad_size, const uint8_t *ciphertext, size_t size, uint8_t *plaintext,
 		   struct sgpu_error *error)
 {
-	return sgpu_hpke_open_at(private_key, enc, info, info_size, 0, aad, aad_size, ciphertext, size, plaintext,
-				 error);
+	if (key->kind != SGPU_KEY_X25519) {
+		return sgpu_fail(error, SGPU_EUSAGE, "HPKE messages are opened with an X25519 private key");
+	}
+	return sgpu_hpke_open_at(key->secret, key->public_half, enc, info, info_size, 0, aad, aad_size, ciphertext, size,
+				 plaintext, error);
 }

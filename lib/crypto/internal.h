@@ -37,8 +37,8 @@ SGPU_MUST_CHECK int sgpu_x25519_check(const uint8_t public_key[32], struct sgpu_
 /* The shared secret. SGPU_EAUTH when it is all zero (a peer of low order), which RFC 9180 wants refused. */
 SGPU_MUST_CHECK int sgpu_x25519(const uint8_t private_key[32], const uint8_t peer[32], uint8_t shared[32],
 				struct sgpu_error *error);
-/* The same, and the public half of the private key, which libcrypto derives in any case. */
-SGPU_MUST_CHECK int sgpu_x25519_both(const uint8_t private_key[32], const uint8_t peer[32], uint8_t public_key[32],
+/* The same with the public half, which libcrypto otherwise derives: that takes longer than the rest. */
+SGPU_MUST_CHECK int sgpu_x25519_pair(const uint8_t private_key[32], const uint8_t public_key[32], const uint8_t peer[32],
 				     uint8_t shared[32], struct sgpu_error *error);
 
 /* ---- ecdsa.c: r || s, each big-endian of `half` bytes, at most 48 ---- */
@@ -48,9 +48,9 @@ bool sgpu_ecdsa_raw(const uint8_t *der, size_t size, uint8_t *raw, int half);
 bool sgpu_ecdsa_verifies(EVP_PKEY *key, const char *digest, const void *data, size_t size, const uint8_t *raw, int half);
 
 /* Opens message number `sequence` of a context; the published vectors have several. */
-SGPU_MUST_CHECK int sgpu_hpke_open_at(const uint8_t private_key[32], const uint8_t enc[32], const void *info,
-				      size_t info_size, uint64_t sequence, const void *aad, size_t aad_size,
-				      const uint8_t *ciphertext, size_t size, uint8_t *plaintext,
+SGPU_MUST_CHECK int sgpu_hpke_open_at(const uint8_t private_key[32], const uint8_t public_key[32], const uint8_t enc[32],
+				      const void *info, size_t info_size, uint64_t sequence, const void *aad,
+				      size_t aad_size, const uint8_t *ciphertext, size_t size, uint8_t *plaintext,
 				      struct sgpu_error *error);
 
 #endif

@@ -2,8 +2,10 @@
  *
  * X25519 (RFC 7748).
  */
+#include <openssl/core_names.h>
 #include <openssl/err.h>
 #include <openssl/evp.h>
+#include <openssl/params.h>
 
 #include <sgpu/base.h>
 
@@ -41,22 +43,40 @@ int sgpu_x25519_check(const uint8_t public_key[32], struct sgpu_error *error)
 int sgpu_x25519(const uint8_t private_key[32], const uint8_t peer[32], uint8_t shared[32], struct sgpu_error *error)
 {
 	uint8_t public_key[32];
+	int rc = sgpu_x25519_public(private_key, public_key, error);
 
-	return sgpu_x25519_both(private_key, peer, public_key, shared, error);
+	return rc == SGPU_OK ? sgpu_x25519_pair(private_key, public_key, peer, shared, error) : rc;
 }
 
-int sgpu_x25519_both(const uint8_t private_key[32], const uint8_t peer[32], uint8_t public_key[32], uint8_t shared[32],
-		     struct sgpu_error *error)
+static EVP_PKEY *make_pair(const uint8_t private_key[32], const uint8_t public_key[32])
+{
+	OSSL_PARAM params[] = {
+		OSSL_PARAM_construct_octet_string(OSSL_PKEY_PARAM_PRIV_KEY, (void *)private_key, 32),
+		OSSL_PARAM_construct_octet_string(OSSL_PKEY_PARAM_PUB_KEY, (void *)public_key, 32),
+		OSSL_PARAM_construct_end(),
+	};
+	EVP_PKEY_CTX *context = EVP_PKEY_CTX_new_from_name(NULL, "X25519", NULL);
+	EVP_PKEY *key = NULL;
+
+	if (!context || EVP_PKEY_fromdata_init(context) != 1 ||
+	    EVP_PKEY_fromdata(context, &key, EVP_PKEY_KEYPAIR, params) != 1) {
+		key = NULL;
+	}
+	EVP_PKEY_CTX_free(context);
+	return key;
+}
+
+int sgpu_x25519_pair(const uint8_t private_key[32], const uint8_t public_key[32], const uint8_t peer[32],
+		     uint8_t shared[32], struct sgpu_error *error)
 {
 	static const uint8_t zero[32];
-	EVP_PKEY *mine = EVP_PKEY_new_raw_private_key_ex(NULL, "X25519", NULL, private_key, 32);
+	EVP_PKEY *mine = make_pair(private_key, public_key);
 	EVP_PKEY *theirs = EVP_PKEY_new_raw_public_key_ex(NULL, "X25519", NULL, peer, 32);
 	EVP_PKEY_CTX *context = mine && theirs ? EVP_PKEY_CTX_new_from_pkey(NULL, mine, NULL) : NULL;
-	size_t size = 32, public_size = 32;
+	size_t size = 32;
 	int code = SGPU_ESYSTEM;
 
-	if (!context || EVP_PKEY_get_raw_public_key(mine, public_key, &public_size) != 1 ||
-	    EVP_PKEY_derive_init(context) != 1 || EVP_PKEY_derive_set_peer(context, theirs) != 1) {
+	if (!context || EVP_PKEY_derive_init(context) != 1 || EVP_PKEY_derive_set_peer(context, theirs) != 1) {
 		code = sgpu_crypto_fail(error, "X25519");
 		goto out;
 	}

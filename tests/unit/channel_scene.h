@@ -54,7 +54,7 @@ static inline bool scene_learn(struct scene *scene, struct scene_channel *s)
 		}
 	}
 	sgpu_grant_bind(&s->grant, bind);
-	return sgpu_hpke_open(scene->owners[s->owner].secret, s->grant.enc, "sgpu channel v1", 15, bind, sizeof(bind),
+	return sgpu_hpke_open(&scene->owners[s->owner], s->grant.enc, "sgpu channel v1", 15, bind, sizeof(bind),
 			      s->grant.sealed_cek, sizeof(s->grant.sealed_cek), cek, NULL) == SGPU_OK &&
 	       sgpu_channel_derive(cek, s->grant.processor, &s->keys, NULL) == SGPU_OK;
 }

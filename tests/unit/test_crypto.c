@@ -89,16 +89,16 @@ UNIT_TEST(hpke_opens_only_with_the_same_key_info_and_associated_data)
 	REQUIRE(sgpu_key_generate(SGPU_KEY_X25519, &other, NULL) == 0);
 	REQUIRE(sgpu_random(message, sizeof(message), NULL) == 0);
 	REQUIRE(sgpu_hpke_seal(key.public_half, "info", 4, "aad", 3, message, 32, enc, ct, NULL) == 0);
-	CHECK(sgpu_hpke_open(key.secret, enc, "info", 4, "aad", 3, ct, 48, back, NULL) == 0);
+	CHECK(sgpu_hpke_open(&key, enc, "info", 4, "aad", 3, ct, 48, back, NULL) == 0);
 	CHECK(!memcmp(back, message, 32));
-	CHECK(sgpu_hpke_open(other.secret, enc, "info", 4, "aad", 3, ct, 48, back, NULL) == SGPU_EAUTH);
-	CHECK(sgpu_hpke_open(key.secret, enc, "inf", 3, "aad", 3, ct, 48, back, NULL) == SGPU_EAUTH);
-	CHECK(sgpu_hpke_open(key.secret, enc, "info", 4, "aax", 3, ct, 48, back, NULL) == SGPU_EAUTH);
-	CHECK(sgpu_hpke_open(key.secret, enc, "info", 4, "aad", 3, ct, 15, back, NULL) == SGPU_EAUTH);
+	CHECK(sgpu_hpke_open(&other, enc, "info", 4, "aad", 3, ct, 48, back, NULL) == SGPU_EAUTH);
+	CHECK(sgpu_hpke_open(&key, enc, "inf", 3, "aad", 3, ct, 48, back, NULL) == SGPU_EAUTH);
+	CHECK(sgpu_hpke_open(&key, enc, "info", 4, "aax", 3, ct, 48, back, NULL) == SGPU_EAUTH);
+	CHECK(sgpu_hpke_open(&key, enc, "info", 4, "aad", 3, ct, 15, back, NULL) == SGPU_EAUTH);
 	for (unsigned i = 0; i < 48; i++) {
 		ct[i] ^= 0x80;
 		memset(back, 0x55, sizeof(back));
-		CHECK(sgpu_hpke_open(key.secret, enc, "info", 4, "aad", 3, ct, 48, back, NULL) == SGPU_EAUTH);
+		CHECK(sgpu_hpke_open(&key, enc, "info", 4, "aad", 3, ct, 48, back, NULL) == SGPU_EAUTH);
 		CHECK(!memcmp(back, (uint8_t[32]){ 0 }, sizeof(back))); /* GCM decrypts before it compares */
 		ct[i] ^= 0x80;
 	}
@@ -111,7 +111,7 @@ UNIT_TEST(hpke_refuses_public_keys_of_low_order)
 
 	CHECK(sgpu_hpke_seal(zero, NULL, 0, NULL, 0, message, 32, enc, ct, NULL) == SGPU_EINVALID);
 	REQUIRE(sgpu_key_generate(SGPU_KEY_X25519, &key, NULL) == 0);
-	CHECK(sgpu_hpke_open(key.secret, zero, NULL, 0, NULL, 0, ct, 48, message, NULL) == SGPU_EAUTH);
+	CHECK(sgpu_hpke_open(&key, zero, NULL, 0, NULL, 0, ct, 48, message, NULL) == SGPU_EAUTH);
 }
 
 UNIT_TEST(hpke_carries_an_empty_message)
@@ -121,7 +121,7 @@ UNIT_TEST(hpke_carries_an_empty_message)
 
 	REQUIRE(sgpu_key_generate(SGPU_KEY_X25519, &key, NULL) == 0);
 	CHECK(sgpu_hpke_seal(key.public_half, NULL, 0, NULL, 0, NULL, 0, enc, ct, NULL) == 0);
-	CHECK(sgpu_hpke_open(key.secret, enc, NULL, 0, NULL, 0, ct, 16, back, NULL) == 0);
+	CHECK(sgpu_hpke_open(&key, enc, NULL, 0, NULL, 0, ct, 16, back, NULL) == 0);
 }
 
 /* Each provider's output is opened by each, in place and apart. */

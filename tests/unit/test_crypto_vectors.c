@@ -196,14 +196,15 @@ static void take(uint8_t **bytes, size_t *size, const char *text)
 static void check_hpke(struct hpke_file *file, const char *plaintext)
 {
 	size_t size;
-	uint8_t *expected = vectors_hex(plaintext, &size), *out = malloc(file->ct_size + 1);
+	uint8_t *expected = vectors_hex(plaintext, &size), *out = malloc(file->ct_size + 1), public_key[32];
 
 	CHECK(file->secret_size == 32 && file->enc_size == 32 && file->ct_size == size + 16);
-	CHECK(sgpu_hpke_open_at(file->secret, file->enc, file->info, file->info_size, file->sequence, file->aad,
+	REQUIRE(sgpu_x25519_public(file->secret, public_key, NULL) == 0);
+	CHECK(sgpu_hpke_open_at(file->secret, public_key, file->enc, file->info, file->info_size, file->sequence, file->aad,
 				file->aad_size, file->ct, file->ct_size, out, NULL) == 0);
 	CHECK(!memcmp(out, expected, size));
 	/* The same as another message of the context. */
-	CHECK(sgpu_hpke_open_at(file->secret, file->enc, file->info, file->info_size, file->sequence + 1, file->aad,
+	CHECK(sgpu_hpke_open_at(file->secret, public_key, file->enc, file->info, file->info_size, file->sequence + 1, file->aad,
 				file->aad_size, file->ct, file->ct_size, out, NULL) == SGPU_EAUTH);
 	file->count++;
 	free(expected);

@@ -183,7 +183,7 @@ UNIT_TEST(an_hpke_message_that_does_not_verify_leaves_nothing)
 	REQUIRE(sgpu_hpke_seal(key.public_half, "info", 4, "aad", 3, message, 32, enc, ct, NULL) == 0);
 	ct[47] ^= 1;
 	memset(back, 9, sizeof(back));
-	CHECK(sgpu_hpke_open(key.secret, enc, "info", 4, "aad", 3, ct, 48, back, NULL) == SGPU_EAUTH);
+	CHECK(sgpu_hpke_open(&key, enc, "info", 4, "aad", 3, ct, 48, back, NULL) == SGPU_EAUTH);
 	CHECK(memcmp(back, zero, sizeof(back)) == 0);
 	sgpu_key_clear(&key);
 	CHECK(memcmp(key.secret, zero, sizeof(key.secret)) == 0);
