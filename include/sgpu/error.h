@@ -20,7 +20,7 @@ enum sgpu_code {
 	SGPU_EINVALID = -1,     /* malformed or invalid input: a document, a container, a key file; exit 1 */
 		SGPU_EDIFFERS = -2,     /* a comparison found a difference; exit 1 */
 	SGPU_EUSAGE = -3,       /* the caller's arguments are wrong; exit 2 */
-	SGPU_ESYSTEM = -4,      /* a system call failed: I/O, permissions, space; exit 3 */
+	SGPU_ESYSTEM = -4,      /* a system call failed: I/O, permissions; exit 3 */
 	SGPU_ENOMEM = -5,       /* out of host or device memory; exit 3 */
 	SGPU_EDEVICE = -6,      /* a device, its driver or a kernel failed; exit 3 */
 	SGPU_EUNAVAILABLE = -7, /* this machine or this build lacks what was asked for; exit 3 */
@@ -37,6 +37,7 @@ enum sgpu_code {
 	SGPU_ENONCE = -18,      /* evidence: made for another nonce; exit 4 */
 	SGPU_EBINDING = -19,    /* evidence: its parts do not belong together, or to this key; exit 4 */
 	SGPU_ERETRY = -20,      /* no room now, try again later; exit 3 */
+	SGPU_ENOSPACE = -21,    /* no space left on a file system, or a quota is used up; exit 3 */
 };
 
 enum { SGPU_ERROR_TEXT_MAX = 512, SGPU_ERROR_HINT_MAX = 256 };
@@ -56,8 +57,8 @@ struct sgpu_error {
 int sgpu_fail(struct sgpu_error *error, int code, const char *format, ...) SGPU_PRINTF(3, 4);
 int sgpu_vfail(struct sgpu_error *error, int code, const char *format, va_list arguments) SGPU_PRINTF(3, 0);
 
-/* As sgpu_fail, for a failed system call: appends ": " and the text of errno. Returns SGPU_ENOMEM for ENOMEM, else
- * SGPU_ESYSTEM. */
+/* As sgpu_fail, for a failed system call: appends ": " and the text of errno. Returns SGPU_ENOMEM for ENOMEM,
+ * SGPU_ENOSPACE for ENOSPC and EDQUOT, else SGPU_ESYSTEM. */
 int sgpu_fail_errno(struct sgpu_error *error, const char *format, ...) SGPU_PRINTF(2, 3);
 
 /* Reports that memory ran out. Returns SGPU_ENOMEM. */

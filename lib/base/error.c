@@ -36,6 +36,7 @@ static const struct {
 	{ SGPU_ENONCE, 4, "ENONCE", "made for another nonce" },
 	{ SGPU_EBINDING, 4, "EBINDING", "parts that do not belong together" },
 	{ SGPU_ERETRY, 3, "ERETRY", "no room now, try again later" },
+	{ SGPU_ENOSPACE, 3, "ENOSPACE", "no space left" },
 };
 
 enum { CODE_COUNT = sizeof(codes) / sizeof(codes[0]), UNKNOWN = 1 };
@@ -108,7 +109,7 @@ int sgpu_fail(struct sgpu_error *error, int code, const char *format, ...)
 int sgpu_fail_errno(struct sgpu_error *error, const char *format, ...)
 {
 	int saved = errno;
-	int code = saved == ENOMEM ? SGPU_ENOMEM : SGPU_ESYSTEM;
+	int code = saved == ENOMEM ? SGPU_ENOMEM : saved == ENOSPC || saved == EDQUOT ? SGPU_ENOSPACE : SGPU_ESYSTEM;
 
 	if (error) {
 		char buffer[128];

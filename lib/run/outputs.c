@@ -204,8 +204,8 @@ static void note_left(struct sgpu_note *note)
 
 	sgpu_device_key_free(&output->key);
 	sgpu_transfer_free(&output->transfer);
-	if (output->code == SGPU_ESYSTEM && output->end.place > 0) {
-		(void)sgpu_fail(&all->file_error, SGPU_ESYSTEM, "%s", output->text ? output->text : "");
+	if ((output->code == SGPU_ESYSTEM || output->code == SGPU_ENOSPACE) && output->end.place > 0) {
+		(void)sgpu_fail(&all->file_error, output->code, "%s", output->text ? output->text : "");
 	}
 	if (output->code != SGPU_OK) {
 		fail_output(output, output->code, output->text);

@@ -5,6 +5,7 @@
  */
 #include "run/respond.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <stdlib.h>
@@ -25,7 +26,10 @@
 #include "run/run.h"
 #include "run/trace.h"
 
-enum { SMALL_MAX = 8 << 10 }; /* bytes of a payload that is copied to write it with its header */
+enum {
+	SMALL_MAX = 8 << 10,    /* bytes of a payload that is copied to write it with its header */
+	INDEX_MOST = 64 << 10,  /* of the index of most responses, with headers */
+};
 
 /* A response that is being made. */
 struct writer {
@@ -297,7 +301,7 @@ static int write_response(struct writer *w, const struct sgpu_batch *response, s
 	if (rc == SGPU_OK) {
 		rc = sgpu_tar_end(w->fd, w->name, error);
 	}
-	return rc == SGPU_OK && w->placed ? sgpu_respond_cut(w->fd, w->name, error) : rc;
+	return rc == SGPU_OK && (w->placed || w->base->reserved) ? sgpu_respond_cut(w->fd, w->name, error) : rc;
 }
 
 /* The whole is done; what of it went wrong is in the response, and its sum is the code. */
@@ -403,6 +407,37 @@ static void grow(int fd, const struct stat *status, const struct sgpu_batch *res
 	    fallocate(fd, 0, 0, (off_t)end) != 0) {
 		return; /* it grows as it is written */
 	}
+}
+
+int sgpu_respond_reserve(struct sgpu_run_base *base, int fd, const char *name, struct sgpu_error *error)
+{
+	const struct sgpu_job *job = base->job;
+	const off_t begin = lseek(fd, 0, SEEK_CUR);
+	uint64_t most = INDEX_MOST + sgpu_tar_padded(job->batch->manifest_size);
+	struct stat status;
+
+	/* One that has a name may be somebody's, who does not want it cut. */
+	if (begin < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || status.st_nlink > 0) {
+		return SGPU_OK;
+	}
+	for (int i = 0; i < job->batch->segment_count; i++) {
+		const struct sgpu_batch_segment *segment = &job->batch->segments[i];
+		uint64_t size = segment->size;
+
+		if (is_output(job, i) && segment->location.kind != SGPU_LOCATION_REGION &&
+		    ((segment->masking == SGPU_MASKING_AES_GCM && !sgpu_sealed_size(size, &size)) ||
+		     !sgpu_add_u64(most, 2 * SGPU_TAR_BLOCK, &most) || !sgpu_add_u64(most, size, &most))) {
+			return SGPU_OK; /* it fails for a better reason */
+		}
+	}
+	if (most > INT64_MAX - (uint64_t)begin || fallocate(fd, FALLOC_FL_KEEP_SIZE, begin, (off_t)most) == 0) {
+		base->reserved = most <= INT64_MAX - (uint64_t)begin;
+		return SGPU_OK;
+	}
+	if (errno == ENOSPC || errno == EDQUOT) {
+		return sgpu_fail_errno(error, "cannot reserve %llu bytes for the response '%s'", (unsigned long long)most, name);
+	}
+	return SGPU_OK; /* it cannot be known */
 }
 
 int sgpu_respond_plan(struct sgpu_run_base *base, int fd, uint64_t **places, struct sgpu_error *error)

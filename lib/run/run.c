@@ -381,6 +381,10 @@ static int admit(struct sgpu_run *run, struct sgpu_error *error)
 		rc = make_objects(run, error);
 	}
 	if (rc == SGPU_OK) {
+		rc = run->submission.options.replay ? sgpu_respond_reserve(&run->base, run->submission.out_fd,
+									   run->submission.out_name, error) : SGPU_OK;
+	}
+	if (rc == SGPU_OK) {
 		rc = sgpu_admit_once(&run->job, error);
 	}
 	return rc == SGPU_OK ? sgpu_inputs_create(&run->base, run->submission.options.files, note_arrived, run, &run->inputs,

@@ -46,6 +46,7 @@ struct sgpu_run_base {
 	struct sgpu_memory *memory;    /* its buffers on the device */
 	struct sgpu_leases *leases;    /* files and regions that it names */
 	bool many;                     /* it has many segments: several threads work on them */
+	bool reserved;                 /* the response's file may have more space than it needs */
 	int wake_fd;                   /* eventfd that wakes a reader of this run */
 	atomic_int stop;               /* 0, or why all is to end: SGPU_ETIMEOUT, SGPU_ECANCELED, or what was wrong */
 	atomic_uint_fast64_t stop_ns;  /* when `stop` was set */

@@ -460,6 +460,46 @@ all_answered() {
 	[ "$(ls -A closed)" = "$(printf 'b1\nb2\n')" ]
 }
 
+@test "a batch whose response is larger than the disk has left keeps no other from being answered" {
+	requires root mount
+	small_job 300000 && sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk >large
+	# on_disk OPTION...: a worker whose responses go to a disk of 1 MiB, on which it lists them in the end.
+	on_disk() {
+		# shellcheck disable=SC2016
+		run --separate-stderr unshare --mount bash -c '
+			mkdir -p out && mount -t tmpfs -o size=1m tmpfs out || exit 77
+			sgpu-run worker -q -k runner.jwk --device cpu -o out "$@" spool
+			status=$?
+			ls -A out | wc -l
+			exit $status' sh "$@"
+		[ "$status" -ne 77 ] || skip "cannot mount a tmpfs"
+	}
+	fill 30
+	cp large spool/a
+	cp large spool/z
+	on_disk
+	[ "$status" -eq 3 ] && [ "$output" -eq 30 ]
+	[ "$(ls spool/failed)" = "$(printf '%s\n' a a.reason z z.reason)" ]
+	assert_contains "$(cat spool/failed/a.reason)" "ENOSPACE: "
+	assert_contains "$(cat spool/failed/a.reason)" "No space left on device; those of others find space"
+	[ "$(find spool/done -type f | wc -l)" -eq 30 ] && [ -z "$(find spool/.claimed -mindepth 1)" ]
+	# Where it is alone nobody can tell whether the disk will have more space later.
+	rm -r spool/{failed,done}
+	cp large spool/a
+	on_disk
+	[ "$status" -eq 3 ] && [ "$output" -eq 0 ]
+	assert_contains "$stderr" "No space left on device"
+	[ -f spool/a ] && [ -z "$(find spool/failed spool/.claimed spool/done -mindepth 1)" ]
+	# With --state it is recorded when it has its space, so it can run elsewhere.
+	sgpu-seal keyinfo --owner owner.jwk >owners
+	on_disk --owners owners --state state
+	[ "$status" -eq 3 ] && [ -f spool/a ]
+	assert_contains "$stderr" "cannot reserve"
+	run -0 worker -q --owners owners --state state spool
+	opens spool/a.response
+	run -4 worker -q --owners owners --state state - -o again <<<spool/done/a
+}
+
 @test "on a file system as NFS, without nameless files and without renames that refuse to replace, all holds" {
 	requires cc no-sanitizer
 	compile -shared -fPIC -O2 -o named_files.so "$BATS_TEST_DIRNAME/named_files.c"

@@ -27,6 +27,7 @@
 enum {
 	UNDER_WAY_MIN = 8, UNDER_WAY_MAX = 64, UNDER_WAY_A_JOB = 8,
 	UNCLOSED_MAX = 128,        /* batches that wait for the disk, beyond those under way */
+	ASIDE_MAX = 16,            /* batches that wait because their responses found no space */
 	DESCRIPTORS = 6,           /* that one of them has open */
 	LOOK_AGAIN_MS = 1000,      /* at a directory in which nothing was left, while batches are under way */
 	NEWS_MS = 2,               /* what has ended is seen after this, if too few have ended to wake anybody */
@@ -138,13 +139,15 @@ static void forget_closed(struct drain *drain)
 		drain->big = drain->big && !flight->big;
 		drain->dry = drain->dry && !flight->big;
 		drain->alone = drain->alone && !flight->alone;
-		if (flight->again) {
-			flight->again = flight->ended = false;
-			flight->alone = true;
-			drain_put(&drain->again, flight);
-		} else {
+		if (flight->again == ONCE) {
 			free(flight);
+			continue;
 		}
+		flight->ended = false;
+		flight->alone = true;
+		drain->aside_count += flight->again == AGAIN_LAST;
+		drain_put(flight->again == AGAIN_LAST ? &drain->aside : &drain->again, flight);
+		flight->again = ONCE;
 	}
 }
 
@@ -190,13 +193,15 @@ static bool has_room(struct drain *drain, const struct flight *flight)
 	return first || (flight->big ? !drain->big : drain->big || drain->bytes + flight->size <= drain->bytes_most);
 }
 
-/* Once more from the beginning. */
-static bool rewind_files(const struct flight *flight)
+/* Those that found no space come again, each alone. */
+static void call_back(struct drain *drain)
 {
-	const struct spool_batch *batch = flight->batch;
-
-	return lseek(batch->fd, 0, SEEK_SET) == 0 && ftruncate(batch->response.fd, 0) == 0 &&
-	       lseek(batch->response.fd, 0, SEEK_SET) == 0;
+	for (struct flight *f = drain_take_all(&drain->aside), *next; f; f = next) {
+		next = f->next;
+		f->last = true;
+		drain_put(&drain->again, f);
+	}
+	drain->aside_count = 0;
 }
 
 static int start_more(struct drain *drain, struct sgpu_error *error)
@@ -208,11 +213,8 @@ static int start_more(struct drain *drain, struct sgpu_error *error)
 			drain->held = drain->again.head;
 			drain->again.head = drain->held->next;
 			drain->again.tail = drain->again.head ? drain->again.tail : &drain->again.head;
-			if (!rewind_files(drain->held)) {
-				return sgpu_fail_errno(error, "cannot begin again with '%s'", drain->held->batch->shown);
-			}
 		}
-		if (!drain->held && !drain->dry) {
+		if (!drain->held && !drain->again.head && !drain->dry) {
 			rc = claim(drain, &drain->held, error);
 		}
 		if (!drain->held || !has_room(drain, drain->held)) {
@@ -326,13 +328,21 @@ static void run_all(struct drain *drain, int signals)
 	for (;;) {
 		forget_closed(drain);
 		ending = atomic_load(&stopped) || is_broken(drain);
+		if (!ending && drain->aside_count > ASIDE_MAX) {
+			call_back(drain);
+		}
 		if (!ending && start_more(drain, &error) != SGPU_OK) {
 			drain_break_off(drain, &error);
 			ending = true;
 		}
 		if (drain->flights == 0) {
-			if (ending || (drain->dry && drain->looked && !drain->held && !drain->again.head)) {
+			const bool none = drain->dry && drain->looked && !drain->held && !drain->again.head;
+
+			if (ending || (none && !drain->aside.head)) {
 				break;
+			}
+			if (none) {
+				call_back(drain);
 			}
 			drain->dry = drain->dry && drain->looked;
 			continue;
@@ -342,6 +352,7 @@ static void run_all(struct drain *drain, int signals)
 	if (drain->held) {
 		give_back(drain, drain->held);
 	}
+	call_back(drain);
 	for (flight = drain_take_all(&drain->again); flight; flight = next) {
 		next = flight->next;
 		give_back(drain, flight);
@@ -377,6 +388,7 @@ int drain(const struct worker *worker, struct spool *spool, uint64_t timeout_ns,
 	d = (struct drain){ .worker = worker, .spool = spool, .timeout_ns = timeout_ns, .begin_ns = sgpu_now_ns(),
 			    .mutex = PTHREAD_MUTEX_INITIALIZER, .filled = PTHREAD_COND_INITIALIZER };
 	d.again.tail = &d.again.head;
+	d.aside.tail = &d.aside.head;
 	d.ended.tail = &d.ended.head;
 	d.closed.tail = &d.closed.head;
 	d.enough = 1;

@@ -3,7 +3,9 @@
  * The closer: brings the responses that have come since it last looked to the disk together, names them, and puts their
  * batches away.
  */
+#include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
@@ -67,7 +69,42 @@ static bool has_response(const struct flight *flight)
 /* It is the machine that failed, not the batch: another worker, or the same one later, may run it. */
 static bool is_of_machine(int code)
 {
-	return code == SGPU_ESYSTEM || code == SGPU_EDEVICE || code == SGPU_EUNAVAILABLE || code == SGPU_ECANCELED;
+	return code == SGPU_ESYSTEM || code == SGPU_EDEVICE || code == SGPU_EUNAVAILABLE || code == SGPU_ECANCELED ||
+	       code == SGPU_ENOSPACE;
+}
+
+/* Files from the beginning, and the response gives its space back now. */
+static bool rewind_files(const struct flight *flight)
+{
+	const struct spool_batch *batch = flight->batch;
+
+	return lseek(batch->fd, 0, SEEK_SET) == 0 && ftruncate(batch->response.fd, 0) == 0 &&
+	       lseek(batch->response.fd, 0, SEEK_SET) == 0;
+}
+
+/* Whether, and when, a batch is to run once more. One that finds too little memory or space beside others runs alone; one
+ * whose response finds no space then, once more after others have been tried. */
+static int once_more(struct flight *flight)
+{
+	const bool no_space = flight->code == SGPU_ENOSPACE && flight->batch->response.fd >= 0;
+
+	if ((flight->code != SGPU_ENOMEM && !no_space) || flight->last || (flight->alone && !no_space)) {
+		return ONCE;
+	}
+	if (!rewind_files(flight)) {
+		flight->code = sgpu_fail_errno(&flight->error, "cannot begin again with '%s'", flight->batch->shown);
+		return ONCE;
+	}
+	flight->no_space = no_space;
+	return flight->alone ? AGAIN_LAST : AGAIN_ALONE;
+}
+
+/* Of one that ran alone after others: either the disk is full, or its response is too large for what is left of it. It is
+ * the response if the largest of those that were written would find space once more. */
+static bool is_too_large(const struct drain *drain, const struct flight *flight)
+{
+	return flight->code == SGPU_ENOSPACE && flight->last && drain->largest > 0 && rewind_files(flight) &&
+	       posix_fallocate(flight->batch->response.fd, 0, (off_t)drain->largest) == 0;
 }
 
 static void end_run(struct drain *drain, struct flight *flight)
@@ -81,8 +118,8 @@ static void end_run(struct drain *drain, struct flight *flight)
 		return;
 	}
 	flight->code = sgpu_run_wait(flight->run, &flight->error);
-	flight->again = flight->code == SGPU_ENOMEM && !flight->alone;
-	if (!flight->again && !cli_quiet) {
+	flight->again = once_more(flight);
+	if (flight->again == ONCE && !cli_quiet) {
 		report_collect(flight->run, NULL, w->keys, w->key_count, &report);
 		report_batch(&report, flight->batch->shown, flight->code);
 	}
@@ -108,12 +145,14 @@ static void sync_responses(struct drain *drain, struct flight *first)
 	for (struct flight *f = first; f; f = f->next) {
 		if (is_to_be_named(f) && fsync(f->batch->response.fd) != 0) {
 			f->code = sgpu_fail_errno(&f->error, "cannot write '%s'", f->batch->response.path);
+			f->again = once_more(f);
 		}
 	}
 }
 
 static void name_responses(struct drain *drain, struct flight *first)
 {
+	struct stat status;
 	bool any = false;
 
 	for (struct flight *f = first; f; f = f->next) {
@@ -122,6 +161,8 @@ static void name_responses(struct drain *drain, struct flight *first)
 		if (!is_to_be_named(f)) {
 			continue;
 		}
+		drain->largest = fstat(f->batch->response.fd, &status) == 0 && (uint64_t)status.st_size > drain->largest ?
+				 (uint64_t)status.st_size : drain->largest;
 		rc = spool_answer(drain->spool, f->batch, &f->error);
 		if (rc == SGPU_OK && f->batch->error.code != SGPU_OK) {
 			f->error = f->batch->error;
@@ -139,10 +180,14 @@ static void fail_batch(struct drain *drain, struct flight *flight)
 {
 	struct sgpu_error shown, error, *reason = &flight->error;
 
-	if (flight->batch->resumed && reason->code == SGPU_EPOLICY) {
-		/* It may have been taken, and recorded, before the kill. */
-		sgpu_fail(&shown, reason->code, "%s (a worker that was killed had it)", reason->text);
+	if ((flight->batch->resumed || flight->no_space) && reason->code == SGPU_EPOLICY) {
+		/* It may have been taken, and recorded, before. */
+		sgpu_fail(&shown, reason->code, "%s (%s)", reason->text, flight->no_space ?
+			  "its response had found no space" : "a worker that was killed had it");
 		memcpy(reason->text, shown.text, sizeof(reason->text));
+	}
+	if (reason->code == SGPU_ENOSPACE) {
+		(void)sgpu_hint(reason, "those of others find space: make room for this one, and move the batch back");
 	}
 	if (strstr(reason->text, flight->batch->shown)) {
 		sgpu_fail(&shown, reason->code, "%s", reason->text);
@@ -160,7 +205,7 @@ static void fail_batch(struct drain *drain, struct flight *flight)
 
 static void put_away(struct drain *drain, struct flight *flight)
 {
-	if (flight->again) {
+	if (flight->again != ONCE) {
 		return;
 	}
 	if (has_response(flight)) {
@@ -169,7 +214,7 @@ static void put_away(struct drain *drain, struct flight *flight)
 		} else {
 			count_batch(drain, flight->code, true);
 		}
-	} else if (is_of_machine(flight->code) && flight->batch->response.fd >= 0) {
+	} else if (is_of_machine(flight->code) && flight->batch->response.fd >= 0 && !is_too_large(drain, flight)) {
 		spool_give_back(drain->spool, &flight->batch);
 		drain_break_off(drain, &flight->error);
 	} else {

@@ -18,8 +18,10 @@ struct flight {
 	uint64_t size, begin_ns;
 	bool big;
 	bool alone;                /* no other is under way */
+	bool last;                 /* it is tried for the last time, after others */
+	bool no_space;             /* its response found none before */
 	bool ended;                /* `run` is the closer's; under the mutex */
-	bool again;                /* it is to run once more, alone */
+	enum { ONCE, AGAIN_ALONE, AGAIN_LAST } again; /* it is to run once more: alone; alone, after all others */
 	int code;
 	struct sgpu_error error;
 };
@@ -35,7 +37,8 @@ struct drain {
 	/* the calling thread's */
 	struct flight *flying;           /* under way or not closed, in no order */
 	struct flight *held;             /* claimed, while there is no room for it */
-	struct queue again;
+	struct queue again, aside;       /* to run once more; those that wait for that until others have been tried */
+	unsigned aside_count;
 	unsigned flights, most;          /* those under way or not closed; how many may be under way */
 	uint64_t bytes, bytes_most;
 	bool big, alone;                 /* such a one is under way */
@@ -52,6 +55,8 @@ struct drain {
 	struct sgpu_error error;
 	struct drain_counts counts;
 	int status;
+	/* the closer's */
+	uint64_t largest;                /* bytes, of the responses that were written */
 };
 
 void drain_put(struct queue *queue, struct flight *flight);

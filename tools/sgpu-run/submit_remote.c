@@ -182,7 +182,7 @@ static void clean_answer(struct wire_answer *answer)
 	clean_text(report->device.name, sizeof(report->device.name));
 	clean_text(report->device.selector, sizeof(report->device.selector));
 	clean_text(report->device.confidential, sizeof(report->device.confidential));
-	if (answer->error.code > SGPU_OK || answer->error.code < SGPU_ERETRY) {
+	if (answer->error.code > SGPU_OK || answer->error.code < SGPU_ENOSPACE) {
 		answer->error.code = SGPU_ESYSTEM;
 	}
 }
