@@ -190,6 +190,27 @@ waiting() {
 	[ "$(wc -l <order)" -eq 24 ]
 }
 
+@test "on processors, workers of others give way to those of high priority" {
+	requires root python3
+	local own given pid
+	share_socket
+	echo '65532 priority=high' >tenants
+	start_server -k runner.jwk --everybody --tenants tenants
+	have_workers 65531 65532
+	own=$(nice) given=$(($(nice) + 10))
+	nice_of() {
+		pid=$(status workers | awk -v user="$1" '$3 == user { print $1 }')
+		cat "/proc/$pid/task/"*/stat | awk '{ print $19 }' | sort -u
+	}
+	[ "$(nice_of 65532)" -eq "$own" ]
+	[ "$(nice_of 65531)" -eq $((given < 19 ? given : 19)) ]
+	kill "$SERVER"
+	wait_for has_ended "$SERVER"
+	start_server -k runner.jwk --everybody
+	have_workers 65531
+	[ "$(nice_of 65531)" -eq "$own" ]
+}
+
 @test "a turn costs one of weight 1000 a thousandth of what it costs one of weight 1" {
 	requires root python3
 	share_socket

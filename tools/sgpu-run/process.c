@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -18,6 +19,9 @@
 
 /* The same on all architectures; the headers that this is built with may be older. */
 enum { CLOSE_RANGE = 436 };
+
+/* What a worker leaves to others where processors are short: a tenth or so of one is left to it. */
+enum { GIVE_WAY_NICE = 10, NICE_MAX = 19 };
 
 const uint64_t serve_latency_bounds_ns[SERVE_LATENCIES] = {
 	1000000, 3000000, 10000000, 30000000, 100000000, 300000000, 1000000000, 3000000000, 10000000000, 30000000000,
@@ -84,6 +88,7 @@ int process_start(const struct server *server, struct process *process, struct s
 	}
 	process->pid = fork();
 	if (process->pid == 0) {
+		(void)setpgid(0, 0); /* so that all of its threads can be told apart from others */
 		become_worker(server, ends[1], counters);
 		_exit(sgpu_exit_status(SGPU_ESYSTEM));
 	}
@@ -106,6 +111,13 @@ out:
 		process_bury(process);
 	}
 	return rc;
+}
+
+void process_give_way(const struct process *process)
+{
+	const int nice = getpriority(PRIO_PROCESS, 0) + GIVE_WAY_NICE;
+
+	(void)setpriority(PRIO_PGRP, (id_t)process->pid, nice < NICE_MAX ? nice : NICE_MAX);
 }
 
 uint64_t process_in_flight(const struct process *process)

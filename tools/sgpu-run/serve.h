@@ -73,6 +73,8 @@ SGPU_MUST_CHECK int process_start(const struct server *server, struct process *p
 /* Connections that it has not closed yet; and those of them that wait for their clients. */
 uint64_t process_in_flight(const struct process *process);
 uint64_t process_stalled(const struct process *process);
+/* For its whole life, the kernel prefers other processes to it. Once it is ready: threads that it starts later do so, too. */
+void process_give_way(const struct process *process);
 /* It takes no more, and ends when its work has, at the latest then. */
 void process_drain(struct process *process, uint64_t deadline_ns);
 /* Once the kernel has told that it is dead. */

@@ -499,6 +499,7 @@ int serve_as_worker(struct server *server)
 	/* A terminal's signals are for the supervisor, which tells its workers; SIGTERM is for this one alone. */
 	signal(SIGINT, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
+	signal(SIGTTOU, SIG_IGN); /* it is no part of the terminal's group, and says things there */
 	sigemptyset(&term);
 	sigaddset(&term, SIGTERM);
 	sigprocmask(SIG_BLOCK, &term, NULL);

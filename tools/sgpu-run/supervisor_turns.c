@@ -123,6 +123,9 @@ static struct process *find_process(struct supervisor *s, struct tenant *tenant)
 		if (tenant->process) {
 			tenant->process->tenant = tenant;
 			tenant->process->given_ns = sgpu_now_ns();
+			if (s->rules.any_high && !tenant->rule.high) {
+				process_give_way(tenant->process);
+			}
 			tenant->lacks_ns = 0;
 			s->lacking--;
 			cli_detail("worker %d is user %lu's", (int)tenant->process->pid, (unsigned long)tenant->uid);

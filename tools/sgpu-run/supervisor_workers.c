@@ -125,7 +125,7 @@ static void make_room(struct supervisor *s, unsigned leaving)
 	press(s, now);
 	p = now >= s->evict_ns ? find_busy(s, now) : NULL;
 	if (p) {
-		s->evict_ns = now + TENURE_NS;
+		s->evict_ns = now + TENURE_NS / s->server->workers;
 		p->tenant->process = NULL;
 		process_drain(p, UINT64_MAX);
 	}

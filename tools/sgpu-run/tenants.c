@@ -116,6 +116,7 @@ static int read_line(char *line, const struct place *place, struct tenant_rules 
 	if (rc < 0) {
 		return rc;
 	}
+	rules->any_high = rules->any_high || rule.high;
 	if (strcmp(user, "*") == 0) {
 		if (*others) {
 			return fail_line(error, place, "there are two lines for '*'");

@@ -27,6 +27,7 @@ struct tenant_rules {
 	struct tenant_rule others;
 	struct { uid_t uid; struct tenant_rule rule; } named[TENANTS_NAMED_MAX];
 	unsigned count;
+	bool any_high;
 };
 
 /* Without a file (path NULL) the default holds for everybody. Errors: SGPU_EINVALID with the line; SGPU_EPOLICY: others may
