@@ -90,7 +90,7 @@ struct sgpu_rpc_costs {
 	 * instruction; 0: it says that it is none. */
 	uint64_t guest_exit_cycles;
 };
-/* Takes some milliseconds. Errors: SGPU_EUNAVAILABLE: there is no time-stamp counter. */
+/* Measures once a process, for some milliseconds. Errors: SGPU_EUNAVAILABLE: there is no time-stamp counter. */
 SGPU_MUST_CHECK int sgpu_rpc_measure(struct sgpu_rpc_costs *costs, struct sgpu_error *error);
 
 #ifdef __cplusplus

@@ -75,7 +75,7 @@ static int open_queue(struct sgpu_rpc *rpc, struct sgpu_error *error)
 {
 	const struct sgpu_ring_client_config config = { .doorbell = rpc->shared.inside,
 							.shared = true,
-							.wait.never_spin = sgpu_cpu_count() == 1 };
+							.wait = sgpu_rpc_spinning() };
 	int rc = sgpu_ring_memory_create(rpc->config.calls, rpc->config.calls, &rpc->shared.ring,
 					 error);
 

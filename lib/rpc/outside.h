@@ -36,6 +36,10 @@ struct sgpu_rpc_request {
  * -ECANCELED. */
 int64_t sgpu_rpc_perform(const struct sgpu_rpc_request *request, int stop);
 
+/* How long both sides spin. A call that does not wait ends within microseconds. To spin much longer
+ * saves no sleep then, and keeps the other side's thread from running where processors are scarce. */
+struct sgpu_ring_wait sgpu_rpc_spinning(void);
+
 /* The ring puts a call between what its caller did before and does after. It does so through two
  * mappings of the same memory, which ThreadSanitizer takes for different memory: a descriptor that
  * the caller closes after the call would be a race. So that tool is shown the order. */

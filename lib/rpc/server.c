@@ -129,7 +129,8 @@ int sgpu_rpc_server_start(const struct sgpu_rpc_shared *shared, struct sgpu_rpc_
 			  struct sgpu_error *error)
 {
 	enum { DATA = SGPU_RING_KNOWN | SGPU_RING_HANDLE | SGPU_RING_OFFSET | SGPU_RING_LENGTH };
-	struct sgpu_ring_worker_config config = { .doorbell = shared->outside };
+	struct sgpu_ring_worker_config config = { .doorbell = shared->outside,
+						  .wait = sgpu_rpc_spinning() };
 	struct sgpu_rpc_server *s = calloc(1, sizeof(*s));
 	int rc;
 
@@ -152,7 +153,6 @@ int sgpu_rpc_server_start(const struct sgpu_rpc_shared *shared, struct sgpu_rpc_
 	config.members[SGPU_RPC_RECV] = config.members[SGPU_RPC_SEND] = DATA;
 	config.members[SGPU_RPC_POLL] = DATA | SGPU_RING_ARGUMENT;
 	config.members[SGPU_RPC_EMPTY] = DATA;
-	config.wait.never_spin = sgpu_cpu_count() == 1;
 	rc = sgpu_ring_worker_open(shared->ring, &config, &s->worker, error);
 	if (rc < 0) {
 		goto out;

@@ -10,9 +10,18 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <sgpu/base.h>
 #include <sgpu/rpc.h>
 
 #include "rpc/outside.h"
+
+enum { SPIN_MOST_NS = 20000 };
+
+struct sgpu_ring_wait sgpu_rpc_spinning(void)
+{
+	return (struct sgpu_ring_wait){ .spin_most_ns = SPIN_MOST_NS,
+					.never_spin = sgpu_cpu_count() == 1 };
+}
 
 #if defined(__SANITIZE_THREAD__)
 #define SHOWS_ORDER 1
