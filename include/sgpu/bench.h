@@ -109,6 +109,12 @@ bool sgpu_bench_wants(const struct sgpu_bench *bench, uint64_t size);
 SGPU_MUST_CHECK int sgpu_bench_fits(const struct sgpu_bench *bench, uint64_t host_bytes, uint64_t device_bytes,
 				    struct sgpu_error *error);
 
+/* Of a variant's run: how long single operations of this sample took. */
+struct sgpu_bench_latency {
+	double p50_ns, p99_ns;
+};
+void sgpu_bench_give_latency(struct sgpu_bench *bench, struct sgpu_bench_latency latency);
+
 /* ---- patterns ---- */
 /* Fill memory with numbers that follow from the seed and the position; check returns the first byte that differs, or
  * `size`. */
@@ -155,6 +161,7 @@ struct sgpu_bench_record {
 	uint64_t bytes, operations;           /* of one sample */
 	struct sgpu_bench_statistics ns;      /* one sample */
 		double cpu_ns;                        /* median of the process's processor time for a sample */
+	struct sgpu_bench_latency latency;    /* medians over the samples; 0: not measured */
 	char ratio_to[SGPU_BENCH_NAME_MAX];   /* the variant that `ratio` compares with, or "" */
 	struct sgpu_bench_statistics ratio;
 	double reference_ratio;               /* 0: none */
@@ -234,7 +241,7 @@ SGPU_MUST_CHECK int sgpu_bench_compare(const struct sgpu_bench_results *first, c
 
 /* ---- plots ---- */
 /* Writes a gnuplot script that draws all measurements that passed, as SVG on gnuplot's standard output, with a
- * panel for each case: lines over the size if it varies, else bars, with logarithmic axes of values. The script
+ * panel for each case: lines over the size, or the rate, if it varies, else bars, with logarithmic axes of values. The script
  * holds the data, and nothing from the results that gnuplot would execute. *script comes from malloc,
  * NUL-terminated. Errors: SGPU_EINVALID if no measurement passed. */
 SGPU_MUST_CHECK int sgpu_bench_plot(const struct sgpu_bench_results *results, char **script, size_t *size,

@@ -2,6 +2,7 @@
  *
  * Where a measurement was taken: without that it says nothing to anybody else.
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 
 #include <device/host.h>
 #include <sgpu/crypto.h>
+#include <sgpu/rpc.h>
 #include <sgpu/stage.h>
 #include <sgpu/version.h>
 
@@ -53,7 +55,9 @@ static void set_system(json_t *object)
 
 static void set_host(json_t *object)
 {
+	struct sgpu_rpc_costs costs;
 	char processor[128];
+	double load;
 	struct sgpu_numa_node *nodes = NULL;
 	int count = 0;
 
@@ -65,6 +69,14 @@ static void set_host(json_t *object)
 		free(nodes);
 	} else {
 		json_object_set_new(object, "numa_nodes", json_null());
+	}
+	if (getloadavg(&load, 1) == 1) {
+		json_object_set_new(object, "load_average", json_real(round(load * 100) / 100));
+	}
+	if (sgpu_rpc_measure(&costs, NULL) == SGPU_OK) {
+		set_number(object, "cycles_per_second", costs.cycles_per_second);
+		json_object_set_new(object, "vm_exit_cycles", costs.guest_exit_cycles == 0 ? json_null() :
+				    json_integer((json_int_t)costs.guest_exit_cycles));
 	}
 	set_text(object, "aead_provider", sgpu_aead_provider());
 	set_text(object, "openssl", OpenSSL_version(OPENSSL_VERSION));

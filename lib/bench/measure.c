@@ -18,7 +18,7 @@ static const uint64_t verify_always = (uint64_t)64 << 20;
 
 /* The samples of a variant, by round. */
 struct series {
-	double *ns, *cpu_ns, *ratio;
+	double *ns, *cpu_ns, *ratio, *p50_ns, *p99_ns;
 };
 
 struct measurement {
@@ -64,6 +64,11 @@ static int take_sample(const struct sgpu_bench_variant *variant, bool verify, do
 	return rc;
 }
 
+void sgpu_bench_give_latency(struct sgpu_bench *bench, struct sgpu_bench_latency latency)
+{
+	bench->state->latency = latency;
+}
+
 static bool grow(double **array, uint64_t capacity)
 {
 	double *grown = realloc(*array, capacity * sizeof(*grown));
@@ -82,7 +87,8 @@ static int reserve_round(struct measurement *m, struct sgpu_error *error)
 	for (int v = 0; v < m->count; v++) {
 		struct series *s = &m->series[v];
 
-		if (!grow(&s->ns, capacity) || !grow(&s->cpu_ns, capacity) || !grow(&s->ratio, capacity)) {
+		if (!grow(&s->ns, capacity) || !grow(&s->cpu_ns, capacity) || !grow(&s->ratio, capacity) ||
+		    !grow(&s->p50_ns, capacity) || !grow(&s->p99_ns, capacity)) {
 			return sgpu_fail_nomem(error);
 		}
 	}
@@ -98,10 +104,14 @@ static int take_round(struct measurement *m, bool verify, int *failed, struct sg
 
 	for (int i = 0; rc == SGPU_OK && i < m->count; i++) {
 		int v = m->rounds % 2 ? m->count - 1 - i : i;
+		struct sgpu_bench_latency *latency = &m->bench->state->latency;
 		struct series *s = &m->series[v];
 
 		*failed = v;
+		*latency = (struct sgpu_bench_latency){ 0 };
 		rc = take_sample(&m->variants[v], verify, &s->ns[m->rounds], &s->cpu_ns[m->rounds], error);
+		s->p50_ns[m->rounds] = latency->p50_ns;
+		s->p99_ns[m->rounds] = latency->p99_ns;
 	}
 	for (int v = 0; rc == SGPU_OK && v < m->count; v++) {
 		m->series[v].ratio[m->rounds] = m->series[v].ns[m->rounds] / m->series[0].ns[m->rounds];
@@ -136,13 +146,16 @@ static void give_results(struct measurement *m)
 {
 	for (int v = 0; v < m->count; v++) {
 		const struct sgpu_bench_variant *variant = &m->variants[v];
-		struct sgpu_bench_statistics cpu_ns;
+		struct sgpu_bench_statistics cpu_ns, p50_ns, p99_ns;
 		struct sgpu_bench_record record;
 
 		sgpu_bench_start_record(m->bench, m->point, variant->name, &record);
 		sgpu_bench_summarise(m->series[v].ns, m->rounds, &record.ns);
 		sgpu_bench_summarise(m->series[v].cpu_ns, m->rounds, &cpu_ns);
+		sgpu_bench_summarise(m->series[v].p50_ns, m->rounds, &p50_ns);
+		sgpu_bench_summarise(m->series[v].p99_ns, m->rounds, &p99_ns);
 		record.cpu_ns = cpu_ns.median;
+		record.latency = (struct sgpu_bench_latency){ p50_ns.median, p99_ns.median };
 		if (v > 0) {
 			snprintf(record.ratio_to, sizeof(record.ratio_to), "%s", m->variants[0].name);
 			sgpu_bench_summarise(m->series[v].ratio, m->rounds, &record.ratio);
@@ -180,6 +193,8 @@ int sgpu_bench_measure(struct sgpu_bench *bench, const struct sgpu_bench_point *
 		free(m.series[v].ns);
 		free(m.series[v].cpu_ns);
 		free(m.series[v].ratio);
+		free(m.series[v].p50_ns);
+		free(m.series[v].p99_ns);
 	}
 	return rc;
 }

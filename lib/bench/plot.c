@@ -38,12 +38,15 @@ static void put_quoted(FILE *out, char quote, const char *text)
 	fputc(quote, out);
 }
 
+static const char size_key[] = "size_bytes", rate_key[] = "requests_per_second";
+
+/* What can be an axis: a size, or a rate that was asked for. */
 static const struct sgpu_bench_record_parameter *size_of(const struct sgpu_bench_record *record)
 {
 	for (int i = 0; i < record->parameter_count; i++) {
 		const struct sgpu_bench_record_parameter *p = &record->parameters[i];
 
-		if (p->is_number && strcmp(p->key, "size_bytes") == 0) {
+		if (p->is_number && (strcmp(p->key, size_key) == 0 || strcmp(p->key, rate_key) == 0)) {
 			return p;
 		}
 	}
@@ -108,10 +111,11 @@ static void begin_panel(struct plot *plot, const struct sgpu_bench_record *recor
 	plot->panels++;
 }
 
-/* Lines over the size, one for each label. */
+/* Lines over the size or the rate, one for each label. */
 static void draw_lines(struct plot *plot, const struct sgpu_bench_record *one)
 {
 	char labels[SERIES_MAX][LABEL_MAX], label[LABEL_MAX];
+	bool rate = false;
 	int count = 0;
 
 	fprintf(plot->out, "$data << END\n");
@@ -129,12 +133,15 @@ static void draw_lines(struct plot *plot, const struct sgpu_bench_record *one)
 		if (at == count && count < SERIES_MAX) {
 			snprintf(labels[count++], LABEL_MAX, "%s", label);
 		}
+		rate = strcmp(size_of(record)->key, rate_key) == 0;
 		fprintf(plot->out, "%.17g %.17g %d\n", fmax((double)size_of(record)->number, 1), sgpu_bench_value(record),
 			at);
 	}
 	fprintf(plot->out, "END\n");
 	begin_panel(plot, one, "y", count * ROW > PANEL ? count * ROW : PANEL, 0.085, 0.69);
-	fprintf(plot->out, "set logscale x 2\nset format x '%%.0b %%BB'\nset datafile missing NaN\nplot ");
+	fputs(rate ? "set logscale x 10\nset format x '%.0s %c/s'\n" : "set logscale x 2\nset format x '%.0b %BB'\n",
+	      plot->out);
+	fputs("set datafile missing NaN\nplot ", plot->out);
 	for (int i = 0; i < count; i++) {
 		fprintf(plot->out, "$data using 1:($3==%d ? $2*%s : NaN) with linespoints lt %d pt 7 ps 0.5 title ", i,
 			units[one->unit].scale, i + 1);

@@ -25,6 +25,7 @@ struct sgpu_bench_private {
 	int passed, waived, failed; /* records so far */
 	bool told;                  /* one of them is of an error */
 	struct sgpu_bench_gate gate;
+	struct sgpu_bench_latency latency; /* of the sample that is taken */
 };
 
 void sgpu_bench_gate_clear(struct sgpu_bench *bench);

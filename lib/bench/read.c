@@ -142,6 +142,8 @@ static int take_statistics(const struct reader *r, json_t *object, struct sgpu_b
 	}, ratios[] = {
 		{ "ratio", &record->ratio.median }, { "ratio_min", &record->ratio.min },
 		{ "ratio_p95", &record->ratio.p95 }, { "ratio_mad", &record->ratio.mad },
+	}, latencies[] = {
+		{ "operation_p50_ns", &record->latency.p50_ns }, { "operation_p99_ns", &record->latency.p99_ns },
 	};
 	int rc = take_count(r, "n", json_object_get(object, "n"), &record->ns.n);
 
@@ -150,6 +152,10 @@ static int take_statistics(const struct reader *r, json_t *object, struct sgpu_b
 	}
 	if (rc == SGPU_OK && (record->ns.n == 0 || record->ns.median <= 0)) {
 		rc = fault(r, "a measurement that passed has 'n' and 'median_ns' above 0");
+	}
+	for (size_t i = 0; rc == SGPU_OK && json_object_get(object, latencies[0].key) &&
+			   i < SGPU_ARRAY_LENGTH(latencies); i++) {
+		rc = take_number(r, latencies[i].key, json_object_get(object, latencies[i].key), latencies[i].number);
 	}
 	if (rc == SGPU_OK && json_object_get(object, "ratio_to")) {
 		rc = take_text(r, "ratio_to", json_object_get(object, "ratio_to"), record->ratio_to,

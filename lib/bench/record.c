@@ -46,6 +46,10 @@ static void set_times(json_t *object, const struct sgpu_bench_record *record)
 	json_object_set_new(object, "mad_ns", number(s->mad, 1));
 	json_object_set_new(object, "spread", number(s->spread, 4));
 	json_object_set_new(object, "cpu_median_ns", number(record->cpu_ns, 1));
+	if (record->latency.p50_ns > 0) {
+		json_object_set_new(object, "operation_p50_ns", number(record->latency.p50_ns, 1));
+		json_object_set_new(object, "operation_p99_ns", number(record->latency.p99_ns, 1));
+	}
 }
 
 static void set_rates(json_t *object, const struct sgpu_bench_record *record)

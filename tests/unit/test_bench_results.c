@@ -76,6 +76,7 @@ UNIT_TEST(records_come_back_from_their_json)
 	set_ratio(&r, 1.02, 0.001);
 	r.reference_ratio = 16;
 	snprintf(r.reference, sizeof(r.reference), "Graviton");
+	r.latency = (struct sgpu_bench_latency){ 120.5, 900 };
 	add(&results, r);
 	r.status = SGPU_BENCH_WAIVED;
 	r.variant[0] = '\0';
@@ -87,6 +88,7 @@ UNIT_TEST(records_come_back_from_their_json)
 	r = again.records[0];
 	CHECK(r.ns.n == 9 && r.ns.median == 1234.5 && r.ns.mad == 3.3 && r.bytes == 1 << 20 && r.operations == 2);
 	CHECK(r.ratio.median == 1.02 && strcmp(r.ratio_to, "plain") == 0 && r.reference_ratio == 16 && r.cpu_ns == 7);
+	CHECK(r.latency.p50_ns == 120.5 && r.latency.p99_ns == 900);
 	CHECK(again.records[1].status == SGPU_BENCH_WAIVED && strcmp(again.records[1].reason, "no GPU: \"quoted\"") == 0);
 	sgpu_bench_key(&r, key);
 	CHECK(strcmp(key, "secure-copy sealed direction=h2d size_bytes=1048576") == 0);
@@ -275,6 +277,27 @@ UNIT_TEST(scripts_quote_nothing_that_gnuplot_carries_out)
 	sgpu_bench_results_clear(&results);
 }
 
+UNIT_TEST(rates_are_an_axis_of_their_own)
+{
+	struct sgpu_bench_results results = { 0 };
+	struct sgpu_bench_record r = passed("served", "queue", 1000, 100, 1);
+	char *script = NULL;
+	size_t size = 0;
+
+	snprintf(r.parameters[0].key, sizeof(r.parameters[0].key), "requests_per_second");
+	add(&results, r);
+	r.parameters[0].number = 30000;
+	add(&results, r);
+	r.parameter_count = 0; /* without a rate: a bar */
+	add(&results, r);
+	REQUIRE(sgpu_bench_plot(&results, &script, &size, &error) == SGPU_OK);
+	CHECK(occurrences(script, "set logscale x 10\nset format x '%.0s %c/s'") == 1);
+	CHECK(occurrences(script, " with linespoints ") == 1 && occurrences(script, " with boxxyerror ") == 1);
+	CHECK(occurrences(script, "\n30000 ") == 1);
+	free(script);
+	sgpu_bench_results_clear(&results);
+}
+
 UNIT_TEST(scripts_of_extremes_stay_finite)
 {
 	struct sgpu_bench_results results = { 0 };
@@ -304,6 +327,7 @@ int main(void)
 	UNIT_RUN(what_one_side_lacks_is_named);
 	UNIT_RUN(ratios_are_compared_in_place_of_times);
 	UNIT_RUN(scripts_quote_nothing_that_gnuplot_carries_out);
+	UNIT_RUN(rates_are_an_axis_of_their_own);
 	UNIT_RUN(scripts_of_extremes_stay_finite);
 	return unit_done();
 }

@@ -39,6 +39,10 @@ void print_record(FILE *out, const struct sgpu_bench_record *record)
 	fprintf(out, "%12s  min %8s  median %8s  p95 %8s  CPU %8s  n %-5" PRIu64, value_text(record, value),
 		time_text(record->ns.min, least), time_text(record->ns.median, median), time_text(record->ns.p95, p95),
 		time_text(record->cpu_ns, cpu), record->ns.n);
+	if (record->latency.p50_ns > 0) {
+		fprintf(out, "  each p50 %8s  p99 %8s", time_text(record->latency.p50_ns, median),
+			time_text(record->latency.p99_ns, p95));
+	}
 	if (record->ratio_to[0]) {
 		fprintf(out, "  %.3f x %s", record->ratio.median, record->ratio_to);
 	}
@@ -70,7 +74,7 @@ static void csv_text(FILE *out, const char *text)
 void print_csv_head(FILE *out)
 {
 	fputs("case,variant,parameters,status,reason,unit,value,n,min_ns,median_ns,p95_ns,mad_ns,spread,cpu_median_ns,"
-	      "bytes,operations,ratio_to,ratio,ratio_min,ratio_p95,ratio_mad\r\n", out);
+	      "bytes,operations,ratio_to,ratio,ratio_min,ratio_p95,ratio_mad,operation_p50_ns,operation_p99_ns\r\n", out);
 }
 
 static void csv_parameters(FILE *out, const struct sgpu_bench_record *record)
@@ -101,7 +105,7 @@ void print_csv(FILE *out, const struct sgpu_bench_record *record)
 	fprintf(out, ",%s,", sgpu_bench_status_name(record->status));
 	csv_text(out, record->reason);
 	if (record->status != SGPU_BENCH_PASSED) {
-		fprintf(out, ",%s,,,,,,,,,,,,,,,\r\n", sgpu_bench_unit_name(record->unit));
+		fprintf(out, ",%s,,,,,,,,,,,,,,,,,\r\n", sgpu_bench_unit_name(record->unit));
 		return;
 	}
 	fprintf(out, ",%s,%.1f,%" PRIu64 ",%.1f,%.1f,%.1f,%.1f,%.4f,%.1f,%" PRIu64 ",%" PRIu64 ",",
@@ -109,9 +113,14 @@ void print_csv(FILE *out, const struct sgpu_bench_record *record)
 		s->spread, record->cpu_ns, record->bytes, record->operations);
 	csv_text(out, record->ratio_to);
 	if (record->ratio_to[0]) {
-		fprintf(out, ",%.5f,%.5f,%.5f,%.5f\r\n", r->median, r->min, r->p95, r->mad);
+		fprintf(out, ",%.5f,%.5f,%.5f,%.5f", r->median, r->min, r->p95, r->mad);
 	} else {
-		fputs(",,,,\r\n", out);
+		fputs(",,,,", out);
+	}
+	if (record->latency.p50_ns > 0) {
+		fprintf(out, ",%.1f,%.1f\r\n", record->latency.p50_ns, record->latency.p99_ns);
+	} else {
+		fputs(",,\r\n", out);
 	}
 }
 
@@ -167,7 +176,8 @@ static void head_cell(FILE *out, const char *key)
 	cell(out, text);
 }
 
-static void markdown_row(FILE *out, const struct sgpu_bench_record *record, const char *const *keys, int count)
+static void markdown_row(FILE *out, const struct sgpu_bench_record *record, const char *const *keys, int count,
+			 bool latencies)
 {
 	char text[TEXT_MAX], other[TEXT_MAX + SGPU_BENCH_NAME_MAX];
 
@@ -184,12 +194,16 @@ static void markdown_row(FILE *out, const struct sgpu_bench_record *record, cons
 		snprintf(other, sizeof(other), "%s", sgpu_bench_status_name(record->status));
 		cell(out, other);
 		cell(out, record->reason);
-		fputs("| | | | | |\n", out);
+		fputs(latencies ? "| | | | | | | |\n" : "| | | | | |\n", out);
 		return;
 	}
 	cell(out, value_text(record, text));
 	cell(out, time_text(record->ns.median, text));
 	cell(out, time_text(record->ns.p95, text));
+	if (latencies) {
+		cell(out, record->latency.p50_ns > 0 ? time_text(record->latency.p50_ns, text) : "");
+		cell(out, record->latency.p50_ns > 0 ? time_text(record->latency.p99_ns, text) : "");
+	}
 	snprintf(text, sizeof(text), "%.1f %%", record->ns.spread * 100);
 	cell(out, text);
 	cell(out, time_text(record->cpu_ns, text));
@@ -207,19 +221,25 @@ static void markdown_case(FILE *out, const struct sgpu_bench_results *results, c
 {
 	const char *keys[KEYS_MAX];
 	int count = collect_keys(results, name, keys);
+	bool latencies = false;
 
+	for (size_t i = 0; i < results->count; i++) {
+		latencies = latencies || (strcmp(results->records[i].name, name) == 0 &&
+					  results->records[i].latency.p50_ns > 0);
+	}
 	fprintf(out, "\n## %s\n\n", name);
 	for (int k = 0; k < count; k++) {
 		head_cell(out, keys[k]);
 	}
-	fputs("| variant | result | median | p95 | spread | CPU time | n | ratio |\n", out);
-	for (int k = 0; k < count + 8; k++) {
+	fprintf(out, "| variant | result | median | p95 |%s spread | CPU time | n | ratio |\n",
+		latencies ? " each p50 | each p99 |" : "");
+	for (int k = 0; k < count + (latencies ? 10 : 8); k++) {
 		fputs("|---", out);
 	}
 	fputs("|\n", out);
 	for (size_t i = 0; i < results->count; i++) {
 		if (strcmp(results->records[i].name, name) == 0) {
-			markdown_row(out, &results->records[i], keys, count);
+			markdown_row(out, &results->records[i], keys, count, latencies);
 		}
 	}
 }
