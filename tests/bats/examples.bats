@@ -99,6 +99,32 @@ requires_train() {
 	awk '/^step/ { sub(",", "", $4); if (last != "" && $4 + 0 >= last) exit 1; last = $4 + 0 }' session/losses
 }
 
+requires_parameter_server() {
+	PATH=$SGPU_BUILD/examples:$PATH
+	command -v parameter-server parameter-client >/dev/null || skip "parameter-server was not built"
+}
+
+@test "a parameter server loses no change, whichever way its system calls go" {
+	requires_parameter_server
+	REQUESTS=300 CONNECTIONS=3 ITEMS=5 run --separate-stderr -0 "$SGPU_TOP/examples/parameter-server/run.sh" here
+	[ "${#lines[@]}" -eq 3 ]
+	for way in direct exit queue; do
+		assert_contains "$output" "$way: "
+	done
+	# The sum is that of the same changes each time, and two requests ask for it.
+	[[ "$(sed 's/.*sum \([0-9]*\) is right, \([0-9]*\) requests.*/\1 \2/' here/table | sort -u)" =~ ^[0-9]+\ 302$ ]]
+	RATE=2000 REQUESTS=100 run --separate-stderr -0 "$SGPU_TOP/examples/parameter-server/run.sh"
+	assert_contains "$output" "is right, 102 requests"
+}
+
+@test "a client of a parameter server that is not there says so" {
+	requires_parameter_server
+	run --separate-stderr -3 parameter-client 1 1 10 1 0
+	assert_contains "$stderr" "parameter-client: cannot connect over the loopback interface"
+	run --separate-stderr -2 parameter-client 1 0 10 1 0
+	run --separate-stderr -2 parameter-server neither 1
+}
+
 @test "a worker that is none is named by the program" {
 	requires_train
 	WORKER=false run --separate-stderr -1 "$SGPU_TOP/examples/session/run.sh" session

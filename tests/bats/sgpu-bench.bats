@@ -21,7 +21,7 @@ END
 @test "list names every case with what it requires and why it cannot run" {
 	run -0 --separate-stderr sgpu-bench list --device cpu
 	for case in bandwidth aead-cpu aead-gpu secure-copy digest measure launch alloc channel session quote batch \
-		app manifest overlap; do
+		app manifest overlap exitless; do
 		[[ $output == *"$case "* ]]
 	done
 	[[ $output == *"needs: "*GPU*"; not here: "* ]]
@@ -349,4 +349,50 @@ END
 	run -0 --separate-stderr taskset -c "$(taskset -pc $$ | sed 's/.*: *//; s/[,-].*//')" \
 		sgpu-bench run --device cpu --samples 3 overlap
 	[[ $output == *"waived: one processor only"* ]]
+}
+
+@test "the case exitless measures the ways, with requests that are all in the model" {
+	requires python3
+	run -0 --separate-stderr quick -q --quick --json exitless
+	python3 - "$output" <<'END'
+import json, sys
+environment, *records = [json.loads(line) for line in sys.argv[1].splitlines()]
+assert environment["processors"] >= 1 and environment["load_average"] >= 0
+points = {}
+for r in records:
+    assert r["status"] in ("passed", "waived"), r
+    p = r["parameters"]
+    assert p["exit_cycles"] == 7110 and p["processors"] == environment["processors"]
+    points.setdefault((p["what"], p.get("requests_per_second")), {})[r["variant"]] = r
+assert set(points) == {("empty call", None), ("server alone", None), ("clients", None), ("clients", 1000)}
+for (what, rate), by_way in points.items():
+    assert set(by_way) == {"queue", "direct", "exit, the paper's", "exit, this VM's"}
+    assert by_way["direct"]["status"] == by_way["exit, the paper's"]["status"] == "passed"
+    assert (by_way["queue"]["status"] == "passed") == (environment["processors"] > 1)
+    assert (by_way["exit, this VM's"]["status"] == "passed") == (environment["vm_exit_cycles"] is not None)
+    for r in by_way.values():
+        if r["status"] == "passed":
+            assert ("operation_p50_ns" in r) == (what == "clients")
+            assert what != "clients" or 0 < r["operation_p50_ns"] <= r["operation_p99_ns"]
+            assert r["operations_per_second"] > 0
+# Time that is lost by counting cycles is lost on any machine.
+empty = points["empty call", None]["exit, the paper's"]
+assert empty["min_ns"] / empty["operations"] >= 7110 / environment["cycles_per_second"] * 1e9 * 0.99
+END
+}
+
+@test "exitless on one processor says what cannot be measured" {
+	requires python3
+	# shellcheck disable=SC2016 # Python's
+	run -0 --separate-stderr python3 -c 'import os, sys
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+os.execvp(sys.argv[1], sys.argv[1:])' sgpu-bench run -q --device cpu --samples 3 --quick --json exitless
+	python3 - "$output" <<'END'
+import json, sys
+environment, *records = [json.loads(line) for line in sys.argv[1].splitlines()]
+assert environment["processors"] == 1
+queue = [r for r in records if r["variant"] == "queue"]
+assert queue and all(r["status"] == "waived" and "one processor" in r["reason"] for r in queue)
+assert {r["variant"] for r in records if r["status"] == "passed"} >= {"direct", "exit, the paper's"}
+END
 }

@@ -22,5 +22,6 @@ const struct sgpu_bench_case *const bench_cases[] = {
 	&case_app,
 	&case_manifest,
 	&case_overlap,
+	&case_exitless,
 	NULL,
 };
