@@ -294,6 +294,57 @@ SGPU_MUST_CHECK int sgpu_device_seal_chunks(struct sgpu_stream *stream, struct s
 SGPU_MUST_CHECK int sgpu_device_agree(struct sgpu_device *device, struct sgpu_device_agreement *agreement,
 				      struct sgpu_error *error);
 
+/* ---- two devices of one process ----
+ * Memory of `device` that `peer` reaches at the same address, and nothing else of it. It is not for plaintext: what
+ * crosses between GPUs can be recorded. Free clears it; both devices are still open then. Errors: SGPU_EUNAVAILABLE
+ * (devices of two kinds, a secure context, GPUs without a way between them), SGPU_ENOMEM. */
+SGPU_MUST_CHECK int sgpu_shared_alloc(struct sgpu_device *device, struct sgpu_device *peer, uint64_t size,
+				      sgpu_devptr *memory, struct sgpu_error *error);
+void sgpu_shared_free(struct sgpu_device *device, struct sgpu_device *peer, sgpu_devptr *memory);
+/* Copies within the memory that the stream's device reaches. */
+SGPU_MUST_CHECK int sgpu_shared_copy(struct sgpu_stream *stream, sgpu_devptr to, sgpu_devptr from, uint64_t size,
+				     struct sgpu_task *task);
+/* As sgpu_stream_wait, for an event of another device; but whoever waits for the later work has to wait for the event,
+ * too, before they look at the tasks in front of it. Errors: SGPU_EUNAVAILABLE as above. */
+SGPU_MUST_CHECK int sgpu_stream_wait_peer(struct sgpu_stream *stream, struct sgpu_event *event);
+
+/* Copies from one device to another, of which nothing but sealed data leaves either. The first device seals chunk runs,
+ * the second opens each behind it. The key is made by the process and known to the two devices alone. */
+struct sgpu_peer;
+/* How ciphertext gets from the first device to the second. */
+enum sgpu_peer_path {
+	SGPU_PEER_AUTO,     /* stored where that is possible, else through the host */
+	SGPU_PEER_STORED,   /* the sealing kernel writes it into memory of the second device */
+	SGPU_PEER_COPIED,   /* it is sealed into memory of the first, and a copy engine moves it to the second */
+	SGPU_PEER_HOST,     /* and moved through the host's memory */
+};
+const char *sgpu_peer_path_name(enum sgpu_peer_path path); /* "auto", "stored", "copied", "host" */
+
+/* 0 and NULL: what is best. */
+struct sgpu_peer_config {
+	enum sgpu_peer_path path;
+	uint64_t run;           /* plaintext bytes of a chunk run, rounded down to whole chunks */
+	uint64_t key_chunks;    /* how many chunks one key seals: then a fresh one takes its place */
+	/* For tests: stands between the devices. It is called when a chunk run was sealed and before it is opened:
+	 * `size` bytes of ciphertext at `sealed` in memory of the second device. */
+	void (*between)(void *argument, uint64_t run, sgpu_devptr sealed, uint64_t size);
+	void *argument;
+};
+
+/* Both devices are borrowed. Errors: SGPU_EUSAGE (one device twice), SGPU_EUNAVAILABLE (the path that was asked for),
+ * SGPU_ENOMEM, SGPU_EDEVICE. */
+SGPU_MUST_CHECK int sgpu_peer_open(struct sgpu_device *from, struct sgpu_device *to, const struct sgpu_peer_config *config,
+				   struct sgpu_peer **peer, struct sgpu_error *error);
+/* No copy is under way. Accepts a pointer to NULL; clears it. */
+void sgpu_peer_close(struct sgpu_peer **peer);
+/* The path that is used: never SGPU_PEER_AUTO. */
+enum sgpu_peer_path sgpu_peer_get_path(const struct sgpu_peer *peer);
+/* Returns when it is done; copies from several threads take turns. It does not wait for streams: what writes `from` and
+ * what uses `to` must have ended. After any failure `to` is cleared, all of it. Errors: SGPU_EAUTH when something that
+ * passed between the devices was changed; SGPU_EUSAGE, SGPU_EDEVICE, SGPU_ENOMEM. */
+SGPU_MUST_CHECK int sgpu_peer_copy(struct sgpu_peer *peer, sgpu_devptr to, sgpu_devptr from, uint64_t size,
+				   struct sgpu_error *error);
+
 /* ---- modules: kernels that came as data ---- */
 /* CUDA: `image` is a cubin, a fatbin or PTX text. CPU device: an ELF shared object, whose functions have the
  * type sgpu_module_fn; it runs in a process of its own, confined, that gets only the memory that a launch

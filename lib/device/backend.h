@@ -65,6 +65,15 @@ struct sgpu_device_page_calls {
 	int (*access)(struct sgpu_space *space, bool on, struct sgpu_error *error);
 };
 
+/* Two devices of this backend. */
+struct sgpu_device_peer_calls {
+	int (*alloc)(struct sgpu_device *device, struct sgpu_device *peer, uint64_t size, sgpu_devptr *memory,
+		     struct sgpu_error *error);
+	void (*free)(struct sgpu_device *device, struct sgpu_device *peer, sgpu_devptr memory);
+	int (*copy)(struct sgpu_stream *stream, sgpu_devptr to, sgpu_devptr from, uint64_t size, struct sgpu_task *task);
+	int (*wait)(struct sgpu_stream *stream, struct sgpu_event *event);
+};
+
 struct sgpu_device_module_calls {
 	int (*load)(struct sgpu_device *device, const void *image, size_t size, struct sgpu_device_module **module,
 		    struct sgpu_error *error);
@@ -100,6 +109,7 @@ struct sgpu_device_backend {
 	const struct sgpu_device_stream_calls *stream;
 	const struct sgpu_device_key_calls *key;
 	const struct sgpu_device_page_calls *page; /* NULL: it maps no pages */
+	const struct sgpu_device_peer_calls *peer; /* NULL: its devices reach no others */
 	const struct sgpu_device_module_calls *module;
 };
 

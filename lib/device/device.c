@@ -273,6 +273,50 @@ void sgpu_host_free(struct sgpu_device *device, void **memory, uint64_t size)
 	}
 }
 
+/* ---- two devices ---- */
+static const struct sgpu_device_peer_calls *peer_calls(const void *one, const void *other)
+{
+	const struct sgpu_device_peer_calls *calls = BACKEND(one)->peer;
+
+	return calls && BACKEND(other)->peer == calls ? calls : NULL;
+}
+
+int sgpu_shared_alloc(struct sgpu_device *device, struct sgpu_device *peer, uint64_t size, sgpu_devptr *memory,
+		      struct sgpu_error *error)
+{
+	const struct sgpu_device_peer_calls *calls = peer_calls(device, peer);
+
+	*memory = 0;
+	if (device == peer) {
+		return sgpu_fail(error, SGPU_EUSAGE, "memory is shared by two devices, and this is one");
+	}
+	if (!calls) {
+		return sgpu_fail(error, SGPU_EUNAVAILABLE, "these devices do not reach each other's memory");
+	}
+	return calls->alloc(device, peer, size, memory, error);
+}
+
+void sgpu_shared_free(struct sgpu_device *device, struct sgpu_device *peer, sgpu_devptr *memory)
+{
+	if (memory && *memory) {
+		BACKEND(device)->peer->free(device, peer, *memory);
+		*memory = 0;
+	}
+}
+
+int sgpu_shared_copy(struct sgpu_stream *stream, sgpu_devptr to, sgpu_devptr from, uint64_t size,
+		     struct sgpu_task *task)
+{
+	return BACKEND(stream)->peer ? BACKEND(stream)->peer->copy(stream, to, from, size, task) : SGPU_EUNAVAILABLE;
+}
+
+int sgpu_stream_wait_peer(struct sgpu_stream *stream, struct sgpu_event *event)
+{
+	const struct sgpu_device_peer_calls *calls = peer_calls(stream, event);
+
+	return calls ? calls->wait(stream, event) : SGPU_EUNAVAILABLE;
+}
+
 int sgpu_host_register(struct sgpu_device *device, const void *memory, uint64_t size, struct sgpu_error *error)
 {
 	return BACKEND(device)->memory->host_register(device, memory, size, error);

@@ -11,6 +11,7 @@ const struct sgpu_bench_case *const bench_cases[] = {
 	&case_aead_cpu,
 	&case_aead_gpu,
 	&case_secure_copy,
+	&case_peer,
 	&case_digest,
 	&case_measure,
 	&case_launch,

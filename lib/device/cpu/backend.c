@@ -110,5 +110,6 @@ const struct sgpu_device_backend sgpu_device_cpu = {
 	.stream = &sgpu_cpu_stream_calls,
 	.key = &sgpu_cpu_key_calls,
 	.page = &sgpu_cpu_page_calls,
+	.peer = &sgpu_cpu_peer_calls,
 	.module = &sgpu_cpu_module_calls,
 };

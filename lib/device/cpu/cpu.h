@@ -32,6 +32,7 @@ struct sgpu_cpu_block {
 struct sgpu_cpu_memory {
 	pthread_mutex_t lock;
 	void *live;                    /* blocks in use */
+	void *shared;                  /* ranges of other devices that this one reaches, too */
 	struct sgpu_cpu_block *idle[SGPU_CPU_CLASSES]; /* cleared */
 	uint64_t limit;                /* ours; UINT64_MAX: none */
 	uint64_t budget;               /* what the machine could give when nothing was allocated */
@@ -59,6 +60,11 @@ void sgpu_cpu_memory_figures(struct sgpu_cpu_memory *memory, uint64_t *total, ui
 SGPU_MUST_CHECK int sgpu_cpu_memory_promise(struct sgpu_cpu_memory *memory, uint64_t size, struct sgpu_error *error);
 /* What can be given out in all. */
 uint64_t sgpu_cpu_memory_most(struct sgpu_cpu_memory *memory);
+
+/* Memory of `device` that `peer` reaches, too. */
+SGPU_MUST_CHECK int sgpu_cpu_shared_alloc(struct sgpu_device *device, struct sgpu_device *peer, uint64_t size,
+					  sgpu_devptr *memory, struct sgpu_error *error);
+void sgpu_cpu_shared_free(struct sgpu_device *device, struct sgpu_device *peer, sgpu_devptr memory);
 
 /* ---- pages.c ---- */
 struct sgpu_cpu_pages {
@@ -161,10 +167,13 @@ SGPU_MUST_CHECK int sgpu_cpu_enqueue(struct sgpu_stream *stream, const struct sg
 SGPU_MUST_CHECK int sgpu_cpu_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
 				    const struct sgpu_device_range *ranges, int count, struct sgpu_task *task);
 SGPU_MUST_CHECK int sgpu_cpu_callback(struct sgpu_stream *stream, void (*function)(void *argument), void *argument);
+/* Waits for an event of another device. */
+SGPU_MUST_CHECK int sgpu_cpu_peer_wait(struct sgpu_stream *stream, struct sgpu_event *event);
 extern const struct sgpu_device_stream_calls sgpu_cpu_stream_calls;
 
 /* ---- work.c, keys.c, modules.c ---- */
 extern const struct sgpu_device_memory_calls sgpu_cpu_memory_calls;
+extern const struct sgpu_device_peer_calls sgpu_cpu_peer_calls;
 extern const struct sgpu_device_key_calls sgpu_cpu_key_calls;
 extern const struct sgpu_device_module_calls sgpu_cpu_module_calls;
 

@@ -273,9 +273,49 @@ void sgpu_cpu_free(struct sgpu_device *device, sgpu_devptr address, uint64_t siz
 	pthread_mutex_unlock(&memory->lock);
 }
 
+/* ---- memory that two devices reach ---- */
+int sgpu_cpu_shared_alloc(struct sgpu_device *device, struct sgpu_device *peer, uint64_t size, sgpu_devptr *address,
+			  struct sgpu_error *error)
+{
+	struct sgpu_range *range = calloc(1, sizeof(*range));
+	bool entered;
+	int code = range ? sgpu_cpu_alloc(device, size, address, error) : sgpu_fail_nomem(error);
+
+	if (code < 0) {
+		free(range);
+		return code;
+	}
+	*range = (struct sgpu_range){ .address = *address, .extent = size ? size : 1 };
+	pthread_mutex_lock(&peer->memory.lock);
+	entered = sgpu_ranges_insert(&peer->memory.shared, range);
+	pthread_mutex_unlock(&peer->memory.lock);
+	if (!entered) {
+		sgpu_cpu_free(device, *address, size);
+		*address = 0;
+		free(range);
+		return sgpu_fail_nomem(error);
+	}
+	return SGPU_OK;
+}
+
+void sgpu_cpu_shared_free(struct sgpu_device *device, struct sgpu_device *peer, sgpu_devptr address)
+{
+	struct sgpu_range *range;
+
+	pthread_mutex_lock(&peer->memory.lock);
+	range = sgpu_ranges_find(&peer->memory.shared, address);
+	if (range) {
+		sgpu_ranges_remove(&peer->memory.shared, range);
+	}
+	pthread_mutex_unlock(&peer->memory.lock);
+	free(range);
+	sgpu_cpu_free(device, address, 0);
+}
+
 static bool is_allocated(struct sgpu_cpu_memory *memory, sgpu_devptr address, uint64_t size)
 {
 	const struct sgpu_cpu_block *block;
+	const struct sgpu_range *shared;
 	uint64_t offset;
 	bool inside;
 
@@ -283,6 +323,8 @@ static bool is_allocated(struct sgpu_cpu_memory *memory, sgpu_devptr address, ui
 	block = find_block(memory, address);
 	offset = block ? address - block->range.address : 0;
 	inside = block && offset <= block->size && size <= block->size - offset;
+	shared = inside ? NULL : sgpu_ranges_find(&memory->shared, address);
+	inside = inside || (shared && size <= shared->extent - (address - shared->address));
 	pthread_mutex_unlock(&memory->lock);
 	return inside;
 }

@@ -170,6 +170,22 @@ static int measure(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size
 	return enqueue_digest(stream, true, memory, size, key, key ? SGPU_KEY_SIZE : 0, result, task);
 }
 
+/* ---- two devices ---- */
+static int copy_between(struct sgpu_stream *stream, sgpu_devptr to, sgpu_devptr from, uint64_t size, struct sgpu_task *task)
+{
+	int code = sgpu_cpu_check_range(stream, to, size, task);
+
+	code = code < 0 ? code : sgpu_cpu_check_range(stream, from, size, task);
+	return code < 0 ? code : enqueue_move(stream, pointer(to), pointer(from), size, task);
+}
+
+const struct sgpu_device_peer_calls sgpu_cpu_peer_calls = {
+	.alloc = sgpu_cpu_shared_alloc,
+	.free = sgpu_cpu_shared_free,
+	.copy = copy_between,
+	.wait = sgpu_cpu_peer_wait,
+};
+
 const struct sgpu_device_memory_calls sgpu_cpu_memory_calls = {
 	.alloc = sgpu_cpu_alloc,
 	.free = sgpu_cpu_free,

@@ -14,14 +14,14 @@
 /* Every function that is used. cuda.h maps these names to the versions that it declares. */
 #define SGPU_CUDA_FUNCTIONS(F) \
 	F(cuInit) F(cuDeviceGetCount) F(cuDeviceGet) F(cuDeviceGetName) F(cuDeviceGetUuid) \
-	F(cuDeviceGetAttribute) F(cuDeviceGetPCIBusId) F(cuDeviceTotalMem) \
+	F(cuDeviceGetAttribute) F(cuDeviceGetPCIBusId) F(cuDeviceTotalMem) F(cuDeviceCanAccessPeer) \
 	F(cuDevicePrimaryCtxRetain) F(cuDevicePrimaryCtxRelease) F(cuDevicePrimaryCtxReset) \
 	F(cuCtxSetCurrent) F(cuCtxSynchronize) F(cuMemGetInfo) \
 	F(cuMemPoolCreate) F(cuMemPoolDestroy) F(cuMemPoolSetAttribute) F(cuMemPoolGetAttribute) F(cuMemPoolTrimTo) \
 	F(cuMemAllocFromPoolAsync) F(cuMemFreeAsync) \
 	F(cuMemAlloc) F(cuMemFree) F(cuMemHostAlloc) F(cuMemFreeHost) F(cuMemHostGetDevicePointer) \
 	F(cuMemHostRegister) F(cuMemHostUnregister) \
-	F(cuMemcpyHtoDAsync) F(cuMemcpyDtoHAsync) F(cuMemsetD8Async) \
+	F(cuMemcpyHtoDAsync) F(cuMemcpyDtoHAsync) F(cuMemcpyAsync) F(cuMemsetD8Async) \
 	F(cuStreamCreate) F(cuStreamDestroy) F(cuStreamWaitEvent) F(cuStreamWriteValue32) F(cuStreamSynchronize) F(cuStreamQuery) \
 	F(cuEventCreate) F(cuEventDestroy) F(cuEventRecord) F(cuEventQuery) F(cuEventElapsedTime) \
 	F(cuModuleLoadDataEx) F(cuModuleUnload) F(cuModuleGetFunction) F(cuModuleGetFunctionCount) \

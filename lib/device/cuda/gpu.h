@@ -125,6 +125,7 @@ struct sgpu_cuda_cuts {
 struct sgpu_cuda_memory {
 	pthread_mutex_t lock;
 	struct sgpu_cuda_cuts blocks, own; /* given out; of the device's own: no copy reaches it */
+	void *shared;                    /* ranges that another device reaches, too (peer.c) */
 	CUmemoryPool pool;
 	uint64_t used, limit, total;
 };
@@ -176,6 +177,14 @@ SGPU_MUST_CHECK int sgpu_cuda_page_unmap(struct sgpu_space *space, uint64_t at, 
 SGPU_MUST_CHECK int sgpu_cuda_space_access(struct sgpu_space *space, bool on, struct sgpu_error *error);
 /* Unmaps, clears and frees everything; without the device's help when it is faulted. */
 void sgpu_cuda_pages_close(struct sgpu_device *device);
+
+/* ---- peer.c: memory that two GPUs reach ---- */
+SGPU_MUST_CHECK int sgpu_cuda_peer_alloc(struct sgpu_device *device, struct sgpu_device *peer, uint64_t size,
+					 sgpu_devptr *memory, struct sgpu_error *error);
+void sgpu_cuda_peer_free(struct sgpu_device *device, struct sgpu_device *peer, sgpu_devptr memory);
+SGPU_MUST_CHECK int sgpu_cuda_peer_copy(struct sgpu_stream *stream, sgpu_devptr to, sgpu_devptr from, uint64_t size,
+					struct sgpu_task *task);
+SGPU_MUST_CHECK int sgpu_cuda_peer_wait(struct sgpu_stream *stream, struct sgpu_event *event);
 
 /* ---- pinned.c: pinned host memory ---- */
 struct sgpu_cuda_host {

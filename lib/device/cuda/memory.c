@@ -380,12 +380,15 @@ void sgpu_cuda_free(struct sgpu_device *device, sgpu_devptr address, uint64_t si
 int sgpu_cuda_check_range(struct sgpu_device *device, sgpu_devptr address, uint64_t size, struct sgpu_task *task)
 {
 	const struct sgpu_block *block;
+	const struct sgpu_range *shared;
 	bool inside;
 
 	pthread_mutex_lock(&device->memory.lock);
 	block = sgpu_arena_find(&device->memory.blocks.arena, address);
 	inside = block && address - block->range.address <= block->size &&
 		 size <= block->size - (address - block->range.address);
+	shared = inside ? NULL : sgpu_ranges_find(&device->memory.shared, address);
+	inside = inside || (shared && size <= shared->extent - (address - shared->address));
 	pthread_mutex_unlock(&device->memory.lock);
 	if (inside || sgpu_frames_reach(&device->pages.frames, address, size)) {
 		return SGPU_OK;

@@ -52,6 +52,13 @@ static const struct sgpu_device_page_calls page = {
 	.access = sgpu_cuda_space_access,
 };
 
+static const struct sgpu_device_peer_calls peer = {
+	.alloc = sgpu_cuda_peer_alloc,
+	.free = sgpu_cuda_peer_free,
+	.copy = sgpu_cuda_peer_copy,
+	.wait = sgpu_cuda_peer_wait,
+};
+
 static const struct sgpu_device_module_calls module = {
 	.load = sgpu_cuda_module_load,
 	.free = sgpu_cuda_module_free,
@@ -74,6 +81,7 @@ const struct sgpu_device_backend sgpu_cuda_backend = {
 	.stream = &stream,
 	.key = &key,
 	.page = &page,
+	.peer = &peer,
 	.module = &module,
 };
 

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Memory of one GPU that another reaches, too. Each piece is an allocation of its own, mapped for these two: access
+ * between contexts (cuCtxEnablePeerAccess) would open all other memory of the GPU as well.
+ */
+#include <stdlib.h>
+
+#include <base/ranges.h>
+#include <device/cuda/gpu.h>
+#include <device/cuda/pages.h>
+
+/* One piece, in the books of both devices. */
+struct shared {
+	struct sgpu_range here;          /* of the device that has the memory; first, so that it is found by it */
+	struct sgpu_range there;         /* of the other */
+	uint64_t extent;                 /* in whole pages */
+	CUmemGenericAllocationHandle handle;
+};
+
+static uint64_t whole_pages(uint64_t size)
+{
+	return (size / SGPU_CUDA_SMALL + 1) * SGPU_CUDA_SMALL;
+}
+
+static CUresult map_for_both(const struct shared *new, int first, int second, sgpu_devptr address)
+{
+	CUmemAccessDesc access[2] = {
+		{ .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = first },
+		  .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE },
+		{ .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = second },
+		  .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE },
+	};
+	CUresult result = sgpu_cu.cuMemMap(address, new->extent, 0, new->handle, 0);
+
+	if (result != CUDA_SUCCESS) {
+		return result;
+	}
+	result = sgpu_cu.cuMemSetAccess(address, new->extent, access, 2);
+	if (result != CUDA_SUCCESS) {
+		(void)sgpu_cu.cuMemUnmap(address, new->extent);
+	}
+	return result;
+}
+
+/* Memory, mapped and clear. */
+static int make(struct sgpu_device *device, struct sgpu_device *peer, struct shared *new, CUdeviceptr *address,
+		struct sgpu_error *error)
+{
+	const CUmemAllocationProp properties = {
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device->ordinal },
+	};
+	CUresult result = sgpu_cu.cuMemCreate(&new->handle, new->extent, &properties, 0);
+
+	if (result != CUDA_SUCCESS) {
+		return sgpu_cuda_memory_refuse(device, result, new->extent, error);
+	}
+	result = sgpu_cu.cuMemAddressReserve(address, new->extent, SGPU_CUDA_SMALL, 0, 0);
+	if (result == CUDA_SUCCESS) {
+		result = map_for_both(new, device->ordinal, peer->ordinal, *address);
+		if (result == CUDA_SUCCESS) {
+			result = sgpu_cu.cuMemsetD8Async(*address, 0, new->extent, device->internal);
+			if (result == CUDA_SUCCESS && sgpu_cuda_sync_internal(device, NULL) == SGPU_OK) {
+				return SGPU_OK;
+			}
+			(void)sgpu_cu.cuMemUnmap(*address, new->extent);
+		}
+		(void)sgpu_cu.cuMemAddressFree(*address, new->extent);
+	}
+	(void)sgpu_cu.cuMemRelease(new->handle);
+	if (sgpu_cuda_sticky(result)) {
+		return sgpu_cuda_check(device, result, "cannot share memory", error);
+	}
+	return sgpu_fail(error, SGPU_EUNAVAILABLE, "GPU %d does not reach memory of GPU %d: %s", peer->ordinal,
+			 device->ordinal, sgpu_cuda_name(result));
+}
+
+static bool enter(struct sgpu_device *device, struct sgpu_range *range)
+{
+	bool entered;
+
+	pthread_mutex_lock(&device->memory.lock);
+	entered = sgpu_ranges_insert(&device->memory.shared, range);
+	pthread_mutex_unlock(&device->memory.lock);
+	return entered;
+}
+
+static struct sgpu_range *leave(struct sgpu_device *device, sgpu_devptr address)
+{
+	struct sgpu_range *range;
+
+	pthread_mutex_lock(&device->memory.lock);
+	range = sgpu_ranges_find(&device->memory.shared, address);
+	if (range) {
+		sgpu_ranges_remove(&device->memory.shared, range);
+	}
+	pthread_mutex_unlock(&device->memory.lock);
+	return range;
+}
+
+/* Cleared, unless the device is faulted: then it goes with the context. */
+static void destroy(struct sgpu_device *device, struct shared *old, CUdeviceptr address)
+{
+	CUresult result;
+
+	sgpu_cuda_clear_now(device, address, old->extent);
+	if (sgpu_cuda_enter(device, NULL) == SGPU_OK) {
+		result = sgpu_cu.cuMemUnmap(address, old->extent);
+		if (result == CUDA_SUCCESS) {
+			(void)sgpu_cu.cuMemAddressFree(address, old->extent);
+			result = sgpu_cu.cuMemRelease(old->handle);
+		}
+		sgpu_cuda_note(device, result);
+	}
+	sgpu_cuda_memory_uncount(device, old->extent);
+	free(old);
+}
+
+int sgpu_cuda_peer_alloc(struct sgpu_device *device, struct sgpu_device *peer, uint64_t size, sgpu_devptr *memory,
+			 struct sgpu_error *error)
+{
+	struct shared *new;
+	CUdeviceptr address = 0;
+	int reaches = 0, code = sgpu_cuda_enter(device, error);
+
+	if (code < 0) {
+		return code;
+	}
+	if (!sgpu_cu.cuMemCreate || !sgpu_cu.cuMemSetAccess || device->ordinal == peer->ordinal ||
+	    sgpu_cu.cuDeviceCanAccessPeer(&reaches, peer->handle, device->handle) != CUDA_SUCCESS || !reaches) {
+		return sgpu_fail(error, SGPU_EUNAVAILABLE, "GPU %d does not reach memory of GPU %d", peer->ordinal,
+				 device->ordinal);
+	}
+	new = calloc(1, sizeof(*new));
+	if (!new || size > INT64_MAX) {
+		free(new);
+		return sgpu_fail_nomem(error);
+	}
+	new->extent = whole_pages(size);
+	code = sgpu_cuda_memory_count(device, new->extent, error);
+	if (code == SGPU_OK) {
+		code = make(device, peer, new, &address, error);
+		if (code < 0) {
+			sgpu_cuda_memory_uncount(device, new->extent);
+		}
+	}
+	if (code < 0) {
+		free(new);
+		return code;
+	}
+	new->here = new->there = (struct sgpu_range){ .address = address, .extent = size ? size : 1 };
+	if (!enter(device, &new->here)) {
+		destroy(device, new, address);
+		return sgpu_fail_nomem(error);
+	}
+	if (!enter(peer, &new->there)) {
+		(void)leave(device, address);
+		destroy(device, new, address);
+		return sgpu_fail_nomem(error);
+	}
+	*memory = address;
+	return SGPU_OK;
+}
+
+void sgpu_cuda_peer_free(struct sgpu_device *device, struct sgpu_device *peer, sgpu_devptr memory)
+{
+	struct shared *old;
+
+	(void)leave(peer, memory);
+	old = (struct shared *)(void *)leave(device, memory);
+	if (old) {
+		destroy(device, old, memory);
+	}
+}
+
+/* The driver learns from the addresses on which GPU they lie. */
+int sgpu_cuda_peer_copy(struct sgpu_stream *stream, sgpu_devptr to, sgpu_devptr from, uint64_t size,
+			struct sgpu_task *task)
+{
+	struct sgpu_cuda_record record = { .task = task };
+	CUresult result = CUDA_SUCCESS;
+	int code = sgpu_cuda_check_range(stream->device, to, size, task);
+
+	code = code == SGPU_OK ? sgpu_cuda_check_range(stream->device, from, size, task) : code;
+	code = code == SGPU_OK ? sgpu_cuda_begin(stream, task) : code;
+	if (code < 0) {
+		return code;
+	}
+	if (size > 0) {
+		result = sgpu_cu.cuMemcpyAsync(to, from, size, stream->native);
+	}
+	return sgpu_cuda_commit(stream, &record, result, "cannot copy between devices");
+}
+
+/* No record: whoever ends what this stream did would otherwise end what another device did, with the context of this one
+ * current. */
+int sgpu_cuda_peer_wait(struct sgpu_stream *stream, struct sgpu_event *event)
+{
+	CUresult result;
+	bool recorded;
+	int code;
+
+	pthread_mutex_lock(&event->lock);
+	recorded = event->stream != NULL;
+	pthread_mutex_unlock(&event->lock);
+	if (!recorded) {
+		return SGPU_EUSAGE;
+	}
+	code = sgpu_cuda_begin(stream, NULL);
+	if (code < 0) {
+		return code;
+	}
+	stream->operations++;
+	result = sgpu_cu.cuStreamWaitEvent(stream->native, event->native, 0);
+	pthread_mutex_unlock(&stream->order);
+	return sgpu_cuda_check(stream->device, result, "", NULL);
+}

@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Sealed copies between two devices. A copy is cut into chunk runs, and these go through a ring of slots:
+ *
+ *   first device    seal run 0 | seal run 1 | seal run 2 | ...
+ *   second device              | open run 0 | open run 1 | ...
+ *
+ * The host enqueues; an event of the first device holds the opening back on the second. A slot is used again once its
+ * opening has ended and was looked at, so that a failure stops what would follow.
+ *
+ * No nonce is used twice with a key. A key is made from fresh random bytes for one struct sgpu_peer, and is loaded into
+ * its two devices and nowhere else. One of them only seals with it and the other only opens. The nonce of a chunk is its
+ * number, and sgpu_peer.next is the lowest number that no chunk has: it only grows, under the lock, before anything is
+ * enqueued, also for copies that fail. Before it passes the bound, a new key begins at 0, when no work with the old one
+ * is under way. A chunk that is held back, sent twice or put in another's place does not verify, since each number is
+ * opened once.
+ */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <device/backend.h>
+
+enum { SLOTS = 8, STREAMS = 3, CHUNKS_A_UNIT = 8 };
+/* Chunks that a key seals unless it is said otherwise: 4 PiB, as many as the longest sealed segment has. */
+#define KEY_CHUNKS ((uint64_t)1 << 38)
+
+enum step { STEP_SEAL, STEP_LEAVE, STEP_ARRIVE, STEP_OPEN, STEPS };
+
+struct slot {
+	sgpu_devptr leaving;             /* ciphertext in the first device's memory, but where it is stored at once */
+	sgpu_devptr arriving;            /* in the second's */
+	void *host;                      /* in the host's, for that path */
+	struct sgpu_event *moved, *opened; /* of the run that is under way, or NULL */
+	struct sgpu_task tasks[STEPS];
+};
+
+struct sgpu_peer {
+	struct sgpu_device *from, *to;
+	struct sgpu_peer_config config;
+	uint64_t slot_size;              /* sealed bytes */
+	struct sgpu_stream *seal[STREAMS], *open[STREAMS];
+	struct slot slots[SLOTS];
+	pthread_mutex_t lock;            /* of one copy at a time, and of the following */
+	struct sgpu_device_key *seal_key, *open_key; /* the same key on both devices */
+	uint64_t next;                   /* the lowest chunk number that was not used with it */
+};
+
+/* A chunk run of a copy. */
+struct run {
+	uint64_t number, at, size, sealed_size;
+	bool last;                       /* its last chunk is not full */
+};
+
+const char *sgpu_peer_path_name(enum sgpu_peer_path path)
+{
+	static const char *const names[] = { "auto", "stored", "copied", "host" };
+
+	return (size_t)path < sizeof(names) / sizeof(names[0]) ? names[path] : "unknown";
+}
+
+/* ---- opening ---- */
+/* As many chunks as keep all multiprocessors busy, each with enough warps; on the CPU device what it likes to move. */
+static int choose_run(struct sgpu_peer *peer, struct sgpu_error *error)
+{
+	struct sgpu_device_info info;
+	uint64_t run = peer->config.run;
+	int rc = sgpu_device_get_info(peer->to, &info, error);
+
+	if (rc == SGPU_OK && run == 0) {
+		run = info.opens_on_device ? (uint64_t)info.compute_units * CHUNKS_A_UNIT * SGPU_CHUNK : info.piece;
+	}
+	run = run / SGPU_CHUNK * SGPU_CHUNK;
+	peer->config.run = run ? run : SGPU_CHUNK;
+	peer->config.key_chunks = peer->config.key_chunks ? peer->config.key_chunks : KEY_CHUNKS;
+	if (rc == SGPU_OK && peer->config.key_chunks < peer->config.run / SGPU_CHUNK) {
+		rc = sgpu_fail(error, SGPU_EUSAGE, "a key for fewer chunks than a chunk run has");
+	}
+	peer->slot_size = sgpu_run_sealed_size(peer->config.run, false);
+	return rc;
+}
+
+static int make_slot(struct sgpu_peer *peer, struct slot *slot, struct sgpu_error *error)
+{
+	const enum sgpu_peer_path path = peer->config.path;
+	int rc = path == SGPU_PEER_HOST ? sgpu_device_alloc(peer->to, peer->slot_size, &slot->arriving, error) :
+		 sgpu_shared_alloc(peer->to, peer->from, peer->slot_size, &slot->arriving, error);
+
+	if (rc == SGPU_OK && path != SGPU_PEER_STORED) {
+		rc = sgpu_device_alloc(peer->from, peer->slot_size, &slot->leaving, error);
+	}
+	if (rc == SGPU_OK && path == SGPU_PEER_HOST) {
+		rc = sgpu_host_alloc(peer->from, peer->slot_size, &slot->host, error);
+	}
+	return rc;
+}
+
+static void free_slots(struct sgpu_peer *peer)
+{
+	for (int i = 0; i < SLOTS; i++) {
+		struct slot *slot = &peer->slots[i];
+
+		sgpu_host_free(peer->from, &slot->host, peer->slot_size);
+		sgpu_device_free(peer->from, &slot->leaving, peer->slot_size);
+		if (peer->config.path == SGPU_PEER_HOST) {
+			sgpu_device_free(peer->to, &slot->arriving, peer->slot_size);
+		} else {
+			sgpu_shared_free(peer->to, peer->from, &slot->arriving);
+		}
+	}
+}
+
+static int make_slots(struct sgpu_peer *peer, struct sgpu_error *error)
+{
+	const bool choose = peer->config.path == SGPU_PEER_AUTO;
+	int rc = SGPU_OK;
+
+	peer->config.path = choose ? SGPU_PEER_STORED : peer->config.path;
+	for (int i = 0; rc == SGPU_OK && i < SLOTS; i++) {
+		rc = make_slot(peer, &peer->slots[i], error);
+		if (rc == SGPU_EUNAVAILABLE && choose && i == 0) {
+			peer->config.path = SGPU_PEER_HOST;
+			rc = make_slot(peer, &peer->slots[i], error);
+		}
+	}
+	return rc;
+}
+
+int sgpu_peer_open(struct sgpu_device *from, struct sgpu_device *to, const struct sgpu_peer_config *config,
+		   struct sgpu_peer **peer, struct sgpu_error *error)
+{
+	struct sgpu_peer *new;
+	int rc;
+
+	*peer = NULL;
+	if (from == to) {
+		return sgpu_fail(error, SGPU_EUSAGE, "a copy between devices is between two");
+	}
+	new = calloc(1, sizeof(*new));
+	if (!new) {
+		return sgpu_fail_nomem(error);
+	}
+	new->from = from;
+	new->to = to;
+	new->config = config ? *config : (struct sgpu_peer_config){ .path = SGPU_PEER_AUTO };
+	pthread_mutex_init(&new->lock, NULL);
+	rc = choose_run(new, error);
+	if (rc == SGPU_OK) {
+		rc = make_slots(new, error);
+	}
+	for (int i = 0; rc == SGPU_OK && i < STREAMS; i++) {
+		rc = sgpu_stream_create(from, &new->seal[i], error);
+		if (rc == SGPU_OK) {
+			rc = sgpu_stream_create(to, &new->open[i], error);
+		}
+	}
+	if (rc < 0) {
+		sgpu_peer_close(&new);
+		return rc;
+	}
+	*peer = new;
+	return SGPU_OK;
+}
+
+void sgpu_peer_close(struct sgpu_peer **peer)
+{
+	struct sgpu_peer *p = peer ? *peer : NULL;
+
+	if (!p) {
+		return;
+	}
+	for (int i = 0; i < STREAMS; i++) {
+		sgpu_stream_free(&p->seal[i]);
+		sgpu_stream_free(&p->open[i]);
+	}
+	sgpu_device_key_free(&p->seal_key);
+	sgpu_device_key_free(&p->open_key);
+	free_slots(p);
+	pthread_mutex_destroy(&p->lock);
+	free(p);
+	*peer = NULL;
+}
+
+enum sgpu_peer_path sgpu_peer_get_path(const struct sgpu_peer *peer)
+{
+	return peer->config.path;
+}
+
+/* ---- a copy; the lock is held ---- */
+/* A fresh key; no work with the old one is under way. */
+static int renew_key(struct sgpu_peer *peer, struct sgpu_error *error)
+{
+	static const char custom[] = "sgpu peer copy v1";
+	struct sgpu_sealed_keys keys = { .salt = { 0 } };
+	uint8_t secret[SGPU_KEY_SIZE];
+	int rc;
+
+	sgpu_device_key_free(&peer->seal_key);
+	sgpu_device_key_free(&peer->open_key);
+	peer->next = 0;
+	rc = sgpu_random(secret, sizeof(secret), error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_sealed_keys_new(secret, custom, sizeof(custom) - 1, &keys, error);
+	}
+	if (rc == SGPU_OK) {
+		rc = sgpu_device_key_load(peer->seal[0], &keys, &peer->seal_key, error);
+	}
+	if (rc == SGPU_OK) {
+		rc = sgpu_device_key_load(peer->open[0], &keys, &peer->open_key, error);
+	}
+	if (rc < 0) {
+		sgpu_device_key_free(&peer->seal_key);
+	}
+	sgpu_wipe(secret, sizeof(secret));
+	sgpu_wipe(&keys, sizeof(keys));
+	return rc;
+}
+
+/* Waits for the run that has the slot, if any, and tells what went wrong with it first. */
+static int end_run(struct slot *slot, struct sgpu_error *error)
+{
+	int rc = SGPU_OK;
+
+	if (slot->moved) {
+		rc = sgpu_event_sync(slot->moved, error);
+	}
+	if (rc == SGPU_OK && slot->opened) {
+		rc = sgpu_event_sync(slot->opened, error);
+	}
+	for (int i = 0; rc == SGPU_OK && slot->opened && i < STEPS; i++) {
+		if (slot->tasks[i].code != SGPU_OK) {
+			rc = sgpu_fail(error, slot->tasks[i].code, "%s", slot->tasks[i].error.text);
+		}
+	}
+	sgpu_event_free(&slot->moved);
+	sgpu_event_free(&slot->opened);
+	return rc;
+}
+
+/* Brings the run's ciphertext to the second device; `moved` is behind it. */
+static int enqueue_seal(struct sgpu_peer *peer, struct slot *slot, const struct run *run, sgpu_devptr from)
+{
+	struct sgpu_stream *stream = peer->seal[run->number % STREAMS];
+	const enum sgpu_peer_path path = peer->config.path;
+	const sgpu_devptr out = path == SGPU_PEER_STORED ? slot->arriving : slot->leaving;
+	int rc = sgpu_device_seal_chunks(stream, peer->seal_key, peer->next, run->last, from + run->at, run->size, out,
+					 &slot->tasks[STEP_SEAL]);
+
+	if (rc == SGPU_OK && path == SGPU_PEER_COPIED) {
+		rc = sgpu_shared_copy(stream, slot->arriving, slot->leaving, run->sealed_size, &slot->tasks[STEP_LEAVE]);
+	}
+	if (rc == SGPU_OK && path == SGPU_PEER_HOST) {
+		rc = sgpu_copy_out(stream, slot->host, slot->leaving, run->sealed_size, &slot->tasks[STEP_LEAVE]);
+	}
+	return rc == SGPU_OK ? sgpu_event_record(stream, slot->moved) : rc;
+}
+
+/* Where devices do not know each other's events, the host waits. */
+static int hold_back(struct sgpu_peer *peer, struct slot *slot, struct sgpu_stream *stream)
+{
+	int rc = peer->config.between ? SGPU_EUNAVAILABLE : sgpu_stream_wait_peer(stream, slot->moved);
+
+	return rc == SGPU_EUNAVAILABLE ? sgpu_event_sync(slot->moved, NULL) : rc;
+}
+
+static int enqueue_open(struct sgpu_peer *peer, struct slot *slot, const struct run *run, uint64_t first, sgpu_devptr to)
+{
+	struct sgpu_stream *stream = peer->open[run->number % STREAMS];
+	int rc = hold_back(peer, slot, stream);
+
+	if (rc == SGPU_OK && peer->config.path == SGPU_PEER_HOST) {
+		rc = sgpu_copy_in(stream, slot->arriving, slot->host, run->sealed_size, &slot->tasks[STEP_ARRIVE]);
+	}
+	if (rc == SGPU_OK && peer->config.between) {
+		rc = sgpu_stream_sync(stream, NULL);
+		peer->config.between(peer->config.argument, run->number, slot->arriving, run->sealed_size);
+	}
+	if (rc == SGPU_OK) {
+		rc = sgpu_device_open_chunks(stream, peer->open_key, first, run->last, slot->arriving, run->sealed_size,
+					     to + run->at, &slot->tasks[STEP_OPEN]);
+	}
+	return rc == SGPU_OK ? sgpu_event_record(stream, slot->opened) : rc;
+}
+
+/* The first of the tasks that has failed says more than the code. */
+static int explain(const struct slot *slot, int rc, struct sgpu_error *error)
+{
+	for (int i = 0; i < STEPS; i++) {
+		if (slot->tasks[i].code == rc && slot->tasks[i].error.text[0] != '\0') {
+			return sgpu_fail(error, rc, "%s", slot->tasks[i].error.text);
+		}
+	}
+	return sgpu_fail(error, rc, "cannot copy between devices: %s", sgpu_strerror(rc));
+}
+
+static int start_run(struct sgpu_peer *peer, struct slot *slot, const struct run *run, sgpu_devptr to, sgpu_devptr from,
+		     struct sgpu_error *error)
+{
+	const uint64_t first = peer->next;
+	int rc = sgpu_event_create(peer->from, &slot->moved, error);
+
+	if (rc == SGPU_OK) {
+		rc = sgpu_event_create(peer->to, &slot->opened, error);
+	}
+	if (rc < 0) {
+		return rc;
+	}
+	memset(slot->tasks, 0, sizeof(slot->tasks));
+	rc = enqueue_seal(peer, slot, run, from);
+	peer->next += run->size / SGPU_CHUNK + run->last;
+	if (rc == SGPU_OK) {
+		rc = enqueue_open(peer, slot, run, first, to);
+	}
+	return rc == SGPU_OK ? rc : explain(slot, rc, error);
+}
+
+static int end_all(struct sgpu_peer *peer, struct sgpu_error *error)
+{
+	struct sgpu_error later;
+	int rc = SGPU_OK, code;
+
+	for (int i = 0; i < SLOTS; i++) {
+		code = end_run(&peer->slots[i], rc == SGPU_OK ? error : &later);
+		rc = rc == SGPU_OK ? code : rc;
+	}
+	return rc;
+}
+
+/* In order, as far as they go well. */
+static int start_runs(struct sgpu_peer *peer, sgpu_devptr to, sgpu_devptr from, uint64_t size, struct sgpu_error *error)
+{
+	const uint64_t step = peer->config.run;
+	struct run run = { .number = 0 };
+	int rc = SGPU_OK;
+
+	for (; rc == SGPU_OK && run.at < size; run.at += run.size, run.number++) {
+		struct slot *slot = &peer->slots[run.number % SLOTS];
+
+		run.size = size - run.at < step ? size - run.at : step;
+		run.last = run.size % SGPU_CHUNK != 0;
+		run.sealed_size = sgpu_run_sealed_size(run.size, run.last);
+		rc = end_run(slot, error);
+		if (rc == SGPU_OK && (!peer->open_key || peer->next + run.size / SGPU_CHUNK + run.last >
+								 peer->config.key_chunks)) {
+			rc = end_all(peer, error);
+			rc = rc == SGPU_OK ? renew_key(peer, error) : rc;
+		}
+		rc = rc == SGPU_OK ? start_run(peer, slot, &run, to, from, error) : rc;
+	}
+	return rc;
+}
+
+/* Nothing of a copy that failed is left, not even what verified. */
+static void clear_all(struct sgpu_peer *peer, sgpu_devptr to, uint64_t size)
+{
+	struct sgpu_error ignored;
+
+	for (int i = 0; i < STREAMS; i++) {
+		(void)!sgpu_stream_sync(peer->seal[i], &ignored);
+		(void)!sgpu_stream_sync(peer->open[i], &ignored);
+	}
+	(void)!end_all(peer, &ignored);
+	/* A range that is not the device's is refused; what a faulted device had goes with its context. */
+	if (sgpu_device_clear(peer->open[0], to, size, NULL) == SGPU_OK) {
+		(void)!sgpu_stream_sync(peer->open[0], &ignored);
+	}
+}
+
+int sgpu_peer_copy(struct sgpu_peer *peer, sgpu_devptr to, sgpu_devptr from, uint64_t size, struct sgpu_error *error)
+{
+	struct sgpu_error later;
+	int rc, ended;
+
+	pthread_mutex_lock(&peer->lock);
+	rc = start_runs(peer, to, from, size, error);
+	ended = end_all(peer, rc == SGPU_OK ? error : &later);
+	rc = rc == SGPU_OK ? ended : rc;
+	if (rc < 0) {
+		clear_all(peer, to, size);
+	}
+	pthread_mutex_unlock(&peer->lock);
+	return rc;
+}

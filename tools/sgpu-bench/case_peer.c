@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * peer: copies from the device to a second one, plain and sealed, by each way that ciphertext can take, in one run. Times
+ * are the host's, from the call to its end.
+ *
+ * What sealed copies take of the multiprocessors is told on standard error. A kernel that seals or opens has one block
+ * a multiprocessor, and a block takes all threads of one; so while it runs it has min(chunks, multiprocessors) of them.
+ * The share is that part, times the time that sealing (or opening) all of the data takes by itself, over the time of
+ * the copy.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cases.h"
+#include "cli.h"
+#include "memory.h"
+
+enum { SEED = 11, SIZES = 3, PATHS = 3, DEVICES_TRIED = 64 };
+#define MIB ((uint64_t)1 << 20)
+static const uint64_t sizes[SIZES] = { 4 * MIB, 64 * MIB, 1024 * MIB };
+static const enum sgpu_peer_path paths[PATHS] = { SGPU_PEER_STORED, SGPU_PEER_COPIED, SGPU_PEER_HOST };
+/* Chunks a multiprocessor in a chunk run; the library's own choice is 8. */
+static const unsigned depths[] = { 4, 8, 16, 32 };
+
+struct state;
+struct way {
+	struct state *state;
+	struct sgpu_peer *peer;
+	uint64_t best_ns;                        /* of the size that is measured */
+};
+
+struct state {
+	struct sgpu_bench *bench;
+	struct sgpu_device *second;
+	struct sgpu_device_info info;            /* of the second */
+	struct sgpu_stream *out, *in;            /* of the first, of the second */
+	sgpu_devptr from, to;
+	sgpu_devptr sealed, arrived;             /* ciphertext in each */
+	void *host;
+	struct sgpu_device_key *seal_key, *open_key;
+	uint64_t room, sealed_room, size;
+	struct way ways[PATHS], seal, open;
+};
+
+static uint64_t sealed_size(uint64_t size)
+{
+	return sgpu_run_sealed_size(size, false);
+}
+
+static int prepare(void *argument, struct sgpu_error *error)
+{
+	const struct state *s = ((struct way *)argument)->state;
+
+	return bench_clear(s->in, s->to, s->size, error);
+}
+
+static int verify(void *argument, struct sgpu_error *error)
+{
+	const struct state *s = ((struct way *)argument)->state;
+	int rc;
+
+	bench_spoil(s->host, s->size);
+	rc = bench_from_device(s->in, s->host, s->to, s->size, error);
+	return rc == SGPU_OK ? bench_verify(s->host, s->size, SEED, error) : rc;
+}
+
+/* ---- what is timed ---- */
+static void note_time(struct way *way, uint64_t begin)
+{
+	const uint64_t ns = sgpu_now_ns() - begin;
+
+	way->best_ns = way->best_ns == 0 || ns < way->best_ns ? ns : way->best_ns;
+}
+
+static int copy_plain(void *argument, uint64_t *ns, struct sgpu_error *error)
+{
+	const struct state *s = ((struct way *)argument)->state;
+	struct sgpu_task task = { 0 };
+
+	(void)ns;
+	return bench_finish(s->out, sgpu_shared_copy(s->out, s->to, s->from, s->size, &task), &task, 1,
+			    "copy to the second device", error);
+}
+
+static int copy_sealed(void *argument, uint64_t *ns, struct sgpu_error *error)
+{
+	struct way *way = argument;
+	const uint64_t begin = sgpu_now_ns();
+	int rc = sgpu_peer_copy(way->peer, way->state->to, way->state->from, way->state->size, error);
+
+	(void)ns;
+	note_time(way, begin);
+	return rc;
+}
+
+static int seal_alone(void *argument, uint64_t *ns, struct sgpu_error *error)
+{
+	struct way *way = argument;
+	const struct state *s = way->state;
+	const uint64_t begin = sgpu_now_ns();
+	struct sgpu_task task = { 0 };
+	int rc = sgpu_device_seal_chunks(s->out, s->seal_key, 0, false, s->from, s->size, s->sealed, &task);
+
+	(void)ns;
+	rc = bench_finish(s->out, rc, &task, 1, "seal", error);
+	note_time(way, begin);
+	return rc;
+}
+
+static int open_alone(void *argument, uint64_t *ns, struct sgpu_error *error)
+{
+	struct way *way = argument;
+	const struct state *s = way->state;
+	const uint64_t begin = sgpu_now_ns();
+	struct sgpu_task task = { 0 };
+	int rc = sgpu_device_open_chunks(s->in, s->open_key, 0, false, s->arrived, sealed_size(s->size), s->to, &task);
+
+	(void)ns;
+	rc = bench_finish(s->in, rc, &task, 1, "open", error);
+	note_time(way, begin);
+	return rc;
+}
+
+/* ---- points ---- */
+static double part_of(const struct state *s, const struct sgpu_device_info *info, const struct way *alone,
+		      const struct way *way)
+{
+	const uint64_t chunks = s->size / SGPU_CHUNK;
+	const double blocks = chunks < info->compute_units ? (double)chunks / info->compute_units : 1;
+	const double time = way->best_ns ? (double)alone->best_ns / (double)way->best_ns : 0;
+
+	return 100 * blocks * (time < 1 ? time : 1);
+}
+
+static void say_shares(const struct state *s)
+{
+	for (int i = 0; i < PATHS && s->info.opens_on_device; i++) {
+		if (s->ways[i].peer) {
+			cli_note("peer: %llu MiB, %s: %.1f GB/s; "
+				 "sealing takes %.0f %% of %u multiprocessors, opening %.0f %% of %u",
+				 (unsigned long long)(s->size / MIB), sgpu_peer_path_name(paths[i]),
+				 (double)s->size / (double)s->ways[i].best_ns,
+				 part_of(s, &s->bench->info, &s->seal, &s->ways[i]), s->bench->info.compute_units,
+				 part_of(s, &s->info, &s->open, &s->ways[i]), s->info.compute_units);
+		}
+	}
+}
+
+/* What opening alone opens. */
+static int send_sealed(struct state *s, struct sgpu_error *error)
+{
+	struct sgpu_task task = { 0 };
+	uint64_t ns;
+	int rc = seal_alone(&s->seal, &ns, error);
+
+	return rc ? rc : bench_finish(s->out, sgpu_shared_copy(s->out, s->arrived, s->sealed, sealed_size(s->size), &task),
+				      &task, 1, "copy to the second device", error);
+}
+
+static int measure(struct state *s, struct sgpu_error *error)
+{
+	struct sgpu_bench_variant variants[3 + PATHS] = { { .name = "plain", .prepare = prepare, .run = copy_plain,
+							    .verify = verify, .argument = &s->seal } };
+	const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, s->size } }, .bytes = s->size };
+	int count = 1, rc;
+
+	for (int i = 0; i < PATHS; i++) {
+		s->ways[i].best_ns = 0;
+		if (s->ways[i].peer) {
+			variants[count++] = (struct sgpu_bench_variant){
+				.name = sgpu_peer_path_name(paths[i]), .prepare = prepare, .run = copy_sealed, .verify = verify,
+				.argument = &s->ways[i] };
+		}
+	}
+	variants[count++] = (struct sgpu_bench_variant){ .name = "seal alone", .run = seal_alone, .argument = &s->seal };
+	variants[count++] = (struct sgpu_bench_variant){ .name = "open alone", .prepare = prepare, .run = open_alone,
+							 .verify = verify, .argument = &s->open };
+	s->seal.best_ns = s->open.best_ns = 0;
+	rc = send_sealed(s, error);
+	rc = rc ? rc : sgpu_bench_measure(s->bench, &point, variants, count, error);
+	if (rc == SGPU_OK) {
+		say_shares(s);
+	}
+	return rc;
+}
+
+/* Chunk runs of other lengths, next to the plain copy. */
+static int measure_runs(struct state *s, struct sgpu_error *error)
+{
+	int rc = SGPU_OK;
+
+	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(depths); i++) {
+		const uint64_t run = (uint64_t)s->info.compute_units * depths[i] * SGPU_CHUNK;
+		const struct sgpu_bench_point point = {
+			.parameters = { { "size_bytes", NULL, s->size }, { "run_bytes", NULL, run } }, .bytes = s->size,
+		};
+		struct way stored = { .state = s }, copied = { .state = s };
+		const struct sgpu_bench_variant variants[] = {
+			{ .name = "plain", .prepare = prepare, .run = copy_plain, .verify = verify, .argument = &stored },
+			{ .name = "stored", .prepare = prepare, .run = copy_sealed, .verify = verify, .argument = &stored },
+			{ .name = "copied", .prepare = prepare, .run = copy_sealed, .verify = verify, .argument = &copied },
+		};
+		struct sgpu_peer_config config = { .path = SGPU_PEER_STORED, .run = run };
+
+		rc = sgpu_peer_open(s->bench->device, s->second, &config, &stored.peer, error);
+		config.path = SGPU_PEER_COPIED;
+		rc = rc ? rc : sgpu_peer_open(s->bench->device, s->second, &config, &copied.peer, error);
+		rc = rc ? rc : sgpu_bench_measure(s->bench, &point, variants, SGPU_ARRAY_LENGTH(variants), error);
+		sgpu_peer_close(&stored.peer);
+		sgpu_peer_close(&copied.peer);
+	}
+	return rc;
+}
+
+/* ---- the case ---- */
+/* Another device of the kind: a second CPU device, or the first GPU with another index. */
+static int open_second(struct sgpu_bench *bench, struct sgpu_device **second, struct sgpu_error *error)
+{
+	const struct sgpu_device_config config = { .jobs = bench->options.jobs };
+	char selector[24] = "cpu";
+	int rc = SGPU_EUNAVAILABLE;
+
+	if (!bench->info.opens_on_device) {
+		return sgpu_device_open(selector, &config, second, error);
+	}
+	for (int i = 0; rc == SGPU_EUNAVAILABLE && i < DEVICES_TRIED; i++) {
+		snprintf(selector, sizeof(selector), "cuda:%d", i);
+		if (strcmp(selector, bench->info.selector) != 0) {
+			rc = sgpu_device_open(selector, &config, second, error);
+			break;
+		}
+	}
+	return rc == SGPU_EUNAVAILABLE ? sgpu_fail(error, rc, "the machine has no second GPU") : rc;
+}
+
+static uint64_t largest(struct sgpu_bench *bench)
+{
+	uint64_t size = 0;
+
+	for (int i = 0; i < SIZES; i++) {
+		if (sgpu_bench_wants(bench, sizes[i]) && (!bench->options.quick || sizes[i] <= 4 * MIB) &&
+		    sgpu_bench_fits(bench, 2 * sizes[i] + 512 * MIB, 2 * sizes[i] + 1024 * MIB, NULL) == SGPU_OK) {
+			size = sizes[i];
+		}
+	}
+	return size;
+}
+
+static int allocate(struct state *s, struct sgpu_error *error)
+{
+	struct sgpu_device *first = s->bench->device;
+	const uint8_t secret[SGPU_KEY_SIZE] = { 12 };
+	struct sgpu_sealed_keys keys = { .salt = { 0 } };
+	int rc = sgpu_stream_create(first, &s->out, error);
+
+	rc = rc ? rc : sgpu_stream_create(s->second, &s->in, error);
+	rc = rc ? rc : sgpu_device_alloc(first, s->room, &s->from, error);
+	rc = rc ? rc : sgpu_device_alloc(first, s->sealed_room, &s->sealed, error);
+	rc = rc ? rc : sgpu_shared_alloc(s->second, first, s->room, &s->to, error);
+	rc = rc ? rc : sgpu_shared_alloc(s->second, first, s->sealed_room, &s->arrived, error);
+	rc = rc ? rc : sgpu_host_alloc(first, s->room, &s->host, error);
+	rc = rc ? rc : sgpu_sealed_keys_new(secret, "", 0, &keys, error);
+	rc = rc ? rc : sgpu_device_key_load(s->out, &keys, &s->seal_key, error);
+	rc = rc ? rc : sgpu_device_key_load(s->in, &keys, &s->open_key, error);
+	sgpu_wipe(&keys, sizeof(keys));
+	if (rc == SGPU_OK) {
+		sgpu_bench_fill(s->host, s->room, SEED);
+		rc = bench_to_device(s->out, s->from, s->host, s->room, error);
+	}
+	return rc;
+}
+
+static int setup(struct sgpu_bench *bench, void **state, struct sgpu_error *error)
+{
+	struct state *s = calloc(1, sizeof(*s));
+	int rc;
+
+	*state = s;
+	if (!s) {
+		return sgpu_fail_nomem(error);
+	}
+	s->bench = bench;
+	s->seal.state = s->open.state = s;
+	s->room = largest(bench);
+	if (s->room == 0) {
+		return SGPU_OK;
+	}
+	s->sealed_room = sealed_size(s->room);
+	rc = open_second(bench, &s->second, error);
+	rc = rc ? rc : sgpu_device_get_info(s->second, &s->info, error);
+	rc = rc ? rc : allocate(s, error);
+	for (int i = 0; rc == SGPU_OK && i < PATHS; i++) {
+		const struct sgpu_peer_config config = { .path = paths[i] };
+
+		s->ways[i].state = s;
+		rc = sgpu_peer_open(bench->device, s->second, &config, &s->ways[i].peer, error);
+	}
+	return rc;
+}
+
+static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
+{
+	struct state *s = state;
+	int rc = SGPU_OK;
+
+	for (int i = 0; rc == SGPU_OK && i < SIZES; i++) {
+		const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, sizes[i] } } };
+		const bool wanted = sgpu_bench_wants(bench, sizes[i]) && (!bench->options.quick || sizes[i] <= 4 * MIB);
+
+		s->size = sizes[i];
+		if (wanted && sizes[i] > s->room) {
+			sgpu_bench_waive(bench, &point, NULL, "not enough memory");
+		} else if (wanted) {
+			rc = measure(s, error);
+		}
+	}
+	if (rc == SGPU_OK && s->room == sizes[SIZES - 1] && s->info.opens_on_device) {
+		rc = measure_runs(s, error);
+	}
+	return rc;
+}
+
+static void teardown(struct sgpu_bench *bench, void *state)
+{
+	struct state *s = state;
+
+	if (!s) {
+		return;
+	}
+	for (int i = 0; i < PATHS; i++) {
+		sgpu_peer_close(&s->ways[i].peer);
+	}
+	sgpu_device_key_free(&s->seal_key);
+	sgpu_device_key_free(&s->open_key);
+	sgpu_stream_free(&s->out);
+	sgpu_stream_free(&s->in);
+	sgpu_host_free(bench->device, &s->host, s->room);
+	sgpu_device_free(bench->device, &s->from, s->room);
+	sgpu_device_free(bench->device, &s->sealed, s->sealed_room);
+	if (s->second) {
+		sgpu_shared_free(s->second, bench->device, &s->to);
+		sgpu_shared_free(s->second, bench->device, &s->arrived);
+	}
+	sgpu_device_close(&s->second);
+	free(s);
+}
+
+const struct sgpu_bench_case case_peer = {
+	.name = "peer",
+	.help = "copies from one device to another, sealed and plain",
+	.unit = SGPU_BENCH_BYTES_PER_SECOND,
+	.requires = SGPU_BENCH_DEVICE,
+	.setup = setup,
+	.run = run,
+	.teardown = teardown,
+};
