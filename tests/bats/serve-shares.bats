@@ -113,6 +113,10 @@ waiting() {
 	wait_for grep -q "stays as it was" log
 	assert_contains "$(cat log)" "'tenants', line 1"
 	[ "$(weight)" -eq 9 ]
+	rm tenants
+	kill -HUP "$SERVER"
+	wait_for grep -q "'tenants'.*No such file.*stays as it was" log
+	[ "$(weight)" -eq 9 ]
 	run -0 sgpu-run -o response batch.tar
 }
 
@@ -164,6 +168,37 @@ waiting() {
 
 # ---- turns ----
 
+# worker_of USER: the one that serves them.
+worker_of() {
+	status workers | awk -v user="$1" '$2 == "serving" && $3 == user { print $1 }'
+}
+
+@test "there are as many turns as --running says, and who waits for one has a worker already" {
+	requires root python3
+	local worker first second
+	share_socket
+	start_server -k runner.jwk --everybody --running 1
+	have_workers 65531
+	worker=$(worker_of 65531)
+	kill -STOP "$worker"
+	cp batch.tar again.tar
+	client_of 65531 queue batch.tar >first.out 3>&- &
+	first=$!
+	wait_for in_flight 1
+	client_of 65532 queue again.tar >second.out 3>&- &
+	second=$!
+	SERVERS+=("$worker" "$first" "$second")
+	has_worker() { [ -n "$(worker_of 65532)" ]; }
+	wait_for has_worker
+	waiting 1
+	in_flight 1
+	run ! grep -q again.tar second.out
+	kill -CONT "$worker"
+	ends_with 0 "$first"
+	ends_with 0 "$second"
+	grep -q '^again.tar 0 $' second.out
+}
+
 @test "users who ask at once have turns in turn, however much each has asked for" {
 	requires root python3
 	share_socket
@@ -199,7 +234,7 @@ waiting() {
 	have_workers 65531 65532
 	own=$(nice) given=$(($(nice) + 10))
 	nice_of() {
-		pid=$(status workers | awk -v user="$1" '$3 == user { print $1 }')
+		pid=$(worker_of "$1")
 		cat "/proc/$pid/task/"*/stat | awk '{ print $19 }' | sort -u
 	}
 	[ "$(nice_of 65532)" -eq "$own" ]

@@ -73,8 +73,8 @@ bool callers_accept(struct supervisor *supervisor);
 /* supervisor_workers.c. */
 /* Starts as many as are wanted now, or has one leave. */
 void workers_keep(struct supervisor *supervisor);
-/* One that is ready and nobody's, or NULL. */
-struct process *workers_find_spare(struct supervisor *supervisor);
+/* Gives those that are ready and nobody's to tenants that wait and have none, whose they are from then on. */
+void workers_give(struct supervisor *supervisor);
 /* Starts some that read the keys again, and take over once one of them is ready. */
 void workers_reload(struct supervisor *supervisor);
 /* It gets no new work, and ends. */

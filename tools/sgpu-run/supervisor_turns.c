@@ -107,7 +107,6 @@ static void count_all(struct supervisor *s)
 
 		if (t->used) {
 			tell_shares(s, t);
-			s->shares.of[i].barred = false;
 			t->lacks_ns = t->process || t->waiting == 0 ? 0 : t->lacks_ns ? t->lacks_ns : now;
 			s->lacking += t->lacks_ns != 0;
 		}
@@ -115,25 +114,6 @@ static void count_all(struct supervisor *s)
 }
 
 /* ---- giving ---- */
-/* The tenant's, or a spare one, which is the tenant's from then on. */
-static struct process *find_process(struct supervisor *s, struct tenant *tenant)
-{
-	if (!tenant->process) {
-		tenant->process = workers_find_spare(s);
-		if (tenant->process) {
-			tenant->process->tenant = tenant;
-			tenant->process->given_ns = sgpu_now_ns();
-			if (s->rules.any_high && !tenant->rule.high) {
-				process_give_way(tenant->process);
-			}
-			tenant->lacks_ns = 0;
-			s->lacking--;
-			cli_detail("worker %d is user %lu's", (int)tenant->process->pid, (unsigned long)tenant->uid);
-		}
-	}
-	return tenant->process;
-}
-
 /* Of a tenant that has one. */
 static struct caller *find_first_caller(struct supervisor *s, const struct tenant *tenant)
 {
@@ -150,14 +130,14 @@ static struct caller *find_first_caller(struct supervisor *s, const struct tenan
 }
 
 /* From here on the supervisor has no part in the connection but to count it. */
-static void hand_over(struct supervisor *s, struct tenant *tenant, struct process *process)
+static void hand_over(struct supervisor *s, struct tenant *tenant)
 {
 	struct caller *caller = find_first_caller(s, tenant);
 	struct wire_take take = { .uid = caller->uid, .since_ns = caller->since_ns };
 
 	tenant->waiting--;
-	if (wire_send(process->control, WIRE_TAKE, &take, sizeof(take), &caller->fd, 1)) {
-		process->handed++;
+	if (wire_send(tenant->process->control, WIRE_TAKE, &take, sizeof(take), &caller->fd, 1)) {
+		tenant->process->handed++;
 		tenant->in_flight++;
 		shares_grant(&s->shares, (unsigned)(tenant - s->tenants));
 		callers_hang_up(caller);
@@ -214,14 +194,12 @@ void turns_give(struct supervisor *s)
 	int next;
 
 	count_all(s);
+	workers_give(s);
+	for (int i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
+		s->shares.of[i].barred = !s->tenants[i].process;
+	}
 	while ((next = shares_next(&s->shares, s->server->running)) >= 0) {
-		struct process *p = find_process(s, &s->tenants[next]);
-
-		if (p) {
-			hand_over(s, &s->tenants[next], p);
-		} else {
-			s->shares.of[next].barred = true;
-		}
+		hand_over(s, &s->tenants[next]);
 	}
 	settle_new(s);
 }

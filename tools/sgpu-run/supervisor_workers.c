@@ -31,7 +31,7 @@ void workers_dismiss(struct supervisor *s, struct process *process)
 	process_drain(process, s->stopping ? s->stop_ns : sgpu_now_ns() + s->server->drain_ns);
 }
 
-struct process *workers_find_spare(struct supervisor *s)
+static struct process *find_spare(struct supervisor *s)
 {
 	for (int i = 0; i < SERVE_WORKERS_MAX; i++) {
 		struct process *p = &s->processes[i];
@@ -64,24 +64,50 @@ static const struct share *share_of(const struct supervisor *s, const struct ten
 	return &s->shares.of[tenant - s->tenants];
 }
 
+/* The first of those that wait and have no worker, or NULL. */
+static struct tenant *find_needy(struct supervisor *s)
+{
+	struct tenant *needy = NULL;
+
+	for (int i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
+		struct tenant *t = &s->tenants[i];
+
+		if (t->lacks_ns && (!needy || share_is_before(share_of(s, t), share_of(s, needy)))) {
+			needy = t;
+		}
+	}
+	return needy;
+}
+
+void workers_give(struct supervisor *s)
+{
+	struct process *spare;
+	struct tenant *t;
+
+	while ((t = find_needy(s)) && (spare = find_spare(s))) {
+		t->process = spare;
+		t->lacks_ns = 0;
+		s->lacking--;
+		spare->tenant = t;
+		spare->given_ns = sgpu_now_ns();
+		if (s->rules.any_high && !t->rule.high) {
+			process_give_way(spare);
+		}
+		cli_detail("worker %d is user %lu's", (int)spare->pid, (unsigned long)t->uid);
+	}
+}
+
 /* Of the tenant that has had most for its weight, if that is more than the one has had that waits for a worker. */
 static struct process *find_busy(struct supervisor *s, uint64_t now)
 {
-	const struct share *needy = NULL;
+	const struct tenant *needy = find_needy(s);
 	struct process *busy = NULL;
 
-	for (int i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
-		const struct share *share = &s->shares.of[i];
-
-		if (s->tenants[i].lacks_ns && (!needy || share_is_before(share, needy))) {
-			needy = share;
-		}
-	}
 	for (int i = 0; needy && i < SERVE_WORKERS_MAX; i++) {
 		struct process *p = &s->processes[i];
 
 		if (p->pid && !p->draining && p->tenant && now - p->given_ns >= TENURE_NS &&
-		    share_is_before(needy, share_of(s, p->tenant)) &&
+		    share_is_before(share_of(s, needy), share_of(s, p->tenant)) &&
 		    (!busy || share_is_before(share_of(s, busy->tenant), share_of(s, p->tenant)))) {
 			busy = p;
 		}
