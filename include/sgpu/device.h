@@ -40,6 +40,8 @@ struct sgpu_task {
 	uint64_t begin_ns, end_ns;  /* of the clock of sgpu_now_ns(); valid once the work has ended */
 	uint64_t bad_chunk;         /* of a failed open */
 	uint64_t actual;            /* of a launch: elements written by an operation of unknown output size */
+	bool untimed;               /* set by the caller: begin_ns and end_ns need not be known, so that a device may save
+	                               the call that takes the time; both are then the moment when it could begin */
 };
 
 struct sgpu_device_info {
@@ -188,6 +190,9 @@ SGPU_MUST_CHECK int sgpu_device_get_info(struct sgpu_device *device, struct sgpu
 sgpu_op_fn sgpu_device_op(struct sgpu_device *device, const char *name);
 /* Returns when all work that was enqueued before has ended, on all streams. Not from a callback or a launch. */
 SGPU_MUST_CHECK int sgpu_device_synchronize(struct sgpu_device *device, struct sgpu_error *error);
+/* Calls, without waiting, the callbacks of work that has ended. They are called without this as well, by a thread of the
+ * device's own; but a thread that looks for what a callback does need not wait until that one has woken up. From no callback. */
+void sgpu_device_poll(struct sgpu_device *device);
 /* Until it is called with false: running kernels are asked to stop early, and later ones do not start. Their
  * tasks end with SGPU_ECANCELED. */
 void sgpu_device_cancel(struct sgpu_device *device, bool cancel);

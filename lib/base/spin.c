@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Looks at the word after each pause, and at the clock now and then only: for the first time when the word has not
- * changed for a while.
+ * changed for a while. Whoever looks longer gives way now and then: the one that will change the word may be waiting for
+ * this very processor, and a kernel lets it wait for milliseconds.
  */
 #include "base/spin.h"
 
+#include <sched.h>
+
 #include <sgpu/base.h>
 
-enum { PAUSES = 16 };
+enum { PAUSES = 16, LOOKS_BEFORE_YIELD = 8 };
 
 bool sgpu_spin(const _Atomic uint32_t *word, uint32_t seen, uint64_t ns)
 {
 	uint64_t limit = 0, now;
+	unsigned looks = 0;
 
 	if (ns == 0) {
 		return atomic_load(word) != seen;
@@ -28,6 +32,9 @@ bool sgpu_spin(const _Atomic uint32_t *word, uint32_t seen, uint64_t ns)
 			limit = now + ns;
 		} else if (now >= limit) {
 			return atomic_load(word) != seen;
+		}
+		if (++looks % LOOKS_BEFORE_YIELD == 0) {
+			(void)sched_yield();
 		}
 	}
 }

@@ -98,6 +98,7 @@ struct sgpu_device_backend {
 	void (*close)(struct sgpu_device *device);
 	int (*info)(struct sgpu_device *device, struct sgpu_device_info *info, struct sgpu_error *error);
 	int (*synchronize)(struct sgpu_device *device, struct sgpu_error *error);
+	void (*poll)(struct sgpu_device *device); /* or NULL: where streams are threads */
 	void (*cancel)(struct sgpu_device *device, bool cancel);
 	/* These four may be NULL: it has no operations of its own, rests on nothing, loads no code, has no evidence. */
 	sgpu_op_fn (*op)(const char *name);

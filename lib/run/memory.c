@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 /* Bytes of all buffers. Up to these the allocation itself says whether there is enough, which costs less than to ask. */
-enum { SMALL_MAX = 64 << 20 };
+enum { SMALL_MAX = 256 << 20 };
 
 static uint64_t whole_pages(uint64_t size)
 {

@@ -61,9 +61,18 @@ static int move_one(int fd, const char *name, const struct sgpu_moved *moved, ui
 /* Those that go up begin with the last, those that go down with the first: each then finds its new place free. */
 int sgpu_place_move(int fd, const char *name, const struct sgpu_moved *list, int count, struct sgpu_error *error)
 {
-	uint8_t *buffer = malloc(BUFFER);
-	int rc = buffer ? SGPU_OK : sgpu_fail_nomem(error);
+	uint8_t *buffer = NULL;
+	bool moves = false;
+	int rc = SGPU_OK;
 
+	for (int i = 0; i < count; i++) {
+		moves |= list[i].to != list[i].from;
+	}
+	if (!moves) {
+		return SGPU_OK;
+	}
+	buffer = malloc(BUFFER);
+	rc = buffer ? SGPU_OK : sgpu_fail_nomem(error);
 	for (int i = count; rc == SGPU_OK && i-- > 0;) {
 		rc = list[i].to > list[i].from ? move_one(fd, name, &list[i], buffer, error) : SGPU_OK;
 	}

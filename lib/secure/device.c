@@ -47,6 +47,11 @@ static int synchronize(struct sgpu_device *device, struct sgpu_error *error)
 	return sgpu_device_synchronize(context_of(device)->ground->device, error);
 }
 
+static void poll_device(struct sgpu_device *device)
+{
+	sgpu_device_poll(context_of(device)->ground->device);
+}
+
 static void cancel(struct sgpu_device *device, bool stop)
 {
 	sgpu_device_cancel(context_of(device)->ground->device, stop);
@@ -298,6 +303,7 @@ void sgpu_secure_calls(struct sgpu_secure *context, const struct sgpu_device_bac
 		.close = close_device,
 		.info = info,
 		.synchronize = synchronize,
+		.poll = poll_device,
 		.cancel = cancel,
 		.op = inner->op,
 		.code = code,

@@ -168,6 +168,7 @@ struct sgpu_transfer {
 	struct sgpu_transfer_request request;
 	struct sgpu_transfer_result result;
 	atomic_int references;
+	atomic_bool ready;             /* it may stand in the queue of those that are: looked at without the mutex */
 	atomic_bool told;              /* done has returned */
 	int small_stream;              /* of small_streams, or SGPU_ENGINE_NOT_SMALL */
 
@@ -281,10 +282,15 @@ void sgpu_transfer_close_end(const struct sgpu_transfer_request *request); /* it
 void sgpu_transfer_tell(struct sgpu_transfer *transfer);
 void sgpu_transfer_unref(struct sgpu_transfer *transfer);
 
+/* Runs of a transfer that the device reads or writes itself, under way at once; and buffers for all of these. */
+#define SGPU_TRANSFER_DIRECT_MOVES(config) (2 * (config)->direct_count)
+
 /* ---- turns.c: who does what next ---- */
 bool sgpu_engine_work(void *engine, unsigned thread); /* the step of the workers */
 /* Prepares the transfer, and carries out at most `count` moves of it. */
 void sgpu_transfer_begin(struct sgpu_transfer *transfer, unsigned count);
+/* Does what is to be done next for this transfer, if anything is; by the thread that waits for it. */
+bool sgpu_transfer_help(struct sgpu_transfer *transfer);
 
 /* ---- move.c: one chunk run ---- */
 /* The next run; NULL when there is no memory, which has failed the transfer then. The mutex is

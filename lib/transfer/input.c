@@ -55,6 +55,7 @@ static int enqueue(struct sgpu_chunk_move *move, const void *from, struct sgpu_s
 	}
 	if (move->bytes > 0) {
 		streams[0] = copy;
+		move->copy.untimed = single && request->key; /* its time counts as that of opening */
 		rc = sgpu_copy_in(copy, request->key ? move->buffer->device : to, from, move->bytes, &move->copy);
 		rc = sgpu_engine_refused(rc, &move->copy, "copy to the device", error);
 	}

@@ -33,6 +33,7 @@ static int enqueue(struct sgpu_chunk_move *move, void *to, struct sgpu_stream *s
 	}
 	if (rc == SGPU_OK && move->bytes > 0) {
 		streams[1] = copy;
+		move->copy.untimed = single && request->key; /* its time counts as that of sealing */
 		rc = sgpu_engine_refused(sgpu_copy_out(copy, to, from, move->bytes, &move->copy), &move->copy,
 					 "copy from the device", error);
 	}

@@ -24,6 +24,9 @@ void sgpu_transfer_append(struct sgpu_transfer *transfer, struct sgpu_transfer *
 	*tail = transfer;
 	transfer->queue_head = head;
 	transfer->queue_tail = tail;
+	if (head == &transfer->engine->ready_head) {
+		atomic_store(&transfer->ready, true);
+	}
 }
 
 /* Whether there is something to be done for it, as choose() says. */

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { PAUSES_BEFORE_POLL = 8 };
+
 void sgpu_transfer_cancel(struct sgpu_transfer *transfer, int code)
 {
 	struct sgpu_engine *engine = transfer->engine;
@@ -71,7 +73,7 @@ static unsigned runs_at_once(const struct sgpu_engine *engine, const struct sgpu
 	if (request->size <= SGPU_TRANSFER_SMALL) {
 		return 2; /* a run and a digest */
 	}
-	return is_memory ? engine->config.direct_count : 0;
+	return is_memory ? SGPU_TRANSFER_DIRECT_MOVES(&engine->config) : 0;
 }
 
 int sgpu_transfer_start(struct sgpu_engine *engine, const struct sgpu_transfer_request *request,
@@ -125,7 +127,14 @@ int sgpu_transfer_wait(struct sgpu_transfer *transfer, struct sgpu_transfer_resu
 	unsigned rounds = 0;
 
 	while (!atomic_load(&transfer->told) && sgpu_now_ns() < limit) {
-		sgpu_worker_pause(&rounds);
+		if (sgpu_transfer_help(transfer)) {
+			rounds = 0; /* sooner than a worker that has to wake up */
+		} else {
+			sgpu_worker_pause(&rounds);
+			if (rounds % PAUSES_BEFORE_POLL == 0) {
+				sgpu_device_poll(engine->device);
+			}
+		}
 	}
 	pthread_mutex_lock(&engine->mutex);
 	while (!atomic_load(&transfer->told)) {

@@ -152,6 +152,35 @@ static void act(const struct turn *turn)
 	}
 }
 
+/* Chooses for a transfer of the queue, which goes to its end. The mutex is held. */
+static void take_turn(struct turn *turn)
+{
+	struct sgpu_engine *engine = turn->transfer->engine;
+
+	sgpu_transfer_unqueue(turn->transfer);
+	turn->action = choose(turn->transfer, &turn->move);
+	if (turn->action == NOTHING) {
+		return;
+	}
+	atomic_fetch_add(&turn->transfer->references, 1);
+	if (turn->action != END && turn->action != PREPARE) {
+		sgpu_transfer_append(turn->transfer, &engine->ready_head, &engine->ready_tail);
+	}
+	if (engine->ready_head) {
+		sgpu_workers_wake(engine->workers, 1);
+	}
+}
+
+static bool do_turn(const struct turn *turn)
+{
+	if (turn->action == NOTHING) {
+		return false;
+	}
+	act(turn);
+	sgpu_transfer_unref(turn->transfer);
+	return true;
+}
+
 bool sgpu_engine_work(void *argument, unsigned thread)
 {
 	struct sgpu_engine *engine = argument;
@@ -160,25 +189,26 @@ bool sgpu_engine_work(void *argument, unsigned thread)
 	(void)thread;
 	pthread_mutex_lock(&engine->mutex);
 	while (turn.action == NOTHING && (turn.transfer = engine->ready_head)) {
-		sgpu_transfer_unqueue(turn.transfer);
-		turn.action = choose(turn.transfer, &turn.move);
-	}
-	if (turn.action != NOTHING) {
-		atomic_fetch_add(&turn.transfer->references, 1);
-		if (turn.action != END && turn.action != PREPARE) {
-			sgpu_transfer_append(turn.transfer, &engine->ready_head, &engine->ready_tail);
-		}
-		if (engine->ready_head) {
-			sgpu_workers_wake(engine->workers, 1);
-		}
+		take_turn(&turn);
 	}
 	pthread_mutex_unlock(&engine->mutex);
-	if (turn.action == NOTHING) {
+	return do_turn(&turn);
+}
+
+bool sgpu_transfer_help(struct sgpu_transfer *transfer)
+{
+	struct sgpu_engine *engine = transfer->engine;
+	struct turn turn = { .transfer = transfer, .action = NOTHING };
+
+	if (!atomic_exchange(&transfer->ready, false)) {
 		return false;
 	}
-	act(&turn);
-	sgpu_transfer_unref(turn.transfer);
-	return true;
+	pthread_mutex_lock(&engine->mutex);
+	if (transfer->queue_head == &engine->ready_head) {
+		take_turn(&turn);
+	}
+	pthread_mutex_unlock(&engine->mutex);
+	return do_turn(&turn);
 }
 
 void sgpu_transfer_begin(struct sgpu_transfer *transfer, unsigned count)

@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Workers. They look for work for a while before they sleep: to wake a thread takes as long as to
- * copy some MiB, most of all in a virtual machine. A worker that looks in vain looks half as long
- * the next time.
+ * Workers. Some of them look for work for a while before they sleep: to wake a thread takes as long
+ * as to copy some MiB, most of all in a virtual machine. Only some, since threads that look keep
+ * others, the device's and the caller's, from the processors. A worker that looks in vain looks
+ * half as long the next time.
+ *
+ * A call for a worker is a token, which one worker takes: so one call sends one of those that look to the
+ * jobs, and not all of them. There are never more tokens than workers. A worker looks at the jobs after it
+ * took its token, so that what was there before the call is seen after it.
  */
 #include "transfer/workers.h"
 
@@ -21,13 +26,17 @@
 
 #include "base/spin.h"
 
-enum { ROUNDS_BEFORE_YIELD = 2000, SHORTEST_SPIN_NS = 10000 };
+enum { ROUNDS_BEFORE_YIELD = 2000, SHORTEST_SPIN_NS = 10000, PROCESSORS_A_LOOKER = 2 };
 
 struct sgpu_workers {
 	_Atomic uint32_t call;         /* changes when there may be new work; workers sleep on it */
-	_Alignas(64) atomic_int asleep;
+	_Alignas(64) atomic_uint tokens;  /* calls that no worker has taken */
+	atomic_uint lookers;           /* workers that look for a token and do not sleep */
+	atomic_uint wanted;            /* how many may look: as many as the last large call was for */
+	_Alignas(64) atomic_uint asleep;
 	atomic_bool stop;
 	atomic_uint started;           /* threads that have taken their number */
+	unsigned few;                  /* how many may look when no more are needed soon */
 	uint64_t spin_ns;
 	pthread_mutex_t mutex;         /* the jobs, and `running` */
 	pthread_cond_t left;           /* a worker has left a job that is to be removed */
@@ -45,23 +54,76 @@ void sgpu_worker_pause(unsigned *rounds)
 	sgpu_pause();
 }
 
-static void wait_for_call(struct sgpu_workers *workers, uint32_t seen, uint64_t spin_ns)
+static bool take_token(struct sgpu_workers *workers)
 {
-	if (sgpu_spin(&workers->call, seen, spin_ns)) {
+	unsigned tokens = atomic_load(&workers->tokens);
+
+	while (tokens > 0) {
+		if (atomic_compare_exchange_weak(&workers->tokens, &tokens, tokens - 1)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Whether there was a token within that time. */
+static bool look_for_token(struct sgpu_workers *workers, uint64_t spin_ns)
+{
+	uint64_t limit = sgpu_now_ns() + spin_ns;
+	uint32_t seen = atomic_load(&workers->call);
+	bool found = false, allowed = atomic_fetch_add(&workers->lookers, 1) < atomic_load(&workers->wanted);
+
+	while (allowed && !(found = take_token(workers))) {
+		uint64_t now = sgpu_now_ns();
+
+		if (now >= limit || !sgpu_spin(&workers->call, seen, limit - now)) {
+			atomic_store(&workers->wanted, workers->few);
+			break;
+		}
+		seen = atomic_load(&workers->call);
+	}
+	atomic_fetch_sub(&workers->lookers, 1);
+	return found;
+}
+
+/* Whoever wakes adds tokens, then changes the word, then looks who looks and who sleeps. Whoever is about to sleep says
+ * that they look no more, reads the word, and looks for a token last: so either one of the two sees what the other did, or
+ * the word has changed before the sleep. */
+static void wait_for_call(struct sgpu_workers *workers, uint64_t spin_ns)
+{
+	uint32_t seen;
+
+	if (spin_ns > 0 && look_for_token(workers, spin_ns)) {
 		return;
 	}
-	while (atomic_load(&workers->call) == seen) {
+	while (seen = atomic_load(&workers->call), !take_token(workers)) {
 		atomic_fetch_add(&workers->asleep, 1);
 		(void)syscall(SYS_futex, &workers->call, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
 		atomic_fetch_sub(&workers->asleep, 1);
 	}
 }
 
+static unsigned add_tokens(struct sgpu_workers *workers, unsigned count)
+{
+	unsigned tokens = atomic_load(&workers->tokens), sum;
+
+	do {
+		sum = count < workers->count - tokens ? tokens + count : workers->count;
+	} while (!atomic_compare_exchange_weak(&workers->tokens, &tokens, sum));
+	return sum;
+}
+
 void sgpu_workers_wake(struct sgpu_workers *workers, unsigned count)
 {
+	unsigned tokens = add_tokens(workers, count), lookers;
+
+	if (count > atomic_load(&workers->wanted)) {
+		atomic_store(&workers->wanted, count);
+	}
 	atomic_fetch_add(&workers->call, 1);
-	if (atomic_load(&workers->asleep) > 0) {
-		(void)syscall(SYS_futex, &workers->call, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
+	lookers = atomic_load(&workers->lookers);
+	if (tokens > lookers && atomic_load(&workers->asleep) > 0) {
+		(void)syscall(SYS_futex, &workers->call, FUTEX_WAKE_PRIVATE, tokens - lookers, NULL, NULL, 0);
 	}
 }
 
@@ -93,12 +155,10 @@ static void *worker_main(void *argument)
 	uint64_t spin_ns = workers->spin_ns;
 
 	while (!atomic_load(&workers->stop)) {
-		uint32_t seen = atomic_load(&workers->call);
-
 		if (work_round(workers, thread)) {
 			spin_ns = workers->spin_ns;
 		} else {
-			wait_for_call(workers, seen, spin_ns);
+			wait_for_call(workers, spin_ns);
 			spin_ns /= 2;
 			if (workers->spin_ns > 0 && spin_ns < SHORTEST_SPIN_NS) {
 				spin_ns = SHORTEST_SPIN_NS;
@@ -121,6 +181,9 @@ int sgpu_workers_create(unsigned count, uint64_t spin_ns, struct sgpu_workers **
 	memset(new, 0, size);
 	new->count = count;
 	new->spin_ns = count < sgpu_cpu_count() ? spin_ns : 0;
+	new->few = sgpu_cpu_count() / PROCESSORS_A_LOOKER;
+	new->few = new->few < 1 ? 1 : new->few;
+	atomic_store(&new->wanted, new->few);
 	pthread_mutex_init(&new->mutex, NULL);
 	pthread_cond_init(&new->left, NULL);
 	return SGPU_OK;

@@ -23,6 +23,7 @@ static int end_chunks(struct sgpu_device *device, struct sgpu_cuda_record *recor
 		(const volatile struct sgpu_cuda_verdict *)(uintptr_t)record->status->host;
 	uint64_t bad = verdict->bad, done = verdict->done;
 
+	sgpu_cuda_key_was_used(record->key);
 	if (bad == UINT64_MAX && done == record->expected && verdict->refused == 0) {
 		return SGPU_OK;
 	}
@@ -73,7 +74,7 @@ static __attribute__((noinline)) void end(struct sgpu_stream *stream, struct sgp
 {
 	struct sgpu_device *device = stream->device;
 	struct sgpu_task ignored = { 0 }, *task = record->task ? record->task : &ignored;
-	uint64_t begin;
+	uint64_t begin, ended;
 
 	if (record->kind == SGPU_CUDA_CALL) {
 		record->call(record->argument);
@@ -82,13 +83,16 @@ static __attribute__((noinline)) void end(struct sgpu_stream *stream, struct sgp
 		return;
 	}
 	begin = stream->end_ns > record->enqueue_ns ? stream->end_ns : record->enqueue_ns;
-	if (record->event && atomic_load(&device->faulted) == 0) {
-		stream->end_ns = sgpu_cuda_time_of(device, record->event, record->base, begin);
+	if (task->untimed) {
+		ended = begin;
+	} else if (record->event && atomic_load(&device->faulted) == 0) {
+		ended = sgpu_cuda_time_of(device, record->event, record->base, begin);
 	} else {
-		stream->end_ns = sgpu_now_ns();
+		ended = sgpu_now_ns();
 	}
+	stream->end_ns = task->untimed ? stream->end_ns : ended;
 	task->begin_ns = begin;
-	task->end_ns = stream->end_ns;
+	task->end_ns = ended;
 	task->code = outcome(device, record, task);
 	task->error.code = task->code;
 	if (task->code != SGPU_OK && task->error.text[0] == '\0') {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The completer: a thread of the device that calls the callbacks, ends what is pending when the device is faulted, and
- * gives up on what goes on after it was cancelled. As the device passes a callback it writes the callback's serial
- * into a word of host memory, so that looking costs no call of the driver; where it cannot, an event is asked.
+ * Callbacks, and the completer: a thread of the device that calls them, unless somebody else looks for them sooner,
+ * ends what is pending when the device is faulted, and gives up on what goes on after it was cancelled. As the device
+ * passes a callback it writes the callback's serial into a word of host memory, so that looking costs no call of the
+ * driver; where it cannot, an event is asked.
  */
 #include <errno.h>
 #include <signal.h>
@@ -111,6 +112,16 @@ static bool visit(struct sgpu_device *device, uint64_t (*look)(struct sgpu_strea
 		stream = next;
 	}
 	return any;
+}
+
+void sgpu_cuda_poll(struct sgpu_device *device)
+{
+	if (atomic_load(&device->calls) == 0 || sgpu_cuda_enter(device, NULL) != SGPU_OK) {
+		return;
+	}
+	pthread_mutex_lock(&device->lock);
+	visit(device, passed, sgpu_cuda_advance);
+	pthread_mutex_unlock(&device->lock);
 }
 
 static uint64_t every(struct sgpu_stream *stream)

@@ -66,7 +66,8 @@ struct sgpu_cuda_record {
 	CUevent event;                   /* behind the work; NULL: none */
 	struct sgpu_cuda_base *base;     /* of the event */
 	struct sgpu_cuda_status *status; /* LAUNCH: its words; OPEN, SEAL: struct sgpu_cuda_verdict */
-	CUdeviceptr out;                 /* OPEN, SEAL: what to clear */
+	struct sgpu_device_key *key;     /* OPEN, SEAL */
+	CUdeviceptr out;                 /* what to clear of them */
 	uint64_t out_size;
 	uint64_t expected;               /* OPEN, SEAL: chunks that must be done */
 	uint8_t *digest;                 /* where a digest goes from the status words, or NULL */
@@ -230,16 +231,19 @@ struct sgpu_cuda_keys {
 	bool bare;                       /* they cross the bus as they are */
 	struct sgpu_cuda_trust trust;
 	size_t size;                     /* of a state */
-	struct sgpu_cuda_key_state *idle;
+	struct sgpu_cuda_key_state *idle; /* states that are clear, */
+	struct sgpu_cuda_key_state *clearing; /* and those of which nobody knows yet */
+	CUevent cleared;                 /* behind the clearing of all of these, */
+	bool marked;                     /* once it is recorded */
 	struct sgpu_device_key *setting_up, *last_setting_up; /* whose material may not have been read yet, oldest first */
-	CUevent cleared;                 /* behind the clearing of states, */
-	bool has_cleared, clearing;      /* once it is recorded; of others since then */
 };
 SGPU_MUST_CHECK int sgpu_cuda_keys_open(struct sgpu_device *device, struct sgpu_error *error);
 void sgpu_cuda_keys_close(struct sgpu_device *device);
 SGPU_MUST_CHECK int sgpu_cuda_key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys,
 				       struct sgpu_device_key **key, struct sgpu_error *error);
 void sgpu_cuda_key_free(struct sgpu_device_key *key);
+/* Work with the key has ended, and its set-up before that. */
+void sgpu_cuda_key_was_used(struct sgpu_device_key *key);
 /* The state's address, once work of `stream` enqueued from here on finds it ready. */
 CUresult sgpu_cuda_key_use(struct sgpu_stream *stream, struct sgpu_device_key *key, CUdeviceptr *state);
 
@@ -355,6 +359,7 @@ SGPU_MUST_CHECK int sgpu_cuda_callback(struct sgpu_stream *stream, void (*functi
 				       void *argument);
 /* Waits until every stream has passed what was enqueued on it, and ends that. Fails only when the device is faulted. */
 SGPU_MUST_CHECK int sgpu_cuda_synchronize(struct sgpu_device *device, struct sgpu_error *error);
+void sgpu_cuda_poll(struct sgpu_device *device); /* complete.c */
 void sgpu_cuda_stream_hold(struct sgpu_stream *stream);
 void sgpu_cuda_stream_drop(struct sgpu_stream *stream);
 /* Destroys the native streams that are kept. */

@@ -4,6 +4,9 @@
  * kernel that makes the key's state. Where they go bare, the key and the nonce go into one line of pinned memory; the
  * kernel reads them there once and clears them. So they are nowhere else: not in the driver's command buffers, nor in
  * a second place on the device. States live where no copy reaches them, and are cleared when a key is freed.
+ *
+ * Calls of the driver are what a small segment costs most, so a key makes few: an event behind its set-up is recorded when
+ * somebody needs one, which is never, where the stream that sets it up is the one that uses it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,12 +18,12 @@ struct sgpu_device_key {
 	struct sgpu_device_object object;
 	struct sgpu_device *device;
 	struct sgpu_cuda_key_state *state;
-	struct sgpu_stream *stream;      /* where it is set up: only compared */
+	struct sgpu_stream *stream;      /* where it is set up; a reference */
+	atomic_bool done;                /* it is known to be */
 	/* While it is set up; under the lock of the keys. */
 	struct sgpu_cuda_status *material; /* where it goes bare */
-	CUevent ready;
-	struct sgpu_device_key *next;    /* among those */
-	atomic_bool done;
+	CUevent ready;                   /* behind the set-up; NULL: not recorded */
+	struct sgpu_device_key *next;    /* among those that go bare */
 };
 
 int sgpu_cuda_keys_open(struct sgpu_device *device, struct sgpu_error *error)
@@ -29,14 +32,29 @@ int sgpu_cuda_keys_open(struct sgpu_device *device, struct sgpu_error *error)
 			       "cannot create an event", error);
 }
 
-/* The next set-up waits for it. The lock is held. */
-static CUresult clear_state(struct sgpu_device *device, const struct sgpu_cuda_key_state *state)
+/* The next set-up in it waits for that. The lock is held. */
+static CUresult clear_state(struct sgpu_device *device, struct sgpu_cuda_key_state *state)
 {
-	device->keys.clearing = true;
-	return sgpu_cu.cuMemsetD8Async(state->address, 0, device->keys.size, device->internal);
+	struct sgpu_cuda_keys *keys = &device->keys;
+
+	state->next = keys->clearing;
+	keys->clearing = state;
+	keys->marked = false;
+	return sgpu_cu.cuMemsetD8Async(state->address, 0, keys->size, device->internal);
 }
 
-/* An idle state more; the lock is held. */
+static void free_states(struct sgpu_device *device, struct sgpu_cuda_key_state **list)
+{
+	struct sgpu_cuda_key_state *state;
+
+	while ((state = *list)) {
+		*list = state->next;
+		sgpu_cuda_private_free(device, state->address);
+		free(state);
+	}
+}
+
+/* A state more; the lock is held. */
 static int add_state(struct sgpu_device *device, struct sgpu_error *error)
 {
 	struct sgpu_cuda_keys *keys = &device->keys;
@@ -47,23 +65,73 @@ static int add_state(struct sgpu_device *device, struct sgpu_error *error)
 		return sgpu_fail_nomem(error);
 	}
 	code = sgpu_cuda_private_alloc(device, keys->size, &state->address, error);
-	if (code == SGPU_OK) {
-		/* A state that no kernel made is not usable: it must not look like one. */
-		code = sgpu_cuda_check(device, clear_state(device, state), "cannot clear device memory", error);
-	}
 	if (code < 0) {
-		sgpu_cuda_private_free(device, state->address);
 		free(state);
 		return code;
 	}
-	state->next = keys->idle;
-	keys->idle = state;
-	return SGPU_OK;
+	/* A state that no kernel made is not usable: it must not look like one. */
+	code = sgpu_cuda_check(device, clear_state(device, state), "cannot clear device memory", error);
+	if (code < 0) {
+		keys->clearing = state->next;
+		state->next = NULL;
+		free_states(device, &state);
+	}
+	return code;
+}
+
+/* Makes the stream wait until the states that are being cleared are so, unless they are. The lock is held. */
+static CUresult wait_until_clear(struct sgpu_stream *stream)
+{
+	struct sgpu_cuda_keys *keys = &stream->device->keys;
+	CUresult result = CUDA_SUCCESS;
+
+	if (!keys->marked) {
+		result = sgpu_cu.cuEventRecord(keys->cleared, stream->device->internal);
+		keys->marked = result == CUDA_SUCCESS;
+	}
+	if (result == CUDA_SUCCESS) {
+		result = sgpu_cu.cuEventQuery(keys->cleared);
+	}
+	if (result == CUDA_ERROR_NOT_READY) {
+		return sgpu_cu.cuStreamWaitEvent(stream->native, keys->cleared, 0);
+	}
+	if (result == CUDA_SUCCESS) {
+		keys->idle = keys->clearing;
+		keys->clearing = NULL;
+	}
+	return result;
+}
+
+/* A state that is clear before what the stream does next. The lock is held. */
+static int take_state(struct sgpu_stream *stream, struct sgpu_cuda_key_state **state, struct sgpu_error *error)
+{
+	struct sgpu_device *device = stream->device;
+	struct sgpu_cuda_keys *keys = &device->keys;
+	struct sgpu_cuda_key_state **list;
+	int code = keys->idle || keys->clearing ? SGPU_OK : add_state(device, error);
+
+	if (code == SGPU_OK && !keys->idle) {
+		code = sgpu_cuda_check(device, wait_until_clear(stream), "cannot wait for device memory", error);
+	}
+	if (code == SGPU_OK) {
+		list = keys->idle ? &keys->idle : &keys->clearing;
+		*state = *list;
+		*list = (*state)->next;
+	}
+	return code;
 }
 
 static bool is_set_up(const struct sgpu_device_key *key)
 {
 	return atomic_load(&key->device->faulted) != 0 || sgpu_cu.cuEventQuery(key->ready) != CUDA_ERROR_NOT_READY;
+}
+
+/* The event behind the set-up, and perhaps behind more. The lock is held. */
+static CUresult mark_setup(struct sgpu_device_key *key)
+{
+	CUresult result = key->ready ? CUDA_SUCCESS : sgpu_cuda_event_take(key->device, false, &key->ready);
+
+	return result == CUDA_SUCCESS ? sgpu_cu.cuEventRecord(key->ready, key->stream->native) : result;
 }
 
 /* Takes back the line of a key that is set up; the lock is held. */
@@ -82,6 +150,7 @@ static void end_setup(struct sgpu_device_key *key)
 	sgpu_cuda_status_give(key->device, key->material);
 	sgpu_cuda_event_give(key->device, false, key->ready);
 	key->material = NULL;
+	key->ready = NULL;
 }
 
 /* The oldest are ready first, but for those of other streams: to ask for each would cost a call of the driver. The lock is
@@ -119,47 +188,32 @@ static CUresult set_up_sealed(struct sgpu_stream *stream, struct sgpu_device_key
 static CUresult set_up(struct sgpu_stream *stream, struct sgpu_device_key *key,
 		       const struct sgpu_sealed_keys *material)
 {
-	struct sgpu_cuda_keys *keys = &stream->device->keys;
-	CUresult result = CUDA_SUCCESS;
+	CUresult result;
 
-	if (keys->clearing) {
-		result = sgpu_cu.cuEventRecord(keys->cleared, stream->device->internal);
-		keys->clearing = result != CUDA_SUCCESS;
-		keys->has_cleared = true;
+	if (!key->material) {
+		return set_up_sealed(stream, key, material);
 	}
-	if (result == CUDA_SUCCESS && keys->has_cleared) {
-		result = sgpu_cu.cuStreamWaitEvent(stream->native, keys->cleared, 0);
-	}
-	if (result == CUDA_SUCCESS) {
-		result = key->material ? set_up_bare(stream, key, material) : set_up_sealed(stream, key, material);
-	}
-	if (result == CUDA_SUCCESS) {
-		result = sgpu_cu.cuEventRecord(key->ready, stream->native);
-	}
-	return result;
+	result = set_up_bare(stream, key, material);
+	return result == CUDA_SUCCESS ? mark_setup(key) : result;
 }
 
 /* The lock of the keys is held. */
-static int obtain(struct sgpu_device *device, struct sgpu_device_key *key, struct sgpu_error *error)
+static int obtain(struct sgpu_device_key *key, struct sgpu_error *error)
 {
-	struct sgpu_cuda_keys *keys = &device->keys;
-	int code = keys->idle ? SGPU_OK : add_state(device, error);
+	struct sgpu_device *device = key->device;
+	int code;
 
-	if (code == SGPU_OK) {
-		code = sgpu_cuda_check(device, sgpu_cuda_event_take(device, false, &key->ready), "cannot create an event",
-				       error);
-	}
-	if (code == SGPU_OK && !keys->trust.told.agreed) {
+	if (!device->keys.trust.told.agreed) {
 		key->material = sgpu_cuda_status_take(device, 0);
-		code = key->material ? SGPU_OK : sgpu_fail_nomem(error);
+		if (!key->material) {
+			return sgpu_fail_nomem(error);
+		}
 	}
+	code = take_state(key->stream, &key->state, error);
 	if (code < 0) {
-		sgpu_cuda_event_give(device, false, key->ready);
-		return code;
+		sgpu_cuda_status_give(device, key->material);
 	}
-	key->state = keys->idle;
-	keys->idle = key->state->next;
-	return SGPU_OK;
+	return code;
 }
 
 /* Gives a state back, cleared; `usable`: the device was entered and is not faulted. The lock of the keys is held. */
@@ -169,9 +223,10 @@ static void retire(struct sgpu_device *device, struct sgpu_cuda_key_state *state
 
 	if (usable) {
 		sgpu_cuda_note(device, clear_state(device, state));
+		return;
 	}
-	state->next = keys->idle;
-	keys->idle = state;
+	state->next = keys->clearing; /* of a faulted device nothing is used any more */
+	keys->clearing = state;
 }
 
 /* What was enqueued of it may have made the state all the same. The lock of the keys is held. */
@@ -208,27 +263,30 @@ int sgpu_cuda_key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys
 	new->object.backend = &sgpu_cuda_backend;
 	new->device = device;
 	new->stream = stream;
+	sgpu_cuda_stream_hold(stream);
 	code = sgpu_cuda_begin(stream, NULL);
 	if (code < 0) {
+		sgpu_cuda_stream_drop(stream);
 		free(new);
 		return sgpu_cuda_faulted(device, error) ? code : sgpu_fail(error, code, "cannot use the device");
 	}
 	pthread_mutex_lock(&keys->lock);
 	reap(device);
-	code = obtain(device, new, error);
+	code = obtain(new, error);
 	if (code == SGPU_OK) {
 		code = sgpu_cuda_check(device, set_up(stream, new, material), "cannot bring a key to the device", error);
-		if (code == SGPU_OK) {
+		if (code < 0) {
+			give_up(device, stream, new);
+		} else if (new->material) {
 			*(keys->setting_up ? &keys->last_setting_up->next : &keys->setting_up) = new;
 			keys->last_setting_up = new;
-		} else {
-			give_up(device, stream, new);
 		}
 	}
 	pthread_mutex_unlock(&keys->lock);
 	stream->operations++;
 	pthread_mutex_unlock(&stream->order);
 	if (code < 0) {
+		sgpu_cuda_stream_drop(stream);
 		free(new);
 		return code;
 	}
@@ -246,10 +304,16 @@ CUresult sgpu_cuda_key_use(struct sgpu_stream *stream, struct sgpu_device_key *k
 	}
 	pthread_mutex_lock(&key->device->keys.lock);
 	if (!atomic_load(&key->done)) {
-		result = sgpu_cu.cuStreamWaitEvent(stream->native, key->ready, 0);
+		result = key->ready ? CUDA_SUCCESS : mark_setup(key);
+		result = result == CUDA_SUCCESS ? sgpu_cu.cuStreamWaitEvent(stream->native, key->ready, 0) : result;
 	}
 	pthread_mutex_unlock(&key->device->keys.lock);
 	return result;
+}
+
+void sgpu_cuda_key_was_used(struct sgpu_device_key *key)
+{
+	atomic_store(&key->done, true);
 }
 
 /* No work with it is pending, but its set-up may be, when it was never used. */
@@ -260,27 +324,29 @@ void sgpu_cuda_key_free(struct sgpu_device_key *key)
 	bool usable = sgpu_cuda_enter(device, NULL) == SGPU_OK;
 
 	pthread_mutex_lock(&keys->lock);
-	if (!atomic_load(&key->done)) {
-		if (!is_set_up(key) && sgpu_cuda_wait(device, key->ready, NULL) != SGPU_OK) {
-			usable = false; /* faulted, which ends it too */
-		}
+	if (!atomic_load(&key->done) && usable) {
+		sgpu_cuda_note(device, mark_setup(key));
+		/* A fault ends the set-up, too. */
+		usable = (is_set_up(key) || sgpu_cuda_wait(device, key->ready, NULL) == SGPU_OK) &&
+			 atomic_load(&device->faulted) == 0;
+	}
+	if (key->material) {
 		end_setup(key);
+	} else {
+		sgpu_cuda_event_give(device, false, key->ready);
 	}
 	retire(device, key->state, usable);
 	pthread_mutex_unlock(&keys->lock);
+	sgpu_cuda_stream_drop(key->stream);
 	free(key);
 }
 
 void sgpu_cuda_keys_close(struct sgpu_device *device)
 {
 	struct sgpu_cuda_keys *keys = &device->keys;
-	struct sgpu_cuda_key_state *state;
 
 	sgpu_cuda_trust_close(device);
-	while ((state = keys->idle)) {
-		keys->idle = state->next;
-		sgpu_cuda_private_free(device, state->address);
-		free(state);
-	}
+	free_states(device, &keys->idle);
+	free_states(device, &keys->clearing);
 	sgpu_cuda_event_give(device, false, keys->cleared);
 }

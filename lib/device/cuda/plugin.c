@@ -72,6 +72,7 @@ const struct sgpu_device_backend sgpu_cuda_backend = {
 	.close = sgpu_cuda_device_close,
 	.info = sgpu_cuda_info,
 	.synchronize = sgpu_cuda_synchronize,
+	.poll = sgpu_cuda_poll,
 	.cancel = sgpu_cuda_cancel,
 	.op = sgpu_cuda_find_op,
 	.parts = sgpu_cuda_parts,

@@ -329,6 +329,11 @@ static CUresult mark(struct sgpu_stream *stream, struct sgpu_cuda_record *record
 	return result;
 }
 
+static bool needs_mark(const struct sgpu_cuda_record *record)
+{
+	return record->kind != SGPU_CUDA_CALL && (record->status || (record->task && !record->task->untimed));
+}
+
 /* Lets go of what a record holds. Whoever hears that its work failed gives memory back: so what was enqueued of it has
  * ended by then, and nothing that it opened is left. */
 static void abandon(struct sgpu_stream *stream, struct sgpu_cuda_record *record)
@@ -353,7 +358,7 @@ int sgpu_cuda_commit(struct sgpu_stream *stream, struct sgpu_cuda_record *record
 
 	stream->operations++;
 	record->enqueue_ns = record->enqueue_ns ? record->enqueue_ns : sgpu_now_ns();
-	if (result == CUDA_SUCCESS && (record->task || record->status) && record->kind != SGPU_CUDA_CALL) {
+	if (result == CUDA_SUCCESS && needs_mark(record)) {
 		result = mark(stream, record);
 	}
 	code = sgpu_cuda_check(device, result, what, &error);

@@ -128,7 +128,7 @@ int sgpu_cuda_open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *ke
 {
 	struct sgpu_device *device = stream->device;
 	uint64_t plain = sgpu_opened_size(size);
-	struct sgpu_cuda_record record = { .kind = SGPU_CUDA_OPEN, .task = task, .out = out, .out_size = plain };
+	struct sgpu_cuda_record record = { .kind = SGPU_CUDA_OPEN, .task = task, .key = key, .out = out, .out_size = plain };
 	struct sgpu_cuda_report report;
 	CUresult result;
 	CUdeviceptr state;
@@ -158,7 +158,7 @@ int sgpu_cuda_seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *ke
 {
 	struct sgpu_device *device = stream->device;
 	uint64_t sealed = size + (size / SGPU_CHUNK + last) * SGPU_TAG_SIZE;
-	struct sgpu_cuda_record record = { .kind = SGPU_CUDA_SEAL, .task = task, .out = out, .out_size = sealed };
+	struct sgpu_cuda_record record = { .kind = SGPU_CUDA_SEAL, .task = task, .key = key, .out = out, .out_size = sealed };
 	struct sgpu_cuda_report report;
 	CUresult result;
 	CUdeviceptr state;
