@@ -500,6 +500,24 @@ all_answered() {
 	run -4 worker -q --owners owners --state state - -o again <<<spool/done/a
 }
 
+@test "when the disk of the record is full, that is no fault of any batch" {
+	requires root mount
+	sgpu-seal keyinfo --owner owner.jwk >owners
+	sgpu-manifest pack job.json >packed
+	for i in {1..70}; do
+		sgpu-seal seal -q -k owner.jwk -r runner.pub.jwk -o spool/b"$i" packed
+	done
+	# One page has room for the records of 63 batches.
+	# shellcheck disable=SC2016
+	run --separate-stderr unshare --mount bash -c '
+		mkdir full && mount -t tmpfs -o size=4k,mode=0700 tmpfs full || exit 77
+		sgpu-run worker -q -k runner.jwk --device cpu --owners owners --state full spool'
+	[ "$status" -eq 3 ]
+	assert_contains "$stderr" "No space left on device"
+	[ "$(find spool/done -type f | wc -l)" -eq 63 ] && [ -z "$(find spool/failed spool/.claimed -mindepth 1)" ]
+	[ "$(find spool -maxdepth 1 -name 'b*' ! -name '*.response' | wc -l)" -eq 7 ]
+}
+
 @test "on a file system as NFS, without nameless files and without renames that refuse to replace, all holds" {
 	requires cc no-sanitizer
 	compile -shared -fPIC -O2 -o named_files.so "$BATS_TEST_DIRNAME/named_files.c"

@@ -82,11 +82,18 @@ static bool rewind_files(const struct flight *flight)
 	       lseek(batch->response.fd, 0, SEEK_SET) == 0;
 }
 
+/* Its response found none; the disk of the record, or another, is a matter of the machine. */
+static bool lacks_space(const struct flight *flight)
+{
+	return flight->code == SGPU_ENOSPACE && flight->batch->response.fd >= 0 &&
+	       strstr(flight->error.text, flight->batch->response.path);
+}
+
 /* Whether, and when, a batch is to run once more. One that finds too little memory or space beside others runs alone; one
  * whose response finds no space then, once more after others have been tried. */
 static int once_more(struct flight *flight)
 {
-	const bool no_space = flight->code == SGPU_ENOSPACE && flight->batch->response.fd >= 0;
+	const bool no_space = lacks_space(flight);
 
 	if ((flight->code != SGPU_ENOMEM && !no_space) || flight->last || (flight->alone && !no_space)) {
 		return ONCE;
@@ -103,7 +110,7 @@ static int once_more(struct flight *flight)
  * the response if the largest of those that were written would find space once more. */
 static bool is_too_large(const struct drain *drain, const struct flight *flight)
 {
-	return flight->code == SGPU_ENOSPACE && flight->last && drain->largest > 0 && rewind_files(flight) &&
+	return lacks_space(flight) && flight->last && drain->largest > 0 && rewind_files(flight) &&
 	       posix_fallocate(flight->batch->response.fd, 0, (off_t)drain->largest) == 0;
 }
 
