@@ -292,6 +292,22 @@ worker_of() {
 	[ "$(status tenants | awk '$1 == 65531 { print $5, $6 }')" = "0 0" ]
 }
 
+@test "when a worker is killed, what waits for a turn gets another one" {
+	local waits
+	echo '* in-flight=1' >tenants
+	start_server -k runner.jwk --tenants tenants
+	hold
+	sgpu-run -o one batch.tar 2>one.log 3>&- 7>&- &
+	waits=$!
+	SERVERS+=("$waits")
+	wait_for waiting 1
+	kill -9 "$(serving_pid)"
+	ends_with 3 "$HELD"
+	ends_with 0 "$waits"
+	sgpu-seal open -k owner.jwk -C out one
+	assert_same out/out.f32 expected.f32
+}
+
 # ---- what status tells ----
 
 @test "--prometheus is its text format, and its numbers are those of known work" {

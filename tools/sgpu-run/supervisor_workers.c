@@ -274,6 +274,9 @@ void workers_hear(struct supervisor *s, struct process *p)
 		kill(p->pid, SIGKILL); /* it is as good as dead; the kernel says when it is */
 		close(p->control);
 		p->control = -1;
+		if (p->tenant && p->tenant->process == p) {
+			p->tenant->process = NULL; /* who waits gets another one */
+		}
 		return;
 	}
 	p->ready = true;
