@@ -184,6 +184,14 @@ void sgpu_ring_calls_close(struct sgpu_ring_calls **calls);
 SGPU_MUST_CHECK int sgpu_ring_call(struct sgpu_ring_calls *calls,
 				   const struct sgpu_ring_descriptor *descriptor,
 				   struct sgpu_ring_result *result, struct sgpu_error *error);
+/* The same for several operations, 1 to SGPU_RING_CALLS_MAX, whose results come in the order of the
+ * descriptors: waits until all have completed, and waits in between if there is no room for all at
+ * once. After SGPU_ERETRY or SGPU_EUSAGE those before the one that was refused have been carried
+ * out. */
+enum { SGPU_RING_CALLS_MAX = 64 };
+SGPU_MUST_CHECK int sgpu_ring_call_all(struct sgpu_ring_calls *calls,
+				       const struct sgpu_ring_descriptor *descriptors, size_t count,
+				       struct sgpu_ring_result *results, struct sgpu_error *error);
 /* Ends the calls under way and those to come with this error, unless they have ended before. With a
  * doorbell, that is shut down, which also tells the worker. Without, the one thread that reaps
  * returns only when the worker completes something. */

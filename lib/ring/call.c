@@ -4,8 +4,8 @@
  * every result to the thread that it belongs to. When its own has come, it passes the lead on. The
  * others spin for a while and then sleep.
  *
- * A call's record is on the stack of its thread, and the cookie is its address: the client gives
- * back only cookies of open submissions, each once. Results are handed out under the lock, and a
+ * The record of a thread and those of its operations are on its stack, and a cookie is the address
+ * of the latter: the client gives back only cookies of open submissions, each once. Results are handed out under the lock, and a
  * thread leaves under the lock, too. After the end nobody reaps any more, so that no record is
  * touched after its thread has left.
  */
@@ -27,11 +27,17 @@ enum state {
 	DONE,
 };
 
+/* A thread that waits. */
 struct call {
 	_Atomic uint32_t state;
 	pthread_cond_t changed;
-	struct sgpu_ring_result result;
+	size_t open; /* operations that have not completed */
 	struct call *previous, *next;
+};
+
+struct operation {
+	struct call *call;
+	struct sgpu_ring_result *result;
 };
 
 struct sgpu_ring_calls {
@@ -146,11 +152,13 @@ static void lead(struct sgpu_ring_calls *calls)
 		rc = sgpu_ring_reap(calls->client, results, REAPED_AT_ONCE, &count, &error);
 	}
 	for (size_t i = 0; i < count; i++) {
-		struct call *call = (struct call *)(uintptr_t)results[i].cookie;
+		const struct operation *o = (const struct operation *)(uintptr_t)results[i].cookie;
 
-		call->result = results[i];
-		call->result.cookie = 0;
-		move_to(call, DONE);
+		*o->result = results[i];
+		o->result->cookie = 0;
+		if (--o->call->open == 0) {
+			move_to(o->call, DONE);
+		}
 	}
 	if (rc < 0) {
 		end_calls(calls, &error);
@@ -170,49 +178,84 @@ static void follow(struct sgpu_ring_calls *calls, struct call *call)
 
 /* ---- calls ---- */
 
-int sgpu_ring_call(struct sgpu_ring_calls *calls, const struct sgpu_ring_descriptor *descriptor,
-		   struct sgpu_ring_result *result, struct sgpu_error *error)
+/* Submits from the first on, as many as there is room for. */
+static int submit(struct sgpu_ring_calls *calls, const struct sgpu_ring_descriptor *descriptors,
+		  size_t count, struct operation *operations, struct call *call, size_t *submitted,
+		  struct sgpu_error *error)
 {
-	struct call call = { .changed = PTHREAD_COND_INITIALIZER };
-	struct sgpu_ring_descriptor submitted = *descriptor;
-	struct sgpu_error found;
-	int rc;
+	int rc = SGPU_OK;
 
-	submitted.cookie = (uintptr_t)&call;
-	pthread_mutex_lock(&calls->lock);
-	if (!calls->ended) {
-		rc = sgpu_ring_submit(calls->client, &submitted, NULL, &found);
-		if (rc == SGPU_ERETRY || rc == SGPU_EUSAGE) {
-			goto out;
-		}
+	while (!calls->ended && *submitted < count) {
+		struct sgpu_ring_descriptor descriptor = descriptors[*submitted];
+
+		descriptor.cookie = (uintptr_t)&operations[*submitted];
+		rc = sgpu_ring_submit(calls->client, &descriptor, NULL, error);
 		if (rc < 0) {
-			end_calls(calls, &found);
+			break;
 		}
+		call->open++;
+		(*submitted)++;
 	}
-	enter(calls, &call);
-	while (atomic_load(&call.state) != DONE && !calls->ended) {
-		atomic_store(&call.state, WAITS); /* whoever was to lead may have come too late */
+	if (rc < 0 && rc != SGPU_ERETRY && rc != SGPU_EUSAGE) {
+		end_calls(calls, error);
+	}
+	return rc;
+}
+
+/* Until what was submitted has completed, or calls have ended. */
+static void wait_for_results(struct sgpu_ring_calls *calls, struct call *call)
+{
+	while (call->open && !calls->ended) {
+		atomic_store(&call->state, WAITS); /* whoever was to lead may have come too late */
 		if (calls->led) {
-			follow(calls, &call);
+			follow(calls, call);
 		} else {
 			lead(calls);
 		}
 	}
+}
+
+int sgpu_ring_call_all(struct sgpu_ring_calls *calls,
+		       const struct sgpu_ring_descriptor *descriptors, size_t count,
+		       struct sgpu_ring_result *results, struct sgpu_error *error)
+{
+	struct call call = { .changed = PTHREAD_COND_INITIALIZER };
+	struct operation operations[SGPU_RING_CALLS_MAX];
+	struct sgpu_error found;
+	size_t submitted = 0, before;
+	int rc;
+
+	if (count < 1 || count > SGPU_RING_CALLS_MAX) {
+		return sgpu_fail(error, SGPU_EUSAGE, "%zu operations in one call", count);
+	}
+	for (size_t i = 0; i < count; i++) {
+		operations[i] = (struct operation){ &call, &results[i] };
+	}
+	pthread_mutex_lock(&calls->lock);
+	enter(calls, &call);
+	do {
+		before = submitted;
+		rc = submit(calls, descriptors, count, operations, &call, &submitted, &found);
+		wait_for_results(calls, &call);
+	} while (rc == SGPU_ERETRY && submitted > before && !calls->ended);
 	leave(calls, &call);
 	pass_lead(calls);
-	rc = SGPU_OK;
-	*result = call.result;
-	if (atomic_load(&call.state) != DONE) {
+	if (calls->ended && (call.open || submitted < count)) {
 		found = calls->why;
 		rc = found.code;
 	}
-out:
 	pthread_mutex_unlock(&calls->lock);
 	pthread_cond_destroy(&call.changed);
 	if (rc < 0 && rc != SGPU_ERETRY && error) {
 		*error = found;
 	}
 	return rc;
+}
+
+int sgpu_ring_call(struct sgpu_ring_calls *calls, const struct sgpu_ring_descriptor *descriptor,
+		   struct sgpu_ring_result *result, struct sgpu_error *error)
+{
+	return sgpu_ring_call_all(calls, descriptor, 1, result, error);
 }
 
 void sgpu_ring_calls_end(struct sgpu_ring_calls *calls, const struct sgpu_error *why)

@@ -115,6 +115,49 @@ UNIT_TEST(each_of_many_threads_gets_its_own_completion)
 	run_threads(false);
 }
 
+/* More than the ring has room for. */
+static void *call_many(void *argument)
+{
+	const uint64_t first = (uint64_t)(uintptr_t)argument * CALLS;
+	struct sgpu_ring_descriptor descriptors[SGPU_RING_CALLS_MAX] = { 0 };
+	struct sgpu_ring_result results[SGPU_RING_CALLS_MAX];
+
+	for (uint64_t i = 0; i < SGPU_RING_CALLS_MAX; i++) {
+		descriptors[i].opcode = OP_ANY;
+		descriptors[i].argument = first + i;
+	}
+	for (int round = 0; round < 20; round++) {
+		if (sgpu_ring_call_all(calls, descriptors, SGPU_RING_CALLS_MAX, results,
+				       &ring_error) != SGPU_OK) {
+			return &r;
+		}
+		for (uint64_t i = 0; i < SGPU_RING_CALLS_MAX; i++) {
+			if (results[i].value != answer_to(first + i)) {
+				return &r;
+			}
+		}
+	}
+	return NULL;
+}
+
+UNIT_TEST(operations_of_one_call_complete_together)
+{
+	const struct sgpu_ring_descriptor mixed[2] = { { .opcode = OP_ANY, .argument = 5 }, { 0 } };
+	struct sgpu_ring_result results[2] = { 0 };
+	pthread_t worker;
+	void *bad;
+
+	REQUIRE(open_calls(16, true));
+	REQUIRE(pthread_create(&worker, NULL, work, NULL) == 0);
+	CHECK(call_many((void *)1) == NULL);
+	CHECK(sgpu_ring_call_all(calls, mixed, 2, results, &ring_error) == SGPU_EUSAGE);
+	CHECK(results[0].value == answer_to(5));
+	CHECK(sgpu_ring_call_all(calls, mixed, 0, results, &ring_error) == SGPU_EUSAGE);
+	CHECK(call(LAST, results) == SGPU_OK);
+	CHECK(pthread_join(worker, &bad) == 0 && !bad);
+	close_calls();
+}
+
 /* ---- a worker that takes calls and does not answer ---- */
 
 struct waiting {
@@ -283,6 +326,7 @@ UNIT_TEST(a_descriptor_that_the_ring_refuses_ends_nothing)
 int main(void)
 {
 	UNIT_RUN(each_of_many_threads_gets_its_own_completion);
+	UNIT_RUN(operations_of_one_call_complete_together);
 	UNIT_RUN(a_thread_that_leaves_lets_another_one_reap);
 	UNIT_RUN(the_end_of_the_calls_wakes_all_that_wait);
 	UNIT_RUN(a_worker_that_goes_ends_all_calls);
