@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The server's loop, on one thread: waits for sockets, reads what has come, answers all whole
- * requests of a connection with one send. What a client does not take is kept, and nothing more is
- * read from it until it does.
+ * The server's loop, on one thread: waits for sockets, receives from all that have something,
+ * and sends to all what answers their whole requests. What a client does not take is kept, and
+ * nothing more is received from it until it does.
  */
 #include <stdbool.h>
 #include <stdlib.h>
@@ -15,6 +15,8 @@ enum { HEAD = 8, ITEM = sizeof(struct parameters_item), WEIGHT = sizeof(double) 
 struct connection {
 	int socket;
 	size_t in_size, out_size, sent;
+	bool gone;  /* of no more use */
+	bool waits; /* for the client to take what is in `out` */
 	/* Two of the largest, so that a request can follow another. */
 	unsigned char in[2 * (HEAD + PARAMETERS_ITEMS_MAX * ITEM)];
 	unsigned char out[2 * PARAMETERS_ITEMS_MAX * WEIGHT];
@@ -74,60 +76,76 @@ static bool answer_all(struct server *server, struct connection *c)
 	return size == 0;
 }
 
-/* Sends and answers until the client has to do something: to take answers, or to send requests.
- * *gone: the connection is of no more use. */
-static int advance(struct server *server, struct connection *c, bool *gone,
-		   struct sgpu_error *error)
-{
-	size_t done;
-	int rc;
+/* What one turn of the loop works with: calls that are made together, and whose they are. */
+struct turn {
+	struct sgpu_rpc_io ios[PARAMETERS_CONNECTIONS_MAX];
+	struct connection *of[PARAMETERS_CONNECTIONS_MAX];
+	size_t count;
+};
 
-	for (;;) {
-		if (!answer_all(server, c)) {
-			*gone = true;
-			return SGPU_OK;
-		}
-		if (c->sent == c->out_size) {
-			c->sent = c->out_size = 0;
-			return SGPU_OK;
-		}
-		rc = sgpu_rpc_send(server->service->rpc, c->socket, c->out + c->sent,
-				   c->out_size - c->sent, &done, error);
-		if (rc < 0) {
-			*gone = rc == SGPU_ESYSTEM;
-			return rc == SGPU_ERETRY || rc == SGPU_ESYSTEM ? SGPU_OK : rc;
-		}
-		c->sent += done;
-		if (c->sent == c->out_size) {
-			c->sent = c->out_size = 0;
-		}
-		if (!c->in_size) {
-			return SGPU_OK;
-		}
-	}
+static void add_call(struct turn *turn, struct connection *c, void *data, size_t size)
+{
+	turn->ios[turn->count] = (struct sgpu_rpc_io){ .fd = c->socket, .data = data, .size = size };
+	turn->of[turn->count++] = c;
 }
 
-static int serve_connection(struct server *server, struct connection *c, short events, bool *gone,
-			    struct sgpu_error *error)
+/* From those that have something and have taken what they were sent. */
+static int receive_all(struct server *server, const struct pollfd *fds, struct sgpu_error *error)
 {
 	const size_t most = server->service->read_max;
-	size_t room = sizeof(c->in) - c->in_size, done = 0;
+	struct turn turn = { .count = 0 };
 	int rc;
 
-	room = most && most < room ? most : room;
-	if (!(events & POLLOUT)) {
-		rc = sgpu_rpc_recv(server->service->rpc, c->socket, c->in + c->in_size, room, &done,
-				   error);
-		if (rc == SGPU_ERETRY) {
-			return SGPU_OK;
+	for (size_t i = 0; i < server->count; i++) {
+		struct connection *c = &server->connections[i];
+		const size_t room = sizeof(c->in) - c->in_size;
+
+		c->waits = c->out_size && !fds[i].revents;
+		if (fds[i].revents && !c->out_size) {
+			add_call(&turn, c, c->in + c->in_size, most && most < room ? most : room);
 		}
-		if (rc < 0 || !done) {
-			*gone = rc == SGPU_OK || rc == SGPU_ESYSTEM;
-			return *gone ? SGPU_OK : rc;
-		}
-		c->in_size += done;
 	}
-	return advance(server, c, gone, error);
+	rc = sgpu_rpc_recv_all(server->service->rpc, turn.ios, turn.count, error);
+	for (size_t i = 0; i < turn.count && rc == SGPU_OK; i++) {
+		const struct sgpu_rpc_io *io = &turn.ios[i];
+		struct connection *c = turn.of[i];
+
+		c->in_size += io->done;
+		c->gone = io->code == SGPU_ESYSTEM || (io->code == SGPU_OK && !io->done) ||
+			  !answer_all(server, c);
+	}
+	return rc;
+}
+
+/* Answers, until each client has to do something: to take them, or to send requests. */
+static int send_all(struct server *server, struct sgpu_error *error)
+{
+	struct turn turn;
+	int rc = SGPU_OK;
+
+	do {
+		turn.count = 0;
+		for (size_t i = 0; i < server->count; i++) {
+			struct connection *c = &server->connections[i];
+
+			if (!c->gone && !c->waits && c->out_size) {
+				add_call(&turn, c, c->out + c->sent, c->out_size - c->sent);
+			}
+		}
+		rc = sgpu_rpc_send_all(server->service->rpc, turn.ios, turn.count, error);
+		for (size_t i = 0; i < turn.count && rc == SGPU_OK; i++) {
+			struct connection *c = turn.of[i];
+
+			c->sent += turn.ios[i].done;
+			c->gone = turn.ios[i].code == SGPU_ESYSTEM;
+			c->waits = c->sent < c->out_size;
+			if (!c->waits) {
+				c->sent = c->out_size = 0;
+				c->gone = c->gone || !answer_all(server, c);
+			}
+		}
+	} while (rc == SGPU_OK && turn.count);
+	return rc;
 }
 
 /* Until one of the sockets has something to do. A call that fails for good, as when the threads
@@ -135,32 +153,24 @@ static int serve_connection(struct server *server, struct connection *c, short e
 static int serve_once(struct server *server, struct sgpu_error *error)
 {
 	struct pollfd fds[PARAMETERS_CONNECTIONS_MAX];
-	const size_t count = server->count;
 	size_t kept = 0, ready;
 	int rc;
 
-	for (size_t i = 0; i < count; i++) {
+	for (size_t i = 0; i < server->count; i++) {
 		const struct connection *c = &server->connections[i];
 
 		fds[i] = (struct pollfd){ .fd = c->socket,
 					  .events = c->out_size ? POLLOUT : POLLIN };
 	}
-	rc = sgpu_rpc_poll(server->service->rpc, fds, count, -1, &ready, error);
+	rc = sgpu_rpc_poll(server->service->rpc, fds, server->count, -1, &ready, error);
 	if (rc < 0) {
 		return rc == SGPU_ERETRY ? SGPU_OK : rc;
 	}
-	for (size_t i = 0; rc == SGPU_OK && i < count; i++) {
-		bool gone = false;
-
-		if (fds[i].revents) {
-			rc = serve_connection(server, &server->connections[i], fds[i].revents,
-					      &gone, error);
-		}
-		if (!gone) {
-			if (kept != i) {
-				server->connections[kept] = server->connections[i];
-			}
-			kept++;
+	rc = receive_all(server, fds, error);
+	rc = rc ? rc : send_all(server, error);
+	for (size_t i = 0; i < server->count && rc == SGPU_OK; i++) {
+		if (!server->connections[i].gone && kept++ != i) {
+			server->connections[kept - 1] = server->connections[i];
 		}
 	}
 	server->count = rc == SGPU_OK ? kept : server->count;

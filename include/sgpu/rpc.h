@@ -80,6 +80,21 @@ SGPU_MUST_CHECK int sgpu_rpc_send(struct sgpu_rpc *rpc, int fd, const void *data
 				  size_t *done, struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_rpc_poll(struct sgpu_rpc *rpc, struct pollfd *fds, size_t count,
 				  int timeout_ms, size_t *done, struct sgpu_error *error);
+/* One of several calls that are made together. */
+struct sgpu_rpc_io {
+	int fd;
+	void *data;        /* receives, or is sent */
+	size_t size, done;
+	int code;          /* of this call: SGPU_OK, SGPU_ERETRY, or an error of the system */
+};
+/* The same as a call for each, in their order. Through the queue they are under way together: the
+ * thread outside makes one call while others are prepared, and neither side waits for the other
+ * after each. Directly and through exits they are made one by one. Errors: those that end calls;
+ * SGPU_EUSAGE. */
+SGPU_MUST_CHECK int sgpu_rpc_recv_all(struct sgpu_rpc *rpc, struct sgpu_rpc_io *ios, size_t count,
+				      struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_rpc_send_all(struct sgpu_rpc *rpc, struct sgpu_rpc_io *ios, size_t count,
+				      struct sgpu_error *error);
 /* A system call that does next to nothing, getppid(2): what a way costs by itself. */
 SGPU_MUST_CHECK int sgpu_rpc_empty(struct sgpu_rpc *rpc, struct sgpu_error *error);
 

@@ -126,6 +126,63 @@ UNIT_TEST(each_way_sends_polls_and_receives)
 	}
 }
 
+/* More than there are places for at once, and more than go through the ring at once. */
+UNIT_TEST(each_way_makes_several_calls_in_order)
+{
+	enum { COUNT = 100 };
+	struct sgpu_rpc_io ios[COUNT];
+	unsigned char bytes[COUNT];
+	int ends[2], closed[2];
+
+	for (int way = 0; way < WAYS; way++) {
+		const struct sgpu_rpc_config config = { .way = (enum sgpu_rpc_way)way,
+							.bytes = 64,
+							.calls = way == SGPU_RPC_QUEUE ? 8 : 0 };
+
+		if ((way == SGPU_RPC_EXIT && !sgpu_rpc_has_cycles()) || !open_rpc(&config)) {
+			continue;
+		}
+		REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+		REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, closed) == 0);
+		close(closed[1]);
+		for (int i = 0; i < COUNT; i++) {
+			bytes[i] = (unsigned char)i;
+			ios[i] = (struct sgpu_rpc_io){ .fd = ends[0], .data = &bytes[i], .size = 1 };
+		}
+		CHECK(sgpu_rpc_send_all(rpc, ios, COUNT, &error) == SGPU_OK);
+		CHECK(sgpu_rpc_count(rpc) == COUNT);
+		memset(bytes, 0xff, sizeof(bytes));
+		for (int i = 0; i < COUNT; i++) {
+			CHECK(ios[i].code == SGPU_OK && ios[i].done == 1);
+			ios[i].fd = ends[1];
+		}
+		CHECK(sgpu_rpc_recv_all(rpc, ios, COUNT, &error) == SGPU_OK);
+		for (int i = 0; i < COUNT; i++) {
+			CHECK(ios[i].code == SGPU_OK && ios[i].done == 1 && bytes[i] == i);
+		}
+		/* Each has its own end. */
+		ios[1].fd = closed[0];
+		CHECK(sgpu_rpc_send_all(rpc, ios, 3, &error) == SGPU_OK);
+		CHECK(!ios[0].code && ios[1].code == SGPU_ESYSTEM && !ios[1].done && !ios[2].code);
+		CHECK(strstr(error.text, strerror(EPIPE)));
+		ios[0].fd = ios[2].fd = ends[0];
+		CHECK(sgpu_rpc_recv_all(rpc, ios, 3, &error) == SGPU_OK);
+		CHECK(ios[0].done == 1 && !ios[1].code && !ios[1].done && ios[2].done == 1);
+		CHECK(sgpu_rpc_recv_all(rpc, ios, 3, &error) == SGPU_OK);
+		CHECK(ios[0].code == SGPU_ERETRY && ios[2].code == SGPU_ERETRY);
+		CHECK(sgpu_rpc_recv_all(rpc, ios, 0, &error) == SGPU_OK);
+		ios[2].fd = -1;
+		CHECK(sgpu_rpc_recv_all(rpc, ios, 3, &error) == SGPU_EUSAGE);
+		sgpu_rpc_stop(rpc);
+		CHECK(sgpu_rpc_recv_all(rpc, ios, 2, &error) == SGPU_ECANCELED);
+		CHECK(ios[0].code != SGPU_OK);
+		close(ends[0]);
+		close(ends[1]);
+		close(closed[0]);
+		sgpu_rpc_close(&rpc);
+	}
+}
+
 /* ---- stopping ---- */
 
 static void *poll_for_ever(void *code)
@@ -274,6 +331,7 @@ int main(void)
 	UNIT_RUN(each_way_writes_and_reads_files);
 	UNIT_RUN(each_way_tells_the_errors_of_the_system);
 	UNIT_RUN(each_way_sends_polls_and_receives);
+	UNIT_RUN(each_way_makes_several_calls_in_order);
 	UNIT_RUN(a_stop_ends_what_waits_and_what_comes_later);
 	UNIT_RUN(more_threads_than_places_wait_for_their_turn);
 	UNIT_RUN(a_poll_that_waits_holds_up_nobody_if_another_thread_is_outside);

@@ -141,6 +141,21 @@ UNIT_TEST(a_shorter_length_is_one_and_no_more_is_copied)
 	close_outside(&o);
 }
 
+UNIT_TEST(a_wrong_length_of_one_of_several_ends_the_queue)
+{
+	struct outside o = { .value = 17 };
+	char data[2][SIZE];
+	struct sgpu_rpc_io ios[2] = { { .data = data[0], .size = 17 }, { .data = data[1], .size = 16 } };
+
+	memset(data, 0x5a, sizeof(data));
+	REQUIRE(open_outside(&o));
+	CHECK(sgpu_rpc_recv_all(o.rpc, ios, 2, &error) == SGPU_EINVALID);
+	CHECK(ios[0].code == SGPU_OK && ios[0].done == 17 && ios[1].code == SGPU_EINVALID);
+	CHECK(!ios[1].done && data[0][17] == 0x5a && data[1][0] == 0x5a);
+	check_ended(&o, "says that a call for 16 has returned 17");
+	close_outside(&o);
+}
+
 UNIT_TEST(errors_are_those_of_the_system_and_end_nothing)
 {
 	struct outside o = { .value = -EIO };
@@ -375,6 +390,7 @@ int main(void)
 {
 	UNIT_RUN(a_length_that_was_not_asked_for_ends_the_queue_and_copies_nothing);
 	UNIT_RUN(a_shorter_length_is_one_and_no_more_is_copied);
+	UNIT_RUN(a_wrong_length_of_one_of_several_ends_the_queue);
 	UNIT_RUN(errors_are_those_of_the_system_and_end_nothing);
 	UNIT_RUN(a_status_that_no_call_has_ends_the_queue);
 	UNIT_RUN(events_that_were_not_asked_for_end_the_queue);
