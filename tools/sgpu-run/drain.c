@@ -75,7 +75,8 @@ static void hand_over(struct flight *flight)
 
 	pthread_mutex_lock(&drain->mutex);
 	flight->ended = true;
-	drain->under_way--;
+	flight->lane->under_way--;
+	flight->lane->bytes_under_way -= flight->size;
 	drain_put(&drain->ended, flight);
 	enough = ++drain->news == drain->enough;
 	pthread_mutex_unlock(&drain->mutex);
@@ -92,7 +93,7 @@ static void run_ended(void *argument, struct sgpu_run *run, int code)
 	hand_over(argument);
 }
 
-static void start(struct drain *drain, struct flight *flight)
+static void start(struct drain *drain, struct flight *flight, struct lane *lane)
 {
 	struct spool_batch *batch = flight->batch;
 	struct sgpu_submission submission = {
@@ -104,17 +105,21 @@ static void start(struct drain *drain, struct flight *flight)
 	drain->flying = flight;
 	drain->flights++;
 	flight->begin_ns = sgpu_now_ns();
+	flight->lane = lane;
 	pthread_mutex_lock(&drain->mutex);
-	drain->under_way++;
+	lane->under_way++;
+	lane->bytes_under_way += flight->size;
 	pthread_mutex_unlock(&drain->mutex);
-	drain->bytes += flight->size;
-	drain->big = drain->big || flight->big;
+	lane->flights++;
+	lane->started++;
+	lane->bytes += flight->size;
+	lane->big = lane->big || flight->big;
 	drain->alone = flight->alone;
 	submission.options.refuse_regions = batch->foreign;
 	submission.options.deadline_ns = drain->timeout_ns ? flight->begin_ns + drain->timeout_ns : 0;
 	if (batch->answered || batch->error.code != SGPU_OK) {
 		hand_over(flight);
-	} else if (sgpu_runner_submit(drain->worker->runner, &submission, run_ended, flight, &flight->run, &batch->error) !=
+	} else if (sgpu_runner_submit(lane->device->runner, &submission, run_ended, flight, &flight->run, &batch->error) !=
 		   SGPU_OK) {
 		hand_over(flight);
 	}
@@ -135,9 +140,10 @@ static void forget_closed(struct drain *drain)
 		}
 		*link = flight->next_flying;
 		drain->flights--;
-		drain->bytes -= flight->size;
-		drain->big = drain->big && !flight->big;
-		drain->dry = drain->dry && !flight->big;
+		flight->lane->flights--;
+		flight->lane->bytes -= flight->size;
+		flight->lane->big = flight->lane->big && !flight->big;
+		drain->dry = drain->dry && !flight->big && !flight->given_back;
 		drain->alone = drain->alone && !flight->alone;
 		if (flight->again == ONCE) {
 			free(flight);
@@ -151,12 +157,23 @@ static void forget_closed(struct drain *drain)
 	}
 }
 
+/* No device takes another big one now. */
+static bool all_have_big(const struct drain *drain)
+{
+	bool all = true;
+
+	for (int i = 0; i < drain->lane_count; i++) {
+		all = all && drain->lanes[i].big;
+	}
+	return all;
+}
+
 /* Claims the next batch: *flight is NULL when there is none now. */
 static int claim(struct drain *drain, struct flight **flight, struct sgpu_error *error)
 {
 	const uint64_t big = drain->bytes_most / BIG_PART;
 	struct spool_batch *batch = NULL;
-	int rc = spool_next(drain->spool, drain->big ? big : UINT64_MAX, &batch, error);
+	int rc = spool_next(drain->spool, all_have_big(drain) ? big : UINT64_MAX, &batch, error);
 
 	*flight = NULL;
 	if (rc != SGPU_OK || !batch) {
@@ -176,21 +193,37 @@ static int claim(struct drain *drain, struct flight **flight, struct sgpu_error 
 	return SGPU_OK;
 }
 
-static bool has_room(struct drain *drain, const struct flight *flight)
+static bool fits(const struct drain *drain, const struct lane *lane, const struct flight *flight)
 {
-	const bool first = drain->flights == 0;
-	unsigned under_way;
+	return lane->flights == 0 ||
+	       (flight->big ? !lane->big : lane->big || lane->bytes + flight->size <= drain->bytes_most);
+}
 
+static bool is_idler(const struct lane *one, const struct lane *other)
+{
+	return one->bytes_under_way < other->bytes_under_way ||
+	       (one->bytes_under_way == other->bytes_under_way && one->started < other->started);
+}
+
+/* Of the devices with room the one with the fewest bytes under way; NULL: none has room. */
+static struct lane *choose_lane(struct drain *drain, const struct flight *flight)
+{
+	struct lane *best = NULL;
+
+	if ((flight->alone || drain->alone) && drain->flights > 0) {
+		return NULL;
+	}
 	pthread_mutex_lock(&drain->mutex);
-	under_way = drain->under_way;
+	for (int i = 0; i < drain->lane_count; i++) {
+		struct lane *lane = &drain->lanes[i];
+
+		if (!lane->broken && lane->under_way < drain->most && fits(drain, lane, flight) &&
+		    (!best || is_idler(lane, best))) {
+			best = lane;
+		}
+	}
 	pthread_mutex_unlock(&drain->mutex);
-	if (under_way >= drain->most) {
-		return false;
-	}
-	if (flight->alone || drain->alone) {
-		return first;
-	}
-	return first || (flight->big ? !drain->big : drain->big || drain->bytes + flight->size <= drain->bytes_most);
+	return best;
 }
 
 /* Those that found no space come again, each alone. */
@@ -206,9 +239,11 @@ static void call_back(struct drain *drain)
 
 static int start_more(struct drain *drain, struct sgpu_error *error)
 {
+	const unsigned most = drain->most * (unsigned)drain->lane_count + UNCLOSED_MAX;
+	struct lane *lane;
 	int rc = SGPU_OK;
 
-	while (rc == SGPU_OK && drain->flights < drain->most + UNCLOSED_MAX) {
+	while (rc == SGPU_OK && drain->flights < most) {
 		if (!drain->held && drain->again.head && drain->flights == 0) {
 			drain->held = drain->again.head;
 			drain->again.head = drain->held->next;
@@ -217,10 +252,11 @@ static int start_more(struct drain *drain, struct sgpu_error *error)
 		if (!drain->held && !drain->again.head && !drain->dry) {
 			rc = claim(drain, &drain->held, error);
 		}
-		if (!drain->held || !has_room(drain, drain->held)) {
+		lane = drain->held ? choose_lane(drain, drain->held) : NULL;
+		if (!lane) {
 			break;
 		}
-		start(drain, drain->held);
+		start(drain, drain->held, lane);
 		drain->held = NULL;
 	}
 	return rc;
@@ -368,11 +404,17 @@ static void set_limits(struct drain *drain)
 
 	(void)getrlimit(RLIMIT_NOFILE, &limit);
 	drain->most = UNDER_WAY_A_JOB * jobs < UNDER_WAY_MAX ? UNDER_WAY_A_JOB * jobs : UNDER_WAY_MAX;
-	if (limit.rlim_cur / DESCRIPTORS < drain->most + UNCLOSED_MAX) {
+	if (limit.rlim_cur / DESCRIPTORS < drain->most * (unsigned)w->device_count + UNCLOSED_MAX) {
 		drain->most = UNDER_WAY_MIN;
 	}
-	if (sgpu_device_get_info(w->device, &info, NULL) == SGPU_OK) {
-		drain->bytes_most = info.memory_free / MEMORY_PART;
+	drain->bytes_most = UINT64_MAX;
+	for (int i = 0; i < w->device_count; i++) {
+		drain->lanes[drain->lane_count++].device = &w->devices[i];
+		if (sgpu_device_get_info(w->devices[i].device, &info, NULL) != SGPU_OK) {
+			info.memory_free = 0;
+		}
+		drain->bytes_most = info.memory_free / MEMORY_PART < drain->bytes_most ? info.memory_free / MEMORY_PART :
+				    drain->bytes_most;
 	}
 	drain->bytes_most = drain->bytes_most < memory_least ? memory_least : drain->bytes_most;
 }
@@ -413,6 +455,10 @@ int drain(const struct worker *worker, struct spool *spool, uint64_t timeout_ns,
 		pthread_join(closer, NULL);
 	} else {
 		drain_break_off(&d, &error);
+	}
+	for (int i = 0; i < d.lane_count && d.lane_count > 1; i++) {
+		cli_detail("device %d of %d, '%s', was given %" PRIu64 " batches", i + 1, d.lane_count,
+			   d.lanes[i].device->selector, d.lanes[i].started);
 	}
 	*counts = d.counts;
 	counts->left = spool_left_alone(spool);

@@ -210,6 +210,31 @@ static void fail_batch(struct drain *drain, struct flight *flight)
 	cli_error(&shown);
 }
 
+/* Whether it was the device alone that failed, and others go on. The batch is in the directory again, for whoever takes
+ * it; of a list, it has no response. */
+static bool is_of_device(struct drain *drain, struct flight *flight)
+{
+	bool others = false, first;
+
+	if (flight->code != SGPU_EDEVICE && flight->code != SGPU_ECANCELED) {
+		return false;
+	}
+	pthread_mutex_lock(&drain->mutex);
+	first = !flight->lane->broken;
+	flight->lane->broken = true;
+	for (int i = 0; i < drain->lane_count; i++) {
+		others = others || !drain->lanes[i].broken;
+	}
+	drain->status = drain_graver(drain->status, sgpu_exit_status(flight->code));
+	pthread_mutex_unlock(&drain->mutex);
+	if (others && first) {
+		cli_warning("device %d of %d, '%s', failed and gets no more batches: %s",
+			    (int)(flight->lane - drain->lanes) + 1, drain->lane_count, flight->lane->device->selector,
+			    flight->error.text);
+	}
+	return others;
+}
+
 static void put_away(struct drain *drain, struct flight *flight)
 {
 	if (flight->again != ONCE) {
@@ -223,7 +248,10 @@ static void put_away(struct drain *drain, struct flight *flight)
 		}
 	} else if (is_of_machine(flight->code) && flight->batch->response.fd >= 0 && !is_too_large(drain, flight)) {
 		spool_give_back(drain->spool, &flight->batch);
-		drain_break_off(drain, &flight->error);
+		flight->given_back = is_of_device(drain, flight);
+		if (!flight->given_back) {
+			drain_break_off(drain, &flight->error);
+		}
 	} else {
 		fail_batch(drain, flight);
 	}

@@ -143,7 +143,7 @@ static void answer_work(struct work *work)
 		rc = other.code;
 	}
 	answer.error.code = rc;
-	report_collect(work->run, w->context ? sgpu_secure_device(w->context) : w->device, w->keys, w->key_count,
+	report_collect(work->run, worker_secure_device(&w->devices[0]), w->keys, w->key_count,
 		       &answer.report);
 	count_work(work, rc, &answer.report.progress);
 	if (work->connection >= 0) {
@@ -164,7 +164,7 @@ static int start_run(struct work *work, struct sgpu_error *error)
 	submission.options.refuse_regions = work->uid != geteuid();
 	submission.options.deadline_ns = timeout == 0 ? 0 : timeout < UINT64_MAX - since ? since + timeout :
 					 UINT64_MAX;
-	return sgpu_runner_submit(t.server->worker.runner, &submission, run_ended, work, &work->run, error);
+	return sgpu_runner_submit(t.server->worker.devices[0].runner, &submission, run_ended, work, &work->run, error);
 }
 
 /* Reads what the client has sent, which is there already, and begins. */

@@ -33,10 +33,10 @@ static int serve(struct worker *w, uint64_t memory, struct sgpu_error *error)
 	if (rc == SGPU_OK) {
 		rc = worker_start(w, &needs, false, error);
 	}
-	if (rc == SGPU_OK && !w->context) {
+	if (rc == SGPU_OK && !w->devices[0].context) {
 		rc = sgpu_fail(error, SGPU_EUNAVAILABLE, "device '%s' has no secure contexts, which sessions need", w->selector);
 	}
-	return rc == SGPU_OK ? sgpu_remote_serve(w->context, memory, STDIN_FILENO, STDOUT_FILENO, error) : rc;
+	return rc == SGPU_OK ? sgpu_remote_serve(w->devices[0].context, memory, STDIN_FILENO, STDOUT_FILENO, error) : rc;
 }
 
 int verb_session(int argc, char **argv)

@@ -159,7 +159,7 @@ static void say_what_was_done(const struct request *r, const struct sgpu_run *ru
 	const struct worker *w = &r->worker;
 	struct report report;
 
-	report_collect(run, w->context ? sgpu_secure_device(w->context) : w->device, w->keys, w->key_count, &report);
+	report_collect(run, worker_secure_device(&w->devices[0]), w->keys, w->key_count, &report);
 	if (r->stats && (code == SGPU_OK || code == SGPU_ESEGMENTS)) {
 		report_stats(&report);
 	}
@@ -179,7 +179,7 @@ static int run_batch(const struct request *r, struct outputs *outputs, struct sg
 
 	submission.options.spans = r->trace != NULL;
 	submission.options.deadline_ns = r->timeout_ns ? sgpu_now_ns() + r->timeout_ns : 0;
-	rc = sgpu_runner_submit(r->worker.runner, &submission, NULL, NULL, &run, error);
+	rc = sgpu_runner_submit(r->worker.devices[0].runner, &submission, NULL, NULL, &run, error);
 	if (rc != SGPU_OK) {
 		return rc;
 	}
@@ -227,7 +227,7 @@ static int prove(struct request *r)
 {
 	struct worker *w = &r->worker;
 	json_t *confinement = confinement_claim(harden_filters(), landlock_version() > 0, w->modules.process ? &w->modules : NULL);
-	const struct sgpu_quote_subject run = { .device = w->device, .preemption = w->on_gpu,
+	const struct sgpu_quote_subject run = { .device = w->devices[0].device, .preemption = w->on_gpu,
 						.allows_modules = w->allow_modules, .files = w->files != NULL,
 						.owners = (const char *const *)w->owners.names,
 						.owner_count = w->owners.count,

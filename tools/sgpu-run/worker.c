@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
@@ -14,6 +15,7 @@
 #include <sgpu/io.h>
 #include <sgpu/secret.h>
 
+#include "devices.h"
 #include "harden.h"
 #include "report.h"
 #include "worker.h"
@@ -48,8 +50,26 @@ int worker_take_owners(void *values, const char *path)
 	return sgpu_owners_load(path, &w->owners, &error) == SGPU_OK ? 0 : cli_error(&error);
 }
 
+/* A run has one device, and its quote names that one. */
+static int parse_devices(const struct worker *w, struct device_list *list, struct sgpu_error *error)
+{
+	int rc = devices_parse(w->selector, list, error);
+
+	if (rc == SGPU_OK && (list->count > 1 || list->all) && !w->several) {
+		sgpu_fail(error, SGPU_EUSAGE, "--device: '%s' names several devices, and a run has one", w->selector);
+		rc = sgpu_hint(error, "'sgpu-run worker' uses several, each for other batches; a quote names one device");
+	}
+	return rc;
+}
+
 int worker_check(const struct worker *w)
 {
+	struct sgpu_error error = { 0 };
+	struct device_list list;
+
+	if (parse_devices(w, &list, &error) != SGPU_OK) {
+		return cli_error(&error);
+	}
 	if (w->key_paths.count > WORKER_KEYS_MAX) {
 		return cli_usage("more than %d keys", WORKER_KEYS_MAX);
 	}
@@ -136,6 +156,60 @@ static bool is_gpu(struct sgpu_device *device)
 	return sgpu_device_get_info(device, &info, NULL) == SGPU_OK && info.opens_on_device;
 }
 
+static int open_one(struct worker *w, const char *selector, struct sgpu_error *error)
+{
+	struct worker_device *d = &w->devices[w->device_count];
+	int rc = sgpu_device_open(selector, &w->config, &d->device, error);
+
+	if (rc < 0) {
+		return rc;
+	}
+	snprintf(d->selector, sizeof(d->selector), "%s", selector);
+	w->device_count++;
+	w->on_gpu = is_gpu(d->device);
+	describe(d->device);
+	return w->allow_modules ? confinement_of_modules(d->device, &w->modules, error) : SGPU_OK;
+}
+
+/* One GPU may be named in two ways. */
+static int check_distinct(const struct worker *w, struct sgpu_error *error)
+{
+	struct sgpu_device_info one, other;
+
+	for (int i = 1; i < w->device_count; i++) {
+		for (int k = 0; k < i; k++) {
+			if (sgpu_device_get_info(w->devices[i].device, &one, error) != SGPU_OK ||
+			    sgpu_device_get_info(w->devices[k].device, &other, error) != SGPU_OK) {
+				return SGPU_EDEVICE;
+			}
+			if (one.uuid[0] && strcmp(one.uuid, other.uuid) == 0) {
+				return sgpu_fail(error, SGPU_EUSAGE, "--device: '%s' and '%s' are the same GPU",
+						 w->devices[k].selector, w->devices[i].selector);
+			}
+		}
+	}
+	return SGPU_OK;
+}
+
+static int open_devices(struct worker *w, struct sgpu_error *error)
+{
+	struct device_list list;
+	char selector[24];
+	int rc = parse_devices(w, &list, error);
+
+	for (int i = 0; rc == SGPU_OK && i < list.count; i++) {
+		rc = open_one(w, list.names[i], error);
+	}
+	for (int i = 0; rc == SGPU_OK && list.all && i < WORKER_DEVICES_MAX; i++) {
+		snprintf(selector, sizeof(selector), "cuda:%d", i);
+		rc = open_one(w, selector, error);
+		if (rc == SGPU_EUNAVAILABLE && i > 0) {
+			return SGPU_OK; /* that was the last */
+		}
+	}
+	return rc == SGPU_OK ? check_distinct(w, error) : rc;
+}
+
 int worker_open(struct worker *w, const char *extra_key, struct sgpu_error *error)
 {
 	const uint64_t window_us = w->window_ns ? w->window_ns / 1000 : DEFAULT_WINDOW_US;
@@ -149,14 +223,9 @@ int worker_open(struct worker *w, const char *extra_key, struct sgpu_error *erro
 	}
 	if (rc == SGPU_OK) {
 		w->config.modules = w->allow_modules;
-		rc = sgpu_device_open(w->selector, &w->config, &w->device, error);
+		rc = open_devices(w, error);
 	}
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	w->on_gpu = is_gpu(w->device);
-	describe(w->device);
-	return w->allow_modules ? confinement_of_modules(w->device, &w->modules, error) : SGPU_OK;
+	return rc;
 }
 
 /* Opens nothing else from here on, and asks nothing else of the kernel. What the kernel or this build lacks is warned about,
@@ -188,18 +257,21 @@ static int confine(const struct worker *w, struct landlock_needs *needs, bool st
 int worker_start(struct worker *w, struct landlock_needs *needs, bool strict, struct sgpu_error *error)
 {
 	struct sgpu_runner_config config = { .shared_files = w->shared_files, .many_runs = w->many_runs };
-	int rc = sgpu_secure_create(w->device, NULL, &w->context, error);
+	int rc = SGPU_OK;
 
-	if (rc == SGPU_EUNAVAILABLE) {
-		cli_detail("no secure context: %s", error->text);
-		rc = SGPU_OK;
+	for (int i = 0; rc == SGPU_OK && i < w->device_count; i++) {
+		rc = sgpu_secure_create(w->devices[i].device, NULL, &w->devices[i].context, error);
+		if (rc == SGPU_EUNAVAILABLE) {
+			cli_detail("no secure context: %s", error->text);
+			rc = SGPU_OK;
+		}
 	}
 	if (rc == SGPU_OK) {
 		rc = confine(w, needs, strict, error);
 	}
-	if (rc == SGPU_OK) {
-		config.device = w->context ? sgpu_secure_device(w->context) : w->device;
-		rc = sgpu_runner_create(&config, &w->runner, error);
+	for (int i = 0; rc == SGPU_OK && i < w->device_count; i++) {
+		config.device = worker_secure_device(&w->devices[i]);
+		rc = sgpu_runner_create(&config, &w->devices[i].runner, error);
 	}
 	return rc;
 }
@@ -226,10 +298,14 @@ static void describe_context(struct sgpu_secure *context)
 
 void worker_stop(struct worker *w)
 {
-	sgpu_runner_free(&w->runner);
-	describe_context(w->context);
-	sgpu_secure_destroy(&w->context);
-	sgpu_device_close(&w->device);
+	for (int i = 0; i < w->device_count; i++) {
+		struct worker_device *d = &w->devices[i];
+
+		sgpu_runner_free(&d->runner);
+		describe_context(d->context);
+		sgpu_secure_destroy(&d->context);
+		sgpu_device_close(&d->device);
+	}
 }
 
 int worker_end(struct worker *w, int status)

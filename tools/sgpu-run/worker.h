@@ -18,7 +18,15 @@
 #include "key_files.h"
 #include "landlock.h"
 
-enum { WORKER_KEYS_MAX = 64 };
+enum { WORKER_KEYS_MAX = 64, WORKER_DEVICES_MAX = 16 };
+
+/* A device of the worker, and what it runs there. */
+struct worker_device {
+	char selector[80];
+	struct sgpu_device *device;
+	struct sgpu_secure *context;            /* NULL on a device that maps no pages */
+	struct sgpu_runner *runner;
+};
 
 /* The first member of a verb's values. */
 struct worker {
@@ -31,14 +39,14 @@ struct worker {
 	uint64_t window_ns;
 	struct sgpu_replay *replay;             /* NULL without owners */
 	struct sgpu_files *files;               /* where payloads may be; NULL: nowhere */
-	const char *selector;                   /* of the device */
+	const char *selector;                   /* of the device; of several where the verb takes that */
+	bool several;                           /* it does */
 	struct sgpu_device_config config;
 	bool allow_modules;
 	bool shared_files;                      /* clients hold the descriptors of batches and responses */
 	struct sgpu_module_confinement modules; /* once the device is open */
-	struct sgpu_device *device;
-	struct sgpu_secure *context;            /* NULL on a device that maps no pages */
-	struct sgpu_runner *runner;
+	struct worker_device devices[WORKER_DEVICES_MAX]; /* all of one kind; most verbs have one */
+	int device_count;
 	bool on_gpu;
 	bool many_runs;                         /* as of struct sgpu_runner_config */
 };
@@ -77,6 +85,11 @@ SGPU_MUST_CHECK int worker_open(struct worker *worker, const char *extra_key, st
  * what cannot be confined is an error; otherwise a warning. */
 SGPU_MUST_CHECK int worker_start(struct worker *worker, struct landlock_needs *needs, bool strict,
 				 struct sgpu_error *error);
+/* What is seen as the device by what runs there: the secure context, where there is one. */
+static inline struct sgpu_device *worker_secure_device(const struct worker_device *d)
+{
+	return d->context ? sgpu_secure_device(d->context) : d->device;
+}
 /* What a submission of this worker says: keys, owners, replay record, files, modules. */
 struct sgpu_run_options worker_run_options(const struct worker *worker);
 /* Frees the runner, the context and the device. Its runs have been freed. */
