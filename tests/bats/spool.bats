@@ -563,7 +563,7 @@ all_answered() {
 	compile -shared -fPIC -O2 -o failing_device.so "$BATS_TEST_DIRNAME/failing_device.c"
 	fill 120
 	LD_PRELOAD=$PWD/failing_device.so run --separate-stderr -3 sgpu-run worker -v -k runner.jwk --device cpu,cpu spool
-	assert_contains "$stderr" "device 2 of 2, 'cpu', failed and gets no more batches: "
+	assert_contains "$stderr" " of 2, 'cpu', failed and gets no more batches: "
 	assert_contains "$stderr" "120 batches answered, 0 of them with failed segments; 0 failed"
 	all_answered 120
 	opens spool/b1.response spool/b2.response spool/b120.response
