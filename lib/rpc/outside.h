@@ -37,7 +37,9 @@ struct sgpu_rpc_request {
 int64_t sgpu_rpc_perform(const struct sgpu_rpc_request *request, int stop);
 
 /* How long both sides spin. A call that does not wait ends within microseconds. To spin much longer
- * saves no sleep then, and keeps the other side's thread from running where processors are scarce. */
+ * saves no sleep then, and keeps the other side's thread from running where processors are scarce.
+ * The time does not adapt: where both sides sleep, a call takes two wake-ups, longer than this, and
+ * a time that has shrunk once would stay short. */
 struct sgpu_ring_wait sgpu_rpc_spinning(void);
 
 /* The ring puts a call between what its caller did before and does after. It does so through two

@@ -15,11 +15,12 @@
 
 #include "rpc/outside.h"
 
-enum { SPIN_MOST_NS = 20000 };
+enum { SPIN_NS = 20000 };
 
 struct sgpu_ring_wait sgpu_rpc_spinning(void)
 {
-	return (struct sgpu_ring_wait){ .spin_most_ns = SPIN_MOST_NS,
+	return (struct sgpu_ring_wait){ .spin_least_ns = SPIN_NS,
+					.spin_most_ns = SPIN_NS,
 					.never_spin = sgpu_cpu_count() == 1 };
 }
 
