@@ -9,6 +9,7 @@
 #include <sgpu/secure.h>
 
 #include "device_harness.h"
+#include "fake_backend.h"
 
 enum { C = SGPU_CHUNK, RUN = 4 * C, LARGEST = 50 * RUN + 77, SEEN = 4096 };
 static const uint64_t sizes[] = { 0, 1, C - 1, C, C + 1, RUN - 1, RUN, RUN + 1, 9 * RUN, 9 * RUN + C, 40 * RUN - 5, LARGEST };
@@ -182,6 +183,51 @@ UNIT_TEST(no_two_chunks_are_sealed_under_the_same_key_and_nonce)
 	tear_down(&f);
 }
 
+/* ---- keys ---- */
+static const struct sgpu_device_key_calls *real_keys;
+static unsigned loads, loads_until_failure;
+
+static int count_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys, struct sgpu_device_key **key,
+		      struct sgpu_error *error)
+{
+	if (++loads == loads_until_failure) {
+		return sgpu_fail(error, SGPU_ENOMEM, "no memory for a key");
+	}
+	return real_keys->load(stream, keys, key, error);
+}
+
+UNIT_TEST(a_key_is_replaced_before_it_has_sealed_too_much)
+{
+	const struct sgpu_peer_config config = { .run = RUN, .key_chunks = 50 };
+	struct fake_backend fake;
+	struct sgpu_error error = { 0 };
+	struct sgpu_peer *peer = NULL;
+	struct fixture f;
+
+	CPU_ONLY("the calls of a GPU are not replaced");
+	CHECK(set_up(&f));
+	real_keys = sgpu_device_backend_of(f.to)->key;
+	fake_backend_copy(&fake, sgpu_device_backend_of(f.to));
+	fake.key.load = count_load;
+	fake_backend_give(f.to, &fake);
+	loads = loads_until_failure = 0;
+	CHECK(sgpu_peer_open(f.from, f.to, &config, &peer, NULL) == SGPU_OK);
+	/* 201 chunks, in runs of 4: each key seals 48. */
+	CHECK(spoil(&f));
+	CHECK(sgpu_peer_copy(peer, f.target, f.source, LARGEST, &error) == SGPU_OK && loads == 5);
+	CHECK(holds(&f, f.plain, LARGEST));
+	/* Where there is no fresh key, nothing more is sealed under the old one. */
+	loads_until_failure = 7;
+	CHECK(spoil(&f));
+	CHECK(sgpu_peer_copy(peer, f.target, f.source, LARGEST, &error) == SGPU_ENOMEM && loads == 7);
+	CHECK(strstr(error.text, "no memory for a key"));
+	CHECK(holds(&f, NULL, LARGEST));
+	CHECK(sgpu_peer_copy(peer, f.target, f.source, LARGEST, &error) == SGPU_OK && loads == 12);
+	CHECK(holds(&f, f.plain, LARGEST));
+	sgpu_peer_close(&peer);
+	tear_down(&f);
+}
+
 UNIT_TEST(what_was_changed_on_its_way_is_refused_and_nothing_of_it_is_left)
 {
 	static const uint64_t runs[] = { 0, 5, 12, 50 }, bytes[] = { 0, 2 * SGPU_SEALED_CHUNK + 77, UINT64_MAX };
@@ -307,6 +353,7 @@ int main(void)
 	DEVICE_OR_SKIP();
 	UNIT_RUN(what_is_copied_arrives_whatever_its_size_and_its_way);
 	UNIT_RUN(no_two_chunks_are_sealed_under_the_same_key_and_nonce);
+	UNIT_RUN(a_key_is_replaced_before_it_has_sealed_too_much);
 	UNIT_RUN(what_was_changed_on_its_way_is_refused_and_nothing_of_it_is_left);
 	UNIT_RUN(a_chunk_run_in_the_place_of_another_is_refused);
 	UNIT_RUN(a_copy_needs_two_devices_and_ranges_of_theirs);
