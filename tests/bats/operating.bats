@@ -30,17 +30,23 @@ stub() {
 }
 
 setup() {
-	cd "$BATS_TEST_TMPDIR" || return 1
-	ROOT=$BATS_TEST_TMPDIR
+	ROOT=$(mktemp -d /tmp/sgpu-operating.XXXXXX)
+	chmod 755 "$ROOT"
+	umask 022
+	cd "$ROOT" || return 1
 	mkdir -p stubs etc/systemd/system var/lib run
 	export ROOT PATH=$PWD/stubs:$PATH
 }
 
 teardown() {
-	if [ -p "$ROOT/commands" ] && kill -0 "$MANAGER" 2>/dev/null; then
-		tell_manager exit
+	if [ -n "${MANAGER:-}" ]; then
+		kill "$MANAGER" 2>/dev/null || true
 		wait "$MANAGER" || true
 	fi
+	cd /
+	case $ROOT in
+	/tmp/sgpu-operating.*) rm -rf "$ROOT" ;;
+	esac
 	sgpu_teardown
 }
 
@@ -54,9 +60,17 @@ a_system() {
 	requires python3 bash
 	mkfifo commands answers
 	stub useradd
-	stub chown
 	stub make
-	stub install 'for word; do shift; case $word in root | sgpu) ;; -o | -g) ;; *) set -- "$@" "$word" ;; esac; done; exec /usr/bin/install "$@"'
+	if [ "$(id -u)" -eq 0 ]; then
+		# The user sgpu, who need not exist, and what they can reach of the programs.
+		export SERVICE_UID=61003
+		cp "$(command -v sgpu-run)" stubs/
+		stub chown 'exec /usr/bin/chown "${1/sgpu:/$SERVICE_UID:$SERVICE_UID}" "${@:2}"'
+		stub install 'exec /usr/bin/install "${@/#sgpu/$SERVICE_UID}"'
+	else
+		stub chown
+		stub install 'for word; do shift; case $word in root | sgpu) ;; -o | -g) ;; *) set -- "$@" "$word" ;; esac; done; exec /usr/bin/install "$@"'
+	fi
 	stub systemctl 'case $1 in reload | restart) echo "$1" >"$ROOT/commands"; read -r _ <"$ROOT/answers" ;; enable) touch "$ROOT/enabled"; until [ -S "$ROOT/run/sgpu/run.sock" ]; do sleep 0.05; done ;; esac'
 	sgpu-seal keygen -q -o owner.jwk
 	sgpu-seal keyinfo --owner -o owners owner.jwk
@@ -67,7 +81,7 @@ a_system() {
 # manage: once the units are there, systemd would.
 manage() {
 	wait_for test -e enabled
-	python3 "$BATS_TEST_DIRNAME/operating_manager.py" "$ROOT" 2>manager.log 3>&-
+	exec python3 "$BATS_TEST_DIRNAME/operating_manager.py" "$ROOT" 2>manager.log 3>&-
 }
 
 # sealed_to KEY [OWNER] >BATCH
@@ -174,10 +188,10 @@ submit_all_the_while() {
 
 @test "a spool is emptied as the guide says" {
 	a_system
-	mkdir -p etc/sgpu var/lib/sgpu incoming spool
-	sgpu-seal keygen -q --x25519 -o etc/sgpu/runner.jwk
-	sgpu-seal pubkey -q -o runner.pub.jwk etc/sgpu/runner.jwk
-	cp owners etc/sgpu/owners
+	mkdir keys incoming spool
+	sgpu-seal keygen -q --x25519 -o keys/runner.jwk
+	sgpu-seal pubkey -q -o runner.pub.jwk keys/runner.jwk
+	cp owners keys/owners
 	sealed_to runner.pub.jwk >incoming/one.batch
 	sealed_to runner.pub.jwk >incoming/two.batch
 	run -0 do_as_told spool

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """operating_manager.py ROOT: what the tests of docs/operating.md have for systemd. It reads the units and drop-ins below
 ROOT/etc/systemd/system, listens at the socket, starts the service at the first connection, and carries out the lines that
-come through ROOT/commands, answering each through ROOT/answers: start, reload, restart, stop, exit."""
+come through ROOT/commands, answering each through ROOT/answers: start, reload, restart, stop. SIGTERM ends the service, too."""
+import atexit
 import glob
 import os
 import re
@@ -32,6 +33,11 @@ def start():
     command = [re.sub(r"^/(etc|var)/", root + r"/\1/", word) for word in line.split()]
 
     def activate():
+        if "SERVICE_UID" in os.environ:
+            uid = int(os.environ["SERVICE_UID"])
+            os.setgroups([])
+            os.setgid(uid)
+            os.setuid(uid)
         os.dup2(listener.fileno(), 3)
         os.set_inheritable(3, True)
         os.environ.update(LISTEN_FDS="1", LISTEN_PID=str(os.getpid()))
@@ -49,9 +55,13 @@ def stop():
         service = None
 
 
+atexit.register(stop)
+signal.signal(signal.SIGTERM, lambda *_: sys.exit())
 path = root + settings("sgpu-run.socket", "ListenSequentialPacket")[-1]
 os.makedirs(os.path.dirname(path), exist_ok=True)
 os.makedirs(root + "/var/lib/sgpu", mode=0o700, exist_ok=True)
+if "SERVICE_UID" in os.environ:
+    os.chown(root + "/var/lib/sgpu", int(os.environ["SERVICE_UID"]), -1)
 listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 listener.bind(path)
 listener.listen(int(settings("sgpu-run.socket", "Backlog")[-1]))
@@ -65,11 +75,9 @@ while True:
     for word in os.read(commands, 4096).decode().split():
         if word == "reload" and service:
             service.send_signal(signal.SIGHUP)
-        if word in ("restart", "stop", "exit"):
+        if word in ("restart", "stop"):
             stop()
         if word in ("restart", "start"):
             start()
         with open(root + "/answers", "w", encoding="utf-8") as answers:
             answers.write("done\n")
-        if word == "exit":
-            sys.exit()
