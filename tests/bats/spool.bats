@@ -578,7 +578,7 @@ all_answered() {
 	run --separate-stderr -2 sgpu-run worker -k runner.jwk --device auto,auto spool
 	assert_contains "$stderr" "are not of one kind"
 	run --separate-stderr -2 sgpu-run worker -k runner.jwk --device cpu, spool
-	assert_contains "$stderr" "names nothing at one place"
+	assert_contains "$stderr" "names no device at one place"
 	run --separate-stderr -3 env CUDA_VISIBLE_DEVICES= sgpu-run worker -k runner.jwk --device cuda:all spool
 	assert_contains "$stderr" "no device 'cuda:0'"
 	run --separate-stderr -2 sgpu-run submit --local -k runner.jwk --device cpu,cpu -o response sealed

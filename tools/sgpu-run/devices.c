@@ -58,7 +58,7 @@ int devices_parse(const char *selector, struct device_list *list, struct sgpu_er
 			return sgpu_fail(error, SGPU_EUSAGE, "--device: more than %d devices", WORKER_DEVICES_MAX);
 		}
 		if (length == 0) {
-			return sgpu_fail(error, SGPU_EUSAGE, "--device: '%s' names nothing at one place", selector);
+			return sgpu_fail(error, SGPU_EUSAGE, "--device: '%s' names no device at one place", selector);
 		}
 		size = snprintf(list->names[list->count], sizeof(list->names[0]), "%s%.*s",
 				list->count > 0 && lacks_kind(from) && strncmp(list->names[0], "cuda:", 5) == 0 ? "cuda:" : "",
