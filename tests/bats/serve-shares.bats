@@ -292,6 +292,25 @@ worker_of() {
 	[ "$(status tenants | awk '$1 == 65531 { print $5, $6 }')" = "0 0" ]
 }
 
+@test "a worker that is taken from its user ends first what it has begun" {
+	requires root python3
+	local worker
+	share_socket
+	start_server -k runner.jwk --everybody --workers 1 --ahead 0 --stall 1h
+	hold
+	worker=$(serving_pid)
+	client_of 65531 queue batch.tar >queue.out 3>&- 7>&- &
+	SERVERS+=($!)
+	is_leaving() { status workers | grep -q "^$worker  *draining "; }
+	wait_for is_leaving
+	in_flight 1
+	run ! grep -q batch.tar queue.out
+	cat batch.tar >&7
+	exec 7>&-
+	ends_with 0 "$HELD"
+	wait_for grep -q '^batch.tar 0 $' queue.out
+}
+
 @test "when a worker is killed, what waits for a turn gets another one" {
 	local waits
 	echo '* in-flight=1' >tenants
