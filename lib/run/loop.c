@@ -18,8 +18,6 @@
 
 #include "base/spin.h"
 
-enum { LOOK_NS = 1000 };
-
 struct sgpu_loop {
 	struct sgpu_loop_config config;
 	pthread_t thread;
@@ -86,30 +84,13 @@ static int time_left(uint64_t when_ns)
 	return left > 3600000 ? 3600000 : (int)left;
 }
 
-/* Whether there was another call before the loop had looked for so long. */
-static bool look_for_call(struct sgpu_loop *loop, uint32_t seen)
-{
-	const uint64_t limit = sgpu_now_ns() + loop->config.spin_ns;
-
-	if (loop->config.spin_ns == 0) {
-		return false;
-	}
-	do {
-		if (sgpu_spin(&loop->calls, seen, LOOK_NS)) {
-			return true;
-		}
-		loop->config.look(loop->config.argument);
-	} while (sgpu_now_ns() < limit);
-	return atomic_load(&loop->calls) != seen;
-}
-
 /* Until there is another call than the caller has seen, or until `when_ns`. */
 static void wait_for_call(struct sgpu_loop *loop, uint32_t seen, uint64_t when_ns)
 {
 	struct pollfd wake = { .fd = loop->wake_fd, .events = POLLIN };
 	uint64_t count;
 
-	if (atomic_load(&loop->expected) > 0 && look_for_call(loop, seen)) {
+	if (atomic_load(&loop->expected) > 0 && sgpu_spin(&loop->calls, seen, loop->config.spin_ns)) {
 		return;
 	}
 	atomic_store(&loop->sleeping, true);

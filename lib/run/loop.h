@@ -24,8 +24,6 @@ struct sgpu_loop_config {
 	/* Called after each round of notes and whenever the loop wakes. Returns when it wants to be called next at the
 	 * latest (sgpu_now_ns() clock), or 0. */
 	uint64_t (*tick)(void *argument);
-	/* Called again and again while the loop looks for notes; may post some. */
-	void (*look)(void *argument);
 	void *argument;
 	uint64_t spin_ns;    /* how long it looks for notes before it sleeps, while some are expected */
 };

@@ -48,13 +48,6 @@ static uint64_t tick(void *argument)
 	return when;
 }
 
-static void look_at_device(void *argument)
-{
-	const struct sgpu_runner *runner = argument;
-
-	sgpu_device_poll(runner->traits.device);
-}
-
 int sgpu_runner_create(const struct sgpu_runner_config *config, struct sgpu_runner **runner, struct sgpu_error *error)
 {
 	struct sgpu_runner *r = calloc(1, sizeof(*r));
@@ -91,7 +84,7 @@ int sgpu_runner_create(const struct sgpu_runner_config *config, struct sgpu_runn
 	if (rc < 0) {
 		goto out;
 	}
-	loop = (struct sgpu_loop_config){ .tick = tick, .look = look_at_device, .argument = r, .spin_ns = r->traits.spin_ns };
+	loop = (struct sgpu_loop_config){ .tick = tick, .argument = r, .spin_ns = r->traits.spin_ns };
 	rc = sgpu_loop_create(&loop, &r->loop, error);
 	if (rc < 0) {
 		goto out;

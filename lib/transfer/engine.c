@@ -95,7 +95,7 @@ static void setup_staging(struct sgpu_engine *engine)
 	count = config->pinned_max / pools[SGPU_STAGING_LARGE].size;
 	pools[SGPU_STAGING_LARGE].limit = count < 1 ? 1 : count < BUFFERS_MAX ? (unsigned)count : BUFFERS_MAX;
 	pools[SGPU_STAGING_DIRECT].size = buffer_size(sgpu_chunk_run_most(config->direct_run / SGPU_CHUNK, smallest));
-	pools[SGPU_STAGING_DIRECT].limit = SGPU_TRANSFER_DIRECT_MOVES(config);
+	pools[SGPU_STAGING_DIRECT].limit = 2 * config->direct_count; /* in both directions */
 }
 
 int sgpu_engine_create(struct sgpu_device *device, const struct sgpu_engine_config *config,

@@ -282,9 +282,6 @@ void sgpu_transfer_close_end(const struct sgpu_transfer_request *request); /* it
 void sgpu_transfer_tell(struct sgpu_transfer *transfer);
 void sgpu_transfer_unref(struct sgpu_transfer *transfer);
 
-/* Runs of a transfer that the device reads or writes itself, under way at once; and buffers for all of these. */
-#define SGPU_TRANSFER_DIRECT_MOVES(config) (2 * (config)->direct_count)
-
 /* ---- turns.c: who does what next ---- */
 bool sgpu_engine_work(void *engine, unsigned thread); /* the step of the workers */
 /* Prepares the transfer, and carries out at most `count` moves of it. */

@@ -66,8 +66,7 @@ static void plan_runs(struct sgpu_transfer *transfer)
 		transfer->earns = bytes / 4;
 	} else {
 		transfer->class = request->key ? SGPU_STAGING_DIRECT : SGPU_STAGING_NONE;
-		/* While the first, short ones cross the bus, somebody wakes up to enqueue more. */
-		transfer->most_moves = SGPU_TRANSFER_DIRECT_MOVES(config);
+		transfer->most_moves = config->direct_count;
 		plan->largest = config->direct_run / SGPU_CHUNK;
 	}
 	if (ordered) {

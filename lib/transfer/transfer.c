@@ -73,7 +73,7 @@ static unsigned runs_at_once(const struct sgpu_engine *engine, const struct sgpu
 	if (request->size <= SGPU_TRANSFER_SMALL) {
 		return 2; /* a run and a digest */
 	}
-	return is_memory ? SGPU_TRANSFER_DIRECT_MOVES(&engine->config) : 0;
+	return is_memory ? engine->config.direct_count : 0;
 }
 
 int sgpu_transfer_start(struct sgpu_engine *engine, const struct sgpu_transfer_request *request,

@@ -207,10 +207,42 @@ static void first_use_beside_a_kernel_that_runs(void)
 	finish();
 }
 
+/* A kernel that does not end follows the set-up of two keys on their stream. One is used on another stream meanwhile, and
+ * both are given back; neither waits for the kernel, nor does anybody else who brings a key. */
+static void keys_before_a_kernel_that_runs(void)
+{
+	struct sgpu_device_module *module = NULL;
+	struct sgpu_device_key *used = NULL, *unused = NULL, *later = NULL;
+	struct sgpu_stream *other = NULL;
+	struct sgpu_sealed_keys keys = { .key = { 1 } };
+	struct sgpu_task spun = { 0 }, sealed = { 0 };
+	sgpu_devptr memory;
+
+	REQUIRE(begin() && sgpu_stream_create(device, &other, NULL) == SGPU_OK);
+	REQUIRE(sgpu_device_alloc(device, 8192, &memory, NULL) == SGPU_OK);
+	REQUIRE(sgpu_device_module_load(device, ptx, sizeof(ptx) - 1, &module, NULL) == SGPU_OK);
+	REQUIRE(sgpu_device_key_load(stream, &keys, &used, NULL) == SGPU_OK);
+	REQUIRE(sgpu_device_key_load(stream, &keys, &unused, NULL) == SGPU_OK);
+	REQUIRE(sgpu_device_module_launch_on(stream, module, "spin", &one, NULL, NULL, 0, NULL, &spun) == SGPU_OK);
+	CHECK(sgpu_device_seal_chunks(other, used, 0, true, memory, 100, memory + 4096, &sealed) == SGPU_OK);
+	CHECK(sgpu_stream_sync(other, NULL) == SGPU_OK && sealed.code == SGPU_OK);
+	sgpu_device_key_free(&used);
+	sgpu_device_key_free(&unused);
+	CHECK(sgpu_device_key_load(other, &keys, &later, NULL) == SGPU_OK);
+	sgpu_device_key_free(&later);
+	CHECK(spun.end_ns == 0); /* it still runs */
+	sgpu_stream_free(&other);
+	sgpu_device_cancel(device, true);
+	CHECK(sgpu_stream_sync(stream, NULL) == SGPU_ECANCELED);
+	sgpu_device_module_free(&module);
+	finish();
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
-} alone[] = { { "first use", first_use_beside_a_kernel_that_runs },
+} alone[] = { { "keys", keys_before_a_kernel_that_runs },
+	      { "first use", first_use_beside_a_kernel_that_runs },
 	      { "fault", fault }, { "callback", fault_with_a_callback }, { "hang", hang } };
 
 static int main_alone(const char *name)
@@ -270,6 +302,11 @@ UNIT_TEST(a_kernel_that_does_not_end_is_given_up_after_it_was_cancelled)
 	finish();
 }
 
+UNIT_TEST(keys_wait_for_no_kernel_that_follows_them)
+{
+	CHECK(run_alone("keys"));
+}
+
 UNIT_TEST(kernels_are_used_for_the_first_time_beside_one_that_does_not_end)
 {
 	CHECK(run_alone("first use"));
@@ -286,6 +323,7 @@ int main(int argc, char **argv)
 	UNIT_RUN(a_fault_ends_what_is_pending_and_what_comes);
 	UNIT_RUN(a_callback_is_called_after_a_fault_though_nobody_waits);
 	UNIT_RUN(a_kernel_that_does_not_end_is_given_up_after_it_was_cancelled);
+	UNIT_RUN(keys_wait_for_no_kernel_that_follows_them);
 	UNIT_RUN(kernels_are_used_for_the_first_time_beside_one_that_does_not_end);
 	return unit_done();
 }

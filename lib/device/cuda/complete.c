@@ -137,11 +137,12 @@ static bool pending_since(struct sgpu_stream *stream, uint64_t before)
 	bool pending;
 
 	pthread_mutex_lock(&stream->queue);
-	for (record = stream->head; record && !record->event; record = record->next) {
+	for (record = stream->head;
+	     record && (!record->event || sgpu_cu.cuEventQuery(record->event) != CUDA_ERROR_NOT_READY);
+	     record = record->next) {
 	}
 	/* One that looked just before the cancellation has its time from a little after it. */
-	pending = record && record->enqueue_ns < before + SGPU_CUDA_GRACE_NS / 5 &&
-		  sgpu_cu.cuEventQuery(record->event) == CUDA_ERROR_NOT_READY;
+	pending = record && record->enqueue_ns < before + SGPU_CUDA_GRACE_NS / 5;
 	pthread_mutex_unlock(&stream->queue);
 	return pending;
 }

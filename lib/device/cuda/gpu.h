@@ -362,6 +362,8 @@ SGPU_MUST_CHECK int sgpu_cuda_synchronize(struct sgpu_device *device, struct sgp
 void sgpu_cuda_poll(struct sgpu_device *device); /* complete.c */
 void sgpu_cuda_stream_hold(struct sgpu_stream *stream);
 void sgpu_cuda_stream_drop(struct sgpu_stream *stream);
+/* Waits for the stream without an event, which may be what could not be had; no longer than until a fault. */
+void sgpu_cuda_wait_until_idle(struct sgpu_stream *stream);
 /* Destroys the native streams that are kept. */
 void sgpu_cuda_natives_close(struct sgpu_device *device);
 SGPU_MUST_CHECK int sgpu_cuda_event_create(struct sgpu_device *device, struct sgpu_event **event,

@@ -5,8 +5,8 @@
  * kernel reads them there once and clears them. So they are nowhere else: not in the driver's command buffers, nor in
  * a second place on the device. States live where no copy reaches them, and are cleared when a key is freed.
  *
- * Calls of the driver are what a small segment costs most, so a key makes few: an event behind its set-up is recorded when
- * somebody needs one, which is never, where the stream that sets it up is the one that uses it.
+ * Nothing of a key waits for more than its own set-up: the event is recorded right behind that, since later work of the
+ * stream may be anybody's and may take for ever.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@ struct sgpu_device_key {
 	atomic_bool done;                /* it is known to be */
 	/* While it is set up; under the lock of the keys. */
 	struct sgpu_cuda_status *material; /* where it goes bare */
-	CUevent ready;                   /* behind the set-up; NULL: not recorded */
+	CUevent ready;                   /* behind the set-up */
 	struct sgpu_device_key *next;    /* among those that go bare */
 };
 
@@ -123,13 +123,18 @@ static int take_state(struct sgpu_stream *stream, struct sgpu_cuda_key_state **s
 
 static bool is_set_up(const struct sgpu_device_key *key)
 {
-	return atomic_load(&key->device->faulted) != 0 || sgpu_cu.cuEventQuery(key->ready) != CUDA_ERROR_NOT_READY;
+	CUresult result = atomic_load(&key->device->faulted) != 0 ? CUDA_SUCCESS : sgpu_cu.cuEventQuery(key->ready);
+
+	if (result == CUDA_ERROR_NOT_READY) {
+		return false;
+	}
+	sgpu_cuda_note(key->device, result); /* what is no success is a fault, which ends it, too */
+	return true;
 }
 
-/* The event behind the set-up, and perhaps behind more. The lock is held. */
 static CUresult mark_setup(struct sgpu_device_key *key)
 {
-	CUresult result = key->ready ? CUDA_SUCCESS : sgpu_cuda_event_take(key->device, false, &key->ready);
+	CUresult result = sgpu_cuda_event_take(key->device, false, &key->ready);
 
 	return result == CUDA_SUCCESS ? sgpu_cu.cuEventRecord(key->ready, key->stream->native) : result;
 }
@@ -188,12 +193,8 @@ static CUresult set_up_sealed(struct sgpu_stream *stream, struct sgpu_device_key
 static CUresult set_up(struct sgpu_stream *stream, struct sgpu_device_key *key,
 		       const struct sgpu_sealed_keys *material)
 {
-	CUresult result;
+	CUresult result = key->material ? set_up_bare(stream, key, material) : set_up_sealed(stream, key, material);
 
-	if (!key->material) {
-		return set_up_sealed(stream, key, material);
-	}
-	result = set_up_bare(stream, key, material);
 	return result == CUDA_SUCCESS ? mark_setup(key) : result;
 }
 
@@ -225,6 +226,10 @@ static void retire(struct sgpu_device *device, struct sgpu_cuda_key_state *state
 		sgpu_cuda_note(device, clear_state(device, state));
 		return;
 	}
+	if (atomic_load(&device->faulted) == 0) {
+		free(state); /* nobody knows what becomes of its memory, which is given back when the device is closed */
+		return;
+	}
 	state->next = keys->clearing; /* of a faulted device nothing is used any more */
 	keys->clearing = state;
 }
@@ -235,7 +240,7 @@ static void give_up(struct sgpu_device *device, struct sgpu_stream *stream, stru
 	bool usable = atomic_load(&device->faulted) == 0;
 
 	if (usable) {
-		(void)sgpu_cu.cuStreamSynchronize(stream->native);
+		sgpu_cuda_wait_until_idle(stream);
 	}
 	sgpu_cuda_status_give(device, key->material);
 	sgpu_cuda_event_give(device, false, key->ready);
@@ -304,8 +309,7 @@ CUresult sgpu_cuda_key_use(struct sgpu_stream *stream, struct sgpu_device_key *k
 	}
 	pthread_mutex_lock(&key->device->keys.lock);
 	if (!atomic_load(&key->done)) {
-		result = key->ready ? CUDA_SUCCESS : mark_setup(key);
-		result = result == CUDA_SUCCESS ? sgpu_cu.cuStreamWaitEvent(stream->native, key->ready, 0) : result;
+		result = sgpu_cu.cuStreamWaitEvent(stream->native, key->ready, 0);
 	}
 	pthread_mutex_unlock(&key->device->keys.lock);
 	return result;
@@ -316,6 +320,13 @@ void sgpu_cuda_key_was_used(struct sgpu_device_key *key)
 	atomic_store(&key->done, true);
 }
 
+/* Waits until the key is set up; false when it will never be known to be. A fault ends the set-up, too. */
+static bool ends_setup(struct sgpu_device_key *key)
+{
+	return (atomic_load(&key->done) || is_set_up(key) || sgpu_cuda_wait(key->device, key->ready, NULL) == SGPU_OK) &&
+	       atomic_load(&key->device->faulted) == 0;
+}
+
 /* No work with it is pending, but its set-up may be, when it was never used. */
 void sgpu_cuda_key_free(struct sgpu_device_key *key)
 {
@@ -323,12 +334,13 @@ void sgpu_cuda_key_free(struct sgpu_device_key *key)
 	struct sgpu_cuda_keys *keys = &device->keys;
 	bool usable = sgpu_cuda_enter(device, NULL) == SGPU_OK;
 
+	/* Without the lock, which others need meanwhile. A key that goes bare may be reaped by them. */
+	if (usable && keys->trust.told.agreed) {
+		usable = ends_setup(key);
+	}
 	pthread_mutex_lock(&keys->lock);
-	if (!atomic_load(&key->done) && usable) {
-		sgpu_cuda_note(device, mark_setup(key));
-		/* A fault ends the set-up, too. */
-		usable = (is_set_up(key) || sgpu_cuda_wait(device, key->ready, NULL) == SGPU_OK) &&
-			 atomic_load(&device->faulted) == 0;
+	if (usable && !keys->trust.told.agreed) {
+		usable = ends_setup(key);
 	}
 	if (key->material) {
 		end_setup(key);

@@ -139,8 +139,7 @@ int sgpu_cuda_stream_create(struct sgpu_device *device, struct sgpu_stream **str
 	return SGPU_OK;
 }
 
-/* Waits for the stream without an event, which may be what could not be had. */
-static void wait_until_idle(struct sgpu_stream *stream)
+void sgpu_cuda_wait_until_idle(struct sgpu_stream *stream)
 {
 	const struct timespec step = { .tv_nsec = 20000 };
 	CUresult result = CUDA_ERROR_NOT_READY;
@@ -185,7 +184,7 @@ int sgpu_cuda_synchronize(struct sgpu_device *device, struct sgpu_error *error)
 		pthread_mutex_lock(&stream->queue);
 		serial = stream->serial;
 		pthread_mutex_unlock(&stream->queue);
-		wait_until_idle(stream);
+		sgpu_cuda_wait_until_idle(stream);
 		/* What failed to open is cleared now, while its memory is still there. */
 		sgpu_cuda_advance(stream, serial);
 		previous = stream;
@@ -244,7 +243,7 @@ int sgpu_cuda_stream_sync(struct sgpu_stream *stream, struct sgpu_error *error)
 	pthread_mutex_unlock(&stream->order);
 	if (marked != CUDA_SUCCESS) {
 		sgpu_cuda_note(device, marked);
-		wait_until_idle(stream);
+		sgpu_cuda_wait_until_idle(stream);
 		code = sgpu_cuda_faulted(device, error);
 	} else if (event) {
 		code = sgpu_cuda_wait(device, event, error);
@@ -340,7 +339,7 @@ static void abandon(struct sgpu_stream *stream, struct sgpu_cuda_record *record)
 {
 	struct sgpu_device *device = stream->device;
 
-	wait_until_idle(stream);
+	sgpu_cuda_wait_until_idle(stream);
 	if (record->kind == SGPU_CUDA_OPEN) {
 		sgpu_cuda_clear_now(device, record->out, record->out_size);
 	}
