@@ -2,6 +2,7 @@
  *
  * What only the CUDA device promises: which GPU a selector means, memory that is cleared, host memory, callbacks, keys,
  * words that kernels write.
+ * Runs alone: it asks for more memory than there is.
  */
 #include <dlfcn.h>
 #include <stdint.h>
@@ -126,7 +127,7 @@ UNIT_TEST(too_much_memory_is_refused_and_the_device_goes_on)
 	REQUIRE(begin());
 	CHECK(sgpu_device_alloc(device, UINT64_MAX, &memory, NULL) == SGPU_ENOMEM);
 	CHECK(sgpu_device_alloc(device, (uint64_t)1 << 46, &memory, NULL) == SGPU_ENOMEM);
-	/* All of it is more than there is: the context takes its part. Others that test at the same time keep theirs. */
+	/* All of it is more than there is: the context takes its part. */
 	REQUIRE(sgpu_device_get_info(device, &info, NULL) == SGPU_OK && info.memory_free < info.memory_total);
 	for (i = 0; i < 3; i++) {
 		CHECK(sgpu_device_alloc(device, info.memory_total, &memory, &error) == SGPU_ENOMEM && memory == 0);

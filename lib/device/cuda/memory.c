@@ -14,6 +14,7 @@
 #define SMALL_MAX ((uint64_t)1 << 20)
 #define REGION ((uint64_t)32 << 20)
 #define FIRST_OWN ((uint64_t)2 << 20)
+#define ASKED_FIRST ((uint64_t)256 << 20)
 
 struct sgpu_cuda_region {
 	CUdeviceptr start;             /* as the driver gave it */
@@ -109,35 +110,48 @@ static int out_of_memory(uint64_t size, uint64_t left, struct sgpu_error *error)
 			 (unsigned long long)size, (unsigned long long)left);
 }
 
-static uint64_t available(struct sgpu_device *device)
+/* Memory of the GPU that nobody uses. */
+static uint64_t unused(struct sgpu_device *device)
 {
-	struct sgpu_cuda_memory *memory = &device->memory;
+	CUmemoryPool pool = device->memory.pool;
 	cuuint64_t reserved = 0, used = 0;
 	size_t free_bytes = 0, total = 0;
-	uint64_t left;
 
 	if (sgpu_cu.cuMemGetInfo(&free_bytes, &total) != CUDA_SUCCESS) {
 		return 0;
 	}
 	/* What the pool keeps is there for us. */
-	if (sgpu_cu.cuMemPoolGetAttribute(memory->pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) ==
-		    CUDA_SUCCESS &&
-	    sgpu_cu.cuMemPoolGetAttribute(memory->pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) == CUDA_SUCCESS &&
+	if (sgpu_cu.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) == CUDA_SUCCESS &&
+	    sgpu_cu.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) == CUDA_SUCCESS &&
 	    reserved > used) {
 		free_bytes += reserved - used;
 	}
+	return free_bytes;
+}
+
+static uint64_t available(struct sgpu_device *device)
+{
+	struct sgpu_cuda_memory *memory = &device->memory;
+	uint64_t free_bytes = unused(device), left;
+
 	pthread_mutex_lock(&memory->lock);
 	left = memory->limit - (memory->used < memory->limit ? memory->used : memory->limit);
 	pthread_mutex_unlock(&memory->lock);
 	return free_bytes < left ? free_bytes : left;
 }
 
-/* Once more after the pool gave back what it keeps in pieces too small. */
+/* Once more after the pool gave back what it keeps in pieces too small. The driver takes what there is before it says that
+ * there is not enough, and other processes lack it meanwhile: for much memory it is asked first whether there is. */
 static CUresult obtain(struct sgpu_device *device, uint64_t size, CUdeviceptr *start)
 {
 	CUmemoryPool pool = device->memory.pool;
-	CUresult result = sgpu_cu.cuMemAllocFromPoolAsync(start, size, pool, device->internal);
+	CUresult result;
 
+	if (size >= ASKED_FIRST && size > unused(device) &&
+	    (sgpu_cuda_sync_internal(device, NULL) != SGPU_OK || size > unused(device))) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	result = sgpu_cu.cuMemAllocFromPoolAsync(start, size, pool, device->internal);
 	if (result == CUDA_ERROR_OUT_OF_MEMORY && sgpu_cuda_sync_internal(device, NULL) == SGPU_OK) {
 		(void)sgpu_cu.cuMemPoolTrimTo(pool, 0);
 		result = sgpu_cu.cuMemAllocFromPoolAsync(start, size, pool, device->internal);
