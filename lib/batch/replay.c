@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The batches that were taken. In a directory: "lock", which whoever takes a batch holds, and "batches", a header and
- * a record for each, appended and on the disk before the batch runs. A record that a crash cut short belongs to a
- * batch that has not run. Records that are older than the window are dropped when they are many, and with them all
- * that is as old is refused from then on, whatever the clock says later.
+ * the records of each, one for each of its names. They are appended by one write, and on the disk before the batch
+ * runs. Where that fails, the file is cut back, so that the batch can come again. Records that a crash cut short belong
+ * to a batch that has not run; if one of the two is whole, that batch is refused from then on. Records that are older
+ * than the window are dropped when they are many, and with them all that is as old is refused from then on, whatever the
+ * clock says later.
  *
  * A process keeps the records that it has read, with an index. Each time it has the lock it opens the file, makes sure
  * that this is the one that it knows, by its header and the last record that was read, and reads what other processes
@@ -28,13 +30,14 @@ enum {
 	DROPPED_MIN = 1024,
 	LOOKS_A_WINDOW = 64,   /* how often it is counted how many records are old */
 	RECORDS_MIN = 64,
+	TAKEN_MAX = 2,         /* records of one batch */
 };
 static const char magic[8] = "sgpu rp1";
 static const char data_name[] = "batches", lock_name[] = "lock", new_name[] = "batches.new";
 
 /* A record as stored in the file. */
 struct record {
-	uint8_t key[KEY_SIZE]; /* of owner and batch id */
+	uint8_t key[KEY_SIZE]; /* of a name, which the owner's is, and batch id */
 	uint64_t counter;
 	uint8_t check[CHECK_SIZE];
 };
@@ -58,7 +61,7 @@ struct table {
 struct sgpu_replay {
 	uint64_t window_us;
 	int directory, lock;      /* -1: in memory */
-	char *name;
+	char *name, *data_path;   /* for messages */
 	struct table table;
 };
 
@@ -120,12 +123,16 @@ static void fill_index(struct table *table)
 	}
 }
 
-static int grow(struct table *table, struct sgpu_error *error)
+/* Makes room for the records of one batch. */
+static int reserve(struct table *table, struct sgpu_error *error)
 {
 	const size_t capacity = table->capacity ? 2 * table->capacity : RECORDS_MIN;
 	struct record *records;
 	size_t *index;
 
+	if (table->capacity - table->count >= TAKEN_MAX) {
+		return SGPU_OK;
+	}
 	if (!table->factor) {
 		const int rc = sgpu_random(&table->factor, sizeof(table->factor), error);
 
@@ -151,49 +158,45 @@ static int grow(struct table *table, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-static int append(struct table *table, const struct record *record, struct sgpu_error *error)
+/* There is room. */
+static void append(struct table *table, const struct record *record)
 {
-	if (table->count == table->capacity) {
-		const int rc = grow(table, error);
-
-		if (rc != SGPU_OK) {
-			return rc;
-		}
-	}
 	table->records[table->count++] = *record;
 	*find_place(table, record->key) = table->count;
-	return SGPU_OK;
 }
 
 /* ---- the file ---- */
 static int damaged(const struct sgpu_replay *replay, struct sgpu_error *error)
 {
-	sgpu_fail(error, SGPU_ESYSTEM, "'%s/%s' is damaged: which batches were taken is not known", replay->name, data_name);
+	sgpu_fail(error, SGPU_ESYSTEM, "'%s' is damaged: which batches were taken is not known", replay->data_path);
 	return sgpu_hint(error, "remove it when no batch of before can come again");
 }
 
-/* Adds records that were read. The last one may be of a batch that never ran: it is left out when it is not whole. Any
- * other tells of damage. */
-static int add_records(const struct sgpu_replay *replay, struct table *table, const struct record *records, size_t count,
+/* Adds the records of `size` bytes that were read. The last ones may be of a batch that never ran: from the first that is
+ * not whole they are left out, and the next batch is written over them. What is not whole before them is damage. */
+static int add_records(const struct sgpu_replay *replay, struct table *table, const struct record *records, size_t size,
 		       struct sgpu_error *error)
 {
 	uint8_t check[CHECK_SIZE];
 	int rc = SGPU_OK;
 
-	for (size_t i = 0; rc == SGPU_OK && i < count; i++) {
-		rc = digest8(&records[i], offsetof(struct record, check), check, error);
-		if (rc == SGPU_OK && memcmp(check, records[i].check, CHECK_SIZE) != 0) {
-			return i + 1 < count ? damaged(replay, error) : SGPU_OK;
+	for (; rc == SGPU_OK && size >= sizeof(*records); records++, size -= sizeof(*records)) {
+		rc = digest8(records, offsetof(struct record, check), check, error);
+		if (rc == SGPU_OK && memcmp(check, records->check, CHECK_SIZE) != 0) {
+			return size > TAKEN_MAX * sizeof(*records) ? damaged(replay, error) : SGPU_OK;
 		}
-		rc = rc == SGPU_OK ? append(table, &records[i], error) : rc;
-		table->end += rc == SGPU_OK ? sizeof(*records) : 0;
+		rc = rc == SGPU_OK ? reserve(table, error) : rc;
+		if (rc == SGPU_OK) {
+			append(table, records);
+			table->end += sizeof(*records);
+		}
 	}
 	return rc;
 }
 
 /* Whether this is the file that is known, to which at most something was appended. */
-static int is_known(const struct table *table, int fd, const struct header *header, uint64_t size, bool *known,
-		    struct sgpu_error *error)
+static int is_known(const struct sgpu_replay *replay, const struct table *table, int fd, const struct header *header,
+		    uint64_t size, bool *known, struct sgpu_error *error)
 {
 	struct record last = { .counter = 0 };
 	size_t got = 0;
@@ -201,7 +204,7 @@ static int is_known(const struct table *table, int fd, const struct header *head
 
 	*known = table->end && size >= table->end && memcmp(header, &table->header, sizeof(*header)) == 0;
 	if (*known && table->count) {
-		rc = sgpu_pread(fd, data_name, &last, sizeof(last), table->end - sizeof(last), &got, error);
+		rc = sgpu_pread(fd, replay->data_path, &last, sizeof(last), table->end - sizeof(last), &got, error);
 		*known = rc == SGPU_OK && got == sizeof(last) &&
 			 memcmp(&last, &table->records[table->count - 1], sizeof(last)) == 0;
 	}
@@ -215,20 +218,20 @@ static int read_table(const struct sgpu_replay *replay, int fd, struct table *ta
 	struct header header = { .floor = 0 };
 	uint8_t check[CHECK_SIZE];
 	struct stat status;
-	size_t got = 0, count;
+	size_t got = 0, size;
 	bool known = false;
 	int rc;
 
 	if (fstat(fd, &status) != 0) {
-		rc = sgpu_fail_errno(error, "cannot read '%s/%s'", replay->name, data_name);
+		rc = sgpu_fail_errno(error, "cannot read '%s'", replay->data_path);
 		goto out;
 	}
-	rc = sgpu_pread(fd, data_name, &header, sizeof(header), 0, &got, error);
+	rc = sgpu_pread(fd, replay->data_path, &header, sizeof(header), 0, &got, error);
 	if (rc == SGPU_OK && got < sizeof(header)) {
 		rc = damaged(replay, error); /* it appears whole, by a rename */
 	}
 	if (rc == SGPU_OK) {
-		rc = is_known(table, fd, &header, (uint64_t)status.st_size, &known, error);
+		rc = is_known(replay, table, fd, &header, (uint64_t)status.st_size, &known, error);
 	}
 	if (rc == SGPU_OK && !known) {
 		forget_all(table);
@@ -243,18 +246,18 @@ static int read_table(const struct sgpu_replay *replay, int fd, struct table *ta
 	if (rc < 0) {
 		goto out;
 	}
-	count = (uint64_t)status.st_size > table->end ? ((uint64_t)status.st_size - table->end) / sizeof(*records) : 0;
-	if (count == 0) {
+	size = (uint64_t)status.st_size > table->end ? (uint64_t)status.st_size - table->end : 0;
+	if (size < sizeof(*records)) {
 		goto out;
 	}
-	records = calloc(count, sizeof(*records));
+	records = malloc(size);
 	if (!records) {
 		rc = sgpu_fail_nomem(error);
 		goto out;
 	}
-	rc = sgpu_pread(fd, data_name, records, count * sizeof(*records), table->end, &got, error);
+	rc = sgpu_pread(fd, replay->data_path, records, size, table->end, &got, error);
 	if (rc == SGPU_OK) {
-		rc = add_records(replay, table, records, got / sizeof(*records), error);
+		rc = add_records(replay, table, records, got, error);
 	}
 out:
 	free(records);
@@ -264,37 +267,50 @@ out:
 	return rc;
 }
 
-/* Writes all records as a new file, which replaces the old one. */
-static int write_table(const struct sgpu_replay *replay, struct table *table, struct sgpu_error *error)
+/* Writes all records as a new file, which replaces the old one and is left open as *file. */
+static int write_table(const struct sgpu_replay *replay, struct table *table, int *file, struct sgpu_error *error)
 {
 	const int fd = openat(replay->directory, new_name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+	int rc;
+
 	if (fd < 0) {
-		return sgpu_fail_errno(error, "cannot make '%s/%s'", replay->name, new_name);
+		return sgpu_fail_errno(error, "cannot write '%s'", replay->data_path);
 	}
 	memcpy(table->header.magic, magic, sizeof(magic));
-	int code = digest8(&table->header, offsetof(struct header, check), table->header.check, error);
-	if (!code) {
-		code = sgpu_write(fd, new_name, &table->header, sizeof(table->header), error);
+	table->end = sizeof(table->header) + table->count * sizeof(*table->records);
+	rc = digest8(&table->header, offsetof(struct header, check), table->header.check, error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_write(fd, replay->data_path, &table->header, sizeof(table->header), error);
 	}
-	if (!code) {
-		code = sgpu_write(fd, new_name, table->records, table->count * sizeof(*table->records), error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_write(fd, replay->data_path, table->records, table->count * sizeof(*table->records), error);
 	}
-	if (!code && (fsync(fd) || renameat(replay->directory, new_name, replay->directory, data_name) ||
-		      fsync(replay->directory))) {
-		code = sgpu_fail_errno(error, "cannot write '%s/%s'", replay->name, data_name);
+	if (rc == SGPU_OK && (fsync(fd) || renameat(replay->directory, new_name, replay->directory, data_name) ||
+			      fsync(replay->directory))) {
+		rc = sgpu_fail_errno(error, "cannot write '%s'", replay->data_path);
 	}
-	close(fd);
-	return code;
+	if (rc < 0) {
+		(void)unlinkat(replay->directory, new_name, 0); /* it has what others need */
+		close(fd);
+		return rc;
+	}
+	*file = fd;
+	return SGPU_OK;
 }
 
+/* On the disk, all of them; after an error none is in the file. */
 static int append_to_file(const struct sgpu_replay *replay, int fd, const struct table *table,
-			  const struct record *record, struct sgpu_error *error)
+			  const struct record *records, size_t count, struct sgpu_error *error)
 {
-	const int code = sgpu_pwrite(fd, data_name, record, sizeof(*record), table->end, error);
-	if (!code && fsync(fd)) {
-		return sgpu_fail_errno(error, "cannot write '%s/%s'", replay->name, data_name);
+	int rc = sgpu_pwrite(fd, replay->data_path, records, count * sizeof(*records), table->end, error);
+
+	if (rc == SGPU_OK && fsync(fd) != 0) {
+		rc = sgpu_fail_errno(error, "cannot write '%s'", replay->data_path);
 	}
-	return code;
+	if (rc < 0 && ftruncate(fd, (off_t)table->end) == 0) {
+		(void)!fsync(fd);
+	}
+	return rc;
 }
 
 /* ---- the rules ---- */
@@ -352,15 +368,28 @@ static bool drop_old(struct table *table, uint64_t now_us, uint64_t window_us)
 	return true;
 }
 
-static int take_in_file(struct sgpu_replay *replay, const struct record *record, uint64_t now_us, struct sgpu_error *error)
+/* By the rules, of what the table has; a batch's records have the same counter. */
+static int check_batch(const struct sgpu_replay *replay, const struct record *records, size_t count, uint64_t now_us,
+		       struct sgpu_error *error)
+{
+	const struct table *table = &replay->table;
+	int rc = check_time(records[0].counter, now_us, table->header.floor, replay->window_us, error);
+
+	for (size_t i = 0; rc == SGPU_OK && i < count; i++) {
+		rc = check_new(table, &records[i], error);
+	}
+	return rc;
+}
+
+static int take_in_file(struct sgpu_replay *replay, const struct record *records, size_t count, uint64_t now_us,
+			struct sgpu_error *error)
 {
 	struct table *table = &replay->table;
-	const int fd = openat(replay->directory, data_name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
-	bool dropped;
+	int fd = openat(replay->directory, data_name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
 	int rc = SGPU_OK;
 
 	if (fd < 0 && errno != ENOENT) {
-		return sgpu_fail_errno(error, "cannot open '%s/%s'", replay->name, data_name);
+		return sgpu_fail_errno(error, "cannot open '%s'", replay->data_path);
 	}
 	if (fd >= 0) {
 		rc = read_table(replay, fd, table, error);
@@ -368,27 +397,29 @@ static int take_in_file(struct sgpu_replay *replay, const struct record *record,
 		forget_all(table);
 	}
 	if (rc == SGPU_OK) {
-		rc = check_time(record->counter, now_us, table->header.floor, replay->window_us, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = check_new(table, record, error);
+		rc = check_batch(replay, records, count, now_us, error);
 	}
 	if (rc < 0) {
 		goto out;
 	}
-	dropped = drop_old(table, now_us, replay->window_us);
-	if (!dropped && fd >= 0) {
-		rc = append_to_file(replay, fd, table, record, error);
+	if (drop_old(table, now_us, replay->window_us) && fd >= 0) {
+		close(fd);
+		fd = -1;
+	}
+	rc = fd < 0 ? write_table(replay, table, &fd, error) : SGPU_OK;
+	if (rc == SGPU_OK) {
+		rc = reserve(table, error);
 	}
 	if (rc == SGPU_OK) {
-		rc = append(table, record, error);
+		rc = append_to_file(replay, fd, table, records, count, error);
 	}
-	if (rc == SGPU_OK && (dropped || fd < 0)) {
-		rc = write_table(replay, table, error);
-	}
-	table->end = sizeof(table->header) + table->count * sizeof(*record);
 	if (rc < 0) {
 		forget_all(table); /* what the file has now is to be read */
+		goto out;
+	}
+	for (size_t i = 0; i < count; i++) {
+		append(table, &records[i]);
+		table->end += sizeof(*records);
 	}
 out:
 	if (fd >= 0) {
@@ -397,28 +428,47 @@ out:
 	return rc;
 }
 
-int sgpu_replay_take(struct sgpu_replay *replay, const char *owner, const uint8_t batch_id[SGPU_BATCH_ID_SIZE],
-		     uint64_t counter, uint64_t now_us, struct sgpu_error *error)
+static int take_in_memory(struct sgpu_replay *replay, const struct record *records, size_t count, uint64_t now_us,
+			  struct sgpu_error *error)
 {
 	struct table *table = &replay->table;
-	struct record record;
-	int rc = make_record(owner, batch_id, counter, &record, error);
+	int rc;
 
-	if (rc != SGPU_OK) {
+	(void)drop_old(table, now_us, replay->window_us);
+	rc = check_batch(replay, records, count, now_us, error);
+	if (rc == SGPU_OK) {
+		rc = reserve(table, error);
+	}
+	for (size_t i = 0; rc == SGPU_OK && i < count; i++) {
+		append(table, &records[i]);
+	}
+	return rc;
+}
+
+int sgpu_replay_take(struct sgpu_replay *replay, const char *owner, const char *content,
+		     const uint8_t batch_id[SGPU_BATCH_ID_SIZE], uint64_t counter, uint64_t now_us,
+		     struct sgpu_error *error)
+{
+	struct record records[TAKEN_MAX];
+	size_t count = 0;
+	int rc = SGPU_OK;
+
+	if (content) {
+		rc = make_record(content, batch_id, counter, &records[count++], error);
+	}
+	if (rc == SGPU_OK) {
+		rc = make_record(owner, batch_id, counter, &records[count++], error);
+	}
+	if (rc < 0) {
 		return rc;
 	}
 	if (replay->directory < 0) {
-		(void)drop_old(table, now_us, replay->window_us);
-		rc = check_time(counter, now_us, table->header.floor, replay->window_us, error);
-		if (rc == SGPU_OK) {
-			rc = check_new(table, &record, error);
-		}
-		return rc == SGPU_OK ? append(table, &record, error) : rc;
+		return take_in_memory(replay, records, count, now_us, error);
 	}
 	if (flock(replay->lock, LOCK_EX) != 0) {
 		return sgpu_fail_errno(error, "cannot lock '%s/%s'", replay->name, lock_name);
 	}
-	rc = take_in_file(replay, &record, now_us, error);
+	rc = take_in_file(replay, records, count, now_us, error);
 	(void)flock(replay->lock, LOCK_UN);
 	return rc;
 }
@@ -457,20 +507,28 @@ static int open_directory(struct sgpu_replay *replay, struct sgpu_error *error)
 int sgpu_replay_create(const char *directory, uint64_t window_us, struct sgpu_replay **replay, struct sgpu_error *error)
 {
 	struct sgpu_replay *made = calloc(1, sizeof(*made));
+	int rc = SGPU_OK;
+
 	*replay = NULL;
 	if (!made) {
 		return sgpu_fail_nomem(error);
 	}
 	made->window_us = window_us;
 	made->directory = made->lock = -1;
-	made->name = directory ? strdup(directory) : NULL;
-	int code = directory && !made->name ? sgpu_fail_nomem(error) : directory ? open_directory(made, error) : 0;
-	if (code) {
+	if (directory) {
+		made->name = strdup(directory);
+		made->data_path = malloc(strlen(directory) + sizeof(data_name) + 1);
+		if (made->data_path) {
+			sprintf(made->data_path, "%s/%s", directory, data_name);
+		}
+		rc = made->name && made->data_path ? open_directory(made, error) : sgpu_fail_nomem(error);
+	}
+	if (rc < 0) {
 		sgpu_replay_free(&made);
-		return code;
+		return rc;
 	}
 	*replay = made;
-	return 0;
+	return SGPU_OK;
 }
 
 void sgpu_replay_free(struct sgpu_replay **replay)
@@ -485,6 +543,7 @@ void sgpu_replay_free(struct sgpu_replay **replay)
 		close((*replay)->directory);
 	}
 	free((*replay)->name);
+	free((*replay)->data_path);
 	forget_all(&(*replay)->table);
 	free(*replay);
 	*replay = NULL;

@@ -276,10 +276,7 @@ int sgpu_admit_once(struct sgpu_job *job, struct sgpu_error *error)
 		return rc;
 	}
 	pthread_mutex_lock(&mutex);
-	rc = sgpu_replay_take(job->options->replay, content, job->batch->id, job->batch->counter, now_us, error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_replay_take(job->options->replay, job->owner, job->batch->id, job->batch->counter, now_us, error);
-	}
+	rc = sgpu_replay_take(job->options->replay, job->owner, content, job->batch->id, job->batch->counter, now_us, error);
 	pthread_mutex_unlock(&mutex);
 	return rc;
 }

@@ -511,11 +511,19 @@ all_answered() {
 	# shellcheck disable=SC2016
 	run --separate-stderr unshare --mount bash -c '
 		mkdir full && mount -t tmpfs -o size=4k,mode=0700 tmpfs full || exit 77
-		sgpu-run worker -q -k runner.jwk --device cpu --owners owners --state full spool'
+		sgpu-run worker -q -k runner.jwk --device cpu --owners owners --state full spool
+		status=$?
+		find spool/done -type f | wc -l
+		find spool/failed spool/.claimed -mindepth 1
+		find spool -maxdepth 1 -name "b*" ! -name "*.response" | wc -l
+		mount -o remount,size=64k full && sgpu-run worker -q -k runner.jwk --device cpu --owners owners --state full spool ||
+			exit 78
+		exit $status'
 	[ "$status" -eq 3 ]
-	assert_contains "$stderr" "No space left on device"
-	[ "$(find spool/done -type f | wc -l)" -eq 63 ] && [ -z "$(find spool/failed spool/.claimed -mindepth 1)" ]
-	[ "$(find spool -maxdepth 1 -name 'b*' ! -name '*.response' | wc -l)" -eq 7 ]
+	assert_contains "$stderr" "cannot write 'full/batches': No space left on device"
+	[ "$output" = "63"$'\n'"7" ]
+	# With room, those that were not recorded run: none has lost its one run.
+	[ "$(find spool/done -type f | wc -l)" -eq 70 ] && [ -z "$(find spool/failed spool/.claimed -mindepth 1)" ]
 }
 
 @test "on a file system as NFS, without nameless files and without renames that refuse to replace, all holds" {

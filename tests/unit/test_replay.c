@@ -2,9 +2,11 @@
  *
  * The cache of batches that were taken: each once, by whoever asks, and whatever is left of the file.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,6 +22,17 @@ enum { HEADER = 24, RECORD = 32 };
 
 static struct sgpu_error error;
 static char folder[64], data[80];
+static int failing_sync; /* which of the next ones fails; 0: none */
+
+/* In the place of the C library's. */
+int fsync(int fd)
+{
+	if (failing_sync && --failing_sync == 0) {
+		errno = ENOSPC;
+		return -1;
+	}
+	return fdatasync(fd);
+}
 
 static void new_folder(void)
 {
@@ -42,7 +55,21 @@ static int take_at(struct sgpu_replay *replay, const char *owner, unsigned id, u
 {
 	uint8_t batch_id[SGPU_BATCH_ID_SIZE] = { (uint8_t)id, (uint8_t)(id >> 8), (uint8_t)(id >> 16) };
 
-	return sgpu_replay_take(replay, owner, batch_id, counter, now, &error);
+	return sgpu_replay_take(replay, owner, NULL, batch_id, counter, now, &error);
+}
+
+static int take_both(struct sgpu_replay *replay, const char *owner, const char *content, unsigned id)
+{
+	const uint8_t batch_id[SGPU_BATCH_ID_SIZE] = { (uint8_t)id, (uint8_t)(id >> 8), (uint8_t)(id >> 16) };
+
+	return sgpu_replay_take(replay, owner, content, batch_id, NOW, NOW, &error);
+}
+
+static off_t size_of_data(void)
+{
+	struct stat status;
+
+	return stat(data, &status) == 0 ? status.st_size : -1;
 }
 
 /* By a cache of its own, as another process has. */
@@ -70,6 +97,171 @@ UNIT_TEST(a_batch_is_taken_once_in_memory_and_in_a_folder)
 		CHECK(!replay);
 	}
 	CHECK(take_afresh(2) == SGPU_EPOLICY && take_afresh(3) == 0 && take_afresh(3) == SGPU_EPOLICY);
+	remove_folder();
+}
+
+UNIT_TEST(a_batch_that_has_one_of_the_names_was_taken)
+{
+	new_folder();
+	for (int in_file = 0; in_file < 2; in_file++) {
+		struct sgpu_replay *replay = NULL;
+
+		REQUIRE(sgpu_replay_create(in_file ? folder : NULL, WINDOW, &replay, &error) == 0);
+		CHECK(take_both(replay, "owner", "content", 1) == 0);
+		CHECK(take_both(replay, "owner", "other content", 1) == SGPU_EPOLICY);
+		CHECK(take_both(replay, "other", "content", 1) == SGPU_EPOLICY && strstr(error.text, "taken before"));
+		/* Of what was refused, neither name is kept. */
+		CHECK(take_both(replay, "other", "other content", 1) == 0);
+		CHECK(take_both(replay, "owner", "content", 2) == 0);
+		sgpu_replay_free(&replay);
+	}
+	CHECK(size_of_data() == HEADER + 6 * RECORD);
+	remove_folder();
+}
+
+/* ---- what fails ---- */
+/* As on a full disk: of what is written, as many bytes as the file may have are there. */
+static int take_within(struct sgpu_replay *replay, unsigned id, off_t size)
+{
+	struct rlimit before, limit;
+	int rc;
+
+	if (getrlimit(RLIMIT_FSIZE, &before) != 0) {
+		abort();
+	}
+	limit = before;
+	limit.rlim_cur = (rlim_t)size;
+	signal(SIGXFSZ, SIG_IGN);
+	if (setrlimit(RLIMIT_FSIZE, &limit) != 0) {
+		abort();
+	}
+	rc = take_both(replay, "owner", "content", id);
+	if (setrlimit(RLIMIT_FSIZE, &before) != 0) {
+		abort();
+	}
+	return rc;
+}
+
+/* That it was not taken; by this process then, or by another one. */
+static void check_free(struct sgpu_replay *replay, unsigned id, bool other)
+{
+	struct sgpu_replay *second = NULL;
+	char expected[128];
+
+	snprintf(expected, sizeof(expected), "cannot write '%s'", data);
+	CHECK(strstr(error.text, expected));
+	REQUIRE(sgpu_replay_create(folder, WINDOW, &second, &error) == 0);
+	CHECK(take_both(other ? second : replay, "owner", "content", id) == 0);
+	CHECK(take_both(second, "owner", "content", id) == SGPU_EPOLICY);
+	CHECK(take_both(replay, "owner", "content", id) == SGPU_EPOLICY);
+	sgpu_replay_free(&second);
+}
+
+UNIT_TEST(a_batch_that_cannot_be_written_was_not_taken)
+{
+	struct sgpu_replay *replay = NULL;
+	char left[96];
+	off_t size;
+
+	new_folder();
+	snprintf(left, sizeof(left), "%s.new", data);
+	REQUIRE(sgpu_replay_create(folder, WINDOW, &replay, &error) == 0);
+	/* The first one, of which the file is made. */
+	for (off_t most = 0; most < HEADER; most += 5) {
+		CHECK(take_within(replay, 1, most) == SGPU_ESYSTEM);
+		CHECK(size_of_data() < 0 && access(left, F_OK) != 0);
+	}
+	CHECK(take_within(replay, 1, HEADER + RECORD) == SGPU_ESYSTEM && size_of_data() == HEADER);
+	check_free(replay, 1, true);
+	/* Every part of the records of another. */
+	for (unsigned part = 0; part < 2 * RECORD; part++) {
+		size = size_of_data();
+		CHECK(take_within(replay, 2 + part, size + (off_t)part) == SGPU_ESYSTEM);
+		CHECK(size_of_data() == size);
+		check_free(replay, 2 + part, part % 2);
+		CHECK(size_of_data() == size + 2 * RECORD);
+	}
+	/* And when the old ones are dropped. */
+	for (unsigned id = 1000; id < 2100; id++) {
+		REQUIRE(take_at(replay, "o", id, NOW - WINDOW / 2, NOW) == 0);
+	}
+	sgpu_replay_free(&replay);
+	REQUIRE(sgpu_replay_create(folder, WINDOW / 4, &replay, &error) == 0);
+	size = size_of_data();
+	CHECK(take_within(replay, 500, HEADER + 99 * RECORD) == SGPU_ESYSTEM && size_of_data() == size);
+	CHECK(access(left, F_OK) != 0);
+	check_free(replay, 500, false);
+	CHECK(size_of_data() == HEADER + (1 + 2 * RECORD + 1) * 2 * RECORD);
+	sgpu_replay_free(&replay);
+	remove_folder();
+}
+
+UNIT_TEST(a_batch_that_does_not_reach_the_disk_was_not_taken)
+{
+	enum { MAKING = 3 }; /* of the new file, the directory, and the file again */
+
+	for (int failing = 1; failing <= MAKING; failing++) {
+		struct sgpu_replay *replay = NULL;
+
+		new_folder();
+		REQUIRE(sgpu_replay_create(folder, WINDOW, &replay, &error) == 0);
+		failing_sync = failing;
+		CHECK(take_both(replay, "owner", "content", 1) == SGPU_ENOSPACE && failing_sync == 0);
+		CHECK(size_of_data() == (failing == 1 ? -1 : HEADER));
+		check_free(replay, 1, failing % 2);
+		for (unsigned id = 2; id < 4; id++) {
+			failing_sync = 1;
+			CHECK(take_both(replay, "owner", "content", id) == SGPU_ENOSPACE && failing_sync == 0);
+			CHECK(size_of_data() == HEADER + (off_t)(id - 1) * 2 * RECORD);
+			check_free(replay, id, id % 2);
+		}
+		sgpu_replay_free(&replay);
+		remove_folder();
+	}
+}
+
+/* By a process of its own, of a batch with both names. */
+static int take_both_afresh(unsigned id)
+{
+	struct sgpu_replay *replay = NULL;
+	int rc = sgpu_replay_create(folder, WINDOW, &replay, &error);
+
+	rc = rc == 0 ? take_both(replay, "owner", "content", id) : rc;
+	sgpu_replay_free(&replay);
+	return rc;
+}
+
+/* Of the two records some bytes are there, or all of them with some that were not written. */
+UNIT_TEST(two_records_that_a_crash_cut_short_hold_up_no_other_batch)
+{
+	uint8_t kept[2 * RECORD];
+	int fd;
+
+	new_folder();
+	CHECK(take_both_afresh(1) == 0 && take_both_afresh(2) == 0);
+	fd = open(data, O_RDWR);
+	REQUIRE(fd >= 0 && pread(fd, kept, sizeof(kept), HEADER + 2 * RECORD) == sizeof(kept));
+	for (off_t cut = 0; cut < 2 * RECORD; cut++) {
+		REQUIRE(ftruncate(fd, HEADER + 2 * RECORD + cut) == 0);
+		/* Where one is whole, the batch is refused: it loses its run. */
+		CHECK(take_both_afresh(2) == (cut < RECORD ? 0 : SGPU_EPOLICY));
+		CHECK(take_both_afresh(1) == SGPU_EPOLICY && take_both_afresh(3) == 0 && take_both_afresh(3) == SGPU_EPOLICY);
+		REQUIRE(ftruncate(fd, HEADER + 2 * RECORD) == 0);
+		REQUIRE(pwrite(fd, kept, sizeof(kept), HEADER + 2 * RECORD) == sizeof(kept));
+	}
+	for (int whole = 0; whole < 3; whole++) { /* none, the first, the second */
+		uint8_t torn[2 * RECORD] = { 0 };
+
+		if (whole) {
+			memcpy(torn + (whole - 1) * RECORD, kept + (whole - 1) * RECORD, RECORD);
+		}
+		REQUIRE(ftruncate(fd, HEADER + 2 * RECORD) == 0);
+		REQUIRE(pwrite(fd, torn, sizeof(torn), HEADER + 2 * RECORD) == sizeof(torn));
+		CHECK(take_both_afresh(2) == (whole == 1 ? SGPU_EPOLICY : 0));
+		CHECK(take_both_afresh(1) == SGPU_EPOLICY && take_both_afresh(3) == 0 && take_both_afresh(3) == SGPU_EPOLICY);
+		CHECK(take_both_afresh(2) == SGPU_EPOLICY);
+	}
+	close(fd);
 	remove_folder();
 }
 
@@ -104,9 +296,9 @@ UNIT_TEST(what_a_crash_cut_short_is_no_record_and_damage_is_told)
 	REQUIRE(fd >= 0);
 	CHECK(pwrite(fd, &byte, 1, HEADER + 3 * RECORD - 1) == 1); /* its blocks came in another order */
 	CHECK(take_afresh(3) == 0 && take_afresh(3) == SGPU_EPOLICY);
-	CHECK(pread(fd, &byte, 1, HEADER + RECORD + 3) == 1);
+	CHECK(pread(fd, &byte, 1, HEADER + 3) == 1);
 	byte ^= 1;
-	CHECK(pwrite(fd, &byte, 1, HEADER + RECORD + 3) == 1);
+	CHECK(pwrite(fd, &byte, 1, HEADER + 3) == 1); /* before the two that may be of the last batch */
 	CHECK(take_afresh(9) == SGPU_ESYSTEM && strstr(error.text, "damaged"));
 	close(fd);
 	REQUIRE(truncate(data, 3) == 0);
@@ -229,9 +421,9 @@ UNIT_TEST(a_record_that_is_kept_follows_the_file)
 	CHECK(pwrite(fd, &byte, 1, HEADER + 5 * RECORD - 1) == 1);
 	CHECK(take_at(two, "o", 5, NOW, NOW) == 0 && take_at(one, "o", 5, NOW, NOW) == SGPU_EPOLICY);
 	CHECK(take_at(two, "o", 4, NOW, NOW) == SGPU_EPOLICY);
-	/* More than one: damage, for whoever reads on and for whoever begins. */
+	/* More than one batch has: damage, for whoever reads on and for whoever begins. */
 	memset(kept, 7, sizeof(kept));
-	CHECK(pwrite(fd, kept, 2 * RECORD, HEADER + 5 * RECORD) == 2 * RECORD);
+	CHECK(pwrite(fd, kept, 3 * RECORD, HEADER + 5 * RECORD) == 3 * RECORD);
 	CHECK(take_at(one, "o", 9, NOW, NOW) == SGPU_ESYSTEM && strstr(error.text, "damaged"));
 	CHECK(take_at(one, "o", 9, NOW, NOW) == SGPU_ESYSTEM && take_afresh(9) == SGPU_ESYSTEM);
 	REQUIRE(ftruncate(fd, HEADER + 5 * RECORD) == 0);
@@ -358,6 +550,10 @@ UNIT_TEST(the_folder_is_made_and_has_to_be_of_this_user_alone)
 int main(void)
 {
 	UNIT_RUN(a_batch_is_taken_once_in_memory_and_in_a_folder);
+	UNIT_RUN(a_batch_that_has_one_of_the_names_was_taken);
+	UNIT_RUN(a_batch_that_cannot_be_written_was_not_taken);
+	UNIT_RUN(a_batch_that_does_not_reach_the_disk_was_not_taken);
+	UNIT_RUN(two_records_that_a_crash_cut_short_hold_up_no_other_batch);
 	UNIT_RUN(what_is_too_old_or_from_the_future_is_refused_and_not_remembered);
 	UNIT_RUN(what_a_crash_cut_short_is_no_record_and_damage_is_told);
 	UNIT_RUN(old_records_go_and_a_clock_that_is_set_back_brings_none_again);
