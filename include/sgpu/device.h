@@ -345,8 +345,9 @@ void sgpu_peer_close(struct sgpu_peer **peer);
 /* The path that is used: never SGPU_PEER_AUTO. */
 enum sgpu_peer_path sgpu_peer_get_path(const struct sgpu_peer *peer);
 /* Returns when it is done; copies from several threads take turns. It does not wait for streams: what writes `from` and
- * what uses `to` must have ended. After any failure `to` is cleared, all of it. Errors: SGPU_EAUTH when something that
- * passed between the devices was changed; SGPU_EUSAGE, SGPU_EDEVICE, SGPU_ENOMEM. */
+ * what uses `to` must have ended. After any failure `to` is cleared, all of it; a `to` that is not in one allocation of
+ * its device is not touched. Errors: SGPU_EAUTH when something that passed between the devices was changed; SGPU_EUSAGE,
+ * SGPU_EDEVICE, SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_peer_copy(struct sgpu_peer *peer, sgpu_devptr to, sgpu_devptr from, uint64_t size,
 				   struct sgpu_error *error);
 

@@ -20,6 +20,8 @@ struct sgpu_device_memory_calls {
 	int (*copy_out)(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size,
 			struct sgpu_task *task);
 	int (*clear)(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, struct sgpu_task *task);
+	/* Refuses at once what `clear` would: a range that is not in one allocation of the device. */
+	int (*check)(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, struct sgpu_task *task);
 	int (*digest)(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, const void *custom,
 		      size_t custom_size, uint8_t *digest, struct sgpu_task *task);
 	int (*measure)(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, const uint8_t *key, uint8_t *digest,

@@ -326,6 +326,18 @@ static int end_all(struct sgpu_peer *peer, struct sgpu_error *error)
 	return rc;
 }
 
+/* All of both ranges, before any of it is copied: a range that is not the device's would not be cleared. */
+static int check_ranges(struct sgpu_peer *peer, sgpu_devptr to, sgpu_devptr from, uint64_t size, struct sgpu_error *error)
+{
+	struct sgpu_task task = { .code = SGPU_OK };
+	int rc = sgpu_device_backend_of(peer->from)->memory->check(peer->seal[0], from, size, &task);
+
+	if (rc == SGPU_OK) {
+		rc = sgpu_device_backend_of(peer->to)->memory->check(peer->open[0], to, size, &task);
+	}
+	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "%s", task.error.text);
+}
+
 /* In order, as far as they go well. */
 static int start_runs(struct sgpu_peer *peer, sgpu_devptr to, sgpu_devptr from, uint64_t size, struct sgpu_error *error)
 {
@@ -360,7 +372,7 @@ static void clear_all(struct sgpu_peer *peer, sgpu_devptr to, uint64_t size)
 		(void)!sgpu_stream_sync(peer->open[i], &ignored);
 	}
 	(void)!end_all(peer, &ignored);
-	/* A range that is not the device's is refused; what a faulted device had goes with its context. */
+	/* A range that is not the device's is refused, and has nothing; what a faulted device had goes with its context. */
 	if (sgpu_device_clear(peer->open[0], to, size, NULL) == SGPU_OK) {
 		(void)!sgpu_stream_sync(peer->open[0], &ignored);
 	}
@@ -372,7 +384,8 @@ int sgpu_peer_copy(struct sgpu_peer *peer, sgpu_devptr to, sgpu_devptr from, uin
 	int rc, ended;
 
 	pthread_mutex_lock(&peer->lock);
-	rc = start_runs(peer, to, from, size, error);
+	rc = check_ranges(peer, to, from, size, error);
+	rc = rc == SGPU_OK ? start_runs(peer, to, from, size, error) : rc;
 	ended = end_all(peer, rc == SGPU_OK ? error : &later);
 	rc = rc == SGPU_OK ? ended : rc;
 	if (rc < 0) {

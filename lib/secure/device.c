@@ -77,6 +77,11 @@ static void host_unregister(struct sgpu_device *device, const void *memory)
 	sgpu_host_unregister(context_of(device)->ground->device, memory);
 }
 
+static int check_range(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, struct sgpu_task *task)
+{
+	return sgpu_secure_check_range(sgpu_secure_stream_of(stream)->context, memory, size, task);
+}
+
 static int agree(struct sgpu_device *device, struct sgpu_device_agreement *agreement, struct sgpu_error *error)
 {
 	return sgpu_device_agree(context_of(device)->ground->device, agreement, error);
@@ -268,6 +273,7 @@ static const struct sgpu_device_memory_calls memory_calls = {
 	.copy_in = copy_in,
 	.copy_out = copy_out,
 	.clear = clear,
+	.check = check_range,
 	.digest = digest,
 	.measure = measure,
 };

@@ -317,6 +317,54 @@ UNIT_TEST(a_copy_needs_two_devices_and_ranges_of_theirs)
 	tear_down(&f);
 }
 
+/* The runs that fit would have gone well before the first that does not. */
+UNIT_TEST(a_copy_past_either_end_begins_with_no_run)
+{
+	enum { WHOLE = 20 * RUN };
+	static struct between b;
+	struct sgpu_error error = { 0 };
+	sgpu_devptr source = 0, target = 0;
+	struct fixture f;
+
+	CHECK(set_up(&f));
+	CHECK(sgpu_device_alloc(f.from, WHOLE / 2, &source, NULL) == SGPU_OK);
+	CHECK(sgpu_device_alloc(f.to, WHOLE / 2, &target, NULL) == SGPU_OK);
+	CHECK(sgpu_copy_in(f.in, source, f.plain, WHOLE / 2, NULL) == SGPU_OK && sgpu_stream_sync(f.in, NULL) == SGPU_OK);
+	for (size_t p = 0; p < SGPU_ARRAY_LENGTH(paths); p++) {
+		const struct sgpu_peer_config config = { .path = paths[p], .run = RUN, .between = look_between, .argument = &b };
+		struct sgpu_peer *peer = NULL;
+
+		b = (struct between){ .fixture = &f, .bad_run = UINT64_MAX, .replayed = UINT64_MAX };
+		CHECK(sgpu_peer_open(f.from, f.to, &config, &peer, NULL) == SGPU_OK);
+		/* Too short a target keeps what it has. */
+		memset(f.result, 0xa5, WHOLE);
+		CHECK(sgpu_copy_in(f.out, target, f.result, WHOLE / 2, NULL) == SGPU_OK);
+		CHECK(sgpu_stream_sync(f.out, NULL) == SGPU_OK);
+		CHECK(peer && sgpu_peer_copy(peer, target, f.source, WHOLE, &error) == SGPU_EUSAGE && b.runs == 0);
+		CHECK(strstr(error.text, "are not allocated"));
+		CHECK(peer && sgpu_peer_copy(peer, target, f.source, WHOLE / 2 + 1, &error) == SGPU_EUSAGE && b.runs == 0);
+		memset(f.result, 0, WHOLE);
+		CHECK(sgpu_copy_out(f.out, f.result, target, WHOLE / 2, NULL) == SGPU_OK);
+		CHECK(sgpu_stream_sync(f.out, NULL) == SGPU_OK);
+		for (uint64_t i = 0; i < WHOLE / 2; i++) {
+			REQUIRE(f.result[i] == 0xa5);
+		}
+		/* Too short a source: the target is cleared. */
+		CHECK(spoil(&f));
+		CHECK(peer && sgpu_peer_copy(peer, f.target, source, WHOLE, &error) == SGPU_EUSAGE && b.runs == 0);
+		CHECK(strstr(error.text, "are not allocated"));
+		CHECK(holds(&f, NULL, WHOLE));
+		/* What fits goes on to arrive. */
+		CHECK(spoil(&f));
+		CHECK(peer && sgpu_peer_copy(peer, f.target, source, WHOLE / 2, &error) == SGPU_OK && b.runs == 10);
+		CHECK(holds(&f, f.plain, WHOLE / 2));
+		sgpu_peer_close(&peer);
+	}
+	sgpu_device_free(f.from, &source, WHOLE / 2);
+	sgpu_device_free(f.to, &target, WHOLE / 2);
+	tear_down(&f);
+}
+
 UNIT_TEST(a_copy_from_one_secure_context_to_another_goes_through_the_host)
 {
 	const struct sgpu_peer_config config = { .run = RUN }, stored = { .path = SGPU_PEER_STORED };
@@ -340,6 +388,7 @@ UNIT_TEST(a_copy_from_one_secure_context_to_another_goes_through_the_host)
 	CHECK(memcmp(f.result, f.plain, LARGEST) == 0);
 	/* Addresses of the devices are none of the contexts'. */
 	CHECK(peer && sgpu_peer_copy(peer, target, f.source, C, NULL) == SGPU_EUSAGE);
+	CHECK(peer && sgpu_peer_copy(peer, f.target, source, C, NULL) == SGPU_EUSAGE);
 	sgpu_peer_close(&peer);
 	sgpu_secure_free(one, &source);
 	sgpu_secure_free(other, &target);
@@ -361,6 +410,7 @@ int main(void)
 	UNIT_RUN(what_was_changed_on_its_way_is_refused_and_nothing_of_it_is_left);
 	UNIT_RUN(a_chunk_run_in_the_place_of_another_is_refused);
 	UNIT_RUN(a_copy_needs_two_devices_and_ranges_of_theirs);
+	UNIT_RUN(a_copy_past_either_end_begins_with_no_run);
 	UNIT_RUN(a_copy_from_one_secure_context_to_another_goes_through_the_host);
 	return unit_done();
 }

@@ -196,6 +196,7 @@ const struct sgpu_device_memory_calls sgpu_cpu_memory_calls = {
 	.copy_in = copy_in,
 	.copy_out = copy_out,
 	.clear = clear,
+	.check = sgpu_cpu_check_range,
 	.digest = digest,
 	.measure = measure,
 };

@@ -7,6 +7,11 @@
 #include <device/cuda/gpu.h>
 #include <device/cuda/plugin.h>
 
+static int check_range(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, struct sgpu_task *task)
+{
+	return sgpu_cuda_check_range(stream->device, memory, size, task);
+}
+
 static const struct sgpu_device_memory_calls memory = {
 	.alloc = sgpu_cuda_alloc,
 	.free = sgpu_cuda_free,
@@ -17,6 +22,7 @@ static const struct sgpu_device_memory_calls memory = {
 	.copy_in = sgpu_cuda_copy_in,
 	.copy_out = sgpu_cuda_copy_out,
 	.clear = sgpu_cuda_clear,
+	.check = check_range,
 	.digest = sgpu_cuda_digest_memory,
 	.measure = sgpu_cuda_measure_memory,
 };
