@@ -66,8 +66,9 @@ uint64_t sgpu_rpc_count(const struct sgpu_rpc *rpc);
 
 /* The system calls of these names; any thread. *done: how many bytes, or how many entries of `fds`
  * have events. Errors: SGPU_ERETRY without a text where the call would wait, or was interrupted;
- * SGPU_ESYSTEM with that of errno; SGPU_EINVALID: a result that cannot be; SGPU_ECANCELED;
- * SGPU_EUSAGE: more than SGPU_RPC_POLL_MAX entries.
+ * SGPU_ESYSTEM, SGPU_ENOSPACE or SGPU_ENOMEM with that of errno; SGPU_EINVALID: a result that
+ * cannot be; SGPU_ECANCELED: this side has stopped the calls; SGPU_EUSAGE: more than
+ * SGPU_RPC_POLL_MAX entries.
  *
  * recv and send never wait: poll does. send raises no SIGPIPE. */
 SGPU_MUST_CHECK int sgpu_rpc_pread(struct sgpu_rpc *rpc, int fd, void *data, size_t size,

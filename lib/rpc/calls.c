@@ -58,6 +58,22 @@ static void give_places(struct sgpu_rpc *rpc, const uint32_t *places, uint32_t c
 	pthread_mutex_unlock(&rpc->lock);
 }
 
+/* Why there are no more calls, or SGPU_OK. Only this side says so: no result of the outside does. */
+static int get_end(struct sgpu_rpc *rpc, struct sgpu_error *error)
+{
+	int rc = SGPU_OK;
+
+	pthread_mutex_lock(&rpc->lock);
+	if (rpc->ended) {
+		rc = rpc->why.code;
+		if (error) {
+			*error = rpc->why;
+		}
+	}
+	pthread_mutex_unlock(&rpc->lock);
+	return rc;
+}
+
 /* Through the ring: results as the outside gave them. */
 static int queue_calls(struct sgpu_rpc *rpc, const struct sgpu_rpc_request *requests, size_t count,
 		       int64_t *values, struct sgpu_error *error)
@@ -107,6 +123,7 @@ static int judge(struct sgpu_rpc *rpc, int64_t value, size_t most, size_t *done,
 		 struct sgpu_error *error)
 {
 	struct sgpu_error found;
+	int rc;
 
 	if (value < -ERRNO_MAX ||
 	    (value > 0 && (uint64_t)value > most)) {
@@ -119,8 +136,9 @@ static int judge(struct sgpu_rpc *rpc, int64_t value, size_t most, size_t *done,
 	if (value == -EAGAIN || value == -EINTR) {
 		return SGPU_ERETRY;
 	}
-	if (value == -ECANCELED) {
-		return sgpu_fail(error, SGPU_ECANCELED, "calls to the outside were stopped");
+	rc = value == -ECANCELED ? get_end(rpc, error) : SGPU_OK; /* a poll that a stop has ended */
+	if (rc < 0) {
+		return rc;
 	}
 	if (value < 0) {
 		errno = (int)-value;
@@ -227,13 +245,7 @@ int sgpu_rpc_send(struct sgpu_rpc *rpc, int fd, const void *data, size_t size, s
 
 /* ---- several at once ---- */
 
-/* Those of a single call. */
-static bool ends_all(int rc)
-{
-	return rc < 0 && rc != SGPU_ERETRY && rc != SGPU_ESYSTEM && rc != SGPU_ENOMEM;
-}
-
-/* As many as have places. */
+/* As many as have places. They have been made: each has its own result, also behind one that ends the queue. */
 static int queue_ios(struct sgpu_rpc *rpc, enum sgpu_rpc_operation operation,
 		     struct sgpu_rpc_io *ios, uint32_t count, struct sgpu_error *error)
 {
@@ -241,6 +253,7 @@ static int queue_ios(struct sgpu_rpc *rpc, enum sgpu_rpc_operation operation,
 	uint32_t places[SGPU_RING_CALLS_MAX];
 	int64_t values[SGPU_RING_CALLS_MAX];
 	struct sgpu_error found;
+	bool failed = false;
 	int rc = begin_calls(rpc, places, count, error);
 
 	if (rc < 0) {
@@ -264,11 +277,12 @@ static int queue_ios(struct sgpu_rpc *rpc, enum sgpu_rpc_operation operation,
 	rc = rc < 0 ? sgpu_rpc_end_calls(rpc, &found, error) : rc;
 	for (uint32_t i = 0; i < count && rc == SGPU_OK; i++) {
 		ios[i].code = judge(rpc, values[i], requests[i].size, &ios[i].done, error);
-		rc = ends_all(ios[i].code) ? ios[i].code : SGPU_OK;
+		failed = failed || ios[i].code < 0;
 		if (operation == SGPU_RPC_RECV && ios[i].done) {
 			memcpy(ios[i].data, requests[i].data, ios[i].done);
 		}
 	}
+	rc = rc == SGPU_OK && failed ? get_end(rpc, error) : rc;
 	give_places(rpc, places, count);
 	return rc;
 }
@@ -300,7 +314,7 @@ static int make_calls(struct sgpu_rpc *rpc, enum sgpu_rpc_operation operation,
 									  .size = ios[i].size },
 					       sends ? ios[i].data : NULL,
 					       sends ? NULL : ios[i].data, &ios[i].done, error);
-			rc = ends_all(ios[i].code) ? ios[i].code : SGPU_OK;
+			rc = ios[i].code < 0 ? get_end(rpc, error) : SGPU_OK;
 		}
 	}
 	return rc;

@@ -30,6 +30,7 @@ struct outside {
 	pthread_t thread;
 	/* What it answers. */
 	int64_t value;
+	int64_t second;      /* the second call's; 0: as the others */
 	int status;
 	short revents[2];    /* of a poll */
 	unsigned leaves_at;  /* the call at which it goes away; 0: never */
@@ -59,7 +60,8 @@ static void *answer(void *argument)
 		} else if (rc == SGPU_OK) {
 			write_events(o, &operation.descriptor);
 			rc = sgpu_ring_finish(o->worker, operation.ticket, o->status,
-					      (uint64_t)o->value, &error);
+					      (uint64_t)(count == 2 && o->second ? o->second : o->value),
+					      &error);
 		}
 	}
 	(void)shutdown(o->shared->outside, SHUT_RDWR);
@@ -153,6 +155,61 @@ UNIT_TEST(a_wrong_length_of_one_of_several_ends_the_queue)
 	CHECK(ios[0].code == SGPU_OK && ios[0].done == 17 && ios[1].code == SGPU_EINVALID);
 	CHECK(!ios[1].done && data[0][17] == 0x5a && data[1][0] == 0x5a);
 	check_ended(&o, "says that a call for 16 has returned 17");
+	close_outside(&o);
+}
+
+/* Each of several calls has its own result, whatever the one before it has. */
+static void check_others(int64_t second, int code, int group)
+{
+	struct outside o = { .value = 4, .second = second };
+	char data[4][SIZE];
+	struct sgpu_rpc_io ios[4];
+	size_t done;
+
+	memset(data, 0x5a, sizeof(data));
+	for (int i = 0; i < 4; i++) {
+		ios[i] = (struct sgpu_rpc_io){ .fd = i, .data = data[i], .size = 16 };
+	}
+	REQUIRE(open_outside(&o));
+	memset(&error, 0, sizeof(error));
+	CHECK(sgpu_rpc_recv_all(o.rpc, ios, 4, &error) == group);
+	for (int i = 0; i < 4; i++) {
+		CHECK(ios[i].code == (i == 1 ? code : SGPU_OK) && ios[i].done == (i == 1 ? 0 : 4));
+		CHECK(data[i][0] == (i == 1 ? 0x5a : 0) && data[i][4] == 0x5a);
+	}
+	if (group < 0) {
+		check_ended(&o, "has returned 17");
+	} else {
+		CHECK(strstr(error.text, strerror((int)-second)));
+		CHECK(sgpu_rpc_recv(o.rpc, 0, data[1], 16, &done, &error) == SGPU_OK && done == 4);
+	}
+	close_outside(&o);
+}
+
+UNIT_TEST(an_error_of_one_of_several_takes_no_result_from_the_others)
+{
+	check_others(-ECONNRESET, SGPU_ESYSTEM, SGPU_OK);
+	check_others(-ENOSPC, SGPU_ENOSPACE, SGPU_OK);
+	check_others(-EDQUOT, SGPU_ENOSPACE, SGPU_OK);
+	check_others(-ENOMEM, SGPU_ENOMEM, SGPU_OK);
+	check_others(-ECANCELED, SGPU_ESYSTEM, SGPU_OK);
+	check_others(17, SGPU_EINVALID, SGPU_EINVALID);
+}
+
+UNIT_TEST(the_outside_cannot_say_that_calls_were_stopped)
+{
+	struct outside o = { .value = -ECANCELED };
+	struct pollfd none = { .events = POLLIN };
+	char byte;
+	size_t done;
+
+	REQUIRE(open_outside(&o));
+	CHECK(sgpu_rpc_recv(o.rpc, 0, &byte, 1, &done, &error) == SGPU_ESYSTEM && !done);
+	CHECK(sgpu_rpc_poll(o.rpc, &none, 1, -1, &done, &error) == SGPU_ESYSTEM && !done);
+	CHECK(sgpu_rpc_empty(o.rpc, &error) == SGPU_ESYSTEM);
+	CHECK(strstr(error.text, strerror(ECANCELED)));
+	sgpu_rpc_stop(o.rpc);
+	CHECK(sgpu_rpc_empty(o.rpc, &error) == SGPU_ECANCELED);
 	close_outside(&o);
 }
 
@@ -391,6 +448,8 @@ int main(void)
 	UNIT_RUN(a_length_that_was_not_asked_for_ends_the_queue_and_copies_nothing);
 	UNIT_RUN(a_shorter_length_is_one_and_no_more_is_copied);
 	UNIT_RUN(a_wrong_length_of_one_of_several_ends_the_queue);
+	UNIT_RUN(an_error_of_one_of_several_takes_no_result_from_the_others);
+	UNIT_RUN(the_outside_cannot_say_that_calls_were_stopped);
 	UNIT_RUN(errors_are_those_of_the_system_and_end_nothing);
 	UNIT_RUN(a_status_that_no_call_has_ends_the_queue);
 	UNIT_RUN(events_that_were_not_asked_for_end_the_queue);
