@@ -279,7 +279,8 @@ all_answered() {
 	if wait $one; then status=0; else status=$?; fi
 	[ -n "$(find spool -maxdepth 1 -type f ! -name '*.response')" ] || skip "the worker was done"
 	[ "$status" -eq 3 ]
-	grep -q "somebody has removed" messages
+	# Or it went between being made and being opened.
+	grep -qE "somebody has removed|cannot make '\.claimed/.*: No such file" messages
 	run -0 worker -q spool
 	all_answered 1500
 }
