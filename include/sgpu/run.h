@@ -151,6 +151,10 @@ struct sgpu_run_progress {
 };
 /* May be called from any thread at any time. */
 void sgpu_run_get_progress(const struct sgpu_run *run, struct sgpu_run_progress *progress);
+/* Whether the run waits for bytes of its batch, or for the batch's end, from a pipe. From any thread at any time. */
+bool sgpu_run_awaits_batch(const struct sgpu_run *run);
+/* After the run: whether it failed with SGPU_ENOSPACE because its response found no space, and not something else. */
+bool sgpu_run_response_full(const struct sgpu_run *run);
 
 /* Sums over all spans of a kind, kept whether spans are recorded or not. */
 struct sgpu_run_total {

@@ -82,7 +82,7 @@ static int guard_timeout(uint64_t end)
 }
 
 /* Waits until the descriptor is ready, which a closed one is, too. */
-static int wait_guarded(int fd, short events, const char *what, const char *name, struct sgpu_error *error)
+static int wait_until_ready(int fd, short events, const char *what, const char *name, struct sgpu_error *error)
 {
 	struct pollfd fds[2] = { { .fd = fd, .events = events }, { .fd = guard->wake_fd, .events = POLLIN } };
 	const uint64_t end = guard_end();
@@ -108,6 +108,20 @@ static int wait_guarded(int fd, short events, const char *what, const char *name
 			return 0;
 		}
 	}
+}
+
+static int wait_guarded(int fd, short events, const char *what, const char *name, struct sgpu_error *error)
+{
+	int code;
+
+	if (guard->waits) {
+		guard->waits(guard->argument, true);
+	}
+	code = wait_until_ready(fd, events, what, name, error);
+	if (guard->waits) {
+		guard->waits(guard->argument, false);
+	}
+	return code;
 }
 
 /* Without a guard. Signals may be blocked on this thread, and one that is not may come just before the call: so no wait

@@ -63,11 +63,13 @@ struct sgpu_run {
 	atomic_bool cancel;           /* sgpu_run_cancel was called */
 	bool inside;                  /* on the device: the presence's */
 	atomic_bool busy;             /* a call of the device may take long */
+	atomic_bool awaits_batch;     /* the reader waits for more of the batch */
 	/* the loop's */
 	bool begun, have_read, stop_seen, finishing;
 	/* the reader's, then the finisher's, then everybody's */
 	int code;
 	struct sgpu_error error;
+	bool response_full;           /* the response's file found no space */
 	_Atomic uint32_t ended;       /* set under the runner's mutex */
 };
 
@@ -176,10 +178,11 @@ static void finish_blocking(struct sgpu_blocking *task)
 	rc = check_verdict(run, &run->error);
 	if (rc == SGPU_OK) {
 		rc = sgpu_outputs_file_failure(run->outputs, &run->error);
-	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_respond(&run->base, run->graph, run->outputs, run->submission.out_fd,
-				  run->submission.out_name, &run->error);
+		if (rc == SGPU_OK) {
+			rc = sgpu_respond(&run->base, run->graph, run->outputs, run->submission.out_fd,
+					  run->submission.out_name, &run->error);
+		}
+		run->response_full = rc == SGPU_ENOSPACE;
 	}
 	if (rc == SGPU_ETIMEOUT) {
 		sgpu_hint(&run->error, "the response is incomplete: nothing reads it");
@@ -320,6 +323,13 @@ static int ended_while_reading(void *argument)
 	return atomic_load(&run->base.stop);
 }
 
+static void note_wait(void *argument, bool begins)
+{
+	struct sgpu_run *run = argument;
+
+	atomic_store(&run->awaits_batch, begins);
+}
+
 /* Cancellations and deadlines. */
 static uint64_t look_at_stop(struct sgpu_runner_entry *entry)
 {
@@ -383,6 +393,7 @@ static int admit(struct sgpu_run *run, struct sgpu_error *error)
 	if (rc == SGPU_OK) {
 		rc = run->submission.options.replay ? sgpu_respond_reserve(&run->base, run->submission.out_fd,
 									   run->submission.out_name, error) : SGPU_OK;
+		run->response_full = rc == SGPU_ENOSPACE;
 	}
 	if (rc == SGPU_OK) {
 		rc = sgpu_admit_once(&run->job, error);
@@ -431,7 +442,8 @@ static struct sgpu_run *make_run(struct sgpu_runner *runner, const struct sgpu_s
 	run->finisher = (struct sgpu_blocking){ .work = finish_blocking, .owner = run };
 	run->admitted = (struct sgpu_note){ .handle = note_admitted, .owner = run };
 	run->read = (struct sgpu_note){ .handle = note_read, .owner = run };
-	run->guard = (struct sgpu_io_guard){ .wake_fd = run->base.wake_fd, .ended = ended_while_reading, .argument = run,
+	run->guard = (struct sgpu_io_guard){ .wake_fd = run->base.wake_fd, .ended = ended_while_reading,
+					     .waits = note_wait, .argument = run,
 					     .deadline_ns = submission->options.deadline_ns };
 	sgpu_trace_init(&run->trace, submission->options.spans);
 	return run;
@@ -540,6 +552,16 @@ void sgpu_run_get_progress(const struct sgpu_run *run, struct sgpu_run_progress 
 		.elapsed_ns = (end ? end : sgpu_now_ns()) - begin,
 		.stopping_ns = stopping ? sgpu_now_ns() - atomic_load(&run->base.stop_ns) : 0,
 	};
+}
+
+bool sgpu_run_awaits_batch(const struct sgpu_run *run)
+{
+	return atomic_load(&run->awaits_batch);
+}
+
+bool sgpu_run_response_full(const struct sgpu_run *run)
+{
+	return run->response_full;
 }
 
 const struct sgpu_batch *sgpu_run_get_batch(const struct sgpu_run *run)

@@ -166,6 +166,23 @@ waiting() {
 	wait_for stalled 0
 }
 
+@test "a batch whose client does not end it holds no turn, even one that has come whole" {
+	requires jq python3
+	local left
+	start_server -k runner.jwk --running 1
+	stalled() { sgpu-run status --json | jq -e ".status.tenants[0].stalled == $1" >/dev/null; }
+	# Nothing is missing but the end of the pipe; the end of the archive; some of the payload.
+	for left in 0 1024 6000; do
+		python3 "$BATS_TEST_DIRNAME/serve_client.py" "$SOCKET" cut batch.tar "$left" 600 3>&- &
+		SERVERS+=($!)
+		wait_for stalled 1
+		run -0 sgpu-run -o response batch.tar
+		kill "${SERVERS[-1]}"
+		wait_for stalled 0
+		wait_for in_flight 0
+	done
+}
+
 # ---- turns ----
 
 # worker_of USER: the one that serves them.
@@ -274,6 +291,23 @@ worker_of() {
 	run -0 sgpu-run -o response batch.tar
 	wait_for in_flight 0
 	[ "$(status tenants | awk '$1 == 65531 { print $4, $5 }')" = "0 3" ]
+}
+
+@test "users who do not end their batches give their worker up, too" {
+	requires root python3
+	local left failed=0
+	share_socket
+	start_server -k runner.jwk --everybody --workers 1 --ahead 0 --stall 300ms
+	for left in 0 1024 6000; do
+		client_of 65531 cut batch.tar "$left" 600 3>&- &
+		SERVERS+=($!)
+		has_it() { [ "$(status tenants | awk '$1 == 65531 { print $3 }')" = 1 ]; }
+		wait_for has_it
+		run -0 sgpu-run -o response batch.tar
+		wait_for in_flight 0
+		failed=$((failed + 1))
+		[ "$(status tenants | awk '$1 == 65531 { print $4, $5 }')" = "0 $failed" ]
+	done
 }
 
 @test "a user who always has work gives a worker up, too, and nothing of theirs is lost" {

@@ -158,6 +158,15 @@ def hold(path, count, seconds):
     time.sleep(seconds)
 
 
+def cut(path, batch, left, seconds):
+    """A run by a pipe that stays open, and that all of the batch but its last bytes has come by."""
+    whole = open(batch, "rb").read()
+    r, w = os.pipe()
+    s = submit(path, r, place())
+    os.write(w, whole[:len(whole) - left])
+    time.sleep(seconds)
+
+
 def crowd(path, count, most):
     """Connections that say nothing: how many were refused because there are too many."""
     held = [connect(path) for _ in range(count)]
@@ -299,6 +308,7 @@ def silent(path, count, seconds):
 
 path, what, rest = sys.argv[1], sys.argv[2], sys.argv[3:]
 {"garbage": garbage, "descriptors": descriptors, "hold": lambda p, n, t: hold(p, int(n), float(t)), "drained": drained,
+ "cut": lambda p, b, n, t: cut(p, b, int(n), float(t)),
  "crowd": lambda p, n, m: crowd(p, int(n), int(m)), "leave": lambda p, t: leave(p, float(t)),
  "linger": lambda p, s, t: linger(p, int(s), float(t)), "silent": lambda p, n, t: silent(p, int(n), float(t)),
  "queue": queue, "flood": lambda p, b, n: flood(p, b, int(n)),

@@ -266,15 +266,14 @@ static void cancel_work(struct work *work, int code, const char *why)
 }
 
 /* ---- clients that let the device wait ---- */
-/* Whether the device has nothing of the run, and the batch comes by a pipe that is empty, and more is to come: then it is
- * the client that is waited for. */
+/* Whether the device has nothing of the run, and the run reads from a pipe that is empty: then it is the client that is
+ * waited for, even if nothing but the end of the batch is missing. */
 static bool waits_for_client(const struct work *work, const struct sgpu_run_progress *progress)
 {
 	struct pollfd pipe = { .fd = work->in_fd, .events = POLLIN };
-	const uint64_t all = report_bytes_in_all(work->run);
 
 	return work->connection >= 0 && progress->operations_running == 0 && progress->bytes_out == work->bytes_out &&
-	       (all == 0 || progress->bytes_in < all) && poll(&pipe, 1, 0) == 0;
+	       sgpu_run_awaits_batch(work->run) && poll(&pipe, 1, 0) == 0;
 }
 
 static void look_at_client(struct work *work, uint64_t now)
