@@ -178,10 +178,8 @@ static void finish_blocking(struct sgpu_blocking *task)
 	rc = check_verdict(run, &run->error);
 	if (rc == SGPU_OK) {
 		rc = sgpu_outputs_file_failure(run->outputs, &run->error);
-		if (rc == SGPU_OK) {
-			rc = sgpu_respond(&run->base, run->graph, run->outputs, run->submission.out_fd,
-					  run->submission.out_name, &run->error);
-		}
+		rc = rc != SGPU_OK ? rc : sgpu_respond(&run->base, run->graph, run->outputs, run->submission.out_fd,
+						       run->submission.out_name, &run->error);
 		run->response_full = rc == SGPU_ENOSPACE;
 	}
 	if (rc == SGPU_ETIMEOUT) {
@@ -325,9 +323,7 @@ static int ended_while_reading(void *argument)
 
 static void note_wait(void *argument, bool begins)
 {
-	struct sgpu_run *run = argument;
-
-	atomic_store(&run->awaits_batch, begins);
+	atomic_store(&((struct sgpu_run *)argument)->awaits_batch, begins);
 }
 
 /* Cancellations and deadlines. */
@@ -442,9 +438,8 @@ static struct sgpu_run *make_run(struct sgpu_runner *runner, const struct sgpu_s
 	run->finisher = (struct sgpu_blocking){ .work = finish_blocking, .owner = run };
 	run->admitted = (struct sgpu_note){ .handle = note_admitted, .owner = run };
 	run->read = (struct sgpu_note){ .handle = note_read, .owner = run };
-	run->guard = (struct sgpu_io_guard){ .wake_fd = run->base.wake_fd, .ended = ended_while_reading,
-					     .waits = note_wait, .argument = run,
-					     .deadline_ns = submission->options.deadline_ns };
+	run->guard = (struct sgpu_io_guard){ .wake_fd = run->base.wake_fd, .ended = ended_while_reading, .waits = note_wait,
+					     .argument = run, .deadline_ns = submission->options.deadline_ns };
 	sgpu_trace_init(&run->trace, submission->options.spans);
 	return run;
 }

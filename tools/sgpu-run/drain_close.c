@@ -82,18 +82,11 @@ static bool rewind_files(const struct flight *flight)
 	       lseek(batch->response.fd, 0, SEEK_SET) == 0;
 }
 
-/* Its response found none; the disk of the record, or another, is a matter of the machine. */
-static bool lacks_space(const struct flight *flight)
-{
-	return flight->code == SGPU_ENOSPACE && flight->batch->response.fd >= 0 &&
-	       strstr(flight->error.text, flight->batch->response.path);
-}
-
 /* Whether, and when, a batch is to run once more. One that finds too little memory or space beside others runs alone; one
  * whose response finds no space then, once more after others have been tried. */
 static int once_more(struct flight *flight)
 {
-	const bool no_space = lacks_space(flight);
+	const bool no_space = flight->full;
 
 	if ((flight->code != SGPU_ENOMEM && !no_space) || flight->last || (flight->alone && !no_space)) {
 		return ONCE;
@@ -110,7 +103,7 @@ static int once_more(struct flight *flight)
  * the response if the largest of those that were written would find space once more. */
 static bool is_too_large(const struct drain *drain, const struct flight *flight)
 {
-	return lacks_space(flight) && flight->last && drain->largest > 0 && rewind_files(flight) &&
+	return flight->full && flight->last && drain->largest > 0 && rewind_files(flight) &&
 	       posix_fallocate(flight->batch->response.fd, 0, (off_t)drain->largest) == 0;
 }
 
@@ -119,12 +112,14 @@ static void end_run(struct drain *drain, struct flight *flight)
 	const struct worker *w = drain->worker;
 	struct report report;
 
+	flight->full = false;
 	if (!flight->run) {
 		flight->error = flight->batch->error;
 		flight->code = flight->error.code;
 		return;
 	}
 	flight->code = sgpu_run_wait(flight->run, &flight->error);
+	flight->full = sgpu_run_response_full(flight->run);
 	flight->again = once_more(flight);
 	if (flight->again == ONCE && !cli_quiet) {
 		report_collect(flight->run, NULL, w->keys, w->key_count, &report);
@@ -152,6 +147,7 @@ static void sync_responses(struct drain *drain, struct flight *first)
 	for (struct flight *f = first; f; f = f->next) {
 		if (is_to_be_named(f) && fsync(f->batch->response.fd) != 0) {
 			f->code = sgpu_fail_errno(&f->error, "cannot write '%s'", f->batch->response.path);
+			f->full = f->code == SGPU_ENOSPACE;
 			f->again = once_more(f);
 		}
 	}
@@ -175,6 +171,7 @@ static void name_responses(struct drain *drain, struct flight *first)
 			f->error = f->batch->error;
 			rc = f->error.code;
 		}
+		f->full = rc == SGPU_ENOSPACE;
 		f->code = rc == SGPU_OK ? f->code : rc;
 		any = any || rc == SGPU_OK;
 	}

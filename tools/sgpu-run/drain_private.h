@@ -35,6 +35,7 @@ struct flight {
 	bool alone;                /* no other is under way */
 	bool last;                 /* it is tried for the last time, after others */
 	bool no_space;             /* its response found none before */
+	bool full;                 /* nor now; the disk of the record, or another, is a matter of the machine */
 	bool ended;                /* `run` is the closer's; under the mutex */
 	bool given_back;           /* its device failed: it waits in the directory again */
 	enum { ONCE, AGAIN_ALONE, AGAIN_LAST } again; /* it is to run once more: alone; alone, after all others */
