@@ -98,7 +98,7 @@ static void reload_rules(struct supervisor *s)
 	if (!s->server->tenants) {
 		return;
 	}
-	if (tenant_rules_load(s->server->tenants, &s->rules, &error) == SGPU_OK) {
+	if (tenant_rules_load(s->server->tenants, true, &s->rules, &error) == SGPU_OK) {
 		turns_apply_rules(s);
 		cli_note("what users get is read again from '%s'", s->server->tenants);
 	} else {
@@ -251,7 +251,7 @@ int supervise(const struct server *server, struct service_socket *socket)
 	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
 		s.callers[i].fd = -1;
 	}
-	if (tenant_rules_load(server->tenants, &s.rules, &error) != SGPU_OK) {
+	if (tenant_rules_load(server->tenants, false, &s.rules, &error) != SGPU_OK) {
 		return cli_error(&error);
 	}
 	sigemptyset(&set);

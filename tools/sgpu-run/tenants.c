@@ -4,6 +4,7 @@
  */
 #include "tenants.h"
 
+#include <errno.h>
 #include <pwd.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -14,16 +15,20 @@
 #include <sgpu/base.h>
 #include <sgpu/io.h>
 
+#include "cli.h"
 #include "shares.h"
 
 enum { FILE_MAX = 1 << 18, LINE_MAX_BYTES = 512 };
 
 static const struct tenant_rule default_rule = { .weight = 1, .in_flight = TENANT_BATCHES_MAX, .waiting = 64 };
 
+enum { NO_UID = -1 };
+
 /* Where in the file a message is about. */
 struct place {
 	const char *path;
 	int line;
+	bool again; /* the file was read before */
 };
 
 static int SGPU_PRINTF(3, 4) fail_line(struct sgpu_error *error, const struct place *place, const char *format, ...)
@@ -37,6 +42,8 @@ static int SGPU_PRINTF(3, 4) fail_line(struct sgpu_error *error, const struct pl
 	return sgpu_fail(error, SGPU_EINVALID, "'%s', line %d: %s", place->path, place->line, text);
 }
 
+/* A user who is there no more is no reason to do without the rest of the file: *uid is NO_UID. Where it cannot be known
+ * whether there is such a user, that is another matter. */
 static int read_uid(const char *word, const struct place *place, uid_t *uid, struct sgpu_error *error)
 {
 	const struct passwd *user;
@@ -49,7 +56,13 @@ static int read_uid(const char *word, const struct place *place, uid_t *uid, str
 		*uid = (uid_t)number;
 		return SGPU_OK;
 	}
+	errno = 0;
 	user = getpwnam(word);
+	if (!user && place->again && (errno == 0 || errno == ENOENT || errno == ESRCH)) {
+		cli_warning("'%s', line %d: there is no user '%s': the line is left out", place->path, place->line, word);
+		*uid = (uid_t)NO_UID;
+		return SGPU_OK;
+	}
 	if (!user) {
 		return fail_line(error, place, "there is no user '%s'", word);
 	}
@@ -116,17 +129,17 @@ static int read_line(char *line, const struct place *place, struct tenant_rules 
 	if (rc < 0) {
 		return rc;
 	}
-	rules->any_high = rules->any_high || rule.high;
 	if (strcmp(user, "*") == 0) {
 		if (*others) {
 			return fail_line(error, place, "there are two lines for '*'");
 		}
 		*others = true;
+		rules->any_high = rules->any_high || rule.high;
 		rules->others = rule;
 		return SGPU_OK;
 	}
 	rc = read_uid(user, place, &uid, error);
-	if (rc < 0) {
+	if (rc < 0 || uid == (uid_t)NO_UID) {
 		return rc;
 	}
 	for (unsigned i = 0; i < rules->count; i++) {
@@ -137,14 +150,16 @@ static int read_line(char *line, const struct place *place, struct tenant_rules 
 	if (rules->count == TENANTS_NAMED_MAX) {
 		return sgpu_fail(error, SGPU_EINVALID, "'%s' has more than %d users", place->path, TENANTS_NAMED_MAX);
 	}
+	rules->any_high = rules->any_high || rule.high;
 	rules->named[rules->count].uid = uid;
 	rules->named[rules->count++].rule = rule;
 	return SGPU_OK;
 }
 
-static int read_lines(const char *path, char *text, size_t size, struct tenant_rules *rules, struct sgpu_error *error)
+static int read_lines(const char *path, bool again, char *text, size_t size, struct tenant_rules *rules,
+		      struct sgpu_error *error)
 {
-	struct place place = { .path = path, .line = 1 };
+	struct place place = { .path = path, .line = 1, .again = again };
 	bool others = false;
 	int rc = SGPU_OK;
 
@@ -163,7 +178,7 @@ static int read_lines(const char *path, char *text, size_t size, struct tenant_r
 	return rc;
 }
 
-int tenant_rules_load(const char *path, struct tenant_rules *rules, struct sgpu_error *error)
+int tenant_rules_load(const char *path, bool again, struct tenant_rules *rules, struct sgpu_error *error)
 {
 	struct tenant_rules *read = calloc(1, sizeof(*read));
 	char *text = NULL;
@@ -176,7 +191,7 @@ int tenant_rules_load(const char *path, struct tenant_rules *rules, struct sgpu_
 	read->others = default_rule;
 	if (path) {
 		rc = sgpu_read_trusted_file(path, "says what users get", FILE_MAX, &text, &size, error);
-		rc = rc == SGPU_OK ? read_lines(path, text, size, read, error) : rc;
+		rc = rc == SGPU_OK ? read_lines(path, again, text, size, read, error) : rc;
 	}
 	if (rc == SGPU_OK) {
 		*rules = *read;

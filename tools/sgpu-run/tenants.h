@@ -31,8 +31,9 @@ struct tenant_rules {
 };
 
 /* Without a file (path NULL) the default holds for everybody. Errors: SGPU_EINVALID with the line; SGPU_EPOLICY: others may
- * write to the file; what reading gives. Then *rules is as it was. */
-SGPU_MUST_CHECK int tenant_rules_load(const char *path, struct tenant_rules *rules, struct sgpu_error *error);
+ * write to the file; what reading gives. Then *rules is as it was. again: the file was read before;
+ * a user of whom it is certain that they are there no more is left out, with a warning. */
+SGPU_MUST_CHECK int tenant_rules_load(const char *path, bool again, struct tenant_rules *rules, struct sgpu_error *error);
 
 const struct tenant_rule *tenant_rules_find(const struct tenant_rules *rules, uid_t uid);
 
