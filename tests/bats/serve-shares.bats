@@ -99,6 +99,7 @@ waiting() {
 
 @test "SIGHUP reads the tenants again, and keeps what was there when the file is wrong" {
 	requires jq
+	weighs() { [ "$(weight)" -eq "$1" ]; }
 	weight() { sgpu-run status --json | jq -r '.status.tenants[0].weight'; }
 	echo '* weight=7' >tenants
 	start_server -k runner.jwk --tenants tenants
@@ -113,6 +114,14 @@ waiting() {
 	wait_for grep -q "stays as it was" log
 	assert_contains "$(cat log)" "'tenants', line 1"
 	[ "$(weight)" -eq 9 ]
+	# A user who was deleted since is no reason to do without the others' lines.
+	printf 'nobody-of-that-name weight=2\n* weight=8\n' >tenants
+	kill -HUP "$SERVER"
+	wait_for grep -q "line 1: there is no user 'nobody-of-that-name': the line is left out" log
+	wait_for weighs 8
+	printf '* weight=9\n' >tenants
+	kill -HUP "$SERVER"
+	wait_for weighs 9
 	rm tenants
 	kill -HUP "$SERVER"
 	wait_for grep -q "'tenants'.*No such file.*stays as it was" log
@@ -153,12 +162,15 @@ waiting() {
 	assert_same out/out.f32 expected.f32
 }
 
+stalled() {
+	sgpu-run status --json | jq -e ".status.tenants[0].stalled == $1" >/dev/null
+}
+
 @test "a batch that waits for its client holds no turn" {
 	requires jq
 	start_server -k runner.jwk --running 1
 	hold
 	run -0 sgpu-run -o response batch.tar
-	stalled() { sgpu-run status --json | jq -e ".status.tenants[0].stalled == $1" >/dev/null; }
 	wait_for stalled 1
 	cat batch.tar >&7
 	exec 7>&-
@@ -170,7 +182,6 @@ waiting() {
 	requires jq python3
 	local left
 	start_server -k runner.jwk --running 1
-	stalled() { sgpu-run status --json | jq -e ".status.tenants[0].stalled == $1" >/dev/null; }
 	# Nothing is missing but the end of the pipe; the end of the archive; some of the payload.
 	for left in 0 1024 6000; do
 		python3 "$BATS_TEST_DIRNAME/serve_client.py" "$SOCKET" cut batch.tar "$left" 600 3>&- &
@@ -343,6 +354,25 @@ worker_of() {
 	exec 7>&-
 	ends_with 0 "$HELD"
 	wait_for grep -q '^batch.tar 0 $' queue.out
+}
+
+@test "users beyond the limit are refused, but root finds a place, at the cost of the one who came last" {
+	requires root python3
+	local crowd
+	share_socket
+	start_server -k runner.jwk --everybody --workers 1 --ahead 0 --stall 1h
+	python3 "$BATS_TEST_DIRNAME/serve_client.py" "$SOCKET" users 300000 256 600 >users.out 3>&- &
+	crowd=$!
+	SERVERS+=("$crowd")
+	wait_for grep -q waiting users.out
+	run -0 client_of 65531 queue batch.tar
+	assert_contains "$output" "256 users have batches under way, which is the limit"
+	run ! grep -q '^300' users.out
+	sgpu-run -o response batch.tar 2>root.log 3>&- &
+	SERVERS+=($!)
+	wait_for grep -q '^300255 .*the place of user 300255' users.out
+	kill "$crowd"
+	ends_with 0 "${SERVERS[-1]}"
 }
 
 @test "when a worker is killed, what waits for a turn gets another one" {

@@ -167,6 +167,31 @@ def cut(path, batch, left, seconds):
     time.sleep(seconds)
 
 
+def users(path, first, count, seconds):
+    """Each user of a range has a batch that never comes; says when all wait, and then who is told what."""
+    held = []
+    (r, w), out = os.pipe(), place()
+    for uid in range(first, first + count):
+        os.seteuid(uid)
+        held.append(submit(path, r, out))
+        os.seteuid(0)
+    for s in held:
+        receive(s)
+    print("waiting", flush=True)
+    poll, end = select.poll(), time.monotonic() + seconds
+    uids = {s.fileno(): (first + i, s) for i, s in enumerate(held)}
+    for s in held:
+        poll.register(s, select.POLLIN)
+    while time.monotonic() < end:
+        for fd, _ in poll.poll(1000):
+            uid, s = uids[fd]
+            data = receive(s)
+            if not data:
+                poll.unregister(fd)
+            elif struct.unpack("=IHHII", data[:16])[2] == ANSWER:
+                print(uid, data[20:20 + TEXT].split(b"\0")[0].decode(), flush=True)
+
+
 def crowd(path, count, most):
     """Connections that say nothing: how many were refused because there are too many."""
     held = [connect(path) for _ in range(count)]
@@ -308,6 +333,7 @@ def silent(path, count, seconds):
 
 path, what, rest = sys.argv[1], sys.argv[2], sys.argv[3:]
 {"garbage": garbage, "descriptors": descriptors, "hold": lambda p, n, t: hold(p, int(n), float(t)), "drained": drained,
+ "users": lambda p, f, n, t: users(p, int(f), int(n), float(t)),
  "cut": lambda p, b, n, t: cut(p, b, int(n), float(t)),
  "crowd": lambda p, n, m: crowd(p, int(n), int(m)), "leave": lambda p, t: leave(p, float(t)),
  "linger": lambda p, s, t: linger(p, int(s), float(t)), "silent": lambda p, n, t: silent(p, int(n), float(t)),

@@ -6,24 +6,60 @@
  */
 #include "supervisor.h"
 
+#include <unistd.h>
+
 #include <sgpu/base.h>
 
 #include "wire.h"
 
 /* ---- tenants ---- */
-static bool is_dispensable(const struct supervisor *s, const struct tenant *tenant)
+static bool has_process(const struct supervisor *s, const struct tenant *tenant)
 {
 	for (int i = 0; i < SERVE_WORKERS_MAX; i++) {
 		if (s->processes[i].pid && s->processes[i].tenant == tenant) {
-			return false;
+			return true;
 		}
 	}
+	return false;
+}
+
+static bool is_dispensable(const struct supervisor *s, const struct tenant *tenant)
+{
 	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
 		if (s->callers[i].tenant == tenant) {
 			return false;
 		}
 	}
-	return true;
+	return !has_process(s, tenant);
+}
+
+/* Root, the server's user, and those whom the file of tenants names. Nobody has such users at will, as one who may map a
+ * range of others has. */
+static bool is_known(const struct supervisor *s, uid_t uid)
+{
+	return uid == 0 || uid == geteuid() || tenant_rules_find(&s->rules, uid) != &s->rules.others;
+}
+
+/* For a user who is known: the tenant who is not, and has nothing but batches that wait, and came last. They are refused.
+ * NULL: there is none. */
+static struct tenant *displace_tenant(struct supervisor *s)
+{
+	struct tenant *last = NULL;
+
+	for (int i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
+		struct tenant *t = &s->tenants[i];
+
+		if (!is_known(s, t->uid) && !has_process(s, t) && (!last || t->last_ns > last->last_ns)) {
+			last = t;
+		}
+	}
+	for (int i = 0; last && i < SUPERVISOR_CALLERS_MAX; i++) {
+		if (s->callers[i].tenant == last) {
+			callers_refuse(&s->callers[i], SGPU_ERETRY, "the server gives the place of user %lu to one whom it knows: "
+				       "%d users wait, which is the limit", (unsigned long)last->uid, SUPERVISOR_TENANTS_MAX);
+		}
+	}
+	return last;
 }
 
 /* NULL: all have something under way. */
@@ -48,6 +84,9 @@ static struct tenant *find_tenant(struct supervisor *s, uid_t uid)
 		if ((!oldest || t->last_ns < oldest->last_ns) && is_dispensable(s, t)) {
 			oldest = t;
 		}
+	}
+	if (!oldest && is_known(s, uid)) {
+		oldest = displace_tenant(s);
 	}
 	if (oldest) {
 		*oldest = (struct tenant){ .used = true, .uid = uid, .rule = *tenant_rules_find(&s->rules, uid) };
