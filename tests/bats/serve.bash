@@ -24,7 +24,8 @@ teardown() {
 	exec 7>&- || true
 	# With the servers, the clients that a test left: those that hold on would stay for minutes.
 	for pid in "${SERVERS[@]}" $(jobs -p); do
-		kill -9 "$pid" 2>/dev/null || true
+		# shellcheck disable=SC2046 # several
+		kill -9 $(cat "/proc/$pid/task/$pid/children" 2>/dev/null) "$pid" 2>/dev/null || true
 	done
 	case ${SHARED:-} in
 	/tmp/sgpu-serve.*) rm -rf "$SHARED" ;;
