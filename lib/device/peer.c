@@ -10,8 +10,8 @@
  *
  * No nonce is used twice with a key. A key is made from fresh random bytes for one struct sgpu_peer, and is loaded into
  * its two devices and nowhere else. One of them only seals with it and the other only opens. The nonce of a chunk is its
- * number, and sgpu_peer.next is the lowest number that no chunk has: it only grows, under the lock, before anything is
- * enqueued, also for copies that fail. Before it passes the bound, a new key begins at 0, when no work with the old one
+ * number, and sgpu_peer.next is the lowest number that no chunk has: it only grows, under the lock, whatever becomes of the
+ * run that has the numbers. Before it passes the bound, a new key begins at 0, when no work with the old one
  * is under way. A chunk that is held back, sent twice or put in another's place does not verify, since each number is
  * opened once.
  */

@@ -3,42 +3,7 @@
 # sgpu-run worker: a directory of batches, each answered once, whatever happens to its workers.
 # shellcheck disable=SC2154 # bats sets stderr
 
-load helpers
-
-setup() {
-	cd "$BATS_TEST_TMPDIR" || return 1
-	make_keys 2>/dev/null
-	small_job 64
-	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk >sealed
-	mkdir spool
-}
-
-worker() {
-	sgpu-run worker -k runner.jwk --device cpu "$@"
-}
-
-# fill COUNT [DIR]: so many batches, of one content.
-fill() {
-	# shellcheck disable=SC2016
-	seq -f "${2:-spool}/b%.0f" "$1" | xargs sh -c 'tee "$@" <sealed >/dev/null' sh
-}
-
-# opens RESPONSE...: each of them verifies, and is right.
-opens() {
-	local response
-	for response in "$@"; do
-		rm -rf opened
-		sgpu-seal open -q -k owner.jwk -C opened "$response" && assert_same expected.f32 opened/out.f32 || return 1
-	done
-}
-
-# all_answered COUNT: every batch is done and has a response, and there is nothing else.
-all_answered() {
-	[ "$(find spool/done -type f | wc -l)" -eq "$1" ] &&
-		[ "$(find spool -maxdepth 1 -name 'b*.response' | wc -l)" -eq "$1" ] &&
-		[ -z "$(find spool/failed spool/.claimed -mindepth 1)" ] &&
-		[ -z "$(find spool -maxdepth 1 -type f ! -name '*.response')" ]
-}
+load spool
 
 @test "a worker answers each batch of a directory, and puts it away" {
 	for i in 1 2 3; do
@@ -558,54 +523,4 @@ all_answered() {
 	ln spool/done/b1 "spool/.claimed/here.$(cut -c 1-8 /proc/sys/kernel/random/boot_id).7.00000001/b1"
 	LD_PRELOAD=$PWD/named_files.so SGPU_TEST_REPLACE=1 run -0 worker -q spool
 	[ -f spool/done/b1 ] && [ ! -e spool/done/b1.1 ]
-}
-
-@test "several devices of one worker share its batches, each to the one with less to do" {
-	fill 60
-	run --separate-stderr -0 sgpu-run worker -v -k runner.jwk --device cpu,cpu spool
-	all_answered 60
-	opens spool/b1.response spool/b60.response
-	[[ "$stderr" =~ "device 1 of 2, 'cpu', was given "([0-9]+)" batches" ]]
-	local one=${BASH_REMATCH[1]}
-	[[ "$stderr" =~ "device 2 of 2, 'cpu', was given "([0-9]+)" batches" ]]
-	[ "$one" -gt 0 ] && [ "${BASH_REMATCH[1]}" -gt 0 ] && [ $((one + BASH_REMATCH[1])) -eq 60 ]
-	# A list, too.
-	mkdir in
-	fill 5 in
-	printf '%s\n' in/* | sgpu-run worker -q -k runner.jwk --device cpu,cpu -o out -
-	opens out/b{1,2,3,4,5}.response
-}
-
-@test "a device that fails takes no batch of the other with it: what it had goes back, and is answered" {
-	requires cc no-sanitizer
-	compile -shared -fPIC -O2 -o failing_device.so "$BATS_TEST_DIRNAME/failing_device.c"
-	fill 120
-	LD_PRELOAD=$PWD/failing_device.so run --separate-stderr -3 sgpu-run worker -v -k runner.jwk --device cpu,cpu spool
-	assert_contains "$stderr" " of 2, 'cpu', failed and gets no more batches: "
-	assert_contains "$stderr" "120 batches answered, 0 of them with failed segments; 0 failed"
-	all_answered 120
-	opens spool/b1.response spool/b2.response spool/b120.response
-}
-
-@test "devices that are named twice, do not exist or are of two kinds are refused, and a run and its quote have one" {
-	fill 1
-	run --separate-stderr -2 sgpu-run worker -k runner.jwk --device cuda:0,0 spool
-	assert_contains "$stderr" "'cuda:0' is named twice"
-	run --separate-stderr -2 sgpu-run worker -k runner.jwk --device cpu,cuda:1 spool
-	assert_contains "$stderr" "are not of one kind"
-	run --separate-stderr -2 sgpu-run worker -k runner.jwk --device auto,auto spool
-	assert_contains "$stderr" "are not of one kind"
-	run --separate-stderr -2 sgpu-run worker -k runner.jwk --device cpu, spool
-	assert_contains "$stderr" "names no device at one place"
-	run --separate-stderr -3 env CUDA_VISIBLE_DEVICES= sgpu-run worker -k runner.jwk --device cuda:all spool
-	assert_contains "$stderr" "no device 'cuda:0'"
-	run --separate-stderr -2 sgpu-run submit --local -k runner.jwk --device cpu,cpu -o response sealed
-	assert_contains "$stderr" "names several devices, and a run has one"
-	run --separate-stderr -2 sgpu-run submit --local --device cuda:all --quote quote --nonce 00112233445566778899aabbccddeeff \
-		--attestation-key runner.jwk --certificate runner.jwk -o response sealed
-	assert_contains "$stderr" "a quote names one device"
-	run --separate-stderr -2 sgpu-run session --device cpu,cpu </dev/null
-	assert_contains "$stderr" "names several devices"
-	assert_no_file response quote
-	[ -z "$(find spool -mindepth 1 ! -name b1)" ]
 }
