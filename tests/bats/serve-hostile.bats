@@ -23,6 +23,20 @@ load serve
 	wait_for has_descriptors_left "$SERVER" "$supervisor_before"
 }
 
+@test "requests that are none are refused, and disturb nobody" {
+	requires python3
+	start_server -k runner.jwk
+	sgpu-run -o response batch.tar
+	pid=$(serving_pid)
+	before=$(descriptors "$pid") supervisor_before=$(descriptors "$SERVER")
+	run -0 client requests
+	[ "$output" = "done" ]
+	run -0 sgpu-run -o response batch.tar
+	[ "$(serving_pid)" = "$pid" ]
+	wait_for has_descriptors_left "$pid" "$before"
+	wait_for has_descriptors_left "$SERVER" "$supervisor_before"
+}
+
 @test "hostile descriptors are refused or fail, and nothing waits for them" {
 	requires python3
 	start_server -k runner.jwk

@@ -4,8 +4,9 @@
 # name of its error and its text; "gone" where the server hung up without one. It becomes user SERVE_UID before it connects.
 import array, fcntl, os, select, signal, socket, struct, sys, time
 
-MAGIC, VERSION = 0x53475055, 2
+MAGIC, VERSION = 0x53475055, 3
 STATUS, SUBMIT, PROGRESS, STATUS_IS, TAKEN, ANSWER, PROGRESS_IS = range(1, 8)
+REQUESTS = range(14, 18)
 NAME, TEXT = 4096, 512
 
 
@@ -117,6 +118,23 @@ def garbage(path):
             s.close()
     for _ in range(20):
         connect(path).close()
+    print("done")
+
+
+def requests(path):
+    """Each kind with what is none, and from clients that have gone before they are heard."""
+    for kind in REQUESTS:
+        for size in (0, 1, 100, 8216):
+            for fds in ([], [0], [0] * 3):
+                s = connect(path)
+                send(s, header(kind, 16 + size) + os.urandom(size), fds)
+                text = answer(s)
+                if text.startswith("0") or text == "gone":
+                    print("taken:", kind, size, text)
+                s.close()
+                s = connect(path)
+                send(s, header(kind, 16 + size) + os.urandom(size), fds)
+                s.close()
     print("done")
 
 
@@ -332,7 +350,7 @@ def silent(path, count, seconds):
 
 
 path, what, rest = sys.argv[1], sys.argv[2], sys.argv[3:]
-{"garbage": garbage, "descriptors": descriptors, "hold": lambda p, n, t: hold(p, int(n), float(t)), "drained": drained,
+{"garbage": garbage, "requests": requests, "descriptors": descriptors, "hold": lambda p, n, t: hold(p, int(n), float(t)), "drained": drained,
  "users": lambda p, f, n, t: users(p, int(f), int(n), float(t)),
  "cut": lambda p, b, n, t: cut(p, b, int(n), float(t)),
  "crowd": lambda p, n, m: crowd(p, int(n), int(m)), "leave": lambda p, t: leave(p, float(t)),

@@ -127,6 +127,13 @@ uint64_t process_in_flight(const struct process *process)
 	return ended < process->handed ? process->handed - ended : 0;
 }
 
+uint64_t process_requests(const struct process *process)
+{
+	const uint64_t ended = atomic_load(&process->counters->requests_ended);
+
+	return ended < process->requests ? process->requests - ended : 0;
+}
+
 uint64_t process_stalled(const struct process *process)
 {
 	const uint64_t stalled = atomic_load(&process->counters->stalled), all = process_in_flight(process);

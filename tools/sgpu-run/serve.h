@@ -43,9 +43,10 @@ enum serve_sum {
 	SERVE_SUMS = SERVE_LATENCY + SERVE_LATENCIES
 };
 
-/* Written by the worker, which sends WIRE_NOTE when one of the first two has changed. */
+/* Written by the worker, which sends WIRE_NOTE when one of the first three has changed. */
 struct serve_counters {
 	_Atomic uint64_t ended;   /* connections that it has closed */
+	_Atomic uint64_t requests_ended; /* connections of requests that it has closed; requests.h */
 	_Atomic uint64_t stalled; /* of those that it has: these wait for their clients, and use nothing of the device */
 	_Atomic uint64_t sums[SERVE_SUMS];
 };
@@ -67,12 +68,15 @@ struct process {
 	bool ready, draining;
 	uint64_t deadline_ns;    /* while it drains: when `control` is closed; then: when it is killed */
 	struct tenant *tenant;   /* or NULL: it is spare */
-	uint64_t handed;         /* connections */
+	uint64_t handed;         /* connections of batches */
+	uint64_t requests;       /* and of requests */
 };
 SGPU_MUST_CHECK int process_start(const struct server *server, struct process *process, struct sgpu_error *error);
 /* Connections that it has not closed yet; and those of them that wait for their clients. */
 uint64_t process_in_flight(const struct process *process);
 uint64_t process_stalled(const struct process *process);
+/* Requests that it has not ended yet. */
+uint64_t process_requests(const struct process *process);
 /* For its whole life, the kernel prefers other processes to it. Once it is ready: threads that it starts later do so, too. */
 void process_give_way(const struct process *process);
 /* It takes no more, and ends when its work has, at the latest then. */

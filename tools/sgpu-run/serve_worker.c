@@ -22,6 +22,7 @@
 
 #include "handed.h"
 #include "report.h"
+#include "requests.h"
 #include "serve.h"
 #include "wire.h"
 
@@ -191,7 +192,7 @@ static int begin_work(struct work *work, struct sgpu_error *error)
 	return rc == SGPU_OK ? start_run(work, error) : rc;
 }
 
-static void take_connection(int connection, const struct wire_take *take)
+static void take_batch(int connection, const struct wire_take *take)
 {
 	struct sgpu_error error = { 0 };
 	struct work *work = calloc(1, sizeof(*work));
@@ -224,6 +225,21 @@ static void take_connection(int connection, const struct wire_take *take)
 	}
 	count_work(work, rc, NULL);
 	close_work(work);
+}
+
+static void take_connection(int connection, const struct wire_take *take)
+{
+	struct request request = { .server = t.server, .connection = connection, .uid = take->uid,
+				   .since_ns = take->since_ns };
+
+	if (take->request) {
+		if (wire_peek(connection, &request.kind, NULL) != SGPU_OK) {
+			request.kind = WIRE_KINDS; /* the client has gone */
+		}
+		requests_take(&request);
+	} else {
+		take_batch(connection, take);
+	}
 }
 
 static void tell_progress(const struct work *work)
@@ -454,6 +470,7 @@ static int open_loop(struct sgpu_error *error)
 	if (t.wake_fd < 0 || t.signal_fd < 0) {
 		return sgpu_fail_errno(error, "cannot make an event descriptor");
 	}
+	requests_open(t.counters, t.wake_fd);
 	return t.work && t.fds ? SGPU_OK : sgpu_fail_nomem(error);
 }
 
@@ -474,7 +491,7 @@ static int run_loop(struct server *server, struct sgpu_error *error)
 		rc = worker_start(&server->worker, &needs, false, error);
 	}
 	if (rc == SGPU_OK && wire_send(SERVE_CONTROL_FD, WIRE_READY, &ready, sizeof(ready), NULL, 0)) {
-		while (!t.draining || t.count > 0) {
+		while (!t.draining || t.count > 0 || requests_under_way() > 0) {
 			take_events();
 		}
 	}

@@ -53,8 +53,8 @@ static void hear(struct supervisor *s, struct caller *caller)
 	if (rc == SGPU_ETIMEOUT) {
 		return;
 	}
-	if (rc == SGPU_OK && kind == WIRE_SUBMIT && !s->stopping) {
-		turns_ask(s, caller);
+	if (rc == SGPU_OK && (kind == WIRE_SUBMIT || wire_is_request(kind)) && !s->stopping) {
+		turns_ask(s, caller, kind != WIRE_SUBMIT);
 	} else if (rc == SGPU_OK && kind == WIRE_STATUS) {
 		answer_status(s, caller);
 	} else if (rc == SGPU_ECANCELED) {

@@ -14,6 +14,7 @@ enum {
 	SUPERVISOR_CALLERS_MAX = 512,        /* connections that no worker has yet */
 	SUPERVISOR_SILENT_MAX = 64,          /* of one user, that have not said what they want */
 	SUPERVISOR_ACCEPT_AT_ONCE = 64,      /* before others are heard */
+	SUPERVISOR_REQUESTS_MAX = 64,        /* of one user at a time */
 };
 
 /* Its share of the turns is the one of the same number in struct supervisor. */
@@ -26,6 +27,7 @@ struct tenant {
 	uint64_t sums[SERVE_SUMS]; /* by workers that are buried */
 	uint64_t refused;        /* for a limit */
 	unsigned waiting, in_flight, stalled; /* as turns_give counted them last */
+	unsigned asking, requests; /* requests that wait for a worker, and that workers have */
 	struct process *process; /* takes its work, or NULL */
 };
 
@@ -35,6 +37,7 @@ struct caller {
 	uint64_t since_ns;
 	uint64_t order;          /* in which those that wait have come */
 	struct tenant *tenant;   /* it has spoken, and waits for a turn; NULL: it has not */
+	bool request;            /* what waits is no batch, and needs a worker, but no turn */
 	bool queued;             /* and was told so */
 };
 
@@ -84,9 +87,9 @@ void workers_hear(struct supervisor *supervisor, struct process *process);
 /* Buries those that are dead. */
 void workers_reap(struct supervisor *supervisor);
 
-/* supervisor_turns.c: whose batches go to workers, and when. */
-/* The caller wants to submit a batch: it waits for a turn, or is refused. */
-void turns_ask(struct supervisor *supervisor, struct caller *caller);
+/* supervisor_turns.c: whose batches and requests go to workers, and when. */
+/* The caller wants to submit a batch, or has a request: it waits for a turn or for a worker, or is refused. */
+void turns_ask(struct supervisor *supervisor, struct caller *caller, bool request);
 /* Gives the turns that are free; who gets none is told, or refused for a limit. */
 void turns_give(struct supervisor *supervisor);
 /* Has the rules that were read hold for the tenants that are there. */

@@ -69,7 +69,7 @@ static json_t *describe_tenant(const struct supervisor *s, const struct tenant *
 		stalled += p->pid && p->tenant == t ? process_stalled(p) : 0;
 	}
 	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
-		waiting += s->callers[i].tenant == t;
+		waiting += s->callers[i].tenant == t && !s->callers[i].request;
 	}
 	return json_pack("{s:I, s:I, s:s, s:{s:I, s:I}, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
 			 "uid", (json_int_t)t->uid, "weight", (json_int_t)t->rule.weight, "priority",

@@ -2,7 +2,8 @@
  *
  * Turns: how many batches run at once is limited, and shares.h says whose is next. A batch has a turn from the moment at
  * which its connection is handed over until its worker has closed it, but not while its worker says that it waits for its
- * client. A worker that says something else than is true does so for its own tenant alone.
+ * client. A worker that says something else than is true does so for its own tenant alone. Requests need a worker, but no
+ * turn.
  */
 #include "supervisor.h"
 
@@ -124,11 +125,15 @@ static void count_all(struct supervisor *s)
 	shares_advance(&s->shares, now);
 	s->lacking = 0;
 	for (int i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
-		s->tenants[i].waiting = s->tenants[i].in_flight = s->tenants[i].stalled = 0;
+		struct tenant *t = &s->tenants[i];
+
+		t->waiting = t->in_flight = t->stalled = t->asking = t->requests = 0;
 	}
 	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
-		if (s->callers[i].tenant) {
-			s->callers[i].tenant->waiting++;
+		const struct caller *c = &s->callers[i];
+
+		if (c->tenant) {
+			*(c->request ? &c->tenant->asking : &c->tenant->waiting) += 1;
 		}
 	}
 	for (int i = 0; i < SERVE_WORKERS_MAX; i++) {
@@ -138,6 +143,7 @@ static void count_all(struct supervisor *s)
 			const unsigned all = (unsigned)process_in_flight(p), stalled = (unsigned)process_stalled(p);
 
 			p->tenant->in_flight += all;
+			p->tenant->requests += (unsigned)process_requests(p);
 			p->tenant->stalled += stalled < all ? stalled : all; /* the counters are the worker's */
 		}
 	}
@@ -146,7 +152,7 @@ static void count_all(struct supervisor *s)
 
 		if (t->used) {
 			tell_shares(s, t);
-			t->lacks_ns = t->process || t->waiting == 0 ? 0 : t->lacks_ns ? t->lacks_ns : now;
+			t->lacks_ns = t->process || t->waiting + t->asking == 0 ? 0 : t->lacks_ns ? t->lacks_ns : now;
 			s->lacking += t->lacks_ns != 0;
 		}
 	}
@@ -161,7 +167,7 @@ static struct caller *find_first_caller(struct supervisor *s, const struct tenan
 	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
 		struct caller *c = &s->callers[i];
 
-		if (c->tenant == tenant && (!first || c->order < first->order)) {
+		if (c->tenant == tenant && !c->request && (!first || c->order < first->order)) {
 			first = c;
 		}
 	}
@@ -169,22 +175,46 @@ static struct caller *find_first_caller(struct supervisor *s, const struct tenan
 }
 
 /* From here on the supervisor has no part in the connection but to count it. */
-static void hand_over(struct supervisor *s, struct tenant *tenant)
+static bool hand_over(struct caller *caller)
 {
-	struct caller *caller = find_first_caller(s, tenant);
-	struct wire_take take = { .uid = caller->uid, .since_ns = caller->since_ns };
+	struct tenant *tenant = caller->tenant;
+	struct wire_take take = { .uid = caller->uid, .since_ns = caller->since_ns,
+				  .request = caller->request };
 
+	if (!wire_send(tenant->process->control, WIRE_TAKE, &take, sizeof(take), &caller->fd, 1)) {
+		tenant->refused++;
+		callers_refuse(caller, SGPU_ERETRY, "the worker of user %lu takes no more", (unsigned long)tenant->uid);
+		return false;
+	}
+	callers_hang_up(caller);
+	return true;
+}
+
+static void hand_over_batch(struct supervisor *s, struct tenant *tenant)
+{
 	tenant->waiting--;
-	if (wire_send(tenant->process->control, WIRE_TAKE, &take, sizeof(take), &caller->fd, 1)) {
+	if (hand_over(find_first_caller(s, tenant))) {
 		tenant->process->handed++;
 		tenant->in_flight++;
 		shares_grant(&s->shares, (unsigned)(tenant - s->tenants));
-		callers_hang_up(caller);
-	} else {
-		tenant->refused++;
-		callers_refuse(caller, SGPU_ERETRY, "the worker of user %lu takes no more", (unsigned long)tenant->uid);
 	}
 	tell_shares(s, tenant);
+}
+
+/* All whose tenants have a worker. */
+static void hand_over_requests(struct supervisor *s)
+{
+	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
+		struct tenant *t = s->callers[i].tenant;
+
+		if (t && s->callers[i].request && t->process) {
+			t->asking--;
+			if (hand_over(&s->callers[i])) {
+				t->process->requests++;
+				t->requests++;
+			}
+		}
+	}
 }
 
 /* The last of those who came just now. */
@@ -195,7 +225,7 @@ static struct caller *find_newest(struct supervisor *s, const struct tenant *ten
 	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
 		struct caller *c = &s->callers[i];
 
-		if (c->tenant == tenant && !c->queued && (!newest || c->order > newest->order)) {
+		if (c->tenant == tenant && !c->request && !c->queued && (!newest || c->order > newest->order)) {
 			newest = c;
 		}
 	}
@@ -221,7 +251,7 @@ static void settle_new(struct supervisor *s)
 	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
 		struct caller *c = &s->callers[i];
 
-		if (c->tenant && !c->queued) {
+		if (c->tenant && !c->request && !c->queued) {
 			c->queued = true;
 			(void)wire_send(c->fd, WIRE_QUEUED, &queued, sizeof(queued), NULL, 0);
 		}
@@ -238,12 +268,13 @@ void turns_give(struct supervisor *s)
 		s->shares.of[i].barred = !s->tenants[i].process;
 	}
 	while ((next = shares_next(&s->shares, s->server->running)) >= 0) {
-		hand_over(s, &s->tenants[next]);
+		hand_over_batch(s, &s->tenants[next]);
 	}
+	hand_over_requests(s);
 	settle_new(s);
 }
 
-void turns_ask(struct supervisor *s, struct caller *caller)
+void turns_ask(struct supervisor *s, struct caller *caller, bool request)
 {
 	struct tenant *tenant = find_tenant(s, caller->uid);
 
@@ -254,12 +285,19 @@ void turns_ask(struct supervisor *s, struct caller *caller)
 	}
 	tenant->last_ns = sgpu_now_ns();
 	count_all(s);
-	if (tenant->waiting + tenant->in_flight >= s->server->submissions) {
+	if (request && tenant->asking + tenant->requests >= SUPERVISOR_REQUESTS_MAX) {
+		tenant->refused++;
+		callers_refuse(caller, SGPU_ERETRY, "user %lu has %d requests under way, which is the limit",
+			       (unsigned long)caller->uid, SUPERVISOR_REQUESTS_MAX);
+		return;
+	}
+	if (!request && tenant->waiting + tenant->in_flight >= s->server->submissions) {
 		tenant->refused++;
 		callers_refuse(caller, SGPU_ERETRY, "user %lu has %u submissions under way, which is the limit",
 			       (unsigned long)caller->uid, s->server->submissions);
 		return;
 	}
 	caller->tenant = tenant;
+	caller->request = request;
 	caller->order = ++s->spoken;
 }

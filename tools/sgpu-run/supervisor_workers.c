@@ -43,6 +43,11 @@ static struct process *find_spare(struct supervisor *s)
 	return NULL;
 }
 
+static bool is_idle(const struct process *p)
+{
+	return process_in_flight(p) == 0 && process_requests(p) == 0;
+}
+
 /* Of a tenant that has nothing to do; the one that has been still for longest. */
 static struct process *find_idle(struct supervisor *s)
 {
@@ -51,7 +56,7 @@ static struct process *find_idle(struct supervisor *s)
 	for (int i = 0; i < SERVE_WORKERS_MAX; i++) {
 		struct process *p = &s->processes[i];
 
-		if (p->pid && !p->draining && p->tenant && process_in_flight(p) == 0 && p->tenant->waiting == 0 &&
+		if (p->pid && !p->draining && p->tenant && is_idle(p) && p->tenant->waiting + p->tenant->asking == 0 &&
 		    (!idle || p->tenant->last_ns < idle->tenant->last_ns)) {
 			idle = p;
 		}
@@ -170,7 +175,7 @@ static struct census count_processes(const struct supervisor *s)
 		const struct process *p = &s->processes[i];
 
 		c.all += p->pid != 0;
-		c.leaving += p->pid && p->draining && process_in_flight(p) == 0;
+		c.leaving += p->pid && p->draining && is_idle(p);
 		c.coming += p->pid && !p->draining && !p->ready && p->generation == wanted;
 		c.spare += p->pid && !p->draining && p->ready && !p->tenant && p->generation == wanted;
 	}

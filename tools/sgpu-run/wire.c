@@ -151,6 +151,11 @@ int wire_peek(int socket, enum wire_kind *kind, struct sgpu_error *error)
 	return rc;
 }
 
+bool wire_is_request(enum wire_kind kind)
+{
+	return kind == WIRE_LEASE || kind == WIRE_SESSION || kind == WIRE_QUOTE || kind == WIRE_PREPARE;
+}
+
 void wire_refuse(int socket, const struct sgpu_error *error)
 {
 	struct wire_answer answer;

@@ -8,6 +8,8 @@
  *   server -> worker    WIRE_TAKE with the connection, whose next message is that WIRE_SUBMIT
  *   client -> worker    WIRE_SUBMIT with two descriptors, then WIRE_PROGRESS as often as it likes
  *   worker -> client    WIRE_TAKEN, WIRE_PROGRESS_IS for each WIRE_PROGRESS, WIRE_ANSWER at the end
+ *   client -> worker    WIRE_LEASE, WIRE_SESSION, WIRE_QUOTE, WIRE_PREPARE: requests, which come to the worker as WIRE_SUBMIT
+ *                       does, but need no turn; requests.h
  *   worker -> server    WIRE_READY once it can take work; WIRE_NOTE: its counters say something new
  *   server -> worker    WIRE_DRAIN, take no more and end; WIRE_PRESS: others wait for a worker, so end what waits for a client
  *
@@ -31,10 +33,11 @@ enum wire_kind {
 	WIRE_STATUS_IS, WIRE_TAKEN, WIRE_ANSWER, WIRE_PROGRESS_IS,
 	WIRE_READY, WIRE_TAKE, WIRE_DRAIN,
 	WIRE_QUEUED, WIRE_NOTE, WIRE_PRESS,
+	WIRE_LEASE, WIRE_SESSION, WIRE_QUOTE, WIRE_PREPARE,
 	WIRE_KINDS
 };
 
-enum { WIRE_TEXT_MAX = 1 << 20, WIRE_FDS_MAX = 2, WIRE_VERSION = 2 };
+enum { WIRE_TEXT_MAX = 1 << 20, WIRE_FDS_MAX = 2, WIRE_VERSION = 3 };
 
 struct wire_header {
 	uint32_t magic;
@@ -67,6 +70,7 @@ struct wire_take {
 	struct wire_header header;
 	uint64_t uid;           /* of the client, as the kernel says */
 	uint64_t since_ns;      /* when it connected */
+	uint64_t request;       /* 1: it is counted as a request; 0: as a batch */
 };
 
 /* Any message without a body: status, progress, queued, taken, ready, note, drain, press; and the status, whose descriptor is
@@ -86,6 +90,9 @@ SGPU_MUST_CHECK int wire_receive(int socket, enum wire_kind kind, void *message,
 
 /* The kind of the message that comes next, which stays where it is, as do its descriptors. Returns as wire_receive. */
 SGPU_MUST_CHECK int wire_peek(int socket, enum wire_kind *kind, struct sgpu_error *error);
+
+/* Whether such a message is a request to a worker. */
+bool wire_is_request(enum wire_kind kind);
 
 /* Sends an answer that is an error. */
 void wire_refuse(int socket, const struct sgpu_error *error);

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Requests to a worker process of sgpu-run serve that are no batches: its tenant's clients send them, the supervisor hands
+ * their connections over without a turn, and a function for each kind deals with them.
+ */
+#ifndef SGPU_RUN_REQUESTS_H
+#define SGPU_RUN_REQUESTS_H
+
+#include "serve.h"
+#include "wire.h"
+
+struct request {
+	struct server *server;
+	int connection;          /* its next message is of `kind` */
+	enum wire_kind kind;
+	uint64_t uid, since_ns;  /* of the client, and when it connected */
+};
+
+/* Runs in the worker's loop, which nothing may hold up: what takes long gets a thread. It owns the connection, and calls
+ * requests_end or requests_refuse once, from any thread. */
+typedef void (*request_fn)(const struct request *request);
+
+/* counters: the worker's. wake_fd: an eventfd that is written when a request has ended. */
+void requests_open(struct serve_counters *counters, int wake_fd);
+void requests_take(const struct request *request);
+/* Requests that have not ended. */
+unsigned requests_under_way(void);
+/* Closes the connection. */
+void requests_end(int connection);
+/* The same, after an answer that is an error. */
+void requests_refuse(int connection, const struct sgpu_error *error);
+
+#endif
