@@ -318,7 +318,7 @@ TEST_ENV = SGPU_BUILD='$(BUILD)' SGPU_SANITIZE='$(SANITIZE)' \
 	$(if $(SGPU_VECTORS),SGPU_VECTORS='$(SGPU_VECTORS)')
 
 .PHONY: check-now check-gpu-now fuzz-now
-check-now: all units examples
+check-now: all units examples $(BUILD)/bench/tenants
 	@$(TEST_ENV) scripts/run-tests.sh $(TESTS)
 
 check-gpu-now: programs gpu-units examples

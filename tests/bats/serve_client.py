@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # serve_client.py SOCKET WHAT [ARGUMENT...]: a client of sgpu-run serve that keeps to no rule. Prints, for each answer, the
 # name of its error and its text; "gone" where the server hung up without one. It becomes user SERVE_UID before it connects.
-import array, fcntl, os, select, signal, socket, struct, sys, time
+import array, fcntl, os, random, select, signal, socket, struct, sys, time
 
 MAGIC, VERSION = 0x53475055, 3
 STATUS, SUBMIT, PROGRESS, STATUS_IS, TAKEN, ANSWER, PROGRESS_IS = range(1, 8)
@@ -142,7 +142,8 @@ def descriptors(path, batch):
     """Each with what a server must not wait for, nor believe."""
     good = os.open(batch, os.O_RDONLY)
     directory = os.open(".", os.O_RDONLY)
-    os.mkfifo("fifo")
+    if not os.path.exists("fifo"):
+        os.mkfifo("fifo")
     fifo = os.open("fifo", os.O_RDWR)
     pair = socket.socketpair()
     appending = os.open("appended", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
@@ -349,8 +350,58 @@ def silent(path, count, seconds):
     time.sleep(seconds)
 
 
+def dying(path, batch, count):
+    """Clients that are killed at any moment, from before they connect to after they have their answer."""
+    whole = open(batch, "rb").read()
+    for _ in range(count):
+        pid = os.fork()
+        if pid == 0:
+            answer(submit(path, memory(whole), place()))
+            os._exit(0)
+        time.sleep(random.random() * 0.02)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    print("done")
+
+
+def damaged(path, batch, count):
+    """Batches of which a byte is wrong, one that is cut short, and one that is changed while it is read."""
+    whole = bytearray(open(batch, "rb").read())
+    for i in range(count):
+        at = random.randrange(len(whole))
+        whole[at] ^= 1 << i % 8
+        b = memory(whole[:at] if i % 3 == 1 else whole)
+        whole[at] ^= 1 << i % 8
+        s = submit(path, b, place())
+        for _ in range(20 if i % 3 == 2 else 0):
+            os.pwrite(b, os.urandom(64), random.randrange(len(whole)))
+        answer(s)
+        os.close(b)
+    print("done")
+
+
+def refused(path, *batches):
+    """Each is submitted, and none may succeed."""
+    for whole in [open(name, "rb").read() for name in batches]:
+        text = answer(submit(path, memory(whole), place()))
+        print("taken" if text == "0 " else text)
+    print("done")
+
+
+def endlessly(path, what, *rest):
+    """The same again and again, each time by a new process; says when one has come to its end."""
+    while True:
+        pid = os.fork()
+        if pid == 0:
+            DEEDS[what](path, *rest)
+            os._exit(0)
+        if os.waitpid(pid, 0)[1] == 0:
+            print("round", flush=True)
+
+
 path, what, rest = sys.argv[1], sys.argv[2], sys.argv[3:]
-{"garbage": garbage, "requests": requests, "descriptors": descriptors, "hold": lambda p, n, t: hold(p, int(n), float(t)), "drained": drained,
+DEEDS = {"garbage": garbage, "requests": requests, "descriptors": descriptors, "drained": drained,
+ "hold": lambda p, n, t: hold(p, int(n), float(t)),
  "users": lambda p, f, n, t: users(p, int(f), int(n), float(t)),
  "cut": lambda p, b, n, t: cut(p, b, int(n), float(t)),
  "crowd": lambda p, n, m: crowd(p, int(n), int(m)), "leave": lambda p, t: leave(p, float(t)),
@@ -358,4 +409,6 @@ path, what, rest = sys.argv[1], sys.argv[2], sys.argv[3:]
  "queue": queue, "flood": lambda p, b, n: flood(p, b, int(n)),
  "slow-close": lambda p, s, t: slow_close(p, int(s), float(t)),
  "shrinking": lambda p, b, n: shrinking(p, b, int(n)), "many": lambda p, b, n: many(p, b, int(n)),
- "hang-up": lambda p, b, n: hang_up(p, b, int(n))}[what](path, *rest)
+ "hang-up": lambda p, b, n: hang_up(p, b, int(n)), "dying": lambda p, b, n: dying(p, b, int(n)),
+ "damaged": lambda p, b, n: damaged(p, b, int(n)), "refused": refused, "endlessly": endlessly}
+DEEDS[what](path, *rest)
