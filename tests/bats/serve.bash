@@ -3,7 +3,8 @@
 #
 # What the tests of sgpu-run serve share: a small batch, a server that is ended with the test, and questions to it.
 
-load helpers
+SERVE_TESTS=${BASH_SOURCE[0]%/*}
+load "$SERVE_TESTS/helpers"
 
 setup() {
 	cd "$BATS_TEST_TMPDIR" || return 1
@@ -44,7 +45,7 @@ start_server() {
 }
 
 client() {
-	python3 "$BATS_TEST_DIRNAME/serve_client.py" "$SOCKET" "$@"
+	python3 "$SERVE_TESTS/serve_client.py" "$SOCKET" "$@"
 }
 
 # share_socket: of the next servers, in a directory that all users reach. As root.

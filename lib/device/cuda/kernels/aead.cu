@@ -7,11 +7,11 @@
  * lane multiplies its sum once by the power of H that its place asks for, and the warp adds up.
  *
  * What would leave many multiprocessors idle is split: several warps of a block share a chunk, each with some of
- * its rows.
+ * its rows. Runs of a few chunks go to aead_small.cu.
  */
 #include <cuda_runtime.h>
 
-#include <device/cuda/kernels/aead_state.cuh>
+#include <device/cuda/kernels/aead_chunk.cuh>
 #include <device/cuda/kernels/blocks.cuh>
 #include <device/cuda/kernels/ghash.cuh>
 
@@ -20,21 +20,6 @@ using namespace sgpu_blocks;
 using namespace sgpu_ghash;
 
 enum { THREADS = 1024, WARPS = THREADS / 32 };
-
-struct job {
-	const key_state *state;
-	const unsigned char *in;
-	unsigned char *out;
-	uint64_t first;                 /* number of the first chunk */
-	uint64_t count;                 /* chunks in the run */
-	uint64_t end_size;              /* plaintext bytes of the last of them */
-	uint64_t whole;                 /* chunks that are done one a warp; the others are split over `split` warps */
-	unsigned split;
-	uint64_t bad_end;               /* chunk where the run itself is wrong, or UINT64_MAX */
-	sgpu_cuda_verdict *verdict;
-	unsigned long long *counter;    /* blocks that have ended, above DONE_BITS, and chunks that they did */
-};
-enum { DONE_BITS = 48 };
 
 /* The end of shared memory, after the tables of AES and of GHASH. */
 struct rest {
@@ -51,28 +36,6 @@ struct worker {
 	hash ghash;
 	uint32_t lane;
 };
-
-struct chunk {
-	const unsigned char *in;
-	unsigned char *out;
-	int size;                       /* plaintext bytes */
-	uint32_t n0, n1, n2;            /* nonce */
-};
-
-template <bool OPEN> static __device__ __forceinline__ chunk find_chunk(const job &j, uint64_t index)
-{
-	uint64_t number = j.first + index;
-	uint4 nonce = __ldg(&j.state->nonce);
-	chunk c;
-
-	c.in = j.in + index * (OPEN ? SEALED : CHUNK);
-	c.out = j.out + index * (OPEN ? CHUNK : SEALED);
-	c.size = index == j.count - 1 ? (int)j.end_size : CHUNK;
-	c.n0 = nonce.x;
-	c.n1 = nonce.y ^ sgpu_aes::permute((uint32_t)(number >> 32), 0, 0x0123);
-	c.n2 = nonce.z ^ sgpu_aes::permute((uint32_t)number, 0, 0x0123);
-	return c;
-}
 
 /* One block of a row: deciphered or enciphered, and the ciphertext for GHASH. */
 template <bool OPEN, bool ALIGNED>
@@ -128,37 +91,18 @@ static __device__ __forceinline__ uint4 do_rows(const worker &w, const job &j, c
 	return sum_of_warp(product(sum, __ldg(&j.state->power[ROW * (rows - end) + ROW + 1 - (int)w.lane])));
 }
 
-/* The length block times H. */
-static __device__ __forceinline__ uint4 length_part(const job &j, const chunk &c)
-{
-	if (c.size == CHUNK) {
-		return __ldg(&j.state->full_length);
-	}
-	return product(make_uint4(0, 0, 0, sgpu_aes::permute((uint32_t)c.size * 8, 0, 0x0123)),
-		       __ldg(&j.state->power[1]));
-}
-
 /* Compares or writes the tag: one lane. */
 template <bool OPEN, bool ALIGNED>
 static __device__ __forceinline__ void end_chunk(const job &j, rest *r, const chunk &c, uint64_t index, uint4 tag)
 {
 	if (OPEN) {
-		uint4 d = tag ^ load_block<false>(c.in + c.size);
-
-		if (d.x | d.y | d.z | d.w) {
-			atomicMin((unsigned long long *)&j.verdict->bad, (unsigned long long)(j.first + index));
+		if (!is_tag(j, c, index, tag)) {
 			return;
 		}
 	} else {
 		store_block<false>(c.out + c.size, tag);
 	}
 	atomicAdd(&r->done[0], 1);
-}
-
-/* The block that the tag is masked with: counter 1. */
-static __device__ __forceinline__ uint4 mask(const worker &w, const chunk &c)
-{
-	return sgpu_aes::counter_block(w.cipher, sgpu_aes::begin_chunk(w.cipher, c.n0, c.n1, c.n2), 1);
 }
 
 /* Whole chunks, one a warp, at a distance of all warps. The masks of up to 32 of them are made at once, one a lane. */
@@ -170,7 +114,7 @@ static __device__ __forceinline__ void do_whole(const worker &w, const job &j, r
 
 	for (int turn = 0; index < j.whole; index += warps, turn = turn + 1 & 31) {
 		if (turn == 0) {
-			masks = mask(w, find_chunk<OPEN>(j, index + w.lane * warps));
+			masks = mask(w.cipher, find_chunk<OPEN>(j, index + w.lane * warps));
 		}
 		chunk c = find_chunk<OPEN>(j, index);
 		uint4 sum = do_rows<OPEN, ALIGNED>(w, j, c, 0, 1);
@@ -204,7 +148,7 @@ static __device__ __forceinline__ void do_split(const worker &w, const job &j, r
 				sum = sum ^ length_part(j, c);
 			}
 			if (part == j.split - 1) {
-				sum = sum ^ mask(w, c);
+				sum = sum ^ mask(w.cipher, c);
 			}
 		}
 		if (w.lane == 0) {
@@ -219,13 +163,6 @@ static __device__ __forceinline__ void do_split(const worker &w, const job &j, r
 		}
 		__syncthreads();
 	}
-}
-
-/* A store that stays although nothing reads it. */
-static __device__ __forceinline__ void wipe_block(unsigned char *at)
-{
-	asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" :: "r"((uint32_t)__cvta_generic_to_shared(at)), "r"(0)
-		     : "memory");
 }
 
 /* The last block to end tells the host how many chunks were done: one thread of each. */
@@ -319,7 +256,7 @@ extern "C" int sgpu_cuda_aead_prepare(void)
 		code = cudaFuncSetAttribute((const void *)choose(i / 2, i % 2),
 					    cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_BYTES);
 	}
-	return code;
+	return code == cudaSuccess ? sgpu_aead_small_prepare() : code;
 }
 
 /* Clock cycles that a row and a product at the end keep a multiprocessor busy, measured on an H200. */
@@ -371,6 +308,10 @@ static int start(void *stream, job *j, bool open, const struct sgpu_cuda_report 
 	j->counter = (unsigned long long *)report->counter;
 	if (*expected == 0) {
 		return cudaSuccess;
+	}
+	if (sgpu_aead_is_small(j, multiprocessors_of[device])) {
+		sgpu_aead_small(j, open, stream);
+		return cudaGetLastError();
 	}
 	share_out(j, multiprocessors_of[device], &blocks);
 	choose(open, aligned)<<<blocks, THREADS, SHARED_BYTES, (cudaStream_t)stream>>>(*j);

@@ -162,8 +162,12 @@ static __device__ __forceinline__ uint4 counter_block(const cipher &c, const sta
 template <int THREADS> static __device__ __forceinline__ void fill_tables(unsigned char *tables)
 {
 #pragma unroll
-	for (unsigned i = 0; i < TABLE_BYTES / 16 / THREADS; i++) {
+	for (unsigned i = 0; i < (TABLE_BYTES / 16 + THREADS - 1) / THREADS; i++) {
 		unsigned place = i * THREADS + threadIdx.x, row = place / 8;
+
+		if (TABLE_BYTES / 16 % THREADS != 0 && place >= TABLE_BYTES / 16) {
+			break;
+		}
 		uint32_t word = __ldg(&t0_table.at[row / 2]);
 
 		word = __funnelshift_l(word, word, 8 * (row % 2));
