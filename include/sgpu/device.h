@@ -292,6 +292,18 @@ SGPU_MUST_CHECK int sgpu_device_open_chunks(struct sgpu_stream *stream, struct s
 SGPU_MUST_CHECK int sgpu_device_seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
 					    bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
 					    struct sgpu_task *task);
+/* The same between the device and the host's memory, for short runs: kernels read and write there, and no copy is
+ * needed. The host's bytes may change while they are opened: each is read once. Only where sgpu_device_reaches says so,
+ * else SGPU_EUSAGE at once. size: bytes at `in`. */
+SGPU_MUST_CHECK int sgpu_device_open_from(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
+					  bool last, const void *in, uint64_t size, sgpu_devptr out,
+					  struct sgpu_task *task);
+SGPU_MUST_CHECK int sgpu_device_seal_to(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
+					bool last, sgpu_devptr in, uint64_t size, void *out, struct sgpu_task *task);
+/* Whether kernels reach these bytes of the host's memory, SGPU_REACHED_MAX at most: pinned memory from sgpu_host_alloc,
+ * or registered memory, which must be writable for `write`. The CPU device reaches none: it copies first. */
+enum { SGPU_REACHED_MAX = 12 * SGPU_SEALED_CHUNK };
+bool sgpu_device_reaches(struct sgpu_device *device, const void *memory, uint64_t size, bool write);
 /* Makes the device's key and agrees on a session key, on the first call and after a known answer. That keeps
  * keys from whoever records the bus, not from whoever changes what crosses it or reads device memory: nothing
  * proves whose key it is. A device whose memory is part of the host's says that there is nothing to agree.

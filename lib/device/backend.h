@@ -52,6 +52,12 @@ struct sgpu_device_key_calls {
 			   sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task);
 	int (*seal_chunks)(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
 			   sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task);
+	/* NULL, all three: the device's own memory is the host's. */
+	bool (*reaches)(struct sgpu_device *device, const void *memory, uint64_t size, bool write);
+	int (*open_from)(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
+			 const void *in, uint64_t size, sgpu_devptr out, struct sgpu_task *task);
+	int (*seal_to)(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
+		       sgpu_devptr in, uint64_t size, void *out, struct sgpu_task *task);
 	/* NULL: keys never leave the memory that they are in, so there is nothing to agree. */
 	int (*agree)(struct sgpu_device *device, struct sgpu_device_agreement *agreement, struct sgpu_error *error);
 };

@@ -217,6 +217,39 @@ int sgpu_device_seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *
 	return BACKEND(stream)->key->seal_chunks(stream, key, first, last, in, size, out, task);
 }
 
+bool sgpu_device_reaches(struct sgpu_device *device, const void *memory, uint64_t size, bool write)
+{
+	const struct sgpu_device_key_calls *key = BACKEND(device)->key;
+
+	return size <= SGPU_REACHED_MAX && key->reaches && key->reaches(device, memory, size, write);
+}
+
+static int refuse_reach(struct sgpu_task *task)
+{
+	int code = sgpu_fail(task ? &task->error : NULL, SGPU_EUSAGE, "the device does not reach the host's memory");
+
+	if (task) {
+		task->code = code;
+	}
+	return code;
+}
+
+int sgpu_device_open_from(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
+			  const void *in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
+{
+	const struct sgpu_device_key_calls *calls = BACKEND(stream)->key;
+
+	return calls->open_from ? calls->open_from(stream, key, first, last, in, size, out, task) : refuse_reach(task);
+}
+
+int sgpu_device_seal_to(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
+			sgpu_devptr in, uint64_t size, void *out, struct sgpu_task *task)
+{
+	const struct sgpu_device_key_calls *calls = BACKEND(stream)->key;
+
+	return calls->seal_to ? calls->seal_to(stream, key, first, last, in, size, out, task) : refuse_reach(task);
+}
+
 int sgpu_device_digest(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, const void *custom,
 		       size_t custom_size, uint8_t *digest, struct sgpu_task *task)
 {

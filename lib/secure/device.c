@@ -263,6 +263,32 @@ static int seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, 
 										 in, size, out, task));
 }
 
+/* ---- the same between the device and the host's memory ---- */
+static bool reaches(struct sgpu_device *device, const void *memory, uint64_t size, bool write)
+{
+	return sgpu_device_reaches(context_of(device)->ground->device, memory, size, write);
+}
+
+static int open_from(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last, const void *in,
+		     uint64_t size, sgpu_devptr out, struct sgpu_task *task)
+{
+	const struct sgpu_secure_stream *s = sgpu_secure_stream_of(stream);
+	int rc = begin_chunks(s, key, out, 0, out, sgpu_opened_size(size), task);
+
+	return rc < 0 ? rc : sgpu_secure_end(s->context, sgpu_device_open_from(s->inner, key_of(key)->inner, first, last, in,
+									       size, out, task));
+}
+
+static int seal_to(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last, sgpu_devptr in,
+		   uint64_t size, void *out, struct sgpu_task *task)
+{
+	const struct sgpu_secure_stream *s = sgpu_secure_stream_of(stream);
+	int rc = begin_chunks(s, key, in, size, in, 0, task);
+
+	return rc < 0 ? rc : sgpu_secure_end(s->context, sgpu_device_seal_to(s->inner, key_of(key)->inner, first, last, in,
+									     size, out, task));
+}
+
 static const struct sgpu_device_memory_calls memory_calls = {
 	.alloc = sgpu_secure_alloc_row,
 	.free = sgpu_secure_free_row,
@@ -294,6 +320,9 @@ static const struct sgpu_device_key_calls key_calls = {
 	.free = key_free,
 	.open_chunks = open_chunks,
 	.seal_chunks = seal_chunks,
+	.reaches = reaches,
+	.open_from = open_from,
+	.seal_to = seal_to,
 	.agree = agree,
 };
 

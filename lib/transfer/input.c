@@ -30,6 +30,22 @@ static int read_run(struct sgpu_chunk_move *move, struct sgpu_error *error)
 	return rc;
 }
 
+/* A single run that kernels reach is opened from where it is. */
+static int open_from(struct sgpu_chunk_move *move, const void *from, struct sgpu_stream *streams[2],
+		     struct sgpu_error *error)
+{
+	const struct sgpu_transfer_request *request = &move->transfer->request;
+	int rc = sgpu_transfer_get_stream(move->transfer, SGPU_ENGINE_OPEN, &streams[1], error);
+
+	if (rc == SGPU_OK) {
+		rc = sgpu_device_open_from(streams[1], request->key, request->first + move->run.first,
+					   request->last && sgpu_chunk_move_is_last(move), from, move->bytes,
+					   request->memory, &move->crypt);
+		rc = sgpu_engine_refused(rc, &move->crypt, "open on the device", error);
+	}
+	return rc;
+}
+
 /* A single run is copied on the stream that opens, or digests, it: nothing overlaps, and one call
  * less tells of the end. */
 static int enqueue(struct sgpu_chunk_move *move, const void *from, struct sgpu_stream *streams[2],
@@ -45,6 +61,9 @@ static int enqueue(struct sgpu_chunk_move *move, const void *from, struct sgpu_s
 	struct sgpu_stream *copy = NULL, *second = NULL;
 	int rc;
 
+	if (single && request->key && sgpu_device_reaches(engine->device, from, move->bytes, false)) {
+		return open_from(move, from, streams, error);
+	}
 	move->copy_row = single && (request->key || request->digested) ? SGPU_ENGINE_OPEN : SGPU_ENGINE_COPY_IN;
 	rc = sgpu_transfer_get_stream(transfer, move->copy_row, &copy, error);
 	if (rc == SGPU_OK && request->key) {

@@ -128,26 +128,48 @@ static int hand_over(struct driver *d, struct sgpu_stream *from, struct sgpu_str
 	return rc == SGPU_OK ? sgpu_stream_wait(to, *event) : rc;
 }
 
+/* A run that kernels reach: there is no copy to wait for. */
+static bool is_reached(const struct driver *d, const struct sgpu_live_buffer *buffer, uint64_t bytes, bool out)
+{
+	return buffer->run.count == d->live->plan.total &&
+	       sgpu_device_reaches(d->engine->device, buffer->staging->host, bytes, out);
+}
+
+static int copy_in(struct driver *d, struct sgpu_live_buffer *buffer, sgpu_devptr to, uint64_t bytes,
+		   struct sgpu_error *error)
+{
+	int rc;
+
+	if (bytes == 0) {
+		return SGPU_OK;
+	}
+	rc = sgpu_copy_in(d->copy, to, buffer->staging->host, bytes, &buffer->copy);
+	return sgpu_engine_refused(rc, &buffer->copy, "copy to the device", error);
+}
+
 static int send_in(struct driver *d, struct sgpu_live_buffer *buffer, struct sgpu_error *error)
 {
 	struct sgpu_live *live = d->live;
-	bool opens = live->stage == SGPU_TRANSFER_OPEN, stays = live->stage == SGPU_TRANSFER_AUTHENTICATE;
-	uint64_t bytes = sgpu_live_bytes(live, buffer->run.first, buffer->run.count);
+	const bool opens = live->stage == SGPU_TRANSFER_OPEN, stays = live->stage == SGPU_TRANSFER_AUTHENTICATE;
+	const bool last = buffer->run.first + buffer->run.count == live->plan.total;
+	const uint64_t bytes = sgpu_live_bytes(live, buffer->run.first, buffer->run.count);
+	const uint64_t first = live->base + buffer->run.first;
 	sgpu_devptr to = live->device + buffer->run.first * SGPU_CHUNK;
-	int rc = SGPU_OK;
+	int rc;
 
-	if (bytes > 0) {
-		rc = sgpu_copy_in(d->copy, opens || stays ? buffer->staging->device : to, buffer->staging->host, bytes,
-				  &buffer->copy);
-		rc = sgpu_engine_refused(rc, &buffer->copy, "copy to the device", error);
+	if (opens && is_reached(d, buffer, bytes, false)) {
+		rc = sgpu_device_open_from(d->crypt, live->key->on_device, first, last, buffer->staging->host, bytes, to,
+					   &buffer->crypt);
+		rc = sgpu_engine_refused(rc, &buffer->crypt, "open on the device", error);
+		return rc == SGPU_OK ? record(d, d->crypt, &buffer->end, error) : rc;
 	}
+	rc = copy_in(d, buffer, opens || stays ? buffer->staging->device : to, bytes, error);
 	if (rc == SGPU_OK && opens) {
 		rc = hand_over(d, d->copy, d->crypt, &buffer->middle, error);
 	}
 	if (rc == SGPU_OK && opens) {
-		rc = sgpu_device_open_chunks(d->crypt, live->key->on_device, live->base + buffer->run.first,
-					     buffer->run.first + buffer->run.count == live->plan.total,
-					     buffer->staging->device, bytes, to, &buffer->crypt);
+		rc = sgpu_device_open_chunks(d->crypt, live->key->on_device, first, last, buffer->staging->device, bytes, to,
+					     &buffer->crypt);
 		rc = sgpu_engine_refused(rc, &buffer->crypt, "open on the device", error);
 	}
 	return rc == SGPU_OK ? record(d, opens ? d->crypt : d->copy, &buffer->end, error) : rc;
@@ -156,22 +178,26 @@ static int send_in(struct driver *d, struct sgpu_live_buffer *buffer, struct sgp
 static int send_out(struct driver *d, struct sgpu_live_buffer *buffer, struct sgpu_error *error)
 {
 	struct sgpu_live *live = d->live;
-	uint64_t bytes = sgpu_live_bytes(live, buffer->run.first, buffer->run.count);
-	int rc = sgpu_device_seal_chunks(d->crypt, live->key->on_device, live->base + buffer->run.first,
-					 buffer->run.first + buffer->run.count == live->plan.total,
-					 live->device + buffer->run.first * SGPU_CHUNK,
-					 sgpu_live_plain(live, buffer->run.first, buffer->run.count),
-					 buffer->staging->device, &buffer->crypt);
+	const bool last = buffer->run.first + buffer->run.count == live->plan.total;
+	const uint64_t bytes = sgpu_live_bytes(live, buffer->run.first, buffer->run.count);
+	const uint64_t plain = sgpu_live_plain(live, buffer->run.first, buffer->run.count);
+	const uint64_t first = live->base + buffer->run.first;
+	const sgpu_devptr from = live->device + buffer->run.first * SGPU_CHUNK;
+	const bool reached = is_reached(d, buffer, bytes, true);
+	int rc = reached ? sgpu_device_seal_to(d->crypt, live->key->on_device, first, last, from, plain,
+					       buffer->staging->host, &buffer->crypt) :
+			   sgpu_device_seal_chunks(d->crypt, live->key->on_device, first, last, from, plain,
+						   buffer->staging->device, &buffer->crypt);
 
 	rc = sgpu_engine_refused(rc, &buffer->crypt, "seal on the device", error);
-	if (rc == SGPU_OK) {
+	if (rc == SGPU_OK && !reached) {
 		rc = hand_over(d, d->crypt, d->copy, &buffer->middle, error);
 	}
-	if (rc == SGPU_OK && bytes > 0) {
+	if (rc == SGPU_OK && !reached && bytes > 0) {
 		rc = sgpu_copy_out(d->copy, buffer->staging->host, buffer->staging->device, bytes, &buffer->copy);
 		rc = sgpu_engine_refused(rc, &buffer->copy, "copy from the device", error);
 	}
-	return rc == SGPU_OK ? record(d, d->copy, &buffer->end, error) : rc;
+	return rc == SGPU_OK ? record(d, reached ? d->crypt : d->copy, &buffer->end, error) : rc;
 }
 
 /* Puts a run on the streams. From now on end_oldest frees what is there of it, whatever happens. */

@@ -3,6 +3,8 @@
  * AES-256-GCM on the GPU: the bytes that the host gives, for every size, offset and alignment; every tag is looked at;
  * published vectors.
  */
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 
 #include <sgpu/device.h>
@@ -136,35 +138,163 @@ UNIT_TEST(a_run_larger_than_the_device_agrees_with_the_host)
 	CHECK(agree(0, true, room / C / 2 * C + 4095, 0, 0));
 }
 
-UNIT_TEST(a_change_anywhere_names_its_chunk_and_leaves_nothing)
+static void change_anywhere(uint64_t chunks)
 {
-	enum { SIZE = 37 * C + 1000 };
+	const uint64_t size = chunks * C + 1000, total = sealed_bytes(size, true);
 	struct sgpu_sealed_keys keys;
 	struct sgpu_device_key *key = NULL;
-	uint64_t total = sealed_bytes(SIZE, true);
 
 	random_keys(&keys);
-	REQUIRE(host_seal(&keys, 5, true, SIZE));
+	REQUIRE(host_seal(&keys, 5, true, size));
 	REQUIRE(sgpu_device_key_load(stream, &keys, &key, NULL) == SGPU_OK);
-	for (int i = 0; i < 200; i += small ? 67 : 1) {
-		uint64_t at = i < 38 ? (uint64_t)i * SGPU_SEALED_CHUNK + (i < 37 ? C : 1000) + i % 16 : next_random() % total;
+	for (uint64_t i = 0; i < 200; i += small ? 67 : 1) {
+		uint64_t at = i <= chunks ? i * SGPU_SEALED_CHUNK + (i < chunks ? C : 1000) + i % 16 : next_random() % total;
 		uint8_t was = expected[at];
 		struct sgpu_task task = { 0 };
 
 		expected[at] ^= (uint8_t)(1u << i % 8);
-		REQUIRE(poison(plain, SIZE));
+		REQUIRE(poison(plain, size));
 		REQUIRE(sgpu_copy_in(stream, sealed, expected, total, NULL) == SGPU_OK);
 		REQUIRE(sgpu_device_open_chunks(stream, key, 5, true, sealed, total, plain, &task) == SGPU_OK);
 		REQUIRE(sgpu_stream_sync(stream, NULL) == SGPU_OK);
 		CHECK(task.code == SGPU_EAUTH && task.bad_chunk == 5 + at / SGPU_SEALED_CHUNK);
 		expected[at] = was;
 		if (i % 20 == 0) {
-			memset(got, 0xee, SIZE);
-			REQUIRE(sgpu_copy_out(stream, got, plain, SIZE, NULL) == SGPU_OK);
+			memset(got, 0xee, size);
+			REQUIRE(sgpu_copy_out(stream, got, plain, size, NULL) == SGPU_OK);
 			REQUIRE(sgpu_stream_sync(stream, NULL) == SGPU_OK);
-			CHECK(got[0] == 0 && memcmp(got, got + 1, SIZE - 1) == 0);
+			CHECK(got[0] == 0 && memcmp(got, got + 1, size - 1) == 0);
 		}
 	}
+	sgpu_device_key_free(&key);
+}
+
+UNIT_TEST(a_change_anywhere_names_its_chunk_and_leaves_nothing)
+{
+	change_anywhere(37);
+	change_anywhere(9); /* few enough to be spread over multiprocessors */
+}
+
+/* ---- short runs in the host's memory ---- */
+static bool agree_in_place(uint8_t *host, uint64_t first, bool last, uint64_t size, unsigned skew)
+{
+	struct sgpu_sealed_keys keys;
+	struct sgpu_device_key *key = NULL;
+	struct sgpu_task seal = { 0 }, open = { 0 };
+	const uint64_t total = sealed_bytes(size, last);
+	bool good;
+
+	random_keys(&keys);
+	memset(host, 0xee, total + skew + MARGIN);
+	good = host_seal(&keys, first, last, size) && sgpu_device_key_load(stream, &keys, &key, NULL) == SGPU_OK &&
+	       sgpu_device_reaches(device, host + skew, total, true) &&
+	       sgpu_copy_in(stream, plain, data, size, NULL) == SGPU_OK &&
+	       sgpu_device_seal_to(stream, key, first, last, plain, size, host + skew, &seal) == SGPU_OK &&
+	       sgpu_stream_sync(stream, NULL) == SGPU_OK && seal.code == SGPU_OK &&
+	       memcmp(host + skew, expected, total) == 0;
+	for (unsigned i = 0; i < MARGIN; i++) {
+		good = good && host[skew + total + i] == 0xee && (i >= skew || host[i] == 0xee);
+	}
+	good = good && poison(plain, size + MARGIN) &&
+	       sgpu_device_open_from(stream, key, first, last, host + skew, total, plain, &open) == SGPU_OK &&
+	       holds(plain, data, size) && open.code == SGPU_OK;
+	if (good && size > 0) {
+		host[skew + next_random() % total] ^= 0x10;
+		good = poison(plain, size) &&
+		       sgpu_device_open_from(stream, key, first, last, host + skew, total, plain, &open) == SGPU_OK &&
+		       sgpu_stream_sync(stream, NULL) == SGPU_OK && open.code == SGPU_EAUTH &&
+		       sgpu_copy_out(stream, got, plain, size, NULL) == SGPU_OK &&
+		       sgpu_stream_sync(stream, NULL) == SGPU_OK && got[0] == 0 && memcmp(got, got + 1, size - 1) == 0;
+	}
+	if (!good) {
+		printf("# in place: size %llu last %d skew %u: codes %d %d\n", (unsigned long long)size, last, skew, seal.code,
+		       open.code);
+	}
+	sgpu_device_key_free(&key);
+	return good;
+}
+
+enum { HOST_BYTES = SGPU_REACHED_MAX + 8192 };
+
+UNIT_TEST(short_runs_in_pinned_and_in_registered_memory_agree_with_the_host)
+{
+	static const uint64_t sizes[] = { 1, 15, 16, 17, 2047, 2048, 2049, 16383, 16384, 16385, 3 * C + 5, 11 * C + 100, 0 };
+	const unsigned skews[] = { 0, 8, 5 };
+	void *memory[2] = { NULL, aligned_alloc(4096, (HOST_BYTES + 4095) / 4096 * 4096) };
+
+	REQUIRE(memory[1] && sgpu_host_alloc(device, HOST_BYTES, &memory[0], NULL) == SGPU_OK);
+	CHECK(!sgpu_device_reaches(device, memory[1], 16, false));
+	CHECK(!sgpu_device_reaches(device, data, 16, false));
+	REQUIRE(sgpu_host_register(device, memory[1], (HOST_BYTES + 4095) / 4096 * 4096, NULL) == SGPU_OK);
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(sizes); i += small ? 5 : 1) {
+		for (int k = 0; k < 6; k++) {
+			CHECK(agree_in_place(memory[k % 2], 0, true, sizes[i], skews[k / 2]));
+			CHECK(sizes[i] % C != 0 || sizes[i] == 0 ||
+			      agree_in_place(memory[k % 2], 77, false, sizes[i], skews[k / 2]));
+		}
+	}
+	CHECK(!sgpu_device_reaches(device, memory[0], SGPU_REACHED_MAX + 1, false));
+	CHECK(!sgpu_device_reaches(device, (uint8_t *)memory[1] - 16, 32, false));
+	CHECK(!sgpu_device_reaches(device, (uint8_t *)memory[1] + (HOST_BYTES + 4095) / 4096 * 4096 - 16, 32, false));
+	sgpu_host_unregister(device, memory[1]);
+	CHECK(!sgpu_device_reaches(device, memory[1], 16, false));
+	sgpu_host_free(device, &memory[0], HOST_BYTES);
+	free(memory[1]);
+}
+
+struct changer {
+	volatile uint8_t *at;
+	atomic_bool over;
+};
+
+static void *change_on(void *argument)
+{
+	struct changer *c = argument;
+
+	while (!atomic_load(&c->over)) {
+		*c->at ^= 1;
+	}
+	return NULL;
+}
+
+/* However it falls out, what is opened is what verified. */
+UNIT_TEST(what_changes_while_it_is_opened_opens_right_or_not_at_all)
+{
+	enum { SIZE = 2 * C + 77 };
+	const uint64_t total = sealed_bytes(SIZE, true);
+	struct sgpu_sealed_keys keys;
+	struct sgpu_device_key *key = NULL;
+	struct changer changer = { .over = false };
+	pthread_t thread;
+	void *host = NULL;
+	int right = 0, refused = 0;
+
+	random_keys(&keys);
+	REQUIRE(host_seal(&keys, 0, true, SIZE));
+	REQUIRE(sgpu_device_key_load(stream, &keys, &key, NULL) == SGPU_OK);
+	REQUIRE(sgpu_host_alloc(device, total, &host, NULL) == SGPU_OK);
+	memcpy(host, expected, total);
+	changer.at = (volatile uint8_t *)host + C / 2;
+	REQUIRE(pthread_create(&thread, NULL, change_on, &changer) == 0);
+	for (int i = 0; i < (small ? 20 : 2000); i++) {
+		struct sgpu_task task = { 0 };
+
+		REQUIRE(sgpu_device_open_from(stream, key, 0, true, host, total, plain, &task) == SGPU_OK);
+		REQUIRE(sgpu_stream_sync(stream, NULL) == SGPU_OK);
+		REQUIRE(task.code == SGPU_OK || task.code == SGPU_EAUTH);
+		REQUIRE(sgpu_copy_out(stream, got, plain, SIZE, NULL) == SGPU_OK && sgpu_stream_sync(stream, NULL) == SGPU_OK);
+		if (task.code == SGPU_OK) {
+			CHECK(memcmp(got, data, SIZE) == 0);
+			right++;
+		} else {
+			CHECK(got[0] == 0 && memcmp(got, got + 1, SIZE - 1) == 0);
+			refused++;
+		}
+	}
+	atomic_store(&changer.over, true);
+	pthread_join(thread, NULL);
+	printf("# %d were right, %d refused\n", right, refused);
+	sgpu_host_free(device, &host, total);
 	sgpu_device_key_free(&key);
 }
 
@@ -295,6 +425,8 @@ int main(void)
 	UNIT_RUN(random_sizes_offsets_and_alignments_agree_with_the_host);
 	UNIT_RUN(a_run_larger_than_the_device_agrees_with_the_host);
 	UNIT_RUN(a_change_anywhere_names_its_chunk_and_leaves_nothing);
+	UNIT_RUN(short_runs_in_pinned_and_in_registered_memory_agree_with_the_host);
+	UNIT_RUN(what_changes_while_it_is_opened_opens_right_or_not_at_all);
 	UNIT_RUN(many_keys_at_once_do_not_meet);
 	UNIT_RUN(published_vectors_open_and_are_refused);
 	sgpu_device_free(device, &plain, room + 4096);

@@ -207,6 +207,7 @@ void sgpu_cuda_device_close(struct sgpu_device *device)
 	sgpu_cuda_pages_close(device);
 	sgpu_cuda_memory_close(device);
 	sgpu_cuda_host_close(device);
+	sgpu_cuda_registered_close(device);
 	sgpu_cuda_clock_close(device);
 	let_context_go(device);
 	pthread_mutex_unlock(&open_lock);

@@ -192,6 +192,7 @@ struct sgpu_cuda_host {
 	pthread_mutex_t lock;
 	struct sgpu_arena arena;         /* what is lent, and what can be */
 	struct sgpu_cuda_step *steps;
+	struct sgpu_cuda_registered *registered;
 	uint64_t step;                   /* bytes of the next one */
 	bool pins;                       /* none had to come from elsewhere */
 	struct sgpu_cuda_status *idle;
@@ -203,13 +204,21 @@ void sgpu_cuda_host_close(struct sgpu_device *device);
 SGPU_MUST_CHECK int sgpu_cuda_host_alloc(struct sgpu_device *device, uint64_t size, void **memory,
 					 struct sgpu_error *error);
 void sgpu_cuda_host_free(struct sgpu_device *device, void *memory, uint64_t size);
-SGPU_MUST_CHECK int sgpu_cuda_host_register(struct sgpu_device *device, const void *memory, uint64_t size,
-					    struct sgpu_error *error);
-void sgpu_cuda_host_unregister(struct sgpu_device *device, const void *memory);
+/* Where kernels reach memory of the pool, or 0. */
+CUdeviceptr sgpu_cuda_host_address(struct sgpu_device *device, const void *memory, uint64_t size);
 /* A line whose words are all `word`; NULL: no memory. */
 struct sgpu_cuda_status *sgpu_cuda_status_take(struct sgpu_device *device, int64_t word);
 /* Clears it. */
 void sgpu_cuda_status_give(struct sgpu_device *device, struct sgpu_cuda_status *status);
+
+/* ---- registered.c ---- */
+SGPU_MUST_CHECK int sgpu_cuda_host_register(struct sgpu_device *device, const void *memory, uint64_t size,
+					    struct sgpu_error *error);
+void sgpu_cuda_host_unregister(struct sgpu_device *device, const void *memory);
+/* Where kernels reach host memory, or 0: they do not. */
+CUdeviceptr sgpu_cuda_reach(struct sgpu_device *device, const void *memory, uint64_t size, bool write);
+bool sgpu_cuda_reaches(struct sgpu_device *device, const void *memory, uint64_t size, bool write);
+void sgpu_cuda_registered_close(struct sgpu_device *device);
 
 /* ---- keys.c ---- */
 struct sgpu_cuda_key_state {
@@ -412,6 +421,11 @@ SGPU_MUST_CHECK int sgpu_cuda_clear(struct sgpu_stream *stream, sgpu_devptr memo
 SGPU_MUST_CHECK int sgpu_cuda_open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
 					  bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
 					  struct sgpu_task *task);
+SGPU_MUST_CHECK int sgpu_cuda_open_from(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
+					bool last, const void *in, uint64_t size, sgpu_devptr out,
+					struct sgpu_task *task);
+SGPU_MUST_CHECK int sgpu_cuda_seal_to(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
+				      bool last, sgpu_devptr in, uint64_t size, void *out, struct sgpu_task *task);
 SGPU_MUST_CHECK int sgpu_cuda_seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
 					  bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
 					  struct sgpu_task *task);

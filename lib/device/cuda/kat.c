@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A known answer of the kernels that set up keys and open: what was loaded as code cannot be read back from a device,
- * so before the first key goes there it has to open one chunk right, and to refuse it when one bit of it, or of its
- * key, was changed. A device that fails is not used any more.
+ * so before the first key goes there each kernel that opens has to open one chunk right, and to refuse it when one bit
+ * of it, or of its key, was changed. A device that fails is not used any more.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -102,7 +102,7 @@ static int load(struct test *t, bool sealed, bool change, struct sgpu_error *err
 }
 
 /* Opens the chunk. */
-static int open_chunk(struct test *t, struct sgpu_cuda_verdict *verdict, struct sgpu_error *error)
+static int open_chunk(struct test *t, enum sgpu_cuda_kernel kernel, struct sgpu_cuda_verdict *verdict, struct sgpu_error *error)
 {
 	CUstream stream = t->device->internal;
 	struct sgpu_cuda_report report = { .verdict = t->status->device, .counter = t->room };
@@ -121,7 +121,7 @@ static int open_chunk(struct test *t, struct sgpu_cuda_verdict *verdict, struct 
 	}
 	if (result == CUDA_SUCCESS) {
 		result = (CUresult)sgpu_cuda_open(stream, t->state, 0, false, t->sealed, SGPU_SEALED_CHUNK, t->plain,
-						  &report, &expected);
+						  kernel, &report, &expected);
 	}
 	if (result == CUDA_SUCCESS) {
 		result = sgpu_cu.cuMemcpyDtoHAsync(t->bytes + SGPU_SEALED_CHUNK, t->plain, SGPU_CHUNK, stream);
@@ -145,18 +145,19 @@ static bool opened_right(const struct test *t, const struct sgpu_cuda_verdict *v
 	return right;
 }
 
-/* What is wrong, or NULL; *code of what could not be done. */
-static const char *run(struct test *t, bool sealed, int *code, struct sgpu_error *error)
+/* What is wrong with a kernel that opens, or NULL; *code of what could not be done. */
+static const char *run_kernel(struct test *t, enum sgpu_cuda_kernel kernel, bool sealed, int *code,
+			      struct sgpu_error *error)
 {
 	struct sgpu_cuda_verdict verdict;
 
 	*code = load(t, sealed, false, error);
-	*code = *code == SGPU_OK ? open_chunk(t, &verdict, error) : *code;
+	*code = *code == SGPU_OK ? open_chunk(t, kernel, &verdict, error) : *code;
 	if (*code < 0 || !opened_right(t, &verdict)) {
 		return "it does not open what it should";
 	}
 	t->bytes[SGPU_CHUNK / 2] ^= 1;
-	*code = open_chunk(t, &verdict, error);
+	*code = open_chunk(t, kernel, &verdict, error);
 	t->bytes[SGPU_CHUNK / 2] ^= 1;
 	if (*code < 0 || verdict.bad != 0 || verdict.done != 0) {
 		return "it opens what was changed";
@@ -165,8 +166,15 @@ static const char *run(struct test *t, bool sealed, int *code, struct sgpu_error
 		return NULL;
 	}
 	*code = load(t, true, true, error);
-	*code = *code == SGPU_OK ? open_chunk(t, &verdict, error) : *code;
+	*code = *code == SGPU_OK ? open_chunk(t, kernel, &verdict, error) : *code;
 	return *code == SGPU_OK && verdict.refused == 1 && verdict.done == 0 ? NULL : "it takes a key that was changed";
+}
+
+static const char *run(struct test *t, bool sealed, int *code, struct sgpu_error *error)
+{
+	const char *wrong = run_kernel(t, SGPU_CUDA_LARGE, sealed, code, error);
+
+	return wrong ? wrong : run_kernel(t, SGPU_CUDA_SMALL, sealed, code, error);
 }
 
 int sgpu_cuda_known_answer(struct sgpu_device *device, bool sealed, struct sgpu_error *error)

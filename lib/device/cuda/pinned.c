@@ -21,6 +21,8 @@ enum { LINE_BYTES = 64, SLAB_LINES = 1024 };
 
 struct sgpu_cuda_step {
 	void *memory;
+	uint64_t size;
+	CUdeviceptr address;             /* where kernels reach it, or 0 */
 	bool pinned;
 	struct sgpu_cuda_step *next;
 };
@@ -134,10 +136,13 @@ static bool add_step(struct sgpu_device *device, uint64_t size, bool pinned)
 		return false;
 	}
 	step->pinned = pinned;
+	step->size = size;
 	if (!pinned) {
 		step->memory = aligned_alloc(SGPU_CUDA_PAGE, size);
 	} else if (pin(device, size, &step->memory) != CUDA_SUCCESS) {
 		step->memory = NULL;
+	} else if (sgpu_cu.cuMemHostGetDevicePointer(&step->address, step->memory, 0) != CUDA_SUCCESS) {
+		step->address = 0;
 	}
 	if (step->memory && (uintptr_t)step->memory % SGPU_CUDA_PAGE == 0 &&
 	    sgpu_arena_add(&host->arena, (uintptr_t)step->memory, size) == SGPU_OK) {
@@ -219,45 +224,7 @@ void sgpu_cuda_host_free(struct sgpu_device *device, void *memory, uint64_t size
 	pthread_mutex_unlock(&host->lock);
 }
 
-/* ---- memory of the caller ---- */
-int sgpu_cuda_host_register(struct sgpu_device *device, const void *memory, uint64_t size, struct sgpu_error *error)
-{
-	unsigned flags = CU_MEMHOSTREGISTER_PORTABLE;
-	CUresult result = CUDA_ERROR_NOT_SUPPORTED;
-	void *address = (void *)(uintptr_t)memory;
-	int code = sgpu_cuda_enter(device, error);
-
-	if (code < 0) {
-		return code;
-	}
-	if (device->registers) {
-		result = sgpu_cu.cuMemHostRegister(address, size, flags);
-		if (result != CUDA_SUCCESS && !sgpu_cuda_sticky(result) && device->registers_read_only) {
-			/* A mapping that may only be read. */
-			result = sgpu_cu.cuMemHostRegister(address, size, flags | CU_MEMHOSTREGISTER_READ_ONLY);
-		}
-	}
-	if (result == CUDA_SUCCESS) {
-		return SGPU_OK;
-	}
-	if (sgpu_cuda_sticky(result)) {
-		return sgpu_cuda_check(device, result, "cannot register host memory", error);
-	}
-	if (strcmp(device->confidential, "on") == 0 || strcmp(device->confidential, "devtools") == 0) {
-		return sgpu_fail(error, SGPU_EUNAVAILABLE, "host memory cannot be registered: the GPU is in confidential "
-				 "computing mode, which refuses it (%s)", sgpu_cuda_name(result));
-	}
-	return sgpu_fail(error, SGPU_EUNAVAILABLE, "host memory cannot be registered: %s (%s)", sgpu_cuda_name(result),
-			 sgpu_cuda_text(result));
-}
-
-void sgpu_cuda_host_unregister(struct sgpu_device *device, const void *memory)
-{
-	if (sgpu_cuda_enter(device, NULL) == SGPU_OK) {
-		sgpu_cuda_note(device, sgpu_cu.cuMemHostUnregister((void *)(uintptr_t)memory));
-	}
-}
-
+/* ---- what it is ---- */
 bool sgpu_cuda_host_pins(struct sgpu_device *device)
 {
 	bool pins;
@@ -266,6 +233,23 @@ bool sgpu_cuda_host_pins(struct sgpu_device *device)
 	pins = device->host.pins;
 	pthread_mutex_unlock(&device->host.lock);
 	return pins;
+}
+
+CUdeviceptr sgpu_cuda_host_address(struct sgpu_device *device, const void *memory, uint64_t size)
+{
+	const uintptr_t begin = (uintptr_t)memory;
+	CUdeviceptr address = 0;
+
+	pthread_mutex_lock(&device->host.lock);
+	for (const struct sgpu_cuda_step *s = device->host.steps; s && address == 0; s = s->next) {
+		const uintptr_t base = (uintptr_t)s->memory;
+
+		if (s->address != 0 && begin >= base && begin - base <= s->size && size <= s->size - (begin - base)) {
+			address = s->address + (begin - base);
+		}
+	}
+	pthread_mutex_unlock(&device->host.lock);
+	return address;
 }
 
 /* ---- open and close ---- */

@@ -46,6 +46,9 @@ static const struct sgpu_device_key_calls key = {
 	.free = sgpu_cuda_key_free,
 	.open_chunks = sgpu_cuda_open_chunks,
 	.seal_chunks = sgpu_cuda_seal_chunks,
+	.reaches = sgpu_cuda_reaches,
+	.open_from = sgpu_cuda_open_from,
+	.seal_to = sgpu_cuda_seal_to,
 	.agree = sgpu_cuda_agree,
 };
 

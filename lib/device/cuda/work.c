@@ -123,18 +123,17 @@ static CUresult ask_report(struct sgpu_stream *stream, struct sgpu_cuda_record *
 	return result;
 }
 
-int sgpu_cuda_open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
-			  sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
+static int open_at(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last, CUdeviceptr in,
+		   uint64_t size, sgpu_devptr out, enum sgpu_cuda_kernel kernel, struct sgpu_task *task)
 {
 	struct sgpu_device *device = stream->device;
-	uint64_t plain = sgpu_opened_size(size);
-	struct sgpu_cuda_record record = { .kind = SGPU_CUDA_OPEN, .task = task, .key = key, .out = out, .out_size = plain };
+	struct sgpu_cuda_record record = { .kind = SGPU_CUDA_OPEN, .task = task, .key = key, .out = out,
+					   .out_size = sgpu_opened_size(size) };
 	struct sgpu_cuda_report report;
 	CUresult result;
 	CUdeviceptr state;
-	int code = check_both(device, in, size, out, plain, task);
+	int code = sgpu_cuda_begin(stream, task);
 
-	code = code == SGPU_OK ? sgpu_cuda_begin(stream, task) : code;
 	if (code < 0) {
 		return code;
 	}
@@ -147,28 +146,24 @@ int sgpu_cuda_open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *ke
 		result = sgpu_cuda_key_use(stream, key, &state);
 	}
 	if (result == CUDA_SUCCESS) {
-		result = (CUresult)sgpu_cuda_open(stream->native, state, first, last, in, size, out, &report,
+		result = (CUresult)sgpu_cuda_open(stream->native, state, first, last, in, size, out, kernel, &report,
 						  &record.expected);
 	}
 	return sgpu_cuda_commit(stream, &record, result, "cannot open on the device");
 }
 
-int sgpu_cuda_seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
-			  sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
+/* clear_size: bytes of the device's memory that a failure clears. */
+static int seal_at(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last, sgpu_devptr in,
+		   uint64_t size, CUdeviceptr out, uint64_t clear_size, struct sgpu_task *task)
 {
 	struct sgpu_device *device = stream->device;
-	uint64_t sealed = size + (size / SGPU_CHUNK + last) * SGPU_TAG_SIZE;
-	struct sgpu_cuda_record record = { .kind = SGPU_CUDA_SEAL, .task = task, .key = key, .out = out, .out_size = sealed };
+	struct sgpu_cuda_record record = { .kind = SGPU_CUDA_SEAL, .task = task, .key = key, .out = out,
+					   .out_size = clear_size };
 	struct sgpu_cuda_report report;
 	CUresult result;
 	CUdeviceptr state;
-	int code;
+	int code = sgpu_cuda_begin(stream, task);
 
-	if (!last && size % SGPU_CHUNK != 0) {
-		return SGPU_EUSAGE;
-	}
-	code = check_both(device, in, size, out, sealed, task);
-	code = code == SGPU_OK ? sgpu_cuda_begin(stream, task) : code;
 	if (code < 0) {
 		return code;
 	}
@@ -185,6 +180,69 @@ int sgpu_cuda_seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *ke
 						  &record.expected);
 	}
 	return sgpu_cuda_commit(stream, &record, result, "cannot seal on the device");
+}
+
+int sgpu_cuda_open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
+			  sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
+{
+	int code = check_both(stream->device, in, size, out, sgpu_opened_size(size), task);
+
+	return code == SGPU_OK ? open_at(stream, key, first, last, in, size, out, SGPU_CUDA_FASTEST, task) : code;
+}
+
+int sgpu_cuda_seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
+			  sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
+{
+	const uint64_t sealed = size + (size / SGPU_CHUNK + last) * SGPU_TAG_SIZE;
+	int code;
+
+	if (!last && size % SGPU_CHUNK != 0) {
+		return SGPU_EUSAGE;
+	}
+	code = check_both(stream->device, in, size, out, sealed, task);
+	return code == SGPU_OK ? seal_at(stream, key, first, last, in, size, out, sealed, task) : code;
+}
+
+/* Where kernels reach host memory for a short run; else the task fails. */
+static int find_host(struct sgpu_device *device, const void *memory, uint64_t size, bool write, CUdeviceptr *address,
+		     struct sgpu_task *task)
+{
+	int code = SGPU_OK;
+
+	*address = size > SGPU_REACHED_MAX ? 0 : sgpu_cuda_reach(device, memory, size, write);
+	if (*address == 0) {
+		code = sgpu_fail(task ? &task->error : NULL, SGPU_EUSAGE, "kernels do not reach %llu bytes of host memory",
+				 (unsigned long long)size);
+		if (task) {
+			task->code = code;
+		}
+	}
+	return code;
+}
+
+int sgpu_cuda_open_from(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
+			const void *in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
+{
+	CUdeviceptr from;
+	int code = sgpu_cuda_check_range(stream->device, out, sgpu_opened_size(size), task);
+
+	code = code == SGPU_OK ? find_host(stream->device, in, size, false, &from, task) : code;
+	return code == SGPU_OK ? open_at(stream, key, first, last, from, size, out, SGPU_CUDA_SMALL, task) : code;
+}
+
+int sgpu_cuda_seal_to(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
+		      sgpu_devptr in, uint64_t size, void *out, struct sgpu_task *task)
+{
+	const uint64_t sealed = size + (size / SGPU_CHUNK + last) * SGPU_TAG_SIZE;
+	CUdeviceptr to;
+	int code;
+
+	if (!last && size % SGPU_CHUNK != 0) {
+		return SGPU_EUSAGE;
+	}
+	code = sgpu_cuda_check_range(stream->device, in, size, task);
+	code = code == SGPU_OK ? find_host(stream->device, out, sealed, true, &to, task) : code;
+	return code == SGPU_OK ? seal_at(stream, key, first, last, in, size, to, 0, task) : code;
 }
 
 /* ---- launches ---- */

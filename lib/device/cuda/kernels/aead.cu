@@ -96,7 +96,7 @@ template <bool OPEN, bool ALIGNED>
 static __device__ __forceinline__ void end_chunk(const job &j, rest *r, const chunk &c, uint64_t index, uint4 tag)
 {
 	if (OPEN) {
-		if (!is_tag(j, c, index, tag)) {
+		if (!is_tag(j, index, tag, load_block<false>(c.in + c.size))) {
 			return;
 		}
 	} else {
@@ -294,7 +294,8 @@ static void share_out(job *j, int multiprocessors, unsigned *blocks)
 	}
 }
 
-static int start(void *stream, job *j, bool open, const struct sgpu_cuda_report *report, uint64_t *expected)
+static int start(void *stream, job *j, bool open, enum sgpu_cuda_kernel kernel,
+		 const struct sgpu_cuda_report *report, uint64_t *expected)
 {
 	int device = 0, code = cudaGetDevice(&device);
 	unsigned blocks;
@@ -309,7 +310,11 @@ static int start(void *stream, job *j, bool open, const struct sgpu_cuda_report 
 	if (*expected == 0) {
 		return cudaSuccess;
 	}
-	if (sgpu_aead_is_small(j, multiprocessors_of[device])) {
+	if (kernel == SGPU_CUDA_SMALL && j->count > SGPU_CUDA_SMALL_CHUNKS) {
+		return cudaErrorInvalidValue;
+	}
+	if (j->count > 0 && (kernel == SGPU_CUDA_SMALL ||
+			     (kernel == SGPU_CUDA_FASTEST && sgpu_aead_is_small(j, multiprocessors_of[device])))) {
 		sgpu_aead_small(j, open, stream);
 		return cudaGetLastError();
 	}
@@ -319,7 +324,7 @@ static int start(void *stream, job *j, bool open, const struct sgpu_cuda_report 
 }
 
 extern "C" int sgpu_cuda_open(void *stream, uint64_t state, uint64_t first, bool last, uint64_t in, uint64_t size,
-			      uint64_t out, const struct sgpu_cuda_report *report, uint64_t *expected)
+			      uint64_t out, enum sgpu_cuda_kernel kernel, const struct sgpu_cuda_report *report, uint64_t *expected)
 {
 	uint64_t full = size / SEALED, end = size % SEALED;
 	bool has_end = last && end >= TAG;
@@ -332,7 +337,7 @@ extern "C" int sgpu_cuda_open(void *stream, uint64_t state, uint64_t first, bool
 	j.count = full + has_end;
 	j.end_size = has_end ? end - TAG : CHUNK;
 	j.bad_end = last ? (has_end ? UINT64_MAX : first + full) : (end == 0 ? UINT64_MAX : first + full);
-	return start(stream, &j, true, report, expected);
+	return start(stream, &j, true, kernel, report, expected);
 }
 
 extern "C" int sgpu_cuda_seal(void *stream, uint64_t state, uint64_t first, bool last, uint64_t in, uint64_t size,
@@ -347,5 +352,5 @@ extern "C" int sgpu_cuda_seal(void *stream, uint64_t state, uint64_t first, bool
 	j.count = size / CHUNK + last;
 	j.end_size = last ? size % CHUNK : CHUNK;
 	j.bad_end = UINT64_MAX;
-	return start(stream, &j, false, report, expected);
+	return start(stream, &j, false, SGPU_CUDA_FASTEST, report, expected);
 }

@@ -67,10 +67,10 @@ static __device__ __forceinline__ uint4 mask(const sgpu_aes::cipher &cipher, con
 	return sgpu_aes::counter_block(cipher, sgpu_aes::begin_chunk(cipher, c.n0, c.n1, c.n2), 1);
 }
 
-/* Whether a tag is that of an opened chunk; where it is not, says so. */
-static __device__ __forceinline__ bool is_tag(const job &j, const chunk &c, uint64_t index, uint4 tag)
+/* Whether a chunk that was opened has the tag that it came with; where not, says so. */
+static __device__ __forceinline__ bool is_tag(const job &j, uint64_t index, uint4 tag, uint4 came)
 {
-	uint4 d = tag ^ load_block<false>(c.in + c.size);
+	uint4 d = tag ^ came;
 
 	if (d.x | d.y | d.z | d.w) {
 		atomicMin((unsigned long long *)&j.verdict->bad, (unsigned long long)(j.first + index));
@@ -88,7 +88,8 @@ static __device__ __forceinline__ void wipe_block(unsigned char *at)
 
 } /* namespace */
 
-/* aead_small.cu: whether a run is small enough to be split over more multiprocessors than it has chunks, and doing so. */
+/* aead_small.cu: whether a run is small enough to be split over more multiprocessors than it has chunks, and doing so,
+ * which reads each byte once. */
 bool sgpu_aead_is_small(const sgpu_aead::job *j, int multiprocessors);
 void sgpu_aead_small(const sgpu_aead::job *j, bool open, void *stream);
 int sgpu_aead_small_prepare(void);

@@ -3,6 +3,9 @@
  * AES-256-GCM over a few chunks, for which the time to the end counts and not the work: the blocks of a chunk are spread
  * over several multiprocessors, one block of 16 bytes a thread, and each is multiplied by its own power of H, so that
  * the tables of GHASH are not needed. The part of a chunk that ends last has the tag.
+ *
+ * What is opened may be in the host's memory, and change meanwhile: each byte is read once, and what is opened is what
+ * GHASH has seen.
  */
 #include <cuda_runtime.h>
 
@@ -15,9 +18,8 @@ enum {
 	THREADS = PART + 32,
 	PARTS = CHUNK / 16 / PART,      /* of a full chunk */
 	WORDS = 5,                      /* a chunk's: its sum, and the parts that have ended; zero at first */
-	CHUNKS = 12,                    /* at most: as many as have words behind the counter */
 };
-static_assert(2 + CHUNKS * WORDS <= 64, "the counters of a launch are 64 words");
+static_assert(2 + SGPU_CUDA_SMALL_CHUNKS * WORDS <= 64, "the counters of a launch are 64 words");
 
 struct rest {
 	uint4 round_keys[sgpu_aes::ROUNDS + 1];
@@ -26,17 +28,72 @@ struct rest {
 };
 enum { SHARED_BYTES = sgpu_aes::TABLE_BYTES + sizeof(rest) };
 
+/* ---- blocks, by what their addresses are multiples of: 16, 8 or 1 ---- */
+static __device__ __forceinline__ uint64_t load_word(uintptr_t from)
+{
+	uint64_t word;
+
+	asm volatile("ld.volatile.u64 %0, [%1];" : "=l"(word) : "l"(from) : "memory");
+	return word;
+}
+
+static __device__ __forceinline__ uint64_t join(uint64_t low, uint64_t high, unsigned shift)
+{
+	return shift == 0 ? low : low >> shift | high << (64 - shift);
+}
+
+/* The first `size` bytes of a block, the others zero. A byte over the bus takes as long as a word: so whole words are
+ * read, of which some bytes may lie beside the block, but in the same page. */
+static __device__ __forceinline__ uint4 load_bytes(const unsigned char *from, int size)
+{
+	const uintptr_t base = (uintptr_t)from & ~(uintptr_t)7;
+	const int skew = (int)((uintptr_t)from & 7), end = skew + size;
+	uint64_t a = size > 0 ? load_word(base) : 0, b = end > 8 ? load_word(base + 8) : 0;
+	uint64_t c = end > 16 ? load_word(base + 16) : 0;
+	uint64_t low = join(a, b, 8 * skew), high = join(b, c, 8 * skew);
+
+	return keep_part(make_uint4((uint32_t)low, (uint32_t)(low >> 32), (uint32_t)high, (uint32_t)(high >> 32)), size);
+}
+
+template <int MULTIPLE> static __device__ __forceinline__ uint4 load_once(const unsigned char *from)
+{
+	uint4 b;
+
+	if (MULTIPLE == 16) {
+		asm volatile("ld.volatile.v4.u32 {%0, %1, %2, %3}, [%4];"
+			     : "=r"(b.x), "=r"(b.y), "=r"(b.z), "=r"(b.w) : "l"(from) : "memory");
+		return b;
+	}
+	if (MULTIPLE == 8) {
+		asm volatile("ld.volatile.v2.u32 {%0, %1}, [%2];" : "=r"(b.x), "=r"(b.y) : "l"(from) : "memory");
+		asm volatile("ld.volatile.v2.u32 {%0, %1}, [%2];" : "=r"(b.z), "=r"(b.w) : "l"(from + 8) : "memory");
+		return b;
+	}
+	return load_bytes(from, 16);
+}
+
+template <int MULTIPLE> static __device__ __forceinline__ void store(unsigned char *to, uint4 b)
+{
+	if (MULTIPLE == 8) {
+		((uint2 *)to)[0] = make_uint2(b.x, b.y);
+		((uint2 *)to)[1] = make_uint2(b.z, b.w);
+		return;
+	}
+	store_block<MULTIPLE == 16>(to, b);
+}
+
+/* ---- parts ---- */
 /* A thread's block: deciphered or enciphered; its part of GHASH. */
-template <bool OPEN, bool ALIGNED>
+template <bool OPEN, int MULTIPLE>
 static __device__ __forceinline__ uint4 do_block(const sgpu_aes::cipher &cipher, const job &j, const chunk &c, int index)
 {
 	int blocks = (c.size + 15) / 16, left = c.size - 16 * index;
 	uint4 data, other;
 
-	data = left >= 16 ? load_block<ALIGNED>(c.in + 16 * index) : load_part(c.in + 16 * index, left);
+	data = left >= 16 ? load_once<MULTIPLE>(c.in + 16 * index) : load_bytes(c.in + 16 * index, left);
 	other = data ^ sgpu_aes::counter_block(cipher, sgpu_aes::begin_chunk(cipher, c.n0, c.n1, c.n2), (uint32_t)index + 2);
 	if (left >= 16) {
-		store_block<ALIGNED>(c.out + 16 * index, other);
+		store<MULTIPLE>(c.out + 16 * index, other);
 	} else {
 		other = keep_part(other, left);
 		store_part(c.out + 16 * index, other, left);
@@ -70,7 +127,7 @@ static __device__ __forceinline__ void end_part(const job &j, const chunk &c, ui
 	__threadfence();
 	tag = make_uint4(sum[0], sum[1], sum[2], sum[3]);
 	if (OPEN) {
-		right = is_tag(j, c, index, tag);
+		right = is_tag(j, index, tag, make_uint4(0, 0, 0, 0));
 	} else {
 		store_block<false>(c.out + c.size, tag);
 	}
@@ -81,7 +138,7 @@ static __device__ __forceinline__ void end_part(const job &j, const chunk &c, ui
 	}
 }
 
-template <bool OPEN, bool ALIGNED>
+template <bool OPEN, int MULTIPLE>
 static __global__ void __launch_bounds__(THREADS) run_parts(const job j)
 {
 	extern __shared__ __align__(1024) unsigned char shared[];
@@ -119,10 +176,12 @@ static __global__ void __launch_bounds__(THREADS) run_parts(const job j)
 	cipher.lane = threadIdx.x % 32 * 4;
 	if (threadIdx.x >= PART) {
 		if (threadIdx.x == PART && blockIdx.x == 0) {
-			sum = mask(cipher, c) ^ length_part(j, c);
+			/* With the tag that came, all parts add up to zero. */
+			sum = OPEN ? load_bytes(c.in + c.size, 16) : sum;
+			sum = sum ^ mask(cipher, c) ^ length_part(j, c);
 		}
 	} else if (16 * block < c.size) {
-		sum = do_block<OPEN, ALIGNED>(cipher, j, c, block);
+		sum = do_block<OPEN, MULTIPLE>(cipher, j, c, block);
 	}
 	sum = sgpu_ghash::sum_of_warp(sum);
 	if (threadIdx.x % 32 == 0) {
@@ -142,22 +201,17 @@ static __global__ void __launch_bounds__(THREADS) run_parts(const job j)
 /* ---- host ---- */
 typedef void (*kernel_fn)(const job);
 
-static kernel_fn choose(bool open, bool aligned)
-{
-	static const kernel_fn kernels[2][2] = {
-		{ run_parts<false, false>, run_parts<false, true> },
-		{ run_parts<true, false>, run_parts<true, true> },
-	};
-
-	return kernels[open][aligned];
-}
+static const kernel_fn kernels[2][3] = {
+	{ run_parts<false, 1>, run_parts<false, 8>, run_parts<false, 16> },
+	{ run_parts<true, 1>, run_parts<true, 8>, run_parts<true, 16> },
+};
 
 int sgpu_aead_small_prepare(void)
 {
 	int code = cudaSuccess;
 
-	for (int i = 0; i < 4 && code == cudaSuccess; i++) {
-		code = cudaFuncSetAttribute((const void *)choose(i / 2, i % 2),
+	for (int i = 0; i < 6 && code == cudaSuccess; i++) {
+		code = cudaFuncSetAttribute((const void *)kernels[i / 3][i % 3],
 					    cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_BYTES);
 	}
 	return code;
@@ -165,13 +219,14 @@ int sgpu_aead_small_prepare(void)
 
 bool sgpu_aead_is_small(const job *j, int multiprocessors)
 {
-	return j->count > 0 && j->count <= CHUNKS && j->count * PARTS <= (uint64_t)multiprocessors;
+	return j->count > 0 && j->count <= SGPU_CUDA_SMALL_CHUNKS && j->count * PARTS <= (uint64_t)multiprocessors;
 }
 
 void sgpu_aead_small(const job *j, bool open, void *stream)
 {
-	bool aligned = (((uintptr_t)j->in | (uintptr_t)j->out) & 15) == 0;
-	unsigned parts = j->count > 1 ? PARTS : (unsigned)((j->end_size + 16 * PART - 1) / (16 * PART));
+	const uintptr_t place = (uintptr_t)j->in | (uintptr_t)j->out;
+	const kernel_fn kernel = kernels[open][place % 16 == 0 ? 2 : place % 8 == 0 ? 1 : 0];
+	const unsigned parts = j->count > 1 ? PARTS : (unsigned)((j->end_size + 16 * PART - 1) / (16 * PART));
 
-	choose(open, aligned)<<<dim3(parts ? parts : 1, (unsigned)j->count), THREADS, SHARED_BYTES, (cudaStream_t)stream>>>(*j);
+	kernel<<<dim3(parts ? parts : 1, (unsigned)j->count), THREADS, SHARED_BYTES, (cudaStream_t)stream>>>(*j);
 }
