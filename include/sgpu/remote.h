@@ -33,8 +33,18 @@ enum {
 	SGPU_REMOTE_MANIFEST_MAX = 15 << 10, /* bytes of a job's text */
 };
 
+/* What a program and a worker of the same machine share in place of a pipe: while both are awake, no message takes a system
+ * call. Each side gets the descriptors, of which it trusts none. */
+struct sgpu_remote_ring {
+	int memory;                    /* of a ring, sgpu-ring(5) */
+	int area;                      /* the file of what is sealed, and of messages */
+	int bell;                      /* one end of a pair of sockets: who sleeps is woken, and an end is noticed */
+	uint64_t spin_ns;              /* how long this side looks before it sleeps; 0: as long as pays off */
+};
+
 struct sgpu_remote_config {
 	int in, out;                   /* from and to the worker: pipes or a socket; borrowed */
+	const struct sgpu_remote_ring *ring; /* in their place; its descriptors are borrowed; or NULL */
 	const struct sgpu_key *owner;  /* X25519; borrowed until the session is open */
 };
 
@@ -42,6 +52,12 @@ struct sgpu_remote_config {
  * SGPU_ESYSTEM, SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_remote_open(const struct sgpu_remote_config *config, struct sgpu_remote **remote,
 				     struct sgpu_error *error);
+/* The same with a worker of `sgpu-run serve` at a socket, the one of this user; NULL: where sgpu-run(1) looks for it. Errors:
+ * SGPU_EUNAVAILABLE (there is no server), SGPU_ERETRY (too many sessions), those above. */
+SGPU_MUST_CHECK int sgpu_remote_connect(const char *socket, const struct sgpu_key *owner, struct sgpu_remote **remote,
+					struct sgpu_error *error);
+/* The two files that sides share. The caller adds a bell and closes all when it needs them no more. */
+SGPU_MUST_CHECK int sgpu_remote_ring_create(int *memory, int *area, struct sgpu_error *error);
 /* What the session had goes with it. Accepts NULL; clears the caller's pointer. */
 void sgpu_remote_close(struct sgpu_remote **remote);
 
@@ -58,6 +74,10 @@ SGPU_MUST_CHECK int sgpu_remote_copy_in(struct sgpu_remote *remote, uint32_t buf
  * undefined. */
 SGPU_MUST_CHECK int sgpu_remote_copy_out(struct sgpu_remote *remote, void *data, uint32_t buffer, uint64_t offset,
 					 uint64_t size, struct sgpu_error *error);
+/* The same, but only with the next sgpu_remote_sync, sgpu_remote_copy_out or other call that waits are `data` there: so that
+ * copies to the device, work and several copies from it take one exchange of messages. */
+SGPU_MUST_CHECK int sgpu_remote_copy_out_async(struct sgpu_remote *remote, void *data, uint32_t buffer, uint64_t offset,
+					       uint64_t size, struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_remote_clear(struct sgpu_remote *remote, uint32_t buffer, uint64_t offset, uint64_t size,
 				      struct sgpu_error *error);
 
@@ -87,6 +107,22 @@ struct sgpu_secure;
  * SGPU_ECANCELED. */
 SGPU_MUST_CHECK int sgpu_remote_serve(struct sgpu_secure *context, uint64_t memory_limit, int in, int out,
 				      struct sgpu_error *error);
+
+
+/* The same over a ring, by any thread. */
+struct sgpu_remote_service;
+/* Checks and maps what the other side shares; the descriptors are borrowed until it is freed. Errors: SGPU_EINVALID,
+ * SGPU_EPOLICY (the files could change their size), SGPU_ENOMEM, SGPU_ESYSTEM. */
+SGPU_MUST_CHECK int sgpu_remote_service_create(struct sgpu_secure *context, uint64_t memory_limit,
+					       const struct sgpu_remote_ring *ring, struct sgpu_remote_service **service,
+					       struct sgpu_error *error);
+/* Serves until the other side ends the session, or sgpu_remote_service_stop: SGPU_OK. Without work it sleeps. Errors:
+ * SGPU_EINVALID (the other side breaks the protocol), SGPU_ESYSTEM. */
+SGPU_MUST_CHECK int sgpu_remote_service_run(struct sgpu_remote_service *service, struct sgpu_error *error);
+/* Any thread: no more work is begun, and the other side notices. */
+void sgpu_remote_service_stop(struct sgpu_remote_service *service);
+/* Waits for the session's work, clears and frees what it had. */
+void sgpu_remote_service_free(struct sgpu_remote_service **service);
 
 #ifdef __cplusplus
 }

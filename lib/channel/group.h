@@ -121,6 +121,8 @@ const struct sgpu_grant *sgpu_group_client_grant(const struct sgpu_group_client 
 /* Adds an item to the group that is sent next. Errors: SGPU_EUSAGE. */
 SGPU_MUST_CHECK int sgpu_group_client_add(struct sgpu_group_client *client, const struct sgpu_item *item,
 					  struct sgpu_error *error);
+/* Whether so many items with so many bytes of tails fit into that group. */
+bool sgpu_group_client_has_room(const struct sgpu_group_client *client, int items, size_t tails);
 /* Sends the group and waits until it has been carried out, in order and once. results: one for each item. Returns the code
  * of the first item that failed, or SGPU_OK. A group whose answer does not come is sent again; the same bytes under the same
  * number, so that it is carried out once. When no answer comes at all the client is of no use any more: SGPU_EAUTH, or what

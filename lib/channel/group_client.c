@@ -83,6 +83,13 @@ int sgpu_group_client_add(struct sgpu_group_client *client, const struct sgpu_it
 	return rc;
 }
 
+bool sgpu_group_client_has_room(const struct sgpu_group_client *client, int items, size_t tails)
+{
+	const size_t left = SGPU_GROUP_BYTES - client->size, heads = (size_t)items * SGPU_ITEM_HEAD;
+
+	return items <= SGPU_GROUP_ITEMS - client->count && heads <= left && tails <= left - heads;
+}
+
 /* Whether this is the answer to group `counter`: its number, and what is sealed. */
 static bool is_answer(struct sgpu_group_client *c, uint64_t counter, size_t size)
 {

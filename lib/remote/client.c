@@ -4,10 +4,6 @@
  */
 #include "remote/client.h"
 
-#include <string.h>
-
-enum { SMALL_MAX = 8 << 10 }; /* bytes that are copied in a group rather than through the shared area */
-
 /* ---- memory ---- */
 static int check_range(const struct sgpu_remote *remote, uint32_t buffer, uint64_t offset, uint64_t size,
 		       struct sgpu_error *error)
@@ -60,45 +56,25 @@ int sgpu_remote_free(struct sgpu_remote *remote, uint32_t buffer, struct sgpu_er
 int sgpu_remote_copy_in(struct sgpu_remote *remote, uint32_t buffer, uint64_t offset, const void *data, uint64_t size,
 			struct sgpu_error *error)
 {
-	struct sgpu_item item = { .kind = SGPU_ITEM_COPY_IN, .buffer = buffer, .offset = offset, .tail = data };
 	int rc = check_range(remote, buffer, offset, size, error);
 
-	if (rc < 0) {
-		return rc;
-	}
-	if (size > SMALL_MAX) {
-		return sgpu_remote_bulk_in(remote, buffer, offset, data, size, error);
-	}
-	item.tail_size = (uint32_t)size;
-	return sgpu_remote_add(remote, &item, error);
+	return rc == SGPU_OK ? sgpu_remote_seal_in(remote, buffer, offset, data, size, error) : rc;
+}
+
+int sgpu_remote_copy_out_async(struct sgpu_remote *remote, void *data, uint32_t buffer, uint64_t offset, uint64_t size,
+			       struct sgpu_error *error)
+{
+	int rc = check_range(remote, buffer, offset, size, error);
+
+	return rc == SGPU_OK ? sgpu_remote_seal_out(remote, data, buffer, offset, size, error) : rc;
 }
 
 int sgpu_remote_copy_out(struct sgpu_remote *remote, void *data, uint32_t buffer, uint64_t offset, uint64_t size,
 			 struct sgpu_error *error)
 {
-	const struct sgpu_item item = { .kind = SGPU_ITEM_COPY_OUT, .buffer = buffer, .offset = offset, .size = size };
-	int rc = check_range(remote, buffer, offset, size, error);
+	int rc = sgpu_remote_copy_out_async(remote, data, buffer, offset, size, error);
 
-	if (rc < 0) {
-		return rc;
-	}
-	if (size > SMALL_MAX) {
-		return sgpu_remote_bulk_out(remote, data, buffer, offset, size, error);
-	}
-	rc = sgpu_remote_add(remote, &item, error);
-	if (rc < 0) {
-		return rc;
-	}
-	const struct sgpu_item_result *result = &remote->results[remote->pending - 1];
-
-	rc = sgpu_remote_flush(remote, error);
-	if (rc == SGPU_OK && result->size != size) {
-		rc = sgpu_fail(error, SGPU_EINVALID, "the worker gave %zu of %llu bytes", result->size, (unsigned long long)size);
-	}
-	if (rc == SGPU_OK) {
-		memcpy(data, result->bytes, size);
-	}
-	return rc;
+	return rc == SGPU_OK ? sgpu_remote_flush(remote, error) : rc;
 }
 
 int sgpu_remote_clear(struct sgpu_remote *remote, uint32_t buffer, uint64_t offset, uint64_t size, struct sgpu_error *error)

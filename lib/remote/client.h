@@ -6,12 +6,13 @@
 #define SGPU_REMOTE_CLIENT_H
 
 #include <sgpu/remote.h>
+#include <sgpu/seal.h>
 
-#include "channel/group.h"
+#include "remote/carrier.h"
 
 enum {
-	SGPU_REMOTE_STAGING = SGPU_GROUP_BUFFERS - 1, /* the buffer that sealed data pass through on the device */
-	SGPU_REMOTE_CHUNKS = 64,                      /* in one piece of bulk data */
+	SGPU_REMOTE_STAGING = SGPU_GROUP_BUFFERS - 1, /* the buffer on the device that is a copy of the area */
+	SGPU_REMOTE_CHUNKS = 64,                      /* in one piece of data */
 	SGPU_REMOTE_PIECE = SGPU_REMOTE_CHUNKS * SGPU_CHUNK,
 	SGPU_REMOTE_SEALED = SGPU_REMOTE_CHUNKS * SGPU_SEALED_CHUNK,
 };
@@ -19,25 +20,58 @@ enum {
 _Static_assert(SGPU_REMOTE_BUFFERS_MAX == SGPU_REMOTE_STAGING - 1 && (int)SGPU_REMOTE_JOBS_MAX == (int)SGPU_GROUP_OBJECTS &&
 		       (int)SGPU_REMOTE_RANGES_MAX == (int)SGPU_MODULE_RANGES_MAX, "what the header promises");
 
+/* Chunks that one key seals; no number is used twice. GCM allows 2^32 messages a key. */
+#define SGPU_REMOTE_KEY_CHUNKS (UINT64_C(1) << 30)
+
+/* To the device, or from it. */
+struct sgpu_remote_direction {
+	struct sgpu_sealed_keys keys;
+	struct sgpu_aead *aead;        /* NULL: there is no key yet */
+	uint32_t object;               /* the key's handle */
+	uint64_t next;                 /* the number of the next chunk */
+};
+
+/* A piece that is copied from the device when the next group is sent. */
+struct sgpu_remote_piece {
+	uint8_t *data;
+	uint64_t first, size, sealed, at; /* at: its offset in the area */
+};
+
 struct sgpu_remote {
-	struct sgpu_pipe pipe;
+	struct sgpu_carrier *carrier;
+	int owned[3];                  /* descriptors that are closed with it, or -1 */
 	struct sgpu_group_client *client;
-	int pending;                   /* items of the next group */
 	uint64_t sizes[SGPU_GROUP_BUFFERS]; /* by handle; 0: free */
 	bool jobs[SGPU_GROUP_OBJECTS];
-	uint8_t *sealed;               /* SGPU_REMOTE_SEALED bytes, once bulk data were copied */
+	struct sgpu_remote_direction *directions; /* secret memory: to the device, and from it */
+	uint64_t key_chunks;           /* SGPU_REMOTE_KEY_CHUNKS; tests have less */
+	uint8_t *sealed;               /* SGPU_REMOTE_SEALED bytes, once data were copied */
+	/* of the next group */
+	int pending;                   /* items */
+	uint64_t area_used;            /* bytes */
+	struct sgpu_remote_piece pieces[SGPU_GROUP_ITEMS];
+	int piece_count;
 	struct sgpu_item_result results[SGPU_GROUP_ITEMS];
 };
 
-/* session.c: adds an item to the next group, and sends that first if it is full. Errors: those of what was sent. */
+/* session.c: a session over a carrier, which it owns from then on, also when this fails. */
+SGPU_MUST_CHECK int sgpu_remote_open_carrier(struct sgpu_carrier *carrier, const struct sgpu_key *owner,
+					     struct sgpu_remote **remote, struct sgpu_error *error);
+/* Adds an item to the next group, and sends that first if it is full. Errors: those of what was sent. */
 SGPU_MUST_CHECK int sgpu_remote_add(struct sgpu_remote *remote, const struct sgpu_item *item, struct sgpu_error *error);
+/* Makes sure that the next group has room for `items` without tails, and the area for `bytes`, which lie *at. */
+SGPU_MUST_CHECK int sgpu_remote_reserve(struct sgpu_remote *remote, int items, uint64_t bytes, uint64_t *at,
+					struct sgpu_error *error);
 /* Sends what is pending and waits for its end. */
 SGPU_MUST_CHECK int sgpu_remote_flush(struct sgpu_remote *remote, struct sgpu_error *error);
 
-/* bulk.c: data that do not fit into groups. */
-SGPU_MUST_CHECK int sgpu_remote_bulk_in(struct sgpu_remote *remote, uint32_t buffer, uint64_t offset, const uint8_t *data,
+/* copy.c: data, sealed on their way. Both only add to the next group, or to several. */
+SGPU_MUST_CHECK int sgpu_remote_seal_in(struct sgpu_remote *remote, uint32_t buffer, uint64_t offset, const uint8_t *data,
 					uint64_t size, struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_remote_bulk_out(struct sgpu_remote *remote, uint8_t *data, uint32_t buffer, uint64_t offset,
+SGPU_MUST_CHECK int sgpu_remote_seal_out(struct sgpu_remote *remote, uint8_t *data, uint32_t buffer, uint64_t offset,
 					 uint64_t size, struct sgpu_error *error);
+/* The group of the pieces has been carried out: opens them. */
+SGPU_MUST_CHECK int sgpu_remote_take_pieces(struct sgpu_remote *remote, struct sgpu_error *error);
+void sgpu_remote_forget_keys(struct sgpu_remote *remote);
 
 #endif

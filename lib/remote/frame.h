@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What travels between a session and its worker, over a pipe or a socket: messages (channel/group.h), and reads and writes of
- * the shared area. The area is memory of the worker; it holds what is sealed, and nobody trusts it.
+ * What travels between a session and its worker over a pipe or a socket: messages (channel/group.h), and reads and writes of
+ * the area, which is memory of the worker.
  *
  *   message   size (4), bytes; answered by a message
  *   put       0xffffff01 (4), offset (8), size (8), bytes; not answered
@@ -10,9 +10,8 @@
 #ifndef SGPU_REMOTE_FRAME_H
 #define SGPU_REMOTE_FRAME_H
 
-#include "channel/group.h"
+#include "remote/carrier.h"
 
-enum { SGPU_AREA_SIZE = 4 << 20 };
 #define SGPU_FRAME_PUT UINT32_C(0xffffff01)
 #define SGPU_FRAME_GET UINT32_C(0xffffff02)
 

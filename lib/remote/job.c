@@ -27,6 +27,24 @@ struct place {
 	sgpu_devptr memory;            /* the job's own, or 0: of an INTERMEDIATE, and of the new value of an INPUT_OUTPUT */
 };
 
+struct job;
+struct run;
+
+struct started {
+	struct run *run;
+	const struct step *step;       /* NULL: the copy of a new value to its place */
+	struct sgpu_op_call call;
+	struct sgpu_task task;
+};
+
+struct run {
+	struct job *job;
+	struct run *next;              /* spare */
+	atomic_bool failed;            /* what follows is not run */
+	int count;
+	struct started started[];
+};
+
 struct job {
 	struct sgpu_device *device;
 	struct sgpu_manifest *manifest;
@@ -34,6 +52,7 @@ struct job {
 	int range_count;
 	struct step *steps;            /* in the order in which they run */
 	int step_count;
+	struct run *spare;             /* of runs that have ended */
 	sgpu_devptr scratch;           /* for the step that needs most */
 	uint64_t scratch_size;
 	uint64_t bytes;                /* of the device, in all */
@@ -51,6 +70,12 @@ static void free_job(void **job)
 		sgpu_device_free(j->device, &j->places[i].memory, j->places[i].size);
 	}
 	sgpu_device_free(j->device, &j->scratch, j->scratch_size);
+	while (j->spare) {
+		struct run *next = j->spare->next;
+
+		free(j->spare);
+		j->spare = next;
+	}
 	sgpu_manifest_free(&j->manifest);
 	free(j->places);
 	free(j->steps);
@@ -180,21 +205,6 @@ out:
 }
 
 /* ---- runs ---- */
-struct run;
-
-struct started {
-	struct run *run;
-	const struct step *step;       /* NULL: the copy of a new value to its place */
-	struct sgpu_op_call call;
-	struct sgpu_task task;
-};
-
-struct run {
-	atomic_bool failed;            /* what follows is not run */
-	int count;
-	struct started started[];
-};
-
 /* On the stream's thread. */
 static int run_step(struct sgpu_launch *launch, void *argument)
 {
@@ -314,10 +324,28 @@ static int check_ranges(const struct job *j, const struct sgpu_device_range *ran
 	return SGPU_OK;
 }
 
+/* As many are made as run at one time. */
+static struct run *take_run(struct job *j)
+{
+	struct run *r = j->spare;
+
+	if (r) {
+		j->spare = r->next;
+	} else {
+		r = calloc(1, sizeof(*r) + (size_t)(j->step_count + j->range_count) * sizeof(r->started[0]));
+	}
+	if (r) {
+		r->job = j;
+		r->count = 0;
+		atomic_store(&r->failed, false);
+	}
+	return r;
+}
+
 static int start_job(void *job, struct sgpu_stream *stream, const struct sgpu_device_range *ranges, int count, void **run,
 		     struct sgpu_error *error)
 {
-	const struct job *j = job;
+	struct job *j = job;
 	struct run *r;
 	int rc = check_ranges(j, ranges, count, error);
 
@@ -325,7 +353,7 @@ static int start_job(void *job, struct sgpu_stream *stream, const struct sgpu_de
 	if (rc < 0) {
 		return rc;
 	}
-	r = calloc(1, sizeof(*r) + (size_t)(j->step_count + j->range_count) * sizeof(r->started[0]));
+	r = take_run(j);
 	if (!r) {
 		return sgpu_fail_nomem(error);
 	}
@@ -354,7 +382,10 @@ static int end_job(void **run, struct sgpu_error *error)
 				       s->task.error.text[0] ? s->task.error.text : sgpu_strerror(s->task.code));
 		}
 	}
-	free(r);
+	if (r) {
+		r->next = r->job->spare;
+		r->job->spare = r;
+	}
 	*run = NULL;
 	return rc;
 }

@@ -3,26 +3,53 @@
  * The program's side of a session: opened and closed, and its groups, which fill up until something must be known.
  */
 #include <stdlib.h>
+#include <unistd.h>
+
+#include <sgpu/secret.h>
 
 #include "remote/client.h"
 
-int sgpu_remote_open(const struct sgpu_remote_config *config, struct sgpu_remote **remote, struct sgpu_error *error)
+/* Pieces begin at multiples of it, on the device, too. */
+enum { AREA_STEP = 256 };
+
+_Static_assert(SGPU_AREA_SIZE % AREA_STEP == 0, "what is used of the area is never more than there is");
+
+int sgpu_remote_open_carrier(struct sgpu_carrier *carrier, const struct sgpu_key *owner, struct sgpu_remote **remote,
+			     struct sgpu_error *error)
 {
 	struct sgpu_remote *r = calloc(1, sizeof(*r));
-	int rc;
+	int rc = SGPU_OK;
 
 	*remote = NULL;
 	if (!r) {
+		carrier->calls->close(carrier);
 		return sgpu_fail_nomem(error);
 	}
-	r->pipe = (struct sgpu_pipe){ config->in, config->out };
-	rc = sgpu_group_client_open(config->owner, sgpu_pipe_exchange, &r->pipe, &r->client, error);
+	r->carrier = carrier;
+	r->owned[0] = r->owned[1] = r->owned[2] = -1;
+	r->key_chunks = SGPU_REMOTE_KEY_CHUNKS;
+	r->directions = sgpu_secret_alloc(2 * sizeof(*r->directions));
+	if (!r->directions) {
+		rc = sgpu_fail_nomem(error);
+		goto out;
+	}
+	rc = sgpu_group_client_open(owner, carrier->calls->exchange, carrier, &r->client, error);
+out:
 	if (rc < 0) {
-		free(r);
-		return rc;
+		sgpu_remote_close(&r);
 	}
 	*remote = r;
-	return SGPU_OK;
+	return rc;
+}
+
+int sgpu_remote_open(const struct sgpu_remote_config *config, struct sgpu_remote **remote, struct sgpu_error *error)
+{
+	struct sgpu_carrier *carrier = NULL;
+	int rc = config->ring ? sgpu_carrier_ring(config->ring, &carrier, error) :
+				sgpu_carrier_pipe(config->in, config->out, &carrier, error);
+
+	*remote = NULL;
+	return rc < 0 ? rc : sgpu_remote_open_carrier(carrier, config->owner, remote, error);
 }
 
 void sgpu_remote_close(struct sgpu_remote **remote)
@@ -33,6 +60,16 @@ void sgpu_remote_close(struct sgpu_remote **remote)
 		return;
 	}
 	sgpu_group_client_close(&r->client);
+	r->carrier->calls->close(r->carrier);
+	if (r->directions) {
+		sgpu_remote_forget_keys(r);
+		sgpu_secret_free(r->directions, 2 * sizeof(*r->directions));
+	}
+	for (int i = 0; i < 3; i++) {
+		if (r->owned[i] >= 0) {
+			close(r->owned[i]);
+		}
+	}
 	free(r->sealed);
 	free(r);
 	*remote = NULL;
@@ -41,27 +78,40 @@ void sgpu_remote_close(struct sgpu_remote **remote)
 /* ---- groups ---- */
 int sgpu_remote_flush(struct sgpu_remote *remote, struct sgpu_error *error)
 {
+	int rc;
+
 	if (remote->pending == 0) {
 		return SGPU_OK;
 	}
-	remote->pending = 0;
-	return sgpu_group_client_send(remote->client, remote->results, error);
+	rc = sgpu_group_client_send(remote->client, remote->results, error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_remote_take_pieces(remote, error);
+	}
+	remote->pending = remote->piece_count = 0;
+	remote->area_used = 0;
+	return rc;
+}
+
+int sgpu_remote_reserve(struct sgpu_remote *remote, int items, uint64_t bytes, uint64_t *at, struct sgpu_error *error)
+{
+	int rc = SGPU_OK;
+
+	if (bytes > SGPU_AREA_SIZE - remote->area_used || !sgpu_group_client_has_room(remote->client, items, 0)) {
+		rc = sgpu_remote_flush(remote, error);
+	}
+	*at = remote->area_used;
+	remote->area_used += (bytes + AREA_STEP - 1) / AREA_STEP * AREA_STEP;
+	return rc;
 }
 
 int sgpu_remote_add(struct sgpu_remote *remote, const struct sgpu_item *item, struct sgpu_error *error)
 {
-	int rc = sgpu_group_client_add(remote->client, item, NULL);
+	int rc = SGPU_OK;
 
-	if (rc != SGPU_OK && remote->pending > 0) {
+	if (remote->pending > 0 && !sgpu_group_client_has_room(remote->client, 1, item->tail_size)) {
 		rc = sgpu_remote_flush(remote, error);
-		if (rc < 0) {
-			return rc;
-		}
-		rc = SGPU_EUSAGE;
 	}
-	if (rc != SGPU_OK) {
-		rc = sgpu_group_client_add(remote->client, item, error);
-	}
+	rc = rc == SGPU_OK ? sgpu_group_client_add(remote->client, item, error) : rc;
 	remote->pending += rc == SGPU_OK;
 	return rc;
 }

@@ -1,25 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whoever can shrink a file that others have mapped makes them fault. So the size is sealed before
- * the memory is handed out, and whoever receives it looks for the seals before mapping it.
+ * The memory of a ring: made, checked and mapped.
  */
 #include "ring/memory.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 0x0008U
-#endif
-#define SIZE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
-#define WRITE_SEALS (F_SEAL_WRITE | 0x0010 /* F_SEAL_FUTURE_WRITE */)
-#define TMPFS 0x01021994L /* TMPFS_MAGIC: not hugetlbfs, where touching a page may fail */
+#include "ring/file.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 	       "the generation is the upper half of the last word");
@@ -54,9 +44,11 @@ static size_t size_of(uint32_t submissions, uint32_t completions)
 int sgpu_ring_memory_create(uint32_t submissions, uint32_t completions, int *fd,
 			    struct sgpu_error *error)
 {
-	struct sgpu_ring_header header = { .magic = SGPU_RING_MAGIC, .version = SGPU_RING_VERSION,
-					   .submissions = submissions, .completions = completions };
-	int rc = SGPU_OK, made;
+	const struct sgpu_ring_header header = { .magic = SGPU_RING_MAGIC,
+						 .version = SGPU_RING_VERSION,
+						 .submissions = submissions,
+						 .completions = completions };
+	int rc;
 
 	*fd = -1;
 	if (!are_counts(submissions, completions)) {
@@ -66,55 +58,14 @@ int sgpu_ring_memory_create(uint32_t submissions, uint32_t completions, int *fd,
 				 submissions, completions, SGPU_RING_SUBMISSIONS_MAX,
 				 SGPU_RING_COMPLETIONS_MAX);
 	}
-	made = memfd_create("sgpu-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
-	if (made < 0 && errno == EINVAL) { /* a kernel before 6.3 */
-		made = memfd_create("sgpu-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	}
-	if (made < 0) {
-		return sgpu_fail_errno(error, "cannot make the memory of a ring");
-	}
-	/* All pages at once, so that no first touch has to find one. */
-	if (fallocate(made, 0, 0, (off_t)size_of(submissions, completions)) != 0 ||
-	    pwrite(made, &header, sizeof(header), 0) != (ssize_t)sizeof(header) ||
-	    fcntl(made, F_ADD_SEALS, SIZE_SEALS) != 0) {
+	rc = sgpu_ring_file_create("sgpu-ring", size_of(submissions, completions), fd, error);
+	if (rc == SGPU_OK &&
+	    pwrite(*fd, &header, sizeof(header), 0) != (ssize_t)sizeof(header)) {
 		rc = sgpu_fail_errno(error, "cannot make the memory of a ring");
-		close(made);
-		return rc;
+		close(*fd);
+		*fd = -1;
 	}
-	*fd = made;
-	return SGPU_OK;
-}
-
-/* The file may be anything that another process has sent. */
-static int check_file(int fd, size_t *size, struct sgpu_error *error)
-{
-	struct stat status;
-	struct statfs system;
-	int seals;
-
-	if (fstat(fd, &status) != 0 || fstatfs(fd, &system) != 0) {
-		return sgpu_fail_errno(error, "cannot look at the memory of a ring");
-	}
-	seals = fcntl(fd, F_GET_SEALS);
-	if (!S_ISREG(status.st_mode) || system.f_type != TMPFS || seals < 0) {
-		return sgpu_fail(error, SGPU_EINVALID, "the memory of a ring is not a memory file");
-	}
-	if ((seals & SIZE_SEALS) != SIZE_SEALS) {
-		return sgpu_fail(error, SGPU_EPOLICY,
-				 "the memory of a ring is not sealed against a change of its size");
-	}
-	if (seals & WRITE_SEALS) {
-		return sgpu_fail(error, SGPU_EINVALID,
-				 "the memory of a ring is sealed against writing");
-	}
-	if (status.st_size < SGPU_RING_PAGE ||
-	    (uint64_t)status.st_size >
-		    size_of(SGPU_RING_SUBMISSIONS_MAX, SGPU_RING_COMPLETIONS_MAX)) {
-		return sgpu_fail(error, SGPU_EINVALID, "the memory of a ring has %lld bytes",
-				 (long long)status.st_size);
-	}
-	*size = (size_t)status.st_size;
-	return SGPU_OK;
+	return rc;
 }
 
 /* Takes one copy of the header's fixed part; the other side may be changing it. */
@@ -158,7 +109,9 @@ int sgpu_ring_map(int fd, struct sgpu_ring_memory *memory, struct sgpu_error *er
 	int rc;
 
 	memset(memory, 0, sizeof(*memory));
-	rc = check_file(fd, &memory->size, error);
+	rc = sgpu_ring_file_check(fd, "the memory of a ring", SGPU_RING_PAGE,
+				  size_of(SGPU_RING_SUBMISSIONS_MAX, SGPU_RING_COMPLETIONS_MAX),
+				  &memory->size, error);
 	if (rc < 0) {
 		return rc;
 	}

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -229,6 +230,8 @@ int sgpu_sleeper_wait(struct sgpu_sleeper *sleeper, const struct sgpu_consumer *
 
 void sgpu_wake_sleeper(struct sgpu_sleeper *sleeper)
 {
+	struct iovec byte = { .iov_base = "", .iov_len = 1 };
+	const struct msghdr packet = { .msg_iov = &byte, .msg_iovlen = 1 };
 	const int saved = errno;
 
 	/* One of several producers does it. */
@@ -237,9 +240,10 @@ void sgpu_wake_sleeper(struct sgpu_sleeper *sleeper)
 		(void)syscall(SYS_futex, sleeper->other, FUTEX_WAKE, 1, NULL, NULL, 0);
 		break;
 	case SGPU_SLEEPS_ON_DOORBELL:
-		/* A full socket wakes as well, and one that is closed has nobody to wake. */
+		/* A full socket wakes as well, and one that is closed has nobody to wake. sendmsg: it
+		 * is what a confined worker may call. */
 		if (sleeper->doorbell >= 0) {
-			(void)send(sleeper->doorbell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+			(void)sendmsg(sleeper->doorbell, &packet, MSG_DONTWAIT | MSG_NOSIGNAL);
 		}
 		break;
 	default:

@@ -24,6 +24,7 @@ struct sgpu_group_worker {
 	struct sgpu_secure *context;
 	struct sgpu_device *device;
 	struct sgpu_group_config config;
+	bool bus;                      /* the device's memory is not the host's */
 	uint64_t used;                 /* bytes of buffers */
 	struct sgpu_group_buffer buffers[SGPU_GROUP_BUFFERS];
 	struct sgpu_device_key *keys[SGPU_GROUP_OBJECTS];
@@ -38,6 +39,8 @@ struct sgpu_group_worker {
 	struct sgpu_task tasks[SGPU_GROUP_ITEMS];
 	struct sgpu_group_started *launches[SGPU_GROUP_ITEMS];
 	void *runs[SGPU_GROUP_ITEMS];  /* of jobs */
+	int settled;                   /* items in front of this one have opened what they were to open */
+	uint8_t opening;               /* streams, by bit, that have opens behind it */
 	uint8_t *results;              /* secret memory: SGPU_GROUP_BYTES, one result behind the other */
 	size_t results_size;
 };

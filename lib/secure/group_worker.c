@@ -17,6 +17,8 @@ int sgpu_group_worker_create(struct sgpu_secure *context, const struct sgpu_grou
 			     struct sgpu_group_worker **worker, struct sgpu_error *error)
 {
 	struct sgpu_group_worker *w = calloc(1, sizeof(*w));
+	struct sgpu_device_info info;
+	int rc;
 
 	*worker = NULL;
 	if (!w || !(w->results = sgpu_secret_alloc(SGPU_GROUP_BYTES))) {
@@ -26,6 +28,12 @@ int sgpu_group_worker_create(struct sgpu_secure *context, const struct sgpu_grou
 	w->context = context;
 	w->device = sgpu_secure_device(context);
 	w->config = *config;
+	rc = sgpu_device_get_info(w->device, &info, error);
+	if (rc < 0) {
+		sgpu_group_worker_free(&w);
+		return rc;
+	}
+	w->bus = info.opens_on_device;
 	*worker = w;
 	return SGPU_OK;
 }
@@ -113,6 +121,22 @@ static int free_buffer(struct sgpu_group_worker *w, const struct sgpu_item *item
 	return rc;
 }
 
+/* Plaintext that came or goes in a group. Where there is a bus between, it does not cross that in the clear. */
+static int copy_plain(struct sgpu_group_worker *w, const struct sgpu_item *item, struct sgpu_stream *stream,
+		      sgpu_devptr memory, uint64_t size, struct sgpu_task *task)
+{
+	const bool out = item->kind == SGPU_ITEM_COPY_OUT;
+	void *host = out ? w->results + w->results_size : (uint8_t *)(uintptr_t)item->tail;
+	int rc;
+
+	if (!w->bus) {
+		return out ? sgpu_copy_out(stream, host, memory, size, task) : sgpu_copy_in(stream, memory, host, size, task);
+	}
+	rc = sgpu_stream_sync(stream, &task->error);
+	return rc < 0 ? rc : sgpu_secure_memcpy(w->context, host, memory, size,
+						out ? SGPU_SECURE_TO_HOST : SGPU_SECURE_TO_DEVICE, &task->error);
+}
+
 static int move_bytes(struct sgpu_group_worker *w, const struct sgpu_item *item, struct sgpu_stream *stream,
 		      struct sgpu_task *task)
 {
@@ -129,11 +153,10 @@ static int move_bytes(struct sgpu_group_worker *w, const struct sgpu_item *item,
 	}
 	switch (item->kind) {
 	case SGPU_ITEM_COPY_IN:
-		return sgpu_copy_in(stream, range.address, item->tail, size, task);
+	case SGPU_ITEM_COPY_OUT:
+		return copy_plain(w, item, stream, range.address, size, task);
 	case SGPU_ITEM_AREA_IN:
 		return sgpu_copy_in(stream, range.address, area, size, task);
-	case SGPU_ITEM_COPY_OUT:
-		return sgpu_copy_out(stream, w->results + w->results_size, range.address, size, task);
 	case SGPU_ITEM_AREA_OUT:
 		return sgpu_copy_out(stream, area, range.address, size, task);
 	case SGPU_ITEM_DIGEST:
@@ -164,7 +187,7 @@ static int load_key(struct sgpu_group_worker *w, const struct sgpu_item *item, s
 	return rc;
 }
 
-/* Waits for an open: what follows may read what it wrote only when it verified. */
+/* What was opened is read by others only when it has verified: settle_opens. */
 static int open_or_seal(struct sgpu_group_worker *w, const struct sgpu_item *item, struct sgpu_stream *stream,
 			struct sgpu_task *task)
 {
@@ -188,11 +211,28 @@ static int open_or_seal(struct sgpu_group_worker *w, const struct sgpu_item *ite
 	if (!opens) {
 		return sgpu_device_seal_chunks(stream, key, item->first, item->last, in.address, in.size, out.address, task);
 	}
-	rc = sgpu_device_open_chunks(stream, key, item->first, item->last, in.address, in.size, out.address, task);
-	if (rc == SGPU_OK) {
-		rc = sgpu_stream_sync(stream, &task->error);
+	w->opening |= (uint8_t)(1u << item->stream);
+	return sgpu_device_open_chunks(stream, key, item->first, item->last, in.address, in.size, out.address, task);
+}
+
+/* Waits for the opens in front of item `before`. Pieces may be copied and opened in one go; whatever else is to be done may
+ * read what they wrote. */
+static int settle_opens(struct sgpu_group_worker *w, int before, struct sgpu_error *error)
+{
+	for (int i = 0; i < SGPU_GROUP_STREAMS; i++) {
+		int rc = w->opening >> i & 1 ? sgpu_stream_sync(w->streams[i], error) : SGPU_OK;
+
+		if (rc < 0) {
+			return rc;
+		}
 	}
-	return rc == SGPU_OK ? task->code : rc;
+	w->opening = 0;
+	for (; w->settled < before; w->settled++) {
+		if (w->items[w->settled].kind == SGPU_ITEM_OPEN && w->tasks[w->settled].code != SGPU_OK) {
+			return SGPU_EDEPENDENCY;
+		}
+	}
+	return SGPU_OK;
 }
 
 /* ---- operations and modules ---- */
@@ -354,6 +394,9 @@ static int carry_out(struct sgpu_group_worker *w, const struct sgpu_item *item, 
 	struct sgpu_stream *stream;
 	int rc = find_stream(w, item->stream, &stream, &task->error);
 
+	if (rc == SGPU_OK && item->kind != SGPU_ITEM_OPEN && item->kind != SGPU_ITEM_AREA_IN) {
+		rc = settle_opens(w, (int)(item - w->items), &task->error);
+	}
 	if (rc < 0) {
 		return rc;
 	}
@@ -434,6 +477,8 @@ void sgpu_group_worker_run(struct sgpu_group_worker *w, const uint8_t *items, si
 		return;
 	}
 	w->results_size = 0;
+	w->settled = 0;
+	w->opening = 0;
 	memset(w->tasks, 0, (size_t)count * sizeof(*w->tasks));
 	for (i = 0; i < count && rc == SGPU_OK; i++) {
 		rc = carry_out(w, &w->items[i], &w->tasks[i]);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The worker's side of a session over descriptors.
+ * The worker's side of a session over a pipe or a socket.
  */
 #include <stdlib.h>
 #include <sys/mman.h>

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A session over a ring, the program's side. Nothing here makes a system call while the worker is awake.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "remote/link.h"
+
+struct ring_carrier {
+	struct sgpu_carrier carrier;
+	struct sgpu_ring_client *client;
+	uint8_t *area;
+};
+
+/* Until the one message has been answered. */
+static int await_answer(struct ring_carrier *c, uint64_t *size, struct sgpu_error *error)
+{
+	struct sgpu_ring_result result;
+	size_t count = 0;
+	int rc = SGPU_OK;
+
+	while (rc == SGPU_OK && count == 0) {
+		rc = sgpu_ring_client_wait(c->client, 0, error);
+		if (rc == SGPU_ESYSTEM) {
+			return sgpu_fail(error, rc, "the worker of the session has ended");
+		}
+		rc = rc == SGPU_OK ? sgpu_ring_reap(c->client, &result, 1, &count, error) : rc;
+	}
+	if (rc == SGPU_OK && (result.status < 0 || result.value > SGPU_MESSAGE_MAX)) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "a message of a session is answered with status %d and %llu bytes",
+			       result.status, (unsigned long long)result.value);
+	}
+	*size = rc == SGPU_OK ? result.value : 0;
+	return rc;
+}
+
+static int exchange(void *argument, const uint8_t *message, size_t size, uint8_t *answer, size_t *answer_size,
+		    struct sgpu_error *error)
+{
+	struct ring_carrier *c = argument;
+	const struct sgpu_ring_descriptor descriptor = { .opcode = LINK_MESSAGE, .length = size };
+	uint64_t answered = 0;
+	int rc;
+
+	memcpy(c->area + SGPU_AREA_SIZE, message, size);
+	rc = sgpu_ring_submit(c->client, &descriptor, NULL, error);
+	if (rc == SGPU_ERETRY) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "the ring of a session is full, though it has nothing to do");
+	}
+	rc = rc == SGPU_OK ? await_answer(c, &answered, error) : rc;
+	if (rc == SGPU_OK) {
+		memcpy(answer, c->area + SGPU_AREA_SIZE, answered);
+		*answer_size = (size_t)answered;
+	}
+	return rc;
+}
+
+static int put(struct sgpu_carrier *carrier, uint64_t offset, const uint8_t *bytes, size_t size, struct sgpu_error *error)
+{
+	(void)error;
+	memcpy(((struct ring_carrier *)carrier)->area + offset, bytes, size);
+	return SGPU_OK;
+}
+
+static int get(struct sgpu_carrier *carrier, uint64_t offset, uint8_t *bytes, size_t size, struct sgpu_error *error)
+{
+	(void)error;
+	memcpy(bytes, ((struct ring_carrier *)carrier)->area + offset, size);
+	return SGPU_OK;
+}
+
+static void close_ring(struct sgpu_carrier *carrier)
+{
+	struct ring_carrier *c = (struct ring_carrier *)carrier;
+
+	sgpu_ring_client_close(&c->client);
+	sgpu_link_unmap(&c->area);
+	free(c);
+}
+
+int sgpu_carrier_ring(const struct sgpu_remote_ring *ring, struct sgpu_carrier **carrier, struct sgpu_error *error)
+{
+	static const struct sgpu_carrier_calls calls = { exchange, put, get, close_ring };
+	const struct sgpu_ring_client_config config = { .doorbell = ring->bell, .wait = { .spin_most_ns = ring->spin_ns,
+										   .spin_least_ns = ring->spin_ns } };
+	struct ring_carrier *c = calloc(1, sizeof(*c));
+	int rc;
+
+	*carrier = NULL;
+	if (!c) {
+		return sgpu_fail_nomem(error);
+	}
+	c->carrier.calls = &calls;
+	rc = sgpu_ring_client_open(ring->memory, &config, &c->client, error);
+	rc = rc == SGPU_OK ? sgpu_link_map(ring->area, &c->area, error) : rc;
+	if (rc < 0) {
+		close_ring(&c->carrier);
+		return rc;
+	}
+	*carrier = &c->carrier;
+	return SGPU_OK;
+}

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A session with a worker of `sgpu-run serve`: a connection to the server's socket hands the memory over, and is the bell
+ * from then on. What the server says is made fit to be printed.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/uio.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "remote/client.h"
+#include "remote/greeting.h"
+#include "remote/link.h"
+
+/* CONNECT_S: for the connection; PATIENCE_MS: for the answer, since the server may have to start a worker. */
+enum { CONNECT_S = 5, PATIENCE_MS = 90000, OWNED = 3 };
+
+/* As sgpu-run does. */
+static int find_socket(const char *given, struct sockaddr_un *address, struct sgpu_error *error)
+{
+	const char *named = given ? given : getenv("SGPU_SOCKET"), *runtime = getenv("XDG_RUNTIME_DIR");
+	const size_t room = sizeof(address->sun_path);
+	int length = 0;
+
+	*address = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	if (named && *named) {
+		length = snprintf(address->sun_path, room, "%s", named);
+	} else if (runtime && runtime[0] == '/') {
+		length = snprintf(address->sun_path, room, "%s/sgpu/run.sock", runtime);
+	} else if (geteuid() == 0) {
+		length = snprintf(address->sun_path, room, "/run/sgpu/run.sock");
+	} else {
+		return sgpu_fail(error, SGPU_EUNAVAILABLE, "neither SGPU_SOCKET nor XDG_RUNTIME_DIR says where a server is");
+	}
+	return length < (int)room ? SGPU_OK : sgpu_fail(error, SGPU_EUSAGE, "the path of a socket has at most %zu bytes",
+							room - 1);
+}
+
+static int connect_to(const char *given, int *fd, struct sgpu_error *error)
+{
+	const struct timeval patience = { .tv_sec = CONNECT_S };
+	struct sockaddr_un address;
+	int rc = find_socket(given, &address, error);
+
+	if (rc < 0) {
+		return rc;
+	}
+	*fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (*fd < 0) {
+		return sgpu_fail_errno(error, "cannot make a socket");
+	}
+	(void)setsockopt(*fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+	do {
+		rc = connect(*fd, (struct sockaddr *)&address, sizeof(address));
+	} while (rc != 0 && errno == EINTR);
+	if (rc != 0 && (errno == ENOENT || errno == ENOTDIR)) {
+		return sgpu_fail(error, SGPU_EUNAVAILABLE, "there is no server at '%s'", address.sun_path);
+	}
+	return rc == 0 ? SGPU_OK : sgpu_fail_errno(error, "cannot connect to '%s'", address.sun_path);
+}
+
+static int send_files(int connection, const int files[2], struct sgpu_error *error)
+{
+	struct sgpu_greeting greeting = { .magic = SGPU_GREETING_MAGIC, .version = SGPU_GREETING_VERSION,
+					  .kind = SGPU_GREETING_SESSION, .size = sizeof(greeting) };
+	union {
+		struct cmsghdr header; /* for its alignment */
+		char data[CMSG_SPACE(2 * sizeof(int))];
+	} control = { .data = { 0 } };
+	struct iovec part = { .iov_base = &greeting, .iov_len = sizeof(greeting) };
+	const struct msghdr packet = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.data,
+				       .msg_controllen = sizeof(control.data) };
+	ssize_t sent;
+
+	control.header.cmsg_level = SOL_SOCKET;
+	control.header.cmsg_type = SCM_RIGHTS;
+	control.header.cmsg_len = CMSG_LEN(2 * sizeof(int));
+	memcpy(CMSG_DATA(&control.header), files, 2 * sizeof(int));
+	do {
+		sent = sendmsg(connection, &packet, MSG_NOSIGNAL);
+	} while (sent < 0 && errno == EINTR);
+	/* A server that refuses at once may have said so and closed. */
+	return sent == (ssize_t)sizeof(greeting) || errno == EPIPE || errno == ECONNRESET ? SGPU_OK :
+		sgpu_fail_errno(error, "cannot ask for a session");
+}
+
+static void clean_text(char *text, size_t size)
+{
+	text[size - 1] = '\0';
+	for (; *text; text++) {
+		*text = *text >= ' ' && *text <= '~' ? *text : '?';
+	}
+}
+
+/* That the session is taken, or why not. */
+static int hear_server(int connection, struct sgpu_error *error)
+{
+	struct sgpu_refusal_of_session answer = { .greeting = { .kind = 0 } };
+	struct pollfd heard = { .fd = connection, .events = POLLIN };
+	ssize_t got;
+	int ready;
+
+	do {
+		ready = poll(&heard, 1, PATIENCE_MS);
+	} while (ready < 0 && errno == EINTR);
+	if (ready == 0) {
+		return sgpu_fail(error, SGPU_ESYSTEM, "the server does not answer");
+	}
+	do {
+		got = recv(connection, &answer, sizeof(answer), 0);
+	} while (got < 0 && errno == EINTR);
+	if (got < (ssize_t)sizeof(answer.greeting) || answer.greeting.magic != SGPU_GREETING_MAGIC) {
+		return sgpu_fail(error, SGPU_ESYSTEM, "the server has ended, or is none");
+	}
+	if (answer.greeting.kind == SGPU_GREETING_TAKEN) {
+		return SGPU_OK;
+	}
+	if (answer.greeting.kind != SGPU_GREETING_REFUSED || got < (ssize_t)sizeof(answer)) {
+		return sgpu_fail(error, SGPU_ESYSTEM, "the server does not know sessions");
+	}
+	clean_text(answer.error.text, sizeof(answer.error.text));
+	clean_text(answer.error.hint, sizeof(answer.error.hint));
+	if (answer.error.code >= SGPU_OK || answer.error.code < SGPU_ENOSPACE) {
+		answer.error.code = SGPU_ESYSTEM;
+	}
+	if (error) {
+		*error = answer.error;
+	}
+	return answer.error.code;
+}
+
+int sgpu_remote_connect(const char *socket, const struct sgpu_key *owner, struct sgpu_remote **remote,
+			struct sgpu_error *error)
+{
+	int owned[OWNED] = { -1, -1, -1 }; /* the ring's memory, the area, the bell */
+	struct sgpu_remote_ring ring;
+	struct sgpu_carrier *carrier;
+	int rc;
+
+	*remote = NULL;
+	rc = connect_to(socket, &owned[2], error);
+	if (rc < 0) {
+		goto out;
+	}
+	rc = sgpu_remote_ring_create(&owned[0], &owned[1], error);
+	if (rc < 0) {
+		goto out;
+	}
+	rc = send_files(owned[2], owned, error);
+	if (rc < 0) {
+		goto out;
+	}
+	rc = hear_server(owned[2], error);
+	if (rc < 0) {
+		goto out;
+	}
+	ring = (struct sgpu_remote_ring){ .memory = owned[0], .area = owned[1], .bell = owned[2] };
+	rc = sgpu_carrier_ring(&ring, &carrier, error);
+	if (rc < 0) {
+		goto out;
+	}
+	rc = sgpu_remote_open_carrier(carrier, owner, remote, error);
+	if (rc == SGPU_OK) {
+		memcpy((*remote)->owned, owned, sizeof(owned));
+		return SGPU_OK;
+	}
+out:
+	for (int i = 0; i < OWNED; i++) {
+		if (owned[i] >= 0) {
+			close(owned[i]);
+		}
+	}
+	return rc;
+}

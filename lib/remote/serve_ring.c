@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The worker's side of a session over a ring. Nothing that the other side shares is believed: the ring checks what it takes,
+ * a message is copied once and then looked at, and what lies in the area is sealed.
+ */
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "remote/job.h"
+#include "remote/link.h"
+#include "secure/group.h"
+
+struct sgpu_remote_service {
+	struct sgpu_device *device;
+	struct sgpu_group_server *server;
+	struct sgpu_ring_worker *ring;
+	int bell;
+	uint8_t *area;
+	bool registered;               /* the device reads the area by itself */
+	atomic_bool stop;
+	uint8_t message[SGPU_MESSAGE_MAX], answer[SGPU_MESSAGE_MAX];
+};
+
+int sgpu_remote_service_create(struct sgpu_secure *context, uint64_t memory_limit, const struct sgpu_remote_ring *ring,
+			       struct sgpu_remote_service **service, struct sgpu_error *error)
+{
+	struct sgpu_ring_worker_config worker = { .doorbell = ring->bell, .wait = { .spin_most_ns = ring->spin_ns,
+									     .spin_least_ns = ring->spin_ns } };
+	struct sgpu_group_config config = { .area_size = SGPU_AREA_SIZE, .memory_limit = memory_limit,
+					    .jobs = &sgpu_remote_jobs };
+	struct sgpu_remote_service *s = calloc(1, sizeof(*s));
+	int rc;
+
+	*service = NULL;
+	if (!s) {
+		return sgpu_fail_nomem(error);
+	}
+	s->device = sgpu_secure_device(context);
+	s->bell = ring->bell;
+	worker.members[LINK_MESSAGE] = SGPU_RING_KNOWN | SGPU_RING_LENGTH;
+	rc = sgpu_ring_worker_open(ring->memory, &worker, &s->ring, error);
+	if (rc < 0) {
+		goto out;
+	}
+	rc = sgpu_link_map(ring->area, &s->area, error);
+	if (rc < 0) {
+		goto out;
+	}
+	/* Copies are slower without, and do the same. */
+	s->registered = sgpu_host_register(s->device, s->area, SGPU_AREA_SIZE, NULL) == SGPU_OK;
+	config.area = s->area;
+	rc = sgpu_group_server_create(context, &config, &s->server, error);
+out:
+	if (rc < 0) {
+		sgpu_remote_service_free(&s);
+	}
+	*service = s;
+	return rc;
+}
+
+void sgpu_remote_service_free(struct sgpu_remote_service **service)
+{
+	struct sgpu_remote_service *s = service ? *service : NULL;
+
+	if (!s) {
+		return;
+	}
+	sgpu_group_server_free(&s->server);
+	if (s->registered) {
+		sgpu_host_unregister(s->device, s->area);
+	}
+	sgpu_link_unmap(&s->area);
+	sgpu_ring_worker_close(&s->ring);
+	free(s);
+	*service = NULL;
+}
+
+void sgpu_remote_service_stop(struct sgpu_remote_service *service)
+{
+	atomic_store(&service->stop, true);
+	(void)shutdown(service->bell, SHUT_RDWR);
+}
+
+static int answer_message(struct sgpu_remote_service *s, const struct sgpu_ring_operation *operation,
+			  struct sgpu_error *error)
+{
+	const uint64_t size = operation->descriptor.length;
+	size_t answered = 0;
+	int rc;
+
+	if (size == 0 || size > SGPU_MESSAGE_MAX) {
+		return sgpu_fail(error, SGPU_EINVALID, "a message of a session has %llu bytes", (unsigned long long)size);
+	}
+	memcpy(s->message, s->area + SGPU_AREA_SIZE, size);
+	rc = sgpu_group_server_handle(s->server, s->message, (size_t)size, s->answer, &answered, error);
+	if (rc < 0) {
+		return rc;
+	}
+	memcpy(s->area + SGPU_AREA_SIZE, s->answer, answered);
+	return sgpu_ring_finish(s->ring, operation->ticket, SGPU_OK, answered, error);
+}
+
+/* Whoever submits without end does not keep the session from being stopped. */
+int sgpu_remote_service_run(struct sgpu_remote_service *service, struct sgpu_error *error)
+{
+	struct sgpu_remote_service *s = service;
+	struct sgpu_ring_operation operation;
+	enum sgpu_ring_event event;
+	int rc = SGPU_OK;
+
+	while (rc == SGPU_OK && !atomic_load_explicit(&s->stop, memory_order_relaxed)) {
+		rc = sgpu_ring_next(s->ring, &operation, &event, error);
+		if (rc == SGPU_OK && event == SGPU_RING_START) {
+			rc = answer_message(s, &operation, error);
+		} else if (rc == SGPU_OK && event == SGPU_RING_IDLE && sgpu_ring_worker_wait(s->ring, 0, error) < 0) {
+			/* The other end of the bell is closed, and nothing is left to do. */
+			return SGPU_OK;
+		}
+	}
+	return rc;
+}

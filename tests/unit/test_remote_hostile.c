@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Sessions over rings whose other side is hostile: to the worker, to the program, and both while somebody writes to what they
+ * share.
+ */
+#include "remote_harness.h"
+
+#include <fcntl.h>
+#include <stdatomic.h>
+
+/* ---- a hostile program ---- */
+struct attacker {
+	struct sgpu_ring_client *ring;
+	uint8_t *area;
+};
+
+static bool open_attacker(const struct worker *w, struct attacker *a)
+{
+	const struct sgpu_ring_client_config config = { .doorbell = w->near.bell };
+
+	return sgpu_ring_client_open(w->near.memory, &config, &a->ring, &error) == SGPU_OK &&
+	       sgpu_link_map(w->near.area, &a->area, &error) == SGPU_OK;
+}
+
+static void close_attacker(struct attacker *a)
+{
+	sgpu_ring_client_close(&a->ring);
+	sgpu_link_unmap(&a->area);
+}
+
+static int ask(struct attacker *a, const struct sgpu_ring_descriptor *d, struct sgpu_ring_result *result)
+{
+	size_t count = 0;
+	int rc = sgpu_ring_submit(a->ring, d, NULL, &error);
+
+	while (rc == SGPU_OK && count == 0) {
+		rc = sgpu_ring_client_wait(a->ring, 0, &error);
+		rc = rc == SGPU_OK ? sgpu_ring_reap(a->ring, result, 1, &count, &error) : rc;
+	}
+	return rc;
+}
+
+UNIT_TEST(descriptors_that_are_none_end_their_session)
+{
+	static const struct sgpu_ring_descriptor bad[] = {
+		{ .opcode = LINK_MESSAGE, .length = 0 },
+		{ .opcode = LINK_MESSAGE, .length = SGPU_MESSAGE_MAX + 1 },
+		{ .opcode = LINK_MESSAGE, .length = UINT64_MAX },
+		{ .opcode = LINK_MESSAGE, .length = 32, .offset = 1 },
+		{ .opcode = LINK_MESSAGE, .length = 32, .handle = 1 },
+		{ .opcode = LINK_MESSAGE, .length = 32, .counter = 1 },
+		{ .opcode = LINK_MESSAGE, .length = 32, .argument = 1 },
+		{ .opcode = LINK_MESSAGE + 1, .length = 32 },
+		{ .opcode = 255 },
+	};
+	struct attacker a;
+	struct worker w;
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(bad); i++) {
+		start_worker(&w);
+		REQUIRE(open_attacker(&w, &a));
+		/* The thread has ended, but the bell is the test's: so nothing is waited for. */
+		CHECK(sgpu_ring_submit(a.ring, &bad[i], NULL, &error) == SGPU_OK);
+		pthread_join(w.thread, NULL);
+		CHECK(w.rc == SGPU_EINVALID);
+		sgpu_remote_service_free(&w.service);
+		close_attacker(&a);
+		CHECK(end_worker(&w) == SGPU_EINVALID);
+	}
+}
+
+UNIT_TEST(messages_that_are_none_are_refused_and_the_session_goes_on)
+{
+	static const size_t sizes[] = { 1, 9, 31, 33, 100, SGPU_MESSAGE_MAX };
+	struct sgpu_ring_descriptor d = { .opcode = LINK_MESSAGE };
+	struct sgpu_ring_result result;
+	struct attacker a;
+	struct worker w;
+
+	start_worker(&w);
+	REQUIRE(open_attacker(&w, &a));
+	for (unsigned i = 0; i < 60; i++) {
+		d.length = sizes[i % SGPU_ARRAY_LENGTH(sizes)];
+		fill(a.area + SGPU_AREA_SIZE, (size_t)d.length, i);
+		CHECK(ask(&a, &d, &result) == SGPU_OK && result.status == SGPU_OK && result.value == 9);
+		CHECK(memcmp(a.area + SGPU_AREA_SIZE, "\0\0\0\0\0\0\0\0", 8) == 0);
+	}
+	/* What the ring answers by itself; batches name no memory here. */
+	CHECK(ask(&a, &(struct sgpu_ring_descriptor){ .opcode = SGPU_RING_NOP }, &result) == SGPU_OK && result.status == 0);
+	CHECK(ask(&a, &(struct sgpu_ring_descriptor){ .opcode = SGPU_RING_DRAIN }, &result) == SGPU_OK && result.status == 0);
+	CHECK(ask(&a, &(struct sgpu_ring_descriptor){ .opcode = SGPU_RING_BATCH, .length = 64 }, &result) == SGPU_OK);
+	CHECK(result.status == SGPU_EUNAVAILABLE);
+	/* A grant may be had all the same. */
+	memcpy(a.area + SGPU_AREA_SIZE, owner.public_half, 32);
+	d.length = 32;
+	CHECK(ask(&a, &d, &result) == SGPU_OK && result.value == SGPU_GRANT_SIZE);
+	close_attacker(&a);
+	CHECK(end_worker(&w) == SGPU_OK);
+}
+
+UNIT_TEST(a_flood_of_messages_does_not_keep_a_session_from_being_stopped)
+{
+	const struct sgpu_ring_descriptor d = { .opcode = LINK_MESSAGE, .length = 1 };
+	struct sgpu_ring_result results[LINK_ENTRIES];
+	struct attacker a;
+	struct worker w;
+	size_t count;
+	int rc = SGPU_OK;
+
+	start_worker(&w);
+	REQUIRE(open_attacker(&w, &a));
+	for (int i = 0; i < 20000 && (rc == SGPU_OK || rc == SGPU_ERETRY); i++) {
+		rc = sgpu_ring_submit(a.ring, &d, NULL, &error);
+		if (rc == SGPU_OK || rc == SGPU_ERETRY) {
+			CHECK(sgpu_ring_reap(a.ring, results, LINK_ENTRIES, &count, &error) == SGPU_OK);
+		}
+		if (i == 10000) {
+			sgpu_remote_service_stop(w.service);
+		}
+	}
+	close_attacker(&a);
+	CHECK(end_worker(&w) == SGPU_OK);
+}
+
+/* ---- files that are not what they should be ---- */
+static int memory_file(size_t size, int seals)
+{
+	int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	if (fd < 0 || ftruncate(fd, (off_t)size) != 0 || (seals && fcntl(fd, F_ADD_SEALS, seals) != 0)) {
+		abort();
+	}
+	return fd;
+}
+
+UNIT_TEST(files_that_could_change_or_are_none_are_refused)
+{
+	enum { SIZE = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
+	int pipes[2] = { -1, -1 };
+	struct worker w;
+
+	REQUIRE(pipe(pipes) == 0);
+	const struct {
+		int fd, rc;
+	} bad[] = {
+		{ memory_file(LINK_SIZE, 0), SGPU_EPOLICY },
+		{ memory_file(LINK_SIZE, F_SEAL_SHRINK), SGPU_EPOLICY },
+		{ memory_file(LINK_SIZE, F_SEAL_SHRINK | F_SEAL_GROW), SGPU_EPOLICY },
+		{ memory_file(LINK_SIZE, SIZE | F_SEAL_WRITE), SGPU_EINVALID },
+		{ memory_file(LINK_SIZE - 4096, SIZE), SGPU_EINVALID },
+		{ memory_file(LINK_SIZE + 4096, SIZE), SGPU_EINVALID },
+		{ memory_file(0, SIZE), SGPU_EINVALID },
+		{ pipes[0], SGPU_EINVALID },
+		{ open("/dev/zero", O_RDWR | O_CLOEXEC), SGPU_EINVALID },
+		{ open("/", O_RDONLY | O_CLOEXEC), SGPU_EINVALID },
+		{ -1, SGPU_ESYSTEM },
+	};
+
+	make_ends(&w);
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(bad); i++) {
+		for (int which = 0; which < 2; which++) {
+			const struct sgpu_remote_ring far = { .bell = w.far.bell, .area = which ? w.far.area : bad[i].fd,
+							      .memory = which ? bad[i].fd : w.far.memory };
+			const struct sgpu_remote_config config = { .ring = &far, .owner = &owner };
+			struct sgpu_remote *remote = NULL;
+			int rc = sgpu_remote_service_create(context, LIMIT, &far, &w.service, &error);
+
+			CHECK(!w.service && (rc == bad[i].rc || (which && rc < 0)));
+			rc = sgpu_remote_open(&config, &remote, &error);
+			CHECK(!remote && (rc == bad[i].rc || (which && rc < 0)));
+		}
+		close(bad[i].fd);
+	}
+	close(pipes[1]);
+	end_worker(&w);
+}
+
+/* ---- a hostile worker ---- */
+enum answer { NOTHING_AT_ALL, TOO_LONG, GARBAGE, NEGATIVE, SHORT, ENORMOUS, REFUSED, ANSWERS };
+
+struct hostile {
+	struct worker w;
+	struct sgpu_ring_worker *ring;
+	uint8_t *area;
+	enum answer how;
+};
+
+/* Answers as it likes until the program has gone. */
+static void *answer_badly(void *argument)
+{
+	struct hostile *h = argument;
+	struct sgpu_ring_operation operation;
+	enum sgpu_ring_event event;
+	int rc = SGPU_OK;
+
+	while (rc == SGPU_OK) {
+		rc = sgpu_ring_next(h->ring, &operation, &event, NULL);
+		if (rc == SGPU_OK && event == SGPU_RING_IDLE) {
+			rc = sgpu_ring_worker_wait(h->ring, 0, NULL);
+		} else if (rc == SGPU_OK && event == SGPU_RING_START) {
+			static const struct { int status; uint64_t value; } answers[ANSWERS] = {
+				[TOO_LONG] = { 0, SGPU_MESSAGE_MAX + 1 }, [GARBAGE] = { 0, SGPU_GRANT_SIZE },
+				[NEGATIVE] = { SGPU_ECANCELED, 0 }, [SHORT] = { 0, 3 }, [ENORMOUS] = { 0, UINT64_MAX },
+				[REFUSED] = { 0, 9 },
+			};
+
+			fill(h->area + SGPU_AREA_SIZE, SGPU_MESSAGE_MAX, 5);
+			if (h->how == NOTHING_AT_ALL) {
+				close(h->w.far.bell);
+				h->w.far.bell = -1;
+				return NULL;
+			}
+			rc = sgpu_ring_finish(h->ring, operation.ticket, answers[h->how].status, answers[h->how].value, NULL);
+		}
+	}
+	return NULL;
+}
+
+UNIT_TEST(a_program_believes_no_worker)
+{
+	for (enum answer how = NOTHING_AT_ALL; how < ANSWERS; how++) {
+		struct hostile h = { .how = how };
+		struct sgpu_ring_worker_config config = { 0 };
+		struct sgpu_remote_config open = { .owner = &owner };
+		struct sgpu_remote *remote = NULL;
+		pthread_t thread;
+		int rc;
+
+		make_ends(&h.w);
+		config.doorbell = h.w.far.bell;
+		config.members[LINK_MESSAGE] = SGPU_RING_KNOWN | SGPU_RING_LENGTH;
+		REQUIRE(sgpu_ring_worker_open(h.w.far.memory, &config, &h.ring, &error) == SGPU_OK &&
+			sgpu_link_map(h.w.far.area, &h.area, &error) == SGPU_OK);
+		REQUIRE(pthread_create(&thread, NULL, answer_badly, &h) == 0);
+		open.ring = &h.w.near;
+		rc = sgpu_remote_open(&open, &remote, &error);
+		CHECK(!remote && (rc == SGPU_EAUTH || rc == SGPU_EINVALID || rc == SGPU_ESYSTEM || rc == SGPU_EKEY));
+		close(h.w.near.bell);
+		pthread_join(thread, NULL);
+		sgpu_ring_worker_close(&h.ring);
+		sgpu_link_unmap(&h.area);
+		h.w.near.bell = -1;
+		end_worker(&h.w);
+	}
+}
+
+/* ---- somebody who writes to all that is shared ---- */
+struct scribbler {
+	uint8_t *at;
+	size_t size;
+	uint64_t seed;
+	atomic_bool stop;
+	pthread_t thread;
+};
+
+static void *scribble(void *argument)
+{
+	struct scribbler *s = argument;
+	uint64_t x = s->seed;
+
+	while (!atomic_load_explicit(&s->stop, memory_order_relaxed)) {
+		x = x * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+		__atomic_fetch_xor(&s->at[(x >> 33) % s->size], (uint8_t)(1u << (x >> 29 & 7)), __ATOMIC_RELAXED);
+		for (int i = 0; i < 200; i++) {
+			__atomic_thread_fence(__ATOMIC_SEQ_CST);
+		}
+	}
+	return NULL;
+}
+
+/* What comes back is right, or is not given. */
+UNIT_TEST(what_is_changed_while_it_is_read_gives_errors_and_nothing_wrong)
+{
+	static const struct { uint64_t offset; size_t size; } places[] = {
+		{ 0, 3 * 4096 + 100 },             /* what is sealed */
+		{ SGPU_AREA_SIZE, 2000 },          /* messages */
+		{ 0, LINK_SIZE },
+	};
+	struct scribbler s;
+	struct worker w;
+
+	for (unsigned i = 0; i < 24; i++) {
+		static struct adding a;
+		struct sgpu_remote *remote;
+		uint8_t *area = NULL;
+		int rc = SGPU_OK;
+
+		start_worker(&w);
+		remote = open_remote(&w);
+		REQUIRE(remote && load_adding(remote, &a) == SGPU_OK && add_once(remote, &a, 1) == SGPU_OK);
+		REQUIRE(sgpu_link_map(w.near.area, &area, &error) == SGPU_OK);
+		s = (struct scribbler){ .at = area + places[i % 3].offset, .size = places[i % 3].size, .seed = i };
+		REQUIRE(pthread_create(&s.thread, NULL, scribble, &s) == 0);
+		for (int round = 0; round < 50 && (rc == SGPU_OK || strstr(error.text, "verify")); round++) {
+			rc = add_once(remote, &a, round);
+			CHECK(rc != SGPU_OK || is_added(&a, round));
+			CHECK(rc == SGPU_OK || rc == SGPU_EAUTH || rc == SGPU_EINVALID);
+		}
+		atomic_store(&s.stop, true);
+		pthread_join(s.thread, NULL);
+		sgpu_link_unmap(&area);
+		sgpu_remote_close(&remote);
+		rc = end_worker(&w);
+		CHECK(rc == SGPU_OK || rc == SGPU_EINVALID || rc == SGPU_EAUTH);
+	}
+}
+
+int main(void)
+{
+	DEVICE_OR_SKIP();
+	if (!open_all()) {
+		printf("Bail out! %s\n", error.text);
+		return 1;
+	}
+	UNIT_RUN(descriptors_that_are_none_end_their_session);
+	UNIT_RUN(messages_that_are_none_are_refused_and_the_session_goes_on);
+	UNIT_RUN(a_flood_of_messages_does_not_keep_a_session_from_being_stopped);
+	UNIT_RUN(files_that_could_change_or_are_none_are_refused);
+	UNIT_RUN(a_program_believes_no_worker);
+	UNIT_RUN(what_is_changed_while_it_is_read_gives_errors_and_nothing_wrong);
+	close_all();
+	return unit_done();
+}
