@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # run.sh [DIR]: trains a classifier of 2000 pictures of clothes in a secure session with `sgpu-run session`. DEVICE names the
-# device, WORKER another command than sgpu-run, as `ssh host sgpu-run`. The losses stay in DIR, if it is given.
+# device, WORKER another command than sgpu-run, as `ssh host sgpu-run`. With SGPU_SOCKET, it is a session of the server there.
+# The losses stay in DIR, if it is given.
 set -eu
 umask 077
 data=${DATA:-/usr/share/datasets/fashion-mnist}
@@ -22,6 +23,10 @@ gunzip -c "$data/train-labels-idx1-ubyte.gz" >labels
 	tail -c +17 images | head -c 1568000
 	tail -c +9 labels | head -c 2000
 } >data
-# shellcheck disable=SC2086 # a command and its arguments
-train ${WORKER:-sgpu-run} session --device "${DEVICE:-cpu}" <data >losses
+if [ -n "${SGPU_SOCKET:-}" ]; then
+	train <data >losses
+else
+	# shellcheck disable=SC2086 # a command and its arguments
+	train ${WORKER:-sgpu-run} session --device "${DEVICE:-cpu}" <data >losses
+fi
 cat losses

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Trains a classifier of pictures on a device that another process has. usage: train WORKER [ARGUMENT...] <DATA
- * WORKER is `sgpu-run session`, here or behind ssh. All that travels to it and back is sealed. DATA are SAMPLES pictures of
+ * Trains a classifier of pictures on a device that another process has. usage: train [WORKER [ARGUMENT...]] <DATA
+ * WORKER is `sgpu-run session`, here or behind ssh; without one, the server of this machine. All that travels is sealed. DATA are SAMPLES pictures of
  * PIXELS bytes, and as many labels of one byte.
  *
  * Softmax regression: P = softmax(X W); W = W - rate X' (P - Y). That is one job of the session, run once for each step.
@@ -110,8 +110,8 @@ int main(int argc, char **argv)
 	int rc = -1;
 
 	signal(SIGPIPE, SIG_IGN); /* a worker that has gone is an error */
-	if (argc > 1 && fread(picture, sizeof(picture), 1, stdin) == 1 && fread(label, sizeof(label), 1, stdin) == 1) {
-		worker = start(argv + 1, &config.in, &config.out);
+	if (fread(picture, sizeof(picture), 1, stdin) == 1 && fread(label, sizeof(label), 1, stdin) == 1) {
+		worker = argc > 1 ? start(argv + 1, &config.in, &config.out) : 0;
 	}
 	for (int i = 0; i < SAMPLES; i++) {
 		for (int k = 0; k < PIXELS; k++) {
@@ -121,14 +121,14 @@ int main(int argc, char **argv)
 		known = known && label[i] < CLASSES;
 	}
 	config.owner = &owner;
-	if (worker > 0 && known && sgpu_key_generate(SGPU_KEY_X25519, &owner, &error) == 0 &&
-	    sgpu_remote_open(&config, &session, &error) == 0) {
+	if (worker >= 0 && known && sgpu_key_generate(SGPU_KEY_X25519, &owner, &error) == 0 &&
+	    (worker ? sgpu_remote_open(&config, &session, &error) : sgpu_remote_connect(NULL, &owner, &session, &error)) == 0) {
 		rc = train(session, &error);
 	}
 	sgpu_remote_close(&session);
 	sgpu_key_clear(&owner);
-	close(config.out);
 	if (worker > 0) {
+		close(config.out);
 		waitpid(worker, NULL, 0);
 	}
 	if (rc != 0) {

@@ -121,6 +121,8 @@ SGPU_MUST_CHECK int sgpu_remote_service_create(struct sgpu_secure *context, uint
 SGPU_MUST_CHECK int sgpu_remote_service_run(struct sgpu_remote_service *service, struct sgpu_error *error);
 /* Any thread: no more work is begun, and the other side notices. */
 void sgpu_remote_service_stop(struct sgpu_remote_service *service);
+/* Any thread: for how long it has had nothing to do, in nanoseconds. */
+uint64_t sgpu_remote_service_idle(const struct sgpu_remote_service *service);
 /* Waits for the session's work, clears and frees what it had. */
 void sgpu_remote_service_free(struct sgpu_remote_service **service);
 

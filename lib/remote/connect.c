@@ -98,6 +98,21 @@ static void clean_text(char *text, size_t size)
 	}
 }
 
+/* A server that refuses what it has not read resets the connection; what it said comes behind that. */
+static ssize_t receive(int connection, void *message, size_t size)
+{
+	bool reset = false;
+
+	for (;;) {
+		const ssize_t got = recv(connection, message, size, 0);
+
+		if (got >= 0 || (errno != EINTR && (errno != ECONNRESET || reset))) {
+			return got;
+		}
+		reset = reset || errno == ECONNRESET;
+	}
+}
+
 /* That the session is taken, or why not. */
 static int hear_server(int connection, struct sgpu_error *error)
 {
@@ -112,9 +127,7 @@ static int hear_server(int connection, struct sgpu_error *error)
 	if (ready == 0) {
 		return sgpu_fail(error, SGPU_ESYSTEM, "the server does not answer");
 	}
-	do {
-		got = recv(connection, &answer, sizeof(answer), 0);
-	} while (got < 0 && errno == EINTR);
+	got = receive(connection, &answer, sizeof(answer));
 	if (got < (ssize_t)sizeof(answer.greeting) || answer.greeting.magic != SGPU_GREETING_MAGIC) {
 		return sgpu_fail(error, SGPU_ESYSTEM, "the server has ended, or is none");
 	}

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include <sgpu/base.h>
+
 #include "remote/job.h"
 #include "remote/link.h"
 #include "secure/group.h"
@@ -20,6 +22,7 @@ struct sgpu_remote_service {
 	uint8_t *area;
 	bool registered;               /* the device reads the area by itself */
 	atomic_bool stop;
+	_Atomic uint64_t idle_ns;      /* since when there is nothing to do; UINT64_MAX: there is */
 	uint8_t message[SGPU_MESSAGE_MAX], answer[SGPU_MESSAGE_MAX];
 };
 
@@ -38,6 +41,7 @@ int sgpu_remote_service_create(struct sgpu_secure *context, uint64_t memory_limi
 		return sgpu_fail_nomem(error);
 	}
 	s->device = sgpu_secure_device(context);
+	atomic_init(&s->idle_ns, sgpu_now_ns());
 	s->bell = ring->bell;
 	worker.members[LINK_MESSAGE] = SGPU_RING_KNOWN | SGPU_RING_LENGTH;
 	rc = sgpu_ring_worker_open(ring->memory, &worker, &s->ring, error);
@@ -83,6 +87,13 @@ void sgpu_remote_service_stop(struct sgpu_remote_service *service)
 	(void)shutdown(service->bell, SHUT_RDWR);
 }
 
+uint64_t sgpu_remote_service_idle(const struct sgpu_remote_service *service)
+{
+	const uint64_t since = atomic_load(&service->idle_ns), now = sgpu_now_ns();
+
+	return since < now ? now - since : 0;
+}
+
 static int answer_message(struct sgpu_remote_service *s, const struct sgpu_ring_operation *operation,
 			  struct sgpu_error *error)
 {
@@ -93,12 +104,14 @@ static int answer_message(struct sgpu_remote_service *s, const struct sgpu_ring_
 	if (size == 0 || size > SGPU_MESSAGE_MAX) {
 		return sgpu_fail(error, SGPU_EINVALID, "a message of a session has %llu bytes", (unsigned long long)size);
 	}
+	atomic_store_explicit(&s->idle_ns, UINT64_MAX, memory_order_relaxed);
 	memcpy(s->message, s->area + SGPU_AREA_SIZE, size);
 	rc = sgpu_group_server_handle(s->server, s->message, (size_t)size, s->answer, &answered, error);
 	if (rc < 0) {
 		return rc;
 	}
 	memcpy(s->area + SGPU_AREA_SIZE, s->answer, answered);
+	atomic_store_explicit(&s->idle_ns, sgpu_now_ns(), memory_order_relaxed);
 	return sgpu_ring_finish(s->ring, operation->ticket, SGPU_OK, answered, error);
 }
 

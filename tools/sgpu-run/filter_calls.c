@@ -38,6 +38,7 @@ const struct filter_call filter_needed[] = {
 	CALL(rt_sigprocmask), CALL(rt_sigreturn), CALL(rt_sigpending), CALL(rt_sigtimedwait),
 	CALL(rt_sigsuspend), CALL(sigaltstack),
 	CALL(sendmsg), CALL(recvmsg), CALL(recvfrom), CALL(wait4), /* to the process that modules run in, which it has started */
+	CALL(shutdown), /* of a session's connection */
 #ifdef SYS_open /* what only older architectures have, x86 among them */
 	CALL(open), CALL(creat), CALL(stat), CALL(lstat), CALL(access), CALL(readlink), CALL(dup2),
 	CALL(link), CALL(rename), CALL(unlink), CALL(mkdir), CALL(rmdir), CALL(chmod), CALL(arch_prctl),

@@ -80,6 +80,7 @@ static const struct metric metrics[] = {
 	{ "sgpu_batches_waiting", "gauge", "Batches that wait for a turn.", NULL, { { "waiting", NULL } }, false },
 	{ "sgpu_batches_in_flight", "gauge", "Batches that a worker has.", NULL, { { "in_flight", NULL } }, false },
 	{ "sgpu_batches_stalled", "gauge", "Those of them that wait for their client.", NULL, { { "stalled", NULL } }, false },
+	{ "sgpu_sessions", "gauge", "Sessions of programs.", NULL, { { "sessions", NULL } }, false },
 	{ "sgpu_weight", "gauge", "The user's weight.", NULL, { { "weight", NULL } }, false },
 };
 

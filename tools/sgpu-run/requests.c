@@ -6,6 +6,8 @@
 
 #include <unistd.h>
 
+#include "serve_session.h"
+
 static struct {
 	struct serve_counters *counters;
 	int wake_fd;
@@ -16,6 +18,8 @@ static struct {
 static request_fn find_request(enum wire_kind kind)
 {
 	switch (kind) {
+	case WIRE_SESSION:
+		return session_take;
 	default:
 		return NULL;
 	}

@@ -11,6 +11,7 @@
 
 struct request {
 	struct server *server;
+	struct serve_counters *counters; /* the worker's */
 	int connection;          /* its next message is of `kind` */
 	enum wire_kind kind;
 	uint64_t uid, since_ns;  /* of the client, and when it connected */

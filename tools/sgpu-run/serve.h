@@ -28,7 +28,9 @@ struct server {
 	bool everybody, as_worker;
 	unsigned workers, ahead, submissions, running;
 	uint64_t drain_ns;
-	uint64_t stall_ns;       /* how long a batch may wait for its client while others wait for a worker */
+	uint64_t stall_ns;       /* how long a batch may wait for its client, or a session have nothing to do, while others wait for
+	                            a worker */
+	uint64_t session_memory; /* bytes of the device that a session may have; 0: all */
 	int argc;                /* as given, for the workers */
 	char **argv;
 };
@@ -49,6 +51,7 @@ struct serve_counters {
 	_Atomic uint64_t requests_ended; /* connections of requests that it has closed; requests.h */
 	_Atomic uint64_t stalled; /* of those that it has: these wait for their clients, and use nothing of the device */
 	_Atomic uint64_t sums[SERVE_SUMS];
+	_Atomic uint64_t sessions; /* that programs have now */
 };
 
 /* supervisor.c: until a signal ends it. An exit status. */

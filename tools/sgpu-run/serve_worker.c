@@ -24,6 +24,7 @@
 #include "report.h"
 #include "requests.h"
 #include "serve.h"
+#include "serve_session.h"
 #include "wire.h"
 
 #define MS UINT64_C(1000000)
@@ -229,7 +230,7 @@ static void take_batch(int connection, const struct wire_take *take)
 
 static void take_connection(int connection, const struct wire_take *take)
 {
-	struct request request = { .server = t.server, .connection = connection, .uid = take->uid,
+	struct request request = { .server = t.server, .counters = t.counters, .connection = connection, .uid = take->uid,
 				   .since_ns = take->since_ns };
 
 	if (take->request) {
@@ -350,8 +351,10 @@ static void hear_supervisor(void)
 	} else if (rc == SGPU_OK && kind == WIRE_PRESS &&
 		   wire_receive(SERVE_CONTROL_FD, kind, &press, sizeof(press), NULL, 0, NULL) == SGPU_OK) {
 		t.press_ns = sgpu_now_ns() + PRESS_MS * MS;
+		sessions_end(t.server->stall_ns > 0 ? t.server->stall_ns : 1);
 	} else if (!t.left) {
 		t.draining = t.left = true;
+		sessions_end(0);
 		for (unsigned i = 0; i < t.count; i++) {
 			cancel_work(t.work[i], SGPU_ESYSTEM, "the server has ended");
 		}

@@ -120,7 +120,7 @@ static struct process *find_busy(struct supervisor *s, uint64_t now)
 	return busy;
 }
 
-/* Batches that have waited for their clients for long end, if there are any. */
+/* Batches that have waited for their clients for long, and sessions that have had nothing to do for long, end. */
 static void press(struct supervisor *s, uint64_t now)
 {
 	struct wire_plain others_wait;
@@ -132,7 +132,7 @@ static void press(struct supervisor *s, uint64_t now)
 	for (int i = 0; i < SERVE_WORKERS_MAX; i++) {
 		struct process *p = &s->processes[i];
 
-		if (p->pid && p->control >= 0 && process_stalled(p) > 0) {
+		if (p->pid && p->control >= 0 && (process_stalled(p) > 0 || atomic_load(&p->counters->sessions) > 0)) {
 			(void)wire_send(p->control, WIRE_PRESS, &others_wait, sizeof(others_wait), NULL, 0);
 		}
 	}

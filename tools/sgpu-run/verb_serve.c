@@ -31,6 +31,8 @@ const struct cli_option serve_options[] = {
 	  CLI_NUMBER(struct server, submissions, 1, SERVE_SUBMISSIONS_MAX) },
 	{ "running", 0, "N", "batches of all users that run at once (default: one a processor, at least 4)",
 	  CLI_NUMBER(struct server, running, 1, RUNNING_MAX) },
+	{ "session-memory", 0, "SIZE", "device memory that a session of a program may have (default: all that is free)",
+	  CLI_SIZE(struct server, session_memory, 1, UINT64_MAX) },
 	{ "tenants", 0, "FILE", "what each user may have: weight, priority and limits", CLI_INPUT(struct server, tenants) },
 	{ "stall", 0, "DURATION", "how long a batch may wait for its client while others lack a worker (default: 10s)",
 	  CLI_DURATION(struct server, stall_ns, 0) },

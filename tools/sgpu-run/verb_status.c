@@ -105,17 +105,19 @@ static int print_workers(const json_t *status)
 static int print_tenants(const json_t *status)
 {
 	struct cli_table table = { .cells = NULL };
-	char cells[7][CELL_MAX], busy[CELL_MAX];
+	char cells[8][CELL_MAX], busy[CELL_MAX];
 	const json_t *one;
 	size_t i;
 
-	cli_row(&table, "USER", "WAITING", "IN FLIGHT", "DONE", "FAILED", "REFUSED", "BUSY S", "WEIGHT", "PRIORITY");
+	cli_row(&table, "USER", "WAITING", "IN FLIGHT", "DONE", "FAILED", "REFUSED", "BUSY S", "WEIGHT", "PRIORITY",
+		"SESSIONS");
 	json_array_foreach(json_object_get(status, "tenants"), i, one) {
 		snprintf(busy, sizeof(busy), "%.1f", (double)json_integer_value(json_object_get(one, "busy_ns")) / 1e9);
 		cli_row(&table, number_text(one, "uid", cells[0]), number_text(one, "waiting", cells[1]),
 			number_text(one, "in_flight", cells[2]), number_text(one, "done", cells[3]),
 			number_text(one, "failed", cells[4]), number_text(one, "refused", cells[5]), busy,
-			number_text(one, "weight", cells[6]), json_string_value(json_object_get(one, "priority")));
+			number_text(one, "weight", cells[6]), json_string_value(json_object_get(one, "priority")),
+			number_text(one, "sessions", cells[7]));
 	}
 	return cli_table_print(&table);
 }

@@ -1,0 +1,176 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# Sessions of programs with sgpu-run serve. What a session does: test_remote_ring. The programs here are test_remote_connect.
+
+load serve
+
+setup_file() {
+	[ -x "$SGPU_BUILD/unit/test_remote_connect" ] || skip "test_remote_connect was not built"
+	PROGRAM=$SGPU_BUILD/unit/test_remote_connect
+	export PROGRAM
+}
+
+# sessions COUNT: of all users, now.
+sessions() {
+	[ "$(status tenants | awk '{ sum += $NF } END { print sum + 0 }')" -eq "$1" ]
+}
+
+# hold_sessions COUNT: a program in the background that has them, and works again when descriptor 7 is closed: $HELD.
+hold_sessions() {
+	rm -f held.fifo held.out
+	mkfifo held.fifo
+	SGPU_SOCKET=$SOCKET "$PROGRAM" hold "$1" <held.fifo >held.out 2>held.log 3>&- &
+	HELD=$!
+	SERVERS+=("$HELD")
+	exec 7>held.fifo
+	wait_for grep -qs '^held$' held.out
+}
+
+let_go() {
+	exec 7>&-
+}
+
+@test "a program works in a session of the server" {
+	start_server --device cpu
+	export SGPU_SOCKET=$SOCKET
+	run -0 "$PROGRAM" run 100
+	[ "$output" = "done" ]
+	wait_for sessions 0
+	run -0 "$PROGRAM" run 1
+}
+
+@test "a user has sixteen sessions, and the status counts them" {
+	start_server --device cpu
+	export SGPU_SOCKET=$SOCKET
+	hold_sessions 16
+	sessions 16
+	sgpu-run status --json | jq -e '.status.tenants[0].sessions == 16' >/dev/null
+	sgpu-run status --prometheus | grep -q '^sgpu_sessions{.*} 16$'
+	run -1 "$PROGRAM" run 1
+	assert_contains "$output" "16 sessions, which is the limit"
+	let_go
+	ends_with 0 "$HELD"
+	[ "$(grep -c '^done$' held.out)" -eq 16 ]
+	wait_for sessions 0
+	run -0 "$PROGRAM" run 1
+}
+
+@test "batches and sessions of a user are served by one worker" {
+	start_server --device cpu -k runner.jwk
+	hold_sessions 2
+	sgpu-run -o response batch.tar
+	[ "$(status workers | awk '$2 == "serving"' | wc -l)" -eq 1 ]
+	let_go
+	ends_with 0 "$HELD"
+}
+
+@test "a program that is killed leaves nothing, and others do not notice" {
+	start_server --device cpu
+	export SGPU_SOCKET=$SOCKET
+	"$PROGRAM" run 1
+	wait_for sessions 0
+	pid=$(serving_pid)
+	before=$(descriptors "$pid")
+	hold_sessions 4
+	victim=$HELD
+	exec 8>&7 7>&-
+	hold_sessions 3
+	sessions 7
+	kill -9 "$victim"
+	exec 8>&-
+	wait_for sessions 3
+	let_go
+	ends_with 0 "$HELD"
+	wait_for sessions 0
+	wait_for has_descriptors_left "$pid" "$before"
+	[ "$(serving_pid)" = "$pid" ]
+}
+
+@test "a worker that is killed is noticed by its sessions" {
+	start_server --device cpu
+	export SGPU_SOCKET=$SOCKET
+	hold_sessions 2
+	kill -9 "$(serving_pid)"
+	let_go
+	ends_with 1 "$HELD"
+	[ "$(grep -c 'the worker of the session has ended' held.out)" -eq 2 ]
+	run -0 "$PROGRAM" run 1
+}
+
+@test "a server that is killed takes its sessions along" {
+	start_server --device cpu
+	hold_sessions 2
+	pid=$(serving_pid)
+	kill -9 "$SERVER"
+	wait_for has_ended "$pid"
+	let_go
+	ends_with 1 "$HELD"
+	assert_contains "$(cat held.out)" "the worker of the session has ended"
+}
+
+@test "a server that drains lets sessions go on until the deadline" {
+	start_server --device cpu --drain 1h
+	hold_sessions 1
+	kill "$SERVER"
+	wait_for grep -q 'no new work is taken' log
+	let_go
+	ends_with 0 "$HELD"
+	ends_with 0 "$SERVER"
+	start_server --device cpu --drain 1s
+	hold_sessions 1
+	kill "$SERVER"
+	wait_for has_ended "$SERVER"
+	let_go
+	ends_with 1 "$HELD"
+	assert_contains "$(cat held.out)" "the worker of the session has ended"
+}
+
+@test "a session has as much memory as the server says" {
+	start_server --device cpu --session-memory 8M
+	export SGPU_SOCKET=$SOCKET
+	run -0 "$PROGRAM" large 8388608
+	run -1 "$PROGRAM" large 8388609
+	assert_contains "$output" "more than the session may have"
+	run --separate-stderr -2 sgpu-run serve --session-memory 0
+}
+
+@test "hostile programs get errors, and others do not notice" {
+	start_server --device cpu
+	export SGPU_SOCKET=$SOCKET
+	"$PROGRAM" run 1
+	wait_for sessions 0
+	pid=$(serving_pid)
+	before=$(descriptors "$pid")
+	hold_sessions 2
+	run -0 "$PROGRAM" hostile
+	[ "$(grep -c '^taken$' <<<"$output")" -eq 1 ]
+	! grep -q '^gone$' <<<"$output"
+	let_go
+	ends_with 0 "$HELD"
+	wait_for sessions 0
+	wait_for has_descriptors_left "$pid" "$before"
+	[ "$(serving_pid)" = "$pid" ]
+}
+
+@test "a session with nothing to do gives way to a user who lacks a worker" {
+	[ "$(id -u)" -eq 0 ] || skip "only root becomes other users"
+	share_socket
+	chmod a+rx "$SGPU_BUILD/unit" 2>/dev/null || true
+	start_server --device cpu --everybody --workers 1 --ahead 0 --stall 100ms
+	SERVE_UID=54321 hold_sessions 1
+	SERVE_UID=54322 run -0 "$PROGRAM" run 5
+	let_go
+	ends_with 1 "$HELD"
+	assert_contains "$(cat held.out)" "the worker of the session has ended"
+}
+
+@test "what trains in a session trains in one of the server, too" {
+	command -v sgpu-run >/dev/null
+	PATH=$SGPU_BUILD/examples:$PATH
+	requires fashion-mnist
+	command -v train >/dev/null || skip "train was not built"
+	start_server --device cpu
+	SGPU_SOCKET=$SOCKET run --separate-stderr -0 "$SGPU_TOP/examples/session/run.sh" served
+	run --separate-stderr -0 env -u SGPU_SOCKET "$SGPU_TOP/examples/session/run.sh" piped
+	cmp served/losses piped/losses
+}

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * See serve_session.h. A client brings the memory of a ring and an area as descriptors, and the connection is the bell of both
+ * sides. From the moment at which a session is taken its thread alone deals with it, also with what a client may make wait:
+ * the loop of the worker only tells it to end.
+ */
+#include "serve_session.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+#include <sgpu/remote.h>
+
+#include "remote/greeting.h"
+
+enum { SESSIONS_MAX = 16 }; /* of one worker, and so of one user */
+
+_Static_assert((int)SGPU_GREETING_VERSION == (int)WIRE_VERSION && (int)SGPU_GREETING_SESSION == (int)WIRE_SESSION &&
+		       (int)SGPU_GREETING_TAKEN == (int)WIRE_TAKEN && (int)SGPU_GREETING_REFUSED == (int)WIRE_ANSWER &&
+		       sizeof(struct sgpu_greeting) == sizeof(struct wire_plain) &&
+		       offsetof(struct sgpu_refusal_of_session, error) == offsetof(struct wire_answer, error),
+	       "what the library knows of these messages");
+
+struct session {
+	bool used;
+	struct request request;
+	int fds[2];              /* the ring's memory, and the area */
+	struct sgpu_remote_service *service; /* while it runs; under the lock */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct session sessions[SESSIONS_MAX];
+static bool ending;              /* none begins any more */
+
+/* The descriptors are its from then on. */
+static struct session *find_place(const struct request *request, const int fds[2])
+{
+	struct session *place = NULL;
+
+	pthread_mutex_lock(&lock);
+	for (int i = 0; i < SESSIONS_MAX && !place; i++) {
+		place = sessions[i].used ? NULL : &sessions[i];
+	}
+	if (place) {
+		*place = (struct session){ .used = true, .request = *request, .fds = { fds[0], fds[1] } };
+	}
+	pthread_mutex_unlock(&lock);
+	return place;
+}
+
+static void leave_place(struct session *s)
+{
+	close(s->fds[0]);
+	close(s->fds[1]);
+	pthread_mutex_lock(&lock);
+	s->used = false;
+	pthread_mutex_unlock(&lock);
+}
+
+/* From here on sessions_end reaches it; or never, if that came before. */
+static int publish(struct session *s, struct sgpu_remote_service *service, struct sgpu_error *error)
+{
+	bool late;
+
+	pthread_mutex_lock(&lock);
+	late = ending;
+	s->service = late ? NULL : service;
+	pthread_mutex_unlock(&lock);
+	return late ? sgpu_fail(error, SGPU_ESYSTEM, "the server has ended") : SGPU_OK;
+}
+
+static int open_service(struct session *s, struct sgpu_remote_service **service, struct sgpu_error *error)
+{
+	const struct sgpu_remote_ring ring = { .memory = s->fds[0], .area = s->fds[1], .bell = s->request.connection };
+	struct sgpu_secure *context = s->request.server->worker.devices[0].context;
+	struct wire_plain taken;
+	int rc;
+
+	if (!context) {
+		return sgpu_fail(error, SGPU_EUNAVAILABLE, "the server's device has no secure contexts, which sessions need");
+	}
+	rc = sgpu_remote_service_create(context, s->request.server->session_memory, &ring, service, error);
+	if (rc == SGPU_OK && !wire_send(s->request.connection, WIRE_TAKEN, &taken, sizeof(taken), NULL, 0)) {
+		rc = SGPU_ECANCELED;
+	}
+	return rc == SGPU_OK ? publish(s, *service, error) : rc;
+}
+
+static void *run_session(void *argument)
+{
+	struct session *s = argument;
+	const int connection = s->request.connection;
+	_Atomic uint64_t *count = &s->request.counters->sessions;
+	struct sgpu_remote_service *service = NULL;
+	struct sgpu_error error = { 0 };
+	int rc;
+
+	atomic_fetch_add(count, 1);
+	rc = open_service(s, &service, &error);
+	if (rc == SGPU_OK) {
+		/* What a client breaks ends its session, and is nobody else's affair. */
+		(void)!sgpu_remote_service_run(service, NULL);
+		pthread_mutex_lock(&lock);
+		s->service = NULL;
+		pthread_mutex_unlock(&lock);
+	}
+	sgpu_remote_service_free(&service);
+	leave_place(s);
+	atomic_fetch_sub(count, 1);
+	if (rc < 0 && rc != SGPU_ECANCELED) {
+		requests_refuse(connection, &error);
+	} else {
+		requests_end(connection);
+	}
+	return NULL;
+}
+
+static int start_thread(struct session *s, struct sgpu_error *error)
+{
+	sigset_t all, old;
+	pthread_t thread;
+
+	sigfillset(&all);
+	sigdelset(&all, SIGSYS); /* if it were blocked, a refused system call would end the process without a message */
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	errno = pthread_create(&thread, NULL, run_session, s);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (errno != 0) {
+		return sgpu_fail_errno(error, "cannot start a thread");
+	}
+	pthread_detach(thread);
+	return SGPU_OK;
+}
+
+void session_take(const struct request *request)
+{
+	struct sgpu_error error = { 0 };
+	struct session *s = NULL;
+	struct wire_plain asked;
+	int fds[2] = { -1, -1 };
+	int rc = wire_receive(request->connection, WIRE_SESSION, &asked, sizeof(asked), fds, 2, &error);
+
+	if (rc == SGPU_OK) {
+		s = find_place(request, fds);
+		rc = s ? start_thread(s, &error) :
+			 sgpu_fail(&error, SGPU_ERETRY, "user %lu has %d sessions, which is the limit",
+				   (unsigned long)request->uid, SESSIONS_MAX);
+	}
+	if (rc == SGPU_OK) {
+		return;
+	}
+	if (s) {
+		leave_place(s);
+	} else if (fds[0] >= 0) {
+		close(fds[0]);
+		close(fds[1]);
+	}
+	error.code = rc == SGPU_ETIMEOUT ? SGPU_EINVALID : rc; /* nothing was there */
+	requests_refuse(request->connection, &error);
+}
+
+void sessions_end(uint64_t idle_ns)
+{
+	pthread_mutex_lock(&lock);
+	ending = ending || idle_ns == 0;
+	for (int i = 0; i < SESSIONS_MAX; i++) {
+		if (sessions[i].service && sgpu_remote_service_idle(sessions[i].service) >= idle_ns) {
+			sgpu_remote_service_stop(sessions[i].service);
+		}
+	}
+	pthread_mutex_unlock(&lock);
+}
