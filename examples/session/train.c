@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Trains a classifier of pictures on a device that another process has. usage: train [WORKER [ARGUMENT...]] <DATA
- * WORKER is `sgpu-run session`, here or behind ssh; without one, the server of this machine. All that travels is sealed. DATA are SAMPLES pictures of
- * PIXELS bytes, and as many labels of one byte.
+ * Trains a classifier of pictures on a device that another process has.
+ * usage: train [WORKER [ARGUMENT...]] <DATA
+ * WORKER is `sgpu-run session`, here or behind ssh; without one, it is the server of this machine. All that travels to it and
+ * back is sealed. DATA are SAMPLES pictures of PIXELS bytes, and as many labels of one byte.
  *
  * Softmax regression: P = softmax(X W); W = W - rate X' (P - Y). That is one job of the session, run once for each step.
  */

@@ -141,8 +141,9 @@ static inline void close_all(void)
 #define OPERATION(id, kernel, arguments) \
 	"{\"gpu_operation_id\":\"" id "\",\"kernel\":\"" kernel "\",\"arguments\":{" arguments "}}"
 /* sum = x + y, twice = sum + sum, of 1000 numbers each */
-#define ADDING "{\"version\":1,\"manifest_id\":\"t\",\"segments\":[" SEGMENT("x", "INPUT", "1000") "," SEGMENT("y", "INPUT", "1000") \
-	"," SEGMENT("sum", "OUTPUT", "1000") "," SEGMENT("twice", "OUTPUT", "1000") "],\"operations\":[" \
+#define ADDING "{\"version\":1,\"manifest_id\":\"t\",\"segments\":[" \
+	SEGMENT("x", "INPUT", "1000") "," SEGMENT("y", "INPUT", "1000") "," \
+	SEGMENT("sum", "OUTPUT", "1000") "," SEGMENT("twice", "OUTPUT", "1000") "],\"operations\":[" \
 	OPERATION("ADD", "vector_add", "\"a\":\"x\",\"b\":\"y\",\"output\":\"sum\"") "," \
 	OPERATION("DOUBLE", "vector_add", "\"a\":\"sum\",\"b\":\"sum\",\"output\":\"twice\"") "]}"
 

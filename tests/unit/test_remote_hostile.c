@@ -8,6 +8,8 @@
 #include <fcntl.h>
 #include <stdatomic.h>
 
+#include "base/spin.h"
+
 /* ---- a hostile program ---- */
 struct attacker {
 	struct sgpu_ring_client *ring;
@@ -262,7 +264,7 @@ static void *scribble(void *argument)
 		x = x * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
 		__atomic_fetch_xor(&s->at[(x >> 33) % s->size], (uint8_t)(1u << (x >> 29 & 7)), __ATOMIC_RELAXED);
 		for (int i = 0; i < 200; i++) {
-			__atomic_thread_fence(__ATOMIC_SEQ_CST);
+			sgpu_pause();
 		}
 	}
 	return NULL;

@@ -76,10 +76,11 @@ static json_t *describe_tenant(const struct supervisor *s, const struct tenant *
 			 "uid", (json_int_t)t->uid, "weight", (json_int_t)t->rule.weight, "priority",
 			 t->rule.high ? "high" : "normal", "limits", "in_flight", (json_int_t)t->rule.in_flight, "waiting",
 			 (json_int_t)t->rule.waiting, "waiting", (json_int_t)waiting, "in_flight", (json_int_t)in_flight,
-			 "stalled", (json_int_t)stalled, "sessions", (json_int_t)sessions, "done", (json_int_t)sums[SERVE_DONE], "failed",
-			 (json_int_t)sums[SERVE_FAILED], "refused", (json_int_t)t->refused, "bytes_in",
-			 (json_int_t)sums[SERVE_BYTES_IN], "bytes_out", (json_int_t)sums[SERVE_BYTES_OUT], "busy_ns",
-			 (json_int_t)share->used_ns, "latency", describe_latency(sums));
+			 "stalled", (json_int_t)stalled, "sessions", (json_int_t)sessions, "done",
+			 (json_int_t)sums[SERVE_DONE], "failed", (json_int_t)sums[SERVE_FAILED], "refused",
+			 (json_int_t)t->refused, "bytes_in", (json_int_t)sums[SERVE_BYTES_IN], "bytes_out",
+			 (json_int_t)sums[SERVE_BYTES_OUT], "busy_ns", (json_int_t)share->used_ns, "latency",
+			 describe_latency(sums));
 }
 
 char *supervisor_status(const struct supervisor *s, uid_t uid)
