@@ -184,6 +184,8 @@ struct sgpu_quote_subject {
 	const json_t *confinement;
 	const json_t *measurements;      /* array of {label, va, size, digest}, sizes in bytes, or NULL */
 };
+/* "disabled": no other process of this user can look into this one; else "enabled". Static. */
+const char *sgpu_debug_status(void);
 /* Makes only the claims, as a new object. */
 SGPU_MUST_CHECK int sgpu_quote_claims(const struct sgpu_quote_subject *subject, int64_t now, json_t **claims,
 				      struct sgpu_error *error);
@@ -194,6 +196,22 @@ SGPU_MUST_CHECK int sgpu_quote_claims(const struct sgpu_quote_subject *subject, 
 SGPU_MUST_CHECK int sgpu_quote_create(const struct sgpu_quote_subject *subject, const struct sgpu_signer *ak,
 				      const struct sgpu_chain *ak_chain, int64_t now, char **quote, size_t *size,
 				      struct sgpu_error *error);
+
+/* Whether the chain is that of the key, so that others can verify what it signs. Errors: SGPU_EKEY, SGPU_EINVALID. */
+SGPU_MUST_CHECK int sgpu_quote_check_key(const struct sgpu_signer *ak, const struct sgpu_chain *ak_chain,
+					 struct sgpu_error *error);
+/* What a quote that is made later, of the same claims, has of its own. */
+struct sgpu_quote_renewal {
+	const uint8_t *nonce;            /* the verifier's */
+	size_t nonce_size;
+	bool debugged;                   /* the process that made the claims is under a debugger by now */
+};
+/* Makes a quote of claims of sgpu_quote_claims, for another nonce, at another time. The process that calls it has the
+ * attestation key, and the one that made the claims need not. What a device's driver alone can ask the device for,
+ * as the evidence of a GPU, is absent. */
+SGPU_MUST_CHECK int sgpu_quote_renew(const json_t *claims, const struct sgpu_quote_renewal *renewal,
+				     const struct sgpu_signer *ak, const struct sgpu_chain *ak_chain, int64_t now,
+				     char **quote, size_t *size, struct sgpu_error *error);
 
 /* Takes a well-formed quote apart without verifying it: the claims, a new reference, and the native records,
  * including absent ones with the reason in the claims. Clear the records with sgpu_records_clear. Only for showing

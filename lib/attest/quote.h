@@ -19,8 +19,8 @@ SGPU_MUST_CHECK int sgpu_claims_runner(const struct sgpu_quote_subject *subject,
 SGPU_MUST_CHECK int sgpu_claims_device(const struct sgpu_quote_subject *subject, const char **name,
 				       struct sgpu_device_info *info, struct sgpu_device_agreement *agreement,
 				       json_t **claims, struct sgpu_error *error);
-/* "disabled": no other process of this user can look into this one. */
-const char *sgpu_debug_status(void);
+/* Errors: SGPU_EUSAGE. */
+SGPU_MUST_CHECK int sgpu_quote_check_nonce(const uint8_t *nonce, size_t size, struct sgpu_error *error);
 
 /* Types, sizes and members of all claims. Errors: SGPU_EINVALID, with what and where. */
 SGPU_MUST_CHECK int sgpu_claims_check(const json_t *claims, struct sgpu_error *error);

@@ -418,6 +418,53 @@ UNIT_TEST(the_channel_of_a_quote_comes_back_and_belongs_to_its_owner)
 	free(quote);
 }
 
+UNIT_TEST(claims_are_quoted_again_for_another_nonce)
+{
+	static const uint8_t later[16] = { 7, 7 };
+	struct sgpu_quote_renewal renewal = { .nonce = later, .nonce_size = sizeof(later) };
+	struct sgpu_quote_subject s = subject();
+	struct sgpu_quote_checks c = checks();
+	struct sgpu_quote_result result;
+	struct sgpu_signer *other = NULL;
+	json_t *claims = NULL, *before;
+	struct sgpu_key key;
+	char *quote = NULL;
+	size_t size = 0;
+
+	REQUIRE(!sgpu_quote_claims(&s, 0, &claims, NULL));
+	before = json_deep_copy(claims);
+	REQUIRE(!sgpu_quote_renew(claims, &renewal, w.ak, &w.chain, NOW, &quote, &size, NULL));
+	CHECK(json_equal(claims, before));
+	CHECK(verify(quote, &c, NULL) == SGPU_ENONCE);
+	c.nonce = later;
+	c.nonce_size = sizeof(later);
+	REQUIRE(!sgpu_quote_verify(quote, size, &c, &result, NULL));
+	CHECK(result.nonce_checked && !sgpu_quote_recipient(result.claims, &key, NULL) && !strcmp(key.kid, recipient.kid));
+	sgpu_quote_result_clear(&result);
+	free(quote);
+	/* What has changed since is said. */
+	json_object_set_new(claims, "dbgstat", json_string("disabled"));
+	renewal.debugged = true;
+	REQUIRE(!sgpu_quote_renew(claims, &renewal, w.ak, &w.chain, NOW, &quote, &size, NULL));
+	REQUIRE(!sgpu_quote_verify(quote, size, &c, &result, NULL));
+	CHECK(!strcmp(json_string_value(json_object_get(result.claims, "dbgstat")), "enabled"));
+	sgpu_quote_result_clear(&result);
+	free(quote);
+	/* What is no nonce, no claims or another's certificate. */
+	renewal.nonce_size = SGPU_NONCE_MIN - 1;
+	CHECK(sgpu_quote_renew(claims, &renewal, w.ak, &w.chain, NOW, &quote, &size, NULL) == SGPU_EUSAGE && !quote);
+	renewal.nonce_size = sizeof(later);
+	REQUIRE(!sgpu_signer_generate(false, &other, NULL));
+	CHECK(!sgpu_quote_check_key(w.ak, &w.chain, NULL));
+	CHECK(sgpu_quote_check_key(other, &w.chain, NULL) == SGPU_EKEY);
+	CHECK(sgpu_quote_renew(claims, &renewal, other, &w.chain, NOW, &quote, &size, NULL) == SGPU_EKEY && !quote);
+	json_object_set_new(claims, "unknown", json_true());
+	CHECK(sgpu_quote_renew(claims, &renewal, w.ak, &w.chain, NOW, &quote, &size, NULL) == SGPU_EINVALID && !quote);
+	sgpu_signer_free(&other);
+	json_decref(before);
+	json_decref(claims);
+}
+
 int main(void)
 {
 	if (world_make(&w) || sgpu_key_generate(SGPU_KEY_X25519, &recipient, NULL) ||
@@ -436,6 +483,7 @@ int main(void)
 	UNIT_RUN(every_claim_has_its_type_and_unknown_ones_are_refused);
 	UNIT_RUN(malformed_quotes_are_refused);
 	UNIT_RUN(a_subject_that_makes_no_sense_is_refused);
+	UNIT_RUN(claims_are_quoted_again_for_another_nonce);
 	UNIT_RUN(the_channel_of_a_quote_comes_back_and_belongs_to_its_owner);
 	sgpu_device_close(&device);
 	world_free(&w);

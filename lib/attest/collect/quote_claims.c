@@ -86,11 +86,21 @@ static json_t *recipient_claims(const struct sgpu_key *key)
 			 sgpu_json_from_bytes(key->public_half, sizeof(key->public_half)), "kid", key->kid);
 }
 
+int sgpu_quote_check_nonce(const uint8_t *nonce, size_t size, struct sgpu_error *error)
+{
+	if (!nonce || size < SGPU_NONCE_MIN || size > SGPU_NONCE_MAX) {
+		return sgpu_fail(error, SGPU_EUSAGE, "a nonce has %d to %d bytes, not %zu", SGPU_NONCE_MIN,
+				 SGPU_NONCE_MAX, nonce ? size : 0);
+	}
+	return SGPU_OK;
+}
+
 static int check_subject(const struct sgpu_quote_subject *subject, struct sgpu_error *error)
 {
-	if (!subject->nonce || subject->nonce_size < SGPU_NONCE_MIN || subject->nonce_size > SGPU_NONCE_MAX) {
-		return sgpu_fail(error, SGPU_EUSAGE, "a nonce has %d to %d bytes, not %zu", SGPU_NONCE_MIN,
-				 SGPU_NONCE_MAX, subject->nonce ? subject->nonce_size : 0);
+	int rc = sgpu_quote_check_nonce(subject->nonce, subject->nonce_size, error);
+
+	if (rc < 0) {
+		return rc;
 	}
 	if (subject->recipient && subject->recipient->kind == SGPU_KEY_OCT) {
 		return sgpu_fail(error, SGPU_EUSAGE, "batches are sealed to an X25519 key, not to a symmetric one");

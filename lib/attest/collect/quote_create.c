@@ -62,6 +62,13 @@ static int check_ak(const struct sgpu_signer *ak, const struct sgpu_chain *chain
 	return code;
 }
 
+int sgpu_quote_check_key(const struct sgpu_signer *ak, const struct sgpu_chain *ak_chain, struct sgpu_error *error)
+{
+	uint8_t fingerprint[SGPU_SHA256_SIZE];
+
+	return check_ak(ak, ak_chain, fingerprint, error);
+}
+
 /* "records" and "absent" in the claims. */
 static int claim_records(json_t *claims, const struct sgpu_record *records, int count, struct sgpu_error *error)
 {
@@ -210,26 +217,81 @@ static int sign_claims(json_t *claims, const struct sgpu_signer *ak, const struc
 	return code;
 }
 
+/* Of claims that lack nothing but the machine, the records and the signature. */
+static int finish(json_t *claims, struct sgpu_device *device, const struct sgpu_signer *ak,
+		  const struct sgpu_chain *ak_chain, char **quote, size_t *size, struct sgpu_error *error)
+{
+	struct sgpu_record records[SGPU_RECORDS_MAX];
+	uint8_t fingerprint[SGPU_SHA256_SIZE] = { 0 };
+	char *token = NULL;
+	int count = 0, rc;
+
+	rc = check_ak(ak, ak_chain, fingerprint, error);
+	if (rc < 0) {
+		goto out;
+	}
+	rc = add_machine(claims, ak_chain, error);
+	if (rc < 0) {
+		goto out;
+	}
+	rc = collect(claims, fingerprint, device, records, &count, error);
+	if (rc < 0) {
+		goto out;
+	}
+	rc = sign_claims(claims, ak, ak_chain, &token, error);
+	if (rc < 0) {
+		goto out;
+	}
+	rc = write_quote(token, records, count, quote, size, error);
+out:
+	sgpu_records_clear(records, count);
+	free(token);
+	return rc;
+}
+
 int sgpu_quote_create(const struct sgpu_quote_subject *subject, const struct sgpu_signer *ak,
 		      const struct sgpu_chain *ak_chain, int64_t now, char **quote, size_t *size,
 		      struct sgpu_error *error)
 {
-	struct sgpu_record records[SGPU_RECORDS_MAX];
-	uint8_t fingerprint[SGPU_SHA256_SIZE] = { 0 };
 	json_t *claims = NULL;
-	char *token = NULL;
-	int count = 0;
+	int rc;
 
 	*quote = NULL;
 	*size = 0;
-	int code = check_ak(ak, ak_chain, fingerprint, error);
-	code = code ? code : sgpu_quote_claims(subject, now, &claims, error);
-	code = code ? code : add_machine(claims, ak_chain, error);
-	code = code ? code : collect(claims, fingerprint, subject->device, records, &count, error);
-	code = code ? code : sign_claims(claims, ak, ak_chain, &token, error);
-	code = code ? code : write_quote(token, records, count, quote, size, error);
-	sgpu_records_clear(records, count);
+	rc = sgpu_quote_claims(subject, now, &claims, error);
+	if (rc == SGPU_OK) {
+		rc = finish(claims, subject->device, ak, ak_chain, quote, size, error);
+	}
 	json_decref(claims);
-	free(token);
-	return code;
+	return rc;
+}
+
+int sgpu_quote_renew(const json_t *claims, const struct sgpu_quote_renewal *renewal, const struct sgpu_signer *ak,
+		     const struct sgpu_chain *ak_chain, int64_t now, char **quote, size_t *size, struct sgpu_error *error)
+{
+	json_t *renewed;
+	int rc;
+
+	*quote = NULL;
+	*size = 0;
+	rc = sgpu_quote_check_nonce(renewal->nonce, renewal->nonce_size, error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_claims_check(claims, error);
+	}
+	if (rc < 0) {
+		return rc;
+	}
+	renewed = json_deep_copy(claims);
+	if (!renewed || json_object_set_new(renewed, "iat", json_integer((json_int_t)now)) ||
+	    json_object_set_new(renewed, "eat_nonce", sgpu_json_from_bytes(renewal->nonce, renewal->nonce_size))) {
+		rc = sgpu_fail_nomem(error);
+	}
+	if (rc == SGPU_OK && renewal->debugged) {
+		rc = say_debug(renewed, error);
+	}
+	if (rc == SGPU_OK) {
+		rc = finish(renewed, NULL, ak, ak_chain, quote, size, error);
+	}
+	json_decref(renewed);
+	return rc;
 }
