@@ -156,6 +156,21 @@ the_service_runs() {
 	[ ! -e ak.new.pem ]
 }
 
+@test "a service is attested as the guide says, and owners seal to the worker that runs their batch" {
+	the_service_runs
+	sgpu-measure ca init -q -o ca.pem --certificate ca.crt
+	do_as_told attest-set-up
+	sgpu-measure policy -q --build "$SGPU_BUILD" --owners owners --at-least plain -o policy.json 2>/dev/null
+	[ -z "${SGPU_SANITIZE:-}" ] || sed -i 's/"debug": false/"debug": true/; s/"confinement": true/"confinement": false/' policy.json
+	do_as_told attest
+	sgpu-seal open -q -k owner.jwk -C attested job.response
+	assert_same expected.f32 attested/out.f32
+	# The key of the service before is none of this one.
+	sealed_to runner.pub.jwk >old
+	run --separate-stderr -4 sgpu-run -o old.response old
+	assert_contains "$stderr" "none of the keys is a recipient of this"
+}
+
 # One after another while the service restarts. The only refusal is that of a batch that was not begun.
 submit_all_the_while() {
 	local i

@@ -7,6 +7,7 @@ import array, fcntl, os, random, select, signal, socket, struct, sys, time
 MAGIC, VERSION = 0x53475055, 3
 STATUS, SUBMIT, PROGRESS, STATUS_IS, TAKEN, ANSWER, PROGRESS_IS = range(1, 8)
 REQUESTS = range(14, 18)
+QUOTE, QUOTE_IS = 16, 18
 NAME, TEXT = 4096, 512
 
 
@@ -136,6 +137,77 @@ def requests(path):
                 send(s, header(kind, 16 + size) + os.urandom(size), fds)
                 s.close()
     print("done")
+
+
+def ask_quote(path, nonce=b"0123456789abcdef"):
+    s = connect(path)
+    body = struct.pack("=II", len(nonce), 0) + nonce.ljust(64, b"\0")
+    send(s, header(QUOTE, 16 + len(body)) + body)
+    return s
+
+
+def told(s):
+    """The text of a quote; else the error, or nothing where the server hung up."""
+    data, fds = b"", []
+    for _ in range(2):
+        try:
+            data, fds, _, _ = socket.recv_fds(s, 1 << 17, 4)
+            break
+        except ConnectionResetError:
+            pass
+    if len(data) == 16 and fds and struct.unpack("=IHHII", data)[2] == QUOTE_IS:
+        text = os.pread(fds[0], 1 << 20, 0).decode()
+        os.close(fds[0])
+        return text
+    return "error: " + data[20:20 + TEXT].split(b"\0")[0].decode() if data else ""
+
+
+def quote(path, nonce):
+    print(told(ask_quote(path, bytes.fromhex(nonce))), end="")
+
+
+def quotes(path, count, depth):
+    """Asks for many, so many at a time, and for some without waiting for the answer: how many came of the others, and
+    whether all else that was said is to come again."""
+    came = odd = 0
+    held = []
+    for i in range(count):
+        held.append(ask_quote(path))
+        if i % 7 == 0:
+            held.pop().close()
+        if len(held) == depth or i == count - 1:
+            for s in held:
+                text = told(s)
+                came += text.startswith("{")
+                odd += not text.startswith("{") and "which is the limit" not in text and "too many" not in text
+                s.close()
+            held = []
+    print("some" if came else "none", odd)
+
+
+def crowded(path, count, room):
+    """Asks for so many quotes at once: says when no more than `room` are without an answer, and then how many come."""
+    held = [ask_quote(path) for _ in range(count)]
+    while len(held) > room:
+        for s in select.select(held, [], [])[0]:
+            held.remove(s)
+            told(s)
+    print("full", flush=True)
+    print(sum(told(s).startswith("{") for s in held), "quotes", flush=True)
+
+
+def pose(path, count):
+    """A server that gives what is no quote, and then hangs up without a word."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(path)
+    listener.listen()
+    print("posing", flush=True)
+    for i in range(count):
+        s, _ = listener.accept()
+        s.recv(1 << 17)
+        if i == 0:
+            send(s, header(QUOTE_IS, 16), [memory(b"\x1b[2Jno quote")])
+        s.close()
 
 
 def descriptors(path, batch):
@@ -401,6 +473,8 @@ def endlessly(path, what, *rest):
 
 path, what, rest = sys.argv[1], sys.argv[2], sys.argv[3:]
 DEEDS = {"garbage": garbage, "requests": requests, "descriptors": descriptors, "drained": drained,
+ "quote": quote, "quotes": lambda p, n, d: quotes(p, int(n), int(d)), "pose": lambda p, n: pose(p, int(n)),
+ "crowded": lambda p, n, r: crowded(p, int(n), int(r)),
  "hold": lambda p, n, t: hold(p, int(n), float(t)),
  "users": lambda p, f, n, t: users(p, int(f), int(n), float(t)),
  "cut": lambda p, b, n, t: cut(p, b, int(n), float(t)),

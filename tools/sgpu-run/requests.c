@@ -6,6 +6,7 @@
 
 #include <unistd.h>
 
+#include "serve_quote.h"
 #include "serve_session.h"
 
 static struct {
@@ -18,6 +19,8 @@ static struct {
 static request_fn find_request(enum wire_kind kind)
 {
 	switch (kind) {
+	case WIRE_QUOTE:
+		return serve_quote;
 	case WIRE_SESSION:
 		return session_take;
 	default:

@@ -25,6 +25,7 @@ struct server {
 	struct worker worker;    /* of a worker process; the supervisor only checks the options */
 	const char *socket;
 	const char *tenants;     /* the file of their rules, or NULL */
+	const char *attestation_key, *certificate; /* for quotes; both or neither */
 	bool everybody, as_worker;
 	unsigned workers, ahead, submissions, running;
 	uint64_t drain_ns;
@@ -50,6 +51,7 @@ struct serve_counters {
 	_Atomic uint64_t ended;   /* connections that it has closed */
 	_Atomic uint64_t requests_ended; /* connections of requests that it has closed; requests.h */
 	_Atomic uint64_t stalled; /* of those that it has: these wait for their clients, and use nothing of the device */
+	_Atomic uint64_t quoted_ns; /* when it gave its last quote, or 0 */
 	_Atomic uint64_t sums[SERVE_SUMS];
 	_Atomic uint64_t sessions; /* that programs have now */
 };

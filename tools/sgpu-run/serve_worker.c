@@ -24,6 +24,7 @@
 #include "report.h"
 #include "requests.h"
 #include "serve.h"
+#include "serve_quote.h"
 #include "serve_session.h"
 #include "wire.h"
 
@@ -145,6 +146,7 @@ static void answer_work(struct work *work)
 		rc = other.code;
 	}
 	answer.error.code = rc;
+	serve_quote_explain(&answer.error);
 	report_collect(work->run, worker_secure_device(&w->devices[0]), w->keys, w->key_count,
 		       &answer.report);
 	count_work(work, rc, &answer.report.progress);
@@ -481,17 +483,26 @@ static int run_loop(struct server *server, struct sgpu_error *error)
 {
 	struct landlock_needs needs = { .output_count = 0 };
 	struct wire_plain ready;
-	int rc = open_loop(error);
+	int rc = serve_quote_begin(server, error);
 
+	if (rc == SGPU_OK) {
+		rc = open_loop(error);
+	}
 	if (rc == SGPU_OK) {
 		rc = watch_supervisor(server, error);
 	}
 	if (rc == SGPU_OK) {
-		rc = worker_open(&server->worker, NULL, error);
+		rc = worker_open(&server->worker, server->attestation_key, error);
+	}
+	if (rc == SGPU_OK) {
+		rc = serve_quote_claim(server, error);
 	}
 	if (rc == SGPU_OK) {
 		key_files_close(&server->worker.key_files, -1);
-		rc = worker_start(&server->worker, &needs, false, error);
+		rc = worker_start(&server->worker, &needs, server->attestation_key != NULL, error);
+	}
+	if (rc == SGPU_OK) {
+		rc = serve_quote_start(t.counters, error);
 	}
 	if (rc == SGPU_OK && wire_send(SERVE_CONTROL_FD, WIRE_READY, &ready, sizeof(ready), NULL, 0)) {
 		while (!t.draining || t.count > 0 || requests_under_way() > 0) {

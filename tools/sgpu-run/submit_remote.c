@@ -160,33 +160,6 @@ static int send_request(const struct remote *m, int in_fd, struct sgpu_error *er
 	return SGPU_OK;
 }
 
-/* What comes from another process is made fit to be printed. */
-static void clean_text(char *text, size_t size)
-{
-	text[size - 1] = '\0';
-	for (; *text; text++) {
-		*text = *text >= ' ' && *text <= '~' ? *text : '?';
-	}
-}
-
-static void clean_answer(struct wire_answer *answer)
-{
-	struct report *report = &answer->report;
-
-	clean_text(answer->error.text, sizeof(answer->error.text));
-	clean_text(answer->error.hint, sizeof(answer->error.hint));
-	clean_text(report->batch_id, sizeof(report->batch_id));
-	clean_text(report->manifest_id, sizeof(report->manifest_id));
-	clean_text(report->kid, sizeof(report->kid));
-	clean_text(report->aead, sizeof(report->aead));
-	clean_text(report->device.name, sizeof(report->device.name));
-	clean_text(report->device.selector, sizeof(report->device.selector));
-	clean_text(report->device.confidential, sizeof(report->device.confidential));
-	if (answer->error.code > SGPU_OK || answer->error.code < SGPU_ENOSPACE) {
-		answer->error.code = SGPU_ESYSTEM;
-	}
-}
-
 /* Returns 1 when the answer is there. */
 static int hear_server(struct remote *m, bool on_terminal, bool *asked, struct sgpu_error *error)
 {
@@ -197,7 +170,7 @@ static int hear_server(struct remote *m, bool on_terminal, bool *asked, struct s
 
 	if (rc == SGPU_OK && kind == WIRE_ANSWER) {
 		rc = wire_receive(m->connection, kind, &m->answer, sizeof(m->answer), NULL, 0, error);
-		clean_answer(&m->answer);
+		wire_clean(&m->answer);
 		return rc == SGPU_OK ? 1 : rc;
 	}
 	if (rc == SGPU_OK && kind == WIRE_PROGRESS_IS) {

@@ -16,6 +16,8 @@
 #define SHORT_LIFE_NS UINT64_C(1000000000) /* one that ends sooner is not replaced at once */
 #define TENURE_NS UINT64_C(1000000000)     /* a worker is its tenant's for so long, whoever waits for one */
 #define PRESS_PAUSE_NS UINT64_C(250000000)
+#define QUOTE_KEPT_NS UINT64_C(60000000000)  /* after a quote, the batch for its key is on its way */
+#define QUOTE_YIELD_NS UINT64_C(10000000000) /* but nobody waits longer than this for such a worker */
 enum { START_PAUSES_MAX = 8, NOTES_AT_ONCE = 64 };
 
 static bool is_reloading(const struct supervisor *s)
@@ -48,16 +50,38 @@ static bool is_idle(const struct process *p)
 	return process_in_flight(p) == 0 && process_requests(p) == 0;
 }
 
-/* Of a tenant that has nothing to do; the one that has been still for longest. */
-static struct process *find_idle(struct supervisor *s)
+/* What is sealed to the key of a quote no other worker opens. The counter is the worker's: it says what it likes. */
+static bool was_just_quoted(const struct process *p, uint64_t now)
 {
+	const uint64_t quoted = atomic_load(&p->counters->quoted_ns);
+
+	return quoted != 0 && quoted <= now && now - quoted < QUOTE_KEPT_NS;
+}
+
+/* Whether somebody has waited for a worker for so long that quotes no longer keep one from them. */
+static bool takes_quoted(const struct supervisor *s, uint64_t now)
+{
+	for (int i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
+		const uint64_t since = s->tenants[i].lacks_ns;
+
+		if (since && now - since >= QUOTE_YIELD_NS) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Of a tenant that has nothing to do; the one that has been still for longest. */
+static struct process *find_idle(struct supervisor *s, uint64_t now)
+{
+	const bool quoted_too = takes_quoted(s, now);
 	struct process *idle = NULL;
 
 	for (int i = 0; i < SERVE_WORKERS_MAX; i++) {
 		struct process *p = &s->processes[i];
 
 		if (p->pid && !p->draining && p->tenant && is_idle(p) && p->tenant->waiting + p->tenant->asking == 0 &&
-		    (!idle || p->tenant->last_ns < idle->tenant->last_ns)) {
+		    (quoted_too || !was_just_quoted(p, now)) && (!idle || p->tenant->last_ns < idle->tenant->last_ns)) {
 			idle = p;
 		}
 	}
@@ -112,6 +136,7 @@ static struct process *find_busy(struct supervisor *s, uint64_t now)
 		struct process *p = &s->processes[i];
 
 		if (p->pid && !p->draining && p->tenant && now - p->given_ns >= TENURE_NS &&
+		    !(is_idle(p) && was_just_quoted(p, now)) &&
 		    share_is_before(share_of(s, needy), share_of(s, p->tenant)) &&
 		    (!busy || share_is_before(share_of(s, busy->tenant), share_of(s, p->tenant)))) {
 			busy = p;
@@ -148,7 +173,7 @@ static void make_room(struct supervisor *s, unsigned leaving)
 	if (leaving >= s->lacking) {
 		return;
 	}
-	p = find_idle(s);
+	p = find_idle(s, now);
 	if (p) {
 		workers_dismiss(s, p);
 		return;

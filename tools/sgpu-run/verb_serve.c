@@ -34,6 +34,10 @@ const struct cli_option serve_options[] = {
 	{ "session-memory", 0, "SIZE", "device memory that a session of a program may have (default: all that is free)",
 	  CLI_SIZE(struct server, session_memory, 1, UINT64_MAX) },
 	{ "tenants", 0, "FILE", "what each user may have: weight, priority and limits", CLI_INPUT(struct server, tenants) },
+	{ "attestation-key", 0, "KEY", "the key that signs quotes of the workers; see the verb quote",
+	  CLI_INPUT(struct server, attestation_key) },
+	{ "certificate", 0, "FILE", "certificate chain of that key, up to the authority",
+	  CLI_INPUT(struct server, certificate) },
 	{ "stall", 0, "DURATION", "how long a batch may wait for its client while others lack a worker (default: 10s)",
 	  CLI_DURATION(struct server, stall_ns, 0) },
 	{ "drain", 0, "DURATION", "how long work may go on after SIGTERM (default: 30s)",
@@ -42,14 +46,25 @@ const struct cli_option serve_options[] = {
 	CLI_END,
 };
 
+static bool is_descriptor(const char *key)
+{
+	return key && (cli_is_standard(key) || strncmp(key, "fd:", 3) == 0);
+}
+
 static int check_server(const struct server *server)
 {
 	const struct worker *w = &server->worker;
+	bool descriptors = is_descriptor(server->attestation_key) || is_descriptor(server->certificate);
 
 	for (int i = 0; i < w->key_paths.count; i++) {
-		if (cli_is_standard(w->key_paths.items[i]) || !strncmp(w->key_paths.items[i], "fd:", 3)) {
-			return cli_usage("a server's keys are files, since each of its workers reads them");
-		}
+		descriptors = descriptors || is_descriptor(w->key_paths.items[i]);
+	}
+	if (descriptors) {
+		return cli_usage("a server's keys are files, since each of its workers reads them");
+	}
+	if (!server->attestation_key != !server->certificate) {
+		return cli_usage("%s needs %s", server->certificate ? "--certificate" : "--attestation-key",
+				 server->certificate ? "--attestation-key" : "--certificate");
 	}
 	if (w->owners.count > 0 && !w->state) {
 		return cli_usage("a server with --owners needs --state, where its workers record what they took");

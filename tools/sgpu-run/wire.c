@@ -164,3 +164,30 @@ void wire_refuse(int socket, const struct sgpu_error *error)
 	answer.error = *error;
 	wire_send(socket, WIRE_ANSWER, &answer, sizeof(answer), NULL, 0);
 }
+
+/* What comes from another process is made fit to be printed. */
+static void clean_text(char *text, size_t size)
+{
+	text[size - 1] = '\0';
+	for (; *text; text++) {
+		*text = *text >= ' ' && *text <= '~' ? *text : '?';
+	}
+}
+
+void wire_clean(struct wire_answer *answer)
+{
+	struct report *report = &answer->report;
+
+	clean_text(answer->error.text, sizeof(answer->error.text));
+	clean_text(answer->error.hint, sizeof(answer->error.hint));
+	clean_text(report->batch_id, sizeof(report->batch_id));
+	clean_text(report->manifest_id, sizeof(report->manifest_id));
+	clean_text(report->kid, sizeof(report->kid));
+	clean_text(report->aead, sizeof(report->aead));
+	clean_text(report->device.name, sizeof(report->device.name));
+	clean_text(report->device.selector, sizeof(report->device.selector));
+	clean_text(report->device.confidential, sizeof(report->device.confidential));
+	if (answer->error.code > SGPU_OK || answer->error.code < SGPU_ENOSPACE) {
+		answer->error.code = SGPU_ESYSTEM;
+	}
+}

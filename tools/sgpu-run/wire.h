@@ -10,6 +10,7 @@
  *   worker -> client    WIRE_TAKEN, WIRE_PROGRESS_IS for each WIRE_PROGRESS, WIRE_ANSWER at the end
  *   client -> worker    WIRE_LEASE, WIRE_SESSION, WIRE_QUOTE, WIRE_PREPARE: requests, which come to the worker as WIRE_SUBMIT
  *                       does, but need no turn; requests.h
+ *   worker -> client    WIRE_QUOTE_IS; any other end of a request is a WIRE_ANSWER
  *   worker -> server    WIRE_READY once it can take work; WIRE_NOTE: its counters say something new
  *   server -> worker    WIRE_DRAIN, take no more and end; WIRE_PRESS: others wait for a worker, so end what waits for a client
  *
@@ -34,6 +35,7 @@ enum wire_kind {
 	WIRE_READY, WIRE_TAKE, WIRE_DRAIN,
 	WIRE_QUEUED, WIRE_NOTE, WIRE_PRESS,
 	WIRE_LEASE, WIRE_SESSION, WIRE_QUOTE, WIRE_PREPARE,
+	WIRE_QUOTE_IS, WIRE_CLAIMS,
 	WIRE_KINDS
 };
 
@@ -73,8 +75,17 @@ struct wire_take {
 	uint64_t request;       /* 1: it is counted as a request; 0: as a batch */
 };
 
+/* For the worker; and from there, to the process that signs. */
+struct wire_quote {
+	struct wire_header header;
+	uint32_t nonce_size;    /* bytes of `nonce` */
+	uint32_t debugged;      /* of the worker alone: somebody can look into it */
+	uint8_t nonce[64];
+};
+
 /* Any message without a body: status, progress, queued, taken, ready, note, drain, press; and the status, whose descriptor is
- * a memory file of JSON, at most WIRE_TEXT_MAX bytes. */
+ * a memory file of JSON, at most WIRE_TEXT_MAX bytes; WIRE_QUOTE_IS and
+ * WIRE_CLAIMS, from the worker to the process that signs, have such a file, too. */
 struct wire_plain {
 	struct wire_header header;
 };
@@ -96,5 +107,8 @@ bool wire_is_request(enum wire_kind kind);
 
 /* Sends an answer that is an error. */
 void wire_refuse(int socket, const struct sgpu_error *error);
+
+/* Makes an answer from another process fit to be printed. */
+void wire_clean(struct wire_answer *answer);
 
 #endif

@@ -1,0 +1,308 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck disable=SC2154,SC2030,SC2031,SC2153 # bats sets stderr; each test is a process of its own
+#
+# sgpu-run quote: owners seal to the worker that serves them, and to no other.
+
+load serve
+
+NONCE=000102030405060708090a0b0c0d0e0f
+
+# The machine's keys and the authority's, once.
+setup_file() {
+	cd "$BATS_FILE_TMPDIR" || return 1
+	sgpu-measure provision -o ek.pem --public ek.pub.pem
+	sgpu-measure enroll -k ek.pem -o ak.pem --request request
+	sgpu-measure ca init -o ca.pem --certificate ca.crt
+	sgpu-measure ca sign -k ca.pem --certificate ca.crt --ek ek.pub.pem -o ak.crt request
+}
+
+# evidence: an attestation key, and a policy that accepts the server of it.
+evidence() {
+	cp "$BATS_FILE_TMPDIR"/{ak.pem,ak.crt,ca.crt} .
+	sgpu-seal keyinfo --owner -o owners owner.jwk
+	sgpu-measure policy -q --build "$SGPU_BUILD" --owners owners --at-least plain -o policy.json 2>/dev/null
+	# A build for a sanitizer can be debugged.
+	[ -z "${SGPU_SANITIZE:-}" ] || sed -i 's/"debug": false/"debug": true/; s/"confinement": true/"confinement": false/' policy.json
+}
+
+# serve_quotes OPTION...
+serve_quotes() {
+	start_server --device cpu --owners owners --state "$PWD/state" --attestation-key ak.pem --certificate ak.crt "$@"
+}
+
+attested_server() {
+	evidence
+	serve_quotes "$@"
+}
+
+appraise() {
+	sgpu-measure appraise -p policy.json --roots ca.crt --nonce "$NONCE" --recipient recipient.jwk quote
+}
+
+# quoted_batch NAME: sealed to the worker of this user, after its quote was appraised.
+quoted_batch() {
+	sgpu-run quote --nonce "$NONCE" -o quote
+	appraise
+	seal_to_quote >"$1"
+}
+
+seal_to_quote() {
+	sgpu-seal seal -k owner.jwk -r recipient.jwk packed
+}
+
+# signer_of WORKER: the process that has the attestation key.
+signer_of() {
+	tr -d ' ' <"/proc/$1/task/$1/children"
+}
+
+opens() {
+	sgpu-seal open -k owner.jwk -C "out.$1" "$1"
+	assert_same "out.$1/out.f32" expected.f32
+}
+
+@test "a batch is sealed to the key of the worker's quote, and runs; the key is in no file" {
+	requires jq
+	attested_server
+	before=$(find . -type f | sort)
+	quote=$(sgpu-run quote --nonce "$NONCE")
+	[ "$(find . -type f | sort)" = "$before" ]
+	printf '%s\n' "$quote" >quote
+	run -0 jq -e '.__cmwc_t' quote
+	appraise
+	run -0 jq -e '.kty == "OKP" and (.d | not)' recipient.jwk
+	seal_to_quote >sealed
+	run -0 sgpu-run -o response sealed
+	opens response
+	# The same key for each batch and each quote of this worker.
+	cp recipient.jwk first.jwk
+	quoted_batch again
+	assert_same recipient.jwk first.jwk
+	run -0 sgpu-run -o again.response again
+	opens again.response
+}
+
+@test "with keys of files beside it, a server opens batches for either" {
+	attested_server -k runner.jwk
+	quoted_batch sealed
+	run -0 sgpu-run -o response sealed
+	opens response
+	run -0 sgpu-run -o other batch.tar
+	opens other
+}
+
+@test "a quote that was kept is none for another nonce, and one that was changed gives no key" {
+	attested_server
+	sgpu-run quote --nonce ff0102030405060708090a0b0c0d0e0f -o quote
+	run --separate-stderr -4 appraise
+	assert_contains "$stderr" "nonce"
+	assert_no_file recipient.jwk
+	sgpu-run quote --nonce "$NONCE" -o quote
+	flip_byte quote $(($(stat -c %s quote) / 2))
+	run appraise
+	[ "$status" -eq 4 ] || [ "$status" -eq 1 ]
+	assert_no_file recipient.jwk
+}
+
+@test "a batch for a worker that has ended is refused, and the error says to ask for a new quote" {
+	requires python3
+	attested_server
+	quoted_batch sealed
+	pid=$(serving_pid)
+	signer=$(signer_of "$pid")
+	[ -n "$signer" ]
+	kill -9 "$pid"
+	wait_for grep -q "ended by signal 9" log
+	wait_for has_ended "$signer"
+	run --separate-stderr -4 sgpu-run -o response sealed
+	assert_contains "$stderr" "none of the keys is a recipient"
+	assert_contains "$stderr" "the worker that gave the quote has ended: ask for a new one"
+	assert_no_file response
+	cp recipient.jwk first.jwk
+	quoted_batch anew
+	run ! cmp -s recipient.jwk first.jwk
+	run -0 sgpu-run -o response anew
+	opens response
+}
+
+@test "a batch for another server's worker opens in none of this one" {
+	attested_server
+	quoted_batch sealed
+	run -0 sgpu-run -o response sealed
+	first=$SOCKET
+	export SGPU_SOCKET=$PWD/other/run.sock
+	attested_server
+	quoted_batch others
+	run --separate-stderr -4 sgpu-run --socket "$first" -o refused others
+	assert_contains "$stderr" "ask for a new one"
+	assert_no_file refused
+	run -0 sgpu-run -o response others
+}
+
+@test "a batch for another user's worker opens in no other, whoever carries quote and batch" {
+	requires root python3
+	share_socket
+	attested_server --everybody
+	client_of 65534 quote "$NONCE" >theirs
+	mv theirs quote
+	appraise
+	seal_to_quote >sealed
+	run --separate-stderr -4 sgpu-run -o response sealed
+	assert_contains "$stderr" "ask for a new one"
+	assert_no_file response
+	run -0 client_of 65534 queue sealed
+	assert_contains "$output" "sealed 0 "
+	opens sealed.response
+}
+
+@test "quotes that are asked for without end are refused beyond a limit, and disturb nobody" {
+	requires python3
+	attested_server
+	sgpu-run quote --nonce "$NONCE" -o quote
+	pid=$(serving_pid)
+	before=$(descriptors "$pid") supervisor_before=$(descriptors "$SERVER")
+	run -0 client quotes "$([ -n "${SGPU_SANITIZE:-}" ] && echo 300 || echo 2000)" 60
+	[ "$output" = "some 0" ]
+	quoted_batch sealed
+	run -0 sgpu-run -o response sealed
+	opens response
+	[ "$(serving_pid)" = "$pid" ]
+	wait_for has_descriptors_left "$pid" "$before"
+	wait_for has_descriptors_left "$SERVER" "$supervisor_before"
+}
+
+@test "while the platform takes its time for a report, batches run, and only so many quotes wait" {
+	requires cc jq python3 python-cryptography
+	compile -D_GNU_SOURCE -shared -fPIC -o fake_tsm.so "$SGPU_TOP/tests/bats/fake_tsm.c"
+	mkdir -p amd tsm root/sys/devices/system/cpu/sev
+	python3 "$SGPU_TOP/tests/bats/fake_tsm.py" init amd
+	echo 0 >root/sys/devices/system/cpu/sev/vmpl
+	cat >driver <<-END
+		touch asked
+		while [ ! -e go ]; do sleep 0.05; done
+		exec python3 '$SGPU_TOP/tests/bats/fake_tsm.py' report '$PWD/amd' "\$@"
+	END
+	evidence
+	(
+		export SGPU_TSM_ROOT=$PWD/tsm SGPU_GRAMINE_ROOT=$PWD/none SGPU_PLATFORM_ROOT=$PWD/root
+		export FAKE_TSM_DRIVER="sh $PWD/driver" ASAN_OPTIONS=verify_asan_link_order=0 LD_PRELOAD=$PWD/fake_tsm.so
+		serve_quotes -k runner.jwk
+		echo "$SERVER" >server
+	)
+	SERVERS+=("$(cat server)")
+	sgpu-run quote --nonce "$NONCE" -o quote 3>&- &
+	first=$!
+	wait_for test -e asked
+	client crowded 40 15 >crowd 3>&- &
+	SERVERS+=($!)
+	wait_for grep -q full crowd
+	run -0 sgpu-run -o response batch.tar
+	opens response
+	run --separate-stderr -3 sgpu-run quote --nonce "$NONCE" -o refused
+	assert_contains "$stderr" "16 quotes are asked for already, which is the limit"
+	assert_no_file refused quote
+	touch go
+	wait "$first"
+	wait_for grep -q "15 quotes" crowd
+	run -0 sgpu-measure verify --roots ca.crt --nonce "$NONCE" --tee-roots amd/ark.crt --json quote
+	run -0 jq -e '.tee.kind == "snp"' <<<"$output"
+	[ -z "$(ls tsm)" ]
+}
+
+# Or has been answered.
+someone_waits() {
+	grep -q '^their.tar' theirs || [ "$(status tenants | awk '{ sum += $2 } END { print sum + 0 }')" -eq 1 ]
+}
+
+@test "a worker that has just given a quote is kept for the batch, though others wait for a worker" {
+	requires root python3
+	share_socket
+	attested_server -k runner.jwk --everybody --workers 1 --ahead 0
+	# Once more where this machine was too slow: nobody waits for a quoted worker for ever.
+	for _ in $(seq 20); do
+		begin=$SECONDS
+		: >theirs
+		sgpu-seal seal -k owner.jwk -r runner.pub.jwk packed >their.tar
+		quoted_batch sealed
+		client_of 65534 queue their.tar >>theirs 3>&- &
+		other=$!
+		SERVERS+=("$other")
+		wait_for someone_waits
+		run sgpu-run -o response sealed
+		took=$((SECONDS - begin))
+		[ "$took" -gt 7 ] || break
+		wait "$other"
+	done
+	[ "$took" -le 7 ] || skip "needs a machine that seals a batch within seconds"
+	[ "$status" -eq 0 ]
+	opens response
+	wait "$other"
+	assert_contains "$(cat theirs)" "their.tar 0 "
+}
+
+@test "SIGHUP takes a new attestation key; a wrong one changes nothing, and a server does not start with one" {
+	attested_server
+	sgpu-run quote --nonce "$NONCE" -o quote
+	appraise
+	sgpu-measure enroll -k "$BATS_FILE_TMPDIR/ek.pem" -o new.pem --request request
+	sgpu-measure ca init -o new-ca.pem --certificate new-ca.crt
+	sgpu-measure ca sign -k new-ca.pem --certificate new-ca.crt --ek "$BATS_FILE_TMPDIR/ek.pub.pem" -o new.crt request
+	cp ak.pem old.pem
+	cp new.pem ak.pem
+	kill -HUP "$SERVER"
+	wait_for grep -q "those from before go on" log
+	assert_contains "$(cat log)" "the certificate is not that of the attestation key"
+	sgpu-run quote --nonce "$NONCE" -o quote
+	appraise
+	cp new.crt ak.crt
+	kill -HUP "$SERVER"
+	wait_for grep -q "new workers serve" log
+	sgpu-run quote --nonce "$NONCE" -o quote
+	run --separate-stderr -4 appraise
+	assert_contains "$stderr" "chain"
+	cp new-ca.crt ca.crt
+	appraise
+	run --separate-stderr -4 sgpu-run serve --socket other/run.sock --attestation-key old.pem --certificate ak.crt
+	assert_contains "$stderr" "the certificate is not that of the attestation key"
+	run --separate-stderr -2 sgpu-run serve --attestation-key ak.pem
+	assert_contains "$stderr" "--attestation-key needs --certificate"
+	run --separate-stderr -2 sgpu-run serve --certificate ak.crt
+	assert_contains "$stderr" "--certificate needs --attestation-key"
+	run --separate-stderr -2 sgpu-run serve --attestation-key - --certificate ak.crt
+	assert_contains "$stderr" "keys are files"
+}
+
+@test "without an attestation key there are no quotes, and what is no quote is not passed on" {
+	requires python3
+	start_server -k runner.jwk
+	run --separate-stderr -3 sgpu-run quote --nonce "$NONCE" -o quote
+	assert_contains "$stderr" "this server gives no quotes: it has no attestation key"
+	run --separate-stderr -2 sgpu-run quote -o quote
+	assert_contains "$stderr" "nonce is missing"
+	run --separate-stderr -2 sgpu-run quote --nonce 0011 -o quote
+	run --separate-stderr -3 sgpu-run quote --nonce "$NONCE" --socket nowhere -o quote
+	assert_contains "$stderr" "there is no server at 'nowhere'"
+	python3 "$BATS_TEST_DIRNAME/serve_client.py" "$PWD/fake.sock" pose 2 >posed 3>&- &
+	SERVERS+=($!)
+	wait_for grep -q posing posed
+	run --separate-stderr -1 sgpu-run quote --nonce "$NONCE" --socket fake.sock -o quote
+	run ! grep -q $'\e' <<<"$stderr"
+	run --separate-stderr -3 sgpu-run quote --nonce "$NONCE" --socket fake.sock -o quote
+	assert_contains "$stderr" "has ended"
+	assert_no_file quote
+}
+
+@test "worker and signer keep no descriptor of the attestation key, and without the signer there are no quotes" {
+	attested_server -k runner.jwk
+	sgpu-run quote --nonce "$NONCE" -o quote
+	pid=$(serving_pid)
+	signer=$(signer_of "$pid")
+	run ! grep -q ak.pem <(ls -l "/proc/$pid/fd" "/proc/$signer/fd" "/proc/$SERVER/fd")
+	kill -9 "$signer"
+	wait_for has_ended "$signer"
+	run --separate-stderr -3 sgpu-run quote --nonce "$NONCE" -o none
+	assert_contains "$stderr" "the process that signs quotes has ended"
+	assert_no_file none
+	run -0 sgpu-run -o response batch.tar
+	opens response
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A request to a server that one answer ends; see requests.h for the other side.
+ */
+#ifndef SGPU_RUN_ASK_H
+#define SGPU_RUN_ASK_H
+
+#include "wire.h"
+
+struct ask {
+	enum wire_kind kind;
+	void *message;
+	size_t size;
+	const int *fds;          /* `count` of them go with it */
+	int count;
+	enum wire_kind expected; /* the answer, which brings a memory file */
+	size_t most;             /* bytes that are read of it */
+};
+
+/* Asks the server at `socket` (NULL: the usual one). *text is from malloc, with a NUL behind it. Errors: those of finding
+ * the server; the one that it answers with; SGPU_ESYSTEM: it has ended, or a worker of it. */
+SGPU_MUST_CHECK int ask_server(const char *socket, const struct ask *question, char **text, size_t *size,
+			       struct sgpu_error *error);
+
+#endif
