@@ -33,13 +33,11 @@ enum sgpu_item_kind {
 	SGPU_ITEM_FREE,        /* buffer */
 	SGPU_ITEM_COPY_IN,     /* buffer, offset; tail: the bytes */
 	SGPU_ITEM_COPY_OUT,    /* buffer, offset, size; the answer has the bytes */
-	SGPU_ITEM_AREA_IN,     /* buffer, offset, size, other_offset: of the shared area */
-	SGPU_ITEM_AREA_OUT,    /* the same */
 	SGPU_ITEM_CLEAR,       /* buffer, offset, size */
 	SGPU_ITEM_KEY_LOAD,    /* object; tail: salt, commitment, key, base nonce of struct sgpu_sealed_keys */
 	SGPU_ITEM_KEY_FREE,    /* object */
-	SGPU_ITEM_OPEN,        /* object, first, last, buffer, offset, size, other (buffer), other_offset */
-	SGPU_ITEM_SEAL,        /* the same */
+	SGPU_ITEM_OPEN,        /* object, first, last, size, other_offset: sealed bytes of the shared area; buffer, offset: to */
+	SGPU_ITEM_SEAL,        /* object, first, last, buffer, offset, size; other_offset: to the shared area */
 	SGPU_ITEM_DIGEST,      /* buffer, offset, size; tail: customisation; the answer has SGPU_DIGEST_SIZE bytes */
 	SGPU_ITEM_LAUNCH,      /* tail: struct sgpu_item_call */
 	SGPU_ITEM_MODULE_LOAD, /* object, size, other_offset: the image in the shared area; tail: its digest */

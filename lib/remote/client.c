@@ -8,7 +8,7 @@
 static int check_range(const struct sgpu_remote *remote, uint32_t buffer, uint64_t offset, uint64_t size,
 		       struct sgpu_error *error)
 {
-	const uint64_t has = buffer > 0 && buffer < SGPU_REMOTE_STAGING ? remote->sizes[buffer] : 0;
+	const uint64_t has = buffer > 0 && buffer <= SGPU_REMOTE_BUFFERS_MAX ? remote->sizes[buffer] : 0;
 
 	if (has == 0) {
 		return sgpu_fail(error, SGPU_EUSAGE, "the session has no buffer %u", (unsigned)buffer);
@@ -25,10 +25,10 @@ int sgpu_remote_alloc(struct sgpu_remote *remote, uint64_t size, uint32_t *buffe
 	struct sgpu_item item = { .kind = SGPU_ITEM_ALLOC, .buffer = 1, .size = size };
 	int rc;
 
-	while (item.buffer < SGPU_REMOTE_STAGING && remote->sizes[item.buffer] > 0) {
+	while (item.buffer <= SGPU_REMOTE_BUFFERS_MAX && remote->sizes[item.buffer] > 0) {
 		item.buffer++;
 	}
-	if (size == 0 || item.buffer == SGPU_REMOTE_STAGING) {
+	if (size == 0 || item.buffer > SGPU_REMOTE_BUFFERS_MAX) {
 		return sgpu_fail(error, SGPU_EUSAGE, size == 0 ? "a buffer of no bytes" : "a session has at most %d buffers",
 				 SGPU_REMOTE_BUFFERS_MAX);
 	}

@@ -11,13 +11,12 @@
 #include "remote/carrier.h"
 
 enum {
-	SGPU_REMOTE_STAGING = SGPU_GROUP_BUFFERS - 1, /* the buffer on the device that is a copy of the area */
-	SGPU_REMOTE_CHUNKS = 64,                      /* in one piece of data */
+	SGPU_REMOTE_CHUNKS = 64,       /* in one piece of data */
 	SGPU_REMOTE_PIECE = SGPU_REMOTE_CHUNKS * SGPU_CHUNK,
 	SGPU_REMOTE_SEALED = SGPU_REMOTE_CHUNKS * SGPU_SEALED_CHUNK,
 };
 
-_Static_assert(SGPU_REMOTE_BUFFERS_MAX == SGPU_REMOTE_STAGING - 1 && (int)SGPU_REMOTE_JOBS_MAX == (int)SGPU_GROUP_OBJECTS &&
+_Static_assert((int)SGPU_REMOTE_BUFFERS_MAX == SGPU_GROUP_BUFFERS - 2 && (int)SGPU_REMOTE_JOBS_MAX == (int)SGPU_GROUP_OBJECTS &&
 		       (int)SGPU_REMOTE_RANGES_MAX == (int)SGPU_MODULE_RANGES_MAX, "what the header promises");
 
 /* Chunks that one key seals; no number is used twice. GCM allows 2^32 messages a key. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Data of a session: sealed here, put into the area, copied to the device and opened there; and back. Nothing of them is in
+ * Data of a session: sealed here, put into the area, and opened on the device; and back. Nothing of them is in
  * the clear between this program and the device's memory, not even what would fit into a group: a worker would have to copy
  * its plaintext over the bus.
  *
@@ -80,24 +80,6 @@ static int new_key(struct sgpu_remote *r, struct sgpu_remote_direction *d, struc
 	return had_one ? sgpu_remote_add(r, &free_before, error) : SGPU_OK;
 }
 
-/* What the first copy needs. */
-static int make_room(struct sgpu_remote *r, struct sgpu_error *error)
-{
-	const struct sgpu_item alloc = { .kind = SGPU_ITEM_ALLOC, .buffer = SGPU_REMOTE_STAGING, .size = SGPU_AREA_SIZE };
-	int rc;
-
-	if (!r->sealed && !(r->sealed = malloc(SGPU_REMOTE_SEALED))) {
-		return sgpu_fail_nomem(error);
-	}
-	if (r->sizes[SGPU_REMOTE_STAGING] > 0) {
-		return SGPU_OK;
-	}
-	rc = sgpu_remote_add(r, &alloc, error);
-	rc = rc == SGPU_OK ? sgpu_remote_flush(r, error) : rc;
-	r->sizes[SGPU_REMOTE_STAGING] = rc == SGPU_OK ? SGPU_AREA_SIZE : 0;
-	return rc;
-}
-
 void sgpu_remote_forget_keys(struct sgpu_remote *remote)
 {
 	for (int i = 0; i < DIRECTIONS; i++) {
@@ -116,13 +98,16 @@ static bool is_cut(const struct sgpu_remote_piece *p)
 	return p->size % SGPU_CHUNK != 0;
 }
 
-/* The next piece of `left` bytes: its numbers, its place in the area, and room for its two items. */
+/* The next piece of `left` bytes: its numbers, its place in the area, and room for its item. */
 static int begin_piece(struct sgpu_remote *r, int direction, uint64_t left, struct sgpu_remote_piece *p,
 		       struct sgpu_error *error)
 {
 	struct sgpu_remote_direction *d = &r->directions[direction];
-	int rc = make_room(r, error);
+	int rc = SGPU_OK;
 
+	if (!r->sealed && !(r->sealed = malloc(SGPU_REMOTE_SEALED))) {
+		return sgpu_fail_nomem(error);
+	}
 	p->size = left < SGPU_REMOTE_PIECE ? left : SGPU_REMOTE_PIECE;
 	p->sealed = p->size + count_chunks(p->size) * SGPU_TAG_SIZE;
 	if (rc == SGPU_OK && r->key_chunks < SGPU_REMOTE_CHUNKS) {
@@ -132,21 +117,13 @@ static int begin_piece(struct sgpu_remote *r, int direction, uint64_t left, stru
 		rc = new_key(r, d, error);
 	}
 	if (rc == SGPU_OK) {
-		rc = sgpu_remote_reserve(r, 2, p->sealed, &p->at, error);
+		rc = sgpu_remote_reserve(r, 1, p->sealed, &p->at, error);
 	}
 	if (rc == SGPU_OK) {
 		p->first = d->next;
 		d->next += count_chunks(p->size);
 	}
 	return rc;
-}
-
-/* There is room for both. */
-static int add_two(struct sgpu_remote *r, const struct sgpu_item items[2], struct sgpu_error *error)
-{
-	int rc = sgpu_remote_add(r, &items[0], error);
-
-	return rc < 0 ? rc : sgpu_remote_add(r, &items[1], error);
 }
 
 int sgpu_remote_seal_in(struct sgpu_remote *remote, uint32_t buffer, uint64_t offset, const uint8_t *data, uint64_t size,
@@ -161,20 +138,16 @@ int sgpu_remote_seal_in(struct sgpu_remote *remote, uint32_t buffer, uint64_t of
 		if (rc < 0) {
 			return rc;
 		}
-		const struct sgpu_item items[] = {
-			{ .kind = SGPU_ITEM_AREA_IN, .buffer = SGPU_REMOTE_STAGING, .offset = p.at, .size = p.sealed,
-			  .other_offset = p.at },
-			{ .kind = SGPU_ITEM_OPEN, .object = d->object, .first = p.first, .last = is_cut(&p),
-			  .buffer = SGPU_REMOTE_STAGING, .offset = p.at, .size = p.sealed, .other = buffer,
-			  .other_offset = offset + done },
-		};
+		const struct sgpu_item item = { .kind = SGPU_ITEM_OPEN, .object = d->object, .first = p.first, .last = is_cut(&p),
+						.buffer = buffer, .offset = offset + done, .size = p.sealed,
+						.other_offset = p.at };
 
 		rc = sgpu_seal_chunks(d->aead, &d->keys, p.first, is_cut(&p), data + done, (size_t)p.size, remote->sealed);
 		if (rc < 0) {
 			return sgpu_fail(error, rc, "cannot seal what is copied");
 		}
 		rc = remote->carrier->calls->put(remote->carrier, p.at, remote->sealed, (size_t)p.sealed, error);
-		rc = rc == SGPU_OK ? add_two(remote, items, error) : rc;
+		rc = rc == SGPU_OK ? sgpu_remote_add(remote, &item, error) : rc;
 	}
 	return rc;
 }
@@ -191,14 +164,11 @@ int sgpu_remote_seal_out(struct sgpu_remote *remote, uint8_t *data, uint32_t buf
 		if (rc < 0) {
 			return rc;
 		}
-		const struct sgpu_item items[] = {
-			{ .kind = SGPU_ITEM_SEAL, .object = d->object, .first = p.first, .last = is_cut(&p), .buffer = buffer,
-			  .offset = offset + done, .size = p.size, .other = SGPU_REMOTE_STAGING, .other_offset = p.at },
-			{ .kind = SGPU_ITEM_AREA_OUT, .buffer = SGPU_REMOTE_STAGING, .offset = p.at, .size = p.sealed,
-			  .other_offset = p.at },
-		};
+		const struct sgpu_item item = { .kind = SGPU_ITEM_SEAL, .object = d->object, .first = p.first, .last = is_cut(&p),
+						.buffer = buffer, .offset = offset + done, .size = p.size,
+						.other_offset = p.at };
 
-		rc = add_two(remote, items, error);
+		rc = sgpu_remote_add(remote, &item, error);
 		p.data = data + done;
 		remote->pieces[remote->piece_count] = p;
 		remote->piece_count += rc == SGPU_OK;

@@ -15,12 +15,10 @@
 #include "secure/group.h"
 
 struct sgpu_remote_service {
-	struct sgpu_device *device;
 	struct sgpu_group_server *server;
 	struct sgpu_ring_worker *ring;
 	int bell;
 	uint8_t *area;
-	bool registered;               /* the device reads the area by itself */
 	atomic_bool stop;
 	_Atomic uint64_t idle_ns;      /* since when there is nothing to do; UINT64_MAX: there is */
 	uint8_t message[SGPU_MESSAGE_MAX], answer[SGPU_MESSAGE_MAX];
@@ -40,7 +38,6 @@ int sgpu_remote_service_create(struct sgpu_secure *context, uint64_t memory_limi
 	if (!s) {
 		return sgpu_fail_nomem(error);
 	}
-	s->device = sgpu_secure_device(context);
 	atomic_init(&s->idle_ns, sgpu_now_ns());
 	s->bell = ring->bell;
 	worker.members[LINK_MESSAGE] = SGPU_RING_KNOWN | SGPU_RING_LENGTH;
@@ -52,8 +49,6 @@ int sgpu_remote_service_create(struct sgpu_secure *context, uint64_t memory_limi
 	if (rc < 0) {
 		goto out;
 	}
-	/* Copies are slower without, and do the same. */
-	s->registered = sgpu_host_register(s->device, s->area, SGPU_AREA_SIZE, NULL) == SGPU_OK;
 	config.area = s->area;
 	rc = sgpu_group_server_create(context, &config, &s->server, error);
 out:
@@ -72,9 +67,6 @@ void sgpu_remote_service_free(struct sgpu_remote_service **service)
 		return;
 	}
 	sgpu_group_server_free(&s->server);
-	if (s->registered) {
-		sgpu_host_unregister(s->device, s->area);
-	}
 	sgpu_link_unmap(&s->area);
 	sgpu_ring_worker_close(&s->ring);
 	free(s);

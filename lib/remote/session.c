@@ -9,7 +9,7 @@
 
 #include "remote/client.h"
 
-/* Pieces begin at multiples of it, on the device, too. */
+/* Pieces begin at multiples of it, also on a device that copies them first. */
 enum { AREA_STEP = 256 };
 
 _Static_assert(SGPU_AREA_SIZE % AREA_STEP == 0, "what is used of the area is never more than there is");

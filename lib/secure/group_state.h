@@ -24,6 +24,8 @@ struct sgpu_group_worker {
 	struct sgpu_secure *context;
 	struct sgpu_device *device;
 	struct sgpu_group_config config;
+	bool registered;               /* the area */
+	sgpu_devptr staging;           /* area_size bytes, or 0 */
 	bool bus;                      /* the device's memory is not the host's */
 	uint64_t used;                 /* bytes of buffers */
 	struct sgpu_group_buffer buffers[SGPU_GROUP_BUFFERS];

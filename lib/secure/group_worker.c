@@ -34,6 +34,8 @@ int sgpu_group_worker_create(struct sgpu_secure *context, const struct sgpu_grou
 		return rc;
 	}
 	w->bus = info.opens_on_device;
+	/* Without, copies are slower, and do the same. */
+	w->registered = w->bus && config->area && sgpu_host_register(w->device, config->area, config->area_size, NULL) == SGPU_OK;
 	*worker = w;
 	return SGPU_OK;
 }
@@ -53,6 +55,10 @@ void sgpu_group_worker_free(struct sgpu_group_worker **worker)
 		sgpu_device_module_free(&w->modules[i]);
 	}
 	sgpu_group_free_jobs(w);
+	sgpu_device_free(w->device, &w->staging, w->config.area_size);
+	if (w->registered) {
+		sgpu_host_unregister(w->device, w->config.area);
+	}
 	for (int i = 0; i < SGPU_GROUP_BUFFERS; i++) {
 		sgpu_device_free(w->device, &w->buffers[i].memory, w->buffers[i].size);
 	}
@@ -142,12 +148,8 @@ static int move_bytes(struct sgpu_group_worker *w, const struct sgpu_item *item,
 {
 	uint64_t size = item->kind == SGPU_ITEM_COPY_IN ? item->tail_size : item->size;
 	struct sgpu_device_range range;
-	uint8_t *area = NULL;
 	int rc = sgpu_group_find_range(w, item->buffer, item->offset, size, &range, &task->error);
 
-	if (rc == SGPU_OK && (item->kind == SGPU_ITEM_AREA_IN || item->kind == SGPU_ITEM_AREA_OUT)) {
-		rc = find_area(w, item->other_offset, size, &area, &task->error);
-	}
 	if (rc < 0) {
 		return rc;
 	}
@@ -155,10 +157,6 @@ static int move_bytes(struct sgpu_group_worker *w, const struct sgpu_item *item,
 	case SGPU_ITEM_COPY_IN:
 	case SGPU_ITEM_COPY_OUT:
 		return copy_plain(w, item, stream, range.address, size, task);
-	case SGPU_ITEM_AREA_IN:
-		return sgpu_copy_in(stream, range.address, area, size, task);
-	case SGPU_ITEM_AREA_OUT:
-		return sgpu_copy_out(stream, area, range.address, size, task);
 	case SGPU_ITEM_DIGEST:
 		return sgpu_device_digest(stream, range.address, size, item->tail, item->tail_size,
 					  w->results + w->results_size, task);
@@ -187,36 +185,84 @@ static int load_key(struct sgpu_group_worker *w, const struct sgpu_item *item, s
 	return rc;
 }
 
-/* What was opened is read by others only when it has verified: settle_opens. */
-static int open_or_seal(struct sgpu_group_worker *w, const struct sgpu_item *item, struct sgpu_stream *stream,
-			struct sgpu_task *task)
+/* Memory of the device of the same size as the area, for a device that does not reach the host's. */
+static int make_staging(struct sgpu_group_worker *w, struct sgpu_error *error)
 {
-	const bool opens = item->kind == SGPU_ITEM_OPEN;
+	const uint64_t size = w->config.area_size;
+	int rc;
+
+	if (w->staging) {
+		return SGPU_OK;
+	}
+	if (size > sgpu_group_memory_left(w)) {
+		return sgpu_fail(error, SGPU_ENOMEM, "sealed data pass through %llu bytes, more than the session may have",
+				 (unsigned long long)size);
+	}
+	rc = sgpu_device_alloc(w->device, size, &w->staging, error);
+	w->used += rc == SGPU_OK ? size : 0;
+	return rc;
+}
+
+/* Others write to the area: each byte is read once, by the kernel that opens or into the staging memory. Should a copy fail,
+ * what is there does not verify. What was opened is read by others only when it has verified: settle_opens. */
+static int open_chunks(struct sgpu_group_worker *w, const struct sgpu_item *item, struct sgpu_stream *stream,
+		       struct sgpu_task *task)
+{
 	struct sgpu_device_key *key = w->keys[item->object];
-	struct sgpu_device_range in, out;
-	int rc = key ? sgpu_group_find_range(w, item->buffer, item->offset, item->size, &in, &task->error) :
+	struct sgpu_device_range to;
+	uint8_t *area = NULL;
+	int rc = key ? find_area(w, item->other_offset, item->size, &area, &task->error) :
 		       sgpu_group_no_object("key", item->object, false, &task->error);
 
 	if (rc == SGPU_OK) {
-		rc = sgpu_group_find_range(w, item->other, item->other_offset,
-				opens ? sgpu_opened_size(item->size) : sgpu_run_sealed_size(item->size, item->last), &out,
-				&task->error);
-	}
-	if (rc == SGPU_OK && in.address < out.address + out.size && out.address < in.address + in.size) {
-		rc = sgpu_fail(&task->error, SGPU_EUSAGE, "chunks are opened or sealed onto themselves");
+		rc = sgpu_group_find_range(w, item->buffer, item->offset, sgpu_opened_size(item->size), &to, &task->error);
 	}
 	if (rc < 0) {
 		return rc;
 	}
-	if (!opens) {
-		return sgpu_device_seal_chunks(stream, key, item->first, item->last, in.address, in.size, out.address, task);
-	}
 	w->opening |= (uint8_t)(1u << item->stream);
-	return sgpu_device_open_chunks(stream, key, item->first, item->last, in.address, in.size, out.address, task);
+	if (sgpu_device_reaches(w->device, area, item->size, false)) {
+		return sgpu_device_open_from(stream, key, item->first, item->last, area, item->size, to.address, task);
+	}
+	rc = make_staging(w, &task->error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_copy_in(stream, w->staging + item->other_offset, area, item->size, NULL);
+	}
+	return rc < 0 ? rc : sgpu_device_open_chunks(stream, key, item->first, item->last, w->staging + item->other_offset,
+						     item->size, to.address, task);
 }
 
-/* Waits for the opens in front of item `before`. Pieces may be copied and opened in one go; whatever else is to be done may
- * read what they wrote. */
+static int seal_chunks(struct sgpu_group_worker *w, const struct sgpu_item *item, struct sgpu_stream *stream,
+		       struct sgpu_task *task)
+{
+	struct sgpu_device_key *key = w->keys[item->object];
+	struct sgpu_device_range from;
+	uint8_t *area = NULL;
+	uint64_t sealed;
+	int rc = key ? sgpu_group_find_range(w, item->buffer, item->offset, item->size, &from, &task->error) :
+		       sgpu_group_no_object("key", item->object, false, &task->error);
+
+	if (rc == SGPU_OK && !item->last && item->size % SGPU_CHUNK != 0) {
+		rc = sgpu_fail(&task->error, SGPU_EUSAGE, "%llu bytes are no whole chunks", (unsigned long long)item->size);
+	}
+	sealed = rc == SGPU_OK ? sgpu_run_sealed_size(item->size, item->last) : 0;
+	rc = rc == SGPU_OK ? find_area(w, item->other_offset, sealed, &area, &task->error) : rc;
+	if (rc < 0) {
+		return rc;
+	}
+	if (sgpu_device_reaches(w->device, area, sealed, true)) {
+		return sgpu_device_seal_to(stream, key, item->first, item->last, from.address, item->size, area, task);
+	}
+	rc = make_staging(w, &task->error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_device_seal_chunks(stream, key, item->first, item->last, from.address, item->size,
+					     w->staging + item->other_offset, task);
+	}
+	return rc < 0 ? rc : sgpu_copy_out(stream, area, w->staging + item->other_offset, sealed, NULL);
+}
+
+/* Waits for the opens in front of item `before`. Several may be under way; whatever else is to be done may read what they
+ * wrote. */
 static int settle_opens(struct sgpu_group_worker *w, int before, struct sgpu_error *error)
 {
 	for (int i = 0; i < SGPU_GROUP_STREAMS; i++) {
@@ -394,7 +440,7 @@ static int carry_out(struct sgpu_group_worker *w, const struct sgpu_item *item, 
 	struct sgpu_stream *stream;
 	int rc = find_stream(w, item->stream, &stream, &task->error);
 
-	if (rc == SGPU_OK && item->kind != SGPU_ITEM_OPEN && item->kind != SGPU_ITEM_AREA_IN) {
+	if (rc == SGPU_OK && item->kind != SGPU_ITEM_OPEN) {
 		rc = settle_opens(w, (int)(item - w->items), &task->error);
 	}
 	if (rc < 0) {
@@ -411,8 +457,9 @@ static int carry_out(struct sgpu_group_worker *w, const struct sgpu_item *item, 
 	case SGPU_ITEM_MODULE_FREE:
 		return free_object(w, item, &task->error);
 	case SGPU_ITEM_OPEN:
+		return open_chunks(w, item, stream, task);
 	case SGPU_ITEM_SEAL:
-		return open_or_seal(w, item, stream, task);
+		return seal_chunks(w, item, stream, task);
 	case SGPU_ITEM_LAUNCH:
 		return launch_operation(w, item, stream, task);
 	case SGPU_ITEM_MODULE_LOAD:

@@ -6,9 +6,11 @@
  */
 #include "remote_harness.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <sys/prctl.h>
@@ -122,6 +124,40 @@ static void trap_calls(unsigned also, unsigned flags)
 	}
 }
 
+static _Atomic pid_t worker_thread;
+
+static void note_thread(void)
+{
+	atomic_store(&worker_thread, gettid());
+}
+
+/* Whether all threads but the two of the session sleep, which those of the device do soon when it has nothing to do. */
+static bool others_sleep(void)
+{
+	DIR *threads = opendir("/proc/self/task");
+	const struct dirent *one;
+	bool sleep = threads != NULL;
+
+	while (sleep && (one = readdir(threads))) {
+		const pid_t thread = atoi(one->d_name);
+		char path[64], state = 'S';
+		FILE *file = NULL;
+
+		if (thread > 0 && thread != gettid() && thread != atomic_load(&worker_thread)) {
+			snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)thread);
+			file = fopen(path, "r");
+			sleep = file && fscanf(file, "%*d (%*[^)]) %c", &state) == 1 && state == 'S';
+		}
+		if (file) {
+			fclose(file);
+		}
+	}
+	if (threads) {
+		closedir(threads);
+	}
+	return sleep;
+}
+
 /* In a process of its own, which cannot do anything else afterwards. Returns the calls of both sides, 200 at most. */
 static int run_trapped(bool with_work)
 {
@@ -136,6 +172,7 @@ static int run_trapped(bool with_work)
 	}
 	make_ends(&w);
 	w.near.spin_ns = w.far.spin_ns = UINT64_C(3600000000000); /* neither sleeps */
+	w.begin = note_thread;
 	if (!start_service(&w)) {
 		return 252;
 	}
@@ -145,6 +182,9 @@ static int run_trapped(bool with_work)
 	}
 	if (sigaction(SIGSYS, &action, NULL) != 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
 		return 250;
+	}
+	while (!others_sleep()) {
+		sched_yield();
 	}
 	trap_calls(with_work ? SYS_futex : SYS_sched_yield, SECCOMP_FILTER_FLAG_TSYNC);
 	trap_calls(SYS_sched_yield, 0);

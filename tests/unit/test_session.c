@@ -85,27 +85,26 @@ UNIT_TEST(sealed_data_pass_through_the_shared_area)
 	memcpy(tail, &keys, sizeof(keys));
 	memcpy(area + 1000, sealed, SEALED);
 	struct sgpu_item items[] = {
-		{ .kind = SGPU_ITEM_ALLOC, .buffer = 0, .size = SEALED },
-		{ .kind = SGPU_ITEM_ALLOC, .buffer = 1, .size = SIZE },
+		{ .kind = SGPU_ITEM_ALLOC, .buffer = 1, .size = 2 * SIZE },
 		{ .kind = SGPU_ITEM_KEY_LOAD, .object = 3, .tail = tail, .tail_size = sizeof(tail) },
-		{ .kind = SGPU_ITEM_AREA_IN, .buffer = 0, .size = SEALED, .other_offset = 1000 },
-		{ .kind = SGPU_ITEM_OPEN, .object = 3, .last = true, .buffer = 0, .size = SEALED, .other = 1 },
+		{ .kind = SGPU_ITEM_OPEN, .object = 3, .last = true, .size = SEALED, .other_offset = 1000, .buffer = 1 },
+		{ .kind = SGPU_ITEM_OPEN, .object = 3, .last = true, .size = SEALED, .other_offset = 1000, .buffer = 1,
+		  .offset = SIZE },
 		add_item(1, 0, SIZE, &none, more),
-		{ .kind = SGPU_ITEM_CLEAR, .buffer = 0, .size = SEALED },
-		{ .kind = SGPU_ITEM_SEAL, .object = 3, .last = true, .buffer = 1, .size = SIZE, .other = 0 },
-		{ .kind = SGPU_ITEM_AREA_OUT, .buffer = 0, .size = SEALED, .other_offset = AREA - SEALED },
+		{ .kind = SGPU_ITEM_SEAL, .object = 3, .last = true, .buffer = 1, .offset = SIZE, .size = SIZE,
+		  .other_offset = AREA - SEALED },
 		{ .kind = SGPU_ITEM_COPY_OUT, .buffer = 1, .offset = SIZE - 10, .size = 10 },
 	};
 	CHECK(SEND(client, items) == SGPU_OK);
 	CHECK(!memcmp(area + AREA - SEALED, sealed, SEALED));
-	CHECK(results[9].size == 10 && !memcmp(results[9].bytes, plain + SIZE - 10, 10));
-	/* What was altered there does not open, and nothing that follows reads what it left. */
+	CHECK(results[6].size == 10 && !memcmp(results[6].bytes, plain + SIZE - 10, 10));
+	/* What was altered there does not open, and nothing that follows reads what it left, but other data that are opened. */
 	area[1000 + 2 * SGPU_SEALED_CHUNK + 5] ^= 1;
-	CHECK(send_items(client, &items[3], 7) == SGPU_EAUTH && strstr(error.text, "chunk 2") != NULL);
-	CHECK(results[1].code == SGPU_EAUTH && results[2].code == SGPU_EDEPENDENCY && results[6].code == SGPU_EDEPENDENCY);
-	CHECK(results[6].size == 0);
+	CHECK(send_items(client, &items[2], 5) == SGPU_EAUTH && strstr(error.text, "chunk 2") != NULL);
+	CHECK(results[0].code == SGPU_EAUTH && results[1].code == SGPU_EAUTH && results[2].code == SGPU_EDEPENDENCY);
+	CHECK(results[3].code == SGPU_EDEPENDENCY && results[4].code == SGPU_EDEPENDENCY && results[4].size == 0);
 	CHECK(SEND(client, ((struct sgpu_item[]){ { .kind = SGPU_ITEM_KEY_FREE, .object = 3 } })) == SGPU_OK);
-	CHECK(send_items(client, &items[7], 1) == SGPU_EUSAGE);
+	CHECK(send_items(client, &items[5], 1) == SGPU_EUSAGE);
 	sgpu_group_client_close(&client);
 	CHECK(end_worker(&w) == SGPU_OK);
 }
@@ -207,19 +206,21 @@ UNIT_TEST(every_handle_size_and_offset_is_checked)
 		{ .kind = SGPU_ITEM_COPY_OUT, .buffer = 0, .offset = 1, .size = 100 },
 		{ .kind = SGPU_ITEM_CLEAR, .buffer = 0, .offset = 50, .size = UINT64_MAX - 10 },
 		{ .kind = SGPU_ITEM_DIGEST, .buffer = 0, .size = 101 },
-		{ .kind = SGPU_ITEM_AREA_IN, .buffer = 0, .size = 100, .other_offset = AREA - 99 },
-		{ .kind = SGPU_ITEM_AREA_IN, .buffer = 0, .size = 100, .other_offset = UINT64_MAX - 10 },
-		{ .kind = SGPU_ITEM_AREA_OUT, .buffer = 0, .size = 100, .other_offset = AREA + 1 },
-		{ .kind = SGPU_ITEM_AREA_OUT, .buffer = 0, .size = 101 },
 		{ .kind = SGPU_ITEM_KEY_LOAD, .object = 0, .tail = keys, .tail_size = sizeof(keys) },
 		{ .kind = SGPU_ITEM_KEY_FREE, .object = 1 },
-		{ .kind = SGPU_ITEM_OPEN, .object = 1, .last = true, .buffer = 0, .size = 20, .other = 0, .other_offset = 50 },
-		{ .kind = SGPU_ITEM_OPEN, .object = 0, .last = true, .buffer = 0, .size = 20, .other = 0, .other_offset = 10 },
-		{ .kind = SGPU_ITEM_OPEN, .object = 0, .last = true, .buffer = 0, .size = 20, .other = 0, .other_offset = 97 },
-		{ .kind = SGPU_ITEM_OPEN, .object = 0, .last = true, .buffer = 1, .size = 20, .other = 0 },
-		{ .kind = SGPU_ITEM_SEAL, .object = 0, .last = true, .buffer = 0, .size = 20, .other = 0, .other_offset = 65 },
-		{ .kind = SGPU_ITEM_SEAL, .object = 0, .last = true, .buffer = 0, .size = UINT64_MAX, .other = 0 },
-		{ .kind = SGPU_ITEM_SEAL, .object = 0, .buffer = 0, .size = 20, .other = 0, .other_offset = 50 },
+		{ .kind = SGPU_ITEM_OPEN, .object = 1, .last = true, .size = 20, .buffer = 0 },
+		{ .kind = SGPU_ITEM_OPEN, .object = 0, .last = true, .size = 20, .other_offset = AREA - 19, .buffer = 0 },
+		{ .kind = SGPU_ITEM_OPEN, .object = 0, .last = true, .size = 20, .other_offset = AREA + 1, .buffer = 0 },
+		{ .kind = SGPU_ITEM_OPEN, .object = 0, .last = true, .size = 20, .other_offset = UINT64_MAX - 10, .buffer = 0 },
+		{ .kind = SGPU_ITEM_OPEN, .object = 0, .last = true, .size = UINT64_MAX, .buffer = 0 },
+		{ .kind = SGPU_ITEM_OPEN, .object = 0, .last = true, .size = 20, .buffer = 0, .offset = 97 },
+		{ .kind = SGPU_ITEM_OPEN, .object = 0, .last = true, .size = 20, .buffer = 1 },
+		{ .kind = SGPU_ITEM_SEAL, .object = 1, .last = true, .buffer = 0, .size = 20 },
+		{ .kind = SGPU_ITEM_SEAL, .object = 0, .last = true, .buffer = 0, .size = 20, .other_offset = AREA - 35 },
+		{ .kind = SGPU_ITEM_SEAL, .object = 0, .last = true, .buffer = 0, .size = 20, .other_offset = UINT64_MAX - 10 },
+		{ .kind = SGPU_ITEM_SEAL, .object = 0, .last = true, .buffer = 0, .size = 101 },
+		{ .kind = SGPU_ITEM_SEAL, .object = 0, .last = true, .buffer = 0, .size = UINT64_MAX },
+		{ .kind = SGPU_ITEM_SEAL, .object = 0, .buffer = 0, .size = 20 },
 		{ .kind = SGPU_ITEM_MODULE_FREE, .object = 0 },
 		add_item(0, 1, 100, &one, tails[0]),
 		add_item(300, 0, 1, &one, tails[1]),
