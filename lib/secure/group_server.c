@@ -96,7 +96,8 @@ static int answer_group(struct sgpu_group_server *s, size_t items_size, struct s
 	sgpu_group_worker_run(s->worker, s->text->items, items_size, s->text->answer, &size);
 	rc = sgpu_processor_answer(s->context->ground->processor, s->grant.channel, s->text->answer, size, s->last + 8,
 				   &s->counter, error);
-	sgpu_wipe(s->text, sizeof(*s->text));
+	sgpu_wipe(s->text->items, items_size + SGPU_TAG_SIZE);
+	sgpu_wipe(s->text->answer, size);
 	if (rc == SGPU_OK) {
 		sgpu_put_u64(s->last, s->counter);
 		s->last_size = 8 + size + SGPU_TAG_SIZE;

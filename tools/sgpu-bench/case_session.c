@@ -248,6 +248,7 @@ static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
 
 	(void)state;
 	rc = rc == SGPU_OK ? bench_session_group(bench, error) : rc;
+	rc = rc == SGPU_OK ? bench_session_ring(bench, error) : rc;
 	rc = rc == SGPU_OK ? sgpu_secure_create(bench->device, NULL, &context, error) : rc;
 	for (int i = 0; rc == SGPU_OK && i < 2; i++) {
 		sides[i].bench = bench;
@@ -270,7 +271,7 @@ static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
 
 const struct sgpu_bench_case case_session = {
 	.name = "session",
-	.help = "a secure context beside the plain device: made, groups, memory, modules, copies",
+	.help = "a secure context beside the plain device: made, groups, programs, memory, modules, copies",
 	.unit = SGPU_BENCH_NS,
 	.requires = SGPU_BENCH_DEVICE,
 	.run = run,

@@ -35,6 +35,10 @@ SGPU_MUST_CHECK int bench_start(struct sgpu_bench *bench, const char *option, co
 				struct sgpu_pipe *pipe, struct sgpu_error *error);
 /* Serves a session, or requests that are not sealed, on standard input and output until their end. */
 SGPU_MUST_CHECK int bench_serve(const char *selector, bool sealed, struct sgpu_error *error);
+/* Serves a session of a program there, or over a ring whose memory and area are descriptors 3 and 4, and its bell standard
+ * input. */
+SGPU_MUST_CHECK int bench_serve_session(const char *selector, bool over_ring, struct sgpu_error *error);
+SGPU_MUST_CHECK int bench_session_ring(struct sgpu_bench *bench, struct sgpu_error *error);
 SGPU_MUST_CHECK int bench_session_pipe(struct sgpu_bench *bench, struct sgpu_secure *context, struct sgpu_error *error);
 SGPU_MUST_CHECK int bench_session_module(struct sgpu_bench *bench, struct sgpu_secure *context,
 					 struct sgpu_error *error);

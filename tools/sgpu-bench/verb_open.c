@@ -19,10 +19,27 @@ const struct cli_option open_options[] = {
 	{ "device", 0, "DEVICE", "cpu, cuda, cuda:N or auto (the default)", CLI_TEXT(struct request, device) },
 	{ "secure", 0, NULL, "with a secure context for an owner whose key is known",
 	  CLI_FLAG(struct request, secure) },
-	{ "serve", 0, "WHAT", "serve a session on standard input and output: sealed or plain requests",
+	{ "serve", 0, "WHAT", "serve on standard input and output: sealed or plain requests, a session, or one over a ring",
 	  CLI_TEXT(struct request, serve) },
 	CLI_END,
 };
+
+static int serve(const struct request *request)
+{
+	static const char *const words[] = { "plain", "sealed", "session", "ring" };
+	struct sgpu_error error = { 0 };
+	int what = 0, rc;
+
+	while (what < 4 && strcmp(request->serve, words[what]) != 0) {
+		what++;
+	}
+	if (what == 4) {
+		return cli_usage("--serve '%s' is none of 'plain', 'sealed', 'session' and 'ring'", request->serve);
+	}
+	rc = what < 2 ? bench_serve(request->device, what == 1, &error) :
+			bench_serve_session(request->device, what == 3, &error);
+	return rc == SGPU_OK ? 0 : cli_error(&error);
+}
 
 int verb_open(int argc, char **argv)
 {
@@ -36,12 +53,8 @@ int verb_open(int argc, char **argv)
 	if (rc) {
 		return rc;
 	}
-	if (request.serve && strcmp(request.serve, "sealed") != 0 && strcmp(request.serve, "plain") != 0) {
-		return cli_usage("--serve '%s' is neither 'sealed' nor 'plain'", request.serve);
-	}
 	if (request.serve) {
-		rc = bench_serve(request.device, strcmp(request.serve, "sealed") == 0, &error);
-		return rc == SGPU_OK ? 0 : cli_error(&error);
+		return serve(&request);
 	}
 	rc = sgpu_key_generate(SGPU_KEY_X25519, &owner, &error);
 	if (rc == SGPU_OK) {
