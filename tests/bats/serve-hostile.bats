@@ -159,6 +159,60 @@ load serve
 	run -0 sgpu-run -o response batch.tar
 }
 
+# secrets_in FILE...: those in which bytes of the input, of the result, or of the runner's key are.
+secrets_in() {
+	python3 - "$@" <<-'END'
+		import base64, json, sys
+		text = json.load(open("runner.jwk"))["d"]
+		needles = [open("scan.f32", "rb").read(64), open("expected/out.f32", "rb").read(64), text.encode(),
+		           base64.urlsafe_b64decode(text + "=")]
+		for name in sys.argv[1:]:
+		    data = open(name, "rb").read()
+		    if any(needle in data for needle in needles):
+		        print(name)
+	END
+}
+
+@test "killed at work, a server leaves nothing secret in regions or in the response, and the next one serves" {
+	requires python3 jq
+	local victim left
+	all_is_back() { sgpu-run status --json | jq -e '.status.tenants[0].stalled == 1' >/dev/null; }
+	head -c 8000 /dev/urandom >scan.f32
+	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk >batch.tar
+	sgpu-run -k runner.jwk -o response batch.tar
+	sgpu-seal open -k owner.jwk -C expected response
+	[ "$(secrets_in scan.f32 expected/out.f32 runner.jwk batch.tar response | wc -l)" -eq 3 ]
+	sgpu-stage load --keep <batch.tar >staged
+	for victim in supervisor worker; do
+		start_server -k runner.jwk
+		run -0 sgpu-run -o response staged
+		# All of the batch is there but the end of the pipe, and the device has done its part.
+		hold
+		cat batch.tar >&7
+		wait_for all_is_back
+		kill -STOP "$HELD"
+		if [ "$victim" = supervisor ]; then
+			kill -9 "$SERVER"
+		else
+			kill -9 "$(serving_pid)"
+		fi
+		mapfile -t left < <(find "$XDG_RUNTIME_DIR" "/proc/$HELD/fd/" \( -type f -o -lname '*memfd*' -o -lname '*deleted*' \))
+		[ "${#left[@]}" -ge 2 ]
+		run -0 secrets_in "${left[@]}"
+		[ "$output" = "" ]
+		kill -CONT "$HELD"
+		exec 7>&-
+		ends_with 3 "$HELD"
+		assert_no_file held.response
+		kill -9 "$SERVER" 2>/dev/null || true
+		wait_for has_ended "$SERVER"
+	done
+	start_server -k runner.jwk
+	run -0 sgpu-run -o response staged
+	sgpu-seal open -k owner.jwk -C out response
+	assert_same out/out.f32 expected/out.f32
+}
+
 @test "no worker outlives the supervisor, whatever a client has it close" {
 	requires python3
 	start_server -k runner.jwk
