@@ -49,13 +49,13 @@ bool sgpu_io_interrupted(void);
  * long as `ended` returns 0. They call it before each wait, whenever wake_fd, a non-blocking eventfd, becomes
  * readable, and at deadline_ns (sgpu_now_ns() clock, 0: none). If it returns a code, they fail with that code.
  * With stall_ns, a wait that has lasted this long fails with SGPU_ETIMEOUT, but not before the deadline: whoever is
- * slow at the other end has as long as bytes move. `waits`, or NULL, is told when a wait begins and when it is over. NULL
- * removes the guard. */
+ * slow at the other end has as long as bytes move. `waits`, or NULL, is told whether the thread waits, and says whether what
+ * has come meanwhile is left alone: then the wait goes on, and wake_fd has it ask again. NULL removes the guard. */
 struct sgpu_io_guard {
 	int wake_fd;
 	uint64_t deadline_ns, stall_ns;
 	int (*ended)(void *argument);
-	void (*waits)(void *argument, bool begins);
+	bool (*waits)(void *argument, bool waits);
 	void *argument;
 };
 void sgpu_io_set_guard(const struct sgpu_io_guard *guard);

@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -64,6 +65,7 @@ struct sgpu_run {
 	bool inside;                  /* on the device: the presence's */
 	atomic_bool busy;             /* a call of the device may take long */
 	atomic_bool awaits_batch;     /* the reader waits for more of the batch */
+	atomic_bool held;             /* and goes on waiting when it comes */
 	/* the loop's */
 	bool begun, have_read, stop_seen, finishing;
 	/* the reader's, then the finisher's, then everybody's */
@@ -321,9 +323,12 @@ static int ended_while_reading(void *argument)
 	return atomic_load(&run->base.stop);
 }
 
-static void note_wait(void *argument, bool begins)
+static bool note_wait(void *argument, bool waits)
 {
-	atomic_store(&((struct sgpu_run *)argument)->awaits_batch, begins);
+	struct sgpu_run *run = argument;
+
+	atomic_store(&run->awaits_batch, waits);
+	return atomic_load(&run->held);
 }
 
 /* Cancellations and deadlines. */
@@ -376,12 +381,8 @@ static int admit(struct sgpu_run *run, struct sgpu_error *error)
 {
 	int rc = sgpu_tar_open(run->submission.in_fd, run->submission.in_name, &run->tar, error);
 
-	if (rc == SGPU_OK) {
-		rc = sgpu_admit(&run->base, run->tar, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_presence_enter(&run->runner->presence, &run->inside, &run->base.stop, error);
-	}
+	rc = rc == SGPU_OK ? sgpu_admit(&run->base, run->tar, error) : rc;
+	rc = rc == SGPU_OK ? sgpu_presence_enter(&run->runner->presence, &run->inside, &run->base.stop, error) : rc;
 	if (rc == SGPU_OK) {
 		atomic_store(&run->busy, true);
 		rc = make_objects(run, error);
@@ -461,18 +462,14 @@ int sgpu_runner_submit(struct sgpu_runner *runner, const struct sgpu_submission 
 		       void *argument, struct sgpu_run **run, struct sgpu_error *error)
 {
 	struct sgpu_run *r = make_run(runner, submission);
-	int rc = SGPU_OK;
+	int rc;
 
 	*run = NULL;
 	if (!r) {
 		return sgpu_fail_nomem(error);
 	}
-	if (r->base.wake_fd < 0) {
-		rc = sgpu_fail_errno(error, "cannot make an event descriptor");
-	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_threads_reserve(runner->threads, error);
-	}
+	rc = r->base.wake_fd >= 0 ? sgpu_threads_reserve(runner->threads, error) :
+				    sgpu_fail_errno(error, "cannot make an event descriptor");
 	if (rc != SGPU_OK) {
 		free_run(r);
 		return rc;
@@ -554,6 +551,12 @@ bool sgpu_run_awaits_batch(const struct sgpu_run *run)
 	return atomic_load(&run->awaits_batch);
 }
 
+void sgpu_run_hold(struct sgpu_run *run, bool hold)
+{
+	atomic_store(&run->held, hold);
+	(void)eventfd_write(run->base.wake_fd, 1);
+}
+
 bool sgpu_run_response_full(const struct sgpu_run *run)
 {
 	return run->response_full;
@@ -572,9 +575,7 @@ void sgpu_run_get_spans(const struct sgpu_run *run, const struct sgpu_span **spa
 
 void sgpu_run_get_totals(const struct sgpu_run *run, struct sgpu_run_total totals[SGPU_SPAN_KINDS])
 {
-	for (int i = 0; i < SGPU_SPAN_KINDS; i++) {
-		totals[i] = run->trace.totals[i];
-	}
+	memcpy(totals, run->trace.totals, sizeof(run->trace.totals));
 }
 
 void sgpu_run_get_paths(const struct sgpu_run *run, struct sgpu_run_paths *paths)

@@ -290,6 +290,53 @@ worker_of() {
 	[ "$(wc -l <order)" -eq 15 ]
 }
 
+@test "a batch that gave its turn back waits for one when its client comes to life" {
+	requires root python3 jq
+	local worker other
+	have_stalled() { [ "$(sgpu-run status --json | jq '[.status.tenants[].stalled] | add')" -eq "$1" ]; }
+	share_socket
+	start_server -k runner.jwk --everybody --running 1
+	have_workers 65531
+	worker=$(worker_of 65531)
+	hold
+	wait_for have_stalled 1
+	kill -STOP "$worker"
+	client_of 65531 queue batch.tar >other.out 3>&- 7>&- &
+	other=$!
+	SERVERS+=("$worker" "$other")
+	wait_for in_flight 2
+	cat batch.tar >&7
+	exec 7>&-
+	wait_for waiting 1
+	have_stalled 1
+	kill -0 "$HELD"
+	kill -CONT "$worker"
+	ends_with 0 "$other"
+	ends_with 0 "$HELD"
+	grep -q '^batch.tar 0 $' other.out
+	sgpu-seal open -k owner.jwk -C out held.response
+	assert_same out/out.f32 expected.f32
+	wait_for have_stalled 0
+	wait_for waiting 0
+	# It ends while it waits for a turn, too.
+	kill -STOP "$worker"
+	hold
+	wait_for have_stalled 1
+	cp batch.tar again.tar
+	client_of 65531 queue again.tar >other.out 3>&- 7>&- &
+	other=$!
+	SERVERS+=("$other")
+	wait_for in_flight 2
+	printf x >&7
+	wait_for waiting 1
+	kill -9 "$HELD"
+	wait_for in_flight 1
+	waiting 0
+	kill -CONT "$worker"
+	ends_with 0 "$other"
+	run -0 sgpu-run -o response batch.tar
+}
+
 # ---- workers ----
 
 @test "users whose batches never come give their worker up when others wait for one" {

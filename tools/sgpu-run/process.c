@@ -134,11 +134,38 @@ uint64_t process_requests(const struct process *process)
 	return ended < process->requests ? process->requests - ended : 0;
 }
 
+/* What was sent, and has not come yet, is taken off. */
+static uint64_t without_resumes(const struct process *process, const _Atomic uint64_t *counter)
+{
+	const uint64_t resumed = atomic_load(&process->counters->resumed), count = atomic_load(counter);
+	const uint64_t on_the_way = resumed < process->resumes ? process->resumes - resumed : 0;
+
+	return on_the_way < count ? count - on_the_way : 0;
+}
+
 uint64_t process_stalled(const struct process *process)
 {
-	const uint64_t stalled = atomic_load(&process->counters->stalled), all = process_in_flight(process);
+	const uint64_t stalled = without_resumes(process, &process->counters->stalled), all = process_in_flight(process);
 
 	return stalled < all ? stalled : all;
+}
+
+uint64_t process_wanting(const struct process *process)
+{
+	const uint64_t wanting = without_resumes(process, &process->counters->wanting), all = process_stalled(process);
+
+	return wanting < all ? wanting : all;
+}
+
+bool process_resume(struct process *process)
+{
+	struct wire_plain resume;
+
+	if (process->control < 0 || !wire_send(process->control, WIRE_RESUME, &resume, sizeof(resume), NULL, 0)) {
+		return false;
+	}
+	process->resumes++;
+	return true;
 }
 
 void process_drain(struct process *process, uint64_t deadline_ns)

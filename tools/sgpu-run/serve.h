@@ -46,11 +46,13 @@ enum serve_sum {
 	SERVE_SUMS = SERVE_LATENCY + SERVE_LATENCIES
 };
 
-/* Written by the worker, which sends WIRE_NOTE when one of the first three has changed. */
+/* Written by the worker, which sends WIRE_NOTE when one of the first five has changed. */
 struct serve_counters {
 	_Atomic uint64_t ended;   /* connections that it has closed */
 	_Atomic uint64_t requests_ended; /* connections of requests that it has closed; requests.h */
-	_Atomic uint64_t stalled; /* of those that it has: these wait for their clients, and use nothing of the device */
+	_Atomic uint64_t stalled; /* of those that it has: these gave their turns back, and use nothing of the device */
+	_Atomic uint64_t wanting; /* of these: there is more to read, and they wait for a turn */
+	_Atomic uint64_t resumed; /* turns for them that came, all in all */
 	_Atomic uint64_t quoted_ns; /* when it gave its last quote, or 0 */
 	_Atomic uint64_t sums[SERVE_SUMS];
 	_Atomic uint64_t sessions; /* that programs have now */
@@ -75,11 +77,16 @@ struct process {
 	struct tenant *tenant;   /* or NULL: it is spare */
 	uint64_t handed;         /* connections of batches */
 	uint64_t requests;       /* and of requests */
+	uint64_t resumes;        /* turns for batches that had given theirs back */
 };
 SGPU_MUST_CHECK int process_start(const struct server *server, struct process *process, struct sgpu_error *error);
-/* Connections that it has not closed yet; and those of them that wait for their clients. */
+/* Connections that it has not closed yet; those of them that gave their turns back; and those of these that want one. What
+ * was given to one of them counts at once. */
 uint64_t process_in_flight(const struct process *process);
 uint64_t process_stalled(const struct process *process);
+uint64_t process_wanting(const struct process *process);
+/* Gives a turn to one that wants it; false: the worker does not read what it is sent. */
+bool process_resume(struct process *process);
 /* Requests that it has not ended yet. */
 uint64_t process_requests(const struct process *process);
 /* For its whole life, the kernel prefers other processes to it. Once it is ready: threads that it starts later do so, too. */

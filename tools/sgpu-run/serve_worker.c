@@ -34,6 +34,9 @@ enum { LOOK_MS = 100, STUCK_LOOK_MS = 1000, PRESS_MS = 1000, FIXED_FDS = 3, GRAC
 /* What comes in smaller parts, with waiting in between, is waited for. */
 enum { STALL_BYTES = 1 << 16 };
 
+/* STALLED: the batch gave its turn back, and is held. WANTS: the same, and there is more to read by now. */
+enum turn { RUNS, STALLED, WANTS };
+
 /* A connection: from the moment it is taken to the moment it is closed. */
 struct work {
 	int connection;          /* -1: the client has hung up */
@@ -41,7 +44,8 @@ struct work {
 	uint64_t uid, since_ns;  /* since_ns: when the client connected */
 	uint64_t bytes_ns;       /* when the client was last seen not to be waited for */
 	uint64_t bytes_in, bytes_out; /* and how much there was then */
-	bool stalled;
+	enum turn turn;
+	uint64_t wants_ns;       /* since then */
 	struct wire_submit request;
 	struct sgpu_run *run;
 	atomic_bool ended;       /* set by a thread of the runner, as its last deed */
@@ -70,6 +74,13 @@ static void send_note(void)
 }
 
 /* ---- one submission ---- */
+static void count_turn(struct work *work, enum turn turn)
+{
+	atomic_fetch_add(&t.counters->stalled, (uint64_t)(turn != RUNS) - (uint64_t)(work->turn != RUNS));
+	atomic_fetch_add(&t.counters->wanting, (uint64_t)(turn == WANTS) - (uint64_t)(work->turn == WANTS));
+	work->turn = turn;
+}
+
 static void close_work(struct work *work)
 {
 	const int fds[] = { work->connection, work->in_fd, work->out_fd };
@@ -79,9 +90,7 @@ static void close_work(struct work *work)
 			close(fds[i]);
 		}
 	}
-	if (work->stalled) {
-		atomic_fetch_sub(&t.counters->stalled, 1);
-	}
+	count_turn(work, RUNS);
 	free(work);
 	atomic_fetch_add(&t.counters->ended, 1);
 	send_note();
@@ -285,36 +294,68 @@ static void cancel_work(struct work *work, int code, const char *why)
 }
 
 /* ---- clients that let the device wait ---- */
-/* Whether the device has nothing of the run, and the run reads from a pipe that is empty: then it is the client that is
- * waited for, even if nothing but the end of the batch is missing. */
-static bool waits_for_client(const struct work *work, const struct sgpu_run_progress *progress)
+static void set_turn(struct work *work, enum turn turn)
+{
+	if (turn != work->turn) {
+		sgpu_run_hold(work->run, turn != RUNS);
+		count_turn(work, turn);
+		send_note();
+	}
+}
+
+static bool is_pipe_empty(const struct work *work)
 {
 	struct pollfd pipe = { .fd = work->in_fd, .events = POLLIN };
 
-	return work->connection >= 0 && progress->operations_running == 0 && progress->bytes_out == work->bytes_out &&
-	       sgpu_run_awaits_batch(work->run) && poll(&pipe, 1, 0) == 0;
+	return poll(&pipe, 1, 0) == 0;
 }
 
+/* A batch gives its turn back when the device has nothing of it and it reads from a pipe that has been empty for long: then
+ * it is the client that is waited for, even if nothing but the end of the batch is missing. From then on it leaves the pipe
+ * alone until it has a turn again. */
 static void look_at_client(struct work *work, uint64_t now)
 {
 	struct sgpu_run_progress progress;
-	bool stalled;
+	bool reads, waits;
 
 	sgpu_run_get_progress(work->run, &progress);
-	if (!waits_for_client(work, &progress) || progress.bytes_in - work->bytes_in >= STALL_BYTES) {
+	reads = work->connection >= 0 && progress.operations_running == 0 && progress.bytes_out == work->bytes_out &&
+		sgpu_run_awaits_batch(work->run);
+	waits = reads && is_pipe_empty(work);
+	if (work->turn != RUNS && reads) {
+		if (work->turn == STALLED && !waits) {
+			work->wants_ns = now;
+			set_turn(work, WANTS);
+		}
+	} else if (!waits || progress.bytes_in - work->bytes_in >= STALL_BYTES) {
 		work->bytes_ns = now;
 		work->bytes_in = progress.bytes_in;
 		work->bytes_out = progress.bytes_out;
+		set_turn(work, RUNS); /* of one that had more than was seen, too */
+	} else if (now - work->bytes_ns >= LOOK_MS * MS) {
+		set_turn(work, STALLED);
 	}
-	stalled = now - work->bytes_ns >= LOOK_MS * MS;
-	if (stalled != work->stalled) {
-		work->stalled = stalled;
-		atomic_fetch_add(&t.counters->stalled, stalled ? 1 : UINT64_MAX);
-		send_note();
-	}
-	if (stalled && now < t.press_ns && now - work->bytes_ns >= t.server->stall_ns) {
+	if (work->turn == STALLED && now < t.press_ns && now - work->bytes_ns >= t.server->stall_ns) {
 		cancel_work(work, SGPU_ETIMEOUT, "the batch did not come while others waited for a worker");
 	}
+}
+
+/* A turn has come, for the one that has wanted it for longest. It may have ended meanwhile. */
+static void resume_work(void)
+{
+	struct work *first = NULL;
+
+	for (unsigned i = 0; i < t.count; i++) {
+		if (t.work[i]->turn == WANTS && (!first || t.work[i]->wants_ns < first->wants_ns)) {
+			first = t.work[i];
+		}
+	}
+	if (first) {
+		first->bytes_ns += sgpu_now_ns() - first->wants_ns; /* that was not the client's time */
+		set_turn(first, RUNS);
+	}
+	atomic_fetch_add(&t.counters->resumed, 1);
+	send_note();
 }
 
 static void look_at_clients(void)
@@ -337,7 +378,7 @@ static void look_at_clients(void)
 static void hear_supervisor(void)
 {
 	struct wire_take take;
-	struct wire_plain drain, press;
+	struct wire_plain drain, press, resume;
 	enum wire_kind kind;
 	int connection = -1, rc = wire_peek(SERVE_CONTROL_FD, &kind, NULL);
 
@@ -354,6 +395,9 @@ static void hear_supervisor(void)
 		   wire_receive(SERVE_CONTROL_FD, kind, &press, sizeof(press), NULL, 0, NULL) == SGPU_OK) {
 		t.press_ns = sgpu_now_ns() + PRESS_MS * MS;
 		sessions_end(t.server->stall_ns > 0 ? t.server->stall_ns : 1);
+	} else if (rc == SGPU_OK && kind == WIRE_RESUME &&
+		   wire_receive(SERVE_CONTROL_FD, kind, &resume, sizeof(resume), NULL, 0, NULL) == SGPU_OK) {
+		resume_work();
 	} else if (!t.left) {
 		t.draining = t.left = true;
 		sessions_end(0);
@@ -408,7 +452,12 @@ static void take_events(void)
 	for (unsigned i = 0; i < count; i++) {
 		t.fds[FIXED_FDS + i] = (struct pollfd){ .fd = t.work[i]->connection, .events = POLLIN };
 	}
-	const int ready = poll(t.fds, FIXED_FDS + count, count > 0 ? LOOK_MS : -1);
+	for (unsigned i = 0; i < count; i++) {
+		const struct work *work = t.work[i];
+
+		t.fds[FIXED_FDS + count + i] = (struct pollfd){ .fd = work->turn == STALLED ? work->in_fd : -1, .events = POLLIN };
+	}
+	const int ready = poll(t.fds, FIXED_FDS + 2 * count, count > 0 ? LOOK_MS : -1);
 
 	look_at_clients();
 	look_for_stuck(); /* by the clock: a client that never stops asking keeps nobody from it */
@@ -418,6 +467,9 @@ static void take_events(void)
 	for (unsigned i = 0; i < count; i++) {
 		if (t.fds[FIXED_FDS + i].revents) {
 			hear_client(t.work[i]);
+		}
+		if (t.fds[FIXED_FDS + count + i].revents) {
+			look_at_client(t.work[i], sgpu_now_ns());
 		}
 	}
 	if (t.fds[2].revents && read(t.signal_fd, &signal, sizeof(signal)) == (ssize_t)sizeof(signal)) {
@@ -471,7 +523,7 @@ static int open_loop(struct sgpu_error *error)
 	t.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	t.signal_fd = signalfd(-1, &term, SFD_CLOEXEC | SFD_NONBLOCK);
 	t.work = calloc(t.server->submissions, sizeof(struct work *));
-	t.fds = calloc(FIXED_FDS + t.server->submissions, sizeof(*t.fds));
+	t.fds = calloc(FIXED_FDS + 2 * (size_t)t.server->submissions, sizeof(*t.fds));
 	if (t.wake_fd < 0 || t.signal_fd < 0) {
 		return sgpu_fail_errno(error, "cannot make an event descriptor");
 	}

@@ -27,6 +27,7 @@ struct tenant {
 	uint64_t sums[SERVE_SUMS]; /* by workers that are buried */
 	uint64_t refused;        /* for a limit */
 	unsigned waiting, in_flight, stalled; /* as turns_give counted them last */
+	unsigned wanting;        /* of those that stalled: these want a turn again */
 	unsigned asking, requests; /* requests that wait for a worker, and that workers have */
 	struct process *process; /* takes its work, or NULL */
 };

@@ -68,6 +68,7 @@ static json_t *describe_tenant(const struct supervisor *s, const struct tenant *
 		in_flight += p->pid && p->tenant == t ? process_in_flight(p) : 0;
 		stalled += p->pid && p->tenant == t ? process_stalled(p) : 0;
 		sessions += p->pid && p->tenant == t ? atomic_load(&p->counters->sessions) : 0;
+		waiting += p->pid && p->tenant == t ? process_wanting(p) : 0;
 	}
 	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
 		waiting += s->callers[i].tenant == t && !s->callers[i].request;

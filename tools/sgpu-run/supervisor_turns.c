@@ -2,8 +2,8 @@
  *
  * Turns: how many batches run at once is limited, and shares.h says whose is next. A batch has a turn from the moment at
  * which its connection is handed over until its worker has closed it, but not while its worker says that it waits for its
- * client. A worker that says something else than is true does so for its own tenant alone. Requests need a worker, but no
- * turn.
+ * client: it reads nothing more then until it has a turn again. A worker that says something else than is true does so for
+ * its own tenant alone. Requests need a worker, but no turn.
  */
 #include "supervisor.h"
 
@@ -109,13 +109,15 @@ void turns_apply_rules(struct supervisor *s)
 }
 
 /* ---- what there is ---- */
-/* A tenant's batches that wait count only as far as its limit lets them begin. */
+/* A tenant's batches that wait count only as far as its limit lets them begin. Without a worker that takes them, those that
+ * have begun already can have a turn, and no others. */
 static void tell_shares(struct supervisor *s, const struct tenant *t)
 {
 	const unsigned room = t->in_flight < t->rule.in_flight ? t->rule.in_flight - t->in_flight : 0;
+	const unsigned i = (unsigned)(t - s->tenants);
 
-	shares_set(&s->shares, (unsigned)(t - s->tenants), t->waiting < room ? t->waiting : room,
-		   t->in_flight - t->stalled);
+	shares_set(&s->shares, i, (t->waiting < room ? t->waiting : room) + t->wanting, t->in_flight - t->stalled);
+	s->shares.of[i].barred = !t->process && t->wanting == 0;
 }
 
 static void count_all(struct supervisor *s)
@@ -127,7 +129,7 @@ static void count_all(struct supervisor *s)
 	for (int i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
 		struct tenant *t = &s->tenants[i];
 
-		t->waiting = t->in_flight = t->stalled = t->asking = t->requests = 0;
+		t->waiting = t->in_flight = t->stalled = t->wanting = t->asking = t->requests = 0;
 	}
 	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
 		const struct caller *c = &s->callers[i];
@@ -140,11 +142,10 @@ static void count_all(struct supervisor *s)
 		const struct process *p = &s->processes[i];
 
 		if (p->pid && p->tenant) {
-			const unsigned all = (unsigned)process_in_flight(p), stalled = (unsigned)process_stalled(p);
-
-			p->tenant->in_flight += all;
+			p->tenant->in_flight += (unsigned)process_in_flight(p);
+			p->tenant->stalled += (unsigned)process_stalled(p);
+			p->tenant->wanting += (unsigned)process_wanting(p);
 			p->tenant->requests += (unsigned)process_requests(p);
-			p->tenant->stalled += stalled < all ? stalled : all; /* the counters are the worker's */
 		}
 	}
 	for (int i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
@@ -190,8 +191,32 @@ static bool hand_over(struct caller *caller)
 	return true;
 }
 
-static void hand_over_batch(struct supervisor *s, struct tenant *tenant)
+/* Who has begun comes before who has not. */
+static struct process *find_wanting(struct supervisor *s, const struct tenant *tenant)
 {
+	for (int i = 0; tenant->wanting > 0 && i < SERVE_WORKERS_MAX; i++) {
+		struct process *p = &s->processes[i];
+
+		if (p->pid && p->tenant == tenant && process_wanting(p) > 0) {
+			return p;
+		}
+	}
+	return NULL;
+}
+
+static void give_turn(struct supervisor *s, struct tenant *tenant)
+{
+	struct process *wanting = find_wanting(s, tenant);
+
+	if (wanting) {
+		tenant->wanting--;
+		if (process_resume(wanting)) {
+			tenant->stalled--;
+			shares_grant(&s->shares, (unsigned)(tenant - s->tenants));
+		}
+		tell_shares(s, tenant);
+		return;
+	}
 	tenant->waiting--;
 	if (hand_over(find_first_caller(s, tenant))) {
 		tenant->process->handed++;
@@ -265,10 +290,10 @@ void turns_give(struct supervisor *s)
 	count_all(s);
 	workers_give(s);
 	for (int i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
-		s->shares.of[i].barred = !s->tenants[i].process;
+		s->shares.of[i].barred = !s->tenants[i].process && s->tenants[i].wanting == 0;
 	}
 	while ((next = shares_next(&s->shares, s->server->running)) >= 0) {
-		hand_over_batch(s, &s->tenants[next]);
+		give_turn(s, &s->tenants[next]);
 	}
 	hand_over_requests(s);
 	settle_new(s);

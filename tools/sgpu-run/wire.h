@@ -12,7 +12,8 @@
  *                       does, but need no turn; requests.h
  *   worker -> client    WIRE_QUOTE_IS; any other end of a request is a WIRE_ANSWER
  *   worker -> server    WIRE_READY once it can take work; WIRE_NOTE: its counters say something new
- *   server -> worker    WIRE_DRAIN, take no more and end; WIRE_PRESS: others wait for a worker, so end what waits for a client
+ *   server -> worker    WIRE_DRAIN, take no more and end; WIRE_PRESS: others wait for a worker, so end what waits for a client;
+ *                       WIRE_RESUME: a turn for a batch that had given its own back, and has more to read by now
  *
  * Whoever closes a connection ends what it was for: a client its run, the server its workers.
  */
@@ -36,6 +37,7 @@ enum wire_kind {
 	WIRE_QUEUED, WIRE_NOTE, WIRE_PRESS,
 	WIRE_LEASE, WIRE_SESSION, WIRE_QUOTE, WIRE_PREPARE,
 	WIRE_QUOTE_IS, WIRE_CLAIMS,
+	WIRE_RESUME,
 	WIRE_KINDS
 };
 
@@ -83,9 +85,8 @@ struct wire_quote {
 	uint8_t nonce[64];
 };
 
-/* Any message without a body: status, progress, queued, taken, ready, note, drain, press; and the status, whose descriptor is
- * a memory file of JSON, at most WIRE_TEXT_MAX bytes; WIRE_QUOTE_IS and
- * WIRE_CLAIMS, from the worker to the process that signs, have such a file, too. */
+/* Any message without a body: status, progress, queued, taken, ready, note, drain, press, resume; and the status, whose
+ * descriptor is a memory file of JSON, at most WIRE_TEXT_MAX bytes; WIRE_QUOTE_IS and WIRE_CLAIMS, from the worker to the process that signs, have such a file, too. */
 struct wire_plain {
 	struct wire_header header;
 };
