@@ -31,6 +31,7 @@ int sgpu_run_learn_traits(const struct sgpu_runner_config *config, struct sgpu_r
 	}
 	*traits = (struct sgpu_run_traits){
 		.device = config->device, .opens_on_device = info.opens_on_device, .pins = info.pins_host_memory,
+		.shared_files = config->shared_files,
 		.pinned_max = config->pinned_max ? config->pinned_max : SGPU_RUNNER_PINNED_MAX, .jobs = config->jobs,
 		.spin_ns = sgpu_cpu_count() < 2 ? 0 : spin_ns,
 	};

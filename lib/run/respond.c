@@ -393,9 +393,11 @@ static void spread(const struct sgpu_job *job, const struct sgpu_batch *response
 	}
 }
 
-/* A file in memory gets all pages that it will have, which can then be written by themselves. Not one that others see,
- * which stays as it is until there is something to write; and pages that cannot be had are missed when they are written. */
-static void grow(int fd, const struct stat *status, const struct sgpu_batch *response, const uint64_t *places)
+/* A file in memory gets all pages that it will have, which can then be written by themselves. Not one that others see or
+ * hold, which stays as it is until there is something to write; and pages that cannot be had are missed when they are
+ * written. */
+static void grow(const struct sgpu_run_base *base, int fd, const struct stat *status, const struct sgpu_batch *response,
+		 const uint64_t *places)
 {
 	struct statfs about;
 	uint64_t end = 0;
@@ -403,10 +405,19 @@ static void grow(int fd, const struct stat *status, const struct sgpu_batch *res
 	for (int i = 0; i < response->segment_count; i++) {
 		end = places[i] > 0 ? places[i] + sgpu_batch_payload_size(response, i) : end;
 	}
-	if (status->st_nlink == 0 && end > 0 && fstatfs(fd, &about) == 0 && about.f_type == TMPFS_MAGIC &&
-	    fallocate(fd, 0, 0, (off_t)end) != 0) {
+	if (!base->traits->shared_files && status->st_nlink == 0 && end > 0 && fstatfs(fd, &about) == 0 &&
+	    about.f_type == TMPFS_MAGIC && fallocate(fd, 0, 0, (off_t)end) != 0) {
 		return; /* it grows as it is written */
 	}
+}
+
+/* A memory file without a file system around it: nothing would be kept free for it, and who has sent no more than the head
+ * of a batch would have its memory. */
+static bool has_no_limit(int fd)
+{
+	struct statfs about;
+
+	return fstatfs(fd, &about) == 0 && about.f_type == TMPFS_MAGIC && about.f_blocks == 0;
 }
 
 int sgpu_respond_reserve(struct sgpu_run_base *base, int fd, const char *name, struct sgpu_error *error)
@@ -417,7 +428,7 @@ int sgpu_respond_reserve(struct sgpu_run_base *base, int fd, const char *name, s
 	struct stat status;
 
 	/* One that has a name may be somebody's, who does not want it cut. */
-	if (begin < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || status.st_nlink > 0) {
+	if (begin < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || status.st_nlink > 0 || has_no_limit(fd)) {
 		return SGPU_OK;
 	}
 	for (int i = 0; i < job->batch->segment_count; i++) {
@@ -462,7 +473,7 @@ int sgpu_respond_plan(struct sgpu_run_base *base, int fd, uint64_t **places, str
 		rc = sgpu_place_payloads(response, (uint64_t)begin, *places, error);
 	}
 	if (rc == SGPU_OK) {
-		grow(fd, &status, response, *places);
+		grow(base, fd, &status, response, *places);
 		spread(base->job, response, *places);
 	} else {
 		free(*places);

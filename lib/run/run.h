@@ -28,6 +28,7 @@ struct sgpu_run_traits {
 	struct sgpu_device *device;
 	bool opens_on_device;
 	bool pins;
+	bool shared_files;     /* as in struct sgpu_runner_config */
 	uint64_t pinned_max;
 	unsigned jobs;
 	uint64_t spin_ns;      /* how long a thread of a run looks for what comes next before it sleeps */

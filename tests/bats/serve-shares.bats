@@ -194,6 +194,39 @@ stalled() {
 	done
 }
 
+# blocks_of_response PID: kibibytes of memory that the response of such a client has.
+blocks_of_response() {
+	local fd
+	fd=$(find "/proc/$1/fd" -lname '/memfd:response*' | head -n 1)
+	echo $(($(stat -L -c '%b * %B' "$fd") / 1024))
+}
+
+@test "who has sent no more than the head of a batch has no memory for its response" {
+	requires jq python3
+	local client options
+	small_job 2000000
+	sgpu-seal keyinfo --owner -o owners owner.jwk
+	sgpu-manifest pack job.json >packed
+	sgpu-seal seal -k owner.jwk -r runner.pub.jwk packed >large.tar
+	for options in "" "--owners owners --state $PWD/state"; do
+		# shellcheck disable=SC2086 # several options
+		start_server -k runner.jwk $options
+		python3 "$BATS_TEST_DIRNAME/serve_client.py" "$SOCKET" cut large.tar $(($(stat -c %s large.tar) - 60000)) 600 3>&- &
+		client=$!
+		SERVERS+=("$client")
+		wait_for stalled 1
+		[ "$(blocks_of_response "$client")" -le 64 ]
+		kill "$client"
+		wait_for in_flight 0
+		sgpu-seal seal -k owner.jwk -r runner.pub.jwk packed | sgpu-run -o response
+		sgpu-seal open -k owner.jwk -C out response
+		assert_same out/out.f32 expected.f32
+		rm -rf out response
+		kill "$SERVER"
+		wait_for has_ended "$SERVER"
+	done
+}
+
 # ---- turns ----
 
 # worker_of USER: the one that serves them.

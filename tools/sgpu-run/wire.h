@@ -86,7 +86,8 @@ struct wire_quote {
 };
 
 /* Any message without a body: status, progress, queued, taken, ready, note, drain, press, resume; and the status, whose
- * descriptor is a memory file of JSON, at most WIRE_TEXT_MAX bytes; WIRE_QUOTE_IS and WIRE_CLAIMS, from the worker to the process that signs, have such a file, too. */
+ * descriptor is a memory file of JSON, at most WIRE_TEXT_MAX bytes; WIRE_QUOTE_IS and WIRE_CLAIMS, from the worker to the
+ * process that signs, have such a file, too. */
 struct wire_plain {
 	struct wire_header header;
 };
