@@ -16,10 +16,6 @@
 #include "run/run.h"
 #include "run/trace.h"
 
-enum {
-	ENGINE_STREAMS = 8, /* of operations, on a device with engines: what its driver gives queues to */
-};
-
 static const struct sgpu_segment *segment_of(const struct sgpu_job *job, int in_batch)
 {
 	return &job->manifest->segments[job->to_manifest[in_batch]];
@@ -226,22 +222,12 @@ static int load_manifest(struct sgpu_job *job, struct sgpu_error *error)
 
 static int plan_job(const struct sgpu_run_base *base, struct sgpu_prepared *prepared, struct sgpu_error *error)
 {
-	struct sgpu_plan *plan;
-	int rc = sgpu_plan_create(prepared->manifest, &prepared->plan, error);
+	int rc = sgpu_prepared_plan(prepared, base->traits->opens_on_device, error);
 
-	if (rc != SGPU_OK) {
-		return rc;
+	if (rc == SGPU_OK) {
+		sgpu_prepared_keep(base->prepared, prepared);
 	}
-	plan = prepared->plan;
-	/* Operations use few streams in turn: beyond some they share a queue of the driver. */
-	if (base->traits->opens_on_device && plan->stream_count > ENGINE_STREAMS) {
-		for (int i = 0; i < prepared->manifest->operation_count; i++) {
-			plan->stream[i] %= ENGINE_STREAMS;
-		}
-		plan->stream_count = ENGINE_STREAMS;
-	}
-	sgpu_prepared_keep(base->prepared, prepared);
-	return SGPU_OK;
+	return rc;
 }
 
 static const struct sgpu_manifest *find_manifest(void *argument, const uint8_t *sha256)

@@ -244,21 +244,22 @@ UNIT_TEST(the_job_that_was_not_used_for_the_longest_time_is_forgotten)
 	sgpu_prepared_drop(&job);
 }
 
+static const char text_with_module[] =
+	"{\"version\":1,\"manifest_id\":\"t\",\"segments\":["
+	"{\"segment_id\":\"code\",\"data_location_client\":\"c\",\"sensitivity_level\":\"LOW\","
+	"\"direction\":\"INPUT\"},"
+	"{\"segment_id\":\"a\",\"data_location_client\":\"a\",\"sensitivity_level\":\"LOW\","
+	"\"direction\":\"INPUT\",\"data_type_info\":{\"dtype\":\"u8\",\"shape\":[8]}},"
+	"{\"segment_id\":\"b\",\"data_location_client\":\"b\",\"sensitivity_level\":\"LOW\","
+	"\"direction\":\"OUTPUT\",\"data_type_info\":{\"dtype\":\"u8\",\"shape\":[8]}}],"
+	"\"operations\":[{\"gpu_operation_id\":\"F\",\"kernel\":\"module:code:f\",\"grid\":[1],\"block\":[1],"
+	"\"arguments\":{\"in\":\"a\",\"output\":\"b\"},\"params\":[\"in\",\"output\"]}]}";
+
 /* The size of a module may be the batch's to say, so what was planned for one batch is not right for the next. */
 UNIT_TEST(jobs_that_depend_on_their_batch_are_not_kept)
 {
-	static const char text[] =
-		"{\"version\":1,\"manifest_id\":\"t\",\"segments\":["
-		"{\"segment_id\":\"code\",\"data_location_client\":\"c\",\"sensitivity_level\":\"LOW\","
-		"\"direction\":\"INPUT\"},"
-		"{\"segment_id\":\"a\",\"data_location_client\":\"a\",\"sensitivity_level\":\"LOW\","
-		"\"direction\":\"INPUT\",\"data_type_info\":{\"dtype\":\"u8\",\"shape\":[8]}},"
-		"{\"segment_id\":\"b\",\"data_location_client\":\"b\",\"sensitivity_level\":\"LOW\","
-		"\"direction\":\"OUTPUT\",\"data_type_info\":{\"dtype\":\"u8\",\"shape\":[8]}}],"
-		"\"operations\":[{\"gpu_operation_id\":\"F\",\"kernel\":\"module:code:f\",\"grid\":[1],\"block\":[1],"
-		"\"arguments\":{\"in\":\"a\",\"output\":\"b\"},\"params\":[\"in\",\"output\"]}]}";
 	struct sgpu_prepared_table *table = NULL;
-	struct sgpu_prepared *job = job_of(text), *found;
+	struct sgpu_prepared *job = job_of(text_with_module), *found;
 
 	REQUIRE(sgpu_prepared_table_create(&table, &error) == SGPU_OK);
 	REQUIRE(job->manifest->segments[0].size_of_file);
@@ -268,6 +269,86 @@ UNIT_TEST(jobs_that_depend_on_their_batch_are_not_kept)
 	sgpu_prepared_drop(&found);
 	sgpu_prepared_drop(&job);
 	sgpu_prepared_table_free(&table);
+}
+
+/* ---- what is prepared before its first batch ---- */
+static int prepare(const char *text, struct sgpu_prepared_job *job)
+{
+	return sgpu_runner_prepare(runner, text, strlen(text), "test", job, &error);
+}
+
+static bool lists(const uint8_t *sha256, struct sgpu_prepared_job *found)
+{
+	struct sgpu_prepared_job jobs[SGPU_PREPARED_MAX];
+	const int count = sgpu_runner_list_prepared(runner, jobs);
+
+	for (int i = 0; i < count; i++) {
+		if (memcmp(jobs[i].sha256, sha256, SGPU_SHA256_SIZE) == 0) {
+			*found = jobs[i];
+			return true;
+		}
+	}
+	return false;
+}
+
+UNIT_TEST(a_job_is_prepared_before_its_first_batch_and_used_by_it)
+{
+	struct sgpu_prepared_job job, found;
+	struct job batch;
+
+	make_job(&batch, 4321);
+	REQUIRE(sgpu_runner_prepare(runner, batch.batch->manifest_text, batch.batch->manifest_size, "m", &job, &error) == SGPU_OK);
+	CHECK(memcmp(job.sha256, batch.batch->manifest_sha256, sizeof(job.sha256)) == 0);
+	CHECK(job.operations > 0 && job.streams > 0 && job.device_bytes > 4321 && job.pinned);
+	REQUIRE(lists(job.sha256, &found));
+	CHECK(found.pinned && found.uses == 0 && found.device_bytes == job.device_bytes);
+	free_job(&batch);
+	CHECK(runs(4321) && runs(4321));
+	REQUIRE(lists(job.sha256, &found));
+	CHECK(found.uses == 2);
+	/* Others do not displace it. */
+	for (uint64_t size = 1; size <= 80; size++) {
+		CHECK(runs(size));
+	}
+	REQUIRE(lists(job.sha256, &found));
+	CHECK(found.uses == 2);
+	CHECK(sgpu_runner_forget(runner, job.sha256, &error) == SGPU_OK);
+	CHECK(!lists(job.sha256, &found));
+	CHECK(sgpu_runner_forget(runner, job.sha256, &error) == SGPU_EINVALID);
+	CHECK(runs(4321));
+}
+
+UNIT_TEST(only_so_many_jobs_are_prepared_and_the_same_one_again)
+{
+	uint8_t hashes[SGPU_PREPARED_PINNED_MAX + 1][SGPU_SHA256_SIZE];
+	struct sgpu_prepared_job job, found;
+
+	for (int i = 0; i <= SGPU_PREPARED_PINNED_MAX; i++) {
+		char *text = manifest_text((uint64_t)i + 5000);
+
+		CHECK(prepare(text, &job) == (i < SGPU_PREPARED_PINNED_MAX ? SGPU_OK : SGPU_ERETRY));
+		memcpy(hashes[i], job.sha256, sizeof(hashes[i]));
+		CHECK(prepare(text, &job) == (i < SGPU_PREPARED_PINNED_MAX ? SGPU_OK : SGPU_ERETRY));
+		free(text);
+	}
+	for (int i = 0; i < SGPU_PREPARED_PINNED_MAX; i++) {
+		CHECK(lists(hashes[i], &found) && found.pinned);
+		CHECK(sgpu_runner_forget(runner, hashes[i], &error) == SGPU_OK);
+	}
+}
+
+UNIT_TEST(what_no_runner_could_run_is_not_prepared)
+{
+	struct sgpu_prepared_job job;
+	char *text = manifest_text(UINT64_C(1) << 50);
+
+	CHECK(prepare("{", &job) == SGPU_EINVALID);
+	CHECK(prepare("{\"version\":1}", &job) == SGPU_EINVALID);
+	CHECK(prepare(text, &job) == SGPU_EINVALID);
+	CHECK(strstr(error.text, "bytes of device memory") != NULL);
+	CHECK(prepare(text_with_module, &job) == SGPU_EINVALID);
+	CHECK(strstr(error.text, "size of a module") != NULL);
+	free(text);
 }
 
 int main(void)
@@ -283,6 +364,9 @@ int main(void)
 	UNIT_RUN(batches_that_are_refused_leave_their_manifest_unknown);
 	UNIT_RUN(the_job_that_was_not_used_for_the_longest_time_is_forgotten);
 	UNIT_RUN(jobs_that_depend_on_their_batch_are_not_kept);
+	UNIT_RUN(a_job_is_prepared_before_its_first_batch_and_used_by_it);
+	UNIT_RUN(only_so_many_jobs_are_prepared_and_the_same_one_again);
+	UNIT_RUN(what_no_runner_could_run_is_not_prepared);
 	sgpu_runner_free(&runner);
 	sgpu_device_close(&device);
 	return unit_done();
