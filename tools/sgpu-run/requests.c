@@ -6,6 +6,7 @@
 
 #include <unistd.h>
 
+#include "serve_prepare.h"
 #include "serve_quote.h"
 #include "serve_session.h"
 
@@ -19,6 +20,8 @@ static struct {
 static request_fn find_request(enum wire_kind kind)
 {
 	switch (kind) {
+	case WIRE_PREPARE:
+		return serve_prepare;
 	case WIRE_QUOTE:
 		return serve_quote;
 	case WIRE_SESSION:

@@ -10,7 +10,7 @@
  *   worker -> client    WIRE_TAKEN, WIRE_PROGRESS_IS for each WIRE_PROGRESS, WIRE_ANSWER at the end
  *   client -> worker    WIRE_LEASE, WIRE_SESSION, WIRE_QUOTE, WIRE_PREPARE: requests, which come to the worker as WIRE_SUBMIT
  *                       does, but need no turn; requests.h
- *   worker -> client    WIRE_QUOTE_IS; any other end of a request is a WIRE_ANSWER
+ *   worker -> client    WIRE_QUOTE_IS, WIRE_PREPARED_IS; any other end of a request is a WIRE_ANSWER
  *   worker -> server    WIRE_READY once it can take work; WIRE_NOTE: its counters say something new
  *   server -> worker    WIRE_DRAIN, take no more and end; WIRE_PRESS: others wait for a worker, so end what waits for a client;
  *                       WIRE_RESUME: a turn for a batch that had given its own back, and has more to read by now
@@ -38,6 +38,7 @@ enum wire_kind {
 	WIRE_LEASE, WIRE_SESSION, WIRE_QUOTE, WIRE_PREPARE,
 	WIRE_QUOTE_IS, WIRE_CLAIMS,
 	WIRE_RESUME,
+	WIRE_PREPARED_IS,
 	WIRE_KINDS
 };
 
@@ -85,9 +86,17 @@ struct wire_quote {
 	uint8_t nonce[64];
 };
 
+/* With a memory file, which has the manifest that is to be prepared and is not read otherwise. */
+enum wire_prepare_action { WIRE_PREPARE_ADD = 1, WIRE_PREPARE_LIST, WIRE_PREPARE_FORGET };
+struct wire_prepare {
+	struct wire_header header;
+	uint32_t action, zero;
+	uint8_t sha256[32];     /* what is to be forgotten */
+};
+
 /* Any message without a body: status, progress, queued, taken, ready, note, drain, press, resume; and the status, whose
- * descriptor is a memory file of JSON, at most WIRE_TEXT_MAX bytes; WIRE_QUOTE_IS and WIRE_CLAIMS, from the worker to the
- * process that signs, have such a file, too. */
+ * descriptor is a memory file of JSON, at most WIRE_TEXT_MAX bytes. WIRE_QUOTE_IS, WIRE_PREPARED_IS, and WIRE_CLAIMS from the
+ * worker to the process that signs, have such a file, too. */
 struct wire_plain {
 	struct wire_header header;
 };
