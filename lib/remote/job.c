@@ -229,7 +229,7 @@ static int enqueue(struct run *run, const struct step *step, const struct sgpu_o
 	struct started *s = &run->started[run->count];
 	int count = 0, rc;
 
-	*s = (struct started){ .run = run, .step = step, .call = *call };
+	*s = (struct started){ .run = run, .step = step, .call = *call, .task = { .untimed = true } };
 	for (int i = 0; i < SGPU_ARGUMENTS_MAX; i++) {
 		uint64_t size = 0;
 

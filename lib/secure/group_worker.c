@@ -526,7 +526,9 @@ void sgpu_group_worker_run(struct sgpu_group_worker *w, const uint8_t *items, si
 	w->results_size = 0;
 	w->settled = 0;
 	w->opening = 0;
-	memset(w->tasks, 0, (size_t)count * sizeof(*w->tasks));
+	for (i = 0; i < count; i++) {
+		w->tasks[i] = (struct sgpu_task){ .untimed = true };
+	}
 	for (i = 0; i < count && rc == SGPU_OK; i++) {
 		rc = carry_out(w, &w->items[i], &w->tasks[i]);
 		w->results_size += sgpu_item_result(&w->items[i]);

@@ -57,6 +57,23 @@ let_go() {
 	run -0 program run 1
 }
 
+# takes_no_time PID: no processor time in a second.
+takes_no_time() {
+	local before
+	before=$(cut -d ' ' -f 14,15 "/proc/$1/stat")
+	sleep 1
+	[ "$(cut -d ' ' -f 14,15 "/proc/$1/stat")" = "$before" ]
+}
+
+@test "sessions that have nothing to do take no processor time" {
+	start_server --device cpu
+	hold_sessions 16
+	wait_for takes_no_time "$(serving_pid)"
+	wait_for takes_no_time "$HELD"
+	let_go
+	ends_with 0 "$HELD"
+}
+
 @test "batches and sessions of a user are served by one worker" {
 	start_server --device cpu -k runner.jwk
 	hold_sessions 2
