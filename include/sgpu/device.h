@@ -123,6 +123,7 @@ struct sgpu_launch {
 	int64_t *status;
 	/* CUDA: scratch words in device memory that are zero at every launch, SGPU_LAUNCH_COUNTERS of them. */
 	unsigned *counters;
+	bool recorded;              /* it becomes part of a graph: what needs more than kernels returns SGPU_EUNAVAILABLE */
 };
 enum { SGPU_LAUNCH_COUNTERS = 64 };
 /* A device's implementation of an operation. */
@@ -272,6 +273,24 @@ SGPU_MUST_CHECK int sgpu_device_launch(struct sgpu_stream *stream, sgpu_launch_f
 /* The same, naming the memory that the launch touches. A secure context (sgpu/secure.h) refuses what leaves it. */
 SGPU_MUST_CHECK int sgpu_device_launch_on(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
 					  const struct sgpu_device_range *ranges, int count, struct sgpu_task *task);
+
+/* ---- recordings: launches that are enqueued again and again with one call ---- */
+struct sgpu_recording;
+enum { SGPU_RECORDING_LAUNCHES_MAX = 64 };
+/* Enqueues launches on a stream that records them and carries out none: sgpu_device_launch_on alone, whose tasks only
+ * tell at once what cannot be recorded. */
+typedef int (*sgpu_record_fn)(struct sgpu_stream *recorder, void *argument, struct sgpu_error *error);
+/* Errors: SGPU_EUNAVAILABLE where the device records nothing, as the CPU device, or where a launch needs more than
+ * kernels: then launch them one by one. Others as `function` returns them, and SGPU_ENOMEM, SGPU_EDEVICE. */
+SGPU_MUST_CHECK int sgpu_device_record(struct sgpu_device *device, sgpu_record_fn function, void *argument,
+				      struct sgpu_recording **recording, struct sgpu_error *error);
+/* Its work has ended. Accepts a pointer to NULL; clears it. */
+void sgpu_recording_free(struct sgpu_recording **recording);
+/* Enqueues all launches, in their order; what they touch is checked again. One run of a recording at a time: SGPU_ERETRY at
+ * once while the one before has not ended. The task's code is that of the first launch that failed, whose number is the
+ * task's `actual`. */
+SGPU_MUST_CHECK int sgpu_recording_launch(struct sgpu_stream *stream, struct sgpu_recording *recording,
+					  struct sgpu_task *task);
 
 /* ---- keys of sealed segments ---- */
 /* Brings the key schedule of a segment to the device, with the tables that follow from it. `keys` are copied at

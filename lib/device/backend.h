@@ -44,6 +44,13 @@ struct sgpu_device_stream_calls {
 	int (*event_query)(struct sgpu_event *event, bool *done, struct sgpu_error *error);
 };
 
+struct sgpu_device_graph_calls {
+	int (*record)(struct sgpu_device *device, sgpu_record_fn function, void *argument, struct sgpu_recording **graph,
+		      struct sgpu_error *error);
+	void (*free)(struct sgpu_recording *graph);
+	int (*launch)(struct sgpu_stream *stream, struct sgpu_recording *graph, struct sgpu_task *task);
+};
+
 struct sgpu_device_key_calls {
 	int (*load)(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys, struct sgpu_device_key **key,
 		    struct sgpu_error *error);
@@ -116,6 +123,7 @@ struct sgpu_device_backend {
 			struct sgpu_error *error);
 	const struct sgpu_device_memory_calls *memory;
 	const struct sgpu_device_stream_calls *stream;
+	const struct sgpu_device_graph_calls *graph; /* NULL: it has none */
 	const struct sgpu_device_key_calls *key;
 	const struct sgpu_device_page_calls *page; /* NULL: it maps no pages */
 	const struct sgpu_device_peer_calls *peer; /* NULL: its devices reach no others */
@@ -125,7 +133,8 @@ struct sgpu_device_backend {
 extern const struct sgpu_device_backend sgpu_device_cpu;
 extern const struct sgpu_device_backend sgpu_device_cuda; /* loads what is behind it on first use */
 
-/* Every backend's struct sgpu_device, _stream, _event, _device_key, _device_module and sgpu_space begin with this. */
+/* Every backend's struct sgpu_device, _stream, _event, _recording, _device_key, _device_module and _space begin with
+ * this. */
 struct sgpu_device_object {
 	const struct sgpu_device_backend *backend;
 };

@@ -265,6 +265,29 @@ int sgpu_device_measure(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t
 	return task ? BACKEND(stream)->memory->measure(stream, memory, size, key, digest, task) : SGPU_EUSAGE;
 }
 
+int sgpu_device_record(struct sgpu_device *device, sgpu_record_fn function, void *argument, struct sgpu_recording **recording,
+		      struct sgpu_error *error)
+{
+	const struct sgpu_device_graph_calls *calls = BACKEND(device)->graph;
+
+	*recording = NULL;
+	return calls ? calls->record(device, function, argument, recording, error) :
+		       sgpu_fail(error, SGPU_EUNAVAILABLE, "the device records nothing");
+}
+
+void sgpu_recording_free(struct sgpu_recording **recording)
+{
+	if (recording && *recording) {
+		BACKEND(*recording)->graph->free(*recording);
+		*recording = NULL;
+	}
+}
+
+int sgpu_recording_launch(struct sgpu_stream *stream, struct sgpu_recording *recording, struct sgpu_task *task)
+{
+	return BACKEND(recording)->graph->launch(stream, recording, task);
+}
+
 int sgpu_device_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument, struct sgpu_task *task)
 {
 	return sgpu_device_launch_on(stream, function, argument, NULL, 0, task);

@@ -189,6 +189,10 @@ static int launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *arg
 	const struct sgpu_secure_stream *s = sgpu_secure_stream_of(stream);
 	int rc = sgpu_secure_begin(s->context, ranges, count, task);
 
+	if (rc == SGPU_OK && s->recording) {
+		rc = sgpu_secure_end(s->context, sgpu_secure_graph_note(s->recording, ranges, count));
+		return rc < 0 ? rc : sgpu_device_launch_on(s->inner, function, argument, ranges, count, task);
+	}
 	return rc < 0 ? rc : sgpu_secure_end(s->context, sgpu_device_launch_on(s->inner, function, argument, ranges, count,
 									       task));
 }
@@ -345,6 +349,7 @@ void sgpu_secure_calls(struct sgpu_secure *context, const struct sgpu_device_bac
 		.evidence = evidence,
 		.memory = &memory_calls,
 		.stream = &context->stream_calls,
+		.graph = inner->graph ? &sgpu_secure_graph_calls : NULL,
 		.key = &key_calls,
 		.module = &sgpu_secure_module_calls,
 	};

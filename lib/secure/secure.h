@@ -47,6 +47,7 @@ struct sgpu_secure_stream {
 	struct sgpu_device_object object;
 	struct sgpu_secure *context;
 	struct sgpu_stream *inner;
+	struct sgpu_secure_graph *recording; /* NULL: it carries out what it is given */
 	struct sgpu_secure_stream *next;  /* among the spare ones */
 };
 
@@ -114,6 +115,12 @@ SGPU_MUST_CHECK int sgpu_secure_stream_take(struct sgpu_secure *context, struct 
 /* Waits for its work; keeps it for the next user, unless the device failed or enough are kept. */
 void sgpu_secure_stream_give(struct sgpu_secure_stream *stream);
 void sgpu_secure_streams_close(struct sgpu_secure *context);
+
+/* ---- graph.c ---- */
+extern const struct sgpu_device_graph_calls sgpu_secure_graph_calls;
+/* Keeps what a launch of a graph touches. Errors: SGPU_ENOMEM. */
+SGPU_MUST_CHECK int sgpu_secure_graph_note(struct sgpu_secure_graph *graph, const struct sgpu_device_range *ranges,
+					   int count);
 
 /* ---- device.c ---- */
 /* Fills in the calls of a context over a device of `inner`. */

@@ -293,6 +293,54 @@ UNIT_TEST(a_job_runs_again_and_again_over_buffers_of_the_session)
 	CHECK(end_worker(&w) == SGPU_OK);
 }
 
+/* What is enqueued over the same buffers again may be recorded: it is theirs alone, and goes with them. */
+UNIT_TEST(a_job_that_runs_over_many_buffers_in_turn_computes_what_is_in_each)
+{
+	enum { N = 1000, BYTES = 4 * N, SETS = 6, ROUNDS = 5 };
+	struct worker w;
+	struct sgpu_remote *remote;
+	float x[N], sum[N], twice[N];
+	uint32_t job = 0, data[SETS] = { 0 };
+
+	start_worker(&w, false, 0, 0, 0, 0);
+	remote = open_remote(&w);
+	REQUIRE(remote && sgpu_remote_load(remote, summing, strlen(summing), &job, &error) == SGPU_OK);
+	memset(sum, 0, sizeof(sum));
+	for (int round = 0; round < ROUNDS; round++) {
+		for (int set = 0; set < SETS; set++) {
+			/* Some come back after each round, some after each run, and some are other memory by then. */
+			const int k = round % 2 ? set / 2 : set;
+			bool right = true;
+
+			if (data[k] && round == 3 && set % 2 == 0) {
+				CHECK(sgpu_remote_free(remote, data[k], &error) == SGPU_OK);
+				data[k] = 0;
+			}
+			if (!data[k]) {
+				REQUIRE(sgpu_remote_alloc(remote, 3 * 4096, &data[k], &error) == SGPU_OK);
+			}
+			const struct sgpu_remote_range ranges[] = { { data[k], 0, BYTES }, { data[k], 4096, BYTES },
+								    { data[k], 8192, BYTES } };
+
+			for (int i = 0; i < N; i++) {
+				x[i] = (float)(i + 1000 * round + 7 * set);
+				sum[i] = (float)set;
+			}
+			CHECK(sgpu_remote_copy_in(remote, data[k], 0, x, BYTES, &error) == SGPU_OK);
+			CHECK(sgpu_remote_copy_in(remote, data[k], 4096, sum, BYTES, &error) == SGPU_OK);
+			CHECK(sgpu_remote_run(remote, job, ranges, 3, &error) == SGPU_OK);
+			CHECK(sgpu_remote_copy_out(remote, sum, data[k], 4096, BYTES, &error) == SGPU_OK);
+			CHECK(sgpu_remote_copy_out(remote, twice, data[k], 8192, BYTES, &error) == SGPU_OK);
+			for (int i = 0; i < N; i++) {
+				right = right && twice[i] == 2 * x[i] && sum[i] == (float)set + 2 * x[i];
+			}
+			CHECK(right);
+		}
+	}
+	sgpu_remote_close(&remote);
+	CHECK(end_worker(&w) == SGPU_OK);
+}
+
 static int load(struct sgpu_remote *remote, const char *text)
 {
 	uint32_t job = 0;
@@ -486,6 +534,7 @@ int main(void)
 	UNIT_RUN(data_of_all_sizes_go_to_the_device_and_come_back);
 	UNIT_RUN(what_is_no_memory_of_the_session_is_refused);
 	UNIT_RUN(a_job_runs_again_and_again_over_buffers_of_the_session);
+	UNIT_RUN(a_job_that_runs_over_many_buffers_in_turn_computes_what_is_in_each);
 	UNIT_RUN(manifests_that_are_no_jobs_are_refused);
 	UNIT_RUN(a_job_gets_exactly_its_ranges);
 	UNIT_RUN(who_alters_messages_gets_nothing_done_and_nothing_wrong);

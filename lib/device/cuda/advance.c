@@ -10,7 +10,7 @@
 #include <device/cuda/gpu.h>
 
 /* A code that a kernel may have left: anything that is none of ours is the kernel's fault. */
-static int code_from(int64_t word)
+int sgpu_cuda_code_from(int64_t word)
 {
 	return word <= 0 && word >= SGPU_ESEGMENTS ? (int)word : SGPU_EDEVICE;
 }
@@ -48,6 +48,11 @@ static int outcome(struct sgpu_device *device, struct sgpu_cuda_record *record, 
 	if (code == SGPU_OK) {
 		code = sgpu_cuda_faulted(device, &task->error);
 	}
+	if (record->graph) {
+		int ended = sgpu_cuda_graph_end(record->graph, task);
+
+		return code == SGPU_OK ? ended : code;
+	}
 	if (code == SGPU_OK && record->measure) {
 		sgpu_cuda_measure_finish(record->measure);
 	}
@@ -57,7 +62,7 @@ static int outcome(struct sgpu_device *device, struct sgpu_cuda_record *record, 
 	switch (record->kind) {
 	case SGPU_CUDA_LAUNCH:
 		task->actual = (uint64_t)record->status->host[1];
-		return code_from(record->status->host[0]);
+		return sgpu_cuda_code_from(record->status->host[0]);
 	case SGPU_CUDA_OPEN:
 	case SGPU_CUDA_SEAL:
 		return end_chunks(device, record, task);

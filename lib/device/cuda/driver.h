@@ -23,6 +23,8 @@
 	F(cuMemHostRegister) F(cuMemHostUnregister) \
 	F(cuMemcpyHtoDAsync) F(cuMemcpyDtoHAsync) F(cuMemcpyAsync) F(cuMemsetD8Async) \
 	F(cuStreamCreate) F(cuStreamDestroy) F(cuStreamWaitEvent) F(cuStreamWriteValue32) F(cuStreamSynchronize) F(cuStreamQuery) \
+	F(cuStreamBeginCapture) F(cuStreamEndCapture) F(cuGraphInstantiateWithFlags) F(cuGraphLaunch) F(cuGraphDestroy) \
+	F(cuGraphExecDestroy) \
 	F(cuEventCreate) F(cuEventDestroy) F(cuEventRecord) F(cuEventQuery) F(cuEventElapsedTime) \
 	F(cuModuleLoadDataEx) F(cuModuleUnload) F(cuModuleGetFunction) F(cuModuleGetFunctionCount) \
 	F(cuModuleEnumerateFunctions) F(cuFuncLoad) F(cuFuncGetParamInfo) F(cuFuncSetAttribute) F(cuLaunchKernel)

@@ -55,6 +55,7 @@ struct sgpu_cuda_events {
 
 enum sgpu_cuda_kind {
 	SGPU_CUDA_PLAIN, SGPU_CUDA_LAUNCH, SGPU_CUDA_OPEN, SGPU_CUDA_SEAL, SGPU_CUDA_CALL, SGPU_CUDA_WAIT,
+	SGPU_CUDA_GRAPH,
 };
 
 struct sgpu_cuda_record {
@@ -71,6 +72,7 @@ struct sgpu_cuda_record {
 	uint64_t out_size;
 	uint64_t expected;               /* OPEN, SEAL: chunks that must be done */
 	uint8_t *digest;                 /* where a digest goes from the status words, or NULL */
+	struct sgpu_recording *graph;        /* GRAPH */
 	struct sgpu_cuda_measure *measure; /* that is under way, or NULL */
 	void (*call)(void *argument);    /* CALL */
 	void *argument;
@@ -90,6 +92,7 @@ struct sgpu_cuda_native {
 struct sgpu_stream {
 	struct sgpu_device_object object;
 	struct sgpu_device *device;
+	struct sgpu_recording *recording;    /* NULL: it carries out what it is given; else it only has `native` */
 	CUstream native;                 /* of `kept` */
 	struct sgpu_cuda_native kept;
 	pthread_mutex_t order;
@@ -219,6 +222,18 @@ void sgpu_cuda_host_unregister(struct sgpu_device *device, const void *memory);
 CUdeviceptr sgpu_cuda_reach(struct sgpu_device *device, const void *memory, uint64_t size, bool write);
 bool sgpu_cuda_reaches(struct sgpu_device *device, const void *memory, uint64_t size, bool write);
 void sgpu_cuda_registered_close(struct sgpu_device *device);
+
+/* ---- graph.c ---- */
+SGPU_MUST_CHECK int sgpu_cuda_graph_record(struct sgpu_device *device, sgpu_record_fn function, void *argument,
+					   struct sgpu_recording **graph, struct sgpu_error *error);
+void sgpu_cuda_graph_free(struct sgpu_recording *graph);
+SGPU_MUST_CHECK int sgpu_cuda_graph_launch(struct sgpu_stream *stream, struct sgpu_recording *graph,
+					   struct sgpu_task *task);
+/* A launch on a stream that records. */
+SGPU_MUST_CHECK int sgpu_cuda_graph_add(struct sgpu_stream *recorder, sgpu_launch_fn function, void *argument,
+					const struct sgpu_device_range *ranges, int count, struct sgpu_task *task);
+/* The run that the device has passed, or that is given up, is over; the code of its first launch that failed. */
+int sgpu_cuda_graph_end(struct sgpu_recording *graph, struct sgpu_task *task);
 
 /* ---- keys.c ---- */
 struct sgpu_cuda_key_state {
@@ -391,6 +406,8 @@ SGPU_MUST_CHECK int sgpu_cuda_commit(struct sgpu_stream *stream, struct sgpu_cud
 /* Puts a record behind the others; `order` is held. */
 SGPU_MUST_CHECK int sgpu_cuda_append(struct sgpu_stream *stream, const struct sgpu_cuda_record *record);
 
+/* The code that a kernel left in a word. */
+int sgpu_cuda_code_from(int64_t word);
 /* Ends every record up to this serial, which the device has passed, or all the same when the device is faulted. */
 void sgpu_cuda_advance(struct sgpu_stream *stream, uint64_t serial);
 

@@ -41,6 +41,12 @@ static const struct sgpu_device_stream_calls stream = {
 	.event_query = sgpu_cuda_event_query,
 };
 
+static const struct sgpu_device_graph_calls graph = {
+	.record = sgpu_cuda_graph_record,
+	.free = sgpu_cuda_graph_free,
+	.launch = sgpu_cuda_graph_launch,
+};
+
 static const struct sgpu_device_key_calls key = {
 	.load = sgpu_cuda_key_load,
 	.free = sgpu_cuda_key_free,
@@ -89,6 +95,7 @@ const struct sgpu_device_backend sgpu_cuda_backend = {
 	.evidence = sgpu_cuda_evidence,
 	.memory = &memory,
 	.stream = &stream,
+	.graph = &graph,
 	.key = &key,
 	.page = &page,
 	.peer = &peer,

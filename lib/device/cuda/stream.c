@@ -330,7 +330,7 @@ static CUresult mark(struct sgpu_stream *stream, struct sgpu_cuda_record *record
 
 static bool needs_mark(const struct sgpu_cuda_record *record)
 {
-	return record->kind != SGPU_CUDA_CALL && (record->status || (record->task && !record->task->untimed));
+	return record->kind != SGPU_CUDA_CALL && (record->status || record->graph || (record->task && !record->task->untimed));
 }
 
 /* Lets go of what a record holds. Whoever hears that its work failed gives memory back: so what was enqueued of it has
@@ -342,6 +342,9 @@ static void abandon(struct sgpu_stream *stream, struct sgpu_cuda_record *record)
 	sgpu_cuda_wait_until_idle(stream);
 	if (record->kind == SGPU_CUDA_OPEN) {
 		sgpu_cuda_clear_now(device, record->out, record->out_size);
+	}
+	if (record->graph) {
+		(void)sgpu_cuda_graph_end(record->graph, record->task);
 	}
 	sgpu_cuda_measure_free(device, &record->measure);
 	sgpu_cuda_status_give(device, record->status);
@@ -361,7 +364,7 @@ int sgpu_cuda_commit(struct sgpu_stream *stream, struct sgpu_cuda_record *record
 		result = mark(stream, record);
 	}
 	code = sgpu_cuda_check(device, result, what, &error);
-	if (code == SGPU_OK && (record->task || record->status || record->kind == SGPU_CUDA_CALL)) {
+	if (code == SGPU_OK && (record->task || record->status || record->graph || record->kind == SGPU_CUDA_CALL)) {
 		code = sgpu_cuda_append(stream, record);
 		if (code < 0) {
 			sgpu_fail_nomem(&error);

@@ -257,6 +257,9 @@ int sgpu_cuda_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *
 	CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
 	int code = SGPU_OK, i;
 
+	if (stream->recording) {
+		return sgpu_cuda_graph_add(stream, function, argument, ranges, count, task);
+	}
 	for (i = 0; i < count && code == SGPU_OK; i++) {
 		code = sgpu_cuda_check_range(device, ranges[i].address, ranges[i].size, task);
 	}

@@ -304,6 +304,9 @@ int sgpu_cublas_gemm(struct sgpu_launch *launch, const char *what, enum sgpu_dty
 	uint64_t elements = (gemm->batch - 1) * gemm->stride_c + gemm->m * gemm->ldc;
 	int result = 0;
 
+	if (launch->recorded) {
+		return sgpu_fail(launch->error, SGPU_EUNAVAILABLE, "%s: cuBLAS gets memory as it goes", what);
+	}
 	if (gemm->beta != 0) { /* c has the output's layout, without gaps */
 		result = check_cuda(launch, what,
 				    cudaMemcpyAsync(output, c, elements * sgpu_dtype_size(dtype),

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Graphs: launches are captured once, on a native stream of their own, and enqueued again with one call of the driver.
+ * Each launch keeps its words, which the host clears before a run and looks at after it; the counters of all are cleared
+ * by the graph itself.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include <device/cuda/gpu.h>
+
+enum { RANGES_MAX = 16 * SGPU_RECORDING_LAUNCHES_MAX };
+
+struct sgpu_recording {
+	struct sgpu_device_object object;
+	struct sgpu_device *device;
+	CUgraphExec native;
+	CUdeviceptr counters;            /* a set for each launch */
+	int launches;
+	struct sgpu_cuda_status *status[SGPU_RECORDING_LAUNCHES_MAX];
+	int range_count;
+	struct sgpu_device_range ranges[RANGES_MAX];
+	atomic_bool runs;
+};
+
+static int refuse(struct sgpu_task *task, int code, const char *why)
+{
+	sgpu_fail(task ? &task->error : NULL, code, "%s", why);
+	if (task) {
+		task->code = code;
+	}
+	return code;
+}
+
+int sgpu_cuda_graph_add(struct sgpu_stream *recorder, sgpu_launch_fn function, void *argument,
+			const struct sgpu_device_range *ranges, int count, struct sgpu_task *task)
+{
+	struct sgpu_recording *g = recorder->recording;
+	struct sgpu_task ignored = { 0 }, *heard = task ? task : &ignored;
+	struct sgpu_launch launch = { .device = g->device, .native = recorder->native, .error = &heard->error,
+				      .recorded = true };
+
+	if (g->launches == SGPU_RECORDING_LAUNCHES_MAX || count > RANGES_MAX - g->range_count) {
+		return refuse(heard, SGPU_EUNAVAILABLE, "a graph of so many launches is not recorded");
+	}
+	for (int i = 0; i < count; i++) {
+		int code = sgpu_cuda_check_range(g->device, ranges[i].address, ranges[i].size, heard);
+
+		if (code < 0) {
+			return code;
+		}
+		g->ranges[g->range_count++] = ranges[i];
+	}
+	g->status[g->launches] = sgpu_cuda_status_take(g->device, 0);
+	if (!g->status[g->launches]) {
+		return refuse(heard, SGPU_ENOMEM, "out of memory");
+	}
+	launch.status = (int64_t *)(uintptr_t)g->status[g->launches]->device;
+	launch.counters = (unsigned *)(uintptr_t)g->counters + (size_t)g->launches * SGPU_LAUNCH_COUNTERS;
+	g->launches++;
+	heard->code = function(&launch, argument);
+	return heard->code;
+}
+
+/* What `function` enqueues, between the begin and the end of a capture. */
+static int capture(struct sgpu_recording *g, CUstream native, sgpu_record_fn function, void *argument, CUgraph *captured,
+		   struct sgpu_error *error)
+{
+	struct sgpu_stream recorder = { .object.backend = &sgpu_cuda_backend, .device = g->device, .recording = g,
+					.native = native };
+	const size_t bytes = (size_t)SGPU_RECORDING_LAUNCHES_MAX * SGPU_LAUNCH_COUNTERS * 4;
+	CUresult result = sgpu_cu.cuStreamBeginCapture(native, CU_STREAM_CAPTURE_MODE_RELAXED), ended;
+	int code;
+
+	if (result != CUDA_SUCCESS) {
+		return sgpu_cuda_check(g->device, result, "cannot record a graph", error);
+	}
+	result = sgpu_cu.cuMemsetD8Async(g->counters, 0, bytes, native);
+	code = sgpu_cuda_check(g->device, result, "cannot record a graph", error);
+	code = code == SGPU_OK ? function(&recorder, argument, error) : code;
+	/* Also of what cannot be recorded: the stream stays in the capture otherwise. */
+	ended = sgpu_cu.cuStreamEndCapture(native, captured);
+	return code == SGPU_OK ? sgpu_cuda_check(g->device, ended, "cannot record a graph", error) : code;
+}
+
+int sgpu_cuda_graph_record(struct sgpu_device *device, sgpu_record_fn function, void *argument, struct sgpu_recording **graph,
+			   struct sgpu_error *error)
+{
+	const size_t bytes = (size_t)SGPU_RECORDING_LAUNCHES_MAX * SGPU_LAUNCH_COUNTERS * 4;
+	struct sgpu_recording *g;
+	CUgraph captured = NULL;
+	CUstream native = NULL;
+	int code = sgpu_cuda_enter(device, error);
+
+	if (code < 0) {
+		return code;
+	}
+	g = calloc(1, sizeof(*g));
+	if (!g) {
+		return sgpu_fail_nomem(error);
+	}
+	g->object.backend = &sgpu_cuda_backend;
+	g->device = device;
+	code = sgpu_cuda_private_alloc(device, bytes, &g->counters, error);
+	if (code == SGPU_OK) {
+		code = sgpu_cuda_check(device, sgpu_cu.cuStreamCreate(&native, CU_STREAM_NON_BLOCKING),
+				       "cannot create a stream", error);
+	}
+	if (code == SGPU_OK) {
+		code = capture(g, native, function, argument, &captured, error);
+	}
+	if (code == SGPU_OK) {
+		code = sgpu_cuda_check(device, sgpu_cu.cuGraphInstantiateWithFlags(&g->native, captured, 0),
+				       "cannot make a graph", error);
+	}
+	if (captured) {
+		sgpu_cuda_note(device, sgpu_cu.cuGraphDestroy(captured));
+	}
+	if (native) {
+		sgpu_cuda_note(device, sgpu_cu.cuStreamDestroy(native));
+	}
+	if (code < 0) {
+		sgpu_cuda_graph_free(g);
+		return code;
+	}
+	*graph = g;
+	return SGPU_OK;
+}
+
+void sgpu_cuda_graph_free(struct sgpu_recording *graph)
+{
+	if (sgpu_cuda_enter(graph->device, NULL) == SGPU_OK && graph->native) {
+		sgpu_cuda_note(graph->device, sgpu_cu.cuGraphExecDestroy(graph->native));
+	}
+	for (int i = 0; i < graph->launches; i++) {
+		sgpu_cuda_status_give(graph->device, graph->status[i]);
+	}
+	sgpu_cuda_private_free(graph->device, graph->counters);
+	free(graph);
+}
+
+int sgpu_cuda_graph_launch(struct sgpu_stream *stream, struct sgpu_recording *graph, struct sgpu_task *task)
+{
+	struct sgpu_cuda_record record = { .kind = SGPU_CUDA_GRAPH, .task = task, .graph = graph };
+	int code = SGPU_OK;
+
+	if (stream->device != graph->device) {
+		return refuse(task, SGPU_EUSAGE, "the graph is of another device");
+	}
+	for (int i = 0; i < graph->range_count && code == SGPU_OK; i++) {
+		code = sgpu_cuda_check_range(graph->device, graph->ranges[i].address, graph->ranges[i].size, task);
+	}
+	if (code < 0) {
+		return code;
+	}
+	if (atomic_exchange(&graph->runs, true)) {
+		return refuse(task, SGPU_ERETRY, "the graph runs");
+	}
+	code = sgpu_cuda_begin(stream, task);
+	if (code < 0) {
+		atomic_store(&graph->runs, false);
+		return code;
+	}
+	if (sgpu_cuda_cancelled(graph->device)) {
+		record.code = SGPU_ECANCELED;
+		return sgpu_cuda_commit(stream, &record, CUDA_SUCCESS, "");
+	}
+	for (int i = 0; i < graph->launches; i++) {
+		graph->status[i]->host[0] = graph->status[i]->host[1] = 0;
+	}
+	atomic_thread_fence(memory_order_seq_cst);
+	return sgpu_cuda_commit(stream, &record, sgpu_cu.cuGraphLaunch(graph->native, stream->native), "cannot launch a graph");
+}
+
+int sgpu_cuda_graph_end(struct sgpu_recording *graph, struct sgpu_task *task)
+{
+	int code = SGPU_OK;
+
+	for (int i = 0; i < graph->launches && code == SGPU_OK; i++) {
+		code = sgpu_cuda_code_from(graph->status[i]->host[0]);
+		if (task && code != SGPU_OK) {
+			task->actual = (uint64_t)i;
+		}
+	}
+	atomic_store(&graph->runs, false);
+	return code;
+}

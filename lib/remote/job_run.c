@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Runs of a job: its operations, enqueued one by one, or as a recording.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include <sgpu/base.h>
+
+#include "remote/job_state.h"
+
+/* On the stream's thread. */
+static int run_step(struct sgpu_launch *launch, void *argument)
+{
+	struct started *s = argument;
+	sgpu_op_fn on_device = s->step ? s->step->on_device : sgpu_device_op(launch->device, "copy");
+	int rc;
+
+	if (atomic_load(&s->run->failed)) {
+		return sgpu_fail(launch->error, SGPU_EDEPENDENCY, "an operation before it failed");
+	}
+	rc = on_device ? on_device(&s->call, launch) : s->call.op->cpu(&s->call, launch->pool, launch->error);
+	if (rc != SGPU_OK) {
+		atomic_store(&s->run->failed, true);
+	}
+	return rc;
+}
+
+static int enqueue(struct sgpu_job_run *run, const struct step *step, const struct sgpu_op_call *call, const struct sgpu_job *j,
+		   struct sgpu_stream *stream, struct sgpu_error *error)
+{
+	struct sgpu_device_range ranges[SGPU_ARGUMENTS_MAX + 1];
+	struct started *s = &run->started[run->count];
+	int count = 0, rc;
+
+	*s = (struct started){ .run = run, .step = step, .call = *call, .task = { .untimed = true } };
+	for (int i = 0; i < SGPU_ARGUMENTS_MAX; i++) {
+		uint64_t size = 0;
+
+		if (call->data[i] && sgpu_type_bytes(&call->type[i], &size) && size > 0) {
+			ranges[count++] = (struct sgpu_device_range){ (sgpu_devptr)(uintptr_t)call->data[i], size };
+		}
+	}
+	if (call->scratch) {
+		ranges[count++] = (struct sgpu_device_range){ j->scratch, j->scratch_size };
+	}
+	rc = sgpu_device_launch_on(stream, run_step, s, ranges, count, &s->task);
+	if (rc != SGPU_OK) {
+		return sgpu_fail(error, rc, "the device refused operation '%s': %s", step ? step->id : "copy",
+				 s->task.error.text[0] ? s->task.error.text : sgpu_strerror(rc));
+	}
+	run->count++;
+	return SGPU_OK;
+}
+
+/* Where an argument's data are. */
+static sgpu_devptr address_of(const struct sgpu_job *j, int segment, bool written, const struct sgpu_device_range *ranges)
+{
+	const struct place *p = &j->places[segment];
+
+	return p->range < 0 || (written && p->memory) ? p->memory : ranges[p->range].address;
+}
+
+static int start_step(const struct sgpu_job *j, const struct step *step, struct sgpu_stream *stream,
+		      const struct sgpu_device_range *ranges, struct sgpu_job_run *run, struct sgpu_error *error)
+{
+	struct sgpu_op_call call = step->call;
+
+	for (int i = 0; i < SGPU_ARGUMENTS_MAX; i++) {
+		if (step->segments[i] >= 0) {
+			call.data[i] = (void *)(uintptr_t)address_of(j, step->segments[i], step->written[i], ranges);
+		}
+	}
+	call.scratch = step->scratch ? (void *)(uintptr_t)j->scratch : NULL;
+	return enqueue(run, step, &call, j, stream, error);
+}
+
+/* The new value of an INPUT_OUTPUT goes where the old one was, which nothing reads any more. */
+static int start_copy(const struct sgpu_job *j, const struct place *p, struct sgpu_stream *stream,
+		      const struct sgpu_device_range *ranges, struct sgpu_job_run *run, struct sgpu_error *error)
+{
+	const struct sgpu_op *copy = sgpu_op_find("copy");
+	struct sgpu_op_call call = { .op = copy };
+	const int from = sgpu_op_arg(copy, "input"), to = sgpu_op_arg(copy, "output");
+
+	call.type[from] = call.type[to] = (struct sgpu_type){ SGPU_U8, 1, { p->size, 0, 0, 0 } };
+	call.present[from] = call.present[to] = true;
+	call.data[from] = (void *)(uintptr_t)p->memory;
+	call.data[to] = (void *)(uintptr_t)ranges[p->range].address;
+	return enqueue(run, NULL, &call, j, stream, error);
+}
+
+static bool overlap(const struct sgpu_device_range *a, const struct sgpu_device_range *b)
+{
+	return a->address < b->address + b->size && b->address < a->address + a->size;
+}
+
+/* An operation must not write what it reads, and alignment is the operations' to demand. */
+static int check_ranges(const struct sgpu_job *j, const struct sgpu_device_range *ranges, int count, struct sgpu_error *error)
+{
+	const struct sgpu_manifest *m = j->manifest;
+
+	if (count != j->range_count) {
+		return sgpu_fail(error, SGPU_EUSAGE, "the job has %d inputs and outputs, and %d ranges are given",
+				 j->range_count, count);
+	}
+	for (int i = 0; i < m->segment_count; i++) {
+		const struct place *p = &j->places[i];
+
+		if (p->range < 0) {
+			continue;
+		}
+		if (ranges[p->range].size != p->size) {
+			return sgpu_fail(error, SGPU_EUSAGE, "segment '%s' has %llu bytes, and its range %llu", m->segments[i].id,
+					 (unsigned long long)p->size, (unsigned long long)ranges[p->range].size);
+		}
+		if (ranges[p->range].address % 64 != 0) {
+			return sgpu_fail(error, SGPU_EUSAGE, "the range of segment '%s' is not aligned to 64 bytes",
+					 m->segments[i].id);
+		}
+		for (int k = 0; sgpu_segment_is_output(&m->segments[i]) && k < count; k++) {
+			if (k != p->range && overlap(&ranges[p->range], &ranges[k])) {
+				return sgpu_fail(error, SGPU_EUSAGE, "the range of output '%s' overlaps another",
+						 m->segments[i].id);
+			}
+		}
+	}
+	return SGPU_OK;
+}
+
+/* As many are made as run at one time. */
+static struct sgpu_job_run *take_run(struct sgpu_job *j)
+{
+	struct sgpu_job_run *r = j->spare;
+
+	if (r) {
+		j->spare = r->next;
+	} else {
+		r = calloc(1, sizeof(*r) + (size_t)(j->step_count + j->range_count) * sizeof(r->started[0]));
+	}
+	if (r) {
+		r->job = j;
+		r->count = 0;
+		r->recorded = NULL;
+		atomic_store(&r->failed, false);
+	}
+	return r;
+}
+
+/* ---- recorded runs ---- */
+/* Enqueues all that a run consists of. */
+static int enqueue_all(const struct sgpu_job *j, struct sgpu_stream *stream, const struct sgpu_device_range *ranges,
+		       struct sgpu_job_run *r, struct sgpu_error *error)
+{
+	int rc = SGPU_OK;
+
+	for (int i = 0; rc == SGPU_OK && i < j->step_count; i++) {
+		rc = start_step(j, &j->steps[i], stream, ranges, r, error);
+	}
+	for (int i = 0; rc == SGPU_OK && i < j->manifest->segment_count; i++) {
+		if (j->places[i].range >= 0 && j->places[i].memory) {
+			rc = start_copy(j, &j->places[i], stream, ranges, r, error);
+		}
+	}
+	return rc;
+}
+
+static int enqueue_on_recorder(struct sgpu_stream *recorder, void *argument, struct sgpu_error *error)
+{
+	struct sgpu_job_run *r = argument;
+
+	return enqueue_all(r->job, recorder, r->recorded->ranges, r, error);
+}
+
+static struct recorded *find_recorded(struct sgpu_job *j, const struct sgpu_device_range *ranges)
+{
+	for (int i = 0; i < RECORDED_MAX; i++) {
+		struct recorded *k = &j->recorded[i];
+		bool same = k->ranges != NULL;
+
+		for (int n = 0; same && n < j->range_count; n++) {
+			same = k->ranges[n].address == ranges[n].address && k->ranges[n].size == ranges[n].size;
+		}
+		if (same) {
+			return k;
+		}
+	}
+	return NULL;
+}
+
+/* Remembers ranges that are new, in place of those that were not used for longest. */
+static void remember(struct sgpu_job *j, const struct sgpu_device_range *ranges)
+{
+	struct recorded *oldest = NULL;
+
+	for (int i = 0; i < RECORDED_MAX; i++) {
+		struct recorded *k = &j->recorded[i];
+
+		oldest = k->running == 0 && (!oldest || k->last_use < oldest->last_use) ? k : oldest;
+	}
+	if (oldest && !oldest->ranges) {
+		oldest->ranges = calloc((size_t)j->range_count + 1, sizeof(*ranges));
+	}
+	if (oldest && oldest->ranges) {
+		sgpu_recording_free(&oldest->recording);
+		memcpy(oldest->ranges, ranges, (size_t)j->range_count * sizeof(*ranges));
+		oldest->last_use = ++j->uses;
+	}
+}
+
+/* SGPU_ERETRY: not now, or never; then it is to be enqueued step by step. */
+static int start_recorded(struct sgpu_job *j, struct sgpu_stream *stream, const struct sgpu_device_range *ranges,
+			  struct sgpu_job_run *r, struct sgpu_error *error)
+{
+	struct recorded *k = j->unrecorded || j->step_count + j->copy_count < RECORD_STEPS_MIN ? NULL : find_recorded(j, ranges);
+	int rc;
+
+	if (!k) {
+		if (!j->unrecorded) {
+			remember(j, ranges);
+		}
+		return SGPU_ERETRY;
+	}
+	k->last_use = ++j->uses;
+	if (!k->recording) {
+		r->recorded = k;
+		j->unrecorded = sgpu_device_record(j->device, enqueue_on_recorder, r, &k->recording, NULL) != SGPU_OK;
+		r->recorded = NULL;
+		r->count = 0;
+		atomic_store(&r->failed, false);
+	}
+	if (!k->recording) {
+		return SGPU_ERETRY;
+	}
+	r->task = (struct sgpu_task){ .untimed = true };
+	rc = sgpu_recording_launch(stream, k->recording, &r->task);
+	if (rc == SGPU_OK) {
+		r->recorded = k;
+		k->running++;
+	} else if (rc != SGPU_ERETRY) {
+		sgpu_fail(error, rc, "the device refused the job: %s",
+			  r->task.error.text[0] ? r->task.error.text : sgpu_strerror(rc));
+	}
+	return rc;
+}
+
+/* ---- start and end ---- */
+int sgpu_job_start(void *job, struct sgpu_stream *stream, const struct sgpu_device_range *ranges, int count, void **run,
+		   struct sgpu_error *error)
+{
+	struct sgpu_job *j = job;
+	struct sgpu_job_run *r;
+	int rc = check_ranges(j, ranges, count, error);
+
+	*run = NULL;
+	if (rc < 0) {
+		return rc;
+	}
+	r = take_run(j);
+	if (!r) {
+		return sgpu_fail_nomem(error);
+	}
+	*run = r;
+	rc = start_recorded(j, stream, ranges, r, error);
+	return rc == SGPU_ERETRY ? enqueue_all(j, stream, ranges, r, error) : rc;
+}
+
+static int tell_step(const struct step *step, const struct sgpu_task *task, struct sgpu_error *error)
+{
+	return sgpu_fail(error, task->code, "operation '%s': %s", step ? step->id : "copy",
+			 task->error.text[0] ? task->error.text : sgpu_strerror(task->code));
+}
+
+int sgpu_job_end(void **run, struct sgpu_error *error)
+{
+	struct sgpu_job_run *r = *run;
+	int rc = SGPU_OK;
+
+	*run = NULL;
+	if (!r) {
+		return SGPU_OK;
+	}
+	for (int i = 0; rc == SGPU_OK && i < r->count; i++) {
+		const struct started *s = &r->started[i];
+
+		rc = s->task.code == SGPU_OK ? SGPU_OK : tell_step(s->step, &s->task, error);
+	}
+	if (r->recorded) {
+		const uint64_t step = r->task.actual;
+
+		r->recorded->running--;
+		rc = r->task.code == SGPU_OK ? SGPU_OK :
+		     tell_step(step < (uint64_t)r->job->step_count ? &r->job->steps[step] : NULL, &r->task, error);
+	}
+	r->next = r->job->spare;
+	r->job->spare = r;
+	return rc;
+}
