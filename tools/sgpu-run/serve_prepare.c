@@ -117,6 +117,7 @@ static int start_thread(struct work *work, struct sgpu_error *error)
 		return sgpu_fail(error, SGPU_ERETRY, "%d jobs are being prepared already, which is the limit", AT_ONCE_MAX);
 	}
 	sigfillset(&all);
+	sigdelset(&all, SIGSYS); /* blocked, a refused system call would end the process without a message */
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	errno = pthread_create(&thread, NULL, answer, work);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);

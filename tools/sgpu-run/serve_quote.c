@@ -125,6 +125,7 @@ int serve_quote_start(struct serve_counters *counters, struct sgpu_error *error)
 	}
 	q.counters = counters;
 	sigfillset(&all);
+	sigdelset(&all, SIGSYS); /* blocked, a refused system call would end the process without a message */
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	errno = pthread_create(&thread, NULL, answer_all, NULL);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
