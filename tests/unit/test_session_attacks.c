@@ -489,6 +489,69 @@ UNIT_TEST(a_server_keeps_neither_the_items_of_a_group_nor_what_it_answered)
 	sgpu_device_close(&device);
 }
 
+/* ---- a bus between the host and the device ---- */
+static const uint8_t secret_bytes[32] = "a secret of thirty-two bytes...";
+static bool has_bus, crossed;
+
+static int info_of_bus(struct sgpu_device *on, struct sgpu_device_info *about, struct sgpu_error *why)
+{
+	int rc = real->info(on, about, why);
+
+	about->opens_on_device = has_bus;
+	return rc;
+}
+
+static int watched_in(struct sgpu_stream *on, sgpu_devptr to, const void *from, uint64_t size, struct sgpu_task *task)
+{
+	crossed = crossed || memmem(from, (size_t)size, secret_bytes, sizeof(secret_bytes)) != NULL;
+	return real->memory->copy_in(on, to, from, size, task);
+}
+
+static int watched_out(struct sgpu_stream *on, void *to, sgpu_devptr from, uint64_t size, struct sgpu_task *task)
+{
+	int rc = real->memory->copy_out(on, to, from, size, task);
+
+	rc = rc == SGPU_OK ? sgpu_stream_sync(on, NULL) : rc;
+	crossed = crossed || memmem(to, (size_t)size, secret_bytes, sizeof(secret_bytes)) != NULL;
+	return rc;
+}
+
+UNIT_TEST(what_a_group_brings_does_not_cross_a_bus_in_the_clear)
+{
+	const struct sgpu_group_config config = { .operations = operations };
+	const struct sgpu_item alloc = { .kind = SGPU_ITEM_ALLOC, .buffer = 4, .size = 100 };
+	const struct sgpu_item in = { .kind = SGPU_ITEM_COPY_IN, .buffer = 4, .offset = 5, .tail = secret_bytes,
+				      .tail_size = sizeof(secret_bytes) };
+	const struct sgpu_item out = { .kind = SGPU_ITEM_COPY_OUT, .buffer = 4, .offset = 5, .size = sizeof(secret_bytes) };
+
+	for (int bus = 0; bus < 2; bus++) {
+		struct sgpu_device *device = open_test_device(1, 0);
+		struct sgpu_group_server *server = NULL;
+		struct sgpu_group_client *sender = NULL;
+		struct sgpu_secure *context = NULL;
+
+		pretend_modules(device);
+		fake.table.info = info_of_bus;
+		fake.memory.copy_in = watched_in;
+		fake.memory.copy_out = watched_out;
+		has_bus = bus;
+		REQUIRE(sgpu_secure_create(device, NULL, &context, &error) == SGPU_OK);
+		REQUIRE(sgpu_group_server_create(context, &config, &server, &error) == SGPU_OK);
+		REQUIRE(sgpu_group_client_open(&owner, handle, server, &sender, &error) == SGPU_OK);
+		CHECK(send_items(sender, &alloc, 1) == SGPU_OK);
+		for (int way = 0; way < 2; way++) {
+			crossed = false;
+			CHECK(send_items(sender, way ? &out : &in, 1) == SGPU_OK && crossed == !bus);
+		}
+		CHECK(results[0].size == sizeof(secret_bytes) && !memcmp(results[0].bytes, secret_bytes, sizeof(secret_bytes)));
+		sgpu_group_client_close(&sender);
+		sgpu_group_server_free(&server);
+		sgpu_secure_destroy(&context);
+		((struct sgpu_device_object *)(void *)device)->backend = real;
+		sgpu_device_close(&device);
+	}
+}
+
 int main(void)
 {
 	if (!on_cpu()) {
@@ -510,6 +573,7 @@ int main(void)
 	UNIT_RUN(a_grant_that_was_altered_opens_no_session);
 	UNIT_RUN(a_group_that_is_malformed_inside_is_refused_as_a_whole);
 	UNIT_RUN(two_sessions_of_one_worker_do_not_reach_each_other);
+	UNIT_RUN(what_a_group_brings_does_not_cross_a_bus_in_the_clear);
 	UNIT_RUN(a_server_keeps_neither_the_items_of_a_group_nor_what_it_answered);
 	sgpu_key_clear(&owner);
 	return unit_done();
