@@ -311,7 +311,12 @@ static int start_run(struct sgpu_peer *peer, struct slot *slot, const struct run
 	if (rc == SGPU_OK) {
 		rc = enqueue_open(peer, slot, run, first, to);
 	}
-	return rc == SGPU_OK ? rc : explain(slot, rc, error);
+	if (rc < 0) { /* what was enqueued still writes to the tasks */
+		(void)!sgpu_stream_sync(peer->seal[run->number % STREAMS], NULL);
+		(void)!sgpu_stream_sync(peer->open[run->number % STREAMS], NULL);
+		return explain(slot, rc, error);
+	}
+	return SGPU_OK;
 }
 
 static int end_all(struct sgpu_peer *peer, struct sgpu_error *error)
