@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The runner: takes batches, drives their graphs over the streams of a device, and writes the responses.
+ * The runner: takes batches, drives their graphs over the streams of one device or several, and writes the responses.
  */
 #ifndef SGPU_RUN_H
 #define SGPU_RUN_H
@@ -22,31 +22,48 @@
 extern "C" {
 #endif
 
-/* ---- the plan: streams, buffers, order; made from a checked manifest alone ---- */
-enum { SGPU_PLAN_STREAMS_MAX = 64 };
+/* ---- the plan: devices, streams, buffers, order; made from a checked manifest alone ---- */
+enum { SGPU_PLAN_STREAMS_MAX = 64, SGPU_RUN_DEVICES_MAX = 16 };
 
 struct sgpu_plan_buffer {
 	uint64_t size;      /* bytes: the largest of its tenants */
+	int device;         /* where it is */
+};
+
+/* A segment that an operation on another device reads: a sealed copy from device to device. */
+struct sgpu_plan_move {
+	int segment;
+	int from, to;       /* devices */
+	int from_buffer, to_buffer;
+	int next;           /* the next move of this segment, or -1 */
 };
 
 struct sgpu_plan {
+	int device_count;
+	int *device;            /* by operation */
 	int stream_count;
-	int *stream;            /* by operation */
+	int *stream;            /* by operation; it is a stream of device number `stream % device_count` */
 	int buffer_count;
 	struct sgpu_plan_buffer *buffers;
+	int move_count;
+	struct sgpu_plan_move *moves;
+	int *first_move;        /* by segment: of the value that is read; or -1 */
 	int *in_buffer;         /* by segment: what arrives (INPUT, INPUT_OUTPUT), or -1 */
 	int *out_buffer;        /* by segment: what an operation writes, or -1 */
 	int *scratch_buffer;    /* by operation, or -1 */
 	uint64_t bytes_unshared; /* device memory if no buffer were used twice */
-	uint64_t bytes;          /* device memory of the plan */
+	uint64_t bytes;          /* device memory of the plan, on all devices */
 };
 
 /* A buffer is given to a second tenant only when the graph says that all that touch the first (its writer and its
  * readers) are ancestors of the operation that writes the second. What leaves the device keeps its buffer. With more
  * than 4096 operations only what follows one another on one stream shares, so that planning stays quick.
  * One stream an operation, but an operation that is the first to follow another continues its stream, so that a
- * chain needs one stream and no event, and beyond SGPU_PLAN_STREAMS_MAX streams they are used in turn. */
-SGPU_MUST_CHECK int sgpu_plan_create(const struct sgpu_manifest *manifest, struct sgpu_plan **plan,
+ * chain needs one stream and no event, and beyond SGPU_PLAN_STREAMS_MAX streams they are used in turn.
+ * With several devices, an operation goes where it would end first, by the bytes that operations work on and those that
+ * would have to move (lib/run/spread.h). An input arrives on the device that reads it first. Errors: SGPU_EUSAGE (not 1 to
+ * SGPU_RUN_DEVICES_MAX devices), SGPU_EINVALID, SGPU_ENOMEM. */
+SGPU_MUST_CHECK int sgpu_plan_create(const struct sgpu_manifest *manifest, int devices, struct sgpu_plan **plan,
 				     struct sgpu_error *error);
 void sgpu_plan_free(struct sgpu_plan **plan);
 /* The sizes that only the batch knows, those of modules without data_type_info: for the manifest of the batch, before
@@ -54,23 +71,27 @@ void sgpu_plan_free(struct sgpu_plan **plan);
 void sgpu_plan_sizes(struct sgpu_manifest *manifest, const struct sgpu_batch *batch);
 
 /* ---- the runner ----
- * A process makes one runner for a device and submits batches to it, several at once if it likes. The runner keeps what
- * costs time to make: its thread, the threads that read and write, streams, and staging memory. Device memory of a batch
- * is cleared and given back when the batch ends, however it ends. */
+ * A process makes one runner for a device, or for several, and submits batches to it, several at once if it likes. The
+ * runner keeps what costs time to make: its thread, the threads that read and write, streams, and staging memory. Device
+ * memory of a batch is cleared and given back when the batch ends, however it ends.
+ * With several devices, the operations of each batch are spread over them. What moves between two devices is sealed on one
+ * and opened on the other (sgpu_peer_copy). */
 struct sgpu_runner;
 
 struct sgpu_runner_config {
 	struct sgpu_device *device;  /* borrowed until sgpu_runner_free */
+	struct sgpu_device *const *more; /* further devices of the same kind, borrowed as well; NULL: none */
+	int more_count;              /* at most SGPU_RUN_DEVICES_MAX - 1 */
 	unsigned jobs;               /* cores that copy for a device with copy engines; 0: sgpu_cpu_count() */
-	uint64_t pinned_max;         /* bytes of pinned memory for the inputs, and for the results, of one batch;
-	                                0: SGPU_RUNNER_PINNED_MAX */
+	uint64_t pinned_max;         /* bytes of pinned memory for the inputs that come to a device, and for the results, of
+	                                one batch; 0: SGPU_RUNNER_PINNED_MAX */
 	bool many_runs;              /* many are under way at a time: where the device itself computes on these cores, what
 	                                waits sleeps at once */
 	bool shared_files;           /* other processes hold the descriptors of submissions, too; see sgpu/transfer.h */
 };
 #define SGPU_RUNNER_PINNED_MAX ((uint64_t)64 << 20)
 
-/* Errors: SGPU_ENOMEM, SGPU_ESYSTEM, SGPU_EDEVICE. */
+/* Errors: SGPU_EUSAGE (devices that are too many or not of one kind), SGPU_ENOMEM, SGPU_ESYSTEM, SGPU_EDEVICE. */
 SGPU_MUST_CHECK int sgpu_runner_create(const struct sgpu_runner_config *config, struct sgpu_runner **runner,
 				       struct sgpu_error *error);
 /* Its runs have been freed. Accepts NULL; clears the caller's pointer. */
@@ -109,7 +130,7 @@ int sgpu_runner_list_prepared(struct sgpu_runner *runner, struct sgpu_prepared_j
 struct sgpu_run;
 
 enum sgpu_span_kind { SGPU_SPAN_READ, SGPU_SPAN_COPY_IN, SGPU_SPAN_OPEN, SGPU_SPAN_KERNEL, SGPU_SPAN_SEAL,
-		      SGPU_SPAN_COPY_OUT, SGPU_SPAN_WRITE, SGPU_SPAN_KINDS };
+		      SGPU_SPAN_COPY_OUT, SGPU_SPAN_WRITE, SGPU_SPAN_MOVE, SGPU_SPAN_KINDS };
 const char *sgpu_span_name(enum sgpu_span_kind kind);
 
 struct sgpu_span {
@@ -202,14 +223,15 @@ void sgpu_run_get_paths(const struct sgpu_run *run, struct sgpu_run_paths *paths
 /* The batch that was taken, once its head has been read, else NULL. It lives as long as the run. */
 const struct sgpu_batch *sgpu_run_get_batch(const struct sgpu_run *run);
 /* What the rows of the trace are: streams of operations first, then those that bring in, then those that bring
- * out. */
+ * out, then moves from device to device. */
 struct sgpu_run_rows {
-	int operations, inputs, outputs;
+	int operations, inputs, outputs, moves;
 };
 void sgpu_run_get_rows(const struct sgpu_run *run, struct sgpu_run_rows *rows);
-/* What a row is: "stream", "copy in", "open", "seal", "copy out"; opening and sealing have rows of their own where
- * copies overlap with them. *number counts within operations, inputs or outputs. */
-const char *sgpu_run_row_name(const struct sgpu_run *run, int row, int *number);
+/* What a row is: "stream", "copy in", "open", "seal", "copy out", "move to device"; opening and sealing have rows of their
+ * own where copies overlap with them. *number counts within operations, inputs or outputs of a device, or is the device to
+ * which things move. *device is that of the row, or -1 where the runner has one. */
+const char *sgpu_run_row_name(const struct sgpu_run *run, int row, int *number, int *device);
 
 #ifdef __cplusplus
 }

@@ -222,7 +222,7 @@ static int load_manifest(struct sgpu_job *job, struct sgpu_error *error)
 
 static int plan_job(const struct sgpu_run_base *base, struct sgpu_prepared *prepared, struct sgpu_error *error)
 {
-	int rc = sgpu_prepared_plan(prepared, base->traits->opens_on_device, error);
+	int rc = sgpu_prepared_plan(prepared, base->traits, error);
 
 	if (rc == SGPU_OK) {
 		sgpu_prepared_keep(base->prepared, prepared);

@@ -29,10 +29,23 @@ int sgpu_run_learn_traits(const struct sgpu_runner_config *config, struct sgpu_r
 	if (!info.opens_on_device) {
 		spin_ns = config->many_runs ? 0 : SPIN_ON_CPU_NS;
 	}
+	for (int i = 0; i < config->more_count; i++) {
+		struct sgpu_device_info other;
+
+		rc = sgpu_device_get_info(config->more[i], &other, error);
+		if (rc != SGPU_OK) {
+			return rc;
+		}
+		if (other.opens_on_device != info.opens_on_device || other.pins_host_memory != info.pins_host_memory ||
+		    other.secure != info.secure) {
+			return sgpu_fail(error, SGPU_EUSAGE, "the devices of a runner are of one kind, and these are not");
+		}
+	}
 	*traits = (struct sgpu_run_traits){
-		.device = config->device, .opens_on_device = info.opens_on_device, .pins = info.pins_host_memory,
+		.devices = config->more_count + 1, .opens_on_device = info.opens_on_device, .pins = info.pins_host_memory,
 		.shared_files = config->shared_files,
 		.pinned_max = config->pinned_max ? config->pinned_max : SGPU_RUNNER_PINNED_MAX, .jobs = config->jobs,
+		.costs = SGPU_SPREAD_COSTS,
 		.spin_ns = sgpu_cpu_count() < 2 ? 0 : spin_ns,
 	};
 	return SGPU_OK;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An operation is held back by each input that it reads and by each predecessor that is not yet enqueued. At zero it is
- * enqueued, and waits on the device for predecessors that still run. So no kernel runs on what has not verified, and the
- * device never waits for the host between two operations, unless the second is a module.
+ * An operation is held back by each input that it reads, by each move that brings it a segment from another device, and by
+ * each predecessor that is not yet enqueued. At zero it is enqueued, and waits on the device for predecessors that still run.
+ * So no kernel runs on what has not verified, and the device never waits for the host between two operations, unless the
+ * second is a module or on another device.
  */
 #include "run/graph.h"
 
@@ -20,7 +21,7 @@ enum state { WAITING, ENQUEUED, DONE, FAILED };
 
 struct operation {
 	enum state state;
-	int holds;          /* inputs and predecessors that hold it back */
+	int holds;          /* inputs, moves and predecessors that hold it back */
 	int code;
 	char *text;         /* why it failed by itself, or NULL */
 	const char *cause;  /* whose text says why it was not run */
@@ -80,6 +81,15 @@ static void add_work(struct sgpu_graph *graph, int operation)
 	graph->work[graph->work_tail++] = operation;
 }
 
+/* Whether a move brings the segment to reader number `k` of it. */
+static bool is_brought(const struct sgpu_graph *graph, int move, int k)
+{
+	const struct sgpu_plan_move *m = &graph->config.plan->moves[move];
+	const struct sgpu_segment *segment = &graph->config.manifest->segments[m->segment];
+
+	return graph->config.plan->device[segment->readers[k]] == m->to && sgpu_plan_reader_once(segment, k);
+}
+
 static void count_holds(struct sgpu_graph *graph)
 {
 	const struct sgpu_manifest *m = graph->config.manifest;
@@ -96,6 +106,13 @@ static void count_holds(struct sgpu_graph *graph)
 		graph->inputs_open++;
 		for (int k = 0; k < segment->reader_count; k++) {
 			graph->operations[segment->readers[k]].holds += sgpu_plan_reader_once(segment, k);
+		}
+	}
+	for (int i = 0; i < graph->config.plan->move_count; i++) {
+		const struct sgpu_segment *segment = &m->segments[graph->config.plan->moves[i].segment];
+
+		for (int k = 0; k < segment->reader_count; k++) {
+			graph->operations[segment->readers[k]].holds += is_brought(graph, i, k);
 		}
 	}
 	for (int i = 0; i < m->operation_count; i++) {
@@ -194,14 +211,21 @@ static void drop_hold(struct sgpu_graph *graph, int operation)
 	}
 }
 
-/* Those that follow an operation learn that it is enqueued or, `ended`, that it has ended well. A module waits for the
- * latter: what a failed operation left behind could bring it down, and the whole context with it. */
+/* A module waits for the end of what is before it: what a failed operation left behind could bring it down, and the whole
+ * context with it. So does an operation on another device, which may not know the first one's events. */
+static bool waits_for_end(const struct sgpu_graph *graph, int operation, int follower)
+{
+	return graph->config.manifest->operations[follower].module != NULL ||
+	       graph->config.plan->device[operation] != graph->config.plan->device[follower];
+}
+
+/* Those that follow an operation learn that it is enqueued or, `ended`, that it has ended well. */
 static void drop_followers(struct sgpu_graph *graph, int operation, bool ended)
 {
 	for (int i = graph->follower_start[operation]; i < graph->follower_start[operation + 1]; i++) {
 		int follower = graph->followers[i];
 
-		if (ended == (graph->config.manifest->operations[follower].module != NULL)) {
+		if (ended == waits_for_end(graph, operation, follower)) {
 			drop_hold(graph, follower);
 		}
 	}
@@ -260,6 +284,22 @@ void sgpu_graph_arrived(struct sgpu_graph *graph, int segment, int code, const c
 	}
 	if (code != SGPU_OK && s->reader_count == 0 && !graph->unused_input) {
 		graph->unused_input = strdup(cause);
+	}
+}
+
+void sgpu_graph_moved(struct sgpu_graph *graph, int move, int code, const char *text)
+{
+	const struct sgpu_segment *s = &graph->config.manifest->segments[graph->config.plan->moves[move].segment];
+
+	for (int i = 0; i < s->reader_count; i++) {
+		if (!is_brought(graph, move, i)) {
+			continue;
+		}
+		if (code != SGPU_OK) {
+			mark_failed(graph, s->readers[i], inherited(code), text ? text : sgpu_strerror(code));
+		} else {
+			drop_hold(graph, s->readers[i]);
+		}
 	}
 }
 

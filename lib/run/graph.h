@@ -21,6 +21,7 @@ struct sgpu_graph_count {
 
 struct sgpu_graph_config {
 	const struct sgpu_manifest *manifest;
+	const struct sgpu_plan *plan;
 	const atomic_int *stop;     /* of the run: failures after a deadline are the deadline's */
 	struct sgpu_graph_count *count;
 	/* Enqueues an operation that nothing holds back; sgpu_graph_ran is called when it has ended. */
@@ -36,6 +37,8 @@ void sgpu_graph_free(struct sgpu_graph **graph);
 /* ---- what happened ---- */
 /* An input has come to its end, well or with `code` and the text of why; `text` lives as long as the graph. */
 void sgpu_graph_arrived(struct sgpu_graph *graph, int segment, int code, const char *text);
+/* The same of a move of the plan. */
+void sgpu_graph_moved(struct sgpu_graph *graph, int move, int code, const char *text);
 /* An operation that was started has ended. Returns whether well: then its outputs are ready. */
 bool sgpu_graph_ran(struct sgpu_graph *graph, int operation, int code, const char *text);
 void sgpu_graph_retry(struct sgpu_graph *graph, int operation);

@@ -120,6 +120,18 @@ static int load_key(struct input *input, struct sgpu_stream *stream, struct sgpu
 }
 
 /* ---- the transfer ---- */
+static int device_of(const struct input *input)
+{
+	const struct sgpu_plan *plan = input->all->job->plan;
+
+	return plan->buffers[plan->in_buffer[input->segment]].device;
+}
+
+static struct sgpu_engine *engine_of(const struct input *input)
+{
+	return input->all->base->devices[device_of(input)].engine;
+}
+
 static int prepare_input(void *argument, struct sgpu_stream *stream, struct sgpu_transfer_request *request,
 			 struct sgpu_error *error)
 {
@@ -138,10 +150,10 @@ static int prepare_input(void *argument, struct sgpu_stream *stream, struct sgpu
 		request->key = input->key;
 	}
 	if (rc == SGPU_OK && in_batch(input)->location.kind == SGPU_LOCATION_REGION) {
-		rc = sgpu_source_from_region(base->engine, input->file.fd, input->file.name, input->file.offset + header,
+		rc = sgpu_source_from_region(engine_of(input), input->file.fd, input->file.name, input->file.offset + header,
 					     &request->source, error);
 	} else if (rc == SGPU_OK && !is_piped(input)) {
-		rc = sgpu_source_from_file(base->engine, input->file.fd, input->file.name, input->file.offset + header,
+		rc = sgpu_source_from_file(engine_of(input), input->file.fd, input->file.name, input->file.offset + header,
 					   &request->source, error);
 	}
 	input->prepared = rc == SGPU_OK;
@@ -154,7 +166,7 @@ static void note_span(void *argument, const struct sgpu_transfer_span *span)
 	struct sgpu_run_base *base = input->all->base;
 
 	if (span->step != SGPU_STEP_READ || !input->payload) {
-		sgpu_trace_step(base->trace, span, in_batch(input)->id);
+		sgpu_trace_step(base->trace, device_of(input), span, in_batch(input)->id);
 	}
 	if (span->step == SGPU_STEP_COPY_IN) {
 		atomic_fetch_add(&base->trace->bytes_in, span->bytes);
@@ -221,7 +233,7 @@ static bool start_input(struct input *input, struct sgpu_transfer **transfer)
 		request.source = sgpu_source_from_memory(input->payload + (sealed ? SGPU_SEALED_HEADER : 0), false);
 		request.queued = true;
 	}
-	rc = sgpu_transfer_start(base->engine, &request, transfer, &error);
+	rc = sgpu_transfer_start(engine_of(input), &request, transfer, &error);
 	if (rc != SGPU_OK) {
 		miss_input(input, rc, error.text);
 		return false;

@@ -69,6 +69,9 @@ int sgpu_launches_create(struct sgpu_run_base *base, struct sgpu_modules *module
 		for (int k = 0; k < m->operations[i].before_count; k++) {
 			int before = m->operations[i].before[k];
 
+			if (l->plan->device[before] != l->plan->device[i]) {
+				continue; /* that one is not enqueued before the host has seen the end of this one */
+			}
 			l->operations[before].followed_elsewhere |= l->plan->stream[before] != l->plan->stream[i];
 		}
 	}
@@ -78,7 +81,8 @@ int sgpu_launches_create(struct sgpu_run_base *base, struct sgpu_modules *module
 void sgpu_launches_settle(struct sgpu_launches *launches)
 {
 	for (int i = 0; i < launches->plan->stream_count; i++) {
-		sgpu_streams_give(launches->base->streams, &launches->streams[i], !launches->unsure);
+		sgpu_streams_give(launches->base->devices[sgpu_plan_stream_device(launches->plan, i)].streams,
+				  &launches->streams[i], !launches->unsure);
 	}
 	for (int i = 0; i < launches->manifest->operation_count; i++) {
 		sgpu_event_free(&launches->operations[i].event);
@@ -149,8 +153,8 @@ static int place_arguments(struct sgpu_launches *launches, int operation, struct
 
 	for (int i = 0; i < op->arg_count; i++) {
 		int segment = op->args[i].segment, at = op->module ? i : sgpu_op_arg(call->op, op->args[i].name);
-		bool arrives = !op->args[i].output && sgpu_plan_reads_input(&launches->manifest->segments[segment]);
-		int buffer = arrives ? plan->in_buffer[segment] : plan->out_buffer[segment];
+		int buffer = op->args[i].output ? plan->out_buffer[segment] :
+			     sgpu_plan_read_buffer(plan, launches->manifest, segment, plan->device[operation]);
 
 		if (at < 0 || buffer < 0) {
 			return sgpu_fail(error, SGPU_EINVALID, "operation '%s' has no memory for '%s'", op->id,
@@ -244,11 +248,16 @@ static int enqueue(struct launch *l, struct sgpu_stream *stream, struct sgpu_err
 	return SGPU_OK;
 }
 
+static const struct sgpu_run_device *device_of(const struct sgpu_launches *launches, int operation)
+{
+	return &launches->base->devices[launches->plan->device[operation]];
+}
+
 int sgpu_launch_get_stream(struct sgpu_launches *launches, int operation, struct sgpu_stream **stream,
 			   struct sgpu_error *error)
 {
 	struct sgpu_stream **own = &launches->streams[launches->plan->stream[operation]];
-	int rc = *own ? SGPU_OK : sgpu_streams_take(launches->base->streams, own, error);
+	int rc = *own ? SGPU_OK : sgpu_streams_take(device_of(launches, operation)->streams, own, error);
 
 	*stream = *own;
 	return rc;
@@ -271,7 +280,7 @@ int sgpu_launch_start(struct sgpu_launches *launches, int operation, struct sgpu
 	}
 	l->all = launches;
 	l->operation = operation;
-	l->on_device = sgpu_device_op(launches->base->traits->device, op->kernel);
+	l->on_device = sgpu_device_op(device_of(launches, operation)->device, op->kernel);
 	rc = sgpu_ops_prepare(launches->manifest, operation, &l->end.call, error);
 	if (rc == SGPU_OK) {
 		rc = place_arguments(launches, operation, &l->end.call, error);
@@ -280,7 +289,7 @@ int sgpu_launch_start(struct sgpu_launches *launches, int operation, struct sgpu
 		rc = sgpu_launch_get_stream(launches, operation, &stream, error);
 	}
 	if (rc == SGPU_OK && state->followed_elsewhere) {
-		rc = sgpu_event_create(launches->base->traits->device, &state->event, error);
+		rc = sgpu_event_create(device_of(launches, operation)->device, &state->event, error);
 	}
 	if (rc == SGPU_OK) {
 		rc = wait_for_others(launches, operation, stream, error);

@@ -7,7 +7,10 @@
 
 #include <stdlib.h>
 
-/* Bytes of all buffers. Up to these the allocation itself says whether there is enough, which costs less than to ask. */
+#include "run/run.h"
+
+/* Bytes of the buffers of a device. Up to these the allocation itself says whether there is enough, which costs less than to
+ * ask. */
 enum { SMALL_MAX = 256 << 20 };
 
 static uint64_t whole_pages(uint64_t size)
@@ -17,75 +20,96 @@ static uint64_t whole_pages(uint64_t size)
 	return (size / page + (size % page != 0 || size == 0)) * page;
 }
 
-static bool allocate_together(struct sgpu_memory *memory)
+static bool allocate_together(struct sgpu_memory *memory, int device)
 {
 	const struct sgpu_plan *plan = memory->plan;
+	struct sgpu_memory_share *share = &memory->shares[device];
 	uint64_t size = 0, at;
 
 	for (int i = 0; i < plan->buffer_count; i++) {
-		size += whole_pages(plan->buffers[i].size);
+		size += plan->buffers[i].device == device ? whole_pages(plan->buffers[i].size) : 0;
 	}
-	if (sgpu_device_alloc(memory->device, size, &memory->together, NULL) != SGPU_OK) {
+	if (sgpu_device_alloc(memory->devices[device].device, size, &share->together, NULL) != SGPU_OK) {
 		return false;
 	}
-	memory->together_size = size;
-	at = memory->together;
+	share->together_size = size;
+	at = share->together;
 	for (int i = 0; i < plan->buffer_count; i++) {
-		memory->buffers[i] = at;
-		at += whole_pages(plan->buffers[i].size);
+		if (plan->buffers[i].device == device) {
+			memory->buffers[i] = at;
+			at += whole_pages(plan->buffers[i].size);
+		}
 	}
 	return true;
 }
 
-static int check_free(const struct sgpu_memory *memory, struct sgpu_error *error)
+static int check_free(const struct sgpu_memory *memory, int device, struct sgpu_error *error)
 {
+	const unsigned long long bytes = memory->shares[device].bytes;
 	struct sgpu_device_info info;
-	int rc = sgpu_device_get_info(memory->device, &info, error);
+	int rc = sgpu_device_get_info(memory->devices[device].device, &info, error);
 
-	if (rc == SGPU_OK && memory->plan->bytes > info.memory_free) {
-		rc = sgpu_fail(error, SGPU_ENOMEM, "the batch needs %llu bytes of device memory and %llu are free",
-			       (unsigned long long)memory->plan->bytes, (unsigned long long)info.memory_free);
+	if (rc != SGPU_OK || bytes <= info.memory_free) {
+		return rc;
 	}
-	return rc;
+	if (memory->plan->device_count > 1) {
+		return sgpu_fail(error, SGPU_ENOMEM, "the batch needs %llu bytes of memory on device %d and %llu are free",
+				 bytes, device, (unsigned long long)info.memory_free);
+	}
+	return sgpu_fail(error, SGPU_ENOMEM, "the batch needs %llu bytes of device memory and %llu are free", bytes,
+			 (unsigned long long)info.memory_free);
 }
 
-static int allocate(struct sgpu_memory *memory, bool together, struct sgpu_error *error)
+static int allocate(struct sgpu_memory *memory, int device, bool together, struct sgpu_error *error)
 {
 	const struct sgpu_plan *plan = memory->plan;
-	const bool small = plan->bytes <= SMALL_MAX;
-	int rc = small ? SGPU_OK : check_free(memory, error);
+	const struct sgpu_memory_share *share = &memory->shares[device];
+	const bool small = share->bytes <= SMALL_MAX;
+	int rc = small ? SGPU_OK : check_free(memory, device, error);
 
-	if (together && small && plan->buffer_count > 1 && allocate_together(memory)) {
+	if (together && small && share->count > 1 && allocate_together(memory, device)) {
 		return SGPU_OK;
 	}
 	for (int i = 0; rc == SGPU_OK && i < plan->buffer_count; i++) {
 		const uint64_t size = plan->buffers[i].size;
 
-		rc = sgpu_device_alloc(memory->device, size, &memory->buffers[i], NULL);
+		if (plan->buffers[i].device != device) {
+			continue;
+		}
+		rc = sgpu_device_alloc(memory->devices[device].device, size, &memory->buffers[i], NULL);
 		if (rc != SGPU_OK) { /* others may just have given some back */
-			rc = sgpu_device_alloc(memory->device, size, &memory->buffers[i], error);
+			rc = sgpu_device_alloc(memory->devices[device].device, size, &memory->buffers[i], error);
 		}
 	}
 	return rc;
 }
 
-int sgpu_memory_create(struct sgpu_memory *memory, struct sgpu_device *device, const struct sgpu_plan *plan,
+int sgpu_memory_create(struct sgpu_memory *memory, const struct sgpu_run_device *devices, const struct sgpu_plan *plan,
 		       bool together, struct sgpu_error *error)
 {
 	struct sgpu_error other;
-	int rc;
+	int device = 0, rc = SGPU_OK;
 
-	memory->device = device;
+	memory->devices = devices;
 	memory->plan = plan;
 	memory->buffers = calloc((size_t)plan->buffer_count + 1, sizeof(*memory->buffers));
 	if (!memory->buffers) {
 		return sgpu_fail_nomem(error);
 	}
-	rc = allocate(memory, together, error);
+	for (int i = 0; i < plan->buffer_count; i++) {
+		memory->shares[plan->buffers[i].device].bytes += plan->buffers[i].size;
+		memory->shares[plan->buffers[i].device].count++;
+	}
+	for (; device < plan->device_count; device++) {
+		rc = allocate(memory, device, together, error);
+		if (rc != SGPU_OK) {
+			break;
+		}
+	}
 	if (rc != SGPU_OK) {
 		sgpu_memory_clear(memory);
 	}
-	if (rc == SGPU_ENOMEM && check_free(memory, &other) == SGPU_ENOMEM) {
+	if (rc == SGPU_ENOMEM && check_free(memory, device, &other) == SGPU_ENOMEM) {
 		*error = other; /* it says how much the whole batch needs */
 	}
 	return rc;
@@ -93,10 +117,16 @@ int sgpu_memory_create(struct sgpu_memory *memory, struct sgpu_device *device, c
 
 void sgpu_memory_clear(struct sgpu_memory *memory)
 {
-	for (int i = 0; memory->buffers && !memory->together && i < memory->plan->buffer_count; i++) {
-		sgpu_device_free(memory->device, &memory->buffers[i], memory->plan->buffers[i].size);
+	for (int i = 0; memory->buffers && i < memory->plan->buffer_count; i++) {
+		const int device = memory->plan->buffers[i].device;
+
+		if (!memory->shares[device].together) {
+			sgpu_device_free(memory->devices[device].device, &memory->buffers[i], memory->plan->buffers[i].size);
+		}
 	}
-	sgpu_device_free(memory->device, &memory->together, memory->together_size);
+	for (int i = 0; memory->buffers && i < memory->plan->device_count; i++) {
+		sgpu_device_free(memory->devices[i].device, &memory->shares[i].together, memory->shares[i].together_size);
+	}
 	free(memory->buffers);
 	memory->buffers = NULL;
 }

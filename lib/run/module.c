@@ -50,6 +50,14 @@ static const struct sgpu_operation *operation_of(const struct sgpu_modules *modu
 	return &modules->base->job->manifest->operations[operation];
 }
 
+/* Where the image arrives, and where all operations of the module run. */
+static const struct sgpu_run_device *device_of(const struct sgpu_modules *modules, int segment)
+{
+	const struct sgpu_plan *plan = modules->base->job->plan;
+
+	return &modules->base->devices[plan->buffers[plan->in_buffer[segment]].device];
+}
+
 static const char *text_of(const struct sgpu_error *error, int code)
 {
 	return error->text[0] ? error->text : sgpu_strerror(code);
@@ -105,10 +113,20 @@ const char *sgpu_modules_broken_rule(const struct sgpu_modules *modules)
 	return modules->broken_rule;
 }
 
+bool sgpu_modules_broke_rules(const struct sgpu_run_base *base)
+{
+	for (int i = 0; i < base->device_count; i++) {
+		if (sgpu_device_module_broke_rules(base->devices[i].device)) {
+			return true;
+		}
+	}
+	return false;
+}
+
 /* A module that did what is refused is not what its owner meant to run: the run ends, and no response is given. */
 static void stop_for_rules(struct sgpu_modules *modules, const char *text)
 {
-	if (sgpu_device_module_broke_rules(modules->base->traits->device) && !modules->broken_rule) {
+	if (sgpu_modules_broke_rules(modules->base) && !modules->broken_rule) {
 		modules->broken_rule = sgpu_run_text("%s", text);
 		sgpu_run_stop(modules->base, SGPU_EPOLICY);
 	}
@@ -119,16 +137,17 @@ static void stop_for_rules(struct sgpu_modules *modules, const char *text)
 static int copy_image(struct sgpu_modules *modules, int segment, void *image, uint64_t size, struct sgpu_error *error)
 {
 	struct sgpu_run_base *base = modules->base;
+	struct sgpu_run_streams *streams = device_of(modules, segment)->streams;
 	struct sgpu_stream *stream = NULL;
 	struct sgpu_task task = { 0 };
-	int synced, rc = sgpu_streams_take(base->streams, &stream, error);
+	int synced, rc = sgpu_streams_take(streams, &stream, error);
 
 	if (rc != SGPU_OK) {
 		return rc;
 	}
 	rc = sgpu_copy_out(stream, image, base->memory->buffers[base->job->plan->in_buffer[segment]], size, &task);
 	synced = sgpu_stream_sync(stream, error);
-	sgpu_streams_give(base->streams, &stream, synced == SGPU_OK);
+	sgpu_streams_give(streams, &stream, synced == SGPU_OK);
 	if (rc == SGPU_OK) {
 		rc = synced != SGPU_OK ? synced : task.code;
 	}
@@ -167,7 +186,7 @@ static int load_image(struct sgpu_modules *modules, int segment, struct module *
 	image = malloc((size_t)size);
 	rc = image ? copy_image(modules, segment, image, size, &m->error) : sgpu_fail_nomem(&m->error);
 	if (rc == SGPU_OK) {
-		rc = load_measured(modules->base->traits->device, image, (size_t)size, m->digest, &m->loaded, &m->error);
+		rc = load_measured(device_of(modules, segment)->device, image, (size_t)size, m->digest, &m->loaded, &m->error);
 	}
 	sgpu_free_wiped(&image, (size_t)size);
 	return rc;

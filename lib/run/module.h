@@ -37,6 +37,8 @@ void sgpu_module_end(struct sgpu_modules *modules, int operation, const struct s
 
 /* What a module did that is refused; NULL: nothing. Then the run is stopped with SGPU_EPOLICY. */
 const char *sgpu_modules_broken_rule(const struct sgpu_modules *modules);
+/* Whether a module did that on one of the devices, of this run or of another one. */
+bool sgpu_modules_broke_rules(const struct sgpu_run_base *base);
 /* Whether one was loaded, or tried to be. */
 bool sgpu_modules_used(const struct sgpu_modules *modules);
 

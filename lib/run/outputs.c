@@ -56,6 +56,19 @@ static const struct sgpu_batch_segment *in_batch(const struct output *output)
 	return &output->all->job->batch->segments[output->all->job->in_batch[output->segment]];
 }
 
+/* The device that wrote it, from which it leaves. */
+static int device_of(const struct output *output)
+{
+	const struct sgpu_plan *plan = output->all->job->plan;
+
+	return plan->buffers[plan->out_buffer[output->segment]].device;
+}
+
+static const struct sgpu_run_device *run_device(const struct output *output)
+{
+	return &output->all->base->devices[device_of(output)];
+}
+
 static bool is_sealed(const struct output *output)
 {
 	return in_batch(output)->masking == SGPU_MASKING_AES_GCM;
@@ -87,7 +100,7 @@ static int make_memory(struct output *output, struct sgpu_error *error)
 	void *data = NULL;
 
 	if (traits->pins && size > 0 && size <= traits->pinned_max - all->pinned &&
-	    sgpu_host_alloc(traits->device, size, &data, NULL) == SGPU_OK) {
+	    sgpu_host_alloc(run_device(output)->device, size, &data, NULL) == SGPU_OK) {
 		all->pinned += size;
 		output->pinned = true;
 	} else {
@@ -102,7 +115,7 @@ static void drop_memory(struct output *output)
 	void *data = output->data;
 
 	if (output->pinned) {
-		sgpu_host_free(output->all->base->traits->device, &data, output->end.size);
+		sgpu_host_free(run_device(output)->device, &data, output->end.size);
 		output->all->pinned -= output->end.size;
 	}
 	free(data);
@@ -165,7 +178,7 @@ static void note_span(void *argument, const struct sgpu_transfer_span *span)
 {
 	const struct output *output = argument;
 
-	sgpu_trace_step(output->all->base->trace, span, in_batch(output)->id);
+	sgpu_trace_step(output->all->base->trace, device_of(output), span, in_batch(output)->id);
 }
 
 /* May be a callback of the device. */
@@ -235,12 +248,12 @@ static int make_sink(struct output *output, struct sgpu_transfer_sink *sink, str
 	if (goes_to_region(output)) {
 		rc = sgpu_leases_source(base->leases, &in_batch(output)->location, output->end.size, true, &output->region,
 					error);
-		return rc != SGPU_OK ? rc : sgpu_sink_to_region(base->engine, output->region.fd, output->region.name,
+		return rc != SGPU_OK ? rc : sgpu_sink_to_region(run_device(output)->engine, output->region.fd, output->region.name,
 								output->region.offset + header, sink, error);
 	}
 	if (config->places && config->places[output->all->job->in_batch[output->segment]] > 0) {
 		output->end.place = config->places[output->all->job->in_batch[output->segment]];
-		return sgpu_sink_to_file(base->engine, config->fd, config->name, output->end.place + header,
+		return sgpu_sink_to_file(run_device(output)->engine, config->fd, config->name, output->end.place + header,
 					 sink, error);
 	}
 	rc = make_memory(output, error);
@@ -270,7 +283,7 @@ static int start_output(struct output *output, uint64_t actual, struct sgpu_erro
 	if (rc != SGPU_OK) {
 		return rc;
 	}
-	rc = sgpu_transfer_start(base->engine, &request, &output->transfer, error);
+	rc = sgpu_transfer_start(run_device(output)->engine, &request, &output->transfer, error);
 	if (rc != SGPU_OK && request.sink.close) {
 		request.sink.close(request.sink.context);
 	}

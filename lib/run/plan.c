@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The plan of a run: which stream an operation runs on, and which buffer each value and each scratch area has.
+ * The plan of a run: which device and stream an operation runs on, which buffer each value and each scratch area has, and
+ * what moves from device to device.
  *
  * A buffer changes hands only where the graph proves it: everything that touched the old tenant must be an ancestor
  * of the operation that makes the new one, so that no timing can bring the two together. What leaves the device
  * keeps its buffer, since its way out is no operation of the graph, and what arrives has its own from the start.
+ *
+ * A move is between the operation that made the segment, whose end the host has seen, and those that read it on the other
+ * device, which are not enqueued before it has ended. So it reads its buffer while the readers have not ended, and writes the
+ * other when everything before the maker has ended: it may be one that the maker itself could have had.
  */
 #include "run/plan.h"
 
 #include <stdlib.h>
 
 #include <sgpu/run.h>
-
-#include "run/reach.h"
 
 /* A buffer's present tenant: it ends with its readers, or with its writer if none reads it. */
 struct tenant {
@@ -28,6 +31,7 @@ enum { LOOK_BACK = 64 };
 struct planner {
 	const struct sgpu_manifest *manifest;
 	struct sgpu_plan *plan;
+	struct sgpu_spread spread;
 	struct sgpu_reach *reach; /* NULL: too many operations, */
 	int *chain, *place;       /* of which then this is known: each follows the one before it in its chain */
 	struct tenant *tenants;   /* by buffer */
@@ -40,12 +44,13 @@ bool sgpu_plan_reader_once(const struct sgpu_segment *segment, int index)
 }
 
 /* ---- streams ---- */
-static int free_stream(const struct sgpu_plan *plan, const int *tail, const struct sgpu_operation *op, int *follows)
+static int free_stream(const struct sgpu_plan *plan, const int *tail, const struct sgpu_operation *op, int device,
+		       int *follows)
 {
 	for (int i = 0; i < op->before_count; i++) {
 		int stream = plan->stream[op->before[i]];
 
-		if (tail[stream] == op->before[i]) {
+		if (plan->device[op->before[i]] == device && tail[stream] == op->before[i]) {
 			*follows = op->before[i];
 			return stream;
 		}
@@ -53,25 +58,28 @@ static int free_stream(const struct sgpu_plan *plan, const int *tail, const stru
 	return -1;
 }
 
+/* Each device has its share of the streams, whose numbers alternate between the devices. */
 static void plan_streams(struct planner *p)
 {
+	const int devices = p->plan->device_count, most = SGPU_PLAN_STREAMS_MAX / devices;
 	int tail[SGPU_PLAN_STREAMS_MAX];
-	int next = 0;
+	int count[SGPU_RUN_DEVICES_MAX] = { 0 }, next[SGPU_RUN_DEVICES_MAX] = { 0 };
 
 	for (int i = 0; i < p->manifest->operation_count; i++) {
-		int operation = p->manifest->order[i];
+		int operation = p->manifest->order[i], device = p->plan->device[operation];
 		int follows = -1;
-		int stream = free_stream(p->plan, tail, &p->manifest->operations[operation], &follows);
+		int stream = free_stream(p->plan, tail, &p->manifest->operations[operation], device, &follows);
 
 		p->chain[operation] = follows < 0 ? operation : p->chain[follows];
 		p->place[operation] = follows < 0 ? 0 : p->place[follows] + 1;
-		if (stream < 0 && p->plan->stream_count < SGPU_PLAN_STREAMS_MAX) {
-			stream = p->plan->stream_count++;
+		if (stream < 0 && count[device] < most) {
+			stream = count[device]++ * devices + device;
 		} else if (stream < 0) {
-			stream = next++ % SGPU_PLAN_STREAMS_MAX;
+			stream = next[device]++ % most * devices + device;
 		}
 		tail[stream] = operation;
 		p->plan->stream[operation] = stream;
+		p->plan->stream_count = stream < p->plan->stream_count ? p->plan->stream_count : stream + 1;
 	}
 }
 
@@ -96,8 +104,8 @@ static bool tenant_ended(const struct planner *p, const struct tenant *tenant, i
 	return tenant->writer < 0 || comes_before(p, tenant->writer, operation);
 }
 
-/* The smallest buffer that holds `size`, else the largest, of those whose tenant has ended; or -1. */
-static int find_buffer(const struct planner *p, int operation, uint64_t size)
+/* The smallest buffer of the device that holds `size`, else the largest, of those whose tenant has ended; or -1. */
+static int find_buffer(const struct planner *p, int device, int operation, uint64_t size)
 {
 	const int first = p->reach || p->plan->buffer_count < LOOK_BACK ? 0 : p->plan->buffer_count - LOOK_BACK;
 	int best = -1;
@@ -107,29 +115,29 @@ static int find_buffer(const struct planner *p, int operation, uint64_t size)
 		uint64_t best_size = best < 0 ? 0 : p->plan->buffers[best].size;
 		bool better = best < 0 || (have >= size ? best_size < size || have < best_size : have > best_size);
 
-		if (better && tenant_ended(p, &p->tenants[i], operation)) {
+		if (better && p->plan->buffers[i].device == device && tenant_ended(p, &p->tenants[i], operation)) {
 			best = i;
 		}
 	}
 	return best;
 }
 
-static int add_buffer(struct planner *p, uint64_t size, const struct tenant *tenant)
+static int add_buffer(struct planner *p, int device, uint64_t size, const struct tenant *tenant)
 {
 	int buffer = p->plan->buffer_count++;
 
-	p->plan->buffers[buffer].size = size;
+	p->plan->buffers[buffer] = (struct sgpu_plan_buffer){ .size = size, .device = device };
 	p->tenants[buffer] = *tenant;
 	return buffer;
 }
 
-/* A buffer for what `operation` writes. */
-static int give_buffer(struct planner *p, int operation, uint64_t size, const struct tenant *tenant)
+/* A buffer for what `operation` writes, or, on another device, for what is moved there when it has ended. */
+static int give_buffer(struct planner *p, int device, int operation, uint64_t size, const struct tenant *tenant)
 {
-	int buffer = find_buffer(p, operation, size);
+	int buffer = find_buffer(p, device, operation, size);
 
 	if (buffer < 0) {
-		return add_buffer(p, size, tenant);
+		return add_buffer(p, device, size, tenant);
 	}
 	if (p->plan->buffers[buffer].size < size) {
 		p->plan->buffers[buffer].size = size;
@@ -154,6 +162,59 @@ static int segment_bytes(const struct sgpu_segment *segment, uint64_t *size, str
 	return SGPU_OK;
 }
 
+/* ---- moves ---- */
+/* The devices, as bits, on which a segment is read and does not begin. */
+static unsigned moved_to(const struct planner *p, int segment)
+{
+	const struct sgpu_segment *s = &p->manifest->segments[segment];
+	unsigned devices = 0;
+
+	for (int i = 0; i < s->reader_count; i++) {
+		devices |= 1u << p->plan->device[s->readers[i]];
+	}
+	return devices & ~(1u << p->spread.home[segment]);
+}
+
+static int count_moves(const struct planner *p)
+{
+	int count = 0;
+
+	for (int i = 0; p->plan->device_count > 1 && i < p->manifest->segment_count; i++) {
+		count += __builtin_popcount(moved_to(p, i));
+	}
+	return count;
+}
+
+/* Once to each device where it is read. */
+static int plan_moves(struct planner *p, int segment, int from_buffer, uint64_t size, struct sgpu_error *error)
+{
+	struct sgpu_plan *plan = p->plan;
+	const struct sgpu_segment *s = &p->manifest->segments[segment];
+	const struct tenant tenant = { .readers = s->readers, .reader_count = s->reader_count,
+				       .writer = sgpu_plan_reads_input(s) ? -1 : s->writer };
+	const unsigned devices = plan->device_count > 1 ? moved_to(p, segment) : 0;
+	int rc;
+
+	for (int to = 0; to < plan->device_count; to++) {
+		if (!(devices >> to & 1)) {
+			continue;
+		}
+		rc = count_unshared(p, size, error);
+		if (rc < 0) {
+			return rc;
+		}
+		plan->moves[plan->move_count] = (struct sgpu_plan_move){
+			.segment = segment, .from = p->spread.home[segment], .to = to, .from_buffer = from_buffer,
+			.to_buffer = tenant.writer < 0 ? add_buffer(p, to, size, &tenant) :
+							 give_buffer(p, to, tenant.writer, size, &tenant),
+			.next = plan->first_move[segment],
+		};
+		plan->first_move[segment] = plan->move_count++;
+	}
+	return SGPU_OK;
+}
+
+/* ---- all of them ---- */
 static int plan_arrivals(struct planner *p, struct sgpu_error *error)
 {
 	for (int i = 0; i < p->manifest->segment_count; i++) {
@@ -173,7 +234,11 @@ static int plan_arrivals(struct planner *p, struct sgpu_error *error)
 		if (rc != SGPU_OK) {
 			return rc;
 		}
-		p->plan->in_buffer[i] = add_buffer(p, size, &tenant);
+		p->plan->in_buffer[i] = add_buffer(p, p->spread.home[i], size, &tenant);
+		rc = plan_moves(p, i, p->plan->in_buffer[i], size, error);
+		if (rc != SGPU_OK) {
+			return rc;
+		}
 	}
 	return SGPU_OK;
 }
@@ -191,7 +256,10 @@ static int plan_output(struct planner *p, int operation, int segment, struct sgp
 		rc = count_unshared(p, size, error);
 	}
 	if (rc == SGPU_OK) {
-		p->plan->out_buffer[segment] = give_buffer(p, operation, size, &tenant);
+		p->plan->out_buffer[segment] = give_buffer(p, p->plan->device[operation], operation, size, &tenant);
+	}
+	if (rc == SGPU_OK && !sgpu_plan_reads_input(s)) {
+		rc = plan_moves(p, segment, p->plan->out_buffer[segment], size, error);
 	}
 	return rc;
 }
@@ -212,7 +280,7 @@ static int plan_scratch(struct planner *p, int operation, struct sgpu_error *err
 	}
 	rc = count_unshared(p, size, error);
 	if (rc == SGPU_OK) {
-		p->plan->scratch_buffer[operation] = give_buffer(p, operation, size, &tenant);
+		p->plan->scratch_buffer[operation] = give_buffer(p, p->plan->device[operation], operation, size, &tenant);
 	}
 	return rc;
 }
@@ -254,42 +322,56 @@ static int *minus_ones(int count)
 static int allocate(struct planner *p, struct sgpu_error *error)
 {
 	int segments = p->manifest->segment_count, operations = p->manifest->operation_count;
-	size_t most = 2 * (size_t)segments + (size_t)operations + 1; /* two values a segment, one scratch area an op */
+	size_t moves = (size_t)count_moves(p);
+	/* Two values a segment, one scratch area an operation, one copy a move. */
+	size_t most = 2 * (size_t)segments + (size_t)operations + moves + 1;
 
-	p->plan = calloc(1, sizeof(*p->plan));
 	p->tenants = calloc(most, sizeof(*p->tenants));
-	if (!p->plan || !p->tenants) {
-		return sgpu_fail_nomem(error);
-	}
 	p->chain = minus_ones(operations);
 	p->place = minus_ones(operations);
 	p->plan->stream = minus_ones(operations);
 	p->plan->buffers = calloc(most, sizeof(*p->plan->buffers));
+	p->plan->moves = calloc(moves + 1, sizeof(*p->plan->moves));
+	p->plan->first_move = minus_ones(segments);
 	p->plan->in_buffer = minus_ones(segments);
 	p->plan->out_buffer = minus_ones(segments);
 	p->plan->scratch_buffer = minus_ones(operations);
-	if (!p->plan->stream || !p->plan->buffers || !p->plan->in_buffer || !p->plan->out_buffer ||
-	    !p->plan->scratch_buffer || !p->chain || !p->place) {
+	if (!p->tenants || !p->chain || !p->place || !p->plan->stream || !p->plan->buffers || !p->plan->moves ||
+	    !p->plan->first_move || !p->plan->in_buffer || !p->plan->out_buffer || !p->plan->scratch_buffer) {
 		return sgpu_fail_nomem(error);
 	}
 	return SGPU_OK;
 }
 
-int sgpu_plan_create(const struct sgpu_manifest *manifest, struct sgpu_plan **plan, struct sgpu_error *error)
+int sgpu_plan_create(const struct sgpu_manifest *manifest, int devices, struct sgpu_plan **plan, struct sgpu_error *error)
 {
-	return sgpu_plan_create_limited(manifest, SGPU_REACH_OPERATIONS_MAX, plan, error);
+	return sgpu_plan_create_limited(manifest, devices, &SGPU_SPREAD_COSTS, SGPU_REACH_OPERATIONS_MAX, plan, error);
 }
 
-int sgpu_plan_create_limited(const struct sgpu_manifest *manifest, int operations_max, struct sgpu_plan **plan,
-			     struct sgpu_error *error)
+int sgpu_plan_create_limited(const struct sgpu_manifest *manifest, int devices, const struct sgpu_spread_costs *costs,
+			     int operations_max, struct sgpu_plan **plan, struct sgpu_error *error)
 {
 	struct planner p = { .manifest = manifest };
 	int rc;
 
 	*plan = NULL;
+	if (devices < 1 || devices > SGPU_RUN_DEVICES_MAX) {
+		return sgpu_fail(error, SGPU_EUSAGE, "a graph runs on 1 to %d devices", SGPU_RUN_DEVICES_MAX);
+	}
 	if (!manifest->order) {
 		return sgpu_fail(error, SGPU_EINVALID, "the operations have no order: their graph has a cycle");
 	}
+	p.plan = calloc(1, sizeof(*p.plan));
+	if (!p.plan) {
+		return sgpu_fail_nomem(error);
+	}
+	p.plan->device_count = devices;
+	rc = sgpu_spread_create(manifest, devices, costs, &p.spread, error);
+	if (rc != SGPU_OK) {
+		goto out;
+	}
+	p.plan->device = p.spread.device;
+	p.spread.device = NULL;
 	rc = allocate(&p, error);
 	if (rc != SGPU_OK) {
 		goto out;
@@ -310,6 +392,7 @@ int sgpu_plan_create_limited(const struct sgpu_manifest *manifest, int operation
 	rc = SGPU_OK;
 out:
 	sgpu_reach_free(&p.reach);
+	sgpu_spread_clear(&p.spread);
 	free(p.chain);
 	free(p.place);
 	free(p.tenants);
@@ -333,8 +416,11 @@ void sgpu_plan_free(struct sgpu_plan **plan)
 	if (!plan || !*plan) {
 		return;
 	}
+	free((*plan)->device);
 	free((*plan)->stream);
 	free((*plan)->buffers);
+	free((*plan)->moves);
+	free((*plan)->first_move);
 	free((*plan)->in_buffer);
 	free((*plan)->out_buffer);
 	free((*plan)->scratch_buffer);

@@ -11,12 +11,15 @@
 #include "run/runner.h"
 
 /* A batch of it would only fail. */
-static int check_device(const struct sgpu_runner *runner, const struct sgpu_prepared *prepared, struct sgpu_error *error)
+static int check_device(const struct sgpu_runner *runner, int device, const struct sgpu_prepared *prepared,
+			struct sgpu_error *error)
 {
 	const struct sgpu_manifest *m = prepared->manifest;
+	const struct sgpu_plan *plan = prepared->plan;
 	struct sgpu_device_info info;
+	uint64_t bytes = 0;
 	char kind[sizeof(info.selector)];
-	int rc = sgpu_device_get_info(runner->traits.device, &info, error);
+	int rc = sgpu_device_get_info(runner->devices[device].device, &info, error);
 
 	if (rc < 0) {
 		return rc;
@@ -29,9 +32,12 @@ static int check_device(const struct sgpu_runner *runner, const struct sgpu_prep
 					 info.selector, m->operations[i].kernel);
 		}
 	}
-	if (prepared->plan->bytes > info.memory_total) {
+	for (int i = 0; i < plan->buffer_count; i++) {
+		bytes += plan->buffers[i].device == device ? plan->buffers[i].size : 0;
+	}
+	if (bytes > info.memory_total) {
 		return sgpu_fail(error, SGPU_EINVALID, "the job takes %" PRIu64 " bytes of device memory, and device '%s' has %"
-				 PRIu64, prepared->plan->bytes, info.selector, (uint64_t)info.memory_total);
+				 PRIu64, bytes, info.selector, (uint64_t)info.memory_total);
 	}
 	return SGPU_OK;
 }
@@ -52,11 +58,13 @@ int sgpu_runner_prepare(struct sgpu_runner *runner, const char *text, size_t siz
 	if (!prepared) {
 		return sgpu_fail_nomem(error);
 	}
-	rc = sgpu_prepared_plan(prepared, runner->traits.opens_on_device, error);
+	rc = sgpu_prepared_plan(prepared, &runner->traits, error);
 	if (rc < 0) {
 		goto out;
 	}
-	rc = check_device(runner, prepared, error);
+	for (int i = 0; rc == SGPU_OK && i < runner->device_count; i++) {
+		rc = check_device(runner, i, prepared, error);
+	}
 	if (rc < 0) {
 		goto out;
 	}

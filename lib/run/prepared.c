@@ -8,6 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "run/plan.h"
+#include "run/run.h"
+
 enum {
 	ENGINE_STREAMS = 8, /* of operations, on a device with engines: what its driver gives queues to */
 };
@@ -240,21 +243,23 @@ int sgpu_prepared_list(struct sgpu_prepared_table *table, struct sgpu_prepared_j
 	return count;
 }
 
-int sgpu_prepared_plan(struct sgpu_prepared *prepared, bool engines, struct sgpu_error *error)
+int sgpu_prepared_plan(struct sgpu_prepared *prepared, const struct sgpu_run_traits *traits, struct sgpu_error *error)
 {
+	const int streams = ENGINE_STREAMS * traits->devices;
 	struct sgpu_plan *plan;
-	int rc = sgpu_plan_create(prepared->manifest, &prepared->plan, error);
+	int rc = sgpu_plan_create_limited(prepared->manifest, traits->devices, &traits->costs, SGPU_REACH_OPERATIONS_MAX,
+					  &prepared->plan, error);
 
 	if (rc != SGPU_OK) {
 		return rc;
 	}
 	plan = prepared->plan;
 	/* Operations use few streams in turn: beyond some they share a queue of the driver. */
-	if (engines && plan->stream_count > ENGINE_STREAMS) {
+	if (traits->opens_on_device && plan->stream_count > streams) {
 		for (int i = 0; i < prepared->manifest->operation_count; i++) {
-			plan->stream[i] %= ENGINE_STREAMS;
+			plan->stream[i] %= streams;
 		}
-		plan->stream_count = ENGINE_STREAMS;
+		plan->stream_count = streams;
 	}
 	return SGPU_OK;
 }

@@ -2,7 +2,7 @@
  *
  * Prepared jobs: manifests that were parsed, checked against the operations, and planned. A runner keeps those of the
  * batches that it admitted last, so that the next batch of the same manifest does none of this again. A prepared job
- * depends on nothing but the text of the manifest, whose hash is its name, and on the device.
+ * depends on nothing but the text of the manifest, whose hash is its name, and on the devices.
  */
 #ifndef SGPU_RUN_PREPARED_H
 #define SGPU_RUN_PREPARED_H
@@ -10,6 +10,8 @@
 #include <stdatomic.h>
 
 #include <sgpu/run.h>
+
+struct sgpu_run_traits;
 
 struct sgpu_prepared {
 	atomic_int references;
@@ -33,8 +35,9 @@ SGPU_MUST_CHECK int sgpu_prepared_table_create(struct sgpu_prepared_table **tabl
 void sgpu_prepared_table_free(struct sgpu_prepared_table **table);
 /* The job whose manifest has this hash, with a reference for the caller, or NULL. */
 struct sgpu_prepared *sgpu_prepared_find(struct sgpu_prepared_table *table, const uint8_t sha256[SGPU_SHA256_SIZE]);
-/* Plans a job, for a device that has engines of its own or not. */
-SGPU_MUST_CHECK int sgpu_prepared_plan(struct sgpu_prepared *prepared, bool engines, struct sgpu_error *error);
+/* Plans a job for the devices of a runner. */
+SGPU_MUST_CHECK int sgpu_prepared_plan(struct sgpu_prepared *prepared, const struct sgpu_run_traits *traits,
+				       struct sgpu_error *error);
 /* Keeps a planned job, unless it is large or depends on its batch (a module's size). May forget the job that was not used
  * for the longest time. */
 void sgpu_prepared_keep(struct sgpu_prepared_table *table, struct sgpu_prepared *prepared);

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A device stops all of its kernels or none. So a run that is stopped while others are on the device first lets its
- * kernels end; when they do not, the others lose theirs, too, since a kernel that never ends stops them all anyway.
+ * kernels end; when they do not, the others lose theirs, too, since a kernel that never ends stops them all anyway. With
+ * several devices a run may have work on each of them, so they are stopped together.
  */
 #include "run/presence.h"
 
 #include <sgpu/base.h>
 
-void sgpu_presence_init(struct sgpu_presence *presence, struct sgpu_device *device)
+#include "run/run.h"
+
+void sgpu_presence_init(struct sgpu_presence *presence, const struct sgpu_run_device *devices, int device_count)
 {
-	*presence = (struct sgpu_presence){ .device = device };
+	*presence = (struct sgpu_presence){ .devices = devices, .device_count = device_count };
 	pthread_mutex_init(&presence->mutex, NULL);
 	pthread_cond_init(&presence->changed, NULL);
 }
@@ -18,6 +21,15 @@ void sgpu_presence_clear(struct sgpu_presence *presence)
 {
 	pthread_cond_destroy(&presence->changed);
 	pthread_mutex_destroy(&presence->mutex);
+}
+
+/* The mutex is held. */
+static void cancel_devices(struct sgpu_presence *presence, bool cancel)
+{
+	presence->cancelling = cancel;
+	for (int i = 0; i < presence->device_count; i++) {
+		sgpu_device_cancel(presence->devices[i].device, cancel);
+	}
 }
 
 int sgpu_presence_enter(struct sgpu_presence *presence, bool *inside, const atomic_int *stop, struct sgpu_error *error)
@@ -44,8 +56,7 @@ bool sgpu_presence_leave(struct sgpu_presence *presence, bool *inside)
 	*inside = false;
 	presence->count -= was_inside;
 	if (was_inside && presence->cancelling) {
-		presence->cancelling = false;
-		sgpu_device_cancel(presence->device, false);
+		cancel_devices(presence, false);
 	}
 	pthread_cond_broadcast(&presence->changed);
 	pthread_mutex_unlock(&presence->mutex);
@@ -63,8 +74,7 @@ uint64_t sgpu_presence_stop(struct sgpu_presence *presence, const bool *inside, 
 	} else if (presence->count > 1 && sgpu_now_ns() < until) {
 		when = until;
 	} else if (!presence->cancelling) {
-		presence->cancelling = true;
-		sgpu_device_cancel(presence->device, true);
+		cancel_devices(presence, true);
 	}
 	pthread_mutex_unlock(&presence->mutex);
 	return when;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which runs may have work on the device, and whether the device was told to stop what it does.
+ * Which runs may have work on the devices, and whether these were told to stop what they do.
  */
 #ifndef SGPU_RUN_PRESENCE_H
 #define SGPU_RUN_PRESENCE_H
@@ -10,15 +10,19 @@
 
 #include <sgpu/run.h>
 
+struct sgpu_run_device;
+
 struct sgpu_presence {
-	struct sgpu_device *device;
+	const struct sgpu_run_device *devices;
+	int device_count;
 	pthread_mutex_t mutex;
 	pthread_cond_t changed;
 	int count;          /* runs that have entered */
-	bool cancelling;    /* the device was told to stop: nobody may enter */
+	bool cancelling;    /* the devices were told to stop: nobody may enter */
 };
 
-void sgpu_presence_init(struct sgpu_presence *presence, struct sgpu_device *device);
+/* The devices are borrowed. */
+void sgpu_presence_init(struct sgpu_presence *presence, const struct sgpu_run_device *devices, int device_count);
 void sgpu_presence_clear(struct sgpu_presence *presence);
 /* `inside` is of the run, false at first, and changes under the mutex: whoever stops a run may be late. */
 /* Before a run gives work to the device; waits while the device is being stopped. Errors: *stop, once it is set. */

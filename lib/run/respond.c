@@ -156,7 +156,7 @@ static json_t *timings(const struct writer *w)
 	for (int i = 0; rc == 0 && i < SGPU_SPAN_KINDS; i++) {
 		json_int_t ns = w->outputs ? (json_int_t)trace->totals[i].ns : usual_ns;
 
-		if (i != SGPU_SPAN_WRITE) {
+		if (i != SGPU_SPAN_WRITE && (i != SGPU_SPAN_MOVE || w->job->plan->move_count > 0)) {
 			rc = json_object_set_new(object, sgpu_span_name((enum sgpu_span_kind)i), json_integer(ns));
 		}
 	}

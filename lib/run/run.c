@@ -11,7 +11,6 @@
 #include <pthread.h>
 #include <stddef.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -19,60 +18,18 @@
 #include <sgpu/io.h>
 
 #include "base/spin.h"
-#include "run/admit.h"
-#include "run/graph.h"
 #include "run/inputs.h"
 #include "run/launch.h"
-#include "run/loop.h"
-#include "run/memory.h"
-#include "run/module.h"
+#include "run/moves.h"
 #include "run/outputs.h"
 #include "run/respond.h"
-#include "run/runner.h"
+#include "run/state.h"
 #include "run/streams.h"
-#include "run/threads.h"
-#include "run/trace.h"
 
 enum {
 	PIPE_SIZE = 1 << 20,
 	FEW_SEGMENTS = 8,      /* these are sooner moved than threads wake */
 	STALL_MS = 2000,       /* after the deadline, whoever reads the response may be idle for so long */
-};
-
-struct sgpu_run {
-	struct sgpu_run_base base;
-	struct sgpu_runner *runner;
-	struct sgpu_runner_entry entry;
-	struct sgpu_submission submission;
-	sgpu_run_done_fn done;
-	void *argument;
-
-	struct sgpu_run_trace trace;
-	struct sgpu_job job;
-	struct sgpu_memory memory;
-	struct sgpu_graph_count count;
-	struct sgpu_graph *graph;
-	struct sgpu_modules *modules;
-	struct sgpu_launches *launches;
-	struct sgpu_inputs *inputs;
-	struct sgpu_outputs *outputs;
-
-	struct sgpu_tar_reader *tar;
-	struct sgpu_blocking reader, finisher;
-	struct sgpu_note admitted, read;
-	struct sgpu_io_guard guard;
-	atomic_bool cancel;           /* sgpu_run_cancel was called */
-	bool inside;                  /* on the device: the presence's */
-	atomic_bool busy;             /* a call of the device may take long */
-	atomic_bool awaits_batch;     /* the reader waits for more of the batch */
-	atomic_bool held;             /* and goes on waiting when it comes */
-	/* the loop's */
-	bool begun, have_read, stop_seen, finishing;
-	/* the reader's, then the finisher's, then everybody's */
-	int code;
-	struct sgpu_error error;
-	bool response_full;           /* the response's file found no space */
-	_Atomic uint32_t ended;       /* set under the runner's mutex */
 };
 
 /* ---- the end of a run ---- */
@@ -108,7 +65,7 @@ static int check_verdict(struct sgpu_run *run, struct sgpu_error *error)
 	if (stop == SGPU_OK) {
 		sgpu_modules_unload(run->modules); /* all work has ended */
 	}
-	if (sgpu_modules_used(run->modules) && sgpu_device_module_broke_rules(run->base.traits->device)) {
+	if (sgpu_modules_used(run->modules) && sgpu_modules_broke_rules(&run->base)) {
 		return sgpu_fail(error, SGPU_EPOLICY, "a module made a system call that is refused, after its function had "
 				 "returned");
 	}
@@ -200,7 +157,7 @@ static void finish_blocking(struct sgpu_blocking *task)
 static void check_end(struct sgpu_run *run)
 {
 	if (run->begun && !run->finishing && run->have_read && sgpu_graph_ended(run->graph) &&
-	    sgpu_outputs_idle(run->outputs) && sgpu_modules_idle(run->modules)) {
+	    sgpu_moves_idle(run->moves) && sgpu_outputs_idle(run->outputs) && sgpu_modules_idle(run->modules)) {
 		run->finishing = true;
 		sgpu_threads_give(run->runner->threads, &run->finisher);
 	}
@@ -264,9 +221,22 @@ static void note_arrived(struct sgpu_note *note)
 	int code = sgpu_input_end(run->inputs, note->index, &text);
 
 	sgpu_graph_arrived(run->graph, note->index, code, text);
+	if (code == SGPU_OK) {
+		sgpu_moves_arrived(run->moves, note->index);
+	}
 	sgpu_graph_advance(run->graph);
 	sgpu_input_drop(run->inputs, note->index);
 	check_end(run);
+}
+
+static void note_moved(struct sgpu_note *note)
+{
+	struct sgpu_run *run = note->owner;
+	const char *text;
+	int code = sgpu_move_end(run->moves, note->index, &text);
+
+	sgpu_graph_moved(run->graph, note->index, code, text);
+	advance(run);
 }
 
 static void note_ran(struct sgpu_note *note)
@@ -276,6 +246,7 @@ static void note_ran(struct sgpu_note *note)
 	bool good = sgpu_graph_ran(run->graph, note->index, end->task.code, end->task.error.text);
 
 	if (good) {
+		sgpu_moves_ran(run->moves, note->index);
 		sgpu_outputs_start(run->outputs, note->index, &end->call, end->task.actual);
 	}
 	sgpu_launch_drop(run->launches, note->index, !good);
@@ -352,16 +323,21 @@ static uint64_t look_at_stop(struct sgpu_runner_entry *entry)
 static int make_objects(struct sgpu_run *run, struct sgpu_error *error)
 {
 	struct sgpu_run_base *base = &run->base;
-	const struct sgpu_graph_config graph = { .manifest = run->job.manifest, .stop = &base->stop, .count = &run->count,
-						 .start = start_operation, .argument = run };
+	const struct sgpu_graph_config graph = { .manifest = run->job.manifest, .plan = run->job.plan, .stop = &base->stop,
+						 .count = &run->count, .start = start_operation, .argument = run };
 	struct sgpu_outputs_config outputs = { .base = base, .fd = run->submission.out_fd,
 					       .name = run->submission.out_name, .left = output_left, .owner = run };
 	const struct sgpu_plan *plan = run->job.plan;
 	int rc;
 
 	run->trace.operations = plan->stream_count;
+	run->trace.devices = base->device_count;
+	run->trace.first = run->entry.first;
 	base->many = run->job.batch->segment_count > FEW_SEGMENTS;
-	rc = sgpu_memory_create(&run->memory, base->traits->device, plan, base->traits->opens_on_device, error);
+	rc = sgpu_moves_create(base, note_moved, run, &run->moves, error); /* the ways take memory, too */
+	if (rc == SGPU_OK) {
+		rc = sgpu_memory_create(&run->memory, base->devices, plan, base->traits->opens_on_device, error);
+	}
 	if (rc == SGPU_OK) {
 		rc = sgpu_graph_create(&graph, &run->graph, error);
 	}
@@ -430,7 +406,7 @@ static struct sgpu_run *make_run(struct sgpu_runner *runner, const struct sgpu_s
 	run->submission = *submission;
 	run->job.options = &run->submission.options;
 	run->base = (struct sgpu_run_base){ .traits = &runner->traits, .loop = runner->loop, .threads = runner->threads,
-					    .streams = runner->streams, .engine = runner->engine,
+					    .device_count = runner->device_count, .links = runner->links,
 					    .prepared = runner->prepared, .trace = &run->trace, .job = &run->job,
 					    .memory = &run->memory };
 	run->base.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -450,6 +426,7 @@ static void free_run(struct sgpu_run *run)
 	sgpu_graph_free(&run->graph);
 	sgpu_launches_free(&run->launches);
 	sgpu_inputs_free(&run->inputs);
+	sgpu_moves_free(&run->moves);
 	sgpu_job_clear(&run->job);
 	sgpu_trace_clear(&run->trace);
 	if (run->base.wake_fd >= 0) {
@@ -480,6 +457,9 @@ int sgpu_runner_submit(struct sgpu_runner *runner, const struct sgpu_submission 
 	r->argument = argument;
 	*run = r;
 	sgpu_runner_add(runner, &r->entry);
+	for (int i = 0; i < runner->device_count; i++) {
+		r->base.devices[i] = runner->devices[(r->entry.first + i) % runner->device_count];
+	}
 	sgpu_threads_give(runner->threads, &r->reader);
 	return SGPU_OK;
 }
@@ -515,6 +495,12 @@ void sgpu_run_cancel(struct sgpu_run *run)
 	sgpu_loop_wake(run->base.loop);
 }
 
+void sgpu_run_hold(struct sgpu_run *run, bool hold)
+{
+	atomic_store(&run->held, hold);
+	(void)eventfd_write(run->base.wake_fd, 1);
+}
+
 void sgpu_run_free(struct sgpu_run **run)
 {
 	struct sgpu_run *r = run ? *run : NULL;
@@ -526,74 +512,4 @@ void sgpu_run_free(struct sgpu_run **run)
 	(void)!sgpu_run_wait(r, NULL);
 	free_run(r);
 	*run = NULL;
-}
-
-/* ---- what is told of a run ---- */
-void sgpu_run_get_progress(const struct sgpu_run *run, struct sgpu_run_progress *progress)
-{
-	uint64_t begin = atomic_load(&run->trace.begin_ns), end = atomic_load(&run->trace.end_ns);
-	const bool stopping = atomic_load(&run->busy) && atomic_load(&run->base.stop) != SGPU_OK;
-
-	*progress = (struct sgpu_run_progress){
-		.operations_done = atomic_load(&run->count.done),
-		.operations_failed = atomic_load(&run->count.failed),
-		.operations_running = atomic_load(&run->count.running),
-		.operations = atomic_load(&run->count.operations),
-		.bytes_in = atomic_load(&run->trace.bytes_in),
-		.bytes_out = atomic_load(&run->trace.bytes_out),
-		.elapsed_ns = (end ? end : sgpu_now_ns()) - begin,
-		.stopping_ns = stopping ? sgpu_now_ns() - atomic_load(&run->base.stop_ns) : 0,
-	};
-}
-
-bool sgpu_run_awaits_batch(const struct sgpu_run *run)
-{
-	return atomic_load(&run->awaits_batch);
-}
-
-void sgpu_run_hold(struct sgpu_run *run, bool hold)
-{
-	atomic_store(&run->held, hold);
-	(void)eventfd_write(run->base.wake_fd, 1);
-}
-
-bool sgpu_run_response_full(const struct sgpu_run *run)
-{
-	return run->response_full;
-}
-
-const struct sgpu_batch *sgpu_run_get_batch(const struct sgpu_run *run)
-{
-	return run->job.batch;
-}
-
-void sgpu_run_get_spans(const struct sgpu_run *run, const struct sgpu_span **spans, size_t *count)
-{
-	*spans = run->trace.spans;
-	*count = run->trace.count;
-}
-
-void sgpu_run_get_totals(const struct sgpu_run *run, struct sgpu_run_total totals[SGPU_SPAN_KINDS])
-{
-	memcpy(totals, run->trace.totals, sizeof(run->trace.totals));
-}
-
-void sgpu_run_get_paths(const struct sgpu_run *run, struct sgpu_run_paths *paths)
-{
-	*paths = run->trace.paths;
-}
-
-void sgpu_run_get_rows(const struct sgpu_run *run, struct sgpu_run_rows *rows)
-{
-	const int inputs = 2; /* of the engine's: those that bring in come first */
-
-	*rows = (struct sgpu_run_rows){ run->trace.operations, inputs, SGPU_ENGINE_ROWS - inputs };
-}
-
-const char *sgpu_run_row_name(const struct sgpu_run *run, int row, int *number)
-{
-	const int of_engine = row - run->trace.operations;
-
-	*number = of_engine < 0 ? row : of_engine % 2;
-	return of_engine < 0 ? "stream" : sgpu_engine_row_name(of_engine);
 }

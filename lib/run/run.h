@@ -17,21 +17,33 @@
 
 #include <sgpu/run.h>
 
+#include "run/spread.h"
+
 struct sgpu_loop;
 struct sgpu_run_streams;
 struct sgpu_threads;
 struct sgpu_engine;
 struct sgpu_prepared_table;
+struct sgpu_links;
 
-/* What the device is like, and the limits of the runner. */
+/* What its devices are like, all of one kind, and the limits of the runner. */
 struct sgpu_run_traits {
-	struct sgpu_device *device;
+	int devices;           /* how many */
 	bool opens_on_device;
 	bool pins;
 	bool shared_files;     /* as in struct sgpu_runner_config */
 	uint64_t pinned_max;
 	unsigned jobs;
+	struct sgpu_spread_costs costs; /* the standard ones, but for tests */
 	uint64_t spin_ns;      /* how long a thread of a run looks for what comes next before it sleeps */
+};
+
+/* A device of the runner, and what its work goes through. */
+struct sgpu_run_device {
+	int number;                    /* in the order of the runner's configuration */
+	struct sgpu_device *device;
+	struct sgpu_run_streams *streams;
+	struct sgpu_engine *engine;
 };
 
 /* The part of a run that all of its objects see. */
@@ -39,12 +51,13 @@ struct sgpu_run_base {
 	struct sgpu_run_traits *traits;
 	struct sgpu_loop *loop;
 	struct sgpu_threads *threads;
-	struct sgpu_run_streams *streams;
-	struct sgpu_engine *engine;
+	struct sgpu_run_device devices[SGPU_RUN_DEVICES_MAX]; /* as the plan numbers them */
+	int device_count;
+	struct sgpu_links *links;      /* between them */
 	struct sgpu_prepared_table *prepared;
 	struct sgpu_run_trace *trace;
 	struct sgpu_job *job;          /* what was admitted */
-	struct sgpu_memory *memory;    /* its buffers on the device */
+	struct sgpu_memory *memory;    /* its buffers on the devices */
 	struct sgpu_leases *leases;    /* files and regions that it names */
 	bool many;                     /* it has many segments: several threads work on them */
 	bool reserved;                 /* the response's file may have more space than it needs */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A runner: made once a process for a device, so that a batch makes no thread, stream or staging memory.
+ * A runner: made once a process for its devices, so that a batch makes no thread, stream or staging memory.
  */
 #include "run/runner.h"
 
@@ -8,6 +8,7 @@
 
 #include <sgpu/base.h>
 
+#include "run/links.h"
 #include "run/loop.h"
 #include "run/prepared.h"
 #include "run/streams.h"
@@ -16,6 +17,11 @@
 void sgpu_runner_add(struct sgpu_runner *runner, struct sgpu_runner_entry *entry)
 {
 	pthread_mutex_lock(&runner->mutex);
+	entry->first = 0;
+	for (int i = 1; i < runner->device_count; i++) {
+		entry->first = runner->begun[i] < runner->begun[entry->first] ? i : entry->first;
+	}
+	runner->begun[entry->first]++;
 	entry->next = runner->entries;
 	runner->entries = entry;
 	pthread_mutex_unlock(&runner->mutex);
@@ -31,6 +37,7 @@ void sgpu_runner_remove(struct sgpu_runner *runner, struct sgpu_runner_entry *en
 		link = &(*link)->next;
 	}
 	*link = entry->next;
+	runner->begun[entry->first]--;
 	sgpu_loop_expect(runner->loop, true);
 }
 
@@ -48,10 +55,22 @@ static uint64_t tick(void *argument)
 	return when;
 }
 
+static int make_device(struct sgpu_runner *r, struct sgpu_device *device, const struct sgpu_engine_config *engine,
+		       struct sgpu_error *error)
+{
+	struct sgpu_run_device *d = &r->devices[r->device_count];
+	int rc;
+
+	*d = (struct sgpu_run_device){ .number = r->device_count++, .device = device };
+	rc = sgpu_streams_create(device, &d->streams, error);
+	return rc == SGPU_OK ? sgpu_engine_create(device, engine, &d->engine, error) : rc;
+}
+
 int sgpu_runner_create(const struct sgpu_runner_config *config, struct sgpu_runner **runner, struct sgpu_error *error)
 {
 	struct sgpu_runner *r = calloc(1, sizeof(*r));
-	struct sgpu_engine_config engine;
+	const struct sgpu_engine_config engine = { .workers = config->jobs, .pinned_max = config->pinned_max,
+						   .shared_files = config->shared_files };
 	struct sgpu_loop_config loop;
 	int rc;
 
@@ -61,12 +80,12 @@ int sgpu_runner_create(const struct sgpu_runner_config *config, struct sgpu_runn
 	}
 	pthread_mutex_init(&r->mutex, NULL);
 	pthread_cond_init(&r->ended, NULL);
-	sgpu_presence_init(&r->presence, config->device);
-	rc = sgpu_run_learn_traits(config, &r->traits, error);
-	if (rc < 0) {
+	sgpu_presence_init(&r->presence, r->devices, config->more_count + 1);
+	if (config->more_count < 0 || config->more_count >= SGPU_RUN_DEVICES_MAX) {
+		rc = sgpu_fail(error, SGPU_EUSAGE, "a runner has 1 to %d devices", SGPU_RUN_DEVICES_MAX);
 		goto out;
 	}
-	rc = sgpu_streams_create(config->device, &r->streams, error);
+	rc = sgpu_run_learn_traits(config, &r->traits, error);
 	if (rc < 0) {
 		goto out;
 	}
@@ -74,9 +93,14 @@ int sgpu_runner_create(const struct sgpu_runner_config *config, struct sgpu_runn
 	if (rc < 0) {
 		goto out;
 	}
-	engine = (struct sgpu_engine_config){ .workers = config->jobs, .pinned_max = config->pinned_max,
-					      .shared_files = config->shared_files };
-	rc = sgpu_engine_create(config->device, &engine, &r->engine, error);
+	rc = make_device(r, config->device, &engine, error);
+	for (int i = 0; rc == SGPU_OK && i < config->more_count; i++) {
+		rc = make_device(r, config->more[i], &engine, error);
+	}
+	if (rc < 0) {
+		goto out;
+	}
+	rc = sgpu_links_create(&r->links, error);
 	if (rc < 0) {
 		goto out;
 	}
@@ -105,9 +129,12 @@ void sgpu_runner_free(struct sgpu_runner **runner)
 	}
 	sgpu_threads_free(&r->threads);
 	sgpu_loop_free(&r->loop);
-	sgpu_engine_free(&r->engine);
+	for (int i = 0; i < r->device_count; i++) {
+		sgpu_engine_free(&r->devices[i].engine);
+		sgpu_streams_free(&r->devices[i].streams);
+	}
+	sgpu_links_free(&r->links);
 	sgpu_prepared_table_free(&r->prepared);
-	sgpu_streams_free(&r->streams);
 	sgpu_presence_clear(&r->presence);
 	pthread_cond_destroy(&r->ended);
 	pthread_mutex_destroy(&r->mutex);

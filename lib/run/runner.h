@@ -11,6 +11,7 @@
 /* A run in the list. */
 struct sgpu_runner_entry {
 	struct sgpu_runner_entry *next;
+	int first;                         /* its first device */
 	/* Sees whether the run is to be stopped, on the loop's thread; returns when to look again at the latest, or 0. */
 	uint64_t (*look)(struct sgpu_runner_entry *entry);
 };
@@ -19,15 +20,18 @@ struct sgpu_runner {
 	struct sgpu_run_traits traits;
 	struct sgpu_loop *loop;
 	struct sgpu_threads *threads;
-	struct sgpu_run_streams *streams;
-	struct sgpu_engine *engine;
+	struct sgpu_run_device devices[SGPU_RUN_DEVICES_MAX];
+	int device_count;
+	struct sgpu_links *links;
 	struct sgpu_prepared_table *prepared;
 	struct sgpu_presence presence;
 	pthread_mutex_t mutex;             /* the list, and whether a run has ended */
 	pthread_cond_t ended;
 	struct sgpu_runner_entry *entries;
+	unsigned begun[SGPU_RUN_DEVICES_MAX]; /* runs under way, by the device that is their first */
 };
 
+/* Chooses the first device of the run: the one that is the first of fewest. */
 void sgpu_runner_add(struct sgpu_runner *runner, struct sgpu_runner_entry *entry);
 /* The mutex is held. */
 void sgpu_runner_remove(struct sgpu_runner *runner, struct sgpu_runner_entry *entry);

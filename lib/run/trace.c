@@ -13,7 +13,7 @@ const char *sgpu_span_name(enum sgpu_span_kind kind)
 	static const char *const names[SGPU_SPAN_KINDS] = {
 		[SGPU_SPAN_READ] = "read",     [SGPU_SPAN_COPY_IN] = "copy_in",   [SGPU_SPAN_OPEN] = "open",
 		[SGPU_SPAN_KERNEL] = "kernel", [SGPU_SPAN_SEAL] = "seal",         [SGPU_SPAN_COPY_OUT] = "copy_out",
-		[SGPU_SPAN_WRITE] = "write",
+		[SGPU_SPAN_WRITE] = "write",   [SGPU_SPAN_MOVE] = "move",
 	};
 
 	return (unsigned)kind < SGPU_SPAN_KINDS ? names[kind] : "unknown";
@@ -66,7 +66,61 @@ void sgpu_trace_add(struct sgpu_run_trace *trace, enum sgpu_span_kind kind, int 
 	pthread_mutex_unlock(&trace->mutex);
 }
 
-void sgpu_trace_step(struct sgpu_run_trace *trace, const struct sgpu_transfer_span *span, const char *label)
+/* ---- rows ---- */
+/* Of an engine's rows, those that bring in come first. */
+enum { INPUTS = 2, OUTPUTS = SGPU_ENGINE_ROWS - INPUTS };
+
+/* All that bring in come before all that bring out. */
+static int engine_row(const struct sgpu_run_trace *trace, int device, int row)
+{
+	return trace->operations + (row < INPUTS ? device * INPUTS + row :
+						   trace->devices * INPUTS + device * OUTPUTS + row - INPUTS);
+}
+
+int sgpu_trace_move_row(const struct sgpu_run_trace *trace, int from, int to)
+{
+	return trace->operations + trace->devices * SGPU_ENGINE_ROWS + from * trace->devices + to;
+}
+
+void sgpu_trace_rows(const struct sgpu_run_trace *trace, struct sgpu_run_rows *rows)
+{
+	const int n = trace->devices;
+
+	*rows = (struct sgpu_run_rows){ trace->operations, n * INPUTS, n * OUTPUTS, n > 1 ? n * n : 0 };
+}
+
+/* A device of the plan, as the runner numbers it. */
+static int number_of(const struct sgpu_run_trace *trace, int device)
+{
+	return trace->devices > 1 ? (trace->first + device) % trace->devices : -1;
+}
+
+const char *sgpu_trace_row_name(const struct sgpu_run_trace *trace, int row, int *number, int *device)
+{
+	const int in = row - trace->operations, out = in - trace->devices * INPUTS, move = out - trace->devices * OUTPUTS;
+
+	if (in < 0) {
+		*number = row / trace->devices;
+		*device = number_of(trace, row % trace->devices);
+		return "stream";
+	}
+	if (out < 0) {
+		*number = in % INPUTS;
+		*device = number_of(trace, in / INPUTS);
+		return sgpu_engine_row_name(*number);
+	}
+	if (move < 0) {
+		*number = out % OUTPUTS;
+		*device = number_of(trace, out / OUTPUTS);
+		return sgpu_engine_row_name(INPUTS + *number);
+	}
+	*number = number_of(trace, move % trace->devices);
+	*device = number_of(trace, move / trace->devices);
+	return "move to device";
+}
+
+/* ---- steps of transfers ---- */
+void sgpu_trace_step(struct sgpu_run_trace *trace, int device, const struct sgpu_transfer_span *span, const char *label)
 {
 	static const enum sgpu_span_kind kinds[SGPU_STEPS] = {
 		[SGPU_STEP_READ] = SGPU_SPAN_READ, [SGPU_STEP_COPY_IN] = SGPU_SPAN_COPY_IN,
@@ -74,8 +128,8 @@ void sgpu_trace_step(struct sgpu_run_trace *trace, const struct sgpu_transfer_sp
 		[SGPU_STEP_COPY_OUT] = SGPU_SPAN_COPY_OUT, [SGPU_STEP_WRITE] = SGPU_SPAN_WRITE,
 	};
 
-	sgpu_trace_add(trace, kinds[span->step], span->row < 0 ? -1 : trace->operations + span->row, label, span->begin_ns,
-		       span->end_ns, span->bytes);
+	sgpu_trace_add(trace, kinds[span->step], span->row < 0 ? -1 : engine_row(trace, device, span->row), label,
+		       span->begin_ns, span->end_ns, span->bytes);
 }
 
 void sgpu_trace_paths(struct sgpu_run_trace *trace, bool out, const uint64_t bytes[SGPU_PATHS])

@@ -459,7 +459,7 @@ static inline void fake_host_unregister(struct sgpu_device *on, const void *memo
 	pthread_mutex_unlock(&fake.lock);
 }
 
-/* From here on `device` looks like a GPU; it must be the CPU device, unless fake.plain is set. */
+/* From here on `device`, and those beside it, look like GPUs; they must be CPU devices, unless fake.plain is set. */
 static inline void make_fake_gpu(void)
 {
 	struct sgpu_device_object *object = (struct sgpu_device_object *)(void *)device;
@@ -492,11 +492,17 @@ static inline void make_fake_gpu(void)
 	fake.backend.memory.host_register = fake_host_register;
 	fake.backend.memory.host_unregister = fake_host_unregister;
 	object->backend = &fake.backend.table;
+	for (int i = 0; i < more_count; i++) {
+		fake_adopt(more_devices[i]);
+	}
 }
 
 static inline void unmake_fake_gpu(void)
 {
 	((struct sgpu_device_object *)(void *)device)->backend = fake.real;
+	for (int i = 0; i < more_count; i++) {
+		((struct sgpu_device_object *)(void *)more_devices[i])->backend = fake.real;
+	}
 }
 
 /* Nothing of a run is left, and nothing was asked of the device out of a callback. */

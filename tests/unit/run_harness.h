@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * For the tests of runs: a job as a batch in a memory file, a run of it, and its response opened. They run on the
- * device that $SGPU_TEST_DEVICE names, the CPU device when it is not set; and once more in a secure context over it.
+ * device that $SGPU_TEST_DEVICE names, the CPU device when it is not set; and once more in a secure context over it. Some
+ * run again on several devices: three CPU devices, or the two that $SGPU_TEST_DEVICE and $SGPU_TEST_PEER name.
  */
 #ifndef RUN_HARNESS_H
 #define RUN_HARNESS_H
@@ -17,6 +18,7 @@
 #include <sgpu/io.h>
 #include <sgpu/secure.h>
 
+#include "run/runner.h"
 #include "unit.h"
 
 static struct sgpu_error error;
@@ -49,8 +51,13 @@ static inline void open_device(unsigned jobs)
 /* Runs all tests on the device, and in a secure context over it. `prepare` and `end` put something over `device` for each
  * round, or are NULL. */
 static bool in_secure_context;
+enum { MORE_DEVICES = 2 };
+static struct sgpu_device *more_devices[MORE_DEVICES];
+static int more_count;
 #undef UNIT_RUN
-#define UNIT_RUN(name) unit_run(in_secure_context ? #name "_in_a_secure_context" : #name, name)
+#define UNIT_RUN(name)                                                                                            \
+	unit_run(more_count ? in_secure_context ? #name "_in_several_secure_contexts" : #name "_on_several_devices" : \
+		 in_secure_context ? #name "_in_a_secure_context" : #name, name)
 
 static inline void one_round(void (*prepare)(void), void (*tests)(void), void (*end)(void))
 {
@@ -79,6 +86,48 @@ static inline void run_on_both(void (*prepare)(void), void (*tests)(void), void 
 	in_secure_context = false;
 	device = plain;
 	sgpu_secure_destroy(&context);
+}
+
+/* As run_on_both, with a runner of several devices, on which a graph is spread as if moves cost nothing. */
+static __attribute__((unused)) void run_on_several(void (*prepare)(void), void (*tests)(void), void (*end)(void))
+{
+	const char *peer = getenv("SGPU_TEST_PEER");
+	const struct sgpu_device_config config = { .jobs = 2 };
+	const bool on_cpu = strcmp(device_name(), "cpu") == 0;
+	struct sgpu_secure *contexts[MORE_DEVICES + 1] = { NULL };
+	struct sgpu_device *plain[MORE_DEVICES + 1];
+
+	if (!on_cpu && !peer) {
+		return;
+	}
+	for (more_count = 0; more_count < (on_cpu ? MORE_DEVICES : 1); more_count++) {
+		if (sgpu_device_open(on_cpu ? "cpu" : peer, &config, &more_devices[more_count], &error) != SGPU_OK) {
+			printf("Bail out! %s\n", error.text);
+			exit(1);
+		}
+	}
+	one_round(prepare, tests, end);
+	for (int i = 0; i <= more_count; i++) {
+		struct sgpu_device **own = i < more_count ? &more_devices[i] : &device;
+
+		plain[i] = *own;
+		if (sgpu_secure_create(plain[i], NULL, &contexts[i], &error) != SGPU_OK) {
+			printf("Bail out! %s\n", error.text);
+			exit(1);
+		}
+		*own = sgpu_secure_device(contexts[i]);
+	}
+	in_secure_context = true;
+	one_round(prepare, tests, end);
+	in_secure_context = false;
+	device = plain[more_count];
+	for (int i = more_count; i >= 0; i--) {
+		sgpu_secure_destroy(&contexts[i]);
+	}
+	for (int i = 0; i < more_count; i++) {
+		sgpu_device_close(&plain[i]);
+	}
+	more_count = 0;
 }
 
 /* ---- a job: scan (HIGH) and bias (LOW), u8; result = copy of scan (HIGH), bias_copy = copy of bias (LOW) ---- */
@@ -273,12 +322,17 @@ static struct sgpu_runner *harness_runner;
 
 static inline int make_runner(struct sgpu_runner **runner)
 {
-	struct sgpu_runner_config config = { .device = device };
+	struct sgpu_runner_config config = { .device = device, .more = more_devices, .more_count = more_count };
+	int rc;
 
 	if (prepare_runner) {
 		prepare_runner(&config);
 	}
-	return sgpu_runner_create(&config, runner, &error);
+	rc = sgpu_runner_create(&config, runner, &error);
+	if (rc == SGPU_OK && more_count > 0) {
+		(*runner)->traits.costs = (struct sgpu_spread_costs){ 0, 0 };
+	}
+	return rc;
 }
 
 static inline struct sgpu_submission make_submission(const struct sgpu_key *key, int in, int out, uint64_t deadline_ns)

@@ -89,6 +89,28 @@ static bool *ancestors_of(const struct sgpu_manifest *m)
 	return before;
 }
 
+/* What moves into a buffer when the operation `order` has ended, or when it has arrived, and is read there. */
+static int moved_tenants(const struct sgpu_manifest *m, const struct sgpu_plan *p, int segment, int buffer, int order,
+			 struct touch *list)
+{
+	const struct sgpu_segment *s = &m->segments[segment];
+	int count = 0;
+
+	for (int i = p->first_move[segment]; i >= 0 && sgpu_segment_is_input(s) == (order < 0); i = p->moves[i].next) {
+		if (p->moves[i].to_buffer != buffer) {
+			continue;
+		}
+		list[count] = (struct touch){ .order = order };
+		for (int k = 0; k < s->reader_count; k++) {
+			if (p->device[s->readers[k]] == p->moves[i].to) {
+				list[count].ops[list[count].count++] = s->readers[k];
+			}
+		}
+		count++;
+	}
+	return count;
+}
+
 /* Everything that lives in a buffer, in the order in which it moves in. */
 static int tenants_of(const struct sgpu_manifest *m, const struct sgpu_plan *p, int buffer, struct touch *list)
 {
@@ -103,6 +125,7 @@ static int tenants_of(const struct sgpu_manifest *m, const struct sgpu_plan *p, 
 				t->ops[t->count++] = m->segments[s].readers[k];
 			}
 		}
+		count += moved_tenants(m, p, s, buffer, -1, &list[count]);
 	}
 	for (int i = 0; i < m->operation_count; i++) {
 		int op = m->order[i];
@@ -116,6 +139,9 @@ static int tenants_of(const struct sgpu_manifest *m, const struct sgpu_plan *p, 
 				for (int k = 0; k < m->segments[s].reader_count; k++) {
 					t->ops[t->count++] = m->segments[s].readers[k];
 				}
+			}
+			if (m->segments[s].writer == op) {
+				count += moved_tenants(m, p, s, buffer, op, &list[count]);
 			}
 		}
 		if (p->scratch_buffer[op] == buffer) {
@@ -174,6 +200,48 @@ static bool plan_is_complete(const struct sgpu_manifest *m, const struct sgpu_pl
 	return complete && sum == p->bytes && p->bytes <= p->bytes_unshared && p->stream_count <= SGPU_PLAN_STREAMS_MAX;
 }
 
+static int buffer_device(const struct sgpu_plan *p, int buffer)
+{
+	return buffer < 0 || buffer >= p->buffer_count ? -1 : p->buffers[buffer].device;
+}
+
+/* Each operation has all of its buffers on its own device, and what it reads from another one is moved there once. */
+static bool devices_are_right(const struct sgpu_manifest *m, const struct sgpu_plan *p)
+{
+	bool right = true;
+
+	for (int i = 0; i < m->operation_count; i++) {
+		const struct sgpu_operation *op = &m->operations[i];
+		const int device = p->device[i];
+
+		right = right && device >= 0 && device < p->device_count && p->stream[i] % p->device_count == device;
+		right = right && (p->scratch_buffer[i] < 0 || buffer_device(p, p->scratch_buffer[i]) == device);
+		for (int k = 0; k < op->arg_count; k++) {
+			int segment = op->args[k].segment;
+			int buffer = op->args[k].output ? p->out_buffer[segment] : sgpu_plan_read_buffer(p, m, segment, device);
+
+			right = right && buffer_device(p, buffer) == device;
+		}
+	}
+	for (int i = 0; i < p->move_count; i++) {
+		const struct sgpu_plan_move *move = &p->moves[i];
+		const struct sgpu_segment *s = &m->segments[move->segment];
+		bool read = false;
+
+		right = right && move->from != move->to && buffer_device(p, move->from_buffer) == move->from &&
+			buffer_device(p, move->to_buffer) == move->to;
+		right = right && move->from_buffer == (sgpu_segment_is_input(s) ? p->in_buffer : p->out_buffer)[move->segment];
+		for (int k = 0; k < s->reader_count; k++) {
+			read = read || p->device[s->readers[k]] == move->to;
+		}
+		for (int k = 0; k < i; k++) {
+			right = right && (p->moves[k].segment != move->segment || p->moves[k].to != move->to);
+		}
+		right = right && read;
+	}
+	return right;
+}
+
 /* ---- tests ---- */
 /* in0 -> O0 -> t0 -> O1 -> t1 ... -> out */
 static struct sgpu_manifest *chain(int length)
@@ -204,7 +272,7 @@ UNIT_TEST(chains_share_one_stream_and_three_buffers)
 	int shared = 0;
 
 	REQUIRE(m != NULL);
-	REQUIRE(sgpu_plan_create(m, &p, &error) == SGPU_OK);
+	REQUIRE(sgpu_plan_create(m, 1, &p, &error) == SGPU_OK);
 	CHECK(p->stream_count == 1);
 	/* The input's buffer and one more take turns: O1 may write over the input, which O0 has read. */
 	CHECK(p->buffer_count <= 3);
@@ -238,7 +306,7 @@ UNIT_TEST(a_diamond_has_two_streams_and_keeps_what_both_sides_read)
 	    "{\"a\":\"t1\",\"b\":\"t2\",\"output\":\"out0\"}}]}");
 	m = load(&text);
 	REQUIRE(m != NULL);
-	REQUIRE(sgpu_plan_create(m, &p, &error) == SGPU_OK);
+	REQUIRE(sgpu_plan_create(m, 1, &p, &error) == SGPU_OK);
 	CHECK(p->stream_count == 2);
 	CHECK(p->stream[1] != p->stream[2]);
 	CHECK(p->stream[0] == p->stream[1] || p->stream[0] == p->stream[2]);
@@ -317,13 +385,13 @@ UNIT_TEST(no_buffer_is_reused_while_it_may_be_touched)
 		struct sgpu_error error;
 
 		REQUIRE(m != NULL);
-		REQUIRE(sgpu_plan_create(m, &p, &error) == SGPU_OK);
+		REQUIRE(sgpu_plan_create(m, 1, &p, &error) == SGPU_OK);
 		planned++;
 		CHECK(plan_is_complete(m, p));
 		CHECK(plan_is_legal(m, p, &shared));
 		sgpu_plan_free(&p);
 		/* The same as if there were too many of them to look at the whole graph. */
-		REQUIRE(sgpu_plan_create_limited(m, 0, &p, &error) == SGPU_OK);
+		REQUIRE(sgpu_plan_create_limited(m, 1, &SGPU_SPREAD_COSTS, 0, &p, &error) == SGPU_OK);
 		CHECK(plan_is_complete(m, p));
 		CHECK(plan_is_legal(m, p, &shared_by_chains));
 		sgpu_plan_free(&p);
@@ -337,6 +405,48 @@ UNIT_TEST(no_buffer_is_reused_while_it_may_be_touched)
 	CHECK(shared > 100 && shared_by_chains > 100);
 }
 
+UNIT_TEST(on_several_devices_everything_is_where_it_is_read_and_no_buffer_is_reused_too_early)
+{
+	const struct sgpu_spread_costs nothing = { 0, 0 };
+	int shared = 0, moves = 0;
+
+	for (int round = 0; round < 300; round++) {
+		struct sgpu_manifest *m = random_graph(1 + random_below(60), 2 + random_below(30));
+		struct sgpu_plan *p = NULL;
+		struct sgpu_error error;
+
+		REQUIRE(m != NULL);
+		for (int i = 0; i < 3; i++) {
+			REQUIRE(sgpu_plan_create_limited(m, 2 + random_below(4), i ? &nothing : &SGPU_SPREAD_COSTS,
+							 i < 2 ? SGPU_REACH_OPERATIONS_MAX : 0, &p, &error) == SGPU_OK);
+			CHECK(plan_is_complete(m, p) && devices_are_right(m, p) && plan_is_legal(m, p, &shared));
+			moves += p->move_count;
+			sgpu_plan_free(&p);
+		}
+		sgpu_manifest_free(&m);
+		if (unit_bad) {
+			printf("# round %d\n", round);
+			return;
+		}
+	}
+	CHECK(shared > 100 && moves > 1000);
+}
+
+UNIT_TEST(devices_are_one_to_sixteen)
+{
+	struct sgpu_manifest *m = chain(3);
+	struct sgpu_plan *p = NULL;
+	struct sgpu_error error;
+
+	REQUIRE(m != NULL);
+	CHECK(sgpu_plan_create(m, 0, &p, &error) == SGPU_EUSAGE && p == NULL);
+	CHECK(sgpu_plan_create(m, SGPU_RUN_DEVICES_MAX + 1, &p, &error) == SGPU_EUSAGE && p == NULL);
+	REQUIRE(sgpu_plan_create(m, SGPU_RUN_DEVICES_MAX, &p, &error) == SGPU_OK);
+	CHECK(p->move_count == 0 && devices_are_right(m, p));
+	sgpu_plan_free(&p);
+	sgpu_manifest_free(&m);
+}
+
 UNIT_TEST(a_chain_of_ten_thousand_operations_needs_three_buffers)
 {
 	struct sgpu_manifest *m = chain(10000);
@@ -344,7 +454,7 @@ UNIT_TEST(a_chain_of_ten_thousand_operations_needs_three_buffers)
 	struct sgpu_error error;
 
 	REQUIRE(m != NULL);
-	REQUIRE(sgpu_plan_create(m, &p, &error) == SGPU_OK);
+	REQUIRE(sgpu_plan_create(m, 1, &p, &error) == SGPU_OK);
 	CHECK(p->stream_count == 1);
 	CHECK(p->buffer_count <= 4);
 	CHECK(p->bytes < p->bytes_unshared / 1000);
@@ -374,7 +484,7 @@ UNIT_TEST(an_input_that_nothing_reads_keeps_its_buffer)
 	}
 	add(&text, "]}");
 	m = load(&text);
-	REQUIRE(m != NULL && sgpu_plan_create(m, &p, &error) == SGPU_OK);
+	REQUIRE(m != NULL && sgpu_plan_create(m, 1, &p, &error) == SGPU_OK);
 	unread = sgpu_manifest_segment(m, "t5"); /* written, and what arrives of it is not read */
 	REQUIRE(unread >= 0 && p->in_buffer[unread] >= 0);
 	for (int s = 0; s < m->segment_count; s++) {
@@ -405,7 +515,7 @@ UNIT_TEST(streams_are_bounded)
 	add(&text, "]}");
 	m = load(&text);
 	REQUIRE(m != NULL);
-	REQUIRE(sgpu_plan_create(m, &p, &error) == SGPU_OK);
+	REQUIRE(sgpu_plan_create(m, 1, &p, &error) == SGPU_OK);
 	CHECK(p->stream_count == SGPU_PLAN_STREAMS_MAX);
 	CHECK(p->stream[0] != p->stream[1]);
 	CHECK(plan_is_complete(m, p));
@@ -418,6 +528,8 @@ int main(void)
 	UNIT_RUN(chains_share_one_stream_and_three_buffers);
 	UNIT_RUN(a_diamond_has_two_streams_and_keeps_what_both_sides_read);
 	UNIT_RUN(no_buffer_is_reused_while_it_may_be_touched);
+	UNIT_RUN(on_several_devices_everything_is_where_it_is_read_and_no_buffer_is_reused_too_early);
+	UNIT_RUN(devices_are_one_to_sixteen);
 	UNIT_RUN(a_chain_of_ten_thousand_operations_needs_three_buffers);
 	UNIT_RUN(an_input_that_nothing_reads_keeps_its_buffer);
 	UNIT_RUN(streams_are_bounded);

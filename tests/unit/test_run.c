@@ -565,6 +565,7 @@ int main(void)
 		return 1;
 	}
 	run_on_both(NULL, all_tests, NULL);
+	run_on_several(NULL, all_tests, NULL);
 	sgpu_device_close(&device);
 	return unit_done();
 }

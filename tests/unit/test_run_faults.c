@@ -197,6 +197,7 @@ int main(void)
 	fake.fails = fails;
 	prepare_runner = prepare;
 	run_on_both(make_fake_gpu, all_tests, unmake_fake_gpu);
+	run_on_several(make_fake_gpu, all_tests, unmake_fake_gpu);
 	sgpu_device_close(&device);
 	return unit_done();
 }

@@ -585,6 +585,7 @@ int main(void)
 		return 1;
 	}
 	run_on_both(NULL, all_tests, NULL);
+	run_on_several(NULL, all_tests, NULL);
 	sgpu_device_close(&device);
 	snprintf(stage, sizeof(stage), "%s/sgpu", folder);
 	rmdir(stage);

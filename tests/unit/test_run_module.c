@@ -376,6 +376,7 @@ int main(void)
 	}
 	prepare_submission = prepare;
 	run_on_both(put_on, all_tests, unmake_fake_gpu);
+	run_on_several(put_on, all_tests, unmake_fake_gpu);
 	sgpu_device_close(&device);
 	return unit_done();
 }

@@ -576,10 +576,12 @@ int main(void)
 		return 1;
 	}
 	run_on_both(begin, all_tests, end);
+	run_on_several(begin, all_tests, end);
 	faked = strcmp(device_name(), "cpu") == 0;
 	if (faked) {
 		in_secure_context = false;
 		run_on_both(begin, all_tests, end);
+	run_on_several(begin, all_tests, end);
 	}
 	sgpu_device_close(&device);
 	return unit_done();

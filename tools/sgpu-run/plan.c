@@ -21,7 +21,7 @@ struct planned {
 	struct sgpu_plan *plan;
 };
 
-static int read_plan(int fd, const char *name, struct planned *p, struct sgpu_error *error)
+static int read_plan(int fd, const char *name, int devices, struct planned *p, struct sgpu_error *error)
 {
 	struct sgpu_tar_reader *tar = NULL;
 	struct sgpu_diagnostics diagnostics = { 0 };
@@ -34,7 +34,7 @@ static int read_plan(int fd, const char *name, struct planned *p, struct sgpu_er
 	}
 	if (rc == SGPU_OK) {
 		sgpu_plan_sizes(p->manifest, p->batch);
-		rc = sgpu_plan_create(p->manifest, &p->plan, error);
+		rc = sgpu_plan_create(p->manifest, devices, &p->plan, error);
 	}
 	sgpu_diagnostics_clear(&diagnostics);
 	sgpu_tar_close(&tar);
@@ -44,6 +44,13 @@ static int read_plan(int fd, const char *name, struct planned *p, struct sgpu_er
 /* ---- who lives in a buffer, in the order in which they move in ---- */
 typedef void (*tenant_fn)(void *argument, int buffer, const char *kind, const char *id);
 
+static void each_move(const struct planned *p, int segment, tenant_fn call, void *argument)
+{
+	for (int i = p->plan->first_move[segment]; i >= 0; i = p->plan->moves[i].next) {
+		call(argument, p->plan->moves[i].to_buffer, "moved", p->manifest->segments[segment].id);
+	}
+}
+
 static void each_tenant(const struct planned *p, tenant_fn call, void *argument)
 {
 	const struct sgpu_manifest *m = p->manifest;
@@ -51,6 +58,7 @@ static void each_tenant(const struct planned *p, tenant_fn call, void *argument)
 	for (int i = 0; i < m->segment_count; i++) {
 		if (p->plan->in_buffer[i] >= 0) {
 			call(argument, p->plan->in_buffer[i], "arrives", m->segments[i].id);
+			each_move(p, i, call, argument);
 		}
 	}
 	for (int i = 0; i < m->operation_count; i++) {
@@ -60,6 +68,9 @@ static void each_tenant(const struct planned *p, tenant_fn call, void *argument)
 			if (op->args[k].output) {
 				call(argument, p->plan->out_buffer[op->args[k].segment], "written",
 				     m->segments[op->args[k].segment].id);
+				if (p->plan->in_buffer[op->args[k].segment] < 0) {
+					each_move(p, op->args[k].segment, call, argument);
+				}
 			}
 		}
 		if (p->plan->scratch_buffer[m->order[i]] >= 0) {
@@ -87,8 +98,30 @@ static json_t *operations_json(const struct planned *p)
 		for (int k = 0; k < op->before_count; k++) {
 			json_array_append_new(after, json_string(p->manifest->operations[op->before[k]].id));
 		}
-		json_array_append_new(list, json_pack("{s:s, s:s, s:i, s:o}", "gpu_operation_id", op->id, "kernel",
-						      op->kernel, "stream", p->plan->stream[index], "after", after));
+		json_array_append_new(list, json_pack("{s:s, s:s, s:i, s:i, s:o}", "gpu_operation_id", op->id, "kernel",
+						      op->kernel, "device", p->plan->device[index], "stream",
+						      p->plan->stream[index], "after", after));
+	}
+	return list;
+}
+
+static uint64_t bytes_of(const struct planned *p, int segment)
+{
+	uint64_t bytes = 0;
+
+	return sgpu_type_bytes(&p->manifest->segments[segment].type, &bytes) ? bytes : 0;
+}
+
+static json_t *moves_json(const struct planned *p)
+{
+	json_t *list = json_array();
+
+	for (int i = 0; i < p->plan->move_count; i++) {
+		const struct sgpu_plan_move *move = &p->plan->moves[i];
+
+		json_array_append_new(list, json_pack("{s:s, s:i, s:i, s:I}", "segment_id", p->manifest->segments[move->segment].id,
+						      "from", move->from, "to", move->to, "bytes",
+						      (json_int_t)bytes_of(p, move->segment)));
 	}
 	return list;
 }
@@ -98,12 +131,13 @@ static void print_json(FILE *out, const struct planned *p)
 	json_t *buffers = json_array(), *object;
 
 	for (int i = 0; i < p->plan->buffer_count; i++) {
-		json_array_append_new(buffers, json_pack("{s:I, s:o}", "size", (json_int_t)p->plan->buffers[i].size,
-							 "tenants", json_array()));
+		json_array_append_new(buffers, json_pack("{s:I, s:i, s:o}", "size", (json_int_t)p->plan->buffers[i].size,
+							 "device", p->plan->buffers[i].device, "tenants", json_array()));
 	}
 	each_tenant(p, add_json, buffers);
-	object = json_pack("{s:i, s:o, s:o, s:I, s:I}", "streams", p->plan->stream_count, "operations",
-			   operations_json(p), "buffers", buffers, "device_memory_bytes", (json_int_t)p->plan->bytes,
+	object = json_pack("{s:i, s:i, s:o, s:o, s:o, s:I, s:I}", "devices", p->plan->device_count, "streams",
+			   p->plan->stream_count, "operations", operations_json(p), "moves", moves_json(p), "buffers", buffers,
+			   "device_memory_bytes", (json_int_t)p->plan->bytes,
 			   "device_memory_bytes_unshared", (json_int_t)p->plan->bytes_unshared);
 	json_dumpf(object, out, JSON_INDENT(2));
 	fputc('\n', out);
@@ -127,7 +161,7 @@ static void add_text(void *argument, int buffer, const char *kind, const char *i
 	}
 	if (t->out[buffer]) {
 		fprintf(t->out[buffer], "%s%s%s%s", t->count[buffer]++ ? ", then " : "",
-			kind[0] == 's' ? "scratch of " : "", id, kind[0] == 'a' ? " (arrives)" : "");
+			kind[0] == 's' ? "scratch of " : "", id, kind[0] == 'a' ? " (arrives)" : kind[0] == 'm' ? " (moved)" : "");
 	}
 }
 
@@ -153,14 +187,43 @@ static void print_buffers(FILE *out, const struct planned *p)
 	free(t.count);
 }
 
+/* What moves, and what each device has to hold. */
+static void print_moves(FILE *out, const struct planned *p)
+{
+	fprintf(out, "\n%-24s %4s %4s %16s\n", "SEGMENT THAT MOVES", "FROM", "TO", "BYTES");
+	for (int i = 0; i < p->plan->move_count; i++) {
+		const struct sgpu_plan_move *move = &p->plan->moves[i];
+
+		fprintf(out, "%-24s %4d %4d %16" PRIu64 "\n", p->manifest->segments[move->segment].id, move->from, move->to,
+			bytes_of(p, move->segment));
+	}
+	fprintf(out, "\n%6s %16s\n", "DEVICE", "BYTES");
+	for (int i = 0; i < p->plan->device_count; i++) {
+		uint64_t bytes = 0;
+
+		for (int k = 0; k < p->plan->buffer_count; k++) {
+			bytes += p->plan->buffers[k].device == i ? p->plan->buffers[k].size : 0;
+		}
+		fprintf(out, "%6d %16" PRIu64 "\n", i, bytes);
+	}
+}
+
+/* With several devices, a stream is named by its device and its number there. */
 static void print_text(FILE *out, const struct planned *p)
 {
-	fprintf(out, "%5s %6s  %-24s %-16s %s\n", "ORDER", "STREAM", "OPERATION", "KERNEL", "AFTER");
+	const int devices = p->plan->device_count;
+
+	fprintf(out, "%5s %s%6s  %-24s %-16s %s\n", "ORDER", devices > 1 ? "DEVICE " : "", "STREAM", "OPERATION", "KERNEL",
+		"AFTER");
 	for (int i = 0; i < p->manifest->operation_count; i++) {
 		int index = p->manifest->order[i];
 		const struct sgpu_operation *op = &p->manifest->operations[index];
 
-		fprintf(out, "%5d %6d  %-24s %-16s%s", i, p->plan->stream[index], op->id, op->kernel,
+		fprintf(out, "%5d ", i);
+		if (devices > 1) {
+			fprintf(out, "%6d ", p->plan->device[index]);
+		}
+		fprintf(out, "%6d  %-24s %-16s%s", p->plan->stream[index] / devices, op->id, op->kernel,
 			op->before_count ? " " : "");
 		for (int k = 0; k < op->before_count; k++) {
 			fprintf(out, "%s%s", k ? ", " : "", p->manifest->operations[op->before[k]].id);
@@ -169,6 +232,13 @@ static void print_text(FILE *out, const struct planned *p)
 	}
 	fprintf(out, "\n%6s %16s  %s\n", "BUFFER", "BYTES", "WHO LIVES IN IT");
 	print_buffers(out, p);
+	if (devices > 1) {
+		print_moves(out, p);
+		fprintf(out, "\n%d devices, %d moves, %d buffers, %" PRIu64 " bytes of device memory (%" PRIu64
+			" without reuse)\n", devices, p->plan->move_count, p->plan->buffer_count, p->plan->bytes,
+			p->plan->bytes_unshared);
+		return;
+	}
 	fprintf(out, "\n%d streams, %d buffers, %" PRIu64 " bytes of device memory (%" PRIu64 " without reuse)\n",
 		p->plan->stream_count, p->plan->buffer_count, p->plan->bytes, p->plan->bytes_unshared);
 }
@@ -194,10 +264,10 @@ static int print_plan(const struct planned *p, const char *path, struct sgpu_err
 	return rc;
 }
 
-int report_plan(int fd, const char *name, const char *path, struct sgpu_error *error)
+int report_plan(int fd, const char *name, int devices, const char *path, struct sgpu_error *error)
 {
 	struct planned p = { NULL, NULL, NULL };
-	int rc = read_plan(fd, name, &p, error);
+	int rc = read_plan(fd, name, devices, &p, error);
 
 	rc = rc ? rc : print_plan(&p, path, error);
 	sgpu_plan_free(&p.plan);

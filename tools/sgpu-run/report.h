@@ -19,7 +19,8 @@ struct report {
 	struct sgpu_run_progress progress;
 	struct sgpu_run_total totals[SGPU_SPAN_KINDS];
 	struct sgpu_run_paths paths;
-	struct sgpu_device_info device;
+	struct sgpu_device_info device; /* the first */
+	int devices;
 };
 /* log.c: of a run that has ended. `keys` are those that it had. device: NULL where the device is not asked for. One thread
  * at a time. */
@@ -45,7 +46,7 @@ void report_progress_show(const struct sgpu_run_progress *progress, uint64_t all
 void report_progress_print(const struct sgpu_run_progress *progress, uint64_t all);
 uint64_t report_bytes_in_all(const struct sgpu_run *run);
 
-/* plan.c: streams, buffers, order and memory of the batch in `fd`, to `path`. Reads only the head. */
-SGPU_MUST_CHECK int report_plan(int fd, const char *name, const char *path, struct sgpu_error *error);
+/* plan.c: devices, streams, buffers, order and memory of the batch in `fd`, to `path`. Reads only the head. */
+SGPU_MUST_CHECK int report_plan(int fd, const char *name, int devices, const char *path, struct sgpu_error *error);
 
 #endif

@@ -158,6 +158,7 @@ static void answer_work(struct work *work)
 	serve_quote_explain(&answer.error);
 	report_collect(work->run, worker_secure_device(&w->devices[0]), w->keys, w->key_count,
 		       &answer.report);
+	answer.report.devices = w->device_count;
 	count_work(work, rc, &answer.report.progress);
 	if (work->connection >= 0) {
 		(void)wire_send(work->connection, WIRE_ANSWER, &answer, sizeof(answer), NULL, 0);

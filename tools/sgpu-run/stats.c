@@ -46,8 +46,8 @@ static void print_json(const struct report *report)
 {
 	const struct sgpu_run_progress *done = &report->progress;
 	const struct sgpu_device_info *info = &report->device;
-	json_t *object = json_pack("{s:{s:s, s:s, s:s, s:i, s:s, s:I, s:i, s:i, s:I, s:I, s:o, s:o}}", "stats",
-				   "device", info->selector, "device_name", info->name, "confidential",
+	json_t *object = json_pack("{s:{s:s, s:i, s:s, s:s, s:i, s:s, s:I, s:i, s:i, s:I, s:I, s:o, s:o}}", "stats",
+				   "device", info->selector, "devices", report->devices, "device_name", info->name, "confidential",
 				   info->confidential, "compute_units", (int)info->compute_units, "aead",
 				   report->aead, "elapsed_ns", (json_int_t)done->elapsed_ns,
 				   "operations_done", done->operations_done, "operations_failed",
@@ -65,7 +65,11 @@ static void print_table(const struct report *report)
 	const struct sgpu_run_total *totals = report->totals;
 	const struct sgpu_run_paths *paths = &report->paths;
 
-	fprintf(stderr, "device      %s, %u %s\n", info->name, info->compute_units, report_units(info));
+	fprintf(stderr, "device      %s, %u %s", info->name, info->compute_units, report_units(info));
+	if (report->devices > 1) {
+		fprintf(stderr, "; %d devices", report->devices);
+	}
+	fprintf(stderr, "\n");
 	fprintf(stderr, "AES-GCM     %s\n", report->aead);
 	fprintf(stderr, "operations  %d done, %d failed\n", done->operations_done, done->operations_failed);
 	fprintf(stderr, "elapsed     %.3f ms, %" PRIu64 " bytes in, %" PRIu64 " bytes out\n",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The trace: Chrome's trace event format, complete events ("X") in microseconds, a row (tid) for the host and for
- * each stream, named by metadata events. Labels are ids, which need no escaping.
+ * The trace: Chrome's trace event format, complete events ("X") in microseconds, a row (tid) for the host, for
+ * each stream and for moves between two devices, named by metadata events. Labels are ids, which need no escaping.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,9 +11,13 @@
 
 #include "report.h"
 
-static void print_name(FILE *out, const char *kind, int tid, const char *name, int number)
+static void print_name(FILE *out, const char *kind, int tid, int device, const char *name, int number)
 {
-	fprintf(out, "{\"name\":\"%s\",\"ph\":\"M\",\"pid\":1,\"tid\":%d,\"args\":{\"name\":\"%s", kind, tid, name);
+	fprintf(out, "{\"name\":\"%s\",\"ph\":\"M\",\"pid\":1,\"tid\":%d,\"args\":{\"name\":\"", kind, tid);
+	if (device >= 0) {
+		fprintf(out, "device %d, ", device);
+	}
+	fprintf(out, "%s", name);
 	if (number >= 0) {
 		fprintf(out, " %d", number);
 	}
@@ -32,19 +36,19 @@ static void print_rows(FILE *out, const struct sgpu_run *run, const struct sgpu_
 	bool *used;
 
 	sgpu_run_get_rows(run, &rows);
-	total = rows.operations + rows.inputs + rows.outputs;
+	total = rows.operations + rows.inputs + rows.outputs + rows.moves;
 	used = calloc((size_t)total + 1, sizeof(*used));
 	for (size_t i = 0; used && i < count; i++) {
 		used[spans[i].stream + 1] = true;
 	}
-	print_name(out, "process_name", 0, "sgpu-run", -1);
-	print_name(out, "thread_name", 0, "host", -1);
+	print_name(out, "process_name", 0, -1, "sgpu-run", -1);
+	print_name(out, "thread_name", 0, -1, "host", -1);
 	for (int i = 0; used && i < total; i++) {
 		if (used[i + 1]) {
-			int number;
-			const char *name = sgpu_run_row_name(run, i, &number);
+			int number, device;
+			const char *name = sgpu_run_row_name(run, i, &number, &device);
 
-			print_name(out, "thread_name", i + 1, name, number);
+			print_name(out, "thread_name", i + 1, device, name, number);
 		}
 	}
 	free(used);

@@ -121,6 +121,7 @@ int verb_serve(int argc, char **argv)
 	server.argc = argc;
 	server.argv = argv;
 	status = cli_read(argc, argv, &server, &none);
+	server.worker.spread = server.attestation_key ? WORKER_ONE : WORKER_GRAPHS;
 	if (status == 0) {
 		status = check_server(&server);
 	}

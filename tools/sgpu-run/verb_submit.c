@@ -160,6 +160,7 @@ static void say_what_was_done(const struct request *r, const struct sgpu_run *ru
 	struct report report;
 
 	report_collect(run, worker_secure_device(&w->devices[0]), w->keys, w->key_count, &report);
+	report.devices = w->device_count;
 	if (r->stats && (code == SGPU_OK || code == SGPU_ESEGMENTS)) {
 		report_stats(&report);
 	}
@@ -289,8 +290,12 @@ static int submit(struct request *r)
 static int dry_run(const struct request *r)
 {
 	struct sgpu_error error = { 0 };
+	int devices = 1, rc = worker_count_devices(&r->worker, &devices, &error);
 
-	return report_plan(r->in_fd, r->in_name, r->output ? r->output : "-", &error) == SGPU_OK ? 0 : cli_error(&error);
+	if (rc == SGPU_OK) {
+		rc = report_plan(r->in_fd, r->in_name, devices, r->output ? r->output : "-", &error);
+	}
+	return rc == SGPU_OK ? 0 : cli_error(&error);
 }
 
 static int open_and_run(struct request *r)
@@ -323,6 +328,7 @@ int verb_submit(int argc, char **argv)
 	int status = cli_read(argc, argv, &r, &paths);
 
 	r.batch = paths[0];
+	r.worker.spread = r.attested.quote ? WORKER_ONE : WORKER_GRAPHS;
 	if (status == 0) {
 		status = check_request(&r);
 	}

@@ -166,7 +166,7 @@ int verb_worker(int argc, char **argv)
 	char **paths;
 	int status = cli_read(argc, argv, &r, &paths);
 
-	r.worker.several = true;
+	r.worker.spread = WORKER_BATCHES;
 	if (status == 0) {
 		r.spool.path = cli_is_standard(paths[0]) ? NULL : paths[0];
 		status = check_request(&r);

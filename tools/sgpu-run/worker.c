@@ -50,16 +50,26 @@ int worker_take_owners(void *values, const char *path)
 	return sgpu_owners_load(path, &w->owners, &error) == SGPU_OK ? 0 : cli_error(&error);
 }
 
-/* A run has one device, and its quote names that one. */
+/* A quote names one device, and a session has one. */
 static int parse_devices(const struct worker *w, struct device_list *list, struct sgpu_error *error)
 {
 	int rc = devices_parse(w->selector, list, error);
 
-	if (rc == SGPU_OK && (list->count > 1 || list->all) && !w->several) {
-		sgpu_fail(error, SGPU_EUSAGE, "--device: '%s' names several devices, and a run has one", w->selector);
-		rc = sgpu_hint(error, "'sgpu-run worker' uses several, each for other batches; a quote names one device");
+	if (rc == SGPU_OK && (list->count > 1 || list->all) && w->spread == WORKER_ONE) {
+		sgpu_fail(error, SGPU_EUSAGE, "--device: '%s' names several devices, and this takes one", w->selector);
+		rc = sgpu_hint(error, "a quote names one device, and a session has one");
 	}
 	return rc;
+}
+
+int worker_count_devices(const struct worker *w, int *count, struct sgpu_error *error)
+{
+	struct device_list list;
+	int rc = parse_devices(w, &list, error);
+
+	*count = list.count;
+	return rc == SGPU_OK && list.all ? sgpu_fail(error, SGPU_EUSAGE, "--device: how many '%s' are, only the machine knows: "
+						     "name them", w->selector) : rc;
 }
 
 int worker_check(const struct worker *w)
@@ -257,6 +267,7 @@ static int confine(const struct worker *w, struct landlock_needs *needs, bool st
 int worker_start(struct worker *w, struct landlock_needs *needs, bool strict, struct sgpu_error *error)
 {
 	struct sgpu_runner_config config = { .shared_files = w->shared_files, .many_runs = w->many_runs };
+	struct sgpu_device *more[WORKER_DEVICES_MAX];
 	int rc = SGPU_OK;
 
 	for (int i = 0; rc == SGPU_OK && i < w->device_count; i++) {
@@ -269,7 +280,11 @@ int worker_start(struct worker *w, struct landlock_needs *needs, bool strict, st
 	if (rc == SGPU_OK) {
 		rc = confine(w, needs, strict, error);
 	}
-	for (int i = 0; rc == SGPU_OK && i < w->device_count; i++) {
+	for (int i = 1; w->spread == WORKER_GRAPHS && i < w->device_count; i++) {
+		more[config.more_count++] = worker_secure_device(&w->devices[i]);
+	}
+	config.more = more;
+	for (int i = 0; rc == SGPU_OK && i < w->device_count - config.more_count; i++) {
 		config.device = worker_secure_device(&w->devices[i]);
 		rc = sgpu_runner_create(&config, &w->devices[i].runner, error);
 	}
@@ -301,7 +316,7 @@ void worker_stop(struct worker *w)
 	for (int i = 0; i < w->device_count; i++) {
 		struct worker_device *d = &w->devices[i];
 
-		sgpu_runner_free(&d->runner);
+		sgpu_runner_free(&d->runner); /* the first one may have all devices, which are open until then */
 		describe_context(d->context);
 		sgpu_secure_destroy(&d->context);
 		sgpu_device_close(&d->device);

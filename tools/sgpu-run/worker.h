@@ -25,7 +25,14 @@ struct worker_device {
 	char selector[80];
 	struct sgpu_device *device;
 	struct sgpu_secure *context;            /* NULL on a device that maps no pages */
-	struct sgpu_runner *runner;
+	struct sgpu_runner *runner;             /* NULL where the first device's runner has them all */
+};
+
+/* What a verb does with several devices. */
+enum worker_spread {
+	WORKER_ONE,                             /* it takes one */
+	WORKER_BATCHES,                         /* each device has a runner, and batches of its own */
+	WORKER_GRAPHS,                          /* one runner has them all, and spreads the operations of each batch */
 };
 
 /* The first member of a verb's values. */
@@ -40,7 +47,7 @@ struct worker {
 	struct sgpu_replay *replay;             /* NULL without owners */
 	struct sgpu_files *files;               /* where payloads may be; NULL: nowhere */
 	const char *selector;                   /* of the device; of several where the verb takes that */
-	bool several;                           /* it does */
+	enum worker_spread spread;
 	struct sgpu_device_config config;
 	bool allow_modules;
 	bool shared_files;                      /* clients hold the descriptors of batches and responses */
@@ -60,7 +67,7 @@ int worker_take_owners(void *values, const char *path);
 #define WORKER_OPTIONS(type, member)                                                                              \
 	{ "key", 'k', "KEY", "a key that opens the batch; may be given several times",                            \
 	  CLI_LIST(type, member.key_paths) },                                                                     \
-	{ "device", 0, "DEVICE", "cpu, cuda, cuda:N or auto (the default)", CLI_TEXT(type, member.selector) },    \
+	{ "device", 0, "DEVICE", "cpu, cuda, cuda:N, cuda:N,M or auto (the default)", CLI_TEXT(type, member.selector) },    \
 	{ "jobs", 'j', "N", "workers of the CPU device (default: one a processor)",                               \
 	  CLI_NUMBER(type, member.config.jobs, 1, SGPU_POOL_JOBS_MAX) },                                          \
 	{ "owners", 0, "FILE", "take only batches that one of these keys signed: thumbprints, one a line",        \
@@ -74,6 +81,8 @@ int worker_take_owners(void *values, const char *path);
 
 /* Whether the options belong together: 0, or the exit status after a message. */
 int worker_check(const struct worker *worker);
+/* How many devices the option names; none is opened. Errors: SGPU_EUSAGE: only the machine knows. */
+SGPU_MUST_CHECK int worker_count_devices(const struct worker *worker, int *count, struct sgpu_error *error);
 
 /* Before any thread and any secret: no core files, SIGUSR1 blocked for the thread that waits for it, and `stop` at
  * SIGINT and SIGTERM (see cli_signals()). Returns 0, or the exit status after a message. */

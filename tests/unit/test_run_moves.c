@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Segments that move between the devices of a runner: what passes between them, what a move that fails or is changed on its
+ * way takes along, and runs that end in the middle of one. On three CPU devices.
+ */
+#include "fake_backend.h"
+#include "run_harness.h"
+
+enum { SIZE = 3000000, SAMPLE = 64, SEEN = 64 };
+
+/* Chunks of HIGH inputs are opened on the first device alone, where they arrive: what is opened on another has moved. */
+static struct fake_backend backend;
+static const struct sgpu_device_backend *real;
+static struct sgpu_stream *_Atomic elsewhere[SEEN]; /* streams of the devices behind the first */
+static atomic_int streams, opened;
+static int (*before_open)(struct sgpu_stream *stream, sgpu_devptr sealed, uint64_t size);
+
+static int create_stream(struct sgpu_device *on, struct sgpu_stream **stream, struct sgpu_error *why)
+{
+	int rc = real->stream->create(on, stream, why);
+
+	if (rc == SGPU_OK) {
+		fake_backend_give(*stream, &backend);
+		if (on != device && atomic_load(&streams) < SEEN) {
+			elsewhere[atomic_fetch_add(&streams, 1) % SEEN] = *stream;
+		}
+	}
+	return rc;
+}
+
+static bool is_elsewhere(const struct sgpu_stream *stream)
+{
+	for (int i = 0; i < SEEN && i < atomic_load(&streams); i++) {
+		if (elsewhere[i] == stream) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static int open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last, sgpu_devptr in,
+		       uint64_t size, sgpu_devptr out, struct sgpu_task *task)
+{
+	int rc = SGPU_OK;
+
+	if (is_elsewhere(stream)) {
+		atomic_fetch_add(&opened, 1);
+		rc = before_open ? before_open(stream, in, size) : SGPU_OK;
+	}
+	return rc == SGPU_OK ? real->key->open_chunks(stream, key, first, last, in, size, out, task) : rc;
+}
+
+static int load_key(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys, struct sgpu_device_key **key,
+		    struct sgpu_error *why)
+{
+	int rc = real->key->load(stream, keys, key, why);
+
+	if (rc == SGPU_OK) {
+		fake_backend_give(*key, &backend);
+	}
+	return rc;
+}
+
+static int create_event(struct sgpu_device *on, struct sgpu_event **event, struct sgpu_error *why)
+{
+	int rc = real->stream->event_create(on, event, why);
+
+	if (rc == SGPU_OK) {
+		fake_backend_give(*event, &backend);
+	}
+	return rc;
+}
+
+static void give_all(const struct sgpu_device_backend *to)
+{
+	((struct sgpu_device_object *)(void *)device)->backend = to;
+	for (int i = 0; i < more_count; i++) {
+		((struct sgpu_device_object *)(void *)more_devices[i])->backend = to;
+	}
+}
+
+static void put_on(void)
+{
+	real = sgpu_device_backend_of(device);
+	fake_backend_copy(&backend, real);
+	backend.stream.create = create_stream;
+	backend.stream.event_create = create_event;
+	backend.key.open_chunks = open_chunks;
+	backend.key.load = load_key;
+	give_all(&backend.table);
+}
+
+static void take_off(void)
+{
+	give_all(real);
+}
+
+/* ---- a job of which half moves ---- */
+/* half = copy of scan, HIGH, on the first device; result = copy of it there, and bias_copy = half + bias on the second. */
+static char *moving_manifest(uint64_t n)
+{
+	char *text = manifest_text(n), *end;
+	json_t *json = json_loads(text, 0, NULL);
+	json_t *operation = json_array_get(json_object_get(json, "operations"), 2);
+
+	free(text);
+	json_object_set_new(operation, "kernel", json_string("vector_add"));
+	json_object_set_new(operation, "arguments", json_pack("{s:s, s:s, s:s}", "a", "half", "b", "bias", "output", "bias_copy"));
+	json_object_set_new(operation, "declassify", json_true());
+	end = json_dumps(json, 0);
+	json_decref(json);
+	return end;
+}
+
+static bool is_sum(const struct job *job, const uint8_t *data)
+{
+	bool right = data != NULL;
+
+	for (uint64_t i = 0; right && i < job->size; i++) {
+		right = data[i] == (uint8_t)(job->scan[i] + job->bias[i]);
+	}
+	return right;
+}
+
+static void make_moving_job(struct job *job)
+{
+	make_job(job, SIZE);
+	remake_job(job, moving_manifest(SIZE));
+	atomic_store(&opened, 0);
+	atomic_store(&streams, 0);
+}
+
+static void free_moving_job(struct job *job)
+{
+	before_open = NULL;
+	free_job(job);
+}
+
+static uint64_t moved_bytes(const struct sgpu_run *run)
+{
+	struct sgpu_run_total totals[SGPU_SPAN_KINDS];
+
+	sgpu_run_get_totals(run, totals);
+	return totals[SGPU_SPAN_MOVE].bytes;
+}
+
+UNIT_TEST(a_segment_that_is_read_elsewhere_moves_there_once_and_the_result_is_the_same)
+{
+	const struct sgpu_span *spans;
+	struct sgpu_run *run = NULL;
+	struct answer answer;
+	struct job job;
+	size_t count = 0;
+	int in, out = memfd_create("response", MFD_CLOEXEC), number, on, seen = 0;
+
+	make_moving_job(&job);
+	in = sign_and_write(&job);
+	CHECK(run_with(&owner, in, out, 0, &run) == SGPU_OK);
+	CHECK(moved_bytes(run) == SIZE && atomic_load(&opened) > 0);
+	sgpu_run_get_spans(run, &spans, &count);
+	for (size_t i = 0; i < count; i++) {
+		const char *row = spans[i].stream < 0 ? "host" : sgpu_run_row_name(run, spans[i].stream, &number, &on);
+
+		if (spans[i].kind == SGPU_SPAN_MOVE) {
+			CHECK(strcmp(row, "move to device") == 0 && on == 0 && number == 1 && strcmp(spans[i].label, "half") == 0);
+			seen |= 1;
+		}
+		if (spans[i].kind == SGPU_SPAN_KERNEL) {
+			CHECK(strcmp(row, "stream") == 0 && on == (strcmp(spans[i].label, "THIRD") == 0));
+			seen |= 2;
+		}
+	}
+	CHECK(seen == 3);
+	free_run(&run);
+	lseek(out, 0, SEEK_SET);
+	REQUIRE(read_answer(out, job.key, &answer));
+	CHECK(says(&answer, 0, SGPU_OK, NULL) && !memcmp(answer.data[0], job.scan, SIZE));
+	CHECK(says(&answer, 1, SGPU_OK, NULL) && is_sum(&job, answer.data[1]));
+	CHECK(json_is_integer(json_object_get(answer.batch->timings, "move")));
+	free_answer(&answer);
+	free_moving_job(&job);
+	close(in);
+	close(out);
+}
+
+/* ---- what passes between the devices ---- */
+static const uint8_t *secret;
+static uint64_t passed;
+static bool in_the_clear;
+
+static int fetch_sealed(struct sgpu_stream *stream, uint8_t *data, sgpu_devptr sealed, uint64_t size)
+{
+	int rc = sgpu_stream_sync(stream, NULL); /* it waits for the other device */
+
+	rc = rc == SGPU_OK ? sgpu_copy_out(stream, data, sealed, size, NULL) : rc;
+	return rc == SGPU_OK ? sgpu_stream_sync(stream, NULL) : rc;
+}
+
+static int look_at_sealed(struct sgpu_stream *stream, sgpu_devptr sealed, uint64_t size)
+{
+	uint8_t *data = malloc(size);
+	int rc = fetch_sealed(stream, data, sealed, size);
+
+	passed += size;
+	for (uint64_t at = 0; at + SAMPLE <= SIZE; at += SIZE / 50) {
+		in_the_clear = in_the_clear || memmem(data, size, secret + at, SAMPLE);
+	}
+	free(data);
+	return rc;
+}
+
+UNIT_TEST(nothing_passes_between_devices_in_the_clear)
+{
+	struct job job;
+	int out;
+
+	make_moving_job(&job);
+	secret = job.scan;
+	passed = 0;
+	in_the_clear = false;
+	CHECK(memmem(job.scan, SIZE, secret + SIZE / 50, SAMPLE) != NULL);
+	before_open = look_at_sealed;
+	CHECK(run_job(&job, &owner, &out) == SGPU_OK);
+	CHECK(passed == sgpu_run_sealed_size(SIZE, SIZE % SGPU_CHUNK != 0));
+	CHECK(!in_the_clear);
+	free_moving_job(&job);
+	close(out);
+}
+
+/* ---- moves that fail ---- */
+static int refuse(struct sgpu_stream *stream, sgpu_devptr sealed, uint64_t size)
+{
+	(void)stream;
+	(void)sealed;
+	(void)size;
+	return SGPU_EDEVICE;
+}
+
+static int change(struct sgpu_stream *stream, sgpu_devptr sealed, uint64_t size)
+{
+	uint8_t *data = malloc(size);
+	int rc = fetch_sealed(stream, data, sealed, size);
+
+	data[size / 2] ^= 1;
+	rc = rc == SGPU_OK ? sgpu_copy_in(stream, sealed, data, size, NULL) : rc;
+	rc = rc == SGPU_OK ? sgpu_stream_sync(stream, NULL) : rc;
+	free(data);
+	return rc;
+}
+
+/* What depends on the move fails, with `code`; nothing else does; and the next batch of the runner is none the worse. */
+static void fail_the_move(int (*how)(struct sgpu_stream *, sgpu_devptr, uint64_t), int code)
+{
+	struct sgpu_runner *runner = NULL;
+	struct job job;
+
+	make_moving_job(&job);
+	REQUIRE(make_runner(&runner) == SGPU_OK);
+	for (int round = 0; round < 3; round++) {
+		const bool fails = round < 2;
+		int in = sign_and_write(&job), out = memfd_create("response", MFD_CLOEXEC);
+		const struct sgpu_submission submission = make_submission(&owner, in, out, 0);
+		struct sgpu_run *run = NULL;
+		struct answer answer;
+
+		before_open = fails ? how : NULL;
+		REQUIRE(sgpu_runner_submit(runner, &submission, NULL, NULL, &run, &error) == SGPU_OK);
+		CHECK(sgpu_run_wait(run, &error) == (fails ? SGPU_ESEGMENTS : SGPU_OK));
+		sgpu_run_free(&run);
+		lseek(out, 0, SEEK_SET);
+		REQUIRE(read_answer(out, job.key, &answer));
+		CHECK(says(&answer, 0, SGPU_OK, NULL) && !memcmp(answer.data[0], job.scan, SIZE));
+		if (fails) {
+			CHECK(says(&answer, 1, code, "operation 'THIRD' was not run: segment 'half' was not moved from device 0 to "
+				   "device 1: "));
+			CHECK(answer.data[1] == NULL);
+		} else {
+			CHECK(says(&answer, 1, SGPU_OK, NULL) && is_sum(&job, answer.data[1]));
+		}
+		free_answer(&answer);
+		close(in);
+		close(out);
+	}
+	sgpu_runner_free(&runner);
+	free_moving_job(&job);
+}
+
+UNIT_TEST(a_move_that_fails_takes_along_what_depends_on_it_alone)
+{
+	fail_the_move(refuse, SGPU_EDEPENDENCY);
+}
+
+UNIT_TEST(what_was_changed_between_the_devices_is_not_computed_with)
+{
+	fail_the_move(change, SGPU_EAUTH);
+}
+
+/* ---- runs that end in the middle of a move ---- */
+static struct sgpu_run *_Atomic under_way;
+static uint64_t until_ns;
+
+static void note_run(struct sgpu_run *run)
+{
+	atomic_store(&under_way, run);
+}
+
+static int cancel_now(struct sgpu_stream *stream, sgpu_devptr sealed, uint64_t size)
+{
+	(void)stream;
+	(void)sealed;
+	(void)size;
+	while (!atomic_load(&under_way)) {
+		usleep(1000);
+	}
+	sgpu_run_cancel(atomic_load(&under_way));
+	return SGPU_OK;
+}
+
+static int outlast_deadline(struct sgpu_stream *stream, sgpu_devptr sealed, uint64_t size)
+{
+	(void)stream;
+	(void)sealed;
+	(void)size;
+	while (sgpu_now_ns() <= until_ns) {
+		usleep(1000);
+	}
+	return SGPU_OK;
+}
+
+UNIT_TEST(a_run_that_is_cancelled_while_a_segment_moves_ends_without_a_response)
+{
+	struct job job;
+	int out;
+
+	make_moving_job(&job);
+	atomic_store(&under_way, NULL);
+	submitted = note_run;
+	before_open = cancel_now;
+	CHECK(run_job(&job, &owner, &out) == SGPU_ECANCELED);
+	CHECK(atomic_load(&opened) > 0 && is_empty(out));
+	submitted = NULL;
+	close(out);
+	atomic_store(&opened, 0);
+	before_open = NULL;
+	CHECK(run_job(&job, &owner, &out) == SGPU_OK);
+	free_moving_job(&job);
+	close(out);
+}
+
+UNIT_TEST(a_deadline_that_passes_while_a_segment_moves_fails_what_waits_for_it)
+{
+	uint64_t after_ns = UINT64_C(500000000);
+	int rc, in, out;
+	struct answer answer;
+	struct job job;
+
+	make_moving_job(&job);
+	before_open = outlast_deadline;
+	do {
+		in = sign_and_write(&job);
+		out = memfd_create("response", MFD_CLOEXEC);
+		atomic_store(&opened, 0);
+		atomic_store(&streams, 0);
+		until_ns = sgpu_now_ns() + after_ns;
+		rc = run_with(&owner, in, out, until_ns, NULL);
+		close(in);
+	} while ((rc != SGPU_ESEGMENTS || atomic_load(&opened) == 0) && was_too_soon(SGPU_ETIMEOUT, &after_ns) && close(out) == 0);
+	CHECK(rc == SGPU_ESEGMENTS && atomic_load(&opened) > 0);
+	lseek(out, 0, SEEK_SET);
+	REQUIRE(read_answer(out, job.key, &answer));
+	CHECK(says(&answer, 1, SGPU_ETIMEOUT, "deadline") && answer.data[1] == NULL);
+	free_answer(&answer);
+	free_moving_job(&job);
+	close(out);
+}
+
+/* ---- memory of each device ---- */
+UNIT_TEST(a_batch_whose_share_does_not_fit_one_of_the_devices_is_refused)
+{
+	const struct sgpu_device_config config = { .jobs = 2, .memory_limit = 1 << 20 };
+	struct sgpu_device *small = NULL, *second = more_devices[0];
+	struct job job;
+	int out;
+
+	if (in_secure_context) {
+		SKIP("the small device has none");
+	}
+	make_job(&job, SIZE); /* scan and what is made of it on the first device, bias and its copy on the second */
+	REQUIRE(sgpu_device_open("cpu", &config, &small, &error) == SGPU_OK);
+	more_devices[0] = small;
+	CHECK(run_job(&job, &owner, &out) == SGPU_ENOMEM);
+	CHECK(strstr(error.text, "6000000 bytes of memory on device 1") != NULL);
+	CHECK(is_empty(out));
+	close(out);
+	more_devices[0] = second;
+	CHECK(run_job(&job, &owner, &out) == SGPU_OK);
+	close(out);
+	sgpu_device_close(&small);
+	free_job(&job);
+}
+
+/* ---- batches at the same time ---- */
+static int first_device_of(struct sgpu_run *run)
+{
+	const struct sgpu_span *spans;
+	size_t count = 0;
+	int number, on;
+
+	sgpu_run_get_spans(run, &spans, &count);
+	for (size_t i = 0; i < count; i++) {
+		if (spans[i].kind == SGPU_SPAN_KERNEL && strcmp(spans[i].label, "FIRST") == 0) {
+			(void)sgpu_run_row_name(run, spans[i].stream, &number, &on);
+			return on;
+		}
+	}
+	return -1;
+}
+
+UNIT_TEST(batches_at_the_same_time_begin_on_different_devices)
+{
+	struct sgpu_runner *runner = NULL;
+	struct sgpu_run *silent = NULL, *run = NULL;
+	struct job job;
+	int ends[2], nothing = memfd_create("response", MFD_CLOEXEC);
+
+	REQUIRE(pipe(ends) == 0 && make_runner(&runner) == SGPU_OK);
+	make_job(&job, 1000);
+	for (int round = 0; round < 2; round++) {
+		int in = sign_and_write(&job), out = memfd_create("response", MFD_CLOEXEC);
+		const struct sgpu_submission submission = make_submission(&owner, in, out, 0);
+		const struct sgpu_submission other = make_submission(&owner, ends[0], nothing, 0);
+
+		if (round == 1) {
+			REQUIRE(sgpu_runner_submit(runner, &other, NULL, NULL, &silent, &error) == SGPU_OK);
+		}
+		REQUIRE(sgpu_runner_submit(runner, &submission, NULL, NULL, &run, &error) == SGPU_OK);
+		CHECK(sgpu_run_wait(run, &error) == SGPU_OK);
+		CHECK(first_device_of(run) == round);
+		sgpu_run_free(&run);
+		close(in);
+		close(out);
+	}
+	sgpu_run_free(&silent);
+	sgpu_runner_free(&runner);
+	free_job(&job);
+	close(ends[0]);
+	close(ends[1]);
+	close(nothing);
+}
+
+static void all_tests(void)
+{
+	UNIT_RUN(a_segment_that_is_read_elsewhere_moves_there_once_and_the_result_is_the_same);
+	UNIT_RUN(nothing_passes_between_devices_in_the_clear);
+	UNIT_RUN(a_move_that_fails_takes_along_what_depends_on_it_alone);
+	UNIT_RUN(what_was_changed_between_the_devices_is_not_computed_with);
+	UNIT_RUN(a_run_that_is_cancelled_while_a_segment_moves_ends_without_a_response);
+	UNIT_RUN(a_deadline_that_passes_while_a_segment_moves_fails_what_waits_for_it);
+	UNIT_RUN(a_batch_whose_share_does_not_fit_one_of_the_devices_is_refused);
+	UNIT_RUN(batches_at_the_same_time_begin_on_different_devices);
+}
+
+int main(void)
+{
+	const struct sgpu_device_config config = { .jobs = 2 };
+
+	if (sgpu_device_open("cpu", &config, &device, &error) || sgpu_key_generate(SGPU_KEY_OCT, &owner, &error)) {
+		printf("Bail out! %s\n", error.text);
+		return 1;
+	}
+	run_on_several(put_on, all_tests, take_off);
+	sgpu_device_close(&device);
+	return unit_done();
+}
