@@ -184,6 +184,41 @@ refused="1:execve 2:clone 3:socket 4:socket 5:ptrace 6:process_vm_readv 7:kill 8
 	done
 }
 
+# apart NUMBER: as batch, and w is a copy of v, which nothing else reads: so it goes to another device.
+apart() {
+	batch "$1"
+	python3 - <<-'END'
+	import json
+	job = json.load(open("job.json"))
+	job["segments"].append({"segment_id": "v", "data_location_client": "x.f32", "sensitivity_level": "HIGH",
+	                        "direction": "INPUT", "data_type_info": {"dtype": "f32", "shape": [10]}})
+	job["operations"][2]["arguments"]["input"] = "v"
+	json.dump(job, open("job.json", "w"))
+	END
+	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -o batch.tar
+}
+
+@test "on one of two devices a module that ends its process fails its operation alone, and one that breaks a rule the run" {
+	requires python3
+	local number
+	local -a run_apart=(sgpu-run submit --device "cpu,cpu" --allow-modules -k owner.jwk -o response batch.tar)
+	for number in "201:status 3" "203:SIGSEGV" "208:its process"; do
+		apart "${number%%:*}"
+		sgpu-run submit --dry-run --json --device cpu,cpu batch.tar >plan
+		[ "$(python3 -c 'import json; print(len({o["device"] for o in json.load(open("plan"))["operations"]}))')" -eq 2 ]
+		run --separate-stderr -5 "${run_apart[@]}"
+		assert_contains "$stderr" "${number#*:}"
+		run -5 results
+		assert_same out/w.f32 x.f32
+		assert_no_file out/y.f32
+		rm response
+	done
+	apart 3
+	run --separate-stderr -4 "${run_apart[@]}"
+	assert_contains "$stderr" "(socket) refused: no module needs it"
+	assert_no_file response
+}
+
 @test "what a module writes besides its outputs stays with it" {
 	run --separate-stderr -0 try 205
 	results

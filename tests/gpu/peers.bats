@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# Several GPUs in one process: sealed copies between two, and a worker that drains a spool on both.
+# Several GPUs in one process: sealed copies between two, a worker that drains a spool on both, and a graph on both.
 # shellcheck disable=SC2154 # bats sets stderr
 
 load ../bats/helpers
@@ -88,6 +88,85 @@ rate() {
 		rm "$work/sealed"
 	done
 	run -0 sgpu-run worker -q -k runner.jwk --device cuda:all "$work/spool"
+}
+
+# branches_job: two products of matrices that share nothing, 4 MiB each, and their sum.
+branches_job() {
+	awk 'BEGIN { for (i = 0; i < 1048576; i++) print i % 13 }' | floats >x.f32
+	awk 'BEGIN { for (i = 0; i < 1048576; i++) print i % 11 }' | floats >y.f32
+	cat >job.json <<-END
+	{ "version": 1, "manifest_id": "branches", "segments": [
+		{ "segment_id": "x", "data_location_client": "x.f32", "sensitivity_level": "HIGH", "direction": "INPUT",
+		  "data_type_info": { "dtype": "f32", "shape": [1024, 1024] } },
+		{ "segment_id": "y", "data_location_client": "y.f32", "sensitivity_level": "HIGH", "direction": "INPUT",
+		  "data_type_info": { "dtype": "f32", "shape": [1024, 1024] } },
+		{ "segment_id": "xx", "data_location_client": "xx.f32", "sensitivity_level": "HIGH", "direction": "OUTPUT" },
+		{ "segment_id": "yy", "data_location_client": "yy.f32", "sensitivity_level": "HIGH", "direction": "OUTPUT" },
+		{ "segment_id": "sum", "data_location_client": "sum.f32", "sensitivity_level": "HIGH", "direction": "OUTPUT" } ],
+	  "operations": [
+		{ "gpu_operation_id": "XX", "kernel": "gemm", "arguments": { "a": "x", "b": "x", "output": "xx" } },
+		{ "gpu_operation_id": "YY", "kernel": "gemm", "arguments": { "a": "y", "b": "y", "output": "yy" } },
+		{ "gpu_operation_id": "SUM", "kernel": "vector_add", "arguments": { "a": "xx", "b": "yy", "output": "sum" } } ] }
+	END
+}
+
+@test "a graph of two branches on two GPUs gives the bytes that one GPU gives, and one segment moves, sealed" {
+	requires python3
+	local devices
+	make_keys 2>/dev/null
+	branches_job
+	sgpu-manifest pack job.json | sgpu-seal seal -q -k owner.jwk -r runner.pub.jwk -o sealed
+	for devices in cuda:0 cuda:0,1 cuda:1,0; do
+		sgpu-run submit -q --device $devices --trace $devices.trace --stats -k runner.jwk -o $devices.response sealed 			2>$devices.stats
+		sgpu-seal open -q -k owner.jwk -C $devices $devices.response
+		grep -E '^(elapsed|move)' $devices.stats | sed "s/^/# $devices: /" >&3
+	done
+	diff -r cuda:0 cuda:0,1
+	diff -r cuda:0 cuda:1,0
+	python3 - <<-'END'
+	import json
+	def boxes(name):
+	    events = json.load(open(name))["traceEvents"]
+	    rows = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+	    return [(e["cat"], e["args"].get("operation", e["args"].get("segment")), rows[e["tid"]]) for e in events if e["ph"] == "X"]
+	kernels = {what: row.split(",")[0] for kind, what, row in boxes("cuda:0,1.trace") if kind == "kernel"}
+	assert kernels["XX"] != kernels["YY"], kernels
+	moves = [(what, row) for kind, what, row in boxes("cuda:0,1.trace") if kind == "move"]
+	assert len(moves) == 1 and moves[0][0] in ("xx", "yy") and "move to device" in moves[0][1], moves
+	assert not [1 for kind, what, row in boxes("cuda:0.trace") if kind == "move"]
+	END
+}
+
+@test "a run of many branches and moves on two GPUs gives what it gives on one, ten times" {
+	requires python3
+	local i
+	make_keys 2>/dev/null
+	python3 - <<-'END'
+	import json, struct
+	n, size, segments, operations = 12, 65536, [], []
+	def segment(name, direction):
+	    segments.append({"segment_id": name, "sensitivity_level": "HIGH", "direction": direction,
+	                     "data_type_info": {"dtype": "f32", "shape": [size]}, "data_location_client": name + ".f32"})
+	for i in range(n):
+	    with open("x%d.f32" % i, "wb") as out:
+	        out.write(struct.pack("<%df" % size, *[(i + 1) * (k % 97) for k in range(size)]))
+	    segment("x%d" % i, "INPUT")
+	    segment("y%d" % i, "OUTPUT")
+	    segment("z%d" % i, "OUTPUT")
+	    operations.append({"gpu_operation_id": "Y%d" % i, "kernel": "copy",
+	                       "arguments": {"input": "x%d" % i, "output": "y%d" % i}})
+	    operations.append({"gpu_operation_id": "Z%d" % i, "kernel": "vector_add",
+	                       "arguments": {"a": "y%d" % i, "b": "y%d" % ((i + 1) % n), "output": "z%d" % i}})
+	json.dump({"version": 1, "manifest_id": "ring", "segments": segments, "operations": operations}, open("job.json", "w"))
+	END
+	sgpu-manifest pack job.json | sgpu-seal seal -q -k owner.jwk -r runner.pub.jwk -o sealed
+	sgpu-run submit -q --device cuda:0 -k runner.jwk -o one.response sealed
+	sgpu-seal open -q -k owner.jwk -C one one.response
+	for i in 1 2 3 4 5 6 7 8 9 10; do
+		sgpu-run submit -q --device cuda:0,1 -k runner.jwk -o two.response sealed
+		sgpu-seal open -q --force -k owner.jwk -C two two.response
+		diff -r one two
+	done
 }
 
 @test "a GPU that is named twice, or does not exist, is refused" {
