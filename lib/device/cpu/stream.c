@@ -45,8 +45,14 @@ static int append(struct sgpu_stream *stream, const struct sgpu_cpu_item *item)
 	if (item->event) {
 		item->event->references++;
 	}
-	pthread_cond_signal(&stream->work);
 	return SGPU_OK;
+}
+
+/* After the lock was given back: the thread that wakes takes it. A stream's memory stays until the device is closed. */
+static void unlock_and_wake(struct sgpu_stream *stream)
+{
+	pthread_mutex_unlock(&stream->device->lock);
+	pthread_cond_signal(&stream->work);
 }
 
 int sgpu_cpu_enqueue(struct sgpu_stream *stream, const struct sgpu_cpu_item *item)
@@ -55,7 +61,7 @@ int sgpu_cpu_enqueue(struct sgpu_stream *stream, const struct sgpu_cpu_item *ite
 
 	pthread_mutex_lock(&stream->device->lock);
 	code = append(stream, item);
-	pthread_mutex_unlock(&stream->device->lock);
+	unlock_and_wake(stream);
 	if (code < 0 && item->task) {
 		item->task->code = sgpu_fail_nomem(&item->task->error);
 	}
@@ -333,11 +339,16 @@ static int event_record(struct sgpu_stream *stream, struct sgpu_event *event)
 	int code = SGPU_EUSAGE;
 
 	pthread_mutex_lock(&stream->device->lock);
+	if (!event->recorded && stream->enqueued == stream->ended) {
+		event->done = event->recorded = true; /* nothing is before it: no thread need wake */
+		pthread_mutex_unlock(&stream->device->lock);
+		return SGPU_OK;
+	}
 	if (!event->recorded) {
 		code = append(stream, &item);
 		event->recorded = code == SGPU_OK;
 	}
-	pthread_mutex_unlock(&stream->device->lock);
+	unlock_and_wake(stream);
 	return code;
 }
 
@@ -351,7 +362,7 @@ static int stream_wait(struct sgpu_stream *stream, struct sgpu_event *event)
 		/* An event that has completed holds nothing back. */
 		code = event->done ? SGPU_OK : append(stream, &item);
 	}
-	pthread_mutex_unlock(&stream->device->lock);
+	unlock_and_wake(stream);
 	return code;
 }
 
