@@ -91,6 +91,48 @@ installed() {
 	run ! grep -q "sgpu-run" <<<"$output"
 }
 
+# denied_calls: those that the unit's filter takes away, one a line, with the groups that its groups name.
+denied_calls() {
+	local group groups
+	read -ra groups <<<"$(sed -n 's/^SystemCallFilter=~//p' "$SGPU_TOP/systemd/sgpu-run.service")"
+	[ "${#groups[@]}" -gt 0 ]
+	for group in "${groups[@]}"; do
+		systemd-analyze syscall-filter "$group"
+	done | awk '$1 !~ /^[@#]/ && NF == 1 { print $1 }' | sort -u
+}
+
+@test "the service's filter takes away no call that a server, its workers or the runner's own filter know" {
+	requires strace no-sanitizer
+	command -v systemd-analyze >/dev/null || skip "needs systemd-analyze"
+	local server
+	denied_calls >denied
+	grep -qx ptrace denied
+	grep -qx settimeofday denied # by way of a group that a group names
+	make_keys 2>/dev/null
+	small_job 2000
+	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk >batch.tar
+	sgpu-seal keyinfo --owner -o owners owner.jwk
+	echo '1 priority=high' >tenants
+	# Traced, a process cannot be hardened against tracing.
+	SGPU_DEBUG=1 strace -f -qq -e signal=none -o calls sgpu-run serve -k runner.jwk --owners owners --state "$PWD/state" \
+		--tenants tenants 2>log 3>&- &
+	wait_for grep -q 'serving at' log
+	server=$(sgpu-run status | awk 'NR == 1 { sub(",", "", $2); print $2 }')
+	sgpu-run -o response batch.tar
+	kill -HUP "$server"
+	wait_for grep -q "new workers serve" log
+	kill "$server"
+	wait $!
+	sed -n 's/^[0-9]* *\([a-z0-9_]*\)(.*/\1/p' calls | sort -u >called
+	grep -qx accept4 called
+	grep -qx futex called
+	sed -n '/filter_needed/,/^};/p' "$SGPU_TOP/tools/sgpu-run/filter_calls.c" |
+		grep -oE '(CALL|NEW)\([a-z0-9_]+' | sed 's/.*(//' | sort -u >needed
+	grep -qx read needed
+	run -1 grep -Fxf denied called
+	run -1 grep -Fxf denied needed
+}
+
 @test "a program that uses the library builds through pkg-config" {
 	requires cc pkg-config
 	installed
