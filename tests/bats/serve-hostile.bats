@@ -249,6 +249,32 @@ secrets_in() {
 	ends_with 0 "$SERVER"
 }
 
+@test "a worker that is told to end runs first what was handed to it" {
+	requires python3
+	local worker gone
+	start_server -k runner.jwk
+	sgpu-run -o response batch.tar
+	worker=$(serving_pid)
+	kill -STOP "$worker"
+	SERVERS+=("$worker")
+	# The first client has gone when the worker sees its batch: so it has nothing to do before it sees the second.
+	python3 "$BATS_TEST_DIRNAME/serve_client.py" "$SOCKET" queue batch.tar >gone.out 3>&- &
+	gone=$!
+	SERVERS+=("$gone")
+	wait_for in_flight 1
+	kill -9 "$gone"
+	wait_for has_ended "$gone"
+	cp batch.tar again.tar
+	client queue again.tar >again.out 3>&- &
+	SERVERS+=($!)
+	wait_for in_flight 2
+	kill -TERM "$worker"
+	kill -CONT "$worker"
+	wait_for has_ended "$worker"
+	wait_for grep -q '^again.tar' again.out
+	grep -q '^again.tar 0 $' again.out
+}
+
 @test "SIGHUP reads the keys again; what runs ends with the old ones, and bad ones change nothing" {
 	start_server -k runner.jwk
 	hold

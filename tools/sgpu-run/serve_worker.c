@@ -451,11 +451,9 @@ static void take_events(void)
 	t.fds[1] = (struct pollfd){ .fd = t.wake_fd, .events = POLLIN };
 	t.fds[2] = (struct pollfd){ .fd = t.signal_fd, .events = POLLIN };
 	for (unsigned i = 0; i < count; i++) {
-		t.fds[FIXED_FDS + i] = (struct pollfd){ .fd = t.work[i]->connection, .events = POLLIN };
-	}
-	for (unsigned i = 0; i < count; i++) {
 		const struct work *work = t.work[i];
 
+		t.fds[FIXED_FDS + i] = (struct pollfd){ .fd = work->connection, .events = POLLIN };
 		t.fds[FIXED_FDS + count + i] = (struct pollfd){ .fd = work->turn == STALLED ? work->in_fd : -1, .events = POLLIN };
 	}
 	const int ready = poll(t.fds, FIXED_FDS + 2 * count, count > 0 ? LOOK_MS : -1);
@@ -482,6 +480,14 @@ static void take_events(void)
 	if (t.fds[0].revents) {
 		hear_supervisor();
 	}
+}
+
+/* What the supervisor has handed over is run, also by a worker that was told by a signal to end. */
+static bool is_handed_more(void)
+{
+	struct pollfd control = { .fd = SERVE_CONTROL_FD, .events = POLLIN };
+
+	return !t.left && poll(&control, 1, 0) > 0;
 }
 
 /* Nobody would end a worker that waits for something in a system call when its supervisor has gone: a client may send a
@@ -558,7 +564,7 @@ static int run_loop(struct server *server, struct sgpu_error *error)
 		rc = serve_quote_start(t.counters, error);
 	}
 	if (rc == SGPU_OK && wire_send(SERVE_CONTROL_FD, WIRE_READY, &ready, sizeof(ready), NULL, 0)) {
-		while (!t.draining || t.count > 0 || requests_under_way() > 0) {
+		while (!t.draining || t.count > 0 || requests_under_way() > 0 || is_handed_more()) {
 			take_events();
 		}
 	}
