@@ -306,3 +306,37 @@ someone_waits() {
 	run -0 sgpu-run -o response batch.tar
 	opens response
 }
+
+# has_key PID PEM: prints whether the process has the private number of the key in memory that can be read, in either order.
+has_key() {
+	python3 - "$1" "$2" <<-'END'
+		import base64, sys
+		pid, pem = sys.argv[1:]
+		der = base64.b64decode("".join(l for l in open(pem).read().splitlines() if not l.startswith("-")))
+		at = der.index(b"\x02\x01\x01\x04\x30") + 5
+		number = der[at:at + 48]
+		found = False
+		with open(f"/proc/{pid}/mem", "rb", 0) as memory:
+		    for line in open(f"/proc/{pid}/maps"):
+		        begin, end = (int(x, 16) for x in line.split()[0].split("-"))
+		        if line.split()[1][0] != "r" or end - begin > 1 << 28:
+		            continue
+		        try:
+		            memory.seek(begin)
+		            content = memory.read(end - begin)
+		        except (OSError, ValueError, OverflowError):
+		            continue
+		        found = found or number in content or number[::-1] in content
+		print("yes" if found else "no")
+	END
+}
+
+@test "only the signer has the attestation key in its memory, and neither worker nor supervisor" {
+	requires root python3 no-sanitizer
+	attested_server
+	sgpu-run quote --nonce "$NONCE" -o quote
+	pid=$(serving_pid)
+	[ "$(has_key "$(signer_of "$pid")" ak.pem)" = yes ]
+	[ "$(has_key "$pid" ak.pem)" = no ]
+	[ "$(has_key "$SERVER" ak.pem)" = no ]
+}
