@@ -17,11 +17,8 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define INSTRUMENTED 1
-#else
-#define INSTRUMENTED 0
-#endif
+/* A sanitizer has an allocator of its own, and calls the kernel by itself. */
+#define INSTRUMENTED (!UNIT_OWN_FREE)
 
 enum { ROUNDS = 300 };
 
@@ -30,7 +27,7 @@ static atomic_bool counting;
 static atomic_int allocations;
 static _Thread_local bool counted; /* of this thread */
 
-#if !INSTRUMENTED
+#if UNIT_OWN_FREE
 extern void *__libc_malloc(size_t size);
 extern void *__libc_calloc(size_t count, size_t size);
 extern void *__libc_realloc(void *memory, size_t size);
