@@ -374,6 +374,71 @@ UNIT_TEST(a_deadline_that_passes_while_a_segment_moves_fails_what_waits_for_it)
 	close(out);
 }
 
+/* ---- what follows on another device without reading anything there ---- */
+static int add_slowly(struct sgpu_op_call *call, struct sgpu_launch *launch)
+{
+	int rc;
+
+	usleep(300000);
+	rc = call->op->cpu(call, launch->pool, launch->error);
+	launch->status[1] = (int64_t)call->actual;
+	return rc;
+}
+
+static sgpu_op_fn slow_sums(const char *name)
+{
+	return strcmp(name, "vector_add") == 0 ? add_slowly : real->op ? real->op(name) : NULL;
+}
+
+/* SECOND depends on THIRD, which takes its time on the second device: bias_copy = bias + bias. */
+static char *following_manifest(uint64_t n)
+{
+	char *text = manifest_text(n), *end;
+	json_t *json = json_loads(text, 0, NULL), *operations = json_object_get(json, "operations");
+	json_t *third = json_array_get(operations, 2);
+
+	free(text);
+	json_object_set_new(json_array_get(operations, 1), "dependencies", json_pack("[s]", "THIRD"));
+	json_object_set_new(third, "kernel", json_string("vector_add"));
+	json_object_set_new(third, "arguments", json_pack("{s:s, s:s, s:s}", "a", "bias", "b", "bias", "output", "bias_copy"));
+	end = json_dumps(json, 0);
+	json_decref(json);
+	return end;
+}
+
+UNIT_TEST(an_operation_waits_for_what_is_before_it_on_another_device)
+{
+	const struct sgpu_span *spans;
+	struct sgpu_run *run = NULL;
+	struct job job;
+	uint64_t second = 0, third = 0;
+	size_t count = 0;
+	int in, out = memfd_create("response", MFD_CLOEXEC), number, on_second = -1, on_third = -1;
+
+	make_job(&job, 1000);
+	remake_job(&job, following_manifest(1000));
+	backend.table.op = slow_sums;
+	in = sign_and_write(&job);
+	CHECK(run_with(&owner, in, out, 0, &run) == SGPU_OK);
+	backend.table.op = real->op;
+	sgpu_run_get_spans(run, &spans, &count);
+	for (size_t i = 0; i < count; i++) {
+		if (spans[i].kind == SGPU_SPAN_KERNEL && strcmp(spans[i].label, "SECOND") == 0) {
+			second = spans[i].begin_ns;
+			(void)sgpu_run_row_name(run, spans[i].stream, &number, &on_second);
+		} else if (spans[i].kind == SGPU_SPAN_KERNEL && strcmp(spans[i].label, "THIRD") == 0) {
+			third = spans[i].end_ns;
+			(void)sgpu_run_row_name(run, spans[i].stream, &number, &on_third);
+		}
+	}
+	CHECK(on_second == 0 && on_third == 1);
+	CHECK(third != 0 && second >= third);
+	free_run(&run);
+	free_job(&job);
+	close(in);
+	close(out);
+}
+
 /* ---- memory of each device ---- */
 UNIT_TEST(a_batch_whose_share_does_not_fit_one_of_the_devices_is_refused)
 {
@@ -456,6 +521,7 @@ static void all_tests(void)
 	UNIT_RUN(what_was_changed_between_the_devices_is_not_computed_with);
 	UNIT_RUN(a_run_that_is_cancelled_while_a_segment_moves_ends_without_a_response);
 	UNIT_RUN(a_deadline_that_passes_while_a_segment_moves_fails_what_waits_for_it);
+	UNIT_RUN(an_operation_waits_for_what_is_before_it_on_another_device);
 	UNIT_RUN(a_batch_whose_share_does_not_fit_one_of_the_devices_is_refused);
 	UNIT_RUN(batches_at_the_same_time_begin_on_different_devices);
 }
