@@ -58,9 +58,9 @@ int sgpu_cuda_key_deliver(void *stream, const struct sgpu_cuda_delivery *deliver
  * SGPU_CUDA_SMALL: each byte of `in` is read once, as somebody may change it meanwhile. */
 int sgpu_cuda_open(void *stream, uint64_t state, uint64_t first, bool last, uint64_t in, uint64_t size, uint64_t out,
 		   enum sgpu_cuda_kernel kernel, const struct sgpu_cuda_report *report, uint64_t *expected);
-/* As sgpu_seal_chunks. */
+/* As sgpu_seal_chunks. SGPU_CUDA_SMALL: `out` may be the host's memory. */
 int sgpu_cuda_seal(void *stream, uint64_t state, uint64_t first, bool last, uint64_t in, uint64_t size, uint64_t out,
-		   const struct sgpu_cuda_report *report, uint64_t *expected);
+		   enum sgpu_cuda_kernel kernel, const struct sgpu_cuda_report *report, uint64_t *expected);
 
 #ifdef __cplusplus
 }

@@ -18,11 +18,6 @@
 #define SPIN_NS ((uint64_t)100000)
 #define STEP_MIN_NS ((uint64_t)5000)
 #define STEP_MAX_NS ((uint64_t)200000)
-#if defined(__x86_64__)
-#define SGPU_CUDA_PAUSE() __builtin_ia32_pause()
-#else
-#define SGPU_CUDA_PAUSE() ((void)0)
-#endif
 /* How often it asks whether the device still lives, while it waits. */
 #define PULSE_NS ((uint64_t)2000000)
 
@@ -131,14 +126,16 @@ static uint64_t every(struct sgpu_stream *stream)
 }
 
 /* ---- faults and kernels that do not end ---- */
-static bool pending_since(struct sgpu_stream *stream, uint64_t before)
+/* busy: the stream has not passed everything. What has no event may be what it is at. */
+static bool pending_since(struct sgpu_stream *stream, bool busy, uint64_t before)
 {
 	struct sgpu_cuda_record *record;
 	bool pending;
 
 	pthread_mutex_lock(&stream->queue);
 	for (record = stream->head;
-	     record && (!record->event || sgpu_cu.cuEventQuery(record->event) != CUDA_ERROR_NOT_READY);
+	     record && (record->event ? sgpu_cu.cuEventQuery(record->event) != CUDA_ERROR_NOT_READY :
+					!busy || record->kind == SGPU_CUDA_CALL || record->kind == SGPU_CUDA_WAIT);
 	     record = record->next) {
 	}
 	/* One that looked just before the cancellation has its time from a little after it. */
@@ -157,7 +154,7 @@ static void feel_pulse(struct sgpu_stream *stream, uint64_t unused)
 	if (result != CUDA_ERROR_NOT_READY) {
 		sgpu_cuda_note(device, result);
 	}
-	if (cancelled != 0 && sgpu_now_ns() > cancelled + SGPU_CUDA_GRACE_NS && pending_since(stream, cancelled)) {
+	if (cancelled != 0 && sgpu_now_ns() > cancelled + SGPU_CUDA_GRACE_NS && pending_since(stream, result == CUDA_ERROR_NOT_READY, cancelled)) {
 		sgpu_cuda_fault(device, SGPU_ECANCELED, true, "work went on long after it was cancelled");
 	}
 }

@@ -58,9 +58,16 @@ enum sgpu_cuda_kind {
 	SGPU_CUDA_GRAPH,
 };
 
+#if defined(__x86_64__)
+#define SGPU_CUDA_PAUSE() __builtin_ia32_pause()
+#else
+#define SGPU_CUDA_PAUSE() ((void)0)
+#endif
+
 struct sgpu_cuda_record {
 	enum sgpu_cuda_kind kind;
 	uint64_t serial;
+	uint64_t operation;              /* its number among all that were enqueued */
 	struct sgpu_task *task;          /* or NULL */
 	int code;                        /* known when it was enqueued: the text is in the task */
 	uint64_t enqueue_ns;

@@ -154,7 +154,8 @@ static int open_at(struct sgpu_stream *stream, struct sgpu_device_key *key, uint
 
 /* clear_size: bytes of the device's memory that a failure clears. */
 static int seal_at(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last, sgpu_devptr in,
-		   uint64_t size, CUdeviceptr out, uint64_t clear_size, struct sgpu_task *task)
+		   uint64_t size, CUdeviceptr out, uint64_t clear_size, enum sgpu_cuda_kernel kernel,
+		   struct sgpu_task *task)
 {
 	struct sgpu_device *device = stream->device;
 	struct sgpu_cuda_record record = { .kind = SGPU_CUDA_SEAL, .task = task, .key = key, .out = out,
@@ -176,7 +177,7 @@ static int seal_at(struct sgpu_stream *stream, struct sgpu_device_key *key, uint
 		result = sgpu_cuda_key_use(stream, key, &state);
 	}
 	if (result == CUDA_SUCCESS) {
-		result = (CUresult)sgpu_cuda_seal(stream->native, state, first, last, in, size, out, &report,
+		result = (CUresult)sgpu_cuda_seal(stream->native, state, first, last, in, size, out, kernel, &report,
 						  &record.expected);
 	}
 	return sgpu_cuda_commit(stream, &record, result, "cannot seal on the device");
@@ -200,7 +201,8 @@ int sgpu_cuda_seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *ke
 		return SGPU_EUSAGE;
 	}
 	code = check_both(stream->device, in, size, out, sealed, task);
-	return code == SGPU_OK ? seal_at(stream, key, first, last, in, size, out, sealed, task) : code;
+	return code == SGPU_OK ? seal_at(stream, key, first, last, in, size, out, sealed, SGPU_CUDA_FASTEST, task) :
+				  code;
 }
 
 /* Where kernels reach host memory for a short run; else the task fails. */
@@ -242,7 +244,7 @@ int sgpu_cuda_seal_to(struct sgpu_stream *stream, struct sgpu_device_key *key, u
 	}
 	code = sgpu_cuda_check_range(stream->device, in, size, task);
 	code = code == SGPU_OK ? find_host(stream->device, out, sealed, true, &to, task) : code;
-	return code == SGPU_OK ? seal_at(stream, key, first, last, in, size, to, 0, task) : code;
+	return code == SGPU_OK ? seal_at(stream, key, first, last, in, size, to, 0, SGPU_CUDA_SMALL, task) : code;
 }
 
 /* ---- launches ---- */

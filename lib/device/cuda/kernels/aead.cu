@@ -341,7 +341,8 @@ extern "C" int sgpu_cuda_open(void *stream, uint64_t state, uint64_t first, bool
 }
 
 extern "C" int sgpu_cuda_seal(void *stream, uint64_t state, uint64_t first, bool last, uint64_t in, uint64_t size,
-			      uint64_t out, const struct sgpu_cuda_report *report, uint64_t *expected)
+			      uint64_t out, enum sgpu_cuda_kernel kernel, const struct sgpu_cuda_report *report,
+			      uint64_t *expected)
 {
 	job j = {};
 
@@ -352,5 +353,5 @@ extern "C" int sgpu_cuda_seal(void *stream, uint64_t state, uint64_t first, bool
 	j.count = size / CHUNK + last;
 	j.end_size = last ? size % CHUNK : CHUNK;
 	j.bad_end = UINT64_MAX;
-	return start(stream, &j, false, SGPU_CUDA_FASTEST, report, expected);
+	return start(stream, &j, false, kernel, report, expected);
 }

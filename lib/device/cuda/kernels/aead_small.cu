@@ -120,7 +120,8 @@ static __device__ __forceinline__ void end_part(const job &j, const chunk &c, ui
 	uint4 tag;
 
 	add_to((uint32_t *)sum, *(const uint4 *)part);
-	__threadfence();
+	/* The host, too, sees what was written before it sees that it is done. */
+	__threadfence_system();
 	if (atomicAdd((uint32_t *)&sum[4], 1) != parts - 1) {
 		return;
 	}
@@ -130,6 +131,7 @@ static __device__ __forceinline__ void end_part(const job &j, const chunk &c, ui
 		right = is_tag(j, index, tag, make_uint4(0, 0, 0, 0));
 	} else {
 		store_block<false>(c.out + c.size, tag);
+		__threadfence_system();
 	}
 	mine += right;
 	all = atomicAdd(j.counter, mine) + mine;
