@@ -58,8 +58,7 @@ static struct tending {
 	struct work **work;      /* `count` of them */
 	struct pollfd *fds;
 	unsigned count;
-	uint64_t looked_ns;      /* when clients were last looked at */
-	uint64_t stuck_looked_ns; /* and runs that do not end */
+	uint64_t looked_ns, stuck_looked_ns; /* when clients, and runs that do not end, were last looked at */
 	uint64_t press_ns;       /* until then others wait for a worker */
 	bool draining;           /* takes no more, and ends with the last */
 	bool left;               /* the supervisor has closed: nothing is to go on */
