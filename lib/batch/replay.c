@@ -233,6 +233,10 @@ static int read_table(const struct sgpu_replay *replay, int fd, struct table *ta
 	if (rc == SGPU_OK) {
 		rc = is_known(replay, table, fd, &header, (uint64_t)status.st_size, &known, error);
 	}
+	if (rc == SGPU_OK && !known && fsync(replay->directory) != 0) {
+		/* Who gave it its name may have failed to bring that to the disk: after a crash the one before would be there. */
+		rc = sgpu_fail_errno(error, "cannot write '%s'", replay->data_path);
+	}
 	if (rc == SGPU_OK && !known) {
 		forget_all(table);
 		table->header = header;

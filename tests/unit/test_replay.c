@@ -23,14 +23,18 @@ enum { HEADER = 24, RECORD = 32 };
 static struct sgpu_error error;
 static char folder[64], data[80];
 static int failing_sync; /* which of the next ones fails; 0: none */
+static int synced_directories;
 
 /* In the place of the C library's. */
 int fsync(int fd)
 {
+	struct stat status;
+
 	if (failing_sync && --failing_sync == 0) {
 		errno = ENOSPC;
 		return -1;
 	}
+	synced_directories += fstat(fd, &status) == 0 && S_ISDIR(status.st_mode);
 	return fdatasync(fd);
 }
 
@@ -216,6 +220,31 @@ UNIT_TEST(a_batch_that_does_not_reach_the_disk_was_not_taken)
 			check_free(replay, id, id % 2);
 		}
 		sgpu_replay_free(&replay);
+		remove_folder();
+	}
+}
+
+UNIT_TEST(a_name_that_may_not_have_reached_the_disk_is_brought_there_by_whoever_comes_next)
+{
+	for (int other = 0; other < 2; other++) {
+		struct sgpu_replay *replay = NULL, *second = NULL;
+
+		new_folder();
+		REQUIRE(sgpu_replay_create(folder, WINDOW, &replay, &error) == 0);
+		REQUIRE(sgpu_replay_create(folder, WINDOW, &second, &error) == 0);
+		failing_sync = 2; /* the directory's, after the rename */
+		CHECK(take_both(replay, "owner", "content", 1) == SGPU_ENOSPACE && failing_sync == 0);
+		CHECK(size_of_data() == HEADER);
+		failing_sync = 1; /* it fails again */
+		CHECK(take_both(other ? second : replay, "owner", "content", 1) == SGPU_ENOSPACE && failing_sync == 0);
+		CHECK(size_of_data() == HEADER);
+		synced_directories = 0;
+		CHECK(take_both(other ? second : replay, "owner", "content", 1) == 0);
+		CHECK(synced_directories == 1);
+		CHECK(take_both(other ? second : replay, "owner", "content", 2) == 0);
+		CHECK(synced_directories == 1); /* once for a file */
+		sgpu_replay_free(&replay);
+		sgpu_replay_free(&second);
 		remove_folder();
 	}
 }
@@ -553,6 +582,7 @@ int main(void)
 	UNIT_RUN(a_batch_that_has_one_of_the_names_was_taken);
 	UNIT_RUN(a_batch_that_cannot_be_written_was_not_taken);
 	UNIT_RUN(a_batch_that_does_not_reach_the_disk_was_not_taken);
+	UNIT_RUN(a_name_that_may_not_have_reached_the_disk_is_brought_there_by_whoever_comes_next);
 	UNIT_RUN(two_records_that_a_crash_cut_short_hold_up_no_other_batch);
 	UNIT_RUN(what_is_too_old_or_from_the_future_is_refused_and_not_remembered);
 	UNIT_RUN(what_a_crash_cut_short_is_no_record_and_damage_is_told);

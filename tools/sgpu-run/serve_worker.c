@@ -305,9 +305,7 @@ static void set_turn(struct work *work, enum turn turn)
 
 static bool is_pipe_empty(const struct work *work)
 {
-	struct pollfd pipe = { .fd = work->in_fd, .events = POLLIN };
-
-	return poll(&pipe, 1, 0) == 0;
+	return poll(&(struct pollfd){ .fd = work->in_fd, .events = POLLIN }, 1, 0) == 0;
 }
 
 /* A batch gives its turn back when the device has nothing of it and it reads from a pipe that has been empty for long: then
@@ -484,9 +482,7 @@ static void take_events(void)
 /* What the supervisor has handed over is run, also by a worker that was told by a signal to end. */
 static bool is_handed_more(void)
 {
-	struct pollfd control = { .fd = SERVE_CONTROL_FD, .events = POLLIN };
-
-	return !t.left && poll(&control, 1, 0) > 0;
+	return !t.left && poll(&(struct pollfd){ .fd = SERVE_CONTROL_FD, .events = POLLIN }, 1, 0) > 0;
 }
 
 /* Nobody would end a worker that waits for something in a system call when its supervisor has gone: a client may send a
