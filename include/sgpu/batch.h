@@ -30,7 +30,7 @@ enum {
 	SGPU_RECIPIENTS_MAX = 256,
 	SGPU_SIGNATURES_MAX = 8,
 	SGPU_FILE_PATH_MAX = 4096,       /* bytes of a FILE location's path */
-	SGPU_REGION_ID_TEXT = 32,        /* hex digits of a region id */
+	SGPU_REGION_ID_TEXT = 32,        /* hex digits of the id of a region or a lease */
 	SGPU_TAR_BLOCK = 512,
 };
 
@@ -68,13 +68,14 @@ SGPU_MUST_CHECK int sgpu_tar_end(int fd, const char *name, struct sgpu_error *er
 enum sgpu_masking { SGPU_MASKING_NONE, SGPU_MASKING_AES_GCM };
 /* SGPU_LOCATION_NONE: no payload travels (an output of a batch, a failed segment of a response).
  * SGPU_LOCATION_FILE: only in batches, so that a reader of a response reads no file that its writer names. */
-enum sgpu_location_kind { SGPU_LOCATION_NONE, SGPU_LOCATION_INLINE, SGPU_LOCATION_FILE, SGPU_LOCATION_REGION };
+enum sgpu_location_kind { SGPU_LOCATION_NONE, SGPU_LOCATION_INLINE, SGPU_LOCATION_FILE, SGPU_LOCATION_REGION,
+			  SGPU_LOCATION_LEASE };
 
 struct sgpu_location {
 	enum sgpu_location_kind kind;
 	char *file;                              /* FILE: a path */
-	char region[SGPU_REGION_ID_TEXT + 1];    /* REGION */
-	uint64_t offset;                         /* FILE, REGION: bytes */
+	char region[SGPU_REGION_ID_TEXT + 1];    /* REGION, LEASE: its id */
+	uint64_t offset;                         /* FILE, REGION, LEASE: bytes */
 };
 
 struct sgpu_batch_segment {

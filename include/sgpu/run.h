@@ -13,6 +13,7 @@
 #include <sgpu/batch.h>
 #include <sgpu/crypto.h>
 #include <sgpu/device.h>
+#include <sgpu/lease.h>
 #include <sgpu/ops.h>
 #include <sgpu/replay.h>
 #include <sgpu/stage.h>
@@ -156,6 +157,11 @@ struct sgpu_run_options {
 	const struct sgpu_files *files;
 	bool refuse_regions;          /* regions belong to the user of this process: a batch of another user that names
 	                                 one is refused (SGPU_EPOLICY) */
+	struct sgpu_lease_pool *leases; /* where payloads and results may be; NULL: a batch that names any is refused
+	                                   (SGPU_EPOLICY) */
+	bool leases_registered;       /* with the device: it reads and writes them by itself */
+	bool lease_results;           /* leave results in a lease, for as long as it stays; those for which there is no room
+	                                 go with the response */
 	bool allow_modules;           /* run kernels that a batch brings; else such a batch is refused (SGPU_EPOLICY) */
 };
 

@@ -18,10 +18,10 @@ static bool id_valid(const char *id)
 	return length && length <= SGPU_ID_MAX && strspn(id, first) && strspn(id, any) == length;
 }
 
-static bool region_valid(const char region[SGPU_REGION_ID_TEXT + 1])
+static bool place_id_valid(const char id[SGPU_REGION_ID_TEXT + 1])
 {
-	return strnlen(region, SGPU_REGION_ID_TEXT + 1) == SGPU_REGION_ID_TEXT &&
-	       strspn(region, "0123456789abcdef") == SGPU_REGION_ID_TEXT;
+	return strnlen(id, SGPU_REGION_ID_TEXT + 1) == SGPU_REGION_ID_TEXT &&
+	       strspn(id, "0123456789abcdef") == SGPU_REGION_ID_TEXT;
 }
 
 static int check_location(const struct sgpu_batch_segment *s, uint64_t size, struct sgpu_error *error)
@@ -39,9 +39,10 @@ static int check_location(const struct sgpu_batch_segment *s, uint64_t size, str
 		}
 		break;
 	case SGPU_LOCATION_REGION:
-		if (!region_valid(location->region)) {
-			return sgpu_fail(error, SGPU_EINVALID, "segment '%s': '%.32s' is not a region id", s->id,
-					 location->region);
+	case SGPU_LOCATION_LEASE:
+		if (!place_id_valid(location->region)) {
+			return sgpu_fail(error, SGPU_EINVALID, "segment '%s': '%.32s' is not a %s id", s->id, location->region,
+					 location->kind == SGPU_LOCATION_LEASE ? "lease" : "region");
 		}
 		break;
 	default:
@@ -123,7 +124,7 @@ static int check_segment(const struct sgpu_batch *batch, const struct sgpu_batch
 	const uint64_t plaintext = batch->response ? s->actual_size : s->size;
 	if (batch->response && s->location.kind == SGPU_LOCATION_FILE) {
 		return sgpu_fail(error, SGPU_EPOLICY, "segment '%s' of the response is in a file: a response carries its "
-				 "payloads, or names regions", s->id);
+				 "payloads, or names regions and leases", s->id);
 	}
 	int code = check_masking(s, plaintext, error);
 	if (!code) {

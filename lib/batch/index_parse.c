@@ -42,18 +42,19 @@ static int choose(const json_t *object, const char *where, const char *key, cons
 	return 0;
 }
 
-static int parse_region(const json_t *json, const char *where, struct sgpu_location *location,
-			struct sgpu_error *error)
+/* The id of a "region" or a "lease". */
+static int parse_id(const json_t *json, const char *where, const char *what, struct sgpu_location *location,
+		    struct sgpu_error *error)
 {
-	const char *region = NULL;
-	const int code = sgpu_json_string(json, where, "region", &region, error);
+	const char *id = NULL;
+	const int code = sgpu_json_string(json, where, what, &id, error);
 	if (code) {
 		return code;
 	}
-	if (strlen(region) != SGPU_REGION_ID_TEXT) {
-		return sgpu_fail(error, SGPU_EINVALID, "%s/region: '%.64s' is not a region id", where, region);
+	if (strlen(id) != SGPU_REGION_ID_TEXT) {
+		return sgpu_fail(error, SGPU_EINVALID, "%s/%s: '%.64s' is not a %s id", where, what, id, what);
 	}
-	memcpy(location->region, region, SGPU_REGION_ID_TEXT);
+	memcpy(location->region, id, SGPU_REGION_ID_TEXT);
 	return 0;
 }
 
@@ -76,9 +77,12 @@ static int parse_location(const json_t *segment, const char *where, struct sgpu_
 		code = copy_string(json, place, "file", SGPU_FILE_PATH_MAX, &location->file, error);
 	} else if (json_object_get(json, "region")) {
 		location->kind = SGPU_LOCATION_REGION;
-		code = parse_region(json, place, location, error);
+		code = parse_id(json, place, "region", location, error);
+	} else if (json_object_get(json, "lease")) {
+		location->kind = SGPU_LOCATION_LEASE;
+		code = parse_id(json, place, "lease", location, error);
 	} else {
-		return sgpu_fail(error, SGPU_EINVALID, "%s: none of inline, region, file", place);
+		return sgpu_fail(error, SGPU_EINVALID, "%s: none of inline, region, lease, file", place);
 	}
 	return code ? code : sgpu_json_u64(json, place, "offset", &location->offset, error);
 }

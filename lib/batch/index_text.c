@@ -21,6 +21,8 @@ static json_t *location_json(const struct sgpu_location *location)
 		return json_pack("{s:b}", "inline", 1);
 	case SGPU_LOCATION_FILE:
 		return json_pack("{s:s, s:I}", "file", location->file, "offset", offset);
+	case SGPU_LOCATION_LEASE:
+		return json_pack("{s:s, s:I}", "lease", location->region, "offset", offset);
 	default:
 		return json_pack("{s:s, s:I}", "region", location->region, "offset", offset);
 	}

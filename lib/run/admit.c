@@ -12,6 +12,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "run/lent.h"
 #include "run/prepared.h"
 #include "run/run.h"
 #include "run/trace.h"
@@ -134,6 +135,10 @@ static int check_policy(struct sgpu_job *job, struct sgpu_error *error)
 		if (rc == SGPU_OK && in_batch->location.kind == SGPU_LOCATION_REGION && job->options->refuse_regions) {
 			rc = sgpu_fail(error, SGPU_EPOLICY, "segment '%s' is in a region, and regions of this runner belong "
 				       "to another user", in_batch->id);
+		}
+		if (rc == SGPU_OK && in_batch->location.kind == SGPU_LOCATION_LEASE && !job->options->leases) {
+			sgpu_fail(error, SGPU_EPOLICY, "segment '%s' is in a lease, and this runner gives none", in_batch->id);
+			rc = sgpu_hint(error, "leases are those of 'sgpu-run serve --leases'");
 		}
 		if (rc != SGPU_OK) {
 			return rc;
@@ -301,6 +306,9 @@ int sgpu_admit(struct sgpu_run_base *base, struct sgpu_tar_reader *tar, struct s
 	}
 	if (rc == SGPU_OK && !job->prepared->plan) {
 		rc = plan_job(base, job->prepared, error);
+	}
+	if (rc == SGPU_OK) {
+		rc = sgpu_lent_create(base, &base->lent, error);
 	}
 	job->plan = rc == SGPU_OK ? job->prepared->plan : NULL;
 	return rc;

@@ -13,6 +13,7 @@
 
 #include "batch/tar.h"
 #include "run/admit.h"
+#include "run/lent.h"
 #include "run/loop.h"
 #include "run/memory.h"
 #include "run/run.h"
@@ -55,6 +56,11 @@ static bool is_inline(const struct input *input)
 	return in_batch(input)->location.kind == SGPU_LOCATION_INLINE;
 }
 
+static bool is_leased(const struct input *input)
+{
+	return in_batch(input)->location.kind == SGPU_LOCATION_LEASE;
+}
+
 static bool is_piped(const struct input *input)
 {
 	return is_inline(input) && input->file.fd < 0;
@@ -66,6 +72,11 @@ static uint64_t payload_size(const struct input *input)
 }
 
 /* ---- where the bytes come from ---- */
+static const uint8_t *leased_payload(const struct input *input)
+{
+	return sgpu_lent_input(input->all->base->lent, &in_batch(input)->location);
+}
+
 static int read_tar(void *context, uint64_t position, void *data, size_t size, struct sgpu_error *error)
 {
 	struct input *input = context;
@@ -82,8 +93,8 @@ static int read_header(struct input *input, uint8_t header[SGPU_SEALED_HEADER], 
 	int rc;
 
 	atomic_fetch_add(&input->all->base->trace->bytes_in, SGPU_SEALED_HEADER);
-	if (input->payload) {
-		memcpy(header, input->payload, SGPU_SEALED_HEADER);
+	if (input->payload || is_leased(input)) {
+		memcpy(header, input->payload ? input->payload : leased_payload(input), SGPU_SEALED_HEADER);
 		return SGPU_OK;
 	}
 	if (is_piped(input)) {
@@ -141,7 +152,7 @@ static int prepare_input(void *argument, struct sgpu_stream *stream, struct sgpu
 	int rc = SGPU_OK;
 
 	request->memory = base->memory->buffers[base->job->plan->in_buffer[input->segment]];
-	if (!is_inline(input)) {
+	if (!is_inline(input) && !is_leased(input)) {
 		rc = sgpu_leases_source(base->leases, &in_batch(input)->location, payload_size(input), false, &input->file,
 					error);
 	}
@@ -152,7 +163,7 @@ static int prepare_input(void *argument, struct sgpu_stream *stream, struct sgpu
 	if (rc == SGPU_OK && in_batch(input)->location.kind == SGPU_LOCATION_REGION) {
 		rc = sgpu_source_from_region(engine_of(input), input->file.fd, input->file.name, input->file.offset + header,
 					     &request->source, error);
-	} else if (rc == SGPU_OK && !is_piped(input)) {
+	} else if (rc == SGPU_OK && !is_piped(input) && !is_leased(input)) {
 		rc = sgpu_source_from_file(engine_of(input), input->file.fd, input->file.name, input->file.offset + header,
 					   &request->source, error);
 	}
@@ -232,6 +243,10 @@ static bool start_input(struct input *input, struct sgpu_transfer **transfer)
 	if (input->payload) {
 		request.source = sgpu_source_from_memory(input->payload + (sealed ? SGPU_SEALED_HEADER : 0), false);
 		request.queued = true;
+	} else if (is_leased(input)) {
+		request.source = sgpu_source_from_memory(leased_payload(input) + (sealed ? SGPU_SEALED_HEADER : 0),
+							 sgpu_lent_registered(base->lent));
+		request.queued = base->many && request.size <= SGPU_TRANSFER_SMALL;
 	}
 	rc = sgpu_transfer_start(engine_of(input), &request, transfer, &error);
 	if (rc != SGPU_OK) {

@@ -6,7 +6,7 @@
  * A result of moderate size leaves a device that pins host memory straight to where it waits for the response. Larger ones
  * would pin more than a machine may have to spare: the engine copies them on. Where the response goes to a file, and all of
  * it can be laid out before it is known, results go to their place in that file and wait nowhere. Nor do those wait for
- * which the batch leases a region.
+ * which there is a region or a lease.
  */
 #include "run/outputs.h"
 
@@ -17,6 +17,7 @@
 #include <sgpu/io.h>
 
 #include "run/admit.h"
+#include "run/lent.h"
 #include "run/loop.h"
 #include "run/memory.h"
 #include "run/run.h"
@@ -32,6 +33,7 @@ struct output {
 	struct sgpu_device_key *key;
 	uint8_t header[SGPU_SEALED_HEADER]; /* of that key */
 	uint8_t *data;
+	uint8_t *leased;                /* its place in a lease, or NULL */
 	bool pinned;                    /* it is from sgpu_host_alloc */
 	struct sgpu_source region;      /* where it goes, if the batch leases a region for it */
 	int code;                       /* of the transfer */
@@ -129,8 +131,8 @@ static int put_header(struct output *output, struct sgpu_error *error)
 	const struct sgpu_outputs_config *config = &output->all->config;
 	const size_t size = sizeof(output->header);
 
-	if (output->data) {
-		memcpy(output->data, output->header, size);
+	if (output->data || output->leased) {
+		memcpy(output->data ? output->data : output->leased, output->header, size);
 		return SGPU_OK;
 	}
 	if (output->region.fd >= 0) {
@@ -237,14 +239,21 @@ static bool goes_to_region(const struct output *output)
 	       !sgpu_segment_is_input(&output->all->job->manifest->segments[output->segment]);
 }
 
-/* Where it goes: to a region, to its place in the file, else to memory. */
+/* Where it goes: to a region, to a lease, to its place in the file, else to memory. */
 static int make_sink(struct output *output, struct sgpu_transfer_sink *sink, struct sgpu_error *error)
 {
 	const struct sgpu_outputs_config *config = &output->all->config;
 	struct sgpu_run_base *base = output->all->base;
 	const uint64_t header = is_sealed(output) ? SGPU_SEALED_HEADER : 0;
+	struct sgpu_location location;
 	int rc;
 
+	output->leased = goes_to_region(output) ? NULL :
+			 sgpu_lent_output(base->lent, output->all->job->in_batch[output->segment], &location);
+	if (output->leased) {
+		*sink = sgpu_sink_to_memory(output->leased + header, sgpu_lent_registered(base->lent));
+		return SGPU_OK;
+	}
 	if (goes_to_region(output)) {
 		rc = sgpu_leases_source(base->leases, &in_batch(output)->location, output->end.size, true, &output->region,
 					error);

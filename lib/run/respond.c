@@ -21,6 +21,7 @@
 #include "batch/tar.h"
 #include "run/admit.h"
 #include "run/graph.h"
+#include "run/lent.h"
 #include "run/outputs.h"
 #include "run/place.h"
 #include "run/run.h"
@@ -79,6 +80,7 @@ static void fill_payload(struct writer *w, const struct sgpu_batch_segment *aske
 {
 	to->actual_size = end->actual;
 	to->location.kind = SGPU_LOCATION_INLINE;
+	(void)sgpu_lent_output(w->base->lent, w->job->in_batch[segment], &to->location);
 	if (!sgpu_segment_is_input(&w->job->manifest->segments[segment]) &&
 	    asked->location.kind == SGPU_LOCATION_REGION) {
 		to->location = asked->location;
@@ -334,9 +336,12 @@ int sgpu_respond(struct sgpu_run_base *base, const struct sgpu_graph *graph, str
 	int rc = make_response(&w, &response, error);
 
 	if (rc == SGPU_OK) {
+		sgpu_lent_offer(base->lent); /* whoever reads the response may ask at once */
 		rc = write_response(&w, response, error);
 	}
-	if (rc == SGPU_OK) {
+	if (rc != SGPU_OK) {
+		sgpu_lent_withdraw(base->lent);
+	} else {
 		rc = verdict(graph, response, error);
 	}
 	sgpu_batch_free(&response);
@@ -433,9 +438,11 @@ int sgpu_respond_reserve(struct sgpu_run_base *base, int fd, const char *name, s
 	}
 	for (int i = 0; i < job->batch->segment_count; i++) {
 		const struct sgpu_batch_segment *segment = &job->batch->segments[i];
+		struct sgpu_location location;
 		uint64_t size = segment->size;
 
 		if (is_output(job, i) && segment->location.kind != SGPU_LOCATION_REGION &&
+		    !sgpu_lent_output(base->lent, i, &location) &&
 		    ((segment->masking == SGPU_MASKING_AES_GCM && !sgpu_sealed_size(size, &size)) ||
 		     !sgpu_add_u64(most, 2 * SGPU_TAR_BLOCK, &most) || !sgpu_add_u64(most, size, &most))) {
 			return SGPU_OK; /* it fails for a better reason */

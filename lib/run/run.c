@@ -20,6 +20,7 @@
 #include "base/spin.h"
 #include "run/inputs.h"
 #include "run/launch.h"
+#include "run/lent.h"
 #include "run/moves.h"
 #include "run/outputs.h"
 #include "run/respond.h"
@@ -80,6 +81,7 @@ static void tear_down(struct sgpu_run *run)
 	sgpu_modules_free(&run->modules);
 	sgpu_memory_clear(&run->memory);
 	sgpu_leases_free(&run->base.leases);
+	sgpu_lent_free(&run->base.lent);
 	sgpu_wipe(run->job.batch_key, sizeof(run->job.batch_key));
 	sgpu_tar_close(&run->tar);
 	atomic_store(&run->busy, false);
@@ -368,9 +370,7 @@ static int admit(struct sgpu_run *run, struct sgpu_error *error)
 									   run->submission.out_name, error) : SGPU_OK;
 		run->response_full = rc == SGPU_ENOSPACE;
 	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_admit_once(&run->job, error);
-	}
+	rc = rc == SGPU_OK ? sgpu_admit_once(&run->job, error) : rc;
 	return rc == SGPU_OK ? sgpu_inputs_create(&run->base, run->submission.options.files, note_arrived, run, &run->inputs,
 						  error) : rc;
 }

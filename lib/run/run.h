@@ -59,6 +59,7 @@ struct sgpu_run_base {
 	struct sgpu_job *job;          /* what was admitted */
 	struct sgpu_memory *memory;    /* its buffers on the devices */
 	struct sgpu_leases *leases;    /* files and regions that it names */
+	struct sgpu_lent *lent;        /* its leases, or NULL */
 	bool many;                     /* it has many segments: several threads work on them */
 	bool reserved;                 /* the response's file may have more space than it needs */
 	int wake_fd;                   /* eventfd that wakes a reader of this run */

@@ -127,6 +127,7 @@ static bool kernel_overrules(char setting[32])
 	FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/shmem_enabled", "re");
 	char line[128] = "", *begin, *end;
 
+	setting[0] = '\0';
 	if (file) {
 		if (!fgets(line, sizeof(line), file)) {
 			line[0] = '\0';
@@ -141,6 +142,15 @@ static bool kernel_overrules(char setting[32])
 	*end = '\0';
 	snprintf(setting, 32, "%.31s", begin + 1);
 	return strcmp(setting, "deny") == 0 || strcmp(setting, "force") == 0;
+}
+
+bool sgpu_stage_memory_huge(void)
+{
+	char setting[32];
+
+	(void)kernel_overrules(setting);
+	return strcmp(setting, "always") == 0 || strcmp(setting, "advise") == 0 || strcmp(setting, "force") == 0 ||
+	       strcmp(setting, "within_size") == 0;
 }
 
 /* The value of "huge=" in the options of a line of mountinfo, or "never", which is what a mount without it does. */

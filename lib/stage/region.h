@@ -30,6 +30,8 @@ SGPU_MUST_CHECK int sgpu_stage_open_directory(const char *path, bool make, int *
 /* ---- pages.c ---- */
 /* "MOUNT/sgpu-UID", from malloc, or NULL. */
 char *sgpu_stage_huge_directory(const char *mount);
+/* Whether a memory file gets transparent huge pages on request. */
+bool sgpu_stage_memory_huge(void);
 
 /* ---- open.c ---- */
 /* Opens `id` in an open directory and validates everything; with expired_too expiry is no fault. *found tells whether

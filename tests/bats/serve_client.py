@@ -16,7 +16,7 @@ def header(kind, size, magic=MAGIC, version=VERSION, zero=0):
 
 
 def submission(timeout_ns=0, **other):
-    body = struct.pack("=QQQ", timeout_ns, 0, 0) + b"batch".ljust(NAME, b"\0") + b"response".ljust(NAME, b"\0")
+    body = struct.pack("=QQQQ", timeout_ns, 0, 0, 0) + b"batch".ljust(NAME, b"\0") + b"response".ljust(NAME, b"\0")
     return header(SUBMIT, 16 + len(body), **other) + body
 
 
@@ -106,8 +106,8 @@ def flood(path, batch, depth):
 
 def garbage(path):
     good = submission()
-    cases = [b"x", b"\0" * 16, os.urandom(16), os.urandom(8232), good[:100], good + b"x", header(SUBMIT, 16),
-             header(SUBMIT, 8232), header(99, 16), header(0, 16), header(TAKEN, 16), header(ANSWER, 16),
+    cases = [b"x", b"\0" * 16, os.urandom(16), os.urandom(8240), good[:100], good + b"x", header(SUBMIT, 16),
+             header(SUBMIT, 8240), header(99, 16), header(0, 16), header(TAKEN, 16), header(ANSWER, 16),
              header(PROGRESS, 16), submission(version=1), submission(zero=1), submission(magic=7), header(STATUS, 99),
              os.urandom(100000)]
     for data in cases:
@@ -125,7 +125,7 @@ def garbage(path):
 def requests(path):
     """Each kind with what is none, and from clients that have gone before they are heard."""
     for kind in REQUESTS:
-        for size in (0, 1, 100, 8216):
+        for size in (0, 1, 100, 8224):
             for fds in ([], [0], [0] * 3):
                 s = connect(path)
                 send(s, header(kind, 16 + size) + os.urandom(size), fds)

@@ -171,6 +171,30 @@ static void put_server(FILE *out, const json_t *status)
 	}
 }
 
+/* Over all workers. */
+static void put_leases(FILE *out, const json_t *workers)
+{
+	static const struct {
+		const char *name, *help, *member;
+	} gauges[] = {
+		{ "sgpu_leases", "Leases that there are.", "leases" },
+		{ "sgpu_leased_bytes", "Bytes of the pools that leases have.", "leased_bytes" },
+		{ "sgpu_lease_pool_bytes", "Bytes of the pools of leases.", "pool_bytes" },
+	};
+	const json_t *one;
+	size_t i;
+
+	for (size_t k = 0; k < SGPU_ARRAY_LENGTH(gauges); k++) {
+		json_int_t sum = 0;
+
+		json_array_foreach(workers, i, one) {
+			sum += get(one, gauges[k].member);
+		}
+		begin_metric(out, gauges[k].name, "gauge", gauges[k].help);
+		fprintf(out, "%s %" JSON_INTEGER_FORMAT "\n", gauges[k].name, sum);
+	}
+}
+
 int prometheus_print(const json_t *status)
 {
 	const json_t *tenants = json_object_get(status, "tenants");
@@ -184,6 +208,7 @@ int prometheus_print(const json_t *status)
 		return cli_fail(SGPU_ENOMEM, "out of memory");
 	}
 	put_server(out, status);
+	put_leases(out, json_object_get(status, "workers"));
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(metrics); i++) {
 		put_metric(out, &metrics[i], tenants);
 	}

@@ -6,6 +6,8 @@
 
 #include <unistd.h>
 
+#include <sgpu/base.h>
+
 #include "serve_prepare.h"
 #include "serve_quote.h"
 #include "serve_session.h"
@@ -14,12 +16,15 @@ static struct {
 	struct serve_counters *counters;
 	int wake_fd;
 	atomic_uint under_way;
+	_Atomic uint64_t press_ns;
 } r;
 
 /* Those that a worker of this version knows. */
 static request_fn find_request(enum wire_kind kind)
 {
 	switch (kind) {
+	case WIRE_LEASE:
+		return serve_lease;
 	case WIRE_PREPARE:
 		return serve_prepare;
 	case WIRE_QUOTE:
@@ -49,6 +54,16 @@ void requests_take(const struct request *request)
 		sgpu_fail(&error, SGPU_EUNAVAILABLE, "the server does not know such a request");
 		requests_refuse(request->connection, &error);
 	}
+}
+
+void requests_press(uint64_t until_ns)
+{
+	atomic_store(&r.press_ns, until_ns);
+}
+
+bool requests_pressed(void)
+{
+	return sgpu_now_ns() < atomic_load(&r.press_ns);
 }
 
 unsigned requests_under_way(void)

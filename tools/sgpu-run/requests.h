@@ -24,11 +24,23 @@ typedef void (*request_fn)(const struct request *request);
 /* counters: the worker's. wake_fd: an eventfd that is written when a request has ended. */
 void requests_open(struct serve_counters *counters, int wake_fd);
 void requests_take(const struct request *request);
+/* Until then other users wait for a worker, so that who waits for a client is to give up soon; whether they do now. */
+void requests_press(uint64_t until_ns);
+bool requests_pressed(void);
 /* Requests that have not ended. */
 unsigned requests_under_way(void);
 /* Closes the connection. */
 void requests_end(int connection);
 /* The same, after an answer that is an error. */
 void requests_refuse(int connection, const struct sgpu_error *error);
+
+/* ---- the requests, each in a file of its own ---- */
+/* serve_lease.c. Before the worker is confined: makes the pool that `server` asks for, if it does. */
+SGPU_MUST_CHECK int serve_lease_open(struct server *server, struct serve_counters *counters, struct sgpu_error *error);
+/* All requests and runs have ended. */
+void serve_lease_close(void);
+/* What a run has to know. results: of one whose client wants its results in a lease. Errors: SGPU_EUNAVAILABLE. */
+SGPU_MUST_CHECK int serve_lease_options(bool results, struct sgpu_run_options *options, struct sgpu_error *error);
+void serve_lease(const struct request *request);
 
 #endif

@@ -28,6 +28,8 @@ struct server {
 	const char *attestation_key, *certificate; /* for quotes; both or neither */
 	bool everybody, as_worker;
 	unsigned workers, ahead, submissions, running;
+	uint64_t leases;         /* bytes of each worker's pool of leases; 0: none */
+	uint64_t lease_ns;       /* how long a lease stays that nobody holds; 0: the default */
 	uint64_t drain_ns;
 	uint64_t stall_ns;       /* how long a batch may wait for its client, or a session have nothing to do, while others wait for
 	                            a worker */
@@ -54,6 +56,7 @@ struct serve_counters {
 	_Atomic uint64_t wanting; /* of these: there is more to read, and they wait for a turn */
 	_Atomic uint64_t resumed; /* turns for them that came, all in all */
 	_Atomic uint64_t quoted_ns; /* when it gave its last quote, or 0 */
+	_Atomic uint64_t leases, leased_bytes, pool_bytes; /* leases that there are, and of how much */
 	_Atomic uint64_t sums[SERVE_SUMS];
 	_Atomic uint64_t sessions; /* that programs have now */
 };

@@ -173,11 +173,13 @@ static int start_run(struct work *work, struct sgpu_error *error)
 					      .out_fd = work->out_fd, .out_name = work->request.out_name,
 					      .options = worker_run_options(&t.server->worker) };
 	const uint64_t timeout = work->request.timeout_ns, since = work->since_ns;
+	const int rc = serve_lease_options(work->request.lease, &submission.options, error);
 
 	submission.options.refuse_regions = work->uid != geteuid();
 	submission.options.deadline_ns = timeout == 0 ? 0 : timeout < UINT64_MAX - since ? since + timeout :
 					 UINT64_MAX;
-	return sgpu_runner_submit(t.server->worker.devices[0].runner, &submission, run_ended, work, &work->run, error);
+	return rc < 0 ? rc : sgpu_runner_submit(t.server->worker.devices[0].runner, &submission, run_ended, work,
+						&work->run, error);
 }
 
 /* Reads what the client has sent, which is there already, and begins. */
@@ -392,6 +394,7 @@ static void hear_supervisor(void)
 	} else if (rc == SGPU_OK && kind == WIRE_PRESS &&
 		   wire_receive(SERVE_CONTROL_FD, kind, &press, sizeof(press), NULL, 0, NULL) == SGPU_OK) {
 		t.press_ns = sgpu_now_ns() + PRESS_MS * MS;
+		requests_press(t.press_ns);
 		sessions_end(t.server->stall_ns > 0 ? t.server->stall_ns : 1);
 	} else if (rc == SGPU_OK && kind == WIRE_RESUME &&
 		   wire_receive(SERVE_CONTROL_FD, kind, &resume, sizeof(resume), NULL, 0, NULL) == SGPU_OK) {
@@ -539,18 +542,13 @@ static int run_loop(struct server *server, struct sgpu_error *error)
 	struct wire_plain ready;
 	int rc = serve_quote_begin(server, error);
 
-	if (rc == SGPU_OK) {
-		rc = open_loop(error);
-	}
-	if (rc == SGPU_OK) {
-		rc = watch_supervisor(server, error);
-	}
+	rc = rc == SGPU_OK ? open_loop(error) : rc;
+	rc = rc == SGPU_OK ? watch_supervisor(server, error) : rc;
 	if (rc == SGPU_OK) {
 		rc = worker_open(&server->worker, server->attestation_key, error);
 	}
-	if (rc == SGPU_OK) {
-		rc = serve_quote_claim(server, error);
-	}
+	rc = rc == SGPU_OK ? serve_quote_claim(server, error) : rc;
+	rc = rc == SGPU_OK ? serve_lease_open(server, t.counters, error) : rc;
 	if (rc == SGPU_OK) {
 		key_files_close(&server->worker.key_files, -1);
 		rc = worker_start(&server->worker, &needs, server->attestation_key != NULL, error);
@@ -563,6 +561,7 @@ static int run_loop(struct server *server, struct sgpu_error *error)
 			take_events();
 		}
 	}
+	serve_lease_close();
 	worker_stop(&server->worker);
 	return rc;
 }

@@ -16,7 +16,7 @@ struct request {
 	const char *in_name;
 	const char *trace, *output, *batch;
 	uint64_t timeout_ns;
-	bool stats, dry_run;
+	bool stats, dry_run, lease;             /* lease: results are to be left in one */
 	const char *socket;
 	struct service_path service;
 	bool local, remote;                     /* remote: a server runs the batch */

@@ -147,6 +147,7 @@ static int send_request(const struct remote *m, int in_fd, struct sgpu_error *er
 		return sgpu_fail_nomem(error);
 	}
 	message->timeout_ns = r->timeout_ns;
+	message->lease = r->lease;
 	if (!cli_is_standard(r->output) && stat(r->output, &status) == 0) {
 		message->replaced_device = status.st_dev;
 		message->replaced_inode = status.st_ino;

@@ -23,9 +23,13 @@ static json_int_t sum_of_process(const struct process *p, enum serve_sum sum)
 
 static json_t *describe_process(const struct process *p, uint64_t now)
 {
-	json_t *object = json_pack("{s:i, s:s, s:I, s:I, s:I, s:I}", "pid", (int)p->pid, "state", state_of(p), "in_flight",
-				   (json_int_t)process_in_flight(p), "done", sum_of_process(p, SERVE_DONE), "failed",
-				   sum_of_process(p, SERVE_FAILED), "uptime_ns", (json_int_t)(now - p->started_ns));
+	const struct serve_counters *c = p->counters;
+	json_t *object = json_pack("{s:i, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "pid", (int)p->pid, "state",
+				   state_of(p), "in_flight", (json_int_t)process_in_flight(p), "done",
+				   sum_of_process(p, SERVE_DONE), "failed", sum_of_process(p, SERVE_FAILED), "uptime_ns",
+				   (json_int_t)(now - p->started_ns), "leases", (json_int_t)atomic_load(&c->leases),
+				   "leased_bytes", (json_int_t)atomic_load(&c->leased_bytes), "pool_bytes",
+				   (json_int_t)atomic_load(&c->pool_bytes));
 
 	if (object && p->tenant) {
 		json_object_set_new(object, "uid", json_integer((json_int_t)p->tenant->uid));

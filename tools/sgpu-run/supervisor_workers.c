@@ -17,7 +17,7 @@
 #define TENURE_NS UINT64_C(1000000000)     /* a worker is its tenant's for so long, whoever waits for one */
 #define PRESS_PAUSE_NS UINT64_C(250000000)
 #define QUOTE_KEPT_NS UINT64_C(60000000000)  /* after a quote, the batch for its key is on its way */
-#define QUOTE_YIELD_NS UINT64_C(10000000000) /* but nobody waits longer than this for such a worker */
+#define QUOTE_YIELD_NS UINT64_C(10000000000) /* but nobody waits longer than this for such a worker, or one with leases */
 enum { START_PAUSES_MAX = 8, NOTES_AT_ONCE = 64 };
 
 static bool is_reloading(const struct supervisor *s)
@@ -58,8 +58,8 @@ static bool was_just_quoted(const struct process *p, uint64_t now)
 	return quoted != 0 && quoted <= now && now - quoted < QUOTE_KEPT_NS;
 }
 
-/* Whether somebody has waited for a worker for so long that quotes no longer keep one from them. */
-static bool takes_quoted(const struct supervisor *s, uint64_t now)
+/* Whether somebody has waited for a worker for so long that quotes and leases no longer keep one from them. */
+static bool takes_kept(const struct supervisor *s, uint64_t now)
 {
 	for (int i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
 		const uint64_t since = s->tenants[i].lacks_ns;
@@ -71,17 +71,24 @@ static bool takes_quoted(const struct supervisor *s, uint64_t now)
 	return false;
 }
 
+/* Payloads or results wait in its memory. */
+static bool keeps_leases(const struct process *p)
+{
+	return atomic_load(&p->counters->leases) > 0;
+}
+
 /* Of a tenant that has nothing to do; the one that has been still for longest. */
 static struct process *find_idle(struct supervisor *s, uint64_t now)
 {
-	const bool quoted_too = takes_quoted(s, now);
+	const bool kept_too = takes_kept(s, now);
 	struct process *idle = NULL;
 
 	for (int i = 0; i < SERVE_WORKERS_MAX; i++) {
 		struct process *p = &s->processes[i];
 
 		if (p->pid && !p->draining && p->tenant && is_idle(p) && p->tenant->waiting + p->tenant->asking == 0 &&
-		    (quoted_too || !was_just_quoted(p, now)) && (!idle || p->tenant->last_ns < idle->tenant->last_ns)) {
+		    (kept_too || (!was_just_quoted(p, now) && !keeps_leases(p))) &&
+		    (!idle || p->tenant->last_ns < idle->tenant->last_ns)) {
 			idle = p;
 		}
 	}
@@ -157,7 +164,8 @@ static void press(struct supervisor *s, uint64_t now)
 	for (int i = 0; i < SERVE_WORKERS_MAX; i++) {
 		struct process *p = &s->processes[i];
 
-		if (p->pid && p->control >= 0 && (process_stalled(p) > 0 || atomic_load(&p->counters->sessions) > 0)) {
+		if (p->pid && p->control >= 0 && (process_stalled(p) > 0 || process_requests(p) > 0 ||
+						  atomic_load(&p->counters->sessions) > 0)) {
 			(void)wire_send(p->control, WIRE_PRESS, &others_wait, sizeof(others_wait), NULL, 0);
 		}
 	}

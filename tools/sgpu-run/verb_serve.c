@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
+#include <sgpu/lease.h>
 
 #include "cli_harden.h"
 #include "serve.h"
@@ -38,6 +39,10 @@ const struct cli_option serve_options[] = {
 	  CLI_INPUT(struct server, attestation_key) },
 	{ "certificate", 0, "FILE", "certificate chain of that key, up to the authority",
 	  CLI_INPUT(struct server, certificate) },
+	{ "leases", 0, "SIZE", "memory of each worker for payloads and results beside the pipe (default: none)",
+	  CLI_SIZE(struct server, leases, 1, SGPU_LEASE_POOL_MAX) },
+	{ "lease-life", 0, "DURATION", "how long a lease stays that nobody uses (default: 1m)",
+	  CLI_DURATION(struct server, lease_ns, 0) },
 	{ "stall", 0, "DURATION", "how long a batch may wait for its client while others lack a worker (default: 10s)",
 	  CLI_DURATION(struct server, stall_ns, 0) },
 	{ "drain", 0, "DURATION", "how long work may go on after SIGTERM (default: 30s)",

@@ -89,15 +89,18 @@ static const char *number_text(const json_t *object, const char *name, char text
 static int print_workers(const json_t *status)
 {
 	struct cli_table table = { .cells = NULL };
-	char cells[5][CELL_MAX];
+	char cells[6][CELL_MAX], pool[2 * CELL_MAX];
 	const json_t *one;
 	size_t i;
 
-	cli_row(&table, "WORKER", "STATE", "USER", "IN FLIGHT", "DONE", "FAILED");
+	cli_row(&table, "WORKER", "STATE", "USER", "IN FLIGHT", "DONE", "FAILED", "LEASES", "OF MIB");
 	json_array_foreach(json_object_get(status, "workers"), i, one) {
+		snprintf(pool, sizeof(pool), "%lld/%lld", json_integer_value(json_object_get(one, "leased_bytes")) >> 20,
+			 json_integer_value(json_object_get(one, "pool_bytes")) >> 20);
 		cli_row(&table, number_text(one, "pid", cells[0]), json_string_value(json_object_get(one, "state")),
 			number_text(one, "uid", cells[1]), number_text(one, "in_flight", cells[2]),
-			number_text(one, "done", cells[3]), number_text(one, "failed", cells[4]));
+			number_text(one, "done", cells[3]), number_text(one, "failed", cells[4]),
+			number_text(one, "leases", cells[5]), pool);
 	}
 	return cli_table_print(&table);
 }

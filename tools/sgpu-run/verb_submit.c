@@ -45,6 +45,7 @@ const struct cli_option submit_options[] = {
 	  CLI_TEXT(struct request, output) },
 	{ "socket", 0, "PATH", "let the server there run the batch (default: see SGPU_SOCKET)",
 	  CLI_TEXT(struct request, socket) },
+	{ "lease", 0, NULL, "leave results in memory of the server, for 'sgpu-seal open'", CLI_FLAG(struct request, lease) },
 	{ "local", 0, NULL, "run the batch in this process, even where a server is", CLI_FLAG(struct request, local) },
 	CLI_END,
 };
@@ -80,6 +81,9 @@ static int choose_runner(struct request *r)
 	if (option && r->socket) {
 		return cli_usage("%s is about a runner in this process, and --socket about one in another", option);
 	}
+	if (option && r->lease) {
+		return cli_usage("%s is about a runner in this process, and --lease about one in another", option);
+	}
 	if (option) {
 		return 0;
 	}
@@ -87,7 +91,7 @@ static int choose_runner(struct request *r)
 		return cli_error(&error);
 	}
 	r->remote = r->service.named || service_is_there(&r->service);
-	return 0;
+	return r->lease && !r->remote ? cli_usage("--lease needs a server, and there is none at '%s'", r->service.text) : 0;
 }
 
 /* What makes no sense together. */

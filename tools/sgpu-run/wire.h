@@ -11,6 +11,7 @@
  *   client -> worker    WIRE_LEASE, WIRE_SESSION, WIRE_QUOTE, WIRE_PREPARE: requests, which come to the worker as WIRE_SUBMIT
  *                       does, but need no turn; requests.h
  *   worker -> client    WIRE_QUOTE_IS, WIRE_PREPARED_IS; any other end of a request is a WIRE_ANSWER
+ *   worker -> client    WIRE_LEASE_IS, with the pool; the client then says WIRE_LEASE_DONE, and hears it
  *   worker -> server    WIRE_READY once it can take work; WIRE_NOTE: its counters say something new
  *   server -> worker    WIRE_DRAIN, take no more and end; WIRE_PRESS: others wait for a worker, so end what waits for a client;
  *                       WIRE_RESUME: a turn for a batch that had given its own back, and has more to read by now
@@ -27,6 +28,7 @@
 #include <sys/types.h>
 
 #include <sgpu/error.h>
+#include <sgpu/lease.h>
 
 #include "report.h"
 
@@ -39,6 +41,7 @@ enum wire_kind {
 	WIRE_QUOTE_IS, WIRE_CLAIMS,
 	WIRE_RESUME,
 	WIRE_PREPARED_IS,
+	WIRE_LEASE_IS, WIRE_LEASE_DONE,
 	WIRE_KINDS
 };
 
@@ -55,8 +58,24 @@ struct wire_header {
 struct wire_submit {
 	struct wire_header header;
 	uint64_t timeout_ns;    /* 0: none */
+	uint64_t lease;         /* 1: results are to be left in a lease */
 	uint64_t replaced_device, replaced_inode; /* the file whose place the response takes; 0: none */
 	char in_name[PATH_MAX], out_name[PATH_MAX]; /* for messages */
+};
+
+/* id "": a lease of this size for the payloads of a batch. Else the one with its results. */
+struct wire_lease {
+	struct wire_header header;
+	uint64_t size;
+	uint8_t batch_id[SGPU_BATCH_ID_SIZE];
+	char id[SGPU_REGION_ID_TEXT + 8];
+};
+
+/* Its descriptor is the pool's. */
+struct wire_lease_is {
+	struct wire_header header;
+	struct sgpu_lease lease;
+	uint64_t pool_size;
 };
 
 struct wire_answer {
@@ -94,9 +113,9 @@ struct wire_prepare {
 	uint8_t sha256[32];     /* what is to be forgotten */
 };
 
-/* Any message without a body: status, progress, queued, taken, ready, note, drain, press, resume; and the status, whose
- * descriptor is a memory file of JSON, at most WIRE_TEXT_MAX bytes. WIRE_QUOTE_IS, WIRE_PREPARED_IS, and WIRE_CLAIMS from the
- * worker to the process that signs, have such a file, too. */
+/* Any message without a body: status, progress, queued, taken, ready, note, drain, press, resume, lease done; and the
+ * status, whose descriptor is a memory file of JSON, at most WIRE_TEXT_MAX bytes. WIRE_QUOTE_IS, WIRE_PREPARED_IS, and
+ * WIRE_CLAIMS from the worker to the process that signs, have such a file, too. */
 struct wire_plain {
 	struct wire_header header;
 };

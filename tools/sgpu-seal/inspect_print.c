@@ -33,6 +33,9 @@ static void print_location(const struct sgpu_location *location)
 	case SGPU_LOCATION_REGION:
 		printf("region %s at %llu", location->region, (unsigned long long)location->offset);
 		break;
+	case SGPU_LOCATION_LEASE:
+		printf("lease %s at %llu", location->region, (unsigned long long)location->offset);
+		break;
 	default:
 		printf("-");
 	}
@@ -160,6 +163,8 @@ static json_t *location_json(const struct sgpu_location *location)
 		return json_pack("{s:s, s:I}", "file", location->file, "offset", (json_int_t)location->offset);
 	case SGPU_LOCATION_REGION:
 		return json_pack("{s:s, s:I}", "region", location->region, "offset", (json_int_t)location->offset);
+	case SGPU_LOCATION_LEASE:
+		return json_pack("{s:s, s:I}", "lease", location->region, "offset", (json_int_t)location->offset);
 	default:
 		return json_null();
 	}

@@ -6,6 +6,7 @@
 #define SGPU_SEAL_OPENING_H
 
 #include "cli.h"
+#include "leases.h"
 #include "parts.h"
 
 /* One output of the response. */
@@ -32,6 +33,7 @@ struct opening {
 	struct opening_target *targets; /* by segment */
 	struct sgpu_output out; /* at out_path, until its target takes it */
 	struct seal_below below;
+	struct open_leases leases;      /* where outputs are */
 	int pending_max;                /* how many outputs may wait to be committed */
 	int spool;                      /* where a LOW output for a pipe is until it has verified, or -1 */
 	struct seal_meter meter;

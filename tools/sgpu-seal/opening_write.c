@@ -201,6 +201,10 @@ static int prepare_output(void *argument, struct sgpu_host_part *part, struct sg
 		if (!code) {
 			seal_payload_from_archive(payload, part);
 		}
+	} else if (s->location.kind == SGPU_LOCATION_LEASE) {
+		open_leases_source(&opening->leases, opening->response, payload->segment, &payload->region);
+		seal_payload_from_source(payload, part);
+		code = 0;
 	} else {
 		code = seal_payload_from(payload, part, &s->location, error);
 	}
@@ -231,7 +235,7 @@ static int add_outputs(struct opening *opening, struct seal_moves *moves, int *n
 			opening->failed++;
 			continue;
 		}
-		if (!is_inline && s->location.kind != SGPU_LOCATION_REGION) {
+		if (!is_inline && s->location.kind != SGPU_LOCATION_REGION && s->location.kind != SGPU_LOCATION_LEASE) {
 			/* Whoever made the response could have named one of the owner's. */
 			return sgpu_fail(error, SGPU_EINVALID, "'%s': output '%s' is in a file, which no response may refer to",
 					 opening->in_name, s->id);
@@ -300,6 +304,13 @@ static int remove_all_older(struct opening *opening, struct sgpu_error *error)
 	return code;
 }
 
+static bool is_wanted(const void *argument, int segment)
+{
+	const struct opening *opening = argument;
+
+	return opening->targets[segment].wanted && opening->response->segments[segment].status == SGPU_OK;
+}
+
 int opening_write(struct opening *opening, struct sgpu_error *error)
 {
 	struct seal_moves moves = SEAL_MOVES_INIT;
@@ -310,6 +321,7 @@ int opening_write(struct opening *opening, struct sgpu_error *error)
 
 	moves.reader = opening->reader;
 	moves.owner = opening;
+	code = code ? code : open_leases_get(&opening->leases, opening->response, is_wanted, opening, error);
 	while (!code && next < opening->response->segment_count) {
 		moves.count = 0;
 		moves.payload_count = 0;
@@ -331,7 +343,11 @@ int opening_write(struct opening *opening, struct sgpu_error *error)
 		return code;
 	}
 	code = remove_all_older(opening, error);
-	return code ? code : commit(opening, error);
+	code = code ? code : commit(opening, error);
+	if (!code) {
+		open_leases_release(&opening->leases);
+	}
+	return code;
 }
 
 void opening_clear(struct opening *opening)
@@ -344,6 +360,7 @@ void opening_clear(struct opening *opening)
 	if (opening->spool >= 0) {
 		close(opening->spool);
 	}
+	open_leases_close(&opening->leases);
 	free(opening->targets);
 	free(opening->only.items);
 	sgpu_output_close(&opening->out);

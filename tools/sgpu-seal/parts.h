@@ -96,6 +96,8 @@ void seal_moves_place(struct seal_moves *moves, uint64_t size);
 void seal_payload_from_archive(struct seal_payload *payload, struct sgpu_host_part *part);
 SGPU_MUST_CHECK int seal_payload_from(struct seal_payload *payload, struct sgpu_host_part *part,
 				      const struct sgpu_location *location, struct sgpu_error *error);
+/* payload->region, which is open, as the source. */
+void seal_payload_from_source(struct seal_payload *payload, struct sgpu_host_part *part);
 /* Moves all that was added. The position of `out` ends behind the last payload. *failed: the payload of an error. */
 SGPU_MUST_CHECK int seal_moves_run(struct seal_moves *moves, struct seal_meter *meter,
 				   const struct seal_payload **failed, struct sgpu_error *error);

@@ -92,6 +92,14 @@ void seal_payload_from_archive(struct seal_payload *payload, struct sgpu_host_pa
 	sgpu_tar_consumed(reader, part->size);
 }
 
+void seal_payload_from_source(struct seal_payload *payload, struct sgpu_host_part *part)
+{
+	payload->in = (struct sgpu_descriptor){ .fd = payload->region.fd, .name = payload->region.name,
+						.positioned = true, .offset = payload->region.offset, .pipe = -1 };
+	part->name = payload->region.name;
+	read_from(payload, part);
+}
+
 int seal_payload_from(struct seal_payload *payload, struct sgpu_host_part *part, const struct sgpu_location *location,
 		      struct sgpu_error *error)
 {
@@ -101,10 +109,7 @@ int seal_payload_from(struct seal_payload *payload, struct sgpu_host_part *part,
 		payload->region.fd = -1;
 		return code;
 	}
-	payload->in = (struct sgpu_descriptor){ .fd = payload->region.fd, .name = payload->region.name,
-						.positioned = true, .offset = payload->region.offset, .pipe = -1 };
-	part->name = payload->region.name;
-	read_from(payload, part);
+	seal_payload_from_source(payload, part);
 	return 0;
 }
 

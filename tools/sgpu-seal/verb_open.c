@@ -27,6 +27,8 @@ const struct cli_option open_options[] = {
 	{ "force", 0, NULL, "replace existing files", CLI_FLAG(struct opening, force) },
 	{ "allow-named-temporary", 0, NULL, "write even where a killed run would leave plaintext",
 	  CLI_FLAG(struct opening, named) },
+	{ "socket", 0, "PATH", "of the server that has results in leases (default: see SGPU_SOCKET)",
+	  CLI_TEXT(struct opening, leases.socket) },
 	SEAL_JOBS(struct opening),
 	CLI_END,
 };

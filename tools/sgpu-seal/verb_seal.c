@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-seal seal: a filter on a batch that seals its secret payloads from their files and takes the others along.
+ * sgpu-seal seal: a filter on a batch that seals its secret payloads from their files and takes the others along, in the
+ * stream or in a lease.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 
 #include <sgpu/base.h>
 
+#include "leases.h"
 #include "parts.h"
 #include "verbs.h"
 
@@ -23,6 +25,7 @@ struct task {
 	struct sgpu_batch *batch;
 	struct sgpu_location *from;   /* where each payload was, by segment */
 	uint8_t batch_key[SGPU_KEY_SIZE];
+	struct seal_lease lease;
 	struct sgpu_output out;
 	struct seal_meter meter;
 	uint64_t payload_bytes, sealed_bytes;
@@ -49,6 +52,9 @@ const struct cli_option seal_options[] = {
 	{ "output", 'o', "FILE", "write the sealed batch there", CLI_TEXT(struct task, out_path) },
 	{ "by-reference", 0, NULL, "leave LOW payloads in their files and regions",
 	  CLI_FLAG(struct task, by_reference) },
+	{ "lease", 0, NULL, "put payloads into memory of the server that will run the batch",
+	  CLI_FLAG(struct task, lease.wanted) },
+	{ "socket", 0, "PATH", "of that server (default: see SGPU_SOCKET)", CLI_TEXT(struct task, lease.socket) },
 	{ "require-high", 0, NULL, "refuse a batch without HIGH segments", CLI_FLAG(struct task, require_high) },
 	SEAL_JOBS(struct task),
 	CLI_END,
@@ -118,6 +124,12 @@ static int plan_segment(struct task *task, int i, struct sgpu_error *error)
 	}
 	if (s->location.kind == SGPU_LOCATION_INLINE) {
 		task->payload_bytes += s->size;
+	}
+	if (task->lease.wanted && s->location.kind == SGPU_LOCATION_INLINE) {
+		const int placed = seal_lease_place(&task->lease, sgpu_batch_payload_size(task->batch, i), &s->location, error);
+		if (placed) {
+			return placed;
+		}
 	}
 	return check_source(task, i, error);
 }
@@ -222,29 +234,51 @@ static int move_payloads(struct task *task, struct seal_moves *moves, struct sgp
 	sgpu_descriptor_from_fd(task->out.fd, task->out.path, &moves->out);
 	for (int i = 0; !code && i < task->batch->segment_count; i++) {
 		const struct sgpu_batch_segment *s = &task->batch->segments[i];
-		if (s->location.kind != SGPU_LOCATION_INLINE) {
+		const bool leased = s->location.kind == SGPU_LOCATION_LEASE;
+		if (s->location.kind != SGPU_LOCATION_INLINE && !leased) {
 			continue;
 		}
-		code = seal_moves_member(moves, task->batch, i, error);
+		code = leased ? 0 : seal_moves_member(moves, task->batch, i, error);
 		seal_moves_add(moves, s->sealed ? SGPU_HOST_SEAL : SGPU_HOST_COPY, i, s->size, s->id, prepare_payload);
 		moves->parts[moves->count - 1].digest = s->sealed ? NULL : s->kt128;
-		seal_moves_place(moves, sgpu_batch_payload_size(task->batch, i));
+		if (leased) {
+			seal_lease_sink(&task->lease, &s->location, &moves->parts[moves->count - 1]);
+		} else {
+			seal_moves_place(moves, sgpu_batch_payload_size(task->batch, i));
+		}
 	}
 	return code ? code : seal_moves_run(moves, &task->meter, &failed, error);
+}
+
+static int check_end(struct task *task, struct sgpu_error *error)
+{
+	const char *member = NULL;
+	uint64_t size = 0;
+	const int code = sgpu_tar_next(task->reader, &member, &size, error);
+	return code || !member ? code :
+	       sgpu_fail(error, SGPU_EINVALID, "'%s': '%s' does not belong there", task->in_name, member);
+}
+
+/* The batch that names a lease is not there before the lease is filled: then nobody can be early. */
+static int write_leased_batch(struct task *task, struct sgpu_error *error)
+{
+	struct seal_moves moves = SEAL_MOVES_INIT;
+	int code = seal_lease_open(&task->lease, task->batch, error);
+	code = code ? code : move_payloads(task, &moves, error);
+	code = code ? code : check_end(task, error);
+	code = code ? code : seal_lease_filled(&task->lease, error);
+	code = code ? code : sgpu_batch_write_head(task->out.fd, task->out.path, task->batch, error);
+	seal_moves_clear(&moves);
+	return code ? code : sgpu_tar_end(task->out.fd, task->out.path, error);
 }
 
 static int write_batch(struct task *task, struct sgpu_error *error)
 {
 	struct seal_moves moves = SEAL_MOVES_INIT;
-	const char *member = NULL;
-	uint64_t size = 0;
 	int code = sgpu_batch_write_head(task->out.fd, task->out.path, task->batch, error);
 	code = code ? code : move_payloads(task, &moves, error);
 	code = code ? code : sgpu_tar_padding(task->out.fd, task->out.path, moves.at, error);
-	code = code ? code : sgpu_tar_next(task->reader, &member, &size, error);
-	if (!code && member) {
-		code = sgpu_fail(error, SGPU_EINVALID, "'%s': '%s' does not belong there", task->in_name, member);
-	}
+	code = code ? code : check_end(task, error);
 	seal_moves_clear(&moves);
 	return code ? code : sgpu_tar_end(task->out.fd, task->out.path, error);
 }
@@ -259,7 +293,7 @@ static int run(struct task *task, int in, struct sgpu_error *error)
 		return code;
 	}
 	cli_progress_begin("sealing", task->payload_bytes);
-	code = write_batch(task, error);
+	code = task->lease.wanted ? write_leased_batch(task, error) : write_batch(task, error);
 	cli_progress_end();
 	return code ? code : sgpu_output_commit(&task->out, error);
 }
@@ -268,7 +302,8 @@ static int report(const struct task *task)
 {
 	uint64_t bytes_out = 0;
 	for (int i = 0; i < task->batch->segment_count; i++) {
-		if (task->batch->segments[i].location.kind == SGPU_LOCATION_INLINE) {
+		const enum sgpu_location_kind kind = task->batch->segments[i].location.kind;
+		if (kind == SGPU_LOCATION_INLINE || kind == SGPU_LOCATION_LEASE) {
 			bytes_out += sgpu_batch_payload_size(task->batch, i);
 		}
 	}
@@ -285,6 +320,7 @@ static int report(const struct task *task)
 static void clear(struct task *task)
 {
 	sgpu_output_close(&task->out);
+	seal_lease_close(&task->lease);
 	for (int i = 0; task->from && i < task->batch->segment_count; i++) {
 		free(task->from[i].file);
 	}
@@ -306,6 +342,9 @@ static int read_options(struct task *task, int argc, char **argv, char ***paths)
 	if (!task->keys.count) {
 		return cli_usage("a key is missing: your own with -k, the runner's with -r");
 	}
+	if (task->lease.socket && !task->lease.wanted) {
+		return cli_usage("--socket is for --lease");
+	}
 	if (!task->own_keys) {
 		cli_warning("without -k, only the recipients can open the response");
 	}
@@ -314,7 +353,8 @@ static int read_options(struct task *task, int argc, char **argv, char ***paths)
 
 int verb_seal(int argc, char **argv)
 {
-	struct task task = { .out_path = "-", .out = SGPU_OUTPUT_INIT, .meter = { .begin_ns = sgpu_now_ns() } };
+	struct task task = { .out_path = "-", .out = SGPU_OUTPUT_INIT, .lease = SEAL_LEASE_INIT,
+			     .meter = { .begin_ns = sgpu_now_ns() } };
 	struct sgpu_error error = { 0 };
 	char **paths;
 	int in = -1, status = read_options(&task, argc, argv, &paths);

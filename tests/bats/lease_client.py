@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# lease_client.py WHAT [ARGUMENT...]: what hostile clients do to leases of sgpu-run serve, by the socket SGPU_SOCKET. It
+# becomes user SERVE_UID before it connects.
+#
+#   rewrite FROM TO [lease=ID] [offset=N]  a batch or a response whose payloads are said to be elsewhere; nothing else changes
+#   ask SIZE [ID]                          prints what the server says to a request
+#   hold SIZE                              a lease that is never filled; says when it has it, and stays
+#   flip FILE SEGMENT [OFFSET]             changes a byte of a payload where it lies, by the pool of another lease
+#   scribble                               writes to all of the pool, again and again
+#   look FILE                              where the pool has bytes 64 to 127 of the file; -1: nowhere
+#   attack                                 connections that break off at each point
+import array, json, mmap, os, socket, struct, sys, tarfile, time
+
+MAGIC, VERSION, ANSWER, LEASE, LEASE_IS, LEASE_DONE = 0x53475055, 3, 6, 14, 22, 23
+SEALED_HEADER = 56
+
+
+def header(kind, size):
+    return struct.pack("=IHHII", MAGIC, VERSION, kind, size, 0)
+
+
+def request(size, identity=b"", batch=b"b" * 16):
+    return header(LEASE, 80) + struct.pack("=Q16s40s", size, batch, identity)
+
+
+def connect():
+    if "SERVE_UID" in os.environ:
+        os.setuid(int(os.environ.pop("SERVE_UID")))
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    s.settimeout(300)
+    s.connect(os.environ["SGPU_SOCKET"])
+    return s
+
+
+def answer(s):
+    """("error", code, text), ("lease", id, offset, size, pool size, descriptor), or ("gone",)."""
+    fds = array.array("i")
+    try:
+        data, control, _, _ = s.recvmsg(1 << 17, 256)
+    except ConnectionResetError:
+        return ("gone",)
+    for level, kind, value in control:
+        fds.frombytes(value[:len(value) - len(value) % 4])
+    if len(data) < 16:
+        return ("gone",)
+    kind = struct.unpack("=IHHII", data[:16])[2]
+    if kind == ANSWER:
+        return ("error", struct.unpack("=i", data[16:20])[0], data[20:532].split(b"\0")[0].decode())
+    if kind == LEASE_IS:
+        identity, offset, size, pool = struct.unpack("=40sQQQ", data[16:80])
+        return ("lease", identity.split(b"\0")[0].decode(), offset, size, pool, fds[0])
+    return ("other", kind)
+
+
+def lease(size, **other):
+    s = connect()
+    s.send(request(size, **other))
+    return s, answer(s)
+
+
+def pool():
+    s, got = lease(1)
+    assert got[0] == "lease", got
+    return s, mmap.mmap(got[5], got[4])
+
+
+def rewrite(source, target, changes):
+    with tarfile.open(source) as old:
+        members = [(m.name, old.extractfile(m).read()) for m in old]
+    name, text = members[0]
+    index = json.loads(text)
+    for segment in index["segments"]:
+        place = segment.get("location", {})
+        if "lease" in place:
+            place.update({k: int(v) if k == "offset" else v for k, v in changes.items()})
+    members[0] = name, json.dumps(index, separators=(",", ":"), sort_keys=True).encode()
+    with open(source, "rb") as f:
+        head = f.read(512)
+    with open(target, "wb") as out:
+        for name, data in members:
+            block = bytearray(head)
+            block[0:100] = name.encode().ljust(100, b"\0")
+            block[124:136] = b"%011o\0" % len(data)
+            block[148:156] = b" " * 8
+            block[148:156] = b"%06o\0 " % sum(block)
+            out.write(bytes(block) + data + b"\0" * (-len(data) % 512))
+        out.write(b"\0" * 1024)
+
+
+def flip(file, wanted, at):
+    with tarfile.open(file) as tar:
+        index = json.loads(tar.extractfile(tar.next()).read())
+    segment = next(s for s in index["segments"] if s["segment_id"] == wanted)
+    s, memory = pool()
+    # Where the lease begins is the server's secret, as far as it is one: this finds a lease that is alone in the pool.
+    memory[segment["location"]["offset"] + at] ^= 1
+    s.close()
+
+
+def scribble():
+    _, memory = pool()
+    print("scribbles", flush=True)
+    noise, size = os.urandom(65536), len(memory)
+    while True:
+        for at in range(0, size, 65536):
+            memory[at:at + 65536] = noise
+
+
+def attack():
+    for _ in range(10):
+        for size in (0, 1, 4096, 1 << 20, 1 << 40, (1 << 64) - 1):
+            connect().close()
+            s = connect()
+            s.send(request(size))
+            s.close()
+            s, got = lease(size)
+            s.close()
+            s, got = lease(size)
+            try:
+                s.send(os.urandom(16))
+                answer(s)
+            except BrokenPipeError:
+                pass  # it was refused
+            s.close()
+            s, got = lease(size)
+            s.sendmsg([header(LEASE_DONE, 16)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0, 1, 2]))]) \
+                if got[0] == "lease" else None
+            s.close()
+        for identity in (b"x", b"f" * 32, b"f" * 40, os.urandom(40), b"../" * 12):
+            s, got = lease(0, identity=identity)
+            if got[0] == "lease":
+                print("given:", identity)
+            s.close()
+    print("done")
+
+
+what, rest = sys.argv[1], sys.argv[2:]
+if what == "rewrite":
+    rewrite(rest[0], rest[1], dict(r.split("=") for r in rest[2:]))
+elif what == "ask":
+    got = lease(int(rest[0]), identity=rest[1].encode() if rest[1:] else b"")[1]
+    print(*got[:3])
+elif what == "hold":
+    kept = lease(int(rest[0]))
+    print(*kept[1][:1], flush=True)
+    time.sleep(1000)
+elif what == "flip":
+    flip(rest[0], rest[1], int(rest[2]) if rest[2:] else SEALED_HEADER)
+elif what == "scribble":
+    scribble()
+elif what == "look":
+    print(pool()[1].find(open(rest[0], "rb").read()[64:128]))
+elif what == "attack":
+    attack()

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Leases of a worker process: its pool, and the requests for them. A request has a thread, which waits for the client: a
+ * lease is its client's while it is filled or read, and that is while the connection is open.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sgpu/base.h>
+#include <sgpu/lease.h>
+
+#include "requests.h"
+
+#define HOLD_NS UINT64_C(600000000000) /* for a client to fill or read one */
+enum { LOOK_MS = 250 };
+
+static struct {
+	struct sgpu_lease_pool *pool; /* NULL: none was asked for */
+	struct sgpu_lease_pool_info info;
+	struct sgpu_device *device;   /* with which it is registered, or NULL */
+	struct serve_counters *counters;
+} l;
+
+static void count_leases(void *argument, unsigned leases, uint64_t bytes)
+{
+	(void)argument;
+	atomic_store(&l.counters->leases, leases);
+	atomic_store(&l.counters->leased_bytes, bytes);
+}
+
+int serve_lease_open(struct server *server, struct serve_counters *counters, struct sgpu_error *error)
+{
+	const struct sgpu_lease_pool_config config = { .size = server->leases, .life_ns = server->lease_ns,
+						       .changed = count_leases };
+	struct sgpu_device *device = server->worker.devices[0].device;
+	struct sgpu_error why = { 0 };
+	int rc;
+
+	l.counters = counters;
+	if (server->leases == 0) {
+		return SGPU_OK;
+	}
+	rc = sgpu_lease_pool_create(&config, &l.pool, error);
+	if (rc < 0) {
+		return rc;
+	}
+	sgpu_lease_pool_get_info(l.pool, &l.info);
+	atomic_store(&counters->pool_bytes, l.info.size);
+	if (sgpu_host_register(device, l.info.memory, l.info.size, &why) == SGPU_OK) {
+		l.device = device;
+	}
+	cli_detail("a pool of %llu MiB for leases, %s pages, %s", (unsigned long long)(l.info.size >> 20),
+		   sgpu_page_kind_name(l.info.pages), l.device ? "registered with the device" : why.text);
+	return SGPU_OK;
+}
+
+void serve_lease_close(void)
+{
+	if (l.device) {
+		sgpu_host_unregister(l.device, l.info.memory);
+	}
+	sgpu_lease_pool_free(&l.pool);
+}
+
+static int fail_without_pool(struct sgpu_error *error)
+{
+	sgpu_fail(error, SGPU_EUNAVAILABLE, "this server gives no leases");
+	return sgpu_hint(error, "'sgpu-run serve --leases SIZE' has memory for them");
+}
+
+int serve_lease_options(bool results, struct sgpu_run_options *options, struct sgpu_error *error)
+{
+	if (results && !l.pool) {
+		return fail_without_pool(error);
+	}
+	options->leases = l.pool;
+	options->leases_registered = l.device != NULL;
+	options->lease_results = results;
+	return SGPU_OK;
+}
+
+/* Until the client says that it is done; false: it has gone, or takes too long. */
+static bool wait_for_client(const struct request *request)
+{
+	struct pollfd client = { .fd = request->connection, .events = POLLIN };
+	const uint64_t begin = sgpu_now_ns();
+	struct wire_plain done;
+	int rc = SGPU_ETIMEOUT;
+
+	while (rc == SGPU_ETIMEOUT) {
+		const uint64_t held = sgpu_now_ns() - begin;
+
+		if (held > HOLD_NS || (held > request->server->stall_ns && requests_pressed())) {
+			return false;
+		}
+		if (poll(&client, 1, LOOK_MS) > 0) {
+			rc = wire_receive(request->connection, WIRE_LEASE_DONE, &done, sizeof(done), NULL, 0, NULL);
+		}
+	}
+	return rc == SGPU_OK;
+}
+
+/* What a client has not filled to its end is nobody's; what it has not read can be read again. */
+static void let_go(const struct sgpu_lease *lease, bool results, bool done)
+{
+	if (results == done) {
+		sgpu_lease_end(l.pool, lease->id);
+	} else {
+		sgpu_lease_offer(l.pool, lease->id);
+	}
+}
+
+static void *hold_lease(void *argument)
+{
+	struct request *request = argument;
+	struct wire_lease_is answer;
+	struct wire_lease asked;
+	struct wire_plain done;
+	struct sgpu_error error = { 0 };
+	int rc = wire_receive(request->connection, WIRE_LEASE, &asked, sizeof(asked), NULL, 0, &error);
+	bool results, is_done;
+
+	memset(&answer, 0, sizeof(answer));
+	if (rc == SGPU_OK && !l.pool) {
+		rc = fail_without_pool(&error);
+	}
+	if (rc != SGPU_OK) {
+		requests_refuse(request->connection, &error);
+		goto out;
+	}
+	asked.id[SGPU_REGION_ID_TEXT] = '\0';
+	results = asked.id[0] != '\0';
+	rc = results ? sgpu_lease_take(l.pool, asked.id, asked.batch_id, true, &answer.lease, &error) :
+		       sgpu_lease_create(l.pool, asked.batch_id, false, asked.size, &answer.lease, &error);
+	if (rc != SGPU_OK) {
+		requests_refuse(request->connection, &error);
+		goto out;
+	}
+	answer.pool_size = l.info.size;
+	is_done = wire_send(request->connection, WIRE_LEASE_IS, &answer, sizeof(answer), &l.info.fd, 1) &&
+		  wait_for_client(request);
+	let_go(&answer.lease, results, is_done);
+	if (is_done) {
+		(void)wire_send(request->connection, WIRE_LEASE_DONE, &done, sizeof(done), NULL, 0);
+	}
+	requests_end(request->connection);
+out:
+	free(request);
+	return NULL;
+}
+
+void serve_lease(const struct request *request)
+{
+	struct request *copy = malloc(sizeof(*copy));
+	struct sgpu_error error = { 0 };
+	pthread_t thread;
+	sigset_t all, old;
+	int rc;
+
+	if (!copy) {
+		sgpu_fail_nomem(&error);
+		requests_refuse(request->connection, &error);
+		return;
+	}
+	*copy = *request;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	rc = pthread_create(&thread, NULL, hold_lease, copy);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (rc == 0) {
+		pthread_detach(thread);
+		return;
+	}
+	free(copy);
+	errno = rc;
+	sgpu_fail_errno(&error, "cannot start a thread");
+	requests_refuse(request->connection, &error);
+}
