@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # files.sh [ROUNDS]: sgpu-run, sgpu-seal seal and open, from files to files in memory, beside cp of the same files:
 # black_scholes on 768 MiB, with 512 MiB of results. Prints milliseconds, round after round; for sgpu-run also what it
-# says itself, which is without the start of the device.
+# says itself, which is without the start of the device. At the end of each round, the whole pipe (pack, seal, submit,
+# open) by leases of a server that is there, from the files to the files, as a ratio to cp of these files.
 #   DEVICE       cuda (the default), cpu
 #   COUNT        options to price (67108864)
 #   SGPU_BUILD   folder with the built programs (build)
@@ -14,7 +15,8 @@ PATH=$(cd "$build" && pwd)/bin:$PATH || exit 1
 device=${DEVICE:-cuda}
 count=${COUNT:-67108864}
 work=$(mktemp -d /dev/shm/sgpu-files.XXXXXX) || exit 1
-trap 'rm -rf "$work"' EXIT
+server=
+trap '[ -z "$server" ] || kill "$server"; rm -rf "$work"' EXIT
 cd "$work" || exit 1
 
 # segment NAME LEVEL DIRECTION
@@ -61,6 +63,11 @@ pipe_copy() { cat HIGH.batch | cat >copy; }
 run_file() { sgpu-run --device "$device" -k owner.jwk -o "$1.response" "$1.batch"; }
 # shellcheck disable=SC2002
 run_pipe() { cat HIGH.batch | sgpu-run --device "$device" -k owner.jwk >response; }
+copy_files() { cp price.f32 strike.f32 years.f32 copies/ && cp leased/call.f32 leased/put.f32 copies/; }
+pipe_leases() {
+	sgpu-manifest pack -q "$1.json" | sgpu-seal seal -q --lease -k owner.jwk | sgpu-run submit -q --lease |
+		sgpu-seal open -q -k owner.jwk -C "$2"
+}
 inside() { sed -nE 's/.* ([0-9.]+) ms, OK$/\1/p' message; }
 
 options price '\0\0\0120\0101'  # 13.0
@@ -72,6 +79,14 @@ for level in HIGH LOW; do
 	sgpu-manifest pack $level.json >$level.packed && sgpu-seal seal -q -k owner.jwk -o $level.batch $level.packed || exit 1
 done
 took run_file HIGH >/dev/null
+export SGPU_SOCKET=$work/sgpu.sock
+sgpu-run serve -q --device "$device" -k owner.jwk --leases $((48 * count + (16 << 20))) --ahead 0 2>served &
+server=$!
+while [ ! -S "$SGPU_SOCKET" ]; do
+	kill -0 $server || exit 1
+	sleep 0.1
+done
+took pipe_leases HIGH leased >/dev/null # starts the worker
 for ((round = 0; round < ${1:-3}; round++)); do
 	echo "cp of batch and response            $(took copy_both)"
 	for level in HIGH LOW; do
@@ -93,4 +108,14 @@ for ((round = 0; round < ${1:-3}; round++)); do
 	rm -rf copy out
 	echo "sgpu-seal open                      $(took sgpu-seal open -q -k owner.jwk -C out response)"
 	rm -rf out response
+	for level in HIGH LOW; do
+		rm -rf copies again
+		mkdir copies
+		whole=$(took copy_files)
+		rm -rf copies
+		pipe=$(took pipe_leases $level again)
+		echo "cp of inputs and results            $whole"
+		echo "pipe by leases, $level                $pipe, $((100 * pipe / (whole ? whole : 1))) % of cp"
+	done
+	rm -rf again
 done
