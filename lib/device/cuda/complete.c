@@ -154,7 +154,8 @@ static void feel_pulse(struct sgpu_stream *stream, uint64_t unused)
 	if (result != CUDA_ERROR_NOT_READY) {
 		sgpu_cuda_note(device, result);
 	}
-	if (cancelled != 0 && sgpu_now_ns() > cancelled + SGPU_CUDA_GRACE_NS && pending_since(stream, result == CUDA_ERROR_NOT_READY, cancelled)) {
+	if (cancelled != 0 && sgpu_now_ns() > cancelled + SGPU_CUDA_GRACE_NS &&
+	    pending_since(stream, result == CUDA_ERROR_NOT_READY, cancelled)) {
 		sgpu_cuda_fault(device, SGPU_ECANCELED, true, "work went on long after it was cancelled");
 	}
 }
