@@ -101,8 +101,8 @@ def flip(file, wanted, at):
 def scribble():
     _, memory = pool()
     print("scribbles", flush=True)
-    noise, size = os.urandom(65536), len(memory)
-    while True:
+    noise, size, parent = os.urandom(65536), len(memory), os.getppid()
+    while os.getppid() == parent:
         for at in range(0, size, 65536):
             memory[at:at + 65536] = noise
 
