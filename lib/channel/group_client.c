@@ -155,6 +155,9 @@ int sgpu_group_client_send(struct sgpu_group_client *client, struct sgpu_item_re
 	uint64_t counter = 0;
 
 	if (client->broken) {
+		sgpu_wipe(client->items, client->size);
+		client->size = 0;
+		client->count = 0;
 		return sgpu_fail(error, SGPU_EAUTH, "channel %u is broken: a command group of it was lost",
 				 (unsigned)client->grant.channel);
 	}

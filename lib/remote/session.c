@@ -81,6 +81,7 @@ int sgpu_remote_flush(struct sgpu_remote *remote, struct sgpu_error *error)
 	int rc;
 
 	if (remote->pending == 0) {
+		remote->area_used = 0; /* of what came to no item */
 		return SGPU_OK;
 	}
 	rc = sgpu_group_client_send(remote->client, remote->results, error);
@@ -99,9 +100,12 @@ int sgpu_remote_reserve(struct sgpu_remote *remote, int items, uint64_t bytes, u
 	if (bytes > SGPU_AREA_SIZE - remote->area_used || !sgpu_group_client_has_room(remote->client, items, 0)) {
 		rc = sgpu_remote_flush(remote, error);
 	}
+	if (rc < 0) {
+		return rc;
+	}
 	*at = remote->area_used;
 	remote->area_used += (bytes + AREA_STEP - 1) / AREA_STEP * AREA_STEP;
-	return rc;
+	return SGPU_OK;
 }
 
 int sgpu_remote_add(struct sgpu_remote *remote, const struct sgpu_item *item, struct sgpu_error *error)

@@ -54,7 +54,7 @@ static int check_free(const struct sgpu_memory *memory, int device, struct sgpu_
 	}
 	if (memory->plan->device_count > 1) {
 		return sgpu_fail(error, SGPU_ENOMEM, "the batch needs %llu bytes of memory on device %d and %llu are free",
-				 bytes, device, (unsigned long long)info.memory_free);
+				 bytes, memory->devices[device].number, (unsigned long long)info.memory_free);
 	}
 	return sgpu_fail(error, SGPU_ENOMEM, "the batch needs %llu bytes of device memory and %llu are free", bytes,
 			 (unsigned long long)info.memory_free);

@@ -10,14 +10,29 @@
 #include "run/prepared.h"
 #include "run/runner.h"
 
+/* What a device of the plan needs, at most. Batches begin on different devices: any may have to have it. */
+static uint64_t largest_share(const struct sgpu_plan *plan)
+{
+	uint64_t most = 0;
+
+	for (int device = 0; device < plan->device_count; device++) {
+		uint64_t bytes = 0;
+
+		for (int i = 0; i < plan->buffer_count; i++) {
+			bytes += plan->buffers[i].device == device ? plan->buffers[i].size : 0;
+		}
+		most = bytes > most ? bytes : most;
+	}
+	return most;
+}
+
 /* A batch of it would only fail. */
 static int check_device(const struct sgpu_runner *runner, int device, const struct sgpu_prepared *prepared,
 			struct sgpu_error *error)
 {
 	const struct sgpu_manifest *m = prepared->manifest;
-	const struct sgpu_plan *plan = prepared->plan;
+	const uint64_t bytes = largest_share(prepared->plan);
 	struct sgpu_device_info info;
-	uint64_t bytes = 0;
 	char kind[sizeof(info.selector)];
 	int rc = sgpu_device_get_info(runner->devices[device].device, &info, error);
 
@@ -31,9 +46,6 @@ static int check_device(const struct sgpu_runner *runner, int device, const stru
 			return sgpu_fail(error, SGPU_EINVALID, "operation '%s': device '%s' has no '%s'", m->operations[i].id,
 					 info.selector, m->operations[i].kernel);
 		}
-	}
-	for (int i = 0; i < plan->buffer_count; i++) {
-		bytes += plan->buffers[i].device == device ? plan->buffers[i].size : 0;
 	}
 	if (bytes > info.memory_total) {
 		return sgpu_fail(error, SGPU_EINVALID, "the job takes %" PRIu64 " bytes of device memory, and device '%s' has %"

@@ -271,6 +271,35 @@ static void *scribble(void *argument)
 }
 
 /* What comes back is right, or is not given. */
+UNIT_TEST(a_program_that_goes_on_with_a_session_that_broke_stays_in_its_memory)
+{
+	enum { MOST = SGPU_REMOTE_PIECE, ROUNDS = 2 * SGPU_GROUP_ITEMS };
+	uint8_t *data = calloc(1, MOST), small[100] = { 0 };
+	struct sgpu_remote *remote;
+	uint32_t buffer = 0, job = 0;
+	struct worker w;
+
+	start_worker(&w);
+	remote = open_remote(&w);
+	REQUIRE(data && remote && sgpu_remote_alloc(remote, MOST, &buffer, &error) == SGPU_OK);
+	REQUIRE(sgpu_remote_copy_in(remote, buffer, 0, data, MOST, &error) == SGPU_OK);
+	REQUIRE(sgpu_remote_copy_out(remote, data, buffer, 0, 1, &error) == SGPU_OK); /* both keys are there */
+	sgpu_remote_service_stop(w.service);
+	pthread_join(w.thread, NULL);
+	sgpu_remote_service_free(&w.service);
+	for (int i = 0; i < ROUNDS; i++) {
+		int rc = sgpu_remote_copy_in(remote, buffer, 0, i % 3 ? data : small, i % 3 ? MOST : sizeof(small), &error);
+
+		CHECK(rc != SGPU_OK || sgpu_remote_sync(remote, &error) != SGPU_OK);
+		CHECK(sgpu_remote_load(remote, ADDING, strlen(ADDING), &job, &error) != SGPU_OK);
+		CHECK(sgpu_remote_copy_out(remote, data, buffer, 0, MOST, &error) != SGPU_OK);
+		CHECK(remote->area_used <= SGPU_AREA_SIZE && remote->pending <= SGPU_GROUP_ITEMS);
+	}
+	sgpu_remote_close(&remote);
+	free(data);
+	CHECK(end_worker(&w) == SGPU_OK);
+}
+
 UNIT_TEST(what_is_changed_while_it_is_read_gives_errors_and_nothing_wrong)
 {
 	static const struct { uint64_t offset; size_t size; } places[] = {
@@ -319,6 +348,7 @@ int main(void)
 	UNIT_RUN(a_flood_of_messages_does_not_keep_a_session_from_being_stopped);
 	UNIT_RUN(files_that_could_change_or_are_none_are_refused);
 	UNIT_RUN(a_program_believes_no_worker);
+	UNIT_RUN(a_program_that_goes_on_with_a_session_that_broke_stays_in_its_memory);
 	UNIT_RUN(what_is_changed_while_it_is_read_gives_errors_and_nothing_wrong);
 	close_all();
 	return unit_done();

@@ -126,7 +126,7 @@ static uint64_t every(struct sgpu_stream *stream)
 }
 
 /* ---- faults and kernels that do not end ---- */
-/* busy: the stream has not passed everything. What has no event may be what it is at. */
+/* busy: the stream has not passed everything. What has no event may be what it is at, unless the cancellation refused it. */
 static bool pending_since(struct sgpu_stream *stream, bool busy, uint64_t before)
 {
 	struct sgpu_cuda_record *record;
@@ -135,7 +135,8 @@ static bool pending_since(struct sgpu_stream *stream, bool busy, uint64_t before
 	pthread_mutex_lock(&stream->queue);
 	for (record = stream->head;
 	     record && (record->event ? sgpu_cu.cuEventQuery(record->event) != CUDA_ERROR_NOT_READY :
-					!busy || record->kind == SGPU_CUDA_CALL || record->kind == SGPU_CUDA_WAIT);
+					!busy || record->kind == SGPU_CUDA_CALL || record->kind == SGPU_CUDA_WAIT ||
+					(record->code != SGPU_OK && !record->status));
 	     record = record->next) {
 	}
 	/* One that looked just before the cancellation has its time from a little after it. */
@@ -147,12 +148,19 @@ static bool pending_since(struct sgpu_stream *stream, bool busy, uint64_t before
 static void feel_pulse(struct sgpu_stream *stream, uint64_t unused)
 {
 	struct sgpu_device *device = stream->device;
-	uint64_t cancelled = atomic_load(&device->cancel_ns);
-	CUresult result = sgpu_cu.cuStreamQuery(stream->native);
+	uint64_t cancelled = atomic_load(&device->cancel_ns), serial;
+	CUresult result;
 
 	(void)unused;
+	pthread_mutex_lock(&stream->queue);
+	serial = stream->serial;
+	pthread_mutex_unlock(&stream->queue);
+	result = sgpu_cu.cuStreamQuery(stream->native);
 	if (result != CUDA_ERROR_NOT_READY) {
 		sgpu_cuda_note(device, result);
+	}
+	if (result == CUDA_SUCCESS) {
+		sgpu_cuda_advance(stream, serial); /* so that what has ended does not look as if it went on */
 	}
 	if (cancelled != 0 && sgpu_now_ns() > cancelled + SGPU_CUDA_GRACE_NS &&
 	    pending_since(stream, result == CUDA_ERROR_NOT_READY, cancelled)) {

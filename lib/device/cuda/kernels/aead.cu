@@ -170,9 +170,11 @@ static __device__ __forceinline__ void report(const job &j, const rest *r)
 {
 	unsigned long long mine = (1ull << DONE_BITS) + r->done[0], all;
 
-	__threadfence();
+	/* The word is an end mark, also of what went to the host or to another GPU. */
+	__threadfence_system();
 	all = atomicAdd(j.counter, mine) + mine;
 	if (all >> DONE_BITS == gridDim.x) {
+		__threadfence_system();
 		*(volatile uint64_t *)&j.verdict->done = all & (1ull << DONE_BITS) - 1;
 	}
 }

@@ -136,6 +136,7 @@ static __device__ __forceinline__ void end_part(const job &j, const chunk &c, ui
 	mine += right;
 	all = atomicAdd(j.counter, mine) + mine;
 	if (all >> DONE_BITS == j.count) {
+		__threadfence_system();
 		*(volatile uint64_t *)&j.verdict->done = all & (1ull << DONE_BITS) - 1;
 	}
 }
