@@ -453,6 +453,18 @@ manifest.json" ]
 	cmp expected.f32 out/out.f32
 }
 
+@test "a tenant that gets one lease after the other keeps nobody else from a worker for long" {
+	requires root python3
+	share_socket
+	start_server -k runner.jwk --device cpu --leases 4M --everybody --workers 1 --ahead 0 --stall 1s
+	# Whoever has had turns, too, is served before one who has only had the worker.
+	seal packed | sgpu-run submit --lease | sgpu-seal open -k owner.jwk -C first
+	SERVE_UID=65534 start renewer hostile renew
+	wait_for grep -qs renews renewer
+	seal packed | sgpu-run submit --lease | sgpu-seal open -k owner.jwk -C out
+	cmp expected.f32 out/out.f32
+}
+
 @test "a tenant that keeps leases keeps nobody else from a worker for long" {
 	requires root python3
 	share_socket

@@ -12,7 +12,7 @@
 #   attack                                 connections that break off at each point
 import array, json, mmap, os, socket, struct, sys, tarfile, time
 
-MAGIC, VERSION, ANSWER, LEASE, LEASE_IS, LEASE_DONE = 0x53475055, 3, 6, 14, 22, 23
+MAGIC, VERSION, ANSWER, LEASE, LEASE_IS, LEASE_DONE = 0x53475055, 4, 6, 14, 22, 23
 SEALED_HEADER = 56
 
 
@@ -107,6 +107,19 @@ def scribble():
             memory[at:at + 65536] = noise
 
 
+def renew():
+    """Has always a lease, and none for long."""
+    parent, kept = os.getppid(), None
+    while os.getppid() == parent:
+        s, got = lease(4096)
+        if got[0] == "lease":
+            print("renews", flush=True)
+        time.sleep(0.2)
+        if kept:
+            kept.close()
+        kept = s
+
+
 def attack():
     for _ in range(10):
         for size in (0, 1, 4096, 1 << 20, 1 << 40, (1 << 64) - 1):
@@ -147,6 +160,8 @@ elif what == "hold":
     time.sleep(1000)
 elif what == "flip":
     flip(rest[0], rest[1], int(rest[2]) if rest[2:] else SEALED_HEADER)
+elif what == "renew":
+    renew()
 elif what == "scribble":
     scribble()
 elif what == "look":

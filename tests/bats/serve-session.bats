@@ -180,6 +180,18 @@ takes_no_time() {
 	assert_contains "$(cat held.out)" "the worker of the session has ended"
 }
 
+@test "a session that never rests gives way to a user who lacks a worker" {
+	[ "$(id -u)" -eq 0 ] || skip "only root becomes other users"
+	share_socket
+	chmod a+rx "$SGPU_BUILD/unit" 2>/dev/null || true
+	start_server --device cpu --everybody --workers 1 --ahead 0 --stall 500ms
+	SERVE_UID=54322 run -0 program run 5
+	SERVE_UID=54321 SGPU_SOCKET=$SOCKET "$PROGRAM" run 100000000 >busy.out 2>&1 3>&- &
+	SERVERS+=($!)
+	wait_for sessions 1
+	SERVE_UID=54322 run -0 program run 5
+}
+
 @test "what trains in a session trains in one of the server, too" {
 	PATH=$SGPU_BUILD/examples:$PATH
 	requires fashion-mnist

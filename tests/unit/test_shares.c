@@ -292,6 +292,33 @@ UNIT_TEST(nobody_is_next_when_nobody_waits)
 	CHECK(shares_next(&s, 1) == -1);
 }
 
+/* Otherwise nobody who has had turns would be served before one who keeps a worker without any. */
+UNIT_TEST(who_keeps_what_another_waits_for_is_charged_and_gets_no_turn_by_it)
+{
+	const uint64_t second = 1000000000;
+
+	s = (struct shares){ .now_ns = 0 };
+	shares_advance(&s, second);
+	shares_add(&s, 0, 1, false);
+	shares_add(&s, 1, 1, false);
+	shares_set(&s, 1, 0, 1); /* it has had a turn */
+	shares_advance(&s, 3 * second);
+	shares_set(&s, 1, 0, 0);
+	shares_hold(&s, 0, true, false);
+	shares_hold(&s, 1, false, true);
+	for (uint64_t i = 4; i < 8; i++) {
+		shares_advance(&s, i * second);
+		shares_set(&s, 0, 0, 0);
+		shares_set(&s, 1, 0, 0);
+	}
+	CHECK(share_is_before(&s.of[1], &s.of[0]));
+	CHECK(s.of[0].used_ns == 4 * second && s.of[1].used_ns == 2 * second);
+	CHECK(shares_next(&s, 4) == -1);
+	shares_hold(&s, 0, false, false);
+	shares_advance(&s, 9 * second);
+	CHECK(s.of[0].used_ns == 4 * second);
+}
+
 int main(void)
 {
 	UNIT_RUN(weights_of_three_to_one_give_three_to_one);
@@ -307,5 +334,6 @@ int main(void)
 	UNIT_RUN(numbers_that_go_round_change_nothing);
 	UNIT_RUN(small_parts_of_time_are_charged_as_large_ones);
 	UNIT_RUN(nobody_is_next_when_nobody_waits);
+	UNIT_RUN(who_keeps_what_another_waits_for_is_charged_and_gets_no_turn_by_it);
 	return unit_done();
 }

@@ -17,6 +17,7 @@ static struct {
 	int wake_fd;
 	atomic_uint under_way;
 	_Atomic uint64_t press_ns;
+	atomic_bool worn_out;
 } r;
 
 /* Those that a worker of this version knows. */
@@ -87,4 +88,17 @@ void requests_refuse(int connection, const struct sgpu_error *error)
 {
 	wire_refuse(connection, error);
 	requests_end(connection);
+}
+
+void requests_wear_out(void)
+{
+	const uint64_t one = 1;
+
+	atomic_store(&r.worn_out, true);
+	(void)!write(r.wake_fd, &one, sizeof(one));
+}
+
+bool requests_worn_out(void)
+{
+	return atomic_load(&r.worn_out);
 }

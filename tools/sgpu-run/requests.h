@@ -43,4 +43,8 @@ void serve_lease_close(void);
 SGPU_MUST_CHECK int serve_lease_options(bool results, struct sgpu_run_options *options, struct sgpu_error *error);
 void serve_lease(const struct request *request);
 
+/* The worker cannot do all that it is for any more: it takes no more work, and another takes its place. Any thread. */
+void requests_wear_out(void);
+bool requests_worn_out(void);
+
 #endif

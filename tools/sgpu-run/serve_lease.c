@@ -168,6 +168,7 @@ void serve_lease(const struct request *request)
 	}
 	*copy = *request;
 	sigfillset(&all);
+	sigdelset(&all, SIGSYS); /* the filter's, which says which call it was */
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	rc = pthread_create(&thread, NULL, hold_lease, copy);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);

@@ -6,6 +6,7 @@
 #include "serve_quote.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
@@ -115,25 +116,46 @@ static void *answer_all(void *argument)
 	return NULL;
 }
 
-int serve_quote_start(struct serve_counters *counters, struct sgpu_error *error)
+/* Without the process that signs, nobody can seal to this worker any more. */
+static void *watch_signer(void *unused)
+{
+	struct pollfd signer = { .fd = q.fd };
+
+	(void)unused;
+	while (poll(&signer, 1, -1) <= 0) {
+	}
+	cli_warning("the process that signs quotes has ended: another worker takes the place of this one");
+	requests_wear_out();
+	return NULL;
+}
+
+static int start_thread(void *(*function)(void *), struct sgpu_error *error)
 {
 	sigset_t all, old;
 	pthread_t thread;
 
-	if (q.fd < 0) {
-		return SGPU_OK;
-	}
-	q.counters = counters;
 	sigfillset(&all);
 	sigdelset(&all, SIGSYS); /* blocked, a refused system call would end the process without a message */
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	errno = pthread_create(&thread, NULL, answer_all, NULL);
+	errno = pthread_create(&thread, NULL, function, NULL);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (errno != 0) {
 		return sgpu_fail_errno(error, "cannot start a thread");
 	}
 	pthread_detach(thread);
 	return SGPU_OK;
+}
+
+int serve_quote_start(struct serve_counters *counters, struct sgpu_error *error)
+{
+	int rc;
+
+	if (q.fd < 0) {
+		return SGPU_OK;
+	}
+	q.counters = counters;
+	rc = start_thread(answer_all, error);
+	return rc == SGPU_OK ? start_thread(watch_signer, error) : rc;
 }
 
 /* ---- the loop ---- */

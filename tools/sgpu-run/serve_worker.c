@@ -61,6 +61,7 @@ static struct tending {
 	uint64_t looked_ns, stuck_looked_ns; /* when clients, and runs that do not end, were last looked at */
 	uint64_t press_ns;       /* until then others wait for a worker */
 	bool draining;           /* takes no more, and ends with the last */
+	uint64_t drain_ns;       /* since when */
 	bool left;               /* the supervisor has closed: nothing is to go on */
 } t;
 
@@ -391,11 +392,14 @@ static void hear_supervisor(void)
 	} else if (rc == SGPU_OK && kind == WIRE_DRAIN &&
 		   wire_receive(SERVE_CONTROL_FD, kind, &drain, sizeof(drain), NULL, 0, NULL) == SGPU_OK) {
 		t.draining = true;
+		t.drain_ns = sgpu_now_ns();
 	} else if (rc == SGPU_OK && kind == WIRE_PRESS &&
 		   wire_receive(SERVE_CONTROL_FD, kind, &press, sizeof(press), NULL, 0, NULL) == SGPU_OK) {
 		t.press_ns = sgpu_now_ns() + PRESS_MS * MS;
 		requests_press(t.press_ns);
-		sessions_end(t.server->stall_ns > 0 ? t.server->stall_ns : 1);
+		/* One that is to make room ends its sessions after that time, whatever goes on in them. */
+		sessions_end(t.draining && sgpu_now_ns() - t.drain_ns >= t.server->stall_ns ? 0 :
+			     t.server->stall_ns > 0 ? t.server->stall_ns : 1);
 	} else if (rc == SGPU_OK && kind == WIRE_RESUME &&
 		   wire_receive(SERVE_CONTROL_FD, kind, &resume, sizeof(resume), NULL, 0, NULL) == SGPU_OK) {
 		resume_work();
@@ -557,7 +561,7 @@ static int run_loop(struct server *server, struct sgpu_error *error)
 		rc = serve_quote_start(t.counters, error);
 	}
 	if (rc == SGPU_OK && wire_send(SERVE_CONTROL_FD, WIRE_READY, &ready, sizeof(ready), NULL, 0)) {
-		while (!t.draining || t.count > 0 || requests_under_way() > 0 || is_handed_more()) {
+		while (!(t.draining |= requests_worn_out()) || t.count > 0 || requests_under_way() > 0 || is_handed_more()) {
 			take_events();
 		}
 	}

@@ -11,7 +11,7 @@ static bool is_earlier(uint64_t a, uint64_t b)
 
 static bool is_busy(const struct share *share)
 {
-	return share->weight > 0 && (share->waiting > 0 || share->turns > 0);
+	return share->weight > 0 && (share->waiting > 0 || share->turns > 0 || share->held || share->lacks);
 }
 
 /* To the least pass of those that are busy; with nobody busy, to the greatest of all: then all begin anew. */
@@ -64,7 +64,7 @@ void shares_advance(struct shares *s, uint64_t now_ns)
 	s->now_ns = now_ns;
 	for (int i = 0; i < SHARES_MAX; i++) {
 		struct share *share = &s->of[i];
-		const uint64_t cost = passed * share->turns;
+		const uint64_t cost = passed * (share->turns + share->held);
 
 		if (cost > 0 && share->weight > 0) {
 			share->used_ns += cost;
@@ -77,13 +77,28 @@ void shares_advance(struct shares *s, uint64_t now_ns)
 	}
 }
 
+/* One that has had nothing to do begins where the others are. */
+static void catch_up(const struct shares *s, struct share *share)
+{
+	if (!is_busy(share) && is_earlier(share->pass, s->clock[share->high])) {
+		share->pass = s->clock[share->high];
+	}
+}
+
+void shares_hold(struct shares *s, unsigned i, bool held, bool lacks)
+{
+	if (held || lacks) {
+		catch_up(s, &s->of[i]);
+	}
+	s->of[i].held = held;
+	s->of[i].lacks = lacks;
+}
+
 void shares_set(struct shares *s, unsigned i, unsigned waiting, unsigned turns)
 {
 	struct share *share = &s->of[i];
 
-	if (!is_busy(share) && is_earlier(share->pass, s->clock[share->high])) {
-		share->pass = s->clock[share->high];
-	}
+	catch_up(s, share);
 	share->waiting = waiting;
 	share->turns = turns;
 }

@@ -19,6 +19,8 @@ struct share {
 	bool high;               /* its turns come before all that are not high */
 	bool barred;             /* set by the caller: it gets no turn now, though it waits */
 	unsigned waiting, turns; /* batches that may have a turn; turns that it has */
+	bool held;               /* it has something else that others wait for, which is charged as a turn */
+	bool lacks;              /* it waits for such a thing */
 	uint64_t used_ns;        /* by its turns, since it was added */
 	uint64_t pass;           /* its virtual time; goes round */
 	uint64_t rest;           /* of the division by the weight */
@@ -41,6 +43,10 @@ void shares_advance(struct shares *shares, uint64_t now_ns);
 
 /* What tenant `i` has now. */
 void shares_set(struct shares *shares, unsigned i, unsigned waiting, unsigned turns);
+
+/* Whether it has, from now on, what others wait for, which is a worker for something else than batches; and whether it is
+ * one that waits for a worker. */
+void shares_hold(struct shares *shares, unsigned i, bool held, bool lacks);
 
 /* The tenant that gets the next turn, or -1: nobody waits, or there are `running` turns. Those of high priority do not wait
  * for turns of the others: they have as many of their own. */

@@ -120,6 +120,19 @@ static void tell_shares(struct supervisor *s, const struct tenant *t)
 	s->shares.of[i].barred = !t->process && t->wanting == 0;
 }
 
+/* It has a worker for something else than turns, which are charged by themselves. */
+static bool keeps_worker(const struct supervisor *s, const struct tenant *t)
+{
+	bool keeps = t->requests > 0;
+
+	for (int i = 0; !keeps && i < SERVE_WORKERS_MAX; i++) {
+		const struct process *p = &s->processes[i];
+
+		keeps = p->pid && p->tenant == t && atomic_load(&p->counters->sessions) > 0;
+	}
+	return keeps && t->in_flight == t->stalled;
+}
+
 static void count_all(struct supervisor *s)
 {
 	const uint64_t now = sgpu_now_ns();
@@ -156,6 +169,11 @@ static void count_all(struct supervisor *s)
 			t->lacks_ns = t->process || t->waiting + t->asking == 0 ? 0 : t->lacks_ns ? t->lacks_ns : now;
 			s->lacking += t->lacks_ns != 0;
 		}
+	}
+	for (unsigned i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
+		const struct tenant *t = &s->tenants[i];
+
+		shares_hold(&s->shares, i, s->lacking > 0 && t->used && keeps_worker(s, t), t->lacks_ns != 0);
 	}
 }
 

@@ -45,7 +45,7 @@ enum wire_kind {
 	WIRE_KINDS
 };
 
-enum { WIRE_TEXT_MAX = 1 << 20, WIRE_FDS_MAX = 2, WIRE_VERSION = 3 };
+enum { WIRE_TEXT_MAX = 1 << 20, WIRE_FDS_MAX = 2, WIRE_VERSION = 4 };
 
 struct wire_header {
 	uint32_t magic;
