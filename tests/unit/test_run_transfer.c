@@ -97,13 +97,16 @@ static int run_noted(struct job *job, struct answer *answer)
 
 static void check_answer(const struct answer *answer, const struct job *job)
 {
+	const uint64_t chunks = job->sealed_size - SGPU_SEALED_HEADER, copied = chunks + job->size;
+	/* A GPU opens little from where it lies, and seals it to where it goes. */
+	const uint64_t uncopied = faked || chunks > SGPU_REACHED_MAX ? copied : job->size;
+
 	CHECK(says(answer, 0, SGPU_OK, NULL) && says(answer, 1, SGPU_OK, NULL));
 	CHECK(answer->size[0] == job->size && !memcmp(answer->data[0], job->scan, job->size));
 	CHECK(answer->size[1] == job->size && !memcmp(answer->data[1], job->bias, job->size));
-	CHECK(totals[SGPU_SPAN_OPEN].bytes == job->sealed_size - SGPU_SEALED_HEADER);
-	CHECK(totals[SGPU_SPAN_COPY_IN].bytes == totals[SGPU_SPAN_OPEN].bytes + job->size);
-	CHECK(totals[SGPU_SPAN_SEAL].bytes == job->sealed_size - SGPU_SEALED_HEADER);
-	CHECK(totals[SGPU_SPAN_COPY_OUT].bytes == job->sealed_size - SGPU_SEALED_HEADER + job->size);
+	CHECK(totals[SGPU_SPAN_OPEN].bytes == chunks && totals[SGPU_SPAN_SEAL].bytes == chunks);
+	CHECK(totals[SGPU_SPAN_COPY_IN].bytes == copied || totals[SGPU_SPAN_COPY_IN].bytes == uncopied);
+	CHECK(totals[SGPU_SPAN_COPY_OUT].bytes == copied || totals[SGPU_SPAN_COPY_OUT].bytes == uncopied);
 	CHECK(!faked || fake_is_clean());
 }
 

@@ -463,13 +463,26 @@ enum { CAUGHT = 6 };
 static uint8_t caught[CAUGHT][256];
 static int caught_count;
 
-static int catch_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size, struct sgpu_task *task)
+static void catch(const void *from, uint64_t size)
 {
 	if (caught_count >= 0 && size >= sizeof(caught[0])) {
 		memcpy(caught[caught_count], from, sizeof(caught[0]));
 		caught_count = -1;
 	}
+}
+
+static int catch_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size, struct sgpu_task *task)
+{
+	catch(from, size);
 	return real->memory->copy_in(stream, to, from, size, task);
+}
+
+/* Where kernels reach the host's memory, little is opened from there without a copy. */
+static int catch_from(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last, const void *in,
+		      uint64_t size, sgpu_devptr out, struct sgpu_task *task)
+{
+	catch(in, size);
+	return real->key->open_from(stream, key, first, last, in, size, out, task);
 }
 
 /* Sealed text of the same plaintext under the same nonce would be the same. */
@@ -479,6 +492,7 @@ UNIT_TEST(no_two_live_copies_use_a_nonce_twice)
 
 	REQUIRE(set_up_wrong(&f));
 	wrong.memory.copy_in = catch_in;
+	wrong.key.open_from = real->key->open_from ? catch_from : NULL;
 	for (int i = 0; i < CAUGHT; i++) {
 		caught_count = i;
 		if (i == 2) { /* one that fails has used its nonces, too */
@@ -491,8 +505,10 @@ UNIT_TEST(no_two_live_copies_use_a_nonce_twice)
 		for (int k = 0; k < i; k++) {
 			CHECK(memcmp(caught[k], caught[i], sizeof(caught[0])) != 0);
 		}
+		CHECK(caught_count == -1);
 	}
 	wrong.memory.copy_in = real->memory->copy_in;
+	wrong.key.open_from = real->key->open_from;
 	tear_down(&f);
 }
 
