@@ -33,6 +33,7 @@ static struct {
 	size_t size, room;
 	struct bus_pinned pinned[BUS_PINNED_MAX];
 	unsigned launches, sized;       /* and those of which the parameters' sizes are known */
+	_Atomic unsigned events;        /* records of events, whether it is on or not */
 	int withhold;                   /* launches from here on that never reach the device */
 	size_t change;                  /* size of a parameter of which a bit is changed, once; 0: none */
 	void *library;
@@ -58,6 +59,7 @@ typedef int (*bus_host_free_fn)(void *);
 typedef int (*bus_host_register_fn)(void *, size_t, unsigned);
 typedef int (*bus_param_fn)(void *, size_t, size_t *, size_t *);
 typedef int (*bus_sync_fn)(void *);
+typedef int (*bus_event_fn)(void *, void *);
 
 static struct {
 	bus_get_fn get;
@@ -68,6 +70,7 @@ static struct {
 	bus_host_alloc_fn host_alloc;
 	bus_host_free_fn host_free;
 	bus_host_register_fn host_register;
+	bus_event_fn event;
 } bus_real;
 
 static void *bus_find(void *handle, const char *name)
@@ -100,10 +103,10 @@ static void bus_note(const void *data, size_t size)
 	bus.size += size;
 }
 
-/* What is new in pinned memory; the lock is held. */
+/* What is new in pinned memory, once it is on; the lock is held. */
 static void bus_look(void)
 {
-	for (int i = 0; i < BUS_PINNED_MAX; i++) {
+	for (int i = 0; bus.on && i < BUS_PINNED_MAX; i++) {
 		struct bus_pinned *p = &bus.pinned[i];
 
 		for (size_t at = 0; p->memory && at < p->size; at += BUS_PAGE) {
@@ -276,6 +279,12 @@ static int bus_host_register(void *memory, size_t size, unsigned flags)
 	return result;
 }
 
+static int bus_event(void *event, void *stream)
+{
+	bus.events++;
+	return bus_real.event(event, stream);
+}
+
 static int bus_get(const char *name, void **function, int version, uint64_t flags, void *status);
 
 #define BUS_ROW(name, real, mine) { name, &bus_real.real, (void (*)(void))(mine) }
@@ -295,6 +304,7 @@ static const struct {
 	BUS_ROW("cuMemHostAlloc", host_alloc, bus_host_alloc),
 	BUS_ROW("cuMemFreeHost", host_free, bus_host_free),
 	BUS_ROW("cuMemHostRegister_v2", host_register, bus_host_register),
+	BUS_ROW("cuEventRecord", event, bus_event),
 };
 
 /* The recorder's function in the place of the one that was found. */

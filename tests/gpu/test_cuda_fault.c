@@ -2,6 +2,7 @@
  *
  * Modules on the CUDA device, and an orderly end after a fault or a kernel that does not stop.
  */
+#include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <sys/wait.h>
@@ -238,10 +239,58 @@ static void keys_before_a_kernel_that_runs(void)
 	finish();
 }
 
+/* Somebody waits for work that opens, behind a kernel that traps or does not end: what they listen for never comes. */
+static void *cancel_later(void *argument)
+{
+	usleep(50000);
+	sgpu_device_cancel(argument, true);
+	return NULL;
+}
+
+static void open_behind(const char *function, int code)
+{
+	static uint8_t sealed[100 + SGPU_TAG_SIZE];
+	struct sgpu_device_module *module = NULL;
+	struct sgpu_device_key *key = NULL;
+	struct sgpu_sealed_keys keys = { .key = { 1 } };
+	struct sgpu_task before = { .untimed = true }, sealing = { 0 }, opening = { .untimed = true };
+	pthread_t thread;
+	sgpu_devptr memory;
+	int rc;
+
+	REQUIRE(begin() && sgpu_device_alloc(device, 8192, &memory, NULL) == SGPU_OK);
+	REQUIRE(sgpu_device_module_load(device, ptx, sizeof(ptx) - 1, &module, NULL) == SGPU_OK);
+	REQUIRE(sgpu_device_key_load(stream, &keys, &key, NULL) == SGPU_OK);
+	REQUIRE(sgpu_device_seal_chunks(stream, key, 0, true, memory, 100, memory + 4096, &sealing) == SGPU_OK);
+	REQUIRE(sgpu_copy_out(stream, sealed, memory + 4096, sizeof(sealed), NULL) == SGPU_OK);
+	REQUIRE(sgpu_stream_sync(stream, NULL) == SGPU_OK && sealing.code == SGPU_OK);
+	rc = sgpu_device_module_launch_on(stream, module, function, &one, NULL, NULL, 0, NULL, &before);
+	/* Whether it is taken depends on how soon a fault shows. */
+	rc = rc == SGPU_OK ? sgpu_device_open_chunks(stream, key, 0, true, memory + 4096, sizeof(sealed), memory, &opening) : rc;
+	REQUIRE(pthread_create(&thread, NULL, cancel_later, device) == 0);
+	CHECK(sgpu_stream_sync(stream, NULL) == code);
+	CHECK(before.code == code && (opening.code == code || rc != SGPU_OK));
+	pthread_join(thread, NULL);
+	sgpu_device_key_free(&key);
+	sgpu_device_module_free(&module);
+	finish();
+}
+
+static void open_behind_a_trap(void)
+{
+	open_behind("trap", SGPU_EDEVICE);
+}
+
+static void open_behind_a_hang(void)
+{
+	open_behind("spin", SGPU_ECANCELED);
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
-} alone[] = { { "keys", keys_before_a_kernel_that_runs },
+} alone[] = { { "open behind a trap", open_behind_a_trap }, { "open behind a hang", open_behind_a_hang },
+	      { "keys", keys_before_a_kernel_that_runs },
 	      { "first use", first_use_beside_a_kernel_that_runs },
 	      { "fault", fault }, { "callback", fault_with_a_callback }, { "hang", hang } };
 
@@ -302,6 +351,15 @@ UNIT_TEST(a_kernel_that_does_not_end_is_given_up_after_it_was_cancelled)
 	finish();
 }
 
+UNIT_TEST(whoever_waits_for_work_that_opens_hears_of_a_fault_and_of_a_cancellation_before_it)
+{
+	CHECK(run_alone("open behind a trap"));
+	CHECK(run_alone("open behind a hang"));
+	REQUIRE(begin());
+	CHECK(works());
+	finish();
+}
+
 UNIT_TEST(keys_wait_for_no_kernel_that_follows_them)
 {
 	CHECK(run_alone("keys"));
@@ -323,6 +381,7 @@ int main(int argc, char **argv)
 	UNIT_RUN(a_fault_ends_what_is_pending_and_what_comes);
 	UNIT_RUN(a_callback_is_called_after_a_fault_though_nobody_waits);
 	UNIT_RUN(a_kernel_that_does_not_end_is_given_up_after_it_was_cancelled);
+	UNIT_RUN(whoever_waits_for_work_that_opens_hears_of_a_fault_and_of_a_cancellation_before_it);
 	UNIT_RUN(keys_wait_for_no_kernel_that_follows_them);
 	UNIT_RUN(kernels_are_used_for_the_first_time_beside_one_that_does_not_end);
 	return unit_done();
