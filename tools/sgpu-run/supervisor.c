@@ -140,6 +140,7 @@ static uint64_t check_deadlines(struct supervisor *s)
 	const uint64_t now = sgpu_now_ns();
 	uint64_t next = s->accept_ns > now ? s->accept_ns : 0;
 
+	next = sooner(next, undertaker_due_ns());
 	next = s->lacking ? sooner(next, now + LACK_LOOK_NS) : next;
 	next = s->start_ns > now ? sooner(next, s->start_ns) : next;
 	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
@@ -263,18 +264,22 @@ int supervise(const struct server *server, struct service_socket *socket)
 	if (signals < 0) {
 		return cli_fail(SGPU_ESYSTEM, "cannot wait for signals: %s", strerror(errno));
 	}
+	if (!undertaker_start()) {
+		return cli_fail(SGPU_ESYSTEM, "cannot start a process: %s", strerror(errno));
+	}
 	while (!s.stopping || any_process(&s)) {
 		workers_keep(&s);
 		wait_for_events(&s, signals, check_deadlines(&s), fds);
 		serve_events(&s, signals, fds);
 		turns_give(&s);
-		if (!undertaker_bury()) {
+		if (!undertaker_bury(false)) {
 			s.accept_ns = sgpu_now_ns() + BURY_PAUSE_NS;
 		}
 		if (s.status && !s.stopping) {
 			stop(&s);
 		}
 	}
+	(void)undertaker_bury(true);
 	close(signals);
 	return s.status;
 }
