@@ -241,8 +241,8 @@ closed_early() {
 }
 
 @test "a reader that has gone ends every tool quietly by SIGPIPE" {
-	# More than a pipe holds, or else the end may come before the reader has gone.
-	small_job 100000
+	# More than the mebibyte that the tools have a pipe hold, or else the end may come before the reader has gone.
+	small_job 400000
 	sgpu-manifest pack job.json >packed
 	sgpu-seal seal -k owner.jwk packed >sealed
 	sgpu-run -q -k owner.jwk -o response sealed
