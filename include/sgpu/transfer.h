@@ -102,6 +102,7 @@ struct sgpu_transfer_sink {
 	void *(*view)(void *context, uint64_t size, bool *registered);
 	void (*close)(void *context);
 	bool ordered;             /* written in order, in sgpu_transfer_pump */
+	bool parallel;            /* many calls of write at once get on, as in memory; in one file they wait for each other */
 	void *context;
 };
 
@@ -324,7 +325,8 @@ struct sgpu_host_move {
 	uint64_t bad_offset;      /* where that chunk begins, counted from the begin of the sealed data */
 };
 
-/* Moves the parts, in order, on all cores; chunk runs of several parts travel at once. Memory:
+/* Moves the parts, in order, on all cores; chunk runs of several parts travel at once. Neighbours
+ * that are not ordered, with sinks of their own, take turns: several files are written at once. Memory:
  * about 1 MiB a thread, whatever the sizes; a part with a digest takes up to 1/128 more of what was
  * read of it.
  * Only verified chunks are ever written. An ordered sink gets exactly those before the lowest bad

@@ -18,6 +18,7 @@ enum {
 	HOST_RUN_CHUNKS = 16,
 	HOST_RUN_PLAIN = HOST_RUN_CHUNKS * SGPU_CHUNK,
 	HOST_RUN_SEALED = HOST_RUN_CHUNKS * SGPU_SEALED_CHUNK,
+	HOST_BESIDE = 4,   /* parts whose chunk runs are claimed in turns */
 	HOST_WAIT_MS = 50, /* how long a wait lasts before it looks for a signal */
 };
 
@@ -55,7 +56,9 @@ struct host_move {
 	struct host_part *parts;
 
 	/* Of the one worker that is `claiming`: that claims a chunk run and, from an ordered source, reads it. */
-	size_t at;                    /* the part of the next chunk run */
+	size_t at;                    /* the first part of which not every chunk run was claimed */
+	size_t end;                   /* parts from here on are not claimed any more */
+	size_t latest;                /* the part of which one was claimed last */
 	uint64_t sequence, turns;     /* given so far */
 
 	pthread_mutex_t lock;
@@ -66,9 +69,9 @@ struct host_move {
 	uint64_t bytes_in;            /* of all parts */
 	const struct sgpu_transfer_source *reading; /* an ordered one, or NULL */
 	bool failed;
-	/* The lowest chunk run that failed: which error is reported must not depend on timing. */
+	/* The lowest chunk run that failed, of the lowest part: which error is reported must not depend on timing. */
 	uint64_t failed_sequence;
-	struct sgpu_host_part *failed_part;
+	const struct host_part *failed_part;
 	uint64_t bad_chunk;
 	struct sgpu_error error;
 };

@@ -13,12 +13,19 @@
 
 enum { BUFFER_ALIGNMENT = 4096 };
 
+/* With the lock held: whether a chunk run that comes before this one has failed. */
+static bool host_failed_before(const struct host_move *move, const struct host_part *part, uint64_t sequence)
+{
+	return move->failed &&
+	       (move->failed_part < part || (move->failed_part == part && move->failed_sequence < sequence));
+}
+
 /* Records an error of a chunk run; it counts unless a lower one failed too. */
-static void host_fail(struct host_move *move, uint64_t sequence, struct sgpu_host_part *part, uint64_t bad_chunk,
+static void host_fail(struct host_move *move, uint64_t sequence, const struct host_part *part, uint64_t bad_chunk,
 		      const struct sgpu_error *error)
 {
 	pthread_mutex_lock(&move->lock);
-	if (!move->failed || sequence < move->failed_sequence) {
+	if (!host_failed_before(move, part, sequence)) {
 		move->failed = true;
 		move->failed_sequence = sequence;
 		move->failed_part = part;
@@ -32,12 +39,12 @@ static void host_fail(struct host_move *move, uint64_t sequence, struct sgpu_hos
 	pthread_mutex_unlock(&move->lock);
 }
 
-static bool host_has_failed(struct host_move *move)
+/* No part from this one on is claimed any more; those before it are, since one of them may fail, too. */
+static void host_end_at(struct host_move *move, const struct host_part *part)
 {
-	pthread_mutex_lock(&move->lock);
-	bool failed = move->failed;
-	pthread_mutex_unlock(&move->lock);
-	return failed || sgpu_io_interrupted();
+	const size_t index = (size_t)(part - move->parts);
+
+	move->end = index < move->end ? index : move->end;
 }
 
 /* The worker's own key schedule of a part. In the claim, since the part's is copied. */
@@ -70,29 +77,71 @@ static int host_read_in_order(struct host_worker *worker, struct host_run *run, 
 	move->reading = NULL;
 	pthread_mutex_unlock(&move->lock);
 	if (code) {
-		move->at = move->move->count; /* nothing may follow */
+		host_end_at(move, run->of);
 	}
 	return code;
+}
+
+static bool is_claimed(const struct host_part *part)
+{
+	return part->begun && part->next == part->runs;
+}
+
+/* Whether chunk runs of a part behind the first that is under way may be claimed: no order binds them, and writers of one
+ * file exclude each other, so only parts with files of their own gain by it. */
+static bool is_apart(const struct host_move *move, const struct host_part *part)
+{
+	const struct host_part *first = &move->parts[move->at];
+
+	return !part->part->source.ordered && !part->part->sink.ordered &&
+	       (part == first || part->part->sink.context != first->part->sink.context);
+}
+
+/* Of the first parts that are not claimed whole, in turns. NULL: nothing is left. */
+static struct host_part *host_next_part(struct host_move *move)
+{
+	struct host_part *parts = move->parts;
+	size_t end;
+
+	while (move->at < move->end && is_claimed(&parts[move->at])) {
+		move->at++;
+	}
+	if (move->at >= move->end) {
+		return NULL;
+	}
+	for (end = move->at + 1; end < move->end && end < move->at + HOST_BESIDE; end++) {
+		if (!parts[end - 1].begun || !is_apart(move, &parts[end - 1]) || !is_apart(move, &parts[end])) {
+			break;
+		}
+	}
+	do {
+		move->latest = move->latest >= move->at && move->latest + 1 < end ? move->latest + 1 : move->at;
+	} while (is_claimed(&parts[move->latest]));
+	return &parts[move->latest];
 }
 
 /* The next chunk run, in the claim: begins its part, and reads it where the order matters. False when none is left. */
 static bool host_claim(struct host_worker *worker, struct host_run *run, struct sgpu_error *error, int *code)
 {
 	struct host_move *move = worker->move;
+	struct host_part *part;
 
-	while (move->at < move->move->count && move->parts[move->at].begun &&
-	       move->parts[move->at].next == move->parts[move->at].runs) {
-		move->at++;
+	pthread_mutex_lock(&move->lock);
+	if (move->failed) {
+		host_end_at(move, move->failed_part);
 	}
-	if (move->at == move->move->count || host_has_failed(move)) {
-		return false;
-	}
-	struct host_part *part = &move->parts[move->at];
+	pthread_mutex_unlock(&move->lock);
+	do { /* a part may tell only when it has begun that it is ordered: then it waits */
+		part = sgpu_io_interrupted() ? NULL : host_next_part(move);
+		if (!part) {
+			return false;
+		}
+		*code = part->begun ? 0 : sgpu_host_part_begin(move, part, error);
+	} while (!*code && part != &move->parts[move->at] && !is_apart(move, part));
 	*run = (struct host_run){ .of = part, .sequence = move->sequence++ };
-	*code = part->begun ? 0 : sgpu_host_part_begin(move, part, error);
 	*code = *code ? *code : host_take_aead(worker, part, error);
 	if (*code) {
-		move->at = move->move->count; /* nothing may follow */
+		host_end_at(move, part);
 		return true;
 	}
 	run->index = part->next++;
@@ -129,7 +178,7 @@ static int host_wait_for_turn(struct host_move *move, const struct host_run *run
 
 	pthread_mutex_lock(&move->lock);
 	while (move->turn != run->turn) {
-		moot = (move->failed && move->failed_sequence < run->sequence) || sgpu_io_interrupted();
+		moot = host_failed_before(move, run->of, run->sequence) || sgpu_io_interrupted();
 		if (moot) {
 			break;
 		}
@@ -165,6 +214,9 @@ static int host_deliver(struct host_move *move, const struct host_run *run, cons
 	if (run->of->part->sink.ordered) {
 		int code = host_wait_for_turn(move, run, error);
 		return code ? code : host_write(run, data, size, error);
+	}
+	if (run->of->part->sink.parallel) {
+		return host_write(run, data, size, error);
 	}
 	pthread_mutex_lock(&run->of->writing[run->index % 2]);
 	int code = host_write(run, data, size, error);
@@ -206,7 +258,7 @@ static int host_check_digest(const struct host_part *part, struct sgpu_error *er
 		sgpu_fail(error, SGPU_EAUTH, "the kt128 of '%s' does not match", part->part->name);
 }
 
-/* One chunk run; false ends the worker. */
+/* One chunk run; false: none is left. After a failure those of the parts before it go on. */
 static bool host_work(struct host_worker *worker)
 {
 	struct host_move *move = worker->move;
@@ -254,9 +306,9 @@ static bool host_work(struct host_worker *worker)
 		sgpu_host_part_end(run.of);
 	}
 	if (code) {
-		host_fail(move, run.sequence, run.of->part, bad, &error);
+		host_fail(move, run.sequence, run.of, bad, &error);
 	}
-	return !code;
+	return true;
 }
 
 static void host_run_worker(void *argument, uint64_t begin, uint64_t end)
@@ -334,7 +386,7 @@ static int host_result(struct host_move *move, struct sgpu_error *error)
 	struct sgpu_host_move *m = move->move;
 
 	if (move->failed) {
-		m->failed = move->failed_part;
+		m->failed = move->failed_part->part;
 		m->bad_chunk = move->bad_chunk;
 		if (m->bad_chunk != SGPU_SIZE_UNKNOWN) {
 			m->bad_offset = SGPU_SEALED_HEADER + m->bad_chunk * SGPU_SEALED_CHUNK;
@@ -349,7 +401,7 @@ static int host_result(struct host_move *move, struct sgpu_error *error)
 
 int sgpu_host_move(struct sgpu_host_move *m, struct sgpu_error *error)
 {
-	struct host_move move = { .move = m };
+	struct host_move move = { .move = m, .end = m->count };
 	pthread_condattr_t monotonic;
 
 	m->failed = NULL;

@@ -55,7 +55,7 @@ static int write_leased(void *context, uint64_t position, const void *data, size
 
 void seal_lease_sink(struct seal_lease *lease, const struct sgpu_location *location, struct sgpu_host_part *part)
 {
-	part->sink = (struct sgpu_transfer_sink){ .write = write_leased, .context = lease };
+	part->sink = (struct sgpu_transfer_sink){ .write = write_leased, .parallel = true, .context = lease };
 	part->to = location->offset;
 }
 
