@@ -3,7 +3,8 @@
  * Trains a classifier of pictures on a device that another process has.
  * usage: train [WORKER [ARGUMENT...]] <DATA
  * WORKER is `sgpu-run session`, here or behind ssh; without one, it is the server of this machine. All that travels to it and
- * back is sealed. DATA are SAMPLES pictures of PIXELS bytes, and as many labels of one byte.
+ * back is sealed. DATA are SAMPLES pictures of PIXELS bytes, and as many labels of one byte. QUOTED in the environment is the
+ * file of the key that an accepted quote names: then nobody but the worker that was quoted gets the data.
  *
  * Softmax regression: P = softmax(X W); W = W - rate X' (P - Y). That is one job of the session, run once for each step.
  */
@@ -11,6 +12,7 @@
 #include <stdbool.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -102,10 +104,11 @@ static int train(struct sgpu_remote *session, struct sgpu_error *error)
 
 int main(int argc, char **argv)
 {
+	const char *quoted = getenv("QUOTED");
 	struct sgpu_remote_config config = { .in = -1 };
 	struct sgpu_remote *session = NULL;
-	struct sgpu_key owner = { 0 };
-	struct sgpu_error error = { .text = "no worker, or not the data that it should have" };
+	struct sgpu_key owner = { 0 }, key = { 0 };
+	struct sgpu_error error = { .code = SGPU_EUNAVAILABLE, .text = "no worker, or not the data that it should have" };
 	pid_t worker = -1;
 	bool known = true;
 	int rc = -1;
@@ -122,8 +125,11 @@ int main(int argc, char **argv)
 		known = known && label[i] < CLASSES;
 	}
 	config.owner = &owner;
-	if (worker >= 0 && known && sgpu_key_generate(SGPU_KEY_X25519, &owner, &error) == 0 &&
-	    (worker ? sgpu_remote_open(&config, &session, &error) : sgpu_remote_connect(NULL, &owner, &session, &error)) == 0) {
+	config.worker = quoted ? &key : NULL;
+	if (worker >= 0 && known && (!quoted || sgpu_key_load(quoted, &key, &error) == 0) &&
+	    sgpu_key_generate(SGPU_KEY_X25519, &owner, &error) == 0 &&
+	    (worker ? sgpu_remote_open(&config, &session, &error) :
+		      sgpu_remote_connect(NULL, &owner, config.worker, &session, &error)) == 0) {
 		rc = train(session, &error);
 	}
 	sgpu_remote_close(&session);
@@ -133,7 +139,7 @@ int main(int argc, char **argv)
 		waitpid(worker, NULL, 0);
 	}
 	if (rc != 0) {
-		fprintf(stderr, "train: %s\n", error.text);
+		fprintf(stderr, "train: %s\n%s%s", error.text, error.hint, *error.hint ? "\n" : "");
 	}
-	return rc != 0;
+	return rc == 0 ? 0 : sgpu_exit_status(error.code);
 }

@@ -46,16 +46,19 @@ struct sgpu_remote_config {
 	int in, out;                   /* from and to the worker: pipes or a socket; borrowed */
 	const struct sgpu_remote_ring *ring; /* in their place; its descriptors are borrowed; or NULL */
 	const struct sgpu_key *owner;  /* X25519; borrowed until the session is open */
+	const struct sgpu_key *worker; /* the public key that an accepted quote names; borrowed likewise; or NULL */
 };
 
-/* Nothing proves yet who answers: whoever is between can be the worker. Errors: SGPU_EAUTH, SGPU_EKEY (another's grant),
+/* With `worker`, the keys of the session come from a secret that only the process with the private half of that key opens:
+ * who answers is the worker that was quoted, or this fails with SGPU_EAUTH. Without it nothing proves who answers: whoever
+ * is in between can be the worker. Errors: SGPU_EAUTH, SGPU_EKEY (another's grant), SGPU_EUSAGE (`worker` is symmetric),
  * SGPU_ESYSTEM, SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_remote_open(const struct sgpu_remote_config *config, struct sgpu_remote **remote,
 				     struct sgpu_error *error);
 /* The same with a worker of `sgpu-run serve` at a socket, the one of this user; NULL: where sgpu-run(1) looks for it. Errors:
  * SGPU_EUNAVAILABLE (there is no server), SGPU_ERETRY (too many sessions), those above. */
-SGPU_MUST_CHECK int sgpu_remote_connect(const char *socket, const struct sgpu_key *owner, struct sgpu_remote **remote,
-					struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_remote_connect(const char *socket, const struct sgpu_key *owner, const struct sgpu_key *worker,
+					struct sgpu_remote **remote, struct sgpu_error *error);
 /* The two files that sides share. The caller adds a bell and closes all when it needs them no more. */
 SGPU_MUST_CHECK int sgpu_remote_ring_create(int *memory, int *area, struct sgpu_error *error);
 /* What the session had goes with it. Accepts NULL; clears the caller's pointer. */
@@ -103,19 +106,19 @@ SGPU_MUST_CHECK int sgpu_remote_sync(struct sgpu_remote *remote, struct sgpu_err
 /* ---- the worker ---- */
 struct sgpu_secure;
 /* Serves one session, from descriptor to descriptor, until the other side ends it. memory_limit: bytes of device memory that
- * the session may have; 0: as the context has. Errors: SGPU_EINVALID (the other side breaks the protocol), SGPU_ESYSTEM,
- * SGPU_ECANCELED. */
-SGPU_MUST_CHECK int sgpu_remote_serve(struct sgpu_secure *context, uint64_t memory_limit, int in, int out,
-				      struct sgpu_error *error);
-
+ * the session may have; 0: as the context has. key: the X25519 key that this process's quotes name, for sessions that are
+ * bound to it; borrowed; NULL: there is none, and such sessions are refused. Errors: SGPU_EINVALID (the other side breaks
+ * the protocol), SGPU_ESYSTEM, SGPU_ECANCELED. */
+SGPU_MUST_CHECK int sgpu_remote_serve(struct sgpu_secure *context, uint64_t memory_limit, const struct sgpu_key *key, int in,
+				      int out, struct sgpu_error *error);
 
 /* The same over a ring, by any thread. */
 struct sgpu_remote_service;
-/* Checks and maps what the other side shares; the descriptors are borrowed until it is freed. Errors: SGPU_EINVALID,
+/* Checks and maps what the other side shares; the descriptors and the key are borrowed until it is freed. Errors: SGPU_EINVALID,
  * SGPU_EPOLICY (the files could change their size), SGPU_ENOMEM, SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_remote_service_create(struct sgpu_secure *context, uint64_t memory_limit,
-					       const struct sgpu_remote_ring *ring, struct sgpu_remote_service **service,
-					       struct sgpu_error *error);
+					       const struct sgpu_key *key, const struct sgpu_remote_ring *ring,
+					       struct sgpu_remote_service **service, struct sgpu_error *error);
 /* Serves until the other side ends the session, or sgpu_remote_service_stop: SGPU_OK. Without work it sleeps. Errors:
  * SGPU_EINVALID (the other side breaks the protocol), SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_remote_service_run(struct sgpu_remote_service *service, struct sgpu_error *error);

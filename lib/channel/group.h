@@ -4,7 +4,7 @@
  * Items name handles: of buffers, streams, keys and modules, which the session chooses and the worker keeps in tables, and
  * operations and functions by name. No item names an address.
  *
- * A message is the owner's public key, answered by a grant, or a sealed group, answered by a sealed answer. How messages
+ * A message is a hello (channel/bind.h), answered by a grant, or a sealed group, answered by a sealed answer. How messages
  * travel is the caller's business (sgpu_exchange_fn): a pipe (group_pipe.c), or a ring. Whoever carries them can stop
  * things, and learns sizes.
  */
@@ -110,10 +110,12 @@ struct sgpu_item_result {
 	size_t size;
 };
 
-/* Gets a grant for the owner's X25519 key and opens a session on it. What the grant is worth the evidence says that came
- * with it: sgpu_group_client_grant. Errors: SGPU_EAUTH, SGPU_EKEY, those of `exchange`. */
-SGPU_MUST_CHECK int sgpu_group_client_open(const struct sgpu_key *owner, sgpu_exchange_fn exchange, void *argument,
-					   struct sgpu_group_client **client, struct sgpu_error *error);
+/* Gets a grant for the owner's X25519 key and opens a session on it. worker: the public key that a quote names; then only
+ * who has its private half takes part, and an empty group has proved that they do. NULL: anybody. Errors: SGPU_EAUTH,
+ * SGPU_EKEY, SGPU_EUSAGE (`worker` is symmetric), those of `exchange`. */
+SGPU_MUST_CHECK int sgpu_group_client_open(const struct sgpu_key *owner, const struct sgpu_key *worker,
+					   sgpu_exchange_fn exchange, void *argument, struct sgpu_group_client **client,
+					   struct sgpu_error *error);
 void sgpu_group_client_close(struct sgpu_group_client **client);
 const struct sgpu_grant *sgpu_group_client_grant(const struct sgpu_group_client *client);
 /* Adds an item to the group that is sent next. Errors: SGPU_EUSAGE. */

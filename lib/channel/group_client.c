@@ -9,6 +9,7 @@
 #include <sgpu/base.h>
 #include <sgpu/secret.h>
 
+#include "channel/bind.h"
 #include "channel/codec.h"
 #include "channel/group.h"
 #include "channel/wire.h"
@@ -26,36 +27,6 @@ struct sgpu_group_client {
 	size_t opened_size;
 	uint8_t group[SGPU_GROUP_MAX], message[SGPU_MESSAGE_MAX], answer[SGPU_MESSAGE_MAX];
 };
-
-int sgpu_group_client_open(const struct sgpu_key *owner, sgpu_exchange_fn exchange, void *argument,
-			   struct sgpu_group_client **client, struct sgpu_error *error)
-{
-	struct sgpu_group_client *c = sgpu_secret_alloc(sizeof(*c));
-	size_t size = 0;
-	int rc;
-
-	*client = NULL;
-	if (!c) {
-		return sgpu_fail_nomem(error);
-	}
-	memset(c, 0, sizeof(*c));
-	c->exchange = exchange;
-	c->argument = argument;
-	rc = exchange(argument, owner->public_half, sizeof(owner->public_half), c->answer, &size, error);
-	if (rc == SGPU_OK && size != SGPU_GRANT_SIZE) {
-		rc = sgpu_fail(error, SGPU_EAUTH, "the answer to the owner's key is not a grant");
-	}
-	if (rc == SGPU_OK) {
-		sgpu_grant_decode(c->answer, &c->grant);
-		rc = sgpu_session_open(owner, &c->grant, &c->session, error);
-	}
-	if (rc < 0) {
-		sgpu_group_client_close(&c);
-		return rc;
-	}
-	*client = c;
-	return SGPU_OK;
-}
 
 void sgpu_group_client_close(struct sgpu_group_client **client)
 {
@@ -170,4 +141,72 @@ int sgpu_group_client_send(struct sgpu_group_client *client, struct sgpu_item_re
 	client->size = 0;
 	client->count = 0;
 	return rc < 0 ? rc : read_results(client, count, results, error);
+}
+
+/* ---- opening ---- */
+/* Sends the hello, and takes the grant that it is answered by. */
+static int say_hello(struct sgpu_group_client *c, const struct sgpu_key *owner, const uint8_t *hello, size_t hello_size,
+		     struct sgpu_error *error)
+{
+	size_t size = 0;
+	int rc = c->exchange(c->argument, hello, hello_size, c->answer, &size, error);
+
+	if (rc < 0) {
+		return rc;
+	}
+	if (size != SGPU_GRANT_SIZE) {
+		return sgpu_fail(error, SGPU_EAUTH, "the answer to the owner's key is not a grant");
+	}
+	sgpu_grant_decode(c->answer, &c->grant);
+	return sgpu_session_open(owner, &c->grant, &c->session, error);
+}
+
+/* An empty group that is answered proves that the worker has the keys of the bound session. */
+static int open_bound(struct sgpu_group_client *c, const struct sgpu_key *owner, const struct sgpu_key *worker,
+		      struct sgpu_error *error)
+{
+	struct sgpu_binding binding;
+	int rc = sgpu_binding_make(owner->public_half, worker, &binding, error);
+
+	if (rc < 0) {
+		goto out;
+	}
+	rc = say_hello(c, owner, binding.hello, sizeof(binding.hello), error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_session_bind(c->session, &binding, &c->grant, error);
+	}
+	if (rc == SGPU_OK) {
+		rc = sgpu_group_client_send(c, NULL, error);
+	}
+	if (rc == SGPU_EAUTH || rc == SGPU_EKEY || rc == SGPU_EINVALID) {
+		sgpu_fail(error, SGPU_EAUTH, "whoever answers does not have the key of the worker that was quoted");
+		(void)sgpu_hint(error, "that worker may have ended: ask for a new quote with 'sgpu-run quote', and appraise it");
+		rc = SGPU_EAUTH;
+	}
+out:
+	sgpu_wipe(&binding, sizeof(binding));
+	return rc;
+}
+
+int sgpu_group_client_open(const struct sgpu_key *owner, const struct sgpu_key *worker, sgpu_exchange_fn exchange,
+			   void *argument, struct sgpu_group_client **client, struct sgpu_error *error)
+{
+	struct sgpu_group_client *c = sgpu_secret_alloc(sizeof(*c));
+	int rc;
+
+	*client = NULL;
+	if (!c) {
+		return sgpu_fail_nomem(error);
+	}
+	memset(c, 0, sizeof(*c));
+	c->exchange = exchange;
+	c->argument = argument;
+	rc = worker ? open_bound(c, owner, worker, error) :
+		      say_hello(c, owner, owner->public_half, sizeof(owner->public_half), error);
+	if (rc < 0) {
+		sgpu_group_client_close(&c);
+		return rc;
+	}
+	*client = c;
+	return SGPU_OK;
 }

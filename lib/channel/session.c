@@ -10,7 +10,7 @@
 #include <sgpu/channel.h>
 #include <sgpu/secret.h>
 
-#include "channel/keys.h"
+#include "channel/bind.h"
 #include "channel/wire.h"
 
 struct sgpu_session {
@@ -70,6 +70,24 @@ static int open_cek(const struct sgpu_key *owner, const struct sgpu_grant *grant
 			      grant->sealed_cek, sizeof(grant->sealed_cek), cek, error);
 }
 
+static int make_aeads(struct sgpu_session *session, struct sgpu_error *error)
+{
+	int rc;
+
+	sgpu_aead_free(&session->aead);
+	sgpu_aead_free(&session->answer_aead);
+	rc = sgpu_aead_create(NULL, session->keys->group, &session->aead, error);
+	return rc < 0 ? rc : sgpu_aead_create(NULL, session->keys->answer, &session->answer_aead, error);
+}
+
+int sgpu_session_bind(struct sgpu_session *session, const struct sgpu_binding *binding, const struct sgpu_grant *grant,
+		      struct sgpu_error *error)
+{
+	int rc = sgpu_channel_bind(session->keys, binding, grant, error);
+
+	return rc < 0 ? rc : make_aeads(session, error);
+}
+
 int sgpu_session_open(const struct sgpu_key *owner, const struct sgpu_grant *grant, struct sgpu_session **session,
 		      struct sgpu_error *error)
 {
@@ -88,10 +106,7 @@ int sgpu_session_open(const struct sgpu_key *owner, const struct sgpu_grant *gra
 	}
 	sgpu_wipe(cek, sizeof(cek));
 	if (rc == SGPU_OK) {
-		rc = sgpu_aead_create(NULL, made->keys->group, &made->aead, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_aead_create(NULL, made->keys->answer, &made->answer_aead, error);
+		rc = make_aeads(made, error);
 	}
 	if (rc != SGPU_OK) {
 		sgpu_session_close(&made);

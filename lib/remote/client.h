@@ -55,7 +55,7 @@ struct sgpu_remote {
 
 /* session.c: a session over a carrier, which it owns from then on, also when this fails. */
 SGPU_MUST_CHECK int sgpu_remote_open_carrier(struct sgpu_carrier *carrier, const struct sgpu_key *owner,
-					     struct sgpu_remote **remote, struct sgpu_error *error);
+					     const struct sgpu_key *worker, struct sgpu_remote **remote, struct sgpu_error *error);
 /* Adds an item to the next group, and sends that first if it is full. Errors: those of what was sent. */
 SGPU_MUST_CHECK int sgpu_remote_add(struct sgpu_remote *remote, const struct sgpu_item *item, struct sgpu_error *error);
 /* Makes sure that the next group has room for `items` without tails, and the area for `bytes`, which lie *at. */

@@ -148,8 +148,8 @@ static int hear_server(int connection, struct sgpu_error *error)
 	return answer.error.code;
 }
 
-int sgpu_remote_connect(const char *socket, const struct sgpu_key *owner, struct sgpu_remote **remote,
-			struct sgpu_error *error)
+int sgpu_remote_connect(const char *socket, const struct sgpu_key *owner, const struct sgpu_key *worker,
+			struct sgpu_remote **remote, struct sgpu_error *error)
 {
 	int owned[OWNED] = { -1, -1, -1 }; /* the ring's memory, the area, the bell */
 	struct sgpu_remote_ring ring;
@@ -178,7 +178,7 @@ int sgpu_remote_connect(const char *socket, const struct sgpu_key *owner, struct
 	if (rc < 0) {
 		goto out;
 	}
-	rc = sgpu_remote_open_carrier(carrier, owner, remote, error);
+	rc = sgpu_remote_open_carrier(carrier, owner, worker, remote, error);
 	if (rc == SGPU_OK) {
 		memcpy((*remote)->owned, owned, sizeof(owned));
 		return SGPU_OK;

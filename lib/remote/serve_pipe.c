@@ -50,10 +50,11 @@ static int serve_frames(struct service *s, struct sgpu_error *error)
 	}
 }
 
-int sgpu_remote_serve(struct sgpu_secure *context, uint64_t memory_limit, int in, int out, struct sgpu_error *error)
+int sgpu_remote_serve(struct sgpu_secure *context, uint64_t memory_limit, const struct sgpu_key *key, int in, int out,
+		      struct sgpu_error *error)
 {
 	struct sgpu_group_config config = { .area_size = SGPU_AREA_SIZE, .memory_limit = memory_limit,
-					    .jobs = &sgpu_remote_jobs };
+					    .jobs = &sgpu_remote_jobs, .key = key };
 	struct service *s = calloc(1, sizeof(*s));
 	int rc;
 

@@ -24,13 +24,13 @@ struct sgpu_remote_service {
 	uint8_t message[SGPU_MESSAGE_MAX], answer[SGPU_MESSAGE_MAX];
 };
 
-int sgpu_remote_service_create(struct sgpu_secure *context, uint64_t memory_limit, const struct sgpu_remote_ring *ring,
-			       struct sgpu_remote_service **service, struct sgpu_error *error)
+int sgpu_remote_service_create(struct sgpu_secure *context, uint64_t memory_limit, const struct sgpu_key *key,
+			       const struct sgpu_remote_ring *ring, struct sgpu_remote_service **service, struct sgpu_error *error)
 {
 	struct sgpu_ring_worker_config worker = { .doorbell = ring->bell, .wait = { .spin_most_ns = ring->spin_ns,
 									     .spin_least_ns = ring->spin_ns } };
 	struct sgpu_group_config config = { .area_size = SGPU_AREA_SIZE, .memory_limit = memory_limit,
-					    .jobs = &sgpu_remote_jobs };
+					    .jobs = &sgpu_remote_jobs, .key = key };
 	struct sgpu_remote_service *s = calloc(1, sizeof(*s));
 	int rc;
 

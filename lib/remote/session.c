@@ -14,8 +14,8 @@ enum { AREA_STEP = 256 };
 
 _Static_assert(SGPU_AREA_SIZE % AREA_STEP == 0, "what is used of the area is never more than there is");
 
-int sgpu_remote_open_carrier(struct sgpu_carrier *carrier, const struct sgpu_key *owner, struct sgpu_remote **remote,
-			     struct sgpu_error *error)
+int sgpu_remote_open_carrier(struct sgpu_carrier *carrier, const struct sgpu_key *owner, const struct sgpu_key *worker,
+			     struct sgpu_remote **remote, struct sgpu_error *error)
 {
 	struct sgpu_remote *r = calloc(1, sizeof(*r));
 	int rc = SGPU_OK;
@@ -33,7 +33,7 @@ int sgpu_remote_open_carrier(struct sgpu_carrier *carrier, const struct sgpu_key
 		rc = sgpu_fail_nomem(error);
 		goto out;
 	}
-	rc = sgpu_group_client_open(owner, carrier->calls->exchange, carrier, &r->client, error);
+	rc = sgpu_group_client_open(owner, worker, carrier->calls->exchange, carrier, &r->client, error);
 out:
 	if (rc < 0) {
 		sgpu_remote_close(&r);
@@ -49,7 +49,7 @@ int sgpu_remote_open(const struct sgpu_remote_config *config, struct sgpu_remote
 				sgpu_carrier_pipe(config->in, config->out, &carrier, error);
 
 	*remote = NULL;
-	return rc < 0 ? rc : sgpu_remote_open_carrier(carrier, config->owner, remote, error);
+	return rc < 0 ? rc : sgpu_remote_open_carrier(carrier, config->owner, config->worker, remote, error);
 }
 
 void sgpu_remote_close(struct sgpu_remote **remote)

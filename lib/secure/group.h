@@ -48,6 +48,7 @@ struct sgpu_group_config {
 	const struct sgpu_group_operation *operations; /* ends with a NULL name; NULL: none */
 	bool modules;                   /* the session may bring code */
 	const struct sgpu_group_jobs *jobs; /* NULL: none */
+	const struct sgpu_key *key;     /* private, X25519: what quotes of this worker name; borrowed; NULL: there are none */
 };
 
 /* ---- group_worker.c ---- */
@@ -70,7 +71,8 @@ SGPU_MUST_CHECK int sgpu_group_server_create(struct sgpu_secure *context, const 
 					     struct sgpu_group_server **server, struct sgpu_error *error);
 /* Destroys the session's channel, and all that the session had. */
 void sgpu_group_server_free(struct sgpu_group_server **server);
-/* A message from outside, and what is answered: the grant; or the number of the group (8) and its sealed answer; or, when the
+/* A message from outside, and what is answered: the grant; or, to the hello of a session that is bound to another key, a
+ * refusal as below; or the number of the group (8) and its sealed answer; or, when the
  * group was refused, zero (8) and an enum sgpu_refusal (1). A group that was carried out is answered once more with the same
  * bytes when it comes again. Errors: the server is of no use any more. One thread at a time. */
 SGPU_MUST_CHECK int sgpu_group_server_handle(struct sgpu_group_server *server, const uint8_t *message, size_t size,

@@ -8,6 +8,7 @@
 #include <sgpu/base.h>
 #include <sgpu/secret.h>
 
+#include "channel/bind.h"
 #include "channel/codec.h"
 #include "channel/processor/request.h"
 #include "channel/wire.h"
@@ -22,6 +23,7 @@ struct group_text {
 struct sgpu_group_server {
 	struct sgpu_secure *context;
 	struct sgpu_group_worker *worker;
+	const struct sgpu_key *key;    /* what quotes name, or NULL */
 	bool is_open;                  /* there is a channel */
 	struct sgpu_grant grant;
 	struct group_text *text;
@@ -39,6 +41,7 @@ int sgpu_group_server_create(struct sgpu_secure *context, const struct sgpu_grou
 	*server = NULL;
 	if (rc == SGPU_OK) {
 		s->context = context;
+		s->key = config->key;
 		s->text = sgpu_secret_alloc(sizeof(*s->text));
 		rc = s->text ? sgpu_group_worker_create(context, config, &s->worker, error) : sgpu_fail_nomem(error);
 	}
@@ -66,25 +69,40 @@ void sgpu_group_server_free(struct sgpu_group_server **server)
 	*server = NULL;
 }
 
-static int open_channel(struct sgpu_group_server *s, const uint8_t owner_key[32], uint8_t *answer, size_t *answer_size,
-			struct sgpu_error *error)
-{
-	int rc = sgpu_secure_channel_open(s->context, owner_key, &s->grant, error);
-
-	if (rc < 0) {
-		return rc;
-	}
-	s->is_open = true;
-	sgpu_grant_encode(&s->grant, answer);
-	*answer_size = SGPU_GRANT_SIZE;
-	return SGPU_OK;
-}
-
 static int refuse(enum sgpu_refusal refusal, uint8_t *answer, size_t *answer_size)
 {
 	*sgpu_put_u64(answer, 0) = (uint8_t)refusal;
 	*answer_size = 9;
 	return SGPU_OK;
+}
+
+/* A hello that is bound to a key which this worker does not have costs no channel. */
+static int open_channel(struct sgpu_group_server *s, const uint8_t *hello, bool bound, uint8_t *answer, size_t *answer_size,
+			struct sgpu_error *error)
+{
+	struct sgpu_binding binding;
+	int rc;
+
+	if (bound && (!s->key || sgpu_binding_open(s->key, hello, &binding, NULL) != SGPU_OK)) {
+		return refuse(SGPU_REFUSED_SEAL, answer, answer_size);
+	}
+	rc = sgpu_secure_channel_open(s->context, hello, &s->grant, error);
+	if (rc < 0) {
+		goto out;
+	}
+	s->is_open = true;
+	if (bound) {
+		rc = sgpu_processor_bind(s->context->ground->processor, &s->grant, &binding, error);
+	}
+	if (rc == SGPU_OK) {
+		sgpu_grant_encode(&s->grant, answer);
+		*answer_size = SGPU_GRANT_SIZE;
+	}
+out:
+	if (bound) {
+		sgpu_wipe(&binding, sizeof(binding));
+	}
+	return rc;
 }
 
 /* Carries out a group that was opened, and keeps the sealed answer. */
@@ -114,8 +132,8 @@ int sgpu_group_server_handle(struct sgpu_group_server *s, const uint8_t *message
 	size_t items_size;
 	int rc;
 
-	if (!s->is_open && size == 32) {
-		return open_channel(s, message, answer, answer_size, error);
+	if (!s->is_open && (size == 32 || size == SGPU_HELLO_SIZE)) {
+		return open_channel(s, message, size == SGPU_HELLO_SIZE, answer, answer_size, error);
 	}
 	if (!s->is_open || sgpu_command_decode(message, size, pages, &command, NULL) != SGPU_OK ||
 	    command.op != SGPU_CH_SUBMIT) {

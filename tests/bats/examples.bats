@@ -127,7 +127,7 @@ requires_parameter_server() {
 
 @test "a worker that is none is named by the program" {
 	requires_train
-	WORKER=false run --separate-stderr -1 "$SGPU_TOP/examples/session/run.sh" session
+	WORKER=false run --separate-stderr -3 "$SGPU_TOP/examples/session/run.sh" session
 	assert_contains "$stderr" "train: "
 	assert_contains "$stderr" "a session"
 }

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck disable=SC2154,SC2030,SC2031,SC2153 # bats sets stderr; each test is a process of its own
 #
-# sgpu-run quote: owners seal to the worker that serves them, and to no other.
+# sgpu-run quote: owners seal to the worker that serves them, and programs open sessions with it, and with no other.
 
 load serve
 
@@ -17,11 +17,11 @@ setup_file() {
 	sgpu-measure ca sign -k ca.pem --certificate ca.crt --ek ek.pub.pem -o ak.crt request
 }
 
-# evidence: an attestation key, and a policy that accepts the server of it.
+# evidence [OWNERS]: an attestation key, and a policy that accepts the server of it; a session takes no owners: any.
 evidence() {
 	cp "$BATS_FILE_TMPDIR"/{ak.pem,ak.crt,ca.crt} .
 	sgpu-seal keyinfo --owner -o owners owner.jwk
-	sgpu-measure policy -q --build "$SGPU_BUILD" --owners owners --at-least plain -o policy.json 2>/dev/null
+	sgpu-measure policy -q --build "$SGPU_BUILD" --owners "${1:-owners}" --at-least plain -o policy.json 2>/dev/null
 	# A build for a sanitizer can be debugged.
 	[ -z "${SGPU_SANITIZE:-}" ] || sed -i 's/"debug": false/"debug": true/; s/"confinement": true/"confinement": false/' policy.json
 }
@@ -305,6 +305,121 @@ someone_waits() {
 	[ "$(serving_pid)" != "$pid" ]
 	run -0 sgpu-run -o response batch.tar
 	opens response
+}
+
+# quote_worker: the key of this user's worker in recipient.jwk, once its quote was appraised.
+quote_worker() {
+	sgpu-run quote --nonce "$NONCE" -o quote
+	appraise
+}
+
+# program ARGUMENT...: test_remote_connect, whose sessions are bound to the key in recipient.jwk.
+program() {
+	[ -x "$SGPU_BUILD/unit/test_remote_connect" ] || skip "test_remote_connect was not built"
+	SERVE_WORKER=recipient.jwk "$SGPU_BUILD/unit/test_remote_connect" "$@"
+}
+
+not_the_quoted() {
+	assert_contains "$output" "whoever answers does not have the key of the worker that was quoted"
+	assert_contains "$output" "ask for a new quote"
+}
+
+@test "a program has a session with the worker that was quoted, and not with the one that takes its place" {
+	attested_server
+	quote_worker
+	run -0 program run 5
+	[ "$output" = "done" ]
+	pid=$(serving_pid)
+	kill -9 "$pid"
+	wait_for grep -q "ended by signal 9" log
+	run -4 program run 5
+	not_the_quoted
+	quote_worker
+	run -0 program run 5
+	[ "$(serving_pid)" != "$pid" ]
+}
+
+@test "a program has no session with another server's worker, nor with one that gives no quotes" {
+	attested_server
+	quote_worker
+	run -0 program run 1
+	first=$SOCKET
+	export SGPU_SOCKET=$PWD/other/run.sock
+	attested_server
+	run -4 program run 1
+	not_the_quoted
+	export SGPU_SOCKET=$PWD/third/run.sock
+	start_server --device cpu
+	run -4 program run 1
+	not_the_quoted
+	SGPU_SOCKET=$first run -0 program run 1
+}
+
+@test "a program has no session with another user's worker" {
+	requires root python3
+	share_socket
+	attested_server --everybody
+	client_of 65534 quote "$NONCE" >theirs
+	mv theirs quote
+	appraise
+	run -4 program run 1
+	not_the_quoted
+	chmod a+rx "$SGPU_BUILD/unit" 2>/dev/null || true
+	SERVE_UID=65534 run -0 program run 1
+}
+
+# piped_session OPTION...: a worker on a pair of pipes, and a program that is bound to recipient.jwk.
+piped_session() {
+	rm -f to from
+	mkfifo to from
+	sgpu-run session --device cpu "$@" <to >from 2>session.log 3>&- &
+	SERVERS+=($!)
+	exec 7>to 8<from
+}
+
+@test "a session over pipes proves itself first, and takes a program that is bound to its quote" {
+	evidence any
+	piped_session --quote quote --nonce "$NONCE" --attestation-key ak.pem --certificate ak.crt
+	wait_for test -e quote
+	appraise
+	program piped 3 <&8 >&7 2>said
+	[ "$(cat said)" = "done" ]
+	exec 7>&- 8<&-
+	# Another one, and one that was never quoted.
+	piped_session --quote quote --nonce "$NONCE" --attestation-key ak.pem --certificate ak.crt
+	run -4 program_piped
+	not_the_quoted
+	piped_session
+	run -4 program_piped
+	not_the_quoted
+	run --separate-stderr -2 sgpu-run session --device cpu --quote quote </dev/null
+	assert_contains "$stderr" "--quote needs --nonce"
+	run --separate-stderr -2 sgpu-run session --device cpu --quote ak.pem --nonce "$NONCE" --attestation-key ak.pem \
+		--certificate ak.crt </dev/null
+	grep -q "PRIVATE KEY" ak.pem
+}
+
+program_piped() {
+	local ended=0
+	program piped 1 <&8 >&7 2>said || ended=$?
+	exec 7>&- 8<&-
+	cat said
+	return "$ended"
+}
+
+@test "the example trains in a session with the worker that was quoted, and with no other" {
+	PATH=$SGPU_BUILD/examples:$PATH
+	requires fashion-mnist
+	command -v train >/dev/null || skip "train was not built"
+	attested_server
+	quote_worker
+	SGPU_SOCKET=$SOCKET QUOTED=$PWD/recipient.jwk run --separate-stderr -0 "$SGPU_TOP/examples/session/run.sh" bound
+	grep -q "^step 100" bound/losses
+	kill -9 "$(serving_pid)"
+	wait_for grep -q "ended by signal 9" log
+	SGPU_SOCKET=$SOCKET QUOTED=$PWD/recipient.jwk run --separate-stderr -4 "$SGPU_TOP/examples/session/run.sh" refused
+	assert_contains "$stderr" "ask for a new quote"
+	[ ! -s refused/losses ]
 }
 
 # has_key PID PEM: prints whether the process has the private number of the key in memory that can be read, in either order.

@@ -72,7 +72,7 @@ static inline void make_ends(struct worker *w)
 
 static inline bool start_service(struct worker *w)
 {
-	if (sgpu_remote_service_create(context, LIMIT, &w->far, &w->service, &error) != SGPU_OK) {
+	if (sgpu_remote_service_create(context, LIMIT, NULL, &w->far, &w->service, &error) != SGPU_OK) {
 		printf("# %s\n", error.text);
 		return false;
 	}

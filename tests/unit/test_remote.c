@@ -83,7 +83,7 @@ static int serve(int socket)
 
 	if (rc == SGPU_OK) {
 		sgpu_secure_get_stats(context, &before);
-		rc = sgpu_remote_serve(context, LIMIT, socket, socket, &error);
+		rc = sgpu_remote_serve(context, LIMIT, NULL, socket, socket, &error);
 		sgpu_secure_get_stats(context, &after);
 		rc = before.used_bytes == after.used_bytes ? rc : -100;
 	}

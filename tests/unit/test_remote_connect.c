@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Sessions with a server: what a program makes of servers that are none. With arguments it is the program that
- * tests/bats/serve-session.bats has sessions for; it becomes user SERVE_UID before it connects.
+ * tests/bats/serve-session.bats has sessions for; it becomes user SERVE_UID before it connects. SERVE_WORKER: the file of the
+ * key that a quote named, to which sessions are bound.
  *
  *   run ROUNDS     one session, which works
+ *   piped ROUNDS   the same with a worker on standard input and output; what becomes of it is said on standard error
  *   hold COUNT     so many, which work; says "held", reads a line, works again, and says what became of each
  *   large SIZE     one session, which allocates so many bytes
  *   hostile        files and messages that are none; says what is answered
@@ -82,7 +84,7 @@ UNIT_TEST(servers_that_are_none_are_told)
 		const pid_t server = start_server(listening, how);
 		struct sgpu_remote *remote = NULL;
 
-		CHECK(sgpu_remote_connect(address.sun_path, &owner, &remote, &error) == expected[how] && !remote);
+		CHECK(sgpu_remote_connect(address.sun_path, &owner, NULL, &remote, &error) == expected[how] && !remote);
 		for (const char *c = error.text; *c; c++) {
 			CHECK(*c >= ' ' && *c <= '~');
 		}
@@ -98,19 +100,22 @@ UNIT_TEST(where_there_is_no_server_the_program_hears_it)
 	struct sgpu_remote *remote = NULL;
 	char name[200];
 
-	CHECK(sgpu_remote_connect("/tmp/there/is/none", &owner, &remote, &error) == SGPU_EUNAVAILABLE && !remote);
+	CHECK(sgpu_remote_connect("/tmp/there/is/none", &owner, NULL, &remote, &error) == SGPU_EUNAVAILABLE && !remote);
 	memset(name, 'x', sizeof(name) - 1);
 	name[sizeof(name) - 1] = '\0';
-	CHECK(sgpu_remote_connect(name, &owner, &remote, &error) == SGPU_EUSAGE && !remote);
+	CHECK(sgpu_remote_connect(name, &owner, NULL, &remote, &error) == SGPU_EUSAGE && !remote);
 	unsetenv("SGPU_SOCKET");
 	setenv("XDG_RUNTIME_DIR", "/tmp/there/is/none", 1);
-	CHECK(sgpu_remote_connect(NULL, &owner, &remote, &error) == SGPU_EUNAVAILABLE && !remote);
+	CHECK(sgpu_remote_connect(NULL, &owner, NULL, &remote, &error) == SGPU_EUNAVAILABLE && !remote);
 	setenv("SGPU_SOCKET", "/dev/null", 1);
-	CHECK(sgpu_remote_connect(NULL, &owner, &remote, &error) == SGPU_ESYSTEM && !remote);
+	CHECK(sgpu_remote_connect(NULL, &owner, NULL, &remote, &error) == SGPU_ESYSTEM && !remote);
 }
 
 /* ---- the program of the other tests ---- */
 enum { HELD_MAX = 64 };
+
+static struct sgpu_key named;
+static const struct sgpu_key *quoted; /* or NULL */
 
 static struct held {
 	struct sgpu_remote *remote;
@@ -122,22 +127,29 @@ static bool work(struct held *h, int round)
 	return add_once(h->remote, &h->a, round) == SGPU_OK && is_added(&h->a, round);
 }
 
-static bool open_session(struct held *h)
+static bool open_session(struct held *h, bool piped)
 {
-	return sgpu_remote_connect(NULL, &owner, &h->remote, &error) == SGPU_OK &&
+	const struct sgpu_remote_config config = { .in = STDIN_FILENO, .out = STDOUT_FILENO, .owner = &owner, .worker = quoted };
+
+	return (piped ? sgpu_remote_open(&config, &h->remote, &error) :
+			sgpu_remote_connect(NULL, &owner, quoted, &h->remote, &error)) == SGPU_OK &&
 	       load_adding(h->remote, &h->a) == SGPU_OK && work(h, 7);
 }
 
-static int run_rounds(int rounds)
+static int run_rounds(int rounds, bool piped)
 {
-	bool good = open_session(&held[0]);
+	FILE *to = piped ? stderr : stdout;
+	bool good = open_session(&held[0], piped);
 
 	for (int i = 0; good && i < rounds; i++) {
 		good = work(&held[0], i);
 	}
-	printf("%s\n", good ? "done" : error.text);
+	fprintf(to, "%s\n", good ? "done" : error.text);
+	if (!good && error.hint[0]) {
+		fprintf(to, "hint: %s\n", error.hint);
+	}
 	sgpu_remote_close(&held[0].remote);
-	return !good;
+	return good ? 0 : error.code == SGPU_EAUTH ? 4 : 1;
 }
 
 static int hold(int count)
@@ -145,7 +157,7 @@ static int hold(int count)
 	int bad = 0;
 
 	for (int i = 0; i < count; i++) {
-		if (!open_session(&held[i])) {
+		if (!open_session(&held[i], false)) {
 			printf("%s\n", error.text);
 			return 1;
 		}
@@ -167,7 +179,7 @@ static int hold(int count)
 static int take_memory(uint64_t size)
 {
 	uint32_t buffer = 0;
-	int rc = sgpu_remote_connect(NULL, &owner, &held[0].remote, &error);
+	int rc = sgpu_remote_connect(NULL, &owner, NULL, &held[0].remote, &error);
 
 	rc = rc == SGPU_OK ? sgpu_remote_alloc(held[0].remote, size, &buffer, &error) : rc;
 	printf("%s\n", rc == SGPU_OK ? "done" : error.text);
@@ -273,19 +285,23 @@ static int be_hostile(void)
 
 int main(int argc, char **argv)
 {
-	const char *user = getenv("SERVE_UID");
+	const char *user = getenv("SERVE_UID"), *worker = getenv("SERVE_WORKER");
 	int rc = -1;
 
 	signal(SIGPIPE, SIG_IGN);
-	if (user && setuid((uid_t)atoi(user)) != 0) {
-		return 3;
-	}
-	if (sgpu_key_generate(SGPU_KEY_X25519, &owner, &error) != SGPU_OK) {
+	quoted = worker ? &named : NULL;
+	if (sgpu_key_generate(SGPU_KEY_X25519, &owner, &error) != SGPU_OK ||
+	    (quoted && sgpu_key_load(worker, &named, &error) != SGPU_OK)) {
 		printf("Bail out! %s\n", error.text);
 		return 1;
 	}
+	if (user && setuid((uid_t)atoi(user)) != 0) {
+		return 3;
+	}
 	if (argc == 3 && strcmp(argv[1], "run") == 0) {
-		rc = run_rounds(atoi(argv[2]));
+		rc = run_rounds(atoi(argv[2]), false);
+	} else if (argc == 3 && strcmp(argv[1], "piped") == 0) {
+		rc = run_rounds(atoi(argv[2]), true);
 	} else if (argc == 3 && strcmp(argv[1], "hold") == 0 && atoi(argv[2]) <= HELD_MAX) {
 		rc = hold(atoi(argv[2]));
 	} else if (argc == 3 && strcmp(argv[1], "large") == 0) {

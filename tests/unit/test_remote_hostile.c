@@ -165,7 +165,7 @@ UNIT_TEST(files_that_could_change_or_are_none_are_refused)
 							      .memory = which ? bad[i].fd : w.far.memory };
 			const struct sgpu_remote_config config = { .ring = &far, .owner = &owner };
 			struct sgpu_remote *remote = NULL;
-			int rc = sgpu_remote_service_create(context, LIMIT, &far, &w.service, &error);
+			int rc = sgpu_remote_service_create(context, LIMIT, NULL, &far, &w.service, &error);
 
 			CHECK(!w.service && (rc == bad[i].rc || (which && rc < 0)));
 			rc = sgpu_remote_open(&config, &remote, &error);

@@ -11,7 +11,7 @@ static struct sgpu_group_client *open_client(struct worker_process *w)
 {
 	struct sgpu_group_client *client = NULL;
 
-	CHECK(sgpu_group_client_open(&owner, sgpu_pipe_exchange, &w->pipe, &client, &error) == SGPU_OK);
+	CHECK(sgpu_group_client_open(&owner, NULL, sgpu_pipe_exchange, &w->pipe, &client, &error) == SGPU_OK);
 	return client;
 }
 

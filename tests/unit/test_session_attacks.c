@@ -174,7 +174,7 @@ static bool begin_counting(void)
 	they.attack = NONE;
 	they.at = -1;
 	counted = 0;
-	return sgpu_group_client_open(&owner, between, NULL, &client, &error) == SGPU_OK &&
+	return sgpu_group_client_open(&owner, NULL, between, NULL, &client, &error) == SGPU_OK &&
 	       send_items(client, &alloc, 1) == SGPU_OK;
 }
 
@@ -296,7 +296,7 @@ UNIT_TEST(a_grant_that_was_altered_opens_no_session)
 		they.position = positions[i];
 		they.messages = they.at = 0;
 		/* The channel's serial and number are bound to the key: it does not open. */
-		CHECK(sgpu_group_client_open(&owner, between, NULL, &client, &error) < 0 && !client);
+		CHECK(sgpu_group_client_open(&owner, NULL, between, NULL, &client, &error) < 0 && !client);
 		CHECK(end_worker(&they.worker) == SGPU_OK);
 	}
 	they.attack = NONE;
@@ -412,7 +412,7 @@ UNIT_TEST(two_sessions_of_one_worker_do_not_reach_each_other)
 	REQUIRE(sgpu_secure_create(device, NULL, &context, &error) == SGPU_OK);
 	for (int i = 0; i < 2; i++) {
 		REQUIRE(sgpu_group_server_create(context, &config, &servers[i], &error) == SGPU_OK);
-		REQUIRE(sgpu_group_client_open(&owner, handle, servers[i], &clients[i], &error) == SGPU_OK);
+		REQUIRE(sgpu_group_client_open(&owner, NULL, handle, servers[i], &clients[i], &error) == SGPU_OK);
 		CHECK(sgpu_processor_vouch(sgpu_secure_processor(context), sgpu_group_client_grant(clients[i]), NULL) == SGPU_OK);
 	}
 	CHECK(send_items(clients[0], &alloc, 1) == SGPU_OK);
@@ -475,7 +475,7 @@ UNIT_TEST(a_server_keeps_neither_the_items_of_a_group_nor_what_it_answered)
 
 	REQUIRE(sgpu_secure_create(device, NULL, &context, &error) == SGPU_OK);
 	REQUIRE(sgpu_group_server_create(context, &config, &server, &error) == SGPU_OK);
-	REQUIRE(sgpu_group_client_open(&owner, handle, server, &sender, &error) == SGPU_OK);
+	REQUIRE(sgpu_group_client_open(&owner, NULL, handle, server, &sender, &error) == SGPU_OK);
 	CHECK(send_items(sender, items, 3) == SGPU_OK);
 	CHECK(is_clean(server));
 	/* One that fails, and one that fails behind a result. */
@@ -537,7 +537,7 @@ UNIT_TEST(what_a_group_brings_does_not_cross_a_bus_in_the_clear)
 		has_bus = bus;
 		REQUIRE(sgpu_secure_create(device, NULL, &context, &error) == SGPU_OK);
 		REQUIRE(sgpu_group_server_create(context, &config, &server, &error) == SGPU_OK);
-		REQUIRE(sgpu_group_client_open(&owner, handle, server, &sender, &error) == SGPU_OK);
+		REQUIRE(sgpu_group_client_open(&owner, NULL, handle, server, &sender, &error) == SGPU_OK);
 		CHECK(send_items(sender, &alloc, 1) == SGPU_OK);
 		for (int way = 0; way < 2; way++) {
 			crossed = false;

@@ -205,7 +205,7 @@ int bench_session_pipe(struct sgpu_bench *bench, struct sgpu_secure *context, st
 	rc = rc == SGPU_OK ? send_plain(&sides[1], &alloc_item, 1, error) : rc;
 	rc = rc == SGPU_OK ? bench_start(bench, "--serve", "sealed", &sides[2].child, &sides[2].pipe, error) : rc;
 	if (rc == SGPU_OK) {
-		rc = sgpu_group_client_open(&owner, sgpu_pipe_exchange, &sides[2].pipe, &sides[2].client, error);
+		rc = sgpu_group_client_open(&owner, NULL, sgpu_pipe_exchange, &sides[2].pipe, &sides[2].client, error);
 	}
 	rc = rc == SGPU_OK ? send_sealed(&sides[2], &alloc_item, 1, error) : rc;
 	rc = rc == SGPU_OK ? measure(bench, sides, error) : rc;

@@ -35,7 +35,7 @@ static int serve_ring(struct sgpu_secure *context, struct sgpu_error *error)
 {
 	const struct sgpu_remote_ring ring = { .memory = MEMORY_FD, .area = AREA_FD, .bell = STDIN_FILENO };
 	struct sgpu_remote_service *service = NULL;
-	int rc = sgpu_remote_service_create(context, 0, &ring, &service, error);
+	int rc = sgpu_remote_service_create(context, 0, NULL, &ring, &service, error);
 
 	rc = rc == SGPU_OK ? sgpu_remote_service_run(service, error) : rc;
 	sgpu_remote_service_free(&service);
@@ -51,7 +51,7 @@ int bench_serve_session(const char *selector, bool over_ring, struct sgpu_error 
 	rc = rc ? rc : sgpu_secure_create(device, NULL, &context, error);
 	if (rc == SGPU_OK) {
 		rc = over_ring ? serve_ring(context, error) :
-				 sgpu_remote_serve(context, 0, STDIN_FILENO, STDOUT_FILENO, error);
+				 sgpu_remote_serve(context, 0, NULL, STDIN_FILENO, STDOUT_FILENO, error);
 	}
 	sgpu_secure_destroy(&context);
 	sgpu_device_close(&device);
@@ -287,7 +287,7 @@ int bench_session_ring(struct sgpu_bench *bench, struct sgpu_error *error)
 		rc = sgpu_remote_open(&config, &sides[RING].remote, error);
 	}
 	if (rc == SGPU_OK && served) {
-		rc = sgpu_remote_connect(NULL, &owner, &sides[SERVICE].remote, error);
+		rc = sgpu_remote_connect(NULL, &owner, NULL, &sides[SERVICE].remote, error);
 	}
 	for (int i = PIPE; rc == SGPU_OK && i < SERVICE + served; i++) {
 		rc = prepare_remote(&sides[i], error);

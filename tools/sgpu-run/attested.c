@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The evidence of a run. The private half of the key that it names never leaves this process and goes with it, so that a
- * batch sealed to it opens in the program that was measured, or nowhere.
+ * The evidence of a run or a session. The private half of the key that it names never leaves this process and goes with it:
+ * a batch that is sealed to it opens in the program that was measured, or nowhere, and so does a session that is bound to it.
  */
 #include "attested.h"
 
@@ -43,7 +43,7 @@ bool attested_check(const struct attested *options, bool dry_run)
 		return false;
 	}
 	if (options->quote && cli_is_standard(options->quote)) {
-		cli_usage("the quote goes to a file, since standard output is for the response");
+		cli_usage("the quote goes to a file, since standard output is for what follows");
 		return false;
 	}
 	return true;
@@ -63,21 +63,21 @@ static int load(const struct attested *options, struct parts *parts, struct sgpu
 	return code;
 }
 
-int attested_quote(const struct attested *options, const struct sgpu_quote_subject *run, struct sgpu_key *recipient,
-		   struct sgpu_error *error)
+int attested_quote(const struct attested *options, struct worker *w, struct sgpu_error *error)
 {
 	struct parts parts = { .ak = NULL };
-	struct sgpu_quote_subject subject = *run;
-	struct sgpu_key public_half;
+	struct sgpu_key *key = &w->keys[w->key_count], public_half;
+	json_t *confinement = worker_confinement(w);
+	struct sgpu_quote_subject subject = worker_subject(w, confinement);
 	char *quote = NULL;
 	size_t size = 0;
-	int code = load(options, &parts, error);
+	int code = confinement ? load(options, &parts, error) : sgpu_fail_nomem(error);
 
-	code = code ? code : sgpu_key_generate(SGPU_KEY_X25519, recipient, error);
-	code = code ? code : sgpu_key_public(recipient, &public_half, error);
+	code = code ? code : sgpu_key_generate(SGPU_KEY_X25519, key, error);
+	code = code ? code : sgpu_key_public(key, &public_half, error);
 	if (!code) {
+		w->key_count++;
 		subject.recipient = &public_half; /* what signs has no business with the other half */
-		subject.recipient_ephemeral = true;
 		subject.nonce = options->nonce.data;
 		subject.nonce_size = options->nonce.size;
 		subject.owner_key = options->owner ? parts.owner.public_half : NULL;
@@ -85,6 +85,7 @@ int attested_quote(const struct attested *options, const struct sgpu_quote_subje
 	}
 	code = code ? code : cli_write_text(options->quote, 0666, quote, size, error);
 	free(quote);
+	json_decref(confinement);
 	sgpu_key_clear(&parts.owner);
 	sgpu_chain_clear(&parts.chain);
 	sgpu_signer_free(&parts.ak);

@@ -26,6 +26,7 @@ struct question {
 
 static struct {
 	int fd;                  /* of the process that signs; -1: there is none, and no quotes */
+	const struct sgpu_key *key; /* what quotes name: the worker's */
 	struct serve_counters *counters;
 	pthread_mutex_t mutex;
 	pthread_cond_t asked;
@@ -43,24 +44,24 @@ int serve_quote_claim(struct server *server, struct sgpu_error *error)
 	static const uint8_t any_nonce[SGPU_NONCE_MIN];
 	struct worker *w = &server->worker;
 	struct sgpu_key *key = &w->keys[w->key_count], public_half;
+	struct sgpu_quote_subject subject;
 	json_t *confinement, *claims = NULL;
 	int rc;
 
 	if (q.fd < 0) {
 		return SGPU_OK;
 	}
-	confinement = confinement_claim(harden_filters(), landlock_version() > 0, w->modules.process ? &w->modules : NULL);
-	const struct sgpu_quote_subject subject = {
-		.nonce = any_nonce, .nonce_size = sizeof(any_nonce), .recipient = &public_half, .recipient_ephemeral = true,
-		.device = w->devices[0].device, .preemption = w->on_gpu, .allows_modules = w->allow_modules,
-		.files = w->files != NULL, .owners = (const char *const *)w->owners.names, .owner_count = w->owners.count,
-		.confinement = confinement,
-	};
+	confinement = worker_confinement(w);
+	subject = worker_subject(w, confinement);
+	subject.nonce = any_nonce;
+	subject.nonce_size = sizeof(any_nonce);
+	subject.recipient = &public_half;
 	rc = confinement ? sgpu_key_generate(SGPU_KEY_X25519, key, error) : sgpu_fail_nomem(error);
 	if (rc < 0) {
 		goto out;
 	}
 	w->key_count++;
+	q.key = key;
 	rc = sgpu_key_public(key, &public_half, error);
 	if (rc < 0) {
 		goto out;
@@ -195,6 +196,11 @@ void serve_quote(const struct request *request)
 	} else if (rc < 0) {
 		requests_refuse(request->connection, &error);
 	}
+}
+
+const struct sgpu_key *serve_quote_key(void)
+{
+	return q.key;
 }
 
 void serve_quote_explain(struct sgpu_error *error)

@@ -17,6 +17,8 @@ SGPU_MUST_CHECK int serve_quote_start(struct serve_counters *counters, struct sg
 /* WIRE_QUOTE; see requests.h. */
 void serve_quote(const struct request *request);
 
+/* The key that its quotes name, or NULL: sessions are bound to it. */
+const struct sgpu_key *serve_quote_key(void);
 /* What a client is told besides, of a batch that none of the worker's keys opens. */
 void serve_quote_explain(struct sgpu_error *error);
 

@@ -15,6 +15,7 @@
 #include <sgpu/remote.h>
 
 #include "remote/greeting.h"
+#include "serve_quote.h"
 
 enum { SESSIONS_MAX = 16 }; /* of one worker, and so of one user */
 
@@ -82,7 +83,7 @@ static int open_service(struct session *s, struct sgpu_remote_service **service,
 	if (!context) {
 		return sgpu_fail(error, SGPU_EUNAVAILABLE, "the server's device has no secure contexts, which sessions need");
 	}
-	rc = sgpu_remote_service_create(context, s->request.server->session_memory, &ring, service, error);
+	rc = sgpu_remote_service_create(context, s->request.server->session_memory, serve_quote_key(), &ring, service, error);
 	if (rc == SGPU_OK && !wire_send(s->request.connection, WIRE_TAKEN, &taken, sizeof(taken), NULL, 0)) {
 		rc = SGPU_ECANCELED;
 	}

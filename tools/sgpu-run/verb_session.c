@@ -7,11 +7,12 @@
 #include <sgpu/io.h>
 #include <sgpu/remote.h>
 
+#include "attested.h"
 #include "verbs.h"
-#include "worker.h"
 
 struct values {
 	struct worker worker;
+	struct attested attested;
 	uint64_t memory;
 };
 
@@ -22,21 +23,29 @@ const struct cli_option session_options[] = {
 	  CLI_NUMBER(struct values, worker.config.jobs, 1, SGPU_POOL_JOBS_MAX) },
 	{ "memory", 0, "SIZE", "device memory that the session may have (default: all that is free)",
 	  CLI_SIZE(struct values, memory, 1, UINT64_MAX) },
+	ATTESTED_OPTIONS(struct values, attested, "session"),
 	CLI_END,
 };
 
-static int serve(struct worker *w, uint64_t memory, struct sgpu_error *error)
+/* The evidence comes first: the program waits for it, and binds its session to the key in it. */
+static int serve(struct values *v, struct sgpu_error *error)
 {
+	struct worker *w = &v->worker;
 	struct landlock_needs needs = { .output_count = 0 };
-	int rc = worker_open(w, NULL, error);
+	const struct sgpu_key *key = v->attested.quote ? &w->keys[0] : NULL;
+	int rc = worker_open(w, v->attested.key, error);
 
+	if (rc == SGPU_OK && key) {
+		rc = attested_quote(&v->attested, w, error);
+	}
 	if (rc == SGPU_OK) {
-		rc = worker_start(w, &needs, false, error);
+		key_files_close(&w->key_files, -1);
+		rc = worker_start(w, &needs, key != NULL, error);
 	}
 	if (rc == SGPU_OK && !w->devices[0].context) {
 		rc = sgpu_fail(error, SGPU_EUNAVAILABLE, "device '%s' has no secure contexts, which sessions need", w->selector);
 	}
-	return rc == SGPU_OK ? sgpu_remote_serve(w->devices[0].context, memory, STDIN_FILENO, STDOUT_FILENO, error) : rc;
+	return rc < 0 ? rc : sgpu_remote_serve(w->devices[0].context, v->memory, key, STDIN_FILENO, STDOUT_FILENO, error);
 }
 
 int verb_session(int argc, char **argv)
@@ -47,6 +56,9 @@ int verb_session(int argc, char **argv)
 	char **paths;
 	int status = cli_read(argc, argv, &v, &paths), fd = -1;
 
+	if (status == 0 && (!attested_check(&v.attested, false) || (v.attested.quote && !cli_output_apart(v.attested.quote)))) {
+		status = 2;
+	}
 	if (status == 0) {
 		status = cli_input("-", &name, &fd); /* not from a terminal */
 	}
@@ -56,7 +68,7 @@ int verb_session(int argc, char **argv)
 	if (status == 0) {
 		status = worker_begin(&v.worker, NULL);
 	}
-	if (status == 0 && serve(&v.worker, v.memory, &error) != SGPU_OK) {
+	if (status == 0 && serve(&v, &error) != SGPU_OK) {
 		status = error.code == SGPU_ECANCELED && sgpu_io_interrupted() ? sgpu_exit_status(error.code) : cli_error(&error);
 	}
 	worker_stop(&v.worker);

@@ -31,13 +31,7 @@ const struct cli_option submit_options[] = {
 	  CLI_DURATION(struct request, timeout_ns, 0) },
 	{ "trace", 0, "FILE", "write a trace that Perfetto and Chrome open", CLI_TEXT(struct request, trace) },
 	{ "stats", 0, NULL, "times and bytes by stage, on standard error", CLI_FLAG(struct request, stats) },
-	{ "quote", 0, "FILE", "first write evidence of this run there, with a key of its own",
-	  CLI_TEXT(struct request, attested.quote) },
-	{ "nonce", 0, "HEX", "what the verifier sent for the quote: 8 to 64 bytes",
-	  CLI_BYTES(struct request, attested.nonce, SGPU_NONCE_MIN, SGPU_NONCE_MAX) },
-	{ "attestation-key", 0, "KEY", "the key that signs the quote", CLI_INPUT(struct request, attested.key) },
-	{ "certificate", 0, "FILE", "certificate chain of that key, up to the authority",
-	  CLI_INPUT(struct request, attested.certificate) },
+	ATTESTED_OPTIONS(struct request, attested, "run"),
 	{ "owner", 0, "KEY", "the owner's X25519 public key, to be bound into the quote",
 	  CLI_INPUT(struct request, attested.owner) },
 	{ "dry-run", 0, NULL, "show the plan and run nothing; needs no key", CLI_FLAG(struct request, dry_run) },
@@ -230,22 +224,11 @@ static int open_batch(struct request *r)
  * before. An exit status. */
 static int prove(struct request *r)
 {
-	struct worker *w = &r->worker;
-	json_t *confinement = confinement_claim(harden_filters(), landlock_version() > 0, w->modules.process ? &w->modules : NULL);
-	const struct sgpu_quote_subject run = { .device = w->devices[0].device, .preemption = w->on_gpu,
-						.allows_modules = w->allow_modules, .files = w->files != NULL,
-						.owners = (const char *const *)w->owners.names,
-						.owner_count = w->owners.count,
-						.confinement = confinement };
 	struct sgpu_error error = { 0 };
-	int rc = confinement ? attested_quote(&r->attested, &run, &w->keys[w->key_count], &error) :
-			       sgpu_fail_nomem(&error);
 
-	json_decref(confinement);
-	if (rc != SGPU_OK) {
+	if (attested_quote(&r->attested, &r->worker, &error) != SGPU_OK) {
 		return cli_error(&error);
 	}
-	w->key_count++;
 	cli_detail("'%s' is written; batches for this run are sealed to the key in it", r->attested.quote);
 	return open_batch(r);
 }

@@ -238,6 +238,19 @@ int worker_open(struct worker *w, const char *extra_key, struct sgpu_error *erro
 	return rc;
 }
 
+json_t *worker_confinement(const struct worker *w)
+{
+	return confinement_claim(harden_filters(), landlock_version() > 0, w->modules.process ? &w->modules : NULL);
+}
+
+struct sgpu_quote_subject worker_subject(const struct worker *w, json_t *confinement)
+{
+	return (struct sgpu_quote_subject){ .recipient_ephemeral = true, .device = w->devices[0].device, .preemption = w->on_gpu,
+					    .allows_modules = w->allow_modules, .files = w->files != NULL,
+					    .owners = (const char *const *)w->owners.names, .owner_count = w->owners.count,
+					    .confinement = confinement };
+}
+
 /* Opens nothing else from here on, and asks nothing else of the kernel. What the kernel or this build lacks is warned about,
  * unless it is strict: a quote may not say otherwise. All else that goes wrong is an error. */
 static int confine(const struct worker *w, struct landlock_needs *needs, bool strict, struct sgpu_error *error)

@@ -90,6 +90,10 @@ int worker_begin(struct worker *worker, void (*stop)(void));
 /* Loads the keys and opens the replay record and the device. `extra_key` (or NULL) is the file of another secret, which
  * no batch may get at. */
 SGPU_MUST_CHECK int worker_open(struct worker *worker, const char *extra_key, struct sgpu_error *error);
+/* What a quote of this worker says of it, but for the nonce and the recipient, a key of the worker's own. confinement: from
+ * worker_confinement, NULL: out of memory. */
+json_t *worker_confinement(const struct worker *worker);
+struct sgpu_quote_subject worker_subject(const struct worker *worker, json_t *confinement);
 /* Makes the secure context, confines the process to what `needs` and the options name, and makes the runner. strict:
  * what cannot be confined is an error; otherwise a warning. */
 SGPU_MUST_CHECK int worker_start(struct worker *worker, struct landlock_needs *needs, bool strict,

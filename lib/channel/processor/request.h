@@ -7,6 +7,8 @@
 
 #include <sgpu/channel.h>
 
+#include "channel/bind.h"
+
 /* Begins a request of trusted code in this process (sgpu/secure.h): every range must be mapped in the context of the
  * channel, and that context becomes the one that kernels reach. Contexts that want the device take turns in the order in
  * which they ask; a context that is active already waits for nobody. Until sgpu_processor_leave nothing is unmapped and no
@@ -16,6 +18,10 @@
 SGPU_MUST_CHECK int sgpu_processor_enter(struct sgpu_processor *processor, uint32_t channel,
 					 const struct sgpu_device_range *ranges, int count, struct sgpu_error *error);
 void sgpu_processor_leave(struct sgpu_processor *processor);
+/* The channel of this grant takes groups of the bound session alone. Before its first group. Errors: SGPU_EUSAGE (it has had
+ * one, or is not there), SGPU_ENOMEM. */
+SGPU_MUST_CHECK int sgpu_processor_bind(struct sgpu_processor *processor, const struct sgpu_grant *grant,
+					const struct sgpu_binding *binding, struct sgpu_error *error);
 /* Opens the group of a CH_SUBMIT, which nobody changes meanwhile: *size bytes of items, which the caller carries out and
  * wipes. Returns reply->code. */
 int sgpu_processor_open_group(struct sgpu_processor *processor, const struct sgpu_command *command,

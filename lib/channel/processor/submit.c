@@ -6,6 +6,8 @@
  */
 #include <string.h>
 
+#include <sgpu/base.h>
+
 #include "channel/processor/commands.h"
 #include "channel/processor/refuse.h"
 #include "channel/processor/request.h"
@@ -66,6 +68,39 @@ int sgpu_do_submit(struct sgpu_processor *processor, const struct sgpu_command *
 	return command->submit.size <= sizeof(tag) ? submit(processor, command, tag, reply) :
 	       sgpu_refuse(reply, SGPU_REFUSED_GROUP, "a group of %u bytes, and nobody takes its items",
 			   command->submit.size);
+}
+
+int sgpu_processor_bind(struct sgpu_processor *processor, const struct sgpu_grant *grant, const struct sgpu_binding *binding,
+			struct sgpu_error *error)
+{
+	const uint32_t id = grant->channel;
+	struct sgpu_channel_keys keys;
+	struct sgpu_channel *channel;
+	int rc;
+
+	sgpu_tables_enter(processor);
+	channel = id < SGPU_CHANNEL_MAX ? processor->channels[id] : NULL;
+	if (!channel || !channel->aead || channel->groups > 0) {
+		rc = sgpu_fail(error, SGPU_EUSAGE, "channel %u cannot be bound any more", id);
+		goto out;
+	}
+	keys = channel->context->keys->derived;
+	rc = sgpu_channel_bind(&keys, binding, grant, error);
+	/* One that could not be bound takes no groups at all. */
+	pthread_mutex_lock(&channel->lock);
+	sgpu_aead_free(&channel->aead);
+	sgpu_aead_free(&channel->answer_aead);
+	if (rc == SGPU_OK) {
+		rc = sgpu_aead_create(NULL, keys.group, &channel->aead, error);
+	}
+	if (rc == SGPU_OK) {
+		rc = sgpu_aead_create(NULL, keys.answer, &channel->answer_aead, error);
+	}
+	pthread_mutex_unlock(&channel->lock);
+	sgpu_wipe(&keys, sizeof(keys));
+out:
+	sgpu_tables_leave(processor);
+	return rc;
 }
 
 int sgpu_processor_open_group(struct sgpu_processor *processor, const struct sgpu_command *command,
