@@ -155,18 +155,25 @@ void sgpu_lease_memory_free(struct sgpu_lease_memory *m)
 }
 
 /* ---- the client's side ---- */
+/* The file may be anything that another process has sent. The kernel tells by itself whether it has seals; to look further
+ * at one that has none may ask whoever serves its file system, and that may take for ever. */
 int sgpu_lease_check(int fd, uint64_t pool_size, const struct sgpu_lease *lease, struct sgpu_error *error)
 {
+	const int seals = fcntl(fd, F_GET_SEALS);
 	struct stat status;
 	struct statfs system;
 	uint64_t end;
-	int seals;
 
+	if (seals < 0 && errno == EBADF) {
+		return sgpu_fail_errno(error, "cannot look at the memory of a lease");
+	}
+	if (seals < 0) {
+		return sgpu_fail(error, SGPU_EINVALID, "the memory of a lease is not a memory file");
+	}
 	if (fstat(fd, &status) != 0 || fstatfs(fd, &system) != 0) {
 		return sgpu_fail_errno(error, "cannot look at the memory of a lease");
 	}
-	seals = fcntl(fd, F_GET_SEALS);
-	if (!S_ISREG(status.st_mode) || (system.f_type != TMPFS_MAGIC && system.f_type != HUGETLBFS_MAGIC) || seals < 0) {
+	if (!S_ISREG(status.st_mode) || (system.f_type != TMPFS_MAGIC && system.f_type != HUGETLBFS_MAGIC)) {
 		return sgpu_fail(error, SGPU_EINVALID, "the memory of a lease is not a memory file");
 	}
 	if ((seals & SIZE_SEALS) != SIZE_SEALS) {

@@ -223,16 +223,19 @@ def crowded(path, count, room):
 
 
 def pose(path, count):
-    """A server that gives what is no quote, and then hangs up without a word."""
+    """A server that gives what is no quote, then hangs up without a word, and then gives files that are not in memory."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.bind(path)
     listener.listen()
     print("posing", flush=True)
     for i in range(count):
         s, _ = listener.accept()
-        s.recv(1 << 17)
+        asked = struct.unpack("=IHHII", s.recv(1 << 17)[:16])[2]
         if i == 0:
             send(s, header(QUOTE_IS, 16), [memory(b"\x1b[2Jno quote")])
+        if i > 1:
+            kind = {STATUS: STATUS_IS, QUOTE: QUOTE_IS, PREPARE: PREPARED_IS}[asked]
+            send(s, header(kind, 16), [os.open("/proc/self/status", os.O_RDONLY)])
         s.close()
 
 

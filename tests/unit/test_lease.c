@@ -6,12 +6,30 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
 #include <sgpu/lease.h>
 
 #include "unit.h"
+
+/* In place of the C library's, which ask the file system of a file: how often that was. */
+static int asked;
+
+int fstat(int fd, struct stat *status)
+{
+	asked++;
+	return fstatat(fd, "", status, AT_EMPTY_PATH);
+}
+
+int fstatfs(int fd, struct statfs *about)
+{
+	asked++;
+	return (int)syscall(SYS_fstatfs, fd, about);
+}
 
 enum { MIB = 1 << 20 };
 static const uint8_t mine[SGPU_BATCH_ID_SIZE] = { 1 }, foreign[SGPU_BATCH_ID_SIZE] = { 2 };
@@ -184,14 +202,21 @@ UNIT_TEST(a_client_refuses_what_is_no_lease)
 	struct sgpu_lease_pool_info info;
 	struct sgpu_lease good, bad;
 	int ends[2], file = memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	int device = open("/dev/zero", O_RDWR | O_CLOEXEC), other = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
 
 	REQUIRE(pool && pipe(ends) == 0 && file >= 0 && ftruncate(file, 4 * MIB) == 0);
 	sgpu_lease_pool_get_info(pool, &info);
 	REQUIRE(sgpu_lease_create(pool, mine, false, 4096, &good, NULL) == SGPU_OK);
 	CHECK(sgpu_lease_check(file, 4 * MIB, &good, NULL) == SGPU_EPOLICY);
 	CHECK(fcntl(file, F_ADD_SEALS, F_SEAL_GROW) == 0 && sgpu_lease_check(file, 4 * MIB, &good, NULL) == SGPU_EPOLICY);
+	/* A file system may never answer: it is asked about no file but one that is in memory. */
+	asked = 0;
 	CHECK(sgpu_lease_check(ends[0], 4 * MIB, &good, NULL) == SGPU_EINVALID);
+	CHECK(sgpu_lease_check(device, 4 * MIB, &good, NULL) == SGPU_EINVALID);
+	CHECK(sgpu_lease_check(other, 4 * MIB, &good, NULL) == SGPU_EINVALID);
 	CHECK(sgpu_lease_check(-1, 4 * MIB, &good, NULL) == SGPU_ESYSTEM);
+	CHECK(asked == 0);
+	CHECK(sgpu_lease_check(info.fd, info.size, &good, NULL) == SGPU_OK && asked == 2); /* here it is, and counted */
 	CHECK(sgpu_lease_check(info.fd, 2 * MIB, &good, NULL) == SGPU_EINVALID);
 	bad = good;
 	bad.size = 4 * MIB + 1;
@@ -207,6 +232,8 @@ UNIT_TEST(a_client_refuses_what_is_no_lease)
 	bad.id[3] = '/';
 	CHECK(sgpu_lease_check(info.fd, info.size, &bad, NULL) == SGPU_EINVALID);
 	close(file);
+	close(device);
+	close(other);
 	close(ends[0]);
 	close(ends[1]);
 	sgpu_lease_pool_free(&pool);

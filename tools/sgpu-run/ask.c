@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See ask.h. What a server answers is read as any file is.
+ * See ask.h.
  */
 #include "ask.h"
 
@@ -25,7 +25,7 @@ static int read_answer(int fd, size_t most, char **text, size_t *size, struct sg
 	if (!*text) {
 		return sgpu_fail_nomem(error);
 	}
-	rc = sgpu_pread(fd, "the server's answer", *text, most, 0, size, error);
+	rc = wire_read_text(fd, "the server's answer", *text, most, size, error);
 	if (rc < 0) {
 		free(*text);
 		*text = NULL;

@@ -31,7 +31,7 @@ const struct cli_option status_options[] = {
 	CLI_END,
 };
 
-/* The server's words are read as any file's, and parsed strictly. */
+/* The server's words are parsed strictly. */
 static int receive_status(int socket, const struct service_path *path, json_t **status, struct sgpu_error *error)
 {
 	struct wire_plain answer;
@@ -46,7 +46,7 @@ static int receive_status(int socket, const struct service_path *path, json_t **
 		return rc;
 	}
 	text = calloc(1, WIRE_TEXT_MAX + 1);
-	rc = text ? sgpu_pread(fd, "the server's status", text, WIRE_TEXT_MAX, 0, &size, error) : sgpu_fail_nomem(error);
+	rc = text ? wire_read_text(fd, "the server's status", text, WIRE_TEXT_MAX, &size, error) : sgpu_fail_nomem(error);
 	if (rc == SGPU_OK) {
 		rc = sgpu_json_parse(text, size, status, NULL, NULL, error);
 	}

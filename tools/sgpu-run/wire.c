@@ -5,10 +5,13 @@
 #include "wire.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
+
+#include <sgpu/io.h>
 
 enum { MAGIC = 0x53475055, RECEIVED_FDS = 16 };
 
@@ -134,6 +137,16 @@ int wire_receive(int socket, enum wire_kind kind, void *message, size_t size, in
 		}
 	}
 	return rc;
+}
+
+int wire_read_text(int fd, const char *name, char *text, size_t most, size_t *size, struct sgpu_error *error)
+{
+	*size = 0;
+	/* The kernel tells by itself whether a file has seals. */
+	if (fcntl(fd, F_GET_SEALS) < 0) {
+		return sgpu_fail(error, SGPU_EINVALID, "%s is not in a memory file", name);
+	}
+	return sgpu_pread(fd, name, text, most, 0, size, error);
 }
 
 int wire_peek(int socket, enum wire_kind *kind, struct sgpu_error *error)

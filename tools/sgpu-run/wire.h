@@ -129,6 +129,10 @@ bool wire_send(int socket, enum wire_kind kind, void *message, size_t size, cons
 SGPU_MUST_CHECK int wire_receive(int socket, enum wire_kind kind, void *message, size_t size, int *fds, int count,
 				 struct sgpu_error *error);
 
+/* Reads the text that came with a message, at most `most` bytes. It is in a memory file: any other may be of a file system that
+ * never answers. Errors: SGPU_EINVALID, SGPU_ESYSTEM. */
+SGPU_MUST_CHECK int wire_read_text(int fd, const char *name, char *text, size_t most, size_t *size, struct sgpu_error *error);
+
 /* The kind of the message that comes next, which stays where it is, as do its descriptors. Returns as wire_receive. */
 SGPU_MUST_CHECK int wire_peek(int socket, enum wire_kind *kind, struct sgpu_error *error);
 
