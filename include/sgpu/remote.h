@@ -47,6 +47,7 @@ struct sgpu_remote_config {
 	const struct sgpu_remote_ring *ring; /* in their place; its descriptors are borrowed; or NULL */
 	const struct sgpu_key *owner;  /* X25519; borrowed until the session is open */
 	const struct sgpu_key *worker; /* the public key that an accepted quote names; borrowed likewise; or NULL */
+	uint64_t patience_ns;          /* as of sgpu_remote_set_patience, from the opening on */
 };
 
 /* With `worker`, the keys of the session come from a secret that only the process with the private half of that key opens:
@@ -59,6 +60,10 @@ SGPU_MUST_CHECK int sgpu_remote_open(const struct sgpu_remote_config *config, st
  * SGPU_EUNAVAILABLE (there is no server), SGPU_ERETRY (too many sessions), those above. */
 SGPU_MUST_CHECK int sgpu_remote_connect(const char *socket, const struct sgpu_key *owner, const struct sgpu_key *worker,
 					struct sgpu_remote **remote, struct sgpu_error *error);
+/* How long a call waits for an answer of a worker that lives and says nothing: one that is stopped, or hangs. The call then ends
+ * with SGPU_ETIMEOUT, and the session is of no use any more. 0, as at first: for ever, since nobody knows how long work on a
+ * device takes. The end of a worker is noticed in any case. */
+void sgpu_remote_set_patience(struct sgpu_remote *remote, uint64_t patience_ns);
 /* The two files that sides share. The caller adds a bell and closes all when it needs them no more. */
 SGPU_MUST_CHECK int sgpu_remote_ring_create(int *memory, int *area, struct sgpu_error *error);
 /* What the session had goes with it. Accepts NULL; clears the caller's pointer. */

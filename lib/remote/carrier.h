@@ -15,6 +15,7 @@ enum { SGPU_AREA_SIZE = 4 << 20 };
 
 struct sgpu_carrier {
 	const struct sgpu_carrier_calls *calls;
+	uint64_t patience_ns;          /* for the worker, in each call below; then SGPU_ETIMEOUT; 0: without end */
 };
 
 struct sgpu_carrier_calls {

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <sgpu/base.h>
+
 #include "remote/link.h"
 
 struct ring_carrier {
@@ -13,17 +15,19 @@ struct ring_carrier {
 	uint8_t *area;
 };
 
-/* Until the one message has been answered. */
+/* Until the one message has been answered. A worker that ends closes its bell; one that is mute keeps it. */
 static int await_answer(struct ring_carrier *c, uint64_t *size, struct sgpu_error *error)
 {
+	const uint64_t patience = c->carrier.patience_ns, deadline = patience ? sgpu_now_ns() + patience : 0;
 	struct sgpu_ring_result result;
 	size_t count = 0;
 	int rc = SGPU_OK;
 
 	while (rc == SGPU_OK && count == 0) {
-		rc = sgpu_ring_client_wait(c->client, 0, error);
-		if (rc == SGPU_ESYSTEM) {
-			return sgpu_fail(error, rc, "the worker of the session has ended");
+		rc = sgpu_ring_client_wait(c->client, deadline, error);
+		if (rc == SGPU_ESYSTEM || rc == SGPU_ETIMEOUT) {
+			return sgpu_fail(error, rc, rc == SGPU_ESYSTEM ? "the worker of the session has ended" :
+					 "the worker of the session does not answer");
 		}
 		rc = rc == SGPU_OK ? sgpu_ring_reap(c->client, &result, 1, &count, error) : rc;
 	}

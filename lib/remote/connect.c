@@ -178,9 +178,11 @@ int sgpu_remote_connect(const char *socket, const struct sgpu_key *owner, const 
 	if (rc < 0) {
 		goto out;
 	}
+	carrier->patience_ns = PATIENCE_MS * UINT64_C(1000000);
 	rc = sgpu_remote_open_carrier(carrier, owner, worker, remote, error);
 	if (rc == SGPU_OK) {
 		memcpy((*remote)->owned, owned, sizeof(owned));
+		carrier->patience_ns = 0;
 		return SGPU_OK;
 	}
 out:

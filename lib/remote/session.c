@@ -49,7 +49,15 @@ int sgpu_remote_open(const struct sgpu_remote_config *config, struct sgpu_remote
 				sgpu_carrier_pipe(config->in, config->out, &carrier, error);
 
 	*remote = NULL;
+	if (rc == SGPU_OK) {
+		carrier->patience_ns = config->patience_ns;
+	}
 	return rc < 0 ? rc : sgpu_remote_open_carrier(carrier, config->owner, config->worker, remote, error);
+}
+
+void sgpu_remote_set_patience(struct sgpu_remote *remote, uint64_t patience_ns)
+{
+	remote->carrier->patience_ns = patience_ns;
 }
 
 void sgpu_remote_close(struct sgpu_remote **remote)

@@ -21,9 +21,13 @@ sessions() {
 
 # hold_sessions COUNT: a program in the background that has them, and works again when descriptor 7 is closed: $HELD.
 hold_sessions() {
+	hold_program hold "$1"
+}
+
+hold_program() {
 	rm -f held.fifo held.out
 	mkfifo held.fifo
-	SGPU_SOCKET=$SOCKET "$PROGRAM" hold "$1" <held.fifo >held.out 2>held.log 3>&- &
+	SGPU_SOCKET=$SOCKET "$PROGRAM" "$@" <held.fifo >held.out 2>held.log 3>&- &
 	HELD=$!
 	SERVERS+=("$HELD")
 	exec 7>held.fifo
@@ -72,6 +76,20 @@ takes_no_time() {
 	wait_for takes_no_time "$HELD"
 	let_go
 	ends_with 0 "$HELD"
+}
+
+@test "a program waits no longer for a worker that is stopped than it said, and the worker goes on" {
+	start_server --device cpu
+	hold_program patient
+	pid=$(serving_pid)
+	kill -STOP "$pid"
+	let_go
+	ends_with 0 "$HELD"
+	[ "$(tail -n 1 held.out)" = "the worker of the session does not answer" ]
+	kill -CONT "$pid"
+	wait_for sessions 0
+	run -0 program run 1
+	[ "$(serving_pid)" = "$pid" ]
 }
 
 @test "batches and sessions of a user are served by one worker" {

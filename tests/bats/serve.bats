@@ -82,6 +82,20 @@ load serve
 	assert_no_file response
 }
 
+@test "a worker that says nothing is waited for until half a minute after the deadline" {
+	requires python3
+	mkdir -p "$(dirname "$SOCKET")"
+	chmod 0700 "$(dirname "$SOCKET")"
+	client mute >muted 3>&- &
+	SERVERS+=($!)
+	wait_for grep -q mute muted
+	run --separate-stderr -3 sgpu-run --json --timeout 100ms -o response batch.tar
+	assert_contains "$stderr" '"ETIMEOUT"'
+	assert_contains "$stderr" "the worker that runs the batch does not answer"
+	assert_no_file response
+	wait_for grep -q 'asked True' muted
+}
+
 @test "statistics and the line of the log are printed by the client, too" {
 	start_server -k runner.jwk
 	run --separate-stderr -0 sgpu-run --stats -o response batch.tar

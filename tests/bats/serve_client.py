@@ -239,6 +239,21 @@ def pose(path, count):
         s.close()
 
 
+def mute(path):
+    """A server whose worker takes a batch, and then says nothing."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(path)
+    listener.listen()
+    print("mute", flush=True)
+    s, _ = listener.accept()
+    receive(s)
+    send(s, header(TAKEN, 16))
+    asked = 0
+    while receive(s):
+        asked += 1
+    print("asked", asked > 10, flush=True)
+
+
 def descriptors(path, batch):
     """Each with what a server must not wait for, nor believe."""
     good = os.open(batch, os.O_RDONLY)
@@ -502,7 +517,8 @@ def endlessly(path, what, *rest):
 
 path, what, rest = sys.argv[1], sys.argv[2], sys.argv[3:]
 DEEDS = {"garbage": garbage, "requests": requests, "descriptors": descriptors, "drained": drained,
- "quote": quote, "quotes": lambda p, n, d: quotes(p, int(n), int(d)), "prepare": prepare, "pose": lambda p, n: pose(p, int(n)),
+ "quote": quote, "quotes": lambda p, n, d: quotes(p, int(n), int(d)), "prepare": prepare,
+ "mute": mute, "pose": lambda p, n: pose(p, int(n)),
  "crowded": lambda p, n, r: crowded(p, int(n), int(r)),
  "hold": lambda p, n, t: hold(p, int(n), float(t)),
  "users": lambda p, f, n, t: users(p, int(f), int(n), float(t)),

@@ -7,6 +7,7 @@
  *   run ROUNDS     one session, which works
  *   piped ROUNDS   the same with a worker on standard input and output; what becomes of it is said on standard error
  *   hold COUNT     so many, which work; says "held", reads a line, works again, and says what became of each
+ *   patient        one session; says "held", reads a line, works with the patience of a moment and says what became of it
  *   large SIZE     one session, which allocates so many bytes
  *   hostile        files and messages that are none; says what is answered
  */
@@ -176,6 +177,22 @@ static int hold(int count)
 	return bad != 0;
 }
 
+static int be_patient(void)
+{
+	if (!open_session(&held[0], false)) {
+		printf("%s\n", error.text);
+		return 1;
+	}
+	printf("held\n");
+	fflush(stdout);
+	while (getchar() != '\n' && !feof(stdin)) {
+	}
+	sgpu_remote_set_patience(held[0].remote, 100000000);
+	printf("%s\n", work(&held[0], 1) ? "done" : error.text);
+	sgpu_remote_close(&held[0].remote);
+	return 0;
+}
+
 static int take_memory(uint64_t size)
 {
 	uint32_t buffer = 0;
@@ -306,6 +323,8 @@ int main(int argc, char **argv)
 		rc = hold(atoi(argv[2]));
 	} else if (argc == 3 && strcmp(argv[1], "large") == 0) {
 		rc = take_memory(strtoull(argv[2], NULL, 10));
+	} else if (argc == 2 && strcmp(argv[1], "patient") == 0) {
+		rc = be_patient();
 	} else if (argc == 2 && strcmp(argv[1], "hostile") == 0) {
 		rc = be_hostile();
 	}

@@ -246,6 +246,19 @@ UNIT_TEST(a_program_believes_no_worker)
 	}
 }
 
+UNIT_TEST(a_worker_that_never_answers_is_waited_for_as_long_as_the_program_says)
+{
+	struct sgpu_remote_config open = { .owner = &owner, .patience_ns = 50000000 };
+	struct sgpu_remote *remote = NULL;
+	struct worker w;
+
+	make_ends(&w);
+	open.ring = &w.near;
+	CHECK(sgpu_remote_open(&open, &remote, &error) == SGPU_ETIMEOUT && !remote);
+	CHECK(strstr(error.text, "does not answer") != NULL);
+	end_worker(&w);
+}
+
 /* ---- somebody who writes to all that is shared ---- */
 struct scribbler {
 	uint8_t *at;
@@ -348,6 +361,7 @@ int main(void)
 	UNIT_RUN(a_flood_of_messages_does_not_keep_a_session_from_being_stopped);
 	UNIT_RUN(files_that_could_change_or_are_none_are_refused);
 	UNIT_RUN(a_program_believes_no_worker);
+	UNIT_RUN(a_worker_that_never_answers_is_waited_for_as_long_as_the_program_says);
 	UNIT_RUN(a_program_that_goes_on_with_a_session_that_broke_stays_in_its_memory);
 	UNIT_RUN(what_is_changed_while_it_is_read_gives_errors_and_nothing_wrong);
 	close_all();

@@ -29,6 +29,8 @@ enum { COPY_SIZE = 1 << 18, SHOW_MS = 100 };
 
 /* For the first word of a server, which may have to start a worker. */
 static const uint64_t PATIENCE_NS = UINT64_C(90000000000);
+/* For a word of the worker when the deadline has passed: it is asked again and again. */
+static const uint64_t SILENCE_NS = UINT64_C(30000000000), ASK_NS = UINT64_C(1000000000);
 
 struct remote {
 	const struct request *request;
@@ -36,6 +38,7 @@ struct remote {
 	struct sgpu_output response;
 	int memory_fd;           /* the response in memory, where its place is none that a server takes; or -1 */
 	bool queued, taken;      /* queued: it waits for a turn */
+	uint64_t heard_ns, asked_ns; /* when the worker last said something, and was last asked whether it is late */
 	struct wire_answer answer;
 };
 
@@ -199,11 +202,29 @@ static int hear_server(struct remote *m, bool on_terminal, bool *asked, struct s
 	return rc == SGPU_ETIMEOUT ? SGPU_OK : rc;
 }
 
+/* A worker ends what is late, which may take it a while; one that is stopped or hangs does not, and has no word for us. */
+static int check_late(struct remote *m, uint64_t late_ns, struct sgpu_error *error)
+{
+	const uint64_t now = sgpu_now_ns();
+	struct wire_plain progress;
+
+	m->heard_ns = m->heard_ns < late_ns ? late_ns : m->heard_ns;
+	if (now > m->heard_ns && now - m->heard_ns > SILENCE_NS) {
+		return sgpu_fail(error, SGPU_ETIMEOUT, "the deadline passed, and the worker that runs the batch does not answer");
+	}
+	if (now > late_ns && now - m->asked_ns > ASK_NS) {
+		(void)wire_send(m->connection, WIRE_PROGRESS, &progress, sizeof(progress), NULL, 0);
+		m->asked_ns = now;
+	}
+	return SGPU_OK;
+}
+
 /* Until the answer is there, or nobody is who would give one. */
 static int wait_for_answer(struct remote *m, struct sgpu_error *error)
 {
 	const bool on_terminal = isatty(STDERR_FILENO) && !cli_quiet && !cli_json;
 	const uint64_t begin = sgpu_now_ns(), timeout = m->request->timeout_ns;
+	const uint64_t late_ns = timeout < UINT64_MAX - begin ? begin + timeout : UINT64_MAX;
 	struct pollfd fds[2] = { { .fd = m->connection, .events = POLLIN }, { .fd = m->signal_fd, .events = POLLIN } };
 	struct signalfd_siginfo signal;
 	struct wire_plain progress;
@@ -225,14 +246,18 @@ static int wait_for_answer(struct remote *m, struct sgpu_error *error)
 		if (!m->taken && timeout != 0 && sgpu_now_ns() - begin > timeout) {
 			return sgpu_fail(error, SGPU_ETIMEOUT, "the server gave the batch no turn before the deadline");
 		}
+		if (m->taken && timeout != 0) {
+			rc = check_late(m, late_ns, error);
+		}
 		fds[0].revents = fds[1].revents = 0;
-		if (poll(fds, 2, m->taken && !on_terminal ? -1 : SHOW_MS) < 0) {
+		if (rc < 0 || poll(fds, 2, m->taken && !on_terminal && timeout == 0 ? -1 : SHOW_MS) < 0) {
 			continue; /* a signal */
 		}
 		if (fds[1].revents && read(m->signal_fd, &signal, sizeof(signal)) == (ssize_t)sizeof(signal)) {
 			asked = wanted = true;
 		}
 		if (fds[0].revents) {
+			m->heard_ns = sgpu_now_ns();
 			rc = hear_server(m, on_terminal, &asked, error);
 		}
 	}
