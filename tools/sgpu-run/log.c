@@ -55,6 +55,24 @@ static const char *manifest_id(const struct sgpu_batch *batch)
 	return id ? json_string_value(id) : "";
 }
 
+/* Of the device that is asked about in a row: to learn it again takes several files of /proc, for each batch. How much memory
+ * was free is not told of a run. */
+static void describe_device(struct sgpu_device *device, struct sgpu_device_info *about)
+{
+	static struct sgpu_device_info known;
+	static const struct sgpu_device *whose;
+
+	if (device != whose) {
+		whose = sgpu_device_get_info(device, &known, NULL) == SGPU_OK ? device : NULL;
+		known.memory_free = 0;
+	}
+	if (whose) {
+		*about = known;
+	} else {
+		snprintf(about->name, sizeof(about->name), "unknown");
+	}
+}
+
 void report_collect(const struct sgpu_run *run, struct sgpu_device *device, const struct sgpu_key *keys, int count,
 		    struct report *report)
 {
@@ -64,8 +82,8 @@ void report_collect(const struct sgpu_run *run, struct sgpu_device *device, cons
 	sgpu_run_get_progress(run, &report->progress);
 	sgpu_run_get_totals(run, report->totals);
 	sgpu_run_get_paths(run, &report->paths);
-	if (device && sgpu_device_get_info(device, &report->device, NULL) != SGPU_OK) {
-		snprintf(report->device.name, sizeof(report->device.name), "unknown");
+	if (device) {
+		describe_device(device, &report->device);
 	}
 	snprintf(report->aead, sizeof(report->aead), "%s", sgpu_aead_provider());
 	if (batch) {
