@@ -6,7 +6,8 @@
  * outblob cannot be read before; rmdir takes the attributes along.
  *
  * FAKE_TSM_DRIVER    command that is given the paths of inblob, outblob and auxblob; without it, the report is a few
- *                    words and what was written
+ *                    words and what was written. "elsewhere": another process makes the report, and then the file `made`
+ *                    beside it, for programs that start none
  * FAKE_TSM_PROVIDER  what provider says, "sev_guest" if not set
  * FAKE_TSM_FAULT     what goes wrong: busy, empty, intruder, late-error, lost-write, no-provider or write-error
  * FAKE_TSM_LOG       a file to which each close of inblob adds a line
@@ -112,7 +113,7 @@ int mkdir(const char *path, mode_t mode)
 
 int rmdir(const char *path)
 {
-	static const char *const names[] = { "inblob", "outblob", "auxblob", "generation", "provider" };
+	static const char *const names[] = { "inblob", "outblob", "auxblob", "generation", "provider", "made" };
 	char folder[PATH_MAX], one[2 * PATH_MAX];
 	const char *name = attribute(path, folder);
 
@@ -175,6 +176,13 @@ static void drive(const char *folder)
 	snprintf(text, sizeof(text), "%u\n", generation(folder) + (fault("intruder") ? 2 : 1));
 	put(folder, "generation", text, strlen(text));
 	if (fault("empty")) {
+		return;
+	}
+	if (command && !strcmp(command, "elsewhere")) {
+		snprintf(text, sizeof(text), "%s/made", folder);
+		while (access(text, F_OK)) {
+			usleep(10000);
+		}
 		return;
 	}
 	if (command) {

@@ -209,7 +209,7 @@ peek() {
 	{
 		struct sgpu_error error;
 
-		if (harden_filter(true, &error) != SGPU_OK) {
+		if (harden_filter(HARDEN_GPU, &error) != SGPU_OK) {
 			fprintf(stderr, "%s\n", error.text);
 			return 7;
 		}

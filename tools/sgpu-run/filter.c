@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The filter of system calls, through libseccomp. A call that no runner needs is trapped: the handler says which one it was
- * and ends the process. One that is merely not known on the CPU device fails with ENOSYS, for which libraries have another
- * way. Modules, which could take the handler away, are not in this process.
+ * and ends the process. One that is merely not on a list of what is allowed fails with ENOSYS, for which libraries have
+ * another way. Modules, which could take the handler away, are not in this process.
  */
 #include "filter_calls.h"
 #include "harden.h"
@@ -70,7 +70,7 @@ static void add_rules(scmp_filter_ctx filter, int *rc, const struct rule *rules,
 
 /* Threads, but no processes; signals to itself; names of threads; what a terminal is, but nothing typed into it; limits may
  * be read; no signal for others by way of a descriptor, no memory that is code and can be written. */
-static void add_cpu_calls(scmp_filter_ctx filter, int *rc)
+static void add_cpu_calls(scmp_filter_ctx filter, int *rc, bool sockets)
 {
 	const struct rule rules[] = {
 		/* Not trapped: the C library blocks signals around these, and the trap would kill without a word. */
@@ -104,7 +104,8 @@ static void add_cpu_calls(scmp_filter_ctx filter, int *rc)
 	static const int controls[] = { F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_GETLK, F_SETLK, F_SETLKW,
 					F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW, F_DUPFD_CLOEXEC, F_SETPIPE_SZ,
 					F_GETPIPE_SZ, F_ADD_SEALS, F_GET_SEALS };
-	static const unsigned others[] = { SYS_socket, SYS_socketpair, SYS_tkill };
+	static const unsigned others[] = { SYS_socketpair, SYS_tkill };
+	static const struct scmp_arg_cmp unix_only = INT(0, AF_UNIX);
 
 	add_rules(filter, rc, rules, SGPU_ARRAY_LENGTH(rules));
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(controls); i++) {
@@ -115,11 +116,33 @@ static void add_cpu_calls(scmp_filter_ctx filter, int *rc)
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(others); i++) {
 		add(filter, rc, TRAP, others[i], NULL);
 	}
+	add(filter, rc, sockets ? SCMP_ACT_ALLOW : TRAP, SYS_socket, sockets ? &unix_only : NULL);
+	if (sockets) {
+		add(filter, rc, SCMP_ACT_ALLOW, SYS_connect, NULL);
+	}
 #ifdef SYS_fork
 	add(filter, rc, FORBID, SYS_fork, NULL);
 	add(filter, rc, FORBID, SYS_vfork, NULL);
 #endif
 	add_all(filter, rc, SCMP_ACT_ALLOW, filter_needed);
+}
+
+/* No threads, no code but its own. */
+static void add_signer_calls(scmp_filter_ctx filter, int *rc)
+{
+	static const struct rule rules[] = {
+		{ SCMP_ACT_ALLOW, SYS_mmap, BITS(2, PROT_EXEC, 0) },
+		{ TRAP, SYS_mmap, BITS(2, PROT_EXEC, PROT_EXEC) },
+		{ SCMP_ACT_ALLOW, SYS_mprotect, BITS(2, PROT_EXEC, 0) },
+		{ TRAP, SYS_mprotect, BITS(2, PROT_EXEC, PROT_EXEC) },
+	};
+	static const unsigned others[] = { SYS_socket, SYS_socketpair, SYS_kill, SYS_tkill, SYS_tgkill };
+
+	add_rules(filter, rc, rules, SGPU_ARRAY_LENGTH(rules));
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(others); i++) {
+		add(filter, rc, TRAP, others[i], NULL);
+	}
+	add_all(filter, rc, SCMP_ACT_ALLOW, filter_signer);
 }
 
 static void add_gpu_calls(scmp_filter_ctx filter, int *rc)
@@ -146,18 +169,20 @@ static void add_gpu_calls(scmp_filter_ctx filter, int *rc)
 }
 
 /* What libseccomp said, as a negative errno; the filter is on when it is 0. */
-static int load(bool gpu)
+static int load(enum harden_kind kind)
 {
-	scmp_filter_ctx filter = seccomp_init(gpu ? SCMP_ACT_ALLOW : UNKNOWN);
+	scmp_filter_ctx filter = seccomp_init(kind == HARDEN_GPU ? SCMP_ACT_ALLOW : UNKNOWN);
 	int rc = filter ? 0 : -ENOMEM;
 
-	/* Its flags lie in memory, where a filter cannot look: clone() does the same, and is what the C library takes then. On
-	 * the CPU device it is unknown as all else is. */
-	if (gpu) {
+	if (kind == HARDEN_GPU) {
+		/* Its flags lie in memory, where a filter cannot look: clone() does the same, and is what the C library takes
+		 * then. For the others it is unknown as all else is. */
 		add(filter, &rc, UNKNOWN, CLONE3, NULL);
 		add_gpu_calls(filter, &rc);
+	} else if (kind == HARDEN_SIGNER) {
+		add_signer_calls(filter, &rc);
 	} else {
-		add_cpu_calls(filter, &rc);
+		add_cpu_calls(filter, &rc, kind == HARDEN_TPM_SIGNER);
 	}
 	add_all(filter, &rc, TRAP, filter_refused);
 	rc = rc ? rc : seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, TRAP);
@@ -213,7 +238,7 @@ static void on_refused(int signal, siginfo_t *info, void *context)
 	_exit(sgpu_exit_status(SGPU_EPOLICY));
 }
 
-static int install(bool gpu, struct sgpu_error *error)
+static int install(enum harden_kind kind, struct sgpu_error *error)
 {
 	const struct sigaction action = { .sa_sigaction = on_refused, .sa_flags = SA_SIGINFO };
 	int rc;
@@ -222,7 +247,7 @@ static int install(bool gpu, struct sgpu_error *error)
 	if (sigaction(SIGSYS, &action, NULL) != 0) {
 		return sgpu_fail_errno(error, "system calls are not filtered");
 	}
-	rc = load(gpu);
+	rc = load(kind);
 	if (rc == 0) {
 		return SGPU_OK;
 	}
@@ -234,9 +259,9 @@ static int install(bool gpu, struct sgpu_error *error)
 			 "own");
 }
 #else
-static int install(bool gpu, struct sgpu_error *error)
+static int install(enum harden_kind kind, struct sgpu_error *error)
 {
-	(void)gpu;
+	(void)kind;
 	return sgpu_fail(error, SGPU_EUNAVAILABLE, "system calls are not filtered: this build has no libseccomp");
 }
 #endif
@@ -250,7 +275,7 @@ bool harden_filters(void)
 #endif
 }
 
-int harden_filter(bool gpu, struct sgpu_error *error)
+int harden_filter(enum harden_kind kind, struct sgpu_error *error)
 {
-	return cli_harden_off() ? SGPU_OK : install(gpu, error);
+	return cli_harden_off() ? SGPU_OK : install(kind, error);
 }

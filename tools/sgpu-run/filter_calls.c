@@ -47,6 +47,20 @@ const struct filter_call filter_needed[] = {
 	{ NULL, 0 },
 };
 
+/* Its socket, memory, clocks, and the files of the platform's reports. */
+const struct filter_call filter_signer[] = {
+	CALL(read), CALL(write), CALL(readv), CALL(writev), CALL(preadv2), CALL(pwritev2), CALL(pread64), CALL(lseek),
+	CALL(close), CALL(openat), CALL(fstat), CALL(newfstatat), CALL(statx), CALL(faccessat), NEW(faccessat2, 439),
+	CALL(mkdirat), CALL(unlinkat), CALL(memfd_create), CALL(ppoll), CALL(recvmsg), CALL(sendmsg), CALL(brk),
+	CALL(munmap), CALL(mremap), CALL(madvise), CALL(futex), CALL(getrandom), CALL(clock_gettime),
+	CALL(clock_nanosleep), CALL(gettimeofday), CALL(getpid), CALL(gettid), CALL(rt_sigprocmask), CALL(rt_sigreturn),
+	CALL(restart_syscall), CALL(exit), CALL(exit_group),
+#ifdef SYS_open
+	CALL(open), CALL(stat), CALL(lstat), CALL(access), CALL(mkdir), CALL(rmdir), CALL(poll), CALL(time),
+#endif
+	{ NULL, 0 },
+};
+
 /* Other programs and processes, other ways to files, the machine, the kernel's inside, other rights, its time and name. */
 const struct filter_call filter_refused[] = {
 	CALL(execve), CALL(execveat), CALL(ptrace), CALL(process_vm_readv), CALL(process_vm_writev),

@@ -12,6 +12,7 @@ struct filter_call {
 
 /* Each ends with a NULL name. */
 extern const struct filter_call filter_needed[];  /* on the CPU device, whatever their arguments */
+extern const struct filter_call filter_signer[];  /* by the process that signs quotes */
 extern const struct filter_call filter_refused[]; /* on any device */
 
 #endif

@@ -136,13 +136,13 @@ static int gain_nothing(int fd)
 	return prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1 ? 0 : 1;
 }
 
-/* The number of the device's kind takes the place of a descriptor. */
-static int run_another_program(int gpu)
+/* An enum harden_kind takes the place of a descriptor. */
+static int run_another_program(int kind)
 {
 	char *const none[] = { NULL };
 
 	cli_harden();
-	if (cli_harden_off() || harden_filter(gpu != 0, NULL) != SGPU_OK) {
+	if (cli_harden_off() || harden_filter((enum harden_kind)kind, NULL) != SGPU_OK) {
 		return 1;
 	}
 	execve("/", none, none);
@@ -219,7 +219,7 @@ void harden_try(struct harden_finding findings[HARDEN_FINDINGS])
 	     "no set-user-ID program gives it more rights than it has",
 	     "a program that it starts may have more rights than it has");
 	note(&findings[3], "filtered_system_calls", "system calls",
-	     exits_with(run_another_program, 0, refused) && exits_with(run_another_program, 1, refused),
+	     exits_with(run_another_program, HARDEN_CPU, refused) && exits_with(run_another_program, HARDEN_GPU, refused),
 	     "CPU device: those that it needs, no others; GPU: all but those that no runner needs", "all are possible");
 	note(&findings[4], "confined_files", "files", exits_with(open_what_is_not_ours, -1, 0),
 	     "a run opens none but the system's, those of --files, regions and its outputs (Landlock)",

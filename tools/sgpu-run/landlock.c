@@ -38,6 +38,8 @@ enum { CREATE_RULESET = 444, ADD_RULE = 445, RESTRICT_SELF = 446 };
 #define NAME (LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_REMOVE_FILE)
 #define MOVE (REFER | LANDLOCK_ACCESS_FS_REMOVE_DIR)
 #define DEVICE (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE | IOCTL_DEV)
+/* The kernel's files of a report come and go with a folder that is made; where a test's do, they are ordinary ones. */
+#define REPORT (READ | WRITE | NAME | LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_REMOVE_DIR)
 /* What there is for a file that is no folder. */
 #define OF_FILES (LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE | WRITE | IOCTL_DEV)
 
@@ -62,10 +64,14 @@ static const struct rule single_files[] = {
 	{ "/dev/full", DEVICE }, { "/dev/random", DEVICE }, { "/dev/urandom", DEVICE },
 };
 
+static const struct rule of_tpms[] = {
+	{ "/dev/tpm*", DEVICE }, { NULL, 0 },
+};
+
 /* Patterns of what NVIDIA's driver opens. */
 static const struct rule of_gpus[] = {
 	{ "/dev/nvidia*", DEVICE | READ }, { "/etc/nvidia*", READ }, { "/run/nvidia-*", DEVICE | READ },
-	{ "/dev/dri/renderD*", DEVICE },
+	{ "/dev/dri/renderD*", DEVICE }, { NULL, 0 },
 };
 
 int landlock_version(void)
@@ -172,14 +178,14 @@ static void allow(struct ruleset *rules, const char *path, uint64_t rights)
 	}
 }
 
-static void allow_patterns(struct ruleset *rules)
+static void allow_patterns(struct ruleset *rules, const struct rule *patterns)
 {
-	for (size_t i = 0; i < sizeof(of_gpus) / sizeof(*of_gpus); i++) {
+	for (; patterns->path; patterns++) {
 		glob_t found;
 
-		if (glob(of_gpus[i].path, 0, NULL, &found) == 0) {
+		if (glob(patterns->path, 0, NULL, &found) == 0) {
 			for (size_t k = 0; k < found.gl_pathc; k++) {
-				allow(rules, found.gl_pathv[k], of_gpus[i].rights);
+				allow(rules, found.gl_pathv[k], patterns->rights);
 			}
 			globfree(&found);
 		}
@@ -214,10 +220,8 @@ static void allow_output(struct ruleset *rules, const struct sgpu_output *output
 	}
 }
 
-static void allow_all(struct ruleset *rules, const struct landlock_needs *needs)
+static void allow_system(struct ruleset *rules)
 {
-	const char *name;
-
 	for (size_t i = 0; i < sizeof(folders) / sizeof(*folders); i++) {
 		allow(rules, folders[i].path, folders[i].rights);
 	}
@@ -226,10 +230,25 @@ static void allow_all(struct ruleset *rules, const struct landlock_needs *needs)
 	}
 	allow(rules, "/proc/self/exe", RUN);
 	allow(rules, own_libraries(), RUN);
-	if (needs->gpu) {
-		allow_patterns(rules);
-	}
 	allow_regions(rules);
+}
+
+static void allow_all(struct ruleset *rules, const struct landlock_needs *needs)
+{
+	const char *name;
+
+	if (!needs->bare) {
+		allow_system(rules);
+	}
+	if (needs->gpu) {
+		allow_patterns(rules, of_gpus);
+	}
+	if (needs->tpm) {
+		allow_patterns(rules, of_tpms);
+	}
+	for (int i = 0; i < LANDLOCK_REPORTS_MAX; i++) {
+		allow(rules, needs->reports[i], REPORT);
+	}
 	for (int i = 0; i < sgpu_files_count(needs->files); i++) {
 		allow_descriptor(rules, sgpu_files_directory(needs->files, i, &name), READ);
 	}

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the runner may open once everything of its own is open: files of the system, folders of --files, regions, and
- * names for its outputs. So a fault in it gets at no key file, nor at anything else of its user.
+ * names for its outputs; and what the process that signs its quotes may. So a fault in it gets at no key file, nor at
+ * anything else of its user.
  */
 #ifndef SGPU_RUN_LANDLOCK_H
 #define SGPU_RUN_LANDLOCK_H
@@ -12,7 +13,7 @@
 #include <sgpu/io.h>
 #include <sgpu/stage.h>
 
-enum { LANDLOCK_FOLDERS_MAX = 8 };
+enum { LANDLOCK_FOLDERS_MAX = 8, LANDLOCK_REPORTS_MAX = 2 };
 
 /* A directory that is open. */
 struct landlock_directory {
@@ -31,6 +32,9 @@ struct landlock_needs {
 	char *const *inputs;                       /* files to be read */
 	size_t input_count;
 	bool gpu;
+	bool bare;                                 /* nothing of the system, and no regions */
+	bool tpm;
+	const char *reports[LANDLOCK_REPORTS_MAX]; /* folders in which the platform makes reports; NULL: none */
 };
 
 /* The kernel's version of Landlock; 0: none, or this build or SGPU_DEBUG does without. */

@@ -20,6 +20,9 @@
 #include <sgpu/io.h>
 #include <sgpu/json.h>
 
+#include "attest/collect/evidence.h"
+#include "harden.h"
+#include "landlock.h"
 #include "serve.h"
 #include "wire.h"
 
@@ -113,6 +116,19 @@ static void serve_quotes(int fd, const struct sgpu_signer *ak, const struct sgpu
 	json_decref(claims);
 }
 
+/* Leaves it its socket and the platform's reports. A key in a TPM is used through files and libraries of the system. The
+ * worker warns of what this machine lacks, and the quote says so; all else that goes wrong is an error. */
+static int confine(const struct sgpu_signer *ak, struct sgpu_error *error)
+{
+	const bool tpm = sgpu_signer_in_tpm(ak);
+	const struct landlock_needs needs = { .bare = !tpm, .tpm = tpm,
+					      .reports = { sgpu_evidence_root("SGPU_TSM_ROOT", SGPU_USUAL_TSM),
+							   sgpu_evidence_root("SGPU_GRAMINE_ROOT", SGPU_USUAL_GRAMINE) } };
+	int rc = landlock_version() > 0 ? landlock_confine(&needs, error) : SGPU_OK;
+
+	return rc < 0 || !harden_filters() ? rc : harden_filter(tpm ? HARDEN_TPM_SIGNER : HARDEN_SIGNER, error);
+}
+
 static _Noreturn void run_child(int fd, pid_t worker, const char *key, const char *certificate)
 {
 	struct sgpu_signer *ak = NULL;
@@ -132,6 +148,9 @@ static _Noreturn void run_child(int fd, pid_t worker, const char *key, const cha
 	}
 	if (rc == SGPU_OK) {
 		rc = sgpu_quote_check_key(ak, &chain, &error);
+	}
+	if (rc == SGPU_OK) {
+		rc = confine(ak, &error);
 	}
 	if (rc == SGPU_OK) {
 		(void)wire_send(fd, WIRE_READY, &ready, sizeof(ready), NULL, 0);

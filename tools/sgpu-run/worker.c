@@ -268,7 +268,7 @@ static int confine(const struct worker *w, struct landlock_needs *needs, bool st
 		rc = SGPU_OK;
 	}
 	if (rc == SGPU_OK) {
-		rc = harden_filter(w->on_gpu, error);
+		rc = harden_filter(w->on_gpu ? HARDEN_GPU : HARDEN_CPU, error);
 		if (rc == SGPU_EUNAVAILABLE && !(strict && harden_filters())) {
 			cli_warning("%s", error->text);
 			rc = SGPU_OK;

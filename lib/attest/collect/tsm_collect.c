@@ -19,8 +19,6 @@
 
 #include "attest/collect/evidence.h"
 
-#define USUAL_ROOT "/sys/kernel/config/tsm/report"
-
 enum { BLOB_MAX = 1 << 16, LINE_MAX_SIZE = 64 };
 
 /* One report. */
@@ -153,7 +151,7 @@ static int to_json(const struct report *report, char **value, size_t *size, stru
 static int collect(const uint8_t report_data[64], struct sgpu_device *device, char **value, size_t *size,
 		   struct sgpu_error *error)
 {
-	struct report report = { .root = sgpu_evidence_root("SGPU_TSM_ROOT", USUAL_ROOT) };
+	struct report report = { .root = sgpu_evidence_root("SGPU_TSM_ROOT", SGPU_USUAL_TSM) };
 	int rc = make_directory(&report, error);
 
 	(void)device;
