@@ -216,6 +216,18 @@ static void wait_for_events(struct supervisor *s, int signals, uint64_t next, st
 	}
 }
 
+/* Most have said what they want by the time at which they are taken, and need not wait for the next look. */
+static void accept_callers(struct supervisor *s)
+{
+	struct caller *caller;
+
+	for (int i = 0; i < SUPERVISOR_ACCEPT_AT_ONCE && s->socket->fd >= 0 && callers_accept(s, &caller); i++) {
+		if (caller) {
+			hear(s, caller);
+		}
+	}
+}
+
 static void serve_events(struct supervisor *s, int signals, const struct pollfd fds[FDS])
 {
 	for (int i = 0; i < SERVE_WORKERS_MAX; i++) {
@@ -235,7 +247,8 @@ static void serve_events(struct supervisor *s, int signals, const struct pollfd 
 	if (fds[SIGNALS].revents) {
 		take_signal(s, signals);
 	}
-	for (int i = 0; fds[LISTENER].revents && s->socket->fd >= 0 && i < SUPERVISOR_ACCEPT_AT_ONCE && callers_accept(s); i++) {
+	if (fds[LISTENER].revents) {
+		accept_callers(s);
 	}
 }
 

@@ -71,8 +71,8 @@ struct supervisor {
 void callers_hang_up(struct caller *caller);
 void callers_refuse_by(struct caller *caller, const struct sgpu_error *error);
 void callers_refuse(struct caller *caller, int code, const char *format, ...) SGPU_PRINTF(3, 4);
-/* Takes a connection; false: there is none, or it has to wait. */
-bool callers_accept(struct supervisor *supervisor);
+/* Takes a connection; *accepted: its caller, or NULL if it was refused. false: there is none, or it has to wait. */
+bool callers_accept(struct supervisor *supervisor, struct caller **accepted);
 
 /* supervisor_workers.c. */
 /* Starts as many as are wanted now, or has one leave. */

@@ -99,13 +99,14 @@ static struct caller *make_place(struct supervisor *s)
 	return caller;
 }
 
-bool callers_accept(struct supervisor *s)
+bool callers_accept(struct supervisor *s, struct caller **accepted)
 {
 	const bool room = undertaker_room() > SUPERVISOR_CALLERS_MAX + SUPERVISOR_ACCEPT_AT_ONCE;
 	struct caller *place, caller = { .fd = -1 };
 	struct ucred peer;
 	socklen_t size = sizeof(peer);
 
+	*accepted = NULL;
 	caller.fd = room ? accept4(s->socket->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK) : -1;
 	if (caller.fd < 0) {
 		if (!room || errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
@@ -127,6 +128,7 @@ bool callers_accept(struct supervisor *s)
 	place = make_place(s);
 	if (place) {
 		*place = caller;
+		*accepted = place;
 	} else {
 		callers_refuse(&caller, SGPU_ERETRY, "too many connections wait");
 	}
