@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 
+#include "base/limit.h"
 #include "run/run.h"
 
 /* Bytes of the buffers of a device. Up to these the allocation itself says whether there is enough, which costs less than to
@@ -84,6 +85,21 @@ static int allocate(struct sgpu_memory *memory, int device, bool together, struc
 	return rc;
 }
 
+/* Of the process's limit, for all devices. Small buffers take whole pages, too. */
+static int take_of_limit(struct sgpu_memory *memory, struct sgpu_error *error)
+{
+	const struct sgpu_plan *plan = memory->plan;
+	uint64_t bytes = 0;
+	int rc;
+
+	for (int i = 0; i < plan->buffer_count; i++) {
+		bytes += whole_pages(plan->buffers[i].size);
+	}
+	rc = sgpu_limit_take(SGPU_DEVICE_MEMORY, bytes, error);
+	memory->taken = rc == SGPU_OK ? bytes : 0;
+	return rc;
+}
+
 int sgpu_memory_create(struct sgpu_memory *memory, const struct sgpu_run_device *devices, const struct sgpu_plan *plan,
 		       bool together, struct sgpu_error *error)
 {
@@ -99,6 +115,11 @@ int sgpu_memory_create(struct sgpu_memory *memory, const struct sgpu_run_device 
 	for (int i = 0; i < plan->buffer_count; i++) {
 		memory->shares[plan->buffers[i].device].bytes += plan->buffers[i].size;
 		memory->shares[plan->buffers[i].device].count++;
+	}
+	rc = take_of_limit(memory, error);
+	if (rc < 0) {
+		sgpu_memory_clear(memory);
+		return rc;
 	}
 	for (; device < plan->device_count; device++) {
 		rc = allocate(memory, device, together, error);
@@ -127,6 +148,8 @@ void sgpu_memory_clear(struct sgpu_memory *memory)
 	for (int i = 0; memory->buffers && i < memory->plan->device_count; i++) {
 		sgpu_device_free(memory->devices[i].device, &memory->shares[i].together, memory->shares[i].together_size);
 	}
+	sgpu_limit_give(SGPU_DEVICE_MEMORY, memory->taken);
+	memory->taken = 0;
 	free(memory->buffers);
 	memory->buffers = NULL;
 }

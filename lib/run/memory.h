@@ -19,6 +19,7 @@ struct sgpu_memory {
 		sgpu_devptr together; /* memory of all of these; 0: each has its own */
 		uint64_t together_size;
 	} shares[SGPU_RUN_DEVICES_MAX];
+	uint64_t taken;               /* of the process's limit */
 };
 
 /* Allocates all of it. together: small buffers of a device are one allocation. Errors: SGPU_ENOMEM. */

@@ -16,6 +16,7 @@
 
 #include <sgpu/io.h>
 
+#include "base/limit.h"
 #include "run/admit.h"
 #include "run/lent.h"
 #include "run/loop.h"
@@ -100,7 +101,11 @@ static int make_memory(struct output *output, struct sgpu_error *error)
 	const struct sgpu_run_traits *traits = all->base->traits;
 	const uint64_t size = output->end.size;
 	void *data = NULL;
+	int rc = sgpu_limit_take(SGPU_HOST_MEMORY, size, error);
 
+	if (rc < 0) {
+		return rc;
+	}
 	if (traits->pins && size > 0 && size <= traits->pinned_max - all->pinned &&
 	    sgpu_host_alloc(run_device(output)->device, size, &data, NULL) == SGPU_OK) {
 		all->pinned += size;
@@ -108,14 +113,21 @@ static int make_memory(struct output *output, struct sgpu_error *error)
 	} else {
 		data = large_memory(size);
 	}
+	if (!data) {
+		sgpu_limit_give(SGPU_HOST_MEMORY, size);
+		return sgpu_fail_nomem(error);
+	}
 	output->data = data;
-	return data ? SGPU_OK : sgpu_fail_nomem(error);
+	return SGPU_OK;
 }
 
 static void drop_memory(struct output *output)
 {
 	void *data = output->data;
 
+	if (data) {
+		sgpu_limit_give(SGPU_HOST_MEMORY, output->end.size);
+	}
 	if (output->pinned) {
 		sgpu_host_free(run_device(output)->device, &data, output->end.size);
 		output->all->pinned -= output->end.size;

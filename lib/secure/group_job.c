@@ -4,6 +4,8 @@
  */
 #include "secure/group_state.h"
 
+#include "base/limit.h"
+
 void sgpu_group_end_run(struct sgpu_group_worker *w, int item)
 {
 	struct sgpu_error error = { 0 };
@@ -17,6 +19,7 @@ void sgpu_group_end_run(struct sgpu_group_worker *w, int item)
 
 int sgpu_group_load_job(struct sgpu_group_worker *w, const struct sgpu_item *item, struct sgpu_error *error)
 {
+	const uint64_t most = sgpu_group_memory_left(w), left = sgpu_limit_left(SGPU_DEVICE_MEMORY);
 	uint64_t bytes = 0;
 	int rc;
 
@@ -26,9 +29,14 @@ int sgpu_group_load_job(struct sgpu_group_worker *w, const struct sgpu_item *ite
 	if (w->jobs[item->object].job) {
 		return sgpu_group_no_object("job", item->object, true, error);
 	}
-	rc = w->config.jobs->load(w->device, (const char *)item->tail, item->tail_size, sgpu_group_memory_left(w),
+	rc = w->config.jobs->load(w->device, (const char *)item->tail, item->tail_size, left < most ? left : most,
 				  &w->jobs[item->object].job, &bytes, error);
 	if (rc == SGPU_OK) {
+		rc = sgpu_limit_take(SGPU_DEVICE_MEMORY, bytes, error); /* others may have taken some meanwhile */
+		if (rc < 0) {
+			w->config.jobs->free(&w->jobs[item->object].job);
+			return rc;
+		}
 		w->jobs[item->object].bytes = bytes;
 		w->used += bytes;
 	}
@@ -64,6 +72,7 @@ int sgpu_group_free_job(struct sgpu_group_worker *w, const struct sgpu_item *ite
 		sgpu_group_end_run(w, i);
 	}
 	if (rc == SGPU_OK) {
+		sgpu_limit_give(SGPU_DEVICE_MEMORY, w->jobs[item->object].bytes);
 		w->used -= w->jobs[item->object].bytes;
 		w->config.jobs->free(&w->jobs[item->object].job);
 	}
@@ -75,6 +84,7 @@ void sgpu_group_free_jobs(struct sgpu_group_worker *w)
 	for (int i = 0; i < SGPU_GROUP_OBJECTS; i++) {
 		if (w->jobs[i].job) {
 			w->config.jobs->free(&w->jobs[i].job);
+			sgpu_limit_give(SGPU_DEVICE_MEMORY, w->jobs[i].bytes);
 		}
 	}
 }

@@ -4,6 +4,8 @@
  */
 #include "secure/group_state.h"
 
+#include "base/limit.h"
+
 int sgpu_group_wait_idle(struct sgpu_group_worker *w, struct sgpu_error *error)
 {
 	int rc = SGPU_OK;
@@ -41,6 +43,31 @@ int sgpu_group_no_object(const char *what, uint32_t handle, bool there, struct s
 uint64_t sgpu_group_memory_left(const struct sgpu_group_worker *w)
 {
 	return w->config.memory_limit > 0 ? w->config.memory_limit - w->used : UINT64_MAX;
+}
+
+int sgpu_group_alloc(struct sgpu_group_worker *w, uint64_t size, sgpu_devptr *memory, struct sgpu_error *error)
+{
+	int rc = sgpu_limit_take(SGPU_DEVICE_MEMORY, size, error);
+
+	if (rc < 0) {
+		return rc;
+	}
+	rc = sgpu_device_alloc(w->device, size, memory, error);
+	if (rc < 0) {
+		sgpu_limit_give(SGPU_DEVICE_MEMORY, size);
+		return rc;
+	}
+	w->used += size;
+	return SGPU_OK;
+}
+
+void sgpu_group_free(struct sgpu_group_worker *w, sgpu_devptr *memory, uint64_t size)
+{
+	if (*memory) {
+		sgpu_device_free(w->device, memory, size);
+		sgpu_limit_give(SGPU_DEVICE_MEMORY, size);
+		w->used -= size;
+	}
 }
 
 int sgpu_group_find_ranges(const struct sgpu_group_worker *w, const struct sgpu_item_call *call,

@@ -59,8 +59,13 @@ SGPU_MUST_CHECK int sgpu_group_find_range(const struct sgpu_group_worker *worker
 SGPU_MUST_CHECK int sgpu_group_find_ranges(const struct sgpu_group_worker *worker, const struct sgpu_item_call *call,
 					   struct sgpu_device_range ranges[SGPU_MODULE_RANGES_MAX],
 					   struct sgpu_error *error);
-/* Bytes of device memory that the session may still have. */
+/* Bytes of device memory that the session may still have, by its own limit. */
 uint64_t sgpu_group_memory_left(const struct sgpu_group_worker *worker);
+/* Allocates device memory that counts as the session's. Errors: SGPU_ENOMEM, by the limit of the process as well. */
+SGPU_MUST_CHECK int sgpu_group_alloc(struct sgpu_group_worker *worker, uint64_t size, sgpu_devptr *memory,
+				     struct sgpu_error *error);
+/* Accepts a pointer to 0. */
+void sgpu_group_free(struct sgpu_group_worker *worker, sgpu_devptr *memory, uint64_t size);
 
 /* ---- group_job.c: the items of jobs ---- */
 SGPU_MUST_CHECK int sgpu_group_load_job(struct sgpu_group_worker *worker, const struct sgpu_item *item,

@@ -55,12 +55,12 @@ void sgpu_group_worker_free(struct sgpu_group_worker **worker)
 		sgpu_device_module_free(&w->modules[i]);
 	}
 	sgpu_group_free_jobs(w);
-	sgpu_device_free(w->device, &w->staging, w->config.area_size);
+	sgpu_group_free(w, &w->staging, w->config.area_size);
 	if (w->registered) {
 		sgpu_host_unregister(w->device, w->config.area);
 	}
 	for (int i = 0; i < SGPU_GROUP_BUFFERS; i++) {
-		sgpu_device_free(w->device, &w->buffers[i].memory, w->buffers[i].size);
+		sgpu_group_free(w, &w->buffers[i].memory, w->buffers[i].size);
 	}
 	sgpu_secret_free(w->results, SGPU_GROUP_BYTES);
 	free(w);
@@ -103,11 +103,8 @@ static int alloc_buffer(struct sgpu_group_worker *w, const struct sgpu_item *ite
 		return sgpu_fail(error, SGPU_ENOMEM, "%llu bytes are more than the session may have",
 				 (unsigned long long)item->size);
 	}
-	rc = sgpu_device_alloc(w->device, item->size, &b->memory, error);
-	if (rc == SGPU_OK) {
-		b->size = item->size;
-		w->used += item->size;
-	}
+	rc = sgpu_group_alloc(w, item->size, &b->memory, error);
+	b->size = rc == SGPU_OK ? item->size : 0;
 	return rc;
 }
 
@@ -121,8 +118,7 @@ static int free_buffer(struct sgpu_group_worker *w, const struct sgpu_item *item
 	}
 	rc = sgpu_group_wait_idle(w, error);
 	if (rc == SGPU_OK) {
-		w->used -= b->size;
-		sgpu_device_free(w->device, &b->memory, b->size);
+		sgpu_group_free(w, &b->memory, b->size);
 	}
 	return rc;
 }
@@ -189,7 +185,6 @@ static int load_key(struct sgpu_group_worker *w, const struct sgpu_item *item, s
 static int make_staging(struct sgpu_group_worker *w, struct sgpu_error *error)
 {
 	const uint64_t size = w->config.area_size;
-	int rc;
 
 	if (w->staging) {
 		return SGPU_OK;
@@ -198,9 +193,7 @@ static int make_staging(struct sgpu_group_worker *w, struct sgpu_error *error)
 		return sgpu_fail(error, SGPU_ENOMEM, "sealed data pass through %llu bytes, more than the session may have",
 				 (unsigned long long)size);
 	}
-	rc = sgpu_device_alloc(w->device, size, &w->staging, error);
-	w->used += rc == SGPU_OK ? size : 0;
-	return rc;
+	return sgpu_group_alloc(w, size, &w->staging, error);
 }
 
 /* Others write to the area: each byte is read once, by the kernel that opens or into the staging memory. Should a copy fail,

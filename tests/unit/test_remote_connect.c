@@ -9,6 +9,7 @@
  *   hold COUNT     so many, which work; says "held", reads a line, works again, and says what became of each
  *   patient        one session; says "held", reads a line, works with the patience of a moment and says what became of it
  *   large SIZE     one session, which allocates so many bytes
+ *   keep SIZE      the same; says so, and ends when a line or the end of its input comes
  *   hostile        files and messages that are none; says what is answered
  */
 #include "remote_harness.h"
@@ -193,13 +194,16 @@ static int be_patient(void)
 	return 0;
 }
 
-static int take_memory(uint64_t size)
+static int take_memory(uint64_t size, bool keep)
 {
 	uint32_t buffer = 0;
 	int rc = sgpu_remote_connect(NULL, &owner, NULL, &held[0].remote, &error);
 
 	rc = rc == SGPU_OK ? sgpu_remote_alloc(held[0].remote, size, &buffer, &error) : rc;
 	printf("%s\n", rc == SGPU_OK ? "done" : error.text);
+	fflush(stdout);
+	while (keep && rc == SGPU_OK && getchar() != '\n' && !feof(stdin)) {
+	}
 	sgpu_remote_close(&held[0].remote);
 	return rc != SGPU_OK;
 }
@@ -321,8 +325,8 @@ int main(int argc, char **argv)
 		rc = run_rounds(atoi(argv[2]), true);
 	} else if (argc == 3 && strcmp(argv[1], "hold") == 0 && atoi(argv[2]) <= HELD_MAX) {
 		rc = hold(atoi(argv[2]));
-	} else if (argc == 3 && strcmp(argv[1], "large") == 0) {
-		rc = take_memory(strtoull(argv[2], NULL, 10));
+	} else if (argc == 3 && (strcmp(argv[1], "large") == 0 || strcmp(argv[1], "keep") == 0)) {
+		rc = take_memory(strtoull(argv[2], NULL, 10), argv[1][0] == 'k');
 	} else if (argc == 2 && strcmp(argv[1], "patient") == 0) {
 		rc = be_patient();
 	} else if (argc == 2 && strcmp(argv[1], "hostile") == 0) {

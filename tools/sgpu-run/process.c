@@ -15,6 +15,7 @@
 #include <sgpu/base.h>
 
 #include "serve.h"
+#include "tenants.h"
 #include "wire.h"
 
 /* The same on all architectures; the headers that this is built with may be older. */
@@ -166,6 +167,13 @@ bool process_resume(struct process *process)
 	}
 	process->resumes++;
 	return true;
+}
+
+bool process_limit(const struct process *process, const struct tenant_rule *rule)
+{
+	struct wire_limits limits = { .device_memory = rule->device_memory, .host_memory = rule->host_memory };
+
+	return process->control >= 0 && wire_send(process->control, WIRE_LIMITS, &limits, sizeof(limits), NULL, 0);
 }
 
 void process_drain(struct process *process, uint64_t deadline_ns)

@@ -68,20 +68,25 @@ struct metric {
 	const char *name, *type, *help, *label;
 	struct { const char *member, *value; } samples[3];
 	bool seconds;
+	bool limits; /* the members are limits: where there is none, there is no sample */
 };
 
 static const struct metric metrics[] = {
 	{ "sgpu_batches_total", "counter", "Batches that have ended: done, failed, or refused for a limit.", "result",
-	  { { "done", "done" }, { "failed", "failed" }, { "refused", "refused" } }, false },
+	  { { "done", "done" }, { "failed", "failed" }, { "refused", "refused" } }, false, false },
 	{ "sgpu_bytes_total", "counter", "Bytes of payloads, as they travel.", "direction",
-	  { { "bytes_in", "in" }, { "bytes_out", "out" } }, false },
+	  { { "bytes_in", "in" }, { "bytes_out", "out" } }, false, false },
 	{ "sgpu_busy_seconds_total", "counter", "Time of turns, which the shares are counted in.", NULL,
-	  { { "busy_ns", NULL } }, true },
-	{ "sgpu_batches_waiting", "gauge", "Batches that wait for a turn.", NULL, { { "waiting", NULL } }, false },
-	{ "sgpu_batches_in_flight", "gauge", "Batches that a worker has.", NULL, { { "in_flight", NULL } }, false },
-	{ "sgpu_batches_stalled", "gauge", "Those of them that wait for their client.", NULL, { { "stalled", NULL } }, false },
-	{ "sgpu_sessions", "gauge", "Sessions of programs.", NULL, { { "sessions", NULL } }, false },
-	{ "sgpu_weight", "gauge", "The user's weight.", NULL, { { "weight", NULL } }, false },
+	  { { "busy_ns", NULL } }, true, false },
+	{ "sgpu_batches_waiting", "gauge", "Batches that wait for a turn.", NULL, { { "waiting", NULL } }, false, false },
+	{ "sgpu_batches_in_flight", "gauge", "Batches that a worker has.", NULL, { { "in_flight", NULL } }, false, false },
+	{ "sgpu_batches_stalled", "gauge", "Those of them that wait for their client.", NULL, { { "stalled", NULL } }, false, false },
+	{ "sgpu_sessions", "gauge", "Sessions of programs.", NULL, { { "sessions", NULL } }, false, false },
+	{ "sgpu_memory_bytes", "gauge", "Memory that workers have: of the device; of the host, for leases, results and staging.",
+	  "of", { { "device_bytes", "device" }, { "host_bytes", "host" } }, false, false },
+	{ "sgpu_memory_limit_bytes", "gauge", "The user's limits of it.", "of",
+	  { { "device_memory", "device" }, { "host_memory", "host" } }, false, true },
+	{ "sgpu_weight", "gauge", "The user's weight.", NULL, { { "weight", NULL } }, false, false },
 };
 
 static void put_metric(FILE *out, const struct metric *m, const json_t *tenants)
@@ -91,7 +96,12 @@ static void put_metric(FILE *out, const struct metric *m, const json_t *tenants)
 
 	begin_metric(out, m->name, m->type, m->help);
 	json_array_foreach(tenants, i, one) {
+		const json_t *from = m->limits ? json_object_get(one, "limits") : one;
+
 		for (size_t k = 0; k < SGPU_ARRAY_LENGTH(m->samples) && m->samples[k].member; k++) {
+			if (m->limits && !json_is_integer(json_object_get(from, m->samples[k].member))) {
+				continue;
+			}
 			fprintf(out, "%s{", m->name);
 			put_user(out, one);
 			if (m->label) {
@@ -99,9 +109,9 @@ static void put_metric(FILE *out, const struct metric *m, const json_t *tenants)
 			}
 			fputs("} ", out);
 			if (m->seconds) {
-				put_seconds(out, get(one, m->samples[k].member));
+				put_seconds(out, get(from, m->samples[k].member));
 			} else {
-				fprintf(out, "%" JSON_INTEGER_FORMAT, get(one, m->samples[k].member));
+				fprintf(out, "%" JSON_INTEGER_FORMAT, get(from, m->samples[k].member));
 			}
 			fputc('\n', out);
 		}

@@ -36,9 +36,11 @@ void requests_refuse(int connection, const struct sgpu_error *error);
 
 /* ---- the requests, each in a file of its own ---- */
 /* serve_lease.c. Before the worker is confined: makes the pool that `server` asks for, if it does. */
-SGPU_MUST_CHECK int serve_lease_open(struct server *server, struct serve_counters *counters, struct sgpu_error *error);
+SGPU_MUST_CHECK int serve_lease_open(const struct server *server, struct serve_counters *counters, struct sgpu_error *error);
 /* All requests and runs have ended. */
 void serve_lease_close(void);
+/* A pool that nobody has used yet has at most so many bytes from now on. */
+void serve_lease_shrink(uint64_t most);
 /* What a run has to know. results: of one whose client wants its results in a lease. Errors: SGPU_EUNAVAILABLE. */
 SGPU_MUST_CHECK int serve_lease_options(bool results, struct sgpu_run_options *options, struct sgpu_error *error);
 void serve_lease(const struct request *request);

@@ -59,6 +59,7 @@ struct serve_counters {
 	_Atomic uint64_t leases, leased_bytes, pool_bytes; /* leases that there are, and of how much */
 	_Atomic uint64_t sums[SERVE_SUMS];
 	_Atomic uint64_t sessions; /* that programs have now */
+	_Atomic uint64_t device_bytes, host_bytes; /* that it has of what base/limit.h counts */
 };
 
 /* supervisor.c: until a signal ends it. An exit status. */
@@ -90,6 +91,9 @@ uint64_t process_stalled(const struct process *process);
 uint64_t process_wanting(const struct process *process);
 /* Gives a turn to one that wants it; false: the worker does not read what it is sent. */
 bool process_resume(struct process *process);
+/* Tells it what its tenant may have; false: as above. */
+struct tenant_rule;
+bool process_limit(const struct process *process, const struct tenant_rule *rule);
 /* Requests that it has not ended yet. */
 uint64_t process_requests(const struct process *process);
 /* For its whole life, the kernel prefers other processes to it. Once it is ready: threads that it starts later do so, too. */

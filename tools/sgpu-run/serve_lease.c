@@ -13,15 +13,18 @@
 #include <sgpu/base.h>
 #include <sgpu/lease.h>
 
+#include "base/limit.h"
 #include "requests.h"
 
 #define HOLD_NS UINT64_C(600000000000) /* for a client to fill or read one */
-enum { LOOK_MS = 250 };
+enum { LOOK_MS = 250, POOL_PAGE = 2 << 20 };
 
 static struct {
 	struct sgpu_lease_pool *pool; /* NULL: none was asked for */
 	struct sgpu_lease_pool_info info;
 	struct sgpu_device *device;   /* with which it is registered, or NULL */
+	bool used;                    /* by a lease or a run */
+	const struct server *server;
 	struct serve_counters *counters;
 } l;
 
@@ -32,24 +35,23 @@ static void count_leases(void *argument, unsigned leases, uint64_t bytes)
 	atomic_store(&l.counters->leased_bytes, bytes);
 }
 
-int serve_lease_open(struct server *server, struct serve_counters *counters, struct sgpu_error *error)
+static int make_pool(uint64_t size, struct sgpu_error *error)
 {
-	const struct sgpu_lease_pool_config config = { .size = server->leases, .life_ns = server->lease_ns,
-						       .changed = count_leases };
-	struct sgpu_device *device = server->worker.devices[0].device;
+	const struct sgpu_lease_pool_config config = { .size = size, .life_ns = l.server->lease_ns, .changed = count_leases };
+	struct sgpu_device *device = l.server->worker.devices[0].device;
 	struct sgpu_error why = { 0 };
-	int rc;
+	int rc = sgpu_lease_pool_create(&config, &l.pool, error);
 
-	l.counters = counters;
-	if (server->leases == 0) {
-		return SGPU_OK;
-	}
-	rc = sgpu_lease_pool_create(&config, &l.pool, error);
 	if (rc < 0) {
 		return rc;
 	}
 	sgpu_lease_pool_get_info(l.pool, &l.info);
-	atomic_store(&counters->pool_bytes, l.info.size);
+	rc = sgpu_limit_take(SGPU_HOST_MEMORY, l.info.size, error);
+	if (rc < 0) {
+		sgpu_lease_pool_free(&l.pool);
+		return rc;
+	}
+	atomic_store(&l.counters->pool_bytes, l.info.size);
 	if (sgpu_host_register(device, l.info.memory, l.info.size, &why) == SGPU_OK) {
 		l.device = device;
 	}
@@ -58,12 +60,39 @@ int serve_lease_open(struct server *server, struct serve_counters *counters, str
 	return SGPU_OK;
 }
 
+int serve_lease_open(const struct server *server, struct serve_counters *counters, struct sgpu_error *error)
+{
+	l.server = server;
+	l.counters = counters;
+	return server->leases > 0 ? make_pool(server->leases, error) : SGPU_OK;
+}
+
 void serve_lease_close(void)
 {
 	if (l.device) {
 		sgpu_host_unregister(l.device, l.info.memory);
+		l.device = NULL;
+	}
+	if (l.pool) {
+		sgpu_limit_give(SGPU_HOST_MEMORY, l.info.size);
+		atomic_store(&l.counters->pool_bytes, 0);
 	}
 	sgpu_lease_pool_free(&l.pool);
+}
+
+/* Clients have the file of a pool for as long as they like, so one that is too large is replaced by another. */
+void serve_lease_shrink(uint64_t most)
+{
+	const uint64_t size = most / POOL_PAGE * POOL_PAGE;
+	struct sgpu_error error = { 0 };
+
+	if (!l.pool || l.used || l.info.size <= most) {
+		return;
+	}
+	serve_lease_close();
+	if (size > 0 && make_pool(size, &error) != SGPU_OK) {
+		cli_warning("no pool for leases: %s", error.text);
+	}
 }
 
 static int fail_without_pool(struct sgpu_error *error)
@@ -77,6 +106,7 @@ int serve_lease_options(bool results, struct sgpu_run_options *options, struct s
 	if (results && !l.pool) {
 		return fail_without_pool(error);
 	}
+	l.used = true;
 	options->leases = l.pool;
 	options->leases_registered = l.device != NULL;
 	options->lease_results = results;
@@ -161,6 +191,7 @@ void serve_lease(const struct request *request)
 	sigset_t all, old;
 	int rc;
 
+	l.used = true;
 	if (!copy) {
 		sgpu_fail_nomem(&error);
 		requests_refuse(request->connection, &error);

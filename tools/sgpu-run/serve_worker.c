@@ -24,6 +24,7 @@
 #include "report.h"
 #include "requests.h"
 #include "serve.h"
+#include "serve_limits.h"
 #include "serve_quote.h"
 #include "serve_session.h"
 #include "wire.h"
@@ -380,6 +381,7 @@ static void hear_supervisor(void)
 {
 	struct wire_take take;
 	struct wire_plain drain, press, resume;
+	struct wire_limits limits;
 	enum wire_kind kind;
 	int connection = -1, rc = wire_peek(SERVE_CONTROL_FD, &kind, NULL);
 
@@ -403,6 +405,9 @@ static void hear_supervisor(void)
 	} else if (rc == SGPU_OK && kind == WIRE_RESUME &&
 		   wire_receive(SERVE_CONTROL_FD, kind, &resume, sizeof(resume), NULL, 0, NULL) == SGPU_OK) {
 		resume_work();
+	} else if (rc == SGPU_OK && kind == WIRE_LIMITS &&
+		   wire_receive(SERVE_CONTROL_FD, kind, &limits, sizeof(limits), NULL, 0, NULL) == SGPU_OK) {
+		serve_limits_set(&t.server->worker, &limits);
 	} else if (!t.left) {
 		t.draining = t.left = true;
 		sessions_end(0);
@@ -583,6 +588,7 @@ int serve_as_worker(struct server *server)
 		return cli_usage("--as-worker is for 'sgpu-run serve' alone");
 	}
 	close(SERVE_COUNTERS_FD);
+	serve_limits_open(t.counters);
 	/* A terminal's signals are for the supervisor, which tells its workers; SIGTERM is for this one alone. */
 	signal(SIGINT, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);

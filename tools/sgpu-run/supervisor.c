@@ -141,7 +141,7 @@ static uint64_t check_deadlines(struct supervisor *s)
 	uint64_t next = s->accept_ns > now ? s->accept_ns : 0;
 
 	next = sooner(next, undertaker_due_ns());
-	next = s->lacking ? sooner(next, now + LACK_LOOK_NS) : next;
+	next = s->lacking + s->awaiting ? sooner(next, now + LACK_LOOK_NS) : next;
 	next = s->start_ns > now ? sooner(next, s->start_ns) : next;
 	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
 		struct caller *c = &s->callers[i];

@@ -24,6 +24,7 @@ struct tenant {
 	struct tenant_rule rule;
 	uint64_t last_ns;        /* when it last sent something */
 	uint64_t lacks_ns;       /* since when it waits and has no worker; 0: it does not */
+	bool awaits;             /* it waits for a worker, and gets none before its own that leaves has gone */
 	uint64_t sums[SERVE_SUMS]; /* by workers that are buried */
 	uint64_t refused;        /* for a limit */
 	unsigned waiting, in_flight, stalled; /* as turns_give counted them last */
@@ -52,6 +53,7 @@ struct supervisor {
 	struct shares shares;
 	uint64_t spoken;         /* how many callers ever have */
 	unsigned lacking;        /* tenants that wait and have no worker */
+	unsigned awaiting;       /* those that wait for their own to go */
 	uint64_t started_ns;
 	unsigned generation;     /* of those that get new work */
 	unsigned newest;         /* of those that start; another one while keys are read again */

@@ -54,11 +54,17 @@ static json_t *describe_latency(const uint64_t sums[SERVE_SUMS])
 			 "buckets", buckets);
 }
 
+/* 0: none. */
+static json_t *describe_limit(uint64_t bytes)
+{
+	return bytes ? json_integer((json_int_t)bytes) : json_null();
+}
+
 /* With all its workers, also those that drain. */
 static json_t *describe_tenant(const struct supervisor *s, const struct tenant *t)
 {
 	const struct share *share = &s->shares.of[t - s->tenants];
-	uint64_t sums[SERVE_SUMS], in_flight = 0, stalled = 0, waiting = 0, sessions = 0;
+	uint64_t sums[SERVE_SUMS], in_flight = 0, stalled = 0, waiting = 0, sessions = 0, device = 0, host = 0;
 
 	for (int k = 0; k < SERVE_SUMS; k++) {
 		sums[k] = t->sums[k];
@@ -72,16 +78,20 @@ static json_t *describe_tenant(const struct supervisor *s, const struct tenant *
 		in_flight += p->pid && p->tenant == t ? process_in_flight(p) : 0;
 		stalled += p->pid && p->tenant == t ? process_stalled(p) : 0;
 		sessions += p->pid && p->tenant == t ? atomic_load(&p->counters->sessions) : 0;
+		device += p->pid && p->tenant == t ? atomic_load(&p->counters->device_bytes) : 0;
+		host += p->pid && p->tenant == t ? atomic_load(&p->counters->host_bytes) : 0;
 		waiting += p->pid && p->tenant == t ? process_wanting(p) : 0;
 	}
 	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
 		waiting += s->callers[i].tenant == t && !s->callers[i].request;
 	}
-	return json_pack("{s:I, s:I, s:s, s:{s:I, s:I}, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
+	return json_pack("{s:I, s:I, s:s, s:{s:I, s:I, s:o, s:o}, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
 			 "uid", (json_int_t)t->uid, "weight", (json_int_t)t->rule.weight, "priority",
 			 t->rule.high ? "high" : "normal", "limits", "in_flight", (json_int_t)t->rule.in_flight, "waiting",
-			 (json_int_t)t->rule.waiting, "waiting", (json_int_t)waiting, "in_flight", (json_int_t)in_flight,
-			 "stalled", (json_int_t)stalled, "sessions", (json_int_t)sessions, "done",
+			 (json_int_t)t->rule.waiting, "device_memory", describe_limit(t->rule.device_memory), "host_memory",
+			 describe_limit(t->rule.host_memory), "waiting", (json_int_t)waiting, "in_flight", (json_int_t)in_flight,
+			 "stalled", (json_int_t)stalled, "sessions", (json_int_t)sessions, "device_bytes",
+			 (json_int_t)device, "host_bytes", (json_int_t)host, "done",
 			 (json_int_t)sums[SERVE_DONE], "failed", (json_int_t)sums[SERVE_FAILED], "refused",
 			 (json_int_t)t->refused, "bytes_in", (json_int_t)sums[SERVE_BYTES_IN], "bytes_out",
 			 (json_int_t)sums[SERVE_BYTES_OUT], "busy_ns", (json_int_t)share->used_ns, "latency",

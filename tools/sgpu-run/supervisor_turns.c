@@ -104,6 +104,9 @@ void turns_apply_rules(struct supervisor *s)
 		if (t->used) {
 			t->rule = *tenant_rules_find(&s->rules, t->uid);
 			shares_change(&s->shares, i, t->rule.weight, t->rule.high);
+			if (t->process && !process_limit(t->process, &t->rule)) {
+				workers_dismiss(s, t->process);
+			}
 		}
 	}
 }
@@ -133,12 +136,18 @@ static bool keeps_worker(const struct supervisor *s, const struct tenant *t)
 	return keeps && t->in_flight == t->stalled;
 }
 
+/* It has a worker that leaves, and limits of memory, which hold for all of its workers together. */
+static bool awaits_end(const struct supervisor *s, const struct tenant *t)
+{
+	return !t->process && t->waiting + t->asking > 0 && (t->rule.device_memory || t->rule.host_memory) && has_process(s, t);
+}
+
 static void count_all(struct supervisor *s)
 {
 	const uint64_t now = sgpu_now_ns();
 
 	shares_advance(&s->shares, now);
-	s->lacking = 0;
+	s->lacking = s->awaiting = 0;
 	for (int i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
 		struct tenant *t = &s->tenants[i];
 
@@ -166,8 +175,10 @@ static void count_all(struct supervisor *s)
 
 		if (t->used) {
 			tell_shares(s, t);
-			t->lacks_ns = t->process || t->waiting + t->asking == 0 ? 0 : t->lacks_ns ? t->lacks_ns : now;
+			t->awaits = awaits_end(s, t);
+			t->lacks_ns = t->process || t->awaits || t->waiting + t->asking == 0 ? 0 : t->lacks_ns ? t->lacks_ns : now;
 			s->lacking += t->lacks_ns != 0;
+			s->awaiting += t->awaits;
 		}
 	}
 	for (unsigned i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {

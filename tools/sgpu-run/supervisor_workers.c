@@ -121,6 +121,10 @@ void workers_give(struct supervisor *s)
 	struct tenant *t;
 
 	while ((t = find_needy(s)) && (spare = find_spare(s))) {
+		if (!process_limit(spare, &t->rule)) {
+			workers_dismiss(s, spare); /* it does not read what it is sent */
+			continue;
+		}
 		t->process = spare;
 		t->lacks_ns = 0;
 		s->lacking--;
@@ -163,8 +167,9 @@ static void press(struct supervisor *s, uint64_t now)
 	s->press_ns = now + PRESS_PAUSE_NS;
 	for (int i = 0; i < SERVE_WORKERS_MAX; i++) {
 		struct process *p = &s->processes[i];
+		const bool wanted = s->lacking > 0 || (p->tenant && p->tenant->awaits);
 
-		if (p->pid && p->control >= 0 && (process_stalled(p) > 0 || process_requests(p) > 0 ||
+		if (p->pid && p->control >= 0 && wanted && (process_stalled(p) > 0 || process_requests(p) > 0 ||
 						  atomic_load(&p->counters->sessions) > 0)) {
 			(void)wire_send(p->control, WIRE_PRESS, &others_wait, sizeof(others_wait), NULL, 0);
 		}
@@ -239,6 +244,9 @@ void workers_keep(struct supervisor *s)
 	const struct census c = count_processes(s);
 	unsigned wanted = s->server->ahead + s->lacking, all = c.all;
 
+	if (s->awaiting > 0) {
+		press(s, sgpu_now_ns());
+	}
 	if (s->stopping || sgpu_now_ns() < s->start_ns) {
 		return;
 	}

@@ -5,6 +5,7 @@
 #include "tenants.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <pwd.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -74,9 +75,13 @@ static int read_uid(const char *word, const struct place *place, uid_t *uid, str
 static int read_setting(char *word, const struct place *place, struct tenant_rule *rule, unsigned *given,
 			struct sgpu_error *error)
 {
-	const struct { const char *name; unsigned *number, most; } settings[] = {
-		{ "weight", &rule->weight, SHARE_WEIGHT_MAX }, { "in-flight", &rule->in_flight, TENANT_BATCHES_MAX },
-		{ "waiting", &rule->waiting, TENANT_BATCHES_MAX }, { "priority", NULL, 0 },
+	const struct { const char *name; unsigned *number, most; uint64_t *size, least; } settings[] = {
+		{ "weight", &rule->weight, SHARE_WEIGHT_MAX, NULL, 1 },
+		{ "in-flight", &rule->in_flight, TENANT_BATCHES_MAX, NULL, 1 },
+		{ "waiting", &rule->waiting, TENANT_BATCHES_MAX, NULL, 1 },
+		{ "priority", NULL, 0, NULL, 0 },
+		{ "device-memory", NULL, 0, &rule->device_memory, 1 },
+		{ "host-memory", NULL, 0, &rule->host_memory, TENANT_HOST_MEMORY_MIN },
 	};
 	char *value = strchr(word, '=');
 	uint64_t number;
@@ -90,12 +95,18 @@ static int read_setting(char *word, const struct place *place, struct tenant_rul
 	}
 	if (!value || i == SGPU_ARRAY_LENGTH(settings)) {
 		fail_line(error, place, "'%s' is no setting", word);
-		return sgpu_hint(error, "weight=N, priority=high or normal, in-flight=N, waiting=N");
+		return sgpu_hint(error, "weight=N, priority=high or normal, in-flight=N, waiting=N, device-memory=SIZE, "
+				 "host-memory=SIZE");
 	}
 	if (*given & 1u << i) {
 		return fail_line(error, place, "%s is set twice", word);
 	}
 	*given |= 1u << i;
+	if (settings[i].size) {
+		return sgpu_parse_size(value, word, settings[i].least, INT64_MAX, settings[i].size, NULL) == SGPU_OK ? SGPU_OK :
+		       fail_line(error, place, "%s is a size from %" PRIu64 " bytes on, such as 512M, not '%s'", word,
+				 settings[i].least, value);
+	}
 	if (!settings[i].number) {
 		rule->high = strcmp(value, "high") == 0;
 		return rule->high || strcmp(value, "normal") == 0 ? SGPU_OK :

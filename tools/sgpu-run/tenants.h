@@ -4,23 +4,27 @@
  *
  *   # name or uid, or * for all others     what differs from the default
  *   alice    weight=3 priority=high
- *   1001     in-flight=2 waiting=16
+ *   1001     in-flight=2 waiting=16 device-memory=8G
  *   *        waiting=8
  */
 #ifndef SGPU_RUN_TENANTS_H
 #define SGPU_RUN_TENANTS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include <sgpu/error.h>
 
 enum { TENANTS_NAMED_MAX = 1024, TENANT_BATCHES_MAX = 1024 };
+/* With less there would be no room to stage anything. */
+enum { TENANT_HOST_MEMORY_MIN = 128 << 20 };
 
 struct tenant_rule {
 	unsigned weight;
 	bool high;
 	unsigned in_flight, waiting; /* at most */
+	uint64_t device_memory, host_memory; /* bytes, at most; 0: no limit */
 };
 
 struct tenant_rules {

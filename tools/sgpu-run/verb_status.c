@@ -105,22 +105,37 @@ static int print_workers(const json_t *status)
 	return cli_table_print(&table);
 }
 
+/* "12/64" of a limit of 64, or "12". */
+static const char *memory_text(const json_t *tenant, const char *used, const char *limit, char text[2 * CELL_MAX])
+{
+	const json_t *most = json_object_get(json_object_get(tenant, "limits"), limit);
+	const json_int_t bytes = json_integer_value(json_object_get(tenant, used));
+
+	if (json_is_integer(most)) {
+		snprintf(text, 2 * CELL_MAX, "%lld/%lld", bytes >> 20, json_integer_value(most) >> 20);
+	} else {
+		snprintf(text, 2 * CELL_MAX, "%lld", bytes >> 20);
+	}
+	return text;
+}
+
 static int print_tenants(const json_t *status)
 {
 	struct cli_table table = { .cells = NULL };
-	char cells[8][CELL_MAX], busy[CELL_MAX];
+	char cells[8][CELL_MAX], busy[CELL_MAX], memory[2][2 * CELL_MAX];
 	const json_t *one;
 	size_t i;
 
 	cli_row(&table, "USER", "WAITING", "IN FLIGHT", "DONE", "FAILED", "REFUSED", "BUSY S", "WEIGHT", "PRIORITY",
-		"SESSIONS");
+		"DEVICE MIB", "HOST MIB", "SESSIONS");
 	json_array_foreach(json_object_get(status, "tenants"), i, one) {
 		snprintf(busy, sizeof(busy), "%.1f", (double)json_integer_value(json_object_get(one, "busy_ns")) / 1e9);
 		cli_row(&table, number_text(one, "uid", cells[0]), number_text(one, "waiting", cells[1]),
 			number_text(one, "in_flight", cells[2]), number_text(one, "done", cells[3]),
 			number_text(one, "failed", cells[4]), number_text(one, "refused", cells[5]), busy,
 			number_text(one, "weight", cells[6]), json_string_value(json_object_get(one, "priority")),
-			number_text(one, "sessions", cells[7]));
+			memory_text(one, "device_bytes", "device_memory", memory[0]),
+			memory_text(one, "host_bytes", "host_memory", memory[1]), number_text(one, "sessions", cells[7]));
 	}
 	return cli_table_print(&table);
 }

@@ -14,7 +14,8 @@
  *   worker -> client    WIRE_LEASE_IS, with the pool; the client then says WIRE_LEASE_DONE, and hears it
  *   worker -> server    WIRE_READY once it can take work; WIRE_NOTE: its counters say something new
  *   server -> worker    WIRE_DRAIN, take no more and end; WIRE_PRESS: others wait for a worker, so end what waits for a client;
- *                       WIRE_RESUME: a turn for a batch that had given its own back, and has more to read by now
+ *                       WIRE_RESUME: a turn for a batch that had given its own back, and has more to read by now;
+ *                       WIRE_LIMITS, what its tenant may have: before anything else when it becomes a tenant's
  *
  * Whoever closes a connection ends what it was for: a client its run, the server its workers.
  */
@@ -42,6 +43,7 @@ enum wire_kind {
 	WIRE_RESUME,
 	WIRE_PREPARED_IS,
 	WIRE_LEASE_IS, WIRE_LEASE_DONE,
+	WIRE_LIMITS,
 	WIRE_KINDS
 };
 
@@ -95,6 +97,12 @@ struct wire_take {
 	uint64_t uid;           /* of the client, as the kernel says */
 	uint64_t since_ns;      /* when it connected */
 	uint64_t request;       /* 1: it is counted as a request; 0: as a batch */
+};
+
+/* Bytes; 0: no limit. */
+struct wire_limits {
+	struct wire_header header;
+	uint64_t device_memory, host_memory;
 };
 
 /* For the worker; and from there, to the process that signs. */

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * See serve_limits.h. The library counts what batches and sessions take, and holds the limits. Of the host's memory, what the
+ * engines stage with is set aside, and the pool of leases gets at most half of the rest: results need some, too.
+ */
+#include "serve_limits.h"
+
+#include <sgpu/base.h>
+#include <sgpu/run.h>
+
+#include "base/limit.h"
+#include "requests.h"
+
+static uint64_t set_aside;
+
+void serve_limits_open(struct serve_counters *counters)
+{
+	sgpu_limit_count_in(SGPU_DEVICE_MEMORY, &counters->device_bytes);
+	sgpu_limit_count_in(SGPU_HOST_MEMORY, &counters->host_bytes);
+}
+
+/* What is set aside is taken while there is no limit yet, and stays as long as there is any. */
+static void limit_host_memory(const struct worker *w, uint64_t bytes)
+{
+	const uint64_t staging = (uint64_t)w->device_count * SGPU_RUNNER_PINNED_MAX;
+
+	if (bytes && !set_aside) {
+		serve_lease_shrink(bytes > staging ? (bytes - staging) / 2 : 0);
+		set_aside = sgpu_limit_take(SGPU_HOST_MEMORY, staging, NULL) == SGPU_OK ? staging : 0;
+	}
+	sgpu_limit_set(SGPU_HOST_MEMORY, bytes);
+	if (!bytes && set_aside) {
+		sgpu_limit_give(SGPU_HOST_MEMORY, set_aside);
+		set_aside = 0;
+	}
+}
+
+void serve_limits_set(const struct worker *w, const struct wire_limits *limits)
+{
+	sgpu_limit_set(SGPU_DEVICE_MEMORY, limits->device_memory);
+	limit_host_memory(w, limits->host_memory);
+}
