@@ -8,6 +8,11 @@
 
 #include <sgpu/device.h>
 
+/* The limit of struct sgpu_device_config, from now on: what is above it already stays. It bounds what is allocated, and pages
+ * from when they are first mapped, since the device keeps them; not what a driver takes for itself and for code. 0: none.
+ * Any thread, also through a secure context. */
+void sgpu_device_set_limit(struct sgpu_device *device, uint64_t bytes);
+
 struct sgpu_device_memory_calls {
 	int (*alloc)(struct sgpu_device *device, uint64_t size, sgpu_devptr *memory, struct sgpu_error *error);
 	void (*free)(struct sgpu_device *device, sgpu_devptr memory, uint64_t size);
@@ -15,6 +20,7 @@ struct sgpu_device_memory_calls {
 	void (*host_free)(struct sgpu_device *device, void *memory, uint64_t size);
 	int (*host_register)(struct sgpu_device *device, const void *memory, uint64_t size, struct sgpu_error *error);
 	void (*host_unregister)(struct sgpu_device *device, const void *memory);
+	void (*limit)(struct sgpu_device *device, uint64_t bytes);
 	int (*copy_in)(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size,
 		       struct sgpu_task *task);
 	int (*copy_out)(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size,

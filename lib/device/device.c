@@ -383,6 +383,11 @@ void sgpu_host_unregister(struct sgpu_device *device, const void *memory)
 	BACKEND(device)->memory->host_unregister(device, memory);
 }
 
+void sgpu_device_set_limit(struct sgpu_device *device, uint64_t bytes)
+{
+	BACKEND(device)->memory->limit(device, bytes);
+}
+
 sgpu_op_fn sgpu_device_op(struct sgpu_device *device, const char *name)
 {
 	const struct sgpu_device_backend *backend = BACKEND(device);

@@ -77,6 +77,11 @@ static void host_unregister(struct sgpu_device *device, const void *memory)
 	sgpu_host_unregister(context_of(device)->ground->device, memory);
 }
 
+static void limit_memory(struct sgpu_device *device, uint64_t bytes)
+{
+	sgpu_device_set_limit(context_of(device)->ground->device, bytes);
+}
+
 static int check_range(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, struct sgpu_task *task)
 {
 	return sgpu_secure_check_range(sgpu_secure_stream_of(stream)->context, memory, size, task);
@@ -300,6 +305,7 @@ static const struct sgpu_device_memory_calls memory_calls = {
 	.host_free = host_free,
 	.host_register = host_register,
 	.host_unregister = host_unregister,
+	.limit = limit_memory,
 	.copy_in = copy_in,
 	.copy_out = copy_out,
 	.clear = clear,

@@ -21,12 +21,17 @@ is_stopped() {
 	[ "$(awk '{ print $3 }' "/proc/$SERVER/stat")" = T ]
 }
 
+logged() {
+	[ "$(grep -c 'manifest ' log)" -ge "$1" ]
+}
+
 # ask_at_once USER NAME COUNT...: these submit so many batches each while the server stands still, in this order; then it
 # goes on. `order` has the names of the manifests in the order in which the batches ran, with one turn at a time.
 ask_at_once() {
-	local clients=() i
+	local clients=() i lines
 	: >order
 	grep -c 'manifest ' log >before || true
+	lines=$(cat before)
 	kill -STOP "$SERVER"
 	wait_for is_stopped
 	while [ $# -gt 0 ]; do
@@ -35,12 +40,14 @@ ask_at_once() {
 		clients+=($!)
 		SERVERS+=($!)
 		wait_for grep -q sent "$2.out"
+		lines=$((lines + $3))
 		shift 3
 	done
 	kill -CONT "$SERVER"
 	for i in "${clients[@]}"; do
 		wait "$i"
 	done
+	wait_for logged "$lines" # a client may hear of its batch before the log does
 	grep 'manifest ' log | tail -n "+$(($(cat before) + 1))" | sed "s/.*manifest '\([^']*\)'.*/\1/" >order
 	[ "$(cat ./*.out | grep -vc -e sent -e '^[^ ]* 0 $')" -eq 0 ]
 }

@@ -4,6 +4,8 @@
  */
 #include "secure_harness.h"
 
+#include <device/backend.h>
+
 enum { MIB = 1 << 20 };
 
 static struct sgpu_secure *context;
@@ -131,6 +133,46 @@ UNIT_TEST(too_much_is_out_of_memory_and_leaves_the_rest_as_it_was)
 	CHECK(strstr(error.text, "out of device memory") != NULL);
 	CHECK(sgpu_device_alloc(device, 100, &memory, &error) == SGPU_OK);
 	sgpu_device_free(device, &memory, 100);
+}
+
+/* The device keeps pages that were mapped, so what counts is all that ever were. */
+UNIT_TEST(a_limit_of_the_device_that_is_set_later_holds_for_a_context)
+{
+	const struct sgpu_device_config config = { .jobs = 1 };
+	struct sgpu_device *own = NULL, *limited;
+	struct sgpu_secure *other = NULL;
+	struct sgpu_device_info info;
+	sgpu_devptr one = 0, two = 0;
+
+	CPU_ONLY("its pages are small");
+	REQUIRE(sgpu_device_open(test_device(), &config, &own, &error) == SGPU_OK);
+	REQUIRE(sgpu_secure_create(own, NULL, &other, &error) == SGPU_OK);
+	limited = sgpu_secure_device(other);
+	sgpu_device_set_limit(limited, 8 * MIB);
+	REQUIRE(sgpu_device_get_info(limited, &info, &error) == SGPU_OK);
+	CHECK(info.memory_total == 8 * MIB && info.memory_free == 8 * MIB);
+	CHECK(sgpu_device_alloc(limited, 5 * MIB, &one, &error) == SGPU_OK);
+	CHECK(sgpu_device_alloc(limited, 4 * MIB, &two, &error) == SGPU_ENOMEM && two == 0);
+	sgpu_device_free(limited, &one, 5 * MIB);
+	CHECK(sgpu_device_alloc(limited, 8 * MIB, &one, &error) == SGPU_OK);
+	sgpu_device_free(limited, &one, 8 * MIB);
+	CHECK(sgpu_device_alloc(limited, 8 * MIB + 1, &one, &error) == SGPU_ENOMEM);
+	/* In small blocks, too, and they come back whole. */
+	for (int i = 0; i < 4; i++) {
+		CHECK(sgpu_device_alloc(limited, 3 * MIB, &one, &error) == SGPU_OK);
+		CHECK(sgpu_device_alloc(limited, 4096, &two, &error) == SGPU_OK);
+		sgpu_device_free(limited, &one, 3 * MIB);
+		sgpu_device_free(limited, &two, 4096);
+	}
+	sgpu_device_set_limit(limited, 2 * MIB); /* what the context has it keeps */
+	CHECK(sgpu_device_alloc(limited, 16 * MIB, &one, &error) == SGPU_ENOMEM);
+	CHECK(sgpu_device_alloc(limited, 2 * MIB, &one, &error) == SGPU_OK);
+	sgpu_device_free(limited, &one, 2 * MIB);
+	sgpu_device_set_limit(limited, 0);
+	CHECK(sgpu_device_alloc(limited, 16 * MIB, &one, &error) == SGPU_OK);
+	sgpu_device_free(limited, &one, 16 * MIB);
+	sgpu_secure_destroy(&other);
+	sgpu_device_close(&own);
 }
 
 UNIT_TEST(trimming_gives_pages_back_and_they_come_again_as_zero)
@@ -317,6 +359,7 @@ int main(void)
 	UNIT_RUN(memory_from_the_pool_needs_no_command);
 	UNIT_RUN(no_bytes_are_memory_as_well);
 	UNIT_RUN(too_much_is_out_of_memory_and_leaves_the_rest_as_it_was);
+	UNIT_RUN(a_limit_of_the_device_that_is_set_later_holds_for_a_context);
 	UNIT_RUN(trimming_gives_pages_back_and_they_come_again_as_zero);
 	UNIT_RUN(a_launch_names_what_it_touches);
 	UNIT_RUN(sealed_data_open_on_the_device_and_seal_again);

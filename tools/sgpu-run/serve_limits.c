@@ -9,7 +9,11 @@
 #include <sgpu/run.h>
 
 #include "base/limit.h"
+#include "device/backend.h"
 #include "requests.h"
+
+/* What a device gives above the limit, for staging buffers and for what lies between buffers: a quarter of it, and this. */
+#define DEVICE_SLACK (UINT64_C(1) << 30)
 
 static uint64_t set_aside;
 
@@ -17,6 +21,16 @@ void serve_limits_open(struct serve_counters *counters)
 {
 	sgpu_limit_count_in(SGPU_DEVICE_MEMORY, &counters->device_bytes);
 	sgpu_limit_count_in(SGPU_HOST_MEMORY, &counters->host_bytes);
+}
+
+static void limit_device_memory(const struct worker *w, uint64_t bytes)
+{
+	const uint64_t most = bytes ? bytes / 4 * 5 + DEVICE_SLACK : 0;
+
+	for (int i = 0; i < w->device_count; i++) {
+		sgpu_device_set_limit(w->devices[i].device, most);
+	}
+	sgpu_limit_set(SGPU_DEVICE_MEMORY, bytes);
 }
 
 /* What is set aside is taken while there is no limit yet, and stays as long as there is any. */
@@ -37,6 +51,6 @@ static void limit_host_memory(const struct worker *w, uint64_t bytes)
 
 void serve_limits_set(const struct worker *w, const struct wire_limits *limits)
 {
-	sgpu_limit_set(SGPU_DEVICE_MEMORY, limits->device_memory);
+	limit_device_memory(w, limits->device_memory);
 	limit_host_memory(w, limits->host_memory);
 }

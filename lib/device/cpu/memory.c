@@ -141,6 +141,13 @@ static int admit(struct sgpu_cpu_memory *memory, uint64_t size, struct sgpu_erro
 	return size > left ? out_of_memory(size, left, error) : SGPU_OK;
 }
 
+void sgpu_cpu_memory_limit(struct sgpu_device *device, uint64_t bytes)
+{
+	pthread_mutex_lock(&device->memory.lock);
+	device->memory.limit = bytes ? bytes : UINT64_MAX;
+	pthread_mutex_unlock(&device->memory.lock);
+}
+
 int sgpu_cpu_memory_promise(struct sgpu_cpu_memory *memory, uint64_t size, struct sgpu_error *error)
 {
 	int code;
@@ -344,14 +351,15 @@ int sgpu_cpu_check_range(struct sgpu_stream *stream, sgpu_devptr address, uint64
 
 void sgpu_cpu_memory_figures(struct sgpu_cpu_memory *memory, uint64_t *total, uint64_t *available)
 {
-	uint64_t left;
+	uint64_t left, limit;
 
 	sgpu_host_memory(total, available);
 	pthread_mutex_lock(&memory->lock);
-	left = memory->limit < memory->budget ? memory->limit : memory->budget;
+	limit = memory->limit;
+	left = limit < memory->budget ? limit : memory->budget;
 	left -= memory->used < left ? memory->used : left;
 	pthread_mutex_unlock(&memory->lock);
-	*total = *total < memory->limit ? *total : memory->limit;
+	*total = *total < limit ? *total : limit;
 	*available = *available < left ? *available : left;
 }
 

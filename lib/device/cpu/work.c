@@ -193,6 +193,7 @@ const struct sgpu_device_memory_calls sgpu_cpu_memory_calls = {
 	.host_free = sgpu_cpu_host_free,
 	.host_register = sgpu_cpu_host_register,
 	.host_unregister = sgpu_cpu_host_unregister,
+	.limit = sgpu_cpu_memory_limit,
 	.copy_in = copy_in,
 	.copy_out = copy_out,
 	.clear = clear,

@@ -149,6 +149,7 @@ void sgpu_cuda_free(struct sgpu_device *device, sgpu_devptr memory, uint64_t siz
 /* SGPU_EUSAGE, also in the task, when the range is not inside one allocation. */
 SGPU_MUST_CHECK int sgpu_cuda_check_range(struct sgpu_device *device, sgpu_devptr address, uint64_t size,
 					  struct sgpu_task *task);
+void sgpu_cuda_memory_limit(struct sgpu_device *device, uint64_t bytes);
 void sgpu_cuda_memory_figures(struct sgpu_device *device, uint64_t *total, uint64_t *available);
 /* Device memory of our own: no copy reaches it. It may wait. Not cleared. */
 SGPU_MUST_CHECK int sgpu_cuda_private_alloc(struct sgpu_device *device, uint64_t size, CUdeviceptr *memory,

@@ -314,6 +314,13 @@ static bool admit(struct sgpu_cuda_memory *memory, uint64_t pages)
 	return fits;
 }
 
+void sgpu_cuda_memory_limit(struct sgpu_device *device, uint64_t bytes)
+{
+	pthread_mutex_lock(&device->memory.lock);
+	device->memory.limit = bytes ? bytes : UINT64_MAX;
+	pthread_mutex_unlock(&device->memory.lock);
+}
+
 int sgpu_cuda_memory_count(struct sgpu_device *device, uint64_t size, struct sgpu_error *error)
 {
 	bool fits;
@@ -436,7 +443,9 @@ void sgpu_cuda_memory_figures(struct sgpu_device *device, uint64_t *total, uint6
 {
 	struct sgpu_cuda_memory *memory = &device->memory;
 
+	pthread_mutex_lock(&memory->lock);
 	*total = memory->total < memory->limit ? memory->total : memory->limit;
+	pthread_mutex_unlock(&memory->lock);
 	*free_bytes = available(device);
 	*free_bytes = *free_bytes < *total ? *free_bytes : *total;
 }

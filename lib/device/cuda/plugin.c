@@ -19,6 +19,7 @@ static const struct sgpu_device_memory_calls memory = {
 	.host_free = sgpu_cuda_host_free,
 	.host_register = sgpu_cuda_host_register,
 	.host_unregister = sgpu_cuda_host_unregister,
+	.limit = sgpu_cuda_memory_limit,
 	.copy_in = sgpu_cuda_copy_in,
 	.copy_out = sgpu_cuda_copy_out,
 	.clear = sgpu_cuda_clear,
