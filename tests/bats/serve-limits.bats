@@ -104,7 +104,7 @@ end_batch() {
 	keeper=$!
 	SERVERS+=("$keeper")
 	exec 7>line
-	wait_for grep -qs done kept
+	wait_for grep -qs 'done' kept
 	run --separate-stderr -3 sgpu-run -o response batch.tar
 	assert_contains "$stderr" "bytes of device memory"
 	exec 7>&-

@@ -63,30 +63,42 @@ static json_int_t get(const json_t *object, const char *name)
 	return json_integer_value(json_object_get(object, name));
 }
 
+/* Of a member that is one of the tenant's limits. */
+#define LIMIT "limits."
+
+static const json_t *find_member(const json_t *tenant, const char *member)
+{
+	const size_t prefix = sizeof(LIMIT) - 1;
+
+	if (strncmp(member, LIMIT, prefix) == 0) {
+		return json_object_get(json_object_get(tenant, "limits"), member + prefix);
+	}
+	return json_object_get(tenant, member);
+}
+
 /* One metric with a sample a tenant, or several that differ in the label `label`. */
 struct metric {
 	const char *name, *type, *help, *label;
 	struct { const char *member, *value; } samples[3];
 	bool seconds;
-	bool limits; /* the members are limits: where there is none, there is no sample */
 };
 
 static const struct metric metrics[] = {
 	{ "sgpu_batches_total", "counter", "Batches that have ended: done, failed, or refused for a limit.", "result",
-	  { { "done", "done" }, { "failed", "failed" }, { "refused", "refused" } }, false, false },
+	  { { "done", "done" }, { "failed", "failed" }, { "refused", "refused" } }, false },
 	{ "sgpu_bytes_total", "counter", "Bytes of payloads, as they travel.", "direction",
-	  { { "bytes_in", "in" }, { "bytes_out", "out" } }, false, false },
+	  { { "bytes_in", "in" }, { "bytes_out", "out" } }, false },
 	{ "sgpu_busy_seconds_total", "counter", "Time of turns, which the shares are counted in.", NULL,
-	  { { "busy_ns", NULL } }, true, false },
-	{ "sgpu_batches_waiting", "gauge", "Batches that wait for a turn.", NULL, { { "waiting", NULL } }, false, false },
-	{ "sgpu_batches_in_flight", "gauge", "Batches that a worker has.", NULL, { { "in_flight", NULL } }, false, false },
-	{ "sgpu_batches_stalled", "gauge", "Those of them that wait for their client.", NULL, { { "stalled", NULL } }, false, false },
-	{ "sgpu_sessions", "gauge", "Sessions of programs.", NULL, { { "sessions", NULL } }, false, false },
-	{ "sgpu_memory_bytes", "gauge", "Memory that workers have: of the device; of the host, for leases, results and staging.",
-	  "of", { { "device_bytes", "device" }, { "host_bytes", "host" } }, false, false },
-	{ "sgpu_memory_limit_bytes", "gauge", "The user's limits of it.", "of",
-	  { { "device_memory", "device" }, { "host_memory", "host" } }, false, true },
-	{ "sgpu_weight", "gauge", "The user's weight.", NULL, { { "weight", NULL } }, false, false },
+	  { { "busy_ns", NULL } }, true },
+	{ "sgpu_batches_waiting", "gauge", "Batches that wait for a turn.", NULL, { { "waiting", NULL } }, false },
+	{ "sgpu_batches_in_flight", "gauge", "Batches that a worker has.", NULL, { { "in_flight", NULL } }, false },
+	{ "sgpu_batches_stalled", "gauge", "Those of them that wait for their client.", NULL, { { "stalled", NULL } }, false },
+	{ "sgpu_sessions", "gauge", "Sessions of programs.", NULL, { { "sessions", NULL } }, false },
+	{ "sgpu_memory_bytes", "gauge", "Memory of the device and of the host that workers have.", "of",
+	  { { "device_bytes", "device" }, { "host_bytes", "host" } }, false },
+	{ "sgpu_memory_limit_bytes", "gauge", "The user's limits of it; without a limit there is no sample.", "of",
+	  { { LIMIT "device_memory", "device" }, { LIMIT "host_memory", "host" } }, false },
+	{ "sgpu_weight", "gauge", "The user's weight.", NULL, { { "weight", NULL } }, false },
 };
 
 static void put_metric(FILE *out, const struct metric *m, const json_t *tenants)
@@ -96,10 +108,10 @@ static void put_metric(FILE *out, const struct metric *m, const json_t *tenants)
 
 	begin_metric(out, m->name, m->type, m->help);
 	json_array_foreach(tenants, i, one) {
-		const json_t *from = m->limits ? json_object_get(one, "limits") : one;
-
 		for (size_t k = 0; k < SGPU_ARRAY_LENGTH(m->samples) && m->samples[k].member; k++) {
-			if (m->limits && !json_is_integer(json_object_get(from, m->samples[k].member))) {
+			const json_t *value = find_member(one, m->samples[k].member);
+
+			if (!json_is_integer(value)) {
 				continue;
 			}
 			fprintf(out, "%s{", m->name);
@@ -109,9 +121,9 @@ static void put_metric(FILE *out, const struct metric *m, const json_t *tenants)
 			}
 			fputs("} ", out);
 			if (m->seconds) {
-				put_seconds(out, get(from, m->samples[k].member));
+				put_seconds(out, json_integer_value(value));
 			} else {
-				fprintf(out, "%" JSON_INTEGER_FORMAT, get(from, m->samples[k].member));
+				fprintf(out, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
 			}
 			fputc('\n', out);
 		}

@@ -45,6 +45,12 @@ void serve_lease_shrink(uint64_t most);
 SGPU_MUST_CHECK int serve_lease_options(bool results, struct sgpu_run_options *options, struct sgpu_error *error);
 void serve_lease(const struct request *request);
 
+/* serve_limits.c, of what the worker may take of the machine's memory for its tenant. Before anything is taken: the counters
+ * tell from now on what is. */
+void serve_limits_open(struct serve_counters *counters);
+/* Takes a WIRE_LIMITS, which has come: the worker becomes its tenant's, or the limits have changed. False: it is none. */
+bool serve_limits_take(const struct worker *worker);
+
 /* The worker cannot do all that it is for any more: it takes no more work, and another takes its place. Any thread. */
 void requests_wear_out(void);
 bool requests_worn_out(void);

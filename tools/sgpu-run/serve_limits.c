@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See serve_limits.h. The library counts what batches and sessions take, and holds the limits. Of the host's memory, what the
- * engines stage with is set aside, and the pool of leases gets at most half of the rest: results need some, too.
+ * How much memory a worker process takes for its tenant. The library counts what batches and sessions take, and holds the
+ * limits. Of the host's memory, what the engines stage with is set aside, and the pool of leases gets at most half of the rest:
+ * results need some, too.
  */
-#include "serve_limits.h"
+#include "requests.h"
 
-#include <sgpu/base.h>
 #include <sgpu/run.h>
 
 #include "base/limit.h"
 #include "device/backend.h"
-#include "requests.h"
 
 /* What a device gives above the limit, for staging buffers and for what lies between buffers: a quarter of it, and this. */
 #define DEVICE_SLACK (UINT64_C(1) << 30)
@@ -49,8 +48,14 @@ static void limit_host_memory(const struct worker *w, uint64_t bytes)
 	}
 }
 
-void serve_limits_set(const struct worker *w, const struct wire_limits *limits)
+bool serve_limits_take(const struct worker *w)
 {
-	limit_device_memory(w, limits->device_memory);
-	limit_host_memory(w, limits->host_memory);
+	struct wire_limits limits;
+
+	if (wire_receive(SERVE_CONTROL_FD, WIRE_LIMITS, &limits, sizeof(limits), NULL, 0, NULL) != SGPU_OK) {
+		return false;
+	}
+	limit_device_memory(w, limits.device_memory);
+	limit_host_memory(w, limits.host_memory);
+	return true;
 }

@@ -24,7 +24,6 @@
 #include "report.h"
 #include "requests.h"
 #include "serve.h"
-#include "serve_limits.h"
 #include "serve_quote.h"
 #include "serve_session.h"
 #include "wire.h"
@@ -381,7 +380,6 @@ static void hear_supervisor(void)
 {
 	struct wire_take take;
 	struct wire_plain drain, press, resume;
-	struct wire_limits limits;
 	enum wire_kind kind;
 	int connection = -1, rc = wire_peek(SERVE_CONTROL_FD, &kind, NULL);
 
@@ -405,10 +403,7 @@ static void hear_supervisor(void)
 	} else if (rc == SGPU_OK && kind == WIRE_RESUME &&
 		   wire_receive(SERVE_CONTROL_FD, kind, &resume, sizeof(resume), NULL, 0, NULL) == SGPU_OK) {
 		resume_work();
-	} else if (rc == SGPU_OK && kind == WIRE_LIMITS &&
-		   wire_receive(SERVE_CONTROL_FD, kind, &limits, sizeof(limits), NULL, 0, NULL) == SGPU_OK) {
-		serve_limits_set(&t.server->worker, &limits);
-	} else if (!t.left) {
+	} else if (!(rc == SGPU_OK && kind == WIRE_LIMITS && serve_limits_take(&t.server->worker)) && !t.left) {
 		t.draining = t.left = true;
 		sessions_end(0);
 		for (unsigned i = 0; i < t.count; i++) {
@@ -562,9 +557,7 @@ static int run_loop(struct server *server, struct sgpu_error *error)
 		key_files_close(&server->worker.key_files, -1);
 		rc = worker_start(&server->worker, &needs, server->attestation_key != NULL, error);
 	}
-	if (rc == SGPU_OK) {
-		rc = serve_quote_start(t.counters, error);
-	}
+	rc = rc == SGPU_OK ? serve_quote_start(t.counters, error) : rc;
 	if (rc == SGPU_OK && wire_send(SERVE_CONTROL_FD, WIRE_READY, &ready, sizeof(ready), NULL, 0)) {
 		while (!(t.draining |= requests_worn_out()) || t.count > 0 || requests_under_way() > 0 || is_handed_more()) {
 			take_events();
