@@ -210,8 +210,9 @@ void sgpu_run_get_progress(const struct sgpu_run *run, struct sgpu_run_progress 
 bool sgpu_run_awaits_batch(const struct sgpu_run *run);
 /* While a run is held, it leaves alone what comes by a pipe that it waits for. It can end, by its deadline too. */
 void sgpu_run_hold(struct sgpu_run *run, bool hold);
-/* After the run: whether it failed with SGPU_ENOSPACE because its response found no space, and not something else. */
-bool sgpu_run_response_full(const struct sgpu_run *run);
+/* After the run: whether it failed with SGPU_ENOSPACE because its response found no space, and not something else. *size: bytes
+ * that it needs at least, 0: not known. */
+bool sgpu_run_response_full(const struct sgpu_run *run, uint64_t *size);
 
 /* Sums over all spans of a kind, kept whether spans are recorded or not. */
 struct sgpu_run_total {

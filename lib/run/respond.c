@@ -328,6 +328,16 @@ static int verdict(const struct sgpu_graph *graph, const struct sgpu_batch *resp
 	return SGPU_OK;
 }
 
+static void note_size(struct sgpu_run_base *base, const struct sgpu_batch *response)
+{
+	base->response_size = 0;
+	for (int i = 0; i < response->segment_count; i++) {
+		if (response->segments[i].location.kind == SGPU_LOCATION_INLINE) {
+			base->response_size += sgpu_batch_payload_size(response, i);
+		}
+	}
+}
+
 int sgpu_respond(struct sgpu_run_base *base, const struct sgpu_graph *graph, struct sgpu_outputs *outputs, int fd,
 		 const char *name, struct sgpu_error *error)
 {
@@ -336,6 +346,7 @@ int sgpu_respond(struct sgpu_run_base *base, const struct sgpu_graph *graph, str
 	int rc = make_response(&w, &response, error);
 
 	if (rc == SGPU_OK) {
+		note_size(base, response);
 		sgpu_lent_offer(base->lent); /* whoever reads the response may ask at once */
 		rc = write_response(&w, response, error);
 	}
@@ -453,6 +464,7 @@ int sgpu_respond_reserve(struct sgpu_run_base *base, int fd, const char *name, s
 		return SGPU_OK;
 	}
 	if (errno == ENOSPC || errno == EDQUOT) {
+		base->response_size = most;
 		return sgpu_fail_errno(error, "cannot reserve %llu bytes for the response '%s'", (unsigned long long)most, name);
 	}
 	return SGPU_OK; /* it cannot be known */
@@ -480,6 +492,7 @@ int sgpu_respond_plan(struct sgpu_run_base *base, int fd, uint64_t **places, str
 		rc = sgpu_place_payloads(response, (uint64_t)begin, *places, error);
 	}
 	if (rc == SGPU_OK) {
+		note_size(base, response);
 		grow(base, fd, &status, response, *places);
 		spread(base->job, response, *places);
 	} else {

@@ -62,6 +62,7 @@ struct sgpu_run_base {
 	struct sgpu_lent *lent;        /* its leases, or NULL */
 	bool many;                     /* it has many segments: several threads work on them */
 	bool reserved;                 /* the response's file may have more space than it needs */
+	uint64_t response_size;        /* the least that the response needs in its file; 0: not known yet */
 	int wake_fd;                   /* eventfd that wakes a reader of this run */
 	atomic_int stop;               /* 0, or why all is to end: SGPU_ETIMEOUT, SGPU_ECANCELED, or what was wrong */
 	atomic_uint_fast64_t stop_ns;  /* when `stop` was set */

@@ -30,8 +30,9 @@ bool sgpu_run_awaits_batch(const struct sgpu_run *run)
 	return atomic_load(&run->awaits_batch);
 }
 
-bool sgpu_run_response_full(const struct sgpu_run *run)
+bool sgpu_run_response_full(const struct sgpu_run *run, uint64_t *size)
 {
+	*size = run->base.response_size;
 	return run->response_full;
 }
 

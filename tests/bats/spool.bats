@@ -429,14 +429,15 @@ load spool
 @test "a batch whose response is larger than the disk has left keeps no other from being answered" {
 	requires root mount
 	small_job 300000 && sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk >large
-	# on_disk OPTION...: a worker whose responses go to a disk of 1 MiB, on which it lists them in the end.
+	# on_disk OPTION...: a worker whose responses go to a disk with 1 MiB left, on which it lists them in the end.
 	on_disk() {
 		# shellcheck disable=SC2016
 		run --separate-stderr unshare --mount bash -c '
-			mkdir -p out && mount -t tmpfs -o size=1m tmpfs out || exit 77
+			mkdir -p out && mount -t tmpfs -o "size=${DISK:-16m}" tmpfs out || exit 77
+			[ -n "$DISK" ] || head -c 15M /dev/zero >out/.other || exit 77
 			sgpu-run worker -q -k runner.jwk --device cpu -o out "$@" spool
 			status=$?
-			ls -A out | wc -l
+			ls out | wc -l
 			exit $status' sh "$@"
 		[ "$status" -ne 77 ] || skip "cannot mount a tmpfs"
 	}
@@ -473,6 +474,20 @@ load spool
 	run -0 worker -q --owners owners --state state spool
 	opens spool/a.response
 	run -4 worker -q --owners owners --state state - -o again <<<spool/done/a
+	# A response that the whole disk could not hold fails, alone as well; it was not recorded either.
+	rm -r spool/done spool/a.response
+	cp large spool/a
+	export DISK=1m
+	on_disk
+	[ "$status" -eq 3 ] && [ "$(ls spool/failed)" = "$(printf '%s\n' a a.reason)" ]
+	assert_contains "$(cat spool/failed/a.reason)" "the whole file system has less than it needs"
+	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk >spool/b
+	on_disk --owners owners --state state
+	[ "$status" -eq 3 ] && [ "$(ls spool/failed)" = "$(printf '%s\n' a a.reason b b.reason)" ]
+	[ "$output" -eq 0 ] && [ -z "$(find spool/.claimed -mindepth 1)" ]
+	mv spool/failed/b spool/
+	run -0 worker -q --owners owners --state state spool
+	opens spool/b.response
 }
 
 @test "when the disk of the record is full, that is no fault of any batch" {

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
@@ -82,12 +83,24 @@ static bool rewind_files(const struct flight *flight)
 	       lseek(batch->response.fd, 0, SEEK_SET) == 0;
 }
 
+/* Whether the file system as a whole has less than the response needs, whatever else is removed from it. */
+static bool never_fits(const struct flight *flight)
+{
+	struct statfs about;
+
+	return flight->full && fstatfs(flight->batch->response.fd, &about) == 0 && about.f_blocks > 0 && about.f_bsize > 0 &&
+	       about.f_blocks < flight->needs / (uint64_t)about.f_bsize;
+}
+
 /* Whether, and when, a batch is to run once more. One that finds too little memory or space beside others runs alone; one
  * whose response finds no space then, once more after others have been tried. */
 static int once_more(struct flight *flight)
 {
 	const bool no_space = flight->full;
 
+	if (never_fits(flight)) {
+		return ONCE;
+	}
 	if ((flight->code != SGPU_ENOMEM && !no_space) || flight->last || (flight->alone && !no_space)) {
 		return ONCE;
 	}
@@ -100,9 +113,12 @@ static int once_more(struct flight *flight)
 }
 
 /* Of one that ran alone after others: either the disk is full, or its response is too large for what is left of it. It is
- * the response if the largest of those that were written would find space once more. */
+ * the response if the largest of those that were written would find space once more, or if there never was so much. */
 static bool is_too_large(const struct drain *drain, const struct flight *flight)
 {
+	if (never_fits(flight)) {
+		return true;
+	}
 	return flight->full && flight->last && drain->largest > 0 && rewind_files(flight) &&
 	       posix_fallocate(flight->batch->response.fd, 0, (off_t)drain->largest) == 0;
 }
@@ -119,7 +135,7 @@ static void end_run(struct drain *drain, struct flight *flight)
 		return;
 	}
 	flight->code = sgpu_run_wait(flight->run, &flight->error);
-	flight->full = sgpu_run_response_full(flight->run);
+	flight->full = sgpu_run_response_full(flight->run, &flight->needs);
 	flight->again = once_more(flight);
 	if (flight->again == ONCE && !cli_quiet) {
 		report_collect(flight->run, NULL, w->keys, w->key_count, &report);
@@ -191,7 +207,9 @@ static void fail_batch(struct drain *drain, struct flight *flight)
 		memcpy(reason->text, shown.text, sizeof(reason->text));
 	}
 	if (reason->code == SGPU_ENOSPACE) {
-		(void)sgpu_hint(reason, "those of others find space: make room for this one, and move the batch back");
+		(void)sgpu_hint(reason, never_fits(flight) ?
+				"the whole file system has less than it needs: give another with -o, and move the batch back" :
+				"those of others find space: make room for this one, and move the batch back");
 	}
 	if (strstr(reason->text, flight->batch->shown)) {
 		sgpu_fail(&shown, reason->code, "%s", reason->text);

@@ -35,6 +35,7 @@ struct flight {
 	bool alone;                /* no other is under way */
 	bool last;                 /* it is tried for the last time, after others */
 	bool no_space;             /* its response found none before */
+	uint64_t needs;            /* bytes of the response at least, if it found none; 0: not known */
 	bool full;                 /* nor now; the disk of the record, or another, is a matter of the machine */
 	bool ended;                /* `run` is the closer's; under the mutex */
 	bool given_back;           /* its device failed: it waits in the directory again */
