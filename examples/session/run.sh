@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # run.sh [DIR]: trains a classifier of 2000 pictures of clothes in a secure session with `sgpu-run session`. DEVICE names the
 # device, WORKER another command than sgpu-run, as `ssh host sgpu-run`. With SGPU_SOCKET, it is a session of the server there.
+# QUOTED is the key of the worker that it has to be, from an accepted quote.
 # The losses stay in DIR, if it is given.
 set -eu
 umask 077

@@ -329,9 +329,12 @@ quote_worker() {
 	appraise
 }
 
+has_program() {
+	[ -x "$SGPU_BUILD/unit/test_remote_connect" ] || skip "test_remote_connect was not built"
+}
+
 # program ARGUMENT...: test_remote_connect, whose sessions are bound to the key in recipient.jwk.
 program() {
-	[ -x "$SGPU_BUILD/unit/test_remote_connect" ] || skip "test_remote_connect was not built"
 	SERVE_WORKER=recipient.jwk "$SGPU_BUILD/unit/test_remote_connect" "$@"
 }
 
@@ -341,6 +344,7 @@ not_the_quoted() {
 }
 
 @test "a program has a session with the worker that was quoted, and not with the one that takes its place" {
+	has_program
 	attested_server
 	quote_worker
 	run -0 program run 5
@@ -356,6 +360,7 @@ not_the_quoted() {
 }
 
 @test "a program has no session with another server's worker, nor with one that gives no quotes" {
+	has_program
 	attested_server
 	quote_worker
 	run -0 program run 1
@@ -372,6 +377,7 @@ not_the_quoted() {
 }
 
 @test "a program has no session with another user's worker" {
+	has_program
 	requires root python3
 	share_socket
 	attested_server --everybody
@@ -394,6 +400,7 @@ piped_session() {
 }
 
 @test "a session over pipes proves itself first, and takes a program that is bound to its quote" {
+	has_program
 	evidence any
 	piped_session --quote quote --nonce "$NONCE" --attestation-key ak.pem --certificate ak.crt
 	wait_for test -e quote
