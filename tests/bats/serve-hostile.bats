@@ -249,6 +249,76 @@ secrets_in() {
 	ends_with 0 "$SERVER"
 }
 
+waits_for_turn() {
+	[ "$(status tenants | awk '{ sum += $2 } END { print sum + 0 }')" -eq "$1" ]
+}
+
+# start_with_waiting DRAIN: a server with one batch that is held and two that wait for a turn: $FIRST and $SECOND.
+start_with_waiting() {
+	echo '* in-flight=1' >tenants
+	start_server -k runner.jwk --drain "$1" --tenants tenants
+	hold
+	sgpu-run -o first batch.tar 2>one.log 3>&- 7>&- &
+	FIRST=$!
+	sgpu-run -o second batch.tar 2>two.log 3>&- 7>&- &
+	SECOND=$!
+	SERVERS+=("$FIRST" "$SECOND")
+	wait_for waits_for_turn 2
+	kill "$SERVER"
+	wait_for grep -q 'no new work is taken' log
+}
+
+@test "SIGTERM lets batches run that wait for a turn, until the deadline or another SIGTERM" {
+	local response
+	start_with_waiting 600s
+	cat batch.tar >&7
+	exec 7>&-
+	ends_with 0 "$HELD"
+	ends_with 0 "$FIRST"
+	ends_with 0 "$SECOND"
+	ends_with 0 "$SERVER"
+	for response in held.response first second; do
+		sgpu-seal open -k owner.jwk -C opened "$response"
+		assert_same opened/out.f32 expected.f32
+		rm -r opened
+		rm "$response"
+	done
+	start_with_waiting 300ms
+	ends_with 3 "$HELD"
+	ends_with 3 "$FIRST"
+	ends_with 3 "$SECOND"
+	ends_with 0 "$SERVER"
+	assert_contains "$(cat held.log)" "the run was stopped"
+	assert_contains "$(cat one.log)" "the server is stopping"
+	exec 7>&-
+	start_with_waiting 600s
+	kill "$SERVER"
+	ends_with 3 "$HELD"
+	ends_with 3 "$FIRST"
+	ends_with 3 "$SECOND"
+	ends_with 0 "$SERVER"
+	for response in held.response first second; do
+		assert_no_file "$response"
+	done
+}
+
+@test "SIGTERM lets a batch run whose user has no worker yet" {
+	requires root python3
+	share_socket
+	start_server -k runner.jwk --everybody --drain 600s --workers 1 --running 4
+	hold
+	client_of 65532 queue batch.tar >their.out 3>&- 7>&- &
+	SERVERS+=($!)
+	wait_for waits_for_turn 1
+	kill "$SERVER"
+	wait_for grep -q 'no new work is taken' log
+	cat batch.tar >&7
+	exec 7>&-
+	ends_with 0 "$HELD"
+	wait_for grep -q '^batch.tar 0 $' their.out
+	ends_with 0 "$SERVER"
+}
+
 @test "a worker that is told to end runs first what was handed to it" {
 	requires python3
 	local worker gone

@@ -69,15 +69,14 @@ static void hear(struct supervisor *s, struct caller *caller)
 }
 
 /* ---- the end ---- */
-/* The first time, what runs may go on until the deadline. */
-static void stop(struct supervisor *s)
+static bool is_waiting_batch(const struct caller *caller)
 {
-	const bool again = s->stopping;
+	return caller->fd >= 0 && caller->tenant && !caller->request;
+}
 
-	s->stop_ns = again ? 0 : sgpu_now_ns() + s->server->drain_ns;
-	s->stopping = true;
-	service_notify("STOPPING=1");
-	service_close(s->socket);
+static void end_workers(struct supervisor *s)
+{
+	s->ending = true;
 	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
 		if (s->callers[i].fd >= 0) {
 			callers_refuse(&s->callers[i], SGPU_EUNAVAILABLE, "the server is stopping");
@@ -88,6 +87,36 @@ static void stop(struct supervisor *s)
 			workers_dismiss(s, &s->processes[i]);
 		}
 	}
+}
+
+/* The first time, what runs may go on until the deadline, and batches that wait may still run. */
+static void stop(struct supervisor *s)
+{
+	const bool again = s->stopping;
+
+	s->stop_ns = again ? 0 : sgpu_now_ns() + s->server->drain_ns;
+	s->stopping = true;
+	service_notify("STOPPING=1");
+	service_close(s->socket);
+	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
+		if (s->callers[i].fd >= 0 && !is_waiting_batch(&s->callers[i])) {
+			callers_refuse(&s->callers[i], SGPU_EUNAVAILABLE, "the server is stopping");
+		}
+	}
+	if (again) {
+		end_workers(s);
+	}
+}
+
+/* Without a worker that ever started, nothing is worth waiting for. */
+static bool has_waiting_batch(const struct supervisor *s)
+{
+	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
+		if (is_waiting_batch(&s->callers[i])) {
+			return !s->status && sgpu_now_ns() < s->stop_ns;
+		}
+	}
+	return false;
 }
 
 /* A file that is wrong changes nothing. */
@@ -122,7 +151,7 @@ static void take_signal(struct supervisor *s, int fd)
 			}
 			break;
 		default:
-			cli_note("%s", s->stopping ? "what runs is stopped" : "no new work is taken; what runs may end");
+			cli_note("%s", s->stopping ? "what runs is stopped" : "no new work is taken; what is here may end");
 			stop(s);
 		}
 	}
@@ -143,6 +172,7 @@ static uint64_t check_deadlines(struct supervisor *s)
 	next = sooner(next, undertaker_due_ns());
 	next = s->lacking + s->awaiting ? sooner(next, now + LACK_LOOK_NS) : next;
 	next = s->start_ns > now ? sooner(next, s->start_ns) : next;
+	next = s->stopping && !s->ending ? sooner(next, s->stop_ns) : next;
 	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
 		struct caller *c = &s->callers[i];
 		const uint64_t end = !c->tenant ? c->since_ns + SPEAK_NS : c->tenant->lacks_ns + WAIT_NS;
@@ -280,7 +310,7 @@ int supervise(const struct server *server, struct service_socket *socket)
 	if (!undertaker_start()) {
 		return cli_fail(SGPU_ESYSTEM, "cannot start a process: %s", strerror(errno));
 	}
-	while (!s.stopping || any_process(&s)) {
+	while (!s.ending || any_process(&s)) {
 		workers_keep(&s);
 		wait_for_events(&s, signals, check_deadlines(&s), fds);
 		serve_events(&s, signals, fds);
@@ -290,6 +320,9 @@ int supervise(const struct server *server, struct service_socket *socket)
 		}
 		if (s.status && !s.stopping) {
 			stop(&s);
+		}
+		if (s.stopping && !s.ending && !has_waiting_batch(&s)) {
+			end_workers(&s);
 		}
 	}
 	(void)undertaker_bury(true);

@@ -60,6 +60,7 @@ struct supervisor {
 	unsigned last;           /* that ever was */
 	bool served;             /* a worker was ready once */
 	bool stopping;
+	bool ending;             /* and no batch waits any more: workers end with what they have */
 	uint64_t stop_ns;        /* when what still runs is given up */
 	unsigned failures;       /* starts of workers in a row that failed */
 	uint64_t start_ns;       /* no worker is started before */

@@ -242,12 +242,12 @@ static void start_worker(struct supervisor *s)
 void workers_keep(struct supervisor *s)
 {
 	const struct census c = count_processes(s);
-	unsigned wanted = s->server->ahead + s->lacking, all = c.all;
+	unsigned wanted = s->stopping ? s->lacking : s->server->ahead + s->lacking, all = c.all;
 
 	if (s->awaiting > 0) {
 		press(s, sgpu_now_ns());
 	}
-	if (s->stopping || sgpu_now_ns() < s->start_ns) {
+	if (s->ending || (s->stopping && wanted == 0) || sgpu_now_ns() < s->start_ns) {
 		return;
 	}
 	wanted = wanted ? wanted : is_reloading(s) || !s->served;
@@ -365,7 +365,7 @@ static void bury(struct supervisor *s, struct process *p, int status)
 		tenant->sums[SERVE_FAILED] += process_in_flight(p);
 		tenant->process = tenant->process == p ? NULL : tenant->process;
 	}
-	if (!p->draining && !s->stopping && (!p->ready || sgpu_now_ns() - p->started_ns < SHORT_LIFE_NS)) {
+	if (!p->draining && !s->ending && (!p->ready || sgpu_now_ns() - p->started_ns < SHORT_LIFE_NS)) {
 		const unsigned pauses = s->failures < START_PAUSES_MAX ? s->failures : START_PAUSES_MAX;
 
 		s->failures++;
