@@ -3,6 +3,7 @@
  * See worker.h.
  */
 #include <inttypes.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -21,6 +22,7 @@
 #include "worker.h"
 
 enum { KEYS_SIZE = (WORKER_KEYS_MAX + 1) * sizeof(struct sgpu_key) };
+enum { KEPT_BLOCK = 4 << 20, KEPT_HEAP = 8 << 20 }; /* bytes: as one block, and unused at the end of one heap */
 
 static const uint64_t DEFAULT_WINDOW_US = SGPU_REPLAY_WINDOW_DAYS * UINT64_C(86400000000);
 
@@ -93,11 +95,22 @@ int worker_check(const struct worker *w)
 	return 0;
 }
 
+/* The memory of one batch is that of the next. The C library would give it back to the kernel after each batch of some ten
+ * KiB, and fault it in again; it learns not to from larger ones alone. */
+static void keep_memory(void)
+{
+#if defined(M_TRIM_THRESHOLD) && defined(M_MMAP_THRESHOLD)
+	(void)mallopt(M_MMAP_THRESHOLD, KEPT_BLOCK);
+	(void)mallopt(M_TRIM_THRESHOLD, KEPT_HEAP);
+#endif
+}
+
 int worker_begin(struct worker *w, void (*stop)(void))
 {
 	sigset_t usr1;
 
 	current = w;
+	keep_memory();
 	for (int i = 0; i < w->key_paths.count; i++) {
 		cli_remember_input(w->key_paths.items[i]);
 	}
