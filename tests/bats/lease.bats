@@ -403,13 +403,13 @@ manifest.json" ]
 	done
 }
 
-@test "whoever writes to a pool while it is used spoils results, and never forges one" {
-	requires python3
+# spoils DEED: while somebody does that to the pool, results are right or are not given, and the worker stays.
+spoils() {
 	start_server -k runner.jwk --device cpu --leases 4M
 	seal packed | sgpu-run submit --lease | sgpu-seal open -k owner.jwk -C first
 	pid=$(serving_pid)
-	start scribbler hostile scribble
-	wait_for grep -qs scribbles scribbler
+	start spoiler hostile "$1"
+	wait_for test -s spoiler
 	for _ in 1 2 3 4 5 6 7 8; do
 		rm -rf out response
 		seal packed >sealed
@@ -421,8 +421,75 @@ manifest.json" ]
 		fi
 		[ ! -e out/bias.copy.f32 ] || cmp bias.f32 out/bias.copy.f32
 	done
-	kill -9 "$STARTED"
+	kill -0 "$STARTED" && kill -9 "$STARTED"
 	[ "$(serving_pid)" = "$pid" ]
+}
+
+@test "whoever writes to a pool while it is used spoils results, and never forges one" {
+	requires python3
+	spoils scribble
+}
+
+@test "whoever takes pages of a pool away spoils results, and never forges one" {
+	requires python3
+	huge_pages 1 && skip "there are huge pages, and the pool may be on them"
+	spoils punch
+}
+
+# by_leases OUT: a batch, both ways.
+by_leases() {
+	seal packed | sgpu-run submit -q --lease | sgpu-seal open -q -k owner.jwk -C "$1" && cmp expected.f32 "$1/out.f32"
+}
+
+# huge_pages COUNT: so many are free.
+huge_pages() {
+	[ "$(awk '$1 == "HugePages_Free:" { print $2 }' /proc/meminfo)" -ge "$1" ]
+}
+
+# two_users: a server that all users reach, with a worker of this one, $own, and one of another, $theirs.
+two_users() {
+	share_socket
+	start_server -k runner.jwk --device cpu --leases 4M --everybody
+	by_leases first
+	own=$(serving_pid)
+	start other env SERVE_UID=65534 SGPU_SOCKET="$SOCKET" python3 "$BATS_TEST_DIRNAME/lease_client.py" hold 4096
+	wait_for grep -qs lease other
+	theirs=$(status workers | awk '$2 == "serving" && $3 == 65534 { print $1 }')
+}
+
+# is_replaced: the worker is, and the other user's did not notice.
+is_replaced() {
+	by_leases second
+	[ "$(status workers | awk '$2 == "serving" && $3 == 0 { print $1 }')" != "$own" ]
+	[ "$(status workers | awk '$2 == "serving" && $3 == 65534 { print $1 }')" = "$theirs" ]
+	leases 1
+	kill -0 "$STARTED"
+	[ -z "$(find . "$SHARED" -name 'core*')" ]
+}
+
+@test "a worker that ends at a page of its pool is replaced, and others do not notice" {
+	requires root python3
+	two_users
+	kill -BUS "$own"
+	wait_for has_ended "$own"
+	is_replaced
+	assert_contains "$(cat log)" "signal 7"
+}
+
+@test "who takes the huge pages of their pool for themselves ends their own worker or clients, and nobody else's" {
+	requires root python3
+	huge_pages 2 || skip "needs two free huge pages"
+	two_users
+	holder=$STARTED
+	start robber hostile rob
+	wait_for grep -qs robbed robber
+	by_leases robbed || true # who touches such a page ends by SIGBUS, unless somebody gave one back
+	grep -h signal log >&2 || true
+	kill -9 "$STARTED"
+	STARTED=$holder
+	kill -9 "$own" || true # it may have touched none
+	wait_for has_ended "$own"
+	is_replaced
 }
 
 @test "requests for leases that break off at any point leave none" {
