@@ -78,11 +78,17 @@ takes_no_time() {
 	ends_with 0 "$HELD"
 }
 
+# is_stopped PID: all of its threads are; one of them hears of the signal first.
+is_stopped() {
+	[ -z "$(grep -L '^State:[[:space:]]*T' "/proc/$1"/task/*/status)" ]
+}
+
 @test "a program waits no longer for a worker that is stopped than it said, and the worker goes on" {
 	start_server --device cpu
 	hold_program patient
 	pid=$(serving_pid)
 	kill -STOP "$pid"
+	wait_for is_stopped "$pid"
 	let_go
 	ends_with 0 "$HELD"
 	[ "$(tail -n 1 held.out)" = "the worker of the session does not answer" ]
