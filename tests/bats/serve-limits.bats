@@ -143,6 +143,24 @@ end_batch() {
 	run -0 sgpu-run -o response batch.tar
 }
 
+@test "a session in a worker that leaves does not keep its user's batches waiting for longer than --stall" {
+	requires jq
+	[ -x "$SGPU_BUILD/unit/test_remote_connect" ] || skip "test_remote_connect was not built"
+	local keeper
+	echo '* device-memory=7M' >tenants
+	start_server -k runner.jwk --device cpu --tenants tenants --drain 10m --stall 1s
+	mkfifo line
+	SGPU_SOCKET=$SOCKET "$SGPU_BUILD/unit/test_remote_connect" keep "$MIB" <line >kept 3>&- 7>&- &
+	keeper=$!
+	SERVERS+=("$keeper")
+	exec 7>line
+	wait_for grep -qs 'done' kept
+	kill -HUP "$SERVER"
+	wait_for grep -q 'new workers serve' log
+	run -0 sgpu-run -o response batch.tar
+	exec 7>&-
+}
+
 @test "a new limit holds though no worker starts with the new keys" {
 	requires jq
 	echo '* device-memory=7M' >tenants
