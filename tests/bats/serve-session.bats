@@ -61,6 +61,26 @@ let_go() {
 	run -0 program run 1
 }
 
+@test "a user has as many sessions as the file of tenants says" {
+	requires jq
+	echo '* sessions=2' >tenants
+	start_server --device cpu --tenants tenants
+	hold_sessions 2
+	run -1 program run 1
+	assert_contains "$output" "2 sessions, which is the limit"
+	let_go
+	ends_with 0 "$HELD"
+	wait_for sessions 0
+	run -0 program run 1
+	echo '* sessions=0' >tenants
+	# shellcheck disable=SC2153 # start_server sets it
+	kill -HUP "$SERVER"
+	wait_for grep -q 'new workers serve' log
+	run -1 program run 1
+	assert_contains "$output" "0 sessions, which is the limit"
+	sgpu-run status --json | jq -e '.status.tenants[0].limits.sessions == 0' >/dev/null
+}
+
 # takes_no_time PID: no processor time in a second.
 takes_no_time() {
 	local before

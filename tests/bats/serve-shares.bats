@@ -74,7 +74,7 @@ waiting() {
 	root   weight=3 priority=high   # and another
 
 	65533	in-flight=2 waiting=1024
-	1005   device-memory=1 host-memory=128M
+	1005   device-memory=1 host-memory=128M sessions=0
 	1006   device-memory=8388607T host-memory=134217728
 	*      weight=1000 priority=normal in-flight=1 waiting=1 device-memory=64G
 	END
@@ -86,7 +86,7 @@ waiting() {
 		"* weight" "* weight=1 weight=1" "* weight=+1" "* weight=1.5" "* priority=low" "* in-flight=0" "* in-flight=1025" \
 		"* waiting=0" "* memory=1G" "* device-memory" "* device-memory=" "* device-memory=0" "* device-memory=-1" \
 		"* device-memory=1Q" "* device-memory=1.5G" "* device-memory=8388608T" "* device-memory=1G device-memory=1G" \
-		"* host-memory=many" "* host-memory=127M" "* host-memory=134217727" "* Weight=1" "* weight =1" "$(printf '*%0600d' 0)"; do
+		"* sessions=17" "* sessions=-1" "* sessions=" "* host-memory=many" "* host-memory=127M" "* host-memory=134217727" "* Weight=1" "* weight =1" "$(printf '*%0600d' 0)"; do
 		printf '1 weight=2\n%s\n' "$line" >tenants
 		run --separate-stderr -1 sgpu-run serve -k runner.jwk --tenants tenants
 		assert_contains "$stderr" "'tenants', line 2"
@@ -158,7 +158,7 @@ waiting() {
 	assert_contains "$stderr" "user $(id -u) has 2 batches that wait, which is the limit 'waiting'"
 	assert_no_file response
 	run -0 jq -e '.status.tenants[0] | .waiting == 2 and .in_flight == 1 and .refused == 1 and .done == 0 and
-		.limits == {"in_flight": 1, "waiting": 2, "device_memory": null, "host_memory": null}' <(sgpu-run status --json)
+		.limits == {"in_flight": 1, "waiting": 2, "sessions": 16, "device_memory": null, "host_memory": null}' <(sgpu-run status --json)
 	kill -9 "$one"
 	wait_for waiting 1
 	run --separate-stderr -3 sgpu-run --json --timeout 200ms -o response batch.tar

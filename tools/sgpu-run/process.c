@@ -171,7 +171,8 @@ bool process_resume(struct process *process)
 
 bool process_limit(const struct process *process, const struct tenant_rule *rule)
 {
-	struct wire_limits limits = { .device_memory = rule->device_memory, .host_memory = rule->host_memory };
+	struct wire_limits limits = { .device_memory = rule->device_memory, .host_memory = rule->host_memory,
+				      .sessions = rule->sessions };
 
 	return process->control >= 0 && wire_send(process->control, WIRE_LIMITS, &limits, sizeof(limits), NULL, 0);
 }

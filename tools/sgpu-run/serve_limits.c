@@ -10,6 +10,7 @@
 
 #include "base/limit.h"
 #include "device/backend.h"
+#include "serve_session.h"
 
 /* What a device gives above the limit, for staging buffers and for what lies between buffers: a quarter of it, and this. */
 #define DEVICE_SLACK (UINT64_C(1) << 30)
@@ -57,5 +58,6 @@ bool serve_limits_take(const struct worker *w)
 	}
 	limit_device_memory(w, limits.device_memory);
 	limit_host_memory(w, limits.host_memory);
+	sessions_limit((unsigned)limits.sessions);
 	return true;
 }

@@ -15,9 +15,8 @@
 #include <sgpu/remote.h>
 
 #include "remote/greeting.h"
+#include "tenants.h"
 #include "serve_quote.h"
-
-enum { SESSIONS_MAX = 16 }; /* of one worker, and so of one user */
 
 _Static_assert((int)SGPU_GREETING_VERSION == (int)WIRE_VERSION && (int)SGPU_GREETING_SESSION == (int)WIRE_SESSION &&
 		       (int)SGPU_GREETING_TAKEN == (int)WIRE_TAKEN && (int)SGPU_GREETING_REFUSED == (int)WIRE_ANSWER &&
@@ -33,18 +32,22 @@ struct session {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct session sessions[SESSIONS_MAX];
+static struct session sessions[TENANT_SESSIONS_MAX]; /* of one worker, and so of one user */
+static unsigned most = TENANT_SESSIONS_MAX;
 static bool ending;              /* none begins any more */
 
 /* The descriptors are its from then on. */
 static struct session *find_place(const struct request *request, const int fds[2])
 {
 	struct session *place = NULL;
+	unsigned used = 0;
 
 	pthread_mutex_lock(&lock);
-	for (int i = 0; i < SESSIONS_MAX && !place; i++) {
-		place = sessions[i].used ? NULL : &sessions[i];
+	for (int i = 0; i < TENANT_SESSIONS_MAX; i++) {
+		used += sessions[i].used;
+		place = sessions[i].used ? place : &sessions[i];
 	}
+	place = used < most ? place : NULL;
 	if (place) {
 		*place = (struct session){ .used = true, .request = *request, .fds = { fds[0], fds[1] } };
 	}
@@ -147,8 +150,8 @@ void session_take(const struct request *request)
 	if (rc == SGPU_OK) {
 		s = find_place(request, fds);
 		rc = s ? start_thread(s, &error) :
-			 sgpu_fail(&error, SGPU_ERETRY, "user %lu has %d sessions, which is the limit",
-				   (unsigned long)request->uid, SESSIONS_MAX);
+			 sgpu_fail(&error, SGPU_ERETRY, "user %lu has %u sessions, which is the limit",
+				   (unsigned long)request->uid, most); /* this thread sets it */
 	}
 	if (rc == SGPU_OK) {
 		return;
@@ -163,11 +166,18 @@ void session_take(const struct request *request)
 	requests_refuse(request->connection, &error);
 }
 
+void sessions_limit(unsigned count)
+{
+	pthread_mutex_lock(&lock);
+	most = count < TENANT_SESSIONS_MAX ? count : TENANT_SESSIONS_MAX;
+	pthread_mutex_unlock(&lock);
+}
+
 void sessions_end(uint64_t idle_ns)
 {
 	pthread_mutex_lock(&lock);
 	ending = ending || idle_ns == 0;
-	for (int i = 0; i < SESSIONS_MAX; i++) {
+	for (int i = 0; i < TENANT_SESSIONS_MAX; i++) {
 		if (sessions[i].service && sgpu_remote_service_idle(sessions[i].service) >= idle_ns) {
 			sgpu_remote_service_stop(sessions[i].service);
 		}

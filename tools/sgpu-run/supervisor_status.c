@@ -55,9 +55,16 @@ static json_t *describe_latency(const uint64_t sums[SERVE_SUMS])
 }
 
 /* 0: none. */
-static json_t *describe_limit(uint64_t bytes)
+static json_t *describe_bytes(uint64_t limit)
 {
-	return bytes ? json_integer((json_int_t)bytes) : json_null();
+	return limit ? json_integer((json_int_t)limit) : json_null();
+}
+
+static json_t *describe_limits(const struct tenant_rule *rule)
+{
+	return json_pack("{s:I, s:I, s:I, s:o, s:o}", "in_flight", (json_int_t)rule->in_flight, "waiting",
+			 (json_int_t)rule->waiting, "sessions", (json_int_t)rule->sessions, "device_memory",
+			 describe_bytes(rule->device_memory), "host_memory", describe_bytes(rule->host_memory));
 }
 
 /* With all its workers, also those that drain. */
@@ -85,13 +92,11 @@ static json_t *describe_tenant(const struct supervisor *s, const struct tenant *
 	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
 		waiting += s->callers[i].tenant == t && !s->callers[i].request;
 	}
-	return json_pack("{s:I, s:I, s:s, s:{s:I, s:I, s:o, s:o}, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
+	return json_pack("{s:I, s:I, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
 			 "uid", (json_int_t)t->uid, "weight", (json_int_t)t->rule.weight, "priority",
-			 t->rule.high ? "high" : "normal", "limits", "in_flight", (json_int_t)t->rule.in_flight, "waiting",
-			 (json_int_t)t->rule.waiting, "device_memory", describe_limit(t->rule.device_memory), "host_memory",
-			 describe_limit(t->rule.host_memory), "waiting", (json_int_t)waiting, "in_flight", (json_int_t)in_flight,
-			 "stalled", (json_int_t)stalled, "sessions", (json_int_t)sessions, "device_bytes",
-			 (json_int_t)device, "host_bytes", (json_int_t)host, "done",
+			 t->rule.high ? "high" : "normal", "limits", describe_limits(&t->rule), "waiting", (json_int_t)waiting,
+			 "in_flight", (json_int_t)in_flight, "stalled", (json_int_t)stalled, "sessions", (json_int_t)sessions,
+			 "device_bytes", (json_int_t)device, "host_bytes", (json_int_t)host, "done",
 			 (json_int_t)sums[SERVE_DONE], "failed", (json_int_t)sums[SERVE_FAILED], "refused",
 			 (json_int_t)t->refused, "bytes_in", (json_int_t)sums[SERVE_BYTES_IN], "bytes_out",
 			 (json_int_t)sums[SERVE_BYTES_OUT], "busy_ns", (json_int_t)share->used_ns, "latency",

@@ -136,10 +136,12 @@ static bool keeps_worker(const struct supervisor *s, const struct tenant *t)
 	return keeps && t->in_flight == t->stalled;
 }
 
-/* It has a worker that leaves, and limits of memory, which hold for all of its workers together. */
+/* It has a worker that leaves, and limits that hold for all of its workers together. */
 static bool awaits_end(const struct supervisor *s, const struct tenant *t)
 {
-	return !t->process && t->waiting + t->asking > 0 && (t->rule.device_memory || t->rule.host_memory) && has_process(s, t);
+	const bool limited = t->rule.device_memory || t->rule.host_memory || t->rule.sessions < TENANT_SESSIONS_MAX;
+
+	return limited && !t->process && t->waiting + t->asking > 0 && has_process(s, t);
 }
 
 static void count_all(struct supervisor *s)

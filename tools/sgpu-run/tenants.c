@@ -5,7 +5,6 @@
 #include "tenants.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <pwd.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -21,7 +20,8 @@
 
 enum { FILE_MAX = 1 << 18, LINE_MAX_BYTES = 512 };
 
-static const struct tenant_rule default_rule = { .weight = 1, .in_flight = TENANT_BATCHES_MAX, .waiting = 64 };
+static const struct tenant_rule default_rule = { .weight = 1, .in_flight = TENANT_BATCHES_MAX, .waiting = 64,
+						.sessions = TENANT_SESSIONS_MAX };
 
 enum { NO_UID = -1 };
 
@@ -75,10 +75,11 @@ static int read_uid(const char *word, const struct place *place, uid_t *uid, str
 static int read_setting(char *word, const struct place *place, struct tenant_rule *rule, unsigned *given,
 			struct sgpu_error *error)
 {
-	const struct { const char *name; unsigned *number, most; uint64_t *size, least; } settings[] = {
+	const struct { const char *name; unsigned *number, most; uint64_t *size; unsigned least; } settings[] = {
 		{ "weight", &rule->weight, SHARE_WEIGHT_MAX, NULL, 1 },
 		{ "in-flight", &rule->in_flight, TENANT_BATCHES_MAX, NULL, 1 },
 		{ "waiting", &rule->waiting, TENANT_BATCHES_MAX, NULL, 1 },
+		{ "sessions", &rule->sessions, TENANT_SESSIONS_MAX, NULL, 0 },
 		{ "priority", NULL, 0, NULL, 0 },
 		{ "device-memory", NULL, 0, &rule->device_memory, 1 },
 		{ "host-memory", NULL, 0, &rule->host_memory, TENANT_HOST_MEMORY_MIN },
@@ -95,8 +96,8 @@ static int read_setting(char *word, const struct place *place, struct tenant_rul
 	}
 	if (!value || i == SGPU_ARRAY_LENGTH(settings)) {
 		fail_line(error, place, "'%s' is no setting", word);
-		return sgpu_hint(error, "weight=N, priority=high or normal, in-flight=N, waiting=N, device-memory=SIZE, "
-				 "host-memory=SIZE");
+		return sgpu_hint(error, "weight=N, priority=high or normal, in-flight=N, waiting=N, sessions=N, "
+				 "device-memory=SIZE, host-memory=SIZE");
 	}
 	if (*given & 1u << i) {
 		return fail_line(error, place, "%s is set twice", word);
@@ -104,7 +105,7 @@ static int read_setting(char *word, const struct place *place, struct tenant_rul
 	*given |= 1u << i;
 	if (settings[i].size) {
 		return sgpu_parse_size(value, word, settings[i].least, INT64_MAX, settings[i].size, NULL) == SGPU_OK ? SGPU_OK :
-		       fail_line(error, place, "%s is a size from %" PRIu64 " bytes on, such as 512M, not '%s'", word,
+		       fail_line(error, place, "%s is a size from %u bytes on, such as 512M, not '%s'", word,
 				 settings[i].least, value);
 	}
 	if (!settings[i].number) {
@@ -112,8 +113,9 @@ static int read_setting(char *word, const struct place *place, struct tenant_rul
 		return rule->high || strcmp(value, "normal") == 0 ? SGPU_OK :
 		       fail_line(error, place, "a priority is high or normal, not '%s'", value);
 	}
-	if (sgpu_parse_u64(value, word, 1, settings[i].most, &number, NULL) != SGPU_OK) {
-		return fail_line(error, place, "%s is a number from 1 to %u, not '%s'", word, settings[i].most, value);
+	if (sgpu_parse_u64(value, word, settings[i].least, settings[i].most, &number, NULL) != SGPU_OK) {
+		return fail_line(error, place, "%s is a number from %u to %u, not '%s'", word, settings[i].least,
+				 settings[i].most, value);
 	}
 	*settings[i].number = (unsigned)number;
 	return SGPU_OK;

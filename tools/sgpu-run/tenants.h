@@ -16,14 +16,14 @@
 
 #include <sgpu/error.h>
 
-enum { TENANTS_NAMED_MAX = 1024, TENANT_BATCHES_MAX = 1024 };
+enum { TENANTS_NAMED_MAX = 1024, TENANT_BATCHES_MAX = 1024, TENANT_SESSIONS_MAX = 16 };
 /* With less there would be no room to stage anything. */
 enum { TENANT_HOST_MEMORY_MIN = 128 << 20 };
 
 struct tenant_rule {
 	unsigned weight;
 	bool high;
-	unsigned in_flight, waiting; /* at most */
+	unsigned in_flight, waiting, sessions; /* at most */
 	uint64_t device_memory, host_memory; /* bytes, at most; 0: no limit */
 };
 

@@ -103,6 +103,7 @@ struct wire_take {
 struct wire_limits {
 	struct wire_header header;
 	uint64_t device_memory, host_memory;
+	uint64_t sessions;      /* how many programs may have; not 0 for no limit */
 };
 
 /* For the worker; and from there, to the process that signs. */
