@@ -187,6 +187,7 @@ struct sgpu_transfer_request {
 	/* Out: the data are ready when this event has completed; NULL: they are ready now.
 	 * Borrowed for the call of sgpu_transfer_start alone. Later outputs wait for it too. */
 	struct sgpu_event *after;
+	uint64_t rank;         /* those of lower rank go first; of one rank all advance by a chunk run in turn */
 	bool queued;           /* workers do all of it, even where it is small: one of many at once */
 	/* NULL, or called once before anything else, where the source is called: may fill in what
 	 * is not known before (key, memory, size, source, sink) and read the header. `stream` is

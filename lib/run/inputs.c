@@ -231,7 +231,7 @@ static bool start_input(struct input *input, struct sgpu_transfer **transfer)
 	const bool sealed = in_batch(input)->sealed;
 	struct sgpu_transfer_request request = {
 		.direction = SGPU_TRANSFER_IN, .last = sealed, .size = payload_size(input) - (sealed ? SGPU_SEALED_HEADER : 0),
-		.digested = !sealed, .expected = in_batch(input)->kt128,
+		.digested = !sealed, .expected = in_batch(input)->kt128, .rank = input->all->base->rank,
 		.source = { .read = is_piped(input) ? read_tar : NULL, .ordered = is_piped(input), .context = input },
 		.prepare = prepare_input, .span = note_span, .done = note_done, .argument = input,
 	};

@@ -290,8 +290,8 @@ static int start_output(struct output *output, uint64_t actual, struct sgpu_erro
 	const bool sealed = is_sealed(output);
 	struct sgpu_transfer_request request = {
 		.direction = SGPU_TRANSFER_OUT, .last = sealed, .size = actual, .digested = !sealed,
-		.queued = base->many, .prepare = sealed ? prepare_sealed : NULL, .span = note_span, .done = note_done,
-		.argument = output,
+		.rank = base->rank, .queued = base->many, .prepare = sealed ? prepare_sealed : NULL, .span = note_span,
+		.done = note_done, .argument = output,
 	};
 	int rc;
 

@@ -30,6 +30,9 @@
 enum {
 	PIPE_SIZE = 1 << 20,
 	FEW_SEGMENTS = 8,      /* these are sooner moved than threads wake */
+	/* About as fast as a bus. What is first through if each were alone goes first: batches of one size one after the other,
+	 * a small one before a large one, and no large one waits for ever. */
+	BYTES_PER_NS = 16,
 	STALL_MS = 2000,       /* after the deadline, whoever reads the response may be idle for so long */
 };
 
@@ -336,6 +339,7 @@ static int make_objects(struct sgpu_run *run, struct sgpu_error *error)
 	run->trace.devices = base->device_count;
 	run->trace.first = run->entry.first;
 	base->many = run->job.batch->segment_count > FEW_SEGMENTS;
+	base->rank = sgpu_now_ns() + plan->bytes / BYTES_PER_NS;
 	rc = sgpu_moves_create(base, note_moved, run, &run->moves, error); /* the ways take memory, too */
 	if (rc == SGPU_OK) {
 		rc = sgpu_memory_create(&run->memory, base->devices, plan, base->traits->opens_on_device, error);

@@ -60,6 +60,7 @@ struct sgpu_run_base {
 	struct sgpu_memory *memory;    /* its buffers on the devices */
 	struct sgpu_leases *leases;    /* files and regions that it names */
 	struct sgpu_lent *lent;        /* its leases, or NULL */
+	uint64_t rank;                 /* of its transfers, beside those of other runs */
 	bool many;                     /* it has many segments: several threads work on them */
 	bool reserved;                 /* the response's file may have more space than it needs */
 	uint64_t response_size;        /* the least that the response needs in its file; 0: not known yet */

@@ -156,8 +156,9 @@ void sgpu_engine_free(struct sgpu_engine **engine)
 		sgpu_workers_remove(e->workers, &e->job);
 	}
 	sgpu_workers_free(&e->workers);
-	for (int i = 0; i < SGPU_ENGINE_ROWS + SGPU_ENGINE_SMALL_STREAMS; i++) {
-		struct sgpu_stream *stream = i < SGPU_ENGINE_ROWS ? e->streams[i] : e->small_streams[i - SGPU_ENGINE_ROWS];
+	for (int i = 0; i < SGPU_ENGINE_STREAMS + SGPU_ENGINE_SMALL_STREAMS; i++) {
+		struct sgpu_stream *stream = i < SGPU_ENGINE_STREAMS ? e->streams[i] :
+								       e->small_streams[i - SGPU_ENGINE_STREAMS];
 
 		sgpu_stream_free(&stream);
 	}

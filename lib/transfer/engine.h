@@ -90,7 +90,11 @@ void sgpu_kept_give(struct sgpu_engine *engine, struct sgpu_kept_slice *slice); 
 void sgpu_kept_free(struct sgpu_engine *engine);
 
 /* ---- the engine ---- */
-enum sgpu_engine_stream { SGPU_ENGINE_COPY_IN, SGPU_ENGINE_OPEN, SGPU_ENGINE_SEAL, SGPU_ENGINE_COPY_OUT };
+/* The first SGPU_ENGINE_ROWS are the rows of a trace. A GPU opens or seals one chunk run about as fast as
+ * the bus moves it, since a chunk takes its time however many there are: so every other transfer does
+ * it on a second stream, beside the first. */
+enum sgpu_engine_stream { SGPU_ENGINE_COPY_IN, SGPU_ENGINE_OPEN, SGPU_ENGINE_SEAL, SGPU_ENGINE_COPY_OUT,
+			  SGPU_ENGINE_OPEN_SECOND, SGPU_ENGINE_SEAL_SECOND, SGPU_ENGINE_STREAMS };
 /* A small transfer is all on one of these, in turn: to make a key's tables takes a GPU longer than to
  * open a small segment, and uses a small part of it, so several do so at once. */
 enum { SGPU_ENGINE_SMALL_STREAMS = 8, SGPU_ENGINE_NOT_SMALL = -1 };
@@ -109,10 +113,10 @@ struct sgpu_engine {
 	struct sgpu_worker_job job;
 	bool started;                  /* the job was added; under `making` */
 	pthread_mutex_t making;        /* of streams and threads */
-	struct sgpu_stream *_Atomic streams[SGPU_ENGINE_ROWS];
+	struct sgpu_stream *_Atomic streams[SGPU_ENGINE_STREAMS];
 	struct sgpu_stream *_Atomic small_streams[SGPU_ENGINE_SMALL_STREAMS];
 	bool spreads;                  /* small transfers are on small_streams */
-	atomic_uint next_small;
+	atomic_uint next_small, next_large;
 
 	pthread_mutex_t mutex;         /* all below */
 	pthread_cond_t changed;        /* for threads that wait: a buffer, an arrived run, an end */
@@ -171,6 +175,7 @@ struct sgpu_transfer {
 	atomic_bool ready;             /* it may stand in the queue of those that are: looked at without the mutex */
 	atomic_bool told;              /* done has returned */
 	int small_stream;              /* of small_streams, or SGPU_ENGINE_NOT_SMALL */
+	bool second;                   /* opens or seals on the second stream */
 
 	/* set by prepare, then constant */
 	struct sgpu_run_plan plan;
@@ -264,8 +269,9 @@ SGPU_MUST_CHECK int sgpu_transfer_get_stream(const struct sgpu_transfer *transfe
 					     struct sgpu_stream **stream, struct sgpu_error *error);
 
 /* ---- queue.c; the mutex is held ---- */
-/* The transfer goes to the end of the queue, and threads that wait look. */
+/* The transfer is ready, behind others of its rank, and threads that wait look. */
 void sgpu_transfer_post(struct sgpu_transfer *transfer);
+/* Behind all of its rank and below. */
 void sgpu_transfer_append(struct sgpu_transfer *transfer, struct sgpu_transfer **head, struct sgpu_transfer **tail);
 void sgpu_transfer_unqueue(struct sgpu_transfer *transfer);
 

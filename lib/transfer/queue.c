@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Queues of transfers: those that may have something to do, and those that wait for a staging
- * buffer. The mutex is held.
+ * buffer. Transfers of lower rank come first: so of jobs that are under way at once one comes in
+ * whole, and computes while the next comes in, where turns would bring all of them in at the same
+ * late moment. The mutex is held.
  */
 #include "transfer/engine.h"
+
+enum { LOOK_MAX = 64 }; /* transfers that are passed, so that a job of very many costs no time */
 
 void sgpu_transfer_unqueue(struct sgpu_transfer *transfer)
 {
@@ -18,10 +22,18 @@ void sgpu_transfer_unqueue(struct sgpu_transfer *transfer)
 
 void sgpu_transfer_append(struct sgpu_transfer *transfer, struct sgpu_transfer **head, struct sgpu_transfer **tail)
 {
+	struct sgpu_transfer *before, *after = NULL;
+
 	sgpu_transfer_unqueue(transfer);
-	transfer->before = *tail;
-	*(*tail ? &(*tail)->next : head) = transfer;
-	*tail = transfer;
+	before = *tail;
+	for (int i = 0; before && before->request.rank > transfer->request.rank; i++) {
+		after = i < LOOK_MAX ? before : *head;
+		before = after->before;
+	}
+	transfer->before = before;
+	transfer->next = after;
+	*(before ? &before->next : head) = transfer;
+	*(after ? &after->before : tail) = transfer;
 	transfer->queue_head = head;
 	transfer->queue_tail = tail;
 	if (head == &transfer->engine->ready_head) {

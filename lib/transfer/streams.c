@@ -47,9 +47,13 @@ int sgpu_transfer_get_stream(const struct sgpu_transfer *transfer, enum sgpu_eng
 {
 	struct sgpu_engine *engine = transfer->engine;
 
-	return transfer->small_stream == SGPU_ENGINE_NOT_SMALL ?
-		       sgpu_engine_get_stream(engine, which, stream, error) :
-		       get_stream(engine, &engine->small_streams[transfer->small_stream], stream, error);
+	if (transfer->small_stream != SGPU_ENGINE_NOT_SMALL) {
+		return get_stream(engine, &engine->small_streams[transfer->small_stream], stream, error);
+	}
+	if (transfer->second && (which == SGPU_ENGINE_OPEN || which == SGPU_ENGINE_SEAL)) {
+		which = which == SGPU_ENGINE_OPEN ? SGPU_ENGINE_OPEN_SECOND : SGPU_ENGINE_SEAL_SECOND;
+	}
+	return sgpu_engine_get_stream(engine, which, stream, error);
 }
 
 int sgpu_engine_follow(struct sgpu_engine *engine, struct sgpu_stream *from, struct sgpu_stream *to,

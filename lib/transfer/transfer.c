@@ -43,14 +43,14 @@ static int check_request(const struct sgpu_engine *engine, const struct sgpu_tra
 }
 
 /* Outputs wait for what makes them. */
-static int wait_for_data(struct sgpu_engine *engine, struct sgpu_event *after, struct sgpu_error *error)
+static int wait_for_data(const struct sgpu_transfer *transfer, struct sgpu_event *after, struct sgpu_error *error)
 {
 	static const enum sgpu_engine_stream which[] = { SGPU_ENGINE_SEAL, SGPU_ENGINE_COPY_OUT };
 	struct sgpu_stream *stream;
 	int rc = SGPU_OK;
 
 	for (size_t i = 0; rc == SGPU_OK && after && i < SGPU_ARRAY_LENGTH(which); i++) {
-		rc = sgpu_engine_get_stream(engine, which[i], &stream, error);
+		rc = sgpu_transfer_get_stream(transfer, which[i], &stream, error);
 		if (rc == SGPU_OK) {
 			rc = sgpu_stream_wait(stream, after);
 		}
@@ -87,9 +87,6 @@ int sgpu_transfer_start(struct sgpu_engine *engine, const struct sgpu_transfer_r
 	if (rc == SGPU_OK) {
 		rc = sgpu_engine_start_workers(engine, error);
 	}
-	if (rc == SGPU_OK && request->direction == SGPU_TRANSFER_OUT) {
-		rc = wait_for_data(engine, request->after, error);
-	}
 	if (rc != SGPU_OK) {
 		return rc;
 	}
@@ -100,10 +97,19 @@ int sgpu_transfer_start(struct sgpu_engine *engine, const struct sgpu_transfer_r
 	new->engine = engine;
 	new->request = *request;
 	new->request.after = NULL;
-	/* The other streams have been told to wait for the event. */
-	new->small_stream = engine->spreads && request->size <= SGPU_TRANSFER_SMALL && !request->after ?
-				    (int)(atomic_fetch_add(&engine->next_small, 1) % SGPU_ENGINE_SMALL_STREAMS) :
-				    SGPU_ENGINE_NOT_SMALL;
+	new->small_stream = SGPU_ENGINE_NOT_SMALL;
+	if (engine->spreads && request->size > SGPU_TRANSFER_SMALL) {
+		new->second = atomic_fetch_add(&engine->next_large, 1) % 2;
+	} else if (engine->spreads && !request->after) { /* the other streams are told to wait for the event */
+		new->small_stream = (int)(atomic_fetch_add(&engine->next_small, 1) % SGPU_ENGINE_SMALL_STREAMS);
+	}
+	if (request->direction == SGPU_TRANSFER_OUT) {
+		rc = wait_for_data(new, request->after, error);
+	}
+	if (rc != SGPU_OK) {
+		free(new);
+		return rc;
+	}
 	new->result.begin_ns = sgpu_now_ns();
 	atomic_store(&new->references, 3); /* the caller's, the engine's, and this call's */
 	*transfer = new;

@@ -3,6 +3,7 @@
  * The transfer engine with many transfers at once: who waits for whom, pipes, cancelling.
  */
 #include "engine_harness.h"
+#include "transfer/engine.h"
 
 /* ---- many at once ---- */
 static void many_at_once(const struct sgpu_engine_config *config)
@@ -91,6 +92,104 @@ UNIT_TEST(a_large_transfer_does_not_hold_up_a_small_one)
 		free_move(&p.small[i]);
 	}
 	free_move(&large);
+	tear_down();
+}
+
+/* A source that notes when it is read; the first reading of one of them waits for the others to be started. */
+struct ranked {
+	struct move move;
+	char name, *log;               /* of the one worker */
+	atomic_bool *begun, *go;
+};
+
+static int read_ranked(void *context, uint64_t position, void *data, size_t size, struct sgpu_error *why)
+{
+	struct ranked *r = context;
+
+	r->log[strlen(r->log)] = r->name;
+	atomic_store(r->begun, true);
+	while (!atomic_load(r->go)) {
+		usleep(1000);
+	}
+	return read_some(&r->move, position, data, size, why);
+}
+
+UNIT_TEST(a_queue_is_in_the_order_of_ranks)
+{
+	enum { MANY = 200 };
+	static const uint64_t ranks[] = { 5, 3, 5, 4, 3, 9, 0, 5 };
+	static const int wanted[] = { 6, 1, 4, 3, 0, 2, 7, 5 };
+	static struct sgpu_transfer list[MANY];
+	struct sgpu_engine empty = { .open = 0 };
+	struct sgpu_transfer *head = NULL, *tail = NULL, *at;
+	int n = 0;
+
+	for (int i = 0; i < MANY; i++) {
+		list[i] = (struct sgpu_transfer){ .engine = &empty };
+	}
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(ranks); i++) {
+		list[i].request.rank = ranks[i];
+		sgpu_transfer_append(&list[i], &head, &tail);
+	}
+	for (at = head; at; at = at->next) {
+		CHECK(at == &list[wanted[n++]] && (at->next ? at->next->before : tail) == at);
+	}
+	CHECK(n == SGPU_ARRAY_LENGTH(ranks));
+	sgpu_transfer_unqueue(&list[1]);
+	sgpu_transfer_append(&list[1], &head, &tail); /* behind the other of its rank */
+	CHECK(head == &list[6] && head->next == &list[4] && head->next->next == &list[1]);
+	while (head) {
+		sgpu_transfer_unqueue(head);
+	}
+	/* Behind very many it comes first. */
+	for (int i = 1; i < MANY; i++) {
+		list[i].request.rank = 2;
+		sgpu_transfer_append(&list[i], &head, &tail);
+	}
+	list[0].request.rank = 1;
+	sgpu_transfer_append(&list[0], &head, &tail);
+	CHECK(head == &list[0] && head->next == &list[1] && list[1].before == head && tail == &list[MANY - 1]);
+}
+
+UNIT_TEST(transfers_of_a_lower_rank_go_first)
+{
+	const struct sgpu_engine_config config = { .workers = 1, .staged_run = 8 * C, .pinned_max = 100 * C, .first_run = C,
+						   .last_run = 2 * C };
+	static const struct { char name; uint64_t rank; } wanted[] = { { 'c', 3 }, { 'b', 2 }, { 'a', 1 } };
+	struct ranked ranked[SGPU_ARRAY_LENGTH(wanted)];
+	char log[100] = "";
+	atomic_bool begun = false, go = false;
+
+	REQUIRE(set_up(&config));
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(wanted); i++) {
+		struct ranked *r = &ranked[i];
+
+		make_move(&r->move, SGPU_TRANSFER_IN, READ, true, 12 * C);
+		r->name = wanted[i].name;
+		r->log = log;
+		r->begun = &begun;
+		r->go = &go;
+		r->move.request.source = (struct sgpu_transfer_source){ .read = read_ranked, .context = r };
+		r->move.request.rank = wanted[i].rank;
+		start(&r->move);
+		while (!atomic_load(&begun)) {
+			usleep(1000);
+		}
+	}
+	atomic_store(&go, true);
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(wanted); i++) {
+		while (atomic_load(&ranked[i].move.done) == 0) {
+			usleep(1000); /* and does nothing for it: there is one worker */
+		}
+	}
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(wanted); i++) {
+		CHECK(finish(&ranked[i].move) == SGPU_OK);
+		check_move(&ranked[i].move);
+		free_move(&ranked[i].move);
+	}
+	/* The one that was alone at first, then the lowest: there are staging buffers for both. */
+	printf("# %s\n", log);
+	CHECK(log[0] == 'c' && log[1] == 'a' && strrchr(log, 'a') == log + strspn(log + 1, "a") && strchr(log, 'b'));
 	tear_down();
 }
 
@@ -363,6 +462,8 @@ static void tests(void)
 	UNIT_RUN(many_transfers_at_once_all_arrive);
 	UNIT_RUN(many_transfers_share_a_single_staging_buffer);
 	UNIT_RUN(a_large_transfer_does_not_hold_up_a_small_one);
+	UNIT_RUN(a_queue_is_in_the_order_of_ranks);
+	UNIT_RUN(transfers_of_a_lower_rank_go_first);
 	UNIT_RUN(pipes_that_block_hold_up_nobody);
 	UNIT_RUN(a_payload_that_fails_is_read_to_its_end);
 	UNIT_RUN(a_pipe_that_ends_early_fails_its_transfer);

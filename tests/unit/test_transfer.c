@@ -383,7 +383,7 @@ static bool set_up_wrong(struct fixture *f)
 	real = sgpu_device_backend_of(f->device);
 	fake_backend_copy(&wrong, real);
 	be_wrong(f->device);
-	for (int i = 0; i < SGPU_ENGINE_ROWS; i++) {
+	for (int i = 0; i < SGPU_ENGINE_STREAMS; i++) {
 		struct sgpu_stream *stream;
 
 		if (sgpu_engine_get_stream(f->engine, (enum sgpu_engine_stream)i, &stream, NULL) != SGPU_OK) {
