@@ -8,6 +8,7 @@
 #include "job.h"
 
 enum { UNSEALED, SEALED, SIDES };
+enum { APP_LANES = 4 }; /* batches under way at once, where several are */
 
 /* One of the two variants of an application. */
 struct app_side {
@@ -33,6 +34,9 @@ const char *app_payloads_text(bool staged);
 /* For variants: runs all batches; reads the last response and checks it. */
 int app_run_side(void *argument, uint64_t *ns, struct sgpu_error *error);
 int app_verify_side(void *argument, struct sgpu_error *error);
+/* The same with APP_LANES sides at once, each with a job of its own: one is submitted when the oldest has ended. */
+int app_run_lanes(void *argument, uint64_t *ns, struct sgpu_error *error);
+int app_verify_lanes(void *argument, struct sgpu_error *error);
 /* Sealed next to unsealed. */
 SGPU_MUST_CHECK int app_measure(struct sgpu_bench *bench, const char *app, int batches, uint64_t batch_bytes,
 				struct app_side sides[SIDES], const struct app_way *way, struct sgpu_error *error);

@@ -97,36 +97,49 @@ static int make_options(struct app_side *s, bool sealed, bool staged, uint64_t c
 	return job_finish(&s->job, error);
 }
 
-/* The same work without the runner and without protection: pinned memory, buffers that stay, one stream. */
-struct bare {
-	struct sgpu_bench *bench;
+/* The same work without the runner and without protection: pinned memory, buffers that stay, a stream for each batch that
+ * is under way. */
+struct lane {
 	struct sgpu_stream *stream;
-	const float *inputs;
-	uint64_t size;           /* bytes of a vector */
-	int batches;
 	sgpu_devptr memory[VECTORS];
 	void *host[VECTORS];
 	struct sgpu_op_call call;
 	struct sgpu_task tasks[VECTORS + 1];
+	bool busy;
 };
 
-static int run_bare_batch(struct bare *b, struct sgpu_error *error)
-{
-	int rc = SGPU_OK, synced;
+struct bare {
+	struct sgpu_bench *bench;
+	const float *inputs;
+	uint64_t size;           /* bytes of a vector */
+	int batches, count;
+	struct lane lanes[APP_LANES];
+};
 
-	memset(b->tasks, 0, sizeof(b->tasks));
+static int begin_bare_batch(struct bare *b, struct lane *lane, struct sgpu_error *error)
+{
+	int rc = SGPU_OK;
+
+	memset(lane->tasks, 0, sizeof(lane->tasks));
+	lane->busy = true;
 	for (int k = PRICE; rc == SGPU_OK && k <= YEARS; k++) {
-		rc = sgpu_copy_in(b->stream, b->memory[k], b->host[k], b->size, &b->tasks[k]);
+		rc = sgpu_copy_in(lane->stream, lane->memory[k], lane->host[k], b->size, &lane->tasks[k]);
 	}
 	if (rc == SGPU_OK) {
-		rc = sgpu_bench_launch(b->bench, b->stream, &b->call, &b->tasks[VECTORS], error);
+		rc = sgpu_bench_launch(b->bench, lane->stream, &lane->call, &lane->tasks[VECTORS], error);
 	}
 	for (int k = CALL; rc == SGPU_OK && k <= PUT; k++) {
-		rc = sgpu_copy_out(b->stream, b->host[k], b->memory[k], b->size, &b->tasks[k]);
+		rc = sgpu_copy_out(lane->stream, lane->host[k], lane->memory[k], b->size, &lane->tasks[k]);
 	}
-	synced = sgpu_stream_sync(b->stream, error);
-	rc = rc == SGPU_OK ? synced : rc;
-	return rc == SGPU_OK ? sgpu_bench_tasks(b->tasks, VECTORS + 1, error) : rc;
+	return rc;
+}
+
+static int end_bare_batch(struct lane *lane, struct sgpu_error *error)
+{
+	int rc = sgpu_stream_sync(lane->stream, error);
+
+	lane->busy = false;
+	return rc == SGPU_OK ? sgpu_bench_tasks(lane->tasks, VECTORS + 1, error) : rc;
 }
 
 static int run_bare(void *argument, uint64_t *ns, struct sgpu_error *error)
@@ -135,8 +148,13 @@ static int run_bare(void *argument, uint64_t *ns, struct sgpu_error *error)
 	int rc = SGPU_OK;
 
 	(void)ns;
-	for (int i = 0; rc == SGPU_OK && i < b->batches; i++) {
-		rc = run_bare_batch(b, error);
+	for (int i = 0; rc == SGPU_OK && i < b->batches + b->count; i++) {
+		struct lane *lane = &b->lanes[i % b->count];
+
+		rc = lane->busy ? end_bare_batch(lane, error) : SGPU_OK;
+		if (rc == SGPU_OK && i < b->batches) {
+			rc = begin_bare_batch(b, lane, error);
+		}
 	}
 	return rc;
 }
@@ -144,71 +162,105 @@ static int run_bare(void *argument, uint64_t *ns, struct sgpu_error *error)
 static int verify_bare(void *argument, struct sgpu_error *error)
 {
 	struct bare *b = argument;
+	int rc = SGPU_OK;
 
-	return check_prices(b->inputs, b->host[CALL], b->host[PUT], b->size / sizeof(float), error);
+	for (int i = 0; rc == SGPU_OK && i < b->count && i < b->batches; i++) {
+		rc = check_prices(b->inputs, b->lanes[i].host[CALL], b->lanes[i].host[PUT], b->size / sizeof(float), error);
+	}
+	return rc;
 }
 
-static int make_bare(struct sgpu_bench *bench, struct bare *b, const float *inputs, uint64_t count, int batches,
-		     struct sgpu_error *error)
+static int make_lane(struct bare *b, struct lane *lane, struct sgpu_error *error)
 {
+	const uint64_t count = b->size / sizeof(float);
 	int rc;
 
-	*b = (struct bare){ .bench = bench, .inputs = inputs, .size = count * sizeof(float), .batches = batches };
-	b->call.op = sgpu_op_find("black_scholes");
-	b->call.param[sgpu_op_param(b->call.op, "rate")] = (struct sgpu_op_value){ true, rate };
-	b->call.param[sgpu_op_param(b->call.op, "volatility")] = (struct sgpu_op_value){ true, volatility };
-	rc = sgpu_stream_create(bench->device, &b->stream, error);
+	lane->call.op = sgpu_op_find("black_scholes");
+	lane->call.param[sgpu_op_param(lane->call.op, "rate")] = (struct sgpu_op_value){ true, rate };
+	lane->call.param[sgpu_op_param(lane->call.op, "volatility")] = (struct sgpu_op_value){ true, volatility };
+	rc = sgpu_stream_create(b->bench->device, &lane->stream, error);
 	for (int k = 0; rc == SGPU_OK && k < VECTORS; k++) {
-		rc = sgpu_device_alloc(bench->device, b->size, &b->memory[k], error);
+		rc = sgpu_device_alloc(b->bench->device, b->size, &lane->memory[k], error);
 		if (rc == SGPU_OK) {
-			rc = sgpu_host_alloc(bench->device, b->size, &b->host[k], error);
+			rc = sgpu_host_alloc(b->bench->device, b->size, &lane->host[k], error);
 		}
 		if (rc == SGPU_OK) {
-			memcpy(b->host[k], inputs + (k <= YEARS ? k : 0) * count, b->size);
+			memcpy(lane->host[k], b->inputs + (k <= YEARS ? k : 0) * count, b->size);
 		}
-		b->call.type[k] = (struct sgpu_type){ SGPU_F32, 1, { count, 0, 0, 0 } };
-		b->call.present[k] = true;
-		b->call.data[k] = (void *)(uintptr_t)b->memory[k];
+		lane->call.type[k] = (struct sgpu_type){ SGPU_F32, 1, { count, 0, 0, 0 } };
+		lane->call.present[k] = true;
+		lane->call.data[k] = (void *)(uintptr_t)lane->memory[k];
 	}
 	return rc;
 }
 
 static void free_bare(struct bare *b)
 {
-	sgpu_stream_free(&b->stream);
-	for (int k = 0; k < VECTORS; k++) {
-		sgpu_device_free(b->bench->device, &b->memory[k], b->size);
-		sgpu_host_free(b->bench->device, &b->host[k], b->size);
+	for (int i = 0; i < b->count; i++) {
+		struct lane *lane = &b->lanes[i];
+
+		sgpu_stream_free(&lane->stream);
+		for (int k = 0; k < VECTORS; k++) {
+			sgpu_device_free(b->bench->device, &lane->memory[k], b->size);
+			sgpu_host_free(b->bench->device, &lane->host[k], b->size);
+		}
 	}
 }
 
-/* What Graviton compares: the application with its whole protection, and without any; and with the runner alone. */
-static int measure_bare(struct sgpu_bench *bench, struct app_side sides[SIDES], bool staged, const float *inputs,
-			struct sgpu_error *error)
+/* What Graviton compares: the application with its whole protection, and without any; and with the runner alone.
+ * There are `lanes` of each side. */
+static int measure_bare(struct sgpu_bench *bench, struct app_side *unsealed, struct app_side *sealed, int lanes,
+			const char *payloads, struct sgpu_error *error)
 {
-	const struct app_side *sealed = &sides[SEALED];
-	struct bare bare;
+	struct bare bare = { .bench = bench, .inputs = sealed->inputs, .size = sealed->count * sizeof(float),
+			     .batches = sealed->batches, .count = lanes };
+	int (*const run)(void *, uint64_t *, struct sgpu_error *) = lanes > 1 ? app_run_lanes : app_run_side;
+	int (*const verify)(void *, struct sgpu_error *) = lanes > 1 ? app_verify_lanes : app_verify_side;
 	const struct sgpu_bench_variant variants[] = {
 		{ .name = "bare calls", .run = run_bare, .verify = verify_bare, .argument = &bare },
-		{ .name = "unsealed", .run = app_run_side, .verify = app_verify_side, .argument = &sides[UNSEALED] },
-		{ .name = "sealed", .run = app_run_side, .verify = app_verify_side, .argument = &sides[SEALED],
-		  .reference_ratio = 1.26,
+		{ .name = "unsealed", .run = run, .verify = verify, .argument = unsealed },
+		{ .name = "sealed", .run = run, .verify = verify, .argument = sealed, .reference_ratio = 1.26,
 		  .reference = "Graviton, BlackScholes" },
 	};
 	const uint64_t bytes = VECTORS * sealed->count * sizeof(float), batches = (uint64_t)sealed->batches;
 	const struct sgpu_bench_point point = {
 		.parameters = { { "app", "black_scholes", 0 }, { "device", job_device_text(false), 0 },
-				{ "payloads", app_payloads_text(staged), 0 }, { "against", "bare calls",
-									       0 }, { "batches", NULL, batches },
-				{ "batch_bytes", NULL, bytes } },
+				{ "payloads", payloads, 0 }, { "against", "bare calls", 0 }, { "batches", NULL, batches },
+				{ "at_once", NULL, (uint64_t)lanes }, { "batch_bytes", NULL, bytes } },
 		.bytes = batches * bytes, .operations = batches,
 	};
-	int rc = make_bare(bench, &bare, inputs, sealed->count, sealed->batches, error);
+	int rc = SGPU_OK;
 
+	for (int i = 0; rc == SGPU_OK && i < lanes; i++) {
+		rc = make_lane(&bare, &bare.lanes[i], error);
+	}
 	if (rc == SGPU_OK) {
 		rc = sgpu_bench_measure(bench, &point, variants, SGPU_ARRAY_LENGTH(variants), error);
 	}
 	free_bare(&bare);
+	return rc;
+}
+
+/* Several batches under way at once, which a runner that stays is for. */
+static int measure_lanes(struct sgpu_bench *bench, const struct app_side *model, uint64_t count, const float *inputs,
+			 struct sgpu_error *error)
+{
+	struct app_side *lanes = calloc((size_t)SIDES * APP_LANES, sizeof(*lanes));
+	int rc = lanes ? SGPU_OK : sgpu_fail_nomem(error);
+
+	for (int i = 0; rc == SGPU_OK && i < SIDES * APP_LANES; i++) {
+		lanes[i] = (struct app_side){ .bench = bench, .place = model->place, .batches = model->batches };
+		rc = make_options(&lanes[i], i / APP_LANES == SEALED, true, count, inputs, error);
+		lanes[i].output = model->output;
+	}
+	if (rc == SGPU_OK) {
+		rc = measure_bare(bench, &lanes[UNSEALED * APP_LANES], &lanes[SEALED * APP_LANES], APP_LANES,
+				  app_payloads_text(true), error);
+	}
+	for (int i = 0; lanes && i < SIDES * APP_LANES; i++) {
+		job_clear(&lanes[i].job);
+	}
+	free(lanes);
 	return rc;
 }
 
@@ -233,7 +285,11 @@ int app_black_scholes(struct sgpu_bench *bench, struct app_side sides[SIDES], st
 					 &app_ways[w], error);
 		}
 		if (rc == SGPU_OK && !app_ways[w].opens) {
-			rc = measure_bare(bench, sides, app_ways[w].staged, inputs, error);
+			rc = measure_bare(bench, &sides[UNSEALED], &sides[SEALED], 1,
+					  app_payloads_text(app_ways[w].staged), error);
+		}
+		if (rc == SGPU_OK && !app_ways[w].opens && app_ways[w].staged) {
+			rc = measure_lanes(bench, &sides[SEALED], count, inputs, error);
 		}
 	}
 	free(inputs);

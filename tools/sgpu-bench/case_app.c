@@ -43,6 +43,39 @@ int app_verify_side(void *argument, struct sgpu_error *error)
 	return s->check(s, error);
 }
 
+int app_run_lanes(void *argument, uint64_t *ns, struct sgpu_error *error)
+{
+	struct app_side *lanes = argument;
+	struct sgpu_run *runs[APP_LANES] = { NULL };
+	const uint64_t begin = sgpu_now_ns();
+	int rc = SGPU_OK;
+
+	for (int i = 0; rc == SGPU_OK && i < lanes->batches + APP_LANES; i++) {
+		struct app_side *s = &lanes[i % APP_LANES];
+
+		rc = job_wait(&s->job, &runs[i % APP_LANES], error);
+		if (rc == SGPU_OK && i < lanes->batches) {
+			rc = job_submit(&s->job, s->place, &runs[i % APP_LANES], error);
+		}
+	}
+	for (int i = 0; i < APP_LANES; i++) {
+		sgpu_run_free(&runs[i]); /* after a failure, of another batch */
+	}
+	*ns = sgpu_now_ns() - begin;
+	return rc;
+}
+
+int app_verify_lanes(void *argument, struct sgpu_error *error)
+{
+	struct app_side *lanes = argument;
+	int rc = SGPU_OK;
+
+	for (int i = 0; rc == SGPU_OK && i < APP_LANES && i < lanes->batches; i++) {
+		rc = lanes[i].check(&lanes[i], error);
+	}
+	return rc;
+}
+
 const char *app_payloads_text(bool staged)
 {
 	return staged ? "staged" : "inline";

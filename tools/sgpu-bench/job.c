@@ -190,19 +190,43 @@ static int cut_response(const struct job *job, struct sgpu_error *error)
 	       sgpu_fail_errno(error, "cannot cut the response off");
 }
 
-int job_run(struct job *job, const struct job_place *place, uint64_t *ns, struct sgpu_error *error)
+static int submit(struct job *job, const struct job_place *place, struct sgpu_run **run, struct sgpu_error *error)
 {
 	const struct sgpu_submission submission = {
 		.in_fd = job->batch_fd, .in_name = "batch", .out_fd = job->response_fd, .out_name = "response",
 		.options = { .keys = &job->owner, .key_count = 1 },
 	};
 	struct sgpu_runner *runner = job->sealed && !job->bare && place->sealed ? place->sealed : place->plain;
+
+	return sgpu_runner_submit(runner, &submission, NULL, NULL, run, error);
+}
+
+int job_submit(struct job *job, const struct job_place *place, struct sgpu_run **run, struct sgpu_error *error)
+{
+	int rc = rewind_files(job, error);
+
+	return rc == SGPU_OK ? submit(job, place, run, error) : rc;
+}
+
+int job_wait(struct job *job, struct sgpu_run **run, struct sgpu_error *error)
+{
+	int rc = *run ? sgpu_run_wait(*run, error) : SGPU_OK;
+
+	if (*run && rc == SGPU_OK) {
+		rc = cut_response(job, error);
+	}
+	sgpu_run_free(run);
+	return rc;
+}
+
+int job_run(struct job *job, const struct job_place *place, uint64_t *ns, struct sgpu_error *error)
+{
 	struct sgpu_run *run = NULL;
 	int rc = rewind_files(job, error);
 	uint64_t begin = sgpu_now_ns();
 
 	if (rc == SGPU_OK) {
-		rc = sgpu_runner_submit(runner, &submission, NULL, NULL, &run, error);
+		rc = submit(job, place, &run, error);
 	}
 	if (rc == SGPU_OK) {
 		rc = sgpu_run_wait(run, error);

@@ -64,6 +64,10 @@ SGPU_MUST_CHECK int job_place_open(struct job_place *place, struct sgpu_device *
 void job_place_close(struct job_place *place);
 /* From the batch to its response, in *ns. */
 SGPU_MUST_CHECK int job_run(struct job *job, const struct job_place *place, uint64_t *ns, struct sgpu_error *error);
+/* The same in two steps, so that several jobs can be under way at once. job_wait frees the run; accepts a pointer to NULL. */
+SGPU_MUST_CHECK int job_submit(struct job *job, const struct job_place *place, struct sgpu_run **run,
+			       struct sgpu_error *error);
+SGPU_MUST_CHECK int job_wait(struct job *job, struct sgpu_run **run, struct sgpu_error *error);
 /* As job_run, in a place that stays open (resident); or, `opens`, on a device that is opened for it and closed again, in
  * which case *ns counts all that. */
 SGPU_MUST_CHECK int job_run_on(struct job *job, struct sgpu_bench *bench, const struct job_place *place, bool opens,
