@@ -100,7 +100,7 @@ takes_no_time() {
 
 # is_stopped PID: all of its threads are; one of them hears of the signal first.
 is_stopped() {
-	[ -z "$(grep -L '^State:[[:space:]]*T' "/proc/$1"/task/*/status)" ]
+	! grep -hL '^State:[[:space:]]*T' "/proc/$1"/task/*/status | grep -q .
 }
 
 @test "a program waits no longer for a worker that is stopped than it said, and the worker goes on" {

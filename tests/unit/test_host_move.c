@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Moves on the host: the order in which chunk runs of several parts are claimed. test_seal_stream.c has what becomes of them.
+ */
+#include <sgpu/transfer.h>
+
+#include "unit.h"
+
+/* Which part a chunk run was of, in the order in which they were written. */
+struct written {
+	char *log, name;
+};
+
+static int log_written(void *context, uint64_t position, const void *data, size_t size, struct sgpu_error *error)
+{
+	struct written *part = context;
+
+	(void)position;
+	(void)data;
+	(void)size;
+	(void)error;
+	part->log[strlen(part->log)] = part->name;
+	return 0;
+}
+
+static struct sgpu_host_part copied(const uint8_t *data, size_t size, struct written *to)
+{
+	return (struct sgpu_host_part){ .action = SGPU_HOST_COPY, .name = "data", .size = size,
+					.source = sgpu_source_from_memory(data, false),
+					.sink = { .write = log_written, .context = to } };
+}
+
+/* Each has three chunk runs. */
+UNIT_TEST(parts_with_sinks_of_their_own_take_turns)
+{
+	enum { SIZE = 2 * 262144 + 1 };
+	uint8_t *data = calloc(1, SIZE);
+	char log[32] = "";
+	struct written a = { log, 'a' }, b = { log, 'b' }, c = { log, 'c' };
+	struct sgpu_host_part apart[] = { copied(data, SIZE, &a), copied(data, SIZE, &b), copied(data, 1, &c) };
+	struct sgpu_host_part same[] = { copied(data, SIZE, &a), copied(data, SIZE, &a), copied(data, 1, &c) };
+	struct sgpu_host_part ordered[] = { copied(data, SIZE, &a), copied(data, SIZE, &b), copied(data, SIZE, &c) };
+	struct sgpu_host_move move = { .parts = apart, .count = 3, .jobs = 1 };
+
+	REQUIRE(data);
+	REQUIRE(sgpu_host_move(&move, NULL) == 0);
+	CHECK(!strcmp(log, "abcabab"));
+	memset(log, 0, sizeof(log));
+	move.parts = same;
+	REQUIRE(sgpu_host_move(&move, NULL) == 0);
+	CHECK(!strcmp(log, "aaaacaa"));
+	memset(log, 0, sizeof(log));
+	ordered[1].sink.ordered = true;
+	move.parts = ordered;
+	REQUIRE(sgpu_host_move(&move, NULL) == 0);
+	CHECK(!strcmp(log, "aaabbbccc"));
+	free(data);
+}
+
+int main(void)
+{
+	UNIT_RUN(parts_with_sinks_of_their_own_take_turns);
+	return unit_done();
+}
