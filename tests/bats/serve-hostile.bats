@@ -305,7 +305,7 @@ start_with_waiting() {
 @test "SIGTERM lets a batch run whose user has no worker yet" {
 	requires root python3
 	share_socket
-	start_server -k runner.jwk --everybody --drain 600s --workers 1 --running 4
+	start_server -k runner.jwk --everybody --drain 600s --stall 600s --workers 1 --running 4
 	hold
 	client_of 65532 queue batch.tar >their.out 3>&- 7>&- &
 	SERVERS+=($!)

@@ -117,7 +117,7 @@ end_batch() {
 	requires jq
 	local later
 	echo '* device-memory=7M' >tenants
-	start_server -k runner.jwk --device cpu --tenants tenants --drain 10m
+	start_server -k runner.jwk --device cpu --tenants tenants --drain 10m --stall 10m
 	hold_batch
 	echo '* device-memory=6M' >tenants
 	kill -HUP "$SERVER"
