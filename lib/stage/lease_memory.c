@@ -147,7 +147,8 @@ void sgpu_lease_memory_free(struct sgpu_lease_memory *m)
 	if (m->base) {
 		munmap(m->base, m->size);
 	}
-	if (m->fd >= 0) {
+	if (m->fd >= 0) { /* a client may have it open for longer, but not what was taken for it */
+		(void)fallocate(m->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)m->size);
 		close(m->fd);
 	}
 	m->base = NULL;

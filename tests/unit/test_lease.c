@@ -176,6 +176,23 @@ UNIT_TEST(a_pool_has_a_size_that_this_machine_has)
 	CHECK(sgpu_lease_pool_create(&config, &pool, NULL) == SGPU_EUSAGE && !pool);
 }
 
+/* Else a user who gets one worker after the other would take a pool of each. */
+UNIT_TEST(a_pool_that_ends_leaves_no_memory_to_who_has_its_file_open)
+{
+	struct sgpu_lease_pool *pool = new_pool(4 * MIB, 0);
+	struct sgpu_lease_pool_info info;
+	struct stat status;
+	int fd;
+
+	REQUIRE(pool);
+	sgpu_lease_pool_get_info(pool, &info);
+	fd = dup(info.fd);
+	REQUIRE(fd >= 0 && fstat(fd, &status) == 0 && status.st_blocks > 0);
+	sgpu_lease_pool_free(&pool);
+	CHECK(fstat(fd, &status) == 0 && status.st_size == 4 * MIB && status.st_blocks == 0);
+	close(fd);
+}
+
 UNIT_TEST(a_client_maps_its_range_and_cannot_change_the_size)
 {
 	struct sgpu_lease_pool *pool = new_pool(4 * MIB, 0);
@@ -308,6 +325,7 @@ int main(void)
 	UNIT_RUN(a_pool_that_is_full_says_so_and_a_range_that_is_cleared_is_waited_for);
 	UNIT_RUN(there_are_so_many_leases_and_no_more);
 	UNIT_RUN(a_pool_has_a_size_that_this_machine_has);
+	UNIT_RUN(a_pool_that_ends_leaves_no_memory_to_who_has_its_file_open);
 	UNIT_RUN(a_client_maps_its_range_and_cannot_change_the_size);
 	UNIT_RUN(a_client_refuses_what_is_no_lease);
 	UNIT_RUN(clients_on_many_threads_never_share_a_range);
