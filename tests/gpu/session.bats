@@ -29,6 +29,6 @@ setup() {
 	[ -x "$SGPU_BUILD/examples/train" ] || skip "train was not built"
 	head -c 1568000 /dev/zero >data
 	head -c 2000 /dev/zero >>data
-	run --separate-stderr -1 "$SGPU_BUILD/examples/train" sgpu-run session --device cuda --memory 1M <data
+	run --separate-stderr -3 "$SGPU_BUILD/examples/train" sgpu-run session --device cuda --memory 1M <data
 	assert_contains "$stderr" "more than the session may have"
 }

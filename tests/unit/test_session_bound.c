@@ -118,6 +118,7 @@ UNIT_TEST(a_session_with_the_worker_that_was_quoted_works)
 	const struct sgpu_item items[] = { add_item(4, 0, 1, &one, tail), out };
 	struct sgpu_group_client *client;
 
+	CPU_ONLY("add is an operation of the processor");
 	start_with(&quoted);
 	client = open_bound_session();
 	REQUIRE(client && they.messages == 2); /* the hello, and one empty group */
