@@ -132,8 +132,8 @@ static bool host_claim(struct host_worker *worker, struct host_run *run, struct 
 	}
 	pthread_mutex_unlock(&move->lock);
 	do { /* a part may tell only when it has begun that it is ordered: then it waits */
-		part = sgpu_io_interrupted() ? NULL : host_next_part(move);
-		if (!part) {
+		part = host_next_part(move); /* first: once all have been claimed, a signal changes nothing */
+		if (!part || sgpu_io_interrupted()) {
 			return false;
 		}
 		*code = part->begun ? 0 : sgpu_host_part_begin(move, part, error);

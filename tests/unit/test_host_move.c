@@ -2,6 +2,10 @@
  *
  * Moves on the host: the order in which chunk runs of several parts are claimed. test_seal_stream.c has what becomes of them.
  */
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <sgpu/io.h>
 #include <sgpu/transfer.h>
 
 #include "unit.h"
@@ -57,8 +61,38 @@ UNIT_TEST(parts_with_sinks_of_their_own_take_turns)
 	free(data);
 }
 
+static int interrupt(void *context, uint64_t position, const void *data, size_t size, struct sgpu_error *error)
+{
+	(void)context;
+	(void)position;
+	(void)data;
+	(void)size;
+	(void)error;
+	sgpu_io_interrupt();
+	return 0;
+}
+
+UNIT_TEST(a_signal_after_the_last_write_fails_nothing)
+{
+	const uint8_t byte = 1;
+	int status = -1;
+
+	const pid_t pid = fork(); /* nothing takes a signal back */
+	if (pid == 0) {
+		struct sgpu_host_part part = { .action = SGPU_HOST_COPY, .name = "data", .size = 1,
+					       .source = sgpu_source_from_memory(&byte, false),
+					       .sink = { .write = interrupt } };
+		struct sgpu_host_move move = { .parts = &part, .count = 1, .jobs = 1 };
+
+		_exit(sgpu_host_move(&move, NULL) == 0 && sgpu_io_interrupted() ? 0 : 1);
+	}
+	REQUIRE(waitpid(pid, &status, 0) == pid);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 int main(void)
 {
 	UNIT_RUN(parts_with_sinks_of_their_own_take_turns);
+	UNIT_RUN(a_signal_after_the_last_write_fails_nothing);
 	return unit_done();
 }
