@@ -9,6 +9,8 @@
 #ifndef SGPU_REMOTE_CARRIER_H
 #define SGPU_REMOTE_CARRIER_H
 
+#include <sgpu/base.h>
+
 #include "channel/group.h"
 
 enum { SGPU_AREA_SIZE = 4 << 20 };
@@ -25,6 +27,14 @@ struct sgpu_carrier_calls {
 	int (*get)(struct sgpu_carrier *carrier, uint64_t offset, uint8_t *bytes, size_t size, struct sgpu_error *error);
 	void (*close)(struct sgpu_carrier *carrier);
 };
+
+/* When a call that begins now has waited for long enough; 0: never. */
+static inline uint64_t sgpu_carrier_deadline(const struct sgpu_carrier *carrier)
+{
+	const uint64_t now = sgpu_now_ns(), patience = carrier->patience_ns;
+
+	return patience == 0 ? 0 : patience < UINT64_MAX - now ? now + patience : UINT64_MAX;
+}
 
 /* carrier_pipe.c: over two descriptors, borrowed. */
 SGPU_MUST_CHECK int sgpu_carrier_pipe(int in, int out, struct sgpu_carrier **carrier, struct sgpu_error *error);

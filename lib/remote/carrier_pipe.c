@@ -27,7 +27,7 @@ static int is_over(void *argument)
 static void begin_waiting(struct pipe_carrier *c)
 {
 	if (c->carrier.patience_ns > 0) {
-		c->guard = (struct sgpu_io_guard){ .wake_fd = -1, .deadline_ns = sgpu_now_ns() + c->carrier.patience_ns,
+		c->guard = (struct sgpu_io_guard){ .wake_fd = -1, .deadline_ns = sgpu_carrier_deadline(&c->carrier),
 						   .ended = is_over, .argument = c };
 		sgpu_io_set_guard(&c->guard);
 	}

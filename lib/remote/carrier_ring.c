@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <sgpu/base.h>
-
 #include "remote/link.h"
 
 struct ring_carrier {
@@ -18,7 +16,7 @@ struct ring_carrier {
 /* Until the one message has been answered. A worker that ends closes its bell; one that is mute keeps it. */
 static int await_answer(struct ring_carrier *c, uint64_t *size, struct sgpu_error *error)
 {
-	const uint64_t patience = c->carrier.patience_ns, deadline = patience ? sgpu_now_ns() + patience : 0;
+	const uint64_t deadline = sgpu_carrier_deadline(&c->carrier);
 	struct sgpu_ring_result result;
 	size_t count = 0;
 	int rc = SGPU_OK;

@@ -520,6 +520,21 @@ UNIT_TEST(a_worker_that_is_stopped_is_waited_for_as_long_as_the_program_says)
 	}
 }
 
+UNIT_TEST(the_longest_patience_is_no_short_one)
+{
+	struct sgpu_remote *remote;
+	uint32_t buffer = 0;
+	struct worker w;
+
+	start_worker(&w, false, 0, 0, 0, 0);
+	remote = open_remote(&w);
+	REQUIRE(remote);
+	sgpu_remote_set_patience(remote, UINT64_MAX);
+	CHECK(sgpu_remote_alloc(remote, 4096, &buffer, &error) == SGPU_OK && sgpu_remote_sync(remote, &error) == SGPU_OK);
+	sgpu_remote_close(&remote);
+	CHECK(end_worker(&w) == SGPU_OK);
+}
+
 UNIT_TEST(what_is_no_message_ends_the_session)
 {
 	static const struct {
@@ -570,6 +585,7 @@ int main(void)
 	UNIT_RUN(who_alters_messages_gets_nothing_done_and_nothing_wrong);
 	UNIT_RUN(a_session_that_is_cut_anywhere_ends);
 	UNIT_RUN(a_worker_that_is_stopped_is_waited_for_as_long_as_the_program_says);
+	UNIT_RUN(the_longest_patience_is_no_short_one);
 	UNIT_RUN(what_is_no_message_ends_the_session);
 	return unit_done();
 }
