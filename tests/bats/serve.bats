@@ -298,6 +298,18 @@ blocks_usr1() {
 
 # ---- many ----
 
+@test "a server that may have few descriptors serves, and ends when it is told to" {
+	ulimit -Sn 100
+	start_server -k runner.jwk --device cpu
+	for _ in 1 2 3; do
+		run -0 sgpu-run -o response batch.tar
+	done
+	sgpu-seal open -k owner.jwk -C results response
+	cmp expected.f32 results/out.f32
+	kill -TERM "$SERVER"
+	ends_with 0 "$SERVER"
+}
+
 @test "500 submissions leave no descriptor and no memory behind, and idleness costs nothing" {
 	requires python3
 	start_server -k runner.jwk

@@ -218,7 +218,28 @@ static bool any_process(const struct supervisor *s)
 
 enum { SIGNALS, LISTENER, WORKERS, CALLERS = WORKERS + SERVE_WORKERS_MAX, FDS = CALLERS + SUPERVISOR_CALLERS_MAX };
 
-/* A descriptor of -1 is none that poll looks at. */
+/* Those of -1 are left out: poll takes no more places than this process may have descriptors. */
+static void poll_some(struct pollfd fds[FDS], int timeout)
+{
+	static struct pollfd some[FDS];
+	static int places[FDS];
+	nfds_t count = 0;
+
+	for (int i = 0; i < FDS; i++) {
+		if (fds[i].fd >= 0) {
+			places[count] = i;
+			some[count++] = fds[i];
+		}
+	}
+	if (poll(some, count, timeout) < 0) {
+		return; /* no events */
+	}
+	for (nfds_t i = 0; i < count; i++) {
+		fds[places[i]].revents = some[i].revents;
+	}
+}
+
+/* A descriptor of -1 is none that is waited for. */
 static void wait_for_events(struct supervisor *s, int signals, uint64_t next, struct pollfd fds[FDS])
 {
 	const uint64_t now = sgpu_now_ns();
@@ -239,11 +260,7 @@ static void wait_for_events(struct supervisor *s, int signals, uint64_t next, st
 	if (next != 0) {
 		timeout = next > now ? (int)((next - now) / 1000000 < 3600000 ? (next - now) / 1000000 + 1 : 3600000) : 0;
 	}
-	if (poll(fds, FDS, timeout) < 0) {
-		for (int i = 0; i < FDS; i++) {
-			fds[i].revents = 0;
-		}
-	}
+	poll_some(fds, timeout);
 }
 
 /* Most have said what they want by the time at which they are taken, and need not wait for the next look. */
