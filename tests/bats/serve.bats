@@ -299,7 +299,7 @@ blocks_usr1() {
 # ---- many ----
 
 @test "a server that may have few descriptors serves, and ends when it is told to" {
-	ulimit -Sn 100
+	ulimit -n 100
 	start_server -k runner.jwk --device cpu
 	for _ in 1 2 3; do
 		run -0 sgpu-run -o response batch.tar
