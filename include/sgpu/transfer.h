@@ -185,7 +185,7 @@ struct sgpu_transfer_request {
 	struct sgpu_transfer_source source; /* in */
 	struct sgpu_transfer_sink sink;     /* out */
 	/* Out: the data are ready when this event has completed; NULL: they are ready now.
-	 * Borrowed for the call of sgpu_transfer_start alone. Later outputs wait for it too. */
+	 * Borrowed for the call of sgpu_transfer_start alone. Later outputs may wait for it too. */
 	struct sgpu_event *after;
 	uint64_t rank;         /* those of lower rank go first; of one rank all advance by a chunk run in turn */
 	bool queued;           /* workers do all of it, even where it is small: one of many at once */

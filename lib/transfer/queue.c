@@ -7,7 +7,7 @@
  */
 #include "transfer/engine.h"
 
-enum { LOOK_MAX = 64 }; /* transfers that are passed, so that a job of very many costs no time */
+enum { LOOK_MAX = 64 }; /* transfers that are passed from either end, so that a job of very many costs no time */
 
 void sgpu_transfer_unqueue(struct sgpu_transfer *transfer)
 {
@@ -23,11 +23,19 @@ void sgpu_transfer_unqueue(struct sgpu_transfer *transfer)
 void sgpu_transfer_append(struct sgpu_transfer *transfer, struct sgpu_transfer **head, struct sgpu_transfer **tail)
 {
 	struct sgpu_transfer *before, *after = NULL;
+	int i;
 
 	sgpu_transfer_unqueue(transfer);
 	before = *tail;
-	for (int i = 0; before && before->request.rank > transfer->request.rank; i++) {
-		after = i < LOOK_MAX ? before : *head;
+	for (i = 0; i < LOOK_MAX && before && before->request.rank > transfer->request.rank; i++) {
+		after = before;
+		before = before->before;
+	}
+	if (i == LOOK_MAX && before && before->request.rank > transfer->request.rank) {
+		/* From the head, where one of higher rank comes before the tail does. */
+		for (after = *head, i = 0; i < LOOK_MAX && after->request.rank <= transfer->request.rank; i++) {
+			after = after->next;
+		}
 		before = after->before;
 	}
 	transfer->before = before;

@@ -141,14 +141,20 @@ UNIT_TEST(a_queue_is_in_the_order_of_ranks)
 	while (head) {
 		sgpu_transfer_unqueue(head);
 	}
-	/* Behind very many it comes first. */
-	for (int i = 1; i < MANY; i++) {
-		list[i].request.rank = 2;
+	/* Before very many it is still behind those of its rank and below. */
+	for (int i = 0; i < MANY; i++) {
+		list[i].request.rank = i < 3 ? (uint64_t)i / 2 : 2;
 		sgpu_transfer_append(&list[i], &head, &tail);
 	}
-	list[0].request.rank = 1;
-	sgpu_transfer_append(&list[0], &head, &tail);
-	CHECK(head == &list[0] && head->next == &list[1] && list[1].before == head && tail == &list[MANY - 1]);
+	for (int i = 1; i >= 0; i--) {
+		sgpu_transfer_append(&list[i], &head, &tail);
+	}
+	CHECK(head == &list[1] && head->next == &list[0] && list[0].next == &list[2] && list[2].next == &list[3]);
+	sgpu_transfer_append(&list[2], &head, &tail);
+	CHECK(list[0].next == &list[2] && list[2].next == &list[3] && list[3].before == &list[2] && tail == &list[MANY - 1]);
+	list[MANY - 1].request.rank = 0;
+	sgpu_transfer_append(&list[MANY - 1], &head, &tail);
+	CHECK(list[0].next == &list[MANY - 1] && list[MANY - 1].next == &list[2] && tail == &list[MANY - 2]);
 }
 
 UNIT_TEST(transfers_of_a_lower_rank_go_first)
