@@ -161,6 +161,20 @@ results() {
 	assert_same out/z.f32 x.f32
 }
 
+@test "modules run where few descriptors may be open" {
+	local limited=()
+	if [ "$(id -u)" -eq 0 ]; then # which may have more all the same
+		requires setpriv
+		limited=(setpriv --bounding-set -sys_resource --inh-caps -sys_resource)
+	fi
+	job scale "$scale"
+	seal
+	ulimit -n 200
+	"${limited[@]}" sgpu-run --device cpu -k owner.jwk --allow-modules -o response batch.tar
+	results
+	assert_same out/y.f32 expected.f32
+}
+
 @test "a module that is loaded and does what is refused ends the runner: else the tests below say nothing" {
 	trap_module
 	job scale "$scale"

@@ -24,7 +24,7 @@
 #include <linux/seccomp.h>
 #endif
 
-enum { WORKERS = SGPU_HOST_WORKERS, DESCRIPTORS = 1024 };
+enum { WORKERS = SGPU_HOST_WORKERS, PLACES = 2 + 2 * WORKERS, DESCRIPTORS = 1024 };
 
 struct worker {
 	pid_t pid;                 /* 0: the place is free */
@@ -240,9 +240,31 @@ static bool answer_request(void)
 	return good;
 }
 
+/* Those of -1 are left out: poll takes no more places than this process may have descriptors. */
+static bool wait_for_any(struct pollfd fds[PLACES])
+{
+	struct pollfd some[PLACES];
+	int places[PLACES];
+	nfds_t count = 0;
+
+	for (int i = 0; i < PLACES; i++) {
+		if (fds[i].fd >= 0) {
+			places[count] = i;
+			some[count++] = fds[i];
+		}
+	}
+	if (poll(some, count, -1) < 0) {
+		return errno == EINTR;
+	}
+	for (nfds_t i = 0; i < count; i++) {
+		fds[places[i]].revents = some[i].revents;
+	}
+	return true;
+}
+
 static void serve(void)
 {
-	struct pollfd fds[2 + 2 * WORKERS];
+	struct pollfd fds[PLACES];
 
 	for (;;) {
 		fds[0] = (struct pollfd){ .fd = SGPU_HOST_CONTROL, .events = POLLIN };
@@ -254,7 +276,7 @@ static void serve(void)
 			fds[2 + 2 * i] = (struct pollfd){ .fd = there ? workers[i].report : -1 };
 			fds[3 + 2 * i] = (struct pollfd){ .fd = there ? workers[i].listener : -1, .events = POLLIN };
 		}
-		if (poll(fds, 2 + 2 * WORKERS, -1) < 0 && errno != EINTR) {
+		if (!wait_for_any(fds)) {
 			return;
 		}
 		for (int i = 0; i < WORKERS; i++) {
