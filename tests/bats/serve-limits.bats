@@ -219,3 +219,11 @@ end_batch() {
 	run -0 bash -c 'sgpu-run large.tar >written'
 	wait_for tenant_is .host_bytes "$((60 * MIB))"
 }
+
+@test "a limit of host memory that staging takes whole is told" {
+	echo '* host-memory=128M' >tenants
+	start_server -k runner.jwk --device cpu,cpu --tenants tenants
+	run -5 bash -c 'sgpu-run batch.tar >written'
+	assert_contains "$output" "0 of the limit of $((128 * MIB)) are free"
+	grep -q "warning: a user's limit of host memory leaves none for results: 2 devices have $((128 * MIB)) bytes" log
+}

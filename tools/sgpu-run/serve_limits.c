@@ -38,6 +38,11 @@ static void limit_host_memory(const struct worker *w, uint64_t bytes)
 {
 	const uint64_t staging = (uint64_t)w->device_count * SGPU_RUNNER_PINNED_MAX;
 
+	if (bytes && bytes <= staging) {
+		cli_warning("a user's limit of host memory leaves none for results: %d devices have %llu bytes for staging, "
+			    "and the limit is %llu", w->device_count, (unsigned long long)staging,
+			    (unsigned long long)bytes);
+	}
 	if (bytes && !set_aside) {
 		serve_lease_shrink(bytes > staging ? (bytes - staging) / 2 : 0);
 		set_aside = sgpu_limit_take(SGPU_HOST_MEMORY, staging, NULL) == SGPU_OK ? staging : 0;
