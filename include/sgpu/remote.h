@@ -53,7 +53,7 @@ struct sgpu_remote_config {
 /* With `worker`, the keys of the session come from a secret that only the process with the private half of that key opens:
  * who answers is the worker that was quoted, or this fails with SGPU_EAUTH. Without it nothing proves who answers: whoever
  * is in between can be the worker. Errors: SGPU_EAUTH, SGPU_EKEY (another's grant), SGPU_EUSAGE (`worker` is symmetric),
- * SGPU_ESYSTEM, SGPU_ENOMEM. */
+ * SGPU_ETIMEOUT (the patience is over), SGPU_ESYSTEM, SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_remote_open(const struct sgpu_remote_config *config, struct sgpu_remote **remote,
 				     struct sgpu_error *error);
 /* The same with a worker of `sgpu-run serve` at a socket, the one of this user; NULL: where sgpu-run(1) looks for it. Errors:
@@ -62,7 +62,7 @@ SGPU_MUST_CHECK int sgpu_remote_connect(const char *socket, const struct sgpu_ke
 					struct sgpu_remote **remote, struct sgpu_error *error);
 /* How long a call waits for an answer of a worker that lives and says nothing: one that is stopped, or hangs. The call then ends
  * with SGPU_ETIMEOUT, and the session is of no use any more. 0, as at first: for ever, since nobody knows how long work on a
- * device takes. The end of a worker is noticed in any case. */
+ * device takes. The end of a worker is noticed in any case. By pipes, a call with patience takes the thread's sgpu_io_guard away. */
 void sgpu_remote_set_patience(struct sgpu_remote *remote, uint64_t patience_ns);
 /* The two files that sides share. The caller adds a bell and closes all when it needs them no more. */
 SGPU_MUST_CHECK int sgpu_remote_ring_create(int *memory, int *area, struct sgpu_error *error);

@@ -110,6 +110,7 @@ static void start_others(void)
 
 bool undertaker_start(void)
 {
+	char byte = 0;
 	int ends[2];
 	pid_t pid;
 
@@ -119,9 +120,10 @@ bool undertaker_start(void)
 	pid = fork();
 	if (pid == 0) {
 		signal(SIGCHLD, SIG_IGN); /* nobody waits for them */
-		(void)setpriority(PRIO_PROCESS, 0, NICE_MOST);
 		if (dup2(ends[1], LINE) == LINE) {
 			(void)syscall(CLOSE_RANGE, LINE + 1, ~0U, 0);
+			(void)send(LINE, &byte, 1, MSG_NOSIGNAL);
+			(void)setpriority(PRIO_PROCESS, 0, NICE_MOST);
 			start_others();
 		}
 		_exit(0);
@@ -131,6 +133,8 @@ bool undertaker_start(void)
 		close(ends[0]);
 		return false;
 	}
+	/* It closes what it has inherited, and must not be the last to: another process may let go meanwhile. */
+	(void)!recv(ends[0], &byte, 1, 0);
 	line = ends[0];
 	return true;
 }
