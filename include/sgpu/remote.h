@@ -62,7 +62,8 @@ SGPU_MUST_CHECK int sgpu_remote_connect(const char *socket, const struct sgpu_ke
 					struct sgpu_remote **remote, struct sgpu_error *error);
 /* How long a call waits for an answer of a worker that lives and says nothing: one that is stopped, or hangs. The call then ends
  * with SGPU_ETIMEOUT, and the session is of no use any more. 0, as at first: for ever, since nobody knows how long work on a
- * device takes. The end of a worker is noticed in any case. By pipes, a call with patience takes the thread's sgpu_io_guard away. */
+ * device takes. The end of a worker is noticed in any case. By pipes, a call with patience takes the thread's sgpu_io_guard
+ * away. */
 void sgpu_remote_set_patience(struct sgpu_remote *remote, uint64_t patience_ns);
 /* The two files that sides share. The caller adds a bell and closes all when it needs them no more. */
 SGPU_MUST_CHECK int sgpu_remote_ring_create(int *memory, int *area, struct sgpu_error *error);
