@@ -457,8 +457,14 @@ two_users() {
 	theirs=$(status workers | awk '$2 == "serving" && $3 == 65534 { print $1 }')
 }
 
+# server_knows_end: of the worker; until then the server may hand it a batch, whose submission fails.
+server_knows_end() {
+	[ -z "$(status workers | awk -v own="$own" '$1 == own')" ]
+}
+
 # is_replaced: the worker is, and the other user's did not notice.
 is_replaced() {
+	wait_for server_knows_end
 	by_leases second
 	[ "$(status workers | awk '$2 == "serving" && $3 == 0 { print $1 }')" != "$own" ]
 	[ "$(status workers | awk '$2 == "serving" && $3 == 65534 { print $1 }')" = "$theirs" ]
@@ -471,9 +477,8 @@ is_replaced() {
 	requires root python3
 	two_users
 	kill -BUS "$own"
-	wait_for has_ended "$own"
 	is_replaced
-	assert_contains "$(cat log)" "signal 7"
+	[ -n "${SGPU_SANITIZE:-}" ] || assert_contains "$(cat log)" "signal 7" # a sanitizer ends a process in its own way
 }
 
 @test "who takes the huge pages of their pool for themselves ends their own worker or clients, and nobody else's" {
@@ -488,7 +493,6 @@ is_replaced() {
 	kill -9 "$STARTED"
 	STARTED=$holder
 	kill -9 "$own" || true # it may have touched none
-	wait_for has_ended "$own"
 	is_replaced
 }
 

@@ -155,6 +155,7 @@ is_stopped() {
 	let_go
 	ends_with 1 "$HELD"
 	[ "$(grep -c 'the worker of the session has ended' held.out)" -eq 2 ]
+	wait_for grep -q "ended by signal 9" log
 	run -0 program run 1
 }
 
