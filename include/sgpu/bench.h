@@ -28,6 +28,8 @@ struct sgpu_bench_statistics {
 	double min, median, p95;  /* p95: the smallest sample that at least 95 % of them do not exceed */
 	double mad;               /* median of the distances from the median */
 	double spread;            /* (p95 - min) / median */
+	double p99;
+	double low, high;         /* interval that holds the median with 95 %, by order statistics; below 6 samples: all */
 };
 
 /* ---- cases ---- */
@@ -71,6 +73,9 @@ struct sgpu_bench_point {
 	struct sgpu_bench_parameter parameters[SGPU_BENCH_PARAMETERS_MAX]; /* up to a NULL key; identify the point */
 		uint64_t bytes;               /* payload of one sample; 0: none */
 	uint64_t operations;          /* operations of one sample; 0 counts as 1 */
+	/* What `bytes` counts, in terms of the parameters and of the operations of a sample: "2 * size_bytes, both
+	 * directions". NULL: "size_bytes", which must then be a parameter with that value. */
+	const char *bytes_formula;
 };
 
 /* All functions get `argument`, run on one thread, and return 0 or an error, which ends the case. */
@@ -143,6 +148,10 @@ SGPU_MUST_CHECK int sgpu_bench_launch(struct sgpu_bench *bench, struct sgpu_stre
 enum sgpu_bench_status { SGPU_BENCH_PASSED, SGPU_BENCH_WAIVED, SGPU_BENCH_FAILED };
 const char *sgpu_bench_status_name(enum sgpu_bench_status status);
 
+/* Why no more samples were taken: the medians were known well enough, the time was over, or there were enough. */
+enum sgpu_bench_stop { SGPU_BENCH_STOP_UNKNOWN, SGPU_BENCH_STOP_DEVIATION, SGPU_BENCH_STOP_TIME, SGPU_BENCH_STOP_COUNT };
+const char *sgpu_bench_stop_name(enum sgpu_bench_stop stop); /* "", "deviation", "time", "count" */
+
 struct sgpu_bench_record_parameter {
 	char key[SGPU_BENCH_NAME_MAX];
 	bool is_number;
@@ -159,7 +168,11 @@ struct sgpu_bench_record {
 	enum sgpu_bench_status status;
 		char reason[256];                     /* why it did not pass */
 	uint64_t bytes, operations;           /* of one sample */
+	char bytes_formula[SGPU_BENCH_NAME_MAX * 2];
 	struct sgpu_bench_statistics ns;      /* one sample */
+	const double *samples_ns;             /* all ns.n of them in the order in which they were taken, or NULL */
+	enum sgpu_bench_stop stopped;
+	double cycles;                        /* of the time-stamp counter, an operation; 0: not known */
 		double cpu_ns;                        /* median of the process's processor time for a sample */
 	struct sgpu_bench_latency latency;    /* medians over the samples; 0: not measured */
 	char ratio_to[SGPU_BENCH_NAME_MAX];   /* the variant that `ratio` compares with, or "" */
@@ -171,8 +184,10 @@ struct sgpu_bench_record {
 /* ---- a run ---- */
 struct sgpu_bench_options {
 	bool quick;             /* fewer sizes, less time */
-		uint64_t samples;       /* of each variant; 0: as many as time_ns allows, at least 5 (quick: 3) */
-	uint64_t time_ns;       /* for each point and variant; 0: 1 s (quick: 0.1 s) */
+		/* Of each variant; 0: until their medians are known well enough, there are 1000 samples, or the time is over, but
+		 * at least 5 (quick: 3). */
+	uint64_t samples;
+	uint64_t time_ns;       /* for each point and variant; 0: 0.5 s (quick: 0.1 s) */
 	uint64_t size_min, size_max; /* bytes; size_max 0: no limit */
 	unsigned jobs;          /* threads for work on all cores; 0: sgpu_cpu_count() */
 };
@@ -196,14 +211,25 @@ SGPU_MUST_CHECK int sgpu_bench_run(const struct sgpu_bench_case *row, const stru
 				   void (*record)(void *argument, const struct sgpu_bench_record *record),
 				   void *argument, enum sgpu_bench_status *status, struct sgpu_error *error);
 
+/* How far runs of one build lie apart, as a fraction of the figure: a smaller difference says nothing. */
+enum { SGPU_BENCH_KEY_MAX = 2 * SGPU_BENCH_NAME_MAX * (SGPU_BENCH_PARAMETERS_MAX + 1) };
+struct sgpu_bench_noise {
+	char key[SGPU_BENCH_KEY_MAX];         /* of the measurement, sgpu_bench_key() */
+	double floor, ratio_floor;            /* of the time; of the ratio, negative where there is none */
+	uint64_t runs;
+};
+
 /* ---- results: JSON Lines, as sgpu-bench(1) describes them ----
- *  * The first object describes machine and build, each other object is a record. */
+ *  * The first object describes machine and build, the last one what else the machine did during the run; each other object
+ *  is a record of a measurement, or of the noise of one. */
 struct sgpu_bench_results {
-	json_t *environment;              /* object, or NULL */
+	json_t *environment, *end;        /* objects, or NULL */
 	struct sgpu_bench_record *records;
 	size_t count, capacity;
+	struct sgpu_bench_noise *noise;   /* of runs of one build beside each other */
+	size_t noise_count, noise_capacity;
 };
-/* Copies the record. Errors: SGPU_ENOMEM. */
+/* Copies the record, and its samples. Errors: SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_bench_results_add(struct sgpu_bench_results *results, const struct sgpu_bench_record *record,
 					   struct sgpu_error *error);
 void sgpu_bench_results_clear(struct sgpu_bench_results *results);
@@ -212,13 +238,13 @@ void sgpu_bench_results_clear(struct sgpu_bench_results *results);
 json_t *sgpu_bench_environment(const struct sgpu_device_info *info, const struct sgpu_bench_options *options);
 /* Returns a record as a new object, or NULL if memory runs out. */
 json_t *sgpu_bench_record_json(const struct sgpu_bench_record *record);
+json_t *sgpu_bench_noise_json(const struct sgpu_bench_noise *noise);
 /* Reads results from untrusted text. `name` is for messages, which have the line. Errors: SGPU_EINVALID, SGPU_ENOMEM;
  * *results is then empty. */
 SGPU_MUST_CHECK int sgpu_bench_read(const char *text, size_t size, const char *name, struct sgpu_bench_results *results,
 				    struct sgpu_error *error);
 /* Writes the key of a measurement, "bandwidth pinned direction=h2d size_bytes=4096", with the parameters sorted by
  * name. */
-enum { SGPU_BENCH_KEY_MAX = 2 * SGPU_BENCH_NAME_MAX * (SGPU_BENCH_PARAMETERS_MAX + 1) };
 void sgpu_bench_key(const struct sgpu_bench_record *record, char key[SGPU_BENCH_KEY_MAX]);
 /* Returns the median sample in the unit of the case: bytes or operations per second, or nanoseconds per operation;
  * 0 if the measurement did not pass. */

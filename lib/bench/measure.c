@@ -11,8 +11,13 @@
 
 #include "bench/private.h"
 
-enum { SAMPLES_MAX = 100000, SAMPLES_MIN = 5, SAMPLES_MIN_QUICK = 3 };
-static const uint64_t time_standard = 1000000000, time_quick = 100000000;
+enum { SAMPLES_MAX = 100000, SAMPLES_ENOUGH = 1000, SAMPLES_MIN = 5, SAMPLES_MIN_QUICK = 3 };
+static const uint64_t time_standard = 500000000, time_quick = 100000000;
+/* When the medians are known well enough: their intervals reach so far to either side, by so many samples, over a time in
+ * which the machine had moments of several kinds. */
+enum { SAMPLES_SETTLED = 30 };
+static const uint64_t time_settled = 100000000;
+static const double half_width_settled = 0.005;
 /* Memory that is verified after every sample; to check more takes longer than to measure it. */
 static const uint64_t verify_always = (uint64_t)64 << 20;
 
@@ -27,6 +32,9 @@ struct measurement {
 	const struct sgpu_bench_variant *variants;
 	int count;
 	uint64_t rounds, capacity;
+	uint64_t next_look;  /* rounds after which the medians are looked at again */
+	double *sorted;      /* of one series at a time */
+	enum sgpu_bench_stop stopped;
 	struct series series[SGPU_BENCH_VARIANTS_MAX];
 };
 
@@ -84,6 +92,9 @@ static int reserve_round(struct measurement *m, struct sgpu_error *error)
 	if (m->rounds < m->capacity) {
 		return SGPU_OK;
 	}
+	if (!grow(&m->sorted, capacity)) {
+		return sgpu_fail_nomem(error);
+	}
 	for (int v = 0; v < m->count; v++) {
 		struct series *s = &m->series[v];
 
@@ -119,22 +130,60 @@ static int take_round(struct measurement *m, bool verify, int *failed, struct sg
 	return rc;
 }
 
-/* Rounds until the time is over or the number is reached. The last round must be known before it is taken, since it is
- * verified. */
-static int take_rounds(struct measurement *m, int *failed, struct sgpu_error *error)
+/* The statistics of a series, which keeps its order. */
+static struct sgpu_bench_statistics summarise(struct measurement *m, const double *series)
+{
+	struct sgpu_bench_statistics statistics;
+
+	memcpy(m->sorted, series, m->rounds * sizeof(*series));
+	sgpu_bench_summarise(m->sorted, m->rounds, &statistics);
+	return statistics;
+}
+
+/* Looks less often as the samples grow, since it sorts them. */
+static bool is_settled(struct measurement *m, uint64_t elapsed_ns)
+{
+	if (m->rounds < SAMPLES_SETTLED || m->rounds < m->next_look || elapsed_ns < time_settled) {
+		return false;
+	}
+	m->next_look = m->rounds + m->rounds / 8;
+	for (int v = 0; v < m->count; v++) {
+		const struct sgpu_bench_statistics s = summarise(m, m->series[v].ns);
+
+		if (s.high - s.low > 2 * half_width_settled * s.median) {
+			return false;
+		}
+	}
+	return true;
+}
+
+/* Why the next round is the last one. */
+static enum sgpu_bench_stop stops_by(struct measurement *m, uint64_t elapsed_ns, uint64_t round_ns)
 {
 	const struct sgpu_bench_options *o = &m->bench->options;
-	uint64_t limit = o->samples ? o->samples : SAMPLES_MAX, least = o->quick ? SAMPLES_MIN_QUICK : SAMPLES_MIN;
+	uint64_t limit = o->samples ? o->samples : SAMPLES_ENOUGH, least = o->quick ? SAMPLES_MIN_QUICK : SAMPLES_MIN;
 	uint64_t time_ns = (o->time_ns ? o->time_ns : o->quick ? time_quick : time_standard) * (uint64_t)m->count;
+
+	if (m->rounds + 1 >= limit || m->rounds + 1 >= SAMPLES_MAX) {
+		return SGPU_BENCH_STOP_COUNT;
+	}
+	if (o->samples || m->rounds + 1 < least) {
+		return SGPU_BENCH_STOP_UNKNOWN;
+	}
+	return elapsed_ns + round_ns >= time_ns ? SGPU_BENCH_STOP_TIME :
+	       is_settled(m, elapsed_ns) ? SGPU_BENCH_STOP_DEVIATION : SGPU_BENCH_STOP_UNKNOWN;
+}
+
+/* Rounds until there is a reason to stop. The last round must be known before it is taken, since it is verified. */
+static int take_rounds(struct measurement *m, int *failed, struct sgpu_error *error)
+{
 	uint64_t begin = sgpu_now_ns(), now = begin, length = 0;
-	bool last = false, always = m->point->bytes <= verify_always;
+	bool always = m->point->bytes <= verify_always;
 	int rc = SGPU_OK;
 
-	limit = limit > SAMPLES_MAX ? SAMPLES_MAX : limit;
-	while (rc == SGPU_OK && !last) {
-		last = m->rounds + 1 >= limit ||
-		       (!o->samples && m->rounds + 1 >= least && now - begin + length >= time_ns);
-		rc = take_round(m, always || last, failed, error);
+	while (rc == SGPU_OK && m->stopped == SGPU_BENCH_STOP_UNKNOWN) {
+		m->stopped = stops_by(m, now - begin, length);
+		rc = take_round(m, always || m->stopped != SGPU_BENCH_STOP_UNKNOWN, failed, error);
 		length = sgpu_now_ns() - now;
 		now += length;
 		m->rounds++;
@@ -146,19 +195,21 @@ static void give_results(struct measurement *m)
 {
 	for (int v = 0; v < m->count; v++) {
 		const struct sgpu_bench_variant *variant = &m->variants[v];
-		struct sgpu_bench_statistics cpu_ns, p50_ns, p99_ns;
 		struct sgpu_bench_record record;
 
 		sgpu_bench_start_record(m->bench, m->point, variant->name, &record);
-		sgpu_bench_summarise(m->series[v].ns, m->rounds, &record.ns);
-		sgpu_bench_summarise(m->series[v].cpu_ns, m->rounds, &cpu_ns);
-		sgpu_bench_summarise(m->series[v].p50_ns, m->rounds, &p50_ns);
-		sgpu_bench_summarise(m->series[v].p99_ns, m->rounds, &p99_ns);
-		record.cpu_ns = cpu_ns.median;
-		record.latency = (struct sgpu_bench_latency){ p50_ns.median, p99_ns.median };
+		record.ns = summarise(m, m->series[v].ns);
+		record.samples_ns = m->series[v].ns;
+		record.stopped = m->stopped;
+		record.cpu_ns = summarise(m, m->series[v].cpu_ns).median;
+		record.latency.p50_ns = summarise(m, m->series[v].p50_ns).median;
+		record.latency.p99_ns = summarise(m, m->series[v].p99_ns).median;
+		if (record.unit == SGPU_BENCH_NS) {
+			record.cycles = record.ns.median / (double)record.operations * m->bench->state->cycles_per_ns;
+		}
 		if (v > 0) {
 			snprintf(record.ratio_to, sizeof(record.ratio_to), "%s", m->variants[0].name);
-			sgpu_bench_summarise(m->series[v].ratio, m->rounds, &record.ratio);
+			record.ratio = summarise(m, m->series[v].ratio);
 		}
 		record.reference_ratio = variant->reference_ratio;
 		snprintf(record.reference, sizeof(record.reference), "%s",
@@ -189,6 +240,7 @@ int sgpu_bench_measure(struct sgpu_bench *bench, const struct sgpu_bench_point *
 		error->code = rc;
 		sgpu_bench_give_error(bench, point, variants[failed].name, error);
 	}
+	free(m.sorted);
 	for (int v = 0; v < count; v++) {
 		free(m.series[v].ns);
 		free(m.series[v].cpu_ns);

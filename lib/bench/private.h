@@ -26,6 +26,7 @@ struct sgpu_bench_private {
 	bool told;                  /* one of them is of an error */
 	struct sgpu_bench_gate gate;
 	struct sgpu_bench_latency latency; /* of the sample that is taken */
+	double cycles_per_ns;       /* of the time-stamp counter; 0: there is none */
 };
 
 void sgpu_bench_gate_clear(struct sgpu_bench *bench);
@@ -37,6 +38,19 @@ void sgpu_bench_give(struct sgpu_bench *bench, const struct sgpu_bench_record *r
 /* A record for an error: waived when something is lacking, else failed. */
 void sgpu_bench_give_error(struct sgpu_bench *bench, const struct sgpu_bench_point *point, const char *variant,
 			   const struct sgpu_error *error);
+
+int sgpu_bench_results_add_noise(struct sgpu_bench_results *results, const struct sgpu_bench_noise *noise,
+				 struct sgpu_error *error);
+
+/* A member of a record that passed, as JSON has it. */
+struct sgpu_bench_member {
+	const char *key;
+	enum { SGPU_BENCH_IS_COUNT, SGPU_BENCH_IS_NUMBER, SGPU_BENCH_IS_TEXT } kind; /* uint64_t, double, char[] */
+	size_t offset, size;  /* in struct sgpu_bench_record */
+	int digits;           /* that a number keeps behind the point */
+	const char *with;     /* there only when that member is: often itself. NULL: always */
+};
+extern const struct sgpu_bench_member sgpu_bench_members[]; /* ends with a NULL key */
 
 /* Sorts the samples and fills *statistics; n = 0 gives zeros. */
 void sgpu_bench_summarise(double *samples, uint64_t n, struct sgpu_bench_statistics *statistics);

@@ -13,7 +13,8 @@
 
 #include "bench/private.h"
 
-enum { RECORDS_MAX = 100000, LINE_MAX_BYTES = 65536 };
+/* A line may have 100000 samples. */
+enum { RECORDS_MAX = 100000, LINE_MAX_BYTES = 4 << 20, VALUES_MAX = 1 << 17 };
 
 struct reader {
 	const char *name;
@@ -92,6 +93,11 @@ static int take_word(const struct reader *r, const json_t *object, const char *k
 	return fault(r, text ? "'%s' has an unknown value" : "'%s' is missing or not a string", key);
 }
 
+static const char *stop_word(int index)
+{
+	return sgpu_bench_stop_name((enum sgpu_bench_stop)index);
+}
+
 static const char *unit_word(int index)
 {
 	return sgpu_bench_unit_name((enum sgpu_bench_unit)index);
@@ -131,65 +137,63 @@ static int take_parameters(const struct reader *r, json_t *object, struct sgpu_b
 	return rc;
 }
 
-static int take_statistics(const struct reader *r, json_t *object, struct sgpu_bench_record *record)
+static int take_samples(const struct reader *r, const json_t *samples, struct sgpu_bench_record *record)
 {
-	const struct {
-		const char *key;
-		double *number;
-	} numbers[] = {
-		{ "min_ns", &record->ns.min }, { "median_ns", &record->ns.median }, { "p95_ns", &record->ns.p95 },
-		{ "mad_ns", &record->ns.mad }, { "spread", &record->ns.spread }, { "cpu_median_ns", &record->cpu_ns },
-	}, ratios[] = {
-		{ "ratio", &record->ratio.median }, { "ratio_min", &record->ratio.min },
-		{ "ratio_p95", &record->ratio.p95 }, { "ratio_mad", &record->ratio.mad },
-	}, latencies[] = {
-		{ "operation_p50_ns", &record->latency.p50_ns }, { "operation_p99_ns", &record->latency.p99_ns },
-	};
-	int rc = take_count(r, "n", json_object_get(object, "n"), &record->ns.n);
+	double *numbers;
+	int rc = SGPU_OK;
 
-	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(numbers); i++) {
-		rc = take_number(r, numbers[i].key, json_object_get(object, numbers[i].key), numbers[i].number);
+	if (!json_is_array(samples) || json_array_size(samples) != record->ns.n) {
+		return fault(r, "'samples_ns' is not an array of 'n' numbers");
 	}
-	if (rc == SGPU_OK && (record->ns.n == 0 || record->ns.median <= 0)) {
-		rc = fault(r, "a measurement that passed has 'n' and 'median_ns' above 0");
+	numbers = malloc(record->ns.n * sizeof(*numbers));
+	record->samples_ns = numbers;
+	for (size_t i = 0; rc == SGPU_OK && numbers && i < record->ns.n; i++) {
+		rc = take_number(r, "samples_ns", json_array_get(samples, i), &numbers[i]);
 	}
-	for (size_t i = 0; rc == SGPU_OK && json_object_get(object, latencies[0].key) &&
-			   i < SGPU_ARRAY_LENGTH(latencies); i++) {
-		rc = take_number(r, latencies[i].key, json_object_get(object, latencies[i].key), latencies[i].number);
+	return numbers ? rc : sgpu_fail_nomem(r->error);
+}
+
+static int take_member(const struct reader *r, const json_t *value, const struct sgpu_bench_member *m, void *at)
+{
+	switch (m->kind) {
+	case SGPU_BENCH_IS_COUNT:
+		return take_count(r, m->key, value, at);
+	case SGPU_BENCH_IS_NUMBER:
+		return take_number(r, m->key, value, at);
+	default:
+		return take_text(r, m->key, value, at, m->size);
 	}
-	if (rc == SGPU_OK && json_object_get(object, "ratio_to")) {
-		rc = take_text(r, "ratio_to", json_object_get(object, "ratio_to"), record->ratio_to,
-			       sizeof(record->ratio_to));
-		record->ratio.n = record->ns.n;
-		for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(ratios); i++) {
-			rc = take_number(r, ratios[i].key, json_object_get(object, ratios[i].key), ratios[i].number);
-		}
-		if (rc == SGPU_OK && record->ratio.median <= 0) {
-			rc = fault(r, "'ratio' is not above 0");
-		}
-	}
-	return rc;
+}
+
+static bool is_around(double low, double median, double high)
+{
+	return (low == 0 && high == 0) || (low <= median && median <= high);
 }
 
 static int take_passed(const struct reader *r, json_t *object, struct sgpu_bench_record *record)
 {
-	int rc = take_statistics(r, object, record);
+	const json_t *samples = json_object_get(object, "samples_ns");
+	int rc = SGPU_OK, stopped = 0;
 
-	if (rc == SGPU_OK && json_object_get(object, "bytes")) {
-		rc = take_count(r, "bytes", json_object_get(object, "bytes"), &record->bytes);
-	}
-	if (rc == SGPU_OK) {
-		rc = take_count(r, "operations", json_object_get(object, "operations"), &record->operations);
-	}
-	if (rc == SGPU_OK && json_object_get(object, "reference_ratio")) {
-		rc = take_number(r, "reference_ratio", json_object_get(object, "reference_ratio"),
-				 &record->reference_ratio);
-		if (rc == SGPU_OK) {
-			rc = take_text(r, "reference", json_object_get(object, "reference"), record->reference,
-				       sizeof(record->reference));
+	for (const struct sgpu_bench_member *m = sgpu_bench_members; rc == SGPU_OK && m->key; m++) {
+		if (!m->with || json_object_get(object, m->with)) {
+			rc = take_member(r, json_object_get(object, m->key), m, (char *)record + m->offset);
 		}
 	}
-	return rc;
+	if (rc == SGPU_OK && (record->ns.n == 0 || record->ns.median <= 0)) {
+		rc = fault(r, "a measurement that passed has 'n' and 'median_ns' above 0");
+	} else if (rc == SGPU_OK && record->ratio_to[0] && record->ratio.median <= 0) {
+		rc = fault(r, "'ratio' is not above 0");
+	} else if (rc == SGPU_OK && !(is_around(record->ns.low, record->ns.median, record->ns.high) &&
+				      is_around(record->ratio.low, record->ratio.median, record->ratio.high))) {
+		rc = fault(r, "a median outside of its interval");
+	}
+	if (rc == SGPU_OK && json_object_get(object, "stopped")) {
+		rc = take_word(r, object, "stopped", stop_word, SGPU_BENCH_STOP_COUNT + 1, &stopped);
+		record->stopped = (enum sgpu_bench_stop)stopped;
+	}
+	record->ratio.n = record->ratio_to[0] ? record->ns.n : 0;
+	return rc == SGPU_OK && samples ? take_samples(r, samples, record) : rc;
 }
 
 static int take_record(const struct reader *r, json_t *object, struct sgpu_bench_record *record)
@@ -220,27 +224,71 @@ static int take_record(const struct reader *r, json_t *object, struct sgpu_bench
 	       take_text(r, "reason", json_object_get(object, "reason"), record->reason, sizeof(record->reason));
 }
 
-/* All its strings may be shown. */
-static int take_environment(const struct reader *r, json_t *object, struct sgpu_bench_results *results)
+static int take_noise(const struct reader *r, json_t *object, struct sgpu_bench_results *results)
+{
+	struct sgpu_bench_noise noise = { .ratio_floor = -1 };
+	const json_t *ratio_floor = json_object_get(object, "ratio_floor");
+	int rc = take_text(r, "measurement", json_object_get(object, "measurement"), noise.key, sizeof(noise.key));
+
+	rc = rc ? rc : take_number(r, "floor", json_object_get(object, "floor"), &noise.floor);
+	rc = rc ? rc : take_count(r, "runs", json_object_get(object, "runs"), &noise.runs);
+	if (rc == SGPU_OK && ratio_floor) {
+		rc = take_number(r, "ratio_floor", ratio_floor, &noise.ratio_floor);
+	}
+	if (rc == SGPU_OK && results->noise_count == RECORDS_MAX) {
+		rc = fault(r, "more than %d records of noise", RECORDS_MAX);
+	}
+	return rc ? rc : sgpu_bench_results_add_noise(results, &noise, r->error);
+}
+
+/* The parser has limited the depth. */
+static bool is_all_clean(json_t *value)
 {
 	const char *key;
-	json_t *value;
+	json_t *member;
+	size_t i;
 
-	if (results->environment || results->count) {
-		return fault(r, "an environment that is not the first record");
-	}
-	json_object_foreach(object, key, value) {
-		if (!is_clean(key) || (json_is_string(value) && !is_clean(json_string_value(value)))) {
-			return fault(r, "a string with control characters");
+	json_object_foreach(value, key, member) {
+		if (!is_clean(key) || !is_all_clean(member)) {
+			return false;
 		}
 	}
-	results->environment = json_incref(object);
+	json_array_foreach(value, i, member) {
+		if (!is_all_clean(member)) {
+			return false;
+		}
+	}
+	return !json_is_string(value) || is_clean(json_string_value(value));
+}
+
+/* The environment, or the end: all strings may be shown. */
+static int take_frame(const struct reader *r, json_t *object, bool is_end, struct sgpu_bench_results *results)
+{
+	if (!is_end && (results->environment || results->count || results->noise_count)) {
+		return fault(r, "an environment that is not the first record");
+	}
+	if (!is_all_clean(object)) {
+		return fault(r, "a string with control characters");
+	}
+	*(is_end ? &results->end : &results->environment) = json_incref(object);
 	return SGPU_OK;
+}
+
+static int take_measurement(const struct reader *r, json_t *object, struct sgpu_bench_results *results)
+{
+	struct sgpu_bench_record record;
+	int rc = take_record(r, object, &record);
+
+	if (rc == SGPU_OK && results->count == RECORDS_MAX) {
+		rc = fault(r, "more than %d measurements", RECORDS_MAX);
+	}
+	rc = rc ? rc : sgpu_bench_results_add(results, &record, r->error);
+	free((void *)record.samples_ns);
+	return rc;
 }
 
 static int take_line(const struct reader *r, const char *line, size_t size, struct sgpu_bench_results *results)
 {
-	struct sgpu_bench_record record;
 	struct sgpu_error inner = { 0 };
 	json_t *object = NULL;
 	const char *kind;
@@ -249,21 +297,22 @@ static int take_line(const struct reader *r, const char *line, size_t size, stru
 	if (size > LINE_MAX_BYTES) {
 		return fault(r, "a line of %zu bytes", size);
 	}
-	rc = sgpu_json_parse(line, size, &object, NULL, &column, &inner);
+	if (results->end) {
+		return fault(r, "a record after the end");
+	}
+	rc = sgpu_json_parse_most(line, size, VALUES_MAX, &object, NULL, &column, &inner);
 	if (rc != SGPU_OK) {
 		return rc == SGPU_EINVALID ? fault(r, "column %d: %s", column, inner.text) : sgpu_fail_nomem(r->error);
 	}
 	kind = json_string_value(json_object_get(object, "record"));
-	if (kind && strcmp(kind, "environment") == 0) {
-		rc = take_environment(r, object, results);
+	if (kind && (strcmp(kind, "environment") == 0 || strcmp(kind, "end") == 0)) {
+		rc = take_frame(r, object, kind[1] == 'n' && kind[2] == 'd', results);
 	} else if (kind && strcmp(kind, "measurement") == 0) {
-		rc = take_record(r, object, &record);
-		if (rc == SGPU_OK && results->count == RECORDS_MAX) {
-			rc = fault(r, "more than %d measurements", RECORDS_MAX);
-		}
-		rc = rc == SGPU_OK ? sgpu_bench_results_add(results, &record, r->error) : rc;
+		rc = take_measurement(r, object, results);
+	} else if (kind && strcmp(kind, "noise") == 0) {
+		rc = take_noise(r, object, results);
 	} else {
-		rc = fault(r, "no object with \"record\": \"environment\" or \"measurement\"");
+		rc = fault(r, "no object whose \"record\" is \"environment\", \"measurement\", \"noise\" or \"end\"");
 	}
 	json_decref(object);
 	return rc;
@@ -286,7 +335,7 @@ int sgpu_bench_read(const char *text, size_t size, const char *name, struct sgpu
 		}
 		text = newline ? newline + 1 : end;
 	}
-	if (rc == SGPU_OK && results->count == 0) {
+	if (rc == SGPU_OK && results->count + results->noise_count == 0) {
 		rc = sgpu_fail(error, SGPU_EINVALID, "%s: no measurements", name);
 	}
 	if (rc != SGPU_OK) {

@@ -35,20 +35,63 @@ static json_t *number(double value, int digits)
 	       json_real(rounded);
 }
 
-static void set_times(json_t *object, const struct sgpu_bench_record *record)
-{
-	const struct sgpu_bench_statistics *s = &record->ns;
+#define AT(kind, member) \
+	SGPU_BENCH_IS_##kind, offsetof(struct sgpu_bench_record, member), sizeof(((struct sgpu_bench_record *)0)->member)
+const struct sgpu_bench_member sgpu_bench_members[] = {
+	{ "n", AT(COUNT, ns.n), 0, NULL },
+	{ "min_ns", AT(NUMBER, ns.min), 1, NULL },
+	{ "median_ns", AT(NUMBER, ns.median), 1, NULL },
+	{ "p95_ns", AT(NUMBER, ns.p95), 1, NULL },
+	{ "p99_ns", AT(NUMBER, ns.p99), 1, "p99_ns" },
+	{ "median_low_ns", AT(NUMBER, ns.low), 1, "median_low_ns" },
+	{ "median_high_ns", AT(NUMBER, ns.high), 1, "median_low_ns" },
+	{ "mad_ns", AT(NUMBER, ns.mad), 1, NULL },
+	{ "spread", AT(NUMBER, ns.spread), 4, NULL },
+	{ "cpu_median_ns", AT(NUMBER, cpu_ns), 1, NULL },
+	{ "operation_p50_ns", AT(NUMBER, latency.p50_ns), 1, "operation_p50_ns" },
+	{ "operation_p99_ns", AT(NUMBER, latency.p99_ns), 1, "operation_p50_ns" },
+	{ "bytes", AT(COUNT, bytes), 0, "bytes" },
+	{ "bytes_formula", AT(TEXT, bytes_formula), 0, "bytes_formula" },
+	{ "operations", AT(COUNT, operations), 0, NULL },
+	{ "cycles_per_operation", AT(NUMBER, cycles), 1, "cycles_per_operation" },
+	{ "ratio_to", AT(TEXT, ratio_to), 0, "ratio_to" },
+	{ "ratio", AT(NUMBER, ratio.median), 5, "ratio_to" },
+	{ "ratio_min", AT(NUMBER, ratio.min), 5, "ratio_to" },
+	{ "ratio_p95", AT(NUMBER, ratio.p95), 5, "ratio_to" },
+	{ "ratio_mad", AT(NUMBER, ratio.mad), 5, "ratio_to" },
+	{ "ratio_low", AT(NUMBER, ratio.low), 5, "ratio_low" },
+	{ "ratio_high", AT(NUMBER, ratio.high), 5, "ratio_low" },
+	{ "reference_ratio", AT(NUMBER, reference_ratio), 5, "reference_ratio" },
+	{ "reference", AT(TEXT, reference), 0, "reference_ratio" },
+	{ .key = NULL },
+};
 
-	json_object_set_new(object, "n", json_integer((json_int_t)s->n));
-	json_object_set_new(object, "min_ns", number(s->min, 1));
-	json_object_set_new(object, "median_ns", number(s->median, 1));
-	json_object_set_new(object, "p95_ns", number(s->p95, 1));
-	json_object_set_new(object, "mad_ns", number(s->mad, 1));
-	json_object_set_new(object, "spread", number(s->spread, 4));
-	json_object_set_new(object, "cpu_median_ns", number(record->cpu_ns, 1));
-	if (record->latency.p50_ns > 0) {
-		json_object_set_new(object, "operation_p50_ns", number(record->latency.p50_ns, 1));
-		json_object_set_new(object, "operation_p99_ns", number(record->latency.p99_ns, 1));
+/* The member as JSON, or NULL if it is 0 or empty. */
+static json_t *member_json(const struct sgpu_bench_record *record, const struct sgpu_bench_member *m)
+{
+	const void *at = (const char *)record + m->offset;
+
+	switch (m->kind) {
+	case SGPU_BENCH_IS_COUNT:
+		return *(const uint64_t *)at ? json_integer((json_int_t)*(const uint64_t *)at) : NULL;
+	case SGPU_BENCH_IS_NUMBER:
+		return *(const double *)at != 0 ? number(*(const double *)at, m->digits) : NULL;
+	default:
+		return *(const char *)at ? json_string(at) : NULL;
+	}
+}
+
+static void set_members(json_t *object, const struct sgpu_bench_record *record)
+{
+	for (const struct sgpu_bench_member *m = sgpu_bench_members; m->key; m++) {
+		json_t *value = member_json(record, m);
+
+		if (!m->with || json_object_get(object, m->with) || (value && strcmp(m->with, m->key) == 0)) {
+			json_object_set_new(object, m->key, value ? value : m->kind == SGPU_BENCH_IS_TEXT ?
+					    json_string("") : json_integer(0));
+		} else {
+			json_decref(value);
+		}
 	}
 }
 
@@ -57,27 +100,25 @@ static void set_rates(json_t *object, const struct sgpu_bench_record *record)
 	double operations = record->operations ? (double)record->operations : 1;
 
 	if (record->bytes > 0) {
-		json_object_set_new(object, "bytes", json_integer((json_int_t)record->bytes));
 		json_object_set_new(object, "bytes_per_second",
 				    number((double)record->bytes / record->ns.median * 1e9, 0));
 	}
-	json_object_set_new(object, "operations", json_integer((json_int_t)operations));
 	json_object_set_new(object, "operations_per_second", number(operations / record->ns.median * 1e9, 3));
 	json_object_set_new(object, "ns_per_operation", number(record->ns.median / operations, 1));
 }
 
-static void set_ratio(json_t *object, const struct sgpu_bench_record *record)
+static void set_samples(json_t *object, const struct sgpu_bench_record *record)
 {
-	if (record->ratio_to[0]) {
-		json_object_set_new(object, "ratio_to", json_string(record->ratio_to));
-		json_object_set_new(object, "ratio", number(record->ratio.median, 5));
-		json_object_set_new(object, "ratio_min", number(record->ratio.min, 5));
-		json_object_set_new(object, "ratio_p95", number(record->ratio.p95, 5));
-		json_object_set_new(object, "ratio_mad", number(record->ratio.mad, 5));
+	if (record->stopped != SGPU_BENCH_STOP_UNKNOWN) {
+		json_object_set_new(object, "stopped", json_string(sgpu_bench_stop_name(record->stopped)));
 	}
-	if (record->reference_ratio > 0) {
-		json_object_set_new(object, "reference_ratio", number(record->reference_ratio, 5));
-		json_object_set_new(object, "reference", json_string(record->reference));
+	if (record->samples_ns) {
+		json_t *samples = json_array();
+
+		for (uint64_t i = 0; i < record->ns.n; i++) {
+			json_array_append_new(samples, number(record->samples_ns[i], 1));
+		}
+		json_object_set_new(object, "samples_ns", samples);
 	}
 }
 
@@ -95,14 +136,25 @@ json_t *sgpu_bench_record_json(const struct sgpu_bench_record *record)
 			   record->variant, "parameters", parameters, "unit", sgpu_bench_unit_name(record->unit),
 			   "status", sgpu_bench_status_name(record->status));
 	if (object && record->status == SGPU_BENCH_PASSED) {
-		set_times(object, record);
+		set_members(object, record);
 		set_rates(object, record);
-		set_ratio(object, record);
+		set_samples(object, record);
 	} else if (object) {
 		/* A message may quote anything: what is not UTF-8 has no place in JSON. */
 		json_t *reason = json_string(record->reason);
 
 		json_object_set_new(object, "reason", reason ? reason : json_string("not to be told in UTF-8"));
+	}
+	return object;
+}
+
+json_t *sgpu_bench_noise_json(const struct sgpu_bench_noise *noise)
+{
+	json_t *object = json_pack("{s:s, s:s, s:o, s:I}", "record", "noise", "measurement", noise->key, "floor",
+				   number(noise->floor, 5), "runs", (json_int_t)noise->runs);
+
+	if (noise->ratio_floor >= 0) {
+		json_object_set_new(object, "ratio_floor", number(noise->ratio_floor, 5));
 	}
 	return object;
 }
@@ -133,26 +185,54 @@ void sgpu_bench_key(const struct sgpu_bench_record *record, char key[SGPU_BENCH_
 	}
 }
 
+static bool reserve(void **array, size_t count, size_t *capacity, size_t size)
+{
+	size_t wanted = count < *capacity ? *capacity : *capacity ? 2 * *capacity : 32;
+	void *grown = wanted == *capacity ? *array : realloc(*array, wanted * size);
+
+	if (grown) {
+		*array = grown;
+		*capacity = wanted;
+	}
+	return grown != NULL;
+}
+
+int sgpu_bench_results_add_noise(struct sgpu_bench_results *results, const struct sgpu_bench_noise *noise,
+				 struct sgpu_error *error)
+{
+	if (!reserve((void **)&results->noise, results->noise_count, &results->noise_capacity, sizeof(*noise))) {
+		return sgpu_fail_nomem(error);
+	}
+	results->noise[results->noise_count++] = *noise;
+	return SGPU_OK;
+}
+
 int sgpu_bench_results_add(struct sgpu_bench_results *results, const struct sgpu_bench_record *record,
 			   struct sgpu_error *error)
 {
-	if (results->count == results->capacity) {
-		size_t capacity = results->capacity ? 2 * results->capacity : 32;
-		void *grown = realloc(results->records, capacity * sizeof(*results->records));
+	double *samples = record->samples_ns ? malloc(record->ns.n * sizeof(*samples)) : NULL;
 
-		if (!grown) {
-			return sgpu_fail_nomem(error);
-		}
-		results->records = grown;
-		results->capacity = capacity;
+	if ((record->samples_ns && !samples) || !reserve((void **)&results->records, results->count, &results->capacity,
+							 sizeof(*record))) {
+		free(samples);
+		return sgpu_fail_nomem(error);
 	}
-	results->records[results->count++] = *record;
+	if (samples) {
+		memcpy(samples, record->samples_ns, record->ns.n * sizeof(*samples));
+	}
+	results->records[results->count] = *record;
+	results->records[results->count++].samples_ns = samples;
 	return SGPU_OK;
 }
 
 void sgpu_bench_results_clear(struct sgpu_bench_results *results)
 {
 	json_decref(results->environment);
+	for (size_t i = 0; i < results->count; i++) {
+		free((void *)results->records[i].samples_ns);
+	}
 	free(results->records);
+	free(results->noise);
+	json_decref(results->end);
 	memset(results, 0, sizeof(*results));
 }

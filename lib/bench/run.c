@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include <device/host.h>
+#include <sgpu/rpc.h>
 
 #include "bench/private.h"
 
@@ -26,9 +27,28 @@ const char *sgpu_bench_status_name(enum sgpu_bench_status status)
 	return names[status];
 }
 
+const char *sgpu_bench_stop_name(enum sgpu_bench_stop stop)
+{
+	static const char *const names[] = { "", "deviation", "time", "count" };
+
+	return names[stop];
+}
+
 static bool is_waived(int code)
 {
 	return code == SGPU_EUNAVAILABLE || code == SGPU_ENOMEM;
+}
+
+/* Bytes that are not the size of the point need a formula from the case; without one the record has none, which its schema
+ * refuses. */
+static void set_formula(struct sgpu_bench_record *record, const char *formula)
+{
+	for (int i = 0; !formula && record->bytes && i < record->parameter_count; i++) {
+		const struct sgpu_bench_record_parameter *p = &record->parameters[i];
+
+		formula = strcmp(p->key, "size_bytes") == 0 && p->number == record->bytes ? "size_bytes" : NULL;
+	}
+	snprintf(record->bytes_formula, sizeof(record->bytes_formula), "%s", record->bytes && formula ? formula : "");
 }
 
 void sgpu_bench_start_record(const struct sgpu_bench *bench, const struct sgpu_bench_point *point, const char *variant,
@@ -48,6 +68,7 @@ void sgpu_bench_start_record(const struct sgpu_bench *bench, const struct sgpu_b
 		snprintf(to->text, sizeof(to->text), "%s", from->text ? from->text : "");
 	}
 	record->bytes = point ? point->bytes : 0;
+	set_formula(record, point ? point->bytes_formula : NULL);
 	record->operations = point && point->operations ? point->operations : 1;
 }
 
@@ -202,8 +223,12 @@ int sgpu_bench_run(const struct sgpu_bench_case *row, const struct sgpu_bench_op
 	struct sgpu_bench_private state = { .row = row, .record = record, .argument = argument };
 	struct sgpu_bench bench = { .options = *options, .state = &state };
 	struct sgpu_error local = { 0 };
+	struct sgpu_rpc_costs costs;
 	int rc = SGPU_OK;
 
+	if (row->unit == SGPU_BENCH_NS && sgpu_rpc_measure(&costs, NULL) == SGPU_OK) {
+		state.cycles_per_ns = (double)costs.cycles_per_second / 1e9;
+	}
 	bench.options.jobs = options->jobs ? options->jobs : sgpu_cpu_count();
 	if (row->requires && device) {
 		bench.device = device;

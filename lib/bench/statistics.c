@@ -8,6 +8,9 @@
 
 #include "bench/private.h"
 
+/* What may lie beyond either end of the interval of the median. */
+static const double tail = 0.025;
+
 static int by_value(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
@@ -44,6 +47,21 @@ static double median_distance(const double *sorted, uint64_t n, double centre)
 	return n % 2 ? last : (before + last) / 2;
 }
 
+/* The largest number of samples on each side that leaves the median between the rest with 95 %: each sample lies below the
+ * true median with probability 1/2, whatever their distribution, so that those below are distributed binomially. */
+static uint64_t outside_of_interval(uint64_t n)
+{
+	double log_share = -(double)n * log(2), below = 0;
+	uint64_t k = 0;
+
+	while (k < n / 2 && below + exp(log_share) <= tail) {
+		below += exp(log_share);
+		log_share += log((double)(n - k) / (double)(k + 1));
+		k++;
+	}
+	return k > 0 ? k - 1 : 0;
+}
+
 void sgpu_bench_summarise(double *samples, uint64_t n, struct sgpu_bench_statistics *statistics)
 {
 	memset(statistics, 0, sizeof(*statistics));
@@ -55,6 +73,9 @@ void sgpu_bench_summarise(double *samples, uint64_t n, struct sgpu_bench_statist
 	statistics->min = samples[0];
 	statistics->median = middle(samples, n);
 	statistics->p95 = samples[(n * 95 + 99) / 100 - 1];
+	statistics->p99 = samples[(n * 99 + 99) / 100 - 1];
+	statistics->low = samples[outside_of_interval(n)];
+	statistics->high = samples[n - 1 - outside_of_interval(n)];
 	statistics->mad = median_distance(samples, n, statistics->median);
 	if (statistics->median > 0) {
 		statistics->spread = (statistics->p95 - statistics->min) / statistics->median;

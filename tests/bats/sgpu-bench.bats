@@ -179,7 +179,7 @@ END
 	[ ! -e none.json ]
 	run -3 quick --plot /proc/missing/none.svg -o none.json alloc
 	[ ! -e none.json ]
-	sgpu-bench run --device cpu --time 20s --size 64K -o none.json -q alloc &
+	sgpu-bench run --device cpu --samples 100000 --size 4M -o none.json -q digest &
 	pid=$!
 	sleep 0.5
 	kill -TERM "$pid"

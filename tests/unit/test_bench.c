@@ -8,6 +8,7 @@
 
 #include <sgpu/bench.h>
 #include <sgpu/ops.h>
+#include <sgpu/rpc.h>
 
 #include "bench/private.h"
 #include "unit.h"
@@ -61,6 +62,37 @@ UNIT_TEST(median_distance_of_equal_and_of_many_samples)
 	}
 }
 
+/* The ranks that published tables of the sign test's interval of the median with 95 % have. */
+UNIT_TEST(intervals_of_the_median_are_those_of_tables)
+{
+	static const int table[][2] = {
+		{ 1, 1 }, { 5, 1 }, { 6, 1 }, { 8, 1 }, { 9, 2 }, { 10, 2 }, { 11, 2 }, { 12, 3 }, { 15, 4 }, { 17, 5 }, { 20, 6 },
+		{ 25, 8 }, { 30, 10 }, { 35, 12 }, { 40, 14 }, { 50, 18 }, { 60, 22 }, { 70, 27 }, { 80, 31 }, { 90, 36 },
+		{ 100, 40 },
+	};
+	double samples[2000];
+	struct sgpu_bench_statistics s;
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(table); i++) {
+		int n = table[i][0], rank = table[i][1];
+
+		for (int k = 0; k < n; k++) {
+			samples[k] = 1 + (k * 7919 + 3) % n; /* 1 ... n, if 7919 and n have no common factor */
+		}
+		sgpu_bench_summarise(samples, (uint64_t)n, &s);
+		if (s.low != rank || s.high != n + 1 - rank) {
+			printf("# %d samples: %g to %g\n", n, s.low, s.high);
+		}
+		CHECK(s.low == rank && s.high == n + 1 - rank);
+	}
+	/* Of many samples as the normal distribution has it: 1000 -> (1000 - 1.96 sqrt(1000)) / 2 = 469. */
+	for (int k = 0; k < 1000; k++) {
+		samples[k] = k + 1;
+	}
+	sgpu_bench_summarise(samples, 1000, &s);
+	CHECK(s.low == 469 && s.high == 532 && s.p99 == 990 && s.p95 == 950);
+}
+
 UNIT_TEST(patterns_differ_by_place_and_seed)
 {
 	uint8_t memory[10001];
@@ -92,6 +124,8 @@ struct notes {
 };
 
 static struct notes notes;
+static uint64_t noted_samples; /* of the last record, and their beginning */
+static double first_samples[4];
 static char order[256];      /* which variants ran */
 static int prepared, verified, set_up, torn_down;
 static int fail_verify_at, run_code, setup_code;
@@ -102,6 +136,9 @@ static void note(void *argument, const struct sgpu_bench_record *record)
 {
 	struct notes *n = argument;
 
+	noted_samples = record->samples_ns ? record->ns.n : 0;
+	memcpy(first_samples, record->samples_ns ? record->samples_ns : first_samples,
+	       (noted_samples < 4 ? noted_samples : 4) * sizeof(*first_samples));
 	if (n->count < 16) {
 		n->records[n->count++] = *record;
 	}
@@ -201,6 +238,7 @@ UNIT_TEST(variants_are_sampled_in_turns)
 	reset();
 	REQUIRE(run_made(&made, 4, &status) == SGPU_OK);
 	CHECK(status == SGPU_BENCH_PASSED && notes.count == 2 && set_up == 1 && torn_down == 1);
+	CHECK(a->stopped == SGPU_BENCH_STOP_COUNT && a->bytes == 1000 && !a->bytes_formula[0]);
 	/* A warm-up, then four rounds, every other one reversed. */
 	CHECK(strcmp(order, "abab" "baab" "ba") == 0);
 	CHECK(prepared == 10 && verified == 10);
@@ -208,12 +246,82 @@ UNIT_TEST(variants_are_sampled_in_turns)
 	CHECK(a->ns.n == 4 && a->ns.min == 101 && a->ns.p95 == 104 && a->ratio_to[0] == '\0');
 	CHECK(b->ns.n == 4 && b->ns.min == 202 && strcmp(b->ratio_to, "a") == 0);
 	CHECK(b->ratio.n == 4 && near(b->ratio.median, 2) && near(b->ratio.p95, 2));
+	CHECK(noted_samples == 4 && first_samples[0] == 202 && first_samples[1] == 204 && first_samples[3] == 208);
 	CHECK(b->reference_ratio == 16 && strcmp(b->reference, "Graviton") == 0);
 	CHECK(a->parameter_count == 2 && strcmp(a->parameters[0].text, "up") == 0 && a->parameters[1].number == 4096);
 	CHECK(near(sgpu_bench_value(a), 1000 / 102.5 * 1e9));
 	/* Medians of what the samples gave, 3, 4, 7 and 8 in turns, and nothing from another variant. */
 	CHECK(a->latency.p50_ns == 0 && a->latency.p99_ns == 0);
 	CHECK(b->latency.p50_ns == 5.5 && b->latency.p99_ns == 11);
+}
+
+/* Samples that take 1 ms in truth, and say what the test wants. */
+static uint64_t (*said_ns)(int i);
+static int said_count;
+
+static int run_said(void *argument, uint64_t *ns, struct sgpu_error *e)
+{
+	(void)argument;
+	(void)e;
+	usleep(1000);
+	*ns = said_ns(said_count++);
+	return SGPU_OK;
+}
+
+static int said_case(struct sgpu_bench *bench, void *state, struct sgpu_error *e)
+{
+	const struct sgpu_bench_variant variant = { .name = "v", .run = run_said };
+	const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, 4096 } }, .bytes = 4096, .operations = 2 };
+
+	(void)state;
+	return sgpu_bench_measure(bench, &point, &variant, 1, e);
+}
+
+static uint64_t steady(int i)
+{
+	return 10000 + (uint64_t)(i % 7);
+}
+
+static uint64_t scattered(int i)
+{
+	return 10000 + (uint64_t)(i * 7919 % 1009) * 10;
+}
+
+static void measure_said(uint64_t (*ns)(int), uint64_t time_ns, uint64_t samples)
+{
+	const struct sgpu_bench_case row = { .name = "said", .help = "", .unit = SGPU_BENCH_NS, .run = said_case };
+	const struct sgpu_bench_options options = { .samples = samples, .time_ns = time_ns };
+	enum sgpu_bench_status status;
+
+	reset();
+	said_ns = ns;
+	said_count = 0;
+	CHECK(sgpu_bench_run(&row, &options, NULL, NULL, note, &notes, &status, &error) == SGPU_OK);
+	CHECK(status == SGPU_BENCH_PASSED && notes.count == 1);
+}
+
+UNIT_TEST(sampling_stops_for_a_reason_that_is_told)
+{
+	const struct sgpu_bench_record *r = &notes.records[0];
+	struct sgpu_rpc_costs costs;
+
+	measure_said(steady, (uint64_t)3600 * 1000000000, 0);
+	CHECK(r->stopped == SGPU_BENCH_STOP_DEVIATION && r->ns.n >= 31 && r->ns.n <= 1000);
+	CHECK(r->ns.high - r->ns.low <= 0.01 * r->ns.median && strcmp(r->bytes_formula, "size_bytes") == 0);
+	CHECK(sgpu_rpc_measure(&costs, NULL) != SGPU_OK ||
+	      near(r->cycles, r->ns.median / 2 * (double)costs.cycles_per_second / 1e9));
+	measure_said(scattered, 150000000, 0);
+	CHECK(r->stopped == SGPU_BENCH_STOP_TIME && r->ns.n >= 5 && r->ns.n <= 150);
+	measure_said(scattered, 1, 0); /* and yet so many */
+	CHECK(r->stopped == SGPU_BENCH_STOP_TIME && r->ns.n == 5);
+	measure_said(steady, 0, 150);
+	CHECK(r->stopped == SGPU_BENCH_STOP_COUNT && r->ns.n == 150);
+	if (getenv("SGPU_TEST_SMALL")) {
+		return;
+	}
+	measure_said(scattered, (uint64_t)3600 * 1000000000, 0);
+	CHECK(r->stopped == SGPU_BENCH_STOP_COUNT && r->ns.n == 1000 && noted_samples == 1000);
+	CHECK(strcmp(sgpu_bench_stop_name(r->stopped), "count") == 0);
 }
 
 UNIT_TEST(large_samples_are_verified_first_and_last)
@@ -463,8 +571,10 @@ int main(void)
 {
 	UNIT_RUN(statistics_of_known_samples);
 	UNIT_RUN(median_distance_of_equal_and_of_many_samples);
+	UNIT_RUN(intervals_of_the_median_are_those_of_tables);
 	UNIT_RUN(patterns_differ_by_place_and_seed);
 	UNIT_RUN(variants_are_sampled_in_turns);
+	UNIT_RUN(sampling_stops_for_a_reason_that_is_told);
 	UNIT_RUN(large_samples_are_verified_first_and_last);
 	UNIT_RUN(a_wrong_result_fails_the_case);
 	UNIT_RUN(what_is_lacking_waives_and_what_breaks_fails);

@@ -23,14 +23,14 @@ static struct sgpu_bench_record passed(const char *name, const char *variant, ui
 	r.parameters[0].number = size;
 	snprintf(r.parameters[1].key, sizeof(r.parameters[1].key), "direction");
 	snprintf(r.parameters[1].text, sizeof(r.parameters[1].text), "h2d");
-	r.ns = (struct sgpu_bench_statistics){ 9, median - 1, median, median + 1, mad, 2 / median };
+	r.ns = (struct sgpu_bench_statistics){ 9, median - 1, median, median + 1, mad, 2 / median, 0, 0, 0 };
 	return r;
 }
 
 static void set_ratio(struct sgpu_bench_record *r, double ratio, double mad)
 {
 	snprintf(r->ratio_to, sizeof(r->ratio_to), "plain");
-	r->ratio = (struct sgpu_bench_statistics){ 9, ratio - 0.01, ratio, ratio + 0.01, mad, 0 };
+	r->ratio = (struct sgpu_bench_statistics){ 9, ratio - 0.01, ratio, ratio + 0.01, mad, 0, 0, 0, 0 };
 }
 
 static void add(struct sgpu_bench_results *results, struct sgpu_bench_record record)

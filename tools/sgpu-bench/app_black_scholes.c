@@ -227,7 +227,7 @@ static int measure_bare(struct sgpu_bench *bench, struct app_side *unsealed, str
 		.parameters = { { "app", "black_scholes", 0 }, { "device", job_device_text(false), 0 },
 				{ "payloads", payloads, 0 }, { "against", "bare calls", 0 }, { "batches", NULL, batches },
 				{ "at_once", NULL, (uint64_t)lanes }, { "batch_bytes", NULL, bytes } },
-		.bytes = batches * bytes, .operations = batches,
+		.bytes = batches * bytes, .operations = batches, .bytes_formula = "batches * batch_bytes",
 	};
 	int rc = SGPU_OK;
 

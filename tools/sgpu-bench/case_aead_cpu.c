@@ -107,7 +107,7 @@ static int measure_direction(struct sgpu_bench *bench, const char *direction, st
 	const struct sgpu_bench_point point = {
 		.parameters = { { "direction", direction, 0 }, { "threads", NULL, 1 },
 				{ "size_bytes", NULL, SGPU_CHUNK } },
-		.bytes = (uint64_t)CHUNKS * SGPU_CHUNK, .operations = CHUNKS,
+		.bytes = (uint64_t)CHUNKS * SGPU_CHUNK, .operations = CHUNKS, .bytes_formula = "operations * size_bytes",
 	};
 
 	for (int i = 0; i < count; i++) {

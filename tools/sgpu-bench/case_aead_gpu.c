@@ -155,6 +155,7 @@ static int measure(struct sgpu_bench *bench, uint64_t size, struct sgpu_error *e
 		const struct sgpu_bench_point point = {
 			.parameters = { { "size_bytes", NULL, size } },
 			.bytes = size * (uint64_t)a->calls, .operations = (uint64_t)a->calls,
+			.bytes_formula = "operations * size_bytes",
 		};
 
 		rc = sgpu_bench_measure(bench, &point, variants, 2, error);

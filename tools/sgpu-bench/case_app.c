@@ -94,6 +94,7 @@ int app_measure(struct sgpu_bench *bench, const char *app, int batches, uint64_t
 				{ "payloads", app_payloads_text(way->staged), 0 },
 				{ "batches", NULL, (uint64_t)batches }, { "batch_bytes", NULL, batch_bytes } },
 		.bytes = (uint64_t)batches * batch_bytes, .operations = (uint64_t)batches,
+		.bytes_formula = "batches * batch_bytes",
 	};
 
 	for (int i = 0; i < SIDES; i++) {

@@ -173,6 +173,7 @@ static int measure(struct bandwidth *b, enum direction direction, uint64_t size,
 		.parameters = { { "direction", direction_names[direction], 0 }, { "size_bytes", NULL, size } },
 		.bytes = size * (uint64_t)copies * (direction == BOTH ? 2 : 1),
 		.operations = (uint64_t)copies * (direction == BOTH ? 2 : 1),
+		.bytes_formula = direction == BOTH ? "operations * size_bytes, both directions" : "operations * size_bytes",
 	};
 	const struct {
 		const char *name;

@@ -96,6 +96,7 @@ static int measure_segments(struct sgpu_bench *bench, int n, bool opens, struct 
 		.parameters = { { "device", job_device_text(opens), 0 }, { "segments", NULL, (uint64_t)n },
 				{ "segment_bytes", NULL, SMALL } },
 		.bytes = (uint64_t)n * SMALL, .operations = (uint64_t)n,
+		.bytes_formula = "segments * segment_bytes",
 	};
 	int rc;
 
@@ -161,6 +162,7 @@ static int measure_chains(struct sgpu_bench *bench, int chains, struct runs runs
 	const struct sgpu_bench_point point = {
 		.parameters = { { "streams", NULL, (uint64_t)chains }, { "operations_a_stream", NULL, CHAIN } },
 		.bytes = (uint64_t)chains * CHAIN_BYTES, .operations = (uint64_t)chains * CHAIN,
+		.bytes_formula = "streams * 1 MiB, one matrix a stream",
 	};
 	int rc = SGPU_OK;
 

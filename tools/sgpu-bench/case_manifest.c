@@ -87,7 +87,8 @@ static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
 		{ .name = "JSON read", .run = parse, .verify = verify, .argument = &t },
 		{ .name = "manifest checked", .run = check, .verify = verify, .argument = &t },
 	};
-	struct sgpu_bench_point point = { .parameters = { { "segments", NULL, SEGMENTS } } };
+	struct sgpu_bench_point point = { .parameters = { { "segments", NULL, SEGMENTS } },
+					  .bytes_formula = "the manifest's text" };
 	int rc = make_text(&t, error);
 
 	(void)state;

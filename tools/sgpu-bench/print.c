@@ -71,10 +71,20 @@ static void csv_text(FILE *out, const char *text)
 	}
 }
 
+/* After the first columns: members of the record's JSON. */
+static const char *const csv_members[] = {
+	"n", "min_ns", "median_ns", "p95_ns", "mad_ns", "spread", "cpu_median_ns", "bytes", "operations", "ratio_to", "ratio",
+	"ratio_min", "ratio_p95", "ratio_mad", "operation_p50_ns", "operation_p99_ns", "p99_ns", "median_low_ns",
+	"median_high_ns", "stopped", "bytes_formula", "cycles_per_operation", "ratio_low", "ratio_high",
+};
+
 void print_csv_head(FILE *out)
 {
-	fputs("case,variant,parameters,status,reason,unit,value,n,min_ns,median_ns,p95_ns,mad_ns,spread,cpu_median_ns,"
-	      "bytes,operations,ratio_to,ratio,ratio_min,ratio_p95,ratio_mad,operation_p50_ns,operation_p99_ns\r\n", out);
+	fputs("case,variant,parameters,status,reason,unit,value", out);
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(csv_members); i++) {
+		fprintf(out, ",%s", csv_members[i]);
+	}
+	fputs("\r\n", out);
 }
 
 static void csv_parameters(FILE *out, const struct sgpu_bench_record *record)
@@ -95,7 +105,7 @@ static void csv_parameters(FILE *out, const struct sgpu_bench_record *record)
 
 void print_csv(FILE *out, const struct sgpu_bench_record *record)
 {
-	const struct sgpu_bench_statistics *s = &record->ns, *r = &record->ratio;
+	json_t *object = sgpu_bench_record_json(record);
 
 	csv_text(out, record->name);
 	fputc(',', out);
@@ -104,24 +114,22 @@ void print_csv(FILE *out, const struct sgpu_bench_record *record)
 	csv_parameters(out, record);
 	fprintf(out, ",%s,", sgpu_bench_status_name(record->status));
 	csv_text(out, record->reason);
-	if (record->status != SGPU_BENCH_PASSED) {
-		fprintf(out, ",%s,,,,,,,,,,,,,,,,,\r\n", sgpu_bench_unit_name(record->unit));
-		return;
+	fprintf(out, ",%s,", sgpu_bench_unit_name(record->unit));
+	if (record->status == SGPU_BENCH_PASSED) {
+		fprintf(out, "%.1f", sgpu_bench_value(record));
 	}
-	fprintf(out, ",%s,%.1f,%" PRIu64 ",%.1f,%.1f,%.1f,%.1f,%.4f,%.1f,%" PRIu64 ",%" PRIu64 ",",
-		sgpu_bench_unit_name(record->unit), sgpu_bench_value(record), s->n, s->min, s->median, s->p95, s->mad,
-		s->spread, record->cpu_ns, record->bytes, record->operations);
-	csv_text(out, record->ratio_to);
-	if (record->ratio_to[0]) {
-		fprintf(out, ",%.5f,%.5f,%.5f,%.5f", r->median, r->min, r->p95, r->mad);
-	} else {
-		fputs(",,,,", out);
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(csv_members); i++) {
+		const json_t *value = json_object_get(object, csv_members[i]);
+
+		fputc(',', out);
+		if (json_is_number(value)) {
+			fprintf(out, "%.12g", json_number_value(value));
+		} else if (value) {
+			csv_text(out, json_string_value(value));
+		}
 	}
-	if (record->latency.p50_ns > 0) {
-		fprintf(out, ",%.1f,%.1f\r\n", record->latency.p50_ns, record->latency.p99_ns);
-	} else {
-		fputs(",,\r\n", out);
-	}
+	fputs("\r\n", out);
+	json_decref(object);
 }
 
 /* ---- Markdown ---- */

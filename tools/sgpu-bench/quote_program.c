@@ -112,7 +112,7 @@ static int measure(struct sgpu_bench *bench, struct program *p, struct sgpu_erro
 	};
 	const struct sgpu_bench_point point = { .parameters = { { "what", "program", 0 },
 								{ "program_bytes", NULL, p->size } },
-						.bytes = p->size };
+						.bytes = p->size, .bytes_formula = "program_bytes" };
 	struct sgpu_error why = { 0 };
 	int count = 2, rc = SGPU_OK;
 

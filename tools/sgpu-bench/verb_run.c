@@ -54,7 +54,7 @@ const struct cli_option run_options[] = {
 	{ "quick", 0, NULL, "fewer sizes and samples: a test, not for figures", CLI_FLAG(struct request, options.quick) },
 	{ "samples", 0, "N", "samples of each measurement, whatever the time",
 	  CLI_NUMBER(struct request, options.samples, 1, SAMPLES_LIMIT) },
-	{ "time", 0, "DURATION", "time for each measurement: 500ms, 2s (default: 1s)",
+	{ "time", 0, "DURATION", "the most time for each measurement: 500ms, 2s (default: 500ms)",
 	  CLI_DURATION(struct request, options.time_ns, 0) },
 	{ "size", 0, "SIZE", "only this size, or MIN:MAX: 64M, 4K:1G", CLI_TAKE(take_size) },
 	{ "csv", 0, NULL, "records as CSV", CLI_FLAG(struct request, csv) },
@@ -98,10 +98,12 @@ static int check_request(struct request *r)
 
 static int choose_cases(struct request *r, char *const *names)
 {
-	for (int i = 0; !*names && bench_cases[i]; i++) {
+	bool all = !*names || (strcmp(*names, "all") == 0 && !names[1]);
+
+	for (int i = 0; all && bench_cases[i]; i++) {
 		r->cases[r->case_count++] = bench_cases[i];
 	}
-	for (; *names; names++) {
+	for (; !all && *names; names++) {
 		const struct sgpu_bench_case *found = NULL;
 
 		for (int i = 0; bench_cases[i]; i++) {
