@@ -191,6 +191,21 @@ UNIT_TEST(detection_goes_by_what_only_such_a_guest_has)
 	CHECK(strcmp(sgpu_platform_word(detected()), "unknown") != 0);
 }
 
+UNIT_TEST(detection_waits_for_nobody)
+{
+	static const char gramine[] = "fifos/dev/attestation/attestation_type", cpuinfo[] = "fifos/proc/cpuinfo";
+	struct sgpu_platform platform;
+
+	make_folders(gramine);
+	make_folders(cpuinfo);
+	REQUIRE(mkfifo(in_folder(gramine), 0600) == 0);
+	REQUIRE(mkfifo(in_folder(cpuinfo), 0600) == 0);
+	setenv("SGPU_PLATFORM_ROOT", in_folder("fifos"), 1);
+	sgpu_platform_detect(&platform);
+	CHECK(platform.kind == SGPU_PLATFORM_PLAIN && !platform.virtual_machine);
+	unsetenv("SGPU_PLATFORM_ROOT");
+}
+
 UNIT_TEST(protection_is_never_more_than_the_platform_gives)
 {
 	for (int kind = SGPU_PLATFORM_PLAIN; kind <= SGPU_PLATFORM_SNP; kind++) {
@@ -341,6 +356,7 @@ int main(void)
 	}
 	UNIT_RUN(each_kind_has_its_name_and_word);
 	UNIT_RUN(detection_goes_by_what_only_such_a_guest_has);
+	UNIT_RUN(detection_waits_for_nobody);
 	UNIT_RUN(protection_is_never_more_than_the_platform_gives);
 	UNIT_RUN(what_is_absent_is_named_with_its_reason);
 	UNIT_RUN(a_report_is_over_what_was_written);

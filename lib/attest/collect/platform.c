@@ -14,6 +14,7 @@
 #include <cpuid.h>
 #endif
 
+#include <base/peek.h>
 #include <sgpu/attest.h>
 #include <sgpu/base.h>
 
@@ -49,44 +50,36 @@ static bool is_directory(const char *path)
 	return stat(under_root(path, whole), &status) == 0 && S_ISDIR(status.st_mode);
 }
 
-static bool first_line(const char *path, char *line, int size)
+static bool first_line(const char *path, char *line, size_t size)
 {
 	char whole[PATH_MAX];
-	FILE *file = fopen(under_root(path, whole), "re");
-	bool got = file && fgets(line, size, file);
+	const bool got = sgpu_peek(under_root(path, whole), line, size) && line[0];
 
-	if (file) {
-		fclose(file);
-	}
-	if (got) {
-		line[strcspn(line, "\n")] = '\0';
-	}
+	line[strcspn(line, "\n")] = '\0';
 	return got;
 }
 
-/* A word among the flags of the first processor. sev_snp is no use here: hosts show it too. */
+/* A word among the flags of the first processor, whose lines are the first ones. sev_snp is no use here: hosts show it
+ * too. */
 static bool cpu_flag(const char *word)
 {
-	char line[8192], whole[PATH_MAX];
-	FILE *file = fopen(under_root("/proc/cpuinfo", whole), "re");
-	bool found = false;
+	char text[16384], whole[PATH_MAX], *line = NULL, *rest = NULL;
 
-	while (file && !found && fgets(line, sizeof(line), file)) {
-		char *rest = NULL;
-
-		if (strncmp(line, "flags", 5) != 0) {
-			continue;
-		}
-		for (char *flag = strtok_r(line, " \t\n:", &rest); flag && !found;
-		     flag = strtok_r(NULL, " \t\n:", &rest)) {
-			found = strcmp(flag, word) == 0;
-		}
-		break;
+	if (!sgpu_peek(under_root("/proc/cpuinfo", whole), text, sizeof(text))) {
+		return false;
 	}
-	if (file) {
-		fclose(file);
+	line = strncmp(text, "flags", 5) == 0 ? text : strstr(text, "\nflags");
+	if (!line) {
+		return false;
 	}
-	return found;
+	line += *line == '\n';
+	line[strcspn(line, "\n")] = '\0';
+	for (char *flag = strtok_r(line, " \t:", &rest); flag; flag = strtok_r(NULL, " \t:", &rest)) {
+		if (strcmp(flag, word) == 0) {
+			return true;
+		}
+	}
+	return false;
 }
 
 static bool tdx_cpuid(void)

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Reading what may be no file at all: a named pipe would wait for a writer, a device may have no end.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <base/peek.h>
+
+bool sgpu_peek(const char *path, char *text, size_t room)
+{
+	const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	size_t used = 0;
+	ssize_t got = -1;
+
+	while (fd >= 0 && used < room - 1) {
+		got = read(fd, text + used, room - 1 - used);
+		if (got < 0 && errno == EINTR) {
+			continue;
+		}
+		if (got <= 0) {
+			break;
+		}
+		used += (size_t)got;
+	}
+	if (fd >= 0) {
+		close(fd);
+	}
+	text[got < 0 ? 0 : used] = '\0';
+	return got >= 0;
+}
