@@ -9,6 +9,7 @@ static const struct cli_verb verbs[] = {
 	{ "list", "", "list the cases and whether they can run here", list_options, verb_list },
 	{ "compare", "FIRST SECOND", "say where two runs differ by more than noise", compare_options, verb_compare },
 	{ "table", "RESULTS", "show a run's results as Markdown, or draw them", table_options, verb_table },
+	{ "doctor", "", "say what this machine lacks for confidential work on a GPU", doctor_options, verb_doctor },
 	{ "open", "", "open a device as the first of a process, and say how long it took", open_options, verb_open },
 	{ .name = NULL },
 };

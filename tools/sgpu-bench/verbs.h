@@ -13,11 +13,13 @@
 #include "cases.h"
 #include "cli.h"
 
-extern const struct cli_option list_options[], run_options[], compare_options[], table_options[], open_options[];
+extern const struct cli_option list_options[], run_options[], compare_options[], table_options[], doctor_options[],
+	open_options[];
 int verb_list(int argc, char **argv);
 int verb_run(int argc, char **argv);
 int verb_compare(int argc, char **argv);
 int verb_table(int argc, char **argv);
+int verb_doctor(int argc, char **argv);
 int verb_open(int argc, char **argv);
 
 /* Reads a file of results; prints and returns an exit status when it cannot. */

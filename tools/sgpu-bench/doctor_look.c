@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Checks that look at the kernel's files. What these hold is untrusted, and may be no file of the kernel's at all.
+ */
+#include <errno.h>
+#include <glob.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <attest/collect/evidence.h>
+#include <base/message.h>
+#include <base/peek.h>
+
+#include "doctor.h"
+
+enum { LINE = 96 };
+
+void doctor_say(struct doctor_finding *finding, enum doctor_status status, const char *format, ...)
+{
+	va_list arguments;
+
+	finding->status = status;
+	va_start(arguments, format);
+	sgpu_message_format(finding->found, sizeof(finding->found), format, &arguments);
+	va_end(arguments);
+}
+
+static const char *root(void)
+{
+	return sgpu_evidence_root("SGPU_PLATFORM_ROOT", "");
+}
+
+/* The first line of a file, or the word in brackets there, which the kernel puts around what is chosen. */
+static bool read_line(const char *path, char line[LINE])
+{
+	const bool got = sgpu_peek(path, line, LINE);
+	char *begin, *end;
+
+	line[strcspn(line, "\n")] = '\0';
+	begin = strchr(line, '[');
+	end = begin ? strchr(begin, ']') : NULL;
+	if (end) {
+		*end = '\0';
+		memmove(line, begin + 1, (size_t)(end - begin));
+	}
+	return got;
+}
+
+static bool has_word(const char *words, const char *word)
+{
+	const size_t length = strlen(word);
+
+	for (const char *at = words; length && (at = strstr(at, word)); at += length) {
+		if ((at == words || at[-1] == ' ') && (at[length] == ' ' || !at[length])) {
+			return true;
+		}
+	}
+	return strcmp(words, "*") == 0;
+}
+
+/* An idle state has a file beside it that says whether it is turned off. */
+static bool is_disabled(const char *path)
+{
+	char beside[PATH_MAX], line[LINE];
+
+	snprintf(beside, sizeof(beside), "%.*sdisable", (int)(strrchr(path, '/') + 1 - path), path);
+	return read_line(beside, line) && strcmp(line, "1") == 0;
+}
+
+/* Whether a file serves, and what there is to say about it. */
+static bool serves(const struct doctor_check *check, const char *path, char line[LINE])
+{
+	const char *name = path + strlen(root());
+	uint64_t number;
+	char *end;
+	bool can;
+
+	snprintf(line, LINE, "%s", name);
+	if (check->access) {
+		can = access(path, R_OK | W_OK) == 0;
+		snprintf(line, LINE, "%s%s%s", name, can ? "" : ": ", can ? "" : strerror(errno));
+		return can;
+	}
+	if (!check->wanted && !check->least && !check->most) {
+		return true;
+	}
+	if (!read_line(path, line)) {
+		snprintf(line, LINE, "unknown: %s cannot be read", name);
+		return false;
+	}
+	if (check->wanted) {
+		return has_word(check->wanted, line);
+	}
+	number = strtoull(line, &end, 10);
+	return end != line && number >= check->least && (!check->most || number <= check->most || is_disabled(path));
+}
+
+/* The finding quotes a file for which its status holds. */
+void doctor_look(const struct doctor_check *check, struct doctor_finding *finding)
+{
+	char pattern[PATH_MAX], lines[2][LINE];
+	size_t counts[2] = { 0 };
+	glob_t found = { 0 };
+	bool ok;
+
+	snprintf(pattern, sizeof(pattern), "%s%s", root(), check->path);
+	if (glob(pattern, GLOB_NOSORT, NULL, &found) != 0) {
+		doctor_say(finding, DOCTOR_MISSING, "there is no %s", check->path);
+		globfree(&found);
+		return;
+	}
+	for (size_t i = 0; i < found.gl_pathc; i++) {
+		char line[LINE];
+		const bool one = serves(check, found.gl_pathv[i], line);
+
+		counts[one]++;
+		memcpy(lines[one], line, LINE);
+	}
+	ok = counts[1] > 0 && (!check->every || counts[0] == 0);
+	if (found.gl_pathc == 1) {
+		doctor_say(finding, ok ? DOCTOR_OK : DOCTOR_WRONG, "%s", lines[ok]);
+	} else {
+		doctor_say(finding, ok ? DOCTOR_OK : DOCTOR_WRONG, "%s (%zu of %zu serve)", lines[ok], counts[1], found.gl_pathc);
+	}
+	globfree(&found);
+}
+
+/* Whether a place of /proc/swaps is in memory, or a mapping that dm-crypt made. */
+static bool is_safe(const char *place)
+{
+	const char *name = strrchr(place, '/');
+	char path[PATH_MAX], uuid[LINE];
+
+	snprintf(path, sizeof(path), "%s/sys/block/%.64s/dm/uuid", root(), name ? name + 1 : "");
+	return name && (strncmp(name, "/zram", 5) == 0 || (read_line(path, uuid) && strncmp(uuid, "CRYPT-", 6) == 0));
+}
+
+void doctor_look_swap(const struct doctor_check *check, struct doctor_finding *finding)
+{
+	char text[4096], path[PATH_MAX], *rest = NULL, *line;
+
+	snprintf(path, sizeof(path), "%s%s", root(), check->path);
+	if (!sgpu_peek(path, text, sizeof(text))) {
+		doctor_say(finding, DOCTOR_MISSING, "unknown: %s cannot be read", check->path);
+		return;
+	}
+	doctor_say(finding, DOCTOR_OK, "none");
+	line = strtok_r(text, "\n", &rest); /* the headings */
+	while (line && (line = strtok_r(NULL, "\n", &rest)) && finding->status == DOCTOR_OK) {
+		bool safe;
+
+		line[strcspn(line, " \t")] = '\0';
+		safe = is_safe(line);
+		doctor_say(finding, safe ? DOCTOR_OK : DOCTOR_WRONG, "%.96s%s", line,
+			   safe ? ", encrypted or in memory" : ", of which no encryption is seen");
+	}
+}
