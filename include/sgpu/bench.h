@@ -190,6 +190,7 @@ struct sgpu_bench_options {
 	uint64_t time_ns;       /* for each point and variant; 0: 0.5 s (quick: 0.1 s) */
 	uint64_t size_min, size_max; /* bytes; size_max 0: no limit */
 	unsigned jobs;          /* threads for work on all cores; 0: sgpu_cpu_count() */
+	enum sgpu_device_timer timer; /* of devices that a case opens */
 };
 
 /* The environment of a case. */

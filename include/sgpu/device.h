@@ -38,6 +38,7 @@ struct sgpu_task {
 	int code;                   /* SGPU_OK or a negative code */
 	struct sgpu_error error;    /* its text */
 	uint64_t begin_ns, end_ns;  /* of the clock of sgpu_now_ns(); valid once the work has ended */
+	bool mistimed;              /* the device told a time that cannot be: these two are only bounds, and no measurement */
 	uint64_t bad_chunk;         /* of a failed open */
 	uint64_t actual;            /* of a launch: elements written by an operation of unknown output size */
 	bool untimed;               /* set by the caller: begin_ns and end_ns need not be known, so that a device may save
@@ -59,8 +60,25 @@ struct sgpu_device_info {
 	                            whose memory is part of it (sgpu_device_open_chunks works on every device) */
 	bool pins_host_memory;   /* sgpu_host_alloc returns memory that the device reads by DMA */
 	bool registers;          /* sgpu_host_register may work; not in NVIDIA's confidential computing mode */
+	char timer[16];          /* what gives a task's times: "host", "events", "globaltimer" (enum sgpu_device_timer) */
+	bool reads_pageable;     /* kernels read ordinary memory of the process by themselves: HMM or ATS */
 	bool secure;             /* a secure context (sgpu/secure.h) over the device */
 	uint64_t piece;          /* bytes that a large transfer should move at once; a multiple of SGPU_CHUNK */
+};
+
+/* What times the tasks of a GPU. In confidential computing mode the times between CUDA's events are known to be wrong, even
+ * negative. There a kernel of one thread behind each timed task stores the GPU's register %globaltimer, which adds some
+ * microseconds to it. */
+enum sgpu_device_timer {
+	SGPU_TIMER_AUTO,         /* %globaltimer in confidential computing mode, else events */
+	SGPU_TIMER_EVENTS,
+	SGPU_TIMER_GLOBALTIMER,
+};
+const char *sgpu_device_timer_name(enum sgpu_device_timer timer); /* "auto", "events", "globaltimer" */
+
+/* What each of them told of the same work, which keeps the GPU busy for some milliseconds. */
+struct sgpu_timer_comparison {
+	double events_ns, globaltimer_ns, host_ns; /* host: from before the first call to after the last */
 };
 
 struct sgpu_device_config {
@@ -70,6 +88,7 @@ struct sgpu_device_config {
 	uint64_t memory_limit;   /* bytes of device memory; 0: no limit */
 	bool bare_keys;          /* send keys over the bus in the clear, even where a session key could be agreed:
 	                            to measure its cost. Whoever records the bus then has the keys and the data. */
+	enum sgpu_device_timer timer; /* of a GPU */
 };
 
 /* Bytes of device memory: what a launch touches. */
@@ -194,6 +213,10 @@ SGPU_MUST_CHECK int sgpu_device_synchronize(struct sgpu_device *device, struct s
 /* Calls, without waiting, the callbacks of work that has ended. They are called without this as well, by a thread of the
  * device's own; but a thread that looks for what a callback does need not wait until that one has woken up. From no callback. */
 void sgpu_device_poll(struct sgpu_device *device);
+/* Takes the time of the same work by both timers, several times, and returns that time in which they differ most. Errors:
+ * SGPU_EUNAVAILABLE (the CPU device, a secure context), SGPU_EDEVICE. */
+SGPU_MUST_CHECK int sgpu_device_compare_timers(struct sgpu_device *device, struct sgpu_timer_comparison *comparison,
+					       struct sgpu_error *error);
 /* Until it is called with false: running kernels are asked to stop early, and later ones do not start. Their
  * tasks end with SGPU_ECANCELED. */
 void sgpu_device_cancel(struct sgpu_device *device, bool cancel);

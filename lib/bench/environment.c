@@ -89,6 +89,8 @@ static void set_device(json_t *object, const struct sgpu_device_info *info)
 	set_text(object, "device_uuid", info->uuid);
 	set_text(object, "device_driver", info->driver);
 	set_text(object, "device_confidential_computing", info->confidential);
+	set_text(object, "device_timer", info->timer);
+	json_object_set_new(object, "device_timer_difference", json_null());
 	json_object_set_new(object, "device_numa_node",
 			    info->numa_node < 0 ? json_null() : json_integer(info->numa_node));
 	set_number(object, "device_memory_bytes", info->memory_total);

@@ -177,6 +177,10 @@ int sgpu_bench_tasks(const struct sgpu_task *tasks, int count, struct sgpu_error
 			return sgpu_fail(error, tasks[i].code, "%s", tasks[i].error.text[0] ? tasks[i].error.text :
 					 sgpu_strerror(tasks[i].code));
 		}
+		if (tasks[i].mistimed) {
+			sgpu_fail(error, SGPU_EUNAVAILABLE, "the device's timer told a time that cannot be");
+			return sgpu_hint(error, "see sgpu-bench run --timer");
+		}
 	}
 	return SGPU_OK;
 }

@@ -121,7 +121,10 @@ struct sgpu_device_backend {
 	int (*synchronize)(struct sgpu_device *device, struct sgpu_error *error);
 	void (*poll)(struct sgpu_device *device); /* or NULL: where streams are threads */
 	void (*cancel)(struct sgpu_device *device, bool cancel);
-	/* These four may be NULL: it has no operations of its own, rests on nothing, loads no code, has no evidence. */
+	/* These five may be NULL: it has one timer, no operations of its own, rests on nothing, loads no code, has no
+	 * evidence. */
+	int (*compare_timers)(struct sgpu_device *device, struct sgpu_timer_comparison *comparison,
+			      struct sgpu_error *error);
 	sgpu_op_fn (*op)(const char *name);
 	int (*parts)(struct sgpu_device_part *parts); /* fills in SGPU_DEVICE_PARTS_MAX at most; returns how many */
 	int (*code)(struct sgpu_device *device, struct sgpu_device_code *list); /* returns how many */

@@ -304,6 +304,22 @@ int sgpu_stream_callback(struct sgpu_stream *stream, void (*function)(void *argu
 	return BACKEND(stream)->stream->callback(stream, function, argument);
 }
 
+const char *sgpu_device_timer_name(enum sgpu_device_timer timer)
+{
+	static const char *const names[] = { "auto", "events", "globaltimer" };
+
+	return (unsigned)timer < SGPU_ARRAY_LENGTH(names) ? names[timer] : "";
+}
+
+int sgpu_device_compare_timers(struct sgpu_device *device, struct sgpu_timer_comparison *comparison,
+			       struct sgpu_error *error)
+{
+	memset(comparison, 0, sizeof(*comparison));
+	return BACKEND(device)->compare_timers ?
+		       BACKEND(device)->compare_timers(device, comparison, error) :
+		       sgpu_fail(error, SGPU_EUNAVAILABLE, "the device has no second timer to compare with");
+}
+
 void sgpu_device_cancel(struct sgpu_device *device, bool cancel)
 {
 	BACKEND(device)->cancel(device, cancel);

@@ -51,7 +51,7 @@ import json, sys
 environment, *records = [json.loads(line) for line in sys.argv[1].splitlines()]
 assert environment["record"] == "environment" and environment["device_selector"] == "cpu"
 for key in ("sgpu_version", "date", "processor", "kernel", "operating_system", "device", "device_driver",
-            "device_uuid", "device_confidential_computing"):
+            "device_uuid", "device_confidential_computing", "device_timer"):
     assert isinstance(environment[key], str), key
 assert environment["processors"] >= 1 and environment["device_memory_bytes"] > 0
 passed = [r for r in records if r["status"] == "passed"]

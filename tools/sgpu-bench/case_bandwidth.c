@@ -106,8 +106,9 @@ static int run_enqueued(void *argument, uint64_t *ns, struct sgpu_error *error)
 		begin = at < begin ? at : begin;
 		end = v->last[way].end_ns > end ? v->last[way].end_ns : end;
 	}
-	*ns = end > begin ? end - begin : 1;
-	return rc;
+	*ns = end - begin;
+	return rc == SGPU_OK && end <= begin ?
+		       sgpu_fail(error, SGPU_EUNAVAILABLE, "the device's timer told no time between two copies") : rc;
 }
 
 /* Waits for each copy. With pageable memory that is what happens anyway. */

@@ -216,7 +216,7 @@ static int measure_runs(struct state *s, struct sgpu_error *error)
 /* Another device of the kind: a second CPU device, or the first GPU with another index. */
 static int open_second(struct sgpu_bench *bench, struct sgpu_device **second, struct sgpu_error *error)
 {
-	const struct sgpu_device_config config = { .jobs = bench->options.jobs };
+	const struct sgpu_device_config config = { .jobs = bench->options.jobs, .timer = bench->options.timer };
 	char selector[24] = "cpu";
 	int rc = SGPU_EUNAVAILABLE;
 

@@ -270,7 +270,7 @@ void job_place_close(struct job_place *place)
 int job_run_on(struct job *job, struct sgpu_bench *bench, const struct job_place *place, bool opens, uint64_t *ns,
 	       struct sgpu_error *error)
 {
-	const struct sgpu_device_config config = { .jobs = bench->options.jobs };
+	const struct sgpu_device_config config = { .jobs = bench->options.jobs, .timer = bench->options.timer };
 	struct sgpu_device *device = NULL;
 	struct job_place own = { 0 };
 	uint64_t begin = sgpu_now_ns(), inside;

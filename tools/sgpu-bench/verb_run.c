@@ -8,6 +8,7 @@
 
 #include <sgpu/io.h>
 
+#include "timer.h"
 #include "verbs.h"
 
 enum { CASES_MAX = 64, SAMPLES_LIMIT = 100000 };
@@ -46,6 +47,11 @@ static int take_size(void *values, const char *value)
 	return rc == SGPU_OK ? 0 : cli_error(&error);
 }
 
+static int take_timer(void *values, const char *value)
+{
+	return timer_take(&((struct request *)values)->options.timer, value);
+}
+
 const struct cli_option run_options[] = {
 	CLI_COMMON,
 	{ "device", 0, "DEVICE", "cpu, cuda, cuda:N or auto (the default)", CLI_TEXT(struct request, device) },
@@ -57,6 +63,7 @@ const struct cli_option run_options[] = {
 	{ "time", 0, "DURATION", "the most time for each measurement: 500ms, 2s (default: 500ms)",
 	  CLI_DURATION(struct request, options.time_ns, 0) },
 	{ "size", 0, "SIZE", "only this size, or MIN:MAX: 64M, 4K:1G", CLI_TAKE(take_size) },
+	{ "timer", 0, "TIMER", "what times a GPU's work: auto (the default), events or globaltimer", CLI_TAKE(take_timer) },
 	{ "csv", 0, NULL, "records as CSV", CLI_FLAG(struct request, csv) },
 	{ "markdown", 0, NULL, "tables in Markdown, at the end", CLI_FLAG(struct request, markdown) },
 	{ "plot", 0, "FILE", "draw the results there, as SVG, by gnuplot", CLI_TEXT(struct request, plot) },
@@ -172,9 +179,10 @@ static void take_record(void *argument, const struct sgpu_bench_record *record)
 	}
 }
 
-static void write_head(struct sink *sink, const struct sgpu_device_info *info)
+static void write_head(struct sink *sink, struct sgpu_device *device, const struct sgpu_device_info *info)
 {
 	sink->results.environment = sgpu_bench_environment(info, &sink->request->options);
+	timer_compare(device, sink->results.environment);
 	if (sink->request->format == FORMAT_JSON) {
 		write_json(sink, json_incref(sink->results.environment));
 	} else if (sink->request->format == FORMAT_CSV) {
@@ -230,7 +238,7 @@ static int measure(const struct request *r, struct sgpu_device *device, struct f
 	int rc = sgpu_device_get_info(device, &info, &error), status;
 
 	if (rc == SGPU_OK) {
-		write_head(&sink, &info);
+		write_head(&sink, device, &info);
 		rc = run_cases(r, device, &sink, &error);
 	}
 	rc = rc ? rc : finish(r, &sink, files, &error);
@@ -278,7 +286,7 @@ int verb_run(int argc, char **argv)
 		return status;
 	}
 	cli_signals(NULL);
-	config.jobs = r.options.jobs;
+	config = (struct sgpu_device_config){ .jobs = r.options.jobs, .timer = r.options.timer };
 	rc = open_files(&r, &files, &error);
 	rc = rc ? rc : sgpu_device_open(r.device, &config, &device, &error);
 	status = rc == SGPU_OK ? measure(&r, device, &files) : cli_error(&error);

@@ -83,6 +83,7 @@ static int info(struct sgpu_device *device, struct sgpu_device_info *about, stru
 	about->opens_on_device = false;
 	about->numa_node = -1;
 	about->piece = SGPU_CPU_PIECE;
+	snprintf(about->timer, sizeof(about->timer), "host");
 	return SGPU_OK;
 }
 

@@ -90,8 +90,8 @@ static __attribute__((noinline)) void end(struct sgpu_stream *stream, struct sgp
 	begin = stream->end_ns > record->enqueue_ns ? stream->end_ns : record->enqueue_ns;
 	if (task->untimed) {
 		ended = begin;
-	} else if (record->event && atomic_load(&device->faulted) == 0) {
-		ended = sgpu_cuda_time_of(device, record->event, record->base, begin);
+	} else if (record->base && atomic_load(&device->faulted) == 0) {
+		task->mistimed = !sgpu_cuda_time_of(device, record, begin, &ended);
 	} else {
 		ended = sgpu_now_ns();
 	}
@@ -107,8 +107,7 @@ static __attribute__((noinline)) void end(struct sgpu_stream *stream, struct sgp
 	if (record->status) {
 		sgpu_cuda_status_give(device, record->status);
 	}
-	sgpu_cuda_event_give(device, true, record->event);
-	sgpu_cuda_base_give(device, record->base);
+	sgpu_cuda_unmark(device, record);
 }
 
 /* Everything before the one that is taken has ended, even what came to no record. The queue's lock is held. */

@@ -74,11 +74,17 @@ static int look(struct sgpu_device *device, struct sgpu_error *error)
 	device->multiprocessors = (unsigned)attribute(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
 	device->registers = attribute(device, CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED) != 0;
 	device->registers_read_only = attribute(device, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED) != 0;
+	device->reads_pageable = attribute(device, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS) != 0;
 	if (!attribute(device, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)) {
 		return sgpu_fail(error, SGPU_EUNAVAILABLE, "the GPU '%s' has no memory pools, which sgpu needs",
 				 device->name);
 	}
 	return sgpu_cuda_uuid(device->ordinal, device->uuid, sizeof(device->uuid), error);
+}
+
+static bool in_confidential_mode(const struct sgpu_device *device)
+{
+	return strcmp(device->confidential, "on") == 0 || strcmp(device->confidential, "devtools") == 0;
 }
 
 /* What NVML knows. */
@@ -91,7 +97,7 @@ static void look_closer(struct sgpu_device *device)
 	 * by itself. */
 	device->memory_operations = attribute(device, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS) != 0 &&
 				    strcmp(device->confidential, "off") == 0;
-	if (strcmp(device->confidential, "on") == 0 || strcmp(device->confidential, "devtools") == 0) {
+	if (in_confidential_mode(device)) {
 		device->registers = false;
 	}
 }
@@ -134,8 +140,11 @@ static void let_context_go(struct sgpu_device *device)
 /* In the order in which closing undoes them. */
 static int set_up(struct sgpu_device *device, const struct sgpu_device_config *config, struct sgpu_error *error)
 {
-	int code = sgpu_cuda_clock_open(device, error);
+	int code;
 
+	device->stamps_time = config->timer == SGPU_TIMER_GLOBALTIMER ||
+			      (config->timer == SGPU_TIMER_AUTO && in_confidential_mode(device));
+	code = sgpu_cuda_clock_open(device, error);
 	if (code == SGPU_OK) {
 		code = sgpu_cuda_memory_open(device, config->memory_limit, error);
 	}
@@ -270,6 +279,9 @@ int sgpu_cuda_info(struct sgpu_device *device, struct sgpu_device_info *info, st
 	info->opens_on_device = true;
 	info->pins_host_memory = sgpu_cuda_host_pins(device);
 	info->registers = device->registers;
+	info->reads_pageable = device->reads_pageable;
+	snprintf(info->timer, sizeof(info->timer), "%s",
+		 sgpu_device_timer_name(device->stamps_time ? SGPU_TIMER_GLOBALTIMER : SGPU_TIMER_EVENTS));
 	info->piece = SGPU_CUDA_PIECE;
 	if (sgpu_cuda_enter(device, error) == SGPU_OK) {
 		sgpu_cuda_memory_figures(device, &info->memory_total, &info->memory_free);

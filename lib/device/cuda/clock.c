@@ -1,14 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CUDA events, kept for reuse, and the device's clock against the host's.
+ * CUDA events, kept for reuse, the device's clock against the host's, and the times of work by either timer.
  */
+#include <math.h>
 #include <stdlib.h>
 
 #include <device/cuda/gpu.h>
+#include <device/cuda/moment.h>
+#include <device/cuda/timer.h>
 
 /* The two clocks drift apart by some 10 us a second, and times that a float counts from a base that is a second ago
  * are good to 0.1 us. */
 #define BASE_NS ((uint64_t)1000000000)
+/* What there should be between the times before and after a base; what there may be; for the first one, which loads a
+ * kernel. */
+#define CLOSE_NS ((uint64_t)50000)
+#define PATIENCE_NS ((uint64_t)3000000)
+#define FIRST_NS ((uint64_t)10000000000)
+enum { TRIES = 8 };
 
 CUresult sgpu_cuda_event_take(struct sgpu_device *device, bool timed, CUevent *event)
 {
@@ -48,7 +57,45 @@ void sgpu_cuda_event_give(struct sgpu_device *device, bool timed, CUevent event)
 	}
 }
 
-/* The clock's stream is empty, so the device is there at once. */
+/* The clock's stream is empty, so the device is there at once. If the thread was kept from the processor between the
+ * calls, it is done again. */
+static bool base_by_event(struct sgpu_device *device, struct sgpu_cuda_base *base)
+{
+	CUresult result = sgpu_cuda_event_take(device, true, &base->event);
+	uint64_t before;
+
+	base->error_ns = UINT64_MAX;
+	for (int i = 0; result == CUDA_SUCCESS && i < TRIES && base->error_ns > CLOSE_NS; i++) {
+		before = sgpu_now_ns();
+		result = sgpu_cu.cuEventRecord(base->event, device->clock);
+		base->host_ns = sgpu_now_ns();
+		base->error_ns = base->host_ns - before;
+	}
+	return result == CUDA_SUCCESS;
+}
+
+/* By a kernel, which may have to wait for others: then there is no base this time. */
+static bool base_by_stamp(struct sgpu_device *device, struct sgpu_cuda_base *base)
+{
+	const uint64_t before = sgpu_now_ns(), patience = device->base ? PATIENCE_NS : FIRST_NS;
+	CUresult result = sgpu_cu.cuStreamQuery(device->clock);
+	uint64_t after;
+
+	if (result == CUDA_SUCCESS) {
+		result = (CUresult)sgpu_cuda_store_time(device->clock, device->stamps.memory);
+	}
+	if (result == CUDA_SUCCESS) {
+		do {
+			result = sgpu_cu.cuStreamQuery(device->clock);
+			after = sgpu_now_ns();
+		} while (result == CUDA_ERROR_NOT_READY && after - before < patience);
+		base->error_ns = after - before;
+		base->host_ns = before + base->error_ns / 2;
+	}
+	return result == CUDA_SUCCESS &&
+	       sgpu_cuda_stamp_read(device, device->stamps.memory, &base->device_ns) == CUDA_SUCCESS;
+}
+
 static struct sgpu_cuda_base *make_base(struct sgpu_device *device)
 {
 	struct sgpu_cuda_base *base = calloc(1, sizeof(*base));
@@ -57,13 +104,10 @@ static struct sgpu_cuda_base *make_base(struct sgpu_device *device)
 		return NULL;
 	}
 	base->references = 1;
-	if (sgpu_cuda_event_take(device, true, &base->event) == CUDA_SUCCESS) {
-		if (sgpu_cu.cuEventRecord(base->event, device->clock) == CUDA_SUCCESS) {
-			base->host_ns = sgpu_now_ns();
-			return base;
-		}
-		sgpu_cuda_event_give(device, true, base->event);
+	if (device->stamps_time ? base_by_stamp(device, base) : base_by_event(device, base)) {
+		return base;
 	}
+	sgpu_cuda_event_give(device, true, base->event);
 	free(base);
 	return NULL;
 }
@@ -87,12 +131,16 @@ void sgpu_cuda_base_give(struct sgpu_device *device, struct sgpu_cuda_base *base
 struct sgpu_cuda_base *sgpu_cuda_base_take(struct sgpu_device *device, uint64_t now)
 {
 	struct sgpu_cuda_base *base, *old = NULL, *new = NULL;
+	bool old_enough;
 
 	pthread_mutex_lock(&device->pool_lock);
 	base = device->base;
 	base->references++;
+	/* One thread tries, and once in this time. */
+	old_enough = now > device->base_tried_ns && now - device->base_tried_ns > BASE_NS;
+	device->base_tried_ns = old_enough ? now : device->base_tried_ns;
 	pthread_mutex_unlock(&device->pool_lock);
-	if (now - base->host_ns <= BASE_NS || now < base->host_ns || !(new = make_base(device))) {
+	if (!old_enough || !(new = make_base(device))) {
 		return base;
 	}
 	pthread_mutex_lock(&device->pool_lock);
@@ -105,39 +153,68 @@ struct sgpu_cuda_base *sgpu_cuda_base_take(struct sgpu_device *device, uint64_t 
 	return new;
 }
 
-uint64_t sgpu_cuda_time_of(struct sgpu_device *device, CUevent event, const struct sgpu_cuda_base *base,
-			   uint64_t from)
+CUresult sgpu_cuda_mark(struct sgpu_stream *stream, struct sgpu_cuda_record *record)
 {
-	uint64_t now = sgpu_now_ns(), time = now;
-	float elapsed = 0;
-	CUresult result = sgpu_cu.cuEventElapsedTime(&elapsed, base->event, event);
+	struct sgpu_device *device = stream->device;
+	CUresult result;
 
-	if (result == CUDA_SUCCESS) {
-		time = base->host_ns + (uint64_t)(elapsed > 0 ? (double)elapsed * 1e6 : 0);
-	} else {
-		sgpu_cuda_note(device, result);
+	record->base = sgpu_cuda_base_take(device, sgpu_now_ns());
+	if (device->stamps_time) {
+		return sgpu_cuda_stamp(device, stream->native, &record->stamp);
 	}
-	time = time < from ? from : time;
-	return time > now ? now : time;
+	result = sgpu_cuda_event_take(device, true, &record->event);
+	return result == CUDA_SUCCESS ? sgpu_cu.cuEventRecord(record->event, stream->native) : result;
+}
+
+void sgpu_cuda_unmark(struct sgpu_device *device, struct sgpu_cuda_record *record)
+{
+	sgpu_cuda_event_give(device, record->kind != SGPU_CUDA_CALL, record->event);
+	sgpu_cuda_stamp_give(device, record->stamp);
+	sgpu_cuda_base_give(device, record->base);
+}
+
+bool sgpu_cuda_time_of(struct sgpu_device *device, const struct sgpu_cuda_record *record, uint64_t from, uint64_t *time)
+{
+	const uint64_t now = sgpu_now_ns();
+	double since_ns = NAN;
+	uint64_t stamp = 0;
+	float elapsed = 0;
+	CUresult result;
+
+	if (record->stamp) {
+		result = sgpu_cuda_stamp_read(device, record->stamp, &stamp);
+		since_ns = (double)(int64_t)(stamp - record->base->device_ns);
+	} else {
+		result = sgpu_cu.cuEventElapsedTime(&elapsed, record->base->event, record->event);
+		since_ns = (double)elapsed * 1e6;
+	}
+	sgpu_cuda_note(device, result);
+	return sgpu_cuda_moment(record->base->host_ns, record->base->error_ns, result == CUDA_SUCCESS ? since_ns : NAN, from,
+				now, time);
 }
 
 int sgpu_cuda_clock_open(struct sgpu_device *device, struct sgpu_error *error)
 {
 	CUresult result = sgpu_cu.cuStreamCreate(&device->clock, CU_STREAM_NON_BLOCKING);
-	int round;
+	int code = SGPU_OK;
 
 	if (result != CUDA_SUCCESS) {
 		return sgpu_cuda_fail(error, result, "cannot create a stream");
 	}
-	/* The first record of a stream takes long. */
-	for (round = 0; round < 3; round++) {
+	if (device->stamps_time) {
+		code = sgpu_cuda_stamps_open(device, error);
+	}
+	/* The first record of a stream takes long, and so does the first run of a kernel. */
+	for (int round = 0; round < 3 && code == SGPU_OK; round++) {
 		sgpu_cuda_base_give(device, device->base);
+		device->base = NULL;
 		device->base = make_base(device);
 		if (!device->base || sgpu_cu.cuStreamSynchronize(device->clock) != CUDA_SUCCESS) {
 			return sgpu_fail(error, SGPU_EDEVICE, "cannot read the device's clock");
 		}
 	}
-	return SGPU_OK;
+	device->base_tried_ns = sgpu_now_ns();
+	return code;
 }
 
 void sgpu_cuda_clock_close(struct sgpu_device *device)
@@ -153,6 +230,7 @@ void sgpu_cuda_clock_close(struct sgpu_device *device)
 		}
 		free(idle->list);
 	}
+	sgpu_cuda_stamps_close(device);
 	if (device->clock && !faulted) {
 		(void)sgpu_cu.cuStreamDestroy(device->clock);
 	}

@@ -41,11 +41,20 @@ struct sgpu_cuda_status {
 	struct sgpu_cuda_status *next;
 };
 
-/* A moment on both clocks: times of events are counted from one that is not long ago, since they come as floats. */
+/* A moment on both clocks: the device's times are counted from one that is not long ago, since those of events come as
+ * floats, and the clocks drift apart. */
 struct sgpu_cuda_base {
-	CUevent event;
-	uint64_t host_ns;
+	CUevent event;                   /* NULL: */
+	uint64_t device_ns;              /* %globaltimer */
+	uint64_t host_ns, error_ns;      /* the second: how far the first may be from it */
 	unsigned references;
+};
+
+/* Words for times of %globaltimer. */
+struct sgpu_cuda_stamps {
+	CUdeviceptr memory;
+	uint32_t *idle;                  /* indexes, and how many of them */
+	uint32_t count;
 };
 
 struct sgpu_cuda_events {
@@ -72,7 +81,8 @@ struct sgpu_cuda_record {
 	int code;                        /* known when it was enqueued: the text is in the task */
 	uint64_t enqueue_ns;
 	CUevent event;                   /* behind the work; NULL: none */
-	struct sgpu_cuda_base *base;     /* of the event */
+	CUdeviceptr stamp;               /* where the time behind the work is stored, in place of an event; or 0 */
+	struct sgpu_cuda_base *base;     /* of the event or the stamp */
 	struct sgpu_cuda_status *status; /* LAUNCH: its words; OPEN, SEAL: struct sgpu_cuda_verdict */
 	struct sgpu_device_key *key;     /* OPEN, SEAL */
 	CUdeviceptr out;                 /* what to clear of them */
@@ -304,6 +314,8 @@ struct sgpu_device {
 	bool memory_operations;          /* the device may write words into host memory in a stream's order */
 	bool registers, registers_read_only;
 	bool may_spin;
+	bool stamps_time;                /* %globaltimer, not events, times tasks */
+	bool reads_pageable;
 	CUstream internal;               /* clears and frees */
 	CUstream clock;                  /* nothing but bases */
 
@@ -317,13 +329,15 @@ struct sgpu_device {
 	struct sgpu_cuda_host host;
 	struct sgpu_cuda_keys keys;
 
-	pthread_mutex_t pool_lock;       /* events, native streams, the base, whether there are digests, kernels are loaded */
+	pthread_mutex_t pool_lock;       /* events, stamps, native streams, the base, whether there are digests or kernels loaded */
 	bool kernels_loaded;             /* all of them */
 	struct sgpu_cuda_digests *digests; /* or NULL */
 	struct sgpu_cuda_events idle_events[2]; /* without times, with times */
 	struct sgpu_cuda_native natives[SGPU_CUDA_NATIVES]; /* idle */
 	unsigned native_count;
 	struct sgpu_cuda_base *base;
+	uint64_t base_tried_ns;          /* when a new one was last wanted */
+	struct sgpu_cuda_stamps stamps;
 
 	atomic_uint_fast64_t cancel_ns;  /* 0, or since when everything is to stop */
 
@@ -378,9 +392,22 @@ CUresult sgpu_cuda_event_take(struct sgpu_device *device, bool timed, CUevent *e
 void sgpu_cuda_event_give(struct sgpu_device *device, bool timed, CUevent event);
 struct sgpu_cuda_base *sgpu_cuda_base_take(struct sgpu_device *device, uint64_t now);
 void sgpu_cuda_base_give(struct sgpu_device *device, struct sgpu_cuda_base *base);
-/* When the event completed, on the host's clock, between `from` and now. */
-uint64_t sgpu_cuda_time_of(struct sgpu_device *device, CUevent event, const struct sgpu_cuda_base *base,
-			   uint64_t from);
+/* Enqueues what tells the record's time. */
+CUresult sgpu_cuda_mark(struct sgpu_stream *stream, struct sgpu_cuda_record *record);
+void sgpu_cuda_unmark(struct sgpu_device *device, struct sgpu_cuda_record *record);
+/* When the work before the mark ended, on the host's clock, between `from` and now. Returns whether the device told it. */
+bool sgpu_cuda_time_of(struct sgpu_device *device, const struct sgpu_cuda_record *record, uint64_t from, uint64_t *time);
+
+/* ---- timer.c ---- */
+SGPU_MUST_CHECK int sgpu_cuda_stamps_open(struct sgpu_device *device, struct sgpu_error *error);
+void sgpu_cuda_stamps_close(struct sgpu_device *device);
+/* The time is stored behind what was enqueued. 0: no word was free. */
+CUresult sgpu_cuda_stamp(struct sgpu_device *device, CUstream native, CUdeviceptr *stamp);
+/* Accepts 0. */
+void sgpu_cuda_stamp_give(struct sgpu_device *device, CUdeviceptr stamp);
+CUresult sgpu_cuda_stamp_read(struct sgpu_device *device, CUdeviceptr stamp, uint64_t *time);
+SGPU_MUST_CHECK int sgpu_cuda_compare_timers(struct sgpu_device *device, struct sgpu_timer_comparison *comparison,
+					     struct sgpu_error *error);
 
 /* ---- stream.c, event.c, advance.c, complete.c ---- */
 SGPU_MUST_CHECK int sgpu_cuda_stream_create(struct sgpu_device *device, struct sgpu_stream **stream,

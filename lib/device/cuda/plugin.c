@@ -90,6 +90,7 @@ const struct sgpu_device_backend sgpu_cuda_backend = {
 	.synchronize = sgpu_cuda_synchronize,
 	.poll = sgpu_cuda_poll,
 	.cancel = sgpu_cuda_cancel,
+	.compare_timers = sgpu_cuda_compare_timers,
 	.op = sgpu_cuda_find_op,
 	.parts = sgpu_cuda_parts,
 	.code = sgpu_cuda_code,

@@ -11,7 +11,7 @@
 
 /* Raised whenever something that crosses the border changes: a struct of sgpu/device.h, a call of device/backend.h, or
  * struct sgpu_op_call. */
-enum { SGPU_CUDA_PLUGIN_ABI = 4 };
+enum { SGPU_CUDA_PLUGIN_ABI = 5 };
 #define SGPU_CUDA_PLUGIN_SYMBOL "sgpu_cuda_plugin"
 
 struct sgpu_cuda_plugin {

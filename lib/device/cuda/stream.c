@@ -348,18 +348,6 @@ int sgpu_cuda_append(struct sgpu_stream *stream, const struct sgpu_cuda_record *
 	return SGPU_OK;
 }
 
-/* The event behind the work, by which its end is timed. */
-static CUresult mark(struct sgpu_stream *stream, struct sgpu_cuda_record *record)
-{
-	CUresult result = sgpu_cuda_event_take(stream->device, true, &record->event);
-
-	if (result == CUDA_SUCCESS) {
-		record->base = sgpu_cuda_base_take(stream->device, sgpu_now_ns());
-		result = sgpu_cu.cuEventRecord(record->event, stream->native);
-	}
-	return result;
-}
-
 static bool needs_mark(const struct sgpu_cuda_record *record)
 {
 	return record->kind != SGPU_CUDA_CALL && record->task && !record->task->untimed;
@@ -380,8 +368,7 @@ static void abandon(struct sgpu_stream *stream, struct sgpu_cuda_record *record)
 	}
 	sgpu_cuda_measure_free(device, &record->measure);
 	sgpu_cuda_status_give(device, record->status);
-	sgpu_cuda_event_give(device, record->kind != SGPU_CUDA_CALL, record->event);
-	sgpu_cuda_base_give(device, record->base);
+	sgpu_cuda_unmark(device, record);
 }
 
 int sgpu_cuda_commit(struct sgpu_stream *stream, struct sgpu_cuda_record *record, CUresult result, const char *what)
@@ -393,7 +380,7 @@ int sgpu_cuda_commit(struct sgpu_stream *stream, struct sgpu_cuda_record *record
 	record->operation = ++stream->operations;
 	record->enqueue_ns = record->enqueue_ns ? record->enqueue_ns : sgpu_now_ns();
 	if (result == CUDA_SUCCESS && needs_mark(record)) {
-		result = mark(stream, record);
+		result = sgpu_cuda_mark(stream, record);
 	}
 	code = sgpu_cuda_check(device, result, what, &error);
 	if (code == SGPU_OK && (record->task || record->status || record->graph || record->kind == SGPU_CUDA_CALL)) {
