@@ -139,6 +139,14 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags | $(BUILD)/headers
 
 $(BUILD)/obj/tools/sgpu-manifest/verb_schema.o $(BUILD)/obj/tests/unit/test_schema.o: tools/sgpu-manifest/schema.json
 
+# The page of sgpu-bench report: its scripts as one, in which the order of files makes no difference.
+REPORT := tools/sgpu-bench/report
+REPORT_SCRIPTS := $(sort $(wildcard $(REPORT)/*.js))
+$(BUILD)/report/report.js: $(REPORT_SCRIPTS)
+	@mkdir -p $(@D) && cat $(REPORT_SCRIPTS) > $@
+$(BUILD)/obj/tools/sgpu-bench/page.o: MORE = -I$(BUILD)/report
+$(BUILD)/obj/tools/sgpu-bench/page.o: $(BUILD)/report/report.js $(REPORT)/report.css $(REPORT)/report.html
+
 # One object knows the commit, so that another one does not build everything again.
 FEATURES := IPSEC_MB BLAS NUMA CLONES SECCOMP CUDA
 is_built = $(if $(filter-out 0,$($(1))),1)
@@ -309,7 +317,7 @@ bench:
 	@$(BUILD)/bin/sgpu-bench run $(BENCH_OPTIONS)
 	@SGPU_BUILD='$(BUILD)' scripts/bench.sh
 
-# All cases on this machine, into docs/benchmarks.md.
+# All cases on this machine, into docs/benchmarks.md, and all records there into a page for a browser.
 benchmarks:
 	$(call install_deps,build)
 	$(again) programs
@@ -358,7 +366,8 @@ targets
   check-gpu  all tests on a GPU, under compute-sanitizer too, and a short bench;
              fails where there is no GPU or no nvcc, since nothing is tested then
   bench      figures, as ratios measured in one run
-  benchmarks measure all cases and write the tables of docs/benchmarks.md
+  benchmarks measure all cases, write the tables of docs/benchmarks.md, and show
+             all its records on a page, $(BUILD)/benchmarks/benchmarks.html
   install    into DESTDIR/PREFIX; uninstall removes the same files
   dist       a tar.gz of the committed tree
   clean      remove what was built

@@ -3,7 +3,8 @@
 # benchmarks.sh [OPTION]... [CASE...]: measures all cases of sgpu-bench on a device, each in a process of its own, and
 # writes their tables into docs/benchmarks.md, between the lines `<!-- NAME-CASE -->` and `<!-- end -->`, with device,
 # driver, date, commit and command; a table that has no place there yet gets one at the end. Raw records go beside it.
-# A case that this commit has measured here is not measured again, so a run that was cut off goes on where it stopped.
+# At the end `sgpu-bench report` makes a page of all raw records there: benchmarks/benchmarks.html in the folder with the
+# build. A case that this commit has measured here is not measured again, so a run that was cut off goes on where it stopped.
 #   --device DEVICE   auto (the default), cpu, cuda, cuda:N
 #   --name NAME       what the machine is called (default: the device's name, as "h200")
 #   --docs FILE       docs/benchmarks.md; raw records go to the folder of that name
@@ -145,6 +146,8 @@ for case in "${cases[@]}"; do
 	esac
 done
 rm -f "$kept/table"
+page=$kept/$(basename "$raw").html
+sgpu-bench report -q "$raw"/*.json -o "$page" && echo "benchmarks.sh: $page" >&2 || lacking+=("report: status $?")
 [ ${#lacking[@]} -eq 0 ] || printf 'could not be measured: %s\n' "${lacking[@]}"
 if [ ${#left[@]} -gt 0 ]; then
 	echo "time is up; call it again for: ${left[*]}"

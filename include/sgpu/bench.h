@@ -266,14 +266,6 @@ SGPU_MUST_CHECK int sgpu_bench_compare(const struct sgpu_bench_results *first, c
 				       bool ratios, struct sgpu_bench_difference **differences, size_t *count,
 				       struct sgpu_error *error);
 
-/* ---- plots ---- */
-/* Writes a gnuplot script that draws all measurements that passed, as SVG on gnuplot's standard output, with a
- * panel for each case: lines over the size, or the rate, if it varies, else bars, with logarithmic axes of values. The script
- * holds the data, and nothing from the results that gnuplot would execute. *script comes from malloc,
- * NUL-terminated. Errors: SGPU_EINVALID if no measurement passed. */
-SGPU_MUST_CHECK int sgpu_bench_plot(const struct sgpu_bench_results *results, char **script, size_t *size,
-				    struct sgpu_error *error);
-
 #ifdef __cplusplus
 }
 #endif

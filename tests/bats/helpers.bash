@@ -79,7 +79,7 @@ requires() {
 		c++) command -v "${CXX:-c++}" >/dev/null || skip "needs a C++ compiler" ;;
 		pty) script -qec true /dev/null >/dev/null 2>&1 </dev/null || skip "needs a pseudo-terminal (and script)" ;;
 		cc) has_compiler || skip "needs a C compiler" ;;
-		age | bash | clang | fish | gcc | git | gnuplot | jq | make | mandoc | openssl | pkg-config | python3 | script | \
+		age | bash | chromium | clang | fish | gcc | git | jq | make | mandoc | openssl | pkg-config | python3 | script | \
 			setpriv | shellcheck | spin | ssh | strace | swtpm | tar | unshare | zsh)
 			command -v "$word" >/dev/null || skip "needs $word" ;;
 		*)

@@ -226,7 +226,7 @@ unread() {
 	unread sgpu-measure appraise -p job.json -o job.json/out
 	unread sgpu-measure appraise -p job.json --recipient job.json/out
 	unread sgpu-measure ca sign -k x --certificate x --ek x -o job.json/out
-	unread sgpu-bench table --plot job.json/out -
+	unread sgpu-bench report -o job.json/out -
 }
 
 # closed_early COMMAND...: dies by SIGPIPE when nobody reads its standard output, and says nothing.

@@ -159,25 +159,11 @@ END
 	[ "$columns" -eq 1 ]
 }
 
-@test "run --plot draws well-formed SVG" {
-	requires python3 gnuplot
-	quick -q --plot out.svg alloc digest >out.txt
-	python3 - <<'END'
-import xml.etree.ElementTree as ET
-root = ET.parse("out.svg").getroot()
-assert root.tag == "{http://www.w3.org/2000/svg}svg"
-texts = "".join(e.text or "" for e in root.iter("{http://www.w3.org/2000/svg}text"))
-assert "alloc" in texts and "digest" in texts and "host pool" in texts
-END
-}
-
 @test "an output appears only when the run has come to its end" {
 	quick -q --json -o out.json alloc
 	run -0 sgpu-bench table out.json
 	[[ $output == *"## alloc"* ]]
 	run -2 quick -o none.json no-such-case
-	[ ! -e none.json ]
-	run -3 quick --plot /proc/missing/none.svg -o none.json alloc
 	[ ! -e none.json ]
 	sgpu-bench run --device cpu --samples 100000 --size 4M -o none.json -q digest &
 	pid=$!
@@ -253,53 +239,14 @@ END
 	echo >blank.json
 	run -1 --separate-stderr sgpu-bench table blank.json
 	[[ $stderr == *"no measurements"* ]]
-	run -1 --separate-stderr sgpu-bench table --plot out.svg empty.json
-	[ ! -e out.svg ]
 	run -3 sgpu-bench table none.json
-}
-
-@test "table --gnuplot gives the script where there is no gnuplot, and --plot says what is missing" {
-	results a.json 100
-	run -0 --separate-stderr env PATH="$SGPU_BUILD/bin" sgpu-bench table --gnuplot a.json
-	[[ $output == *"set terminal svg "* && $output == *"title 'made'"* ]]
-	run -3 --separate-stderr env PATH="$SGPU_BUILD/bin" sgpu-bench table --plot out.svg a.json
-	[[ $stderr == *"cannot start 'gnuplot'"* && $stderr == *"package gnuplot-nox"* ]]
-	assert_no_file out.svg
-	run -3 --separate-stderr env PATH="$SGPU_BUILD/bin" sgpu-bench run --device cpu --samples 3 -o b.json --plot out.svg digest
-	[[ $stderr == *"package gnuplot-nox"* && $stderr != *digest* ]]
-	assert_no_file b.json
-	run -2 sgpu-bench table --gnuplot --plot out.svg a.json
-}
-
-@test "results of others run nothing when they are drawn" {
-	requires gnuplot
-	cat >a.json <<'END'
-{"record":"environment","device":"'; system('touch ran')","processor":"`touch ran`"}
-{"record":"measurement","case":"`touch ran`'; system('touch ran') #","variant":"$(touch ran)\"; !touch ran","parameters":{"size_bytes":4096},"unit":"B/s","status":"passed","n":9,"min_ns":90,"median_ns":100,"p95_ns":9000,"mad_ns":1,"spread":1,"cpu_median_ns":5,"bytes":4096,"operations":1}
-END
-	run -0 sgpu-bench table a.json
-	run -0 sgpu-bench table --gnuplot a.json
-	[[ $output == *"touch ran"* ]]
-	run -0 sgpu-bench table --plot out.svg a.json
-	grep -q '^<svg' out.svg
-	assert_no_file ran
-}
-
-@test "table draws, and refuses to draw over its input" {
-	requires gnuplot
-	results a.json 100
-	sgpu-bench table --plot out.svg a.json
-	grep -q '^<svg' out.svg
-	run -2 --separate-stderr sgpu-bench table --plot a.json a.json
-	grep -q measurement a.json
 }
 
 @test "files that cannot be written are told before anything is measured" {
 	touch no-folder
-	run -3 --separate-stderr sgpu-bench run --device cpu --samples 3 --size 64K -o a.json --plot no-folder/a.svg digest
+	run -3 --separate-stderr sgpu-bench run --device cpu --samples 3 --size 64K -o no-folder/a.json digest
 	[[ $stderr == *no-folder* ]]
 	[[ $stderr != *digest* ]]
-	assert_no_file a.json
 }
 
 @test "benchmarks.sh measures each case once, writes its table in place, and says what it could not measure" {
@@ -328,8 +275,6 @@ END
 	run -2 sgpu-bench run --size 4M:1M alloc
 	run -2 sgpu-bench run --size : alloc
 	run -2 sgpu-bench run --size 12345678901234567890123456789012:1 alloc
-	run -2 sgpu-bench run --plot - alloc
-	run -2 sgpu-bench run --plot a -o a alloc
 	run -2 sgpu-bench run --device gpu alloc
 	run -2 sgpu-bench list extra
 	run -2 sgpu-bench compare one

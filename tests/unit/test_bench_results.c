@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Results of the bench: as JSON and back, hostile files, comparison, drawings.
+ * Results of the bench: as JSON and back, hostile files, comparison.
  */
 #include <math.h>
 #include <stdint.h>
@@ -244,80 +244,6 @@ UNIT_TEST(ratios_are_compared_in_place_of_times)
 	sgpu_bench_results_clear(&second);
 }
 
-/* ---- drawings ---- */
-static int occurrences(const char *text, const char *part)
-{
-	int count = 0;
-
-	while ((text = strstr(text, part))) {
-		count++;
-		text += strlen(part);
-	}
-	return count;
-}
-
-UNIT_TEST(scripts_quote_nothing_that_gnuplot_carries_out)
-{
-	static const char hostile[] = "a'`id`\"\\$(id)\nEND\n!id @x #";
-	struct sgpu_bench_results results = { 0 };
-	char *script = NULL;
-	size_t size = 0;
-
-	CHECK(sgpu_bench_plot(&results, &script, &size, &error) == SGPU_EINVALID && script == NULL);
-	results.environment = json_pack("{s:s, s:s}", "device", hostile, "processor", hostile);
-	add(&results, passed(hostile, hostile, 4096, 100, 1));
-	add(&results, passed(hostile, hostile, 65536, 800, 1));
-	add(&results, passed("bars", hostile, 4096, 1e18, 1));
-	add(&results, passed("bars", "other", 4096, 1e-3, 0));
-	REQUIRE(sgpu_bench_plot(&results, &script, &size, &error) == SGPU_OK);
-	CHECK(strlen(script) == size && occurrences(script, "set title ") == 2);
-	CHECK(occurrences(script, "a__id____(id)_END__id _x _") == 5 && !strpbrk(script, "`\\!@#"));
-	CHECK(occurrences(script, " with linespoints ") == 1 && occurrences(script, " with boxxyerror ") == 1);
-	free(script);
-	sgpu_bench_results_clear(&results);
-}
-
-UNIT_TEST(rates_are_an_axis_of_their_own)
-{
-	struct sgpu_bench_results results = { 0 };
-	struct sgpu_bench_record r = passed("served", "queue", 1000, 100, 1);
-	char *script = NULL;
-	size_t size = 0;
-
-	snprintf(r.parameters[0].key, sizeof(r.parameters[0].key), "requests_per_second");
-	add(&results, r);
-	r.parameters[0].number = 30000;
-	add(&results, r);
-	r.parameter_count = 0; /* without a rate: a bar */
-	add(&results, r);
-	REQUIRE(sgpu_bench_plot(&results, &script, &size, &error) == SGPU_OK);
-	CHECK(occurrences(script, "set logscale x 10\nset format x '%.0s %c/s'") == 1);
-	CHECK(occurrences(script, " with linespoints ") == 1 && occurrences(script, " with boxxyerror ") == 1);
-	CHECK(occurrences(script, "\n30000 ") == 1);
-	free(script);
-	sgpu_bench_results_clear(&results);
-}
-
-UNIT_TEST(scripts_of_extremes_stay_finite)
-{
-	struct sgpu_bench_results results = { 0 };
-	char *script = NULL;
-	size_t size = 0;
-
-	for (int i = 0; i < 200; i++) {
-		char name[32];
-
-		snprintf(name, sizeof(name), "v%d", i);
-		add(&results, passed("many", name, (uint64_t)1 << (i % 50), pow(10, i % 18), 0));
-	}
-	add(&results, passed("zero", "v", 0, 100, 0));
-	add(&results, passed("one", "v", 1, 1e18, 0));
-	REQUIRE(sgpu_bench_plot(&results, &script, &size, &error) == SGPU_OK);
-	CHECK(!strstr(script, "nan") && !strstr(script, "inf") && size < 1 << 20);
-	free(script);
-	sgpu_bench_results_clear(&results);
-}
-
 int main(void)
 {
 	UNIT_RUN(records_come_back_from_their_json);
@@ -326,8 +252,5 @@ int main(void)
 	UNIT_RUN(differences_count_beyond_the_noise);
 	UNIT_RUN(what_one_side_lacks_is_named);
 	UNIT_RUN(ratios_are_compared_in_place_of_times);
-	UNIT_RUN(scripts_quote_nothing_that_gnuplot_carries_out);
-	UNIT_RUN(rates_are_an_axis_of_their_own);
-	UNIT_RUN(scripts_of_extremes_stay_finite);
 	return unit_done();
 }

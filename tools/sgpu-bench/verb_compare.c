@@ -33,12 +33,17 @@ const struct cli_option compare_options[] = {
 	CLI_END,
 };
 
-static const char *verdict_text(enum sgpu_bench_verdict verdict)
+const char *verdict_text(enum sgpu_bench_verdict verdict)
 {
 	static const char *const names[] = { "within noise", "faster", "slower", "only in the first",
 					     "only in the second", "not measured" };
 
 	return names[verdict];
+}
+
+bool verdict_is_judged(enum sgpu_bench_verdict verdict)
+{
+	return verdict <= SGPU_BENCH_SLOWER;
 }
 
 /* A regression: slower by more than noise and by more than the threshold, or passed once and fails now. */
@@ -65,7 +70,7 @@ static const char *side_text(const struct sgpu_bench_record *record, bool ratios
 static void print_text(const struct sgpu_bench_difference *d, bool ratios, bool worse)
 {
 	char key[SGPU_BENCH_KEY_MAX], first[TEXT_MAX], second[TEXT_MAX];
-	bool judged = d->verdict <= SGPU_BENCH_SLOWER;
+	bool judged = verdict_is_judged(d->verdict);
 
 	sgpu_bench_key(d->first ? d->first : d->second, key);
 	printf("%-70s %11s %11s  ", key, side_text(d->first, ratios, first), side_text(d->second, ratios, second));
@@ -78,7 +83,7 @@ static void print_text(const struct sgpu_bench_difference *d, bool ratios, bool 
 static int print_json(const struct sgpu_bench_difference *d, bool ratios, bool worse)
 {
 	char key[SGPU_BENCH_KEY_MAX];
-	bool judged = d->verdict <= SGPU_BENCH_SLOWER;
+	bool judged = verdict_is_judged(d->verdict);
 	json_t *object;
 
 	sgpu_bench_key(d->first ? d->first : d->second, key);
@@ -105,7 +110,7 @@ static int report(const struct sgpu_bench_difference *differences, size_t count,
 	for (size_t i = 0; status == 0 && i < count; i++) {
 		bool worse = is_worse(&differences[i], threshold);
 
-		compared += differences[i].verdict <= SGPU_BENCH_SLOWER;
+		compared += verdict_is_judged(differences[i].verdict);
 		worse_count += worse;
 		if (cli_json) {
 			status = print_json(&differences[i], ratios, worse);
@@ -130,8 +135,8 @@ int verb_compare(int argc, char **argv)
 	char **paths;
 	int status = cli_read(argc, argv, &request, &paths);
 
-	status = status ? status : read_results(paths[0], &first);
-	status = status ? status : read_results(paths[1], &second);
+	status = status ? status : read_results(paths[0], &first, NULL, NULL);
+	status = status ? status : read_results(paths[1], &second, NULL, NULL);
 	if (status == 0 && sgpu_bench_compare(&first, &second, request.ratios, &differences, &count, &error) != SGPU_OK) {
 		status = cli_error(&error);
 	} else if (status == 0) {

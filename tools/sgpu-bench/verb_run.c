@@ -16,7 +16,7 @@ enum { CASES_MAX = 64, SAMPLES_LIMIT = 100000 };
 enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_CSV, FORMAT_MARKDOWN };
 
 struct request {
-	const char *device, *plot, *output;
+	const char *device, *output;
 	struct sgpu_bench_options options;
 	bool csv, markdown;
 	enum format format;
@@ -66,7 +66,6 @@ const struct cli_option run_options[] = {
 	{ "timer", 0, "TIMER", "what times a GPU's work: auto (the default), events or globaltimer", CLI_TAKE(take_timer) },
 	{ "csv", 0, NULL, "records as CSV", CLI_FLAG(struct request, csv) },
 	{ "markdown", 0, NULL, "tables in Markdown, at the end", CLI_FLAG(struct request, markdown) },
-	{ "plot", 0, "FILE", "draw the results there, as SVG, by gnuplot", CLI_TEXT(struct request, plot) },
 	{ "output", 'o', "FILE", "write the records there, not to standard output",
 	  CLI_TEXT(struct request, output) },
 	CLI_END,
@@ -74,7 +73,7 @@ const struct cli_option run_options[] = {
 
 /* Opened before anything is measured, so that a path that cannot be written costs no run. */
 struct files {
-	struct sgpu_output records, drawing;
+	struct sgpu_output records;
 	FILE *out; /* to the records */
 };
 
@@ -91,10 +90,6 @@ static int check_request(struct request *r)
 {
 	if (cli_json + r->csv + r->markdown > 1) {
 		return cli_usage("only one of --json, --csv and --markdown makes sense");
-	}
-	if (r->plot && (cli_is_standard(r->plot) ? cli_is_standard(r->output) : r->output && strcmp(r->plot, r->output) == 0)) {
-		return cli_usage("the records and the drawing cannot both go to '%s'", cli_is_standard(r->plot) ?
-				 "standard output" : r->plot);
 	}
 	if (r->options.samples && r->options.time_ns) {
 		return cli_usage("--samples and --time exclude each other");
@@ -215,8 +210,6 @@ static int run_cases(const struct request *r, struct sgpu_device *device, struct
 /* Files appear only when the run came to its end. */
 static int finish(const struct request *r, struct sink *sink, struct files *files, struct sgpu_error *error)
 {
-	int rc = SGPU_OK;
-
 	if (r->format == FORMAT_MARKDOWN) {
 		print_markdown(sink->out, &sink->results);
 	}
@@ -224,10 +217,7 @@ static int finish(const struct request *r, struct sink *sink, struct files *file
 		return sgpu_fail_errno(error, "cannot write '%s'",
 				       cli_is_standard(r->output) ? "standard output" : r->output);
 	}
-	if (r->plot) {
-		rc = draw(&sink->results, &files->drawing, error);
-	}
-	return rc == SGPU_OK ? sgpu_output_commit(&files->records, error) : rc;
+	return sgpu_output_commit(&files->records, error);
 }
 
 static int measure(const struct request *r, struct sgpu_device *device, struct files *files)
@@ -258,12 +248,6 @@ static int open_files(const struct request *r, struct files *files, struct sgpu_
 	int rc = sgpu_output_open(&files->records, r->output ? r->output : "-", 0666, error);
 	int fd;
 
-	if (rc == SGPU_OK && r->plot) {
-		rc = sgpu_output_open(&files->drawing, r->plot, 0666, error);
-	}
-	if (rc == SGPU_OK && r->plot) {
-		rc = draw_check(error);
-	}
 	if (rc == SGPU_OK) {
 		fd = dup(files->records.fd);
 		files->out = fd < 0 ? NULL : fdopen(fd, "w");
@@ -277,7 +261,7 @@ int verb_run(int argc, char **argv)
 {
 	struct request r = { .device = "auto" };
 	struct sgpu_device_config config = { 0 };
-	struct files files = { .records = SGPU_OUTPUT_INIT, .drawing = SGPU_OUTPUT_INIT };
+	struct files files = { .records = SGPU_OUTPUT_INIT };
 	struct sgpu_device *device = NULL;
 	struct sgpu_error error = { 0 };
 	int status = read_options(&r, argc, argv), rc;
@@ -294,7 +278,6 @@ int verb_run(int argc, char **argv)
 		fclose(files.out);
 	}
 	sgpu_output_close(&files.records);
-	sgpu_output_close(&files.drawing);
 	sgpu_device_close(&device);
 	return cli_finish(status);
 }

@@ -13,26 +13,24 @@
 #include "cases.h"
 #include "cli.h"
 
-extern const struct cli_option list_options[], run_options[], compare_options[], table_options[], doctor_options[],
-	open_options[];
+extern const struct cli_option list_options[], run_options[], compare_options[], table_options[], report_options[],
+	doctor_options[], open_options[];
 int verb_list(int argc, char **argv);
 int verb_run(int argc, char **argv);
 int verb_compare(int argc, char **argv);
 int verb_table(int argc, char **argv);
 int verb_doctor(int argc, char **argv);
+int verb_report(int argc, char **argv);
 int verb_open(int argc, char **argv);
 
-/* Reads a file of results; prints and returns an exit status when it cannot. */
-int read_results(const char *path, struct sgpu_bench_results *results);
+/* Reads a file of results; prints and returns an exit status when it cannot. *text, unless NULL, is the file, which the
+ * caller frees. */
+int read_results(const char *path, struct sgpu_bench_results *results, char **text, size_t *size);
 
-/* ---- draw.c ---- */
-/* Whether gnuplot can be started. Errors: SGPU_ESYSTEM. */
-SGPU_MUST_CHECK int draw_check(struct sgpu_error *error);
-/* Draws results as SVG to an output that is open, and makes it appear. Errors: SGPU_EINVALID, SGPU_ESYSTEM. */
-SGPU_MUST_CHECK int draw(const struct sgpu_bench_results *results, struct sgpu_output *output, struct sgpu_error *error);
-/* Writes the script that gnuplot draws them from. */
-SGPU_MUST_CHECK int draw_script(const struct sgpu_bench_results *results, int fd, const char *name,
-				struct sgpu_error *error);
+/* ---- verdicts, as compare and report give them ---- */
+const char *verdict_text(enum sgpu_bench_verdict verdict);
+/* Whether both runs have the measurement, and it passed. */
+bool verdict_is_judged(enum sgpu_bench_verdict verdict);
 
 /* ---- formats ---- */
 enum { TEXT_MAX = 64 };

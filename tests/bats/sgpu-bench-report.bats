@@ -1,0 +1,333 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+#
+# sgpu-bench report: the page, what is in it, and what a browser makes of it.
+
+load helpers
+load report
+
+@test "a report is one page that loads nothing and runs only its own script" {
+	requires python3
+	measurement made plain '"size_bytes":4096' 100 >a.json
+	run -0 --separate-stderr sgpu-bench report a.json -o a.html
+	[ -z "$output$stderr" ]
+	python3 - <<'END'
+import base64, hashlib, re
+page = open("a.html").read()
+policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page).group(1)
+rules = dict(rule.split(None, 1) for rule in policy.split("; "))
+assert rules["default-src"] == rules["base-uri"] == rules["form-action"] == "'none'"
+for element in "script", "style":
+    text = re.search(r"<%s>(.*?)</%s>" % (element, element), page, re.S).group(1)
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    assert rules[element + "-src"] == "'sha256-%s'" % digest
+assert set(rules) == {"default-src", "base-uri", "form-action", "script-src", "style-src"}
+assert not re.search(r"(src|srcset|data)\s*=|@import|<link|<iframe|<img|innerHTML|insertAdjacent|document\.write", page)
+assert set(re.findall(r"https?:[^\"' ]*", page)) == {"http://www.w3.org/2000/svg"}
+assert set(re.findall(r"url\([^)]*\)", page)) <= {"url(#hatch)", "url(#${clip})"}
+END
+	sgpu-bench report a.json >b.html
+	cmp a.html b.html
+	sgpu-bench report - <a.json -o c.html
+	grep -q '"standard input"' c.html
+}
+
+# Texts that would end the element, begin a comment in which its end counts for nothing, or be script.
+hostile_results() {
+	python3 - <<'END'
+import json
+bad = "</script><script>document.title='ran'</script><img src=x onerror=\"document.title='ran'\">"
+short = "<!--<script>\u2028&lt;\"'`"
+lines = [
+    {"record": "environment", "processor": bad, "device": bad, short: bad, "command": bad, "commit": bad, "date": bad},
+    {"record": "measurement", "case": short, "variant": short, "parameters": {short: short, "source": short, "__proto__": "x"},
+     "unit": "ns", "status": "passed", "n": 9, "min_ns": 1, "median_ns": 2, "p95_ns": 3, "mad_ns": 0, "spread": 1,
+     "cpu_median_ns": 5, "operations": 1, "reference_ratio": 2, "reference": bad[:80], "bytes_formula": short, "unknown": bad,
+     "ratio_to": short, "ratio": 1, "ratio_min": 1, "ratio_p95": 1, "ratio_mad": 0, "n_samples": [bad, None, 2, {}]},
+    {"record": "measurement", "case": short + "2", "variant": "", "parameters": {}, "unit": "ns", "status": "waived",
+     "reason": bad},
+]
+with open("hostile.json", "w") as out:
+    for i, line in enumerate(lines):
+        out.write(json.dumps(line, ensure_ascii=bool(i % 2)) + "\n")
+END
+}
+
+@test "hostile texts cannot leave their element, and records come out as they went in" {
+	requires python3
+	hostile_results
+	cp hostile.json $'\xff<script>.json'
+	measurement made plain '' 100 >good.json
+	sgpu-bench report hostile.json good.json $'\xff<script>.json' -o a.html
+	python3 - <<'END'
+import html.parser, json
+class Page(html.parser.HTMLParser):
+    elements, data, inside = [], "", False
+    def handle_starttag(self, tag, attributes):
+        self.elements.append(tag)
+        self.inside = ("id", "results") in attributes
+    def handle_data(self, data):
+        self.data += data if self.inside else ""
+    def handle_endtag(self, tag):
+        self.inside = False
+page = Page()
+page.feed(open("a.html").read())
+assert page.elements.count("script") == 2 and "img" not in page.elements
+assert "<" not in page.data
+files = json.loads(page.data)["files"]
+assert [f["name"] for f in files] == ["hostile.json", "good.json", "?<script>.json"]
+for name, file in ("hostile.json", files[0]), ("good.json", files[1]):
+    assert file["lines"] == [json.loads(line) for line in open(name)]
+END
+}
+
+@test "hostile texts stay texts in a browser" {
+	requires python3 chromium
+	hostile_results
+	cp hostile.json other.json
+	sgpu-bench report hostile.json other.json -o a.html
+	browse a.html
+	grep -qF '<title>sgpu-bench report</title>' dom.html
+	[ "$(grep -oE '<(script|img)' dom.html | wc -l)" -eq 2 ]
+	grep -qF "&lt;/script&gt;&lt;script&gt;document.title='ran'" dom.html
+	[ "$(grep -oE '<svg role="img"' dom.html | wc -l)" -eq 1 ]
+	[ ! -s console ]
+}
+
+@test "malformed files are refused by line, and nothing is written" {
+	measurement made plain '' 100 >good.json
+	{
+		cat good.json
+		echo '{"record":'
+	} >bad.json
+	run -1 --separate-stderr sgpu-bench report good.json bad.json -o out.html
+	[[ $stderr == *"bad.json:2: "* ]]
+	assert_no_file out.html
+	run -3 sgpu-bench report good.json none.json -o out.html
+	assert_no_file out.html
+	run -2 sgpu-bench report -o out.html
+	run -2 --separate-stderr sgpu-bench report good.json -o good.json
+	run -0 sgpu-bench table good.json
+	run -3 sgpu-bench report good.json -o good.json/out.html
+}
+
+@test "a terminal gets no page" {
+	requires pty
+	measurement made plain '' 100 >a.json
+	run script -qec 'sgpu-bench report a.json; echo "status $?"' /dev/null </dev/null
+	[[ $output == *"status 2"* && $output != *doctype* ]]
+}
+
+@test "what is swept is drawn as lines, the rest as dots, and sources apart" {
+	requires python3 chromium
+	{
+		environment
+		for size in 4096 65536 1048576; do
+			measurement swept plain "\"size_bytes\":$size" $((size / 10))
+			measurement swept sealed "\"size_bytes\":$size" $((size / 8))
+			measurement conversion share "\"pages\":$((size / 4096)),\"source\":\"kvm\"" $((size / 4))
+			measurement conversion share "\"pages\":$((size / 4096)),\"source\":\"model\"" $((size / 5))
+		done
+		measurement dots one '' 100
+		measurement dots two '' 1000
+		echo '{"record":"measurement","case":"gone","variant":"","parameters":{},"unit":"ns","status":"waived","reason":"no such thing here"}'
+	} >a.json
+	sgpu-bench report a.json -o a.html
+	act a.html <<'END'
+	for (const s of document.querySelectorAll("section")) {
+		tell(s.id, s.querySelectorAll("figure svg[role=img]").length, s.querySelectorAll("path.line").length,
+			s.querySelectorAll("figure svg[role=img] .marker").length, s.querySelectorAll("tbody tr").length);
+	}
+	tell(document.getElementById("case-swept").querySelector("code").textContent);
+	tell([...document.querySelectorAll("#case-conversion h3")].map((h) => h.textContent).join());
+	tell(document.getElementById("not-measured").textContent);
+	tell(document.documentElement.scrollWidth <= innerWidth);
+END
+	run -0 told
+	[[ $output == *"case-swept 1 4 6 6"* ]]
+	[[ $output == *"case-conversion 2 2 6 6"* ]]
+	[[ $output == *"case-dots 1 0 2 2"* ]]
+	[[ $output == *"not-measured 0 0 0 1"* ]]
+	[[ $output == *"sgpu-bench run swept --device cpu --json -o swept.json"* ]]
+	[[ $output == *"Source: kvm,Source: model"* ]]
+	[[ $output == *"no such thing here"* && $output == *true ]]
+	[ ! -s console ]
+}
+
+@test "a plot is zoomed by dragging, wheel and buttons, and shows its samples to pointer and keyboard" {
+	requires python3 chromium
+	for size in 4096 65536 1048576; do
+		measurement swept plain "\"size_bytes\":$size" $((size / 10)) '"p99_ns":200000'
+	done >a.json
+	sgpu-bench report a.json -o a.html
+	act a.html <<'END'
+	const svg = document.querySelector("svg[role=img]"), tip = document.querySelector(".tip"), figure = svg.closest("figure");
+	const box = () => svg.getBoundingClientRect();
+	const event = (name, x, y, more) => svg.dispatchEvent(new (name === "wheel" ? WheelEvent : PointerEvent)(name, { bubbles: true,
+		cancelable: true, pointerType: "mouse", clientX: box().left + x, clientY: box().top + y, ...more }));
+	const labels = () => [...svg.querySelectorAll("text:not(.axis)")].map((t) => t.textContent).join();
+	const all = labels(), marker = svg.querySelector(".marker").getBoundingClientRect();
+	svg.scrollIntoView();
+	const first = svg.querySelectorAll(".marker")[0].getBoundingClientRect();
+	event("pointermove", first.left - box().left + 5, first.top - box().top + 5);
+	tell("hover", tip.hidden, tip.textContent);
+	event("pointerleave", 0, 0);
+	tell("left", tip.hidden);
+	svg.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight" }));
+	svg.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight" }));
+	tell("key", tip.hidden, tip.textContent);
+	const drag = (x0, y0, x1, y1) => { event("pointerdown", x0, y0); event("pointermove", x1, y1); event("pointerup", x1, y1); };
+	const differ = (before, after) => { const [b, a] = [before, after].map((t) => t.split(",")); return `${a.filter((t) => t.endsWith("s")).join() !== b.filter((t) => t.endsWith("s")).join()} ${a.filter((t) => t.endsWith("B")).join() !== b.filter((t) => t.endsWith("B")).join()}`; };
+	drag(100, 150, 300, 152);
+	tell("along x", differ(all, labels()));
+	event("dblclick", 100, 100);
+	tell("all", labels() === all);
+	drag(300, 60, 302, 200);
+	tell("along y", differ(all, labels()));
+	figure.querySelector(".zoom button:last-child").click();
+	tell("all", labels() === all);
+	event("wheel", 20, 150, { deltaY: -100 });
+	event("wheel", 20, 150, { deltaY: -100 });
+	event("wheel", 20, 150, { deltaY: -100 });
+	event("wheel", 20, 150, { deltaY: -100 });
+	tell("wheel y", differ(all, labels()));
+	tell("wheel inside", event("wheel", 300, 150, { deltaY: -100 }));
+	event("dblclick", 100, 100);
+	figure.querySelector("[title='zoom in on the x axis']").click();
+	tell("button x", differ(all, labels()));
+END
+	run -0 told
+	[[ $output == *"hover false plain, size 4 KiB409 nsn 9, median 409 ns, p95 449 ns, p99 200 µs"* ]]
+	[[ $output == *"left true"* ]]
+	[[ $output == *"key false plain, size 64 KiB"* ]]
+	[[ $output == *"along x false true"*"all true"*"along y true false"*"all true"*"wheel y true false"* ]]
+	[[ $output == *"wheel inside true"*"button x false true"* ]]
+	[ ! -s console ]
+}
+
+@test "samples are drawn as a histogram, for transitions at once" {
+	requires python3 chromium
+	samples=$(seq -s, 100 5 1095)
+	{
+		N=200 measurement transition call '' 500 "\"samples_ns\":[$samples]"
+		N=200 measurement other call '' 500 "\"samples_ns\":[$samples]"
+		N=3 measurement other few '' 500 '"samples_ns":[400,500,600]'
+	} >a.json
+	sgpu-bench report a.json -o a.html
+	act a.html <<'END'
+	const bars = (id) => document.querySelectorAll(`#${id} rect.bar`).length;
+	tell("transition", bars("case-transition"), "other", bars("case-other"));
+	document.querySelectorAll("#case-other details").forEach((d) => { d.open = true; });
+	setTimeout(whenDrawn, 50, () => {
+		const marks = [...document.querySelectorAll("#case-other text.mark")].map((t) => t.textContent);
+		tell("opened", bars("case-other"), document.querySelectorAll("#case-other .small figure").length, marks.join());
+	});
+END
+	run -0 told
+	[[ $output == *"transition 12 other 0"* ]]
+	[[ $output == *"opened 12 1 median 595 ns,p95 1.04 µs,p99 1.08 µs"* ]]
+	[ ! -s console ]
+}
+
+@test "runs are compared as compare does it, and what is inside the noise is hatched" {
+	requires python3 chromium
+	{
+		environment '"date":"2026-01-01T00:00:00Z"' '"commit":"0123456"'
+		measurement made same '' 1000
+		measurement made slower '' 1000
+		measurement made faster '' 1000
+	} >before.json
+	{
+		environment '"date":"2026-02-02T00:00:00Z"' '"commit":"0123456-changed"'
+		measurement made same '' 1001
+		measurement made slower '' 2000
+		measurement made faster '' 500
+	} >after.json
+	sgpu-bench report before.json after.json -o a.html
+	act a.html <<'END'
+	const rows = () => document.querySelectorAll("#comparison tbody tr").forEach((row) =>
+		tell(row.cells[0].textContent, row.cells[3].textContent, row.cells[6].textContent, row.querySelector("rect").getAttribute("class")));
+	rows();
+	const select = document.querySelector("#comparison select");
+	tell([...select.options].map((o) => o.textContent).join("; "));
+	select.selectedIndex = 1;
+	select.dispatchEvent(new Event("change"));
+	rows();
+	tell(document.getElementById("summary").textContent);
+END
+	run -0 told
+	verdict=$(sgpu-bench compare --json before.json after.json 2>/dev/null | python3 -c '
+import json, sys
+print({d["measurement"]: d["verdict"] for d in map(json.loads, sys.stdin)}["made same"])') || true
+	[[ $output == *"made same 1.001 × $verdict noise"*"made slower 2.000 × slower slower"*"made faster 0.500 × faster faster"* ]]
+	[[ $output == *"Test CPU, 2026-01-01; Test CPU, 2026-02-02"* ]]
+	[[ $output == *"made same 0.999 × $verdict noise"*"made slower 0.500 × faster faster"*"made faster 2.000 × slower slower"* ]]
+	[[ $output == *"unverified"*"no A/A run was made"*"the tree was not clean (after.json)"* ]]
+	[ ! -s console ]
+}
+
+@test "files of one machine with different cases make one run" {
+	requires python3 chromium
+	for case in one two three; do
+		{
+			environment '"commit":"0123456"'
+			measurement "$case" plain '' 100
+		} >"$case.json"
+	done
+	{
+		environment '"commit":"0123456"'
+		measurement one plain '' 100
+	} | sed 's/Test CPU/Other CPU/' >other.json
+	sgpu-bench report one.json two.json three.json other.json -o a.html
+	act a.html <<'END'
+	document.querySelectorAll("#summary .run").forEach((run) => tell(run.querySelector("h3").textContent, run.querySelector("p").textContent));
+	tell([...document.querySelectorAll("#contents a")].map((a) => a.textContent).join());
+END
+	run -0 told
+	[[ $output == *"Test CPU 3 passed, 0 waived, 0 failed. unverified"*"Other CPU 1 passed"* ]]
+	[[ $output == *"Machines,Comparison,one,two,three,Files"* ]]
+}
+
+@test "a page fits a telephone, and a printer gets every table" {
+	requires python3 chromium
+	{
+		environment
+		for i in $(seq 30); do
+			measurement a-long-name-of-a-case "a variant with a long name" "\"a_long_parameter\":\"number $i of them all, and more\"" $((100 * i))
+		done
+	} >a.json
+	sgpu-bench report a.json -o a.html
+	act a.html <<'END'
+	tell("fits", document.documentElement.scrollWidth, innerWidth);
+	tell("folded", document.querySelectorAll("details:not([open])").length);
+	dispatchEvent(new Event("beforeprint"));
+	tell("folded", document.querySelectorAll("details:not([open])").length);
+END
+	# A window is never narrower than 500 pixels, so the page is in a frame.
+	sed -i 's/innerWidth/360/; s/^<body>/<body style="width: 360px">/' acted.html
+	WINDOW=500,800 run -0 told
+	[[ $output == *"folded 1"*"folded 0"* ]]
+}
+
+@test "colours can be told from the page, in both modes" {
+	requires python3
+	python3 - "$SGPU_TOP/tools/sgpu-bench/report/report.css" <<'END'
+import re, sys
+def luminance(colour):
+    parts = [int(colour[i:i + 2], 16) / 255 for i in (1, 3, 5)]
+    parts = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+def contrast(a, b):
+    a, b = sorted((luminance(a), luminance(b)))
+    return (b + 0.05) / (a + 0.05)
+modes = [dict(re.findall(r"--(\w+): (#\w{6})", block)) for block in re.findall(r":root \{(.*?)\}", open(sys.argv[1]).read(), re.S)]
+assert len(modes) == 2
+for mode in modes:
+    # WCAG 2.2: 4.5 for text, 3 for what is drawn.
+    for name in "text", "soft", "link", "bad", "good":
+        assert contrast(mode[name], mode["page"]) >= 4.5, name
+        assert contrast(mode[name], mode["panel"]) >= 4.5, name
+    for name in ["c%d" % i for i in range(8)] + ["faster", "slower"]:
+        assert contrast(mode[name], mode["page"]) >= 3, name
+END
+}

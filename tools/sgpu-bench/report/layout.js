@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which charts show a case: lines over what is swept, dots for the rest, and how samples are distributed. Figures of
+ * different sources never share one.
+ */
+"use strict";
+
+const SERIES_MOST = 6, SAMPLES_LEAST = 100, BINS_MOST = 40;
+const SWEPT_FIRST = ["size_bytes", "requests_per_second"];
+
+/* The parameter that is an axis: the first choice, or that with most values, of which there are at least three. A
+ * published figure is none. */
+function sweptIn(measurements) {
+	const values = new Map();
+
+	for (const m of measurements) {
+		for (const [key, value] of Object.entries(m.parameters)) {
+			if (typeof value === "number" && value > 0 && !key.startsWith("graviton_")) {
+				values.set(key, (values.get(key) ?? new Set()).add(value));
+			}
+		}
+	}
+	const counts = [...values].map(([key, set]) => [key, set.size]);
+
+	return SWEPT_FIRST.find((key) => (values.get(key)?.size ?? 0) > 1) ??
+		counts.filter(([, count]) => count > 2).sort((a, b) => b[1] - a[1])[0]?.[0];
+}
+
+/* "sealed, h2d, streams 4" without the parameters in `without`. */
+function labelOf(m, without = []) {
+	const parts = Object.entries(m.parameters).filter(([key]) => !without.includes(key)).map(([key, value]) =>
+		typeof value === "number" ? `${parameterName(key)} ${parameterText(key, value)}` : value);
+
+	return [m.variant, ...parts].filter((part) => part !== "").join(", ") || m.name;
+}
+
+function tipOf(m, runs) {
+	const r = m.record, ns = (value) => quantity(value / m.operations, "time");
+	const more = m.operations > 1 ? " of an operation" : "";
+
+	return [
+		labelOf(m), runs.length > 1 ? m.run.name : undefined, quantity(m.result, m.kind),
+		`n ${r.n}, median ${ns(r.median_ns)}, p95 ${ns(r.p95_ns)}${r.p99_ns ? `, p99 ${ns(r.p99_ns)}` : ""}${more}`,
+		r.median_high_ns ? `95 % interval of the median ${ns(r.median_low_ns)} to ${ns(r.median_high_ns)}` : undefined,
+		r.ratio_to ? `${ratioText(r.ratio)} the time of ${r.ratio_to}` : undefined,
+	].filter((line) => line !== undefined);
+}
+
+/* Parameters that must tell charts apart, so that none has too many series. */
+function facetKeys(measurements, swept) {
+	const facets = [], labels = (list) => new Set(list.map((m) => labelOf(m, [swept, ...facets]))).size;
+	const most = () => Math.max(...[...groups(measurements, (m) => facetOf(m, facets)).values()].map(labels));
+	const keys = new Set(measurements.flatMap((m) => Object.keys(m.parameters)));
+
+	while (most() > SERIES_MOST) {
+		const open = [...keys].filter((key) => key !== swept && !facets.includes(key)).map((key) =>
+			[key, new Set(measurements.map((m) => m.parameters[key])).size]).filter(([, count]) => count > 1);
+
+		if (open.length === 0) {
+			break;
+		}
+		facets.push(open.sort((a, b) => a[1] - b[1])[0][0]);
+	}
+	return facets;
+}
+
+function facetOf(m, facets) {
+	return facets.filter((key) => key in m.parameters).map((key) =>
+		`${parameterName(key)} ${parameterText(key, m.parameters[key])}`).join(", ");
+}
+
+function lineChart(title, measurements, swept, without, runs) {
+	const labels = [...groups(measurements, (m) => labelOf(m, without)).keys()];
+	const isOfMany = measurements.some((m) => m.run !== measurements[0].run);
+	const series = [...groups(measurements, (m) => JSON.stringify([labelOf(m, without), m.run.index])).values()].map((list) => {
+		const color = labels.indexOf(labelOf(list[0], without));
+		const points = list.map((m) => ({ x: parameterValue(swept, m.parameters[swept]), y: m.result, tip: tipOf(m, runs),
+			y0: m.value(m.record.min_ns || m.record.median_ns), y1: m.value(m.record.p95_ns) }));
+
+		return { label: isOfMany ? `${labels[color]}: ${list[0].run.name}` : labels[color], color, line: true,
+			style: isOfMany ? runs.indexOf(list[0].run) : Math.floor(color / 8), points: points.sort((a, b) => a.x - b.x) };
+	});
+	const kind = kindOfParameter(swept);
+
+	return chart({ title, series, x: { kind, label: parameterName(swept), marked: [...new Set(series.flatMap((s) => s.points.map((p) => p.x)))] },
+		y: { kind: measurements[0].kind, label: AXES[measurements[0].kind] } });
+}
+
+function dotChart(title, measurements, runs) {
+	const rows = [...groups(measurements, (m) => labelOf(m)).keys()], at = new Map(rows.map((row, i) => [row, i]));
+	const series = [...groups(measurements, (m) => runs.indexOf(m.run))].map(([index, list]) => ({
+		label: list[0].run.name, color: index, style: 0, line: false,
+		points: list.map((m) => ({ x: m.result, y: at.get(labelOf(m)) + 0.62 + (runs.length > 1 ? 0.1 * (index % 3) : 0),
+			x0: m.value(m.record.min_ns || m.record.median_ns), x1: m.value(m.record.p99_ns ?? m.record.p95_ns), tip: tipOf(m, runs) })),
+	}));
+
+	return chart({ title, series, x: { kind: measurements[0].kind, label: AXES[measurements[0].kind] }, y: { rows } });
+}
+
+/* Measurements of one case, one source and one unit that passed: lines over one parameter, then over another one. */
+function chartsOf(measurements, runs) {
+	const charts = [], name = measurements[0].name;
+	let rest = measurements, swept = sweptIn(rest);
+
+	while (swept) {
+		const [lines, others] = linesOver(swept, rest), facets = facetKeys(lines, swept);
+
+		charts.push(...[...groups(lines, (m) => facetOf(m, facets))].map(([facet, list]) => lineChart(
+			`${name} by ${parameterName(swept)}${facet ? `: ${facet}` : ""}`, list, swept, [swept, ...facets], runs)));
+		rest = others;
+		swept = lines.length ? sweptIn(rest) : undefined;
+	}
+	return rest.length ? [...charts, dotChart(charts.length ? `${name}: single points` : name, rest, runs)] : charts;
+}
+
+/* What makes lines over a parameter, of two points at least, and the rest. */
+function linesOver(swept, measurements) {
+	const isSwept = (m) => m.parameters[swept] > 0, found = new Set();
+
+	for (const list of groups(measurements.filter(isSwept), (m) => JSON.stringify([labelOf(m, [swept]), m.run.index])).values()) {
+		if (new Set(list.map((m) => m.parameters[swept])).size > 1) {
+			list.forEach((m) => found.add(m));
+		}
+	}
+	return [measurements.filter((m) => found.has(m)), measurements.filter((m) => !found.has(m))];
+}
+
+/* A histogram of the times of one measurement's samples. */
+function histogramOf(m, runs) {
+	const times = m.samples.map((ns) => ns / m.operations).sort((a, b) => a - b);
+	const at = (share) => times[Math.max(0, Math.ceil(share * times.length) - 1)];
+	const log = at(1) / at(0) >= 8, to = log ? Math.log : (v) => v, from = log ? Math.exp : (v) => v;
+	const low = to(at(0)), high = to(at(1)), bins = Math.min(BINS_MOST, Math.ceil(2 * Math.cbrt(times.length)));
+	const width = (high - low) / bins || Math.abs(low) * 0.01 || 1, counts = new Array(bins).fill(0);
+
+	times.forEach((t) => { counts[Math.min(bins - 1, Math.floor((to(t) - low) / width))]++; });
+	const bars = counts.map((y, i) => ({ x0: from(low + i * width), x1: from(low + (i + 1) * width), y, tip: [
+		`${y} of ${times.length} samples`, `${quantity(from(low + i * width), "time")} to ${quantity(from(low + (i + 1) * width), "time")}`,
+		tipOf(m, runs)[runs.length > 1 ? 3 : 2]] })).filter((bar) => bar.y);
+	const marks = [[0.5, "median"], [0.95, "p95"], [0.99, "p99"]].map(([share, name]) => ({ x: at(share), label: `${name} ${quantity(at(share), "time")}` }));
+
+	return chart({ title: labelOf(m) + (runs.length > 1 ? `: ${m.run.name}` : ""), series: [], bars, marks, height: 190,
+		x: { kind: "time", label: m.operations > 1 ? `mean time of ${m.operations} operations` : "time of a sample", tight: true },
+		y: { kind: "count", label: "samples" } });
+}

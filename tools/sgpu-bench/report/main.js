@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The page: summary, machines, comparison, a section for each case, what was not measured, files.
+ */
+"use strict";
+
+const OPEN_MOST = 12;
+
+/* A part that is folded if it is long. All of them open for a printer. */
+function folded(summary, isOpen, ...content) {
+	return element("details", { open: isOpen }, element("summary", {}, summary), ...content);
+}
+
+function section(id, title, ...content) {
+	return element("section", { id }, element("h2", {}, title), ...content);
+}
+
+function summaryOf(run) {
+	const all = [...run.keys.values()], count = (status) => all.filter((m) => m.record.status === status).length;
+	const reasons = doubts(run);
+
+	return element("div", { class: "run" }, element("h3", {}, run.name),
+		element("p", {}, `${count("passed")} passed, ${count("waived")} waived, ${count("failed")} failed. `,
+			element("strong", { class: reasons.length ? "unverified" : "verified" }, reasons.length ? "unverified" : "verified")),
+		reasons.length ? element("ul", {}, ...reasons.map((reason) => element("li", {}, reason))) : null);
+}
+
+function shown(value) {
+	return value === null ? "none" : typeof value === "object" ? JSON.stringify(value) : String(value);
+}
+
+/* Many numbers or dates as the first and the last of them. */
+function listed(values) {
+	const texts = values.map(shown), isOrdered = values.length > 3 && values.every((v) => number(v) ?? /^\d{4}-\d\d-/.test(v));
+	const sorted = [...values].sort((a, b) => a < b ? -1 : 1);
+
+	return isOrdered ? `${sorted[0]} to ${sorted[sorted.length - 1]}` : texts.join("; ");
+}
+
+/* A row for each member of the environments and of the ends of runs, with all its values. */
+function machineSection({ runs }) {
+	const ends = (file) => Object.entries(file.ending).map(([key, value]) => [`at the end: ${key}`, value]);
+	const members = (file) => [...Object.entries(file.environment), ...ends(file)].filter(([key]) => !/(^|: )(record|command)$/.test(key));
+	const keys = new Set(runs.flatMap((run) => run.files.flatMap((file) => members(file).map(([key]) => key))));
+	const values = (run, key) => [...new Set(run.files.flatMap((file) =>
+		members(file).filter(([name]) => name === key).map(([, value]) => value)))];
+	const rows = [...keys].map((key) => [key.replaceAll("_", " "), ...runs.map((run) => listed(values(run, key)))]);
+
+	return section("machines", runs.length > 1 ? "Machines" : "Machine",
+		table("What was measured on", ["", ...runs.map((run) => run.name)], rows));
+}
+
+function comparisonSection(results) {
+	const { runs } = results, content = element("div");
+	const show = (index) => content.replaceChildren(...runs.filter((run) => run !== runs[index]).flatMap((run) =>
+		comparisonTable(runs[index], run, results)));
+	const choice = element("select", { onchange: (event) => show(event.target.selectedIndex) },
+		...runs.map((run) => element("option", {}, run.name)));
+
+	show(0);
+	return section("comparison", "Comparison",
+		element("p", {}, "Times of one run by those of another: below 1 is faster. A hatched bar is a difference that says nothing: it is ",
+			"inside the noise, or ambiguous. Verdicts are those of sgpu-bench compare."),
+		element("p", { class: "choice" }, element("label", {}, "Base: ", choice)), content);
+}
+
+/* A recorded command is shown only if a shell would do nothing else with it. */
+function commandsOf(measurements) {
+	return [...new Set(measurements.map(({ name, file: { environment: e } }) => {
+		const options = [/^[\w:.-]+$/.test(e.device_selector ?? "") ? ` --device ${e.device_selector}` : "", e.quick ? " --quick" : ""];
+
+		return /^sgpu-bench run [\w .:=-]*$/.test(e.command ?? "") ? e.command :
+			/^[\w-]+$/.test(name) ? `sgpu-bench run ${name}${options.join("")} --json -o ${name}.json` : undefined;
+	}))].filter((command) => command);
+}
+
+function caseSection(name, measurements) {
+	const runs = [...new Set(measurements.map((m) => m.run))];
+	const passed = measurements.filter((m) => m.passed), content = [];
+	const commands = commandsOf(measurements);
+
+	if (commands.length) {
+		content.push(element("p", { class: "repeat" }, "Repeat: ", ...commands.map((command) => element("code", {}, command))));
+	}
+	for (const list of groups(passed, (m) => JSON.stringify([m.source, m.kind])).values()) {
+		const { source } = list[0], sampled = list.filter((m) => m.samples.length >= SAMPLES_LEAST);
+		const caption = source === "hardware" ? name : `${name}, source: ${source}`;
+
+		if (source !== "hardware") {
+			content.push(element("h3", {}, "Source: ", source));
+		}
+		content.push(element("div", { class: "charts" }, ...chartsOf(list, runs)),
+			folded(`Table of ${list.length} measurements`, list.length <= OPEN_MOST, measurementTable(caption, list, runs)));
+		if (sampled.length) {
+			content.push(distributions(name, sampled, runs));
+		}
+	}
+	if (passed.length === 0) {
+		content.push(element("p", {}, "Nothing was measured: see ", element("a", { href: "#not-measured" }, "why"), "."));
+	}
+	return section(`case-${name}`, name, ...content);
+}
+
+/* Drawn when they are looked at, unless the case is about them. */
+function distributions(name, sampled, runs) {
+	const isOpen = /^(transition|wake)$/.test(name), plots = element("div", { class: "small charts" });
+	const part = folded(`Distributions of ${sampled.length} measurements`, isOpen, plots);
+	const draw = () => {
+		if (part.open && !plots.childElementCount) {
+			plots.append(...sampled.map((m) => histogramOf(m, runs)));
+		}
+		drawVisible();
+	};
+
+	part.addEventListener("toggle", draw);
+	draw();
+	return part;
+}
+
+function filesSection(files) {
+	const text = (file, key) => key in file.environment ? shown(file.environment[key]) : undefined;
+
+	return section("files", "Files", table("What this page was made from",
+		["file", "run", "date", "commit", "command", "measurements", "noise floors"], files.map((file) =>
+			[file.name, file.measurements[0]?.run.name, text(file, "date"), text(file, "commit"), text(file, "command"),
+				file.measurements.length, file.noise.size || undefined]), [5, 6]));
+}
+
+function show() {
+	const results = readResults(document.getElementById("results").textContent), { runs, measurements } = results;
+	const lacking = measurements.filter((m) => !m.passed), cases = groups(measurements, (m) => m.name);
+	const sections = [
+		machineSection(results), ...runs.length > 1 ? [comparisonSection(results)] : [],
+		...[...cases].map(([name, list]) => caseSection(name, list)),
+		...lacking.length ? [section("not-measured", "Not measured", waivedTable(lacking, runs))] : [], filesSection(results.files),
+	];
+
+	document.getElementById("summary").append(...runs.map(summaryOf));
+	document.getElementById("contents").append(...sections.map((s) =>
+		element("a", { href: `#${encodeURIComponent(s.id)}` }, s.firstChild.textContent)));
+	document.getElementById("report").append(...sections);
+	drawVisible();
+	addEventListener("resize", drawVisible);
+	addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((part) => {
+		part.open = true;
+		part.dispatchEvent(new Event("toggle"));
+	}));
+}
+
+document.addEventListener("DOMContentLoaded", show);

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * From records to runs. sgpu-bench has checked what it reads; other members may be anything.
+ */
+"use strict";
+
+function number(value) {
+	return typeof value === "number" && Number.isFinite(value) ? value : undefined;
+}
+
+/* As sgpu-bench compare writes it. */
+function keyOf(record) {
+	const parameters = Object.entries(record.parameters).sort(([a], [b]) => a < b ? -1 : 1);
+
+	return [record.case, ...record.variant ? [record.variant] : [], ...parameters.map(([k, v]) => `${k}=${v}`)].join(" ");
+}
+
+function measurementOf(record, file, index) {
+	const samples = Array.isArray(record.samples_ns) ? record.samples_ns.map(number).filter((s) => s > 0) : [];
+	const operations = record.operations || 1;
+	const { source = "hardware", ...parameters } = record.parameters;
+	const value = (ns) => record.unit === "B/s" ? record.bytes / ns * 1e9 :
+		record.unit === "op/s" ? operations / ns * 1e9 : ns / operations;
+
+	return {
+		file, index, record, parameters, samples, operations,
+		key: keyOf(record), name: record.case, variant: record.variant, source: String(source),
+		kind: record.unit === "ns" ? "time" : record.unit, passed: record.status === "passed",
+		/* In the unit of the case, for a time of a sample. */
+		value, result: record.status === "passed" ? value(record.median_ns) : undefined,
+	};
+}
+
+function fileOf({ name, lines }, number) {
+	const file = { name, number, environment: {}, ending: {}, noise: new Map(), measurements: [] };
+
+	for (const line of lines) {
+		if (line.record === "environment") {
+			file.environment = line;
+		} else if (line.record === "end") {
+			file.ending = line;
+		} else if (line.record === "noise") {
+			file.noise.set(String(line.measurement), line.floor);
+		} else if (line.record === "measurement") {
+			file.measurements.push(measurementOf(line, file, file.measurements.length));
+		}
+	}
+	file.machine = JSON.stringify(["processor", "processors", "device"].map((key) => file.environment[key] ?? ""));
+	return file;
+}
+
+/* A run: files of one machine that have no measurement in common, such as one for each case. */
+function runsOf(files) {
+	const runs = [];
+
+	for (const file of files.filter((f) => f.measurements.length)) {
+		let run = runs.find((r) => r.machine === file.machine && !file.measurements.some((m) => r.keys.has(m.key)));
+
+		if (!run) {
+			run = { index: runs.length, machine: file.machine, keys: new Map(), files: [], noise: new Map() };
+			runs.push(run);
+		}
+		run.files.push(file);
+		for (const m of file.measurements) {
+			m.run = run;
+			run.keys.set(m.key, m);
+		}
+	}
+	for (const run of runs) {
+		for (const file of files.filter((f) => f.machine === run.machine)) {
+			for (const [key, floor] of file.noise) {
+				run.noise.set(key, Math.max(number(floor) ?? 0, run.noise.get(key) ?? 0));
+			}
+		}
+	}
+	nameRuns(runs);
+	return runs;
+}
+
+function nameRuns(runs) {
+	const stem = (file) => file.name.replace(/\.jsonl?$/, "");
+	const machine = ({ environment: e }) => /^(cpu|)$/.test(e.device_selector ?? "") ? e.processor : e.device;
+	const date = (file) => String(file.environment.date ?? "").slice(0, 10);
+	const isUnique = (names) => new Set(names).size === names.length;
+	const choices = [
+		runs.map((run) => String(machine(run.files[0]) ?? stem(run.files[0]))),
+		runs.map((run) => `${machine(run.files[0]) ?? stem(run.files[0])}, ${date(run.files[0])}`),
+		runs.map((run) => stem(run.files[0])),
+		runs.map((run) => `${stem(run.files[0])} (${run.index + 1})`),
+	];
+	const names = choices.find(isUnique);
+
+	runs.forEach((run, i) => { run.name = names[i]; });
+}
+
+/* Why the figures of a run should not be quoted. */
+function doubts(run) {
+	const found = new Map(), doubt = (reason, file) => found.set(reason, [...found.get(reason) ?? [], file.name]);
+
+	for (const file of run.files) {
+		const e = file.environment, commit = String(e.commit ?? "");
+
+		if (e.tree_clean === false || /(changed|dirty|modified|\+)$/.test(commit)) {
+			doubt("the tree was not clean", file);
+		} else if (!commit || commit === "unknown") {
+			doubt("no commit is recorded", file);
+		}
+		if (e.quick) {
+			doubt("--quick is a test, not for figures", file);
+		}
+	}
+	return [...[...found].map(([reason, names]) => `${reason} (${names.join(", ")})`),
+		...run.noise.size ? [] : ["no A/A run was made on this machine, so the noise floor is not known"]];
+}
+
+function readResults(text) {
+	const { files: parts, differences } = JSON.parse(text);
+	const files = parts.map(fileOf), runs = runsOf(files), verdicts = new Map();
+
+	for (const [a, i, b, k, verdict, change, noise] of differences.slice(1)) {
+		verdicts.set(`${a} ${i} ${b} ${k}`, { verdict, change, noise });
+	}
+	return {
+		files, runs, measurements: runs.flatMap((run) => run.files.flatMap((file) => file.measurements)),
+		/* What sgpu-bench compare says of two measurements, the first one being the base. */
+		verdict: (base, m) => verdicts.get(`${base.file.number} ${base.index} ${m.file.number} ${m.index}`),
+	};
+}
+
+/* Groups of a list, by what `key` says, in the order of their first members. */
+function groups(list, key) {
+	const found = new Map();
+
+	for (const item of list) {
+		const name = key(item), group = found.get(name);
+
+		if (group) {
+			group.push(item);
+		} else {
+			found.set(name, [item]);
+		}
+	}
+	return found;
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tables: what charts show, for eyes, keyboards and printers.
+ */
+"use strict";
+
+/* A bar for the logarithm of a ratio, from the middle; hatched if it says nothing: inside the noise. */
+function ratioBar(ratio, isNoise, most) {
+	const size = Math.min(1, Math.abs(Math.log(ratio)) / most) * 38, begin = ratio < 1 ? 40 - size : 40;
+
+	return drawn("svg", { class: "ratio", viewBox: "0 0 80 12", width: 80, height: 12, "aria-hidden": "true" },
+		drawn("rect", { class: isNoise ? "noise" : ratio < 1 ? "faster" : "slower", x: begin, y: 1.5, width: Math.max(size, 1), height: 9 }),
+		drawn("line", { x1: 40, x2: 40, y1: 0, y2: 12 }));
+}
+
+/* The ratio to the first variant of the point. The noise floor is that of a time, so of both. */
+function ratioCell(m, most) {
+	const floor = m.run.noise.get(m.key), isNoise = floor !== undefined && Math.abs(m.record.ratio - 1) <= floor;
+
+	return element("span", { class: "with-bar" }, ratioText(m.record.ratio), ratioBar(m.record.ratio, isNoise, most),
+		isNoise ? element("small", {}, "inside the noise") : null);
+}
+
+/* The columns of a case: those in which something stands. */
+function columnsOf(measurements, runs) {
+	const keys = [...new Set(measurements.flatMap((m) => Object.keys(m.parameters)))];
+	const ns = (name) => (m) => m.record[name] > 0 ? quantity(m.record[name], "time") : undefined;
+	const most = spanOf(measurements.map((m) => m.record.ratio));
+	const all = [
+		["run", (m) => runs.length > 1 ? m.run.name : undefined],
+		...keys.map((key) => [parameterName(key), (m) => key in m.parameters ? parameterText(key, m.parameters[key]) : undefined]),
+		["variant", (m) => m.variant || undefined],
+		["result", (m) => quantity(m.result, m.kind), true],
+		["time by the first variant's", (m) => m.record.ratio_to ? ratioCell(m, most) : undefined, true],
+		["published", (m) => m.record.reference_ratio ? `${ratioText(m.record.reference_ratio)} ${m.record.reference}` : undefined],
+		["n", (m) => m.record.n, true],
+		["minimum", ns("min_ns"), true],
+		["median of a sample", ns("median_ns"), true],
+		["its 95 % interval", (m) => m.record.median_high_ns > 0 ?
+			`${quantity(m.record.median_low_ns, "time")} – ${quantity(m.record.median_high_ns, "time")}` : undefined, true],
+		["p95", ns("p95_ns"), true],
+		["p99", ns("p99_ns"), true],
+		["cycles an operation", (m) => number(m.record.cycles_per_operation)?.toFixed(0), true],
+		["p50 of operations", ns("operation_p50_ns"), true],
+		["p99 of operations", ns("operation_p99_ns"), true],
+		["bytes counted", (m) => m.record.bytes_formula],
+		["noise floor", (m) => m.run.noise.has(m.key) ? percent(m.run.noise.get(m.key)).replace("+", "") : undefined, true],
+		["stopped by", (m) => m.record.stopped],
+	];
+
+	return all.filter(([, cell]) => measurements.some((m) => cell(m) !== undefined));
+}
+
+function measurementTable(caption, measurements, runs) {
+	const columns = columnsOf(measurements, runs);
+	const numbers = columns.flatMap(([, , isNumber], i) => isNumber ? [i] : []);
+
+	return table(caption, columns.map(([name]) => name),
+		measurements.map((m) => columns.map(([, cell]) => cell(m))), numbers);
+}
+
+/* How far bars of ratios reach, as a logarithm. */
+function spanOf(ratios) {
+	return ratios.filter((r) => r > 0).reduce((most, r) => Math.max(most, Math.abs(Math.log(r))), Math.log(1.05));
+}
+
+function waivedTable(measurements, runs) {
+	const rows = measurements.map((m) => [...runs.length > 1 ? [m.run.name] : [], m.name, m.passed ? "" : labelOf(m), m.record.status,
+		m.record.reason]);
+
+	return table("Not measured", [...runs.length > 1 ? ["run"] : [], "case", "point", "status", "reason"], rows);
+}
+
+/* Another run beside a base: times of the one by those of the other. */
+function comparisonTable(base, other, results) {
+	const pairs = [...base.keys.values()].map((m) => [m, other.keys.get(m.key)]).filter(([, second]) => second);
+	const judged = pairs.map(([a, b]) => [a, b, results.verdict(a, b) ?? inverse(results.verdict(b, a))]).filter(([, , v]) => v);
+	const most = spanOf(judged.map(([, , v]) => 1 + v.change));
+	const rows = judged.map(([a, b, v]) => [a.key, quantity(a.result, a.kind), quantity(b.result, b.kind),
+		element("span", { class: "with-bar" }, ratioText(1 + v.change), ratioBar(1 + v.change, !/^(faster|slower)$/.test(v.verdict), most)),
+		percent(v.change), percent(v.noise).replace("+", ""), v.verdict]);
+	const counts = [...groups(judged, ([, , v]) => v.verdict)].map(([verdict, list]) => `${list.length} ${verdict}`);
+
+	return rows.length === 0 ? element("p", {}, `${other.name} has no measurement in common with ${base.name}.`) :
+		folded(`${other.name} against ${base.name}: ${counts.join(", ")}`, rows.length <= OPEN_MOST,
+			table(`${other.name} against ${base.name}`, ["measurement", base.name, other.name, "ratio of times", "change of the time",
+				"noise", "verdict"], rows, [1, 2, 3, 4, 5]));
+}
+
+/* The same verdict with the runs exchanged. */
+function inverse(verdict) {
+	const names = { faster: "slower", slower: "faster" };
+
+	return verdict && { verdict: names[verdict.verdict] ?? verdict.verdict, change: 1 / (1 + verdict.change) - 1, noise: verdict.noise };
+}

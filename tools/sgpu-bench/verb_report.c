@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sgpu-bench report: results as a page for a browser. The page has the records as they are and draws by itself; what
+ * differs between runs is judged here, as `compare` does.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include <sgpu/io.h>
+
+#include "page.h"
+#include "verbs.h"
+
+struct request {
+	const char *output;
+};
+
+const struct cli_option report_options[] = {
+	CLI_COMMON,
+	{ "output", 'o', "FILE", "write the page there, not to standard output", CLI_TEXT(struct request, output) },
+	CLI_END,
+};
+
+struct file {
+	const char *path;
+	char *text;
+	size_t size;
+	struct sgpu_bench_results results;
+};
+
+/* A member of an array, of a value that was made for it. */
+static int put_value(FILE *out, json_t *value, struct sgpu_error *error)
+{
+	char *text = value ? json_dumps(value, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_ENCODE_ANY |
+					JSON_REAL_PRECISION(9)) : NULL;
+
+	json_decref(value);
+	if (!text) {
+		return sgpu_fail_nomem(error);
+	}
+	page_put_json(out, text, strlen(text), ' ');
+	free(text);
+	return SGPU_OK;
+}
+
+static int put_file(FILE *out, const struct file *file, struct sgpu_error *error)
+{
+	const char *slash = strrchr(file->path, '/');
+	const char *text = file->text, *end = text + file->size;
+	bool first = true;
+	int rc;
+
+	fputs("{\"name\":", out);
+	rc = put_value(out, cli_json_text(cli_is_standard(file->path) ? "standard input" : slash ? slash + 1 : file->path),
+		       error);
+	fputs(",\"lines\":[", out);
+	while (rc == SGPU_OK && text < end) {
+		const char *newline = memchr(text, '\n', (size_t)(end - text)), *stop = newline ? newline : end;
+
+		if (stop > text) {
+			fputs(first ? "\n" : ",\n", out);
+			page_put_json(out, text, (size_t)(stop - text), ' ');
+			first = false;
+		}
+		text = newline ? newline + 1 : end;
+	}
+	fputs("]}", out);
+	return rc;
+}
+
+/* What two files have in common: [file, measurement, file, measurement, verdict, change, noise]. */
+static int put_differences(FILE *out, const struct file *files, int a, int b, struct sgpu_error *error)
+{
+	const struct sgpu_bench_results *first = &files[a].results, *second = &files[b].results;
+	struct sgpu_bench_difference *d = NULL;
+	size_t count = 0;
+	int rc = sgpu_bench_compare(first, second, false, &d, &count, error);
+
+	for (size_t i = 0; rc == SGPU_OK && i < count; i++) {
+		if (verdict_is_judged(d[i].verdict)) {
+			fputs(",\n", out);
+			rc = put_value(out, json_pack("[i, I, i, I, s, f, f]", a, (json_int_t)(d[i].first - first->records),
+						      b, (json_int_t)(d[i].second - second->records),
+						      verdict_text(d[i].verdict), d[i].change, d[i].noise), error);
+		}
+	}
+	free(d);
+	return rc;
+}
+
+static int put_page(FILE *out, const struct file *files, int count, struct sgpu_error *error)
+{
+	int rc = page_begin(out, error);
+
+	fputs("{\"files\":[", out);
+	for (int i = 0; rc == SGPU_OK && i < count; i++) {
+		fputs(i ? ",\n" : "\n", out);
+		rc = put_file(out, &files[i], error);
+	}
+	fputs("],\"differences\":[[]", out);
+	for (int b = 1; rc == SGPU_OK && b < count; b++) {
+		for (int a = 0; rc == SGPU_OK && a < b; a++) {
+			rc = put_differences(out, files, a, b, error);
+		}
+	}
+	fputs("]}", out);
+	page_end(out);
+	return rc;
+}
+
+static int write_page(const struct file *files, int count, const char *path)
+{
+	struct sgpu_error error = { 0 };
+	char *page = NULL;
+	size_t size = 0;
+	FILE *out = open_memstream(&page, &size);
+	int rc = out ? put_page(out, files, count, &error) : sgpu_fail_nomem(&error);
+	const bool failed = out && (ferror(out) || fclose(out));
+
+	rc = rc ? rc : failed ? sgpu_fail_nomem(&error) : cli_write_text(path, 0666, page, size, &error);
+	free(page);
+	return rc == SGPU_OK ? 0 : cli_error(&error);
+}
+
+int verb_report(int argc, char **argv)
+{
+	struct request request = { 0 };
+	struct file *files = NULL;
+	char **paths;
+	int count = 0, status = cli_read(argc, argv, &request, &paths);
+
+	status = status ? status : cli_output_prepare(request.output, 0666, false);
+	files = status ? NULL : calloc((size_t)argc, sizeof(*files));
+	if (status == 0 && !files) {
+		status = cli_fail(SGPU_ENOMEM, "out of memory");
+	}
+	for (; status == 0 && paths[count]; count++) {
+		files[count].path = paths[count];
+		status = read_results(paths[count], &files[count].results, &files[count].text, &files[count].size);
+	}
+	if (status == 0 && !cli_binary_apart(request.output)) {
+		status = 2;
+	}
+	status = status ? status : write_page(files, count, request.output);
+	for (int i = 0; files && i < count; i++) {
+		free(files[i].text);
+		sgpu_bench_results_clear(&files[i].results);
+	}
+	free(files);
+	return status;
+}
