@@ -109,10 +109,10 @@ table() {
 	body'
 }
 
-# place NAME-CASE FILE: the tables of FILE between the lines of that name.
+# place NAME-CASE COMMAND...: what the command prints, between the lines of that name.
 place() {
 	grep -qF "<!-- $1 -->" "$docs" || printf '\n## %s\n\n<!-- %s -->\n<!-- end -->\n' "$1" "$1" >>"$docs"
-	table "$2" >"$kept/table" || return 1
+	"${@:2}" >"$kept/table" || return 1
 	awk -v mark="<!-- $1 -->" -v table="$kept/table" '
 	!inside { print }
 	$0 == mark {
@@ -137,7 +137,7 @@ for case in "${cases[@]}"; do
 	case $status in
 	0)
 		cp "$kept/$name-$case.json" "$raw/$name-$case.json"
-		place "$name-$case" "$kept/$name-$case.json"
+		place "$name-$case" table "$kept/$name-$case.json"
 		mapfile -t -O ${#lacking[@]} lacking < <(sed -nE \
 			's/.*"case":"([^"]*)".*"status":"(waived|failed)".*"reason":"(([^"\\]|\\.)*)".*/\1: \2: \3/p' \
 			"$kept/$name-$case.json" | sort | uniq -c | sed 's/^ *//')
@@ -145,6 +145,13 @@ for case in "${cases[@]}"; do
 	3) left+=("$case") ;;
 	esac
 done
+graviton=()
+for case in channel session secure-copy app training; do
+	[ ! -e "$raw/$name-$case.json" ] || graviton+=("$raw/$name-$case.json")
+done
+if [ ${#graviton[@]} -gt 0 ]; then
+	place "$name-graviton" sgpu-bench graviton "${graviton[@]}" || lacking+=("graviton: status 1")
+fi
 rm -f "$kept/table"
 page=$kept/$(basename "$raw").html
 sgpu-bench report -q "$raw"/*.json -o "$page" && echo "benchmarks.sh: $page" >&2 || lacking+=("report: status $?")

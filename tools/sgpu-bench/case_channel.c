@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * channel: the commands of secure channels, beside what plain memory of the same size costs. Graviton's figures for the
- * same commands (its table 1, all parts together) stand in each point as a parameter.
+ * channel: the commands of secure channels, beside what plain memory of the same size costs.
  */
 #include <string.h>
 
@@ -213,13 +212,12 @@ static int run_destroy(void *argument, uint64_t *ns, struct sgpu_error *error)
 }
 
 /* ---- points ---- */
-static int measure_alone(struct scene *s, const char *command, uint64_t graviton_us, struct job *job,
+static int measure_alone(struct scene *s, const char *command, struct job *job,
 			 int (*prepare)(void *, struct sgpu_error *), int (*run)(void *, uint64_t *, struct sgpu_error *),
 			 struct sgpu_error *error)
 {
 	const struct sgpu_bench_variant variant = { .name = "channel", .prepare = prepare, .run = run, .argument = job };
-	const struct sgpu_bench_point point = { .parameters = { { "command", command, 0 },
-								{ "graviton_us", NULL, graviton_us } } };
+	const struct sgpu_bench_point point = { .parameters = { { "command", command, 0 } } };
 
 	return sgpu_bench_measure(s->bench, &point, &variant, 1, error);
 }
@@ -233,14 +231,10 @@ static int measure_pages(struct scene *s, bool big, bool map, struct sgpu_error 
 		{ .name = "channel", .run = run_pte, .argument = &job },
 		{ .name = "mapping alone", .run = run_mapping, .argument = &job },
 	};
-	struct sgpu_bench_point point = { .parameters = { { "command", map ? "CH_PTE" : "CH_PTE-unmap", 0 },
-							  { "pages", big ? "big-8" : "small-8", 0 },
-							  { "size_bytes", NULL, PAGES * page },
-							  { "graviton_us", NULL, big ? 404 : 125 } } };
+	const struct sgpu_bench_point point = { .parameters = { { "command", map ? "CH_PTE" : "CH_PTE-unmap", 0 },
+								{ "pages", big ? "big-8" : "small-8", 0 },
+								{ "size_bytes", NULL, PAGES * page } } };
 
-	if (!map) {
-		point.parameters[3] = (struct sgpu_bench_parameter){ NULL, NULL, 0 }; /* it has none for that */
-	}
 	return sgpu_bench_measure(s->bench, &point, variants, 3, error);
 }
 
@@ -253,8 +247,7 @@ static int measure_destroy(struct scene *s, struct sgpu_error *error)
 		{ .name = "channel", .prepare = prepare_destroy, .run = run_destroy, .argument = &job },
 	};
 	const struct sgpu_bench_point point = { .parameters = { { "command", "CH_DESTROY", 0 },
-								{ "size_bytes", NULL, size },
-								{ "graviton_us", NULL, 10684 } } };
+								{ "size_bytes", NULL, size } } };
 
 	return sgpu_bench_measure(s->bench, &point, variants, 2, error);
 }
@@ -262,10 +255,10 @@ static int measure_destroy(struct scene *s, struct sgpu_error *error)
 static int measure_commands(struct scene *s, struct sgpu_error *error)
 {
 	struct job small = { .scene = s }, big = { .scene = s, .big = true };
-	int rc = measure_alone(s, "CH_CREATE", 2330, &small, NULL, run_create, error);
+	int rc = measure_alone(s, "CH_CREATE", &small, NULL, run_create, error);
 
-	rc = rc == SGPU_OK ? measure_alone(s, "CH_PDE-small", 3950, &small, NULL, run_pde, error) : rc;
-	rc = rc == SGPU_OK ? measure_alone(s, "CH_PDE-big", 183, &big, NULL, run_pde, error) : rc;
+	rc = rc == SGPU_OK ? measure_alone(s, "CH_PDE-small", &small, NULL, run_pde, error) : rc;
+	rc = rc == SGPU_OK ? measure_alone(s, "CH_PDE-big", &big, NULL, run_pde, error) : rc;
 	rc = rc == SGPU_OK ? measure_pages(s, false, true, error) : rc;
 	rc = rc == SGPU_OK ? measure_pages(s, false, false, error) : rc;
 	rc = rc == SGPU_OK ? measure_pages(s, true, true, error) : rc;

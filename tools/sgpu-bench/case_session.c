@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * session: what a secure context costs beside the plain device: to make one, to make a request, to get memory from its pool
- * and to give it back, to load a module, and to copy; and what a request costs that comes from another process. Graviton's
- * figures for the like (its tables 2 and 3, and its section 7.3) stand in the points: the secure call's time as a parameter,
- * its ratio as a reference.
+ * and to give it back, to load a module, and to copy; and what a request costs that comes from another process.
  */
 #include <stdlib.h>
 
@@ -57,8 +55,7 @@ static int measure_groups(struct side *sides, struct sgpu_error *error)
 		{ .name = "secure", .run = enqueue, .argument = &sides[1] },
 	};
 	const struct sgpu_bench_point point = { .parameters = { { "what", "launch", 0 },
-								{ "launches", NULL, LAUNCHES },
-								{ "graviton_ns", NULL, 9200 } },
+								{ "launches", NULL, LAUNCHES } },
 						.operations = LAUNCHES };
 
 	return sgpu_bench_measure(sides[0].bench, &point, variants, 2, error);
@@ -86,32 +83,18 @@ static int get_memory(void *argument, uint64_t *ns, struct sgpu_error *error)
 	return rc;
 }
 
-/* Graviton's figures (table 3) are for memory in small pages, 4 KiB, and in big ones, 128 KiB. */
 static int measure_memory(struct side *sides, uint64_t size, struct sgpu_error *error)
 {
-	static const struct {
-		const char *what;
-		const char *call;
-		uint64_t us[2];
-		double ratio[2];
-	} halves[2] = {
-		{ "alloc", "Graviton, cuMemAlloc", { 190, 430 }, { 9.5, 14.3 } },
-		{ "free", "Graviton, cuMemFree", { 280, 660 }, { 9.33, 13.2 } },
+	const struct sgpu_bench_variant variants[] = {
+		{ .name = "plain", .prepare = settle, .run = get_memory, .argument = &sides[0] },
+		{ .name = "secure pool", .prepare = settle, .run = get_memory, .argument = &sides[1] },
 	};
-	const bool big = size >= (uint64_t)128 << 10;
 	int rc = SGPU_OK;
 
 	sides[0].size = sides[1].size = size;
 	for (int half = 0; rc == SGPU_OK && half < 2; half++) {
-		const uint64_t us = halves[half].us[big];
-		const struct sgpu_bench_variant variants[] = {
-			{ .name = "plain", .prepare = settle, .run = get_memory, .argument = &sides[0] },
-			{ .name = "secure pool", .prepare = settle, .run = get_memory, .argument = &sides[1],
-			  .reference_ratio = halves[half].ratio[big], .reference = halves[half].call },
-		};
-		const struct sgpu_bench_point point = { .parameters = { { "what", halves[half].what, 0 },
-									{ "size_bytes", NULL, size },
-									{ "graviton_us", NULL, us } } };
+		const struct sgpu_bench_point point = { .parameters = { { "what", half ? "free" : "alloc", 0 },
+									{ "size_bytes", NULL, size } } };
 
 		sides[0].gives_back = sides[1].gives_back = half == 1;
 		rc = sgpu_bench_measure(sides[0].bench, &point, variants, 2, error);
@@ -152,47 +135,21 @@ static int verify_copy(void *argument, struct sgpu_error *error)
 	return rc == SGPU_OK ? bench_verify(s->back, s->size, 1, error) : rc;
 }
 
-/* Graviton's table 2, whose copies go to the device: the secure one in us, and its ratio to the plain one. */
-static const struct {
-	uint64_t size, us;
-	double ratio;
-} graviton_copies[] = {
-	{ 4096, 460, 23 }, { 65536, 700, 23.3 }, { 262144, 1430, 17.9 }, { 4194304, 12570, 11.7 },
-	{ 67108864, 176870, 16 },
-};
-
-static void put_graviton(uint64_t size, struct sgpu_bench_point *point, struct sgpu_bench_variant *variant)
-{
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(graviton_copies); i++) {
-		if (graviton_copies[i].size == size) {
-			point->parameters[3].key = "graviton_us";
-			point->parameters[3].number = graviton_copies[i].us;
-			variant->reference_ratio = graviton_copies[i].ratio;
-			variant->reference = "Graviton, secure copy";
-		}
-	}
-}
-
 static int copy_both_ways(struct side *sides, uint64_t size, struct sgpu_error *error)
 {
-	struct sgpu_bench_variant variants[] = {
+	const struct sgpu_bench_variant variants[] = {
 		{ .name = "plain", .prepare = spoil, .run = copy, .verify = verify_copy, .argument = &sides[0] },
 		{ .name = "secure copy", .prepare = spoil, .run = copy, .verify = verify_copy, .argument = &sides[1] },
 	};
 	int rc = SGPU_OK;
 
 	for (int out = 0; rc == SGPU_OK && out < 2; out++) {
-		struct sgpu_bench_point point = {
+		const struct sgpu_bench_point point = {
 			.parameters = { { "what", "copy", 0 }, { "direction", out ? "d2h" : "h2d", 0 },
 					{ "size_bytes", NULL, size } },
 			.bytes = size,
 		};
 
-		if (out) {
-			variants[1].reference_ratio = 0;
-		} else {
-			put_graviton(size, &point, &variants[1]);
-		}
 		sides[0].to_host = sides[1].to_host = out == 1;
 		sides[0].size = sides[1].size = size;
 		rc = sgpu_bench_measure(sides[0].bench, &point, variants, 2, error);

@@ -10,6 +10,7 @@ static const struct cli_verb verbs[] = {
 	{ "compare", "FIRST SECOND", "say where two runs differ by more than noise", compare_options, verb_compare },
 	{ "table", "RESULTS", "show a run's results as Markdown", table_options, verb_table },
 	{ "report", "RESULTS...", "draw and compare results on a page for a browser", report_options, verb_report },
+	{ "graviton", "RESULTS...", "show results beside the paper on Graviton", graviton_options, verb_graviton },
 	{ "doctor", "", "say what this machine lacks for confidential work on a GPU", doctor_options, verb_doctor },
 	{ "open", "", "open a device as the first of a process, and say how long it took", open_options, verb_open },
 	{ .name = NULL },

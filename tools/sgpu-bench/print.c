@@ -133,7 +133,7 @@ void print_csv(FILE *out, const struct sgpu_bench_record *record)
 }
 
 /* ---- Markdown ---- */
-static void cell(FILE *out, const char *text)
+void print_cell(FILE *out, const char *text)
 {
 	fputs("| ", out);
 	for (; *text; text++) {
@@ -181,7 +181,7 @@ static void head_cell(FILE *out, const char *key)
 	for (char *c = text; *c; c++) {
 		*c = *c == '_' ? ' ' : *c;
 	}
-	cell(out, text);
+	print_cell(out, text);
 }
 
 static void markdown_row(FILE *out, const struct sgpu_bench_record *record, const char *const *keys, int count,
@@ -195,33 +195,33 @@ static void markdown_row(FILE *out, const struct sgpu_bench_record *record, cons
 		for (int i = 0; i < record->parameter_count; i++) {
 			found = strcmp(record->parameters[i].key, keys[k]) == 0 ? &record->parameters[i] : found;
 		}
-		cell(out, found ? parameter_text(found, text) : "");
+		print_cell(out, found ? parameter_text(found, text) : "");
 	}
-	cell(out, record->variant);
+	print_cell(out, record->variant);
 	if (record->status != SGPU_BENCH_PASSED) {
 		snprintf(other, sizeof(other), "%s", sgpu_bench_status_name(record->status));
-		cell(out, other);
-		cell(out, record->reason);
+		print_cell(out, other);
+		print_cell(out, record->reason);
 		fputs(latencies ? "| | | | | | | |\n" : "| | | | | |\n", out);
 		return;
 	}
-	cell(out, value_text(record, text));
-	cell(out, time_text(record->ns.median, text));
-	cell(out, time_text(record->ns.p95, text));
+	print_cell(out, value_text(record, text));
+	print_cell(out, time_text(record->ns.median, text));
+	print_cell(out, time_text(record->ns.p95, text));
 	if (latencies) {
-		cell(out, record->latency.p50_ns > 0 ? time_text(record->latency.p50_ns, text) : "");
-		cell(out, record->latency.p50_ns > 0 ? time_text(record->latency.p99_ns, text) : "");
+		print_cell(out, record->latency.p50_ns > 0 ? time_text(record->latency.p50_ns, text) : "");
+		print_cell(out, record->latency.p50_ns > 0 ? time_text(record->latency.p99_ns, text) : "");
 	}
 	snprintf(text, sizeof(text), "%.1f %%", record->ns.spread * 100);
-	cell(out, text);
-	cell(out, time_text(record->cpu_ns, text));
+	print_cell(out, text);
+	print_cell(out, time_text(record->cpu_ns, text));
 	snprintf(text, sizeof(text), "%" PRIu64, record->ns.n);
-	cell(out, text);
+	print_cell(out, text);
 	other[0] = '\0';
 	if (record->ratio_to[0]) {
 		snprintf(other, sizeof(other), "%.3f x %s", record->ratio.median, record->ratio_to);
 	}
-	cell(out, other);
+	print_cell(out, other);
 	fputs("|\n", out);
 }
 
@@ -283,7 +283,7 @@ static void markdown_environment(FILE *out, const json_t *environment)
 
 		if (strcmp(key, "record") != 0 && shown && shown[0] && !json_is_null(value)) {
 			head_cell(out, key);
-			cell(out, shown);
+			print_cell(out, shown);
 			fputs("|\n", out);
 		}
 		free(text);

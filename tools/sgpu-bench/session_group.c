@@ -92,8 +92,7 @@ int bench_session_group(struct sgpu_bench *bench, struct sgpu_error *error)
 	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(sizes); i++) {
 		struct sgpu_bench_point point = { .parameters = { { "what", "group", 0 },
 								  { "group_bytes", NULL, sizes[i] },
-								  { "groups", NULL, GROUPS },
-								  { "graviton_ns", NULL, 3800 } },
+								  { "groups", NULL, GROUPS } },
 						  .operations = GROUPS };
 
 		s.size = sizes[i];

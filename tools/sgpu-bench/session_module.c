@@ -49,11 +49,9 @@ int bench_session_module(struct sgpu_bench *bench, struct sgpu_secure *context, 
 	struct loading l = { .device = bench->device, .context = context };
 	const struct sgpu_bench_variant variants[] = {
 		{ .name = "plain", .run = load_plain, .argument = &l },
-		{ .name = "secure", .run = load_secure, .argument = &l, .reference_ratio = 49.6,
-		  .reference = "Graviton, cuModuleLoad" },
+		{ .name = "secure", .run = load_secure, .argument = &l },
 	};
-	const struct sgpu_bench_point point = { .parameters = { { "what", "module", 0 },
-								{ "graviton_us", NULL, 85270 } } };
+	const struct sgpu_bench_point point = { .parameters = { { "what", "module", 0 } } };
 
 	if (strcmp(bench->info.selector, "cpu") == 0) {
 		sgpu_bench_waive(bench, &point, NULL, "no GPU: a module of the CPU device is a shared object");

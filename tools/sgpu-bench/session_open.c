@@ -148,28 +148,22 @@ int bench_session_open(struct sgpu_bench *bench, struct sgpu_error *error)
 	struct opening o = { .bench = bench };
 	const struct sgpu_bench_variant processes[] = {
 		{ .name = "plain", .run = process_plain, .argument = &o },
-		{ .name = "secure", .run = process_secure, .argument = &o,
-		  .reference_ratio = 3.25, .reference = "Graviton, cuCtxCreate, its keys made" },
+		{ .name = "secure", .run = process_secure, .argument = &o },
 	};
 	const struct sgpu_bench_variant variants[] = {
 		{ .name = "plain", .run = run_plain, .argument = &o },
 		{ .name = "secure", .run = run_secure, .argument = &o },
 		{ .name = "secure, keys made", .run = run_agreed, .argument = &o },
 	};
-	struct sgpu_bench_variant ends[] = { variants[BENCH_PLAIN], variants[BENCH_SECURE] };
-	const struct sgpu_bench_point first = { .parameters = { { "what", "first of a process", 0 },
-								{ "graviton_us", NULL, 252630 } } };
+	const struct sgpu_bench_point first = { .parameters = { { "what", "first of a process", 0 } } };
 	const struct sgpu_bench_point creation = { .parameters = { { "what", "create", 0 } } };
-	const struct sgpu_bench_point end = { .parameters = { { "what", "destroy", 0 },
-							      { "graviton_us", NULL, 29430 } } };
+	const struct sgpu_bench_point end = { .parameters = { { "what", "destroy", 0 } } };
 	int rc = sgpu_key_generate(SGPU_KEY_X25519, &o.owner, error);
 
-	ends[1].reference_ratio = 1.73;
-	ends[1].reference = "Graviton, cuCtxDestroy";
 	rc = rc == SGPU_OK ? sgpu_bench_measure(bench, &first, processes, 2, error) : rc;
 	rc = rc == SGPU_OK ? sgpu_bench_measure(bench, &creation, variants, 3, error) : rc;
 	o.ends = true;
-	rc = rc == SGPU_OK ? sgpu_bench_measure(bench, &end, ends, 2, error) : rc;
+	rc = rc == SGPU_OK ? sgpu_bench_measure(bench, &end, variants, 2, error) : rc;
 	sgpu_key_clear(&o.owner);
 	return rc;
 }

@@ -14,13 +14,14 @@
 #include "cli.h"
 
 extern const struct cli_option list_options[], run_options[], compare_options[], table_options[], report_options[],
-	doctor_options[], open_options[];
+	doctor_options[], graviton_options[], open_options[];
 int verb_list(int argc, char **argv);
 int verb_run(int argc, char **argv);
 int verb_compare(int argc, char **argv);
 int verb_table(int argc, char **argv);
 int verb_doctor(int argc, char **argv);
 int verb_report(int argc, char **argv);
+int verb_graviton(int argc, char **argv);
 int verb_open(int argc, char **argv);
 
 /* Reads a file of results; prints and returns an exit status when it cannot. *text, unless NULL, is the file, which the
@@ -44,6 +45,8 @@ const char *parameter_text(const struct sgpu_bench_record_parameter *parameter, 
 void print_record(FILE *out, const struct sgpu_bench_record *record);
 void print_csv_head(FILE *out);
 void print_csv(FILE *out, const struct sgpu_bench_record *record);
+/* A cell of a table in Markdown, with the bar before it. */
+void print_cell(FILE *out, const char *text);
 /* Markdown: where it was measured, then a table for each case. */
 void print_markdown(FILE *out, const struct sgpu_bench_results *results);
 

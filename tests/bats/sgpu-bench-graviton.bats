@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+# shellcheck disable=SC2154 # bats sets stderr
+#
+# sgpu-bench graviton, which puts results beside the figures of the paper on Graviton.
+
+load helpers
+
+# record CASE VARIANT PARAMETERS MEDIAN [MEMBERS]: a measurement that passed.
+record() {
+	printf '{"record":"measurement","case":"%s","variant":"%s","parameters":{%s},"unit":"ns","status":"passed",' "$1" "$2" "$3"
+	printf '"n":9,"min_ns":1,"median_ns":%s,"p95_ns":9e9,"mad_ns":1,"spread":1,"cpu_median_ns":5,"bytes":0' "$4"
+	printf '%s}\n' "${5:-,\"operations\":1}"
+}
+
+environment() {
+	printf '{"record":"environment","device":"%s","processor":"%s"}\n' "${1:-a GPU}" "${2:-a CPU}"
+}
+
+# other [DEVICE] [PROCESSOR]: results of a case that the paper has nothing of.
+other() {
+	environment "$@"
+	record made v '' 1
+}
+
+# says PLACE WHAT REST: the row of the table that begins so ends so.
+says() {
+	local line
+	line=$(grep -F "| $1 | $2 |" <<<"$output")
+	if [[ $line != *"| $3" ]]; then
+		printf '%s\n  does not end with: %s\n' "$line" "$3" >&2
+		return 1
+	fi
+}
+
+@test "without records every figure of the paper says that it was not measured" {
+	other >none.json
+	run -0 --separate-stderr sgpu-bench graviton none.json
+	[ -z "$stderr" ]
+	[ "$(grep -c '^| table 1 ' <<<"$output")" -eq 6 ]
+	[ "$(grep -c '^| table 2 ' <<<"$output")" -eq 20 ]
+	[ "$(grep -c '^| table 3 ' <<<"$output")" -eq 7 ]
+	[ "$(grep -c '^| figure ' <<<"$output")" -eq 7 ]
+	[ "$(grep -cv 'not measured: ' <<<"$output")" -eq 2 ]
+	awk -F '|' 'NF != 11 { exit 1 }' <<<"$output"
+	says 'table 1' 'CH\_DESTROY' "1.00 us | 10.7 ms | 10684 x |  |  |  | not measured: no record of case 'channel' in these results |"
+}
+
+@test "records of several files stand beside the paper's figures, with the ratio that was measured in turns" {
+	{
+		environment
+		record channel channel '"command":"CH_CREATE","graviton_us":2330' 114000
+	} >channel.json
+	{
+		environment
+		record session plain '"what":"copy","direction":"h2d","size_bytes":4096' 10000
+		record session 'secure copy' '"what":"copy","direction":"h2d","size_bytes":4096' 30000 \
+			',"operations":1,"ratio_to":"plain","ratio":2.5,"ratio_min":2,"ratio_p95":3,"ratio_mad":0.1'
+		record session plain '"what":"launch","launches":256' 256000 ',"operations":256'
+		record session secure '"what":"launch","launches":256' 512000 ',"operations":256'
+	} >session.json
+	run -0 --separate-stderr sgpu-bench graviton channel.json session.json
+	says 'table 1' 'CH\_CREATE' '2.00 us | 2.33 ms | 1165 x |  | 114 us |  |  |'
+	says 'table 2' 'secure copy, 4 KB' '20.0 us | 460 us | 23 x | 10.0 us | 30.0 us | 2.5 x |  |'
+	says 'section 7.3' 'kernel launch' ' | 9.20 us |  | 1.00 us | 2.00 us | 2 x |  |'
+	[[ $output == *"| secure copy, 64 KB |"*"not measured: no record of case 'session'"* ]]
+}
+
+@test "trainings and applications are found by their names" {
+	{
+		environment
+		for app in cnn autoencoder; do
+			record training unsealed "\"app\":\"$app\"" 2e9
+			record training sealed "\"app\":\"$app\"" 3e9
+		done
+	} >training.json
+	run -0 --separate-stderr sgpu-bench graviton training.json
+	says 'figure 10' 'Cifar-10, training' '1.53 x | 2.00 s | 3.00 s | 1.5 x | here Fashion-MNIST |'
+	says 'figure 11' 'MNIST autoencoder' '1.33 x | 2.00 s | 3.00 s | 1.5 x | here Fashion-MNIST |'
+}
+
+@test "what was waived says why, and its text cannot break the table" {
+	{
+		environment
+		printf '{"record":"measurement","case":"session","variant":"","parameters":{"what":"module"},"unit":"ns","status":"waived","reason":"no | GPU"}\n'
+	} >waived.json
+	run -0 --separate-stderr sgpu-bench graviton waived.json
+	says 'table 3' 'cuModuleLoad' 'waived: no \| GPU |'
+}
+
+@test "results of two machines are refused" {
+	other >one.json
+	other 'another GPU' >two.json
+	other 'a GPU' 'another CPU' >three.json
+	run -1 --separate-stderr sgpu-bench graviton one.json two.json
+	[ -z "$output" ]
+	[[ $stderr == *"'two.json' has results of another device"* ]]
+	run -1 --separate-stderr sgpu-bench graviton one.json three.json
+	[[ $stderr == *"'three.json' has results of another processor"* ]]
+}
+
+@test "files that hold no results, and none at all, are refused" {
+	echo '{"record":' >bad.json
+	run -1 --separate-stderr sgpu-bench graviton bad.json
+	[ -z "$output" ]
+	run -3 --separate-stderr sgpu-bench graviton absent.json
+	run -2 --separate-stderr sgpu-bench graviton
+	other >none.json
+	run -3 --separate-stderr bash -c 'sgpu-bench graviton none.json >/dev/full'
+}
+
+@test "a run of the cases on the CPU device has figures for tables 1 to 3" {
+	sgpu-bench run -q --device cpu --samples 3 --size 4K:256K --json -o run.json channel session secure-copy
+	run -0 --separate-stderr sgpu-bench graviton run.json
+	[ "$(grep '^| table 1 ' <<<"$output" | grep -c 'not measured')" -eq 0 ]
+	[ "$(grep '^| table 2 ' <<<"$output" | grep -c 'not measured')" -eq 8 ]
+	[ "$(grep '^| table 3 ' <<<"$output" | grep -c 'not measured')" -eq 0 ]
+	says 'table 3' 'cuModuleLoad' 'waived: no GPU: a module of the CPU device is a shared object |'
+}
+
+@test "the records of the documentation have figures for tables 1 and 3" {
+	local records=$SGPU_TOP/docs/benchmarks
+	run -0 --separate-stderr sgpu-bench graviton "$records"/h200-{channel,session,secure-copy,app}.json
+	[ "$(grep '^| table [13] ' <<<"$output" | grep -c 'not measured\|waived')" -eq 0 ]
+	[ "$(grep '^| figure 11 | BlackScholes ' <<<"$output" | grep -c 'not measured')" -eq 0 ]
+}
