@@ -35,9 +35,11 @@ extern "C" {
 #endif
 
 /* The rows: one in each file of cpu/. */
-extern const struct sgpu_op sgpu_op_argmax, sgpu_op_black_scholes, sgpu_op_cast, sgpu_op_conv2d, sgpu_op_copy,
-	sgpu_op_dense, sgpu_op_gaussian3d, sgpu_op_gemm, sgpu_op_histogram, sgpu_op_morphology3d, sgpu_op_nearest,
-	sgpu_op_reduce, sgpu_op_scale, sgpu_op_softmax, sgpu_op_threshold, sgpu_op_vector_add;
+extern const struct sgpu_op sgpu_op_activation_gradient, sgpu_op_argmax, sgpu_op_black_scholes, sgpu_op_cast, sgpu_op_conv2d,
+	sgpu_op_conv2d_gradient, sgpu_op_copy, sgpu_op_cross_entropy, sgpu_op_dense, sgpu_op_gaussian3d, sgpu_op_gemm,
+	sgpu_op_histogram, sgpu_op_max_pool2d, sgpu_op_max_pool2d_gradient, sgpu_op_morphology3d, sgpu_op_nearest,
+	sgpu_op_reduce, sgpu_op_reshape, sgpu_op_scale, sgpu_op_sgd, sgpu_op_slice, sgpu_op_softmax, sgpu_op_squared_error,
+	sgpu_op_threshold, sgpu_op_vector_add;
 
 /* ---- for infer ----
  * A required input always has a type here. An optional input is SGPU_NONE when it is absent, and also when the
@@ -87,6 +89,10 @@ SGPU_MUST_CHECK int sgpu_gemm_f64(const struct sgpu_gemm *gemm, const double *a,
 struct sgpu_gemm sgpu_op_gemm_describe(const struct sgpu_op_call *call);
 /* "openblas", "blas" or "built in": who computes large products. */
 const char *sgpu_gemm_provider(void);
+
+/* ---- activations, in the order of enum sgpu_activation ---- */
+extern const char *const sgpu_ops_activations[]; /* the choices of a parameter */
+void sgpu_ops_activate_f32(int activation, float *values, uint64_t count);
 
 /* sgpu_pool_for with its code and text. */
 SGPU_MUST_CHECK int sgpu_ops_for(struct sgpu_pool *pool, uint64_t count, uint64_t grain,

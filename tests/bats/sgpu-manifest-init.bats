@@ -29,7 +29,13 @@ through() {
 	requires python3
 	for op in $(sgpu-manifest ops --json | python3 -c 'import json,sys; print(*[o["name"] for o in json.load(sys.stdin)])'); do
 		case $op in
-		vector_add) set -- a.x:f32:8 b.x:f32:8 ;;
+		vector_add | activation_gradient | sgd) set -- a.x:f32:8 b.x:f32:8 ;;
+		squared_error) set -- a.x:f32:4,5 b.x:f32:4,5 ;;
+		cross_entropy) set -- a.x:f32:4,5 b.x:u8:4 ;;
+		reshape) set -- --param dim0=64 --param dim1=8 a.x:f32:8,8,8 ;;
+		max_pool2d) set -- a.x:f32:1,1,8,8 ;;
+		max_pool2d_gradient) set -- a.x:f32:1,1,8,8 b.x:f32:1,1,4,4 ;;
+		conv2d_gradient) set -- a.x:f32:1,1,8,8 b.x:f32:1,1,3,3 c.x:f32:1,1,6,6 ;;
 		gemm) set -- a.x:f32:4,5 b.x:f32:5,6 ;;
 		dense) set -- a.x:f32:4,5 b.x:f32:5,6 ;;
 		conv2d) set -- a.x:f32:1,1,8,8 b.x:f32:1,1,3,3 ;;

@@ -86,6 +86,37 @@ UNIT_TEST(every_kind_of_window)
 	}
 }
 
+/* Each element of the output, by the activation's definition in f64. */
+UNIT_TEST(activations)
+{
+	static const char *const names[] = { "none", "relu", "sigmoid", "tanh", "gelu" };
+	float *in = random_floats(2 * 3 * 9 * 11), *weights = random_floats(5 * 3 * 3 * 3), plain[2 * 5 * 9 * 11];
+
+	for (int k = 0; k < 5; k++) {
+		struct ops_case c;
+		int wrong = 0;
+
+		ops_begin(&c, "conv2d");
+		ops_input(&c, "input", SGPU_F32, 4, OPS_SHAPE(2, 3, 9, 11), in);
+		ops_input(&c, "weights", SGPU_F32, 4, OPS_SHAPE(5, 3, 3, 3), weights);
+		ops_number(&c, "padding", 1);
+		ops_choice(&c, "activation", names[k]);
+		CHECK(ops_run(&c));
+		for (size_t i = 0; i < SGPU_ARRAY_LENGTH(plain); i++) {
+			float got = ((float *)ops_data(&c, "output"))[i];
+			double x = k ? (double)plain[i] : 0;
+			double wanted[] = { (double)got, fmax(x, 0), 1 / (1 + exp(-x)), tanh(x), x * erfc(-x * M_SQRT1_2) / 2 };
+
+			plain[i] = k ? plain[i] : got;
+			wrong += !ops_close((double)got, wanted[k], 1e-7, 1e-7);
+		}
+		CHECK(wrong == 0);
+		ops_end(&c);
+	}
+	free(weights);
+	free(in);
+}
+
 static void begin(struct ops_case *c, uint64_t channels, uint64_t kernel)
 {
 	ops_begin(c, "conv2d");
@@ -131,6 +162,7 @@ UNIT_TEST(no_images)
 int main(void)
 {
 	UNIT_RUN(every_kind_of_window);
+	UNIT_RUN(activations);
 	UNIT_RUN(diagnostics_and_open_types);
 	UNIT_RUN(no_images);
 	return unit_done();

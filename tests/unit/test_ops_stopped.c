@@ -87,6 +87,16 @@ UNIT_TEST(operations_on_several_inputs)
 	memset(c.call.data[1], 0, c.bytes[1]);
 	REQUIRE(ops_infer(&c));
 	CHECK(run_stopped(&c) == SGPU_ECANCELED);
+	ops_begin(&c, "conv2d_gradient");
+	ops_input(&c, "input", SGPU_F32, 4, OPS_SHAPE(2, 3, 20, 20), NULL);
+	ops_input(&c, "weights", SGPU_F32, 4, OPS_SHAPE(2, 3, 3, 3), NULL);
+	ops_input(&c, "gradient", SGPU_F32, 4, OPS_SHAPE(2, 2, 18, 18), NULL);
+	for (int i = 0; i < 3; i++) {
+		memset(c.call.data[i], 0, c.bytes[i]);
+		c.call.present[3 + i] = true;
+	}
+	REQUIRE(ops_infer(&c));
+	CHECK(run_stopped(&c) == SGPU_ECANCELED);
 }
 
 UNIT_TEST(they_run_afterwards)

@@ -7,12 +7,13 @@
  */
 #include <string.h>
 
-#include "ops/ops_private.h"
+#include "ops/cpu/activation.h"
+#include "ops/cpu/conv2d.h"
 
 enum { INPUT, WEIGHTS, BIAS, OUTPUT };
-enum { STRIDE, PADDING, DILATION };
+enum { STRIDE, PADDING, DILATION, ACTIVATION };
 enum {
-	STEP_MAX = 1024,  /* of stride, padding and dilation */
+	STEP_MAX = SGPU_CONV2D_STEP_MAX,
 	LANES = 8,
 	VECTORS = 2,
 	TILE = LANES * VECTORS, /* elements of an output row */
@@ -38,6 +39,8 @@ static const struct sgpu_op_param params[] = {
 	{ "stride", SGPU_PARAM_INTEGER, false, 1, STEP_MAX, 1, NULL, "input elements from one output to the next" },
 	{ "padding", SGPU_PARAM_INTEGER, false, 0, STEP_MAX, 0, NULL, "zeros around the image on each side" },
 	{ "dilation", SGPU_PARAM_INTEGER, false, 1, STEP_MAX, 1, NULL, "input elements from one weight to the next" },
+	{ .name = "activation", .kind = SGPU_PARAM_CHOICE, .choices = sgpu_ops_activations,
+	  .standard = SGPU_ACTIVATION_NONE, .help = "applied to every element" },
 	{ NULL, SGPU_PARAM_NUMBER, false, 0.0, 0.0, 0.0, NULL, NULL },
 };
 
@@ -54,20 +57,46 @@ static uint64_t extent(const struct sgpu_op_call *call, int dimension)
 	return padded > reach ? (padded - reach - 1) / stride + 1 : 0;
 }
 
-static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
+bool sgpu_conv2d_infer(const struct sgpu_op_call *call, struct sgpu_op_report *report, struct sgpu_type *output)
 {
 	const struct sgpu_type *input = &call->type[INPUT], *weights = &call->type[WEIGHTS];
 	uint64_t shape[4] = { input->shape[0], weights->shape[0], extent(call, 2), extent(call, 3) };
+	bool right = true;
 
 	if (input->shape[1] != weights->shape[1]) {
 		sgpu_op_diagnose(report, "weights", NULL, "has %llu channels, but 'input' has %llu",
 				 (unsigned long long)weights->shape[1], (unsigned long long)input->shape[1]);
+		right = false;
 	}
 	if (shape[2] == 0 || shape[3] == 0) {
 		sgpu_op_diagnose(report, "weights", NULL,
 				 "a kernel of %llu x %llu does not fit into the padded image",
 				 (unsigned long long)weights->shape[2], (unsigned long long)weights->shape[3]);
+		right = false;
 	}
+	*output = sgpu_ops_type(SGPU_F32, 4, shape);
+	return right;
+}
+
+struct sgpu_conv2d sgpu_conv2d_describe(const struct sgpu_op_call *call, const struct sgpu_type *output)
+{
+	const uint64_t *in = call->type[INPUT].shape, *kernel = call->type[WEIGHTS].shape;
+
+	return (struct sgpu_conv2d){
+		.images = in[0], .channels = in[1], .height = in[2], .width = in[3],
+		.outputs = output->shape[1], .out_height = output->shape[2], .out_width = output->shape[3],
+		.kernel_height = kernel[2], .kernel_width = kernel[3],
+		.stride = (int64_t)call->param[STRIDE].number,
+		.padding = (int64_t)call->param[PADDING].number,
+		.dilation = (int64_t)call->param[DILATION].number,
+	};
+}
+
+static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
+{
+	const struct sgpu_type *weights = &call->type[WEIGHTS];
+
+	sgpu_conv2d_infer(call, report, &call->type[OUTPUT]);
 	if (call->present[BIAS] && call->type[BIAS].dtype == SGPU_NONE) {
 		call->type[BIAS] = sgpu_ops_type(SGPU_F32, 1, &weights->shape[0]);
 	}
@@ -76,7 +105,6 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 				 (unsigned long long)call->type[BIAS].shape[0],
 				 (unsigned long long)weights->shape[0]);
 	}
-	call->type[OUTPUT] = sgpu_ops_type(SGPU_F32, 4, shape);
 }
 
 struct job {
@@ -86,6 +114,7 @@ struct job {
 	uint64_t outputs, out_height, out_width;
 	uint64_t kernel_height, kernel_width;
 	int64_t stride, padding, dilation;
+	int activation;
 };
 
 /* A tile under work: `lines` output channels from `first` on, `count` elements of the output row `row` from `x`
@@ -178,6 +207,7 @@ static void compute(const struct job *job, const struct tile *t, float results[C
 	for (uint64_t o = 0; o < t->lines; o++) {
 		uint64_t plane = t->image * job->outputs + t->first + o;
 
+		sgpu_ops_activate_f32(job->activation, results[o], t->count);
 		memcpy(job->output + (plane * job->out_height + t->row) * job->out_width + t->x, results[o],
 		       t->count * sizeof(float));
 	}
@@ -220,6 +250,7 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 		.stride = (int64_t)call->param[STRIDE].number,
 		.padding = (int64_t)call->param[PADDING].number,
 		.dilation = (int64_t)call->param[DILATION].number,
+		.activation = (int)call->param[ACTIVATION].number,
 	};
 	uint64_t work = in[1] * kernel[2] * kernel[3] * CHANNELS * out[3] + 1;
 

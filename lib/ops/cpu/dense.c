@@ -19,10 +19,10 @@ static const struct sgpu_op_argument args[] = {
 	{ .name = NULL },
 };
 
-static const char *const activations[] = { "none", "relu", "sigmoid", "tanh", "gelu", NULL };
+const char *const sgpu_ops_activations[] = { "none", "relu", "sigmoid", "tanh", "gelu", NULL };
 
 static const struct sgpu_op_param params[] = {
-	{ .name = "activation", .kind = SGPU_PARAM_CHOICE, .choices = activations, .standard = SGPU_ACTIVATION_NONE,
+	{ .name = "activation", .kind = SGPU_PARAM_CHOICE, .choices = sgpu_ops_activations, .standard = SGPU_ACTIVATION_NONE,
 	  .help = "applied to every element" },
 	{ .name = "transpose_weights", .kind = SGPU_PARAM_BOOLEAN, .max = 1, .help = "the weights are stored [m,k]" },
 	{ .name = NULL },
@@ -74,7 +74,7 @@ ACTIVATE(tanh_f64, double, sgpu_tangent)
 ACTIVATE(gelu_f32, float, sgpu_gelu_single)
 ACTIVATE(gelu_f64, double, sgpu_gelu_double)
 
-static void activate_f32(enum sgpu_activation activation, float *values, uint64_t count)
+void sgpu_ops_activate_f32(int activation, float *values, uint64_t count)
 {
 	static void (*const functions[])(float *values, uint64_t count) = {
 		[SGPU_ACTIVATION_RELU] = relu_f32, [SGPU_ACTIVATION_SIGMOID] = sigmoid_f32,
@@ -129,7 +129,7 @@ static void body(void *argument, uint64_t begin, uint64_t end)
 		}
 	}
 	if (single) {
-		activate_f32(activation, (float *)output + begin * width, (end - begin) * width);
+		sgpu_ops_activate_f32(activation, (float *)output + begin * width, (end - begin) * width);
 	} else {
 		activate_f64(activation, (double *)output + begin * width, (end - begin) * width);
 	}

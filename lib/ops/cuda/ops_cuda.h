@@ -17,20 +17,29 @@
 extern "C" {
 #endif
 
+int sgpu_activation_gradient_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
 int sgpu_argmax_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
 int sgpu_black_scholes_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
 int sgpu_cast_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
 int sgpu_conv2d_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
+int sgpu_conv2d_gradient_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
 int sgpu_copy_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
+int sgpu_cross_entropy_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
 int sgpu_dense_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
 int sgpu_gaussian3d_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
 int sgpu_gemm_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
 int sgpu_histogram_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
+int sgpu_max_pool2d_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
+int sgpu_max_pool2d_gradient_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
 int sgpu_morphology3d_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
 int sgpu_nearest_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
 int sgpu_reduce_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
+int sgpu_reshape_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
 int sgpu_scale_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
+int sgpu_sgd_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
+int sgpu_slice_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
 int sgpu_softmax_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
+int sgpu_squared_error_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
 int sgpu_threshold_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
 int sgpu_vector_add_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
 

@@ -4,42 +4,15 @@
  * each element of an output image, a row for each weight of a kernel. Products are added in the order channel, row,
  * column with two roundings, and what the padding stands for is multiplied as 0: the same bytes as on the CPU.
  */
+#include "ops/cuda/kernels/activation.cuh"
+#include "ops/cuda/kernels/divisor.cuh"
 #include "ops/cuda/kernels/tile.cuh"
 
 enum { INPUT, WEIGHTS, BIAS, OUTPUT };
-enum { STRIDE, PADDING, DILATION };
+enum { STRIDE, PADDING, DILATION, ACTIVATION };
 
 using large = sgpu_tile<float, 64, 128, 8, 4, 8>;
 using small = sgpu_tile<float, 32, 128, 8, 4, 4>; /* few output channels */
-
-/* Division by one number again and again: n / by = n * factor >> shift, exact for n and `by` below 2^31. */
-struct divisor {
-	uint64_t by;
-	uint32_t factor, shift; /* factor 0: `by` is too large */
-};
-
-static divisor make_divisor(uint64_t by)
-{
-	divisor made = { by, 0, 31 };
-
-	if (by == 0 || by >> 31) {
-		return made;
-	}
-	while ((uint64_t)1 << (made.shift - 31) < by) {
-		made.shift++;
-	}
-	/* by <= 2^(shift - 31) < 2 by, so the factor is at least 2^31 and at most 2^32 - 1, or 2^31 when `by` is 1 */
-	made.factor = (uint32_t)((((uint64_t)1 << made.shift) - 1) / by + 1);
-	return made;
-}
-
-static __device__ __forceinline__ uint64_t divide(uint64_t n, const divisor &d, uint64_t *rest)
-{
-	uint64_t quotient = d.factor && n >> 31 == 0 ? (uint64_t)(uint32_t)n * d.factor >> d.shift : n / d.by;
-
-	*rest = n - quotient * d.by;
-	return quotient;
-}
 
 struct job {
 	const float *input, *weights, *bias;
@@ -48,6 +21,7 @@ struct job {
 	uint64_t outputs, out_height, out_width;
 	uint64_t kernel_height, kernel_width;
 	int64_t stride, padding, dilation;
+	enum sgpu_activation activation;
 	divisor plane, line, window, window_line; /* elements of an output image, its row, a kernel, its row */
 };
 
@@ -126,7 +100,8 @@ static __global__ void __launch_bounds__(TILE::THREADS, TILE::RESIDENT) convolve
 				uint64_t channel = row + TILE::row(i);
 
 				if (pixel < pixels && channel < j.outputs) {
-					j.output[(image * j.outputs + channel) * plane + at] = sums[i][k];
+					j.output[(image * j.outputs + channel) * plane + at] =
+						sgpu_cuda_activate(j.activation, sums[i][k]);
 				}
 			}
 		}
@@ -157,6 +132,7 @@ extern "C" int sgpu_conv2d_cuda(struct sgpu_op_call *call, struct sgpu_launch *l
 		(int64_t)call->param[STRIDE].number,
 		(int64_t)call->param[PADDING].number,
 		(int64_t)call->param[DILATION].number,
+		(enum sgpu_activation)(int)call->param[ACTIVATION].number,
 		make_divisor(out[2] * out[3]), make_divisor(out[3]),
 		make_divisor(kernel[2] * kernel[3]), make_divisor(kernel[3]),
 	};

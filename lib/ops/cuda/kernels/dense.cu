@@ -2,26 +2,10 @@
  *
  * dense: a matrix product, then bias and activation where it stands.
  */
-#include "ops/cpu/activation.h"
+#include "ops/cuda/kernels/activation.cuh"
 #include "ops/cuda/kernels/gemm.cuh"
 
 enum { INPUT, WEIGHTS, BIAS, OUTPUT, ACTIVATION = 0, TRANSPOSE };
-
-static __device__ __forceinline__ double activate(enum sgpu_activation activation, double x, bool single)
-{
-	switch (activation) {
-	case SGPU_ACTIVATION_RELU:
-		return sgpu_relu(x);
-	case SGPU_ACTIVATION_SIGMOID:
-		return sgpu_sigmoid(x);
-	case SGPU_ACTIVATION_TANH:
-		return sgpu_tangent(x);
-	case SGPU_ACTIVATION_GELU:
-		return single ? sgpu_gelu_single(x) : sgpu_gelu_double(x);
-	default:
-		return x;
-	}
-}
 
 template <typename T>
 static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
@@ -35,7 +19,7 @@ finish(uint64_t count, uint64_t width, enum sgpu_activation activation, const T 
 		if (bias) {
 			x += bias[count >> 32 ? i % width : (uint32_t)i % (uint32_t)width];
 		}
-		values[i] = activation == SGPU_ACTIVATION_NONE ? x : (T)activate(activation, (double)x, sizeof(T) == 4);
+		values[i] = sgpu_cuda_activate(activation, x);
 	}
 }
 

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What conv2d and conv2d_gradient share.
+ */
+#ifndef SGPU_OPS_CPU_CONV2D_H
+#define SGPU_OPS_CPU_CONV2D_H
+
+#include "ops/ops_private.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The first arguments and parameters of both. */
+enum { SGPU_CONV2D_INPUT, SGPU_CONV2D_WEIGHTS };
+enum { SGPU_CONV2D_STRIDE, SGPU_CONV2D_PADDING, SGPU_CONV2D_DILATION, SGPU_CONV2D_STEP_MAX = 1024 };
+
+/* Checks weights against input, and gives the shape of what conv2d makes of them; false after a diagnostic. */
+bool sgpu_conv2d_infer(const struct sgpu_op_call *call, struct sgpu_op_report *report, struct sgpu_type *output);
+
+struct sgpu_conv2d {
+	uint64_t images, channels, height, width;     /* of the input */
+	uint64_t outputs, out_height, out_width;
+	uint64_t kernel_height, kernel_width;
+	int64_t stride, padding, dilation;
+};
+struct sgpu_conv2d sgpu_conv2d_describe(const struct sgpu_op_call *call, const struct sgpu_type *output);
+
+/* ---- the gradient ----
+ * That of weights and bias is a matrix: a row for each output channel, a column for each weight of a kernel, and one more
+ * column, whose factors are 1, for the bias. It is added up for parts of the images by themselves, then over the parts. */
+enum { SGPU_CONV2D_PARTS_MAX = 64 };
+SGPU_INLINE uint64_t sgpu_conv2d_part_images(uint64_t images)
+{
+	return images / SGPU_CONV2D_PARTS_MAX + (images % SGPU_CONV2D_PARTS_MAX != 0);
+}
+SGPU_INLINE uint64_t sgpu_conv2d_parts(uint64_t images)
+{
+	uint64_t each = sgpu_conv2d_part_images(images);
+
+	return each ? (images + each - 1) / each : 0;
+}
+SGPU_INLINE uint64_t sgpu_conv2d_columns(const struct sgpu_conv2d *c)
+{
+	return c->channels * c->kernel_height * c->kernel_width + 1;
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

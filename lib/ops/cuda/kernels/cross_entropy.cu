@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cross_entropy: a warp for each row, whose lanes are those of cpu/training.h.
+ */
+#include "ops/cpu/training.h"
+#include "ops/cuda/kernels/common.cuh"
+
+enum { INPUT, LABELS, OUTPUT_LOSS, OUTPUT_GRADIENT };
+static_assert((int)SGPU_LANES == (int)SGPU_CUDA_WARP, "a lane for each sum");
+
+struct larger {
+	__device__ double operator()(double a, double b) const
+	{
+		return b > a ? b : a;
+	}
+};
+
+struct sum {
+	__device__ double operator()(double a, double b) const
+	{
+		return a + b;
+	}
+};
+
+template <typename T, typename L>
+static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
+rows(uint64_t count, uint64_t width, const T *input, const L *labels, T *loss, T *gradient)
+{
+	uint64_t self = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x, step = (uint64_t)gridDim.x * blockDim.x;
+	unsigned lane = threadIdx.x % SGPU_CUDA_WARP;
+
+	for (uint64_t row = self / SGPU_CUDA_WARP; row < count; row += step / SGPU_CUDA_WARP) {
+		const T *from = input + row * width;
+		int64_t label = labels[row];
+		bool fits = sgpu_label_fits(label, width);
+		double top = -(double)INFINITY, total = 0, shared = fits ? (double)count : (double)NAN;
+
+		for (uint64_t i = lane; i < width; i += SGPU_CUDA_WARP) {
+			top = (double)from[i] > top ? (double)from[i] : top;
+		}
+		top = sgpu_cuda_warp_reduce(top, larger());
+		for (uint64_t i = lane; i < width; i += SGPU_CUDA_WARP) {
+			total += sgpu_math_exp((double)from[i] - top);
+		}
+		total = sgpu_cuda_warp_reduce(total, sum());
+		if (loss && lane == 0) {
+			loss[row] = (T)(fits ? sgpu_entropy(total, (double)from[label], top) : (double)NAN);
+		}
+		for (uint64_t i = lane; gradient && i < width; i += SGPU_CUDA_WARP) {
+			gradient[row * width + i] = (T)sgpu_entropy_gradient((double)from[i], top, total,
+									     fits && i == (uint64_t)label, shared);
+		}
+	}
+}
+
+template <typename T, typename L>
+static int start(struct sgpu_op_call *call, struct sgpu_launch *launch)
+{
+	const uint64_t *shape = call->type[INPUT].shape;
+
+	return sgpu_cuda_start(launch, "cross_entropy", rows<T, L>,
+			       sgpu_cuda_grid(shape[0], SGPU_CUDA_BLOCK / SGPU_CUDA_WARP), SGPU_CUDA_BLOCK, 0, shape[0],
+			       shape[1], (const T *)call->data[INPUT], (const L *)call->data[LABELS],
+			       (T *)call->data[OUTPUT_LOSS], (T *)call->data[OUTPUT_GRADIENT]);
+}
+
+extern "C" int sgpu_cross_entropy_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
+{
+	bool bytes = call->type[LABELS].dtype == SGPU_U8;
+	int result = 0;
+
+	if (call->type[INPUT].shape[0] == 0) {
+		return 0;
+	}
+	SGPU_CUDA_FLOATS(call->type[INPUT].dtype, T,
+			 result = bytes ? start<T, uint8_t>(call, launch) : start<T, int32_t>(call, launch));
+	return result;
+}

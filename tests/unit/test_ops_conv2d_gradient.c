@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * conv2d_gradient: against loops over all products in f64, against differences of conv2d itself, and to the last bit
+ * against the order of additions that the page states.
+ */
+#include "ops_harness.h"
+#include "unit.h"
+
+struct shape {
+	int n, c, h, w, o, kh, kw, stride, padding, dilation;
+};
+
+static const struct shape shapes[] = {
+	{ 1, 1, 1, 1, 1, 1, 1, 1, 0, 1 }, { 2, 3, 11, 13, 5, 3, 3, 1, 1, 1 }, { 70, 1, 6, 5, 7, 5, 5, 1, 2, 1 },
+	{ 1, 2, 9, 40, 4, 3, 5, 1, 0, 1 }, { 1, 3, 16, 30, 8, 3, 3, 2, 1, 1 }, { 3, 2, 15, 17, 7, 2, 3, 3, 4, 2 },
+	{ 3, 1, 5, 6, 1, 5, 6, 1, 0, 1 }, { 130, 7, 4, 4, 13, 3, 3, 1, 2, 3 }, { 1, 2, 12, 12, 3, 9, 9, 1, 4, 1 },
+	{ 2, 3, 10, 10, 40, 4, 4, 4, 1, 1 },
+};
+
+struct arrays {
+	struct shape s;
+	int oh, ow, in_count, weight_count, out_count;
+	float *in, *weights, *gradient;
+	double *by_in, *by_weights, *by_bias; /* sums of products */
+	double *size_in, *size_weights, *size_bias; /* sums of their absolute values */
+};
+
+static float *random_floats(int count)
+{
+	float *data = ops_alloc(64, (uint64_t)count * sizeof(float));
+
+	for (int i = 0; i < count; i++) {
+		data[i] = (float)ops_uniform(-1, 1);
+	}
+	return data;
+}
+
+/* Calls f for all pairs of an element of the input and of the output that a weight connects: indexes, or -1 in the
+ * padding. */
+static void each_product(struct arrays *a, void (*f)(struct arrays *a, int in, int weight, int out, int bias))
+{
+	const struct shape *s = &a->s;
+
+	for (int out = 0; out < a->out_count; out++) {
+		int x = out % a->ow, y = out / a->ow % a->oh, o = out / a->ow / a->oh % s->o, n = out / a->ow / a->oh / s->o;
+
+		for (int weight = 0; weight < s->c * s->kh * s->kw; weight++) {
+			int kx = weight % s->kw, ky = weight / s->kw % s->kh, c = weight / s->kw / s->kh;
+			int iy = y * s->stride - s->padding + ky * s->dilation;
+			int ix = x * s->stride - s->padding + kx * s->dilation;
+			bool inside = iy >= 0 && iy < s->h && ix >= 0 && ix < s->w;
+
+			f(a, inside ? ((n * s->c + c) * s->h + iy) * s->w + ix : -1, o * s->c * s->kh * s->kw + weight, out,
+			  weight ? -1 : o);
+		}
+	}
+}
+
+static void add(double *sum, double *size, double product)
+{
+	*sum += product;
+	*size += fabs(product);
+}
+
+static void add_gradients(struct arrays *a, int in, int weight, int out, int bias)
+{
+	double g = (double)a->gradient[out];
+
+	if (in >= 0) {
+		add(&a->by_in[in], &a->size_in[in], g * (double)a->weights[weight]);
+		add(&a->by_weights[weight], &a->size_weights[weight], g * (double)a->in[in]);
+	}
+	if (bias >= 0) {
+		add(&a->by_bias[bias], &a->size_bias[bias], g);
+	}
+}
+
+static void make_arrays(struct arrays *a, const struct shape *s)
+{
+	a->s = *s;
+	a->oh = (s->h + 2 * s->padding - (s->kh - 1) * s->dilation - 1) / s->stride + 1;
+	a->ow = (s->w + 2 * s->padding - (s->kw - 1) * s->dilation - 1) / s->stride + 1;
+	a->in_count = s->n * s->c * s->h * s->w;
+	a->weight_count = s->o * s->c * s->kh * s->kw;
+	a->out_count = s->n * s->o * a->oh * a->ow;
+	a->in = random_floats(a->in_count);
+	a->weights = random_floats(a->weight_count);
+	a->gradient = random_floats(a->out_count);
+	a->by_in = calloc((size_t)(a->in_count + a->weight_count + s->o) * 2, sizeof(double));
+	if (!a->by_in) {
+		ops_die("out of memory");
+	}
+	a->by_weights = a->by_in + a->in_count;
+	a->by_bias = a->by_weights + a->weight_count;
+	a->size_in = a->by_bias + s->o;
+	a->size_weights = a->size_in + a->in_count;
+	a->size_bias = a->size_weights + a->weight_count;
+	each_product(a, add_gradients);
+}
+
+static void free_arrays(struct arrays *a)
+{
+	free(a->in);
+	free(a->weights);
+	free(a->gradient);
+	free(a->by_in);
+}
+
+static void begin(struct ops_case *c, const char *operation, const struct arrays *a)
+{
+	const struct shape *s = &a->s;
+
+	ops_begin(c, operation);
+	ops_input(c, "input", SGPU_F32, 4, OPS_SHAPE((uint64_t)s->n, (uint64_t)s->c, (uint64_t)s->h, (uint64_t)s->w), a->in);
+	ops_input(c, "weights", SGPU_F32, 4, OPS_SHAPE((uint64_t)s->o, (uint64_t)s->c, (uint64_t)s->kh, (uint64_t)s->kw),
+		  a->weights);
+	ops_number(c, "stride", s->stride);
+	ops_number(c, "padding", s->padding);
+	ops_number(c, "dilation", s->dilation);
+}
+
+static void begin_gradient(struct ops_case *c, const struct arrays *a)
+{
+	const struct shape *s = &a->s;
+
+	begin(c, "conv2d_gradient", a);
+	ops_input(c, "gradient", SGPU_F32, 4, OPS_SHAPE((uint64_t)s->n, (uint64_t)s->o, (uint64_t)a->oh, (uint64_t)a->ow),
+		  a->gradient);
+}
+
+/* The tolerance of the page, for k products. */
+static void check_close(const char *name, const float *got, const double *sums, const double *sizes, int count, double k)
+{
+	int wrong = 0;
+
+	for (int i = 0; i < count; i++) {
+		wrong += !(fabs((double)got[i] - sums[i]) <= (k + 2) * 0x1p-23 * sizes[i]);
+	}
+	if (wrong) {
+		printf("# %s: %d of %d are wrong\n", name, wrong, count);
+	}
+	CHECK(wrong == 0);
+}
+
+UNIT_TEST(every_kind_of_window)
+{
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(shapes); i++) {
+		const struct shape *s = &shapes[i];
+		struct arrays a;
+		struct ops_case c;
+
+		make_arrays(&a, s);
+		begin_gradient(&c, &a);
+		for (int k = 3; k < 6; k++) {
+			c.call.present[k] = true;
+		}
+		CHECK(ops_run(&c));
+		check_close("input", ops_data(&c, "output_input"), a.by_in, a.size_in, a.in_count, s->o * s->kh * s->kw);
+		check_close("weights", ops_data(&c, "output_weights"), a.by_weights, a.size_weights, a.weight_count,
+			    s->n * a.oh * a.ow);
+		check_close("bias", ops_data(&c, "output_bias"), a.by_bias, a.size_bias, s->o, s->n * a.oh * a.ow);
+		ops_end(&c);
+		free_arrays(&a);
+	}
+}
+
+/* Each output alone is the one that it is together with the others. */
+UNIT_TEST(outputs_one_by_one)
+{
+	static const char *const names[] = { "output_input", "output_weights", "output_bias" };
+	struct arrays a;
+	struct ops_case all, one;
+
+	make_arrays(&a, &shapes[1]);
+	begin_gradient(&all, &a);
+	for (int k = 3; k < 6; k++) {
+		all.call.present[k] = true;
+	}
+	CHECK(ops_run(&all));
+	for (int i = 0; i < 3; i++) {
+		begin_gradient(&one, &a);
+		one.call.present[ops_arg(&one, names[i])] = true;
+		CHECK(ops_run(&one));
+		CHECK(memcmp(ops_data(&one, names[i]), ops_data(&all, names[i]), all.bytes[ops_arg(&all, names[i])]) == 0);
+		ops_end(&one);
+	}
+	ops_end(&all);
+	free_arrays(&a);
+}
+
+/* The order that the page states, with two roundings for each product. */
+UNIT_TEST(order_of_additions)
+{
+	const struct shape s = { 130, 2, 4, 5, 3, 2, 3, 1, 1, 1 };
+	struct arrays a;
+	struct ops_case c;
+	int wrong = 0;
+
+	make_arrays(&a, &s);
+	begin_gradient(&c, &a);
+	c.call.present[ops_arg(&c, "output_bias")] = true;
+	CHECK(ops_run(&c));
+	for (int o = 0; o < s.o; o++) {
+		double sum = 0;
+
+		for (int n = 0; n < s.n; n += 3) { /* 130 images in at most 64 parts: 3 each */
+			float part = 0;
+
+			for (int m = n; m < n + 3 && m < s.n; m++) {
+				for (int i = 0; i < a.oh * a.ow; i++) {
+					part += a.gradient[(m * s.o + o) * a.oh * a.ow + i];
+				}
+			}
+			sum += (double)part;
+		}
+		wrong += ((float *)ops_data(&c, "output_bias"))[o] != (float)sum;
+	}
+	CHECK(wrong == 0);
+	ops_end(&c);
+	free_arrays(&a);
+}
+
+/* The loss: the sum of what conv2d gives, each element times its gradient. */
+static double loss(const struct arrays *a, const float *bias)
+{
+	struct ops_case c;
+	double sum = 0;
+
+	begin(&c, "conv2d", a);
+	ops_input(&c, "bias", SGPU_F32, 1, OPS_SHAPE((uint64_t)a->s.o), bias);
+	if (!ops_infer(&c) || ops_run_once(&c, 1)) {
+		ops_die("no convolution");
+	}
+	for (int i = 0; i < a->out_count; i++) {
+		sum += (double)((float *)ops_data(&c, "output"))[i] * (double)a->gradient[i];
+	}
+	ops_end(&c);
+	return sum;
+}
+
+/* (loss(x + h) - loss(x - h)) / 2h; the loss is linear, so h may be large. */
+static void check_differences(const struct arrays *a, float *values, int count, const float *bias, const float *gradient)
+{
+	int wrong = 0;
+
+	for (int i = 0; i < count; i++) {
+		float kept = values[i];
+		double up, down;
+
+		values[i] = kept + 1.0f;
+		up = loss(a, bias);
+		values[i] = kept - 1.0f;
+		down = loss(a, bias);
+		values[i] = kept;
+		wrong += fabs((up - down) / 2 - (double)gradient[i]) > 1e-4;
+	}
+	CHECK(wrong == 0);
+}
+
+UNIT_TEST(differences_of_conv2d)
+{
+	const struct shape s = { 2, 2, 5, 6, 3, 3, 2, 2, 1, 1 };
+	float bias[3] = { 0.5f, -0.25f, 1.0f };
+	struct arrays a;
+	struct ops_case c;
+
+	make_arrays(&a, &s);
+	begin_gradient(&c, &a);
+	for (int k = 3; k < 6; k++) {
+		c.call.present[k] = true;
+	}
+	CHECK(ops_run(&c));
+	check_differences(&a, a.in, a.in_count, bias, ops_data(&c, "output_input"));
+	check_differences(&a, a.weights, a.weight_count, bias, ops_data(&c, "output_weights"));
+	check_differences(&a, bias, s.o, bias, ops_data(&c, "output_bias"));
+	ops_end(&c);
+	free_arrays(&a);
+}
+
+static void open_case(struct ops_case *c, uint64_t channels, uint64_t kernel, uint64_t height)
+{
+	ops_begin(c, "conv2d_gradient");
+	ops_input(c, "input", SGPU_F32, 4, OPS_SHAPE(1, 3, 5, 5), NULL);
+	ops_input(c, "weights", SGPU_F32, 4, OPS_SHAPE(2, channels, kernel, kernel), NULL);
+	ops_input(c, "gradient", SGPU_F32, 4, OPS_SHAPE(1, 2, height, 3), NULL);
+}
+
+UNIT_TEST(diagnostics)
+{
+	static const struct {
+		uint64_t channels, kernel, height;
+		bool output;
+		const char *argument;
+	} cases[] = {
+		{ 4, 3, 3, true, "weights" }, { 3, 6, 3, true, "weights" }, { 3, 0, 3, true, "weights" },
+		{ 3, 3, 4, true, "gradient" }, { 3, 3, 3, false, "" },
+	};
+	struct ops_case c;
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(cases); i++) {
+		open_case(&c, cases[i].channels, cases[i].kernel, cases[i].height);
+		c.call.present[ops_arg(&c, "output_bias")] = cases[i].output;
+		CHECK(!ops_infer(&c) && strcmp(c.diagnostic_argument, cases[i].argument) == 0);
+		ops_end(&c);
+	}
+	open_case(&c, 3, 3, 3);
+	c.call.present[ops_arg(&c, "output_weights")] = true;
+	CHECK(ops_infer(&c));
+	CHECK(ops_type_is(&c, "output_weights", SGPU_F32, 4, OPS_SHAPE(2, 3, 3, 3)));
+	ops_end(&c);
+}
+
+UNIT_TEST(no_images)
+{
+	struct ops_case c;
+
+	ops_begin(&c, "conv2d_gradient");
+	ops_input(&c, "input", SGPU_F32, 4, OPS_SHAPE(0, 3, 5, 5), NULL);
+	ops_input(&c, "weights", SGPU_F32, 4, OPS_SHAPE(2, 3, 3, 3), NULL);
+	ops_input(&c, "gradient", SGPU_F32, 4, OPS_SHAPE(0, 2, 3, 3), NULL);
+	for (int k = 3; k < 6; k++) {
+		c.call.present[k] = true;
+	}
+	CHECK(ops_run(&c));
+	CHECK(((float *)ops_data(&c, "output_weights"))[53] == 0.0f && ((float *)ops_data(&c, "output_bias"))[1] == 0.0f);
+	ops_end(&c);
+}
+
+int main(void)
+{
+	UNIT_RUN(every_kind_of_window);
+	UNIT_RUN(outputs_one_by_one);
+	UNIT_RUN(order_of_additions);
+	UNIT_RUN(differences_of_conv2d);
+	UNIT_RUN(diagnostics);
+	UNIT_RUN(no_images);
+	return unit_done();
+}

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cross_entropy and squared_error: against their definitions in f64, and the gradients against differences of the losses.
+ */
+#include "ops_harness.h"
+#include "unit.h"
+
+enum { ROWS_MAX = 300 };
+
+static double element(const struct ops_case *c, const char *name, uint64_t i)
+{
+	return ops_type(c, name)->dtype == SGPU_F32 ? (double)((float *)ops_data(c, name))[i] :
+						      ((double *)ops_data(c, name))[i];
+}
+
+static void give(struct ops_case *c, const char *name, enum sgpu_dtype dtype, uint64_t n, uint64_t m, const double *values)
+{
+	ops_input(c, name, dtype, 2, OPS_SHAPE(n, m), NULL);
+	for (uint64_t i = 0; i < n * m; i++) {
+		if (dtype == SGPU_F32) {
+			((float *)ops_data(c, name))[i] = (float)values[i];
+		} else {
+			((double *)ops_data(c, name))[i] = values[i];
+		}
+	}
+}
+
+static void want(struct ops_case *c)
+{
+	c->call.present[ops_arg(c, "output_loss")] = true;
+	c->call.present[ops_arg(c, "output_gradient")] = true;
+}
+
+static double *random_doubles(uint64_t count, double size)
+{
+	double *data = ops_alloc(64, count * sizeof(double));
+
+	for (uint64_t i = 0; i < count; i++) {
+		data[i] = (double)(float)ops_uniform(-size, size);
+	}
+	return data;
+}
+
+static void entropy(enum sgpu_dtype dtype, enum sgpu_dtype label_dtype, uint64_t n, uint64_t m, double size)
+{
+	double *x = random_doubles(n * m, size), close = dtype == SGPU_F32 ? 2e-7 : 1e-14;
+	int32_t labels[ROWS_MAX];
+	uint8_t bytes[ROWS_MAX];
+	struct ops_case c;
+
+	for (uint64_t i = 0; i < n; i++) {
+		labels[i] = (int32_t)(ops_random() % (m < 256 ? m : 256));
+		bytes[i] = (uint8_t)labels[i];
+	}
+	ops_begin(&c, "cross_entropy");
+	give(&c, "input", dtype, n, m, x);
+	ops_input(&c, "labels", label_dtype, 1, OPS_SHAPE(n), label_dtype == SGPU_U8 ? (void *)bytes : labels);
+	want(&c);
+	CHECK(ops_run(&c));
+	CHECK(ops_type_is(&c, "output_loss", dtype, 1, OPS_SHAPE(n)));
+	CHECK(ops_type_is(&c, "output_gradient", dtype, 2, OPS_SHAPE(n, m)));
+	for (uint64_t i = 0; i < n; i++) {
+		double top = -INFINITY, sum = 0;
+
+		for (uint64_t k = 0; k < m; k++) {
+			top = fmax(top, x[i * m + k]);
+		}
+		for (uint64_t k = 0; k < m; k++) {
+			sum += exp(x[i * m + k] - top);
+		}
+		CHECK(ops_close(element(&c, "output_loss", i), log(sum) + top - x[i * m + (uint64_t)labels[i]], close, close));
+		for (uint64_t k = 0; k < m; k++) {
+			double wanted = (exp(x[i * m + k] - top) / sum - (k == (uint64_t)labels[i])) / (double)n;
+
+			CHECK(ops_close(element(&c, "output_gradient", i * m + k), wanted, close / (double)n, close));
+		}
+	}
+	ops_end(&c);
+	free(x);
+}
+
+UNIT_TEST(cross_entropy_by_its_definition)
+{
+	entropy(SGPU_F32, SGPU_U8, 128, 10, 5);
+	entropy(SGPU_F64, SGPU_I32, 128, 10, 5);
+	entropy(SGPU_F32, SGPU_I32, 7, 1000, 20);
+	entropy(SGPU_F64, SGPU_U8, 3, 33, 300);
+	entropy(SGPU_F64, SGPU_I32, 300, 1, 5);
+	entropy(SGPU_F32, SGPU_I32, 2, 70000, 5);
+}
+
+static void squared(enum sgpu_dtype dtype, uint64_t n, uint64_t m)
+{
+	double *x = random_doubles(n * m, 1), *t = random_doubles(n * m, 1), close = dtype == SGPU_F32 ? 2e-7 : 1e-14;
+	struct ops_case c;
+
+	ops_begin(&c, "squared_error");
+	give(&c, "input", dtype, n, m, x);
+	give(&c, "target", dtype, n, m, t);
+	want(&c);
+	CHECK(ops_run(&c));
+	for (uint64_t i = 0; i < n; i++) {
+		double sum = 0;
+
+		for (uint64_t k = i * m; k < (i + 1) * m; k++) {
+			sum += (x[k] - t[k]) * (x[k] - t[k]);
+			CHECK(ops_close(element(&c, "output_gradient", k), 2 * (x[k] - t[k]) / (double)(n * m), 0, close));
+		}
+		CHECK(ops_close(element(&c, "output_loss", i), sum / (double)m, 100 * close, 0));
+	}
+	ops_end(&c);
+	free(x);
+	free(t);
+}
+
+UNIT_TEST(squared_error_by_its_definition)
+{
+	squared(SGPU_F32, 128, 784);
+	squared(SGPU_F64, 5, 31);
+	squared(SGPU_F32, 300, 1);
+	squared(SGPU_F64, 2, 70000);
+}
+
+/* The mean loss over the rows. */
+static double mean_loss(struct ops_case *c, uint64_t n)
+{
+	double sum = 0;
+
+	if (ops_run_once(c, 1)) {
+		ops_die("no loss");
+	}
+	for (uint64_t i = 0; i < n; i++) {
+		sum += element(c, "output_loss", i) / (double)n;
+	}
+	return sum;
+}
+
+/* (loss(x + h) - loss(x - h)) / 2h for every element of the input. */
+static void check_differences(struct ops_case *c, uint64_t n, uint64_t m)
+{
+	const double h = 1e-5;
+	double *x = ops_data(c, "input"), *gradient = ops_alloc(64, n * m * sizeof(double));
+	int wrong = 0;
+
+	want(c);
+	CHECK(ops_run(c));
+	memcpy(gradient, ops_data(c, "output_gradient"), n * m * sizeof(double));
+	for (uint64_t i = 0; i < n * m; i++) {
+		double kept = x[i], up, down;
+
+		x[i] = kept + h;
+		up = mean_loss(c, n);
+		x[i] = kept - h;
+		down = mean_loss(c, n);
+		x[i] = kept;
+		wrong += fabs((up - down) / (2 * h) - gradient[i]) > 1e-9;
+	}
+	CHECK(wrong == 0);
+	free(gradient);
+}
+
+UNIT_TEST(gradients_are_differences_of_losses)
+{
+	const int32_t labels[4] = { 0, 3, 4, 1 };
+	double *x = random_doubles(20, 2), *t = random_doubles(20, 2);
+	struct ops_case c;
+
+	ops_begin(&c, "cross_entropy");
+	give(&c, "input", SGPU_F64, 4, 5, x);
+	ops_input(&c, "labels", SGPU_I32, 1, OPS_SHAPE(4), labels);
+	check_differences(&c, 4, 5);
+	ops_end(&c);
+	ops_begin(&c, "squared_error");
+	give(&c, "input", SGPU_F64, 4, 5, x);
+	give(&c, "target", SGPU_F64, 4, 5, t);
+	check_differences(&c, 4, 5);
+	ops_end(&c);
+	free(x);
+	free(t);
+}
+
+UNIT_TEST(labels_that_name_no_class_and_scores_that_are_no_numbers)
+{
+	const int32_t labels[6] = { 0, -1, 3, 2, 1, INT32_MIN };
+	const double x[18] = { 1, 2, 3, 1, 2, 3, 1, 2, 3, 1, NAN, 3, INFINITY, 2, 3, 1, 2, 3 };
+	struct ops_case c;
+
+	ops_begin(&c, "cross_entropy");
+	give(&c, "input", SGPU_F64, 6, 3, x);
+	ops_input(&c, "labels", SGPU_I32, 1, OPS_SHAPE(6), labels);
+	want(&c);
+	CHECK(ops_run(&c));
+	CHECK(ops_close(element(&c, "output_loss", 0), 2.40760596444438, 1e-13, 0));
+	for (uint64_t i = 1; i < 6; i++) {
+		CHECK(isnan(element(&c, "output_loss", i)));
+		CHECK(isnan(element(&c, "output_gradient", i * 3 + 2)));
+	}
+	ops_end(&c);
+}
+
+UNIT_TEST(one_output_is_enough_and_none_is_an_error)
+{
+	const double x[4] = { 1, 2, 3, 4 };
+	struct ops_case c;
+
+	for (int k = 0; k < 3; k++) {
+		ops_begin(&c, "squared_error");
+		give(&c, "input", SGPU_F32, 2, 2, x);
+		give(&c, "target", SGPU_F32, 2, 2, x);
+		c.call.present[ops_arg(&c, "output_loss")] = k == 1;
+		c.call.present[ops_arg(&c, "output_gradient")] = k == 2;
+		CHECK(k ? ops_run(&c) : !ops_infer(&c));
+		ops_end(&c);
+		ops_begin(&c, "cross_entropy");
+		give(&c, "input", SGPU_F32, 2, 2, x);
+		ops_input(&c, "labels", SGPU_U8, 1, OPS_SHAPE(2), "\0\1");
+		c.call.present[ops_arg(&c, "output_loss")] = k == 1;
+		c.call.present[ops_arg(&c, "output_gradient")] = k == 2;
+		CHECK(k ? ops_run(&c) : !ops_infer(&c));
+		ops_end(&c);
+	}
+}
+
+UNIT_TEST(diagnostics_and_no_rows)
+{
+	struct ops_case c;
+
+	ops_begin(&c, "cross_entropy");
+	ops_input(&c, "input", SGPU_F32, 2, OPS_SHAPE(4, 3), NULL);
+	ops_input(&c, "labels", SGPU_I32, 1, OPS_SHAPE(5), NULL);
+	want(&c);
+	CHECK(!ops_infer(&c) && strcmp(c.diagnostic_argument, "labels") == 0);
+	ops_end(&c);
+	ops_begin(&c, "cross_entropy");
+	ops_input(&c, "input", SGPU_F32, 2, OPS_SHAPE(4, 0), NULL);
+	ops_input(&c, "labels", SGPU_I32, 1, OPS_SHAPE(4), NULL);
+	want(&c);
+	CHECK(!ops_infer(&c) && strcmp(c.diagnostic_argument, "input") == 0);
+	ops_end(&c);
+	ops_begin(&c, "squared_error");
+	ops_input(&c, "input", SGPU_F32, 2, OPS_SHAPE(4, 3), NULL);
+	ops_input(&c, "target", SGPU_F32, 2, OPS_SHAPE(3, 4), NULL);
+	want(&c);
+	CHECK(!ops_infer(&c) && strcmp(c.diagnostic_argument, "target") == 0);
+	ops_end(&c);
+	ops_begin(&c, "squared_error");
+	ops_input(&c, "input", SGPU_F32, 3, OPS_SHAPE(4, 0, 2), NULL);
+	ops_input(&c, "target", SGPU_F32, 3, OPS_SHAPE(4, 0, 2), NULL);
+	want(&c);
+	CHECK(!ops_infer(&c) && strcmp(c.diagnostic_argument, "input") == 0);
+	ops_end(&c);
+	ops_begin(&c, "squared_error");
+	ops_input(&c, "input", SGPU_F32, 2, OPS_SHAPE(0, 3), NULL);
+	ops_input(&c, "target", SGPU_F32, 2, OPS_SHAPE(0, 3), NULL);
+	want(&c);
+	CHECK(ops_run(&c));
+	ops_end(&c);
+}
+
+int main(void)
+{
+	UNIT_RUN(cross_entropy_by_its_definition);
+	UNIT_RUN(squared_error_by_its_definition);
+	UNIT_RUN(gradients_are_differences_of_losses);
+	UNIT_RUN(labels_that_name_no_class_and_scores_that_are_no_numbers);
+	UNIT_RUN(one_output_is_enough_and_none_is_an_error);
+	UNIT_RUN(diagnostics_and_no_rows);
+	return unit_done();
+}
