@@ -16,6 +16,7 @@ const struct sgpu_bench_case *const bench_cases[] = {
 	&case_measure,
 	&case_launch,
 	&case_alloc,
+	&case_conversion,
 	&case_channel,
 	&case_session,
 	&case_quote,

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The model: its terms are measured anew in every sample.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <base/spin.h>
+#include <sgpu/rpc.h>
+
+#include "cli.h"
+#include "conversion.h"
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+enum { EXITS = 16, FAULTS = 64, FLIPS = 512 };
+enum detail { SNP_PAPER, SNP, TDX, SNP_EXITS, TDX_EXITS, FLIP, FAULT, CLEAR, EXIT };
+#define GIANT_PAGE ((uint64_t)1 << 30)
+
+/* Of this machine if it is a virtual one, else of the guest; 0: of neither. */
+static double time_exit(struct conversion *c)
+{
+	struct sgpu_rpc_costs machine = { 0 };
+	uint64_t ns = 0;
+
+	if (sgpu_rpc_measure(&machine, NULL) == SGPU_OK && machine.guest_exit_cycles > 0) {
+#if defined(__x86_64__)
+		const uint64_t begin = sgpu_now_ns();
+		unsigned eax, ebx, ecx, edx;
+
+		for (int i = 0; i < EXITS; i++) {
+			__cpuid(0, eax, ebx, ecx, edx);
+		}
+		ns = sgpu_now_ns() - begin;
+#endif
+	} else if (c->has_guest && !c->is_emulated &&
+		   kvm_guest_run(&c->guest, KVM_GUEST_CPUID, EXITS, &ns, NULL) != SGPU_OK) {
+		ns = 0;
+	}
+	return (double)ns / EXITS;
+}
+
+/* Entries of small pages stand for those of any size. */
+static double time_flip(struct conversion *c, uint64_t pages)
+{
+	const uint64_t entries = pages < FLIPS ? pages : FLIPS, size = entries * CONVERSION_SMALL;
+	uint8_t *memory = c->memory + CONVERSION_HUGE;
+	uint64_t begin, ns;
+
+	for (uint64_t i = 0; i < size; i += CONVERSION_SMALL) {
+		((volatile uint8_t *)memory)[i] = 1;
+	}
+	begin = sgpu_now_ns();
+	(void)!mprotect(memory, size, PROT_READ);
+	ns = sgpu_now_ns() - begin;
+	(void)!mprotect(memory, size, PROT_READ | PROT_WRITE);
+	return (double)ns * (double)pages / (double)entries;
+}
+
+/* Touches new pages, then clears them. A larger page counts as huge ones. */
+static void time_pages(struct conversion *c, uint64_t page_bytes, struct conversion_costs *costs)
+{
+	const bool is_small = page_bytes == CONVERSION_SMALL;
+	const uint64_t size = is_small ? FAULTS * CONVERSION_SMALL : CONVERSION_HUGE;
+	uint8_t *memory = c->memory + (is_small ? CONVERSION_HUGE : 0);
+	uint64_t begin, touched;
+
+	(void)madvise(memory, size, MADV_DONTNEED);
+	begin = sgpu_now_ns();
+	for (uint64_t i = 0; i < size; i += CONVERSION_SMALL) {
+		((volatile uint8_t *)memory)[i] = 1;
+	}
+	touched = sgpu_now_ns();
+	explicit_bzero(memory, size);
+	costs->fault_ns = (double)(touched - begin) * (double)page_bytes / (double)size;
+	costs->clear_ns = (double)(sgpu_now_ns() - touched) * (double)page_bytes / (double)size;
+}
+
+static int by_model(const struct conversion_way *w, const struct conversion_call *call, double *ns,
+		    struct sgpu_error *error)
+{
+	const enum conversion_flow exits_of = w->detail == TDX_EXITS ? CONVERSION_TDX : CONVERSION_SNP;
+	const double pages = (double)call->pages;
+	struct conversion_costs costs = { .exit_ns = time_exit(w->c), .flip_ns = time_flip(w->c, call->pages) };
+
+	(void)error;
+	time_pages(w->c, call->page_bytes, &costs);
+	*ns = w->detail == FLIP ? costs.flip_ns : w->detail == FAULT ? pages * costs.fault_ns :
+	      w->detail == CLEAR ? pages * costs.clear_ns : w->detail == EXIT ? pages * costs.exit_ns :
+	      w->detail == SNP_EXITS || w->detail == TDX_EXITS ?
+	      (double)conversion_exits(exits_of, call) * costs.exit_ns :
+	      conversion_model((enum conversion_flow)w->detail, call, &costs);
+	return SGPU_OK;
+}
+
+/* Both directions of all batches, and a line of the table for each batch. */
+static int measure_sweep(struct conversion *c, unsigned threads, uint64_t page_bytes, struct sgpu_error *error)
+{
+	struct conversion_way ways[] = {
+		{ .name = "snp, exit-free", .convert = by_model, .detail = SNP_PAPER },
+		{ .name = "snp", .convert = by_model, .detail = SNP },
+		{ .name = "tdx", .convert = by_model, .detail = TDX },
+		{ .name = "snp, exits alone", .convert = by_model, .detail = SNP_EXITS },
+		{ .name = "tdx, exits alone", .convert = by_model, .detail = TDX_EXITS },
+	};
+	const int batches = page_bytes == GIANT_PAGE || c->bench->options.quick ? 1 : CONVERSION_BATCHES;
+	const bool has_exits = time_exit(c) > 0;
+	unsigned long long least[] = { 0, 0 }; /* batches with less than 5 % exits: of snp, of tdx */
+	int rc = SGPU_OK;
+
+	for (int i = page_bytes == GIANT_PAGE ? 1 : 0; rc == SGPU_OK && i < 2 * batches; i++) {
+		const struct conversion_call call = { i % 2, conversion_batches[i / 2], page_bytes };
+		const int count = !has_exits ? 1 : call.to_private && threads == 1 ? 5 : 3;
+		const double pages = (double)call.pages;
+
+		rc = conversion_measure(c, "conversion", "model", &call, threads, ways, count, error);
+		if (rc == SGPU_OK && count == 5) {
+			cli_note("conversion: model, to private, %7llu KiB, %3llu pages a call, ns a page: "
+				 "snp exit-free %.0f, snp %.0f (exits %.1f %%), tdx %.0f (exits %.1f %%)",
+				 (unsigned long long)page_bytes >> 10, (unsigned long long)call.pages,
+				 ways[0].least_ns / pages, ways[1].least_ns / pages,
+				 100 * ways[3].least_ns / ways[1].least_ns, ways[2].least_ns / pages,
+				 100 * ways[4].least_ns / ways[2].least_ns);
+			for (int j = 0; j < 2; j++) {
+				const bool is_low = ways[j + 3].least_ns < 0.05 * ways[j + 1].least_ns;
+
+				least[j] = least[j] == 0 && is_low ? call.pages : least[j];
+			}
+		}
+	}
+	if (rc == SGPU_OK && least[0] > 0 && least[1] > 0) {
+		cli_note("conversion: model, to private, %7llu KiB: exits cost under 5 %% from %llu pages a call (snp), "
+			 "%llu (tdx)", (unsigned long long)page_bytes >> 10, least[0], least[1]);
+	}
+	return rc;
+}
+
+static int measure_terms(struct conversion *c, unsigned threads, uint64_t page_bytes, struct sgpu_error *error)
+{
+	struct conversion_way ways[] = {
+		{ .name = "flip", .convert = by_model, .detail = FLIP },
+		{ .name = "fault", .convert = by_model, .detail = FAULT },
+		{ .name = "clear", .convert = by_model, .detail = CLEAR },
+		{ .name = "exit", .convert = by_model, .detail = EXIT },
+	};
+	const struct conversion_call call = { false, FAULTS, page_bytes };
+
+	return conversion_measure(c, "terms", "primitives", &call, threads, ways, time_exit(c) > 0 ? 4 : 3, error);
+}
+
+static atomic_bool is_over;
+
+static void *keep_busy(void *argument)
+{
+	while (!atomic_load_explicit(&is_over, memory_order_relaxed)) {
+		sgpu_pause();
+	}
+	return argument;
+}
+
+/* Small pages, while other threads run, whose processors a shootdown has to reach. */
+static int measure_threads(struct conversion *c, unsigned threads, struct sgpu_error *error)
+{
+	pthread_t *busy = calloc(threads, sizeof(*busy));
+	unsigned started = 1;
+	int rc;
+
+	atomic_store(&is_over, false);
+	while (busy && started < threads && pthread_create(&busy[started], NULL, keep_busy, NULL) == 0) {
+		started++;
+	}
+	rc = started < threads ? sgpu_fail(error, SGPU_ENOMEM, "cannot start %u threads", threads) :
+				 measure_terms(c, threads, CONVERSION_SMALL, error);
+	rc = rc ? rc : measure_sweep(c, threads, CONVERSION_SMALL, error);
+	atomic_store(&is_over, true);
+	while (started > 1) {
+		pthread_join(busy[--started], NULL);
+	}
+	free(busy);
+	return rc;
+}
+
+int conversion_by_model(struct conversion *c, struct sgpu_error *error)
+{
+	const struct conversion_way ways[] = {
+		{ .name = "converted, snp, exit-free", .convert = by_model, .detail = SNP_PAPER },
+		{ .name = "converted, snp", .convert = by_model, .detail = SNP },
+		{ .name = "converted, tdx", .convert = by_model, .detail = TDX },
+	};
+	const struct sgpu_bench_point point = { .parameters = { { "source", "model", 0 } } };
+	const int count = time_exit(c) > 0 ? 3 : 1;
+	int rc = measure_threads(c, 1, error);
+
+	if (count == 1) {
+		sgpu_bench_waive(c->bench, &point, "exits", "this is no virtual machine whose exits can be timed; %s",
+				 c->why);
+	}
+	rc = rc ? rc : measure_terms(c, 1, CONVERSION_HUGE, error);
+	rc = rc ? rc : measure_sweep(c, 1, CONVERSION_HUGE, error);
+	rc = rc ? rc : measure_sweep(c, 1, GIANT_PAGE, error);
+	if (rc == SGPU_OK && c->bench->options.jobs > 1) {
+		rc = measure_threads(c, c->bench->options.jobs, error);
+	}
+	rc = rc ? rc : conversion_stream(c, "model", CONVERSION_SMALL, ways, count, error);
+	return rc ? rc : conversion_stream(c, "model", CONVERSION_HUGE, ways, count, error);
+}
