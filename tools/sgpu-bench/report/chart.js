@@ -39,7 +39,7 @@ function drawAxes(svg, box, x, y) {
 	const [left, right] = box.x, [bottom, top] = box.y;
 
 	for (const value of ticks(x, Math.max(2, Math.floor((right - left) / 78)))) {
-		const at = place(x, value, box.x), text = quantity(value, x.kind), half = 3.4 * text.length;
+		const at = place(x, value, box.x), text = quantity(value, x.kind), half = 3.8 * text.length;
 
 		svg.append(drawn("line", { class: "grid", x1: at, x2: at, y1: top, y2: bottom }),
 			drawn("text", { x: Math.min(Math.max(at, half), right + 12 - half), y: bottom + 17, "text-anchor": "middle" }, text));

@@ -4,6 +4,8 @@
  */
 "use strict";
 
+const WRAPPED_FROM = 40;
+
 function fill(node, attributes, children) {
 	for (const [name, value] of Object.entries(attributes)) {
 		if (name.startsWith("on")) {
@@ -27,8 +29,9 @@ function drawn(name, attributes = {}, ...children) {
 
 /* A table that scrolls by itself where the page is narrow. Cells are texts, nodes, or undefined. */
 function table(caption, head, rows, numbers = []) {
+	const kind = (content, column) => numbers.includes(column) ? "number" : String(content).length > WRAPPED_FROM && "long";
 	const cell = (name, content, column) =>
-		element(name, { class: numbers.includes(column) && "number", scope: name === "th" && "col" }, content ?? "");
+		element(name, { class: kind(content, column), scope: name === "th" && "col" }, content ?? "");
 
 	return element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
 		element("table", {},

@@ -5,7 +5,7 @@
  */
 "use strict";
 
-const SERIES_MOST = 6, SAMPLES_LEAST = 100, BINS_MOST = 40;
+const SERIES_MOST = 6, SAMPLES_LEAST = 100, BINS_MOST = 80;
 const SWEPT_FIRST = ["size_bytes", "requests_per_second"];
 
 /* The parameter that is an axis: the first choice, or that with most values, of which there are at least three. A
@@ -32,6 +32,24 @@ function labelOf(m, without = []) {
 		typeof value === "number" ? `${parameterName(key)} ${parameterText(key, value)}` : value);
 
 	return [m.variant, ...parts].filter((part) => part !== "").join(", ") || m.name;
+}
+
+/* Parameters that are the same in all measurements: they stand in the title. */
+function constantKeys(measurements) {
+	const [first] = measurements;
+
+	return measurements.length < 2 ? [] : Object.keys(first.parameters).filter((key) =>
+		measurements.every((m) => m.parameters[key] === first.parameters[key]));
+}
+
+function titleOf(name, measurements, keys) {
+	const parts = keys.filter((key) => key in measurements[0].parameters).map((key) => {
+		const value = measurements[0].parameters[key];
+
+		return typeof value === "number" ? `${parameterName(key)} ${parameterText(key, value)}` : value;
+	});
+
+	return parts.length ? `${name}: ${parts.join(", ")}` : name;
 }
 
 function tipOf(m, runs) {
@@ -65,11 +83,12 @@ function facetKeys(measurements, swept) {
 }
 
 function facetOf(m, facets) {
-	return facets.filter((key) => key in m.parameters).map((key) =>
-		`${parameterName(key)} ${parameterText(key, m.parameters[key])}`).join(", ");
+	return JSON.stringify(facets.map((key) => m.parameters[key]));
 }
 
-function lineChart(title, measurements, swept, without, runs) {
+function lineChart(name, measurements, swept, facets, runs) {
+	const constants = [...new Set([...facets, ...constantKeys(measurements)])], without = [swept, ...constants];
+	const title = titleOf(name, measurements, constants);
 	const labels = [...groups(measurements, (m) => labelOf(m, without)).keys()];
 	const isOfMany = measurements.some((m) => m.run !== measurements[0].run);
 	const series = [...groups(measurements, (m) => JSON.stringify([labelOf(m, without), m.run.index])).values()].map((list) => {
@@ -86,11 +105,12 @@ function lineChart(title, measurements, swept, without, runs) {
 		y: { kind: measurements[0].kind, label: AXES[measurements[0].kind] } });
 }
 
-function dotChart(title, measurements, runs) {
-	const rows = [...groups(measurements, (m) => labelOf(m)).keys()], at = new Map(rows.map((row, i) => [row, i]));
+function dotChart(name, measurements, runs) {
+	const without = constantKeys(measurements), title = titleOf(name, measurements, without);
+	const rows = [...groups(measurements, (m) => labelOf(m, without)).keys()], at = new Map(rows.map((row, i) => [row, i]));
 	const series = [...groups(measurements, (m) => runs.indexOf(m.run))].map(([index, list]) => ({
 		label: list[0].run.name, color: index, style: 0, line: false,
-		points: list.map((m) => ({ x: m.result, y: at.get(labelOf(m)) + 0.62 + (runs.length > 1 ? 0.1 * (index % 3) : 0),
+		points: list.map((m) => ({ x: m.result, y: at.get(labelOf(m, without)) + 0.62 + (runs.length > 1 ? 0.1 * (index % 3) : 0),
 			x0: m.value(m.record.min_ns || m.record.median_ns), x1: m.value(m.record.p99_ns ?? m.record.p95_ns), tip: tipOf(m, runs) })),
 	}));
 
@@ -99,14 +119,14 @@ function dotChart(title, measurements, runs) {
 
 /* Measurements of one case, one source and one unit that passed: lines over one parameter, then over another one. */
 function chartsOf(measurements, runs) {
-	const charts = [], name = measurements[0].name;
+	const charts = [], { source } = measurements[0], name = measurements[0].name + (source === "hardware" ? "" : ` (${source})`);
 	let rest = measurements, swept = sweptIn(rest);
 
 	while (swept) {
 		const [lines, others] = linesOver(swept, rest), facets = facetKeys(lines, swept);
 
-		charts.push(...[...groups(lines, (m) => facetOf(m, facets))].map(([facet, list]) => lineChart(
-			`${name} by ${parameterName(swept)}${facet ? `: ${facet}` : ""}`, list, swept, [swept, ...facets], runs)));
+		charts.push(...[...groups(lines, (m) => facetOf(m, facets)).values()].map((list) =>
+			lineChart(`${name} by ${parameterName(swept)}`, list, swept, facets, runs)));
 		rest = others;
 		swept = lines.length ? sweptIn(rest) : undefined;
 	}
@@ -130,7 +150,9 @@ function histogramOf(m, runs) {
 	const times = m.samples.map((ns) => ns / m.operations).sort((a, b) => a - b);
 	const at = (share) => times[Math.max(0, Math.ceil(share * times.length) - 1)];
 	const log = at(1) / at(0) >= 8, to = log ? Math.log : (v) => v, from = log ? Math.exp : (v) => v;
-	const low = to(at(0)), high = to(at(1)), bins = Math.min(BINS_MOST, Math.ceil(2 * Math.cbrt(times.length)));
+	/* The rule of Freedman and Diaconis. */
+	const low = to(at(0)), high = to(at(1)), rule = 2 * (to(at(0.75)) - to(at(0.25))) / Math.cbrt(times.length);
+	const bins = Math.max(1, Math.min(BINS_MOST, Math.ceil((high - low) / rule) || 1));
 	const width = (high - low) / bins || Math.abs(low) * 0.01 || 1, counts = new Array(bins).fill(0);
 
 	times.forEach((t) => { counts[Math.min(bins - 1, Math.floor((to(t) - low) / width))]++; });

@@ -6,9 +6,13 @@
 
 const OPEN_MOST = 12;
 
-/* A part that is folded if it is long. All of them open for a printer. */
+/* A part that is folded if it is long. A printer gets all tables. */
 function folded(summary, isOpen, ...content) {
 	return element("details", { open: isOpen }, element("summary", {}, summary), ...content);
+}
+
+function counted(count, noun) {
+	return `${count} ${noun}${count === 1 ? "" : "s"}`;
 }
 
 function section(id, title, ...content) {
@@ -25,13 +29,13 @@ function summaryOf(run) {
 		reasons.length ? element("ul", {}, ...reasons.map((reason) => element("li", {}, reason))) : null);
 }
 
-function shown(value) {
-	return value === null ? "none" : typeof value === "object" ? JSON.stringify(value) : String(value);
+function shown(value, key = "") {
+	return typeof value === "number" && kindOfParameter(key) === "bytes" ? quantity(value, "bytes") : value === null ? "none" : typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
 /* Many numbers or dates as the first and the last of them. */
-function listed(values) {
-	const texts = values.map(shown), isOrdered = values.length > 3 && values.every((v) => number(v) ?? /^\d{4}-\d\d-/.test(v));
+function listed(values, key) {
+	const texts = values.map((value) => shown(value, key)), isOrdered = values.length > 3 && values.every((v) => number(v) ?? /^\d{4}-\d\d-/.test(v));
 	const sorted = [...values].sort((a, b) => a < b ? -1 : 1);
 
 	return isOrdered ? `${sorted[0]} to ${sorted[sorted.length - 1]}` : texts.join("; ");
@@ -44,7 +48,8 @@ function machineSection({ runs }) {
 	const keys = new Set(runs.flatMap((run) => run.files.flatMap((file) => members(file).map(([key]) => key))));
 	const values = (run, key) => [...new Set(run.files.flatMap((file) =>
 		members(file).filter(([name]) => name === key).map(([, value]) => value)))];
-	const rows = [...keys].map((key) => [key.replaceAll("_", " "), ...runs.map((run) => listed(values(run, key)))]);
+	const rows = [...keys].map((key) => [key.replaceAll("_", " "), ...runs.map((run) => listed(values(run, key), key))])
+		.filter(([, ...texts]) => texts.some((text) => text !== ""));
 
 	return section("machines", runs.length > 1 ? "Machines" : "Machine",
 		table("What was measured on", ["", ...runs.map((run) => run.name)], rows));
@@ -59,19 +64,22 @@ function comparisonSection(results) {
 
 	show(0);
 	return section("comparison", "Comparison",
-		element("p", {}, "Times of one run by those of another: below 1 is faster. A hatched bar is a difference that says nothing: it is ",
-			"inside the noise, or ambiguous. Verdicts are those of sgpu-bench compare."),
+		element("p", {}, "Ratios are times divided by those of the base: below 1 is faster. A hatched bar is a difference that says nothing: it ",
+			"is inside the noise, or ambiguous. Verdicts are those of sgpu-bench compare."),
 		element("p", { class: "choice" }, element("label", {}, "Base: ", choice)), content);
 }
 
-/* A recorded command is shown only if a shell would do nothing else with it. */
-function commandsOf(measurements) {
-	return [...new Set(measurements.map(({ name, file: { environment: e } }) => {
-		const options = [/^[\w:.-]+$/.test(e.device_selector ?? "") ? ` --device ${e.device_selector}` : "", e.quick ? " --quick" : ""];
+/* The options that a run was given, and no other words: a command is for copying, and results come from anywhere. */
+function optionsOf({ command, device_selector: device, quick }) {
+	const known = /(?:--(?:device|samples|time|size|timer|jobs)|-j)[ =][\w.:-]+|--quick/g;
 
-		return /^sgpu-bench run [\w .:=-]*$/.test(e.command ?? "") ? e.command :
-			/^[\w-]+$/.test(name) ? `sgpu-bench run ${name}${options.join("")} --json -o ${name}.json` : undefined;
-	}))].filter((command) => command);
+	return typeof command === "string" ? command.match(known) ?? [] :
+		[.../^[\w:.-]+$/.test(device ?? "") ? [`--device ${device}`] : [], ...quick ? ["--quick"] : []];
+}
+
+function commandsOf(measurements) {
+	return [...new Set(measurements.filter(({ name }) => /^[\w-]+$/.test(name)).map(({ name, file }) =>
+		["sgpu-bench run", ...optionsOf(file.environment), `--json -o ${name}.json ${name}`].join(" ")))];
 }
 
 function caseSection(name, measurements) {
@@ -90,7 +98,7 @@ function caseSection(name, measurements) {
 			content.push(element("h3", {}, "Source: ", source));
 		}
 		content.push(element("div", { class: "charts" }, ...chartsOf(list, runs)),
-			folded(`Table of ${list.length} measurements`, list.length <= OPEN_MOST, measurementTable(caption, list, runs)));
+			folded(`Table of ${counted(list.length, "measurement")}`, list.length <= OPEN_MOST, measurementTable(caption, list, runs)));
 		if (sampled.length) {
 			content.push(distributions(name, sampled, runs));
 		}
@@ -104,7 +112,7 @@ function caseSection(name, measurements) {
 /* Drawn when they are looked at, unless the case is about them. */
 function distributions(name, sampled, runs) {
 	const isOpen = /^(transition|wake)$/.test(name), plots = element("div", { class: "small charts" });
-	const part = folded(`Distributions of ${sampled.length} measurements`, isOpen, plots);
+	const part = folded(`Distributions of ${counted(sampled.length, "measurement")}`, isOpen, plots);
 	const draw = () => {
 		if (part.open && !plots.childElementCount) {
 			plots.append(...sampled.map((m) => histogramOf(m, runs)));
@@ -142,8 +150,7 @@ function show() {
 	drawVisible();
 	addEventListener("resize", drawVisible);
 	addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((part) => {
-		part.open = true;
-		part.dispatchEvent(new Event("toggle"));
+		part.open = part.open || part.querySelector("table") !== null;
 	}));
 }
 

@@ -100,10 +100,10 @@ function doubts(run) {
 	for (const file of run.files) {
 		const e = file.environment, commit = String(e.commit ?? "");
 
-		if (e.tree_clean === false || /(changed|dirty|modified|\+)$/.test(commit)) {
+		if (e.tree === "modified" || commit.endsWith("-changed")) {
 			doubt("the tree was not clean", file);
-		} else if (!commit || commit === "unknown") {
-			doubt("no commit is recorded", file);
+		} else if (!commit || commit === "unknown" || e.tree === "unknown") {
+			doubt("it is not known which commit was measured", file);
 		}
 		if (e.quick) {
 			doubt("--quick is a test, not for figures", file);

@@ -31,7 +31,7 @@ function columnsOf(measurements, runs) {
 		...keys.map((key) => [parameterName(key), (m) => key in m.parameters ? parameterText(key, m.parameters[key]) : undefined]),
 		["variant", (m) => m.variant || undefined],
 		["result", (m) => quantity(m.result, m.kind), true],
-		["time by the first variant's", (m) => m.record.ratio_to ? ratioCell(m, most) : undefined, true],
+		["ratio to the first variant", (m) => m.record.ratio_to ? ratioCell(m, most) : undefined, true],
 		["published", (m) => m.record.reference_ratio ? `${ratioText(m.record.reference_ratio)} ${m.record.reference}` : undefined],
 		["n", (m) => m.record.n, true],
 		["minimum", ns("min_ns"), true],
@@ -65,8 +65,8 @@ function spanOf(ratios) {
 }
 
 function waivedTable(measurements, runs) {
-	const rows = measurements.map((m) => [...runs.length > 1 ? [m.run.name] : [], m.name, m.passed ? "" : labelOf(m), m.record.status,
-		m.record.reason]);
+	const point = (m) => [labelOf(m), m.record.parameters.source].filter((part) => part && part !== m.name).join(", ") || "all";
+	const rows = measurements.map((m) => [...runs.length > 1 ? [m.run.name] : [], m.name, point(m), m.record.status, m.record.reason]);
 
 	return table("Not measured", [...runs.length > 1 ? ["run"] : [], "case", "point", "status", "reason"], rows);
 }
