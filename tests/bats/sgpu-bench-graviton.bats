@@ -69,14 +69,14 @@ says() {
 @test "trainings and applications are found by their names" {
 	{
 		environment
-		for app in cnn autoencoder; do
-			record training unsealed "\"app\":\"$app\"" 2e9
-			record training sealed "\"app\":\"$app\"" 3e9
+		for network in cnn autoencoder; do
+			record training unsealed "\"network\":\"$network\",\"steps\":100" 2e9 ',"operations":100'
+			record training sealed "\"network\":\"$network\",\"steps\":100" 3e9 ',"operations":100'
 		done
 	} >training.json
 	run -0 --separate-stderr sgpu-bench graviton training.json
-	says 'figure 10' 'Cifar-10, training' '1.53 x | 2.00 s | 3.00 s | 1.5 x | here Fashion-MNIST |'
-	says 'figure 11' 'MNIST autoencoder' '1.33 x | 2.00 s | 3.00 s | 1.5 x | here Fashion-MNIST |'
+	says 'figure 10' 'Cifar-10, training' '1.53 x | 20.0 ms | 30.0 ms | 1.5 x | here Fashion-MNIST |'
+	says 'figure 11' 'MNIST autoencoder' '1.33 x | 20.0 ms | 30.0 ms | 1.5 x | here Fashion-MNIST |'
 }
 
 @test "what was waived says why, and its text cannot break the table" {

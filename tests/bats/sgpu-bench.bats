@@ -77,9 +77,9 @@ END
 	# shellcheck disable=SC2016 # the inner shell expands it
 	run -5 --separate-stderr bash -c 'for fd in {3..255}; do eval "exec $fd>&-"; done
 		ulimit -n 6
-		exec sgpu-bench run --device cpu --samples 3 --size 1K batch manifest'
+		exec sgpu-bench run --device cpu --samples 3 --size 1K:64K batch alloc'
 	[[ $output == *"failed: cannot make "*": Too many open files"* ]]
-	[[ $output == *"manifest checked"* ]]
+	[[ $output == *"host pool"* ]]
 	[[ $stderr == *"1 passed, 0 waived, 1 failed"* ]]
 }
 
