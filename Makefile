@@ -150,7 +150,9 @@ $(BUILD)/obj/tools/sgpu-bench/page.o: $(BUILD)/report/report.js $(REPORT)/report
 # One object knows the commit, so that another one does not build everything again.
 FEATURES := IPSEC_MB BLAS NUMA CLONES SECCOMP CUDA
 is_built = $(if $(filter-out 0,$($(1))),1)
-$(BUILD)/obj/tools/common/version.o: MORE = -DSGPU_COMMIT='"$(SGPU_COMMIT)"' \
+$(BUILD)/obj/tools/common/version.o: MORE = -DSGPU_COMMIT='"$(SGPU_COMMIT)"' -DSGPU_FLAGS='"$(subst ",,$(CFLAGS))"' \
+	$(if $(PLUGIN),-DSGPU_CUDA_COMPILER='"nvcc $(shell $(NVCC) --version | sed -n 's/^Cuda.*, V//p')"' \
+	-DSGPU_CUDA_FLAGS='"$(subst ",,$(CUDA_ARCH) $(NVCCFLAGS))"') \
 	-DSGPU_WITH='"$(strip $(foreach name,$(FEATURES),$(if $(call is_built,$(name)),$(name))))"' \
 	-DSGPU_WITHOUT='"$(strip $(foreach name,$(FEATURES),$(if $(call is_built,$(name)),,$(name))))"'
 $(BUILD)/obj/tools/common/version.o: $(BUILD)/commit

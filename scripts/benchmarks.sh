@@ -85,7 +85,9 @@ measure() {
 	timeout -k 5 "$left" sgpu-bench run "$1" --device "$device" "${options[@]}" --json -q -o "$file.new" </dev/null
 	status=$?
 	if [ $status -eq 0 ] || [ $status -eq 5 ]; then
-		sed "1s|\"record\":\"environment\",|&\"commit\":\"$commit\",\"command\":\"$command\",|" "$file.new" >"$file"
+		sed "1{s|,\"commit\":\"[^\"]*\"||;s|,\"command\":\"[^\"]*\"||
+			s|\"record\":\"environment\",|&\"commit\":\"$commit\",\"command\":\"$command\",|
+		}" "$file.new" >"$file"
 		status=0
 	elif [ $status -eq 124 ] && [ "$SECONDS" -gt "$seconds" ] && [ "$begun" -gt 1 ]; then
 		status=3

@@ -185,9 +185,9 @@ struct sgpu_bench_record {
 struct sgpu_bench_options {
 	bool quick;             /* fewer sizes, less time */
 		/* Of each variant; 0: until their medians are known well enough, there are 1000 samples, or the time is over, but
-		 * at least 5 (quick: 3). */
+		 * at least 5 (3 with `quick`, or if the time is over by far). */
 	uint64_t samples;
-	uint64_t time_ns;       /* for each point and variant; 0: 0.5 s (quick: 0.1 s) */
+	uint64_t time_ns;       /* for each point and variant; 0: 0.3 s (quick: 0.1 s) */
 	uint64_t size_min, size_max; /* bytes; size_max 0: no limit */
 	unsigned jobs;          /* threads for work on all cores; 0: sgpu_cpu_count() */
 	enum sgpu_device_timer timer; /* of devices that a case opens */
@@ -237,6 +237,13 @@ void sgpu_bench_results_clear(struct sgpu_bench_results *results);
 
 /* Describes this machine, this build and a device (NULL: none): a new object, or NULL if memory runs out. */
 json_t *sgpu_bench_environment(const struct sgpu_device_info *info, const struct sgpu_bench_options *options);
+/* The last object: how long it took since `begin`, the share of the processors' time that the hypervisor took away meanwhile, and
+ * the load at the end. A new object, or NULL. */
+struct sgpu_bench_moment {
+	uint64_t ns, stolen, all; /* of sgpu_now_ns(), and in clock ticks */
+};
+void sgpu_bench_begin(struct sgpu_bench_moment *begin);
+json_t *sgpu_bench_end(const struct sgpu_bench_moment *begin);
 /* Returns a record as a new object, or NULL if memory runs out. */
 json_t *sgpu_bench_record_json(const struct sgpu_bench_record *record);
 json_t *sgpu_bench_noise_json(const struct sgpu_bench_noise *noise);
@@ -252,19 +259,30 @@ void sgpu_bench_key(const struct sgpu_bench_record *record, char key[SGPU_BENCH_
 double sgpu_bench_value(const struct sgpu_bench_record *record);
 
 /* ---- comparison ---- */
-enum sgpu_bench_verdict { SGPU_BENCH_WITHIN_NOISE, SGPU_BENCH_FASTER, SGPU_BENCH_SLOWER, SGPU_BENCH_ONLY_FIRST,
-			  SGPU_BENCH_ONLY_SECOND, SGPU_BENCH_NOT_MEASURED };
+/* SAME: the change is inside the noise. FASTER, SLOWER: it exceeds it, and there is a gap between the intervals of the medians; if
+ * the noise was not measured, between the samples. AMBIGUOUS: it exceeds it without a gap; nothing follows. */
+enum sgpu_bench_verdict { SGPU_BENCH_SAME, SGPU_BENCH_FASTER, SGPU_BENCH_SLOWER, SGPU_BENCH_AMBIGUOUS,
+			  SGPU_BENCH_ONLY_FIRST, SGPU_BENCH_ONLY_SECOND, SGPU_BENCH_NOT_MEASURED };
+const char *sgpu_bench_verdict_name(enum sgpu_bench_verdict verdict);
 struct sgpu_bench_difference {
 		const struct sgpu_bench_record *first, *second; /* NULL: missing. They live as long as the results. */
 	enum sgpu_bench_verdict verdict;  /* NOT_MEASURED: it did not pass in one run or both */
 	double change;                    /* of the median time: 0.1 is a tenth slower */
-		double noise;                     /* |change| must exceed this to be more than noise */
+		double noise;                     /* |log(1 + change)| must exceed this to be more than noise */
+	bool noise_measured;              /* ...which several runs of one build have shown, and not the samples of these */
 };
-/* Pairs the measurements of two runs by their keys, in the order of the first. `ratios`: compares ratios, which
- * two machines may have in common, instead of times. The array comes from malloc. */
+/* Pairs the measurements of two runs by their keys, in the order of the first. `noise` has records of noise, or is NULL.
+ * `ratios`: compares ratios, which two machines may have in common, instead of times. The array comes from malloc. */
 SGPU_MUST_CHECK int sgpu_bench_compare(const struct sgpu_bench_results *first, const struct sgpu_bench_results *second,
-				       bool ratios, struct sgpu_bench_difference **differences, size_t *count,
+				       const struct sgpu_bench_results *noise, bool ratios,
+				       struct sgpu_bench_difference **differences, size_t *count,
 				       struct sgpu_error *error);
+/* Adds to `noise` how far `count` runs of one build lie apart, for each measurement that passed in all of them; two more
+ * such runs differ by more in at most 1 of 20 measurements. Errors: SGPU_EUSAGE (fewer than two runs), SGPU_ENOMEM. */
+SGPU_MUST_CHECK int sgpu_bench_measure_noise(const struct sgpu_bench_results *runs, size_t count,
+					     struct sgpu_bench_results *noise, struct sgpu_error *error);
+/* The name of the first member by which two environments are of another machine or build, or NULL. */
+const char *sgpu_bench_environments_differ(const json_t *a, const json_t *b);
 
 #ifdef __cplusplus
 }

@@ -11,10 +11,17 @@
 /* Standard deviations by which two medians may differ, and what makes one of a median distance for samples that are
  * distributed normally. Single samples, not medians: two runs differ by more than the samples of one. */
 static const double deviations = 2, deviation_of_mad = 1.4826;
+/* Two processes do not have their code and data in the same places, which alone changes times by about so much. */
+static const double least_noise = 0.02;
 
 struct entry {
 	char *key;
-	const struct sgpu_bench_record *record;
+	const void *item;
+};
+
+struct sgpu_bench_index {
+	size_t count;
+	struct entry entries[];
 };
 
 static int by_key(const void *a, const void *b)
@@ -22,49 +29,68 @@ static int by_key(const void *a, const void *b)
 	return strcmp(((const struct entry *)a)->key, ((const struct entry *)b)->key);
 }
 
-static void free_index(struct entry *index, size_t count)
+void sgpu_bench_index_free(struct sgpu_bench_index **index)
 {
-	for (size_t i = 0; index && i < count; i++) {
-		free(index[i].key);
+	for (size_t i = 0; *index && i < (*index)->count; i++) {
+		free((*index)->entries[i].key);
 	}
-	free(index);
+	free(*index);
+	*index = NULL;
 }
 
-static int make_index(const struct sgpu_bench_results *results, struct entry **index, struct sgpu_error *error)
+int sgpu_bench_index(const struct sgpu_bench_results *results, bool noise, struct sgpu_bench_index **index,
+		     struct sgpu_error *error)
 {
+	size_t count = noise ? results->noise_count : results->count;
 	char key[SGPU_BENCH_KEY_MAX];
+	struct entry *entries;
 
-	*index = calloc(results->count ? results->count : 1, sizeof(**index));
-	for (size_t i = 0; *index && i < results->count; i++) {
-		sgpu_bench_key(&results->records[i], key);
-		(*index)[i].key = strdup(key);
-		(*index)[i].record = &results->records[i];
-		if (!(*index)[i].key) {
-			free_index(*index, results->count);
-			*index = NULL;
-		}
-	}
+	*index = calloc(1, sizeof(**index) + count * sizeof(*entries));
 	if (!*index) {
 		return sgpu_fail_nomem(error);
 	}
-	qsort(*index, results->count, sizeof(**index), by_key);
-	for (size_t i = 1; i < results->count; i++) {
-		if (strcmp((*index)[i - 1].key, (*index)[i].key) == 0) {
-			return sgpu_fail(error, SGPU_EINVALID, "'%s' is measured twice in one run", (*index)[i].key);
+	entries = (*index)->entries;
+	for (; (*index)->count < count; (*index)->count++) {
+		size_t i = (*index)->count;
+
+		if (!noise) {
+			sgpu_bench_key(&results->records[i], key);
+		}
+		entries[i].item = noise ? (const void *)&results->noise[i] : &results->records[i];
+		entries[i].key = strdup(noise ? results->noise[i].key : key);
+		if (!entries[i].key) {
+			sgpu_bench_index_free(index);
+			return sgpu_fail_nomem(error);
+		}
+	}
+	qsort(entries, count, sizeof(*entries), by_key);
+	for (size_t i = 1; i < count; i++) {
+		if (strcmp(entries[i - 1].key, entries[i].key) == 0) {
+			int rc = sgpu_fail(error, SGPU_EINVALID, "'%s' is measured twice in one run", entries[i].key);
+
+			sgpu_bench_index_free(index);
+			return rc;
 		}
 	}
 	return SGPU_OK;
 }
 
-static const struct sgpu_bench_record *find(const struct entry *index, size_t count,
-					    const struct sgpu_bench_record *record)
+const void *sgpu_bench_find(const struct sgpu_bench_index *index, const struct sgpu_bench_record *record)
 {
 	char key[SGPU_BENCH_KEY_MAX];
 	const struct entry wanted = { key, NULL }, *found;
 
 	sgpu_bench_key(record, key);
-	found = bsearch(&wanted, index, count, sizeof(*index), by_key);
-	return found ? found->record : NULL;
+	found = bsearch(&wanted, index->entries, index->count, sizeof(wanted), by_key);
+	return found ? found->item : NULL;
+}
+
+const char *sgpu_bench_verdict_name(enum sgpu_bench_verdict verdict)
+{
+	static const char *const names[] = { "same", "faster", "slower", "ambiguous", "only in the first",
+					     "only in the second", "not measured" };
+
+	return names[verdict];
 }
 
 static double relative(const struct sgpu_bench_statistics *s)
@@ -72,8 +98,23 @@ static double relative(const struct sgpu_bench_statistics *s)
 	return deviation_of_mad * s->mad / s->median;
 }
 
-static void judge(struct sgpu_bench_difference *d, bool ratios)
+/* Whether all that `a` may be is below all that `b` may be: the intervals of their medians, or, if no runs beside each other have
+ * shown the noise, nearly all of their samples, since a run does not know how the next one will differ. */
+static bool is_below(const struct sgpu_bench_statistics *a, const struct sgpu_bench_statistics *b, bool noise_measured)
 {
+	/* An earlier version has recorded no interval; that is the one of samples that are distributed normally. */
+	double half_a = 1.96 * 1.2533 * deviation_of_mad * a->mad / sqrt((double)a->n);
+	double half_b = 1.96 * 1.2533 * deviation_of_mad * b->mad / sqrt((double)b->n);
+
+	if (!noise_measured) {
+		return a->p95 < b->min;
+	}
+	return (a->high > 0 ? a->high : a->median + half_a) < (b->high > 0 ? b->low : b->median - half_b);
+}
+
+static void judge(struct sgpu_bench_difference *d, const struct sgpu_bench_index *noise, bool ratios)
+{
+	const struct sgpu_bench_noise *measured = noise ? sgpu_bench_find(noise, d->first) : NULL;
 	bool have_ratios = d->first->ratio_to[0] && strcmp(d->first->ratio_to, d->second->ratio_to) == 0;
 	const struct sgpu_bench_statistics *a = ratios ? &d->first->ratio : &d->first->ns;
 	const struct sgpu_bench_statistics *b = ratios ? &d->second->ratio : &d->second->ns;
@@ -84,9 +125,16 @@ static void judge(struct sgpu_bench_difference *d, bool ratios)
 		return;
 	}
 	d->change = b->median / a->median - 1;
-	d->noise = deviations * hypot(relative(a), relative(b));
-	d->verdict = fabs(d->change) <= d->noise ? SGPU_BENCH_WITHIN_NOISE : d->change > 0 ? SGPU_BENCH_SLOWER :
-		     SGPU_BENCH_FASTER;
+	d->noise_measured = measured && (!ratios || measured->ratio_floor >= 0);
+	d->noise = !d->noise_measured ? fmax(least_noise, deviations * hypot(relative(a), relative(b))) :
+		   ratios ? measured->ratio_floor : measured->floor;
+	if (fabs(log1p(d->change)) <= d->noise) { /* as much up as down */
+		d->verdict = SGPU_BENCH_SAME;
+	} else if (is_below(a, b, d->noise_measured)) {
+		d->verdict = SGPU_BENCH_SLOWER;
+	} else {
+		d->verdict = is_below(b, a, d->noise_measured) ? SGPU_BENCH_FASTER : SGPU_BENCH_AMBIGUOUS;
+	}
 }
 
 /* With `ratios` those without one are passed over, unless they did not pass. */
@@ -96,23 +144,23 @@ static bool is_compared(const struct sgpu_bench_record *record, bool ratios)
 }
 
 static size_t pair_all(const struct sgpu_bench_results *first, const struct sgpu_bench_results *second,
-		       struct entry *const indexes[2], bool ratios, struct sgpu_bench_difference *d)
+		       struct sgpu_bench_index *const indexes[3], bool ratios, struct sgpu_bench_difference *d)
 {
 	size_t n = 0;
 
 	for (size_t i = 0; i < first->count; i++) {
 		if (is_compared(&first->records[i], ratios)) {
 			d[n].first = &first->records[i];
-			d[n].second = find(indexes[1], second->count, d[n].first);
+			d[n].second = sgpu_bench_find(indexes[1], d[n].first);
 			d[n].verdict = SGPU_BENCH_ONLY_FIRST;
 			if (d[n].second) {
-				judge(&d[n], ratios);
+				judge(&d[n], indexes[2], ratios);
 			}
 			n++;
 		}
 	}
 	for (size_t i = 0; i < second->count; i++) {
-		if (is_compared(&second->records[i], ratios) && !find(indexes[0], first->count, &second->records[i])) {
+		if (is_compared(&second->records[i], ratios) && !sgpu_bench_find(indexes[0], &second->records[i])) {
 			d[n].second = &second->records[i];
 			d[n++].verdict = SGPU_BENCH_ONLY_SECOND;
 		}
@@ -120,17 +168,17 @@ static size_t pair_all(const struct sgpu_bench_results *first, const struct sgpu
 	return n;
 }
 
-int sgpu_bench_compare(const struct sgpu_bench_results *first, const struct sgpu_bench_results *second, bool ratios,
-		       struct sgpu_bench_difference **differences, size_t *count, struct sgpu_error *error)
+int sgpu_bench_compare(const struct sgpu_bench_results *first, const struct sgpu_bench_results *second,
+		       const struct sgpu_bench_results *noise, bool ratios, struct sgpu_bench_difference **differences,
+		       size_t *count, struct sgpu_error *error)
 {
-	struct entry *indexes[2] = { NULL, NULL };
-	int rc = make_index(first, &indexes[0], error);
+	struct sgpu_bench_index *indexes[3] = { NULL };
+	int rc = sgpu_bench_index(first, false, &indexes[0], error);
 
 	*differences = NULL;
 	*count = 0;
-	if (rc == SGPU_OK) {
-		rc = make_index(second, &indexes[1], error);
-	}
+	rc = rc ? rc : sgpu_bench_index(second, false, &indexes[1], error);
+	rc = rc || !noise ? rc : sgpu_bench_index(noise, true, &indexes[2], error);
 	if (rc == SGPU_OK) {
 		*differences = calloc(first->count + second->count + 1, sizeof(**differences));
 		rc = *differences ? SGPU_OK : sgpu_fail_nomem(error);
@@ -138,7 +186,25 @@ int sgpu_bench_compare(const struct sgpu_bench_results *first, const struct sgpu
 	if (rc == SGPU_OK) {
 		*count = pair_all(first, second, indexes, ratios, *differences);
 	}
-	free_index(indexes[0], first->count);
-	free_index(indexes[1], second->count);
+	for (int i = 0; i < 3; i++) {
+		sgpu_bench_index_free(&indexes[i]);
+	}
 	return rc;
+}
+
+const char *sgpu_bench_environments_differ(const json_t *a, const json_t *b)
+{
+	static const char *const members[] = {
+		"processor", "processors", "memory_bytes", "kernel", "device", "device_driver", "sgpu_version", "commit",
+		"tree", "compiler", "compiler_flags",
+	};
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(members); i++) {
+		const json_t *x = json_object_get(a, members[i]), *y = json_object_get(b, members[i]);
+
+		if (x != y && !json_equal(x, y)) {
+			return members[i];
+		}
+	}
+	return NULL;
 }

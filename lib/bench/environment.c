@@ -78,6 +78,7 @@ static void set_host(json_t *object)
 		json_object_set_new(object, "vm_exit_cycles", costs.guest_exit_cycles == 0 ? json_null() :
 				    json_integer((json_int_t)costs.guest_exit_cycles));
 	}
+	sgpu_bench_set_machine(object);
 	set_text(object, "aead_provider", sgpu_aead_provider());
 	set_text(object, "openssl", OpenSSL_version(OPENSSL_VERSION));
 }

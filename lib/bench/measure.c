@@ -11,8 +11,8 @@
 
 #include "bench/private.h"
 
-enum { SAMPLES_MAX = 100000, SAMPLES_ENOUGH = 1000, SAMPLES_MIN = 5, SAMPLES_MIN_QUICK = 3 };
-static const uint64_t time_standard = 500000000, time_quick = 100000000;
+enum { SAMPLES_MAX = 100000, SAMPLES_ENOUGH = 1000, SAMPLES_MIN = 5, SAMPLES_MIN_QUICK = 3, SAMPLES_MIN_LONG = 3 };
+static const uint64_t time_standard = 300000000, time_quick = 100000000;
 /* When the medians are known well enough: their intervals reach so far to either side, by so many samples, over a time in
  * which the machine had moments of several kinds. */
 enum { SAMPLES_SETTLED = 30 };
@@ -167,6 +167,8 @@ static enum sgpu_bench_stop stops_by(struct measurement *m, uint64_t elapsed_ns,
 	if (m->rounds + 1 >= limit || m->rounds + 1 >= SAMPLES_MAX) {
 		return SGPU_BENCH_STOP_COUNT;
 	}
+	/* Samples that take so long that the time is over by far: fewer must do. */
+	least = elapsed_ns > 3 * time_ns ? SAMPLES_MIN_LONG : least;
 	if (o->samples || m->rounds + 1 < least) {
 		return SGPU_BENCH_STOP_UNKNOWN;
 	}

@@ -52,6 +52,17 @@ struct sgpu_bench_member {
 };
 extern const struct sgpu_bench_member sgpu_bench_members[]; /* ends with a NULL key */
 
+/* Results by their keys, or their records of noise; two of one key are SGPU_EINVALID. */
+struct sgpu_bench_index;
+SGPU_MUST_CHECK int sgpu_bench_index(const struct sgpu_bench_results *results, bool noise, struct sgpu_bench_index **index,
+				     struct sgpu_error *error);
+void sgpu_bench_index_free(struct sgpu_bench_index **index);
+/* What the index has for the key of a record, or NULL. */
+const void *sgpu_bench_find(const struct sgpu_bench_index *index, const struct sgpu_bench_record *record);
+
+/* Sets what sgpu-bench(1) says of the machine. */
+void sgpu_bench_set_machine(json_t *environment);
+
 /* Sorts the samples and fills *statistics; n = 0 gives zeros. */
 void sgpu_bench_summarise(double *samples, uint64_t n, struct sgpu_bench_statistics *statistics);
 

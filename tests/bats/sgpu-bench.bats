@@ -10,12 +10,19 @@ quick() {
 	sgpu-bench run --device cpu --samples 3 --size 64K "$@"
 }
 
-# results NAME MEDIAN [STATUS]: a file of results with one measurement.
+# results NAME MEDIAN [MORE [P95]]: a file of results with one measurement, of an earlier version without MORE.
 results() {
 	cat >"$1" <<END
 {"record":"environment","device":"CPU"}
-{"record":"measurement","case":"made","variant":"v","parameters":{"size_bytes":4096},"unit":"B/s","status":"passed","n":9,"min_ns":90,"median_ns":$2,"p95_ns":9000,"mad_ns":1,"spread":1,"cpu_median_ns":5,"bytes":4096,"operations":1}
+{"record":"measurement","case":"made","variant":"v","parameters":{"size_bytes":4096},"unit":"B/s","status":"passed","n":9,"min_ns":$2,"median_ns":$2,"p95_ns":${4-$2},"mad_ns":1${3-},"spread":1,"cpu_median_ns":5,"bytes":4096,"operations":1}
 END
+}
+
+# noise FILE FLOOR [MEMBER]: the noise of what results() has.
+noise() {
+	printf '{"record":"environment","device":"CPU"%s}\n' "${3-}" >"$1"
+	printf '{"record":"noise","measurement":"made v size_bytes=4096","floor":%s,"runs":5}\n' "$2" >>"$1"
+	echo '{"record":"end","seconds":1,"steal_share":null,"load_average":0.5}' >>"$1"
 }
 
 @test "list names every case with what it requires and why it cannot run" {
@@ -48,18 +55,27 @@ END
 	[[ $stderr == *"2 passed, 0 waived, 0 failed"* ]]
 	python3 - "$output" <<'END'
 import json, sys
-environment, *records = [json.loads(line) for line in sys.argv[1].splitlines()]
+environment, *records, end = [json.loads(line) for line in sys.argv[1].splitlines()]
 assert environment["record"] == "environment" and environment["device_selector"] == "cpu"
 for key in ("sgpu_version", "date", "processor", "kernel", "operating_system", "device", "device_driver",
             "device_uuid", "device_confidential_computing", "device_timer"):
     assert isinstance(environment[key], str), key
-assert environment["processors"] >= 1 and environment["device_memory_bytes"] > 0
+assert environment["processors"] >= 1 and environment["device_memory_bytes"] > 0 and environment["tree"] in (
+    "clean", "modified", "unknown")
+assert environment["command"].startswith("sgpu-bench run --device cpu --samples 3 --size 64K --json alloc digest")
+assert end["record"] == "end" and end["seconds"] > 0 and (end["steal_share"] is None or 0 <= end["steal_share"] <= 1)
 passed = [r for r in records if r["status"] == "passed"]
 assert {r["case"] for r in passed} == {"alloc", "digest"}
 for r in passed:
     assert r["n"] == 3 and 0 < r["min_ns"] <= r["median_ns"] <= r["p95_ns"]
     assert r["parameters"]["size_bytes"] == 65536
     assert r["cpu_median_ns"] >= 0 and r["mad_ns"] >= 0 and r["spread"] >= 0
+    assert len(r["samples_ns"]) == 3 and sorted(r["samples_ns"])[1] == r["median_ns"] and r["stopped"] == "count"
+    assert r["median_low_ns"] == r["min_ns"] and r["median_high_ns"] == r["p99_ns"] == max(r["samples_ns"])
+    assert r.get("bytes_formula", "size_bytes") == "size_bytes"
+    # Cycles of a counter that runs at one rate.
+    assert abs(r.get("cycles_per_operation", 0) - r["ns_per_operation"] * environment.get("cycles_per_second", 0) / 1e9
+               * ("cycles_per_operation" in r)) <= 1
 second = [r for r in passed if r["variant"] == "host pool"][0]
 assert second["ratio_to"] == "device" and second["ratio_min"] <= second["ratio"] <= second["ratio_p95"]
 waived = [r for r in records if r["status"] == "waived"]
@@ -95,7 +111,7 @@ END
 	run -0 --separate-stderr quick -q --json quote
 	python3 - "$output" <<'END'
 import json, sys
-records = [json.loads(line) for line in sys.argv[1].splitlines()][1:]
+records = [json.loads(line) for line in sys.argv[1].splitlines()][1:-1]
 passed = {(r["parameters"]["what"], r["variant"]) for r in records if r["status"] == "passed"}
 assert {("quote", v) for v in ("collect", "verify", "appraise")} <= passed
 assert {("parts", v) for v in ("claims", "platform's records", "signature")} <= passed
@@ -109,7 +125,7 @@ END
 	run -0 --separate-stderr quick -q --json session
 	python3 - "$output" <<'END'
 import json, sys
-records = [json.loads(line) for line in sys.argv[1].splitlines()][1:]
+records = [json.loads(line) for line in sys.argv[1].splitlines()][1:-1]
 passed = {(r["parameters"]["what"], r["variant"]) for r in records if r["status"] == "passed"}
 assert {("create", v) for v in ("plain", "secure", "secure, keys made")} <= passed
 for what in ("destroy", "launch", "alloc", "free", "copy"):
@@ -128,7 +144,7 @@ END
 }
 
 @test "every case passes or is waived, and leaves nothing behind" {
-	run -0 --separate-stderr sgpu-bench run --device cpu --quick --samples 1 --size 1K:64K
+	run -0 --separate-stderr sgpu-bench run --device cpu --quick --samples 1 --size 1K:64K all
 	[[ $stderr != *warning* ]]
 	[[ $stderr == *" 0 failed"* ]]
 	for case in bandwidth aead-cpu digest measure launch alloc channel session quote batch app manifest; do
@@ -178,7 +194,7 @@ END
 @test "a run compares equal to itself" {
 	quick -q --json -o a.json alloc digest
 	run -0 --separate-stderr sgpu-bench compare a.json a.json
-	[[ $output == *"within noise"* ]]
+	[[ $output == *"%  (noise "*", guessed)  same"* ]]
 	[[ $output != *slower* ]]
 	[[ $stderr == *"0 worse"* ]]
 	run -0 sgpu-bench compare --ratios a.json a.json
@@ -202,7 +218,94 @@ import json, sys
 d = json.loads(sys.argv[1])
 assert d["verdict"] == "slower" and d["beyond_threshold"] is True and abs(d["change"] - 0.2) < 1e-6
 assert d["first_median_ns"] == 100 and d["second_median_ns"] == 120 and d["noise"] > 0
+assert d["noise_measured"] is False
 END
+}
+
+@test "compare calls ambiguous what exceeds the noise without a gap between the intervals" {
+	requires python3
+	results a.json 100 ',"p99_ns":9000,"median_low_ns":95,"median_high_ns":112'
+	results b.json 120 ',"p99_ns":9000,"median_low_ns":110,"median_high_ns":130'
+	noise small.json 0.05
+	run -0 --separate-stderr sgpu-bench compare --noise small.json a.json b.json
+	[[ $output == *"(noise 5.0 %)  ambiguous" ]]
+	results a.json 100 "" 9000
+	run -0 --separate-stderr sgpu-bench compare a.json b.json
+	[[ $output == *"+20.0 %"*"ambiguous" ]]
+	[[ $stderr == *"1 compared: 0 same, 0 faster, 0 slower, 1 ambiguous; 0 worse"* ]]
+	run -1 --separate-stderr sgpu-bench compare --strict a.json b.json
+	[[ $output == *ambiguous && $stderr == *"1 worse by more than 5 %, or ambiguous"* ]]
+	run -0 sgpu-bench compare --strict a.json a.json
+	run -1 --separate-stderr sgpu-bench compare --strict --json a.json b.json
+	python3 -c 'import json, sys
+d = json.loads(sys.argv[1])
+assert d["verdict"] == "ambiguous" and d["beyond_threshold"] is False' "$output"
+}
+
+@test "compare believes the noise that runs of one build have shown, and says if they are of another machine or build" {
+	results a.json 100
+	results b.json 120
+	noise large.json 0.25
+	noise small.json 0.001
+	run -0 --separate-stderr sgpu-bench compare --noise large.json a.json b.json
+	[[ $output == *"(noise 25.0 %)  same" && $stderr != *warning* ]]
+	results a.json 100 ',"p99_ns":9000,"median_low_ns":99.9,"median_high_ns":100.1'
+	results c.json 101 ',"p99_ns":9000,"median_low_ns":100.9,"median_high_ns":101.1'
+	run -0 sgpu-bench compare a.json c.json
+	[[ $output == *"guessed)  same" ]]
+	run -0 sgpu-bench compare --noise small.json a.json c.json
+	[[ $output == *"(noise 0.1 %)  slower" ]]
+	noise other.json 0.25 ',"commit":"another"'
+	run -0 --separate-stderr sgpu-bench compare --noise other.json a.json b.json
+	[[ $stderr == *"'other.json' is of another machine or build than the first run: commit differs"* ]]
+	run -1 --separate-stderr sgpu-bench compare --noise b.json --threshold 1 a.json b.json
+	[[ $output == *"guessed)  slower, beyond the threshold" ]]
+	echo '{"record":"noise","measurement":"after the end","floor":1,"runs":5}' >>other.json
+	run -1 --separate-stderr sgpu-bench compare --noise other.json a.json b.json
+	[[ $stderr == *"other.json:4: a record after the end"* ]]
+	printf '{"record":"noise","measurement":"x","floor":1,"runs":5}\n%.0s' 1 2 >twice.json
+	run -1 --separate-stderr sgpu-bench compare --noise twice.json a.json b.json
+	[[ $stderr == *"'x' is measured twice"* ]]
+	run -3 sgpu-bench compare --noise none.json a.json b.json
+}
+
+@test "aa runs the build against itself, and writes the noise of each measurement" {
+	requires python3
+	run -0 --separate-stderr sgpu-bench aa -n 3 --device cpu --samples 3 --size 64K -o noise.json alloc digest
+	[[ $stderr == *"run 3 of 3"* && $output == *"alloc host pool size_bytes=65536 "*" %  ratio "*" %"* ]]
+	python3 - <<'END'
+import json
+environment, *noise, end = [json.loads(line) for line in open("noise.json")]
+assert environment["record"] == "environment" and environment["commit"] and end["record"] == "end"
+assert environment["command"] == ("sgpu-bench aa -n 3 --device cpu --samples 3 --size 64K -o noise.json alloc digest")
+assert {n["measurement"] for n in noise} == {"digest device size_bytes=65536", "alloc device size_bytes=65536",
+                                             "alloc host pool size_bytes=65536"}
+assert all(n["record"] == "noise" and n["runs"] == 3 and n["floor"] >= 0 for n in noise)
+assert {n["measurement"] for n in noise if "ratio_floor" in n} == {"alloc host pool size_bytes=65536"}
+END
+	quick -q --json -o a.json alloc digest
+	run -0 --separate-stderr sgpu-bench compare --noise noise.json a.json a.json
+	[[ $stderr != *warning* && $output != *guessed* && $output == *same* ]]
+	run -0 --separate-stderr sgpu-bench aa -n 2 --device cpu --samples 3 --size 64K --json digest
+	[[ ${lines[0]} == *'"environment"'* && ${lines[1]} == *'"floor"'* && ${lines[2]} == *'"end"'* && ${#lines[@]} -eq 3 ]]
+}
+
+@test "aa ends as its runs end" {
+	run -2 --separate-stderr sgpu-bench aa no-such-case
+	[[ $stderr == *"unknown case 'no-such-case'"* ]]
+	run -2 sgpu-bench aa -n 1 alloc
+	run -2 sgpu-bench aa --time soon alloc
+	run -3 sgpu-bench aa --device cuda:7 alloc
+	run -3 --separate-stderr sgpu-bench aa -o /proc/missing/noise.json alloc
+	[[ $stderr != *"run 1"* ]]
+	sgpu-bench aa --device cpu --samples 100000 --size 4M -q digest &
+	pid=$!
+	sleep 0.5
+	kill -TERM "$pid"
+	status=0
+	wait "$pid" || status=$?
+	[ "$status" -eq 143 ]
+	[ -z "$(pgrep -P "$pid")" ]
 }
 
 @test "compare names what one run lacks, and ends with 1 when it fails there" {
@@ -265,6 +368,8 @@ END
 }
 
 @test "wrong command lines end with 2" {
+	run -2 --separate-stderr sgpu-bench run all alloc
+	[[ $stderr == *"unknown case 'all'"* ]]
 	run -2 --separate-stderr sgpu-bench run no-such-case
 	[[ $stderr == *"unknown case 'no-such-case'"* ]]
 	run -2 sgpu-bench run alloc alloc
@@ -301,7 +406,7 @@ END
 	run -0 --separate-stderr quick -q --quick --json exitless
 	python3 - "$output" <<'END'
 import json, sys
-environment, *records = [json.loads(line) for line in sys.argv[1].splitlines()]
+environment, *records, end = [json.loads(line) for line in sys.argv[1].splitlines()]
 assert environment["processors"] >= 1 and environment["load_average"] >= 0
 points = {}
 for r in records:
@@ -334,7 +439,7 @@ os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 os.execvp(sys.argv[1], sys.argv[1:])' sgpu-bench run -q --device cpu --samples 3 --quick --json exitless
 	python3 - "$output" <<'END'
 import json, sys
-environment, *records = [json.loads(line) for line in sys.argv[1].splitlines()]
+environment, *records, end = [json.loads(line) for line in sys.argv[1].splitlines()]
 assert environment["processors"] == 1
 queue = [r for r in records if r["variant"] == "queue"]
 assert queue and all(r["status"] == "waived" and "one processor" in r["reason"] for r in queue)

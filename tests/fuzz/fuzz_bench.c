@@ -16,9 +16,9 @@ static void compare(const struct sgpu_bench_results *results)
 	struct sgpu_bench_difference *differences = NULL;
 	size_t count = 0;
 
-	if (sgpu_bench_compare(results, results, false, &differences, &count, NULL) == SGPU_OK) {
+	if (sgpu_bench_compare(results, results, NULL, false, &differences, &count, NULL) == SGPU_OK) {
 		for (size_t i = 0; i < count; i++) {
-			if (differences[i].verdict != SGPU_BENCH_WITHIN_NOISE &&
+			if (differences[i].verdict != SGPU_BENCH_SAME &&
 			    differences[i].verdict != SGPU_BENCH_NOT_MEASURED) {
 				abort();
 			}

@@ -1,42 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Results of the bench: as JSON and back, hostile files, comparison.
+ * Results of the bench: as JSON and back, hostile files.
  */
 #include <math.h>
 #include <stdint.h>
 
 #include <sgpu/bench.h>
 
-#include "unit.h"
-
-static struct sgpu_error error;
-
-static struct sgpu_bench_record passed(const char *name, const char *variant, uint64_t size, double median, double mad)
-{
-	struct sgpu_bench_record r = { .unit = SGPU_BENCH_BYTES_PER_SECOND, .bytes = size, .operations = 2, .cpu_ns = 7 };
-
-	snprintf(r.name, sizeof(r.name), "%s", name);
-	snprintf(r.variant, sizeof(r.variant), "%s", variant);
-	r.parameter_count = 2;
-	snprintf(r.parameters[0].key, sizeof(r.parameters[0].key), "size_bytes");
-	r.parameters[0].is_number = true;
-	r.parameters[0].number = size;
-	snprintf(r.parameters[1].key, sizeof(r.parameters[1].key), "direction");
-	snprintf(r.parameters[1].text, sizeof(r.parameters[1].text), "h2d");
-	r.ns = (struct sgpu_bench_statistics){ 9, median - 1, median, median + 1, mad, 2 / median, 0, 0, 0 };
-	return r;
-}
-
-static void set_ratio(struct sgpu_bench_record *r, double ratio, double mad)
-{
-	snprintf(r->ratio_to, sizeof(r->ratio_to), "plain");
-	r->ratio = (struct sgpu_bench_statistics){ 9, ratio - 0.01, ratio, ratio + 0.01, mad, 0, 0, 0, 0 };
-}
-
-static void add(struct sgpu_bench_results *results, struct sgpu_bench_record record)
-{
-	CHECK(sgpu_bench_results_add(results, &record, &error) == SGPU_OK);
-}
+#include "bench/private.h"
+#include "bench_records.h"
 
 /* The text of a run. */
 static char *text_of(const struct sgpu_bench_results *results)
@@ -50,6 +22,14 @@ static char *text_of(const struct sgpu_bench_results *results)
 		fprintf(out, "%s\n", line);
 		free(line);
 	}
+	for (size_t i = 0; i < results->noise_count; i++) {
+		json_t *object = sgpu_bench_noise_json(&results->noise[i]);
+
+		line = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(12));
+		fprintf(out, "%s\n", line);
+		free(line);
+		json_decref(object);
+	}
 	for (size_t i = 0; i < results->count; i++) {
 		json_t *object = sgpu_bench_record_json(&results->records[i]);
 
@@ -57,6 +37,11 @@ static char *text_of(const struct sgpu_bench_results *results)
 		fprintf(out, "%s\n", line);
 		free(line);
 		json_decref(object);
+	}
+	if (results->end) {
+		line = json_dumps(results->end, JSON_COMPACT);
+		fprintf(out, "%s\n", line);
+		free(line);
 	}
 	fclose(out);
 	return text;
@@ -67,13 +52,28 @@ UNIT_TEST(records_come_back_from_their_json)
 	struct sgpu_bench_results results = { 0 }, again = { 0 };
 	const struct sgpu_bench_options options = { .quick = true };
 	struct sgpu_bench_record r = passed("secure-copy", "sealed", 1 << 20, 1234.5, 3.25);
+	const double samples[9] = { 1300, 1233.5, 1234.5, 1230, 1239, 1236, 1234, 1235, 1000 };
+	const struct sgpu_bench_noise noise = { .key = "made of", .floor = 0.0125, .ratio_floor = 0.5, .runs = 5 };
+	struct sgpu_bench_moment begin;
 	char key[SGPU_BENCH_KEY_MAX], *text;
 
+	sgpu_bench_begin(&begin);
+	results.end = sgpu_bench_end(&begin);
+	REQUIRE(sgpu_bench_results_add_noise(&results, &noise, &error) == SGPU_OK);
+	r.samples_ns = samples;
+	r.stopped = SGPU_BENCH_STOP_TIME;
+	r.cycles = 2500.5;
+	r.ns.p99 = 1236;
+	r.ns.low = 1230.1;
+	r.ns.high = 1239;
+	snprintf(r.bytes_formula, sizeof(r.bytes_formula), "twice");
 	results.environment = sgpu_bench_environment(NULL, &options);
 	REQUIRE(results.environment != NULL);
 	CHECK(json_is_true(json_object_get(results.environment, "quick")));
 	CHECK(json_is_integer(json_object_get(results.environment, "processors")));
 	set_ratio(&r, 1.02, 0.001);
+	r.ratio.low = 1.01;
+	r.ratio.high = 1.03;
 	r.reference_ratio = 16;
 	snprintf(r.reference, sizeof(r.reference), "Graviton");
 	r.latency = (struct sgpu_bench_latency){ 120.5, 900 };
@@ -89,6 +89,12 @@ UNIT_TEST(records_come_back_from_their_json)
 	CHECK(r.ns.n == 9 && r.ns.median == 1234.5 && r.ns.mad == 3.3 && r.bytes == 1 << 20 && r.operations == 2);
 	CHECK(r.ratio.median == 1.02 && strcmp(r.ratio_to, "plain") == 0 && r.reference_ratio == 16 && r.cpu_ns == 7);
 	CHECK(r.latency.p50_ns == 120.5 && r.latency.p99_ns == 900);
+	CHECK(r.ns.p99 == 1236 && r.ns.low == 1230.1 && r.ns.high == 1239 && r.ratio.low == 1.01 && r.ratio.high == 1.03);
+	CHECK(r.stopped == SGPU_BENCH_STOP_TIME && r.cycles == 2500.5 && strcmp(r.bytes_formula, "twice") == 0);
+	REQUIRE(r.samples_ns && r.samples_ns != samples);
+	CHECK(memcmp(r.samples_ns, samples, sizeof(samples)) == 0);
+	CHECK(again.noise_count == 1 && again.noise[0].floor == 0.0125 && again.noise[0].ratio_floor == 0.5);
+	CHECK(again.noise[0].runs == 5 && strcmp(again.noise[0].key, "made of") == 0 && json_is_object(again.end));
 	CHECK(again.records[1].status == SGPU_BENCH_WAIVED && strcmp(again.records[1].reason, "no GPU: \"quoted\"") == 0);
 	sgpu_bench_key(&r, key);
 	CHECK(strcmp(key, "secure-copy sealed direction=h2d size_bytes=1048576") == 0);
@@ -127,6 +133,24 @@ UNIT_TEST(hostile_files_are_refused_by_line)
 		"{" PARTS "\"parameters\":{},\"status\":\"passed\",\"n\":3,\"median_ns\":2,\"n\":4," TIMES "}",
 		"{" PARTS "\"parameters\":{},\"status\":\"passed\",\"n\":3,\"median_ns\":2," TIMES ",\"bytes\":-1}",
 		"{\"record\":\"environment\"}",
+		"{" PARTS "\"parameters\":{},\"status\":\"passed\",\"n\":3,\"median_ns\":2,\"samples_ns\":[1,2]," TIMES "}",
+		"{" PARTS "\"parameters\":{},\"status\":\"passed\",\"n\":3,\"median_ns\":2,\"samples_ns\":[1,2,\"3\"]," TIMES "}",
+		"{" PARTS "\"parameters\":{},\"status\":\"passed\",\"n\":3,\"median_ns\":2,\"samples_ns\":[1,2,-3]," TIMES "}",
+		"{" PARTS "\"parameters\":{},\"status\":\"passed\",\"n\":3,\"median_ns\":2,\"samples_ns\":2," TIMES "}",
+		"{" PARTS "\"parameters\":{},\"status\":\"passed\",\"n\":3,\"median_ns\":2,\"stopped\":\"early\"," TIMES "}",
+		"{" PARTS "\"parameters\":{},\"status\":\"passed\",\"n\":3,\"median_ns\":2,\"median_low_ns\":1," TIMES "}",
+		"{" PARTS "\"parameters\":{},\"status\":\"passed\",\"n\":3,\"median_ns\":2,\"median_low_ns\":2.5,"
+		"\"median_high_ns\":3," TIMES "}",
+		"{" PARTS "\"parameters\":{},\"status\":\"passed\",\"n\":3,\"median_ns\":2,\"median_low_ns\":1,"
+		"\"median_high_ns\":1.5," TIMES "}",
+		"{" PARTS "\"parameters\":{},\"status\":\"passed\",\"n\":3,\"median_ns\":2,\"bytes_formula\":7," TIMES "}",
+		"{" PARTS "\"parameters\":{},\"status\":\"passed\",\"n\":3,\"median_ns\":2,\"cycles_per_operation\":-7," TIMES "}",
+		"{\"record\":\"noise\"}", "{\"record\":\"noise\",\"measurement\":\"m\",\"runs\":5}",
+		"{\"record\":\"noise\",\"measurement\":\"m\",\"floor\":-1,\"runs\":5}",
+		"{\"record\":\"noise\",\"measurement\":\"m\",\"floor\":0.1,\"runs\":0.5}",
+		"{\"record\":\"noise\",\"measurement\":\"m\\u001b\",\"floor\":0.1,\"runs\":5}",
+		"{\"record\":\"noise\",\"measurement\":\"m\",\"floor\":0.1,\"runs\":5,\"ratio_floor\":\"1\"}",
+		"{\"record\":\"end\",\"load\":{\"x\":[\"\\u001b[2J\"]}}", "{\"record\":\"end\",\"\\u007f\":1}",
 	};
 	struct sgpu_bench_results results;
 	char text[2048];
@@ -160,97 +184,10 @@ UNIT_TEST(names_that_are_too_long_are_refused)
 	}
 }
 
-/* ---- comparison ---- */
-static enum sgpu_bench_verdict compare_two(double a, double a_mad, double b, double b_mad, double *change)
-{
-	struct sgpu_bench_results first = { 0 }, second = { 0 };
-	struct sgpu_bench_difference *d = NULL;
-	enum sgpu_bench_verdict verdict = SGPU_BENCH_NOT_MEASURED;
-	size_t count = 0;
-
-	add(&first, passed("c", "v", 4096, a, a_mad));
-	add(&second, passed("c", "v", 4096, b, b_mad));
-	CHECK(sgpu_bench_compare(&first, &second, false, &d, &count, &error) == SGPU_OK && count == 1);
-	if (count == 1) {
-		verdict = d[0].verdict;
-		*change = d[0].change;
-	}
-	free(d);
-	sgpu_bench_results_clear(&first);
-	sgpu_bench_results_clear(&second);
-	return verdict;
-}
-
-UNIT_TEST(differences_count_beyond_the_noise)
-{
-	double change = 0;
-
-	CHECK(compare_two(1000, 10, 1000, 10, &change) == SGPU_BENCH_WITHIN_NOISE && change == 0);
-	/* 2 * 1.4826 * sqrt(2) * 1 % = 4.2 %. */
-	CHECK(compare_two(1000, 10, 1040, 10, &change) == SGPU_BENCH_WITHIN_NOISE && fabs(change - 0.04) < 1e-9);
-	CHECK(compare_two(1000, 10, 1044, 10, &change) == SGPU_BENCH_SLOWER);
-	CHECK(compare_two(1000, 10, 950, 10, &change) == SGPU_BENCH_FASTER && change < 0);
-	CHECK(compare_two(1000, 0, 1000.5, 0, &change) == SGPU_BENCH_SLOWER);
-}
-
-UNIT_TEST(what_one_side_lacks_is_named)
-{
-	struct sgpu_bench_results first = { 0 }, second = { 0 };
-	struct sgpu_bench_record failed = passed("c", "b", 4096, 100, 1);
-	struct sgpu_bench_difference *d = NULL;
-	size_t count = 0;
-
-	add(&first, passed("c", "a", 4096, 100, 1));
-	add(&first, passed("c", "b", 4096, 100, 1));
-	failed.status = SGPU_BENCH_FAILED;
-	add(&second, failed);
-	add(&second, passed("c", "a", 8192, 100, 1));
-	REQUIRE(sgpu_bench_compare(&first, &second, false, &d, &count, &error) == SGPU_OK && count == 3);
-	CHECK(d[0].verdict == SGPU_BENCH_ONLY_FIRST && d[0].first && !d[0].second);
-	CHECK(d[1].verdict == SGPU_BENCH_NOT_MEASURED && d[1].second->status == SGPU_BENCH_FAILED);
-	CHECK(d[2].verdict == SGPU_BENCH_ONLY_SECOND && !d[2].first && d[2].second->bytes == 8192);
-	free(d);
-	/* The order of parameters does not matter; the same measurement twice cannot be paired. */
-	add(&second, failed);
-	second.records[2].parameters[0] = failed.parameters[1];
-	second.records[2].parameters[1] = failed.parameters[0];
-	CHECK(sgpu_bench_compare(&first, &second, false, &d, &count, &error) == SGPU_EINVALID && d == NULL);
-	CHECK(strstr(error.text, "twice") != NULL);
-	sgpu_bench_results_clear(&first);
-	sgpu_bench_results_clear(&second);
-}
-
-UNIT_TEST(ratios_are_compared_in_place_of_times)
-{
-	struct sgpu_bench_results first = { 0 }, second = { 0 };
-	struct sgpu_bench_record slow = passed("c", "sealed", 4096, 1000, 1), fast = passed("c", "sealed", 4096, 10, 0.01);
-	struct sgpu_bench_difference *d = NULL;
-	size_t count = 0;
-
-	set_ratio(&slow, 1.10, 0.001);
-	set_ratio(&fast, 1.10, 0.001);
-	add(&first, passed("c", "plain", 4096, 900, 1));
-	add(&first, slow);
-	add(&second, passed("c", "plain", 4096, 9, 0.01));
-	add(&second, fast);
-	REQUIRE(sgpu_bench_compare(&first, &second, true, &d, &count, &error) == SGPU_OK && count == 1);
-	CHECK(d[0].verdict == SGPU_BENCH_WITHIN_NOISE);
-	free(d);
-	second.records[1].ratio.median = 1.2;
-	REQUIRE(sgpu_bench_compare(&first, &second, true, &d, &count, &error) == SGPU_OK && count == 1);
-	CHECK(d[0].verdict == SGPU_BENCH_SLOWER);
-	free(d);
-	sgpu_bench_results_clear(&first);
-	sgpu_bench_results_clear(&second);
-}
-
 int main(void)
 {
 	UNIT_RUN(records_come_back_from_their_json);
 	UNIT_RUN(hostile_files_are_refused_by_line);
 	UNIT_RUN(names_that_are_too_long_are_refused);
-	UNIT_RUN(differences_count_beyond_the_noise);
-	UNIT_RUN(what_one_side_lacks_is_named);
-	UNIT_RUN(ratios_are_compared_in_place_of_times);
 	return unit_done();
 }

@@ -17,6 +17,7 @@
 
 static const struct cli_tool *tool;
 static const struct cli_verb *verb;
+static char **words; /* behind the program's name */
 
 const char *cli_tool_name(void)
 {
@@ -128,9 +129,22 @@ static bool asks_for_json(int argc, char **argv)
 	return false;
 }
 
+void cli_command_text(char *text, size_t size)
+{
+	size_t length = (size_t)snprintf(text, size, "%s", cli_tool_name());
+
+	for (char **word = words; word && *word && length < size; word++) {
+		length += (size_t)snprintf(text + length, size - length, strpbrk(*word, " \t'\"\\$`") ? " '%s'" : " %s", *word);
+	}
+	for (char *c = text; *c; c++) {
+		*c = *c < ' ' || *c > '~' ? '?' : *c;
+	}
+}
+
 int cli_main(const struct cli_tool *this_tool, int argc, char **argv)
 {
 	tool = this_tool;
+	words = argc > 0 ? argv + 1 : NULL;
 	cli_json = asks_for_json(argc, argv);
 	if (!open_standard()) {
 		return 3;

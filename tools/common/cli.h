@@ -107,6 +107,10 @@ int cli_read(int argc, char **argv, void *values, char ***arguments);
 
 extern bool cli_quiet, cli_verbose, cli_json;
 
+/* Adds what a record of figures says of the program: commit, tree ("clean", "modified", "unknown"), compiler and flags, those of
+ * CUDA or null, and what is built in; and `command`, the command line. */
+void cli_describe_build(json_t *object);
+
 /* ---- messages, on standard error: rules in message.c ---- */
 /* `TOOL: error: TEXT`, the hint on its own line; with --json one object {"error":{"code","text","hint"}}.
  * Returns the exit status for error->code. */

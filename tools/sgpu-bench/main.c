@@ -8,6 +8,7 @@ static const struct cli_verb verbs[] = {
 	{ "run", "[CASE...]", "measure, all cases or those that are named", run_options, verb_run },
 	{ "list", "", "list the cases and whether they can run here", list_options, verb_list },
 	{ "compare", "FIRST SECOND", "say where two runs differ by more than noise", compare_options, verb_compare },
+	{ "aa", "[CASE...]", "say how far runs of this build lie apart: the noise", aa_options, verb_aa },
 	{ "table", "RESULTS", "show a run's results as Markdown", table_options, verb_table },
 	{ "report", "RESULTS...", "draw and compare results on a page for a browser", report_options, verb_report },
 	{ "graviton", "RESULTS...", "show results beside the paper on Graviton", graviton_options, verb_graviton },

@@ -10,7 +10,8 @@
 
 struct request {
 	double threshold; /* fraction */
-	bool ratios;
+	bool ratios, strict;
+	const char *noise;
 };
 
 static int take_threshold(void *values, const char *text)
@@ -30,29 +31,24 @@ const struct cli_option compare_options[] = {
 	{ "threshold", 0, "PERCENT", "how much slower is too much (default: 5)", CLI_TAKE(take_threshold) },
 	{ "ratios", 0, NULL, "compare ratios, which two machines can have in common",
 	  CLI_FLAG(struct request, ratios) },
+	{ "noise", 0, "FILE", "how far runs of one build lie apart, from 'sgpu-bench aa'", CLI_INPUT(struct request, noise) },
+	{ "strict", 0, NULL, "end with 1 for what is ambiguous, too", CLI_FLAG(struct request, strict) },
 	CLI_END,
 };
 
-const char *verdict_text(enum sgpu_bench_verdict verdict)
-{
-	static const char *const names[] = { "within noise", "faster", "slower", "only in the first",
-					     "only in the second", "not measured" };
-
-	return names[verdict];
-}
-
 bool verdict_is_judged(enum sgpu_bench_verdict verdict)
 {
-	return verdict <= SGPU_BENCH_SLOWER;
+	return verdict <= SGPU_BENCH_AMBIGUOUS;
 }
 
-/* A regression: slower by more than noise and by more than the threshold, or passed once and fails now. */
-static bool is_worse(const struct sgpu_bench_difference *d, double threshold)
+/* A regression: slower, and by more than the threshold, or passed once and fails now; with --strict also what may be one. */
+static bool is_worse(const struct sgpu_bench_difference *d, const struct request *request)
 {
 	if (d->verdict == SGPU_BENCH_NOT_MEASURED) {
 		return d->first->status == SGPU_BENCH_PASSED && d->second->status == SGPU_BENCH_FAILED;
 	}
-	return d->verdict == SGPU_BENCH_SLOWER && d->change > threshold;
+	return (d->verdict == SGPU_BENCH_SLOWER && d->change > request->threshold) ||
+	       (d->verdict == SGPU_BENCH_AMBIGUOUS && request->strict);
 }
 
 static const char *side_text(const struct sgpu_bench_record *record, bool ratios, char text[TEXT_MAX])
@@ -75,9 +71,10 @@ static void print_text(const struct sgpu_bench_difference *d, bool ratios, bool 
 	sgpu_bench_key(d->first ? d->first : d->second, key);
 	printf("%-70s %11s %11s  ", key, side_text(d->first, ratios, first), side_text(d->second, ratios, second));
 	if (judged) {
-		printf("%+7.1f %%  (noise %.1f %%)  ", 100 * d->change, 100 * d->noise);
+		printf("%+7.1f %%  (noise %.1f %%%s)  ", 100 * d->change, 100 * d->noise, d->noise_measured ? "" : ", guessed");
 	}
-	printf("%s%s\n", verdict_text(d->verdict), worse ? ", beyond the threshold" : "");
+	printf("%s%s\n", sgpu_bench_verdict_name(d->verdict),
+	       worse && d->verdict != SGPU_BENCH_AMBIGUOUS ? ", beyond the threshold" : "");
 }
 
 static int print_json(const struct sgpu_bench_difference *d, bool ratios, bool worse)
@@ -87,8 +84,8 @@ static int print_json(const struct sgpu_bench_difference *d, bool ratios, bool w
 	json_t *object;
 
 	sgpu_bench_key(d->first ? d->first : d->second, key);
-	object = json_pack("{s:s, s:s, s:b}", "measurement", key, "verdict", verdict_text(d->verdict),
-			   "beyond_threshold", worse);
+	object = json_pack("{s:s, s:s, s:b}", "measurement", key, "verdict", sgpu_bench_verdict_name(d->verdict),
+			   "beyond_threshold", worse && d->verdict != SGPU_BENCH_AMBIGUOUS);
 	if (judged) {
 		const char *const names[2] = { ratios ? "first_ratio" : "first_median_ns",
 					       ratios ? "second_ratio" : "second_median_ns" };
@@ -98,36 +95,51 @@ static int print_json(const struct sgpu_bench_difference *d, bool ratios, bool w
 				    json_real(ratios ? d->second->ratio.median : d->second->ns.median));
 		json_object_set_new(object, "change", json_real(d->change));
 		json_object_set_new(object, "noise", json_real(d->noise));
+		json_object_set_new(object, "noise_measured", json_boolean(d->noise_measured));
 	}
 	return cli_print_json(object, stdout, JSON_COMPACT);
 }
 
-static int report(const struct sgpu_bench_difference *differences, size_t count, bool ratios, double threshold)
+static int report(const struct sgpu_bench_difference *differences, size_t count, const struct request *request)
 {
-	size_t compared = 0, worse_count = 0;
+	size_t verdicts[SGPU_BENCH_NOT_MEASURED + 1] = { 0 }, compared, worse_count = 0;
 	int status = 0;
 
 	for (size_t i = 0; status == 0 && i < count; i++) {
-		bool worse = is_worse(&differences[i], threshold);
+		bool worse = is_worse(&differences[i], request);
 
-		compared += verdict_is_judged(differences[i].verdict);
+		verdicts[differences[i].verdict]++;
 		worse_count += worse;
 		if (cli_json) {
-			status = print_json(&differences[i], ratios, worse);
+			status = print_json(&differences[i], request->ratios, worse);
 		} else {
-			print_text(&differences[i], ratios, worse);
+			print_text(&differences[i], request->ratios, worse);
 		}
 	}
+	compared = verdicts[SGPU_BENCH_SAME] + verdicts[SGPU_BENCH_FASTER] + verdicts[SGPU_BENCH_SLOWER] +
+		   verdicts[SGPU_BENCH_AMBIGUOUS];
 	if (status == 0 && compared == 0 && worse_count == 0) {
 		return cli_fail(SGPU_EDIFFERS, "the two runs have no measurement in common");
 	}
-	cli_note("%zu compared, %zu worse by more than %g %%", compared, worse_count, threshold * 100);
+	cli_note("%zu compared: %zu same, %zu faster, %zu slower, %zu ambiguous; %zu worse by more than %g %%%s", compared,
+		 verdicts[SGPU_BENCH_SAME], verdicts[SGPU_BENCH_FASTER], verdicts[SGPU_BENCH_SLOWER],
+		 verdicts[SGPU_BENCH_AMBIGUOUS], worse_count, request->threshold * 100,
+		 request->strict ? ", or ambiguous" : "");
 	return status ? status : worse_count ? sgpu_exit_status(SGPU_EDIFFERS) : 0;
+}
+
+static void check_noise(const struct sgpu_bench_results *noise, const struct sgpu_bench_results *first, const char *path)
+{
+	const char *member = sgpu_bench_environments_differ(noise->environment, first->environment);
+
+	if (member) {
+		cli_warning("'%s' is of another machine or build than the first run: %s differs", path, member);
+	}
 }
 
 int verb_compare(int argc, char **argv)
 {
-	struct sgpu_bench_results first = { 0 }, second = { 0 };
+	struct sgpu_bench_results first = { 0 }, second = { 0 }, noise = { 0 };
 	struct sgpu_bench_difference *differences = NULL;
 	struct sgpu_error error = { 0 };
 	struct request request = { .threshold = 0.05 };
@@ -137,13 +149,21 @@ int verb_compare(int argc, char **argv)
 
 	status = status ? status : read_results(paths[0], &first, NULL, NULL);
 	status = status ? status : read_results(paths[1], &second, NULL, NULL);
-	if (status == 0 && sgpu_bench_compare(&first, &second, request.ratios, &differences, &count, &error) != SGPU_OK) {
+	if (status == 0 && request.noise) {
+		status = read_results(request.noise, &noise, NULL, NULL);
+		if (status == 0) {
+			check_noise(&noise, &first, request.noise);
+		}
+	}
+	if (status == 0 && sgpu_bench_compare(&first, &second, request.noise ? &noise : NULL, request.ratios, &differences,
+					      &count, &error) != SGPU_OK) {
 		status = cli_error(&error);
 	} else if (status == 0) {
-		status = report(differences, count, request.ratios, request.threshold);
+		status = report(differences, count, &request);
 	}
 	free(differences);
 	sgpu_bench_results_clear(&first);
 	sgpu_bench_results_clear(&second);
+	sgpu_bench_results_clear(&noise);
 	return status;
 }

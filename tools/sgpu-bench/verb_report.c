@@ -74,14 +74,23 @@ static int put_differences(FILE *out, const struct file *files, int a, int b, st
 	const struct sgpu_bench_results *first = &files[a].results, *second = &files[b].results;
 	struct sgpu_bench_difference *d = NULL;
 	size_t count = 0;
-	int rc = sgpu_bench_compare(first, second, false, &d, &count, error);
+	const struct sgpu_bench_results *noise = NULL;
+	int rc;
 
+	/* The array ends with a file without a path. */
+	for (int i = 0; files[i].path && !noise; i++) {
+		if (files[i].results.noise_count > 0 &&
+		    !sgpu_bench_environments_differ(files[i].results.environment, first->environment)) {
+			noise = &files[i].results;
+		}
+	}
+	rc = sgpu_bench_compare(first, second, noise, false, &d, &count, error);
 	for (size_t i = 0; rc == SGPU_OK && i < count; i++) {
 		if (verdict_is_judged(d[i].verdict)) {
 			fputs(",\n", out);
 			rc = put_value(out, json_pack("[i, I, i, I, s, f, f]", a, (json_int_t)(d[i].first - first->records),
 						      b, (json_int_t)(d[i].second - second->records),
-						      verdict_text(d[i].verdict), d[i].change, d[i].noise), error);
+						      sgpu_bench_verdict_name(d[i].verdict), d[i].change, d[i].noise), error);
 		}
 	}
 	free(d);

@@ -60,7 +60,7 @@ const struct cli_option run_options[] = {
 	{ "quick", 0, NULL, "fewer sizes and samples: a test, not for figures", CLI_FLAG(struct request, options.quick) },
 	{ "samples", 0, "N", "samples of each measurement, whatever the time",
 	  CLI_NUMBER(struct request, options.samples, 1, SAMPLES_LIMIT) },
-	{ "time", 0, "DURATION", "the most time for each measurement: 500ms, 2s (default: 500ms)",
+	{ "time", 0, "DURATION", "the most time for each measurement: 500ms, 2s (default: 300ms)",
 	  CLI_DURATION(struct request, options.time_ns, 0) },
 	{ "size", 0, "SIZE", "only this size, or MIN:MAX: 64M, 4K:1G", CLI_TAKE(take_size) },
 	{ "timer", 0, "TIMER", "what times a GPU's work: auto (the default), events or globaltimer", CLI_TAKE(take_timer) },
@@ -84,6 +84,7 @@ struct sink {
 	struct sgpu_bench_results results;
 	struct sgpu_error error;
 	int counts[3];  /* cases by status */
+	struct sgpu_bench_moment begin;
 };
 
 static int check_request(struct request *r)
@@ -178,6 +179,8 @@ static void write_head(struct sink *sink, struct sgpu_device *device, const stru
 {
 	sink->results.environment = sgpu_bench_environment(info, &sink->request->options);
 	timer_compare(device, sink->results.environment);
+	cli_describe_build(sink->results.environment);
+	sgpu_bench_begin(&sink->begin);
 	if (sink->request->format == FORMAT_JSON) {
 		write_json(sink, json_incref(sink->results.environment));
 	} else if (sink->request->format == FORMAT_CSV) {
@@ -212,6 +215,8 @@ static int finish(const struct request *r, struct sink *sink, struct files *file
 {
 	if (r->format == FORMAT_MARKDOWN) {
 		print_markdown(sink->out, &sink->results);
+	} else if (r->format == FORMAT_JSON) {
+		write_json(sink, sgpu_bench_end(&sink->begin));
 	}
 	if (fflush(sink->out) != 0 || ferror(sink->out)) {
 		return sgpu_fail_errno(error, "cannot write '%s'",

@@ -9,8 +9,6 @@
 
 #include "verbs.h"
 
-enum { RESULTS_SIZE_MAX = 64 << 20 };
-
 const struct cli_option table_options[] = { CLI_COMMON, CLI_END };
 
 int read_results(const char *path, struct sgpu_bench_results *results, char **kept, size_t *kept_size)

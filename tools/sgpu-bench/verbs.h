@@ -13,8 +13,9 @@
 #include "cases.h"
 #include "cli.h"
 
-extern const struct cli_option list_options[], run_options[], compare_options[], table_options[], report_options[],
-	doctor_options[], graviton_options[], open_options[];
+extern const struct cli_option aa_options[], list_options[], run_options[], compare_options[], table_options[],
+	report_options[], doctor_options[], graviton_options[], open_options[];
+int verb_aa(int argc, char **argv);
 int verb_list(int argc, char **argv);
 int verb_run(int argc, char **argv);
 int verb_compare(int argc, char **argv);
@@ -24,12 +25,12 @@ int verb_report(int argc, char **argv);
 int verb_graviton(int argc, char **argv);
 int verb_open(int argc, char **argv);
 
+enum { RESULTS_SIZE_MAX = 64 << 20 };
 /* Reads a file of results; prints and returns an exit status when it cannot. *text, unless NULL, is the file, which the
  * caller frees. */
 int read_results(const char *path, struct sgpu_bench_results *results, char **text, size_t *size);
 
 /* ---- verdicts, as compare and report give them ---- */
-const char *verdict_text(enum sgpu_bench_verdict verdict);
 /* Whether both runs have the measurement, and it passed. */
 bool verdict_is_judged(enum sgpu_bench_verdict verdict);
 

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How far runs of one build lie apart. The samples of one run do not tell: memory lies elsewhere in the next one, and the
+ * machine has another moment.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/private.h"
+
+/* Half of the pairs of 64 runs is more than anybody waits for. */
+enum { RUNS_MAX = 64 };
+
+/* The difference of two more runs over their deviation is distributed as Student's t has it, if runs are distributed
+ * normally. They are not quite: these quantiles leave 1 of 100 outside then, and at most 1 of 20 with heavy tails. By the
+ * number of runs; the last one for more. */
+static const double quantiles[] = { 0, 0, 63.66, 9.92, 5.84, 4.60, 4.03, 3.71, 3.50, 3.36, 3.25 };
+
+static double noise_floor(const double *values, size_t n)
+{
+	double pairs[RUNS_MAX * (RUNS_MAX - 1) / 2], mean = 0, squares = 0;
+	struct sgpu_bench_statistics of_pairs;
+	size_t count = 0, row = n < SGPU_ARRAY_LENGTH(quantiles) ? n : SGPU_ARRAY_LENGTH(quantiles) - 1;
+
+	for (size_t i = 0; i < n; i++) {
+		mean += log(values[i]) / (double)n;
+	}
+	for (size_t i = 0; i < n; i++) {
+		squares += (log(values[i]) - mean) * (log(values[i]) - mean);
+		for (size_t k = 0; k < i; k++) {
+			pairs[count++] = fabs(log(values[i] / values[k]));
+		}
+	}
+	/* An outlier among many runs is in more of their pairs than in those that are expected. */
+	sgpu_bench_summarise(pairs, count, &of_pairs);
+	return fmax(of_pairs.p95, quantiles[row] * sqrt(2 * squares / (double)(n - 1)));
+}
+
+static int add_noise(const struct sgpu_bench_record *record, struct sgpu_bench_index *const *indexes,
+		     size_t count, struct sgpu_bench_results *noise, struct sgpu_error *error)
+{
+	struct sgpu_bench_noise found = { .ratio_floor = -1, .runs = count };
+	double times[RUNS_MAX], ratios[RUNS_MAX];
+
+	sgpu_bench_key(record, found.key);
+	for (size_t i = 0; i < count; i++) {
+		const struct sgpu_bench_record *r = sgpu_bench_find(indexes[i], record);
+
+		if (!r || r->status != SGPU_BENCH_PASSED) {
+			return SGPU_OK;
+		}
+		times[i] = r->ns.median;
+		ratios[i] = r->ratio_to[0] ? r->ratio.median : 1;
+	}
+	found.floor = noise_floor(times, count);
+	if (record->ratio_to[0]) {
+		found.ratio_floor = noise_floor(ratios, count);
+	}
+	return sgpu_bench_results_add_noise(noise, &found, error);
+}
+
+int sgpu_bench_measure_noise(const struct sgpu_bench_results *runs, size_t count, struct sgpu_bench_results *noise,
+			     struct sgpu_error *error)
+{
+	struct sgpu_bench_index *indexes[RUNS_MAX] = { NULL };
+	int rc = count < 2 || count > RUNS_MAX ? sgpu_fail(error, SGPU_EUSAGE, "noise shows in 2 to %d runs", RUNS_MAX) :
+		 SGPU_OK;
+
+	for (size_t i = 0; rc == SGPU_OK && i < count; i++) {
+		rc = sgpu_bench_index(&runs[i], false, &indexes[i], error);
+	}
+	for (size_t i = 0; rc == SGPU_OK && i < runs[0].count; i++) {
+		rc = add_noise(&runs[0].records[i], indexes, count, noise, error);
+	}
+	for (size_t i = 0; i < RUNS_MAX; i++) {
+		sgpu_bench_index_free(&indexes[i]);
+	}
+	return rc;
+}
