@@ -29,6 +29,7 @@
 #include <sgpu/run.h>
 #include <sgpu/remote.h>
 #include <sgpu/attest.h>
+#include <sgpu/dsa.h>
 #include <sgpu/bench.h>
 
 #endif

@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Finding a work queue: what /sys says is hostile text; the ways to the device, of which one is a write to its node. A
+ * terminal stands in for the node: a device that takes what is written to it.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <termios.h>
+
+#include "dsa_harness.h"
+
+static struct sgpu_error error;
+static char folder[64];
+
+static void put(const char *name, const char *text)
+{
+	char path[256];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	file = fopen(path, "w");
+	if (!file || fputs(text, file) < 0 || fclose(file) != 0) {
+		abort();
+	}
+}
+
+static void make(const char *name)
+{
+	char path[256];
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	if (mkdir(path, 0700) != 0) {
+		abort();
+	}
+}
+
+static void link_node(const char *name, const char *target)
+{
+	char path[256];
+
+	snprintf(path, sizeof(path), "%s/dev/%s", folder, name);
+	unlink(path);
+	if (symlink(target, path) != 0) {
+		abort();
+	}
+}
+
+/* A machine with one queue, wq0.1, that is as it should be; its node is a file. */
+static void set_up(void)
+{
+	snprintf(folder, sizeof(folder), "/tmp/test-dsa-XXXXXX");
+	if (!mkdtemp(folder)) {
+		abort();
+	}
+	make("sys");
+	make("dev");
+	make("sys/dsa0");
+	make("sys/wq0.1");
+	put("sys/dsa0/pasid_enabled", "1\n");
+	put("sys/wq0.1/state", "enabled\n");
+	put("sys/wq0.1/type", "user\n");
+	put("sys/wq0.1/mode", "shared\n");
+	put("sys/wq0.1/size", "16\n");
+	put("sys/wq0.1/max_transfer_size", "2097152\n");
+	put("dev/wq0.1", "");
+}
+
+static void tear_down(void)
+{
+	char command[128];
+
+	snprintf(command, sizeof(command), "rm -r '%s'", folder);
+	CHECK(system(command) == 0);
+}
+
+static int map_errno;
+
+static void *map_fails(int fd)
+{
+	(void)fd;
+	errno = map_errno;
+	return MAP_FAILED;
+}
+
+static int open_with(struct sgpu_dsa_cpu cpu, unsigned modes, struct sgpu_dsa **dsa)
+{
+	char devices[128], nodes[128];
+	const struct sgpu_dsa_place place = { .devices = devices, .nodes = nodes, .cpu = cpu, .map = map_fails,
+					       .timeout_ns = 60000000000ull };
+
+	snprintf(devices, sizeof(devices), "%s/sys", folder);
+	snprintf(nodes, sizeof(nodes), "%s/dev", folder);
+	memset(&error, 0, sizeof(error));
+	return sgpu_dsa_open_in(&place, modes, dsa, &error);
+}
+
+static void check_refused(const char *text)
+{
+	struct sgpu_dsa *dsa = NULL;
+
+	CHECK(open_with((struct sgpu_dsa_cpu){ 0 }, SGPU_DSA_SHARED | SGPU_DSA_DEDICATED, &dsa) == SGPU_EUNAVAILABLE);
+	CHECK(dsa == NULL);
+	if (!strstr(error.text, text)) {
+		printf("# '%s' is not in '%s'\n", text, error.text);
+	}
+	CHECK(strstr(error.text, text) != NULL);
+}
+
+UNIT_TEST(a_machine_without_queues_says_so)
+{
+	struct sgpu_dsa *dsa = NULL;
+	const struct sgpu_dsa_place nowhere = { .devices = "/nonexistent", .nodes = "/nonexistent", .map = map_fails };
+
+	CHECK(sgpu_dsa_open_in(&nowhere, SGPU_DSA_SHARED, &dsa, &error) == SGPU_EUNAVAILABLE);
+	CHECK(strstr(error.text, "no work queue of a Data Streaming Accelerator is configured ('/nonexistent')"));
+}
+
+UNIT_TEST(this_machine_has_an_accelerator_that_works_or_a_reason)
+{
+	struct sgpu_dsa *dsa = NULL;
+	struct sgpu_dsa_info info;
+	int code = sgpu_dsa_open(SGPU_DSA_SHARED, &dsa, &error);
+
+	CHECK(code == SGPU_OK || (code == SGPU_EUNAVAILABLE && error.text[0] && !dsa));
+	if (code == SGPU_OK) {
+		sgpu_dsa_describe(dsa, &info);
+		CHECK(info.shared && info.depth > 0 && info.max_transfer > 0 && sgpu_dsa_prove(dsa, &error) == SGPU_OK);
+	}
+	sgpu_dsa_close(&dsa);
+}
+
+/* What only such a guest has: the file that tells the level of SEV-SNP. */
+UNIT_TEST(a_confidential_guest_opens_none)
+{
+	static const char *const parts[] = { "sys/devices", "sys/devices/system", "sys/devices/system/cpu",
+					     "sys/devices/system/cpu/sev" };
+	struct sgpu_dsa *dsa = NULL;
+
+	set_up();
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+		make(parts[i]);
+	}
+	put("sys/devices/system/cpu/sev/vmpl", "0\n");
+	setenv("SGPU_PLATFORM_ROOT", folder, 1);
+	CHECK(sgpu_dsa_open(SGPU_DSA_SHARED, &dsa, &error) == SGPU_EUNAVAILABLE && !dsa);
+	CHECK(strstr(error.text, "is not trusted in a confidential VM or enclave"));
+	unsetenv("SGPU_PLATFORM_ROOT");
+	tear_down();
+}
+
+UNIT_TEST(what_sys_says_is_not_believed_when_it_is_no_word_and_no_number)
+{
+	static const struct {
+		const char *name, *text, *refusal;
+	} lies[] = {
+		{ "state", "disabled\n", "state of wq0.1 is 'disabled', not 'enabled'" },
+		{ "state", "", "state of wq0.1 is ''" },
+		{ "type", "kernel\n", "type of wq0.1 is 'kernel'" },
+		{ "mode", "banana\n", "mode of wq0.1 is 'banana'" },
+		{ "mode", "\x1b[2Jshared\n", "mode of wq0.1 is" },
+		{ "size", "0\n", "size" },
+		{ "size", "-5\n", "size" },
+		{ "size", "16 \n", "size" },
+		{ "size", "99999999999999999999999\n", "size" },
+		{ "max_transfer_size", "all\n", "max_transfer_size" },
+		{ "max_transfer_size", "0x10\n", "max_transfer_size" },
+	};
+	static char large[100000];
+	char name[64];
+
+	memset(large, '1', sizeof(large) - 1);
+	for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
+		set_up();
+		snprintf(name, sizeof(name), "sys/wq0.1/%s", lies[i].name);
+		put(name, lies[i].text);
+		check_refused(lies[i].refusal);
+		CHECK(strchr(error.text, '\x1b') == NULL);
+		put(name, large);
+		check_refused(lies[i].name);
+		tear_down();
+	}
+}
+
+UNIT_TEST(a_queue_without_the_pages_of_its_process_is_not_opened)
+{
+	set_up();
+	put("sys/dsa0/pasid_enabled", "0\n");
+	check_refused("pasid_enabled of dsa0 is '0', not '1'");
+	tear_down();
+}
+
+UNIT_TEST(a_name_that_is_no_queue_is_passed_over)
+{
+	static const char *const names[] = { "wq0.1x", "wq1", "wq00.1", "wq0.01", "wq12345.1", "wq-1.1", "wq0.1.2", "xwq0.1" };
+	char path[128];
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		char old[128];
+
+		set_up();
+		snprintf(old, sizeof(old), "%s/sys/wq0.1", folder);
+		snprintf(path, sizeof(path), "%s/sys/%s", folder, names[i]);
+		CHECK(rename(old, path) == 0);
+		check_refused("no work queue of a Data Streaming Accelerator is configured");
+		tear_down();
+	}
+}
+
+UNIT_TEST(the_node_must_be_a_device_that_may_be_opened)
+{
+	set_up();
+	check_refused("wq0.1' is no device");
+	link_node("wq0.1", "/nonexistent");
+	check_refused("cannot open '");
+	tear_down();
+}
+
+UNIT_TEST(a_portal_that_cannot_be_mapped_is_a_reason_unless_the_kernel_wants_to_submit_itself)
+{
+	struct sgpu_dsa *dsa = NULL;
+	const struct sgpu_dsa_cpu able = { .movdir64b = true, .enqcmd = true };
+
+	set_up();
+	link_node("wq0.1", "/dev/zero");
+	map_errno = ENODEV;
+	CHECK(open_with(able, SGPU_DSA_SHARED, &dsa) == SGPU_EUNAVAILABLE && strstr(error.text, "cannot map '"));
+	CHECK(open_with(able, SGPU_DSA_DEDICATED, &dsa) == SGPU_EUNAVAILABLE && strstr(error.text, "none has the mode"));
+	/* Not every kernel has write(2): /dev/full has none either. */
+	link_node("wq0.1", "/dev/full");
+	map_errno = EPERM;
+	CHECK(open_with(able, SGPU_DSA_SHARED, &dsa) == SGPU_EUNAVAILABLE);
+	CHECK(strstr(error.text, "the kernel takes no descriptor for wq0.1"));
+	tear_down();
+}
+
+/* The other end of a terminal is what an accelerator reads from. */
+static int open_terminal(void)
+{
+	struct termios settings;
+	int master = posix_openpt(O_RDWR | O_NOCTTY | O_NONBLOCK), slave;
+
+	if (master < 0 || grantpt(master) != 0 || unlockpt(master) != 0) {
+		return -1;
+	}
+	slave = open(ptsname(master), O_RDWR | O_NOCTTY);
+	if (slave < 0 || tcgetattr(slave, &settings) != 0) {
+		return -1;
+	}
+	cfmakeraw(&settings);
+	CHECK(tcsetattr(slave, TCSANOW, &settings) == 0);
+	link_node("wq0.1", ptsname(master));
+	return master;
+}
+
+static void check_written(struct sgpu_dsa_cpu cpu, unsigned mode)
+{
+	static uint8_t from[5000], to[5000];
+	struct sgpu_dsa_job job = { .from = from, .to = to, .size = sizeof(from) };
+	struct sgpu_dsa *dsa = NULL;
+	struct sgpu_dsa_info info;
+
+	memset(from, 0x3c, sizeof(from));
+	memset(to, 0, sizeof(to));
+	REQUIRE(open_with(cpu, mode, &dsa) == SGPU_OK);
+	sgpu_dsa_describe(dsa, &info);
+	CHECK(!info.portal && strcmp(info.name, "wq0.1") == 0 && info.depth == 16 && info.max_transfer == 2097152);
+	CHECK(sgpu_dsa_run(dsa, &job, 1, 1, false, &error) == SGPU_OK && memcmp(from, to, sizeof(from)) == 0);
+	sgpu_dsa_close(&dsa);
+}
+
+UNIT_TEST(the_kernel_submits_where_the_portal_is_refused_or_the_instruction_is_missing)
+{
+	const struct sgpu_dsa_cpu all = { .movdir64b = true, .enqcmd = true }, none = { 0 },
+				  tdx = { .movdir64b = true, .enqcmd = true, .tdx = true };
+
+#if defined(__SANITIZE_THREAD__)
+	SKIP("the thread sanitizer does not see that a terminal orders memory");
+#endif
+	set_up();
+	fake_begin();
+	fake->from_fd = open_terminal();
+	REQUIRE(fake->from_fd >= 0);
+	map_errno = EPERM;
+	check_written(all, SGPU_DSA_SHARED);
+	map_errno = EBADF; /* would be told */
+	check_written(none, SGPU_DSA_SHARED);
+	check_written(tdx, SGPU_DSA_SHARED);
+	put("sys/wq0.1/mode", "dedicated\n");
+	check_written(none, SGPU_DSA_DEDICATED);
+	fake->always = (struct order){ .deed = LIE };
+	check_refused("wq0.1 gives a wrong copy");
+	close(fake->from_fd);
+	fake_end();
+	tear_down();
+}
+
+UNIT_TEST(instructions_that_the_cpu_lacks_are_known)
+{
+	struct sgpu_dsa_cpu cpu;
+	char line[8192] = "";
+	FILE *file = fopen("/proc/cpuinfo", "r");
+
+	sgpu_dsa_cpu_detect(&cpu);
+	while (file && fgets(line, sizeof(line), file) && strncmp(line, "flags", 5) != 0) {
+	}
+	if (file) {
+		fclose(file);
+	}
+	if (strncmp(line, "flags", 5) != 0) {
+		SKIP("/proc/cpuinfo has no flags");
+	}
+	CHECK(cpu.movdir64b == (strstr(line, " movdir64b") != NULL));
+	CHECK(cpu.waitpkg == (strstr(line, " waitpkg") != NULL));
+	CHECK(!strstr(line, " enqcmd") || cpu.enqcmd); /* a kernel may hide it */
+	CHECK(cpu.tdx == (strstr(line, " tdx_guest") != NULL));
+}
+
+int main(void)
+{
+	UNIT_RUN(a_machine_without_queues_says_so);
+	UNIT_RUN(this_machine_has_an_accelerator_that_works_or_a_reason);
+	UNIT_RUN(a_confidential_guest_opens_none);
+	UNIT_RUN(what_sys_says_is_not_believed_when_it_is_no_word_and_no_number);
+	UNIT_RUN(a_queue_without_the_pages_of_its_process_is_not_opened);
+	UNIT_RUN(a_name_that_is_no_queue_is_passed_over);
+	UNIT_RUN(the_node_must_be_a_device_that_may_be_opened);
+	UNIT_RUN(a_portal_that_cannot_be_mapped_is_a_reason_unless_the_kernel_wants_to_submit_itself);
+	UNIT_RUN(the_kernel_submits_where_the_portal_is_refused_or_the_instruction_is_missing);
+	UNIT_RUN(instructions_that_the_cpu_lacks_are_known);
+	return unit_done();
+}

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Files by the accelerator: the bytes are those that pread(2) gives, whatever the device does, also of a file that is cut
+ * short meanwhile.
+ */
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "dsa_harness.h"
+
+enum { SIZE = 3 << 20, ODD = 4097 };
+
+static struct sgpu_error error;
+static uint8_t content[SIZE], read_back[SIZE];
+static int fd;
+
+static void make_file(void)
+{
+	char name[] = "/tmp/test-dsa-reader-XXXXXX";
+
+	for (unsigned i = 0; i < SIZE; i++) {
+		content[i] = (uint8_t)(i * 13 + i / 512);
+	}
+	fd = mkstemp(name);
+	if (fd < 0 || unlink(name) != 0 || write(fd, content, SIZE) != SIZE) {
+		abort();
+	}
+}
+
+static void check_reads(struct sgpu_dsa_reader *reader, size_t size, uint64_t offset)
+{
+	size_t got = 0;
+
+	memset(read_back, 0xee, sizeof(read_back));
+	CHECK(sgpu_dsa_pread(reader, fd, "file", read_back, size, offset, &got, &error) == SGPU_OK);
+	CHECK(got == size && memcmp(read_back, content + offset, size) == 0);
+	CHECK(size == SIZE || read_back[size] == 0xee);
+}
+
+UNIT_TEST(large_pieces_are_read_by_the_device_at_any_offset)
+{
+	struct sgpu_dsa *dsa = fake_open(8);
+	struct sgpu_dsa_reader *reader = NULL;
+	struct sgpu_dsa_figures figures;
+
+	make_file();
+	REQUIRE(sgpu_dsa_reader_create(dsa, &reader, &error) == SGPU_OK);
+	check_reads(reader, SIZE - ODD, ODD); /* the first piece goes to the device */
+	sgpu_dsa_reader_figures(reader, &figures);
+	CHECK(figures.bytes == SIZE - ODD && figures.why[0] == '\0' && fake->taken > 1);
+	check_reads(reader, SGPU_DSA_READ_LEAST - 1, 0); /* a small one never */
+	sgpu_dsa_reader_figures(reader, &figures);
+	CHECK(figures.bytes == SIZE - ODD);
+	for (int i = 0; i < 4 * SGPU_DSA_TRIALS; i++) {
+		check_reads(reader, SIZE / 2 + (size_t)i, (uint64_t)i * 5000);
+	}
+	sgpu_dsa_reader_figures(reader, &figures);
+	/* Whether the device went on is a matter of time; what was decided is told. */
+	CHECK(figures.why[0] == '\0' ? figures.bytes > SIZE * SGPU_DSA_TRIALS / 2
+				      : strstr(figures.why, "a core is faster") != NULL);
+	sgpu_dsa_reader_free(&reader);
+	CHECK(reader == NULL);
+	close(fd);
+	fake_close(&dsa);
+}
+
+UNIT_TEST(without_a_device_it_is_pread)
+{
+	struct sgpu_dsa_reader *reader = NULL;
+	struct sgpu_dsa_figures figures;
+
+	make_file();
+	REQUIRE(sgpu_dsa_reader_create(NULL, &reader, &error) == SGPU_OK);
+	check_reads(reader, SIZE, 0);
+	sgpu_dsa_reader_figures(reader, &figures);
+	CHECK(figures.bytes == 0 && figures.why[0] == '\0');
+	sgpu_dsa_reader_free(&reader);
+	close(fd);
+}
+
+static void check_core_takes_over(struct order order, const char *why)
+{
+	struct sgpu_dsa *dsa = fake_open(8);
+	struct sgpu_dsa_reader *reader = NULL;
+	struct sgpu_dsa_figures figures;
+
+	make_file();
+	fake->always = order;
+	if (order.deed == MUTE) {
+		fake_be_impatient(dsa);
+	}
+	REQUIRE(sgpu_dsa_reader_create(dsa, &reader, &error) == SGPU_OK);
+	for (int i = 0; i < 3; i++) {
+		check_reads(reader, SIZE, 0);
+	}
+	sgpu_dsa_reader_figures(reader, &figures);
+	CHECK(figures.bytes == 0 && strstr(figures.why, why) && fake->taken <= 8);
+	sgpu_dsa_reader_free(&reader);
+	close(fd);
+	fake_close(&dsa);
+}
+
+UNIT_TEST(a_core_reads_what_the_device_does_not)
+{
+	check_core_takes_over((struct order){ .deed = MUTE }, "did not answer");
+	check_core_takes_over((struct order){ .deed = STATUS, .number = 0x1b }, "status 0x1b");
+	check_core_takes_over((struct order){ .deed = FAULT, .number = UINT32_MAX }, "claims");
+}
+
+UNIT_TEST(a_full_queue_or_a_missing_page_does_not_end_the_use_of_the_device)
+{
+	struct sgpu_dsa *dsa = fake_open(8);
+	struct sgpu_dsa_reader *reader = NULL;
+	struct sgpu_dsa_figures figures;
+
+	make_file();
+	REQUIRE(sgpu_dsa_reader_create(dsa, &reader, &error) == SGPU_OK);
+	dsa->patience_ns = 1000;
+	fake->refusals = UINT32_MAX;
+	check_reads(reader, SIZE, 0);
+	fake->refusals = 0;
+	fake_be_patient(dsa);
+	fake->orders[0] = (struct order){ .deed = FAULT, .number = 8192 };
+	fake->order_count = 1;
+	check_reads(reader, SIZE, 0);
+	check_reads(reader, SIZE, 0);
+	sgpu_dsa_reader_figures(reader, &figures);
+	CHECK(figures.bytes >= SIZE && figures.why[0] == '\0');
+	sgpu_dsa_reader_free(&reader);
+	close(fd);
+	fake_close(&dsa);
+}
+
+static void cut_short(void)
+{
+	CHECK(ftruncate(fd, 1000) == 0);
+}
+
+UNIT_TEST(a_file_that_is_cut_short_is_a_short_read_and_no_signal)
+{
+	struct sgpu_dsa *dsa = fake_open(1); /* one job after the other, so that the device touches nothing that has gone */
+	struct sgpu_dsa_reader *reader = NULL;
+	struct sgpu_dsa_figures figures;
+	size_t got = 0;
+
+	make_file();
+	REQUIRE(sgpu_dsa_reader_create(dsa, &reader, &error) == SGPU_OK);
+	fake_order((struct order){ .deed = FAULT, .number = 0, .first = cut_short });
+	CHECK(sgpu_dsa_pread(reader, fd, "file", read_back, SIZE, 0, &got, &error) == SGPU_OK && got == 1000);
+	/* Cut within a page that stays, after the copy: zeros would be there. */
+	CHECK(pwrite(fd, content, SIZE, 0) == SIZE);
+	fake->order_count = fake->taken + SIZE / (128 << 10);
+	fake->orders[fake->order_count - 1] = (struct order){ .deed = LIE, .first = cut_short };
+	CHECK(sgpu_dsa_pread(reader, fd, "file", read_back, SIZE, 0, &got, &error) == SGPU_OK && got == 1000);
+	/* Beyond the end from the start. */
+	CHECK(sgpu_dsa_pread(reader, fd, "file", read_back, SIZE, 500, &got, &error) == SGPU_OK && got == 500);
+	CHECK(sgpu_dsa_pread(reader, fd, "file", read_back, SIZE, UINT64_MAX - 5, &got, &error) < 0);
+	sgpu_dsa_reader_figures(reader, &figures);
+	CHECK(figures.bytes == 0 && figures.why[0] == '\0');
+	sgpu_dsa_reader_free(&reader);
+	close(fd);
+	fake_close(&dsa);
+}
+
+static struct sgpu_dsa_reader *shared;
+
+static void *read_some(void *argument)
+{
+	uint8_t *own = malloc(SIZE);
+	size_t got = 0;
+
+	for (int i = 0; i < 10; i++) {
+		size_t size = SIZE - (size_t)i * 999;
+
+		if (!own || sgpu_dsa_pread(shared, fd, "file", own, size, (uint64_t)i * 999, &got, NULL) != SGPU_OK ||
+		    got != size || memcmp(own, content + (size_t)i * 999, size) != 0) {
+			free(own);
+			return argument;
+		}
+	}
+	free(own);
+	return NULL;
+}
+
+UNIT_TEST(threads_read_beside_the_device)
+{
+	struct sgpu_dsa *dsa = fake_open(8);
+	pthread_t threads[3];
+	void *failed;
+
+	make_file();
+	REQUIRE(sgpu_dsa_reader_create(dsa, &shared, &error) == SGPU_OK);
+	for (int i = 0; i < 3; i++) {
+		REQUIRE(pthread_create(&threads[i], NULL, read_some, &error) == 0);
+	}
+	for (int i = 0; i < 3; i++) {
+		CHECK(pthread_join(threads[i], &failed) == 0 && !failed);
+	}
+	sgpu_dsa_reader_free(&shared);
+	close(fd);
+	fake_close(&dsa);
+}
+
+int main(void)
+{
+	UNIT_RUN(large_pieces_are_read_by_the_device_at_any_offset);
+	UNIT_RUN(without_a_device_it_is_pread);
+	UNIT_RUN(a_core_reads_what_the_device_does_not);
+	UNIT_RUN(a_full_queue_or_a_missing_page_does_not_end_the_use_of_the_device);
+	UNIT_RUN(a_file_that_is_cut_short_is_a_short_read_and_no_signal);
+	UNIT_RUN(threads_read_beside_the_device);
+	return unit_done();
+}
