@@ -17,6 +17,7 @@ const struct sgpu_bench_case *const bench_cases[] = {
 	&case_launch,
 	&case_alloc,
 	&case_conversion,
+	&case_dsa,
 	&case_channel,
 	&case_session,
 	&case_quote,

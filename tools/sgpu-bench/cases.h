@@ -12,7 +12,7 @@
 #include <sgpu/secure.h>
 
 extern const struct sgpu_bench_case case_aead_cpu, case_aead_gpu, case_alloc, case_app, case_bandwidth, case_batch,
-	case_channel, case_conversion, case_digest, case_exitless, case_launch, case_manifest, case_measure,
+	case_channel, case_conversion, case_digest, case_dsa, case_exitless, case_launch, case_manifest, case_measure,
 	case_overlap, case_peer, case_quote, case_secure_copy, case_session;
 
 /* CH_MEASURE, with the pager of bench->device, of which nobody else maps anything now. */

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * dsa: copies and CRCs by Intel's Data Streaming Accelerator against those of a core, by size and by how many are under way.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include <sgpu/dsa.h>
+
+#include "cases.h"
+#include "memory.h"
+
+enum { SEED = 11, JOBS_MAX = 4096 };
+#define WORK ((uint64_t)4 << 20) /* bytes of a sample, unless the jobs that are under way together have more */
+
+struct work {
+	struct sgpu_dsa *dsa;
+	struct sgpu_dsa_info info;
+	struct sgpu_dsa_job *jobs;
+	void *from, *to;
+	uint64_t size, count;
+	unsigned depth;
+	bool crc, umwait;
+};
+
+static int prepare(void *argument, struct sgpu_error *error)
+{
+	struct work *w = argument;
+
+	(void)error;
+	for (uint64_t i = 0; i < w->count; i++) {
+		w->jobs[i] = (struct sgpu_dsa_job){ .from = (uint8_t *)w->from + i * w->size, .size = w->size,
+						    .to = w->crc ? NULL : (uint8_t *)w->to + i * w->size };
+	}
+	memset(w->to, 0, w->crc ? 0 : w->count * w->size);
+	return SGPU_OK;
+}
+
+static int verify(void *argument, struct sgpu_error *error)
+{
+	const struct work *w = argument;
+
+	for (uint64_t i = 0; w->crc && i < w->count; i++) {
+		if (w->jobs[i].crc != sgpu_crc32c(0, w->jobs[i].from, w->size)) {
+			return sgpu_fail(error, SGPU_EDIFFERS, "CRC %llu is wrong", (unsigned long long)i);
+		}
+	}
+	return w->crc ? SGPU_OK : bench_verify(w->to, w->count * w->size, SEED, error);
+}
+
+static int run_core(void *argument, uint64_t *ns, struct sgpu_error *error)
+{
+	struct work *w = argument;
+
+	(void)ns;
+	(void)error;
+	for (uint64_t i = 0; i < w->count; i++) {
+		if (w->crc) {
+			w->jobs[i].crc = sgpu_crc32c(0, w->jobs[i].from, w->size);
+		} else {
+			memcpy(w->jobs[i].to, w->jobs[i].from, w->size);
+		}
+	}
+	return SGPU_OK;
+}
+
+/* A core finishes nothing for the device: a figure of the two together would be nobody's. */
+static int run_device(void *argument, uint64_t *ns, struct sgpu_error *error)
+{
+	const struct work *w = argument;
+
+	(void)ns;
+	return sgpu_dsa_run(w->dsa, w->jobs, w->count, w->depth, w->umwait, error);
+}
+
+static int measure(struct sgpu_bench *bench, struct work *w, struct sgpu_error *error)
+{
+	struct work waits = *w;
+	const struct sgpu_bench_point point = {
+		.parameters = { { "operation", w->crc ? "crc" : "copy", 0 }, { "size_bytes", NULL, w->size },
+				{ "depth", NULL, w->depth }, { "queue", w->info.shared ? "shared" : "dedicated", 0 },
+				{ "submission", w->info.portal ? "portal" : "write", 0 } },
+		.bytes = w->count * w->size, .operations = w->count,
+		.bytes_formula = "operations * size_bytes",
+	};
+	const struct sgpu_bench_variant variants[] = {
+		{ .name = "core", .prepare = prepare, .run = run_core, .verify = verify, .argument = w },
+		{ .name = "poll", .prepare = prepare, .run = run_device, .verify = verify, .argument = w },
+		{ .name = "umwait", .prepare = prepare, .run = run_device, .verify = verify, .argument = &waits },
+	};
+
+	waits.umwait = true;
+	if (w->depth > w->info.depth) {
+		sgpu_bench_waive(bench, &point, NULL, "%s holds %u descriptors", w->info.name, w->info.depth);
+		return SGPU_OK;
+	}
+	if (!w->info.umwait) {
+		sgpu_bench_waive(bench, &point, "umwait", "this CPU does not have UMWAIT (CPUID: WAITPKG)");
+	}
+	return sgpu_bench_measure(bench, &point, variants, w->info.umwait ? 3 : 2, error);
+}
+
+static int measure_size(struct sgpu_bench *bench, struct work *w, struct sgpu_error *error)
+{
+	static const unsigned depths[] = { 1, 8, 32, SGPU_DSA_DEPTH_MAX };
+	const uint64_t most = SGPU_DSA_DEPTH_MAX * w->size > WORK ? SGPU_DSA_DEPTH_MAX * w->size : WORK;
+	int code = sgpu_bench_fits(bench, 2 * most, 0, error);
+
+	code = code ? code : bench_map(most, &w->from, error);
+	code = code ? code : bench_map(most, &w->to, error);
+	if (code == SGPU_OK) {
+		sgpu_bench_fill(w->from, most, SEED);
+	}
+	for (size_t i = 0; code == SGPU_OK && i < 2 * SGPU_ARRAY_LENGTH(depths); i++) {
+		w->depth = depths[i / 2];
+		w->count = WORK / w->size < JOBS_MAX ? WORK / w->size : JOBS_MAX;
+		w->count = w->count > w->depth ? w->count : w->depth;
+		w->crc = i % 2;
+		code = measure(bench, w, error);
+	}
+	bench_unmap(&w->to, most);
+	bench_unmap(&w->from, most);
+	return code;
+}
+
+static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
+{
+	static const uint64_t sizes[] = { 64, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 2 << 20 };
+	static struct sgpu_dsa_job jobs[JOBS_MAX];
+	struct work w = { .jobs = jobs };
+	int code = sgpu_dsa_open(SGPU_DSA_SHARED | SGPU_DSA_DEDICATED, &w.dsa, error);
+
+	(void)state;
+	if (code == SGPU_OK) {
+		sgpu_dsa_describe(w.dsa, &w.info);
+	}
+	for (size_t i = 0; code == SGPU_OK && i < SGPU_ARRAY_LENGTH(sizes); i++) {
+		w.size = sizes[i];
+		if (sgpu_bench_wants(bench, w.size) && !(bench->options.quick && i % 2)) {
+			code = measure_size(bench, &w, error);
+		}
+	}
+	sgpu_dsa_close(&w.dsa);
+	return code;
+}
+
+const struct sgpu_bench_case case_dsa = {
+	.name = "dsa",
+	.help = "copies and CRCs by Intel's Data Streaming Accelerator against those of a core",
+	.unit = SGPU_BENCH_BYTES_PER_SECOND,
+	.run = run,
+};
