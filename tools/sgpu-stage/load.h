@@ -33,6 +33,7 @@ struct load {
 	int staged, outputs, left;  /* segments */
 	struct sgpu_region region;
 	struct sgpu_pool *pool;
+	struct sgpu_dsa_reader *files_reader; /* of payloads in files */
 	uint64_t done;              /* bytes, for the progress line */
 };
 

@@ -7,10 +7,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <sgpu/dsa.h>
+
 #include "cli.h"
 #include "load.h"
+#include "verbs.h"
 
-enum { PIECE = 1 << 20 };
+enum { PIECE = 1 << 20, LARGE = 64 << 20 }; /* LARGE: worth opening an accelerator */
 
 /* One payload that is read from a file, on several threads. */
 struct copy {
@@ -37,8 +40,8 @@ static int copy_range(struct copy *copy, uint64_t begin, uint64_t end, struct sg
 
 	code = code ? code : sgpu_region_back(&copy->load->region, at, end - begin, error);
 	if (code == SGPU_OK) {
-		code = sgpu_pread(copy->fd, copy->name, copy->load->region.data + at, end - begin, copy->offset + begin,
-				  &got, error);
+		code = sgpu_dsa_pread(copy->load->files_reader, copy->fd, copy->name, copy->load->region.data + at,
+				      end - begin, copy->offset + begin, &got, error);
 	}
 	if (code == SGPU_OK && got != end - begin) {
 		code = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read", copy->name);
@@ -170,10 +173,37 @@ static int fill_inlines(struct load *load, struct sgpu_error *error)
 	return code;
 }
 
+/* Only a queue that is shared: a dedicated one is somebody's. */
+static void open_accelerator(const struct load *load, struct sgpu_dsa **dsa)
+{
+	struct sgpu_error error;
+
+	if (load->payload >= LARGE && sgpu_dsa_open(SGPU_DSA_SHARED, dsa, &error) != SGPU_OK) {
+		cli_detail("no accelerator copies: %s", error.text);
+	}
+}
+
+static void close_accelerator(struct load *load, struct sgpu_dsa **dsa)
+{
+	struct sgpu_dsa_figures figures;
+	char size[STAGE_BYTES_TEXT];
+
+	if (load->files_reader && *dsa) {
+		sgpu_dsa_reader_figures(load->files_reader, &figures);
+		cli_detail("an accelerator copied %s%s%s", stage_bytes(figures.bytes, size), figures.why[0] ? ": " : "",
+			   figures.why);
+	}
+	sgpu_dsa_reader_free(&load->files_reader);
+	sgpu_dsa_close(dsa);
+}
+
 int load_fill(struct load *load, struct sgpu_error *error)
 {
+	struct sgpu_dsa *dsa = NULL;
 	int i, code = sgpu_pool_create(load->jobs, &load->pool, error);
 
+	open_accelerator(load, &dsa);
+	code = code ? code : sgpu_dsa_reader_create(dsa, &load->files_reader, error);
 	code = code ? code : fill_inlines(load, error);
 	for (i = 0; code == SGPU_OK && i < load->batch->segment_count; i++) {
 		if (load->slices[i].from.kind == SGPU_LOCATION_FILE) {
@@ -184,6 +214,7 @@ int load_fill(struct load *load, struct sgpu_error *error)
 			code = sgpu_region_back(&load->region, load->slices[i].offset, load->slices[i].size, error);
 		}
 	}
+	close_accelerator(load, &dsa);
 	sgpu_pool_free(&load->pool);
 	return code ? code : canceled(error);
 }
