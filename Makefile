@@ -110,7 +110,7 @@ FUZZERS := $(FUZZ_SOURCES:tests/fuzz/%.c=$(BUILD)/fuzz/%)
 # What an example draws with needs libpng.
 EXAMPLES := $(if $(filter 1,$(call have_header,png.h)),$(BUILD)/examples/brain-report) $(BUILD)/examples/train \
 	$(BUILD)/examples/parameter-server $(BUILD)/examples/parameter-client
-BENCHES := $(BENCH_SOURCES:tests/bench/%.c=$(BUILD)/bench/%)
+BENCHES := $(BENCH_SOURCES:tests/bench/%.c=$(BUILD)/bench/%) $(if $(filter-out 0,$(CUDA)),$(BUILD)/bench/bandwidth_bare)
 # What sgpu-bench measures is what the example shows.
 PARAMETER_SOURCES := $(patsubst %,examples/parameter-server/%.c,model serve sockets load)
 # Found beside the programs, as ../lib/sgpu/sgpu-cuda.so.
@@ -230,6 +230,9 @@ $(BUILD)/gpu/%: $(BUILD)/obj/tests/gpu/%.o $(HARNESS) $(LIB)
 
 $(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(HARNESS) $(LIB)
 	$(call link)
+
+$(BUILD)/bench/bandwidth_bare: $(CUDA_BUILD)/tests/bench/bandwidth_bare.o
+	$(call say,LD,$@)mkdir -p $(@D) && $(NVCC) -o $@ $<
 
 $(BUILD)/interop/%: $(BUILD)/obj/tests/interop/%.o $(LIB)
 	$(call link)

@@ -244,6 +244,11 @@ SGPU_MUST_CHECK int sgpu_host_register(struct sgpu_device *device, const void *m
 /* Before the memory is unmapped. */
 void sgpu_host_unregister(struct sgpu_device *device, const void *memory);
 
+/* Where info.reads_pageable: brings ordinary memory of the process to the device, or back, before either reads it, so that
+ * none has to wait for a page at a time. Its address and its bytes stay the same. Errors: SGPU_EUNAVAILABLE elsewhere. */
+SGPU_MUST_CHECK int sgpu_host_prefetch(struct sgpu_stream *stream, const void *memory, uint64_t size, bool to_device,
+				       struct sgpu_task *task);
+
 /* Host memory must stay until the task has ended. Unit: bytes. Here and below the task may be NULL unless it
  * says otherwise; a range that does not lie in one allocation of the device is SGPU_EUSAGE at once. */
 SGPU_MUST_CHECK int sgpu_copy_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size,
@@ -276,6 +281,12 @@ SGPU_MUST_CHECK int sgpu_stream_sync(struct sgpu_stream *stream, struct sgpu_err
 /* Calls a host function when the work before it has ended. It must be short, and may call nothing of the device. */
 SGPU_MUST_CHECK int sgpu_stream_callback(struct sgpu_stream *stream, void (*function)(void *argument),
 					 void *argument);
+/* A word of memory from sgpu_host_alloc, at a multiple of 4: the stream writes it once the work before has ended, or does not
+ * go on before it is at least `value` (compared as a difference of 32 bits with a sign). No kernel runs for that. Whoever lets
+ * a stream wait has to write the word: nothing ends the wait. Errors: SGPU_EUNAVAILABLE (the CPU device, secure contexts,
+ * confidential computing mode, other memory), SGPU_EDEVICE. */
+SGPU_MUST_CHECK int sgpu_stream_write_word(struct sgpu_stream *stream, volatile uint32_t *word, uint32_t value);
+SGPU_MUST_CHECK int sgpu_stream_wait_word(struct sgpu_stream *stream, const volatile uint32_t *word, uint32_t value);
 SGPU_MUST_CHECK int sgpu_event_create(struct sgpu_device *device, struct sgpu_event **event,
 				      struct sgpu_error *error);
 void sgpu_event_free(struct sgpu_event **event);

@@ -154,6 +154,10 @@ struct sgpu_numa_node {
 	uint64_t total, free;
 };
 SGPU_MUST_CHECK int sgpu_numa_nodes(struct sgpu_numa_node **nodes, int *count, struct sgpu_error *error);
+/* Binds a mapping to a node before it is touched. Errors: SGPU_EUNAVAILABLE, SGPU_EUSAGE (no such node). */
+SGPU_MUST_CHECK int sgpu_numa_bind(void *data, uint64_t size, int node, struct sgpu_error *error);
+/* Keeps the calling thread, and those that it starts from now on, on a node's processors. Errors: as above. */
+SGPU_MUST_CHECK int sgpu_numa_run(int node, struct sgpu_error *error);
 /* The number of bytes that may be locked; UINT64_MAX: no limit. */
 uint64_t sgpu_lock_limit(void);
 

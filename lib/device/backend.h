@@ -20,6 +20,9 @@ struct sgpu_device_memory_calls {
 	void (*host_free)(struct sgpu_device *device, void *memory, uint64_t size);
 	int (*host_register)(struct sgpu_device *device, const void *memory, uint64_t size, struct sgpu_error *error);
 	void (*host_unregister)(struct sgpu_device *device, const void *memory);
+	/* NULL: the device does not read what it was not given. */
+	int (*prefetch)(struct sgpu_stream *stream, const void *memory, uint64_t size, bool to_device,
+			struct sgpu_task *task);
 	void (*limit)(struct sgpu_device *device, uint64_t bytes);
 	int (*copy_in)(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size,
 		       struct sgpu_task *task);
@@ -40,6 +43,8 @@ struct sgpu_device_stream_calls {
 	int (*sync)(struct sgpu_stream *stream, struct sgpu_error *error);
 	int (*wait)(struct sgpu_stream *stream, struct sgpu_event *event);
 	int (*callback)(struct sgpu_stream *stream, void (*function)(void *argument), void *argument);
+	/* Writes a word of the host's, or waits until it is at least `value`. NULL: a stream does neither. */
+	int (*word)(struct sgpu_stream *stream, const volatile uint32_t *word, uint32_t value, bool write);
 	/* sgpu_device_launch has no ranges. */
 	int (*launch)(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
 		      const struct sgpu_device_range *ranges, int count, struct sgpu_task *task);

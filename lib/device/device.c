@@ -320,6 +320,28 @@ int sgpu_device_compare_timers(struct sgpu_device *device, struct sgpu_timer_com
 		       sgpu_fail(error, SGPU_EUNAVAILABLE, "the device has no second timer to compare with");
 }
 
+int sgpu_stream_write_word(struct sgpu_stream *stream, volatile uint32_t *word, uint32_t value)
+{
+	const struct sgpu_device_stream_calls *calls = BACKEND(stream)->stream;
+
+	return calls->word ? calls->word(stream, word, value, true) : SGPU_EUNAVAILABLE;
+}
+
+int sgpu_stream_wait_word(struct sgpu_stream *stream, const volatile uint32_t *word, uint32_t value)
+{
+	const struct sgpu_device_stream_calls *calls = BACKEND(stream)->stream;
+
+	return calls->word ? calls->word(stream, word, value, false) : SGPU_EUNAVAILABLE;
+}
+
+int sgpu_host_prefetch(struct sgpu_stream *stream, const void *memory, uint64_t size, bool to_device,
+		       struct sgpu_task *task)
+{
+	const struct sgpu_device_memory_calls *calls = BACKEND(stream)->memory;
+
+	return calls->prefetch ? calls->prefetch(stream, memory, size, to_device, task) : SGPU_EUNAVAILABLE;
+}
+
 void sgpu_device_cancel(struct sgpu_device *device, bool cancel)
 {
 	BACKEND(device)->cancel(device, cancel);

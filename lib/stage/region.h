@@ -53,10 +53,6 @@ int sgpu_look_open_name(int directory, const char *name, int flags);
 SGPU_MUST_CHECK int sgpu_files_open(const struct sgpu_files *files, const char *path, int *fd,
 				    struct sgpu_error *error);
 
-/* ---- numa.c ---- */
-/* Binds a mapping to a node before it is touched. Errors: SGPU_EUNAVAILABLE, SGPU_EUSAGE (no such node). */
-SGPU_MUST_CHECK int sgpu_numa_bind(void *data, uint64_t size, int node, struct sgpu_error *error);
-
 /* Opens a region by id and validates the form of the id, owner, mode, kind, size and expiry. Errors: SGPU_EINVALID
  * (form), SGPU_EPOLICY (owner, mode, expired), SGPU_ESYSTEM (absent). */
 SGPU_MUST_CHECK int sgpu_region_open(const char *id, bool writable, struct sgpu_region *region,

@@ -8,6 +8,8 @@
 
 const struct sgpu_bench_case *const bench_cases[] = {
 	&case_bandwidth,
+	&case_staging,
+	&case_shared_memory,
 	&case_aead_cpu,
 	&case_aead_gpu,
 	&case_secure_copy,

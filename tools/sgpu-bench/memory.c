@@ -2,35 +2,101 @@
  *
  * Memory that copies are measured with.
  */
+#include <inttypes.h>
+#include <stdio.h>
 #include <sys/mman.h>
+
+#include <sgpu/stage.h>
 
 #include "memory.h"
 
 enum { PAGE = 4096 };
 #define HUGE_PAGE ((uint64_t)2 << 20)
 
-/* Whole huge pages, with one more to start at a multiple of their size. */
+/* Whole huge pages. */
 static uint64_t extent_of(uint64_t size)
 {
-	return (size / HUGE_PAGE + 1) * HUGE_PAGE;
+	return (size + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+}
+
+/* Memory that starts at a multiple of a huge page: the mapping is larger at first. */
+static uint8_t *map_aligned(uint64_t extent)
+{
+	uint8_t *at = mmap(NULL, extent + HUGE_PAGE, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	uint64_t before;
+
+	if (at == MAP_FAILED) {
+		return NULL;
+	}
+	before = (HUGE_PAGE - (uintptr_t)at % HUGE_PAGE) % HUGE_PAGE;
+	if (before > 0) {
+		munmap(at, before);
+	}
+	munmap(at + before + extent, HUGE_PAGE - before);
+	return at + before;
+}
+
+/* Bytes of the mapping that are on transparent huge pages. */
+static uint64_t huge_bytes(const void *memory)
+{
+	FILE *file = fopen("/proc/self/smaps", "re");
+	uint64_t begin, end, kib, found = 0;
+	bool inside = false;
+	char line[256];
+
+	while (file && fgets(line, sizeof(line), file)) {
+		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " ", &begin, &end) == 2) {
+			inside = begin <= (uintptr_t)memory && (uintptr_t)memory < end;
+		} else if (inside && sscanf(line, "AnonHugePages: %" SCNu64, &kib) == 1) {
+			found = kib << 10;
+		}
+	}
+	if (file) {
+		fclose(file);
+	}
+	return found;
+}
+
+int bench_map_pages(uint64_t size, enum bench_pages pages, int node, void **memory, struct sgpu_error *error)
+{
+	const uint64_t extent = extent_of(size);
+	volatile uint8_t *at;
+	int rc = SGPU_OK;
+
+	if (pages == BENCH_PAGES_HUGE) {
+		at = mmap(NULL, extent, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
+		at = at == MAP_FAILED ? NULL : at;
+	} else {
+		at = map_aligned(extent);
+	}
+	*memory = (void *)(uintptr_t)at;
+	if (!at) {
+		return pages == BENCH_PAGES_HUGE ?
+			       sgpu_fail(error, SGPU_EUNAVAILABLE, "too few huge pages are reserved (vm.nr_hugepages)") :
+			       sgpu_fail_nomem(error);
+	}
+	if (pages != BENCH_PAGES_HUGE) {
+		(void)madvise(*memory, extent, pages == BENCH_PAGES_SMALL ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
+	}
+	if (node >= 0) {
+		rc = sgpu_numa_bind(*memory, extent, node, error);
+	}
+	for (uint64_t i = 0; rc == SGPU_OK && i < size; i += PAGE) {
+		at[i] = 1;
+	}
+	if (rc == SGPU_OK && pages == BENCH_PAGES_TRANSPARENT && huge_bytes(*memory) < size / 10 * 9) {
+		rc = sgpu_fail(error, SGPU_EUNAVAILABLE, "the kernel gave no transparent huge pages");
+	}
+	if (rc != SGPU_OK) {
+		bench_unmap(memory, size);
+	}
+	return rc;
 }
 
 int bench_map(uint64_t size, void **memory, struct sgpu_error *error)
 {
-	uint64_t extent = extent_of(size);
-	volatile uint8_t *at;
-
-	at = mmap(NULL, extent, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	*memory = NULL;
-	if (at == MAP_FAILED) {
-		return sgpu_fail_nomem(error);
-	}
-	(void)madvise((void *)(uintptr_t)at, extent, MADV_HUGEPAGE);
-	for (uint64_t i = 0; i < size; i += PAGE) {
-		at[i] = 1;
-	}
-	*memory = (void *)(uintptr_t)at;
-	return SGPU_OK;
+	return bench_map_pages(size, BENCH_PAGES_ANY, -1, memory, error);
 }
 
 void bench_unmap(void **memory, uint64_t size)

@@ -416,6 +416,7 @@ void sgpu_cuda_stream_free(struct sgpu_stream *stream);
 SGPU_MUST_CHECK int sgpu_cuda_stream_sync(struct sgpu_stream *stream, struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_cuda_callback(struct sgpu_stream *stream, void (*function)(void *argument),
 				       void *argument);
+SGPU_MUST_CHECK int sgpu_cuda_word(struct sgpu_stream *stream, const volatile uint32_t *word, uint32_t value, bool write);
 /* Waits until every stream has passed what was enqueued on it, and ends that. Fails only when the device is faulted. */
 SGPU_MUST_CHECK int sgpu_cuda_synchronize(struct sgpu_device *device, struct sgpu_error *error);
 void sgpu_cuda_poll(struct sgpu_device *device); /* complete.c */
@@ -467,6 +468,8 @@ void sgpu_cuda_measure_free(struct sgpu_device *device, struct sgpu_cuda_measure
 SGPU_MUST_CHECK int sgpu_cuda_copy_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size,
 				      struct sgpu_task *task);
 SGPU_MUST_CHECK int sgpu_cuda_copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size,
+				       struct sgpu_task *task);
+SGPU_MUST_CHECK int sgpu_cuda_prefetch(struct sgpu_stream *stream, const void *memory, uint64_t size, bool to_device,
 				       struct sgpu_task *task);
 SGPU_MUST_CHECK int sgpu_cuda_clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
 				    struct sgpu_task *task);

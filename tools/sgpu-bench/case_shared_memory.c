@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * shared-memory: what it costs a kernel to read a word of each page of the host's memory: copied to the device before, read
+ * in place over the bus, and where the GPU reads ordinary memory by itself (HMM, ATS), by page faults and prefetched.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cases.h"
+#include "memory.h"
+
+enum { PAGE = 4096, THREADS = 512 };
+static const uint64_t sizes[] = { 4 << 10, 64 << 10, 2 << 20 };
+#define ROOM sizes[SGPU_ARRAY_LENGTH(sizes) - 1]
+
+/* One block, in which every thread reads pages of its own, all of them at once. */
+static const char kernel[] =
+	".version 7.0\n.target sm_80\n.address_size 64\n"
+	".visible .entry touch(.param .u64 memory, .param .u64 pages, .param .u64 result)\n"
+	"{\n\t.reg .pred %end;\n\t.reg .b32 %thread;\n\t.reg .b64 %memory, %pages, %result, %page, %at, %word, %sum;\n"
+	"\tld.param.u64 %memory, [memory];\n\tld.param.u64 %pages, [pages];\n\tld.param.u64 %result, [result];\n"
+	"\tmov.u32 %thread, %tid.x;\n\tcvt.u64.u32 %page, %thread;\n\tmov.u64 %sum, 0;\n"
+	"next:\n\tsetp.ge.u64 %end, %page, %pages;\n\t@%end bra done;\n"
+	"\tshl.b64 %at, %page, 12;\n\tadd.u64 %at, %at, %memory;\n\tld.u64 %word, [%at];\n\tadd.u64 %sum, %sum, %word;\n"
+	"\tadd.u64 %page, %page, 512;\n\tbra next;\n"
+	"done:\n\tred.global.add.u64 [%result], %sum;\n\tret;\n}\n";
+
+struct shared {
+	struct sgpu_bench *bench;
+	struct sgpu_stream *stream;
+	struct sgpu_device_module *module;
+	sgpu_devptr copy, result;
+	void *pinned, *pageable;
+	uint64_t size, seed;
+};
+
+struct variant {
+	struct shared *s;
+	void **memory;           /* of the host, that is read */
+	bool copies, prefetches;
+};
+
+static int touch(struct shared *s, uint64_t memory, struct sgpu_task *task)
+{
+	const struct sgpu_module_shape shape = { { 1, 1, 1 }, { THREADS, 1, 1 }, 0 };
+	uint64_t pages = s->size / PAGE;
+	void *const args[] = { &memory, &pages, &s->result };
+	const size_t arg_sizes[] = { 8, 8, 8 };
+
+	return sgpu_device_module_launch_on(s->stream, s->module, "touch", &shape, args, arg_sizes, 3, NULL, task);
+}
+
+static int run_variant(void *argument, uint64_t *ns, struct sgpu_error *error)
+{
+	struct variant *v = argument;
+	struct shared *s = v->s;
+	struct sgpu_task tasks[2] = { { .untimed = true }, { .untimed = true } };
+	const uint64_t begin = sgpu_now_ns();
+	int rc = SGPU_OK;
+
+	if (v->copies) {
+		rc = sgpu_copy_in(s->stream, s->copy, *v->memory, s->size, &tasks[0]);
+	} else if (v->prefetches) {
+		rc = sgpu_host_prefetch(s->stream, *v->memory, s->size, true, &tasks[0]);
+	}
+	rc = rc == SGPU_OK ? touch(s, v->copies ? s->copy : (uintptr_t)*v->memory, &tasks[1]) : rc;
+	rc = bench_finish(s->stream, rc, tasks, 2, "read the pages", error);
+	*ns = sgpu_now_ns() - begin;
+	return rc;
+}
+
+/* The processor writes all pages, so that those that went to the device come back. */
+static int prepare(void *argument, struct sgpu_error *error)
+{
+	struct variant *v = argument;
+
+	sgpu_bench_fill(*v->memory, v->s->size, ++v->s->seed);
+	return bench_clear(v->s->stream, v->s->result, sizeof(uint64_t), error);
+}
+
+static int verify(void *argument, struct sgpu_error *error)
+{
+	const struct variant *v = argument;
+	uint64_t expected = 0, sum = 0;
+	int rc = bench_from_device(v->s->stream, &sum, v->s->result, sizeof(sum), error);
+
+	for (uint64_t at = 0; at < v->s->size; at += PAGE) {
+		uint64_t word;
+
+		memcpy(&word, (const uint8_t *)*v->memory + at, sizeof(word));
+		expected += word;
+	}
+	return rc == SGPU_OK && sum != expected ? sgpu_fail(error, SGPU_EDIFFERS, "the kernel read other words") : rc;
+}
+
+static int measure(struct shared *s, struct sgpu_error *error)
+{
+	const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, s->size } }, .bytes = s->size,
+						.operations = s->size / PAGE };
+	struct variant arguments[] = { { s, &s->pinned, true, false }, { s, &s->pinned, false, false },
+				       { s, &s->pageable, false, false }, { s, &s->pageable, false, true } };
+	static const char *const names[] = { "pinned, copied", "pinned, in place", "page faults", "prefetched" };
+	struct sgpu_bench_variant variants[SGPU_ARRAY_LENGTH(names)];
+	const int count = s->bench->info.reads_pageable ? 4 : 2;
+
+	for (int i = 0; i < count; i++) {
+		variants[i] = (struct sgpu_bench_variant){ .name = names[i], .prepare = prepare, .run = run_variant,
+							   .verify = verify, .argument = &arguments[i] };
+	}
+	for (int i = count; i < 4 && s->seed == 0; i++) {
+		sgpu_bench_waive(s->bench, NULL, names[i], "the GPU does not read ordinary memory by itself (neither HMM nor ATS)");
+	}
+	return sgpu_bench_measure(s->bench, &point, variants, count, error);
+}
+
+static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
+{
+	struct shared *s = state;
+	int rc = SGPU_OK;
+
+	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(sizes); i++) {
+		s->size = sizes[i];
+		rc = sgpu_bench_wants(bench, s->size) ? measure(s, error) : SGPU_OK;
+	}
+	return rc;
+}
+
+static int setup(struct sgpu_bench *bench, void **state, struct sgpu_error *error)
+{
+	struct shared *s = calloc(1, sizeof(*s));
+	int rc;
+
+	*state = s;
+	if (!s) {
+		return sgpu_fail_nomem(error);
+	}
+	s->bench = bench;
+	rc = sgpu_stream_create(bench->device, &s->stream, error);
+	rc = rc ? rc : sgpu_device_module_load(bench->device, kernel, sizeof(kernel), &s->module, error);
+	rc = rc ? rc : sgpu_device_alloc(bench->device, ROOM, &s->copy, error);
+	rc = rc ? rc : sgpu_device_alloc(bench->device, sizeof(uint64_t), &s->result, error);
+	rc = rc ? rc : sgpu_host_alloc(bench->device, ROOM, &s->pinned, error);
+	return rc ? rc : bench_map_pages(ROOM, BENCH_PAGES_SMALL, -1, &s->pageable, error);
+}
+
+static void teardown(struct sgpu_bench *bench, void *state)
+{
+	struct shared *s = state;
+
+	if (!s) {
+		return;
+	}
+	sgpu_stream_free(&s->stream);
+	sgpu_device_module_free(&s->module);
+	sgpu_device_free(bench->device, &s->copy, ROOM);
+	sgpu_device_free(bench->device, &s->result, sizeof(uint64_t));
+	sgpu_host_free(bench->device, &s->pinned, ROOM);
+	bench_unmap(&s->pageable, ROOM);
+	free(s);
+}
+
+const struct sgpu_bench_case case_shared_memory = {
+	.name = "shared-memory",
+	.help = "a kernel reads pages of the host: copied, in place, by page faults, prefetched",
+	.unit = SGPU_BENCH_NS,
+	.requires = SGPU_BENCH_DEVICE | SGPU_BENCH_GPU | SGPU_BENCH_PINNED,
+	.setup = setup,
+	.run = run,
+	.teardown = teardown,
+};
