@@ -3,14 +3,52 @@
  * The case conversion: its formulas against sums made by hand, and its guest, which may be missing, forbidden, emulated
  * or stuck.
  */
+#include <stdint.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+
+/* Between the guest and the kernel: a KVM with private memory, where this machine's has none. */
+static int intercepted_ioctl(int fd, unsigned long request, uintptr_t argument);
+#define ioctl(fd, request, argument) intercepted_ioctl((fd), (request), (uintptr_t)(argument))
+
 #include "../../tools/sgpu-bench/conversion_formula.c"
 #include "../../tools/sgpu-bench/kvm_guest.c"
+#undef ioctl
 
 #include "unit.h"
 
-#include <sys/stat.h>
+enum { SIZE = 16 * 4096, CALLS_MAX = 8 };
 
-enum { SIZE = 16 * 4096 };
+static bool has_private_memory;
+static struct {
+	struct memory_attributes calls[CALLS_MAX];
+	int count;
+	uint32_t slot_flags;
+	bool was_there; /* at the last call, the shared page had not been given back */
+	struct kvm_guest *guest;
+} noted;
+
+static int intercepted_ioctl(int fd, unsigned long request, uintptr_t argument)
+{
+	if (!has_private_memory) {
+		return ioctl(fd, request, argument);
+	} else if (request == KVM_CHECK_EXTENSION && argument == CAP_MEMORY_ATTRIBUTES) {
+		return ATTRIBUTE_PRIVATE;
+	} else if (request == KVM_CHECK_EXTENSION && argument == CAP_VM_TYPES) {
+		return 0;
+	} else if (request == SET_MEMORY_REGION2) {
+		struct memory_region region = *(struct memory_region *)argument;
+
+		noted.slot_flags = region.flags;
+		region.flags = 0;
+		return ioctl(fd, KVM_SET_USER_MEMORY_REGION, &region);
+	} else if (request == SET_MEMORY_ATTRIBUTES && noted.count < CALLS_MAX) {
+		noted.calls[noted.count++] = *(struct memory_attributes *)argument;
+		noted.was_there = noted.guest->shared[0] == 0xa5;
+		return 0;
+	}
+	return ioctl(fd, request, argument);
+}
 
 static const struct conversion_costs costs = { .exit_ns = 1000, .flip_ns = 500, .fault_ns = 10, .clear_ns = 3 };
 
@@ -148,6 +186,33 @@ UNIT_TEST(converted_pages_are_clear_when_the_guest_has_accepted_them)
 	kvm_guest_close(&g);
 }
 
+UNIT_TEST(attributes_are_set_before_the_old_memory_is_given_back)
+{
+	struct kvm_guest g;
+	uint64_t ns = 0;
+
+	has_private_memory = true;
+	memset(&noted, 0, sizeof(noted));
+	noted.guest = &g;
+	if (!open_guest(&g) || g.private_memory < 0) {
+		has_private_memory = false;
+		SKIP("KVM has no guest_memfd");
+	}
+	CHECK(g.has_attributes && noted.slot_flags == HAS_PRIVATE);
+	memset(g.shared, 0xa5, 4096);
+	g.bytes = 8192;
+	g.to_private = true;
+	CHECK(kvm_guest_run(&g, KVM_GUEST_CONVERT, 8192, &ns, NULL) == SGPU_OK);
+	REQUIRE(noted.count == 1 && noted.was_there);
+	CHECK(noted.calls[0].address == PAGES_AT && noted.calls[0].size == 8192);
+	CHECK(noted.calls[0].attributes == 8 && noted.calls[0].flags == 0);
+	g.to_private = false;
+	CHECK(kvm_guest_run(&g, KVM_GUEST_CONVERT, 0, &ns, NULL) == SGPU_OK);
+	CHECK(noted.count == 2 && noted.calls[1].attributes == 0);
+	has_private_memory = false;
+	kvm_guest_close(&g);
+}
+
 /* Replaces bytes of the guest's code. */
 static bool patch(struct kvm_guest *g, const char old[2], const char new[2])
 {
@@ -172,6 +237,23 @@ UNIT_TEST(a_page_that_the_guest_fails_to_clear_is_noticed)
 	memset(g.shared, 0xa5, 4096);
 	CHECK(patch(&g, "\xf3\xab", "\x90\x90")); /* rep stosl */
 	CHECK(kvm_guest_run(&g, KVM_GUEST_CONVERT, 4096, &ns, NULL) == SGPU_EDIFFERS);
+	kvm_guest_close(&g);
+}
+
+UNIT_TEST(a_conversion_that_nobody_was_asked_for_is_no_figure)
+{
+	struct sgpu_error error = { 0 };
+	struct kvm_guest g;
+	uint64_t ns = 0;
+
+	if (!open_guest(&g)) {
+		SKIP("no guest can be run");
+	}
+	g.bytes = 4096;
+	g.to_private = true;
+	memcpy(g.memory + (guest_request - guest_code), "\x90\x90", 2);
+	CHECK(kvm_guest_run(&g, KVM_GUEST_CONVERT, 4096, &ns, &error) == SGPU_EUNAVAILABLE);
+	CHECK(strstr(error.text, "hypercall"));
 	kvm_guest_close(&g);
 }
 
@@ -203,7 +285,9 @@ int main(void)
 	UNIT_RUN(without_kvm_there_is_no_guest_and_the_reason_names_the_file);
 	UNIT_RUN(the_guest_counts_leaves_and_comes_to_its_end);
 	UNIT_RUN(converted_pages_are_clear_when_the_guest_has_accepted_them);
+	UNIT_RUN(attributes_are_set_before_the_old_memory_is_given_back);
 	UNIT_RUN(a_page_that_the_guest_fails_to_clear_is_noticed);
+	UNIT_RUN(a_conversion_that_nobody_was_asked_for_is_no_figure);
 	UNIT_RUN(a_guest_that_hangs_is_stopped_and_runs_again);
 	return unit_done();
 }

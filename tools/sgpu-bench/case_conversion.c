@@ -14,8 +14,8 @@
 #include "memory.h"
 
 enum { SEED = 12 };
-/* A variant has less time than in other cases, since there are so many. */
-static const uint64_t time_default = 200000000;
+/* A variant of a call has less time than in other cases, since there are so many. */
+static const uint64_t time_of_call = 200000000;
 static const uint64_t guest_room = (uint64_t)128 << 20, stream_sizes[] = { (uint64_t)2 << 20, (uint64_t)64 << 20 };
 
 const uint64_t conversion_batches[CONVERSION_BATCHES] = { 1, 8, 64, 512 };
@@ -78,6 +78,7 @@ static int measure(struct conversion *c, const struct sgpu_bench_point *point, c
 			variants[i].verify = verify_copy;
 		}
 	}
+	c->bench->options.time_ns = c->time_ns || point->bytes || c->bench->options.quick ? c->time_ns : time_of_call;
 	return sgpu_bench_measure(c->bench, point, variants, count, error);
 }
 
@@ -136,7 +137,7 @@ static int setup(struct sgpu_bench *bench, void **state, struct sgpu_error *erro
 		return sgpu_fail_nomem(error);
 	}
 	c->bench = bench;
-	bench->options.time_ns = bench->options.time_ns || bench->options.quick ? bench->options.time_ns : time_default;
+	c->time_ns = bench->options.time_ns;
 	c->room = stream_sizes[bench->options.quick ? 0 : 1];
 	c->has_guest = kvm_guest_open(&c->guest, KVM_GUEST_DEVICE, guest_room, &why) == SGPU_OK;
 	c->is_emulated = c->has_guest && kvm_guest_check_speed(&c->guest, &why) != SGPU_OK;

@@ -32,6 +32,7 @@ double conversion_model(enum conversion_flow flow, const struct conversion_call 
 
 struct conversion {
 	struct sgpu_bench *bench;
+	uint64_t time_ns;            /* as the caller wants it for a variant; 0: no matter */
 	struct kvm_guest guest;
 	bool has_guest, is_emulated; /* of an emulated guest, only the host's side is timed */
 	char why[200];               /* there is no guest, or it is emulated */

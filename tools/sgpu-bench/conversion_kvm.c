@@ -96,6 +96,12 @@ int conversion_by_guest(struct conversion *c, struct sgpu_error *error)
 			rc = measure_batch(c, pages, page_bytes, error);
 		}
 	}
-	return rc || !c->has_guest || c->is_emulated ? rc :
-	       conversion_stream(c, "kvm", CONVERSION_SMALL, &way, 1, error);
+	if (rc == SGPU_OK && c->has_guest && !c->is_emulated) {
+		rc = conversion_stream(c, "kvm", CONVERSION_SMALL, &way, 1, error);
+	}
+	if (rc == SGPU_EUNAVAILABLE) { /* its record says why; the other sources remain */
+		c->is_emulated = true;
+		rc = SGPU_OK;
+	}
+	return rc;
 }

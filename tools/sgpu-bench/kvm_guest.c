@@ -47,6 +47,39 @@ bool kvm_guest_is_emulated(uint64_t guest_ns, uint64_t host_ns)
 	return guest_ns / EMULATED > host_ns;
 }
 
+int kvm_guest_set_attributes(struct kvm_guest *g, bool to_private, uint64_t bytes, struct sgpu_error *error)
+{
+	struct memory_attributes a = { PAGES_AT, bytes, to_private ? ATTRIBUTE_PRIVATE : 0, 0 };
+
+	return ioctl(g->vm, SET_MEMORY_ATTRIBUTES, &a) == 0 ? SGPU_OK : sgpu_fail_errno(error, "cannot convert pages");
+}
+
+int kvm_guest_drop(struct kvm_guest *g, bool private, uint64_t bytes, struct sgpu_error *error)
+{
+	const int mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+	const int rc = private ? fallocate(g->private_memory, mode, 0, (off_t)bytes) :
+				 madvise(g->shared, bytes, MADV_DONTNEED);
+
+	return rc == 0 ? SGPU_OK : sgpu_fail_errno(error, "cannot give a guest's pages back");
+}
+
+void kvm_guest_close(struct kvm_guest *g)
+{
+	const int descriptors[] = { g->vcpu, g->vm, g->private_memory, g->kvm };
+
+	if (g->run != MAP_FAILED) {
+		munmap(g->run, g->run_size);
+	}
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(descriptors); i++) {
+		if (descriptors[i] >= 0) {
+			close(descriptors[i]);
+		}
+	}
+	if (g->memory != MAP_FAILED) {
+		munmap(g->memory, CODE_SIZE + g->size);
+	}
+}
+
 #if defined(__x86_64__)
 /* esi: n; ebx, ecx, edx: address, pages and attributes of a conversion; ebp: 32-bit words to accept. At the end al is 0,
  * or 1 if a word was not clear. */
@@ -78,22 +111,6 @@ static const uint8_t *find_program(const struct kvm_guest *g, enum kvm_guest_pro
 	       __builtin_cpu_is("amd") ? guest_vmmcall : guest_vmcall;
 }
 
-int kvm_guest_set_attributes(struct kvm_guest *g, bool to_private, uint64_t bytes, struct sgpu_error *error)
-{
-	struct memory_attributes a = { PAGES_AT, bytes, to_private ? ATTRIBUTE_PRIVATE : 0, 0 };
-
-	return ioctl(g->vm, SET_MEMORY_ATTRIBUTES, &a) == 0 ? SGPU_OK : sgpu_fail_errno(error, "cannot convert pages");
-}
-
-int kvm_guest_drop(struct kvm_guest *g, bool private, uint64_t bytes, struct sgpu_error *error)
-{
-	const int mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
-	const int rc = private ? fallocate(g->private_memory, mode, 0, (off_t)bytes) :
-				 madvise(g->shared, bytes, MADV_DONTNEED);
-
-	return rc == 0 ? SGPU_OK : sgpu_fail_errno(error, "cannot give a guest's pages back");
-}
-
 /* As QEMU does: the memory that the pages had in their old state is given back. */
 static int convert(struct kvm_guest *g, struct sgpu_error *error)
 {
@@ -114,10 +131,11 @@ static void stop_guest(int number)
 	watched->immediate_exit = 1;
 }
 
-/* Enters the guest until it ends. */
+/* Enters the guest until it ends. KVM may answer a hypercall by itself, as one that it does not know. */
 static int enter(struct kvm_guest *g, bool converts, struct sgpu_error *error)
 {
 	struct kvm_run *run = g->run;
+	bool has_asked = false;
 	int rc = SGPU_OK;
 
 	while (rc == SGPU_OK) {
@@ -126,9 +144,12 @@ static int enter(struct kvm_guest *g, bool converts, struct sgpu_error *error)
 			     sgpu_io_interrupted() ? sgpu_fail(error, SGPU_ECANCELED, "interrupted") :
 			     run->immediate_exit ? sgpu_fail(error, SGPU_EUNAVAILABLE, "the guest hung") : SGPU_OK;
 		} else if (run->exit_reason == KVM_EXIT_IO && run->io.port == PORT_END) {
-			return ((uint8_t *)run)[run->io.data_offset] == 0 ? SGPU_OK :
+			return converts && !has_asked ?
+			       sgpu_fail(error, SGPU_EUNAVAILABLE, "KVM does not pass a guest's hypercall on") :
+			       ((uint8_t *)run)[run->io.data_offset] == 0 ? SGPU_OK :
 			       sgpu_fail(error, SGPU_EDIFFERS, "a page that the guest has cleared is not clear");
 		} else if (run->exit_reason == KVM_EXIT_IO || run->exit_reason == KVM_EXIT_HYPERCALL) {
+			has_asked = true;
 			rc = converts ? convert(g, error) : SGPU_OK;
 			if (run->exit_reason == KVM_EXIT_HYPERCALL) {
 				run->hypercall.ret = 0;
@@ -266,59 +287,26 @@ int kvm_guest_open(struct kvm_guest *g, const char *path, uint64_t size, struct 
 	rc = rc ? rc : add_processor(g, error);
 	if (rc != SGPU_OK) {
 		kvm_guest_close(g);
+		return SGPU_EUNAVAILABLE;
 	}
-	return rc;
-}
-
-void kvm_guest_close(struct kvm_guest *g)
-{
-	const int descriptors[] = { g->vcpu, g->vm, g->private_memory, g->kvm };
-
-	if (g->run != MAP_FAILED) {
-		munmap(g->run, g->run_size);
-	}
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(descriptors); i++) {
-		if (descriptors[i] >= 0) {
-			close(descriptors[i]);
-		}
-	}
-	if (g->memory != MAP_FAILED) {
-		munmap(g->memory, CODE_SIZE + g->size);
-	}
+	return SGPU_OK;
 }
 #else
-/* No guest is opened, so that nothing else is called. */
 int kvm_guest_open(struct kvm_guest *g, const char *path, uint64_t size, struct sgpu_error *error)
 {
 	(void)g, (void)size;
 	return sgpu_fail(error, SGPU_EUNAVAILABLE, "no guest: '%s' would run one of x86-64", path);
 }
 
-void kvm_guest_close(struct kvm_guest *g)
-{
-	(void)g;
-}
-
 int kvm_guest_run(struct kvm_guest *g, enum kvm_guest_program program, uint32_t n, uint64_t *ns,
 		  struct sgpu_error *error)
 {
 	(void)g, (void)program, (void)n, (void)ns;
-	return sgpu_fail(error, SGPU_EUNAVAILABLE, "no guest");
+	return sgpu_fail(error, SGPU_EUNAVAILABLE, "no guest of x86-64");
 }
 
 int kvm_guest_check_speed(struct kvm_guest *g, struct sgpu_error *error)
 {
 	return kvm_guest_run(g, KVM_GUEST_COUNT, 0, NULL, error);
-}
-
-int kvm_guest_set_attributes(struct kvm_guest *g, bool to_private, uint64_t bytes, struct sgpu_error *error)
-{
-	(void)to_private, (void)bytes;
-	return kvm_guest_run(g, KVM_GUEST_COUNT, 0, NULL, error);
-}
-
-int kvm_guest_drop(struct kvm_guest *g, bool private, uint64_t bytes, struct sgpu_error *error)
-{
-	return kvm_guest_set_attributes(g, private, bytes, error);
 }
 #endif
