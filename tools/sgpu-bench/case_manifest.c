@@ -100,98 +100,74 @@ static int measure_check(struct sgpu_bench *bench, struct sgpu_error *error)
 
 /* ---- the proposal's example: a HIGH picture, and a LOW table and a LOW offset, which are combined first ---- */
 enum { PIXELS = 1 << 18, PICTURE_BYTES = PIXELS * 4 };
+enum { IMAGE, TABLE, OFFSET, COMBINED, BETWEEN, RESULT, PICTURES };
+static const char *const names[PICTURES] = { "image", "table", "offset", "combined", "between", "result" };
+static const bool high[PICTURES] = { [IMAGE] = true, [BETWEEN] = true, [RESULT] = true };
 static const struct job_type picture = { "f32", { PIXELS } };
+
+static const struct {
+	const char *name;
+	int a, b, sum;
+} operations[] = { { "FIRST", TABLE, OFFSET, COMBINED }, { "SECOND", IMAGE, COMBINED, BETWEEN },
+		   { "THIRD", BETWEEN, COMBINED, RESULT } };
 
 struct example {
 	struct job_place place;
 	struct job job;
-	float image[PIXELS], table[PIXELS], offset[PIXELS], combined[PIXELS], between[PIXELS], result[PIXELS];
+	float data[PICTURES][PIXELS];
 };
 
-static void put_input(struct job *job, const char *id, bool high, const float *data)
+/* Each segment is HIGH or LOW as the job is when it is added. */
+static void put_input(struct example *e, int i, bool put[PICTURES])
 {
-	job->sealed = high;
-	job_input(job, id, picture, data, PICTURE_BYTES);
+	e->job.sealed = high[i];
+	if (!put[i]) {
+		job_input(&e->job, names[i], picture, e->data[i], PICTURE_BYTES);
+	}
+	put[i] = true;
 }
 
-static void put_sum(struct job *job, const char *id, const char *a, const char *b, const char *output)
+/* A batch of some of the operations, from the data to the result: prepared by the client, run, and opened by it. */
+static int take_operations(struct example *e, int first, int last, struct sgpu_error *error)
 {
-	job_operation(job, id, "vector_add", json_pack("{s:s, s:s, s:s}", "a", a, "b", b, "output", output), NULL, NULL);
-}
-
-/* From the data to the result: what the client prepares, the run, and what the client opens. */
-static int finish_job(struct example *e, bool sealed, const char *output, float *data, struct sgpu_error *error)
-{
+	bool put[PICTURES] = { false };
 	uint64_t ns;
-	int rc;
+	int rc = job_begin(&e->job, true, error), sum = operations[last].sum;
 
-	e->job.sealed = sealed;
-	rc = job_finish(&e->job, error);
+	for (int i = first; rc == SGPU_OK && i <= last; i++) {
+		put_input(e, operations[i].a, put);
+		put_input(e, operations[i].b, put);
+		put[operations[i].sum] = true;
+		e->job.sealed = high[operations[i].sum];
+		if (i < last) {
+			job_between(&e->job, names[operations[i].sum]);
+		} else {
+			job_output(&e->job, names[sum], picture);
+		}
+		job_operation(&e->job, operations[i].name, "vector_add",
+			      json_pack("{s:s, s:s, s:s}", "a", names[operations[i].a], "b", names[operations[i].b],
+					"output", names[operations[i].sum]), NULL, NULL);
+	}
+	rc = rc ? rc : job_finish(&e->job, error);
 	rc = rc ? rc : job_run(&e->job, &e->place, &ns, error);
-	rc = rc ? rc : job_read(&e->job, output, data, PICTURE_BYTES, error);
+	rc = rc ? rc : job_read(&e->job, names[sum], e->data[sum], PICTURE_BYTES, error);
 	job_clear(&e->job);
 	return rc;
 }
 
-/* A request of one operation; b is LOW. */
-static int request(struct example *e, bool sealed, const float *a, const float *b, float *sum,
-		   struct sgpu_error *error)
-{
-	int rc = job_begin(&e->job, sealed, error);
-
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	put_input(&e->job, "a", sealed, a);
-	put_input(&e->job, "b", false, b);
-	e->job.sealed = sealed;
-	job_output(&e->job, "sum", picture);
-	put_sum(&e->job, "ADD", "a", "b", "sum");
-	return finish_job(e, sealed, "sum", sum, error);
-}
-
 static int run_by_hand(void *argument, uint64_t *ns, struct sgpu_error *error)
 {
-	struct example *e = argument;
-	int rc = request(e, false, e->table, e->offset, e->combined, error);
+	int rc = take_operations(argument, 0, 0, error);
 
 	(void)ns;
-	rc = rc ? rc : request(e, true, e->image, e->combined, e->between, error);
-	return rc ? rc : request(e, true, e->between, e->combined, e->result, error);
+	rc = rc ? rc : take_operations(argument, 1, 1, error);
+	return rc ? rc : take_operations(argument, 2, 2, error);
 }
 
 static int run_derived(void *argument, uint64_t *ns, struct sgpu_error *error)
 {
-	struct example *e = argument;
-	int rc = job_begin(&e->job, true, error);
-
 	(void)ns;
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	put_input(&e->job, "image", true, e->image);
-	put_input(&e->job, "table", false, e->table);
-	put_input(&e->job, "offset", false, e->offset);
-	job_between(&e->job, "combined");
-	e->job.sealed = true;
-	job_between(&e->job, "between");
-	job_output(&e->job, "result", picture);
-	put_sum(&e->job, "COMBINE", "table", "offset", "combined");
-	put_sum(&e->job, "FIRST", "image", "combined", "between");
-	put_sum(&e->job, "SECOND", "between", "combined", "result");
-	return finish_job(e, true, "result", e->result, error);
-}
-
-static int verify_result(void *argument, struct sgpu_error *error)
-{
-	const struct example *e = argument;
-
-	for (int i = 0; i < PIXELS; i++) {
-		if (e->result[i] != e->image[i] + 2 * (e->table[i] + e->offset[i])) { /* small integers: exact */
-			return sgpu_fail(error, SGPU_EDIFFERS, "pixel %d is %g", i, (double)e->result[i]);
-		}
-	}
-	return SGPU_OK;
+	return take_operations(argument, 0, 2, error);
 }
 
 static int prepare(void *argument, struct sgpu_error *error)
@@ -200,10 +176,22 @@ static int prepare(void *argument, struct sgpu_error *error)
 
 	(void)error;
 	for (int i = 0; i < PIXELS; i++) {
-		e->image[i] = (float)(i % 1021);
-		e->table[i] = (float)(i % 31);
-		e->offset[i] = (float)(i % 7);
-		e->result[i] = -1;
+		e->data[IMAGE][i] = (float)(i % 1021);
+		e->data[TABLE][i] = (float)(i % 31);
+		e->data[OFFSET][i] = (float)(i % 7);
+		e->data[RESULT][i] = -1;
+	}
+	return SGPU_OK;
+}
+
+static int verify_result(void *argument, struct sgpu_error *error)
+{
+	const struct example *e = argument;
+
+	for (int i = 0; i < PIXELS; i++) {
+		if (e->data[RESULT][i] != (float)(i % 1021 + 2 * (i % 31 + i % 7))) { /* small integers: exact */
+			return sgpu_fail(error, SGPU_EDIFFERS, "pixel %d is %g", i, (double)e->data[RESULT][i]);
+		}
 	}
 	return SGPU_OK;
 }
@@ -222,7 +210,6 @@ static int measure_example(struct sgpu_bench *bench, struct sgpu_error *error)
 
 	rc = rc ? rc : sgpu_bench_measure(bench, &point, variants, 2, error);
 	if (e) {
-		job_clear(&e->job); /* of a request that failed */
 		job_place_close(&e->place);
 	}
 	free(e);

@@ -15,7 +15,6 @@ enum doctor_status { DOCTOR_OK, DOCTOR_MISSING, DOCTOR_WRONG }; /* wrong: it is 
 struct doctor_finding {
 	enum doctor_status status;
 	char found[192];        /* printable, also where it quotes a file */
-	const char *fix;        /* that of the row, unless the check knows better */
 };
 
 struct doctor_check {

@@ -28,45 +28,37 @@ void doctor_ask_platform(const struct doctor_check *check, struct doctor_finding
 		   platform.seen);
 }
 
-/* The GPU that "cuda" means, which is opened once; NULL and why. */
-static const struct sgpu_device_info *open_gpu(const struct sgpu_error **error)
+/* The GPU that "cuda" means. */
+static bool open_gpu(struct sgpu_device_info *info, struct sgpu_error *error)
 {
-	static struct sgpu_device_info info;
-	static struct sgpu_error failure;
-	static bool tried, usable;
 	struct sgpu_device *device = NULL;
+	const bool opens = sgpu_device_open("cuda", NULL, &device, error) == SGPU_OK &&
+			   sgpu_device_get_info(device, info, error) == SGPU_OK;
 
-	if (!tried) {
-		usable = sgpu_device_open("cuda", NULL, &device, &failure) == SGPU_OK &&
-			 sgpu_device_get_info(device, &info, &failure) == SGPU_OK;
-		tried = true;
-		sgpu_device_close(&device);
-	}
-	*error = &failure;
-	return usable ? &info : NULL;
+	sgpu_device_close(&device);
+	return opens;
 }
 
 void doctor_ask_gpu(const struct doctor_check *check, struct doctor_finding *finding)
 {
-	const struct sgpu_error *error;
-	const struct sgpu_device_info *info = open_gpu(&error);
 	struct sgpu_platform platform;
+	struct sgpu_device_info info;
+	struct sgpu_error error = { 0 };
 
 	(void)check;
-	if (info) {
-		doctor_say(finding, DOCTOR_OK, "%s, %s", info->name, info->driver);
-		return;
-	}
 	sgpu_platform_detect(&platform);
-	doctor_say(finding, platform.gpu ? DOCTOR_WRONG : DOCTOR_MISSING, "%s", error->text);
-	finding->fix = error->hint[0] ? error->hint : finding->fix;
+	if (open_gpu(&info, &error)) {
+		doctor_say(finding, DOCTOR_OK, "%s, %s", info.name, info.driver);
+	} else {
+		doctor_say(finding, platform.gpu ? DOCTOR_WRONG : DOCTOR_MISSING, "%s", error.text);
+	}
 }
 
 void doctor_ask_gpu_cc(const struct doctor_check *check, struct doctor_finding *finding)
 {
-	const struct sgpu_error *error;
-	const struct sgpu_device_info *info = open_gpu(&error);
-	const char *state = info ? info->confidential : "unknown: no GPU could be opened";
+	struct sgpu_device_info info;
+	struct sgpu_error error = { 0 };
+	const char *state = open_gpu(&info, &error) ? info.confidential : "unknown: no GPU could be opened";
 
 	(void)check;
 	doctor_say(finding, strcmp(state, "on") == 0 ? DOCTOR_OK : strcmp(state, "devtools") == 0 ? DOCTOR_WRONG :

@@ -30,7 +30,7 @@ const struct doctor_check doctor_checks[] = {
 	  "on a host with SEV-SNP, start QEMU with -object sev-snp-guest,id=s -machine confidential-guest-support=s",
 	  .wanted = "snp" },
 	{ "sgx", "an enclave whose memory the host cannot read", doctor_ask_platform,
-	  "start the program with gramine-sgx, see docs/operating.md", .wanted = "sgx" },
+	  "on a machine with SGX, start the program with gramine-sgx", .wanted = "sgx" },
 	{ "tdx-host", "starting TDX guests here", doctor_look,
 	  "enable TDX in the firmware, and load kvm_intel with tdx=1 (Linux 6.16 or newer)",
 	  .path = "/sys/module/kvm_intel/parameters/tdx", .wanted = "Y" },

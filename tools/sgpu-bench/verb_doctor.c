@@ -46,7 +46,7 @@ const struct cli_option doctor_options[] = {
 static int print_finding(const struct doctor_check *check, const struct doctor_finding *finding)
 {
 	static const char *const words[] = { "ok", "missing", "wrong" };
-	const char *fix = finding->status == DOCTOR_OK ? NULL : finding->fix;
+	const char *fix = finding->status == DOCTOR_OK ? NULL : check->fix;
 
 	if (cli_json) {
 		return cli_print_json(json_pack("{s:s, s:s, s:s, s:s, s:s?}", "name", check->name, "serves", check->serves,
@@ -67,7 +67,7 @@ int verb_doctor(int argc, char **argv)
 	int status = cli_read(argc, argv, &request, &arguments);
 
 	for (size_t i = 0; status == 0 && doctor_checks[i].name; i++) {
-		struct doctor_finding finding = { .fix = doctor_checks[i].fix };
+		struct doctor_finding finding;
 
 		doctor_checks[i].look(&doctor_checks[i], &finding);
 		status = print_finding(&doctor_checks[i], &finding);
