@@ -76,7 +76,7 @@ enum sgpu_device_timer {
 };
 const char *sgpu_device_timer_name(enum sgpu_device_timer timer); /* "auto", "events", "globaltimer" */
 
-/* What each of them told of the same work, which keeps the GPU busy for some milliseconds. */
+/* What each of them told of the same work, which keeps the GPU busy for half a millisecond. */
 struct sgpu_timer_comparison {
 	double events_ns, globaltimer_ns, host_ns; /* host: from before the first call to after the last */
 };
@@ -213,7 +213,7 @@ SGPU_MUST_CHECK int sgpu_device_synchronize(struct sgpu_device *device, struct s
 /* Calls, without waiting, the callbacks of work that has ended. They are called without this as well, by a thread of the
  * device's own; but a thread that looks for what a callback does need not wait until that one has woken up. From no callback. */
 void sgpu_device_poll(struct sgpu_device *device);
-/* Takes the time of the same work by both timers, several times, and returns that time in which they differ most. Errors:
+/* Takes the time of the same work by both timers, 21 times, and returns the round with the median of the differences. Errors:
  * SGPU_EUNAVAILABLE (the CPU device, a secure context), SGPU_EDEVICE. */
 SGPU_MUST_CHECK int sgpu_device_compare_timers(struct sgpu_device *device, struct sgpu_timer_comparison *comparison,
 					       struct sgpu_error *error);

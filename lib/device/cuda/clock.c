@@ -17,7 +17,7 @@
 #define CLOSE_NS ((uint64_t)50000)
 #define PATIENCE_NS ((uint64_t)3000000)
 #define FIRST_NS ((uint64_t)10000000000)
-enum { TRIES = 8 };
+enum { TRIES = 3 };
 
 CUresult sgpu_cuda_event_take(struct sgpu_device *device, bool timed, CUevent *event)
 {
@@ -57,59 +57,50 @@ void sgpu_cuda_event_give(struct sgpu_device *device, bool timed, CUevent event)
 	}
 }
 
-/* The clock's stream is empty, so the device is there at once. If the thread was kept from the processor between the
- * calls, it is done again. */
-static bool base_by_event(struct sgpu_device *device, struct sgpu_cuda_base *base)
-{
-	CUresult result = sgpu_cuda_event_take(device, true, &base->event);
-	uint64_t before;
-
-	base->error_ns = UINT64_MAX;
-	for (int i = 0; result == CUDA_SUCCESS && i < TRIES && base->error_ns > CLOSE_NS; i++) {
-		before = sgpu_now_ns();
-		result = sgpu_cu.cuEventRecord(base->event, device->clock);
-		base->host_ns = sgpu_now_ns();
-		base->error_ns = base->host_ns - before;
-	}
-	return result == CUDA_SUCCESS;
-}
-
-/* By a kernel, which may have to wait for others: then there is no base this time. */
-static bool base_by_stamp(struct sgpu_device *device, struct sgpu_cuda_base *base)
+/* What tells the time on the clock's stream, and the times of the host around it. The stream is empty, but the GPU may be at
+ * the work of another process, or full of kernels: then it takes longer, and after a while there is no base this time. */
+static bool take_moment(struct sgpu_device *device, struct sgpu_cuda_base *base)
 {
 	const uint64_t before = sgpu_now_ns(), patience = device->base ? PATIENCE_NS : FIRST_NS;
 	CUresult result = sgpu_cu.cuStreamQuery(device->clock);
-	uint64_t after;
 
 	if (result == CUDA_SUCCESS) {
-		result = (CUresult)sgpu_cuda_store_time(device->clock, device->stamps.memory);
+		result = device->stamps_time ? (CUresult)sgpu_cuda_store_time(device->clock, device->stamps.memory) :
+					       sgpu_cu.cuEventRecord(base->event, device->clock);
 	}
 	if (result == CUDA_SUCCESS) {
 		do {
 			result = sgpu_cu.cuStreamQuery(device->clock);
-			after = sgpu_now_ns();
-		} while (result == CUDA_ERROR_NOT_READY && after - before < patience);
-		base->error_ns = after - before;
+			base->error_ns = sgpu_now_ns() - before;
+		} while (result == CUDA_ERROR_NOT_READY && base->error_ns < patience);
 		base->host_ns = before + base->error_ns / 2;
 	}
-	return result == CUDA_SUCCESS &&
-	       sgpu_cuda_stamp_read(device, device->stamps.memory, &base->device_ns) == CUDA_SUCCESS;
+	return result == CUDA_SUCCESS;
 }
 
 static struct sgpu_cuda_base *make_base(struct sgpu_device *device)
 {
 	struct sgpu_cuda_base *base = calloc(1, sizeof(*base));
+	bool taken;
 
 	if (!base) {
 		return NULL;
 	}
 	base->references = 1;
-	if (device->stamps_time ? base_by_stamp(device, base) : base_by_event(device, base)) {
-		return base;
+	taken = device->stamps_time || sgpu_cuda_event_take(device, true, &base->event) == CUDA_SUCCESS;
+	base->error_ns = UINT64_MAX;
+	for (int i = 0; taken && i < TRIES && base->error_ns > CLOSE_NS; i++) {
+		taken = take_moment(device, base);
 	}
-	sgpu_cuda_event_give(device, true, base->event);
-	free(base);
-	return NULL;
+	if (taken && device->stamps_time) {
+		taken = sgpu_cuda_stamp_read(device, device->stamps.memory, &base->device_ns) == CUDA_SUCCESS;
+	}
+	if (!taken) {
+		sgpu_cuda_event_give(device, true, base->event);
+		free(base);
+		return NULL;
+	}
+	return base;
 }
 
 void sgpu_cuda_base_give(struct sgpu_device *device, struct sgpu_cuda_base *base)

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 /* What both clocks differ by at most, apart from the error of the base: they drift apart by some 10 us a second, of which
- * twice as much is allowed, and events have steps of half a microsecond. */
+ * twice as much is allowed. Events have steps of half a microsecond, and the host's own clock is read between other things. */
 #define SGPU_CUDA_STEP_NS ((uint64_t)20000)
 #define SGPU_CUDA_DRIFT 50000
 

@@ -4,15 +4,15 @@
  * in confidential computing mode what a kernel writes to the host's has to be moved there first, which would be counted in
  * the next task.
  */
-#include <math.h>
 #include <stdlib.h>
 
 #include <device/cuda/gpu.h>
 #include <device/cuda/timer.h>
 
-enum { STAMPS = 65536, ROUNDS = 5 };
-/* Of the work by which the timers are compared. */
-#define SPIN_MS 10
+enum { STAMPS = 65536, ROUNDS = 21 };
+/* Rounds of the comparison are shorter than the slices of time that the GPU gives to other processes, so that most of them
+ * are not interrupted. */
+#define SPIN_MS 0.5
 
 int sgpu_cuda_stamps_open(struct sgpu_device *device, struct sgpu_error *error)
 {
@@ -127,15 +127,18 @@ static void close_pair(struct sgpu_device *device, struct pair *pair)
 	}
 }
 
-static double difference(const struct sgpu_timer_comparison *times)
+static int by_difference(const void *a, const void *b)
 {
-	return fabs(times->events_ns - times->globaltimer_ns);
+	const struct sgpu_timer_comparison *x = a, *y = b;
+	const double difference = (x->events_ns - x->globaltimer_ns) - (y->events_ns - y->globaltimer_ns);
+
+	return (difference > 0) - (difference < 0);
 }
 
 int sgpu_cuda_compare_timers(struct sgpu_device *device, struct sgpu_timer_comparison *comparison,
 			     struct sgpu_error *error)
 {
-	struct sgpu_timer_comparison times;
+	struct sgpu_timer_comparison rounds[ROUNDS] = { { 0 } };
 	struct pair pair = { 0 };
 	CUresult result;
 	int khz = 0, code = sgpu_cuda_enter(device, error);
@@ -146,12 +149,11 @@ int sgpu_cuda_compare_timers(struct sgpu_device *device, struct sgpu_timer_compa
 	result = sgpu_cu.cuDeviceGetAttribute(&khz, CU_DEVICE_ATTRIBUTE_CLOCK_RATE, device->handle);
 	result = result ? result : open_pair(&pair);
 	/* The first round loads the kernels. */
-	for (int i = 0; result == CUDA_SUCCESS && i <= ROUNDS; i++) {
-		result = time_round(&pair, (uint64_t)khz * SPIN_MS, &times);
-		if (i == 1 || (i > 1 && difference(&times) > difference(comparison))) {
-			*comparison = times;
-		}
+	for (int i = -1; result == CUDA_SUCCESS && i < ROUNDS; i++) {
+		result = time_round(&pair, (uint64_t)(khz * SPIN_MS), &rounds[i < 0 ? 0 : i]);
 	}
+	qsort(rounds, ROUNDS, sizeof(rounds[0]), by_difference);
+	*comparison = rounds[ROUNDS / 2];
 	code = sgpu_cuda_check(device, result, "cannot compare the timers", error);
 	close_pair(device, &pair);
 	return code;
