@@ -12,7 +12,7 @@ packages_for() {
 		swtpm tpm2-openssl libtss2-tcti-swtpm0 time ;;
 	fuzz) echo clang libclang-rt-14-dev ;;
 	interop) echo python3 python3-venv age openssl chromium ;;
-	bench) echo age openssl time ;;
+	bench) echo age openssl time jq linux-perf ;;
 	all)
 		for group in build demo check fuzz interop bench; do
 			packages_for "$group"

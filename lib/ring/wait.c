@@ -53,59 +53,12 @@ void sgpu_spin_time_adapt(struct sgpu_spin_time *time, uint64_t waited_ns, bool 
 
 /* ---- spinning ---- */
 
-#if defined(__x86_64__)
-#include <cpuid.h>
-
-bool sgpu_spins_in_umwait(void)
-{
-	static atomic_int known; /* 0: not asked yet, 1: no, 2: yes */
-	unsigned a, b, c, d;
-	int answer = atomic_load_explicit(&known, memory_order_relaxed);
-
-	if (!answer) {
-		answer = __get_cpuid_count(7, 0, &a, &b, &c, &d) && (c & (1u << 5)) ? 2 : 1;
-		atomic_store_explicit(&known, answer, memory_order_relaxed);
-	}
-	return answer == 2;
-}
-
-/* UMONITOR watches the line, and UMWAIT stops the core, in the lighter of its two states, until
- * somebody writes to it or some microseconds have passed. The look between them sees what came
- * before UMONITOR. */
-static void wait_for_line(const _Atomic uint32_t *word, uint32_t seen)
-{
-	const uint64_t until = __builtin_ia32_rdtsc() + 20000;
-
-	__asm__ volatile(".byte 0xf3, 0x0f, 0xae, 0xf0" /* umonitor %rax */
-			 :
-			 : "a"(word)
-			 : "memory");
-	if (atomic_load(word) == seen) {
-		__asm__ volatile(".byte 0xf2, 0x0f, 0xae, 0xf1" /* umwait %ecx */
-				 :
-				 : "c"(1), "a"((uint32_t)until), "d"((uint32_t)(until >> 32))
-				 : "memory", "cc");
-	}
-}
-#else
-bool sgpu_spins_in_umwait(void)
-{
-	return false;
-}
-
-static void wait_for_line(const _Atomic uint32_t *word, uint32_t seen)
-{
-	(void)word;
-	(void)seen;
-}
-#endif
-
 /* Until the word is another, for `ns` at most. */
 static bool spin(const _Atomic uint32_t *word, uint32_t seen, uint64_t ns)
 {
 	uint64_t end;
 
-	if (ns <= SPIN_LEAST_NS || !sgpu_spins_in_umwait()) {
+	if (ns <= SPIN_LEAST_NS || !sgpu_has_umwait()) {
 		return sgpu_spin(word, seen, ns);
 	}
 	end = sgpu_now_ns() + ns;
@@ -116,7 +69,7 @@ static bool spin(const _Atomic uint32_t *word, uint32_t seen, uint64_t ns)
 		if (sgpu_now_ns() >= end) {
 			return false;
 		}
-		wait_for_line(word, seen);
+		sgpu_umwait(word, seen);
 	}
 	return true;
 }

@@ -27,9 +27,6 @@ void sgpu_spin_time_set(struct sgpu_spin_time *time, const struct sgpu_ring_wait
  * sleep that spinning could have saved doubles the time; any other halves it. */
 void sgpu_spin_time_adapt(struct sgpu_spin_time *time, uint64_t waited_ns, bool entry);
 
-/* Whether most of the time is spent in UMWAIT, not in PAUSE. */
-bool sgpu_spins_in_umwait(void);
-
 /* ---- one side of a ring ---- */
 struct sgpu_sleeper {
 	_Atomic uint32_t *own, *other;  /* shared: the words `sleeping` of both sides */

@@ -30,6 +30,7 @@
 #include <sgpu/base.h>
 #include <sgpu/ring.h>
 
+#include "base/cores.h"
 #include "ring/memory.h"
 
 enum { TRIPS = 1000, PIPE_TRIPS = 100, OPERATIONS = 10000, COUNTED = 100000, ROUNDS_MOST = 10000 };
@@ -46,7 +47,7 @@ struct board {
 };
 
 static struct board *board;
-static int to_child[2], to_parent[2], ends[2], memory_fd;
+static int to_child[2], to_parent[2], ends[2], memory_fd, cores[2], cores_found;
 
 static void must(bool good, const char *what)
 {
@@ -64,13 +65,10 @@ static void succeed(int code, const struct sgpu_error *error)
 	}
 }
 
-static void pin(int cpu)
+/* side: 0 or 1; each has a core of its own, if there are two. */
+static void pin(int side)
 {
-	cpu_set_t set;
-
-	CPU_ZERO(&set);
-	CPU_SET(cpu, &set);
-	(void)sched_setaffinity(0, sizeof(set), &set); /* without it, the figures are worse */
+	(void)(cores_found && sgpu_bind_to_cpu(cores[side])); /* without it, the figures are worse */
 }
 
 /* ---- the worker ---- */
@@ -429,6 +427,7 @@ int main(int argc, char **argv)
 	const int rounds = argc > 1 ? atoi(argv[1]) : 200;
 	pid_t child;
 
+	cores_found = sgpu_find_cores(cores);
 	must(rounds > 0 && rounds <= ROUNDS_MOST, "rounds are 1 to 10000");
 	board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
 		     0);

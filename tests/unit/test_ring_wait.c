@@ -12,6 +12,7 @@
 
 #include <sgpu/base.h>
 
+#include "base/spin.h"
 #include "ring/wait.h"
 #include "unit.h"
 
@@ -212,7 +213,7 @@ UNIT_TEST(no_wake_up_is_lost_in_umwait)
 {
 	const struct sgpu_ring_wait long_spin = { .spin_least_ns = 200000, .spin_most_ns = 200000 };
 
-	if (!sgpu_spins_in_umwait()) {
+	if (!sgpu_has_umwait()) {
 		SKIP("this CPU has no UMWAIT");
 	}
 	run_echo(false, &long_spin);

@@ -18,6 +18,8 @@ const struct sgpu_bench_case *const bench_cases[] = {
 	&case_measure,
 	&case_launch,
 	&case_alloc,
+	&case_transition,
+	&case_wake,
 	&case_conversion,
 	&case_dsa,
 	&case_channel,

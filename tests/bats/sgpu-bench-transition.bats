@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+#
+# The cases transition and wake: what they measure, and what they say where the machine lacks something.
+
+load helpers
+
+# few CASE... [OPTION...]: few samples.
+few() {
+	sgpu-bench run -q --json --device cpu --samples 3 "$@"
+}
+
+# with_reports [OTHER]: the case transition with devices that give reports, of the wrong kind with a word.
+with_reports() {
+	compile -shared -fPIC -O2 -Wall -Werror -o fake_reports.so "$BATS_TEST_DIRNAME/fake_reports.c"
+	LD_PRELOAD=$PWD/fake_reports.so SGPU_TEST_REPORT=${1:-} few transition
+}
+
+on_one_processor() {
+	taskset -c "$(taskset -pc $$ | sed 's/.*: *//; s/[,-].*//')" "$@"
+}
+
+@test "transition has a figure for every crossing, or the reason why not" {
+	requires python3
+	run -0 --separate-stderr few transition
+	python3 - "$output" <<'END'
+import json, os, sys
+records = [json.loads(line) for line in sys.argv[1].splitlines()]
+environment = records[0]
+records = [r for r in records if r["record"] == "measurement"]
+points = {(r["parameters"]["what"], r["parameters"].get("placement"), r["variant"]): r for r in records}
+assert len(points) == len(records)
+sleeping = ["pipe", "unix socket", "eventfd", "futex", "ring, sleep"]
+spinning = ["spin", "umwait", "ring, spin", "ring, wait"]
+expected = {("call", None, v) for v in ("empty block", "function", "indirect function", "vdso", "system call", "signal")}
+expected |= {("exit", None, "cpuid"), ("exit", None, "enclave (Gramine)")}
+expected |= {("round trip", place, v) for place in ("one core", "two cores", "anywhere") for v in sleeping}
+expected |= {("round trip", "two cores", v) for v in spinning}
+expected |= {("report", None, "TDREPORT"), ("report", None, "SNP report")}
+assert expected <= set(points), expected - set(points)
+for key, r in points.items():
+    if r["status"] == "waived":
+        assert r["reason"], r
+        continue
+    assert r["status"] == "passed" and r["unit"] == "ns", r
+    assert 0 < r["min_ns"] <= r["median_ns"] <= r["p95_ns"] <= r["p99_ns"], r
+    assert r["operations"] >= 1 and r["operations_per_second"] > 0
+    assert key[2] != "empty block" or r["operations"] == 1
+# These need nothing that a machine may lack.
+for key in expected:
+    if key[0] == "call" or key[1] in ("one core", "anywhere"):
+        assert points[key]["status"] == "passed", points[key]
+    if key[1] == "two cores" and environment["processors"] > 1 and key[2] != "umwait":
+        assert points[key]["status"] == "passed", points[key]
+assert (points["exit", None, "cpuid"]["status"] == "passed") == (environment["vm_exit_cycles"] is not None)
+for name, device in (("TDREPORT", "/dev/tdx_guest"), ("SNP report", "/dev/sev-guest")):
+    r = points["report", None, name]
+    assert r["status"] == "passed" or f"'{device}'" in r["reason"], r
+enclave = points["exit", None, "enclave (Gramine)"]
+assert enclave["status"] == "passed" or enclave["reason"].startswith("not in an enclave: "), enclave
+END
+}
+
+@test "transition on one processor waives what needs two" {
+	requires python3
+	run -0 --separate-stderr on_one_processor sgpu-bench run -q --json --device cpu --samples 3 transition
+	python3 - "$output" <<'END'
+import json, sys
+records = [json.loads(line) for line in sys.argv[1].splitlines()]
+trips = [r for r in records if r["record"] == "measurement" and r["parameters"]["what"] == "round trip"]
+two = [r for r in trips if r["parameters"]["placement"] == "two cores"]
+assert len(two) == 9 and all(r["status"] == "waived" and r["reason"] == "one processor only" for r in two)
+assert all(r["status"] == "passed" for r in trips if r not in two)
+END
+}
+
+@test "reports of a TDX and of an SNP guest are requested as their drivers want it" {
+	requires cc jq no-sanitizer
+	with_reports >out.json
+	[ "$(jq -r 'select(.parameters.what == "report") | .variant + " " + .status' out.json)" = \
+		"$(printf 'TDREPORT passed\nSNP report passed')" ]
+}
+
+@test "a device that refuses a report waives its point, with the error" {
+	requires cc jq no-sanitizer
+	with_reports refused >out.json
+	[ "$(jq -r 'select(.parameters.what == "report") | .reason' out.json)" = \
+		"$(printf "%s\n" "'/dev/tdx_guest' gives no report: Device or resource busy" \
+			"'/dev/sev-guest' gives no report: Device or resource busy")" ]
+	with_reports status >out.json
+	[ "$(jq -r 'select(.variant == "SNP report") | .reason' out.json)" = \
+		"'/dev/sev-guest' gives no report: Input/output error" ]
+}
+
+@test "a report of other data fails the case" {
+	requires cc no-sanitizer
+	run -5 --separate-stderr with_reports other
+	[[ $output == *"the report of '/dev/tdx_guest' is of other data"* ]]
+}
+
+@test "wake has the latency after every time of idleness, and the processor time of each policy" {
+	requires python3 two-cpus
+	run -0 --separate-stderr few wake
+	python3 - "$output" <<'END'
+import json, sys
+records = [r for r in map(json.loads, sys.argv[1].splitlines()) if r["record"] == "measurement"]
+missing = {r["variant"]: r["reason"] for r in records if r["status"] == "waived"}
+assert set(missing) <= {"umwait"} and all("UMWAIT" in reason for reason in missing.values())
+passed = {}
+for r in records:
+    if r["status"] != "waived":
+        assert r["status"] == "passed", r
+        assert 0 < r["min_ns"] <= r["median_ns"] <= r["p95_ns"] <= r["p99_ns"], r
+        p = r["parameters"]
+        passed.setdefault((p["what"], p["partner"], r["variant"]), []).append(p["idle_ns"])
+policies = {"ring, spin", "ring, wait", "ring, sleep"}
+for variant in ({"spin", "umwait", "futex", "eventfd"} | policies) - set(missing):
+    assert passed.pop(("latency", "busy", variant)) == [10 ** n for n in range(3, 9)], variant
+for variant in policies:
+    for partner in ("busy", "idle"):
+        assert passed.pop(("processor time", partner, variant)) == [10 ** 4, 10 ** 6, 10 ** 8], variant
+assert not passed
+END
+}
+
+@test "wake on one processor is waived" {
+	run -0 --separate-stderr on_one_processor sgpu-bench run --device cpu --samples 3 wake
+	[[ $output == *"waived: one processor only"* ]]
+}
+
+@test "no process outlives the cases, nor a run that is ended" {
+	requires python3 two-cpus
+	sgpu-bench run -q --device cpu --time 20s wake >out.txt 2>err.txt &
+	pid=$!
+	has_child() { [ -n "$(pgrep -P "$pid")" ]; }
+	wait_for has_child
+	child=$(pgrep -P "$pid")
+	kill -TERM "$pid"
+	status=0
+	wait "$pid" || status=$?
+	[ "$status" -eq 143 ]
+	is_gone() { ! kill -0 "$child" 2>/dev/null; }
+	wait_for is_gone
+	sgpu-bench run -q --device cpu --time 20s wake >out.txt 2>err.txt &
+	pid=$!
+	wait_for has_child
+	child=$(pgrep -P "$pid")
+	kill -KILL "$pid"
+	wait_for is_gone
+}

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The other process is a fork: it shares the descriptors and the memory, and makes nothing of its own.
+ */
+#include "pair.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <sgpu/attest.h>
+#include <sgpu/io.h>
+
+#include "base/cores.h"
+
+static int open_way(struct pair *pair, struct sgpu_error *error)
+{
+	struct sgpu_platform platform;
+
+	sgpu_platform_detect(&platform);
+	if (platform.kind == SGPU_PLATFORM_GRAMINE_SGX || platform.kind == SGPU_PLATFORM_GRAMINE_DIRECT) {
+		return sgpu_fail(error, SGPU_EUNAVAILABLE, "two processes share no memory under Gramine");
+	}
+	pair->words = mmap(NULL, sizeof(*pair->words), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (pair->words == MAP_FAILED) {
+		pair->words = NULL;
+		return sgpu_fail_nomem(error);
+	}
+	for (int d = PAIR_THERE; pair->way->make && d <= PAIR_BACK; d++) {
+		if (pair->way->make(&pair->fds[2 * d]) != 0) {
+			return sgpu_fail_errno(error, "cannot make a '%s'", pair->way->name);
+		}
+	}
+	return pair->way->open ? pair->way->open(pair, error) : SGPU_OK;
+}
+
+static _Noreturn void run_child(struct pair *pair, const int *cpus, void (*serve)(struct pair *pair), pid_t parent)
+{
+	sigset_t all;
+
+	sigfillset(&all); /* the parent says when it ends */
+	if (sigprocmask(SIG_BLOCK, &all, NULL) == 0 && prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent &&
+	    (!cpus || sgpu_bind_to_cpu(cpus[1]))) {
+		serve(pair);
+	}
+	_exit(1);
+}
+
+static void close_end(int *fd)
+{
+	if (*fd >= 0) {
+		close(*fd);
+		*fd = -1;
+	}
+}
+
+int pair_start(struct pair *pair, const struct pair_way *way, const int *cpus, void (*serve)(struct pair *pair),
+	       struct sgpu_error *error)
+{
+	const pid_t parent = getpid();
+	int rc;
+
+	*pair = (struct pair){ .way = way, .fds = { -1, -1, -1, -1 } };
+	CPU_ZERO(&pair->before);
+	rc = open_way(pair, error);
+	if (rc < 0) {
+		return rc;
+	}
+	if (cpus && (sched_getaffinity(0, sizeof(pair->before), &pair->before) != 0 || !sgpu_bind_to_cpu(cpus[0]))) {
+		return sgpu_fail_errno(error, "cannot bind to processor %d", cpus[0]);
+	}
+	pair->child = fork();
+	if (pair->child == 0) {
+		run_child(pair, cpus, serve, parent);
+	}
+	if (pair->child < 0) {
+		return sgpu_fail_errno(error, "cannot start another process");
+	}
+	/* So that this process sees the end of the other one. */
+	close_end(&pair->fds[0]);
+	close_end(&pair->fds[3]);
+	return SGPU_OK;
+}
+
+void pair_end(struct pair *pair)
+{
+	if (pair->child > 0) {
+		kill(pair->child, SIGKILL);
+		(void)waitpid(pair->child, NULL, 0);
+	}
+	sgpu_ring_client_close(&pair->client);
+	sgpu_ring_worker_close(&pair->worker);
+	for (int i = 0; i < 4; i++) {
+		close_end(&pair->fds[i]);
+	}
+	if (pair->words) {
+		munmap(pair->words, sizeof(*pair->words));
+	}
+	if (CPU_COUNT(&pair->before) > 0) {
+		(void)sched_setaffinity(0, sizeof(pair->before), &pair->before);
+	}
+}
+
+int pair_trip(struct pair *pair, struct sgpu_error *error)
+{
+	if (!pair->way->send(pair, PAIR_THERE) || !pair->way->await(pair, PAIR_BACK)) {
+		return sgpu_fail(error, SGPU_ESYSTEM, "%s: no answer of the other process", pair->way->name);
+	}
+	return SGPU_OK;
+}
+
+int pair_fault(struct pair *pair, struct sgpu_error *error)
+{
+	if (sgpu_io_interrupted()) {
+		return sgpu_fail(error, SGPU_ECANCELED, "interrupted");
+	}
+	if (waitpid(pair->child, NULL, WNOHANG) != 0) {
+		pair->child = 0;
+		return sgpu_fail(error, SGPU_ESYSTEM, "%s: the other process has ended", pair->way->name);
+	}
+	return SGPU_OK;
+}

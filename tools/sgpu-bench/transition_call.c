@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Crossings of one thread: calls of functions and of the kernel, a signal, and the exits from a virtual machine and from an
+ * enclave. What the loop itself costs is in the figures.
+ */
+#include <sched.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <sgpu/attest.h>
+
+#include "transition.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+static __attribute__((noinline)) void callee(void)
+{
+	__asm__ volatile("" ::: "memory"); /* so that the call remains */
+}
+
+static void (*volatile const pointer)(void) = callee;
+static struct timespec now;
+static pid_t process, thread;
+static volatile sig_atomic_t handled;
+
+static void handle(int number)
+{
+	(void)number;
+	handled++;
+}
+
+static void leave_guest(void)
+{
+#if defined(__x86_64__)
+	unsigned a, b, c, d;
+
+	__cpuid(0, a, b, c, d);
+#endif
+}
+
+/* A function that does the work `count` times. */
+#define LOOP(name, work) \
+	static int name(void *argument, uint64_t count, struct sgpu_error *error) \
+	{ \
+		(void)argument; \
+		(void)error; \
+		for (uint64_t i = 0; i < count; i++) { \
+			work; \
+		} \
+		return SGPU_OK; \
+	}
+
+LOOP(do_nothing, )
+LOOP(call_function, callee())
+LOOP(call_indirect, pointer())
+LOOP(call_vdso, clock_gettime(CLOCK_MONOTONIC, &now))
+LOOP(call_kernel, (void)syscall(SYS_getppid))
+LOOP(signal_itself, (handled = 0, (void)syscall(SYS_tgkill, process, thread, SIGURG)))
+LOOP(run_cpuid, leave_guest())
+LOOP(yield, sched_yield())
+
+static int verify_signal(void *argument, struct sgpu_error *error)
+{
+	(void)argument;
+	return handled ? SGPU_OK : sgpu_fail(error, SGPU_EDIFFERS, "the signal was not handled");
+}
+
+static int cross_all(struct sgpu_bench *bench, const char *what, const struct crossing *crossings, int count,
+		     struct sgpu_error *error)
+{
+	const struct sgpu_bench_point point = { .parameters = { { "what", what, 0 } } };
+	int rc = SGPU_OK;
+
+	for (int i = 0; rc == SGPU_OK && i < count; i++) {
+		rc = bench_cross(bench, point, &crossings[i], error);
+	}
+	return rc;
+}
+
+static int measure_exits(struct sgpu_bench *bench, struct sgpu_error *error)
+{
+	static const struct crossing cpuid = { "cpuid", .cross = run_cpuid }, enclave = { "enclave (Gramine)", .cross = yield };
+	const struct sgpu_bench_point point = { .parameters = { { "what", "exit", 0 } } };
+	struct sgpu_platform platform;
+	int rc = SGPU_OK;
+
+	sgpu_platform_detect(&platform);
+	if (platform.virtual_machine) {
+		rc = bench_cross(bench, point, &cpuid, error);
+	} else {
+		sgpu_bench_waive(bench, &point, cpuid.name, "this is no virtual machine: CPUID leaves nothing");
+	}
+	if (rc == SGPU_OK && platform.kind == SGPU_PLATFORM_GRAMINE_SGX) {
+		rc = bench_cross(bench, point, &enclave, error);
+	} else if (rc == SGPU_OK) {
+		sgpu_bench_waive(bench, &point, enclave.name, "not in an enclave: %s, by %s",
+				 sgpu_platform_name(platform.kind), platform.seen);
+	}
+	return rc;
+}
+
+int bench_transition_call(struct sgpu_bench *bench, struct sgpu_error *error)
+{
+	static const struct crossing calls[] = {
+		{ "empty block", .cross = do_nothing, .single = true },
+		{ "function", .cross = call_function },
+		{ "indirect function", .cross = call_indirect },
+		{ "vdso", .cross = call_vdso },
+		{ "system call", .cross = call_kernel },
+		{ "signal", .cross = signal_itself, .verify = verify_signal },
+	};
+	const struct sigaction action = { .sa_handler = handle };
+	struct sigaction before;
+	int rc;
+
+	if (sigaction(SIGURG, &action, &before) != 0) {
+		return sgpu_fail_errno(error, "cannot handle a signal");
+	}
+	process = getpid();
+	thread = gettid();
+	rc = cross_all(bench, "call", calls, SGPU_ARRAY_LENGTH(calls), error);
+	(void)sigaction(SIGURG, &before, NULL);
+	return rc < 0 ? rc : measure_exits(bench, error);
+}
