@@ -262,7 +262,49 @@ print({d["measurement"]: d["verdict"] for d in map(json.loads, sys.stdin)}["made
 	[[ $output == *"made same 1.001 × $verdict noise"*"made slower 2.000 × slower slower"*"made faster 0.500 × faster faster"* ]]
 	[[ $output == *"Test CPU, 2026-01-01; Test CPU, 2026-02-02"* ]]
 	[[ $output == *"made same 0.999 × $verdict noise"*"made slower 0.500 × faster faster"*"made faster 2.000 × slower slower"* ]]
-	[[ $output == *"unverified"*"no A/A run was made"*"the tree was not clean (after.json)"* ]]
+	[[ $output == *"unverified"*"no A/A run of this machine and build"*"the tree was not clean (after.json)"* ]]
+	[ ! -s console ]
+}
+
+@test "noise of a run against itself is told, hatches ratios inside it, and decides verdicts" {
+	requires python3 chromium
+	ratio='"ratio_to":"plain","ratio_min":1,"ratio_p95":1.1,"ratio_mad":0.01'
+	for name in before after; do
+		near=$([ $name = before ] && echo 1010 || echo 1040)
+		{
+			environment '"commit":"0123456"' '"tree":"clean"' "\"date\":\"$name\""
+			measurement made plain '' 1000 '"p99_ns":1200,"median_low_ns":990,"median_high_ns":1010'
+			measurement made near '' "$near" "$ratio,\"ratio\":1.01"
+			measurement made far '' 1500 "$ratio,\"ratio\":1.5"
+		} >$name.json
+	done
+	{
+		environment '"commit":"0123456"' '"tree":"clean"'
+		for variant in plain near far; do
+			echo "{\"record\":\"noise\",\"measurement\":\"made $variant\",\"floor\":0.05,\"ratio_floor\":0.02,\"runs\":5}"
+		done
+		echo '{"record":"end","seconds":1,"steal_share":null,"load_average":0.5}'
+	} >noise.json
+	sgpu-bench report before.json after.json noise.json -o a.html
+	act a.html <<'END'
+	document.querySelectorAll("#comparison tbody tr").forEach((row) => tell("pair", [...row.cells].map((c) => c.textContent).join("|")));
+	document.querySelectorAll("#case-made tbody .with-bar").forEach((bar) =>
+		tell("ratio", bar.textContent, bar.querySelector("rect").getAttribute("class")));
+	tell(document.getElementById("summary").textContent);
+END
+	run -0 told
+	[[ $output == *"pair made plain|1 µs|1 µs|1.000 ×|0.0 %|5.0 %|same"* ]]
+	[[ $output == *"pair made near|1.01 µs|1.04 µs|1.030 ×|+3.0 %|5.0 %|same"* ]]
+	[[ $output == *"ratio 1.010 ×inside the noise noise"*"ratio 1.500 × slower"* ]]
+	[[ $output == *"before3 passed, 0 waived, 0 failed. verified"*"after3 passed, 0 waived, 0 failed. verified"* ]]
+	sed -i '1s/0123456/6543210/' noise.json
+	sgpu-bench report before.json after.json noise.json -o a.html
+	act a.html <<'END'
+	tell([...document.querySelectorAll("#comparison tbody tr")].map((row) => row.cells[5].textContent).join());
+	tell(document.getElementById("summary").textContent);
+END
+	run -0 told
+	[[ $output == *"%, guessed,"* && $output == *"unverified"*"no A/A run of this machine and build is given"*"(before.json)"* ]]
 	[ ! -s console ]
 }
 

@@ -43,7 +43,19 @@ static int put_value(FILE *out, json_t *value, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-static int put_file(FILE *out, const struct file *file, struct sgpu_error *error)
+/* The file that has noise of the machine and build of another one, or -1. */
+static int find_noise(const struct file *files, int count, const struct file *of)
+{
+	for (int i = 0; i < count; i++) {
+		if (files[i].results.noise_count > 0 &&
+		    !sgpu_bench_environments_differ(files[i].results.environment, of->results.environment)) {
+			return i;
+		}
+	}
+	return -1;
+}
+
+static int put_file(FILE *out, const struct file *file, int noise, struct sgpu_error *error)
 {
 	const char *slash = strrchr(file->path, '/');
 	const char *text = file->text, *end = text + file->size;
@@ -53,7 +65,7 @@ static int put_file(FILE *out, const struct file *file, struct sgpu_error *error
 	fputs("{\"name\":", out);
 	rc = put_value(out, cli_json_text(cli_is_standard(file->path) ? "standard input" : slash ? slash + 1 : file->path),
 		       error);
-	fputs(",\"lines\":[", out);
+	fprintf(out, ",\"noise\":%d,\"lines\":[", noise);
 	while (rc == SGPU_OK && text < end) {
 		const char *newline = memchr(text, '\n', (size_t)(end - text)), *stop = newline ? newline : end;
 
@@ -68,29 +80,21 @@ static int put_file(FILE *out, const struct file *file, struct sgpu_error *error
 	return rc;
 }
 
-/* What two files have in common: [file, measurement, file, measurement, verdict, change, noise]. */
-static int put_differences(FILE *out, const struct file *files, int a, int b, struct sgpu_error *error)
+/* What two files have in common: [file, measurement, file, measurement, verdict, change, noise, noise was measured]. */
+static int put_differences(FILE *out, const struct file *files, int a, int b, int noise, struct sgpu_error *error)
 {
 	const struct sgpu_bench_results *first = &files[a].results, *second = &files[b].results;
 	struct sgpu_bench_difference *d = NULL;
 	size_t count = 0;
-	const struct sgpu_bench_results *noise = NULL;
-	int rc;
+	int rc = sgpu_bench_compare(first, second, noise < 0 ? NULL : &files[noise].results, false, &d, &count, error);
 
-	/* The array ends with a file without a path. */
-	for (int i = 0; files[i].path && !noise; i++) {
-		if (files[i].results.noise_count > 0 &&
-		    !sgpu_bench_environments_differ(files[i].results.environment, first->environment)) {
-			noise = &files[i].results;
-		}
-	}
-	rc = sgpu_bench_compare(first, second, noise, false, &d, &count, error);
 	for (size_t i = 0; rc == SGPU_OK && i < count; i++) {
 		if (verdict_is_judged(d[i].verdict)) {
 			fputs(",\n", out);
-			rc = put_value(out, json_pack("[i, I, i, I, s, f, f]", a, (json_int_t)(d[i].first - first->records),
+			rc = put_value(out, json_pack("[i, I, i, I, s, f, f, b]", a, (json_int_t)(d[i].first - first->records),
 						      b, (json_int_t)(d[i].second - second->records),
-						      sgpu_bench_verdict_name(d[i].verdict), d[i].change, d[i].noise), error);
+						      sgpu_bench_verdict_name(d[i].verdict), d[i].change, d[i].noise,
+						      d[i].noise_measured), error);
 		}
 	}
 	free(d);
@@ -104,12 +108,12 @@ static int put_page(FILE *out, const struct file *files, int count, struct sgpu_
 	fputs("{\"files\":[", out);
 	for (int i = 0; rc == SGPU_OK && i < count; i++) {
 		fputs(i ? ",\n" : "\n", out);
-		rc = put_file(out, &files[i], error);
+		rc = put_file(out, &files[i], find_noise(files, count, &files[i]), error);
 	}
 	fputs("],\"differences\":[[]", out);
 	for (int b = 1; rc == SGPU_OK && b < count; b++) {
 		for (int a = 0; rc == SGPU_OK && a < b; a++) {
-			rc = put_differences(out, files, a, b, error);
+			rc = put_differences(out, files, a, b, find_noise(files, count, &files[a]), error);
 		}
 	}
 	fputs("]}", out);

@@ -59,3 +59,7 @@ function percent(fraction) {
 
 	return `${fraction > 0 ? "+" : ""}${text.replace("-", "−")} %`;
 }
+
+function share(fraction) {
+	return `${(100 * fraction).toFixed(1)} %`;
+}

@@ -30,7 +30,13 @@ function summaryOf(run) {
 }
 
 function shown(value, key = "") {
-	return typeof value === "number" && kindOfParameter(key) === "bytes" ? quantity(value, "bytes") : value === null ? "none" : typeof value === "object" ? JSON.stringify(value) : String(value);
+	if (value === null) {
+		return "none";
+	}
+	if (typeof value === "object") {
+		return Object.entries(value).map(([name, part]) => `${name}: ${shown(part)}`).join("; ");
+	}
+	return typeof value === "number" && kindOfParameter(key) === "bytes" ? quantity(value, "bytes") : String(value);
 }
 
 /* Many numbers or dates as the first and the last of them. */

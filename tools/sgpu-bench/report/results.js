@@ -40,7 +40,7 @@ function fileOf({ name, lines }, number) {
 		} else if (line.record === "end") {
 			file.ending = line;
 		} else if (line.record === "noise") {
-			file.noise.set(String(line.measurement), line.floor);
+			file.noise.set(line.measurement, line);
 		} else if (line.record === "measurement") {
 			file.measurements.push(measurementOf(line, file, file.measurements.length));
 		}
@@ -57,20 +57,14 @@ function runsOf(files) {
 		let run = runs.find((r) => r.machine === file.machine && !file.measurements.some((m) => r.keys.has(m.key)));
 
 		if (!run) {
-			run = { index: runs.length, machine: file.machine, keys: new Map(), files: [], noise: new Map() };
+			run = { index: runs.length, machine: file.machine, keys: new Map(), files: [] };
 			runs.push(run);
 		}
 		run.files.push(file);
 		for (const m of file.measurements) {
 			m.run = run;
+			m.noise = file.noiseFrom?.noise.get(m.key) ?? {};
 			run.keys.set(m.key, m);
-		}
-	}
-	for (const run of runs) {
-		for (const file of files.filter((f) => f.machine === run.machine)) {
-			for (const [key, floor] of file.noise) {
-				run.noise.set(key, Math.max(number(floor) ?? 0, run.noise.get(key) ?? 0));
-			}
 		}
 	}
 	nameRuns(runs);
@@ -108,18 +102,23 @@ function doubts(run) {
 		if (e.quick) {
 			doubt("--quick is a test, not for figures", file);
 		}
+		if (!file.noiseFrom) {
+			doubt("no A/A run of this machine and build is given, so the noise is not known", file);
+		}
 	}
-	return [...[...found].map(([reason, names]) => `${reason} (${names.join(", ")})`),
-		...run.noise.size ? [] : ["no A/A run was made on this machine, so the noise floor is not known"]];
+	return [...found].map(([reason, names]) => `${reason} (${names.join(", ")})`);
 }
 
 function readResults(text) {
 	const { files: parts, differences } = JSON.parse(text);
-	const files = parts.map(fileOf), runs = runsOf(files), verdicts = new Map();
+	const files = parts.map(fileOf), verdicts = new Map();
 
-	for (const [a, i, b, k, verdict, change, noise] of differences.slice(1)) {
-		verdicts.set(`${a} ${i} ${b} ${k}`, { verdict, change, noise });
+	files.forEach((file, i) => { file.noiseFrom = files[parts[i].noise]; });
+	for (const [a, i, b, k, verdict, change, noise, isMeasured] of differences.slice(1)) {
+		verdicts.set(`${a} ${i} ${b} ${k}`, { verdict, change, noise, isMeasured });
 	}
+	const runs = runsOf(files);
+
 	return {
 		files, runs, measurements: runs.flatMap((run) => run.files.flatMap((file) => file.measurements)),
 		/* What sgpu-bench compare says of two measurements, the first one being the base. */

@@ -13,9 +13,9 @@ function ratioBar(ratio, isNoise, most) {
 		drawn("line", { x1: 40, x2: 40, y1: 0, y2: 12 }));
 }
 
-/* The ratio to the first variant of the point. The noise floor is that of a time, so of both. */
+/* The ratio to the first variant of the point. */
 function ratioCell(m, most) {
-	const floor = m.run.noise.get(m.key), isNoise = floor !== undefined && Math.abs(m.record.ratio - 1) <= floor;
+	const isNoise = Math.abs(Math.log(m.record.ratio)) <= m.noise.ratio_floor;
 
 	return element("span", { class: "with-bar" }, ratioText(m.record.ratio), ratioBar(m.record.ratio, isNoise, most),
 		isNoise ? element("small", {}, "inside the noise") : null);
@@ -44,7 +44,7 @@ function columnsOf(measurements, runs) {
 		["p50 of operations", ns("operation_p50_ns"), true],
 		["p99 of operations", ns("operation_p99_ns"), true],
 		["bytes counted", (m) => m.record.bytes_formula],
-		["noise floor", (m) => m.run.noise.has(m.key) ? percent(m.run.noise.get(m.key)).replace("+", "") : undefined, true],
+		["noise floor", (m) => m.noise.floor === undefined ? undefined : share(m.noise.floor), true],
 		["stopped by", (m) => m.record.stopped],
 	];
 
@@ -78,7 +78,7 @@ function comparisonTable(base, other, results) {
 	const most = spanOf(judged.map(([, , v]) => 1 + v.change));
 	const rows = judged.map(([a, b, v]) => [a.key, quantity(a.result, a.kind), quantity(b.result, b.kind),
 		element("span", { class: "with-bar" }, ratioText(1 + v.change), ratioBar(1 + v.change, !/^(faster|slower)$/.test(v.verdict), most)),
-		percent(v.change), percent(v.noise).replace("+", ""), v.verdict]);
+		percent(v.change), share(v.noise) + (v.isMeasured ? "" : ", guessed"), v.verdict]);
 	const counts = [...groups(judged, ([, , v]) => v.verdict)].map(([verdict, list]) => `${list.length} ${verdict}`);
 
 	return rows.length === 0 ? element("p", {}, `${other.name} has no measurement in common with ${base.name}.`) :
@@ -91,5 +91,5 @@ function comparisonTable(base, other, results) {
 function inverse(verdict) {
 	const names = { faster: "slower", slower: "faster" };
 
-	return verdict && { verdict: names[verdict.verdict] ?? verdict.verdict, change: 1 / (1 + verdict.change) - 1, noise: verdict.noise };
+	return verdict && { ...verdict, verdict: names[verdict.verdict] ?? verdict.verdict, change: 1 / (1 + verdict.change) - 1 };
 }
