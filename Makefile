@@ -109,10 +109,11 @@ GPU_TOOLS := $(patsubst tests/gpu/%.c,$(BUILD)/gpu/%,$(filter-out $(GPU_SOURCES)
 FUZZERS := $(FUZZ_SOURCES:tests/fuzz/%.c=$(BUILD)/fuzz/%)
 # What an example draws with needs libpng.
 EXAMPLES := $(if $(filter 1,$(call have_header,png.h)),$(BUILD)/examples/brain-report) $(BUILD)/examples/train \
-	$(BUILD)/examples/parameter-server $(BUILD)/examples/parameter-client
+	$(BUILD)/examples/fashion-train $(BUILD)/examples/parameter-server $(BUILD)/examples/parameter-client
 BENCHES := $(BENCH_SOURCES:tests/bench/%.c=$(BUILD)/bench/%) $(if $(filter-out 0,$(CUDA)),$(BUILD)/bench/bandwidth_bare)
 # What sgpu-bench measures is what the example shows.
 PARAMETER_SOURCES := $(patsubst %,examples/parameter-server/%.c,model serve sockets load)
+NETWORK_SOURCES := examples/fashion-train/network.c
 # Found beside the programs, as ../lib/sgpu/sgpu-cuda.so.
 PLUGIN := $(if $(filter-out 0,$(CUDA)),$(BUILD)/lib/sgpu/sgpu-cuda.so)
 # The program that modules of the CPU device run in. The library has it as bytes (lib/device/cpu/module_image.c), so that a
@@ -203,7 +204,7 @@ $(BUILD)/obj/lib/device/cpu/module_image.o: private MORE = -I$(BUILD)/module-hos
 $(BUILD)/obj/lib/device/cpu/module_image.o: $(MODULE_HOST)
 
 $(BUILD)/bin/sgpu-run: LIBS += $(SECCOMP_LIBS)
-$(BUILD)/bin/sgpu-bench: $(call objects,$(PARAMETER_SOURCES))
+$(BUILD)/bin/sgpu-bench: $(call objects,$(PARAMETER_SOURCES) $(NETWORK_SOURCES))
 # It asks the server of sgpu-run for leases.
 $(BUILD)/bin/sgpu-seal: $(call objects,$(patsubst %,tools/sgpu-run/%.c,lease_client service wire))
 $(BUILD)/obj/tools/sgpu-seal/%.o: MORE = -Itools/sgpu-run
@@ -238,6 +239,9 @@ $(BUILD)/interop/%: $(BUILD)/obj/tests/interop/%.o $(LIB)
 	$(call link)
 
 $(BUILD)/examples/train: $(BUILD)/obj/examples/session/train.o $(LIB)
+	$(call link)
+
+$(BUILD)/examples/fashion-train: $(call objects,examples/fashion-train/job.c $(NETWORK_SOURCES)) $(LIB)
 	$(call link)
 
 $(BUILD)/examples/parameter-%: $(BUILD)/obj/examples/parameter-server/%.o $(call objects,$(PARAMETER_SOURCES)) $(LIB)
@@ -395,5 +399,5 @@ help:
 
 -include $(patsubst %.o,%.d,$(call objects,$(LIB_SOURCES) $(COMMON_SOURCES) $(TOOL_SOURCES) $(UNIT_SOURCES) \
 	$(wildcard tests/gpu/*.c tests/harness/*.c) \
-	$(FUZZ_SOURCES) $(BENCH_SOURCES) $(CUDA_SOURCES) $(wildcard examples/parameter-server/*.c))) $(KERNEL_OBJECTS:.o=.d) \
+	$(FUZZ_SOURCES) $(BENCH_SOURCES) $(CUDA_SOURCES) $(wildcard examples/parameter-server/*.c examples/fashion-train/*.c))) $(KERNEL_OBJECTS:.o=.d) \
 	$(MODULE_HOST_SOURCES:tools/module-host/%.c=$(BUILD)/module-host/%.d)

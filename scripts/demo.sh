@@ -11,7 +11,7 @@ case $build in
 *) build=$top/$build ;;
 esac
 export PATH=$build/bin:$build/examples:$PATH
-[ $# -gt 0 ] || set -- service fashion-knn attested session parameter-server brain-mri
+[ $# -gt 0 ] || set -- service fashion-knn fashion-train attested session parameter-server brain-mri
 for example in "$@"; do
 	folder=$build/demo/$example
 	rm -rf "$folder"

@@ -125,6 +125,35 @@ requires_parameter_server() {
 	run --separate-stderr -2 parameter-server neither 1
 }
 
+# What makes the jobs that train is built by make alone.
+requires_fashion_train() {
+	PATH=$SGPU_BUILD/examples:$PATH
+	requires fashion-mnist
+	command -v fashion-train >/dev/null || skip "fashion-train was not built"
+}
+
+@test "an autoencoder learns from epoch to epoch, sealed as unsealed" {
+	requires_fashion_train
+	STEPS=4 EPOCHS=2 run --separate-stderr -0 "$SGPU_TOP/examples/fashion-train/run.sh" here
+	assert_contains "$output" "sealed and unsealed parameters are equal"
+	[ "$(grep -c '^HIGH, epoch' <<<"$output")" -eq 2 ]
+	awk '/^HIGH/ { if (last != "" && $5 + 0 >= last) exit 1; last = $5 + 0 }' <<<"$output"
+	[ "$(sed -n 's/^HIGH, //p' <<<"$output")" = "$(sed -n 's/^LOW, //p' <<<"$output")" ]
+	[ "$(stat -c %s here/parameters.HIGH)" -eq 11349256 ]
+}
+
+@test "a convolutional network is trained by batches, and tells its accuracy" {
+	requires_fashion_train
+	NETWORK=cnn STEPS=1 EPOCHS=1 run --separate-stderr -0 "$SGPU_TOP/examples/fashion-train/run.sh"
+	assert_contains "$output" "accuracy: "
+	assert_contains "$output" "sealed and unsealed parameters are equal"
+	run --separate-stderr -2 fashion-train neither HIGH 1
+	run --separate-stderr -2 fashion-train cnn MEDIUM 1
+	run --separate-stderr -2 fashion-train cnn LOW 301
+	assert_contains "$stderr" "not that many pictures"
+	assert_no_file w0.f32
+}
+
 @test "a worker that is none is named by the program" {
 	requires_train
 	WORKER=false run --separate-stderr -3 "$SGPU_TOP/examples/session/run.sh" session

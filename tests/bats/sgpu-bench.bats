@@ -28,7 +28,7 @@ noise() {
 @test "list names every case with what it requires and why it cannot run" {
 	run -0 --separate-stderr sgpu-bench list --device cpu
 	for case in bandwidth staging shared-memory aead-cpu aead-gpu secure-copy digest measure launch alloc \
-		transition wake channel session quote batch app manifest overlap exitless conversion dsa; do
+		transition wake channel session quote batch app training manifest overlap exitless conversion dsa; do
 		[[ $output == *"$case "* ]]
 	done
 	[[ $output == *"needs: "*GPU*"; not here: "* ]]

@@ -27,6 +27,7 @@ const struct sgpu_bench_case *const bench_cases[] = {
 	&case_quote,
 	&case_batch,
 	&case_app,
+	&case_training,
 	&case_manifest,
 	&case_overlap,
 	&case_exitless,

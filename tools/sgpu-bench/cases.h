@@ -15,6 +15,7 @@ extern const struct sgpu_bench_case case_aead_cpu, case_aead_gpu, case_alloc, ca
 	case_channel, case_conversion, case_digest, case_dsa, case_exitless, case_launch, case_manifest, case_measure,
 	case_overlap, case_peer, case_quote, case_secure_copy, case_session, case_shared_memory, case_staging,
 	case_transition, case_wake;
+extern const struct sgpu_bench_case case_training;
 
 /* CH_MEASURE, with the pager of bench->device, of which nobody else maps anything now. */
 SGPU_MUST_CHECK int bench_measure_channel(struct sgpu_bench *bench, const struct sgpu_pager *pager,
@@ -50,5 +51,8 @@ SGPU_MUST_CHECK int bench_quote_agree(struct sgpu_bench *bench, struct sgpu_erro
 
 /* In the order in which they run, NULL-terminated. Static. */
 extern const struct sgpu_bench_case *const bench_cases[];
+
+/* Part of training: pictures of 28 by 28 and their classes, those of Fashion-MNIST, or, false, made here. */
+bool bench_pictures(uint8_t *images, uint8_t *labels, size_t count);
 
 #endif

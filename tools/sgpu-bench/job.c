@@ -46,12 +46,17 @@ static void add_segment(struct job *job, const char *id, const char *direction, 
 	json_array_append_new(job->segments, segment);
 }
 
-void job_input(struct job *job, const char *id, struct job_type type, const void *data, uint64_t size)
+void job_data(struct job *job, const char *id, const void *data, uint64_t size)
 {
 	if (job->input_count < JOB_INPUTS_MAX) {
 		job->inputs[job->input_count] = (struct job_input){ id, data, size };
 	}
 	job->input_count++;
+}
+
+void job_input(struct job *job, const char *id, struct job_type type, const void *data, uint64_t size)
+{
+	job_data(job, id, data, size);
 	add_segment(job, id, "INPUT", &type);
 }
 

@@ -41,6 +41,8 @@ struct job_type {
 /* A job has at most JOB_INPUTS_MAX inputs, or job_finish fails. */
 SGPU_MUST_CHECK int job_begin(struct job *job, bool sealed, struct sgpu_error *error);
 void job_input(struct job *job, const char *id, struct job_type type, const void *data, uint64_t size);
+/* The data of an input that is in job->segments already. */
+void job_data(struct job *job, const char *id, const void *data, uint64_t size);
 void job_between(struct job *job, const char *id);
 void job_output(struct job *job, const char *id, struct job_type type);
 /* Takes the references to arguments and params (NULL: none). after: the operation that it waits for, or NULL. */
