@@ -83,3 +83,16 @@ for r in streams:
 assert "GB/s: pool" in notes
 '
 }
+
+@test "transition leaves the guest for the kernel and for a process, or says why there is none" {
+	requires python3
+	run -0 --separate-stderr sgpu-bench run -q --device cpu --samples 3 --json transition
+	python3 - "$output" <<'END'
+import json, sys
+records = [r for r in map(json.loads, sys.argv[1].splitlines()) if r["record"] == "measurement"]
+guest = [r for r in records if r["parameters"].get("source") == "kvm"]
+passed = {r["variant"] for r in guest if r["status"] == "passed"}
+assert guest and (passed == {"kvm, kernel", "kvm, process"} or
+                  not passed and any(word in guest[0]["reason"] for word in ("/dev/kvm", "guest"))), guest
+END
+}

@@ -70,6 +70,7 @@ static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
 {
 	static int (*const parts[])(struct sgpu_bench *bench, struct sgpu_error *error) = {
 		bench_transition_call,
+		bench_transition_kvm,
 		bench_transition_switch,
 		bench_transition_report,
 	};

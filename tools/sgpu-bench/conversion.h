@@ -32,10 +32,10 @@ double conversion_model(enum conversion_flow flow, const struct conversion_call 
 
 struct conversion {
 	struct sgpu_bench *bench;
-	uint64_t time_ns;            /* as the caller wants it for a variant; 0: no matter */
+	uint64_t time_ns;            /* of a variant, as the user set it; 0: not set */
 	struct kvm_guest guest;
 	bool has_guest, is_emulated; /* of an emulated guest, only the host's side is timed */
-	char why[200];               /* there is no guest, or it is emulated */
+	char why[200];               /* why there is no guest, or that it is emulated */
 	uint8_t *memory;             /* a huge page, and as much in small ones */
 	struct sgpu_stream *stream;
 	sgpu_devptr device_memory;
