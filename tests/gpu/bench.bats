@@ -71,3 +71,18 @@ assert state["page faults"] == "passed" or all("HMM" in r["reason"] for r in rec
 assert {r["parameters"]["size_bytes"] for r in records if r["status"] == "passed"} == {4096, 65536, 2 << 20}
 END
 }
+
+@test "the ways from the host to the GPU and back have figures, one operation a sample" {
+	quick transition >transition.json
+	python3 - <<'END'
+import json
+environment, *records = map(json.loads, open("transition.json"))
+gpu = [r for r in records if r.get("parameters", {}).get("what") == "gpu"]
+state = {r["variant"]: r["status"] for r in gpu}
+confidential = environment["device_confidential_computing"] != "off"
+assert {v for v in state if state[v] == "passed"} >= {"launch", "launch and wait", "graph launch and wait", "synchronise, idle"}
+for variant in ("stream writes a word", "word to the stream and back"):
+    assert state[variant] == ("waived" if confidential else "passed"), (variant, gpu)
+assert all(r["operations"] == 1 and len(r["samples_ns"]) == r["n"] for r in gpu if r["status"] == "passed")
+END
+}

@@ -73,6 +73,7 @@ static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
 		bench_transition_kvm,
 		bench_transition_switch,
 		bench_transition_report,
+		bench_transition_gpu,
 	};
 	int rc = SGPU_OK;
 

@@ -23,6 +23,7 @@ SGPU_MUST_CHECK int bench_cross(struct sgpu_bench *bench, struct sgpu_bench_poin
 SGPU_MUST_CHECK int bench_transition_call(struct sgpu_bench *bench, struct sgpu_error *error);
 SGPU_MUST_CHECK int bench_transition_switch(struct sgpu_bench *bench, struct sgpu_error *error);
 SGPU_MUST_CHECK int bench_transition_kvm(struct sgpu_bench *bench, struct sgpu_error *error);
+SGPU_MUST_CHECK int bench_transition_gpu(struct sgpu_bench *bench, struct sgpu_error *error);
 SGPU_MUST_CHECK int bench_transition_report(struct sgpu_bench *bench, struct sgpu_error *error);
 
 #endif

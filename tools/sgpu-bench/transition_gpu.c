@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * From the host to a GPU and back: a launch, a launch of a graph, waiting, and words that the stream itself writes or waits
+ * for. Every sample is one of these.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include <sgpu/ops.h>
+
+#include "memory.h"
+#include "transition.h"
+
+enum { ELEMENTS = 256, BYTES = ELEMENTS * 4, LINE = 64, OUTPUT = 2 };
+/* A GPU that answers, answers sooner. */
+#define PATIENCE_NS ((uint64_t)1000000000)
+
+struct gpu {
+	struct sgpu_bench *bench;
+	struct sgpu_stream *stream;
+	struct sgpu_recording *recording;
+	struct sgpu_op_call call;        /* adds vectors of 1 and 2 */
+	sgpu_devptr memory[3];
+	float *sum;                      /* of the device's pool, as the words are */
+	volatile uint32_t *words;        /* what the host writes, and in another line what the GPU does */
+	uint32_t turn;
+	struct sgpu_task task;
+};
+
+/* ---- launches ---- */
+static int clear_sum(void *argument, struct sgpu_error *error)
+{
+	struct gpu *g = argument;
+
+	g->task = (struct sgpu_task){ .untimed = true };
+	return bench_clear(g->stream, g->memory[OUTPUT], BYTES, error);
+}
+
+static int verify_sum(void *argument, struct sgpu_error *error)
+{
+	struct gpu *g = argument;
+	int rc = bench_finish(g->stream, SGPU_OK, &g->task, 1, "launch", error);
+
+	rc = rc == SGPU_OK ? bench_from_device(g->stream, g->sum, g->memory[OUTPUT], BYTES, error) : rc;
+	for (int i = 0; rc == SGPU_OK && i < ELEMENTS; i++) {
+		rc = g->sum[i] == 3 ? rc : sgpu_fail(error, SGPU_EDIFFERS, "element %d is %g", i, (double)g->sum[i]);
+	}
+	return rc;
+}
+
+/* What runs on is waited for before the result is verified. */
+static int launch(void *argument, uint64_t *ns, struct sgpu_error *error)
+{
+	struct gpu *g = argument;
+
+	(void)ns;
+	return sgpu_bench_launch(g->bench, g->stream, &g->call, &g->task, error);
+}
+
+static int launch_and_wait(void *argument, uint64_t *ns, struct sgpu_error *error)
+{
+	int rc = launch(argument, ns, error);
+
+	return rc == SGPU_OK ? sgpu_stream_sync(((struct gpu *)argument)->stream, error) : rc;
+}
+
+static int record(struct sgpu_stream *recorder, void *argument, struct sgpu_error *error)
+{
+	struct gpu *g = argument;
+
+	return sgpu_bench_launch(g->bench, recorder, &g->call, &g->task, error);
+}
+
+static int graph_and_wait(void *argument, uint64_t *ns, struct sgpu_error *error)
+{
+	struct gpu *g = argument;
+	int rc = sgpu_recording_launch(g->stream, g->recording, &g->task);
+
+	(void)ns;
+	return rc == SGPU_OK ? sgpu_stream_sync(g->stream, error) : sgpu_fail(error, rc, "%s", sgpu_strerror(rc));
+}
+
+static int synchronize(void *argument, uint64_t *ns, struct sgpu_error *error)
+{
+	(void)ns;
+	return sgpu_device_synchronize(((struct gpu *)argument)->bench->device, error);
+}
+
+/* ---- words ---- */
+static int refuse_word(int rc, struct sgpu_error *error)
+{
+	return sgpu_fail(error, rc, "no stream of this device writes words of the host or waits for them: %s", sgpu_strerror(rc));
+}
+
+static int see_word(struct gpu *g, struct sgpu_error *error)
+{
+	const uint64_t begin = sgpu_now_ns();
+
+	while (g->words[LINE / 4] != g->turn) {
+		if (sgpu_now_ns() - begin > PATIENCE_NS) {
+			return sgpu_fail(error, SGPU_EDEVICE, "the GPU did not write a word");
+		}
+	}
+	return SGPU_OK;
+}
+
+static int write_word(void *argument, uint64_t *ns, struct sgpu_error *error)
+{
+	struct gpu *g = argument;
+	int rc = sgpu_stream_write_word(g->stream, &g->words[LINE / 4], ++g->turn);
+
+	(void)ns;
+	return rc == SGPU_OK ? see_word(g, error) : refuse_word(rc, error);
+}
+
+/* The stream waits for the host's word already, when that is written. */
+static int enqueue_answer(void *argument, struct sgpu_error *error)
+{
+	struct gpu *g = argument;
+	int rc = sgpu_stream_sync(g->stream, error);
+
+	if (rc == SGPU_OK && (rc = sgpu_stream_wait_word(g->stream, &g->words[0], ++g->turn)) == SGPU_OK) {
+		rc = sgpu_stream_write_word(g->stream, &g->words[LINE / 4], g->turn);
+	}
+	return rc == SGPU_OK ? rc : refuse_word(rc, error);
+}
+
+static int ask(void *argument, uint64_t *ns, struct sgpu_error *error)
+{
+	struct gpu *g = argument;
+
+	(void)ns;
+	g->words[0] = g->turn;
+	return see_word(g, error);
+}
+
+/* ---- all of it ---- */
+static int open_gpu(struct gpu *g, struct sgpu_error *error)
+{
+	struct sgpu_device *device = g->bench->device;
+	float values[ELEMENTS];
+	int rc = sgpu_stream_create(device, &g->stream, error);
+
+	rc = rc ? rc : sgpu_host_alloc(device, BYTES, (void **)&g->sum, error);
+	rc = rc ? rc : sgpu_host_alloc(device, 2 * LINE, (void **)(uintptr_t)&g->words, error);
+	g->call.op = sgpu_op_find("vector_add");
+	for (int k = 0; rc == SGPU_OK && k <= OUTPUT; k++) {
+		rc = sgpu_device_alloc(device, BYTES, &g->memory[k], error);
+		for (int i = 0; i < ELEMENTS; i++) {
+			values[i] = (float)(k + 1);
+		}
+		rc = rc ? rc : bench_to_device(g->stream, g->memory[k], values, BYTES, error);
+		g->call.type[k] = (struct sgpu_type){ SGPU_F32, 1, { ELEMENTS, 0, 0, 0 } };
+		g->call.present[k] = true;
+		g->call.data[k] = (void *)(uintptr_t)g->memory[k];
+	}
+	if (rc == SGPU_OK) {
+		memset((void *)(uintptr_t)g->words, 0, 2 * LINE);
+		rc = sgpu_device_record(device, record, g, &g->recording, error);
+	}
+	return rc;
+}
+
+static void close_gpu(struct gpu *g)
+{
+	struct sgpu_device *device = g->bench->device;
+
+	if (g->words) {
+		g->words[0] = g->turn; /* nothing waits any more */
+	}
+	sgpu_stream_free(&g->stream);
+	sgpu_recording_free(&g->recording);
+	for (int k = 0; k <= OUTPUT; k++) {
+		sgpu_device_free(device, &g->memory[k], BYTES);
+	}
+	sgpu_host_free(device, (void **)&g->sum, BYTES);
+	sgpu_host_free(device, (void **)(uintptr_t)&g->words, 2 * LINE);
+}
+
+int bench_transition_gpu(struct sgpu_bench *bench, struct sgpu_error *error)
+{
+	static const struct sgpu_bench_variant variants[] = {
+		{ .name = "launch", .prepare = clear_sum, .run = launch, .verify = verify_sum },
+		{ .name = "launch and wait", .prepare = clear_sum, .run = launch_and_wait, .verify = verify_sum },
+		{ .name = "graph launch and wait", .prepare = clear_sum, .run = graph_and_wait, .verify = verify_sum },
+		{ .name = "synchronise, idle", .run = synchronize },
+		{ .name = "stream writes a word", .run = write_word },
+		{ .name = "word to the stream and back", .prepare = enqueue_answer, .run = ask },
+	};
+	const struct sgpu_bench_point point = { .parameters = { { "what", "gpu", 0 } } };
+	struct gpu g = { .bench = bench };
+	int rc = SGPU_OK;
+
+	if (strcmp(bench->info.selector, "cpu") == 0) {
+		sgpu_bench_waive(bench, &point, NULL, "no GPU: the device is '%s'", bench->info.selector);
+		return SGPU_OK;
+	}
+	rc = open_gpu(&g, error);
+	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(variants); i++) {
+		struct sgpu_bench_variant variant = variants[i];
+
+		variant.argument = &g;
+		rc = sgpu_bench_measure(bench, &point, &variant, 1, error);
+		rc = rc == SGPU_EUNAVAILABLE ? SGPU_OK : rc; /* which was told */
+	}
+	close_gpu(&g);
+	return rc;
+}
