@@ -264,6 +264,9 @@ int sgpu_dsa_open_in(const struct sgpu_dsa_place *place, unsigned modes, struct 
 				if (code == SGPU_OK || code == SGPU_ENOMEM) {
 					return code ? sgpu_fail_nomem(error) : code;
 				}
+				if (code == SGPU_ETIMEOUT) { /* the others are not waited for, too */
+					return sgpu_fail(error, SGPU_EUNAVAILABLE, "%s", lack.text);
+				}
 			}
 			why = code && !why.text[0] ? lack : why;
 		}

@@ -296,6 +296,39 @@ UNIT_TEST(the_kernel_submits_where_the_portal_is_refused_or_the_instruction_is_m
 	tear_down();
 }
 
+UNIT_TEST(of_devices_that_do_not_answer_one_is_waited_for)
+{
+	char devices[128], nodes[128];
+	const struct sgpu_dsa_place place = { .devices = devices, .nodes = nodes, .map = map_fails, .timeout_ns = 50000000 };
+	struct sgpu_dsa *dsa = NULL;
+
+#if defined(__SANITIZE_THREAD__)
+	SKIP("the thread sanitizer does not see that a terminal orders memory");
+#endif
+	set_up();
+	make("sys/wq0.2");
+	for (int i = 0; i < 5; i++) {
+		static const char *const names[] = { "state", "type", "mode", "size", "max_transfer_size" },
+				  *const texts[] = { "enabled\n", "user\n", "shared\n", "16\n", "4096\n" };
+		char name[64];
+
+		snprintf(name, sizeof(name), "sys/wq0.2/%s", names[i]);
+		put(name, texts[i]);
+	}
+	fake_begin();
+	fake->always = (struct order){ .deed = MUTE };
+	fake->from_fd = open_terminal();
+	REQUIRE(fake->from_fd >= 0);
+	link_node("wq0.2", ptsname(fake->from_fd));
+	snprintf(devices, sizeof(devices), "%s/sys", folder);
+	snprintf(nodes, sizeof(nodes), "%s/dev", folder);
+	CHECK(sgpu_dsa_open_in(&place, SGPU_DSA_SHARED, &dsa, &error) == SGPU_EUNAVAILABLE && !dsa);
+	CHECK(strstr(error.text, "wq0.1 did not answer in 50 ms") && fake->taken <= 2); /* the proof has two jobs */
+	close(fake->from_fd);
+	fake_end();
+	tear_down();
+}
+
 UNIT_TEST(instructions_that_the_cpu_lacks_are_known)
 {
 	struct sgpu_dsa_cpu cpu;
@@ -328,6 +361,7 @@ int main(void)
 	UNIT_RUN(the_node_must_be_a_device_that_may_be_opened);
 	UNIT_RUN(a_portal_that_cannot_be_mapped_is_a_reason_unless_the_kernel_wants_to_submit_itself);
 	UNIT_RUN(the_kernel_submits_where_the_portal_is_refused_or_the_instruction_is_missing);
+	UNIT_RUN(of_devices_that_do_not_answer_one_is_waited_for);
 	UNIT_RUN(instructions_that_the_cpu_lacks_are_known);
 	return unit_done();
 }
