@@ -87,7 +87,9 @@ static int by_model(const struct conversion_way *w, const struct conversion_call
 	const double pages = (double)call->pages;
 	struct conversion_costs costs = { .exit_ns = time_exit(w->c), .flip_ns = time_flip(w->c, call->pages) };
 
-	(void)error;
+	if (costs.exit_ns <= 0 && w->detail != SNP_PAPER && (w->detail < FLIP || w->detail == EXIT)) {
+		return sgpu_fail(error, SGPU_EUNAVAILABLE, "no exit can be timed any more");
+	}
 	time_pages(w->c, call->page_bytes, &costs);
 	*ns = w->detail == FLIP ? costs.flip_ns : w->detail == FAULT ? pages * costs.fault_ns :
 	      w->detail == CLEAR ? pages * costs.clear_ns : w->detail == EXIT ? pages * costs.exit_ns :
