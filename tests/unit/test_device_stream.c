@@ -466,6 +466,63 @@ UNIT_TEST(cancel_stops_what_runs_and_what_comes_until_it_is_lifted)
 	sgpu_device_close(&device);
 }
 
+/* A GPU does it unless it is confidential; the CPU device never. */
+UNIT_TEST(a_stream_waits_for_words_of_the_host_and_writes_some)
+{
+	struct sgpu_stream *stream = NULL;
+	struct sgpu_event *event = NULL;
+	volatile uint32_t *words = NULL;
+	uint32_t own[2] = { 0 };
+	bool done = true;
+	int code;
+
+	device = open_test_device(2, 0);
+	REQUIRE(sgpu_stream_create(device, &stream, NULL) == SGPU_OK && sgpu_event_create(device, &event, NULL) == SGPU_OK);
+	REQUIRE(sgpu_host_alloc(device, 4096, (void **)(uintptr_t)&words, NULL) == SGPU_OK);
+	memset((void *)(uintptr_t)words, 0, 4096);
+	/* Not memory of the pool, and no whole word. */
+	CHECK(sgpu_stream_write_word(stream, own, 1) == SGPU_EUNAVAILABLE);
+	CHECK(sgpu_stream_wait_word(stream, own, 0) == SGPU_EUNAVAILABLE);
+	CHECK(sgpu_stream_write_word(stream, (volatile uint32_t *)((uintptr_t)words + 2), 1) == SGPU_EUNAVAILABLE);
+	code = sgpu_stream_wait_word(stream, &words[0], 7);
+	CHECK(code == SGPU_OK || code == SGPU_EUNAVAILABLE);
+	CHECK(!on_cpu() || code == SGPU_EUNAVAILABLE);
+	if (code == SGPU_OK) {
+		CHECK(sgpu_stream_write_word(stream, &words[16], 9) == SGPU_OK);
+		CHECK(sgpu_event_record(stream, event) == SGPU_OK);
+		CHECK(sgpu_event_query(event, &done, NULL) == SGPU_OK && !done && words[16] == 0);
+		words[0] = 7;
+		CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK && words[16] == 9);
+	}
+	sgpu_event_free(&event);
+	sgpu_stream_free(&stream);
+	sgpu_host_free(device, (void **)(uintptr_t)&words, 4096);
+	sgpu_device_close(&device);
+}
+
+UNIT_TEST(ordinary_memory_is_prefetched_only_where_the_device_reads_it)
+{
+	struct sgpu_stream *stream = NULL;
+	struct sgpu_device_info info;
+	struct sgpu_task task = { 0 };
+	uint8_t *memory = calloc(4, 4096);
+	int code;
+
+	device = open_test_device(2, 0);
+	REQUIRE(memory && sgpu_stream_create(device, &stream, NULL) == SGPU_OK &&
+		sgpu_device_get_info(device, &info, NULL) == SGPU_OK);
+	memory[5000] = 5;
+	for (int to_device = 1; to_device >= 0; to_device--) {
+		code = sgpu_host_prefetch(stream, memory, (uint64_t)4 * 4096, to_device, &task);
+		CHECK(code == (info.reads_pageable ? SGPU_OK : SGPU_EUNAVAILABLE));
+		CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK && task.code == SGPU_OK);
+	}
+	CHECK(memory[5000] == 5 && memory[5001] == 0);
+	sgpu_stream_free(&stream);
+	sgpu_device_close(&device);
+	free(memory);
+}
+
 int main(void)
 {
 	DEVICE_OR_SKIP();
@@ -480,5 +537,7 @@ int main(void)
 	UNIT_RUN(copies_and_clears_of_all_sizes);
 	UNIT_RUN(ranges_that_are_not_allocated_are_refused);
 	UNIT_RUN(cancel_stops_what_runs_and_what_comes_until_it_is_lifted);
+	UNIT_RUN(a_stream_waits_for_words_of_the_host_and_writes_some);
+	UNIT_RUN(ordinary_memory_is_prefetched_only_where_the_device_reads_it);
 	return unit_done();
 }

@@ -5,8 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "cli.h"
-#include "timer.h"
+#include "verbs.h"
 
 /* Beyond this, one of them is wrong. */
 static const double suspicious = 0.05;

@@ -8,7 +8,6 @@
 
 #include <sgpu/io.h>
 
-#include "timer.h"
 #include "verbs.h"
 
 enum { CASES_MAX = 64, SAMPLES_LIMIT = 100000 };
