@@ -303,7 +303,7 @@ check-gpu:
 
 interop:
 	$(call install_deps,build interop)
-	$(again) programs '$(BUILD)/interop/kt128_digest'
+	$(again) programs '$(BUILD)/interop/kt128_digest' '$(BUILD)/examples/fashion-train'
 	@SGPU_BUILD='$(BUILD)' scripts/interop.sh
 
 fuzz:

@@ -11,7 +11,7 @@ packages_for() {
 	check) echo bats mandoc shellcheck python3 python3-cryptography python3-jsonschema jq openssl g++ pkg-config git procps spin \
 		swtpm tpm2-openssl libtss2-tcti-swtpm0 time ;;
 	fuzz) echo clang libclang-rt-14-dev ;;
-	interop) echo python3 python3-venv age openssl chromium ;;
+	interop) echo python3 python3-torch python3-venv age openssl chromium ;;
 	bench) echo age openssl time jq linux-perf ;;
 	all)
 		for group in build demo check fuzz interop bench; do

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * usage: fashion-train NETWORK LEVEL STEPS
- * Prints a manifest that trains the network (cnn or autoencoder) for some steps on pictures of Fashion-MNIST, all segments of
- * the level (HIGH or LOW). Writes the files of the first parameters.
+ * Prints a manifest that trains the network (cnn or autoencoder) for some steps on pictures of Fashion-MNIST, all
+ * segments of the level (HIGH or LOW). Writes the files of the first parameters.
  */
 #include <stdio.h>
 #include <stdlib.h>

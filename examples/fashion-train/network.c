@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The two networks, and their graphs. The segment of a value is called after its layer and step: "x2.7" goes into layer 2
- * in step 7, "g2.7" is the gradient by it. An id without a dot is an input or an output of the job.
+ * The two networks, and their graphs. The segment of a value is called after its layer and step: "x2.7" goes into
+ * layer 2 in step 7, "g2.7" is the gradient by it. An output of the job has an id without a dot.
  */
 #include <math.h>
 #include <stdarg.h>
@@ -342,7 +342,8 @@ void network_add(const struct training *t, json_t *segments, json_t *operations)
 			add_backward(&b, i);
 		}
 	}
-	operation(&b, "scale", json_pack("{s:f}", "gain", 1 / 255.0), "input", "test_images", "output", at(&b, "x", 0), NULL);
+	operation(&b, "scale", json_pack("{s:f}", "gain", 1 / 255.0), "input", "test_images", "output", at(&b, "x", 0),
+		  NULL);
 	last = add_forward(&b, t->tested);
 	add_loss(&b, last, "test_labels", NULL, "after");
 	if (t->network->classifies) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Networks for pictures of 28 by 28 in grey, and their training as one graph of operations. For this example, and for the
- * case training of sgpu-bench.
+ * Networks for pictures of 28 by 28 in grey, and their training as one graph of operations. For this example, and for
+ * the case training of sgpu-bench.
  */
 #ifndef FASHION_TRAIN_NETWORK_H
 #define FASHION_TRAIN_NETWORK_H
@@ -51,9 +51,9 @@ struct training {
 };
 void network_plan(struct training *t);
 
-/* Adds segments and operations to the two arrays. Inputs: "images" and "labels" of steps * batch pictures, "test_images" and
- * "test_labels", u8, and the parameters. Outputs: "before" and "after", the mean losses of the first step and of the test;
- * "classes" of the tested pictures; the parameters. Labels and classes only if the network classifies. */
+/* Adds segments and operations to the two arrays. Inputs: "images" and "labels" of steps * batch pictures, "test_images"
+ * and "test_labels", u8, and the parameters. Outputs: "before" and "after", the mean losses of the first step and of the
+ * test; "classes" of the tested pictures; the parameters. Labels and classes only if the network classifies. */
 void network_add(const struct training *t, json_t *segments, json_t *operations);
 /* The first values of parameters, the same everywhere. */
 void network_start(const struct training *t, int parameters, float *values);

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# run.sh [DIR]: trains an autoencoder, or the NETWORK cnn, on pictures of clothes, sealed and then unsealed; prints loss and
-# accuracy after each of EPOCHS epochs of STEPS steps. Both end with the same parameters. Results stay in DIR, if it is given.
+# run.sh [DIR]: trains an autoencoder, or the NETWORK cnn, on pictures of clothes, sealed and then unsealed; prints loss
+# and accuracy after each of EPOCHS epochs of STEPS steps. Results stay in DIR, if it is given.
 set -eu
 umask 077
 data=${DATA:-/usr/share/datasets/fashion-mnist}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * training: the networks of examples/fashion-train, each trained for some steps in one batch: pictures and first parameters
- * go in, losses and last parameters come out, and what is between stays on the device. Sealed and in a secure context next
- * to unsealed on the plain device, which stays open.
+ * training: the networks of examples/fashion-train, each trained for some steps in one batch: pictures and first
+ * parameters go in, losses and last parameters come out, and what is between stays on the device. Sealed and in a secure
+ * context next to unsealed on the plain device, which stays open.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -60,8 +60,8 @@ static int judge(const struct trained *d, struct sgpu_error *error)
 		memcpy(&class, d->first + sizeof(loss) + i * sizeof(class), sizeof(class));
 		right += class == wanted[i];
 	}
-	cli_note("training: %s: loss %.6f before, %.6f after %llu steps", d->t.network->name, (double)loss[0], (double)loss[1],
-		 (unsigned long long)d->t.steps);
+	cli_note("training: %s: loss %.6f before, %.6f after %llu steps", d->t.network->name, (double)loss[0],
+		 (double)loss[1], (unsigned long long)d->t.steps);
 	if (d->t.network->classifies) {
 		cli_note("training: %s: accuracy %.4f (%llu of %llu)", d->t.network->name, (double)right / (double)d->t.tested,
 			 (unsigned long long)right, (unsigned long long)d->t.tested);
@@ -155,7 +155,7 @@ static int measure(struct sgpu_bench *bench, struct trained *d, struct app_side 
 	return rc == SGPU_OK ? sgpu_bench_measure(bench, &point, variants, SGPU_ARRAY_LENGTH(variants), error) : rc;
 }
 
-/* As many pictures a step as Graviton took, but on the CPU device, which needs seconds for a step of the first network. */
+/* As many pictures a step as Graviton took, but on the CPU device, where the first network would need seconds for it. */
 static int train(struct sgpu_bench *bench, const char *name, const struct job_place *place, struct sgpu_error *error)
 {
 	const struct network *network = network_find(name);

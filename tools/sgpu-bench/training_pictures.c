@@ -44,7 +44,7 @@ static int unpack(const char *file, pid_t *child)
 	return ends[0];
 }
 
-/* The first `count` items of `size` bytes behind the header, whose last numbers, and so its length, tell what they are. */
+/* The first `size` bytes of items behind a header, which tells what they are. */
 static bool read_items(const char *file, const char *header, size_t header_size, uint8_t *items, size_t size)
 {
 	uint8_t head[16];

@@ -136,7 +136,7 @@ struct stand {
 	const float *plane[LANES];
 };
 
-/* ---- by input: rows are channels, columns are pixels of an image, k is (output channel, row, column of the kernel) ---- */
+/* ---- by input: rows are channels, columns are pixels, k is (output channel, row, column of the kernel) ---- */
 /* The element of a plane of the gradient whose window, less the padding, begins at y, x; or 0. */
 SGPU_INLINE float window_at(const struct sgpu_conv2d *c, const float *plane, int64_t y, int64_t x)
 {

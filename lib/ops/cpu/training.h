@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The arithmetic of training, in f64, the same text for every device: slopes of activations, the update of a weight, and
- * sums over a row, whose element i is added to lane i % SGPU_LANES before the lanes are added as a tree.
+ * The arithmetic of training, in f64, the same text for every device: slopes of activations, losses, and sums over a
+ * row, whose element i is added to lane i % SGPU_LANES before the lanes are added as a tree.
  */
 #ifndef SGPU_OPS_CPU_TRAINING_H
 #define SGPU_OPS_CPU_TRAINING_H

@@ -23,7 +23,7 @@ struct job {
 	divisor plane, line, window, window_line; /* elements of an output image, its row, a kernel, its row */
 };
 
-/* ---- by input: rows are channels, columns are pixels of all images, k is (output channel, row, column of the kernel) ---- */
+/* ---- by input: rows are channels, columns are pixels, k is (output channel, row, column of the kernel) ---- */
 struct kernels {
 	static constexpr bool along_k = true;
 	const job &j;
