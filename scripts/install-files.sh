@@ -35,6 +35,7 @@ list() {
 	for file in man/*.[1357]; do
 		[ ! -e "$file" ] || echo "644 $file share/man/man${file##*.}/$(basename "$file")"
 	done
+	echo "644 tools/sgpu-bench/results.schema.json share/sgpu/bench-results.schema.json"
 	for file in README.md CHANGELOG.md SECURITY.md LICENSE docs/*.md; do
 		[ ! -e "$file" ] || echo "644 $file $doc/${file#docs/}"
 	done
@@ -58,7 +59,7 @@ uninstall_all() {
 	list | while read -r mode from to; do
 		rm -f "$root/$to"
 	done
-	find "$root/$doc" "$root/include/sgpu" "$root/lib/sgpu" -depth -type d -empty -delete 2>/dev/null || true
+	find "$root/$doc" "$root/share/sgpu" "$root/include/sgpu" "$root/lib/sgpu" -depth -type d -empty -delete 2>/dev/null || true
 }
 
 case $action in

@@ -45,6 +45,7 @@ installed() {
 		cmp "$page" "$root/share/man/man3/$(basename "$page")"
 	done
 	[ -s "$root/share/doc/sgpu/README.md" ]
+	cmp "$SGPU_TOP/tools/sgpu-bench/results.schema.json" "$root/share/sgpu/bench-results.schema.json"
 	for unit in "$SGPU_TOP"/systemd/*; do
 		cmp "$unit" "$root/share/doc/sgpu/systemd/$(basename "$unit")"
 	done

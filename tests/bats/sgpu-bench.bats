@@ -202,6 +202,36 @@ END
 	[[ $output != *"alloc device size_bytes"* ]]
 }
 
+# program: the one for jq that the manual shows, as a reader would copy it.
+program() {
+	mandoc -T ascii "$SGPU_TOP/man/sgpu-bench.1" | sed "s/.$(printf '\b')//g" | sed -n '/^ *def fixed/,/join(/p' | sed 's/^     //'
+}
+
+# rows FILE: those of `table` for measurements that passed.
+rows() {
+	sgpu-bench table "$1" | sed -n '/^## [a-z]/,/^## beside/p' | grep '^| ' | grep -v '^| [^|]* *| variant \|| waived |' |
+		sed '/| variant |/d'
+}
+
+@test "the manual's 20 lines of jq recompute tables from the records" {
+	requires jq mandoc
+	program >table.jq
+	[ "$(wc -l <table.jq)" -eq 20 ]
+	for case in bandwidth digest measure alloc secure-copy; do
+		jq -nr -f table.jq "$SGPU_TOP/docs/benchmarks/h200-$case.json" >theirs
+		rows "$SGPU_TOP/docs/benchmarks/h200-$case.json" >ours
+		[ "$(wc -l <ours)" -ge 16 ]
+		diff ours theirs
+	done
+	# From samples: without the statistics that are recorded, too.
+	quick -q --json -o a.json alloc
+	grep -v '"end"' a.json | jq -c 'del(.median_ns, .p95_ns, .spread)' >samples.json
+	jq -nr -f table.jq samples.json >theirs
+	rows a.json >ours
+	[ "$(wc -l <ours)" -eq 2 ]
+	diff ours theirs
+}
+
 @test "compare ends with 1 when the second run is slower beyond the threshold" {
 	requires python3
 	results a.json 100

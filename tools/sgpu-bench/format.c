@@ -3,6 +3,7 @@
  * Numbers with units, for people.
  */
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "verbs.h"
@@ -12,16 +13,22 @@ struct scale {
 	const char *unit;
 };
 
+double rounded(double value, int digits)
+{
+	return round(value * pow(10, digits)) / pow(10, digits);
+}
+
 /* Three digits that count, in the largest unit that leaves one before the point. */
 static const char *scaled(double value, const struct scale *scales, int count, char text[TEXT_MAX])
 {
-	int i = 0;
+	int i = 0, digits;
 
 	while (i < count - 1 && value < scales[i].least) {
 		i++;
 	}
 	value /= scales[i].least;
-	snprintf(text, TEXT_MAX, "%.*f %s", value < 9.995 ? 2 : value < 99.95 ? 1 : 0, value, scales[i].unit);
+	digits = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
+	snprintf(text, TEXT_MAX, "%.*f %s", digits, rounded(value, digits), scales[i].unit);
 	return text;
 }
 

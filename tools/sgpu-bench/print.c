@@ -212,14 +212,14 @@ static void markdown_row(FILE *out, const struct sgpu_bench_record *record, cons
 		print_cell(out, record->latency.p50_ns > 0 ? time_text(record->latency.p50_ns, text) : "");
 		print_cell(out, record->latency.p50_ns > 0 ? time_text(record->latency.p99_ns, text) : "");
 	}
-	snprintf(text, sizeof(text), "%.1f %%", record->ns.spread * 100);
+	snprintf(text, sizeof(text), "%.1f %%", rounded(record->ns.spread * 100, 1));
 	print_cell(out, text);
 	print_cell(out, time_text(record->cpu_ns, text));
 	snprintf(text, sizeof(text), "%" PRIu64, record->ns.n);
 	print_cell(out, text);
 	other[0] = '\0';
 	if (record->ratio_to[0]) {
-		snprintf(other, sizeof(other), "%.3f x %s", record->ratio.median, record->ratio_to);
+		snprintf(other, sizeof(other), "%.3f x %s", rounded(record->ratio.median, 3), record->ratio_to);
 	}
 	print_cell(out, other);
 	fputs("|\n", out);

@@ -43,6 +43,8 @@ bool verdict_is_judged(enum sgpu_bench_verdict verdict);
 /* ---- formats ---- */
 enum { TEXT_MAX = 64 };
 /* "12.3 us", "55.3 GB/s", "64 MiB": three digits and a unit. */
+/* Ties go away from 0, as in decimals, and not by what binary fractions make of them: others can recompute a table. */
+double rounded(double value, int digits);
 const char *time_text(double ns, char text[TEXT_MAX]);
 const char *value_text(const struct sgpu_bench_record *record, char text[TEXT_MAX]);
 /* A parameter's value; sizes in bytes with a unit. */
