@@ -24,13 +24,6 @@ static int run_block(void *argument, uint64_t *ns, struct sgpu_error *error)
 	return rc;
 }
 
-static int verify_block(void *argument, struct sgpu_error *error)
-{
-	const struct crossing *crossing = ((const struct block *)argument)->crossing;
-
-	return crossing->verify ? crossing->verify(crossing->argument, error) : SGPU_OK;
-}
-
 /* By the shortest of some tries, so that no interrupt makes the blocks shorter. */
 static int size_block(struct block *b, struct sgpu_error *error)
 {
@@ -54,8 +47,7 @@ int bench_cross(struct sgpu_bench *bench, struct sgpu_bench_point point, const s
 		struct sgpu_error *error)
 {
 	struct block block = { .crossing = crossing };
-	const struct sgpu_bench_variant variant = { .name = crossing->name, .run = run_block, .verify = verify_block,
-						    .argument = &block };
+	const struct sgpu_bench_variant variant = { .name = crossing->name, .run = run_block, .argument = &block };
 	const int rc = size_block(&block, error);
 
 	if (rc == SGPU_EUNAVAILABLE) {

@@ -6,6 +6,8 @@
 #include <sys/prctl.h>
 #include <time.h>
 
+#include <sgpu/io.h>
+
 #include "base/cores.h"
 #include "base/spin.h"
 #include "cases.h"
@@ -38,13 +40,13 @@ static void serve(struct pair *pair)
 /* Until the other process is about to wait once more. */
 static int await_ready(struct wake *w, struct sgpu_error *error)
 {
-	int rc = SGPU_OK;
-
-	for (uint32_t looks = 1; rc == SGPU_OK && atomic_load(&w->pair.words->ready) <= w->samples; looks++) {
+	while (atomic_load(&w->pair.words->ready) <= w->samples) {
+		if (sgpu_io_interrupted()) {
+			return sgpu_fail(error, SGPU_ECANCELED, "interrupted");
+		}
 		sgpu_pause();
-		rc = looks % (1 << 20) ? SGPU_OK : pair_fault(&w->pair, error);
 	}
-	return rc;
+	return SGPU_OK;
 }
 
 static int idle(void *argument, struct sgpu_error *error)

@@ -4,17 +4,13 @@
  */
 #include "pair.h"
 
-#include <errno.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <sgpu/attest.h>
-#include <sgpu/io.h>
 
 #include "base/cores.h"
 
@@ -51,14 +47,6 @@ static _Noreturn void run_child(struct pair *pair, const int *cpus, void (*serve
 	_exit(1);
 }
 
-static void close_end(int *fd)
-{
-	if (*fd >= 0) {
-		close(*fd);
-		*fd = -1;
-	}
-}
-
 int pair_start(struct pair *pair, const struct pair_way *way, const int *cpus, void (*serve)(struct pair *pair),
 	       struct sgpu_error *error)
 {
@@ -81,9 +69,6 @@ int pair_start(struct pair *pair, const struct pair_way *way, const int *cpus, v
 	if (pair->child < 0) {
 		return sgpu_fail_errno(error, "cannot start another process");
 	}
-	/* So that this process sees the end of the other one. */
-	close_end(&pair->fds[0]);
-	close_end(&pair->fds[3]);
 	return SGPU_OK;
 }
 
@@ -96,7 +81,7 @@ void pair_end(struct pair *pair)
 	sgpu_ring_client_close(&pair->client);
 	sgpu_ring_worker_close(&pair->worker);
 	for (int i = 0; i < 4; i++) {
-		close_end(&pair->fds[i]);
+		close(pair->fds[i]); /* or -1 */
 	}
 	if (pair->words) {
 		munmap(pair->words, sizeof(*pair->words));
@@ -110,18 +95,6 @@ int pair_trip(struct pair *pair, struct sgpu_error *error)
 {
 	if (!pair->way->send(pair, PAIR_THERE) || !pair->way->await(pair, PAIR_BACK)) {
 		return sgpu_fail(error, SGPU_ESYSTEM, "%s: no answer of the other process", pair->way->name);
-	}
-	return SGPU_OK;
-}
-
-int pair_fault(struct pair *pair, struct sgpu_error *error)
-{
-	if (sgpu_io_interrupted()) {
-		return sgpu_fail(error, SGPU_ECANCELED, "interrupted");
-	}
-	if (waitpid(pair->child, NULL, WNOHANG) != 0) {
-		pair->child = 0;
-		return sgpu_fail(error, SGPU_ESYSTEM, "%s: the other process has ended", pair->way->name);
 	}
 	return SGPU_OK;
 }

@@ -57,7 +57,5 @@ SGPU_MUST_CHECK int pair_start(struct pair *pair, const struct pair_way *way, co
 void pair_end(struct pair *pair);
 /* Wakes the other process, and waits for what it sends back. */
 SGPU_MUST_CHECK int pair_trip(struct pair *pair, struct sgpu_error *error);
-/* Why the other process makes no progress; SGPU_OK if it still runs. */
-SGPU_MUST_CHECK int pair_fault(struct pair *pair, struct sgpu_error *error);
 
 #endif

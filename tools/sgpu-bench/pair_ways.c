@@ -3,7 +3,6 @@
  * How one process wakes the other. A wait that a signal interrupts goes on: the other process answers all the same.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/futex.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -14,21 +13,16 @@
 #include "pair.h"
 
 /* ---- descriptors ---- */
-static int make_pipe(int fds[2])
-{
-	return pipe2(fds, O_CLOEXEC);
-}
-
-static int make_sockets(int fds[2])
-{
-	return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds);
-}
-
 static int make_eventfd(int fds[2])
 {
 	fds[0] = eventfd(0, EFD_CLOEXEC);
 	fds[1] = fds[0] < 0 ? -1 : dup(fds[0]);
 	return fds[1] < 0 ? -1 : 0;
+}
+
+static int make_sockets(int fds[2])
+{
+	return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds);
 }
 
 static bool send_bytes(struct pair *pair, enum pair_direction direction)
@@ -52,14 +46,10 @@ static bool await_bytes(struct pair *pair, enum pair_direction direction)
 /* ---- words in shared memory ---- */
 static bool send_word(struct pair *pair, enum pair_direction direction)
 {
-	atomic_fetch_add(&pair->words->sent[direction].count, 1);
-	return true;
-}
+	_Atomic uint32_t *word = &pair->words->sent[direction].count;
 
-static bool send_futex(struct pair *pair, enum pair_direction direction)
-{
-	(void)send_word(pair, direction);
-	return syscall(SYS_futex, &pair->words->sent[direction].count, FUTEX_WAKE, 1, NULL, NULL, 0) >= 0;
+	atomic_fetch_add(word, 1);
+	return pair->way->spins || syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0) >= 0;
 }
 
 /* Until the word is another, by one of three ways to wait. */
@@ -116,36 +106,24 @@ static bool send_ring(struct pair *pair, enum pair_direction direction)
 					 sgpu_ring_finish(pair->worker, pair->ticket, SGPU_OK, 0, NULL) == SGPU_OK;
 }
 
-static bool await_start(struct pair *pair)
-{
-	enum sgpu_ring_event event = SGPU_RING_BUSY;
-	struct sgpu_ring_operation operation;
-	int rc = SGPU_OK;
-
-	while (rc == SGPU_OK && event != SGPU_RING_START) {
-		rc = sgpu_ring_next(pair->worker, &operation, &event, NULL);
-		if (rc == SGPU_OK && event == SGPU_RING_IDLE) {
-			rc = sgpu_ring_worker_wait(pair->worker, 0, NULL);
-		}
-	}
-	pair->ticket = rc == SGPU_OK ? operation.ticket : 0;
-	return rc == SGPU_OK;
-}
-
 static bool await_ring(struct pair *pair, enum pair_direction direction)
 {
+	enum sgpu_ring_event event = SGPU_RING_BUSY;
+	struct sgpu_ring_operation operation = { .ticket = 0 };
 	struct sgpu_ring_result result;
 	size_t count = 0;
 	int rc = SGPU_OK;
 
-	if (direction == PAIR_THERE) {
-		return await_start(pair);
+	while (direction == PAIR_THERE && rc == SGPU_OK && event != SGPU_RING_START) {
+		rc = sgpu_ring_next(pair->worker, &operation, &event, NULL);
+		rc = rc == SGPU_OK && event == SGPU_RING_IDLE ? sgpu_ring_worker_wait(pair->worker, 0, NULL) : rc;
 	}
-	while (rc == SGPU_OK && count == 0) {
+	while (direction == PAIR_BACK && rc == SGPU_OK && count == 0) {
 		rc = sgpu_ring_client_wait(pair->client, 0, NULL);
 		rc = rc == SGPU_OK ? sgpu_ring_reap(pair->client, &result, 1, &count, NULL) : rc;
 	}
-	return rc == SGPU_OK && result.status == SGPU_OK;
+	pair->ticket = operation.ticket;
+	return rc == SGPU_OK;
 }
 
 /* ---- the table ---- */
@@ -154,10 +132,10 @@ static bool await_ring(struct pair *pair, enum pair_direction direction)
 #define EVER_NS (UINT64_MAX / 4)
 
 const struct pair_way pair_ways[] = {
-	[PAIR_PIPE] = { "pipe", .make = make_pipe, BYTES },
+	[PAIR_PIPE] = { "pipe", .make = pipe, BYTES },
 	[PAIR_SOCKET] = { "unix socket", .make = make_sockets, BYTES },
 	[PAIR_EVENTFD] = { "eventfd", .make = make_eventfd, BYTES },
-	[PAIR_FUTEX] = { "futex", .send = send_futex, .await = await_word },
+	[PAIR_FUTEX] = { "futex", .send = send_word, .await = await_word },
 	[PAIR_SPIN] = { "spin", true, .send = send_word, .await = await_word },
 	[PAIR_UMWAIT] = { "umwait", true, .open = find_umwait, .send = send_word, .await = await_word },
 	[PAIR_RING_SPIN] = { "ring, spin", true, { EVER_NS, EVER_NS, false }, RING },

@@ -9,9 +9,9 @@
 
 struct crossing {
 	const char *name;  /* of the variant */
-	/* Crosses and comes back `count` times. SGPU_EUNAVAILABLE waives the point, with the error's text. */
+	/* Crosses and comes back `count` times, and verifies that it did, if that takes no time. SGPU_EUNAVAILABLE waives the
+	 * point, with the error's text. */
 	int (*cross)(void *argument, uint64_t count, struct sgpu_error *error);
-	int (*verify)(void *argument, struct sgpu_error *error); /* as that of a variant; or NULL */
 	void *argument;
 	bool single;       /* every sample is one crossing, however short */
 };

@@ -24,7 +24,7 @@ static __attribute__((noinline)) void callee(void)
 
 static void (*volatile const pointer)(void) = callee;
 static struct timespec now;
-static pid_t process, thread;
+static pid_t process;
 static volatile sig_atomic_t handled;
 
 static void handle(int number)
@@ -59,26 +59,16 @@ LOOP(call_function, callee())
 LOOP(call_indirect, pointer())
 LOOP(call_vdso, clock_gettime(CLOCK_MONOTONIC, &now))
 LOOP(call_kernel, (void)syscall(SYS_getppid))
-LOOP(signal_itself, (handled = 0, (void)syscall(SYS_tgkill, process, thread, SIGURG)))
+LOOP(send_signals, (void)kill(process, SIGURG))
 LOOP(run_cpuid, leave_guest())
 LOOP(yield, sched_yield())
 
-static int verify_signal(void *argument, struct sgpu_error *error)
+/* Each call returns after the handler has. */
+static int signal_itself(void *argument, uint64_t count, struct sgpu_error *error)
 {
-	(void)argument;
-	return handled ? SGPU_OK : sgpu_fail(error, SGPU_EDIFFERS, "the signal was not handled");
-}
-
-static int cross_all(struct sgpu_bench *bench, const char *what, const struct crossing *crossings, int count,
-		     struct sgpu_error *error)
-{
-	const struct sgpu_bench_point point = { .parameters = { { "what", what, 0 } } };
-	int rc = SGPU_OK;
-
-	for (int i = 0; rc == SGPU_OK && i < count; i++) {
-		rc = bench_cross(bench, point, &crossings[i], error);
-	}
-	return rc;
+	handled = 0;
+	(void)send_signals(argument, count, error);
+	return (uint64_t)handled == count ? SGPU_OK : sgpu_fail(error, SGPU_EDIFFERS, "a signal was not handled");
 }
 
 static int measure_exits(struct sgpu_bench *bench, struct sgpu_error *error)
@@ -111,18 +101,20 @@ int bench_transition_call(struct sgpu_bench *bench, struct sgpu_error *error)
 		{ "indirect function", .cross = call_indirect },
 		{ "vdso", .cross = call_vdso },
 		{ "system call", .cross = call_kernel },
-		{ "signal", .cross = signal_itself, .verify = verify_signal },
+		{ "signal", .cross = signal_itself },
 	};
+	const struct sgpu_bench_point point = { .parameters = { { "what", "call", 0 } } };
 	const struct sigaction action = { .sa_handler = handle };
 	struct sigaction before;
-	int rc;
+	int rc = SGPU_OK;
 
 	if (sigaction(SIGURG, &action, &before) != 0) {
 		return sgpu_fail_errno(error, "cannot handle a signal");
 	}
 	process = getpid();
-	thread = gettid();
-	rc = cross_all(bench, "call", calls, SGPU_ARRAY_LENGTH(calls), error);
+	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(calls); i++) {
+		rc = bench_cross(bench, point, &calls[i], error);
+	}
 	(void)sigaction(SIGURG, &before, NULL);
 	return rc < 0 ? rc : measure_exits(bench, error);
 }

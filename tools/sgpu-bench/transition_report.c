@@ -12,47 +12,43 @@
 
 #include "transition.h"
 
-struct report_kind {
-	const char *name, *device;
-	int (*request)(int fd, const uint8_t data[64], uint8_t echo[64]);
-};
+#define TDX "/dev/tdx_guest"
+#define SNP "/dev/sev-guest"
 
 struct report {
-	const struct report_kind *kind;
+	const char *device;
 	int fd;
-	uint8_t data[64], echo[64];
+	uint8_t data[64], echo[64]; /* what the report is to have, and what it has */
 };
 
-static int request_tdx(int fd, const uint8_t data[64], uint8_t echo[64])
+static int request_tdx(struct report *r)
 {
 	struct {
 		uint8_t data[64], report[1024];
 	} request = { { 0 }, { 0 } };
 	int rc;
 
-	memcpy(request.data, data, 64);
-	rc = ioctl(fd, _IOWR('T', 1, request), &request);
-	memcpy(echo, request.report + 128, 64);
+	memcpy(request.data, r->data, 64);
+	rc = ioctl(r->fd, _IOWR('T', 1, request), &request);
+	memcpy(r->echo, request.report + 128, 64);
 	return rc;
 }
 
-static int request_snp(int fd, const uint8_t data[64], uint8_t echo[64])
+static int request_snp(struct report *r)
 {
-	uint8_t question[96] = { 0 }; /* the data, level 0, and zeros */
-	uint8_t answer[4000] = { 0 }; /* 32 bytes with status and size, then the report */
+	uint8_t question[96] = { 0 };       /* the data, level 0, and zeros */
+	uint32_t answer[1000] = { 0 };      /* 32 bytes, of which the first are the status, then the report */
 	struct {
 		uint8_t version;
 		uint64_t question, answer, error;
 	} request = { 1, (uintptr_t)question, (uintptr_t)answer, 0 };
-	uint32_t status;
 	int rc;
 
-	memcpy(question, data, 64);
-	rc = ioctl(fd, _IOWR('S', 0, request), &request);
-	memcpy(&status, answer, sizeof(status));
-	memcpy(echo, answer + 32 + 80, 64);
-	errno = rc == 0 && status ? EIO : errno;
-	return rc == 0 && status ? -1 : rc;
+	memcpy(question, r->data, 64);
+	rc = ioctl(r->fd, _IOWR('S', 0, request), &request);
+	memcpy(r->echo, (uint8_t *)answer + 32 + 80, 64);
+	errno = rc == 0 ? EIO : errno;
+	return rc == 0 && answer[0] == 0 ? 0 : -1;
 }
 
 static int request_reports(void *argument, uint64_t count, struct sgpu_error *error)
@@ -61,36 +57,28 @@ static int request_reports(void *argument, uint64_t count, struct sgpu_error *er
 
 	for (uint64_t i = 0; i < count; i++) {
 		r->data[0]++;
-		if (r->kind->request(r->fd, r->data, r->echo) != 0) {
-			return sgpu_fail(error, SGPU_EUNAVAILABLE, "'%s' gives no report: %s", r->kind->device, strerror(errno));
+		if ((strcmp(r->device, TDX) == 0 ? request_tdx(r) : request_snp(r)) != 0) {
+			return sgpu_fail(error, SGPU_EUNAVAILABLE, "'%s' gives no report: %s", r->device, strerror(errno));
+		}
+		if (memcmp(r->data, r->echo, sizeof(r->data)) != 0) {
+			return sgpu_fail(error, SGPU_EDIFFERS, "the report of '%s' is of other data", r->device);
 		}
 	}
 	return SGPU_OK;
 }
 
-static int verify(void *argument, struct sgpu_error *error)
-{
-	const struct report *r = argument;
-
-	return memcmp(r->data, r->echo, sizeof(r->data)) == 0 ? SGPU_OK :
-	       sgpu_fail(error, SGPU_EDIFFERS, "the report of '%s' is of other data", r->kind->device);
-}
-
 int bench_transition_report(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	static const struct report_kind kinds[] = {
-		{ "TDREPORT", "/dev/tdx_guest", request_tdx },
-		{ "SNP report", "/dev/sev-guest", request_snp },
-	};
+	static const char *const names[] = { "TDREPORT", "SNP report" }, *const devices[] = { TDX, SNP };
 	const struct sgpu_bench_point point = { .parameters = { { "what", "report", 0 } } };
 	int rc = SGPU_OK;
 
-	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(kinds); i++) {
-		struct report report = { .kind = &kinds[i], .fd = open(kinds[i].device, O_RDWR | O_CLOEXEC), .data = { 0, 1 } };
-		const struct crossing crossing = { kinds[i].name, request_reports, verify, &report, .single = true };
+	for (int i = 0; rc == SGPU_OK && i < 2; i++) {
+		struct report report = { .device = devices[i], .fd = open(devices[i], O_RDWR | O_CLOEXEC), .data = { 0, 1 } };
+		const struct crossing crossing = { names[i], request_reports, &report, .single = true };
 
 		if (report.fd < 0) {
-			sgpu_bench_waive(bench, &point, crossing.name, "cannot open '%s': %s", kinds[i].device, strerror(errno));
+			sgpu_bench_waive(bench, &point, names[i], "cannot open '%s': %s", devices[i], strerror(errno));
 			continue;
 		}
 		rc = bench_cross(bench, point, &crossing, error);
