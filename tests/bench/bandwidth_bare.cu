@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 enum { COPIES = 16, SAMPLES = 3, DEFAULT_MIB = 512 };
 
@@ -61,9 +62,7 @@ int main(int argc, char **argv)
 	CHECK(cudaHostAlloc(&word, sizeof(int), cudaHostAllocPortable | cudaHostAllocMapped));
 	CHECK(cudaMalloc(&device, size));
 	CHECK(cudaMemset(device, 0x5a, size));
-	for (size_t i = 0; i < size; i++) {
-		((volatile unsigned char *)host)[i] = (unsigned char)(i * 31);
-	}
+	std::memset(host, 0xa5, size);
 	for (int out = 0; out < 2; out++) {
 		double rates[SAMPLES];
 

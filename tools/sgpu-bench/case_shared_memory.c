@@ -95,7 +95,8 @@ static int verify(void *argument, struct sgpu_error *error)
 
 static int measure(struct shared *s, struct sgpu_error *error)
 {
-	const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, s->size } }, .bytes = s->size,
+	/* No bytes: a rate would say that pages were read of which one word was. */
+	const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, s->size } },
 						.operations = s->size / PAGE };
 	struct variant arguments[] = { { s, &s->pinned, true, false }, { s, &s->pinned, false, false },
 				       { s, &s->pageable, false, false }, { s, &s->pageable, false, true } };
