@@ -296,7 +296,7 @@ END
 	[[ $output == *"pair made plain|1 µs|1 µs|1.000 ×|0.0 %|5.0 %|same"* ]]
 	[[ $output == *"pair made near|1.01 µs|1.04 µs|1.030 ×|+3.0 %|5.0 %|same"* ]]
 	[[ $output == *"ratio 1.010 ×inside the noise noise"*"ratio 1.500 × slower"* ]]
-	[[ $output == *"before3 passed, 0 waived, 0 failed. verified"*"after3 passed, 0 waived, 0 failed. verified"* ]]
+	[[ $output == *"device3 passed, 0 waived, 0 failed. verified"*"device3 passed, 0 waived, 0 failed. verified"* ]]
 	sed -i '1s/0123456/6543210/' noise.json
 	sgpu-bench report before.json after.json noise.json -o a.html
 	act a.html <<'END'
@@ -322,7 +322,7 @@ END
 	} | sed 's/Test CPU/Other CPU/' >other.json
 	sgpu-bench report one.json two.json three.json other.json -o a.html
 	act a.html <<'END'
-	document.querySelectorAll("#summary .run").forEach((run) => tell(run.querySelector("h3").textContent, run.querySelector("p").textContent));
+	document.querySelectorAll("#summary .run").forEach((run) => tell(run.querySelector("h3").textContent, run.querySelectorAll("p")[1].textContent));
 	tell([...document.querySelectorAll("#contents a")].map((a) => a.textContent).join());
 END
 	run -0 told
@@ -354,7 +354,7 @@ END
 <iframe src="inner.html" style="width: 360px; height: 800px; border: 0"></iframe>
 END
 	run -0 told
-	[[ $output == *"width 360 fits true"*"folded 1"*"folded 0"* ]]
+	[[ $output == *"width 360 fits true"*"folded 2"*"folded 0"* ]]
 }
 
 @test "colours can be told from the page, in both modes" {

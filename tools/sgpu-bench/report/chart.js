@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A chart: axes, series of points with or without lines, bars, and marks. It is drawn anew for each width and each zoom.
+ * A chart: axes, series of points with or without lines, bars, and marks. It is drawn anew for each width and zoom.
  *
  * chart({ title, x: axis, y: axis, series, bars, marks }), with
  *   axis   { kind, label } of makeScale(), or for y { rows: [text] }
- *   series { label, color, style, line, points: [{ x, y, x0, x1, y0, y1, tip: [text] }] }: x0..x1, y0..y1 is a whisker
+ *   series { label, color, style, line, points: [{ x, y, x0, x1, y0, y1, tip: [text] }] }; x0..x1, y0..y1: whiskers
  *   bars   [{ x0, x1, y, tip }], from zero
  *   marks  [{ x, label }], vertical lines
  */
 "use strict";
 
-const MARKERS = ["M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0Z", "M-3.6-3.6h7.2v7.2h-7.2Z", "M0-4.8l4.6 8.2h-9.2Z", "M0-5l5 5l-5 5l-5-5Z",
-	"M0 4.8l4.6-8.2h-9.2Z", "M-1.4-4.6h2.8v3.2h3.2v2.8h-3.2v3.2h-2.8v-3.2h-3.2v-2.8h3.2Z", "M-5-2.5h10v5h-10Z", "M-2.5-5h5v10h-5Z"];
+const MARKERS = [
+	"M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0Z", "M-3.6-3.6h7.2v7.2h-7.2Z", "M0-4.8l4.6 8.2h-9.2Z",
+	"M0-5l5 5l-5 5l-5-5Z", "M0 4.8l4.6-8.2h-9.2Z",
+	"M-1.4-4.6h2.8v3.2h3.2v2.8h-3.2v3.2h-2.8v-3.2h-3.2v-2.8h3.2Z", "M-5-2.5h10v5h-10Z",
+	"M-2.5-5h5v10h-5Z",
+];
 const DASHES = ["none", "7 4", "2 3", "9 3 2 3"];
 const ROW = 38;
 const charts = [];
@@ -30,43 +34,57 @@ function valuesOf(spec, axis) {
 }
 
 function boxOf(spec, width) {
-	const rows = spec.y.rows, left = rows ? 6 : 66, height = rows ? rows.length * ROW + 52 : spec.height ?? 300;
+	const rows = spec.y.rows, left = rows ? 6 : 66;
+	const height = rows ? rows.length * ROW + 52 : spec.height ?? 300;
 
 	return { width, height, x: [left, width - 12], y: [height - 46, rows ? 4 : 24] };
+}
+
+/* Ticks with texts, which differ. */
+function labelled(scale, count) {
+	const values = ticks(scale, count);
+	const texts = (digits) => values.map((value) => quantity(value, scale.kind, digits));
+	const short = texts(3), best = new Set(short).size < short.length ? texts(6) : short;
+
+	return values.map((value, i) => [value, best[i]]);
 }
 
 function drawAxes(svg, box, x, y) {
 	const [left, right] = box.x, [bottom, top] = box.y;
 
-	for (const value of ticks(x, Math.max(2, Math.floor((right - left) / 78)))) {
-		const at = place(x, value, box.x), text = quantity(value, x.kind), half = 3.8 * text.length;
+	for (const [value, text] of labelled(x, Math.max(2, Math.floor((right - left) / 78)))) {
+		const at = place(x, value, box.x), half = 3.8 * text.length;
+		const middle = Math.min(Math.max(at, half), right + 12 - half);
 
 		svg.append(drawn("line", { class: "grid", x1: at, x2: at, y1: top, y2: bottom }),
-			drawn("text", { x: Math.min(Math.max(at, half), right + 12 - half), y: bottom + 17, "text-anchor": "middle" }, text));
+			drawn("text", { x: middle, y: bottom + 17, "text-anchor": "middle" }, text));
 	}
-	svg.append(drawn("text", { class: "axis", x: right, y: bottom + 38, "text-anchor": "end" }, x.label));
+	svg.append(drawn("text", { class: "axis", x: right, y: bottom + 36, "text-anchor": "end" }, x.label));
 	if (y.rows) {
 		return;
 	}
 	svg.append(drawn("text", { class: "axis", x: 4, y: 12 }, y.label));
-	for (const value of ticks(y, Math.max(3, Math.floor((bottom - top) / 42)))) {
+	for (const [value, text] of labelled(y, Math.max(3, Math.floor((bottom - top) / 42)))) {
 		const at = place(y, value, box.y);
 
 		svg.append(drawn("line", { class: "grid", x1: left, x2: right, y1: at, y2: at }),
-			drawn("text", { x: left - 6, y: at + 4, "text-anchor": "end" }, quantity(value, y.kind)));
+			drawn("text", { x: left - 6, y: at + 4, "text-anchor": "end" }, text));
 	}
 }
 
 /* Each row has its name above its line. */
 function drawRows(layer, box, y) {
 	y.rows.forEach((text, i) => {
-		const line = box.y[1] + i * ROW;
-		const room = Math.floor((box.x[1] - box.x[0]) / 6.3);
+		const top = box.y[1] + i * ROW, y1 = top + ROW, [x1, x2] = box.x, room = Math.floor((x2 - x1) / 6.3);
+		const short = text.length > room ? `${text.slice(0, room - 1)}…` : text;
 
-		layer.append(drawn("line", { class: "grid", x1: box.x[0], x2: box.x[1], y1: line + ROW, y2: line + ROW }),
-			drawn("text", { class: "row", x: box.x[0], y: line + 15 },
-				text.length > room ? `${text.slice(0, room - 1)}…` : text));
+		layer.append(drawn("line", { class: "grid", x1, x2, y1, y2: y1 }),
+			drawn("text", { class: "row", x: x1, y: top + 15 }, short));
 	});
+}
+
+function marker({ style, color }, more = {}) {
+	return drawn("path", { class: style % 2 ? "marker hollow" : "marker", d: MARKERS[color % 8], ...more });
 }
 
 function drawSeries(layer, series, at) {
@@ -77,11 +95,11 @@ function drawSeries(layer, series, at) {
 		group.append(drawn("path", { class: "line", d: path, "stroke-dasharray": DASHES[series.style % 4] }));
 	}
 	for (const p of series.points) {
-		const [x, y] = at(p), [x0, y0] = at({ x: p.x0 ?? p.x, y: p.y0 ?? p.y }), [x1, y1] = at({ x: p.x1 ?? p.x, y: p.y1 ?? p.y });
+		const [x, y] = at(p), [x0, y0] = at({ x: p.x0 ?? p.x, y: p.y0 ?? p.y });
+		const [x1, y1] = at({ x: p.x1 ?? p.x, y: p.y1 ?? p.y });
 
 		group.append(drawn("path", { class: "whisker", d: `M${x0} ${y0}L${x1} ${y1}` }),
-			drawn("path", { class: series.style % 2 ? "marker hollow" : "marker", d: MARKERS[series.color % 8],
-				transform: `translate(${x} ${y})` }));
+			marker(series, { transform: `translate(${x} ${y})` }));
 	}
 	layer.append(group);
 }
@@ -113,7 +131,8 @@ function chart(spec) {
 	function redraw() {
 		const width = Math.max(figure.clientWidth, 240), clip = `clip${clips++}`;
 		const box = state.box = boxOf(spec, width), inside = drawn("g", { "clip-path": `url(#${clip})` });
-		const at = (p) => [place(x, p.x, box.x), y.rows ? box.y[1] + p.y * ROW : place(y, p.y, box.y)].map((v) => Number(v.toFixed(2)));
+		const at = (p) => [place(x, p.x, box.x), y.rows ? box.y[1] + p.y * ROW : place(y, p.y, box.y)]
+			.map((v) => Number(v.toFixed(2)));
 
 		svg.setAttribute("viewBox", `0 0 ${width} ${box.height}`);
 		svg.replaceChildren(drawn("clipPath", { id: clip }, drawn("rect", { x: box.x[0] - 6, y: box.y[1] - 4,
@@ -138,18 +157,25 @@ function chart(spec) {
 
 /* What each colour is; a press hides a series. */
 function legend(state, redraw) {
-	const entries = state.spec.series.filter((s) => s.label).map((series) =>
-		element("button", { type: "button", "aria-pressed": "true", onclick: (event) => {
-			const isHidden = state.hidden.delete(series);
+	const toggle = (series) => (event) => {
+		const wasHidden = state.hidden.delete(series);
 
-			if (!isHidden) {
-				state.hidden.add(series);
-			}
-			event.currentTarget.setAttribute("aria-pressed", String(isHidden));
-			redraw();
-		} }, drawn("svg", { class: `series c${series.color % 8}`, viewBox: "-13 -7 26 14", width: 26, height: 14, "aria-hidden": "true" },
-			series.line ? drawn("path", { class: "line", d: "M-13 0H13", "stroke-dasharray": DASHES[series.style % 4] }) : null,
-			drawn("path", { class: series.style % 2 ? "marker hollow" : "marker", d: MARKERS[series.color % 8] })), series.label));
+		if (!wasHidden) {
+			state.hidden.add(series);
+		}
+		event.currentTarget.setAttribute("aria-pressed", String(wasHidden));
+		redraw();
+	};
+	const entries = state.spec.series.filter((s) => s.label).map((series) =>
+		element("button", { type: "button", "aria-pressed": "true", onclick: toggle(series) },
+			swatch(series), series.label));
 
 	return entries.length > 1 ? element("div", { class: "legend" }, ...entries) : null;
+}
+
+function swatch(series) {
+	const line = drawn("path", { class: "line", d: "M-13 0H13", "stroke-dasharray": DASHES[series.style % 4] });
+
+	return drawn("svg", { class: `series c${series.color % 8}`, viewBox: "-13 -7 26 14", width: 26, height: 14,
+		"aria-hidden": "true" }, series.line ? line : null, marker(series));
 }

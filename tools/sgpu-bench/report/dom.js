@@ -29,7 +29,8 @@ function drawn(name, attributes = {}, ...children) {
 
 /* A table that scrolls by itself where the page is narrow. Cells are texts, nodes, or undefined. */
 function table(caption, head, rows, numbers = []) {
-	const kind = (content, column) => numbers.includes(column) ? "number" : String(content).length > WRAPPED_FROM && "long";
+	const kind = (content, column) => numbers.includes(column) ? "number" :
+		String(content).length > WRAPPED_FROM && "long";
 	const cell = (name, content, column) =>
 		element(name, { class: kind(content, column), scope: name === "th" && "col" }, content ?? "");
 

@@ -9,7 +9,7 @@ const SCALES = {
 	"B/s": [[1e12, "TB/s"], [1e9, "GB/s"], [1e6, "MB/s"], [1e3, "kB/s"], [1, "B/s"]],
 	"op/s": [[1e9, "Gop/s"], [1e6, "Mop/s"], [1e3, "kop/s"], [1, "op/s"]],
 	bytes: [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"], [1, "B"]],
-	count: [[1e9, "G"], [1e6, "M"], [1e4 / 10, "k"], [1, ""]],
+	count: [[1e9, "G"], [1e6, "M"], [1, ""]],
 };
 const AXES = {
 	time: "time of an operation, less is better",
@@ -27,13 +27,14 @@ function parameterValue(key, value) {
 	return value * (/(^|_)us$/.test(key) ? 1e3 : /(^|_)ms$/.test(key) ? 1e6 : 1);
 }
 
-/* Three digits that count and a unit; exactly what is said, where three digits say it. */
-function quantity(value, kind) {
+/* Three digits that count, or more, and a unit. */
+function quantity(value, kind, digits = 3) {
 	const scales = SCALES[kind];
-	const [scale, unit] = scales.find(([least]) => Math.abs(value) >= least * 0.9995) ?? scales[scales.length - 1];
+	const isLarge = ([least]) => Math.abs(value) >= least * 0.9995;
+	const [scale, unit] = scales.find(isLarge) ?? scales[scales.length - 1];
 	const scaled = value / scale, size = Math.abs(scaled);
-	const text = size >= 99.95 || scaled === Math.round(scaled) ? String(Math.round(scaled)) :
-		scaled.toPrecision(size < 0.01 ? 2 : 3);
+	const text = (digits === 3 && size >= 99.95) || scaled === Math.round(scaled) ? String(Math.round(scaled)) :
+		scaled.toPrecision(size < 0.01 ? 2 : digits);
 
 	return unit ? `${text} ${unit}` : text;
 }

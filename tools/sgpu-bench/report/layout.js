@@ -54,12 +54,13 @@ function titleOf(name, measurements, keys) {
 
 function tipOf(m, runs) {
 	const r = m.record, ns = (value) => quantity(value / m.operations, "time");
-	const more = m.operations > 1 ? " of an operation" : "";
+	const more = `${r.p99_ns ? `, p99 ${ns(r.p99_ns)}` : ""}${m.operations > 1 ? " of an operation" : ""}`;
 
 	return [
 		labelOf(m), runs.length > 1 ? m.run.name : undefined, quantity(m.result, m.kind),
-		`n ${r.n}, median ${ns(r.median_ns)}, p95 ${ns(r.p95_ns)}${r.p99_ns ? `, p99 ${ns(r.p99_ns)}` : ""}${more}`,
-		r.median_high_ns ? `95 % interval of the median ${ns(r.median_low_ns)} to ${ns(r.median_high_ns)}` : undefined,
+		`n ${r.n}, median ${ns(r.median_ns)}, p95 ${ns(r.p95_ns)}${more}`,
+		r.median_high_ns ? `95 % interval of the median ${ns(r.median_low_ns)} to ${ns(r.median_high_ns)}` :
+			undefined,
 		r.ratio_to ? `${ratioText(r.ratio)} the time of ${r.ratio_to}` : undefined,
 	].filter((line) => line !== undefined);
 }
@@ -71,8 +72,9 @@ function facetKeys(measurements, swept) {
 	const keys = new Set(measurements.flatMap((m) => Object.keys(m.parameters)));
 
 	while (most() > SERIES_MOST) {
-		const open = [...keys].filter((key) => key !== swept && !facets.includes(key)).map((key) =>
-			[key, new Set(measurements.map((m) => m.parameters[key])).size]).filter(([, count]) => count > 1);
+		const count = (key) => new Set(measurements.map((m) => m.parameters[key])).size;
+		const open = [...keys].filter((key) => key !== swept && !facets.includes(key))
+			.map((key) => [key, count(key)]).filter(([, number]) => number > 1);
 
 		if (open.length === 0) {
 			break;
@@ -91,35 +93,45 @@ function lineChart(name, measurements, swept, facets, runs) {
 	const title = titleOf(name, measurements, constants);
 	const labels = [...groups(measurements, (m) => labelOf(m, without)).keys()];
 	const isOfMany = measurements.some((m) => m.run !== measurements[0].run);
-	const series = [...groups(measurements, (m) => JSON.stringify([labelOf(m, without), m.run.index])).values()].map((list) => {
+	const lists = groups(measurements, (m) => JSON.stringify([labelOf(m, without), m.run.index]));
+	const series = [...lists.values()].map((list) => {
 		const color = labels.indexOf(labelOf(list[0], without));
-		const points = list.map((m) => ({ x: parameterValue(swept, m.parameters[swept]), y: m.result, tip: tipOf(m, runs),
-			y0: m.value(m.record.min_ns || m.record.median_ns), y1: m.value(m.record.p95_ns) }));
+		const points = list.map((m) => ({
+			x: parameterValue(swept, m.parameters[swept]), y: m.result, tip: tipOf(m, runs),
+			y0: m.value(m.record.min_ns || m.record.median_ns), y1: m.value(m.record.p95_ns),
+		})).sort((a, b) => a.x - b.x);
 
 		return { label: isOfMany ? `${labels[color]}: ${list[0].run.name}` : labels[color], color, line: true,
-			style: isOfMany ? runs.indexOf(list[0].run) : Math.floor(color / 8), points: points.sort((a, b) => a.x - b.x) };
+			style: isOfMany ? runs.indexOf(list[0].run) : Math.floor(color / 8), points };
 	});
-	const kind = kindOfParameter(swept);
+	const kind = kindOfParameter(swept), marked = [...new Set(series.flatMap((s) => s.points.map((p) => p.x)))];
 
-	return chart({ title, series, x: { kind, label: parameterName(swept), marked: [...new Set(series.flatMap((s) => s.points.map((p) => p.x)))] },
+	return chart({ title, series, x: { kind, label: parameterName(swept), marked },
 		y: { kind: measurements[0].kind, label: AXES[measurements[0].kind] } });
 }
 
 function dotChart(name, measurements, runs) {
 	const without = constantKeys(measurements), title = titleOf(name, measurements, without);
-	const rows = [...groups(measurements, (m) => labelOf(m, without)).keys()], at = new Map(rows.map((row, i) => [row, i]));
+	const rows = [...groups(measurements, (m) => labelOf(m, without)).keys()];
+	const at = new Map(rows.map((row, i) => [row, i]));
+	const yOf = (m, index) => at.get(labelOf(m, without)) + 0.62 + (runs.length > 1 ? 0.1 * (index % 3) : 0);
 	const series = [...groups(measurements, (m) => runs.indexOf(m.run))].map(([index, list]) => ({
 		label: list[0].run.name, color: index, style: 0, line: false,
-		points: list.map((m) => ({ x: m.result, y: at.get(labelOf(m, without)) + 0.62 + (runs.length > 1 ? 0.1 * (index % 3) : 0),
-			x0: m.value(m.record.min_ns || m.record.median_ns), x1: m.value(m.record.p99_ns ?? m.record.p95_ns), tip: tipOf(m, runs) })),
+		points: list.map((m) => ({
+			x: m.result, y: yOf(m, index), tip: tipOf(m, runs),
+			x0: m.value(m.record.min_ns || m.record.median_ns),
+			x1: m.value(m.record.p99_ns ?? m.record.p95_ns),
+		})),
 	}));
+	const { kind } = measurements[0];
 
-	return chart({ title, series, x: { kind: measurements[0].kind, label: AXES[measurements[0].kind] }, y: { rows } });
+	return chart({ title, series, x: { kind, label: AXES[kind] }, y: { rows } });
 }
 
 /* Measurements of one case, one source and one unit that passed: lines over one parameter, then over another one. */
 function chartsOf(measurements, runs) {
-	const charts = [], { source } = measurements[0], name = measurements[0].name + (source === "hardware" ? "" : ` (${source})`);
+	const charts = [], [{ source, name: plain }] = measurements;
+	const name = source === "hardware" ? plain : `${plain} (${source})`;
 	let rest = measurements, swept = sweptIn(rest);
 
 	while (swept) {
@@ -130,14 +142,18 @@ function chartsOf(measurements, runs) {
 		rest = others;
 		swept = lines.length ? sweptIn(rest) : undefined;
 	}
-	return rest.length ? [...charts, dotChart(charts.length ? `${name}: single points` : name, rest, runs)] : charts;
+	if (rest.length) {
+		charts.push(dotChart(charts.length ? `${name}: single points` : name, rest, runs));
+	}
+	return charts;
 }
 
 /* What makes lines over a parameter, of two points at least, and the rest. */
 function linesOver(swept, measurements) {
 	const isSwept = (m) => m.parameters[swept] > 0, found = new Set();
+	const line = (m) => JSON.stringify([labelOf(m, [swept]), m.run.index]);
 
-	for (const list of groups(measurements.filter(isSwept), (m) => JSON.stringify([labelOf(m, [swept]), m.run.index])).values()) {
+	for (const list of groups(measurements.filter(isSwept), line).values()) {
 		if (new Set(list.map((m) => m.parameters[swept])).size > 1) {
 			list.forEach((m) => found.add(m));
 		}
@@ -145,23 +161,40 @@ function linesOver(swept, measurements) {
 	return [measurements.filter((m) => found.has(m)), measurements.filter((m) => !found.has(m))];
 }
 
-/* A histogram of the times of one measurement's samples. */
+/* A histogram of the times of one measurement's samples, up to a little above the 99th percentile: one that was
+ * interrupted would leave no room for the others. */
 function histogramOf(m, runs) {
-	const times = m.samples.map((ns) => ns / m.operations).sort((a, b) => a - b);
-	const at = (share) => times[Math.max(0, Math.ceil(share * times.length) - 1)];
-	const log = at(1) / at(0) >= 8, to = log ? Math.log : (v) => v, from = log ? Math.exp : (v) => v;
-	/* The rule of Freedman and Diaconis. */
-	const low = to(at(0)), high = to(at(1)), rule = 2 * (to(at(0.75)) - to(at(0.25))) / Math.cbrt(times.length);
-	const bins = Math.max(1, Math.min(BINS_MOST, Math.ceil((high - low) / rule) || 1));
-	const width = (high - low) / bins || Math.abs(low) * 0.01 || 1, counts = new Array(bins).fill(0);
+	const times = m.samples.map((ns) => ns / m.operations).sort((a, b) => a - b), n = times.length;
+	const at = (part) => times[Math.max(0, Math.ceil(part * n) - 1)], end = at(0.99) + 0.1 * (at(0.99) - at(0));
+	const inside = times.filter((t) => t <= end), above = n - inside.length;
+	const marks = [[0.5, "median"], [0.95, "p95"], [0.99, "p99"]].map(([part, name]) =>
+		({ x: at(part), label: `${name} ${quantity(at(part), "time")}` }));
+	const what = m.operations > 1 ? `mean time of ${m.operations} operations` : "time of a sample";
+	const more = above ? `; ${above} above, to ${quantity(at(1), "time")}` : "";
 
-	times.forEach((t) => { counts[Math.min(bins - 1, Math.floor((to(t) - low) / width))]++; });
-	const bars = counts.map((y, i) => ({ x0: from(low + i * width), x1: from(low + (i + 1) * width), y, tip: [
-		`${y} of ${times.length} samples`, `${quantity(from(low + i * width), "time")} to ${quantity(from(low + (i + 1) * width), "time")}`,
-		tipOf(m, runs)[runs.length > 1 ? 3 : 2]] })).filter((bar) => bar.y);
-	const marks = [[0.5, "median"], [0.95, "p95"], [0.99, "p99"]].map(([share, name]) => ({ x: at(share), label: `${name} ${quantity(at(share), "time")}` }));
+	return chart({
+		title: labelOf(m) + (runs.length > 1 ? `: ${m.run.name}` : ""), series: [], marks, height: 190,
+		bars: binsOf(inside, [at(0.25), at(0.75)], n, tipOf(m, runs).find((line) => line.startsWith("n "))),
+		x: { kind: "time", label: what + more, tight: true }, y: { kind: "count", label: "samples" },
+	});
+}
 
-	return chart({ title: labelOf(m) + (runs.length > 1 ? `: ${m.run.name}` : ""), series: [], bars, marks, height: 190,
-		x: { kind: "time", label: m.operations > 1 ? `mean time of ${m.operations} operations` : "time of a sample", tight: true },
-		y: { kind: "count", label: "samples" } });
+/* Bins as wide as the rule of Freedman and Diaconis says, of logarithms where times span much. */
+function binsOf(times, quartiles, n, tip) {
+	const least = times[0], most = times[times.length - 1], log = most / least >= 8;
+	const to = log ? Math.log : (v) => v, from = log ? Math.exp : (v) => v;
+	const low = to(least), span = to(most) - low;
+	const middle = to(quartiles[1]) - to(quartiles[0]);
+	const bins = Math.max(1, Math.min(BINS_MOST, Math.ceil(span / (2 * middle / Math.cbrt(n))) || 1));
+	const width = span / bins || Math.abs(low) * 0.01 || 1, counts = new Array(bins).fill(0);
+
+	for (const t of times) {
+		counts[Math.min(bins - 1, Math.floor((to(t) - low) / width))]++;
+	}
+	return counts.map((y, i) => {
+		const [x0, x1] = [from(low + i * width), from(low + (i + 1) * width)];
+		const range = `${quantity(x0, "time")} to ${quantity(x1, "time")}`;
+
+		return { x0, x1, y, tip: [`${y} of ${n} samples`, range, tip] };
+	}).filter((bar) => bar.y);
 }

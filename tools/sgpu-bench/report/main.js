@@ -11,8 +11,8 @@ function folded(summary, isOpen, ...content) {
 	return element("details", { open: isOpen }, element("summary", {}, summary), ...content);
 }
 
-function counted(count, noun) {
-	return `${count} ${noun}${count === 1 ? "" : "s"}`;
+function counted(count, one, many = `${one}s`) {
+	return `${count} ${count === 1 ? one : many}`;
 }
 
 function section(id, title, ...content) {
@@ -23,10 +23,24 @@ function summaryOf(run) {
 	const all = [...run.keys.values()], count = (status) => all.filter((m) => m.record.status === status).length;
 	const reasons = doubts(run);
 
+	const verdict = reasons.length ? "unverified" : "verified";
+
 	return element("div", { class: "run" }, element("h3", {}, run.name),
+		element("p", { class: "machine" }, machineOf(run)),
 		element("p", {}, `${count("passed")} passed, ${count("waived")} waived, ${count("failed")} failed. `,
-			element("strong", { class: reasons.length ? "unverified" : "verified" }, reasons.length ? "unverified" : "verified")),
+			element("strong", { class: verdict }, verdict)),
 		reasons.length ? element("ul", {}, ...reasons.map((reason) => element("li", {}, reason))) : null);
+}
+
+/* In a line: "AMD EPYC, 2 processors; NVIDIA H200, driver 580; Debian, Linux 6.18; confidential computing off" */
+function machineOf({ files: [{ environment: e }] }) {
+	const parts = [
+		[e.processor, e.processors && `${e.processors} processors`, e.platform], [e.device, e.device_driver],
+		[e.operating_system, e.kernel && `Linux ${e.kernel}`],
+		[e.device_confidential_computing && `confidential computing ${e.device_confidential_computing}`],
+	];
+
+	return parts.map((part) => part.filter((text) => text).join(", ")).filter((text) => text).join("; ");
 }
 
 function shown(value, key = "") {
@@ -36,12 +50,13 @@ function shown(value, key = "") {
 	if (typeof value === "object") {
 		return Object.entries(value).map(([name, part]) => `${name}: ${shown(part)}`).join("; ");
 	}
-	return typeof value === "number" && kindOfParameter(key) === "bytes" ? quantity(value, "bytes") : String(value);
+	return typeof value === "number" && key.endsWith("bytes") ? quantity(value, "bytes") : String(value);
 }
 
 /* Many numbers or dates as the first and the last of them. */
 function listed(values, key) {
-	const texts = values.map((value) => shown(value, key)), isOrdered = values.length > 3 && values.every((v) => number(v) ?? /^\d{4}-\d\d-/.test(v));
+	const texts = values.map((value) => shown(value, key));
+	const isOrdered = values.length > 3 && values.every((v) => number(v) ?? /^\d{4}-\d\d-/.test(v));
 	const sorted = [...values].sort((a, b) => a < b ? -1 : 1);
 
 	return isOrdered ? `${sorted[0]} to ${sorted[sorted.length - 1]}` : texts.join("; ");
@@ -50,15 +65,18 @@ function listed(values, key) {
 /* A row for each member of the environments and of the ends of runs, with all its values. */
 function machineSection({ runs }) {
 	const ends = (file) => Object.entries(file.ending).map(([key, value]) => [`at the end: ${key}`, value]);
-	const members = (file) => [...Object.entries(file.environment), ...ends(file)].filter(([key]) => !/(^|: )(record|command)$/.test(key));
+	const members = (file) => [...Object.entries(file.environment), ...ends(file)]
+		.filter(([key]) => !/(^|: )(record|command)$/.test(key));
 	const keys = new Set(runs.flatMap((run) => run.files.flatMap((file) => members(file).map(([key]) => key))));
 	const values = (run, key) => [...new Set(run.files.flatMap((file) =>
 		members(file).filter(([name]) => name === key).map(([, value]) => value)))];
-	const rows = [...keys].map((key) => [key.replaceAll("_", " "), ...runs.map((run) => listed(values(run, key), key))])
+	const rows = [...keys]
+		.map((key) => [key.replaceAll("_", " "), ...runs.map((run) => listed(values(run, key), key))])
 		.filter(([, ...texts]) => texts.some((text) => text !== ""));
 
 	return section("machines", runs.length > 1 ? "Machines" : "Machine",
-		table("What was measured on", ["", ...runs.map((run) => run.name)], rows));
+		folded(counted(rows.length, "property", "properties"), false,
+			table("What was measured on", ["", ...runs.map((run) => run.name)], rows)));
 }
 
 function comparisonSection(results) {
@@ -70,8 +88,9 @@ function comparisonSection(results) {
 
 	show(0);
 	return section("comparison", "Comparison",
-		element("p", {}, "Ratios are times divided by those of the base: below 1 is faster. A hatched bar is a difference that says nothing: it ",
-			"is inside the noise, or ambiguous. Verdicts are those of sgpu-bench compare."),
+		element("p", {}, "Ratios are times divided by those of the base: below 1 is faster. A hatched ",
+			"bar is a difference that says nothing: it is inside the noise, or ambiguous. Verdicts are ",
+			"those of sgpu-bench compare; without an A/A run the noise is guessed from the samples."),
 		element("p", { class: "choice" }, element("label", {}, "Base: ", choice)), content);
 }
 
@@ -94,7 +113,8 @@ function caseSection(name, measurements) {
 	const commands = commandsOf(measurements);
 
 	if (commands.length) {
-		content.push(element("p", { class: "repeat" }, "Repeat: ", ...commands.map((command) => element("code", {}, command))));
+		content.push(element("p", { class: "repeat" }, "Repeat: ",
+			...commands.map((command) => element("code", {}, command))));
 	}
 	for (const list of groups(passed, (m) => JSON.stringify([m.source, m.kind])).values()) {
 		const { source } = list[0], sampled = list.filter((m) => m.samples.length >= SAMPLES_LEAST);
@@ -104,13 +124,15 @@ function caseSection(name, measurements) {
 			content.push(element("h3", {}, "Source: ", source));
 		}
 		content.push(element("div", { class: "charts" }, ...chartsOf(list, runs)),
-			folded(`Table of ${counted(list.length, "measurement")}`, list.length <= OPEN_MOST, measurementTable(caption, list, runs)));
+			folded(`Table of ${counted(list.length, "measurement")}`, list.length <= OPEN_MOST,
+				measurementTable(caption, list, runs)));
 		if (sampled.length) {
 			content.push(distributions(name, sampled, runs));
 		}
 	}
 	if (passed.length === 0) {
-		content.push(element("p", {}, "Nothing was measured: see ", element("a", { href: "#not-measured" }, "why"), "."));
+		content.push(element("p", {}, "Nothing was measured: see ",
+			element("a", { href: "#not-measured" }, "why"), "."));
 	}
 	return section(`case-${name}`, name, ...content);
 }
@@ -136,7 +158,8 @@ function filesSection(files) {
 
 	return section("files", "Files", table("What this page was made from",
 		["file", "run", "date", "commit", "command", "measurements", "noise floors"], files.map((file) =>
-			[file.name, file.measurements[0]?.run.name, text(file, "date"), text(file, "commit"), text(file, "command"),
+			[file.name, file.measurements[0]?.run.name,
+				...["date", "commit", "command"].map((key) => text(file, key)),
 				file.measurements.length, file.noise.size || undefined]), [5, 6]));
 }
 
@@ -146,7 +169,8 @@ function show() {
 	const sections = [
 		machineSection(results), ...runs.length > 1 ? [comparisonSection(results)] : [],
 		...[...cases].map(([name, list]) => caseSection(name, list)),
-		...lacking.length ? [section("not-measured", "Not measured", waivedTable(lacking, runs))] : [], filesSection(results.files),
+		...lacking.length ? [section("not-measured", "Not measured", waivedTable(lacking))] : [],
+		filesSection(results.files),
 	];
 
 	document.getElementById("summary").append(...runs.map(summaryOf));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a reader does to a chart: zoom by dragging, by the wheel over an axis, or by buttons; samples by the pointer or the
- * arrow keys.
+ * What a reader does to a chart: zoom by dragging, by the wheel over an axis, or by buttons; samples by the pointer
+ * or the arrow keys.
  */
 "use strict";
 
@@ -17,10 +17,12 @@ function zoomOut(state) {
 }
 
 function zoomButtons(state, redraw) {
-	const button = (text, label, act) => element("button", { type: "button", "aria-label": label, title: label, onclick: () => {
+	const press = (act) => () => {
 		act();
 		redraw();
-	} }, text);
+	};
+	const button = (text, label, act) =>
+		element("button", { type: "button", "aria-label": label, title: label, onclick: press(act) }, text);
 	const pair = (name, scale) => [button(`${name} +`, `zoom in on the ${name} axis`, () => zoomBy(scale, 0.5)),
 		button(`${name} −`, `zoom out on the ${name} axis`, () => zoomBy(scale, 2))];
 
@@ -56,12 +58,12 @@ function nearest(state, at) {
 /* The axes that a drag is along: it zooms those. */
 function zoomToDrag(state, from, to) {
 	for (const axis of ["x", "y"]) {
-		const scale = state[axis], along = Math.abs(to[axis] - from[axis]), across = Math.hypot(to.x - from.x, to.y - from.y);
+		const scale = state[axis], along = Math.abs(to[axis] - from[axis]);
 
-		if (!scale.rows && along >= DRAG_LEAST && along > 0.3 * across) {
-			const ends = [from, to].map((p) => valueAt(scale, p[axis], state.box[axis])).sort((a, b) => a - b);
+		if (!scale.rows && along >= DRAG_LEAST && along > 0.3 * Math.hypot(to.x - from.x, to.y - from.y)) {
+			const ends = [from, to].map((p) => valueAt(scale, p[axis], state.box[axis]));
 
-			zoomTo(scale, ...ends);
+			zoomTo(scale, Math.min(...ends), Math.max(...ends));
 		}
 	}
 }
@@ -115,11 +117,14 @@ function addPointer(state, svg, tip, redraw) {
 		redraw();
 	});
 	svg.addEventListener("wheel", (event) => {
-		const point = at(event), axis = point.y > state.box.y[0] ? "x" : point.x < state.box.x[0] ? "y" : null;
+		const point = at(event), { box } = state;
+		const axis = point.y > box.y[0] ? "x" : point.x < box.x[0] ? "y" : null;
 
 		if (axis && !state[axis].rows) {
 			event.preventDefault();
-			zoomBy(state[axis], event.deltaY > 0 ? 1.25 : 0.8, valueAt(state[axis], point[axis], state.box[axis]));
+			const around = valueAt(state[axis], point[axis], box[axis]);
+
+			zoomBy(state[axis], event.deltaY > 0 ? 1.25 : 0.8, around);
 			redraw();
 		}
 	}, { passive: false });

@@ -11,8 +11,9 @@ function number(value) {
 /* As sgpu-bench compare writes it. */
 function keyOf(record) {
 	const parameters = Object.entries(record.parameters).sort(([a], [b]) => a < b ? -1 : 1);
+	const parts = [record.case, record.variant, ...parameters.map(([key, value]) => `${key}=${value}`)];
 
-	return [record.case, ...record.variant ? [record.variant] : [], ...parameters.map(([k, v]) => `${k}=${v}`)].join(" ");
+	return parts.filter((part) => part).join(" ");
 }
 
 function measurementOf(record, file, index) {
@@ -45,7 +46,9 @@ function fileOf({ name, lines }, number) {
 			file.measurements.push(measurementOf(line, file, file.measurements.length));
 		}
 	}
-	file.machine = JSON.stringify(["processor", "processors", "device"].map((key) => file.environment[key] ?? ""));
+	const { processor, processors, device } = file.environment;
+
+	file.machine = JSON.stringify([processor, processors, device]);
 	return file;
 }
 
@@ -54,7 +57,8 @@ function runsOf(files) {
 	const runs = [];
 
 	for (const file of files.filter((f) => f.measurements.length)) {
-		let run = runs.find((r) => r.machine === file.machine && !file.measurements.some((m) => r.keys.has(m.key)));
+		const isFree = (r) => r.machine === file.machine && !file.measurements.some((m) => r.keys.has(m.key));
+		let run = runs.find(isFree);
 
 		if (!run) {
 			run = { index: runs.length, machine: file.machine, keys: new Map(), files: [] };

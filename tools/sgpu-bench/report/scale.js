@@ -6,10 +6,12 @@
 
 /* `values`: what must be seen. Logarithmic where they span much and have no zero, else from zero, unless `tight`. */
 function makeScale({ kind, label, rows, tight, marked = [] }, values) {
-	const low = values.reduce((a, b) => Math.min(a, b), Infinity), high = values.reduce((a, b) => Math.max(a, b), -Infinity);
+	const low = values.reduce((a, b) => Math.min(a, b), Infinity);
+	const high = values.reduce((a, b) => Math.max(a, b), -Infinity);
 	const log = !rows && low > 0 && high / low >= 8;
 	const forward = log ? Math.log10 : (v) => v, back = log ? (t) => 10 ** t : (t) => t;
-	const base = log ? forward(low) : tight ? low : Math.min(0, low), span = forward(high) - base || Math.abs(base) || 1;
+	const base = log ? forward(low) : tight ? low : Math.min(0, low);
+	const span = forward(high) - base || Math.abs(base) || 1;
 	const whole = rows ? [0, rows.length] : log ? [base - 0.04 * span, forward(high) + 0.06 * span] :
 		[base, base + 1.06 * span];
 
@@ -36,7 +38,7 @@ function zoomTo(scale, low, high) {
 	scale.view = [begin, Math.min(begin + size, most)];
 }
 
-/* About `count` values at round distances of a linear axis. */
+/* About `count` values, at least two, at round distances of a linear axis. */
 function linearTicks(low, high, count) {
 	const rough = (high - low) / count, power = 10 ** Math.floor(Math.log10(rough));
 	const step = [1, 2, 5, 10].find((s) => s * power >= rough) * power, ticks = [];
@@ -44,7 +46,7 @@ function linearTicks(low, high, count) {
 	for (let i = Math.ceil(low / step - 1e-9); i * step <= high + 1e-9 * step; i++) {
 		ticks.push(i * step);
 	}
-	return ticks;
+	return ticks.length < 2 && count < 20 ? linearTicks(low, high, 2 * count) : ticks;
 }
 
 /* Powers of `base`, each n-th so that there are at most `count`. */
@@ -64,8 +66,9 @@ function markedTicks(scale, count) {
 
 	for (const value of [...scale.marked].sort((a, b) => a - b)) {
 		const at = scale.forward(value);
+		const isApart = !found.length || at - scale.forward(found[found.length - 1]) >= room;
 
-		if (at >= low && at <= high && (!found.length || at - scale.forward(found[found.length - 1]) >= room)) {
+		if (at >= low && at <= high && isApart) {
 			found.push(value);
 		}
 	}

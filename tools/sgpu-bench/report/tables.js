@@ -8,16 +8,18 @@
 function ratioBar(ratio, isNoise, most) {
 	const size = Math.min(1, Math.abs(Math.log(ratio)) / most) * 38, begin = ratio < 1 ? 40 - size : 40;
 
+	const kind = isNoise ? "noise" : ratio < 1 ? "faster" : "slower";
+
 	return drawn("svg", { class: "ratio", viewBox: "0 0 80 12", width: 80, height: 12, "aria-hidden": "true" },
-		drawn("rect", { class: isNoise ? "noise" : ratio < 1 ? "faster" : "slower", x: begin, y: 1.5, width: Math.max(size, 1), height: 9 }),
+		drawn("rect", { class: kind, x: begin, y: 1.5, width: Math.max(size, 1), height: 9 }),
 		drawn("line", { x1: 40, x2: 40, y1: 0, y2: 12 }));
 }
 
 /* The ratio to the first variant of the point. */
 function ratioCell(m, most) {
-	const isNoise = Math.abs(Math.log(m.record.ratio)) <= m.noise.ratio_floor;
+	const { ratio } = m.record, isNoise = Math.abs(Math.log(ratio)) <= m.noise.ratio_floor;
 
-	return element("span", { class: "with-bar" }, ratioText(m.record.ratio), ratioBar(m.record.ratio, isNoise, most),
+	return element("span", { class: "with-bar" }, ratioText(ratio), ratioBar(ratio, isNoise, most),
 		isNoise ? element("small", {}, "inside the noise") : null);
 }
 
@@ -28,16 +30,18 @@ function columnsOf(measurements, runs) {
 	const most = spanOf(measurements.map((m) => m.record.ratio));
 	const all = [
 		["run", (m) => runs.length > 1 ? m.run.name : undefined],
-		...keys.map((key) => [parameterName(key), (m) => key in m.parameters ? parameterText(key, m.parameters[key]) : undefined]),
+		...keys.map((key) => [parameterName(key), (m) =>
+			key in m.parameters ? parameterText(key, m.parameters[key]) : undefined]),
 		["variant", (m) => m.variant || undefined],
 		["result", (m) => quantity(m.result, m.kind), true],
 		["ratio to the first variant", (m) => m.record.ratio_to ? ratioCell(m, most) : undefined, true],
-		["published", (m) => m.record.reference_ratio ? `${ratioText(m.record.reference_ratio)} ${m.record.reference}` : undefined],
+		["published", (m) => m.record.reference_ratio ?
+			`${ratioText(m.record.reference_ratio)} ${m.record.reference}` : undefined],
 		["n", (m) => m.record.n, true],
 		["minimum", ns("min_ns"), true],
 		["median of a sample", ns("median_ns"), true],
 		["its 95 % interval", (m) => m.record.median_high_ns > 0 ?
-			`${quantity(m.record.median_low_ns, "time")} – ${quantity(m.record.median_high_ns, "time")}` : undefined, true],
+			`${ns("median_low_ns")(m)} – ${ns("median_high_ns")(m)}` : undefined, true],
 		["p95", ns("p95_ns"), true],
 		["p99", ns("p99_ns"), true],
 		["cycles an operation", (m) => number(m.record.cycles_per_operation)?.toFixed(0), true],
@@ -64,32 +68,41 @@ function spanOf(ratios) {
 	return ratios.filter((r) => r > 0).reduce((most, r) => Math.max(most, Math.abs(Math.log(r))), Math.log(1.05));
 }
 
-function waivedTable(measurements, runs) {
-	const point = (m) => [labelOf(m), m.record.parameters.source].filter((part) => part && part !== m.name).join(", ") || "all";
-	const rows = measurements.map((m) => [...runs.length > 1 ? [m.run.name] : [], m.name, point(m), m.record.status, m.record.reason]);
+function waivedTable(measurements) {
+	const point = (m) => [labelOf(m), m.record.parameters.source].filter((part) => part && part !== m.name);
+	const rows = measurements.map((m) =>
+		[m.run.name, m.name, point(m).join(", ") || "all", m.record.status, m.record.reason]);
 
-	return table("Not measured", [...runs.length > 1 ? ["run"] : [], "case", "point", "status", "reason"], rows);
+	return table("Not measured", ["run", "case", "point", "status", "reason"], rows);
 }
 
 /* Another run beside a base: times of the one by those of the other. */
 function comparisonTable(base, other, results) {
 	const pairs = [...base.keys.values()].map((m) => [m, other.keys.get(m.key)]).filter(([, second]) => second);
-	const judged = pairs.map(([a, b]) => [a, b, results.verdict(a, b) ?? inverse(results.verdict(b, a))]).filter(([, , v]) => v);
+	const judge = (a, b) => results.verdict(a, b) ?? inverse(results.verdict(b, a));
+	const judged = pairs.map(([a, b]) => [a, b, judge(a, b)]).filter(([, , v]) => v);
 	const most = spanOf(judged.map(([, , v]) => 1 + v.change));
 	const rows = judged.map(([a, b, v]) => [a.key, quantity(a.result, a.kind), quantity(b.result, b.kind),
-		element("span", { class: "with-bar" }, ratioText(1 + v.change), ratioBar(1 + v.change, !/^(faster|slower)$/.test(v.verdict), most)),
+		element("span", { class: "with-bar" }, ratioText(1 + v.change),
+			ratioBar(1 + v.change, saysNothing(v), most)),
 		percent(v.change), share(v.noise) + (v.isMeasured ? "" : ", guessed"), v.verdict]);
-	const counts = [...groups(judged, ([, , v]) => v.verdict)].map(([verdict, list]) => `${list.length} ${verdict}`);
+	const counts = [...groups(judged, ([, , v]) => v.verdict)].map(([name, list]) => `${list.length} ${name}`);
+	const head = ["measurement", base.name, other.name, "ratio of times", "change", "noise", "verdict"];
+	const title = `${other.name} against ${base.name}`;
 
 	return rows.length === 0 ? element("p", {}, `${other.name} has no measurement in common with ${base.name}.`) :
-		folded(`${other.name} against ${base.name}: ${counts.join(", ")}`, rows.length <= OPEN_MOST,
-			table(`${other.name} against ${base.name}`, ["measurement", base.name, other.name, "ratio of times", "change of the time",
-				"noise", "verdict"], rows, [1, 2, 3, 4, 5]));
+		folded(`${title}: ${counts.join(", ")}`, rows.length <= OPEN_MOST,
+			table(title, head, rows, [1, 2, 3, 4, 5]));
+}
+
+function saysNothing({ verdict }) {
+	return verdict !== "faster" && verdict !== "slower";
 }
 
 /* The same verdict with the runs exchanged. */
 function inverse(verdict) {
 	const names = { faster: "slower", slower: "faster" };
 
-	return verdict && { ...verdict, verdict: names[verdict.verdict] ?? verdict.verdict, change: 1 / (1 + verdict.change) - 1 };
+	return verdict && { ...verdict, verdict: names[verdict.verdict] ?? verdict.verdict,
+		change: 1 / (1 + verdict.change) - 1 };
 }
