@@ -75,8 +75,8 @@ says() {
 		done
 	} >training.json
 	run -0 --separate-stderr sgpu-bench graviton training.json
-	says 'figure 10' 'Cifar-10, training' '1.53 x | 20.0 ms | 30.0 ms | 1.5 x | here Fashion-MNIST |'
-	says 'figure 11' 'MNIST autoencoder' '1.33 x | 20.0 ms | 30.0 ms | 1.5 x | here Fashion-MNIST |'
+	says 'figure 10' 'Cifar-10, training' '1.53 x | 20.0 ms | 30.0 ms | 1.5 x | here a step with Fashion-MNIST |'
+	says 'figure 11' 'MNIST autoencoder' '1.33 x | 20.0 ms | 30.0 ms | 1.5 x | here a step with Fashion-MNIST |'
 }
 
 @test "what was waived says why, and its text cannot break the table" {
@@ -116,6 +116,14 @@ says() {
 	[ "$(grep '^| table 2 ' <<<"$output" | grep -c 'not measured')" -eq 8 ]
 	[ "$(grep '^| table 3 ' <<<"$output" | grep -c 'not measured')" -eq 0 ]
 	says 'table 3' 'cuModuleLoad' 'waived: no GPU: a module of the CPU device is a shared object |'
+}
+
+@test "a run of the case training has figures for the networks" {
+	requires no-sanitizer
+	sgpu-bench run -q --quick --device cpu --samples 1 --json -o run.json training
+	run -0 --separate-stderr sgpu-bench graviton run.json
+	grep -q '^| figure 10 | Cifar-10, training |.* x | here a step' <<<"$output"
+	grep -q '^| figure 11 | MNIST autoencoder |.* x | here a step' <<<"$output"
 }
 
 @test "the records of the documentation have figures for tables 1 and 3" {
