@@ -159,7 +159,7 @@ static int train(struct sgpu_bench *bench, const char *name, const struct job_pl
 	const struct network *network = network_find(name);
 	const bool quick = bench->options.quick, gpu = bench->info.opens_on_device;
 	struct trained d = { .t = { .network = network, .batch = gpu && !quick ? network->batch : 32,
-				    .steps = quick ? 5 : gpu ? 100 : 10, .tested = quick ? 32 : network->tested } };
+				    .steps = quick ? 5 : gpu ? 40 : 10, .tested = quick ? 32 : network->tested } };
 	struct app_side sides[SIDES] = { { .bench = bench, .place = place }, { .bench = bench, .place = place } };
 	int rc;
 
