@@ -170,6 +170,7 @@ bool sgpu_cuda_time_of(struct sgpu_device *device, const struct sgpu_cuda_record
 	double since_ns = NAN;
 	uint64_t stamp = 0;
 	float elapsed = 0;
+	bool possible;
 	CUresult result;
 
 	if (record->stamp) {
@@ -180,8 +181,16 @@ bool sgpu_cuda_time_of(struct sgpu_device *device, const struct sgpu_cuda_record
 		since_ns = (double)elapsed * 1e6;
 	}
 	sgpu_cuda_note(device, result);
-	return sgpu_cuda_moment(record->base->host_ns, record->base->error_ns, result == CUDA_SUCCESS ? since_ns : NAN, from,
-				now, time);
+	since_ns = result == CUDA_SUCCESS ? since_ns : NAN;
+	pthread_mutex_lock(&device->pool_lock);
+	possible = sgpu_cuda_moment(record->base->host_ns, record->base->error_ns, since_ns, from, now, time);
+	if (possible) {
+		/* A time that was moved to where it can be shows where the base is. The later times move with it, so that the
+		 * lengths between them stay true. */
+		record->base->host_ns = *time - (uint64_t)(int64_t)since_ns;
+	}
+	pthread_mutex_unlock(&device->pool_lock);
+	return possible;
 }
 
 int sgpu_cuda_clock_open(struct sgpu_device *device, struct sgpu_error *error)
