@@ -120,6 +120,27 @@ struct sgpu_bench_latency {
 };
 void sgpu_bench_give_latency(struct sgpu_bench *bench, struct sgpu_bench_latency latency);
 
+/* ---- what a case makes, and keeps until its end ---- */
+/* Notes that end(bench, what, size) ends something when the case is over, after teardown, last first. If there is no memory
+ * for the note, it is ended at once: SGPU_ENOMEM. */
+SGPU_MUST_CHECK int sgpu_bench_keep(struct sgpu_bench *bench,
+				    void (*end)(struct sgpu_bench *bench, uintptr_t what, uint64_t size), uintptr_t what,
+				    uint64_t size, struct sgpu_error *error);
+/* Ends what was kept since a mark, for what only a part of the case needs. */
+size_t sgpu_bench_mark(const struct sgpu_bench *bench);
+void sgpu_bench_release(struct sgpu_bench *bench, size_t mark);
+/* Memory that is zero; a stream; memory of the device, and of its pool on the host: all are kept. So is a registration of the
+ * caller's memory, which must live longer. Errors: as those of sgpu/device.h; SGPU_ENOMEM. */
+SGPU_MUST_CHECK int sgpu_bench_new(struct sgpu_bench *bench, size_t size, void **memory, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_bench_new_stream(struct sgpu_bench *bench, struct sgpu_stream **stream,
+					  struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_bench_new_device_memory(struct sgpu_bench *bench, uint64_t size, sgpu_devptr *memory,
+						 struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_bench_new_pinned(struct sgpu_bench *bench, uint64_t size, void **memory,
+					  struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_bench_register(struct sgpu_bench *bench, void *memory, uint64_t size,
+					struct sgpu_error *error);
+
 /* ---- patterns ---- */
 /* Fill memory with numbers that follow from the seed and the position; check returns the first byte that differs, or
  * `size`. */

@@ -18,6 +18,13 @@ struct sgpu_bench_gate {
 	int passed_count;
 };
 
+/* What a case has made, and how it ends. */
+struct sgpu_bench_kept {
+	void (*end)(struct sgpu_bench *bench, uintptr_t what, uint64_t size);
+	uintptr_t what;
+	uint64_t size;
+};
+
 struct sgpu_bench_private {
 	const struct sgpu_bench_case *row;
 	void (*record)(void *argument, const struct sgpu_bench_record *record);
@@ -25,6 +32,8 @@ struct sgpu_bench_private {
 	int passed, waived, failed; /* records so far */
 	bool told;                  /* one of them is of an error */
 	struct sgpu_bench_gate gate;
+	struct sgpu_bench_kept *kept;
+	size_t kept_count, kept_room;
 	struct sgpu_bench_latency latency; /* of the sample that is taken */
 	double cycles_per_ns;       /* of the time-stamp counter; 0: there is none */
 };

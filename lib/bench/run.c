@@ -4,6 +4,7 @@
  */
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <device/host.h>
@@ -198,6 +199,8 @@ static int run_case(struct sgpu_bench *bench, struct sgpu_error *error)
 	if (row->teardown) {
 		row->teardown(bench, state);
 	}
+	sgpu_bench_release(bench, 0);
+	free(bench->state->kept);
 	sgpu_bench_gate_clear(bench);
 	return rc;
 }

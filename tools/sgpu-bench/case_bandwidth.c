@@ -4,7 +4,6 @@
  * device's pool. Registered: the process's own, registered with the device. Pageable: the process's own as it is. Many
  * copies are enqueued back to back and timed by the device; "one by one" waits for each and is timed by the host.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "cases.h"
@@ -30,7 +29,7 @@ struct bandwidth {
 	sgpu_devptr to, from;                     /* on the device */
 	struct memories pinned, registered, pageable;
 	uint64_t room;                            /* bytes of each */
-	bool is_registered[2];
+	bool is_registered;
 };
 
 /* A kind of memory and what is done with it. */
@@ -184,7 +183,7 @@ static int measure(struct bandwidth *b, enum direction direction, uint64_t size,
 	} kinds[] = {
 		{ "pinned", &b->pinned, run_enqueued, b->bench->info.pins_host_memory },
 		{ "pinned, one by one", &b->pinned, run_one_by_one, b->bench->info.pins_host_memory },
-		{ "registered", &b->registered, run_enqueued, b->is_registered[0] && b->is_registered[1] },
+		{ "registered", &b->registered, run_enqueued, b->is_registered },
 		{ "pageable", &b->pageable, run_one_by_one, true },
 	};
 	struct variant arguments[SGPU_ARRAY_LENGTH(kinds)];
@@ -207,39 +206,41 @@ static int measure(struct bandwidth *b, enum direction direction, uint64_t size,
 }
 
 /* ---- the case ---- */
+/* What cannot be registered is waived. */
+static bool has_registered(struct bandwidth *b)
+{
+	struct sgpu_bench *bench = b->bench;
+
+	return sgpu_bench_register(bench, b->registered.in, b->room, NULL) == SGPU_OK &&
+	       sgpu_bench_register(bench, b->registered.out, b->room, NULL) == SGPU_OK;
+}
+
 static int allocate(struct bandwidth *b, struct sgpu_error *error)
 {
-	struct sgpu_device *device = b->bench->device;
-	int rc = sgpu_device_alloc(device, b->room, &b->to, error);
+	struct sgpu_bench *bench = b->bench;
+	struct memories *const mapped[] = { &b->pageable, &b->registered };
+	int rc = sgpu_bench_new_device_memory(bench, b->room, &b->to, error);
 
-	rc = rc ? rc : sgpu_device_alloc(device, b->room, &b->from, error);
-	rc = rc ? rc : sgpu_host_alloc(device, b->room, &b->pinned.in, error);
-	rc = rc ? rc : sgpu_host_alloc(device, b->room, &b->pinned.out, error);
-	rc = rc ? rc : bench_map(b->room, &b->pageable.in, error);
-	rc = rc ? rc : bench_map(b->room, &b->pageable.out, error);
-	if (rc == SGPU_OK && b->bench->info.registers) {
-		rc = bench_map(b->room, &b->registered.in, error);
-		rc = rc ? rc : bench_map(b->room, &b->registered.out, error);
+	rc = rc ? rc : sgpu_bench_new_device_memory(bench, b->room, &b->from, error);
+	rc = rc ? rc : sgpu_bench_new_pinned(bench, b->room, &b->pinned.in, error);
+	rc = rc ? rc : sgpu_bench_new_pinned(bench, b->room, &b->pinned.out, error);
+	for (int i = 0; rc == SGPU_OK && i < (bench->info.registers ? 2 : 1); i++) {
+		rc = bench_new_pages(bench, b->room, BENCH_PAGES_ANY, -1, &mapped[i]->in, error);
+		rc = rc ? rc : bench_new_pages(bench, b->room, BENCH_PAGES_ANY, -1, &mapped[i]->out, error);
 		if (rc == SGPU_OK) {
-			b->is_registered[0] = sgpu_host_register(device, b->registered.in, b->room, NULL) == SGPU_OK;
-			b->is_registered[1] = sgpu_host_register(device, b->registered.out, b->room, NULL) == SGPU_OK;
-			sgpu_bench_fill(b->registered.in, b->room, SEED);
+			sgpu_bench_fill(mapped[i]->in, b->room, SEED);
 		}
 	}
+	b->is_registered = rc == SGPU_OK && bench->info.registers && has_registered(b);
 	return rc;
 }
 
-static int setup(struct sgpu_bench *bench, void **state, struct sgpu_error *error)
+static int open_bandwidth(struct bandwidth *b, struct sgpu_error *error)
 {
-	struct bandwidth *b = calloc(1, sizeof(*b));
+	struct sgpu_bench *bench = b->bench;
 	uint64_t sizes[SGPU_BENCH_SIZES_MAX];
 	int count = sgpu_bench_sizes(bench, SIZE_LEAST, SIZE_LARGEST, sizes), rc;
 
-	*state = b;
-	if (!b) {
-		return sgpu_fail_nomem(error);
-	}
-	b->bench = bench;
 	while (count > 0 && sgpu_bench_fits(bench, 6 * sizes[count - 1], 2 * sizes[count - 1], error) != SGPU_OK) {
 		count--;
 	}
@@ -250,12 +251,11 @@ static int setup(struct sgpu_bench *bench, void **state, struct sgpu_error *erro
 	if (b->room < SAMPLE && sgpu_bench_fits(bench, 6 * SAMPLE, 2 * SAMPLE, error) == SGPU_OK) {
 		b->room = SAMPLE;
 	}
-	rc = sgpu_stream_create(bench->device, &b->streams[H2D], error);
-	rc = rc ? rc : sgpu_stream_create(bench->device, &b->streams[D2H], error);
+	rc = sgpu_bench_new_stream(bench, &b->streams[H2D], error);
+	rc = rc ? rc : sgpu_bench_new_stream(bench, &b->streams[D2H], error);
 	rc = rc ? rc : allocate(b, error);
 	if (rc == SGPU_OK) {
 		sgpu_bench_fill(b->pinned.in, b->room, SEED);
-		sgpu_bench_fill(b->pageable.in, b->room, SEED);
 		rc = bench_to_device(b->streams[H2D], b->from, b->pinned.in, b->room, error);
 	}
 	return rc;
@@ -263,10 +263,11 @@ static int setup(struct sgpu_bench *bench, void **state, struct sgpu_error *erro
 
 static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
 {
-	struct bandwidth *b = state;
+	struct bandwidth b = { .bench = bench };
 	uint64_t sizes[SGPU_BENCH_SIZES_MAX];
-	int count = sgpu_bench_sizes(bench, SIZE_LEAST, SIZE_LARGEST, sizes), rc = SGPU_OK;
+	int count = sgpu_bench_sizes(bench, SIZE_LEAST, SIZE_LARGEST, sizes), rc = open_bandwidth(&b, error);
 
+	(void)state;
 	for (int direction = H2D; direction < DIRECTIONS; direction++) {
 		for (int i = 0; rc == SGPU_OK && i < count; i++) {
 			const struct sgpu_bench_point point = {
@@ -274,40 +275,14 @@ static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
 						{ "size_bytes", NULL, sizes[i] } },
 			};
 
-			if (sizes[i] > b->room) {
+			if (sizes[i] > b.room) {
 				sgpu_bench_waive(bench, &point, NULL, "not enough memory");
 			} else {
-				rc = measure(b, (enum direction)direction, sizes[i], direction == H2D && i == 0, error);
+				rc = measure(&b, (enum direction)direction, sizes[i], direction == H2D && i == 0, error);
 			}
 		}
 	}
 	return rc;
-}
-
-static void teardown(struct sgpu_bench *bench, void *state)
-{
-	struct bandwidth *b = state;
-
-	if (!b) {
-		return;
-	}
-	if (b->is_registered[0]) {
-		sgpu_host_unregister(bench->device, b->registered.in);
-	}
-	if (b->is_registered[1]) {
-		sgpu_host_unregister(bench->device, b->registered.out);
-	}
-	sgpu_stream_free(&b->streams[H2D]);
-	sgpu_stream_free(&b->streams[D2H]);
-	sgpu_device_free(bench->device, &b->to, b->room);
-	sgpu_device_free(bench->device, &b->from, b->room);
-	sgpu_host_free(bench->device, &b->pinned.in, b->room);
-	sgpu_host_free(bench->device, &b->pinned.out, b->room);
-	bench_unmap(&b->pageable.in, b->room);
-	bench_unmap(&b->pageable.out, b->room);
-	bench_unmap(&b->registered.in, b->room);
-	bench_unmap(&b->registered.out, b->room);
-	free(b);
 }
 
 const struct sgpu_bench_case case_bandwidth = {
@@ -315,7 +290,5 @@ const struct sgpu_bench_case case_bandwidth = {
 	.help = "plain copies: pinned, registered, pageable; to the device, from it, both at once",
 	.unit = SGPU_BENCH_BYTES_PER_SECOND,
 	.requires = SGPU_BENCH_DEVICE,
-	.setup = setup,
 	.run = run,
-	.teardown = teardown,
 };

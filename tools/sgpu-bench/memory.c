@@ -107,6 +107,22 @@ void bench_unmap(void **memory, uint64_t size)
 	}
 }
 
+static void end_pages(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
+{
+	void *memory = (void *)what;
+
+	(void)bench;
+	bench_unmap(&memory, size);
+}
+
+int bench_new_pages(struct sgpu_bench *bench, uint64_t size, enum bench_pages pages, int node, void **memory,
+		    struct sgpu_error *error)
+{
+	const int rc = bench_map_pages(size, pages, node, memory, error);
+
+	return rc ? rc : sgpu_bench_keep(bench, end_pages, (uintptr_t)*memory, size, error);
+}
+
 void bench_spoil(void *memory, uint64_t size)
 {
 	uint8_t *at = memory;

@@ -20,6 +20,9 @@ SGPU_MUST_CHECK int bench_map_pages(uint64_t size, enum bench_pages pages, int n
 /* On any pages, of any node. */
 SGPU_MUST_CHECK int bench_map(uint64_t size, void **memory, struct sgpu_error *error);
 void bench_unmap(void **memory, uint64_t size);
+/* The same, kept until the case ends. */
+SGPU_MUST_CHECK int bench_new_pages(struct sgpu_bench *bench, uint64_t size, enum bench_pages pages, int node,
+				    void **memory, struct sgpu_error *error);
 /* Alters every page, so that what was there before does not pass for what was to come. */
 void bench_spoil(void *memory, uint64_t size);
 /* SGPU_EDIFFERS when the memory is not what sgpu_bench_fill made with the seed. */

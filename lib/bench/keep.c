@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a case has made, in the order in which it was made, so that it is ended in the reverse order.
+ */
+#include <stdlib.h>
+
+#include "bench/private.h"
+
+int sgpu_bench_keep(struct sgpu_bench *bench, void (*end)(struct sgpu_bench *bench, uintptr_t what, uint64_t size),
+		    uintptr_t what, uint64_t size, struct sgpu_error *error)
+{
+	struct sgpu_bench_private *state = bench->state;
+
+	if (state->kept_count == state->kept_room) {
+		const size_t room = state->kept_room ? 2 * state->kept_room : 32;
+		struct sgpu_bench_kept *grown = realloc(state->kept, room * sizeof(*grown));
+
+		if (!grown) {
+			end(bench, what, size);
+			return sgpu_fail_nomem(error);
+		}
+		state->kept = grown;
+		state->kept_room = room;
+	}
+	state->kept[state->kept_count++] = (struct sgpu_bench_kept){ end, what, size };
+	return SGPU_OK;
+}
+
+size_t sgpu_bench_mark(const struct sgpu_bench *bench)
+{
+	return bench->state->kept_count;
+}
+
+void sgpu_bench_release(struct sgpu_bench *bench, size_t mark)
+{
+	struct sgpu_bench_private *state = bench->state;
+
+	while (state->kept_count > mark) {
+		const struct sgpu_bench_kept last = state->kept[--state->kept_count];
+
+		last.end(bench, last.what, last.size);
+	}
+}
+
+/* ---- what most cases make ---- */
+static void end_memory(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
+{
+	(void)bench, (void)size;
+	free((void *)what);
+}
+
+static void end_stream(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
+{
+	struct sgpu_stream *stream = (struct sgpu_stream *)what;
+
+	(void)bench, (void)size;
+	sgpu_stream_free(&stream);
+}
+
+static void end_device_memory(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
+{
+	sgpu_devptr memory = what;
+
+	sgpu_device_free(bench->device, &memory, size);
+}
+
+static void end_pinned(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
+{
+	void *memory = (void *)what;
+
+	sgpu_host_free(bench->device, &memory, size);
+}
+
+static void end_registration(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
+{
+	(void)size;
+	sgpu_host_unregister(bench->device, (void *)what);
+}
+
+int sgpu_bench_new(struct sgpu_bench *bench, size_t size, void **memory, struct sgpu_error *error)
+{
+	*memory = calloc(1, size);
+	return *memory ? sgpu_bench_keep(bench, end_memory, (uintptr_t)*memory, size, error) : sgpu_fail_nomem(error);
+}
+
+int sgpu_bench_new_stream(struct sgpu_bench *bench, struct sgpu_stream **stream, struct sgpu_error *error)
+{
+	const int rc = sgpu_stream_create(bench->device, stream, error);
+
+	return rc ? rc : sgpu_bench_keep(bench, end_stream, (uintptr_t)*stream, 0, error);
+}
+
+int sgpu_bench_new_device_memory(struct sgpu_bench *bench, uint64_t size, sgpu_devptr *memory,
+				 struct sgpu_error *error)
+{
+	const int rc = sgpu_device_alloc(bench->device, size, memory, error);
+
+	return rc ? rc : sgpu_bench_keep(bench, end_device_memory, *memory, size, error);
+}
+
+int sgpu_bench_new_pinned(struct sgpu_bench *bench, uint64_t size, void **memory, struct sgpu_error *error)
+{
+	const int rc = sgpu_host_alloc(bench->device, size, memory, error);
+
+	return rc ? rc : sgpu_bench_keep(bench, end_pinned, (uintptr_t)*memory, size, error);
+}
+
+int sgpu_bench_register(struct sgpu_bench *bench, void *memory, uint64_t size, struct sgpu_error *error)
+{
+	const int rc = sgpu_host_register(bench->device, memory, size, error);
+
+	return rc ? rc : sgpu_bench_keep(bench, end_registration, (uintptr_t)memory, size, error);
+}
