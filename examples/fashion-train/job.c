@@ -42,7 +42,7 @@ static int write_parameters(const struct training *t)
 int main(int argc, char **argv)
 {
 	struct training t = { .network = argc > 3 ? network_find(argv[1]) : NULL, .from_files = true };
-	json_t *segments = json_array(), *operations = json_array(), *manifest;
+	json_t *segments, *operations, *manifest;
 	int wrong;
 
 	if (!t.network || (strcmp(argv[2], "HIGH") != 0 && strcmp(argv[2], "LOW") != 0)) {
@@ -57,6 +57,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "fashion-train: not that many pictures\n");
 		return 2;
 	}
+	segments = json_array();
+	operations = json_array();
 	network_plan(&t);
 	network_add(&t, segments, operations);
 	manifest = json_pack("{s:i, s:s, s:o, s:o}", "version", 1, "manifest_id", t.network->name, "segments", segments,
