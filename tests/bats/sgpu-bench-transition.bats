@@ -148,3 +148,21 @@ END
 	kill -KILL "$pid"
 	wait_for is_gone
 }
+
+@test "a process that somebody kills fails the case, and nothing waits for it" {
+	requires python3 two-cpus
+	local name child status
+	for name in wake transition; do
+		sgpu-bench run -q --device cpu --time 500ms "$name" >out.txt 2>err.txt &
+		pid=$!
+		has_child() { child=$(pgrep -P "$pid"); }
+		wait_for has_child
+		kill -KILL "$child"
+		is_ended() { ! kill -0 "$pid" 2>/dev/null; }
+		wait_for is_ended
+		status=0
+		wait "$pid" || status=$?
+		[ "$status" -eq 5 ]
+		grep -q "$name.*failed: .*other process" out.txt
+	done
+}

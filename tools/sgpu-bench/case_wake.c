@@ -41,8 +41,9 @@ static void serve(struct pair *pair)
 static int await_ready(struct wake *w, struct sgpu_error *error)
 {
 	while (atomic_load(&w->pair.words->ready) <= w->samples) {
-		if (sgpu_io_interrupted()) {
-			return sgpu_fail(error, SGPU_ECANCELED, "interrupted");
+		if (sgpu_io_interrupted() || w->pair.is_dead) {
+			return w->pair.is_dead ? sgpu_fail(error, SGPU_ESYSTEM, "the other process has died") :
+						 sgpu_fail(error, SGPU_ECANCELED, "interrupted");
 		}
 		sgpu_pause();
 	}

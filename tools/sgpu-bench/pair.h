@@ -32,6 +32,7 @@ struct pair {
 	struct sgpu_ring_worker *worker;
 	uint32_t ticket;                   /* of the operation that the other process has */
 	pid_t child;
+	volatile bool is_dead;             /* the child is: what this process waits for has come, or never will */
 	cpu_set_t before;                  /* where this process could run */
 };
 

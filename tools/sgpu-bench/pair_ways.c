@@ -129,7 +129,8 @@ static bool await_ring(struct pair *pair, enum pair_direction direction)
 /* ---- the table ---- */
 #define BYTES .send = send_bytes, .await = await_bytes
 #define RING .open = open_ring, .send = send_ring, .await = await_ring
-#define EVER_NS (UINT64_MAX / 4)
+/* Longer than a process is idle here; one that sleeps after it can be told that the other one has gone. */
+#define LONG_NS ((uint64_t)500000000)
 
 const struct pair_way pair_ways[] = {
 	[PAIR_PIPE] = { "pipe", .make = pipe, BYTES },
@@ -138,7 +139,7 @@ const struct pair_way pair_ways[] = {
 	[PAIR_FUTEX] = { "futex", .send = send_word, .await = await_word },
 	[PAIR_SPIN] = { "spin", true, .send = send_word, .await = await_word },
 	[PAIR_UMWAIT] = { "umwait", true, .open = find_umwait, .send = send_word, .await = await_word },
-	[PAIR_RING_SPIN] = { "ring, spin", true, { EVER_NS, EVER_NS, false }, RING },
+	[PAIR_RING_SPIN] = { "ring, spin", true, { LONG_NS, LONG_NS, false }, RING },
 	[PAIR_RING_WAIT] = { "ring, wait", true, { 0, 0, false }, RING },
 	[PAIR_RING_SLEEP] = { "ring, sleep", false, { 0, 0, true }, RING },
 };
