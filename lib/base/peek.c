@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <base/peek.h>
@@ -29,4 +30,22 @@ bool sgpu_peek(const char *path, char *text, size_t room)
 	}
 	text[got < 0 ? 0 : used] = '\0';
 	return got >= 0;
+}
+
+bool sgpu_peek_line(const char *path, char *line, size_t room)
+{
+	const bool got = sgpu_peek(path, line, room);
+	char *begin, *end = line;
+
+	while (*end >= ' ' && *end <= '~') {
+		end++;
+	}
+	*end = '\0';
+	begin = strchr(line, '[');
+	end = begin ? strchr(begin, ']') : NULL;
+	if (end) {
+		*end = '\0';
+		memmove(line, begin + 1, (size_t)(end - begin));
+	}
+	return got;
 }

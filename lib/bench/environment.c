@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where a measurement was taken: without that it says nothing to anybody else.
+ * Where a measurement was taken, without which it says nothing to anybody else: machine and build, what of the machine moves
+ * its figures, and what else it did meanwhile. What a machine does not tell is null.
  */
+#include <glob.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,9 +11,15 @@
 #include <sys/utsname.h>
 #include <time.h>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include <openssl/crypto.h>
 
+#include <base/peek.h>
 #include <device/host.h>
+#include <sgpu/attest.h>
 #include <sgpu/crypto.h>
 #include <sgpu/rpc.h>
 #include <sgpu/stage.h>
@@ -19,104 +27,235 @@
 
 #include "bench/private.h"
 
-static void set_text(json_t *object, const char *key, const char *text)
+#define CPU "/sys/devices/system/cpu/"
+#define MM "/sys/kernel/mm/"
+
+enum { LINE = 256 };
+
+/* With an asterisk: an object with a member for each file. */
+static const struct {
+	const char *key, *path;
+} files[] = {
+	{ "clock_source", "/sys/devices/system/clocksource/clocksource0/current_clocksource" },
+	{ "frequency_driver", CPU "cpu0/cpufreq/scaling_driver" },
+	{ "frequency_governor", CPU "cpu0/cpufreq/scaling_governor" },
+	{ "frequency_min_khz", CPU "cpu0/cpufreq/cpuinfo_min_freq" },
+	{ "frequency_max_khz", CPU "cpu0/cpufreq/cpuinfo_max_freq" },
+	{ "frequency_now_khz", CPU "cpu0/cpufreq/scaling_cur_freq" },
+	{ "idle_driver", CPU "cpuidle/current_driver" },
+	{ "idle_governor", CPU "cpuidle/current_governor_ro" },
+	{ "idle_state_names", CPU "cpu0/cpuidle/*/name" },
+	{ "idle_state_latencies_us", CPU "cpu0/cpuidle/*/latency" },
+	{ "smt", CPU "smt/control" },
+	{ "isolated_processors", CPU "isolated" },
+	{ "cache_levels", CPU "cpu0/cache/*/level" },
+	{ "cache_types", CPU "cpu0/cache/*/type" },
+	{ "cache_sizes", CPU "cpu0/cache/*/size" },
+	{ "transparent_huge_pages", MM "transparent_hugepage/enabled" },
+	{ "huge_pages", MM "hugepages/*/nr_hugepages" },
+	{ "vulnerabilities", CPU "vulnerabilities/*" },
+	{ "machine_vendor", "/sys/class/dmi/id/sys_vendor" },
+	{ "machine_model", "/sys/class/dmi/id/product_name" },
+	{ "firmware", "/sys/class/dmi/id/bios_version" },
+};
+
+/* ---- values ---- */
+static json_t *text_json(const char *text)
 {
 	json_t *value = json_string(text);
 
-	json_object_set_new(object, key, value ? value : json_string(""));
+	return value ? value : json_string("");
 }
 
-static void set_number(json_t *object, const char *key, uint64_t number)
+static json_t *number_or_null(bool is_known, uint64_t number)
 {
-	json_object_set_new(object, key, json_integer((json_int_t)number));
+	return is_known && number <= INT64_MAX ? json_integer((json_int_t)number) : json_null();
+}
+
+static json_t *load_json(void)
+{
+	double load;
+
+	return getloadavg(&load, 1) == 1 ? json_real(round(load * 100) / 100) : json_null();
+}
+
+/* A number, a text, or null. */
+static json_t *line_json(const char *path)
+{
+	char line[LINE], *end;
+	long long number;
+
+	sgpu_peek_line(path, line, sizeof(line));
+	number = strtoll(line, &end, 10);
+	return !*line || *line == '(' ? json_null() : !*end ? json_integer(number) : json_string(line);
+}
+
+/* By what lies between the parts of a path that all have: "state1" of "/.../cpuidle/state1/name". */
+static json_t *lines_json(const char *pattern)
+{
+	const size_t before = strcspn(pattern, "*"), after = strlen(pattern) - before - 1;
+	json_t *lines = json_object();
+	glob_t paths = { 0 };
+
+	if (glob(pattern, 0, NULL, &paths) == 0) {
+		for (size_t i = 0; i < paths.gl_pathc; i++) {
+			char key[LINE];
+
+			snprintf(key, sizeof(key), "%.*s", (int)(strlen(paths.gl_pathv[i]) - before - after),
+				 paths.gl_pathv[i] + before);
+			json_object_set_new(lines, key, line_json(paths.gl_pathv[i]));
+		}
+	}
+	globfree(&paths);
+	return lines;
+}
+
+/* Of files that list the processors of a core or a socket, how many are of the first one in the list. */
+static json_t *count_groups(const char *pattern)
+{
+	json_t *lines = lines_json(pattern), *line;
+	const char *key;
+	uint64_t count = 0;
+
+	json_object_foreach(lines, key, line) {
+		/* A list of one processor is a number. */
+		count += strtoll(key, NULL, 10) == (json_is_string(line) ? strtoll(json_string_value(line), NULL, 10) :
+						    json_integer_value(line));
+	}
+	json_decref(lines);
+	return number_or_null(count > 0, count);
+}
+
+/* The name that a hypervisor gives itself by CPUID. */
+static const char *hypervisor_name(unsigned name[4])
+{
+#if defined(__x86_64__)
+	unsigned a;
+
+	__cpuid(0x40000000, a, name[0], name[1], name[2]);
+#endif
+	for (const char *c = (const char *)name; *c; c++) {
+		if (*c < ' ' || *c > '~') {
+			return "unknown";
+		}
+	}
+	return name[0] ? (const char *)name : "unknown";
 }
 
 /* The system's own name for itself, PRETTY_NAME of os-release(5). */
+static const char *system_name(char text[4096])
+{
+	char *name;
+
+	sgpu_peek("/etc/os-release", text, 4096);
+	name = strstr(text, "PRETTY_NAME=");
+	if (!name) {
+		return "unknown";
+	}
+	name += 12 + (name[12] == '"');
+	name[strcspn(name, "\"\n")] = '\0';
+	return name;
+}
+
+/* ---- parts of the description ---- */
 static void set_system(json_t *object)
 {
-	FILE *file = fopen("/etc/os-release", "re");
-	char line[256], name[256] = "unknown";
+	const time_t now = time(NULL);
 	struct utsname system;
+	struct tm utc;
+	char date[32] = "", text[4096];
 
-	while (file && fgets(line, sizeof(line), file)) {
-		if (strncmp(line, "PRETTY_NAME=", 12) == 0) {
-			char *value = line + 12 + (line[12] == '"');
-
-			value[strcspn(value, "\"\n")] = '\0';
-			snprintf(name, sizeof(name), "%s", value);
-		}
+	if (gmtime_r(&now, &utc)) {
+		strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%SZ", &utc);
 	}
-	if (file) {
-		fclose(file);
-	}
-	set_text(object, "operating_system", name);
-	set_text(object, "kernel", uname(&system) == 0 ? system.release : "unknown");
+	json_object_update_new(object, json_pack("{s:s, s:s, s:s, s:o, s:s}", "record", "environment",
+						 "sgpu_version", SGPU_VERSION, "date", date,
+						 "operating_system", text_json(system_name(text)),
+						 "kernel", uname(&system) == 0 ? system.release : "unknown"));
 }
 
 static void set_host(json_t *object)
 {
 	struct sgpu_rpc_costs costs;
-	char processor[128];
-	double load;
+	const bool has_costs = sgpu_rpc_measure(&costs, NULL) == SGPU_OK;
 	struct sgpu_numa_node *nodes = NULL;
+	struct sgpu_platform platform;
+	char processor[128];
+	unsigned hypervisor[4] = { 0 };
+	uint64_t memory;
 	int count = 0;
+	const bool has_nodes = sgpu_numa_nodes(&nodes, &count, NULL) == SGPU_OK && count > 0;
 
+	free(nodes);
+	sgpu_platform_detect(&platform);
 	sgpu_host_processor(processor, sizeof(processor));
-	set_text(object, "processor", processor);
-	set_number(object, "processors", sgpu_cpu_count());
-	if (sgpu_numa_nodes(&nodes, &count, NULL) == SGPU_OK && count > 0) {
-		set_number(object, "numa_nodes", (uint64_t)count);
-		free(nodes);
-	} else {
-		json_object_set_new(object, "numa_nodes", json_null());
+	sgpu_host_memory(&memory, NULL);
+	json_object_update_new(object, json_pack(
+		"{s:o, s:I, s:o, s:o, s:o*, s:o*, s:o, s:o, s:o, s:s, s:s?, s:s, s:s}", "processor", text_json(processor),
+		"processors", (json_int_t)sgpu_cpu_count(), "numa_nodes", number_or_null(has_nodes, (uint64_t)count),
+		"load_average", load_json(),
+		"cycles_per_second", has_costs ? number_or_null(true, costs.cycles_per_second) : NULL,
+		"vm_exit_cycles", has_costs ? number_or_null(costs.guest_exit_cycles != 0, costs.guest_exit_cycles) : NULL,
+		"sockets", count_groups(CPU "cpu*/topology/package_cpus_list"),
+		"cores", count_groups(CPU "cpu*/topology/thread_siblings_list"),
+		"memory_bytes", number_or_null(true, memory), "platform", sgpu_platform_word(platform.kind),
+		"hypervisor", platform.virtual_machine ? hypervisor_name(hypervisor) : NULL,
+		"aead_provider", sgpu_aead_provider(), "openssl", OpenSSL_version(OPENSSL_VERSION)));
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(files); i++) {
+		json_object_set_new(object, files[i].key, strchr(files[i].path, '*') ? lines_json(files[i].path) :
+				    line_json(files[i].path));
 	}
-	if (getloadavg(&load, 1) == 1) {
-		json_object_set_new(object, "load_average", json_real(round(load * 100) / 100));
-	}
-	if (sgpu_rpc_measure(&costs, NULL) == SGPU_OK) {
-		set_number(object, "cycles_per_second", costs.cycles_per_second);
-		json_object_set_new(object, "vm_exit_cycles", costs.guest_exit_cycles == 0 ? json_null() :
-				    json_integer((json_int_t)costs.guest_exit_cycles));
-	}
-	sgpu_bench_set_machine(object);
-	set_text(object, "aead_provider", sgpu_aead_provider());
-	set_text(object, "openssl", OpenSSL_version(OPENSSL_VERSION));
 }
 
 static void set_device(json_t *object, const struct sgpu_device_info *info)
 {
-	set_text(object, "device", info->name);
-	set_text(object, "device_selector", info->selector);
-	set_text(object, "device_uuid", info->uuid);
-	set_text(object, "device_driver", info->driver);
-	set_text(object, "device_confidential_computing", info->confidential);
-	set_text(object, "device_timer", info->timer);
-	json_object_set_new(object, "device_timer_difference", json_null());
-	json_object_set_new(object, "device_numa_node",
-			    info->numa_node < 0 ? json_null() : json_integer(info->numa_node));
-	set_number(object, "device_memory_bytes", info->memory_total);
-	set_number(object, "device_compute_units", info->compute_units);
+	json_object_update_new(object, json_pack(
+		"{s:o, s:o, s:o, s:o, s:o, s:o, s:n, s:o, s:I, s:I}", "device", text_json(info->name),
+		"device_selector", text_json(info->selector), "device_uuid", text_json(info->uuid),
+		"device_driver", text_json(info->driver),
+		"device_confidential_computing", text_json(info->confidential), "device_timer", text_json(info->timer),
+		"device_timer_difference", "device_numa_node", number_or_null(info->numa_node >= 0, (uint64_t)info->numa_node),
+		"device_memory_bytes", (json_int_t)info->memory_total,
+		"device_compute_units", (json_int_t)info->compute_units));
 }
 
 json_t *sgpu_bench_environment(const struct sgpu_device_info *info, const struct sgpu_bench_options *options)
 {
 	json_t *object = json_object();
-	time_t now = time(NULL);
-	struct tm utc;
-	char date[32] = "";
 
-	set_text(object, "record", "environment");
-	set_text(object, "sgpu_version", SGPU_VERSION);
-	if (gmtime_r(&now, &utc)) {
-		strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%SZ", &utc);
-	}
-	set_text(object, "date", date);
 	set_system(object);
 	set_host(object);
 	if (info) {
 		set_device(object, info);
 	}
 	json_object_set_new(object, "quick", json_boolean(options->quick));
-	set_number(object, "jobs", options->jobs ? options->jobs : sgpu_cpu_count());
+	json_object_set_new(object, "jobs", json_integer(options->jobs ? options->jobs : sgpu_cpu_count()));
 	return object;
+}
+
+/* ---- what else it did ---- */
+void sgpu_bench_begin(struct sgpu_bench_moment *begin)
+{
+	char text[LINE] = "", *at = text + strlen("cpu");
+
+	*begin = (struct sgpu_bench_moment){ .ns = sgpu_now_ns() };
+	sgpu_peek("/proc/stat", text, sizeof(text));
+	for (int i = 0; i < 8; i++) { /* ticks of all processors; the last kind is what the hypervisor took */
+		begin->stolen = strtoull(at, &at, 10);
+		begin->all += begin->stolen;
+	}
+}
+
+json_t *sgpu_bench_end(const struct sgpu_bench_moment *begin)
+{
+	struct sgpu_bench_moment end;
+	bool is_known;
+
+	sgpu_bench_begin(&end);
+	is_known = end.all > begin->all && end.stolen >= begin->stolen;
+	return json_pack("{s:s, s:f, s:o, s:o}", "record", "end",
+			 "seconds", round((double)(end.ns - begin->ns) / 1e6) / 1e3,
+			 "steal_share", is_known ? json_real((double)(end.stolen - begin->stolen) /
+							     (double)(end.all - begin->all)) : json_null(),
+			 "load_average", load_json());
 }

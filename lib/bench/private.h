@@ -69,9 +69,6 @@ void sgpu_bench_index_free(struct sgpu_bench_index **index);
 /* What the index has for the key of a record, or NULL. */
 const void *sgpu_bench_find(const struct sgpu_bench_index *index, const struct sgpu_bench_record *record);
 
-/* Sets what sgpu-bench(1) says of the machine. */
-void sgpu_bench_set_machine(json_t *environment);
-
 /* Sorts the samples and fills *statistics; n = 0 gives zeros. */
 void sgpu_bench_summarise(double *samples, uint64_t n, struct sgpu_bench_statistics *statistics);
 

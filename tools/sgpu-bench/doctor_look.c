@@ -34,22 +34,6 @@ static const char *root(void)
 	return sgpu_evidence_root("SGPU_PLATFORM_ROOT", "");
 }
 
-/* The first line of a file, or the word in brackets there, which the kernel puts around what is chosen. */
-static bool read_line(const char *path, char line[LINE])
-{
-	const bool got = sgpu_peek(path, line, LINE);
-	char *begin, *end;
-
-	line[strcspn(line, "\n")] = '\0';
-	begin = strchr(line, '[');
-	end = begin ? strchr(begin, ']') : NULL;
-	if (end) {
-		*end = '\0';
-		memmove(line, begin + 1, (size_t)(end - begin));
-	}
-	return got;
-}
-
 static bool has_word(const char *words, const char *word)
 {
 	const size_t length = strlen(word);
@@ -68,7 +52,7 @@ static bool is_disabled(const char *path)
 	char beside[PATH_MAX], line[LINE];
 
 	snprintf(beside, sizeof(beside), "%.*sdisable", (int)(strrchr(path, '/') + 1 - path), path);
-	return read_line(beside, line) && strcmp(line, "1") == 0;
+	return sgpu_peek_line(beside, line, LINE) && strcmp(line, "1") == 0;
 }
 
 /* Whether a file serves, and what there is to say about it. */
@@ -88,7 +72,7 @@ static bool serves(const struct doctor_check *check, const char *path, char line
 	if (!check->wanted && !check->least && !check->most) {
 		return true;
 	}
-	if (!read_line(path, line)) {
+	if (!sgpu_peek_line(path, line, LINE)) {
 		snprintf(line, LINE, "unknown: %s cannot be read", name);
 		return false;
 	}
@@ -136,7 +120,7 @@ static bool is_safe(const char *place)
 	char path[PATH_MAX], uuid[LINE];
 
 	snprintf(path, sizeof(path), "%s/sys/block/%.64s/dm/uuid", root(), name ? name + 1 : "");
-	return name && (strncmp(name, "/zram", 5) == 0 || (read_line(path, uuid) && strncmp(uuid, "CRYPT-", 6) == 0));
+	return name && (strncmp(name, "/zram", 5) == 0 || (sgpu_peek_line(path, uuid, LINE) && strncmp(uuid, "CRYPT-", 6) == 0));
 }
 
 void doctor_look_swap(const struct doctor_check *check, struct doctor_finding *finding)
