@@ -145,8 +145,8 @@ REPORT := tools/sgpu-bench/report
 REPORT_SCRIPTS := $(sort $(wildcard $(REPORT)/*.js))
 $(BUILD)/report/report.js: $(REPORT_SCRIPTS)
 	@mkdir -p $(@D) && cat $(REPORT_SCRIPTS) > $@
-$(BUILD)/obj/tools/sgpu-bench/page.o: MORE = -I$(BUILD)/report
-$(BUILD)/obj/tools/sgpu-bench/page.o: $(BUILD)/report/report.js $(REPORT)/report.css $(REPORT)/report.html
+$(BUILD)/obj/tools/sgpu-bench/verb_report.o: MORE = -I$(BUILD)/report
+$(BUILD)/obj/tools/sgpu-bench/verb_report.o: $(BUILD)/report/report.js $(REPORT)/report.css $(REPORT)/report.html
 
 # One object knows the commit, so that another one does not build everything again.
 FEATURES := IPSEC_MB BLAS NUMA CLONES SECCOMP CUDA

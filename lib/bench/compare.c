@@ -14,75 +14,36 @@ static const double deviations = 2, deviation_of_mad = 1.4826;
 /* Two processes do not have their code and data in the same places, which alone changes times by about so much. */
 static const double least_noise = 0.02;
 
-struct entry {
-	char *key;
-	const void *item;
-};
-
-struct sgpu_bench_index {
-	size_t count;
-	struct entry entries[];
-};
-
-static int by_key(const void *a, const void *b)
+int sgpu_bench_index(const struct sgpu_bench_results *results, bool noise, json_t **index, struct sgpu_error *error)
 {
-	return strcmp(((const struct entry *)a)->key, ((const struct entry *)b)->key);
-}
+	const size_t count = noise ? results->noise_count : results->count;
+	int rc = SGPU_OK;
 
-void sgpu_bench_index_free(struct sgpu_bench_index **index)
-{
-	for (size_t i = 0; *index && i < (*index)->count; i++) {
-		free((*index)->entries[i].key);
-	}
-	free(*index);
-	*index = NULL;
-}
+	*index = json_object();
+	for (size_t i = 0; rc == SGPU_OK && i < count; i++) {
+		const void *item = noise ? (const void *)&results->noise[i] : &results->records[i];
+		char key[SGPU_BENCH_KEY_MAX];
 
-int sgpu_bench_index(const struct sgpu_bench_results *results, bool noise, struct sgpu_bench_index **index,
-		     struct sgpu_error *error)
-{
-	size_t count = noise ? results->noise_count : results->count;
-	char key[SGPU_BENCH_KEY_MAX];
-	struct entry *entries;
-
-	*index = calloc(1, sizeof(**index) + count * sizeof(*entries));
-	if (!*index) {
-		return sgpu_fail_nomem(error);
-	}
-	entries = (*index)->entries;
-	for (; (*index)->count < count; (*index)->count++) {
-		size_t i = (*index)->count;
-
-		if (!noise) {
-			sgpu_bench_key(&results->records[i], key);
+		if (noise) {
+			memcpy(key, results->noise[i].key, sizeof(key));
+		} else {
+			sgpu_bench_key(item, key);
 		}
-		entries[i].item = noise ? (const void *)&results->noise[i] : &results->records[i];
-		entries[i].key = strdup(noise ? results->noise[i].key : key);
-		if (!entries[i].key) {
-			sgpu_bench_index_free(index);
-			return sgpu_fail_nomem(error);
+		if (json_object_get(*index, key)) {
+			rc = sgpu_fail(error, SGPU_EINVALID, "'%s' is measured twice in one run", key);
+		} else if (json_object_set_new_nocheck(*index, key, json_integer((json_int_t)(intptr_t)item)) != 0) {
+			rc = sgpu_fail_nomem(error);
 		}
 	}
-	qsort(entries, count, sizeof(*entries), by_key);
-	for (size_t i = 1; i < count; i++) {
-		if (strcmp(entries[i - 1].key, entries[i].key) == 0) {
-			int rc = sgpu_fail(error, SGPU_EINVALID, "'%s' is measured twice in one run", entries[i].key);
-
-			sgpu_bench_index_free(index);
-			return rc;
-		}
-	}
-	return SGPU_OK;
+	return rc;
 }
 
-const void *sgpu_bench_find(const struct sgpu_bench_index *index, const struct sgpu_bench_record *record)
+const void *sgpu_bench_find(const json_t *index, const struct sgpu_bench_record *record)
 {
 	char key[SGPU_BENCH_KEY_MAX];
-	const struct entry wanted = { key, NULL }, *found;
 
 	sgpu_bench_key(record, key);
-	found = bsearch(&wanted, index->entries, index->count, sizeof(wanted), by_key);
-	return found ? found->item : NULL;
+	return (const void *)(intptr_t)json_integer_value(json_object_get(index, key));
 }
 
 const char *sgpu_bench_verdict_name(enum sgpu_bench_verdict verdict)
@@ -112,9 +73,9 @@ static bool is_below(const struct sgpu_bench_statistics *a, const struct sgpu_be
 	return (a->high > 0 ? a->high : a->median + half_a) < (b->high > 0 ? b->low : b->median - half_b);
 }
 
-static void judge(struct sgpu_bench_difference *d, const struct sgpu_bench_index *noise, bool ratios)
+static void judge(struct sgpu_bench_difference *d, const json_t *noise, bool ratios)
 {
-	const struct sgpu_bench_noise *measured = noise ? sgpu_bench_find(noise, d->first) : NULL;
+	const struct sgpu_bench_noise *measured = sgpu_bench_find(noise, d->first);
 	bool have_ratios = d->first->ratio_to[0] && strcmp(d->first->ratio_to, d->second->ratio_to) == 0;
 	const struct sgpu_bench_statistics *a = ratios ? &d->first->ratio : &d->first->ns;
 	const struct sgpu_bench_statistics *b = ratios ? &d->second->ratio : &d->second->ns;
@@ -144,7 +105,7 @@ static bool is_compared(const struct sgpu_bench_record *record, bool ratios)
 }
 
 static size_t pair_all(const struct sgpu_bench_results *first, const struct sgpu_bench_results *second,
-		       struct sgpu_bench_index *const indexes[3], bool ratios, struct sgpu_bench_difference *d)
+		       json_t *const indexes[3], bool ratios, struct sgpu_bench_difference *d)
 {
 	size_t n = 0;
 
@@ -172,7 +133,7 @@ int sgpu_bench_compare(const struct sgpu_bench_results *first, const struct sgpu
 		       const struct sgpu_bench_results *noise, bool ratios, struct sgpu_bench_difference **differences,
 		       size_t *count, struct sgpu_error *error)
 {
-	struct sgpu_bench_index *indexes[3] = { NULL };
+	json_t *indexes[3] = { NULL };
 	int rc = sgpu_bench_index(first, false, &indexes[0], error);
 
 	*differences = NULL;
@@ -187,7 +148,7 @@ int sgpu_bench_compare(const struct sgpu_bench_results *first, const struct sgpu
 		*count = pair_all(first, second, indexes, ratios, *differences);
 	}
 	for (int i = 0; i < 3; i++) {
-		sgpu_bench_index_free(&indexes[i]);
+		json_decref(indexes[i]);
 	}
 	return rc;
 }

@@ -37,7 +37,7 @@ static double noise_floor(const double *values, size_t n)
 	return fmax(of_pairs.p95, quantiles[row] * sqrt(2 * squares / (double)(n - 1)));
 }
 
-static int add_noise(const struct sgpu_bench_record *record, struct sgpu_bench_index *const *indexes,
+static int add_noise(const struct sgpu_bench_record *record, json_t *const *indexes,
 		     size_t count, struct sgpu_bench_results *noise, struct sgpu_error *error)
 {
 	struct sgpu_bench_noise found = { .ratio_floor = -1, .runs = count };
@@ -63,7 +63,7 @@ static int add_noise(const struct sgpu_bench_record *record, struct sgpu_bench_i
 int sgpu_bench_measure_noise(const struct sgpu_bench_results *runs, size_t count, struct sgpu_bench_results *noise,
 			     struct sgpu_error *error)
 {
-	struct sgpu_bench_index *indexes[RUNS_MAX] = { NULL };
+	json_t *indexes[RUNS_MAX] = { NULL };
 	int rc = count < 2 || count > RUNS_MAX ? sgpu_fail(error, SGPU_EUSAGE, "noise shows in 2 to %d runs", RUNS_MAX) :
 		 SGPU_OK;
 
@@ -74,7 +74,7 @@ int sgpu_bench_measure_noise(const struct sgpu_bench_results *runs, size_t count
 		rc = add_noise(&runs[0].records[i], indexes, count, noise, error);
 	}
 	for (size_t i = 0; i < RUNS_MAX; i++) {
-		sgpu_bench_index_free(&indexes[i]);
+		json_decref(indexes[i]);
 	}
 	return rc;
 }

@@ -61,13 +61,14 @@ struct sgpu_bench_member {
 };
 extern const struct sgpu_bench_member sgpu_bench_members[]; /* ends with a NULL key */
 
-/* Results by their keys, or their records of noise; two of one key are SGPU_EINVALID. */
-struct sgpu_bench_index;
-SGPU_MUST_CHECK int sgpu_bench_index(const struct sgpu_bench_results *results, bool noise, struct sgpu_bench_index **index,
+/* The addresses of records, or of records of noise, by their keys; two of one key are SGPU_EINVALID. The caller gives *index
+ * back, also after an error. */
+SGPU_MUST_CHECK int sgpu_bench_index(const struct sgpu_bench_results *results, bool noise, json_t **index,
 				     struct sgpu_error *error);
-void sgpu_bench_index_free(struct sgpu_bench_index **index);
-/* What the index has for the key of a record, or NULL. */
-const void *sgpu_bench_find(const struct sgpu_bench_index *index, const struct sgpu_bench_record *record);
+/* What the index (NULL: nothing) has for the key of a record, or NULL. */
+const void *sgpu_bench_find(const json_t *index, const struct sgpu_bench_record *record);
+/* Appends KEY=VALUE of each parameter to a text, each after the separator. */
+void sgpu_bench_add_parameters(const struct sgpu_bench_record *record, char separator, char text[SGPU_BENCH_KEY_MAX]);
 
 /* Sorts the samples and fills *statistics; n = 0 gives zeros. */
 void sgpu_bench_summarise(double *samples, uint64_t n, struct sgpu_bench_statistics *statistics);

@@ -2,6 +2,7 @@
  *
  * Records as JSON, what identifies them, and lists of them.
  */
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -159,30 +160,31 @@ json_t *sgpu_bench_noise_json(const struct sgpu_bench_noise *noise)
 	return object;
 }
 
+void sgpu_bench_add_parameters(const struct sgpu_bench_record *record, char separator, char text[SGPU_BENCH_KEY_MAX])
+{
+	for (int i = 0; i < record->parameter_count; i++) {
+		const struct sgpu_bench_record_parameter *p = &record->parameters[i];
+		const size_t length = strlen(text), room = SGPU_BENCH_KEY_MAX - length;
+		char number[24];
+
+		snprintf(number, sizeof(number), "%" PRIu64, p->number);
+		snprintf(text + length, room, "%c%s=%s", separator, p->key, p->is_number ? number : p->text);
+	}
+}
+
+static int by_key(const void *a, const void *b)
+{
+	return strcmp(((const struct sgpu_bench_record_parameter *)a)->key,
+		      ((const struct sgpu_bench_record_parameter *)b)->key);
+}
+
 void sgpu_bench_key(const struct sgpu_bench_record *record, char key[SGPU_BENCH_KEY_MAX])
 {
-	bool taken[SGPU_BENCH_PARAMETERS_MAX] = { false };
-	int length = snprintf(key, SGPU_BENCH_KEY_MAX, "%s%s%s", record->name, record->variant[0] ? " " : "",
-			      record->variant);
+	struct sgpu_bench_record sorted = *record;
 
-	for (int i = 0; i < record->parameter_count; i++) {
-		const struct sgpu_bench_record_parameter *p;
-		int next = -1;
-
-		for (int k = 0; k < record->parameter_count; k++) {
-			const char *key_k = record->parameters[k].key;
-
-			if (!taken[k] && (next < 0 || strcmp(key_k, record->parameters[next].key) < 0)) {
-				next = k;
-			}
-		}
-		taken[next] = true;
-		p = &record->parameters[next];
-		length += p->is_number ?
-			snprintf(key + length, (size_t)(SGPU_BENCH_KEY_MAX - length), " %s=%llu", p->key,
-				 (unsigned long long)p->number) :
-			snprintf(key + length, (size_t)(SGPU_BENCH_KEY_MAX - length), " %s=%s", p->key, p->text);
-	}
+	snprintf(key, SGPU_BENCH_KEY_MAX, "%s%s%s", record->name, record->variant[0] ? " " : "", record->variant);
+	qsort(sorted.parameters, (size_t)record->parameter_count, sizeof(sorted.parameters[0]), by_key);
+	sgpu_bench_add_parameters(&sorted, ' ', key);
 }
 
 static bool reserve(void **array, size_t count, size_t *capacity, size_t size)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/private.h"
 #include "verbs.h"
 
 enum { LABEL_MAX = 256, KEYS_MAX = 16, CASES_MAX = 64 };
@@ -71,8 +72,9 @@ static void csv_text(FILE *out, const char *text)
 	}
 }
 
-/* After the first columns: members of the record's JSON. */
-static const char *const csv_members[] = {
+/* Members of the record's JSON, but for parameters, which are one text, and the value. */
+static const char *const csv_columns[] = {
+	"case", "variant", "parameters", "status", "reason", "unit", "value",
 	"n", "min_ns", "median_ns", "p95_ns", "mad_ns", "spread", "cpu_median_ns", "bytes", "operations", "ratio_to", "ratio",
 	"ratio_min", "ratio_p95", "ratio_mad", "operation_p50_ns", "operation_p99_ns", "p99_ns", "median_low_ns",
 	"median_high_ns", "stopped", "bytes_formula", "cycles_per_operation", "ratio_low", "ratio_high",
@@ -80,48 +82,27 @@ static const char *const csv_members[] = {
 
 void print_csv_head(FILE *out)
 {
-	fputs("case,variant,parameters,status,reason,unit,value", out);
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(csv_members); i++) {
-		fprintf(out, ",%s", csv_members[i]);
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(csv_columns); i++) {
+		fprintf(out, "%s%s", i ? "," : "", csv_columns[i]);
 	}
 	fputs("\r\n", out);
-}
-
-static void csv_parameters(FILE *out, const struct sgpu_bench_record *record)
-{
-	char text[SGPU_BENCH_KEY_MAX] = "";
-	int length = 0;
-
-	for (int i = 0; i < record->parameter_count && length < SGPU_BENCH_KEY_MAX; i++) {
-		const struct sgpu_bench_record_parameter *p = &record->parameters[i];
-		char number[24];
-
-		snprintf(number, sizeof(number), "%" PRIu64, p->number);
-		length += snprintf(text + length, (size_t)(SGPU_BENCH_KEY_MAX - length), "%s%s=%s", i ? " " : "",
-				   p->key, p->is_number ? number : p->text);
-	}
-	csv_text(out, text);
 }
 
 void print_csv(FILE *out, const struct sgpu_bench_record *record)
 {
 	json_t *object = sgpu_bench_record_json(record);
+	char parameters[SGPU_BENCH_KEY_MAX] = "", text[TEXT_MAX];
 
-	csv_text(out, record->name);
-	fputc(',', out);
-	csv_text(out, record->variant);
-	fputc(',', out);
-	csv_parameters(out, record);
-	fprintf(out, ",%s,", sgpu_bench_status_name(record->status));
-	csv_text(out, record->reason);
-	fprintf(out, ",%s,", sgpu_bench_unit_name(record->unit));
+	sgpu_bench_add_parameters(record, ' ', parameters);
+	json_object_set_new(object, "parameters", json_string(parameters + (parameters[0] == ' ')));
 	if (record->status == SGPU_BENCH_PASSED) {
-		fprintf(out, "%.1f", sgpu_bench_value(record));
+		snprintf(text, sizeof(text), "%.1f", sgpu_bench_value(record));
+		json_object_set_new(object, "value", json_string(text));
 	}
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(csv_members); i++) {
-		const json_t *value = json_object_get(object, csv_members[i]);
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(csv_columns); i++) {
+		const json_t *value = json_object_get(object, csv_columns[i]);
 
-		fputc(',', out);
+		fputs(i ? "," : "", out);
 		if (json_is_number(value)) {
 			fprintf(out, "%.12g", json_number_value(value));
 		} else if (value) {

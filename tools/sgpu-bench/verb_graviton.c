@@ -3,9 +3,9 @@
  * sgpu-bench graviton: the figures of the paper on Graviton beside those of the same work here. The paper: Volos,
  * Vaswani, Bruno, "Graviton: Trusted Execution Environments on GPUs", OSDI 2018, section 7.
  */
-#include <inttypes.h>
 #include <string.h>
 
+#include "bench/private.h"
 #include "verbs.h"
 
 /* One figure of the paper: what takes how long in us, plain and secured, or only their ratio. 0: it does not say. */
@@ -79,22 +79,16 @@ const struct cli_option graviton_options[] = { CLI_COMMON, CLI_END };
 /* Whether a record has the parameters "key=value;key=value". */
 static bool is_at(const struct sgpu_bench_record *record, const char *point)
 {
-	for (const char *word = point; *word; word += strcspn(word, ";"), word += *word == ';') {
-		bool found = false;
+	char all[SGPU_BENCH_KEY_MAX] = "", word[SGPU_BENCH_KEY_MAX];
+	bool found = true;
 
-		for (int i = 0; i < record->parameter_count; i++) {
-			const struct sgpu_bench_record_parameter *p = &record->parameters[i];
-			char text[2 * SGPU_BENCH_NAME_MAX], number[24];
-
-			snprintf(number, sizeof(number), "%" PRIu64, p->number);
-			snprintf(text, sizeof(text), "%s=%s", p->key, p->is_number ? number : p->text);
-			found = found || (strlen(text) == strcspn(word, ";") && strncmp(text, word, strlen(text)) == 0);
-		}
-		if (!found) {
-			return false;
-		}
+	sgpu_bench_add_parameters(record, ';', all);
+	strcat(all, ";");
+	for (; found && *point; point += strcspn(point, ";"), point += *point == ';') {
+		snprintf(word, sizeof(word), ";%.*s;", (int)strcspn(point, ";"), point);
+		found = strstr(all, word) != NULL;
 	}
-	return true;
+	return found;
 }
 
 /* The first record of a variant; or one that says why the point, or the case, has none; or NULL. */

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * sgpu-bench report: results as a page for a browser. The page has the records as they are and draws by itself; what
- * differs between runs is judged here, as `compare` does.
+ * differs between runs is judged here, as `compare` does. make joins the scripts of report/ to one.
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include <openssl/evp.h>
+
+#include <sgpu/crypto.h>
 #include <sgpu/io.h>
 
-#include "page.h"
 #include "verbs.h"
 
 struct request {
@@ -28,6 +30,85 @@ struct file {
 	struct sgpu_bench_results results;
 };
 
+/* ---- what is the same in every page ---- */
+#define FILE_AS_BYTES(name, path)                                                                    \
+	extern const char page_##name[], page_##name##_end[];                                        \
+	__asm__(".pushsection .rodata\n"                                                             \
+		".globl page_" #name ", page_" #name "_end\n"                                        \
+		".hidden page_" #name ", page_" #name "_end\n"                                       \
+		".type page_" #name ", %object\n"                                                    \
+		".type page_" #name "_end, %object\n"                                                \
+		"page_" #name ":\n"                                                                  \
+		".incbin \"" path "\"\n"                                                             \
+		"page_" #name "_end:\n"                                                              \
+		".byte 0\n"                                                                          \
+		".size page_" #name ", page_" #name "_end - page_" #name "\n"                        \
+		".popsection\n")
+
+FILE_AS_BYTES(style, "tools/sgpu-bench/report/report.css");
+FILE_AS_BYTES(body, "tools/sgpu-bench/report/report.html");
+FILE_AS_BYTES(script, "report.js");
+
+enum { HASH_TEXT_SIZE = 4 * ((SGPU_SHA256_SIZE + 2) / 3) + 1 };
+
+static void put(FILE *out, const char *begin, const char *end)
+{
+	fwrite(begin, 1, (size_t)(end - begin), out);
+}
+
+/* What a policy calls an inline script or style by. */
+static int hash(const char *begin, const char *end, char text[HASH_TEXT_SIZE], struct sgpu_error *error)
+{
+	uint8_t digest[SGPU_SHA256_SIZE];
+	int rc = sgpu_sha256(begin, (size_t)(end - begin), digest, error);
+
+	if (rc == SGPU_OK) {
+		EVP_EncodeBlock((unsigned char *)text, digest, sizeof(digest));
+	}
+	return rc;
+}
+
+/* What stands before the data, which are one JSON value. The page loads nothing, and runs only its own script: its policy
+ * names the digests of script and style. */
+static int page_begin(FILE *out, struct sgpu_error *error)
+{
+	char style[HASH_TEXT_SIZE], script[HASH_TEXT_SIZE];
+	int rc = hash(page_style, page_style_end, style, error);
+
+	rc = rc ? rc : hash(page_script, page_script_end, script, error);
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	fprintf(out, "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+		"<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; base-uri 'none'; "
+		"form-action 'none'; style-src 'sha256-%s'; script-src 'sha256-%s'\">\n<style>", style, script);
+	put(out, page_style, page_style_end);
+	fputs("</style>\n", out);
+	put(out, page_body, page_body_end);
+	fputs("<script type=\"application/json\" id=\"results\">", out);
+	return SGPU_OK;
+}
+
+static void page_end(FILE *out)
+{
+	fputs("</script>\n<script>", out);
+	put(out, page_script, page_script_end);
+	fputs("</script>\n</body>\n</html>\n", out);
+}
+
+/* Writes JSON so that it cannot end the element that it stands in, as one line. */
+static void page_put_json(FILE *out, const char *text, size_t size)
+{
+	for (const char *end = text + size; text < end; text++) {
+		if (*text == '<') {
+			fputs("\\u003c", out);
+		} else {
+			fputc(*text == '\n' ? ' ' : *text, out);
+		}
+	}
+}
+
+/* ---- the data ---- */
 /* A member of an array, of a value that was made for it. */
 static int put_value(FILE *out, json_t *value, struct sgpu_error *error)
 {
@@ -38,7 +119,7 @@ static int put_value(FILE *out, json_t *value, struct sgpu_error *error)
 	if (!text) {
 		return sgpu_fail_nomem(error);
 	}
-	page_put_json(out, text, strlen(text), ' ');
+	page_put_json(out, text, strlen(text));
 	free(text);
 	return SGPU_OK;
 }
@@ -71,7 +152,7 @@ static int put_file(FILE *out, const struct file *file, int noise, struct sgpu_e
 
 		if (stop > text) {
 			fputs(first ? "\n" : ",\n", out);
-			page_put_json(out, text, (size_t)(stop - text), ' ');
+			page_put_json(out, text, (size_t)(stop - text));
 			first = false;
 		}
 		text = newline ? newline + 1 : end;
