@@ -126,7 +126,7 @@ void sgpu_bench_give_latency(struct sgpu_bench *bench, struct sgpu_bench_latency
 SGPU_MUST_CHECK int sgpu_bench_keep(struct sgpu_bench *bench,
 				    void (*end)(struct sgpu_bench *bench, uintptr_t what, uint64_t size), uintptr_t what,
 				    uint64_t size, struct sgpu_error *error);
-/* Ends what was kept since a mark, for what only a part of the case needs. */
+/* Waits for the device, and ends what was kept since a mark: for what only a part of the case needs. */
 size_t sgpu_bench_mark(const struct sgpu_bench *bench);
 void sgpu_bench_release(struct sgpu_bench *bench, size_t mark);
 /* Memory that is zero; a stream; memory of the device, and of its pool on the host: all are kept. So is a registration of the

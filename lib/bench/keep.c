@@ -35,6 +35,9 @@ void sgpu_bench_release(struct sgpu_bench *bench, size_t mark)
 {
 	struct sgpu_bench_private *state = bench->state;
 
+	if (state->kept_count > mark && bench->device) { /* after an error, work may still be under way */
+		(void)!sgpu_device_synchronize(bench->device, NULL);
+	}
 	while (state->kept_count > mark) {
 		const struct sgpu_bench_kept last = state->kept[--state->kept_count];
 
