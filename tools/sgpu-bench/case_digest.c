@@ -6,8 +6,12 @@
 #include <string.h>
 
 #include "cases.h"
+#include "made.h"
+#include "memory.h"
 
 enum { SEED = 7 };
+#define SIZE_LEAST ((uint64_t)64 << 10)
+#define SIZE_LARGEST ((uint64_t)1 << 30)
 
 /* The same memory on a device: the one that is measured, or the CPU beside it. */
 struct side {
@@ -65,124 +69,76 @@ static int verify_side(void *argument, struct sgpu_error *error)
 	       sgpu_fail(error, SGPU_EDIFFERS, "the digest is not that of the CPU device");
 }
 
-static void free_side(struct side *s)
-{
-	if (s->device) {
-		sgpu_stream_free(&s->stream);
-		sgpu_device_free(s->device, &s->memory, s->size);
-	}
-}
-
 /* Memory with the pattern; the pattern comes through memory of the device's pool, a piece at a time. */
-static int make_side(struct sgpu_bench *bench, struct sgpu_device *device, bool pages, uint64_t size,
-		     const void *pattern, struct side *s, struct sgpu_error *error)
+static int make_side(struct side *s, const void *pattern, struct sgpu_error *error)
 {
-	struct sgpu_task task = { 0 };
-	int rc;
+	int rc = bench_new_stream_of(s->bench, s->device, &s->stream, error);
 
-	*s = (struct side){ .bench = bench, .device = device, .pages = pages, .size = size };
-	rc = sgpu_stream_create(device, &s->stream, error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_device_alloc(device, size, &s->memory, error);
+	if (rc == SGPU_OK && s->device == s->bench->device) {
+		rc = sgpu_bench_new_device_memory(s->bench, s->size, &s->memory, error);
+	} else if (rc == SGPU_OK) {
+		rc = sgpu_device_alloc(s->device, s->size, &s->memory, error);
 	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_copy_in(s->stream, s->memory, pattern, size, &task);
-		rc = rc == SGPU_OK ? sgpu_stream_sync(s->stream, error) : sgpu_fail(error, rc, "%s", sgpu_strerror(rc));
-	}
-	return rc == SGPU_OK ? sgpu_bench_tasks(&task, 1, error) : rc;
+	return rc ? rc : bench_to_device(s->stream, s->memory, pattern, s->size, error);
 }
 
-static int measure_sides(struct sgpu_bench *bench, struct side sides[2], uint64_t size, struct sgpu_error *error)
+static int measure_sides(struct side sides[2], int count, struct sgpu_error *error)
 {
-	bool two = sides[1].device != NULL;
-	uint8_t expected[SGPU_DIGEST_SIZE];
+	struct side *judge = &sides[count - 1];
 	const struct sgpu_bench_variant variants[] = {
 		{ .name = "device", .run = run_side, .verify = verify_side, .argument = &sides[0] },
 		{ .name = "CPU", .run = run_side, .verify = verify_side, .argument = &sides[1] },
 	};
-	const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, size } }, .bytes = size };
+	const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, judge->size } },
+						.bytes = judge->size };
+	uint8_t expected[SGPU_DIGEST_SIZE];
 	uint64_t ns = 0;
-	int rc = run_side(two ? &sides[1] : &sides[0], &ns, error);
+	int rc = run_side(judge, &ns, error);
 
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	memcpy(expected, two ? sides[1].digest : sides[0].digest, sizeof(expected));
+	memcpy(expected, judge->digest, sizeof(expected));
 	sides[0].expected = sides[1].expected = expected;
-	return sgpu_bench_measure(bench, &point, variants, two ? 2 : 1, error);
-}
-
-static int run_size(struct sgpu_bench *bench, struct sgpu_device *cpu, bool pages, uint64_t size,
-		    struct sgpu_error *error)
-{
-	struct side sides[2] = { { 0 } };
-	void *pattern = NULL;
-	int rc = sgpu_host_alloc(bench->device, size, &pattern, error);
-
-	if (rc == SGPU_OK) {
-		sgpu_bench_fill(pattern, size, SEED);
-		rc = make_side(bench, bench->device, pages, size, pattern, &sides[0], error);
-	}
-	if (rc == SGPU_OK && cpu) {
-		rc = make_side(bench, cpu, pages, size, pattern, &sides[1], error);
-	}
-	sgpu_host_free(bench->device, &pattern, size);
-	if (rc == SGPU_OK) {
-		rc = measure_sides(bench, sides, size, error);
-	}
-	free_side(&sides[0]);
-	free_side(&sides[1]);
-	return rc;
+	return rc ? rc : sgpu_bench_measure(judge->bench, &point, variants, count, error);
 }
 
 /* What a GPU computes is compared with what the CPU device does. */
-static int setup(struct sgpu_bench *bench, void **state, struct sgpu_error *error)
+static int run_size(struct sgpu_bench *bench, bool pages, uint64_t size, struct sgpu_error *error)
 {
-	const struct sgpu_device_config config = { .jobs = bench->options.jobs };
-	struct sgpu_device *cpu = NULL;
-	int rc = SGPU_OK;
+	struct side sides[] = { { .bench = bench, .device = bench->device, .pages = pages, .size = size },
+				{ .bench = bench, .pages = pages, .size = size } };
+	const int count = strcmp(bench->info.selector, "cpu") == 0 ? 1 : 2;
+	void *pattern = NULL;
+	int rc = sgpu_bench_new_pinned(bench, size, &pattern, error);
 
-	if (strcmp(bench->info.selector, "cpu") != 0) {
-		rc = sgpu_device_open("cpu", &config, &cpu, error);
+	if (rc == SGPU_OK) {
+		sgpu_bench_fill(pattern, size, SEED);
+		rc = count == 2 ? bench_new_device(bench, "cpu", &sides[1].device, error) : SGPU_OK;
 	}
-	*state = cpu;
-	return rc;
+	for (int i = 0; rc == SGPU_OK && i < count; i++) {
+		rc = make_side(&sides[i], pattern, error);
+	}
+	return rc ? rc : measure_sides(sides, count, error);
 }
 
-static int run_sizes(struct sgpu_bench *bench, struct sgpu_device *cpu, bool pages, struct sgpu_error *error)
+static int digest_size(void *argument, uint64_t size, struct sgpu_error *error)
 {
-	uint64_t sizes[SGPU_BENCH_SIZES_MAX];
-	int count = sgpu_bench_sizes(bench, (uint64_t)64 << 10, (uint64_t)1 << 30, sizes), rc = SGPU_OK;
+	return run_size(argument, false, size, error);
+}
 
-	for (int i = 0; rc == SGPU_OK && i < count; i++) {
-		const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, sizes[i] } } };
-		struct sgpu_error lack;
-
-		if (sgpu_bench_fits(bench, 2 * sizes[i], sizes[i], &lack) != SGPU_OK) {
-			sgpu_bench_waive(bench, &point, NULL, "%s", lack.text);
-		} else {
-			rc = run_size(bench, cpu, pages, sizes[i], error);
-		}
-	}
-	return rc;
+static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
+{
+	return run_size(argument, true, size, error);
 }
 
 static int run_digests(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
 {
-	return run_sizes(bench, state, false, error);
+	(void)state;
+	return bench_sweep(bench, SIZE_LEAST, SIZE_LARGEST, (struct bench_need){ 2, 1, 0 }, digest_size, bench, error);
 }
 
 static int run_measures(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
 {
-	return run_sizes(bench, state, true, error);
-}
-
-static void teardown(struct sgpu_bench *bench, void *state)
-{
-	struct sgpu_device *cpu = state;
-
-	(void)bench;
-	sgpu_device_close(&cpu);
+	(void)state;
+	return bench_sweep(bench, SIZE_LEAST, SIZE_LARGEST, (struct bench_need){ 2, 1, 0 }, measure_size, bench, error);
 }
 
 const struct sgpu_bench_case case_digest = {
@@ -190,9 +146,7 @@ const struct sgpu_bench_case case_digest = {
 	.help = "KangarooTwelve of device memory where it lies",
 	.unit = SGPU_BENCH_BYTES_PER_SECOND,
 	.requires = SGPU_BENCH_DEVICE,
-	.setup = setup,
 	.run = run_digests,
-	.teardown = teardown,
 };
 
 const struct sgpu_bench_case case_measure = {
@@ -200,7 +154,5 @@ const struct sgpu_bench_case case_measure = {
 	.help = "the measure of device memory where it lies, a digest a page",
 	.unit = SGPU_BENCH_BYTES_PER_SECOND,
 	.requires = SGPU_BENCH_DEVICE,
-	.setup = setup,
 	.run = run_measures,
-	.teardown = teardown,
 };

@@ -3,10 +3,10 @@
  * shared-memory: what it costs a kernel to read a word of each page of the host's memory: copied to the device before, read
  * in place over the bus, and where the GPU reads ordinary memory by itself (HMM, ATS), by page faults and prefetched.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "cases.h"
+#include "made.h"
 #include "memory.h"
 
 enum { PAGE = 4096, THREADS = 512 };
@@ -33,6 +33,8 @@ struct shared {
 	void *pinned, *pageable;
 	uint64_t size, seed;
 };
+
+BENCH_ENDING(end_module, struct sgpu_device_module, sgpu_device_module_free)
 
 struct variant {
 	struct shared *s;
@@ -116,48 +118,21 @@ static int measure(struct shared *s, struct sgpu_error *error)
 
 static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
 {
-	struct shared *s = state;
-	int rc = SGPU_OK;
+	struct shared s = { .bench = bench };
+	int rc = sgpu_bench_new_stream(bench, &s.stream, error);
 
+	(void)state;
+	rc = rc ? rc : sgpu_device_module_load(bench->device, kernel, sizeof(kernel), &s.module, error);
+	rc = rc ? rc : sgpu_bench_keep(bench, end_module, (uintptr_t)s.module, 0, error);
+	rc = rc ? rc : sgpu_bench_new_device_memory(bench, ROOM, &s.copy, error);
+	rc = rc ? rc : sgpu_bench_new_device_memory(bench, sizeof(uint64_t), &s.result, error);
+	rc = rc ? rc : sgpu_bench_new_pinned(bench, ROOM, &s.pinned, error);
+	rc = rc ? rc : bench_new_pages(bench, ROOM, BENCH_PAGES_SMALL, -1, &s.pageable, error);
 	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(sizes); i++) {
-		s->size = sizes[i];
-		rc = sgpu_bench_wants(bench, s->size) ? measure(s, error) : SGPU_OK;
+		s.size = sizes[i];
+		rc = sgpu_bench_wants(bench, s.size) ? measure(&s, error) : SGPU_OK;
 	}
 	return rc;
-}
-
-static int setup(struct sgpu_bench *bench, void **state, struct sgpu_error *error)
-{
-	struct shared *s = calloc(1, sizeof(*s));
-	int rc;
-
-	*state = s;
-	if (!s) {
-		return sgpu_fail_nomem(error);
-	}
-	s->bench = bench;
-	rc = sgpu_stream_create(bench->device, &s->stream, error);
-	rc = rc ? rc : sgpu_device_module_load(bench->device, kernel, sizeof(kernel), &s->module, error);
-	rc = rc ? rc : sgpu_device_alloc(bench->device, ROOM, &s->copy, error);
-	rc = rc ? rc : sgpu_device_alloc(bench->device, sizeof(uint64_t), &s->result, error);
-	rc = rc ? rc : sgpu_host_alloc(bench->device, ROOM, &s->pinned, error);
-	return rc ? rc : bench_map_pages(ROOM, BENCH_PAGES_SMALL, -1, &s->pageable, error);
-}
-
-static void teardown(struct sgpu_bench *bench, void *state)
-{
-	struct shared *s = state;
-
-	if (!s) {
-		return;
-	}
-	sgpu_stream_free(&s->stream);
-	sgpu_device_module_free(&s->module);
-	sgpu_device_free(bench->device, &s->copy, ROOM);
-	sgpu_device_free(bench->device, &s->result, sizeof(uint64_t));
-	sgpu_host_free(bench->device, &s->pinned, ROOM);
-	bench_unmap(&s->pageable, ROOM);
-	free(s);
 }
 
 const struct sgpu_bench_case case_shared_memory = {
@@ -165,7 +140,5 @@ const struct sgpu_bench_case case_shared_memory = {
 	.help = "a kernel reads pages of the host: copied, in place, by page faults, prefetched",
 	.unit = SGPU_BENCH_NS,
 	.requires = SGPU_BENCH_DEVICE | SGPU_BENCH_GPU | SGPU_BENCH_PINNED,
-	.setup = setup,
 	.run = run,
-	.teardown = teardown,
 };
